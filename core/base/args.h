@@ -1,0 +1,39 @@
+/* args.h: options as name=value pairs, in the order they were given.
+ *
+ * The form in which DECLARE's and BIND's options travel: from the wire to the
+ * model, to the scripts (as a table), to Redis (as the canonical text) and
+ * back. Names are unique; a flag is an option whose value is "1". */
+#ifndef TIDE_BASE_ARGS_H
+#define TIDE_BASE_ARGS_H
+
+#include "buf.h"
+
+#define ARGS_MAX 64
+
+struct arg {
+	char *name;
+	char *value;
+	size_t value_len;
+};
+
+struct args {
+	struct arg *items;
+	size_t count;
+};
+
+void args_init(struct args *a);
+void args_deinit(struct args *a);
+/* Copies both; TIDE_EEXISTS when the name is there, TIDE_ETOOLONG over
+ * ARGS_MAX. A value with a zero byte is TIDE_ESYNTAX. */
+TIDE_MUST_USE int args_add(struct args *a, struct slice name, struct slice value);
+/* The value, or NULL. */
+const char *args_get(const struct args *a, const char *name);
+void args_copy(struct args *to, const struct args *from);
+void args_sort(struct args *a);
+
+/* "name=value name=value", sorted by name, values percent-encoded. */
+void args_format(const struct args *a, struct buf *out);
+/* What args_format wrote; TIDE_ESYNTAX otherwise, and `a` is empty then. */
+TIDE_MUST_USE int args_parse(struct args *a, struct slice text);
+
+#endif

@@ -1,0 +1,55 @@
+/* buf.h: a growable byte buffer, filled at its end and consumed at its front.
+ *
+ * data[start..end) is the content. Growth aborts when memory is out, except
+ * for buf_try_reserve, which is for sizes that a peer chooses. Pointers into
+ * a buffer are good until the next call that may grow it. */
+#ifndef TIDE_BASE_BUF_H
+#define TIDE_BASE_BUF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "error.h"
+#include "slice.h"
+
+struct buf {
+	char *data;
+	size_t start;
+	size_t end;
+	size_t cap;
+};
+
+void buf_init(struct buf *b);
+void buf_deinit(struct buf *b);
+
+static inline size_t buf_len(const struct buf *b)
+{
+	return b->end - b->start;
+}
+
+static inline struct slice buf_slice(const struct buf *b)
+{
+	return (struct slice){ b->data + b->start, b->end - b->start };
+}
+
+/* Room for `len` more bytes at the returned place; add them with buf_grow. */
+char *buf_reserve(struct buf *b, size_t len);
+TIDE_MUST_USE int buf_try_reserve(struct buf *b, size_t len);
+void buf_grow(struct buf *b, size_t len);
+
+void buf_append(struct buf *b, const void *data, size_t len);
+void buf_append_slice(struct buf *b, struct slice s);
+void buf_append_text(struct buf *b, const char *text);
+void buf_append_char(struct buf *b, char c);
+void buf_append_uint(struct buf *b, uint64_t n);
+void buf_printf(struct buf *b, const char *format, ...) TIDE_PRINTF(2, 3);
+
+/* Drop `len` bytes from the front. */
+void buf_consume(struct buf *b, size_t len);
+void buf_clear(struct buf *b);
+/* Give the memory back when nothing is in the buffer. */
+void buf_shrink(struct buf *b);
+/* The content with a zero behind it, which does not count. */
+const char *buf_cstr(struct buf *b);
+
+#endif

@@ -1,0 +1,24 @@
+/* mem.h: allocation.
+ *
+ * Small structures of the broker's own come from mem_alloc, which does not
+ * return on failure: it says so on standard error and aborts. A broker process
+ * can be thrown away at any time (nothing confirmed is in it alone), and a
+ * check behind every small allocation would be code that no test reaches.
+ * Sizes that a peer chooses (payloads, buffers) come from mem_try_alloc and
+ * mem_try_realloc, whose failure is answered to that peer. */
+#ifndef TIDE_BASE_MEM_H
+#define TIDE_BASE_MEM_H
+
+#include <stddef.h>
+
+void *mem_alloc(size_t size) __attribute__((malloc, returns_nonnull));
+void *mem_zalloc(size_t size) __attribute__((malloc, returns_nonnull));
+void *mem_realloc(void *old, size_t size) __attribute__((returns_nonnull));
+char *mem_strdup(const char *text) __attribute__((malloc, returns_nonnull));
+/* A zero-terminated copy of `len` bytes. */
+char *mem_strndup(const char *text, size_t len) __attribute__((malloc, returns_nonnull));
+void *mem_try_alloc(size_t size) __attribute__((malloc));
+void *mem_try_realloc(void *old, size_t size);
+void mem_free(void *p);
+
+#endif

@@ -1,0 +1,73 @@
+/* msg.h: a message, as it was published.
+ *
+ * One allocation holds the struct, its strings, its headers and its payload;
+ * nothing in it changes after publication, so any number of queues, consumers
+ * and batches share it by counting references. What is different from queue to
+ * queue (rank, state, attempts) is kept by the queue. Shared by the store, the
+ * rule engine and the broker, none of which knows the others. Not thread safe. */
+#ifndef TIDE_BASE_MSG_H
+#define TIDE_BASE_MSG_H
+
+#include <stdint.h>
+
+#include "error.h"
+#include "slice.h"
+
+#define MSG_HEADERS_MAX 64
+#define MSG_PRIORITY_MAX 255
+
+struct msg_header {
+	struct slice name;
+	struct slice value; /* decoded; any bytes */
+};
+
+struct msg {
+	uint32_t refs;
+	uint8_t priority; /* higher is more urgent */
+	uint8_t header_count;
+	uint64_t id;
+	int64_t ts_unix_ms;      /* when it was published */
+	int64_t due_unix_ms;     /* not to be delivered before; 0 = at once */
+	int64_t expires_unix_ms; /* not to be delivered after; 0 = never */
+	struct slice exchange;   /* empty = the default exchange */
+	struct slice key;
+	struct msg_header *headers; /* inside the allocation, like all below */
+	char *payload;              /* writable until the message is published */
+	size_t payload_len;
+	size_t bytes; /* size of the whole allocation: what a window accounts */
+};
+
+/* What a message is made from. Everything is copied, except that the payload
+ * may be NULL with a length: its bytes are then filled in by the caller. */
+struct msg_spec {
+	uint64_t id;
+	int64_t ts_unix_ms;
+	int64_t due_unix_ms;
+	int64_t expires_unix_ms;
+	uint8_t priority;
+	uint8_t header_count;
+	struct slice exchange;
+	struct slice key;
+	const struct msg_header *headers;
+	const char *payload;
+	size_t payload_len;
+};
+
+/* A message with one reference, or NULL when there is no memory for it. */
+struct msg *msg_create(const struct msg_spec *spec);
+/* The spec that would make an equal message; its slices point into `m`. */
+void msg_to_spec(const struct msg *m, struct msg_spec *out);
+
+static inline struct msg *msg_ref(struct msg *m)
+{
+	m->refs++;
+	return m;
+}
+
+/* Accepts NULL. */
+void msg_unref(struct msg *m);
+
+/* The header's value; a slice with data == NULL when there is none. */
+struct slice msg_header(const struct msg *m, struct slice name);
+
+#endif

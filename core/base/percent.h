@@ -1,0 +1,16 @@
+/* percent.h: percent-encoding of header values (RFC 3986, section 2.1).
+ *
+ * Encoded are bytes below 0x21, 0x7f, and '%' itself: exactly what could not
+ * stand in a word of a line. */
+#ifndef TIDE_BASE_PERCENT_H
+#define TIDE_BASE_PERCENT_H
+
+#include "buf.h"
+
+void percent_encode(struct buf *out, struct slice value);
+/* Decode into `out`, which has room for value.len bytes, and give the length;
+ * TIDE_ESYNTAX for a '%' that is not followed by two hex digits. `out` may be
+ * the place of the value itself. */
+TIDE_MUST_USE int percent_decode(struct slice value, char *out, size_t *out_len);
+
+#endif

@@ -1,0 +1,57 @@
+/* slice.h: a borrowed run of bytes; it owns nothing and ends in no zero. */
+#ifndef TIDE_BASE_SLICE_H
+#define TIDE_BASE_SLICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+struct slice {
+	const char *data;
+	size_t len;
+};
+
+/* A slice of a string literal. */
+#define SLICE(literal) ((struct slice){ (literal), sizeof(literal) - 1 })
+
+/* For printf: printf("%" SLICE_FMT, SLICE_ARG(s)). */
+#define SLICE_FMT ".*s"
+#define SLICE_ARG(s) (int)(s).len, (s).data
+
+static inline struct slice slice_from(const char *text)
+{
+	return (struct slice){ text, text ? strlen(text) : 0 };
+}
+
+static inline bool slice_is_equal(struct slice a, struct slice b)
+{
+	return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
+}
+
+static inline bool slice_is(struct slice s, const char *text)
+{
+	return slice_is_equal(s, slice_from(text));
+}
+
+static inline bool slice_has_prefix(struct slice s, const char *prefix)
+{
+	size_t len = strlen(prefix);
+	return s.len >= len && memcmp(s.data, prefix, len) == 0;
+}
+
+static inline struct slice slice_skip(struct slice s, size_t n)
+{
+	return (struct slice){ s.data + n, s.len - n };
+}
+
+/* Decimal digits alone, no sign, at most `max`; false otherwise. */
+bool slice_to_uint(struct slice s, uint64_t max, uint64_t *out);
+
+/* 1–255 bytes of valid UTF-8 without white space, control characters or DEL:
+ * what every name, key and pattern of the protocol must be. */
+#define NAME_LEN_MAX 255
+bool slice_is_name(struct slice s);
+bool slice_is_utf8(struct slice s);
+
+#endif

@@ -1,0 +1,152 @@
+/* engine.h: the rule engine as the broker sees it.
+ *
+ * The engine holds one generation of scripts: a Lua state with every script of
+ * the rules directory. A reload builds a second generation from the files,
+ * checks it against everything that is in use (each strategy, each routing
+ * index with its bindings), and only when all of it works puts it in the place
+ * of the first, between two calls. The broker does not see generations: the
+ * handles below live through them.
+ *
+ * One thread, the loop's. Calls into scripts are bounded in time by a watchdog
+ * and in memory by the allocator. A failing script costs its caller an error
+ * with file, line and message (TIDE_ERULE), and nothing else. */
+#ifndef TIDE_RULES_ENGINE_H
+#define TIDE_RULES_ENGINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "../base/args.h"
+#include "../base/error.h"
+#include "../base/json.h"
+#include "../base/msg.h"
+
+struct engine;
+
+/* An extension point: a folder of the rules directory. */
+enum script_kind {
+	SCRIPT_ROUTING,
+	SCRIPT_SHARDING,
+	SCRIPT_PRIORITY,
+	SCRIPT_RETRY,
+	SCRIPT_KIND_COUNT,
+};
+const char *script_kind_name(enum script_kind kind); /* "routing", ... */
+
+struct engine_config {
+	const char *rules_dir;   /* scanned and watched; must exist */
+	const char *lua_dir;     /* the framework: what `require "tide.x"` finds */
+	size_t memory_max_bytes; /* of a generation */
+	int64_t call_budget_ms;  /* of one call into a script */
+	int64_t debounce_ms; /* a change in the directory is acted on after this rest */
+	bool watch;          /* reload by itself when files change */
+};
+
+struct engine_hooks {
+	void *ctx;
+	/* A reload ended: TIDE_OK, or why the old generation goes on. Not called
+	 * for the generation that engine_create loads. */
+	void (*on_reload)(void *ctx, const struct error *result);
+};
+
+/* Load the first generation. Broken rules fail the start, with file and line. */
+TIDE_MUST_USE int engine_create(struct engine **out, uv_loop_t *loop,
+				const struct engine_config *config,
+				const struct engine_hooks *hooks, struct error *err);
+/* Stop watching, then free everything, then on_closed. Strategies and indexes
+ * must have been destroyed before. */
+void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx);
+
+/* Reload now. TIDE_ERULE leaves the old generation in force. */
+TIDE_MUST_USE int engine_reload(struct engine *e, struct error *err);
+
+/* Changes with every generation; what is remembered of a decision is good for
+ * one epoch only. Starts at 1. */
+uint64_t engine_epoch(const struct engine *e);
+
+bool engine_has(const struct engine *e, enum script_kind kind, struct slice name);
+
+/* For RULES status and LIST rules: an object with the generation, when it was
+ * loaded, the last refusal, and for each script kind, file, hash, calls,
+ * errors, time. */
+void engine_status(const struct engine *e, struct json *out);
+
+/* ---- routing ------------------------------------------------------------ */
+
+/* An exchange's bindings, as its routing script indexes them. `user` says in
+ * errors who it is: "exchange 'orders'". */
+struct index;
+
+TIDE_MUST_USE int engine_index_create(struct engine *e, struct slice type,
+				      const struct args *args, const char *user,
+				      struct index **out, struct error *err);
+void index_destroy(struct index *x);
+
+/* `dest` is the caller's number for where the binding leads; the script hands
+ * it back. TIDE_ERULE when the script refuses the pattern. */
+TIDE_MUST_USE int index_bind(struct index *x, struct slice pattern,
+			     const struct args *args, uint32_t dest, struct error *err);
+TIDE_MUST_USE int index_unbind(struct index *x, struct slice pattern,
+			       const struct args *args, uint32_t dest, struct error *err);
+
+/* The decision depends on the routing key alone, so it may be remembered. */
+bool index_is_pure(const struct index *x);
+
+/* The file that decides, relative to the rules directory. */
+const char *index_script(const struct index *x);
+
+/* The destinations of the matching bindings, in no order, repetitions
+ * possible. The array is the engine's, good until the next call into it. */
+TIDE_MUST_USE int index_route(struct index *x, const struct msg *m,
+			      const uint32_t **dests, size_t *count, struct error *err);
+
+/* ---- strategies ---------------------------------------------------------- */
+
+/* A script in use with its options: one queue's sharding, priority or retry. */
+struct strategy;
+
+/* TIDE_ENOTFOUND names the scripts there are; TIDE_EMISMATCH tells of an
+ * option that the script does not declare, or whose value is not of its type. */
+TIDE_MUST_USE int engine_strategy_create(struct engine *e, enum script_kind kind,
+					 struct slice name, const struct args *options,
+					 const char *user, struct strategy **out,
+					 struct error *err);
+void strategy_destroy(struct strategy *s);
+bool strategy_is_pure(const struct strategy *s);
+const char *strategy_name(const struct strategy *s);
+const char *strategy_script(const struct strategy *s);
+
+/* What scripts see as `queue`. */
+struct queue_view {
+	struct slice vhost;
+	struct slice name;
+	double served;  /* the rank that was served last */
+	uint64_t ready; /* messages waiting */
+};
+
+/* What scripts see as `failure`. */
+struct failure_view {
+	const char *reason; /* "nack" "timeout" "gone" "expired" */
+	uint32_t attempts;  /* deliveries so far, this one included */
+	uint32_t failures;  /* failures so far, this one included */
+};
+
+enum retry_action { RETRY_AFTER, RETRY_BURY, RETRY_DEAD_LETTER, RETRY_DROP };
+struct retry_decision {
+	enum retry_action action;
+	int64_t delay_ms; /* for RETRY_AFTER; 0 = ready again at once */
+};
+
+/* 0 <= *shard < shards. */
+TIDE_MUST_USE int strategy_pick(struct strategy *s, const struct msg *m, unsigned shards,
+				unsigned *shard, struct error *err);
+/* A finite number. */
+TIDE_MUST_USE int strategy_rank(struct strategy *s, const struct msg *m,
+				const struct queue_view *queue, double *rank,
+				struct error *err);
+TIDE_MUST_USE int strategy_decide(struct strategy *s, const struct msg *m,
+				  uint32_t attempt, const struct failure_view *failure,
+				  struct retry_decision *decision, struct error *err);
+
+#endif

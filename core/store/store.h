@@ -1,0 +1,210 @@
+/* store.h: where messages and definitions are kept: Redis, or nothing.
+ *
+ * The store knows keys, ids, scores and messages; it knows no queues and
+ * decides nothing. It runs on the loop's thread; every call returns at once,
+ * and a completion never runs before the call that asked for it has returned.
+ *
+ * Requests are answered in the order in which they were made. They are
+ * idempotent, so when the connection is lost they are kept and sent again, in
+ * the same order, after the reconnect; a completion reports an error only when
+ * Redis itself refused (OOM, READONLY, ...) or when the store is being closed
+ * (TIDE_ESHUTDOWN). Every completion is called exactly once.
+ *
+ * With `--store none` store_is_durable() is false, and nothing but open and
+ * close may be called. */
+#ifndef TIDE_STORE_STORE_H
+#define TIDE_STORE_STORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "../base/error.h"
+#include "../base/msg.h"
+#include "../base/slice.h"
+
+struct store;
+
+enum store_fsync { STORE_FSYNC_ALWAYS, STORE_FSYNC_EVERYSEC, STORE_FSYNC_NO };
+
+enum store_state {
+	STORE_STARTING, /* not yet connected for the first time */
+	STORE_UP,
+	STORE_DOWN,   /* lost; reconnecting for ever, requests are kept */
+	STORE_FAILED, /* the start failed; close is all that is left */
+};
+
+struct store_config {
+	/* "embedded", "none", "redis://[user:pass@]host[:port][/db]",
+	 * "redis+unix:[user:pass@]/path[?db=N]" */
+	const char *url;
+	const char *data_dir;   /* of the embedded Redis; exists */
+	enum store_fsync fsync; /* of the embedded Redis; an other one has its own */
+	int64_t connect_timeout_ms;
+	int64_t command_timeout_ms;
+};
+
+struct store_hooks {
+	void *ctx;
+	/* The state changed. `why` is one sentence: why it went down or failed, or
+	 * what it is connected to. STORE_UP comes once at the start, when Redis has
+	 * been checked (version, eviction policy, persistence), and after each
+	 * reconnect. */
+	void (*on_state)(void *ctx, enum store_state state, const char *why);
+};
+
+/* Start connecting; on_state tells how it went. Wrong configuration (an
+ * unreadable URL, no data directory, a data directory that another broker
+ * holds) fails here. The config is copied. */
+TIDE_MUST_USE int store_open(struct store **out, uv_loop_t *loop,
+			     const struct store_config *config,
+			     const struct store_hooks *hooks, struct error *err);
+
+/* Answer what Redis still owes for at most `grace_ms`, give TIDE_ESHUTDOWN to
+ * the rest, stop the embedded Redis if it is ours, free everything, call
+ * on_closed. The store may not be used after the call. */
+void store_close(struct store *s, int64_t grace_ms, void (*on_closed)(void *ctx),
+		 void *ctx);
+
+bool store_is_durable(const struct store *s);
+enum store_state store_state(const struct store *s);
+
+/* For STATS and the metrics; all since the start. */
+struct store_stats {
+	const char *kind;  /* "embedded", "redis", "none" */
+	char address[256]; /* without user and password */
+	char version[32];
+	uint64_t requests;
+	uint64_t transactions;
+	uint64_t reconnects;
+	uint64_t bytes_sent;
+	uint64_t pending_requests; /* asked and not answered */
+	size_t pending_bytes;
+};
+void store_stats(const struct store *s, struct store_stats *out);
+
+/* ---- shards ---------------------------------------------------------- */
+
+/* The sorted sets of a shard; a stored message is in exactly one of them. */
+enum store_set { STORE_READY, STORE_DELAYED, STORE_UNACK, STORE_BURIED, STORE_SET_COUNT };
+
+/* A shard's key names. Freed by store_shard_destroy, which accepts NULL; the
+ * requests under way do not need it any more. */
+struct store_shard;
+struct store_shard *store_shard_create(struct store *s, struct slice vhost,
+				       struct slice queue, unsigned index);
+void store_shard_destroy(struct store_shard *shard);
+
+typedef void (*store_done_fn)(void *ctx, int status, const char *text);
+
+/* ---- writing: one batch is what a shard changed in a turn -------------- */
+
+/* A batch is two transactions: removals go by themselves, so that a Redis
+ * which refuses writes for lack of memory still lets them free some. A message
+ * may be named by at most one of insert, move and remove in a batch, besides
+ * tries. Built by hand as RESP in buffers that are used again. */
+struct batch;
+
+struct batch *store_batch_begin(struct store *s, const struct store_shard *shard);
+/* A new message: its body, and its place in `set`. Score: the rank (ready),
+ * when it is due (delayed), the ack deadline (unack), when it was buried; all
+ * times in unix ms. The rank is kept with the body too. A message that expires
+ * enters the expiry set. */
+void batch_insert(struct batch *b, const struct msg *m, double rank, enum store_set set,
+		  double score);
+/* From one set to another, or (from == to) to another score. */
+void batch_move(struct batch *b, uint64_t id, enum store_set from, enum store_set to,
+		double score);
+/* Deliveries so far, failures so far, the last failure's reason. */
+void batch_tries(struct batch *b, uint64_t id, uint32_t attempts, uint32_t failures,
+		 const char *reason);
+/* Body, place, tries (when `has_tries`) and expiry (when `has_expiry`). */
+void batch_remove(struct batch *b, uint64_t id, enum store_set set, bool has_tries,
+		  bool has_expiry);
+size_t batch_bytes(const struct batch *b);
+
+struct batch_result {
+	int removed;      /* TIDE_OK, or why the removals were refused */
+	int written;      /* TIDE_OK, or why inserts, moves and tries were refused */
+	const char *text; /* what Redis said, when it refused; else NULL */
+};
+typedef void (*batch_done_fn)(void *ctx, const struct batch_result *result);
+
+/* Send it; the batch is the store's from here on. An empty batch completes
+ * too (from the loop, like any other). */
+void store_batch_commit_take(struct batch *b, batch_done_fn on_done, void *ctx);
+
+/* ---- reading ----------------------------------------------------------- */
+
+struct store_row {
+	uint64_t id;
+	double score;
+	double rank;     /* from the body; 0 when there is no body */
+	struct msg *msg; /* NULL: the body is missing, or `is_corrupt` */
+	bool is_corrupt; /* there is a body, and it cannot be read (it was logged) */
+	uint32_t attempts;
+	uint32_t failures;
+	char reason[32]; /* of the last failure; "" when none */
+};
+
+/* The rows are the store's; whoever wants a message beyond the call takes a
+ * reference. `status` < 0: nothing was read, `text` says why. */
+typedef void (*store_rows_fn)(void *ctx, int status, const char *text,
+			      struct store_row *rows, size_t count);
+
+/* The members of a set by (score, id), from index `start`, `count` at most
+ * (1–4096), bodies included, and no more than `max_bytes` of bodies (but one
+ * row at least), in one round trip. With ids_only no body is read and msg is
+ * NULL in each row. Negative `start` counts from the end, as in ZRANGE. */
+void store_read(struct store *s, const struct store_shard *shard, enum store_set set,
+		int64_t start, unsigned count, size_t max_bytes, bool ids_only,
+		store_rows_fn on_rows, void *ctx);
+
+struct store_counts {
+	uint64_t bodies;
+	uint64_t sets[STORE_SET_COUNT];
+};
+typedef void (*store_counts_fn)(void *ctx, int status, const char *text,
+				const struct store_counts *counts);
+void store_count(struct store *s, const struct store_shard *shard,
+		 store_counts_fn on_counts, void *ctx);
+
+/* Remove at most `count` (1–4096) members of a set from index `start` on, with
+ * all that belongs to them, in one transaction. */
+typedef void (*store_purged_fn)(void *ctx, int status, const char *text,
+				uint64_t removed);
+void store_purge(struct store *s, const struct store_shard *shard, enum store_set set,
+		 int64_t start, unsigned count, store_purged_fn on_purged, void *ctx);
+
+/* Remove all keys of the shard. */
+void store_shard_erase(struct store *s, const struct store_shard *shard,
+		       store_done_fn on_done, void *ctx);
+
+/* ---- definitions -------------------------------------------------------- */
+
+enum store_table {
+	STORE_VHOSTS,    /* set of names */
+	STORE_EXCHANGES, /* hash of a vhost: name -> definition */
+	STORE_QUEUES,    /* hash of a vhost: name -> definition */
+	STORE_BINDINGS,  /* set of a vhost: one text each, in `name` */
+	STORE_TABLE_COUNT,
+};
+
+/* `vhost` and `value` are empty where the table has none. on_done may be NULL. */
+void store_define(struct store *s, enum store_table table, struct slice vhost,
+		  struct slice name, struct slice value, store_done_fn on_done,
+		  void *ctx);
+void store_undefine(struct store *s, enum store_table table, struct slice vhost,
+		    struct slice name, store_done_fn on_done, void *ctx);
+
+struct store_definition {
+	enum store_table table;
+	struct slice vhost, name, value;
+};
+/* Every definition: vhosts first, then vhost by vhost its exchanges, queues,
+ * bindings. on_end comes last, also after a failure. */
+typedef void (*store_definition_fn)(void *ctx, const struct store_definition *d);
+void store_load(struct store *s, store_definition_fn on_definition, store_done_fn on_end,
+		void *ctx);
+
+#endif
