@@ -3,51 +3,199 @@
 VERSION := 0.1.0
 B ?= build
 CC ?= cc
+PREFIX ?= /usr/local
 LAYERS := base store rules broker proto net admin client
 
 PACKAGES := lua5.4 hiredis libuv jansson
 CFLAGS ?= -O2 -g
 WARNINGS := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes \
 	-Wwrite-strings -Wvla -Wformat=2 -Wundef -Wno-unused-parameter $(WERROR)
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -DTIDE_VERSION='"$(VERSION)"' $(WARNINGS) $(CFLAGS) $(SANITIZE) \
-	-Iinclude $(shell pkg-config --cflags $(PACKAGES))
-LDLIBS = $(shell pkg-config --libs $(PACKAGES)) -lmsgpackc -lm -lpthread
 
-# One archive a layer; a layer links with those before it.
+# Asked once, and only by what compiles: `make deps` runs before they are there.
+PACKAGE_CFLAGS = $(eval PACKAGE_CFLAGS := $$(shell pkg-config --cflags $(PACKAGES)))$(PACKAGE_CFLAGS)
+PACKAGE_LIBS = $(eval PACKAGE_LIBS := $$(shell pkg-config --libs $(PACKAGES)))$(PACKAGE_LIBS)
+
+BASE_CFLAGS = -std=c11 -D_GNU_SOURCE -DTIDE_VERSION='"$(VERSION)"' $(CFLAGS) $(SANITIZE) -Iinclude \
+	$(PACKAGE_CFLAGS)
+ALL_CFLAGS = $(BASE_CFLAGS) $(WARNINGS)
+LDLIBS = $(PACKAGE_LIBS) -lmsgpackc -lm -lpthread
+ALL_LDFLAGS = $(SANITIZE) $(LDFLAGS)
+# Where main finds lua/ and rules/ when the current directory has none.
+SHARE_CFLAGS = -DTIDE_SHARE_DIR='"$(PREFIX)/share/tidemq"'
+
+# Every core at once, unless the caller says otherwise; a sub-make shares them.
+ifeq ($(MAKELEVEL),0)
+ifeq ($(filter -j% --jobserver%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc)
+endif
+endif
+MAKEFLAGS += --no-print-directory
+.DELETE_ON_ERROR:
+
+.PHONY: all unit
+all: $(B)/tidemq $(B)/libtidemq.a
+
+# ---- what rebuilds when flags change ------------------------------------
+
+# A stamp holds the flags that its objects were built with. WERROR is not among
+# them: it changes what is refused, never what is built.
+quote = '$(subst ','\'',$(1))'
+define stamp
+	@mkdir -p $(@D)
+	@printf '%s\n' $(call quote,$(1)) | cmp -s - $@ || printf '%s\n' $(call quote,$(1)) >$@
+endef
+
+.PHONY: FORCE
+$(B)/stamp/flags: FORCE
+	@pkg-config --exists $(PACKAGES) || { echo "libraries are missing: run 'make deps'" >&2; exit 1; }
+	$(call stamp,$(CC) $(BASE_CFLAGS))
+$(B)/stamp/share: FORCE
+	$(call stamp,$(SHARE_CFLAGS))
+$(B)/stamp/link: FORCE
+	$(call stamp,$(CC) $(ALL_LDFLAGS) $(LDLIBS))
+
+# ---- objects and archives -----------------------------------------------
+
+# One archive a layer; a layer links with those before it. The list of its
+# objects is a stamp too, so that a deleted source leaves its archive.
 define layer_rules
 $(1)_OBJS := $$(patsubst %.c,$$(B)/obj/%.o,$$(wildcard core/$(1)/*.c))
-$$(B)/lib/$(1).a: $$($(1)_OBJS)
-	@mkdir -p $$(@D); rm -f $$@
-	@ar rcs $$@ $$^
+$$(B)/stamp/$(1): FORCE
+	$$(call stamp,$$($(1)_OBJS))
+$$(B)/lib/$(1).a: $$($(1)_OBJS) $$(B)/stamp/$(1)
+	@mkdir -p $$(@D); rm -f $$@.new
+	@ar rcs $$@.new $$($(1)_OBJS); mv $$@.new $$@
 endef
 $(foreach l,$(LAYERS),$(eval $(call layer_rules,$(l))))
 
 ARCHIVES := $(foreach l,client admin net proto broker rules store base,$(B)/lib/$(l).a)
+MAIN_OBJS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard core/*.c))
+$(MAIN_OBJS): ALL_CFLAGS += $(SHARE_CFLAGS)
+$(MAIN_OBJS): $(B)/stamp/share
 
-$(B)/tidemq: $(B)/obj/core/main.o $(ARCHIVES)
+$(B)/tidemq: $(MAIN_OBJS) $(ARCHIVES) $(B)/stamp/link
 	@echo "  link  $@"
-	@$(CC) $(SANITIZE) $(LDFLAGS) -o $@ $(B)/obj/core/main.o -Wl,--start-group $(ARCHIVES) -Wl,--end-group $(LDLIBS)
+	@$(CC) $(ALL_LDFLAGS) -o $@ $(MAIN_OBJS) -Wl,--start-group $(ARCHIVES) -Wl,--end-group $(LDLIBS)
 
-$(B)/obj/%.o: %.c
+$(B)/obj/%.o: %.c $(B)/stamp/flags
 	@mkdir -p $(@D)
 	@echo "  cc    $<"
 	@$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-# tests/unit/<layer>/test_x.c links with its layer and those it may include.
+# The client library: the client layer without the command line, and base, made
+# one object whose only global names are those of the public headers.
+LIBRARY_OBJS := $(filter-out $(B)/obj/core/client/cli%,$(client_OBJS)) $(base_OBJS)
+$(B)/libtidemq.a: $(LIBRARY_OBJS)
+	@echo "  ar    $@"
+	@ld -r -o $(B)/libtidemq.o $(LIBRARY_OBJS)
+	@objcopy --wildcard --keep-global-symbol='tidemq_*' $(B)/libtidemq.o
+	@rm -f $@; ar rcs $@ $(B)/libtidemq.o
+
+# ---- unit tests -----------------------------------------------------------
+
+# tests/unit/<layer>/test_x.c links with its layer and those it may include. A
+# test that includes failing_mem.h can make the n-th mem_try_* fail.
 base_UNDER := base
 store_UNDER := store base
 rules_UNDER := rules base
 broker_UNDER := broker rules store base
 proto_UNDER := proto broker rules store base
 net_UNDER := net proto broker rules store base
+admin_UNDER := admin net proto broker rules store base
 client_UNDER := client base
+MEM_WRAP := -Wl,--wrap=mem_try_alloc,--wrap=mem_try_realloc
 define unit_rules
 UNIT_TESTS += $$(patsubst tests/unit/%.c,$$(B)/unit/%,$$(wildcard tests/unit/$(1)/test_*.c))
-$$(B)/unit/$(1)/%: tests/unit/$(1)/%.c $$(foreach u,$$($(1)_UNDER),$$(B)/lib/$$(u).a)
+$$(B)/unit/$(1)/%: tests/unit/$(1)/%.c $$(foreach u,$$($(1)_UNDER),$$(B)/lib/$$(u).a) $$(B)/stamp/link
 	@mkdir -p $$(@D)
 	@echo "  link  $$@"
-	@$$(CC) $$(ALL_CFLAGS) -Wno-missing-prototypes -Icore -o $$@ $$< $$(filter %.a,$$^) $$(LDLIBS) -lcmocka
+	@$$(CC) $$(ALL_CFLAGS) -Wno-missing-prototypes -Icore -Itests/unit -MMD -MP -MF $$@.d \
+		$$(LDFLAGS) $$(shell grep -q failing_mem.h $$< && echo '$$(MEM_WRAP)') \
+		-o $$@ $$< $$(filter %.a,$$^) $$(LDLIBS) -lcmocka
 endef
-$(foreach l,base store rules broker proto net client,$(eval $(call unit_rules,$(l))))
+$(foreach l,$(LAYERS),$(eval $(call unit_rules,$(l))))
 
--include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
+unit: $(UNIT_TESTS)
+
+-include $(shell find $(B)/obj $(B)/unit -name '*.d' 2>/dev/null)
+
+# ---- running and testing -----------------------------------------------------
+
+.PHONY: deps deps-test deps-lint run test asan lint format format-check demo clean help
+deps:
+	@tools/deps.sh build
+deps-test:
+	@tools/deps.sh build test
+deps-lint:
+	@tools/deps.sh build lint
+
+run: deps
+	@$(MAKE) all
+	@tools/run.sh $(B)/tidemq serve --data ./data --rules ./rules $(RUN_ARGS)
+
+# WHAT: any of unit, lua, integration.
+WHAT ?= unit lua integration
+test: deps-test
+	@$(MAKE) all unit
+	@tools/run_tests.sh $(B) $(WHAT)
+
+# What is written in Lua alone has nothing for a sanitizer to see.
+asan:
+	@TIDE_TEST_PATIENCE=3 $(MAKE) test B=$(B)/asan WHAT="unit integration" CFLAGS="-O1 -g" \
+		SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
+
+C_FILES = $(shell find core include tests examples -name '*.[ch]')
+lint: deps-lint
+	@CC="$(CC)" CFLAGS=$(call quote,$(ALL_CFLAGS)) tools/lint.sh
+format: deps-lint
+	@clang-format -i $(C_FILES)
+format-check: deps-lint
+	@clang-format --dry-run -Werror $(C_FILES)
+
+demo: deps-test
+	@$(MAKE) all
+	@TIDEMQ=$(abspath $(B))/tidemq examples/demo.sh
+
+# ---- installing ---------------------------------------------------------------
+
+.PHONY: install uninstall
+BIN = $(DESTDIR)$(PREFIX)/bin
+SHARE = $(DESTDIR)$(PREFIX)/share
+LIB = $(DESTDIR)$(PREFIX)/lib
+INCLUDE = $(DESTDIR)$(PREFIX)/include/tidemq
+FILL_IN = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g'
+
+install: all
+	install -d $(BIN) $(INCLUDE) $(LIB)/pkgconfig $(LIB)/systemd/system $(SHARE)/man/man1
+	install -m 755 $(B)/tidemq $(BIN)/tidemq
+	install -m 644 include/tidemq/*.h $(INCLUDE)
+	install -m 644 $(B)/libtidemq.a $(LIB)/libtidemq.a
+	$(FILL_IN) packaging/tidemq.pc.in >$(LIB)/pkgconfig/tidemq.pc
+	$(FILL_IN) packaging/tidemq.service.in >$(LIB)/systemd/system/tidemq.service
+	$(FILL_IN) docs/tidemq.1 >$(SHARE)/man/man1/tidemq.1
+	find lua rules -name '*.lua' | while read -r f; do install -D -m 644 "$$f" "$(SHARE)/tidemq/$$f"; done
+
+uninstall:
+	rm -f $(BIN)/tidemq $(LIB)/libtidemq.a $(LIB)/pkgconfig/tidemq.pc
+	rm -f $(LIB)/systemd/system/tidemq.service $(SHARE)/man/man1/tidemq.1
+	rm -rf $(INCLUDE) $(SHARE)/tidemq
+
+clean:
+	rm -rf $(B)
+
+help:
+	@sed -n 's/^#: //p' Makefile
+
+#: make                the binary and the client library, in build/
+#: make run            install what is missing, build, and start a broker in ./data
+#: make test           every test; WHAT="unit lua integration" chooses
+#: make asan           the tests under AddressSanitizer and UBSan
+#: make lint           layers, luacheck, shellcheck, format, file lengths
+#: make format         clang-format every C file; format-check only looks
+#: make demo           a guided tour of a broker, crashes included
+#: make deps           install what the build needs (deps-test, deps-lint: more)
+#: make install        to $(DESTDIR)$(PREFIX), by default /usr/local; uninstall
+#: make clean          remove build/
+#:
+#: Variables: B=build CC=cc CFLAGS="-O2 -g" WERROR=-Werror SANITIZE= PREFIX=/usr/local
+#:            DESTDIR= RUN_ARGS="--listen 127.0.0.1:0"

@@ -24,16 +24,19 @@ struct args {
 void args_init(struct args *a);
 void args_deinit(struct args *a);
 /* Copies both; TIDE_EEXISTS when the name is there, TIDE_ETOOLONG over
- * ARGS_MAX. A value with a zero byte is TIDE_ESYNTAX. */
+ * ARGS_MAX. TIDE_ESYNTAX for a value with a zero byte, and for a name that is
+ * none (slice_is_name) or has a '=' in it. */
 TIDE_MUST_USE int args_add(struct args *a, struct slice name, struct slice value);
 /* The value, or NULL. */
 const char *args_get(const struct args *a, const char *name);
+/* `to` holds nothing before. */
 void args_copy(struct args *to, const struct args *from);
 void args_sort(struct args *a);
 
 /* "name=value name=value", sorted by name, values percent-encoded. */
 void args_format(const struct args *a, struct buf *out);
-/* What args_format wrote; TIDE_ESYNTAX otherwise, and `a` is empty then. */
+/* What args_format wrote, into `a`, which holds nothing before; TIDE_ESYNTAX
+ * otherwise, and `a` is empty then. */
 TIDE_MUST_USE int args_parse(struct args *a, struct slice text);
 
 #endif

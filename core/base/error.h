@@ -53,7 +53,8 @@ struct error {
 };
 
 /* Fill `err` and return `code`. Line breaks and other control characters in
- * the text become spaces: an error is one line wherever it is shown. */
+ * the text become spaces: an error is one line wherever it is shown. `err` may be
+ * NULL, and the arguments may point into it. */
 int error_set(struct error *err, int code, const char *format, ...) TIDE_PRINTF(3, 4);
 
 /* The word of the line protocol for `code`; libuv's errors are "store". */

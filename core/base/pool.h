@@ -17,6 +17,8 @@ void pool_init(struct pool *p, size_t size, size_t keep_max);
 void pool_deinit(struct pool *p);
 /* An object whose bytes are zero. */
 void *pool_take(struct pool *p) __attribute__((returns_nonnull));
+/* An object whose bytes are whatever they were. */
+void *pool_take_raw(struct pool *p) __attribute__((returns_nonnull));
 void pool_give(struct pool *p, void *object);
 
 #endif

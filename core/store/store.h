@@ -10,6 +10,9 @@
  * Redis itself refused (OOM, READONLY, ...) or when the store is being closed
  * (TIDE_ESHUTDOWN). Every completion is called exactly once.
  *
+ * The store logs what happens to its connection; who is told by on_state need
+ * not log it again, but for STORE_FAILED. The program must ignore SIGPIPE.
+ *
  * With `--store none` store_is_durable() is false, and nothing but open and
  * close may be called. */
 #ifndef TIDE_STORE_STORE_H
@@ -31,7 +34,9 @@ enum store_state {
 	STORE_STARTING, /* not yet connected for the first time */
 	STORE_UP,
 	STORE_DOWN,   /* lost; reconnecting for ever, requests are kept */
-	STORE_FAILED, /* the start failed; close is all that is left */
+	/* The first connection failed, or what was found is not fit to keep
+	 * messages; close is all that is left. */
+	STORE_FAILED,
 };
 
 struct store_config {
@@ -99,10 +104,11 @@ typedef void (*store_done_fn)(void *ctx, int status, const char *text);
 
 /* ---- writing: one batch is what a shard changed in a turn -------------- */
 
-/* A batch is two transactions: removals go by themselves, so that a Redis
- * which refuses writes for lack of memory still lets them free some. A message
- * may be named by at most one of insert, move and remove in a batch, besides
- * tries. Built by hand as RESP in buffers that are used again. */
+/* The writes of a batch are one transaction. Its removals are sent before it
+ * and in none: a Redis whose memory is out refuses whatever stands in a MULTI,
+ * and it is removals that free some. A message may be named by at most one of
+ * insert, move and remove in a batch, besides tries. Built by hand as RESP in
+ * buffers that are used again. */
 struct batch;
 
 struct batch *store_batch_begin(struct store *s, const struct store_shard *shard);
@@ -154,8 +160,9 @@ typedef void (*store_rows_fn)(void *ctx, int status, const char *text,
 
 /* The members of a set by (score, id), from index `start`, `count` at most
  * (1–4096), bodies included, and no more than `max_bytes` of bodies (but one
- * row at least), in one round trip. With ids_only no body is read and msg is
- * NULL in each row. Negative `start` counts from the end, as in ZRANGE. */
+ * row at least), in one round trip. With ids_only no body is read: msg is NULL
+ * and rank 0 in each row, the tries are there. Members that are no ids (nobody
+ * of ours wrote them) are logged and left out. Negative `start` counts from the end, as in ZRANGE. */
 void store_read(struct store *s, const struct store_shard *shard, enum store_set set,
 		int64_t start, unsigned count, size_t max_bytes, bool ids_only,
 		store_rows_fn on_rows, void *ctx);
@@ -170,7 +177,9 @@ void store_count(struct store *s, const struct store_shard *shard,
 		 store_counts_fn on_counts, void *ctx);
 
 /* Remove at most `count` (1–4096) members of a set from index `start` on, with
- * all that belongs to them, in one transaction. */
+ * all that belongs to them. In two round trips, ids first, so that asking again
+ * after a reconnect removes no more; the completion may therefore come after
+ * that of a later request. `removed` may then be too low, never too high. */
 typedef void (*store_purged_fn)(void *ctx, int status, const char *text,
 				uint64_t removed);
 void store_purge(struct store *s, const struct store_shard *shard, enum store_set set,

@@ -1,0 +1,12 @@
+std = 'lua54'
+max_line_length = 120
+self = false
+
+-- What the engine gives to every script; see docs/rules.md.
+files['rules'] = { read_globals = { 'tide' } }
+files['lua'] = { read_globals = { 'tide' } }
+files['examples/**/rules'] = { read_globals = { 'tide' } }
+
+files['tests'] = { std = '+busted' }
+files['**/*_spec.lua'] = { std = '+busted' }
+files['.luacheckrc'] = { std = '+luacheckrc' }

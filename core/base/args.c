@@ -1,0 +1,139 @@
+#include "args.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "mem.h"
+#include "percent.h"
+
+void args_init(struct args *a)
+{
+	*a = (struct args){ 0 };
+}
+
+void args_deinit(struct args *a)
+{
+	for (size_t i = 0; i < a->count; i++) {
+		mem_free(a->items[i].name);
+		mem_free(a->items[i].value);
+	}
+	mem_free(a->items);
+	args_init(a);
+}
+
+static bool is_option_name(struct slice name)
+{
+	return slice_is_name(name) && !memchr(name.data, '=', name.len);
+}
+
+static const struct arg *find(const struct args *a, struct slice name)
+{
+	for (size_t i = 0; i < a->count; i++) {
+		if (slice_is(name, a->items[i].name))
+			return &a->items[i];
+	}
+	return NULL;
+}
+
+/* At most ARGS_MAX items and mostly a few: one more place at a time will do. */
+static void append(struct args *a, struct slice name, struct slice value)
+{
+	a->items = mem_realloc(a->items, (a->count + 1) * sizeof(*a->items));
+	a->items[a->count++] = (struct arg){
+		.name = mem_strndup(name.data, name.len),
+		.value = mem_strndup(value.data, value.len),
+		.value_len = value.len,
+	};
+}
+
+int args_add(struct args *a, struct slice name, struct slice value)
+{
+	if (!is_option_name(name))
+		return TIDE_ESYNTAX;
+	if (value.len > 0 && memchr(value.data, '\0', value.len))
+		return TIDE_ESYNTAX;
+	if (find(a, name))
+		return TIDE_EEXISTS;
+	if (a->count >= ARGS_MAX)
+		return TIDE_ETOOLONG;
+	append(a, name, value);
+	return TIDE_OK;
+}
+
+const char *args_get(const struct args *a, const char *name)
+{
+	const struct arg *arg = find(a, slice_from(name));
+	return arg ? arg->value : NULL;
+}
+
+void args_copy(struct args *to, const struct args *from)
+{
+	args_init(to);
+	for (size_t i = 0; i < from->count; i++) {
+		const struct arg *arg = &from->items[i];
+		append(to, slice_from(arg->name),
+		       (struct slice){ arg->value, arg->value_len });
+	}
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(((const struct arg *)a)->name, ((const struct arg *)b)->name);
+}
+
+void args_sort(struct args *a)
+{
+	if (a->count > 1)
+		qsort(a->items, a->count, sizeof(*a->items), compare_names);
+}
+
+void args_format(const struct args *a, struct buf *out)
+{
+	struct arg sorted[ARGS_MAX]; /* the strings stay with `a` */
+	struct args view = { sorted, a->count };
+	if (a->count > 0)
+		memcpy(sorted, a->items, a->count * sizeof(*sorted));
+	args_sort(&view);
+	for (size_t i = 0; i < view.count; i++) {
+		if (i > 0)
+			buf_append_char(out, ' ');
+		buf_append_text(out, sorted[i].name);
+		buf_append_char(out, '=');
+		percent_encode(out,
+			       (struct slice){ sorted[i].value, sorted[i].value_len });
+	}
+}
+
+static int parse_pair(struct args *a, struct slice pair)
+{
+	const char *equals = memchr(pair.data, '=', pair.len);
+	if (!equals)
+		return TIDE_ESYNTAX;
+	struct slice name = { pair.data, (size_t)(equals - pair.data) };
+	struct slice coded = slice_skip(pair, name.len + 1);
+	char *value = mem_alloc(coded.len);
+	size_t len;
+	int rc = percent_decode(coded, value, &len);
+	if (rc == TIDE_OK)
+		rc = args_add(a, name, (struct slice){ value, len });
+	mem_free(value);
+	return rc;
+}
+
+int args_parse(struct args *a, struct slice text)
+{
+	args_init(a);
+	while (text.len > 0) {
+		const char *space = memchr(text.data, ' ', text.len);
+		size_t len = space ? (size_t)(space - text.data) : text.len;
+		/* A space is between two pairs: one at the end has none behind it. */
+		bool is_cut = space && len + 1 == text.len;
+		if (is_cut ||
+		    parse_pair(a, (struct slice){ text.data, len }) != TIDE_OK) {
+			args_deinit(a);
+			return TIDE_ESYNTAX;
+		}
+		text = slice_skip(text, space ? len + 1 : len);
+	}
+	return TIDE_OK;
+}

@@ -1,0 +1,70 @@
+#include "id.h"
+
+#define SEQUENCE_BITS 12
+#define SEQUENCE_MAX ((1u << SEQUENCE_BITS) - 1)
+#define MS_SHIFT 22 /* node and sequence are below */
+#define MS_MAX ((INT64_C(1) << 42) - 1)
+
+void id_source_init(struct id_source *s, unsigned node)
+{
+	*s = (struct id_source){ .node = node & ID_NODE_MAX };
+}
+
+void id_source_advance(struct id_source *s, uint64_t id)
+{
+	int64_t ms = id_unix_ms(id);
+	if (ms < s->last_ms)
+		return;
+	/* The node of `id` may be above ours, so its whole millisecond is over. */
+	s->last_ms = ms;
+	s->sequence = SEQUENCE_MAX;
+}
+
+uint64_t id_next(struct id_source *s, int64_t now_ms)
+{
+	if (now_ms > MS_MAX)
+		now_ms = MS_MAX;
+	if (now_ms > s->last_ms) {
+		s->last_ms = now_ms;
+		s->sequence = 0;
+	} else if (s->sequence < SEQUENCE_MAX) {
+		s->sequence++;
+	} else {
+		s->last_ms++;
+		s->sequence = 0;
+	}
+	return (uint64_t)s->last_ms << MS_SHIFT | s->node << SEQUENCE_BITS | s->sequence;
+}
+
+int64_t id_unix_ms(uint64_t id)
+{
+	return (int64_t)(id >> MS_SHIFT);
+}
+
+void id_format(uint64_t id, char out[ID_HEX_LEN])
+{
+	for (int i = ID_HEX_LEN - 1; i >= 0; i--) {
+		out[i] = "0123456789abcdef"[id & 0xf];
+		id >>= 4;
+	}
+}
+
+int id_parse(struct slice text, uint64_t *out)
+{
+	if (text.len != ID_HEX_LEN)
+		return TIDE_ESYNTAX;
+	uint64_t id = 0;
+	for (size_t i = 0; i < ID_HEX_LEN; i++) {
+		char c = text.data[i];
+		unsigned digit;
+		if (c >= '0' && c <= '9')
+			digit = (unsigned)(c - '0');
+		else if (c >= 'a' && c <= 'f')
+			digit = (unsigned)(c - 'a') + 10;
+		else
+			return TIDE_ESYNTAX;
+		id = id << 4 | digit;
+	}
+	*out = id;
+	return TIDE_OK;
+}

@@ -1,0 +1,63 @@
+#include "mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *check(void *p, size_t size)
+{
+	if (p)
+		return p;
+	fprintf(stderr, "tidemq: out of memory (%zu bytes)\n", size);
+	abort();
+}
+
+/* malloc(0) may be NULL, which is no failure; one byte is never in doubt. */
+static size_t at_least_one(size_t size)
+{
+	return size ? size : 1;
+}
+
+void *mem_alloc(size_t size)
+{
+	return check(mem_try_alloc(size), size);
+}
+
+void *mem_zalloc(size_t size)
+{
+	return check(calloc(1, at_least_one(size)), size);
+}
+
+void *mem_realloc(void *old, size_t size)
+{
+	return check(mem_try_realloc(old, size), size);
+}
+
+char *mem_strdup(const char *text)
+{
+	return mem_strndup(text, strlen(text));
+}
+
+char *mem_strndup(const char *text, size_t len)
+{
+	char *copy = mem_alloc(len + 1);
+	if (len > 0)
+		memcpy(copy, text, len);
+	copy[len] = '\0';
+	return copy;
+}
+
+void *mem_try_alloc(size_t size)
+{
+	return malloc(at_least_one(size));
+}
+
+void *mem_try_realloc(void *old, size_t size)
+{
+	return realloc(old, at_least_one(size));
+}
+
+void mem_free(void *p)
+{
+	free(p);
+}

@@ -1,0 +1,71 @@
+#include "pool.h"
+
+#include <string.h>
+
+#include "mem.h"
+
+/* Under AddressSanitizer nothing is kept, so that it sees uses after the end. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define KEEP_NOTHING 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define KEEP_NOTHING 1
+#endif
+#ifndef KEEP_NOTHING
+#define KEEP_NOTHING 0
+#endif
+
+/* What a free object's first bytes hold. */
+struct link {
+	struct link *next;
+};
+
+void pool_init(struct pool *p, size_t size, size_t keep_max)
+{
+	*p = (struct pool){
+		.size = size > sizeof(struct link) ? size : sizeof(struct link),
+		.keep_max = KEEP_NOTHING ? 0 : keep_max,
+	};
+}
+
+void pool_deinit(struct pool *p)
+{
+	struct link *link = p->free_list;
+	while (link) {
+		struct link *next = link->next;
+		mem_free(link);
+		link = next;
+	}
+	p->free_list = NULL;
+	p->free_count = 0;
+}
+
+void *pool_take_raw(struct pool *p)
+{
+	struct link *link = p->free_list;
+	if (!link)
+		return mem_alloc(p->size);
+	p->free_list = link->next;
+	p->free_count--;
+	return link;
+}
+
+void *pool_take(struct pool *p)
+{
+	return memset(pool_take_raw(p), 0, p->size);
+}
+
+void pool_give(struct pool *p, void *object)
+{
+	if (!object)
+		return;
+	if (p->free_count >= p->keep_max) {
+		mem_free(object);
+		return;
+	}
+	struct link *link = object;
+	link->next = p->free_list;
+	p->free_list = link;
+	p->free_count++;
+}

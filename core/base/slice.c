@@ -1,0 +1,61 @@
+#include "slice.h"
+
+#include "utf8.h"
+
+bool slice_to_uint(struct slice s, uint64_t max, uint64_t *out)
+{
+	if (s.len == 0)
+		return false;
+	uint64_t n = 0;
+	for (size_t i = 0; i < s.len; i++) {
+		if (s.data[i] < '0' || s.data[i] > '9')
+			return false;
+		unsigned digit = (unsigned)(s.data[i] - '0');
+		if (digit > max || n > (max - digit) / 10)
+			return false;
+		n = n * 10 + digit;
+	}
+	*out = n;
+	return true;
+}
+
+/* White space and control characters beyond ASCII. */
+static bool is_blank_or_control(uint32_t point)
+{
+	return (point >= 0x80 && point <= 0xa0) || point == 0x1680 ||
+	       (point >= 0x2000 && point <= 0x200a) || point == 0x2028 ||
+	       point == 0x2029 || point == 0x202f || point == 0x205f || point == 0x3000;
+}
+
+bool slice_is_name(struct slice s)
+{
+	if (s.len == 0 || s.len > NAME_LEN_MAX)
+		return false;
+	for (size_t i = 0; i < s.len;) {
+		unsigned char c = (unsigned char)s.data[i];
+		if (c < 0x80) {
+			if (c < 0x21 || c == 0x7f)
+				return false;
+			i++;
+			continue;
+		}
+		uint32_t point;
+		size_t n = utf8_decode(s.data + i, s.len - i, &point);
+		if (n == 0 || is_blank_or_control(point))
+			return false;
+		i += n;
+	}
+	return true;
+}
+
+bool slice_is_utf8(struct slice s)
+{
+	for (size_t i = 0; i < s.len;) {
+		uint32_t point;
+		size_t n = utf8_decode(s.data + i, s.len - i, &point);
+		if (n == 0)
+			return false;
+		i += n;
+	}
+	return true;
+}

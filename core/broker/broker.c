@@ -1,0 +1,435 @@
+#include "broker.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#include "../base/log.h"
+#include "../base/mem.h"
+#include "exchange.h"
+#include "queue.h"
+#include "recover.h"
+#include "reply.h"
+#include "route.h"
+#include "session.h"
+
+/* Below these shares of a limit, publishers who were held back go on. */
+#define RELIEF(limit) ((limit) / 4 * 3)
+
+void broker_config_init(struct broker_config *c)
+{
+	*c = (struct broker_config){
+		.rules_dir = "rules",
+		.lua_dir = "lua",
+		.store = { .url = "embedded",
+			   .data_dir = "data",
+			   .fsync = STORE_FSYNC_ALWAYS,
+			   .connect_timeout_ms = 5000,
+			   .command_timeout_ms = 30000 },
+		.window_messages = 16384,
+		.window_bytes = (size_t)16 << 20,
+		.memory_soft_bytes = (size_t)256 << 20,
+		.memory_max_bytes = (size_t)1 << 30,
+		.unstored_max_bytes = (size_t)64 << 20,
+		.vhosts_max = 256,
+		.channels_max = 256,
+		.replies_max = 16384,
+		.rules_memory_bytes = (size_t)64 << 20,
+		.rules_budget_ms = 50,
+		.rules_debounce_ms = 100,
+		.rules_watch = true,
+	};
+}
+
+/* ---- time and turns ---------------------------------------------------------------- */
+
+void broker_update_time(struct broker *b)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	b->now_ms = b->env.now_ms = (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+void broker_activate(struct broker *b, struct queue *q)
+{
+	if (q->is_active)
+		return;
+	q->is_active = true;
+	TAILQ_INSERT_TAIL(&b->active, q, active_link);
+}
+
+static void tick_shards(struct broker *b)
+{
+	struct heap_node *n;
+
+	while ((n = heap_min(&b->timers)) != NULL && n->key <= b->now_ms) {
+		struct shard *sh =
+			(struct shard *)((char *)n - offsetof(struct shard, timer));
+		int64_t key = n->key;
+
+		shard_tick(sh);
+		/* Cut short by its bound: go on in the next turn. */
+		n = heap_min(&b->timers);
+		if (n && n->key <= key)
+			break;
+	}
+}
+
+static void free_waiter(struct waiter *w)
+{
+	mem_free(w);
+}
+
+static void auto_delete(struct queue *q)
+{
+	struct waiter *w = mem_zalloc(sizeof(*w));
+
+	log_debug("auto-delete queue '%s' has no consumer any more", q->name);
+	waiter_init(w, free_waiter);
+	queue_erase(q, w);
+	queue_destroy(q);
+	waiter_done(w, TIDE_OK, NULL);
+}
+
+/* One pass over the queues that may have something to deal; those that still
+ * have are in the list again afterwards. */
+static void deal(struct broker *b)
+{
+	struct queue *last = TAILQ_LAST(&b->active, queue_list);
+	struct queue *q;
+	bool is_last;
+
+	while ((q = TAILQ_FIRST(&b->active)) != NULL) {
+		is_last = q == last;
+		TAILQ_REMOVE(&b->active, q, active_link);
+		q->is_active = false;
+		if (q->config.is_auto_delete && q->had_consumer && q->consumer_count == 0)
+			auto_delete(q);
+		else if (queue_deal(q))
+			broker_activate(b, q);
+		if (is_last)
+			break;
+	}
+}
+
+static void answer_gets(struct broker *b)
+{
+	struct heap_node *n;
+
+	while ((n = heap_min(&b->waits)) != NULL && n->key <= b->now_ms)
+		queue_answer_get(
+			(struct consumer *)((char *)n - offsetof(struct consumer, wait)));
+}
+
+static void on_timer(uv_timer_t *handle)
+{
+	struct broker *b = handle->data;
+
+	b->timer_due_ms = 0;
+	broker_turn(b);
+}
+
+static void on_idle(uv_idle_t *handle)
+{
+	/* It keeps the loop from waiting; the turn does the work. */
+}
+
+static int64_t next_due_ms(const struct broker *b)
+{
+	int64_t due_ms = journal_retry_unix_ms(b->journal);
+	struct heap_node *n = heap_min(&b->timers);
+
+	if (n && (!due_ms || n->key < due_ms))
+		due_ms = n->key;
+	n = heap_min(&b->waits);
+	if (n && (!due_ms || n->key < due_ms))
+		due_ms = n->key;
+	return due_ms;
+}
+
+static void arm(struct broker *b)
+{
+	int64_t due_ms = next_due_ms(b);
+
+	if (!TAILQ_EMPTY(&b->active) && !uv_is_active((uv_handle_t *)&b->idle))
+		uv_idle_start(&b->idle, on_idle);
+	else if (TAILQ_EMPTY(&b->active) && uv_is_active((uv_handle_t *)&b->idle))
+		uv_idle_stop(&b->idle);
+	if (due_ms == b->timer_due_ms)
+		return;
+	b->timer_due_ms = due_ms;
+	if (due_ms == 0)
+		uv_timer_stop(&b->timer);
+	else
+		uv_timer_start(&b->timer, on_timer,
+			       due_ms > b->now_ms ? (uint64_t)(due_ms - b->now_ms) : 0,
+			       0);
+}
+
+void broker_turn(struct broker *b)
+{
+	broker_update_time(b);
+	tick_shards(b);
+	deal(b);
+	answer_gets(b);
+	b->hooks.on_turn(b->hooks.ctx);
+	if (b->env.store && b->is_started)
+		journal_flush(b->journal);
+	broker_check_pressure(b);
+	arm(b);
+}
+
+static void on_prepare(uv_prepare_t *handle)
+{
+	broker_turn(handle->data);
+}
+
+static void on_check(uv_check_t *handle)
+{
+	broker_turn(handle->data);
+}
+
+/* ---- pressure
+ * ---------------------------------------------------------------------------- */
+
+static void set_blocked(struct broker *b, bool is_blocked)
+{
+	struct session *s, *next;
+
+	b->is_blocked = is_blocked;
+	if (is_blocked)
+		log_warn("publishers are held back: %s", b->blocked_why);
+	else
+		log_info("publishers go on");
+	for (s = TAILQ_FIRST(&b->sessions); s; s = next) {
+		next = TAILQ_NEXT(s, link);
+		if (s->has_published)
+			s->ops->on_blocked(s->ctx, is_blocked, b->blocked_why);
+	}
+}
+
+void broker_check_pressure(struct broker *b)
+{
+	size_t unstored = journal_stats(b->journal)->unstored_bytes;
+	size_t unstored_max = b->config.unstored_max_bytes;
+	size_t memory_max = b->config.memory_max_bytes;
+
+	if (!b->is_blocked && unstored > unstored_max) {
+		snprintf(b->blocked_why, sizeof(b->blocked_why),
+			 "%zu MiB wait to be written to Redis", unstored >> 20);
+		set_blocked(b, true);
+	} else if (!b->is_blocked && b->env.memory_bytes > memory_max) {
+		snprintf(b->blocked_why, sizeof(b->blocked_why),
+			 "messages fill %zu MiB of memory", b->env.memory_bytes >> 20);
+		set_blocked(b, true);
+	} else if (b->is_blocked && unstored <= RELIEF(unstored_max) &&
+		   b->env.memory_bytes <= RELIEF(memory_max)) {
+		set_blocked(b, false);
+	}
+}
+
+/* ---- start
+ * ------------------------------------------------------------------------------- */
+
+static void start_failed(struct broker *b, int status, const char *why)
+{
+	struct error err;
+
+	error_set(&err, status, "%s", why);
+	b->hooks.on_started(b->hooks.ctx, &err);
+}
+
+static void on_recovered(struct broker *b, int status, const char *text)
+{
+	if (status < 0) {
+		if (status != TIDE_ESHUTDOWN)
+			start_failed(b, status, text ? text : error_text(status));
+		return;
+	}
+	b->is_started = true;
+	b->hooks.on_started(b->hooks.ctx, NULL);
+}
+
+static void on_store_state(void *ctx, enum store_state state, const char *why)
+{
+	struct broker *b = ctx;
+
+	snprintf(b->store_state_why, sizeof(b->store_state_why), "%s", why ? why : "");
+	if (state == STORE_FAILED)
+		start_failed(b, TIDE_ESTORE, b->store_state_why);
+	else if (state == STORE_UP && !b->is_started && store_is_durable(b->store))
+		recover_start(b, on_recovered);
+	else if (state == STORE_UP && !b->is_started)
+		on_recovered(b, TIDE_OK, NULL);
+}
+
+static void on_reload(void *ctx, const struct error *result)
+{
+	struct broker *b = ctx;
+
+	if (result && result->code < 0)
+		log_error("rules: the change is refused, the old rules go on: %s",
+			  result->text);
+	else
+		log_info("rules: generation %llu is in force",
+			 (unsigned long long)engine_epoch(b->engine));
+}
+
+static void init_handles(struct broker *b)
+{
+	uv_timer_init(b->loop, &b->timer);
+	uv_prepare_init(b->loop, &b->prepare);
+	uv_check_init(b->loop, &b->check);
+	uv_idle_init(b->loop, &b->idle);
+	b->timer.data = b->prepare.data = b->check.data = b->idle.data = b;
+	b->handles = 4;
+	uv_prepare_start(&b->prepare, on_prepare);
+	uv_check_start(&b->check, on_check);
+}
+
+static void init_parts(struct broker *b)
+{
+	id_source_init(&b->ids, b->config.node);
+	heap_init(&b->timers);
+	heap_init(&b->waits);
+	TAILQ_INIT(&b->sessions);
+	TAILQ_INIT(&b->active);
+	pool_init(&b->replies, sizeof(struct reply), 16384);
+	pool_init(&b->env.entries, sizeof(struct entry), 16384);
+	pool_init(&b->env.lanes, sizeof(struct lane), 1024);
+	b->env.timers = &b->timers;
+	b->env.window_messages = b->config.window_messages;
+	b->env.window_bytes = b->config.window_bytes;
+	b->env.memory_soft_bytes = b->config.memory_soft_bytes;
+	b->journal = b->env.journal = journal_create(&b->env);
+	broker_update_time(b);
+	b->started_unix_ms = b->now_ms;
+}
+
+static void free_parts(struct broker *b)
+{
+	pool_deinit(&b->replies);
+	pool_deinit(&b->env.entries);
+	pool_deinit(&b->env.lanes);
+	heap_deinit(&b->timers);
+	heap_deinit(&b->waits);
+	journal_destroy(b->journal);
+	route_destroy(b->route);
+	mem_free(b);
+}
+
+static int create_engine(struct broker *b, struct error *err)
+{
+	struct engine_config config = {
+		.rules_dir = b->config.rules_dir,
+		.lua_dir = b->config.lua_dir,
+		.memory_max_bytes = b->config.rules_memory_bytes,
+		.call_budget_ms = b->config.rules_budget_ms,
+		.debounce_ms = b->config.rules_debounce_ms,
+		.watch = b->config.rules_watch,
+	};
+	struct engine_hooks hooks = { b, on_reload };
+
+	return engine_create(&b->engine, b->loop, &config, &hooks, err);
+}
+
+static int start_parts(struct broker *b, struct error *err)
+{
+	struct store_hooks hooks = { b, on_store_state };
+	struct vhost *v;
+	int rc = create_engine(b, err);
+
+	if (rc < 0)
+		return rc;
+	rc = store_open(&b->store, b->loop, &b->config.store, &hooks, err);
+	if (rc < 0) {
+		engine_close(b->engine, NULL, NULL);
+		return rc;
+	}
+	if (store_is_durable(b->store))
+		b->env.store = b->store;
+	return vhost_open(b, SLICE("/"), &v, err);
+}
+
+int broker_create(struct broker **out, uv_loop_t *loop,
+		  const struct broker_config *config, const struct broker_hooks *hooks,
+		  struct error *err)
+{
+	struct broker *b = mem_zalloc(sizeof(*b));
+	int rc;
+
+	b->loop = loop;
+	b->config = *config;
+	b->hooks = *hooks;
+	init_parts(b);
+	rc = start_parts(b, err);
+	if (rc < 0) {
+		free_parts(b);
+		return rc;
+	}
+	init_handles(b);
+	*out = b;
+	return TIDE_OK;
+}
+
+/* ---- stop
+ * -------------------------------------------------------------------------------- */
+
+void broker_drain(struct broker *b)
+{
+	b->is_draining = true;
+	/* GETs that wait are answered with nothing, at the end of this turn. */
+	for (size_t i = 0; i < b->waits.count; i++)
+		b->waits.nodes[i]->key = b->now_ms;
+}
+
+bool broker_is_idle(const struct broker *b)
+{
+	return !b->env.store || journal_is_idle(b->journal);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+	struct broker *b = handle->data;
+	void (*on_closed)(void *ctx) = b->hooks.on_closed;
+	void *ctx = b->hooks.ctx;
+
+	if (--b->handles > 0)
+		return;
+	free_parts(b);
+	on_closed(ctx);
+}
+
+static void on_engine_closed(void *ctx)
+{
+	struct broker *b = ctx;
+
+	uv_close((uv_handle_t *)&b->timer, on_handle_closed);
+	uv_close((uv_handle_t *)&b->prepare, on_handle_closed);
+	uv_close((uv_handle_t *)&b->check, on_handle_closed);
+	uv_close((uv_handle_t *)&b->idle, on_handle_closed);
+}
+
+/* The answers to what was under way have been given: nothing refers to the
+ * model any more. */
+static void on_store_closed(void *ctx)
+{
+	struct broker *b = ctx;
+	struct vhost *v, *next;
+
+	HASH_ITER (hh, b->vhosts, v, next)
+		vhost_destroy(v);
+	engine_close(b->engine, on_engine_closed, b);
+}
+
+void broker_close(struct broker *b, int64_t grace_ms)
+{
+	if (b->is_closing)
+		return;
+	b->is_closing = b->is_draining = true;
+	uv_prepare_stop(&b->prepare);
+	uv_check_stop(&b->check);
+	uv_timer_stop(&b->timer);
+	uv_idle_stop(&b->idle);
+	store_close(b->store, grace_ms, on_store_closed, b);
+}

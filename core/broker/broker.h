@@ -1,0 +1,124 @@
+/* broker.h: the composition: everything hangs off one struct broker.
+ *
+ * A loop turn ends with broker_turn: ready messages are dealt out to
+ * consumers, the network (through on_turn) sends what was written, and the
+ * journal sends its batches. Timers run between turns and lead to one too. */
+#ifndef TIDE_BROKER_BROKER_H
+#define TIDE_BROKER_BROKER_H
+
+#include <uthash.h>
+#include <uv.h>
+
+#include "../base/heap.h"
+#include "../base/id.h"
+#include "../rules/engine.h"
+#include "journal.h"
+#include "shard.h"
+
+struct queue;
+struct route;
+struct session;
+struct vhost;
+
+struct broker_config {
+	unsigned node;
+	const char *rules_dir;
+	const char *lua_dir;
+	struct store_config store;
+	size_t window_messages; /* of a shard, in memory */
+	size_t window_bytes;
+	size_t memory_soft_bytes;  /* over it, windows shrink */
+	size_t memory_max_bytes;   /* over it, publishers are held back */
+	size_t unstored_max_bytes; /* messages not yet durable: likewise */
+	unsigned vhosts_max;
+	unsigned channels_max; /* of a connection */
+	unsigned replies_max;  /* requests of a connection that wait for an answer */
+	size_t rules_memory_bytes;
+	int64_t rules_budget_ms;
+	int64_t rules_debounce_ms;
+	bool rules_watch;
+};
+
+void broker_config_init(struct broker_config *c);
+
+struct broker_hooks {
+	void *ctx;
+	/* The definitions are read and it may serve; or the start failed. */
+	void (*on_started)(void *ctx, const struct error *err);
+	/* The end of a turn: send what was written. */
+	void (*on_turn)(void *ctx);
+	/* broker_close is done. */
+	void (*on_closed)(void *ctx);
+};
+
+struct broker_counters {
+	uint64_t published;
+	uint64_t routed; /* to queues: a message to two queues counts two */
+	uint64_t unroutable;
+	uint64_t delivered;
+	uint64_t acked;
+	uint64_t failed; /* nacks, time-outs, ... */
+	uint64_t dead_lettered;
+};
+
+TAILQ_HEAD(queue_list, queue);
+TAILQ_HEAD(session_list, session);
+
+struct broker {
+	uv_loop_t *loop;
+	struct broker_config config;
+	struct broker_hooks hooks;
+	struct store *store;
+	struct engine *engine;
+	struct journal *journal;
+	struct shard_env env;
+	struct id_source ids;
+	struct vhost *vhosts; /* uthash by name */
+	struct session_list sessions;
+	struct queue_list active; /* queues that may have something to deal out */
+	struct heap timers;       /* of shards */
+	struct heap waits;        /* of GETs that wait */
+	struct pool replies;
+	uv_timer_t timer;
+	uv_prepare_t prepare;
+	uv_check_t check;
+	uv_idle_t idle;
+	unsigned handles; /* not yet closed */
+	int64_t started_unix_ms;
+	int64_t now_ms;
+	uint64_t last_session;
+	uint64_t route_version; /* changes with every binding */
+	uint64_t route_stamp;   /* marks what a routing has visited */
+	struct route *route;    /* the last one that may not be remembered */
+	bool is_started;
+	bool is_blocked; /* publishers are held back */
+	bool is_draining;
+	bool is_closing;
+	int64_t timer_due_ms; /* what the uv timer is set to; 0 = stopped */
+	char blocked_why[128];
+	char store_state_why[256];
+	struct broker_counters counters;
+};
+
+/* Begin to start: on_started tells how it went. An error here is a wrong
+ * configuration or broken rules. */
+TIDE_MUST_USE int broker_create(struct broker **out, uv_loop_t *loop,
+				const struct broker_config *config,
+				const struct broker_hooks *hooks, struct error *err);
+
+/* No new work: publishes and subscriptions are refused with TIDE_ESHUTDOWN. */
+void broker_drain(struct broker *b);
+/* Nothing waits for the store any more. */
+bool broker_is_idle(const struct broker *b);
+/* Close the store and free everything; sessions must be closed before. */
+void broker_close(struct broker *b, int64_t grace_ms);
+
+/* Take the time, and do what the turn has gathered. */
+void broker_turn(struct broker *b);
+void broker_update_time(struct broker *b);
+/* Stop or resume publishers as memory and the store demand. */
+void broker_check_pressure(struct broker *b);
+/* Have the queue deal out messages at the end of the turn. */
+void broker_activate(struct broker *b, struct queue *q);
+
+#endif

@@ -1,0 +1,142 @@
+#include "channel.h"
+
+#include "../base/mem.h"
+#include "retry.h"
+#include "session.h"
+
+void channel_init(struct channel *ch, struct session *s, unsigned number)
+{
+	*ch = (struct channel){ .session = s, .number = number };
+	STAILQ_INIT(&ch->replies);
+	TAILQ_INIT(&ch->consumers);
+	held_init(&ch->held);
+}
+
+/* Of what a consumer leaves behind, only the message that it was given first
+ * can be the one at fault: consumers work in order. The others go back as if
+ * they had never been taken. */
+static void return_held(struct channel *ch)
+{
+	bool is_punished = !ch->session->broker->is_draining;
+	struct held *h = &ch->held;
+	bool is_get_charged = false; /* what GETs took counts as one consumer's */
+
+	for (size_t i = h->start; i < h->end && is_punished; i++) {
+		struct entry *e = h->items[i].entry;
+		bool *is_charged;
+
+		if (!e)
+			continue;
+		is_charged = e->consumer ? &e->consumer->is_charged : &is_get_charged;
+		if (*is_charged)
+			continue;
+		*is_charged = true;
+		retry_failed(e, "gone");
+	}
+	/* From the last to the first, so that each enters at the queue's front. */
+	while (h->count > 0) {
+		struct entry *e = h->items[h->end - 1].entry;
+
+		if (e)
+			retry_unpunished(e);
+		else
+			h->end--;
+	}
+}
+
+void channel_deinit(struct channel *ch)
+{
+	struct consumer *c;
+
+	ch->is_closing = true;
+	TAILQ_FOREACH (c, &ch->consumers, channel_link)
+		queue_remove_consumer(c->queue, c);
+	return_held(ch);
+	while ((c = TAILQ_FIRST(&ch->consumers)) != NULL)
+		consumer_destroy(c);
+	channel_drop_replies(ch);
+	held_deinit(&ch->held);
+}
+
+struct consumer *channel_consumer(struct channel *ch, struct slice sid)
+{
+	struct consumer *c;
+
+	TAILQ_FOREACH (c, &ch->consumers, channel_link)
+		if (c->sid && slice_is(sid, c->sid))
+			return c;
+	return NULL;
+}
+
+static void forget_consumer(struct channel *ch, const struct consumer *c)
+{
+	for (size_t i = ch->held.start; i < ch->held.end; i++)
+		if (ch->held.items[i].entry && ch->held.items[i].entry->consumer == c)
+			ch->held.items[i].entry->consumer = NULL;
+}
+
+void consumer_destroy(struct consumer *c)
+{
+	struct channel *ch = c->channel;
+
+	if (c->queue)
+		queue_remove_consumer(c->queue, c);
+	if (c->unacked)
+		forget_consumer(ch, c);
+	TAILQ_REMOVE(&ch->consumers, c, channel_link);
+	heap_remove(&ch->session->broker->waits, &c->wait);
+	mem_free(c->sid);
+	mem_free(c);
+}
+
+static void deliver_auto(struct consumer *c, struct entry *e)
+{
+	struct session *s = c->channel->session;
+
+	e->shard->served = e->rank;
+	s->ops->on_deliver(s->ctx, c->channel->number, c->sid, 0, e->attempts + 1,
+			   e->msg);
+	c->queue->counters.acked++;
+	s->broker->counters.acked++;
+	shard_remove(e, NULL);
+}
+
+void consumer_deliver(struct consumer *c, struct entry *e)
+{
+	struct session *s = c->channel->session;
+	struct queue *q = c->queue;
+
+	c->delivered++;
+	q->counters.delivered++;
+	s->broker->counters.delivered++;
+	if (e->attempts > 0)
+		q->counters.redelivered++;
+	if (c->is_auto_ack) {
+		deliver_auto(c, e);
+	} else {
+		shard_hold(e, s->broker->now_ms + q->config.ack_timeout_ms);
+		held_add(&c->channel->held, e);
+		e->channel = c->channel;
+		e->consumer = c;
+		c->unacked++;
+		s->ops->on_deliver(s->ctx, c->channel->number, c->sid, e->tag,
+				   e->attempts, e->msg);
+	}
+	queue_update_consumer(c);
+}
+
+void channel_release(struct entry *e)
+{
+	struct consumer *c = e->consumer;
+
+	if (!e->channel)
+		return;
+	held_remove(&e->channel->held, e->tag);
+	e->channel = NULL;
+	e->consumer = NULL;
+	if (!c)
+		return;
+	c->unacked--;
+	if (c->is_waiting && c->queue)
+		queue_update_consumer(c);
+}

@@ -1,0 +1,42 @@
+/* channel.h: an independent conversation inside a connection: its own
+ * subscriptions, delivery tags and order of replies. */
+#ifndef TIDE_BROKER_CHANNEL_H
+#define TIDE_BROKER_CHANNEL_H
+
+#include <uthash.h>
+
+#include "consumer.h"
+#include "held.h"
+#include "reply.h"
+
+struct session;
+
+struct channel {
+	UT_hash_handle hh;
+	struct session *session;
+	unsigned number;
+	struct reply_list replies; /* not yet sent, in the order of the requests */
+	struct held held;
+	struct consumer_list consumers; /* subscriptions and GETs */
+	bool is_closing;
+};
+
+void channel_init(struct channel *ch, struct session *s, unsigned number);
+/* Ends its consumers, returns what it holds, drops its replies. */
+void channel_deinit(struct channel *ch);
+
+struct consumer *channel_consumer(struct channel *ch, struct slice sid);
+/* Its replies will not be sent; those not finished complete unseen. */
+void channel_drop_replies(struct channel *ch);
+/* Send the finished replies at the front. */
+void channel_flush(struct channel *ch);
+
+/* End a consumer: what it holds stays with the channel. */
+void consumer_destroy(struct consumer *c);
+
+/* Hand a message to a consumer: a tag, a line on its connection, credit used. */
+void consumer_deliver(struct consumer *c, struct entry *e);
+/* The entry is no longer held by its channel: tag and credit come back. */
+void channel_release(struct entry *e);
+
+#endif

@@ -1,0 +1,41 @@
+/* consumer.h: somebody who takes messages of a queue: a subscription, or a GET
+ * that waits.
+ *
+ * A queue has two lists of consumers: those who can take a message now, in
+ * whose order it deals, and those who cannot, because their credit is used up
+ * or their connection does not drain. */
+#ifndef TIDE_BROKER_CONSUMER_H
+#define TIDE_BROKER_CONSUMER_H
+
+#include <sys/queue.h>
+
+#include "../base/heap.h"
+#include "../base/slice.h"
+
+struct channel;
+struct queue;
+struct reply;
+
+struct consumer {
+	TAILQ_ENTRY(consumer) queue_link;
+	TAILQ_ENTRY(consumer) channel_link;
+	struct queue *queue;
+	struct channel *channel;
+	char *sid; /* NULL for a GET */
+	uint32_t prefetch;
+	uint32_t unacked;
+	bool is_auto_ack;
+	bool is_waiting; /* in the list of those who cannot take */
+	bool is_charged; /* with a failure, as its channel closes */
+	uint64_t delivered;
+
+	/* A GET: the reply that waits, how many it wants, until when. */
+	bool is_extended; /* its time is over, but a read of Redis is under way */
+	struct reply *reply;
+	uint32_t max;
+	struct heap_node wait;
+};
+
+TAILQ_HEAD(consumer_list, consumer);
+
+#endif

@@ -1,0 +1,137 @@
+#include "dead_letter.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "../base/log.h"
+#include "../base/mem.h"
+#include "publish.h"
+
+#define HEADER_PREFIX "x-death-"
+#define DEATH_HEADERS 7
+
+/* A move under way: the message here waits for its copy there. */
+struct move {
+	struct waiter waiter;
+	struct shard *shard;
+	struct entry *entry; /* NULL once the shard has been closed under it */
+	uint64_t id;
+};
+
+static struct entry *find_moving(const struct move *move)
+{
+	struct entry *e;
+
+	if (move->shard->is_closed)
+		return NULL;
+	TAILQ_FOREACH (e, &move->shard->moving, link)
+		if (e == move->entry && e->id == move->id)
+			return e;
+	return NULL;
+}
+
+static void on_copied(struct waiter *w)
+{
+	struct move *move = (struct move *)((char *)w - offsetof(struct move, waiter));
+	struct entry *e = find_moving(move);
+
+	if (e && w->status < 0) {
+		log_warn("dead-lettering: %s; the message is buried instead",
+			 w->text ? w->text : error_text(w->status));
+		shard_bury(e);
+	} else if (e) {
+		shard_remove(e, NULL);
+	}
+	shard_unref(move->shard);
+	mem_free(move);
+}
+
+static unsigned copy_headers(const struct msg *m, struct msg_header *out)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < m->header_count; i++)
+		if (!slice_has_prefix(m->headers[i].name, HEADER_PREFIX) &&
+		    count < MSG_HEADERS_MAX - DEATH_HEADERS)
+			out[count++] = m->headers[i];
+	return count;
+}
+
+static struct msg *make_copy(const struct entry *e, const char *reason, const char *rule)
+{
+	const struct queue *q = entry_queue(e);
+	struct msg_header headers[MSG_HEADERS_MAX];
+	struct msg_spec spec;
+	unsigned n;
+	char attempts[16];
+
+	snprintf(attempts, sizeof(attempts), "%" PRIu32, e->attempts);
+	n = copy_headers(e->msg, headers);
+	headers[n++] = (struct msg_header){ SLICE("x-death-reason"), slice_from(reason) };
+	headers[n++] = (struct msg_header){ SLICE("x-death-queue"), queue_slice(q) };
+	headers[n++] = (struct msg_header){ SLICE("x-death-exchange"),
+					    e->msg->exchange.len ? e->msg->exchange
+								 : SLICE("-") };
+	headers[n++] = (struct msg_header){ SLICE("x-death-key"), e->msg->key };
+	headers[n++] =
+		(struct msg_header){ SLICE("x-death-attempts"), slice_from(attempts) };
+	headers[n++] = (struct msg_header){ SLICE("x-death-rule"), slice_from(rule) };
+
+	msg_to_spec(e->msg, &spec);
+	spec.id = id_next(&q->vhost->broker->ids, q->vhost->broker->now_ms);
+	spec.due_unix_ms = 0;
+	spec.expires_unix_ms = 0;
+	spec.exchange = slice_from(q->config.dead_exchange);
+	if (q->config.dead_key)
+		spec.key = slice_from(q->config.dead_key);
+	spec.headers = headers;
+	spec.header_count = (uint8_t)n;
+	return msg_create(&spec);
+}
+
+static int publish_copy(struct queue *q, struct msg *m, struct waiter *w,
+			struct error *err)
+{
+	struct exchange *x = NULL;
+	unsigned queues;
+
+	if (m->exchange.len) {
+		x = exchange_find(q->vhost, m->exchange);
+		if (!x)
+			return error_set(err, TIDE_ENOTFOUND, "there is no exchange '%s'",
+					 q->config.dead_exchange);
+	}
+	return publish_message(q->vhost, x, m, true, w, &queues, err);
+}
+
+void dead_letter(struct entry *e, const char *reason, const char *rule)
+{
+	struct queue *q = entry_queue(e);
+	struct move *move;
+	struct msg *copy;
+	struct error err;
+	int rc;
+
+	if (!q->config.dead_exchange) {
+		shard_bury(e);
+		return;
+	}
+	copy = make_copy(e, reason, rule);
+	if (!copy) {
+		shard_bury(e);
+		return;
+	}
+	move = mem_zalloc(sizeof(*move));
+	waiter_init(&move->waiter, on_copied);
+	move->shard = shard_ref(e->shard);
+	move->entry = e;
+	move->id = e->id;
+	shard_set_moving(e);
+	rc = publish_copy(q, copy, &move->waiter, &err);
+	msg_unref(copy);
+	if (rc == TIDE_OK) {
+		q->counters.dead_lettered++;
+		q->vhost->broker->counters.dead_lettered++;
+	}
+	waiter_done(&move->waiter, rc, rc < 0 ? err.text : NULL);
+}

@@ -1,0 +1,13 @@
+/* dead_letter.h: a message that failed for good goes to the queue's target. */
+#ifndef TIDE_BROKER_DEAD_LETTER_H
+#define TIDE_BROKER_DEAD_LETTER_H
+
+#include "entry.h"
+
+/* Publish a copy to the queue's dead-letter target, with headers that say why,
+ * from where, how often and by which rule, and remove the message here when
+ * the copy is durable. Without a target, or when nobody takes the copy, the
+ * message is buried. */
+void dead_letter(struct entry *e, const char *reason, const char *rule);
+
+#endif

@@ -1,0 +1,283 @@
+#include "exchange.h"
+
+#include <stdio.h>
+
+#include "../base/mem.h"
+#include "queue.h"
+#include "route.h"
+
+struct exchange *exchange_find(struct vhost *v, struct slice name)
+{
+	struct exchange *x;
+
+	HASH_FIND(hh, v->exchanges, name.data, name.len, x);
+	return x;
+}
+
+/* ---- arguments ------------------------------------------------------------------ */
+
+struct exchange_args {
+	bool is_durable;
+	bool is_auto_delete;
+	struct args script; /* the routing script's own */
+};
+
+static int read_flag(const char *name, const char *value, bool *out, struct error *err)
+{
+	if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
+		return error_set(err, TIDE_ESYNTAX, "%s=%s: wanted is 0 or 1", name,
+				 value);
+	*out = value[0] == '1';
+	return TIDE_OK;
+}
+
+static int read_args(const struct args *args, struct exchange_args *out,
+		     struct error *err)
+{
+	int rc = TIDE_OK;
+
+	*out = (struct exchange_args){ .is_durable = true };
+	args_init(&out->script);
+	for (size_t i = 0; i < args->count && rc == TIDE_OK; i++) {
+		const struct arg *a = &args->items[i];
+
+		if (strcmp(a->name, "durable") == 0)
+			rc = read_flag(a->name, a->value, &out->is_durable, err);
+		else if (strcmp(a->name, "auto-delete") == 0)
+			rc = read_flag(a->name, a->value, &out->is_auto_delete, err);
+		else if (args_add(&out->script, slice_from(a->name),
+				  (struct slice){ a->value, a->value_len }) < 0)
+			rc = error_set(err, TIDE_ESYNTAX, "option '%s' is there twice",
+				       a->name);
+	}
+	if (rc < 0)
+		args_deinit(&out->script);
+	else
+		args_sort(&out->script);
+	return rc;
+}
+
+static int compare(const struct exchange *x, struct slice type,
+		   const struct exchange_args *a, struct error *err)
+{
+	struct buf has, wanted;
+	int rc = TIDE_OK;
+
+	if (!slice_is(type, x->type))
+		return error_set(err, TIDE_EMISMATCH,
+				 "exchange '%s' exists with type %s, not %" SLICE_FMT,
+				 x->name, x->type, SLICE_ARG(type));
+	if (x->is_durable != a->is_durable || x->is_auto_delete != a->is_auto_delete)
+		return error_set(err, TIDE_EMISMATCH,
+				 "exchange '%s' exists with durable=%d auto-delete=%d",
+				 x->name, x->is_durable, x->is_auto_delete);
+	buf_init(&has);
+	buf_init(&wanted);
+	args_format(&x->args, &has);
+	args_format(&a->script, &wanted);
+	if (!slice_is_equal(buf_slice(&has), buf_slice(&wanted)))
+		rc = error_set(err, TIDE_EMISMATCH,
+			       "exchange '%s' exists with the options '%s', not '%s'",
+			       x->name, buf_cstr(&has), buf_cstr(&wanted));
+	buf_deinit(&has);
+	buf_deinit(&wanted);
+	return rc;
+}
+
+/* ---- life ------------------------------------------------------------------------ */
+
+static int create(struct vhost *v, struct slice name, struct slice type,
+		  struct exchange_args *a, struct exchange **out, struct error *err)
+{
+	struct exchange *x = mem_zalloc(sizeof(*x));
+	char user[NAME_LEN_MAX + 16];
+	int rc;
+
+	snprintf(user, sizeof(user), "exchange '%" SLICE_FMT "'", SLICE_ARG(name));
+	rc = engine_index_create(v->broker->engine, type, &a->script, user, &x->index,
+				 err);
+	if (rc < 0) {
+		mem_free(x);
+		return rc;
+	}
+	x->vhost = v;
+	x->name = mem_strndup(name.data, name.len);
+	x->name_len = name.len;
+	x->type = mem_strndup(type.data, type.len);
+	x->args = a->script;
+	x->is_durable = a->is_durable;
+	x->is_auto_delete = a->is_auto_delete;
+	args_init(&a->script);
+	TAILQ_INIT(&x->incoming);
+	HASH_ADD_KEYPTR(hh, v->exchanges, x->name, x->name_len, x);
+	*out = x;
+	return TIDE_OK;
+}
+
+int exchange_declare(struct vhost *v, struct slice name, struct slice type,
+		     const struct args *args, struct exchange **out, bool *is_new,
+		     struct error *err)
+{
+	struct exchange *x = exchange_find(v, name);
+	struct exchange_args a;
+	int rc = read_args(args, &a, err);
+
+	if (rc < 0)
+		return rc;
+	*is_new = x == NULL;
+	if (x)
+		rc = compare(x, type, &a, err);
+	else
+		rc = create(v, name, type, &a, &x, err);
+	args_deinit(&a.script);
+	if (rc == TIDE_OK)
+		*out = x;
+	return rc;
+}
+
+void exchange_destroy(struct exchange *x)
+{
+	struct binding *b;
+
+	for (uint32_t i = 0; i < x->binding_cap; i++)
+		if (x->bindings[i])
+			binding_destroy(x->bindings[i]);
+	while ((b = TAILQ_FIRST(&x->incoming)) != NULL)
+		binding_destroy(b);
+	route_cache_clear(x);
+	index_destroy(x->index);
+	HASH_DEL(x->vhost->exchanges, x);
+	x->vhost->broker->route_version++;
+	args_deinit(&x->args);
+	mem_free(x->bindings);
+	mem_free(x->type);
+	mem_free(x->name);
+	mem_free(x);
+}
+
+void exchange_format(const struct exchange *x, struct buf *out)
+{
+	buf_printf(out, "type=%s durable=%d auto-delete=%d", x->type, x->is_durable,
+		   x->is_auto_delete);
+	if (x->args.count) {
+		buf_append_char(out, ' ');
+		args_format(&x->args, out);
+	}
+}
+
+/* ---- bindings -------------------------------------------------------------------- */
+
+static bool is_same_args(const struct args *a, const struct args *b)
+{
+	if (a->count != b->count)
+		return false;
+	for (size_t i = 0; i < a->count; i++) {
+		const char *value = args_get(b, a->items[i].name);
+
+		if (!value || strcmp(value, a->items[i].value) != 0)
+			return false;
+	}
+	return true;
+}
+
+struct binding *binding_find(const struct binding_spec *spec)
+{
+	struct binding_list *list =
+		spec->queue ? &spec->queue->incoming : &spec->exchange->incoming;
+	struct binding *b;
+
+	TAILQ_FOREACH (b, list, dest_link)
+		if (b->source == spec->source && slice_is(spec->pattern, b->pattern) &&
+		    is_same_args(spec->args, &b->args))
+			return b;
+	return NULL;
+}
+
+static uint32_t free_number(struct exchange *x)
+{
+	uint32_t i;
+
+	/* The table is nearly full or nearly empty at its end most of the time. */
+	if (x->binding_count == x->binding_cap) {
+		uint32_t cap = x->binding_cap ? x->binding_cap * 2 : 8;
+
+		x->bindings = mem_realloc(x->bindings, cap * sizeof(*x->bindings));
+		memset(x->bindings + x->binding_cap, 0,
+		       (cap - x->binding_cap) * sizeof(*x->bindings));
+		x->binding_cap = cap;
+		return x->binding_count;
+	}
+	for (i = x->binding_count; i < x->binding_cap; i++)
+		if (!x->bindings[i])
+			return i;
+	for (i = 0; x->bindings[i]; i++)
+		;
+	return i;
+}
+
+int binding_create(const struct binding_spec *spec, struct binding **out,
+		   struct error *err)
+{
+	struct exchange *x = spec->source;
+	uint32_t number = free_number(x);
+	struct binding *b;
+	int rc = index_bind(x->index, spec->pattern, spec->args, number, err);
+
+	if (rc < 0)
+		return rc;
+	b = mem_zalloc(sizeof(*b));
+	b->number = number;
+	b->source = x;
+	b->queue = spec->queue;
+	b->exchange = spec->exchange;
+	b->pattern = mem_strndup(spec->pattern.data, spec->pattern.len);
+	args_copy(&b->args, spec->args);
+	args_sort(&b->args);
+	x->bindings[number] = b;
+	x->binding_count++;
+	TAILQ_INSERT_TAIL(b->queue ? &b->queue->incoming : &b->exchange->incoming, b,
+			  dest_link);
+	x->vhost->broker->route_version++;
+	*out = b;
+	return TIDE_OK;
+}
+
+void binding_destroy(struct binding *b)
+{
+	struct exchange *x = b->source;
+	struct error ignored; /* a script that fails to unbind is counted by the engine */
+	int rc = index_unbind(x->index, slice_from(b->pattern), &b->args, b->number,
+			      &ignored);
+
+	(void)rc; /* whatever it still gives for this number is found to be free */
+	TAILQ_REMOVE(b->queue ? &b->queue->incoming : &b->exchange->incoming, b,
+		     dest_link);
+	x->bindings[b->number] = NULL;
+	x->binding_count--;
+	x->vhost->broker->route_version++;
+	args_deinit(&b->args);
+	mem_free(b->pattern);
+	mem_free(b);
+}
+
+struct slice binding_dest(const struct binding *b)
+{
+	return b->queue ? queue_slice(b->queue) : exchange_slice(b->exchange);
+}
+
+void binding_format(const struct binding *b, struct buf *out)
+{
+	buf_printf(out, "%s %" SLICE_FMT " %s %s", b->queue ? "queue" : "exchange",
+		   SLICE_ARG(binding_dest(b)), b->source->name,
+		   b->pattern[0] ? b->pattern : "-");
+	if (b->args.count) {
+		buf_append_char(out, ' ');
+		args_format(&b->args, out);
+	}
+}
+
+bool binding_is_durable(const struct binding *b)
+{
+	return b->source->is_durable &&
+	       (b->queue ? queue_is_durable(b->queue) : b->exchange->is_durable);
+}

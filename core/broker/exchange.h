@@ -1,0 +1,85 @@
+/* exchange.h: an exchange, its bindings, and what it remembers of routing.
+ *
+ * The type of an exchange is a script. A binding leads to a queue or to
+ * another exchange; its number is what the script knows it by. */
+#ifndef TIDE_BROKER_EXCHANGE_H
+#define TIDE_BROKER_EXCHANGE_H
+
+#include <sys/queue.h>
+#include <uthash.h>
+
+#include "../rules/engine.h"
+#include "vhost.h"
+
+struct queue;
+
+struct binding {
+	uint32_t number; /* its place in the source's table */
+	struct exchange *source;
+	struct queue *queue; /* one of the two is the destination */
+	struct exchange *exchange;
+	char *pattern;                  /* "" is written "-" on the wire */
+	struct args args;               /* without dest= */
+	TAILQ_ENTRY(binding) dest_link; /* in the destination's list */
+};
+
+TAILQ_HEAD(binding_list, binding);
+
+struct route;
+
+struct exchange {
+	UT_hash_handle hh;
+	struct vhost *vhost;
+	char *name;
+	size_t name_len;
+	char *type;
+	struct args args; /* the routing script's options */
+	bool is_durable;
+	bool is_auto_delete;
+	struct index *index;
+	struct binding **bindings; /* by number, NULL where free */
+	uint32_t binding_cap;
+	uint32_t binding_count;
+	struct binding_list incoming; /* from other exchanges */
+	struct route *routes;         /* uthash by key: pure decisions */
+	unsigned route_count;
+	uint64_t visit; /* the last routing that came by */
+	uint64_t published;
+};
+
+struct exchange *exchange_find(struct vhost *v, struct slice name);
+
+/* `args`: durable, auto-delete, and the script's own. When an equal one exists
+ * that is the one; TIDE_EMISMATCH when it has other arguments. `is_new` tells. */
+TIDE_MUST_USE int exchange_declare(struct vhost *v, struct slice name, struct slice type,
+				   const struct args *args, struct exchange **out,
+				   bool *is_new, struct error *err);
+/* With its bindings, both ways; nothing is removed from Redis. */
+void exchange_destroy(struct exchange *x);
+/* "type=topic durable=1 ...": how Redis keeps it. */
+void exchange_format(const struct exchange *x, struct buf *out);
+
+struct binding_spec {
+	struct exchange *source;
+	struct queue *queue;
+	struct exchange *exchange;
+	struct slice pattern;
+	const struct args *args;
+};
+struct binding *binding_find(const struct binding_spec *spec);
+TIDE_MUST_USE int binding_create(const struct binding_spec *spec, struct binding **out,
+				 struct error *err);
+void binding_destroy(struct binding *b);
+/* The destination's name. */
+struct slice binding_dest(const struct binding *b);
+/* "queue <name> <exchange> <pattern|-> <options>": a member of the set in Redis. */
+void binding_format(const struct binding *b, struct buf *out);
+/* It outlives a restart: both ends are durable. */
+bool binding_is_durable(const struct binding *b);
+
+static inline struct slice exchange_slice(const struct exchange *x)
+{
+	return (struct slice){ x->name, x->name_len };
+}
+
+#endif

@@ -1,0 +1,447 @@
+#include "queue.h"
+
+#include <stdio.h>
+
+#include "../base/mem.h"
+#include "channel.h"
+#include "retry.h"
+#include "route.h"
+#include "session.h"
+
+#define DEAL_MAX 4096 /* messages of one queue in a turn */
+
+struct queue *queue_find(struct vhost *v, struct slice name)
+{
+	struct queue *q;
+
+	HASH_FIND(hh, v->queues, name.data, name.len, q);
+	return q;
+}
+
+bool queue_is_durable(const struct queue *q)
+{
+	return q->config.is_durable && !q->config.is_exclusive &&
+	       q->vhost->broker->env.store;
+}
+
+uint64_t queue_count(const struct queue *q, enum entry_state state)
+{
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < q->config.shards; i++)
+		n += shard_count(q->shards[i], state);
+	return n;
+}
+
+static bool is_refilling(const struct queue *q)
+{
+	for (unsigned i = 0; i < q->config.shards; i++)
+		if (q->shards[i]->stages[ENTRY_READY].is_refilling)
+			return true;
+	return false;
+}
+
+void queue_view(const struct queue *q, const struct shard *sh, struct queue_view *out)
+{
+	out->vhost = vhost_slice(q->vhost);
+	out->name = queue_slice(q);
+	out->served = sh->served;
+	out->ready = shard_count(sh, ENTRY_READY);
+}
+
+double queue_rank(struct queue *q, const struct shard *sh, const struct msg *m)
+{
+	struct queue_view view;
+	struct error ignored; /* counted by the engine, shown by RULES status */
+	double rank = 0;
+
+	queue_view(q, sh, &view);
+	if (strategy_rank(q->strategies[SCRIPT_PRIORITY], m, &view, &rank, &ignored) < 0)
+		return 0;
+	return rank;
+}
+
+/* ---- what shards tell -------------------------------------------------------------- */
+
+static void on_ready(struct shard *sh)
+{
+	struct queue *q = sh->owner;
+
+	broker_activate(q->vhost->broker, q);
+}
+
+static void on_timeout(struct shard *sh, struct entry *e)
+{
+	struct queue *q = sh->owner;
+
+	q->counters.timed_out++;
+	retry_failed(e, "timeout");
+}
+
+static const struct shard_ops shard_callbacks = { on_ready, on_timeout };
+
+/* ---- life ----------------------------------------------------------------------------
+ */
+
+static const char *const script_options[] = { "sharding", "priority", "retry" };
+
+static int create_strategies(struct queue *q, struct error *err)
+{
+	static const enum script_kind kinds[] = { SCRIPT_SHARDING, SCRIPT_PRIORITY,
+						  SCRIPT_RETRY };
+	char user[NAME_LEN_MAX + 16];
+
+	snprintf(user, sizeof(user), "queue '%s'", q->name);
+	for (int i = 0; i < 3; i++) {
+		enum script_kind kind = kinds[i];
+		int rc = engine_strategy_create(q->vhost->broker->engine, kind,
+						slice_from(q->config.scripts[kind]),
+						&q->config.script_args[kind], user,
+						&q->strategies[kind], err);
+
+		if (rc < 0) {
+			struct error why = *err;
+
+			return error_set(err, rc, "%s=%s: %s", script_options[i],
+					 q->config.scripts[kind], why.text);
+		}
+	}
+	return TIDE_OK;
+}
+
+static void free_parts(struct queue *q)
+{
+	for (int i = 0; i < SCRIPT_KIND_COUNT; i++)
+		if (q->strategies[i])
+			strategy_destroy(q->strategies[i]);
+	queue_config_deinit(&q->config);
+	route_destroy(q->direct);
+	mem_free(q->shards);
+	mem_free(q->name);
+	mem_free(q);
+}
+
+static void create_shards(struct queue *q)
+{
+	struct broker *b = q->vhost->broker;
+
+	q->shards = mem_zalloc(q->config.shards * sizeof(struct shard *));
+	for (unsigned i = 0; i < q->config.shards; i++) {
+		struct store_shard *keys = NULL;
+
+		if (queue_is_durable(q))
+			keys = store_shard_create(b->store, vhost_slice(q->vhost),
+						  queue_slice(q), i);
+		q->shards[i] = shard_create(&b->env, &shard_callbacks, q, i, keys);
+	}
+}
+
+static int create(struct vhost *v, struct slice name, struct queue_config *config_take,
+		  struct session *owner, struct queue **out, struct error *err)
+{
+	struct queue *q = mem_zalloc(sizeof(*q));
+	int rc;
+
+	q->vhost = v;
+	q->name = mem_strndup(name.data, name.len);
+	q->name_len = name.len;
+	q->config = *config_take;
+	TAILQ_INIT(&q->able);
+	TAILQ_INIT(&q->waiting);
+	TAILQ_INIT(&q->incoming);
+	rc = create_strategies(q, err);
+	if (rc < 0) {
+		free_parts(q);
+		return rc;
+	}
+	create_shards(q);
+	if (q->config.is_exclusive) {
+		q->owner = owner;
+		TAILQ_INSERT_TAIL(&owner->exclusive, q, owner_link);
+	}
+	HASH_ADD_KEYPTR(hh, v->queues, q->name, q->name_len, q);
+	/* A route that found no queue of this name must be found anew. */
+	v->broker->route_version++;
+	*out = q;
+	return TIDE_OK;
+}
+
+int queue_declare(struct vhost *v, struct slice name, const struct args *args,
+		  struct session *owner, struct queue **out, bool *is_new,
+		  struct error *err)
+{
+	struct queue *q = queue_find(v, name);
+	struct queue_config config;
+	int rc = queue_config_parse(&config, args, err);
+
+	if (rc < 0)
+		return rc;
+	*is_new = q == NULL;
+	if (!q)
+		return create(v, name, &config, owner, out, err);
+	rc = queue_config_compare(&q->config, &config, err);
+	queue_config_deinit(&config);
+	if (rc < 0) {
+		struct error why = *err;
+
+		return error_set(err, rc, "queue '%s' exists with other options: %s",
+				 q->name, why.text);
+	}
+	*out = q;
+	return TIDE_OK;
+}
+
+void queue_erase(struct queue *q, struct waiter *waiter)
+{
+	struct broker *b = q->vhost->broker;
+	struct binding *binding;
+	struct buf text;
+
+	if (!queue_is_durable(q))
+		return;
+	buf_init(&text);
+	TAILQ_FOREACH (binding, &q->incoming, dest_link) {
+		if (!binding_is_durable(binding))
+			continue;
+		buf_clear(&text);
+		binding_format(binding, &text);
+		store_undefine(b->store, STORE_BINDINGS, vhost_slice(q->vhost),
+			       buf_slice(&text), NULL, NULL);
+	}
+	buf_deinit(&text);
+	waiter_add(waiter);
+	store_undefine(b->store, STORE_QUEUES, vhost_slice(q->vhost), queue_slice(q),
+		       waiter_store_done, waiter);
+	for (unsigned i = 0; i < q->config.shards; i++) {
+		waiter_add(waiter);
+		store_shard_erase(b->store, q->shards[i]->keys, waiter_store_done,
+				  waiter);
+	}
+}
+
+static void release_held(struct shard *sh)
+{
+	struct entry *e;
+
+	TAILQ_FOREACH (e, &sh->young, link)
+		channel_release(e);
+	for (e = window_first(&sh->held); e; e = window_next(&sh->held, e))
+		channel_release(e);
+}
+
+static void cancel(struct consumer *c, const struct queue *q)
+{
+	struct session *s = c->channel->session;
+	struct error err;
+	char words[2 * NAME_LEN_MAX + 32];
+
+	if (c->reply) {
+		struct reply *r = c->reply;
+
+		c->reply = NULL;
+		consumer_destroy(c);
+		error_set(&err, TIDE_ENOTFOUND, "queue '%s' was deleted", q->name);
+		reply_error(r, &err);
+		return;
+	}
+	snprintf(words, sizeof(words), "%s queue-deleted", c->sid);
+	s->ops->on_event(s->ctx, c->channel->number, "cancelled", words);
+	consumer_destroy(c);
+}
+
+void queue_destroy(struct queue *q)
+{
+	struct broker *b = q->vhost->broker;
+	struct consumer *c;
+	struct binding *binding;
+
+	for (unsigned i = 0; i < q->config.shards; i++)
+		release_held(q->shards[i]);
+	/* An auto-delete queue is being deleted already. */
+	q->had_consumer = false;
+	while ((c = TAILQ_FIRST(&q->able)) != NULL ||
+	       (c = TAILQ_FIRST(&q->waiting)) != NULL)
+		cancel(c, q);
+	while ((binding = TAILQ_FIRST(&q->incoming)) != NULL)
+		binding_destroy(binding);
+	for (unsigned i = 0; i < q->config.shards; i++)
+		shard_close(q->shards[i]);
+	if (q->is_active)
+		TAILQ_REMOVE(&b->active, q, active_link);
+	if (q->owner)
+		TAILQ_REMOVE(&q->owner->exclusive, q, owner_link);
+	HASH_DEL(q->vhost->queues, q);
+	b->route_version++;
+	free_parts(q);
+}
+
+/* ---- consumers
+ * ------------------------------------------------------------------------- */
+
+static bool can_take(const struct consumer *c)
+{
+	const struct session *s = c->channel->session;
+
+	if (c->reply)
+		return true;
+	return (c->is_auto_ack || c->unacked < c->prefetch) && s->ops->can_take(s->ctx);
+}
+
+void queue_add_consumer(struct queue *q, struct consumer *c)
+{
+	c->queue = q;
+	c->is_waiting = false;
+	TAILQ_INSERT_TAIL(&q->able, c, queue_link);
+	if (!c->reply) {
+		q->consumer_count++;
+		q->had_consumer = true;
+	}
+	broker_activate(q->vhost->broker, q);
+}
+
+void queue_remove_consumer(struct queue *q, struct consumer *c)
+{
+	if (!c->queue)
+		return;
+	TAILQ_REMOVE(c->is_waiting ? &q->waiting : &q->able, c, queue_link);
+	c->queue = NULL;
+	if (c->reply)
+		return;
+	q->consumer_count--;
+	if (q->config.is_auto_delete && q->had_consumer && q->consumer_count == 0)
+		broker_activate(q->vhost->broker, q); /* which finds that it is to go */
+}
+
+void queue_update_consumer(struct consumer *c)
+{
+	struct queue *q = c->queue;
+	bool is_able;
+
+	if (!q)
+		return;
+	is_able = can_take(c);
+	if (is_able == !c->is_waiting)
+		return;
+	TAILQ_REMOVE(c->is_waiting ? &q->waiting : &q->able, c, queue_link);
+	c->is_waiting = !is_able;
+	TAILQ_INSERT_TAIL(is_able ? &q->able : &q->waiting, c, queue_link);
+	if (is_able)
+		broker_activate(q->vhost->broker, q);
+}
+
+/* ---- dealing
+ * ----------------------------------------------------------------------------- */
+
+/* The next message of any shard, in turn; what has expired goes its own way. */
+static struct entry *next_message(struct queue *q, unsigned *budget)
+{
+	int64_t now_ms = q->vhost->broker->now_ms;
+
+	for (unsigned i = 0; i < q->config.shards; i++) {
+		struct shard *sh = q->shards[q->next_shard];
+		struct entry *e;
+
+		q->next_shard =
+			q->next_shard + 1 < q->config.shards ? q->next_shard + 1 : 0;
+		while ((e = shard_next(sh)) != NULL) {
+			if (!e->msg->expires_unix_ms || e->msg->expires_unix_ms > now_ms)
+				return e;
+			retry_failed(e, "expired");
+			if (*budget == 0 || --*budget == 0)
+				return NULL;
+		}
+	}
+	return NULL;
+}
+
+static void give_to_get(struct consumer *c, struct entry *first, unsigned *budget)
+{
+	struct delivery *list = mem_alloc(c->max * sizeof(*list));
+	struct queue *q = c->queue;
+	struct channel *ch = c->channel;
+	struct broker *b = q->vhost->broker;
+	struct reply *r = c->reply;
+	bool is_auto_ack = c->is_auto_ack;
+	unsigned n = 0, max = c->max;
+
+	c->reply = NULL;
+	TAILQ_REMOVE(c->is_waiting ? &q->waiting : &q->able, c, queue_link);
+	c->queue = NULL;
+	consumer_destroy(c);
+	for (struct entry *e = first; e; e = n < max ? next_message(q, budget) : NULL) {
+		struct delivery *d = &list[n++];
+
+		*d = (struct delivery){ msg_ref(e->msg), 0, e->attempts + 1 };
+		q->counters.delivered++;
+		b->counters.delivered++;
+		if (e->attempts > 0)
+			q->counters.redelivered++;
+		if (is_auto_ack) {
+			e->shard->served = e->rank;
+			q->counters.acked++;
+			b->counters.acked++;
+			shard_remove(e, NULL);
+			continue;
+		}
+		shard_hold(e, b->now_ms + q->config.ack_timeout_ms);
+		d->tag = held_add(&ch->held, e);
+		e->channel = ch;
+	}
+	reply_messages_take(r, list, n);
+}
+
+void queue_answer_get(struct consumer *c)
+{
+	struct queue *q = c->queue;
+	unsigned budget = DEAL_MAX;
+	bool is_draining = q->vhost->broker->is_draining;
+	struct entry *e = is_draining ? NULL : next_message(q, &budget);
+	struct reply *r = c->reply;
+
+	if (e) {
+		give_to_get(c, e, &budget);
+		return;
+	}
+	if (!c->is_extended && !is_draining && is_refilling(q)) {
+		struct broker *b = q->vhost->broker;
+
+		c->is_extended = true;
+		heap_set(&b->waits, &c->wait, b->now_ms + GET_READ_MS);
+		return;
+	}
+	c->reply = NULL;
+	TAILQ_REMOVE(c->is_waiting ? &q->waiting : &q->able, c, queue_link);
+	c->queue = NULL;
+	consumer_destroy(c);
+	reply_messages_take(r, NULL, 0);
+}
+
+bool queue_deal(struct queue *q)
+{
+	unsigned budget = DEAL_MAX;
+	struct consumer *c;
+	struct entry *e;
+
+	if (q->vhost->broker->is_draining)
+		return false;
+	while (budget > 0 && (c = TAILQ_FIRST(&q->able)) != NULL) {
+		if (!can_take(c)) {
+			queue_update_consumer(c);
+			continue;
+		}
+		e = next_message(q, &budget);
+		if (!e)
+			return budget == 0;
+		if (budget > 0)
+			budget--;
+		if (c->reply) {
+			give_to_get(c, e, &budget);
+			continue;
+		}
+		/* To the end of the line, so that the next message goes to the next. */
+		TAILQ_REMOVE(&q->able, c, queue_link);
+		TAILQ_INSERT_TAIL(&q->able, c, queue_link);
+		consumer_deliver(c, e);
+	}
+	return budget == 0;
+}

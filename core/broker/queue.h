@@ -1,0 +1,95 @@
+/* queue.h: a queue: its shards, its consumers, and who gets the next message. */
+#ifndef TIDE_BROKER_QUEUE_H
+#define TIDE_BROKER_QUEUE_H
+
+#include <uthash.h>
+
+#include "consumer.h"
+#include "exchange.h"
+#include "queue_config.h"
+#include "shard.h"
+#include "vhost.h"
+
+struct route;
+struct session;
+
+struct queue_counters {
+	uint64_t published;
+	uint64_t delivered;
+	uint64_t redelivered;
+	uint64_t acked;
+	uint64_t nacked;
+	uint64_t timed_out;
+	uint64_t expired;
+	uint64_t dead_lettered;
+};
+
+struct queue {
+	UT_hash_handle hh;
+	struct vhost *vhost;
+	char *name;
+	size_t name_len;
+	struct queue_config config;
+	struct strategy *strategies[SCRIPT_KIND_COUNT]; /* sharding, priority, retry */
+	struct shard **shards;                          /* config.shards of them */
+	unsigned next_shard;                            /* where the dealing goes on */
+	struct consumer_list able;
+	struct consumer_list waiting;
+	unsigned consumer_count; /* subscriptions; GETs do not count */
+	bool had_consumer;
+	struct session *owner; /* of an exclusive queue */
+	TAILQ_ENTRY(queue) owner_link;
+	struct binding_list incoming;
+	TAILQ_ENTRY(queue) active_link;
+	bool is_active;
+	uint64_t visit;       /* the last routing that came by */
+	struct route *direct; /* from the default exchange */
+	struct queue_counters counters;
+};
+
+struct queue *queue_find(struct vhost *v, struct slice name);
+
+/* As exchange_declare. `owner`: the session of an exclusive queue. */
+TIDE_MUST_USE int queue_declare(struct vhost *v, struct slice name,
+				const struct args *args, struct session *owner,
+				struct queue **out, bool *is_new, struct error *err);
+/* Cancels its consumers and drops its messages and bindings. Nothing is
+ * removed from Redis: that is the caller's business (queue_erase). */
+void queue_destroy(struct queue *q);
+/* Remove the messages and the definition from Redis; before queue_destroy. */
+void queue_erase(struct queue *q, struct waiter *waiter);
+/* Definition and messages are kept in Redis. */
+bool queue_is_durable(const struct queue *q);
+
+/* Messages in a state, over all shards. */
+uint64_t queue_count(const struct queue *q, enum entry_state state);
+
+/* Deal out what is ready to those who can take it. Gives whether there is
+ * more to do at once. */
+bool queue_deal(struct queue *q);
+
+void queue_add_consumer(struct queue *q, struct consumer *c);
+void queue_remove_consumer(struct queue *q, struct consumer *c);
+/* Its credit or its connection may have changed. */
+void queue_update_consumer(struct consumer *c);
+
+/* The time of a GET is over: it takes what is there now, up to its `max`. When
+ * Redis is just being asked for more it waits for that, GET_READ_MS at most. */
+#define GET_READ_MS 5000
+void queue_answer_get(struct consumer *c);
+
+/* The rank of a message here; 0, and an error counted, when the script fails. */
+double queue_rank(struct queue *q, const struct shard *sh, const struct msg *m);
+void queue_view(const struct queue *q, const struct shard *sh, struct queue_view *out);
+
+static inline struct slice queue_slice(const struct queue *q)
+{
+	return (struct slice){ q->name, q->name_len };
+}
+
+static inline struct queue *entry_queue(const struct entry *e)
+{
+	return e->shard->owner;
+}
+
+#endif

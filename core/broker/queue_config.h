@@ -1,0 +1,38 @@
+/* queue_config.h: what DECLARE says of a queue, read, checked and written out.
+ *
+ * The one table of queue options is in queue_config.c. Options with a dot
+ * ("retry.base") belong to the script that the option before the dot names,
+ * and are checked by that script's declarations. */
+#ifndef TIDE_BROKER_QUEUE_CONFIG_H
+#define TIDE_BROKER_QUEUE_CONFIG_H
+
+#include "../base/args.h"
+#include "../rules/engine.h"
+
+#define QUEUE_SHARDS_MAX 64
+
+struct queue_config {
+	bool is_durable;
+	bool is_exclusive;
+	bool is_auto_delete;
+	unsigned shards;
+	int64_t ack_timeout_ms;
+	uint32_t delivery_limit; /* failures after which it is dead-lettered; 0 = none */
+	char *dead_exchange;     /* NULL: no target; "" = the default exchange */
+	char *dead_key;          /* NULL: the message keeps its key */
+	char *scripts[SCRIPT_KIND_COUNT]; /* sharding, priority, retry */
+	struct args
+		script_args[SCRIPT_KIND_COUNT]; /* their options, without the prefix */
+	struct args canonical; /* every option with its value in force, sorted */
+};
+
+/* TIDE_ESYNTAX with what is wrong and what is allowed; nothing is owned then. */
+TIDE_MUST_USE int queue_config_parse(struct queue_config *c, const struct args *args,
+				     struct error *err);
+void queue_config_deinit(struct queue_config *c);
+/* Name the first option in which they differ; TIDE_OK when there is none. */
+TIDE_MUST_USE int queue_config_compare(const struct queue_config *has,
+				       const struct queue_config *wanted,
+				       struct error *err);
+
+#endif

@@ -1,0 +1,112 @@
+#include "retry.h"
+
+#include "../base/log.h"
+#include "channel.h"
+#include "dead_letter.h"
+#include "queue.h"
+
+/* A message whose retry script failed is kept and tried again after this. */
+#define SCRIPT_FAILED_DELAY_MS 5000
+
+static bool is_over_limit(const struct entry *e)
+{
+	uint32_t limit = entry_queue(e)->config.delivery_limit;
+
+	return limit > 0 && e->failures >= limit;
+}
+
+static void apply(struct entry *e, const struct retry_decision *d, const char *reason)
+{
+	struct queue *q = entry_queue(e);
+	const char *rule = strategy_script(q->strategies[SCRIPT_RETRY]);
+
+	switch (d->action) {
+	case RETRY_AFTER:
+		shard_return(e, e->shard->env->now_ms + d->delay_ms);
+		return;
+	case RETRY_BURY:
+		shard_bury(e);
+		return;
+	case RETRY_DEAD_LETTER:
+		dead_letter(e, reason, rule);
+		return;
+	case RETRY_DROP:
+		shard_remove(e, NULL);
+		return;
+	}
+}
+
+static void decide(struct entry *e, const char *reason, struct retry_decision *d)
+{
+	struct queue *q = entry_queue(e);
+	struct failure_view failure = { reason, e->attempts, e->failures };
+	struct error err;
+
+	if (strategy_decide(q->strategies[SCRIPT_RETRY], e->msg, e->attempts, &failure, d,
+			    &err) == TIDE_OK)
+		return;
+	log_warn("queue '%s': %s; the message is kept and tried again in 5 s", q->name,
+		 err.text);
+	*d = (struct retry_decision){ RETRY_AFTER, SCRIPT_FAILED_DELAY_MS };
+}
+
+/* To return what has expired would be to expire it again: unless the script
+ * buries or drops it, it is dead-lettered, or dropped where there is no target. */
+static void expired(struct entry *e)
+{
+	struct queue *q = entry_queue(e);
+	struct retry_decision d;
+
+	q->counters.expired++;
+	decide(e, "expired", &d);
+	if (d.action == RETRY_AFTER || d.action == RETRY_DEAD_LETTER)
+		d.action = q->config.dead_exchange ? RETRY_DEAD_LETTER : RETRY_DROP;
+	apply(e, &d, "expired");
+}
+
+void retry_failed(struct entry *e, const char *reason)
+{
+	struct queue *q = entry_queue(e);
+	struct retry_decision d;
+
+	channel_release(e);
+	q->vhost->broker->counters.failed++;
+	if (strcmp(reason, "expired") == 0) {
+		expired(e);
+		return;
+	}
+	shard_count_failure(e, reason);
+	if (is_over_limit(e)) {
+		dead_letter(e, reason, "delivery-limit");
+		return;
+	}
+	decide(e, reason, &d);
+	apply(e, &d, reason);
+}
+
+void retry_after(struct entry *e, int64_t delay_ms)
+{
+	struct queue *q = entry_queue(e);
+
+	channel_release(e);
+	q->vhost->broker->counters.failed++;
+	shard_count_failure(e, "nack");
+	if (is_over_limit(e))
+		dead_letter(e, "nack", "delivery-limit");
+	else
+		shard_return(e, e->shard->env->now_ms + delay_ms);
+}
+
+void retry_dead(struct entry *e, const char *reason)
+{
+	channel_release(e);
+	entry_queue(e)->vhost->broker->counters.failed++;
+	shard_count_failure(e, reason);
+	dead_letter(e, reason, "consumer");
+}
+
+void retry_unpunished(struct entry *e)
+{
+	channel_release(e);
+	shard_return(e, 0);
+}

@@ -1,0 +1,221 @@
+#include "route.h"
+
+#include "../base/log.h"
+#include "../base/mem.h"
+
+void route_destroy(struct route *r)
+{
+	if (!r)
+		return;
+	mem_free(r->targets);
+	mem_free(r);
+}
+
+void route_cache_clear(struct exchange *x)
+{
+	struct route *r, *next;
+
+	HASH_ITER (hh, x->routes, r, next) {
+		HASH_DEL(x->routes, r);
+		route_destroy(r);
+	}
+	x->route_count = 0;
+}
+
+static struct route *route_create(struct slice key)
+{
+	struct route *r = mem_zalloc(sizeof(*r) + key.len);
+
+	r->key_len = key.len;
+	if (key.len)
+		memcpy(r->key, key.data, key.len);
+	return r;
+}
+
+/* What the queue's scripts decide by the key alone is decided now. */
+static int fill_target(struct route_target *t, const struct msg *m, bool *is_pure,
+		       struct error *err)
+{
+	struct queue *q = t->queue;
+	struct strategy *sharding = q->strategies[SCRIPT_SHARDING];
+	struct strategy *priority = q->strategies[SCRIPT_PRIORITY];
+
+	t->shard = 0;
+	if (q->config.shards > 1 && !strategy_is_pure(sharding)) {
+		t->shard = ROUTE_ASK;
+	} else if (q->config.shards > 1) {
+		int rc = strategy_pick(sharding, m, q->config.shards, &t->shard, err);
+
+		if (rc < 0)
+			return rc;
+	}
+	t->has_rank = false;
+	if (strategy_is_pure(priority)) {
+		struct queue_view view;
+		struct error
+			ignored; /* counted by the engine; asked again for the message */
+
+		queue_view(q, q->shards[0], &view);
+		t->has_rank =
+			strategy_rank(priority, m, &view, &t->rank, &ignored) == TIDE_OK;
+		if (!t->has_rank)
+			*is_pure = false;
+	}
+	return TIDE_OK;
+}
+
+static int add_queue(struct route *r, struct queue *q, const struct binding *binding,
+		     const struct msg *m, struct error *err)
+{
+	uint64_t stamp = q->vhost->broker->route_stamp;
+
+	if (q->visit == stamp)
+		return TIDE_OK;
+	q->visit = stamp;
+	if (r->count == r->cap) {
+		r->cap = r->cap ? r->cap * 2 : 4;
+		r->targets = mem_realloc(r->targets, r->cap * sizeof(*r->targets));
+	}
+	r->targets[r->count] = (struct route_target){ .queue = q, .binding = binding };
+	return fill_target(&r->targets[r->count++], m, &r->is_pure, err);
+}
+
+/* Follow the matching bindings of an exchange. One that has been visited is
+ * passed over, so bindings between exchanges may form a loop. */
+static int add_exchange(struct route *r, struct exchange *x, const struct msg *m,
+			struct error *err)
+{
+	const uint32_t *found;
+	uint32_t *numbers;
+	size_t count;
+	int rc;
+
+	if (x->visit == x->vhost->broker->route_stamp)
+		return TIDE_OK;
+	x->visit = x->vhost->broker->route_stamp;
+	r->is_pure = r->is_pure && index_is_pure(x->index);
+	rc = index_route(x->index, m, &found, &count, err);
+	if (rc < 0 || count == 0)
+		return rc;
+	/* The engine's array is good until the next script is asked. */
+	numbers = mem_alloc(count * sizeof(*numbers));
+	memcpy(numbers, found, count * sizeof(*numbers));
+	for (size_t i = 0; i < count && rc == TIDE_OK; i++) {
+		struct binding *b =
+			numbers[i] < x->binding_cap ? x->bindings[numbers[i]] : NULL;
+
+		if (!b)
+			continue;
+		rc = b->queue ? add_queue(r, b->queue, b, m, err)
+			      : add_exchange(r, b->exchange, m, err);
+	}
+	mem_free(numbers);
+	return rc;
+}
+
+static bool is_current(const struct route *r, const struct broker *b)
+{
+	return r->version == b->route_version && r->epoch == engine_epoch(b->engine);
+}
+
+static void stamp_route(struct route *r, const struct broker *b)
+{
+	r->version = b->route_version;
+	r->epoch = engine_epoch(b->engine);
+}
+
+static int route_direct(struct vhost *v, const struct msg *m, const struct route **out,
+			struct error *err)
+{
+	struct broker *b = v->broker;
+	struct queue *q = queue_find(v, m->key);
+	struct route *r;
+	int rc;
+
+	if (!q) {
+		route_destroy(b->route);
+		*out = b->route = route_create(m->key);
+		return TIDE_OK;
+	}
+	r = q->direct;
+	if (r && is_current(r, b) && r->is_pure) {
+		r->was_cached = true;
+		*out = r;
+		return TIDE_OK;
+	}
+	route_destroy(r);
+	q->direct = r = route_create((struct slice){ NULL, 0 });
+	r->is_pure = true;
+	b->route_stamp++;
+	rc = add_queue(r, q, NULL, m, err);
+	if (rc < 0) {
+		route_destroy(r);
+		q->direct = NULL;
+		return rc;
+	}
+	stamp_route(r, b);
+	*out = r;
+	return TIDE_OK;
+}
+
+/* Keep a pure decision, in the place of an outdated one for the same key. */
+static void remember(struct exchange *x, struct route *r)
+{
+	struct route *old;
+
+	HASH_FIND(hh, x->routes, r->key, r->key_len, old);
+	if (old) {
+		HASH_DEL(x->routes, old);
+		route_destroy(old);
+		x->route_count--;
+	}
+	if (x->route_count >= ROUTE_CACHE_MAX)
+		route_cache_clear(x);
+	HASH_ADD_KEYPTR(hh, x->routes, r->key, r->key_len, r);
+	x->route_count++;
+}
+
+int route_find(struct vhost *v, struct exchange *x, const struct msg *m,
+	       const struct route **out, struct error *err)
+{
+	struct broker *b = v->broker;
+	struct route *r;
+	int rc;
+
+	if (!x)
+		return route_direct(v, m, out, err);
+	HASH_FIND(hh, x->routes, m->key.data, m->key.len, r);
+	if (r && is_current(r, b)) {
+		r->was_cached = true;
+		*out = r;
+		return TIDE_OK;
+	}
+	r = route_create(m->key);
+	r->is_pure = true;
+	b->route_stamp++;
+	rc = add_exchange(r, x, m, err);
+	if (rc < 0) {
+		route_destroy(r);
+		return rc;
+	}
+	stamp_route(r, b);
+	if (r->is_pure) {
+		remember(x, r);
+	} else {
+		route_destroy(b->route);
+		b->route = r;
+	}
+	*out = r;
+	return TIDE_OK;
+}
+
+int route_pick(const struct route_target *t, const struct msg *m, unsigned *shard,
+	       struct error *err)
+{
+	if (t->shard != ROUTE_ASK) {
+		*shard = t->shard;
+		return TIDE_OK;
+	}
+	return strategy_pick(t->queue->strategies[SCRIPT_SHARDING], m,
+			     t->queue->config.shards, shard, err);
+}

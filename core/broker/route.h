@@ -1,0 +1,48 @@
+/* route.h: which queues, and which shards of them, a message goes to.
+ *
+ * Where every script on the way says that its decision depends on the routing
+ * key alone, the exchange remembers the whole of it and no script is called
+ * until a binding or a generation changes. */
+#ifndef TIDE_BROKER_ROUTE_H
+#define TIDE_BROKER_ROUTE_H
+
+#include "exchange.h"
+#include "queue.h"
+
+#define ROUTE_CACHE_MAX 8192 /* keys that an exchange remembers */
+#define ROUTE_ASK ((unsigned)-1)
+
+struct route_target {
+	struct queue *queue;
+	unsigned shard; /* ROUTE_ASK: the script is asked for each message */
+	bool has_rank;  /* else the script is asked for each message */
+	double rank;
+	const struct binding
+		*binding; /* that led there; NULL from the default exchange */
+};
+
+struct route {
+	UT_hash_handle hh;
+	uint64_t version;
+	uint64_t epoch;
+	struct route_target *targets;
+	unsigned count;
+	unsigned cap;
+	bool is_pure;
+	bool was_cached; /* for EXPLAIN */
+	size_t key_len;
+	char key[];
+};
+
+/* The route of a message. `x` is NULL for the default exchange. The result is
+ * good until the next call. */
+TIDE_MUST_USE int route_find(struct vhost *v, struct exchange *x, const struct msg *m,
+			     const struct route **out, struct error *err);
+/* The shard for this message; asks the script where the route does not say. */
+TIDE_MUST_USE int route_pick(const struct route_target *t, const struct msg *m,
+			     unsigned *shard, struct error *err);
+void route_cache_clear(struct exchange *x);
+/* Accepts NULL. */
+void route_destroy(struct route *r);
+
+#endif

@@ -1,0 +1,473 @@
+#include "shard.h"
+
+#include <stdlib.h>
+
+#include "../base/mem.h"
+#include "journal.h"
+
+/* ---- entries ---------------------------------------------------------------- */
+
+const char *entry_reason_intern(const char *text)
+{
+	static const char *const known[] = { "nack", "timeout", "gone", "expired",
+					     "rejected" };
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (strcmp(known[i], text) == 0)
+			return known[i];
+	return text[0] ? "unknown" : NULL;
+}
+
+struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
+				 double rank)
+{
+	struct entry *e = pool_take(&sh->env->entries);
+
+	e->msg = m ? msg_ref(m) : NULL;
+	e->id = id;
+	e->shard = sh;
+	e->rank = rank;
+	e->home = HOME_NONE;
+	if (m)
+		sh->env->memory_bytes += m->bytes;
+	return e;
+}
+
+void shard_entry_free(struct entry *e)
+{
+	struct shard_env *env = e->shard->env;
+
+	if (e->msg)
+		env->memory_bytes -= e->msg->bytes;
+	msg_unref(e->msg);
+	pool_give(&env->entries, e);
+}
+
+void shard_account(struct entry *e, int delta)
+{
+	struct shard *sh = e->shard;
+
+	if (e->flags & ENTRY_OUTSIDE)
+		return;
+	if (e->home == STORE_READY)
+		sh->stages[ENTRY_READY].indexed += (uint64_t)(int64_t)delta;
+	else if (e->home == STORE_DELAYED)
+		sh->stages[ENTRY_DELAYED].indexed += (uint64_t)(int64_t)delta;
+	else if (e->home == STORE_BURIED)
+		sh->stages[ENTRY_BURIED].indexed += (uint64_t)(int64_t)delta;
+}
+
+static void tell_waiter(struct entry *e, int status)
+{
+	struct waiter *w = e->waiter;
+
+	e->waiter = NULL;
+	if (w)
+		waiter_done(w, status, NULL);
+}
+
+static void clear_unstored(struct entry *e)
+{
+	if (!(e->flags & ENTRY_UNSTORED))
+		return;
+	e->flags &= (uint16_t)~ENTRY_UNSTORED;
+	journal_count_unstored(e->shard->env->journal, e, -1);
+}
+
+void shard_entry_clean(struct entry *e)
+{
+	struct shard *sh = e->shard;
+
+	if (!(e->flags & ENTRY_DIRTY))
+		return;
+	e->flags &= (uint16_t)~ENTRY_DIRTY;
+	TAILQ_REMOVE(&sh->dirty, e, dirty_link);
+	if (TAILQ_EMPTY(&sh->dirty))
+		journal_drop(sh->env->journal, sh);
+}
+
+void shard_entry_dirty(struct entry *e)
+{
+	struct shard *sh = e->shard;
+
+	if (!sh->keys || (e->flags & ENTRY_DIRTY))
+		return;
+	e->flags |= ENTRY_DIRTY;
+	TAILQ_INSERT_TAIL(&sh->dirty, e, dirty_link);
+	journal_add(sh->env->journal, sh);
+}
+
+/* ---- the shard --------------------------------------------------------------- */
+
+struct shard *shard_create(struct shard_env *env, const struct shard_ops *ops,
+			   void *owner, unsigned index, struct store_shard *keys_take)
+{
+	static const enum store_set sets[SHARD_STAGES] = {
+		[ENTRY_READY] = STORE_READY,
+		[ENTRY_DELAYED] = STORE_DELAYED,
+		[ENTRY_BURIED] = STORE_BURIED,
+	};
+	struct shard *sh = mem_zalloc(sizeof(*sh));
+
+	sh->env = env;
+	sh->ops = ops;
+	sh->owner = owner;
+	sh->index = index;
+	sh->refs = 1;
+	sh->keys = keys_take;
+	for (int i = 0; i < SHARD_STAGES; i++)
+		stage_init(&sh->stages[i], sh, sets[i], &env->lanes);
+	window_init(&sh->held, &env->lanes);
+	TAILQ_INIT(&sh->young);
+	TAILQ_INIT(&sh->moving);
+	TAILQ_INIT(&sh->dirty);
+	heap_node_init(&sh->timer);
+	return sh;
+}
+
+struct shard *shard_ref(struct shard *sh)
+{
+	sh->refs++;
+	return sh;
+}
+
+void shard_unref(struct shard *sh)
+{
+	if (--sh->refs > 0)
+		return;
+	store_shard_destroy(sh->keys);
+	mem_free(sh);
+}
+
+void shard_wake_by(struct shard *sh, int64_t at_ms)
+{
+	if (!heap_has(&sh->timer) || sh->timer.key > at_ms)
+		heap_set(sh->env->timers, &sh->timer, at_ms);
+}
+
+uint64_t shard_count(const struct shard *sh, enum entry_state state)
+{
+	if (state == ENTRY_UNACKED)
+		return sh->unacked;
+	return sh->stages[state].window.count + sh->stages[state].beyond;
+}
+
+/* ---- transitions ---------------------------------------------------------------- */
+
+/* Take the entry out of where its state keeps it. */
+void shard_entry_leave(struct entry *e)
+{
+	struct shard *sh = e->shard;
+
+	switch (e->state) {
+	case ENTRY_READY:
+	case ENTRY_DELAYED:
+	case ENTRY_BURIED:
+		stage_remove(&sh->stages[e->state], e);
+		return;
+	case ENTRY_UNACKED:
+		if (e->lane)
+			window_remove(&sh->held, e);
+		else
+			TAILQ_REMOVE(&sh->young, e, link);
+		e->flags &= (uint16_t)~ENTRY_LEDGERED;
+		sh->unacked--;
+		return;
+	case ENTRY_MOVING:
+		TAILQ_REMOVE(&sh->moving, e, link);
+		return;
+	}
+}
+
+/* Enter a stage. The entry may be freed by the call, when Redis alone is to
+ * keep it; it is marked dirty before, so that it is not where there is
+ * something to write. */
+void shard_entry_enter(struct entry *e, enum entry_state state, double score)
+{
+	struct shard *sh = e->shard;
+	struct stage *st = &sh->stages[state];
+
+	e->state = (uint8_t)state;
+	if (e->home != st->set || (e->flags & ENTRY_TRIES_DIRTY))
+		shard_entry_dirty(e);
+	if (state == ENTRY_DELAYED)
+		shard_wake_by(sh, e->at_unix_ms);
+	stage_insert(st, e, score);
+	if (state == ENTRY_READY)
+		sh->ops->on_ready(sh);
+}
+
+void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter)
+{
+	struct entry *e = shard_entry_create(sh, m, m->id, rank);
+
+	if (sh->keys) {
+		e->flags |= ENTRY_UNSTORED;
+		journal_count_unstored(sh->env->journal, e, 1);
+		if (waiter) {
+			waiter_add(waiter);
+			e->waiter = waiter;
+		}
+	}
+	if (m->due_unix_ms > sh->env->now_ms) {
+		e->at_unix_ms = m->due_unix_ms;
+		shard_entry_enter(e, ENTRY_DELAYED, (double)e->at_unix_ms);
+	} else {
+		shard_entry_enter(e, ENTRY_READY, rank);
+	}
+}
+
+struct entry *shard_next(struct shard *sh)
+{
+	struct stage *st = &sh->stages[ENTRY_READY];
+
+	if (st->beyond)
+		stage_refill(st);
+	return window_first(&st->window);
+}
+
+void shard_hold(struct entry *e, int64_t deadline_ms)
+{
+	struct shard *sh = e->shard;
+	int64_t now_ms = sh->env->now_ms;
+
+	shard_entry_leave(e);
+	sh->served = e->rank;
+	e->state = ENTRY_UNACKED;
+	e->attempts++;
+	e->at_unix_ms = deadline_ms;
+	e->held_unix_ms = now_ms;
+	TAILQ_INSERT_TAIL(&sh->young, e, link);
+	sh->unacked++;
+	shard_wake_by(sh,
+		      deadline_ms < now_ms + YOUNG_MS ? deadline_ms : now_ms + YOUNG_MS);
+}
+
+/* Held for long: it goes into the order of deadlines, and into the ledger. */
+static void grow_old(struct entry *e)
+{
+	struct shard *sh = e->shard;
+
+	TAILQ_REMOVE(&sh->young, e, link);
+	window_insert(&sh->held, e, (double)e->at_unix_ms);
+	e->flags |= ENTRY_LEDGERED | ENTRY_TRIES_DIRTY;
+	shard_entry_dirty(e);
+	shard_wake_by(sh, e->at_unix_ms);
+}
+
+void shard_touch(struct entry *e, int64_t deadline_ms)
+{
+	struct shard *sh = e->shard;
+
+	if (!e->lane) {
+		e->at_unix_ms = deadline_ms;
+		if (deadline_ms < e->held_unix_ms + YOUNG_MS)
+			grow_old(e);
+		return;
+	}
+	window_remove(&sh->held, e);
+	e->at_unix_ms = deadline_ms;
+	window_insert(&sh->held, e, (double)deadline_ms);
+	e->flags |= ENTRY_SCORE_DIRTY;
+	shard_entry_dirty(e);
+	shard_wake_by(sh, deadline_ms);
+}
+
+void shard_return(struct entry *e, int64_t due_ms)
+{
+	shard_entry_leave(e);
+	e->channel = NULL;
+	e->consumer = NULL;
+	if (due_ms > e->shard->env->now_ms) {
+		e->at_unix_ms = due_ms;
+		shard_entry_enter(e, ENTRY_DELAYED, (double)due_ms);
+	} else {
+		shard_entry_enter(e, ENTRY_READY, e->rank);
+	}
+}
+
+void shard_bury(struct entry *e)
+{
+	shard_entry_leave(e);
+	e->channel = NULL;
+	e->consumer = NULL;
+	e->at_unix_ms = e->shard->env->now_ms;
+	shard_entry_enter(e, ENTRY_BURIED, (double)e->at_unix_ms);
+}
+
+void shard_set_moving(struct entry *e)
+{
+	shard_entry_leave(e);
+	e->channel = NULL;
+	e->consumer = NULL;
+	e->state = ENTRY_MOVING;
+	TAILQ_INSERT_TAIL(&e->shard->moving, e, link);
+}
+
+void shard_count_failure(struct entry *e, const char *reason)
+{
+	e->failures++;
+	e->reason = reason;
+	e->flags |= ENTRY_TRIES_DIRTY;
+}
+
+void shard_remove(struct entry *e, struct waiter *waiter)
+{
+	shard_entry_leave(e);
+	e->state = ENTRY_GONE;
+	/* An acknowledged message is confirmed, whether Redis ever saw it or not. */
+	tell_waiter(e, TIDE_OK);
+	clear_unstored(e);
+	if (e->home == HOME_NONE && !(e->flags & ENTRY_IN_FLIGHT)) {
+		if (e->shard->keys)
+			journal_count_elided(e->shard->env->journal);
+		shard_entry_clean(e);
+		shard_entry_free(e);
+		return;
+	}
+	if (waiter) {
+		waiter_add(waiter);
+		e->waiter = waiter;
+	}
+	if (e->home == HOME_NONE)
+		shard_entry_clean(e);
+	else
+		shard_entry_dirty(e);
+}
+
+void shard_discard(struct entry *e)
+{
+	shard_entry_leave(e);
+	shard_entry_clean(e);
+	shard_entry_free(e);
+}
+
+/* ---- time -------------------------------------------------------------------- */
+
+#define TICK_MAX 4096 /* entries of one tick, so that a turn stays short */
+
+static int64_t tick_delayed(struct shard *sh, unsigned *budget)
+{
+	struct stage *st = &sh->stages[ENTRY_DELAYED];
+	struct entry *e;
+
+	while ((e = window_first(&st->window)) != NULL) {
+		if (e->at_unix_ms > sh->env->now_ms || *budget == 0)
+			break;
+		(*budget)--;
+		stage_remove(st, e);
+		shard_entry_enter(e, ENTRY_READY, e->rank);
+	}
+	if (st->beyond)
+		stage_refill(st);
+	return e ? e->at_unix_ms : INT64_MAX;
+}
+
+static int64_t tick_young(struct shard *sh, unsigned *budget)
+{
+	struct entry *e;
+
+	while ((e = TAILQ_FIRST(&sh->young)) != NULL) {
+		int64_t due_ms = e->held_unix_ms + YOUNG_MS;
+
+		if (e->at_unix_ms < due_ms)
+			due_ms = e->at_unix_ms;
+		if (due_ms > sh->env->now_ms || *budget == 0)
+			return due_ms;
+		(*budget)--;
+		grow_old(e);
+	}
+	return INT64_MAX;
+}
+
+static int64_t tick_held(struct shard *sh, unsigned *budget)
+{
+	struct entry *e;
+
+	while ((e = window_first(&sh->held)) != NULL) {
+		if (e->at_unix_ms > sh->env->now_ms || *budget == 0)
+			return e->at_unix_ms;
+		(*budget)--;
+		sh->ops->on_timeout(sh, e);
+	}
+	return INT64_MAX;
+}
+
+void shard_tick(struct shard *sh)
+{
+	unsigned budget = TICK_MAX;
+	int64_t delayed_ms, young_ms, held_ms, next_ms;
+
+	heap_remove(sh->env->timers, &sh->timer);
+	if (sh->is_closed)
+		return;
+	shard_ref(sh);
+	young_ms = tick_young(sh, &budget);
+	held_ms = tick_held(sh, &budget);
+	delayed_ms = tick_delayed(sh, &budget);
+	next_ms = young_ms < held_ms ? young_ms : held_ms;
+	if (delayed_ms < next_ms)
+		next_ms = delayed_ms;
+	if (next_ms != INT64_MAX && !sh->is_closed)
+		shard_wake_by(sh, next_ms);
+	shard_unref(sh);
+}
+
+/* ---- close ------------------------------------------------------------------- */
+
+/* Forget an entry at once, whatever Redis has of it. */
+static void drop(struct entry *e)
+{
+	shard_entry_leave(e);
+	tell_waiter(e, TIDE_OK);
+	clear_unstored(e);
+	shard_entry_clean(e);
+	e->state = ENTRY_GONE;
+	e->home = HOME_NONE;
+	if (!(e->flags & ENTRY_IN_FLIGHT))
+		shard_entry_free(e);
+}
+
+static void drop_list(struct entry_list *list)
+{
+	struct entry *e;
+
+	while ((e = TAILQ_FIRST(list)) != NULL)
+		drop(e);
+}
+
+static void drop_window(struct window *w)
+{
+	struct entry *e;
+
+	while ((e = window_first(w)) != NULL)
+		drop(e);
+}
+
+void shard_close(struct shard *sh)
+{
+	struct entry *e;
+
+	for (int i = 0; i < SHARD_STAGES; i++) {
+		drop_window(&sh->stages[i].window);
+		drop_list(&sh->stages[i].outside);
+	}
+	drop_list(&sh->young);
+	drop_list(&sh->moving);
+	drop_window(&sh->held);
+	/* What is left was removed before and only waits to be written. */
+	while ((e = TAILQ_FIRST(&sh->dirty)) != NULL) {
+		shard_entry_clean(e);
+		tell_waiter(e, TIDE_OK);
+		e->home = HOME_NONE;
+		if (!(e->flags & ENTRY_IN_FLIGHT))
+			shard_entry_free(e);
+	}
+	if (sh->kick_waiter) {
+		waiter_done(sh->kick_waiter, TIDE_ENOTFOUND, "the queue was deleted");
+		sh->kick_waiter = NULL;
+	}
+	heap_remove(sh->env->timers, &sh->timer);
+	sh->is_closed = true;
+	shard_unref(sh);
+}

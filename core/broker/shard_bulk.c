@@ -1,0 +1,244 @@
+/* What concerns many messages of a shard at once: kick, purge, recovery. */
+#include <stdlib.h>
+
+#include "../base/log.h"
+#include "../base/mem.h"
+#include "journal.h"
+#include "shard.h"
+
+#define BULK_ROWS 2048 /* of one read or purge */
+
+/* ---- kick --------------------------------------------------------------------- */
+
+/* Entries on their way to Redis are still here, so they need no read. */
+static struct entry *first_buried(struct stage *st)
+{
+	struct entry *e = window_first(&st->window);
+
+	return e || st->is_refilling ? e : TAILQ_FIRST(&st->outside);
+}
+
+void shard_kick_continue(struct shard *sh)
+{
+	struct stage *st = &sh->stages[ENTRY_BURIED];
+	struct waiter *w = sh->kick_waiter;
+	struct entry *e;
+
+	if (!w)
+		return;
+	while (sh->kicks_wanted > 0 && (e = first_buried(st)) != NULL) {
+		sh->kicks_wanted--;
+		e->failures = 0;
+		e->reason = NULL;
+		e->flags |= ENTRY_TRIES_DIRTY;
+		shard_entry_leave(e);
+		shard_entry_enter(e, ENTRY_READY, e->rank);
+	}
+	if (sh->kicks_wanted > 0 && st->beyond > 0) {
+		stage_refill(st);
+		return;
+	}
+	sh->kicks_wanted = 0;
+	sh->kick_waiter = NULL;
+	waiter_done(w, TIDE_OK, NULL);
+}
+
+int shard_kick(struct shard *sh, uint64_t n, struct waiter *waiter, uint64_t *kicked)
+{
+	uint64_t buried = shard_count(sh, ENTRY_BURIED);
+
+	if (sh->kick_waiter || sh->is_held_back)
+		return TIDE_EBUSY;
+	*kicked = n < buried ? n : buried;
+	if (*kicked == 0)
+		return TIDE_OK;
+	waiter_add(waiter);
+	sh->kicks_wanted = *kicked;
+	sh->kick_waiter = waiter;
+	shard_kick_continue(sh);
+	return TIDE_OK;
+}
+
+/* ---- purge -------------------------------------------------------------------- */
+
+struct purge {
+	struct shard *shard;
+	struct waiter *waiter;
+	uint64_t left[SHARD_STAGES]; /* to be removed from Redis alone */
+	int stage;
+	int status;
+};
+
+static void release(struct shard *sh)
+{
+	sh->is_held_back = false;
+	if (!sh->is_closed && !TAILQ_EMPTY(&sh->dirty))
+		journal_add(sh->env->journal, sh);
+}
+
+static void purge_next(struct purge *p);
+
+static void on_purged(void *ctx, int status, const char *text, uint64_t removed)
+{
+	struct purge *p = ctx;
+	uint64_t *left = &p->left[p->stage];
+
+	if (status < 0) {
+		log_warn("purge: %s", text ? text : error_text(status));
+		p->status = status;
+		/* What could not be removed is still there. */
+		for (int i = 0; i < SHARD_STAGES; i++)
+			p->shard->stages[i].beyond += p->left[i];
+		p->stage = SHARD_STAGES;
+	} else {
+		*left -= removed < *left ? removed : *left;
+		if (removed == 0)
+			*left = 0;
+	}
+	purge_next(p);
+}
+
+static void purge_next(struct purge *p)
+{
+	struct shard *sh = p->shard;
+
+	while (p->stage < SHARD_STAGES && (p->left[p->stage] == 0 || sh->is_closed))
+		p->stage++;
+	if (p->stage < SHARD_STAGES) {
+		struct stage *st = &sh->stages[p->stage];
+		uint64_t left = p->left[p->stage];
+
+		store_purge(sh->env->store, sh->keys, st->set, (int64_t)st->indexed,
+			    left < BULK_ROWS ? (unsigned)left : BULK_ROWS, on_purged, p);
+		return;
+	}
+	release(sh);
+	waiter_done(p->waiter, p->status, NULL);
+	shard_unref(sh);
+	mem_free(p);
+}
+
+static uint64_t remove_all(struct entry_list *list, struct window *w,
+			   struct waiter *waiter)
+{
+	struct entry *e;
+	uint64_t n = 0;
+
+	while ((e = window_first(w)) != NULL || (e = TAILQ_FIRST(list)) != NULL) {
+		shard_remove(e, waiter);
+		n++;
+	}
+	return n;
+}
+
+uint64_t shard_purge(struct shard *sh, struct waiter *waiter)
+{
+	struct purge *p = mem_zalloc(sizeof(*p));
+	uint64_t n = 0;
+
+	for (int i = 0; i < SHARD_STAGES; i++) {
+		struct stage *st = &sh->stages[i];
+
+		n += remove_all(&st->outside, &st->window, waiter);
+		p->left[i] = stage_forget_beyond(st);
+		n += p->left[i];
+	}
+	waiter_add(waiter);
+	p->shard = shard_ref(sh);
+	p->waiter = waiter;
+	sh->is_held_back = sh->keys != NULL;
+	purge_next(p);
+	return n;
+}
+
+/* ---- recovery ------------------------------------------------------------------- */
+
+struct recovery {
+	struct shard *shard;
+	struct waiter *waiter;
+	int64_t start;
+};
+
+static void recovery_end(struct recovery *r, int status, const char *text)
+{
+	struct shard *sh = r->shard;
+
+	release(sh);
+	if (!sh->is_closed && status == TIDE_OK) {
+		stage_refill(&sh->stages[ENTRY_DELAYED]);
+		sh->ops->on_ready(sh);
+	}
+	waiter_done(r->waiter, status, text);
+	shard_unref(sh);
+	mem_free(r);
+}
+
+static void recover_row(struct shard *sh, const struct store_row *row)
+{
+	struct entry *e = shard_entry_create(sh, row->msg, row->id, row->rank);
+
+	e->home = STORE_UNACK;
+	e->attempts = row->attempts;
+	e->failures = row->failures;
+	e->reason = entry_reason_intern(row->reason);
+	e->flags |= ENTRY_TRIES_STORED;
+	if (!row->msg && !row->is_corrupt) {
+		e->state = ENTRY_GONE;
+		shard_entry_dirty(e);
+	} else if (!row->msg) {
+		e->state = ENTRY_BURIED;
+		e->at_unix_ms = sh->env->now_ms;
+		stage_put_outside(&sh->stages[ENTRY_BURIED], e);
+		shard_entry_dirty(e);
+	} else {
+		shard_entry_enter(e, ENTRY_READY, e->rank);
+	}
+}
+
+static void on_unacked(void *ctx, int status, const char *text, struct store_row *rows,
+		       size_t count)
+{
+	struct recovery *r = ctx;
+	struct shard *sh = r->shard;
+
+	if (status < 0 || sh->is_closed || count == 0) {
+		recovery_end(r, status < 0 ? status : TIDE_OK, text);
+		return;
+	}
+	for (size_t i = 0; i < count; i++)
+		recover_row(sh, &rows[i]);
+	r->start += (int64_t)count;
+	store_read(sh->env->store, sh->keys, STORE_UNACK, r->start, BULK_ROWS,
+		   sh->env->window_bytes, false, on_unacked, r);
+}
+
+static void on_counts(void *ctx, int status, const char *text,
+		      const struct store_counts *c)
+{
+	struct recovery *r = ctx;
+	struct shard *sh = r->shard;
+
+	if (status < 0 || sh->is_closed) {
+		recovery_end(r, status, text);
+		return;
+	}
+	for (int i = 0; i < SHARD_STAGES; i++)
+		stage_recover(&sh->stages[i], c->sets[sh->stages[i].set]);
+	if (c->sets[STORE_UNACK] == 0) {
+		recovery_end(r, TIDE_OK, NULL);
+		return;
+	}
+	store_read(sh->env->store, sh->keys, STORE_UNACK, 0, BULK_ROWS,
+		   sh->env->window_bytes, false, on_unacked, r);
+}
+
+void shard_recover(struct shard *sh, struct waiter *waiter)
+{
+	struct recovery *r = mem_zalloc(sizeof(*r));
+
+	waiter_add(waiter);
+	r->shard = shard_ref(sh);
+	r->waiter = waiter;
+	sh->is_held_back = true;
+	store_count(sh->env->store, sh->keys, on_counts, r);
+}

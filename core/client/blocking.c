@@ -1,0 +1,461 @@
+/* blocking.c: the blocking half of the library: an asynchronous client on a
+ * loop of its own, which runs only while a call waits for something. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "../base/mem.h"
+#include "conn.h"
+
+struct cancelled {
+	TAILQ_ENTRY(cancelled) link;
+	char text[TIDEMQ_TEXT_MAX];
+};
+
+struct blocking {
+	uv_loop_t loop;
+	uv_timer_t timer;
+	bool is_late; /* the timer of the present wait has run out */
+	TAILQ_HEAD(, msg_box) inbox;
+	TAILQ_HEAD(, cancelled) cancellations;
+	struct buf reply_text;       /* of the last tidemq_request */
+	struct tidemq_error refusal; /* the first of the pipelined publications' */
+};
+
+/* ---- waiting ------------------------------------------------------------- */
+
+static void on_late(uv_timer_t *timer)
+{
+	struct blocking *b = timer->data;
+	b->is_late = true;
+	/* The turn that ran this timer must not go on to wait for input. */
+	uv_stop(&b->loop);
+}
+
+typedef bool (*until_fn)(const struct tidemq_client *c, const void *ctx);
+
+/* Run the loop until the condition holds, the connection is lost, or time is
+ * up (a negative time never is). */
+static int wait_until(struct tidemq_client *c, until_fn is_reached, const void *ctx,
+		      int64_t timeout_ms)
+{
+	struct blocking *b = c->blocking;
+	b->is_late = false;
+	if (timeout_ms >= 0)
+		uv_timer_start(&b->timer, on_late, (uint64_t)timeout_ms, 0);
+	while (!is_reached(c, ctx) && c->state < CONN_LOST && !b->is_late)
+		uv_run(&b->loop, UV_RUN_ONCE);
+	uv_timer_stop(&b->timer);
+	if (is_reached(c, ctx))
+		return TIDEMQ_OK;
+	if (c->state < CONN_LOST)
+		return TIDEMQ_ETIMEDOUT;
+	c->error = c->loss;
+	return c->loss.status;
+}
+
+/* A reply that is late would be taken for the next request's: the connection
+ * is of no use any more. */
+static int give_up(struct tidemq_client *c, int64_t timeout_ms)
+{
+	client_fail(&c->loss, TIDEMQ_ETIMEDOUT, "no reply within %" PRId64 " ms",
+		    timeout_ms);
+	conn_lose(c);
+	c->error = c->loss;
+	return c->loss.status;
+}
+
+/* wait_until for a reply, `longer_ms` more than the request time-out. */
+static int wait_reply(struct tidemq_client *c, until_fn is_reached, const void *ctx,
+		      int64_t longer_ms)
+{
+	int64_t timeout_ms = c->options.request_timeout_ms;
+	if (timeout_ms > 0)
+		timeout_ms += longer_ms;
+	int status = wait_until(c, is_reached, ctx, timeout_ms);
+	return status == TIDEMQ_ETIMEDOUT ? give_up(c, timeout_ms) : status;
+}
+
+/* ---- handlers ------------------------------------------------------------ */
+
+static void on_connected(struct tidemq_client *c, const struct tidemq_error *why,
+			 void *ctx)
+{
+}
+
+static void on_lost(struct tidemq_client *c, const struct tidemq_error *why, void *ctx)
+{
+}
+
+static void on_msg(struct tidemq_client *c, struct tidemq_msg *m, void *ctx)
+{
+	TAILQ_INSERT_TAIL(&c->blocking->inbox, msg_box(m), link);
+}
+
+static void on_event(struct tidemq_client *c, unsigned channel, const char *text,
+		     void *ctx)
+{
+	static const char prefix[] = "cancelled ";
+	if (strncmp(text, prefix, sizeof(prefix) - 1) != 0)
+		return;
+	struct cancelled *item = mem_zalloc(sizeof(*item));
+	snprintf(item->text, sizeof(item->text), "%s", text + sizeof(prefix) - 1);
+	TAILQ_INSERT_TAIL(&c->blocking->cancellations, item, link);
+}
+
+/* ---- connect and disconnect ---------------------------------------------- */
+
+static bool is_settled(const struct tidemq_client *c, const void *ctx)
+{
+	return c->state >= CONN_UP;
+}
+
+static void free_blocking(struct blocking *b)
+{
+	uv_close((uv_handle_t *)&b->timer, NULL);
+	uv_run(&b->loop, UV_RUN_DEFAULT);
+	uv_loop_close(&b->loop);
+	struct msg_box *box;
+	while ((box = TAILQ_FIRST(&b->inbox))) {
+		TAILQ_REMOVE(&b->inbox, box, link);
+		tidemq_msg_free(&box->msg);
+	}
+	struct cancelled *item;
+	while ((item = TAILQ_FIRST(&b->cancellations))) {
+		TAILQ_REMOVE(&b->cancellations, item, link);
+		mem_free(item);
+	}
+	buf_deinit(&b->reply_text);
+	mem_free(b);
+}
+
+static struct blocking *create_blocking(struct tidemq_error *err)
+{
+	struct blocking *b = mem_zalloc(sizeof(*b));
+	TAILQ_INIT(&b->inbox);
+	TAILQ_INIT(&b->cancellations);
+	buf_init(&b->reply_text);
+	int status = uv_loop_init(&b->loop);
+	if (status != 0) {
+		client_fail(err, TIDEMQ_ECONNECT, "no event loop: %s",
+			    uv_strerror(status));
+		mem_free(b);
+		return NULL;
+	}
+	uv_timer_init(&b->loop, &b->timer);
+	b->timer.data = b;
+	return b;
+}
+
+struct tidemq_client *tidemq_connect(const char *url,
+				     const struct tidemq_options *options,
+				     struct tidemq_error *err)
+{
+	static const struct tidemq_handlers handlers = { .on_connected = on_connected,
+							 .on_lost = on_lost,
+							 .on_msg = on_msg,
+							 .on_event = on_event };
+	struct blocking *b = create_blocking(err);
+	if (!b)
+		return NULL;
+	struct tidemq_client *c = conn_start(&b->loop, url, options, &handlers, err);
+	if (!c) {
+		free_blocking(b);
+		return NULL;
+	}
+	c->blocking = b;
+	/* The client's own time-out ends this wait. */
+	if (wait_until(c, is_settled, NULL, -1) == TIDEMQ_OK && c->state == CONN_UP)
+		return c;
+	if (err)
+		*err = c->loss;
+	tidemq_disconnect(c);
+	return NULL;
+}
+
+void tidemq_disconnect(struct tidemq_client *c)
+{
+	if (!c)
+		return;
+	struct blocking *b = c->blocking;
+	tidemq_close(c, NULL, NULL);
+	free_blocking(b);
+}
+
+/* ---- requests ------------------------------------------------------------ */
+
+struct call {
+	bool is_done;
+	bool is_document;
+	struct tidemq_error error;
+};
+
+static bool is_call_done(const struct tidemq_client *c, const void *ctx)
+{
+	return ((const struct call *)ctx)->is_done;
+}
+
+static void on_call_done(struct tidemq_client *c, const struct tidemq_reply *reply,
+			 void *ctx)
+{
+	struct call *call = ctx;
+	call->is_done = true;
+	call->is_document = reply->is_document;
+	buf_clear(&c->blocking->reply_text);
+	buf_append(&c->blocking->reply_text, reply->text, reply->len);
+	if (reply->status != TIDEMQ_OK)
+		client_fail_remote(&call->error, reply->status, slice_from(reply->word),
+				   (struct slice){ reply->text, reply->len });
+}
+
+static bool has_room(const struct tidemq_client *c, const void *ctx)
+{
+	/* Half a window, so that the next publications leave in one write. */
+	return c->in_flight <= c->options.window / 2 && buf_len(&c->out) <= CONN_OUT_MAX;
+}
+
+/* Wait until a request may be sent. */
+static int make_room(struct tidemq_client *c)
+{
+	int status = conn_check(c);
+	return status == TIDEMQ_EBUSY ? wait_reply(c, has_room, NULL, 0) : status;
+}
+
+static int finish_call(struct tidemq_client *c, struct call *call, int64_t longer_ms,
+		       struct tidemq_reply *reply)
+{
+	int status = wait_reply(c, is_call_done, call, longer_ms);
+	if (status == TIDEMQ_OK) {
+		c->error = call->error;
+		status = call->error.status;
+	}
+	if (reply)
+		*reply = (struct tidemq_reply){
+			.status = status,
+			.word = c->error.word,
+			.text = status == TIDEMQ_OK ? buf_cstr(&c->blocking->reply_text)
+						    : c->error.text,
+			.is_document = call->is_document,
+		};
+	if (reply)
+		reply->len = status == TIDEMQ_OK ? buf_len(&c->blocking->reply_text)
+						 : strlen(reply->text);
+	return status;
+}
+
+static int request(struct tidemq_client *c, const char *line, struct slice payload,
+		   int64_t longer_ms, struct tidemq_reply *reply)
+{
+	struct call call = { 0 };
+	int status = make_room(c);
+	if (status == TIDEMQ_OK)
+		status = tidemq_send(c, line, payload.data, payload.len, on_call_done,
+				     &call);
+	if (status == TIDEMQ_OK)
+		return finish_call(c, &call, longer_ms, reply);
+	if (reply)
+		*reply = (struct tidemq_reply){ .status = status,
+						.word = c->error.word,
+						.text = c->error.text,
+						.len = strlen(c->error.text) };
+	return status;
+}
+
+int tidemq_request(struct tidemq_client *c, const char *line, const void *payload,
+		   size_t payload_len, struct tidemq_reply *reply)
+{
+	return request(c, line, (struct slice){ payload, payload_len }, 0, reply);
+}
+
+/* Send the line that `line` holds and release it. */
+static int request_take(struct tidemq_client *c, struct buf *line, int encoded,
+			int64_t longer_ms, struct tidemq_reply *reply)
+{
+	int status = encoded;
+	if (status == TIDEMQ_OK)
+		status = request(c, buf_cstr(line), (struct slice){ NULL, 0 }, longer_ms,
+				 reply);
+	buf_deinit(line);
+	return status;
+}
+
+/* ---- publishing ---------------------------------------------------------- */
+
+int tidemq_publish(struct tidemq_client *c, const struct tidemq_publication *p,
+		   struct tidemq_receipt *receipt)
+{
+	struct call call = { 0 };
+	struct tidemq_reply reply;
+	int status = make_room(c);
+	if (status == TIDEMQ_OK)
+		status = tidemq_send_publication(c, 0, p, on_call_done, &call);
+	if (status == TIDEMQ_OK)
+		status = finish_call(c, &call, 0, &reply);
+	if (status != TIDEMQ_OK || !receipt)
+		return status;
+	status = tidemq_reply_receipt(&reply, receipt);
+	return status == TIDEMQ_OK
+		       ? TIDEMQ_OK
+		       : client_fail(&c->error, status,
+				     "the broker's confirm is not understood");
+}
+
+static void on_pipelined(struct tidemq_client *c, const struct tidemq_reply *reply,
+			 void *ctx)
+{
+	struct tidemq_error *refusal = &c->blocking->refusal;
+	if (reply->status != TIDEMQ_OK && refusal->status == TIDEMQ_OK)
+		client_fail_remote(refusal, reply->status, slice_from(reply->word),
+				   (struct slice){ reply->text, reply->len });
+}
+
+/* Report the refusal of an earlier publication, once. */
+static int take_refusal(struct tidemq_client *c)
+{
+	struct tidemq_error *refusal = &c->blocking->refusal;
+	if (refusal->status == TIDEMQ_OK)
+		return TIDEMQ_OK;
+	c->error = *refusal;
+	memset(refusal, 0, sizeof(*refusal));
+	return c->error.status;
+}
+
+int tidemq_publish_pipelined(struct tidemq_client *c, const struct tidemq_publication *p)
+{
+	int status = make_room(c);
+	if (status == TIDEMQ_OK)
+		status = take_refusal(c);
+	if (status == TIDEMQ_OK)
+		status = tidemq_send_publication(c, 0, p, on_pipelined, NULL);
+	return status;
+}
+
+static bool is_confirmed(const struct tidemq_client *c, const void *ctx)
+{
+	return c->in_flight == 0;
+}
+
+int tidemq_flush(struct tidemq_client *c)
+{
+	int status = wait_reply(c, is_confirmed, NULL, 0);
+	int refused = take_refusal(c);
+	return status == TIDEMQ_OK ? refused : status;
+}
+
+/* ---- consuming ----------------------------------------------------------- */
+
+int tidemq_subscribe(struct tidemq_client *c, const char *queue, const char *sid,
+		     unsigned prefetch, bool auto_ack)
+{
+	struct buf line;
+	buf_init(&line);
+	buf_append_text(&line, "SUB ");
+	int status = word_encode(&line, queue, "queue", false, &c->error);
+	buf_append_char(&line, ' ');
+	if (status == TIDEMQ_OK)
+		status = word_encode(&line, sid, "subscription's name", false, &c->error);
+	if (prefetch > 0)
+		buf_printf(&line, " prefetch=%u", prefetch);
+	if (auto_ack)
+		buf_append_text(&line, " ack=auto");
+	return request_take(c, &line, status, 0, NULL);
+}
+
+int tidemq_unsubscribe(struct tidemq_client *c, const char *sid)
+{
+	struct buf line;
+	buf_init(&line);
+	buf_append_text(&line, "UNSUB ");
+	int status = word_encode(&line, sid, "subscription's name", false, &c->error);
+	return request_take(c, &line, status, 0, NULL);
+}
+
+int tidemq_get(struct tidemq_client *c, const char *queue, unsigned max, int64_t wait_ms,
+	       bool auto_ack, unsigned *count)
+{
+	struct tidemq_reply reply;
+	struct buf line;
+	buf_init(&line);
+	buf_append_text(&line, "GET ");
+	int status = word_encode(&line, queue, "queue", false, &c->error);
+	buf_printf(&line, " max=%u", max);
+	if (wait_ms > 0)
+		buf_printf(&line, " wait=%" PRId64, wait_ms);
+	if (auto_ack)
+		buf_append_text(&line, " ack=auto");
+	*count = 0;
+	status = request_take(c, &line, status, wait_ms > 0 ? wait_ms : 0, &reply);
+	uint64_t n;
+	if (status == TIDEMQ_OK &&
+	    slice_to_uint((struct slice){ reply.text, reply.len }, max, &n))
+		*count = (unsigned)n;
+	return status;
+}
+
+static bool has_arrival(const struct tidemq_client *c, const void *ctx)
+{
+	return !TAILQ_EMPTY(&c->blocking->inbox) ||
+	       !TAILQ_EMPTY(&c->blocking->cancellations);
+}
+
+int tidemq_next(struct tidemq_client *c, int64_t timeout_ms, struct tidemq_msg **out)
+{
+	struct blocking *b = c->blocking;
+	*out = NULL;
+	int status = wait_until(c, has_arrival, NULL, timeout_ms);
+	if (status == TIDEMQ_ETIMEDOUT)
+		return client_fail(&c->error, status, "no message came");
+	if (status != TIDEMQ_OK)
+		return status;
+	struct msg_box *box = TAILQ_FIRST(&b->inbox);
+	if (box) {
+		TAILQ_REMOVE(&b->inbox, box, link);
+		*out = &box->msg;
+		return TIDEMQ_OK;
+	}
+	struct cancelled *item = TAILQ_FIRST(&b->cancellations);
+	TAILQ_REMOVE(&b->cancellations, item, link);
+	client_fail(&c->error, TIDEMQ_ECANCELLED, "%s", item->text);
+	mem_free(item);
+	return TIDEMQ_ECANCELLED;
+}
+
+static int settle(struct tidemq_client *c, const struct tidemq_msg *m, const char *verb,
+		  const char *option, int64_t value_ms)
+{
+	struct buf line;
+	buf_init(&line);
+	int status = TIDEMQ_OK;
+	if (m->tag == 0)
+		status = client_fail(&c->error, TIDEMQ_EINVAL,
+				     "the message was acknowledged when it was sent");
+	if (m->channel > 0)
+		buf_printf(&line, "@%u ", m->channel);
+	buf_printf(&line, "%s %" PRIu64 "%s", verb, m->tag, option);
+	if (value_ms >= 0)
+		buf_printf(&line, "%" PRId64, value_ms);
+	return request_take(c, &line, status, 0, NULL);
+}
+
+int tidemq_ack(struct tidemq_client *c, const struct tidemq_msg *m)
+{
+	return settle(c, m, "ACK", "", -1);
+}
+
+int tidemq_nack(struct tidemq_client *c, const struct tidemq_msg *m, enum tidemq_nack how)
+{
+	static const char *const options[] = { [TIDEMQ_NACK_RETRY] = "",
+					       [TIDEMQ_NACK_REQUEUE] = " requeue",
+					       [TIDEMQ_NACK_DEAD] = " dead" };
+	return settle(c, m, "NACK", options[how], -1);
+}
+
+int tidemq_nack_delay(struct tidemq_client *c, const struct tidemq_msg *m,
+		      int64_t delay_ms)
+{
+	return settle(c, m, "NACK", " delay=", delay_ms < 0 ? 0 : delay_ms);
+}
+
+int tidemq_touch(struct tidemq_client *c, const struct tidemq_msg *m, int64_t for_ms)
+{
+	return settle(c, m, "TOUCH", for_ms > 0 ? " for=" : "", for_ms > 0 ? for_ms : -1);
+}

@@ -1,0 +1,188 @@
+/* cli_show.c: list, stats, explain, rules, ping. */
+#include <inttypes.h>
+
+#include <uv.h>
+
+#include "../base/percent.h"
+#include "cli_verb.h"
+
+/* What `list` shows of each kind, in this order. */
+static const struct {
+	const char *what;
+	const char *members;
+} lists[] = {
+	{ "exchanges", "name type durable auto_delete bindings published options" },
+	{ "queues", "name ready delayed unacked buried consumers durable options" },
+	{ "bindings", "exchange to destination pattern options" },
+	{ "consumers", "queue sid kind connection channel ack prefetch unacked delivered" },
+	{ "connections", "connection name peer protocol vhost channels pending" },
+	{ "rules", "kind name file uses calls errors time_us doc" },
+};
+
+static int print_document(const struct cli *cli, const struct tidemq_reply *reply)
+{
+	if (!cli->json)
+		return cli_print_object(reply->text, reply->len);
+	puts(reply->text);
+	return CLI_DONE;
+}
+
+static int run_list(struct cli *cli)
+{
+	struct tidemq_reply reply;
+	struct buf line;
+	const char *members = NULL;
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+		if (strcmp(cli->words[0], lists[i].what) == 0)
+			members = lists[i].members;
+	if (!members)
+		return cli_usage_error(
+			cli,
+			"there is no list of '%s'; say exchanges, queues, bindings, "
+			"consumers, connections or rules",
+			cli->words[0]);
+	buf_init(&line);
+	buf_printf(&line, "LIST %s", cli->words[0]);
+	int status = cli_ask_take(cli, &line, &reply);
+	if (status != CLI_DONE)
+		return status;
+	if (!cli->json)
+		return cli_print_table(reply.text, reply.len, members);
+	puts(reply.text);
+	return CLI_DONE;
+}
+
+static int run_stats(struct cli *cli)
+{
+	struct tidemq_reply reply;
+	struct buf line;
+	int status = CLI_DONE;
+	buf_init(&line);
+	buf_append_text(&line, "STATS");
+	if (cli->word_count > 0)
+		status = cli_add_word(cli, &line, cli->words[0]);
+	if (status != CLI_DONE) {
+		buf_deinit(&line);
+		return status;
+	}
+	status = cli_ask_take(cli, &line, &reply);
+	return status == CLI_DONE ? print_document(cli, &reply) : status;
+}
+
+/* The words of a PUB, with its options, behind EXPLAIN. */
+static int add_explained(struct cli *cli, struct buf *line)
+{
+	int status = cli_add_word(cli, line, cli->words[0]);
+	if (status == CLI_DONE)
+		status = cli_add_word(cli, line, cli->words[1]);
+	for (int i = 0; i < cli->given_count && status == CLI_DONE; i++) {
+		const char *name = cli->given[i].option->name;
+		const char *value = cli->given[i].value;
+		if (strcmp(name, "header") == 0) {
+			struct buf header;
+			buf_init(&header);
+			buf_printf(&header, "h:%s", value);
+			if (!strchr(value, '='))
+				status = cli_usage_error(
+					cli, "--header must be NAME=VALUE, not '%s'",
+					value);
+			else
+				status = cli_add_option(cli, line, buf_cstr(&header));
+			buf_deinit(&header);
+		} else if (strcmp(name, "priority") == 0) {
+			uint64_t priority = 0;
+			status = cli_get_number(cli, "priority", 0, 255, &priority);
+			buf_printf(line, " pri=%" PRIu64, priority);
+		} else if (strcmp(name, "delay") == 0 || strcmp(name, "ttl") == 0) {
+			int64_t ms = 0;
+			status = cli_get_duration(cli, name, &ms);
+			buf_printf(line, " %s=%" PRId64, name, ms);
+		}
+	}
+	return status;
+}
+
+static int run_explain(struct cli *cli)
+{
+	struct tidemq_reply reply;
+	struct buf line;
+	buf_init(&line);
+	buf_append_text(&line, "EXPLAIN");
+	int status = add_explained(cli, &line);
+	if (status != CLI_DONE) {
+		buf_deinit(&line);
+		return status;
+	}
+	status = cli_ask_take(cli, &line, &reply);
+	return status == CLI_DONE ? print_document(cli, &reply) : status;
+}
+
+static int run_rules(struct cli *cli)
+{
+	struct tidemq_reply reply;
+	struct buf line;
+	if (strcmp(cli->words[0], "reload") != 0 && strcmp(cli->words[0], "status") != 0)
+		return cli_usage_error(cli, "say 'reload' or 'status', not '%s'",
+				       cli->words[0]);
+	buf_init(&line);
+	buf_printf(&line, "RULES %s", cli->words[0]);
+	int status = cli_ask_take(cli, &line, &reply);
+	return status == CLI_DONE ? print_document(cli, &reply) : status;
+}
+
+static int run_ping(struct cli *cli)
+{
+	struct tidemq_reply reply;
+	struct buf line;
+	int status = cli_connect(cli, NULL);
+	if (status != CLI_DONE)
+		return status;
+	buf_init(&line);
+	buf_append_text(&line, "PING");
+	uint64_t start = uv_hrtime();
+	status = cli_ask_take(cli, &line, &reply);
+	double ms = (double)(uv_hrtime() - start) / 1e6;
+	if (status == CLI_DONE)
+		printf(cli->json ? "{\"ok\":true,\"ms\":%.3f}\n" : "OK in %.3f ms\n", ms);
+	return status;
+}
+
+static const struct cli_option explain_options[] = {
+	{ "header", "NAME=VALUE", "a header; may be repeated" },
+	{ "priority", "N", "0-255" },
+	{ "delay", "DURATION", "as with pub" },
+	{ "ttl", "DURATION", "as with pub" },
+	{ NULL, NULL, NULL },
+};
+
+const struct cli_verb cli_verbs_show[] = {
+	{ .name = "list",
+	  .summary = "list what there is in the broker",
+	  .usage = "[options] exchanges|queues|bindings|consumers|connections|rules",
+	  .words_min = 1,
+	  .words_max = 1,
+	  .run = run_list },
+	{ .name = "stats",
+	  .summary = "show the figures of the broker or of a queue",
+	  .usage = "[options] [QUEUE]",
+	  .words_max = 1,
+	  .run = run_stats },
+	{ .name = "explain",
+	  .summary = "show where a message would go and which rules would decide it",
+	  .usage = "[options] EXCHANGE KEY",
+	  .options = explain_options,
+	  .words_min = 2,
+	  .words_max = 2,
+	  .run = run_explain },
+	{ .name = "rules",
+	  .summary = "load the rules anew, or show which are in force",
+	  .usage = "[options] reload|status",
+	  .words_min = 1,
+	  .words_max = 1,
+	  .run = run_rules },
+	{ .name = "ping",
+	  .summary = "ask the broker whether it is there",
+	  .usage = "[options]",
+	  .run = run_ping },
+	{ .name = NULL },
+};

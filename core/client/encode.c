@@ -1,0 +1,139 @@
+#include "encode.h"
+
+#include <inttypes.h>
+#include <strings.h>
+
+#include "../base/percent.h"
+
+#define CHANNEL_MAX 65535
+
+static bool is_verb(struct slice word, const char *verb)
+{
+	return word.len == strlen(verb) && strncasecmp(word.data, verb, word.len) == 0;
+}
+
+static struct slice first_word(struct slice line)
+{
+	const char *space = line.len ? memchr(line.data, ' ', line.len) : NULL;
+	return space ? (struct slice){ line.data, (size_t)(space - line.data) } : line;
+}
+
+int request_inspect(struct slice line, struct request_head *out, struct tidemq_error *err)
+{
+	memset(out, 0, sizeof(*out));
+	if (line.len == 0)
+		return client_fail(err, TIDEMQ_EINVAL, "the request is empty");
+	if (memchr(line.data, '\n', line.len) || memchr(line.data, '\r', line.len))
+		return client_fail(err, TIDEMQ_EINVAL,
+				   "the request contains a line break");
+	struct slice word = first_word(line);
+	if (slice_has_prefix(word, "@")) {
+		uint64_t n;
+		if (!slice_to_uint(slice_skip(word, 1), CHANNEL_MAX, &n) ||
+		    word.len == line.len)
+			return client_fail(
+				err, TIDEMQ_EINVAL,
+				"a channel is written '@N VERB' with N up to %d",
+				CHANNEL_MAX);
+		out->channel = (unsigned)n;
+		word = first_word(slice_skip(line, word.len + 1));
+	}
+	out->has_payload = is_verb(word, "PUB");
+	return TIDEMQ_OK;
+}
+
+int request_encode(struct buf *out, struct slice line, const struct request_head *head,
+		   struct slice payload, struct tidemq_error *err)
+{
+	if (payload.len > 0 && !head->has_payload)
+		return client_fail(err, TIDEMQ_EINVAL, "only PUB has a payload");
+	/* The longest length is 20 digits; with it come a space and the line end. */
+	if (line.len > ENCODE_LINE_MAX - 23)
+		return client_fail(err, TIDEMQ_EINVAL,
+				   "the request is a line of more than %d bytes",
+				   ENCODE_LINE_MAX);
+	if (payload.len > SIZE_MAX / 2 ||
+	    buf_try_reserve(out, line.len + payload.len + 25) != TIDE_OK)
+		return client_fail(err, TIDEMQ_ENOMEM,
+				   "no memory for a payload of %zu bytes", payload.len);
+	buf_append_slice(out, line);
+	if (head->has_payload) {
+		buf_append_char(out, ' ');
+		buf_append_uint(out, payload.len);
+		buf_append_text(out, "\r\n");
+		buf_append_slice(out, payload);
+	}
+	buf_append_text(out, "\r\n");
+	return TIDEMQ_OK;
+}
+
+int word_encode(struct buf *out, const char *text, const char *what, bool may_be_empty,
+		struct tidemq_error *err)
+{
+	struct slice s = slice_from(text);
+	if (s.len == 0 && may_be_empty) {
+		buf_append_char(out, '-');
+		return TIDEMQ_OK;
+	}
+	if (!slice_is_name(s))
+		return client_fail(
+			err, TIDEMQ_EINVAL,
+			"the %s must be 1-%d bytes of UTF-8 without white space", what,
+			NAME_LEN_MAX);
+	buf_append_slice(out, s);
+	return TIDEMQ_OK;
+}
+
+static int header_encode(struct buf *out, const struct tidemq_header *h,
+			 struct tidemq_error *err)
+{
+	buf_append_text(out, " h:");
+	int status = word_encode(out, h->name, "name of a header", false, err);
+	if (status != TIDEMQ_OK)
+		return status;
+	if (strchr(h->name, '='))
+		return client_fail(err, TIDEMQ_EINVAL, "a header's name has no '='");
+	buf_append_char(out, '=');
+	percent_encode(out, (struct slice){ h->value, h->value_len });
+	return TIDEMQ_OK;
+}
+
+static int check_publication(const struct tidemq_publication *p, struct tidemq_error *err)
+{
+	if (p->priority > 255)
+		return client_fail(err, TIDEMQ_EINVAL, "the priority must be 0-255");
+	if (p->delay_ms < 0 || p->ttl_ms < 0)
+		return client_fail(err, TIDEMQ_EINVAL,
+				   "delay and ttl must not be negative");
+	if (p->header_count > ENCODE_HEADERS_MAX)
+		return client_fail(err, TIDEMQ_EINVAL, "a message has at most %d headers",
+				   ENCODE_HEADERS_MAX);
+	return TIDEMQ_OK;
+}
+
+int publication_encode(struct buf *out, unsigned channel,
+		       const struct tidemq_publication *p, struct tidemq_error *err)
+{
+	int status = check_publication(p, err);
+	if (status != TIDEMQ_OK)
+		return status;
+	if (channel > 0)
+		buf_printf(out, "@%u ", channel);
+	buf_append_text(out, "PUB ");
+	status = word_encode(out, p->exchange, "exchange", true, err);
+	if (status != TIDEMQ_OK)
+		return status;
+	buf_append_char(out, ' ');
+	status = word_encode(out, p->key, "key", true, err);
+	if (p->priority > 0)
+		buf_printf(out, " pri=%u", p->priority);
+	if (p->delay_ms > 0)
+		buf_printf(out, " delay=%" PRId64, p->delay_ms);
+	if (p->ttl_ms > 0)
+		buf_printf(out, " ttl=%" PRId64, p->ttl_ms);
+	if (p->must)
+		buf_append_text(out, " must");
+	for (size_t i = 0; i < p->header_count && status == TIDEMQ_OK; i++)
+		status = header_encode(out, &p->headers[i], err);
+	return status;
+}

@@ -1,0 +1,436 @@
+#include "conn.h"
+
+#include <stdio.h>
+
+#include "../base/log.h"
+#include "../base/mem.h"
+
+#define WRITE_IOVECS 64
+#define LINGER_MS 2000
+
+/* ---- what the protocol asks for -------------------------------------------------- */
+
+static void op_wrote(void *ctx)
+{
+	struct conn *c = ctx;
+
+	server_due(c->server, c);
+}
+
+static void op_finish(void *ctx)
+{
+	struct conn *c = ctx;
+
+	c->is_finishing = true;
+	server_due(c->server, c);
+}
+
+static void op_set_heartbeat(void *ctx, int64_t interval_ms)
+{
+	struct conn *c = ctx;
+
+	c->heartbeat_ms = interval_ms;
+}
+
+static bool op_can_take(void *ctx)
+{
+	struct conn *c = ctx;
+
+	if (c->is_full || c->is_finishing || c->is_closing)
+		return false;
+	if (c->out.bytes <= c->server->config.output_high_bytes)
+		return true;
+	c->is_full = true;
+	return false;
+}
+
+static void op_describe(void *ctx, struct json *out)
+{
+	struct conn *c = ctx;
+
+	json_member_text(out, "peer", c->peer);
+	json_member_int(out, "bytes_in", (int64_t)c->bytes_in);
+	json_member_int(out, "bytes_out", (int64_t)c->bytes_out);
+	json_member_int(out, "output", (int64_t)c->out.bytes);
+	json_member_bool(out, "held_back", !c->is_reading);
+}
+
+static const struct line_ops ops = {
+	.finish = op_finish,
+	.set_heartbeat = op_set_heartbeat,
+	.wrote = op_wrote,
+	.can_take = op_can_take,
+	.resume = op_wrote,
+	.describe = op_describe,
+};
+
+/* ---- reading ---------------------------------------------------------------------- */
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
+{
+	struct conn *c = handle->data;
+	struct server *s = c->server;
+	size_t held = buf_len(&c->in), len;
+	char *direct = c->has_session && held == 0 ? line_direct(&c->line, &len) : NULL;
+
+	c->is_direct = direct != NULL;
+	if (direct) {
+		*out = uv_buf_init(direct, len < UINT32_MAX ? (unsigned)len : UINT32_MAX);
+		return;
+	}
+	/* The beginning of a cut line goes before what is read now. */
+	*out = uv_buf_init(s->read_buf + held, SERVER_READ_BYTES);
+}
+
+static void stop_reading(struct conn *c)
+{
+	if (!c->is_reading)
+		return;
+	c->is_reading = false;
+	uv_read_stop(&c->handle.stream);
+}
+
+static bool may_read(const struct conn *c)
+{
+	return c->has_session && !c->is_finishing && !c->is_closing && !c->is_full &&
+	       !c->server->is_draining && !line_is_held(&c->line);
+}
+
+static void keep(struct conn *c, const char *data, size_t len)
+{
+	buf_clear(&c->in);
+	if (len == 0) {
+		buf_shrink(&c->in);
+		return;
+	}
+	if (buf_try_reserve(&c->in, len) < 0) {
+		log_warn("%s: closed, there is no memory for its input", c->peer);
+		conn_close(c);
+		return;
+	}
+	buf_append(&c->in, data, len);
+}
+
+static void feed(struct conn *c, size_t len)
+{
+	char *data = c->server->read_buf;
+	size_t held = buf_len(&c->in), used;
+
+	if (held)
+		memcpy(data, c->in.data + c->in.start, held);
+	used = line_feed(&c->line, data, held + len);
+	keep(c, data + used, held + len - used);
+	if (!may_read(c))
+		stop_reading(c);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
+{
+	struct conn *c = stream->data;
+
+	if (nread == 0)
+		return;
+	if (nread < 0) {
+		if (nread != UV_EOF && nread != UV_ECONNRESET)
+			log_debug("%s: %s", c->peer, uv_strerror((int)nread));
+		conn_close(c);
+		return;
+	}
+	c->last_read_ms = (int64_t)uv_now(c->server->loop);
+	c->bytes_in += (uint64_t)nread;
+	if (c->is_lingering || !c->has_session)
+		return;
+	if (c->is_direct)
+		line_direct_filled(&c->line, (size_t)nread);
+	else
+		feed(c, (size_t)nread);
+	if (c->out.bytes > c->server->config.output_high_bytes) {
+		c->is_full = true;
+		stop_reading(c);
+	}
+}
+
+static void start_reading(struct conn *c)
+{
+	if (c->is_reading || uv_read_start(&c->handle.stream, on_alloc, on_read) < 0)
+		return;
+	c->is_reading = true;
+}
+
+/* Take up input that was held back, then the socket. */
+static void resume(struct conn *c)
+{
+	if (c->is_reading || !may_read(c))
+		return;
+	if (buf_len(&c->in)) {
+		char *data = c->in.data + c->in.start;
+		size_t used = line_feed(&c->line, data, buf_len(&c->in));
+
+		buf_consume(&c->in, used);
+		buf_shrink(&c->in);
+	}
+	if (may_read(c))
+		start_reading(c);
+}
+
+/* ---- writing ------------------------------------------------------------------------
+ */
+
+static void after_write(struct conn *c, size_t len)
+{
+	out_consume(&c->out, len);
+	c->bytes_out += len;
+	c->last_write_ms = (int64_t)uv_now(c->server->loop);
+	if (!c->is_full || c->out.bytes > c->server->config.output_low_bytes)
+		return;
+	c->is_full = false;
+	if (c->has_session)
+		session_drained(c->line.session);
+	server_due(c->server, c);
+}
+
+static void on_written(uv_write_t *req, int status)
+{
+	struct conn *c = req->data;
+	size_t len = c->writing;
+
+	c->writing = 0;
+	if (c->is_closed)
+		return;
+	if (status < 0) {
+		conn_close(c);
+		return;
+	}
+	after_write(c, len);
+	server_due(c->server, c);
+}
+
+static size_t gather(const struct conn *c, uv_buf_t *bufs, unsigned *count)
+{
+	struct iovec vec[WRITE_IOVECS];
+	size_t total = 0;
+
+	*count = out_iovecs(&c->out, vec, WRITE_IOVECS);
+	for (unsigned i = 0; i < *count; i++) {
+		bufs[i] = uv_buf_init(vec[i].iov_base, (unsigned)vec[i].iov_len);
+		total += vec[i].iov_len;
+	}
+	return total;
+}
+
+static void flush(struct conn *c)
+{
+	uv_buf_t bufs[WRITE_IOVECS];
+	unsigned count;
+	size_t total;
+	int n;
+
+	while (c->out.bytes > 0 && c->writing == 0) {
+		total = gather(c, bufs, &count);
+		n = uv_try_write(&c->handle.stream, bufs, count);
+		if (n == UV_EAGAIN)
+			n = 0;
+		if (n < 0) {
+			conn_close(c);
+			return;
+		}
+		after_write(c, (size_t)n);
+		if ((size_t)n == total)
+			continue;
+		/* The socket is full: libuv writes the rest when it has room. */
+		c->writing = gather(c, bufs, &count);
+		c->write.data = c;
+		if (uv_write(&c->write, &c->handle.stream, bufs, count, on_written) < 0) {
+			c->writing = 0;
+			conn_close(c);
+		}
+		return;
+	}
+}
+
+/* ---- the end --------------------------------------------------------------------------
+ */
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+	struct conn *c = handle->data;
+	struct server *s = c->server;
+
+	out_deinit(&c->out);
+	buf_deinit(&c->in);
+	mem_free(c);
+	server_conn_gone(s);
+}
+
+static void end_session(struct conn *c)
+{
+	if (!c->has_session)
+		return;
+	c->has_session = false;
+	line_deinit(&c->line);
+}
+
+static void close_now(struct conn *c)
+{
+	if (c->is_closed)
+		return;
+	c->is_closed = true;
+	stop_reading(c);
+	end_session(c);
+	TAILQ_REMOVE(&c->server->conns, c, link);
+	if (c->is_due) {
+		TAILQ_REMOVE(&c->server->due, c, due_link);
+		c->is_due = false;
+	}
+	uv_close((uv_handle_t *)&c->handle, on_handle_closed);
+}
+
+void conn_close(struct conn *c)
+{
+	if (c->is_closing)
+		return;
+	c->is_closing = true;
+	server_due(c->server, c);
+}
+
+static void on_shutdown(uv_shutdown_t *req, int status)
+{
+	/* The other side's end, or the tick, closes the connection. */
+}
+
+/* Everything is said: close our side and wait a moment for the other's. */
+static void linger(struct conn *c)
+{
+	end_session(c);
+	c->is_lingering = true;
+	c->linger_until_ms = (int64_t)uv_now(c->server->loop) + LINGER_MS;
+	if (uv_shutdown(&c->shutdown, &c->handle.stream, on_shutdown) < 0) {
+		conn_close(c);
+		return;
+	}
+	start_reading(c);
+}
+
+void conn_serve(struct conn *c)
+{
+	if (!c->is_closing)
+		resume(c);
+	if (!c->is_closing)
+		flush(c);
+	if (c->is_finishing && !c->is_lingering && !c->is_closing && c->out.bytes == 0 &&
+	    (!c->has_session || c->line.session->pending == 0))
+		linger(c);
+	if (c->is_closing)
+		close_now(c);
+}
+
+void conn_drain(struct conn *c)
+{
+	stop_reading(c);
+	if (c->has_session && !c->is_finishing)
+		line_event(&c->line, 0, "closed", "shutdown the broker is stopping");
+}
+
+bool conn_is_drained(const struct conn *c)
+{
+	return c->is_lingering || !c->has_session ||
+	       (c->out.bytes == 0 && c->line.session->pending == 0);
+}
+
+static void close_with(struct conn *c, const char *words)
+{
+	line_event(&c->line, 0, "closed", words);
+	stop_reading(c);
+	op_finish(c);
+}
+
+void conn_tick(struct conn *c, int64_t now_ms)
+{
+	int64_t idle_ms = c->server->config.idle_timeout_ms;
+	int64_t silent_ms = now_ms - c->last_read_ms;
+
+	if (c->is_lingering && now_ms >= c->linger_until_ms)
+		conn_close(c);
+	/* Input that is held back is not silence. */
+	if (!c->has_session || c->is_finishing || !c->is_reading)
+		return;
+	if (c->heartbeat_ms && silent_ms > 2 * c->heartbeat_ms)
+		close_with(c, "busy nothing was heard for two heartbeats");
+	else if (idle_ms && silent_ms > idle_ms)
+		close_with(c, "busy nothing was heard for the idle time-out");
+	else if (c->heartbeat_ms && now_ms - c->last_write_ms + 1000 > c->heartbeat_ms)
+		line_event(&c->line, 0, "heartbeat", "");
+}
+
+/* ---- the beginning
+ * ----------------------------------------------------------------------- */
+
+static void name_peer(struct conn *c)
+{
+	struct sockaddr_storage addr;
+	int len = sizeof(addr);
+	char host[INET6_ADDRSTRLEN] = "?";
+
+	if (c->handle.stream.type == UV_NAMED_PIPE) {
+		snprintf(c->peer, sizeof(c->peer), "unix");
+		return;
+	}
+	if (uv_tcp_getpeername(&c->handle.tcp, (struct sockaddr *)&addr, &len) < 0) {
+		snprintf(c->peer, sizeof(c->peer), "?");
+	} else if (addr.ss_family == AF_INET6) {
+		const struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&addr;
+
+		uv_ip6_name(in6, host, sizeof(host));
+		snprintf(c->peer, sizeof(c->peer), "[%s]:%d", host,
+			 ntohs(in6->sin6_port));
+	} else {
+		const struct sockaddr_in *in4 = (struct sockaddr_in *)&addr;
+
+		uv_ip4_name(in4, host, sizeof(host));
+		snprintf(c->peer, sizeof(c->peer), "%s:%d", host, ntohs(in4->sin_port));
+	}
+}
+
+static void refuse(struct conn *c)
+{
+	char text[96];
+	int len = snprintf(
+		text, sizeof(text),
+		"ERR limit the broker has %u connections, which is the limit\r\n",
+		c->server->config.connections_max);
+
+	out_append(&c->out, text, (size_t)len);
+	op_finish(c);
+}
+
+struct conn *conn_accept(struct server *s, uv_stream_t *listener, bool is_over_limit)
+{
+	struct conn *c = mem_zalloc(sizeof(*c));
+
+	c->server = s;
+	out_init(&c->out, &s->chunks);
+	buf_init(&c->in);
+	if (listener->type == UV_NAMED_PIPE)
+		uv_pipe_init(s->loop, &c->handle.pipe, 0);
+	else
+		uv_tcp_init(s->loop, &c->handle.tcp);
+	c->handle.stream.data = c;
+	TAILQ_INSERT_TAIL(&s->conns, c, link);
+	s->conn_count++;
+	if (uv_accept(listener, &c->handle.stream) < 0) {
+		conn_close(c);
+		return NULL;
+	}
+	if (listener->type == UV_TCP)
+		uv_tcp_nodelay(&c->handle.tcp, 1);
+	name_peer(c);
+	c->last_read_ms = c->last_write_ms = (int64_t)uv_now(s->loop);
+	if (is_over_limit) {
+		refuse(c);
+		return c;
+	}
+	line_init(&c->line, s->broker, &c->out, &ops, c, s->config.payload_max);
+	c->has_session = true;
+	start_reading(c);
+	return c;
+}

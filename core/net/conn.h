@@ -1,0 +1,58 @@
+/* conn.h: a connection: a socket, its protocol, what is to be sent.
+ *
+ * open -> finishing (the last answers are sent) -> lingering (our side is
+ * closed; what still comes is thrown away, so that the answers are not lost in
+ * a reset) -> closing -> gone. conn_close may be called at any time and any
+ * number of times; the session ends at the end of the turn, the memory is
+ * freed when libuv has closed the handle. */
+#ifndef TIDE_NET_CONN_H
+#define TIDE_NET_CONN_H
+
+#include "server.h"
+
+struct conn {
+	TAILQ_ENTRY(conn) link;
+	TAILQ_ENTRY(conn) due_link;
+	union {
+		uv_stream_t stream;
+		uv_tcp_t tcp;
+		uv_pipe_t pipe;
+	} handle;
+	uv_write_t write;
+	uv_shutdown_t shutdown;
+	struct server *server;
+	struct line line;
+	struct out out;
+	struct buf in;  /* the beginning of a line, or input that is held back */
+	size_t writing; /* bytes that uv_write is at work on */
+	int64_t heartbeat_ms;
+	int64_t last_read_ms; /* of the loop's clock */
+	int64_t last_write_ms;
+	int64_t linger_until_ms;
+	uint64_t bytes_in;
+	uint64_t bytes_out;
+	char peer[SERVER_ADDRESS_MAX];
+	bool is_due;
+	bool is_reading;
+	bool is_direct; /* the read under way goes straight into a payload */
+	bool is_full;   /* output over its high-water mark */
+	bool is_finishing;
+	bool is_lingering;
+	bool is_closing; /* conn_close was called */
+	bool is_closed;  /* uv_close was called */
+	bool has_session;
+};
+
+/* Take a connection from a listener; NULL when there is none to be had. With
+ * `is_over_limit` it is told so and closed. */
+struct conn *conn_accept(struct server *s, uv_stream_t *listener, bool is_over_limit);
+void conn_close(struct conn *c);
+/* Send what was written, resume or end what is to be resumed or ended. */
+void conn_serve(struct conn *c);
+/* No more is read; what was asked is still answered. */
+void conn_drain(struct conn *c);
+bool conn_is_drained(const struct conn *c);
+/* Once a second: heartbeats, idleness, the end of lingering. */
+void conn_tick(struct conn *c, int64_t now_ms);
+
+#endif

@@ -1,0 +1,80 @@
+/* server.h: the network side of the broker: listeners and connections.
+ *
+ * Connections that have something to send, to resume or to close queue up, and
+ * are served once at the end of a loop turn (server_turn), so that what a turn
+ * writes to a connection leaves in one system call. */
+#ifndef TIDE_NET_SERVER_H
+#define TIDE_NET_SERVER_H
+
+#include <sys/queue.h>
+#include <uv.h>
+
+#include "../broker/broker.h"
+#include "../proto/line.h"
+
+struct conn;
+struct listener;
+TAILQ_HEAD(conn_list, conn);
+
+/* What one read takes at most; a line that the read before cut off goes before
+ * it in the same buffer. */
+#define SERVER_READ_BYTES ((size_t)256 << 10)
+
+struct server_config {
+	unsigned connections_max;
+	size_t payload_max;
+	size_t output_high_bytes; /* of a connection: no more deliveries, no more reading
+				   */
+	size_t output_low_bytes;
+	int64_t idle_timeout_ms; /* a connection that is silent for so long is closed; 0 =
+				    never */
+};
+
+void server_config_init(struct server_config *c);
+
+struct server {
+	uv_loop_t *loop;
+	struct broker *broker;
+	struct server_config config;
+	struct conn_list conns;
+	struct conn_list due;
+	unsigned conn_count;
+	uint64_t accepted;
+	struct listener *listeners; /* a chain */
+	struct pool chunks;
+	char *read_buf;
+	uv_timer_t timer; /* heartbeats, idleness, lingering */
+	unsigned handles; /* listeners and timer, not yet closed */
+	bool is_draining;
+	bool is_closing;
+	void (*on_closed)(void *ctx);
+	void *ctx;
+};
+
+struct server *server_create(uv_loop_t *loop, struct broker *b,
+			     const struct server_config *config);
+
+/* "HOST:PORT", "[IPv6]:PORT" or "unix:PATH". Port 0 takes a free one. `bound`
+ * receives what it listens on, in the same form. */
+#define SERVER_ADDRESS_MAX 256
+TIDE_MUST_USE int server_listen(struct server *s, const char *address,
+				char bound[SERVER_ADDRESS_MAX], struct error *err);
+
+/* The end of a loop turn. */
+void server_turn(struct server *s);
+
+/* Accept nobody, read nothing more, say so to everyone. */
+void server_drain(struct server *s);
+/* Every answer has been sent. */
+bool server_is_drained(const struct server *s);
+/* Close every connection and listener, free the server, then on_closed. */
+void server_close(struct server *s, void (*on_closed)(void *ctx), void *ctx);
+
+/* ---- between the files of the layer ------------------------------------------------ */
+
+/* Have the connection served at the end of the turn. */
+void server_due(struct server *s, struct conn *c);
+void server_conn_gone(struct server *s);
+void server_handle_closed(struct server *s);
+
+#endif

@@ -1,0 +1,282 @@
+/* The other direction of the line protocol: replies, messages and events. */
+#include "line.h"
+
+/* ---- pieces ------------------------------------------------------------------------ */
+
+static char *put_text(char *at, const char *text, size_t len)
+{
+	memcpy(at, text, len);
+	return at + len;
+}
+
+#define PUT(at, literal) put_text(at, literal, sizeof(literal) - 1)
+
+static char *put_uint(char *at, uint64_t n)
+{
+	char digits[20];
+	size_t i = sizeof(digits);
+
+	do {
+		digits[--i] = (char)('0' + n % 10);
+		n /= 10;
+	} while (n);
+	return put_text(at, digits + i, sizeof(digits) - i);
+}
+
+static char *put_channel(char *at, unsigned channel)
+{
+	if (channel == 0)
+		return at;
+	*at++ = '@';
+	at = put_uint(at, channel);
+	*at++ = ' ';
+	return at;
+}
+
+static char *put_word(char *at, struct slice s)
+{
+	if (s.len == 0)
+		*at++ = '-';
+	return put_text(at, s.data, s.len);
+}
+
+/* What a line without names takes at most, with room to spare. */
+#define LINE_SMALL 128
+
+static void put_line(struct line *l, const char *start, const char *end)
+{
+	out_grow(l->out, (size_t)(end - start));
+}
+
+/* ---- messages ------------------------------------------------------------------------
+ */
+
+/* Percent-encoded, in runs of what needs no encoding. */
+static void append_encoded(struct out *o, struct slice s)
+{
+	static const char hex[] = "0123456789abcdef";
+	size_t from = 0;
+
+	for (size_t i = 0; i < s.len; i++) {
+		unsigned char c = (unsigned char)s.data[i];
+		char code[3] = { '%', hex[c >> 4], hex[c & 15] };
+
+		if (c > 0x20 && c != 0x7f && c != '%')
+			continue;
+		out_append(o, s.data + from, i - from);
+		out_append(o, code, sizeof(code));
+		from = i + 1;
+	}
+	out_append(o, s.data + from, s.len - from);
+}
+
+static void append_headers(struct out *o, const struct msg *m)
+{
+	for (unsigned i = 0; i < m->header_count; i++) {
+		out_append(o, " h:", 3);
+		out_append_slice(o, m->headers[i].name);
+		out_append(o, "=", 1);
+		append_encoded(o, m->headers[i].value);
+	}
+}
+
+static void message(struct line *l, unsigned channel, const char *sid, uint64_t tag,
+		    uint32_t attempt, const struct msg *m)
+{
+	char *start = out_reserve(l->out, 3 * NAME_LEN_MAX + 2 * LINE_SMALL);
+	char *at = put_channel(start, channel);
+
+	at = PUT(at, "MSG ");
+	at = put_word(at, slice_from(sid));
+	*at++ = ' ';
+	if (tag)
+		at = put_uint(at, tag);
+	else
+		*at++ = '-';
+	*at++ = ' ';
+	at = put_uint(at, attempt);
+	*at++ = ' ';
+	at = put_word(at, m->exchange);
+	*at++ = ' ';
+	at = put_word(at, m->key);
+	at = PUT(at, " id=");
+	id_format(m->id, at);
+	at += ID_HEX_LEN;
+	at = PUT(at, " ts=");
+	at = put_uint(at, (uint64_t)m->ts_unix_ms);
+	if (m->priority) {
+		at = PUT(at, " pri=");
+		at = put_uint(at, m->priority);
+	}
+	if (attempt > 1)
+		at = PUT(at, " redelivered");
+	if (m->header_count) {
+		put_line(l, start, at);
+		append_headers(l->out, m);
+		at = start = out_reserve(l->out, LINE_SMALL);
+	}
+	*at++ = ' ';
+	at = put_uint(at, m->payload_len);
+	at = PUT(at, "\r\n");
+	put_line(l, start, at);
+	out_append_payload(l->out, (struct msg *)m);
+	out_append(l->out, "\r\n", 2);
+}
+
+/* ---- replies
+ * ----------------------------------------------------------------------------- */
+
+static void error_line(struct line *l, unsigned channel, int code, const char *text)
+{
+	char *start = out_reserve(l->out, LINE_SMALL);
+	char *at = put_channel(start, channel);
+	const char *wire = error_wire_code(code);
+
+	at = PUT(at, "ERR ");
+	at = put_text(at, wire, strlen(wire));
+	*at++ = ' ';
+	put_line(l, start, at);
+	out_append_slice(l->out, slice_from(text));
+	out_append(l->out, "\r\n", 2);
+}
+
+static void data(struct line *l, unsigned channel, const struct buf *text)
+{
+	char *start = out_reserve(l->out, LINE_SMALL);
+	char *at = put_channel(start, channel);
+
+	at = PUT(at, "DATA ");
+	at = put_uint(at, buf_len(text));
+	at = PUT(at, "\r\n");
+	put_line(l, start, at);
+	out_append_slice(l->out, buf_slice(text));
+	out_append(l->out, "\r\n", 2);
+}
+
+static void ok(struct line *l, unsigned channel, const struct reply *r)
+{
+	char *start = out_reserve(l->out, LINE_SMALL);
+	char *at = put_channel(start, channel);
+
+	at = PUT(at, "OK");
+	if (r->kind == REPLY_PUBLISHED) {
+		*at++ = ' ';
+		id_format(r->id, at);
+		at += ID_HEX_LEN;
+	}
+	if (r->kind != REPLY_OK) {
+		*at++ = ' ';
+		at = put_uint(at, r->count);
+	}
+	at = PUT(at, "\r\n");
+	put_line(l, start, at);
+}
+
+static void on_reply(void *ctx, unsigned channel, struct reply *r)
+{
+	struct line *l = ctx;
+
+	switch ((enum reply_kind)r->kind) {
+	case REPLY_ERROR:
+		error_line(l, channel, r->error, r->text);
+		break;
+	case REPLY_DATA:
+		data(l, channel, &r->data);
+		break;
+	case REPLY_OK:
+	case REPLY_COUNT:
+	case REPLY_PUBLISHED:
+		ok(l, channel, r);
+		break;
+	case REPLY_MESSAGES:
+		ok(l, channel, r);
+		for (uint64_t i = 0; i < r->count; i++)
+			message(l, channel, "-", r->deliveries[i].tag,
+				r->deliveries[i].attempt, r->deliveries[i].msg);
+		break;
+	}
+	l->ops->wrote(l->ctx);
+}
+
+static void on_deliver(void *ctx, unsigned channel, const char *sid, uint64_t tag,
+		       uint32_t attempt, const struct msg *m)
+{
+	struct line *l = ctx;
+
+	message(l, channel, sid, tag, attempt, m);
+	l->ops->wrote(l->ctx);
+}
+
+/* ---- events
+ * ---------------------------------------------------------------------------------- */
+
+void line_event(struct line *l, unsigned channel, const char *what, const char *words)
+{
+	char *start = out_reserve(l->out, LINE_SMALL);
+	char *at = put_channel(start, channel);
+
+	at = PUT(at, "EVT ");
+	put_line(l, start, at);
+	out_append_slice(l->out, slice_from(what));
+	if (words[0]) {
+		out_append(l->out, " ", 1);
+		out_append_slice(l->out, slice_from(words));
+	}
+	out_append(l->out, "\r\n", 2);
+	l->ops->wrote(l->ctx);
+}
+
+void line_error(struct line *l, unsigned channel, const struct error *err)
+{
+	error_line(l, channel, err->code, err->text);
+	l->ops->wrote(l->ctx);
+}
+
+void line_ok(struct line *l, unsigned channel)
+{
+	struct reply r = { .kind = REPLY_OK };
+
+	ok(l, channel, &r);
+	l->ops->wrote(l->ctx);
+}
+
+static void on_event(void *ctx, unsigned channel, const char *what, const char *words)
+{
+	line_event(ctx, channel, what, words);
+}
+
+static bool can_take(void *ctx)
+{
+	struct line *l = ctx;
+
+	return l->ops->can_take(l->ctx);
+}
+
+static void on_blocked(void *ctx, bool is_blocked, const char *why)
+{
+	struct line *l = ctx;
+
+	if (is_blocked == l->is_told_blocked)
+		return;
+	l->is_told_blocked = is_blocked;
+	line_event(l, 0, is_blocked ? "blocked" : "unblocked", is_blocked ? why : "");
+	if (!is_blocked)
+		l->ops->resume(l->ctx);
+}
+
+static void describe(void *ctx, struct json *out)
+{
+	struct line *l = ctx;
+
+	json_member_text(out, "protocol", "line");
+	l->ops->describe(l->ctx, out);
+}
+
+const struct session_ops line_session_ops = {
+	.on_reply = on_reply,
+	.on_deliver = on_deliver,
+	.on_event = on_event,
+	.can_take = can_take,
+	.on_blocked = on_blocked,
+	.describe = describe,
+};

@@ -1,0 +1,314 @@
+#include "request.h"
+
+#include "../base/percent.h"
+#include "verbs.h"
+
+/* The next word of the rest of a line; false at its end. */
+static bool next_word(struct slice *rest, struct slice *word)
+{
+	const char *space;
+
+	if (!rest->data)
+		return false;
+	space = memchr(rest->data, ' ', rest->len);
+	if (space) {
+		*word = (struct slice){ rest->data, (size_t)(space - rest->data) };
+		*rest = slice_skip(*rest, word->len + 1);
+	} else {
+		*word = *rest;
+		*rest = (struct slice){ NULL, 0 };
+	}
+	return true;
+}
+
+static int take_channel(struct request *r, struct slice *rest, struct error *err)
+{
+	struct slice word;
+	uint64_t n;
+
+	r->channel = 0;
+	if (rest->len == 0 || rest->data[0] != '@')
+		return TIDE_OK;
+	next_word(rest, &word);
+	if (!slice_to_uint(slice_skip(word, 1), REQUEST_CHANNEL_MAX, &n))
+		return error_set(
+			err, TIDE_ESYNTAX,
+			"'%.*s' is no channel: wanted is @0 to @65535 and a space",
+			(int)(word.len < 40 ? word.len : 40), word.data);
+	r->channel = (unsigned)n;
+	if (!rest->data)
+		return error_set(err, TIDE_ESYNTAX,
+				 "a verb is missing behind the channel");
+	return TIDE_OK;
+}
+
+/* The length is the last word of the line, whatever stands before it. */
+static int take_length(struct request *r, struct slice *rest, bool *is_lost,
+		       struct error *err)
+{
+	size_t at = rest->data ? rest->len : 0;
+	struct slice word;
+
+	while (at > 0 && rest->data[at - 1] != ' ')
+		at--;
+	word = rest->data ? slice_skip(*rest, at) : (struct slice){ NULL, 0 };
+	if (!slice_to_uint(word, REQUEST_PAYLOAD_ABSURD, &r->payload_len)) {
+		*is_lost = true;
+		return error_set(err, TIDE_ESYNTAX,
+				 "%s ends in the payload's length in bytes, a decimal "
+				 "number; what "
+				 "follows cannot be read any more",
+				 r->verb->name);
+	}
+	*rest = at > 0 ? (struct slice){ rest->data, at - 1 } : (struct slice){ NULL, 0 };
+	return TIDE_OK;
+}
+
+/* Whether a space-separated list of names has this one. */
+static bool is_listed(const char *list, struct slice name)
+{
+	const char *at = list;
+
+	while (at && *at) {
+		const char *end = strchr(at, ' ');
+		size_t len = end ? (size_t)(end - at) : strlen(at);
+
+		if (len == name.len && memcmp(at, name.data, len) == 0)
+			return true;
+		at = end ? end + 1 : NULL;
+	}
+	return false;
+}
+
+static int decode(struct slice *value, struct error *err, struct slice name)
+{
+	size_t len;
+
+	if (!memchr(value->data, '%', value->len))
+		return TIDE_OK;
+	/* The line is the connection's own buffer, and decoding only shortens. */
+	if (percent_decode(*value, (char *)value->data, &len) < 0)
+		return error_set(err, TIDE_ESYNTAX,
+				 "the value of '%.*s' has a %% that is not followed by "
+				 "two hex digits",
+				 (int)(name.len < 64 ? name.len : 64), name.data);
+	value->len = len;
+	return TIDE_OK;
+}
+
+static int take_header(struct request *r, struct slice name, struct slice value,
+		       struct error *err)
+{
+	if (!(r->verb->features & VERB_HEADERS))
+		return error_set(err, TIDE_ESYNTAX, "%s takes no headers", r->verb->name);
+	if (!slice_is_name(name))
+		return error_set(
+			err, TIDE_ESYNTAX,
+			"a header's name is 1-255 bytes of UTF-8 without white space and "
+			"control characters");
+	if (r->header_count == MSG_HEADERS_MAX)
+		return error_set(err, TIDE_ETOOLONG, "a message has at most %d headers",
+				 MSG_HEADERS_MAX);
+	if (decode(&value, err, name) < 0)
+		return err->code;
+	for (unsigned i = 0; i < r->header_count; i++)
+		if (slice_is_equal(r->headers[i].name, name))
+			return error_set(err, TIDE_ESYNTAX,
+					 "header '%" SLICE_FMT "' is there twice",
+					 SLICE_ARG(name));
+	r->headers[r->header_count++] = (struct msg_header){ name, value };
+	return TIDE_OK;
+}
+
+static int take_option(struct request *r, struct slice name, struct slice value,
+		       struct error *err)
+{
+	const struct verb *v = r->verb;
+
+	if (!(v->features & VERB_ANY_OPTIONS) && !is_listed(v->options, name))
+		return error_set(err, TIDE_ESYNTAX,
+				 "%s has no option '%.*s'; it takes: %s", v->name,
+				 (int)(name.len < 64 ? name.len : 64), name.data,
+				 v->options ? v->options : "none");
+	if (!slice_is_name(name))
+		return error_set(err, TIDE_ESYNTAX, "an option's name is 1-255 bytes");
+	if (r->option_count == REQUEST_OPTIONS_MAX)
+		return error_set(err, TIDE_ETOOLONG, "a request has at most %d options",
+				 REQUEST_OPTIONS_MAX);
+	if (decode(&value, err, name) < 0)
+		return err->code;
+	for (unsigned i = 0; i < r->option_count; i++)
+		if (slice_is_equal(r->options[i].name, name))
+			return error_set(err, TIDE_ESYNTAX,
+					 "option '%" SLICE_FMT "' is there twice",
+					 SLICE_ARG(name));
+	r->options[r->option_count++] = (struct request_option){ name, value };
+	return TIDE_OK;
+}
+
+static int take_flag(struct request *r, struct slice word, struct error *err)
+{
+	const struct verb *v = r->verb;
+
+	if (slice_is(word, "quiet") && !(v->features & VERB_ANSWERS)) {
+		r->is_quiet = true;
+		return TIDE_OK;
+	}
+	/* A flag of DECLARE or BIND is an option that is on. */
+	if (v->features & VERB_ANY_OPTIONS)
+		return take_option(r, word, SLICE("1"), err);
+	if (!is_listed(v->flags, word))
+		return error_set(err, TIDE_ESYNTAX,
+				 "%s does not understand '%.*s'; its flags are: %s%s",
+				 v->name, (int)(word.len < 64 ? word.len : 64), word.data,
+				 v->flags ? v->flags : "",
+				 v->features & VERB_ANSWERS
+					 ? (v->flags ? "" : "none")
+					 : (v->flags ? " quiet" : "quiet"));
+	if (r->flag_count == REQUEST_FLAGS_MAX)
+		return error_set(err, TIDE_ESYNTAX, "too many flags");
+	r->flags[r->flag_count++] = word;
+	return TIDE_OK;
+}
+
+static int take_rest(struct request *r, struct slice *rest, struct error *err)
+{
+	struct slice word;
+
+	while (next_word(rest, &word)) {
+		const char *equals = memchr(word.data, '=', word.len);
+		struct slice name, value;
+		int rc;
+
+		if (word.len == 0)
+			return error_set(err, TIDE_ESYNTAX,
+					 "words are separated by single spaces");
+		if (!equals) {
+			rc = take_flag(r, word, err);
+		} else {
+			name = (struct slice){ word.data, (size_t)(equals - word.data) };
+			value = slice_skip(word, name.len + 1);
+			rc = slice_has_prefix(name, "h:")
+				     ? take_header(r, slice_skip(name, 2), value, err)
+				     : take_option(r, name, value, err);
+		}
+		if (rc < 0)
+			return rc;
+	}
+	return TIDE_OK;
+}
+
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+/* The words of a list of tags: those at the front that begin with a digit. */
+static int take_tags(struct request *r, struct slice *rest, struct error *err)
+{
+	struct slice before = *rest, word;
+	const char *start = rest->data;
+	const char *end = start;
+
+	while (rest->data && rest->len && is_digit(rest->data[0])) {
+		next_word(rest, &word);
+		end = word.data + word.len;
+		before = *rest;
+	}
+	*rest = before;
+	if (end == start)
+		return error_set(err, TIDE_ESYNTAX,
+				 "%s needs tags: numbers, or ranges like 3-7",
+				 r->verb->name);
+	r->tags = (struct slice){ start, (size_t)(end - start) };
+	return TIDE_OK;
+}
+
+static int take_words(struct request *r, struct slice *rest, struct error *err)
+{
+	const struct verb *v = r->verb;
+	struct slice word;
+
+	while (r->word_count < v->max_words) {
+		struct slice before = *rest;
+
+		if (!next_word(rest, &word))
+			break;
+		if (word.len == 0)
+			return error_set(err, TIDE_ESYNTAX,
+					 "words are separated by single spaces");
+		/* A word that may be left out is not confused with an option. */
+		if (r->word_count >= v->min_words && memchr(word.data, '=', word.len)) {
+			*rest = before;
+			break;
+		}
+		r->words[r->word_count++] = word;
+	}
+	if (r->word_count < v->min_words)
+		return error_set(err, TIDE_ESYNTAX, "%s needs %u words behind it, not %u",
+				 v->name, v->min_words, r->word_count);
+	return TIDE_OK;
+}
+
+static int take_verb(struct request *r, struct slice *rest, struct error *err)
+{
+	struct slice word;
+
+	next_word(rest, &word);
+	r->verb = verb_find(word);
+	if (r->verb)
+		return TIDE_OK;
+	if (!slice_is_name(word))
+		return error_set(err, TIDE_ESYNTAX,
+				 "a request begins with a verb, and words are "
+				 "separated by single spaces");
+	return error_set(err, TIDE_EVERB, "there is no verb '%.*s'",
+			 (int)(word.len < 40 ? word.len : 40), word.data);
+}
+
+int request_parse(struct request *r, char *line, size_t len, bool *is_lost,
+		  struct error *err)
+{
+	struct slice rest = { line, len };
+	int rc;
+
+	r->verb = NULL;
+	r->word_count = r->option_count = r->flag_count = r->header_count = 0;
+	r->is_quiet = false;
+	r->payload_len = 0;
+	r->tags = (struct slice){ NULL, 0 };
+	*is_lost = false;
+	rc = take_channel(r, &rest, err);
+	if (rc < 0)
+		return rc;
+	rc = take_verb(r, &rest, err);
+	if (rc < 0)
+		return rc;
+	if (r->verb->features & VERB_PAYLOAD)
+		rc = take_length(r, &rest, is_lost, err);
+	if (rc == TIDE_OK && memchr(line, '\0', len))
+		rc = error_set(err, TIDE_ESYNTAX, "a line has no zero bytes");
+	if (rc == TIDE_OK)
+		rc = take_words(r, &rest, err);
+	if (rc == TIDE_OK && (r->verb->features & VERB_TAGS))
+		rc = take_tags(r, &rest, err);
+	if (rc == TIDE_OK)
+		rc = take_rest(r, &rest, err);
+	return rc;
+}
+
+struct slice request_option(const struct request *r, const char *name)
+{
+	for (unsigned i = 0; i < r->option_count; i++)
+		if (slice_is(r->options[i].name, name))
+			return r->options[i].value;
+	return (struct slice){ NULL, 0 };
+}
+
+bool request_has_flag(const struct request *r, const char *name)
+{
+	for (unsigned i = 0; i < r->flag_count; i++)
+		if (slice_is(r->flags[i], name))
+			return true;
+	return false;
+}

@@ -1,0 +1,85 @@
+/* engine_private.h: the engine's inside, for engine.c, index.c and strategy.c.
+ *
+ * Every handle of the broker (an index, a strategy) has a number, which is that
+ * of its use in each generation, and keeps what is needed to make that use
+ * again: the script's name, the options, for an index the bindings. */
+#ifndef TIDE_RULES_ENGINE_PRIVATE_H
+#define TIDE_RULES_ENGINE_PRIVATE_H
+
+#include <sys/queue.h>
+
+#include "engine.h"
+#include "generation.h"
+#include "watch.h"
+
+/* What a handle of either sort begins with. */
+struct handle {
+	TAILQ_ENTRY(handle) link;
+	struct engine *engine;
+	size_t number;
+	enum script_kind kind;
+	char *name;
+	char *user; /* "exchange 'orders'" */
+	struct args options;
+};
+TAILQ_HEAD(handle_list, handle);
+
+/* Where `to(dest)` puts its argument during a call of index_route. */
+struct route_sink {
+	struct index *index; /* NULL outside of a route */
+	uint32_t *dests;
+	size_t count;
+	size_t cap;
+};
+
+struct engine {
+	uv_loop_t *loop;
+	struct engine_config config; /* with copies of the strings */
+	struct engine_hooks hooks;
+	struct watchdog *watchdog;
+	struct watch *watch;
+	struct api_tide tide;
+	struct generation *current;
+	uint64_t epoch;
+
+	struct handle_list handles;
+	size_t *free_numbers;
+	size_t free_count, free_cap, number_count;
+	struct route_sink sink;
+
+	uint64_t refused_count;
+	int64_t refused_unix_ms;
+	struct error refusal; /* of the last reload; code 0 when it was accepted */
+
+	void (*on_closed)(void *ctx);
+	void *closed_ctx;
+};
+
+/* Enter the handle in the engine and make its use in the generation in force; on
+ * failure the handle is as it was before. */
+TIDE_MUST_USE int handle_open(struct handle *h, struct engine *e, enum script_kind kind,
+			      struct slice name, const struct args *options,
+			      const char *user, struct error *err);
+void handle_close(struct handle *h);
+/* Make the handle's use in a generation, for an index with all its bindings. The
+ * error names the user. */
+TIDE_MUST_USE int handle_install(struct handle *h, struct generation *g,
+				 struct error *err);
+
+static inline struct use *handle_use(const struct handle *h)
+{
+	return &h->engine->current->uses[h->number];
+}
+
+/* Bind everything that the index knows in generation `g`. */
+TIDE_MUST_USE int index_rebuild(struct index *x, struct generation *g, struct error *err);
+
+/* Make known to a new state what the calls need; both may raise. */
+void index_open(lua_State *L, struct engine *e);
+void strategy_open(lua_State *L);
+
+/* A call of the script of `use`, counted as a decision. */
+TIDE_MUST_USE int use_decide(struct engine *e, const struct use *use, lua_CFunction body,
+			     void *ctx, struct error *err);
+
+#endif

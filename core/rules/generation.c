@@ -1,0 +1,291 @@
+#include "generation.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <lauxlib.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "../base/buf.h"
+#include "../base/mem.h"
+#include "api_msg.h"
+
+#define EXTENSION ".lua"
+#define SPEC_EXTENSION "_spec.lua" /* tests, which no broker runs */
+#define SCRIPT_NAME_MAX 64
+#define RULES_MAX 4096
+
+/* ---- the directory ---------------------------------------------------------- */
+
+static bool ends_in(const char *text, const char *end)
+{
+	size_t text_len = strlen(text), end_len = strlen(end);
+	return text_len >= end_len && strcmp(text + text_len - end_len, end) == 0;
+}
+
+/* What editors leave lying about (.x.lua.swp, #x.lua#, x.lua~) is no script. */
+static int is_script(const struct dirent *entry)
+{
+	const char *name = entry->d_name;
+	return name[0] != '.' && name[0] != '#' && ends_in(name, EXTENSION) &&
+	       !ends_in(name, SPEC_EXTENSION);
+}
+
+static int is_directory(const char *path)
+{
+	struct stat st;
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* The strategy's name from the file's; false when it cannot be one. */
+static bool name_of(const char *file, char out[SCRIPT_NAME_MAX + 1])
+{
+	size_t len = strlen(file) - strlen(EXTENSION);
+	if (len == 0 || len > SCRIPT_NAME_MAX)
+		return false;
+	for (size_t i = 0; i < len; i++) {
+		bool is_first_ok = isalpha((unsigned char)file[i]) || file[i] == '_';
+		bool is_ok = isdigit((unsigned char)file[i]) || file[i] == '-';
+		if (!is_first_ok && !(i > 0 && is_ok))
+			return false;
+	}
+	memcpy(out, file, len);
+	out[len] = '\0';
+	return true;
+}
+
+static int load_file(struct generation *g, enum script_kind kind, const char *dir,
+		     const char *file, struct error *err)
+{
+	char path[PATH_MAX], name[SCRIPT_NAME_MAX + 1];
+	struct rule *rule;
+	if (snprintf(path, sizeof(path), "%s/%s", dir, file) >= (int)sizeof(path))
+		return error_set(err, TIDE_ERULE, "%s: the path is too long", file);
+	if (is_directory(path))
+		return TIDE_OK;
+	if (!name_of(file, name))
+		return error_set(err, TIDE_ERULE,
+				 "%s/%s:1: the name of a script is a letter, then "
+				 "letters, digits, '_' and '-', at most %d in all",
+				 script_kind_name(kind), file, SCRIPT_NAME_MAX);
+	int status = rule_load(&g->script, &g->sandbox, kind, name, path, &rule, err);
+	if (status != TIDE_OK) {
+		err->code = TIDE_ERULE;
+		return TIDE_ERULE;
+	}
+	if (g->rule_count == RULES_MAX) {
+		rule_destroy(rule);
+		return error_set(err, TIDE_ERULE, "more than %d scripts", RULES_MAX);
+	}
+	g->rules = mem_realloc(g->rules, (g->rule_count + 1) * sizeof(struct rule *));
+	g->rules[g->rule_count++] = rule;
+	g->hash = (g->hash ^ rule->hash) * UINT64_C(0x100000001b3);
+	g->hash ^= source_hash(rule->file, strlen(rule->file));
+	return TIDE_OK;
+}
+
+static int load_kind(struct generation *g, enum script_kind kind, struct error *err)
+{
+	char dir[PATH_MAX];
+	struct dirent **entries;
+	int status = TIDE_OK;
+	if (snprintf(dir, sizeof(dir), "%s/%s", g->sandbox.rules_dir,
+		     script_kind_name(kind)) >= (int)sizeof(dir))
+		return error_set(err, TIDE_ERULE,
+				 "the rules directory's path is too "
+				 "long");
+	int count = scandir(dir, &entries, is_script, alphasort);
+	if (count < 0 && errno == ENOENT)
+		return TIDE_OK; /* no folder, no strategies */
+	if (count < 0)
+		return error_set(err, TIDE_ERULE, "%s: cannot be read: %s", dir,
+				 strerror(errno));
+	for (int i = 0; i < count; i++) {
+		if (status == TIDE_OK)
+			status = load_file(g, kind, dir, entries[i]->d_name, err);
+		free(entries[i]);
+	}
+	free(entries);
+	return status;
+}
+
+/* ---- the state ---------------------------------------------------------------- */
+
+struct opening {
+	struct generation *generation;
+	const struct generation_config *config;
+};
+
+static int l_open(lua_State *L)
+{
+	struct opening *o = lua_touserdata(L, 1);
+	watchdog_adopt(o->config->watchdog, L);
+	sandbox_open(L, &o->generation->sandbox);
+	api_msg_open(L);
+	api_tide_open(L, o->config->tide);
+	o->config->open(L, o->config->open_ctx);
+	return 0;
+}
+
+static int open_state(struct generation *g, const struct generation_config *config,
+		      struct error *err)
+{
+	struct opening opening = { g, config };
+	struct script_call call = { .file = "rules", .body = l_open, .ctx = &opening };
+	int status =
+		script_state_init(&g->script, config->watchdog, config->memory_max_bytes);
+	if (status != TIDE_OK)
+		return error_set(err, status, "no Lua state fits into %zu bytes",
+				 config->memory_max_bytes);
+	return script_enter(&g->script, &call, err);
+}
+
+int generation_create(struct generation **out, const struct generation_config *config,
+		      struct error *err)
+{
+	struct generation *g = mem_zalloc(sizeof(*g));
+	g->sandbox.rules_dir = config->rules_dir;
+	g->sandbox.lua_dir = config->lua_dir;
+	int status = TIDE_OK;
+	if (!is_directory(config->rules_dir))
+		status = error_set(err, TIDE_ERULE, "there is no rules directory '%s'",
+				   config->rules_dir);
+	if (status == TIDE_OK)
+		status = open_state(g, config, err);
+	for (int kind = 0; status == TIDE_OK && kind < SCRIPT_KIND_COUNT; kind++)
+		status = load_kind(g, (enum script_kind)kind, err);
+	if (status != TIDE_OK) {
+		generation_destroy(g);
+		return status;
+	}
+	g->loaded_unix_ms = api_tide_now_ms(config->tide);
+	*out = g;
+	return TIDE_OK;
+}
+
+void generation_destroy(struct generation *g)
+{
+	if (!g)
+		return;
+	script_state_deinit(&g->script);
+	for (size_t i = 0; i < g->rule_count; i++)
+		rule_destroy(g->rules[i]);
+	mem_free(g->rules);
+	mem_free(g->uses);
+	mem_free(g);
+}
+
+/* ---- finding ------------------------------------------------------------------- */
+
+struct rule *generation_find(const struct generation *g, enum script_kind kind,
+			     struct slice name)
+{
+	for (size_t i = 0; i < g->rule_count; i++) {
+		if (g->rules[i]->kind == kind && slice_is(name, g->rules[i]->name))
+			return g->rules[i];
+	}
+	return NULL;
+}
+
+int generation_get(const struct generation *g, enum script_kind kind, struct slice name,
+		   struct rule **out, struct error *err)
+{
+	struct buf names;
+	*out = generation_find(g, kind, name);
+	if (*out)
+		return TIDE_OK;
+	buf_init(&names);
+	for (size_t i = 0; i < g->rule_count; i++) {
+		if (g->rules[i]->kind == kind)
+			buf_printf(&names, " %s", g->rules[i]->name);
+	}
+	error_set(err, TIDE_ENOTFOUND,
+		  "there is no %s script '%" SLICE_FMT "'; there are:%s",
+		  script_kind_name(kind), SLICE_ARG(name),
+		  buf_len(&names) ? buf_cstr(&names) : " none");
+	buf_deinit(&names);
+	return TIDE_ENOTFOUND;
+}
+
+/* ---- uses ------------------------------------------------------------------------ */
+
+struct using
+{
+	struct use *use;
+	const struct args *options;
+};
+
+/* Each reference is in the use before the next step may raise. */
+static int l_use(lua_State *L)
+{
+	struct using *u = lua_touserdata(L, 1);
+	struct use *use = u->use;
+	const struct rule *rule = use->rule;
+	script_set_place(script_state_of(L), rule->file, rule->decide_line);
+	options_push(L, &rule->options, u->options);
+	lua_pushvalue(L, -1);
+	use->options = luaL_ref(L, LUA_REGISTRYINDEX);
+	use->is_pure = rule->pure == RULE_PURE;
+	if (rule->pure == RULE_PURE_BY_OPTIONS) {
+		lua_rawgeti(L, LUA_REGISTRYINDEX, rule->pure_function);
+		lua_pushvalue(L, -2);
+		lua_call(L, 1, 1);
+		use->is_pure = lua_toboolean(L, -1);
+		lua_pop(L, 1);
+	}
+	if (rule->functions[RULE_NEW] != LUA_NOREF) {
+		lua_rawgeti(L, LUA_REGISTRYINDEX, rule->functions[RULE_NEW]);
+		lua_pushvalue(L, -2);
+		lua_call(L, 1, 1);
+		use->state = luaL_ref(L, LUA_REGISTRYINDEX);
+	}
+	return 0;
+}
+
+static struct use *make_room(struct generation *g, size_t number)
+{
+	if (number >= g->use_count) {
+		size_t count = number + number / 2 + 8;
+		g->uses = mem_realloc(g->uses, count * sizeof(*g->uses));
+		memset(g->uses + g->use_count, 0,
+		       (count - g->use_count) * sizeof(*g->uses));
+		g->use_count = count;
+	}
+	return &g->uses[number];
+}
+
+int generation_use(struct generation *g, size_t number, struct rule *rule,
+		   const struct args *options, struct error *err)
+{
+	char script[SCRIPT_NAME_MAX * 2];
+	snprintf(script, sizeof(script), "%s/%s", script_kind_name(rule->kind),
+		 rule->name);
+	int status = options_check(&rule->options, options, script, err);
+	if (status != TIDE_OK)
+		return status;
+	struct use *use = make_room(g, number);
+	*use = (struct use){ .rule = rule, .options = LUA_NOREF, .state = LUA_NOREF };
+	struct using using = { use, options };
+	struct script_call call = {
+		.file = rule->file, .stats = &rule->stats, .body = l_use, .ctx = &using
+	};
+	status = script_enter(&g->script, &call, err);
+	if (status != TIDE_OK)
+		generation_release(g, number);
+	return status;
+}
+
+void generation_release(struct generation *g, size_t number)
+{
+	if (number >= g->use_count || !g->uses[number].rule)
+		return;
+	struct use *use = &g->uses[number];
+	/* A reference's slot exists, so giving it back allocates nothing. */
+	luaL_unref(g->script.L, LUA_REGISTRYINDEX, use->options);
+	luaL_unref(g->script.L, LUA_REGISTRYINDEX, use->state);
+	use->rule = NULL;
+}

@@ -1,0 +1,62 @@
+/* generation.h: all scripts of the rules directory in one Lua state, and their
+ * uses.
+ *
+ * A use is a script with the options of one queue or exchange: for routing the
+ * index that the script built from the bindings. The engine numbers the uses,
+ * and the same number means the same use in each generation; so a handle of the
+ * engine is good in whichever generation is asked, and a second generation may
+ * stand beside the one in force. */
+#ifndef TIDE_RULES_GENERATION_H
+#define TIDE_RULES_GENERATION_H
+
+#include "api_tide.h"
+#include "rule.h"
+
+struct generation_config {
+	const char *rules_dir;
+	const char *lua_dir;
+	struct watchdog *watchdog;
+	size_t memory_max_bytes;
+	struct api_tide *tide;
+	void (*open)(lua_State *L, void *ctx); /* adds the engine's own; may raise */
+	void *open_ctx;
+};
+
+struct use {
+	const struct rule *rule; /* NULL: this number is not in use */
+	int options;             /* references */
+	int state;               /* what `new` returned: for routing the index */
+	bool is_pure;
+};
+
+struct generation {
+	struct script_state script;
+	struct sandbox sandbox;
+	struct rule **rules; /* by kind, then by name */
+	size_t rule_count;
+	struct use *uses; /* by number */
+	size_t use_count;
+	int64_t loaded_unix_ms;
+	uint64_t hash; /* of the names and contents of all scripts */
+};
+
+/* Load every script. TIDE_ERULE with file and line of the first that fails. */
+TIDE_MUST_USE int generation_create(struct generation **out,
+				    const struct generation_config *config,
+				    struct error *err);
+/* Accepts NULL. */
+void generation_destroy(struct generation *g);
+
+struct rule *generation_find(const struct generation *g, enum script_kind kind,
+			     struct slice name);
+/* TIDE_ENOTFOUND, with a text that names the scripts of the kind that there are. */
+TIDE_MUST_USE int generation_get(const struct generation *g, enum script_kind kind,
+				 struct slice name, struct rule **out, struct error *err);
+
+/* Make use `number` of a script. TIDE_EMISMATCH for wrong options. */
+TIDE_MUST_USE int generation_use(struct generation *g, size_t number, struct rule *rule,
+				 const struct args *options, struct error *err);
+/* Harmless for a number that is not in use. */
+void generation_release(struct generation *g, size_t number);
+
+#endif

@@ -1,0 +1,183 @@
+#include "script.h"
+
+#include <lauxlib.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static int64_t clock_ns(clockid_t clock)
+{
+	struct timespec t;
+	clock_gettime(clock, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* ---- memory --------------------------------------------------------------- */
+
+/* The nearest line of Lua on the stack, at most `max` bytes of it in `out`. */
+static bool nearest_line(lua_State *L, const char *file, char *out, size_t max)
+{
+	lua_Debug where;
+	for (int level = 0; lua_getstack(L, level, &where); level++) {
+		lua_getinfo(L, "Sl", &where);
+		if (where.currentline <= 0)
+			continue;
+		if (file && strcmp(where.short_src, file) != 0)
+			continue;
+		snprintf(out, max, "%s:%d", where.short_src, where.currentline);
+		return true;
+	}
+	return false;
+}
+
+static void *allocate(void *ctx, void *old, size_t old_size, size_t size)
+{
+	struct script_state *s = ctx;
+	size_t held = old ? old_size : 0; /* for new objects Lua passes their type */
+	if (size == 0) {
+		s->memory_bytes -= held;
+		free(old);
+		return NULL;
+	}
+	bool is_over = size > held && size - held > s->memory_max_bytes - s->memory_bytes;
+	void *new = is_over ? NULL : realloc(old, size);
+	if (!new) {
+		s->refused_at[0] = '\0';
+		if (s->L)
+			nearest_line(s->L, NULL, s->refused_at, sizeof(s->refused_at));
+		return NULL;
+	}
+	s->memory_bytes = s->memory_bytes - held + size;
+	return new;
+}
+
+int script_state_init(struct script_state *s, struct watchdog *watchdog,
+		      size_t memory_max_bytes)
+{
+	*s = (struct script_state){ .watchdog = watchdog,
+				    .memory_max_bytes = memory_max_bytes };
+	lua_State *L = lua_newstate(allocate, s);
+	if (!L)
+		return TIDE_ELIMIT;
+	s->L = L;
+	*(struct script_state **)lua_getextraspace(L) = s;
+	return TIDE_OK;
+}
+
+void script_state_deinit(struct script_state *s)
+{
+	if (s->L)
+		lua_close(s->L);
+	s->L = NULL;
+}
+
+/* ---- errors --------------------------------------------------------------- */
+
+/* Does the text begin with "<file>.lua:<digits>:"? */
+static bool has_place(const char *text)
+{
+	const char *place = strstr(text, ".lua:");
+	const char *space = strchr(text, ' ');
+	if (!place || (space && space < place))
+		return false;
+	place += strlen(".lua:");
+	size_t digits = strspn(place, "0123456789");
+	return digits > 0 && place[digits] == ':';
+}
+
+static bool has_prefix(const char *text, const char *prefix)
+{
+	return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* The message handler: an error of any type becomes one line with its place,
+ * and with the line of the script that was called when that is another file. */
+static int l_message(lua_State *L)
+{
+	const struct script_state *s = script_state_of(L);
+	char place[SCRIPT_PLACE_MAX];
+	const char *text;
+	if (lua_type(L, 1) == LUA_TSTRING || luaL_getmetafield(L, 1, "__tostring"))
+		text = luaL_tolstring(L, 1, NULL);
+	else
+		text = lua_pushfstring(L, "an error that is no text but a %s value",
+				       luaL_typename(L, 1));
+	if (!has_place(text) && nearest_line(L, NULL, place, sizeof(place)))
+		text = lua_pushfstring(L, "%s: %s", place, text);
+	else if (!has_place(text) && s->place[0])
+		text = lua_pushfstring(L, "%s: %s", s->place, text);
+	if (!has_prefix(text, s->file) && nearest_line(L, s->file, place, sizeof(place)))
+		text = lua_pushfstring(L, "%s (called from %s)", text, place);
+	lua_pushstring(L, text);
+	return 1;
+}
+
+void script_set_place(struct script_state *s, const char *file, int line)
+{
+	snprintf(s->place, sizeof(s->place), "%s:%d", file, line);
+}
+
+static void describe(struct script_state *s, int status, const char *file,
+		     struct error *err)
+{
+	const char *text = lua_tostring(s->L, -1);
+	if (status == LUA_ERRMEM) {
+		error_set(err, TIDE_ERULE,
+			  "%s: over the rules' memory ceiling of %zu KiB",
+			  s->refused_at[0] ? s->refused_at : file,
+			  s->memory_max_bytes / 1024);
+	} else if (!text || status == LUA_ERRERR) {
+		error_set(err, TIDE_ERULE, "%s: an error while an error was handled%s%s",
+			  file, text ? ": " : "", text ? text : "");
+	} else {
+		error_set(err, TIDE_ERULE, "%s%s%s", has_place(text) ? "" : file,
+			  has_place(text) ? "" : ": ", text);
+	}
+}
+
+static void count(const struct script_call *call, int status, bool overran,
+		  int64_t started_ns, const struct error *err)
+{
+	struct script_stats *stats = call->stats;
+	if (!stats)
+		return;
+	if (call->is_decision) {
+		stats->calls++;
+		stats->time_ns += (uint64_t)(clock_ns(CLOCK_MONOTONIC) - started_ns);
+	}
+	if (status == LUA_OK)
+		return;
+	stats->errors++;
+	stats->overruns += overran;
+	stats->last_error_unix_ms = clock_ns(CLOCK_REALTIME) / 1000000;
+	memcpy(stats->last_error, err->text, sizeof(stats->last_error));
+}
+
+int script_enter(struct script_state *s, const struct script_call *call,
+		 struct error *err)
+{
+	lua_State *L = s->L;
+	int64_t started_ns = call->is_decision ? clock_ns(CLOCK_MONOTONIC) : 0;
+	int top = lua_gettop(L);
+	s->file = call->file;
+	s->place[0] = '\0';
+	s->serial++;
+	/* Light C functions and light userdata: nothing here allocates. */
+	lua_pushcfunction(L, l_message);
+	lua_pushcfunction(L, call->body);
+	lua_pushlightuserdata(L, call->ctx);
+	watchdog_enter(s->watchdog, L);
+	int status = lua_pcall(L, 1, 0, top + 1);
+	bool overran = watchdog_leave(s->watchdog);
+	s->serial++;
+	struct error own;
+	if (status != LUA_OK)
+		describe(s, status, call->file, &own);
+	lua_settop(L, top);
+	count(call, status, overran, started_ns, &own);
+	if (status == LUA_OK)
+		return TIDE_OK;
+	*err = own;
+	return TIDE_ERULE;
+}

@@ -1,0 +1,76 @@
+/* script.h: the Lua state of a generation, and the one door into it.
+ *
+ * Everything that a state does (open libraries, load a file, bind, decide) is a
+ * C function that script_enter calls inside the only lua_pcall of the program.
+ * There it may allocate, convert and call scripts as it likes: whatever is
+ * raised, also a refused allocation, comes out as one line with file and line
+ * number. Outside of it nothing that may allocate in the state is allowed,
+ * since an error there has no handler.
+ *
+ * Memory: the state's allocator counts, and refuses what goes over the ceiling.
+ * Time: the watchdog's budget holds for each call. */
+#ifndef TIDE_RULES_SCRIPT_H
+#define TIDE_RULES_SCRIPT_H
+
+#include <lua.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../base/error.h"
+#include "watchdog.h"
+
+#define SCRIPT_PLACE_MAX 128
+
+struct script_state {
+	lua_State *L;
+	struct watchdog *watchdog;
+	size_t memory_bytes;
+	size_t memory_max_bytes;
+	/* Odd inside a call. What is good for one call only remembers it. */
+	uint64_t serial;
+	const char *file; /* the script that the call under way is for */
+	/* What errors that no line of Lua raises are said to be at; "" when unset. */
+	char place[SCRIPT_PLACE_MAX];
+	/* Where the last allocation was refused: Lua's own error does not say. */
+	char refused_at[SCRIPT_PLACE_MAX];
+};
+
+/* What a script has cost; kept by whom it is counted for. */
+struct script_stats {
+	uint64_t calls; /* decisions alone: neither loading nor binding */
+	uint64_t errors;
+	uint64_t overruns; /* of the errors, those of the time budget */
+	uint64_t time_ns;  /* of the decisions */
+	int64_t last_error_unix_ms;
+	char last_error[ERROR_TEXT_MAX];
+};
+
+struct script_call {
+	const char *file;           /* named in errors that have no place */
+	struct script_stats *stats; /* may be NULL */
+	bool is_decision;           /* counted and timed */
+	lua_CFunction body;         /* called with `ctx` as a light userdata; may raise */
+	void *ctx;
+};
+
+/* TIDE_ELIMIT when not even an empty state fits under the ceiling. */
+TIDE_MUST_USE int script_state_init(struct script_state *s, struct watchdog *watchdog,
+				    size_t memory_max_bytes);
+void script_state_deinit(struct script_state *s);
+
+/* The state that `L` belongs to, for functions that Lua calls. */
+static inline struct script_state *script_state_of(lua_State *L)
+{
+	return *(struct script_state **)lua_getextraspace(L);
+}
+
+/* For the rest of the call under way, errors of ours are at this line. */
+void script_set_place(struct script_state *s, const char *file, int line);
+
+/* The door. TIDE_ERULE with one line in `err` when the body, or a script that
+ * it called, raised an error, ran too long or asked for too much memory. */
+TIDE_MUST_USE int script_enter(struct script_state *s, const struct script_call *call,
+			       struct error *err);
+
+#endif

@@ -1,0 +1,32 @@
+/* source.h: a file of Lua text, read whole. */
+#ifndef TIDE_RULES_SOURCE_H
+#define TIDE_RULES_SOURCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../base/error.h"
+
+#define SOURCE_MAX_BYTES (1024 * 1024)
+
+struct source {
+	char *data; /* NULL when nothing was read */
+	size_t len;
+	uint64_t hash;
+};
+
+/* Only regular files, so that a pipe in the directory blocks nobody.
+ *
+ * @param name  what the error calls the file
+ * @return      TIDE_OK; TIDE_ENOTFOUND no such file; TIDE_ERULE unreadable, no
+ *              regular file or larger than SOURCE_MAX_BYTES */
+TIDE_MUST_USE int source_read(struct source *out, const char *path, const char *name,
+			      struct error *err);
+/* Harmless when nothing was read, and when called twice. */
+void source_free(struct source *s);
+
+/* FNV-1a of 64 bits, then MurmurHash3's finaliser: FNV alone leaves the high
+ * bits of short texts nearly equal. What scripts get from tide.hash. */
+uint64_t source_hash(const char *data, size_t len);
+
+#endif

@@ -1,0 +1,100 @@
+/* status.c: the engine's state as a document, for RULES status and LIST rules. */
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "engine.h"
+#include "engine_private.h"
+
+static void write_hash(struct json *out, uint64_t hash)
+{
+	char hex[17];
+	snprintf(hex, sizeof(hex), "%016" PRIx64, hash);
+	json_member_text(out, "hash", hex);
+}
+
+static void write_option(struct json *out, const struct option *o)
+{
+	json_object_begin(out);
+	json_member_text(out, "name", o->name);
+	json_member_text(out, "type", option_type_name(o->type));
+	if (o->preset)
+		json_member_text(out, "default", o->preset);
+	if (o->doc)
+		json_member_text(out, "doc", o->doc);
+	json_object_end(out);
+}
+
+static void write_options(struct json *out, const char *key, const struct options *o)
+{
+	json_key(out, key);
+	json_array_begin(out);
+	for (size_t i = 0; i < o->count; i++)
+		write_option(out, &o->items[i]);
+	json_array_end(out);
+}
+
+static size_t count_uses(const struct engine *e, const struct rule *rule)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < e->current->use_count; i++)
+		count += e->current->uses[i].rule == rule;
+	return count;
+}
+
+static void write_rule(struct json *out, const struct engine *e, const struct rule *rule)
+{
+	const struct script_stats *stats = &rule->stats;
+	json_object_begin(out);
+	json_member_text(out, "kind", script_kind_name(rule->kind));
+	json_member_text(out, "name", rule->name);
+	json_member_text(out, "file", rule->file);
+	write_hash(out, rule->hash);
+	if (rule->doc)
+		json_member_text(out, "doc", rule->doc);
+	json_member_int(out, "uses", (int64_t)count_uses(e, rule));
+	json_member_int(out, "calls", (int64_t)stats->calls);
+	json_member_int(out, "errors", (int64_t)stats->errors);
+	json_member_int(out, "overruns", (int64_t)stats->overruns);
+	json_member_int(out, "time_us", (int64_t)(stats->time_ns / 1000));
+	if (stats->last_error[0]) {
+		json_member_text(out, "last_error", stats->last_error);
+		json_member_int(out, "last_error_ms", stats->last_error_unix_ms);
+	}
+	write_options(out, "options", &rule->options);
+	if (rule->kind == SCRIPT_ROUTING)
+		write_options(out, "binding_options", &rule->binding_options);
+	json_object_end(out);
+}
+
+static void write_refusal(struct json *out, const struct engine *e)
+{
+	json_key(out, "refusal");
+	if (e->refusal.code == TIDE_OK) {
+		json_null(out);
+		return;
+	}
+	json_object_begin(out);
+	json_member_text(out, "error", e->refusal.text);
+	json_member_int(out, "ms", e->refused_unix_ms);
+	json_object_end(out);
+}
+
+void engine_status(const struct engine *e, struct json *out)
+{
+	const struct generation *g = e->current;
+	json_object_begin(out);
+	json_member_int(out, "generation", (int64_t)e->epoch);
+	write_hash(out, g->hash);
+	json_member_int(out, "loaded_ms", g->loaded_unix_ms);
+	json_member_int(out, "refused", (int64_t)e->refused_count);
+	write_refusal(out, e);
+	json_member_int(out, "memory_bytes", (int64_t)g->script.memory_bytes);
+	json_member_int(out, "memory_max_bytes", (int64_t)g->script.memory_max_bytes);
+	json_key(out, "scripts");
+	json_array_begin(out);
+	for (size_t i = 0; i < g->rule_count; i++)
+		write_rule(out, e, g->rules[i]);
+	json_array_end(out);
+	json_object_end(out);
+}

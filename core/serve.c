@@ -1,0 +1,230 @@
+#include "serve.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "base/log.h"
+#include "broker/broker.h"
+#include "net/server.h"
+#include "serve_options.h"
+
+/* The store gets this long, after the drain, to answer what it still owes. */
+#define STORE_GRACE_MS 5000
+
+struct serve {
+	uv_loop_t loop;
+	struct serve_options options;
+	struct broker *broker;
+	struct server *server;
+	uv_signal_t signals[3]; /* TERM, INT, HUP */
+	uv_timer_t drain_timer;
+	bool is_draining;
+	bool is_closing;
+	int status;
+};
+
+/* ---- the end ----------------------------------------------------------------------- */
+
+static void on_server_closed(void *ctx)
+{
+	struct serve *s = ctx;
+
+	s->server = NULL;
+	/* What connections held has been returned; the journal writes it in the
+	 * next turn, which the broker's end waits for. */
+	if (broker_is_idle(s->broker))
+		broker_close(s->broker, STORE_GRACE_MS);
+}
+
+static void close_server(struct serve *s)
+{
+	if (s->is_closing)
+		return;
+	s->is_closing = true;
+	uv_timer_stop(&s->drain_timer);
+	server_close(s->server, on_server_closed, s);
+}
+
+static void on_drain_timeout(uv_timer_t *timer)
+{
+	struct serve *s = timer->data;
+
+	if (!s->is_closing) {
+		log_warn("not everything was answered within the drain time-out");
+		close_server(s);
+	} else if (s->broker) {
+		broker_close(s->broker, STORE_GRACE_MS);
+	}
+}
+
+static void stop(struct serve *s, const char *why)
+{
+	if (s->is_draining) {
+		log_info("%s again: stopping at once", why);
+		if (s->server)
+			close_server(s);
+		return;
+	}
+	s->is_draining = true;
+	log_info("%s: stopping", why);
+	broker_drain(s->broker);
+	if (!s->server) {
+		broker_close(s->broker, 0);
+		return;
+	}
+	server_drain(s->server);
+	uv_timer_start(&s->drain_timer, on_drain_timeout,
+		       (uint64_t)s->options.drain_timeout_ms, 1000);
+}
+
+static void close_handles(struct serve *s)
+{
+	for (int i = 0; i < 3; i++)
+		uv_close((uv_handle_t *)&s->signals[i], NULL);
+	uv_close((uv_handle_t *)&s->drain_timer, NULL);
+}
+
+static void on_broker_closed(void *ctx)
+{
+	struct serve *s = ctx;
+
+	s->broker = NULL;
+	close_handles(s);
+}
+
+/* ---- running -------------------------------------------------------------------------
+ */
+
+static void on_turn(void *ctx)
+{
+	struct serve *s = ctx;
+
+	if (s->server)
+		server_turn(s->server);
+	if (s->is_draining && s->server && !s->is_closing && server_is_drained(s->server))
+		close_server(s);
+	else if (s->is_closing && !s->server && s->broker && broker_is_idle(s->broker))
+		broker_close(s->broker, STORE_GRACE_MS);
+}
+
+static int listen_all(struct serve *s, struct error *err)
+{
+	char bound[SERVER_ADDRESS_MAX];
+
+	for (unsigned i = 0; i < s->options.listen_count; i++) {
+		int rc = server_listen(s->server, s->options.listen[i], bound, err);
+
+		if (rc < 0)
+			return rc;
+		printf("listening on %s\n", bound);
+		fflush(stdout);
+	}
+	return TIDE_OK;
+}
+
+static void fail(struct serve *s, const struct error *err)
+{
+	fprintf(stderr, "tidemq: %s\n", err->text);
+	s->status = 1;
+	s->is_draining = s->is_closing = true;
+	if (s->server)
+		server_close(s->server, on_server_closed, s);
+	else
+		broker_close(s->broker, 0);
+}
+
+static void on_started(void *ctx, const struct error *failed)
+{
+	struct serve *s = ctx;
+	struct error err;
+
+	if (s->is_draining)
+		return;
+	if (failed) {
+		fail(s, failed);
+		return;
+	}
+	s->server = server_create(&s->loop, s->broker, &s->options.server);
+	if (listen_all(s, &err) < 0)
+		fail(s, &err);
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+	struct serve *s = handle->data;
+	struct error err;
+
+	if (number != SIGHUP)
+		stop(s, number == SIGTERM ? "SIGTERM" : "SIGINT");
+	else if (s->broker && engine_reload(s->broker->engine, &err) < 0)
+		log_error("SIGHUP: %s", err.text);
+}
+
+static void raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+static int make_data_dir(const struct serve_options *o, struct error *err)
+{
+	if (strcmp(o->broker.store.url, "embedded") != 0)
+		return TIDE_OK;
+	if (mkdir(o->broker.store.data_dir, 0700) < 0 && errno != EEXIST)
+		return error_set(err, -errno, "cannot make the data directory '%s': %s",
+				 o->broker.store.data_dir, strerror(errno));
+	return TIDE_OK;
+}
+
+static void init_handles(struct serve *s)
+{
+	static const int numbers[] = { SIGTERM, SIGINT, SIGHUP };
+
+	for (int i = 0; i < 3; i++) {
+		uv_signal_init(&s->loop, &s->signals[i]);
+		s->signals[i].data = s;
+		uv_signal_start(&s->signals[i], on_signal, numbers[i]);
+	}
+	uv_timer_init(&s->loop, &s->drain_timer);
+	s->drain_timer.data = s;
+}
+
+int serve_main(int argc, char **argv)
+{
+	struct serve s = { 0 };
+	struct broker_hooks hooks = { &s, on_started, on_turn, on_broker_closed };
+	struct error err;
+	int rc;
+
+	if (serve_options_parse(&s.options, argc, argv, &err) < 0) {
+		fprintf(stderr, "tidemq: %s\n", err.text);
+		return 2;
+	}
+	if (s.options.is_help) {
+		serve_help(stdout);
+		return 0;
+	}
+	log_configure(s.options.log_level, getenv("JOURNAL_STREAM") != NULL);
+	signal(SIGPIPE, SIG_IGN);
+	raise_file_limit();
+	uv_loop_init(&s.loop);
+	rc = make_data_dir(&s.options, &err);
+	if (rc == TIDE_OK)
+		rc = broker_create(&s.broker, &s.loop, &s.options.broker, &hooks, &err);
+	if (rc < 0) {
+		fprintf(stderr, "tidemq: %s\n", err.text);
+		s.status = 1;
+	} else {
+		init_handles(&s);
+	}
+	uv_run(&s.loop, UV_RUN_DEFAULT);
+	uv_loop_close(&s.loop);
+	return s.status;
+}

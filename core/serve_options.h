@@ -1,0 +1,28 @@
+/* serve_options.h: what `tidemq serve` is told, on the command line. */
+#ifndef TIDE_SERVE_OPTIONS_H
+#define TIDE_SERVE_OPTIONS_H
+
+#include <stdio.h>
+
+#include "base/log.h"
+#include "broker/broker.h"
+#include "net/server.h"
+
+#define SERVE_LISTEN_MAX 16
+
+struct serve_options {
+	const char *listen[SERVE_LISTEN_MAX];
+	unsigned listen_count;
+	struct broker_config broker;
+	struct server_config server;
+	int64_t drain_timeout_ms;
+	enum log_level log_level;
+	bool is_help;
+};
+
+/* The strings stay the caller's. TIDE_ESYNTAX says what is wrong and allowed. */
+TIDE_MUST_USE int serve_options_parse(struct serve_options *o, int argc, char **argv,
+				      struct error *err);
+void serve_help(FILE *out);
+
+#endif

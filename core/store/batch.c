@@ -1,0 +1,276 @@
+#include "batch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "../base/mem.h"
+#include "codec.h"
+#include "resp.h"
+
+/* A buffer above this is not kept for the next batch. */
+#define KEEP_BYTES ((size_t)1024 * 1024)
+
+struct kind_info {
+	const char *verb;
+	enum layout_key key;
+	uint32_t words_per_entry;
+};
+
+static struct kind_info kind_info(enum batch_kind kind)
+{
+	if (kind >= BATCH_LEAVE)
+		return (struct kind_info){
+			"ZREM", layout_set_key((enum store_set)(kind - BATCH_LEAVE)), 1
+		};
+	if (kind >= BATCH_ADD_TO)
+		return (struct kind_info){
+			"ZADD", layout_set_key((enum store_set)(kind - BATCH_ADD_TO)), 2
+		};
+	switch (kind) {
+	case BATCH_REMOVE_TRIES:
+		return (struct kind_info){ "HDEL", LAYOUT_TRIES, 1 };
+	case BATCH_REMOVE_EXPIRY:
+		return (struct kind_info){ "ZREM", LAYOUT_EXPIRY, 1 };
+	case BATCH_REMOVE_MSG:
+		return (struct kind_info){ "HDEL", LAYOUT_MSG, 1 };
+	case BATCH_WRITE_MSG:
+		return (struct kind_info){ "HSET", LAYOUT_MSG, 2 };
+	case BATCH_WRITE_TRIES:
+		return (struct kind_info){ "HSET", LAYOUT_TRIES, 2 };
+	case BATCH_WRITE_EXPIRY:
+		return (struct kind_info){ "ZADD", LAYOUT_EXPIRY, 2 };
+	default:
+		return (struct kind_info){
+			"ZREM",
+			layout_set_key((enum store_set)(kind - BATCH_REMOVE_FROM)), 1
+		};
+	}
+}
+
+struct batch *batch_create(void)
+{
+	struct batch *b = mem_zalloc(sizeof(*b));
+	buf_init(&b->prefix);
+	for (int i = 0; i < BATCH_KIND_COUNT; i++)
+		buf_init(&b->sections[i].bytes);
+	return b;
+}
+
+void batch_destroy(struct batch *b)
+{
+	if (!b)
+		return;
+	for (int i = 0; i < BATCH_KIND_COUNT; i++)
+		buf_deinit(&b->sections[i].bytes);
+	buf_deinit(&b->prefix);
+	mem_free(b);
+}
+
+void batch_reset(struct batch *b, struct slice prefix)
+{
+	buf_clear(&b->prefix);
+	buf_append_slice(&b->prefix, prefix);
+	for (int i = 0; i < BATCH_KIND_COUNT; i++) {
+		struct batch_section *section = &b->sections[i];
+		buf_clear(&section->bytes);
+		if (section->bytes.cap > KEEP_BYTES)
+			buf_shrink(&section->bytes);
+		section->entries = 0;
+	}
+	b->command_count = 0;
+	b->removal_replies = 0;
+	b->has_exec = false;
+	b->result = (struct batch_result){ TIDE_OK, TIDE_OK, NULL };
+}
+
+/* ---- building --------------------------------------------------------------- */
+
+static void open_command(struct batch *b, enum batch_kind kind)
+{
+	struct batch_section *section = &b->sections[kind];
+	struct kind_info info = kind_info(kind);
+	section->offset = buf_len(&section->bytes);
+	memset(buf_reserve(&section->bytes, RESP_ARRAY_MAX), ' ', RESP_ARRAY_MAX);
+	buf_grow(&section->bytes, RESP_ARRAY_MAX);
+	resp_text(&section->bytes, info.verb);
+	layout_resp_key(&section->bytes, buf_slice(&b->prefix), info.key);
+}
+
+/* Write the command's head into the room in front of it. */
+static void close_command(struct batch *b, enum batch_kind kind)
+{
+	struct batch_section *section = &b->sections[kind];
+	uint32_t words = 2 + section->entries * kind_info(kind).words_per_entry;
+	char *base = section->bytes.data + section->bytes.start;
+	char *head = resp_array_before(base + section->offset + RESP_ARRAY_MAX, words);
+	struct batch_command *command = &b->commands[b->command_count++];
+	command->kind = kind;
+	command->offset = (size_t)(head - base);
+	command->len = buf_len(&section->bytes) - command->offset;
+	section->entries = 0;
+}
+
+/* Where the next entry of that kind goes. */
+static struct buf *entry(struct batch *b, enum batch_kind kind)
+{
+	struct batch_section *section = &b->sections[kind];
+	bool may_close = b->command_count + BATCH_KIND_COUNT < BATCH_COMMANDS_MAX;
+	if (section->entries >= BATCH_ENTRIES_MAX && may_close)
+		close_command(b, kind);
+	if (section->entries == 0)
+		open_command(b, kind);
+	section->entries++;
+	return &section->bytes;
+}
+
+static void add_scored(struct batch *b, enum batch_kind kind, double score, uint64_t id)
+{
+	struct buf *out = entry(b, kind);
+	resp_score(out, score);
+	resp_id(out, id);
+}
+
+void batch_insert(struct batch *b, const struct msg *m, double rank, enum store_set set,
+		  double score)
+{
+	struct buf *out = entry(b, BATCH_WRITE_MSG);
+	size_t size = codec_size(m, rank);
+	resp_id(out, m->id);
+	resp_bulk_begin(out, size);
+	/* Once for all: the packer's many small steps then find room. */
+	buf_reserve(out, size + 2);
+	codec_encode(out, m, rank);
+	resp_bulk_end(out);
+	add_scored(b, (enum batch_kind)(BATCH_ADD_TO + (int)set), score, m->id);
+	if (m->expires_unix_ms)
+		add_scored(b, BATCH_WRITE_EXPIRY, (double)m->expires_unix_ms, m->id);
+}
+
+void batch_move(struct batch *b, uint64_t id, enum store_set from, enum store_set to,
+		double score)
+{
+	if (from != to)
+		resp_id(entry(b, (enum batch_kind)(BATCH_LEAVE + (int)from)), id);
+	add_scored(b, (enum batch_kind)(BATCH_ADD_TO + (int)to), score, id);
+}
+
+void batch_tries(struct batch *b, uint64_t id, uint32_t attempts, uint32_t failures,
+		 const char *reason)
+{
+	char text[64];
+	struct buf *out = entry(b, BATCH_WRITE_TRIES);
+	int len = snprintf(text, sizeof(text), "%u %u %.31s", attempts, failures,
+			   reason ? reason : "");
+	resp_id(out, id);
+	resp_bulk(out, (struct slice){ text, (size_t)len });
+}
+
+void batch_remove(struct batch *b, uint64_t id, enum store_set set, bool has_tries,
+		  bool has_expiry)
+{
+	if (has_tries)
+		resp_id(entry(b, BATCH_REMOVE_TRIES), id);
+	if (has_expiry)
+		resp_id(entry(b, BATCH_REMOVE_EXPIRY), id);
+	resp_id(entry(b, BATCH_REMOVE_MSG), id);
+	resp_id(entry(b, (enum batch_kind)(BATCH_REMOVE_FROM + (int)set)), id);
+}
+
+size_t batch_bytes(const struct batch *b)
+{
+	size_t bytes = 0;
+	for (int i = 0; i < BATCH_KIND_COUNT; i++)
+		bytes += buf_len(&b->sections[i].bytes);
+	return bytes;
+}
+
+/* ---- sending ------------------------------------------------------------------ */
+
+static void add_part(struct batch *b, const char *bytes, size_t len)
+{
+	b->parts[b->request.part_count++] =
+		uv_buf_init((char *)(uintptr_t)bytes, (unsigned)len);
+}
+
+/* The closed commands of kinds [from, to), in the order of kinds. */
+static unsigned add_commands(struct batch *b, int from, int to)
+{
+	unsigned count = 0;
+	for (int kind = from; kind < to; kind++) {
+		struct slice bytes = buf_slice(&b->sections[kind].bytes);
+		for (unsigned i = 0; i < b->command_count; i++) {
+			const struct batch_command *command = &b->commands[i];
+			if ((int)command->kind != kind)
+				continue;
+			add_part(b, bytes.data + command->offset, command->len);
+			count++;
+		}
+	}
+	return count;
+}
+
+void batch_seal(struct batch *b)
+{
+	static const char multi[] = "*1\r\n$5\r\nMULTI\r\n";
+	static const char exec[] = "*1\r\n$4\r\nEXEC\r\n";
+	for (int kind = 0; kind < BATCH_KIND_COUNT; kind++)
+		if (b->sections[kind].entries > 0)
+			close_command(b, (enum batch_kind)kind);
+	b->request.parts = b->parts;
+	b->request.part_count = 0;
+	b->removal_replies = add_commands(b, 0, BATCH_WRITES);
+	/* MULTI's place is kept until it is known whether it is needed. */
+	unsigned multi_at = b->request.part_count;
+	add_part(b, multi, sizeof(multi) - 1);
+	unsigned writes = add_commands(b, BATCH_WRITES, BATCH_KIND_COUNT);
+	b->has_exec = writes > 1;
+	if (b->has_exec) {
+		add_part(b, exec, sizeof(exec) - 1);
+	} else {
+		b->request.part_count--;
+		b->parts[multi_at] = b->parts[multi_at + writes];
+	}
+	b->request.replies = b->removal_replies + writes + (b->has_exec ? 2 : 0);
+}
+
+/* ---- what Redis said ----------------------------------------------------------- */
+
+static void refuse(struct batch *b, int *status, const char *text)
+{
+	/* The first error is the reason; EXECABORT that follows it is not. */
+	if (!b->result.text) {
+		snprintf(b->text, sizeof(b->text), "%s", text);
+		b->result.text = b->text;
+	}
+	*status = TIDE_ESTORE;
+}
+
+static void check_exec(struct batch *b, const redisReply *reply)
+{
+	if (reply->type != REDIS_REPLY_ARRAY) {
+		refuse(b, &b->result.written, "EXEC was not answered with an array");
+		return;
+	}
+	for (size_t i = 0; i < reply->elements; i++)
+		if (reply->element[i]->type == REDIS_REPLY_ERROR)
+			refuse(b, &b->result.written, reply->element[i]->str);
+}
+
+void batch_reply(struct batch *b, const redisReply *reply)
+{
+	unsigned answered = b->request.answered;
+	bool is_removal = answered <= b->removal_replies;
+	bool is_exec = b->has_exec && answered == b->request.replies;
+	if (answered == 1) /* perhaps for the second time, after a reconnect */
+		b->result = (struct batch_result){ TIDE_OK, TIDE_OK, NULL };
+	if (reply->type == REDIS_REPLY_ERROR)
+		refuse(b, is_removal ? &b->result.removed : &b->result.written,
+		       reply->str);
+	else if (is_exec)
+		check_exec(b, reply);
+}
+
+const struct batch_result *batch_end(struct batch *b)
+{
+	return &b->result;
+}

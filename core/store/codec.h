@@ -1,0 +1,28 @@
+/* codec.h: a message as it lies in Redis: one MessagePack array.
+ *
+ *   [1, exchange, key, ts, due, expires, priority, rank, {headers}, payload]
+ *
+ * The version comes first. Times are unix milliseconds, due and expires are 0
+ * when there is none. The rank is an integer when it is one, else a float64.
+ * A header's value is a str when it is UTF-8, else a bin; the payload is a bin.
+ * The id is not in it: it is the hash field under which the message is kept. */
+#ifndef TIDE_STORE_CODEC_H
+#define TIDE_STORE_CODEC_H
+
+#include "../base/buf.h"
+#include "../base/msg.h"
+
+#define CODEC_VERSION 1
+
+/* Exactly what codec_encode will append. */
+size_t codec_size(const struct msg *m, double rank);
+void codec_encode(struct buf *out, const struct msg *m, double rank);
+
+/* A message with one reference. Nothing about the bytes is trusted.
+ *
+ * @return  TIDE_OK; TIDE_ESTORE the bytes are no message (`err` says where
+ *          they are wrong); TIDE_ELIMIT there is no memory for the message */
+TIDE_MUST_USE int codec_decode(struct slice body, uint64_t id, struct msg **out,
+			       double *rank, struct error *err);
+
+#endif

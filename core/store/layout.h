@@ -1,0 +1,35 @@
+/* layout.h: the names of the keys in Redis; docs/redis.md is their manual.
+ *
+ * All keys of a shard share the hash tag {<vhost>/<queue>#<shard>}, so a shard
+ * lives in one slot of a Redis Cluster. A vhost is "/" or has neither '/' nor
+ * ':' in it, and a shard is digits alone: no two shards share a name. */
+#ifndef TIDE_STORE_LAYOUT_H
+#define TIDE_STORE_LAYOUT_H
+
+#include "../base/buf.h"
+#include "store.h"
+
+enum layout_key {
+	LAYOUT_MSG,
+	LAYOUT_TRIES,
+	LAYOUT_EXPIRY,
+	LAYOUT_SETS, /* + enum store_set */
+	LAYOUT_KEY_COUNT = LAYOUT_SETS + STORE_SET_COUNT,
+};
+
+/* "tide:{<vhost>/<queue>#<index>}:", what all keys of a shard begin with. */
+void layout_shard_prefix(struct buf *out, struct slice vhost, struct slice queue,
+			 unsigned index);
+/* The key as a word of a command. */
+void layout_resp_key(struct buf *out, struct slice prefix, enum layout_key key);
+const char *layout_key_suffix(enum layout_key key);
+
+static inline enum layout_key layout_set_key(enum store_set set)
+{
+	return (enum layout_key)(LAYOUT_SETS + (int)set);
+}
+
+/* "tide:vhosts", "tide:<vhost>:queues", ... */
+void layout_table_key(struct buf *out, enum store_table table, struct slice vhost);
+
+#endif

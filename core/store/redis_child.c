@@ -1,0 +1,443 @@
+#include "redis_child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../base/buf.h"
+#include "../base/log.h"
+#include "../base/mem.h"
+
+#define SOCKET_NAME "redis.sock"
+#define LOG_NAME "redis.log"
+#define LOG_TAIL_BYTES 2048
+/* The descriptor under which redis-server holds redis.lock. */
+#define LOCK_FD 3
+#define STOP_POLL_MS 5
+/* SIGKILL after this; Redis needs the time for its last fsync alone. */
+#define STOP_PATIENCE_MS 15000
+
+struct redis_child {
+	char *data_dir;
+	char *program; /* redis-server's path */
+	char socket[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	enum store_fsync fsync;
+	int dir_fd;
+	int broker_lock_fd;
+	pid_t pid;     /* our child; 0: there is none */
+	pid_t adopted; /* somebody else's, by its own word; 0: none */
+	bool has_answered;
+	/* While stopping. */
+	uv_timer_t timer;
+	uint64_t stop_began_at_ms;
+	bool is_killed;
+	void (*on_stopped)(void *ctx);
+	void *stopped_ctx;
+};
+
+/* ---- the data directory --------------------------------------------------- */
+
+static int open_in(const struct redis_child *child, const char *name, int flags)
+{
+	return openat(child->dir_fd, name, flags | O_CLOEXEC, 0600);
+}
+
+/* Hold <data>/lock and write our pid into it, for whoever finds it held. */
+static int lock_directory(struct redis_child *child, struct error *err)
+{
+	char holder[32] = "";
+	child->broker_lock_fd = open_in(child, "lock", O_RDWR | O_CREAT);
+	if (child->broker_lock_fd < 0)
+		return error_set(err, -errno, "cannot open %s/lock: %s", child->data_dir,
+				 strerror(errno));
+	if (flock(child->broker_lock_fd, LOCK_EX | LOCK_NB) < 0) {
+		ssize_t len = pread(child->broker_lock_fd, holder, sizeof(holder) - 1, 0);
+		holder[len > 0 ? len : 0] = '\0';
+		holder[strcspn(holder, "\n")] = '\0';
+		return error_set(
+			err, TIDE_EEXISTS,
+			"the data directory %s is in use by the broker with pid %s",
+			child->data_dir, holder[0] ? holder : "(unknown)");
+	}
+	int len = snprintf(holder, sizeof(holder), "%ld\n", (long)getpid());
+	if (ftruncate(child->broker_lock_fd, 0) < 0 ||
+	    pwrite(child->broker_lock_fd, holder, (size_t)len, 0) != len)
+		return error_set(err, -errno, "cannot write %s/lock: %s", child->data_dir,
+				 strerror(errno));
+	return TIDE_OK;
+}
+
+/* A sockaddr_un has room for 107 bytes. A longer way leads through /proc. */
+static void make_socket_path(struct redis_child *child)
+{
+	struct buf path;
+	buf_init(&path);
+	buf_printf(&path, "%s/" SOCKET_NAME, child->data_dir);
+	if (buf_len(&path) >= sizeof(child->socket)) {
+		buf_clear(&path);
+		buf_printf(&path, "/proc/self/fd/%d/" SOCKET_NAME, child->dir_fd);
+	}
+	memcpy(child->socket, buf_cstr(&path), buf_len(&path) + 1);
+	buf_deinit(&path);
+}
+
+static char *find_program(const char *name)
+{
+	const char *path = getenv("PATH");
+	char *found = NULL;
+	if (!path || !*path)
+		path = "/usr/local/bin:/usr/bin:/bin";
+	while (!found) {
+		size_t len = strcspn(path, ":");
+		struct buf candidate;
+		buf_init(&candidate);
+		buf_printf(&candidate, "%.*s/%s", (int)len, path, name);
+		if (len > 0 && access(buf_cstr(&candidate), X_OK) == 0)
+			found = mem_strdup(buf_cstr(&candidate));
+		buf_deinit(&candidate);
+		if (!path[len])
+			break;
+		path += len + 1;
+	}
+	return found;
+}
+
+static int prepare(struct redis_child *child, struct error *err)
+{
+	child->dir_fd = open(child->data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (child->dir_fd < 0)
+		return error_set(err, -errno,
+				 "the data directory %s cannot be opened: %s",
+				 child->data_dir, strerror(errno));
+	int status = lock_directory(child, err);
+	if (status < 0)
+		return status;
+	make_socket_path(child);
+	child->program = find_program("redis-server");
+	if (!child->program)
+		return error_set(
+			err, UV_ENOENT,
+			"redis-server is not on the PATH; install it (Debian: apt "
+			"install redis-server) or name another with --store redis://");
+	return TIDE_OK;
+}
+
+int redis_child_create(struct redis_child **out, const char *data_dir,
+		       enum store_fsync fsync, struct error *err)
+{
+	struct redis_child *child = mem_zalloc(sizeof(*child));
+	child->data_dir = mem_strdup(data_dir);
+	child->fsync = fsync;
+	child->dir_fd = child->broker_lock_fd = -1;
+	int status = prepare(child, err);
+	if (status < 0) {
+		redis_child_destroy(child);
+		return status;
+	}
+	*out = child;
+	return TIDE_OK;
+}
+
+void redis_child_destroy(struct redis_child *child)
+{
+	if (!child)
+		return;
+	if (child->broker_lock_fd >= 0)
+		close(child->broker_lock_fd);
+	if (child->dir_fd >= 0)
+		close(child->dir_fd);
+	mem_free(child->program);
+	mem_free(child->data_dir);
+	mem_free(child);
+}
+
+const char *redis_child_socket(const struct redis_child *child)
+{
+	return child->socket;
+}
+
+const char *redis_child_fsync(const struct redis_child *child)
+{
+	static const char *const names[] = {
+		[STORE_FSYNC_ALWAYS] = "always",
+		[STORE_FSYNC_EVERYSEC] = "everysec",
+		[STORE_FSYNC_NO] = "no",
+	};
+	return names[child->fsync];
+}
+
+/* ---- what it said last ----------------------------------------------------- */
+
+/* "12:M 21 Nov 2026 09:45:52.123 # text" -> "text" */
+static const char *skip_log_prefix(const char *line)
+{
+	static const char *const marks[] = { " # ", " * ", " - ", " . " };
+	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
+		const char *mark = strstr(line, marks[i]);
+		if (mark && mark - line < 48)
+			return mark + 3;
+	}
+	return line;
+}
+
+static void last_log_line(const struct redis_child *child, char *out, size_t size)
+{
+	char tail[LOG_TAIL_BYTES + 1];
+	ssize_t len = -1;
+	int fd = open_in(child, LOG_NAME, O_RDONLY);
+	if (fd >= 0) {
+		off_t end = lseek(fd, 0, SEEK_END);
+		off_t from = end > LOG_TAIL_BYTES ? end - LOG_TAIL_BYTES : 0;
+		len = pread(fd, tail, LOG_TAIL_BYTES, from);
+		close(fd);
+	}
+	while (len > 0 && (tail[len - 1] == '\n' || tail[len - 1] == ' '))
+		len--;
+	if (len <= 0) {
+		snprintf(out, size, "nothing");
+		return;
+	}
+	tail[len] = '\0';
+	const char *line = memrchr(tail, '\n', (size_t)len);
+	snprintf(out, size, "%.200s", skip_log_prefix(line ? line + 1 : tail));
+}
+
+static void describe_exit(int status, char *out, size_t size)
+{
+	if (WIFSIGNALED(status))
+		snprintf(out, size, "was killed by signal %d (%s)", WTERMSIG(status),
+			 strsignal(WTERMSIG(status)));
+	else
+		snprintf(out, size, "ended with status %d", WEXITSTATUS(status));
+}
+
+/* ---- starting ---------------------------------------------------------------- */
+
+struct server_option {
+	const char *name;
+	const char *value; /* NULL: the one of --fsync */
+};
+
+static const struct server_option server_options[] = {
+	{ "--port", "0" },
+	{ "--unixsocket", SOCKET_NAME },
+	{ "--unixsocketperm", "700" },
+	{ "--dir", "." },
+	{ "--daemonize", "no" },
+	{ "--logfile", LOG_NAME },
+	{ "--appendonly", "yes" },
+	{ "--appendfsync", NULL },
+	{ "--no-appendfsync-on-rewrite", "no" },
+	{ "--aof-use-rdb-preamble", "yes" },
+	{ "--aof-load-truncated", "yes" },
+	/* The file stays within about twice what it describes. */
+	{ "--auto-aof-rewrite-percentage", "100" },
+	{ "--auto-aof-rewrite-min-size", "64mb" },
+	{ "--save", "" },
+	{ "--maxmemory", "0" },
+	{ "--maxmemory-policy", "noeviction" },
+};
+
+#define OPTION_COUNT (sizeof(server_options) / sizeof(server_options[0]))
+#define ARGS_ROOM (2 * OPTION_COUNT + 2)
+
+static void make_args(const struct redis_child *child, const char **args)
+{
+	*args++ = child->program;
+	for (size_t i = 0; i < OPTION_COUNT; i++) {
+		const char *value = server_options[i].value;
+		*args++ = server_options[i].name;
+		*args++ = value ? value : redis_child_fsync(child);
+	}
+	*args = NULL;
+}
+
+/* In the new process, between fork and exec, where only async-signal-safe
+ * functions may be called: the broker has threads. */
+static void run_server(const struct redis_child *child, const char *const *args,
+		       int lock_fd, pid_t broker)
+{
+	sigset_t none;
+	sigemptyset(&none);
+	for (int signum = 1; signum < NSIG; signum++)
+		signal(signum, SIG_DFL);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	setsid();
+	if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 || getppid() != broker)
+		_exit(126);
+	int null_fd = open("/dev/null", O_RDWR);
+	int log_fd = openat(child->dir_fd, LOG_NAME, O_WRONLY | O_CREAT | O_APPEND, 0600);
+	if (fchdir(child->dir_fd) < 0 || dup2(null_fd, 0) < 0)
+		_exit(126);
+	/* What it says before it has opened its log itself. */
+	dup2(log_fd >= 0 ? log_fd : null_fd, 1);
+	dup2(log_fd >= 0 ? log_fd : null_fd, 2);
+	if (lock_fd == LOCK_FD)
+		fcntl(LOCK_FD, F_SETFD, 0);
+	else if (dup2(lock_fd, LOCK_FD) < 0)
+		_exit(126);
+	close_range(LOCK_FD + 1, ~0U, 0);
+	execv(child->program, (char *const *)(uintptr_t)args);
+	static const char failed[] = "redis-server could not be executed\n";
+	if (write(2, failed, sizeof(failed) - 1) < 0)
+		_exit(126);
+	_exit(127);
+}
+
+static int start(struct redis_child *child, int lock_fd, struct error *err)
+{
+	const char *args[ARGS_ROOM];
+	make_args(child, args);
+	pid_t broker = getpid();
+	pid_t pid = fork();
+	if (pid < 0)
+		return error_set(err, -errno, "redis-server cannot be started: %s",
+				 strerror(errno));
+	if (pid == 0)
+		run_server(child, args, lock_fd, broker);
+	child->pid = pid;
+	child->has_answered = false;
+	log_debug("store: redis-server started with pid %ld", (long)pid);
+	return TIDE_OK;
+}
+
+/* Whether a redis-server lives; if not, the lock it would hold, open. */
+static int take_redis_lock(const struct redis_child *child, int *out_fd)
+{
+	int fd = open_in(child, "redis.lock", O_RDWR | O_CREAT);
+	if (fd < 0)
+		return -errno;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		int status = -errno;
+		close(fd);
+		return status;
+	}
+	*out_fd = fd;
+	return TIDE_OK;
+}
+
+/* Our child's end, if it has come. */
+static bool reap(struct redis_child *child, int *exit_status)
+{
+	if (child->pid == 0 || waitpid(child->pid, exit_status, WNOHANG) != child->pid)
+		return false;
+	child->pid = 0;
+	return true;
+}
+
+static int note_death(struct redis_child *child, int exit_status, struct error *err)
+{
+	char how[80];
+	char line[256];
+	describe_exit(exit_status, how, sizeof(how));
+	last_log_line(child, line, sizeof(line));
+	bool is_surprise = child->has_answered;
+	child->has_answered = false;
+	if (is_surprise) {
+		log_error("store: redis-server %s; starting it again; its last words: %s",
+			  how, line);
+		return TIDE_OK;
+	}
+	return error_set(err, TIDE_ESTORE, "redis-server %s; its last words in %s/%s: %s",
+			 how, child->data_dir, LOG_NAME, line);
+}
+
+int redis_child_ensure(struct redis_child *child, struct error *err)
+{
+	int exit_status;
+	int lock_fd = -1;
+	if (reap(child, &exit_status)) {
+		int status = note_death(child, exit_status, err);
+		if (status < 0)
+			return status;
+	}
+	if (child->pid)
+		return TIDE_OK;
+	int status = take_redis_lock(child, &lock_fd);
+	if (status == UV_EAGAIN)
+		return TIDE_OK; /* one is there already; the connection finds it */
+	if (status < 0)
+		return error_set(err, status, "cannot lock %s/redis.lock: %s",
+				 child->data_dir, strerror(-status));
+	child->adopted = 0;
+	status = start(child, lock_fd, err);
+	close(lock_fd);
+	return status;
+}
+
+void redis_child_set_answered(struct redis_child *child, int64_t pid)
+{
+	child->has_answered = true;
+	if (child->pid)
+		return;
+	if (child->adopted != (pid_t)pid)
+		log_info("store: using the redis-server with pid %lld that an earlier "
+			 "broker "
+			 "left in %s",
+			 (long long)pid, child->data_dir);
+	child->adopted = (pid_t)pid;
+}
+
+/* ---- stopping ------------------------------------------------------------------ */
+
+static bool is_gone(struct redis_child *child)
+{
+	int exit_status;
+	int lock_fd;
+	if (child->pid)
+		return reap(child, &exit_status);
+	if (take_redis_lock(child, &lock_fd) != TIDE_OK)
+		return child->adopted == 0;
+	close(lock_fd);
+	return true;
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+	struct redis_child *child = handle->data;
+	void (*on_stopped)(void *ctx) = child->on_stopped;
+	void *ctx = child->stopped_ctx;
+	redis_child_destroy(child);
+	on_stopped(ctx);
+}
+
+static void signal_server(const struct redis_child *child, int signum)
+{
+	pid_t pid = child->pid ? child->pid : child->adopted;
+	if (pid > 0)
+		kill(pid, signum);
+}
+
+static void on_stop_poll(uv_timer_t *timer)
+{
+	struct redis_child *child = timer->data;
+	bool is_over = uv_now(timer->loop) - child->stop_began_at_ms > STOP_PATIENCE_MS;
+	if (is_gone(child)) {
+		uv_close((uv_handle_t *)timer, on_timer_closed);
+	} else if (is_over && !child->is_killed) {
+		log_warn("store: redis-server does not end; killing it");
+		child->is_killed = true;
+		signal_server(child, SIGKILL);
+	}
+}
+
+void redis_child_stop(struct redis_child *child, uv_loop_t *loop,
+		      void (*on_stopped)(void *ctx), void *ctx)
+{
+	child->on_stopped = on_stopped;
+	child->stopped_ctx = ctx;
+	child->stop_began_at_ms = uv_now(loop);
+	uv_timer_init(loop, &child->timer);
+	child->timer.data = child;
+	if (!is_gone(child))
+		signal_server(child, SIGTERM);
+	uv_timer_start(&child->timer, on_stop_poll, 0, STOP_POLL_MS);
+}

@@ -1,0 +1,460 @@
+#include "redis_conn.h"
+
+#include "../base/log.h"
+#include "../base/mem.h"
+#include "redis_link.h"
+
+#define BACKOFF_FIRST_MS 10
+#define BACKOFF_MAX_MS 2000
+/* A connection that held for as long ends the growth of the pauses: one that
+ * is lost as soon as it is used (a Redis whose disk is full) does not. */
+#define STEADY_MS 5000
+#define LOADING_RETRY_MS 100
+/* How long a patient first connection is tried at all. */
+#define PATIENCE_MS 60000
+/* The time-out is counted in ticks and not read from the clock, so that a
+ * pause of our own process does not look like a silent Redis. */
+#define TICKS_PER_TIMEOUT 4
+
+enum phase {
+	PHASE_WAITING,    /* for the next try */
+	PHASE_CONNECTING, /* a link is on its way */
+	PHASE_HELLO,      /* connected, being checked */
+	PHASE_UP,
+	PHASE_FAILED, /* the first connection failed for good */
+	PHASE_CLOSED, /* only handles are left */
+};
+
+struct redis_conn {
+	uv_loop_t *loop;
+	struct redis_conn_config config;
+	struct redis_conn_hooks hooks;
+	enum phase phase;
+	enum store_state state;
+	struct redis_link *link; /* in CONNECTING, HELLO and UP */
+	unsigned open_count;     /* handles and links that are not closed */
+	uv_timer_t timer;        /* pause, time-outs, by phase */
+	uv_timer_t grace;
+	uv_prepare_t prepare;
+	uv_idle_t idle;
+	struct redis_requests waiting; /* those that no link has */
+	struct redis_conn_stats stats;
+	int64_t backoff_ms;
+	uint64_t began_at_ms; /* of the loop's clock: start, or the loss */
+	uint64_t up_at_ms;
+	unsigned silent_ticks;
+	bool is_waiting_told; /* that Redis is loading */
+	struct redis_hello hello;
+	struct redis_request hello_request;
+	struct buf hello_bytes;
+	uv_buf_t hello_part;
+	bool is_closing;
+	void (*on_closed)(void *ctx);
+	void *closed_ctx;
+};
+
+static void try_connect(struct redis_conn *c);
+static void on_grace_over(uv_timer_t *timer);
+
+/* ---- writing at the end of a turn --------------------------------------- */
+
+/* The prepare callback runs before the loop sleeps. The idle handle does
+ * nothing but keep the loop from sleeping, for the case that the flush was
+ * asked for by another prepare callback, when ours has already run. */
+static void on_idle(uv_idle_t *handle)
+{
+}
+
+static void on_prepare(uv_prepare_t *handle)
+{
+	struct redis_conn *c = handle->data;
+	uv_prepare_stop(&c->prepare);
+	uv_idle_stop(&c->idle);
+	if (c->link)
+		redis_link_flush(c->link);
+}
+
+static void schedule_flush(struct redis_conn *c)
+{
+	if (uv_is_active((uv_handle_t *)&c->prepare))
+		return;
+	uv_prepare_start(&c->prepare, on_prepare);
+	uv_idle_start(&c->idle, on_idle);
+}
+
+/* ---- time-outs ---------------------------------------------------------- */
+
+static void lose(struct redis_conn *c, const char *why, bool is_final, int64_t pause_ms);
+
+static void on_tick(uv_timer_t *timer)
+{
+	struct redis_conn *c = timer->data;
+	struct error err;
+	if (c->stats.pending_requests == 0) {
+		uv_timer_stop(&c->timer);
+		return;
+	}
+	if (++c->silent_ticks <= TICKS_PER_TIMEOUT)
+		return;
+	error_set(&err, UV_ETIMEDOUT, "no reply within %lld ms",
+		  (long long)c->config.command_timeout_ms);
+	lose(c, err.text, false, 0);
+}
+
+static void start_ticks(struct redis_conn *c)
+{
+	uint64_t tick_ms = (uint64_t)c->config.command_timeout_ms / TICKS_PER_TIMEOUT;
+	c->silent_ticks = 0;
+	uv_timer_start(&c->timer, on_tick, tick_ms ? tick_ms : 1, tick_ms ? tick_ms : 1);
+}
+
+static void on_connect_timeout(uv_timer_t *timer)
+{
+	struct redis_conn *c = timer->data;
+	struct error err;
+	error_set(&err, UV_ETIMEDOUT, "no connection within %lld ms",
+		  (long long)c->config.connect_timeout_ms);
+	lose(c, err.text, false, 0);
+}
+
+static void on_hello_timeout(uv_timer_t *timer)
+{
+	struct redis_conn *c = timer->data;
+	struct error err;
+	error_set(&err, UV_ETIMEDOUT, "connected, but no reply within %lld ms",
+		  (long long)c->config.command_timeout_ms);
+	lose(c, err.text, true, 0);
+}
+
+static void on_pause_over(uv_timer_t *timer)
+{
+	try_connect(timer->data);
+}
+
+/* ---- losing and failing -------------------------------------------------- */
+
+static void drop_link(struct redis_conn *c)
+{
+	struct redis_requests unanswered;
+	struct redis_link *link = c->link;
+	if (!link)
+		return;
+	c->link = NULL;
+	TAILQ_INIT(&unanswered);
+	redis_link_close(link, &unanswered);
+	if (c->phase == PHASE_HELLO)
+		TAILQ_INIT(&unanswered); /* it was the greeting alone */
+	TAILQ_CONCAT(&unanswered, &c->waiting, entry);
+	TAILQ_CONCAT(&c->waiting, &unanswered, entry);
+}
+
+static int64_t next_backoff(struct redis_conn *c)
+{
+	int64_t pause_ms = c->backoff_ms;
+	/* A Redis that was just started listens after some 20 ms. */
+	if (c->state == STORE_STARTING)
+		return BACKOFF_FIRST_MS;
+	c->backoff_ms = pause_ms * 2 < BACKOFF_MAX_MS ? pause_ms * 2 : BACKOFF_MAX_MS;
+	return pause_ms;
+}
+
+static void set_state(struct redis_conn *c, enum store_state state, const char *why)
+{
+	c->state = state;
+	c->hooks.on_state(c->hooks.ctx, state, why);
+}
+
+static bool is_start_over(const struct redis_conn *c, bool is_final)
+{
+	if (c->state != STORE_STARTING)
+		return false;
+	return is_final || !c->config.is_patient ||
+	       uv_now(c->loop) - c->began_at_ms > PATIENCE_MS;
+}
+
+/* The link is gone, or could not be made. `is_final`: a first connection is
+ * not tried again. `pause_ms` 0: the growing pause. */
+static void lose(struct redis_conn *c, const char *why, bool is_final, int64_t pause_ms)
+{
+	struct error err;
+	error_set(&err, TIDE_ESTORE, "Redis at %s: %s", c->config.address, why);
+	drop_link(c);
+	uv_timer_stop(&c->timer);
+	if (is_start_over(c, is_final)) {
+		c->phase = PHASE_FAILED;
+		set_state(c, STORE_FAILED, err.text);
+		return;
+	}
+	c->phase = PHASE_WAITING;
+	if (c->state == STORE_UP && uv_now(c->loop) - c->up_at_ms > STEADY_MS)
+		c->backoff_ms = BACKOFF_FIRST_MS;
+	uv_timer_start(&c->timer, on_pause_over,
+		       (uint64_t)(pause_ms ? pause_ms : next_backoff(c)), 0);
+	if (c->state == STORE_UP) {
+		c->began_at_ms = uv_now(c->loop);
+		log_error("store: lost %s; reconnecting", err.text);
+		set_state(c, STORE_DOWN, err.text);
+	} else {
+		log_debug("store: %s", err.text);
+	}
+}
+
+/* ---- the greeting -------------------------------------------------------- */
+
+static void tell_up(struct redis_conn *c)
+{
+	struct error err;
+	const struct redis_hello *h = &c->hello;
+	error_set(&err, TIDE_OK, "Redis %s at %s, %s%s%s", h->version, c->config.address,
+		  h->is_append_only ? "append-only" : "no append-only file",
+		  h->is_append_only && h->fsync[0] ? ", fsync " : "",
+		  h->is_append_only ? h->fsync : "");
+	if (c->state == STORE_DOWN) {
+		c->stats.reconnects++;
+		log_info("store: %s is back after %llu ms, %llu requests sent again",
+			 err.text, (unsigned long long)(uv_now(c->loop) - c->began_at_ms),
+			 (unsigned long long)c->stats.pending_requests);
+	} else if (!h->is_append_only) {
+		log_warn("store: %s: what it has confirmed may be lost with it",
+			 err.text);
+	}
+	set_state(c, STORE_UP, err.text);
+}
+
+static void enter_up(struct redis_conn *c)
+{
+	struct redis_request *r;
+	c->phase = PHASE_UP;
+	c->up_at_ms = uv_now(c->loop);
+	c->is_waiting_told = false;
+	while ((r = TAILQ_FIRST(&c->waiting))) {
+		TAILQ_REMOVE(&c->waiting, r, entry);
+		c->stats.bytes_sent += r->bytes;
+		redis_link_send(c->link, r);
+	}
+	start_ticks(c);
+	schedule_flush(c);
+	tell_up(c);
+}
+
+static void on_hello_reply(struct redis_request *r, const redisReply *reply)
+{
+	struct redis_conn *c =
+		(struct redis_conn *)((char *)r -
+				      offsetof(struct redis_conn, hello_request));
+	struct error err;
+	redis_hello_reply(&c->hello, r->answered - 1, reply);
+	if (r->answered < r->replies)
+		return;
+	switch (redis_hello_end(&c->hello, &err)) {
+	case REDIS_HELLO_OK:
+		enter_up(c);
+		break;
+	case REDIS_HELLO_WAIT:
+		if (!c->is_waiting_told)
+			log_info("store: Redis at %s: %s; waiting", c->config.address,
+				 err.text);
+		c->is_waiting_told = true;
+		c->began_at_ms = uv_now(c->loop);
+		drop_link(c);
+		c->phase = PHASE_WAITING;
+		uv_timer_start(&c->timer, on_pause_over, LOADING_RETRY_MS, 0);
+		break;
+	case REDIS_HELLO_REFUSED:
+		if (c->state != STORE_STARTING && !c->is_waiting_told)
+			log_error("store: Redis at %s: %s; trying again",
+				  c->config.address, err.text);
+		c->is_waiting_told = true;
+		lose(c, err.text, true, 0);
+		break;
+	}
+}
+
+static void on_link_connected(void *ctx)
+{
+	struct redis_conn *c = ctx;
+	c->phase = PHASE_HELLO;
+	buf_clear(&c->hello_bytes);
+	c->hello_request.replies = redis_hello_begin(&c->hello, &c->hello_bytes);
+	struct slice bytes = buf_slice(&c->hello_bytes);
+	c->hello_part = uv_buf_init((char *)bytes.data, (unsigned)bytes.len);
+	c->hello_request.parts = &c->hello_part;
+	c->hello_request.part_count = 1;
+	c->hello_request.on_reply = on_hello_reply;
+	uv_timer_start(&c->timer, on_hello_timeout,
+		       (uint64_t)c->config.command_timeout_ms, 0);
+	redis_link_send(c->link, &c->hello_request);
+	redis_link_flush(c->link);
+}
+
+/* ---- the link ------------------------------------------------------------ */
+
+static void on_link_bytes(void *ctx)
+{
+	struct redis_conn *c = ctx;
+	c->silent_ticks = 0;
+}
+
+static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *reply,
+			  bool is_last)
+{
+	struct redis_conn *c = ctx;
+	if (is_last && r != &c->hello_request) {
+		c->stats.pending_requests--;
+		c->stats.pending_bytes -= r->bytes;
+	}
+	r->on_reply(r, reply);
+	if (c->is_closing && c->stats.pending_requests == 0)
+		uv_timer_start(&c->grace, on_grace_over, 0, 0);
+}
+
+static void on_link_lost(void *ctx, const char *why)
+{
+	struct redis_conn *c = ctx;
+	struct error err;
+	/* Redis tells why it hangs up in a reply to whatever was asked first. */
+	bool has_reason = c->phase == PHASE_HELLO && c->hello.complaint[0];
+	error_set(&err, TIDE_ESTORE, "%s%s%s", why, has_reason ? ": " : "",
+		  has_reason ? c->hello.complaint : "");
+	lose(c, err.text, false, 0);
+}
+
+static void on_part_closed(struct redis_conn *c)
+{
+	if (--c->open_count > 0)
+		return;
+	void (*on_closed)(void *ctx) = c->on_closed;
+	void *ctx = c->closed_ctx;
+	buf_deinit(&c->hello_bytes);
+	mem_free(c);
+	on_closed(ctx);
+}
+
+static void on_link_closed(void *ctx)
+{
+	on_part_closed(ctx);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+	on_part_closed(handle->data);
+}
+
+static void try_connect(struct redis_conn *c)
+{
+	struct error err;
+	if (c->hooks.before_connect && c->hooks.before_connect(c->hooks.ctx, &err) < 0) {
+		lose(c, err.text, true, 0);
+		return;
+	}
+	struct redis_link_hooks hooks = {
+		.ctx = c,
+		.on_connected = on_link_connected,
+		.on_bytes = on_link_bytes,
+		.on_reply = on_link_reply,
+		.on_lost = on_link_lost,
+		.on_closed = on_link_closed,
+	};
+	c->link = redis_link_create(c->loop, c->config.url, &hooks);
+	c->open_count++;
+	c->phase = PHASE_CONNECTING;
+	uv_timer_start(&c->timer, on_connect_timeout,
+		       (uint64_t)c->config.connect_timeout_ms, 0);
+	int status = redis_link_connect(c->link);
+	if (status < 0)
+		lose(c, uv_strerror(status), false, 0);
+}
+
+/* ---- the life of the connection ------------------------------------------ */
+
+struct redis_conn *redis_conn_create(uv_loop_t *loop,
+				     const struct redis_conn_config *config,
+				     const struct redis_conn_hooks *hooks)
+{
+	struct redis_conn *c = mem_zalloc(sizeof(*c));
+	c->loop = loop;
+	c->config = *config;
+	c->hooks = *hooks;
+	c->phase = PHASE_WAITING;
+	c->state = STORE_STARTING;
+	c->backoff_ms = BACKOFF_FIRST_MS;
+	c->began_at_ms = uv_now(loop);
+	c->hello.url = config->url;
+	c->hello.set_fsync = config->set_fsync;
+	TAILQ_INIT(&c->waiting);
+	buf_init(&c->hello_bytes);
+	uv_timer_init(loop, &c->timer);
+	uv_timer_init(loop, &c->grace);
+	uv_prepare_init(loop, &c->prepare);
+	uv_idle_init(loop, &c->idle);
+	c->timer.data = c->grace.data = c->prepare.data = c->idle.data = c;
+	c->open_count = 4;
+	uv_timer_start(&c->timer, on_pause_over, 0, 0);
+	return c;
+}
+
+void redis_conn_send(struct redis_conn *c, struct redis_request *r)
+{
+	r->bytes = 0;
+	for (unsigned i = 0; i < r->part_count; i++)
+		r->bytes += r->parts[i].len;
+	c->stats.requests++;
+	c->stats.pending_bytes += r->bytes;
+	if (c->stats.pending_requests++ == 0 && c->phase == PHASE_UP)
+		start_ticks(c);
+	if (c->phase == PHASE_UP) {
+		c->stats.bytes_sent += r->bytes;
+		redis_link_send(c->link, r);
+		schedule_flush(c);
+	} else {
+		TAILQ_INSERT_TAIL(&c->waiting, r, entry);
+	}
+}
+
+/* Nothing more is waited for. */
+static void finish(struct redis_conn *c)
+{
+	struct redis_request *r;
+	drop_link(c);
+	c->phase = PHASE_CLOSED;
+	while ((r = TAILQ_FIRST(&c->waiting))) {
+		TAILQ_REMOVE(&c->waiting, r, entry);
+		c->stats.pending_requests--;
+		c->stats.pending_bytes -= r->bytes;
+		r->on_reply(r, NULL);
+	}
+	uv_close((uv_handle_t *)&c->timer, on_handle_closed);
+	uv_close((uv_handle_t *)&c->grace, on_handle_closed);
+	uv_close((uv_handle_t *)&c->prepare, on_handle_closed);
+	uv_close((uv_handle_t *)&c->idle, on_handle_closed);
+}
+
+static void on_grace_over(uv_timer_t *timer)
+{
+	finish(timer->data);
+}
+
+void redis_conn_close(struct redis_conn *c, int64_t grace_ms,
+		      void (*on_closed)(void *ctx), void *ctx)
+{
+	bool is_idle = c->stats.pending_requests == 0 || c->phase == PHASE_FAILED;
+	c->is_closing = true;
+	c->on_closed = on_closed;
+	c->closed_ctx = ctx;
+	uv_timer_start(&c->grace, on_grace_over, is_idle ? 0 : (uint64_t)grace_ms, 0);
+}
+
+const struct redis_hello *redis_conn_hello(const struct redis_conn *c)
+{
+	return &c->hello;
+}
+
+enum store_state redis_conn_state(const struct redis_conn *c)
+{
+	return c->state;
+}
+
+const struct redis_conn_stats *redis_conn_stats(const struct redis_conn *c)
+{
+	return &c->stats;
+}

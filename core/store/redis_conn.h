@@ -1,0 +1,59 @@
+/* redis_conn.h: the lasting connection to one Redis: a queue of requests that
+ * outlives any number of redis_links.
+ *
+ * Requests are answered in order. A link that is lost, or that is silent for
+ * longer than command_timeout_ms while something is owed, is replaced, for
+ * ever, with growing pauses; what is unanswered is sent again in order. The
+ * first connection alone may fail for good (REDIS_CONN_FAILED). What is queued
+ * in a turn of the loop is written together at the end of it. */
+#ifndef TIDE_STORE_REDIS_CONN_H
+#define TIDE_STORE_REDIS_CONN_H
+
+#include "redis_hello.h"
+#include "redis_request.h"
+#include "store.h"
+
+struct redis_conn;
+
+struct redis_conn_config {
+	const struct redis_url *url; /* outlives the connection */
+	const char *address;         /* for people; outlives the connection */
+	const char *set_fsync;       /* see redis_hello */
+	int64_t connect_timeout_ms;
+	int64_t command_timeout_ms;
+	bool is_patient; /* a refused first connection is tried again */
+};
+
+struct redis_conn_hooks {
+	void *ctx;
+	/* Before each try to connect; an error is why there is nothing to connect
+	 * to. May be NULL. */
+	int (*before_connect)(void *ctx, struct error *err);
+	/* STORE_UP, STORE_DOWN, STORE_FAILED, as in store_hooks. */
+	void (*on_state)(void *ctx, enum store_state state, const char *why);
+};
+
+struct redis_conn_stats {
+	uint64_t requests;
+	uint64_t reconnects;
+	uint64_t bytes_sent;
+	uint64_t pending_requests;
+	size_t pending_bytes;
+};
+
+/* Everything begins in the loop, not in the call. */
+struct redis_conn *redis_conn_create(uv_loop_t *loop,
+				     const struct redis_conn_config *config,
+				     const struct redis_conn_hooks *hooks);
+/* The caller has filled in parts, part_count, replies and on_reply. */
+void redis_conn_send(struct redis_conn *c, struct redis_request *r);
+/* Wait at most `grace_ms` for the answers that are owed, give a NULL reply to
+ * the requests that are left, free the connection, call on_closed. */
+void redis_conn_close(struct redis_conn *c, int64_t grace_ms,
+		      void (*on_closed)(void *ctx), void *ctx);
+
+const struct redis_hello *redis_conn_hello(const struct redis_conn *c);
+enum store_state redis_conn_state(const struct redis_conn *c);
+const struct redis_conn_stats *redis_conn_stats(const struct redis_conn *c);
+
+#endif

@@ -1,0 +1,353 @@
+#include "redis_link.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../base/mem.h"
+
+/* The reader's buffer above this is given back when it runs empty. */
+#define READER_KEEP_BYTES (1024 * 1024)
+#define READ_BYTES (64 * 1024)
+/* Pieces of one system call; Linux takes no more than 1,024. */
+#define WRITE_PARTS (2 * REDIS_REQUEST_PARTS_MAX)
+#define KEEPALIVE_SECONDS 30
+
+struct redis_link {
+	uv_loop_t *loop;
+	const struct redis_url *url;
+	struct redis_link_hooks hooks;
+	union {
+		uv_handle_t handle;
+		uv_stream_t stream;
+		uv_tcp_t tcp;
+		uv_pipe_t pipe;
+	} io;
+	bool has_io;
+	bool is_connected;
+	bool is_closing;
+	bool is_lost;
+	bool is_resolving;
+	bool is_writing;
+	bool is_deaf; /* Redis reads no more; what it said last is still to be read */
+	uv_getaddrinfo_t resolve;
+	uv_connect_t connect;
+	uv_write_t write;
+	struct addrinfo *addresses;
+	struct addrinfo *address; /* the one being tried */
+	redisReader *reader;
+	struct redis_requests requests; /* unanswered, in order */
+	struct redis_request *next;     /* the first that the kernel has not seen */
+	struct redis_request *last_written;
+	uv_buf_t parts[WRITE_PARTS];
+	char input[READ_BYTES];
+};
+
+static void try_address(struct redis_link *l);
+
+struct redis_link *redis_link_create(uv_loop_t *loop, const struct redis_url *url,
+				     const struct redis_link_hooks *hooks)
+{
+	struct redis_link *l = mem_alloc(sizeof(*l));
+	memset(l, 0, offsetof(struct redis_link, parts));
+	l->loop = loop;
+	l->url = url;
+	l->hooks = *hooks;
+	l->reader = redisReaderCreate();
+	if (l->reader)
+		l->reader->maxbuf = READER_KEEP_BYTES;
+	TAILQ_INIT(&l->requests);
+	return l;
+}
+
+static void link_free(struct redis_link *l)
+{
+	struct redis_link_hooks hooks = l->hooks;
+	if (l->addresses)
+		uv_freeaddrinfo(l->addresses);
+	if (l->reader)
+		redisReaderFree(l->reader);
+	mem_free(l);
+	hooks.on_closed(hooks.ctx);
+}
+
+static void link_lost(struct redis_link *l, const char *why)
+{
+	if (l->is_closing || l->is_lost)
+		return;
+	l->is_lost = true;
+	l->hooks.on_lost(l->hooks.ctx, why);
+}
+
+/* ---- reading ----------------------------------------------------------- */
+
+/* Give the replies that are complete to their requests, in order. */
+static void answer(struct redis_link *l)
+{
+	while (!l->is_closing && !l->is_lost) {
+		void *parsed = NULL;
+		struct redis_request *r = TAILQ_FIRST(&l->requests);
+		/* A reply can overtake the callback of the write that asked for
+		 * it, but libuv holds the request's bytes until then. */
+		if (r && !r->is_sent && l->is_writing)
+			return;
+		if (redisReaderGetReply(l->reader, &parsed) != REDIS_OK) {
+			link_lost(l, l->reader->errstr);
+			return;
+		}
+		redisReply *reply = parsed;
+		if (!reply)
+			return;
+		if (!r || !r->is_sent) {
+			/* Redis says why it hangs up, unasked: -ERR max number of ... */
+			link_lost(l, reply->type == REDIS_REPLY_ERROR
+					     ? reply->str
+					     : "a reply to no request");
+			freeReplyObject(reply);
+			return;
+		}
+		bool is_last = ++r->answered == r->replies;
+		if (is_last)
+			TAILQ_REMOVE(&l->requests, r, entry);
+		l->hooks.on_reply(l->hooks.ctx, r, reply, is_last);
+		freeReplyObject(reply);
+	}
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+	struct redis_link *l = handle->data;
+	*buf = uv_buf_init(l->input, READ_BYTES);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
+{
+	struct redis_link *l = stream->data;
+	if (count == 0 || l->is_closing)
+		return;
+	if (count < 0) {
+		link_lost(l, count == UV_EOF ? "Redis closed the connection"
+					     : uv_strerror((int)count));
+		return;
+	}
+	l->hooks.on_bytes(l->hooks.ctx);
+	if (redisReaderFeed(l->reader, buf->base, (size_t)count) != REDIS_OK) {
+		link_lost(l, l->reader->errstr);
+		return;
+	}
+	answer(l);
+}
+
+/* ---- connecting -------------------------------------------------------- */
+
+static void on_io_closed(uv_handle_t *handle)
+{
+	struct redis_link *l = handle->data;
+	l->has_io = false;
+	if (!l->is_closing)
+		try_address(l);
+	else if (!l->is_resolving)
+		link_free(l);
+}
+
+static void on_connected(uv_connect_t *request, int status)
+{
+	struct redis_link *l = request->data;
+	if (l->is_closing || status == UV_ECANCELED)
+		return;
+	if (status < 0 && l->address && l->address->ai_next) {
+		l->address = l->address->ai_next;
+		uv_close(&l->io.handle, on_io_closed);
+		return;
+	}
+	if (status == 0)
+		status = uv_read_start(&l->io.stream, on_alloc, on_read);
+	if (status < 0) {
+		link_lost(l, uv_strerror(status));
+		return;
+	}
+	l->is_connected = true;
+	l->hooks.on_connected(l->hooks.ctx);
+}
+
+static int connect_tcp(struct redis_link *l)
+{
+	int status = uv_tcp_init(l->loop, &l->io.tcp);
+	if (status < 0)
+		return status;
+	l->has_io = true;
+	l->io.handle.data = l;
+	uv_tcp_nodelay(&l->io.tcp, 1);
+	uv_tcp_keepalive(&l->io.tcp, 1, KEEPALIVE_SECONDS);
+	return uv_tcp_connect(&l->connect, &l->io.tcp, l->address->ai_addr, on_connected);
+}
+
+static void try_address(struct redis_link *l)
+{
+	int status = connect_tcp(l);
+	if (status < 0)
+		link_lost(l, uv_strerror(status));
+}
+
+static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *addresses)
+{
+	struct redis_link *l = request->data;
+	l->is_resolving = false;
+	l->addresses = l->address = status == 0 ? addresses : NULL;
+	if (l->is_closing) {
+		if (!l->has_io)
+			link_free(l);
+		return;
+	}
+	if (status < 0)
+		link_lost(l, uv_strerror(status));
+	else
+		try_address(l);
+}
+
+static int connect_unix(struct redis_link *l)
+{
+	int status = uv_pipe_init(l->loop, &l->io.pipe, 0);
+	if (status < 0)
+		return status;
+	l->has_io = true;
+	l->io.handle.data = l;
+	uv_pipe_connect(&l->connect, &l->io.pipe, l->url->path, on_connected);
+	return TIDE_OK;
+}
+
+int redis_link_connect(struct redis_link *l)
+{
+	if (!l->reader)
+		return UV_ENOMEM;
+	l->connect.data = l;
+	if (l->url->kind != REDIS_URL_TCP)
+		return connect_unix(l);
+	char port[8];
+	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
+	snprintf(port, sizeof(port), "%u", l->url->port);
+	l->resolve.data = l;
+	int status = uv_getaddrinfo(l->loop, &l->resolve, on_resolved, l->url->host, port,
+				    &hints);
+	l->is_resolving = status == 0;
+	return status;
+}
+
+static void on_nothing_to_close(uv_handle_t *handle)
+{
+	link_free(handle->data);
+}
+
+void redis_link_close(struct redis_link *l, struct redis_requests *unanswered)
+{
+	TAILQ_CONCAT(unanswered, &l->requests, entry);
+	l->next = NULL;
+	if (l->is_closing)
+		return;
+	l->is_closing = true;
+	if (l->is_resolving)
+		uv_cancel((uv_req_t *)&l->resolve);
+	if (l->has_io) {
+		if (!uv_is_closing(&l->io.handle))
+			uv_close(&l->io.handle, on_io_closed);
+	} else if (!l->is_resolving) {
+		/* Nothing of libuv's is there whose callback could free us, and
+		 * on_closed must not run in here: a handle made to be closed. */
+		uv_pipe_init(l->loop, &l->io.pipe, 0);
+		l->io.handle.data = l;
+		uv_close(&l->io.handle, on_nothing_to_close);
+	}
+}
+
+/* ---- writing ----------------------------------------------------------- */
+
+void redis_link_send(struct redis_link *l, struct redis_request *r)
+{
+	assert(r->part_count > 0 && r->part_count <= REDIS_REQUEST_PARTS_MAX);
+	r->answered = 0;
+	r->is_sent = false;
+	TAILQ_INSERT_TAIL(&l->requests, r, entry);
+	if (!l->next)
+		l->next = r;
+}
+
+/* Up to `last` everything is with the kernel. */
+static void mark_sent(struct redis_link *l, struct redis_request *last)
+{
+	struct redis_request *r = last;
+	while (r && !r->is_sent) {
+		r->is_sent = true;
+		r = TAILQ_PREV(r, redis_requests, entry);
+	}
+}
+
+/* Whoever hung up may have said why before; the end of the stream follows. */
+static void write_failed(struct redis_link *l, int status)
+{
+	l->is_deaf = true;
+	if (status != UV_EPIPE && status != UV_ECONNRESET)
+		link_lost(l, uv_strerror(status));
+}
+
+static void on_written(uv_write_t *request, int status)
+{
+	struct redis_link *l = request->data;
+	if (l->is_closing)
+		return;
+	l->is_writing = false;
+	if (status < 0) {
+		write_failed(l, status);
+		return;
+	}
+	mark_sent(l, l->last_written);
+	answer(l);
+	if (!l->is_closing && !l->is_lost)
+		redis_link_flush(l);
+}
+
+/* The pieces of the next requests, whole requests only; how many pieces. */
+static unsigned gather(struct redis_link *l)
+{
+	unsigned count = 0;
+	struct redis_request *r = l->next;
+	for (; r && r->part_count <= WRITE_PARTS - count; r = TAILQ_NEXT(r, entry)) {
+		memcpy(l->parts + count, r->parts, r->part_count * sizeof(uv_buf_t));
+		count += r->part_count;
+		l->last_written = r;
+	}
+	l->next = r;
+	return count;
+}
+
+/* Write what the socket takes; libuv takes charge of the rest. */
+static int write_parts(struct redis_link *l, unsigned count)
+{
+	int written = uv_try_write(&l->io.stream, l->parts, count);
+	if (written < 0 && written != UV_EAGAIN)
+		return written;
+	size_t skip = written > 0 ? (size_t)written : 0;
+	unsigned first = 0;
+	while (first < count && skip >= l->parts[first].len)
+		skip -= l->parts[first++].len;
+	if (first == count)
+		return TIDE_OK;
+	l->parts[first].base += skip;
+	l->parts[first].len -= skip;
+	l->write.data = l;
+	int status = uv_write(&l->write, &l->io.stream, l->parts + first, count - first,
+			      on_written);
+	l->is_writing = status == 0;
+	return status;
+}
+
+void redis_link_flush(struct redis_link *l)
+{
+	while (l->next && l->is_connected && !l->is_writing && !l->is_deaf &&
+	       !l->is_closing && !l->is_lost) {
+		int status = write_parts(l, gather(l));
+		if (status < 0)
+			write_failed(l, status);
+		else if (!l->is_writing)
+			mark_sent(l, l->last_written);
+	}
+}

@@ -1,0 +1,43 @@
+/* redis_link.h: one connection to Redis, from the first SYN to the close: a
+ * libuv stream for the bytes and hiredis's reader for the replies.
+ *
+ * A link lives once. When it is lost it says why, once, and is of no more use;
+ * redis_conn takes the unanswered requests and makes another one. hiredis's
+ * own libuv adapter is not used: it never reports a refused connection.
+ *
+ * No hook is called by redis_link_connect, _send and _close themselves. */
+#ifndef TIDE_STORE_REDIS_LINK_H
+#define TIDE_STORE_REDIS_LINK_H
+
+#include "../base/error.h"
+#include "redis_request.h"
+#include "redis_url.h"
+
+struct redis_link;
+
+struct redis_link_hooks {
+	void *ctx;
+	void (*on_connected)(void *ctx);
+	/* Bytes came: Redis is alive, whether or not a reply is complete. */
+	void (*on_bytes)(void *ctx);
+	/* A reply to `r`, which has left the link when `is_last`. */
+	void (*on_reply)(void *ctx, struct redis_request *r, const redisReply *reply,
+			 bool is_last);
+	/* The owner closes the link, in here or later. */
+	void (*on_lost)(void *ctx, const char *why);
+	/* The link's memory is gone after this. */
+	void (*on_closed)(void *ctx);
+};
+
+/* `url` must outlive the link. */
+struct redis_link *redis_link_create(uv_loop_t *loop, const struct redis_url *url,
+				     const struct redis_link_hooks *hooks);
+/* Begin; a failure is on_lost's, or the returned one when it is immediate. */
+TIDE_MUST_USE int redis_link_connect(struct redis_link *l);
+/* Put the request behind those that are waiting; redis_link_flush writes. */
+void redis_link_send(struct redis_link *l, struct redis_request *r);
+void redis_link_flush(struct redis_link *l);
+/* Close; what is unanswered is appended to `unanswered` in order. Idempotent. */
+void redis_link_close(struct redis_link *l, struct redis_requests *unanswered);
+
+#endif

@@ -1,0 +1,38 @@
+/* redis_request.h: one request to Redis, and how its answers come back.
+ *
+ * A request lies inside whatever structure its owner has for it. From
+ * redis_conn_send until its last answer it belongs to the connection, which
+ * keeps pointers to the bytes: they are written straight from the owner's
+ * memory, and written again after a reconnect. */
+#ifndef TIDE_STORE_REDIS_REQUEST_H
+#define TIDE_STORE_REDIS_REQUEST_H
+
+#include <hiredis/hiredis.h>
+#include <stdbool.h>
+#include <sys/queue.h>
+#include <uv.h>
+
+#define REDIS_REQUEST_PARTS_MAX 256
+
+struct redis_request;
+
+/* A reply came: the request->answered-th of request->replies. After the last
+ * one the request is the owner's again and may be freed right here. When the
+ * connection is lost in between, all replies come again from the first.
+ * `reply` is borrowed. NULL: the store is being closed, nothing else comes. */
+typedef void (*redis_reply_fn)(struct redis_request *request, const redisReply *reply);
+
+struct redis_request {
+	TAILQ_ENTRY(redis_request) entry;
+	const uv_buf_t *parts; /* the bytes, in 1 to REDIS_REQUEST_PARTS_MAX pieces */
+	unsigned part_count;
+	unsigned replies; /* how many Redis will give; at least 1 */
+	unsigned answered;
+	bool is_sent;
+	size_t bytes;
+	redis_reply_fn on_reply;
+};
+
+TAILQ_HEAD(redis_requests, redis_request);
+
+#endif

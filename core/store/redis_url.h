@@ -1,0 +1,33 @@
+/* redis_url.h: --store as a structure.
+ *
+ *   embedded | none
+ *   redis://[user:password@]host[:port][/db]     an IPv6 address in [ ]
+ *   redis+unix:[user:password@]/path[?db=N]
+ *
+ * User, password, host and path are percent-decoded. */
+#ifndef TIDE_STORE_REDIS_URL_H
+#define TIDE_STORE_REDIS_URL_H
+
+#include "../base/error.h"
+
+enum redis_url_kind { REDIS_URL_NONE, REDIS_URL_EMBEDDED, REDIS_URL_TCP, REDIS_URL_UNIX };
+
+#define REDIS_PORT_DEFAULT 6379
+#define REDIS_DB_MAX 1048575
+
+struct redis_url {
+	enum redis_url_kind kind;
+	char *host; /* TCP */
+	unsigned port;
+	char *path; /* Unix socket */
+	char *user; /* NULL: Redis's "default" */
+	char *password;
+	unsigned db;
+};
+
+/* On failure nothing has to be freed, and `err` never shows the password. */
+TIDE_MUST_USE int redis_url_parse(const char *text, struct redis_url *out,
+				  struct error *err);
+void redis_url_deinit(struct redis_url *url);
+
+#endif

@@ -1,0 +1,33 @@
+/* resp.h: Redis commands as bytes (RESP2), appended to a buf.
+ *
+ * A command is resp_array with the number of its words, then the words. */
+#ifndef TIDE_STORE_RESP_H
+#define TIDE_STORE_RESP_H
+
+#include "../base/buf.h"
+#include "../base/id.h"
+
+/* Room for "*<n>\r\n" with any 32-bit n. */
+#define RESP_ARRAY_MAX 13
+/* "$16\r\n", the id, "\r\n". */
+#define RESP_ID_LEN (5 + ID_HEX_LEN + 2)
+#define RESP_SCORE_TEXT_MAX 32
+
+void resp_array(struct buf *out, size_t words);
+/* The line "*<words>\r\n" written so that it ends right before `end`, which
+ * has RESP_ARRAY_MAX bytes in front of it; its first byte is returned. */
+char *resp_array_before(char *end, uint32_t words);
+void resp_bulk(struct buf *out, struct slice word);
+void resp_text(struct buf *out, const char *word);
+void resp_int(struct buf *out, int64_t n);
+void resp_id(struct buf *out, uint64_t id);
+/* "$<len>\r\n" alone: the caller appends `len` bytes and resp_bulk_end. */
+void resp_bulk_begin(struct buf *out, size_t len);
+void resp_bulk_end(struct buf *out);
+
+/* The shortest of the integer and the %.17g form: what Redis reads back is
+ * the same double. NaN, which no sorted set can hold, counts as 0. */
+size_t resp_score_format(double score, char out[RESP_SCORE_TEXT_MAX]);
+void resp_score(struct buf *out, double score);
+
+#endif

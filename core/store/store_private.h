@@ -1,0 +1,59 @@
+/* store_private.h: what store.c, read.c and define.c share. */
+#ifndef TIDE_STORE_STORE_PRIVATE_H
+#define TIDE_STORE_STORE_PRIVATE_H
+
+#include "../base/buf.h"
+#include "batch.h"
+#include "layout.h"
+#include "redis_child.h"
+#include "redis_conn.h"
+#include "redis_url.h"
+#include "store.h"
+
+struct store {
+	uv_loop_t *loop;
+	struct store_config config; /* its texts are not kept */
+	struct store_hooks hooks;
+	struct redis_url url;
+	char address[256];
+	enum store_state state;
+	struct redis_child *child; /* embedded, else NULL */
+	struct redis_conn *conn;   /* NULL with --store none */
+	uv_timer_t none_timer;     /* --store none: what makes it asynchronous */
+	struct batch *free_batches;
+	unsigned free_batch_count;
+	uint64_t transactions;
+	bool is_closing;
+	void (*on_closed)(void *ctx);
+	void *closed_ctx;
+};
+
+struct store_shard {
+	size_t prefix_len;
+	char prefix[]; /* see layout_shard_prefix */
+};
+
+static inline struct slice shard_prefix(const struct store_shard *shard)
+{
+	return (struct slice){ shard->prefix, shard->prefix_len };
+}
+
+/* A request of one piece, whose bytes it owns: the first member of each
+ * request's structure but the batch's. */
+struct store_call {
+	struct redis_request request;
+	struct store *store;
+	struct buf bytes;
+	uv_buf_t part;
+};
+
+/* `size` is that of the whole structure, which is zeroed. */
+void *store_call_create(struct store *s, size_t size);
+/* The command's bytes are in the call. */
+void store_call_send(struct store_call *call, unsigned replies, redis_reply_fn on_reply);
+void store_call_destroy(struct store_call *call);
+
+/* TIDE_OK, or the error that the reply is (NULL: TIDE_ESHUTDOWN) and its text. */
+int store_reply_status(const redisReply *reply, const char **text);
+
+#endif

@@ -1,0 +1,1 @@
+../../../../rules/priority/fifo.lua

@@ -1,0 +1,187 @@
+-- tide.topic_trie: which topic patterns match a key, for any number of patterns.
+--
+-- The grammar is AMQP's. Keys and patterns are words with dots between them; in
+-- a pattern the word `*` stands for exactly one word and `#` for zero or more.
+-- A word may be empty ("a..b" has three); the empty key has no words at all.
+--
+-- The patterns form a tree by their words. A key is matched by walking all its
+-- paths at once, word by word, with the set of nodes that the words so far can
+-- lead to. A node enters that set once per word, however many ways lead to it:
+-- so no destination is met twice, and no pattern, `#.a.#.a.#` neither, makes the
+-- walk longer than (words of the key) x (nodes that match). Nothing is allocated
+-- for a match beyond the words of the key.
+
+local dests = require "tide.dests"
+
+local find, sub = string.find, string.sub
+local add, remove, each = dests.add, dests.remove, dests.each
+
+local M = {}
+
+---@class tide.TopicNode
+---@field words table<string, tide.TopicNode>|nil
+---@field one tide.TopicNode|nil   the child for `*`
+---@field many tide.TopicNode|nil  the child for `#`
+---@field loops boolean            this is such a child: any word stays in it
+---@field step integer             when it last entered the set
+---@field children integer
+---@field dests tide.Dests|nil     of the patterns that end here
+
+---@class tide.TopicTrie
+---@field root tide.TopicNode
+---@field step integer             counts the words of all keys
+---@field current tide.TopicNode[]
+---@field next tide.TopicNode[]
+
+local function new_node(loops)
+  return { loops = loops, step = 0, children = 0 }
+end
+
+---@return tide.TopicTrie
+function M.new()
+  return { root = new_node(false), step = 0, current = {}, next = {} }
+end
+
+-- The words of a pattern. `#.#` is `#`, and `#.*` is `*.#`: with one spelling
+-- for what is the same, there is one node for it.
+local function words_of(pattern)
+  local words = {}
+  if pattern == "" then
+    return words
+  end
+  for word in (pattern .. "."):gmatch("([^.]*)%.") do
+    local last = words[#words]
+    if word == "*" and last == "#" then
+      words[#words], words[#words + 1] = "*", "#"
+    elseif not (word == "#" and last == "#") then
+      words[#words + 1] = word
+    end
+  end
+  return words
+end
+
+local function child_of(node, word)
+  if word == "*" then
+    return node.one
+  elseif word == "#" then
+    return node.many
+  end
+  return node.words and node.words[word]
+end
+
+local function set_child(node, word, child)
+  node.children = node.children + (child and 1 or -1)
+  if word == "*" then
+    node.one = child
+  elseif word == "#" then
+    node.many = child
+  else
+    node.words = node.words or {}
+    node.words[word] = child
+    node.words = next(node.words) and node.words or nil
+  end
+end
+
+---@param self tide.TopicTrie
+---@param pattern string
+---@param dest integer
+function M.insert(self, pattern, dest)
+  local node = self.root
+  for _, word in ipairs(words_of(pattern)) do
+    local child = child_of(node, word)
+    if not child then
+      child = new_node(word == "#")
+      set_child(node, word, child)
+    end
+    node = child
+  end
+  node.dests = node.dests or dests.new()
+  add(node.dests, dest)
+end
+
+---Remove what `insert` put in, and the branches that lead nowhere afterwards.
+---@param self tide.TopicTrie
+---@param pattern string
+---@param dest integer
+---@return boolean  whether it was there
+function M.remove(self, pattern, dest)
+  local words, path = words_of(pattern), { self.root }
+  for i, word in ipairs(words) do
+    path[i + 1] = child_of(path[i], word)
+    if not path[i + 1] then
+      return false
+    end
+  end
+  local node = path[#path]
+  if not node.dests or not remove(node.dests, dest) then
+    return false
+  end
+  if node.dests.n == 0 then
+    node.dests = nil
+  end
+  for i = #words, 1, -1 do
+    local leaf = path[i + 1]
+    if leaf.dests or leaf.children > 0 then
+      break
+    end
+    set_child(path[i], words[i], nil)
+  end
+  return true
+end
+
+-- Put a node into the set, and with it the nodes that zero words of `#` lead to.
+local function enter(set, n, node, step)
+  while node and node.step ~= step do
+    node.step = step
+    n = n + 1
+    set[n] = node
+    node = node.many
+  end
+  return n
+end
+
+-- The set after one more word.
+local function advance(from, from_n, word, to, step)
+  local n = 0
+  for i = 1, from_n do
+    local node = from[i]
+    if node.loops then
+      n = enter(to, n, node, step)
+    end
+    local words = node.words
+    if words then
+      n = enter(to, n, words[word], step)
+    end
+    n = enter(to, n, node.one, step)
+  end
+  return n
+end
+
+---Call `to` for the destinations of all patterns that match the key: once for
+---each pattern and destination.
+---@param self tide.TopicTrie
+---@param key string
+---@param to fun(dest: integer)
+function M.match(self, key, to)
+  local current, following = self.current, self.next
+  local step = self.step + 1
+  local n = enter(current, 0, self.root, step)
+  local start = 1
+  while start and n > 0 and key ~= "" do
+    local dot = find(key, ".", start, true)
+    local word = sub(key, start, dot and dot - 1)
+    step = step + 1
+    n = advance(current, n, word, following, step)
+    current, following = following, current
+    start = dot and dot + 1
+  end
+  self.step = step
+  for i = 1, n do
+    local found = current[i].dests
+    if found then
+      each(found, to)
+    end
+  end
+end
+
+return M

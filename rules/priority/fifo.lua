@@ -1,0 +1,10 @@
+-- fifo: nothing overtakes. Equal ranks are served in the order of arrival.
+
+return {
+  doc = "in the order of arrival",
+  pure = true,
+
+  rank = function()
+    return 0
+  end,
+}

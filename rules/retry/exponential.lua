@@ -1,0 +1,26 @@
+-- exponential: wait, and each time longer: base, base*factor, base*factor^2, ...
+
+return {
+  doc = "after a delay that grows with each failure",
+  options = {
+    base = { type = "duration", default = "1s", doc = "the delay after the first failure" },
+    factor = { type = "number", default = 2, min = 1, doc = "what each delay grows by" },
+    cap = { type = "duration", default = "10m", doc = "the longest delay" },
+    jitter = { type = "number", default = 0, min = 0, max = 1,
+               doc = "the part of a delay that is left to chance: 0.2 is 80 to 100 %" },
+    max = { type = "integer", default = 20, min = 1,
+            doc = "failures after which the message is dead-lettered" },
+  },
+
+  decide = function(_, failure, opts)
+    if failure.failures >= opts.max then
+      return tide.DEAD_LETTER
+    end
+    -- A message whose consumer went away has not failed itself, and waits for none.
+    if failure.failures == 0 then
+      return 0
+    end
+    local delay = math.min(opts.base * opts.factor ^ (failure.failures - 1), opts.cap)
+    return delay * (1 - opts.jitter * tide.random())
+  end,
+}

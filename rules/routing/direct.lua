@@ -1,0 +1,30 @@
+-- direct: a message goes where the binding's pattern is its routing key.
+
+local dests = require "tide.dests"
+
+local M = { pure = true, doc = "the pattern is the routing key" }
+
+function M.new()
+  return {} -- destinations by pattern
+end
+
+function M.bind(index, pattern, dest)
+  index[pattern] = index[pattern] or dests.new()
+  dests.add(index[pattern], dest)
+end
+
+function M.unbind(index, pattern, dest)
+  local found = index[pattern]
+  if found and dests.remove(found, dest) and found.n == 0 then
+    index[pattern] = nil
+  end
+end
+
+function M.route(index, msg, to)
+  local found = index[msg.key]
+  if found then
+    dests.each(found, to)
+  end
+end
+
+return M

@@ -1,0 +1,23 @@
+-- fanout: a message goes to every binding, whatever its key.
+
+local dests = require "tide.dests"
+
+local M = { pure = true, doc = "every binding" }
+
+function M.new()
+  return dests.new()
+end
+
+function M.bind(index, _, dest)
+  dests.add(index, dest)
+end
+
+function M.unbind(index, _, dest)
+  dests.remove(index, dest)
+end
+
+function M.route(index, _, to)
+  dests.each(index, to)
+end
+
+return M

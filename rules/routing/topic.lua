@@ -1,0 +1,23 @@
+-- topic: patterns of words: `orders.*.eu` (one word), `orders.#` (any number).
+
+local trie = require "tide.topic_trie"
+
+local M = { pure = true, doc = "a pattern of words: * is one word, # any number" }
+
+function M.new()
+  return trie.new()
+end
+
+function M.bind(index, pattern, dest)
+  trie.insert(index, pattern, dest)
+end
+
+function M.unbind(index, pattern, dest)
+  trie.remove(index, pattern, dest)
+end
+
+function M.route(index, msg, to)
+  trie.match(index, msg.key, to)
+end
+
+return M

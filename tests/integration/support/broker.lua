@@ -1,0 +1,309 @@
+--- The real binary on a real Redis, in a directory of its own:
+---
+---   local broker = Broker.start { args = { '--fsync', 'no' } }
+---   local c = broker:connect()
+---   ...
+---   broker:stop()
+---
+--- The binary is $TIDEMQ, or build/tidemq. Everything that a broker started is
+--- ended when the test process ends, however that comes about; `destroy` does
+--- it earlier.
+local Client = require 'support.client'
+local wait = require 'support.wait'
+
+---@class Broker
+---@field dir string the temporary directory of this broker
+---@field data string its data directory
+---@field rules string its rules directory
+---@field address string where its first listener listens
+---@field addresses string[] all of them, in the order of --listen
+local Broker = {}
+Broker.__index = Broker
+
+local function quote(word)
+  return "'" .. tostring(word):gsub("'", "'\\''") .. "'"
+end
+
+local function capture(command)
+  local pipe = assert(io.popen(command))
+  local output = pipe:read 'a'
+  local ok, _, status = pipe:close()
+  return output, ok and 0 or status
+end
+
+local function read_file(path)
+  local file = io.open(path, 'rb')
+  if not file then return nil end
+  local text = file:read 'a'
+  file:close()
+  return text
+end
+
+local function write_file(path, text)
+  local file = assert(io.open(path, 'wb'))
+  assert(file:write(text))
+  assert(file:close())
+end
+
+local root = capture('pwd'):gsub('\n$', '')
+
+local function support(self, verb)
+  return ('TIDE_TEST_DIR=%s exec bash %s/tests/integration/support/process.sh %s'):format(
+    quote(self.dir), quote(root), verb)
+end
+
+--- The path of the binary under test.
+---@return string
+function Broker.binary()
+  local path = os.getenv 'TIDEMQ' or 'build/tidemq'
+  return path:sub(1, 1) == '/' and path or root .. '/' .. path
+end
+
+--- In arguments, environment and listeners `@DIR@` stands for the broker's own directory.
+---@class BrokerOptions
+---@field args? string[] more arguments for `serve`
+---@field env? table<string, string>
+---@field listen? string[] default: 127.0.0.1:0
+---@field rules? string|table<string, string> a directory (default: the repository's rules), or files, by their path
+---  in the directory: a copy of the repository's rules with these on top
+---@field may_fail? boolean the start may fail: `start` then returns nil, the standard error and the exit status
+
+local known = { args = true, env = true, listen = true, rules = true, may_fail = true }
+
+---@param options BrokerOptions?
+---@return Broker?, string?, integer?
+function Broker.start(options)
+  options = options or {}
+  for name in pairs(options) do
+    if not known[name] then error('Broker.start has no option ' .. name, 2) end
+  end
+  local self = setmetatable({ options = options }, Broker)
+  self.dir = capture('cd "$(mktemp -d "${TMPDIR:-/tmp}/tidemq-test.XXXXXX")" && pwd -P'):gsub('\n$', '')
+  self.guard = assert(io.popen(support(self, 'guard'), 'w'))
+  self.data = self.dir .. '/data'
+  assert(os.execute('mkdir ' .. quote(self.data)))
+  self.rules = type(options.rules) == 'string' and options.rules or root .. '/rules'
+  if type(options.rules) == 'table' then
+    self.rules = self.dir .. '/rules'
+    assert(os.execute(('cp -R %s %s'):format(quote(root .. '/rules'), quote(self.rules))))
+    for path, text in pairs(options.rules) do self:write_rule(path, text) end
+  end
+  return self:run()
+end
+
+local function command_line(self)
+  local words = { 'exec', 'env' }
+  local function add(word)
+    words[#words + 1] = quote((tostring(word):gsub('@DIR@', self.dir)))
+  end
+  for name, value in pairs(self.options.env or {}) do add(name .. '=' .. value) end
+  add(Broker.binary())
+  add 'serve'
+  for _, address in ipairs(self.options.listen or { '127.0.0.1:0' }) do
+    add '--listen'
+    add(address)
+  end
+  for _, word in ipairs { '--data', self.data, '--rules', self.rules } do add(word) end
+  for _, word in ipairs(self.options.args or {}) do add(word) end
+  return table.concat(words, ' ') .. '\n'
+end
+
+--- Start the process and wait until every listener listens.
+---@return Broker?, string?, integer?
+function Broker:run()
+  write_file(self.dir .. '/command', command_line(self))
+  for _, name in ipairs { 'pid', 'exit', 'stdout' } do os.remove(self.dir .. '/' .. name) end
+  assert(os.execute(support(self, 'run')))
+  local count = #(self.options.listen or { 1 })
+  local ready = wait.poll(function()
+    self.addresses = {}
+    for line in (read_file(self.dir .. '/stdout') or ''):gmatch '([^\n]*)\n' do
+      self.addresses[#self.addresses + 1] = line:match '^listening on (%S+)'
+    end
+    return #self.addresses >= count or self:exit_status()
+  end, 60)
+  if ready == true then
+    self.address = self.addresses[1]
+    return self
+  end
+  local text = ('the broker did not start (%s):\n%s'):format(
+    ready and 'status ' .. ready or 'no "listening on" in time', self:log())
+  local log = self:log()
+  self:destroy()
+  if self.options.may_fail then return nil, log, ready end
+  error(text, 3)
+end
+
+---@return integer
+function Broker:pid()
+  return assert(math.tointeger(tonumber(read_file(self.dir .. '/pid'))), 'the broker was never started')
+end
+
+--- The status it ended with (128 + n for signal n), nil while it runs.
+---@return integer?
+function Broker:exit_status()
+  return math.tointeger(tonumber(read_file(self.dir .. '/exit')))
+end
+
+---@return boolean
+function Broker:is_running()
+  return self:exit_status() == nil
+end
+
+--- Everything it wrote to standard error, through restarts.
+---@return string
+function Broker:log()
+  return read_file(self.dir .. '/stderr') or ''
+end
+
+--- What it wrote to standard output since its last start.
+---@return string
+function Broker:stdout()
+  return read_file(self.dir .. '/stdout') or ''
+end
+
+--- Wait for a line of the log; gives the captures.
+---@param pattern string
+---@param seconds number?
+---@return string ...
+function Broker:expect_log(pattern, seconds)
+  if not wait.poll(function() return self:log():find(pattern) end, seconds) then
+    error(('no %q in the log:\n%s'):format(pattern, self:log()), 2)
+  end
+  return self:log():match(pattern)
+end
+
+---@param n integer? the listener; default: the first
+---@return Client
+function Broker:connect(n)
+  return Client.connect(self.addresses[n or 1], function()
+    local log = self:log()
+    local status = self:exit_status()
+    return ('-- the broker %s; its log ends:\n%s'):format(
+      status and 'ended with status ' .. status or 'runs', log:sub(-2000))
+  end)
+end
+
+---@param name string a signal: TERM, HUP, KILL, STOP, CONT, ...
+function Broker:signal(name)
+  assert(os.execute(('kill -%s %d'):format(name, self:pid())))
+end
+
+local function wait_exit(self, seconds)
+  local status = wait.poll(function() return self:exit_status() end, seconds)
+  if status then return status end
+  self:destroy()
+  error('the broker did not end in time', 3)
+end
+
+--- kill -9 of the broker alone; its Redis is left as it is.
+function Broker:kill9()
+  self:signal 'KILL'
+  wait_exit(self)
+end
+
+--- kill -9 of the broker and its Redis.
+function Broker:kill9_all()
+  local pids = self:processes()
+  if #pids > 0 then os.execute('kill -9 ' .. table.concat(pids, ' ') .. ' 2>/dev/null') end
+  wait_exit(self)
+  assert(wait.poll(function() return #self:processes() == 0 end), 'a process survived kill -9')
+end
+
+--- kill -9 of its Redis alone.
+function Broker:kill9_redis()
+  os.execute('kill -9 ' .. self:redis_pid())
+end
+
+--- The pids of the broker and everything that it started.
+---@return integer[]
+function Broker:processes()
+  local pids = {}
+  for pid in capture(support(self, 'list')):gmatch '%d+' do
+    pids[#pids + 1] = math.tointeger(tonumber(pid))
+  end
+  return pids
+end
+
+--- SIGTERM; it must end with status 0 within the time and leave no process.
+--- The directory is kept, for `restart`.
+---@param seconds number?
+function Broker:stop(seconds)
+  if self:is_running() then self:signal 'TERM' end
+  local status = wait_exit(self, seconds)
+  local is_clean = wait.poll(function() return #self:processes() == 0 end, seconds)
+  if status ~= 0 or not is_clean then
+    local text = ('after SIGTERM: status %d, %d processes left:\n%s'):format(status, #self:processes(), self:log())
+    self:destroy()
+    error(text, 2)
+  end
+end
+
+--- Start again on the same data, after a stop (done here if it still runs) or a kill.
+---@return Broker
+function Broker:restart()
+  if self:is_running() then self:stop() end
+  return self:run()
+end
+
+--- redis-cli on the embedded Redis; gives what it printed, without the last line break.
+---@param ... string|number
+---@return string
+function Broker:redis_cli(...)
+  local words = {}
+  for i, word in ipairs { ... } do words[i] = quote(word) end
+  local output = capture(('redis-cli -s %s %s 2>&1'):format(
+    quote(self.data .. '/redis.sock'), table.concat(words, ' ')))
+  return (output:gsub('\n$', ''))
+end
+
+---@return integer
+function Broker:redis_pid()
+  local pid = self:redis_cli('INFO', 'server'):match 'process_id:(%d+)'
+  return assert(math.tointeger(tonumber(pid)), 'the embedded Redis does not answer')
+end
+
+--- The broker's resident memory.
+---@return integer bytes
+function Broker:memory()
+  local pages = read_file(('/proc/%d/statm'):format(self:pid())):match '^%d+ (%d+)'
+  return math.tointeger(tonumber(pages)) * 4096
+end
+
+--- Write a file of a private rules directory at once (no half of it is seen).
+---@param path string relative to the directory, like routing/mine.lua
+---@param text string
+function Broker:write_rule(path, text)
+  assert(self.rules:sub(1, #self.dir) == self.dir, 'start the broker with rules = {} to write rules')
+  local target = self.rules .. '/' .. path
+  assert(os.execute('mkdir -p ' .. quote(target:match '^(.*)/')))
+  write_file(target .. '.new', text)
+  assert(os.rename(target .. '.new', target))
+end
+
+---@param path string
+function Broker:remove_rule(path)
+  assert(self.rules:sub(1, #self.dir) == self.dir, 'start the broker with rules = {} to remove rules')
+  assert(os.remove(self.rules .. '/' .. path))
+end
+
+--- A verb of the command line against this broker; gives its output (both
+--- streams) and exit status.
+---@param verb string
+---@param ... string|number
+---@return string output, integer status
+function Broker:cli(verb, ...)
+  local words = { quote(Broker.binary()), verb, '--url', quote('tide://' .. self.address) }
+  for _, word in ipairs { ... } do words[#words + 1] = quote(word) end
+  return capture(table.concat(words, ' ') .. ' 2>&1 </dev/null')
+end
+
+--- End everything of this broker by kill -9 and remove its directory. Harmless
+--- at any time and more than once.
+function Broker:destroy()
+  if not self.guard then return end
+  self.guard:close() -- waits until it has done its work
+  self.guard = nil
+end
+
+return Broker

@@ -1,0 +1,280 @@
+--- A client for tests, that reads like a session:
+---
+---   c:send 'PUB - jobs 5\r\nhello\r\n'
+---   c:expect '^OK %x+ 1$'
+---
+--- Each wait has a deadline, and each failure says what came instead.
+local socket = require 'socket'
+local unix = require 'socket.unix'
+local wait = require 'support.wait'
+
+---@class Client
+local Client = {}
+Client.__index = Client
+
+--- Connect to `HOST:PORT`, `[HOST]:PORT` or `unix:PATH`.
+---@param address string
+---@param describe? fun(): string what a failure should show besides (a log)
+---@return Client
+function Client.connect(address, describe)
+  local sock, ok, err
+  local path = address:match '^unix:(.+)$'
+  if path then
+    sock = assert(unix())
+    ok, err = sock:connect(path)
+  else
+    local host, port = address:match '^%[?(.-)%]?:(%d+)$'
+    assert(host, 'no address: ' .. address)
+    sock = assert(host:find(':', 1, true) and socket.tcp6() or socket.tcp())
+    sock:settimeout(wait.DEFAULT)
+    ok, err = sock:connect(host, tonumber(port))
+    sock:setoption('tcp-nodelay', true)
+  end
+  if not ok then error(('cannot connect to %s: %s'):format(address, err), 2) end
+  sock:settimeout(0)
+  return setmetatable({ sock = sock, input = '', describe = describe, is_closed = false }, Client)
+end
+
+local source = debug.getinfo(1, 'S').source
+
+---@param self Client
+---@param format string
+local function fail(self, format, ...)
+  local text = format:format(...)
+  if self.describe then text = text .. '\n' .. self.describe() end
+  -- The line to show is the test's, not one of this file.
+  local level = 2
+  while debug.getinfo(level + 1, 'S') and debug.getinfo(level, 'S').source == source do level = level + 1 end
+  error(text, level)
+end
+
+--- Whatever has arrived, waiting until something has or the deadline is over.
+---@return boolean nothing more can come before the deadline
+local function fill(self, deadline)
+  if self.is_closed then return true end
+  local readable = socket.select({ self.sock }, nil, wait.left(deadline))
+  if #readable == 0 then return true end
+  local data, err, partial = self.sock:receive(65536)
+  local got = data or partial or ''
+  self.input = self.input .. got
+  if err == 'closed' then self.is_closed = true end
+  return #got == 0 and self.is_closed
+end
+
+--- Send all of the text; reading goes on, so that a full pipe cannot jam both ends.
+---@param text string
+---@return Client
+function Client:send(text)
+  local deadline = wait.deadline()
+  local from = 1
+  while from <= #text do
+    local last, err, partial = self.sock:send(text, from)
+    from = (last or partial or from - 1) + 1
+    if err == 'closed' then
+      fail(self, 'the connection was closed while sending')
+    elseif err == 'timeout' then
+      local readable, writable = socket.select({ self.sock }, { self.sock }, wait.left(deadline))
+      if #readable > 0 then fill(self, deadline) end
+      if #readable + #writable == 0 then fail(self, 'the broker reads no more after %d bytes', from - 1) end
+    end
+  end
+  return self
+end
+
+--- The next line without its CRLF (the protocol ends every line in CRLF).
+---@param seconds number?
+---@return string? line, string? why "timeout" or "closed"
+function Client:read_line(seconds)
+  local deadline = wait.deadline(seconds)
+  local from = 1
+  while true do
+    local at = self.input:find('\n', from, true)
+    if at then
+      local line = self.input:sub(1, at - 1)
+      self.input = self.input:sub(at + 1)
+      if line:sub(-1) ~= '\r' then fail(self, 'a line that ends in a bare LF: %q', line) end
+      return line:sub(1, -2)
+    end
+    from = #self.input + 1
+    if fill(self, deadline) and #self.input < from then
+      return nil, self.is_closed and 'closed' or 'timeout'
+    end
+  end
+end
+
+local function must_read_line(self, wanted, seconds)
+  local line, why = self:read_line(seconds)
+  if not line then
+    fail(self, 'waited for %s; got %s, and %q so far', wanted,
+      why == 'closed' and 'the end of the connection' or 'nothing more in time', self.input)
+  end
+  return line
+end
+
+--- The next line must match the pattern.
+---@param pattern string
+---@param seconds number?
+---@return string ... its captures, or the whole match
+function Client:expect(pattern, seconds)
+  local line = must_read_line(self, ('a line like %q'):format(pattern), seconds)
+  if not line:find(pattern) then fail(self, 'expected a line like %q, got %q', pattern, line) end
+  return line:match(pattern)
+end
+
+--- The next line must be exactly this one.
+---@param text string
+---@param seconds number?
+---@return Client
+function Client:expect_line(text, seconds)
+  local line = must_read_line(self, ('%q'):format(text), seconds)
+  if line ~= text then fail(self, 'expected %q, got %q', text, line) end
+  return self
+end
+
+--- `len` bytes and the CRLF behind them.
+---@param len integer|string
+---@param seconds number?
+---@return string
+function Client:expect_payload(len, seconds)
+  len = assert(math.tointeger(tonumber(len)), 'no length')
+  local deadline = wait.deadline(seconds)
+  while #self.input < len + 2 do
+    local before = #self.input
+    if fill(self, deadline) and #self.input == before then
+      fail(self, 'waited for a payload of %d bytes, got %d', len, #self.input)
+    end
+  end
+  local payload, ending = self.input:sub(1, len), self.input:sub(len + 1, len + 2)
+  if ending ~= '\r\n' then fail(self, 'no CRLF behind the payload but %q', ending) end
+  self.input = self.input:sub(len + 3)
+  return payload
+end
+
+--- The next answer must be `DATA <len>`; gives the document.
+---@param seconds number?
+---@return string
+function Client:expect_data(seconds)
+  local line = must_read_line(self, 'DATA', seconds)
+  local len = line:match '^DATA (%d+)$' or line:match '^@%d+ DATA (%d+)$'
+  if not len then fail(self, 'expected DATA, got %q', line) end
+  return self:expect_payload(len, seconds)
+end
+
+--- The same, decoded.
+---@param seconds number?
+---@return any
+function Client:expect_json(seconds)
+  local text = self:expect_data(seconds)
+  local value, _, err = require('dkjson').decode(text)
+  if err then fail(self, 'not JSON (%s): %s', err, text) end
+  return value
+end
+
+local function unescape(text)
+  return (text:gsub('%%(%x%x)', function(hex) return string.char(tonumber(hex, 16)) end))
+end
+
+---@class Delivery
+---@field sid string
+---@field tag string
+---@field attempt integer
+---@field exchange string
+---@field key string
+---@field redelivered boolean
+---@field options table<string, string> id, ts, pri, ...
+---@field headers table<string, string> decoded
+---@field payload string
+---@field line string the whole line
+
+--- The next line must be a MSG of channel 0, or of `@channel`.
+---@param seconds number?
+---@param channel integer?
+---@return Delivery
+function Client:expect_msg(seconds, channel)
+  local line = must_read_line(self, 'MSG', seconds)
+  local prefix = channel and ('@%d MSG '):format(channel) or 'MSG '
+  if line:sub(1, #prefix) ~= prefix then fail(self, 'expected %q, got %q', prefix, line) end
+  local words = {}
+  for word in line:sub(#prefix + 1):gmatch '%S+' do words[#words + 1] = word end
+  local msg = {
+    sid = words[1], tag = words[2], attempt = math.tointeger(tonumber(words[3])),
+    exchange = words[4], key = words[5], redelivered = false,
+    options = {}, headers = {}, line = line,
+  }
+  for i = 6, #words - 1 do
+    local header, text = words[i]:match '^h:([^=]+)=(.*)$'
+    local name, value = words[i]:match '^([^=]+)=(.*)$'
+    if header then
+      msg.headers[header] = unescape(text)
+    elseif name then
+      msg.options[name] = value
+    elseif words[i] == 'redelivered' then
+      msg.redelivered = true
+    end
+  end
+  msg.payload = self:expect_payload(words[#words], seconds)
+  return msg
+end
+
+--- Read and drop lines until one matches; gives its captures.
+---@param pattern string
+---@param seconds number?
+---@return string ...
+function Client:drain_until(pattern, seconds)
+  local deadline = wait.deadline(seconds)
+  while true do
+    local line = must_read_line(self, ('a line like %q'):format(pattern), wait.left(deadline))
+    if line:find(pattern) then return line:match(pattern) end
+  end
+end
+
+--- Nothing but the answer to a PING comes: what was sent before has been
+--- handled and has caused no other line to this connection.
+---@return Client
+function Client:expect_nothing()
+  self:send 'PING\r\n'
+  return self:expect_line 'OK'
+end
+
+--- The broker must close the connection, with nothing (more) to read.
+---@param seconds number?
+function Client:expect_closed(seconds)
+  local line, why = self:read_line(seconds)
+  if line then fail(self, 'expected the end of the connection, got %q', line) end
+  if why ~= 'closed' then fail(self, 'the connection was not closed in time') end
+end
+
+--- One request, and its one-line answer.
+---@param line string without CRLF; the payload's length is added
+---@param payload string?
+---@return string
+function Client:request(line, payload)
+  if payload then
+    self:send(('%s %d\r\n%s\r\n'):format(line, #payload, payload))
+  else
+    self:send(line .. '\r\n')
+  end
+  return must_read_line(self, ('the answer to %q'):format(line))
+end
+
+--- A request that must be answered OK; gives the words behind it.
+---@param line string
+---@param payload string?
+---@return string
+function Client:ok(line, payload)
+  local answer = self:request(line, payload)
+  if not answer:find '^OK' then fail(self, '%q was answered %q', line, answer) end
+  return answer:sub(4)
+end
+
+--- No more will be sent; what the broker still says can be read.
+function Client:shutdown()
+  self.sock:shutdown 'send'
+end
+
+function Client:close()
+  self.sock:close()
+  self.is_closed = true
+end
+
+return Client

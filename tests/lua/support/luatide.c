@@ -1,0 +1,414 @@
+/* luatide.c: the rule engine as a Lua module, so that specs exercise scripts in
+ * the real thing: sandbox, options, views, reload.
+ *
+ *   local luatide = require "luatide"
+ *   local engine = assert(luatide.open { rules = "rules", lua = "lua" })
+ *   local index = assert(engine:index("topic"))
+ *   index:bind("orders.#", 1)
+ *   index:route { key = "orders.new" }          --> { 1 }
+ *   local s = assert(engine:strategy("retry", "exponential", { base = "500ms" }))
+ *   s:decide({}, { failures = 1 })              --> 500
+ *
+ * What the engine refuses is nil and its message. */
+
+#include <lauxlib.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rules/engine_private.h"
+
+#define ENGINE "luatide.engine"
+#define INDEX "luatide.index"
+#define STRATEGY "luatide.strategy"
+
+int luaopen_luatide(lua_State *L);
+
+struct box {
+	void *object; /* NULL once it is destroyed */
+	struct engine *engine;
+};
+
+static void *unbox(lua_State *L, const char *type)
+{
+	struct box *box = luaL_checkudata(L, 1, type);
+	luaL_argcheck(L, box->object != NULL, 1, "is closed");
+	return box->object;
+}
+
+/* The box keeps the value at `owner` (its engine's) alive. */
+static struct box *push_box(lua_State *L, const char *type, int owner)
+{
+	struct box *box = lua_newuserdatauv(L, sizeof(*box), 1);
+	*box = (struct box){ .object = NULL };
+	luaL_setmetatable(L, type);
+	if (owner) {
+		lua_pushvalue(L, owner);
+		lua_setiuservalue(L, -2, 1);
+	}
+	return box;
+}
+
+static int push_result(lua_State *L, int status, const struct error *err)
+{
+	if (status == TIDE_OK) {
+		lua_pushboolean(L, 1);
+		return 1;
+	}
+	lua_pushnil(L);
+	lua_pushstring(L, err->text);
+	lua_pushstring(L, error_wire_code(status));
+	return 3;
+}
+
+/* ---- arguments -------------------------------------------------------------------- */
+
+static void read_args(lua_State *L, int idx, struct args *out)
+{
+	args_init(out);
+	if (!lua_istable(L, idx))
+		return;
+	for (lua_pushnil(L); lua_next(L, idx) != 0; lua_pop(L, 2)) {
+		const char *value = luaL_tolstring(L, -1, NULL);
+		if (args_add(out, slice_from(lua_tostring(L, -3)), slice_from(value)) !=
+		    TIDE_OK)
+			abort();
+	}
+}
+
+static lua_Integer integer_field(lua_State *L, int idx, const char *name,
+				 lua_Integer preset)
+{
+	lua_getfield(L, idx, name);
+	lua_Integer n = luaL_optinteger(L, -1, preset);
+	lua_pop(L, 1);
+	return n;
+}
+
+/* The text stays on the stack. */
+static const char *text_field(lua_State *L, int idx, const char *name, const char *preset)
+{
+	lua_getfield(L, idx, name);
+	return luaL_optstring(L, -1, preset);
+}
+
+static struct msg *read_msg(lua_State *L, int idx)
+{
+	struct msg_header headers[MSG_HEADERS_MAX];
+	luaL_checktype(L, idx, LUA_TTABLE);
+	struct msg_spec spec = {
+		.id = (uint64_t)integer_field(L, idx, "id", 1),
+		.ts_unix_ms = integer_field(L, idx, "ts", 0),
+		.due_unix_ms = integer_field(L, idx, "due", 0),
+		.expires_unix_ms = integer_field(L, idx, "expires", 0),
+		.priority = (uint8_t)integer_field(L, idx, "priority", 0),
+		.exchange = slice_from(text_field(L, idx, "exchange", "")),
+		.key = slice_from(text_field(L, idx, "key", "")),
+		.headers = headers,
+		.payload = text_field(L, idx, "payload", ""),
+	};
+	spec.payload_len = strlen(spec.payload);
+	if (lua_getfield(L, idx, "headers") == LUA_TTABLE) {
+		for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
+			headers[spec.header_count++] =
+				(struct msg_header){ slice_from(lua_tostring(L, -2)),
+						     slice_from(lua_tostring(L, -1)) };
+		}
+	}
+	return msg_create(&spec);
+}
+
+/* ---- engine ------------------------------------------------------------------------ */
+
+static int l_open(lua_State *L)
+{
+	struct error err;
+	luaL_checktype(L, 1, LUA_TTABLE);
+	struct engine_config config = {
+		.rules_dir = text_field(L, 1, "rules", "rules"),
+		.lua_dir = text_field(L, 1, "lua", "lua"),
+		.memory_max_bytes =
+			(size_t)integer_field(L, 1, "memory_bytes", 64 * 1024 * 1024),
+		.call_budget_ms = integer_field(L, 1, "budget_ms", 1000),
+	};
+	struct box *box = push_box(L, ENGINE, 0);
+	uv_loop_t *loop = malloc(sizeof(*loop));
+	uv_loop_init(loop);
+	struct engine *e;
+	int status = engine_create(&e, loop, &config, NULL, &err);
+	if (status != TIDE_OK) {
+		uv_loop_close(loop);
+		free(loop);
+		return push_result(L, status, &err);
+	}
+	box->object = box->engine = e;
+	return 1;
+}
+
+static int l_engine_close(lua_State *L)
+{
+	struct box *box = luaL_checkudata(L, 1, ENGINE);
+	struct engine *e = box->object;
+	if (!e || TAILQ_FIRST(&e->handles))
+		return 0;
+	uv_loop_t *loop = e->loop;
+	box->object = NULL;
+	engine_close(e, NULL, NULL);
+	uv_run(loop, UV_RUN_DEFAULT);
+	uv_loop_close(loop);
+	free(loop);
+	return 0;
+}
+
+static int l_reload(lua_State *L)
+{
+	struct error err;
+	int status = engine_reload(unbox(L, ENGINE), &err);
+	return push_result(L, status, &err);
+}
+
+static int l_seed(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+	api_tide_seed(&e->tide, (uint64_t)luaL_checkinteger(L, 2));
+	return 0;
+}
+
+/* set_now (ms): what tide.now gives from here on; nil for the real time */
+static int l_set_now(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+	e->tide.is_clock_fixed = !lua_isnil(L, 2);
+	e->tide.fixed_now_ms = luaL_optinteger(L, 2, 0);
+	return 0;
+}
+
+static int l_status(lua_State *L)
+{
+	struct json json;
+	struct buf out;
+	struct engine *e = unbox(L, ENGINE);
+	buf_init(&out);
+	json_init(&json, &out);
+	engine_status(e, &json);
+	lua_pushstring(L, buf_cstr(&out));
+	buf_deinit(&out);
+	return 1;
+}
+
+/* ---- routing ----------------------------------------------------------------------- */
+
+static int l_index(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+	struct error err;
+	struct args args;
+	struct index *x;
+	const char *type = luaL_checkstring(L, 2);
+	struct box *box = push_box(L, INDEX, 1);
+	read_args(L, 3, &args);
+	int status = engine_index_create(e, slice_from(type), &args, "exchange 'spec'",
+					 &x, &err);
+	args_deinit(&args);
+	if (status != TIDE_OK)
+		return push_result(L, status, &err);
+	box->object = x;
+	return 1;
+}
+
+static int l_index_close(lua_State *L)
+{
+	struct box *box = luaL_checkudata(L, 1, INDEX);
+	index_destroy(box->object);
+	box->object = NULL;
+	return 0;
+}
+
+static int change(lua_State *L, bool is_bind)
+{
+	struct index *x = unbox(L, INDEX);
+	struct error err;
+	struct args args;
+	struct slice pattern = slice_from(luaL_checkstring(L, 2));
+	uint32_t dest = (uint32_t)luaL_checkinteger(L, 3);
+	read_args(L, 4, &args);
+	int status = is_bind ? index_bind(x, pattern, &args, dest, &err)
+			     : index_unbind(x, pattern, &args, dest, &err);
+	args_deinit(&args);
+	return push_result(L, status, &err);
+}
+
+static int l_bind(lua_State *L)
+{
+	return change(L, true);
+}
+
+static int l_unbind(lua_State *L)
+{
+	return change(L, false);
+}
+
+static int l_route(lua_State *L)
+{
+	struct index *x = unbox(L, INDEX);
+	struct error err;
+	const uint32_t *dests;
+	size_t count;
+	struct msg *m = read_msg(L, 2);
+	int status = index_route(x, m, &dests, &count, &err);
+	msg_unref(m);
+	if (status != TIDE_OK)
+		return push_result(L, status, &err);
+	lua_createtable(L, (int)count, 0);
+	for (size_t i = 0; i < count; i++) {
+		lua_pushinteger(L, dests[i]);
+		lua_rawseti(L, -2, (lua_Integer)i + 1);
+	}
+	return 1;
+}
+
+static int l_index_is_pure(lua_State *L)
+{
+	lua_pushboolean(L, index_is_pure(unbox(L, INDEX)));
+	return 1;
+}
+
+/* ---- strategies ----------------------------------------------------------------------
+ */
+
+static int l_strategy(lua_State *L)
+{
+	static const char *const kinds[] = { "routing", "sharding", "priority", "retry",
+					     NULL };
+	struct engine *e = unbox(L, ENGINE);
+	struct error err;
+	struct args args;
+	struct strategy *s;
+	enum script_kind kind = (enum script_kind)luaL_checkoption(L, 2, NULL, kinds);
+	const char *name = luaL_checkstring(L, 3);
+	struct box *box = push_box(L, STRATEGY, 1);
+	read_args(L, 4, &args);
+	int status = engine_strategy_create(e, kind, slice_from(name), &args,
+					    "queue 'spec'", &s, &err);
+	args_deinit(&args);
+	if (status != TIDE_OK)
+		return push_result(L, status, &err);
+	box->object = s;
+	return 1;
+}
+
+static int l_strategy_close(lua_State *L)
+{
+	struct box *box = luaL_checkudata(L, 1, STRATEGY);
+	strategy_destroy(box->object);
+	box->object = NULL;
+	return 0;
+}
+
+static int l_pick(lua_State *L)
+{
+	struct strategy *s = unbox(L, STRATEGY);
+	struct error err;
+	unsigned shard, shards = (unsigned)luaL_checkinteger(L, 3);
+	struct msg *m = read_msg(L, 2);
+	int status = strategy_pick(s, m, shards, &shard, &err);
+	msg_unref(m);
+	if (status != TIDE_OK)
+		return push_result(L, status, &err);
+	lua_pushinteger(L, shard);
+	return 1;
+}
+
+/* rank (msg, { served =, ready = }) */
+static int l_rank(lua_State *L)
+{
+	struct strategy *s = unbox(L, STRATEGY);
+	struct error err;
+	struct queue_view queue = { .vhost = SLICE("/"), .name = SLICE("spec") };
+	double rank;
+	if (lua_istable(L, 3)) {
+		lua_getfield(L, 3, "served");
+		queue.served = luaL_optnumber(L, -1, 0);
+		queue.ready = (uint64_t)integer_field(L, 3, "ready", 0);
+	}
+	struct msg *m = read_msg(L, 2);
+	int status = strategy_rank(s, m, &queue, &rank, &err);
+	msg_unref(m);
+	if (status != TIDE_OK)
+		return push_result(L, status, &err);
+	lua_pushnumber(L, rank);
+	return 1;
+}
+
+/* decide (msg, { reason =, attempts =, failures = }) -> delay or a name */
+static int l_decide(lua_State *L)
+{
+	static const char *const names[] = { NULL, "bury", "dead-letter", "drop" };
+	struct strategy *s = unbox(L, STRATEGY);
+	struct error err;
+	struct retry_decision decision;
+	luaL_checktype(L, 3, LUA_TTABLE);
+	lua_Integer failures = integer_field(L, 3, "failures", 1);
+	struct failure_view failure = {
+		.reason = text_field(L, 3, "reason", "nack"),
+		.attempts = (uint32_t)integer_field(L, 3, "attempts", failures),
+		.failures = (uint32_t)failures,
+	};
+	struct msg *m = read_msg(L, 2);
+	int status = strategy_decide(s, m, failure.attempts, &failure, &decision, &err);
+	msg_unref(m);
+	if (status != TIDE_OK)
+		return push_result(L, status, &err);
+	if (decision.action == RETRY_AFTER)
+		lua_pushinteger(L, decision.delay_ms);
+	else
+		lua_pushstring(L, names[decision.action]);
+	return 1;
+}
+
+static int l_strategy_is_pure(lua_State *L)
+{
+	lua_pushboolean(L, strategy_is_pure(unbox(L, STRATEGY)));
+	return 1;
+}
+
+/* ---- the module
+ * ------------------------------------------------------------------------ */
+
+static void new_type(lua_State *L, const char *type, const luaL_Reg *methods,
+		     lua_CFunction close)
+{
+	luaL_newmetatable(L, type);
+	lua_newtable(L);
+	luaL_setfuncs(L, methods, 0);
+	lua_pushcfunction(L, close);
+	lua_setfield(L, -2, "close");
+	lua_setfield(L, -2, "__index");
+	lua_pushcfunction(L, close);
+	lua_setfield(L, -2, "__gc");
+	lua_pop(L, 1);
+}
+
+int luaopen_luatide(lua_State *L)
+{
+	static const luaL_Reg functions[] = { { "open", l_open }, { NULL, NULL } };
+	static const luaL_Reg engine[] = {
+		{ "index", l_index }, { "strategy", l_strategy }, { "reload", l_reload },
+		{ "seed", l_seed },   { "set_now", l_set_now },   { "status", l_status },
+		{ NULL, NULL },
+	};
+	static const luaL_Reg index[] = {
+		{ "bind", l_bind },   { "unbind", l_unbind },
+		{ "route", l_route }, { "is_pure", l_index_is_pure },
+		{ NULL, NULL },
+	};
+	static const luaL_Reg strategy[] = {
+		{ "pick", l_pick },     { "rank", l_rank },
+		{ "decide", l_decide }, { "is_pure", l_strategy_is_pure },
+		{ NULL, NULL },
+	};
+	new_type(L, ENGINE, engine, l_engine_close);
+	new_type(L, INDEX, index, l_index_close);
+	new_type(L, STRATEGY, strategy, l_strategy_close);
+	luaL_newlib(L, functions);
+	return 1;
+}

@@ -1,0 +1,107 @@
+#include "check.h"
+
+#include "base/duration.h"
+
+static void durations_are_read_as_people_write_them(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t ms;
+	} cases[] = {
+		{ "0", 0 },
+		{ "250", 250 },
+		{ "250ms", 250 },
+		{ "30s", 30000 },
+		{ "5m", 300000 },
+		{ "2h", 7200000 },
+		{ "1d", 86400000 },
+		{ "007s", 7000 },
+		{ "3660d", DURATION_MAX_MS },
+		{ "316224000000", DURATION_MAX_MS },
+	};
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		int64_t ms = -1;
+		assert_int_equal(duration_parse(slice_from(cases[i].text), &ms), TIDE_OK);
+		assert_int_equal(ms, cases[i].ms);
+	}
+}
+
+static void what_is_no_duration_is_refused(void **state)
+{
+	static const char *const wrong[] = {
+		"",
+		"s",
+		"ms",
+		"-1s",
+		"+1s",
+		"1.5s",
+		"1 s",
+		" 1s",
+		"1s ",
+		"1S",
+		"1sec",
+		"1w",
+		"1m30s",
+		"1e3",
+		"0x10s",
+		"3661d",
+		"316224000001",
+		"99999999999999999999d",
+		"18446744073709551617ms",
+	};
+	for (size_t i = 0; i < COUNT(wrong); i++) {
+		int64_t ms = -1;
+		if (duration_parse(slice_from(wrong[i]), &ms) != TIDE_ESYNTAX)
+			fail_msg("'%s' was taken", wrong[i]);
+		assert_int_equal(ms, -1);
+	}
+}
+
+static void the_shortest_exact_spelling_is_written(void **state)
+{
+	static const struct {
+		int64_t ms;
+		const char *text;
+	} cases[] = {
+		{ 0, "0s" },
+		{ 1, "1ms" },
+		{ 999, "999ms" },
+		{ 1500, "1500ms" },
+		{ 90000, "90s" },
+		{ 60000, "1m" },
+		{ 3600000, "1h" },
+		{ 129600000, "36h" },
+		{ 86400000, "1d" },
+		{ DURATION_MAX_MS, "3660d" },
+		{ -1500, "-1500ms" },
+		{ INT64_MAX, "9223372036854775807ms" },
+		{ INT64_MIN, "-9223372036854775808ms" },
+	};
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		char text[DURATION_TEXT_MAX];
+		duration_format(cases[i].ms, text);
+		assert_string_equal(text, cases[i].text);
+	}
+}
+
+static void what_is_written_reads_back(void **state)
+{
+	for (int64_t ms = 0; ms < DURATION_MAX_MS; ms = ms * 3 + 7) {
+		char text[DURATION_TEXT_MAX];
+		int64_t back;
+		duration_format(ms, text);
+		assert_int_equal(duration_parse(slice_from(text), &back), TIDE_OK);
+		assert_int_equal(back, ms);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(durations_are_read_as_people_write_them),
+		cmocka_unit_test(what_is_no_duration_is_refused),
+		cmocka_unit_test(the_shortest_exact_spelling_is_written),
+		cmocka_unit_test(what_is_written_reads_back),
+	};
+	return cmocka_run_group_tests_name("base/duration", tests, NULL, NULL);
+}

@@ -1,0 +1,109 @@
+#include "check.h"
+
+#include <errno.h>
+
+#include "base/error.h"
+
+static void every_wire_code_reads_back_as_its_error(void **state)
+{
+	static const int codes[] = {
+#define X(name, number, code, text) name,
+		TIDE_ERRORS(X)
+#undef X
+	};
+	for (size_t i = 0; i < COUNT(codes); i++) {
+		const char *wire = error_wire_code(codes[i]);
+		assert_int_equal(error_from_wire(wire, strlen(wire)), codes[i]);
+		assert_true(strlen(error_text(codes[i])) > 0);
+	}
+}
+
+static void a_word_that_is_no_wire_code_is_zero(void **state)
+{
+	static const char *const words[] = {
+		"", "syntaxx", "synta", "Syntax", "ok", " "
+	};
+	for (size_t i = 0; i < COUNT(words); i++)
+		assert_int_equal(error_from_wire(words[i], strlen(words[i])), 0);
+	assert_int_equal(error_from_wire("syntax and more", 6), TIDE_ESYNTAX);
+}
+
+static void errors_without_a_word_are_shown_as_their_nearest(void **state)
+{
+	assert_string_equal(error_wire_code(-ECONNREFUSED), "store");
+	assert_string_equal(error_wire_code(-4095), "store");
+	assert_string_equal(error_wire_code(TIDE_EMPTY), "not-found");
+	assert_string_equal(error_wire_code(TIDE_AGAIN), "busy");
+}
+
+static void every_number_has_a_text(void **state)
+{
+	assert_string_equal(error_text(-ECONNREFUSED), "Connection refused");
+	assert_string_equal(error_text(-4095), "end of file");
+	assert_string_equal(error_text(-3008), "the host name cannot be resolved");
+	assert_string_equal(error_text(TIDE_OK), "no error");
+	static const int strange[] = { 1, -4000, -9999, INT32_MIN, INT32_MAX };
+	for (size_t i = 0; i < COUNT(strange); i++)
+		assert_string_equal(error_text(strange[i]), "unknown error");
+}
+
+static void set_fills_and_returns_the_code(void **state)
+{
+	struct error err;
+	assert_int_equal(error_set(&err, TIDE_EFULL, "queue '%s' has %d", "jobs", 7),
+			 TIDE_EFULL);
+	assert_int_equal(err.code, TIDE_EFULL);
+	assert_string_equal(err.text, "queue 'jobs' has 7");
+}
+
+static void control_characters_become_spaces(void **state)
+{
+	struct error err;
+	error_set(&err, TIDE_ERULE, "%s", "a\r\nOK\tb\x7f\x1b[0m");
+	assert_string_equal(err.text, "a  OK b  [0m");
+}
+
+static void an_error_may_wrap_its_own_text(void **state)
+{
+	struct error err;
+	error_set(&err, TIDE_ERULE, "line 3");
+	error_set(&err, err.code, "a.lua: %s", err.text);
+	assert_string_equal(err.text, "a.lua: line 3");
+}
+
+static void a_long_text_is_cut_between_characters(void **state)
+{
+	char text[2 * ERROR_TEXT_MAX];
+	struct error err;
+	/* Two-byte characters behind an odd number of bytes end in the middle. */
+	for (size_t odd = 0; odd < 2; odd++) {
+		memset(text, 'x', sizeof(text));
+		for (size_t i = odd; i + 2 < sizeof(text); i += 2)
+			memcpy(text + i, "\xc3\xa9", 2);
+		text[sizeof(text) - 1] = '\0';
+		error_set(&err, TIDE_ERULE, "%s", text);
+		assert_true(slice_is_utf8(slice_from(err.text)));
+		assert_in_range(strlen(err.text), ERROR_TEXT_MAX - 2, ERROR_TEXT_MAX - 1);
+	}
+}
+
+static void nobody_has_to_want_the_text(void **state)
+{
+	assert_int_equal(error_set(NULL, TIDE_EBUSY, "%d", 1), TIDE_EBUSY);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_wire_code_reads_back_as_its_error),
+		cmocka_unit_test(a_word_that_is_no_wire_code_is_zero),
+		cmocka_unit_test(errors_without_a_word_are_shown_as_their_nearest),
+		cmocka_unit_test(every_number_has_a_text),
+		cmocka_unit_test(set_fills_and_returns_the_code),
+		cmocka_unit_test(control_characters_become_spaces),
+		cmocka_unit_test(an_error_may_wrap_its_own_text),
+		cmocka_unit_test(a_long_text_is_cut_between_characters),
+		cmocka_unit_test(nobody_has_to_want_the_text),
+	};
+	return cmocka_run_group_tests_name("base/error", tests, NULL, NULL);
+}

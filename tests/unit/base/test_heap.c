@@ -1,0 +1,103 @@
+#include "check.h"
+
+#include <stdlib.h>
+
+#include "base/heap.h"
+
+#define NODES 500
+
+static void check_heap(const struct heap *h)
+{
+	for (size_t i = 0; i < h->count; i++) {
+		assert_int_equal(h->nodes[i]->index, i);
+		if (i > 0)
+			assert_true(h->nodes[(i - 1) / 2]->key <= h->nodes[i]->key);
+	}
+}
+
+static void an_empty_heap_has_no_least(void **state)
+{
+	struct heap h;
+	struct heap_node n;
+	heap_init(&h);
+	heap_node_init(&n);
+	assert_null(heap_min(&h));
+	assert_false(heap_has(&n));
+	heap_remove(&h, &n);
+	heap_deinit(&h);
+}
+
+static void nodes_come_out_by_their_keys(void **state)
+{
+	static struct heap_node nodes[NODES];
+	struct heap h;
+	heap_init(&h);
+	srand(7);
+	for (size_t i = 0; i < NODES; i++) {
+		heap_node_init(&nodes[i]);
+		heap_set(&h, &nodes[i], rand() % 100 - 50);
+	}
+	int64_t last = INT64_MIN;
+	size_t count = 0;
+	for (struct heap_node *n; (n = heap_min(&h)); count++) {
+		assert_true(n->key >= last);
+		last = n->key;
+		heap_remove(&h, n);
+		assert_false(heap_has(n));
+	}
+	assert_int_equal(count, NODES);
+	heap_deinit(&h);
+}
+
+static void the_extreme_keys_are_ordered_too(void **state)
+{
+	static const int64_t keys[] = { INT64_MAX, 0, INT64_MIN, -1, INT64_MAX - 1 };
+	struct heap_node nodes[COUNT(keys)];
+	struct heap h;
+	heap_init(&h);
+	for (size_t i = 0; i < COUNT(keys); i++) {
+		heap_node_init(&nodes[i]);
+		heap_set(&h, &nodes[i], keys[i]);
+	}
+	assert_int_equal(heap_min(&h)->key, INT64_MIN);
+	heap_remove(&h, heap_min(&h));
+	assert_int_equal(heap_min(&h)->key, -1);
+	heap_deinit(&h);
+	assert_false(heap_has(&nodes[0]));
+}
+
+static void any_mix_of_set_move_and_remove_keeps_the_order(void **state)
+{
+	static struct heap_node nodes[NODES];
+	struct heap h;
+	heap_init(&h);
+	srand(11);
+	for (size_t i = 0; i < NODES; i++)
+		heap_node_init(&nodes[i]);
+	for (int round = 0; round < 5000; round++) {
+		struct heap_node *n = &nodes[rand() % NODES];
+		if (rand() % 3 == 0)
+			heap_remove(&h, n);
+		else
+			heap_set(&h, n, rand() % 1000);
+		if (round % 50 == 0)
+			check_heap(&h);
+	}
+	size_t in = 0;
+	for (size_t i = 0; i < NODES; i++)
+		in += heap_has(&nodes[i]) ? 1 : 0;
+	assert_int_equal(in, h.count);
+	check_heap(&h);
+	heap_deinit(&h);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_empty_heap_has_no_least),
+		cmocka_unit_test(nodes_come_out_by_their_keys),
+		cmocka_unit_test(the_extreme_keys_are_ordered_too),
+		cmocka_unit_test(any_mix_of_set_move_and_remove_keeps_the_order),
+	};
+	return cmocka_run_group_tests_name("base/heap", tests, NULL, NULL);
+}

@@ -1,0 +1,126 @@
+#include "check.h"
+
+#include "base/id.h"
+
+#define NOW INT64_C(1795254352123) /* 2026-11-21 */
+
+static void an_id_is_time_node_and_sequence(void **state)
+{
+	struct id_source s;
+	id_source_init(&s, 5);
+	uint64_t id = id_next(&s, NOW);
+	assert_int_equal(id_unix_ms(id), NOW);
+	assert_int_equal(id >> 12 & 0x3ff, 5);
+	assert_int_equal(id & 0xfff, 0);
+}
+
+static void ids_increase_whatever_the_clock_does(void **state)
+{
+	static const int64_t clock[] = { NOW, NOW, NOW + 1, NOW - 5000, 0,
+					 -1,  NOW, NOW + 2, NOW + 2 };
+	struct id_source s;
+	id_source_init(&s, ID_NODE_MAX);
+	uint64_t last = 0;
+	for (size_t i = 0; i < COUNT(clock); i++) {
+		uint64_t id = id_next(&s, clock[i]);
+		assert_true(id > last);
+		last = id;
+	}
+}
+
+static void a_used_up_millisecond_runs_ahead_of_the_clock(void **state)
+{
+	struct id_source s;
+	id_source_init(&s, 1);
+	uint64_t last = 0;
+	for (int i = 0; i < 10000; i++) {
+		uint64_t id = id_next(&s, NOW);
+		assert_true(id > last);
+		assert_int_equal(id >> 12 & 0x3ff, 1);
+		last = id;
+	}
+	assert_int_equal(id_unix_ms(last), NOW + 2);
+	assert_int_equal(id_unix_ms(id_next(&s, NOW + 3)), NOW + 3);
+}
+
+static void the_first_id_is_never_zero(void **state)
+{
+	struct id_source s;
+	id_source_init(&s, 0);
+	assert_true(id_next(&s, 0) > 0);
+}
+
+static void after_an_advance_no_id_is_at_or_below(void **state)
+{
+	struct id_source other, s;
+	id_source_init(&other, 900);
+	id_source_init(&s, 2);
+	uint64_t seen = id_next(&other, NOW + 100);
+	id_source_advance(&s, seen);
+	assert_true(id_next(&s, NOW) > seen);
+	/* Within the same millisecond, and an old one, which changes nothing. */
+	uint64_t mine = id_next(&s, NOW);
+	id_source_advance(&s, mine | 0xfff);
+	assert_true(id_next(&s, NOW) > (mine | 0xfff));
+	uint64_t before = id_next(&s, NOW);
+	id_source_advance(&s, id_next(&other, NOW) >> 1);
+	assert_int_equal(id_next(&s, NOW), before + 1);
+}
+
+static void the_text_has_16_lower_case_digits_and_sorts_as_the_ids(void **state)
+{
+	char text[ID_HEX_LEN + 1] = "";
+	id_format(0, text);
+	assert_string_equal(text, "0000000000000000");
+	id_format(UINT64_C(0x0123456789abcdef), text);
+	assert_string_equal(text, "0123456789abcdef");
+	char before[ID_HEX_LEN], after[ID_HEX_LEN];
+	struct id_source s;
+	id_source_init(&s, 7);
+	for (int i = 0; i < 100; i++) {
+		id_format(id_next(&s, NOW + i / 10), before);
+		id_format(id_next(&s, NOW + i / 10), after);
+		assert_true(memcmp(before, after, ID_HEX_LEN) < 0);
+	}
+}
+
+static void what_was_formatted_reads_back_and_nothing_else(void **state)
+{
+	static const uint64_t ids[] = { 0, 1, UINT64_MAX, UINT64_C(0x0123456789abcdef) };
+	for (size_t i = 0; i < COUNT(ids); i++) {
+		char text[ID_HEX_LEN];
+		uint64_t back = 42;
+		id_format(ids[i], text);
+		assert_int_equal(id_parse((struct slice){ text, sizeof(text) }, &back),
+				 0);
+		assert_int_equal(back, ids[i]);
+	}
+	static const char *const wrong[] = {
+		"",
+		"0123456789abcde",
+		"0123456789abcdef0",
+		"0123456789ABCDEF",
+		"0x23456789abcdef",
+		" 123456789abcdef",
+		"g123456789abcdef",
+	};
+	for (size_t i = 0; i < COUNT(wrong); i++) {
+		uint64_t out = 42;
+		assert_int_equal(id_parse(slice_from(wrong[i]), &out), TIDE_ESYNTAX);
+		assert_int_equal(out, 42);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_id_is_time_node_and_sequence),
+		cmocka_unit_test(ids_increase_whatever_the_clock_does),
+		cmocka_unit_test(a_used_up_millisecond_runs_ahead_of_the_clock),
+		cmocka_unit_test(the_first_id_is_never_zero),
+		cmocka_unit_test(after_an_advance_no_id_is_at_or_below),
+		cmocka_unit_test(the_text_has_16_lower_case_digits_and_sorts_as_the_ids),
+		cmocka_unit_test(what_was_formatted_reads_back_and_nothing_else),
+	};
+	return cmocka_run_group_tests_name("base/id", tests, NULL, NULL);
+}

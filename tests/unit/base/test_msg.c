@@ -1,0 +1,179 @@
+#include "check.h"
+
+#include "base/msg.h"
+#include "failing_mem.h"
+
+static const struct msg_header two_headers[] = {
+	{ { "tier", 4 }, { "gold", 4 } },
+	{ { "empty", 5 }, { NULL, 0 } },
+};
+
+static struct msg_spec full_spec(void)
+{
+	return (struct msg_spec){
+		.id = 7,
+		.ts_unix_ms = 1000,
+		.due_unix_ms = 2000,
+		.expires_unix_ms = 3000,
+		.priority = MSG_PRIORITY_MAX,
+		.header_count = COUNT(two_headers),
+		.exchange = SLICE("orders"),
+		.key = SLICE("eu.new"),
+		.headers = two_headers,
+		.payload = "a\0b\r\n",
+		.payload_len = 5,
+	};
+}
+
+static void check_full(const struct msg *m)
+{
+	assert_int_equal(m->id, 7);
+	assert_int_equal(m->ts_unix_ms, 1000);
+	assert_int_equal(m->due_unix_ms, 2000);
+	assert_int_equal(m->expires_unix_ms, 3000);
+	assert_int_equal(m->priority, 255);
+	assert_slice(m->exchange, "orders");
+	assert_slice(m->key, "eu.new");
+	assert_int_equal(m->header_count, 2);
+	assert_slice(m->headers[0].name, "tier");
+	assert_slice(m->headers[0].value, "gold");
+	assert_int_equal(m->payload_len, 5);
+	assert_memory_equal(m->payload, "a\0b\r\n", 5);
+}
+
+static void a_message_copies_what_it_is_made_from(void **state)
+{
+	char key[] = "eu.new";
+	struct msg_spec spec = full_spec();
+	spec.key = (struct slice){ key, 6 };
+	struct msg *m = msg_create(&spec);
+	memset(key, 'x', sizeof(key));
+	check_full(m);
+	assert_int_equal(m->refs, 1);
+	msg_unref(m);
+}
+
+static void everything_is_inside_the_one_allocation(void **state)
+{
+	struct msg_spec spec = full_spec();
+	struct msg *m = msg_create(&spec);
+	const char *begin = (const char *)m;
+	assert_in_range(m->headers[1].name.data - begin, sizeof(*m), m->bytes);
+	assert_int_equal(m->payload + m->payload_len - begin, m->bytes);
+	assert_int_equal(m->bytes,
+			 sizeof(*m) + 2 * sizeof(struct msg_header) + 6 + 6 + 8 + 5 + 5);
+	msg_unref(m);
+}
+
+static void an_empty_message_is_a_message(void **state)
+{
+	struct msg_spec spec = { 0 };
+	struct msg *m = msg_create(&spec);
+	assert_int_equal(m->exchange.len, 0);
+	assert_int_equal(m->payload_len, 0);
+	assert_non_null(m->payload);
+	assert_int_equal(m->bytes, sizeof(*m));
+	msg_unref(m);
+	msg_unref(NULL);
+}
+
+static void the_payload_may_be_filled_in_later(void **state)
+{
+	struct msg_spec spec = full_spec();
+	spec.payload = NULL;
+	struct msg *m = msg_create(&spec);
+	memcpy(m->payload, "a\0b\r\n", 5);
+	check_full(m);
+	msg_unref(m);
+}
+
+static void its_spec_makes_an_equal_message(void **state)
+{
+	struct msg_spec spec = full_spec(), again;
+	struct msg *m = msg_create(&spec);
+	msg_to_spec(m, &again);
+	struct msg *twin = msg_create(&again);
+	assert_int_equal(twin->bytes, m->bytes);
+	msg_unref(m);
+	check_full(twin);
+	msg_unref(twin);
+}
+
+static void a_reference_keeps_it(void **state)
+{
+	struct msg_spec spec = full_spec();
+	struct msg *m = msg_create(&spec);
+	assert_ptr_equal(msg_ref(m), m);
+	msg_unref(m);
+	check_full(m);
+	msg_unref(m);
+}
+
+static void headers_are_found_by_their_exact_name(void **state)
+{
+	struct msg_spec spec = full_spec();
+	struct msg *m = msg_create(&spec);
+	assert_slice(msg_header(m, SLICE("tier")), "gold");
+	assert_null(msg_header(m, SLICE("Tier")).data);
+	assert_null(msg_header(m, SLICE("tie")).data);
+	assert_null(msg_header(m, SLICE("")).data);
+	/* Empty is not the same as missing. */
+	assert_non_null(msg_header(m, SLICE("empty")).data);
+	assert_int_equal(msg_header(m, SLICE("empty")).len, 0);
+	msg_unref(m);
+}
+
+static void the_first_of_two_equal_headers_counts(void **state)
+{
+	const struct msg_header twice[] = { { { "x", 1 }, { "1", 1 } },
+					    { { "x", 1 }, { "2", 1 } } };
+	struct msg_spec spec = { .headers = twice, .header_count = 2 };
+	struct msg *m = msg_create(&spec);
+	assert_slice(msg_header(m, SLICE("x")), "1");
+	msg_unref(m);
+}
+
+static void a_size_beyond_the_address_space_is_no_message(void **state)
+{
+	struct msg_spec spec = full_spec();
+	spec.payload = NULL;
+	static const size_t sizes[] = { SIZE_MAX, SIZE_MAX - 1, SIZE_MAX - 100 };
+	for (size_t i = 0; i < COUNT(sizes); i++) {
+		spec.payload_len = sizes[i];
+		assert_null(msg_create(&spec));
+	}
+	spec.payload_len = 1;
+	spec.exchange.len = SIZE_MAX / 2 + 1;
+	spec.key.len = SIZE_MAX / 2 + 1;
+	assert_null(msg_create(&spec));
+}
+
+static void without_memory_there_is_no_message(void **state)
+{
+	struct msg_spec spec = full_spec();
+	mem_fail_at = 1;
+	assert_null(msg_create(&spec));
+	/* One allocation is all it takes: the second one is never asked for. */
+	mem_fail_at = 2;
+	struct msg *m = msg_create(&spec);
+	check_full(m);
+	mem_fail_at = 0;
+	msg_unref(m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_message_copies_what_it_is_made_from),
+		cmocka_unit_test(everything_is_inside_the_one_allocation),
+		cmocka_unit_test(an_empty_message_is_a_message),
+		cmocka_unit_test(the_payload_may_be_filled_in_later),
+		cmocka_unit_test(its_spec_makes_an_equal_message),
+		cmocka_unit_test(a_reference_keeps_it),
+		cmocka_unit_test(headers_are_found_by_their_exact_name),
+		cmocka_unit_test(the_first_of_two_equal_headers_counts),
+		cmocka_unit_test(a_size_beyond_the_address_space_is_no_message),
+		cmocka_unit_test(without_memory_there_is_no_message),
+	};
+	return cmocka_run_group_tests_name("base/msg", tests, NULL, NULL);
+}

@@ -1,0 +1,76 @@
+#include "check.h"
+
+#include "base/pool.h"
+
+static void objects_are_zero_whenever_they_are_taken(void **state)
+{
+	static const char zero[40];
+	struct pool p;
+	pool_init(&p, sizeof(zero), 4);
+	for (int round = 0; round < 3; round++) {
+		char *object = pool_take(&p);
+		assert_memory_equal(object, zero, sizeof(zero));
+		memset(object, 0xaa, sizeof(zero));
+		pool_give(&p, object);
+	}
+	pool_deinit(&p);
+}
+
+static void raw_objects_come_from_the_same_list(void **state)
+{
+	struct pool p;
+	pool_init(&p, 32, 4);
+	char *first = pool_take_raw(&p);
+	memset(first, 0x55, 32);
+	pool_give(&p, first);
+	char *again = pool_take_raw(&p);
+	memset(again, 0x55, 32);
+	pool_give(&p, again);
+	char *zeroed = pool_take(&p);
+	for (int i = 0; i < 32; i++)
+		assert_int_equal(zeroed[i], 0);
+	pool_give(&p, zeroed);
+	pool_deinit(&p);
+}
+
+static void no_more_is_kept_than_was_asked_for(void **state)
+{
+	void *objects[10];
+	struct pool p;
+	pool_init(&p, 64, 3);
+	for (size_t i = 0; i < COUNT(objects); i++)
+		objects[i] = pool_take(&p);
+	for (size_t i = 0; i < COUNT(objects); i++)
+		pool_give(&p, objects[i]);
+	assert_int_equal(p.free_count, p.keep_max); /* 0 under AddressSanitizer */
+	pool_give(&p, NULL);
+	assert_int_equal(p.free_count, p.keep_max);
+	pool_deinit(&p);
+	assert_int_equal(p.free_count, 0);
+}
+
+static void objects_smaller_than_a_pointer_work(void **state)
+{
+	struct pool p;
+	pool_init(&p, 1, 8);
+	char *a = pool_take(&p);
+	char *b = pool_take(&p);
+	assert_ptr_not_equal(a, b);
+	pool_give(&p, a);
+	pool_give(&p, b);
+	a = pool_take(&p);
+	assert_int_equal(*a, 0);
+	pool_give(&p, a);
+	pool_deinit(&p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(objects_are_zero_whenever_they_are_taken),
+		cmocka_unit_test(raw_objects_come_from_the_same_list),
+		cmocka_unit_test(no_more_is_kept_than_was_asked_for),
+		cmocka_unit_test(objects_smaller_than_a_pointer_work),
+	};
+	return cmocka_run_group_tests_name("base/pool", tests, NULL, NULL);
+}

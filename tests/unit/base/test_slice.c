@@ -1,0 +1,129 @@
+#include "check.h"
+
+static void numbers_are_decimal_digits_within_the_limit(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t max;
+		bool ok;
+		uint64_t n;
+	} cases[] = {
+		{ "0", 0, true, 0 },
+		{ "1", 0, false, 0 },
+		{ "255", 255, true, 255 },
+		{ "256", 255, false, 0 },
+		{ "0007", 9, true, 7 },
+		{ "18446744073709551615", UINT64_MAX, true, UINT64_MAX },
+		{ "18446744073709551616", UINT64_MAX, false, 0 },
+		{ "99999999999999999999999", UINT64_MAX, false, 0 },
+		{ "", 9, false, 0 },
+		{ "-1", 9, false, 0 },
+		{ "+1", 9, false, 0 },
+		{ " 1", 9, false, 0 },
+		{ "1 ", 9, false, 0 },
+		{ "0x1", 99, false, 0 },
+		{ "1.0", 99, false, 0 },
+	};
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		uint64_t n = 4711;
+		bool ok = slice_to_uint(slice_from(cases[i].text), cases[i].max, &n);
+		if (ok != cases[i].ok)
+			print_message("case '%s'\n", cases[i].text);
+		assert_int_equal(ok, cases[i].ok);
+		assert_int_equal(n, ok ? cases[i].n : 4711);
+	}
+}
+
+static void names_hold_no_white_space_and_no_control_character(void **state)
+{
+	static const struct {
+		const char *text;
+		bool ok;
+	} cases[] = {
+		{ "a", true },
+		{ "eu.orders.#", true },
+		{ "-", true },
+		{ "!~", true },
+		{ "caf\xc3\xa9", true },
+		{ "\xe6\xbd\xae", true },
+		{ "\xf0\x9f\x8c\x8a", true },
+		{ "", false },
+		{ "a b", false },
+		{ "a\tb", false },
+		{ "a\r", false },
+		{ "a\x7f", false },
+		{ "a\x1b[0m", false },
+		{ "a\xc2\x85", false },     /* next line, a C1 control */
+		{ "a\xc2\xa0", false },     /* no-break space */
+		{ "a\xe2\x80\x83", false }, /* em space */
+		{ "a\xe3\x80\x80", false }, /* ideographic space */
+		{ "a\xff", false },
+		{ "a\xc3", false },
+	};
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		if (slice_is_name(slice_from(cases[i].text)) != cases[i].ok)
+			fail_msg("case %zu: '%s'", i, cases[i].text);
+	}
+	assert_false(slice_is_name((struct slice){ "a\0b", 3 }));
+}
+
+static void a_name_has_255_bytes_at_most(void **state)
+{
+	char text[256];
+	memset(text, 'x', sizeof(text));
+	assert_true(slice_is_name((struct slice){ text, 255 }));
+	assert_false(slice_is_name((struct slice){ text, 256 }));
+}
+
+static void utf8_is_checked_strictly(void **state)
+{
+	static const struct {
+		const char *text;
+		bool ok;
+	} cases[] = {
+		{ "", true },
+		{ "plain", true },
+		{ "\xc2\x80", true },
+		{ "\xed\x9f\xbf", true },
+		{ "\xee\x80\x80", true },
+		{ "\xf4\x8f\xbf\xbf", true },
+		{ "\x80", false },             /* no lead byte */
+		{ "\xc0\x80", false },         /* overlong zero */
+		{ "\xc1\xbf", false },         /* overlong */
+		{ "\xe0\x9f\xbf", false },     /* overlong */
+		{ "\xf0\x8f\xbf\xbf", false }, /* overlong */
+		{ "\xed\xa0\x80", false },     /* surrogate */
+		{ "\xf4\x90\x80\x80", false }, /* above U+10FFFF */
+		{ "\xf5\x80\x80\x80", false },
+		{ "\xe2\x82", false }, /* cut */
+		{ "\xe2\x28\xa1", false },
+	};
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		if (slice_is_utf8(slice_from(cases[i].text)) != cases[i].ok)
+			fail_msg("case %zu", i);
+	}
+	assert_true(slice_is_utf8((struct slice){ NULL, 0 }));
+}
+
+static void slices_are_equal_by_their_bytes(void **state)
+{
+	assert_true(slice_is_equal(SLICE(""), (struct slice){ NULL, 0 }));
+	assert_true(slice_is(SLICE("abc"), "abc"));
+	assert_false(slice_is(SLICE("abc"), "ab"));
+	assert_false(slice_is((struct slice){ "a\0b", 3 }, "a"));
+	assert_true(slice_has_prefix(SLICE("h:tier"), "h:"));
+	assert_false(slice_has_prefix(SLICE("h"), "h:"));
+	assert_slice(slice_skip(SLICE("h:tier"), 2), "tier");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(numbers_are_decimal_digits_within_the_limit),
+		cmocka_unit_test(names_hold_no_white_space_and_no_control_character),
+		cmocka_unit_test(a_name_has_255_bytes_at_most),
+		cmocka_unit_test(utf8_is_checked_strictly),
+		cmocka_unit_test(slices_are_equal_by_their_bytes),
+	};
+	return cmocka_run_group_tests_name("base/slice", tests, NULL, NULL);
+}

@@ -1,0 +1,92 @@
+/* fake_broker.h: a broker that plays a script, in a child process.
+ *
+ * A step is "<line", which must come from the client next, or ">bytes", which
+ * are sent. At the end of the script the connection is closed. */
+#ifndef TIDE_TEST_FAKE_BROKER_H
+#define TIDE_TEST_FAKE_BROKER_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct fake_broker {
+	char dir[64];
+	char path[96];
+	char url[128];
+	int listener;
+	pid_t pid;
+};
+
+/* What every script begins with; the document is two bytes long. */
+#define FAKE_HELLO "<HELLO vhost=/", ">DATA 2\r\n{}\r\n"
+
+static void fake_fail(const char *what, const char *detail)
+{
+	fprintf(stderr, "fake broker: %s: %s\n", what, detail);
+	_exit(1);
+}
+
+static void fake_expect(FILE *from, const char *want)
+{
+	char line[4096];
+	if (!fgets(line, sizeof(line), from))
+		fake_fail("the client closed instead of", want);
+	line[strcspn(line, "\r\n")] = 0;
+	if (strcmp(line, want) != 0)
+		fake_fail("an unexpected line", line);
+}
+
+static void fake_play(int fd, const char *const *script)
+{
+	FILE *from = fdopen(fd, "r");
+	for (; *script; script++) {
+		size_t len = strlen(*script + 1);
+		if (**script == '<')
+			fake_expect(from, *script + 1);
+		else if (write(fd, *script + 1, len) != (ssize_t)len)
+			fake_fail("cannot send", *script);
+	}
+}
+
+static void fake_listen(struct fake_broker *f)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	snprintf(f->dir, sizeof(f->dir), "/tmp/tidemq-client-XXXXXX");
+	assert_non_null(mkdtemp(f->dir));
+	snprintf(f->path, sizeof(f->path), "%s/s", f->dir);
+	snprintf(f->url, sizeof(f->url), "tide+unix:%s", f->path);
+	strcpy(address.sun_path, f->path);
+	f->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(f->listener, (struct sockaddr *)&address, sizeof(address)),
+			 0);
+	assert_int_equal(listen(f->listener, 1), 0);
+}
+
+static void fake_start(struct fake_broker *f, const char *const *script)
+{
+	fake_listen(f);
+	fflush(NULL);
+	f->pid = fork();
+	assert_true(f->pid >= 0);
+	if (f->pid == 0) {
+		alarm(30);
+		fake_play(accept(f->listener, NULL, NULL), script);
+		_exit(0);
+	}
+}
+
+/* Everything the script expected must have come. */
+static void fake_stop(struct fake_broker *f)
+{
+	int status;
+	assert_int_equal(waitpid(f->pid, &status, 0), f->pid);
+	close(f->listener);
+	unlink(f->path);
+	rmdir(f->dir);
+	assert_int_equal(status, 0);
+}
+
+#endif

@@ -1,0 +1,272 @@
+#include "../check.h"
+#include "fake_broker.h"
+#include "tidemq/client.h"
+
+#define ID_1 "0c5e1f3a90001000"
+#define ID_2 "0c5e1f3a90001001"
+
+static struct tidemq_client *connect_to(struct fake_broker *f,
+					const struct tidemq_options *options)
+{
+	struct tidemq_error err = { 0 };
+	struct tidemq_client *c = tidemq_connect(f->url, options, &err);
+	assert_string_equal(err.text, "");
+	assert_non_null(c);
+	return c;
+}
+
+#define START(...)                                                 \
+	struct fake_broker f;                                      \
+	static const char *const script[] = { __VA_ARGS__, NULL }; \
+	fake_start(&f, script)
+
+static void connect_says_hello_and_keeps_the_answer(void **state)
+{
+	START("<HELLO user=u pass=p%25%20 vhost=shop name=me heartbeat=2000",
+	      ">DATA 12\r\n{\"node\":  3}\r\n", "<PING", ">OK\r\n");
+	char url[256];
+	snprintf(url, sizeof(url), "%s?vhost=shop&user=u&pass=p%%25%%20", f.url);
+	const struct tidemq_options options = { .name = "me", .heartbeat_ms = 2000 };
+	struct tidemq_client *c = tidemq_connect(url, &options, NULL);
+	assert_non_null(c);
+	assert_string_equal(tidemq_server_info(c), "{\"node\":  3}");
+	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_OK);
+	tidemq_disconnect(c);
+	fake_stop(&f);
+}
+
+static void connect_reports_what_the_broker_refuses(void **state)
+{
+	START("<HELLO vhost=/", ">ERR limit too many connections\r\n");
+	struct tidemq_error err;
+	assert_null(tidemq_connect(f.url, NULL, &err));
+	assert_int_equal(err.status, TIDEMQ_EREFUSED);
+	assert_string_equal(err.word, "limit");
+	assert_string_equal(err.text, "too many connections");
+	fake_stop(&f);
+}
+
+static void connect_to_nobody_fails(void **state)
+{
+	struct tidemq_error err;
+	assert_null(tidemq_connect("tide+unix:/nonexistent/socket", NULL, &err));
+	assert_int_equal(err.status, TIDEMQ_ECONNECT);
+	assert_non_null(strstr(err.text, "/nonexistent/socket"));
+	assert_null(tidemq_connect("tide://127.0.0.1:1/", NULL, &err));
+	assert_int_equal(err.status, TIDEMQ_ECONNECT);
+	assert_null(tidemq_connect("nonsense", NULL, &err));
+	assert_int_equal(err.status, TIDEMQ_EINVAL);
+}
+
+static void connect_to_a_mute_server_times_out(void **state)
+{
+	struct fake_broker f;
+	struct tidemq_error err;
+	const struct tidemq_options options = { .connect_timeout_ms = 20 };
+	fake_listen(&f);
+	assert_null(tidemq_connect(f.url, &options, &err));
+	assert_int_equal(err.status, TIDEMQ_ETIMEDOUT);
+	close(f.listener);
+	unlink(f.path);
+	rmdir(f.dir);
+}
+
+static void publish_gives_the_receipt(void **state)
+{
+	START(FAKE_HELLO, "<PUB - jobs pri=7 must h:a=b%20c 2", "<hi",
+	      ">OK " ID_1 " 3\r\n", "<PUB x - 0", "<",
+	      ">ERR not-found there is no exchange 'x'\r\n", "<PING", ">OK\r\n");
+	struct tidemq_client *c = connect_to(&f, NULL);
+	const struct tidemq_header header = { "a", "b c", 3 };
+	struct tidemq_publication p = { .key = "jobs",
+					.payload = "hi",
+					.payload_len = 2,
+					.priority = 7,
+					.must = true,
+					.headers = &header,
+					.header_count = 1 };
+	struct tidemq_receipt receipt;
+	assert_int_equal(tidemq_publish(c, &p, &receipt), TIDEMQ_OK);
+	assert_string_equal(receipt.id, ID_1);
+	assert_int_equal(receipt.queues, 3);
+	assert_int_equal(
+		tidemq_publish(c, &(struct tidemq_publication){ .exchange = "x" }, NULL),
+		TIDEMQ_EREFUSED);
+	assert_string_equal(tidemq_last_error(c)->word, "not-found");
+	assert_string_equal(tidemq_last_error(c)->text, "there is no exchange 'x'");
+	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_OK);
+	assert_int_equal(tidemq_last_error(c)->status, TIDEMQ_OK);
+	tidemq_disconnect(c);
+	fake_stop(&f);
+}
+
+static void pipelined_publications_wait_for_the_window_only(void **state)
+{
+	/* Half a window must be free again before the third is sent. */
+	START(FAKE_HELLO, "<PUB - q 1", "<1", "<PUB - q 1", "<2", ">OK " ID_1 " 1\r\n",
+	      "<PUB - q 1", "<3", ">ERR full the queue is full\r\nOK " ID_2 " 1\r\n",
+	      "<PUB - q 1", "<5", ">OK " ID_2 " 1\r\n");
+	const struct tidemq_options options = { .window = 2 };
+	struct tidemq_client *c = connect_to(&f, &options);
+	struct tidemq_publication p = { .key = "q", .payload_len = 1 };
+	static const char *const payloads[] = { "1", "2", "3" };
+	for (size_t i = 0; i < 3; i++) {
+		p.payload = payloads[i];
+		assert_int_equal(tidemq_publish_pipelined(c, &p), TIDEMQ_OK);
+	}
+	assert_int_equal(tidemq_flush(c), TIDEMQ_EREFUSED);
+	assert_string_equal(tidemq_last_error(c)->word, "full");
+	assert_int_equal(tidemq_flush(c), TIDEMQ_OK);
+	p.payload = "5";
+	assert_int_equal(tidemq_publish_pipelined(c, &p), TIDEMQ_OK);
+	assert_int_equal(tidemq_flush(c), TIDEMQ_OK);
+	tidemq_disconnect(c);
+	fake_stop(&f);
+}
+
+static void a_message_is_consumed_and_settled(void **state)
+{
+	START(FAKE_HELLO, "<SUB jobs s1 prefetch=5",
+	      ">OK\r\nMSG s1 1 1 - jobs id=" ID_1 " ts=5 2\r\nhi\r\n"
+	      "@4 MSG s2 9 2 x k id=" ID_2 " ts=6 redelivered h:t=1 0\r\n\r\n",
+	      "<ACK 1", ">OK 1\r\n", "<@4 NACK 9 requeue", ">@4 OK 1\r\n",
+	      "<@4 NACK 9 delay=250", ">@4 ERR lease-lost tag 9 is no longer held\r\n",
+	      "<@4 TOUCH 9 for=1000", ">@4 OK 1\r\n", "<@4 NACK 9 dead", ">@4 OK 1\r\n",
+	      "<UNSUB s1", ">OK\r\n");
+	struct tidemq_client *c = connect_to(&f, NULL);
+	struct tidemq_msg *m, *other;
+	assert_int_equal(tidemq_subscribe(c, "jobs", "s1", 5, false), TIDEMQ_OK);
+	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_OK);
+	assert_string_equal(m->sid, "s1");
+	assert_string_equal(m->payload, "hi");
+	assert_int_equal(tidemq_ack(c, m), TIDEMQ_OK);
+	assert_int_equal(tidemq_next(c, 5000, &other), TIDEMQ_OK);
+	assert_int_equal(other->channel, 4);
+	assert_string_equal(tidemq_msg_header(other, "t"), "1");
+	assert_int_equal(tidemq_nack(c, other, TIDEMQ_NACK_REQUEUE), TIDEMQ_OK);
+	assert_int_equal(tidemq_nack_delay(c, other, 250), TIDEMQ_EREFUSED);
+	assert_string_equal(tidemq_last_error(c)->word, "lease-lost");
+	assert_int_equal(tidemq_touch(c, other, 1000), TIDEMQ_OK);
+	assert_int_equal(tidemq_nack(c, other, TIDEMQ_NACK_DEAD), TIDEMQ_OK);
+	assert_int_equal(tidemq_unsubscribe(c, "s1"), TIDEMQ_OK);
+	tidemq_msg_free(m);
+	tidemq_msg_free(other);
+	tidemq_disconnect(c);
+	fake_stop(&f);
+}
+
+static void get_counts_and_its_messages_come_out_of_next(void **state)
+{
+	START(FAKE_HELLO, "<GET jobs max=10 wait=50 ack=auto",
+	      ">OK 1\r\nMSG - - 1 - jobs id=" ID_1 " ts=5 1\r\na\r\n");
+	struct tidemq_client *c = connect_to(&f, NULL);
+	struct tidemq_msg *m;
+	unsigned count;
+	assert_int_equal(tidemq_get(c, "jobs", 10, 50, true, &count), TIDEMQ_OK);
+	assert_int_equal(count, 1);
+	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_OK);
+	assert_string_equal(m->sid, "-");
+	assert_int_equal(m->tag, 0);
+	assert_int_equal(tidemq_ack(c, m), TIDEMQ_EINVAL);
+	tidemq_msg_free(m);
+	tidemq_disconnect(c);
+	fake_stop(&f);
+}
+
+static void next_without_messages_times_out_and_the_client_lives(void **state)
+{
+	START(FAKE_HELLO, "<PING",
+	      ">OK\r\nEVT heartbeat\r\nEVT cancelled s1 deleted\r\n");
+	struct tidemq_client *c = connect_to(&f, NULL);
+	struct tidemq_msg *m;
+	assert_int_equal(tidemq_next(c, 0, &m), TIDEMQ_ETIMEDOUT);
+	assert_int_equal(tidemq_next(c, 5, &m), TIDEMQ_ETIMEDOUT);
+	assert_null(m);
+	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_OK);
+	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_ECANCELLED);
+	assert_string_equal(tidemq_last_error(c)->text, "s1 deleted");
+	tidemq_disconnect(c);
+	fake_stop(&f);
+}
+
+static void a_reply_that_does_not_come_ends_the_connection(void **state)
+{
+	START(FAKE_HELLO, "<PING", "<never");
+	const struct tidemq_options options = { .request_timeout_ms = 20 };
+	struct tidemq_client *c = connect_to(&f, &options);
+	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_ETIMEDOUT);
+	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_ECLOSED);
+	assert_int_equal(tidemq_last_error(c)->status, TIDEMQ_ETIMEDOUT);
+	tidemq_disconnect(c);
+	int status;
+	assert_int_equal(waitpid(f.pid, &status, 0), f.pid);
+	assert_true(WIFEXITED(status));
+	close(f.listener);
+	unlink(f.path);
+	rmdir(f.dir);
+}
+
+static void a_closed_connection_tells_why(void **state)
+{
+	START(FAKE_HELLO, "<PING", ">EVT closed shutdown the broker is stopping\r\n");
+	struct tidemq_client *c = connect_to(&f, NULL);
+	struct tidemq_reply reply;
+	assert_int_equal(tidemq_request(c, "PING", NULL, 0, &reply), TIDEMQ_ECLOSED);
+	assert_string_equal(reply.word, "shutdown");
+	assert_string_equal(reply.text, "the broker is stopping");
+	struct tidemq_msg *m;
+	assert_int_equal(tidemq_next(c, -1, &m), TIDEMQ_ECLOSED);
+	tidemq_disconnect(c);
+	fake_stop(&f);
+}
+
+static void nonsense_ends_the_connection(void **state)
+{
+	START(FAKE_HELLO, "<PING", ">HTTP/1.1 400 Bad Request\r\n");
+	struct tidemq_client *c = connect_to(&f, NULL);
+	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_ECLOSED);
+	assert_int_equal(tidemq_last_error(c)->status, TIDEMQ_ECLOSED);
+	assert_non_null(strstr(tidemq_last_error(c)->text, "not a reply"));
+	tidemq_disconnect(c);
+	fake_stop(&f);
+}
+
+static void replies_are_matched_by_channel(void **state)
+{
+	START(FAKE_HELLO, "<@1 OPEN", ">@1 OK\r\n", "<LIST queues", ">DATA 2\r\n[]\r\n",
+	      "<PING", ">OK\r\n");
+	struct tidemq_client *c = connect_to(&f, NULL);
+	struct tidemq_reply reply;
+	assert_int_equal(tidemq_request(c, "@1 OPEN", NULL, 0, &reply), TIDEMQ_OK);
+	assert_false(reply.is_document);
+	assert_int_equal(reply.len, 0);
+	assert_int_equal(tidemq_request(c, "LIST queues", NULL, 0, &reply), TIDEMQ_OK);
+	assert_true(reply.is_document);
+	assert_string_equal(reply.text, "[]");
+	assert_int_equal(tidemq_request(c, "LIST\nqueues", NULL, 0, &reply),
+			 TIDEMQ_EINVAL);
+	assert_int_equal(tidemq_subscribe(c, "a b", "s", 0, false), TIDEMQ_EINVAL);
+	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_OK);
+	tidemq_disconnect(c);
+	fake_stop(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(connect_says_hello_and_keeps_the_answer),
+		cmocka_unit_test(connect_reports_what_the_broker_refuses),
+		cmocka_unit_test(connect_to_nobody_fails),
+		cmocka_unit_test(connect_to_a_mute_server_times_out),
+		cmocka_unit_test(publish_gives_the_receipt),
+		cmocka_unit_test(pipelined_publications_wait_for_the_window_only),
+		cmocka_unit_test(a_message_is_consumed_and_settled),
+		cmocka_unit_test(get_counts_and_its_messages_come_out_of_next),
+		cmocka_unit_test(next_without_messages_times_out_and_the_client_lives),
+		cmocka_unit_test(a_reply_that_does_not_come_ends_the_connection),
+		cmocka_unit_test(a_closed_connection_tells_why),
+		cmocka_unit_test(nonsense_ends_the_connection),
+		cmocka_unit_test(replies_are_matched_by_channel),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

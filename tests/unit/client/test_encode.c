@@ -1,0 +1,146 @@
+#include "../check.h"
+#include "client/encode.h"
+
+static void check(const struct tidemq_publication *p, unsigned channel, const char *line)
+{
+	struct buf out;
+	struct tidemq_error err;
+	buf_init(&out);
+	assert_int_equal(publication_encode(&out, channel, p, &err), TIDEMQ_OK);
+	assert_buf(&out, line);
+	buf_deinit(&out);
+}
+
+static void check_bad(const struct tidemq_publication *p, const char *sentence)
+{
+	struct buf out;
+	struct tidemq_error err;
+	buf_init(&out);
+	assert_int_equal(publication_encode(&out, 0, p, &err), TIDEMQ_EINVAL);
+	assert_non_null(strstr(err.text, sentence));
+	buf_deinit(&out);
+}
+
+static void a_publication_names_what_is_not_the_default(void **state)
+{
+	check(&(struct tidemq_publication){ 0 }, 0, "PUB - -");
+	check(&(struct tidemq_publication){ .exchange = "orders", .key = "a.b" }, 3,
+	      "@3 PUB orders a.b");
+	check(&(struct tidemq_publication){ .key = "q",
+					    .priority = 9,
+					    .delay_ms = 1500,
+					    .ttl_ms = 60000,
+					    .must = true },
+	      0, "PUB - q pri=9 delay=1500 ttl=60000 must");
+}
+
+static void header_values_are_percent_encoded(void **state)
+{
+	const struct tidemq_header headers[] = {
+		{ "type", "text/plain", 10 },
+		{ "note", "50% off\r\n", 9 },
+		{ "empty", "", 0 },
+		{ "zero", "\0", 1 },
+	};
+	check(&(struct tidemq_publication){ .key = "q",
+					    .headers = headers,
+					    .header_count = 4 },
+	      0,
+	      "PUB - q h:type=text/plain h:note=50%25%20off%0D%0A h:empty= h:zero=%00");
+}
+
+static void what_would_break_the_framing_is_refused(void **state)
+{
+	const struct tidemq_header space = { "a b", "x", 1 };
+	const struct tidemq_header equals = { "a=b", "x", 1 };
+	check_bad(&(struct tidemq_publication){ .exchange = "a b" }, "exchange");
+	check_bad(&(struct tidemq_publication){ .key = "a\nPING" }, "key");
+	check_bad(&(struct tidemq_publication){ .headers = &space, .header_count = 1 },
+		  "header");
+	check_bad(&(struct tidemq_publication){ .headers = &equals, .header_count = 1 },
+		  "'='");
+	check_bad(&(struct tidemq_publication){ .header_count = 65 }, "64 headers");
+	check_bad(&(struct tidemq_publication){ .priority = 256 }, "0-255");
+	check_bad(&(struct tidemq_publication){ .delay_ms = -1 }, "negative");
+}
+
+static void check_line(const char *line, int status, unsigned channel, bool has_payload)
+{
+	struct request_head head;
+	struct tidemq_error err;
+	assert_int_equal(request_inspect(slice_from(line), &head, &err), status);
+	if (status != TIDEMQ_OK)
+		return;
+	assert_int_equal(head.channel, channel);
+	assert_int_equal(head.has_payload, has_payload);
+}
+
+static void a_line_tells_its_channel_and_whether_a_payload_follows(void **state)
+{
+	check_line("PING", TIDEMQ_OK, 0, false);
+	check_line("pub - q", TIDEMQ_OK, 0, true);
+	check_line("@65535 PUB - q", TIDEMQ_OK, 65535, true);
+	check_line("@7 OPEN", TIDEMQ_OK, 7, false);
+	check_line("PUBLISH", TIDEMQ_OK, 0, false);
+	check_line("", TIDEMQ_EINVAL, 0, false);
+	check_line("@1", TIDEMQ_EINVAL, 0, false);
+	check_line("@65536 PING", TIDEMQ_EINVAL, 0, false);
+	check_line("@x PING", TIDEMQ_EINVAL, 0, false);
+	check_line("PING\nPING", TIDEMQ_EINVAL, 0, false);
+	check_line("PING\r", TIDEMQ_EINVAL, 0, false);
+}
+
+static void a_payload_is_behind_its_length(void **state)
+{
+	struct request_head head = { .has_payload = true };
+	struct tidemq_error err;
+	struct buf out;
+	buf_init(&out);
+	assert_int_equal(
+		request_encode(&out, SLICE("PUB - q"), &head, SLICE("a\r\nb"), &err),
+		TIDEMQ_OK);
+	assert_buf(&out, "PUB - q 4\r\na\r\nb\r\n");
+	buf_clear(&out);
+	assert_int_equal(request_encode(&out, SLICE("PUB - q"), &head, SLICE(""), &err),
+			 TIDEMQ_OK);
+	assert_buf(&out, "PUB - q 0\r\n\r\n");
+	buf_clear(&out);
+	head.has_payload = false;
+	assert_int_equal(request_encode(&out, SLICE("PING"), &head, SLICE(""), &err),
+			 TIDEMQ_OK);
+	assert_buf(&out, "PING\r\n");
+	assert_int_equal(request_encode(&out, SLICE("PING"), &head, SLICE("x"), &err),
+			 TIDEMQ_EINVAL);
+	buf_deinit(&out);
+}
+
+static void a_line_over_64_kib_is_refused(void **state)
+{
+	static char line[ENCODE_LINE_MAX];
+	const struct request_head head = { 0 };
+	struct tidemq_error err;
+	struct buf out;
+	buf_init(&out);
+	memset(line, 'x', sizeof(line));
+	assert_int_equal(request_encode(&out, (struct slice){ line, sizeof(line) - 22 },
+					&head, SLICE(""), &err),
+			 TIDEMQ_EINVAL);
+	assert_int_equal(buf_len(&out), 0);
+	assert_int_equal(request_encode(&out, (struct slice){ line, sizeof(line) - 23 },
+					&head, SLICE(""), &err),
+			 TIDEMQ_OK);
+	buf_deinit(&out);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_publication_names_what_is_not_the_default),
+		cmocka_unit_test(header_values_are_percent_encoded),
+		cmocka_unit_test(what_would_break_the_framing_is_refused),
+		cmocka_unit_test(a_line_tells_its_channel_and_whether_a_payload_follows),
+		cmocka_unit_test(a_payload_is_behind_its_length),
+		cmocka_unit_test(a_line_over_64_kib_is_refused),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,381 @@
+/* Scripts that mean harm, or were written in a hurry: each costs its caller an
+ * error with file and line, in bounded time, and the engine works on. */
+
+#include "fixture.h"
+
+#include <time.h>
+
+static int64_t clock_ms(clockid_t clock)
+{
+	struct timespec t;
+	clock_gettime(clock, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Each is the body of `rank`; `expected` is in the error. Where the error has no
+ * better place it is where the body begins, line 2. */
+static const struct {
+	const char *name;
+	const char *body;
+	const char *expected;
+} in_calls[] = {
+	{ "endless loop", "while true do end", "hostile.lua:2: ran longer than" },
+	{ "endless loop in pcall",
+	  "while true do pcall(function() while true do end end) end",
+	  "hostile.lua:2: ran longer than" },
+	{ "endless loop in xpcall",
+	  "while true do xpcall(function() while true do end end,"
+	  " function() while true do end end) end",
+	  "hostile.lua:2: ran longer than" },
+	{ "endless loop in a metamethod",
+	  "return setmetatable({}, { __index = function(t, k) return t[k + 1] end })[1]",
+	  "hostile.lua:2: " },
+	{ "endless loop in a close handler",
+	  "local x <close> = setmetatable({}, { __close = function() while true do end "
+	  "end })"
+	  " return 1",
+	  "hostile.lua:2: ran longer than" },
+	{ "endless loop of the close handlers of an overrun",
+	  "for i = 1, 100 do local x <close> = setmetatable({},"
+	  " { __close = function() while true do end end }) end",
+	  "hostile.lua:2: ran longer than" },
+	{ "endless goto", "::again:: goto again", "hostile.lua:2: ran longer than" },
+	{ "tables without end", "local t = {} while true do t[#t + 1] = {} end",
+	  "hostile.lua:2: over the rules' memory ceiling" },
+	{ "tables without end in pcall",
+	  "while true do pcall(function() local t = {} while true do t = { t } end end) "
+	  "end",
+	  "hostile.lua:2: ran longer than" },
+	{ "doubling a string", "local s = 'x' while true do s = s .. s end",
+	  "hostile.lua:2: over the rules' memory ceiling" },
+	{ "string.rep", "return #string.rep('x', 1 << 40)", "hostile.lua:2: string.rep" },
+	{ "string.rep as a method", "return #('x'):rep(1 << 40)",
+	  "hostile.lua:2: string.rep" },
+	{ "string.rep with a separator", "return #('x'):rep(10, ('y'):rep(1 << 18))",
+	  "hostile.lua:2: string.rep" },
+	{ "string.format", "return #string.format('%99999999d', 1)", "hostile.lua:2: " },
+	{ "table.concat", "local t = {} for i = 1, 1000 do t[i] = ('x'):rep(1 << 20) end",
+	  "hostile.lua:2: over the rules' memory ceiling" },
+	{ "table.insert into a table of any length",
+	  "table.insert(setmetatable({}, { __len = function() return 1 << 50 end }), 1, "
+	  "1)",
+	  "hostile.lua:2: more than" },
+	{ "table.move", "table.move({}, 1, 1 << 50, 2)", "hostile.lua:2: more than" },
+	{ "table.concat over any range",
+	  "return table.concat({}, '', -(1 << 62), 1 << 62)",
+	  "hostile.lua:2: more than" },
+	{ "table.sort of equal strings",
+	  "local t, s = {}, ('x'):rep(1 << 13) for i = 1, 100000 do t[i] = s .. (i % 7) "
+	  "if i > 90 then t[i] = t[i - 90] end end table.sort(t)",
+	  "hostile.lua:2: ran longer than" },
+	{ "table.unpack", "return select('#', table.unpack({}, 1, 1e8))",
+	  "hostile.lua:2: too many results" },
+	{ "deep recursion", "local function f() return 1 + f() end return f()",
+	  "hostile.lua:2: " },
+	{ "deep recursion through C",
+	  "local function f(s) return (s:gsub('.', f)) end return f('x')",
+	  "hostile.lua:2: " },
+	{ "deep recursion in the error handler",
+	  "local function f() error(setmetatable({}, { __tostring = f })) end f()",
+	  "hostile.lua" },
+	{ "tostring that fails", "error(setmetatable({}, { __tostring = error }))",
+	  "hostile.lua" },
+	{ "tostring that is endless",
+	  "error(setmetatable({}, { __tostring = function() while true do end end }))",
+	  "hostile.lua" },
+	{ "error(nil)", "error(nil)",
+	  "hostile.lua:2: an error that is no text but a nil" },
+	{ "error({})", "error({})",
+	  "hostile.lua:2: an error that is no text but a table" },
+	{ "error of many lines", "error('a\\nb\\27[31m', 0)", "hostile.lua:2: a b" },
+	{ "error with a text of its own",
+	  "error(setmetatable({}, { __tostring = function() return 'mine' end }))",
+	  "hostile.lua:2: mine" },
+	{ "io", "return io.open('/etc/passwd')", "hostile.lua:2: " },
+	{ "os", "os.exit(1)", "hostile.lua:2: " },
+	{ "debug", "debug.sethook()", "hostile.lua:2: " },
+	{ "load", "load('x')", "hostile.lua:2: " },
+	{ "dofile", "dofile('/etc/passwd')", "hostile.lua:2: " },
+	{ "coroutine", "coroutine.wrap(function() end)()", "hostile.lua:2: " },
+	{ "collectgarbage", "collectgarbage('stop')", "hostile.lua:2: " },
+	{ "package", "package.loadlib('x', 'y')", "hostile.lua:2: " },
+	{ "string.dump", "string.dump(function() end)", "hostile.lua:2: " },
+	{ "math.random", "return math.random()", "hostile.lua:2: " },
+	{ "require in a decision", "require 'late'", "hostile.lua:2: module 'late'" },
+	{ "require of a path", "require '../../etc/passwd'",
+	  "hostile.lua:2: bad argument" },
+	{ "__gc", "setmetatable({}, { __gc = function() end })",
+	  "hostile.lua:2: a rule's metatable has no __gc" },
+	{ "changing the methods of strings", "getmetatable('').__index.rep = nil",
+	  "hostile.lua:2: " },
+	{ "changing a module", "require 'tide.dests'.new = nil",
+	  "hostile.lua:2: this table is read-only" },
+	{ "changing a module's metatable",
+	  "getmetatable(require 'tide.dests').__index = {}", "hostile.lua:2: " },
+	{ "replacing a module's metatable", "setmetatable(require 'tide.dests', {})",
+	  "hostile.lua:2: cannot change a protected metatable" },
+	{ "changing tide.log", "tide.log.info = nil", "hostile.lua:2: this table is" },
+	{ "changing an option", "opts.x = 1", "hostile.lua:2: this table is read-only" },
+	{ "writing a message", "msg.key = 'x'", "hostile.lua:2: 'msg' is read-only" },
+	{ "writing a header", "msg.headers.x = 'y'", "hostile.lua:2: 'msg.headers' is" },
+	{ "a field that is not there", "return msg.prioritty",
+	  "hostile.lua:2: there is no 'msg.prioritty'; it has attempt" },
+	{ "a field of another type", "return msg[{}]",
+	  "hostile.lua:2: there is no 'msg.table" },
+	{ "a queue's field that is not there", "return queue.length",
+	  "hostile.lua:2: there is no 'queue.length'; it has name" },
+	{ "NaN", "return 0 / 0", "hostile.lua:1: rank must return a finite number" },
+	{ "infinity", "return math.huge",
+	  "hostile.lua:1: rank must return a finite number" },
+	{ "text for a number", "return '12'",
+	  "hostile.lua:1: rank must return a finite" },
+	{ "nothing", "", "hostile.lua:1: rank must return a finite number, not nil" },
+	{ "a table", "return {}", "hostile.lua:1: rank must return a finite number" },
+};
+
+static int call(struct fixture *f, struct strategy *s)
+{
+	struct queue_view queue = { SLICE("/"), SLICE("jobs"), 0, 0 };
+	struct msg *m = make_msg("k", 3, "a=b", NULL);
+	double rank = 0;
+	int status = strategy_rank(s, m, &queue, &rank, &f->err);
+	msg_unref(m);
+	return status;
+}
+
+static struct strategy *use(struct fixture *f, const char *name)
+{
+	struct strategy *s = NULL;
+	if (engine_strategy_create(f->engine, SCRIPT_PRIORITY, slice_from(name), NULL,
+				   "queue 'jobs'", &s, &f->err) != TIDE_OK)
+		fail_msg("%s: %s", name, f->err.text);
+	return s;
+}
+
+static void hostile_calls_end_in_an_error_with_its_line(void **state)
+{
+	struct fixture *f = *state;
+	char script[1024];
+	f->config.call_budget_ms = 100;
+	f->config.memory_max_bytes = 4 * 1024 * 1024;
+	assert_starts(f);
+	struct strategy *strict = use(f, "strict");
+	for (size_t i = 0; i < sizeof(in_calls) / sizeof(in_calls[0]); i++) {
+		if (getenv("VERBOSE"))
+			print_message("%s\n", in_calls[i].name);
+		snprintf(script, sizeof(script),
+			 "return { rank = function(msg, queue, opts)\n%s\nend }\n",
+			 in_calls[i].body);
+		write_file(f, "priority/hostile.lua", script);
+		if (engine_reload(f->engine, &f->err) != TIDE_OK)
+			fail_msg("%s: %s", in_calls[i].name, f->err.text);
+		struct strategy *s = use(f, "hostile");
+		int64_t started = clock_ms(CLOCK_PROCESS_CPUTIME_ID);
+		int status = call(f, s);
+		int64_t took = clock_ms(CLOCK_PROCESS_CPUTIME_ID) - started;
+		if (status != TIDE_ERULE || !strstr(f->err.text, in_calls[i].expected))
+			fail_msg("%s: %d \"%s\"", in_calls[i].name, status, f->err.text);
+		if (strpbrk(f->err.text, "\n\r\033"))
+			fail_msg("%s: more than a line", in_calls[i].name);
+		/* Sanitizers make everything slower, what is not counted too. */
+		if (took > 2000)
+			fail_msg("%s: took %d ms", in_calls[i].name, (int)took);
+		strategy_destroy(s);
+		assert_int_equal(call(f, strict), TIDE_OK);
+	}
+	strategy_destroy(strict);
+}
+
+/* Whole files that must not load; `expected` is in the refusal. */
+static const struct {
+	const char *name;
+	const char *text;
+	const char *expected;
+} at_load[] = {
+	{ "empty file", "", "hostile.lua:1: a rule returns a table" },
+	{ "half a file", "return {\n  rank = function() return", "hostile.lua:2:" },
+	{ "bytecode", "\033LuaT", "hostile.lua:1: is bytecode" },
+	{ "endless loop", "\nwhile true do end", "hostile.lua:2: ran longer than" },
+	{ "memory", "\n\nlocal t = {} while true do t[#t + 1] = {} end",
+	  "hostile.lua:3: over the rules' memory ceiling" },
+	{ "os", "os.exit(3)", "hostile.lua:1: " },
+	{ "nesting",
+	  "return ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((("
+	  "((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((("
+	  "((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((("
+	  "((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((("
+	  "1",
+	  "hostile.lua:1: " },
+	{ "no function", "return {}",
+	  "hostile.lua:1: a priority script needs a function" },
+	{ "no function but a number", "return {\nrank = 1\n}",
+	  "hostile.lua:3: a priority script needs a function 'rank', which is number" },
+	{ "a misspelt key", "return { rank = type, puer = true }",
+	  "hostile.lua:1: a priority script has no 'puer'" },
+	{ "pure of a wrong type", "return { rank = type, pure = 1 }", "'pure' is true" },
+	{ "an option of no type",
+	  "return { rank = type,\noptions = { a = { type = 'durations' } } }",
+	  "hostile.lua:2: option 'a': a type is one of" },
+	{ "a default that is not allowed",
+	  "return { rank = type, options = { a = { type = 'integer', default = 'x' } } }",
+	  "option 'a': the default 'x' is not allowed itself" },
+	{ "a declaration that is none", "return { rank = type, options = { 'a' } }",
+	  "options are declared as" },
+	{ "a missing module", "\nrequire 'nowhere'",
+	  "hostile.lua:2: no module 'nowhere'" },
+	{ "a module of a broken text", "require 'broken'", "broken.lua:1:" },
+	{ "a module that requires itself", "require 'itself'",
+	  "module 'itself' requires itself" },
+	{ "a module outside", "require '..passwd'", "hostile.lua:1: bad argument" },
+	{ "a module outside, absolute", "require '/etc/passwd'",
+	  "hostile.lua:1: bad argument" },
+};
+
+static void hostile_files_are_refused_with_their_line(void **state)
+{
+	struct fixture *f = *state;
+	assert_starts(f);
+	struct strategy *strict = use(f, "strict");
+	write_file(f, "broken.lua", "return +");
+	write_file(f, "itself.lua", "return require 'itself'");
+	for (size_t i = 0; i < sizeof(at_load) / sizeof(at_load[0]); i++) {
+		write_file(f, "priority/hostile.lua", at_load[i].text);
+		if (engine_reload(f->engine, &f->err) != TIDE_ERULE)
+			fail_msg("%s: was accepted", at_load[i].name);
+		if (!strstr(f->err.text, at_load[i].expected))
+			fail_msg("%s: \"%s\"", at_load[i].name, f->err.text);
+		assert_int_equal(engine_epoch(f->engine), 1);
+		assert_int_equal(call(f, strict), TIDE_OK);
+	}
+	strategy_destroy(strict);
+}
+
+static void globals_of_one_file_are_not_those_of_another(void **state)
+{
+	struct fixture *f = *state;
+	write_file(f, "priority/a.lua",
+		   "leaked = 1\n_G.also = 1\nstring.format = nil\ntide.hash = nil\n"
+		   "return { rank = function() return leaked end }");
+	write_file(f, "priority/b.lua",
+		   "assert(leaked == nil and also == nil)\n"
+		   "assert(string.format and tide.hash and ('').format)\n"
+		   "return { rank = function() assert(leaked == nil) return 1 end }");
+	assert_starts(f);
+	struct strategy *a = use(f, "a"), *b = use(f, "b");
+	assert_int_equal(call(f, a), TIDE_OK);
+	assert_int_equal(call(f, b), TIDE_OK);
+	strategy_destroy(a);
+	strategy_destroy(b);
+}
+
+static void kept_view_is_expired_in_the_next_call(void **state)
+{
+	struct fixture *f = *state;
+	write_file(f, "priority/keeps.lua",
+		   "local kept, headers, each\n"
+		   "return { rank = function(msg)\n"
+		   "  if not kept then\n"
+		   "    kept, headers, each = msg, msg.headers, pairs(msg.headers)\n"
+		   "    return #msg.key\n"
+		   "  end\n"
+		   "  for _, read in ipairs { function() return kept.key end,\n"
+		   "      function() return headers.a end, function() return each() end "
+		   "} do\n"
+		   "    local ok, message = pcall(read)\n"
+		   "    assert(not ok and message:find 'has expired', message)\n"
+		   "  end\n"
+		   "  return kept.key\n"
+		   "end }\n");
+	assert_starts(f);
+	struct strategy *s = use(f, "keeps");
+	assert_int_equal(call(f, s), TIDE_OK);
+	assert_int_equal(call(f, s), TIDE_ERULE);
+	assert_contains(f->err.text, "priority/keeps.lua:12: this 'msg' has expired");
+	strategy_destroy(s);
+}
+
+static void fields_of_a_message_are_those_published(void **state)
+{
+	struct fixture *f = *state;
+	write_file(f, "priority/reads.lua",
+		   "return { rank = function(msg, queue)\n"
+		   "  assert(msg.key == 'k' and msg.exchange == 'shop')\n"
+		   "  assert(msg.payload == 'hello' and msg.size == 5)\n"
+		   "  assert(msg.priority == 3 and msg.attempt == 0)\n"
+		   "  assert(msg.id == '0000000000001234' and msg.ts == 1000000)\n"
+		   "  assert(msg.delay == 0 and msg.ttl == nil)\n"
+		   "  assert(msg.headers.a == 'b' and msg.headers.c == nil)\n"
+		   "  for name, value in pairs(msg.headers) do\n"
+		   "    assert(name == 'a' and value == 'b')\n"
+		   "  end\n"
+		   "  assert(queue.name == 'jobs' and queue.vhost == '/')\n"
+		   "  assert(queue.served == 0 and queue.ready == 0)\n"
+		   "  return 1\n"
+		   "end }\n");
+	assert_starts(f);
+	struct strategy *s = use(f, "reads");
+	if (call(f, s) != TIDE_OK)
+		fail_msg("%s", f->err.text);
+	strategy_destroy(s);
+}
+
+static void memory_that_one_call_left_is_there_for_the_next(void **state)
+{
+	struct fixture *f = *state;
+	write_file(f, "priority/bomb.lua",
+		   "return { rank = function()\n"
+		   "  local t = {} while true do t[#t + 1] = {} end\n"
+		   "end }\n");
+	assert_starts(f);
+	struct strategy *bomb = use(f, "bomb"), *strict = use(f, "strict");
+	for (int i = 0; i < 20; i++) {
+		assert_int_equal(call(f, bomb), TIDE_ERULE);
+		assert_int_equal(call(f, strict), TIDE_OK);
+	}
+	strategy_destroy(bomb);
+	strategy_destroy(strict);
+}
+
+static void pipe_in_the_directory_blocks_nobody(void **state)
+{
+	struct fixture *f = *state;
+	char path[256];
+	snprintf(path, sizeof(path), "%s/priority/pipe.lua", f->dir);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(start_engine(f), TIDE_ERULE);
+	assert_contains(f->err.text, "pipe.lua: is no regular file");
+	f->engine = NULL;
+}
+
+static void what_editors_leave_is_no_script(void **state)
+{
+	struct fixture *f = *state;
+	write_file(f, "priority/.strict.lua.swp", "x");
+	write_file(f, "priority/.#strict.lua", "x");
+	write_file(f, "priority/#strict.lua#", "x");
+	write_file(f, "priority/strict.lua~", "x");
+	write_file(f, "priority/4913", "x");
+	write_file(f, "priority/README.md", "x");
+	write_file(f, "priority/strict_spec.lua", "x");
+	assert_starts(f);
+	write_file(f, "priority/two words.lua", "return {}");
+	assert_int_equal(engine_reload(f->engine, &f->err), TIDE_ERULE);
+	assert_contains(f->err.text, "priority/two words.lua:1: the name of a script");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(hostile_calls_end_in_an_error_with_its_line),
+		TEST(hostile_files_are_refused_with_their_line),
+		TEST(globals_of_one_file_are_not_those_of_another),
+		TEST(kept_view_is_expired_in_the_next_call),
+		TEST(fields_of_a_message_are_those_published),
+		TEST(memory_that_one_call_left_is_there_for_the_next),
+		TEST(pipe_in_the_directory_blocks_nobody),
+		TEST(what_editors_leave_is_no_script),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

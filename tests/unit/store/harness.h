@@ -1,0 +1,204 @@
+/* harness.h: a store on a loop, with an embedded Redis in a directory of its
+ * own; waits for conditions with a deadline, never for a duration. */
+#ifndef TIDE_TESTS_STORE_HARNESS_H
+#define TIDE_TESTS_STORE_HARNESS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include <hiredis/hiredis.h>
+
+#include "base/log.h"
+#include "store/store.h"
+
+#define DEADLINE_MS 20000
+
+struct harness {
+	uv_loop_t loop;
+	uv_timer_t waker;
+	char dir[128];
+	struct store *store;
+	struct store_shard *shard;
+	enum store_state state;
+	unsigned ups, downs;
+	char why[512];
+	bool is_closed;
+};
+
+static int harness_unlink(const char *path, const struct stat *st, int type,
+			  struct FTW *ftw)
+{
+	return remove(path);
+}
+
+/* Lets UV_RUN_ONCE return now and then. */
+static void harness_wake(uv_timer_t *timer)
+{
+}
+
+static void harness_on_state(void *ctx, enum store_state state, const char *why)
+{
+	struct harness *h = ctx;
+	h->state = state;
+	h->ups += state == STORE_UP;
+	h->downs += state == STORE_DOWN;
+	snprintf(h->why, sizeof(h->why), "%s", why);
+}
+
+/* Run the loop until the condition holds. */
+#define WAIT(h, condition)                                                       \
+	do {                                                                     \
+		uint64_t late = uv_hrtime() + DEADLINE_MS * UINT64_C(1000000);   \
+		uv_timer_start(&(h)->waker, harness_wake, 5, 5);                 \
+		while (!(condition) && uv_hrtime() < late)                       \
+			uv_run(&(h)->loop, UV_RUN_ONCE);                         \
+		uv_timer_stop(&(h)->waker);                                      \
+		if (!(condition))                                                \
+			fail_msg("not within the deadline: %s (last state: %s)", \
+				 #condition, (h)->why);                          \
+	} while (0)
+
+static inline void harness_init(struct harness *h)
+{
+	memset(h, 0, sizeof(*h));
+	const char *tmp = getenv("TMPDIR");
+	snprintf(h->dir, sizeof(h->dir), "%s/tide-store-XXXXXX", tmp ? tmp : "/tmp");
+	assert_non_null(mkdtemp(h->dir));
+	assert_int_equal(uv_loop_init(&h->loop), 0);
+	uv_timer_init(&h->loop, &h->waker);
+	h->waker.data = h;
+}
+
+static inline int harness_try_open(struct harness *h, const char *url, struct error *err)
+{
+	struct store_config config = {
+		.url = url,
+		.data_dir = h->dir,
+		.fsync = STORE_FSYNC_ALWAYS,
+		.connect_timeout_ms = 2000,
+		.command_timeout_ms = 2000,
+	};
+	struct store_hooks hooks = { h, harness_on_state };
+	h->state = STORE_STARTING;
+	h->is_closed = false;
+	return store_open(&h->store, &h->loop, &config, &hooks, err);
+}
+
+static inline void harness_open(struct harness *h, const char *url)
+{
+	struct error err = { 0, "" };
+	if (harness_try_open(h, url, &err) < 0)
+		fail_msg("%s", err.text);
+	h->shard = store_shard_create(h->store, SLICE("/"), SLICE("jobs"), 0);
+}
+
+static inline void harness_open_up(struct harness *h)
+{
+	harness_open(h, "embedded");
+	WAIT(h, h->state != STORE_STARTING);
+	if (h->state != STORE_UP)
+		fail_msg("%s", h->why);
+}
+
+static void harness_on_closed(void *ctx)
+{
+	((struct harness *)ctx)->is_closed = true;
+}
+
+static inline void harness_close(struct harness *h)
+{
+	store_shard_destroy(h->shard);
+	h->shard = NULL;
+	store_close(h->store, 5000, harness_on_closed, h);
+	WAIT(h, h->is_closed);
+	h->store = NULL;
+}
+
+static inline void harness_deinit(struct harness *h)
+{
+	uv_close((uv_handle_t *)&h->waker, NULL);
+	/* After a failed test something may be open that never ends. */
+	for (int i = 0; uv_run(&h->loop, UV_RUN_NOWAIT) && i < DEADLINE_MS; i++)
+		usleep(1000);
+	nftw(h->dir, harness_unlink, 16, FTW_DEPTH | FTW_PHYS);
+	assert_int_equal(uv_loop_close(&h->loop), 0);
+}
+
+/* A connection of the test's own to the embedded Redis. */
+static inline redisContext *harness_redis(struct harness *h)
+{
+	char path[160];
+	snprintf(path, sizeof(path), "%s/redis.sock", h->dir);
+	redisContext *c = redisConnectUnix(path);
+	assert_non_null(c);
+	assert_int_equal(c->err, 0);
+	return c;
+}
+
+static inline redisReply *ask(redisContext *c, const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	redisReply *reply = redisvCommand(c, format, args);
+	va_end(args);
+	if (!reply)
+		fail_msg("%s: %s", format, c->errstr);
+	return reply;
+}
+
+static inline long long ask_int(redisContext *c, const char *command)
+{
+	redisReply *reply = ask(c, command);
+	assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
+	long long n = reply->integer;
+	freeReplyObject(reply);
+	return n;
+}
+
+static inline long harness_redis_pid(struct harness *h)
+{
+	redisContext *c = harness_redis(h);
+	redisReply *reply = ask(c, "INFO server");
+	long pid = atol(strstr(reply->str, "process_id:") + strlen("process_id:"));
+	freeReplyObject(reply);
+	redisFree(c);
+	return pid;
+}
+
+static inline struct msg *make_msg(uint64_t id, const char *key, const char *payload,
+				   size_t len)
+{
+	struct msg_header headers[1] = { { SLICE("tier"), SLICE("gold") } };
+	struct msg_spec spec = {
+		.id = id,
+		.ts_unix_ms = 1790000000000,
+		.priority = 7,
+		.header_count = 1,
+		.headers = headers,
+		.exchange = SLICE("orders"),
+		.key = slice_from(key),
+		.payload = payload,
+		.payload_len = len,
+	};
+	struct msg *m = msg_create(&spec);
+	assert_non_null(m);
+	return m;
+}
+
+#endif

@@ -1,0 +1,286 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/batch.h"
+#include "store/codec.h"
+#include "store/resp.h"
+
+#define PREFIX "tide:{//q#0}:"
+
+static struct batch *begin(void)
+{
+	struct batch *b = batch_create();
+	batch_reset(b, SLICE(PREFIX));
+	return b;
+}
+
+/* The bytes that would be sent, each command on a line, words in blanks. */
+static void render(struct batch *b, struct buf *out)
+{
+	batch_seal(b);
+	struct buf all;
+	buf_init(&all);
+	for (unsigned i = 0; i < b->request.part_count; i++)
+		buf_append(&all, b->request.parts[i].base, b->request.parts[i].len);
+	char *at = (char *)buf_cstr(&all);
+	char *end = at + buf_len(&all);
+	while (at < end) {
+		assert_int_equal(*at, '*');
+		unsigned long words = strtoul(at + 1, &at, 10);
+		while (words-- > 0) {
+			assert_memory_equal(at, "\r\n$", 3);
+			size_t len = strtoul(at + 3, &at, 10);
+			assert_memory_equal(at, "\r\n", 2);
+			buf_append(out, at + 2, len);
+			buf_append_char(out, words ? ' ' : '\n');
+			at += 2 + len;
+		}
+		assert_memory_equal(at, "\r\n", 2);
+		at += 2;
+	}
+	buf_deinit(&all);
+}
+
+static void assert_commands(struct batch *b, const char *want, unsigned replies)
+{
+	struct buf out;
+	buf_init(&out);
+	render(b, &out);
+	assert_string_equal(buf_cstr(&out), want);
+	assert_int_equal(b->request.replies, replies);
+	buf_deinit(&out);
+	batch_destroy(b);
+}
+
+#define ID(n) "000000000000000" #n
+
+static void nothing_needs_no_reply(void **state)
+{
+	assert_commands(begin(), "", 0);
+}
+
+static void single_write_goes_without_a_transaction(void **state)
+{
+	struct batch *b = begin();
+	batch_tries(b, 1, 3, 2, "timeout");
+	batch_tries(b, 2, 1, 0, NULL);
+	assert_commands(b, "HSET " PREFIX "tries " ID(1) " 3 2 timeout " ID(2) " 1 0 \n",
+			1);
+}
+
+static void removals_stand_before_and_outside_of_the_transaction(void **state)
+{
+	struct batch *b = begin();
+	batch_move(b, 1, STORE_READY, STORE_UNACK, 1790000000000.0);
+	batch_remove(b, 2, STORE_UNACK, true, true);
+	batch_move(b, 3, STORE_DELAYED, STORE_READY, -0.5);
+	batch_remove(b, 4, STORE_READY, false, false);
+	batch_move(b, 5, STORE_READY, STORE_READY, 1);
+	assert_commands(
+		b,
+		"HDEL " PREFIX "tries " ID(
+			2) "\n"
+			   "ZREM " PREFIX "expiry " ID(
+				   2) "\n"
+				      "HDEL " PREFIX "msg " ID(2) " " ID(
+					      4) "\n"
+						 "ZREM " PREFIX "ready " ID(
+							 4) "\n"
+							    "ZREM " PREFIX "unack " ID(
+								    2) "\n"
+								       "MULTI\n"
+								       "ZADD " PREFIX
+								       "ready -0.5 " ID(3) " 1 " ID(
+									       5) "\n"
+										  "ZADD"
+										  " " PREFIX
+										  "unack "
+										  "179000"
+										  "000000"
+										  "0 " ID(1) "\n"
+											     "ZREM " PREFIX
+											     "ready " ID(
+												     1) "\n"
+													"ZREM " PREFIX
+													"delayed " ID(
+														3) "\n"
+														   "EXEC\n",
+		5 + 6);
+}
+
+static void insert_writes_body_place_and_expiry(void **state)
+{
+	struct msg_spec spec = { .id = 7,
+				 .expires_unix_ms = 1790000000009,
+				 .payload = "" };
+	struct msg *m = msg_create(&spec);
+	struct batch *b = begin();
+	struct buf want;
+	buf_init(&want);
+	buf_append_text(&want, "MULTI\nHSET " PREFIX "msg " ID(7) " ");
+	codec_encode(&want, m, 2);
+	buf_append_text(&want, "\nZADD " PREFIX "expiry 1790000000009 " ID(
+				       7) "\n"
+					  "ZADD " PREFIX "delayed 17 " ID(7) "\nEXEC\n");
+	batch_insert(b, m, 2, STORE_DELAYED, 17);
+	struct buf out;
+	buf_init(&out);
+	render(b, &out);
+	assert_true(slice_is_equal(buf_slice(&out), buf_slice(&want)));
+	assert_int_equal(b->request.replies, 5);
+	buf_deinit(&out);
+	buf_deinit(&want);
+	batch_destroy(b);
+	msg_unref(m);
+}
+
+static void reset_forgets_what_was_in_it(void **state)
+{
+	struct batch *b = begin();
+	batch_remove(b, 2, STORE_UNACK, true, true);
+	batch_seal(b);
+	batch_reset(b, SLICE("tide:{//other#1}:"));
+	batch_move(b, 1, STORE_BURIED, STORE_BURIED, 5);
+	assert_commands(b, "ZADD tide:{//other#1}:buried 5 " ID(1) "\n", 1);
+}
+
+static void long_commands_are_cut(void **state)
+{
+	struct batch *b = begin();
+	for (uint64_t id = 1; id <= 2 * BATCH_ENTRIES_MAX + 1; id++)
+		batch_remove(b, id, STORE_READY, false, false);
+	batch_seal(b);
+	assert_int_equal(b->request.replies, 6);
+	assert_memory_equal(b->request.parts[0].base, "*100002\r\n$4\r\nHDEL", 17);
+	assert_memory_equal(b->request.parts[2].base, "*3\r\n$4\r\nHDEL", 12);
+	assert_memory_equal(b->request.parts[5].base, "*3\r\n$4\r\nZREM", 12);
+	batch_destroy(b);
+}
+
+static void pieces_stay_within_the_limit_of_a_request(void **state)
+{
+	assert_true(BATCH_COMMANDS_MAX + 2 <= REDIS_REQUEST_PARTS_MAX);
+}
+
+/* ---- replies -------------------------------------------------------------------- */
+
+static void tell(struct batch *b, int type, const char *text)
+{
+	redisReply reply = { .type = type, .str = (char *)(uintptr_t)text };
+	b->request.answered++;
+	batch_reply(b, &reply);
+}
+
+static struct batch *sealed(void)
+{
+	struct batch *b = begin();
+	batch_remove(b, 1, STORE_READY, false, false);
+	batch_move(b, 2, STORE_READY, STORE_BURIED, 5);
+	batch_seal(b);
+	assert_int_equal(b->request.replies, 2 + 4);
+	return b;
+}
+
+static void first_error_is_the_reason_and_the_kinds_are_told_apart(void **state)
+{
+	struct batch *b = sealed();
+	tell(b, REDIS_REPLY_INTEGER, NULL);
+	tell(b, REDIS_REPLY_INTEGER, NULL);
+	tell(b, REDIS_REPLY_STATUS, "OK");
+	tell(b, REDIS_REPLY_ERROR, "OOM no");
+	tell(b, REDIS_REPLY_STATUS, "QUEUED");
+	tell(b, REDIS_REPLY_ERROR, "EXECABORT because");
+	const struct batch_result *result = batch_end(b);
+	assert_int_equal(result->removed, TIDE_OK);
+	assert_int_equal(result->written, TIDE_ESTORE);
+	assert_string_equal(result->text, "OOM no");
+	/* Sent again after a reconnect: what was said before does not count. */
+	b->request.answered = 0;
+	tell(b, REDIS_REPLY_ERROR, "READONLY");
+	assert_int_equal(batch_end(b)->removed, TIDE_ESTORE);
+	assert_int_equal(batch_end(b)->written, TIDE_OK);
+	assert_string_equal(batch_end(b)->text, "READONLY");
+	batch_destroy(b);
+}
+
+static void errors_inside_of_exec_count(void **state)
+{
+	redisReply good = { .type = REDIS_REPLY_INTEGER };
+	redisReply bad = { .type = REDIS_REPLY_ERROR, .str = (char[]){ "WRONGTYPE" } };
+	redisReply *elements[] = { &good, &bad };
+	redisReply exec = { .type = REDIS_REPLY_ARRAY,
+			    .elements = 2,
+			    .element = elements };
+	struct batch *b = sealed();
+	for (int i = 0; i < 5; i++)
+		tell(b, REDIS_REPLY_STATUS, "OK");
+	b->request.answered++;
+	batch_reply(b, &exec);
+	assert_int_equal(batch_end(b)->removed, TIDE_OK);
+	assert_int_equal(batch_end(b)->written, TIDE_ESTORE);
+	assert_string_equal(batch_end(b)->text, "WRONGTYPE");
+	batch_destroy(b);
+}
+
+static void transaction_that_gives_nil_is_refused(void **state)
+{
+	struct batch *b = sealed();
+	for (int i = 0; i < 5; i++)
+		tell(b, REDIS_REPLY_STATUS, "OK");
+	tell(b, REDIS_REPLY_NIL, NULL);
+	assert_int_equal(batch_end(b)->written, TIDE_ESTORE);
+	batch_destroy(b);
+}
+
+/* ---- numbers -------------------------------------------------------------------- */
+
+static void scores_are_exact(void **state)
+{
+	static const struct {
+		double score;
+		const char *text;
+	} cases[] = {
+		{ 0, "0" },
+		{ -0.0, "0" },
+		{ 1, "1" },
+		{ -17, "-17" },
+		{ 0.5, "0.5" },
+		{ 0.1, "0.10000000000000001" },
+		{ 1e300, "1.0000000000000001e+300" },
+		{ 1790000000000.0, "1790000000000" },
+		{ 9007199254740992.0, "9007199254740992" },
+		{ INFINITY, "inf" },
+		{ -INFINITY, "-inf" },
+		{ NAN, "0" },
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char text[RESP_SCORE_TEXT_MAX];
+		size_t len = resp_score_format(cases[i].score, text);
+		assert_int_equal(len, strlen(cases[i].text));
+		assert_memory_equal(text, cases[i].text, len);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nothing_needs_no_reply),
+		cmocka_unit_test(single_write_goes_without_a_transaction),
+		cmocka_unit_test(removals_stand_before_and_outside_of_the_transaction),
+		cmocka_unit_test(insert_writes_body_place_and_expiry),
+		cmocka_unit_test(reset_forgets_what_was_in_it),
+		cmocka_unit_test(long_commands_are_cut),
+		cmocka_unit_test(pieces_stay_within_the_limit_of_a_request),
+		cmocka_unit_test(first_error_is_the_reason_and_the_kinds_are_told_apart),
+		cmocka_unit_test(errors_inside_of_exec_count),
+		cmocka_unit_test(transaction_that_gives_nil_is_refused),
+		cmocka_unit_test(scores_are_exact),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

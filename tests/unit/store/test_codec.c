@@ -1,0 +1,249 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "store/codec.h"
+
+static struct msg_header headers[] = {
+	{ { "tier", 4 }, { "gold", 4 } },
+	{ { "empty", 5 }, { "", 0 } },
+	{ { "binary", 6 }, { "\xff\x00\xfe", 3 } },
+	{ { "tier", 4 }, { "twice", 5 } },
+};
+
+static struct msg *make(size_t payload_len, unsigned header_count)
+{
+	struct msg_spec spec = {
+		.id = 42,
+		.ts_unix_ms = 1790000000000,
+		.due_unix_ms = 1790000001000,
+		.expires_unix_ms = 0,
+		.priority = 200,
+		.header_count = (uint8_t)header_count,
+		.headers = headers,
+		.exchange = SLICE("orders"),
+		.key = SLICE("eu.new"),
+		.payload_len = payload_len,
+	};
+	struct msg *m = msg_create(&spec);
+	assert_non_null(m);
+	memset(m->payload, 0xc1, payload_len);
+	return m;
+}
+
+static void assert_same(const struct msg *a, const struct msg *b)
+{
+	assert_int_equal(a->id, b->id);
+	assert_int_equal(a->ts_unix_ms, b->ts_unix_ms);
+	assert_int_equal(a->due_unix_ms, b->due_unix_ms);
+	assert_int_equal(a->expires_unix_ms, b->expires_unix_ms);
+	assert_int_equal(a->priority, b->priority);
+	assert_true(slice_is_equal(a->exchange, b->exchange));
+	assert_true(slice_is_equal(a->key, b->key));
+	assert_int_equal(a->header_count, b->header_count);
+	for (unsigned i = 0; i < a->header_count; i++) {
+		assert_true(slice_is_equal(a->headers[i].name, b->headers[i].name));
+		assert_true(slice_is_equal(a->headers[i].value, b->headers[i].value));
+	}
+	assert_int_equal(a->payload_len, b->payload_len);
+	assert_memory_equal(a->payload, b->payload, a->payload_len);
+}
+
+static void round_trip(struct msg *m, double rank)
+{
+	struct buf out;
+	struct msg *back;
+	struct error err;
+	double rank_back;
+	buf_init(&out);
+	codec_encode(&out, m, rank);
+	assert_int_equal(buf_len(&out), codec_size(m, rank));
+	assert_int_equal(codec_decode(buf_slice(&out), 42, &back, &rank_back, &err),
+			 TIDE_OK);
+	assert_same(m, back);
+	assert_true(rank == rank_back);
+	msg_unref(back);
+	buf_deinit(&out);
+}
+
+static void messages_of_all_sizes_come_back_the_same(void **state)
+{
+	static const size_t sizes[] = { 0, 1, 31, 32, 255, 256, 65535, 65536, 1 << 20 };
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		for (unsigned count = 0; count <= 4; count++) {
+			struct msg *m = make(sizes[i], count);
+			round_trip(m, 0);
+			msg_unref(m);
+		}
+	}
+}
+
+static void ranks_of_all_kinds_come_back_the_same(void **state)
+{
+	static const double ranks[] = {
+		0,
+		-1,
+		-32,
+		-33,
+		-128,
+		-129,
+		-32768,
+		-32769,
+		127,
+		128,
+		255,
+		256,
+		65535,
+		65536,
+		4294967295.0,
+		4294967296.0,
+		-2147483648.0,
+		-2147483649.0,
+		0.1,
+		-0.1,
+		1e300,
+		-1e300,
+		9007199254740992.0,
+		9007199254740994.0,
+		INFINITY,
+	};
+	struct msg *m = make(10, 1);
+	for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++)
+		round_trip(m, ranks[i]);
+	msg_unref(m);
+}
+
+static void many_headers_come_back_the_same(void **state)
+{
+	struct msg_header many[MSG_HEADERS_MAX];
+	char value[40000];
+	memset(value, 'v', sizeof(value));
+	for (unsigned i = 0; i < MSG_HEADERS_MAX; i++)
+		many[i] = (struct msg_header){ SLICE("name"), { value, i * 600 } };
+	for (unsigned count = 14; count <= MSG_HEADERS_MAX; count++) {
+		struct msg_spec spec = { .id = 42,
+					 .headers = many,
+					 .header_count = (uint8_t)count,
+					 .payload = "" };
+		struct msg *m = msg_create(&spec);
+		round_trip(m, 0);
+		msg_unref(m);
+	}
+}
+
+static int decode_copy(const char *bytes, size_t len)
+{
+	/* On the heap and exactly that long, so that ASan sees a step beyond. */
+	char *copy = mem_alloc(len ? len : 1);
+	struct msg *m = NULL;
+	struct error err;
+	double rank;
+	memcpy(copy, bytes, len);
+	int status = codec_decode((struct slice){ copy, len }, 42, &m, &rank, &err);
+	if (status == TIDE_OK)
+		msg_unref(m);
+	else
+		assert_non_null(strstr(err.text, "corrupt at byte"));
+	mem_free(copy);
+	return status;
+}
+
+static void truncation_at_each_byte_is_corrupt(void **state)
+{
+	struct msg *m = make(300, 4);
+	struct buf out;
+	buf_init(&out);
+	codec_encode(&out, m, 0.5);
+	struct slice bytes = buf_slice(&out);
+	for (size_t len = 0; len < bytes.len; len++)
+		assert_int_equal(decode_copy(bytes.data, len), TIDE_ESTORE);
+	assert_int_equal(decode_copy(bytes.data, bytes.len), TIDE_OK);
+	buf_append_char(&out, '\0');
+	bytes = buf_slice(&out);
+	assert_int_equal(decode_copy(bytes.data, bytes.len), TIDE_ESTORE);
+	buf_deinit(&out);
+	msg_unref(m);
+}
+
+static void any_changed_byte_is_survived(void **state)
+{
+	struct msg *m = make(40, 4);
+	struct buf out;
+	buf_init(&out);
+	codec_encode(&out, m, 0.5);
+	for (size_t i = 0; i < buf_len(&out); i++) {
+		char *at = out.data + out.start + i;
+		char old = *at;
+		for (int value = 0; value < 256; value++) {
+			*at = (char)value;
+			decode_copy(buf_slice(&out).data, buf_len(&out));
+		}
+		*at = old;
+	}
+	buf_deinit(&out);
+	msg_unref(m);
+}
+
+static void random_bytes_are_survived(void **state)
+{
+	char bytes[64];
+	srand(7);
+	for (int i = 0; i < 200000; i++) {
+		size_t len = (size_t)rand() % sizeof(bytes);
+		for (size_t j = 0; j < len; j++)
+			bytes[j] = (char)rand();
+		if (len > 2) {
+			bytes[0] = (char)0x9a;
+			bytes[1] = 1;
+		}
+		decode_copy(bytes, len);
+	}
+}
+
+#define HOSTILE(text) assert_int_equal(decode_copy(text, sizeof(text) - 1), TIDE_ESTORE)
+
+static void hostile_bodies_are_corrupt(void **state)
+{
+	/* Counts and lengths far beyond the bytes. */
+	HOSTILE("\xdd\xff\xff\xff\xff");
+	HOSTILE("\x9a\x01\xdb\xff\xff\xff\xff");
+	HOSTILE("\x9a\x01\xc6\xff\xff\xff\xff");
+	HOSTILE("\x9a\x01\xa0\xa0\x00\x00\x00\x00\x00\xdf\xff\xff\xff\xff");
+	HOSTILE("\x9a\x01\xa0\xa0\x00\x00\x00\x00\x00\xde\x00\x41");
+	/* Another version, too few, too many, an other type. */
+	HOSTILE("\x9a\x02\xa0\xa0\x00\x00\x00\x00\x00\x80\xc4\x00");
+	HOSTILE("\x99\x01\xa0\xa0\x00\x00\x00\x00\x00\x80");
+	HOSTILE("\x9b\x01\xa0\xa0\x00\x00\x00\x00\x00\x80\xc4\x00\x00");
+	HOSTILE("\x8a\x01\xa0\xa0\x00\x00\x00\x00\x00\x80\xc4\x00");
+	HOSTILE("\x9a\x01\xc0\xa0\x00\x00\x00\x00\x00\x80\xc4\x00");
+	/* A priority of 256 and of -1; a time above INT64_MAX; a rank of NaN. */
+	HOSTILE("\x9a\x01\xa0\xa0\x00\x00\x00\xcd\x01\x00\x00\x80\xc4\x00");
+	HOSTILE("\x9a\x01\xa0\xa0\x00\x00\x00\xff\x00\x80\xc4\x00");
+	HOSTILE("\x9a\x01\xa0\xa0\xcf\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00\x80"
+		"\xc4\x00");
+	HOSTILE("\x9a\x01\xa0\xa0\x00\x00\x00\x00\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00\x80"
+		"\xc4\x00");
+	HOSTILE("nonsense");
+	HOSTILE("");
+	static const char good[] = "\x9a\x01\xa0\xa0\x00\x00\x00\x00\x00\x80\xc4\x00";
+	assert_int_equal(decode_copy(good, sizeof(good) - 1), TIDE_OK);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(messages_of_all_sizes_come_back_the_same),
+		cmocka_unit_test(ranks_of_all_kinds_come_back_the_same),
+		cmocka_unit_test(many_headers_come_back_the_same),
+		cmocka_unit_test(truncation_at_each_byte_is_corrupt),
+		cmocka_unit_test(any_changed_byte_is_survived),
+		cmocka_unit_test(random_bytes_are_survived),
+		cmocka_unit_test(hostile_bodies_are_corrupt),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,131 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "store/redis_url.h"
+
+struct url_case {
+	const char *text;
+	enum redis_url_kind kind;
+	const char *host;
+	unsigned port;
+	const char *path;
+	const char *user;
+	const char *password;
+	unsigned db;
+};
+
+static void assert_text(const char *got, const char *want)
+{
+	if (!want)
+		assert_null(got);
+	else
+		assert_string_equal(got, want);
+}
+
+static void good_urls_are_taken_apart(void **state)
+{
+	static const struct url_case cases[] = {
+		{ "none", REDIS_URL_NONE, NULL, 0, NULL, NULL, NULL, 0 },
+		{ "embedded", REDIS_URL_EMBEDDED, NULL, 0, NULL, NULL, NULL, 0 },
+		{ "redis://h", REDIS_URL_TCP, "h", 6379, NULL, NULL, NULL, 0 },
+		{ "redis://h/", REDIS_URL_TCP, "h", 6379, NULL, NULL, NULL, 0 },
+		{ "redis://h:1/15", REDIS_URL_TCP, "h", 1, NULL, NULL, NULL, 15 },
+		{ "redis://:p@h:65535", REDIS_URL_TCP, "h", 65535, NULL, NULL, "p", 0 },
+		{ "redis://u:p%40%3a%2F@h", REDIS_URL_TCP, "h", 6379, NULL, "u", "p@:/",
+		  0 },
+		{ "redis://u%3A:p@q@h/3", REDIS_URL_TCP, "h", 6379, NULL, "u:", "p@q",
+		  3 },
+		{ "redis://u:a:b@h", REDIS_URL_TCP, "h", 6379, NULL, "u", "a:b", 0 },
+		{ "redis://[::1]", REDIS_URL_TCP, "::1", 6379, NULL, NULL, NULL, 0 },
+		{ "redis://[fe80::1]:7/2", REDIS_URL_TCP, "fe80::1", 7, NULL, NULL, NULL,
+		  2 },
+		{ "redis+unix:/r.sock", REDIS_URL_UNIX, NULL, 0, "/r.sock", NULL, NULL,
+		  0 },
+		{ "redis+unix:///r.sock", REDIS_URL_UNIX, NULL, 0, "/r.sock", NULL, NULL,
+		  0 },
+		{ "redis+unix:u:p@/a%20b?db=4", REDIS_URL_UNIX, NULL, 0, "/a b", "u", "p",
+		  4 },
+		{ "redis+unix:/a@b", REDIS_URL_UNIX, NULL, 0, "/a@b", NULL, NULL, 0 },
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct url_case *c = &cases[i];
+		struct redis_url url;
+		struct error err;
+		if (redis_url_parse(c->text, &url, &err) < 0)
+			fail_msg("%s: %s", c->text, err.text);
+		assert_int_equal(url.kind, c->kind);
+		assert_text(url.host, c->host);
+		assert_int_equal(url.port, c->port);
+		assert_text(url.path, c->path);
+		assert_text(url.user, c->user);
+		assert_text(url.password, c->password);
+		assert_int_equal(url.db, c->db);
+		redis_url_deinit(&url);
+	}
+}
+
+static void bad_urls_are_refused_and_say_why(void **state)
+{
+	static const char *const cases[][2] = {
+		{ "", "--store is embedded, none" },
+		{ "Embedded", "--store is embedded, none" },
+		{ "http://h", "--store is embedded, none" },
+		{ "rediss://h", "TLS" },
+		{ "redis://", "no host" },
+		{ "redis://:7", "no host" },
+		{ "redis:///1", "no host" },
+		{ "redis://h:0", "port" },
+		{ "redis://h:65536", "port" },
+		{ "redis://h:", "port" },
+		{ "redis://h:x", "port" },
+		{ "redis://[::1", "no ]" },
+		{ "redis://[::1]7", "after the host comes :port" },
+		{ "redis://h/x", "database" },
+		{ "redis://h/-1", "database" },
+		{ "redis://h/1048576", "database" },
+		{ "redis://secret@h", "before the @" },
+		{ "redis://u:secret%4@h", "hex digits" },
+		{ "redis://u:secret%00@h", "hex digits" },
+		{ "redis://h%", "not readable" },
+		{ "redis+unix:", "absolute path" },
+		{ "redis+unix:r.sock", "absolute path" },
+		{ "redis+unix:/r.sock?x=1", "db=N" },
+		{ "redis+unix:/r.sock?db=", "database" },
+		{ "redis+unix:/%zz", "not readable" },
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct redis_url url;
+		struct error err = { 0, "" };
+		if (redis_url_parse(cases[i][0], &url, &err) == TIDE_OK)
+			fail_msg("%s was taken", cases[i][0]);
+		if (!strstr(err.text, cases[i][1]))
+			fail_msg("%s: %s", cases[i][0], err.text);
+		assert_null(strstr(err.text, "secret"));
+	}
+}
+
+static void overlong_socket_path_is_refused(void **state)
+{
+	char text[200] = "redis+unix:/";
+	struct redis_url url;
+	struct error err;
+	memset(text + strlen(text), 'x', 106);
+	assert_int_equal(redis_url_parse(text, &url, &err), TIDE_OK);
+	redis_url_deinit(&url);
+	strcat(text, "x");
+	assert_int_equal(redis_url_parse(text, &url, &err), TIDE_ETOOLONG);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(good_urls_are_taken_apart),
+		cmocka_unit_test(bad_urls_are_refused_and_say_why),
+		cmocka_unit_test(overlong_socket_path_is_refused),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

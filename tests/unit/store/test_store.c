@@ -1,0 +1,576 @@
+#include "harness.h"
+
+/* ---- completions as values ------------------------------------------------- */
+
+struct outcome {
+	unsigned calls;
+	int removed, written;
+	int status;
+	char text[256];
+	uint64_t number;
+	struct store_counts counts;
+};
+
+static void on_batch(void *ctx, const struct batch_result *result)
+{
+	struct outcome *o = ctx;
+	o->calls++;
+	o->removed = result->removed;
+	o->written = result->written;
+	snprintf(o->text, sizeof(o->text), "%s", result->text ? result->text : "");
+}
+
+static void on_done(void *ctx, int status, const char *text)
+{
+	struct outcome *o = ctx;
+	o->calls++;
+	o->status = status;
+	snprintf(o->text, sizeof(o->text), "%s", text ? text : "");
+}
+
+static void on_purged(void *ctx, int status, const char *text, uint64_t removed)
+{
+	on_done(ctx, status, text);
+	((struct outcome *)ctx)->number = removed;
+}
+
+static void on_counts(void *ctx, int status, const char *text,
+		      const struct store_counts *counts)
+{
+	on_done(ctx, status, text);
+	if (counts)
+		((struct outcome *)ctx)->counts = *counts;
+}
+
+struct rows {
+	unsigned calls;
+	int status;
+	size_t count;
+	struct store_row rows[4096]; /* each with a reference to its message */
+};
+
+static struct rows got;
+
+static void forget_rows(void)
+{
+	for (size_t i = 0; i < got.count; i++)
+		msg_unref(got.rows[i].msg);
+	memset(&got, 0, sizeof(got));
+}
+
+static void on_rows(void *ctx, int status, const char *text, struct store_row *rows,
+		    size_t count)
+{
+	got.calls++;
+	got.status = status;
+	got.count = count;
+	for (size_t i = 0; i < count; i++) {
+		got.rows[i] = rows[i];
+		if (rows[i].msg)
+			msg_ref(rows[i].msg);
+	}
+}
+
+static void read_set(struct harness *h, enum store_set set, int64_t start, unsigned count,
+		     size_t max_bytes, bool ids_only)
+{
+	forget_rows();
+	store_read(h->store, h->shard, set, start, count, max_bytes, ids_only, on_rows,
+		   NULL);
+	WAIT(h, got.calls == 1);
+	assert_int_equal(got.status, TIDE_OK);
+}
+
+static struct store_counts count_all(struct harness *h)
+{
+	struct outcome o = { 0 };
+	store_count(h->store, h->shard, on_counts, &o);
+	WAIT(h, o.calls == 1);
+	assert_int_equal(o.status, TIDE_OK);
+	return o.counts;
+}
+
+static void commit(struct harness *h, struct batch *b, struct outcome *o)
+{
+	memset(o, 0, sizeof(*o));
+	store_batch_commit_take(b, on_batch, o);
+	assert_int_equal(o->calls, 0);
+	WAIT(h, o->calls == 1);
+}
+
+static void commit_ok(struct harness *h, struct batch *b)
+{
+	struct outcome o;
+	commit(h, b, &o);
+	if (o.removed || o.written)
+		fail_msg("%s", o.text);
+}
+
+static void insert(struct batch *b, uint64_t id, enum store_set set, double score)
+{
+	char payload[32];
+	int len = snprintf(payload, sizeof(payload), "payload %llu",
+			   (unsigned long long)id);
+	struct msg *m = make_msg(id, "eu.new", payload, (size_t)len);
+	batch_insert(b, m, (double)id / 4, set, score);
+	msg_unref(m);
+}
+
+static void insert_range(struct harness *h, uint64_t from, uint64_t to)
+{
+	struct batch *b = store_batch_begin(h->store, h->shard);
+	for (uint64_t id = from; id <= to; id++)
+		insert(b, id, STORE_READY, 0);
+	commit_ok(h, b);
+}
+
+static int setup(void **state)
+{
+	static struct harness h;
+	harness_init(&h);
+	harness_open_up(&h);
+	*state = &h;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct harness *h = *state;
+	forget_rows();
+	harness_close(h);
+	harness_deinit(h);
+	return 0;
+}
+
+/* ---- what is written is there ------------------------------------------------- */
+
+static void inserted_messages_are_read_in_order_of_score_then_id(void **state)
+{
+	struct harness *h = *state;
+	struct batch *b = store_batch_begin(h->store, h->shard);
+	insert(b, 3, STORE_READY, 1);
+	insert(b, 1, STORE_READY, 1);
+	insert(b, 2, STORE_READY, -0.5);
+	assert_true(batch_bytes(b) > 0);
+	commit_ok(h, b);
+	read_set(h, STORE_READY, 0, 10, 1 << 20, false);
+	assert_int_equal(got.count, 3);
+	assert_int_equal(got.rows[0].id, 2);
+	assert_int_equal(got.rows[1].id, 1);
+	assert_int_equal(got.rows[2].id, 3);
+	assert_true(got.rows[0].score == -0.5);
+	assert_true(got.rows[0].rank == 0.5);
+	struct msg *m = got.rows[2].msg;
+	assert_true(slice_is((struct slice){ m->payload, m->payload_len }, "payload 3"));
+	assert_true(slice_is(m->exchange, "orders"));
+	assert_true(slice_is(m->key, "eu.new"));
+	assert_true(slice_is(msg_header(m, SLICE("tier")), "gold"));
+	assert_int_equal(m->priority, 7);
+	assert_int_equal(got.rows[2].attempts, 0);
+	assert_string_equal(got.rows[2].reason, "");
+}
+
+static void moves_tries_and_removals_change_exactly_what_they_name(void **state)
+{
+	struct harness *h = *state;
+	insert_range(h, 1, 4);
+	struct batch *b = store_batch_begin(h->store, h->shard);
+	batch_move(b, 1, STORE_READY, STORE_UNACK, 1790000005000.0);
+	batch_tries(b, 1, 3, 2, "timeout");
+	batch_move(b, 2, STORE_READY, STORE_BURIED, 1790000006000.0);
+	batch_move(b, 3, STORE_READY, STORE_READY, 17.25);
+	batch_remove(b, 4, STORE_READY, false, false);
+	commit_ok(h, b);
+	struct store_counts counts = count_all(h);
+	assert_int_equal(counts.bodies, 3);
+	assert_int_equal(counts.sets[STORE_READY], 1);
+	assert_int_equal(counts.sets[STORE_UNACK], 1);
+	assert_int_equal(counts.sets[STORE_BURIED], 1);
+	assert_int_equal(counts.sets[STORE_DELAYED], 0);
+	read_set(h, STORE_UNACK, 0, 10, 1 << 20, true);
+	assert_int_equal(got.count, 1);
+	assert_null(got.rows[0].msg);
+	assert_true(got.rows[0].score == 1790000005000.0);
+	assert_int_equal(got.rows[0].attempts, 3);
+	assert_int_equal(got.rows[0].failures, 2);
+	assert_string_equal(got.rows[0].reason, "timeout");
+	read_set(h, STORE_READY, 0, 10, 1 << 20, false);
+	assert_true(got.rows[0].score == 17.25);
+	b = store_batch_begin(h->store, h->shard);
+	batch_remove(b, 1, STORE_UNACK, true, false);
+	batch_remove(b, 2, STORE_BURIED, false, false);
+	batch_remove(b, 3, STORE_READY, false, false);
+	commit_ok(h, b);
+	redisContext *c = harness_redis(h);
+	assert_int_equal(ask_int(c, "DBSIZE"), 0);
+	redisFree(c);
+}
+
+static void expiring_messages_are_in_the_expiry_set_until_they_are_removed(void **state)
+{
+	struct harness *h = *state;
+	struct msg_spec spec = { .id = 9,
+				 .expires_unix_ms = 1790000000123,
+				 .payload = "" };
+	struct msg *m = msg_create(&spec);
+	struct batch *b = store_batch_begin(h->store, h->shard);
+	batch_insert(b, m, 0, STORE_DELAYED, 1790000000001.0);
+	msg_unref(m);
+	commit_ok(h, b);
+	redisContext *c = harness_redis(h);
+	redisReply *reply = ask(c, "ZSCORE tide:{//jobs#0}:expiry 0000000000000009");
+	assert_string_equal(reply->str, "1790000000123");
+	freeReplyObject(reply);
+	b = store_batch_begin(h->store, h->shard);
+	batch_remove(b, 9, STORE_DELAYED, false, true);
+	commit_ok(h, b);
+	assert_int_equal(ask_int(c, "DBSIZE"), 0);
+	redisFree(c);
+}
+
+static void empty_batch_completes_from_the_loop(void **state)
+{
+	struct harness *h = *state;
+	commit_ok(h, store_batch_begin(h->store, h->shard));
+}
+
+static void reads_honour_start_count_and_bytes(void **state)
+{
+	struct harness *h = *state;
+	insert_range(h, 1, 2500);
+	read_set(h, STORE_READY, 0, 4096, 64 << 20, false);
+	assert_int_equal(got.count, 2500);
+	for (size_t i = 0; i < got.count; i++) {
+		assert_int_equal(got.rows[i].id, i + 1);
+		assert_non_null(got.rows[i].msg);
+	}
+	read_set(h, STORE_READY, 100, 50, 1 << 20, false);
+	assert_int_equal(got.count, 50);
+	assert_int_equal(got.rows[0].id, 101);
+	read_set(h, STORE_READY, -3, 10, 1 << 20, false);
+	assert_int_equal(got.count, 3);
+	assert_int_equal(got.rows[0].id, 2498);
+	read_set(h, STORE_READY, 0, 4096, 1, false);
+	assert_int_equal(got.count, 1);
+	read_set(h, STORE_READY, 0, 4096, 1000, false);
+	assert_in_range(got.count, 5, 50);
+	read_set(h, STORE_READY, 5000, 10, 1000, false);
+	assert_int_equal(got.count, 0);
+	read_set(h, STORE_BURIED, 0, 10, 1000, false);
+	assert_int_equal(got.count, 0);
+}
+
+static void missing_and_corrupt_bodies_are_told_apart(void **state)
+{
+	struct harness *h = *state;
+	insert_range(h, 1, 3);
+	redisContext *c = harness_redis(h);
+	freeReplyObject(ask(c, "HDEL tide:{//jobs#0}:msg 0000000000000001"));
+	freeReplyObject(ask(c, "HSET tide:{//jobs#0}:msg 0000000000000002 nonsense"));
+	freeReplyObject(ask(c, "ZADD tide:{//jobs#0}:ready 0 zzz"));
+	redisFree(c);
+	read_set(h, STORE_READY, 0, 10, 1 << 20, false);
+	assert_int_equal(got.count, 3);
+	assert_null(got.rows[0].msg);
+	assert_false(got.rows[0].is_corrupt);
+	assert_null(got.rows[1].msg);
+	assert_true(got.rows[1].is_corrupt);
+	assert_non_null(got.rows[2].msg);
+}
+
+static void purge_removes_with_all_that_belongs_to_a_message(void **state)
+{
+	struct harness *h = *state;
+	struct outcome o = { 0 };
+	insert_range(h, 1, 3000);
+	struct batch *b = store_batch_begin(h->store, h->shard);
+	for (uint64_t id = 1; id <= 3000; id++)
+		batch_tries(b, id, 1, 1, "nack");
+	commit_ok(h, b);
+	store_purge(h->store, h->shard, STORE_READY, 500, 2400, on_purged, &o);
+	WAIT(h, o.calls == 1);
+	assert_int_equal(o.status, TIDE_OK);
+	assert_int_equal(o.number, 2400);
+	read_set(h, STORE_READY, 0, 4096, 64 << 20, false);
+	assert_int_equal(got.count, 600);
+	assert_int_equal(got.rows[499].id, 500);
+	assert_int_equal(got.rows[500].id, 2901);
+	memset(&o, 0, sizeof(o));
+	store_purge(h->store, h->shard, STORE_READY, 0, 4096, on_purged, &o);
+	WAIT(h, o.calls == 1);
+	assert_int_equal(o.number, 600);
+	memset(&o, 0, sizeof(o));
+	store_purge(h->store, h->shard, STORE_READY, 0, 4096, on_purged, &o);
+	WAIT(h, o.calls == 1);
+	assert_int_equal(o.number, 0);
+	redisContext *c = harness_redis(h);
+	assert_int_equal(ask_int(c, "DBSIZE"), 0);
+	redisFree(c);
+}
+
+static void erase_removes_the_shard_and_no_other(void **state)
+{
+	struct harness *h = *state;
+	struct outcome o = { 0 };
+	insert_range(h, 1, 10);
+	struct store_shard *other =
+		store_shard_create(h->store, SLICE("/"), SLICE("jobs"), 1);
+	struct batch *b = store_batch_begin(h->store, other);
+	insert(b, 1, STORE_READY, 0);
+	store_shard_destroy(other);
+	commit_ok(h, b);
+	store_shard_erase(h->store, h->shard, on_done, &o);
+	WAIT(h, o.calls == 1);
+	assert_int_equal(o.status, TIDE_OK);
+	assert_int_equal(count_all(h).bodies, 0);
+	redisContext *c = harness_redis(h);
+	assert_int_equal(ask_int(c, "DBSIZE"), 2);
+	redisFree(c);
+}
+
+/* ---- definitions ------------------------------------------------------------------ */
+
+struct loaded {
+	char lines[16][80];
+	unsigned count;
+};
+
+static void on_definition(void *ctx, const struct store_definition *d)
+{
+	struct loaded *l = ctx;
+	assert_true(l->count < 16);
+	snprintf(l->lines[l->count++], 80, "%d %.*s %.*s %.*s", d->table,
+		 SLICE_ARG(d->vhost), SLICE_ARG(d->name), SLICE_ARG(d->value));
+}
+
+static struct loaded loaded;
+static struct outcome load_end;
+
+static void on_load_end(void *ctx, int status, const char *text)
+{
+	on_done(&load_end, status, text);
+}
+
+static void load(struct harness *h)
+{
+	memset(&loaded, 0, sizeof(loaded));
+	memset(&load_end, 0, sizeof(load_end));
+	store_load(h->store, on_definition, on_load_end, &loaded);
+	WAIT(h, load_end.calls == 1);
+	assert_int_equal(load_end.status, TIDE_OK);
+}
+
+static void definitions_come_back_after_a_restart(void **state)
+{
+	struct harness *h = *state;
+	struct slice none = { "", 0 };
+	struct slice root = SLICE("/");
+	struct outcome o = { 0 };
+	store_define(h->store, STORE_VHOSTS, none, root, none, NULL, NULL);
+	store_define(h->store, STORE_EXCHANGES, root, SLICE("orders"), SLICE("topic"),
+		     NULL, NULL);
+	store_define(h->store, STORE_QUEUES, root, SLICE("jobs"), SLICE("shards=1"), NULL,
+		     NULL);
+	store_define(h->store, STORE_QUEUES, root, SLICE("jobs"), SLICE("shards=2"), NULL,
+		     NULL);
+	store_define(h->store, STORE_QUEUES, root, SLICE("old"), SLICE("-"), NULL, NULL);
+	store_undefine(h->store, STORE_QUEUES, root, SLICE("old"), NULL, NULL);
+	store_define(h->store, STORE_BINDINGS, root, SLICE("jobs orders #"), none,
+		     on_done, &o);
+	WAIT(h, o.calls == 1);
+	assert_int_equal(o.status, TIDE_OK);
+	harness_close(h);
+	harness_open_up(h);
+	load(h);
+	assert_int_equal(loaded.count, 4);
+	assert_string_equal(loaded.lines[0], "0  / ");
+	assert_string_equal(loaded.lines[1], "1 / orders topic");
+	assert_string_equal(loaded.lines[2], "2 / jobs shards=2");
+	assert_string_equal(loaded.lines[3], "3 / jobs orders # ");
+	store_undefine(h->store, STORE_BINDINGS, root, SLICE("jobs orders #"), NULL,
+		       NULL);
+	load(h);
+	assert_int_equal(loaded.count, 3);
+}
+
+static void errors_of_redis_reach_the_completion_with_their_text(void **state)
+{
+	struct harness *h = *state;
+	struct outcome o = { 0 };
+	redisContext *c = harness_redis(h);
+	freeReplyObject(ask(c, "SET tide:/:queues x"));
+	freeReplyObject(ask(c, "SET tide:{//jobs#0}:ready x"));
+	redisFree(c);
+	store_define(h->store, STORE_QUEUES, SLICE("/"), SLICE("q"), SLICE("v"), on_done,
+		     &o);
+	WAIT(h, o.calls == 1);
+	assert_int_equal(o.status, TIDE_ESTORE);
+	assert_non_null(strstr(o.text, "WRONGTYPE"));
+	struct batch *b = store_batch_begin(h->store, h->shard);
+	insert(b, 1, STORE_READY, 0);
+	batch_remove(b, 2, STORE_BURIED, false, false);
+	commit(h, b, &o);
+	assert_int_equal(o.written, TIDE_ESTORE);
+	assert_int_equal(o.removed, TIDE_OK);
+	assert_non_null(strstr(o.text, "WRONGTYPE"));
+}
+
+/* ---- Redis dies, hangs, is full ------------------------------------------------------
+ */
+
+#define KILL_BATCHES 400
+
+static void requests_survive_the_death_of_redis_and_complete_once(void **state)
+{
+	struct harness *h = *state;
+	static struct outcome outcomes[KILL_BATCHES];
+	memset(outcomes, 0, sizeof(outcomes));
+	long pid = harness_redis_pid(h);
+	for (unsigned i = 0; i < KILL_BATCHES; i++) {
+		struct batch *b = store_batch_begin(h->store, h->shard);
+		for (unsigned j = 1; j <= 10; j++)
+			insert(b, i * 10 + j, STORE_READY, 0);
+		store_batch_commit_take(b, on_batch, &outcomes[i]);
+		if (i == KILL_BATCHES / 2) {
+			WAIT(h, outcomes[10].calls == 1);
+			assert_int_equal(kill((pid_t)pid, SIGKILL), 0);
+		}
+	}
+	for (unsigned i = 0; i < KILL_BATCHES; i++) {
+		WAIT(h, outcomes[i].calls > 0);
+		assert_int_equal(outcomes[i].calls, 1);
+		assert_int_equal(outcomes[i].written, TIDE_OK);
+	}
+	assert_int_equal(h->downs, 1);
+	assert_int_equal(h->ups, 2);
+	assert_int_equal(count_all(h).sets[STORE_READY], KILL_BATCHES * 10);
+	assert_int_equal(count_all(h).bodies, KILL_BATCHES * 10);
+	struct store_stats stats;
+	store_stats(h->store, &stats);
+	assert_int_equal(stats.reconnects, 1);
+	assert_int_equal(stats.pending_requests, 0);
+	assert_int_equal(stats.pending_bytes, 0);
+	assert_string_equal(stats.kind, "embedded");
+}
+
+static void removals_pass_while_memory_is_out(void **state)
+{
+	struct harness *h = *state;
+	struct outcome o;
+	struct outcome purge = { 0 };
+	insert_range(h, 1, 10);
+	redisContext *c = harness_redis(h);
+	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
+	struct batch *b = store_batch_begin(h->store, h->shard);
+	insert(b, 11, STORE_READY, 0);
+	batch_remove(b, 1, STORE_READY, true, true);
+	batch_remove(b, 2, STORE_READY, true, true);
+	commit(h, b, &o);
+	assert_int_equal(o.written, TIDE_ESTORE);
+	assert_int_equal(o.removed, TIDE_OK);
+	assert_int_equal(strncmp(o.text, "OOM ", 4), 0);
+	b = store_batch_begin(h->store, h->shard);
+	batch_tries(b, 3, 1, 1, "nack");
+	commit(h, b, &o);
+	assert_int_equal(o.written, TIDE_ESTORE);
+	assert_int_equal(strncmp(o.text, "OOM ", 4), 0);
+	store_purge(h->store, h->shard, STORE_READY, 0, 3, on_purged, &purge);
+	WAIT(h, purge.calls == 1);
+	assert_int_equal(purge.number, 3);
+	assert_int_equal(count_all(h).bodies, 5);
+	freeReplyObject(ask(c, "CONFIG SET maxmemory 0"));
+	redisFree(c);
+	insert_range(h, 12, 12);
+	assert_int_equal(h->downs, 0);
+}
+
+static void silent_redis_is_left_and_asked_again(void **state)
+{
+	struct harness *h = *state;
+	struct outcome o = { 0 };
+	long pid = harness_redis_pid(h);
+	assert_int_equal(kill((pid_t)pid, SIGSTOP), 0);
+	struct batch *b = store_batch_begin(h->store, h->shard);
+	insert(b, 1, STORE_READY, 0);
+	store_batch_commit_take(b, on_batch, &o);
+	WAIT(h, h->downs == 1);
+	assert_non_null(strstr(h->why, "no reply within 2000 ms"));
+	assert_int_equal(o.calls, 0);
+	assert_int_equal(kill((pid_t)pid, SIGCONT), 0);
+	WAIT(h, o.calls == 1);
+	assert_int_equal(o.written, TIDE_OK);
+	assert_int_equal(count_all(h).bodies, 1);
+}
+
+static void large_requests_and_replies_pass(void **state)
+{
+	struct harness *h = *state;
+	size_t len = 16 << 20;
+	char *payload = malloc(len);
+	memset(payload, 'x', len);
+	struct batch *b = store_batch_begin(h->store, h->shard);
+	for (uint64_t id = 1; id <= 3; id++) {
+		struct msg *m = make_msg(id, "k", payload, len);
+		batch_insert(b, m, 0, STORE_READY, 0);
+		msg_unref(m);
+	}
+	free(payload);
+	commit_ok(h, b);
+	read_set(h, STORE_READY, 0, 10, 40 << 20, false);
+	assert_int_equal(got.count, 2);
+	assert_int_equal(got.rows[1].msg->payload_len, len);
+	read_set(h, STORE_READY, 0, 10, 1024, false);
+	assert_int_equal(got.count, 1);
+}
+
+static void closing_tells_those_who_still_wait(void **state)
+{
+	struct harness *h = *state;
+	struct outcome o = { 0 };
+	struct outcome counted = { 0 };
+	long pid = harness_redis_pid(h);
+	assert_int_equal(kill((pid_t)pid, SIGSTOP), 0);
+	struct batch *b = store_batch_begin(h->store, h->shard);
+	insert(b, 1, STORE_READY, 0);
+	store_batch_commit_take(b, on_batch, &o);
+	store_count(h->store, h->shard, on_counts, &counted);
+	store_shard_destroy(h->shard);
+	store_close(h->store, 50, harness_on_closed, h);
+	assert_int_equal(o.calls, 0);
+	WAIT(h, o.calls == 1);
+	assert_int_equal(kill((pid_t)pid, SIGCONT), 0);
+	WAIT(h, h->is_closed);
+	assert_int_equal(o.calls, 1);
+	assert_int_equal(o.removed, TIDE_ESHUTDOWN);
+	assert_int_equal(o.written, TIDE_ESHUTDOWN);
+	assert_int_equal(counted.calls, 1);
+	assert_int_equal(counted.status, TIDE_ESHUTDOWN);
+	harness_open_up(h);
+}
+
+int main(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	if (!getenv("TIDE_TEST_LOG"))
+		log_configure(LOG_ERROR, false);
+#define STORE_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		STORE_TEST(inserted_messages_are_read_in_order_of_score_then_id),
+		STORE_TEST(moves_tries_and_removals_change_exactly_what_they_name),
+		STORE_TEST(
+			expiring_messages_are_in_the_expiry_set_until_they_are_removed),
+		STORE_TEST(empty_batch_completes_from_the_loop),
+		STORE_TEST(reads_honour_start_count_and_bytes),
+		STORE_TEST(missing_and_corrupt_bodies_are_told_apart),
+		STORE_TEST(purge_removes_with_all_that_belongs_to_a_message),
+		STORE_TEST(erase_removes_the_shard_and_no_other),
+		STORE_TEST(definitions_come_back_after_a_restart),
+		STORE_TEST(errors_of_redis_reach_the_completion_with_their_text),
+		STORE_TEST(requests_survive_the_death_of_redis_and_complete_once),
+		STORE_TEST(removals_pass_while_memory_is_out),
+		STORE_TEST(silent_redis_is_left_and_asked_again),
+		STORE_TEST(large_requests_and_replies_pass),
+		STORE_TEST(closing_tells_those_who_still_wait),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,568 @@
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+
+#include "fake_redis.h"
+
+static int setup(void **state)
+{
+	static struct harness h;
+	harness_init(&h);
+	*state = &h;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	harness_deinit(*state);
+	return 0;
+}
+
+static void assert_start_fails(struct harness *h, const char *url, const char *why)
+{
+	harness_open(h, url);
+	WAIT(h, h->state != STORE_STARTING);
+	assert_int_equal(h->state, STORE_FAILED);
+	if (!strstr(h->why, why))
+		fail_msg("\"%s\" is not in \"%s\"", why, h->why);
+	harness_close(h);
+}
+
+static void assert_open_fails(struct harness *h, const char *url, int code,
+			      const char *why)
+{
+	struct error err = { 0, "" };
+	assert_int_equal(harness_try_open(h, url, &err), code);
+	if (!strstr(err.text, why))
+		fail_msg("\"%s\" is not in \"%s\"", why, err.text);
+}
+
+/* ---- servers of the test's own ------------------------------------------------- */
+
+/* redis-server in h->dir with these arguments; lock_fd >= 0 is inherited. */
+static pid_t start_redis(struct harness *h, int lock_fd, const char *const *args)
+{
+	const char *argv[32] = { "redis-server", "--save",    "",        "--daemonize",
+				 "no",           "--logfile", "test.log" };
+	unsigned count = 7;
+	for (; *args; args++)
+		argv[count++] = *args;
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (chdir(h->dir) < 0)
+			_exit(1);
+		if (lock_fd >= 0)
+			fcntl(lock_fd, F_SETFD, 0);
+		execvp(argv[0], (char *const *)(uintptr_t)argv);
+		_exit(1);
+	}
+	return pid;
+}
+
+static void end_redis(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static bool answers(const char *path)
+{
+	redisContext *c = redisConnectUnix(path);
+	redisReply *reply = c && !c->err ? redisCommand(c, "PING") : NULL;
+	bool is_up = reply != NULL;
+	if (reply)
+		freeReplyObject(reply);
+	redisFree(c);
+	return is_up;
+}
+
+/* A pause between two looks at something that tells no event. */
+static void look_again(void)
+{
+	usleep(2000);
+}
+
+static pid_t start_unix_redis(struct harness *h, char *url, size_t size,
+			      const char *const *more)
+{
+	char path[160];
+	const char *args[16] = { "--port", "0", "--unixsocket", "own.sock" };
+	unsigned count = 4;
+	for (; *more; more++)
+		args[count++] = *more;
+	args[count] = NULL;
+	pid_t pid = start_redis(h, -1, args);
+	snprintf(path, sizeof(path), "%s/own.sock", h->dir);
+	for (int i = 0; i < 5000 && !answers(path); i++)
+		look_again();
+	snprintf(url, size, "redis+unix:%s", path);
+	return pid;
+}
+
+static int bound_port(int fd)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET };
+	socklen_t len = sizeof(address);
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	getsockname(fd, (struct sockaddr *)&address, &len);
+	return ntohs(address.sin_port);
+}
+
+/* ---- nobody there ---------------------------------------------------------------- */
+
+static void refused_connections_fail_the_start(void **state)
+{
+	struct harness *h = *state;
+	char url[200];
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	snprintf(url, sizeof(url), "redis://127.0.0.1:%d", bound_port(fd));
+	assert_start_fails(h, url, "connection refused");
+	snprintf(url, sizeof(url), "redis+unix:%s/none.sock", h->dir);
+	assert_start_fails(h, url, "no such file");
+	close(fd);
+}
+
+static void host_that_does_not_answer_fails_the_start_in_time(void **state)
+{
+	struct harness *h = *state;
+	char url[80];
+	struct sockaddr_in address = { .sin_family = AF_INET };
+	int fillers[4];
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	address.sin_port = htons((uint16_t)bound_port(fd));
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	/* A full backlog drops what comes: nobody accepts. */
+	assert_int_equal(listen(fd, 0), 0);
+	for (int i = 0; i < 4; i++) {
+		fillers[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+		(void)!connect(fillers[i], (struct sockaddr *)&address, sizeof(address));
+	}
+	snprintf(url, sizeof(url), "redis://127.0.0.1:%d", ntohs(address.sin_port));
+	assert_start_fails(h, url, "within 2000 ms");
+	for (int i = 0; i < 4; i++)
+		close(fillers[i]);
+	close(fd);
+}
+
+static void unreadable_configuration_fails_at_once(void **state)
+{
+	struct harness *h = *state;
+	char dir[sizeof(h->dir)];
+	assert_open_fails(h, "postgres://h", TIDE_ESYNTAX, "--store is");
+	memcpy(dir, h->dir, sizeof(dir));
+	strcat(h->dir, "/none");
+	assert_open_fails(h, "embedded", UV_ENOENT, "cannot be opened");
+	h->dir[0] = '\0';
+	assert_open_fails(h, "embedded", TIDE_ESYNTAX, "--data");
+	memcpy(h->dir, dir, sizeof(dir));
+}
+
+static void none_is_up_and_not_durable(void **state)
+{
+	struct harness *h = *state;
+	harness_open(h, "none");
+	assert_int_equal(h->ups, 0);
+	WAIT(h, h->ups == 1);
+	assert_false(store_is_durable(h->store));
+	struct store_stats stats;
+	store_stats(h->store, &stats);
+	assert_string_equal(stats.kind, "none");
+	harness_close(h);
+	/* And closed before it is up. */
+	harness_open(h, "none");
+	harness_close(h);
+	assert_int_equal(h->ups, 1);
+}
+
+static void store_can_be_closed_before_it_is_up(void **state)
+{
+	struct harness *h = *state;
+	harness_open(h, "embedded");
+	harness_close(h);
+	harness_open(h, "redis://localhost:1");
+	harness_close(h);
+	assert_int_equal(h->ups, 0);
+}
+
+/* ---- somebody else's Redis ----------------------------------------------------------
+ */
+
+static void passwords_are_checked(void **state)
+{
+	struct harness *h = *state;
+	char url[300];
+	char path[200];
+	static const char *const args[] = { "--requirepass", "s3cret", NULL };
+	pid_t pid = start_unix_redis(h, path, sizeof(path), args);
+	assert_start_fails(h, path, "wants a password");
+	const char *socket_path = path + strlen("redis+unix:");
+	snprintf(url, sizeof(url), "redis+unix::wrong@%s", socket_path);
+	assert_start_fails(h, url, "WRONGPASS");
+	snprintf(url, sizeof(url), "redis+unix:nobody:s3cret@%s", socket_path);
+	assert_start_fails(h, url, "WRONGPASS");
+	snprintf(url, sizeof(url), "redis+unix:default:s3cret@%s?db=9999", socket_path);
+	assert_start_fails(h, url, "does not select the database");
+	snprintf(url, sizeof(url), "redis+unix:default:s3cret@%s?db=3", socket_path);
+	harness_open(h, url);
+	WAIT(h, h->ups == 1);
+	store_define(h->store, STORE_VHOSTS, SLICE(""), SLICE("/"), SLICE(""), NULL,
+		     NULL);
+	harness_close(h);
+	redisContext *c = redisConnectUnix(socket_path);
+	freeReplyObject(ask(c, "AUTH s3cret"));
+	freeReplyObject(ask(c, "SELECT 3"));
+	assert_int_equal(ask_int(c, "SCARD tide:vhosts"), 1);
+	redisFree(c);
+	end_redis(pid);
+}
+
+static void redis_that_evicts_is_refused(void **state)
+{
+	struct harness *h = *state;
+	char url[200];
+	static const char *const args[] = { "--maxmemory", "100mb", "--maxmemory-policy",
+					    "allkeys-lru", NULL };
+	pid_t pid = start_unix_redis(h, url, sizeof(url), args);
+	assert_start_fails(h, url, "maxmemory-policy is allkeys-lru");
+	end_redis(pid);
+}
+
+static void next_address_of_a_name_is_tried(void **state)
+{
+	struct harness *h = *state;
+	char url[80];
+	char port[8];
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	snprintf(port, sizeof(port), "%d", bound_port(fd));
+	close(fd);
+	const char *const args[] = { "--port", port, "--bind", "127.0.0.1", NULL };
+	pid_t pid = start_redis(h, -1, args);
+	snprintf(url, sizeof(url), "redis://localhost:%s", port);
+	for (int i = 0; i < 1000; i++) {
+		h->ups = 0;
+		harness_open(h, url);
+		WAIT(h, h->state != STORE_STARTING);
+		if (h->ups)
+			break;
+		harness_close(h);
+		look_again();
+	}
+	assert_int_equal(h->ups, 1);
+	struct store_stats stats;
+	store_stats(h->store, &stats);
+	assert_string_equal(stats.kind, "redis");
+	assert_int_equal(strncmp(stats.address, "localhost:", 10), 0);
+	harness_close(h);
+	end_redis(pid);
+}
+
+/* ---- a Redis that behaves badly
+ * -------------------------------------------------------- */
+
+#define INFO(len, text) "+OK\r\n*0\r\n$" #len "\r\n" text "\r\n"
+#define HELLO_GOOD INFO(19, "redis_version:7.0.1")
+#define HELLO_OLD INFO(21, "redis_version:5.0.144")
+#define HELLO_LOADING INFO(30, "redis_version:7.0.1\nloading:1\n")
+#define HELLO_REPLICA INFO(31, "redis_version:7.0.1\r\nrole:slave")
+#define HELLO_CLUSTER INFO(37, "redis_version:7.0.1\ncluster_enabled:1")
+
+static void fake_url(const struct fake_redis *f, char *url, size_t size)
+{
+	snprintf(url, size, "redis+unix:%s", f->path);
+}
+
+static void assert_fake_fails(struct harness *h, const char *answer, const char *why)
+{
+	struct fake_redis f;
+	char url[200];
+	const char *const script[] = { answer };
+	fake_open(&f, h, script, 1);
+	fake_url(&f, url, sizeof(url));
+	assert_start_fails(h, url, why);
+	fake_close(&f);
+	uv_run(&h->loop, UV_RUN_DEFAULT);
+}
+
+static void unfit_servers_fail_the_start(void **state)
+{
+	struct harness *h = *state;
+	assert_fake_fails(h, HELLO_OLD,
+			  "Redis 6.0 or newer is needed, this one is 5.0.144");
+	assert_fake_fails(h, HELLO_REPLICA, "is a replica");
+	assert_fake_fails(h, HELLO_CLUSTER, "cluster node");
+	assert_fake_fails(h, "+OK\r\n*0\r\n-NOPERM no\r\n",
+			  "does not answer INFO: NOPERM");
+	assert_fake_fails(h, "+OK\r\n*0\r\n$2\r\n\r\n\r\n", "of no known version");
+	assert_fake_fails(h, "HTTP/1.1 400 Bad Request\r\n", "Protocol error");
+	assert_fake_fails(h, "*-5\r\n", "out of range");
+	assert_fake_fails(h, NULL, "closed the connection");
+	assert_fake_fails(h, "", "no reply within 2000 ms");
+	assert_int_equal(h->ups, 0);
+}
+
+static void reason_of_a_hang_up_is_told(void **state)
+{
+	struct harness *h = *state;
+	struct fake_redis f;
+	char url[200];
+	static const char *const script[] = { NULL };
+	fake_open(&f, h, script, 1);
+	f.greeting = "-ERR max number of clients reached\r\n";
+	fake_url(&f, url, sizeof(url));
+	assert_start_fails(h, url, "max number of clients reached");
+	fake_close(&f);
+}
+
+static void loading_redis_is_waited_for(void **state)
+{
+	struct harness *h = *state;
+	struct fake_redis f;
+	char url[200];
+	static const char *const script[] = { HELLO_LOADING,
+					      "+OK\r\n-LOADING x\r\n-LOADING x\r\n",
+					      HELLO_GOOD };
+	fake_open(&f, h, script, 3);
+	fake_url(&f, url, sizeof(url));
+	harness_open(h, url);
+	WAIT(h, h->state != STORE_STARTING);
+	assert_int_equal(h->state, STORE_UP);
+	assert_int_equal(f.client_count, 3);
+	harness_close(h);
+	fake_close(&f);
+}
+
+static void on_done(void *ctx, int status, const char *text)
+{
+	assert_int_equal(status, TIDE_OK);
+	++*(unsigned *)ctx;
+}
+
+static void unreadable_replies_are_a_lost_connection(void **state)
+{
+	struct harness *h = *state;
+	struct fake_redis f;
+	char url[200];
+	unsigned calls = 0;
+	/* Garbage; a hang-up within a reply; a reply too many; then all is well,
+	 * but for a loading phase and a refusal on the way back. */
+	static const char *const script[] = {
+		HELLO_GOOD, "what?\r\n", HELLO_GOOD, NULL,           HELLO_LOADING,
+		HELLO_OLD,  HELLO_GOOD,  ":1\r\n",   ":1\r\n:1\r\n", HELLO_GOOD,
+	};
+	fake_open(&f, h, script, sizeof(script) / sizeof(script[0]));
+	fake_url(&f, url, sizeof(url));
+	harness_open(h, url);
+	store_define(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""), on_done,
+		     &calls);
+	WAIT(h, calls == 1);
+	assert_int_equal(h->downs, 2);
+	assert_int_equal(h->ups, 3);
+	store_define(h->store, STORE_VHOSTS, SLICE(""), SLICE("b"), SLICE(""), on_done,
+		     &calls);
+	WAIT(h, h->downs == 3);
+	assert_non_null(strstr(h->why, "a reply to no request"));
+	WAIT(h, h->ups == 4);
+	assert_int_equal(calls, 2);
+	harness_close(h);
+	fake_close(&f);
+}
+
+/* ---- the embedded Redis
+ * ------------------------------------------------------------------ */
+
+static void second_broker_is_refused_by_the_directory(void **state)
+{
+	struct harness *h = *state;
+	char why[64];
+	harness_open_up(h);
+	struct store *first = h->store;
+	snprintf(why, sizeof(why), "in use by the broker with pid %ld", (long)getpid());
+	assert_open_fails(h, "embedded", TIDE_EEXISTS, why);
+	h->store = first;
+	harness_close(h);
+	harness_open_up(h);
+	harness_close(h);
+}
+
+static void nothing_is_left_running_after_close(void **state)
+{
+	struct harness *h = *state;
+	harness_open_up(h);
+	long pid = harness_redis_pid(h);
+	assert_int_equal(getsid((pid_t)pid), pid);
+	harness_close(h);
+	assert_int_equal(kill((pid_t)pid, 0), -1);
+}
+
+static void long_data_directory_is_no_obstacle(void **state)
+{
+	struct harness *h = *state;
+	char dir[sizeof(h->dir)];
+	static char long_dir[400];
+	memcpy(dir, h->dir, sizeof(dir));
+	snprintf(long_dir, sizeof(long_dir), "%s/%0*d", dir, 200, 0);
+	assert_int_equal(mkdir(long_dir, 0700), 0);
+	struct store_config config = { .url = "embedded", .data_dir = long_dir };
+	struct store_hooks hooks = { h, harness_on_state };
+	struct error err;
+	assert_int_equal(store_open(&h->store, &h->loop, &config, &hooks, &err), TIDE_OK);
+	WAIT(h, h->ups == 1);
+	harness_close(h);
+}
+
+static void missing_redis_server_is_told(void **state)
+{
+	struct harness *h = *state;
+	char *path = strdup(getenv("PATH"));
+	setenv("PATH", h->dir, 1);
+	assert_open_fails(h, "embedded", UV_ENOENT, "redis-server is not on the PATH");
+	setenv("PATH", path, 1);
+	free(path);
+}
+
+static void last_words_of_a_redis_that_cannot_start_are_told(void **state)
+{
+	struct harness *h = *state;
+	char path[160];
+	snprintf(path, sizeof(path), "%s/appendonlydir", h->dir);
+	int fd = open(path, O_WRONLY | O_CREAT, 0600);
+	close(fd);
+	assert_start_fails(h, "embedded", "appendonlydir");
+}
+
+static void write_and_wait_for_the_end(const char *dir, int ready_fd)
+{
+	static struct harness h;
+	unsigned calls = 0;
+	memset(&h, 0, sizeof(h));
+	snprintf(h.dir, sizeof(h.dir), "%s", dir);
+	uv_loop_init(&h.loop);
+	uv_timer_init(&h.loop, &h.waker);
+	h.waker.data = &h;
+	harness_open_up(&h);
+	store_define(h.store, STORE_VHOSTS, SLICE(""), SLICE("kept"), SLICE(""), on_done,
+		     &calls);
+	WAIT(&h, calls == 1);
+	if (write(ready_fd, "x", 1) == 1)
+		uv_run(&h.loop, UV_RUN_DEFAULT);
+	_exit(1);
+}
+
+static char first_vhost[32];
+
+static void on_definition(void *ctx, const struct store_definition *d)
+{
+	snprintf(first_vhost, sizeof(first_vhost), "%.*s", SLICE_ARG(d->name));
+}
+
+static void what_a_killed_broker_wrote_is_there(void **state)
+{
+	struct harness *h = *state;
+	int ready[2];
+	char byte;
+	unsigned calls = 0;
+	assert_int_equal(pipe(ready), 0);
+	pid_t owner = fork();
+	if (owner == 0)
+		write_and_wait_for_the_end(h->dir, ready[1]);
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	kill(owner, SIGKILL);
+	waitpid(owner, NULL, 0);
+	/* At once: the old redis-server is still there, or on its way out. */
+	harness_open_up(h);
+	store_load(h->store, on_definition, on_done, &calls);
+	WAIT(h, calls == 1);
+	assert_string_equal(first_vhost, "kept");
+	harness_close(h);
+}
+
+static void left_over_redis_is_used_and_set_right(void **state)
+{
+	struct harness *h = *state;
+	char path[160];
+	snprintf(path, sizeof(path), "%s/redis.lock", h->dir);
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	assert_int_equal(flock(fd, LOCK_EX), 0);
+	static const char *const args[] = { "--port",
+					    "0",
+					    "--unixsocket",
+					    "redis.sock",
+					    "--appendonly",
+					    "yes",
+					    "--appendfsync",
+					    "no",
+					    NULL };
+	pid_t pid = start_redis(h, fd, args);
+	close(fd);
+	harness_open_up(h);
+	assert_int_equal(harness_redis_pid(h), pid);
+	redisContext *c = harness_redis(h);
+	redisReply *reply = ask(c, "CONFIG GET appendfsync");
+	assert_string_equal(reply->element[1]->str, "always");
+	freeReplyObject(reply);
+	redisFree(c);
+	/* The test is its parent: somebody has to take its end. */
+	store_shard_destroy(h->shard);
+	store_close(h->store, 1000, harness_on_closed, h);
+	WAIT(h, h->is_closed);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static void left_over_redis_that_dies_is_replaced(void **state)
+{
+	struct harness *h = *state;
+	char path[160];
+	unsigned calls = 0;
+	snprintf(path, sizeof(path), "%s/redis.lock", h->dir);
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	assert_int_equal(flock(fd, LOCK_EX), 0);
+	static const char *const args[] = {
+		"--port", "0", "--unixsocket", "redis.sock", "--appendonly", "yes", NULL
+	};
+	pid_t pid = start_redis(h, fd, args);
+	close(fd);
+	harness_open_up(h);
+	end_redis(pid);
+	store_define(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""), on_done,
+		     &calls);
+	WAIT(h, calls == 1);
+	assert_int_not_equal(harness_redis_pid(h), pid);
+	harness_close(h);
+}
+
+int main(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	if (!getenv("TIDE_TEST_LOG"))
+		log_configure(LOG_ERROR, false);
+#define START_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		START_TEST(refused_connections_fail_the_start),
+		START_TEST(host_that_does_not_answer_fails_the_start_in_time),
+		START_TEST(unreadable_configuration_fails_at_once),
+		START_TEST(none_is_up_and_not_durable),
+		START_TEST(store_can_be_closed_before_it_is_up),
+		START_TEST(passwords_are_checked),
+		START_TEST(redis_that_evicts_is_refused),
+		START_TEST(next_address_of_a_name_is_tried),
+		START_TEST(unfit_servers_fail_the_start),
+		START_TEST(reason_of_a_hang_up_is_told),
+		START_TEST(loading_redis_is_waited_for),
+		START_TEST(unreadable_replies_are_a_lost_connection),
+		START_TEST(second_broker_is_refused_by_the_directory),
+		START_TEST(nothing_is_left_running_after_close),
+		START_TEST(long_data_directory_is_no_obstacle),
+		START_TEST(missing_redis_server_is_told),
+		START_TEST(last_words_of_a_redis_that_cannot_start_are_told),
+		START_TEST(what_a_killed_broker_wrote_is_there),
+		START_TEST(left_over_redis_is_used_and_set_right),
+		START_TEST(left_over_redis_that_dies_is_replaced),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

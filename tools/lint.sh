@@ -1,0 +1,70 @@
+#!/bin/bash
+# lint.sh: what a machine can say about style. Prints what is wrong, and fails.
+#
+# CC and CFLAGS, as the Makefile has them, compile each header by itself.
+# shellcheck disable=SC2317 # the checks are called by their names
+set -u
+status=0
+
+check() {
+	local name=$1
+	shift
+	if "$@"; then
+		printf '  ok    %s\n' "$name"
+	else
+		printf '  FAIL  %s\n' "$name"
+		status=1
+	fi
+}
+
+existing() {
+	local path
+	for path in "$@"; do
+		[ ! -e "$path" ] || echo "$path"
+	done
+}
+
+c_files() { existing core include tests examples | xargs -I% find % -name '*.[ch]' | LC_ALL=C sort; }
+scripts() {
+	grep -rlE '^#!/bin/(ba)?sh' tools tests examples packaging .ci 2>/dev/null | LC_ALL=C sort
+}
+
+layers() { lua5.4 tools/lint_layers.lua; }
+
+format() {
+	local off
+	off=$(c_files | xargs -r clang-format --dry-run -Werror 2>&1 |
+		sed -n 's/^\([^: ]*\):.*error:.*/\1: run make format/p' | sort -u)
+	[ -z "$off" ] || { echo "$off" && return 1; }
+}
+
+# A header needs no other before it.
+headers() {
+	local header bad=0
+	for header in $(find core include -name '*.h' | LC_ALL=C sort); do
+		# CFLAGS is a list of words with quotes in it.
+		printf '#include "%s"\n' "$header" |
+			eval "${CC:-cc} ${CFLAGS:-} -I. -fsyntax-only -x c -" || bad=1
+	done
+	return "$bad"
+}
+
+# Files of 100 to 500 lines; at 800 a reader asks.
+lengths() {
+	local long
+	long=$(existing core include lua rules tests tools examples | xargs -I% find % -type f \
+		\( -name '*.[ch]' -o -name '*.lua' -o -name '*.sh' \) -exec wc -l {} + | awk '$1 > 800 && $2 != "total" { print $2 ": " $1 " lines, 800 at most" }')
+	[ -z "$long" ] || { echo "$long" && return 1; }
+}
+
+lua_files() { existing lua rules tests examples tools .luacheckrc .busted | xargs luacheck --quiet --no-color; }
+
+shell() { scripts | xargs -r shellcheck -x; }
+
+check "layers (tools/lint_layers.lua)" layers
+check "every header stands alone" headers
+check "clang-format" format
+check "file lengths" lengths
+check "luacheck" lua_files
+if command -v shellcheck >/dev/null; then check "shellcheck" shell; fi
+exit $status
