@@ -166,6 +166,7 @@ static void recovery_end(struct recovery *r, int status, const char *text)
 	release(sh);
 	if (!sh->is_closed && status == TIDE_OK) {
 		stage_refill(&sh->stages[ENTRY_DELAYED]);
+		stage_refill(&sh->stages[ENTRY_READY]);
 		sh->ops->on_ready(sh);
 	}
 	waiter_done(r->waiter, status, text);

@@ -240,7 +240,7 @@ static int run_peek(struct cli *cli)
 		return CLI_DONE;
 	}
 	return cli_print_table(
-		reply.text, reply.len,
+		reply.text, reply.len, NULL,
 		"id exchange key priority ts due attempts failures reason headers "
 		"size payload");
 }

@@ -6,17 +6,20 @@
 #include "../base/percent.h"
 #include "cli_verb.h"
 
-/* What `list` shows of each kind, in this order. */
-static const struct {
+/* What `list` shows of each kind, in this order; of the rules' document it is
+ * the member `scripts`. */
+static const struct list {
 	const char *what;
 	const char *members;
+	const char *array;
 } lists[] = {
-	{ "exchanges", "name type durable auto_delete bindings published options" },
-	{ "queues", "name ready delayed unacked buried consumers durable options" },
-	{ "bindings", "exchange to destination pattern options" },
-	{ "consumers", "queue sid kind connection channel ack prefetch unacked delivered" },
-	{ "connections", "connection name peer protocol vhost channels pending" },
-	{ "rules", "kind name file uses calls errors time_us doc" },
+	{ "exchanges", "name type durable auto_delete bindings published options", NULL },
+	{ "queues", "name ready delayed unacked buried consumers durable options", NULL },
+	{ "bindings", "exchange to destination pattern options", NULL },
+	{ "consumers", "queue sid kind connection channel ack prefetch unacked delivered",
+	  NULL },
+	{ "connections", "connection name peer protocol vhost channels pending", NULL },
+	{ "rules", "kind name file uses calls errors time_us doc", "scripts" },
 };
 
 static int print_document(const struct cli *cli, const struct tidemq_reply *reply)
@@ -31,11 +34,11 @@ static int run_list(struct cli *cli)
 {
 	struct tidemq_reply reply;
 	struct buf line;
-	const char *members = NULL;
+	const struct list *list = NULL;
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
 		if (strcmp(cli->words[0], lists[i].what) == 0)
-			members = lists[i].members;
-	if (!members)
+			list = &lists[i];
+	if (!list)
 		return cli_usage_error(
 			cli,
 			"there is no list of '%s'; say exchanges, queues, bindings, "
@@ -47,7 +50,7 @@ static int run_list(struct cli *cli)
 	if (status != CLI_DONE)
 		return status;
 	if (!cli->json)
-		return cli_print_table(reply.text, reply.len, members);
+		return cli_print_table(reply.text, reply.len, list->array, list->members);
 	puts(reply.text);
 	return CLI_DONE;
 }

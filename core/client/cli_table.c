@@ -47,26 +47,29 @@ static void append_time(struct buf *out, json_int_t unix_ms)
 
 static bool is_time(const char *name)
 {
-	static const char *const names[] = { "ts",     "due",       "expires",
-					     "loaded", "connected", "refused_at" };
+	static const char *const names[] = { "ts", "due", "expires", "connected" };
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (strcmp(name, names[i]) == 0)
 			return true;
 	return false;
 }
 
-static bool has_suffix(const char *name, const char *suffix)
+static bool is_milliseconds(const char *name)
 {
-	size_t len = strlen(name), suffix_len = strlen(suffix);
-	return len > suffix_len && strcmp(name + len - suffix_len, suffix) == 0;
+	size_t len = strlen(name);
+	return strcmp(name, "ms") == 0 || (len > 3 && strcmp(name + len - 3, "_ms") == 0);
 }
+
+/* Milliseconds above this are a time since 1970, below it a duration: three
+ * years, or 1973. */
+#define DURATION_OR_TIME_MS INT64_C(100000000000)
 
 static void append_integer(struct buf *out, const char *name, json_int_t n)
 {
 	char text[DURATION_TEXT_MAX];
-	if (is_time(name)) {
+	if (is_time(name) || (is_milliseconds(name) && n >= DURATION_OR_TIME_MS)) {
 		append_time(out, n);
-	} else if (has_suffix(name, "_ms") && n > 0) {
+	} else if (is_milliseconds(name)) {
 		duration_format(n, text);
 		buf_append_text(out, text);
 	} else {
@@ -97,7 +100,8 @@ static void append_members(struct buf *out, json_t *object)
 		is_first = false;
 		append_printable(out, name, strlen(name));
 		buf_append_char(out, '=');
-		append_value(out, name, value);
+		if (!json_is_string(value) || json_string_length(value) > 0)
+			append_value(out, name, value);
 	}
 }
 
@@ -254,7 +258,7 @@ static bool is_array_of_objects(const json_t *value)
 	return json_array_size(value) > 0 && json_is_object(json_array_get(value, 0));
 }
 
-/* The members of the first object are the columns. */
+/* The members of the first object are the columns, without nested arrays. */
 static void print_nested_array(const json_t *array, int indent)
 {
 	struct buf members;
@@ -264,6 +268,8 @@ static void print_nested_array(const json_t *array, int indent)
 	buf_init(&members);
 	json_object_foreach(json_array_get(array, 0), name, value)
 	{
+		if (json_is_array(value))
+			continue;
 		if (count++ > 0)
 			buf_append_char(&members, ' ');
 		buf_append_text(&members, name);
@@ -328,12 +334,13 @@ static bool is_object(const json_t *value)
 	return json_is_object(value);
 }
 
-int cli_print_table(const char *document, size_t len, const char *members)
+int cli_print_table(const char *document, size_t len, const char *member,
+		    const char *members)
 {
-	json_t *root = parse(document, len, is_array);
+	json_t *root = parse(document, len, member ? is_object : is_array);
 	if (!root)
 		return CLI_FAILED;
-	print_array(root, members, 0);
+	print_array(member ? json_object_get(root, member) : root, members, 0);
 	json_decref(root);
 	return CLI_DONE;
 }

@@ -83,9 +83,11 @@ int cli_ask_take(struct cli *cli, struct buf *line, struct tidemq_reply *reply);
 
 /* ---- cli_table.c --------------------------------------------------------- */
 
-/* Print the array of objects in `document` as a table with these members, in
- * this order; `members` is a list separated by spaces. */
-int cli_print_table(const char *document, size_t len, const char *members);
+/* Print an array of objects as a table with these members, in this order;
+ * `members` is a list separated by spaces. The array is the document, or the
+ * member of it that is named. */
+int cli_print_table(const char *document, size_t len, const char *member,
+		    const char *members);
 /* Print the object in `document`, a line a member; members of members are
  * indented, arrays of objects are tables. */
 int cli_print_object(const char *document, size_t len);

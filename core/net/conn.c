@@ -130,6 +130,12 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 
 	if (nread == 0)
 		return;
+	if (nread == UV_EOF && c->has_session && !c->is_finishing) {
+		/* A peer that has only closed its side still gets its answers. */
+		stop_reading(c);
+		op_finish(c);
+		return;
+	}
 	if (nread < 0) {
 		if (nread != UV_EOF && nread != UV_ECONNRESET)
 			log_debug("%s: %s", c->peer, uv_strerror((int)nread));

@@ -422,8 +422,25 @@ static void set_option(lua_State *L, const struct option *o, const char *name,
 	lua_setfield(L, -2, name);
 }
 
+/* Ten thousand bindings without options share one table. */
+static void push_empty(lua_State *L)
+{
+	static const char key;
+	if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) != LUA_TNIL)
+		return;
+	lua_pop(L, 1);
+	lua_newtable(L);
+	sandbox_protect(L);
+	lua_pushvalue(L, -1);
+	lua_rawsetp(L, LUA_REGISTRYINDEX, &key);
+}
+
 void options_push(lua_State *L, const struct options *o, const struct args *args)
 {
+	if (o->count == 0) {
+		push_empty(L);
+		return;
+	}
 	lua_newtable(L);
 	for (size_t i = 0; i < o->count; i++) {
 		const struct option *option = &o->items[i];

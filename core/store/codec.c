@@ -44,13 +44,30 @@ static size_t size_str(size_t len)
 	return len < 32 ? len + 1 : size_bin(len);
 }
 
+/* A header's value or the payload: str where it can be, so that any reader of
+ * MessagePack shows it as text (the cmsgpack inside of Redis knows no bin at
+ * all); not looked at for ever where it is long. */
+static bool is_text(struct slice s)
+{
+	return s.len <= CODEC_TEXT_MAX && slice_is_utf8(s);
+}
+
+static struct slice msg_payload(const struct msg *m)
+{
+	return (struct slice){ m->payload, m->payload_len };
+}
+
+static size_t size_bytes(struct slice s)
+{
+	return is_text(s) ? size_str(s.len) : size_bin(s.len);
+}
+
 static size_t size_headers(const struct msg *m)
 {
 	size_t size = m->header_count < 16 ? 1 : 3;
 	for (unsigned i = 0; i < m->header_count; i++) {
-		struct slice value = m->headers[i].value;
 		size += size_str(m->headers[i].name.len);
-		size += slice_is_utf8(value) ? size_str(value.len) : size_bin(value.len);
+		size += size_bytes(m->headers[i].value);
 	}
 	return size;
 }
@@ -61,7 +78,7 @@ size_t codec_size(const struct msg *m, double rank)
 	       size_str(m->key.len) + size_int(m->ts_unix_ms) + size_int(m->due_unix_ms) +
 	       size_int(m->expires_unix_ms) + size_uint(m->priority) +
 	       (rank_is_integer(rank) ? size_int((int64_t)rank) : 9) + size_headers(m) +
-	       size_bin(m->payload_len);
+	       size_bytes(msg_payload(m));
 }
 
 static int on_packed(void *ctx, const char *data, size_t len)
@@ -76,22 +93,22 @@ static void pack_str(msgpack_packer *p, struct slice s)
 	msgpack_pack_str_body(p, s.data, s.len);
 }
 
-static void pack_bin(msgpack_packer *p, const char *data, size_t len)
+static void pack_bytes(msgpack_packer *p, struct slice s)
 {
-	msgpack_pack_bin(p, len);
-	msgpack_pack_bin_body(p, data, len);
+	if (is_text(s)) {
+		pack_str(p, s);
+	} else {
+		msgpack_pack_bin(p, s.len);
+		msgpack_pack_bin_body(p, s.data, s.len);
+	}
 }
 
 static void pack_headers(msgpack_packer *p, const struct msg *m)
 {
 	msgpack_pack_map(p, m->header_count);
 	for (unsigned i = 0; i < m->header_count; i++) {
-		struct slice value = m->headers[i].value;
 		pack_str(p, m->headers[i].name);
-		if (slice_is_utf8(value))
-			pack_str(p, value);
-		else
-			pack_bin(p, value.data, value.len);
+		pack_bytes(p, m->headers[i].value);
 	}
 }
 
@@ -112,7 +129,7 @@ void codec_encode(struct buf *out, const struct msg *m, double rank)
 	else
 		msgpack_pack_double(&p, rank);
 	pack_headers(&p, m);
-	pack_bin(&p, m->payload, m->payload_len);
+	pack_bytes(&p, msg_payload(m));
 }
 
 /* ---- decoding ----------------------------------------------------------

@@ -4,7 +4,8 @@
  *
  * The version comes first. Times are unix milliseconds, due and expires are 0
  * when there is none. The rank is an integer when it is one, else a float64.
- * A header's value is a str when it is UTF-8, else a bin; the payload is a bin.
+ * A header's value and the payload are a str when they are UTF-8 and no longer
+ * than CODEC_TEXT_MAX, else a bin; a reader takes either.
  * The id is not in it: it is the hash field under which the message is kept. */
 #ifndef TIDE_STORE_CODEC_H
 #define TIDE_STORE_CODEC_H
@@ -13,6 +14,7 @@
 #include "../base/msg.h"
 
 #define CODEC_VERSION 1
+#define CODEC_TEXT_MAX (64 * 1024)
 
 /* Exactly what codec_encode will append. */
 size_t codec_size(const struct msg *m, double rank);

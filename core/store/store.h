@@ -33,7 +33,7 @@ enum store_fsync { STORE_FSYNC_ALWAYS, STORE_FSYNC_EVERYSEC, STORE_FSYNC_NO };
 enum store_state {
 	STORE_STARTING, /* not yet connected for the first time */
 	STORE_UP,
-	STORE_DOWN,   /* lost; reconnecting for ever, requests are kept */
+	STORE_DOWN, /* lost; reconnecting for ever, requests are kept */
 	/* The first connection failed, or what was found is not fit to keep
 	 * messages; close is all that is left. */
 	STORE_FAILED,
@@ -162,7 +162,8 @@ typedef void (*store_rows_fn)(void *ctx, int status, const char *text,
  * (1–4096), bodies included, and no more than `max_bytes` of bodies (but one
  * row at least), in one round trip. With ids_only no body is read: msg is NULL
  * and rank 0 in each row, the tries are there. Members that are no ids (nobody
- * of ours wrote them) are logged and left out. Negative `start` counts from the end, as in ZRANGE. */
+ * of ours wrote them) are logged and left out. A negative `start` counts from
+ * the end, as in ZRANGE. */
 void store_read(struct store *s, const struct store_shard *shard, enum store_set set,
 		int64_t start, unsigned count, size_t max_bytes, bool ids_only,
 		store_rows_fn on_rows, void *ctx);

@@ -1,52 +1,79 @@
 -- tide.dests: a set of destinations, counted: adding one twice takes two removals.
 --
--- Adding, removing and each step of the iteration take constant time, so that a
--- pattern which thousands of queues share costs no more to change than another.
+-- The set is a list, which is what routing reads. Most sets have one element or
+-- a few, and finding one is a look along the list; a longer list gets an index,
+-- so that a pattern which thousands of queues share is changed in constant time.
 
 local M = {}
 
+local INDEXED_FROM = 9 -- a look along eight is quicker than a table is made
+
 ---@class tide.Dests
----@field n integer   how many different destinations there are
----@field list integer[]
----@field place table<integer, integer>  where in `list` a destination is
----@field count table<integer, integer>  how often it was added
+---@field n integer                            how many different ones
+---@field [integer] integer                    they themselves, 1 to n
+---@field place table<integer, integer>|nil    where each is; of long lists
+---@field again table<integer, integer>|nil    how often some were added beyond once
 
 ---@return tide.Dests
 function M.new()
-  return { n = 0, list = {}, place = {}, count = {} }
+  return { n = 0 }
+end
+
+local function place_of(self, dest)
+  if self.place then
+    return self.place[dest]
+  end
+  for i = 1, self.n do
+    if self[i] == dest then
+      return i
+    end
+  end
+end
+
+local function make_index(self)
+  self.place = {}
+  for i = 1, self.n do
+    self.place[self[i]] = i
+  end
 end
 
 ---@param self tide.Dests
 ---@param dest integer
 function M.add(self, dest)
-  if self.place[dest] then
-    self.count[dest] = self.count[dest] + 1
+  if place_of(self, dest) then
+    self.again = self.again or {}
+    self.again[dest] = (self.again[dest] or 0) + 1
     return
   end
-  self.n = self.n + 1
-  self.list[self.n] = dest
-  self.place[dest] = self.n
-  self.count[dest] = 1
+  local n = self.n + 1
+  self.n, self[n] = n, dest
+  if self.place then
+    self.place[dest] = n
+  elseif n == INDEXED_FROM then
+    make_index(self)
+  end
 end
 
 ---@param self tide.Dests
 ---@param dest integer
 ---@return boolean  whether it was there
 function M.remove(self, dest)
-  local place = self.place[dest]
+  local place, more = place_of(self, dest), self.again and self.again[dest]
   if not place then
     return false
   end
-  if self.count[dest] > 1 then
-    self.count[dest] = self.count[dest] - 1
+  if more then
+    self.again[dest] = more > 1 and more - 1 or nil
     return true
   end
   -- The last one takes its place.
-  local last = self.list[self.n]
-  self.list[place], self.list[self.n] = last, nil
-  self.place[last], self.place[dest] = place, nil
-  self.count[dest] = nil
-  self.n = self.n - 1
+  local n = self.n
+  local last = self[n]
+  self.n, self[place] = n - 1, last
+  self[n] = nil
+  if self.place then
+    self.place[last], self.place[dest] = place, nil
+  end
   return true
 end
 
@@ -54,9 +81,8 @@ end
 ---@param self tide.Dests
 ---@param to fun(dest: integer)
 function M.each(self, to)
-  local list = self.list
   for i = 1, self.n do
-    to(list[i])
+    to(self[i])
   end
 end
 

@@ -45,17 +45,19 @@ end
 -- The words of a pattern. `#.#` is `#`, and `#.*` is `*.#`: with one spelling
 -- for what is the same, there is one node for it.
 local function words_of(pattern)
-  local words = {}
-  if pattern == "" then
-    return words
-  end
-  for word in (pattern .. "."):gmatch("([^.]*)%.") do
-    local last = words[#words]
-    if word == "*" and last == "#" then
-      words[#words], words[#words + 1] = "*", "#"
-    elseif not (word == "#" and last == "#") then
-      words[#words + 1] = word
+  local words, n, start = {}, 0, 1
+  while start and pattern ~= "" do
+    local dot = find(pattern, ".", start, true)
+    local word = sub(pattern, start, dot and dot - 1)
+    local is_after_many = n > 0 and words[n] == "#"
+    if word == "*" and is_after_many then
+      words[n], words[n + 1] = "*", "#"
+      n = n + 1
+    elseif not (word == "#" and is_after_many) then
+      n = n + 1
+      words[n] = word
     end
+    start = dot and dot + 1
   end
   return words
 end
@@ -75,10 +77,10 @@ local function set_child(node, word, child)
     node.one = child
   elseif word == "#" then
     node.many = child
-  else
-    node.words = node.words or {}
+  elseif node.words then
     node.words[word] = child
-    node.words = next(node.words) and node.words or nil
+  else
+    node.words = { [word] = child }
   end
 end
 

@@ -83,6 +83,32 @@ static void messages_of_all_sizes_come_back_the_same(void **state)
 	}
 }
 
+static void text_is_a_str_and_all_else_a_bin(void **state)
+{
+	struct msg *m = make(5, 0);
+	struct buf out;
+	buf_init(&out);
+	codec_encode(&out, m, 0);
+	assert_memory_equal(out.data + out.end - 7, "\xc4\x05\xc1\xc1\xc1\xc1\xc1", 7);
+	memcpy(m->payload, "h\xc3\xa9ll", 5);
+	buf_clear(&out);
+	codec_encode(&out, m, 0);
+	assert_memory_equal(out.data + out.end - 6, "\xa5h\xc3\xa9ll", 6);
+	round_trip(m, 0);
+	msg_unref(m);
+	for (size_t len = CODEC_TEXT_MAX; len <= CODEC_TEXT_MAX + 1; len++) {
+		m = make(len, 0);
+		memset(m->payload, 'x', len);
+		buf_clear(&out);
+		codec_encode(&out, m, 0);
+		char tag = out.data[out.end - len - 5];
+		assert_int_equal((unsigned char)tag, len > CODEC_TEXT_MAX ? 0xc6 : 0xdb);
+		round_trip(m, 0);
+		msg_unref(m);
+	}
+	buf_deinit(&out);
+}
+
 static void ranks_of_all_kinds_come_back_the_same(void **state)
 {
 	static const double ranks[] = {
@@ -238,6 +264,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(messages_of_all_sizes_come_back_the_same),
+		cmocka_unit_test(text_is_a_str_and_all_else_a_bin),
 		cmocka_unit_test(ranks_of_all_kinds_come_back_the_same),
 		cmocka_unit_test(many_headers_come_back_the_same),
 		cmocka_unit_test(truncation_at_each_byte_is_corrupt),
