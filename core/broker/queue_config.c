@@ -204,6 +204,13 @@ static bool is_same_value(const char *name, const char *a, const char *b)
 	return strcmp(a, b) == 0;
 }
 
+bool queue_config_is_default(const struct arg *a)
+{
+	const struct option *o = find_option(a->name);
+
+	return o && strcmp(o->fallback, a->value) == 0;
+}
+
 int queue_config_compare(const struct queue_config *has,
 			 const struct queue_config *wanted, struct error *err)
 {

@@ -29,6 +29,8 @@ struct queue_config {
 /* TIDE_ESYNTAX with what is wrong and what is allowed; nothing is owned then. */
 TIDE_MUST_USE int queue_config_parse(struct queue_config *c, const struct args *args,
 				     struct error *err);
+/* The value is what the option has when nobody gives it. */
+bool queue_config_is_default(const struct arg *a);
 void queue_config_deinit(struct queue_config *c);
 /* Name the first option in which they differ; TIDE_OK when there is none. */
 TIDE_MUST_USE int queue_config_compare(const struct queue_config *has,

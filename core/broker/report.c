@@ -39,6 +39,19 @@ static void add_states(struct json *j, const struct queue *q)
 	json_member_int(j, "buried", (int64_t)queue_count(q, ENTRY_BURIED));
 }
 
+/* Those that somebody chose. */
+static void add_options(struct json *j, const struct queue *q)
+{
+	const struct args *all = &q->config.canonical;
+
+	json_key(j, "options");
+	json_object_begin(j);
+	for (size_t i = 0; i < all->count; i++)
+		if (!queue_config_is_default(&all->items[i]))
+			json_member_text(j, all->items[i].name, all->items[i].value);
+	json_object_end(j);
+}
+
 static void list_queues(struct session *s, struct json *j)
 {
 	struct queue *q, *next;
@@ -49,7 +62,7 @@ static void list_queues(struct session *s, struct json *j)
 		add_states(j, q);
 		json_member_int(j, "consumers", q->consumer_count);
 		json_member_bool(j, "durable", queue_is_durable(q));
-		add_args(j, "options", &q->config.canonical);
+		add_options(j, q);
 		json_object_end(j);
 	}
 }

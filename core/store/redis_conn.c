@@ -449,11 +449,6 @@ const struct redis_hello *redis_conn_hello(const struct redis_conn *c)
 	return &c->hello;
 }
 
-enum store_state redis_conn_state(const struct redis_conn *c)
-{
-	return c->state;
-}
-
 const struct redis_conn_stats *redis_conn_stats(const struct redis_conn *c)
 {
 	return &c->stats;

@@ -53,7 +53,6 @@ void redis_conn_close(struct redis_conn *c, int64_t grace_ms,
 		      void (*on_closed)(void *ctx), void *ctx);
 
 const struct redis_hello *redis_conn_hello(const struct redis_conn *c);
-enum store_state redis_conn_state(const struct redis_conn *c);
 const struct redis_conn_stats *redis_conn_stats(const struct redis_conn *c);
 
 #endif

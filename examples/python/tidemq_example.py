@@ -81,7 +81,7 @@ def main():
     port = int(sys.argv[2]) if len(sys.argv) > 2 else 7310
     client = Client(host, port)
 
-    facts = client.request(f"HELLO name={quote('python example')}")
+    facts = client.request("HELLO name=python-example")
     print("connected to", facts["server"], "protocol", facts["protocol"])
 
     client.request(f"DECLARE queue {QUEUE} durable=0")
@@ -97,7 +97,7 @@ def main():
         print(f"got {message.payload.decode()!r}, note {message.headers['note'].decode()!r},",
               f"attempt {message.attempt}")
         if message.payload == b"job 2" and message.attempt == 1:
-            client.request(f"NACK {message.tag} delay=1ms")
+            client.request(f"NACK {message.tag} delay=50ms")
             continue
         client.request(f"ACK {message.tag}")
         done += 1

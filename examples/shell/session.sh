@@ -1,33 +1,43 @@
-#!/bin/sh
+#!/bin/bash
 # session.sh [HOST [PORT]]: a conversation with a broker, through nc.
 #
-# What is typed is shown behind "> "; the rest is the broker's. Ids and times
-# are replaced, so that every run prints the same.
+# What is sent is shown behind "> "; the rest is the broker's. Ids and times are
+# replaced, so that every run prints the same.
 set -eu
 host=${1:-127.0.0.1}
 port=${2:-7310}
 
-# Each request comes after the reply to the one before, as from a person.
-# QUIT ends the session: the broker closes, and so nc ends.
-session() {
-	cat <<'END'
-DECLARE queue example.shell durable=0 priority=strict
-PUB - example.shell h:type=text/plain 5
-hello
-PUB - example.shell pri=9 6
-urgent
-PEEK no-such-queue
-GET example.shell max=2
-NACK 2
-ACK 1
-GET example.shell
-ACK 3
-DELETE queue example.shell
-QUIT
-END
+coproc broker { nc "$host" "$port"; }
+trap 'kill "$broker_PID" 2>/dev/null || true' EXIT
+
+# One line of the broker, without its CR.
+receive() {
+	IFS= read -r -t 10 line <&"${broker[0]}"
+	line=${line%$'\r'}
+	sed -E 's/[0-9a-f]{16}/<id>/; s/ts=[0-9]+/ts=<time>/' <<<"$line"
 }
 
-session | sed 's/^/> /'
-echo
-session | nc "$host" "$port" | tr -d '\r' |
-	sed -E 's/[0-9a-f]{16}/<id>/; s/ts=[0-9]+/ts=<time>/'
+# Send a request, with its payload if it has one, and show the reply: a line, or
+# for GET a line and the messages that it counts, each with its payload.
+request() {
+	printf '> %s\n' "$@"
+	printf '%s\r\n' "$@" >&"${broker[1]}"
+	receive
+	if [[ $1 == GET* && $line == OK* ]]; then
+		for ((i = 2 * ${line#OK }; i > 0; i--)); do
+			receive
+		done
+	fi
+}
+
+request 'DECLARE queue example.shell durable=0 priority=strict'
+request 'PUB - example.shell h:type=text/plain 5' 'hello'
+request 'PUB - example.shell pri=9 6' 'urgent'
+request 'PEEK no-such-queue'
+request 'GET example.shell max=2'
+request 'NACK 2'
+request 'ACK 1'
+request 'GET example.shell wait=5s'
+request 'ACK 3'
+request 'DELETE queue example.shell'
+request 'QUIT'

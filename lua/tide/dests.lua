@@ -72,7 +72,8 @@ function M.remove(self, dest)
   self.n, self[place] = n - 1, last
   self[n] = nil
   if self.place then
-    self.place[last], self.place[dest] = place, nil
+    self.place[last] = place
+    self.place[dest] = nil
   end
   return true
 end

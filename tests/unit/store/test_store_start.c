@@ -220,6 +220,59 @@ static void passwords_are_checked(void **state)
 	end_redis(pid);
 }
 
+static void on_batch(void *ctx, const struct batch_result *result)
+{
+	assert_int_equal(result->removed, TIDE_OK);
+	assert_int_equal(result->written, TIDE_OK);
+}
+
+static void on_rows(void *ctx, int status, const char *text, struct store_row *rows,
+		    size_t count)
+{
+	assert_int_equal(status, TIDE_OK);
+	assert_int_equal(count, 1);
+}
+
+static void on_purged(void *ctx, int status, const char *text, uint64_t removed)
+{
+	assert_int_equal(status, TIDE_OK);
+	assert_int_equal(removed, 1);
+	++*(unsigned *)ctx;
+}
+
+static void rights_that_the_manual_names_are_enough(void **state)
+{
+	struct harness *h = *state;
+	char path[200];
+	char url[300];
+	unsigned purged = 0;
+	static const char *const args[] = { NULL };
+	pid_t pid = start_unix_redis(h, path, sizeof(path), args);
+	const char *socket_path = path + strlen("redis+unix:");
+	redisContext *c = redisConnectUnix(socket_path);
+	redisReply *reply =
+		ask(c, "ACL SETUSER tide on >pw ~tide:* +@read +@write +@transaction "
+		       "+@scripting +@connection +info +config|get");
+	assert_int_equal(reply->type, REDIS_REPLY_STATUS);
+	freeReplyObject(reply);
+	redisFree(c);
+	snprintf(url, sizeof(url), "redis+unix:tide:pw@%s", socket_path);
+	harness_open(h, url);
+	WAIT(h, h->state != STORE_STARTING);
+	assert_string_equal(h->state == STORE_UP ? "" : h->why, "");
+	struct msg *m = make_msg(1, "k", "p", 1);
+	struct batch *b = store_batch_begin(h->store, h->shard);
+	batch_insert(b, m, 0, STORE_READY, 0);
+	msg_unref(m);
+	batch_remove(b, 2, STORE_READY, true, true);
+	store_batch_commit_take(b, on_batch, NULL);
+	store_read(h->store, h->shard, STORE_READY, 0, 1, 100, false, on_rows, NULL);
+	store_purge(h->store, h->shard, STORE_READY, 0, 1, on_purged, &purged);
+	WAIT(h, purged == 1);
+	harness_close(h);
+	end_redis(pid);
+}
+
 static void redis_that_evicts_is_refused(void **state)
 {
 	struct harness *h = *state;
@@ -549,6 +602,7 @@ int main(void)
 		START_TEST(none_is_up_and_not_durable),
 		START_TEST(store_can_be_closed_before_it_is_up),
 		START_TEST(passwords_are_checked),
+		START_TEST(rights_that_the_manual_names_are_enough),
 		START_TEST(redis_that_evicts_is_refused),
 		START_TEST(next_address_of_a_name_is_tried),
 		START_TEST(unfit_servers_fail_the_start),

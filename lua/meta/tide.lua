@@ -1,0 +1,120 @@
+---@meta
+-- luacheck: ignore
+-- What the engine gives to every rule, for the Lua language server: add this
+-- folder to `workspace.library`. Nothing here is ever run.
+
+---What the decisions on a failure are called.
+---@alias tide.Decision "bury"|"dead-letter"|"drop"
+
+---@class tide
+---@field log tide.Log
+---@field BURY "bury"  set the message aside in its queue until it is KICKed
+---@field DEAD_LETTER "dead-letter"  send it to the queue's dead-letter address
+---@field DROP "drop"  remove it
+tide = {}
+
+---The same number for the same text in every process and version: 0 to 2^63-1.
+---@param text string
+---@return integer
+function tide.hash(text) end
+
+---The wall clock in milliseconds since 1970.
+---@return integer
+function tide.now() end
+
+---A number from 0 up to but without 1; with one bound an integer from 1 to it;
+---with two an integer from the first to the second.
+---@param m integer?
+---@param n integer?
+---@return number
+---@overload fun(): number
+---@overload fun(n: integer): integer
+---@overload fun(m: integer, n: integer): integer
+function tide.random(m, n) end
+
+---A duration as options have it ("250ms", "30s", "5m", "2h", "1d") in milliseconds.
+---@param text string
+---@return integer? milliseconds
+---@return string? message
+function tide.duration(text) end
+
+---Lines in the broker's log. Calling the table itself is `info`.
+---@class tide.Log
+---@overload fun(...: any)
+local log = {}
+
+---@param ... any
+function log.debug(...) end
+
+---@param ... any
+function log.info(...) end
+
+---@param ... any
+function log.warn(...) end
+
+---@param ... any
+function log.error(...) end
+
+---The message that a decision is about. Good for one call, read-only.
+---@class tide.Msg
+---@field id string  16 hex digits; the order of ids is the order in time
+---@field exchange string  "" is the default exchange
+---@field key string  the routing key
+---@field priority integer  0 to 255, higher is more urgent
+---@field headers table<string, string>  nil for a header that is not there
+---@field payload string
+---@field size integer  the payload's bytes
+---@field ts integer  when it was published, milliseconds since 1970
+---@field delay integer  milliseconds it asked to be held back, 0 for none
+---@field ttl integer?  milliseconds it lives, nil for ever
+---@field attempt integer  the delivery that it is in; 0 before the first
+
+---The queue that a message goes into. Good for one call, read-only.
+---@class tide.Queue
+---@field vhost string
+---@field name string
+---@field served number  the rank that was served last
+---@field ready integer  how many messages wait
+
+---What happened to a delivery. Good for one call, read-only.
+---@class tide.Failure
+---@field reason "nack"|"timeout"|"gone"|"expired"
+---@field attempts integer  deliveries so far, this one included
+---@field failures integer  those of them that failed through the message itself
+
+---The options of a use, declared ones with defaults. Read-only.
+---@alias tide.Options table<string, any>
+
+---@class tide.OptionDeclaration
+---@field type "string"|"integer"|"number"|"boolean"|"duration"|"list"|nil  "string" when left out
+---@field default any
+---@field doc string?
+---@field min number|string|nil  for numbers and durations
+---@field max number|string|nil
+---@field choices string[]?
+---@field required boolean?
+---@field of "string"|"integer"|"number"|"boolean"|"duration"|nil  the elements of a list
+
+---@class tide.Rule
+---@field doc string?
+---@field options table<string, tide.OptionDeclaration>?
+---@field pure boolean|nil|fun(opts: tide.Options): boolean
+
+---@class tide.Routing : tide.Rule
+---@field binding_options table<string, tide.OptionDeclaration>?
+---@field new fun(args: tide.Options): any
+---@field bind fun(index: any, pattern: string, dest: integer, args: tide.Options)
+---@field unbind fun(index: any, pattern: string, dest: integer, args: tide.Options)
+---@field route fun(index: any, msg: tide.Msg, to: fun(dest: integer))
+
+---@class tide.Sharding : tide.Rule
+---@field new nil|fun(opts: tide.Options): any
+---@field pick fun(msg: tide.Msg, n: integer, opts: tide.Options, state: any): integer
+
+---@class tide.Priority : tide.Rule
+---@field new nil|fun(opts: tide.Options): any
+---@field rank fun(msg: tide.Msg, queue: tide.Queue, opts: tide.Options, state: any): number
+
+---@class tide.Retry : tide.Rule
+---@field new nil|fun(opts: tide.Options): any
+---@field decide fun(msg: tide.Msg, failure: tide.Failure, opts: tide.Options, state: any): number|tide.Decision
