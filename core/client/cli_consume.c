@@ -6,18 +6,21 @@
 #include "cli_verb.h"
 
 #define FORMAT_DEFAULT "%k %p\\n"
-#define FORMAT_HELP                                                                    \
-	"FORMAT is text with %p payload, %k key, %e exchange, %i id, %t time of\n"     \
-	"publication (ms), %a attempt, %P priority, %h headers, %% a per cent sign,\n" \
-	"\\n line end, \\t tab; the default is '" FORMAT_DEFAULT "'."
+#define FORMAT_HELP                                                                   \
+	"FORMAT is text with %p payload, %k key, %e exchange, %i id, %t time of\n"    \
+	"publication (ms), %a attempt, %P priority, %h headers, %H headers, a line\n" \
+	"each, %% a per cent sign, \\n line end, \\t tab. The default is\n"           \
+	"'" FORMAT_DEFAULT "'."
 
 /* ---- printing a message -------------------------------------------------- */
 
-static void print_headers(const struct tidemq_msg *m)
+static void print_headers(const struct tidemq_msg *m, const char *between,
+			  const char *behind)
 {
 	for (size_t i = 0; i < m->header_count; i++) {
-		printf("%s%s=", i ? " " : "", m->headers[i].name);
+		printf("%s%s=", i ? between : "", m->headers[i].name);
 		fwrite(m->headers[i].value, 1, m->headers[i].value_len, stdout);
+		fputs(behind, stdout);
 	}
 }
 
@@ -46,7 +49,10 @@ static void print_field(char field, const struct tidemq_msg *m)
 		printf("%u", m->priority);
 		break;
 	case 'h':
-		print_headers(m);
+		print_headers(m, " ", "");
+		break;
+	case 'H':
+		print_headers(m, "", "\n");
 		break;
 	default:
 		putchar(field);

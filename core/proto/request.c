@@ -96,16 +96,23 @@ static int decode(struct slice *value, struct error *err, struct slice name)
 	return TIDE_OK;
 }
 
+static int check_name(const char *what, struct slice name, struct error *err)
+{
+	if (slice_is_name(name))
+		return TIDE_OK;
+	return error_set(err, name.len > NAME_LEN_MAX ? TIDE_ETOOLONG : TIDE_ESYNTAX,
+			 "the name of %s is 1-%d bytes of UTF-8 without white space and "
+			 "control characters",
+			 what, NAME_LEN_MAX);
+}
+
 static int take_header(struct request *r, struct slice name, struct slice value,
 		       struct error *err)
 {
 	if (!(r->verb->features & VERB_HEADERS))
 		return error_set(err, TIDE_ESYNTAX, "%s takes no headers", r->verb->name);
-	if (!slice_is_name(name))
-		return error_set(
-			err, TIDE_ESYNTAX,
-			"a header's name is 1-255 bytes of UTF-8 without white space and "
-			"control characters");
+	if (check_name("a header", name, err) < 0)
+		return err->code;
 	if (r->header_count == MSG_HEADERS_MAX)
 		return error_set(err, TIDE_ETOOLONG, "a message has at most %d headers",
 				 MSG_HEADERS_MAX);
@@ -130,8 +137,8 @@ static int take_option(struct request *r, struct slice name, struct slice value,
 				 "%s has no option '%.*s'; it takes: %s", v->name,
 				 (int)(name.len < 64 ? name.len : 64), name.data,
 				 v->options ? v->options : "none");
-	if (!slice_is_name(name))
-		return error_set(err, TIDE_ESYNTAX, "an option's name is 1-255 bytes");
+	if (check_name("an option", name, err) < 0)
+		return err->code;
 	if (r->option_count == REQUEST_OPTIONS_MAX)
 		return error_set(err, TIDE_ETOOLONG, "a request has at most %d options",
 				 REQUEST_OPTIONS_MAX);
@@ -266,6 +273,15 @@ static int take_verb(struct request *r, struct slice *rest, struct error *err)
 			 (int)(word.len < 40 ? word.len : 40), word.data);
 }
 
+/* A channel that cannot be read does not make requests of what a client sends
+ * as a payload. */
+static void find_payload(struct request *r, struct slice *rest, bool *is_lost)
+{
+	if (rest->data && take_verb(r, rest, NULL) == TIDE_OK &&
+	    (r->verb->features & VERB_PAYLOAD))
+		(void)take_length(r, rest, is_lost, NULL);
+}
+
 int request_parse(struct request *r, char *line, size_t len, bool *is_lost,
 		  struct error *err)
 {
@@ -279,8 +295,10 @@ int request_parse(struct request *r, char *line, size_t len, bool *is_lost,
 	r->tags = (struct slice){ NULL, 0 };
 	*is_lost = false;
 	rc = take_channel(r, &rest, err);
-	if (rc < 0)
+	if (rc < 0) {
+		find_payload(r, &rest, is_lost);
 		return rc;
+	}
 	rc = take_verb(r, &rest, err);
 	if (rc < 0)
 		return rc;

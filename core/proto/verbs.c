@@ -43,9 +43,10 @@ const struct verb *verb_table(void)
 
 const struct verb *verb_find(struct slice name)
 {
+	/* The word may hold a zero byte, at which strncasecmp would stop. */
 	for (const struct verb *v = verbs; v->name; v++)
-		if (strncasecmp(v->name, name.data, name.len) == 0 &&
-		    v->name[name.len] == '\0')
+		if (strlen(v->name) == name.len &&
+		    strncasecmp(v->name, name.data, name.len) == 0)
 			return v;
 	return NULL;
 }

@@ -75,6 +75,19 @@ int handle_install(struct handle *h, struct generation *g, struct error *err)
 	return TIDE_OK;
 }
 
+/* Scripts that keep more and more would fail for ever, and all others with them:
+ * the next generation begins empty. */
+static void start_afresh(struct engine *e)
+{
+	if (e->ending_epoch == e->epoch)
+		return;
+	e->ending_epoch = e->epoch;
+	log_warn("rules: what scripts keep has used up their %zu KiB; they are loaded "
+		 "anew",
+		 e->config.memory_max_bytes / 1024);
+	watch_poke(e->watch);
+}
+
 int use_decide(struct engine *e, const struct use *use, lua_CFunction body, void *ctx,
 	       struct error *err)
 {
@@ -84,7 +97,10 @@ int use_decide(struct engine *e, const struct use *use, lua_CFunction body, void
 				    .is_decision = true,
 				    .body = body,
 				    .ctx = ctx };
-	return script_enter(&e->current->script, &call, err);
+	int status = script_enter(&e->current->script, &call, err);
+	if (status != TIDE_OK && e->current->script.is_exhausted)
+		start_afresh(e);
+	return status;
 }
 
 /* ---- generations ---------------------------------------------------------------- */
@@ -148,20 +164,14 @@ static void put_in_force(struct engine *e, struct generation *next)
 	generation_destroy(old);
 }
 
-static void note_refusal(struct engine *e, const struct error *err)
-{
-	e->refusal = *err;
-	e->refused_count++;
-	e->refused_unix_ms = api_tide_now_ms(&e->tide);
-}
-
-int engine_reload(struct engine *e, struct error *err)
+static int reload(struct engine *e, struct error *err)
 {
 	struct generation *next;
-	int status = build(e, &next, err);
-	if (status != TIDE_OK) {
+	if (build(e, &next, err) != TIDE_OK) {
 		err->code = TIDE_ERULE;
-		note_refusal(e, err);
+		e->refusal = *err;
+		e->refused_count++;
+		e->refused_unix_ms = api_tide_now_ms(&e->tide);
 		return TIDE_ERULE;
 	}
 	put_in_force(e, next);
@@ -169,14 +179,22 @@ int engine_reload(struct engine *e, struct error *err)
 	return TIDE_OK;
 }
 
-static void on_change(void *ctx)
+int engine_reload(struct engine *e, struct error *err)
 {
-	struct engine *e = ctx;
 	struct error result = { .code = TIDE_OK };
-	if (engine_reload(e, &result) == TIDE_OK)
-		result.code = TIDE_OK;
+	int status = reload(e, &result);
+	if (status != TIDE_OK && err)
+		*err = result;
 	if (e->hooks.on_reload)
 		e->hooks.on_reload(e->hooks.ctx, &result);
+	return status;
+}
+
+static void on_change(void *ctx)
+{
+	/* The hook tells of it, and the status keeps it. */
+	if (engine_reload(ctx, NULL) != TIDE_OK)
+		log_debug("rules: a changed directory was refused");
 }
 
 /* ---- life -------------------------------------------------------------------------- */

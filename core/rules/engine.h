@@ -45,8 +45,9 @@ struct engine_config {
 
 struct engine_hooks {
 	void *ctx;
-	/* A reload ended: TIDE_OK, or why the old generation goes on. Not called
-	 * for the generation that engine_create loads. */
+	/* A reload ended: TIDE_OK, or why the old generation goes on. Called for
+	 * those that engine_reload was asked for too, before it returns; not for
+	 * the generation that engine_create loads. */
 	void (*on_reload)(void *ctx, const struct error *result);
 };
 

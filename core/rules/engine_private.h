@@ -41,6 +41,7 @@ struct engine {
 	struct api_tide tide;
 	struct generation *current;
 	uint64_t epoch;
+	uint64_t ending_epoch; /* the last one that used up its memory */
 
 	struct handle_list handles;
 	size_t *free_numbers;

@@ -281,7 +281,8 @@ static int l_to(lua_State *L)
 		return luaL_error(L, "no binding leads to %I", n);
 	if (sink->count == sink->cap) {
 		if (sink->cap == ROUTE_DESTS_MAX)
-			return luaL_error(L, "more than %d destinations", ROUTE_DESTS_MAX);
+			return luaL_error(L, "more than %d destinations",
+					  ROUTE_DESTS_MAX);
 		sink->cap = sink->cap ? sink->cap * 2 : 64;
 		sink->dests = mem_realloc(sink->dests, sink->cap * sizeof(*sink->dests));
 	}

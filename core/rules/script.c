@@ -136,6 +136,14 @@ static void describe(struct script_state *s, int status, const char *file,
 	}
 }
 
+/* After an allocation was refused: was it the call that wanted too much, or is
+ * the state full of what earlier calls have kept? */
+static void look_for_room(struct script_state *s)
+{
+	lua_gc(s->L, LUA_GCCOLLECT);
+	s->is_exhausted = s->memory_bytes > s->memory_max_bytes - s->memory_max_bytes / 4;
+}
+
 static void count(const struct script_call *call, int status, bool overran,
 		  int64_t started_ns, const struct error *err)
 {
@@ -175,6 +183,8 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	if (status != LUA_OK)
 		describe(s, status, call->file, &own);
 	lua_settop(L, top);
+	if (status == LUA_ERRMEM)
+		look_for_room(s);
 	count(call, status, overran, started_ns, &own);
 	if (status == LUA_OK)
 		return TIDE_OK;

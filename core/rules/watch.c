@@ -14,6 +14,9 @@
 #define DEPTH_MAX 4     /* folders in folders that are watched */
 #define FOLDERS_MAX 256 /* watches in all: inotify's are limited per user */
 
+/* A directory in which something changes all the time is looked at too. */
+#define DEBOUNCES_MAX 10
+
 /* One watched directory; freed by its close callback. */
 struct folder {
 	TAILQ_ENTRY(folder) link;
@@ -26,6 +29,7 @@ struct watch {
 	uv_loop_t *loop;
 	struct watch_config config;
 	uv_timer_t rest;
+	uint64_t since_ms; /* the first event that the rest has been put off for */
 	TAILQ_HEAD(folder_list, folder) folders;
 	size_t folder_count;
 	size_t open_handles;
@@ -40,10 +44,20 @@ static void on_event(uv_fs_event_t *event, const char *name, int events, int sta
 {
 	struct folder *f = event->data;
 	struct watch *w = f->watch;
-	if (w->is_closing || (f->only && name && strcmp(f->only, name) != 0))
-		return;
+	if (!w->is_closing && (!f->only || !name || strcmp(f->only, name) == 0))
+		watch_poke(w);
+}
+
+void watch_poke(struct watch *w)
+{
+	uint64_t now_ms = uv_now(w->loop);
+	uint64_t debounce_ms = (uint64_t)w->config.debounce_ms;
+	bool is_resting = uv_is_active((uv_handle_t *)&w->rest);
+	if (!is_resting)
+		w->since_ms = now_ms;
 	/* Starting a timer that runs starts it over: that is the debounce. */
-	uv_timer_start(&w->rest, on_rest, (uint64_t)w->config.debounce_ms, 0);
+	if (!is_resting || now_ms - w->since_ms < debounce_ms * DEBOUNCES_MAX)
+		uv_timer_start(&w->rest, on_rest, debounce_ms, 0);
 }
 
 static void release(struct watch *w)

@@ -29,6 +29,8 @@ struct watch_config {
  * the same, and has to be closed. It keeps no loop alive. */
 TIDE_MUST_USE int watch_open(struct watch **out, uv_loop_t *loop,
 			     const struct watch_config *config);
+/* As if something had changed just now. */
+void watch_poke(struct watch *w);
 /* on_change is not called any more; on_closed is, from the loop. */
 void watch_close(struct watch *w, void (*on_closed)(void *ctx), void *ctx);
 

@@ -38,4 +38,4 @@ for _ in 1 2 3 4; do
 done
 
 echo '-- orders.failed'
-tide get --wait 10s --json orders.failed | sed -E 's/"(id|ts)":[^,]*,//g'
+tide get --wait 10s --format '%p\n%H' orders.failed

@@ -7,12 +7,14 @@ set -eu
 host=${1:-127.0.0.1}
 port=${2:-7310}
 
-coproc broker { nc "$host" "$port"; }
-trap 'kill "$broker_PID" 2>/dev/null || true' EXIT
+# Descriptors of our own: bash closes those of a coprocess as soon as it ends.
+coproc nc "$host" "$port"
+exec 3<&"${COPROC[0]}" 4>&"${COPROC[1]}"
+trap 'exec 4>&-' EXIT
 
 # One line of the broker, without its CR.
 receive() {
-	IFS= read -r -t 10 line <&"${broker[0]}"
+	IFS= read -r -t 10 line <&3
 	line=${line%$'\r'}
 	sed -E 's/[0-9a-f]{16}/<id>/; s/ts=[0-9]+/ts=<time>/' <<<"$line"
 }
@@ -21,7 +23,7 @@ receive() {
 # for GET a line and the messages that it counts, each with its payload.
 request() {
 	printf '> %s\n' "$@"
-	printf '%s\r\n' "$@" >&"${broker[1]}"
+	printf '%s\r\n' "$@" >&4
 	receive
 	if [[ $1 == GET* && $line == OK* ]]; then
 		for ((i = 2 * ${line#OK }; i > 0; i--)); do

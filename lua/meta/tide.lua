@@ -80,7 +80,7 @@ function log.error(...) end
 ---@class tide.Failure
 ---@field reason "nack"|"timeout"|"gone"|"expired"
 ---@field attempts integer  deliveries so far, this one included
----@field failures integer  those of them that failed through the message itself
+---@field failures integer  those of them that count against the message
 
 ---The options of a use, declared ones with defaults. Read-only.
 ---@alias tide.Options table<string, any>

@@ -164,6 +164,33 @@ static void directory_that_is_replaced_is_found_again(void **state)
 	strategy_destroy(s);
 }
 
+static void scripts_that_keep_too_much_are_loaded_anew(void **state)
+{
+	struct fixture *f = *state;
+	f->config.memory_max_bytes = 1024 * 1024;
+	struct strategy *s = start(f);
+	write_file(f, "retry/mine.lua",
+		   "local kept = {}\n"
+		   "return { decide = function()\n"
+		   "  kept[#kept + 1] = ('x'):rep(10000) .. #kept\n"
+		   "  return #kept\n"
+		   "end }\n");
+	assert_int_equal(engine_reload(f->engine, &f->err), TIDE_OK);
+	struct failure_view failure = { "nack", 1, 1 };
+	struct retry_decision d;
+	struct msg *m = make_msg("k", 0, NULL);
+	int calls = 0;
+	while (strategy_decide(s, m, 1, &failure, &d, &f->err) == TIDE_OK)
+		assert_int_equal(d.delay_ms, ++calls);
+	assert_true(calls > 10);
+	assert_contains(f->err.text, "memory ceiling");
+	msg_unref(m);
+	int reloads = f->reloads;
+	wait_for(f, reloads, NULL, 0);
+	assert_int_equal(delay_of(f, s), 1);
+	strategy_destroy(s);
+}
+
 static void closing_while_a_change_rests_is_safe(void **state)
 {
 	struct fixture *f = *state;
@@ -184,6 +211,7 @@ int main(void)
 		TEST(file_in_a_new_folder_is_loaded),
 		TEST(switched_link_is_followed),
 		TEST(directory_that_is_replaced_is_found_again),
+		TEST(scripts_that_keep_too_much_are_loaded_anew),
 		TEST(closing_while_a_change_rests_is_safe),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,294 @@
+-- The command-line verbs: what they print, and with which status they end.
+local Broker = require 'support.broker'
+local json = require 'dkjson'
+
+describe('the command line', function()
+  local broker
+  local queue, number = nil, 0
+
+  setup(function() broker = Broker.start { args = { '--fsync', 'no' }, listen = { '127.0.0.1:0', 'unix:@DIR@/sock' } } end)
+  teardown(function() if broker then broker:destroy() end end)
+  before_each(function()
+    number = number + 1
+    queue = 'q' .. number
+  end)
+
+  --- A verb that must succeed; gives its output.
+  local function tide(...)
+    local output, status = broker:cli(...)
+    assert.equal(0, status, output)
+    return output
+  end
+
+  --- A verb that must end with the status and one line that matches.
+  local function refused(status, pattern, ...)
+    local output, got = broker:cli(...)
+    assert.equal(status, got, output)
+    assert.matches(pattern, output)
+    assert.equal(1, select(2, output:gsub('\n', '\n')), output)
+  end
+
+  --- A whole command, for pipes; `tidemq` in it is the program.
+  local function shell(command)
+    local pipe = assert(io.popen(("export TIDEMQ_URL='tide://%s'; tidemq() { '%s' \"$@\"; }; %s"):format(
+      broker.address, Broker.binary(), command)))
+    local output = pipe:read 'a'
+    local ok, _, status = pipe:close()
+    return output, ok and 0 or status
+  end
+
+  describe('pub and get', function()
+    it('carry payload, headers and priority', function()
+      tide('declare', 'queue', queue)
+      local receipt = tide('pub', '--header', 'type=text/plain', '--header', 'note=50% off', '--priority', '9', '-', queue, 'hello')
+      assert.matches('^published %x+ to 1 queue\n$', receipt)
+      assert.equal('- ' .. queue .. ' 1 9 type=text/plain note=50% off <hello>\n',
+        tide('get', '--format', '%e %k %a %P %h <%p>\\n', queue))
+      assert.equal('', tide('get', queue))
+    end)
+
+    it('give JSON to programs', function()
+      tide('declare', 'queue', queue)
+      local receipt = json.decode(tide('pub', '--json', '--header', 'a=b', '-', queue, 'hello'))
+      assert.equal(1, receipt.queues)
+      local msg = json.decode(tide('get', '--json', queue))
+      assert.equal(receipt.id, msg.id)
+      assert.equal('hello', msg.payload)
+      assert.same({ a = 'b' }, msg.headers)
+      assert.equal(1, msg.attempt)
+      assert.is_false(msg.redelivered)
+    end)
+
+    it('take a payload of any bytes from standard input', function()
+      tide('declare', 'queue', queue)
+      shell(([[printf 'a\000b\r\n' | tidemq pub - %s -]]):format(queue))
+      assert.equal('a\0b\r\n', (shell(("tidemq get --format %%p %s"):format(queue))))
+    end)
+
+    it('publish each line, and several times', function()
+      tide('declare', 'queue', queue)
+      assert.equal('published 1500 messages\n', (shell(('seq 1500 | tidemq pub --lines - %s'):format(queue))))
+      assert.equal('published 3 messages\n', tide('pub', '--count', '3', '-', queue, 'x'))
+      local lines = tide('get', '--max', '1000', '--format', '%p ', queue)
+      assert.matches('^1 2 3 4 ', lines)
+      assert.matches(' 999 1000 $', lines)
+    end)
+
+    it('delay a message, and let it expire', function()
+      tide('declare', 'queue', queue)
+      tide('pub', '--delay', '1h', '-', queue, 'later')
+      tide('pub', '--ttl', '1ms', '-', queue, 'short')
+      assert.matches('later', tide('peek', '--state', 'delayed', queue))
+      assert.equal('', tide('get', '--wait', '30ms', queue))
+    end)
+
+    it('refuse instead of acknowledge', function()
+      tide('declare', 'queue', queue, 'retry=exponential', 'retry.base=1h')
+      tide('pub', '-', queue, 'x')
+      tide('get', '--nack', queue)
+      local stats = json.decode(tide('stats', '--json', queue))
+      assert.equal(1, stats.delayed)
+      assert.equal(1, stats.nacked)
+    end)
+  end)
+
+  describe('sub', function()
+    it('prints and acknowledges what comes, up to a count', function()
+      tide('declare', 'queue', queue)
+      tide('pub', '--count', '5', '-', queue, 'x')
+      assert.equal(('%s x\n'):format(queue):rep(3), tide('sub', '--count', '3', queue))
+      local stats = json.decode(tide('stats', '--json', queue))
+      assert.equal(2, stats.ready)
+      assert.equal(3, stats.acked)
+      assert.equal(3, stats.delivered)
+    end)
+
+    it('ends when nothing has come for a time', function()
+      tide('declare', 'queue', queue)
+      tide('pub', '-', queue, 'x')
+      assert.equal(queue .. ' x\n', tide('sub', '--timeout', '20ms', '--ack', 'auto', queue))
+    end)
+
+    it('gives back what a reader that went away has not seen', function()
+      tide('declare', 'queue', queue)
+      tide('pub', '--count', '200', '-', queue, ('x'):rep(4000))
+      local output = shell(('tidemq sub --count 200 %s | head -n 2 | wc -l'):format(queue))
+      assert.equal('2', output:match '%d+')
+      local stats = json.decode(tide('stats', '--json', queue))
+      assert.equal(200, stats.ready + stats.delayed + stats.acked)
+      assert.is_true(stats.acked < 200)
+    end)
+
+    it('ends with an error when its queue is deleted', function()
+      tide('declare', 'queue', queue)
+      local pipe = io.popen(("'%s' sub --url tide://%s %s 2>&1; echo $?"):format(Broker.binary(), broker.address, queue))
+      local c = broker:connect()
+      repeat
+        c:send 'LIST consumers\r\n'
+        local found = #c:expect_json() > 0
+      until found
+      tide('delete', 'queue', queue)
+      assert.equal('tidemq: the subscription ended: cli queue-deleted\n1\n', pipe:read 'a')
+      pipe:close()
+      c:close()
+    end)
+  end)
+
+  describe('definitions', function()
+    it('are made, bound, listed and deleted', function()
+      local exchange = 'x-' .. queue
+      assert.equal('', tide('declare', 'exchange', exchange, 'topic', 'durable=0'))
+      assert.equal('', tide('declare', 'queue', queue, 'durable=0', 'exclusive=0'))
+      assert.equal('', tide('bind', queue, exchange, 'a.*.#'))
+      assert.matches('EXCHANGE +TO +DESTINATION +PATTERN', tide('list', 'bindings'))
+      assert.matches(exchange .. ' +queue +' .. queue .. ' +a%.%*%.#', tide('list', 'bindings'))
+      assert.matches('\n' .. exchange .. ' +topic +no ', tide('list', 'exchanges'))
+      assert.matches(queue .. ' +0 +0 +0 +0 +0 +no ', tide('list', 'queues'))
+      assert.matches('to 1 queue', tide('pub', exchange, 'a.b', 'x'))
+      assert.equal('', tide('unbind', queue, exchange, 'a.*.#'))
+      assert.matches('to 0 queues', tide('pub', exchange, 'a.b', 'x'))
+      refused(1, '^tidemq: exists: .*not empty', 'delete', 'queue', '--if-empty', queue)
+      assert.equal('purged 1 message\n', tide('purge', queue))
+      assert.equal('{"ok":true}\n', tide('delete', 'queue', '--json', '--if-empty', queue))
+      assert.equal('', tide('delete', 'exchange', exchange))
+    end)
+
+    it('have values with spaces', function()
+      local exchange = 'x-' .. queue
+      tide('declare', 'exchange', exchange, 'headers')
+      tide('declare', 'queue', queue)
+      tide('bind', queue, exchange, '-', 'city=New York')
+      assert.matches('to 1 queue', tide('pub', '--header', 'city=New York', exchange, 'k', 'x'))
+      assert.matches('to 0 queues', tide('pub', '--header', 'city=York', exchange, 'k', 'x'))
+      assert.matches(queue .. ' ', tide('explain', '--header', 'city=New York', exchange, 'k'))
+    end)
+
+    it('kick what is buried', function()
+      tide('declare', 'queue', queue, 'delivery-limit=1')
+      tide('pub', '--count', '3', '-', queue, 'x')
+      tide('get', '--nack', '--max', '3', queue)
+      assert.equal('kicked 2 messages\n', tide('kick', '--count', '2', queue))
+      assert.equal('{"ok":true,"count":1}\n', tide('kick', '--json', queue))
+    end)
+  end)
+
+  describe('what shows', function()
+    it('peek does not take, and cannot drive the terminal', function()
+      tide('declare', 'queue', queue)
+      tide('pub', '-', queue, 'a\27[31mb')
+      local table_of = tide('peek', queue)
+      assert.matches('^ID +EXCHANGE +KEY ', table_of)
+      assert.matches('a%.%[31mb', table_of)
+      assert.equal('a\27[31mb', json.decode(tide('peek', '--json', queue))[1].payload)
+      assert.matches('a\27%[31mb', tide('get', queue))
+    end)
+
+    it('explain names the rules that decide', function()
+      tide('declare', 'queue', queue, 'priority=strict', 'retry=exponential')
+      local text = tide('explain', '--priority', '7', '--delay', '1m', '-', queue)
+      assert.matches('priority/strict%.lua', text)
+      assert.matches('retry/exponential%.lua', text)
+      assert.matches(' %-7 ', text)
+      assert.matches('delayed', text)
+    end)
+
+    it('rules and lists are documents with --json', function()
+      assert.matches('\ngeneration +%d+\n', '\n' .. tide('rules', 'status'))
+      assert.matches('routing +topic +routing/topic%.lua', tide('rules', 'reload'))
+      assert.matches('routing +topic +routing/topic%.lua', tide('list', 'rules'))
+      assert.is_table(json.decode(tide('rules', 'status', '--json')).scripts)
+      for _, what in ipairs { 'exchanges', 'queues', 'bindings', 'consumers', 'connections', 'rules' } do
+        assert.is_table(json.decode(tide('list', '--json', what)), what)
+        assert.matches('^%u', tide('list', what))
+      end
+      assert.matches('tidemq%-list', tide('list', 'connections'))
+    end)
+
+    it('stats and ping', function()
+      assert.matches('\nuptime_ms +%d', tide('stats'))
+      assert.matches('\nstore\n  kind +embedded\n', tide('stats'))
+      assert.is_number(json.decode(tide('stats', '--json')).published)
+      assert.matches('^OK in ', tide('ping'))
+      assert.is_true(json.decode(tide('ping', '--json')).ok)
+    end)
+  end)
+
+  describe('the address', function()
+    it('may be a Unix socket, or come from the environment', function()
+      local path = broker.addresses[2]:match '^unix:(.*)$'
+      local output, status = shell(('TIDEMQ_URL=tide+unix:%s tidemq ping'):format(path))
+      assert.equal(0, status)
+      assert.matches('^OK in ', output)
+    end)
+
+    it('names the vhost', function()
+      local url = ('tide://%s/other-%d'):format(broker.address, number)
+      tide('declare', 'queue', '--url', url, queue, 'durable=0')
+      assert.matches(queue, tide('list', '--url', url, 'queues'))
+      assert.is_nil(tide('list', 'queues'):find(queue, 1, true))
+    end)
+  end)
+
+  describe('an error is one line', function()
+    it('status 1 for what is refused or fails', function()
+      refused(1, '^tidemq: not%-found: there is no queue', 'get', 'nowhere')
+      refused(1, '^tidemq: not%-found: there is no exchange', 'pub', 'nowhere', 'k', 'x')
+      refused(1, '^tidemq: unroutable: ', 'pub', '--must', '-', 'nowhere', 'x')
+      refused(1, '^tidemq: not%-found: .*routing script', 'declare', 'exchange', 'e', 'nope')
+      refused(1, '^tidemq: syntax: .*no option', 'declare', 'queue', queue, 'colour=red')
+      refused(1, '^tidemq: cannot connect to ', 'ping', '--url', 'tide://127.0.0.1:1')
+      refused(1, '^tidemq: the URL ', 'ping', '--url', 'http://127.0.0.1')
+      tide('declare', 'queue', queue)
+      refused(1, '^tidemq: mismatch: ', 'declare', 'queue', queue, 'shards=2')
+    end)
+
+    it('status 2 for wrong usage', function()
+      refused(2, 'an argument is missing', 'pub', '-')
+      refused(2, 'give a PAYLOAD', 'pub', '-', 'k')
+      refused(2, 'give a PAYLOAD', 'pub', '--lines', '-', 'k', 'x')
+      refused(2, 'too many arguments', 'ping', 'x')
+      refused(2, "no option '%-%-colour'", 'ping', '--colour')
+      refused(2, "option '%-%-count' needs a value", 'sub', queue, '--count')
+      refused(2, '%-%-priority must be 0%-255', 'pub', '--priority', '256', '-', 'k', 'x')
+      refused(2, '%-%-delay must be a duration', 'pub', '--delay', 'soon', '-', 'k', 'x')
+      refused(2, '%-%-header must be NAME=VALUE', 'pub', '--header', 'x', '-', 'k', 'x')
+      refused(2, '%-%-ack must be one of manual|auto', 'sub', '--ack', 'never', queue)
+      refused(2, "there is no list of 'cats'", 'list', 'cats')
+      refused(2, "say 'exchange' or 'queue'", 'declare', 'cat', 'x')
+      refused(2, 'of which type', 'declare', 'exchange', 'x')
+      refused(2, "say 'reload' or 'status'", 'rules', 'dance')
+      refused(2, 'is no name', 'purge', 'a b')
+    end)
+
+    it('status 2 for a verb that there is not', function()
+      local output, status = shell 'tidemq dance 2>&1'
+      assert.equal(2, status)
+      assert.matches("there is no verb 'dance'", output)
+    end)
+  end)
+
+  it('explains itself', function()
+    local overview = shell 'tidemq help'
+    for _, verb in ipairs { 'serve', 'pub', 'sub', 'get', 'peek', 'declare', 'delete', 'bind', 'unbind', 'purge',
+      'kick', 'list', 'stats', 'explain', 'rules', 'ping' } do
+      assert.matches('\n  ' .. verb .. ' +%l', overview)
+      local page, status = shell('tidemq help ' .. verb)
+      assert.equal(0, status)
+      assert.matches('usage: tidemq ' .. verb, page)
+    end
+    assert.equal((shell 'tidemq help pub'), (shell 'tidemq pub --help'))
+    local output, status = shell 'tidemq help dance 2>&1'
+    assert.equal(2, status)
+    assert.matches('no verb', output)
+  end)
+
+  it('says when its output cannot be written', function()
+    tide('declare', 'queue', queue)
+    tide('pub', '-', queue, 'x')
+    local output, status = shell(('tidemq get %s 2>&1 >/dev/full'):format(queue))
+    assert.equal(1, status)
+    assert.matches('^tidemq: cannot write to standard output: ', output)
+    -- What could not be printed was not acknowledged.
+    assert.equal(queue .. ' x\n', tide('get', '--wait', '5s', queue))
+  end)
+end)

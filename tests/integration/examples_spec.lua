@@ -1,0 +1,190 @@
+-- Every example runs, against a real broker, and prints what it is known to print.
+local Broker = require 'support.broker'
+
+local function run(command)
+  local pipe = assert(io.popen(command .. ' 2>&1 </dev/null'))
+  local output = pipe:read 'a'
+  local ok, _, status = pipe:close()
+  return output, ok and 0 or status
+end
+
+local function lines(text)
+  return (text:gsub('\n +', '\n'):gsub('^%s+', ''))
+end
+
+--- HOST PORT of the broker, as arguments.
+local function address(broker)
+  local host, port = broker.address:match '^(.*):(%d+)$'
+  return host .. ' ' .. port
+end
+
+describe('the examples', function()
+  local broker
+
+  setup(function() broker = Broker.start { args = { '--fsync', 'no' } } end)
+  teardown(function() if broker then broker:destroy() end end)
+
+  local function check(command, expected)
+    local output, status = run(command .. ' ' .. address(broker))
+    assert.equal(lines(expected), output)
+    assert.equal(0, status)
+  end
+
+  it('the shell session with nc', function()
+    check('bash examples/shell/session.sh', [[
+      > DECLARE queue example.shell durable=0 priority=strict
+      OK
+      > PUB - example.shell h:type=text/plain 5
+      > hello
+      OK <id> 1
+      > PUB - example.shell pri=9 6
+      > urgent
+      OK <id> 1
+      > PEEK no-such-queue
+      ERR not-found there is no queue 'no-such-queue'
+      > GET example.shell max=2
+      OK 2
+      MSG - 1 1 - example.shell id=<id> ts=<time> pri=9 6
+      urgent
+      MSG - 2 1 - example.shell id=<id> ts=<time> h:type=text/plain 5
+      hello
+      > NACK 2
+      OK 1
+      > ACK 1
+      OK 1
+      > GET example.shell wait=5s
+      OK 1
+      MSG - 3 2 - example.shell id=<id> ts=<time> redelivered h:type=text/plain 5
+      hello
+      > ACK 3
+      OK 1
+      > DELETE queue example.shell
+      OK
+      > QUIT
+      OK
+    ]])
+  end)
+
+  it('the client in Python', function()
+    check('python3 -B examples/python/tidemq_example.py', [[
+      connected to tidemq protocol 1
+      published to 1 queue
+      published to 1 queue
+      published to 1 queue
+      got 'job 1', note 'number 1', attempt 1
+      got 'job 2', note 'number 2', attempt 1
+      got 'job 3', note 'number 3', attempt 1
+      got 'job 2', note 'number 2', attempt 2
+      refused: not-found
+    ]])
+  end)
+
+  it('the client in Lua', function()
+    check('lua5.4 examples/lua/client.lua', [[
+      news.eu.rain went to 1 queue(s)
+      news.us.sun went to 0 queue(s)
+      news.eu went to 1 queue(s)
+      news.eu.rain: about news.eu.rain (en GB)
+      news.eu: about news.eu (en GB)
+      false	not-found there is no queue 'example.lua.eu'
+    ]])
+  end)
+
+  it('the C program, built from the tree', function()
+    local build = Broker.binary():match '^(.*)/'
+    local program = broker.dir .. '/publish_consume'
+    -- A library that was built with sanitizers needs their run-time.
+    local output, status = run(([[
+      flags=$(nm '%s/libtidemq.a' | grep -q __asan_ && echo -fsanitize=address,undefined)
+      cc -Wall -Wextra -Werror -Iinclude $flags examples/c/publish_consume.c \
+        '%s/libtidemq.a' $(pkg-config --libs libuv) -o '%s']]):format(build, build, program))
+    assert.equal('', output)
+    assert.equal(0, status)
+    check("'" .. program .. "'", [[
+      published 3 messages
+      got 'job 1', type text/plain, attempt 1
+      got 'job 2', type text/plain, attempt 1
+      got 'job 3', type text/plain, attempt 1
+    ]])
+  end)
+
+  it('leave nothing behind', function()
+    local c = broker:connect()
+    c:send 'LIST queues\r\nLIST exchanges\r\n'
+    assert.same({}, c:expect_json())
+    assert.same({}, c:expect_json())
+    c:close()
+  end)
+end)
+
+describe('the order flow', function()
+  local broker
+
+  setup(function()
+    broker = Broker.start { args = { '--fsync', 'no' }, rules = 'examples/order-flow/rules' }
+  end)
+  teardown(function() if broker then broker:destroy() end end)
+
+  local function script(name)
+    return run(("TIDEMQ='%s' examples/order-flow/%s tide://%s/"):format(
+      Broker.binary(), name, broker.address))
+  end
+
+  it('is set up, as often as one likes', function()
+    for _ = 1, 2 do
+      local output, status = script 'setup.sh'
+      assert.equal('', output)
+      assert.equal(0, status)
+    end
+  end)
+
+  it('serves regions, VIPs first, and sets aside what fails for good', function()
+    local output, status = script 'run.sh'
+    assert.equal(lines [[
+      -- warehouse.eu
+      orders.eu.placed a book for Ada
+      orders.eu.placed a piano for Cleo
+      -- warehouse.us
+      orders.us.placed a lamp for Bob
+      orders.us.cancelled no lamp for Dan
+      -- audit
+      orders.eu.placed a book for Ada
+      orders.us.placed a lamp for Bob
+      orders.eu.placed a piano for Cleo
+      orders.us.cancelled no lamp for Dan
+      -- billing: gold before silver before standard
+      tier=gold: a piano for Cleo
+      tier=silver: a lamp for Bob
+      tier=standard: a book for Ada
+      -- an order that the bank refuses, four times
+      attempt 1 is refused
+      attempt 2 is refused
+      attempt 3 is refused
+      attempt 4 is refused
+      -- orders.failed
+      a yacht for Eve
+      tier=standard
+      x-death-reason=nack
+      x-death-queue=billing
+      x-death-exchange=orders
+      x-death-key=orders.eu.placed
+      x-death-attempts=4
+      x-death-rule=retry/exponential.lua
+    ]], output)
+    assert.equal(0, status)
+  end)
+
+  it('ranks by the rule in its own directory', function()
+    local c = broker:connect()
+    c:send 'EXPLAIN orders orders.eu.placed h:tier=gold\r\nEXPLAIN orders orders.eu.placed\r\n'
+    local function billing(document)
+      for _, queue in ipairs(document.queues) do
+        if queue.queue == 'billing' then return queue end
+      end
+    end
+    local gold, standard = billing(c:expect_json()), billing(c:expect_json())
+    assert.equal('priority/vip.lua', gold.priority)
+    assert.is_true(gold.rank <= standard.rank - 3600 * 1000)
+    c:close()
+  end)
+end)

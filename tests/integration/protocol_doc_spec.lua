@@ -1,0 +1,178 @@
+-- docs/protocol.md is the specification: it has every verb, option and error
+-- code of the source, and every session in it happens as it is written.
+local Broker = require 'support.broker'
+local json = require 'dkjson'
+
+local function read_file(path)
+  local file = assert(io.open(path, 'rb'))
+  local text = file:read 'a'
+  file:close()
+  return text
+end
+
+local doc = read_file 'docs/protocol.md'
+
+describe('docs/protocol.md', function()
+  local verbs = {}
+  for name, columns in read_file('core/proto/verbs.c'):gmatch '{ "([A-Z]+)",([^}]*)}' do
+    verbs[name] = columns
+  end
+
+  local function section(verb)
+    return doc:match('\n## ' .. verb .. '\n(.-)\n## ') or doc:match('\n## ' .. verb .. '\n(.*)$')
+  end
+
+  it('has a section for each verb', function()
+    local count = 0
+    for verb in pairs(verbs) do
+      count = count + 1
+      assert.is_string(section(verb), verb)
+      assert.is_truthy(section(verb):find('`[@N ]*' .. verb), verb)
+    end
+    assert.is_true(count >= 20)
+  end)
+
+  it('has no section for a verb that there is not', function()
+    for verb in doc:match('\n# Verbs\n(.*)'):gmatch '\n## (%u+)\n' do
+      assert.is_string(verbs[verb], verb)
+    end
+  end)
+
+  it('has each option and flag in its verb\'s section', function()
+    for verb, columns in pairs(verbs) do
+      columns = columns:gsub('PUB_OPTIONS', '"pri delay ttl"')
+      -- EXPLAIN says that its options are those of PUB.
+      local text = verb == 'EXPLAIN' and section 'PUB' or section(verb)
+      for list in columns:gmatch '"([^"]*)"' do
+        for word in list:gmatch '%S+' do
+          assert.is_truthy(text:find(word, 1, true), verb .. ' ' .. word)
+        end
+      end
+    end
+  end)
+
+  it('has a row for each error code, with its meaning', function()
+    local count = 0
+    for code, meaning in read_file('core/base/error.h'):gmatch 'X%(TIDE_%u+,%s*%-%d+,%s*"([^"]+)",%s*"([^"]+)"%)' do
+      count = count + 1
+      local row = ('\n| `%s` | %s | '):format(code, meaning)
+      assert.is_truthy(doc:find(row, 1, true), code)
+    end
+    assert.is_true(count >= 17)
+  end)
+
+  it('has each option of a queue', function()
+    local options = read_file('core/broker/queue_config.c'):match 'options%[%] = (%b{})'
+    for name in options:gmatch '{ "([^"]+)",' do
+      assert.is_truthy(section('DECLARE'):find('`' .. name .. '`', 1, true), name)
+    end
+  end)
+end)
+
+-- ---- the sessions -----------------------------------------------------------
+
+local is_reply = { OK = true, ERR = true, DATA = true, MSG = true, EVT = true }
+
+local function first_word(line)
+  return line:gsub('^@%d+ ', ''):match '^%S*'
+end
+
+--- What differs from run to run. Ids keep their identity: the first becomes
+--- ID1, the second ID2.
+local function normalizer()
+  local ids, count = {}, 0
+  return function(line)
+    line = line:gsub('%f[%x]%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%f[%X]', function(id)
+      if not ids[id] then
+        count = count + 1
+        ids[id] = 'ID' .. count
+      end
+      return ids[id]
+    end)
+    return (line:gsub('ts=%d+', 'ts=TIME'))
+  end
+end
+
+local volatile = { ts = true, due = true, expires = true, generation = true }
+
+local function normalize_document(value, normalize)
+  if type(value) == 'string' then return normalize(value) end
+  if type(value) ~= 'table' then return value end
+  local copy = {}
+  for name, member in pairs(value) do
+    copy[name] = volatile[name] and type(member) or normalize_document(member, normalize)
+  end
+  return copy
+end
+
+--- Play a session on a connection: what is typed is sent, what is not must come.
+local function play(session, c)
+  local documented, actual = normalizer(), normalizer()
+  local lines = {}
+  for line in session:gmatch '([^\n]*)\n' do lines[#lines + 1] = line end
+  if first_word(lines[1]) ~= 'HELLO' then
+    c:send(('HELLO vhost=doc-%d\r\n'):format(math.random(1, 1 << 40)))
+    c:expect_data()
+  end
+  local i = 1
+  local function next_line()
+    i = i + 1
+    return lines[i - 1]
+  end
+  while i <= #lines do
+    local line = next_line()
+    local word = first_word(line)
+    if not is_reply[word] then
+      c:send(line .. '\r\n')
+      if word == 'PUB' then c:send(next_line() .. '\r\n') end
+    else
+      local got = c:expect '^.*$'
+      if word == 'DATA' then
+        local text = next_line()
+        assert.equal(#text, tonumber(line:match '%d+$'), 'the length of ' .. text)
+        assert.is_truthy(got:find '^DATA %d+$', got)
+        local payload = c:expect_payload(got:match '%d+$')
+        assert.same(normalize_document(json.decode(text), documented),
+          normalize_document(json.decode(payload), actual))
+      else
+        assert.equal(documented(line), actual(got))
+        if word == 'MSG' then
+          assert.equal(next_line(), c:expect_payload(got:match '%d+$'))
+        end
+      end
+    end
+  end
+  c:expect_nothing()
+end
+
+describe('a session in docs/protocol.md', function()
+  local broker
+
+  setup(function() broker = Broker.start { args = { '--fsync', 'no' } } end)
+  teardown(function() if broker then broker:destroy() end end)
+
+  local heading = 'the beginning'
+  local at = 1
+  while true do
+    local from, to, session = doc:find('\n```tide\n(.-)\n```\n', at)
+    if not from then break end
+    for name in doc:sub(at, from):gmatch '\n## ([^\n]+)' do heading = name end
+    at = to
+    it('under ' .. heading .. ' happens as it is written', function()
+      local c = broker:connect()
+      if session:find '^QUIT' then
+        c:send 'QUIT\r\n'
+        c:expect_line 'OK'
+        c:expect_closed()
+      else
+        play(session .. '\n', c)
+      end
+      c:close()
+    end)
+  end
+
+  it('is there for nearly every verb', function()
+    local _, count = doc:gsub('\n```tide\n', '')
+    assert.is_true(count >= 20)
+  end)
+end)

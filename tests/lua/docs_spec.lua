@@ -1,0 +1,138 @@
+-- Every block of Lua in the documents loads: those that name a file of the rules
+-- directory in their first line in the real engine, the others as Lua.
+
+local support = require "lua.support.engine"
+
+local function read(path)
+  local file = assert(io.open(path))
+  local text = file:read("a")
+  file:close()
+  return text
+end
+
+local function blocks_of(path)
+  local blocks = {}
+  for block in read(path):gmatch("\n```lua\n(.-)\n```") do
+    blocks[#blocks + 1] = { text = block, file = block:match("^%-%- rules/(%S+)") }
+  end
+  return blocks
+end
+
+describe("docs/rules.md", function()
+  local blocks = blocks_of("docs/rules.md")
+
+  it("has blocks that load as the rules they are", function()
+    local files, count = {}, 0
+    for _, block in ipairs(blocks) do
+      if block.file then
+        assert.is_nil(files[block.file])
+        files[block.file], count = block.text, count + 1
+      else
+        assert(load(block.text))
+      end
+    end
+    assert.is_true(count >= 5)
+    local dir = support.make_dir(files)
+    local engine, message = support.luatide.open { rules = dir }
+    support.remove_dir(dir)
+    assert(engine, message)
+    engine:close()
+  end)
+
+  local function with_rule(name, body)
+    local files = {}
+    for _, block in ipairs(blocks) do
+      if block.file then
+        files[block.file] = block.text
+      end
+    end
+    assert(files[name], name)
+    local dir = support.make_dir(files)
+    local engine = support.open { rules = dir }
+    support.remove_dir(dir)
+    body(engine)
+    engine:close()
+  end
+
+  it("has a routing type that routes", function()
+    with_rule("routing/country.lua", function(engine)
+      local x = assert(engine:index("country"))
+      assert(x:bind("de,at,ch", 1))
+      assert(x:bind("at", 2))
+      assert.same({ 1, 2 }, support.route(x, { key = "at.order.new" }))
+      assert.same({ 1 }, support.route(x, { key = "de" }))
+      assert(x:unbind("at", 2))
+      assert.same({ 1 }, support.route(x, { key = "at.x" }))
+      assert.same({}, support.route(x, { key = "fr.x" }))
+      x:close()
+    end)
+  end)
+
+  it("has a retry policy that waits for the morning", function()
+    with_rule("retry/flaky_api.lua", function(engine)
+      local hour, day = 3600000, 86400000
+      local s = assert(engine:strategy("retry", "flaky_api", { slow = "5m" }))
+      local function decide(now, failures)
+        engine:set_now(now)
+        return s:decide({ ts = 100 * day }, { failures = failures })
+      end
+      local quick = decide(100 * day + 12 * hour, 3)
+      assert.is_true(quick >= 100 and quick <= 2000)
+      assert.equal(300000, decide(100 * day + 12 * hour, 4))
+      assert.equal(4 * hour, decide(101 * day + 2 * hour, 4))
+      assert.equal("bury", decide(103 * day, 4))
+      s:close()
+    end)
+  end)
+
+  it("has a priority that serves tenants in turn", function()
+    with_rule("priority/per_tenant.lua", function(engine)
+      local s = assert(engine:strategy("priority", "per_tenant"))
+      local function rank(tenant, served)
+        return s:rank({ headers = { tenant = tenant } }, { served = served })
+      end
+      for i = 1, 1000 do
+        assert.equal(i, rank("loud", 0))
+      end
+      assert.equal(6, rank("quiet", 5))
+      assert.equal(7, rank("quiet", 5))
+      s:close()
+    end)
+  end)
+
+  it("has a timetable that follows its list", function()
+    with_rule("retry/timetable.lua", function(engine)
+      local s = assert(engine:strategy("retry", "timetable", { delays = "5s,1m", last = "drop" }))
+      assert.equal(5000, s:decide({}, { failures = 1 }))
+      assert.equal(60000, s:decide({}, { failures = 2 }))
+      assert.equal("drop", s:decide({}, { failures = 3 }))
+      s:close()
+    end)
+  end)
+end)
+
+describe("lua/meta/tide.lua", function()
+  it("declares what tide has, and nothing else", function()
+    local dir = support.make_dir {
+      ["sharding/names.lua"] = [[
+        local names = {}
+        for name in pairs(tide) do names[#names + 1] = name end
+        table.sort(names)
+        return { doc = table.concat(names, " "), pick = function() return 0 end }]],
+    }
+    local engine = support.open { rules = dir }
+    support.remove_dir(dir)
+    local has = engine:status():match('"doc":"(.-)"')
+    engine:close()
+    local declared = {}
+    local meta = read("lua/meta/tide.lua")
+    for name in meta:gmatch("\nfunction tide%.([%w_]+)") do
+      declared[#declared + 1] = name
+    end
+    for name in meta:match("%-%-%-@class tide\n(.-)\ntide = {}"):gmatch("@field (%S+)") do
+      declared[#declared + 1] = name
+    end
+    table.sort(declared)
+    assert.equal(table.concat(declared, " "), has)
+  end)
+end)
