@@ -18,7 +18,7 @@ struct blocking {
 	TAILQ_HEAD(, msg_box) inbox;
 	TAILQ_HEAD(, cancelled) cancellations;
 	struct buf reply_text;       /* of the last tidemq_request */
-	struct tidemq_error refusal; /* the first of the pipelined publications' */
+	struct tidemq_error refusal; /* the first of the pipelined requests' */
 };
 
 /* ---- waiting ------------------------------------------------------------- */
@@ -308,7 +308,7 @@ static void on_pipelined(struct tidemq_client *c, const struct tidemq_reply *rep
 				   (struct slice){ reply->text, reply->len });
 }
 
-/* Report the refusal of an earlier publication, once. */
+/* Report the refusal of an earlier pipelined request, once. */
 static int take_refusal(struct tidemq_client *c)
 {
 	struct tidemq_error *refusal = &c->blocking->refusal;
@@ -419,21 +419,45 @@ int tidemq_next(struct tidemq_client *c, int64_t timeout_ms, struct tidemq_msg *
 	return TIDEMQ_ECANCELLED;
 }
 
+/* The line that settles a message: verb, tag, option with a value in ms (-1 =
+ * none). */
+static int settle_line(struct tidemq_client *c, const struct tidemq_msg *m,
+		       struct buf *line, const char *verb, const char *option,
+		       int64_t value_ms)
+{
+	if (m->tag == 0)
+		return client_fail(&c->error, TIDEMQ_EINVAL,
+				   "the message was acknowledged when it was sent");
+	if (m->channel > 0)
+		buf_printf(line, "@%u ", m->channel);
+	buf_printf(line, "%s %" PRIu64 "%s", verb, m->tag, option);
+	if (value_ms >= 0)
+		buf_printf(line, "%" PRId64, value_ms);
+	return TIDEMQ_OK;
+}
+
 static int settle(struct tidemq_client *c, const struct tidemq_msg *m, const char *verb,
 		  const char *option, int64_t value_ms)
 {
 	struct buf line;
 	buf_init(&line);
-	int status = TIDEMQ_OK;
-	if (m->tag == 0)
-		status = client_fail(&c->error, TIDEMQ_EINVAL,
-				     "the message was acknowledged when it was sent");
-	if (m->channel > 0)
-		buf_printf(&line, "@%u ", m->channel);
-	buf_printf(&line, "%s %" PRIu64 "%s", verb, m->tag, option);
-	if (value_ms >= 0)
-		buf_printf(&line, "%" PRId64, value_ms);
+	int status = settle_line(c, m, &line, verb, option, value_ms);
 	return request_take(c, &line, status, 0, NULL);
+}
+
+int tidemq_ack_pipelined(struct tidemq_client *c, const struct tidemq_msg *m)
+{
+	struct buf line;
+	buf_init(&line);
+	int status = make_room(c);
+	if (status == TIDEMQ_OK)
+		status = take_refusal(c);
+	if (status == TIDEMQ_OK)
+		status = settle_line(c, m, &line, "ACK", "", -1);
+	if (status == TIDEMQ_OK)
+		status = tidemq_send(c, buf_cstr(&line), NULL, 0, on_pipelined, NULL);
+	buf_deinit(&line);
+	return status;
 }
 
 int tidemq_ack(struct tidemq_client *c, const struct tidemq_msg *m)

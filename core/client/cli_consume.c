@@ -5,6 +5,11 @@
 
 #include "cli_verb.h"
 
+/* Of one GET. */
+#define GET_MAX 1000
+#define GET_WAIT_MAX_MS (3600 * 1000)
+#define HEARTBEAT_MS 30000
+
 #define FORMAT_DEFAULT "%k %p\\n"
 #define FORMAT_HELP                                                                   \
 	"FORMAT is text with %p payload, %k key, %e exchange, %i id, %t time of\n"    \
@@ -135,7 +140,7 @@ static bool is_auto(const struct consuming *c)
 static int settle(struct cli *cli, const struct consuming *c, const struct tidemq_msg *m)
 {
 	int status = c->nack ? tidemq_nack(cli->client, m, TIDEMQ_NACK_RETRY)
-			     : tidemq_ack(cli->client, m);
+			     : tidemq_ack_pipelined(cli->client, m);
 	return status == TIDEMQ_OK ? CLI_DONE : cli_client_failure(cli);
 }
 
@@ -168,28 +173,74 @@ static int next(struct cli *cli, const struct consuming *c, int64_t timeout_ms,
 	return status;
 }
 
+/* Wait until the broker has all acks. */
+static int finish(struct cli *cli, int status)
+{
+	if (status == CLI_DONE && tidemq_flush(cli->client) != TIDEMQ_OK)
+		status = cli_client_failure(cli);
+	return status;
+}
+
+static int get_some(struct cli *cli, const struct consuming *c, unsigned max,
+		    int64_t wait_ms, unsigned *count)
+{
+	if (tidemq_get(cli->client, cli->words[0], max, wait_ms, is_auto(c), count) !=
+	    TIDEMQ_OK)
+		return cli_client_failure(cli);
+	int status = CLI_DONE;
+	bool ended = false;
+	for (unsigned i = 0; i < *count && status == CLI_DONE; i++)
+		status = next(cli, c, -1, &ended);
+	return finish(cli, status);
+}
+
+/* A subscription would be sent more than are wanted: each ack makes room for
+ * another message. GET never takes more than it is asked for. */
+static int sub_counted(struct cli *cli, const struct consuming *c)
+{
+	uint64_t batch = c->prefetch ? c->prefetch : 100;
+	uint64_t left = c->count;
+	int status = CLI_DONE;
+	if (batch > GET_MAX)
+		batch = GET_MAX;
+	while (left > 0 && status == CLI_DONE) {
+		unsigned count;
+		unsigned max = (unsigned)(left < batch ? left : batch);
+		int64_t wait_ms = c->timeout_ms < 0 ? GET_WAIT_MAX_MS : c->timeout_ms;
+		status = get_some(cli, c, max, wait_ms, &count);
+		left -= count;
+		if (count == 0 && c->timeout_ms >= 0)
+			break;
+	}
+	return status;
+}
+
+static int sub_endless(struct cli *cli, const struct consuming *c)
+{
+	int status = CLI_DONE;
+	bool ended = false;
+	if (tidemq_subscribe(cli->client, cli->words[0], "cli", (unsigned)c->prefetch,
+			     is_auto(c)) != TIDEMQ_OK)
+		return cli_client_failure(cli);
+	while (status == CLI_DONE && !ended)
+		status = next(cli, c, c->timeout_ms, &ended);
+	return finish(cli, status);
+}
+
 static int run_sub(struct cli *cli)
 {
+	const struct tidemq_options options = { .heartbeat_ms = HEARTBEAT_MS };
 	struct consuming c = { .format = FORMAT_DEFAULT,
 			       .ack = "manual",
 			       .timeout_ms = -1 };
 	int status = read_options(cli, &c);
+	if (status == CLI_DONE && c.timeout_ms > GET_WAIT_MAX_MS)
+		status = cli_usage_error(cli, "--timeout must be at most 1h");
 	if (status == CLI_DONE)
-		status = cli_connect(cli,
-				     &(struct tidemq_options){ .heartbeat_ms = 30000 });
+		status = cli_connect(cli, &options);
 	if (status != CLI_DONE)
 		return status;
-	/* No more than are wanted: what is not printed would be redelivered. */
-	if (c.count > 0 && c.count < 65535 && (c.prefetch == 0 || c.prefetch > c.count))
-		c.prefetch = c.count < 100 || c.prefetch > c.count ? c.count : c.prefetch;
-	if (tidemq_subscribe(cli->client, cli->words[0], "cli", (unsigned)c.prefetch,
-			     is_auto(&c)) != TIDEMQ_OK)
-		return cli_client_failure(cli);
-	bool ended = false;
-	for (uint64_t i = 0;
-	     status == CLI_DONE && !ended && (c.count == 0 || i < c.count); i++)
-		status = next(cli, &c, c.timeout_ms, &ended);
-	return status;
+	return c.count > 0 ? sub_counted(cli, &c) : sub_endless(cli, &c);
 }
 
 static int run_get(struct cli *cli)
@@ -207,13 +258,7 @@ static int run_get(struct cli *cli)
 		status = cli_connect(cli, NULL);
 	if (status != CLI_DONE)
 		return status;
-	if (tidemq_get(cli->client, cli->words[0], (unsigned)max, wait_ms, is_auto(&c),
-		       &count) != TIDEMQ_OK)
-		return cli_client_failure(cli);
-	bool ended = false;
-	for (unsigned i = 0; i < count && status == CLI_DONE; i++)
-		status = next(cli, &c, -1, &ended);
-	return status;
+	return get_some(cli, &c, (unsigned)max, wait_ms, &count);
 }
 
 /* ---- peek ---------------------------------------------------------------- */

@@ -50,7 +50,7 @@ struct bench {
 	const struct bench_options *options;
 	struct bench_result *result;
 	uv_loop_t loop;
-	uv_prepare_t prepare;
+	uv_check_t check;
 	uv_timer_t progress;
 	uv_poll_t pacer; /* a timerfd: due times are finer than the loop's clock */
 	int pacer_fd;
@@ -88,7 +88,7 @@ static void end(struct bench *b)
 	if (b->is_over)
 		return;
 	b->is_over = true;
-	close_handle((uv_handle_t *)&b->prepare);
+	close_handle((uv_handle_t *)&b->check);
 	close_handle((uv_handle_t *)&b->progress);
 	if (b->pacer_fd >= 0)
 		close_handle((uv_handle_t *)&b->pacer);
@@ -276,7 +276,7 @@ static void on_acked(struct tidemq_client *c, const struct tidemq_reply *reply, 
 }
 
 /* Once a turn: what has been received is acknowledged as one range. */
-static void on_prepare(uv_prepare_t *handle)
+static void on_check(uv_check_t *handle)
 {
 	struct bench *b = handle->data;
 
@@ -494,10 +494,10 @@ static void run_loop(struct bench *b)
 	const struct bench_options *o = b->options;
 
 	uv_loop_init(&b->loop);
-	uv_prepare_init(&b->loop, &b->prepare);
+	uv_check_init(&b->loop, &b->check);
 	uv_timer_init(&b->loop, &b->progress);
-	b->prepare.data = b->progress.data = b->pacer.data = b;
-	uv_prepare_start(&b->prepare, on_prepare);
+	b->check.data = b->progress.data = b->pacer.data = b;
+	uv_check_start(&b->check, on_check);
 	b->pacer_fd = -1;
 	if (o->rate && o->producers) {
 		b->pacer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);

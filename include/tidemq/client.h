@@ -177,8 +177,8 @@ int tidemq_publish(struct tidemq_client *c, const struct tidemq_publication *p,
  * in during later calls. The message may still be in the client's buffer when
  * this returns; tidemq_flush sends it.
  *
- * @return  TIDEMQ_EREFUSED when an earlier publication was refused: which one
- *          is not known, the error says why */
+ * @return  TIDEMQ_EREFUSED when an earlier pipelined request was refused: which
+ *          one is not known, the error says why, and this one was not sent */
 int tidemq_publish_pipelined(struct tidemq_client *c, const struct tidemq_publication *p);
 
 /* Wait until everything pipelined is confirmed.
@@ -220,6 +220,10 @@ void tidemq_msg_free(struct tidemq_msg *m);
  * with lease-lost when it was too late and somebody else has the message. A
  * message without a tag (auto ack) is TIDEMQ_EINVAL, here and below. */
 int tidemq_ack(struct tidemq_client *c, const struct tidemq_msg *m);
+
+/* Acknowledge without waiting, like tidemq_publish_pipelined: a refusal is
+ * reported by a later call. Sent at the latest when tidemq_next waits. */
+int tidemq_ack_pipelined(struct tidemq_client *c, const struct tidemq_msg *m);
 
 enum tidemq_nack {
 	TIDEMQ_NACK_RETRY,   /* the queue's retry script decides */

@@ -6,7 +6,9 @@ describe('the command line', function()
   local broker
   local queue, number = nil, 0
 
-  setup(function() broker = Broker.start { args = { '--fsync', 'no' }, listen = { '127.0.0.1:0', 'unix:@DIR@/sock' } } end)
+  setup(function()
+    broker = Broker.start { args = { '--fsync', 'no' }, listen = { '127.0.0.1:0', 'unix:@DIR@/sock' } }
+  end)
   teardown(function() if broker then broker:destroy() end end)
   before_each(function()
     number = number + 1
@@ -40,7 +42,8 @@ describe('the command line', function()
   describe('pub and get', function()
     it('carry payload, headers and priority', function()
       tide('declare', 'queue', queue)
-      local receipt = tide('pub', '--header', 'type=text/plain', '--header', 'note=50% off', '--priority', '9', '-', queue, 'hello')
+      local receipt = tide('pub', '--header', 'type=text/plain', '--header', 'note=50% off',
+        '--priority', '9', '-', queue, 'hello')
       assert.matches('^published %x+ to 1 queue\n$', receipt)
       assert.equal('- ' .. queue .. ' 1 9 type=text/plain note=50% off <hello>\n',
         tide('get', '--format', '%e %k %a %P %h <%p>\\n', queue))
@@ -103,6 +106,14 @@ describe('the command line', function()
       assert.equal(3, stats.delivered)
     end)
 
+    it('takes no more than the count, with auto acks too', function()
+      tide('declare', 'queue', queue)
+      tide('pub', '--count', '250', '-', queue, 'x')
+      assert.equal(('x'):rep(205), tide('sub', '--ack', 'auto', '--count', '205', '--format', '%p', queue))
+      assert.equal(45, json.decode(tide('stats', '--json', queue)).ready)
+      assert.equal(('x'):rep(45), tide('sub', '--timeout', '20ms', '--count', '99', '--format', '%p', queue))
+    end)
+
     it('ends when nothing has come for a time', function()
       tide('declare', 'queue', queue)
       tide('pub', '-', queue, 'x')
@@ -121,7 +132,8 @@ describe('the command line', function()
 
     it('ends with an error when its queue is deleted', function()
       tide('declare', 'queue', queue)
-      local pipe = io.popen(("'%s' sub --url tide://%s %s 2>&1; echo $?"):format(Broker.binary(), broker.address, queue))
+      local pipe = io.popen(("'%s' sub --url tide://%s %s 2>&1; echo $?"):format(
+        Broker.binary(), broker.address, queue))
       local c = broker:connect()
       repeat
         c:send 'LIST consumers\r\n'
@@ -136,7 +148,7 @@ describe('the command line', function()
 
   describe('definitions', function()
     it('are made, bound, listed and deleted', function()
-      local exchange = 'x-' .. queue
+      local exchange = 'x_' .. queue
       assert.equal('', tide('declare', 'exchange', exchange, 'topic', 'durable=0'))
       assert.equal('', tide('declare', 'queue', queue, 'durable=0', 'exclusive=0'))
       assert.equal('', tide('bind', queue, exchange, 'a.*.#'))
@@ -154,7 +166,7 @@ describe('the command line', function()
     end)
 
     it('have values with spaces', function()
-      local exchange = 'x-' .. queue
+      local exchange = 'x_' .. queue
       tide('declare', 'exchange', exchange, 'headers')
       tide('declare', 'queue', queue)
       tide('bind', queue, exchange, '-', 'city=New York')
@@ -269,13 +281,14 @@ describe('the command line', function()
 
   it('explains itself', function()
     local overview = shell 'tidemq help'
-    for _, verb in ipairs { 'serve', 'pub', 'sub', 'get', 'peek', 'declare', 'delete', 'bind', 'unbind', 'purge',
+    for _, verb in ipairs { 'pub', 'sub', 'get', 'peek', 'declare', 'delete', 'bind', 'unbind', 'purge',
       'kick', 'list', 'stats', 'explain', 'rules', 'ping' } do
       assert.matches('\n  ' .. verb .. ' +%l', overview)
       local page, status = shell('tidemq help ' .. verb)
       assert.equal(0, status)
       assert.matches('usage: tidemq ' .. verb, page)
     end
+    assert.matches('\n  serve +%l', overview)
     assert.equal((shell 'tidemq help pub'), (shell 'tidemq pub --help'))
     local output, status = shell 'tidemq help dance 2>&1'
     assert.equal(2, status)

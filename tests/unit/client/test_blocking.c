@@ -173,6 +173,28 @@ static void get_counts_and_its_messages_come_out_of_next(void **state)
 	fake_stop(&f);
 }
 
+static void acks_may_be_pipelined(void **state)
+{
+	START(FAKE_HELLO, "<SUB jobs s1",
+	      ">OK\r\nMSG s1 1 1 - jobs id=" ID_1 " ts=5 1\r\na\r\n"
+	      "MSG s1 2 1 - jobs id=" ID_2 " ts=5 1\r\nb\r\n",
+	      "<ACK 1", "<ACK 2", ">OK 1\r\nERR lease-lost tag 2 is no longer held\r\n",
+	      "<PING", ">OK\r\n");
+	struct tidemq_client *c = connect_to(&f, NULL);
+	struct tidemq_msg *m;
+	assert_int_equal(tidemq_subscribe(c, "jobs", "s1", 0, false), TIDEMQ_OK);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_OK);
+		assert_int_equal(tidemq_ack_pipelined(c, m), TIDEMQ_OK);
+		tidemq_msg_free(m);
+	}
+	assert_int_equal(tidemq_flush(c), TIDEMQ_EREFUSED);
+	assert_string_equal(tidemq_last_error(c)->word, "lease-lost");
+	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_OK);
+	tidemq_disconnect(c);
+	fake_stop(&f);
+}
+
 static void next_without_messages_times_out_and_the_client_lives(void **state)
 {
 	START(FAKE_HELLO, "<PING",
@@ -262,6 +284,7 @@ int main(void)
 		cmocka_unit_test(pipelined_publications_wait_for_the_window_only),
 		cmocka_unit_test(a_message_is_consumed_and_settled),
 		cmocka_unit_test(get_counts_and_its_messages_come_out_of_next),
+		cmocka_unit_test(acks_may_be_pipelined),
 		cmocka_unit_test(next_without_messages_times_out_and_the_client_lives),
 		cmocka_unit_test(a_reply_that_does_not_come_ends_the_connection),
 		cmocka_unit_test(a_closed_connection_tells_why),
