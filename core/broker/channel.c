@@ -44,18 +44,27 @@ static void return_held(struct channel *ch)
 	}
 }
 
-void channel_deinit(struct channel *ch)
+void channel_end(struct channel *ch)
 {
 	struct consumer *c;
 
-	ch->is_closing = true;
 	TAILQ_FOREACH (c, &ch->consumers, channel_link)
 		queue_remove_consumer(c->queue, c);
 	return_held(ch);
-	while ((c = TAILQ_FIRST(&ch->consumers)) != NULL)
+	while ((c = TAILQ_FIRST(&ch->consumers)) != NULL) {
+		struct reply *r = c->reply;
+
 		consumer_destroy(c);
-	channel_drop_replies(ch);
+		if (r)
+			reply_messages_take(r, NULL, 0);
+	}
 	held_deinit(&ch->held);
+}
+
+void channel_deinit(struct channel *ch)
+{
+	channel_drop_replies(ch);
+	channel_end(ch);
 }
 
 struct consumer *channel_consumer(struct channel *ch, struct slice sid)
@@ -83,6 +92,8 @@ void consumer_destroy(struct consumer *c)
 		queue_remove_consumer(c->queue, c);
 	if (c->unacked)
 		forget_consumer(ch, c);
+	if (c->confirm)
+		c->confirm->consumer = NULL;
 	TAILQ_REMOVE(&ch->consumers, c, channel_link);
 	heap_remove(&ch->session->broker->waits, &c->wait);
 	mem_free(c->sid);

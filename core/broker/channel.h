@@ -18,11 +18,14 @@ struct channel {
 	struct reply_list replies; /* not yet sent, in the order of the requests */
 	struct held held;
 	struct consumer_list consumers; /* subscriptions and GETs */
-	bool is_closing;
+	bool is_closing; /* closed, and forgotten when its last reply has left */
 };
 
 void channel_init(struct channel *ch, struct session *s, unsigned number);
-/* Ends its consumers, returns what it holds, drops its replies. */
+/* Ends its consumers, returns what it holds: it is as good as new, but for the
+ * replies that it owes. */
+void channel_end(struct channel *ch);
+/* Likewise, and drops its replies. */
 void channel_deinit(struct channel *ch);
 
 struct consumer *channel_consumer(struct channel *ch, struct slice sid);

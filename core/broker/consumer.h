@@ -28,6 +28,7 @@ struct consumer {
 	bool is_waiting; /* in the list of those who cannot take */
 	bool is_charged; /* with a failure, as its channel closes */
 	uint64_t delivered;
+	struct reply *confirm; /* the OK of its SUB has not left: nothing may come */
 
 	/* A GET: the reply that waits, how many it wants, until when. */
 	bool is_extended; /* its time is over, but a read of Redis is under way */

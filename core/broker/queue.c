@@ -284,6 +284,8 @@ static bool can_take(const struct consumer *c)
 
 	if (c->reply)
 		return true;
+	if (c->confirm)
+		return false;
 	return (c->is_auto_ack || c->unacked < c->prefetch) && s->ops->can_take(s->ctx);
 }
 
@@ -444,4 +446,21 @@ bool queue_deal(struct queue *q)
 		consumer_deliver(c, e);
 	}
 	return budget == 0;
+}
+
+void queue_deal_get(struct consumer *c, bool may_wait)
+{
+	struct queue *q = c->queue;
+	struct channel *ch = c->channel;
+	const struct reply *r = c->reply;
+
+	if (q->vhost->broker->is_draining)
+		return; /* answered at the end of the turn */
+	queue_deal(q);
+	/* Whether it is still there: it has gone if it was given something. */
+	TAILQ_FOREACH_REVERSE (c, &ch->consumers, consumer_list, channel_link)
+		if (c->reply == r)
+			break;
+	if (c && !may_wait)
+		queue_answer_get(c);
 }

@@ -73,6 +73,10 @@ void queue_remove_consumer(struct queue *q, struct consumer *c);
 /* Its credit or its connection may have changed. */
 void queue_update_consumer(struct consumer *c);
 
+/* Deal until this GET has its messages, or nothing is left for it. Then it may
+ * wait, or is answered. */
+void queue_deal_get(struct consumer *c, bool may_wait);
+
 /* The time of a GET is over: it takes what is there now, up to its `max`. When
  * Redis is just being asked for more it waits for that, GET_READ_MS at most. */
 #define GET_READ_MS 5000

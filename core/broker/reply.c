@@ -55,6 +55,18 @@ struct reply *reply_create(struct channel *ch, bool is_quiet)
 	return r;
 }
 
+/* The OK of a SUB has left: now its messages may come. */
+static void confirm_consumer(struct reply *r)
+{
+	struct consumer *c = r->consumer;
+
+	if (!c)
+		return;
+	r->consumer = NULL;
+	c->confirm = NULL;
+	queue_update_consumer(c);
+}
+
 void channel_flush(struct channel *ch)
 {
 	struct session *s = ch->session;
@@ -65,8 +77,13 @@ void channel_flush(struct channel *ch)
 		s->pending--;
 		if (!r->is_quiet || r->kind == REPLY_ERROR)
 			s->ops->on_reply(s->ctx, ch->number, r);
+		else
+			s->ops->on_progress(s->ctx);
+		confirm_consumer(r);
 		reply_free(r, &s->broker->replies);
 	}
+	if (ch->is_closing && STAILQ_EMPTY(&ch->replies))
+		session_forget_channel(ch);
 }
 
 void channel_drop_replies(struct channel *ch)
@@ -78,6 +95,9 @@ void channel_drop_replies(struct channel *ch)
 		STAILQ_REMOVE_HEAD(&ch->replies, link);
 		s->pending--;
 		r->channel = NULL;
+		if (r->consumer)
+			r->consumer->confirm = NULL;
+		r->consumer = NULL;
 		if (r->is_done)
 			reply_free(r, &s->broker->replies);
 	}
@@ -116,12 +136,14 @@ void reply_error(struct reply *r, const struct error *err)
 
 void reply_refuse(struct reply *r, int code, const char *format, ...)
 {
-	struct error err = { .code = code };
+	struct error err;
 	va_list ap;
 
 	va_start(ap, format);
 	vsnprintf(err.text, sizeof(err.text), format, ap);
 	va_end(ap);
+	/* Once more, for what the arguments may have of control characters. */
+	error_set(&err, code, "%s", err.text);
 	reply_error(r, &err);
 }
 

@@ -44,6 +44,7 @@ struct reply {
 	uint64_t count;
 	char *text;                  /* for REPLY_ERROR; owned */
 	struct buf data;             /* for REPLY_DATA */
+	struct consumer *consumer;   /* of a SUB: it waits for this reply */
 	struct delivery *deliveries; /* for REPLY_MESSAGES; `count` of them; owned */
 	void *context;               /* the broker, whose pool it goes back to */
 };

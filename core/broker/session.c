@@ -40,8 +40,10 @@ void session_destroy(struct session *s)
 	struct channel *ch, *next;
 
 	s->is_closed = true;
-	HASH_ITER (hh, s->channels, ch, next)
-		session_close_channel(ch);
+	HASH_ITER (hh, s->channels, ch, next) {
+		channel_deinit(ch);
+		session_forget_channel(ch);
+	}
 	channel_deinit(&s->zero);
 	drop_exclusive(s);
 	TAILQ_REMOVE(&s->broker->sessions, s, link);
@@ -86,7 +88,7 @@ bool session_is_saturated(const struct session *s)
 /* ---- channels ------------------------------------------------------------------------
  */
 
-struct channel *session_channel(struct session *s, unsigned number)
+static struct channel *find_channel(struct session *s, unsigned number)
 {
 	struct channel *ch;
 
@@ -96,13 +98,32 @@ struct channel *session_channel(struct session *s, unsigned number)
 	return ch;
 }
 
+struct channel *session_channel(struct session *s, unsigned number)
+{
+	struct channel *ch = find_channel(s, number);
+
+	return ch && !ch->is_closing ? ch : NULL;
+}
+
+struct channel *session_closing_channel(struct session *s, unsigned number)
+{
+	struct channel *ch = find_channel(s, number);
+
+	return ch && ch->is_closing ? ch : NULL;
+}
+
 int session_open(struct session *s, unsigned number, struct channel **out,
 		 struct error *err)
 {
-	struct channel *ch;
+	struct channel *ch = find_channel(s, number);
 
-	if (session_channel(s, number))
+	if (ch && !ch->is_closing)
 		return error_set(err, TIDE_EEXISTS, "channel %u is open already", number);
+	if (ch) {
+		ch->is_closing = false;
+		*out = ch;
+		return TIDE_OK;
+	}
 	if (s->channel_count >= s->broker->config.channels_max)
 		return error_set(
 			err, TIDE_ELIMIT,
@@ -116,14 +137,20 @@ int session_open(struct session *s, unsigned number, struct channel **out,
 	return TIDE_OK;
 }
 
-void session_close_channel(struct channel *ch)
+void session_forget_channel(struct channel *ch)
 {
 	struct session *s = ch->session;
 
 	HASH_DEL(s->channels, ch);
 	s->channel_count--;
-	channel_deinit(ch);
 	mem_free(ch);
+}
+
+void session_close_channel(struct channel *ch, struct reply *r)
+{
+	channel_end(ch);
+	ch->is_closing = true;
+	reply_ok(r);
 }
 
 /* ---- publishing
@@ -253,6 +280,9 @@ void session_subscribe(struct channel *ch, const struct subscribe_spec *spec,
 	c->sid = mem_strndup(spec->sid.data, spec->sid.len);
 	c->prefetch = spec->prefetch;
 	c->is_auto_ack = spec->is_auto_ack;
+	/* Its messages come after the OK, which may have to wait for others. */
+	c->confirm = r;
+	r->consumer = c;
 	queue_add_consumer(q, c);
 	reply_ok(r);
 }
@@ -287,8 +317,10 @@ void session_get(struct channel *ch, const struct get_spec *spec, struct reply *
 	c->max = spec->max;
 	c->is_auto_ack = spec->is_auto_ack;
 	queue_add_consumer(q, c);
-	/* Dealt with at the end of the turn, after those who were in line before. */
 	heap_set(&b->waits, &c->wait, b->now_ms + spec->wait_ms);
+	/* Now, and not at the end of the turn: the next request of this channel may
+	 * be to ACK, to PURGE or to DELETE. Those in line before come first. */
+	queue_deal_get(c, spec->wait_ms > 0);
 }
 
 /* ---- settling

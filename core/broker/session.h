@@ -22,6 +22,9 @@ struct session_ops {
 	/* what: "cancelled"; words: the rest of the line. */
 	void (*on_event)(void *ctx, unsigned channel, const char *what,
 			 const char *words);
+	/* A reply that need not be sent (quiet) has been taken off: the session
+	 * has fewer requests pending, and nothing was written that says so. */
+	void (*on_progress)(void *ctx);
 	/* The connection's output is below its high-water mark. */
 	bool (*can_take)(void *ctx);
 	/* Publishers are held back, or let go on. */
@@ -54,6 +57,8 @@ void session_destroy(struct session *s);
 
 /* The channel, or NULL when it is not open. */
 struct channel *session_channel(struct session *s, unsigned number);
+/* A channel that was closed, but still owes replies; NULL when there is none. */
+struct channel *session_closing_channel(struct session *s, unsigned number);
 TIDE_MUST_USE int session_set_vhost(struct session *s, struct slice name,
 				    struct error *err);
 void session_set_name(struct session *s, struct slice name);
@@ -62,11 +67,15 @@ void session_drained(struct session *s);
 /* It has as many unanswered requests as it may have. */
 bool session_is_saturated(const struct session *s);
 
-/* A channel that is not open: TIDE_EEXISTS when it is, TIDE_ELIMIT. */
+/* A channel that is not open: TIDE_EEXISTS when it is, TIDE_ELIMIT. One that
+ * still owes replies from before is taken up again, so that they come first. */
 TIDE_MUST_USE int session_open(struct session *s, unsigned number, struct channel **out,
 			       struct error *err);
-/* The caller's reply must have left before, or is dropped with the channel. */
-void session_close_channel(struct channel *ch);
+/* Its GETs that wait are answered with nothing, then `r`, the last of its
+ * replies. It is freed when that has left: perhaps within the call. */
+void session_close_channel(struct channel *ch, struct reply *r);
+/* Between session and channel: it is closed and owes no reply any more. */
+void session_forget_channel(struct channel *ch);
 
 /* ---- commands: each finishes `r`, now or later ------------------------------- */
 

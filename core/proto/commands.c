@@ -412,7 +412,13 @@ COMMAND(subscribe)
 
 COMMAND(unsubscribe)
 {
-	session_unsubscribe(session_channel(l->session, q->channel), q->words[0], r);
+	struct error err;
+
+	if (read_name("a subscription's id", q->words[0], &err) < 0)
+		reply_error(r, &err);
+	else
+		session_unsubscribe(session_channel(l->session, q->channel), q->words[0],
+				    r);
 }
 
 COMMAND(get)
@@ -579,7 +585,8 @@ COMMAND(peek)
 	uint64_t max = 1;
 	struct error err;
 
-	if (read_count(q, PEEK_MAX, &max, &err) < 0 ||
+	if (read_name("a queue", spec.queue, &err) < 0 ||
+	    read_count(q, PEEK_MAX, &max, &err) < 0 ||
 	    read_state(q, &spec.state, &err) < 0) {
 		reply_error(r, &err);
 		return;
@@ -590,17 +597,25 @@ COMMAND(peek)
 
 COMMAND(purge)
 {
-	session_purge(l->session, q->words[0], r);
+	struct error err;
+
+	if (read_name("a queue", q->words[0], &err) < 0)
+		reply_error(r, &err);
+	else
+		session_purge(l->session, q->words[0], r);
 }
 
 COMMAND(kick)
 {
 	uint64_t max = UINT64_MAX;
 	struct error err;
+	int rc = read_name("a queue", q->words[0], &err);
 
-	if (q->word_count == 2 && slice_is(q->words[1], "quiet")) {
+	if (rc == TIDE_OK && q->word_count == 2 && slice_is(q->words[1], "quiet"))
 		r->is_quiet = true;
-	} else if (read_count(q, UINT64_MAX - 1, &max, &err) < 0) {
+	else if (rc == TIDE_OK)
+		rc = read_count(q, UINT64_MAX - 1, &max, &err);
+	if (rc < 0) {
 		reply_error(r, &err);
 		return;
 	}
@@ -628,7 +643,12 @@ COMMAND(list)
 
 COMMAND(stats)
 {
-	session_stats(l->session, q->word_count ? q->words[0] : SLICE(""), r);
+	struct error err;
+
+	if (q->word_count && read_name("a queue", q->words[0], &err) < 0)
+		reply_error(r, &err);
+	else
+		session_stats(l->session, q->word_count ? q->words[0] : SLICE(""), r);
 }
 
 COMMAND(rules)

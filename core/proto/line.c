@@ -30,9 +30,23 @@ bool line_is_held(const struct line *l)
 	       (l->session->broker->is_blocked && l->session->has_published);
 }
 
+/* An error takes its place in the order of the channel's replies, if there is
+ * such a channel. */
+void line_refuse(struct line *l, unsigned channel, const struct error *err)
+{
+	struct channel *ch = session_channel(l->session, channel);
+
+	if (!ch)
+		ch = session_closing_channel(l->session, channel);
+	if (ch)
+		reply_error(reply_create(ch, false), err);
+	else
+		line_error(l, channel, err);
+}
+
 static void lose(struct line *l, unsigned channel, const struct error *err)
 {
-	line_error(l, channel, err);
+	line_refuse(l, channel, err);
 	l->state = LINE_CLOSED;
 	l->ops->finish(l->ctx);
 }
@@ -130,12 +144,7 @@ static size_t feed_skip(struct line *l, size_t len)
 
 static void refuse(struct line *l, const struct request *q, const struct error *err)
 {
-	struct channel *ch = session_channel(l->session, q->channel);
-
-	if (ch)
-		reply_error(reply_create(ch, false), err);
-	else
-		line_error(l, q->channel, err);
+	line_error(l, q->channel, err);
 	if (q->verb && (q->verb->features & VERB_PAYLOAD)) {
 		l->channel = q->channel;
 		l->skip = q->payload_len;

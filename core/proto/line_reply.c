@@ -228,6 +228,12 @@ void line_event(struct line *l, unsigned channel, const char *what, const char *
 
 void line_error(struct line *l, unsigned channel, const struct error *err)
 {
+	struct channel *ch = session_channel(l->session, channel);
+
+	if (ch) {
+		reply_error(reply_create(ch, false), err);
+		return;
+	}
 	error_line(l, channel, err->code, err->text);
 	l->ops->wrote(l->ctx);
 }

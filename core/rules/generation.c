@@ -35,7 +35,7 @@ static int is_script(const struct dirent *entry)
 	       !ends_in(name, SPEC_EXTENSION);
 }
 
-static int is_directory(const char *path)
+static bool is_directory(const char *path)
 {
 	struct stat st;
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);

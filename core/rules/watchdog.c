@@ -218,8 +218,3 @@ void watchdog_check(struct watchdog *w, lua_State *L)
 	}
 	raise_overrun(L, &where, w->budget_ms);
 }
-
-int64_t watchdog_budget_ms(const struct watchdog *w)
-{
-	return w->budget_ms;
-}

@@ -43,6 +43,5 @@ bool watchdog_has_fired(const struct watchdog *w);
 /* Raise the error of an overrun if the call under way has one: for C functions
  * that work long or catch errors. */
 void watchdog_check(struct watchdog *w, lua_State *L);
-int64_t watchdog_budget_ms(const struct watchdog *w);
 
 #endif

@@ -1,7 +1,8 @@
 /* fake_broker.h: a broker that plays a script, in a child process.
  *
  * A step is "<line", which must come from the client next, or ">bytes", which
- * are sent. At the end of the script the connection is closed. */
+ * are sent, or ".", which waits until the client closes. At the end of the
+ * script the connection is closed. */
 #ifndef TIDE_TEST_FAKE_BROKER_H
 #define TIDE_TEST_FAKE_BROKER_H
 
@@ -46,6 +47,9 @@ static void fake_play(int fd, const char *const *script)
 		size_t len = strlen(*script + 1);
 		if (**script == '<')
 			fake_expect(from, *script + 1);
+		else if (**script == '.')
+			while (getc(from) != EOF)
+				;
 		else if (write(fd, *script + 1, len) != (ssize_t)len)
 			fake_fail("cannot send", *script);
 	}

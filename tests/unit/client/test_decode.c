@@ -1,4 +1,5 @@
 #include "../check.h"
+#include "../failing_mem.h"
 #include "client/decode.h"
 
 #define PAYLOAD_MAX 1000
@@ -197,6 +198,25 @@ static void a_line_without_end_is_not_gathered_for_ever(void **state)
 	decoder_deinit(&d);
 }
 
+static void check_no_memory(const char *text)
+{
+	struct decoder d;
+	struct item item;
+	struct tidemq_error err;
+	decoder_init(&d, PAYLOAD_MAX);
+	buf_append_text(&d.in, text);
+	mem_fail_at = 1;
+	assert_int_equal(decoder_next(&d, &item, &err), TIDEMQ_ENOMEM);
+	assert_int_equal(mem_fail_at, 0);
+	decoder_deinit(&d);
+}
+
+static void a_body_without_memory_is_an_error(void **state)
+{
+	check_no_memory("MSG s 1 1 - q 5\r\nhello\r\n");
+	check_no_memory("DATA 900\r\n{");
+}
+
 static void headers_are_found_by_name(void **state)
 {
 	struct decoder d;
@@ -219,6 +239,7 @@ int main(void)
 		cmocka_unit_test(what_is_no_reply_ends_the_stream),
 		cmocka_unit_test(a_message_without_its_words_ends_the_stream),
 		cmocka_unit_test(a_line_without_end_is_not_gathered_for_ever),
+		cmocka_unit_test(a_body_without_memory_is_an_error),
 		cmocka_unit_test(headers_are_found_by_name),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
 #include "../check.h"
+#include "../failing_mem.h"
 #include "client/encode.h"
 
 static void check(const struct tidemq_publication *p, unsigned channel, const char *line)
@@ -114,6 +115,19 @@ static void a_payload_is_behind_its_length(void **state)
 	buf_deinit(&out);
 }
 
+static void a_payload_without_memory_is_refused(void **state)
+{
+	const struct request_head head = { .has_payload = true };
+	struct tidemq_error err;
+	struct buf out;
+	buf_init(&out);
+	mem_fail_at = 1;
+	assert_int_equal(request_encode(&out, SLICE("PUB - q"), &head, SLICE("x"), &err),
+			 TIDEMQ_ENOMEM);
+	assert_int_equal(buf_len(&out), 0);
+	buf_deinit(&out);
+}
+
 static void a_line_over_64_kib_is_refused(void **state)
 {
 	static char line[ENCODE_LINE_MAX];
@@ -140,6 +154,7 @@ int main(void)
 		cmocka_unit_test(what_would_break_the_framing_is_refused),
 		cmocka_unit_test(a_line_tells_its_channel_and_whether_a_payload_follows),
 		cmocka_unit_test(a_payload_is_behind_its_length),
+		cmocka_unit_test(a_payload_without_memory_is_refused),
 		cmocka_unit_test(a_line_over_64_kib_is_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -457,6 +457,42 @@ static void status_tells_calls_errors_and_the_last_refusal(void **state)
 	strategy_destroy(s);
 }
 
+/* Nearly every allocation of the state is refused once: one outside of the door
+ * would end the process. */
+static void every_shortage_of_memory_is_an_error(void **state)
+{
+	struct fixture *f = *state;
+	bool has_routed = false;
+	for (size_t max = 0; !has_routed; max += 333) {
+		f->config.memory_max_bytes = max;
+		f->is_closed = false;
+		assert_true(max < 1024 * 1024);
+		if (start_engine(f) != TIDE_OK)
+			continue;
+		struct index *x = NULL;
+		const uint32_t *dests;
+		size_t count = 0;
+		struct msg *m = make_msg("a.b", 0, NULL);
+		int status = engine_index_create(f->engine, SLICE("topic"), NULL,
+						 "exchange 'shop'", &x, &f->err);
+		if (status == TIDE_OK)
+			status = bind_dest(f, x, "a.*", "", 5);
+		if (status == TIDE_OK)
+			status = engine_reload(f->engine, &f->err);
+		if (status == TIDE_OK)
+			status = index_route(x, m, &dests, &count, &f->err);
+		if (status != TIDE_OK)
+			assert_int_equal(status, TIDE_ERULE);
+		has_routed = status == TIDE_OK && count == 1 && dests[0] == 5;
+		msg_unref(m);
+		index_destroy(x);
+		engine_close(f->engine, on_fixture_closed, f);
+		uv_run(&f->loop, UV_RUN_DEFAULT);
+		assert_true(f->is_closed);
+	}
+	f->engine = NULL;
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void)
@@ -481,6 +517,7 @@ int main(void)
 		TEST(removed_script_in_use_refuses_the_reload),
 		TEST(handles_made_after_reloads_do_not_mix),
 		TEST(start_with_broken_rules_fails_with_the_line),
+		TEST(every_shortage_of_memory_is_an_error),
 		TEST(status_tells_calls_errors_and_the_last_refusal),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,420 @@
+-- Bytes to requests: what a line is, what a payload is, and what becomes of
+-- input that is neither.
+local Broker = require 'support.broker'
+
+local NAME = '1-255 bytes of UTF-8 without white space and control characters'
+
+describe('the framing of the line protocol', function()
+  local broker, c
+
+  setup(function() broker = Broker.start { args = { '--fsync', 'no', '--max-payload', '1M' } } end)
+  teardown(function() broker:stop() end)
+  before_each(function()
+    c = broker:connect()
+    c:ok 'DECLARE queue f durable=0 exclusive'
+  end)
+  after_each(function() c:close() end)
+
+  local function get(payload)
+    c:send 'GET f ack=auto\r\n'
+    c:expect_line 'OK 1'
+    local msg = c:expect_msg()
+    assert.equal(payload, msg.payload)
+    return msg
+  end
+
+  describe('lines', function()
+    it('end in CRLF or in LF', function()
+      c:send 'PING\r\nPING\nPING\r\n'
+      for _ = 1, 3 do c:expect_line 'OK' end
+    end)
+
+    it('may arrive one byte at a time', function()
+      for byte in ('PING\r\nPUB - f h:a=%20b 5\r\nhello\r\nPING\n'):gmatch '.' do c:send(byte) end
+      c:expect_line 'OK'
+      c:expect '^OK %x+ 1$'
+      c:expect_line 'OK'
+      assert.equal(' b', get('hello').headers.a)
+    end)
+
+    it('may arrive by the thousand in one write', function()
+      local parts = {}
+      for i = 1, 2000 do parts[i] = ('PUB - f %d\r\n%d\r\n'):format(#tostring(i), i) end
+      c:send(table.concat(parts))
+      for _ = 1, 2000 do c:expect '^OK %x+ 1$' end
+      c:send 'GET f max=1000 ack=auto\r\n'
+      c:expect_line 'OK 1000'
+      for i = 1, 1000 do assert.equal(tostring(i), c:expect_msg().payload) end
+    end)
+
+    it('are taken in any split', function()
+      local text = 'PUB - f h:x=%41 3\r\na\nb\r\nPING\nGET f ack=auto\r\n'
+      for cut = 1, #text - 1 do
+        c:send(text:sub(1, cut))
+        c:send(text:sub(cut + 1))
+        c:expect '^OK %x+ 1$'
+        c:expect_line 'OK'
+        c:expect_line 'OK 1'
+        assert.equal('a\nb', c:expect_msg().payload)
+      end
+    end)
+
+    it('are forgotten when the peer closes in the middle of one', function()
+      local half = broker:connect()
+      half:send 'PING\r\nPIN'
+      half:expect_line 'OK'
+      half:shutdown()
+      half:expect_closed()
+      local payload = broker:connect()
+      payload:send 'DECLARE queue half durable=0\r\nPUB - half 10\r\n12345'
+      payload:expect_line 'OK'
+      payload:shutdown()
+      payload:expect_closed()
+      c:send 'GET half\r\nDELETE queue half\r\n'
+      c:expect_line 'OK 0'
+      c:expect_line 'OK'
+    end)
+
+    it('that are empty are ignored', function()
+      c:send '\r\n\n\r\n'
+      c:expect_nothing()
+    end)
+
+    it('have single spaces between their words', function()
+      c:send 'DELETE  queue f\r\n'
+      c:expect_line 'ERR syntax words are separated by single spaces'
+      c:send 'GET f \r\n'
+      c:expect_line 'ERR syntax words are separated by single spaces'
+      c:send 'GET f  max=2\r\n'
+      c:expect_line 'ERR syntax words are separated by single spaces'
+      c:send ' PING\r\n'
+      c:expect_line 'ERR syntax a request begins with a verb, and words are separated by single spaces'
+      c:send 'PUB - f  2\r\nhi\r\n'
+      c:expect_line 'ERR syntax words are separated by single spaces'
+      c:expect_nothing()
+    end)
+
+    it('begin with a verb in any case', function()
+      c:send 'ping\r\nPiNg\r\n'
+      c:expect_line 'OK'
+      c:expect_line 'OK'
+    end)
+
+    it('with a verb that there is not are refused', function()
+      c:send 'FROB a b\r\n'
+      c:expect_line "ERR unknown-verb there is no verb 'FROB'"
+      c:send 'PINGPONG\r\n'
+      c:expect_line "ERR unknown-verb there is no verb 'PINGPONG'"
+      c:send 'PIN\r\n'
+      c:expect_line "ERR unknown-verb there is no verb 'PIN'"
+      c:expect_nothing()
+    end)
+
+    it('with zero bytes are refused', function()
+      c:send 'PING\0\r\n'
+      c:expect '^ERR syntax '
+      c:send 'PING\0PONG and so on\r\n'
+      c:expect '^ERR syntax '
+      c:send 'GET f\0\r\n'
+      c:expect_line 'ERR syntax a line has no zero bytes'
+      c:send 'PUB - f\0 2\r\nhi\r\n'
+      c:expect_line 'ERR syntax a line has no zero bytes'
+      c:expect_nothing()
+    end)
+
+    it('have at most 65536 bytes with their end', function()
+      local line = 'PUB - f h:a=' .. ('x'):rep(65536 - #'PUB - f h:a= 2\r\n') .. ' 2\r\n'
+      c:send(line .. 'hi\r\n')
+      c:expect '^OK %x+ 1$'
+      assert.equal(65536 - #'PUB - f h:a= 2\r\n', #get('hi').headers.a)
+    end)
+
+    it('of 70 KiB end the connection', function()
+      c:send(('PUB - f h:a=%s 2\r\nhi\r\n'):format(('x'):rep(70 * 1024)))
+      c:expect_line 'ERR too-long a line has at most 65536 bytes'
+      c:expect_closed()
+    end)
+
+    it('without an end are refused when they become too long', function()
+      c:send(('x'):rep(65536))
+      c:expect_line 'ERR too-long a line has at most 65536 bytes'
+      c:expect_closed()
+    end)
+
+    it('that are too long are answered after all that came before', function()
+      c:ok 'DECLARE queue framing.order'
+      c:send('PUB - framing.order 1\r\na\r\nDELETE queue framing.order\r\n' .. ('x'):rep(70000))
+      c:expect '^OK %x+ 1$'
+      c:expect_line 'OK'
+      c:expect_line 'ERR too-long a line has at most 65536 bytes'
+      c:expect_closed()
+    end)
+  end)
+
+  describe('payloads', function()
+    it('are any bytes', function()
+      local all = {}
+      for i = 0, 255 do all[#all + 1] = string.char(i) end
+      local payload = table.concat(all) .. '\r\nPING\r\n\0\0'
+      assert.equal('OK', c:request('PUB - f', payload):match '^OK')
+      get(payload)
+    end)
+
+    it('may be empty', function()
+      c:send 'PUB - f 0\r\n\r\n'
+      c:expect '^OK %x+ 1$'
+      c:send 'PUB - f 0\n\n'
+      c:expect '^OK %x+ 1$'
+      get ''
+      get ''
+    end)
+
+    it('may be large, and arrive in pieces', function()
+      local payload = ('0123456789abcdef'):rep(65536)
+      c:send(('PUB - f %d\r\n'):format(#payload))
+      for at = 1, #payload, 100000 do c:send(payload:sub(at, at + 99999)) end
+      c:send '\r\n'
+      c:expect '^OK %x+ 1$'
+      get(payload)
+    end)
+
+    it('longer than their length end the connection', function()
+      c:send 'PUB - f 3\r\nhello\r\n'
+      c:expect_line 'ERR syntax the payload is not followed by a line end: is its length right?'
+      c:expect_closed()
+    end)
+
+    it('shorter than their length take in what follows', function()
+      c:send 'PUB - f 12\r\nhello\r\nPING\r\nPING\r\n'
+      c:expect_line 'ERR syntax the payload is not followed by a line end: is its length right?'
+      c:expect_closed()
+    end)
+
+    it('followed by CR and something else end the connection', function()
+      c:send 'PUB - f 5\r\nhello\rX'
+      c:expect_line 'ERR syntax the payload is not followed by a line end: is its length right?'
+      c:expect_closed()
+    end)
+
+    it('without a length that is a number end the connection', function()
+      local text = "ERR syntax PUB ends in the payload's length in bytes, a decimal number; "
+        .. 'what follows cannot be read any more'
+      for _, line in ipairs {
+        'PUB - f five', 'PUB - f -1', 'PUB - f +1', 'PUB - f 1.5', 'PUB - f 0x10', 'PUB - f must', 'PUB - f 5 ', 'PUB',
+        'PUB - f 9007199254740993', 'PUB - f 18446744073709551616', 'PUB - f 99999999999999999999999999',
+      } do
+        local lost = broker:connect()
+        lost:send(line .. '\r\nPING\r\n')
+        lost:expect_line(text)
+        lost:expect_closed()
+      end
+    end)
+
+    it('over the limit are skipped, and the connection goes on', function()
+      c:send('PUB - f 1048577\r\n' .. ('x'):rep(1048577) .. '\r\n')
+      c:expect_line 'ERR too-large a payload of 1048577 bytes is over the limit of 1048576; it is skipped'
+      c:expect_nothing()
+      c:send('PUB - f 1048576\r\n' .. ('x'):rep(1048576) .. '\r\n')
+      c:expect '^OK %x+ 1$'
+      get(('x'):rep(1048576))
+    end)
+
+    it('of a refused PUB are skipped', function()
+      local text = 'PING\r\n'
+      local function refused(line, answer)
+        c:send(('%s %d\r\n%s\r\n'):format(line, #text, text))
+        c:expect_line(answer)
+        c:expect_nothing()
+      end
+      refused('PUB nowhere k', "ERR not-found there is no exchange 'nowhere'")
+      refused('PUB - f pri=256', 'ERR syntax pri=256: wanted is a number from 0 to 255')
+      refused('PUB - f maybe', "ERR syntax PUB does not understand 'maybe'; its flags are: must quiet")
+      refused('PUB - f frob=1', "ERR syntax PUB has no option 'frob'; it takes: pri delay ttl")
+      refused('PUB -', 'ERR syntax PUB needs 2 words behind it, not 1')
+      refused('@7 PUB - f', '@7 ERR not-found channel 7 is not open: send @7 OPEN first')
+      refused('@x PUB - f', "ERR syntax '@x' is no channel: wanted is @0 to @65535 and a space")
+      refused('@65536 PUB - f', "ERR syntax '@65536' is no channel: wanted is @0 to @65535 and a space")
+      refused('PUB - nobody must', "ERR unroutable no queue takes key 'nobody' from exchange '-'")
+    end)
+  end)
+
+  describe('headers', function()
+    it('come back as they were, in their order', function()
+      c:send 'PUB - f h:b=2 h:a=1 h:B=3 h:empty= h:eq=a=b 2\r\nhi\r\n'
+      c:expect '^OK %x+ 1$'
+      c:send 'GET f ack=auto\r\n'
+      c:expect_line 'OK 1'
+      c:expect '^MSG %- %- 1 %- f id=%x+ ts=%d+ h:b=2 h:a=1 h:B=3 h:empty= h:eq=a=b 2$'
+      c:expect_line 'hi'
+    end)
+
+    it('are percent-encoded both ways', function()
+      c:send 'PUB - f h:all=%00%01%0d%0A%20%25%7f%41é 2\r\nhi\r\n'
+      c:expect '^OK %x+ 1$'
+      c:send 'GET f ack=auto\r\n'
+      c:expect_line 'OK 1'
+      c:expect '^MSG %- %- 1 %- f id=%x+ ts=%d+ h:all=%%00%%01%%0d%%0a%%20%%25%%7fAé 2$'
+      c:expect_line 'hi'
+    end)
+
+    it('with a % that is not followed by two hex digits are refused', function()
+      for _, value in ipairs { '%', '%4', '%zz', 'a%', '%4g', '%%41' } do
+        c:send('PUB - f h:a=' .. value .. ' 2\r\nhi\r\n')
+        c:expect_line "ERR syntax the value of 'a' has a % that is not followed by two hex digits"
+      end
+      c:expect_nothing()
+    end)
+
+    local function many(n)
+      local words = {}
+      for i = 1, n do words[i] = ('h:n%d=%d'):format(i, i) end
+      return table.concat(words, ' ')
+    end
+
+    it('are at most 64', function()
+      c:send('PUB - f ' .. many(64) .. ' 2\r\nhi\r\n')
+      c:expect '^OK %x+ 1$'
+      assert.equal('64', get('hi').headers.n64)
+      c:send('PUB - f ' .. many(65) .. ' 2\r\nhi\r\n')
+      c:expect_line 'ERR too-long a message has at most 64 headers'
+      c:expect_nothing()
+    end)
+
+    it('that stand twice are refused', function()
+      c:send 'PUB - f h:a=1 h:b=1 h:a=2 2\r\nhi\r\n'
+      c:expect_line "ERR syntax header 'a' is there twice"
+      c:expect_nothing()
+    end)
+
+    it('have names', function()
+      local text = "ERR syntax a header's name is " .. NAME
+      c:send 'PUB - f h:=1 2\r\nhi\r\n'
+      c:expect_line(text)
+      c:send('PUB - f h:' .. ('n'):rep(256) .. '=1 2\r\nhi\r\n')
+      c:expect_line(text)
+      c:send('PUB - f h:' .. ('n'):rep(255) .. '=1 2\r\nhi\r\n')
+      c:expect '^OK %x+ 1$'
+      assert.equal('1', get('hi').headers[('n'):rep(255)])
+    end)
+
+    it('belong to PUB and EXPLAIN alone', function()
+      c:send 'GET f h:a=1\r\n'
+      c:expect_line 'ERR syntax GET takes no headers'
+    end)
+  end)
+
+  describe('options', function()
+    it('that stand twice are refused', function()
+      c:send 'GET f max=1 max=1\r\n'
+      c:expect_line "ERR syntax option 'max' is there twice"
+      c:send 'DECLARE queue twice exclusive exclusive=1\r\n'
+      c:expect_line "ERR syntax option 'exclusive' is there twice"
+    end)
+
+    it('are percent-decoded', function()
+      c:send 'GET f max=%32 wait=%30\r\n'
+      c:expect_line 'OK 0'
+      c:send 'GET f max=%3\r\n'
+      c:expect_line "ERR syntax the value of 'max' has a % that is not followed by two hex digits"
+    end)
+
+    it('that a verb does not know are refused, with those that it does', function()
+      c:send 'PING now\r\n'
+      c:expect_line "ERR syntax PING does not understand 'now'; its flags are: quiet"
+      c:send 'PING a=b\r\n'
+      c:expect_line "ERR syntax PING has no option 'a'; it takes: none"
+      c:send 'SUB f s pre=3\r\n'
+      c:expect_line "ERR syntax SUB has no option 'pre'; it takes: prefetch ack"
+    end)
+
+    it('are at most 64', function()
+      local words = {}
+      for i = 1, 65 do words[i] = ('o%d=1'):format(i) end
+      c:send('DECLARE queue many ' .. table.concat(words, ' ') .. '\r\n')
+      c:expect_line 'ERR too-long a request has at most 64 options'
+    end)
+  end)
+
+  describe('names', function()
+    it('have 1 to 255 bytes', function()
+      local longest = ('q'):rep(255)
+      c:ok('DECLARE queue ' .. longest .. ' exclusive')
+      c:ok('PUB - ' .. longest, 'x')
+      c:send('SUB ' .. longest .. ' ' .. longest .. '\r\n')
+      c:expect_line 'OK'
+      local msg = c:expect_msg()
+      assert.equal(longest, msg.key)
+      assert.equal(longest, msg.sid)
+      c:send('DECLARE queue ' .. longest .. 'q\r\n')
+      c:expect_line('ERR too-long a name is ' .. NAME)
+      c:send('SUB f ' .. longest .. 'q\r\n')
+      c:expect_line("ERR too-long a subscription's id is " .. NAME)
+      c:send('PUB - ' .. longest .. 'q 1\r\nx\r\n')
+      c:expect_line('ERR too-long a key is ' .. NAME)
+    end)
+
+    it('are UTF-8', function()
+      c:ok 'DECLARE queue grüße-☃-🌊 exclusive'
+      c:ok('PUB - grüße-☃-🌊', 'x')
+      for _, bad in ipairs { '\xff', 'a\xc3', '\xc0\xaf', '\xed\xa0\x80', '\xf4\x90\x80\x80', 'x\x80y' } do
+        c:send('DECLARE queue ' .. bad .. '\r\n')
+        c:expect_line('ERR syntax a name is ' .. NAME)
+        c:send('PUB - ' .. bad .. ' 1\r\nx\r\n')
+        c:expect_line('ERR syntax a key is ' .. NAME)
+      end
+    end)
+
+    it('have no control characters and no white space', function()
+      for _, bad in ipairs { 'a\tb', 'a\x01', '\x7f', 'a\rb', 'a\u{a0}b', 'a\u{2028}b', 'a\u{85}' } do
+        c:send('DECLARE queue ' .. bad .. '\r\n')
+        c:expect_line('ERR syntax a name is ' .. NAME)
+      end
+    end)
+
+    it('cannot break the line of an error', function()
+      c:send 'UNSUB a\rb\x01c\x1b[31m\r\n'
+      c:expect_line "ERR not-found this channel has no subscription 'a b c [31m'"
+      c:send 'DELETE queue a\rb\r\n'
+      c:expect_line('ERR syntax a name is ' .. NAME)
+      c:send 'PURGE a\rb\r\n'
+      c:expect_line "ERR not-found there is no queue 'a b'"
+    end)
+
+    it('are not -, which stands for nothing', function()
+      c:send 'DECLARE queue -\r\n'
+      c:expect_line "ERR syntax '-' stands for the default exchange and cannot be declared"
+      c:send 'SUB f -\r\n'
+      c:expect_line "ERR syntax '-' stands for no subscription and cannot be the name of one"
+      c:send 'GET -\r\n'
+      c:expect_line "ERR not-found there is no queue '-'"
+    end)
+  end)
+
+  describe('quiet', function()
+    it('leaves out the answer of what succeeds', function()
+      c:send 'PING quiet\r\nPUB - f quiet 2\r\nhi\r\nPUB nowhere k quiet 2\r\nhi\r\nDECLARE queue f2 quiet exclusive\r\n'
+      c:expect_line "ERR not-found there is no exchange 'nowhere'"
+      c:send 'KICK f quiet\r\nKICK f 1 quiet\r\nDELETE queue f2 quiet\r\n@3 OPEN quiet\r\n@3 CLOSE quiet\r\n'
+      c:expect_nothing()
+      get 'hi'
+    end)
+
+    it('is not for verbs that are asked for their answer', function()
+      for _, line in ipairs { 'GET f quiet', 'PEEK f quiet', 'LIST queues quiet', 'EXPLAIN - f quiet', 'RULES status quiet' } do
+        c:send(line .. '\r\n')
+        c:expect "^ERR syntax %u+ does not understand 'quiet'"
+      end
+    end)
+
+    it('never stops a connection, however many requests are unanswered', function()
+      c:ok 'DECLARE queue framing.flood'
+      local parts = {}
+      for i = 1, 40000 do parts[i] = 'PUB - framing.flood quiet 1\r\nx\r\n' end
+      c:send(table.concat(parts))
+      c:expect_nothing()
+      c:send 'PURGE framing.flood\r\n'
+      c:expect_line 'OK 40000'
+      c:ok 'DELETE queue framing.flood'
+    end)
+  end)
+end)
