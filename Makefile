@@ -117,6 +117,9 @@ $(foreach l,$(LAYERS),$(eval $(call unit_rules,$(l))))
 
 unit: $(UNIT_TESTS)
 
+# The real rule engine as a Lua module, for the tests of scripts.
+include tests/lua/luatide.mk
+
 -include $(shell find $(B)/obj $(B)/unit -name '*.d' 2>/dev/null)
 
 # ---- running and testing -----------------------------------------------------
@@ -136,7 +139,7 @@ run: deps
 # WHAT: any of unit, lua, integration.
 WHAT ?= unit lua integration
 test: deps-test
-	@$(MAKE) all unit
+	@$(MAKE) all unit $(B)/luatide.so
 	@tools/run_tests.sh $(B) $(WHAT)
 
 # What is written in Lua alone has nothing for a sanitizer to see.

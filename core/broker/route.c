@@ -135,6 +135,7 @@ static int route_direct(struct vhost *v, const struct msg *m, const struct route
 	if (!q) {
 		route_destroy(b->route);
 		*out = b->route = route_create(m->key);
+		stamp_route(b->route, b);
 		return TIDE_OK;
 	}
 	r = q->direct;

@@ -91,11 +91,17 @@ static int read_args(const struct request *q, const char *except, struct args *o
 	args_init(out);
 	for (unsigned i = 0; i < q->option_count; i++) {
 		const struct request_option *o = &q->options[i];
+		int rc;
 
 		if (except && slice_is(o->name, except))
 			continue;
-		if (args_add(out, o->name, o->value) < 0) {
+		rc = args_add(out, o->name, o->value);
+		if (rc < 0) {
 			args_deinit(out);
+			if (rc == TIDE_EEXISTS)
+				return error_set(err, TIDE_ESYNTAX,
+						 "option '%" SLICE_FMT "' is there twice",
+						 SLICE_ARG(o->name));
 			return error_set(err, TIDE_ESYNTAX,
 					 "option '%" SLICE_FMT
 					 "' has a value that cannot be kept",
@@ -207,9 +213,7 @@ COMMAND(close)
 		error_set(&err, TIDE_ENOTFOUND, "channel %u is not open", q->channel);
 		line_error(l, q->channel, &err);
 	} else {
-		session_close_channel(ch);
-		if (!q->is_quiet)
-			line_ok(l, q->channel);
+		session_close_channel(ch, reply_create(ch, q->is_quiet));
 	}
 }
 
@@ -398,6 +402,10 @@ COMMAND(subscribe)
 
 	if (rc == TIDE_OK)
 		rc = read_name("a subscription's id", spec.sid, &err);
+	if (rc == TIDE_OK && slice_is(spec.sid, "-"))
+		rc = error_set(&err, TIDE_ESYNTAX,
+			       "'-' stands for no subscription and cannot be the name "
+			       "of one");
 	if (rc == TIDE_OK)
 		rc = read_uint(q, "prefetch", 1, PREFETCH_MAX, &prefetch, &err);
 	if (rc == TIDE_OK)

@@ -30,23 +30,9 @@ bool line_is_held(const struct line *l)
 	       (l->session->broker->is_blocked && l->session->has_published);
 }
 
-/* An error takes its place in the order of the channel's replies, if there is
- * such a channel. */
-void line_refuse(struct line *l, unsigned channel, const struct error *err)
-{
-	struct channel *ch = session_channel(l->session, channel);
-
-	if (!ch)
-		ch = session_closing_channel(l->session, channel);
-	if (ch)
-		reply_error(reply_create(ch, false), err);
-	else
-		line_error(l, channel, err);
-}
-
 static void lose(struct line *l, unsigned channel, const struct error *err)
 {
-	line_refuse(l, channel, err);
+	line_error(l, channel, err);
 	l->state = LINE_CLOSED;
 	l->ops->finish(l->ctx);
 }

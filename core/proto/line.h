@@ -72,7 +72,6 @@ void line_direct_filled(struct line *l, size_t len);
 
 /* EVT <what> <words>; `words` may be "". */
 void line_event(struct line *l, unsigned channel, const char *what, const char *words);
-void line_ok(struct line *l, unsigned channel);
 /* ERR for a request that has no reply yet; behind the replies that its channel
  * still owes, so that no client takes it for the answer to another request. */
 void line_error(struct line *l, unsigned channel, const struct error *err);

@@ -230,6 +230,8 @@ void line_error(struct line *l, unsigned channel, const struct error *err)
 {
 	struct channel *ch = session_channel(l->session, channel);
 
+	if (!ch)
+		ch = session_closing_channel(l->session, channel);
 	if (ch) {
 		reply_error(reply_create(ch, false), err);
 		return;
@@ -238,11 +240,10 @@ void line_error(struct line *l, unsigned channel, const struct error *err)
 	l->ops->wrote(l->ctx);
 }
 
-void line_ok(struct line *l, unsigned channel)
+static void on_progress(void *ctx)
 {
-	struct reply r = { .kind = REPLY_OK };
+	struct line *l = ctx;
 
-	ok(l, channel, &r);
 	l->ops->wrote(l->ctx);
 }
 
@@ -282,6 +283,7 @@ const struct session_ops line_session_ops = {
 	.on_reply = on_reply,
 	.on_deliver = on_deliver,
 	.on_event = on_event,
+	.on_progress = on_progress,
 	.can_take = can_take,
 	.on_blocked = on_blocked,
 	.describe = describe,
