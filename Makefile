@@ -159,6 +159,26 @@ demo: deps-test
 	@$(MAKE) all
 	@TIDEMQ=$(abspath $(B))/tidemq examples/demo.sh
 
+# ---- measuring --------------------------------------------------------------
+
+.PHONY: bench bench-peers
+LOAD_SOURCES := $(wildcard tests/bench/peers/*.c) core/client/cli_histogram.c
+$(B)/bench/load: $(LOAD_SOURCES) $(wildcard tests/bench/peers/*.h) $(B)/lib/base.a
+	@mkdir -p $(@D)
+	@echo "  link  $@"
+	@$(CC) $(ALL_CFLAGS) -Icore -o $@ $(LOAD_SOURCES) $(B)/lib/base.a -lm
+$(B)/bench/fake_server: tests/bench/peers/fake/server.c $(B)/lib/base.a
+	@mkdir -p $(@D)
+	@echo "  link  $@"
+	@$(CC) $(ALL_CFLAGS) -Icore -o $@ $^ -lm
+
+bench: deps-test
+	@$(MAKE) all $(B)/bench/load $(B)/bench/fake_server
+	@lua5.4 tests/bench/run.lua $(B) $(B)/bench.md fake tidemq tidemq-everysec
+bench-peers: deps-test
+	@$(MAKE) all $(B)/bench/load $(B)/bench/fake_server
+	@lua5.4 tests/bench/run.lua $(B) $(B)/bench-peers.md
+
 # ---- installing ---------------------------------------------------------------
 
 .PHONY: install uninstall
@@ -195,6 +215,8 @@ help:
 #: make asan           the tests under AddressSanitizer and UBSan
 #: make lint           layers, luacheck, shellcheck, format, file lengths
 #: make format         clang-format every C file; format-check only looks
+#: make bench          throughput and latency of this build; a table in build/bench.md
+#: make bench-peers    the same work for Redis, NATS, RabbitMQ, beanstalkd, as installed
 #: make demo           a guided tour of a broker, crashes included
 #: make deps           install what the build needs (deps-test, deps-lint: more)
 #: make install        to $(DESTDIR)$(PREFIX), by default /usr/local; uninstall
