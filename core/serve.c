@@ -205,10 +205,12 @@ int serve_main(int argc, char **argv)
 
 	if (serve_options_parse(&s.options, argc, argv, &err) < 0) {
 		fprintf(stderr, "tidemq: %s\n", err.text);
+		serve_options_deinit(&s.options);
 		return 2;
 	}
 	if (s.options.is_help) {
 		serve_help(stdout);
+		serve_options_deinit(&s.options);
 		return 0;
 	}
 	log_configure(s.options.log_level, getenv("JOURNAL_STREAM") != NULL);
@@ -226,5 +228,6 @@ int serve_main(int argc, char **argv)
 	}
 	uv_run(&s.loop, UV_RUN_DEFAULT);
 	uv_loop_close(&s.loop);
+	serve_options_deinit(&s.options);
 	return s.status;
 }

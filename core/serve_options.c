@@ -5,6 +5,8 @@
 
 #include "base/duration.h"
 #include "base/id.h"
+#include "base/mem.h"
+#include "rules/config_file.h"
 
 enum type {
 	TYPE_TEXT,
@@ -14,7 +16,8 @@ enum type {
 	TYPE_DURATION,
 	TYPE_FSYNC,
 	TYPE_LEVEL,
-	TYPE_HELP
+	TYPE_HELP,
+	TYPE_CONFIG
 };
 
 struct option_row {
@@ -76,6 +79,10 @@ static const struct option_row rows[] = {
 	{ "rules-budget", "TIME", TYPE_DURATION, BROKER(rules_budget_ms), 1, 60000,
 	  "of one call into a script (50ms)" },
 	{ "log", "LEVEL", TYPE_LEVEL, 0, 0, 0, "error, warn, info or debug (info)" },
+	{ "config", "FILE", TYPE_CONFIG, 0, 0, 0,
+	  "a Lua file that returns a table of these options, { fsync = \"no\", ... }; "
+	  "the command "
+	  "line has the last word" },
 	{ "help", NULL, TYPE_HELP, 0, 0, 0, "this" },
 };
 #define ROW_COUNT (sizeof(rows) / sizeof(rows[0]))
@@ -190,6 +197,8 @@ static int set_option(struct serve_options *o, const struct option_row *row,
 	case TYPE_HELP:
 		o->is_help = true;
 		return TIDE_OK;
+	case TYPE_CONFIG: /* read before all others */
+		return TIDE_OK;
 	case TYPE_UINT:
 	case TYPE_BYTES:
 	case TYPE_DURATION:
@@ -206,39 +215,95 @@ static const struct option_row *find_row(const char *name, size_t len)
 	return NULL;
 }
 
-int serve_options_parse(struct serve_options *o, int argc, char **argv, struct error *err)
+static int set_from_file(void *ctx, const char *name, const char *value,
+			 struct error *err)
 {
-	set_defaults(o);
-	for (int i = 1; i < argc; i++) {
-		const char *arg = argv[i];
-		const char *equals = strchr(arg, '=');
-		const struct option_row *row;
-		const char *value = NULL;
-		int rc;
+	struct serve_options *o = ctx;
+	const struct option_row *row = find_row(name, strlen(name));
 
-		if (strncmp(arg, "--", 2) != 0)
-			return error_set(err, TIDE_ESYNTAX,
-					 "serve takes options alone, not '%s'; see "
-					 "tidemq help serve",
-					 arg);
-		row = find_row(arg + 2,
-			       equals ? (size_t)(equals - arg - 2) : strlen(arg + 2));
-		if (!row)
-			return error_set(
-				err, TIDE_ESYNTAX,
-				"serve has no option '%s'; see tidemq help serve", arg);
-		if (row->value)
-			value = equals ? equals + 1 : ++i < argc ? argv[i] : NULL;
-		if (row->value && !value)
-			return error_set(err, TIDE_ESYNTAX, "--%s needs a value: %s",
-					 row->name, row->value);
-		rc = set_option(o, row, value, err);
+	if (!row || row->type == TYPE_HELP || row->type == TYPE_CONFIG)
+		return error_set(
+			err, TIDE_ESYNTAX,
+			"the configuration has no option '%s'; see tidemq help serve",
+			name);
+	if (o->from_file_count == SERVE_FILE_VALUES_MAX)
+		return error_set(err, TIDE_ESYNTAX,
+				 "the configuration has more than %d values",
+				 SERVE_FILE_VALUES_MAX);
+	o->from_file[o->from_file_count] = mem_strdup(value);
+	return set_option(o, row, o->from_file[o->from_file_count++], err);
+}
+
+/* Split "--name=value" or "--name value"; `*i` moves on over the value. */
+static int next_option(int argc, char **argv, int *i, const struct option_row **row,
+		       const char **value, struct error *err)
+{
+	const char *arg = argv[*i];
+	const char *equals = strchr(arg, '=');
+
+	if (strncmp(arg, "--", 2) != 0)
+		return error_set(
+			err, TIDE_ESYNTAX,
+			"serve takes options alone, not '%s'; see tidemq help serve",
+			arg);
+	*row = find_row(arg + 2, equals ? (size_t)(equals - arg - 2) : strlen(arg + 2));
+	if (!*row)
+		return error_set(err, TIDE_ESYNTAX,
+				 "serve has no option '%s'; see tidemq help serve", arg);
+	*value = NULL;
+	if ((*row)->value)
+		*value = equals ? equals + 1 : ++*i < argc ? argv[*i] : NULL;
+	if ((*row)->value && !*value)
+		return error_set(err, TIDE_ESYNTAX, "--%s needs a value: %s",
+				 (*row)->name, (*row)->value);
+	return TIDE_OK;
+}
+
+static int read_config(struct serve_options *o, int argc, char **argv, struct error *err)
+{
+	const struct option_row *row;
+	const char *value;
+
+	for (int i = 1; i < argc; i++) {
+		int rc = next_option(argc, argv, &i, &row, &value, err);
+
+		if (rc == TIDE_OK && row->type == TYPE_CONFIG)
+			rc = config_file_read(value, set_from_file, o, err);
 		if (rc < 0)
 			return rc;
 	}
-	if (o->listen_count == 0)
-		o->listen[o->listen_count++] = "127.0.0.1:7310";
 	return TIDE_OK;
+}
+
+int serve_options_parse(struct serve_options *o, int argc, char **argv, struct error *err)
+{
+	const struct option_row *row;
+	const char *value;
+	bool has_listen = false;
+	int rc;
+
+	set_defaults(o);
+	rc = read_config(o, argc, argv, err);
+	for (int i = 1; i < argc && rc == TIDE_OK; i++) {
+		rc = next_option(argc, argv, &i, &row, &value, err);
+		/* Listeners of the command line replace those of the file. */
+		if (rc == TIDE_OK && row->type == TYPE_LISTEN && !has_listen) {
+			has_listen = true;
+			o->listen_count = 0;
+		}
+		if (rc == TIDE_OK)
+			rc = set_option(o, row, value, err);
+	}
+	if (rc == TIDE_OK && o->listen_count == 0)
+		o->listen[o->listen_count++] = "127.0.0.1:7310";
+	return rc;
+}
+
+void serve_options_deinit(struct serve_options *o)
+{
+	for (unsigned i = 0; i < o->from_file_count; i++)
+		mem_free(o->from_file[i]);
+	o->from_file_count = 0;
 }
 
 void serve_help(FILE *out)
