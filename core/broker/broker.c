@@ -103,7 +103,7 @@ static void deal(struct broker *b)
 		is_last = q == last;
 		TAILQ_REMOVE(&b->active, q, active_link);
 		q->is_active = false;
-		if (q->config.is_auto_delete && q->had_consumer && q->consumer_count == 0)
+		if (queue_is_abandoned(q))
 			auto_delete(q);
 		else if (queue_deal(q))
 			broker_activate(b, q);

@@ -136,47 +136,6 @@ static int delete_queue(struct session *s, const struct delete_spec *spec,
 	return TIDE_OK;
 }
 
-static void undefine_bindings(struct vhost *v, struct exchange *x)
-{
-	struct broker *b = v->broker;
-	struct binding *binding;
-	struct buf text;
-
-	if (!b->env.store)
-		return;
-	buf_init(&text);
-	for (uint32_t i = 0; i < x->binding_cap; i++) {
-		if (!x->bindings[i] || !binding_is_durable(x->bindings[i]))
-			continue;
-		buf_clear(&text);
-		binding_format(x->bindings[i], &text);
-		store_undefine(b->store, STORE_BINDINGS, vhost_slice(v), buf_slice(&text),
-			       NULL, NULL);
-	}
-	TAILQ_FOREACH (binding, &x->incoming, dest_link) {
-		if (!binding_is_durable(binding))
-			continue;
-		buf_clear(&text);
-		binding_format(binding, &text);
-		store_undefine(b->store, STORE_BINDINGS, vhost_slice(v), buf_slice(&text),
-			       NULL, NULL);
-	}
-	buf_deinit(&text);
-}
-
-static void erase_exchange(struct exchange *x, struct waiter *waiter)
-{
-	struct broker *b = x->vhost->broker;
-
-	undefine_bindings(x->vhost, x);
-	if (!x->is_durable || !b->env.store)
-		return;
-	if (waiter)
-		waiter_add(waiter);
-	store_undefine(b->store, STORE_EXCHANGES, vhost_slice(x->vhost),
-		       exchange_slice(x), waiter ? waiter_store_done : NULL, waiter);
-}
-
 static int delete_exchange(struct session *s, const struct delete_spec *spec,
 			   struct reply *r, struct error *err)
 {
@@ -190,7 +149,7 @@ static int delete_exchange(struct session *s, const struct delete_spec *spec,
 		return error_set(err, TIDE_EEXISTS,
 				 "exchange '%s' is in use: it has %u bindings", x->name,
 				 x->binding_count);
-	erase_exchange(x, &r->waiter);
+	exchange_erase(x, &r->waiter);
 	exchange_destroy(x);
 	return TIDE_OK;
 }
@@ -344,9 +303,6 @@ void session_unbind(struct session *s, const struct bind_spec *spec, struct repl
 	}
 	source = b->source;
 	binding_destroy(b);
-	if (source->is_auto_delete && source->binding_count == 0) {
-		erase_exchange(source, &r->waiter);
-		exchange_destroy(source);
-	}
+	exchange_collect(source, &r->waiter);
 	reply_ok(r);
 }

@@ -135,15 +135,49 @@ int exchange_declare(struct vhost *v, struct slice name, struct slice type,
 	return rc;
 }
 
-void exchange_destroy(struct exchange *x)
+static void undefine_bindings(struct vhost *v, struct exchange *x)
 {
-	struct binding *b;
+	struct broker *b = v->broker;
+	struct binding *binding;
+	struct buf text;
 
-	for (uint32_t i = 0; i < x->binding_cap; i++)
-		if (x->bindings[i])
-			binding_destroy(x->bindings[i]);
-	while ((b = TAILQ_FIRST(&x->incoming)) != NULL)
-		binding_destroy(b);
+	if (!b->env.store)
+		return;
+	buf_init(&text);
+	for (uint32_t i = 0; i < x->binding_cap; i++) {
+		if (!x->bindings[i] || !binding_is_durable(x->bindings[i]))
+			continue;
+		buf_clear(&text);
+		binding_format(x->bindings[i], &text);
+		store_undefine(b->store, STORE_BINDINGS, vhost_slice(v), buf_slice(&text),
+			       NULL, NULL);
+	}
+	TAILQ_FOREACH (binding, &x->incoming, dest_link) {
+		if (!binding_is_durable(binding))
+			continue;
+		buf_clear(&text);
+		binding_format(binding, &text);
+		store_undefine(b->store, STORE_BINDINGS, vhost_slice(v), buf_slice(&text),
+			       NULL, NULL);
+	}
+	buf_deinit(&text);
+}
+
+void exchange_erase(struct exchange *x, struct waiter *waiter)
+{
+	struct broker *b = x->vhost->broker;
+
+	undefine_bindings(x->vhost, x);
+	if (!x->is_durable || !b->env.store)
+		return;
+	if (waiter)
+		waiter_add(waiter);
+	store_undefine(b->store, STORE_EXCHANGES, vhost_slice(x->vhost),
+		       exchange_slice(x), waiter ? waiter_store_done : NULL, waiter);
+}
+
+static void free_parts(struct exchange *x)
+{
 	route_cache_clear(x);
 	index_destroy(x->index);
 	HASH_DEL(x->vhost->exchanges, x);
@@ -153,6 +187,50 @@ void exchange_destroy(struct exchange *x)
 	mem_free(x->type);
 	mem_free(x->name);
 	mem_free(x);
+}
+
+/* A broker that stops deletes nothing for want of bindings. */
+static bool is_unneeded(const struct exchange *x)
+{
+	return x->is_auto_delete && x->binding_count == 0 && !x->is_going &&
+	       !x->vhost->broker->is_draining;
+}
+
+/* With it go the auto-delete exchanges whose last binding led to it, and so on:
+ * a list, since a chain of them may be long. */
+void exchange_destroy(struct exchange *x)
+{
+	struct exchange *going = x;
+	struct binding *b;
+
+	x->is_going = true;
+	x->next_going = NULL;
+	while ((x = going) != NULL) {
+		going = x->next_going;
+		for (uint32_t i = 0; i < x->binding_cap; i++)
+			if (x->bindings[i])
+				binding_destroy(x->bindings[i]);
+		while ((b = TAILQ_FIRST(&x->incoming)) != NULL) {
+			struct exchange *source = b->source;
+
+			binding_destroy(b);
+			if (!is_unneeded(source))
+				continue;
+			exchange_erase(source, NULL);
+			source->is_going = true;
+			source->next_going = going;
+			going = source;
+		}
+		free_parts(x);
+	}
+}
+
+void exchange_collect(struct exchange *x, struct waiter *waiter)
+{
+	if (!is_unneeded(x))
+		return;
+	exchange_erase(x, waiter);
+	exchange_destroy(x);
 }
 
 void exchange_format(const struct exchange *x, struct buf *out)

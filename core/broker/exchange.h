@@ -12,6 +12,7 @@
 #include "vhost.h"
 
 struct queue;
+struct waiter;
 
 struct binding {
 	uint32_t number; /* its place in the source's table */
@@ -43,8 +44,11 @@ struct exchange {
 	struct binding_list incoming; /* from other exchanges */
 	struct route *routes;         /* uthash by key: pure decisions */
 	unsigned route_count;
-	uint64_t visit; /* the last routing that came by */
+	uint64_t visit;              /* the last routing that came by */
+	struct exchange *next_visit; /* in that routing's list */
 	uint64_t published;
+	bool is_going; /* being destroyed, in a list of such */
+	struct exchange *next_going;
 };
 
 struct exchange *exchange_find(struct vhost *v, struct slice name);
@@ -54,8 +58,14 @@ struct exchange *exchange_find(struct vhost *v, struct slice name);
 TIDE_MUST_USE int exchange_declare(struct vhost *v, struct slice name, struct slice type,
 				   const struct args *args, struct exchange **out,
 				   bool *is_new, struct error *err);
-/* With its bindings, both ways; nothing is removed from Redis. */
+/* Remove the definition and the bindings, both ways, from Redis; before
+ * exchange_destroy. `waiter` may be NULL. */
+void exchange_erase(struct exchange *x, struct waiter *waiter);
+/* With its bindings, both ways, of which nothing is removed from Redis. The
+ * auto-delete exchanges that lose their last binding by it are deleted. */
 void exchange_destroy(struct exchange *x);
+/* A binding has gone: delete it if it is auto-delete and that was its last. */
+void exchange_collect(struct exchange *x, struct waiter *waiter);
 /* "type=topic durable=1 ...": how Redis keeps it. */
 void exchange_format(const struct exchange *x, struct buf *out);
 

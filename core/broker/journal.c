@@ -26,7 +26,9 @@ struct journal {
 
 struct item {
 	struct entry *entry;
+	double old_score;
 	uint8_t old_home;
+	bool is_removal;
 };
 
 /* A batch under way, with what it is about. */
@@ -37,6 +39,7 @@ struct flight {
 	struct item *items;
 	size_t count;
 	size_t cap;
+	unsigned purges; /* of the shard, when the batch was built */
 };
 
 struct journal *journal_create(struct shard_env *env)
@@ -118,12 +121,15 @@ static struct flight *flight_take(struct journal *j, struct shard *sh)
 		f = mem_zalloc(sizeof(*f));
 	f->journal = j;
 	f->shard = shard_ref(sh);
+	sh->flight = f;
+	f->purges = sh->purges;
 	f->count = 0;
 	return f;
 }
 
 static void flight_give(struct flight *f)
 {
+	f->shard->flight = NULL;
 	shard_unref(f->shard);
 	f->shard = NULL;
 	f->next_spare = f->journal->spare;
@@ -136,8 +142,29 @@ static void flight_add(struct flight *f, struct entry *e)
 		f->cap = f->cap ? f->cap * 2 : 64;
 		f->items = mem_realloc(f->items, f->cap * sizeof(*f->items));
 	}
-	f->items[f->count++] = (struct item){ e, e->home };
+	f->items[f->count++] =
+		(struct item){ e, e->stored_score, e->home, e->state == ENTRY_GONE };
 	e->flags |= ENTRY_IN_FLIGHT;
+}
+
+bool journal_last_old_place(const struct shard *sh, enum store_set set,
+			    struct place *last)
+{
+	const struct flight *f = sh->flight;
+	bool has_any = false;
+
+	for (size_t i = 0; f && i < f->count; i++) {
+		const struct item *item = &f->items[i];
+		struct place place = { item->old_score, item->entry->id };
+
+		if (item->old_home != set || (item->entry->home == set &&
+					      item->entry->stored_score == place.score))
+			continue;
+		if (!has_any || place_is_before(*last, place))
+			*last = place;
+		has_any = true;
+	}
+	return has_any;
 }
 
 /* ---- encoding -------------------------------------------------------------------- */
@@ -156,7 +183,7 @@ static uint8_t wanted_home(const struct entry *e)
 	case ENTRY_UNACKED:
 		return e->flags & ENTRY_LEDGERED ? STORE_UNACK : STORE_READY;
 	case ENTRY_MOVING:
-		return e->home == HOME_NONE ? STORE_READY : e->home;
+		return e->home == STORE_UNACK ? STORE_UNACK : STORE_READY;
 	default:
 		return HOME_NONE;
 	}
@@ -176,7 +203,10 @@ static void encode_move(struct batch *b, struct entry *e, uint8_t want)
 	else if (e->home != want || (e->flags & ENTRY_SCORE_DIRTY))
 		batch_move(b, e->id, (enum store_set)e->home, (enum store_set)want,
 			   score);
-	if (e->flags & ENTRY_TRIES_DIRTY) {
+	else
+		score = e->stored_score;
+	e->stored_score = score;
+	if ((e->flags & ENTRY_TRIES_DIRTY) && e->attempts > 0) {
 		batch_tries(b, e->id, e->attempts, e->failures,
 			    e->reason ? e->reason : "");
 		e->flags |= ENTRY_TRIES_STORED;
@@ -190,7 +220,7 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 	if (want == HOME_NONE) {
 		batch_remove(b, e->id, (enum store_set)e->home,
 			     e->flags & ENTRY_TRIES_STORED,
-			     e->msg && e->msg->expires_unix_ms);
+			     !e->msg || e->msg->expires_unix_ms);
 		j->stats.removed++;
 	} else {
 		if (e->home == HOME_NONE)
@@ -253,12 +283,25 @@ static void insert_refused(struct entry *e, const struct batch_result *result)
 		shard_discard(e);
 }
 
-static void entry_refused(struct item *item, const struct batch_result *result)
+/* It was left to Redis, and what Redis had was purged: nothing counts it. */
+static bool is_purged(const struct flight *f, const struct entry *e)
+{
+	return (e->flags & (ENTRY_OUTSIDE | ENTRY_LISTED)) == ENTRY_OUTSIDE &&
+	       f->purges != f->shard->purges;
+}
+
+static void entry_refused(const struct flight *f, const struct item *item,
+			  const struct batch_result *result)
 {
 	struct entry *e = item->entry;
 
 	shard_account(e, -1);
+	if (is_purged(f, e)) {
+		e->flags &= (uint16_t)~ENTRY_OUTSIDE;
+		e->state = ENTRY_GONE;
+	}
 	e->home = item->old_home;
+	e->stored_score = item->old_score;
 	shard_account(e, 1);
 	if ((e->flags & (ENTRY_OUTSIDE | ENTRY_DIRTY)) == ENTRY_OUTSIDE)
 		stage_entry_refused(&e->shard->stages[e->state], e);
@@ -267,7 +310,7 @@ static void entry_refused(struct item *item, const struct batch_result *result)
 		return;
 	}
 	if (e->state != ENTRY_GONE)
-		e->flags |= ENTRY_TRIES_DIRTY;
+		e->flags |= ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY;
 	shard_entry_dirty(e);
 }
 
@@ -276,12 +319,11 @@ static void flight_land(struct flight *f, const struct batch_result *result)
 	for (size_t i = 0; i < f->count; i++) {
 		struct item *item = &f->items[i];
 		struct entry *e = item->entry;
-		bool was_removal = e->state == ENTRY_GONE && item->old_home != HOME_NONE;
-		int status = was_removal ? result->removed : result->written;
+		int status = item->is_removal ? result->removed : result->written;
 
 		e->flags &= (uint16_t)~ENTRY_IN_FLIGHT;
 		if (status < 0 && !f->shard->is_closed)
-			entry_refused(item, result);
+			entry_refused(f, item, result);
 		else
 			entry_written(e);
 	}

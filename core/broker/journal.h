@@ -41,6 +41,11 @@ bool journal_is_idle(const struct journal *j);
 int64_t journal_retry_unix_ms(const struct journal *j);
 const struct journal_stats *journal_stats(const struct journal *j);
 
+/* The last place in a set that a batch under way has taken a message from: when
+ * it is refused the message is there again. False when there is none. */
+bool journal_last_old_place(const struct shard *sh, enum store_set set,
+			    struct place *last);
+
 /* Accounting, by the shard. */
 void journal_count_unstored(struct journal *j, const struct entry *e, int sign);
 void journal_count_elided(struct journal *j);

@@ -125,6 +125,7 @@ struct peek {
 	unsigned shard_count;
 	unsigned next;
 	unsigned left;
+	struct place edge; /* of the shard, when its memory was looked at */
 };
 
 static void peek_next(struct peek *p);
@@ -145,7 +146,6 @@ static void on_rows(void *ctx, int status, const char *text, struct store_row *r
 {
 	struct peek *p = ctx;
 	struct shard *sh = p->shards[p->next];
-	const struct stage *st = &sh->stages[p->state];
 
 	/* What cannot be read is left out: a look is better than none. */
 	for (size_t i = 0; status == TIDE_OK && !sh->is_closed && i < count && p->left;
@@ -162,31 +162,13 @@ static void on_rows(void *ctx, int status, const char *text, struct store_row *r
 				  row->reason };
 
 		if (!row->msg ||
-		    place_is_before((struct place){ row->score, row->id }, st->edge))
+		    place_is_before((struct place){ row->score, row->id }, p->edge))
 			continue;
 		add_message(&p->json, &v);
 		p->left--;
 	}
 	p->next++;
 	peek_next(p);
-}
-
-static void peek_next(struct peek *p)
-{
-	while (p->next < p->shard_count && p->left) {
-		struct shard *sh = p->shards[p->next];
-
-		if (!sh->is_closed && sh->keys && sh->stages[p->state].beyond) {
-			const struct stage *st = &sh->stages[p->state];
-
-			store_read(sh->env->store, sh->keys, st->set,
-				   (int64_t)st->indexed, p->left, PEEK_BYTES_MAX, false,
-				   on_rows, p);
-			return;
-		}
-		p->next++;
-	}
-	peek_end(p);
 }
 
 static void peek_window(struct peek *p, const struct window *w)
@@ -214,6 +196,38 @@ static void peek_memory(struct peek *p, const struct shard *sh)
 	}
 }
 
+/* Whether Redis is being asked for what the shard has beyond its window. */
+static bool peek_store(struct peek *p, struct shard *sh)
+{
+	const struct stage *st;
+
+	if (p->state == ENTRY_UNACKED || !sh->keys || !p->left)
+		return false;
+	st = &sh->stages[p->state];
+	if (!st->beyond)
+		return false;
+	p->edge = st->edge;
+	store_read(sh->env->store, sh->keys, st->set, (int64_t)st->indexed, p->left,
+		   PEEK_BYTES_MAX, false, on_rows, p);
+	return true;
+}
+
+/* Memory and Redis are asked in the same turn: a window that is refilled between
+ * the two would hide what it takes in from both. */
+static void peek_next(struct peek *p)
+{
+	for (; p->next < p->shard_count && p->left; p->next++) {
+		struct shard *sh = p->shards[p->next];
+
+		if (sh->is_closed)
+			continue;
+		peek_memory(p, sh);
+		if (peek_store(p, sh))
+			return;
+	}
+	peek_end(p);
+}
+
 void session_peek(struct session *s, const struct peek_spec *spec, struct reply *r)
 {
 	struct queue *q;
@@ -231,13 +245,9 @@ void session_peek(struct session *s, const struct peek_spec *spec, struct reply 
 	buf_init(&p->text);
 	json_init(&p->json, &p->text);
 	json_array_begin(&p->json);
+	p->shards = mem_alloc(q->config.shards * sizeof(struct shard *));
 	for (unsigned i = 0; i < q->config.shards; i++)
-		peek_memory(p, q->shards[i]);
-	if (spec->state != ENTRY_UNACKED) {
-		p->shards = mem_alloc(q->config.shards * sizeof(struct shard *));
-		for (unsigned i = 0; i < q->config.shards; i++)
-			p->shards[p->shard_count++] = shard_ref(q->shards[i]);
-	}
+		p->shards[p->shard_count++] = shard_ref(q->shards[i]);
 	peek_next(p);
 }
 

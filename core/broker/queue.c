@@ -262,8 +262,12 @@ void queue_destroy(struct queue *q)
 	while ((c = TAILQ_FIRST(&q->able)) != NULL ||
 	       (c = TAILQ_FIRST(&q->waiting)) != NULL)
 		cancel(c, q);
-	while ((binding = TAILQ_FIRST(&q->incoming)) != NULL)
+	while ((binding = TAILQ_FIRST(&q->incoming)) != NULL) {
+		struct exchange *source = binding->source;
+
 		binding_destroy(binding);
+		exchange_collect(source, NULL);
+	}
 	for (unsigned i = 0; i < q->config.shards; i++)
 		shard_close(q->shards[i]);
 	if (q->is_active)
@@ -289,6 +293,12 @@ static bool can_take(const struct consumer *c)
 	return (c->is_auto_ack || c->unacked < c->prefetch) && s->ops->can_take(s->ctx);
 }
 
+bool queue_is_abandoned(const struct queue *q)
+{
+	return q->config.is_auto_delete && q->had_consumer && q->consumer_count == 0 &&
+	       !q->vhost->broker->is_draining;
+}
+
 void queue_add_consumer(struct queue *q, struct consumer *c)
 {
 	c->queue = q;
@@ -310,7 +320,7 @@ void queue_remove_consumer(struct queue *q, struct consumer *c)
 	if (c->reply)
 		return;
 	q->consumer_count--;
-	if (q->config.is_auto_delete && q->had_consumer && q->consumer_count == 0)
+	if (queue_is_abandoned(q))
 		broker_activate(q->vhost->broker, q); /* which finds that it is to go */
 }
 
@@ -457,10 +467,8 @@ void queue_deal_get(struct consumer *c, bool may_wait)
 	if (q->vhost->broker->is_draining)
 		return; /* answered at the end of the turn */
 	queue_deal(q);
-	/* Whether it is still there: it has gone if it was given something. */
-	TAILQ_FOREACH_REVERSE (c, &ch->consumers, consumer_list, channel_link)
-		if (c->reply == r)
-			break;
-	if (c && !may_wait)
+	/* It is the last of its channel, if it was not given something and has gone. */
+	c = TAILQ_LAST(&ch->consumers, consumer_list);
+	if (c && c->reply == r && !may_wait)
 		queue_answer_get(c);
 }

@@ -64,6 +64,10 @@ bool queue_is_durable(const struct queue *q);
 /* Messages in a state, over all shards. */
 uint64_t queue_count(const struct queue *q, enum entry_state state);
 
+/* It is auto-delete and its last consumer has gone. That the broker stops does
+ * not mean that a consumer has gone for good. */
+bool queue_is_abandoned(const struct queue *q);
+
 /* Deal out what is ready to those who can take it. Gives whether there is
  * more to do at once. */
 bool queue_deal(struct queue *q);

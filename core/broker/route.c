@@ -80,19 +80,28 @@ static int add_queue(struct route *r, struct queue *q, const struct binding *bin
 	return fill_target(&r->targets[r->count++], m, &r->is_pure, err);
 }
 
-/* Follow the matching bindings of an exchange. One that has been visited is
- * passed over, so bindings between exchanges may form a loop. */
-static int add_exchange(struct route *r, struct exchange *x, const struct msg *m,
-			struct error *err)
+/* Put an exchange in the list of those to be visited; once, so bindings between
+ * exchanges may form a loop. */
+static void add_exchange(struct exchange *x, struct exchange **todo)
+{
+	uint64_t stamp = x->vhost->broker->route_stamp;
+
+	if (x->visit == stamp)
+		return;
+	x->visit = stamp;
+	x->next_visit = *todo;
+	*todo = x;
+}
+
+/* Follow the matching bindings of an exchange. */
+static int visit(struct route *r, struct exchange *x, const struct msg *m,
+		 struct exchange **todo, struct error *err)
 {
 	const uint32_t *found;
 	uint32_t *numbers;
 	size_t count;
 	int rc;
 
-	if (x->visit == x->vhost->broker->route_stamp)
-		return TIDE_OK;
-	x->visit = x->vhost->broker->route_stamp;
 	r->is_pure = r->is_pure && index_is_pure(x->index);
 	rc = index_route(x->index, m, &found, &count, err);
 	if (rc < 0 || count == 0)
@@ -104,12 +113,27 @@ static int add_exchange(struct route *r, struct exchange *x, const struct msg *m
 		struct binding *b =
 			numbers[i] < x->binding_cap ? x->bindings[numbers[i]] : NULL;
 
-		if (!b)
-			continue;
-		rc = b->queue ? add_queue(r, b->queue, b, m, err)
-			      : add_exchange(r, b->exchange, m, err);
+		if (b && b->queue)
+			rc = add_queue(r, b->queue, b, m, err);
+		else if (b)
+			add_exchange(b->exchange, todo);
 	}
 	mem_free(numbers);
+	return rc;
+}
+
+/* A list and no recursion: clients decide how long a chain of exchanges is. */
+static int visit_all(struct route *r, struct exchange *x, const struct msg *m,
+		     struct error *err)
+{
+	struct exchange *todo = NULL;
+	int rc = TIDE_OK;
+
+	add_exchange(x, &todo);
+	while (rc == TIDE_OK && (x = todo) != NULL) {
+		todo = x->next_visit;
+		rc = visit(r, x, m, &todo, err);
+	}
 	return rc;
 }
 
@@ -194,7 +218,7 @@ int route_find(struct vhost *v, struct exchange *x, const struct msg *m,
 	r = route_create(m->key);
 	r->is_pure = true;
 	b->route_stamp++;
-	rc = add_exchange(r, x, m, err);
+	rc = visit_all(r, x, m, err);
 	if (rc < 0) {
 		route_destroy(r);
 		return rc;

@@ -80,6 +80,25 @@ void session_drained(struct session *s)
 		update_consumers(ch);
 }
 
+static void end_waits(struct channel *ch)
+{
+	struct broker *b = ch->session->broker;
+	struct consumer *c;
+
+	TAILQ_FOREACH (c, &ch->consumers, channel_link)
+		if (c->reply && !c->is_extended)
+			heap_set(&b->waits, &c->wait, b->now_ms);
+}
+
+void session_end_waits(struct session *s)
+{
+	struct channel *ch, *next;
+
+	end_waits(&s->zero);
+	HASH_ITER (hh, s->channels, ch, next)
+		end_waits(ch);
+}
+
 bool session_is_saturated(const struct session *s)
 {
 	return s->pending >= s->broker->config.replies_max;

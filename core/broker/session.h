@@ -62,6 +62,9 @@ struct channel *session_closing_channel(struct session *s, unsigned number);
 TIDE_MUST_USE int session_set_vhost(struct session *s, struct slice name,
 				    struct error *err);
 void session_set_name(struct session *s, struct slice name);
+/* The peer has ended its side: its GETs that wait take what is there now. Who is
+ * gone for good would otherwise be given messages for as long as they wait. */
+void session_end_waits(struct session *s);
 /* The output has drained. */
 void session_drained(struct session *s);
 /* It has as many unanswered requests as it may have. */

@@ -47,14 +47,13 @@ void shard_account(struct entry *e, int delta)
 {
 	struct shard *sh = e->shard;
 
-	if (e->flags & ENTRY_OUTSIDE)
-		return;
-	if (e->home == STORE_READY)
-		sh->stages[ENTRY_READY].indexed += (uint64_t)(int64_t)delta;
-	else if (e->home == STORE_DELAYED)
-		sh->stages[ENTRY_DELAYED].indexed += (uint64_t)(int64_t)delta;
-	else if (e->home == STORE_BURIED)
-		sh->stages[ENTRY_BURIED].indexed += (uint64_t)(int64_t)delta;
+	for (int i = 0; i < SHARD_STAGES; i++) {
+		struct stage *st = &sh->stages[i];
+		bool is_beyond = (e->flags & ENTRY_OUTSIDE) && e->state == i;
+
+		if (e->home == st->set && !is_beyond)
+			st->indexed += (uint64_t)(int64_t)delta;
+	}
 }
 
 static void tell_waiter(struct entry *e, int status)
@@ -181,14 +180,17 @@ void shard_entry_leave(struct entry *e)
 
 /* Enter a stage. The entry may be freed by the call, when Redis alone is to
  * keep it; it is marked dirty before, so that it is not where there is
- * something to write. */
+ * something to write. It may have left this stage since the last batch, and
+ * come back with another time. */
 void shard_entry_enter(struct entry *e, enum entry_state state, double score)
 {
 	struct shard *sh = e->shard;
 	struct stage *st = &sh->stages[state];
 
 	e->state = (uint8_t)state;
-	if (e->home != st->set || (e->flags & ENTRY_TRIES_DIRTY))
+	if (e->home == st->set && state != ENTRY_READY)
+		e->flags |= ENTRY_SCORE_DIRTY;
+	if (e->home != st->set || (e->flags & (ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY)))
 		shard_entry_dirty(e);
 	if (state == ENTRY_DELAYED)
 		shard_wake_by(sh, e->at_unix_ms);
@@ -221,8 +223,7 @@ struct entry *shard_next(struct shard *sh)
 {
 	struct stage *st = &sh->stages[ENTRY_READY];
 
-	if (st->beyond)
-		stage_refill(st);
+	stage_refill(st);
 	return window_first(&st->window);
 }
 
@@ -278,6 +279,8 @@ void shard_return(struct entry *e, int64_t due_ms)
 	shard_entry_leave(e);
 	e->channel = NULL;
 	e->consumer = NULL;
+	/* The attempt was not written while it was held for a moment only. */
+	e->flags |= ENTRY_TRIES_DIRTY;
 	if (due_ms > e->shard->env->now_ms) {
 		e->at_unix_ms = due_ms;
 		shard_entry_enter(e, ENTRY_DELAYED, (double)due_ms);
@@ -291,6 +294,7 @@ void shard_bury(struct entry *e)
 	shard_entry_leave(e);
 	e->channel = NULL;
 	e->consumer = NULL;
+	e->flags |= ENTRY_TRIES_DIRTY;
 	e->at_unix_ms = e->shard->env->now_ms;
 	shard_entry_enter(e, ENTRY_BURIED, (double)e->at_unix_ms);
 }
@@ -346,21 +350,25 @@ void shard_discard(struct entry *e)
 
 #define TICK_MAX 4096 /* entries of one tick, so that a turn stays short */
 
+static struct entry *first_delayed(struct stage *st)
+{
+	stage_refill(st);
+	return window_first(&st->window);
+}
+
 static int64_t tick_delayed(struct shard *sh, unsigned *budget)
 {
 	struct stage *st = &sh->stages[ENTRY_DELAYED];
 	struct entry *e;
 
-	while ((e = window_first(&st->window)) != NULL) {
+	while ((e = first_delayed(st)) != NULL) {
 		if (e->at_unix_ms > sh->env->now_ms || *budget == 0)
-			break;
+			return e->at_unix_ms;
 		(*budget)--;
 		stage_remove(st, e);
 		shard_entry_enter(e, ENTRY_READY, e->rank);
 	}
-	if (st->beyond)
-		stage_refill(st);
-	return e ? e->at_unix_ms : INT64_MAX;
+	return INT64_MAX;
 }
 
 static int64_t tick_young(struct shard *sh, unsigned *budget)
@@ -408,6 +416,12 @@ void shard_tick(struct shard *sh)
 	next_ms = young_ms < held_ms ? young_ms : held_ms;
 	if (delayed_ms < next_ms)
 		next_ms = delayed_ms;
+	if (!sh->is_closed) {
+		/* A read may have failed that they were waiting for. */
+		if (sh->stages[ENTRY_READY].beyond)
+			sh->ops->on_ready(sh);
+		shard_kick_continue(sh);
+	}
 	if (next_ms != INT64_MAX && !sh->is_closed)
 		shard_wake_by(sh, next_ms);
 	shard_unref(sh);

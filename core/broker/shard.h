@@ -15,6 +15,7 @@
 #include "entry.h"
 #include "stage.h"
 
+struct flight;
 struct journal;
 struct shard;
 
@@ -63,11 +64,13 @@ struct shard {
 	struct entry_list dirty;
 	bool is_journaled; /* in the journal's list of dirty shards */
 	TAILQ_ENTRY(shard) journal_link;
+	struct flight *flight; /* its batch under way */
 	struct heap_node timer;
 
 	/* The journal must leave it alone: a purge or a recovery relies on Redis's
 	 * sets standing still. */
 	bool is_held_back;
+	unsigned purges; /* so far: a batch sent before one may be about what is gone */
 
 	uint64_t kicks_wanted; /* buried messages still to be made ready */
 	struct waiter *kick_waiter;

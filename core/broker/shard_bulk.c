@@ -1,4 +1,5 @@
 /* What concerns many messages of a shard at once: kick, purge, recovery. */
+#include <float.h>
 #include <stdlib.h>
 
 #include "../base/log.h"
@@ -10,12 +11,13 @@
 
 /* ---- kick --------------------------------------------------------------------- */
 
-/* Entries on their way to Redis are still here, so they need no read. */
+#define KICK_RETRY_MS 100
+
 static struct entry *first_buried(struct stage *st)
 {
-	struct entry *e = window_first(&st->window);
-
-	return e || st->is_refilling ? e : TAILQ_FIRST(&st->outside);
+	if (st->window.count == 0)
+		stage_refill(st);
+	return window_first(&st->window);
 }
 
 void shard_kick_continue(struct shard *sh)
@@ -35,7 +37,9 @@ void shard_kick_continue(struct shard *sh)
 		shard_entry_enter(e, ENTRY_READY, e->rank);
 	}
 	if (sh->kicks_wanted > 0 && st->beyond > 0) {
-		stage_refill(st);
+		/* The read that brings them will call again. */
+		if (!st->is_refilling)
+			shard_wake_by(sh, sh->env->now_ms + KICK_RETRY_MS);
 		return;
 	}
 	sh->kicks_wanted = 0;
@@ -72,8 +76,13 @@ struct purge {
 static void release(struct shard *sh)
 {
 	sh->is_held_back = false;
-	if (!sh->is_closed && !TAILQ_EMPTY(&sh->dirty))
+	if (sh->is_closed)
+		return;
+	if (!TAILQ_EMPTY(&sh->dirty))
 		journal_add(sh->env->journal, sh);
+	for (int i = 0; i < SHARD_STAGES; i++)
+		stage_relieve(&sh->stages[i]);
+	sh->ops->on_ready(sh);
 }
 
 static void purge_next(struct purge *p);
@@ -86,9 +95,8 @@ static void on_purged(void *ctx, int status, const char *text, uint64_t removed)
 	if (status < 0) {
 		log_warn("purge: %s", text ? text : error_text(status));
 		p->status = status;
-		/* What could not be removed is still there. */
-		for (int i = 0; i < SHARD_STAGES; i++)
-			p->shard->stages[i].beyond += p->left[i];
+		for (int i = 0; i < SHARD_STAGES && !p->shard->is_closed; i++)
+			stage_restore_beyond(&p->shard->stages[i], p->left[i]);
 		p->stage = SHARD_STAGES;
 	} else {
 		*left -= removed < *left ? removed : *left;
@@ -139,10 +147,10 @@ uint64_t shard_purge(struct shard *sh, struct waiter *waiter)
 	for (int i = 0; i < SHARD_STAGES; i++) {
 		struct stage *st = &sh->stages[i];
 
-		n += remove_all(&st->outside, &st->window, waiter);
 		p->left[i] = stage_forget_beyond(st);
-		n += p->left[i];
+		n += p->left[i] + remove_all(&st->outside, &st->window, waiter);
 	}
+	sh->purges++;
 	waiter_add(waiter);
 	p->shard = shard_ref(sh);
 	p->waiter = waiter;
@@ -157,6 +165,7 @@ struct recovery {
 	struct shard *shard;
 	struct waiter *waiter;
 	int64_t start;
+	struct place last; /* of the rows that were taken */
 };
 
 static void recovery_end(struct recovery *r, int status, const char *text)
@@ -167,7 +176,6 @@ static void recovery_end(struct recovery *r, int status, const char *text)
 	if (!sh->is_closed && status == TIDE_OK) {
 		stage_refill(&sh->stages[ENTRY_DELAYED]);
 		stage_refill(&sh->stages[ENTRY_READY]);
-		sh->ops->on_ready(sh);
 	}
 	waiter_done(r->waiter, status, text);
 	shard_unref(sh);
@@ -179,6 +187,7 @@ static void recover_row(struct shard *sh, const struct store_row *row)
 	struct entry *e = shard_entry_create(sh, row->msg, row->id, row->rank);
 
 	e->home = STORE_UNACK;
+	e->stored_score = row->score;
 	e->attempts = row->attempts;
 	e->failures = row->failures;
 	e->reason = entry_reason_intern(row->reason);
@@ -188,9 +197,8 @@ static void recover_row(struct shard *sh, const struct store_row *row)
 		shard_entry_dirty(e);
 	} else if (!row->msg) {
 		e->state = ENTRY_BURIED;
-		e->at_unix_ms = sh->env->now_ms;
-		stage_put_outside(&sh->stages[ENTRY_BURIED], e);
 		shard_entry_dirty(e);
+		stage_put_last(&sh->stages[ENTRY_BURIED], e);
 	} else {
 		shard_entry_enter(e, ENTRY_READY, e->rank);
 	}
@@ -206,8 +214,15 @@ static void on_unacked(void *ctx, int status, const char *text, struct store_row
 		recovery_end(r, status < 0 ? status : TIDE_OK, text);
 		return;
 	}
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
+		struct place place = { rows[i].score, rows[i].id };
+
+		/* Members that are no ids are counted in the start, not in the rows. */
+		if (!place_is_before(r->last, place))
+			continue;
+		r->last = place;
 		recover_row(sh, &rows[i]);
+	}
 	r->start += (int64_t)count;
 	store_read(sh->env->store, sh->keys, STORE_UNACK, r->start, BULK_ROWS,
 		   sh->env->window_bytes, false, on_unacked, r);
@@ -240,6 +255,7 @@ void shard_recover(struct shard *sh, struct waiter *waiter)
 	waiter_add(waiter);
 	r->shard = shard_ref(sh);
 	r->waiter = waiter;
+	r->last = (struct place){ -DBL_MAX, 0 };
 	sh->is_held_back = true;
 	store_count(sh->env->store, sh->keys, on_counts, r);
 }

@@ -29,6 +29,8 @@ struct stage {
 	bool is_void; /* what the read under way brings has been purged meanwhile */
 	int64_t evict_unix_ms; /* not before: a held message was in the way */
 	int64_t refill_start;
+	size_t refill_bytes;
+	bool is_locating; /* the place was not where it was thought to be */
 	unsigned refill_count;
 	struct place refill_edge; /* the edge when the read was asked for */
 };
@@ -49,9 +51,16 @@ void stage_entry_refused(struct stage *st, struct entry *e);
 /* Make an entry that is in no window one that is beyond the edge. It may be
  * freed by the call. */
 void stage_put_outside(struct stage *st, struct entry *e);
-/* Take out all that is beyond; gives how many of them are in Redis alone. The
- * entries in memory must have been removed before. */
+/* The same for one that has no body, and therefore may never be in a window: it
+ * is given a time that is behind all others. */
+void stage_put_last(struct stage *st, struct entry *e);
+/* Take out what is beyond and in Redis alone; gives how many they are. What is
+ * left in `outside` was not written yet. */
 uint64_t stage_forget_beyond(struct stage *st);
+/* Those that were forgotten are there after all. */
+void stage_restore_beyond(struct stage *st, uint64_t count);
+/* What could not be given back to Redis while the shard was held back. */
+void stage_relieve(struct stage *st);
 /* Redis says how many there are; nothing is in memory yet. */
 void stage_recover(struct stage *st, uint64_t count);
 

@@ -50,12 +50,11 @@ int vhost_open(struct broker *b, struct slice name, struct vhost **out, struct e
 void vhost_destroy(struct vhost *v)
 {
 	struct queue *q, *next_queue;
-	struct exchange *x, *next_exchange;
 
 	HASH_ITER (hh, v->queues, q, next_queue)
 		queue_destroy(q);
-	HASH_ITER (hh, v->exchanges, x, next_exchange)
-		exchange_destroy(x);
+	while (v->exchanges)
+		exchange_destroy(v->exchanges);
 	HASH_DEL(v->broker->vhosts, v);
 	mem_free(v->name);
 	mem_free(v);

@@ -70,7 +70,8 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
 	struct conn *c = handle->data;
 	struct server *s = c->server;
-	size_t held = buf_len(&c->in), len;
+	/* What comes after the end is thrown away, and goes before nothing. */
+	size_t held = c->is_finishing ? 0 : buf_len(&c->in), len;
 	char *direct = c->has_session && held == 0 ? line_direct(&c->line, &len) : NULL;
 
 	c->is_direct = direct != NULL;
@@ -90,10 +91,18 @@ static void stop_reading(struct conn *c)
 	uv_read_stop(&c->handle.stream);
 }
 
-static bool may_read(const struct conn *c)
+static bool may_feed(const struct conn *c)
 {
 	return c->has_session && !c->is_finishing && !c->is_closing && !c->is_full &&
 	       !c->server->is_draining && !line_is_held(&c->line);
+}
+
+static bool may_read(const struct conn *c)
+{
+	if (c->is_finishing)
+		return c->has_session && !c->is_ended && !c->is_closing &&
+		       !c->server->is_draining;
+	return may_feed(c);
 }
 
 static void keep(struct conn *c, const char *data, size_t len)
@@ -124,16 +133,23 @@ static void feed(struct conn *c, size_t len)
 		stop_reading(c);
 }
 
+/* A peer that has only closed its side still gets its answers. */
+static void on_end(struct conn *c)
+{
+	c->is_ended = true;
+	stop_reading(c);
+	session_end_waits(c->line.session);
+	op_finish(c);
+}
+
 static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 {
 	struct conn *c = stream->data;
 
 	if (nread == 0)
 		return;
-	if (nread == UV_EOF && c->has_session && !c->is_finishing) {
-		/* A peer that has only closed its side still gets its answers. */
-		stop_reading(c);
-		op_finish(c);
+	if (nread == UV_EOF && c->has_session) {
+		on_end(c);
 		return;
 	}
 	if (nread < 0) {
@@ -144,7 +160,7 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 	}
 	c->last_read_ms = (int64_t)uv_now(c->server->loop);
 	c->bytes_in += (uint64_t)nread;
-	if (c->is_lingering || !c->has_session)
+	if (c->is_finishing)
 		return;
 	if (c->is_direct)
 		line_direct_filled(&c->line, (size_t)nread);
@@ -168,7 +184,7 @@ static void resume(struct conn *c)
 {
 	if (c->is_reading || !may_read(c))
 		return;
-	if (buf_len(&c->in)) {
+	if (buf_len(&c->in) && may_feed(c)) {
 		char *data = c->in.data + c->in.start;
 		size_t used = line_feed(&c->line, data, buf_len(&c->in));
 

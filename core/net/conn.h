@@ -1,6 +1,7 @@
 /* conn.h: a connection: a socket, its protocol, what is to be sent.
  *
- * open -> finishing (the last answers are sent) -> lingering (our side is
+ * open -> finishing (the last answers are sent; what still comes is thrown away,
+ * and is only read to learn that the peer has gone) -> lingering (our side is
  * closed; what still comes is thrown away, so that the answers are not lost in
  * a reset) -> closing -> gone. conn_close may be called at any time and any
  * number of times; the session ends at the end of the turn, the memory is
@@ -37,6 +38,7 @@ struct conn {
 	bool is_direct; /* the read under way goes straight into a payload */
 	bool is_full;   /* output over its high-water mark */
 	bool is_finishing;
+	bool is_ended; /* the peer has closed its side */
 	bool is_lingering;
 	bool is_closing; /* conn_close was called */
 	bool is_closed;  /* uv_close was called */

@@ -1,0 +1,720 @@
+-- What becomes of a message in a queue: SUB, GET, ACK, NACK, TOUCH, the ack-timeout,
+-- retries, dead letters, and looking at all of it.
+local Broker = require 'support.broker'
+local wait = require 'support.wait'
+
+local LOST = 'is no longer held: it was settled, timed out or its queue was deleted'
+
+-- The whole file runs on a durable queue and on one in memory alone: what a
+-- client sees is the same.
+for _, durable in ipairs { '1', '0' } do
+  describe(('a message in a queue with durable=%s'):format(durable), function()
+    local broker, c
+
+    setup(function() broker = Broker.start { args = { '--fsync', 'no' } } end)
+    teardown(function() broker:stop() end)
+    before_each(function()
+      c = broker:connect()
+    end)
+    after_each(function()
+      c:send 'LIST queues\r\n'
+      for _, q in ipairs(c:expect_json()) do c:send(('DELETE queue %s quiet\r\n'):format(q.name)) end
+      c:send 'PING\r\n'
+      c:drain_until '^OK$'
+      c:close()
+    end)
+
+    local function declare(name, options)
+      c:ok(('DECLARE queue %s durable=%s %s'):format(name, durable, options or 'shards=1'))
+    end
+    local function publish(queue, ...)
+      for _, payload in ipairs { ... } do c:ok('PUB - ' .. queue, payload) end
+    end
+    local function get(line, client)
+      client = client or c
+      client:send(('GET %s\r\n'):format(line))
+      local n = tonumber(client:expect '^OK (%d+)$')
+      local messages = {}
+      for i = 1, n do messages[i] = client:expect_msg() end
+      return messages
+    end
+    local function peek(queue, state)
+      c:send(('PEEK %s 100 state=%s\r\n'):format(queue, state))
+      return c:expect_json()
+    end
+    local function stats(queue)
+      c:send(('STATS %s\r\n'):format(queue))
+      return c:expect_json()
+    end
+    local function refused(line, answer)
+      c:send(line .. '\r\n')
+      c:expect_line(answer)
+    end
+    local function payloads(messages)
+      local words = {}
+      for i, m in ipairs(messages) do words[i] = m.payload end
+      return table.concat(words, ' ')
+    end
+
+    describe('that is published', function()
+      it('is given out as it was, with its facts', function()
+        declare 'q'
+        local id = c:ok('PUB - q pri=3 h:a=b', 'hello'):match '^(%x+) 1$'
+        c:send 'SUB q s1\r\n'
+        c:expect_line 'OK'
+        local m = c:expect_msg()
+        assert.equal(('MSG s1 1 1 - q id=%s ts=%s pri=3 h:a=b 5'):format(id, m.options.ts), m.line)
+        assert.equal('hello', m.payload)
+        assert.is_true(math.abs(tonumber(m.options.ts) / 1000 - os.time()) < 60)
+        assert.equal('1', c:ok 'ACK 1')
+        refused('ACK 1', 'ERR lease-lost tag 1 ' .. LOST)
+      end)
+
+      it('with a delay is delayed, and comes when it is due', function()
+        declare 'q'
+        c:ok('PUB - q delay=1h', 'later')
+        c:ok('PUB - q delay=30', 'soon')
+        c:ok('PUB - q delay=0', 'now')
+        local later = peek('q', 'delayed')
+        later = later[#later]
+        assert.equal('later', later.payload)
+        assert.equal(3600000, later.due - later.ts)
+        assert.equal('now', payloads(get 'q'))
+        assert.equal('soon', payloads(get 'q wait=10s'))
+        assert.same({}, get 'q')
+      end)
+
+      it('with a ttl is not given out after it', function()
+        declare 'q'
+        c:ok('PUB - q ttl=1', 'short')
+        c:ok('PUB - q ttl=1h', 'long')
+        assert.is_truthy(wait.poll(function()
+          local seen = get 'q max=10'
+          if #seen > 0 then c:ok(('NACK %s-%s requeue'):format(seen[1].tag, seen[#seen].tag)) end
+          return payloads(seen) == 'long'
+        end))
+        assert.equal(1, stats('q').expired)
+        local m = peek('q', 'ready')[1]
+        assert.equal(3600000, m.expires - m.ts)
+      end)
+
+      it('refuses what is out of range', function()
+        declare 'q'
+        local duration = ': wanted is a duration like 250ms, 30s, 5m, 2h or 1d, from '
+        for option, text in pairs {
+          ['pri=-1'] = 'pri=-1: wanted is a number from 0 to 255',
+          ['delay=soon'] = 'delay=soon' .. duration .. '0s to 3660d',
+          ['delay=4000d'] = 'delay=4000d' .. duration .. '0s to 3660d',
+          ['ttl=0'] = 'ttl=0' .. duration .. '1ms to 3660d',
+        } do
+          c:send(('PUB - q %s 1\r\nx\r\n'):format(option))
+          c:expect_line('ERR syntax ' .. text)
+        end
+        assert.same({}, get 'q')
+      end)
+
+      it('comes in the order of publication', function()
+        declare 'q'
+        publish('q', 'a', 'b', 'c', 'd')
+        assert.equal('a b', payloads(get 'q max=2'))
+        assert.equal('c d', payloads(get 'q max=1000'))
+      end)
+
+      it('comes by its priority where the queue says so', function()
+        declare('q', 'priority=strict')
+        for _, pri in ipairs { 0, 5, 255, 5, 1 } do c:ok(('PUB - q pri=%d'):format(pri), 'p' .. pri) end
+        local order = payloads(get 'q max=10')
+        assert.equal('p255 p5 p5 p1 p0', order)
+      end)
+
+      it('comes without regard to its priority where the queue does not', function()
+        declare 'q'
+        for _, pri in ipairs { 0, 5, 1 } do c:ok(('PUB - q pri=%d'):format(pri), 'p' .. pri) end
+        assert.equal('p0 p5 p1', payloads(get 'q max=10'))
+      end)
+    end)
+
+    describe('that is subscribed to', function()
+      it('comes up to the prefetch, and more with each ack', function()
+        declare 'q'
+        publish('q', '1', '2', '3', '4', '5')
+        c:send 'SUB q s prefetch=2\r\n'
+        c:expect_line 'OK'
+        c:expect_msg()
+        c:expect_msg()
+        c:expect_nothing()
+        assert.equal(3, stats('q').ready)
+        c:send 'ACK 1\r\n'
+        local lines = { c:read_line(), c:read_line() }
+        if lines[1] ~= 'OK 1' then lines[1], lines[2] = c:read_line(), lines[1] else lines[3] = c:read_line() end
+        assert.equal('OK 1', lines[1])
+        assert.is_truthy(lines[2]:find '^MSG s 3 1 ')
+        c:expect_nothing()
+        assert.equal('2', c:ok 'NACK 2-3 delay=1h')
+        c:expect_msg()
+        c:expect_msg()
+        c:expect_nothing()
+      end)
+
+      it('needs no ack with ack=auto', function()
+        declare 'q'
+        publish('q', '1', '2', '3')
+        c:send 'SUB q s prefetch=1 ack=auto\r\n'
+        c:expect_line 'OK'
+        for i = 1, 3 do
+          local m = c:expect_msg()
+          assert.equal('-', m.tag)
+          assert.equal(tostring(i), m.payload)
+        end
+        local s = stats 'q'
+        assert.equal(0, s.ready + s.unacked)
+        assert.equal(3, s.acked)
+        refused('ACK 1', 'ERR not-found tag 1 was never given out on this channel')
+      end)
+
+      it('is dealt round robin', function()
+        declare 'q'
+        local other = broker:connect()
+        c:ok 'SUB q s1'
+        c:ok 'SUB q s2'
+        other:ok 'SUB q s1'
+        local seen = {}
+        for i = 1, 9 do
+          other:send(('PUB - q 1\r\n%d\r\n'):format(i))
+        end
+        for _ = 1, 6 do
+          local m = c:expect_msg()
+          seen[m.sid] = (seen[m.sid] or 0) + 1
+        end
+        assert.same({ s1 = 3, s2 = 3 }, seen)
+        c:ok 'UNSUB s1'
+        c:ok 'UNSUB s2'
+        other:close()
+      end)
+
+      it('goes to those who have credit left', function()
+        declare 'q'
+        c:ok 'SUB q full prefetch=1'
+        c:send 'PUB - q quiet 1\r\nx\r\n'
+        c:expect_msg()
+        c:ok 'SUB q other prefetch=10'
+        for _ = 1, 3 do
+          c:send 'PUB - q quiet 1\r\nx\r\n'
+          assert.equal('other', c:expect_msg().sid)
+        end
+      end)
+
+      it('comes no more after UNSUB, and what is held stays', function()
+        declare 'q'
+        publish('q', 'a', 'b')
+        c:send 'SUB q s prefetch=1\r\n'
+        c:expect_line 'OK'
+        c:expect_msg()
+        c:ok 'UNSUB s'
+        refused('UNSUB s', "ERR not-found this channel has no subscription 's'")
+        assert.equal('1', c:ok 'ACK 1')
+        c:expect_nothing()
+        assert.equal(1, stats('q').ready)
+      end)
+
+      it('never comes before the OK of the SUB', function()
+        declare 'q'
+        for _ = 1, 50 do
+          c:send 'PUB - q 1\r\nx\r\nSUB q s ack=auto\r\nUNSUB s\r\nSUB q s ack=auto\r\n'
+          local subscribed, received = 0, 0
+          while subscribed < 4 or received < 1 do
+            local line = c:read_line()
+            if line:find '^MSG' then
+              assert.is_true(subscribed == 2 or subscribed == 4, 'a message after ' .. subscribed .. ' answers')
+              c:expect_payload(1)
+              received = received + 1
+            else
+              subscribed = subscribed + 1
+            end
+          end
+          c:ok 'UNSUB s'
+        end
+      end)
+
+      it('has a sid that is unique in the channel', function()
+        declare 'q'
+        c:ok 'SUB q s'
+        refused('SUB q s', "ERR exists this channel has a subscription 's' already")
+        c:send '@1 OPEN\r\n@1 SUB q s\r\n'
+        c:expect_line '@1 OK'
+        c:expect_line '@1 OK'
+        refused('SUB nobody s2', "ERR not-found there is no queue 'nobody'")
+        refused('SUB q s2 prefetch=0', 'ERR syntax prefetch=0: wanted is a number from 1 to 65535')
+        refused('SUB q s2 prefetch=65536', 'ERR syntax prefetch=65536: wanted is a number from 1 to 65535')
+        refused('SUB q s2 ack=never', 'ERR syntax ack=never: wanted is manual or auto')
+        c:send 'LIST consumers\r\n'
+        local consumers = c:expect_json()
+        assert.equal(2, #consumers)
+        assert.equal('s', consumers[1].sid)
+        assert.equal('subscription', consumers[1].kind)
+        assert.equal(100, consumers[1].prefetch)
+      end)
+    end)
+
+    describe('that is got', function()
+      it('is there, or not', function()
+        declare 'q'
+        assert.same({}, get 'q')
+        publish('q', 'a')
+        local m = get('q')[1]
+        assert.equal('-', m.sid)
+        assert.equal('1', m.tag)
+        refused('GET q max=0', 'ERR syntax max=0: wanted is a number from 1 to 1000')
+        refused('GET q max=1001', 'ERR syntax max=1001: wanted is a number from 1 to 1000')
+        refused('GET q wait=2h', 'ERR syntax wait=2h: wanted is a duration like 250ms, 30s, 5m, 2h or 1d, '
+          .. 'from 0s to 1h')
+        refused('GET nobody', "ERR not-found there is no queue 'nobody'")
+      end)
+
+      it('is waited for, while the channel holds its answers back', function()
+        declare 'q'
+        c:send 'GET q wait=1h\r\nPING\r\n@1 OPEN\r\n'
+        c:expect_line '@1 OK'
+        local other = broker:connect()
+        assert.is_truthy(wait.poll(function()
+          other:send 'LIST consumers\r\n'
+          local list = other:expect_json()
+          return #list == 1 and list[1].kind == 'get'
+        end))
+        other:ok('PUB - q', 'x')
+        c:expect_line 'OK 1'
+        assert.equal('x', c:expect_msg().payload)
+        c:expect_line 'OK'
+        other:close()
+      end)
+
+      it('is waited for until the time is over', function()
+        declare 'q'
+        c:send 'GET q wait=20ms\r\nPING\r\n'
+        c:expect_line 'OK 0'
+        c:expect_line 'OK'
+      end)
+
+      it('is given to those who wait in their order', function()
+        declare 'q'
+        local others = {}
+        for i = 1, 3 do
+          others[i] = broker:connect()
+          others[i]:send '@1 OPEN\r\n@1 GET q wait=1h\r\nPING\r\n'
+          others[i]:expect_line '@1 OK'
+          others[i]:expect_line 'OK'
+        end
+        publish('q', '1', '2', '3')
+        for i = 1, 3 do
+          others[i]:expect_line '@1 OK 1'
+          assert.equal(tostring(i), others[i]:expect_msg(nil, 1).payload)
+          others[i]:close()
+        end
+      end)
+
+      it('is taken before what the channel asks next is done', function()
+        declare 'q'
+        publish('q', 'a', 'b')
+        c:send 'GET q\r\nACK 1\r\nGET q ack=auto\r\nGET q\r\nPUB - q quiet 1\r\nx\r\nPURGE q\r\n'
+        c:expect_line 'OK 1'
+        assert.equal('a', c:expect_msg().payload)
+        c:expect_line 'OK 1'
+        c:expect_line 'OK 1'
+        assert.equal('b', c:expect_msg().payload)
+        c:expect_line 'OK 0'
+        c:expect_line 'OK 1'
+      end)
+    end)
+
+    describe('that is settled', function()
+      it('is named by tags and ranges', function()
+        declare 'q'
+        publish('q', '1', '2', '3', '4', '5', '6', '7')
+        get 'q max=7'
+        assert.equal('1', c:ok 'ACK 2')
+        assert.equal('3', c:ok 'ACK 1-3 5')
+        refused('ACK 1-3', 'ERR lease-lost tag 1 ' .. LOST)
+        refused('ACK 4 5', 'ERR lease-lost tag 5 ' .. LOST)
+        refused('ACK 8', 'ERR not-found tag 8 was never given out on this channel')
+        refused('ACK 0', 'ERR not-found tag 0 was never given out on this channel')
+        refused('ACK 4 99', 'ERR not-found tag 99 was never given out on this channel')
+        assert.equal(3, stats('q').unacked)
+        assert.equal('3', c:ok 'ACK 1-1000000')
+        assert.equal(0, stats('q').unacked)
+      end)
+
+      it('is named by words that are tags', function()
+        for _, word in ipairs { '1-', '3-1', '1-2-3', '1x', '99999999999999999999' } do
+          refused('ACK ' .. word, ("ERR syntax '%s' is no tag: wanted are numbers, or ranges like 3-7"):format(word))
+        end
+        refused('ACK', 'ERR syntax ACK needs tags: numbers, or ranges like 3-7')
+        refused('ACK x', 'ERR syntax ACK needs tags: numbers, or ranges like 3-7')
+        refused('NACK 1 dead requeue', 'ERR syntax NACK takes one of delay=, dead and requeue')
+        refused('NACK 1 dead delay=1s', 'ERR syntax NACK takes one of delay=, dead and requeue')
+        refused('TOUCH 1 for=1ms', 'ERR syntax for=1ms: wanted is a duration like 250ms, 30s, 5m, 2h or 1d, '
+          .. 'from 10ms to 1d')
+      end)
+
+      it('by NACK comes again, as the retry script says', function()
+        declare 'q'
+        publish('q', 'a')
+        get 'q'
+        assert.equal('1', c:ok 'NACK 1')
+        local m = get('q')[1]
+        assert.equal('2', m.tag)
+        assert.equal(2, m.attempt)
+        assert.is_true(m.redelivered)
+        c:ok 'NACK 2 requeue'
+        c:ok('PUB - q', 'b')
+        assert.equal('a b', payloads(get 'q max=2'))
+        c:ok 'NACK 3 delay=1h'
+        local later = peek('q', 'delayed')[1]
+        assert.equal(3, later.failures)
+        assert.equal(3, later.attempts)
+        assert.equal('nack', later.reason)
+        assert.equal(3, stats('q').nacked)
+      end)
+
+      it('keeps its place in the queue when it is returned', function()
+        declare 'q'
+        publish('q', 'a', 'b', 'c', 'd')
+        get 'q max=3'
+        c:ok 'NACK 2 requeue'
+        c:ok 'NACK 3 requeue'
+        c:ok 'NACK 1 requeue'
+        assert.equal('a b c d', payloads(get 'q max=4'))
+      end)
+
+      it('by NACK with exponential backoff waits longer each time, up to the cap', function()
+        declare('q', 'retry=exponential retry.base=1m retry.factor=3 retry.cap=20m')
+        for failures, delay in ipairs { 60000, 180000, 540000, 1200000, 1200000 } do
+          publish('q', 'x')
+          for _ = 2, failures do c:ok(('NACK %s requeue'):format(get('q')[1].tag)) end
+          c:send(('NACK %s\r\nPEEK q 100 state=delayed\r\n'):format(get('q')[1].tag))
+          c:expect_line 'OK 1'
+          local list = c:expect_json()
+          local m = list[#list]
+          assert.equal(failures, m.failures)
+          assert.is_true(m.due - m.ts >= delay and m.due - m.ts < delay + 30000, failures .. ' ' .. m.due - m.ts)
+          c:ok 'PURGE q'
+        end
+      end)
+
+      it('waits by a timetable that doubles up to its cap', function()
+        declare('q', 'retry=exponential retry.base=10ms retry.factor=2 retry.cap=40ms retry.max=6')
+        publish('q', 'a')
+        local at_least = { 10, 20, 40, 40, 40 }
+        for attempt = 1, 5 do
+          local m = get('q wait=10s')[1]
+          assert.equal(attempt, m.attempt)
+          local before = stats('q').delayed
+          assert.equal(0, before)
+          c:send(('NACK %s\r\nPEEK q state=delayed\r\n'):format(m.tag))
+          c:expect_line 'OK 1'
+          local seen = c:expect_json()[1]
+          if seen then -- a slow machine may find it due already
+            assert.equal(attempt, seen.failures)
+            assert.is_true(seen.due >= seen.ts + at_least[attempt])
+          end
+        end
+        -- The sixth failure is one too many.
+        local m = get('q wait=10s')[1]
+        c:ok('NACK ' .. m.tag)
+        local buried = peek('q', 'buried')[1]
+        assert.equal(6, buried.failures)
+      end)
+
+      it('by TOUCH has more time', function()
+        declare('q', 'ack-timeout=1h')
+        publish('q', 'a', 'b')
+        get 'q max=2'
+        local function due()
+          local list = {}
+          for i, m in ipairs(peek('q', 'unacked')) do list[i] = m.due - m.ts end
+          table.sort(list)
+          return list
+        end
+        assert.equal('1', c:ok 'TOUCH 1 for=2h')
+        local list = due()
+        assert.is_true(list[1] >= 3600000 and list[1] < 3660000)
+        assert.is_true(list[2] >= 7200000 and list[2] < 7260000)
+        assert.equal('2', c:ok 'TOUCH 1-2 for=10m')
+        list = due()
+        assert.is_true(list[2] >= 600000 and list[2] < 660000)
+        assert.equal('2', c:ok 'TOUCH 1-2')
+        assert.is_true(due()[1] >= 3600000)
+        c:ok 'ACK 1'
+        refused('TOUCH 1', 'ERR lease-lost tag 1 ' .. LOST)
+      end)
+
+      it('is lost when the ack-timeout has passed', function()
+        declare('q', 'ack-timeout=10ms')
+        publish('q', 'a')
+        local first = get('q')[1]
+        local second = get('q wait=10s')[1]
+        assert.equal(first.options.id, second.options.id)
+        assert.equal(2, second.attempt)
+        assert.is_true(second.redelivered)
+        refused('ACK 1', 'ERR lease-lost tag 1 ' .. LOST)
+        assert.is_true(stats('q').timed_out >= 1)
+      end)
+
+      it('gives its credit back when the ack-timeout has passed', function()
+        declare('q', 'ack-timeout=10ms delivery-limit=3')
+        publish('q', 'a')
+        c:send 'SUB q s prefetch=1\r\n'
+        c:expect_line 'OK'
+        for attempt = 1, 3 do assert.equal(attempt, c:expect_msg().attempt) end
+        assert.is_truthy(wait.poll(function() return stats('q').buried == 1 end))
+        local m = peek('q', 'buried')[1]
+        assert.equal('timeout', m.reason)
+        assert.equal(3, m.failures)
+      end)
+    end)
+
+    describe('that has failed', function()
+      it('too often is dead-lettered, and says why', function()
+        declare 'dead'
+        declare('q', 'delivery-limit=2 dead-letter=-/dead')
+        c:ok('PUB - q h:kept=yes h:x-death-queue=forged pri=4 ttl=1h', 'a')
+        for _ = 1, 2 do c:ok('NACK ' .. get('q')[1].tag .. ' requeue') end
+        local m = get('dead wait=10s')[1]
+        assert.equal('a', m.payload)
+        assert.equal(1, m.attempt)
+        assert.equal('4', m.options.pri)
+        assert.same({
+          kept = 'yes', ['x-death-reason'] = 'nack', ['x-death-queue'] = 'q', ['x-death-exchange'] = '-',
+          ['x-death-key'] = 'q', ['x-death-attempts'] = '2', ['x-death-rule'] = 'delivery-limit',
+        }, m.headers)
+        assert.is_truthy(wait.poll(function()
+          local s = stats 'q'
+          return s.ready + s.delayed + s.unacked + s.buried == 0 and s.dead_lettered == 1
+        end))
+      end)
+
+      it('goes through the dead-letter exchange, with its own key where no other is given', function()
+        c:ok 'DECLARE exchange graveyard topic'
+        declare 'dead'
+        c:ok 'BIND dead graveyard q.*'
+        declare('q.1', 'dead-letter=graveyard')
+        publish('q.1', 'a')
+        get 'q.1'
+        c:ok 'NACK 1 dead'
+        local m = get('dead wait=10s')[1]
+        assert.equal('graveyard', m.exchange)
+        assert.equal('q.1', m.key)
+        assert.equal('rejected', m.headers['x-death-reason'])
+        assert.equal('consumer', m.headers['x-death-rule'])
+        c:ok 'DELETE exchange graveyard'
+      end)
+
+      it('is dead-lettered by the retry script too', function()
+        declare 'dead'
+        declare('q', 'retry.max=2 dead-letter=-/dead')
+        publish('q', 'a')
+        for _ = 1, 2 do c:ok('NACK ' .. get('q')[1].tag) end
+        local m = get('dead wait=10s')[1]
+        assert.equal('retry/immediate.lua', m.headers['x-death-rule'])
+      end)
+
+      it('by its ttl is dead-lettered where there is a target', function()
+        declare 'dead'
+        declare('q', 'dead-letter=-/dead')
+        c:ok('PUB - q ttl=1ms', 'a')
+        c:send 'SUB q s\r\n'
+        c:expect_line 'OK'
+        local m
+        assert.is_truthy(wait.poll(function()
+          c:send 'GET dead\r\n'
+          local line = c:read_line()
+          if line:find '^MSG s' then -- it was quicker than a millisecond
+            c:expect_payload(1)
+            line = c:expect '^OK %d$'
+            c:ok 'UNSUB s'
+            c:ok 'NACK 1-9 requeue'
+            c:ok 'SUB q s'
+          end
+          if line ~= 'OK 1' then return false end
+          m = c:expect_msg()
+          return true
+        end))
+        assert.equal('expired', m.headers['x-death-reason'])
+        assert.is_nil(m.options.expires)
+      end)
+
+      it('is buried without a target', function()
+        declare 'q'
+        publish('q', 'a', 'b', 'c')
+        get 'q max=3'
+        assert.equal('3', c:ok 'NACK 1-3 dead')
+        assert.equal(3, stats('q').buried)
+        assert.same({}, get 'q')
+        local m = peek('q', 'buried')[1]
+        assert.equal('rejected', m.reason)
+        assert.equal('buried', m.state)
+        assert.equal('1', c:ok 'KICK q 1')
+        local kicked = get('q')[1]
+        assert.equal('a', kicked.payload)
+        assert.equal(2, kicked.attempt)
+        assert.equal('2', c:ok 'KICK q')
+        assert.equal('b c', payloads(get 'q max=10'))
+        assert.equal('0', c:ok 'KICK q')
+        refused('KICK q 0', "ERR syntax '0': wanted is a number from 1 to 18446744073709551614")
+      end)
+
+      it('is buried when no queue takes it', function()
+        declare('q', 'dead-letter=-/nobody')
+        declare('q2', 'dead-letter=nowhere/k')
+        for _, queue in ipairs { 'q', 'q2' } do
+          publish(queue, 'a')
+          c:ok(('NACK %s dead'):format(get(queue)[1].tag))
+          assert.is_truthy(wait.poll(function() return stats(queue).buried == 1 end))
+        end
+      end)
+
+      it('is dead-lettered into its own queue', function()
+        declare('q', 'dead-letter=-/q')
+        publish('q', 'a')
+        get 'q'
+        c:ok 'NACK 1 dead'
+        local m = get('q wait=10s')[1]
+        assert.equal(1, m.attempt)
+        assert.equal('q', m.headers['x-death-queue'])
+        assert.same({}, get 'q')
+      end)
+
+      it('without limit never is', function()
+        declare('q', 'delivery-limit=0')
+        publish('q', 'a')
+        for i = 1, 30 do
+          local m = get('q')[1]
+          assert.equal(i, m.attempt)
+          c:ok(('NACK %s requeue'):format(m.tag))
+        end
+        assert.equal(1, stats('q').ready)
+      end)
+    end)
+
+    describe('whose consumer goes away', function()
+      it('comes back; the first is charged, the others are not', function()
+        declare 'q'
+        publish('q', 'a', 'b', 'c')
+        local other = broker:connect()
+        other:send 'SUB q s\r\n'
+        other:expect_line 'OK'
+        for _ = 1, 3 do other:expect_msg() end
+        other:close()
+        assert.is_truthy(wait.poll(function() return stats('q').ready == 3 end))
+        local seen = {}
+        for i, m in ipairs(peek('q', 'ready')) do
+          seen[i] = ('%s attempts=%d failures=%d %s'):format(m.payload, m.attempts, m.failures, m.reason)
+        end
+        assert.same({ 'a attempts=1 failures=1 gone', 'b attempts=1 failures=0 nil', 'c attempts=1 failures=0 nil' },
+          seen)
+        local messages = get 'q max=10'
+        assert.equal('a b c', payloads(messages))
+        for _, m in ipairs(messages) do
+          assert.equal(2, m.attempt)
+          assert.is_true(m.redelivered)
+        end
+      end)
+
+      it('is charged once for each of the channel\'s consumers', function()
+        declare 'q'
+        publish('q', '1', '2', '3', '4', '5')
+        c:send '@1 OPEN\r\n@1 SUB q a prefetch=2\r\n'
+        c:expect_line '@1 OK'
+        c:expect_line '@1 OK'
+        for _ = 1, 2 do c:expect_msg(nil, 1) end
+        c:send '@1 GET q max=2\r\n'
+        c:expect_line '@1 OK 2'
+        for _ = 1, 2 do c:expect_msg(nil, 1) end
+        c:send '@1 CLOSE\r\n'
+        c:expect_line '@1 OK'
+        local failures = {}
+        for _, m in ipairs(peek('q', 'ready')) do failures[#failures + 1] = m.failures end
+        assert.same({ 1, 0, 1, 0, 0 }, failures)
+        assert.equal('1 2 3 4 5', payloads(get 'q max=9'))
+      end)
+    end)
+
+    describe('that is looked at', function()
+      it('stays where it is', function()
+        declare('q', 'ack-timeout=1h')
+        publish('q', 'text', '\xff\xfe\0')
+        c:ok('PUB - q h:a=%00b pri=3 delay=1h', '')
+        local ready = peek('q', 'ready')
+        assert.equal(2, #ready)
+        assert.equal('text', ready[1].payload)
+        assert.equal(4, ready[1].size)
+        assert.equal('-', ready[1].exchange)
+        assert.equal('q', ready[1].key)
+        assert.equal(0, ready[1].attempts)
+        assert.equal('//4A', ready[2].payload_base64)
+        local delayed = peek('q', 'delayed')
+        assert.equal(1, #delayed)
+        assert.equal('\0b', delayed[1].headers.a)
+        assert.equal(3, delayed[1].priority)
+        assert.equal('', delayed[1].payload)
+        get 'q'
+        local unacked = peek('q', 'unacked')
+        assert.equal(1, #unacked)
+        assert.equal(1, unacked[1].attempts)
+        assert.equal('unacked', unacked[1].state)
+        c:send 'PEEK q\r\n'
+        assert.equal(1, #c:expect_json())
+        refused('PEEK q 0', "ERR syntax '0': wanted is a number from 1 to 100")
+        refused('PEEK q 101', "ERR syntax '101': wanted is a number from 1 to 100")
+        refused('PEEK q state=lost', 'ERR syntax state=lost: wanted is ready, delayed, unacked or buried')
+        refused('PEEK nobody', "ERR not-found there is no queue 'nobody'")
+      end)
+
+      it('is counted', function()
+        declare 'q'
+        publish('q', '1', '2', '3', '4')
+        c:ok('PUB - q delay=1h', '5')
+        get 'q max=2'
+        c:ok 'NACK 1 dead'
+        local s = stats 'q'
+        assert.same({ 2, 1, 1, 1, 5, 2, 0, 0, 1 },
+          { s.ready, s.delayed, s.unacked, s.buried, s.published, s.delivered, s.redelivered, s.acked, s.nacked })
+        c:send 'STATS\r\n'
+        local all = c:expect_json()
+        assert.equal('embedded', all.store.kind)
+        assert.is_true(all.published >= 5)
+        assert.equal('up', all.store.state)
+        refused('STATS nobody', "ERR not-found there is no queue 'nobody'")
+      end)
+    end)
+
+    it('is purged in any state but unacked', function()
+      declare 'q'
+      publish('q', '1', '2', '3')
+      c:ok('PUB - q delay=1h', '4')
+      get 'q max=2'
+      c:ok 'NACK 1 dead'
+      assert.equal('3', c:ok 'PURGE q')
+      local s = stats 'q'
+      assert.same({ 0, 0, 1, 0 }, { s.ready, s.delayed, s.unacked, s.buried })
+      assert.equal('1', c:ok 'ACK 2')
+      assert.equal('0', c:ok 'PURGE q')
+      refused('PURGE nobody', "ERR not-found there is no queue 'nobody'")
+      publish('q', 'after')
+      assert.equal('after', payloads(get 'q'))
+    end)
+
+    it('is settled in bulk across shards', function()
+      declare('q', 'shards=8 sharding=round_robin')
+      for i = 1, 100 do c:send(('PUB - q quiet %d\r\n%d\r\n'):format(#tostring(i), i)) end
+      c:expect_nothing()
+      local messages = get 'q max=1000'
+      assert.equal(100, #messages)
+      assert.equal('50', c:ok 'NACK 1-50 dead')
+      assert.equal('50', c:ok 'ACK 51-100')
+      assert.equal('50', c:ok 'KICK q')
+      assert.equal(50, #get 'q max=1000')
+      assert.equal('50', c:ok 'NACK 101-150 requeue')
+      assert.equal('50', c:ok 'PURGE q')
+    end)
+  end)
+end

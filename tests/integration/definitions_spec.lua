@@ -1,0 +1,388 @@
+-- Exchanges, queues and bindings: making, comparing, listing and removing them.
+local Broker = require 'support.broker'
+local wait = require 'support.wait'
+
+describe('the definitions', function()
+  local broker, c
+
+  setup(function() broker = Broker.start { args = { '--fsync', 'no' } } end)
+  teardown(function() broker:stop() end)
+  before_each(function() c = broker:connect() end)
+  after_each(function() c:close() end)
+
+  local function refused(line, answer)
+    c:send(line .. '\r\n')
+    c:expect_line(answer)
+  end
+
+  local function list(what)
+    c:send('LIST ' .. what .. '\r\n')
+    return c:expect_json()
+  end
+
+  local function find(what, name)
+    for _, item in ipairs(list(what)) do
+      if item.name == name then return item end
+    end
+  end
+
+  describe('of a queue', function()
+    it('may be declared again with the same arguments', function()
+      for _ = 1, 2 do
+        c:ok 'DECLARE queue d.same shards=4 sharding=round_robin ack-timeout=60s retry.max=3'
+      end
+      c:ok 'DECLARE queue d.same retry.max=3 ack-timeout=60000 sharding=round_robin shards=4'
+      c:ok 'DELETE queue d.same'
+    end)
+
+    it('with other arguments are refused, and the difference is named', function()
+      c:ok 'DECLARE queue d.other shards=4 retry.max=3'
+      refused('DECLARE queue d.other shards=5 retry.max=3',
+        "ERR mismatch queue 'd.other' exists with other options: it has shards=4, not shards=5")
+      refused('DECLARE queue d.other shards=4',
+        "ERR mismatch queue 'd.other' exists with other options: it has retry.max=3, which is missing here")
+      refused('DECLARE queue d.other shards=4 retry.max=3 sharding.by=tenant',
+        "ERR mismatch queue 'd.other' exists with other options: it has sharding.by=(none), not sharding.by=tenant")
+      refused('DECLARE queue d.other shards=4 retry.max=3 durable=0',
+        "ERR mismatch queue 'd.other' exists with other options: it has durable=1, not durable=0")
+      c:ok 'DELETE queue d.other'
+    end)
+
+    it('take options within their ranges alone', function()
+      local function bad(option, text) refused('DECLARE queue d.bad ' .. option, 'ERR ' .. text) end
+      bad('shards=0', 'syntax shards=0: wanted is a number from 1 to 64')
+      bad('shards=65', 'syntax shards=65: wanted is a number from 1 to 64')
+      bad('shards=many', 'syntax shards=many: wanted is a number from 1 to 64')
+      bad('durable=yes', 'syntax durable=yes: wanted is a number from 0 to 1')
+      bad('ack-timeout=9ms', 'syntax ack-timeout=9ms: wanted is a duration from 10ms to 1d')
+      bad('ack-timeout=2d', 'syntax ack-timeout=2d: wanted is a duration from 10ms to 1d')
+      bad('ack-timeout=soon', 'syntax ack-timeout=soon: wanted is a duration from 10ms to 1d')
+      bad('delivery-limit=1000001', 'syntax delivery-limit=1000001: wanted is a number from 0 to 1000000')
+      bad('dead-letter=-/', 'syntax dead-letter=-/: the default exchange needs a key (a queue\'s name)')
+      bad('dead-letter=/k', 'syntax dead-letter=/k: wanted is <exchange>/<key>, with - for the default exchange; '
+        .. 'without a key the message keeps its own')
+      bad('max-speed=3', "syntax a queue has no option 'max-speed'; it takes: durable exclusive auto-delete shards "
+        .. 'sharding priority retry ack-timeout delivery-limit dead-letter, and sharding.* priority.* retry.* for the '
+        .. "scripts' own")
+      assert.is_nil(find('queues', 'd.bad'))
+    end)
+
+    it('name scripts, and options that those know', function()
+      refused('DECLARE queue d.bad retry=never', 'ERR not-found retry=never: there is no retry script '
+        .. "'never'; there are: exponential immediate")
+      refused('DECLARE queue d.bad sharding=dice', 'ERR not-found sharding=dice: there is no sharding script '
+        .. "'dice'; there are: hash round_robin")
+      refused('DECLARE queue d.bad priority=loud', 'ERR not-found priority=loud: there is no priority script '
+        .. "'loud'; there are: fifo strict")
+      for _, option in ipairs { 'retry.frob=1', 'retry.max=0', 'retry.max=x', 'priority.x=1', 'sharding.of=k' } do
+        c:send('DECLARE queue d.bad ' .. option .. '\r\n')
+        local script, name = c:expect "^ERR mismatch (%w+)=%w+: (.*)$"
+        assert.equal(option:match '^%w+', script)
+        assert.is_truthy(name:find(option:match '%.(%w+)', 1, true), name)
+      end
+      assert.is_nil(find('queues', 'd.bad'))
+    end)
+
+    it('are listed with what was chosen', function()
+      c:ok 'DECLARE queue d.list durable=0 shards=2 dead-letter=-/d.dead'
+      local q = find('queues', 'd.list')
+      assert.same({ shards = '2', durable = '0', ['dead-letter'] = '-/d.dead' }, setmetatable(q.options, nil))
+      assert.is_false(q.durable)
+      assert.equal(0, q.ready + q.delayed + q.unacked + q.buried + q.consumers)
+      c:ok 'DELETE queue d.list'
+      refused('DELETE queue d.list', "ERR not-found there is no queue 'd.list'")
+    end)
+
+    it('exclusive to a connection are for that alone, and end with it', function()
+      local owner = broker:connect()
+      owner:ok 'DECLARE queue d.mine exclusive'
+      owner:ok('PUB - d.mine', 'x')
+      for _, line in ipairs {
+        'DECLARE queue d.mine exclusive', 'DELETE queue d.mine', 'SUB d.mine s', 'GET d.mine', 'PEEK d.mine',
+        'PURGE d.mine', 'KICK d.mine', 'STATS d.mine',
+      } do
+        refused(line, "ERR denied queue 'd.mine' belongs to another connection")
+      end
+      c:ok 'DECLARE exchange d.ex fanout durable=0'
+      refused('BIND d.mine d.ex -', "ERR denied queue 'd.mine' belongs to another connection")
+      c:ok('PUB - d.mine', 'others may publish to it')
+      owner:ok 'BIND d.mine d.ex -'
+      owner:close()
+      assert.is_truthy(wait.poll(function() return not find('queues', 'd.mine') end))
+      assert.equal(0, find('exchanges', 'd.ex').bindings)
+      c:ok 'DECLARE queue d.mine exclusive'
+      c:ok 'DELETE exchange d.ex'
+    end)
+
+    it('that are auto-delete go with their last consumer', function()
+      c:ok 'DECLARE queue d.auto auto-delete'
+      c:ok('PUB - d.auto', 'x')
+      c:send 'GET d.auto\r\n'
+      c:expect_line 'OK 1'
+      c:expect_msg()
+      c:expect_nothing()
+      assert.is_truthy(find('queues', 'd.auto')) -- a GET is no consumer
+      local other = broker:connect()
+      other:ok 'SUB d.auto s1'
+      other:send '@1 OPEN\r\n@1 SUB d.auto s1\r\n'
+      other:expect_line '@1 OK'
+      other:expect_line '@1 OK'
+      other:ok 'UNSUB s1'
+      assert.is_truthy(find('queues', 'd.auto'))
+      other:close()
+      assert.is_truthy(wait.poll(function() return not find('queues', 'd.auto') end))
+      refused('ACK 1', 'ERR lease-lost tag 1 is no longer held: it was settled, timed out or its queue was deleted')
+    end)
+
+    it('are deleted under conditions', function()
+      c:ok 'DECLARE queue d.cond'
+      local function not_empty()
+        refused('DELETE queue d.cond if-empty', "ERR exists queue 'd.cond' is not empty")
+      end
+      c:ok('PUB - d.cond', 'ready')
+      not_empty()
+      c:send 'GET d.cond\r\n'
+      c:expect_line 'OK 1'
+      c:expect_msg()
+      not_empty()
+      c:ok 'NACK 1 delay=1h'
+      not_empty()
+      c:ok 'PURGE d.cond'
+      c:ok('PUB - d.cond', 'buried')
+      c:send 'GET d.cond\r\n'
+      c:expect_line 'OK 1'
+      c:expect_msg()
+      c:ok 'NACK 2 dead'
+      not_empty()
+      c:ok 'PURGE d.cond'
+      c:ok 'SUB d.cond s1'
+      refused('DELETE queue d.cond if-unused', "ERR exists queue 'd.cond' is in use: it has 1 consumers")
+      c:ok 'UNSUB s1'
+      c:ok 'DELETE queue d.cond if-empty if-unused'
+      refused('DELETE queue d.cond', "ERR not-found there is no queue 'd.cond'")
+    end)
+
+    it('that are deleted cancel their consumers and what those hold', function()
+      c:ok 'DECLARE queue d.gone'
+      c:send '@2 OPEN\r\n@3 OPEN\r\n'
+      c:expect_line '@2 OK'
+      c:expect_line '@3 OK'
+      for _ = 1, 3 do c:ok('PUB - d.gone', 'x') end
+      c:send 'SUB d.gone s1 prefetch=1\r\n'
+      c:expect_line 'OK'
+      assert.equal('1', c:expect_msg().tag)
+      c:send '@2 SUB d.gone s2\r\n'
+      c:expect_line '@2 OK'
+      c:expect_msg(nil, 2)
+      c:expect_msg(nil, 2)
+      c:send '@3 GET d.gone wait=1h\r\n'
+      c:expect_nothing()
+      local other = broker:connect()
+      other:ok 'DELETE queue d.gone'
+      local lines = {}
+      for i = 1, 3 do lines[i] = c:read_line() end
+      table.sort(lines)
+      assert.same({
+        "@2 EVT cancelled s2 queue-deleted",
+        "@3 ERR not-found queue 'd.gone' was deleted",
+        "EVT cancelled s1 queue-deleted",
+      }, lines)
+      refused('ACK 1', 'ERR lease-lost tag 1 is no longer held: it was settled, timed out or its queue was deleted')
+      refused('UNSUB s1', "ERR not-found this channel has no subscription 's1'")
+      other:close()
+      c:ok 'DECLARE queue d.gone'
+      c:send 'GET d.gone\r\n'
+      c:expect_line 'OK 0'
+      c:ok 'DELETE queue d.gone'
+    end)
+  end)
+
+  describe('of an exchange', function()
+    it('may be declared again with the same arguments alone', function()
+      for _ = 1, 2 do c:ok 'DECLARE exchange x.same topic' end
+      refused('DECLARE exchange x.same fanout', "ERR mismatch exchange 'x.same' exists with type topic, not fanout")
+      refused('DECLARE exchange x.same topic durable=0',
+        "ERR mismatch exchange 'x.same' exists with durable=1 auto-delete=0")
+      refused('DECLARE exchange x.same topic auto-delete',
+        "ERR mismatch exchange 'x.same' exists with durable=1 auto-delete=0")
+      c:ok 'DELETE exchange x.same'
+    end)
+
+    it('have types and options that there are', function()
+      refused('DECLARE exchange x.bad', 'ERR syntax DECLARE exchange needs a name and a type')
+      refused('DECLARE exchange x.bad durable=0', 'ERR syntax DECLARE exchange needs a name and a type')
+      refused('DECLARE exchange x.bad teapot', "ERR not-found there is no routing script 'teapot'; there are: "
+        .. 'direct fanout headers topic')
+      refused('DECLARE exchange x.bad ../topic', "ERR not-found there is no routing script '../topic'; there are: "
+        .. 'direct fanout headers topic')
+      c:send 'DECLARE exchange x.bad topic frob=1\r\n'
+      assert.is_truthy(c:expect('^ERR mismatch (.*)$'):find('frob', 1, true))
+      refused('DECLARE exchange x.bad topic durable=2', 'ERR syntax durable=2: wanted is 0 or 1')
+      refused('DECLARE exchange - topic', "ERR syntax '-' stands for the default exchange and cannot be declared")
+      refused('DECLARE teapot x.bad topic', "ERR syntax 'teapot': wanted is queue or exchange")
+      assert.is_nil(find('exchanges', 'x.bad'))
+    end)
+
+    it('are listed', function()
+      c:ok 'DECLARE exchange x.list headers durable=0'
+      c:ok 'DECLARE queue x.list exclusive'
+      c:ok 'BIND x.list x.list - match=any a=1'
+      local x = find('exchanges', 'x.list')
+      assert.equal('headers', x.type)
+      assert.equal('routing/headers.lua', x.script)
+      assert.equal(1, x.bindings)
+      assert.is_false(x.durable)
+      assert.is_false(x.auto_delete)
+      assert.is_nil(find('exchanges', '-'))
+      refused('DELETE exchange x.list if-unused', "ERR exists exchange 'x.list' is in use: it has 1 bindings")
+      c:ok 'UNBIND x.list x.list - a=1 match=any'
+      c:ok 'DELETE exchange x.list if-unused'
+      refused('DELETE exchange x.list', "ERR not-found there is no exchange 'x.list'")
+    end)
+
+    it('that are auto-delete go with their last binding', function()
+      local function made()
+        c:ok 'DECLARE exchange x.auto topic auto-delete'
+        c:ok 'DECLARE queue x.auto.q'
+        c:ok 'BIND x.auto.q x.auto a'
+        c:ok 'BIND x.auto.q x.auto b'
+      end
+      made()
+      c:ok 'UNBIND x.auto.q x.auto a'
+      assert.is_truthy(find('exchanges', 'x.auto'))
+      c:ok 'UNBIND x.auto.q x.auto b'
+      assert.is_nil(find('exchanges', 'x.auto'))
+      made()
+      c:ok 'DELETE queue x.auto.q'
+      assert.is_nil(find('exchanges', 'x.auto'))
+      c:ok 'DECLARE exchange x.auto topic auto-delete'
+      c:ok 'DECLARE exchange x.to fanout'
+      c:ok 'BIND x.to x.auto # dest=exchange'
+      c:ok 'DELETE exchange x.to'
+      assert.is_nil(find('exchanges', 'x.auto'))
+    end)
+
+    it('that are auto-delete go with the connection of their last queue', function()
+      c:ok 'DECLARE exchange x.auto fanout auto-delete'
+      local owner = broker:connect()
+      owner:ok 'DECLARE queue x.mine exclusive'
+      owner:ok 'BIND x.mine x.auto -'
+      owner:close()
+      assert.is_truthy(wait.poll(function() return not find('exchanges', 'x.auto') end))
+    end)
+  end)
+
+  describe('of a binding', function()
+    before_each(function()
+      c:ok 'DECLARE exchange b.x topic'
+      c:ok 'DECLARE queue b.q'
+    end)
+    after_each(function()
+      c:ok 'DELETE exchange b.x'
+      c:ok 'DELETE queue b.q'
+    end)
+
+    it('may be made twice, and is taken back once', function()
+      c:ok 'BIND b.q b.x a.*'
+      c:ok 'BIND b.q b.x a.*'
+      assert.same({ { exchange = 'b.x', to = 'queue', destination = 'b.q', pattern = 'a.*', options = {} } },
+        (require('dkjson').decode(require('dkjson').encode(list 'bindings'))))
+      c:ok 'UNBIND b.q b.x a.*'
+      refused('UNBIND b.q b.x a.*', 'ERR not-found there is no such binding')
+      assert.equal(' 0', ' ' .. c:ok('PUB b.x a.b', 'x'):match '%d+$')
+    end)
+
+    it('is between what there is', function()
+      refused('BIND nobody b.x a', "ERR not-found there is no queue 'nobody'")
+      refused('BIND b.q nowhere a', "ERR not-found there is no exchange 'nowhere'")
+      refused('BIND b.q b.x a dest=exchange', "ERR not-found there is no exchange 'b.q'")
+      refused('BIND b.q b.x a dest=moon', 'ERR syntax dest=moon: wanted is queue or exchange')
+      refused('BIND b.q - a', 'ERR denied the default exchange routes to the queue that the key names and takes no '
+        .. 'bindings')
+      refused('BIND b.q b.x', 'ERR syntax BIND needs 3 words behind it, not 2')
+      c:send 'BIND b.q b.x a frob=1\r\n'
+      assert.is_truthy(c:expect('^ERR mismatch (.*)$'):find('frob', 1, true))
+    end)
+
+    it('goes with its queue and with its exchange', function()
+      c:ok 'DECLARE queue b.q2'
+      c:ok 'DECLARE exchange b.x2 topic'
+      c:ok 'BIND b.q2 b.x a'
+      c:ok 'BIND b.q b.x2 a'
+      c:ok 'BIND b.x b.x2 # dest=exchange'
+      assert.equal(3, #list 'bindings')
+      c:ok 'DELETE queue b.q2'
+      assert.equal(2, #list 'bindings')
+      c:ok 'DELETE exchange b.x2'
+      assert.equal(0, #list 'bindings')
+      c:ok 'DECLARE queue b.q2'
+      assert.equal('0', c:ok('PUB b.x a', 'x'):match '%d+$')
+      c:ok 'DELETE queue b.q2'
+    end)
+  end)
+
+  describe('of a vhost', function()
+    it('are its own', function()
+      local shop = broker:connect()
+      shop:send 'HELLO vhost=shop name=till heartbeat=30s user=me pass=x%20y\r\n'
+      local hello = shop:expect_json()
+      assert.equal('shop', hello.vhost)
+      assert.equal(30000, hello.heartbeat_ms)
+      assert.equal(1, hello.protocol)
+      assert.same({ line = 65536, payload = 16777216, headers = 64, name = 255, channels = 256, prefetch = 65535,
+        get = 1000 }, setmetatable(hello.limits, nil))
+      shop:ok 'DECLARE queue v.jobs'
+      shop:ok 'DECLARE exchange v.x fanout'
+      shop:ok 'BIND v.jobs v.x -'
+      shop:ok('PUB v.x k', 'x')
+      assert.is_nil(find('queues', 'v.jobs'))
+      assert.equal(0, #list 'bindings')
+      refused('GET v.jobs', "ERR not-found there is no queue 'v.jobs'")
+      c:ok 'DECLARE queue v.jobs shards=3'
+      c:send 'GET v.jobs\r\n'
+      c:expect_line 'OK 0'
+      shop:send 'GET v.jobs\r\n'
+      shop:expect_line 'OK 1'
+      assert.equal('x', shop:expect_msg().payload)
+      local names = {}
+      for _, connection in ipairs(list 'connections') do
+        names[connection.name] = connection.vhost
+      end
+      assert.equal('shop', names.till)
+      c:ok 'DELETE queue v.jobs'
+      shop:ok 'ACK 1'
+      shop:close()
+    end)
+
+    it('are chosen by HELLO, the first request', function()
+      refused('PING', 'OK')
+      refused('HELLO', 'ERR denied HELLO is the first request or none')
+      for line, answer in pairs {
+        ['HELLO vhost=a/b'] = "ERR syntax 'a/b' is no vhost: wanted is / or a name of 1-255 bytes without white space, "
+          .. "'/' and ':'",
+        ['HELLO vhost='] = "ERR syntax '' is no vhost: wanted is / or a name of 1-255 bytes without white space, "
+          .. "'/' and ':'",
+        ['HELLO heartbeat=1ms'] = 'ERR syntax heartbeat=1ms: wanted is a duration like 250ms, 30s, 5m, 2h or 1d, '
+          .. 'from 1s to 1h',
+        ['HELLO colour=red'] = "ERR syntax HELLO has no option 'colour'; it takes: user pass vhost name heartbeat",
+      } do
+        local fresh = broker:connect()
+        fresh:send(line .. '\r\n')
+        fresh:expect_line(answer)
+        fresh:expect_nothing()
+        fresh:close()
+      end
+    end)
+
+    it('are limited in number', function()
+      local small = Broker.start { args = { '--store', 'none', '--max-vhosts', '2' } }
+      local one, two = small:connect(), small:connect()
+      one:send 'HELLO vhost=one\r\n'
+      assert.equal('one', one:expect_json().vhost)
+      two:send 'HELLO vhost=two\r\n'
+      two:expect_line 'ERR limit there are 2 vhosts already, which is the limit'
+      two:expect_nothing()
+      small:stop()
+    end)
+  end)
+end)

@@ -1,0 +1,490 @@
+-- Sockets: listeners, limits, silence, slow readers, and the ways in which the
+-- broker starts and ends.
+local Broker = require 'support.broker'
+local socket = require 'socket'
+local wait = require 'support.wait'
+
+-- AddressSanitizer keeps what was freed: its memory says nothing of ours.
+local is_sanitized = Broker.binary():find('asan', 1, true) ~= nil
+
+local function start(options)
+  options = options or {}
+  local args = { '--store', 'none' }
+  for _, word in ipairs(options.args or {}) do args[#args + 1] = word end
+  options.args = args
+  return Broker.start(options)
+end
+
+local function shell(command)
+  local pipe = assert(io.popen(command))
+  local output = pipe:read 'a'
+  local _, _, status = pipe:close()
+  return output, status
+end
+
+describe('a listener', function()
+  it('is on IPv4, IPv6 and Unix sockets at once', function()
+    local broker = start {
+      listen = { '127.0.0.1:0', '[::1]:0', 'unix:@DIR@/one.sock', 'unix:@DIR@/two.sock', 'localhost:0' },
+    }
+    assert.is_truthy(broker.addresses[1]:find '^127%.0%.0%.1:%d+$')
+    assert.is_truthy(broker.addresses[2]:find '^%[::1%]:%d+$')
+    assert.equal('unix:' .. broker.dir .. '/one.sock', broker.addresses[3])
+    local first = broker:connect(1)
+    first:ok 'DECLARE queue q'
+    for i = 2, 5 do
+      local c = broker:connect(i)
+      c:ok('PUB - q', tostring(i))
+      c:close()
+    end
+    first:send 'GET q max=9\r\nLIST connections\r\n'
+    first:expect_line 'OK 4'
+    for i = 2, 5 do assert.equal(tostring(i), first:expect_msg().payload) end
+    assert.is_truthy(first:expect_json()[1].peer:find '^127')
+    broker:stop()
+    assert.is_nil(io.open(broker.dir .. '/one.sock'))
+  end)
+
+  it('takes the place of a Unix socket that a killed broker left', function()
+    local broker = start { listen = { 'unix:@DIR@/left.sock' } }
+    broker:kill9()
+    broker:run()
+    broker:connect():ok 'PING'
+    broker:stop()
+  end)
+
+  it('that cannot be had fails the start with one line and status 1', function()
+    local broker = start()
+    local port = broker.address:match ':(%d+)$'
+    for _, case in ipairs {
+      { '127.0.0.1:' .. port, 'cannot listen on 127.0.0.1:' .. port .. ': address already in use' },
+      { 'unix:/nowhere/at/all.sock', 'cannot listen on unix:/nowhere/at/all.sock: permission denied' },
+      { 'nowhere.invalid:0', "cannot resolve 'nowhere.invalid': " },
+      { 'no-port', "'no-port' is no address: wanted is HOST:PORT, [IPv6]:PORT or unix:PATH" },
+      { '127.0.0.1:65536', "'127.0.0.1:65536' is no address: wanted is HOST:PORT, [IPv6]:PORT or unix:PATH" },
+      { '::1:0', "'::1:0' is no address: wanted is HOST:PORT, [IPv6]:PORT or unix:PATH" },
+    } do
+      local none, log, status = start { listen = { case[1] }, may_fail = true }
+      assert.is_nil(none)
+      assert.equal(1, status)
+      local line = log:match '^tidemq: ([^\n]*)\n$'
+      assert.is_truthy(line, log)
+      if case[1]:find '^unix' then
+        assert.is_truthy(line:find('cannot listen on ' .. case[1], 1, true), line)
+      else
+        assert.equal(case[2], line:sub(1, #case[2]))
+      end
+    end
+    broker:stop()
+  end)
+
+  it('that a running broker has is not taken away by another', function()
+    local broker = start { listen = { 'unix:@DIR@/mine.sock' } }
+    local none, log, status = start { listen = { broker.address }, may_fail = true }
+    assert.is_nil(none)
+    assert.equal(1, status)
+    assert.is_truthy(log:find('address already in use', 1, true), log)
+    broker:connect():ok 'PING'
+    broker:stop()
+  end)
+end)
+
+describe('the command line of serve', function()
+  it('that is wrong ends with status 2 and one line', function()
+    for words, text in pairs {
+      ['serve --frob'] = "serve has no option '--frob'; see tidemq help serve",
+      ['serve now'] = "serve takes options alone, not 'now'; see tidemq help serve",
+      ['serve --data'] = '--data needs a value: DIR',
+      ['serve --node 1024'] = '--node 1024: wanted is a number from 0 to 1023',
+      ['serve --fsync maybe'] = '--fsync maybe: wanted is always, everysec or no',
+      ['serve --log loud'] = '--log loud: wanted is error, warn, info or debug',
+      ['serve --idle-timeout soon'] = '--idle-timeout soon: wanted is a time like 250ms or 30s, from 0 to 86400000 ms',
+      ['frobnicate'] = "there is no verb 'frobnicate'; see tidemq help",
+    } do
+      local output, status = shell(('%s %s 2>&1 </dev/null'):format(Broker.binary(), words))
+      assert.equal('tidemq: ' .. text .. '\n', output)
+      assert.equal(2, status)
+    end
+  end)
+
+  it('for what cannot be started ends with status 1 and one line', function()
+    local none, log, status = start { rules = '/nowhere', may_fail = true }
+    assert.is_nil(none)
+    assert.equal(1, status)
+    assert.is_truthy(log:match '^tidemq: [^\n]*/nowhere[^\n]*\n$', log)
+    none, log, status = start { rules = { ['routing/broken.lua'] = 'return {' }, may_fail = true }
+    assert.is_nil(none)
+    assert.equal(1, status)
+    assert.is_truthy(log:match '^tidemq: [^\n]*routing/broken%.lua:1:[^\n]*\n$', log)
+    none, log, status = Broker.start { args = { '--store', 'redis+unix:/nowhere.sock' }, may_fail = true }
+    assert.is_nil(none)
+    assert.equal(1, status)
+    assert.is_truthy(log:find('tidemq: [^\n]*/nowhere%.sock[^\n]*\n$'), log)
+  end)
+end)
+
+describe('a connection', function()
+  it('over the limit is told so and closed', function()
+    local broker = start { args = { '--max-connections', '3' } }
+    local open = {}
+    for i = 1, 3 do
+      open[i] = broker:connect()
+      open[i]:ok 'PING'
+    end
+    for _ = 1, 3 do
+      local c = broker:connect()
+      c:expect_line 'ERR limit the broker has 3 connections, which is the limit'
+      c:expect_closed()
+      c:close()
+    end
+    open[1]:send 'QUIT\r\n'
+    open[1]:expect_line 'OK'
+    open[1]:expect_closed()
+    open[1]:close()
+    assert.is_truthy(wait.poll(function()
+      local c = broker:connect()
+      c:send 'PING\r\n'
+      local line = c:read_line()
+      c:close()
+      return line == 'OK'
+    end))
+    broker:stop()
+  end)
+
+  it('with a heartbeat hears the broker, and is closed when it says nothing', function()
+    local broker = start()
+    local c = broker:connect()
+    c:send 'HELLO heartbeat=1s\r\n'
+    assert.equal(1000, c:expect_json().heartbeat_ms)
+    local last = c:drain_until '^EVT closed .*$'
+    assert.equal('EVT closed busy nothing was heard for two heartbeats', last)
+    c:expect_closed()
+    broker:stop()
+  end)
+
+  it('with a heartbeat stays open while it says something', function()
+    local broker = start()
+    local c = broker:connect()
+    c:send 'HELLO heartbeat=1s\r\n'
+    c:expect_json()
+    for _ = 1, 3 do
+      c:expect_line 'EVT heartbeat'
+      c:send 'PING quiet\r\n'
+    end
+    c:send 'PING\r\n'
+    c:drain_until '^OK$'
+    broker:stop()
+  end)
+
+  it('that is silent for the idle time-out is closed', function()
+    local broker = start { args = { '--idle-timeout', '50ms' } }
+    local c = broker:connect()
+    c:ok 'PING'
+    c:expect_line 'EVT closed busy nothing was heard for the idle time-out'
+    c:expect_closed()
+    broker:stop()
+  end)
+
+  it('that is half-closed gets its answers', function()
+    local broker = Broker.start { args = { '--fsync', 'no' } }
+    local c = broker:connect()
+    c:send 'DECLARE queue q\r\nPUB - q 5\r\nhello\r\nGET q\r\nACK 1\r\nPEEK q\r\n'
+    c:shutdown()
+    c:expect_line 'OK'
+    c:expect '^OK %x+ 1$'
+    c:expect_line 'OK 1'
+    assert.equal('hello', c:expect_msg().payload)
+    c:expect_line 'OK 1'
+    assert.equal('[]', c:expect_data())
+    c:expect_closed()
+    broker:stop()
+  end)
+
+  it('that is half-closed by nc gets its answers', function()
+    local broker = start()
+    local port = broker.address:match ':(%d+)$'
+    local output, status = shell((
+      [[printf 'DECLARE queue q\nPUB - q 5\nhello\nGET q wait=20ms ack=auto\nGET q wait=20ms\n' | nc -N 127.0.0.1 %s]]
+    ):format(port))
+    assert.equal(0, status)
+    local wanted = '^OK\r\nOK %x+ 1\r\nOK 1\r\nMSG %- %- 1 %- q id=%x+ ts=%d+ 5\r\nhello\r\nOK 0\r\n$'
+    assert.is_truthy(output:find(wanted), output)
+    broker:stop()
+  end)
+
+  it('that is half-closed after quiet requests is closed', function()
+    local broker = Broker.start { args = { '--fsync', 'no' } }
+    local c = broker:connect()
+    c:ok 'DECLARE queue q'
+    for _ = 1, 20 do
+      local quiet = broker:connect()
+      quiet:send 'PUB - q quiet 1\r\nx\r\n'
+      quiet:shutdown()
+      quiet:expect_closed()
+    end
+    assert.equal('20', c:ok 'PURGE q')
+    broker:stop()
+  end)
+
+  it('that is closed while it waits is given nothing', function()
+    local broker = start()
+    local c = broker:connect()
+    c:ok 'DECLARE queue q'
+    for _, farewell in ipairs { '', 'QUIT\r\n', '@2 OPEN\r\n@2 QUIT\r\n' } do
+      local gone = broker:connect()
+      gone:send('@1 OPEN\r\n@1 GET q wait=1h ack=auto\r\nGET q wait=1h\r\n' .. farewell)
+      gone:expect_line '@1 OK'
+      gone:shutdown()
+      gone:drain_until '^@1 OK 0$'
+      gone:close()
+    end
+    c:ok('PUB - q', 'x')
+    c:send 'GET q\r\n'
+    c:expect_line 'OK 1'
+    assert.equal(1, c:expect_msg().attempt)
+    broker:stop()
+  end)
+
+  it('that goes on talking after its end is not listened to', function()
+    local broker = start()
+    local c = broker:connect()
+    c:send('QUIT\r\n' .. ('x'):rep(1000000))
+    c:expect_line 'OK'
+    c:expect_closed()
+    c = broker:connect()
+    c:send(('x'):rep(65536) .. ('y'):rep(1000000))
+    c:expect_line 'ERR too-long a line has at most 65536 bytes'
+    c:expect_closed()
+    c = broker:connect()
+    c:ok 'DECLARE queue q'
+    c:send('@1 OPEN\r\n@1 GET q wait=1h\r\nQUIT\r\n' .. ('x'):rep(1000000))
+    c:expect_line '@1 OK'
+    c:expect_line 'OK'
+    local other = broker:connect()
+    other:ok('PUB - q', 'x')
+    c:expect_line '@1 OK 1'
+    assert.equal('x', c:expect_msg(nil, 1).payload)
+    c:expect_closed()
+    broker:stop()
+  end)
+
+  it('that vanishes loses only what it had not confirmed', function()
+    local broker = start()
+    local c = broker:connect()
+    c:ok 'DECLARE queue q'
+    for _ = 1, 50 do
+      local other = broker:connect()
+      other:send 'SUB q s\r\nPUB - q 100000\r\nhalf'
+      other.sock:setoption('linger', { on = true, timeout = 0 }) -- a reset
+      other:close()
+    end
+    c:expect_nothing()
+    assert.is_truthy(wait.poll(function()
+      c:send 'STATS\r\n'
+      return c:expect_json().connections == 1
+    end))
+    broker:stop()
+  end)
+end)
+
+describe('two thousand idle connections', function()
+  it('cost little, and disturb nobody', function()
+    local broker = start()
+    local c = broker:connect()
+    c:ok 'DECLARE queue q'
+    local before = broker:memory()
+    local host, port = broker.address:match '^(.*):(%d+)$'
+    local idle = {}
+    for i = 1, 2000 do
+      local sock, err = socket.connect(host, tonumber(port))
+      if not sock then
+        assert.is_truthy(err:find 'open files', err) -- the limit of the test process
+        break
+      end
+      idle[i] = sock
+    end
+    assert.is_true(#idle >= 900, 'only ' .. #idle .. ' connections')
+    assert.is_truthy(wait.poll(function()
+      c:send 'STATS\r\n'
+      return c:expect_json().connections == #idle + 1
+    end))
+    c:ok('PUB - q', 'x')
+    c:send 'GET q\r\n'
+    c:expect_line 'OK 1'
+    assert.equal('x', c:expect_msg().payload)
+    local each = (broker:memory() - before) / #idle
+    assert.is_truthy(each < 16384 or is_sanitized, each .. ' bytes for each')
+    for _, sock in ipairs(idle) do sock:close() end
+    assert.is_truthy(wait.poll(function()
+      c:send 'STATS\r\n'
+      return c:expect_json().connections == 1
+    end))
+    broker:stop()
+  end)
+end)
+
+describe('a consumer that does not read', function()
+  local broker, c
+
+  -- 32 MiB in a queue that is not durable, so that all of it is in memory once.
+  local PAYLOAD = ('x'):rep(1000)
+  local COUNT = 32000
+
+  setup(function()
+    broker = start { args = { '--window-messages', '100000', '--window-bytes', '200M' } }
+    c = broker:connect()
+    c:ok 'DECLARE queue q durable=0'
+    local part = (('PUB - q quiet %d\r\n%s\r\n'):format(#PAYLOAD, PAYLOAD)):rep(1000)
+    for _ = 1, COUNT / 1000 do c:send(part) end
+    c:expect_nothing()
+  end)
+  teardown(function() broker:stop() end)
+
+  local function stats()
+    c:send 'STATS q\r\n'
+    return c:expect_json()
+  end
+
+  it('is not sent more than its socket and buffer take', function()
+    local before = broker:memory()
+    local slow = broker:connect()
+    slow:send 'SUB q s prefetch=65535\r\n'
+    -- It is dealt some, and then no more.
+    local last
+    assert.is_truthy(wait.poll(function()
+      local now = stats().unacked
+      local is_still = now > 0 and now == last
+      last = now
+      return is_still
+    end))
+    assert.is_true(stats().ready > 0, 'all of it was dealt out')
+    assert.is_truthy(broker:memory() - before < 16 * 1024 * 1024 or is_sanitized)
+    -- Others are served meanwhile.
+    local quick = broker:connect()
+    quick:send 'GET q max=1000 ack=auto\r\n'
+    quick:expect_line 'OK 1000'
+    for _ = 1, 1000 do quick:expect_msg() end
+    quick:close()
+    -- As soon as it reads it gets the rest.
+    slow:expect_line 'OK'
+    for _ = 1, COUNT - 1000 do slow:expect_msg() end
+    assert.equal(0, stats().ready)
+    slow:close()
+    assert.is_truthy(wait.poll(function() return stats().ready == COUNT - 1000 end))
+    c:ok 'PURGE q'
+  end)
+
+  it('and asks without reading the answers is not read any more', function()
+    local before = broker:memory()
+    local greedy = broker:connect()
+    for _ = 1, 3000 do c:send 'PUB - q quiet 10\r\n0123456789\r\n' end
+    c:expect_nothing()
+    local ask = ('PEEK q 100\r\n'):rep(1000)
+    -- Far more than the broker may answer: at some point it stops to read.
+    local sent = 0
+    greedy.sock:settimeout(0)
+    local stalled = wait.poll(function()
+      local last, err, partial = greedy.sock:send(ask)
+      sent = sent + (last or partial or 0)
+      if sent > 64 * 1024 * 1024 then return 'never' end
+      if err ~= 'timeout' then return false end
+      local _, writable = socket.select(nil, { greedy.sock }, 0.3)
+      return #writable == 0 and 'stalled'
+    end)
+    assert.equal('stalled', stalled)
+    assert.is_truthy(broker:memory() - before < 48 * 1024 * 1024 or is_sanitized)
+    c:expect_nothing()
+    greedy:close()
+    c:ok 'PURGE q'
+  end)
+end)
+
+describe('SIGTERM', function()
+  it('flushes the answers, says why, and ends with status 0', function()
+    local broker = Broker.start()
+    local c, idle, waiting = broker:connect(), broker:connect(), broker:connect()
+    c:ok 'DECLARE queue q'
+    idle:ok 'PING'
+    waiting:ok 'DECLARE queue empty'
+    waiting:send '@1 OPEN\r\nSUB empty s\r\n@1 GET empty wait=1h\r\n'
+    waiting:expect_line '@1 OK'
+    waiting:expect_line 'OK'
+    local part = ('PUB - q 1\r\nx\r\n'):rep(500)
+    c:send(part)
+    c:expect '^OK %x+ 1$'
+    broker:signal 'TERM'
+    local confirmed = 1
+    for _ = 1, 501 do
+      local line = c:read_line()
+      if line == 'EVT closed shutdown the broker is stopping' then break end
+      assert.is_truthy(line and line:find '^OK %x+ 1$', line)
+      confirmed = confirmed + 1
+    end
+    -- What it had read by then is still answered behind the event.
+    while true do
+      local line = c:read_line()
+      if not line then break end
+      if line ~= 'EVT closed shutdown the broker is stopping' then
+        assert.is_truthy(line:find '^OK %x+ 1$', line)
+        confirmed = confirmed + 1
+      end
+    end
+    idle:expect_line 'EVT closed shutdown the broker is stopping'
+    idle:expect_closed()
+    local lines = { waiting:read_line(), waiting:read_line() }
+    table.sort(lines)
+    assert.same({ '@1 OK 0', 'EVT closed shutdown the broker is stopping' }, lines)
+    waiting:expect_closed()
+    broker:stop() -- status 0, no process left
+    broker:restart()
+    c = broker:connect()
+    c:send 'STATS q\r\n'
+    local ready = c:expect_json().ready
+    assert.is_true(ready >= confirmed, ('%d of %d confirmed'):format(ready, confirmed))
+    broker:stop()
+  end)
+
+  it('charges no consumer, and keeps what was held', function()
+    local broker = Broker.start { args = { '--fsync', 'no' } }
+    local c = broker:connect()
+    c:ok 'DECLARE queue q auto-delete'
+    c:ok('PUB - q', 'x')
+    c:send 'SUB q s\r\n'
+    c:expect_line 'OK'
+    c:expect_msg()
+    broker:stop()
+    broker:restart()
+    c = broker:connect()
+    c:send 'PEEK q\r\n'
+    local m = c:expect_json()[1]
+    assert.equal('x', m.payload)
+    assert.equal(0, m.failures)
+    broker:stop()
+  end)
+
+  it('ends a broker with many connections in the middle of everything', function()
+    local broker = start()
+    local clients = {}
+    for i = 1, 100 do
+      clients[i] = broker:connect()
+      clients[i]:send(('DECLARE queue q%d\r\nSUB q%d s\r\nPUB - q%d 100000\r\nhalf a payload'):format(i, i, i))
+    end
+    broker:stop()
+  end)
+end)
+
+describe('SIGHUP', function()
+  it('reloads the rules', function()
+    local broker = start { rules = {} }
+    local c = broker:connect()
+    c:ok 'DECLARE exchange x fanout'
+    c:send 'RULES status\r\n'
+    local before = c:expect_json().generation
+    broker:signal 'HUP'
+    assert.is_truthy(wait.poll(function()
+      c:send 'RULES status\r\n'
+      return c:expect_json().generation > before
+    end))
+    broker:stop()
+  end)
+end)
