@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/cli.h"
+#include "offline.h"
 #include "serve.h"
 #include "serve_options.h"
 
@@ -11,8 +12,9 @@ static void help(FILE *out)
 	fputs("tidemq " TIDE_VERSION
 	      ": a message broker whose decisions are Lua scripts\n\n"
 	      "usage: tidemq VERB [options]; `tidemq help VERB` explains each\n\n"
-	      "  serve      run a broker\n",
+	      "  serve    run a broker\n",
 	      out);
+	offline_help_list(out);
 	cli_help_list(out);
 }
 
@@ -26,7 +28,7 @@ static int help_main(int argc, char **argv)
 		serve_help(stdout);
 		return 0;
 	}
-	if (cli_help(stdout, argv[1]))
+	if (offline_help(stdout, argv[1]) || cli_help(stdout, argv[1]))
 		return 0;
 	fprintf(stderr, "tidemq: there is no verb '%s'; see tidemq help\n", argv[1]);
 	return 2;
@@ -46,6 +48,8 @@ int main(int argc, char **argv)
 		puts("tidemq " TIDE_VERSION);
 		return 0;
 	}
+	if (offline_has(argv[1]))
+		return offline_main(argc - 1, argv + 1);
 	if (cli_has(argv[1]))
 		return cli_main(argc, argv);
 	fprintf(stderr, "tidemq: there is no verb '%s'; see tidemq help\n", argv[1]);

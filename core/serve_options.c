@@ -1,12 +1,12 @@
 #include "serve_options.h"
 
 #include <stddef.h>
-#include <sys/stat.h>
 
 #include "base/duration.h"
 #include "base/id.h"
 #include "base/mem.h"
 #include "rules/config_file.h"
+#include "share.h"
 
 enum type {
 	TYPE_TEXT,
@@ -87,21 +87,14 @@ static const struct option_row rows[] = {
 };
 #define ROW_COUNT (sizeof(rows) / sizeof(rows[0]))
 
-static bool is_dir(const char *path)
-{
-	struct stat st;
-
-	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 static void set_defaults(struct serve_options *o)
 {
 	*o = (struct serve_options){ .drain_timeout_ms = 5000, .log_level = LOG_INFO };
 	broker_config_init(&o->broker);
 	server_config_init(&o->server);
 	/* A checkout or a directory of one's own comes before what is installed. */
-	o->broker.rules_dir = is_dir("rules") ? "rules" : TIDE_SHARE_DIR "/rules";
-	o->broker.lua_dir = is_dir("lua/tide") ? "lua" : TIDE_SHARE_DIR "/lua";
+	o->broker.rules_dir = share_rules_dir();
+	o->broker.lua_dir = share_lua_dir();
 }
 
 /* "16M" and the like. */

@@ -1,7 +1,7 @@
-# The rule engine as a Lua module for the specs in tests/lua; see support/luatide.c.
+# The rule engine as a Lua module for the specs in tests/lua; see core/rules/spec_module.c.
 # It takes its Lua from the interpreter that loads it, so it links with none.
 
-LUATIDE_SOURCES := tests/lua/support/luatide.c $(wildcard core/rules/*.c core/base/*.c)
+LUATIDE_SOURCES := $(wildcard core/rules/*.c core/base/*.c)
 $(B)/luatide.so: $(LUATIDE_SOURCES) $(wildcard core/rules/*.h core/base/*.h)
 	@mkdir -p $(@D)
 	@echo "  link  $@"

@@ -1,8 +1,9 @@
-/* luatide.c: the rule engine as a Lua module, so that specs exercise scripts in
- * the real thing: sandbox, options, views, reload.
+/* The rule engine as a Lua module, so that specs exercise scripts in the real
+ * thing: sandbox, options, views, reload. `tidemq test` has it as "tidemq"; for
+ * the project's own specs it is built as a library (tests/lua/luatide.mk).
  *
- *   local luatide = require "luatide"
- *   local engine = assert(luatide.open { rules = "rules", lua = "lua" })
+ *   local tidemq = require "tidemq"
+ *   local engine = assert(tidemq.open { rules = "rules", lua = "lua" })
  *   local index = assert(engine:index("topic"))
  *   index:bind("orders.#", 1)
  *   index:route { key = "orders.new" }          --> { 1 }
@@ -15,13 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rules/engine_private.h"
+#include "engine_private.h"
+#include "spec.h"
 
 #define ENGINE "luatide.engine"
 #define INDEX "luatide.index"
 #define STRATEGY "luatide.strategy"
-
-int luaopen_luatide(lua_State *L);
 
 struct box {
 	void *object; /* NULL once it is destroyed */
@@ -69,9 +69,12 @@ static void read_args(lua_State *L, int idx, struct args *out)
 		return;
 	for (lua_pushnil(L); lua_next(L, idx) != 0; lua_pop(L, 2)) {
 		const char *value = luaL_tolstring(L, -1, NULL);
-		if (args_add(out, slice_from(lua_tostring(L, -3)), slice_from(value)) !=
+		if (args_add(out, slice_from(lua_tostring(L, -3)), slice_from(value)) ==
 		    TIDE_OK)
-			abort();
+			continue;
+		args_deinit(out);
+		luaL_error(L, "'%s' cannot be an option with this value",
+			   lua_tostring(L, -3));
 	}
 }
 
@@ -119,13 +122,25 @@ static struct msg *read_msg(lua_State *L, int idx)
 
 /* ---- engine ------------------------------------------------------------------------ */
 
+/* Left by spec_run in the registry; else the directory of that name. */
+static const char *dir_field(lua_State *L, const char *name)
+{
+	lua_getfield(L, LUA_REGISTRYINDEX, name);
+	const char *preset = luaL_optstring(L, -1, name);
+	return text_field(L, 1, name, preset);
+}
+
 static int l_open(lua_State *L)
 {
 	struct error err;
+	if (lua_isnoneornil(L, 1)) {
+		lua_settop(L, 0);
+		lua_newtable(L);
+	}
 	luaL_checktype(L, 1, LUA_TTABLE);
 	struct engine_config config = {
-		.rules_dir = text_field(L, 1, "rules", "rules"),
-		.lua_dir = text_field(L, 1, "lua", "lua"),
+		.rules_dir = dir_field(L, "rules"),
+		.lua_dir = dir_field(L, "lua"),
 		.memory_max_bytes =
 			(size_t)integer_field(L, 1, "memory_bytes", 64 * 1024 * 1024),
 		.call_budget_ms = integer_field(L, 1, "budget_ms", 1000),

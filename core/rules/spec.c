@@ -1,0 +1,60 @@
+#include "spec.h"
+
+#include <lauxlib.h>
+#include <lualib.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A spec that talks to the network would pass here and fail there. */
+static const char prelude[] =
+	"local dir = ...\n"
+	"for _, name in ipairs { 'socket', 'socket.core', 'socket.unix' } do\n"
+	"  package.preload[name] = function() error('specs of rules have no network', 0) "
+	"end\n"
+	"end\n"
+	"local ok, runner = pcall(require, 'busted.runner')\n"
+	"if not ok then\n"
+	"  io.stderr:write('tidemq: busted for Lua 5.4 is needed and was not found '\n"
+	"    .. '(Debian: lua-busted)\\n')\n"
+	"  os.exit(1)\n"
+	"end\n"
+	"package.path = dir .. '/?.lua;' .. package.path\n"
+	"arg = { [0] = 'tidemq test', '--ignore-lua', '--pattern=_spec%.lua$', '--output=plainTerminal', "
+	"dir }\n"
+	"runner { standalone = false, output = 'plainTerminal' }\n";
+
+static int open_state(lua_State *L, const char *dir, const char *lua_dir)
+{
+	luaL_openlibs(L);
+	lua_pushstring(L, dir);
+	lua_setfield(L, LUA_REGISTRYINDEX, "rules");
+	lua_pushstring(L, lua_dir);
+	lua_setfield(L, LUA_REGISTRYINDEX, "lua");
+	luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
+	lua_pushcfunction(L, luaopen_luatide);
+	lua_setfield(L, -2, "tidemq");
+	lua_settop(L, 0);
+	return luaL_loadbufferx(L, prelude, strlen(prelude), "=tidemq test", "t");
+}
+
+int spec_run(const char *dir, const char *lua_dir)
+{
+	lua_State *L = luaL_newstate();
+	int status;
+
+	if (!L) {
+		fprintf(stderr, "tidemq: there is no memory for a Lua state\n");
+		return 1;
+	}
+	/* Not the door of script.h: a spec is a program of its author, not a rule.
+	 * busted ends the process itself, with the status that it should have. */
+	status = open_state(L, dir, lua_dir);
+	if (status == LUA_OK) {
+		lua_pushstring(L, dir);
+		status = lua_pcall(L, 1, 0, 0);
+	}
+	if (status != LUA_OK)
+		fprintf(stderr, "tidemq: %s\n", luaL_tolstring(L, -1, NULL));
+	lua_close(L);
+	return status == LUA_OK ? 0 : 1;
+}

@@ -1,0 +1,63 @@
+#include "share.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool is_dir(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* The parent of the directory that the binary is in; false when it is unknown. */
+static bool checkout_dir(char out[PATH_MAX])
+{
+	ssize_t len = readlink("/proc/self/exe", out, PATH_MAX - 1);
+	char *slash;
+
+	for (int i = 0; i < 2 && len > 0; i++) {
+		out[len] = '\0';
+		slash = strrchr(out, '/');
+		len = slash ? slash - out : 0;
+	}
+	if (len <= 0)
+		return false;
+	out[len] = '\0';
+	return true;
+}
+
+static const char *find(const char *name, const char *probe, char out[PATH_MAX])
+{
+	char checkout[PATH_MAX], path[PATH_MAX + 64];
+
+	snprintf(path, sizeof(path), "%s/%s", name, probe);
+	if (is_dir(path))
+		return name;
+	if (checkout_dir(checkout)) {
+		snprintf(path, sizeof(path), "%s/%s/%s", checkout, name, probe);
+		if (is_dir(path) &&
+		    snprintf(out, PATH_MAX, "%s/%s", checkout, name) < PATH_MAX)
+			return out;
+	}
+	snprintf(out, PATH_MAX, "%s/%s", TIDE_SHARE_DIR, name);
+	return out;
+}
+
+const char *share_lua_dir(void)
+{
+	static char dir[PATH_MAX];
+
+	return find("lua", "tide", dir);
+}
+
+const char *share_rules_dir(void)
+{
+	static char dir[PATH_MAX];
+
+	return find("rules", "routing", dir);
+}
