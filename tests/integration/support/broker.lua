@@ -120,7 +120,9 @@ function Broker:run()
     for line in (read_file(self.dir .. '/stdout') or ''):gmatch '([^\n]*)\n' do
       self.addresses[#self.addresses + 1] = line:match '^listening on (%S+)'
     end
-    return #self.addresses >= count or self:exit_status()
+    -- Its pid is written by another process, which may be the later one.
+    local is_known = read_file(self.dir .. '/pid') ~= nil
+    return (is_known and #self.addresses >= count) or self:exit_status()
   end, 60)
   if ready == true then
     self.address = self.addresses[1]
