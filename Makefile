@@ -120,17 +120,33 @@ unit: $(UNIT_TESTS)
 # The real rule engine as a Lua module, for the tests of scripts.
 include tests/lua/luatide.mk
 
--include $(shell find $(B)/obj $(B)/unit -name '*.d' 2>/dev/null)
+# ---- fuzzers --------------------------------------------------------------
+
+# Built by `make fuzz`, with clang. The clock is theirs to set.
+FUZZERS := $(patsubst tests/fuzz/%.c,$(B)/fuzzers/%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_ARCHIVES := $(foreach l,client proto broker rules store base,$(B)/lib/$(l).a)
+$(B)/fuzzers/%: tests/fuzz/%.c $(FUZZ_ARCHIVES) $(B)/stamp/link
+	@mkdir -p $(@D)
+	@echo "  link  $@"
+	@$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer -Icore -Itests/unit -MMD -MP -MF $@.d $(LDFLAGS) \
+		$(shell grep -q __wrap_clock_gettime $< && echo '-Wl,--wrap=clock_gettime') \
+		-o $@ $< $(FUZZ_ARCHIVES) $(LDLIBS)
+.PHONY: fuzzers
+fuzzers: $(FUZZERS)
+
+-include $(shell find $(B)/obj $(B)/unit $(B)/fuzzers -name '*.d' 2>/dev/null)
 
 # ---- running and testing -----------------------------------------------------
 
-.PHONY: deps deps-test deps-lint run test asan lint format format-check demo clean help
+.PHONY: deps deps-test deps-lint deps-fuzz run test fuzz asan lint format format-check demo clean help
 deps:
 	@tools/deps.sh build
 deps-test:
 	@tools/deps.sh build test
 deps-lint:
 	@tools/deps.sh build lint
+deps-fuzz:
+	@tools/deps.sh build fuzz
 
 run: deps
 	@$(MAKE) all
@@ -141,6 +157,16 @@ WHAT ?= unit lua integration
 test: deps-test
 	@$(MAKE) all unit $(B)/luatide.so
 	@tools/run_tests.sh $(B) $(WHAT)
+
+# Each fuzzer for SECONDS; FUZZ names some of them. Their corpus stays in B/fuzz.
+# NULL + 0, which clang alone minds, is the start of every empty buffer.
+SECONDS ?= 20
+FUZZ ?=
+FUZZ_SANITIZE := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=pointer-overflow \
+	-fno-sanitize-recover=undefined -fno-omit-frame-pointer
+fuzz: deps-fuzz
+	@$(MAKE) fuzzers B=$(B)/fuzz CC=clang CFLAGS="-O1 -g" SANITIZE="$(FUZZ_SANITIZE)"
+	@tests/fuzz/run.sh $(B)/fuzz $(SECONDS) $(FUZZ)
 
 # What is written in Lua alone has nothing for a sanitizer to see.
 asan:
@@ -213,12 +239,13 @@ help:
 #: make run            install what is missing, build, and start a broker in ./data
 #: make test           every test; WHAT="unit lua integration" chooses
 #: make asan           the tests under AddressSanitizer and UBSan
+#: make fuzz           fuzz every parser, SECONDS=20 each; FUZZ=fuzz_line names one
 #: make lint           layers, luacheck, shellcheck, format, file lengths
 #: make format         clang-format every C file; format-check only looks
 #: make bench          throughput and latency of this build; a table in build/bench.md
 #: make bench-peers    the same work for Redis, NATS, RabbitMQ, beanstalkd, as installed
 #: make demo           a guided tour of a broker, crashes included
-#: make deps           install what the build needs (deps-test, deps-lint: more)
+#: make deps           install what the build needs (deps-test, deps-lint, deps-fuzz: more)
 #: make install        to $(DESTDIR)$(PREFIX), by default /usr/local; uninstall
 #: make clean          remove build/
 #:

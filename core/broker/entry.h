@@ -49,7 +49,7 @@ struct entry {
 	uint64_t id;
 	struct shard *shard;
 	double rank;
-	int64_t at_unix_ms; /* delayed: due; unacked: ack deadline; buried: since when */
+	int64_t at_unix_ms;  /* delayed: due; unacked: ack deadline; buried: since when */
 	double stored_score; /* by which `home` has it, unless that is HOME_NONE */
 
 	TAILQ_ENTRY(entry) link; /* a lane, the young list, the moving list, outside */

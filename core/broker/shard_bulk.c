@@ -69,6 +69,7 @@ struct purge {
 	struct shard *shard;
 	struct waiter *waiter;
 	uint64_t left[SHARD_STAGES]; /* to be removed from Redis alone */
+	uint64_t start;              /* where the request under way looks for them */
 	int stage;
 	int status;
 };
@@ -100,7 +101,8 @@ static void on_purged(void *ctx, int status, const char *text, uint64_t removed)
 		p->stage = SHARD_STAGES;
 	} else {
 		*left -= removed < *left ? removed : *left;
-		if (removed == 0)
+		/* Unless a batch that was refused has moved them, there are none. */
+		if (removed == 0 && p->start == p->shard->stages[p->stage].indexed)
 			*left = 0;
 	}
 	purge_next(p);
@@ -116,7 +118,8 @@ static void purge_next(struct purge *p)
 		struct stage *st = &sh->stages[p->stage];
 		uint64_t left = p->left[p->stage];
 
-		store_purge(sh->env->store, sh->keys, st->set, (int64_t)st->indexed,
+		p->start = st->indexed;
+		store_purge(sh->env->store, sh->keys, st->set, (int64_t)p->start,
 			    left < BULK_ROWS ? (unsigned)left : BULK_ROWS, on_purged, p);
 		return;
 	}

@@ -19,7 +19,8 @@ static const char prelude[] =
 	"  os.exit(1)\n"
 	"end\n"
 	"package.path = dir .. '/?.lua;' .. package.path\n"
-	"arg = { [0] = 'tidemq test', '--ignore-lua', '--pattern=_spec%.lua$', '--output=plainTerminal', "
+	"arg = { [0] = 'tidemq test', '--ignore-lua', '--pattern=_spec%.lua$', "
+	"'--output=plainTerminal', "
 	"dir }\n"
 	"runner { standalone = false, output = 'plainTerminal' }\n";
 

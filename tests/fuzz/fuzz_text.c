@@ -1,0 +1,115 @@
+/* The small grammars: options, durations, percent-encoding, names, Redis's and
+ * the client's addresses. What can be read is written and read again. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/args.h"
+#include "base/duration.h"
+#include "base/mem.h"
+#include "base/percent.h"
+#include "client/url.h"
+#include "store/redis_url.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void try_args(struct slice text)
+{
+	struct args a, again;
+	struct buf out;
+
+	if (args_parse(&a, text) < 0)
+		return;
+	buf_init(&out);
+	args_format(&a, &out);
+	if (args_parse(&again, buf_slice(&out)) < 0 || again.count != a.count)
+		abort();
+	for (size_t i = 0; i < a.count; i++) {
+		const char *value = args_get(&again, a.items[i].name);
+
+		if (!value || strcmp(value, a.items[i].value) != 0)
+			abort();
+	}
+	args_deinit(&a);
+	args_deinit(&again);
+	buf_deinit(&out);
+}
+
+static void try_duration(struct slice text)
+{
+	char shown[DURATION_TEXT_MAX];
+	int64_t ms = -1, again;
+
+	if (duration_parse(text, &ms) < 0)
+		return;
+	if (ms < 0 || ms > DURATION_MAX_MS)
+		abort();
+	duration_format(ms, shown);
+	if (duration_parse(slice_from(shown), &again) < 0 || again != ms)
+		abort();
+}
+
+static void try_percent(struct slice text)
+{
+	char *out = mem_alloc(text.len ? text.len : 1);
+	struct buf coded;
+	size_t len;
+
+	(void)(percent_decode(text, out, &len) < 0);
+	buf_init(&coded);
+	percent_encode(&coded, text);
+	out = mem_realloc(out, buf_len(&coded) ? buf_len(&coded) : 1);
+	if (percent_decode(buf_slice(&coded), out, &len) < 0 ||
+	    !slice_is_equal((struct slice){ out, len }, text))
+		abort();
+	mem_free(out);
+	buf_deinit(&coded);
+}
+
+static void try_name(struct slice text)
+{
+	if (slice_is_name(text) &&
+	    (!slice_is_utf8(text) || memchr(text.data, ' ', text.len)))
+		abort();
+}
+
+static void try_redis_url(struct slice text)
+{
+	char *copy = mem_strndup(text.data, text.len);
+	struct error err = { 0 };
+	struct redis_url url;
+
+	if (redis_url_parse(copy, &url, &err) == TIDE_OK)
+		redis_url_deinit(&url);
+	else if (err.text[0] == '\0')
+		abort();
+	mem_free(copy);
+}
+
+static void try_client_url(struct slice text)
+{
+	char *copy = mem_strndup(text.data, text.len);
+	struct tidemq_error err;
+	struct url url;
+
+	if (url_parse(copy, &url, &err) == 0) {
+		mem_free(url_address(&url));
+		url_deinit(&url);
+	}
+	mem_free(copy);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *copy = mem_alloc(size ? size : 1);
+	struct slice text = { copy, size };
+
+	memcpy(copy, data, size);
+	try_args(text);
+	try_duration(text);
+	try_percent(text);
+	try_name(text);
+	try_redis_url(text);
+	try_client_url(text);
+	mem_free(copy);
+	return 0;
+}

@@ -1,0 +1,86 @@
+#!/bin/bash
+# run.sh BUILD SECONDS [FUZZER...]: run the fuzzers of a build, each for so long.
+#
+# The corpus grows in BUILD/corpus; it begins with the lines of tests/cases. An
+# input that breaks something is left in BUILD/found, and belongs, when it is
+# mended, into tests/fuzz/regressions/<fuzzer>, which every run begins with.
+set -u
+build=$1
+seconds=$2
+shift 2
+corpus=$build/corpus
+found=$build/found
+status=0
+
+# Read what is written in tests/cases with escapes; repetitions stay as they are.
+requests() {
+	local line number=0
+	sed -n 's/^> //p' tests/cases/requests.txt | while IFS= read -r line; do
+		number=$((number + 1))
+		printf '%b' "$line" >"$1/case-$number"
+	done
+}
+
+# A turn (0xff) after every step of the conversation, and pieces of it.
+session() {
+	local line
+	while IFS= read -r line; do
+		case $line in
+		'>n '*) printf '%b\n' "${line#>n }" ;;
+		'> '*) printf '%b\r\n' "${line#> }" ;;
+		'<'*) printf '\xff' ;;
+		esac
+	done <tests/cases/session.txt >"$1/session"
+	split -b 600 "$1/session" "$1/session-"
+	# A publisher that is held back, by messages that another then takes.
+	printf '%s\r\n%s\r\n%03000d\r\n%s\r\nx\r\n\xff\xfe%s\r\n\xff\xfe\xff' 'DECLARE queue q' \
+		'PUB - q 3000' 0 'PUB - q 1' 'GET q max=9 ack=auto' >"$1/pressure"
+}
+
+seed() {
+	mkdir -p "$corpus/$1" "$found"
+	case $1 in
+	fuzz_request) requests "$corpus/$1" ;;
+	fuzz_line) session "$corpus/$1" ;;
+	fuzz_text)
+		requests "$corpus/$1"
+		printf 'redis://user:pass@[::1]:6379/3' >"$corpus/$1/redis"
+		printf 'tide+unix:/run/x.sock?vhost=a&user=b' >"$corpus/$1/tide"
+		;;
+	fuzz_decode) sed -n 's/^< //p' tests/cases/session.txt >"$corpus/$1/session" ;;
+	fuzz_codec)
+		printf '\x9a\x01\xa1x\xa1k\x01\x00\x00\x00\x00\x81\xa1a\xa1b\xa1p' \
+			>"$corpus/$1/message"
+		;;
+	esac
+}
+
+run() {
+	local name=$1 known=tests/fuzz/regressions/$1 log=$build/$1.log
+	local options=(-max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048
+		-artifact_prefix="$found/$name-" -print_final_stats=1 -max_len=4096)
+	case $name in fuzz_request | fuzz_line) options+=(-dict=tests/fuzz/line.dict) ;; esac
+	# What the broker keeps from run to run makes every run look like a leak.
+	[ "$name" != fuzz_line ] || options+=(-detect_leaks=0)
+	seed "$name"
+	local inputs=("$corpus/$name")
+	[ ! -d "$known" ] || inputs+=("$known")
+	if "$build/fuzzers/$name" "${options[@]}" "${inputs[@]}" >"$log" 2>&1; then
+		printf '%-14s %10s runs\n' "$name" \
+			"$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")"
+	else
+		printf '%-14s FAILED, see %s\n' "$name" "$log"
+		grep -aE '^(SUMMARY|Test unit written)|ERROR' "$log"
+		status=1
+	fi
+}
+
+if [ $# -eq 0 ]; then
+	for source in tests/fuzz/fuzz_*.c; do
+		set -- "$@" "$(basename "$source" .c)"
+	done
+fi
+for name in "$@"; do
+	run "$name"
+done
+exit $status

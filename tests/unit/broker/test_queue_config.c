@@ -1,0 +1,229 @@
+#include "../check.h"
+
+#include "broker/queue_config.h"
+
+#define DAY_MS (INT64_C(24) * 3600 * 1000)
+
+/* "a=1 b=2" as what DECLARE hands over; values percent-encoded. */
+static int parse(struct queue_config *c, const char *text, struct error *err)
+{
+	struct args args;
+	int rc;
+
+	assert_int_equal(args_parse(&args, slice_from(text)), TIDE_OK);
+	rc = queue_config_parse(c, &args, err);
+	args_deinit(&args);
+	return rc;
+}
+
+static void parse_good(struct queue_config *c, const char *text)
+{
+	struct error err = { 0 };
+
+	if (parse(c, text, &err) < 0)
+		fail_msg("'%s' is refused: %s", text, err.text);
+}
+
+static void what_is_not_said_has_its_default(void **state)
+{
+	struct queue_config c;
+	struct buf text;
+
+	buf_init(&text);
+	parse_good(&c, "");
+	assert_true(c.is_durable);
+	assert_false(c.is_exclusive);
+	assert_false(c.is_auto_delete);
+	assert_int_equal(c.shards, 1);
+	assert_int_equal(c.ack_timeout_ms, 60000);
+	assert_int_equal(c.delivery_limit, 20);
+	assert_null(c.dead_exchange);
+	assert_null(c.dead_key);
+	assert_string_equal(c.scripts[SCRIPT_SHARDING], "hash");
+	assert_string_equal(c.scripts[SCRIPT_PRIORITY], "fifo");
+	assert_string_equal(c.scripts[SCRIPT_RETRY], "immediate");
+	args_format(&c.canonical, &text);
+	assert_buf(&text, "ack-timeout=60s auto-delete=0 dead-letter= delivery-limit=20 "
+			  "durable=1 exclusive=0 priority=fifo retry=immediate "
+			  "sharding=hash shards=1");
+	queue_config_deinit(&c);
+	buf_deinit(&text);
+}
+
+static void every_option_is_read(void **state)
+{
+	struct queue_config c;
+
+	parse_good(&c, "durable=0 exclusive=1 auto-delete=1 shards=64 ack-timeout=5m "
+		       "delivery-limit=0 dead-letter=x/k.dead sharding=round_robin "
+		       "priority=strict retry=exponential retry.base=500ms retry.max=5 "
+		       "sharding.by=header");
+	assert_false(c.is_durable);
+	assert_true(c.is_exclusive);
+	assert_true(c.is_auto_delete);
+	assert_int_equal(c.shards, 64);
+	assert_int_equal(c.ack_timeout_ms, 300000);
+	assert_int_equal(c.delivery_limit, 0);
+	assert_string_equal(c.dead_exchange, "x");
+	assert_string_equal(c.dead_key, "k.dead");
+	assert_string_equal(c.scripts[SCRIPT_RETRY], "exponential");
+	assert_string_equal(args_get(&c.script_args[SCRIPT_RETRY], "base"), "500ms");
+	assert_string_equal(args_get(&c.script_args[SCRIPT_RETRY], "max"), "5");
+	assert_string_equal(args_get(&c.script_args[SCRIPT_SHARDING], "by"), "header");
+	assert_int_equal(c.script_args[SCRIPT_PRIORITY].count, 0);
+	assert_string_equal(args_get(&c.canonical, "retry.base"), "500ms");
+	queue_config_deinit(&c);
+}
+
+static void the_ends_of_each_range_are_good(void **state)
+{
+	struct queue_config c;
+
+	parse_good(&c, "ack-timeout=10ms delivery-limit=1000000 shards=1");
+	assert_int_equal(c.ack_timeout_ms, 10);
+	assert_int_equal(c.delivery_limit, 1000000);
+	queue_config_deinit(&c);
+	parse_good(&c, "ack-timeout=1d");
+	assert_int_equal(c.ack_timeout_ms, DAY_MS);
+	queue_config_deinit(&c);
+}
+
+static void what_is_wrong_is_refused_and_named(void **state)
+{
+	/* The text says what was wrong. */
+	static const struct {
+		const char *args, *says;
+	} cases[] = {
+		{ "durable=2", "durable=2" },
+		{ "durable=", "durable=" },
+		{ "durable=true", "durable=true" },
+		{ "exclusive=-1", "exclusive=-1" },
+		{ "shards=0", "1 to 64" },
+		{ "shards=65", "1 to 64" },
+		{ "shards=4294967297", "1 to 64" },
+		{ "shards=1.5", "shards=1.5" },
+		{ "delivery-limit=1000001", "0 to 1000000" },
+		{ "delivery-limit=4294967296", "0 to 1000000" },
+		{ "ack-timeout=9ms", "10ms to 1d" },
+		{ "ack-timeout=86400001", "10ms to 1d" },
+		{ "ack-timeout=soon", "10ms to 1d" },
+		{ "ack-timeout=", "10ms to 1d" },
+		{ "retry=", "a script in retry/" },
+		{ "retry=a%20b", "a script in retry/" },
+		{ "colour=red", "no option 'colour'; it takes: durable" },
+		{ "retry.=1", "no option 'retry.'" },
+		{ "colour.base=1", "no option 'colour.base'" },
+		{ "durable.x=1", "no option 'durable.x'" },
+		{ "retryx=1", "no option 'retryx'" },
+		{ "Durable=1", "no option 'Durable'" },
+		{ "dead-letter=-", "needs a key" },
+		{ "dead-letter=-/", "needs a key" },
+		{ "dead-letter=/k", "<exchange>/<key>" },
+		{ "dead-letter=x/a%20b", "<exchange>/<key>" },
+		{ "dead-letter=a%20b/k", "<exchange>/<key>" },
+	};
+
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		struct queue_config c;
+		struct error err = { 0 };
+
+		if (parse(&c, cases[i].args, &err) != TIDE_ESYNTAX)
+			fail_msg("'%s' was taken, or refused in another way",
+				 cases[i].args);
+		if (!strstr(err.text, cases[i].says))
+			fail_msg("'%s': %s", cases[i].args, err.text);
+	}
+}
+
+static void a_target_is_an_exchange_with_or_without_a_key(void **state)
+{
+	static const struct {
+		const char *value, *exchange, *key;
+	} cases[] = {
+		{ "dead-letter=-/q", "", "q" },  { "dead-letter=x", "x", NULL },
+		{ "dead-letter=x/", "x", NULL }, { "dead-letter=x/a/b", "x", "a/b" },
+		{ "dead-letter=", NULL, NULL },  { "dead-letter=x/-", "x", "-" },
+	};
+
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		struct queue_config c;
+
+		parse_good(&c, cases[i].value);
+		if (cases[i].exchange)
+			assert_string_equal(c.dead_exchange, cases[i].exchange);
+		else
+			assert_null(c.dead_exchange);
+		if (cases[i].key)
+			assert_string_equal(c.dead_key, cases[i].key);
+		else
+			assert_null(c.dead_key);
+		queue_config_deinit(&c);
+	}
+}
+
+static void too_many_options_are_refused(void **state)
+{
+	struct queue_config c;
+	struct buf text;
+	struct error err;
+
+	buf_init(&text);
+	for (int i = 0; i < ARGS_MAX; i++)
+		buf_printf(&text, "%sretry.o%d=1", i ? " " : "", i);
+	assert_int_equal(parse(&c, buf_cstr(&text), &err), TIDE_ETOOLONG);
+	buf_deinit(&text);
+}
+
+/* What the comparison of two declarations says; NULL when they are the same. */
+static void compare(const char *has, const char *wanted, const char *says)
+{
+	struct queue_config a, b;
+	struct error err = { 0 };
+	int rc;
+
+	parse_good(&a, has);
+	parse_good(&b, wanted);
+	rc = queue_config_compare(&a, &b, &err);
+	assert_int_equal(rc, says ? TIDE_EMISMATCH : TIDE_OK);
+	if (says)
+		assert_string_equal(err.text, says);
+	queue_config_deinit(&a);
+	queue_config_deinit(&b);
+}
+
+static void declarations_that_mean_the_same_are_the_same(void **state)
+{
+	compare("", "", NULL);
+	compare("", "durable=1 shards=1 retry=immediate ack-timeout=60s", NULL);
+	compare("shards=4 durable=0", "durable=0 shards=4", NULL);
+	compare("ack-timeout=60s", "ack-timeout=1m", NULL);
+	compare("ack-timeout=60000", "", NULL);
+	compare("retry=exponential retry.base=1s", "retry.base=1s retry=exponential",
+		NULL);
+}
+
+static void the_first_difference_is_named(void **state)
+{
+	compare("", "shards=2", "it has shards=1, not shards=2");
+	compare("durable=0", "", "it has durable=0, not durable=1");
+	compare("ack-timeout=1m", "ack-timeout=2m",
+		"it has ack-timeout=1m, not ack-timeout=2m");
+	compare("retry.base=1s", "", "it has retry.base=1s, which is missing here");
+	compare("", "retry.base=1s", "it has retry.base=(none), not retry.base=1s");
+	compare("dead-letter=-/q", "", "it has dead-letter=-/q, not dead-letter=");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_not_said_has_its_default),
+		cmocka_unit_test(every_option_is_read),
+		cmocka_unit_test(the_ends_of_each_range_are_good),
+		cmocka_unit_test(what_is_wrong_is_refused_and_named),
+		cmocka_unit_test(a_target_is_an_exchange_with_or_without_a_key),
+		cmocka_unit_test(too_many_options_are_refused),
+		cmocka_unit_test(declarations_that_mean_the_same_are_the_same),
+		cmocka_unit_test(the_first_difference_is_named),
+	};
+	return cmocka_run_group_tests_name("broker/queue_config", tests, NULL, NULL);
+}
