@@ -1,5 +1,6 @@
 #include "listener.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -140,7 +141,8 @@ static void remove_stale(const char *path)
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return;
-	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0)
+	/* Any other failure may come from a broker that is only busy. */
+	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 && errno == ECONNREFUSED)
 		unlink(path);
 	close(fd);
 }
