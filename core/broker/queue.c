@@ -1,5 +1,6 @@
 #include "queue.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "../base/mem.h"
@@ -41,11 +42,24 @@ static bool is_refilling(const struct queue *q)
 	return false;
 }
 
+/* A script that counts on from the rank served last must not begin before all that
+ * has waited through a restart: until something is served, the next message counts. */
+static double served(const struct shard *sh)
+{
+	const struct entry *next;
+
+	if (!isnan(sh->served))
+		return sh->served;
+	next = window_first(&sh->stages[ENTRY_READY].window);
+	return next ? next->rank : 0;
+}
+
 void queue_view(const struct queue *q, const struct shard *sh, struct queue_view *out)
 {
 	out->vhost = vhost_slice(q->vhost);
 	out->name = queue_slice(q);
-	out->served = sh->served;
+	out->shard = sh->index;
+	out->served = served(sh);
 	out->ready = shard_count(sh, ENTRY_READY);
 }
 
@@ -85,6 +99,13 @@ static const struct shard_ops shard_callbacks = { on_ready, on_timeout };
 
 static const char *const script_options[] = { "sharding", "priority", "retry" };
 
+static uint64_t shard_load(const void *ctx, unsigned shard)
+{
+	const struct queue *q = ctx;
+
+	return shard_count(q->shards[shard], ENTRY_READY) + q->shards[shard]->unacked;
+}
+
 static int create_strategies(struct queue *q, struct error *err)
 {
 	static const enum script_kind kinds[] = { SCRIPT_SHARDING, SCRIPT_PRIORITY,
@@ -106,6 +127,7 @@ static int create_strategies(struct queue *q, struct error *err)
 					 q->config.scripts[kind], why.text);
 		}
 	}
+	strategy_set_load(q->strategies[SCRIPT_SHARDING], shard_load, q);
 	return TIDE_OK;
 }
 

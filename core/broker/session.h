@@ -178,6 +178,9 @@ void session_list(struct session *s, enum list_what what, struct reply *r);
 void session_stats(struct session *s, struct slice queue, struct reply *r);
 void session_rules_reload(struct session *s, struct reply *r);
 void session_rules_status(struct session *s, struct reply *r);
+struct simulate_spec;
+void session_simulate_retry(struct session *s, const struct simulate_spec *spec,
+			    struct reply *r);
 void session_explain(struct session *s, const struct publish_spec *spec, struct reply *r);
 
 /* ---- for the session's own files ----------------------------------------------- */

@@ -59,7 +59,7 @@ struct shard {
 	struct entry_list moving; /* being dead-lettered */
 	uint64_t unacked;         /* young and held */
 
-	double served; /* the rank that was delivered last */
+	double served; /* the rank delivered last; NaN: that was before the start */
 
 	struct entry_list dirty;
 	bool is_journaled; /* in the journal's list of dirty shards */

@@ -1,5 +1,6 @@
 /* What concerns many messages of a shard at once: kick, purge, recovery. */
 #include <float.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "../base/log.h"
@@ -179,6 +180,8 @@ static void recovery_end(struct recovery *r, int status, const char *text)
 	if (!sh->is_closed && status == TIDE_OK) {
 		stage_refill(&sh->stages[ENTRY_DELAYED]);
 		stage_refill(&sh->stages[ENTRY_READY]);
+		if (shard_count(sh, ENTRY_READY) > 0)
+			sh->served = NAN;
 	}
 	waiter_done(r->waiter, status, text);
 	shard_unref(sh);

@@ -124,9 +124,14 @@ static int run_rules(struct cli *cli)
 {
 	struct tidemq_reply reply;
 	struct buf line;
+	if (strcmp(cli->words[0], "simulate") == 0)
+		return cli_run_simulate(cli);
 	if (strcmp(cli->words[0], "reload") != 0 && strcmp(cli->words[0], "status") != 0)
-		return cli_usage_error(cli, "say 'reload' or 'status', not '%s'",
+		return cli_usage_error(cli,
+				       "say 'reload', 'status' or 'simulate', not '%s'",
 				       cli->words[0]);
+	if (cli->word_count > 1)
+		return cli_usage_error(cli, "there are too many arguments");
 	buf_init(&line);
 	buf_printf(&line, "RULES %s", cli->words[0]);
 	int status = cli_ask_take(cli, &line, &reply);
@@ -178,10 +183,12 @@ const struct cli_verb cli_verbs_show[] = {
 	  .words_max = 2,
 	  .run = run_explain },
 	{ .name = "rules",
-	  .summary = "load the rules anew, or show which are in force",
-	  .usage = "[options] reload|status",
+	  .summary = "load the rules anew, show which are in force, or try one",
+	  .usage = "[options] reload|status|simulate retry NAME [OPTION=VALUE]...",
+	  .details = cli_simulate_details,
+	  .options = cli_simulate_options,
 	  .words_min = 1,
-	  .words_max = 1,
+	  .words_max = 80,
 	  .run = run_rules },
 	{ .name = "ping",
 	  .summary = "ask the broker whether it is there",

@@ -4,7 +4,6 @@
 
 #include <jansson.h>
 
-#include "../base/duration.h"
 #include "../base/mem.h"
 #include "cli_verb.h"
 
@@ -64,14 +63,35 @@ static bool is_milliseconds(const char *name)
  * years, or 1973. */
 #define DURATION_OR_TIME_MS INT64_C(100000000000)
 
+/* A duration for reading: 250ms, 43.216s, 5h2m1s. */
+static void append_duration(struct buf *out, json_int_t ms)
+{
+	static const struct {
+		json_int_t ms;
+		char unit;
+	} units[] = { { 86400000, 'd' }, { 3600000, 'h' }, { 60000, 'm' } };
+	if (ms < 1000) {
+		buf_printf(out, ms == 0 ? "0s" : "%" JSON_INTEGER_FORMAT "ms", ms);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		if (ms >= units[i].ms)
+			buf_printf(out, "%" JSON_INTEGER_FORMAT "%c", ms / units[i].ms,
+				   units[i].unit);
+		ms %= units[i].ms;
+	}
+	if (ms % 1000)
+		buf_printf(out, "%d.%03ds", (int)(ms / 1000), (int)(ms % 1000));
+	else if (ms > 0)
+		buf_printf(out, "%ds", (int)(ms / 1000));
+}
+
 static void append_integer(struct buf *out, const char *name, json_int_t n)
 {
-	char text[DURATION_TEXT_MAX];
 	if (is_time(name) || (is_milliseconds(name) && n >= DURATION_OR_TIME_MS)) {
 		append_time(out, n);
 	} else if (is_milliseconds(name)) {
-		duration_format(n, text);
-		buf_append_text(out, text);
+		append_duration(out, n);
 	} else {
 		buf_printf(out, "%" JSON_INTEGER_FORMAT, n);
 	}
@@ -185,7 +205,9 @@ static void fill_cell(struct cell *cell, const json_t *object, const char *name)
 
 static void fill_title(struct cell *cell, const char *name)
 {
-	for (; *name; name++)
+	/* The values have their unit with them. */
+	size_t len = strlen(name) - (is_milliseconds(name) && name[2] ? 3 : 0);
+	for (const char *end = name + len; name < end; name++)
 		buf_append_char(&cell->text, *name == '_'                   ? ' '
 					     : *name >= 'a' && *name <= 'z' ? *name - 32
 									    : *name);

@@ -82,6 +82,12 @@ int cli_add_option(const struct cli *cli, struct buf *line, const char *word);
  * until the next call on the client. */
 int cli_ask_take(struct cli *cli, struct buf *line, struct tidemq_reply *reply);
 
+/* ---- cli_simulate.c: `rules simulate` -------------------------------------- */
+
+extern const char cli_simulate_details[];
+extern const struct cli_option cli_simulate_options[];
+int cli_run_simulate(struct cli *cli);
+
 /* ---- cli_table.c --------------------------------------------------------- */
 
 /* Print an array of objects as a table with these members, in this order;

@@ -118,12 +118,18 @@ bool strategy_is_pure(const struct strategy *s);
 const char *strategy_name(const struct strategy *s);
 const char *strategy_script(const struct strategy *s);
 
+/* How a sharding script learns the load of a shard, which only those that ask for
+ * it pay for. Without it every shard has none. */
+typedef uint64_t strategy_load_fn(const void *ctx, unsigned shard);
+void strategy_set_load(struct strategy *s, strategy_load_fn *load, const void *ctx);
+
 /* What scripts see as `queue`. */
 struct queue_view {
 	struct slice vhost;
 	struct slice name;
-	double served;  /* the rank that was served last */
+	double served;  /* the rank that was served last; 0 before the first */
 	uint64_t ready; /* messages waiting */
+	unsigned shard; /* it enters; what is above is of this shard */
 };
 
 /* What scripts see as `failure`. */

@@ -9,6 +9,7 @@
  *   index:route { key = "orders.new" }          --> { 1 }
  *   local s = assert(engine:strategy("retry", "exponential", { base = "500ms" }))
  *   s:decide({}, { failures = 1 })              --> 500
+ *   engine:simulate("exponential", { max = 3 }) --> as RULES simulate
  *
  * What the engine refuses is nil and its message. */
 
@@ -17,6 +18,7 @@
 #include <string.h>
 
 #include "engine_private.h"
+#include "simulate.h"
 #include "spec.h"
 
 #define ENGINE "luatide.engine"
@@ -319,11 +321,24 @@ static int l_strategy_close(lua_State *L)
 	return 0;
 }
 
+/* The load of a shard from the table at index 4 of the state. */
+static uint64_t table_load(const void *ctx, unsigned shard)
+{
+	lua_State *L = (lua_State *)(uintptr_t)ctx;
+	lua_rawgeti(L, 4, shard); /* which raises nothing through the engine */
+	uint64_t load = (uint64_t)lua_tointeger(L, -1);
+	lua_pop(L, 1);
+	return load;
+}
+
+/* pick (msg, shards[, { [shard] = load }]) */
 static int l_pick(lua_State *L)
 {
 	struct strategy *s = unbox(L, STRATEGY);
 	struct error err;
 	unsigned shard, shards = (unsigned)luaL_checkinteger(L, 3);
+	lua_settop(L, 4);
+	strategy_set_load(s, lua_istable(L, 4) ? table_load : NULL, L);
 	struct msg *m = read_msg(L, 2);
 	int status = strategy_pick(s, m, shards, &shard, &err);
 	msg_unref(m);
@@ -333,7 +348,7 @@ static int l_pick(lua_State *L)
 	return 1;
 }
 
-/* rank (msg, { served =, ready = }) */
+/* rank (msg, { served =, ready =, shard = }) */
 static int l_rank(lua_State *L)
 {
 	struct strategy *s = unbox(L, STRATEGY);
@@ -344,6 +359,7 @@ static int l_rank(lua_State *L)
 		lua_getfield(L, 3, "served");
 		queue.served = luaL_optnumber(L, -1, 0);
 		queue.ready = (uint64_t)integer_field(L, 3, "ready", 0);
+		queue.shard = (unsigned)integer_field(L, 3, "shard", 0);
 	}
 	struct msg *m = read_msg(L, 2);
 	int status = strategy_rank(s, m, &queue, &rank, &err);
@@ -380,6 +396,38 @@ static int l_decide(lua_State *L)
 	return 1;
 }
 
+/* simulate (name, options, { reason =, failures =, limit =, held = }) -> the
+ * document */
+static int l_simulate(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+	struct error err;
+	struct args args;
+	struct buf out;
+	struct json json;
+	lua_settop(L, 4);
+	if (lua_isnil(L, 4))
+		lua_newtable(L);
+	struct simulate_spec spec = {
+		.name = slice_from(luaL_checkstring(L, 2)),
+		.options = &args,
+		.reason = text_field(L, lua_gettop(L), "reason", "nack"),
+	};
+	int idx = lua_gettop(L) - 1;
+	spec.failures_max = (unsigned)integer_field(L, idx, "failures", 100);
+	spec.delivery_limit = (uint32_t)integer_field(L, idx, "limit", 0);
+	spec.held_ms = integer_field(L, idx, "held", 0);
+	read_args(L, 3, &args);
+	buf_init(&out);
+	json_init(&json, &out);
+	int status = engine_simulate_retry(e, &spec, &json, &err);
+	args_deinit(&args);
+	if (status == TIDE_OK)
+		lua_pushstring(L, buf_cstr(&out));
+	buf_deinit(&out);
+	return status == TIDE_OK ? 1 : push_result(L, status, &err);
+}
+
 static int l_strategy_is_pure(lua_State *L)
 {
 	lua_pushboolean(L, strategy_is_pure(unbox(L, STRATEGY)));
@@ -407,9 +455,10 @@ int luaopen_luatide(lua_State *L)
 {
 	static const luaL_Reg functions[] = { { "open", l_open }, { NULL, NULL } };
 	static const luaL_Reg engine[] = {
-		{ "index", l_index }, { "strategy", l_strategy }, { "reload", l_reload },
-		{ "seed", l_seed },   { "set_now", l_set_now },   { "status", l_status },
-		{ NULL, NULL },
+		{ "index", l_index },       { "strategy", l_strategy },
+		{ "reload", l_reload },     { "seed", l_seed },
+		{ "set_now", l_set_now },   { "status", l_status },
+		{ "simulate", l_simulate }, { NULL, NULL },
 	};
 	static const luaL_Reg index[] = {
 		{ "bind", l_bind },   { "unbind", l_unbind },

@@ -9,10 +9,13 @@
 #include "api_msg.h"
 #include "engine.h"
 #include "engine_private.h"
+#include "loads.h"
 #include "view.h"
 
 struct strategy {
 	struct handle handle; /* first: handle_install casts */
+	strategy_load_fn *load;
+	const void *load_ctx;
 };
 
 int engine_strategy_create(struct engine *e, enum script_kind kind, struct slice name,
@@ -40,6 +43,12 @@ void strategy_destroy(struct strategy *s)
 bool strategy_is_pure(const struct strategy *s)
 {
 	return handle_use(&s->handle)->is_pure;
+}
+
+void strategy_set_load(struct strategy *s, strategy_load_fn *load, const void *ctx)
+{
+	s->load = load;
+	s->load_ctx = ctx;
 }
 
 const char *strategy_name(const struct strategy *s)
@@ -86,6 +95,11 @@ static void push_queue_ready(lua_State *L, const void *subject)
 	lua_pushinteger(L, (lua_Integer)queue_of(subject)->ready);
 }
 
+static void push_queue_shard(lua_State *L, const void *subject)
+{
+	lua_pushinteger(L, queue_of(subject)->shard);
+}
+
 static void push_failure_reason(lua_State *L, const void *subject)
 {
 	lua_pushstring(L, failure_of(subject)->reason);
@@ -102,11 +116,9 @@ static void push_failure_failures(lua_State *L, const void *subject)
 }
 
 static const struct view_field queue_fields[] = {
-	{ "name", push_queue_name },
-	{ "ready", push_queue_ready },
-	{ "served", push_queue_served },
-	{ "vhost", push_queue_vhost },
-	{ NULL, NULL },
+	{ "name", push_queue_name },     { "ready", push_queue_ready },
+	{ "served", push_queue_served }, { "shard", push_queue_shard },
+	{ "vhost", push_queue_vhost },   { NULL, NULL },
 };
 static const struct view_type queue_type = { .name = "queue", .fields = queue_fields };
 
@@ -123,6 +135,7 @@ void strategy_open(lua_State *L)
 {
 	view_open(L, &queue_type);
 	view_open(L, &failure_type);
+	loads_open(L);
 }
 
 /* ---- the calls ----------------------------------------------------------------------
@@ -133,7 +146,7 @@ struct deciding {
 	struct api_msg msg;
 	const struct queue_view *queue;
 	const struct failure_view *failure;
-	unsigned shards;
+	const struct loads *loads; /* sharding alone */
 	/* The result, by the kind. */
 	unsigned shard;
 	double rank;
@@ -141,7 +154,7 @@ struct deciding {
 };
 
 /* Call the script's function (msg, <the second argument, on the top>, opts,
- * state) and leave its result on the top. */
+ * state[, loads]) and leave its result on the top. */
 static void call_script(lua_State *L, const struct deciding *d)
 {
 	lua_rawgeti(L, LUA_REGISTRYINDEX, d->use->rule->functions[RULE_DECIDE]);
@@ -150,7 +163,9 @@ static void call_script(lua_State *L, const struct deciding *d)
 	lua_insert(L, -2);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, d->use->options);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, d->use->state);
-	lua_call(L, 4, 1);
+	if (d->loads)
+		loads_push(L, d->loads);
+	lua_call(L, d->loads ? 5 : 4, 1);
 }
 
 /* The result on the top is not what it should be. */
@@ -163,18 +178,19 @@ static int refuse_result(lua_State *L, const struct deciding *d, const char *wan
 		lua_isnumber(L, -1) ? lua_tostring(L, -1) : luaL_typename(L, -1));
 }
 
-/* pick (msg, n, opts, state) -> integer */
+/* pick (msg, n, opts, state, loads) -> integer */
 static int l_pick(lua_State *L)
 {
 	struct deciding *d = lua_touserdata(L, 1);
 	int is_integer = 0;
-	lua_pushinteger(L, d->shards);
+	lua_Integer shards = d->loads->shards;
+	lua_pushinteger(L, shards);
 	call_script(L, d);
 	lua_Integer picked = lua_tointegerx(L, -1, &is_integer);
 	if (!is_integer || lua_type(L, -1) != LUA_TNUMBER)
 		return refuse_result(L, d, "an integer");
-	lua_Integer shard = picked % (lua_Integer)d->shards;
-	d->shard = (unsigned)(shard < 0 ? shard + (lua_Integer)d->shards : shard);
+	lua_Integer shard = picked % shards;
+	d->shard = (unsigned)(shard < 0 ? shard + shards : shard);
 	return 0;
 }
 
@@ -237,7 +253,8 @@ static int decide(struct strategy *s, struct deciding *d, lua_CFunction body,
 int strategy_pick(struct strategy *s, const struct msg *m, unsigned shards,
 		  unsigned *shard, struct error *err)
 {
-	struct deciding d = { .msg = { m, 0 }, .shards = shards };
+	struct loads loads = { shards, s->load, s->load_ctx };
+	struct deciding d = { .msg = { m, 0 }, .loads = &loads };
 	int status = decide(s, &d, l_pick, err);
 	if (status == TIDE_OK)
 		*shard = d.shard;

@@ -73,8 +73,9 @@ function log.error(...) end
 ---@class tide.Queue
 ---@field vhost string
 ---@field name string
----@field served number  the rank that was served last
----@field ready integer  how many messages wait
+---@field shard integer  that the message enters, from 0 on
+---@field served number  the rank that was served last in this shard; 0 before the first
+---@field ready integer  how many messages wait, in this shard
 
 ---What happened to a delivery. Good for one call, read-only.
 ---@class tide.Failure
@@ -109,7 +110,7 @@ function log.error(...) end
 
 ---@class tide.Sharding : tide.Rule
 ---@field new nil|fun(opts: tide.Options): any
----@field pick fun(msg: tide.Msg, n: integer, opts: tide.Options, state: any): integer
+---@field pick fun(msg: tide.Msg, n: integer, opts: tide.Options, state: any, loads: fun(shard: integer): integer): integer
 
 ---@class tide.Priority : tide.Rule
 ---@field new nil|fun(opts: tide.Options): any

@@ -69,11 +69,11 @@ describe('the definitions', function()
 
     it('name scripts, and options that those know', function()
       refused('DECLARE queue d.bad retry=never', 'ERR not-found retry=never: there is no retry script '
-        .. "'never'; there are: exponential immediate")
+        .. "'never'; there are: exponential fixed immediate none schedule")
       refused('DECLARE queue d.bad sharding=dice', 'ERR not-found sharding=dice: there is no sharding script '
-        .. "'dice'; there are: hash round_robin")
+        .. "'dice'; there are: consistent hash least_loaded random round_robin")
       refused('DECLARE queue d.bad priority=loud', 'ERR not-found priority=loud: there is no priority script '
-        .. "'loud'; there are: fifo strict")
+        .. "'loud'; there are: aging deadline due_time fair fifo strict")
       for _, option in ipairs { 'retry.frob=1', 'retry.max=0', 'retry.max=x', 'priority.x=1', 'sharding.of=k' } do
         c:send('DECLARE queue d.bad ' .. option .. '\r\n')
         local script, name = c:expect "^ERR mismatch (%w+)=%w+: (.*)$"

@@ -2,6 +2,7 @@
 -- directory in their first line in the real engine, the others as Lua.
 
 local support = require "lua.support.engine"
+local json = require "dkjson"
 
 local function read(path)
   local file = assert(io.open(path))
@@ -82,6 +83,11 @@ describe("docs/rules.md", function()
       assert.equal(4 * hour, decide(101 * day + 2 * hour, 4))
       assert.equal("bury", decide(103 * day, 4))
       s:close()
+      -- What the text has simulated.
+      local document = json.decode(assert(engine:simulate("flaky_api", { slow = "8h" })))
+      assert.equal("bury", document["end"])
+      assert.is_true(document.end_ms > 2 * day and document.end_ms <= 2 * day + 14 * hour)
+      assert.is_true(#document.attempts >= 8 and #document.attempts <= 14)
     end)
   end)
 
@@ -108,6 +114,76 @@ describe("docs/rules.md", function()
       assert.equal("drop", s:decide({}, { failures = 3 }))
       s:close()
     end)
+  end)
+end)
+
+describe("docs/rules.md on the shipped strategies", function()
+  local engine = support.open()
+  local scripts = json.decode(engine:status()).scripts
+  engine:close()
+  local text = read("docs/rules.md")
+  local section = text:match("\n# Shipped strategies\n(.-)\n# ")
+  local is_strategy = { sharding = true, priority = true, retry = true }
+
+  it("names each of them, and no other", function()
+    for kind in pairs(is_strategy) do
+      local shipped, listed, described = {}, {}, {}
+      for _, script in ipairs(scripts) do
+        if script.kind == kind then
+          shipped[#shipped + 1] = script.name
+        end
+      end
+      local row = text:match("\n| `" .. kind .. "/` |.-|.-|(.-)|\n")
+      for name in row:gmatch("`([%w_]+)`") do
+        listed[#listed + 1] = name
+      end
+      local heading = kind:sub(1, 1):upper() .. kind:sub(2)
+      local part = section:match("%*%*" .. heading .. "%.%*%*.-\n(|.-)\n\n")
+      for name in ("\n" .. part):gmatch("\n| `([%w_]+)` |") do
+        described[#described + 1] = name
+      end
+      assert.same(listed, described)
+      table.sort(shipped)
+      table.sort(listed)
+      assert.same(shipped, listed)
+    end
+  end)
+
+  it("has their options as they are declared", function()
+    local declared, documented = {}, {}
+    for _, script in ipairs(scripts) do
+      for _, o in ipairs(is_strategy[script.kind] and script.options or {}) do
+        declared[#declared + 1] = ("| `%s` | `%s` | %s | %s | %s |"):format(script.name, o.name,
+          o.type, o.default and "`" .. o.default .. "`" or "", o.doc)
+      end
+    end
+    local part = section:match("\n| script | option | type | default | |\n| [-| ]+ |\n(.*)")
+    for line in part:gmatch("| [^\n]+ |") do
+      documented[#documented + 1] = line
+    end
+    table.sort(declared)
+    table.sort(documented)
+    assert.is_true(#declared >= 18)
+    assert.same(declared, documented)
+  end)
+
+  it("declares queues as the engine takes them", function()
+    local count = 0
+    engine = support.open()
+    for line in text:gmatch("\n(DECLARE queue [^\n]+)") do
+      for kind, name in line:gmatch(" (%l+)=(%w+)") do
+        if is_strategy[kind] then
+          local options = {}
+          for option, value in line:gmatch(" " .. kind .. "%.(%w+)=(%S+)") do
+            options[option] = value
+          end
+          assert(engine:strategy(kind, name, options)):close()
+          count = count + 1
+        end
+      end
+    end
+    engine:close()
+    assert.is_true(count >= 1)
   end)
 end)
 

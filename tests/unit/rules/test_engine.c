@@ -267,7 +267,7 @@ static void hash_keeps_a_key_in_its_shard(void **state)
 
 static double rank(struct fixture *f, struct strategy *s, int priority)
 {
-	struct queue_view queue = { SLICE("/"), SLICE("jobs"), 0, 0 };
+	struct queue_view queue = { .vhost = SLICE("/"), .name = SLICE("jobs") };
 	struct msg *m = make_msg("k", priority, NULL);
 	double rank_of = 1e9;
 	if (strategy_rank(s, m, &queue, &rank_of, &f->err) != TIDE_OK)
@@ -439,7 +439,7 @@ static void status_tells_calls_errors_and_the_last_refusal(void **state)
 		   "return { rank = function()\n  return 'x'\nend }\n");
 	assert_starts(f);
 	struct strategy *s = make_strategy(f, SCRIPT_PRIORITY, "bad", "");
-	struct queue_view queue = { SLICE("/"), SLICE("jobs"), 0, 0 };
+	struct queue_view queue = { .vhost = SLICE("/"), .name = SLICE("jobs") };
 	struct msg *m = make_msg("k", 0, NULL);
 	double unused;
 	assert_int_equal(strategy_rank(s, m, &queue, &unused, &f->err), TIDE_ERULE);

@@ -135,7 +135,7 @@ static const struct {
 
 static int call(struct fixture *f, struct strategy *s)
 {
-	struct queue_view queue = { SLICE("/"), SLICE("jobs"), 0, 0 };
+	struct queue_view queue = { .vhost = SLICE("/"), .name = SLICE("jobs") };
 	struct msg *m = make_msg("k", 3, "a=b", NULL);
 	double rank = 0;
 	int status = strategy_rank(s, m, &queue, &rank, &f->err);

@@ -1,0 +1,101 @@
+-- fair: weighted fair queueing. A tenant that floods the queue delays itself, not the
+-- others: while all have something to do each gets its share, and what one does not use
+-- the others may.
+--
+-- A message's rank is the virtual time at which it would be finished if the tenants
+-- were served in parallel: its tenant's previous message's, or the time that the shard
+-- has reached if that is later (who was away saves up nothing), plus cost / weight.
+--
+--   DECLARE queue jobs priority=fair priority.by=tenant priority.weights=gold:3,trial:0.5
+
+local OTHERS <const> = {} -- the account of those that there is no room for
+
+local function read_weights(list)
+  local weights = {}
+  for _, entry in ipairs(list or {}) do
+    local tenant, weight = entry:match("^(.*):([%d.]+)$")
+    weight = tonumber(weight)
+    if not weight or weight <= 0 then
+      error(("weights: '%s' is not tenant:weight with a weight above 0"):format(entry), 0)
+    end
+    weights[tenant] = weight
+  end
+  return weights
+end
+
+local function cost_of(msg, by)
+  if by == "one" then
+    return 1
+  end
+  local cost = by == "size" and msg.size or tonumber(msg.headers[by]) or 1
+  -- Nothing is free, and nothing may push a tenant out of reach: also not 0, nan or inf.
+  return cost >= 1 and math.min(cost, 1e9) or 1
+end
+
+-- Forget the tenants without anything to do: their last message has been served, so
+-- they begin anew at the shard's time, remembered or not. That looks at all of them;
+-- when it has freed little, some newcomers share an account before it is done again.
+local function make_room(shard, max)
+  shard.rest = shard.rest - 1
+  if shard.rest > 0 then
+    return
+  end
+  local before = shard.tenants
+  for tenant, last in pairs(shard.last) do
+    if last <= shard.time and tenant ~= OTHERS then
+      shard.last[tenant] = nil
+      shard.tenants = shard.tenants - 1
+    end
+  end
+  shard.rest = math.max(1, max // 8 - (before - shard.tenants))
+end
+
+return {
+  doc = "a fair share for each tenant, by weight",
+  options = {
+    by = { type = "string", default = "tenant", doc = "the header that names the tenant" },
+    weights = { type = "list",
+                doc = "shares, as tenant:weight; a tenant that is not named has 1" },
+    cost = { type = "string", default = "one",
+             doc = "what a message takes of the share: 'one', 'size' for its bytes, "
+               .. "or the name of a header with a number" },
+    tenants = { type = "integer", default = 10000, min = 1, max = 100000,
+                doc = "those with messages that are told apart; more share an account" },
+  },
+
+  -- Kept for each queue; a reload begins anew, at the time the shards have reached.
+  new = function(opts)
+    return { weights = read_weights(opts.weights), shards = {} }
+  end,
+
+  rank = function(msg, queue, opts, state)
+    local shard = state.shards[queue.shard]
+    if not shard then
+      shard = { last = {}, tenants = 0, time = queue.served, rest = 1 }
+      state.shards[queue.shard] = shard
+    end
+    -- What is delivered a second time has its old rank, which does not turn time back.
+    shard.time = math.max(shard.time, queue.served)
+    -- When nothing waits, all begin anew: nobody pays for what was purged.
+    if queue.ready == 0 then
+      shard.last, shard.tenants = {}, 0
+    end
+
+    local tenant = msg.headers[opts.by] or ""
+    local account = tenant
+    if not shard.last[tenant] then
+      if shard.tenants >= opts.tenants then
+        make_room(shard, opts.tenants)
+      end
+      if shard.tenants < opts.tenants then
+        shard.tenants = shard.tenants + 1
+      else
+        account = OTHERS
+      end
+    end
+    local last = math.max(shard.time, shard.last[account] or shard.time)
+    local rank = last + cost_of(msg, opts.cost) / (state.weights[tenant] or 1)
+    shard.last[account] = rank
+    return rank
+  end,
+}

@@ -1,0 +1,18 @@
+-- fixed: the same delay after each failure.
+
+return {
+  doc = "after the same delay each time",
+  options = {
+    delay = { type = "duration", default = "10s", doc = "between a failure and the next attempt" },
+    max = { type = "integer", default = 20, min = 1,
+            doc = "failures after which the message is dead-lettered" },
+  },
+
+  decide = function(_, failure, opts)
+    if failure.failures >= opts.max then
+      return tide.DEAD_LETTER
+    end
+    -- A message whose consumer went away has not failed itself, and waits for none.
+    return failure.failures == 0 and 0 or opts.delay
+  end,
+}
