@@ -424,13 +424,24 @@ static void give_to_get(struct consumer *c, struct entry *first, unsigned *budge
 	reply_messages_take(r, list, n);
 }
 
+static void answer_empty(struct consumer *c)
+{
+	struct queue *q = c->queue;
+	struct reply *r = c->reply;
+
+	c->reply = NULL;
+	TAILQ_REMOVE(c->is_waiting ? &q->waiting : &q->able, c, queue_link);
+	c->queue = NULL;
+	consumer_destroy(c);
+	reply_messages_take(r, NULL, 0);
+}
+
 void queue_answer_get(struct consumer *c)
 {
 	struct queue *q = c->queue;
 	unsigned budget = DEAL_MAX;
 	bool is_draining = q->vhost->broker->is_draining;
 	struct entry *e = is_draining ? NULL : next_message(q, &budget);
-	struct reply *r = c->reply;
 
 	if (e) {
 		give_to_get(c, e, &budget);
@@ -443,11 +454,21 @@ void queue_answer_get(struct consumer *c)
 		heap_set(&b->waits, &c->wait, b->now_ms + GET_READ_MS);
 		return;
 	}
-	c->reply = NULL;
-	TAILQ_REMOVE(c->is_waiting ? &q->waiting : &q->able, c, queue_link);
-	c->queue = NULL;
-	consumer_destroy(c);
-	reply_messages_take(r, NULL, 0);
+	answer_empty(c);
+}
+
+/* GETs whose time is over waited for a read of Redis, which brought nothing. */
+static void end_extended(struct queue *q)
+{
+	struct consumer *c, *next;
+
+	if (is_refilling(q))
+		return;
+	for (c = TAILQ_FIRST(&q->able); c; c = next) {
+		next = TAILQ_NEXT(c, queue_link);
+		if (c->reply && c->is_extended)
+			answer_empty(c);
+	}
 }
 
 bool queue_deal(struct queue *q)
@@ -464,8 +485,10 @@ bool queue_deal(struct queue *q)
 			continue;
 		}
 		e = next_message(q, &budget);
-		if (!e)
+		if (!e) {
+			end_extended(q);
 			return budget == 0;
+		}
 		if (budget > 0)
 			budget--;
 		if (c->reply) {

@@ -84,6 +84,8 @@ static void release(struct shard *sh)
 		journal_add(sh->env->journal, sh);
 	for (int i = 0; i < SHARD_STAGES; i++)
 		stage_relieve(&sh->stages[i]);
+	/* Whatever was not asked for meanwhile: the tick finds it. */
+	shard_wake_by(sh, sh->env->now_ms);
 	sh->ops->on_ready(sh);
 }
 

@@ -479,6 +479,37 @@ static void settle_all(void)
 		fail_msg("the shard does not come to rest");
 }
 
+static void show_odd(const char *where, const struct stage *st, const struct entry *e)
+{
+	struct place place = { e->stored_score, e->id };
+
+	if (e->home == st->set && !place_is_before(place, st->edge))
+		print_message("%llx is %s, state %d, flags %x, by %g\n",
+			      (unsigned long long)e->id, where, e->state, e->flags,
+			      place.score);
+}
+
+/* Messages that Redis has behind the edge of a stage, though they are here. */
+static void dump_shadows(const struct stage *st)
+{
+	const struct shard *sh = w.shard;
+	const struct entry *e;
+
+	dump(0);
+	TAILQ_FOREACH (e, &sh->young, link)
+		show_odd("young", st, e);
+	TAILQ_FOREACH (e, &sh->moving, link)
+		show_odd("moving", st, e);
+	for (e = window_first(&sh->held); e; e = window_next(&sh->held, e))
+		show_odd("held", st, e);
+	for (int i = 0; i < SHARD_STAGES; i++) {
+		const struct window *window = &sh->stages[i].window;
+
+		for (e = window_first(window); e; e = window_next(window, e))
+			show_odd("in a window", st, e);
+	}
+}
+
 static const char *const set_names[] = { "ready", "delayed", "unack", "buried" };
 
 /* Everything in a set: each thing is sighted; the place in the order is
@@ -517,7 +548,7 @@ static void check_set(int set, bool is_strict)
 	}
 	if (st && is_strict && !w.may_refuse) {
 		if (before != st->indexed || behind != st->beyond)
-			dump(0);
+			dump_shadows(st);
 		assert_int_equal(before, st->indexed);
 		assert_int_equal(behind, st->beyond);
 	}

@@ -1,0 +1,24 @@
+--- A backlog behind the window that has expired.
+local Broker = require 'support.broker'
+local socket = require 'socket'
+
+describe('a GET on a queue whose backlog has expired', function()
+  it('is answered as soon as Redis has been read', function()
+    local broker = Broker.start { args = { '--window-messages', '16', '--fsync', 'no' } }
+    local c = broker:connect()
+    c:ok 'DECLARE queue q'
+    for _ = 1, 300 do c:send 'PUB - q ttl=1ms 1\r\nx\r\n' end
+    for _ = 1, 300 do c:expect '^OK %x+ 1$' end
+    local before = socket.gettime()
+    c:send 'GET q\r\nGET q wait=10ms\r\n'
+    c:expect_line 'OK 0'
+    c:expect_line 'OK 0'
+    -- Without an answer of its own the wait would be over after 5 s.
+    assert.is_true(socket.gettime() - before < 4)
+    c:send 'STATS q\r\n'
+    local stats = c:expect_json()
+    assert.equal(0, stats.ready)
+    assert.equal(300, stats.expired)
+    broker:stop()
+  end)
+end)
