@@ -106,6 +106,7 @@ static int visit(struct route *r, struct exchange *x, const struct msg *m,
 	rc = index_route(x->index, m, &found, &count, err);
 	if (rc < 0 || count == 0)
 		return rc;
+	r->bindings_matched += (uint32_t)count;
 	/* The engine's array is good until the next script is asked. */
 	numbers = mem_alloc(count * sizeof(*numbers));
 	memcpy(numbers, found, count * sizeof(*numbers));

@@ -29,7 +29,8 @@ struct route {
 	unsigned count;
 	unsigned cap;
 	bool is_pure;
-	bool was_cached; /* for EXPLAIN */
+	bool was_cached; /* for EXPLAIN, like the next */
+	uint32_t bindings_matched;
 	size_t key_len;
 	char key[];
 };

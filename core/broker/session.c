@@ -213,6 +213,7 @@ int session_prepare(struct session *s, const struct publish_spec *spec, struct m
 		.exchange = spec->exchange,
 		.key = spec->key,
 		.headers = spec->headers,
+		.payload = spec->payload,
 		.payload_len = spec->payload_len,
 	};
 	*out = msg_create(&m);

@@ -116,6 +116,7 @@ struct publish_spec {
 	int64_t ttl_ms; /* 0 = lives for ever */
 	const struct msg_header *headers;
 	unsigned header_count;
+	const char *payload; /* NULL: the caller fills it in */
 	size_t payload_len;
 };
 /* Check the request and make the message; its payload is still to be filled

@@ -1,9 +1,6 @@
-/* cli_show.c: list, stats, explain, rules, ping. */
-#include <inttypes.h>
-
+/* cli_show.c: list, stats, rules, ping. */
 #include <uv.h>
 
-#include "../base/percent.h"
 #include "cli_verb.h"
 
 /* What `list` shows of each kind, in this order; of the rules' document it is
@@ -72,54 +69,6 @@ static int run_stats(struct cli *cli)
 	return status == CLI_DONE ? print_document(cli, &reply) : status;
 }
 
-/* The words of a PUB, with its options, behind EXPLAIN. */
-static int add_explained(struct cli *cli, struct buf *line)
-{
-	int status = cli_add_word(cli, line, cli->words[0]);
-	if (status == CLI_DONE)
-		status = cli_add_word(cli, line, cli->words[1]);
-	for (int i = 0; i < cli->given_count && status == CLI_DONE; i++) {
-		const char *name = cli->given[i].option->name;
-		const char *value = cli->given[i].value;
-		if (strcmp(name, "header") == 0) {
-			struct buf header;
-			buf_init(&header);
-			buf_printf(&header, "h:%s", value);
-			if (!strchr(value, '='))
-				status = cli_usage_error(
-					cli, "--header must be NAME=VALUE, not '%s'",
-					value);
-			else
-				status = cli_add_option(cli, line, buf_cstr(&header));
-			buf_deinit(&header);
-		} else if (strcmp(name, "priority") == 0) {
-			uint64_t priority = 0;
-			status = cli_get_number(cli, "priority", 0, 255, &priority);
-			buf_printf(line, " pri=%" PRIu64, priority);
-		} else if (strcmp(name, "delay") == 0 || strcmp(name, "ttl") == 0) {
-			int64_t ms = 0;
-			status = cli_get_duration(cli, name, &ms);
-			buf_printf(line, " %s=%" PRId64, name, ms);
-		}
-	}
-	return status;
-}
-
-static int run_explain(struct cli *cli)
-{
-	struct tidemq_reply reply;
-	struct buf line;
-	buf_init(&line);
-	buf_append_text(&line, "EXPLAIN");
-	int status = add_explained(cli, &line);
-	if (status != CLI_DONE) {
-		buf_deinit(&line);
-		return status;
-	}
-	status = cli_ask_take(cli, &line, &reply);
-	return status == CLI_DONE ? print_document(cli, &reply) : status;
-}
-
 static int run_rules(struct cli *cli)
 {
 	struct tidemq_reply reply;
@@ -155,14 +104,6 @@ static int run_ping(struct cli *cli)
 	return status;
 }
 
-static const struct cli_option explain_options[] = {
-	{ "header", "NAME=VALUE", "a header; may be repeated" },
-	{ "priority", "N", "0-255" },
-	{ "delay", "DURATION", "as with pub" },
-	{ "ttl", "DURATION", "as with pub" },
-	{ NULL, NULL, NULL },
-};
-
 const struct cli_verb cli_verbs_show[] = {
 	{ .name = "list",
 	  .summary = "list what there is in the broker",
@@ -175,13 +116,6 @@ const struct cli_verb cli_verbs_show[] = {
 	  .usage = "[options] [QUEUE]",
 	  .words_max = 1,
 	  .run = run_stats },
-	{ .name = "explain",
-	  .summary = "show where a message would go and which rules would decide it",
-	  .usage = "[options] EXCHANGE KEY",
-	  .options = explain_options,
-	  .words_min = 2,
-	  .words_max = 2,
-	  .run = run_explain },
 	{ .name = "rules",
 	  .summary = "load the rules anew, show which are in force, or try one",
 	  .usage = "[options] reload|status|simulate retry NAME [OPTION=VALUE]...",

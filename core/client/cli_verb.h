@@ -32,6 +32,7 @@ extern const struct cli_verb cli_verbs_publish[];
 extern const struct cli_verb cli_verbs_consume[];
 extern const struct cli_verb cli_verbs_define[];
 extern const struct cli_verb cli_verbs_show[];
+extern const struct cli_verb cli_verbs_explain[];
 extern const struct cli_verb cli_verbs_bench[];
 
 #define CLI_OPTIONS_MAX 96 /* given ones, repetitions counted */

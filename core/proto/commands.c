@@ -385,10 +385,13 @@ COMMAND(explain)
 	struct publish_spec spec;
 	struct error err;
 
-	if (read_publish(q, &spec, &err) < 0)
+	if (read_publish(q, &spec, &err) < 0) {
 		reply_error(r, &err);
-	else
-		session_explain(l->session, &spec, r);
+		return;
+	}
+	spec.payload = request_option(q, "payload").data;
+	spec.payload_len = request_option(q, "payload").len;
+	session_explain(l->session, &spec, r);
 }
 
 /* ---- consuming

@@ -31,7 +31,7 @@ static const struct verb verbs[] = {
 	{ "LIST",    1, 1, VERB_ANSWERS,                     NULL, NULL,                   command_list },
 	{ "STATS",   0, 1, VERB_ANSWERS,                     NULL, NULL,                   command_stats },
 	{ "RULES",   1, 3, VERB_ANSWERS | VERB_ANY_OPTIONS,  NULL, NULL,                   command_rules },
-	{ "EXPLAIN", 2, 2, VERB_ANSWERS | VERB_HEADERS,      PUB_OPTIONS, NULL,            command_explain },
+	{ "EXPLAIN", 2, 2, VERB_ANSWERS | VERB_HEADERS,      PUB_OPTIONS " payload", NULL, command_explain },
 	{ NULL, 0, 0, 0, NULL, NULL, NULL },
 };
 /* clang-format on */

@@ -3,6 +3,7 @@
 #include <lauxlib.h>
 
 #include "../base/id.h"
+#include "draft.h"
 #include "view.h"
 
 static const struct view_type headers_type;
@@ -65,8 +66,10 @@ static void push_delay(lua_State *L, const void *subject)
 static void push_ttl(lua_State *L, const void *subject)
 {
 	const struct msg *m = message(subject);
+	/* It lives so long from when it is due. */
+	int64_t from_ms = m->due_unix_ms ? m->due_unix_ms : m->ts_unix_ms;
 	if (m->expires_unix_ms)
-		lua_pushinteger(L, m->expires_unix_ms - m->ts_unix_ms);
+		lua_pushinteger(L, m->expires_unix_ms - from_ms);
 	else
 		lua_pushnil(L);
 }
@@ -81,18 +84,25 @@ static void push_headers(lua_State *L, const void *subject)
 	view_push(L, &headers_type, subject);
 }
 
+/* All but the headers, which filters write to. */
+#define COMMON_FIELDS                                                                  \
+	{ "attempt", push_attempt }, { "delay", push_delay },                          \
+		{ "exchange", push_exchange }, { "id", push_id }, { "key", push_key }, \
+		{ "payload", push_payload }, { "priority", push_priority },            \
+		{ "size", push_size }, { "ts", push_ts },                              \
+	{                                                                              \
+		"ttl", push_ttl                                                        \
+	}
+
 static const struct view_field msg_fields[] = {
-	{ "attempt", push_attempt },
-	{ "delay", push_delay },
-	{ "exchange", push_exchange },
+	COMMON_FIELDS,
 	{ "headers", push_headers },
-	{ "id", push_id },
-	{ "key", push_key },
-	{ "payload", push_payload },
-	{ "priority", push_priority },
-	{ "size", push_size },
-	{ "ts", push_ts },
-	{ "ttl", push_ttl },
+	{ NULL, NULL },
+};
+const struct view_field api_msg_draft_fields[] = {
+	COMMON_FIELDS,
+	{ "headers", draft_push_headers },
+	{ "copy", draft_push_copy },
 	{ NULL, NULL },
 };
 static const struct view_type msg_type = { .name = "msg", .fields = msg_fields };

@@ -6,11 +6,15 @@
 #include <stdint.h>
 
 #include "../base/msg.h"
+#include "view.h"
 
 struct api_msg {
 	const struct msg *msg;
 	uint32_t attempt; /* 0 before the first delivery */
 };
+
+/* The fields of a message in the hands of filters: see draft.h. */
+extern const struct view_field api_msg_draft_fields[];
 
 /* Both may raise. */
 void api_msg_open(lua_State *L);

@@ -7,6 +7,7 @@
 
 #include "../base/duration.h"
 #include "../base/log.h"
+#include "dry_run.h"
 #include "sandbox.h"
 #include "source.h"
 
@@ -98,6 +99,13 @@ static uint64_t random_up_to(struct api_tide *t, uint64_t limit)
 		drawn = next_random(t);
 	while (drawn >= beyond);
 	return drawn % count;
+}
+
+/* is_dry_run () -> true while EXPLAIN asks: nothing is to be remembered */
+static int l_is_dry_run(lua_State *L)
+{
+	lua_pushboolean(L, engine_is_dry_run(L));
+	return 1;
 }
 
 /* random () -> 0 <= x < 1; random (n) -> 1 .. n; random (m, n) -> m .. n */
@@ -209,8 +217,12 @@ static void push_log(lua_State *L, struct api_tide *t)
 void api_tide_open(lua_State *L, struct api_tide *t)
 {
 	static const luaL_Reg functions[] = {
-		{ "duration", l_duration }, { "hash", l_hash }, { "now", l_now },
-		{ "random", l_random },     { NULL, NULL },
+		{ "duration", l_duration },
+		{ "hash", l_hash },
+		{ "now", l_now },
+		{ "random", l_random },
+		{ "is_dry_run", l_is_dry_run },
+		{ NULL, NULL },
 	};
 	static const char *const names[][2] = { { "BURY", API_TIDE_BURY },
 						{ "DEAD_LETTER", API_TIDE_DEAD_LETTER },

@@ -97,7 +97,12 @@ int use_decide(struct engine *e, const struct use *use, lua_CFunction body, void
 				    .is_decision = true,
 				    .body = body,
 				    .ctx = ctx };
+	if (e->dry_run)
+		call.stats = NULL;
+	uint64_t started_ns = e->dry_run ? uv_hrtime() : 0;
 	int status = script_enter(&e->current->script, &call, err);
+	if (e->dry_run)
+		dry_run_count(e->dry_run, rule->file, uv_hrtime() - started_ns);
 	if (status != TIDE_OK && e->current->script.is_exhausted)
 		start_afresh(e);
 	return status;
@@ -109,6 +114,7 @@ static void open_api(lua_State *L, void *ctx)
 {
 	index_open(L, ctx);
 	strategy_open(L);
+	draft_open(L);
 }
 
 /* A generation with everything that is in use. */
@@ -161,6 +167,8 @@ static void put_in_force(struct engine *e, struct generation *next)
 		inherit_stats(next, old);
 	e->current = next;
 	e->epoch++;
+	filter_set_destroy(e->filters);
+	e->filters = filter_set_create(next);
 	generation_destroy(old);
 }
 
@@ -204,6 +212,7 @@ static void free_engine(void *ctx)
 	struct engine *e = ctx;
 	void (*on_closed)(void *ctx) = e->on_closed;
 	void *closed_ctx = e->closed_ctx;
+	filter_set_destroy(e->filters);
 	generation_destroy(e->current);
 	watchdog_destroy(e->watchdog);
 	mem_free(e->free_numbers);

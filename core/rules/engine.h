@@ -30,6 +30,7 @@ enum script_kind {
 	SCRIPT_SHARDING,
 	SCRIPT_PRIORITY,
 	SCRIPT_RETRY,
+	SCRIPT_FILTER,
 	SCRIPT_KIND_COUNT,
 };
 const char *script_kind_name(enum script_kind kind); /* "routing", ... */

@@ -8,7 +8,9 @@
 
 #include <sys/queue.h>
 
+#include "dry_run.h"
 #include "engine.h"
+#include "filter.h"
 #include "generation.h"
 #include "watch.h"
 
@@ -40,6 +42,8 @@ struct engine {
 	struct watch *watch;
 	struct api_tide tide;
 	struct generation *current;
+	struct filter_set *filters; /* of the generation in force */
+	struct dry_run *dry_run;    /* NULL outside of one */
 	uint64_t epoch;
 	uint64_t ending_epoch; /* the last one that used up its memory */
 

@@ -42,7 +42,8 @@ static bool is_directory(const char *path)
 }
 
 /* The strategy's name from the file's; false when it cannot be one. */
-static bool name_of(const char *file, char out[SCRIPT_NAME_MAX + 1])
+static bool name_of(enum script_kind kind, const char *file,
+		    char out[SCRIPT_NAME_MAX + 1])
 {
 	size_t len = strlen(file) - strlen(EXTENSION);
 	if (len == 0 || len > SCRIPT_NAME_MAX)
@@ -50,7 +51,9 @@ static bool name_of(const char *file, char out[SCRIPT_NAME_MAX + 1])
 	for (size_t i = 0; i < len; i++) {
 		bool is_first_ok = isalpha((unsigned char)file[i]) || file[i] == '_';
 		bool is_ok = isdigit((unsigned char)file[i]) || file[i] == '-';
-		if (!is_first_ok && !(i > 0 && is_ok))
+		/* 10-x.lua: the names of filters are their order. */
+		bool is_later = i > 0 || kind == SCRIPT_FILTER;
+		if (!is_first_ok && !(is_later && is_ok))
 			return false;
 	}
 	memcpy(out, file, len);
@@ -67,9 +70,10 @@ static int load_file(struct generation *g, enum script_kind kind, const char *di
 		return error_set(err, TIDE_ERULE, "%s: the path is too long", file);
 	if (is_directory(path))
 		return TIDE_OK;
-	if (!name_of(file, name))
+	if (!name_of(kind, file, name))
 		return error_set(err, TIDE_ERULE,
-				 "%s/%s:1: the name of a script is a letter, then "
+				 "%s/%s:1: the name of a script is a letter (of a filter "
+				 "also a digit), then "
 				 "letters, digits, '_' and '-', at most %d in all",
 				 script_kind_name(kind), file, SCRIPT_NAME_MAX);
 	int status = rule_load(&g->script, &g->sandbox, kind, name, path, &rule, err);

@@ -7,7 +7,8 @@
 #include "../base/mem.h"
 
 static const char *const kind_names[SCRIPT_KIND_COUNT] = { "routing", "sharding",
-							   "priority", "retry" };
+							   "priority", "retry",
+							   "filter" };
 
 /* The functions of each kind, NULL for one that it does not have. */
 static const struct {
@@ -18,9 +19,22 @@ static const struct {
 	[SCRIPT_SHARDING] = { { "pick", "new", NULL, NULL }, false },
 	[SCRIPT_PRIORITY] = { { "rank", "new", NULL, NULL }, false },
 	[SCRIPT_RETRY] = { { "decide", "new", NULL, NULL }, false },
+	[SCRIPT_FILTER] = { { "publish", NULL, NULL, NULL }, false },
 };
 
-static const char *const attributes[] = { "pure", "options", "doc", "binding_options" };
+/* What else there may be in a script's table, and in which kinds. */
+#define ALL_KINDS ((1u << SCRIPT_KIND_COUNT) - 1)
+#define STRATEGIES (ALL_KINDS & ~(1u << SCRIPT_FILTER))
+static const struct {
+	const char *name;
+	unsigned kinds;
+} attributes[] = {
+	{ "doc", ALL_KINDS },
+	{ "pure", STRATEGIES },
+	{ "options", STRATEGIES },
+	{ "binding_options", 1u << SCRIPT_ROUTING },
+	{ "match", 1u << SCRIPT_FILTER },
+};
 #define ATTRIBUTE_COUNT (sizeof(attributes) / sizeof(attributes[0]))
 
 const char *script_kind_name(enum script_kind kind)
@@ -42,6 +56,8 @@ void rule_destroy(struct rule *r)
 	mem_free(r->name);
 	mem_free(r->file);
 	mem_free(r->doc);
+	mem_free(r->match_exchange);
+	mem_free(r->match_key);
 	mem_free(r);
 }
 
@@ -71,14 +87,14 @@ static int last_line(lua_State *L)
 
 static bool is_key_of(enum script_kind kind, const char *key)
 {
-	size_t count = kind == SCRIPT_ROUTING ? ATTRIBUTE_COUNT : ATTRIBUTE_COUNT - 1;
 	for (size_t i = 0; i < RULE_FUNCTION_COUNT; i++) {
 		const char *name = shapes[kind].names[i];
 		if (name && strcmp(name, key) == 0)
 			return true;
 	}
-	for (size_t i = 0; i < count; i++) {
-		if (strcmp(attributes[i], key) == 0)
+	for (size_t i = 0; i < ATTRIBUTE_COUNT; i++) {
+		if (attributes[i].kinds >> kind & 1 &&
+		    strcmp(attributes[i].name, key) == 0)
 			return true;
 	}
 	return false;
@@ -154,6 +170,51 @@ static void take_doc(lua_State *L, struct rule *r)
 	lua_pop(L, 1);
 }
 
+/* A name or pattern of the table on the top, for the filter's own; '-' is the
+ * empty one, as on the wire. */
+static char *take_match_text(lua_State *L, const char *name, const char *preset)
+{
+	struct slice text = slice_from(preset);
+	int type = lua_getfield(L, -1, name);
+	if (type == LUA_TSTRING)
+		text.data = lua_tolstring(L, -1, &text.len);
+	if (type != LUA_TSTRING && type != LUA_TNIL)
+		luaL_error(L, "'match.%s' is a text, not a %s", name,
+			   luaL_typename(L, -1));
+	if (slice_is(text, "-"))
+		text.len = 0;
+	if (text.len > 0 && !slice_is_name(text))
+		luaL_error(L,
+			   "'match.%s' is 1-255 bytes of UTF-8 without white space "
+			   "and control characters",
+			   name);
+	char *own = mem_strndup(text.data, text.len);
+	lua_pop(L, 1);
+	return own;
+}
+
+static void take_match(lua_State *L, struct rule *r)
+{
+	int type = lua_getfield(L, -1, "match");
+	if (type != LUA_TNIL && type != LUA_TTABLE)
+		luaL_error(L,
+			   "'match' is a table like { exchange = \"orders\", key = "
+			   "\"#\" }, not a %s",
+			   luaL_typename(L, -1));
+	if (type == LUA_TTABLE) {
+		for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
+			const char *key =
+				lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "";
+			if (strcmp(key, "exchange") != 0 && strcmp(key, "key") != 0)
+				luaL_error(L, "'match' has exchange and key, not '%s'",
+					   luaL_tolstring(L, -2, NULL));
+		}
+		r->match_key = take_match_text(L, "key", "#");
+		r->match_exchange = take_match_text(L, "exchange", "*");
+	}
+	lua_pop(L, 1);
+}
+
 static int l_load(lua_State *L)
 {
 	struct loading *l = lua_touserdata(L, 1);
@@ -172,6 +233,7 @@ static int l_load(lua_State *L)
 	take_decide_line(L, r);
 	take_pure(L, r);
 	take_doc(L, r);
+	take_match(L, r);
 	lua_getfield(L, -1, "options");
 	options_declare(L, &r->options);
 	lua_getfield(L, -2, "binding_options");

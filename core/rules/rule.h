@@ -30,6 +30,9 @@ struct rule {
 	/* References into the state's registry; LUA_NOREF for one that is not there. */
 	int functions[RULE_FUNCTION_COUNT];
 	int decide_line; /* where the function begins, for errors in its result */
+	/* Of a filter: what it is for, NULL when it is not active. */
+	char *match_exchange; /* "" is the default exchange, "*" any */
+	char *match_key;      /* a topic pattern */
 	enum rule_pure pure;
 	int pure_function;
 	struct options options;

@@ -34,6 +34,7 @@ struct script_state {
 	char place[SCRIPT_PLACE_MAX];
 	/* What scripts keep leaves no room: calls will go on failing in this state. */
 	bool is_exhausted;
+	bool is_dry_run; /* see dry_run.h */
 	/* Where the last allocation was refused: Lua's own error does not say. */
 	char refused_at[SCRIPT_PLACE_MAX];
 };
@@ -43,6 +44,7 @@ struct script_stats {
 	uint64_t calls; /* decisions alone: neither loading nor binding */
 	uint64_t errors;
 	uint64_t overruns; /* of the errors, those of the time budget */
+	uint64_t rejected; /* messages that a filter refused; no errors */
 	uint64_t time_ns;  /* of the decisions */
 	int64_t last_error_unix_ms;
 	char last_error[ERROR_TEXT_MAX];

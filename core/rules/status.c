@@ -42,6 +42,21 @@ static size_t count_uses(const struct engine *e, const struct rule *rule)
 	return count;
 }
 
+static void write_match(struct json *out, const struct rule *rule)
+{
+	const char *exchange = rule->match_exchange;
+	json_member_int(out, "uses", exchange != NULL);
+	json_member_bool(out, "active", exchange != NULL);
+	json_member_int(out, "rejected", (int64_t)rule->stats.rejected);
+	if (!exchange)
+		return;
+	json_key(out, "match");
+	json_object_begin(out);
+	json_member_text(out, "exchange", exchange[0] ? exchange : "-");
+	json_member_text(out, "key", rule->match_key[0] ? rule->match_key : "-");
+	json_object_end(out);
+}
+
 static void write_rule(struct json *out, const struct engine *e, const struct rule *rule)
 {
 	const struct script_stats *stats = &rule->stats;
@@ -52,7 +67,10 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 	write_hash(out, rule->hash);
 	if (rule->doc)
 		json_member_text(out, "doc", rule->doc);
-	json_member_int(out, "uses", (int64_t)count_uses(e, rule));
+	if (rule->kind == SCRIPT_FILTER)
+		write_match(out, rule);
+	else
+		json_member_int(out, "uses", (int64_t)count_uses(e, rule));
 	json_member_int(out, "calls", (int64_t)stats->calls);
 	json_member_int(out, "errors", (int64_t)stats->errors);
 	json_member_int(out, "overruns", (int64_t)stats->overruns);
@@ -61,7 +79,8 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 		json_member_text(out, "last_error", stats->last_error);
 		json_member_int(out, "last_error_ms", stats->last_error_unix_ms);
 	}
-	write_options(out, "options", &rule->options);
+	if (rule->kind != SCRIPT_FILTER)
+		write_options(out, "options", &rule->options);
 	if (rule->kind == SCRIPT_ROUTING)
 		write_options(out, "binding_options", &rule->binding_options);
 	json_object_end(out);

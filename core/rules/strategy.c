@@ -162,7 +162,7 @@ static void call_script(lua_State *L, const struct deciding *d)
 	api_msg_push(L, &d->msg);
 	lua_insert(L, -2);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, d->use->options);
-	lua_rawgeti(L, LUA_REGISTRYINDEX, d->use->state);
+	dry_run_push_state(L, d->use->state);
 	if (d->loads)
 		loads_push(L, d->loads);
 	lua_call(L, d->loads ? 5 : 4, 1);

@@ -78,7 +78,7 @@ void view_open(lua_State *L, const struct view_type *type)
 	lua_pushstring(L, type->name);
 	lua_pushvalue(L, -1);
 	lua_setfield(L, -3, "__name");
-	lua_pushcclosure(L, l_newindex, 1);
+	lua_pushcclosure(L, type->newindex ? type->newindex : l_newindex, 1);
 	lua_setfield(L, -2, "__newindex");
 	lua_pushboolean(L, 0);
 	lua_setfield(L, -2, "__metatable");

@@ -19,6 +19,7 @@ struct view_type {
 	/* For views with names that are not known beforehand, in place of fields. */
 	lua_CFunction index;
 	lua_CFunction pairs;
+	lua_CFunction newindex; /* NULL: it is read-only */
 };
 
 /* Make the type known to the state; once, before view_push. May raise. */

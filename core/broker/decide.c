@@ -1,0 +1,206 @@
+#include "decide.h"
+
+#include "../base/mem.h"
+
+static void deinit_outcome(struct decision *d, struct outcome *o)
+{
+	if (o->picks != d->picks)
+		mem_free(o->picks);
+	msg_unref(o->msg);
+}
+
+void decision_deinit(struct decision *d)
+{
+	deinit_outcome(d, &d->first);
+	for (unsigned i = 0; i < d->copy_count; i++)
+		deinit_outcome(d, &d->copies[i]);
+	mem_free(d->copies);
+}
+
+/* ---- filters ---------------------------------------------------------------------- */
+
+struct filtering {
+	const struct decide_spec *spec;
+	struct decision *decision;
+	struct outcome *outcome;
+	struct filter_pass pass;
+};
+
+static void on_step(void *ctx, const struct filter_step *step)
+{
+	struct filtering *f = ctx;
+
+	f->spec->on_filter(f->spec->ctx, f->outcome->number, step);
+}
+
+/* The copies that a filter made of an outcome, as outcomes of their own; they
+ * have their own ids from here on. */
+static void take_copies(struct filtering *f)
+{
+	struct broker *b = f->spec->vhost->broker;
+	struct decision *d = f->decision;
+	unsigned hops = f->outcome->hops, made = f->pass.copies.count;
+
+	if (made == 0)
+		return;
+	/* f->outcome may be in this array: it is not used after this. */
+	d->copies = mem_realloc(d->copies, (d->copy_count + made) * sizeof(*d->copies));
+	for (unsigned i = 0; i < made; i++) {
+		struct msg *m = f->pass.copies.items[i];
+
+		m->id = id_next(&b->ids, b->now_ms);
+		d->copies[d->copy_count++] = (struct outcome){
+			.msg = m,
+			.number = ++d->copies_made,
+			.hops = hops + 1,
+			.sender = f->pass.copy_senders[i],
+			.sender_line = f->pass.copy_lines[i],
+		};
+	}
+}
+
+static int filter_outcome(struct filtering *f, struct outcome *o, struct error *err)
+{
+	struct filter_pass *p = &f->pass;
+	struct broker *b = f->spec->vhost->broker;
+	int rc;
+
+	f->outcome = o;
+	p->copies.count = 0;
+	if (o->hops > FILTER_HOPS_MAX)
+		return error_set(err, TIDE_ERULE,
+				 "%s:%d: the message has been rerouted or copied more "
+				 "than %d times; do filters send it in a circle?",
+				 o->sender, o->sender_line, FILTER_HOPS_MAX);
+	p->msg = o->msg;
+	p->now_unix_ms = b->now_ms;
+	p->hops = o->hops;
+	p->sender = o->sender;
+	p->sender_line = o->sender_line;
+	p->copies.max = DRAFT_COPIES_MAX - f->decision->copies_made;
+	rc = engine_filter(b->engine, p, err);
+	o->msg = p->msg;
+	o->hops = p->hops;
+	o->sender = p->sender;
+	o->sender_line = p->sender_line;
+	return rc;
+}
+
+/* A copy that a filter refuses is left out; the message goes its way. */
+static void drop_copy(struct filtering *f, unsigned at)
+{
+	struct decision *d = f->decision;
+
+	for (unsigned i = 0; i < f->pass.copies.count; i++)
+		msg_unref(f->pass.copies.items[i]);
+	deinit_outcome(d, &d->copies[at]);
+	memmove(&d->copies[at], &d->copies[at + 1],
+		(d->copy_count - at - 1) * sizeof(*d->copies));
+	d->copy_count--;
+}
+
+static int run_filters(struct decision *d, const struct decide_spec *spec,
+		       struct error *err)
+{
+	struct filtering f;
+	unsigned i = 0;
+	int rc;
+
+	f.spec = spec;
+	f.decision = d;
+	f.pass.on_step = spec->on_filter ? on_step : NULL;
+	f.pass.ctx = &f;
+	rc = filter_outcome(&f, &d->first, err);
+	take_copies(&f);
+	while (rc == TIDE_OK && i < d->copy_count) {
+		rc = filter_outcome(&f, &d->copies[i], err);
+		if (rc == TIDE_EREJECTED) {
+			drop_copy(&f, i);
+			rc = TIDE_OK;
+		} else {
+			take_copies(&f);
+			i++;
+		}
+	}
+	return rc;
+}
+
+/* ---- routes ----------------------------------------------------------------------- */
+
+/* The exchange that a filter has named. */
+static int find_exchange(struct outcome *o, const struct decide_spec *spec,
+			 struct error *err)
+{
+	o->exchange = spec->exchange;
+	if (!o->sender)
+		return TIDE_OK;
+	o->exchange = NULL;
+	if (o->msg->exchange.len == 0)
+		return TIDE_OK;
+	o->exchange = exchange_find(spec->vhost, o->msg->exchange);
+	if (o->exchange)
+		return TIDE_OK;
+	return error_set(err, TIDE_ERULE,
+			 "%s:%d: the message is sent to exchange '%" SLICE_FMT
+			 "', which does not exist",
+			 o->sender, o->sender_line, SLICE_ARG(o->msg->exchange));
+}
+
+static int pick_queues(struct outcome *o, const struct route *route, struct error *err)
+{
+	for (unsigned i = 0; i < route->count; i++) {
+		const struct route_target *t = &route->targets[i];
+		struct pick *pick = &o->picks[i];
+		unsigned shard;
+		int rc = route_pick(t, o->msg, &shard, err);
+
+		if (rc < 0)
+			return rc;
+		pick->queue = t->queue;
+		pick->shard = t->queue->shards[shard];
+		pick->rank =
+			t->has_rank ? t->rank : queue_rank(t->queue, pick->shard, o->msg);
+		pick->binding = t->binding;
+		pick->is_shard_known = t->shard != ROUTE_ASK;
+		pick->is_rank_known = t->has_rank;
+	}
+	return TIDE_OK;
+}
+
+static int route_outcome(struct decision *d, struct outcome *o,
+			 const struct decide_spec *spec, struct error *err)
+{
+	const struct route *route;
+	int rc = find_exchange(o, spec, err);
+
+	if (rc == TIDE_OK)
+		rc = route_find(spec->vhost, o->exchange, o->msg, &route, err);
+	if (rc < 0)
+		return rc;
+	o->count = route->count;
+	o->epoch = route->epoch;
+	o->bindings_matched = route->bindings_matched;
+	o->is_pure = route->is_pure;
+	o->was_cached = route->was_cached;
+	if (o == &d->first && route->count <= DECIDE_PICKS_INLINE)
+		o->picks = d->picks;
+	else if (route->count > 0)
+		o->picks = mem_alloc(route->count * sizeof(*o->picks));
+	return pick_queues(o, route, err);
+}
+
+int decide(struct decision *d, const struct decide_spec *spec, struct error *err)
+{
+	int rc = TIDE_OK;
+
+	d->first = (struct outcome){ .msg = msg_ref(spec->msg) };
+	d->copies = NULL;
+	d->copy_count = d->copies_made = 0;
+	if (engine_filter_count(spec->vhost->broker->engine) > 0)
+		rc = run_filters(d, spec, err);
+	if (rc == TIDE_OK)
+		rc = route_outcome(d, &d->first, spec, err);
+	for (unsigned i = 0; rc == TIDE_OK && i < d->copy_count; i++)
+		rc = route_outcome(d, &d->copies[i], spec, err);
+	return rc;
+}

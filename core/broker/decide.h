@@ -1,0 +1,66 @@
+/* decide.h: what a publish does, before it is done: the filters, the route, the
+ * shards and the ranks.
+ *
+ * A decision is made from a vhost, a message and the rules in force, and changes
+ * nothing; all that can fail does so here. publish.c carries it out, explain.c
+ * prints it. Good until anything is declared, deleted or bound. */
+#ifndef TIDE_BROKER_DECIDE_H
+#define TIDE_BROKER_DECIDE_H
+
+#include "../rules/filter.h"
+#include "route.h"
+
+#define DECIDE_PICKS_INLINE 32 /* destinations for which nothing is allocated */
+
+/* One queue that takes the message. */
+struct pick {
+	struct queue *queue;
+	struct shard *shard;
+	double rank;
+	const struct binding
+		*binding;    /* that led there; NULL from the default exchange */
+	bool is_shard_known; /* from the route: no script was asked */
+	bool is_rank_known;
+};
+
+/* The message as the filters left it, or a copy that one of them made. */
+struct outcome {
+	struct msg *msg;           /* a reference */
+	struct exchange *exchange; /* NULL: the default exchange */
+	unsigned number;           /* 0: the message; n: the n-th copy */
+	unsigned hops;
+	const char *sender; /* the filter that sent it to its exchange; NULL for none */
+	int sender_line;
+	struct pick *picks;
+	unsigned count;
+	/* For EXPLAIN. */
+	uint64_t epoch;
+	uint32_t bindings_matched;
+	bool is_pure;
+	bool was_cached;
+};
+
+struct decision {
+	struct outcome first;
+	struct outcome *copies;
+	unsigned copy_count; /* those that no filter refused */
+	unsigned copies_made;
+	struct pick picks[DECIDE_PICKS_INLINE]; /* of `first`, when they suffice */
+};
+
+struct decide_spec {
+	struct vhost *vhost;
+	struct exchange *exchange; /* NULL: the default exchange */
+	struct msg *msg;
+	/* For EXPLAIN, else NULL: each filter, and which outcome it worked on. */
+	void (*on_filter)(void *ctx, unsigned number, const struct filter_step *step);
+	void *ctx;
+};
+
+/* TIDE_EREJECTED when a filter refuses the message, TIDE_ERULE when a script
+ * fails. Anyhow decision_deinit comes after. */
+TIDE_MUST_USE int decide(struct decision *d, const struct decide_spec *spec,
+			 struct error *err);
+void decision_deinit(struct decision *d);
+
+#endif
