@@ -289,6 +289,116 @@ static int l_index_is_pure(lua_State *L)
 	return 1;
 }
 
+/* ---- filters ----------------------------------------------------------------------- */
+
+static void set_slice(lua_State *L, const char *name, struct slice value)
+{
+	lua_pushlstring(L, value.len ? value.data : "", value.len);
+	lua_setfield(L, -2, name);
+}
+
+static void set_integer(lua_State *L, const char *name, int64_t value)
+{
+	lua_pushinteger(L, value);
+	lua_setfield(L, -2, name);
+}
+
+static void push_msg(lua_State *L, const struct msg *m)
+{
+	lua_newtable(L);
+	set_slice(L, "exchange", m->exchange);
+	set_slice(L, "key", m->key);
+	set_slice(L, "payload", (struct slice){ m->payload, m->payload_len });
+	set_integer(L, "id", (int64_t)m->id);
+	set_integer(L, "priority", m->priority);
+	set_integer(L, "due", m->due_unix_ms);
+	set_integer(L, "expires", m->expires_unix_ms);
+	lua_newtable(L);
+	for (unsigned i = 0; i < m->header_count; i++) {
+		struct slice name = m->headers[i].name, value = m->headers[i].value;
+		lua_pushlstring(L, name.data, name.len);
+		lua_pushlstring(L, value.len ? value.data : "", value.len);
+		lua_rawset(L, -3);
+	}
+	lua_setfield(L, -2, "headers");
+}
+
+static int push_pass(lua_State *L, struct filter_pass *p)
+{
+	push_msg(L, p->msg);
+	lua_newtable(L);
+	for (unsigned i = 0; i < p->copies.count; i++) {
+		push_msg(L, p->copies.items[i]);
+		lua_rawseti(L, -2, (lua_Integer)i + 1);
+	}
+	lua_setfield(L, -2, "copies");
+	set_integer(L, "hops", p->hops);
+	return 1;
+}
+
+/* filter (msg) -> what became of it, with `copies` and `hops`; the copies do not
+ * pass the filters again */
+static int l_filter(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+	struct error err;
+	struct filter_pass p = { .msg = read_msg(L, 2),
+				 .copies = { .max = DRAFT_COPIES_MAX } };
+	p.now_unix_ms = p.msg->ts_unix_ms;
+	int status = engine_filter(e, &p, &err);
+	int count = status == TIDE_OK ? push_pass(L, &p) : push_result(L, status, &err);
+	for (unsigned i = 0; i < p.copies.count; i++)
+		msg_unref(p.copies.items[i]);
+	msg_unref(p.msg);
+	return count;
+}
+
+static int l_filter_count(lua_State *L)
+{
+	lua_pushinteger(L, engine_filter_count(unbox(L, ENGINE)));
+	return 1;
+}
+
+/* filter_ns (msg, n) -> what a message costs on average, over n of them */
+static int l_filter_ns(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+	lua_Integer n = luaL_checkinteger(L, 3);
+	struct error err;
+	struct msg *m = read_msg(L, 2);
+	int status = TIDE_OK;
+	uint64_t started_ns = uv_hrtime();
+	for (lua_Integer i = 0; i < n && status == TIDE_OK; i++) {
+		struct filter_pass p;
+		p.msg = msg_ref(m);
+		p.now_unix_ms = m->ts_unix_ms;
+		p.hops = 0;
+		p.sender = NULL;
+		p.copies.max = 0;
+		p.on_step = NULL;
+		status = engine_filter(e, &p, &err);
+		msg_unref(p.msg);
+	}
+	uint64_t time_ns = uv_hrtime() - started_ns;
+	msg_unref(m);
+	if (status != TIDE_OK)
+		return push_result(L, status, &err);
+	lua_pushnumber(L, (lua_Number)time_ns / (lua_Number)n);
+	return 1;
+}
+
+/* dry_run (f) -> f's results; what is asked of the engine in it changes nothing */
+static int l_dry_run(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+	struct dry_run run;
+	lua_settop(L, 2);
+	engine_dry_run_begin(e, &run);
+	int status = lua_pcall(L, 0, LUA_MULTRET, 0);
+	engine_dry_run_end(e);
+	return status == LUA_OK ? lua_gettop(L) - 1 : lua_error(L);
+}
+
 /* ---- strategies ----------------------------------------------------------------------
  */
 
@@ -455,10 +565,18 @@ int luaopen_luatide(lua_State *L)
 {
 	static const luaL_Reg functions[] = { { "open", l_open }, { NULL, NULL } };
 	static const luaL_Reg engine[] = {
-		{ "index", l_index },       { "strategy", l_strategy },
-		{ "reload", l_reload },     { "seed", l_seed },
-		{ "set_now", l_set_now },   { "status", l_status },
-		{ "simulate", l_simulate }, { NULL, NULL },
+		{ "index", l_index },
+		{ "strategy", l_strategy },
+		{ "reload", l_reload },
+		{ "filter", l_filter },
+		{ "filter_count", l_filter_count },
+		{ "filter_ns", l_filter_ns },
+		{ "dry_run", l_dry_run },
+		{ "seed", l_seed },
+		{ "set_now", l_set_now },
+		{ "status", l_status },
+		{ "simulate", l_simulate },
+		{ NULL, NULL },
 	};
 	static const luaL_Reg index[] = {
 		{ "bind", l_bind },   { "unbind", l_unbind },

@@ -1,0 +1,33 @@
+-- content_route: another exchange or key, by what a header or the payload says.
+-- The first line that fits decides; a message that none fits goes its way.
+
+-- header: its value must have the pattern. payload: its first bytes must have it.
+-- exchange, key: where the message goes instead; what is left out stays.
+local ROUTES <const> = {
+  { header = "region", pattern = "^eu", exchange = "orders-eu" },
+  { payload = '"urgent"%s*:%s*true', key = "orders.urgent" },
+}
+local LOOK_AT <const> = 1024 -- bytes of the payload
+
+local function is_fit(route, msg)
+  if route.header then
+    local value = msg.headers[route.header]
+    return value and value:find(route.pattern)
+  end
+  return msg.payload:sub(1, LOOK_AT):find(route.payload)
+end
+
+return {
+  doc = "reroute by a header or the payload",
+  -- match = { exchange = "orders", key = "#" },
+
+  publish = function(msg)
+    for _, route in ipairs(ROUTES) do
+      if is_fit(route, msg) then
+        msg.exchange = route.exchange or msg.exchange
+        msg.key = route.key or msg.key
+        return
+      end
+    end
+  end,
+}
