@@ -114,6 +114,23 @@ static void flatten(json_t *document, const char *name, const char *member,
 	}
 }
 
+/* Of each copy, what a table has room for. */
+static void shorten_copies(json_t *document)
+{
+	static const char *const members[] = { "copy",   "by",    "exchange", "key",
+					       "queues", "delay", "ttl",      "headers" };
+	json_t *copies = json_object_get(document, "copies"), *copy;
+	size_t i;
+	json_array_foreach(copies, i, copy)
+	{
+		json_t *kept = json_object();
+		for (size_t m = 0; m < sizeof(members) / sizeof(members[0]); m++)
+			json_object_set(kept, members[m],
+					json_object_get(copy, members[m]));
+		json_array_set_new(copies, i, kept);
+	}
+}
+
 static int print(const struct tidemq_reply *reply)
 {
 	json_t *document = json_loadb(reply->text, reply->len, 0, NULL);
@@ -123,6 +140,7 @@ static int print(const struct tidemq_reply *reply)
 		return cli_failure("the broker's answer is no JSON");
 	flatten(document, "filters", "changes", add_change);
 	flatten(document, "copies", "queues", add_queue);
+	shorten_copies(document);
 	text = json_dumps(document, JSON_COMPACT);
 	json_decref(document);
 	status = text ? cli_print_object(text, strlen(text)) : CLI_FAILED;

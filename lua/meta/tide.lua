@@ -32,6 +32,10 @@ function tide.now() end
 ---@overload fun(m: integer, n: integer): integer
 function tide.random(m, n) end
 
+---Whether nothing may be remembered, because EXPLAIN asks.
+---@return boolean
+function tide.is_dry_run() end
+
 ---A duration as options have it ("250ms", "30s", "5m", "2h", "1d") in milliseconds.
 ---@param text string
 ---@return integer? milliseconds
@@ -119,3 +123,18 @@ function log.error(...) end
 ---@class tide.Retry : tide.Rule
 ---@field new nil|fun(opts: tide.Options): any
 ---@field decide fun(msg: tide.Msg, failure: tide.Failure, opts: tide.Options, state: any): number|tide.Decision
+
+---The message as a filter has it: it may be written to.
+---@class tide.Draft : tide.Msg
+---@field delay number|string  milliseconds or "30s"
+---@field ttl number|string|nil
+local draft = {}
+
+---Publish a copy too.
+---@param changes { exchange: string?, key: string?, priority: integer?, delay: number|string|nil, ttl: number|string|nil, payload: string?, headers: table<string, string|number|false>? }
+function draft:copy(changes) end
+
+---@class tide.Filter
+---@field doc string?
+---@field match { exchange: string?, key: string? }?  without it the filter is not active
+---@field publish fun(msg: tide.Draft): boolean?, string?

@@ -106,6 +106,21 @@ describe("docs/rules.md", function()
     end)
   end)
 
+  it("has a filter that sorts orders", function()
+    with_rule("filter/20-orders.lua", function(engine)
+      local function publish(headers)
+        return engine:filter { exchange = "orders", key = "orders.new", headers = headers }
+      end
+      local _, message, code = publish {}
+      assert.same({ "rejected", "an order has a header 'amount' that is a number (filter/20-orders.lua)" },
+        { code, message })
+      assert.equal("sandbox", publish({ amount = "5", customer = "test" }).exchange)
+      assert.same({ amount = "5", currency = "EUR" }, publish({ amount = "5" }).headers)
+      local copy = publish({ amount = "10000" }).copies[1]
+      assert.same({ "", "review", 9 }, { copy.exchange, copy.key, copy.priority })
+    end)
+  end)
+
   it("has a timetable that follows its list", function()
     with_rule("retry/timetable.lua", function(engine)
       local s = assert(engine:strategy("retry", "timetable", { delays = "5s,1m", last = "drop" }))

@@ -88,7 +88,8 @@ describe("a filter", function()
       { "msg.delay = 1e300", "msg.delay is milliseconds from 0" },
       { "msg.ttl = 0", "msg.ttl is milliseconds from 1, a duration like '30s', or nil, not '0'" },
       { "msg.payload = {}", "msg.payload is a text, not 'table" },
-      { "msg.id = 'x'", "'msg.id' cannot be written; a filter writes delay exchange key payload priority ttl and headers.<name>" },
+      { "msg.id = 'x'", "'msg.id' cannot be written; a filter writes delay exchange key payload priority ttl and "
+        .. "headers.<name>" },
       { "msg.headers = {}", "'msg.headers' cannot be written" },
       { "msg[1] = 1", "'msg.1' cannot be written" },
       { "msg.headers['a b'] = 'x'", "a header's name is 1-255 bytes" },
@@ -97,7 +98,8 @@ describe("a filter", function()
       { "msg.headers.x = true", "a header's value is a text, a number or nil, not a boolean" },
       { "for i = 1, 65 do msg.headers['h' .. i] = 'x' end", "a message has at most 64 headers" },
       { "msg.headers.x = (' '):rep(30000)", "the headers of a message have at most 61440 bytes in all" },
-      { "msg:copy { exchnage = 'x' }", "msg:copy takes delay exchange key payload priority ttl headers, not 'exchnage'" },
+      { "msg:copy { exchnage = 'x' }",
+        "msg:copy takes delay exchange key payload priority ttl headers, not 'exchnage'" },
       { "msg:copy { headers = 'x' }", "the headers of a copy are a table, not a string" },
       { "msg:copy { priority = 300 }", "msg.priority is an integer" },
       { "msg:copy()", "table expected" },
@@ -142,7 +144,8 @@ describe("a filter", function()
 
   it("sees what it matches, by topic patterns", function()
     local function matched(pattern, key)
-      open { a = ("return { match = { key = %q }, publish = function(msg) msg.headers.seen = '1' end }"):format(pattern) }
+      local text = "return { match = { key = %q }, publish = function(msg) msg.headers.seen = '1' end }"
+      open { a = text:format(pattern) }
       local is = pass({ key = key }).headers.seen == "1"
       engine:close()
       return is
@@ -192,7 +195,8 @@ describe("a filter", function()
       a = [[return { match = { exchange = "x" }, publish = function(msg) msg.exchange = "y" end }]],
       b = [[return { match = { exchange = "y" }, publish = function(msg) msg.exchange = "x" end }]],
     }
-    assert.matches("^filter/%a%.lua:1: the message has been rerouted or copied more than 8 times", fails { exchange = "x" })
+    assert.matches("^filter/%a%.lua:1: the message has been rerouted or copied more than 8 times",
+      fails { exchange = "x" })
   end)
 
   it("makes copies of the message as it is, changed where it says so", function()
@@ -237,7 +241,8 @@ describe("a filter", function()
     assert.matches("'match' has exchange and key, not 'keys'",
       refused "return { match = { keys = '#' }, publish = print }")
     assert.matches("'match.key' is a text", refused "return { match = { key = 5 }, publish = print }")
-    assert.matches("'match.exchange' is 1%-255 bytes", refused "return { match = { exchange = 'a b' }, publish = print }")
+    assert.matches("'match.exchange' is 1%-255 bytes",
+      refused "return { match = { exchange = 'a b' }, publish = print }")
     open {}
   end)
 

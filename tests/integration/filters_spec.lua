@@ -1,0 +1,283 @@
+-- Filters through the binary: what a PUB does with them, and EXPLAIN, which says
+-- the same and does nothing.
+
+local Broker = require 'support.broker'
+
+describe('filters', function()
+  local broker, c, written
+
+  setup(function() broker = Broker.start { rules = {}, args = { '--fsync', 'no' } } end)
+  teardown(function() broker:stop() end)
+
+  local function reload()
+    c:send 'RULES reload\r\n'
+    return c:expect_json()
+  end
+
+  before_each(function()
+    c, written = broker:connect(), {}
+    c:ok 'DECLARE exchange orders topic'
+    c:ok 'DECLARE exchange other topic'
+    c:ok 'DECLARE queue q'
+    c:ok 'DECLARE queue audit'
+    c:ok 'BIND q orders orders.#'
+    c:ok 'BIND audit other #'
+  end)
+
+  after_each(function()
+    for _, path in ipairs(written) do broker:remove_rule(path) end
+    for _, what in ipairs { 'queue q', 'queue audit', 'exchange orders', 'exchange other' } do
+      c:ok('DELETE ' .. what)
+    end
+    reload()
+    c:close()
+  end)
+
+  -- Filters by name; a text without `return` is the body of publish for orders.
+  local function use(filters)
+    for name, text in pairs(filters) do
+      if not text:find('return {', 1, true) then
+        text = 'return { match = { exchange = "orders" }, publish = function(msg)\n' .. text .. '\nend }'
+      end
+      local path = 'filter/' .. name .. '.lua'
+      written[#written + 1] = path
+      broker:write_rule(path, text)
+    end
+    reload()
+  end
+
+  local function get(queue)
+    local n = c:ok('GET ' .. queue .. ' max=100 ack=auto')
+    local messages = {}
+    for i = 1, tonumber(n) do messages[i] = c:expect_msg() end
+    return messages
+  end
+
+  local function explain(words)
+    c:send('EXPLAIN ' .. words .. '\r\n')
+    return c:expect_json()
+  end
+
+  it('refuse with their reason, and nothing is stored', function()
+    use { ['10-no'] = "if msg.headers.bad then return false, 'bad: ' .. msg.headers.bad end" }
+    assert.equal('ERR rejected bad: x (filter/10-no.lua)', c:request('PUB orders orders.a h:bad=x', 'hello'))
+    assert.same({}, get 'q')
+    c:ok('PUB orders orders.a', 'hello')
+    assert.equal('hello', get('q')[1].payload)
+  end)
+
+  it('change what is published, under the same id', function()
+    use { ['10-change'] = [[
+      msg.key, msg.priority = "orders.changed", 7
+      msg.headers.tier, msg.headers.old = "a b%", nil
+      msg.payload = msg.payload:upper()]] }
+    local id, queues = c:ok('PUB orders x h:old=1 h:keep=2', 'hello'):match '^(%x+) (%d+)$'
+    assert.equal('1', queues)
+    local m = get('q')[1]
+    assert.same({ 'orders', 'orders.changed', 'HELLO', '7', id },
+      { m.exchange, m.key, m.payload, m.options.pri, m.options.id })
+    assert.same({ tier = 'a b%', keep = '2' }, m.headers)
+  end)
+
+  it('delay', function()
+    use { ['10-later'] = 'msg.delay = "1h"' }
+    c:ok('PUB orders orders.a', 'hello')
+    c:send 'PEEK q 1 state=delayed\r\n'
+    assert.equal('orders.a', c:expect_json()[1].key)
+    assert.same({}, get 'q')
+  end)
+
+  it('reroute to another exchange, whose filters see it too, and to a queue', function()
+    use {
+      ['10-other'] = 'return { match = { exchange = "other" }, publish = function(msg) msg.headers.other = "1" end }',
+      ['20-move'] = 'msg.exchange = msg.headers.to or "other"',
+    }
+    c:ok('PUB orders orders.a', 'moved')
+    c:ok('PUB orders q h:to=-', 'direct')
+    local audit, q = get 'audit', get 'q'
+    assert.same({ 1, 1 }, { #audit, #q })
+    assert.same({ 'other', '1', 'moved' }, { audit[1].exchange, audit[1].headers.other, audit[1].payload })
+    assert.same({ '-', 'direct' }, { q[1].exchange, q[1].payload })
+  end)
+
+  it('make copies, which pass the filters that match them', function()
+    use {
+      ['10-mirror'] = 'msg:copy { exchange = "other", headers = { copy = "yes" } }',
+      ['20-all'] = [[return { match = {}, publish = function(msg)
+        if msg.headers.copy and msg.headers.secret then return false, "no secrets elsewhere" end
+        msg.headers.seen = "1"
+      end }]],
+    }
+    assert.matches('^%x+ 1$', c:ok('PUB orders orders.a', 'hello'))
+    c:ok('PUB orders orders.a h:secret=1', 'secret')
+    local audit, q = get 'audit', get 'q'
+    assert.same({ 1, 2 }, { #audit, #q })
+    assert.same({ copy = 'yes', seen = '1' }, audit[1].headers)
+    assert.same({ seen = '1' }, q[1].headers)
+    assert.not_equal(q[1].options.id, audit[1].options.id)
+  end)
+
+  it('run in the order of their names', function()
+    use {
+      ['30-c'] = 'msg.headers.order = msg.headers.order .. "c"',
+      ['10-a'] = 'msg.headers.order = "a"',
+      ['20-b'] = 'msg.headers.order = msg.headers.order .. "b"',
+    }
+    c:ok('PUB orders orders.a', '')
+    assert.equal('abc', get('q')[1].headers.order)
+  end)
+
+  it('that send a message in a circle are stopped, and nothing is stored', function()
+    use {
+      ['10-there'] = 'msg.exchange = "other"',
+      ['20-back'] = 'return { match = { exchange = "other" }, publish = function(msg) msg.exchange = "orders" end }',
+    }
+    local pattern = '^ERR rule filter/%d0%-%a+%.lua:1: the message has been rerouted or copied more than 8 times'
+    assert.matches(pattern, c:request('PUB orders orders.a', ''))
+    assert.matches(pattern, c:request 'EXPLAIN orders orders.a')
+    broker:remove_rule(table.remove(written))
+    broker:remove_rule(table.remove(written))
+    use { ['10-again'] = 'msg:copy {}' }
+    assert.matches(pattern, c:request('PUB orders orders.a', ''))
+    assert.same({}, get 'q')
+  end)
+
+  it('that fail refuse the publish, with file and line, and nothing is stored', function()
+    use { ['10-copy'] = 'msg:copy { exchange = "other" }', ['20-boom'] = 'local x = nil\nreturn x.y' }
+    assert.matches('^ERR rule filter/20%-boom%.lua:3: attempt to index a nil value',
+      c:request('PUB orders orders.a', ''))
+    assert.same({ {}, {} }, { get 'q', get 'audit' })
+    use { ['20-boom'] = 'msg.exchange = "nowhere"' }
+    written[#written] = nil
+    assert.matches("^ERR rule filter/20%-boom%.lua:1: the message is sent to exchange 'nowhere', which does not exist",
+      c:request('PUB orders orders.a', ''))
+    assert.same({ {}, {} }, { get 'q', get 'audit' })
+  end)
+
+  it('are those of the last reload', function()
+    use { ['10-v'] = 'msg.headers.v = "1"' }
+    c:ok('PUB orders orders.a', '')
+    broker:write_rule('filter/10-v.lua', 'return { match = {}, publish = function(msg) msg.headers.v = "2" end }')
+    reload()
+    c:ok('PUB orders orders.a', '')
+    broker:write_rule('filter/10-v.lua', 'return { match = {}, publish = function(msg')
+    assert.matches('^ERR rule filter/10%-v%.lua:1: ', c:request 'RULES reload')
+    c:ok('PUB orders orders.a', '')
+    broker:remove_rule(table.remove(written))
+    reload()
+    c:ok('PUB orders orders.a', '')
+    local seen = {}
+    for i, m in ipairs(get 'q') do seen[i] = m.headers.v or '-' end
+    assert.same({ '1', '2', '2', '-' }, seen)
+  end)
+
+  it('without a match are not active', function()
+    use { ['10-off'] = 'return { publish = function() return false, "asked" end }' }
+    c:ok('PUB orders orders.a', '')
+    local found
+    for _, script in ipairs(reload().scripts) do
+      if script.file == 'filter/10-off.lua' then found = script end
+      assert.not_equal(true, script.active)
+    end
+    assert.same({ false, 0 }, { found.active, found.calls })
+    assert.same({}, explain('orders orders.a').filters)
+    get 'q'
+  end)
+
+  it('see dead letters too', function()
+    use { ['10-mark'] = [[return { match = { exchange = "other" },
+      publish = function(msg) msg.headers.mark = "1" end }]] }
+    c:ok 'DECLARE queue failing dead-letter=other/dead'
+    c:ok('PUB - failing', 'hello')
+    c:ok 'GET failing'
+    local tag = c:expect_msg().tag
+    c:ok('NACK ' .. tag .. ' dead')
+    c:ok 'GET audit wait=5s ack=auto'
+    local m = c:expect_msg()
+    assert.same({ 'dead', '1', 'failing' }, { m.key, m.headers.mark, m.headers['x-death-queue'] })
+    c:ok 'DELETE queue failing'
+  end)
+
+  describe('in EXPLAIN', function()
+    it('are shown with what they change, and so is the rest of the decision', function()
+      use {
+        ['10-change'] = [[
+          msg.key, msg.headers.new, msg.headers.old = "orders.b", "1", nil
+          msg.priority, msg.payload = 3, msg.payload .. "!"
+          msg:copy { exchange = "other", key = "c", delay = "1m" }]],
+        ['20-other'] = 'return { match = { exchange = "other" }, publish = function() return false, "no" end }',
+      }
+      local d = explain 'orders orders.a h:old=x payload=two%20words'
+      assert.same({ 'orders', 'orders.b', 'topic', 'routing/topic.lua', 1, 1 },
+        { d.exchange, d.key, d.type, d.script, d.bindings, d.matched })
+      assert.same({ new = '1' }, d.headers)
+      local f = d.filters[1]
+      assert.same({ 'filter/10-change.lua', 'orders', '#', 1 }, { f.script, f.match_exchange, f.match_key, f.copies })
+      assert.is_number(f.us)
+      local changes = {}
+      for _, change in ipairs(f.changes) do changes[change.name or change.field] = change end
+      assert.same({ field = 'key', from = 'orders.a', to = 'orders.b' }, changes.key)
+      assert.same({ field = 'priority', from = 0, to = 3 }, changes.priority)
+      assert.same({ field = 'header', name = 'new', to = '1' }, changes.new)
+      assert.same({ field = 'header', name = 'old', from = 'x' }, changes.old)
+      assert.same({ field = 'payload', from_bytes = 9, to_bytes = 10 }, changes.payload)
+      assert.same({ 'filter/20-other.lua', 1, 'no' }, { d.filters[2].script, d.filters[2].copy, d.filters[2].rejected })
+      assert.same({}, d.copies)
+      assert.same({ 'q', 0, 'ready' }, { d.queues[1].queue, d.queues[1].shard, d.queues[1].state })
+      local asked = {}
+      for _, script in ipairs(d.scripts) do asked[script.script] = script.calls end
+      assert.equal(1, asked['filter/10-change.lua'])
+      assert.equal(1, asked['routing/topic.lua'])
+      assert.is_true(explain('orders orders.a').cached)
+    end)
+
+    it('show a refusal', function()
+      use { ['10-no'] = 'return false, "never"' }
+      local d = explain 'orders orders.a'
+      assert.equal('never (filter/10-no.lua)', d.rejected)
+      assert.same({}, d.queues)
+    end)
+
+    it('show copies with their queues', function()
+      use { ['10-copy'] = 'msg:copy { exchange = "other", delay = "1m", ttl = "5m" }' }
+      local copy = explain('orders orders.a').copies[1]
+      assert.same({ 'filter/10-copy.lua', 'other', 60000, 300000 }, { copy.by, copy.exchange, copy.delay, copy.ttl })
+      assert.same({ 'audit', 'delayed' }, { copy.queues[1].queue, copy.queues[1].state })
+      local text = broker:cli('explain', '--header', 'a=b', '--payload', 'x y', 'orders', 'orders.a')
+      assert.matches('filter/10%-copy%.lua +orders', text)
+      assert.matches('audit/0', text)
+    end)
+
+    it('do nothing: nothing is stored, counted, used up or moved on', function()
+      use {
+        ['10-limit'] = [[
+          local left = 1
+          return { match = { exchange = "orders" }, publish = function(msg)
+            if left == 0 then return false, "used up" end
+            if not tide.is_dry_run() then left = left - 1 end
+          end }]],
+      }
+      c:ok 'DECLARE queue turns shards=4 sharding=round_robin'
+      c:ok 'BIND turns orders orders.#'
+      local first = explain 'orders orders.a'
+      for _ = 1, 3 do
+        local d = explain 'orders orders.a'
+        assert.is_nil(d.rejected)
+        for i, queue in ipairs(d.queues) do assert.equal(first.queues[i].shard, queue.shard) end
+      end
+      c:send 'STATS\r\n'
+      local published = c:expect_json().published
+      assert.equal(0, tonumber((c:ok 'GET q ack=auto')))
+      for _, script in ipairs(reload().scripts) do
+        if script.file == 'filter/10-limit.lua' then assert.equal(0, script.calls) end
+      end
+      explain 'orders orders.a'
+      c:send 'STATS\r\n'
+      assert.equal(published, c:expect_json().published)
+      c:ok('PUB orders orders.a', '')
+      assert.matches('^ERR rejected used up', c:request('PUB orders orders.a', ''))
+      assert.equal('used up (filter/10-limit.lua)', explain('orders orders.a').rejected)
+      c:ok 'DELETE queue turns'
+    end)
+  end)
+end)
