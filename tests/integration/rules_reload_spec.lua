@@ -220,7 +220,7 @@ describe('the rules of a running broker', function()
     c:send 'PUB - s 1\r\nx\r\n'
     c:expect '^ERR rule sharding/bad%.lua.*$'
     c:send 'EXPLAIN - s\r\n'
-    assert.is_truthy(c:expect_json().queues[1].error:find('sharding/bad.lua', 1, true))
+    c:expect '^ERR rule sharding/bad%.lua.*$'
   end)
 
   it('of retry may bury, drop and dead-letter', function()
