@@ -4,7 +4,7 @@
 
 static void deinit_outcome(struct decision *d, struct outcome *o)
 {
-	if (o->picks != d->picks)
+	if (o->picks && o->picks != d->picks)
 		mem_free(o->picks);
 	msg_unref(o->msg);
 }
@@ -12,6 +12,8 @@ static void deinit_outcome(struct decision *d, struct outcome *o)
 void decision_deinit(struct decision *d)
 {
 	deinit_outcome(d, &d->first);
+	if (!d->copies)
+		return;
 	for (unsigned i = 0; i < d->copy_count; i++)
 		deinit_outcome(d, &d->copies[i]);
 	mem_free(d->copies);
@@ -131,9 +133,6 @@ static int run_filters(struct decision *d, const struct decide_spec *spec,
 static int find_exchange(struct outcome *o, const struct decide_spec *spec,
 			 struct error *err)
 {
-	o->exchange = spec->exchange;
-	if (!o->sender)
-		return TIDE_OK;
 	o->exchange = NULL;
 	if (o->msg->exchange.len == 0)
 		return TIDE_OK;
@@ -151,8 +150,9 @@ static int pick_queues(struct outcome *o, const struct route *route, struct erro
 	for (unsigned i = 0; i < route->count; i++) {
 		const struct route_target *t = &route->targets[i];
 		struct pick *pick = &o->picks[i];
-		unsigned shard;
-		int rc = route_pick(t, o->msg, &shard, err);
+		unsigned shard = t->shard;
+		int rc =
+			shard == ROUTE_ASK ? route_pick(t, o->msg, &shard, err) : TIDE_OK;
 
 		if (rc < 0)
 			return rc;
@@ -171,8 +171,11 @@ static int route_outcome(struct decision *d, struct outcome *o,
 			 const struct decide_spec *spec, struct error *err)
 {
 	const struct route *route;
-	int rc = find_exchange(o, spec, err);
+	int rc = TIDE_OK;
 
+	o->exchange = spec->exchange;
+	if (o->sender)
+		rc = find_exchange(o, spec, err);
 	if (rc == TIDE_OK)
 		rc = route_find(spec->vhost, o->exchange, o->msg, &route, err);
 	if (rc < 0)
@@ -193,7 +196,11 @@ int decide(struct decision *d, const struct decide_spec *spec, struct error *err
 {
 	int rc = TIDE_OK;
 
-	d->first = (struct outcome){ .msg = msg_ref(spec->msg) };
+	/* The path of every publish: the rest of it is set when it is known. */
+	d->first.msg = msg_ref(spec->msg);
+	d->first.sender = NULL;
+	d->first.picks = NULL;
+	d->first.number = d->first.hops = d->first.count = 0;
 	d->copies = NULL;
 	d->copy_count = d->copies_made = 0;
 	if (engine_filter_count(spec->vhost->broker->engine) > 0)

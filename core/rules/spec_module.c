@@ -10,6 +10,8 @@
  *   local s = assert(engine:strategy("retry", "exponential", { base = "500ms" }))
  *   s:decide({}, { failures = 1 })              --> 500
  *   engine:simulate("exponential", { max = 3 }) --> as RULES simulate
+ *   engine:filter { exchange = "orders", key = "k", headers = { a = "b" } }
+ *       --> the message as the filters leave it, with `copies`; or nil, reason, code
  *
  * What the engine refuses is nil and its message. */
 
