@@ -257,13 +257,17 @@ describe('filters', function()
             if not tide.is_dry_run() then left = left - 1 end
           end }]],
       }
-      c:ok 'DECLARE queue turns shards=4 sharding=round_robin'
+      c:ok 'DECLARE queue turns shards=4 sharding=round_robin priority=fair'
       c:ok 'BIND turns orders orders.#'
+      c:ok 'DECLARE queue chance shards=64 sharding=random'
+      c:ok 'BIND chance orders orders.#'
       local first = explain 'orders orders.a'
       for _ = 1, 3 do
         local d = explain 'orders orders.a'
         assert.is_nil(d.rejected)
-        for i, queue in ipairs(d.queues) do assert.equal(first.queues[i].shard, queue.shard) end
+        for i, queue in ipairs(d.queues) do
+          assert.same({ first.queues[i].shard, first.queues[i].rank }, { queue.shard, queue.rank })
+        end
       end
       c:send 'STATS\r\n'
       local published = c:expect_json().published
@@ -278,6 +282,7 @@ describe('filters', function()
       assert.matches('^ERR rejected used up', c:request('PUB orders orders.a', ''))
       assert.equal('used up (filter/10-limit.lua)', explain('orders orders.a').rejected)
       c:ok 'DELETE queue turns'
+      c:ok 'DELETE queue chance'
     end)
   end)
 end)
