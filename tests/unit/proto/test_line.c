@@ -71,12 +71,32 @@ static size_t run_of(const char *at, const char *end, const char *set)
 	return n;
 }
 
-/* Ids and times, which are new every time, become <id> and <ts>. */
+/* The number behind a word becomes <n>; NULL when another word is here. */
+static const char *name_number(const char *at, const char *end, const char *word,
+			       struct buf *out)
+{
+	if (!slice_has_prefix((struct slice){ at, (size_t)(end - at) }, word))
+		return NULL;
+	buf_append_text(out, word);
+	buf_append_text(out, "<n>");
+	at += strlen(word);
+	return at + run_of(at, end, "0123456789.");
+}
+
+/* Ids and times, which are new every time, become <id> and <ts>; what EXPLAIN
+ * measured becomes <n>, and with it the length of documents. */
 static void name_ids(struct slice s, struct buf *out)
 {
-	const char *at = s.data, *end = s.data + s.len;
+	const char *at = s.data, *end = s.data + s.len, *behind;
 
 	while (at < end) {
+		behind = name_number(at, end, "\"us\":", out);
+		if (!behind && at + 6 < end && at[6] != '\r') /* not "DATA 2": [] */
+			behind = name_number(at, end, "DATA ", out);
+		if (behind) {
+			at = behind;
+			continue;
+		}
 		size_t hex = run_of(at, end, "0123456789abcdef");
 		size_t digits = run_of(at, end, "0123456789");
 
