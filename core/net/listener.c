@@ -142,7 +142,8 @@ static void remove_stale(const char *path)
 	if (fd < 0)
 		return;
 	/* Any other failure may come from a broker that is only busy. */
-	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 && errno == ECONNREFUSED)
+	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 &&
+	    errno == ECONNREFUSED)
 		unlink(path);
 	close(fd);
 }

@@ -24,8 +24,10 @@ end
 
 describe('a listener', function()
   it('is on IPv4, IPv6 and Unix sockets at once', function()
+    -- A container may have no hosts file.
+    local name = require('socket').dns.toip 'localhost' and 'localhost:0' or '127.0.0.1:0'
     local broker = start {
-      listen = { '127.0.0.1:0', '[::1]:0', 'unix:@DIR@/one.sock', 'unix:@DIR@/two.sock', 'localhost:0' },
+      listen = { '127.0.0.1:0', '[::1]:0', 'unix:@DIR@/one.sock', 'unix:@DIR@/two.sock', name },
     }
     assert.is_truthy(broker.addresses[1]:find '^127%.0%.0%.1:%d+$')
     assert.is_truthy(broker.addresses[2]:find '^%[::1%]:%d+$')

@@ -1,3 +1,4 @@
+#include <netdb.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/file.h>
@@ -287,6 +288,11 @@ static void redis_that_evicts_is_refused(void **state)
 static void next_address_of_a_name_is_tried(void **state)
 {
 	struct harness *h = *state;
+	struct addrinfo *found;
+	/* A container may have no hosts file. */
+	if (getaddrinfo("localhost", NULL, NULL, &found) != 0)
+		skip();
+	freeaddrinfo(found);
 	char url[80];
 	char port[8];
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
