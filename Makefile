@@ -138,7 +138,7 @@ fuzzers: $(FUZZERS)
 
 # ---- running and testing -----------------------------------------------------
 
-.PHONY: deps deps-test deps-lint deps-fuzz run test fuzz asan lint format format-check demo clean help
+.PHONY: deps deps-test deps-lint deps-fuzz deps-bench run test fuzz asan lint format format-check demo clean help
 deps:
 	@tools/deps.sh build
 deps-test:
@@ -147,6 +147,8 @@ deps-lint:
 	@tools/deps.sh build lint
 deps-fuzz:
 	@tools/deps.sh build fuzz
+deps-bench:
+	@tools/deps.sh build bench
 
 run: deps
 	@$(MAKE) all
@@ -205,6 +207,21 @@ bench-peers: deps-test
 	@$(MAKE) all $(B)/bench/load $(B)/bench/fake_server
 	@lua5.4 tests/bench/run.lua $(B) $(B)/bench-peers.md
 
+# Instructions of the hot paths, counted by callgrind. -O2 whatever CFLAGS are:
+# the figures of tests/bench/guard/expected.txt are of such a build. (Debian 12's
+# valgrind cannot read the DWARF 5 of its clang.)
+.PHONY: guard
+GUARD_SOURCES := $(wildcard tests/bench/guard/*.c)
+GUARD_ARCHIVES := $(foreach l,proto broker rules store base,$(B)/lib/$(l).a)
+$(B)/hot_paths: $(GUARD_SOURCES) $(wildcard tests/bench/guard/*.h) $(GUARD_ARCHIVES) $(B)/stamp/link
+	@mkdir -p $(@D)
+	@echo "  link  $@"
+	@$(CC) $(ALL_CFLAGS) -Icore $(LDFLAGS) -Wl,--wrap=clock_gettime -o $@ $(GUARD_SOURCES) \
+		$(GUARD_ARCHIVES) $(LDLIBS)
+guard: deps-bench
+	@$(MAKE) $(B)/guard/hot_paths B=$(B)/guard CFLAGS="-O2 -gdwarf-4" SANITIZE=
+	@lua5.4 tests/bench/guard/run.lua $(B)/guard $(UPDATE)
+
 # ---- installing ---------------------------------------------------------------
 
 .PHONY: install uninstall
@@ -244,8 +261,9 @@ help:
 #: make format         clang-format every C file; format-check only looks
 #: make bench          throughput and latency of this build; a table in build/bench.md
 #: make bench-peers    the same work for Redis, NATS, RabbitMQ, beanstalkd, as installed
+#: make guard          instructions of the hot paths against expected.txt; UPDATE=1 rewrites it
 #: make demo           a guided tour of a broker, crashes included
-#: make deps           install what the build needs (deps-test, deps-lint, deps-fuzz: more)
+#: make deps           install what the build needs (deps-test, deps-lint, deps-fuzz, deps-bench: more)
 #: make install        to $(DESTDIR)$(PREFIX), by default /usr/local; uninstall
 #: make clean          remove build/
 #:

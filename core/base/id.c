@@ -1,5 +1,8 @@
 #include "id.h"
 
+#include <endian.h>
+#include <string.h>
+
 #define SEQUENCE_BITS 12
 #define SEQUENCE_MAX ((1u << SEQUENCE_BITS) - 1)
 #define MS_SHIFT 22 /* node and sequence are below */
@@ -41,12 +44,26 @@ int64_t id_unix_ms(uint64_t id)
 	return (int64_t)(id >> MS_SHIFT);
 }
 
+/* The eight hex digits of 32 bits, all at once: each nibble moves to a byte of
+ * its own, the first to the highest, and becomes '0'-'9' or 'a'-'f'. */
+static uint64_t hex_digits(uint32_t bits)
+{
+	uint64_t n = bits;
+	n = (n << 16 | n) & UINT64_C(0x0000ffff0000ffff);
+	n = (n << 8 | n) & UINT64_C(0x00ff00ff00ff00ff);
+	n = (n << 4 | n) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+	/* 10 to 15 carry into the upper half of their byte. */
+	uint64_t is_letter =
+		(n + UINT64_C(0x0606060606060606)) >> 4 & UINT64_C(0x0101010101010101);
+	return n + UINT64_C(0x3030303030303030) + is_letter * ('a' - '0' - 10);
+}
+
 void id_format(uint64_t id, char out[ID_HEX_LEN])
 {
-	for (int i = ID_HEX_LEN - 1; i >= 0; i--) {
-		out[i] = "0123456789abcdef"[id & 0xf];
-		id >>= 4;
-	}
+	uint64_t high = htobe64(hex_digits((uint32_t)(id >> 32)));
+	uint64_t low = htobe64(hex_digits((uint32_t)id));
+	memcpy(out, &high, sizeof(high));
+	memcpy(out + sizeof(high), &low, sizeof(low));
 }
 
 int id_parse(struct slice text, uint64_t *out)

@@ -48,10 +48,27 @@ bool slice_is_name(struct slice s)
 	return true;
 }
 
+/* How many bytes at the front are surely ASCII: most of a text is, and eight
+ * at a time cost no more than one. */
+static size_t skip_ascii(const char *data, size_t len)
+{
+	uint64_t bytes;
+	size_t i = 0;
+	for (; len - i >= sizeof(bytes); i += sizeof(bytes)) {
+		memcpy(&bytes, data + i, sizeof(bytes));
+		if (bytes & UINT64_C(0x8080808080808080))
+			break;
+	}
+	return i;
+}
+
 bool slice_is_utf8(struct slice s)
 {
 	for (size_t i = 0; i < s.len;) {
 		uint32_t point;
+		i += skip_ascii(s.data + i, s.len - i);
+		if (i == s.len)
+			break;
 		size_t n = utf8_decode(s.data + i, s.len - i, &point);
 		if (n == 0)
 			return false;

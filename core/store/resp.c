@@ -5,6 +5,8 @@
 
 /* Doubles hold each integer up to 2^53. */
 #define EXACT_INTEGER_MAX 9007199254740992.0
+/* Of -2^63. */
+#define INT_TEXT_MAX 20
 
 void resp_array(struct buf *out, size_t words)
 {
@@ -49,11 +51,27 @@ void resp_text(struct buf *out, const char *word)
 	resp_bulk(out, slice_from(word));
 }
 
+/* Not snprintf: it is most of what a score costs. */
+static size_t format_int(int64_t n, char out[INT_TEXT_MAX])
+{
+	char text[INT_TEXT_MAX];
+	size_t i = sizeof(text);
+	uint64_t rest = n < 0 ? -(uint64_t)n : (uint64_t)n;
+	do {
+		text[--i] = (char)('0' + rest % 10);
+		rest /= 10;
+	} while (rest > 0);
+	if (n < 0)
+		text[--i] = '-';
+	memcpy(out, text + i, sizeof(text) - i);
+	return sizeof(text) - i;
+}
+
 void resp_int(struct buf *out, int64_t n)
 {
-	char text[24];
-	int len = snprintf(text, sizeof(text), "%lld", (long long)n);
-	resp_bulk(out, (struct slice){ text, (size_t)len });
+	char text[INT_TEXT_MAX];
+	size_t len = format_int(n, text);
+	resp_bulk(out, (struct slice){ text, len });
 }
 
 void resp_id(struct buf *out, uint64_t id)
@@ -67,15 +85,12 @@ void resp_id(struct buf *out, uint64_t id)
 
 size_t resp_score_format(double score, char out[RESP_SCORE_TEXT_MAX])
 {
-	int len;
 	if (isnan(score))
 		score = 0;
 	if (score >= -EXACT_INTEGER_MAX && score <= EXACT_INTEGER_MAX &&
 	    score == (double)(int64_t)score)
-		len = snprintf(out, RESP_SCORE_TEXT_MAX, "%lld", (long long)score);
-	else
-		len = snprintf(out, RESP_SCORE_TEXT_MAX, "%.17g", score);
-	return (size_t)len;
+		return format_int((int64_t)score, out);
+	return (size_t)snprintf(out, RESP_SCORE_TEXT_MAX, "%.17g", score);
 }
 
 void resp_score(struct buf *out, double score)

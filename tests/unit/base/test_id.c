@@ -84,6 +84,20 @@ static void the_text_has_16_lower_case_digits_and_sorts_as_the_ids(void **state)
 	}
 }
 
+static void every_digit_is_written_at_every_place(void **state)
+{
+	for (unsigned shift = 0; shift < 64; shift += 4) {
+		for (unsigned digit = 0; digit < 16; digit++) {
+			char wanted[] = "7777777777777777", text[ID_HEX_LEN];
+			uint64_t others =
+				UINT64_C(0x7777777777777777) & ~(UINT64_C(15) << shift);
+			wanted[15 - shift / 4] = "0123456789abcdef"[digit];
+			id_format(others | (uint64_t)digit << shift, text);
+			assert_memory_equal(text, wanted, ID_HEX_LEN);
+		}
+	}
+}
+
 static void what_was_formatted_reads_back_and_nothing_else(void **state)
 {
 	static const uint64_t ids[] = { 0, 1, UINT64_MAX, UINT64_C(0x0123456789abcdef) };
@@ -120,6 +134,7 @@ int main(void)
 		cmocka_unit_test(the_first_id_is_never_zero),
 		cmocka_unit_test(after_an_advance_no_id_is_at_or_below),
 		cmocka_unit_test(the_text_has_16_lower_case_digits_and_sorts_as_the_ids),
+		cmocka_unit_test(every_digit_is_written_at_every_place),
 		cmocka_unit_test(what_was_formatted_reads_back_and_nothing_else),
 	};
 	return cmocka_run_group_tests_name("base/id", tests, NULL, NULL);

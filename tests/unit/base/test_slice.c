@@ -105,6 +105,25 @@ static void utf8_is_checked_strictly(void **state)
 	assert_true(slice_is_utf8((struct slice){ NULL, 0 }));
 }
 
+static void utf8_is_checked_at_every_place(void **state)
+{
+	char text[40];
+	for (size_t len = 1; len <= sizeof(text); len++) {
+		for (size_t at = 0; at < len; at++) {
+			memset(text, 'a', sizeof(text));
+			assert_true(slice_is_utf8((struct slice){ text, len }));
+			text[at] = '\0';
+			assert_true(slice_is_utf8((struct slice){ text, len }));
+			text[at] = (char)0xc3;
+			assert_false(slice_is_utf8((struct slice){ text, len }));
+			if (at + 1 == len)
+				continue;
+			text[at + 1] = (char)0xa4;
+			assert_true(slice_is_utf8((struct slice){ text, len }));
+		}
+	}
+}
+
 static void slices_are_equal_by_their_bytes(void **state)
 {
 	assert_true(slice_is_equal(SLICE(""), (struct slice){ NULL, 0 }));
@@ -123,6 +142,7 @@ int main(void)
 		cmocka_unit_test(names_hold_no_white_space_and_no_control_character),
 		cmocka_unit_test(a_name_has_255_bytes_at_most),
 		cmocka_unit_test(utf8_is_checked_strictly),
+		cmocka_unit_test(utf8_is_checked_at_every_place),
 		cmocka_unit_test(slices_are_equal_by_their_bytes),
 	};
 	return cmocka_run_group_tests_name("base/slice", tests, NULL, NULL);

@@ -1,0 +1,495 @@
+/* hot_paths: what a message goes through, in sections whose instructions
+ * callgrind counts. `make guard` runs it (tests/bench/guard/run.lua) and
+ * compares; docs/performance.md, "The guard", says how to read the figures.
+ *
+ * Each section does the same `ops` operations whenever it runs. It is prepared
+ * and finished outside of the count, and runs once before it, so that pools are
+ * full and caches warm. Prints a line for each section and its operations. */
+#include <gnu/libc-version.h>
+#include <inttypes.h>
+#include <lua.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/utsname.h>
+#include <valgrind/callgrind.h>
+
+#include "base/mem.h"
+#include "broker/route.h"
+#include "proto/request.h"
+#include "redis_stand_in.h"
+#include "rig.h"
+#include "store/batch.h"
+
+#define OPS 2000
+#define PAYLOAD_BYTES 128
+#define RANGE 50 /* messages of one ACK, where ranges are acknowledged */
+#define KEYS 8
+
+/* callgrind counts what functions of such names do (--toggle-collect). */
+#define SECTION __attribute__((noinline)) static void
+
+struct bench {
+	struct rig rig;
+	struct queue *memory, *durable;
+	struct exchange *topic;
+	struct msg *msgs[OPS];
+	struct batch *batch;
+	struct buf publishes[2]; /* OPS requests, to the memory and the durable queue */
+};
+
+#ifdef __clang__
+#define COMPILER __VERSION__
+#else
+#define COMPILER "GCC " __VERSION__
+#endif
+
+/* Whatever the compiler might leave out depends on it. */
+static volatile uint64_t sink;
+
+static void must(int rc, const char *what)
+{
+	if (rc >= 0)
+		return;
+	fprintf(stderr, "hot_paths: %s: error %d\n", what, rc);
+	abort();
+}
+
+/* ---- messages to work on ----------------------------------------------------- */
+
+static const char *const keys[KEYS] = {
+	"orders.eu.paid",     "orders.us.paid",   "orders.eu.sent.express",
+	"orders.asia.failed", "stock.eu.changed", "orders.eu.paid.again",
+	"users.created",      "orders.us.lost",
+};
+
+static struct msg *make_msg(struct bench *b, const char *exchange, const char *key)
+{
+	struct publish_spec spec = { .exchange = slice_from(exchange),
+				     .key = slice_from(key),
+				     .payload_len = PAYLOAD_BYTES };
+	struct error err;
+	struct msg *m;
+
+	must(session_prepare(b->rig.line.session, &spec, &m, &err), "a message");
+	memset(m->payload, 'x', PAYLOAD_BYTES);
+	return m;
+}
+
+static void make_msgs(struct bench *b)
+{
+	for (int i = 0; i < OPS; i++)
+		b->msgs[i] = make_msg(b, "orders", keys[i % KEYS]);
+}
+
+static void drop_msgs(struct bench *b)
+{
+	for (int i = 0; i < OPS; i++) {
+		msg_unref(b->msgs[i]);
+		b->msgs[i] = NULL;
+	}
+}
+
+static void publish_all(struct bench *b, struct queue *q)
+{
+	for (int i = 0; i < OPS; i++)
+		shard_publish(q->shards[0], b->msgs[i], 0, NULL);
+}
+
+static void deal_all(struct queue *q)
+{
+	while (queue_deal(q))
+		;
+}
+
+static void store_all(struct bench *b)
+{
+	journal_flush(b->rig.broker->journal);
+	redis_stand_in_answer();
+}
+
+static void settle_held(struct bench *b, unsigned per_request)
+{
+	struct channel *ch = rig_channel(&b->rig);
+	const struct entry *e;
+
+	while ((e = held_from(&ch->held, 0)) != NULL) {
+		struct tag_range range = { e->tag, e->tag + per_request - 1 };
+		struct settle_spec spec = { SETTLE_ACK, 0, &range, 1 };
+
+		session_settle(ch, &spec, reply_create(ch, false));
+	}
+}
+
+/* Every message that is left is delivered and acknowledged. */
+static void drain(struct bench *b)
+{
+	do {
+		rig_settle(&b->rig);
+		rig_send(&b->rig);
+		settle_held(b, RANGE);
+	} while (!broker_is_idle(b->rig.broker));
+	rig_send(&b->rig);
+	if (queue_count(b->memory, ENTRY_READY) || queue_count(b->durable, ENTRY_READY) ||
+	    b->rig.broker->env.memory_bytes)
+		must(-1, "messages are left");
+}
+
+static void finish(struct bench *b)
+{
+	drain(b);
+	drop_msgs(b);
+}
+
+/* ---- parse: a line, taken apart ------------------------------------------------- */
+
+static void parse_lines(const char *const lines[4])
+{
+	/* Where memchr finds them aligned is a matter of some per cent. */
+	static _Alignas(64) char copies[4][128];
+	size_t lens[4];
+	struct request r;
+	struct error err;
+	bool is_lost;
+
+	for (int i = 0; i < 4; i++) {
+		lens[i] = strlen(lines[i]);
+		memcpy(copies[i], lines[i], lens[i]);
+	}
+	for (int i = 0; i < OPS; i++) {
+		must(request_parse(&r, copies[i % 4], lens[i % 4], &is_lost, &err),
+		     "parse");
+		sink += r.word_count;
+	}
+}
+
+SECTION section_parse_pub(struct bench *b)
+{
+	static const char *const lines[] = {
+		"PUB - jobs 128",
+		"PUB orders orders.eu.paid 128",
+		"PUB orders orders.eu.paid pri=5 ttl=30s must 1024",
+		"@3 PUB orders orders.us.paid h:trace=4bf92f h:tenant=acme quiet 128",
+	};
+
+	parse_lines(lines);
+}
+
+SECTION section_parse_ack(struct bench *b)
+{
+	static const char *const lines[] = { "ACK 17", "ACK 100-199", "ACK 4711 quiet",
+					     "@3 ACK 5 7 9-12" };
+
+	parse_lines(lines);
+}
+
+/* ---- route ------------------------------------------------------------------------ */
+
+static void route(struct bench *b, struct msg *m)
+{
+	const struct route *found;
+	struct error err;
+
+	must(route_find(b->topic->vhost, b->topic, m, &found, &err), "route");
+	sink += found->count;
+}
+
+SECTION section_route_remembered(struct bench *b)
+{
+	for (int i = 0; i < OPS; i++)
+		route(b, b->msgs[i]);
+}
+
+/* The topic script is asked each time: what was remembered is out of date. */
+SECTION section_route_script(struct bench *b)
+{
+	for (int i = 0; i < OPS; i++) {
+		b->rig.broker->route_version++;
+		route(b, b->msgs[i]);
+	}
+}
+
+/* ---- enqueue: a message becomes an entry of a shard ---------------------------------
+ */
+
+SECTION section_enqueue_memory(struct bench *b)
+{
+	publish_all(b, b->memory);
+}
+
+SECTION section_enqueue_durable(struct bench *b)
+{
+	publish_all(b, b->durable);
+}
+
+/* ---- deliver: MSG lines into the connection's chunks ---------------------------------
+ */
+
+static void prepare_deliver_memory(struct bench *b)
+{
+	make_msgs(b);
+	publish_all(b, b->memory);
+}
+
+SECTION section_deliver_memory(struct bench *b)
+{
+	deal_all(b->memory);
+}
+
+static void prepare_deliver_durable(struct bench *b)
+{
+	make_msgs(b);
+	publish_all(b, b->durable);
+	store_all(b);
+}
+
+SECTION section_deliver_durable(struct bench *b)
+{
+	deal_all(b->durable);
+}
+
+/* ---- ack ----------------------------------------------------------------------------
+ */
+
+static void prepare_ack_memory(struct bench *b)
+{
+	prepare_deliver_memory(b);
+	deal_all(b->memory);
+}
+
+/* One request, and one OK, for each message. */
+SECTION section_ack_single(struct bench *b)
+{
+	settle_held(b, 1);
+}
+
+static void prepare_ack_durable(struct bench *b)
+{
+	prepare_deliver_durable(b);
+	deal_all(b->durable);
+}
+
+/* Of messages that Redis has: their removal becomes dirty. */
+SECTION section_ack_range(struct bench *b)
+{
+	settle_held(b, RANGE);
+}
+
+/* Of messages that Redis has not seen: they never get there. */
+static void prepare_ack_elided(struct bench *b)
+{
+	make_msgs(b);
+	publish_all(b, b->durable);
+	deal_all(b->durable);
+}
+
+SECTION section_ack_elided(struct bench *b)
+{
+	settle_held(b, RANGE);
+}
+
+/* ---- batch encode: changes become RESP ------------------------------------------------
+ */
+
+static void prepare_batch(struct bench *b)
+{
+	make_msgs(b);
+	batch_reset(b->batch, SLICE("tide:{//durable#0}:"));
+}
+
+static void finish_batch(struct bench *b)
+{
+	sink += b->batch->request.part_count;
+	drop_msgs(b);
+}
+
+SECTION section_batch_insert(struct bench *b)
+{
+	for (int i = 0; i < OPS; i++)
+		batch_insert(b->batch, b->msgs[i], 0, STORE_READY, 0);
+	batch_seal(b->batch);
+}
+
+SECTION section_batch_remove(struct bench *b)
+{
+	for (int i = 0; i < OPS; i++)
+		batch_remove(b->batch, b->msgs[i]->id, STORE_READY, false, false);
+	batch_seal(b->batch);
+}
+
+/* ---- journal: dirty entries become a batch, its answer makes them clean
+ * ---------------- */
+
+static void prepare_flush(struct bench *b)
+{
+	make_msgs(b);
+	publish_all(b, b->durable);
+}
+
+SECTION section_journal_flush(struct bench *b)
+{
+	journal_flush(b->rig.broker->journal);
+}
+
+static void prepare_land(struct bench *b)
+{
+	prepare_flush(b);
+	journal_flush(b->rig.broker->journal);
+}
+
+SECTION section_journal_land(struct bench *b)
+{
+	redis_stand_in_answer();
+}
+
+/* ---- rounds: from the bytes of a publish to those of the OK of its ACK
+ * ------------------ */
+
+static void make_publishes(struct buf *out, const char *queue)
+{
+	buf_init(out);
+	for (int i = 0; i < OPS; i++) {
+		buf_printf(out, "PUB - %s %d\r\n", queue, PAYLOAD_BYTES);
+		memset(buf_reserve(out, PAYLOAD_BYTES), 'x', PAYLOAD_BYTES);
+		buf_grow(out, PAYLOAD_BYTES);
+		buf_append_text(out, "\r\n");
+	}
+}
+
+static void feed(struct bench *b, struct buf *bytes)
+{
+	rig_feed(&b->rig, (char *)buf_slice(bytes).data, buf_len(bytes));
+}
+
+static void acknowledge(struct bench *b)
+{
+	uint64_t first = rig_channel(&b->rig)->held.last_tag - OPS + 1;
+	char line[64];
+
+	for (uint64_t tag = first; tag < first + OPS; tag += RANGE) {
+		int len = snprintf(line, sizeof(line), "ACK %" PRIu64 "-%" PRIu64 "\r\n",
+				   tag, tag + RANGE - 1);
+
+		rig_feed(&b->rig, line, (size_t)len);
+	}
+}
+
+SECTION section_round_memory(struct bench *b)
+{
+	feed(b, &b->publishes[0]);
+	broker_turn(b->rig.broker);
+	rig_send(&b->rig);
+	acknowledge(b);
+	broker_turn(b->rig.broker);
+	rig_send(&b->rig);
+}
+
+/* Every message is written, confirmed and removed. */
+SECTION section_round_durable(struct bench *b)
+{
+	feed(b, &b->publishes[1]);
+	broker_turn(b->rig.broker);
+	redis_stand_in_answer();
+	rig_send(&b->rig);
+	acknowledge(b);
+	broker_turn(b->rig.broker);
+	redis_stand_in_answer();
+	rig_send(&b->rig);
+}
+
+/* ---- running
+ * ------------------------------------------------------------------------------ */
+
+struct section {
+	const char *name;
+	void (*prepare)(struct bench *b);
+	void (*run)(struct bench *b);
+	void (*finish)(struct bench *b);
+};
+
+static const struct section sections[] = {
+	{ "parse_pub", NULL, section_parse_pub, NULL },
+	{ "parse_ack", NULL, section_parse_ack, NULL },
+	{ "route_remembered", make_msgs, section_route_remembered, drop_msgs },
+	{ "route_script", make_msgs, section_route_script, drop_msgs },
+	{ "enqueue_memory", make_msgs, section_enqueue_memory, finish },
+	{ "enqueue_durable", make_msgs, section_enqueue_durable, finish },
+	{ "deliver_memory", prepare_deliver_memory, section_deliver_memory, finish },
+	{ "deliver_durable", prepare_deliver_durable, section_deliver_durable, finish },
+	{ "ack_single", prepare_ack_memory, section_ack_single, finish },
+	{ "ack_range", prepare_ack_durable, section_ack_range, finish },
+	{ "ack_elided", prepare_ack_elided, section_ack_elided, finish },
+	{ "batch_insert", prepare_batch, section_batch_insert, finish_batch },
+	{ "batch_remove", prepare_batch, section_batch_remove, finish_batch },
+	{ "journal_flush", prepare_flush, section_journal_flush, finish },
+	{ "journal_land", prepare_land, section_journal_land, finish },
+	{ "round_memory", NULL, section_round_memory, drain },
+	{ "round_durable", NULL, section_round_durable, drain },
+};
+
+static void run(struct bench *b, const struct section *s, bool is_counted)
+{
+	if (s->prepare)
+		s->prepare(b);
+	if (is_counted)
+		CALLGRIND_DUMP_STATS_AT("warm-up");
+	s->run(b);
+	if (is_counted) {
+		CALLGRIND_DUMP_STATS_AT(s->name);
+		printf("section %s %d\n", s->name, OPS);
+	}
+	if (s->finish)
+		s->finish(b);
+}
+
+static void bench_init(struct bench *b)
+{
+	static const char *const patterns[] = {
+		"orders.#", "orders.eu.*",   "orders.*.paid",  "*.eu.#",       "#.failed",
+		"stock.#",  "users.created", "orders.us.lost", "orders.*.*.*", "a.b.c.d",
+	};
+	char line[128];
+
+	rig_init(&b->rig);
+	rig_ask(&b->rig, "DECLARE queue memory durable=0");
+	rig_ask(&b->rig, "DECLARE queue durable");
+	rig_ask(&b->rig, "DECLARE exchange orders topic");
+	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
+		snprintf(line, sizeof(line), "BIND %s orders %s",
+			 i % 2 ? "durable" : "memory", patterns[i]);
+		rig_ask(&b->rig, line);
+	}
+	rig_ask(&b->rig, "SUB memory m prefetch=65535");
+	rig_ask(&b->rig, "SUB durable d prefetch=65535");
+	b->memory = rig_queue(&b->rig, "memory");
+	b->durable = rig_queue(&b->rig, "durable");
+	b->topic = exchange_find(b->rig.line.session->vhost, SLICE("orders"));
+	b->batch = batch_create();
+	make_publishes(&b->publishes[0], "memory");
+	make_publishes(&b->publishes[1], "durable");
+}
+
+static void bench_deinit(struct bench *b)
+{
+	buf_deinit(&b->publishes[0]);
+	buf_deinit(&b->publishes[1]);
+	batch_destroy(b->batch);
+	rig_deinit(&b->rig);
+}
+
+int main(int argc, char **argv)
+{
+	struct bench *b = mem_zalloc(sizeof(*b));
+	struct utsname machine;
+
+	uname(&machine);
+	printf("machine %s\ncompiler %s\nlibc glibc %s\nlua %s\n", machine.machine,
+	       COMPILER, gnu_get_libc_version(), LUA_RELEASE);
+	bench_init(b);
+	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++) {
+		run(b, &sections[i], false);
+		run(b, &sections[i], true);
+	}
+	bench_deinit(b);
+	mem_free(b);
+	return 0;
+}

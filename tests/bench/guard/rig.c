@@ -1,0 +1,177 @@
+#include "rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "redis_stand_in.h"
+
+#define NOW_S 1700000000
+
+/* ---- no chance ---------------------------------------------------------------- */
+
+/* The wall clock stands still: ids and times have the same digits in every
+ * run. (Linked with --wrap=clock_gettime.) The names are the linker's. */
+int __real_clock_gettime(clockid_t clock, struct timespec *ts);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ts);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ts)
+{
+	if (clock != CLOCK_REALTIME)
+		return __real_clock_gettime(clock, ts);
+	*ts = (struct timespec){ .tv_sec = NOW_S };
+	return 0;
+}
+
+/* Lua takes the seeds of its string hashes and of math.random from here. */
+time_t time(time_t *t)
+{
+	if (t)
+		*t = NOW_S;
+	return NOW_S;
+}
+
+/* ---- the connection's side ------------------------------------------------------ */
+
+static void op_nothing(void *ctx)
+{
+}
+
+static void op_set_heartbeat(void *ctx, int64_t interval_ms)
+{
+}
+
+static bool op_can_take(void *ctx)
+{
+	return true;
+}
+
+static void op_describe(void *ctx, struct json *out)
+{
+}
+
+static const struct line_ops ops = {
+	.finish = op_nothing,
+	.set_heartbeat = op_set_heartbeat,
+	.wrote = op_nothing,
+	.can_take = op_can_take,
+	.resume = op_nothing,
+	.describe = op_describe,
+};
+
+/* ---- the broker ------------------------------------------------------------------- */
+
+static void fail(const char *what, const char *why)
+{
+	fprintf(stderr, "hot_paths: %s: %s\n", what, why);
+	abort();
+}
+
+static void on_started(void *ctx, const struct error *err)
+{
+	struct rig *rig = ctx;
+
+	if (err)
+		fail("the broker does not start", err->text);
+	rig->is_started = true;
+	uv_stop(&rig->loop);
+}
+
+static void on_turn(void *ctx)
+{
+}
+
+static void on_closed(void *ctx)
+{
+	struct rig *rig = ctx;
+
+	rig->broker = NULL;
+}
+
+void rig_init(struct rig *rig)
+{
+	struct broker_hooks hooks = { rig, on_started, on_turn, on_closed };
+	struct broker_config config;
+	struct error err;
+
+	*rig = (struct rig){ 0 };
+	log_configure(LOG_ERROR, true);
+	broker_config_init(&config);
+	config.store.url = "redis://stand-in";
+	config.rules_watch = false;
+	/* The watchdog's thread sleeps from the first call on. */
+	config.rules_budget_ms = 3600 * 1000;
+	uv_loop_init(&rig->loop);
+	if (broker_create(&rig->broker, &rig->loop, &config, &hooks, &err) < 0)
+		fail("the broker cannot be made", err.text);
+	while (!rig->is_started)
+		uv_run(&rig->loop, UV_RUN_DEFAULT);
+	out_pool_init(&rig->chunks);
+	out_init(&rig->out, &rig->chunks);
+	line_init(&rig->line, rig->broker, &rig->out, &ops, rig,
+		  LINE_PAYLOAD_MAX_DEFAULT);
+}
+
+void rig_deinit(struct rig *rig)
+{
+	line_deinit(&rig->line);
+	out_deinit(&rig->out);
+	broker_close(rig->broker, 0);
+	uv_run(&rig->loop, UV_RUN_DEFAULT);
+	if (rig->broker || uv_loop_close(&rig->loop) != 0)
+		fail("the broker cannot be closed", "something is open");
+	pool_deinit(&rig->chunks);
+}
+
+/* ---- doing things ------------------------------------------------------------------ */
+
+void rig_feed(struct rig *rig, char *data, size_t len)
+{
+	if (line_feed(&rig->line, data, len) != len)
+		fail("a request was not taken", data);
+}
+
+void rig_send(struct rig *rig)
+{
+	out_consume(&rig->out, rig->out.bytes);
+}
+
+void rig_settle(struct rig *rig)
+{
+	do {
+		broker_turn(rig->broker);
+		redis_stand_in_answer();
+	} while (!TAILQ_EMPTY(&rig->broker->active) || !broker_is_idle(rig->broker));
+}
+
+void rig_ask(struct rig *rig, const char *line)
+{
+	struct buf text;
+	struct iovec vec;
+
+	buf_init(&text);
+	buf_append_text(&text, line);
+	buf_append_text(&text, "\r\n");
+	rig_feed(rig, (char *)buf_slice(&text).data, buf_len(&text));
+	rig_settle(rig);
+	if (out_iovecs(&rig->out, &vec, 1) == 0 || memcmp(vec.iov_base, "OK", 2) != 0)
+		fail("not answered with OK", line);
+	rig_send(rig);
+	buf_deinit(&text);
+}
+
+struct queue *rig_queue(struct rig *rig, const char *name)
+{
+	struct queue *q = queue_find(rig->line.session->vhost, slice_from(name));
+
+	if (!q)
+		fail("there is no queue", name);
+	return q;
+}
+
+struct channel *rig_channel(struct rig *rig)
+{
+	return session_channel(rig->line.session, 0);
+}
