@@ -257,9 +257,12 @@ static void on_store_state(void *ctx, enum store_state state, const char *why)
 	snprintf(b->store_state_why, sizeof(b->store_state_why), "%s", why ? why : "");
 	if (state == STORE_FAILED)
 		start_failed(b, TIDE_ESTORE, b->store_state_why);
-	else if (state == STORE_UP && !b->is_started && store_is_durable(b->store))
+	else if (b->is_recovering)
+		return; /* lost and found again: its requests are sent again */
+	else if (state == STORE_UP && !b->is_started && store_is_durable(b->store)) {
+		b->is_recovering = true;
 		recover_start(b, on_recovered);
-	else if (state == STORE_UP && !b->is_started)
+	} else if (state == STORE_UP && !b->is_started)
 		on_recovered(b, TIDE_OK, NULL);
 }
 

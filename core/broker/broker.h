@@ -90,6 +90,7 @@ struct broker {
 	uint64_t route_version; /* changes with every binding */
 	uint64_t route_stamp;   /* marks what a routing has visited */
 	struct route *route;    /* the last one that may not be remembered */
+	bool is_recovering;     /* the start has come so far; stays true */
 	bool is_started;
 	bool is_blocked; /* publishers are held back */
 	bool is_draining;

@@ -634,9 +634,9 @@ static void crash(void)
 	struct shard *old = shard_ref(w.shard);
 	shard_close(old);
 	WAIT(&w.h, journal_is_idle(w.env.journal) && old->refs == 1);
-	shard_unref(old);
 	check_redis(false);
 	adopt_redis();
+	shard_unref(old);
 	w.kick_credit = 0;
 	w.shard = make_shard();
 	waiter_init(&waiter, on_recovered);

@@ -1,0 +1,217 @@
+-- Redis dies, stops, or refuses, while a broker is at work.
+local Broker = require 'support.broker'
+local Redis = require 'support.redis'
+local traffic = require 'support.traffic'
+local wait = require 'support.wait'
+
+local key = traffic.key
+
+describe('a broker', function()
+  local broker, redis, c
+
+  after_each(function()
+    if broker then broker:destroy() end
+    if redis then redis:destroy() end
+    broker, redis = nil, nil
+  end)
+
+  local function start_with_redis(redis_args, broker_args)
+    redis = Redis.start(redis_args)
+    local args = { '--store', redis.url }
+    for _, word in ipairs(broker_args or {}) do args[#args + 1] = word end
+    broker = Broker.start { args = args }
+    c = broker:connect()
+  end
+
+  it('restarts its Redis, and what waited is confirmed late', function()
+    broker = Broker.start { args = { '--window-messages', '16' } }
+    c = broker:connect()
+    c:ok 'DECLARE queue jobs'
+    local sent = 0
+    for _ = 1, 3 do
+      local lines = {}
+      for i = 1, 400 do
+        local text = tostring(sent + i)
+        lines[i] = ('PUB - jobs %d\r\n%s\r\n'):format(#text, text)
+      end
+      c:send(table.concat(lines, '', 1, 200))
+      broker:kill9_redis()
+      c:send(table.concat(lines, '', 201))
+      for _ = 1, 400 do c:expect('^OK %x+ 1$', 30) end
+      sent = sent + 400
+    end
+    broker:expect_log 'is back after'
+    local payloads = traffic.take(c, 'jobs', sent)
+    for i = 1, sent do assert.equal(tostring(i), payloads[i]) end
+    traffic.expect_counts(c, 'jobs', { ready = 0, unacked = 0 })
+  end)
+
+  it('delivers and takes acknowledgements while Redis is gone', function()
+    start_with_redis(nil, { '--window-messages', '16' })
+    c:ok 'DECLARE queue jobs'
+    local pid = redis:pid()
+    redis:signal('STOP', pid)
+    c:ok 'SUB jobs s ack=auto'
+    local publisher = broker:connect()
+    publisher:send(('PUB - jobs 1\r\na\r\n'):rep(500))
+    for _ = 1, 500 do c:expect_msg() end
+    redis:signal('CONT', pid)
+    for _ = 1, 500 do publisher:expect '^OK %x+ 1$' end
+  end)
+
+  it('holds publishers back while Redis is stopped, and resumes', function()
+    start_with_redis(nil, { '--max-unstored', '1M' })
+    c:ok 'DECLARE queue jobs'
+    local pid = redis:pid()
+    redis:signal('STOP', pid)
+    local publisher = broker:connect()
+    local one = ('PUB - jobs 1000\r\n%s\r\n'):format(('x'):rep(1000))
+    publisher:send(one:rep(1500))
+    publisher:expect '^EVT blocked'
+    c:expect_nothing()
+    redis:signal('CONT', pid)
+    local confirmed, is_unblocked = 0, false
+    while confirmed < 1500 or not is_unblocked do
+      local line = publisher:read_line(20)
+      if line and line:find '^EVT unblocked' then is_unblocked = true
+      elseif line and line:find '^OK %x+ 1$' then confirmed = confirmed + 1
+      elseif not (line and line:find '^EVT blocked') then error('got ' .. tostring(line)) end
+    end
+    traffic.expect_counts(c, 'jobs', { ready = 1500 })
+    assert.equal('1500', redis:cli('ZCARD', key('jobs', 'ready')))
+  end)
+
+  it('tells publishers that Redis is out of memory, and acknowledges all the same', function()
+    start_with_redis(nil, { '--window-messages', '16' })
+    c:ok 'DECLARE queue jobs'
+    traffic.publish(c, 'jobs', 400)
+    assert.equal('OK', redis:cli('CONFIG', 'SET', 'maxmemory', '1'))
+    for _ = 1, 3 do
+      assert.matches('^ERR store .*OOM', c:request('PUB - jobs', 'refused'))
+    end
+    traffic.expect_counts(c, 'jobs', { ready = 400 })
+    -- The backlog beyond the window is read, delivered and removed.
+    local payloads = traffic.take(c, 'jobs', 300)
+    for i = 1, 300 do assert.equal(tostring(i), payloads[i]) end
+    assert.equal('100', redis:cli('ZCARD', key('jobs', 'ready')))
+    assert.equal('50', tostring(traffic.stats(c, 'jobs').ready - 50))
+    redis:cli('CONFIG', 'SET', 'maxmemory', '0')
+    assert(wait.poll(function() return c:request('PUB - jobs', 'taken'):find '^OK' end))
+    traffic.take(c, 'jobs', 101)
+    assert.equal('0', redis:cli('EXISTS', key('jobs', 'ready'), key('jobs', 'msg')))
+  end)
+
+  it('purges a queue while Redis is out of memory', function()
+    start_with_redis(nil, { '--window-messages', '16' })
+    c:ok 'DECLARE queue jobs'
+    traffic.publish(c, 'jobs', 400)
+    redis:cli('CONFIG', 'SET', 'maxmemory', '1')
+    assert.matches('^ERR store', c:request('PUB - jobs', 'refused'))
+    c:send(('PUB - jobs 1\r\na\r\n'):rep(20) .. 'PURGE jobs\r\n')
+    for _ = 1, 20 do c:expect '^[OE]' end
+    c:expect '^OK %d+$'
+    traffic.expect_counts(c, 'jobs', { ready = 0 })
+    assert(wait.poll(function() return redis:cli('EXISTS', key('jobs', 'ready'), key('jobs', 'msg')) == '0' end))
+    redis:cli('CONFIG', 'SET', 'maxmemory', '0')
+    assert(wait.poll(function() return c:request('PUB - jobs', 'taken'):find '^OK' end))
+  end)
+
+  it('keeps trying what was refused, so that nothing held is lost', function()
+    start_with_redis()
+    c:ok 'DECLARE queue jobs ack-timeout=1h'
+    traffic.publish(c, 'jobs', 10)
+    c:send 'GET jobs max=10\r\n'
+    c:expect_line 'OK 10'
+    for _ = 1, 10 do c:expect_msg() end
+    redis:cli('CONFIG', 'SET', 'maxmemory', '1')
+    c:ok 'NACK 1-5 delay=1h'
+    c:ok 'NACK 6-10 dead'
+    c:send 'STATS\r\n'
+    c:expect_json()
+    assert.equal('0', redis:cli('ZCARD', key('jobs', 'delayed')))
+    redis:cli('CONFIG', 'SET', 'maxmemory', '0')
+    assert(wait.poll(function()
+      return redis:cli('ZCARD', key('jobs', 'delayed')) == '5' and redis:cli('ZCARD', key('jobs', 'buried')) == '5'
+    end))
+    broker:kill9()
+    broker:restart()
+    c = broker:connect()
+    traffic.expect_counts(c, 'jobs', { ready = 0, delayed = 5, buried = 5 })
+  end)
+
+  it('tells publishers that its Redis has become a replica', function()
+    start_with_redis()
+    c:ok 'DECLARE queue jobs'
+    traffic.publish(c, 'jobs', 5)
+    redis:cli('REPLICAOF', '127.0.0.1', '1')
+    local answer = c:request('PUB - jobs', 'refused')
+    assert.matches('^ERR store .*READONLY', answer)
+    redis:cli('REPLICAOF', 'NO', 'ONE')
+    assert(wait.poll(function() return c:request('PUB - jobs', 'taken'):find '^OK' end))
+    assert.equal(6, #traffic.take(c, 'jobs', 6))
+  end)
+
+  it('fails a PURGE that Redis refuses, and still has every message', function()
+    start_with_redis(nil, { '--window-messages', '16' })
+    c:ok 'DECLARE queue jobs'
+    traffic.publish(c, 'jobs', 200)
+    redis:cli('REPLICAOF', '127.0.0.1', '1')
+    c:send 'PURGE jobs\r\n'
+    local answer = c:read_line(3)
+    redis:cli('REPLICAOF', 'NO', 'ONE')
+    answer = answer or c:read_line()
+    assert.matches('^ERR store', answer)
+    local left = traffic.stats(c, 'jobs').ready
+    assert(wait.poll(function() return redis:cli('ZCARD', key('jobs', 'ready')) == tostring(left) end))
+    assert.equal(left, #traffic.take(c, 'jobs', left))
+    assert.equal('0', redis:cli('EXISTS', key('jobs', 'ready'), key('jobs', 'msg')))
+  end)
+end)
+
+describe('a broker whose disk is full', function()
+  it('confirms nothing that is not written, and goes on when there is room', function()
+    local dir = os.tmpname()
+    os.remove(dir)
+    local mounted = os.execute(
+      ('mkdir %s && mount -t tmpfs -o size=6m tmpfs %s 2>/dev/null'):format(dir, dir))
+    if not mounted then
+      os.execute('rmdir ' .. dir)
+      pending 'needs root, for a small file system'
+      return
+    end
+    local broker
+    finally(function()
+      if broker then broker:destroy() end
+      os.execute(('umount -l %s; rmdir %s'):format(dir, dir))
+    end)
+    broker = Broker.start()
+    broker:stop()
+    broker.data = dir
+    broker:run()
+    local c = broker:connect()
+    c:ok 'DECLARE queue jobs'
+    local fill = ('dd if=/dev/zero of=%s/fill bs=1k count=5400 2>/dev/null'):format(dir)
+    os.execute(fill)
+    local payload = ('x'):rep(4000)
+    local confirmed, request = 0, ('PUB - jobs %d\r\n%s\r\n'):format(#payload, payload)
+    c:send(request:rep(400))
+    local answered = 0
+    while answered < 400 do
+      local line = c:read_line(1)
+      if not line then break end
+      answered = answered + 1
+      if line:find '^OK' then confirmed = confirmed + 1 end
+    end
+    assert.is_true(confirmed < 400)
+    os.remove(dir .. '/fill')
+    while answered < 400 do
+      local line = assert(c:read_line(30))
+      answered = answered + 1
+      if line:find '^OK' then confirmed = confirmed + 1 end
+    end
+    broker:kill9_all()
+    broker:restart()
+    c = broker:connect()
+    assert.is_true(traffic.stats(c, 'jobs').ready >= confirmed)
+  end)
+end)

@@ -1,0 +1,297 @@
+-- What is kept through crashes, on the embedded Redis.
+local Broker = require 'support.broker'
+local traffic = require 'support.traffic'
+local wait = require 'support.wait'
+
+local key = traffic.key
+
+local function sum(broker, queue)
+  local n = 0
+  for _, set in ipairs { 'ready', 'delayed', 'unack', 'buried' } do
+    n = n + tonumber(broker:redis_cli('ZCARD', key(queue, set)))
+  end
+  return n
+end
+
+describe('a durable queue', function()
+  local broker, c
+
+  before_each(function()
+    broker = Broker.start()
+    c = broker:connect()
+  end)
+
+  after_each(function()
+    broker:destroy()
+  end)
+
+  local function crash(how)
+    broker[how](broker)
+    broker:restart()
+    c = broker:connect()
+  end
+
+  it('has every confirmed message after kill -9 of broker and Redis', function()
+    c:ok 'DECLARE queue jobs'
+    traffic.publish(c, 'jobs', 500)
+    crash 'kill9_all'
+    local payloads = traffic.take(c, 'jobs', 500)
+    for i = 1, 500 do assert.equal(tostring(i), payloads[i]) end
+    traffic.expect_counts(c, 'jobs', { ready = 0, unacked = 0 })
+  end)
+
+  it('has every confirmed message after kill -9 of the broker alone', function()
+    c:ok 'DECLARE queue jobs'
+    traffic.publish(c, 'jobs', 500)
+    crash 'kill9'
+    assert.equal(500, #traffic.take(c, 'jobs', 500))
+  end)
+
+  it('has no message again whose ACK was answered OK', function()
+    c:ok 'DECLARE queue jobs'
+    traffic.publish(c, 'jobs', 300)
+    traffic.take(c, 'jobs', 200)
+    crash 'kill9_all'
+    traffic.expect_counts(c, 'jobs', { ready = 100 })
+    local payloads = traffic.take(c, 'jobs', 100)
+    for i = 1, 100 do assert.equal(tostring(200 + i), payloads[i]) end
+    assert.equal('0', broker:redis_cli('EXISTS', key('jobs', 'msg')))
+  end)
+
+  it('keeps exchanges, bindings and options', function()
+    c:ok 'DECLARE exchange orders topic'
+    c:ok 'DECLARE queue eu priority=strict ack-timeout=7s'
+    c:ok 'BIND eu orders orders.eu.#'
+    crash 'kill9_all'
+    c:send 'PUB orders orders.eu.new 1\r\na\r\n'
+    c:expect '^OK %x+ 1$'
+    c:ok 'DECLARE queue eu priority=strict ack-timeout=7s'
+    assert.matches('^ERR mismatch', c:request 'DECLARE queue eu priority=strict ack-timeout=8s')
+  end)
+
+  it('delivers again what was held for a moment, as if it had never been', function()
+    c:ok 'DECLARE queue jobs'
+    traffic.publish(c, 'jobs', 3)
+    c:send 'GET jobs max=3\r\n'
+    c:expect_line 'OK 3'
+    for _ = 1, 3 do c:expect_msg() end
+    crash 'kill9_all'
+    traffic.expect_counts(c, 'jobs', { ready = 3, unacked = 0 })
+    assert.equal(3, #traffic.take(c, 'jobs', 3))
+  end)
+
+  it('names what is held for long in the ledger, and counts the attempt after a crash', function()
+    c:ok 'DECLARE queue jobs ack-timeout=1h'
+    traffic.publish(c, 'jobs', 3)
+    c:send 'GET jobs max=2\r\n'
+    c:expect_line 'OK 2'
+    local id = c:expect_msg().options.id
+    c:expect_msg()
+    assert(wait.poll(function() return broker:redis_cli('ZCARD', key('jobs', 'unack')) == '2' end))
+    assert.equal('1', broker:redis_cli('ZCARD', key('jobs', 'ready')))
+    assert.matches('^1 0 ?$', broker:redis_cli('HGET', key('jobs', 'tries'), id))
+    crash 'kill9_all'
+    traffic.expect_counts(c, 'jobs', { ready = 3, unacked = 0 })
+    c:send 'GET jobs max=3\r\n'
+    c:expect_line 'OK 3'
+    local first = c:expect_msg()
+    assert.equal(id, first.options.id)
+    assert.equal(2, first.attempt)
+    assert.is_true(first.redelivered)
+    assert.equal(2, c:expect_msg().attempt)
+    assert.equal(1, c:expect_msg().attempt)
+    c:ok 'ACK 1-3'
+    assert.equal(0, sum(broker, 'jobs'))
+    assert.equal('0', broker:redis_cli('EXISTS', key('jobs', 'tries')))
+  end)
+
+  it('keeps attempts, failures and reason of what was returned', function()
+    c:ok 'DECLARE queue jobs'
+    traffic.publish(c, 'jobs', 1)
+    c:send 'GET jobs\r\n'
+    c:expect_line 'OK 1'
+    c:expect_msg()
+    c:ok 'NACK 1 requeue'
+    assert(wait.poll(function()
+      return broker:redis_cli('HVALS', key('jobs', 'tries')):find '^1 1 nack' ~= nil
+    end))
+    crash 'kill9_all'
+    c:send 'PEEK jobs\r\n'
+    local message = c:expect_json()[1]
+    assert.equal(1, message.attempts)
+    assert.equal(1, message.failures)
+    assert.equal('nack', message.reason)
+  end)
+
+  it('keeps delayed messages, which come when they are due', function()
+    c:ok 'DECLARE queue jobs'
+    c:ok('PUB - jobs delay=1h', 'late')
+    c:ok('PUB - jobs delay=700ms', 'soon')
+    assert.equal('2', broker:redis_cli('ZCARD', key('jobs', 'delayed')))
+    crash 'kill9_all'
+    local payloads = traffic.take(c, 'jobs', 1)
+    assert.equal('soon', payloads[1])
+    traffic.expect_counts(c, 'jobs', { ready = 0, delayed = 1 })
+  end)
+
+  it('keeps the delay of what was returned with one, also if it had one before', function()
+    c:ok 'DECLARE queue jobs'
+    c:ok('PUB - jobs delay=1ms', 'a')
+    c:send 'GET jobs wait=10s\r\n'
+    c:expect_line 'OK 1'
+    c:expect_msg()
+    c:ok 'NACK 1 delay=1h'
+    assert(wait.poll(function()
+      local text = broker:redis_cli('ZRANGE', key('jobs', 'delayed'), 0, -1, 'WITHSCORES')
+      local due = tonumber(text:match '(%d+)$')
+      return due and due > (os.time() + 1800) * 1000
+    end))
+    crash 'kill9_all'
+    traffic.expect_counts(c, 'jobs', { ready = 0, delayed = 1 })
+  end)
+
+  it('keeps buried messages, and KICK makes them ready', function()
+    c:ok 'DECLARE queue jobs'
+    traffic.publish(c, 'jobs', 4)
+    c:send 'GET jobs max=4\r\n'
+    c:expect_line 'OK 4'
+    for _ = 1, 4 do c:expect_msg() end
+    c:ok 'NACK 1-4 dead'
+    assert(wait.poll(function() return broker:redis_cli('ZCARD', key('jobs', 'buried')) == '4' end))
+    crash 'kill9_all'
+    traffic.expect_counts(c, 'jobs', { buried = 4 })
+    assert.equal('3', c:ok 'KICK jobs 3')
+    assert.same({ '1', '2', '3' }, traffic.take(c, 'jobs', 3))
+    traffic.expect_counts(c, 'jobs', { buried = 1 })
+  end)
+
+  it('writes a dead-lettered copy before it removes the message', function()
+    c:ok 'DECLARE queue dead'
+    c:ok 'DECLARE queue jobs dead-letter=-/dead'
+    traffic.publish(c, 'jobs', 50)
+    c:send 'GET jobs max=50\r\n'
+    c:expect_line 'OK 50'
+    for _ = 1, 50 do c:expect_msg() end
+    c:send 'NACK 1-50 dead\r\n'
+    crash 'kill9_all'
+    local jobs, dead = traffic.stats(c, 'jobs'), traffic.stats(c, 'dead')
+    assert.is_true(jobs.ready + jobs.buried + dead.ready >= 50)
+    local seen = {}
+    for _, queue in ipairs { 'jobs', 'dead' } do
+      local n = traffic.stats(c, queue).ready
+      for _, payload in ipairs(traffic.take(c, queue, n)) do seen[payload] = true end
+    end
+    for i = 1, 50 do assert.is_true(seen[tostring(i)], 'lost ' .. i) end
+  end)
+
+  it('writes nothing of what a consumer acknowledges at once', function()
+    c:ok 'DECLARE queue jobs'
+    c:ok 'SUB jobs s ack=auto'
+    local publisher = broker:connect()
+    for _ = 1, 20 do
+      publisher:send(('PUB - jobs 1\r\na\r\n'):rep(50))
+      for _ = 1, 50 do publisher:expect '^OK %x+ 1$' end
+      for _ = 1, 50 do c:expect_msg() end
+    end
+    publisher:send 'STATS\r\n'
+    local store = publisher:expect_json().store
+    assert.equal(1000, store.elided)
+    assert.equal('0', broker:redis_cli('EXISTS', key('jobs', 'msg'), key('jobs', 'ready')))
+  end)
+
+  it('removes an id without a body, which a crash can leave', function()
+    c:ok 'DECLARE queue jobs'
+    for set, score in pairs { ready = 0, delayed = 1, unack = 1, buried = 1 } do
+      broker:redis_cli('ZADD', key('jobs', set), score, ('ffff%012x'):format(#set))
+    end
+    crash 'kill9'
+    traffic.publish(c, 'jobs', 3)
+    assert.equal(3, #traffic.take(c, 'jobs', 3))
+    c:ok 'KICK jobs'
+    assert(wait.poll(function() return sum(broker, 'jobs') == 0 end))
+    traffic.expect_counts(c, 'jobs', { ready = 0, delayed = 0, unacked = 0, buried = 0 })
+  end)
+
+  it('buries a message whose body cannot be read, and goes on with the others', function()
+    c:ok 'DECLARE queue jobs'
+    traffic.publish(c, 'jobs', 5)
+    local id = broker:redis_cli('ZRANGE', key('jobs', 'ready'), 2, 2)
+    assert.equal('0', broker:redis_cli('HSET', key('jobs', 'msg'), id, 'no MessagePack'))
+    crash 'kill9'
+    assert.same({ '1', '2', '4', '5' }, traffic.take(c, 'jobs', 4))
+    assert(wait.poll(function() return broker:redis_cli('ZCARD', key('jobs', 'buried')) == '1' end))
+    assert.equal('no MessagePack', broker:redis_cli('HGET', key('jobs', 'msg'), id))
+    c:ok 'KICK jobs'
+    traffic.publish(c, 'jobs', 2)
+    assert.equal(2, #traffic.take(c, 'jobs', 2))
+    crash 'kill9'
+    c:ok 'KICK jobs'
+    assert.equal('no MessagePack', broker:redis_cli('HGET', key('jobs', 'msg'), id))
+  end)
+
+  it('is gone from Redis when it is deleted during traffic', function()
+    c:ok 'DECLARE queue jobs'
+    local publisher = broker:connect()
+    local lines = {}
+    for i = 1, 3000 do lines[i] = ('PUB - jobs 3\r\n%03d\r\n'):format(i % 1000) end
+    publisher:send(table.concat(lines, '', 1, 1500))
+    c:ok 'SUB jobs s prefetch=100'
+    c:expect_msg()
+    publisher:send('DELETE queue jobs\r\n' .. table.concat(lines, '', 1501, 3000) .. 'PING\r\n')
+    local confirmed, unrouted = 0, 0
+    for _ = 1, 3001 do
+      local queues = publisher:expect '^OK ?%x* ?(%d*)$'
+      if queues == '1' then confirmed = confirmed + 1 end
+      if queues == '0' then unrouted = unrouted + 1 end
+    end
+    assert.equal(1500, confirmed)
+    assert.equal(1500, unrouted)
+    publisher:expect_line 'OK'
+    assert.equal('', broker:redis_cli('KEYS', 'tide:{//jobs#0}:*'))
+    publisher:ok 'DECLARE queue jobs'
+    traffic.publish(publisher, 'jobs', 10)
+    assert.equal(10, #traffic.take(publisher, 'jobs', 10))
+  end)
+
+  it('refuses a second broker on its directory with one clear line', function()
+    local command = ('%s serve --listen 127.0.0.1:0 --data %s --rules rules 2>&1'):format(Broker.binary(), broker.data)
+    local pipe = io.popen(command)
+    local output = pipe:read 'a'
+    local _, _, status = pipe:close()
+    assert.equal(1, status)
+    local lines = {}
+    for line in output:gmatch '[^\n]+' do lines[#lines + 1] = line end
+    assert.equal(1, #lines, output)
+    assert.matches('^tidemq: .*' .. broker.data:gsub('%p', '%%%0'), lines[1])
+    c:ok 'DECLARE queue jobs'
+  end)
+
+  it('has the layout in Redis that docs/redis.md tells', function()
+    c:ok 'DECLARE exchange orders topic'
+    c:ok 'DECLARE queue jobs priority=strict'
+    c:ok 'BIND jobs orders eu.#'
+    c:ok('PUB orders eu.new pri=7 ttl=1h h:tier=gold', 'bad')
+    c:ok('PUB orders eu.new delay=1h', 'later')
+    assert.equal('/', broker:redis_cli('SMEMBERS', 'tide:vhosts'))
+    assert.matches('^orders\n', broker:redis_cli('HGETALL', 'tide:/:exchanges'))
+    assert.matches('^jobs\n.*priority=strict', broker:redis_cli('HGETALL', 'tide:/:queues'))
+    assert.equal('1', broker:redis_cli('SCARD', 'tide:/:bindings'))
+    local id = broker:redis_cli('ZRANGE', key('jobs', 'ready'), 0, -1)
+    assert.matches('^%x+$', id)
+    assert.equal(16, #id)
+    assert.equal('-7', broker:redis_cli('ZSCORE', key('jobs', 'ready'), id))
+    local expires = tonumber(broker:redis_cli('ZSCORE', key('jobs', 'expiry'), id))
+    assert.is_true(math.abs(expires / 1000 - os.time() - 3600) < 60)
+    assert.equal('2', broker:redis_cli('HLEN', key('jobs', 'msg')))
+    assert.equal('1', broker:redis_cli('ZCARD', key('jobs', 'delayed')))
+    local body = broker:redis_cli('EVAL',
+      "return cjson.encode(cmsgpack.unpack(redis.call('HGET', KEYS[1], ARGV[1])))", 1, key('jobs', 'msg'), id)
+    local fields = require('dkjson').decode(body)
+    assert.equal(1, fields[1])
+    assert.equal('orders', fields[2])
+    assert.equal('eu.new', fields[3])
+    assert.equal(7, fields[7])
+    assert.same({ tier = 'gold' }, fields[9])
+    assert.equal('bad', fields[10])
+  end)
+end)

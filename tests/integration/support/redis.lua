@@ -1,0 +1,76 @@
+--- A redis-server of the test's own, for `--store redis+unix:PATH`:
+---
+---   local redis = Redis.start { '--maxmemory', '20mb' }
+---   local broker = Broker.start { args = { '--store', redis.url } }
+---   redis:cli('CONFIG', 'SET', 'maxmemory', '0')
+---   redis:destroy()
+---
+--- It is ended with the test process, however that ends.
+local wait = require 'support.wait'
+
+---@class Redis
+---@field dir string
+---@field url string for --store
+---@field path string of its socket
+local Redis = {}
+Redis.__index = Redis
+
+local function quote(word)
+  return "'" .. tostring(word):gsub("'", "'\\''") .. "'"
+end
+
+local function capture(command)
+  local pipe = assert(io.popen(command))
+  local output = pipe:read 'a'
+  pipe:close()
+  return (output:gsub('\n$', ''))
+end
+
+local root = capture 'pwd'
+
+---@param args string[]? more arguments for redis-server
+---@return Redis
+function Redis.start(args)
+  local self = setmetatable({}, Redis)
+  self.dir = capture 'cd "$(mktemp -d "${TMPDIR:-/tmp}/tidemq-redis.XXXXXX")" && pwd -P'
+  self.guard = assert(io.popen(('TIDE_TEST_DIR=%s exec bash %s/tests/integration/support/process.sh guard'):format(
+    quote(self.dir), quote(root)), 'w'))
+  self.path = self.dir .. '/redis.sock'
+  self.url = 'redis+unix:' .. self.path
+  local words = { 'redis-server', '--port', 0, '--unixsocket', self.path, '--dir', self.dir,
+    '--appendonly', 'yes', '--appendfsync', 'no', '--save', '', '--daemonize', 'yes', '--logfile', self.dir .. '/log' }
+  for _, word in ipairs(args or {}) do words[#words + 1] = word end
+  for i, word in ipairs(words) do words[i] = quote(word) end
+  assert(os.execute(table.concat(words, ' ') .. ' >/dev/null'))
+  assert(wait.poll(function() return self:cli 'PING' == 'PONG' end), 'redis-server does not start')
+  return self
+end
+
+--- What redis-cli prints.
+---@param ... string|number
+---@return string
+function Redis:cli(...)
+  local words = { 'redis-cli', '-s', quote(self.path) }
+  for _, word in ipairs { ... } do words[#words + 1] = quote(word) end
+  return capture(table.concat(words, ' ') .. ' 2>&1')
+end
+
+---@return integer
+function Redis:pid()
+  return assert(math.tointeger(tonumber(self:cli('INFO', 'server'):match 'process_id:(%d+)')))
+end
+
+---@param name string a signal
+---@param pid integer? of a Redis that does not answer
+function Redis:signal(name, pid)
+  assert(os.execute(('kill -%s %d'):format(name, pid or self:pid())))
+end
+
+--- End it and remove its directory; harmless more than once.
+function Redis:destroy()
+  if not self.guard then return end
+  self.guard:close()
+  self.guard = nil
+end
+
+return Redis
