@@ -3,11 +3,17 @@
 #include <lauxlib.h>
 #include <stdbool.h>
 
+#include <stdlib.h>
+
+#include "pattern.h"
 #include "script.h"
 
-/* Each function here has the original as its first upvalue. */
+/* Each function here has the original as its first upvalue. A hook interrupts
+ * instructions alone: where C calls C (a comparison, a metamethod that is a library
+ * function), this check is what ends a call that has overrun. */
 static int call_original(lua_State *L)
 {
+	watchdog_check(script_state_of(L)->watchdog, L);
 	lua_pushvalue(L, lua_upvalueindex(1));
 	lua_insert(L, 1);
 	lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
@@ -65,6 +71,24 @@ static int l_rep(lua_State *L)
 	return call_original(L);
 }
 
+/* pack (format, ...): "c1000000000" fills byte by byte. */
+static int l_pack(lua_State *L)
+{
+	const char *format = luaL_checkstring(L, 1);
+	unsigned long long sum = 0;
+	for (char *end; *format; format++) {
+		if (*format < '0' || *format > '9')
+			continue;
+		unsigned long long n = strtoull(format, &end, 10);
+		sum = n > SAFE_STRING_MAX ? n : sum + n;
+		if (sum > SAFE_STRING_MAX)
+			return luaL_error(L, "string.pack: the result is over %d bytes",
+					  SAFE_STRING_MAX);
+		format = end - 1;
+	}
+	return call_original(L);
+}
+
 static void check_elements(lua_State *L, lua_Integer from, lua_Integer to)
 {
 	bool is_over =
@@ -89,6 +113,15 @@ static int l_concat(lua_State *L)
 	return call_original(L);
 }
 
+/* unpack (list, from, to) */
+static int l_unpack(lua_State *L)
+{
+	lua_Integer from = luaL_optinteger(L, 2, 1);
+	lua_Integer to = lua_isnoneornil(L, 3) ? luaL_len(L, 1) : luaL_checkinteger(L, 3);
+	check_elements(L, from, to);
+	return call_original(L);
+}
+
 /* move (list, from, to, at) */
 static int l_move(lua_State *L)
 {
@@ -105,6 +138,14 @@ static int l_less(lua_State *L)
 	return 1;
 }
 
+/* An order that is a C function, for the same reason; it is the upvalue. */
+static int l_compare(lua_State *L)
+{
+	call_original(L);
+	lua_settop(L, 1);
+	return 1;
+}
+
 static int l_sort(lua_State *L)
 {
 	lua_settop(L, 2);
@@ -112,6 +153,8 @@ static int l_sort(lua_State *L)
 	if (lua_isnil(L, 2)) {
 		lua_pushcfunction(L, l_less);
 		lua_replace(L, 2);
+	} else if (lua_iscfunction(L, 2)) {
+		lua_pushcclosure(L, l_compare, 1);
 	}
 	return call_original(L);
 }
@@ -131,12 +174,15 @@ void safe_lib_install(lua_State *L, int idx)
 	wrap(L, idx, "setmetatable", l_setmetatable);
 	lua_getfield(L, idx, "string");
 	wrap(L, -1, "rep", l_rep);
+	wrap(L, -1, "pack", l_pack);
+	pattern_install(L, -1);
 	lua_pop(L, 1);
 	lua_getfield(L, idx, "table");
 	wrap(L, -1, "insert", l_table_whole);
 	wrap(L, -1, "remove", l_table_whole);
 	wrap(L, -1, "concat", l_concat);
 	wrap(L, -1, "move", l_move);
+	wrap(L, -1, "unpack", l_unpack);
 	wrap(L, -1, "sort", l_sort);
 	lua_pop(L, 1);
 }
