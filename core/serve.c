@@ -155,12 +155,11 @@ static void on_started(void *ctx, const struct error *failed)
 static void on_signal(uv_signal_t *handle, int number)
 {
 	struct serve *s = handle->data;
-	struct error err;
 
 	if (number != SIGHUP)
 		stop(s, number == SIGTERM ? "SIGTERM" : "SIGINT");
-	else if (s->broker && engine_reload(s->broker->engine, &err) < 0)
-		log_error("SIGHUP: %s", err.text);
+	else if (s->broker && !s->is_closing)
+		engine_reload_start(s->broker->engine, NULL, NULL);
 }
 
 static void raise_file_limit(void)

@@ -265,23 +265,34 @@ void session_stats(struct session *s, struct slice queue, struct reply *r)
 /* ---- rules ---------------------------------------------------------------------------
  */
 
-void session_rules_status(struct session *s, struct reply *r)
+static void reply_rules(struct broker *b, struct reply *r)
 {
 	struct buf text;
 	struct json j;
 
 	buf_init(&text);
 	json_init(&j, &text);
-	engine_status(s->broker->engine, &j);
+	engine_status(b->engine, &j);
 	reply_data_take(r, &text);
+}
+
+void session_rules_status(struct session *s, struct reply *r)
+{
+	reply_rules(s->broker, r);
+}
+
+/* The session may be gone by now; the reply is there until it is answered. */
+static void on_rules_reloaded(void *ctx, const struct error *result)
+{
+	struct reply *r = ctx;
+
+	if (result->code < 0)
+		reply_error(r, result);
+	else
+		reply_rules(r->context, r);
 }
 
 void session_rules_reload(struct session *s, struct reply *r)
 {
-	struct error err;
-
-	if (engine_reload(s->broker->engine, &err) < 0)
-		reply_error(r, &err);
-	else
-		session_rules_status(s, r);
+	engine_reload_start(s->broker->engine, on_rules_reloaded, r);
 }

@@ -212,6 +212,7 @@ int route_find(struct vhost *v, struct exchange *x, const struct msg *m,
 		return route_direct(v, m, out, err);
 	HASH_FIND(hh, x->routes, m->key.data, m->key.len, r);
 	if (r && is_current(r, b)) {
+		index_count_hit(x->index);
 		r->was_cached = true;
 		*out = r;
 		return TIDE_OK;
@@ -239,6 +240,8 @@ int route_pick(const struct route_target *t, const struct msg *m, unsigned *shar
 	       struct error *err)
 {
 	if (t->shard != ROUTE_ASK) {
+		if (t->queue->config.shards > 1)
+			strategy_count_hit(t->queue->strategies[SCRIPT_SHARDING]);
 		*shard = t->shard;
 		return TIDE_OK;
 	}

@@ -52,6 +52,9 @@ int handle_open(struct handle *h, struct engine *e, enum script_kind kind,
 void handle_close(struct handle *h)
 {
 	struct engine *e = h->engine;
+	struct use *use = handle_use(h);
+	((struct rule *)use->rule)->stats.cache_hits += h->cache_hits;
+	build_forget(e, h);
 	TAILQ_REMOVE(&e->handles, h, link);
 	generation_release(e->current, h->number);
 	give_number(e, h->number);
@@ -68,8 +71,6 @@ int handle_install(struct handle *h, struct generation *g, struct error *err)
 		return error_set(err, TIDE_ERULE, "%s/%s.lua: is gone, but %s uses it",
 				 script_kind_name(h->kind), h->name, h->user);
 	int status = generation_use(g, h->number, rule, &h->options, &cause);
-	if (status == TIDE_OK && h->kind == SCRIPT_ROUTING)
-		status = index_rebuild((struct index *)h, g, &cause);
 	if (status != TIDE_OK)
 		return error_set(err, TIDE_ERULE, "%s (for %s)", cause.text, h->user);
 	return TIDE_OK;
@@ -85,7 +86,35 @@ static void start_afresh(struct engine *e)
 	log_warn("rules: what scripts keep has used up their %zu KiB; they are loaded "
 		 "anew",
 		 e->config.memory_max_bytes / 1024);
+	e->must_build = true;
 	watch_poke(e->watch);
+}
+
+/* ---- calls ---------------------------------------------------------------------- */
+
+static int64_t monotonic_ms(void)
+{
+	return (int64_t)(uv_hrtime() / 1000000);
+}
+
+static int refuse_call(struct engine *e, struct rule *rule, struct error *err)
+{
+	rule->stats.skipped += !e->dry_run;
+	return error_set(err, TIDE_ERULE,
+			 "%s (not called again: it fails too often; tried every %d s)",
+			 rule->stats.last_error,
+			 (int)((e->config.breaker_rest_ms + 999) / 1000));
+}
+
+static void tell_of_breaker(const struct engine *e, const struct rule *rule)
+{
+	if (rule->stats.breaker.is_open)
+		log_error("rules: %s fails too often and is not called for %d ms at a "
+			  "time; the last error: %s",
+			  rule->file, (int)e->config.breaker_rest_ms,
+			  rule->stats.last_error);
+	else
+		log_info("rules: %s works again", rule->file);
 }
 
 int use_decide(struct engine *e, const struct use *use, lua_CFunction body, void *ctx,
@@ -97,12 +126,19 @@ int use_decide(struct engine *e, const struct use *use, lua_CFunction body, void
 				    .is_decision = true,
 				    .body = body,
 				    .ctx = ctx };
+	bool was_open = rule->stats.breaker.is_open;
+	if (was_open && !breaker_allows(&rule->stats.breaker, monotonic_ms(),
+					e->config.breaker_rest_ms))
+		return refuse_call(e, rule, err);
+	/* A dry run leaves no trace, in the breaker neither. */
 	if (e->dry_run)
 		call.stats = NULL;
 	uint64_t started_ns = e->dry_run ? uv_hrtime() : 0;
 	int status = script_enter(&e->current->script, &call, err);
 	if (e->dry_run)
 		dry_run_count(e->dry_run, rule->file, uv_hrtime() - started_ns);
+	if (was_open != rule->stats.breaker.is_open)
+		tell_of_breaker(e, rule);
 	if (status != TIDE_OK && e->current->script.is_exhausted)
 		start_afresh(e);
 	return status;
@@ -110,40 +146,15 @@ int use_decide(struct engine *e, const struct use *use, lua_CFunction body, void
 
 /* ---- generations ---------------------------------------------------------------- */
 
-static void open_api(lua_State *L, void *ctx)
+void engine_open_api(lua_State *L, void *engine)
 {
-	index_open(L, ctx);
+	index_open(L, engine);
 	strategy_open(L);
 	draft_open(L);
 }
 
-/* A generation with everything that is in use. */
-static int build(struct engine *e, struct generation **out, struct error *err)
-{
-	const struct generation_config config = {
-		.rules_dir = e->config.rules_dir,
-		.lua_dir = e->config.lua_dir,
-		.watchdog = e->watchdog,
-		.memory_max_bytes = e->config.memory_max_bytes,
-		.tide = &e->tide,
-		.open = open_api,
-		.open_ctx = e,
-	};
-	struct handle *h;
-	int status = generation_create(out, &config, err);
-	if (status != TIDE_OK)
-		return status;
-	TAILQ_FOREACH (h, &e->handles, link) {
-		status = handle_install(h, *out, err);
-		if (status != TIDE_OK) {
-			generation_destroy(*out);
-			return status;
-		}
-	}
-	return TIDE_OK;
-}
-
-/* Counters go on; the last error stays only while the script is the same. */
+/* Counters go on; the last error stays only while the script is the same, and no
+ * circuit stays open. */
 static void inherit_stats(struct generation *to, const struct generation *from)
 {
 	for (size_t i = 0; i < to->rule_count; i++) {
@@ -153,6 +164,7 @@ static void inherit_stats(struct generation *to, const struct generation *from)
 		if (!old)
 			continue;
 		rule->stats = old->stats;
+		rule->stats.breaker = (struct breaker){ .is_open = false };
 		if (old->hash != rule->hash) {
 			rule->stats.last_error[0] = '\0';
 			rule->stats.last_error_unix_ms = 0;
@@ -169,49 +181,185 @@ static void put_in_force(struct engine *e, struct generation *next)
 	e->epoch++;
 	filter_set_destroy(e->filters);
 	e->filters = filter_set_create(next);
-	generation_destroy(old);
 }
 
-static int reload(struct engine *e, struct error *err)
+/* ---- retiring -------------------------------------------------------------------- */
+
+struct retirement {
+	uv_work_t work;
+	struct engine *engine;
+	struct generation *generation;
+};
+
+static void finish_closing(struct engine *e);
+
+static void retire(uv_work_t *work)
 {
-	struct generation *next;
-	if (build(e, &next, err) != TIDE_OK) {
-		err->code = TIDE_ERULE;
-		e->refusal = *err;
-		e->refused_count++;
-		e->refused_unix_ms = api_tide_now_ms(&e->tide);
-		return TIDE_ERULE;
+	struct retirement *r = work->data;
+	generation_destroy(r->generation);
+}
+
+static void on_retired(uv_work_t *work, int status)
+{
+	struct retirement *r = work->data;
+	struct engine *e = r->engine;
+	mem_free(r);
+	e->retiring--;
+	finish_closing(e);
+}
+
+void engine_retire(struct engine *e, struct generation *g)
+{
+	struct retirement *r;
+	if (!g)
+		return;
+	r = mem_zalloc(sizeof(*r));
+	r->work.data = r;
+	r->engine = e;
+	r->generation = g;
+	e->retiring++;
+	if (uv_queue_work(e->loop, &r->work, retire, on_retired) == 0)
+		return;
+	e->retiring--;
+	generation_destroy(g);
+	mem_free(r);
+}
+
+/* ---- reloading --------------------------------------------------------------------- */
+
+static void answer(struct engine *e, const struct error *result)
+{
+	struct reload_waiters waiters = STAILQ_HEAD_INITIALIZER(waiters);
+	struct reload_waiter *w;
+	STAILQ_CONCAT(&waiters, &e->waiters);
+	if (e->hooks.on_reload)
+		e->hooks.on_reload(e->hooks.ctx, result);
+	while ((w = STAILQ_FIRST(&waiters))) {
+		STAILQ_REMOVE_HEAD(&waiters, link);
+		if (w->on_done && !e->is_closing)
+			w->on_done(w->ctx, result);
+		mem_free(w);
 	}
-	put_in_force(e, next);
-	e->refusal.code = TIDE_OK;
-	return TIDE_OK;
+}
+
+static void refuse(struct engine *e, struct error *result)
+{
+	result->code = TIDE_ERULE;
+	e->refusal = *result;
+	e->refused_count++;
+	e->refused_unix_ms = api_tide_now_ms(&e->tide);
+}
+
+/* The old generation, which the caller frees; NULL after a refusal. */
+static struct generation *conclude(struct engine *e, int status, struct error *result)
+{
+	struct generation *old = NULL;
+	if (status == TIDE_OK) {
+		old = e->current;
+		put_in_force(e, build_take(e));
+		e->refusal.code = result->code = TIDE_OK;
+	} else {
+		build_abort(e);
+		refuse(e, result);
+	}
+	answer(e, result);
+	return old;
+}
+
+static void start_turns(struct engine *e);
+
+static void on_turn(uv_idle_t *idle)
+{
+	struct engine *e = idle->data;
+	struct error result = { .code = TIDE_OK };
+	int status;
+	/* Its memory is not free yet; on_retired comes before long. */
+	if (e->retiring > 1 || !build_turn(e, BUILD_TURN_NS, &status, &result))
+		return;
+	uv_idle_stop(idle);
+	engine_retire(e, conclude(e, status, &result));
+	if (e->is_closing || e->build.is_under_way)
+		return;
+	bool is_asked = !STAILQ_EMPTY(&e->followers);
+	if (!is_asked && !e->must_follow)
+		return;
+	e->must_follow = false;
+	STAILQ_CONCAT(&e->waiters, &e->followers);
+	if (is_asked || !generation_is_current(e->current))
+		start_turns(e);
+}
+
+static void start_turns(struct engine *e)
+{
+	build_start(e);
+	uv_idle_start(&e->turn, on_turn);
+}
+
+void engine_reload_start(struct engine *e, engine_on_reloaded *on_done, void *ctx)
+{
+	struct reload_waiter *w = mem_zalloc(sizeof(*w));
+	w->on_done = on_done;
+	w->ctx = ctx;
+	if (e->build.is_under_way) {
+		STAILQ_INSERT_TAIL(&e->followers, w, link);
+		return;
+	}
+	STAILQ_INSERT_TAIL(&e->waiters, w, link);
+	start_turns(e);
 }
 
 int engine_reload(struct engine *e, struct error *err)
 {
 	struct error result = { .code = TIDE_OK };
-	int status = reload(e, &result);
+	int status;
+	build_abort(e);
+	uv_idle_stop(&e->turn);
+	build_start(e);
+	STAILQ_CONCAT(&e->waiters, &e->followers);
+	while (!build_turn(e, INT64_MAX, &status, &result))
+		;
+	generation_destroy(conclude(e, status, &result));
 	if (status != TIDE_OK && err)
 		*err = result;
-	if (e->hooks.on_reload)
-		e->hooks.on_reload(e->hooks.ctx, &result);
-	return status;
+	return status != TIDE_OK ? TIDE_ERULE : TIDE_OK;
 }
 
+/* A file that was touched, or changed and changed back, is no change. */
 static void on_change(void *ctx)
 {
-	/* The hook tells of it, and the status keeps it. */
-	if (engine_reload(ctx, NULL) != TIDE_OK)
-		log_debug("rules: a changed directory was refused");
+	struct engine *e = ctx;
+	if (e->build.is_under_way) {
+		e->must_follow = true;
+		return;
+	}
+	bool is_same = !e->must_build && generation_is_current(e->current);
+	e->must_build = false;
+	if (!is_same) {
+		engine_reload_start(e, NULL, NULL);
+	} else if (e->refusal.code != TIDE_OK) {
+		e->refusal.code = TIDE_OK;
+		log_info("rules: the files are again those in force");
+	}
 }
 
 /* ---- life -------------------------------------------------------------------------- */
 
-static void free_engine(void *ctx)
+static void drop_waiters(struct reload_waiters *list)
 {
-	struct engine *e = ctx;
+	struct reload_waiter *w;
+	while ((w = STAILQ_FIRST(list))) {
+		STAILQ_REMOVE_HEAD(list, link);
+		mem_free(w);
+	}
+}
+
+static void free_engine(struct engine *e)
+{
 	void (*on_closed)(void *ctx) = e->on_closed;
 	void *closed_ctx = e->closed_ctx;
+	drop_waiters(&e->waiters);
+	drop_waiters(&e->followers);
+	build_abort(e);
 	filter_set_destroy(e->filters);
 	generation_destroy(e->current);
 	watchdog_destroy(e->watchdog);
@@ -252,7 +400,11 @@ int engine_create(struct engine **out, uv_loop_t *loop,
 	e->config.lua_dir = mem_strdup(config->lua_dir);
 	if (hooks)
 		e->hooks = *hooks;
+	if (e->config.breaker_rest_ms <= 0)
+		e->config.breaker_rest_ms = BREAKER_REST_MS;
 	TAILQ_INIT(&e->handles);
+	STAILQ_INIT(&e->waiters);
+	STAILQ_INIT(&e->followers);
 	api_tide_init(&e->tide);
 	int status = watchdog_create(&e->watchdog, config->call_budget_ms);
 	if (status != 0) {
@@ -260,11 +412,14 @@ int engine_create(struct engine **out, uv_loop_t *loop,
 			  uv_strerror(status));
 		goto fail;
 	}
-	struct generation *first;
-	status = build(e, &first, err);
+	build_start(e);
+	while (!build_turn(e, INT64_MAX, &status, err))
+		;
 	if (status != TIDE_OK)
 		goto fail;
-	put_in_force(e, first);
+	put_in_force(e, build_take(e));
+	uv_idle_init(loop, &e->turn);
+	e->turn.data = e;
 	start_watch(e);
 	*out = e;
 	return TIDE_OK;
@@ -274,11 +429,31 @@ fail:
 	return status;
 }
 
+/* The last of them ends the engine: the watch, the idle handle, the threads. */
+static void finish_closing(struct engine *e)
+{
+	if (e->is_closing && --e->open_parts == 0)
+		free_engine(e);
+}
+
+static void on_watch_closed(void *ctx)
+{
+	finish_closing(ctx);
+}
+
+static void on_turn_closed(uv_handle_t *handle)
+{
+	finish_closing(handle->data);
+}
+
 void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx)
 {
 	e->on_closed = on_closed;
 	e->closed_ctx = ctx;
-	watch_close(e->watch, free_engine, e);
+	e->is_closing = true;
+	e->open_parts = 2 + e->retiring;
+	watch_close(e->watch, on_watch_closed, e);
+	uv_close((uv_handle_t *)&e->turn, on_turn_closed);
 }
 
 uint64_t engine_epoch(const struct engine *e)

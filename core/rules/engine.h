@@ -42,13 +42,15 @@ struct engine_config {
 	int64_t call_budget_ms;  /* of one call into a script */
 	int64_t debounce_ms; /* a change in the directory is acted on after this rest */
 	bool watch;          /* reload by itself when files change */
+	/* How long a script that keeps failing is not called; 0: the default. */
+	int64_t breaker_rest_ms;
 };
 
 struct engine_hooks {
 	void *ctx;
 	/* A reload ended: TIDE_OK, or why the old generation goes on. Called for
-	 * those that engine_reload was asked for too, before it returns; not for
-	 * the generation that engine_create loads. */
+	 * those that were asked for too, before who asked is told; not for the
+	 * generation that engine_create loads. */
 	void (*on_reload)(void *ctx, const struct error *result);
 };
 
@@ -60,7 +62,14 @@ TIDE_MUST_USE int engine_create(struct engine **out, uv_loop_t *loop,
  * must have been destroyed before. */
 void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx);
 
-/* Reload now. TIDE_ERULE leaves the old generation in force. */
+/* Build a new generation between the turns of the loop, and tell when it is in
+ * force, or why it is not (TIDE_ERULE: the old one goes on). What is asked while a
+ * build is under way is answered by one that begins after it. `on_done` may be NULL;
+ * it comes from the loop, never before this returns and not after engine_close. */
+typedef void engine_on_reloaded(void *ctx, const struct error *result);
+void engine_reload_start(struct engine *e, engine_on_reloaded *on_done, void *ctx);
+
+/* The same at once, for those who may stand still: tests and tools. */
 TIDE_MUST_USE int engine_reload(struct engine *e, struct error *err);
 
 /* Changes with every generation; what is remembered of a decision is good for
@@ -98,6 +107,9 @@ bool index_is_pure(const struct index *x);
 /* The file that decides, relative to the rules directory. */
 const char *index_script(const struct index *x);
 
+/* The broker has remembered a decision and did not ask; for the statistics. */
+void index_count_hit(struct index *x);
+
 /* The destinations of the matching bindings, in no order, repetitions
  * possible. The array is the engine's, good until the next call into it. */
 TIDE_MUST_USE int index_route(struct index *x, const struct msg *m,
@@ -118,6 +130,7 @@ void strategy_destroy(struct strategy *s);
 bool strategy_is_pure(const struct strategy *s);
 const char *strategy_name(const struct strategy *s);
 const char *strategy_script(const struct strategy *s);
+void strategy_count_hit(struct strategy *s);
 
 /* How a sharding script learns the load of a shard, which only those that ask for
  * it pay for. Without it every shard has none. */

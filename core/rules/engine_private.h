@@ -8,6 +8,7 @@
 
 #include <sys/queue.h>
 
+#include "build.h"
 #include "dry_run.h"
 #include "engine.h"
 #include "filter.h"
@@ -23,6 +24,8 @@ struct handle {
 	char *name;
 	char *user; /* "exchange 'orders'" */
 	struct args options;
+	uint64_t staged;     /* the serial of the build that has it */
+	uint64_t cache_hits; /* decisions that the broker remembered */
 };
 TAILQ_HEAD(handle_list, handle);
 
@@ -33,6 +36,14 @@ struct route_sink {
 	size_t count;
 	size_t cap;
 };
+
+/* Somebody who waits for the end of a reload. */
+struct reload_waiter {
+	STAILQ_ENTRY(reload_waiter) link;
+	engine_on_reloaded *on_done;
+	void *ctx;
+};
+STAILQ_HEAD(reload_waiters, reload_waiter);
 
 struct engine {
 	uv_loop_t *loop;
@@ -46,6 +57,16 @@ struct engine {
 	struct dry_run *dry_run;    /* NULL outside of one */
 	uint64_t epoch;
 	uint64_t ending_epoch; /* the last one that used up its memory */
+
+	struct build build;
+	uv_idle_t turn;                  /* active while a build is under way */
+	struct reload_waiters waiters;   /* for the build under way */
+	struct reload_waiters followers; /* for the one after it */
+	bool must_follow;                /* another build comes after this one */
+	bool must_build;   /* the next change is one, whatever the files say */
+	unsigned retiring; /* generations that a thread frees */
+	bool is_closing;
+	unsigned open_parts; /* of an engine that is closing */
 
 	struct handle_list handles;
 	size_t *free_numbers;
@@ -66,7 +87,7 @@ TIDE_MUST_USE int handle_open(struct handle *h, struct engine *e, enum script_ki
 			      struct slice name, const struct args *options,
 			      const char *user, struct error *err);
 void handle_close(struct handle *h);
-/* Make the handle's use in a generation, for an index with all its bindings. The
+/* Make the handle's use in a generation, for an index without its bindings. The
  * error names the user. */
 TIDE_MUST_USE int handle_install(struct handle *h, struct generation *g,
 				 struct error *err);
@@ -78,6 +99,17 @@ static inline struct use *handle_use(const struct handle *h)
 
 /* Bind everything that the index knows in generation `g`. */
 TIDE_MUST_USE int index_rebuild(struct index *x, struct generation *g, struct error *err);
+
+/* Bind the next binding that generation `g` lacks. True when none is left, or at a
+ * failure. */
+bool index_stage(struct index *x, struct generation *g, uint64_t serial, int *status,
+		 struct error *err);
+
+/* Free a generation that nobody uses, on a thread: a large one takes longer than
+ * the loop may stand still. */
+void engine_retire(struct engine *e, struct generation *g);
+/* Adds what is the engine's to a new state. */
+void engine_open_api(lua_State *L, void *engine);
 
 /* Make known to a new state what the calls need; both may raise. */
 void index_open(lua_State *L, struct engine *e);

@@ -87,34 +87,95 @@ static int load_file(struct generation *g, enum script_kind kind, const char *di
 	}
 	g->rules = mem_realloc(g->rules, (g->rule_count + 1) * sizeof(struct rule *));
 	g->rules[g->rule_count++] = rule;
+	source_list_add(&g->sandbox.sources, path, rule->hash);
 	g->hash = (g->hash ^ rule->hash) * UINT64_C(0x100000001b3);
 	g->hash ^= source_hash(rule->file, strlen(rule->file));
 	return TIDE_OK;
 }
 
-static int load_kind(struct generation *g, enum script_kind kind, struct error *err)
-{
+/* What is left to load: the rest of the files of a kind, then the kinds after. */
+struct generation_loading {
+	int kind;
 	char dir[PATH_MAX];
 	struct dirent **entries;
-	int status = TIDE_OK;
-	if (snprintf(dir, sizeof(dir), "%s/%s", g->sandbox.rules_dir,
-		     script_kind_name(kind)) >= (int)sizeof(dir))
-		return error_set(err, TIDE_ERULE,
-				 "the rules directory's path is too "
-				 "long");
-	int count = scandir(dir, &entries, is_script, alphasort);
-	if (count < 0 && errno == ENOENT)
-		return TIDE_OK; /* no folder, no strategies */
-	if (count < 0)
-		return error_set(err, TIDE_ERULE, "%s: cannot be read: %s", dir,
-				 strerror(errno));
-	for (int i = 0; i < count; i++) {
-		if (status == TIDE_OK)
-			status = load_file(g, kind, dir, entries[i]->d_name, err);
+	int count, next;
+};
+
+static void free_entries(struct dirent **entries, int count)
+{
+	for (int i = 0; i < count; i++)
 		free(entries[i]);
-	}
 	free(entries);
-	return status;
+}
+
+/* The files of a kind, by name; no folder is no files. */
+static int list_kind(const struct generation *g, enum script_kind kind,
+		     char dir[PATH_MAX], struct dirent ***entries, int *count,
+		     struct error *err)
+{
+	*count = 0;
+	*entries = NULL;
+	if (snprintf(dir, PATH_MAX, "%s/%s", g->sandbox.rules_dir,
+		     script_kind_name(kind)) >= PATH_MAX)
+		return error_set(err, TIDE_ERULE,
+				 "the rules directory's path is too long");
+	*count = scandir(dir, entries, is_script, alphasort);
+	if (*count >= 0)
+		return TIDE_OK;
+	*count = 0;
+	if (errno == ENOENT)
+		return TIDE_OK;
+	return error_set(err, TIDE_ERULE, "%s: cannot be read: %s", dir, strerror(errno));
+}
+
+static int open_kind(struct generation *g, int kind, struct error *err)
+{
+	struct generation_loading *l = g->loading;
+	l->kind = kind;
+	l->next = 0;
+	return list_kind(g, (enum script_kind)kind, l->dir, &l->entries, &l->count, err);
+}
+
+static void end_loading(struct generation *g)
+{
+	if (g->loading)
+		free_entries(g->loading->entries, g->loading->count);
+	mem_free(g->loading);
+	g->loading = NULL;
+}
+
+/* Is there for each of the kind's files a script, and one more of them counted? */
+static bool has_same_files(const struct generation *g, enum script_kind kind,
+			   size_t *found)
+{
+	char dir[PATH_MAX], path[PATH_MAX], name[SCRIPT_NAME_MAX + 1];
+	struct dirent **entries;
+	struct error ignored;
+	int count;
+	if (list_kind(g, kind, dir, &entries, &count, &ignored) != TIDE_OK)
+		return false;
+	bool is_same = true;
+	for (int i = 0; i < count && is_same; i++) {
+		const char *file = entries[i]->d_name;
+		int len = snprintf(path, sizeof(path), "%s/%s", dir, file);
+		if (len < (int)sizeof(path) && is_directory(path))
+			continue;
+		is_same =
+			name_of(file, name) && generation_find(g, kind, slice_from(name));
+		*found += is_same;
+	}
+	free_entries(entries, count);
+	return is_same;
+}
+
+bool generation_is_current(const struct generation *g)
+{
+	size_t found = 0;
+	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
+		if (!has_same_files(g, (enum script_kind)kind, &found))
+			return false;
+	}
+	return found == g->rule_count && source_list_is_current(&g->sandbox.sources);
 }
 
 /* ---- the state ---------------------------------------------------------------- */
@@ -148,20 +209,21 @@ static int open_state(struct generation *g, const struct generation_config *conf
 	return script_enter(&g->script, &call, err);
 }
 
-int generation_create(struct generation **out, const struct generation_config *config,
-		      struct error *err)
+int generation_begin(struct generation **out, const struct generation_config *config,
+		     struct error *err)
 {
 	struct generation *g = mem_zalloc(sizeof(*g));
 	g->sandbox.rules_dir = config->rules_dir;
 	g->sandbox.lua_dir = config->lua_dir;
+	g->loading = mem_zalloc(sizeof(*g->loading));
 	int status = TIDE_OK;
 	if (!is_directory(config->rules_dir))
 		status = error_set(err, TIDE_ERULE, "there is no rules directory '%s'",
 				   config->rules_dir);
 	if (status == TIDE_OK)
 		status = open_state(g, config, err);
-	for (int kind = 0; status == TIDE_OK && kind < SCRIPT_KIND_COUNT; kind++)
-		status = load_kind(g, (enum script_kind)kind, err);
+	if (status == TIDE_OK)
+		status = open_kind(g, 0, err);
 	if (status != TIDE_OK) {
 		generation_destroy(g);
 		return status;
@@ -171,13 +233,43 @@ int generation_create(struct generation **out, const struct generation_config *c
 	return TIDE_OK;
 }
 
+int generation_step(struct generation *g, struct error *err)
+{
+	struct generation_loading *l = g->loading;
+	if (l->next < l->count)
+		return load_file(g, (enum script_kind)l->kind, l->dir,
+				 l->entries[l->next++]->d_name, err);
+	free_entries(l->entries, l->count);
+	l->entries = NULL;
+	l->count = 0;
+	if (l->kind + 1 < SCRIPT_KIND_COUNT)
+		return open_kind(g, l->kind + 1, err);
+	end_loading(g);
+	return TIDE_OK;
+}
+
+int generation_create(struct generation **out, const struct generation_config *config,
+		      struct error *err)
+{
+	int status = generation_begin(out, config, err);
+	if (status != TIDE_OK)
+		return status;
+	while ((*out)->loading && status == TIDE_OK)
+		status = generation_step(*out, err);
+	if (status != TIDE_OK)
+		generation_destroy(*out);
+	return status;
+}
+
 void generation_destroy(struct generation *g)
 {
 	if (!g)
 		return;
+	end_loading(g);
 	script_state_deinit(&g->script);
 	for (size_t i = 0; i < g->rule_count; i++)
 		rule_destroy(g->rules[i]);
+	source_list_deinit(&g->sandbox.sources);
 	mem_free(g->rules);
 	mem_free(g->uses);
 	mem_free(g);

@@ -29,6 +29,8 @@ struct use {
 	bool is_pure;
 };
 
+struct generation_loading;
+
 struct generation {
 	struct script_state script;
 	struct sandbox sandbox;
@@ -37,14 +39,25 @@ struct generation {
 	struct use *uses; /* by number */
 	size_t use_count;
 	int64_t loaded_unix_ms;
-	uint64_t hash; /* of the names and contents of all scripts */
+	uint64_t hash;                      /* of the names and contents of all scripts */
+	struct generation_loading *loading; /* NULL: everything is loaded */
 };
 
 /* Load every script. TIDE_ERULE with file and line of the first that fails. */
 TIDE_MUST_USE int generation_create(struct generation **out,
 				    const struct generation_config *config,
 				    struct error *err);
-/* Accepts NULL. */
+/* The same in steps, for a loop that must not stall: begin, then step until `loading`
+ * is NULL. A step loads one file. After a failure, destroy. */
+TIDE_MUST_USE int generation_begin(struct generation **out,
+				   const struct generation_config *config,
+				   struct error *err);
+TIDE_MUST_USE int generation_step(struct generation *g, struct error *err);
+
+/* Are the files still those that the generation was loaded from? Reads them. */
+bool generation_is_current(const struct generation *g);
+
+/* Accepts NULL. Any thread, for one that nobody uses. */
 void generation_destroy(struct generation *g);
 
 struct rule *generation_find(const struct generation *g, enum script_kind kind,

@@ -18,6 +18,7 @@
 struct binding {
 	UT_hash_handle hh;
 	uint32_t dest;
+	uint64_t staged;      /* the serial of the build that has it */
 	struct slice pattern; /* in the key */
 	struct args args;
 	size_t key_len;
@@ -35,6 +36,9 @@ struct index {
 	struct handle handle; /* first: handle_install casts */
 	struct binding *bindings;
 	struct destination *destinations;
+	/* What the build under way has to bind next; those behind it are new. */
+	struct binding *cursor;
+	uint64_t staging; /* the serial of the build that the cursor is for */
 };
 
 static const char to_key; /* of `to` in the registry */
@@ -82,8 +86,9 @@ static void remove_destination(struct index *x, uint32_t dest)
 	}
 }
 
-static void add_binding(struct index *x, const struct buf *key, size_t pattern_len,
-			const struct args *args, uint32_t dest)
+static struct binding *add_binding(struct index *x, const struct buf *key,
+				   size_t pattern_len, const struct args *args,
+				   uint32_t dest)
 {
 	struct slice k = buf_slice(key);
 	struct binding *b = mem_alloc(sizeof(*b) + k.len);
@@ -94,13 +99,17 @@ static void add_binding(struct index *x, const struct buf *key, size_t pattern_l
 	args_init(&b->args);
 	if (args)
 		args_copy(&b->args, args);
+	b->staged = 0;
 	HASH_ADD_KEYPTR(hh, x->bindings, b->key, b->key_len, b);
 	add_destination(x, dest);
+	return b;
 }
 
 static void remove_binding(struct index *x, struct binding *b)
 {
 	remove_destination(x, b->dest);
+	if (x->cursor == b)
+		x->cursor = b->hh.next;
 	HASH_DEL(x->bindings, b);
 	args_deinit(&b->args);
 	mem_free(b);
@@ -158,6 +167,64 @@ int index_rebuild(struct index *x, struct generation *g, struct error *err)
 	return status;
 }
 
+/* ---- the build under way --------------------------------------------------------- */
+
+bool index_stage(struct index *x, struct generation *g, uint64_t serial, int *status,
+		 struct error *err)
+{
+	struct error cause;
+	if (x->staging != serial) {
+		x->staging = serial;
+		x->cursor = x->bindings;
+	}
+	struct binding *b = x->cursor;
+	if (!b)
+		return true;
+	*status = bind_in(x, g, b, &cause);
+	if (*status != TIDE_OK) {
+		*status = error_set(err, TIDE_ERULE, "%s (for %s)", cause.text,
+				    x->handle.user);
+		return true;
+	}
+	b->staged = serial;
+	x->cursor = b->hh.next;
+	return !x->cursor;
+}
+
+/* A new binding. Where bindings are still to come, it comes with them. */
+static void follow_bind(struct index *x, struct binding *b)
+{
+	struct build *build = &x->handle.engine->build;
+	struct generation *g = build_generation_of(&x->handle);
+	struct error cause;
+	if (!g || x->staging != build->serial)
+		return;
+	if (x->cursor || build->at == &x->handle) {
+		if (!x->cursor)
+			x->cursor = b;
+		return;
+	}
+	if (bind_in(x, g, b, &cause) == TIDE_OK)
+		b->staged = build->serial;
+	else
+		error_set(&build->failure, TIDE_ERULE, "%s (for %s)", cause.text,
+			  x->handle.user);
+}
+
+/* A binding goes. An index that fails to take it out cannot be used. */
+static void follow_unbind(struct index *x, const struct binding *b)
+{
+	struct build *build = &x->handle.engine->build;
+	struct generation *g = build_generation_of(&x->handle);
+	struct error ignored;
+	if (!g || b->staged != build->serial)
+		return;
+	struct changing c = { &g->uses[x->handle.number], RULE_UNBIND, b->pattern,
+			      &b->args, b->dest };
+	if (change(g, &c, &ignored) != TIDE_OK)
+		build->must_restart = true;
+}
+
 int engine_index_create(struct engine *e, struct slice type, const struct args *args,
 			const char *user, struct index **out, struct error *err)
 {
@@ -176,9 +243,9 @@ void index_destroy(struct index *x)
 	struct binding *b, *next;
 	if (!x)
 		return;
+	handle_close(&x->handle);
 	HASH_ITER (hh, x->bindings, b, next)
 		remove_binding(x, b);
-	handle_close(&x->handle);
 	mem_free(x);
 }
 
@@ -197,7 +264,7 @@ int index_bind(struct index *x, struct slice pattern, const struct args *args,
 	if (!find_binding(x, &key)) {
 		status = change(x->handle.engine->current, &c, err);
 		if (status == TIDE_OK)
-			add_binding(x, &key, pattern.len, args, dest);
+			follow_bind(x, add_binding(x, &key, pattern.len, args, dest));
 	}
 	buf_deinit(&key);
 	return status;
@@ -242,6 +309,7 @@ int index_unbind(struct index *x, struct slice pattern, const struct args *args,
 	/* Taken out first: what the script hands to `to` after this is checked
 	 * against what is left. */
 	int status = change(x->handle.engine->current, &c, err);
+	follow_unbind(x, b);
 	remove_binding(x, b);
 	if (status != TIDE_OK) {
 		log_warn("rules: %s; the index of %s is built anew", err->text,
@@ -249,7 +317,7 @@ int index_unbind(struct index *x, struct slice pattern, const struct args *args,
 		status = replace_index(x, err);
 	}
 	if (status != TIDE_OK)
-		add_binding(x, &key, pattern.len, args, dest);
+		follow_bind(x, add_binding(x, &key, pattern.len, args, dest));
 	buf_deinit(&key);
 	return status;
 }
@@ -265,6 +333,11 @@ bool index_is_pure(const struct index *x)
 const char *index_script(const struct index *x)
 {
 	return handle_use(&x->handle)->rule->file;
+}
+
+void index_count_hit(struct index *x)
+{
+	x->handle.cache_hits++;
 }
 
 /* to (dest); the sink is the first upvalue */

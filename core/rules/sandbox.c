@@ -143,7 +143,7 @@ static bool is_module_name(const char *name, size_t len)
 }
 
 /* Read the file of a module; `file` receives its name relative to its directory. */
-static int read_module(const struct sandbox *sandbox, const char *name, char *file,
+static int read_module(struct sandbox *sandbox, const char *name, char *file,
 		       struct source *source, struct error *err)
 {
 	bool is_framework = strncmp(name, "tide.", strlen("tide.")) == 0;
@@ -157,7 +157,10 @@ static int read_module(const struct sandbox *sandbox, const char *name, char *fi
 			   is_framework ? sandbox->lua_dir : sandbox->rules_dir, file);
 	if (len >= (int)sizeof(path))
 		return error_set(err, TIDE_ERULE, "%s: the path is too long", file);
-	return source_read(source, path, file, err);
+	int status = source_read(source, path, file, err);
+	if (status == TIDE_OK)
+		source_list_add(&sandbox->sources, path, source->hash);
+	return status;
 }
 
 /* Run the module's file and leave its result on the stack. */

@@ -14,13 +14,15 @@
 #include <lua.h>
 #include <stdbool.h>
 
-struct source;
+#include "source.h"
 
 /* Outlives the state; the strings are the owner's. */
 struct sandbox {
 	const char *rules_dir;
 	const char *lua_dir;
 	bool is_loading; /* `require` may read files */
+	struct source_list
+		sources; /* what it has read; scripts are added by their loader */
 };
 
 /* Open the libraries in a new state. */

@@ -98,7 +98,7 @@ static int l_message(lua_State *L)
 	const struct script_state *s = script_state_of(L);
 	char place[SCRIPT_PLACE_MAX];
 	const char *text;
-	if (lua_type(L, 1) == LUA_TSTRING || luaL_getmetafield(L, 1, "__tostring"))
+	if (lua_isstring(L, 1) || luaL_getmetafield(L, 1, "__tostring"))
 		text = luaL_tolstring(L, 1, NULL);
 	else
 		text = lua_pushfstring(L, "an error that is no text but a %s value",
@@ -144,16 +144,26 @@ static void look_for_room(struct script_state *s)
 	s->is_exhausted = s->memory_bytes > s->memory_max_bytes - s->memory_max_bytes / 4;
 }
 
+/* The circuit breaker is told of the end of a decision. */
+static void count_decision(struct script_stats *stats, bool has_failed,
+			   int64_t started_ns)
+{
+	int64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+	stats->calls++;
+	stats->time_ns += (uint64_t)(now_ns - started_ns);
+	cost_add(&stats->cost, (uint64_t)(now_ns - started_ns));
+	if (breaker_count(&stats->breaker, has_failed, now_ns / 1000000) && has_failed)
+		stats->breaker.since_unix_ms = clock_ns(CLOCK_REALTIME) / 1000000;
+}
+
 static void count(const struct script_call *call, int status, bool overran,
 		  int64_t started_ns, const struct error *err)
 {
 	struct script_stats *stats = call->stats;
 	if (!stats)
 		return;
-	if (call->is_decision) {
-		stats->calls++;
-		stats->time_ns += (uint64_t)(clock_ns(CLOCK_MONOTONIC) - started_ns);
-	}
+	if (call->is_decision)
+		count_decision(stats, status != LUA_OK, started_ns);
 	if (status == LUA_OK)
 		return;
 	stats->errors++;

@@ -18,6 +18,8 @@
 #include <stdint.h>
 
 #include "../base/error.h"
+#include "breaker.h"
+#include "cost.h"
 #include "watchdog.h"
 
 #define SCRIPT_PLACE_MAX 128
@@ -46,6 +48,11 @@ struct script_stats {
 	uint64_t overruns; /* of the errors, those of the time budget */
 	uint64_t rejected; /* messages that a filter refused; no errors */
 	uint64_t time_ns;  /* of the decisions */
+	uint64_t skipped;  /* decisions that the open circuit failed at once */
+	/* Decisions that the broker remembered, of uses that are gone. */
+	uint64_t cache_hits;
+	struct cost cost;
+	struct breaker breaker;
 	int64_t last_error_unix_ms;
 	char last_error[ERROR_TEXT_MAX];
 };

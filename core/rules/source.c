@@ -71,3 +71,36 @@ void source_free(struct source *s)
 	mem_free(s->data);
 	*s = (struct source){ .data = NULL };
 }
+
+void source_list_add(struct source_list *l, const char *path, uint64_t hash)
+{
+	if (l->count == l->cap) {
+		l->cap = l->cap * 2 + 16;
+		l->entries = mem_realloc(l->entries, l->cap * sizeof(*l->entries));
+	}
+	l->entries[l->count++] = (struct source_entry){ mem_strdup(path), hash };
+}
+
+void source_list_deinit(struct source_list *l)
+{
+	for (size_t i = 0; i < l->count; i++)
+		mem_free(l->entries[i].path);
+	mem_free(l->entries);
+	*l = (struct source_list){ .entries = NULL };
+}
+
+bool source_list_is_current(const struct source_list *l)
+{
+	for (size_t i = 0; i < l->count; i++) {
+		struct source source;
+		struct error ignored;
+		const struct source_entry *entry = &l->entries[i];
+		if (source_read(&source, entry->path, entry->path, &ignored) != TIDE_OK)
+			return false;
+		uint64_t hash = source.hash;
+		source_free(&source);
+		if (hash != entry->hash)
+			return false;
+	}
+	return true;
+}

@@ -2,6 +2,7 @@
 #ifndef TIDE_RULES_SOURCE_H
 #define TIDE_RULES_SOURCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,20 @@ TIDE_MUST_USE int source_read(struct source *out, const char *path, const char *
 			      struct error *err);
 /* Harmless when nothing was read, and when called twice. */
 void source_free(struct source *s);
+
+/* The files that were read, and what was in them. */
+struct source_list {
+	struct source_entry {
+		char *path;
+		uint64_t hash;
+	} * entries;
+	size_t count, cap;
+};
+
+void source_list_add(struct source_list *l, const char *path, uint64_t hash);
+void source_list_deinit(struct source_list *l);
+/* Reads all of them again: is everything as it was? */
+bool source_list_is_current(const struct source_list *l);
 
 /* FNV-1a of 64 bits, then MurmurHash3's finaliser: FNV alone leaves the high
  * bits of short texts nearly equal. What scripts get from tide.hash. */

@@ -57,6 +57,30 @@ static void write_match(struct json *out, const struct rule *rule)
 	json_object_end(out);
 }
 
+/* Of the uses that there are and of those that have gone. */
+static uint64_t count_hits(const struct engine *e, const struct rule *rule)
+{
+	const struct handle *h;
+	uint64_t hits = rule->stats.cache_hits;
+	TAILQ_FOREACH (h, &e->handles, link) {
+		if (e->current->uses[h->number].rule == rule)
+			hits += h->cache_hits;
+	}
+	return hits;
+}
+
+static void write_circuit(struct json *out, const struct engine *e,
+			  const struct script_stats *stats)
+{
+	const struct breaker *b = &stats->breaker;
+	int64_t now_ms = (int64_t)(uv_hrtime() / 1000000);
+	json_member_text(out, "circuit",
+			 breaker_state(b, now_ms, e->config.breaker_rest_ms));
+	if (b->is_open)
+		json_member_int(out, "circuit_since_ms", b->since_unix_ms);
+	json_member_int(out, "skipped", (int64_t)stats->skipped);
+}
+
 static void write_rule(struct json *out, const struct engine *e, const struct rule *rule)
 {
 	const struct script_stats *stats = &rule->stats;
@@ -74,7 +98,10 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 	json_member_int(out, "calls", (int64_t)stats->calls);
 	json_member_int(out, "errors", (int64_t)stats->errors);
 	json_member_int(out, "overruns", (int64_t)stats->overruns);
+	json_member_int(out, "cache_hits", (int64_t)count_hits(e, rule));
 	json_member_int(out, "time_us", (int64_t)(stats->time_ns / 1000));
+	cost_write(&stats->cost, out);
+	write_circuit(out, e, stats);
 	if (stats->last_error[0]) {
 		json_member_text(out, "last_error", stats->last_error);
 		json_member_int(out, "last_error_ms", stats->last_error_unix_ms);
@@ -99,6 +126,19 @@ static void write_refusal(struct json *out, const struct engine *e)
 	json_object_end(out);
 }
 
+/* What the last build, or the one under way, has cost the loop. */
+static void write_build(struct json *out, const struct build *b)
+{
+	json_key(out, "build");
+	json_object_begin(out);
+	json_member_bool(out, "under_way", b->is_under_way);
+	json_member_int(out, "turns", b->turns);
+	json_member_int(out, "took_us", b->took_ns / 1000);
+	json_member_int(out, "worked_us", b->worked_ns / 1000);
+	json_member_int(out, "longest_turn_us", b->longest_ns / 1000);
+	json_object_end(out);
+}
+
 void engine_status(const struct engine *e, struct json *out)
 {
 	const struct generation *g = e->current;
@@ -110,6 +150,7 @@ void engine_status(const struct engine *e, struct json *out)
 	write_refusal(out, e);
 	json_member_int(out, "memory_bytes", (int64_t)g->script.memory_bytes);
 	json_member_int(out, "memory_max_bytes", (int64_t)g->script.memory_max_bytes);
+	write_build(out, &e->build);
 	json_key(out, "scripts");
 	json_array_begin(out);
 	for (size_t i = 0; i < g->rule_count; i++)

@@ -61,6 +61,11 @@ const char *strategy_script(const struct strategy *s)
 	return handle_use(&s->handle)->rule->file;
 }
 
+void strategy_count_hit(struct strategy *s)
+{
+	s->handle.cache_hits++;
+}
+
 /* ---- queue and failure as scripts see them ------------------------------------- */
 
 static const struct queue_view *queue_of(const void *subject)
