@@ -73,16 +73,25 @@ static int run_rules(struct cli *cli)
 {
 	struct tidemq_reply reply;
 	struct buf line;
-	if (strcmp(cli->words[0], "simulate") == 0)
+	const char *what = cli->words[0];
+	bool is_show = strcmp(what, "show") == 0;
+	if (strcmp(what, "simulate") == 0)
 		return cli_run_simulate(cli);
-	if (strcmp(cli->words[0], "reload") != 0 && strcmp(cli->words[0], "status") != 0)
+	if (is_show && cli->word_count == 2)
+		return cli_rules_show(cli, cli->words[1]);
+	bool is_top = strcmp(what, "top") == 0;
+	if (is_show ||
+	    (!is_top && strcmp(what, "reload") != 0 && strcmp(what, "status") != 0))
 		return cli_usage_error(cli,
-				       "say 'reload', 'status' or 'simulate', not '%s'",
-				       cli->words[0]);
+				       "say 'reload', 'status', 'top', 'show NAME' or "
+				       "'simulate', not '%s'",
+				       what);
 	if (cli->word_count > 1)
 		return cli_usage_error(cli, "there are too many arguments");
+	if (is_top)
+		return cli_rules_top(cli);
 	buf_init(&line);
-	buf_printf(&line, "RULES %s", cli->words[0]);
+	buf_printf(&line, "RULES %s", what);
 	int status = cli_ask_take(cli, &line, &reply);
 	return status == CLI_DONE ? print_document(cli, &reply) : status;
 }
@@ -117,8 +126,9 @@ const struct cli_verb cli_verbs_show[] = {
 	  .words_max = 1,
 	  .run = run_stats },
 	{ .name = "rules",
-	  .summary = "load the rules anew, show which are in force, or try one",
-	  .usage = "[options] reload|status|simulate retry NAME [OPTION=VALUE]...",
+	  .summary = "load the rules anew, show them and what they cost, or try one",
+	  .usage = "[options] reload|status|top|show NAME|simulate retry NAME "
+		   "[OPTION=VALUE]...",
 	  .details = cli_simulate_details,
 	  .options = cli_simulate_options,
 	  .words_min = 1,

@@ -89,6 +89,12 @@ extern const char cli_simulate_details[];
 extern const struct cli_option cli_simulate_options[];
 int cli_run_simulate(struct cli *cli);
 
+/* ---- cli_rules_show.c ---------------------------------------------------- */
+
+/* `rules top` and `rules show NAME` */
+int cli_rules_top(struct cli *cli);
+int cli_rules_show(struct cli *cli, const char *name);
+
 /* ---- cli_table.c --------------------------------------------------------- */
 
 /* Print an array of objects as a table with these members, in this order;

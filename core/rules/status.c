@@ -13,6 +13,30 @@ static void write_hash(struct json *out, uint64_t hash)
 	json_member_text(out, "hash", hex);
 }
 
+/* What the option may be besides its type. */
+static void write_allowed(struct json *out, const struct option *o)
+{
+	if (o->type == OPTION_LIST)
+		json_member_text(out, "of", option_type_name(o->of));
+	if (o->is_required)
+		json_member_bool(out, "required", true);
+	if (o->has_min) {
+		json_key(out, "min");
+		json_number(out, o->min);
+	}
+	if (o->has_max) {
+		json_key(out, "max");
+		json_number(out, o->max);
+	}
+	if (o->choices.count == 0)
+		return;
+	json_key(out, "choices");
+	json_array_begin(out);
+	for (size_t i = 0; i < o->choices.count; i++)
+		json_text(out, o->choices.items[i].name);
+	json_array_end(out);
+}
+
 static void write_option(struct json *out, const struct option *o)
 {
 	json_object_begin(out);
@@ -22,6 +46,7 @@ static void write_option(struct json *out, const struct option *o)
 		json_member_text(out, "default", o->preset);
 	if (o->doc)
 		json_member_text(out, "doc", o->doc);
+	write_allowed(out, o);
 	json_object_end(out);
 }
 
