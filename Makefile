@@ -189,7 +189,7 @@ demo: deps-test
 
 # ---- measuring --------------------------------------------------------------
 
-.PHONY: bench bench-peers
+.PHONY: bench bench-peers bench-rules
 LOAD_SOURCES := $(wildcard tests/bench/peers/*.c) core/client/cli_histogram.c
 $(B)/bench/load: $(LOAD_SOURCES) $(wildcard tests/bench/peers/*.h) $(B)/lib/base.a
 	@mkdir -p $(@D)
@@ -221,6 +221,15 @@ $(B)/hot_paths: $(GUARD_SOURCES) $(wildcard tests/bench/guard/*.h) $(GUARD_ARCHI
 guard: deps-bench
 	@$(MAKE) $(B)/guard/hot_paths B=$(B)/guard CFLAGS="-O2 -gdwarf-4" SANITIZE=
 	@lua5.4 tests/bench/guard/run.lua $(B)/guard $(UPDATE)
+
+BENCH_RULES_LIBS := $(foreach l,broker rules store base,$(B)/lib/$(l).a)
+$(B)/bench/rules: tests/bench/rules/bench_rules.c $(BENCH_RULES_LIBS)
+	@mkdir -p $(@D)
+	@echo "  link  $@"
+	@$(CC) $(ALL_CFLAGS) -Icore -o $@ $< -Wl,--start-group $(BENCH_RULES_LIBS) -Wl,--end-group $(LDLIBS)
+bench-rules: deps
+	@$(MAKE) $(B)/bench/rules
+	@$(B)/bench/rules
 
 # ---- installing ---------------------------------------------------------------
 
@@ -260,6 +269,7 @@ help:
 #: make lint           layers, luacheck, shellcheck, format, file lengths
 #: make format         clang-format every C file; format-check only looks
 #: make bench          throughput and latency of this build; a table in build/bench.md
+#: make bench-rules    what a decision costs, with and without Lua
 #: make bench-peers    the same work for Redis, NATS, RabbitMQ, beanstalkd, as installed
 #: make guard          instructions of the hot paths against expected.txt; UPDATE=1 rewrites it
 #: make demo           a guided tour of a broker, crashes included

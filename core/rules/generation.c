@@ -160,8 +160,8 @@ static bool has_same_files(const struct generation *g, enum script_kind kind,
 		int len = snprintf(path, sizeof(path), "%s/%s", dir, file);
 		if (len < (int)sizeof(path) && is_directory(path))
 			continue;
-		is_same =
-			name_of(file, name) && generation_find(g, kind, slice_from(name));
+		is_same = name_of(kind, file, name) &&
+			  generation_find(g, kind, slice_from(name));
 		*found += is_same;
 	}
 	free_entries(entries, count);

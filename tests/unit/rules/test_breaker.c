@@ -70,7 +70,7 @@ static const char moody[] = "return { rank = function(msg)\n"
 
 static int rank(struct fixture *f, struct strategy *s, int priority)
 {
-	struct queue_view queue = { SLICE("/"), SLICE("jobs"), 0, 0 };
+	struct queue_view queue = { .vhost = SLICE("/"), .name = SLICE("jobs") };
 	struct msg *m = make_msg("k", priority, NULL);
 	double rank = 0;
 	int status = strategy_rank(s, m, &queue, &rank, &f->err);

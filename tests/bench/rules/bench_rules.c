@@ -1,0 +1,387 @@
+/* bench_rules.c: what rules cost, in nanoseconds. `make bench-rules` runs it in the
+ * top folder: it uses the shipped rules.
+ *
+ * Every figure is the best of ROUNDS rounds, those that are compared take turns:
+ * what other processes do makes a round slower, never faster. */
+
+#include <lauxlib.h>
+#include <lualib.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "broker/broker.h"
+#include "broker/session.h"
+#include "rules/pattern.h"
+#include "rules/script.h"
+
+#define ROUNDS 15
+#define BINDINGS 10000
+#define CALLS 20000
+
+static void fail(const char *what, const struct error *err)
+{
+	fprintf(stderr, "bench_rules: %s: %s\n", what, err->text);
+	exit(1);
+}
+
+static void print(const char *what, double ns)
+{
+	printf("%-58s %10.0f ns\n", what, ns);
+}
+
+static double best(double so_far, uint64_t started_ns, size_t calls)
+{
+	double ns = (double)(uv_hrtime() - started_ns) / (double)calls;
+	return so_far == 0 || ns < so_far ? ns : so_far;
+}
+
+static struct msg *make_msg(const char *key)
+{
+	struct msg_spec spec = { .id = 1,
+				 .ts_unix_ms = 1,
+				 .exchange = SLICE("shop"),
+				 .key = slice_from(key),
+				 .payload = "hello",
+				 .payload_len = 5 };
+	struct msg *m = msg_create(&spec);
+	if (!m)
+		abort();
+	return m;
+}
+
+/* ---- the engine by itself ------------------------------------------------------- */
+
+static void bind_many(struct index *x)
+{
+	char pattern[64];
+	struct error err;
+	for (uint32_t i = 0; i < BINDINGS; i++) {
+		snprintf(pattern, sizeof(pattern), "w%u.x%u.%s", i % 100, i / 100,
+			 i % 3 ? "*" : "eu");
+		if (index_bind(x, slice_from(pattern), NULL, i, &err) != TIDE_OK)
+			fail("bind", &err);
+	}
+}
+
+static void bench_topic(struct engine *e)
+{
+	struct index *x;
+	struct error err;
+	struct msg *messages[512];
+	const uint32_t *dests;
+	size_t count;
+	double ns = 0;
+	char key[64];
+	if (engine_index_create(e, SLICE("topic"), NULL, "exchange 'bench'", &x, &err) !=
+	    TIDE_OK)
+		fail("topic", &err);
+	bind_many(x);
+	for (int i = 0; i < 512; i++) {
+		snprintf(key, sizeof(key), "w%d.x%d.eu", i * 7 % 100, i * 13 % 100);
+		messages[i] = make_msg(key);
+	}
+	for (int round = 0; round < ROUNDS; round++) {
+		uint64_t started = uv_hrtime();
+		for (size_t i = 0; i < CALLS; i++)
+			if (index_route(x, messages[i % 512], &dests, &count, &err) !=
+			    TIDE_OK)
+				fail("route", &err);
+		ns = best(ns, started, CALLS);
+	}
+	print("uncached match of a three-word key over 10,000 bindings", ns);
+	for (int i = 0; i < 512; i++)
+		msg_unref(messages[i]);
+	index_destroy(x);
+}
+
+static void bench_call(struct engine *e)
+{
+	struct strategy *s;
+	struct error err;
+	struct queue_view queue = { .vhost = SLICE("/"), .name = SLICE("jobs") };
+	struct msg *m = make_msg("a.b.c");
+	double rank, ns = 0;
+	if (engine_strategy_create(e, SCRIPT_PRIORITY, SLICE("strict"), NULL, "bench", &s,
+				   &err) != TIDE_OK)
+		fail("strict", &err);
+	for (int round = 0; round < ROUNDS; round++) {
+		uint64_t started = uv_hrtime();
+		for (size_t i = 0; i < CALLS; i++)
+			if (strategy_rank(s, m, &queue, &rank, &err) != TIDE_OK)
+				fail("rank", &err);
+		ns = best(ns, started, CALLS);
+	}
+	print("a call of a small script (priority 'strict'), all told", ns);
+	strategy_destroy(s);
+	msg_unref(m);
+}
+
+/* ---- the watchdog, and the pattern functions --------------------------------------- */
+
+static const char work[] = "return function()\n"
+			   "  local sum = 0\n"
+			   "  for i = 1, 20000 do sum = sum + i % 7 end\n"
+			   "  return sum\n"
+			   "end";
+
+static int l_noop(lua_State *L)
+{
+	return 0;
+}
+
+/* Calls the function that the registry has under this key. */
+static const char work_key;
+
+static int l_work(lua_State *L)
+{
+	lua_rawgetp(L, LUA_REGISTRYINDEX, &work_key);
+	lua_call(L, 0, 0);
+	return 0;
+}
+
+static int l_load_work(lua_State *L)
+{
+	const char *text = lua_touserdata(L, 1);
+	luaL_openlibs(L);
+	if (luaL_loadstring(L, text) != LUA_OK)
+		lua_error(L);
+	lua_call(L, 0, 1);
+	lua_rawsetp(L, LUA_REGISTRYINDEX, &work_key);
+	return 0;
+}
+
+static void enter(struct script_state *s, lua_CFunction body, const char *text)
+{
+	struct error err;
+	struct script_call call = { .file = "bench", .body = body, .ctx = (void *)text };
+	if (script_enter(s, &call, &err) != TIDE_OK)
+		fail("script_enter", &err);
+}
+
+/* A long computation inside of the door and without it. */
+static void bench_watchdog(void)
+{
+	struct watchdog *w;
+	struct script_state s;
+	struct error err = { .text = "" };
+	double watched = 0, plain = 0, door = 0;
+	if (watchdog_create(&w, 1000) != TIDE_OK || script_state_init(&s, w, 1 << 24) < 0)
+		fail("watchdog", &err);
+	enter(&s, l_load_work, work);
+	for (int round = 0; round < ROUNDS * 4; round++) {
+		uint64_t started = uv_hrtime();
+		for (int i = 0; i < 10; i++)
+			enter(&s, l_work, NULL);
+		watched = best(watched, started, 10);
+		started = uv_hrtime();
+		for (int i = 0; i < 10; i++) {
+			lua_pushcfunction(s.L, l_work);
+			if (lua_pcall(s.L, 0, 0, 0) != LUA_OK)
+				abort();
+		}
+		plain = best(plain, started, 10);
+		started = uv_hrtime();
+		for (size_t i = 0; i < CALLS; i++)
+			enter(&s, l_noop, NULL);
+		door = best(door, started, CALLS);
+	}
+	print("a computation of 20,000 rounds, plain Lua", plain);
+	print("the same under the watchdog", watched);
+	printf("%-58s %10.2f %%\n", "  difference", (watched - plain) / plain * 100);
+	print("the door by itself: pcall, watchdog, restoring the stack", door);
+	script_state_deinit(&s);
+	watchdog_destroy(w);
+}
+
+/* Defines `run(string)`: times of each pattern with these functions. */
+static const char patterns[] =
+	"local key = 'orders.eu.paid.x'\n"
+	"local list = ('abc=12; '):rep(200)\n"
+	"return {\n"
+	"  { 'match: the first word', function(s) return s.match(key, '^[^.]*') end },\n"
+	"  { 'find: a literal', function(s) return s.find(key, 'paid', 1, true) end },\n"
+	"  { 'match: four captures',\n"
+	"    function(s) return s.match(key, '(%w+)%.(%w+)%.(%w+)%.(.*)') end },\n"
+	"  { 'gsub: 1600 bytes', function(s) return s.gsub(list, '%d+', 'n') end },\n"
+	"  { 'gmatch: 1600 bytes', function(s)\n"
+	"    local n = 0 for k in s.gmatch(list, '(%a+)=') do n = n + #k end return n\n"
+	"  end },\n"
+	"  { 'find: nothing in 1600 bytes', function(s) return s.find(list, '%d+x') end "
+	"},\n"
+	"}";
+
+static double time_pattern(lua_State *L, int function, int library)
+{
+	double ns = 0;
+	for (int round = 0; round < ROUNDS; round++) {
+		uint64_t started = uv_hrtime();
+		for (int i = 0; i < 1000; i++) {
+			lua_pushvalue(L, function);
+			lua_pushvalue(L, library);
+			lua_call(L, 1, 0);
+		}
+		ns = best(ns, started, 1000);
+	}
+	return ns;
+}
+
+static int l_patterns(lua_State *L)
+{
+	luaL_openlibs(L);
+	lua_settop(L, 0);
+	lua_getglobal(L, "string"); /* 1: Lua's */
+	lua_newtable(L);            /* 2: ours */
+	pattern_install(L, 2);
+	if (luaL_dostring(L, patterns) != LUA_OK)
+		return lua_error(L);
+	for (lua_Integer i = 1; lua_geti(L, 3, i) == LUA_TTABLE; i++) {
+		lua_geti(L, 4, 1);
+		lua_geti(L, 4, 2);
+		double stock = time_pattern(L, 6, 1), ours = time_pattern(L, 6, 2);
+		printf("%-32s Lua %8.0f ns, ours %8.0f ns  (%.2f)\n", lua_tostring(L, 5),
+		       stock, ours, ours / stock);
+		lua_settop(L, 3);
+	}
+	return 0;
+}
+
+static void bench_patterns(void)
+{
+	struct watchdog *w;
+	struct script_state s;
+	struct error err = { .text = "" };
+	if (watchdog_create(&w, 60000) != TIDE_OK ||
+	    script_state_init(&s, w, 1 << 26) != TIDE_OK)
+		fail("watchdog", &err);
+	enter(&s, l_patterns, NULL);
+	script_state_deinit(&s);
+	watchdog_destroy(w);
+}
+
+/* ---- the broker ------------------------------------------------------------------- */
+
+static void on_reply(void *ctx, unsigned channel, struct reply *r)
+{
+	if (r->kind != REPLY_ERROR)
+		return;
+	fprintf(stderr, "bench_rules: %s\n", r->text);
+	exit(1);
+}
+static void on_progress(void *ctx)
+{
+}
+static bool can_take(void *ctx)
+{
+	return true;
+}
+static void on_blocked(void *ctx, bool is_blocked, const char *why)
+{
+}
+
+static const struct session_ops ops = { .on_reply = on_reply,
+					.on_progress = on_progress,
+					.can_take = can_take,
+					.on_blocked = on_blocked };
+
+/* The loop would wait for more. */
+static void on_closed(void *ctx)
+{
+	uv_stop(ctx);
+}
+static void on_started(void *ctx, const struct error *failed)
+{
+	if (failed)
+		fail("start", failed);
+	uv_stop(ctx);
+}
+static void on_turn(void *ctx)
+{
+}
+
+static struct reply *request(struct session *s)
+{
+	return reply_create(session_channel(s, 0), true);
+}
+
+static void define(struct session *s)
+{
+	struct declare_spec queue = { true, SLICE("jobs"), SLICE(""), NULL };
+	struct declare_spec exchange = { false, SLICE("shop"), SLICE("topic"), NULL };
+	struct bind_spec binding = { .dest = SLICE("jobs"),
+				     .exchange = SLICE("shop"),
+				     .pattern = SLICE("*.eu.#") };
+	struct args args, none;
+	args_init(&args);
+	args_init(&none);
+	if (args_add(&args, SLICE("durable"), SLICE("0")) != TIDE_OK)
+		abort();
+	queue.args = exchange.args = &args;
+	binding.args = &none;
+	session_declare(s, &queue, request(s));
+	session_declare(s, &exchange, request(s));
+	session_bind(s, &binding, request(s));
+	args_deinit(&args);
+}
+
+static double publish(struct session *s, const struct publish_spec *spec, double so_far)
+{
+	struct error err;
+	const size_t count = 4000;
+	uint64_t started = uv_hrtime();
+	for (size_t i = 0; i < count; i++) {
+		struct msg *m;
+		if (session_prepare(s, spec, &m, &err) != TIDE_OK)
+			fail("prepare", &err);
+		memcpy(m->payload, "hello", 5);
+		session_publish_take(s, m, true, request(s));
+	}
+	so_far = best(so_far, started, count);
+	session_purge(s, SLICE("jobs"), request(s));
+	broker_turn(s->broker);
+	return so_far;
+}
+
+static void bench_publish(struct broker *b)
+{
+	struct session *s = session_create(b, &ops, NULL);
+	struct publish_spec direct = { .key = SLICE("jobs"), .payload_len = 5 };
+	struct publish_spec routed = { .exchange = SLICE("shop"),
+				       .key = SLICE("orders.eu.paid"),
+				       .payload_len = 5 };
+	double to_queue = 0, through_lua = 0;
+	define(s);
+	for (int round = 0; round < ROUNDS * 4; round++) {
+		to_queue = publish(s, &direct, to_queue);
+		through_lua = publish(s, &routed, through_lua);
+	}
+	print("a publish to a queue, in the broker alone", to_queue);
+	print("a publish through a topic exchange, decision remembered", through_lua);
+	printf("%-58s %10.2f %%\n", "  difference",
+	       (through_lua - to_queue) / to_queue * 100);
+	session_destroy(s);
+}
+
+int main(void)
+{
+	uv_loop_t *loop = uv_default_loop();
+	struct broker_config config;
+	struct broker *b;
+	struct error err;
+	struct broker_hooks hooks = { loop, on_started, on_turn, on_closed };
+	broker_config_init(&config);
+	config.store.url = "none";
+	config.rules_watch = false;
+	if (broker_create(&b, loop, &config, &hooks, &err) != TIDE_OK)
+		fail("broker_create", &err);
+	uv_run(loop, UV_RUN_DEFAULT);
+	bench_topic(b->engine);
+	bench_call(b->engine);
+	bench_watchdog();
+	bench_publish(b);
+	bench_patterns();
+	broker_close(b, 0);
+	uv_run(loop, UV_RUN_DEFAULT);
+	return 0;
+}
