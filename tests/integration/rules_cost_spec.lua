@@ -1,0 +1,95 @@
+-- What the broker says of the scripts' costs, and what it does to those that fail.
+local Broker = require 'support.broker'
+local wait = require 'support.wait'
+
+-- A routing script that gives every message to all bindings, after `body`.
+local function routing(body)
+  return ([[
+    local M = {}
+    function M.new() return {} end
+    function M.bind(index, _, dest) index[dest] = true end
+    function M.unbind(index, _, dest) index[dest] = nil end
+    function M.route(index, msg, to)
+      %s
+      for dest in pairs(index) do to(dest) end
+    end
+    return M
+  ]]):format(body)
+end
+
+local function write(broker, name, text)
+  local file = assert(io.open(broker.rules .. '/' .. name, 'w'))
+  assert(file:write(text))
+  assert(file:close())
+end
+
+describe('a script that fails', function()
+  local broker, c
+
+  before_each(function()
+    broker = Broker.start {
+      args = { '--store', 'none' },
+      rules = {
+        ['routing/moody.lua'] = routing "if msg.key == 'bad' then error 'moody' end",
+        ['routing/slow.lua'] = routing 'local _ = msg.key:find(msg.headers.pattern)',
+      },
+    }
+    c = broker:connect()
+    c:ok 'DECLARE queue q'
+  end)
+  after_each(function() broker:stop() end)
+
+  local function publish(line, reply)
+    c:send(line .. ' 1\r\nx\r\n')
+    return c:expect(reply)
+  end
+  local function script(file)
+    c:send 'RULES status\r\n'
+    for _, s in ipairs(c:expect_json().scripts) do
+      if s.file == file then return s end
+    end
+  end
+
+  it('again and again is not called until the next generation', function()
+    c:ok 'DECLARE exchange x moody'
+    c:ok 'BIND q x any'
+    publish('PUB x good', '^OK %x+ 1$')
+    for _ = 1, 19 do publish('PUB x bad', '^ERR rule routing/moody%.lua:6: moody$') end
+    publish('PUB x good', '^ERR rule routing/moody%.lua:6: moody %(not called again')
+    local s = script 'routing/moody.lua'
+    assert.same({ 'open', 20, 19, 1 }, { s.circuit, s.calls, s.errors, s.skipped })
+    assert.is_true(s.circuit_since_ms > 0)
+    assert.matches('routing/moody%.lua +20 .* open\n', (broker:cli('rules', 'top')))
+    assert.matches('\ncircuit +open\n', (broker:cli('rules', 'show', 'moody')))
+    write(broker, 'routing/moody.lua', routing '')
+    c:send 'RULES reload\r\n'
+    c:expect_json()
+    assert.equal('closed', script 'routing/moody.lua'.circuit)
+    publish('PUB x bad', '^OK %x+ 1$')
+    c:send 'STATS q\r\n'
+    assert.equal(2, c:expect_json().ready)
+  end)
+
+  it('for a pattern that never ends costs its publisher an error', function()
+    c:ok 'DECLARE exchange x slow'
+    publish(('PUB x %s h:pattern=%s'):format(('a'):rep(39), ('a?'):rep(40) .. ('a'):rep(40)),
+      '^ERR rule routing/slow%.lua:6: string%.find: the pattern needs more than its budget')
+    assert.equal(0, script 'routing/slow.lua'.overruns)
+    c:ok 'PING'
+  end)
+
+  it('is no worse for being touched: that makes no generation', function()
+    c:send 'RULES status\r\n'
+    local before = c:expect_json()
+    write(broker, 'routing/moody.lua', routing "if msg.key == 'bad' then error 'moody' end")
+    write(broker, 'routing/new.lua', routing '')
+    local after
+    assert.is_true(wait.poll(function()
+      c:send 'RULES status\r\n'
+      after = c:expect_json()
+      return after.generation > before.generation
+    end))
+    assert.equal(before.generation + 1, after.generation)
+    assert.is_true(after.build.turns > 0 and after.build.longest_turn_us > 0)
+  end)
+end)
