@@ -2,7 +2,9 @@
 
 #include "../base/log.h"
 #include "../base/mem.h"
+#include "api_shared.h"
 #include "engine_private.h"
+#include "shared.h"
 
 /* ---- handles ------------------------------------------------------------------ */
 
@@ -115,6 +117,10 @@ static void open_api(lua_State *L, void *ctx)
 	index_open(L, ctx);
 	strategy_open(L);
 	draft_open(L);
+	schedule_open(L, ctx);
+	sandbox_push_global(L, "tide");
+	api_shared_add(L, ctx);
+	lua_pop(L, 1);
 }
 
 /* A generation with everything that is in use. */
@@ -214,6 +220,7 @@ static void free_engine(void *ctx)
 	void *closed_ctx = e->closed_ctx;
 	filter_set_destroy(e->filters);
 	generation_destroy(e->current);
+	shared_destroy(e->shared);
 	watchdog_destroy(e->watchdog);
 	mem_free(e->free_numbers);
 	mem_free(e->sink.dests);
@@ -254,6 +261,7 @@ int engine_create(struct engine **out, uv_loop_t *loop,
 		e->hooks = *hooks;
 	TAILQ_INIT(&e->handles);
 	api_tide_init(&e->tide);
+	e->shared = shared_create(config->shared_entries_max, config->shared_bytes_max);
 	int status = watchdog_create(&e->watchdog, config->call_budget_ms);
 	if (status != 0) {
 		error_set(err, status, "no watchdog for the rules: %s",
