@@ -239,6 +239,29 @@ describe('a schedule', function()
     broker:stop()
   end)
 
+  it('runs no tick twice when the clock is set back, and recovers from a wrong one', function()
+    broker = start 'all'
+    wait_for_ticks(broker, 1)
+    silence(broker)
+    drain(broker, 'ticks')
+    local now = math.floor(require('socket').gettime() * 1000)
+    local soon = now + 2000 - now % 100
+    local function restart_with(mark)
+      broker:redis_cli('HSET', 'tide:rules:schedule', 'ticker', mark)
+      broker:kill9()
+      broker:write_rule('schedule/ticker.lua', TICKER:format 'all')
+      broker:run()
+    end
+    restart_with(soon)
+    wait_for_ticks(broker, 1)
+    silence(broker)
+    assert.equal(soon + 100, ticks_of(broker)[1])
+    restart_with(now + 3 * 86400000)
+    broker:expect_log "schedule 'ticker': its last tick lies days in the future"
+    wait_for_ticks(broker, 2)
+    broker:stop()
+  end)
+
   it('runs without a store too', function()
     broker = Broker.start { args = { '--store', 'none' }, rules = { ['schedule/ticker.lua'] = TICKER:format 'once' } }
     local c = broker:connect()
@@ -331,7 +354,9 @@ describe('tide.shared', function()
     local status = rules_status(broker)
     assert.equal(2, status.shared.entries)
     for _, script in ipairs(status.scripts) do
-      if script.name == 'many' then assert.matches('many.lua:1: .*tide.shared is full: it has 2 entries', script.last_error) end
+      if script.name == 'many' then
+        assert.matches('many.lua:1: .*tide.shared is full: it has 2 entries', script.last_error)
+      end
     end
     broker:stop()
   end)

@@ -56,7 +56,8 @@ describe("what scripts share", function()
     end)
 
     it("is one for all files, and outlives a reload", function()
-      local write, read = scripts({}, 'tide.shared.incr("n")', 'return { pick = function() return tide.shared.get("n") end }')
+      local write, read = scripts({}, 'tide.shared.incr("n")',
+        'return { pick = function() return tide.shared.get("n") end }')
       assert(write())
       assert.equal(1, read())
       assert(engine:reload())
