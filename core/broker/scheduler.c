@@ -34,7 +34,7 @@ static struct schedule *find(struct broker *b, struct slice name)
 	return NULL;
 }
 
-static struct schedule *create(struct broker *b, struct slice name)
+struct schedule *schedule_create(struct broker *b, struct slice name)
 {
 	struct schedule *s = mem_zalloc(sizeof(*s));
 
@@ -44,7 +44,7 @@ static struct schedule *create(struct broker *b, struct slice name)
 	return s;
 }
 
-static void forget_ids(struct schedule *s)
+void schedule_forget_ids(struct schedule *s)
 {
 	mem_free(s->ids);
 	s->ids = NULL;
@@ -60,7 +60,7 @@ static void destroy(struct schedule *s)
 		msg_unref(s->msgs[i]);
 	mem_free(s->msgs);
 	mem_free(s->finds);
-	forget_ids(s);
+	schedule_forget_ids(s);
 	mem_free(s->name);
 	mem_free(s->when);
 	mem_free(s);
@@ -73,124 +73,6 @@ void scheduler_destroy(struct scheduler *s)
 	while ((first = TAILQ_FIRST(&s->schedules)) != NULL)
 		destroy(first);
 	mem_free(s);
-}
-
-/* ---- what is kept: "<done>", or "<done> <begun> <missed> <id>,<id>..."
- * ----------------- */
-
-static void on_mark_written(void *ctx, int status, const char *text)
-{
-	if (status < 0 && status != TIDE_ESHUTDOWN)
-		log_error("a schedule's last tick cannot be written to Redis: %s",
-			  text ? text : error_text(status));
-}
-
-static void write_field(struct broker *b, const struct store_change *change,
-			struct waiter *waiter)
-{
-	if (!b->env.store || b->is_closing)
-		return;
-	if (waiter)
-		waiter_add(waiter);
-	store_hash_write(b->store, STORE_HASH_SCHEDULE, change, 1,
-			 waiter ? waiter_store_done : on_mark_written, waiter);
-}
-
-void schedule_write_mark(struct schedule *s, struct waiter *waiter)
-{
-	struct store_change change = { slice_from(s->name), { NULL, 0 } };
-	struct buf text;
-	char id[ID_HEX_LEN];
-
-	buf_init(&text);
-	buf_printf(&text, "%" PRId64, s->done_ms);
-	if (s->begun_ms)
-		buf_printf(&text, " %" PRId64 " %" PRIu64, s->begun_ms, s->begun_missed);
-	for (unsigned i = 0; s->begun_ms && i < s->id_count; i++) {
-		buf_append_char(&text, i ? ',' : ' ');
-		id_format(s->ids[i], id);
-		buf_append(&text, id, sizeof(id));
-	}
-	change.value = buf_slice(&text);
-	write_field(s->broker, &change, waiter);
-	buf_deinit(&text);
-}
-
-static void remove_mark(struct schedule *s)
-{
-	struct store_change change = { slice_from(s->name), { NULL, 0 } };
-
-	write_field(s->broker, &change, NULL);
-}
-
-/* Cut a word off the text. */
-static struct slice take_word(struct slice *text, char separator)
-{
-	const char *end = text->len ? memchr(text->data, separator, text->len) : NULL;
-	struct slice word = { text->data, end ? (size_t)(end - text->data) : text->len };
-
-	*text = slice_skip(*text, end ? word.len + 1 : word.len);
-	return word;
-}
-
-static bool take_number(struct slice *text, uint64_t *out)
-{
-	return slice_to_uint(take_word(text, ' '), INT64_MAX, out);
-}
-
-static bool read_ids(struct schedule *s, struct slice text)
-{
-	s->ids = mem_alloc(SCHEDULE_MESSAGES_MAX * sizeof(*s->ids));
-	while (text.len && s->id_count < SCHEDULE_MESSAGES_MAX) {
-		if (id_parse(take_word(&text, ','), &s->ids[s->id_count]) != TIDE_OK)
-			return false;
-		s->id_count++;
-	}
-	return s->id_count > 0;
-}
-
-static bool read_mark(struct schedule *s, struct slice text)
-{
-	uint64_t done, begun;
-
-	if (!take_number(&text, &done))
-		return false;
-	s->done_ms = (int64_t)done;
-	s->last_tick_ms = s->done_ms;
-	if (text.len == 0)
-		return true;
-	if (!take_number(&text, &begun) || !take_number(&text, &s->begun_missed) ||
-	    !read_ids(s, text)) {
-		forget_ids(s);
-		return false;
-	}
-	s->begun_ms = (int64_t)begun;
-	return true;
-}
-
-static void on_field(void *ctx, struct slice name, struct slice value)
-{
-	struct broker *b = ctx;
-	struct schedule *s = create(b, name);
-
-	if (!read_mark(s, value))
-		log_error("tide:rules:schedule: '%" SLICE_FMT "' of '%s' cannot be read",
-			  SLICE_ARG(value), s->name);
-	s->is_starting = true;
-}
-
-static void on_end(void *ctx, int status, const char *text)
-{
-	struct broker *b = ctx;
-
-	b->scheduler->on_loaded(b, status, text);
-}
-
-void scheduler_load(struct broker *b,
-		    void (*on_loaded)(struct broker *b, int status, const char *text))
-{
-	b->scheduler->on_loaded = on_loaded;
-	store_hash_load(b->store, STORE_HASH_SCHEDULE, on_field, on_end, b);
 }
 
 /* ---- the rules ------------------------------------------------------------------ */
@@ -210,7 +92,7 @@ static void take_timing(struct schedule *s, const struct schedule_info *info)
 	if (is_other && s->is_busy)
 		s->has_new_when = true;
 	else if (is_new || is_other) {
-		forget_ids(s);
+		schedule_forget_ids(s);
 		s->done_ms = now_ms;
 		schedule_write_mark(s, NULL);
 	}
@@ -225,7 +107,7 @@ static void update_one(void *ctx, const struct schedule_info *info)
 		return;
 	s = find(b, slice_from(info->name));
 	if (!s)
-		s = create(b, slice_from(info->name));
+		s = schedule_create(b, slice_from(info->name));
 	s->is_listed = true;
 	take_timing(s, info);
 }
@@ -234,7 +116,7 @@ static void drop_if_unlisted(struct schedule *s)
 {
 	if (s->is_listed || s->is_busy)
 		return;
-	remove_mark(s);
+	schedule_remove_mark(s);
 	destroy(s);
 }
 
@@ -294,7 +176,7 @@ void schedule_finish(struct schedule *s, const char *why)
 	if (!why)
 		s->messages += s->msg_count;
 	s->done_ms = s->tick.ms;
-	forget_ids(s);
+	schedule_forget_ids(s);
 	if (s->has_new_when)
 		s->done_ms = s->broker->now_ms;
 	s->has_new_when = false;
@@ -379,7 +261,7 @@ static void check_clock(struct schedule *s, int64_t now_ms)
 	log_warn("schedule '%s': its last tick lies days in the future, so a clock was "
 		 "wrong; it starts anew",
 		 s->name);
-	forget_ids(s);
+	schedule_forget_ids(s);
 	s->done_ms = now_ms;
 	schedule_write_mark(s, NULL);
 }
@@ -430,6 +312,8 @@ void scheduler_turn(struct broker *b)
 	if (!sched->is_started || b->is_draining || sched->due_ms == 0 ||
 	    (b->now_ms < sched->due_ms && !is_set_back))
 		return;
+	if (sched->has_failed)
+		scheduler_write_marks_again(b);
 	for (s = TAILQ_FIRST(&sched->schedules); s; s = next) {
 		next = TAILQ_NEXT(s, link);
 		if (!s->is_busy && (s->due_ms <= b->now_ms || is_set_back))

@@ -67,6 +67,7 @@ struct scheduler {
 	struct schedule_list schedules;
 	unsigned busy;
 	bool is_started;
+	bool has_failed; /* a mark could not be written */
 	int64_t due_ms;  /* the first of them all; 0 = none */
 	int64_t seen_ms; /* the clock in the last turn */
 	void (*on_loaded)(struct broker *b, int status, const char *text);
@@ -90,7 +91,11 @@ bool scheduler_is_idle(const struct broker *b);
 /* The member "schedules" of RULES status. */
 void scheduler_status(const struct broker *b, struct json *out);
 
-/* ---- between scheduler.c and scheduler_run.c ------------------------------ */
+/* ---- between the files of the scheduler ------------------------------------ */
+
+struct schedule *schedule_create(struct broker *b, struct slice name);
+/* No tick is begun any more. */
+void schedule_forget_ids(struct schedule *s);
 
 /* Run a tick; the schedule is busy until schedule_finish, perhaps within the call. */
 void schedule_run_tick(struct schedule *s, int64_t tick_ms, uint64_t missed);
@@ -100,5 +105,8 @@ void schedule_finish(struct schedule *s, const char *why);
 void schedule_postpone(struct schedule *s, const char *why);
 /* Write what is done and begun; the waiter may be NULL. */
 void schedule_write_mark(struct schedule *s, struct waiter *waiter);
+void schedule_remove_mark(struct schedule *s);
+/* After a write has failed. */
+void scheduler_write_marks_again(struct broker *b);
 
 #endif

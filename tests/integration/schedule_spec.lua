@@ -170,7 +170,7 @@ describe('a schedule', function()
       broker:run()
       assert(wait.poll(function()
         return math.tointeger(tonumber(broker:redis_cli('HGET', 'tide:rules:schedule', 'ticker'))) == last + 3 * hour
-      end))
+      end), broker:redis_cli('HGETALL', 'tide:rules:schedule') .. '\n' .. broker:log())
       local payloads = drain(broker, 'ticks')
       assert.equal(case.runs, #payloads)
       if case.missed == 'once' then assert.equal(('%d 2'):format(last + 3 * hour), payloads[1]) end
