@@ -12,6 +12,9 @@
  *   engine:simulate("exponential", { max = 3 }) --> as RULES simulate
  *   engine:filter { exchange = "orders", key = "k", headers = { a = "b" } }
  *       --> the message as the filters leave it, with `copies`; or nil, reason, code
+ *   engine:set_now(1790000000000); engine:seed(1) --> tide.now and tide.random
+ *   engine:run("heartbeat", 60000)              --> { { key = "heartbeat", … } }
+ *   engine:next_run("heartbeat", 60000)         --> 90000
  *
  * What the engine refuses is nil and its message. */
 

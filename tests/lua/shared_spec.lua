@@ -157,6 +157,22 @@ describe("what scripts share", function()
     assert.matches('"counters":{"hits":6}', engine:status())
   end)
 
+  it("is left alone by a simulation", function()
+    dir = support.make_dir { ["retry/counting.lua"] = [[
+      local failures = tide.counter("failures")
+      return {
+        decide = function()
+          return failures:incr() < 5 and tide.shared.incr("n") * 1000 or tide.BURY
+        end,
+      }]] }
+    engine = support.open { rules = dir }
+    local timetable = assert(engine:simulate("counting", {}))
+    assert.matches("4000", timetable)
+    assert.matches("bury", timetable)
+    assert.matches('"counters":{}', engine:status())
+    assert.matches('"shared":{"entries":0,', engine:status())
+  end)
+
   describe("tide.bucket", function()
     --- Returns 0 for a token, else the milliseconds to wait.
     local TAKE = [[return {
