@@ -32,9 +32,9 @@ struct script_state {
 	const char *file; /* the script that the call under way is for */
 	/* What errors that no line of Lua raises are said to be at; "" when unset. */
 	char place[SCRIPT_PLACE_MAX];
-	bool is_dry_run; /* see dry_run.h */
 	/* What scripts keep leaves no room: calls will go on failing in this state. */
 	bool is_exhausted;
+	bool is_dry_run; /* see dry_run.h */
 	/* Where the last allocation was refused: Lua's own error does not say. */
 	char refused_at[SCRIPT_PLACE_MAX];
 };

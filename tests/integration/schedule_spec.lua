@@ -316,6 +316,9 @@ describe('tide.shared', function()
     publish(broker)
     broker:expect_log 'mine.lua:%d+: 1.0 false 3'
     local c = broker:connect()
+    c:send 'EXPLAIN x k\r\n'
+    c:expect_json()
+    broker:expect_log 'mine.lua:%d+: 1.0 false 3.*mine.lua:%d+: 1.0 false 3'
     c:send 'STATS\r\n'
     assert.equal(2, c:expect_json().counters.picks)
     c:close()
