@@ -109,6 +109,8 @@ static struct shared_op read_op(lua_State *L)
 /* An operation that is about to change something. */
 static void allow_change(lua_State *L, struct shared_op *op)
 {
+	/* Every state is a generation's. */
+	_Static_assert(offsetof(struct generation, script) == 0, "it comes first");
 	const struct generation *g = (struct generation *)script_state_of(L);
 	if (g->sandbox.is_loading)
 		luaL_error(L, "nothing shared can be changed while files are loaded");

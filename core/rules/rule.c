@@ -6,9 +6,9 @@
 
 #include "../base/mem.h"
 
-static const char *const kind_names[SCRIPT_KIND_COUNT] = { "routing", "sharding",
+static const char *const kind_names[SCRIPT_KIND_COUNT] = { "routing",  "sharding",
 							   "priority", "retry",
-							   "filter",  "schedule" };
+							   "filter",   "schedule" };
 
 /* The functions of each kind, NULL for one that it does not have. */
 static const struct {
