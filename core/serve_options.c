@@ -78,6 +78,10 @@ static const struct option_row rows[] = {
 	  64 * GIB, "of all scripts together (64M)" },
 	{ "rules-budget", "TIME", TYPE_DURATION, BROKER(rules_budget_ms), 1, 60000,
 	  "of one call into a script (50ms)" },
+	{ "max-shared", "N", TYPE_BYTES, BROKER(shared_entries_max), 1, 100000000,
+	  "entries that scripts keep in tide.shared, counters and buckets (100000)" },
+	{ "max-shared-bytes", "BYTES", TYPE_BYTES, BROKER(shared_bytes_max), KIB * 64,
+	  64 * GIB, "of these (16M)" },
 	{ "log", "LEVEL", TYPE_LEVEL, 0, 0, 0, "error, warn, info or debug (info)" },
 	{ "config", "FILE", TYPE_CONFIG, 0, 0, 0,
 	  "a Lua file that returns a table of these options, { fsync = \"no\", ... }; "

@@ -5,11 +5,13 @@
 
 #include "../base/log.h"
 #include "../base/mem.h"
+#include "../rules/shared.h"
 #include "exchange.h"
 #include "queue.h"
 #include "recover.h"
 #include "reply.h"
 #include "route.h"
+#include "scheduler.h"
 #include "session.h"
 
 /* Below these shares of a limit, publishers who were held back go on. */
@@ -37,6 +39,8 @@ void broker_config_init(struct broker_config *c)
 		.rules_budget_ms = 50,
 		.rules_debounce_ms = 100,
 		.rules_watch = true,
+		.shared_entries_max = SHARED_ENTRIES_DEFAULT,
+		.shared_bytes_max = SHARED_BYTES_DEFAULT,
 	};
 }
 
@@ -134,17 +138,24 @@ static void on_idle(uv_idle_t *handle)
 	/* It keeps the loop from waiting; the turn does the work. */
 }
 
+/* The earlier of two times, where 0 is none. */
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return !a || (b && b < a) ? b : a;
+}
+
 static int64_t next_due_ms(const struct broker *b)
 {
 	int64_t due_ms = journal_retry_unix_ms(b->journal);
 	struct heap_node *n = heap_min(&b->timers);
 
-	if (n && (!due_ms || n->key < due_ms))
-		due_ms = n->key;
+	if (n)
+		due_ms = earlier(due_ms, n->key);
 	n = heap_min(&b->waits);
-	if (n && (!due_ms || n->key < due_ms))
-		due_ms = n->key;
-	return due_ms;
+	if (n)
+		due_ms = earlier(due_ms, n->key);
+	due_ms = earlier(due_ms, scheduler_due_ms(b));
+	return earlier(due_ms, shared_sync_due_ms(b));
 }
 
 static void arm(struct broker *b)
@@ -170,11 +181,14 @@ void broker_turn(struct broker *b)
 {
 	broker_update_time(b);
 	tick_shards(b);
+	scheduler_turn(b);
 	deal(b);
 	answer_gets(b);
 	b->hooks.on_turn(b->hooks.ctx);
 	if (b->env.store && b->is_started)
 		journal_flush(b->journal);
+	if (b->is_started)
+		shared_sync_turn(b);
 	broker_check_pressure(b);
 	arm(b);
 }
@@ -239,15 +253,32 @@ static void start_failed(struct broker *b, int status, const char *why)
 	b->hooks.on_started(b->hooks.ctx, &err);
 }
 
-static void on_recovered(struct broker *b, int status, const char *text)
+static bool step_failed(struct broker *b, int status, const char *text)
 {
-	if (status < 0) {
-		if (status != TIDE_ESHUTDOWN)
-			start_failed(b, status, text ? text : error_text(status));
+	if (status < 0 && status != TIDE_ESHUTDOWN)
+		start_failed(b, status, text ? text : error_text(status));
+	return status < 0;
+}
+
+static void on_schedules_loaded(struct broker *b, int status, const char *text)
+{
+	if (step_failed(b, status, text))
 		return;
-	}
 	b->is_started = true;
 	b->hooks.on_started(b->hooks.ctx, NULL);
+	scheduler_start(b);
+}
+
+static void on_shared_loaded(struct broker *b, int status, const char *text)
+{
+	if (!step_failed(b, status, text))
+		scheduler_load(b, on_schedules_loaded);
+}
+
+static void on_recovered(struct broker *b, int status, const char *text)
+{
+	if (!step_failed(b, status, text))
+		shared_sync_load(b, on_shared_loaded);
 }
 
 static void on_store_state(void *ctx, enum store_state state, const char *why)
@@ -263,7 +294,7 @@ static void on_store_state(void *ctx, enum store_state state, const char *why)
 		b->is_recovering = true;
 		recover_start(b, on_recovered);
 	} else if (state == STORE_UP && !b->is_started)
-		on_recovered(b, TIDE_OK, NULL);
+		on_schedules_loaded(b, TIDE_OK, NULL);
 }
 
 static void on_reload(void *ctx, const struct error *result)
@@ -276,6 +307,12 @@ static void on_reload(void *ctx, const struct error *result)
 	else
 		log_info("rules: generation %llu is in force",
 			 (unsigned long long)engine_epoch(b->engine));
+	scheduler_update(b);
+}
+
+static void add_status(void *ctx, struct json *out)
+{
+	scheduler_status(ctx, out);
 }
 
 static void init_handles(struct broker *b)
@@ -297,6 +334,7 @@ static void init_parts(struct broker *b)
 	heap_init(&b->waits);
 	TAILQ_INIT(&b->sessions);
 	TAILQ_INIT(&b->active);
+	b->scheduler = scheduler_create();
 	pool_init(&b->replies, sizeof(struct reply), 16384);
 	pool_init(&b->env.entries, sizeof(struct entry), 16384);
 	pool_init(&b->env.lanes, sizeof(struct lane), 1024);
@@ -311,6 +349,7 @@ static void init_parts(struct broker *b)
 
 static void free_parts(struct broker *b)
 {
+	scheduler_destroy(b->scheduler);
 	pool_deinit(&b->replies);
 	pool_deinit(&b->env.entries);
 	pool_deinit(&b->env.lanes);
@@ -330,8 +369,10 @@ static int create_engine(struct broker *b, struct error *err)
 		.call_budget_ms = b->config.rules_budget_ms,
 		.debounce_ms = b->config.rules_debounce_ms,
 		.watch = b->config.rules_watch,
+		.shared_entries_max = b->config.shared_entries_max,
+		.shared_bytes_max = b->config.shared_bytes_max,
 	};
-	struct engine_hooks hooks = { b, on_reload };
+	struct engine_hooks hooks = { b, on_reload, add_status };
 
 	return engine_create(&b->engine, b->loop, &config, &hooks, err);
 }
@@ -388,7 +429,8 @@ void broker_drain(struct broker *b)
 
 bool broker_is_idle(const struct broker *b)
 {
-	return !b->env.store || journal_is_idle(b->journal);
+	return !b->env.store || (journal_is_idle(b->journal) && scheduler_is_idle(b) &&
+				 shared_sync_is_idle(b));
 }
 
 static void on_handle_closed(uv_handle_t *handle)

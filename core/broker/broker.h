@@ -14,8 +14,10 @@
 #include "../rules/engine.h"
 #include "journal.h"
 #include "shard.h"
+#include "shared_sync.h"
 
 struct queue;
+struct scheduler;
 struct route;
 struct session;
 struct vhost;
@@ -37,6 +39,8 @@ struct broker_config {
 	int64_t rules_budget_ms;
 	int64_t rules_debounce_ms;
 	bool rules_watch;
+	size_t shared_entries_max; /* of tide.shared */
+	size_t shared_bytes_max;
 };
 
 void broker_config_init(struct broker_config *c);
@@ -71,6 +75,8 @@ struct broker {
 	struct store *store;
 	struct engine *engine;
 	struct journal *journal;
+	struct shared_sync shared_sync;
+	struct scheduler *scheduler;
 	struct shard_env env;
 	struct id_source ids;
 	struct vhost *vhosts; /* uthash by name */

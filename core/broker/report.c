@@ -237,6 +237,10 @@ static void broker_stats(const struct broker *b, struct json *j)
 	json_member_int(j, "memory_bytes", (int64_t)b->env.memory_bytes);
 	json_member_bool(j, "blocked", b->is_blocked);
 	json_member_int(j, "rules_generation", (int64_t)engine_epoch(b->engine));
+	json_key(j, "counters");
+	json_object_begin(j);
+	engine_counters(b->engine, j);
+	json_object_end(j);
 	store_members(b, j);
 }
 

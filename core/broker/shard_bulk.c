@@ -70,10 +70,14 @@ struct purge {
 	struct shard *shard;
 	struct waiter *waiter;
 	uint64_t left[SHARD_STAGES]; /* to be removed from Redis alone */
-	uint64_t start;              /* where the request under way looks for them */
+	unsigned asked;              /* how many the request under way may remove */
+	unsigned recounts;
 	int stage;
-	int status;
 };
+
+/* A request that was sent twice removes less than it is asked to, and says so;
+ * what else is a reason to count once more ends after some times. */
+#define RECOUNTS_MAX 16
 
 static void release(struct shard *sh)
 {
@@ -89,47 +93,78 @@ static void release(struct shard *sh)
 	sh->ops->on_ready(sh);
 }
 
+static void purge_end(struct purge *p, int status, const char *text)
+{
+	struct shard *sh = p->shard;
+
+	if (status < 0)
+		log_warn("purge: %s", text ? text : error_text(status));
+	for (int i = 0; i < SHARD_STAGES && status < 0 && !sh->is_closed; i++)
+		stage_restore_beyond(&sh->stages[i], p->left[i]);
+	release(sh);
+	waiter_done(p->waiter, status, text);
+	shard_unref(sh);
+	mem_free(p);
+}
+
 static void purge_next(struct purge *p);
+static void purge_count(struct purge *p);
 
 static void on_purged(void *ctx, int status, const char *text, uint64_t removed)
 {
 	struct purge *p = ctx;
-	uint64_t *left = &p->left[p->stage];
 
 	if (status < 0) {
-		log_warn("purge: %s", text ? text : error_text(status));
-		p->status = status;
-		for (int i = 0; i < SHARD_STAGES && !p->shard->is_closed; i++)
-			stage_restore_beyond(&p->shard->stages[i], p->left[i]);
-		p->stage = SHARD_STAGES;
-	} else {
-		*left -= removed < *left ? removed : *left;
-		/* Unless a batch that was refused has moved them, there are none. */
-		if (removed == 0 && p->start == p->shard->stages[p->stage].indexed)
-			*left = 0;
+		purge_end(p, status, text);
+		return;
 	}
-	purge_next(p);
+	p->left[p->stage] -= removed < p->asked ? removed : p->asked;
+	if (removed < p->asked && p->recounts++ < RECOUNTS_MAX)
+		purge_count(p);
+	else
+		purge_next(p);
 }
 
 static void purge_next(struct purge *p)
 {
 	struct shard *sh = p->shard;
 
-	while (p->stage < SHARD_STAGES && (p->left[p->stage] == 0 || sh->is_closed))
+	while (p->stage < SHARD_STAGES && p->left[p->stage] == 0)
 		p->stage++;
-	if (p->stage < SHARD_STAGES) {
-		struct stage *st = &sh->stages[p->stage];
-		uint64_t left = p->left[p->stage];
-
-		p->start = st->indexed;
-		store_purge(sh->env->store, sh->keys, st->set, (int64_t)p->start,
-			    left < BULK_ROWS ? (unsigned)left : BULK_ROWS, on_purged, p);
+	if (p->stage == SHARD_STAGES || sh->is_closed || p->recounts > RECOUNTS_MAX) {
+		purge_end(p, TIDE_OK, NULL);
 		return;
 	}
-	release(sh);
-	waiter_done(p->waiter, p->status, NULL);
-	shard_unref(sh);
-	mem_free(p);
+	p->asked =
+		p->left[p->stage] < BULK_ROWS ? (unsigned)p->left[p->stage] : BULK_ROWS;
+	store_purge(sh->env->store, sh->keys, sh->stages[p->stage].set,
+		    (int64_t)sh->stages[p->stage].indexed, p->asked, on_purged, p);
+}
+
+/* No batch is under way any more, and none will be: what Redis has before the
+ * edge is known for certain, and all that is behind it is to go. */
+static void on_purge_counts(void *ctx, int status, const char *text,
+			    const struct store_counts *counts)
+{
+	struct purge *p = ctx;
+
+	if (status < 0) {
+		purge_end(p, status, text);
+		return;
+	}
+	for (int i = 0; i < SHARD_STAGES; i++) {
+		const struct stage *st = &p->shard->stages[i];
+		uint64_t size = counts->sets[st->set];
+
+		p->left[i] = size > st->indexed ? size - st->indexed : 0;
+	}
+	p->stage = 0;
+	purge_next(p);
+}
+
+static void purge_count(struct purge *p)
+{
+	store_count(p->shard->env->store, p->shard->keys, on_purge_counts, p);
 }
 
 static uint64_t remove_all(struct entry_list *list, struct window *w,
@@ -160,8 +195,12 @@ uint64_t shard_purge(struct shard *sh, struct waiter *waiter)
 	waiter_add(waiter);
 	p->shard = shard_ref(sh);
 	p->waiter = waiter;
-	sh->is_held_back = sh->keys != NULL;
-	purge_next(p);
+	if (!sh->keys) {
+		purge_end(p, TIDE_OK, NULL);
+		return n;
+	}
+	sh->is_held_back = true;
+	purge_count(p);
 	return n;
 }
 

@@ -2,7 +2,9 @@
 
 #include "../base/log.h"
 #include "../base/mem.h"
+#include "api_shared.h"
 #include "engine_private.h"
+#include "shared.h"
 
 /* ---- handles ------------------------------------------------------------------ */
 
@@ -151,6 +153,10 @@ void engine_open_api(lua_State *L, void *engine)
 	index_open(L, engine);
 	strategy_open(L);
 	draft_open(L);
+	schedule_open(L, engine);
+	sandbox_push_global(L, "tide");
+	api_shared_add(L, engine);
+	lua_pop(L, 1);
 }
 
 /* Counters go on; the last error stays only while the script is the same, and no
@@ -362,6 +368,7 @@ static void free_engine(struct engine *e)
 	build_abort(e);
 	filter_set_destroy(e->filters);
 	generation_destroy(e->current);
+	shared_destroy(e->shared);
 	watchdog_destroy(e->watchdog);
 	mem_free(e->free_numbers);
 	mem_free(e->sink.dests);
@@ -406,6 +413,7 @@ int engine_create(struct engine **out, uv_loop_t *loop,
 	STAILQ_INIT(&e->waiters);
 	STAILQ_INIT(&e->followers);
 	api_tide_init(&e->tide);
+	e->shared = shared_create(config->shared_entries_max, config->shared_bytes_max);
 	int status = watchdog_create(&e->watchdog, config->call_budget_ms);
 	if (status != 0) {
 		error_set(err, status, "no watchdog for the rules: %s",

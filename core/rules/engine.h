@@ -31,6 +31,7 @@ enum script_kind {
 	SCRIPT_PRIORITY,
 	SCRIPT_RETRY,
 	SCRIPT_FILTER,
+	SCRIPT_SCHEDULE,
 	SCRIPT_KIND_COUNT,
 };
 const char *script_kind_name(enum script_kind kind); /* "routing", ... */
@@ -44,6 +45,8 @@ struct engine_config {
 	bool watch;          /* reload by itself when files change */
 	/* How long a script that keeps failing is not called; 0: the default. */
 	int64_t breaker_rest_ms;
+	size_t shared_entries_max; /* of tide.shared; 0 = the default */
+	size_t shared_bytes_max;
 };
 
 struct engine_hooks {
@@ -52,6 +55,8 @@ struct engine_hooks {
 	 * those that were asked for too, before who asked is told; not for the
 	 * generation that engine_create loads. */
 	void (*on_reload)(void *ctx, const struct error *result);
+	/* Members of the document of engine_status that are the broker's; may be NULL. */
+	void (*add_status)(void *ctx, struct json *out);
 };
 
 /* Load the first generation. Broken rules fail the start, with file and line. */
@@ -82,6 +87,22 @@ bool engine_has(const struct engine *e, enum script_kind kind, struct slice name
  * loaded, the last refusal, and for each script kind, file, hash, calls,
  * errors, time. */
 void engine_status(const struct engine *e, struct json *out);
+
+/* What tide.shared, tide.counter and tide.bucket keep: shared.h. */
+struct shared;
+struct shared *engine_shared(const struct engine *e);
+/* The counters of scripts by name, at most 256 of them: members of an object. */
+void engine_counters(const struct engine *e, struct json *out);
+
+/* ---- time and chance, for tests ---------------------------------------------- */
+
+/* From here on tide.now gives this, until it is set again or released. */
+void engine_set_clock(struct engine *e, int64_t now_ms);
+void engine_release_clock(struct engine *e);
+/* What tide.now gives. */
+int64_t engine_now_ms(const struct engine *e);
+/* The same seed, the same sequence of tide.random. */
+void engine_seed(struct engine *e, uint64_t seed);
 
 /* ---- routing ------------------------------------------------------------ */
 

@@ -52,6 +52,8 @@ struct engine {
 	struct watchdog *watchdog;
 	struct watch *watch;
 	struct api_tide tide;
+	struct shared *shared;
+	struct schedule_call *schedule_call; /* the run under way, or NULL */
 	struct generation *current;
 	struct filter_set *filters; /* of the generation in force */
 	struct dry_run *dry_run;    /* NULL outside of one */
@@ -114,6 +116,10 @@ void engine_open_api(lua_State *L, void *engine);
 /* Make known to a new state what the calls need; both may raise. */
 void index_open(lua_State *L, struct engine *e);
 void strategy_open(lua_State *L);
+void schedule_open(lua_State *L, struct engine *e);
+
+/* The members of the status that tell of tide.shared. */
+void status_shared(const struct engine *e, struct json *out);
 
 /* A call of the script of `use`, counted as a decision. */
 TIDE_MUST_USE int use_decide(struct engine *e, const struct use *use, lua_CFunction body,

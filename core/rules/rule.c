@@ -6,9 +6,9 @@
 
 #include "../base/mem.h"
 
-static const char *const kind_names[SCRIPT_KIND_COUNT] = { "routing", "sharding",
+static const char *const kind_names[SCRIPT_KIND_COUNT] = { "routing",  "sharding",
 							   "priority", "retry",
-							   "filter" };
+							   "filter",   "schedule" };
 
 /* The functions of each kind, NULL for one that it does not have. */
 static const struct {
@@ -20,11 +20,12 @@ static const struct {
 	[SCRIPT_PRIORITY] = { { "rank", "new", NULL, NULL }, false },
 	[SCRIPT_RETRY] = { { "decide", "new", NULL, NULL }, false },
 	[SCRIPT_FILTER] = { { "publish", NULL, NULL, NULL }, false },
+	[SCRIPT_SCHEDULE] = { { "run", NULL, NULL, NULL }, false },
 };
 
 /* What else there may be in a script's table, and in which kinds. */
 #define ALL_KINDS ((1u << SCRIPT_KIND_COUNT) - 1)
-#define STRATEGIES (ALL_KINDS & ~(1u << SCRIPT_FILTER))
+#define STRATEGIES (ALL_KINDS & ~(1u << SCRIPT_FILTER | 1u << SCRIPT_SCHEDULE))
 static const struct {
 	const char *name;
 	unsigned kinds;
@@ -53,6 +54,7 @@ void rule_destroy(struct rule *r)
 		return;
 	options_deinit(&r->options);
 	options_deinit(&r->binding_options);
+	schedule_spec_free(r->schedule);
 	mem_free(r->name);
 	mem_free(r->file);
 	mem_free(r->doc);
@@ -92,6 +94,8 @@ static bool is_key_of(enum script_kind kind, const char *key)
 		if (name && strcmp(name, key) == 0)
 			return true;
 	}
+	if (kind == SCRIPT_SCHEDULE && schedule_spec_is_key(key))
+		return true;
 	for (size_t i = 0; i < ATTRIBUTE_COUNT; i++) {
 		if (attributes[i].kinds >> kind & 1 &&
 		    strcmp(attributes[i].name, key) == 0)
@@ -238,6 +242,11 @@ static int l_load(lua_State *L)
 	options_declare(L, &r->options);
 	lua_getfield(L, -2, "binding_options");
 	options_declare(L, &r->binding_options);
+	if (r->kind == SCRIPT_SCHEDULE) {
+		lua_pop(L, 2);
+		r->schedule = mem_zalloc(sizeof(*r->schedule));
+		schedule_spec_read(L, r->schedule);
+	}
 	return 0;
 }
 

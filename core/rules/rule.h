@@ -12,6 +12,7 @@
 #include "engine.h"
 #include "options.h"
 #include "sandbox.h"
+#include "schedule_spec.h"
 #include "script.h"
 #include "source.h"
 
@@ -37,6 +38,7 @@ struct rule {
 	int pure_function;
 	struct options options;
 	struct options binding_options; /* routing alone */
+	struct schedule_spec *schedule; /* schedules alone */
 	struct script_stats stats;
 };
 

@@ -32,6 +32,9 @@ void sandbox_open(lua_State *L, struct sandbox *sandbox);
  * table is copied for each. */
 void sandbox_add_global(lua_State *L, const char *name);
 
+/* Push the value that was added under `name`. */
+void sandbox_push_global(lua_State *L, const char *name);
+
 /* Push the chunk of `source`, in an environment of its own, and free the source.
  * `name` is what errors call the file. */
 void sandbox_load_take(lua_State *L, struct source *source, const char *name);

@@ -2,6 +2,7 @@
 
 #include "../base/duration.h"
 #include "engine_private.h"
+#include "shared.h"
 
 /* The loop waits for it. */
 #define SIMULATE_MAX_NS (UINT64_C(100) * 1000 * 1000)
@@ -122,8 +123,13 @@ int engine_simulate_retry(struct engine *e, const struct simulate_spec *spec,
 	status = engine_strategy_create(e, SCRIPT_RETRY, spec->name, spec->options,
 					"a simulation", &sim.strategy, err);
 	if (status == TIDE_OK) {
+		/* What scripts keep in tide.shared is simulated too. */
+		struct shared *kept = e->shared;
+		e->shared = shared_create(0, 0);
 		e->tide.is_clock_fixed = true;
 		simulate(&sim);
+		shared_destroy(e->shared);
+		e->shared = kept;
 		strategy_destroy(sim.strategy);
 	}
 	msg_unref(sim.msg);

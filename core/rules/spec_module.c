@@ -12,6 +12,9 @@
  *   engine:simulate("exponential", { max = 3 }) --> as RULES simulate
  *   engine:filter { exchange = "orders", key = "k", headers = { a = "b" } }
  *       --> the message as the filters leave it, with `copies`; or nil, reason, code
+ *   engine:set_now(1790000000000); engine:seed(1) --> tide.now and tide.random
+ *   engine:run("heartbeat", 60000)              --> { { key = "heartbeat", … } }
+ *   engine:next_run("heartbeat", 60000)         --> 90000
  *
  * What the engine refuses is nil and its message. */
 
@@ -20,6 +23,7 @@
 #include <string.h>
 
 #include "engine_private.h"
+#include "schedule.h"
 #include "simulate.h"
 #include "spec.h"
 
@@ -148,6 +152,7 @@ static int l_open(lua_State *L)
 		.memory_max_bytes =
 			(size_t)integer_field(L, 1, "memory_bytes", 64 * 1024 * 1024),
 		.call_budget_ms = integer_field(L, 1, "budget_ms", 1000),
+		.shared_entries_max = (size_t)integer_field(L, 1, "shared_entries", 0),
 	};
 	struct box *box = push_box(L, ENGINE, 0);
 	uv_loop_t *loop = malloc(sizeof(*loop));
@@ -187,8 +192,7 @@ static int l_reload(lua_State *L)
 
 static int l_seed(lua_State *L)
 {
-	struct engine *e = unbox(L, ENGINE);
-	api_tide_seed(&e->tide, (uint64_t)luaL_checkinteger(L, 2));
+	engine_seed(unbox(L, ENGINE), (uint64_t)luaL_checkinteger(L, 2));
 	return 0;
 }
 
@@ -196,8 +200,10 @@ static int l_seed(lua_State *L)
 static int l_set_now(lua_State *L)
 {
 	struct engine *e = unbox(L, ENGINE);
-	e->tide.is_clock_fixed = !lua_isnil(L, 2);
-	e->tide.fixed_now_ms = luaL_optinteger(L, 2, 0);
+	if (lua_isnil(L, 2))
+		engine_release_clock(e);
+	else
+		engine_set_clock(e, luaL_checkinteger(L, 2));
 	return 0;
 }
 
@@ -211,6 +217,83 @@ static int l_status(lua_State *L)
 	engine_status(e, &json);
 	lua_pushstring(L, buf_cstr(&out));
 	buf_deinit(&out);
+	return 1;
+}
+
+/* ---- schedules ----------------------------------------------------------------------
+ */
+
+/* A run's messages go into the table on the top of this state. */
+static int take_message(void *ctx, const struct schedule_message *m, struct error *err)
+{
+	lua_State *L = ctx;
+	if (slice_is(m->exchange, "nowhere"))
+		return error_set(err, TIDE_ENOTFOUND, "there is no exchange 'nowhere'");
+	lua_newtable(L);
+	lua_pushlstring(L, m->exchange.data, m->exchange.len);
+	lua_setfield(L, -2, "exchange");
+	lua_pushlstring(L, m->key.data, m->key.len);
+	lua_setfield(L, -2, "key");
+	lua_pushlstring(L, m->payload.data, m->payload.len);
+	lua_setfield(L, -2, "payload");
+	lua_pushinteger(L, m->delay_ms);
+	lua_setfield(L, -2, "delay");
+	lua_pushinteger(L, m->priority);
+	lua_setfield(L, -2, "priority");
+	lua_newtable(L);
+	for (unsigned i = 0; i < m->header_count; i++) {
+		const struct msg_header *h = &m->headers[i];
+		lua_pushlstring(L, h->name.data, h->name.len);
+		lua_pushlstring(L, h->value.data, h->value.len);
+		lua_settable(L, -3);
+	}
+	lua_setfield(L, -2, "headers");
+	lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+	return TIDE_OK;
+}
+
+/* The one queue there is. */
+static bool count_jobs(void *ctx, struct slice name, struct schedule_queue *out)
+{
+	*out = (struct schedule_queue){ .ready = 1, .delayed = 2, .consumers = 3 };
+	return slice_is(name, "jobs");
+}
+
+/* run (name, tick ms [, missed]) -> the messages that it published */
+static int l_run(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+	const struct schedule_broker broker = { L, take_message, count_jobs };
+	struct schedule_tick tick = { luaL_checkinteger(L, 3),
+				      (uint64_t)luaL_optinteger(L, 4, 0) };
+	struct error err;
+	lua_newtable(L);
+	int status = engine_schedule_run(e, slice_from(luaL_checkstring(L, 2)), &tick,
+					 &broker, &err);
+	if (status != TIDE_OK)
+		return push_result(L, status, &err);
+	return 1;
+}
+
+struct asked_tick {
+	const char *name;
+	int64_t ms;
+};
+
+static void next_tick(void *ctx, const struct schedule_info *info)
+{
+	struct asked_tick *asked = ctx;
+	if (strcmp(info->name, asked->name) == 0)
+		asked->ms = schedule_due(info->spec, info->name,
+					 schedule_next(info->spec, asked->ms));
+}
+
+/* next_run (name, ms) -> when the schedule's first tick after that time is run */
+static int l_next_run(lua_State *L)
+{
+	struct asked_tick asked = { luaL_checkstring(L, 2), luaL_checkinteger(L, 3) };
+	engine_each_schedule(unbox(L, ENGINE), next_tick, &asked);
+	lua_pushinteger(L, asked.ms);
 	return 1;
 }
 
@@ -578,6 +661,8 @@ int luaopen_luatide(lua_State *L)
 		{ "set_now", l_set_now },
 		{ "status", l_status },
 		{ "simulate", l_simulate },
+		{ "run", l_run },
+		{ "next_run", l_next_run },
 		{ NULL, NULL },
 	};
 	static const luaL_Reg index[] = {

@@ -181,5 +181,8 @@ void engine_status(const struct engine *e, struct json *out)
 	for (size_t i = 0; i < g->rule_count; i++)
 		write_rule(out, e, g->rules[i]);
 	json_array_end(out);
+	status_shared(e, out);
+	if (e->hooks.add_status)
+		e->hooks.add_status(e->hooks.ctx, out);
 	json_object_end(out);
 }

@@ -217,4 +217,33 @@ typedef void (*store_definition_fn)(void *ctx, const struct store_definition *d)
 void store_load(struct store *s, store_definition_fn on_definition, store_done_fn on_end,
 		void *ctx);
 
+/* ---- hashes of small things ---------------------------------------------- */
+
+enum store_hash {
+	STORE_HASH_SHARED,   /* tide:rules:shared */
+	STORE_HASH_SCHEDULE, /* tide:rules:schedule */
+	STORE_HASH_COUNT,
+};
+
+struct store_change {
+	struct slice name;
+	struct slice value; /* data == NULL: remove it */
+};
+/* Set and remove fields, at least one. The removals go first and by themselves, so
+ * that they pass when memory is out; on_done has the first error. It may be NULL. */
+void store_hash_write(struct store *s, enum store_hash hash,
+		      const struct store_change *changes, size_t count,
+		      store_done_fn on_done, void *ctx);
+
+typedef void (*store_field_fn)(void *ctx, struct slice name, struct slice value);
+/* All fields, then on_end, also after a failure. */
+void store_hash_load(struct store *s, enum store_hash hash, store_field_fn on_field,
+		     store_done_fn on_end, void *ctx);
+
+/* Which of the messages a shard has, whatever their state: found[i] for ids[i].
+ * `count` is 1 or more. TIDE_ESHUTDOWN is the only failure. */
+typedef void (*store_has_fn)(void *ctx, int status, const bool *found, unsigned count);
+void store_has(struct store *s, const struct store_shard *shard, const uint64_t *ids,
+	       unsigned count, store_has_fn on_has, void *ctx);
+
 #endif

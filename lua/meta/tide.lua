@@ -8,6 +8,7 @@
 
 ---@class tide
 ---@field log tide.Log
+---@field shared tide.Shared
 ---@field BURY "bury"  set the message aside in its queue until it is KICKed
 ---@field DEAD_LETTER "dead-letter"  send it to the queue's dead-letter address
 ---@field DROP "drop"  remove it
@@ -41,6 +42,66 @@ function tide.is_dry_run() end
 ---@return integer? milliseconds
 ---@return string? message
 function tide.duration(text) end
+
+---Keeps values beyond reloads and restarts, for all scripts. A ttl is
+---milliseconds or the text of a duration.
+---@class tide.Shared
+local shared = {}
+
+---@param key string
+---@return string|number|boolean|nil
+function shared.get(key) end
+
+---@param key string
+---@param value string|number|boolean
+---@param ttl string|number|nil
+function shared.set(key, value, ttl) end
+
+---Sets it if it is not there.
+---@param key string
+---@param value string|number|boolean
+---@param ttl string|number|nil
+---@return boolean added
+function shared.add(key, value, ttl) end
+
+---@param key string
+---@param by number?  1 when left out
+---@param ttl string|number|nil  for an entry that this call makes
+---@return number sum
+function shared.incr(key, by, ttl) end
+
+---@param key string
+---@return boolean was_there
+function shared.delete(key) end
+
+---@class tide.Counter
+local counter = {}
+
+---@param by number?  1 when left out
+---@return number value  the new one
+function counter:incr(by) end
+
+---@return number
+function counter:get() end
+
+---A counter that STATS and RULES status show.
+---@param name string
+---@return tide.Counter
+function tide.counter(name) end
+
+---@class tide.Bucket
+local bucket = {}
+
+---@param tokens number?  1 when left out
+---@return boolean taken
+---@return integer? wait_ms  until there are as many
+function bucket:take(tokens) end
+
+---A token bucket: `rate` tokens a second (a number, or "100/s", "600/m", "5/10s").
+---@param name string
+---@param options { rate: number|string, burst: number? }
+---@return tide.Bucket
+function tide.bucket(name, options) end
 
 ---Lines in the broker's log. Calling the table itself is `info`.
 ---@class tide.Log
@@ -138,3 +199,35 @@ function draft:copy(changes) end
 ---@field doc string?
 ---@field match { exchange: string?, key: string? }?  without it the filter is not active
 ---@field publish fun(msg: tide.Draft): boolean?, string?
+
+---What a schedule can do with the broker. Good for one run.
+---@class tide.Broker
+local broker = {}
+
+---@class tide.Message
+---@field exchange string?  without one the key names a queue
+---@field key string?
+---@field payload string|number|nil
+---@field headers table<string, string|number>?
+---@field delay string|number|nil  milliseconds, or the text of a duration
+---@field priority integer?  0 to 255
+
+---@param message tide.Message
+function broker.publish(message) end
+
+---@param name string
+---@return { ready: integer, delayed: integer, unacked: integer, buried: integer, consumers: integer }?
+function broker.queue(name) end
+
+---@class tide.Tick
+---@field ms integer  its time, milliseconds since 1970
+---@field missed integer  earlier ticks that it stands for
+
+---@class tide.Schedule
+---@field doc string?
+---@field every string?  a duration; either this or cron
+---@field cron string?  five fields, UTC
+---@field missed "skip"|"once"|"all"|nil  "once" when left out
+---@field jitter string?  a duration
+---@field active boolean?  true when left out
+---@field run fun(broker: tide.Broker, tick: tide.Tick)

@@ -76,29 +76,30 @@ describe('a backlog beyond the window', function()
     start(16)
     c:ok 'DECLARE queue jobs priority=strict ack-timeout=1h'
     local consumer = broker:connect()
-    local seen, count = {}, 3000
+    local seen, count, done = {}, 3000, 0
+    --- The next message, past the answers to the ACKs; is it one more?
+    local function consume()
+      local len, tag, line
+      repeat
+        line = consumer:read_line()
+        tag, len = (line or ''):match '^MSG s (%d+) .* (%d+)$'
+        assert(tag or line == 'OK 1', 'got ' .. tostring(line))
+      until tag
+      local payload = consumer:expect_payload(len)
+      assert.is_nil(seen[payload], 'twice: ' .. payload)
+      seen[payload] = true
+      done = done + 1
+      consumer:send('ACK ' .. tag .. '\r\n')
+    end
     consumer:ok 'SUB jobs s prefetch=40'
     for from = 1, count, 100 do
       traffic.publish(c, 'jobs', 100, function(i)
         return tostring(from + i - 1), 'pri=' .. (from + i) % 13
       end)
-      for _ = 1, 20 do
-        local msg = consumer:expect_msg()
-        assert.is_nil(seen[msg.payload], 'twice: ' .. msg.payload)
-        seen[msg.payload] = true
-        consumer:ok('ACK ' .. msg.tag)
-      end
+      for _ = 1, 20 do consume() end
     end
-    local done = 20 * count / 100
-    while done < count do
-      local msg = consumer:expect_msg()
-      assert.is_nil(seen[msg.payload], 'twice: ' .. msg.payload)
-      seen[msg.payload] = true
-      done = done + 1
-      consumer:send('ACK ' .. msg.tag .. ' \r\n')
-      consumer:drain_until '^OK 1$'
-    end
-    assert.equal('0', left_in_redis(broker, 'jobs'))
+    while done < count do consume() end
+    assert(wait.poll(function() return left_in_redis(broker, 'jobs') == '0' end))
   end)
 
   it('reaches a consumer that takes a burst at once', function()

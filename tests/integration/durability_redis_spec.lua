@@ -170,21 +170,17 @@ end)
 
 describe('a broker whose disk is full', function()
   it('confirms nothing that is not written, and goes on when there is room', function()
-    local dir = os.tmpname()
-    os.remove(dir)
-    local mounted = os.execute(
-      ('mkdir %s && mount -t tmpfs -o size=6m tmpfs %s 2>/dev/null'):format(dir, dir))
-    if not mounted then
-      os.execute('rmdir ' .. dir)
+    local broker = Broker.start()
+    local dir = broker.dir .. '/small'
+    finally(function()
+      broker:kill9_all()
+      os.execute(('umount -l %s 2>/dev/null'):format(dir))
+      broker:destroy()
+    end)
+    if not os.execute(('mkdir %s && mount -t tmpfs -o size=6m tmpfs %s 2>/dev/null'):format(dir, dir)) then
       pending 'needs root, for a small file system'
       return
     end
-    local broker
-    finally(function()
-      if broker then broker:destroy() end
-      os.execute(('umount -l %s; rmdir %s'):format(dir, dir))
-    end)
-    broker = Broker.start()
     broker:stop()
     broker.data = dir
     broker:run()

@@ -33,15 +33,19 @@ local root = capture 'pwd'
 function Redis.start(args)
   local self = setmetatable({}, Redis)
   self.dir = capture 'cd "$(mktemp -d "${TMPDIR:-/tmp}/tidemq-redis.XXXXXX")" && pwd -P'
-  self.guard = assert(io.popen(('TIDE_TEST_DIR=%s exec bash %s/tests/integration/support/process.sh guard'):format(
-    quote(self.dir), quote(root)), 'w'))
+  local script = ('TIDE_TEST_DIR=%s exec bash %s/tests/integration/support/process.sh '):format(
+    quote(self.dir), quote(root))
+  self.guard = assert(io.popen(script .. 'guard', 'w'))
   self.path = self.dir .. '/redis.sock'
   self.url = 'redis+unix:' .. self.path
   local words = { 'redis-server', '--port', 0, '--unixsocket', self.path, '--dir', self.dir,
-    '--appendonly', 'yes', '--appendfsync', 'no', '--save', '', '--daemonize', 'yes', '--logfile', self.dir .. '/log' }
+    '--appendonly', 'yes', '--appendfsync', 'no', '--save', '' }
   for _, word in ipairs(args or {}) do words[#words + 1] = word end
   for i, word in ipairs(words) do words[i] = quote(word) end
-  assert(os.execute(table.concat(words, ' ') .. ' >/dev/null'))
+  local file = assert(io.open(self.dir .. '/command', 'w'))
+  assert(file:write('exec ' .. table.concat(words, ' ') .. '\n'))
+  assert(file:close())
+  assert(os.execute(script .. 'run'))
   assert(wait.poll(function() return self:cli 'PING' == 'PONG' end), 'redis-server does not start')
   return self
 end

@@ -431,10 +431,42 @@ static void check_total(uint64_t expected)
 			 (unsigned long long)expected);
 }
 
+static void sight(const struct entry *e)
+{
+	if (thing_of(e->id)->sightings++ == 0)
+		return;
+	dump(e->id);
+	fail_msg("%llx is in memory twice", (unsigned long long)e->id);
+}
+
+static void check_unique(void)
+{
+	const struct shard *sh = w.shard;
+	const struct entry *e;
+
+	for (size_t i = 0; i < w.count; i++)
+		w.things[i].sightings = 0;
+	TAILQ_FOREACH (e, &sh->young, link)
+		sight(e);
+	TAILQ_FOREACH (e, &sh->moving, link)
+		sight(e);
+	for (e = window_first(&sh->held); e; e = window_next(&sh->held, e))
+		sight(e);
+	for (int i = 0; i < SHARD_STAGES; i++) {
+		const struct stage *st = &sh->stages[i];
+
+		for (e = window_first(&st->window); e; e = window_next(&st->window, e))
+			sight(e);
+		TAILQ_FOREACH (e, &st->outside, link)
+			sight(e);
+	}
+}
+
 static void check_counts(void)
 {
 	uint64_t buried = count_fate(FATE_BURIED);
 
+	check_unique();
 	check_total(count_fate(FATE_WAITING) + buried);
 	assert_int_equal(shard_count(w.shard, ENTRY_UNACKED), count_fate(FATE_HELD));
 	if (w.kicks == 0 && !w.may_refuse)
@@ -873,5 +905,6 @@ int main(void)
 
 	signal(SIGPIPE, SIG_IGN);
 	log_configure(LOG_WARN, false);
+	cmocka_set_test_filter(getenv("TIDE_TEST_ONLY"));
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

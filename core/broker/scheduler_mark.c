@@ -1,0 +1,145 @@
+/* scheduler_mark.c: what schedules have done, as tide:rules:schedule keeps it by their
+ * names: "<done>", or "<done> <begun> <missed> <id>,<id>..." while a tick is under way.
+ */
+#include <inttypes.h>
+
+#include "../base/log.h"
+#include "../base/mem.h"
+#include "scheduler.h"
+
+/* ---- writing ------------------------------------------------------------------- */
+
+static void on_mark_written(void *ctx, int status, const char *text)
+{
+	struct broker *b = ctx;
+
+	if (status == TIDE_OK || status == TIDE_ESHUTDOWN)
+		return;
+	if (!b->scheduler->has_failed)
+		log_error(
+			"a schedule's last tick cannot be written to Redis, and is tried "
+			"again: %s",
+			text ? text : error_text(status));
+	b->scheduler->has_failed = true;
+}
+
+static void write_field(struct broker *b, const struct store_change *change,
+			struct waiter *waiter)
+{
+	if (!b->env.store || b->is_closing)
+		return;
+	if (waiter)
+		waiter_add(waiter);
+	store_hash_write(b->store, STORE_HASH_SCHEDULE, change, 1,
+			 waiter ? waiter_store_done : on_mark_written,
+			 waiter ? (void *)waiter : b);
+}
+
+void schedule_write_mark(struct schedule *s, struct waiter *waiter)
+{
+	struct store_change change = { slice_from(s->name), { NULL, 0 } };
+	struct buf text;
+	char id[ID_HEX_LEN];
+
+	buf_init(&text);
+	buf_printf(&text, "%" PRId64, s->done_ms);
+	if (s->begun_ms)
+		buf_printf(&text, " %" PRId64 " %" PRIu64, s->begun_ms, s->begun_missed);
+	for (unsigned i = 0; s->begun_ms && i < s->id_count; i++) {
+		buf_append_char(&text, i ? ',' : ' ');
+		id_format(s->ids[i], id);
+		buf_append(&text, id, sizeof(id));
+	}
+	change.value = buf_slice(&text);
+	write_field(s->broker, &change, waiter);
+	buf_deinit(&text);
+}
+
+void schedule_remove_mark(struct schedule *s)
+{
+	struct store_change change = { slice_from(s->name), { NULL, 0 } };
+
+	write_field(s->broker, &change, NULL);
+}
+
+void scheduler_write_marks_again(struct broker *b)
+{
+	struct schedule *s;
+
+	b->scheduler->has_failed = false;
+	TAILQ_FOREACH (s, &b->scheduler->schedules, link)
+		if (!s->is_busy)
+			schedule_write_mark(s, NULL);
+}
+
+/* ---- reading ------------------------------------------------------------------- */
+
+/* Cut a word off the text. */
+static struct slice take_word(struct slice *text, char separator)
+{
+	const char *end = text->len ? memchr(text->data, separator, text->len) : NULL;
+	struct slice word = { text->data, end ? (size_t)(end - text->data) : text->len };
+
+	*text = slice_skip(*text, end ? word.len + 1 : word.len);
+	return word;
+}
+
+static bool take_number(struct slice *text, uint64_t *out)
+{
+	return slice_to_uint(take_word(text, ' '), INT64_MAX, out);
+}
+
+static bool read_ids(struct schedule *s, struct slice text)
+{
+	s->ids = mem_alloc(SCHEDULE_MESSAGES_MAX * sizeof(*s->ids));
+	while (text.len && s->id_count < SCHEDULE_MESSAGES_MAX) {
+		if (id_parse(take_word(&text, ','), &s->ids[s->id_count]) != TIDE_OK)
+			return false;
+		s->id_count++;
+	}
+	return s->id_count > 0;
+}
+
+static bool read_mark(struct schedule *s, struct slice text)
+{
+	uint64_t done, begun;
+
+	if (!take_number(&text, &done))
+		return false;
+	s->done_ms = (int64_t)done;
+	s->last_tick_ms = s->done_ms;
+	if (text.len == 0)
+		return true;
+	if (!take_number(&text, &begun) || !take_number(&text, &s->begun_missed) ||
+	    !read_ids(s, text)) {
+		schedule_forget_ids(s);
+		return false;
+	}
+	s->begun_ms = (int64_t)begun;
+	return true;
+}
+
+static void on_field(void *ctx, struct slice name, struct slice value)
+{
+	struct broker *b = ctx;
+	struct schedule *s = schedule_create(b, name);
+
+	if (!read_mark(s, value))
+		log_error("tide:rules:schedule: '%" SLICE_FMT "' of '%s' cannot be read",
+			  SLICE_ARG(value), s->name);
+	s->is_starting = true;
+}
+
+static void on_end(void *ctx, int status, const char *text)
+{
+	struct broker *b = ctx;
+
+	b->scheduler->on_loaded(b, status, text);
+}
+
+void scheduler_load(struct broker *b,
+		    void (*on_loaded)(struct broker *b, int status, const char *text))
+{
+	b->scheduler->on_loaded = on_loaded;
+	store_hash_load(b->store, STORE_HASH_SCHEDULE, on_field, on_end, b);
+}

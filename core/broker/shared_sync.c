@@ -1,0 +1,143 @@
+#include "shared_sync.h"
+
+#include "../base/buf.h"
+#include "../base/log.h"
+#include "../base/mem.h"
+#include "../rules/shared.h"
+#include "broker.h"
+
+#define BATCH_MAX 1000
+#define FAILED_REST_MS 1000
+#define EXPIRE_MAX 64 /* expired entries that a turn takes back */
+
+/* ---- the start ---------------------------------------------------------------- */
+
+static void on_field(void *ctx, struct slice name, struct slice value)
+{
+	struct broker *b = ctx;
+
+	if (shared_restore(engine_shared(b->engine), name, value) != TIDE_OK)
+		b->shared_sync.unreadable++;
+}
+
+static void on_end(void *ctx, int status, const char *text)
+{
+	struct broker *b = ctx;
+
+	if (b->shared_sync.unreadable)
+		log_error("tide:rules:shared: %u entries cannot be read; they are left "
+			  "as they are",
+			  b->shared_sync.unreadable);
+	if (status == TIDE_OK)
+		shared_keep(engine_shared(b->engine));
+	b->shared_sync.on_loaded(b, status, text);
+}
+
+void shared_sync_load(struct broker *b,
+		      void (*on_loaded)(struct broker *b, int status, const char *text))
+{
+	b->shared_sync.on_loaded = on_loaded;
+	store_hash_load(b->store, STORE_HASH_SHARED, on_field, on_end, b);
+}
+
+/* ---- writing ------------------------------------------------------------------- */
+
+struct gathering {
+	struct buf bytes; /* names and values, one behind the other */
+	struct store_change changes[BATCH_MAX]; /* data: offsets until the end */
+	size_t count;
+};
+
+/* The buffer may move while it grows. */
+static struct slice put(struct buf *bytes, struct slice s)
+{
+	size_t at = buf_len(bytes);
+
+	buf_append_slice(bytes, s);
+	return (struct slice){ (const char *)at, s.len };
+}
+
+static void on_change(void *ctx, struct slice key, struct slice text)
+{
+	struct gathering *g = ctx;
+	struct store_change *c = &g->changes[g->count++];
+
+	c->name = put(&g->bytes, key);
+	c->value = text;
+	if (text.data) {
+		c->value = put(&g->bytes, text);
+		c->value.data++; /* an offset of 0 would be a removal */
+	}
+}
+
+static void resolve(struct gathering *g)
+{
+	const char *base = buf_slice(&g->bytes).data;
+
+	for (size_t i = 0; i < g->count; i++) {
+		struct store_change *c = &g->changes[i];
+
+		c->name.data = base + (size_t)c->name.data;
+		if (c->value.data)
+			c->value.data = base + (size_t)c->value.data - 1;
+	}
+}
+
+static void on_written(void *ctx, int status, const char *text)
+{
+	struct broker *b = ctx;
+	struct shared_sync *s = &b->shared_sync;
+
+	s->is_sending = false;
+	shared_sent(engine_shared(b->engine), status == TIDE_OK);
+	s->after_ms =
+		b->now_ms + (status == TIDE_OK ? SHARED_SYNC_REST_MS : FAILED_REST_MS);
+	if (status < 0 && status != TIDE_ESHUTDOWN && !s->has_failed)
+		log_error("tide.shared cannot be written to Redis, and is tried again: "
+			  "%s",
+			  text ? text : error_text(status));
+	else if (status == TIDE_OK && s->has_failed)
+		log_info("tide.shared is written to Redis again");
+	s->has_failed = status < 0;
+}
+
+static void send_batch(struct broker *b)
+{
+	struct gathering *g = mem_zalloc(sizeof(*g));
+
+	buf_init(&g->bytes);
+	shared_send(engine_shared(b->engine), BATCH_MAX, on_change, g);
+	resolve(g);
+	b->shared_sync.is_sending = true;
+	store_hash_write(b->store, STORE_HASH_SHARED, g->changes, g->count, on_written,
+			 b);
+	buf_deinit(&g->bytes);
+	mem_free(g);
+}
+
+void shared_sync_turn(struct broker *b)
+{
+	struct shared_sync *s = &b->shared_sync;
+	struct shared *shared = engine_shared(b->engine);
+
+	shared_expire(shared, engine_now_ms(b->engine), EXPIRE_MAX);
+	if (!b->env.store || s->is_sending || !shared_is_dirty(shared))
+		return;
+	if (b->now_ms < s->after_ms - FAILED_REST_MS)
+		s->after_ms = b->now_ms; /* the clock was set back */
+	if (b->now_ms >= s->after_ms || (b->is_draining && !s->has_failed))
+		send_batch(b);
+}
+
+int64_t shared_sync_due_ms(const struct broker *b)
+{
+	if (!b->env.store || b->shared_sync.is_sending ||
+	    !shared_is_dirty(engine_shared(b->engine)))
+		return 0;
+	return b->shared_sync.after_ms > 0 ? b->shared_sync.after_ms : 1;
+}
+
+bool shared_sync_is_idle(const struct broker *b)
+{
+	return b->shared_sync.has_failed || shared_is_written(engine_shared(b->engine));
+}

@@ -1,0 +1,374 @@
+-- tide.shared, tide.counter, tide.bucket, and schedules, in the real engine.
+
+local support = require "lua.support.engine"
+
+local NOW = 1790000000000
+
+describe("what scripts share", function()
+  local engine, dir, opened
+
+  before_each(function()
+    opened = {}
+  end)
+
+  after_each(function()
+    for _, object in ipairs(opened) do object:close() end
+    if engine then engine:close() end
+    if dir then support.remove_dir(dir) end
+    engine, dir = nil, nil
+  end)
+
+  --- An engine with a script for each text; gives functions that run them.
+  local function scripts(options, ...)
+    local files, picks = {}, {}
+    for i, text in ipairs { ... } do
+      files[("sharding/s%d.lua"):format(i)] = text:find("^%s*return")
+        and text or ("return { pick = function(msg) %s\nreturn 0 end }"):format(text)
+    end
+    dir = support.make_dir(files)
+    options.rules = dir
+    engine = support.open(options)
+    engine:set_now(NOW)
+    for i = 1, select("#", ...) do
+      local s = assert(engine:strategy("sharding", "s" .. i))
+      opened[#opened + 1] = s
+      picks[i] = function(key)
+        return s:pick({ key = key or "k" }, 1000000)
+      end
+    end
+    return table.unpack(picks)
+  end
+
+  describe("tide.shared", function()
+    it("keeps strings, numbers and booleans", function()
+      local run = scripts({}, [[
+        local s = tide.shared
+        assert(s.get("none") == nil and select("#", s.get("none")) == 0)
+        s.set("s", "a\0b") assert(s.get("s") == "a\0b")
+        s.set("i", 7) assert(math.type(s.get("i")) == "integer")
+        s.set("f", 7.0) assert(math.type(s.get("f")) == "float")
+        s.set("b", false) assert(s.get("b") == false)
+        assert(s.incr("n") == 1 and s.incr("n", 4) == 5 and s.incr("n", -0.5) == 4.5)
+        assert(s.add("a", 1) == true and s.add("a", 2) == false and s.get("a") == 1)
+        assert(s.delete("a") == true and s.delete("a") == false)
+        assert(s.add("a", 2))]])
+      assert(run())
+    end)
+
+    it("is one for all files, and outlives a reload", function()
+      local write, read = scripts({}, 'tide.shared.incr("n")',
+        'return { pick = function() return tide.shared.get("n") end }')
+      assert(write())
+      assert.equal(1, read())
+      assert(engine:reload())
+      assert(write())
+      assert.equal(2, read())
+    end)
+
+    it("forgets after the time to live", function()
+      local run = scripts({}, [[
+        local s = tide.shared
+        if msg.key == "set" then
+          s.set("a", 1, "2s") s.set("b", 1, 2000) s.incr("n", 1, "2s")
+        elseif msg.key == "there" then
+          assert(s.get("a") and s.get("b") and s.incr("n", 1, "1h") == 2)
+        else
+          assert(not s.get("a") and not s.get("b") and s.add("n", 9))
+        end]])
+      assert(run "set")
+      engine:set_now(NOW + 1999)
+      assert(run "there")
+      engine:set_now(NOW + 2000)
+      assert(run "gone")
+    end)
+
+    it("refuses what it cannot keep, and says why", function()
+      for code, message in pairs {
+        ['tide.shared.set("k")'] = "a value is a string, a number or a boolean",
+        ['tide.shared.set("k", {})'] = "a value is a string, a number or a boolean",
+        ['tide.shared.set("", 1)'] = "a key has 1 to 256 bytes",
+        ['tide.shared.set(("k"):rep(257), 1)'] = "a key has 1 to 256 bytes",
+        ['tide.shared.set("k", ("x"):rep(65537))'] = "a text here has 65536 bytes at most",
+        ['tide.shared.set("k", 1, 0)'] = "1 millisecond or more",
+        ['tide.shared.set("k", 1, "0s")'] = "1 millisecond or more",
+        ['tide.shared.set("k", 1, "soon")'] = "a time to live is written 250ms",
+        ['tide.shared.set("k", "x") tide.shared.incr("k")'] = "'k' is no number but a string",
+        ['tide.shared.incr("k", "1")'] = "number expected, got string",
+        ['tide.shared.x = 1'] = "this table is read%-only",
+        ['tide.counter("c").incr()'] = "call this as a method of a counter, with ':'",
+        ['tide.counter("c").incr(tide.bucket("b", { rate = 1 }))'] = "method of a counter",
+        ['tide.bucket("b", { rate = 1, brust = 2 })'] = "a bucket has no 'brust'; it has rate and burst",
+        ['tide.bucket("b", { burst = 2 })'] = "'rate' is a number of tokens a second above 0",
+        ['tide.bucket("b", { rate = "5/week" })'] = "'rate' is a number of tokens a second",
+        ['tide.bucket("b", { rate = 1, burst = 0 })'] = "'burst' is how many tokens",
+        ['tide.bucket("b", { rate = 1 }):take(2)'] = "never holds as many tokens",
+      } do
+        local run = scripts({}, code)
+        local ok, text = run()
+        assert.is_nil(ok, code)
+        assert.matches("^sharding/s1.lua:1: ", text)
+        assert.matches(message, text)
+        opened[1]:close()
+        engine:close()
+        support.remove_dir(dir)
+        opened = {}
+      end
+      engine, dir = nil, nil
+    end)
+
+    it("reaches its limit with an error and goes on", function()
+      local run = scripts({ shared_entries = 2 }, 'tide.shared.set(msg.key, 1)')
+      assert(run "a")
+      assert(run "b")
+      local ok, message = run "c"
+      assert.is_nil(ok)
+      assert.matches("tide.shared is full: it has 2 entries", message)
+      assert(run "a")
+    end)
+
+    it("cannot be changed while files are loaded, which may come to nothing", function()
+      scripts({}, 'return { pick = function() return 0 end }')
+      for _, code in ipairs {
+        'tide.shared.set("k", 1)', 'tide.shared.incr("k")', 'tide.counter("c"):incr()',
+        'tide.bucket("b", { rate = 1 }):take()',
+      } do
+        local file = assert(io.open(dir .. "/sharding/s2.lua", "w"))
+        file:write(code, "\nreturn { pick = function() return 0 end }")
+        file:close()
+        local ok, message = engine:reload()
+        assert.is_nil(ok)
+        assert.matches("s2.lua:1: nothing shared can be changed while files are loaded", message)
+      end
+    end)
+  end)
+
+  it("has counters, which the status shows", function()
+    local run = scripts({}, [[
+      return {
+        pick = (function()
+          local hits = tide.counter("hits")
+          return function() hits:incr(2) return hits:get() end
+        end)(),
+      }]])
+    assert.equal(2, run())
+    assert.equal(4, run())
+    assert(engine:reload())
+    assert.equal(6, run())
+    assert.matches('"counters":{"hits":6}', engine:status())
+  end)
+
+  it("is left alone by a simulation", function()
+    dir = support.make_dir { ["retry/counting.lua"] = [[
+      local failures = tide.counter("failures")
+      return {
+        decide = function()
+          return failures:incr() < 5 and tide.shared.incr("n") * 1000 or tide.BURY
+        end,
+      }]] }
+    engine = support.open { rules = dir }
+    local timetable = assert(engine:simulate("counting", {}))
+    assert.matches("4000", timetable)
+    assert.matches("bury", timetable)
+    assert.matches('"counters":{}', engine:status())
+    assert.matches('"shared":{"entries":0,', engine:status())
+  end)
+
+  describe("tide.bucket", function()
+    --- Returns 0 for a token, else the milliseconds to wait.
+    local TAKE = [[return {
+      pick = function(msg)
+        local ok, wait = tide.bucket("b", { %s }):take(tonumber(msg.key))
+        return ok and 0 or wait
+      end }]]
+
+    it("gives its burst, then its rate", function()
+      local take = scripts({}, TAKE:format "rate = 10, burst = 5")
+      for _ = 1, 5 do assert.equal(0, take()) end
+      assert.equal(100, take())
+      engine:set_now(NOW + 99)
+      assert.equal(1, take())
+      engine:set_now(NOW + 100)
+      assert.equal(0, take())
+      assert.equal(100, take())
+      assert.equal(300, take "3")
+      engine:set_now(NOW + 100000)
+      for _ = 1, 5 do assert.equal(0, take()) end
+      assert.equal(100, take())
+    end)
+
+    it("keeps its rate exactly, over any time", function()
+      local take = scripts({}, TAKE:format "rate = 7, burst = 3")
+      local given = 0
+      for ms = 0, 99999 do
+        engine:set_now(NOW + ms)
+        if take() == 0 then given = given + 1 end
+      end
+      -- 100 seconds at 7, and what it held.
+      assert.is_true(given >= 702 and given <= 703, given)
+    end)
+
+    it("takes rates as texts", function()
+      for rate, wait in pairs { ['"100/s"'] = 10, ['"60/m"'] = 1000, ['"5/10s"'] = 2000, ["0.5"] = 2000 } do
+        local take = scripts({}, TAKE:format("burst = 1, rate = " .. rate))
+        assert.equal(0, take())
+        assert.equal(wait, take())
+        opened[1]:close()
+        engine:close()
+        support.remove_dir(dir)
+        opened = {}
+      end
+      engine, dir = nil, nil
+    end)
+
+    it("outlives a reload, and a clock that is set back", function()
+      local take = scripts({}, TAKE:format "rate = 1, burst = 2")
+      assert.equal(0, take "2")
+      assert(engine:reload())
+      assert.equal(1000, take())
+      engine:set_now(NOW - 3600000)
+      assert.equal(1000, take())
+    end)
+
+    it("leaves nothing behind when it is full", function()
+      local run = scripts({ shared_entries = 10 }, [[
+        tide.bucket(msg.key, { rate = 1 }):take()]])
+      for i = 1, 1000 do
+        engine:set_now(NOW + i * 200)
+        assert(run("tenant-" .. i))
+      end
+    end)
+  end)
+
+  it("has a clock and chance that a test sets", function()
+    local random = scripts({}, 'return { pick = function() return tide.random(1000000) - 1 end }')
+    engine:seed(42)
+    local first = { random(), random(), random() }
+    engine:seed(42)
+    assert.same(first, { random(), random(), random() })
+  end)
+end)
+
+describe("a schedule", function()
+  local engine, dir
+
+  local function open(files)
+    dir = support.make_dir(files)
+    local e, message = support.luatide.open { rules = dir }
+    engine = e
+    return e, message
+  end
+
+  after_each(function()
+    if engine then engine:close() end
+    support.remove_dir(dir)
+    engine = nil
+  end)
+
+  it("publishes what it wants, and sees tick and queues", function()
+    assert(open { ["schedule/s.lua"] = [[
+      return {
+        doc = "a schedule", every = "5m", missed = "all", jitter = "10s",
+        run = function(broker, tick)
+          local jobs = broker.queue("jobs")
+          assert(jobs.ready == 1 and jobs.delayed == 2 and jobs.consumers == 3)
+          assert(broker.queue("other") == nil)
+          broker.publish { key = "a", payload = tick.ms }
+          broker.publish {
+            exchange = "x", key = "b", payload = tostring(tick.missed), delay = "2s", priority = 7,
+            headers = { one = "1", two = 2 },
+          }
+        end,
+      }]] })
+    assert.same({
+      { exchange = "", key = "a", payload = "300000", delay = 0, priority = 0, headers = {} },
+      { exchange = "x", key = "b", payload = "4", delay = 2000, priority = 7, headers = { one = "1", two = "2" } },
+    }, engine:run("s", 300000, 4))
+    local due = engine:next_run("s", 0)
+    assert.is_true(due >= 300000 and due < 310000)
+    assert.equal(due, engine:next_run("s", 299999))
+    assert.not_equal(due - 300000, engine:next_run("s", 300000) - 600000)
+  end)
+
+  it("is told what is wrong with a message", function()
+    for message, text in pairs {
+      ["nil"] = "table expected, got nil",
+      ["{ kee = 1 }"] = "a message has no 'kee'; it has exchange, key, payload",
+      ["{ key = {} }"] = "'key' is a text, not a table",
+      ["{ key = 'a b' }"] = "'key' has 1 to 255 bytes and no white space",
+      ["{ exchange = ' ' }"] = "'exchange' is no name",
+      ["{ delay = 'soon' }"] = "'delay' is 'soon'",
+      ["{ delay = -1 }"] = "'delay' is a duration",
+      ["{ priority = 256 }"] = "'priority' is an integer from 0 to 255",
+      ["{ priority = 'x' }"] = "'priority' is an integer from 0 to 255",
+      ["{ headers = 1 }"] = "'headers' is a table, not a number",
+      ["{ headers = { 'x' } }"] = "headers are texts by name",
+      ["{ headers = { x = true } }"] = "headers are texts by name",
+      ["{ headers = { ['a b'] = 1 } }"] = "'a b' is no name of a header",
+      ["{ exchange = 'nowhere' }"] = "there is no exchange 'nowhere'",
+      ["{ payload = ('x'):rep(2 ^ 20) .. 'x' }"] = "'payload' has 1024 KiB at most",
+    } do
+      assert(open { ["schedule/s.lua"] = ([[
+        return { every = "1s", run = function(broker)
+          broker.publish(%s)
+        end }]]):format(message) })
+      local ok, why = engine:run("s", 0)
+      assert.is_nil(ok, message)
+      assert.matches("^schedule/s.lua:2: .*" .. text, why)
+      engine:close()
+      support.remove_dir(dir)
+    end
+    open {}
+  end)
+
+  it("cannot use the broker beyond its run", function()
+    assert(open {
+      ["schedule/s.lua"] = [[
+        local kept
+        return { every = "1s", run = function(broker) kept = broker broker.publish = nil end }]],
+      ["schedule/t.lua"] = [[
+        local kept
+        return { every = "1s", run = function(broker) kept = broker end,
+          doc = "x" }]],
+    })
+    local ok, why = engine:run("s", 0)
+    assert.is_nil(ok)
+    assert.matches("this table is read%-only", why)
+    assert.same({}, engine:run("t", 0))
+  end)
+
+  it("is refused with what is wrong in its declaration", function()
+    for declaration, text in pairs {
+      [""] = "a schedule has either 'every' or 'cron'",
+      ['every = "1s", cron = "* * * * *",'] = "a schedule has either 'every' or 'cron'",
+      ['every = 5,'] = "'every' is a text, not a number",
+      ['every = "often",'] = "'every' is 'often'; write 250ms, 30s",
+      ['every = "1ms",'] = "'every' is 1ms; the least is 10ms",
+      ['cron = "61 * * * *",'] = "'cron': '61' is no minute",
+      ['cron = "* * *",'] = "has 3 fields; wanted are 5",
+      ['every = "1s", missed = "never",'] = "'missed' is 'never'; there are skip, once and all",
+      ['every = "1s", jitter = "1s",'] = "'jitter' must be less than the time between two ticks",
+      ['every = "1s", active = 1,'] = "'active' is true or false, not a number",
+      ['every = "1s", pure = true,'] = "a schedule script has no 'pure'",
+      ['every = "1s", options = {},'] = "a schedule script has no 'options'",
+    } do
+      local e, why = open { ["schedule/s.lua"] = ("return { %s run = function() end }"):format(declaration) }
+      assert.is_nil(e, declaration)
+      assert.matches("^schedule/s.lua:1: .*" .. text, why)
+      support.remove_dir(dir)
+    end
+    local e, why = open { ["schedule/s.lua"] = 'return { every = "1s" }' }
+    assert.is_nil(e)
+    assert.matches("a schedule script needs a function 'run'", why)
+  end)
+end)
+
+describe("the shipped schedules", function()
+  it("load, do nothing by themselves, and run", function()
+    local engine = support.open()
+    local heartbeat = assert(engine:run("heartbeat", 60000))
+    assert.equal("60000", heartbeat[1].payload)
+    local report = assert(engine:run("nightly_report", 60000, 2))
+    assert.equal("report of 60000, for 3 nights", report[1].payload)
+    engine:close()
+  end)
+end)
