@@ -99,7 +99,7 @@ static void purge_end(struct purge *p, int status, const char *text)
 
 	if (status < 0)
 		log_warn("purge: %s", text ? text : error_text(status));
-	for (int i = 0; i < SHARD_STAGES && status < 0 && !sh->is_closed; i++)
+	for (int i = 0; i < SHARD_STAGES && !sh->is_closed; i++)
 		stage_restore_beyond(&sh->stages[i], p->left[i]);
 	release(sh);
 	waiter_done(p->waiter, status, text);
