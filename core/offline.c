@@ -3,7 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "check.h"
+#include "rules_check.h"
 #include "rules/spec.h"
 #include "share.h"
 

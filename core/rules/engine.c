@@ -25,12 +25,29 @@ static void give_number(struct engine *e, size_t number)
 	e->free_numbers[e->free_count++] = number;
 }
 
+int engine_check_room(struct engine *e, struct error *err)
+{
+	struct script_state *s = &e->current->script;
+
+	/* Found by a call that was refused memory, after a whole collection: to go on
+	 * would be a collection for each call. */
+	if (!s->is_exhausted)
+		return TIDE_OK;
+	return error_set(
+		err, TIDE_ELIMIT,
+		"the scripts' memory is used up: %zu of %zu bytes; give them more with "
+		"--rules-memory",
+		s->memory_bytes, s->memory_max_bytes);
+}
+
 int handle_open(struct handle *h, struct engine *e, enum script_kind kind,
 		struct slice name, const struct args *options, const char *user,
 		struct error *err)
 {
 	struct rule *rule;
 	int status = generation_get(e->current, kind, name, &rule, err);
+	if (status == TIDE_OK)
+		status = engine_check_room(e, err);
 	if (status != TIDE_OK)
 		return status;
 	size_t number = take_number(e);

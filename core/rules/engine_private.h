@@ -83,6 +83,9 @@ struct engine {
 	void *closed_ctx;
 };
 
+/* TIDE_ELIMIT when what scripts keep has filled their memory: nothing new then. */
+TIDE_MUST_USE int engine_check_room(struct engine *e, struct error *err);
+
 /* Enter the handle in the engine and make its use in the generation in force; on
  * failure the handle is as it was before. */
 TIDE_MUST_USE int handle_open(struct handle *h, struct engine *e, enum script_kind kind,

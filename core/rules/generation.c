@@ -312,8 +312,23 @@ int generation_get(const struct generation *g, enum script_kind kind, struct sli
 struct using
 {
 	struct use *use;
+	struct rule *rule;
 	const struct args *options;
 };
+
+/* Push the options of a use: those of every use that was given none are one table. */
+static void push_options(lua_State *L, struct rule *rule, const struct args *options)
+{
+	if (options && options->count) {
+		options_push(L, &rule->options, options);
+		return;
+	}
+	if (rule->preset_options == LUA_NOREF) {
+		options_push(L, &rule->options, options);
+		rule->preset_options = luaL_ref(L, LUA_REGISTRYINDEX);
+	}
+	lua_rawgeti(L, LUA_REGISTRYINDEX, rule->preset_options);
+}
 
 /* Each reference is in the use before the next step may raise. */
 static int l_use(lua_State *L)
@@ -322,7 +337,7 @@ static int l_use(lua_State *L)
 	struct use *use = u->use;
 	const struct rule *rule = use->rule;
 	script_set_place(script_state_of(L), rule->file, rule->decide_line);
-	options_push(L, &rule->options, u->options);
+	push_options(L, u->rule, u->options);
 	lua_pushvalue(L, -1);
 	use->options = luaL_ref(L, LUA_REGISTRYINDEX);
 	use->is_pure = rule->pure == RULE_PURE;
@@ -365,7 +380,7 @@ int generation_use(struct generation *g, size_t number, struct rule *rule,
 		return status;
 	struct use *use = make_room(g, number);
 	*use = (struct use){ .rule = rule, .options = LUA_NOREF, .state = LUA_NOREF };
-	struct using using = { use, options };
+	struct using using = { use, rule, options };
 	struct script_call call = {
 		.file = rule->file, .stats = &rule->stats, .body = l_use, .ctx = &using
 	};

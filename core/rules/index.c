@@ -257,6 +257,8 @@ int index_bind(struct index *x, struct slice pattern, const struct args *args,
 	struct buf key;
 	int status =
 		options_check(&use->rule->binding_options, args, use->rule->file, err);
+	if (status == TIDE_OK)
+		status = engine_check_room(x->handle.engine, err);
 	if (status != TIDE_OK)
 		return status;
 	buf_init(&key);

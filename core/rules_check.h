@@ -1,6 +1,6 @@
-/* check.h: `tidemq check`: a rules directory looked at before it goes live. */
-#ifndef TIDE_CHECK_H
-#define TIDE_CHECK_H
+/* rules_check.h: `tidemq check`: a rules directory looked at before it goes live. */
+#ifndef TIDE_RULES_CHECK_H
+#define TIDE_RULES_CHECK_H
 
 /* Load the directory as a broker would, lint it when luacheck is installed, and
  * with `url` (may be NULL) hold it against what the broker there has: exchange

@@ -1,4 +1,4 @@
-#include "check.h"
+#include "rules_check.h"
 
 #include <errno.h>
 #include <spawn.h>
