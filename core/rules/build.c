@@ -5,11 +5,13 @@
 #include "../base/mem.h"
 #include "engine_private.h"
 
-void build_start(struct engine *e)
+void build_start(struct engine *e, const struct bundle *from, enum engine_origin origin)
 {
 	struct build *b = &e->build;
 	uint64_t serial = b->serial;
 	*b = (struct build){ .is_under_way = true,
+			     .from = from,
+			     .origin = origin,
 			     .serial = serial,
 			     .started_ns = (int64_t)uv_hrtime() };
 }
@@ -37,6 +39,7 @@ static int begin(struct engine *e, struct error *err)
 	struct build *b = &e->build;
 	const struct generation_config config = {
 		.rules_dir = e->config.rules_dir,
+		.from = b->from,
 		.lua_dir = e->config.lua_dir,
 		.watchdog = e->watchdog,
 		.memory_max_bytes = e->config.memory_max_bytes,
@@ -107,7 +110,7 @@ static int step(struct engine *e, bool *is_done, struct error *err)
 		b->at = first_missing(e);
 	if (b->at)
 		return step_handle(e, err);
-	bool must_check = b->restarts < BUILD_RESTARTS_MAX;
+	bool must_check = !b->from && b->restarts < BUILD_RESTARTS_MAX;
 	if (must_check && !b->is_checking) {
 		b->is_checking = true;
 		return TIDE_OK;

@@ -14,17 +14,21 @@
 
 #include "../base/error.h"
 #include "../base/slice.h"
+#include "engine.h"
 
 #define BUILD_TURN_NS 1500000
 /* A directory in which something changes all the time is taken as it is. */
 #define BUILD_RESTARTS_MAX 5
 
+struct bundle;
 struct engine;
 struct generation;
 struct handle;
 
 struct build {
 	bool is_under_way;
+	const struct bundle *from; /* in the place of the directory; NULL: that */
+	enum engine_origin origin;
 	bool must_restart;
 	bool is_checking;        /* the next step reads all files: a turn of its own */
 	struct generation *next; /* NULL: not begun yet */
@@ -38,8 +42,8 @@ struct build {
 	int64_t longest_cpu_ns; /* of a turn; what other processes do is not in it */
 };
 
-/* One is under way from now on; until build_take nobody sees it. */
-void build_start(struct engine *e);
+/* One is under way from now on; until build_take nobody sees it. `from` outlives it. */
+void build_start(struct engine *e, const struct bundle *from, enum engine_origin origin);
 /* Work for about `max_ns`. True when it has come to an end, `*status` says which:
  * TIDE_OK, or `err` tells why there is none. */
 bool build_turn(struct engine *e, int64_t max_ns, int *status, struct error *err);

@@ -195,12 +195,24 @@ static void inherit_stats(struct generation *to, const struct generation *from)
 	}
 }
 
-static void put_in_force(struct engine *e, struct generation *next)
+static bool is_of_directory(enum engine_origin origin)
+{
+	return origin == ENGINE_START || origin == ENGINE_FILES ||
+	       origin == ENGINE_RELOAD;
+}
+
+static void put_in_force(struct engine *e, struct generation *next,
+			 enum engine_origin origin)
 {
 	struct generation *old = e->current;
 	if (old)
 		inherit_stats(next, old);
 	e->current = next;
+	e->origin = e->attempt = origin;
+	if (is_of_directory(origin)) {
+		bundle_unref(e->directory);
+		e->directory = bundle_ref(next->files);
+	}
 	e->epoch++;
 	filter_set_destroy(e->filters);
 	e->filters = filter_set_create(next);
@@ -236,6 +248,9 @@ void engine_retire(struct engine *e, struct generation *g)
 	struct retirement *r;
 	if (!g)
 		return;
+	/* Others of this thread may have a reference. */
+	bundle_unref(g->files);
+	g->files = NULL;
 	r = mem_zalloc(sizeof(*r));
 	r->work.data = r;
 	r->engine = e;
@@ -265,9 +280,10 @@ static void answer(struct engine *e, const struct error *result)
 	}
 }
 
-static void refuse(struct engine *e, struct error *result)
+static void refuse(struct engine *e, enum engine_origin origin, struct error *result)
 {
 	result->code = TIDE_ERULE;
+	e->attempt = origin;
 	e->refusal = *result;
 	e->refused_count++;
 	e->refused_unix_ms = api_tide_now_ms(&e->tide);
@@ -279,17 +295,17 @@ static struct generation *conclude(struct engine *e, int status, struct error *r
 	struct generation *old = NULL;
 	if (status == TIDE_OK) {
 		old = e->current;
-		put_in_force(e, build_take(e));
+		put_in_force(e, build_take(e), e->build.origin);
 		e->refusal.code = result->code = TIDE_OK;
 	} else {
 		build_abort(e);
-		refuse(e, result);
+		refuse(e, e->build.origin, result);
 	}
 	answer(e, result);
 	return old;
 }
 
-static void start_turns(struct engine *e);
+static void start_turns(struct engine *e, enum engine_origin origin);
 
 static void on_turn(uv_idle_t *idle)
 {
@@ -309,12 +325,12 @@ static void on_turn(uv_idle_t *idle)
 	e->must_follow = false;
 	STAILQ_CONCAT(&e->waiters, &e->followers);
 	if (is_asked || !generation_is_current(e->current))
-		start_turns(e);
+		start_turns(e, is_asked ? ENGINE_RELOAD : ENGINE_FILES);
 }
 
-static void start_turns(struct engine *e)
+static void start_turns(struct engine *e, enum engine_origin origin)
 {
-	build_start(e);
+	build_start(e, NULL, origin);
 	uv_idle_start(&e->turn, on_turn);
 }
 
@@ -328,23 +344,68 @@ void engine_reload_start(struct engine *e, engine_on_reloaded *on_done, void *ct
 		return;
 	}
 	STAILQ_INSERT_TAIL(&e->waiters, w, link);
-	start_turns(e);
+	start_turns(e, ENGINE_RELOAD);
 }
 
-int engine_reload(struct engine *e, struct error *err)
+void engine_follow(struct engine *e)
+{
+	if (e->build.is_under_way)
+		e->must_follow = true;
+	else
+		start_turns(e, ENGINE_FILES);
+}
+
+void engine_refuse(struct engine *e, enum engine_origin origin, const struct error *why)
+{
+	struct error result = *why;
+	refuse(e, origin, &result);
+	if (e->hooks.on_reload)
+		e->hooks.on_reload(e->hooks.ctx, &result);
+}
+
+/* Stand still until it is done. */
+static int load_now(struct engine *e, const struct bundle *from,
+		    enum engine_origin origin, struct error *err)
 {
 	struct error result = { .code = TIDE_OK };
 	int status;
-	build_abort(e);
-	uv_idle_stop(&e->turn);
-	build_start(e);
-	STAILQ_CONCAT(&e->waiters, &e->followers);
+	build_start(e, from, origin);
 	while (!build_turn(e, INT64_MAX, &status, &result))
 		;
 	generation_destroy(conclude(e, status, &result));
 	if (status != TIDE_OK && err)
 		*err = result;
 	return status != TIDE_OK ? TIDE_ERULE : TIDE_OK;
+}
+
+int engine_load(struct engine *e, struct bundle *files, enum engine_origin origin,
+		struct error *err)
+{
+	if (e->build.is_under_way)
+		return error_set(err, TIDE_EBUSY, "a reload is under way");
+	bundle_ref(files);
+	int status = load_now(e, files, origin, err);
+	bundle_unref(files);
+	return status;
+}
+
+int engine_reload(struct engine *e, struct error *err)
+{
+	build_abort(e);
+	uv_idle_stop(&e->turn);
+	STAILQ_CONCAT(&e->waiters, &e->followers);
+	return load_now(e, NULL, ENGINE_RELOAD, err);
+}
+
+/* What is in force is not from the directory: is that as it was loaded last? */
+static bool is_directory_same(const struct engine *e)
+{
+	if (!e->directory)
+		return false;
+	struct bundle *found = bundle_scan(e->config.rules_dir, e->directory);
+	bool is_same = bundle_hash(found) == bundle_hash(e->directory);
+	bundle_unref(found);
+	return is_same;
 }
 
 /* A file that was touched, or changed and changed back, is no change. */
@@ -355,11 +416,24 @@ static void on_change(void *ctx)
 		e->must_follow = true;
 		return;
 	}
-	bool is_same = !e->must_build && generation_is_current(e->current);
+	bool is_rolled_back = !is_of_directory(e->origin);
+	bool must_build = e->must_build;
 	e->must_build = false;
-	if (!is_same) {
-		engine_reload_start(e, NULL, NULL);
-	} else if (e->refusal.code != TIDE_OK) {
+	/* What was rolled back stays so when it has used up its memory, and is
+	 * superseded by a change alone: not by the event of the one that it takes
+	 * back. */
+	if (must_build && is_rolled_back) {
+		if (engine_load(e, e->current->files, e->origin, NULL) != TIDE_OK)
+			log_debug("rules: what was in force was refused");
+		return;
+	}
+	bool is_same = is_rolled_back ? is_directory_same(e)
+				      : !must_build && generation_is_current(e->current);
+	if (!is_same && e->hooks.on_change) {
+		e->hooks.on_change(e->hooks.ctx);
+	} else if (!is_same) {
+		engine_follow(e);
+	} else if (!is_rolled_back && e->refusal.code != TIDE_OK) {
 		e->refusal.code = TIDE_OK;
 		log_info("rules: the files are again those in force");
 	}
@@ -386,6 +460,7 @@ static void free_engine(struct engine *e)
 	filter_set_destroy(e->filters);
 	generation_destroy(e->current);
 	shared_destroy(e->shared);
+	bundle_unref(e->directory);
 	watchdog_destroy(e->watchdog);
 	mem_free(e->free_numbers);
 	mem_free(e->sink.dests);
@@ -437,12 +512,19 @@ int engine_create(struct engine **out, uv_loop_t *loop,
 			  uv_strerror(status));
 		goto fail;
 	}
-	build_start(e);
+	build_start(e, config->last_good,
+		    config->last_good ? ENGINE_LAST_GOOD : ENGINE_START);
 	while (!build_turn(e, INT64_MAX, &status, err))
 		;
 	if (status != TIDE_OK)
 		goto fail;
-	put_in_force(e, build_take(e));
+	put_in_force(e, build_take(e), e->build.origin);
+	if (config->last_good) {
+		struct error why = *config->refusal;
+		refuse(e, ENGINE_LAST_GOOD, &why);
+	}
+	e->config.last_good = NULL;
+	e->config.refusal = NULL;
 	uv_idle_init(loop, &e->turn);
 	e->turn.data = e;
 	start_watch(e);
@@ -479,6 +561,26 @@ void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx)
 	e->open_parts = 2 + e->retiring;
 	watch_close(e->watch, on_watch_closed, e);
 	uv_close((uv_handle_t *)&e->turn, on_turn_closed);
+}
+
+struct bundle *engine_files(const struct engine *e)
+{
+	return e->current->files;
+}
+
+uint64_t engine_hash(const struct engine *e)
+{
+	return e->current->hash;
+}
+
+enum engine_origin engine_origin(const struct engine *e)
+{
+	return e->origin;
+}
+
+enum engine_origin engine_attempt(const struct engine *e)
+{
+	return e->attempt;
 }
 
 uint64_t engine_epoch(const struct engine *e)

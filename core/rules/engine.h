@@ -22,6 +22,7 @@
 #include "../base/json.h"
 #include "../base/msg.h"
 
+struct bundle;
 struct engine;
 
 /* An extension point: a folder of the rules directory. */
@@ -36,6 +37,17 @@ enum script_kind {
 };
 const char *script_kind_name(enum script_kind kind); /* "routing", ... */
 
+/* Where a generation comes from, and what made the engine load it. */
+enum engine_origin {
+	ENGINE_START,     /* the directory, at the start */
+	ENGINE_LAST_GOOD, /* at the start, in the place of a broken directory */
+	ENGINE_FILES,     /* the directory, which changed */
+	ENGINE_RELOAD,    /* the directory, because somebody asked */
+	ENGINE_ROLLBACK,  /* an earlier generation */
+	ENGINE_PROMOTE,   /* what stood in the shadow */
+};
+const char *engine_origin_name(enum engine_origin origin); /* "start", ... */
+
 struct engine_config {
 	const char *rules_dir;   /* scanned and watched; must exist */
 	const char *lua_dir;     /* the framework: what `require "tide.x"` finds */
@@ -43,6 +55,10 @@ struct engine_config {
 	int64_t call_budget_ms;  /* of one call into a script */
 	int64_t debounce_ms; /* a change in the directory is acted on after this rest */
 	bool watch;          /* reload by itself when files change */
+	/* The first generation, in the place of the directory, which was refused
+	 * with this error; NULL: the directory. */
+	struct bundle *last_good;
+	const struct error *refusal;
 	/* How long a script that keeps failing is not called; 0: the default. */
 	int64_t breaker_rest_ms;
 	size_t shared_entries_max; /* of tide.shared; 0 = the default */
@@ -57,6 +73,9 @@ struct engine_hooks {
 	void (*on_reload)(void *ctx, const struct error *result);
 	/* Members of the document of engine_status that are the broker's; may be NULL. */
 	void (*add_status)(void *ctx, struct json *out);
+	/* The directory changed; NULL: it is reloaded at once. Else the owner calls
+	 * engine_follow or engine_refuse, now or later. */
+	void (*on_change)(void *ctx);
 };
 
 /* Load the first generation. Broken rules fail the start, with file and line. */
@@ -76,6 +95,23 @@ void engine_reload_start(struct engine *e, engine_on_reloaded *on_done, void *ct
 
 /* The same at once, for those who may stand still: tests and tools. */
 TIDE_MUST_USE int engine_reload(struct engine *e, struct error *err);
+
+/* Reload the directory since it changed, as engine_reload_start does. */
+void engine_follow(struct engine *e);
+/* The directory is refused for a reason of the owner's, and not loaded. */
+void engine_refuse(struct engine *e, enum engine_origin origin, const struct error *why);
+
+/* Put these files in force at once. The directory is not touched; its next change,
+ * or a reload, supersedes them. TIDE_EBUSY while a reload is under way. */
+TIDE_MUST_USE int engine_load(struct engine *e, struct bundle *files,
+			      enum engine_origin origin, struct error *err);
+
+/* The generation in force: its files (borrowed), their hash, its origin. */
+struct bundle *engine_files(const struct engine *e);
+uint64_t engine_hash(const struct engine *e);
+enum engine_origin engine_origin(const struct engine *e);
+/* The origin of what was loaded or refused last: what on_reload is about. */
+enum engine_origin engine_attempt(const struct engine *e);
 
 /* Changes with every generation; what is remembered of a decision is good for
  * one epoch only. Starts at 1. */
@@ -151,6 +187,8 @@ void strategy_destroy(struct strategy *s);
 bool strategy_is_pure(const struct strategy *s);
 const char *strategy_name(const struct strategy *s);
 const char *strategy_script(const struct strategy *s);
+/* Of the script's file. */
+uint64_t strategy_hash(const struct strategy *s);
 void strategy_count_hit(struct strategy *s);
 
 /* How a sharding script learns the load of a shard, which only those that ask for

@@ -57,6 +57,9 @@ struct engine {
 	struct generation *current;
 	struct filter_set *filters; /* of the generation in force */
 	struct dry_run *dry_run;    /* NULL outside of one */
+	enum engine_origin origin;  /* of the current one */
+	enum engine_origin attempt; /* of the last one, refused or not */
+	struct bundle *directory;   /* as it was loaded last; NULL: never */
 	uint64_t epoch;
 	uint64_t ending_epoch; /* the last one that used up its memory */
 

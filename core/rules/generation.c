@@ -28,11 +28,15 @@ static bool ends_in(const char *text, const char *end)
 }
 
 /* What editors leave lying about (.x.lua.swp, #x.lua#, x.lua~) is no script. */
+bool generation_is_script(const char *file)
+{
+	return file[0] != '.' && file[0] != '#' && ends_in(file, EXTENSION) &&
+	       !ends_in(file, SPEC_EXTENSION);
+}
+
 static int is_script(const struct dirent *entry)
 {
-	const char *name = entry->d_name;
-	return name[0] != '.' && name[0] != '#' && ends_in(name, EXTENSION) &&
-	       !ends_in(name, SPEC_EXTENSION);
+	return generation_is_script(entry->d_name);
 }
 
 static bool is_directory(const char *path)
@@ -68,7 +72,7 @@ static int load_file(struct generation *g, enum script_kind kind, const char *di
 	struct rule *rule;
 	if (snprintf(path, sizeof(path), "%s/%s", dir, file) >= (int)sizeof(path))
 		return error_set(err, TIDE_ERULE, "%s: the path is too long", file);
-	if (is_directory(path))
+	if (!g->sandbox.from && is_directory(path))
 		return TIDE_OK;
 	if (!name_of(kind, file, name))
 		return error_set(err, TIDE_ERULE,
@@ -87,9 +91,8 @@ static int load_file(struct generation *g, enum script_kind kind, const char *di
 	}
 	g->rules = mem_realloc(g->rules, (g->rule_count + 1) * sizeof(struct rule *));
 	g->rules[g->rule_count++] = rule;
-	source_list_add(&g->sandbox.sources, path, rule->hash);
-	g->hash = (g->hash ^ rule->hash) * UINT64_C(0x100000001b3);
-	g->hash ^= source_hash(rule->file, strlen(rule->file));
+	if (!g->sandbox.from)
+		source_list_add(&g->sandbox.sources, path, rule->hash);
 	return TIDE_OK;
 }
 
@@ -128,11 +131,36 @@ static int list_kind(const struct generation *g, enum script_kind kind,
 	return error_set(err, TIDE_ERULE, "%s: cannot be read: %s", dir, strerror(errno));
 }
 
+/* The scripts of a kind in a bundle, which are in the same order. */
+static void list_bundled(const struct generation *g, enum script_kind kind,
+			 struct generation_loading *l)
+{
+	const struct bundle *from = g->sandbox.from;
+	const char *folder = script_kind_name(kind);
+	size_t len = strlen(folder);
+	snprintf(l->dir, sizeof(l->dir), "%s", folder);
+	l->entries = calloc(from->count + 1, sizeof(*l->entries));
+	for (size_t i = 0; l->entries && i < from->count; i++) {
+		const char *path = from->files[i].path, *file = path + len + 1;
+		bool is_here = strncmp(path, folder, len) == 0 && path[len] == '/' &&
+			       !strchr(file, '/') && generation_is_script(file);
+		struct dirent *entry = is_here ? calloc(1, sizeof(*entry)) : NULL;
+		if (!entry)
+			continue;
+		snprintf(entry->d_name, sizeof(entry->d_name), "%s", file);
+		l->entries[l->count++] = entry;
+	}
+}
+
 static int open_kind(struct generation *g, int kind, struct error *err)
 {
 	struct generation_loading *l = g->loading;
 	l->kind = kind;
 	l->next = 0;
+	if (g->sandbox.from) {
+		list_bundled(g, (enum script_kind)kind, l);
+		return TIDE_OK;
+	}
 	return list_kind(g, (enum script_kind)kind, l->dir, &l->entries, &l->count, err);
 }
 
@@ -171,6 +199,8 @@ static bool has_same_files(const struct generation *g, enum script_kind kind,
 bool generation_is_current(const struct generation *g)
 {
 	size_t found = 0;
+	if (g->sandbox.from)
+		return false;
 	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
 		if (!has_same_files(g, (enum script_kind)kind, &found))
 			return false;
@@ -215,9 +245,11 @@ int generation_begin(struct generation **out, const struct generation_config *co
 	struct generation *g = mem_zalloc(sizeof(*g));
 	g->sandbox.rules_dir = config->rules_dir;
 	g->sandbox.lua_dir = config->lua_dir;
+	g->sandbox.from = config->from;
+	g->files = g->sandbox.files = bundle_create();
 	g->loading = mem_zalloc(sizeof(*g->loading));
 	int status = TIDE_OK;
-	if (!is_directory(config->rules_dir))
+	if (!config->from && !is_directory(config->rules_dir))
 		status = error_set(err, TIDE_ERULE, "there is no rules directory '%s'",
 				   config->rules_dir);
 	if (status == TIDE_OK)
@@ -245,6 +277,7 @@ int generation_step(struct generation *g, struct error *err)
 	if (l->kind + 1 < SCRIPT_KIND_COUNT)
 		return open_kind(g, l->kind + 1, err);
 	end_loading(g);
+	g->hash = bundle_hash(g->files);
 	return TIDE_OK;
 }
 
@@ -272,6 +305,7 @@ void generation_destroy(struct generation *g)
 	source_list_deinit(&g->sandbox.sources);
 	mem_free(g->rules);
 	mem_free(g->uses);
+	bundle_unref(g->files);
 	mem_free(g);
 }
 

@@ -10,10 +10,12 @@
 #define TIDE_RULES_GENERATION_H
 
 #include "api_tide.h"
+#include "bundle.h"
 #include "rule.h"
 
 struct generation_config {
 	const char *rules_dir;
+	const struct bundle *from; /* in the place of rules_dir; NULL: files */
 	const char *lua_dir;
 	struct watchdog *watchdog;
 	size_t memory_max_bytes;
@@ -39,7 +41,8 @@ struct generation {
 	struct use *uses; /* by number */
 	size_t use_count;
 	int64_t loaded_unix_ms;
-	uint64_t hash;                      /* of the names and contents of all scripts */
+	struct bundle *files;               /* what was loaded, the framework excepted */
+	uint64_t hash;                      /* of the files */
 	struct generation_loading *loading; /* NULL: everything is loaded */
 };
 
@@ -54,11 +57,15 @@ TIDE_MUST_USE int generation_begin(struct generation **out,
 				   struct error *err);
 TIDE_MUST_USE int generation_step(struct generation *g, struct error *err);
 
-/* Are the files still those that the generation was loaded from? Reads them. */
+/* Are the files still those that the generation was loaded from? Reads them. Of one
+ * from a bundle they never are. */
 bool generation_is_current(const struct generation *g);
 
 /* Accepts NULL. Any thread, for one that nobody uses. */
 void generation_destroy(struct generation *g);
+
+/* By its name, a file of a kind's folder is a script of the kind. */
+bool generation_is_script(const char *file);
 
 struct rule *generation_find(const struct generation *g, enum script_kind kind,
 			     struct slice name);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../base/mem.h"
+#include "bundle.h"
 
 static const char *const kind_names[SCRIPT_KIND_COUNT] = { "routing",  "sharding",
 							   "priority", "retry",
@@ -256,7 +257,7 @@ int rule_load(struct script_state *s, struct sandbox *sandbox, enum script_kind 
 	struct source source;
 	char file[SCRIPT_PLACE_MAX];
 	snprintf(file, sizeof(file), "%s/%s.lua", kind_names[kind], name);
-	int status = source_read(&source, path, file, err);
+	int status = bundle_read(sandbox->from, sandbox->files, &source, path, file, err);
 	if (status != TIDE_OK)
 		return status;
 	struct rule *r = mem_zalloc(sizeof(*r));

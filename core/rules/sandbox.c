@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bundle.h"
 #include "safe_lib.h"
 #include "script.h"
 #include "source.h"
@@ -157,8 +158,10 @@ static int read_module(struct sandbox *sandbox, const char *name, char *file,
 			   is_framework ? sandbox->lua_dir : sandbox->rules_dir, file);
 	if (len >= (int)sizeof(path))
 		return error_set(err, TIDE_ERULE, "%s: the path is too long", file);
-	int status = source_read(source, path, file, err);
-	if (status == TIDE_OK)
+	int status = is_framework ? source_read(source, path, file, err)
+				  : bundle_read(sandbox->from, sandbox->files, source,
+						path, file, err);
+	if (status == TIDE_OK && !sandbox->from)
 		source_list_add(&sandbox->sources, path, source->hash);
 	return status;
 }

@@ -16,11 +16,15 @@
 
 #include "source.h"
 
+struct bundle;
+
 /* Outlives the state; the strings are the owner's. */
 struct sandbox {
 	const char *rules_dir;
 	const char *lua_dir;
-	bool is_loading; /* `require` may read files */
+	const struct bundle *from; /* in the place of rules_dir; NULL: files */
+	struct bundle *files;      /* notes what was read there; may be NULL */
+	bool is_loading;           /* `require` may read files */
 	struct source_list
 		sources; /* what it has read; scripts are added by their loader */
 };

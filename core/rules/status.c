@@ -6,6 +6,16 @@
 #include "engine.h"
 #include "engine_private.h"
 
+const char *engine_origin_name(enum engine_origin origin)
+{
+	static const char *const names[] = {
+		[ENGINE_START] = "start",       [ENGINE_LAST_GOOD] = "last good",
+		[ENGINE_FILES] = "files",       [ENGINE_RELOAD] = "reload",
+		[ENGINE_ROLLBACK] = "rollback", [ENGINE_PROMOTE] = "promote",
+	};
+	return names[origin];
+}
+
 static void write_hash(struct json *out, uint64_t hash)
 {
 	char hex[17];
@@ -170,6 +180,7 @@ void engine_status(const struct engine *e, struct json *out)
 	json_object_begin(out);
 	json_member_int(out, "generation", (int64_t)e->epoch);
 	write_hash(out, g->hash);
+	json_member_text(out, "origin", engine_origin_name(e->origin));
 	json_member_int(out, "loaded_ms", g->loaded_unix_ms);
 	json_member_int(out, "refused", (int64_t)e->refused_count);
 	write_refusal(out, e);

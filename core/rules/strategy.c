@@ -61,6 +61,11 @@ const char *strategy_script(const struct strategy *s)
 	return handle_use(&s->handle)->rule->file;
 }
 
+uint64_t strategy_hash(const struct strategy *s)
+{
+	return handle_use(&s->handle)->rule->hash;
+}
+
 void strategy_count_hit(struct strategy *s)
 {
 	s->handle.cache_hits++;

@@ -246,4 +246,26 @@ typedef void (*store_has_fn)(void *ctx, int status, const bool *found, unsigned 
 void store_has(struct store *s, const struct store_shard *shard, const uint64_t *ids,
 	       unsigned count, store_has_fn on_has, void *ctx);
 
+/* ---- documents ---------------------------------------------------------------
+ *
+ * Small hashes beside the messages, for what the broker keeps of itself: the
+ * document "rules:last" is the hash tide:rules:last. */
+
+struct store_field {
+	struct slice name, value;
+};
+/* The fields are the store's, in no order. `status` < 0: nothing was read. */
+typedef void (*store_fields_fn)(void *ctx, int status, const char *text,
+				const struct store_field *fields, size_t count);
+
+void store_document_read(struct store *s, const char *name, store_fields_fn on_fields,
+			 void *ctx);
+/* Set these fields (at least one), at once; others stay. on_done may be NULL. */
+void store_document_write(struct store *s, const char *name,
+			  const struct store_field *fields, size_t count,
+			  store_done_fn on_done, void *ctx);
+/* Remove a field, or with an empty one the document. */
+void store_document_remove(struct store *s, const char *name, struct slice field,
+			   store_done_fn on_done, void *ctx);
+
 #endif
