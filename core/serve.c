@@ -158,7 +158,7 @@ static void on_signal(uv_signal_t *handle, int number)
 
 	if (number != SIGHUP)
 		stop(s, number == SIGTERM ? "SIGTERM" : "SIGINT");
-	else if (s->broker && !s->is_closing)
+	else if (s->broker && s->broker->engine && !s->is_closing)
 		engine_reload_start(s->broker->engine, NULL, NULL);
 }
 

@@ -1,12 +1,14 @@
 #include "broker.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "../base/log.h"
 #include "../base/mem.h"
 #include "../rules/shared.h"
 #include "exchange.h"
+#include "history.h"
 #include "queue.h"
 #include "recover.h"
 #include "reply.h"
@@ -281,6 +283,63 @@ static void on_recovered(struct broker *b, int status, const char *text)
 		shared_sync_load(b, on_shared_loaded);
 }
 
+static int create_engine(struct broker *b, struct bundle *last_good, struct error *err);
+
+/* Broken rules at the start: what was in force last serves on. */
+static int serve_last_good(struct broker *b)
+{
+	struct bundle *last = history_last_good(b->history);
+	struct error err;
+
+	if (!last) {
+		start_failed(b, TIDE_ERULE, b->rules_refusal.text);
+		return TIDE_ERULE;
+	}
+	if (create_engine(b, last, &err) < 0) {
+		error_set(&err, TIDE_ERULE,
+			  "%s; nor can the last good generation serve: %s",
+			  b->rules_refusal.text, err.text);
+		start_failed(b, TIDE_ERULE, err.text);
+		return TIDE_ERULE;
+	}
+	log_error("rules: '%s' IS BROKEN: %s", b->config.rules_dir,
+		  b->rules_refusal.text);
+	log_error("rules: serving with the last good generation, %016llx, until the "
+		  "directory is put right",
+		  (unsigned long long)engine_hash(b->engine));
+	history_note_start(b->history, &b->rules_refusal);
+	return TIDE_OK;
+}
+
+static void on_history(struct broker *b, int status, const char *text)
+{
+	const struct error accepted = { .code = TIDE_OK };
+
+	if (status == TIDE_ESHUTDOWN || b->is_closing)
+		return;
+	if (status < 0) {
+		start_failed(b, status, text ? text : error_text(status));
+		return;
+	}
+	if (!b->engine && serve_last_good(b) < 0)
+		return;
+	history_note(b->history, &accepted);
+	recover_start(b, on_recovered);
+}
+
+static void start_loading(struct broker *b)
+{
+	const struct error accepted = { .code = TIDE_OK };
+
+	b->is_loading = true;
+	if (store_is_durable(b->store)) {
+		history_load(b->history, on_history);
+		return;
+	}
+	history_note(b->history, &accepted);
+	on_schedules_loaded(b, TIDE_OK, NULL);
+}
+
 static void on_store_state(void *ctx, enum store_state state, const char *why)
 {
 	struct broker *b = ctx;
@@ -288,13 +347,8 @@ static void on_store_state(void *ctx, enum store_state state, const char *why)
 	snprintf(b->store_state_why, sizeof(b->store_state_why), "%s", why ? why : "");
 	if (state == STORE_FAILED)
 		start_failed(b, TIDE_ESTORE, b->store_state_why);
-	else if (b->is_recovering)
-		return; /* lost and found again: its requests are sent again */
-	else if (state == STORE_UP && !b->is_started && store_is_durable(b->store)) {
-		b->is_recovering = true;
-		recover_start(b, on_recovered);
-	} else if (state == STORE_UP && !b->is_started)
-		on_schedules_loaded(b, TIDE_OK, NULL);
+	else if (state == STORE_UP && !b->is_loading)
+		start_loading(b);
 }
 
 static void on_reload(void *ctx, const struct error *result)
@@ -305,8 +359,10 @@ static void on_reload(void *ctx, const struct error *result)
 		log_error("rules: the change is refused, the old rules go on: %s",
 			  result->text);
 	else
-		log_info("rules: generation %llu is in force",
-			 (unsigned long long)engine_epoch(b->engine));
+		log_info("rules: generation %llu is in force, from %s",
+			 (unsigned long long)engine_epoch(b->engine),
+			 engine_origin_name(engine_origin(b->engine)));
+	history_note(b->history, result);
 	scheduler_update(b);
 }
 
@@ -342,6 +398,7 @@ static void init_parts(struct broker *b)
 	b->env.window_messages = b->config.window_messages;
 	b->env.window_bytes = b->config.window_bytes;
 	b->env.memory_soft_bytes = b->config.memory_soft_bytes;
+	b->history = history_create(b);
 	b->journal = b->env.journal = journal_create(&b->env);
 	broker_update_time(b);
 	b->started_unix_ms = b->now_ms;
@@ -356,11 +413,12 @@ static void free_parts(struct broker *b)
 	heap_deinit(&b->timers);
 	heap_deinit(&b->waits);
 	journal_destroy(b->journal);
+	history_destroy(b->history);
 	route_destroy(b->route);
 	mem_free(b);
 }
 
-static int create_engine(struct broker *b, struct error *err)
+static int create_engine(struct broker *b, struct bundle *last_good, struct error *err)
 {
 	struct engine_config config = {
 		.rules_dir = b->config.rules_dir,
@@ -371,23 +429,37 @@ static int create_engine(struct broker *b, struct error *err)
 		.watch = b->config.rules_watch,
 		.shared_entries_max = b->config.shared_entries_max,
 		.shared_bytes_max = b->config.shared_bytes_max,
+		.last_good = last_good,
+		.refusal = &b->rules_refusal,
 	};
-	struct engine_hooks hooks = { b, on_reload, add_status };
+	struct engine_hooks hooks = { b, on_reload, add_status, NULL };
 
 	return engine_create(&b->engine, b->loop, &config, &hooks, err);
+}
+
+/* A directory that is not there is a wrong --rules, and no broken rule. */
+static bool may_have_last_good(const struct broker *b, int status)
+{
+	struct stat st;
+
+	return status == TIDE_ERULE && strcmp(b->config.store.url, "none") != 0 &&
+	       stat(b->config.rules_dir, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
 static int start_parts(struct broker *b, struct error *err)
 {
 	struct store_hooks hooks = { b, on_store_state };
 	struct vhost *v;
-	int rc = create_engine(b, err);
+	int rc = create_engine(b, NULL, err);
 
-	if (rc < 0)
+	if (rc < 0 && !may_have_last_good(b, rc))
 		return rc;
+	if (rc < 0)
+		b->rules_refusal = *err;
 	rc = store_open(&b->store, b->loop, &b->config.store, &hooks, err);
 	if (rc < 0) {
-		engine_close(b->engine, NULL, NULL);
+		if (b->engine)
+			engine_close(b->engine, NULL, NULL);
 		return rc;
 	}
 	if (store_is_durable(b->store))
@@ -464,7 +536,10 @@ static void on_store_closed(void *ctx)
 
 	HASH_ITER (hh, b->vhosts, v, next)
 		vhost_destroy(v);
-	engine_close(b->engine, on_engine_closed, b);
+	if (b->engine)
+		engine_close(b->engine, on_engine_closed, b);
+	else
+		on_engine_closed(b);
 }
 
 void broker_close(struct broker *b, int64_t grace_ms)

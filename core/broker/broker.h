@@ -16,6 +16,7 @@
 #include "shard.h"
 #include "shared_sync.h"
 
+struct history;
 struct queue;
 struct scheduler;
 struct route;
@@ -74,6 +75,7 @@ struct broker {
 	struct broker_hooks hooks;
 	struct store *store;
 	struct engine *engine;
+	struct history *history; /* of the rules */
 	struct journal *journal;
 	struct shared_sync shared_sync;
 	struct scheduler *scheduler;
@@ -93,10 +95,11 @@ struct broker {
 	int64_t started_unix_ms;
 	int64_t now_ms;
 	uint64_t last_session;
-	uint64_t route_version; /* changes with every binding */
-	uint64_t route_stamp;   /* marks what a routing has visited */
-	struct route *route;    /* the last one that may not be remembered */
-	bool is_recovering;     /* the start has come so far; stays true */
+	uint64_t route_version;     /* changes with every binding */
+	uint64_t route_stamp;       /* marks what a routing has visited */
+	struct route *route;        /* the last one that may not be remembered */
+	struct error rules_refusal; /* of the start; code 0 = the rules were good */
+	bool is_loading;            /* the start has come so far; stays true */
 	bool is_started;
 	bool is_blocked; /* publishers are held back */
 	bool is_draining;

@@ -182,6 +182,9 @@ void session_rules_status(struct session *s, struct reply *r);
 struct simulate_spec;
 void session_simulate_retry(struct session *s, const struct simulate_spec *spec,
 			    struct reply *r);
+void session_rules_log(struct session *s, struct reply *r);
+/* An empty hash: the generation before the one in force. */
+void session_rules_rollback(struct session *s, struct slice hash, struct reply *r);
 void session_explain(struct session *s, const struct publish_spec *spec, struct reply *r);
 
 /* ---- for the session's own files ----------------------------------------------- */

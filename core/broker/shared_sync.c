@@ -131,7 +131,8 @@ void shared_sync_turn(struct broker *b)
 
 int64_t shared_sync_due_ms(const struct broker *b)
 {
-	if (!b->env.store || b->shared_sync.is_sending ||
+	/* A start with broken rules has no engine for a while. */
+	if (!b->env.store || !b->engine || b->shared_sync.is_sending ||
 	    !shared_is_dirty(engine_shared(b->engine)))
 		return 0;
 	return b->shared_sync.after_ms > 0 ? b->shared_sync.after_ms : 1;
@@ -139,5 +140,6 @@ int64_t shared_sync_due_ms(const struct broker *b)
 
 bool shared_sync_is_idle(const struct broker *b)
 {
-	return b->shared_sync.has_failed || shared_is_written(engine_shared(b->engine));
+	return b->shared_sync.has_failed || !b->engine ||
+	       shared_is_written(engine_shared(b->engine));
 }

@@ -22,8 +22,8 @@ static const struct cli_option common_options[] = {
 };
 
 static const struct cli_verb *const tables[] = {
-	cli_verbs_publish, cli_verbs_consume, cli_verbs_define,
-	cli_verbs_show,    cli_verbs_explain, cli_verbs_bench,
+	cli_verbs_publish, cli_verbs_consume, cli_verbs_define, cli_verbs_show,
+	cli_verbs_rules,   cli_verbs_explain, cli_verbs_bench,
 };
 #define TABLE_COUNT (sizeof(tables) / sizeof(tables[0]))
 

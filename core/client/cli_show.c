@@ -1,4 +1,4 @@
-/* cli_show.c: list, stats, rules, ping. */
+/* cli_show.c: list, stats, ping. */
 #include <uv.h>
 
 #include "cli_verb.h"
@@ -69,33 +69,6 @@ static int run_stats(struct cli *cli)
 	return status == CLI_DONE ? print_document(cli, &reply) : status;
 }
 
-static int run_rules(struct cli *cli)
-{
-	struct tidemq_reply reply;
-	struct buf line;
-	const char *what = cli->words[0];
-	bool is_show = strcmp(what, "show") == 0;
-	if (strcmp(what, "simulate") == 0)
-		return cli_run_simulate(cli);
-	if (is_show && cli->word_count == 2)
-		return cli_rules_show(cli, cli->words[1]);
-	bool is_top = strcmp(what, "top") == 0;
-	if (is_show ||
-	    (!is_top && strcmp(what, "reload") != 0 && strcmp(what, "status") != 0))
-		return cli_usage_error(cli,
-				       "say 'reload', 'status', 'top', 'show NAME' or "
-				       "'simulate', not '%s'",
-				       what);
-	if (cli->word_count > 1)
-		return cli_usage_error(cli, "there are too many arguments");
-	if (is_top)
-		return cli_rules_top(cli);
-	buf_init(&line);
-	buf_printf(&line, "RULES %s", what);
-	int status = cli_ask_take(cli, &line, &reply);
-	return status == CLI_DONE ? print_document(cli, &reply) : status;
-}
-
 static int run_ping(struct cli *cli)
 {
 	struct tidemq_reply reply;
@@ -125,15 +98,6 @@ const struct cli_verb cli_verbs_show[] = {
 	  .usage = "[options] [QUEUE]",
 	  .words_max = 1,
 	  .run = run_stats },
-	{ .name = "rules",
-	  .summary = "load the rules anew, show them and what they cost, or try one",
-	  .usage = "[options] reload|status|top|show NAME|simulate retry NAME "
-		   "[OPTION=VALUE]...",
-	  .details = cli_simulate_details,
-	  .options = cli_simulate_options,
-	  .words_min = 1,
-	  .words_max = 80,
-	  .run = run_rules },
 	{ .name = "ping",
 	  .summary = "ask the broker whether it is there",
 	  .usage = "[options]",

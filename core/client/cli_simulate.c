@@ -3,21 +3,6 @@
 
 #include "cli_verb.h"
 
-const char cli_simulate_details[] =
-	"simulate prints what would become of a message that fails each time: when it "
-	"is\n"
-	"attempted, what the script decides, and how it ends. Nothing is stored. The\n"
-	"OPTIONs are those of the script, with or without \"retry.\" before them, and\n"
-	"delivery-limit and ack-timeout as a queue has them:\n"
-	"\n"
-	"  tidemq rules simulate retry exponential base=500ms cap=1m delivery-limit=0";
-
-const struct cli_option cli_simulate_options[] = {
-	{ "failures", "N", "simulate: end after so many, 1-1000; default 100" },
-	{ "reason", "REASON", "simulate: nack, timeout or gone; default nack" },
-	{ NULL, NULL, NULL },
-};
-
 static int add_request(struct cli *cli, struct buf *line)
 {
 	uint64_t failures = 0;

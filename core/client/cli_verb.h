@@ -33,6 +33,7 @@ extern const struct cli_verb cli_verbs_consume[];
 extern const struct cli_verb cli_verbs_define[];
 extern const struct cli_verb cli_verbs_show[];
 extern const struct cli_verb cli_verbs_explain[];
+extern const struct cli_verb cli_verbs_rules[];
 extern const struct cli_verb cli_verbs_bench[];
 
 #define CLI_OPTIONS_MAX 96 /* given ones, repetitions counted */
@@ -85,8 +86,6 @@ int cli_ask_take(struct cli *cli, struct buf *line, struct tidemq_reply *reply);
 
 /* ---- cli_simulate.c: `rules simulate` -------------------------------------- */
 
-extern const char cli_simulate_details[];
-extern const struct cli_option cli_simulate_options[];
 int cli_run_simulate(struct cli *cli);
 
 /* ---- cli_rules_show.c ---------------------------------------------------- */

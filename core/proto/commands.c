@@ -5,7 +5,6 @@
 #include "../base/duration.h"
 #include "../base/mem.h"
 #include "line.h"
-#include "simulate.h"
 #include "verbs.h"
 
 #define PREFETCH_DEFAULT 100
@@ -661,36 +660,4 @@ COMMAND(stats)
 		reply_error(r, &err);
 	else
 		session_stats(l->session, q->word_count ? q->words[0] : SLICE(""), r);
-}
-
-/* What stands behind the first word is for simulate alone. */
-static int check_bare(const struct request *q, struct error *err)
-{
-	struct slice extra = q->word_count > 1 ? q->words[1]
-			     : q->option_count ? q->options[0].name
-					       : SLICE("");
-
-	if (extra.len == 0)
-		return TIDE_OK;
-	return error_set(err, TIDE_ESYNTAX,
-			 "RULES does not understand '%.*s' behind %.*s",
-			 (int)(extra.len < 40 ? extra.len : 40), extra.data,
-			 (int)q->words[0].len, q->words[0].data);
-}
-
-COMMAND(rules)
-{
-	bool is_reload = slice_is(q->words[0], "reload");
-	struct error err;
-
-	if (slice_is(q->words[0], "simulate"))
-		rules_simulate(l, q, r);
-	else if (!is_reload && !slice_is(q->words[0], "status"))
-		reply_refuse(r, TIDE_ESYNTAX, "RULES knows reload, status and simulate");
-	else if (check_bare(q, &err) < 0)
-		reply_error(r, &err);
-	else if (is_reload)
-		session_rules_reload(l->session, r);
-	else
-		session_rules_status(l->session, r);
 }

@@ -288,7 +288,7 @@ describe('the command line', function()
       refused(2, "there is no list of 'cats'", 'list', 'cats')
       refused(2, "say 'exchange' or 'queue'", 'declare', 'cat', 'x')
       refused(2, 'of which type', 'declare', 'exchange', 'x')
-      refused(2, "say 'reload', 'status', 'top', 'show NAME' or 'simulate'", 'rules', 'dance')
+      refused(2, "there is no 'rules dance'", 'rules', 'dance')
       refused(2, 'is no name', 'purge', 'a b')
     end)
 

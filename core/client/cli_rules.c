@@ -1,0 +1,144 @@
+/* cli_rules.c: rules, and its words. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../base/percent.h"
+#include "cli_verb.h"
+
+/* What is asked with a word, and how the answer is shown: as an object, or with
+ * `columns` as a table of these members (of the array `array`, or of the whole). */
+struct word {
+	const char *name;
+	int words_max; /* after it */
+	int words_min;
+	const char *array;
+	const char *columns;
+	int (*add)(struct cli *cli, struct buf *line); /* what follows; may be NULL */
+	int (*show)(struct cli *cli, const struct tidemq_reply *reply);
+	int (*run)(struct cli *cli); /* in the place of all this; may be NULL */
+};
+
+static int add_words(struct cli *cli, struct buf *line)
+{
+	int status = CLI_DONE;
+	for (int i = 1; i < cli->word_count && status == CLI_DONE; i++)
+		status = cli_add_word(cli, line, cli->words[i]);
+	return status;
+}
+
+static int run_top(struct cli *cli)
+{
+	if (cli->word_count > 1)
+		return cli_usage_error(cli, "there are too many arguments");
+	return cli_rules_top(cli);
+}
+
+static int run_show(struct cli *cli)
+{
+	if (cli->word_count != 2)
+		return cli_usage_error(cli, "say 'show' and a script's name");
+	return cli_rules_show(cli, cli->words[1]);
+}
+
+static const struct word words[] = {
+	{ .name = "reload" },
+	{ .name = "status" },
+	{ .name = "log",
+	  .columns = "number loaded_ms origin result hash added changed removed error" },
+	{ .name = "rollback", .words_max = 1, .add = add_words },
+	{ .name = "top", .run = run_top },
+	{ .name = "show", .run = run_show },
+	{ .name = "simulate", .run = cli_run_simulate },
+};
+#define WORD_COUNT (sizeof(words) / sizeof(words[0]))
+
+static int show(struct cli *cli, const struct word *w, const struct tidemq_reply *reply)
+{
+	if (cli->json) {
+		puts(reply->text);
+		return CLI_DONE;
+	}
+	if (w->show)
+		return w->show(cli, reply);
+	if (w->columns)
+		return cli_print_table(reply->text, reply->len, w->array, w->columns);
+	return cli_print_object(reply->text, reply->len);
+}
+
+static int ask(struct cli *cli, const struct word *w)
+{
+	struct tidemq_reply reply;
+	struct buf line;
+	int more = cli->word_count - 1, status = CLI_DONE;
+	if (w->run)
+		return w->run(cli);
+	if (more < w->words_min || more > w->words_max)
+		return cli_usage_error(cli, "'%s' takes %d to %d words, not %d", w->name,
+				       w->words_min, w->words_max, more);
+	buf_init(&line);
+	buf_printf(&line, "RULES %s", w->name);
+	if (w->add)
+		status = w->add(cli, &line);
+	if (status != CLI_DONE) {
+		buf_deinit(&line);
+		return status;
+	}
+	status = cli_ask_take(cli, &line, &reply);
+	return status == CLI_DONE ? show(cli, w, &reply) : status;
+}
+
+static int run_rules(struct cli *cli)
+{
+	struct buf names;
+	buf_init(&names);
+	for (size_t i = 0; i < WORD_COUNT; i++) {
+		if (strcmp(cli->words[0], words[i].name) == 0) {
+			buf_deinit(&names);
+			return ask(cli, &words[i]);
+		}
+		buf_printf(&names, "%s%s", i ? ", " : "", words[i].name);
+	}
+	int status = cli_usage_error(cli, "there is no 'rules %s'; there are: %s",
+				     cli->words[0], buf_cstr(&names));
+	buf_deinit(&names);
+	return status;
+}
+
+static const struct cli_option rules_options[] = {
+	{ "failures", "N", "simulate: end after so many, 1-1000; default 100" },
+	{ "reason", "REASON", "simulate: nack, timeout or gone; default nack" },
+	{ NULL, NULL, NULL },
+};
+
+const struct cli_verb cli_verbs_rules[] = {
+	{ .name = "rules",
+	  .summary = "show and change which rules are in force",
+	  .usage = "[options] reload | status | top | show NAME | log | rollback [HASH] "
+		   "|\n"
+		   "       simulate retry NAME [OPTION=VALUE]...",
+	  .details =
+		  "reload     load the directory anew\n"
+		  "status     what is in force, and how its scripts fare\n"
+		  "top        what the scripts cost, the dearest first\n"
+		  "show       a script and its options\n"
+		  "log        the generations that there were, the newest first\n"
+		  "rollback   put the generation before in force, or the one of that "
+		  "hash;\n"
+		  "           the directory is not written, and its next change "
+		  "supersedes it\n"
+		  "simulate   print what would become of a message that fails each "
+		  "time: when it\n"
+		  "           is attempted, what the script decides, and how it ends. "
+		  "The OPTIONs\n"
+		  "           are those of the script, with or without \"retry.\" before "
+		  "them, and\n"
+		  "           delivery-limit and ack-timeout as a queue has them:\n"
+		  "\n"
+		  "  tidemq rules simulate retry exponential base=500ms cap=1m "
+		  "delivery-limit=0",
+	  .options = rules_options,
+	  .words_min = 1,
+	  .words_max = 80,
+	  .run = run_rules },
+	{ .name = NULL },
+};

@@ -1,0 +1,236 @@
+-- Generations of rules: the history, going back, and the last good at a start
+-- with broken rules.
+local Broker = require 'support.broker'
+local json = require 'dkjson'
+local wait = require 'support.wait'
+
+local function fixed(n)
+  return ('return { pick = function() return %d end }\n'):format(n)
+end
+
+local function document(c, request)
+  c:send(request .. '\r\n')
+  local length = c:expect('^DATA (%d+)$')
+  return json.decode(c:expect_payload(length))
+end
+
+local function shard_of(c, queue)
+  return document(c, 'EXPLAIN - ' .. queue).queues[1].shard
+end
+
+local function start(options)
+  options = options or {}
+  options.rules = options.rules or { ['sharding/mine.lua'] = fixed(0) }
+  options.args = options.args or { '--fsync', 'no' }
+  return Broker.start(options)
+end
+
+local function reload(broker, c, text)
+  broker:write_rule('sharding/mine.lua', text)
+  return document(c, 'RULES reload')
+end
+
+--- Entries made by the watching of the directory depend on time; these do not.
+local function asked(log)
+  local list = {}
+  for _, entry in ipairs(log) do
+    if entry.origin ~= 'files' then list[#list + 1] = entry end
+  end
+  return list
+end
+
+describe('RULES log', function()
+  local broker
+  before_each(function() broker = start() end)
+  after_each(function() broker:destroy() end)
+
+  it('begins with the generation of the start', function()
+    local c = broker:connect()
+    local log = document(c, 'RULES log')
+    assert.equal(1, #log)
+    assert.equal('start', log[1].origin)
+    assert.equal('accepted', log[1].result)
+    assert.equal(document(c, 'RULES status').hash, log[1].hash)
+    assert.equal(1, log[1].generation)
+  end)
+
+  it('tells which files changed, and why one was refused', function()
+    local c = broker:connect()
+    broker:write_rule('sharding/other.lua', fixed(2))
+    reload(broker, c, fixed(1))
+    broker:write_rule('sharding/mine.lua', 'return {')
+    c:send 'RULES reload\r\n'
+    c:expect '^ERR rule sharding/mine.lua:1:'
+    broker:remove_rule 'sharding/other.lua'
+    reload(broker, c, fixed(3))
+    local added, changed, removed, refused = false, false, false, nil
+    for _, entry in ipairs(document(c, 'RULES log')) do
+      if entry.result == 'refused' then refused = entry end
+      for _, name in ipairs(entry.added) do added = added or name == 'sharding/other.lua' end
+      for _, name in ipairs(entry.changed) do changed = changed or name == 'sharding/mine.lua' end
+      for _, name in ipairs(entry.removed) do removed = removed or name == 'sharding/other.lua' end
+    end
+    assert.is_true(added and changed and removed)
+    assert.is_truthy(refused.error:find('^sharding/mine.lua:1:'))
+    assert.is_nil(refused.hash)
+    assert.same({ 'sharding/mine.lua' }, refused.changed)
+  end)
+
+  it('is printed by the command line', function()
+    local output, status = broker:cli('rules', 'log')
+    assert.equal(0, status, output)
+    assert.is_truthy(output:find 'NUMBER' and output:find 'accepted', output)
+  end)
+
+  it('and the kept files survive a restart', function()
+    local c = broker:connect()
+    reload(broker, c, fixed(1))
+    local first = document(c, 'RULES log')
+    broker:restart()
+    c = broker:connect()
+    local second = document(c, 'RULES log')
+    assert.equal(#first + 1, #second)
+    assert.equal('start', second[1].origin)
+    assert.same({}, second[1].changed)
+    assert.equal(first[1].hash, second[1].hash)
+    assert.equal(first[1].number, second[2].number)
+    document(c, 'RULES rollback ' .. first[#first].hash)
+  end)
+
+  it('is bounded, as are the kept files', function()
+    local c = broker:connect()
+    for n = 1, 110 do reload(broker, c, fixed(n)) end
+    assert.equal(100, #document(c, 'RULES log'))
+    assert.is_truthy(wait.poll(function() return tonumber(broker:redis_cli('HLEN', 'tide:rules:log')) == 100 end))
+    local count = 0
+    for _ in broker:redis_cli('KEYS', 'tide:rules:gen:*'):gmatch 'gen:%x+' do count = count + 1 end
+    assert.equal(10, count)
+  end)
+end)
+
+describe('RULES rollback', function()
+  local broker
+  before_each(function() broker = start() end)
+  after_each(function() broker:destroy() end)
+
+  it('puts the generation before in force, and the one before that', function()
+    local c = broker:connect()
+    c:ok 'DECLARE queue q shards=4 sharding=mine'
+    reload(broker, c, fixed(1))
+    reload(broker, c, fixed(2))
+    assert.equal(2, shard_of(c, 'q'))
+    local status = document(c, 'RULES rollback')
+    assert.equal('rollback', status.origin)
+    assert.equal(1, shard_of(c, 'q'))
+    document(c, 'RULES rollback')
+    assert.equal(0, shard_of(c, 'q'))
+    c:send 'RULES rollback\r\n'
+    c:expect '^ERR not%-found there is no generation before'
+    local log = asked(document(c, 'RULES log'))
+    assert.equal('rollback', log[1].origin)
+    assert.same({ 'sharding/mine.lua' }, log[1].changed)
+  end)
+
+  it('takes the generation that a hash names', function()
+    local c = broker:connect()
+    c:ok 'DECLARE queue q shards=4 sharding=mine'
+    local first = document(c, 'RULES status').hash
+    reload(broker, c, fixed(1))
+    reload(broker, c, fixed(2))
+    assert.equal(first, document(c, 'RULES rollback ' .. first:sub(1, 8)).hash)
+    assert.equal(0, shard_of(c, 'q'))
+    c:send('RULES rollback ' .. first .. '\r\n')
+    c:expect '^ERR exists generation %x+ is in force already'
+    c:send 'RULES rollback 0123456789abcdef\r\n'
+    c:expect '^ERR not%-found no generation is kept under 0123456789abcdef'
+    c:send 'RULES rollback zz\r\n'
+    c:expect '^ERR not%-found'
+  end)
+
+  it('leaves the directory as it is, and its next change supersedes it', function()
+    local c = broker:connect()
+    c:ok 'DECLARE queue q shards=4 sharding=mine'
+    reload(broker, c, fixed(1))
+    document(c, 'RULES rollback')
+    broker:write_rule('sharding/mine.lua', fixed(3))
+    assert.is_truthy(wait.poll(function() return shard_of(c, 'q') == 3 end))
+    assert.equal('files', document(c, 'RULES status').origin)
+  end)
+
+  it('is refused while a queue uses what the generation has not', function()
+    local c = broker:connect()
+    broker:write_rule('sharding/late.lua', fixed(1))
+    reload(broker, c, fixed(1))
+    c:ok 'DECLARE queue q shards=4 sharding=late'
+    local first = document(c, 'RULES log')
+    c:send('RULES rollback ' .. first[#first].hash .. '\r\n')
+    c:expect "^ERR rule sharding/late.lua: is gone, but queue 'q' uses it"
+    assert.equal('refused', document(c, 'RULES log')[1].result)
+  end)
+
+  it('is a verb of the command line', function()
+    local c = broker:connect()
+    reload(broker, c, fixed(1))
+    local output, status = broker:cli('rules', 'rollback')
+    assert.equal(0, status, output)
+    assert.is_truthy(output:find 'rollback', output)
+    output, status = broker:cli('rules', 'rollback')
+    assert.equal(1, status, output)
+  end)
+end)
+
+describe('a start with broken rules', function()
+  local broker
+  after_each(function() if broker then broker:destroy() end end)
+
+  it('serves with the last good generation, and says so', function()
+    broker = start { rules = { ['sharding/mine.lua'] = 'local lib = require "lib"\n' ..
+      'return { pick = function() return lib.n end }\n', ['lib.lua'] = 'return { n = 2 }\n' } }
+    local c = broker:connect()
+    c:ok 'DECLARE queue q shards=4 sharding=mine'
+    local good = document(c, 'RULES status').hash
+    broker:stop()
+    broker:write_rule('sharding/mine.lua', 'return {\n')
+    broker:remove_rule 'lib.lua'
+    broker:restart()
+    broker:expect_log 'IS BROKEN: sharding/mine.lua:'
+    broker:expect_log('last good generation, ' .. good)
+    c = broker:connect()
+    assert.equal(2, shard_of(c, 'q'))
+    local status = document(c, 'RULES status')
+    assert.equal('last good', status.origin)
+    assert.equal(good, status.hash)
+    assert.is_truthy(status.refusal.error:find '^sharding/mine.lua:')
+    local log = document(c, 'RULES log')
+    assert.equal('last good', log[1].origin)
+    assert.equal('refused', log[2].result)
+    assert.same({ 'sharding/mine.lua' }, log[2].changed)
+    -- The directory is put right while it serves.
+    broker:write_rule('sharding/mine.lua', fixed(3))
+    assert.is_truthy(wait.poll(function() return shard_of(c, 'q') == 3 end))
+  end)
+
+  it('says so at each start', function()
+    broker = start()
+    broker:stop()
+    broker:write_rule('sharding/mine.lua', 'return {')
+    broker:restart()
+    broker:restart()
+    local _, count = broker:log():gsub('IS BROKEN', '')
+    assert.equal(2, count)
+  end)
+
+  it('fails without a last good one', function()
+    local _, log, status = start { rules = { ['sharding/mine.lua'] = 'return {' }, may_fail = true }
+    assert.equal(1, status)
+    assert.is_truthy(log:find('tidemq: sharding/mine.lua:1:', 1, true), log)
+  end)
+
+  it('fails without a store to have one in', function()
+    local _, log, status = start {
+      rules = { ['sharding/mine.lua'] = 'return {' }, may_fail = true, args = { '--store', 'none' },
+    }
+    assert.equal(1, status)
+    assert.is_truthy(log:find('tidemq: sharding/mine.lua:1:', 1, true), log)
+  end)
+end)
