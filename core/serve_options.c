@@ -16,6 +16,7 @@ enum type {
 	TYPE_DURATION,
 	TYPE_FSYNC,
 	TYPE_LEVEL,
+	TYPE_FLAG,
 	TYPE_HELP,
 	TYPE_CONFIG
 };
@@ -82,6 +83,9 @@ static const struct option_row rows[] = {
 	  "entries that scripts keep in tide.shared, counters and buckets (100000)" },
 	{ "max-shared-bytes", "BYTES", TYPE_BYTES, BROKER(shared_bytes_max), KIB * 64,
 	  64 * GIB, "of these (16M)" },
+	{ "replay-payloads", NULL, TYPE_FLAG, BROKER(replay_payloads), 0, 0,
+	  "keep the payloads of the recent publishes, for RULES recent and RULES "
+	  "replay" },
 	{ "log", "LEVEL", TYPE_LEVEL, 0, 0, 0, "error, warn, info or debug (info)" },
 	{ "config", "FILE", TYPE_CONFIG, 0, 0, 0,
 	  "a Lua file that returns a table of these options, { fsync = \"no\", ... }; "
@@ -169,6 +173,17 @@ static int set_number(struct serve_options *o, const struct option_row *row,
 	return TIDE_OK;
 }
 
+/* On the command line a flag has no value, in a file it is true or false. */
+static int set_flag(struct serve_options *o, const struct option_row *row,
+		    const char *value, struct error *err)
+{
+	if (value && strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
+		return error_set(err, TIDE_ESYNTAX, "--%s %s: wanted is true or false",
+				 row->name, value);
+	*(bool *)((char *)o + row->offset) = !value || value[0] == '1';
+	return TIDE_OK;
+}
+
 static int set_option(struct serve_options *o, const struct option_row *row,
 		      const char *value, struct error *err)
 {
@@ -191,6 +206,8 @@ static int set_option(struct serve_options *o, const struct option_row *row,
 					 "--log %s: wanted is error, warn, info or debug",
 					 value);
 		return TIDE_OK;
+	case TYPE_FLAG:
+		return set_flag(o, row, value, err);
 	case TYPE_HELP:
 		o->is_help = true;
 		return TIDE_OK;

@@ -10,11 +10,13 @@
 #include "exchange.h"
 #include "history.h"
 #include "queue.h"
+#include "recent.h"
 #include "recover.h"
 #include "reply.h"
 #include "route.h"
 #include "scheduler.h"
 #include "session.h"
+#include "shadow.h"
 
 /* Below these shares of a limit, publishers who were held back go on. */
 #define RELIEF(limit) ((limit) / 4 * 3)
@@ -399,6 +401,7 @@ static void init_parts(struct broker *b)
 	b->env.window_bytes = b->config.window_bytes;
 	b->env.memory_soft_bytes = b->config.memory_soft_bytes;
 	b->history = history_create(b);
+	b->recent = recent_create(b->config.replay_payloads);
 	b->journal = b->env.journal = journal_create(&b->env);
 	broker_update_time(b);
 	b->started_unix_ms = b->now_ms;
@@ -414,6 +417,7 @@ static void free_parts(struct broker *b)
 	heap_deinit(&b->waits);
 	journal_destroy(b->journal);
 	history_destroy(b->history);
+	recent_destroy(b->recent);
 	route_destroy(b->route);
 	mem_free(b);
 }
@@ -551,5 +555,7 @@ void broker_close(struct broker *b, int64_t grace_ms)
 	uv_check_stop(&b->check);
 	uv_timer_stop(&b->timer);
 	uv_idle_stop(&b->idle);
+	shadow_drop(b);
+	replay_cancel(b);
 	store_close(b->store, grace_ms, on_store_closed, b);
 }

@@ -19,8 +19,11 @@
 struct history;
 struct queue;
 struct scheduler;
+struct recent;
+struct replay;
 struct route;
 struct session;
+struct shadow;
 struct vhost;
 
 struct broker_config {
@@ -42,6 +45,7 @@ struct broker_config {
 	bool rules_watch;
 	size_t shared_entries_max; /* of tide.shared */
 	size_t shared_bytes_max;
+	bool replay_payloads; /* the recent publishes are kept with them */
 };
 
 void broker_config_init(struct broker_config *c);
@@ -76,6 +80,9 @@ struct broker {
 	struct store *store;
 	struct engine *engine;
 	struct history *history; /* of the rules */
+	struct recent *recent;   /* the last publishes */
+	struct shadow *shadow;   /* rules that decide in parallel; NULL for none */
+	struct replay *replay;   /* under way; NULL for none */
 	struct journal *journal;
 	struct shared_sync shared_sync;
 	struct scheduler *scheduler;
@@ -95,11 +102,13 @@ struct broker {
 	int64_t started_unix_ms;
 	int64_t now_ms;
 	uint64_t last_session;
-	uint64_t route_version;     /* changes with every binding */
-	uint64_t route_stamp;       /* marks what a routing has visited */
-	struct route *route;        /* the last one that may not be remembered */
-	struct error rules_refusal; /* of the start; code 0 = the rules were good */
-	bool is_loading;            /* the start has come so far; stays true */
+	uint64_t last_serial;           /* of queues, exchanges and bindings */
+	struct queue *queues_by_serial; /* uthash */
+	uint64_t route_version;         /* changes with every binding */
+	uint64_t route_stamp;           /* marks what a routing has visited */
+	struct route *route;            /* the last one that may not be remembered */
+	struct error rules_refusal;     /* of the start; code 0 = the rules were good */
+	bool is_loading;                /* the start reads what is in the store */
 	bool is_started;
 	bool is_blocked; /* publishers are held back */
 	bool is_draining;

@@ -101,6 +101,7 @@ static int create(struct vhost *v, struct slice name, struct slice type,
 		return rc;
 	}
 	x->vhost = v;
+	x->serial = ++v->broker->last_serial;
 	x->name = mem_strndup(name.data, name.len);
 	x->name_len = name.len;
 	x->type = mem_strndup(type.data, type.len);
@@ -110,6 +111,7 @@ static int create(struct vhost *v, struct slice name, struct slice type,
 	args_init(&a->script);
 	TAILQ_INIT(&x->incoming);
 	HASH_ADD_KEYPTR(hh, v->exchanges, x->name, x->name_len, x);
+	v->broker->route_version++;
 	*out = x;
 	return TIDE_OK;
 }
@@ -305,6 +307,7 @@ int binding_create(const struct binding_spec *spec, struct binding **out,
 		return rc;
 	b = mem_zalloc(sizeof(*b));
 	b->number = number;
+	b->serial = ++x->vhost->broker->last_serial;
 	b->source = x;
 	b->queue = spec->queue;
 	b->exchange = spec->exchange;

@@ -15,6 +15,7 @@ struct queue;
 struct waiter;
 
 struct binding {
+	uint64_t serial; /* never used again */
 	uint32_t number; /* its place in the source's table */
 	struct exchange *source;
 	struct queue *queue; /* one of the two is the destination */
@@ -30,6 +31,7 @@ struct route;
 
 struct exchange {
 	UT_hash_handle hh;
+	uint64_t serial; /* never used again */
 	struct vhost *vhost;
 	char *name;
 	size_t name_len;

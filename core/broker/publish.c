@@ -1,6 +1,8 @@
 #include "publish.h"
 
 #include "decide.h"
+#include "recent.h"
+#include "shadow.h"
 
 static void store(struct broker *b, const struct outcome *o, struct waiter *waiter)
 {
@@ -31,6 +33,36 @@ static int refuse_unroutable(const struct outcome *o, struct broker *b, struct e
 			 SLICE_ARG(o->msg->key), o->exchange ? o->exchange->name : "-");
 }
 
+static void add_picks(struct verdict *verdict, const struct outcome *o)
+{
+	for (unsigned i = 0; i < o->count; i++) {
+		const struct pick *pick = &o->picks[i];
+		struct verdict_target *t = verdict_add(verdict, pick->queue->serial);
+
+		if (t) {
+			t->shard = pick->shard->index;
+			t->rank = pick->rank;
+		}
+	}
+}
+
+/* For those who look at what is decided. @param refusal  NULL for none */
+static void tell(const struct decide_spec *spec, const struct decision *d,
+		 const struct error *refusal)
+{
+	struct broker *b = spec->vhost->broker;
+	struct verdict *verdict = recent_add(b->recent, spec->vhost, spec->msg,
+					     refusal ? refusal->code : TIDE_OK);
+
+	if (!refusal) {
+		add_picks(verdict, &d->first);
+		for (unsigned i = 0; i < d->copy_count; i++)
+			add_picks(verdict, &d->copies[i]);
+	}
+	if (b->shadow)
+		shadow_look(b->shadow, spec->vhost, spec->msg, verdict, refusal);
+}
+
 int publish_message(struct vhost *v, struct exchange *x, struct msg *m, bool is_mandatory,
 		    struct waiter *waiter, unsigned *queues, struct error *err)
 {
@@ -38,6 +70,7 @@ int publish_message(struct vhost *v, struct exchange *x, struct msg *m, bool is_
 	struct decision d;
 	int rc = decide(&d, &spec, err);
 
+	tell(&spec, &d, rc < 0 ? err : NULL);
 	*queues = 0;
 	if (rc == TIDE_OK && is_mandatory && d.first.count == 0)
 		rc = refuse_unroutable(&d.first, v->broker, err);

@@ -182,6 +182,8 @@ static int create(struct vhost *v, struct slice name, struct queue_config *confi
 		TAILQ_INSERT_TAIL(&owner->exclusive, q, owner_link);
 	}
 	HASH_ADD_KEYPTR(hh, v->queues, q->name, q->name_len, q);
+	q->serial = ++v->broker->last_serial;
+	HASH_ADD(serial_hh, v->broker->queues_by_serial, serial, sizeof(q->serial), q);
 	/* A route that found no queue of this name must be found anew. */
 	v->broker->route_version++;
 	*out = q;
@@ -297,6 +299,7 @@ void queue_destroy(struct queue *q)
 	if (q->owner)
 		TAILQ_REMOVE(&q->owner->exclusive, q, owner_link);
 	HASH_DEL(q->vhost->queues, q);
+	HASH_DELETE(serial_hh, b->queues_by_serial, q);
 	b->route_version++;
 	free_parts(q);
 }

@@ -26,6 +26,8 @@ struct queue_counters {
 
 struct queue {
 	UT_hash_handle hh;
+	UT_hash_handle serial_hh;
+	uint64_t serial; /* never used again */
 	struct vhost *vhost;
 	char *name;
 	size_t name_len;

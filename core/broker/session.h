@@ -183,6 +183,17 @@ struct simulate_spec;
 void session_simulate_retry(struct session *s, const struct simulate_spec *spec,
 			    struct reply *r);
 void session_rules_log(struct session *s, struct reply *r);
+struct shadow_spec {
+	struct slice dir;
+	double share;
+};
+void session_rules_shadow(struct session *s, const struct shadow_spec *spec,
+			  struct reply *r);
+void session_rules_shadow_status(struct session *s, struct reply *r);
+void session_rules_shadow_promote(struct session *s, struct reply *r);
+void session_rules_shadow_drop(struct session *s, struct reply *r);
+void session_rules_recent(struct session *s, size_t max, struct reply *r);
+void session_rules_replay(struct session *s, struct slice dir, struct reply *r);
 /* An empty hash: the generation before the one in force. */
 void session_rules_rollback(struct session *s, struct slice hash, struct reply *r);
 void session_explain(struct session *s, const struct publish_spec *spec, struct reply *r);

@@ -1,4 +1,6 @@
 /* cli_rules.c: rules, and its words. */
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -40,6 +42,62 @@ static int run_show(struct cli *cli)
 	return cli_rules_show(cli, cli->words[1]);
 }
 
+/* What the broker takes as a directory: the same one, whatever our own current
+ * directory is. */
+static int add_dir(struct cli *cli, struct buf *line)
+{
+	char path[PATH_MAX];
+	const char *dir = cli->words[1];
+	if (!realpath(dir, path))
+		return cli_failure("cannot find the directory '%s': %s", dir,
+				   strerror(errno));
+	return cli_add_word(cli, line, path);
+}
+
+static bool is_shadow_verb(const char *word)
+{
+	return strcmp(word, "status") == 0 || strcmp(word, "promote") == 0 ||
+	       strcmp(word, "drop") == 0;
+}
+
+static int add_shadow(struct cli *cli, struct buf *line)
+{
+	const char *share = cli_get(cli, "share");
+	if (is_shadow_verb(cli->words[1]))
+		return cli_add_word(cli, line, cli->words[1]);
+	int status = add_dir(cli, line);
+	if (status == CLI_DONE && share) {
+		buf_append_text(line, " share=");
+		percent_encode(line, slice_from(share));
+	}
+	return status;
+}
+
+/* The rules in the shadow, then what they decide otherwise as a table. */
+static int show_changes(struct cli *cli, const struct tidemq_reply *reply,
+			const char *array, const char *columns)
+{
+	int status = cli_print_object_without(reply->text, reply->len, array);
+	if (status != CLI_DONE)
+		return status;
+	putchar('\n');
+	return cli_print_table(reply->text, reply->len, array, columns);
+}
+
+static int show_shadow(struct cli *cli, const struct tidemq_reply *reply)
+{
+	if (strcmp(cli->words[1], "promote") == 0)
+		return cli_print_object(reply->text, reply->len);
+	return show_changes(cli, reply, "samples",
+			    "differs exchange key headers live shadow");
+}
+
+static int show_replay(struct cli *cli, const struct tidemq_reply *reply)
+{
+	return show_changes(cli, reply, "changes",
+			    "number differs exchange key headers before after");
+}
+
 static const struct word words[] = {
 	{ .name = "reload" },
 	{ .name = "status" },
@@ -49,11 +107,29 @@ static const struct word words[] = {
 	{ .name = "top", .run = run_top },
 	{ .name = "show", .run = run_show },
 	{ .name = "simulate", .run = cli_run_simulate },
+	{ .name = "shadow",
+	  .words_min = 1,
+	  .words_max = 1,
+	  .add = add_shadow,
+	  .show = show_shadow },
+	{ .name = "recent",
+	  .words_max = 1,
+	  .columns = "number published_ms exchange key priority size headers decision",
+	  .add = add_words },
+	{ .name = "replay",
+	  .words_min = 1,
+	  .words_max = 1,
+	  .add = add_dir,
+	  .show = show_replay },
 };
 #define WORD_COUNT (sizeof(words) / sizeof(words[0]))
 
 static int show(struct cli *cli, const struct word *w, const struct tidemq_reply *reply)
 {
+	if (reply->len == 0) {
+		puts(cli->json ? "{\"ok\":true}" : "OK");
+		return CLI_DONE;
+	}
 	if (cli->json) {
 		puts(reply->text);
 		return CLI_DONE;
@@ -107,6 +183,7 @@ static int run_rules(struct cli *cli)
 static const struct cli_option rules_options[] = {
 	{ "failures", "N", "simulate: end after so many, 1-1000; default 100" },
 	{ "reason", "REASON", "simulate: nack, timeout or gone; default nack" },
+	{ "share", "PERCENT", "with shadow DIR: of the publishes (10%)" },
 	{ NULL, NULL, NULL },
 };
 
@@ -115,6 +192,7 @@ const struct cli_verb cli_verbs_rules[] = {
 	  .summary = "show and change which rules are in force",
 	  .usage = "[options] reload | status | top | show NAME | log | rollback [HASH] "
 		   "|\n"
+		   "       shadow DIR|status|promote|drop | recent [N] | replay DIR |\n"
 		   "       simulate retry NAME [OPTION=VALUE]...",
 	  .details =
 		  "reload     load the directory anew\n"
@@ -126,6 +204,13 @@ const struct cli_verb cli_verbs_rules[] = {
 		  "hash;\n"
 		  "           the directory is not written, and its next change "
 		  "supersedes it\n"
+		  "shadow     let the rules in DIR decide beside those in force, and "
+		  "show where\n"
+		  "           they differ; promote puts them in force, drop forgets "
+		  "them\n"
+		  "recent     the last publishes, and what was decided\n"
+		  "replay     decide them again under the rules in DIR, and show what "
+		  "changes\n"
 		  "simulate   print what would become of a message that fails each "
 		  "time: when it\n"
 		  "           is attempted, what the script decides, and how it ends. "

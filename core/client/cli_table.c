@@ -376,3 +376,14 @@ int cli_print_object(const char *document, size_t len)
 	json_decref(root);
 	return CLI_DONE;
 }
+
+int cli_print_object_without(const char *document, size_t len, const char *member)
+{
+	json_t *root = parse(document, len, is_object);
+	if (!root)
+		return CLI_FAILED;
+	json_object_del(root, member);
+	print_members(root, 0);
+	json_decref(root);
+	return CLI_DONE;
+}

@@ -104,5 +104,7 @@ int cli_print_table(const char *document, size_t len, const char *member,
 /* Print the object in `document`, a line a member; members of members are
  * indented, arrays of objects are tables. */
 int cli_print_object(const char *document, size_t len);
+/* The same, but for this member. */
+int cli_print_object_without(const char *document, size_t len, const char *member);
 
 #endif

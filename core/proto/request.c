@@ -127,6 +127,15 @@ static int take_header(struct request *r, struct slice name, struct slice value,
 	return TIDE_OK;
 }
 
+/* "10%", as one writes it: of an option whose meaning we know, a percent sign
+ * that is the last and only one stands for itself. */
+static bool is_percentage(const struct verb *v, struct slice name, struct slice value)
+{
+	return value.len > 0 && value.data[value.len - 1] == '%' &&
+	       memchr(value.data, '%', value.len) == value.data + value.len - 1 &&
+	       is_listed(v->options, name);
+}
+
 static int take_option(struct request *r, struct slice name, struct slice value,
 		       struct error *err)
 {
@@ -142,7 +151,7 @@ static int take_option(struct request *r, struct slice name, struct slice value,
 	if (r->option_count == REQUEST_OPTIONS_MAX)
 		return error_set(err, TIDE_ETOOLONG, "a request has at most %d options",
 				 REQUEST_OPTIONS_MAX);
-	if (decode(&value, err, name) < 0)
+	if (!is_percentage(v, name, value) && decode(&value, err, name) < 0)
 		return err->code;
 	for (unsigned i = 0; i < r->option_count; i++)
 		if (slice_is_equal(r->options[i].name, name))

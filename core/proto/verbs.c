@@ -30,7 +30,7 @@ static const struct verb verbs[] = {
 	{ "KICK",    1, 2, 0,                                NULL, NULL,                   command_kick },
 	{ "LIST",    1, 1, VERB_ANSWERS,                     NULL, NULL,                   command_list },
 	{ "STATS",   0, 1, VERB_ANSWERS,                     NULL, NULL,                   command_stats },
-	{ "RULES",   1, 3, VERB_ANSWERS | VERB_ANY_OPTIONS,  NULL, NULL,                   command_rules },
+	{ "RULES",   1, 3, VERB_ANSWERS | VERB_ANY_OPTIONS,  "share", NULL,                command_rules },
 	{ "EXPLAIN", 2, 2, VERB_ANSWERS | VERB_HEADERS,      PUB_OPTIONS " payload", NULL, command_explain },
 	{ NULL, 0, 0, 0, NULL, NULL, NULL },
 };

@@ -1,0 +1,460 @@
+#include "candidate.h"
+
+#include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "../base/mem.h"
+#include "../rules/filter.h"
+#include "exchange.h"
+#include "queue.h"
+
+/* Twins stand for what the broker has, by serial number. */
+struct exchange_twin {
+	UT_hash_handle hh;
+	uint64_t serial;
+	struct index *index;
+	uint64_t *bindings; /* by number: the serial of what is bound; 0 = nothing */
+	uint32_t binding_cap;
+	uint64_t mark;  /* the last following that found it */
+	uint64_t visit; /* the last decision that came by */
+};
+
+struct queue_twin {
+	UT_hash_handle hh;
+	uint64_t serial;
+	struct strategy *strategies[SCRIPT_KIND_COUNT];
+	uint64_t mark;
+	uint64_t visit;
+};
+
+struct candidate {
+	struct broker *broker;
+	struct engine *engine;
+	char *dir;
+	struct exchange_twin *exchanges;
+	struct queue_twin *queues;
+	uint64_t version; /* of the broker's routes, with which it is in step */
+	uint64_t mark;
+	uint64_t visit;
+};
+
+/* ---- in step with the broker ------------------------------------------------------ */
+
+static void drop_exchange(struct candidate *c, struct exchange_twin *t)
+{
+	index_destroy(t->index);
+	HASH_DEL(c->exchanges, t);
+	mem_free(t->bindings);
+	mem_free(t);
+}
+
+static void drop_queue(struct candidate *c, struct queue_twin *t)
+{
+	for (int i = 0; i < SCRIPT_KIND_COUNT; i++)
+		strategy_destroy(t->strategies[i]);
+	HASH_DEL(c->queues, t);
+	mem_free(t);
+}
+
+static int add_index(struct candidate *c, struct exchange_twin *t,
+		     const struct exchange *x, struct error *err)
+{
+	char user[NAME_LEN_MAX + 16];
+
+	snprintf(user, sizeof(user), "exchange '%s'", x->name);
+	return engine_index_create(c->engine, slice_from(x->type), &x->args, user,
+				   &t->index, err);
+}
+
+static bool has_lost_bindings(const struct exchange_twin *t, const struct exchange *x)
+{
+	for (uint32_t i = 0; i < t->binding_cap; i++) {
+		const struct binding *b = i < x->binding_cap ? x->bindings[i] : NULL;
+
+		if (t->bindings[i] && (!b || b->serial != t->bindings[i]))
+			return true;
+	}
+	return false;
+}
+
+/* Bindings that are gone make the index anew; others are added. */
+static int sync_bindings(struct candidate *c, struct exchange_twin *t,
+			 const struct exchange *x, struct error *err)
+{
+	int rc = TIDE_OK;
+
+	if (has_lost_bindings(t, x)) {
+		index_destroy(t->index);
+		t->index = NULL;
+		memset(t->bindings, 0, t->binding_cap * sizeof(*t->bindings));
+		rc = add_index(c, t, x, err);
+	}
+	if (t->binding_cap < x->binding_cap) {
+		t->bindings =
+			mem_realloc(t->bindings, x->binding_cap * sizeof(*t->bindings));
+		memset(t->bindings + t->binding_cap, 0,
+		       (x->binding_cap - t->binding_cap) * sizeof(*t->bindings));
+		t->binding_cap = x->binding_cap;
+	}
+	for (uint32_t i = 0; i < x->binding_cap && rc == TIDE_OK; i++) {
+		const struct binding *b = x->bindings[i];
+
+		if (!b || t->bindings[i])
+			continue;
+		rc = index_bind(t->index, slice_from(b->pattern), &b->args, i, err);
+		t->bindings[i] = b->serial;
+	}
+	return rc;
+}
+
+static int sync_exchange(struct candidate *c, const struct exchange *x, struct error *err)
+{
+	struct exchange_twin *t;
+	int rc = TIDE_OK;
+
+	HASH_FIND(hh, c->exchanges, &x->serial, sizeof(x->serial), t);
+	if (!t) {
+		t = mem_zalloc(sizeof(*t));
+		t->serial = x->serial;
+		HASH_ADD(hh, c->exchanges, serial, sizeof(t->serial), t);
+	}
+	t->mark = c->mark;
+	if (!t->index)
+		rc = add_index(c, t, x, err);
+	return rc == TIDE_OK ? sync_bindings(c, t, x, err) : rc;
+}
+
+static int sync_queue(struct candidate *c, const struct queue *q, struct error *err)
+{
+	struct queue_twin *t;
+	char user[NAME_LEN_MAX + 16];
+	int rc = TIDE_OK;
+
+	HASH_FIND(hh, c->queues, &q->serial, sizeof(q->serial), t);
+	if (!t) {
+		t = mem_zalloc(sizeof(*t));
+		t->serial = q->serial;
+		HASH_ADD(hh, c->queues, serial, sizeof(t->serial), t);
+	}
+	t->mark = c->mark;
+	snprintf(user, sizeof(user), "queue '%s'", q->name);
+	for (int i = 0; i < SCRIPT_KIND_COUNT && rc == TIDE_OK; i++)
+		if (q->strategies[i] && !t->strategies[i])
+			rc = engine_strategy_create(c->engine, (enum script_kind)i,
+						    slice_from(q->config.scripts[i]),
+						    &q->config.script_args[i], user,
+						    &t->strategies[i], err);
+	return rc;
+}
+
+static void sweep(struct candidate *c)
+{
+	struct exchange_twin *x, *next_exchange;
+	struct queue_twin *q, *next_queue;
+
+	HASH_ITER (hh, c->exchanges, x, next_exchange)
+		if (x->mark != c->mark)
+			drop_exchange(c, x);
+	HASH_ITER (hh, c->queues, q, next_queue)
+		if (q->mark != c->mark)
+			drop_queue(c, q);
+}
+
+static int follow(struct candidate *c, struct error *err)
+{
+	struct broker *b = c->broker;
+	struct vhost *v, *next_vhost;
+	struct exchange *x, *next_exchange;
+	struct queue *q, *next_queue;
+	struct error first = { .code = TIDE_OK }, cause;
+
+	c->mark++;
+	HASH_ITER (hh, b->vhosts, v, next_vhost) {
+		HASH_ITER (hh, v->exchanges, x, next_exchange)
+			if (sync_exchange(c, x, &cause) < 0 && first.code == TIDE_OK)
+				error_set(&first, TIDE_ERULE, "exchange '%s': %s",
+					  x->name, cause.text);
+		HASH_ITER (hh, v->queues, q, next_queue)
+			if (sync_queue(c, q, &cause) < 0 && first.code == TIDE_OK)
+				error_set(&first, TIDE_ERULE, "queue '%s': %s", q->name,
+					  cause.text);
+	}
+	sweep(c);
+	c->version = b->route_version;
+	if (first.code != TIDE_OK)
+		*err = first;
+	return first.code;
+}
+
+/* ---- deciding --------------------------------------------------------------------- */
+
+struct deciding {
+	struct candidate *candidate;
+	const struct msg *msg;
+	struct verdict *verdict;
+	struct error *err;
+};
+
+static bool is_telling(const struct strategy *mine, const struct strategy *live)
+{
+	return strategy_is_pure(mine) || strategy_hash(mine) != strategy_hash(live);
+}
+
+static int decide_queue(struct deciding *d, struct queue *q)
+{
+	struct candidate *c = d->candidate;
+	struct verdict_target spare = { 0 }, *t;
+	struct strategy *sharding, *priority;
+	struct queue_view view;
+	struct queue_twin *twin;
+	unsigned shard = 0;
+
+	HASH_FIND(hh, c->queues, &q->serial, sizeof(q->serial), twin);
+	if (!twin || twin->visit == c->visit)
+		return TIDE_OK;
+	twin->visit = c->visit;
+	sharding = twin->strategies[SCRIPT_SHARDING];
+	priority = twin->strategies[SCRIPT_PRIORITY];
+	if (!sharding || !priority)
+		return error_set(d->err, TIDE_ERULE, "a script of queue '%s' is missing",
+				 q->name);
+	t = verdict_add(d->verdict, q->serial);
+	if (!t)
+		t = &spare;
+	if (q->config.shards > 1) {
+		int rc =
+			strategy_pick(sharding, d->msg, q->config.shards, &shard, d->err);
+
+		if (rc < 0)
+			return rc;
+	}
+	t->shard = shard;
+	queue_view(q, q->shards[shard], &view);
+	/* A message whose rank fails is stored all the same, at rank 0. */
+	if (strategy_rank(priority, d->msg, &view, &t->rank, NULL) < 0)
+		t->rank = 0;
+	t->is_shard_telling = is_telling(sharding, q->strategies[SCRIPT_SHARDING]);
+	t->is_rank_telling = is_telling(priority, q->strategies[SCRIPT_PRIORITY]);
+	return TIDE_OK;
+}
+
+static int decide_exchange(struct deciding *d, struct exchange *x)
+{
+	struct candidate *c = d->candidate;
+	struct exchange_twin *twin;
+	const uint32_t *found;
+	uint32_t *numbers;
+	size_t count;
+	int rc;
+
+	HASH_FIND(hh, c->exchanges, &x->serial, sizeof(x->serial), twin);
+	if (!twin || twin->visit == c->visit)
+		return TIDE_OK;
+	twin->visit = c->visit;
+	if (!twin->index)
+		return error_set(d->err, TIDE_ERULE,
+				 "the script of exchange '%s' is missing", x->name);
+	rc = index_route(twin->index, d->msg, &found, &count, d->err);
+	if (rc < 0 || count == 0)
+		return rc;
+	/* The engine's array is good until the next script is asked. */
+	numbers = mem_alloc(count * sizeof(*numbers));
+	memcpy(numbers, found, count * sizeof(*numbers));
+	for (size_t i = 0; i < count && rc == TIDE_OK; i++) {
+		struct binding *b =
+			numbers[i] < x->binding_cap ? x->bindings[numbers[i]] : NULL;
+
+		if (!b)
+			continue;
+		rc = b->queue ? decide_queue(d, b->queue)
+			      : decide_exchange(d, b->exchange);
+	}
+	mem_free(numbers);
+	return rc;
+}
+
+static int decide_address(struct deciding *d, struct vhost *v, const struct msg *m)
+{
+	struct exchange *x;
+	struct queue *q;
+
+	d->msg = m;
+	d->candidate->visit++;
+	if (m->exchange.len == 0) {
+		q = queue_find(v, m->key);
+		return q ? decide_queue(d, q) : TIDE_OK;
+	}
+	x = exchange_find(v, m->exchange);
+	if (!x)
+		return error_set(d->err, TIDE_ENOTFOUND,
+				 "there is no exchange '%" SLICE_FMT "'",
+				 SLICE_ARG(m->exchange));
+	return decide_exchange(d, x);
+}
+
+/* The message and the copies that filters make of it, copies of copies too. */
+struct passing {
+	struct msg *msg; /* a reference */
+	unsigned hops;
+	const char *sender;
+	int sender_line;
+	bool is_refused;
+};
+
+struct passage {
+	struct passing items[1 + DRAFT_COPIES_MAX];
+	unsigned count;
+};
+
+/* @param i  one of the passage: it is filtered, and its copies are added */
+static int filter_one(struct candidate *c, struct passage *p, unsigned i,
+		      struct error *err)
+{
+	struct passing *item = &p->items[i];
+	struct filter_pass pass = {
+		.msg = item->msg,
+		.now_unix_ms = c->broker->now_ms,
+		.hops = item->hops,
+		.sender = item->sender,
+		.sender_line = item->sender_line,
+	};
+	int rc;
+
+	if (item->hops > FILTER_HOPS_MAX)
+		return error_set(err, TIDE_ERULE,
+				 "%s:%d: the message has been rerouted or copied more "
+				 "than %d times",
+				 item->sender, item->sender_line, FILTER_HOPS_MAX);
+	pass.copies.max = DRAFT_COPIES_MAX + 1 - p->count;
+	rc = engine_filter(c->engine, &pass, err);
+	item->msg = pass.msg;
+	for (unsigned k = 0; k < pass.copies.count; k++)
+		p->items[p->count++] = (struct passing){
+			.msg = pass.copies.items[k],
+			.hops = pass.hops + 1,
+			.sender = pass.copy_senders[k],
+			.sender_line = pass.copy_lines[k],
+			.is_refused = rc < 0,
+		};
+	/* A copy that a filter refuses is left out; the message goes its way. */
+	item->is_refused = rc < 0;
+	return rc == TIDE_EREJECTED && i > 0 ? TIDE_OK : rc;
+}
+
+static int decide_all(struct deciding *d, struct vhost *v, struct msg *m)
+{
+	struct candidate *c = d->candidate;
+	struct passage p;
+	int rc = TIDE_OK;
+
+	if (engine_filter_count(c->engine) == 0)
+		return decide_address(d, v, m);
+	p.items[0] = (struct passing){ .msg = msg_ref(m) };
+	p.count = 1;
+	for (unsigned i = 0; i < p.count && rc == TIDE_OK; i++)
+		if (!p.items[i].is_refused)
+			rc = filter_one(c, &p, i, d->err);
+	for (unsigned i = 0; i < p.count && rc == TIDE_OK; i++)
+		if (!p.items[i].is_refused)
+			rc = decide_address(d, v, p.items[i].msg);
+	for (unsigned i = 0; i < p.count; i++)
+		msg_unref(p.items[i].msg);
+	return rc;
+}
+
+void candidate_decide(struct candidate *c, struct vhost *v, struct msg *m,
+		      struct verdict *verdict, struct error *err)
+{
+	struct deciding d = { c, NULL, verdict, err };
+	int rc = TIDE_OK;
+
+	verdict_init(verdict, TIDE_OK);
+	if (c->version != c->broker->route_version)
+		rc = follow(c, err);
+	if (rc == TIDE_OK)
+		rc = decide_all(&d, v, m);
+	verdict->status = rc;
+}
+
+/* ---- life ------------------------------------------------------------------------- */
+
+static int resolve(struct broker *b, struct slice dir, char out[PATH_MAX],
+		   struct error *err)
+{
+	char parent[PATH_MAX];
+	struct stat st;
+	int len;
+
+	snprintf(parent, sizeof(parent), "%s", b->config.rules_dir);
+	if (dir.len > 0 && dir.data[0] == '/')
+		len = snprintf(out, PATH_MAX, "%" SLICE_FMT, SLICE_ARG(dir));
+	else
+		len = snprintf(out, PATH_MAX, "%s/%" SLICE_FMT, dirname(parent),
+			       SLICE_ARG(dir));
+	if (len < PATH_MAX && stat(out, &st) == 0 && S_ISDIR(st.st_mode))
+		return TIDE_OK;
+	return error_set(err, TIDE_ENOTFOUND, "the broker finds no directory '%s'", out);
+}
+
+int candidate_create(struct candidate **out, struct broker *b, struct slice dir,
+		     struct error *err)
+{
+	struct engine_config config = {
+		.lua_dir = b->config.lua_dir,
+		.memory_max_bytes = b->config.rules_memory_bytes,
+		.call_budget_ms = b->config.rules_budget_ms,
+	};
+	struct candidate *c;
+	char path[PATH_MAX];
+	int rc = resolve(b, dir, path, err);
+
+	if (rc < 0)
+		return rc;
+	c = mem_zalloc(sizeof(*c));
+	c->broker = b;
+	c->dir = mem_strdup(path);
+	config.rules_dir = c->dir;
+	rc = engine_create(&c->engine, b->loop, &config, NULL, err);
+	if (rc == TIDE_OK)
+		rc = follow(c, err);
+	if (rc < 0) {
+		candidate_destroy(c);
+		return rc;
+	}
+	*out = c;
+	return TIDE_OK;
+}
+
+void candidate_destroy(struct candidate *c)
+{
+	if (!c)
+		return;
+	c->mark++;
+	sweep(c);
+	if (c->engine)
+		engine_close(c->engine, NULL, NULL);
+	mem_free(c->dir);
+	mem_free(c);
+}
+
+const char *candidate_dir(const struct candidate *c)
+{
+	return c->dir;
+}
+
+struct bundle *candidate_files(const struct candidate *c)
+{
+	return engine_files(c->engine);
+}
+
+void candidate_write(const struct candidate *c, struct json *out)
+{
+	char hash[17];
+
+	snprintf(hash, sizeof(hash), "%016" PRIx64, engine_hash(c->engine));
+	json_member_text(out, "directory", c->dir);
+	json_member_text(out, "hash", hash);
+}

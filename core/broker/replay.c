@@ -1,0 +1,159 @@
+/* replay.c: the recent publishes, decided again under other rules. */
+#include "../base/mem.h"
+#include "candidate.h"
+#include "recent.h"
+#include "shadow.h"
+
+/* The ring goes on while this is under way: here is how it was. */
+struct replayed {
+	struct msg *msg;
+	struct vhost *vhost;
+	uint64_t number;
+	size_t size;
+	struct verdict before;
+};
+
+struct replay {
+	struct broker *broker;
+	struct candidate *candidate;
+	struct reply *reply;
+	uv_idle_t idle;
+	struct replayed *items;
+	size_t count, at;
+	size_t changed;
+	struct buf changes; /* the members of an array */
+};
+
+static void on_closed(uv_handle_t *handle)
+{
+	mem_free(handle->data);
+}
+
+static void end(struct replay *p)
+{
+	p->broker->replay = NULL;
+	for (size_t i = 0; i < p->count; i++)
+		msg_unref(p->items[i].msg);
+	mem_free(p->items);
+	buf_deinit(&p->changes);
+	candidate_destroy(p->candidate);
+	uv_close((uv_handle_t *)&p->idle, on_closed);
+}
+
+static void finish(struct replay *p)
+{
+	struct reply *r = p->reply;
+	struct buf text;
+	struct json j;
+
+	buf_init(&text);
+	json_init(&j, &text);
+	json_object_begin(&j);
+	candidate_write(p->candidate, &j);
+	json_member_int(&j, "publishes", (int64_t)p->count);
+	json_member_int(&j, "changed", (int64_t)p->changed);
+	json_member_bool(&j, "payloads", recent_has_payloads(p->broker->recent));
+	json_key(&j, "changes");
+	json_array_begin(&j);
+	buf_append_slice(&text, buf_slice(&p->changes));
+	json_array_end(&j);
+	json_object_end(&j);
+	end(p);
+	reply_data_take(r, &text);
+}
+
+static void write_change(struct replay *p, const struct replayed *item,
+			 unsigned difference, const struct verdict *after,
+			 const struct error *err)
+{
+	struct json j = { &p->changes, p->changed > 1 };
+
+	json_object_begin(&j);
+	json_member_int(&j, "number", (int64_t)item->number);
+	json_key(&j, "differs");
+	verdict_write_difference(difference, &j);
+	recent_write_publish(item->vhost, item->msg, item->size, &j);
+	json_key(&j, "before");
+	verdict_write(&item->before, p->broker, NULL, &j);
+	json_key(&j, "after");
+	verdict_write(after, p->broker, err->text, &j);
+	json_object_end(&j);
+}
+
+static void replay_one(struct replay *p, const struct replayed *item)
+{
+	struct verdict after;
+	struct error err = { .code = TIDE_OK };
+	unsigned difference;
+
+	candidate_decide(p->candidate, item->vhost, item->msg, &after, &err);
+	difference = verdict_compare(&item->before, &after);
+	if (difference == VERDICT_SAME)
+		return;
+	if (++p->changed <= REPLAY_CHANGES_MAX)
+		write_change(p, item, difference, &after, &err);
+}
+
+static void on_idle(uv_idle_t *handle)
+{
+	struct replay *p = handle->data;
+	uint64_t start = uv_hrtime();
+
+	while (p->at < p->count && uv_hrtime() - start < REPLAY_SLICE_NS)
+		replay_one(p, &p->items[p->at++]);
+	if (p->at == p->count)
+		finish(p);
+}
+
+static void take_recent(struct replay *p)
+{
+	const struct recent *recent = p->broker->recent;
+	size_t count = recent_count(recent);
+
+	p->items = mem_alloc((count + 1) * sizeof(*p->items));
+	for (size_t i = 0; i < count; i++) {
+		const struct recent_record *record = recent_get(recent, i);
+		struct msg *m = recent_message(recent, record);
+
+		if (m)
+			p->items[p->count++] =
+				(struct replayed){ m, record->vhost, record->number,
+						   record->size, record->verdict };
+	}
+}
+
+void replay_start(struct broker *b, struct slice dir, struct reply *r)
+{
+	struct candidate *c;
+	struct replay *p;
+	struct error err;
+
+	if (b->replay) {
+		reply_refuse(r, TIDE_EBUSY, "another replay is under way");
+		return;
+	}
+	if (candidate_create(&c, b, dir, &err) < 0) {
+		reply_error(r, &err);
+		return;
+	}
+	p = mem_zalloc(sizeof(*p));
+	p->broker = b;
+	p->candidate = c;
+	p->reply = r;
+	buf_init(&p->changes);
+	take_recent(p);
+	uv_idle_init(b->loop, &p->idle);
+	p->idle.data = p;
+	uv_idle_start(&p->idle, on_idle);
+	b->replay = p;
+}
+
+void replay_cancel(struct broker *b)
+{
+	struct replay *p = b->replay;
+
+	if (!p)
+		return;
+	reply_refuse(p->reply, TIDE_ESHUTDOWN, "the broker is stopping");
+	end(p);
+}
