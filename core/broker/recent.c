@@ -78,6 +78,11 @@ size_t recent_count(const struct recent *r)
 	return r->count;
 }
 
+size_t recent_bytes(const struct recent *r)
+{
+	return r->bytes;
+}
+
 const struct recent_record *recent_get(const struct recent *r, size_t i)
 {
 	return &r->ring[(r->first + i) % RECENT_MAX];

@@ -33,6 +33,8 @@ void recent_destroy(struct recent *r);
 struct verdict *recent_add(struct recent *r, struct vhost *v, struct msg *m, int status);
 
 size_t recent_count(const struct recent *r);
+/* Of the messages that it holds. */
+size_t recent_bytes(const struct recent *r);
 /* The i-th, from the oldest on; good until the next recent_add. */
 const struct recent_record *recent_get(const struct recent *r, size_t i);
 bool recent_has_payloads(const struct recent *r);
