@@ -158,8 +158,8 @@ static void on_signal(uv_signal_t *handle, int number)
 
 	if (number != SIGHUP)
 		stop(s, number == SIGTERM ? "SIGTERM" : "SIGINT");
-	else if (s->broker && s->broker->engine && !s->is_closing)
-		engine_reload_start(s->broker->engine, NULL, NULL);
+	else if (s->broker)
+		broker_reload_rules(s->broker);
 }
 
 static void raise_file_limit(void)

@@ -17,6 +17,7 @@ enum type {
 	TYPE_FSYNC,
 	TYPE_LEVEL,
 	TYPE_FLAG,
+	TYPE_GATE,
 	TYPE_HELP,
 	TYPE_CONFIG
 };
@@ -83,6 +84,8 @@ static const struct option_row rows[] = {
 	  "entries that scripts keep in tide.shared, counters and buckets (100000)" },
 	{ "max-shared-bytes", "BYTES", TYPE_BYTES, BROKER(shared_bytes_max), KIB * 64,
 	  64 * GIB, "of these (16M)" },
+	{ "rules-gate", "WHAT", TYPE_GATE, 0, 0, 0,
+	  "test: rules go in force when their specs pass (tidemq test); none (none)" },
 	{ "replay-payloads", NULL, TYPE_FLAG, BROKER(replay_payloads), 0, 0,
 	  "keep the payloads of the recent publishes, for RULES recent and RULES "
 	  "replay" },
@@ -208,6 +211,13 @@ static int set_option(struct serve_options *o, const struct option_row *row,
 		return TIDE_OK;
 	case TYPE_FLAG:
 		return set_flag(o, row, value, err);
+	case TYPE_GATE:
+		if (strcmp(value, "test") != 0 && strcmp(value, "none") != 0)
+			return error_set(err, TIDE_ESYNTAX,
+					 "--rules-gate %s: wanted is test or none",
+					 value);
+		o->broker.has_rules_gate = value[0] == 't';
+		return TIDE_OK;
 	case TYPE_HELP:
 		o->is_help = true;
 		return TIDE_OK;
@@ -234,6 +244,10 @@ static int set_from_file(void *ctx, const char *name, const char *value,
 {
 	struct serve_options *o = ctx;
 	const struct option_row *row = find_row(name, strlen(name));
+
+	/* A table's key may be written "rules.gate", as a part of the rules. */
+	if (!row && strcmp(name, "rules.gate") == 0)
+		row = find_row("rules-gate", strlen("rules-gate"));
 
 	if (!row || row->type == TYPE_HELP || row->type == TYPE_CONFIG)
 		return error_set(

@@ -8,6 +8,7 @@
 #include "../base/mem.h"
 #include "../rules/shared.h"
 #include "exchange.h"
+#include "gate.h"
 #include "history.h"
 #include "queue.h"
 #include "recent.h"
@@ -313,33 +314,53 @@ static int serve_last_good(struct broker *b)
 	return TIDE_OK;
 }
 
-static void on_history(struct broker *b, int status, const char *text)
+static void start_recovery(struct broker *b)
 {
 	const struct error accepted = { .code = TIDE_OK };
 
+	history_note(b->history, &accepted);
+	if (store_is_durable(b->store))
+		recover_start(b, on_recovered);
+	else
+		on_schedules_loaded(b, TIDE_OK, NULL);
+}
+
+/* The specs of the directory that is loaded have passed, or not. */
+static void on_start_gate(void *ctx, const struct error *answer)
+{
+	struct broker *b = ctx;
+
+	if (b->is_closing)
+		return;
+	if (answer->code < 0) {
+		engine_close(b->engine, NULL, NULL);
+		b->engine = NULL;
+		b->rules_refusal = *answer;
+		if (serve_last_good(b) < 0)
+			return;
+	}
+	start_recovery(b);
+}
+
+static void on_history(struct broker *b, int status, const char *text)
+{
 	if (status == TIDE_ESHUTDOWN || b->is_closing)
 		return;
-	if (status < 0) {
+	if (status < 0)
 		start_failed(b, status, text ? text : error_text(status));
-		return;
-	}
-	if (!b->engine && serve_last_good(b) < 0)
-		return;
-	history_note(b->history, &accepted);
-	recover_start(b, on_recovered);
+	else if (b->engine)
+		gate_ask(b->gate, on_start_gate, b);
+	else if (serve_last_good(b) == TIDE_OK)
+		start_recovery(b);
 }
 
 static void start_loading(struct broker *b)
 {
-	const struct error accepted = { .code = TIDE_OK };
-
 	b->is_loading = true;
-	if (store_is_durable(b->store)) {
+	if (store_is_durable(b->store))
 		history_load(b->history, on_history);
-		return;
-	}
-	history_note(b->history, &accepted);
-	on_schedules_loaded(b, TIDE_OK, NULL);
+	else
+		on_history(b, TIDE_OK, NULL);
 }
 
 static void on_store_state(void *ctx, enum store_state state, const char *why)
@@ -373,6 +394,45 @@ static void add_status(void *ctx, struct json *out)
 	scheduler_status(ctx, out);
 }
 
+static void on_change_gate(void *ctx, const struct error *answer)
+{
+	struct broker *b = ctx;
+
+	if (b->is_closing)
+		return;
+	if (answer->code < 0)
+		engine_refuse(b->engine, ENGINE_FILES, answer);
+	else
+		engine_follow(b->engine);
+}
+
+static void on_rules_change(void *ctx)
+{
+	struct broker *b = ctx;
+
+	if (!b->is_closing)
+		gate_ask(b->gate, on_change_gate, b);
+}
+
+static void on_reload_gate(void *ctx, const struct error *answer)
+{
+	struct broker *b = ctx;
+
+	if (b->is_closing)
+		return;
+	if (answer->code < 0)
+		engine_refuse(b->engine, ENGINE_RELOAD, answer);
+	else
+		engine_reload_start(b->engine, NULL, NULL);
+}
+
+void broker_reload_rules(struct broker *b)
+{
+	/* A start that goes on loads them anyhow. */
+	if (b->is_started && !b->is_closing)
+		gate_ask(b->gate, on_reload_gate, b);
+}
+
 static void init_handles(struct broker *b)
 {
 	uv_timer_init(b->loop, &b->timer);
@@ -401,6 +461,7 @@ static void init_parts(struct broker *b)
 	b->env.window_bytes = b->config.window_bytes;
 	b->env.memory_soft_bytes = b->config.memory_soft_bytes;
 	b->history = history_create(b);
+	b->gate = gate_create(b);
 	b->recent = recent_create(b->config.replay_payloads);
 	b->journal = b->env.journal = journal_create(&b->env);
 	broker_update_time(b);
@@ -417,6 +478,7 @@ static void free_parts(struct broker *b)
 	heap_deinit(&b->waits);
 	journal_destroy(b->journal);
 	history_destroy(b->history);
+	gate_destroy(b->gate);
 	recent_destroy(b->recent);
 	route_destroy(b->route);
 	mem_free(b);
@@ -436,7 +498,7 @@ static int create_engine(struct broker *b, struct bundle *last_good, struct erro
 		.last_good = last_good,
 		.refusal = &b->rules_refusal,
 	};
-	struct engine_hooks hooks = { b, on_reload, add_status, NULL };
+	struct engine_hooks hooks = { b, on_reload, add_status, on_rules_change };
 
 	return engine_create(&b->engine, b->loop, &config, &hooks, err);
 }
@@ -557,5 +619,7 @@ void broker_close(struct broker *b, int64_t grace_ms)
 	uv_idle_stop(&b->idle);
 	shadow_drop(b);
 	replay_cancel(b);
+	gate_destroy(b->gate);
+	b->gate = NULL;
 	store_close(b->store, grace_ms, on_store_closed, b);
 }

@@ -16,6 +16,7 @@
 #include "shard.h"
 #include "shared_sync.h"
 
+struct gate;
 struct history;
 struct queue;
 struct scheduler;
@@ -45,6 +46,7 @@ struct broker_config {
 	bool rules_watch;
 	size_t shared_entries_max; /* of tide.shared */
 	size_t shared_bytes_max;
+	bool has_rules_gate;  /* the specs of rules pass before they go in force */
 	bool replay_payloads; /* the recent publishes are kept with them */
 };
 
@@ -80,6 +82,7 @@ struct broker {
 	struct store *store;
 	struct engine *engine;
 	struct history *history; /* of the rules */
+	struct gate *gate;       /* before rules go in force */
 	struct recent *recent;   /* the last publishes */
 	struct shadow *shadow;   /* rules that decide in parallel; NULL for none */
 	struct replay *replay;   /* under way; NULL for none */
@@ -131,6 +134,9 @@ void broker_drain(struct broker *b);
 bool broker_is_idle(const struct broker *b);
 /* Close the store and free everything; sessions must be closed before. */
 void broker_close(struct broker *b, int64_t grace_ms);
+
+/* Load the rules anew, as the gate allows; what comes of it is logged. */
+void broker_reload_rules(struct broker *b);
 
 /* Take the time, and do what the turn has gathered. */
 void broker_turn(struct broker *b);

@@ -1,5 +1,6 @@
 /* LIST and STATS: documents about what there is. */
 #include "../base/json.h"
+#include "gate.h"
 #include "session.h"
 
 /* ---- lists ------------------------------------------------------------------------ */
@@ -296,7 +297,20 @@ static void on_rules_reloaded(void *ctx, const struct error *result)
 		reply_rules(r->context, r);
 }
 
+static void on_gate(void *ctx, const struct error *answer)
+{
+	struct reply *r = ctx;
+	struct broker *b = r->context;
+
+	if (answer->code == TIDE_ERULE)
+		engine_refuse(b->engine, ENGINE_RELOAD, answer);
+	if (answer->code < 0)
+		reply_error(r, answer);
+	else
+		engine_reload_start(b->engine, on_rules_reloaded, r);
+}
+
 void session_rules_reload(struct session *s, struct reply *r)
 {
-	engine_reload_start(s->broker->engine, on_rules_reloaded, r);
+	gate_ask(s->broker->gate, on_gate, r);
 }

@@ -306,6 +306,7 @@ static struct generation *conclude(struct engine *e, int status, struct error *r
 }
 
 static void start_turns(struct engine *e, enum engine_origin origin);
+static void on_change(void *ctx);
 
 static void on_turn(uv_idle_t *idle)
 {
@@ -319,13 +320,13 @@ static void on_turn(uv_idle_t *idle)
 	engine_retire(e, conclude(e, status, &result));
 	if (e->is_closing || e->build.is_under_way)
 		return;
-	bool is_asked = !STAILQ_EMPTY(&e->followers);
-	if (!is_asked && !e->must_follow)
-		return;
+	bool must_follow = e->must_follow;
 	e->must_follow = false;
 	STAILQ_CONCAT(&e->waiters, &e->followers);
-	if (is_asked || !generation_is_current(e->current))
-		start_turns(e, is_asked ? ENGINE_RELOAD : ENGINE_FILES);
+	if (!STAILQ_EMPTY(&e->waiters))
+		start_turns(e, ENGINE_RELOAD);
+	else if (must_follow)
+		on_change(e);
 }
 
 static void start_turns(struct engine *e, enum engine_origin origin)

@@ -1,0 +1,153 @@
+-- --rules-gate test: nothing goes in force before its specs pass.
+local Broker = require 'support.broker'
+local json = require 'dkjson'
+local wait = require 'support.wait'
+
+local function pick(n)
+  return ('return { pick = function() return %d end }\n'):format(n)
+end
+
+--- Specs that allow no shard above the limit.
+local function specs(limit)
+  return ([[
+local tidemq = require "tidemq"
+describe("mine", function()
+  it("stays within its limit", function()
+    local engine = assert(tidemq.open())
+    local mine = assert(engine:strategy("sharding", "mine", {}))
+    assert.is_true(mine:pick({}, 8) <= %d)
+    engine:close()
+  end)
+end)
+]]):format(limit)
+end
+
+local function document(c, request)
+  c:send(request .. '\r\n')
+  local length = c:expect '^DATA (%d+)$'
+  return json.decode(c:expect_payload(length))
+end
+
+local function shard(c)
+  return document(c, 'EXPLAIN - q').queues[1].shard
+end
+
+local broker
+
+local function start(files, options)
+  options = options or {}
+  options.rules = files
+  options.args = { '--fsync', 'no', '--rules-gate', 'test', table.unpack(options.args or {}) }
+  local log, status
+  broker, log, status = Broker.start(options)
+  return broker, log, status
+end
+
+describe('the gate', function()
+  after_each(function() if broker then broker:destroy() end end)
+
+  it('refuses a change whose specs fail, and lets through one whose specs pass', function()
+    start { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) }
+    local c = broker:connect()
+    c:ok 'DECLARE queue q shards=8 sharding=mine'
+    broker:write_rule('sharding/mine.lua', pick(5))
+    c:send 'RULES reload\r\n'
+    c:expect '^ERR rule the specs fail: Failure .*mine_spec.lua'
+    assert.equal(0, shard(c))
+    local status = document(c, 'RULES status')
+    assert.is_truthy(status.refusal.error:find 'the specs fail')
+    local log = document(c, 'RULES log')
+    assert.equal('refused', log[1].result)
+    assert.same({ 'sharding/mine.lua' }, log[1].changed)
+    broker:write_rule('sharding/mine.lua', pick(2))
+    document(c, 'RULES reload')
+    assert.equal(2, shard(c))
+  end)
+
+  it('is asked by changes of the directory and by SIGHUP', function()
+    start { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) }
+    local c = broker:connect()
+    c:ok 'DECLARE queue q shards=8 sharding=mine'
+    broker:write_rule('sharding/mine.lua', pick(5))
+    broker:expect_log 'the change is refused, the old rules go on: the specs fail'
+    broker:signal 'HUP'
+    assert.is_truthy(wait.poll(function()
+      for _, entry in ipairs(document(c, 'RULES log')) do
+        if entry.origin == 'reload' and entry.result == 'refused' then return true end
+      end
+    end))
+    broker:write_rule('sharding/mine.lua', pick(3))
+    assert.is_truthy(wait.poll(function() return shard(c) == 3 end))
+  end)
+
+  it('does not hold up the broker', function()
+    start { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) }
+    local c, d = broker:connect(), broker:connect()
+    broker:write_rule('sharding/slow_spec.lua', [[
+describe("slow", function()
+  it("waits", function() os.execute("sleep 1") end)
+end)
+]])
+    c:send 'RULES reload\r\n'
+    for _ = 1, 10 do d:ok 'PING' end
+    c:expect_payload(c:expect '^DATA (%d+)$')
+  end)
+
+  it('stands at the start too', function()
+    start { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) }
+    local c = broker:connect()
+    c:ok 'DECLARE queue q shards=8 sharding=mine'
+    broker:stop()
+    broker:write_rule('sharding/mine.lua', pick(5))
+    broker:restart()
+    broker:expect_log 'IS BROKEN: the specs fail'
+    c = broker:connect()
+    assert.equal(0, shard(c))
+    assert.equal('last good', document(c, 'RULES status').origin)
+  end)
+
+  it('fails the first start', function()
+    local _, log, status = start({ ['sharding/mine.lua'] = pick(5), ['sharding/mine_spec.lua'] = specs(3) },
+      { may_fail = true, args = { '--store', 'none' } })
+    assert.equal(1, status)
+    assert.is_truthy(log:find('tidemq: the specs fail:', 1, true), log)
+  end)
+
+  it('is open where there are no specs', function()
+    start { ['sharding/mine.lua'] = pick(0) }
+    local c = broker:connect()
+    c:ok 'DECLARE queue q shards=8 sharding=mine'
+    broker:write_rule('sharding/mine.lua', pick(5))
+    document(c, 'RULES reload')
+    assert.equal(5, shard(c))
+  end)
+
+  it('is closed when the broker stops meanwhile', function()
+    start { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) }
+    local c = broker:connect()
+    broker:write_rule('sharding/slow_spec.lua', [[
+describe("slow", function()
+  it("waits", function() os.execute("exec sleep 30") end)
+end)
+]])
+    c:send 'RULES reload\r\n'
+    broker:connect():ok 'PING'
+    broker:stop()
+  end)
+
+  it('can be asked for in the configuration', function()
+    local path = os.tmpname()
+    local file = assert(io.open(path, 'w'))
+    file:write 'return { ["rules.gate"] = "test", ["replay-payloads"] = true }\n'
+    file:close()
+    broker = Broker.start {
+      rules = { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) },
+      args = { '--fsync', 'no', '--config', path },
+    }
+    os.remove(path)
+    local c = broker:connect()
+    broker:write_rule('sharding/mine.lua', pick(5))
+    c:send 'RULES reload\r\n'
+    c:expect '^ERR rule the specs fail'
+  end)
+end)
