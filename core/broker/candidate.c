@@ -147,6 +147,8 @@ static int sync_queue(struct candidate *c, const struct queue *q, struct error *
 						    slice_from(q->config.scripts[i]),
 						    &q->config.script_args[i], user,
 						    &t->strategies[i], err);
+	if (t->strategies[SCRIPT_SHARDING])
+		strategy_set_load(t->strategies[SCRIPT_SHARDING], queue_shard_load, q);
 	return rc;
 }
 

@@ -99,7 +99,7 @@ static const struct shard_ops shard_callbacks = { on_ready, on_timeout };
 
 static const char *const script_options[] = { "sharding", "priority", "retry" };
 
-static uint64_t shard_load(const void *ctx, unsigned shard)
+uint64_t queue_shard_load(const void *ctx, unsigned shard)
 {
 	const struct queue *q = ctx;
 
@@ -127,7 +127,7 @@ static int create_strategies(struct queue *q, struct error *err)
 					 q->config.scripts[kind], why.text);
 		}
 	}
-	strategy_set_load(q->strategies[SCRIPT_SHARDING], shard_load, q);
+	strategy_set_load(q->strategies[SCRIPT_SHARDING], queue_shard_load, q);
 	return TIDE_OK;
 }
 

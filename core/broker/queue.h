@@ -90,6 +90,8 @@ void queue_answer_get(struct consumer *c);
 
 /* The rank of a message here; 0, and an error counted, when the script fails. */
 double queue_rank(struct queue *q, const struct shard *sh, const struct msg *m);
+/* How much a shard has to do: a strategy_load_fn, whose context is the queue. */
+uint64_t queue_shard_load(const void *queue, unsigned shard);
 void queue_view(const struct queue *q, const struct shard *sh, struct queue_view *out);
 
 static inline struct slice queue_slice(const struct queue *q)
