@@ -8,7 +8,8 @@ local key = traffic.key
 local function sum(broker, queue)
   local n = 0
   for _, set in ipairs { 'ready', 'delayed', 'unack', 'buried' } do
-    n = n + tonumber(broker:redis_cli('ZCARD', key(queue, set)))
+    -- A Redis that its killed broker took along may just be starting again.
+    n = n + (tonumber(broker:redis_cli('ZCARD', key(queue, set))) or 1)
   end
   return n
 end
