@@ -82,6 +82,16 @@ describe('the offline verbs', function()
     assert.equal(1, status, text)
   end)
 
+  it('test runs the spec that the manual shows', function()
+    local file = assert(io.open 'docs/rules.md')
+    local block = file:read('a'):match '### Check and test.-```lua\n(.-)```'
+    file:close()
+    write('manual_spec.lua', assert(block))
+    local text, status = run('test ' .. dir())
+    assert.equal(0, status, text)
+    assert.truthy(text:find('2 successes / 0 failures', 1, true), text)
+  end)
+
   it('say what they take', function()
     for _, words in ipairs { 'check', 'test', 'check --nonsense x', 'test /nonexistent' } do
       local text, status = run(words)
