@@ -2,7 +2,7 @@
 # run_tests.sh BUILD WHAT...: run the tests of a build and add up their totals.
 #
 # WHAT: unit (cmocka programs in BUILD/unit), lua (busted, tests/lua),
-# integration (busted, tests/integration, against BUILD/tidemq). Prints
+# integration (busted, tests/integration and tests/chaos, against BUILD/tidemq). Prints
 # `tests: N passed, N failed` last; fails when a test failed or none ran.
 set -u
 build=$1
@@ -65,7 +65,10 @@ for what in "$@"; do
 	case $what in
 	unit) run_unit ;;
 	lua) run_busted tests/lua 300 ;;
-	integration) run_busted tests/integration 900 ;;
+	integration)
+		run_busted tests/integration 900
+		run_busted tests/chaos 600
+		;;
 	*)
 		echo "run_tests.sh: unit, lua or integration, not '$what'" >&2
 		exit 2

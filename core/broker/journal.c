@@ -183,7 +183,8 @@ static uint8_t wanted_home(const struct entry *e)
 	case ENTRY_UNACKED:
 		return e->flags & ENTRY_LEDGERED ? STORE_UNACK : STORE_READY;
 	case ENTRY_MOVING:
-		return e->home == STORE_UNACK ? STORE_UNACK : STORE_READY;
+		/* It was held: its place among the ready ones may be anywhere. */
+		return e->home == STORE_READY ? STORE_READY : STORE_UNACK;
 	default:
 		return HOME_NONE;
 	}
