@@ -119,8 +119,8 @@ static void store_files(struct history *h, const struct kept *k)
 			.value = { k->files->files[i].text, k->files->files[i].len },
 		};
 	gen_name(k->hash, name);
-	store_document_write(store_of(h), name, fields, k->files->count, on_written,
-			     NULL);
+	store_document_change(store_of(h), name, fields, k->files->count, on_written,
+			      NULL);
 	mem_free(fields);
 }
 
@@ -130,7 +130,7 @@ static void forget_files(struct history *h, uint64_t hash)
 
 	gen_name(hash, name);
 	if (store_of(h))
-		store_document_remove(store_of(h), name, SLICE(""), on_written, NULL);
+		store_document_remove(store_of(h), name, on_written, NULL);
 }
 
 /* Which is the last, and which are kept, in one command. */
@@ -149,9 +149,10 @@ static void store_last(struct history *h)
 	format_hash(h->last, hash);
 	struct store_field fields[] = {
 		{ SLICE("hash"), slice_from(hash) },
-		{ SLICE("kept"), buf_slice(&kept) },
+		/* Empty when none is kept, but never a removal. */
+		{ SLICE("kept"), slice_from(buf_cstr(&kept)) },
 	};
-	store_document_write(store_of(h), DOC_LAST, fields, 2, on_written, NULL);
+	store_document_change(store_of(h), DOC_LAST, fields, 2, on_written, NULL);
 	buf_deinit(&kept);
 }
 
@@ -163,17 +164,18 @@ static void store_entry(struct history *h, const struct entry_text *e)
 		return;
 	snprintf(number, sizeof(number), "%" PRIu64, e->number);
 	struct store_field field = { slice_from(number), slice_from(e->json) };
-	store_document_write(store_of(h), DOC_LOG, &field, 1, on_written, NULL);
+	store_document_change(store_of(h), DOC_LOG, &field, 1, on_written, NULL);
 }
 
 static void forget_entry(struct history *h, uint64_t number)
 {
 	char text[24];
 
+	if (!store_of(h))
+		return;
 	snprintf(text, sizeof(text), "%" PRIu64, number);
-	if (store_of(h))
-		store_document_remove(store_of(h), DOC_LOG, slice_from(text), on_written,
-				      NULL);
+	struct store_field removal = { slice_from(text), { NULL, 0 } };
+	store_document_change(store_of(h), DOC_LOG, &removal, 1, on_written, NULL);
 }
 
 /* ---- reading what was kept -------------------------------------------------------- */

@@ -7,6 +7,8 @@
 #include "../base/mem.h"
 #include "scheduler.h"
 
+#define DOC_SCHEDULE "rules:schedule"
+
 /* ---- writing ------------------------------------------------------------------- */
 
 static void on_mark_written(void *ctx, int status, const char *text)
@@ -23,21 +25,21 @@ static void on_mark_written(void *ctx, int status, const char *text)
 	b->scheduler->has_failed = true;
 }
 
-static void write_field(struct broker *b, const struct store_change *change,
+static void write_field(struct broker *b, const struct store_field *change,
 			struct waiter *waiter)
 {
 	if (!b->env.store || b->is_closing)
 		return;
 	if (waiter)
 		waiter_add(waiter);
-	store_hash_write(b->store, STORE_HASH_SCHEDULE, change, 1,
-			 waiter ? waiter_store_done : on_mark_written,
-			 waiter ? (void *)waiter : b);
+	store_document_change(b->store, DOC_SCHEDULE, change, 1,
+			      waiter ? waiter_store_done : on_mark_written,
+			      waiter ? (void *)waiter : b);
 }
 
 void schedule_write_mark(struct schedule *s, struct waiter *waiter)
 {
-	struct store_change change = { slice_from(s->name), { NULL, 0 } };
+	struct store_field change = { slice_from(s->name), { NULL, 0 } };
 	struct buf text;
 	char id[ID_HEX_LEN];
 
@@ -57,7 +59,7 @@ void schedule_write_mark(struct schedule *s, struct waiter *waiter)
 
 void schedule_remove_mark(struct schedule *s)
 {
-	struct store_change change = { slice_from(s->name), { NULL, 0 } };
+	struct store_field change = { slice_from(s->name), { NULL, 0 } };
 
 	write_field(s->broker, &change, NULL);
 }
@@ -119,21 +121,20 @@ static bool read_mark(struct schedule *s, struct slice text)
 	return true;
 }
 
-static void on_field(void *ctx, struct slice name, struct slice value)
-{
-	struct broker *b = ctx;
-	struct schedule *s = schedule_create(b, name);
-
-	if (!read_mark(s, value))
-		log_error("tide:rules:schedule: '%" SLICE_FMT "' of '%s' cannot be read",
-			  SLICE_ARG(value), s->name);
-	s->is_starting = true;
-}
-
-static void on_end(void *ctx, int status, const char *text)
+static void on_fields(void *ctx, int status, const char *text,
+		      const struct store_field *fields, size_t count)
 {
 	struct broker *b = ctx;
 
+	for (size_t i = 0; i < count; i++) {
+		struct schedule *s = schedule_create(b, fields[i].name);
+
+		if (!read_mark(s, fields[i].value))
+			log_error("tide:rules:schedule: '%" SLICE_FMT
+				  "' of '%s' cannot be read",
+				  SLICE_ARG(fields[i].value), s->name);
+		s->is_starting = true;
+	}
 	b->scheduler->on_loaded(b, status, text);
 }
 
@@ -141,5 +142,5 @@ void scheduler_load(struct broker *b,
 		    void (*on_loaded)(struct broker *b, int status, const char *text))
 {
 	b->scheduler->on_loaded = on_loaded;
-	store_hash_load(b->store, STORE_HASH_SCHEDULE, on_field, on_end, b);
+	store_document_read(b->store, DOC_SCHEDULE, on_fields, b);
 }

@@ -6,28 +6,27 @@
 #include "../rules/shared.h"
 #include "broker.h"
 
+#define DOC_SHARED "rules:shared"
+
 #define BATCH_MAX 1000
 #define FAILED_REST_MS 1000
 #define EXPIRE_MAX 64 /* expired entries that a turn takes back */
 
 /* ---- the start ---------------------------------------------------------------- */
 
-static void on_field(void *ctx, struct slice name, struct slice value)
+static void on_fields(void *ctx, int status, const char *text,
+		      const struct store_field *fields, size_t count)
 {
 	struct broker *b = ctx;
+	unsigned unreadable = 0;
 
-	if (shared_restore(engine_shared(b->engine), name, value) != TIDE_OK)
-		b->shared_sync.unreadable++;
-}
-
-static void on_end(void *ctx, int status, const char *text)
-{
-	struct broker *b = ctx;
-
-	if (b->shared_sync.unreadable)
+	for (size_t i = 0; i < count; i++)
+		unreadable += shared_restore(engine_shared(b->engine), fields[i].name,
+					     fields[i].value) != TIDE_OK;
+	if (unreadable)
 		log_error("tide:rules:shared: %u entries cannot be read; they are left "
 			  "as they are",
-			  b->shared_sync.unreadable);
+			  unreadable);
 	if (status == TIDE_OK)
 		shared_keep(engine_shared(b->engine));
 	b->shared_sync.on_loaded(b, status, text);
@@ -37,14 +36,14 @@ void shared_sync_load(struct broker *b,
 		      void (*on_loaded)(struct broker *b, int status, const char *text))
 {
 	b->shared_sync.on_loaded = on_loaded;
-	store_hash_load(b->store, STORE_HASH_SHARED, on_field, on_end, b);
+	store_document_read(b->store, DOC_SHARED, on_fields, b);
 }
 
 /* ---- writing ------------------------------------------------------------------- */
 
 struct gathering {
 	struct buf bytes; /* names and values, one behind the other */
-	struct store_change changes[BATCH_MAX]; /* data: offsets until the end */
+	struct store_field changes[BATCH_MAX]; /* data: offsets until the end */
 	size_t count;
 };
 
@@ -60,7 +59,7 @@ static struct slice put(struct buf *bytes, struct slice s)
 static void on_change(void *ctx, struct slice key, struct slice text)
 {
 	struct gathering *g = ctx;
-	struct store_change *c = &g->changes[g->count++];
+	struct store_field *c = &g->changes[g->count++];
 
 	c->name = put(&g->bytes, key);
 	c->value = text;
@@ -75,7 +74,7 @@ static void resolve(struct gathering *g)
 	const char *base = buf_slice(&g->bytes).data;
 
 	for (size_t i = 0; i < g->count; i++) {
-		struct store_change *c = &g->changes[i];
+		struct store_field *c = &g->changes[i];
 
 		c->name.data = base + (size_t)c->name.data;
 		if (c->value.data)
@@ -109,8 +108,7 @@ static void send_batch(struct broker *b)
 	shared_send(engine_shared(b->engine), BATCH_MAX, on_change, g);
 	resolve(g);
 	b->shared_sync.is_sending = true;
-	store_hash_write(b->store, STORE_HASH_SHARED, g->changes, g->count, on_written,
-			 b);
+	store_document_change(b->store, DOC_SHARED, g->changes, g->count, on_written, b);
 	buf_deinit(&g->bytes);
 	mem_free(g);
 }

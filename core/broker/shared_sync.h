@@ -16,9 +16,8 @@ struct broker;
 
 struct shared_sync {
 	bool is_sending;
-	bool has_failed;     /* the last batch; it was logged */
-	int64_t after_ms;    /* no batch before this */
-	unsigned unreadable; /* entries of the load */
+	bool has_failed;  /* the last batch; it was logged */
+	int64_t after_ms; /* no batch before this */
 	void (*on_loaded)(struct broker *b, int status, const char *text);
 };
 

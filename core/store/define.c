@@ -20,37 +20,10 @@ static void write_table_key(struct buf *out, enum store_table table, struct slic
 	buf_deinit(&key);
 }
 
-/* ---- requests that are done or not ------------------------------------------------ */
-
-struct done_call {
-	struct store_call call;
-	store_done_fn on_done;
-	void *ctx;
-};
-
-static void on_done_reply(struct redis_request *request, const redisReply *reply)
-{
-	struct done_call *d = (struct done_call *)request;
-	const char *text;
-	int status = store_reply_status(reply, &text);
-	if (d->on_done)
-		d->on_done(d->ctx, status, text);
-	store_call_destroy(&d->call);
-}
-
-static struct done_call *done_call_create(struct store *s, store_done_fn on_done,
-					  void *ctx)
-{
-	struct done_call *d = store_call_create(s, sizeof(*d));
-	d->on_done = on_done;
-	d->ctx = ctx;
-	return d;
-}
-
 void store_define(struct store *s, enum store_table table, struct slice vhost,
 		  struct slice name, struct slice value, store_done_fn on_done, void *ctx)
 {
-	struct done_call *d = done_call_create(s, on_done, ctx);
+	struct store_done_call *d = store_done_call_create(s, on_done, ctx);
 	struct buf *out = &d->call.bytes;
 	resp_array(out, table_is_hash(table) ? 4 : 3);
 	resp_text(out, table_is_hash(table) ? "HSET" : "SADD");
@@ -58,31 +31,31 @@ void store_define(struct store *s, enum store_table table, struct slice vhost,
 	resp_bulk(out, name);
 	if (table_is_hash(table))
 		resp_bulk(out, value);
-	store_call_send(&d->call, 1, on_done_reply);
+	store_done_call_send(d, 1);
 }
 
 void store_undefine(struct store *s, enum store_table table, struct slice vhost,
 		    struct slice name, store_done_fn on_done, void *ctx)
 {
-	struct done_call *d = done_call_create(s, on_done, ctx);
+	struct store_done_call *d = store_done_call_create(s, on_done, ctx);
 	struct buf *out = &d->call.bytes;
 	resp_array(out, 3);
 	resp_text(out, table_is_hash(table) ? "HDEL" : "SREM");
 	write_table_key(out, table, vhost);
 	resp_bulk(out, name);
-	store_call_send(&d->call, 1, on_done_reply);
+	store_done_call_send(d, 1);
 }
 
 void store_shard_erase(struct store *s, const struct store_shard *shard,
 		       store_done_fn on_done, void *ctx)
 {
-	struct done_call *d = done_call_create(s, on_done, ctx);
+	struct store_done_call *d = store_done_call_create(s, on_done, ctx);
 	struct buf *out = &d->call.bytes;
 	resp_array(out, 1 + LAYOUT_KEY_COUNT);
 	resp_text(out, "UNLINK");
 	for (int key = 0; key < LAYOUT_KEY_COUNT; key++)
 		layout_resp_key(out, shard_prefix(shard), (enum layout_key)key);
-	store_call_send(&d->call, 1, on_done_reply);
+	store_done_call_send(d, 1);
 }
 
 /* ---- store_load -------------------------------------------------------------------

@@ -1,4 +1,5 @@
-/* document.c: small hashes: what the broker keeps of itself. */
+/* document.c: small hashes of what are not messages: what the broker keeps
+ * of itself, what scripts keep, what schedules have done. */
 #include "../base/mem.h"
 #include "resp.h"
 #include "store_private.h"
@@ -12,60 +13,52 @@ static void write_key(struct buf *out, const char *name)
 	resp_bulk_end(out);
 }
 
-/* ---- writing ---------------------------------------------------------------------- */
+/* ---- changing --------------------------------------------------------------------- */
 
-struct done_call {
-	struct store_call call;
-	store_done_fn on_done;
-	void *ctx;
-};
-
-static void on_done_reply(struct redis_request *request, const redisReply *reply)
+static void write_head(struct buf *out, const char *verb, const char *name, size_t words)
 {
-	struct done_call *d = (struct done_call *)request;
-	const char *text;
-	int status = store_reply_status(reply, &text);
-	if (d->on_done)
-		d->on_done(d->ctx, status, text);
-	store_call_destroy(&d->call);
-}
-
-static struct done_call *done_call_create(struct store *s, store_done_fn on_done,
-					  void *ctx)
-{
-	struct done_call *d = store_call_create(s, sizeof(*d));
-	d->on_done = on_done;
-	d->ctx = ctx;
-	return d;
-}
-
-void store_document_write(struct store *s, const char *name,
-			  const struct store_field *fields, size_t count,
-			  store_done_fn on_done, void *ctx)
-{
-	struct done_call *d = done_call_create(s, on_done, ctx);
-	struct buf *out = &d->call.bytes;
-	resp_array(out, 2 + 2 * count);
-	resp_text(out, "HSET");
+	resp_array(out, 2 + words);
+	resp_text(out, verb);
 	write_key(out, name);
-	for (size_t i = 0; i < count; i++) {
-		resp_bulk(out, fields[i].name);
-		resp_bulk(out, fields[i].value);
-	}
-	store_call_send(&d->call, 1, on_done_reply);
 }
 
-void store_document_remove(struct store *s, const char *name, struct slice field,
+static size_t count_removed(const struct store_field *changes, size_t count)
+{
+	size_t removed = 0;
+	for (size_t i = 0; i < count; i++)
+		removed += changes[i].value.data == NULL;
+	return removed;
+}
+
+void store_document_change(struct store *s, const char *name,
+			   const struct store_field *changes, size_t count,
 			   store_done_fn on_done, void *ctx)
 {
-	struct done_call *d = done_call_create(s, on_done, ctx);
+	struct store_done_call *d = store_done_call_create(s, on_done, ctx);
 	struct buf *out = &d->call.bytes;
-	resp_array(out, field.len ? 3 : 2);
-	resp_text(out, field.len ? "HDEL" : "UNLINK");
-	write_key(out, name);
-	if (field.len)
-		resp_bulk(out, field);
-	store_call_send(&d->call, 1, on_done_reply);
+	size_t removed = count_removed(changes, count);
+	if (removed)
+		write_head(out, "HDEL", name, removed);
+	for (size_t i = 0; removed && i < count; i++)
+		if (!changes[i].value.data)
+			resp_bulk(out, changes[i].name);
+	if (removed < count)
+		write_head(out, "HSET", name, 2 * (count - removed));
+	for (size_t i = 0; removed < count && i < count; i++) {
+		if (!changes[i].value.data)
+			continue;
+		resp_bulk(out, changes[i].name);
+		resp_bulk(out, changes[i].value);
+	}
+	store_done_call_send(d, (removed > 0) + (removed < count));
+}
+
+void store_document_remove(struct store *s, const char *name, store_done_fn on_done,
+			   void *ctx)
+{
+	struct store_done_call *d = store_done_call_create(s, on_done, ctx);
+	write_head(&d->call.bytes, "UNLINK", name, 0);
+	store_done_call_send(d, 1);
 }
 
 /* ---- reading ---------------------------------------------------------------------- */
@@ -117,8 +110,6 @@ void store_document_read(struct store *s, const char *name, store_fields_fn on_f
 	struct read_call *c = store_call_create(s, sizeof(*c));
 	c->on_fields = on_fields;
 	c->ctx = ctx;
-	resp_array(&c->call.bytes, 2);
-	resp_text(&c->call.bytes, "HGETALL");
-	write_key(&c->call.bytes, name);
+	write_head(&c->call.bytes, "HGETALL", name, 0);
 	store_call_send(&c->call, 1, on_read_reply);
 }

@@ -359,3 +359,45 @@ void store_purge(struct store *s, const struct store_shard *shard, enum store_se
 	resp_int(out, last_index(start, clamp_count(count)));
 	store_call_send(&p->call, 1, on_ids_reply);
 }
+
+/* ---- store_has ------------------------------------------------------------------------
+ */
+
+struct has_call {
+	struct store_call call;
+	store_has_fn on_has;
+	void *ctx;
+	unsigned count;
+	bool found[];
+};
+
+static void on_has_reply(struct redis_request *request, const redisReply *reply)
+{
+	struct has_call *h = (struct has_call *)request;
+	const char *ignored;
+	int status = store_reply_status(reply, &ignored);
+	/* An error: the key is no hash, so no message is in it. */
+	if (reply)
+		h->found[request->answered - 1] =
+			status == TIDE_OK && reply->integer == 1;
+	if (reply && request->answered < request->replies)
+		return;
+	h->on_has(h->ctx, reply ? TIDE_OK : TIDE_ESHUTDOWN, h->found, h->count);
+	store_call_destroy(&h->call);
+}
+
+void store_has(struct store *s, const struct store_shard *shard, const uint64_t *ids,
+	       unsigned count, store_has_fn on_has, void *ctx)
+{
+	struct has_call *h = store_call_create(s, sizeof(*h) + count * sizeof(bool));
+	h->on_has = on_has;
+	h->ctx = ctx;
+	h->count = count;
+	for (unsigned i = 0; i < count; i++) {
+		resp_array(&h->call.bytes, 3);
+		resp_text(&h->call.bytes, "HEXISTS");
+		layout_resp_key(&h->call.bytes, shard_prefix(shard), LAYOUT_MSG);
+		resp_id(&h->call.bytes, ids[i]);
+	}
+	store_call_send(&h->call, count, on_has_reply);
+}

@@ -50,6 +50,51 @@ int store_reply_status(const redisReply *reply, const char **text)
 	return TIDE_OK;
 }
 
+struct store_done_call *store_done_call_create(struct store *s, store_done_fn on_done,
+					       void *ctx)
+{
+	struct store_done_call *d = store_call_create(s, sizeof(*d));
+	d->on_done = on_done;
+	d->ctx = ctx;
+	return d;
+}
+
+static void note_reply(struct store_done_call *d, const redisReply *reply)
+{
+	const char *text;
+	int status = store_reply_status(reply, &text);
+	if (status == TIDE_OK || d->status < 0)
+		return;
+	d->status = status;
+	d->text = mem_strdup(text);
+}
+
+static void forget_replies(struct store_done_call *d)
+{
+	mem_free(d->text);
+	d->text = NULL;
+	d->status = TIDE_OK;
+}
+
+static void on_done_reply(struct redis_request *request, const redisReply *reply)
+{
+	struct store_done_call *d = (struct store_done_call *)request;
+	if (reply && request->answered == 1)
+		forget_replies(d); /* the first, perhaps for the second time */
+	note_reply(d, reply);
+	if (reply && request->answered < request->replies)
+		return;
+	if (d->on_done)
+		d->on_done(d->ctx, d->status, d->text);
+	mem_free(d->text);
+	store_call_destroy(&d->call);
+}
+
+void store_done_call_send(struct store_done_call *d, unsigned replies)
+{
+	store_call_send(&d->call, replies, on_done_reply);
+}
+
 /* ---- batches ---------------------------------------------------------------- */
 
 struct batch *store_batch_begin(struct store *s, const struct store_shard *shard)

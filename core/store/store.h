@@ -177,6 +177,12 @@ typedef void (*store_counts_fn)(void *ctx, int status, const char *text,
 void store_count(struct store *s, const struct store_shard *shard,
 		 store_counts_fn on_counts, void *ctx);
 
+/* Which of the messages a shard has, whatever their state: found[i] for ids[i].
+ * `count` is 1 or more. TIDE_ESHUTDOWN is the only failure. */
+typedef void (*store_has_fn)(void *ctx, int status, const bool *found, unsigned count);
+void store_has(struct store *s, const struct store_shard *shard, const uint64_t *ids,
+	       unsigned count, store_has_fn on_has, void *ctx);
+
 /* Remove at most `count` (1–4096) members of a set from index `start` on, with
  * all that belongs to them. In two round trips, ids first, so that asking again
  * after a reconnect removes no more; the completion may therefore come after
@@ -217,42 +223,15 @@ typedef void (*store_definition_fn)(void *ctx, const struct store_definition *d)
 void store_load(struct store *s, store_definition_fn on_definition, store_done_fn on_end,
 		void *ctx);
 
-/* ---- hashes of small things ---------------------------------------------- */
-
-enum store_hash {
-	STORE_HASH_SHARED,   /* tide:rules:shared */
-	STORE_HASH_SCHEDULE, /* tide:rules:schedule */
-	STORE_HASH_COUNT,
-};
-
-struct store_change {
-	struct slice name;
-	struct slice value; /* data == NULL: remove it */
-};
-/* Set and remove fields, at least one. The removals go first and by themselves, so
- * that they pass when memory is out; on_done has the first error. It may be NULL. */
-void store_hash_write(struct store *s, enum store_hash hash,
-		      const struct store_change *changes, size_t count,
-		      store_done_fn on_done, void *ctx);
-
-typedef void (*store_field_fn)(void *ctx, struct slice name, struct slice value);
-/* All fields, then on_end, also after a failure. */
-void store_hash_load(struct store *s, enum store_hash hash, store_field_fn on_field,
-		     store_done_fn on_end, void *ctx);
-
-/* Which of the messages a shard has, whatever their state: found[i] for ids[i].
- * `count` is 1 or more. TIDE_ESHUTDOWN is the only failure. */
-typedef void (*store_has_fn)(void *ctx, int status, const bool *found, unsigned count);
-void store_has(struct store *s, const struct store_shard *shard, const uint64_t *ids,
-	       unsigned count, store_has_fn on_has, void *ctx);
-
 /* ---- documents ---------------------------------------------------------------
  *
- * Small hashes beside the messages, for what the broker keeps of itself: the
- * document "rules:last" is the hash tide:rules:last. */
+ * Small hashes beside the messages, for what the broker keeps of itself, what
+ * scripts keep and what schedules have done: the document "rules:last" is the
+ * hash tide:rules:last. */
 
 struct store_field {
-	struct slice name, value;
+	struct slice name;
+	struct slice value; /* of a change, data == NULL: remove the field */
 };
 /* The fields are the store's, in no order. `status` < 0: nothing was read. */
 typedef void (*store_fields_fn)(void *ctx, int status, const char *text,
@@ -260,12 +239,14 @@ typedef void (*store_fields_fn)(void *ctx, int status, const char *text,
 
 void store_document_read(struct store *s, const char *name, store_fields_fn on_fields,
 			 void *ctx);
-/* Set these fields (at least one), at once; others stay. on_done may be NULL. */
-void store_document_write(struct store *s, const char *name,
-			  const struct store_field *fields, size_t count,
-			  store_done_fn on_done, void *ctx);
-/* Remove a field, or with an empty one the document. */
-void store_document_remove(struct store *s, const char *name, struct slice field,
+/* Set and remove fields, at least one; others stay. All that are set are set at
+ * once. The removals go first and by themselves, so that they pass when memory is
+ * out; on_done has the first error. It may be NULL. */
+void store_document_change(struct store *s, const char *name,
+			   const struct store_field *changes, size_t count,
 			   store_done_fn on_done, void *ctx);
+/* Remove the document. on_done may be NULL. */
+void store_document_remove(struct store *s, const char *name, store_done_fn on_done,
+			   void *ctx);
 
 #endif

@@ -1,4 +1,4 @@
-/* store_private.h: what store.c, read.c and define.c share. */
+/* store_private.h: what store.c, read.c, define.c and document.c share. */
 #ifndef TIDE_STORE_STORE_PRIVATE_H
 #define TIDE_STORE_STORE_PRIVATE_H
 
@@ -55,5 +55,19 @@ void store_call_destroy(struct store_call *call);
 
 /* TIDE_OK, or the error that the reply is (NULL: TIDE_ESHUTDOWN) and its text. */
 int store_reply_status(const redisReply *reply, const char **text);
+
+/* A request that is done or not: on_done, which may be NULL, has the first error
+ * of its replies. */
+struct store_done_call {
+	struct store_call call;
+	store_done_fn on_done;
+	void *ctx;
+	int status;
+	char *text;
+};
+
+struct store_done_call *store_done_call_create(struct store *s, store_done_fn on_done,
+					       void *ctx);
+void store_done_call_send(struct store_done_call *d, unsigned replies);
 
 #endif

@@ -278,6 +278,39 @@ static void missing_and_corrupt_bodies_are_told_apart(void **state)
 	assert_non_null(got.rows[2].msg);
 }
 
+struct has {
+	unsigned calls;
+	int status;
+	bool found[8];
+};
+
+static void on_has(void *ctx, int status, const bool *found, unsigned count)
+{
+	struct has *has = ctx;
+	has->calls++;
+	has->status = status;
+	for (unsigned i = 0; status == TIDE_OK && i < count; i++)
+		has->found[i] = found[i];
+}
+
+static void messages_are_found_whatever_their_state(void **state)
+{
+	struct harness *h = *state;
+	static const uint64_t ids[] = { 7, 8, 9 };
+	struct msg *m = make_msg(8, "k", "p", 1);
+	struct has has = { 0 };
+	struct batch *b = store_batch_begin(h->store, h->shard);
+	batch_insert(b, m, 0, STORE_DELAYED, 1);
+	store_batch_commit_take(b, NULL, NULL);
+	store_has(h->store, h->shard, ids, 3, on_has, &has);
+	WAIT(h, has.calls == 1);
+	assert_int_equal(has.status, TIDE_OK);
+	assert_false(has.found[0]);
+	assert_true(has.found[1]);
+	assert_false(has.found[2]);
+	msg_unref(m);
+}
+
 static void purge_removes_with_all_that_belongs_to_a_message(void **state)
 {
 	struct harness *h = *state;
@@ -562,6 +595,7 @@ int main(void)
 		STORE_TEST(empty_batch_completes_from_the_loop),
 		STORE_TEST(reads_honour_start_count_and_bytes),
 		STORE_TEST(missing_and_corrupt_bodies_are_told_apart),
+		STORE_TEST(messages_are_found_whatever_their_state),
 		STORE_TEST(purge_removes_with_all_that_belongs_to_a_message),
 		STORE_TEST(erase_removes_the_shard_and_no_other),
 		STORE_TEST(definitions_come_back_after_a_restart),
