@@ -205,7 +205,7 @@ describe('a durable queue', function()
     for set, score in pairs { ready = 0, delayed = 1, unack = 1, buried = 1 } do
       broker:redis_cli('ZADD', key('jobs', set), score, ('ffff%012x'):format(#set))
     end
-    crash 'kill9'
+    crash 'kill9_all'
     traffic.publish(c, 'jobs', 3)
     assert.equal(3, #traffic.take(c, 'jobs', 3))
     c:ok 'KICK jobs'
@@ -218,14 +218,14 @@ describe('a durable queue', function()
     traffic.publish(c, 'jobs', 5)
     local id = broker:redis_cli('ZRANGE', key('jobs', 'ready'), 2, 2)
     assert.equal('0', broker:redis_cli('HSET', key('jobs', 'msg'), id, 'no MessagePack'))
-    crash 'kill9'
+    crash 'kill9_all'
     assert.same({ '1', '2', '4', '5' }, traffic.take(c, 'jobs', 4))
     assert(wait.poll(function() return broker:redis_cli('ZCARD', key('jobs', 'buried')) == '1' end))
     assert.equal('no MessagePack', broker:redis_cli('HGET', key('jobs', 'msg'), id))
     c:ok 'KICK jobs'
     traffic.publish(c, 'jobs', 2)
     assert.equal(2, #traffic.take(c, 'jobs', 2))
-    crash 'kill9'
+    crash 'kill9_all'
     c:ok 'KICK jobs'
     assert.equal('no MessagePack', broker:redis_cli('HGET', key('jobs', 'msg'), id))
   end)
