@@ -81,6 +81,23 @@ void journal_drop(struct journal *j, struct shard *sh)
 	TAILQ_REMOVE(&j->dirty, sh, journal_link);
 }
 
+#define LIGHT_ENTRIES 4
+
+bool journal_is_light(const struct journal *j)
+{
+	const struct shard *sh = TAILQ_FIRST(&j->dirty);
+	const struct entry *e;
+	unsigned n = 0;
+
+	if (!sh || j->flights > 0 || TAILQ_EMPTY(&sh->young) ||
+	    TAILQ_NEXT(sh, journal_link))
+		return false;
+	TAILQ_FOREACH (e, &sh->dirty, dirty_link)
+		if (++n > LIGHT_ENTRIES)
+			return false;
+	return true;
+}
+
 bool journal_is_idle(const struct journal *j)
 {
 	return TAILQ_EMPTY(&j->dirty) && j->flights == 0;

@@ -35,6 +35,9 @@ void journal_add(struct journal *j, struct shard *sh);
 void journal_drop(struct journal *j, struct shard *sh);
 /* Write what is dirty, if no flush is under way. */
 void journal_flush(struct journal *j);
+/* A flush would leave now, it would be a small one, and among its messages are such
+ * as consumers are at work on. */
+bool journal_is_light(const struct journal *j);
 /* Nothing is dirty or under way. */
 bool journal_is_idle(const struct journal *j);
 /* When a refused flush is to be tried again; 0 when none is waiting. */
