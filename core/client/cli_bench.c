@@ -20,6 +20,7 @@ static const struct cli_option options[] = {
 	{ "queue", "NAME", "what the queues' names begin with; default bench" },
 	{ "fill", NULL, "publish only, and keep the messages" },
 	{ "drain", NULL, "consume only, what --fill left" },
+	{ "chart", NULL, "draw how the latencies are spread" },
 	{ NULL, NULL, NULL },
 };
 
@@ -110,6 +111,33 @@ static void print_latency(const char *name, const struct histogram *h)
 	putchar('\n');
 }
 
+#define CHART_WIDTH 50
+
+/* A row for each doubling of the latency. */
+static void print_chart(const char *name, const struct histogram *h)
+{
+	uint64_t counts[64] = { 0 }, most = 0;
+	int first = 63, last = 0;
+
+	if (!h->total)
+		return;
+	for (int i = 0; i < 64; i++) {
+		counts[i] = histogram_between(h, UINT64_C(1) << i, UINT64_C(2) << i);
+		if (counts[i] > most)
+			most = counts[i];
+		if (counts[i] && i < first)
+			first = i;
+		if (counts[i])
+			last = i;
+	}
+	printf("\n%s, from\n", name);
+	for (int i = first; i <= last; i++)
+		printf("%10.1f us  %-*.*s %5.1f %%\n", (double)(UINT64_C(1) << i) / 1000,
+		       CHART_WIDTH, (int)(counts[i] * CHART_WIDTH / most),
+		       "##################################################",
+		       (double)counts[i] * 100 / (double)h->total);
+}
+
 static void print_text(const struct bench_options *o, const struct bench_result *r)
 {
 	if (o->producers)
@@ -179,6 +207,10 @@ static int bench(struct cli *cli)
 		print_json(&o, &r);
 	else
 		print_text(&o, &r);
+	if (status == CLI_DONE && cli_get(cli, "chart") && !cli->json) {
+		print_chart("confirm", &r.confirm);
+		print_chart("deliver", &r.deliver);
+	}
 	if (status == CLI_DONE && (r.missing || r.duplicates))
 		status = CLI_FAILED;
 	bench_result_deinit(&r);

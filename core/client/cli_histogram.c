@@ -61,3 +61,13 @@ uint64_t histogram_at(const struct histogram *h, double share)
 	}
 	return h->max;
 }
+
+uint64_t histogram_between(const struct histogram *h, uint64_t from, uint64_t to)
+{
+	unsigned end = to >> VALUE_BITS ? BUCKETS : bucket_of(to);
+	uint64_t n = 0;
+
+	for (unsigned i = from >> VALUE_BITS ? BUCKETS : bucket_of(from); i < end; i++)
+		n += h->counts[i];
+	return n;
+}

@@ -19,4 +19,7 @@ void histogram_add(struct histogram *h, uint64_t value);
 /* The value that `share` (0..1) of all are at or below; 0 when there is none. */
 uint64_t histogram_at(const struct histogram *h, double share);
 
+/* How many values are at least `from` and below `to`, to within a bucket. */
+uint64_t histogram_between(const struct histogram *h, uint64_t from, uint64_t to);
+
 #endif

@@ -1,0 +1,57 @@
+--- `tidemq bench`: what it says of a run is so.
+local Broker = require 'support.broker'
+
+describe('tidemq bench', function()
+  local broker
+
+  setup(function() broker = Broker.start { args = { '--fsync', 'no' } } end)
+  teardown(function() broker:stop() end)
+
+  local function bench(words)
+    local pipe = io.popen(('%s bench --url tide://%s/ %s 2>&1; echo "status $?"'):format(
+      Broker.binary(), broker.address, words))
+    local output = pipe:read 'a'
+    pipe:close()
+    local text, status = output:match '^(.*)status (%d+)\n$'
+    return text, tonumber(status)
+  end
+
+  it('sends, receives and checks every message, and takes its queues away', function()
+    local text, status = bench '--producers 2 --consumers 2 --queues 2 --count 3000 --json shards=2'
+    assert.equal(0, status, text)
+    for name, value in pairs { confirmed = 3000, received = 3000, missing = 0, duplicates = 0, disordered = 0 } do
+      assert.equal(tostring(value), text:match(('"%s":(%%d+)'):format(name)), text)
+    end
+    local c = broker:connect()
+    c:send 'LIST queues\r\n'
+    assert.same({}, c:expect_json())
+  end)
+
+  it('keeps to a rate, and draws how latencies are spread', function()
+    local text, status = bench '--rate 1000 --count 300 --size 64 --chart'
+    assert.equal(0, status, text)
+    local seconds = tonumber(text:match 'published   300 of 64 bytes in ([%d.]+) s')
+    assert.is_true(seconds >= 0.299, text)
+    assert.truthy(text:find 'confirm, from\n%s+[%d.]+ us  #', text)
+    assert.truthy(text:find 'deliver, from\n%s+[%d.]+ us  #', text)
+  end)
+
+  it('fills in one run and drains in another', function()
+    local text, status = bench '--fill --count 500'
+    assert.equal(0, status, text)
+    local c = broker:connect()
+    c:send 'STATS bench-1\r\n'
+    assert.equal(500, c:expect_json().ready)
+    text, status = bench '--drain --count 500 --json'
+    assert.equal(0, status, text)
+    assert.equal('500', text:match '"received":(%d+)')
+  end)
+
+  it('says what is wrong', function()
+    local text, status = bench '--fill --drain'
+    assert.equal(2, status, text)
+    text, status = bench 'colour=red --count 1'
+    assert.equal(1, status, text)
+    assert.truthy(text:find("no option 'colour'", 1, true), text)
+  end)
+end)
