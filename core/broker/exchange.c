@@ -137,40 +137,33 @@ int exchange_declare(struct vhost *v, struct slice name, struct slice type,
 	return rc;
 }
 
-static void undefine_bindings(struct vhost *v, struct exchange *x)
+static void undefine(struct binding *binding)
 {
-	struct broker *b = v->broker;
-	struct binding *binding;
-	struct buf text;
+	struct vhost *v = binding->source->vhost;
 
-	if (!b->env.store)
-		return;
-	buf_init(&text);
-	for (uint32_t i = 0; i < x->binding_cap; i++) {
-		if (!x->bindings[i] || !binding_is_durable(x->bindings[i]))
-			continue;
-		buf_clear(&text);
-		binding_format(x->bindings[i], &text);
-		store_undefine(b->store, STORE_BINDINGS, vhost_slice(v), buf_slice(&text),
-			       NULL, NULL);
-	}
-	TAILQ_FOREACH (binding, &x->incoming, dest_link) {
-		if (!binding_is_durable(binding))
-			continue;
-		buf_clear(&text);
-		binding_format(binding, &text);
-		store_undefine(b->store, STORE_BINDINGS, vhost_slice(v), buf_slice(&text),
-			       NULL, NULL);
-	}
-	buf_deinit(&text);
+	if (binding_is_durable(binding))
+		store_undefine(v->broker->store, STORE_BINDINGS, vhost_slice(v),
+			       binding_slice(binding), NULL, NULL);
+}
+
+static void undefine_bindings(struct exchange *x)
+{
+	struct binding *b, *next;
+
+	HASH_ITER (hh, x->by_text, b, next)
+		undefine(b);
+	TAILQ_FOREACH (b, &x->incoming, dest_link)
+		undefine(b);
 }
 
 void exchange_erase(struct exchange *x, struct waiter *waiter)
 {
 	struct broker *b = x->vhost->broker;
 
-	undefine_bindings(x->vhost, x);
-	if (!x->is_durable || !b->env.store)
+	if (!b->env.store)
+		return;
+	undefine_bindings(x);
+	if (!x->is_durable)
 		return;
 	if (waiter)
 		waiter_add(waiter);
@@ -243,122 +236,4 @@ void exchange_format(const struct exchange *x, struct buf *out)
 		buf_append_char(out, ' ');
 		args_format(&x->args, out);
 	}
-}
-
-/* ---- bindings -------------------------------------------------------------------- */
-
-static bool is_same_args(const struct args *a, const struct args *b)
-{
-	if (a->count != b->count)
-		return false;
-	for (size_t i = 0; i < a->count; i++) {
-		const char *value = args_get(b, a->items[i].name);
-
-		if (!value || strcmp(value, a->items[i].value) != 0)
-			return false;
-	}
-	return true;
-}
-
-struct binding *binding_find(const struct binding_spec *spec)
-{
-	struct binding_list *list =
-		spec->queue ? &spec->queue->incoming : &spec->exchange->incoming;
-	struct binding *b;
-
-	TAILQ_FOREACH (b, list, dest_link)
-		if (b->source == spec->source && slice_is(spec->pattern, b->pattern) &&
-		    is_same_args(spec->args, &b->args))
-			return b;
-	return NULL;
-}
-
-static uint32_t free_number(struct exchange *x)
-{
-	uint32_t i;
-
-	/* The table is nearly full or nearly empty at its end most of the time. */
-	if (x->binding_count == x->binding_cap) {
-		uint32_t cap = x->binding_cap ? x->binding_cap * 2 : 8;
-
-		x->bindings = mem_realloc(x->bindings, cap * sizeof(*x->bindings));
-		memset(x->bindings + x->binding_cap, 0,
-		       (cap - x->binding_cap) * sizeof(*x->bindings));
-		x->binding_cap = cap;
-		return x->binding_count;
-	}
-	for (i = x->binding_count; i < x->binding_cap; i++)
-		if (!x->bindings[i])
-			return i;
-	for (i = 0; x->bindings[i]; i++)
-		;
-	return i;
-}
-
-int binding_create(const struct binding_spec *spec, struct binding **out,
-		   struct error *err)
-{
-	struct exchange *x = spec->source;
-	uint32_t number = free_number(x);
-	struct binding *b;
-	int rc = index_bind(x->index, spec->pattern, spec->args, number, err);
-
-	if (rc < 0)
-		return rc;
-	b = mem_zalloc(sizeof(*b));
-	b->number = number;
-	b->serial = ++x->vhost->broker->last_serial;
-	b->source = x;
-	b->queue = spec->queue;
-	b->exchange = spec->exchange;
-	b->pattern = mem_strndup(spec->pattern.data, spec->pattern.len);
-	args_copy(&b->args, spec->args);
-	args_sort(&b->args);
-	x->bindings[number] = b;
-	x->binding_count++;
-	TAILQ_INSERT_TAIL(b->queue ? &b->queue->incoming : &b->exchange->incoming, b,
-			  dest_link);
-	x->vhost->broker->route_version++;
-	*out = b;
-	return TIDE_OK;
-}
-
-void binding_destroy(struct binding *b)
-{
-	struct exchange *x = b->source;
-	struct error ignored; /* a script that fails to unbind is counted by the engine */
-	int rc = index_unbind(x->index, slice_from(b->pattern), &b->args, b->number,
-			      &ignored);
-
-	(void)rc; /* whatever it still gives for this number is found to be free */
-	TAILQ_REMOVE(b->queue ? &b->queue->incoming : &b->exchange->incoming, b,
-		     dest_link);
-	x->bindings[b->number] = NULL;
-	x->binding_count--;
-	x->vhost->broker->route_version++;
-	args_deinit(&b->args);
-	mem_free(b->pattern);
-	mem_free(b);
-}
-
-struct slice binding_dest(const struct binding *b)
-{
-	return b->queue ? queue_slice(b->queue) : exchange_slice(b->exchange);
-}
-
-void binding_format(const struct binding *b, struct buf *out)
-{
-	buf_printf(out, "%s %" SLICE_FMT " %s %s", b->queue ? "queue" : "exchange",
-		   SLICE_ARG(binding_dest(b)), b->source->name,
-		   b->pattern[0] ? b->pattern : "-");
-	if (b->args.count) {
-		buf_append_char(out, ' ');
-		args_format(&b->args, out);
-	}
-}
-
-bool binding_is_durable(const struct binding *b)
-{
-	return b->source->is_durable &&
-	       (b->queue ? queue_is_durable(b->queue) : b->exchange->is_durable);
 }

@@ -1,7 +1,6 @@
 /* exchange.h: an exchange, its bindings, and what it remembers of routing.
  *
- * The type of an exchange is a script. A binding leads to a queue or to
- * another exchange; its number is what the script knows it by. */
+ * The type of an exchange is a script. */
 #ifndef TIDE_BROKER_EXCHANGE_H
 #define TIDE_BROKER_EXCHANGE_H
 
@@ -9,25 +8,12 @@
 #include <uthash.h>
 
 #include "../rules/engine.h"
+#include "binding.h"
+#include "definition.h"
 #include "vhost.h"
 
-struct queue;
-struct waiter;
-
-struct binding {
-	uint64_t serial; /* never used again */
-	uint32_t number; /* its place in the source's table */
-	struct exchange *source;
-	struct queue *queue; /* one of the two is the destination */
-	struct exchange *exchange;
-	char *pattern;                  /* "" is written "-" on the wire */
-	struct args args;               /* without dest= */
-	TAILQ_ENTRY(binding) dest_link; /* in the destination's list */
-};
-
-TAILQ_HEAD(binding_list, binding);
-
 struct route;
+struct waiter;
 
 struct exchange {
 	UT_hash_handle hh;
@@ -39,10 +25,13 @@ struct exchange {
 	struct args args; /* the routing script's options */
 	bool is_durable;
 	bool is_auto_delete;
+	struct definition definition;
 	struct index *index;
 	struct binding **bindings; /* by number, NULL where free */
 	uint32_t binding_cap;
 	uint32_t binding_count;
+	uint32_t first_free;          /* no number below it is free */
+	struct binding *by_text;      /* uthash: the same bindings */
 	struct binding_list incoming; /* from other exchanges */
 	struct route *routes;         /* uthash by key: pure decisions */
 	unsigned route_count;
@@ -70,24 +59,6 @@ void exchange_destroy(struct exchange *x);
 void exchange_collect(struct exchange *x, struct waiter *waiter);
 /* "type=topic durable=1 ...": how Redis keeps it. */
 void exchange_format(const struct exchange *x, struct buf *out);
-
-struct binding_spec {
-	struct exchange *source;
-	struct queue *queue;
-	struct exchange *exchange;
-	struct slice pattern;
-	const struct args *args;
-};
-struct binding *binding_find(const struct binding_spec *spec);
-TIDE_MUST_USE int binding_create(const struct binding_spec *spec, struct binding **out,
-				 struct error *err);
-void binding_destroy(struct binding *b);
-/* The destination's name. */
-struct slice binding_dest(const struct binding *b);
-/* "queue <name> <exchange> <pattern|-> <options>": a member of the set in Redis. */
-void binding_format(const struct binding *b, struct buf *out);
-/* It outlives a restart: both ends are durable. */
-bool binding_is_durable(const struct binding *b);
 
 static inline struct slice exchange_slice(const struct exchange *x)
 {

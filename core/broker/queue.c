@@ -219,20 +219,13 @@ void queue_erase(struct queue *q, struct waiter *waiter)
 {
 	struct broker *b = q->vhost->broker;
 	struct binding *binding;
-	struct buf text;
 
 	if (!queue_is_durable(q))
 		return;
-	buf_init(&text);
-	TAILQ_FOREACH (binding, &q->incoming, dest_link) {
-		if (!binding_is_durable(binding))
-			continue;
-		buf_clear(&text);
-		binding_format(binding, &text);
-		store_undefine(b->store, STORE_BINDINGS, vhost_slice(q->vhost),
-			       buf_slice(&text), NULL, NULL);
-	}
-	buf_deinit(&text);
+	TAILQ_FOREACH (binding, &q->incoming, dest_link)
+		if (binding_is_durable(binding))
+			store_undefine(b->store, STORE_BINDINGS, vhost_slice(q->vhost),
+				       binding_slice(binding), NULL, NULL);
 	waiter_add(waiter);
 	store_undefine(b->store, STORE_QUEUES, vhost_slice(q->vhost), queue_slice(q),
 		       waiter_store_done, waiter);

@@ -28,6 +28,7 @@ struct queue {
 	UT_hash_handle hh;
 	UT_hash_handle serial_hh;
 	uint64_t serial; /* never used again */
+	struct definition definition;
 	struct vhost *vhost;
 	char *name;
 	size_t name_len;

@@ -36,6 +36,8 @@ static int take_exchange(struct vhost *v, const struct store_definition *d,
 	if (rc == TIDE_OK)
 		rc = exchange_declare(v, d->name, slice_from(type), &rest, &x, &is_new,
 				      err);
+	if (rc == TIDE_OK)
+		x->definition.is_stored = true;
 	args_deinit(&rest);
 	args_deinit(&args);
 	return rc;
@@ -52,6 +54,8 @@ static int take_queue(struct vhost *v, const struct store_definition *d,
 	if (args_parse(&args, d->value) < 0)
 		return error_set(err, TIDE_ESYNTAX, "the definition cannot be read");
 	rc = queue_declare(v, d->name, &args, NULL, &q, &is_new, err);
+	if (rc == TIDE_OK)
+		q->definition.is_stored = true;
 	args_deinit(&args);
 	return rc;
 }
@@ -76,7 +80,7 @@ static int take_binding(struct vhost *v, const struct store_definition *d,
 								       : pattern };
 	struct binding *b;
 	struct args args;
-	int rc;
+	int rc = TIDE_OK;
 
 	if (args_parse(&args, rest) < 0)
 		return error_set(err, TIDE_ESYNTAX, "the binding cannot be read");
@@ -88,10 +92,10 @@ static int take_binding(struct vhost *v, const struct store_definition *d,
 		spec.exchange = exchange_find(v, dest);
 	if (!spec.source || (!spec.queue && !spec.exchange))
 		rc = error_set(err, TIDE_ENOTFOUND, "one of its ends does not exist");
-	else if (binding_find(&spec))
-		rc = TIDE_OK;
-	else
+	else if ((b = binding_find(&spec)) == NULL)
 		rc = binding_create(&spec, &b, err);
+	if (rc == TIDE_OK)
+		b->definition.is_stored = true;
 	args_deinit(&args);
 	return rc;
 }

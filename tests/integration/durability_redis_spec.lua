@@ -59,6 +59,55 @@ describe('a broker', function()
     for _ = 1, 500 do publisher:expect '^OK %x+ 1$' end
   end)
 
+  local DEFINITIONS = 'DECLARE exchange e topic\r\nDECLARE queue q\r\nBIND q e a.*\r\n'
+
+  it('says OK to whoever declares a thing, first or again, when Redis has it', function()
+    start_with_redis()
+    local pid = redis:pid()
+    redis:signal('STOP', pid)
+    local clients = { c, broker:connect() }
+    for _, client in ipairs(clients) do
+      client:send(DEFINITIONS .. '@1 OPEN\r\n')
+      client:expect_line '@1 OK'
+    end
+    redis:signal('CONT', pid)
+    for _, client in ipairs(clients) do
+      for _ = 1, 3 do client:expect_line 'OK' end
+    end
+    c:ok 'DELETE queue q'
+    redis:signal('STOP', pid)
+    -- What the first has asked for is deleted, and made anew by the second.
+    c:send('DECLARE queue q\r\n@1 PING\r\n')
+    c:expect_line '@1 OK'
+    clients[2]:send 'DELETE queue q\r\nDECLARE queue q\r\n@1 PING\r\n'
+    clients[2]:expect_line '@1 OK'
+    redis:signal('CONT', pid)
+    c:expect_line 'OK'
+    for _ = 1, 2 do clients[2]:expect_line 'OK' end
+    assert.equal('1', redis:cli('HEXISTS', 'tide:/:queues', 'q'))
+    c:ok 'DECLARE queue q'
+  end)
+
+  it('has no definition that Redis would not take', function()
+    start_with_redis()
+    redis:cli('CONFIG', 'SET', 'maxmemory', '1')
+    for _ = 1, 2 do
+      c:send 'DECLARE queue q\r\nDECLARE queue q\r\nDECLARE exchange e topic\r\n'
+      for _ = 1, 3 do c:expect '^ERR store .*OOM' end
+      c:send 'LIST queues\r\nLIST exchanges\r\n'
+      assert.same({}, c:expect_json())
+      for _, exchange in ipairs(c:expect_json()) do assert.not_equal('e', exchange.name) end
+    end
+    redis:cli('CONFIG', 'SET', 'maxmemory', '0')
+    c:send(DEFINITIONS)
+    for _ = 1, 3 do c:expect_line 'OK' end
+    redis:cli('CONFIG', 'SET', 'maxmemory', '1')
+    c:send 'BIND q e b.*\r\n'
+    c:expect '^ERR store .*OOM'
+    c:send 'LIST bindings\r\n'
+    assert.equal(1, #c:expect_json())
+  end)
+
   it('holds publishers back while Redis is stopped, and resumes', function()
     start_with_redis(nil, { '--max-unstored', '1M' })
     c:ok 'DECLARE queue jobs'

@@ -1,0 +1,142 @@
+#include "binding.h"
+
+#include "../base/mem.h"
+#include "exchange.h"
+#include "queue.h"
+
+static void format(const struct binding_spec *spec, struct buf *out)
+{
+	struct slice dest =
+		spec->queue ? queue_slice(spec->queue) : exchange_slice(spec->exchange);
+
+	buf_append_text(out, spec->queue ? "queue " : "exchange ");
+	buf_append(out, dest.data, dest.len);
+	buf_append_char(out, ' ');
+	buf_append(out, spec->source->name, spec->source->name_len);
+	buf_append_char(out, ' ');
+	if (spec->pattern.len)
+		buf_append(out, spec->pattern.data, spec->pattern.len);
+	else
+		buf_append_char(out, '-');
+	if (spec->args->count) {
+		buf_append_char(out, ' ');
+		args_format(spec->args, out);
+	}
+}
+
+struct binding *binding_find_text(struct exchange *source, struct slice text)
+{
+	struct binding *b;
+
+	HASH_FIND(hh, source->by_text, text.data, text.len, b);
+	return b;
+}
+
+struct binding *binding_find(const struct binding_spec *spec)
+{
+	struct binding *b;
+	struct buf text;
+
+	buf_init(&text);
+	format(spec, &text);
+	b = binding_find_text(spec->source, buf_slice(&text));
+	buf_deinit(&text);
+	return b;
+}
+
+static uint32_t free_number(struct exchange *x)
+{
+	if (x->binding_count == x->binding_cap) {
+		uint32_t cap = x->binding_cap ? x->binding_cap * 2 : 8;
+
+		x->bindings = mem_realloc(x->bindings, cap * sizeof(*x->bindings));
+		memset(x->bindings + x->binding_cap, 0,
+		       (cap - x->binding_cap) * sizeof(*x->bindings));
+		x->first_free = x->binding_cap;
+		x->binding_cap = cap;
+	}
+	while (x->bindings[x->first_free])
+		x->first_free++;
+	return x->first_free;
+}
+
+static struct binding_list *incoming(const struct binding *b)
+{
+	return b->queue ? &b->queue->incoming : &b->exchange->incoming;
+}
+
+int binding_create(const struct binding_spec *spec, struct binding **out,
+		   struct error *err)
+{
+	struct exchange *x = spec->source;
+	uint32_t number = free_number(x);
+	struct binding *b;
+	struct buf text;
+	int rc = index_bind(x->index, spec->pattern, spec->args, number, err);
+
+	if (rc < 0)
+		return rc;
+	buf_init(&text);
+	format(spec, &text);
+	b = mem_zalloc(sizeof(*b));
+	b->number = number;
+	b->serial = ++x->vhost->broker->last_serial;
+	b->source = x;
+	b->queue = spec->queue;
+	b->exchange = spec->exchange;
+	b->pattern = mem_strndup(spec->pattern.data, spec->pattern.len);
+	b->text = mem_strndup(buf_cstr(&text), buf_slice(&text).len);
+	b->text_len = buf_slice(&text).len;
+	args_copy(&b->args, spec->args);
+	args_sort(&b->args);
+	x->bindings[number] = b;
+	x->binding_count++;
+	HASH_ADD_KEYPTR(hh, x->by_text, b->text, b->text_len, b);
+	TAILQ_INSERT_TAIL(incoming(b), b, dest_link);
+	x->vhost->broker->route_version++;
+	buf_deinit(&text);
+	*out = b;
+	return TIDE_OK;
+}
+
+/* A script that fails at it is counted by the engine; whatever it still gives for
+ * this number is found to be free. */
+static void unbind(struct binding *b)
+{
+	struct error ignored;
+	int rc = index_unbind(b->source->index, slice_from(b->pattern), &b->args,
+			      b->number, &ignored);
+
+	(void)rc;
+}
+
+void binding_destroy(struct binding *b)
+{
+	struct exchange *x = b->source;
+
+	/* The index of an exchange that goes away goes as a whole. */
+	if (!x->is_going)
+		unbind(b);
+	TAILQ_REMOVE(incoming(b), b, dest_link);
+	HASH_DEL(x->by_text, b);
+	x->bindings[b->number] = NULL;
+	if (b->number < x->first_free)
+		x->first_free = b->number;
+	x->binding_count--;
+	x->vhost->broker->route_version++;
+	args_deinit(&b->args);
+	mem_free(b->pattern);
+	mem_free(b->text);
+	mem_free(b);
+}
+
+struct slice binding_dest(const struct binding *b)
+{
+	return b->queue ? queue_slice(b->queue) : exchange_slice(b->exchange);
+}
+
+bool binding_is_durable(const struct binding *b)
+{
+	return b->source->is_durable &&
+	       (b->queue ? queue_is_durable(b->queue) : b->exchange->is_durable);
+}

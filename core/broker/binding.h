@@ -1,0 +1,64 @@
+/* binding.h: what leads from an exchange to a queue or to another exchange.
+ *
+ * A binding is in three places: by number in its source's table (the number is
+ * what the routing script knows it by), by text in its source's hash, and in
+ * the list of its destination. Destroying it takes it out of all three. */
+#ifndef TIDE_BROKER_BINDING_H
+#define TIDE_BROKER_BINDING_H
+
+#include <sys/queue.h>
+#include <uthash.h>
+
+#include "../base/args.h"
+#include "../base/error.h"
+#include "definition.h"
+
+struct exchange;
+struct queue;
+
+struct binding {
+	UT_hash_handle hh; /* by text, in the source's hash */
+	uint64_t serial;   /* never used again */
+	uint32_t number;   /* its place in the source's table */
+	struct exchange *source;
+	struct queue *queue; /* one of the two is the destination */
+	struct exchange *exchange;
+	char *pattern;    /* "" is written "-" on the wire */
+	struct args args; /* sorted, without dest= */
+	/* "queue <name> <exchange> <pattern|-> <options>": the member of the set
+	 * in Redis; no two bindings of a vhost have the same. */
+	char *text;
+	size_t text_len;
+	struct definition definition;
+	TAILQ_ENTRY(binding) dest_link; /* in the destination's list */
+};
+
+TAILQ_HEAD(binding_list, binding);
+
+struct binding_spec {
+	struct exchange *source;
+	struct queue *queue;
+	struct exchange *exchange;
+	struct slice pattern;
+	const struct args *args;
+};
+
+/* The one with the same ends, pattern and options, or NULL. */
+struct binding *binding_find(const struct binding_spec *spec);
+/* The one of `source` with this text, or NULL. */
+struct binding *binding_find_text(struct exchange *source, struct slice text);
+/* There is none like it. The routing script is asked, and may refuse. */
+TIDE_MUST_USE int binding_create(const struct binding_spec *spec, struct binding **out,
+				 struct error *err);
+void binding_destroy(struct binding *b);
+/* The destination's name. */
+struct slice binding_dest(const struct binding *b);
+/* It outlives a restart: both ends are durable. */
+bool binding_is_durable(const struct binding *b);
+
+static inline struct slice binding_slice(const struct binding *b)
+{
+	return (struct slice){ b->text, b->text_len };
+}
+
+#endif
