@@ -29,23 +29,26 @@ local dir = sh 'mktemp -d ${TMPDIR:-/tmp}/tidemq-bench.XXXXXX':gsub('%s+$', '')
 --- the process id alone does not.
 local servers = {
   { name = 'fake', driver = 'tidemq', port = 7491, program = build .. '/bench/fake_server',
-    settings = 'parses and echoes; stores nothing', start = '%b/bench/fake_server %p',
+    version = 'true', settings = 'parses and echoes; stores nothing', start = '%b/bench/fake_server %p',
     only = { ['stream'] = true, ['latency'] = true } },
   { name = 'tidemq', driver = 'tidemq', port = 7492, program = build .. '/tidemq',
-    settings = '--fsync always', start = '%b/tidemq serve --listen 127.0.0.1:%p --data %d --fsync always' },
+    version = build .. '/tidemq --version', settings = '--fsync always',
+    start = '%b/tidemq serve --listen 127.0.0.1:%p --data %d --fsync always' },
   { name = 'tidemq-everysec', driver = 'tidemq', port = 7493, program = build .. '/tidemq',
-    settings = '--fsync everysec', start = '%b/tidemq serve --listen 127.0.0.1:%p --data %d --fsync everysec' },
+    version = build .. '/tidemq --version', settings = '--fsync everysec',
+    start = '%b/tidemq serve --listen 127.0.0.1:%p --data %d --fsync everysec' },
   { name = 'redis-always', driver = 'redis', port = 7494, program = 'redis-server',
-    settings = 'Streams, appendfsync always',
+    version = 'redis-server --version', settings = 'Streams, appendfsync always',
     start = 'redis-server --bind 127.0.0.1 --port %p --dir %d --save "" --appendonly yes --appendfsync always' },
   { name = 'redis-everysec', driver = 'redis', port = 7495, program = 'redis-server',
-    settings = 'Streams, appendfsync everysec',
+    version = 'redis-server --version', settings = 'Streams, appendfsync everysec',
     start = 'redis-server --bind 127.0.0.1 --port %p --dir %d --save "" --appendonly yes --appendfsync everysec' },
   { name = 'nats', driver = 'nats', port = 7496, program = 'nats-server',
-    settings = 'JetStream, file store, not synced before the confirm',
+    version = 'nats-server -v', settings = 'JetStream, file store, not synced before the confirm',
     start = 'nats-server -a 127.0.0.1 -p %p -js -sd %d' },
   { name = 'rabbitmq', driver = 'rabbitmq', port = 7497, program = '/usr/lib/rabbitmq/bin/rabbitmq-server',
     ready = 'completed with',
+    version = "dpkg-query -W -f '${Version}' rabbitmq-server",
     settings = 'classic queue, durable, persistent messages',
     start = 'env HOME=%d RABBITMQ_NODENAME=bench@localhost RABBITMQ_NODE_IP_ADDRESS=127.0.0.1 RABBITMQ_NODE_PORT=%p'
       .. ' RABBITMQ_DIST_PORT=7488 ERL_EPMD_PORT=7487 ERL_EPMD_ADDRESS=127.0.0.1 RABBITMQ_MNESIA_BASE=%d'
@@ -55,7 +58,8 @@ local servers = {
   { name = 'rabbitmq-quorum', driver = 'rabbitmq', variant = 'quorum', like = 'rabbitmq',
     settings = 'quorum queue' },
   { name = 'beanstalkd', driver = 'beanstalkd', port = 7489, program = 'beanstalkd',
-    settings = '-f50: synced every 50 ms', start = 'beanstalkd -l 127.0.0.1 -p %p -b %d -f50', slow = true },
+    version = 'beanstalkd -v', settings = '-f50: synced every 50 ms',
+    start = 'beanstalkd -l 127.0.0.1 -p %p -b %d -f50', slow = true },
 }
 
 --- What is measured: arguments of the load, and which figure of it counts.
@@ -100,12 +104,24 @@ local function stop(server)
   os.execute('rm -rf ' .. server.dir)
 end
 
---- Processor time, in seconds, of the server and the processes it started.
+--- The server and the processes that it started.
+local function family(server)
+  local is_in, pids = {}, {}
+  for pid, ppid, sid in sh('ps -eo pid=,ppid=,sid= --sort=start_time'):gmatch '(%d+) +(%d+) +(%d+)' do
+    if sid == server.pid or is_in[ppid] then
+      is_in[pid] = true
+      pids[#pids + 1] = pid
+    end
+  end
+  return pids
+end
+
+--- Processor time of all their threads, in seconds, to the nanosecond.
 local function cpu(server)
   local total = 0
-  local text = sh('ps -eo pid=,ppid=,sid=,cputimes= 2>/dev/null')
-  for _, _, sid, seconds in text:gmatch '(%d+)%s+(%d+)%s+(%d+)%s+(%d+)' do
-    if sid == server.pid then total = total + tonumber(seconds) end
+  for _, pid in ipairs(family(server)) do
+    local text = sh(('cat /proc/%s/task/*/schedstat 2>/dev/null'):format(pid))
+    for nanoseconds in text:gmatch '(%d+) %d+ %d+\n' do total = total + tonumber(nanoseconds) / 1e9 end
   end
   return total
 end
@@ -179,9 +195,11 @@ end
 line('Machine: %s, %s cores, Linux %s. Commit %s. Medians of %d runs, the servers in turn.', cpu_name(),
   sh 'nproc':gsub('%s', ''), sh 'uname -r':gsub('%s', ''), sh 'git rev-parse --short HEAD':gsub('%s', ''), ROUNDS)
 line ''
-line '| server | settings |'
-line '| --- | --- |'
-for _, server in ipairs(present) do line('| %s | %s |', server.name, server.settings) end
+line '| server | version | settings |'
+line '| --- | --- | --- |'
+for _, server in ipairs(present) do
+  line('| %s | %s | %s |', server.name, sh(server.version):match '[%d.]*%d' or '', server.settings)
+end
 
 local ours = by_name.tidemq.results and by_name.tidemq or present[1]
 for _, scenario in ipairs(scenarios) do
@@ -190,24 +208,24 @@ for _, scenario in ipairs(scenarios) do
   line('**%s**', scenario.title)
   line ''
   if scenario.figure then
-    line('| server | messages a second | tidemq is |')
-    line('| --- | --- | --- |')
+    line('| server | messages a second | tidemq is | server CPU, µs per message |')
+    line('| --- | --- | --- | --- |')
     for _, server in ipairs(present) do
       local r = server.results[scenario.name]
       if r and #r > 0 then
         local value = median(r, scenario.figure)
-        line('| %s | %s | %.1f × |', server.name, thousands(value),
-          base and #base > 0 and median(base, scenario.figure) / value or 0)
+        line('| %s | %s | %.1f × | %.2f |', server.name, thousands(value),
+          base and #base > 0 and median(base, scenario.figure) / value or 0, median(r, 'cpu'))
       end
     end
   else
-    line('| server | confirm p50 / p99, µs | deliver p50 / p99, µs |')
-    line('| --- | --- | --- |')
+    line('| server | confirm p50 / p99, µs | deliver p50 / p99, µs | server CPU, µs per message |')
+    line('| --- | --- | --- | --- |')
     for _, server in ipairs(present) do
       local r = server.results[scenario.name]
       if r and #r > 0 then
-        line('| %s | %.0f / %.0f | %.0f / %.0f |', server.name, median(r, 'confirm50'), median(r, 'confirm99'),
-          median(r, 'deliver50'), median(r, 'deliver99'))
+        line('| %s | %.0f / %.0f | %.0f / %.0f | %.1f |', server.name, median(r, 'confirm50'), median(r, 'confirm99'),
+          median(r, 'deliver50'), median(r, 'deliver99'), median(r, 'cpu'))
       end
     end
   end
