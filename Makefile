@@ -189,7 +189,7 @@ demo: deps-test
 
 # ---- measuring --------------------------------------------------------------
 
-.PHONY: bench bench-peers bench-rules
+.PHONY: bench bench-peers bench-rules profile
 LOAD_SOURCES := $(wildcard tests/bench/peers/*.c) core/client/cli_histogram.c
 $(B)/bench/load: $(LOAD_SOURCES) $(wildcard tests/bench/peers/*.h) $(B)/lib/base.a
 	@mkdir -p $(@D)
@@ -206,6 +206,10 @@ bench: deps-test
 bench-peers: deps-test
 	@$(MAKE) all $(B)/bench/load $(B)/bench/fake_server
 	@lua5.4 tests/bench/run.lua $(B) $(B)/bench-peers.md
+profile: deps-test
+	@tools/deps.sh profile
+	@$(MAKE) all $(B)/bench/load
+	@lua5.4 tests/bench/profile.lua $(B) $(B)/profile.md
 
 # Instructions of the hot paths, counted by callgrind. -O2 whatever CFLAGS are:
 # the figures of tests/bench/guard/expected.txt are of such a build. (Debian 12's
@@ -270,6 +274,7 @@ help:
 #: make format         clang-format every C file; format-check only looks
 #: make bench          throughput and latency of this build; a table in build/bench.md
 #: make bench-rules    what a decision costs, with and without Lua
+#: make profile        where the broker's processor time goes, by component (needs perf)
 #: make bench-peers    the same work for Redis, NATS, RabbitMQ, beanstalkd, as installed
 #: make guard          instructions of the hot paths against expected.txt; UPDATE=1 rewrites it
 #: make demo           a guided tour of a broker, crashes included
