@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../base/mem.h"
+#include "reply_arena.h"
 
 /* The reader's buffer above this is given back when it runs empty. */
 #define READER_KEEP_BYTES (1024 * 1024)
@@ -36,6 +37,7 @@ struct redis_link {
 	struct addrinfo *addresses;
 	struct addrinfo *address; /* the one being tried */
 	redisReader *reader;
+	struct reply_arena replies;     /* the reader's */
 	struct redis_requests requests; /* unanswered, in order */
 	struct redis_request *next;     /* the first that the kernel has not seen */
 	struct redis_request *last_written;
@@ -53,7 +55,8 @@ struct redis_link *redis_link_create(uv_loop_t *loop, const struct redis_url *ur
 	l->loop = loop;
 	l->url = url;
 	l->hooks = *hooks;
-	l->reader = redisReaderCreate();
+	reply_arena_init(&l->replies);
+	l->reader = reply_arena_reader(&l->replies);
 	if (l->reader)
 		l->reader->maxbuf = READER_KEEP_BYTES;
 	TAILQ_INIT(&l->requests);
@@ -67,6 +70,7 @@ static void link_free(struct redis_link *l)
 		uv_freeaddrinfo(l->addresses);
 	if (l->reader)
 		redisReaderFree(l->reader);
+	reply_arena_deinit(&l->replies);
 	mem_free(l);
 	hooks.on_closed(hooks.ctx);
 }
@@ -103,14 +107,13 @@ static void answer(struct redis_link *l)
 			link_lost(l, reply->type == REDIS_REPLY_ERROR
 					     ? reply->str
 					     : "a reply to no request");
-			freeReplyObject(reply);
 			return;
 		}
 		bool is_last = ++r->answered == r->replies;
 		if (is_last)
 			TAILQ_REMOVE(&l->requests, r, entry);
 		l->hooks.on_reply(l->hooks.ctx, r, reply, is_last);
-		freeReplyObject(reply);
+		reply_arena_reset(&l->replies);
 	}
 }
 
