@@ -30,6 +30,7 @@ static struct lane *lane_find(struct window *w, double score)
 		return lane;
 	lane = pool_take(w->pool);
 	lane->score = score;
+	lane->recent = NULL;
 	TAILQ_INIT(&lane->entries);
 	RB_INSERT(lane_tree, &w->lanes, lane);
 	if (!w->last || score > w->last->score)
@@ -37,27 +38,38 @@ static struct lane *lane_find(struct window *w, double score)
 	return lane;
 }
 
-/* Returned messages belong near the front, new ones at the end: the walk
- * starts from the end whose id is nearer. */
+static uint64_t distance(const struct entry *a, const struct entry *b)
+{
+	return a->id < b->id ? b->id - a->id : a->id - b->id;
+}
+
+/* New messages belong at the end, returned ones near the front, and many that
+ * return together one behind the other: the walk starts at the nearest of these
+ * three places. */
 static void lane_insert(struct lane *lane, struct entry *e)
 {
-	struct entry *first = TAILQ_FIRST(&lane->entries);
 	struct entry *last = TAILQ_LAST(&lane->entries, entry_list);
-	struct entry *at;
+	struct entry *at = TAILQ_FIRST(&lane->entries);
 
 	if (!last || last->id < e->id) {
 		TAILQ_INSERT_TAIL(&lane->entries, e, link);
 		return;
 	}
-	if (e->id <= first->id || e->id - first->id < last->id - e->id) {
-		for (at = first; at->id < e->id; at = TAILQ_NEXT(at, link))
-			;
-		TAILQ_INSERT_BEFORE(at, e, link);
+	if (distance(last, e) < distance(at, e))
+		at = last;
+	if (lane->recent && distance(lane->recent, e) < distance(at, e))
+		at = lane->recent;
+	lane->recent = e;
+	if (at->id < e->id) {
+		while (TAILQ_NEXT(at, link)->id < e->id)
+			at = TAILQ_NEXT(at, link);
+		TAILQ_INSERT_AFTER(&lane->entries, at, e, link);
 		return;
 	}
-	for (at = last; at->id > e->id; at = TAILQ_PREV(at, entry_list, link))
-		;
-	TAILQ_INSERT_AFTER(&lane->entries, at, e, link);
+	while (TAILQ_PREV(at, entry_list, link) &&
+	       TAILQ_PREV(at, entry_list, link)->id > e->id)
+		at = TAILQ_PREV(at, entry_list, link);
+	TAILQ_INSERT_BEFORE(at, e, link);
 }
 
 void window_insert(struct window *w, struct entry *e, double score)
@@ -72,6 +84,8 @@ void window_remove(struct window *w, struct entry *e)
 {
 	struct lane *lane = e->lane;
 
+	if (lane->recent == e)
+		lane->recent = TAILQ_NEXT(e, link);
 	TAILQ_REMOVE(&lane->entries, e, link);
 	e->lane = NULL;
 	w->count--;

@@ -16,6 +16,8 @@ struct lane {
 	RB_ENTRY(lane) node;
 	double score;
 	struct entry_list entries;
+	/* The last one that went between two others, or where it was. */
+	struct entry *recent;
 };
 
 RB_HEAD(lane_tree, lane);
