@@ -73,6 +73,9 @@ static const struct option_row rows[] = {
 	  "likewise (16M)" },
 	{ "idle-timeout", "TIME", TYPE_DURATION, SERVER(idle_timeout_ms), 0, DAY_MS,
 	  "a connection silent for so long is closed; 0 = never (0)" },
+	{ "write-timeout", "TIME", TYPE_DURATION, SERVER(write_timeout_ms), 0, DAY_MS,
+	  "a connection that reads nothing of what waits for it for so long is closed; 0 "
+	  "= never (5m)" },
 	{ "drain-timeout", "TIME", TYPE_DURATION,
 	  offsetof(struct serve_options, drain_timeout_ms), 0, DAY_MS,
 	  "at SIGTERM, for answers still owed (5s)" },

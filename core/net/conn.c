@@ -195,8 +195,7 @@ static void resume(struct conn *c)
 		start_reading(c);
 }
 
-/* ---- writing ------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------- */
 
 static void after_write(struct conn *c, size_t len)
 {
@@ -270,8 +269,7 @@ static void flush(struct conn *c)
 	}
 }
 
-/* ---- the end --------------------------------------------------------------------------
- */
+/* ---- the end --------------------------------------------------------------------- */
 
 static void on_handle_closed(uv_handle_t *handle)
 {
@@ -366,6 +364,20 @@ static void close_with(struct conn *c, const char *words)
 	op_finish(c);
 }
 
+/* The socket has been full for so long, and the peer has read nothing of it. */
+static bool is_stuck(struct conn *c, int64_t now_ms)
+{
+	int64_t timeout_ms = c->server->config.write_timeout_ms;
+	size_t unwritten = uv_stream_get_write_queue_size(&c->handle.stream);
+
+	if (c->writing == 0 || unwritten != c->unwritten) {
+		c->unwritten = unwritten;
+		c->last_progress_ms = now_ms;
+		return false;
+	}
+	return timeout_ms && now_ms - c->last_progress_ms > timeout_ms;
+}
+
 void conn_tick(struct conn *c, int64_t now_ms)
 {
 	int64_t idle_ms = c->server->config.idle_timeout_ms;
@@ -373,19 +385,24 @@ void conn_tick(struct conn *c, int64_t now_ms)
 
 	if (c->is_lingering && now_ms >= c->linger_until_ms)
 		conn_close(c);
+	if (!c->is_closing && is_stuck(c, now_ms)) {
+		log_warn("%s: closed, it has read nothing for the write time-out",
+			 c->peer);
+		conn_close(c);
+	}
 	/* Input that is held back is not silence. */
-	if (!c->has_session || c->is_finishing || !c->is_reading)
+	if (!c->has_session || c->is_finishing || c->is_closing || !c->is_reading)
 		return;
 	if (c->heartbeat_ms && silent_ms > 2 * c->heartbeat_ms)
 		close_with(c, "busy nothing was heard for two heartbeats");
 	else if (idle_ms && silent_ms > idle_ms)
 		close_with(c, "busy nothing was heard for the idle time-out");
-	else if (c->heartbeat_ms && now_ms - c->last_write_ms + 1000 > c->heartbeat_ms)
+	else if (c->heartbeat_ms && c->out.bytes == 0 &&
+		 now_ms - c->last_write_ms + 1000 > c->heartbeat_ms)
 		line_event(&c->line, 0, "heartbeat", "");
 }
 
-/* ---- the beginning
- * ----------------------------------------------------------------------- */
+/* ---- the beginning --------------------------------------------------------------- */
 
 static void name_peer(struct conn *c)
 {

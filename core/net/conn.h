@@ -24,8 +24,10 @@ struct conn {
 	struct server *server;
 	struct line line;
 	struct out out;
-	struct buf in;  /* the beginning of a line, or input that is held back */
-	size_t writing; /* bytes that uv_write is at work on */
+	struct buf in;    /* the beginning of a line, or input that is held back */
+	size_t writing;   /* bytes that uv_write is at work on */
+	size_t unwritten; /* of these, at the last tick */
+	int64_t last_progress_ms;
 	int64_t heartbeat_ms;
 	int64_t last_read_ms; /* of the loop's clock */
 	int64_t last_write_ms;

@@ -14,6 +14,7 @@ void server_config_init(struct server_config *c)
 		.payload_max = LINE_PAYLOAD_MAX_DEFAULT,
 		.output_high_bytes = (size_t)1 << 20,
 		.output_low_bytes = (size_t)256 << 10,
+		.write_timeout_ms = 5 * 60 * 1000,
 	};
 }
 

@@ -28,6 +28,7 @@ struct server_config {
 	size_t output_low_bytes;
 	int64_t idle_timeout_ms; /* a connection that is silent for so long is closed; 0 =
 				    never */
+	int64_t write_timeout_ms; /* one that reads nothing for so long; 0 = never */
 };
 
 void server_config_init(struct server_config *c);

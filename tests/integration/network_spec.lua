@@ -187,6 +187,26 @@ describe('a connection', function()
     broker:stop()
   end)
 
+  it('that reads nothing of what waits for it is closed, and its messages return', function()
+    local broker = start { args = { '--write-timeout', '1s' } }
+    local c, lazy = broker:connect(), broker:connect()
+    c:ok 'DECLARE queue q durable=0 shards=1'
+    -- It is alive, and says so; it only does not read.
+    lazy:send 'HELLO name=lazy heartbeat=1s\r\nSUB q s prefetch=1000\r\n'
+    local payload = ('x'):rep(100000)
+    for _ = 1, 200 do c:ok('PUB - q', payload) end
+    local function counts()
+      pcall(lazy.send, lazy, 'PING quiet\r\n') -- an error once it is closed
+      c:send 'STATS q\r\n'
+      return c:expect_json()
+    end
+    assert.is_true(counts().unacked > 0)
+    assert.is_true(wait.poll(function() return counts().unacked == 0 end, 20))
+    assert.equal(200, counts().ready)
+    broker:expect_log 'it has read nothing for the write time%-out'
+    broker:stop()
+  end)
+
   it('that is half-closed gets its answers', function()
     local broker = Broker.start { args = { '--fsync', 'no' } }
     local c = broker:connect()
