@@ -240,6 +240,11 @@ static int take_tags(struct request *r, struct slice *rest, struct error *err)
 	return TIDE_OK;
 }
 
+static bool takes_options(const struct verb *v)
+{
+	return v->options || (v->features & (VERB_ANY_OPTIONS | VERB_HEADERS));
+}
+
 static int take_words(struct request *r, struct slice *rest, struct error *err)
 {
 	const struct verb *v = r->verb;
@@ -253,8 +258,10 @@ static int take_words(struct request *r, struct slice *rest, struct error *err)
 		if (word.len == 0)
 			return error_set(err, TIDE_ESYNTAX,
 					 "words are separated by single spaces");
-		/* A word that may be left out is not confused with an option. */
-		if (r->word_count >= v->min_words && memchr(word.data, '=', word.len)) {
+		/* A word that may be left out is not confused with an option, if there
+		 * are any. */
+		if (r->word_count >= v->min_words && takes_options(v) &&
+		    memchr(word.data, '=', word.len)) {
 			*rest = before;
 			break;
 		}
