@@ -77,6 +77,9 @@ const char *tidemq_msg_header(const struct tidemq_msg *m, const char *name)
 static size_t count_headers(struct slice line)
 {
 	size_t count = 0;
+	/* Most messages have none. */
+	if (!memmem(line.data, line.len, " h:", 3))
+		return 0;
 	while (line.len > 0)
 		count += slice_has_prefix(take_word(&line), "h:");
 	return count;
@@ -213,57 +216,56 @@ static const struct {
 	{ "EVT", ITEM_EVENT, false },
 };
 
-static bool parse_kind(struct slice word, struct item *item, bool *has_body)
+static bool parse_kind(struct slice word, struct decoder *d)
 {
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		if (slice_is(word, kinds[i].word)) {
-			item->kind = kinds[i].kind;
-			*has_body = kinds[i].has_body;
+			d->kind = kinds[i].kind;
+			d->has_body = kinds[i].has_body;
 			return true;
 		}
 	}
 	return false;
 }
 
-struct head {
-	struct item item;
-	bool has_body;
-	size_t body_len;
-};
-
-/* Read a line without its end; `text` is what stands between the first word,
- * an error's code, and the length of a body. */
-static int parse_line(struct slice line, size_t body_max, struct head *out,
-		      struct tidemq_error *err)
+static struct decoder_words words_within(struct slice whole, struct slice part)
 {
-	struct slice whole = line;
-	struct item *item = &out->item;
-	memset(out, 0, sizeof(*out));
+	return (struct decoder_words){ (size_t)(part.data - whole.data), part.len };
+}
+
+/* Read a line without its end; its text is what stands between the first word,
+ * an error's code, and the length of a body. */
+static int parse_line(struct decoder *d, struct slice line, struct tidemq_error *err)
+{
+	struct slice whole = line, code = { line.data, 0 };
 	struct slice word = take_word(&line);
+	d->channel = 0;
+	d->body_len = 0;
 	if (slice_has_prefix(word, "@")) {
 		uint64_t n;
 		if (!slice_to_uint(slice_skip(word, 1), CHANNEL_MAX, &n))
 			return broken(err, whole);
-		item->channel = (unsigned)n;
+		d->channel = (unsigned)n;
 		word = take_word(&line);
 	}
-	if (!parse_kind(word, item, &out->has_body))
+	if (!parse_kind(word, d))
 		return broken(err, whole);
-	if (item->kind == ITEM_ERR)
-		item->word = take_word(&line);
-	if (out->has_body) {
+	if (d->kind == ITEM_ERR)
+		code = take_word(&line);
+	if (d->has_body) {
 		uint64_t len;
 		if (!slice_to_uint(take_last_word(&line), SIZE_MAX / 2, &len))
 			return broken(err, whole);
-		if (len > body_max)
+		if (len > d->body_max)
 			return client_fail(
 				err, TIDEMQ_EPROTOCOL,
 				"the broker sends %llu bytes at once, more than "
 				"this client's limit of %zu",
-				(unsigned long long)len, body_max);
-		out->body_len = (size_t)len;
+				(unsigned long long)len, d->body_max);
+		d->body_len = (size_t)len;
 	}
-	item->text = line;
+	d->word = words_within(whole, code);
+	d->text = words_within(whole, line);
 	return TIDEMQ_OK;
 }
 
@@ -291,15 +293,11 @@ static int find_line(struct decoder *d, struct tidemq_error *err)
 		return TIDE_AGAIN;
 	}
 	size_t line_len = (size_t)(end - all.data) + 1;
-	struct head head;
-	int status =
-		parse_line(without_line_end(all.data, line_len), d->body_max, &head, err);
+	int status = parse_line(d, without_line_end(all.data, line_len), err);
 	if (status != TIDEMQ_OK)
 		return status;
 	d->scanned = 0;
 	d->line_len = line_len;
-	d->has_body = head.has_body;
-	d->body_len = head.body_len;
 	return TIDEMQ_OK;
 }
 
@@ -329,15 +327,15 @@ static int give(struct decoder *d, size_t body_and_end, struct item *out,
 		struct tidemq_error *err)
 {
 	const char *data = buf_slice(&d->in).data;
-	struct head head;
-	int status =
-		parse_line(without_line_end(data, d->line_len), d->body_max, &head, err);
-	if (status != TIDEMQ_OK)
-		return status;
 	struct slice body = { data + d->line_len, d->body_len };
+	*out = (struct item){
+		.kind = d->kind,
+		.channel = d->channel,
+		.word = { data + d->word.start, d->word.len },
+		.text = { data + d->text.start, d->text.len },
+	};
 	d->done = d->line_len + body_and_end;
 	d->line_len = 0;
-	*out = head.item;
 	if (out->kind == ITEM_MSG)
 		return build_msg(out->text, body, out->channel, &out->msg, err);
 	if (out->kind == ITEM_DATA)

@@ -33,9 +33,15 @@ struct msg_box *msg_box(struct tidemq_msg *m);
 struct decoder {
 	struct buf in;
 	size_t body_max;
-	size_t done;     /* bytes of the item given out last, still in `in` */
-	size_t scanned;  /* bytes that hold no line end */
-	size_t line_len; /* of a line whose body is awaited, with its end; or 0 */
+	size_t done;    /* bytes of the item given out last, still in `in` */
+	size_t scanned; /* bytes that hold no line end */
+	/* The line that was found, whose body may still be awaited. */
+	size_t line_len; /* with its end; 0: none was found */
+	enum item_kind kind;
+	unsigned channel;
+	struct decoder_words {
+		size_t start, len;
+	} word, text; /* of the item, in the line */
 	bool has_body;
 	size_t body_len;
 };
