@@ -220,7 +220,8 @@ GUARD_ARCHIVES := $(foreach l,proto broker rules store base,$(B)/lib/$(l).a)
 $(B)/hot_paths: $(GUARD_SOURCES) $(wildcard tests/bench/guard/*.h) $(GUARD_ARCHIVES) $(B)/stamp/link
 	@mkdir -p $(@D)
 	@echo "  link  $@"
-	@$(CC) $(ALL_CFLAGS) -Icore $(LDFLAGS) -Wl,--wrap=clock_gettime -o $@ $(GUARD_SOURCES) \
+	@$(CC) $(ALL_CFLAGS) -Icore $(LDFLAGS) -Wl,--wrap=clock_gettime,--wrap=uv_hrtime \
+		-o $@ $(GUARD_SOURCES) \
 		$(GUARD_ARCHIVES) $(LDLIBS)
 guard: deps-bench
 	@$(MAKE) $(B)/guard/hot_paths B=$(B)/guard CFLAGS="-O2 -gdwarf-4" SANITIZE=

@@ -18,6 +18,7 @@
 #include "route.h"
 #include "scheduler.h"
 #include "session.h"
+#include "settle.h"
 #include "shadow.h"
 
 /* Below these shares of a limit, publishers who were held back go on. */
@@ -80,7 +81,7 @@ static void tick_shards(struct broker *b)
 		shard_tick(sh);
 		/* Cut short by its bound: go on in the next turn. */
 		n = heap_min(&b->timers);
-		if (n && n->key <= key)
+		if ((n && n->key <= key) || pace_is_spent(&b->pace, false))
 			break;
 	}
 }
@@ -135,8 +136,9 @@ static void on_timer(uv_timer_t *handle)
 {
 	struct broker *b = handle->data;
 
+	/* The turn comes next. Within this callback it could set the timer anew, and
+	 * libuv would call it again and again without ever looking at a socket. */
 	b->timer_due_ms = 0;
-	broker_turn(b);
 }
 
 static void on_idle(uv_idle_t *handle)
@@ -167,20 +169,22 @@ static int64_t next_due_ms(const struct broker *b)
 static void arm(struct broker *b)
 {
 	int64_t due_ms = next_due_ms(b);
+	bool is_due = due_ms != 0 && due_ms <= b->now_ms;
+	bool is_busy = is_due || !TAILQ_EMPTY(&b->active) || !TAILQ_EMPTY(&b->settling);
 
-	if (!TAILQ_EMPTY(&b->active) && !uv_is_active((uv_handle_t *)&b->idle))
+	if (is_busy && !uv_is_active((uv_handle_t *)&b->idle))
 		uv_idle_start(&b->idle, on_idle);
-	else if (TAILQ_EMPTY(&b->active) && uv_is_active((uv_handle_t *)&b->idle))
+	else if (!is_busy && uv_is_active((uv_handle_t *)&b->idle))
 		uv_idle_stop(&b->idle);
+	if (is_due)
+		due_ms = 0; /* the next turn comes without a timer */
 	if (due_ms == b->timer_due_ms)
 		return;
 	b->timer_due_ms = due_ms;
 	if (due_ms == 0)
 		uv_timer_stop(&b->timer);
 	else
-		uv_timer_start(&b->timer, on_timer,
-			       due_ms > b->now_ms ? (uint64_t)(due_ms - b->now_ms) : 0,
-			       0);
+		uv_timer_start(&b->timer, on_timer, (uint64_t)(due_ms - b->now_ms), 0);
 }
 
 /* A consumer that was just sent a message may be waiting for this processor, and
@@ -197,6 +201,8 @@ static void flush(struct journal *j)
 void broker_turn(struct broker *b)
 {
 	broker_update_time(b);
+	pace_begin(&b->pace);
+	settle_turn(b);
 	tick_shards(b);
 	scheduler_turn(b);
 	deal(b);
@@ -220,8 +226,7 @@ static void on_check(uv_check_t *handle)
 	broker_turn(handle->data);
 }
 
-/* ---- pressure
- * ---------------------------------------------------------------------------- */
+/* ---- pressure -------------------------------------------------------------------- */
 
 static void set_blocked(struct broker *b, bool is_blocked)
 {
@@ -464,6 +469,8 @@ static void init_parts(struct broker *b)
 	heap_init(&b->waits);
 	TAILQ_INIT(&b->sessions);
 	TAILQ_INIT(&b->active);
+	TAILQ_INIT(&b->settling);
+	pace_init(&b->pace);
 	b->scheduler = scheduler_create();
 	pool_init(&b->replies, sizeof(struct reply), 16384);
 	pool_init(&b->env.entries, sizeof(struct entry), 16384);
@@ -512,7 +519,11 @@ static int create_engine(struct broker *b, struct bundle *last_good, struct erro
 	};
 	struct engine_hooks hooks = { b, on_reload, add_status, on_rules_change };
 
-	return engine_create(&b->engine, b->loop, &config, &hooks, err);
+	int rc = engine_create(&b->engine, b->loop, &config, &hooks, err);
+
+	if (rc == TIDE_OK)
+		b->pace.calls = engine_call_count(b->engine);
+	return rc;
 }
 
 /* A directory that is not there is a wrong --rules, and no broken rule. */

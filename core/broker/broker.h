@@ -13,6 +13,7 @@
 #include "../base/id.h"
 #include "../rules/engine.h"
 #include "journal.h"
+#include "pace.h"
 #include "shard.h"
 #include "shared_sync.h"
 
@@ -74,6 +75,7 @@ struct broker_counters {
 
 TAILQ_HEAD(queue_list, queue);
 TAILQ_HEAD(session_list, session);
+TAILQ_HEAD(settle_list, settle_job);
 
 struct broker {
 	uv_loop_t *loop;
@@ -93,9 +95,11 @@ struct broker {
 	struct id_source ids;
 	struct vhost *vhosts; /* uthash by name */
 	struct session_list sessions;
-	struct queue_list active; /* queues that may have something to deal out */
-	struct heap timers;       /* of shards */
-	struct heap waits;        /* of GETs that wait */
+	struct queue_list active;    /* queues that may have something to deal out */
+	struct heap timers;          /* of shards */
+	struct heap waits;           /* of GETs that wait */
+	struct settle_list settling; /* requests that go on in the next turn */
+	struct pace pace;            /* of what is being done just now */
 	struct pool replies;
 	uv_timer_t timer;
 	uv_prepare_t prepare;

@@ -84,12 +84,13 @@ static void on_ready(struct shard *sh)
 	broker_activate(q->vhost->broker, q);
 }
 
-static void on_timeout(struct shard *sh, struct entry *e)
+static bool on_timeout(struct shard *sh, struct entry *e)
 {
 	struct queue *q = sh->owner;
 
 	q->counters.timed_out++;
 	retry_failed(e, "timeout");
+	return !pace_is_spent(&q->vhost->broker->pace, false);
 }
 
 static const struct shard_ops shard_callbacks = { on_ready, on_timeout };
@@ -379,6 +380,10 @@ static struct entry *next_message(struct queue *q, unsigned *budget)
 			retry_failed(e, "expired");
 			if (*budget == 0 || --*budget == 0)
 				return NULL;
+			if (pace_is_spent(&q->vhost->broker->pace, false)) {
+				*budget = 0;
+				return NULL;
+			}
 		}
 	}
 	return NULL;

@@ -55,6 +55,20 @@ struct reply *reply_create(struct channel *ch, bool is_quiet)
 	return r;
 }
 
+void reply_expect_document(struct reply *r)
+{
+	r->is_document = true;
+	r->channel->session->documents++;
+}
+
+/* It leaves the channel's order. */
+static void uncount(struct session *s, struct reply *r)
+{
+	s->pending--;
+	if (r->is_document)
+		s->documents--;
+}
+
 /* The OK of a SUB has left: now its messages may come. */
 static void confirm_consumer(struct reply *r)
 {
@@ -74,7 +88,7 @@ void channel_flush(struct channel *ch)
 
 	while ((r = STAILQ_FIRST(&ch->replies)) != NULL && r->is_done) {
 		STAILQ_REMOVE_HEAD(&ch->replies, link);
-		s->pending--;
+		uncount(s, r);
 		if (!r->is_quiet || r->kind == REPLY_ERROR)
 			s->ops->on_reply(s->ctx, ch->number, r);
 		else
@@ -93,7 +107,7 @@ void channel_drop_replies(struct channel *ch)
 
 	while ((r = STAILQ_FIRST(&ch->replies)) != NULL) {
 		STAILQ_REMOVE_HEAD(&ch->replies, link);
-		s->pending--;
+		uncount(s, r);
 		r->channel = NULL;
 		if (r->consumer)
 			r->consumer->confirm = NULL;

@@ -38,6 +38,7 @@ struct reply {
 	struct waiter waiter;
 	uint8_t kind; /* enum reply_kind */
 	bool is_quiet;
+	bool is_document; /* counted in the session */
 	bool is_done;
 	int error; /* for REPLY_ERROR */
 	uint64_t id;
@@ -53,6 +54,8 @@ STAILQ_HEAD(reply_list, reply);
 
 /* A reply at the end of the channel's order. It is freed when it has left. */
 struct reply *reply_create(struct channel *ch, bool is_quiet);
+/* It may be large: a session waits for few such at a time. */
+void reply_expect_document(struct reply *r);
 
 void reply_ok(struct reply *r);
 void reply_count(struct reply *r, uint64_t count);

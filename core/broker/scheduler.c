@@ -299,26 +299,57 @@ static void set_due(struct broker *b)
 	}
 	/* The next full second at the latest, so that it stays the same for a while. */
 	int64_t look_ms = (b->now_ms / LOOK_MS + 1) * LOOK_MS;
-	b->scheduler->due_ms = due_ms < look_ms ? due_ms : look_ms;
+	if (look_ms < due_ms)
+		due_ms = look_ms;
+	if (due_ms < b->scheduler->rest_until_ms)
+		due_ms = b->scheduler->rest_until_ms;
+	b->scheduler->due_ms = due_ms;
+}
+
+/* A run that took long is followed by a rest as long, so that schedules have half of
+ * the loop at most, however short their intervals. The next to run is another one. */
+static bool must_rest(struct scheduler *sched, struct schedule *s, uint64_t began_ns)
+{
+	int64_t took_ms = (int64_t)((uv_hrtime() - began_ns) / 1000000);
+
+	if (took_ms == 0)
+		return false;
+	sched->rest_until_ms = s->broker->now_ms + 2 * took_ms;
+	TAILQ_REMOVE(&sched->schedules, s, link);
+	TAILQ_INSERT_TAIL(&sched->schedules, s, link);
+	return true;
+}
+
+static void run_those_due(struct broker *b, bool is_set_back)
+{
+	struct scheduler *sched = b->scheduler;
+	uint64_t began_ns = uv_hrtime();
+	struct schedule *s, *next;
+
+	for (s = TAILQ_FIRST(&sched->schedules); s; s = next) {
+		next = TAILQ_NEXT(s, link);
+		if (s->is_busy || (s->due_ms > b->now_ms && !is_set_back))
+			continue;
+		look_at(s, b->now_ms);
+		if (must_rest(sched, s, began_ns) && !is_set_back)
+			return;
+	}
 }
 
 void scheduler_turn(struct broker *b)
 {
 	struct scheduler *sched = b->scheduler;
-	struct schedule *s, *next;
 	bool is_set_back = b->now_ms < sched->seen_ms;
 
 	sched->seen_ms = b->now_ms;
+	if (is_set_back)
+		sched->rest_until_ms = 0;
 	if (!sched->is_started || b->is_draining || sched->due_ms == 0 ||
 	    (b->now_ms < sched->due_ms && !is_set_back))
 		return;
 	if (sched->has_failed)
 		scheduler_write_marks_again(b);
-	for (s = TAILQ_FIRST(&sched->schedules); s; s = next) {
-		next = TAILQ_NEXT(s, link);
-		if (!s->is_busy && (s->due_ms <= b->now_ms || is_set_back))
-			look_at(s, b->now_ms);
-	}
+	run_those_due(b, is_set_back);
 	set_due(b);
 }
 

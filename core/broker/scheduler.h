@@ -67,9 +67,10 @@ struct scheduler {
 	struct schedule_list schedules;
 	unsigned busy;
 	bool is_started;
-	bool has_failed; /* a mark could not be written */
-	int64_t due_ms;  /* the first of them all; 0 = none */
-	int64_t seen_ms; /* the clock in the last turn */
+	bool has_failed;       /* a mark could not be written */
+	int64_t due_ms;        /* the first of them all; 0 = none */
+	int64_t seen_ms;       /* the clock in the last turn */
+	int64_t rest_until_ms; /* after a run that took long; 0 = no rest */
 	void (*on_loaded)(struct broker *b, int status, const char *text);
 };
 

@@ -5,7 +5,10 @@
 
 #include "../base/mem.h"
 #include "publish.h"
-#include "retry.h"
+#include "settle.h"
+
+/* Unfinished answers of a session that may be large, such as those of PEEK. */
+#define DOCUMENTS_MAX 8
 
 /* ---- life ------------------------------------------------------------------------- */
 
@@ -45,6 +48,7 @@ void session_destroy(struct session *s)
 		session_forget_channel(ch);
 	}
 	channel_deinit(&s->zero);
+	settle_cancel(s);
 	drop_exclusive(s);
 	TAILQ_REMOVE(&s->broker->sessions, s, link);
 	mem_free(s->name);
@@ -101,7 +105,8 @@ void session_end_waits(struct session *s)
 
 bool session_is_saturated(const struct session *s)
 {
-	return s->pending >= s->broker->config.replies_max;
+	return s->pending >= s->broker->config.replies_max ||
+	       s->documents >= DOCUMENTS_MAX || s->settling;
 }
 
 /* ---- channels ------------------------------------------------------------------------
@@ -226,11 +231,14 @@ int session_prepare(struct session *s, const struct publish_spec *spec, struct m
 void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 			  struct reply *r)
 {
+	struct broker *b = s->broker;
 	struct exchange *x;
 	struct error err;
 	unsigned queues = 0;
 	int rc = find_exchange(s, m->exchange, &x, &err);
 
+	if (!s->has_published && b->is_blocked)
+		s->ops->on_blocked(s->ctx, true, b->blocked_why);
 	s->has_published = true;
 	r->kind = REPLY_PUBLISHED;
 	r->id = m->id;
@@ -341,82 +349,4 @@ void session_get(struct channel *ch, const struct get_spec *spec, struct reply *
 	/* Now, and not at the end of the turn: the next request of this channel may
 	 * be to ACK, to PURGE or to DELETE. Those in line before come first. */
 	queue_deal_get(c, spec->wait_ms > 0);
-}
-
-/* ---- settling
- * ----------------------------------------------------------------------------- */
-
-static int check_range(const struct channel *ch, const struct tag_range *range,
-		       struct error *err)
-{
-	const struct entry *e = held_from(&ch->held, range->first);
-
-	if (e && e->tag <= range->last)
-		return TIDE_OK;
-	if (range->first > ch->held.last_tag || range->first == 0)
-		return error_set(err, TIDE_ENOTFOUND,
-				 "tag %" PRIu64 " was never given out on this channel",
-				 range->first);
-	return error_set(err, TIDE_ELEASE,
-			 "tag %" PRIu64
-			 " is no longer held: it was settled, timed out or its queue "
-			 "was deleted",
-			 range->first);
-}
-
-static void settle_entry(struct entry *e, const struct settle_spec *spec, struct reply *r)
-{
-	struct queue *q = entry_queue(e);
-	struct broker *b = q->vhost->broker;
-	int64_t ms = spec->ms;
-
-	switch (spec->how) {
-	case SETTLE_ACK:
-		q->counters.acked++;
-		b->counters.acked++;
-		channel_release(e);
-		shard_remove(e, &r->waiter);
-		return;
-	case SETTLE_RETRY:
-		q->counters.nacked++;
-		retry_failed(e, "nack");
-		return;
-	case SETTLE_AFTER:
-		q->counters.nacked++;
-		retry_after(e, ms);
-		return;
-	case SETTLE_DEAD:
-		q->counters.nacked++;
-		retry_dead(e, "rejected");
-		return;
-	case SETTLE_TOUCH:
-		shard_touch(e, b->now_ms + (ms ? ms : q->config.ack_timeout_ms));
-		return;
-	}
-}
-
-void session_settle(struct channel *ch, const struct settle_spec *spec, struct reply *r)
-{
-	uint64_t count = 0;
-	struct error err;
-
-	/* Checked first: an error changes nothing. */
-	for (size_t i = 0; i < spec->count; i++) {
-		if (check_range(ch, &spec->ranges[i], &err) < 0) {
-			reply_error(r, &err);
-			return;
-		}
-	}
-	for (size_t i = 0; i < spec->count; i++) {
-		struct entry *e = held_from(&ch->held, spec->ranges[i].first);
-
-		while (e && e->tag <= spec->ranges[i].last) {
-			uint64_t tag = e->tag;
-
-			settle_entry(e, spec, r);
-			count++;
-			e = held_from(&ch->held, tag + 1);
-		}
-	}
-	reply_count(r, count);
 }

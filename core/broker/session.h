@@ -13,6 +13,7 @@
 #include "reply.h"
 
 struct session;
+struct settle_job;
 
 struct session_ops {
 	/* A reply leaves; it is freed after the call. */
@@ -44,7 +45,9 @@ struct session {
 	struct channel *channels; /* uthash by number */
 	struct channel zero;
 	unsigned channel_count;
-	unsigned pending; /* replies that have not left */
+	unsigned pending;            /* replies that have not left */
+	unsigned documents;          /* of these, those that may be large */
+	struct settle_job *settling; /* a request that goes on; NULL for none */
 	bool has_published;
 	bool is_closed;
 	struct queue_list exclusive;
@@ -67,7 +70,8 @@ void session_set_name(struct session *s, struct slice name);
 void session_end_waits(struct session *s);
 /* The output has drained. */
 void session_drained(struct session *s);
-/* It has as many unanswered requests as it may have. */
+/* It has as many unanswered requests as it may have, or one under way that goes
+ * on in the next turn. */
 bool session_is_saturated(const struct session *s);
 
 /* A channel that is not open: TIDE_EEXISTS when it is, TIDE_ELIMIT. One that

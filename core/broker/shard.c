@@ -396,7 +396,8 @@ static int64_t tick_held(struct shard *sh, unsigned *budget)
 		if (e->at_unix_ms > sh->env->now_ms || *budget == 0)
 			return e->at_unix_ms;
 		(*budget)--;
-		sh->ops->on_timeout(sh, e);
+		if (!sh->ops->on_timeout(sh, e))
+			*budget = 0;
 	}
 	return INT64_MAX;
 }

@@ -36,8 +36,9 @@ struct shard_env {
 struct shard_ops {
 	/* A message may have become ready. */
 	void (*on_ready)(struct shard *sh);
-	/* The ack deadline of a held message is over. Must move it. */
-	void (*on_timeout)(struct shard *sh, struct entry *e);
+	/* The ack deadline of a held message is over. Must move it. False: that is
+	 * enough for one turn. */
+	bool (*on_timeout)(struct shard *sh, struct entry *e);
 };
 
 #define SHARD_STAGES 3

@@ -120,6 +120,22 @@ static void keep(struct conn *c, const char *data, size_t len)
 	buf_append(&c->in, data, len);
 }
 
+/* It goes on in the next turn with the input that it has. */
+static bool is_paused(const struct conn *c)
+{
+	return c->line.is_paused && may_feed(c);
+}
+
+static void after_feed(struct conn *c)
+{
+	if (is_paused(c)) {
+		stop_reading(c);
+		server_due(c->server, c);
+	} else if (!may_read(c)) {
+		stop_reading(c);
+	}
+}
+
 static void feed(struct conn *c, size_t len)
 {
 	char *data = c->server->read_buf;
@@ -129,8 +145,7 @@ static void feed(struct conn *c, size_t len)
 		memcpy(data, c->in.data + c->in.start, held);
 	used = line_feed(&c->line, data, held + len);
 	keep(c, data + used, held + len - used);
-	if (!may_read(c))
-		stop_reading(c);
+	after_feed(c);
 }
 
 /* A peer that has only closed its side still gets its answers. */
@@ -190,8 +205,9 @@ static void resume(struct conn *c)
 
 		buf_consume(&c->in, used);
 		buf_shrink(&c->in);
+		after_feed(c);
 	}
-	if (may_read(c))
+	if (may_read(c) && !is_paused(c))
 		start_reading(c);
 }
 
@@ -391,11 +407,11 @@ void conn_tick(struct conn *c, int64_t now_ms)
 		conn_close(c);
 	}
 	/* Input that is held back is not silence. */
-	if (!c->has_session || c->is_finishing || c->is_closing || !c->is_reading)
+	if (!c->has_session || c->is_finishing || c->is_closing)
 		return;
-	if (c->heartbeat_ms && silent_ms > 2 * c->heartbeat_ms)
+	if (c->is_reading && c->heartbeat_ms && silent_ms > 2 * c->heartbeat_ms)
 		close_with(c, "busy nothing was heard for two heartbeats");
-	else if (idle_ms && silent_ms > idle_ms)
+	else if (c->is_reading && idle_ms && silent_ms > idle_ms)
 		close_with(c, "busy nothing was heard for the idle time-out");
 	else if (c->heartbeat_ms && c->out.bytes == 0 &&
 		 now_ms - c->last_write_ms + 1000 > c->heartbeat_ms)

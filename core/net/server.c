@@ -44,7 +44,9 @@ struct server *server_create(uv_loop_t *loop, struct broker *b,
 	s->read_buf = mem_alloc(LINE_MAX_BYTES + SERVER_READ_BYTES);
 	uv_timer_init(loop, &s->timer);
 	s->timer.data = s;
-	s->handles = 1;
+	uv_idle_init(loop, &s->idle);
+	s->idle.data = s;
+	s->handles = 2;
 	uv_timer_start(&s->timer, on_tick, TICK_MS, TICK_MS);
 	return s;
 }
@@ -63,6 +65,11 @@ void server_due(struct server *s, struct conn *c)
 	TAILQ_INSERT_TAIL(&s->due, c, due_link);
 }
 
+static void on_idle(uv_idle_t *handle)
+{
+	/* It keeps the loop from waiting; the turn does the work. */
+}
+
 void server_turn(struct server *s)
 {
 	struct conn *last = TAILQ_LAST(&s->due, conn_list);
@@ -78,6 +85,10 @@ void server_turn(struct server *s)
 		if (is_last)
 			break;
 	}
+	if (!TAILQ_EMPTY(&s->due) && !s->is_closing)
+		uv_idle_start(&s->idle, on_idle);
+	else
+		uv_idle_stop(&s->idle);
 }
 
 static void close_listeners(struct server *s)
@@ -135,7 +146,7 @@ void server_handle_closed(struct server *s)
 	finish_close(s);
 }
 
-static void on_timer_closed(uv_handle_t *handle)
+static void on_handle_closed(uv_handle_t *handle)
 {
 	server_handle_closed(handle->data);
 }
@@ -148,7 +159,8 @@ void server_close(struct server *s, void (*on_closed)(void *ctx), void *ctx)
 	s->on_closed = on_closed;
 	s->ctx = ctx;
 	close_listeners(s);
-	uv_close((uv_handle_t *)&s->timer, on_timer_closed);
+	uv_close((uv_handle_t *)&s->timer, on_handle_closed);
+	uv_close((uv_handle_t *)&s->idle, on_handle_closed);
 	while ((c = TAILQ_FIRST(&s->conns)) != NULL) {
 		conn_close(c);
 		conn_serve(c);

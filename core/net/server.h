@@ -45,7 +45,8 @@ struct server {
 	struct pool chunks;
 	char *read_buf;
 	uv_timer_t timer; /* heartbeats, idleness, lingering */
-	unsigned handles; /* listeners and timer, not yet closed */
+	uv_idle_t idle;   /* active while connections are due: the loop does not wait */
+	unsigned handles; /* listeners, timer and idle, not yet closed */
 	bool is_draining;
 	bool is_closing;
 	void (*on_closed)(void *ctx);

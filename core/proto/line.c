@@ -155,6 +155,9 @@ static void run(struct line *l, struct request *q)
 	/* A publish gets its reply when its payload is there. */
 	if (!(q->verb->features & (VERB_NO_CHANNEL | VERB_PAYLOAD)))
 		r = reply_create(session_channel(l->session, q->channel), q->is_quiet);
+	if (q->verb->features & VERB_DOCUMENT)
+		reply_expect_document(r);
+	l->is_heavy = q->verb->features & (VERB_DOCUMENT | VERB_ANY_OPTIONS);
 	q->verb->run(l, q, r);
 }
 
@@ -208,13 +211,27 @@ static size_t feed_command(struct line *l, char *data, size_t len)
 	return line_len + 1;
 }
 
+/* One peer's requests must neither keep the loop, nor pile up answers. */
+static bool has_had_its_share(struct line *l)
+{
+	return pace_is_spent(&l->session->broker->pace, l->is_heavy) ||
+	       (l->is_heavy && !l->ops->can_take(l->ctx));
+}
+
 size_t line_feed(struct line *l, char *data, size_t len)
 {
 	size_t at = 0;
 
+	l->is_paused = false;
+	l->is_heavy = false;
+	pace_begin(&l->session->broker->pace);
 	while (at < len && l->state != LINE_CLOSED) {
 		size_t n;
 
+		if (l->state == LINE_COMMAND && at > 0 && has_had_its_share(l)) {
+			l->is_paused = true;
+			break;
+		}
 		if (l->state == LINE_COMMAND && line_is_held(l))
 			break;
 		if (l->state == LINE_COMMAND)

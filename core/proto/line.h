@@ -50,6 +50,8 @@ struct line {
 	bool is_quiet;
 	bool has_asked; /* a request came: too late for HELLO */
 	bool is_told_blocked;
+	bool is_heavy;  /* the request that was run last was no light one */
+	bool is_paused; /* line_feed left something to do: feed it again, later */
 };
 
 void line_init(struct line *l, struct broker *b, struct out *out,
@@ -58,8 +60,9 @@ void line_init(struct line *l, struct broker *b, struct out *out,
 void line_deinit(struct line *l);
 
 /* Take in what can be taken, and give how many bytes that was. What is left is
- * an incomplete line, or waits because the connection is to be held back
- * (line_is_held). The bytes may be changed. */
+ * an incomplete line, or waits: because the connection is to be held back
+ * (line_is_held), or because its share of this turn is used up (is_paused). The
+ * bytes may be changed. */
 size_t line_feed(struct line *l, char *data, size_t len);
 /* The client must wait: publishers are held back, or it has too many
  * unanswered requests. */

@@ -263,10 +263,10 @@ static void on_blocked(void *ctx, bool is_blocked, const char *why)
 {
 	struct line *l = ctx;
 
-	if (is_blocked == l->is_told_blocked)
-		return;
+	if (is_blocked != l->is_told_blocked)
+		line_event(l, 0, is_blocked ? "blocked" : "unblocked",
+			   is_blocked ? why : "");
 	l->is_told_blocked = is_blocked;
-	line_event(l, 0, is_blocked ? "blocked" : "unblocked", is_blocked ? why : "");
 	if (!is_blocked)
 		l->ops->resume(l->ctx);
 }

@@ -25,13 +25,13 @@ static const struct verb verbs[] = {
 	{ "ACK",     0, 0, VERB_TAGS,                        NULL, NULL,                   command_ack },
 	{ "NACK",    0, 0, VERB_TAGS,                        "delay", "dead requeue",      command_nack },
 	{ "TOUCH",   0, 0, VERB_TAGS,                        "for", NULL,                  command_touch },
-	{ "PEEK",    1, 2, VERB_ANSWERS,                     "state", NULL,                command_peek },
+	{ "PEEK",    1, 2, VERB_DOCUMENT | VERB_ANSWERS,                     "state", NULL,                command_peek },
 	{ "PURGE",   1, 1, 0,                                NULL, NULL,                   command_purge },
 	{ "KICK",    1, 2, 0,                                NULL, NULL,                   command_kick },
-	{ "LIST",    1, 1, VERB_ANSWERS,                     NULL, NULL,                   command_list },
-	{ "STATS",   0, 1, VERB_ANSWERS,                     NULL, NULL,                   command_stats },
-	{ "RULES",   1, 3, VERB_ANSWERS | VERB_ANY_OPTIONS,  "share", NULL,                command_rules },
-	{ "EXPLAIN", 2, 2, VERB_ANSWERS | VERB_HEADERS,      PUB_OPTIONS " payload", NULL, command_explain },
+	{ "LIST",    1, 1, VERB_DOCUMENT | VERB_ANSWERS,                     NULL, NULL,                   command_list },
+	{ "STATS",   0, 1, VERB_DOCUMENT | VERB_ANSWERS,                     NULL, NULL,                   command_stats },
+	{ "RULES",   1, 3, VERB_DOCUMENT | VERB_ANSWERS | VERB_ANY_OPTIONS,  "share", NULL,                command_rules },
+	{ "EXPLAIN", 2, 2, VERB_DOCUMENT | VERB_ANSWERS | VERB_HEADERS,      PUB_OPTIONS " payload", NULL, command_explain },
 	{ NULL, 0, 0, 0, NULL, NULL, NULL },
 };
 /* clang-format on */

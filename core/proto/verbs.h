@@ -16,6 +16,7 @@ enum {
 	VERB_TAGS = 1 << 3,        /* takes a list of tags and ranges */
 	VERB_ANSWERS = 1 << 4,     /* is asked for its answer: no `quiet` */
 	VERB_NO_CHANNEL = 1 << 5,  /* speaks of a channel that need not be open */
+	VERB_DOCUMENT = 1 << 6,    /* its answer may be large, or long in the making */
 };
 
 struct verb {

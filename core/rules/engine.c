@@ -152,6 +152,7 @@ int use_decide(struct engine *e, const struct use *use, lua_CFunction body, void
 	/* A dry run leaves no trace, in the breaker neither. */
 	if (e->dry_run)
 		call.stats = NULL;
+	e->call_count++;
 	uint64_t started_ns = e->dry_run ? uv_hrtime() : 0;
 	int status = script_enter(&e->current->script, &call, err);
 	if (e->dry_run)
@@ -161,6 +162,11 @@ int use_decide(struct engine *e, const struct use *use, lua_CFunction body, void
 	if (status != TIDE_OK && e->current->script.is_exhausted)
 		start_afresh(e);
 	return status;
+}
+
+const uint64_t *engine_call_count(const struct engine *e)
+{
+	return &e->call_count;
 }
 
 /* ---- generations ---------------------------------------------------------------- */

@@ -116,6 +116,8 @@ enum engine_origin engine_attempt(const struct engine *e);
 /* Changes with every generation; what is remembered of a decision is good for
  * one epoch only. Starts at 1. */
 uint64_t engine_epoch(const struct engine *e);
+/* Where the decisions that scripts are asked for are counted. */
+const uint64_t *engine_call_count(const struct engine *e);
 
 bool engine_has(const struct engine *e, enum script_kind kind, struct slice name);
 

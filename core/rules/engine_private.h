@@ -61,6 +61,7 @@ struct engine {
 	enum engine_origin attempt; /* of the last one, refused or not */
 	struct bundle *directory;   /* as it was loaded last; NULL: never */
 	uint64_t epoch;
+	uint64_t call_count; /* decisions asked of scripts */
 	uint64_t ending_epoch; /* the last one that used up its memory */
 
 	struct build build;

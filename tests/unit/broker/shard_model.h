@@ -148,9 +148,10 @@ static void settle(struct entry *e, unsigned how)
 	}
 }
 
-static void on_timeout(struct shard *sh, struct entry *e)
+static bool on_timeout(struct shard *sh, struct entry *e)
 {
 	settle(e, pick(4));
+	return true;
 }
 
 static const struct shard_ops ops = { on_ready, on_timeout };

@@ -1,0 +1,35 @@
+/* pace.h: how long one peer, or one kind of work, may keep the loop at a time.
+ *
+ * Whatever can be long (a feed of pipelined requests, an ACK of many tags, time-outs)
+ * stops when pace_is_spent and goes on in the next turn. The clock is read when a
+ * script has been called, and otherwise once in a while. */
+#ifndef TIDE_BROKER_PACE_H
+#define TIDE_BROKER_PACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Steps, each below a microsecond, from one look at the clock to the next. */
+#define PACE_STEPS 64
+
+struct pace {
+	const uint64_t *calls; /* of scripts, counted by the engine */
+	uint64_t calls_seen;
+	uint64_t began_ns;
+	unsigned steps;
+};
+
+void pace_init(struct pace *p);
+void pace_begin(struct pace *p);
+/* By the clock. */
+bool pace_is_over(struct pace *p);
+
+/* After a step of the work; `is_heavy`: it may have taken long by itself. */
+static inline bool pace_is_spent(struct pace *p, bool is_heavy)
+{
+	if (!is_heavy && *p->calls == p->calls_seen && ++p->steps % PACE_STEPS != 0)
+		return false;
+	return pace_is_over(p);
+}
+
+#endif
