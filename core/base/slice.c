@@ -48,15 +48,22 @@ bool slice_is_name(struct slice s)
 	return true;
 }
 
-/* How many bytes at the front are surely ASCII: most of a text is, and eight
+#define HIGH_BITS UINT64_C(0x8080808080808080)
+
+/* How many bytes at the front are surely ASCII: most of a text is, and 32 or eight
  * at a time cost no more than one. */
 static size_t skip_ascii(const char *data, size_t len)
 {
-	uint64_t bytes;
+	uint64_t bytes, four[4];
 	size_t i = 0;
+	for (; len - i >= sizeof(four); i += sizeof(four)) {
+		memcpy(four, data + i, sizeof(four));
+		if ((four[0] | four[1] | four[2] | four[3]) & HIGH_BITS)
+			break;
+	}
 	for (; len - i >= sizeof(bytes); i += sizeof(bytes)) {
 		memcpy(&bytes, data + i, sizeof(bytes));
-		if (bytes & UINT64_C(0x8080808080808080))
+		if (bytes & HIGH_BITS)
 			break;
 	}
 	return i;

@@ -1,4 +1,5 @@
 /* The other direction of the line protocol: replies, messages and events. */
+#include "../base/decimal.h"
 #include "line.h"
 
 /* ---- pieces ------------------------------------------------------------------------ */
@@ -11,24 +12,12 @@ static char *put_text(char *at, const char *text, size_t len)
 
 #define PUT(at, literal) put_text(at, literal, sizeof(literal) - 1)
 
-static char *put_uint(char *at, uint64_t n)
-{
-	char digits[20];
-	size_t i = sizeof(digits);
-
-	do {
-		digits[--i] = (char)('0' + n % 10);
-		n /= 10;
-	} while (n);
-	return put_text(at, digits + i, sizeof(digits) - i);
-}
-
 static char *put_channel(char *at, unsigned channel)
 {
 	if (channel == 0)
 		return at;
 	*at++ = '@';
-	at = put_uint(at, channel);
+	at = decimal_put(at, channel);
 	*at++ = ' ';
 	return at;
 }
@@ -90,11 +79,11 @@ static void message(struct line *l, unsigned channel, const char *sid, uint64_t 
 	at = put_word(at, slice_from(sid));
 	*at++ = ' ';
 	if (tag)
-		at = put_uint(at, tag);
+		at = decimal_put(at, tag);
 	else
 		*at++ = '-';
 	*at++ = ' ';
-	at = put_uint(at, attempt);
+	at = decimal_put(at, attempt);
 	*at++ = ' ';
 	at = put_word(at, m->exchange);
 	*at++ = ' ';
@@ -103,10 +92,10 @@ static void message(struct line *l, unsigned channel, const char *sid, uint64_t 
 	id_format(m->id, at);
 	at += ID_HEX_LEN;
 	at = PUT(at, " ts=");
-	at = put_uint(at, (uint64_t)m->ts_unix_ms);
+	at = decimal_put(at, (uint64_t)m->ts_unix_ms);
 	if (m->priority) {
 		at = PUT(at, " pri=");
-		at = put_uint(at, m->priority);
+		at = decimal_put(at, m->priority);
 	}
 	if (attempt > 1)
 		at = PUT(at, " redelivered");
@@ -116,7 +105,7 @@ static void message(struct line *l, unsigned channel, const char *sid, uint64_t 
 		at = start = out_reserve(l->out, LINE_SMALL);
 	}
 	*at++ = ' ';
-	at = put_uint(at, m->payload_len);
+	at = decimal_put(at, m->payload_len);
 	at = PUT(at, "\r\n");
 	put_line(l, start, at);
 	out_append_payload(l->out, (struct msg *)m);
@@ -146,7 +135,7 @@ static void data(struct line *l, unsigned channel, const struct buf *text)
 	char *at = put_channel(start, channel);
 
 	at = PUT(at, "DATA ");
-	at = put_uint(at, buf_len(text));
+	at = decimal_put(at, buf_len(text));
 	at = PUT(at, "\r\n");
 	put_line(l, start, at);
 	out_append_slice(l->out, buf_slice(text));
@@ -166,7 +155,7 @@ static void ok(struct line *l, unsigned channel, const struct reply *r)
 	}
 	if (r->kind != REPLY_OK) {
 		*at++ = ' ';
-		at = put_uint(at, r->count);
+		at = decimal_put(at, r->count);
 	}
 	at = PUT(at, "\r\n");
 	put_line(l, start, at);

@@ -126,21 +126,21 @@ static struct buf *entry(struct batch *b, enum batch_kind kind)
 static void add_scored(struct batch *b, enum batch_kind kind, double score, uint64_t id)
 {
 	struct buf *out = entry(b, kind);
-	resp_score(out, score);
-	resp_id(out, id);
+	char *start = buf_reserve(out, RESP_SCORE_MAX + RESP_ID_LEN);
+	char *end = resp_put_id(resp_put_score(start, score), id);
+	buf_grow(out, (size_t)(end - start));
 }
 
 void batch_insert(struct batch *b, const struct msg *m, double rank, enum store_set set,
 		  double score)
 {
 	struct buf *out = entry(b, BATCH_WRITE_MSG);
-	size_t size = codec_size(m, rank);
-	resp_id(out, m->id);
-	resp_bulk_begin(out, size);
-	/* Once for all: the packer's many small steps then find room. */
-	buf_reserve(out, size + 2);
-	codec_encode(out, m, rank);
-	resp_bulk_end(out);
+	struct codec_plan plan;
+	codec_plan(&plan, m, rank);
+	char *start = buf_reserve(out, RESP_ID_LEN + RESP_BULK_HEAD_MAX + plan.size + 2);
+	char *end = resp_put_bulk_head(resp_put_id(start, m->id), plan.size);
+	end = resp_put_end(codec_write(end, m, rank, &plan));
+	buf_grow(out, (size_t)(end - start));
 	add_scored(b, (enum batch_kind)(BATCH_ADD_TO + (int)set), score, m->id);
 	if (m->expires_unix_ms)
 		add_scored(b, BATCH_WRITE_EXPIRY, (double)m->expires_unix_ms, m->id);

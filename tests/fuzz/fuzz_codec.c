@@ -33,8 +33,6 @@ static void write_and_read(const struct msg *m, double rank)
 
 	buf_init(&body);
 	codec_encode(&body, m, rank);
-	if (buf_len(&body) != codec_size(m, rank))
-		abort();
 	if (codec_decode(buf_slice(&body), m->id, &again, &rank_again, &err) < 0)
 		abort();
 	if (memcmp(&rank, &rank_again, sizeof(rank)) != 0 && rank != rank_again)

@@ -62,7 +62,6 @@ static void round_trip(struct msg *m, double rank)
 	double rank_back;
 	buf_init(&out);
 	codec_encode(&out, m, rank);
-	assert_int_equal(buf_len(&out), codec_size(m, rank));
 	assert_int_equal(codec_decode(buf_slice(&out), 42, &back, &rank_back, &err),
 			 TIDE_OK);
 	assert_same(m, back);
