@@ -50,22 +50,26 @@ bool slice_is_name(struct slice s)
 
 #define HIGH_BITS UINT64_C(0x8080808080808080)
 
+static uint64_t load_eight(const char *data)
+{
+	uint64_t bytes;
+	memcpy(&bytes, data, sizeof(bytes));
+	return bytes;
+}
+
 /* How many bytes at the front are surely ASCII: most of a text is, and 32 or eight
  * at a time cost no more than one. */
 static size_t skip_ascii(const char *data, size_t len)
 {
-	uint64_t bytes, four[4];
 	size_t i = 0;
-	for (; len - i >= sizeof(four); i += sizeof(four)) {
-		memcpy(four, data + i, sizeof(four));
-		if ((four[0] | four[1] | four[2] | four[3]) & HIGH_BITS)
+	for (; len - i >= 32; i += 32)
+		if ((load_eight(data + i) | load_eight(data + i + 8) |
+		     load_eight(data + i + 16) | load_eight(data + i + 24)) &
+		    HIGH_BITS)
 			break;
-	}
-	for (; len - i >= sizeof(bytes); i += sizeof(bytes)) {
-		memcpy(&bytes, data + i, sizeof(bytes));
-		if (bytes & HIGH_BITS)
+	for (; len - i >= 8; i += 8)
+		if (load_eight(data + i) & HIGH_BITS)
 			break;
-	}
 	return i;
 }
 

@@ -45,15 +45,17 @@ void shard_entry_free(struct entry *e)
 
 void shard_account(struct entry *e, int delta)
 {
-	struct shard *sh = e->shard;
+	/* The stage whose set it is in. */
+	static const uint8_t stages[HOME_NONE + 1] = {
+		[STORE_READY] = ENTRY_READY,   [STORE_DELAYED] = ENTRY_DELAYED,
+		[STORE_BURIED] = ENTRY_BURIED, [STORE_UNACK] = SHARD_STAGES,
+		[HOME_NONE] = SHARD_STAGES,
+	};
+	uint8_t stage = stages[e->home];
+	bool is_beyond = (e->flags & ENTRY_OUTSIDE) && e->state == stage;
 
-	for (int i = 0; i < SHARD_STAGES; i++) {
-		struct stage *st = &sh->stages[i];
-		bool is_beyond = (e->flags & ENTRY_OUTSIDE) && e->state == i;
-
-		if (e->home == st->set && !is_beyond)
-			st->indexed += (uint64_t)(int64_t)delta;
-	}
+	if (stage < SHARD_STAGES && !is_beyond)
+		e->shard->stages[stage].indexed += (uint64_t)(int64_t)delta;
 }
 
 static void tell_waiter(struct entry *e, int status)
