@@ -18,8 +18,10 @@ enum {
 	VERB_NO_CHANNEL = 1 << 5,  /* speaks of a channel that need not be open */
 };
 
+#define VERB_NAME_MAX 7
+
 struct verb {
-	const char *name;
+	char name[VERB_NAME_MAX + 1]; /* capital letters, with zeros behind them */
 	unsigned min_words, max_words;
 	unsigned features;
 	const char *options; /* separated by spaces; NULL: none */
