@@ -6,6 +6,7 @@
 #ifndef TIDE_PROTO_LINE_H
 #define TIDE_PROTO_LINE_H
 
+#include "../base/decimal.h"
 #include "../broker/session.h"
 #include "out.h"
 
@@ -50,6 +51,10 @@ struct line {
 	bool is_quiet;
 	bool has_asked; /* a request came: too late for HELLO */
 	bool is_told_blocked;
+	/* The time of the message sent last, in digits: the next has often the same. */
+	int64_t ts_unix_ms;
+	uint8_t ts_len; /* 0: none yet */
+	char ts_text[DECIMAL_MAX];
 };
 
 void line_init(struct line *l, struct broker *b, struct out *out,

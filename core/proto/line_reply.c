@@ -1,5 +1,4 @@
 /* The other direction of the line protocol: replies, messages and events. */
-#include "../base/decimal.h"
 #include "line.h"
 
 /* ---- pieces ------------------------------------------------------------------------ */
@@ -69,10 +68,27 @@ static void append_headers(struct out *o, const struct msg *m)
 	}
 }
 
+/* Always as many bytes as a number may have, whose copy needs no call. */
+static char *put_ts(struct line *l, char *at, int64_t ts_unix_ms)
+{
+	if (l->ts_unix_ms != ts_unix_ms || l->ts_len == 0) {
+		l->ts_unix_ms = ts_unix_ms;
+		l->ts_len = (uint8_t)(decimal_put(l->ts_text, (uint64_t)ts_unix_ms) -
+				      l->ts_text);
+	}
+	memcpy(at, l->ts_text, sizeof(l->ts_text));
+	return at + l->ts_len;
+}
+
+/* A payload up to this size is copied with its line, in one piece. */
+#define PAYLOAD_SMALL 1024
+
 static void message(struct line *l, unsigned channel, const char *sid, uint64_t tag,
 		    uint32_t attempt, const struct msg *m)
 {
-	char *start = out_reserve(l->out, 3 * NAME_LEN_MAX + 2 * LINE_SMALL);
+	bool is_small = m->payload_len <= PAYLOAD_SMALL;
+	char *start = out_reserve(l->out, 3 * NAME_LEN_MAX + 2 * LINE_SMALL +
+						  (is_small ? PAYLOAD_SMALL : 0));
 	char *at = put_channel(start, channel);
 
 	at = PUT(at, "MSG ");
@@ -92,7 +108,7 @@ static void message(struct line *l, unsigned channel, const char *sid, uint64_t 
 	id_format(m->id, at);
 	at += ID_HEX_LEN;
 	at = PUT(at, " ts=");
-	at = decimal_put(at, (uint64_t)m->ts_unix_ms);
+	at = put_ts(l, at, m->ts_unix_ms);
 	if (m->priority) {
 		at = PUT(at, " pri=");
 		at = decimal_put(at, m->priority);
@@ -102,11 +118,18 @@ static void message(struct line *l, unsigned channel, const char *sid, uint64_t 
 	if (m->header_count) {
 		put_line(l, start, at);
 		append_headers(l->out, m);
-		at = start = out_reserve(l->out, LINE_SMALL);
+		at = start =
+			out_reserve(l->out, LINE_SMALL + (is_small ? PAYLOAD_SMALL : 0));
 	}
 	*at++ = ' ';
 	at = decimal_put(at, m->payload_len);
 	at = PUT(at, "\r\n");
+	if (is_small) {
+		at = put_text(at, m->payload, m->payload_len);
+		at = PUT(at, "\r\n");
+		put_line(l, start, at);
+		return;
+	}
 	put_line(l, start, at);
 	out_append_payload(l->out, (struct msg *)m);
 	out_append(l->out, "\r\n", 2);
