@@ -1,5 +1,6 @@
 #include "slice.h"
 
+#include "bytes.h"
 #include "utf8.h"
 
 bool slice_to_uint(struct slice s, uint64_t max, uint64_t *out)
@@ -27,10 +28,34 @@ static bool is_blank_or_control(uint32_t point)
 	       point == 0x2029 || point == 0x202f || point == 0x205f || point == 0x3000;
 }
 
+#define EACH_BYTE UINT64_C(0x0101010101010101)
+#define HIGH_BITS (EACH_BYTE * 0x80)
+
+/* Eight bytes from '!' to '~'. Below 0x80, adding 1 reaches the high bit from 0x7f
+ * alone, and adding 0x5f from 0x21 on. */
+static bool is_graphic(uint64_t bytes)
+{
+	return ((bytes | (bytes + EACH_BYTE)) & HIGH_BITS) == 0 &&
+	       ((bytes + EACH_BYTE * 0x5f) & HIGH_BITS) == HIGH_BITS;
+}
+
+/* What most names are; "not" may mean that it is one in other letters. */
+static bool is_graphic_name(struct slice s)
+{
+	uint64_t few;
+	for (; s.len > 8; s = slice_skip(s, 8))
+		if (!is_graphic(bytes_load_eight(s.data)))
+			return false;
+	few = bytes_load_few(s.data, s.len);
+	return is_graphic(s.len < 4 ? few | (EACH_BYTE * '!') << 24 : few);
+}
+
 bool slice_is_name(struct slice s)
 {
 	if (s.len == 0 || s.len > NAME_LEN_MAX)
 		return false;
+	if (is_graphic_name(s))
+		return true;
 	for (size_t i = 0; i < s.len;) {
 		unsigned char c = (unsigned char)s.data[i];
 		if (c < 0x80) {
@@ -48,27 +73,18 @@ bool slice_is_name(struct slice s)
 	return true;
 }
 
-#define HIGH_BITS UINT64_C(0x8080808080808080)
-
-static uint64_t load_eight(const char *data)
-{
-	uint64_t bytes;
-	memcpy(&bytes, data, sizeof(bytes));
-	return bytes;
-}
-
 /* How many bytes at the front are surely ASCII: most of a text is, and 32 or eight
  * at a time cost no more than one. */
 static size_t skip_ascii(const char *data, size_t len)
 {
 	size_t i = 0;
 	for (; len - i >= 32; i += 32)
-		if ((load_eight(data + i) | load_eight(data + i + 8) |
-		     load_eight(data + i + 16) | load_eight(data + i + 24)) &
+		if ((bytes_load_eight(data + i) | bytes_load_eight(data + i + 8) |
+		     bytes_load_eight(data + i + 16) | bytes_load_eight(data + i + 24)) &
 		    HIGH_BITS)
 			break;
 	for (; len - i >= 8; i += 8)
-		if (load_eight(data + i) & HIGH_BITS)
+		if (bytes_load_eight(data + i) & HIGH_BITS)
 			break;
 	return i;
 }

@@ -6,11 +6,11 @@
 #ifndef TIDE_BROKER_BROKER_H
 #define TIDE_BROKER_BROKER_H
 
-#include <uthash.h>
 #include <uv.h>
 
 #include "../base/heap.h"
 #include "../base/id.h"
+#include "../base/table.h"
 #include "../rules/engine.h"
 #include "journal.h"
 #include "shard.h"
