@@ -10,6 +10,7 @@
 
 #include "../base/heap.h"
 #include "../base/id.h"
+#include "../base/msg_pool.h"
 #include "../base/table.h"
 #include "../rules/engine.h"
 #include "journal.h"
@@ -97,6 +98,7 @@ struct broker {
 	struct heap timers;       /* of shards */
 	struct heap waits;        /* of GETs that wait */
 	struct pool replies;
+	struct msg_pool msgs; /* of the messages that are published */
 	uv_timer_t timer;
 	uv_prepare_t prepare;
 	uv_check_t check;

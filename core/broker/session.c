@@ -225,6 +225,7 @@ int session_prepare(struct session *s, const struct publish_spec *spec, struct m
 		.headers = spec->headers,
 		.payload = spec->payload,
 		.payload_len = spec->payload_len,
+		.pool = &b->msgs,
 	};
 	s->prepared = *out = msg_create(&m);
 	if (!*out)
