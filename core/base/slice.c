@@ -11,11 +11,13 @@ bool slice_to_uint(struct slice s, uint64_t max, uint64_t *out)
 	for (size_t i = 0; i < s.len; i++) {
 		if (s.data[i] < '0' || s.data[i] > '9')
 			return false;
-		unsigned digit = (unsigned)(s.data[i] - '0');
-		if (digit > max || n > (max - digit) / 10)
+		/* Not compared with the maximum each time: that takes a division. */
+		if (__builtin_mul_overflow(n, 10, &n) ||
+		    __builtin_add_overflow(n, (uint64_t)(s.data[i] - '0'), &n))
 			return false;
-		n = n * 10 + digit;
 	}
+	if (n > max)
+		return false;
 	*out = n;
 	return true;
 }
