@@ -86,13 +86,9 @@ void msg_to_spec(const struct msg *m, struct msg_spec *out)
 	};
 }
 
-void msg_unref(struct msg *m)
+void msg_free(struct msg *m)
 {
-	if (!m)
-		return;
-	assert(m->refs > 0);
-	if (--m->refs > 0)
-		return;
+	assert(m->refs == 0);
 	if (m->pool)
 		msg_pool_give(m->pool, m, m->bytes);
 	else

@@ -68,8 +68,15 @@ static inline struct msg *msg_ref(struct msg *m)
 	return m;
 }
 
+/* For msg_unref, when nobody has a reference any more. */
+void msg_free(struct msg *m);
+
 /* Accepts NULL. */
-void msg_unref(struct msg *m);
+static inline void msg_unref(struct msg *m)
+{
+	if (m && --m->refs == 0)
+		msg_free(m);
+}
 
 /* The header's value; a slice with data == NULL when there is none. */
 struct slice msg_header(const struct msg *m, struct slice name);

@@ -21,13 +21,15 @@ const char *entry_reason_intern(const char *text)
 struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
 				 double rank)
 {
-	struct entry *e = pool_take(&sh->env->entries);
+	struct entry *e = pool_take_raw(&sh->env->entries);
 
-	e->msg = m ? msg_ref(m) : NULL;
-	e->id = id;
-	e->shard = sh;
-	e->rank = rank;
-	e->home = HOME_NONE;
+	*e = (struct entry){
+		.msg = m ? msg_ref(m) : NULL,
+		.id = id,
+		.shard = sh,
+		.rank = rank,
+		.home = HOME_NONE,
+	};
 	if (m)
 		sh->env->memory_bytes += m->bytes;
 	return e;
