@@ -111,15 +111,24 @@ static void close_command(struct batch *b, enum batch_kind kind)
 	section->entries = 0;
 }
 
+/* Apart from entry(), which is called several times a message. */
+__attribute__((noinline)) static void open_first_or_next(struct batch *b,
+							 enum batch_kind kind)
+{
+	const struct batch_section *section = &b->sections[kind];
+	bool may_close = b->command_count + BATCH_KIND_COUNT < BATCH_COMMANDS_MAX;
+	if (section->entries > 0 && may_close)
+		close_command(b, kind);
+	if (section->entries == 0)
+		open_command(b, kind);
+}
+
 /* Where the next entry of that kind goes. */
 static struct buf *entry(struct batch *b, enum batch_kind kind)
 {
 	struct batch_section *section = &b->sections[kind];
-	bool may_close = b->command_count + BATCH_KIND_COUNT < BATCH_COMMANDS_MAX;
-	if (section->entries >= BATCH_ENTRIES_MAX && may_close)
-		close_command(b, kind);
-	if (section->entries == 0)
-		open_command(b, kind);
+	if (section->entries == 0 || section->entries >= BATCH_ENTRIES_MAX)
+		open_first_or_next(b, kind);
 	section->entries++;
 	return &section->bytes;
 }
