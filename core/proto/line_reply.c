@@ -86,13 +86,14 @@ static char *put_ts(struct line *l, char *at, int64_t ts_unix_ms)
 static void message(struct line *l, unsigned channel, const char *sid, uint64_t tag,
 		    uint32_t attempt, const struct msg *m)
 {
-	bool is_small = m->payload_len <= PAYLOAD_SMALL;
-	char *start = out_reserve(l->out, 3 * NAME_LEN_MAX + 2 * LINE_SMALL +
-						  (is_small ? PAYLOAD_SMALL : 0));
+	struct slice name = slice_from(sid);
+	size_t small_len = m->payload_len <= PAYLOAD_SMALL ? m->payload_len + 2 : 0;
+	char *start = out_reserve(l->out, name.len + m->exchange.len + m->key.len +
+						  2 * LINE_SMALL + small_len);
 	char *at = put_channel(start, channel);
 
 	at = PUT(at, "MSG ");
-	at = put_word(at, slice_from(sid));
+	at = put_word(at, name);
 	*at++ = ' ';
 	if (tag)
 		at = decimal_put(at, tag);
@@ -118,13 +119,12 @@ static void message(struct line *l, unsigned channel, const char *sid, uint64_t 
 	if (m->header_count) {
 		put_line(l, start, at);
 		append_headers(l->out, m);
-		at = start =
-			out_reserve(l->out, LINE_SMALL + (is_small ? PAYLOAD_SMALL : 0));
+		at = start = out_reserve(l->out, LINE_SMALL + small_len);
 	}
 	*at++ = ' ';
 	at = decimal_put(at, m->payload_len);
 	at = PUT(at, "\r\n");
-	if (is_small) {
+	if (small_len) {
 		at = put_text(at, m->payload, m->payload_len);
 		at = PUT(at, "\r\n");
 		put_line(l, start, at);

@@ -340,6 +340,9 @@ static const char *decode_fields(struct cursor *c, struct msg_spec *spec,
 	spec->key = take_bytes(c);
 	if (c->is_bad)
 		return "exchange or key is no string";
+	/* Those who write them into a line count on it. */
+	if (spec->exchange.len > NAME_LEN_MAX || spec->key.len > NAME_LEN_MAX)
+		return "exchange or key is longer than a name may be";
 	spec->ts_unix_ms = take_int(c);
 	spec->due_unix_ms = take_int(c);
 	spec->expires_unix_ms = take_int(c);

@@ -230,6 +230,26 @@ static void random_bytes_are_survived(void **state)
 	}
 }
 
+static void a_key_is_as_long_as_a_name_may_be(void **state)
+{
+	char key[NAME_LEN_MAX + 1];
+	struct msg_spec spec = { .key = { key, 0 } };
+	struct buf out;
+
+	memset(key, 'k', sizeof(key));
+	buf_init(&out);
+	for (size_t len = NAME_LEN_MAX; len <= sizeof(key); len++) {
+		spec.key.len = len;
+		struct msg *m = msg_create(&spec);
+		buf_clear(&out);
+		codec_encode(&out, m, 0);
+		assert_int_equal(decode_copy(out.data + out.start, buf_len(&out)),
+				 len > NAME_LEN_MAX ? TIDE_ESTORE : TIDE_OK);
+		msg_unref(m);
+	}
+	buf_deinit(&out);
+}
+
 #define HOSTILE(text) assert_int_equal(decode_copy(text, sizeof(text) - 1), TIDE_ESTORE)
 
 static void hostile_bodies_are_corrupt(void **state)
@@ -269,6 +289,7 @@ int main(void)
 		cmocka_unit_test(truncation_at_each_byte_is_corrupt),
 		cmocka_unit_test(any_changed_byte_is_survived),
 		cmocka_unit_test(random_bytes_are_survived),
+		cmocka_unit_test(a_key_is_as_long_as_a_name_may_be),
 		cmocka_unit_test(hostile_bodies_are_corrupt),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
