@@ -466,6 +466,7 @@ static void init_parts(struct broker *b)
 	TAILQ_INIT(&b->active);
 	b->scheduler = scheduler_create();
 	msg_pool_init(&b->msgs);
+	b->config.store.msgs = &b->msgs;
 	pool_init(&b->replies, sizeof(struct reply), 16384);
 	pool_init(&b->env.entries, sizeof(struct entry), 16384);
 	pool_init(&b->env.lanes, sizeof(struct lane), 1024);

@@ -366,12 +366,12 @@ static const char *decode_fields(struct cursor *c, struct msg_spec *spec,
 	return c->left > 0 ? "bytes follow the message" : NULL;
 }
 
-int codec_decode(struct slice body, uint64_t id, struct msg **out, double *rank,
-		 struct error *err)
+int codec_decode(struct slice body, const struct msg_spec *known, struct msg **out,
+		 double *rank, struct error *err)
 {
 	struct cursor c = { (const uint8_t *)body.data, body.len, false };
 	struct msg_header headers[MSG_HEADERS_MAX];
-	struct msg_spec spec = { .id = id };
+	struct msg_spec spec = { .id = known->id, .pool = known->pool };
 	const char *wrong = decode_fields(&c, &spec, headers, rank);
 	if (wrong) {
 		size_t offset = body.len - c.left;

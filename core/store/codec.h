@@ -30,11 +30,12 @@ char *codec_write(char *at, const struct msg *m, double rank,
 /* Both, at the end of a buffer. */
 void codec_encode(struct buf *out, const struct msg *m, double rank);
 
-/* A message with one reference. Nothing about the bytes is trusted.
+/* A message with one reference. Nothing about the bytes is trusted. `known` is what
+ * they do not say: its id, and the pool for its memory.
  *
  * @return  TIDE_OK; TIDE_ESTORE the bytes are no message (`err` says where
  *          they are wrong); TIDE_ELIMIT there is no memory for the message */
-TIDE_MUST_USE int codec_decode(struct slice body, uint64_t id, struct msg **out,
-			       double *rank, struct error *err);
+TIDE_MUST_USE int codec_decode(struct slice body, const struct msg_spec *known,
+			       struct msg **out, double *rank, struct error *err);
 
 #endif
