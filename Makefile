@@ -18,7 +18,7 @@ PACKAGE_LIBS = $(eval PACKAGE_LIBS := $$(shell pkg-config --libs $(PACKAGES)))$(
 BASE_CFLAGS = -std=c11 -D_GNU_SOURCE -DTIDE_VERSION='"$(VERSION)"' $(CFLAGS) $(SANITIZE) -Iinclude \
 	$(PACKAGE_CFLAGS)
 ALL_CFLAGS = $(BASE_CFLAGS) $(WARNINGS)
-LDLIBS = $(PACKAGE_LIBS) -lmsgpackc -lm -lpthread
+LDLIBS = $(PACKAGE_LIBS) -lm -lpthread
 ALL_LDFLAGS = $(SANITIZE) $(LDFLAGS)
 # Where main finds lua/ and rules/ when the current directory has none.
 SHARE_CFLAGS = -DTIDE_SHARE_DIR='"$(PREFIX)/share/tidemq"'

@@ -19,7 +19,7 @@ local layers = {
 -- Header name pattern -> the layers that may include it.
 local libraries = {
   ['^lua%.h$'] = 'rules', ['^lauxlib%.h$'] = 'rules', ['^lualib%.h$'] = 'rules', ['^luaconf%.h$'] = 'rules',
-  ['^hiredis'] = 'store', ['^msgpack'] = 'store',
+  ['^hiredis'] = 'store', ['^uthash'] = 'base',
   ['^jansson%.h$'] = 'client',
   ['^uv%.h$'] = 'store rules broker proto net admin client main',
   ['^tidemq/'] = 'client main',

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "decimal.h"
 #include "mem.h"
 
 /* The first allocation: a short request or reply fits. */
@@ -65,7 +66,7 @@ int buf_try_reserve(struct buf *b, size_t len)
 	return grow_to(b, used + len) ? TIDE_OK : -ENOMEM;
 }
 
-char *buf_reserve(struct buf *b, size_t len)
+char *buf_make_room(struct buf *b, size_t len)
 {
 	if (buf_try_reserve(b, len) != TIDE_OK) {
 		fprintf(stderr, "tidemq: out of memory (a buffer of %zu bytes and %zu)\n",
@@ -107,13 +108,8 @@ void buf_append_char(struct buf *b, char c)
 
 void buf_append_uint(struct buf *b, uint64_t n)
 {
-	char digits[20]; /* of 2^64 - 1 */
-	size_t i = sizeof(digits);
-	do {
-		digits[--i] = (char)('0' + n % 10);
-		n /= 10;
-	} while (n > 0);
-	buf_append(b, digits + i, sizeof(digits) - i);
+	char *to = buf_reserve(b, DECIMAL_MAX);
+	b->end += (size_t)(decimal_put(to, n) - to);
 }
 
 void buf_printf(struct buf *b, const char *format, ...)

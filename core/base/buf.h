@@ -32,9 +32,17 @@ static inline struct slice buf_slice(const struct buf *b)
 	return (struct slice){ b->data + b->start, b->end - b->start };
 }
 
-/* Room for `len` more bytes at the returned place; add them with buf_grow. */
-char *buf_reserve(struct buf *b, size_t len);
 TIDE_MUST_USE int buf_try_reserve(struct buf *b, size_t len);
+/* For buf_reserve, when there is no room yet. */
+char *buf_make_room(struct buf *b, size_t len);
+
+/* Room for `len` more bytes at the returned place; add them with buf_grow. */
+static inline char *buf_reserve(struct buf *b, size_t len)
+{
+	return b->data && len <= b->cap - b->end ? b->data + b->end
+						 : buf_make_room(b, len);
+}
+
 void buf_grow(struct buf *b, size_t len);
 
 void buf_append(struct buf *b, const void *data, size_t len);

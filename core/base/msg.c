@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "mem.h"
+#include "msg_pool.h"
 
 static bool add(size_t *sum, size_t n)
 {
@@ -38,7 +39,8 @@ struct msg *msg_create(const struct msg_spec *spec)
 	size_t bytes;
 	if (!total_size(spec, &bytes))
 		return NULL;
-	struct msg *m = mem_try_alloc(bytes);
+	struct msg *m =
+		spec->pool ? msg_pool_try_take(spec->pool, &bytes) : mem_try_alloc(bytes);
 	if (!m)
 		return NULL;
 	*m = (struct msg){
@@ -52,6 +54,7 @@ struct msg *msg_create(const struct msg_spec *spec)
 		.headers = (struct msg_header *)(m + 1),
 		.payload_len = spec->payload_len,
 		.bytes = bytes,
+		.pool = spec->pool,
 	};
 	char *at = (char *)(m->headers + spec->header_count);
 	m->exchange = copy(&at, spec->exchange);
@@ -83,12 +86,12 @@ void msg_to_spec(const struct msg *m, struct msg_spec *out)
 	};
 }
 
-void msg_unref(struct msg *m)
+void msg_free(struct msg *m)
 {
-	if (!m)
-		return;
-	assert(m->refs > 0);
-	if (--m->refs == 0)
+	assert(m->refs == 0);
+	if (m->pool)
+		msg_pool_give(m->pool, m, m->bytes);
+	else
 		mem_free(m);
 }
 

@@ -21,6 +21,8 @@ struct msg_header {
 	struct slice value; /* decoded; any bytes */
 };
 
+struct msg_pool;
+
 struct msg {
 	uint32_t refs;
 	uint8_t priority; /* higher is more urgent */
@@ -34,7 +36,8 @@ struct msg {
 	struct msg_header *headers; /* inside the allocation, like all below */
 	char *payload;              /* writable until the message is published */
 	size_t payload_len;
-	size_t bytes; /* size of the whole allocation: what a window accounts */
+	size_t bytes;          /* size of the whole allocation: what a window accounts */
+	struct msg_pool *pool; /* where its memory goes back to; NULL: it is malloc's */
 };
 
 /* What a message is made from. Everything is copied, except that the payload
@@ -51,6 +54,7 @@ struct msg_spec {
 	const struct msg_header *headers;
 	const char *payload;
 	size_t payload_len;
+	struct msg_pool *pool; /* which outlives the message; NULL: malloc */
 };
 
 /* A message with one reference, or NULL when there is no memory for it. */
@@ -64,8 +68,15 @@ static inline struct msg *msg_ref(struct msg *m)
 	return m;
 }
 
+/* For msg_unref, when nobody has a reference any more. */
+void msg_free(struct msg *m);
+
 /* Accepts NULL. */
-void msg_unref(struct msg *m);
+static inline void msg_unref(struct msg *m)
+{
+	if (m && --m->refs == 0)
+		msg_free(m);
+}
 
 /* The header's value; a slice with data == NULL when there is none. */
 struct slice msg_header(const struct msg *m, struct slice name);

@@ -4,18 +4,6 @@
 
 #include "mem.h"
 
-/* Under AddressSanitizer nothing is kept, so that it sees uses after the end. */
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define KEEP_NOTHING 1
-#endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define KEEP_NOTHING 1
-#endif
-#ifndef KEEP_NOTHING
-#define KEEP_NOTHING 0
-#endif
-
 /* What a free object's first bytes hold. */
 struct link {
 	struct link *next;
@@ -25,7 +13,7 @@ void pool_init(struct pool *p, size_t size, size_t keep_max)
 {
 	*p = (struct pool){
 		.size = size > sizeof(struct link) ? size : sizeof(struct link),
-		.keep_max = KEEP_NOTHING ? 0 : keep_max,
+		.keep_max = POOL_KEEPS_NOTHING ? 0 : keep_max,
 	};
 }
 

@@ -5,6 +5,18 @@
 
 #include <stddef.h>
 
+/* Under AddressSanitizer nothing is kept, so that it sees uses after the end. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define POOL_KEEPS_NOTHING 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define POOL_KEEPS_NOTHING 1
+#endif
+#ifndef POOL_KEEPS_NOTHING
+#define POOL_KEEPS_NOTHING 0
+#endif
+
 struct pool {
 	size_t size;
 	size_t keep_max;

@@ -1,5 +1,6 @@
 #include "slice.h"
 
+#include "bytes.h"
 #include "utf8.h"
 
 bool slice_to_uint(struct slice s, uint64_t max, uint64_t *out)
@@ -10,11 +11,13 @@ bool slice_to_uint(struct slice s, uint64_t max, uint64_t *out)
 	for (size_t i = 0; i < s.len; i++) {
 		if (s.data[i] < '0' || s.data[i] > '9')
 			return false;
-		unsigned digit = (unsigned)(s.data[i] - '0');
-		if (digit > max || n > (max - digit) / 10)
+		/* Not compared with the maximum each time: that takes a division. */
+		if (__builtin_mul_overflow(n, 10, &n) ||
+		    __builtin_add_overflow(n, (uint64_t)(s.data[i] - '0'), &n))
 			return false;
-		n = n * 10 + digit;
 	}
+	if (n > max)
+		return false;
 	*out = n;
 	return true;
 }
@@ -27,10 +30,34 @@ static bool is_blank_or_control(uint32_t point)
 	       point == 0x2029 || point == 0x202f || point == 0x205f || point == 0x3000;
 }
 
+#define EACH_BYTE UINT64_C(0x0101010101010101)
+#define HIGH_BITS (EACH_BYTE * 0x80)
+
+/* Eight bytes from '!' to '~'. Below 0x80, adding 1 reaches the high bit from 0x7f
+ * alone, and adding 0x5f from 0x21 on. */
+static bool is_graphic(uint64_t bytes)
+{
+	return ((bytes | (bytes + EACH_BYTE)) & HIGH_BITS) == 0 &&
+	       ((bytes + EACH_BYTE * 0x5f) & HIGH_BITS) == HIGH_BITS;
+}
+
+/* What most names are; "not" may mean that it is one in other letters. */
+static bool is_graphic_name(struct slice s)
+{
+	uint64_t few;
+	for (; s.len > 8; s = slice_skip(s, 8))
+		if (!is_graphic(bytes_load_eight(s.data)))
+			return false;
+	few = bytes_load_few(s.data, s.len);
+	return is_graphic(s.len < 4 ? few | (EACH_BYTE * '!') << 24 : few);
+}
+
 bool slice_is_name(struct slice s)
 {
 	if (s.len == 0 || s.len > NAME_LEN_MAX)
 		return false;
+	if (is_graphic_name(s))
+		return true;
 	for (size_t i = 0; i < s.len;) {
 		unsigned char c = (unsigned char)s.data[i];
 		if (c < 0x80) {
@@ -48,17 +75,19 @@ bool slice_is_name(struct slice s)
 	return true;
 }
 
-/* How many bytes at the front are surely ASCII: most of a text is, and eight
+/* How many bytes at the front are surely ASCII: most of a text is, and 32 or eight
  * at a time cost no more than one. */
 static size_t skip_ascii(const char *data, size_t len)
 {
-	uint64_t bytes;
 	size_t i = 0;
-	for (; len - i >= sizeof(bytes); i += sizeof(bytes)) {
-		memcpy(&bytes, data + i, sizeof(bytes));
-		if (bytes & UINT64_C(0x8080808080808080))
+	for (; len - i >= 32; i += 32)
+		if ((bytes_load_eight(data + i) | bytes_load_eight(data + i + 8) |
+		     bytes_load_eight(data + i + 16) | bytes_load_eight(data + i + 24)) &
+		    HIGH_BITS)
 			break;
-	}
+	for (; len - i >= 8; i += 8)
+		if (bytes_load_eight(data + i) & HIGH_BITS)
+			break;
 	return i;
 }
 

@@ -7,8 +7,8 @@
 #define TIDE_BROKER_BINDING_H
 
 #include <sys/queue.h>
-#include <uthash.h>
 
+#include "../base/table.h"
 #include "../base/args.h"
 #include "../base/error.h"
 #include "definition.h"

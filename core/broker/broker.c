@@ -472,6 +472,8 @@ static void init_parts(struct broker *b)
 	TAILQ_INIT(&b->settling);
 	pace_init(&b->pace);
 	b->scheduler = scheduler_create();
+	msg_pool_init(&b->msgs);
+	b->config.store.msgs = &b->msgs;
 	pool_init(&b->replies, sizeof(struct reply), 16384);
 	pool_init(&b->env.entries, sizeof(struct entry), 16384);
 	pool_init(&b->env.lanes, sizeof(struct lane), 1024);
@@ -500,6 +502,7 @@ static void free_parts(struct broker *b)
 	gate_destroy(b->gate);
 	recent_destroy(b->recent);
 	route_destroy(b->route);
+	msg_pool_deinit(&b->msgs);
 	mem_free(b);
 }
 

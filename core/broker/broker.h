@@ -6,11 +6,12 @@
 #ifndef TIDE_BROKER_BROKER_H
 #define TIDE_BROKER_BROKER_H
 
-#include <uthash.h>
 #include <uv.h>
 
 #include "../base/heap.h"
 #include "../base/id.h"
+#include "../base/msg_pool.h"
+#include "../base/table.h"
 #include "../rules/engine.h"
 #include "journal.h"
 #include "pace.h"
@@ -101,6 +102,7 @@ struct broker {
 	struct settle_list settling; /* requests that go on in the next turn */
 	struct pace pace;            /* of what is being done just now */
 	struct pool replies;
+	struct msg_pool msgs; /* of the messages that are published */
 	uv_timer_t timer;
 	uv_prepare_t prepare;
 	uv_check_t check;

@@ -3,8 +3,7 @@
 #ifndef TIDE_BROKER_CHANNEL_H
 #define TIDE_BROKER_CHANNEL_H
 
-#include <uthash.h>
-
+#include "../base/table.h"
 #include "consumer.h"
 #include "held.h"
 #include "reply.h"

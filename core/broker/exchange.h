@@ -5,8 +5,8 @@
 #define TIDE_BROKER_EXCHANGE_H
 
 #include <sys/queue.h>
-#include <uthash.h>
 
+#include "../base/table.h"
 #include "../rules/engine.h"
 #include "binding.h"
 #include "definition.h"

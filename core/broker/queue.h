@@ -2,8 +2,7 @@
 #ifndef TIDE_BROKER_QUEUE_H
 #define TIDE_BROKER_QUEUE_H
 
-#include <uthash.h>
-
+#include "../base/table.h"
 #include "consumer.h"
 #include "exchange.h"
 #include "queue_config.h"

@@ -7,13 +7,20 @@
 #include "../base/mem.h"
 #include "session.h"
 
-static void reply_free(struct reply *r, struct pool *pool)
+static void free_parts(struct reply *r)
 {
 	for (uint64_t i = 0; r->deliveries && i < r->count; i++)
 		msg_unref(r->deliveries[i].msg);
 	mem_free(r->deliveries);
 	mem_free(r->text);
 	buf_deinit(&r->data);
+}
+
+static void reply_free(struct reply *r, struct pool *pool)
+{
+	/* The OK of a publish or an ack has none. */
+	if (r->kind != REPLY_OK && r->kind != REPLY_COUNT && r->kind != REPLY_PUBLISHED)
+		free_parts(r);
 	pool_give(pool, r);
 }
 
@@ -44,11 +51,9 @@ static void on_waiter_done(struct waiter *w)
 struct reply *reply_create(struct channel *ch, bool is_quiet)
 {
 	struct broker *b = ch->session->broker;
-	struct reply *r = pool_take(&b->replies);
+	struct reply *r = pool_take_raw(&b->replies);
 
-	r->channel = ch;
-	r->context = b;
-	r->is_quiet = is_quiet;
+	*r = (struct reply){ .channel = ch, .context = b, .is_quiet = is_quiet };
 	waiter_init(&r->waiter, on_waiter_done);
 	STAILQ_INSERT_TAIL(&ch->replies, r, link);
 	ch->session->pending++;

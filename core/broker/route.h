@@ -29,8 +29,10 @@ struct route {
 	unsigned count;
 	unsigned cap;
 	bool is_pure;
-	bool was_cached; /* for EXPLAIN, like the next */
-	uint32_t bindings_matched;
+	uint32_t bindings_matched; /* for EXPLAIN, like the next */
+	/* Not beside is_pure: it is written for each message, and reading both at once
+	 * then would wait for the write. */
+	bool was_cached;
 	size_t key_len;
 	char key[];
 };

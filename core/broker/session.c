@@ -57,6 +57,8 @@ void session_destroy(struct session *s)
 
 int session_set_vhost(struct session *s, struct slice name, struct error *err)
 {
+	s->exchange = NULL;
+	s->prepared = NULL;
 	return vhost_open(s->broker, name, &s->vhost, err);
 }
 
@@ -180,14 +182,21 @@ void session_close_channel(struct channel *ch, struct reply *r)
 /* ---- publishing
  * ------------------------------------------------------------------------ */
 
-static int find_exchange(struct session *s, struct slice name, struct exchange **out,
-			 struct error *err)
+static bool is_last_exchange(const struct session *s, struct slice name)
 {
-	*out = NULL;
-	if (name.len == 0)
-		return TIDE_OK;
-	*out = exchange_find(s->vhost, name);
-	if (!*out)
+	const struct exchange *x = s->exchange;
+
+	if (s->exchange_version != s->broker->route_version)
+		return false; /* it may be gone */
+	return x ? x->name_len == name.len && bytes_is_equal(x->name, name.data, name.len)
+		 : name.len == 0;
+}
+
+static int find_exchange(struct session *s, struct slice name, struct error *err)
+{
+	s->exchange = name.len ? exchange_find(s->vhost, name) : NULL;
+	s->exchange_version = s->broker->route_version;
+	if (name.len && !s->exchange)
 		return error_set(err, TIDE_ENOTFOUND,
 				 "there is no exchange '%" SLICE_FMT "'",
 				 SLICE_ARG(name));
@@ -198,15 +207,16 @@ int session_prepare(struct session *s, const struct publish_spec *spec, struct m
 		    struct error *err)
 {
 	struct broker *b = s->broker;
-	struct exchange *x;
 	struct msg_spec m;
 	int rc;
 
 	if (b->is_draining)
 		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
-	rc = find_exchange(s, spec->exchange, &x, err);
-	if (rc < 0)
-		return rc;
+	if (!is_last_exchange(s, spec->exchange)) {
+		rc = find_exchange(s, spec->exchange, err);
+		if (rc < 0)
+			return rc;
+	}
 	m = (struct msg_spec){
 		.id = id_next(&b->ids, b->now_ms),
 		.ts_unix_ms = b->now_ms,
@@ -220,8 +230,9 @@ int session_prepare(struct session *s, const struct publish_spec *spec, struct m
 		.headers = spec->headers,
 		.payload = spec->payload,
 		.payload_len = spec->payload_len,
+		.pool = &b->msgs,
 	};
-	*out = msg_create(&m);
+	s->prepared = *out = msg_create(&m);
 	if (!*out)
 		return error_set(err, TIDE_EBUSY, "there is no memory for %zu bytes now",
 				 spec->payload_len);
@@ -231,20 +242,22 @@ int session_prepare(struct session *s, const struct publish_spec *spec, struct m
 void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 			  struct reply *r)
 {
-	struct broker *b = s->broker;
-	struct exchange *x;
+	struct broker *broker = s->broker;
 	struct error err;
 	unsigned queues = 0;
-	int rc = find_exchange(s, m->exchange, &x, &err);
+	int rc = TIDE_OK;
 
-	if (!s->has_published && b->is_blocked)
-		s->ops->on_blocked(s->ctx, true, b->blocked_why);
+	if (s->prepared != m || s->exchange_version != s->broker->route_version)
+		rc = find_exchange(s, m->exchange, &err);
+	s->prepared = NULL;
+	if (!s->has_published && broker->is_blocked)
+		s->ops->on_blocked(s->ctx, true, broker->blocked_why);
 	s->has_published = true;
 	r->kind = REPLY_PUBLISHED;
 	r->id = m->id;
 	if (rc == TIDE_OK)
-		rc = publish_message(s->vhost, x, m, is_mandatory, &r->waiter, &queues,
-				     &err);
+		rc = publish_message(s->vhost, s->exchange, m, is_mandatory, &r->waiter,
+				     &queues, &err);
 	r->count = queues;
 	if (rc < 0)
 		reply_error(r, &err);

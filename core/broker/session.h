@@ -51,6 +51,11 @@ struct session {
 	bool has_published;
 	bool is_closed;
 	struct queue_list exclusive;
+	/* What was published to last, and the message that was prepared for it: it
+	 * need not be looked for again, as long as the version is the same. */
+	struct exchange *exchange;
+	uint64_t exchange_version;
+	const struct msg *prepared; /* NULL once it is published */
 };
 
 struct session *session_create(struct broker *b, const struct session_ops *ops,

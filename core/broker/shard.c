@@ -21,13 +21,15 @@ const char *entry_reason_intern(const char *text)
 struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
 				 double rank)
 {
-	struct entry *e = pool_take(&sh->env->entries);
+	struct entry *e = pool_take_raw(&sh->env->entries);
 
-	e->msg = m ? msg_ref(m) : NULL;
-	e->id = id;
-	e->shard = sh;
-	e->rank = rank;
-	e->home = HOME_NONE;
+	*e = (struct entry){
+		.msg = m ? msg_ref(m) : NULL,
+		.id = id,
+		.shard = sh,
+		.rank = rank,
+		.home = HOME_NONE,
+	};
 	if (m)
 		sh->env->memory_bytes += m->bytes;
 	return e;
@@ -45,15 +47,17 @@ void shard_entry_free(struct entry *e)
 
 void shard_account(struct entry *e, int delta)
 {
-	struct shard *sh = e->shard;
+	/* The stage whose set it is in. */
+	static const uint8_t stages[HOME_NONE + 1] = {
+		[STORE_READY] = ENTRY_READY,   [STORE_DELAYED] = ENTRY_DELAYED,
+		[STORE_BURIED] = ENTRY_BURIED, [STORE_UNACK] = SHARD_STAGES,
+		[HOME_NONE] = SHARD_STAGES,
+	};
+	uint8_t stage = stages[e->home];
+	bool is_beyond = (e->flags & ENTRY_OUTSIDE) && e->state == stage;
 
-	for (int i = 0; i < SHARD_STAGES; i++) {
-		struct stage *st = &sh->stages[i];
-		bool is_beyond = (e->flags & ENTRY_OUTSIDE) && e->state == i;
-
-		if (e->home == st->set && !is_beyond)
-			st->indexed += (uint64_t)(int64_t)delta;
-	}
+	if (stage < SHARD_STAGES && !is_beyond)
+		e->shard->stages[stage].indexed += (uint64_t)(int64_t)delta;
 }
 
 static void tell_waiter(struct entry *e, int status)

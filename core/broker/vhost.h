@@ -2,9 +2,8 @@
 #ifndef TIDE_BROKER_VHOST_H
 #define TIDE_BROKER_VHOST_H
 
-#include <uthash.h>
-
 #include "../base/slice.h"
+#include "../base/table.h"
 #include "broker.h"
 
 struct exchange;

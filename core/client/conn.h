@@ -10,9 +10,9 @@
 #define TIDE_CLIENT_CONN_H
 
 #include <sys/queue.h>
-#include <uthash.h>
 #include <uv.h>
 
+#include "../base/table.h"
 #include "decode.h"
 #include "encode.h"
 #include "url.h"

@@ -6,6 +6,7 @@
 #ifndef TIDE_PROTO_LINE_H
 #define TIDE_PROTO_LINE_H
 
+#include "../base/decimal.h"
 #include "../broker/session.h"
 #include "out.h"
 
@@ -52,6 +53,10 @@ struct line {
 	bool is_told_blocked;
 	bool is_heavy;  /* the request that was run last was no light one */
 	bool is_paused; /* line_feed left something to do: feed it again, later */
+	/* The time of the message sent last, in digits: the next has often the same. */
+	int64_t ts_unix_ms;
+	uint8_t ts_len; /* 0: none yet */
+	char ts_text[DECIMAL_MAX];
 };
 
 void line_init(struct line *l, struct broker *b, struct out *out,

@@ -11,24 +11,12 @@ static char *put_text(char *at, const char *text, size_t len)
 
 #define PUT(at, literal) put_text(at, literal, sizeof(literal) - 1)
 
-static char *put_uint(char *at, uint64_t n)
-{
-	char digits[20];
-	size_t i = sizeof(digits);
-
-	do {
-		digits[--i] = (char)('0' + n % 10);
-		n /= 10;
-	} while (n);
-	return put_text(at, digits + i, sizeof(digits) - i);
-}
-
 static char *put_channel(char *at, unsigned channel)
 {
 	if (channel == 0)
 		return at;
 	*at++ = '@';
-	at = put_uint(at, channel);
+	at = decimal_put(at, channel);
 	*at++ = ' ';
 	return at;
 }
@@ -80,21 +68,39 @@ static void append_headers(struct out *o, const struct msg *m)
 	}
 }
 
+/* Always as many bytes as a number may have, whose copy needs no call. */
+static char *put_ts(struct line *l, char *at, int64_t ts_unix_ms)
+{
+	if (l->ts_unix_ms != ts_unix_ms || l->ts_len == 0) {
+		l->ts_unix_ms = ts_unix_ms;
+		l->ts_len = (uint8_t)(decimal_put(l->ts_text, (uint64_t)ts_unix_ms) -
+				      l->ts_text);
+	}
+	memcpy(at, l->ts_text, sizeof(l->ts_text));
+	return at + l->ts_len;
+}
+
+/* A payload up to this size is copied with its line, in one piece. */
+#define PAYLOAD_SMALL 1024
+
 static void message(struct line *l, unsigned channel, const char *sid, uint64_t tag,
 		    uint32_t attempt, const struct msg *m)
 {
-	char *start = out_reserve(l->out, 3 * NAME_LEN_MAX + 2 * LINE_SMALL);
+	struct slice name = slice_from(sid);
+	size_t small_len = m->payload_len <= PAYLOAD_SMALL ? m->payload_len + 2 : 0;
+	char *start = out_reserve(l->out, name.len + m->exchange.len + m->key.len +
+						  2 * LINE_SMALL + small_len);
 	char *at = put_channel(start, channel);
 
 	at = PUT(at, "MSG ");
-	at = put_word(at, slice_from(sid));
+	at = put_word(at, name);
 	*at++ = ' ';
 	if (tag)
-		at = put_uint(at, tag);
+		at = decimal_put(at, tag);
 	else
 		*at++ = '-';
 	*at++ = ' ';
-	at = put_uint(at, attempt);
+	at = decimal_put(at, attempt);
 	*at++ = ' ';
 	at = put_word(at, m->exchange);
 	*at++ = ' ';
@@ -103,21 +109,27 @@ static void message(struct line *l, unsigned channel, const char *sid, uint64_t 
 	id_format(m->id, at);
 	at += ID_HEX_LEN;
 	at = PUT(at, " ts=");
-	at = put_uint(at, (uint64_t)m->ts_unix_ms);
+	at = put_ts(l, at, m->ts_unix_ms);
 	if (m->priority) {
 		at = PUT(at, " pri=");
-		at = put_uint(at, m->priority);
+		at = decimal_put(at, m->priority);
 	}
 	if (attempt > 1)
 		at = PUT(at, " redelivered");
 	if (m->header_count) {
 		put_line(l, start, at);
 		append_headers(l->out, m);
-		at = start = out_reserve(l->out, LINE_SMALL);
+		at = start = out_reserve(l->out, LINE_SMALL + small_len);
 	}
 	*at++ = ' ';
-	at = put_uint(at, m->payload_len);
+	at = decimal_put(at, m->payload_len);
 	at = PUT(at, "\r\n");
+	if (small_len) {
+		at = put_text(at, m->payload, m->payload_len);
+		at = PUT(at, "\r\n");
+		put_line(l, start, at);
+		return;
+	}
 	put_line(l, start, at);
 	out_append_payload(l->out, (struct msg *)m);
 	out_append(l->out, "\r\n", 2);
@@ -146,7 +158,7 @@ static void data(struct line *l, unsigned channel, const struct buf *text)
 	char *at = put_channel(start, channel);
 
 	at = PUT(at, "DATA ");
-	at = put_uint(at, buf_len(text));
+	at = decimal_put(at, buf_len(text));
 	at = PUT(at, "\r\n");
 	put_line(l, start, at);
 	out_append_slice(l->out, buf_slice(text));
@@ -166,7 +178,7 @@ static void ok(struct line *l, unsigned channel, const struct reply *r)
 	}
 	if (r->kind != REPLY_OK) {
 		*at++ = ' ';
-		at = put_uint(at, r->count);
+		at = decimal_put(at, r->count);
 	}
 	at = PUT(at, "\r\n");
 	put_line(l, start, at);

@@ -1,5 +1,6 @@
 #include "out.h"
 
+#include "../base/decimal.h"
 #include "../base/mem.h"
 
 #define POOL_KEEP 256 /* free chunks kept: 4 MiB */
@@ -94,14 +95,9 @@ void out_append_slice(struct out *o, struct slice s)
 
 void out_append_uint(struct out *o, uint64_t n)
 {
-	char digits[20];
-	size_t at = sizeof(digits);
+	char digits[DECIMAL_MAX];
 
-	do {
-		digits[--at] = (char)('0' + n % 10);
-		n /= 10;
-	} while (n);
-	out_append(o, digits + at, sizeof(digits) - at);
+	out_append(o, digits, (size_t)(decimal_put(digits, n) - digits));
 }
 
 void out_append_payload(struct out *o, struct msg *m)

@@ -19,8 +19,10 @@ enum {
 	VERB_DOCUMENT = 1 << 6,    /* its answer may be large, or long in the making */
 };
 
+#define VERB_NAME_MAX 7
+
 struct verb {
-	const char *name;
+	char name[VERB_NAME_MAX + 1]; /* capital letters, with zeros behind them */
 	unsigned min_words, max_words;
 	unsigned features;
 	const char *options; /* separated by spaces; NULL: none */

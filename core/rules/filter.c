@@ -2,10 +2,10 @@
 
 #include <lauxlib.h>
 #include <stdio.h>
-#include <uthash.h>
 #include <uv.h>
 
 #include "../base/mem.h"
+#include "../base/table.h"
 #include "engine_private.h"
 #include "topic.h"
 

@@ -3,11 +3,11 @@
 #include <inttypes.h>
 #include <lauxlib.h>
 #include <string.h>
-#include <uthash.h>
 
 #include "../base/buf.h"
 #include "../base/log.h"
 #include "../base/mem.h"
+#include "../base/table.h"
 #include "api_msg.h"
 #include "engine.h"
 #include "engine_private.h"

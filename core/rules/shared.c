@@ -1,10 +1,10 @@
 #include "shared.h"
 
 #include <sys/queue.h>
-#include <uthash.h>
 
 #include "../base/heap.h"
 #include "../base/mem.h"
+#include "../base/table.h"
 #include "shared_text.h"
 
 /* Expired entries whose room each new one takes back: more than one, so that

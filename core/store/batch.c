@@ -77,6 +77,7 @@ void batch_reset(struct batch *b, struct slice prefix)
 			buf_shrink(&section->bytes);
 		section->entries = 0;
 	}
+	b->bytes = 0;
 	b->command_count = 0;
 	b->removal_replies = 0;
 	b->has_exec = false;
@@ -110,48 +111,96 @@ static void close_command(struct batch *b, enum batch_kind kind)
 	section->entries = 0;
 }
 
+/* Apart from entry(), which is called several times a message. */
+__attribute__((noinline)) static void open_first_or_next(struct batch *b,
+							 enum batch_kind kind)
+{
+	const struct batch_section *section = &b->sections[kind];
+	bool may_close = b->command_count + BATCH_KIND_COUNT < BATCH_COMMANDS_MAX;
+	if (section->entries > 0 && may_close)
+		close_command(b, kind);
+	if (section->entries == 0)
+		open_command(b, kind);
+}
+
 /* Where the next entry of that kind goes. */
 static struct buf *entry(struct batch *b, enum batch_kind kind)
 {
 	struct batch_section *section = &b->sections[kind];
-	bool may_close = b->command_count + BATCH_KIND_COUNT < BATCH_COMMANDS_MAX;
-	if (section->entries >= BATCH_ENTRIES_MAX && may_close)
-		close_command(b, kind);
-	if (section->entries == 0)
-		open_command(b, kind);
+	if (section->entries == 0 || section->entries >= BATCH_ENTRIES_MAX)
+		open_first_or_next(b, kind);
 	section->entries++;
 	return &section->bytes;
 }
 
-static void add_scored(struct batch *b, enum batch_kind kind, double score, uint64_t id)
+/* What was written at the end of `out`. */
+static void added(struct batch *b, struct buf *out, const char *end)
+{
+	size_t len = (size_t)(end - (out->data + out->end));
+	buf_grow(out, len);
+	b->bytes += len;
+}
+
+/* An id as a word: it stands in several commands and is formatted once. */
+struct id_word {
+	char text[RESP_ID_LEN];
+};
+
+static struct id_word id_word(uint64_t id)
+{
+	struct id_word word;
+	resp_put_id(word.text, id);
+	return word;
+}
+
+static char *put_id(char *to, const struct id_word *id)
+{
+	memcpy(to, id->text, RESP_ID_LEN);
+	return to + RESP_ID_LEN;
+}
+
+static void add_id(struct batch *b, enum batch_kind kind, const struct id_word *id)
 {
 	struct buf *out = entry(b, kind);
-	resp_score(out, score);
-	resp_id(out, id);
+	added(b, out, put_id(buf_reserve(out, RESP_ID_LEN), id));
+}
+
+static void add_scored(struct batch *b, enum batch_kind kind, double score,
+		       const struct id_word *id)
+{
+	struct buf *out = entry(b, kind);
+	char *to = buf_reserve(out, RESP_SCORE_MAX + RESP_ID_LEN);
+	added(b, out, put_id(resp_put_score(to, score), id));
+}
+
+static void add_msg(struct batch *b, const struct msg *m, double rank,
+		    const struct id_word *id)
+{
+	struct buf *out = entry(b, BATCH_WRITE_MSG);
+	struct codec_plan plan;
+	codec_plan(&plan, m, rank);
+	char *to = buf_reserve(out, RESP_ID_LEN + RESP_BULK_HEAD_MAX + plan.size + 2);
+	to = resp_put_bulk_head(put_id(to, id), plan.size);
+	added(b, out, resp_put_end(codec_write(to, m, rank, &plan)));
 }
 
 void batch_insert(struct batch *b, const struct msg *m, double rank, enum store_set set,
 		  double score)
 {
-	struct buf *out = entry(b, BATCH_WRITE_MSG);
-	size_t size = codec_size(m, rank);
-	resp_id(out, m->id);
-	resp_bulk_begin(out, size);
-	/* Once for all: the packer's many small steps then find room. */
-	buf_reserve(out, size + 2);
-	codec_encode(out, m, rank);
-	resp_bulk_end(out);
-	add_scored(b, (enum batch_kind)(BATCH_ADD_TO + (int)set), score, m->id);
+	struct id_word id = id_word(m->id);
+	add_msg(b, m, rank, &id);
+	add_scored(b, (enum batch_kind)(BATCH_ADD_TO + (int)set), score, &id);
 	if (m->expires_unix_ms)
-		add_scored(b, BATCH_WRITE_EXPIRY, (double)m->expires_unix_ms, m->id);
+		add_scored(b, BATCH_WRITE_EXPIRY, (double)m->expires_unix_ms, &id);
 }
 
 void batch_move(struct batch *b, uint64_t id, enum store_set from, enum store_set to,
 		double score)
 {
+	struct id_word word = id_word(id);
 	if (from != to)
-		resp_id(entry(b, (enum batch_kind)(BATCH_LEAVE + (int)from)), id);
-	add_scored(b, (enum batch_kind)(BATCH_ADD_TO + (int)to), score, id);
+		add_id(b, (enum batch_kind)(BATCH_LEAVE + (int)from), &word);
+	add_scored(b, (enum batch_kind)(BATCH_ADD_TO + (int)to), score, &word);
 }
 
 void batch_tries(struct batch *b, uint64_t id, uint32_t attempts, uint32_t failures,
@@ -163,25 +212,24 @@ void batch_tries(struct batch *b, uint64_t id, uint32_t attempts, uint32_t failu
 			   reason ? reason : "");
 	resp_id(out, id);
 	resp_bulk(out, (struct slice){ text, (size_t)len });
+	b->bytes += RESP_ID_LEN + (size_t)len;
 }
 
 void batch_remove(struct batch *b, uint64_t id, enum store_set set, bool has_tries,
 		  bool has_expiry)
 {
+	struct id_word word = id_word(id);
 	if (has_tries)
-		resp_id(entry(b, BATCH_REMOVE_TRIES), id);
+		add_id(b, BATCH_REMOVE_TRIES, &word);
 	if (has_expiry)
-		resp_id(entry(b, BATCH_REMOVE_EXPIRY), id);
-	resp_id(entry(b, BATCH_REMOVE_MSG), id);
-	resp_id(entry(b, (enum batch_kind)(BATCH_REMOVE_FROM + (int)set)), id);
+		add_id(b, BATCH_REMOVE_EXPIRY, &word);
+	add_id(b, BATCH_REMOVE_MSG, &word);
+	add_id(b, (enum batch_kind)(BATCH_REMOVE_FROM + (int)set), &word);
 }
 
 size_t batch_bytes(const struct batch *b)
 {
-	size_t bytes = 0;
-	for (int i = 0; i < BATCH_KIND_COUNT; i++)
-		bytes += buf_len(&b->sections[i].bytes);
-	return bytes;
+	return b->bytes;
 }
 
 /* ---- sending ------------------------------------------------------------------ */

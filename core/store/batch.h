@@ -53,6 +53,7 @@ struct batch {
 	struct batch_section sections[BATCH_KIND_COUNT];
 	struct batch_command commands[BATCH_COMMANDS_MAX]; /* those that are closed */
 	unsigned command_count;
+	size_t bytes; /* of the entries so far */
 	/* From the commit on. */
 	struct redis_request request;
 	uv_buf_t parts[BATCH_COMMANDS_MAX + BATCH_KIND_COUNT + 2];

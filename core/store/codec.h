@@ -16,15 +16,26 @@
 #define CODEC_VERSION 1
 #define CODEC_TEXT_MAX (64 * 1024)
 
-/* Exactly what codec_encode will append. */
-size_t codec_size(const struct msg *m, double rank);
+/* What has to be known of a message before it is written. */
+struct codec_plan {
+	size_t size;           /* exactly what will be written */
+	uint64_t text_headers; /* bit i: the value of header i is a str */
+	bool is_text;          /* the payload is a str */
+};
+
+void codec_plan(struct codec_plan *plan, const struct msg *m, double rank);
+/* Write `plan->size` bytes; gives the place behind them. */
+char *codec_write(char *at, const struct msg *m, double rank,
+		  const struct codec_plan *plan);
+/* Both, at the end of a buffer. */
 void codec_encode(struct buf *out, const struct msg *m, double rank);
 
-/* A message with one reference. Nothing about the bytes is trusted.
+/* A message with one reference. Nothing about the bytes is trusted. `known` is what
+ * they do not say: its id, and the pool for its memory.
  *
  * @return  TIDE_OK; TIDE_ESTORE the bytes are no message (`err` says where
  *          they are wrong); TIDE_ELIMIT there is no memory for the message */
-TIDE_MUST_USE int codec_decode(struct slice body, uint64_t id, struct msg **out,
-			       double *rank, struct error *err);
+TIDE_MUST_USE int codec_decode(struct slice body, const struct msg_spec *known,
+			       struct msg **out, double *rank, struct error *err);
 
 #endif

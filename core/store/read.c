@@ -83,11 +83,11 @@ static void read_tries(struct store_row *row, const redisReply *tries)
 static int read_body(const struct read_call *r, struct store_row *row,
 		     const redisReply *body)
 {
+	struct msg_spec known = { .id = row->id, .pool = r->call.store->config.msgs };
 	struct error err;
 	if (!body || body->type != REDIS_REPLY_STRING)
 		return TIDE_OK;
-	int status =
-		codec_decode(reply_slice(body), row->id, &row->msg, &row->rank, &err);
+	int status = codec_decode(reply_slice(body), &known, &row->msg, &row->rank, &err);
 	if (status != TIDE_ESTORE)
 		return status;
 	row->rank = 0;
@@ -102,13 +102,24 @@ struct row_list {
 	size_t count;
 };
 
+#define EXACT_INTEGER_MAX (UINT64_C(1) << 53)
+
+/* Most are whole numbers, which strtod takes its time for. */
+static double read_score(const redisReply *score)
+{
+	uint64_t n;
+	if (slice_to_uint(reply_slice(score), EXACT_INTEGER_MAX, &n))
+		return (double)n;
+	return strtod(score->str, NULL);
+}
+
 /* One member with its score; TIDE_EMPTY when it is none that we wrote. */
 static int read_member(const struct read_call *r, struct store_row *row,
 		       const redisReply *member, const redisReply *score)
 {
 	if (member->type != REDIS_REPLY_STRING || score->type != REDIS_REPLY_STRING)
 		return TIDE_EMPTY;
-	row->score = strtod(score->str, NULL);
+	row->score = read_score(score);
 	if (id_parse(reply_slice(member), &row->id) == TIDE_OK)
 		return TIDE_OK;
 	log_error("store: %.*s%s has a member that is no id: %.40s", (int)r->prefix_len,

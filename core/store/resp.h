@@ -4,14 +4,20 @@
 #ifndef TIDE_STORE_RESP_H
 #define TIDE_STORE_RESP_H
 
+#include <string.h>
+
 #include "../base/buf.h"
+#include "../base/decimal.h"
 #include "../base/id.h"
 
 /* Room for "*<n>\r\n" with any 32-bit n. */
 #define RESP_ARRAY_MAX 13
 /* "$16\r\n", the id, "\r\n". */
 #define RESP_ID_LEN (5 + ID_HEX_LEN + 2)
+/* "$<len>\r\n" */
+#define RESP_BULK_HEAD_MAX (1 + DECIMAL_MAX + 2)
 #define RESP_SCORE_TEXT_MAX 32
+#define RESP_SCORE_MAX (RESP_BULK_HEAD_MAX + RESP_SCORE_TEXT_MAX + 2)
 
 void resp_array(struct buf *out, size_t words);
 /* The line "*<words>\r\n" written so that it ends right before `end`, which
@@ -24,6 +30,29 @@ void resp_id(struct buf *out, uint64_t id);
 /* "$<len>\r\n" alone: the caller appends `len` bytes and resp_bulk_end. */
 void resp_bulk_begin(struct buf *out, size_t len);
 void resp_bulk_end(struct buf *out);
+
+/* The same for those who have room already: an entry of a batch is several words.
+ * They give the place behind what they wrote. */
+static inline char *resp_put_end(char *to)
+{
+	memcpy(to, "\r\n", 2);
+	return to + 2;
+}
+
+static inline char *resp_put_id(char *to, uint64_t id)
+{
+	memcpy(to, "$16\r\n", 5);
+	id_format(id, to + 5);
+	return resp_put_end(to + 5 + ID_HEX_LEN);
+}
+
+static inline char *resp_put_bulk_head(char *to, size_t len)
+{
+	*to = '$';
+	return resp_put_end(decimal_put(to + 1, len));
+}
+
+char *resp_put_score(char *to, double score);
 
 /* The shortest of the integer and the %.17g form: what Redis reads back is
  * the same double. NaN, which no sorted set can hold, counts as 0. */

@@ -47,6 +47,8 @@ struct store_config {
 	enum store_fsync fsync; /* of the embedded Redis; an other one has its own */
 	int64_t connect_timeout_ms;
 	int64_t command_timeout_ms;
+	/* For the messages that are read; it outlives them. NULL: malloc. */
+	struct msg_pool *msgs;
 };
 
 struct store_hooks {

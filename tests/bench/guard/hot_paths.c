@@ -35,6 +35,7 @@ struct bench {
 	struct msg *msgs[OPS];
 	struct batch *batch;
 	struct buf publishes[2]; /* OPS requests, to the memory and the durable queue */
+	struct buf to_queue, to_topic; /* OPS requests, for one queue either way */
 };
 
 #ifdef __clang__
@@ -341,14 +342,19 @@ SECTION section_journal_land(struct bench *b)
 	redis_stand_in_answer();
 }
 
-/* ---- rounds: from the bytes of a publish to those of the OK of its ACK
- * ------------------ */
+/* ---- publish: from the bytes of a publish to those of its OK, either way to the
+ * same queue, which nobody consumes. Their ratio is what routing costs. */
 
-static void make_publishes(struct buf *out, const char *queue)
+#define TARGET "billing.eu.paid"
+
+/* Lines for the exchange and the keys in turn, without their payloads. */
+static void make_requests(struct buf *out, const char *exchange, const char *const *to,
+			  unsigned keys_count)
 {
 	buf_init(out);
-	for (int i = 0; i < OPS; i++) {
-		buf_printf(out, "PUB - %s %d\r\n", queue, PAYLOAD_BYTES);
+	for (unsigned i = 0; i < OPS; i++) {
+		buf_printf(out, "PUB %s %s %d\r\n", exchange, to[i % keys_count],
+			   PAYLOAD_BYTES);
 		memset(buf_reserve(out, PAYLOAD_BYTES), 'x', PAYLOAD_BYTES);
 		buf_grow(out, PAYLOAD_BYTES);
 		buf_append_text(out, "\r\n");
@@ -359,6 +365,28 @@ static void feed(struct bench *b, struct buf *bytes)
 {
 	rig_feed(&b->rig, (char *)buf_slice(bytes).data, buf_len(bytes));
 }
+
+SECTION section_publish_queue(struct bench *b)
+{
+	feed(b, &b->to_queue);
+}
+
+SECTION section_publish_topic(struct bench *b)
+{
+	feed(b, &b->to_topic);
+}
+
+static void finish_publish(struct bench *b)
+{
+	rig_send(&b->rig);
+	if (queue_count(rig_queue(&b->rig, TARGET), ENTRY_READY) != OPS)
+		must(-1, "not every message has been routed");
+	rig_ask(&b->rig, "PURGE " TARGET);
+	drain(b);
+}
+
+/* ---- rounds: from the bytes of a publish to those of the OK of its ACK
+ * ------------------ */
 
 static void acknowledge(struct bench *b)
 {
@@ -422,6 +450,8 @@ static const struct section sections[] = {
 	{ "batch_remove", prepare_batch, section_batch_remove, finish_batch },
 	{ "journal_flush", prepare_flush, section_journal_flush, finish },
 	{ "journal_land", prepare_land, section_journal_land, finish },
+	{ "publish_queue", NULL, section_publish_queue, finish_publish },
+	{ "publish_topic", NULL, section_publish_topic, finish_publish },
 	{ "round_memory", NULL, section_round_memory, drain },
 	{ "round_durable", NULL, section_round_durable, drain },
 };
@@ -447,6 +477,10 @@ static void bench_init(struct bench *b)
 		"orders.#", "orders.eu.*",   "orders.*.paid",  "*.eu.#",       "#.failed",
 		"stock.#",  "users.created", "orders.us.lost", "orders.*.*.*", "a.b.c.d",
 	};
+	/* Several keys of one length, so that remembering the last would not do. */
+	static const char *const to_topic[] = { TARGET, "billing.us.paid",
+						"billing.in.paid", "billing.jp.paid" };
+	static const char *const memory = "memory", *const durable = "durable";
 	char line[128];
 
 	rig_init(&b->rig);
@@ -464,14 +498,21 @@ static void bench_init(struct bench *b)
 	b->durable = rig_queue(&b->rig, "durable");
 	b->topic = exchange_find(b->rig.line.session->vhost, SLICE("orders"));
 	b->batch = batch_create();
-	make_publishes(&b->publishes[0], "memory");
-	make_publishes(&b->publishes[1], "durable");
+	make_requests(&b->publishes[0], "-", &memory, 1);
+	make_requests(&b->publishes[1], "-", &durable, 1);
+	rig_ask(&b->rig, "DECLARE queue " TARGET " durable=0");
+	rig_ask(&b->rig, "DECLARE exchange billing topic");
+	rig_ask(&b->rig, "BIND " TARGET " billing billing.*.paid");
+	make_requests(&b->to_queue, "-", to_topic, 1);
+	make_requests(&b->to_topic, "billing", to_topic, 4);
 }
 
 static void bench_deinit(struct bench *b)
 {
 	buf_deinit(&b->publishes[0]);
 	buf_deinit(&b->publishes[1]);
+	buf_deinit(&b->to_queue);
+	buf_deinit(&b->to_topic);
 	batch_destroy(b->batch);
 	rig_deinit(&b->rig);
 }

@@ -67,6 +67,22 @@ static void names_hold_no_white_space_and_no_control_character(void **state)
 	assert_false(slice_is_name((struct slice){ "a\0b", 3 }));
 }
 
+/* They are looked at eight bytes at a time. */
+static void a_name_is_checked_at_every_place(void **state)
+{
+	char text[24];
+
+	for (size_t len = 1; len <= sizeof(text); len++)
+		for (size_t at = 0; at < len; at++)
+			for (int c = 0; c < 256; c++) {
+				memset(text, 'x', len);
+				text[at] = (char)c;
+				assert_int_equal(
+					slice_is_name((struct slice){ text, len }),
+					c > ' ' && c < 0x7f);
+			}
+}
+
 static void a_name_has_255_bytes_at_most(void **state)
 {
 	char text[256];
@@ -140,6 +156,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(numbers_are_decimal_digits_within_the_limit),
 		cmocka_unit_test(names_hold_no_white_space_and_no_control_character),
+		cmocka_unit_test(a_name_is_checked_at_every_place),
 		cmocka_unit_test(a_name_has_255_bytes_at_most),
 		cmocka_unit_test(utf8_is_checked_strictly),
 		cmocka_unit_test(utf8_is_checked_at_every_place),

@@ -480,6 +480,33 @@ static void answers_keep_their_order(void **state)
 	}
 }
 
+/* The exchange is looked for when the line comes; others may delete it, and make
+ * another of its name, before the payload does, or between two publishes. */
+static void an_exchange_is_the_one_of_the_moment(void **state)
+{
+	struct peer *p = peer_create(&rig, PAYLOAD_MAX);
+	struct peer *other = peer_create(&rig, PAYLOAD_MAX);
+
+	assert_answer(p, "DECLARE queue q\r\nDECLARE exchange x fanout\r\nBIND q x -\r\n",
+		      "OK\r\nOK\r\nOK\r\n");
+	assert_answer(p, "PUB x k 1\r\na\r\nPUB x k 1\r\nb", "OK <id> 1\r\n");
+	assert_answer(other, "DELETE exchange x\r\n", "OK\r\n");
+	assert_answer(p, "\r\n", "ERR not-found\r\n");
+	assert_answer(p, "PUB x k 1\r\nc\r\nPUB - q 1\r\nd\r\n",
+		      "ERR not-found\r\nOK <id> 1\r\n");
+	assert_answer(other, "DECLARE exchange x fanout\r\n", "OK\r\n");
+	assert_answer(p, "PUB x k 1\r\ne\r\nPUB x k 1\r\nf", "OK <id> 0\r\n");
+	assert_answer(other,
+		      "DELETE exchange x\r\nDECLARE exchange x topic\r\nBIND q x #\r\n",
+		      "OK\r\nOK\r\nOK\r\n");
+	assert_answer(p, "\r\n", "OK <id> 1\r\n");
+	assert_answer(p, "@1 OPEN\r\n@1 PUB - nobody 1\r\ng\r\nPUB x k 1\r\nh\r\n",
+		      "@1 OK\r\n@1 OK <id> 0\r\nOK <id> 1\r\n");
+	assert_answer(other, "DELETE exchange x\r\nDELETE queue q\r\n", "OK\r\nOK\r\n");
+	peer_destroy(p);
+	peer_destroy(other);
+}
+
 static void too_many_unanswered_requests_hold_the_input_back(void **state)
 {
 	struct broker_config *config = &rig.broker->config;
@@ -548,6 +575,7 @@ int main(void)
 		cmocka_unit_test(names_have_at_most_255_bytes),
 		cmocka_unit_test(a_large_payload_may_be_read_to_its_place),
 		cmocka_unit_test(answers_keep_their_order),
+		cmocka_unit_test(an_exchange_is_the_one_of_the_moment),
 		cmocka_unit_test(too_many_unanswered_requests_hold_the_input_back),
 		cmocka_unit_test(hello_is_the_first_request_or_none),
 	};

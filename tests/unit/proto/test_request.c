@@ -161,7 +161,7 @@ static void cut_lines_are_parsed_or_refused(void **state)
 
 static void each_verb_is_found_in_any_case_and_nothing_else_is(void **state)
 {
-	for (const struct verb *v = verb_table(); v->name; v++) {
+	for (const struct verb *v = verb_table(); v->name[0]; v++) {
 		char lower[16];
 		size_t len = strlen(v->name);
 

@@ -1,0 +1,19 @@
+/* table.h: uthash, with a hash and a comparison that suit short keys.
+ *
+ * Instead of <uthash.h>: whoever works on one table must agree on its hash. */
+#ifndef TIDE_BASE_TABLE_H
+#define TIDE_BASE_TABLE_H
+
+#include "bytes.h"
+
+#ifdef UTHASH_H
+#error "base/table.h is to be included instead of uthash.h"
+#endif
+
+#define HASH_FUNCTION(key, len, hash) (hash) = bytes_hash((const char *)(key), (len))
+#define HASH_KEYCMP(a, b, len) \
+	(!bytes_is_equal((const char *)(a), (const char *)(b), (len)))
+
+#include <uthash.h>
+
+#endif

@@ -1,0 +1,70 @@
+#include "base/bytes.h"
+
+#include <stdio.h>
+
+#include "check.h"
+
+#define LEN_MAX 40
+
+/* Each difference of one byte, at every place of every length, anywhere in memory. */
+static void bytes_are_equal_when_each_is(void **state)
+{
+	char a[LEN_MAX], b[LEN_MAX + 1];
+
+	memset(a, 'x', sizeof(a));
+	for (size_t len = 0; len <= LEN_MAX; len++) {
+		char *other = b + len % 2;
+
+		memcpy(other, a, len);
+		assert_true(bytes_is_equal(a, other, len));
+		assert_int_equal(bytes_hash(a, len), bytes_hash(other, len));
+		for (size_t at = 0; at < len; at++) {
+			other[at] ^= 0x40;
+			assert_false(bytes_is_equal(a, other, len));
+			assert_int_not_equal(bytes_hash(a, len), bytes_hash(other, len));
+			other[at] ^= 0x40;
+		}
+	}
+}
+
+/* What a table of 1,024 buckets makes of names that differ in a few digits. */
+static void check_spread(const char *before, const char *behind)
+{
+	unsigned buckets[1024] = { 0 }, fullest = 0;
+	char name[32];
+
+	for (int i = 0; i < 4096; i++) {
+		int len = snprintf(name, sizeof(name), "%s%d%s", before, i, behind);
+		unsigned n = ++buckets[bytes_hash(name, (size_t)len) % COUNT(buckets)];
+
+		fullest = n > fullest ? n : fullest;
+	}
+	/* 4 on average; of chance alone 14 happen once in a hundred tables. */
+	assert_in_range(fullest, 4, 20);
+}
+
+static void similar_names_spread(void **state)
+{
+	check_spread("", "");
+	check_spread("q", "");
+	check_spread("orders.", ".eu.paid");
+	check_spread("a-long-name-in-front-", "");
+}
+
+static void lengths_make_a_difference(void **state)
+{
+	char zeros[LEN_MAX] = { 0 };
+
+	for (size_t len = 0; len < LEN_MAX; len++)
+		assert_int_not_equal(bytes_hash(zeros, len), bytes_hash(zeros, len + 1));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(bytes_are_equal_when_each_is),
+		cmocka_unit_test(similar_names_spread),
+		cmocka_unit_test(lengths_make_a_difference),
+	};
+	return cmocka_run_group_tests_name("base/bytes", tests, NULL, NULL);
+}
