@@ -175,14 +175,17 @@ function log.error(...) end
 
 ---@class tide.Sharding : tide.Rule
 ---@field new nil|fun(opts: tide.Options): any
+---@field carry nil|fun(old: any, opts: tide.Options): any  after a reload: a copy of the state before -> the state
 ---@field pick fun(msg: tide.Msg, n: integer, opts: tide.Options, state: any, loads: fun(shard: integer): integer): integer
 
 ---@class tide.Priority : tide.Rule
 ---@field new nil|fun(opts: tide.Options): any
+---@field carry nil|fun(old: any, opts: tide.Options): any
 ---@field rank fun(msg: tide.Msg, queue: tide.Queue, opts: tide.Options, state: any): number
 
 ---@class tide.Retry : tide.Rule
 ---@field new nil|fun(opts: tide.Options): any
+---@field carry nil|fun(old: any, opts: tide.Options): any
 ---@field decide fun(msg: tide.Msg, failure: tide.Failure, opts: tide.Options, state: any): number|tide.Decision
 
 ---The message as a filter has it: it may be written to.
