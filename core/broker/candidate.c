@@ -312,12 +312,13 @@ struct passage {
 };
 
 /* @param i  one of the passage: it is filtered, and its copies are added */
-static int filter_one(struct candidate *c, struct passage *p, unsigned i,
-		      struct error *err)
+static int filter_one(struct candidate *c, const struct vhost *v, struct passage *p,
+		      unsigned i, struct error *err)
 {
 	struct passing *item = &p->items[i];
 	struct filter_pass pass = {
 		.msg = item->msg,
+		.vhost = vhost_slice(v),
 		.now_unix_ms = c->broker->now_ms,
 		.hops = item->hops,
 		.sender = item->sender,
@@ -358,7 +359,7 @@ static int decide_all(struct deciding *d, struct vhost *v, struct msg *m)
 	p.count = 1;
 	for (unsigned i = 0; i < p.count && rc == TIDE_OK; i++)
 		if (!p.items[i].is_refused)
-			rc = filter_one(c, &p, i, d->err);
+			rc = filter_one(c, v, &p, i, d->err);
 	for (unsigned i = 0; i < p.count && rc == TIDE_OK; i++)
 		if (!p.items[i].is_refused)
 			rc = decide_address(d, v, p.items[i].msg);

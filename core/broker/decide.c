@@ -75,6 +75,7 @@ static int filter_outcome(struct filtering *f, struct outcome *o, struct error *
 				 "than %d times; do filters send it in a circle?",
 				 o->sender, o->sender_line, FILTER_HOPS_MAX);
 	p->msg = o->msg;
+	p->vhost = vhost_slice(f->spec->vhost);
 	p->now_unix_ms = b->now_ms;
 	p->hops = o->hops;
 	p->sender = o->sender;

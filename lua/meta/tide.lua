@@ -97,6 +97,13 @@ local bucket = {}
 ---@return integer? wait_ms  until there are as many
 function bucket:take(tokens) end
 
+---Takes tokens that the bucket will have within a time.
+---@param tokens number
+---@param longest number|string  milliseconds or a duration
+---@return integer|false delay_ms  until they are there, 0 for now; false when that is longer
+---@return integer? wait_ms  how long it would be then
+function bucket:reserve(tokens, longest) end
+
 ---A token bucket: `rate` tokens a second (a number, or "100/s", "600/m", "5/10s").
 ---@param name string
 ---@param options { rate: number|string, burst: number? }
@@ -190,6 +197,7 @@ function log.error(...) end
 
 ---The message as a filter has it: it may be written to.
 ---@class tide.Draft : tide.Msg
+---@field vhost string  that it is published in; read-only
 ---@field delay number|string  milliseconds or "30s"
 ---@field ttl number|string|nil
 local draft = {}
