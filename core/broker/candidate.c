@@ -39,6 +39,7 @@ struct candidate {
 	uint64_t version; /* of the broker's routes, with which it is in step */
 	uint64_t mark;
 	uint64_t visit;
+	int64_t now_ms; /* that of the replay; 0: the broker's */
 };
 
 /* ---- in step with the broker ------------------------------------------------------ */
@@ -319,7 +320,7 @@ static int filter_one(struct candidate *c, const struct vhost *v, struct passage
 	struct filter_pass pass = {
 		.msg = item->msg,
 		.vhost = vhost_slice(v),
-		.now_unix_ms = c->broker->now_ms,
+		.now_unix_ms = c->now_ms ? c->now_ms : c->broker->now_ms,
 		.hops = item->hops,
 		.sender = item->sender,
 		.sender_line = item->sender_line,
@@ -366,6 +367,12 @@ static int decide_all(struct deciding *d, struct vhost *v, struct msg *m)
 	for (unsigned i = 0; i < p.count; i++)
 		msg_unref(p.items[i].msg);
 	return rc;
+}
+
+void candidate_set_clock(struct candidate *c, int64_t now_ms)
+{
+	c->now_ms = now_ms;
+	engine_set_clock(c->engine, now_ms);
 }
 
 void candidate_decide(struct candidate *c, struct vhost *v, struct msg *m,

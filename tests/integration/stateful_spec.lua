@@ -276,6 +276,41 @@ describe('what the shipped scripts remember', function()
       untouched()
     end)
 
+    it('a replay, which goes by the clock of then', function()
+      start {}
+      c:ok 'DECLARE queue q'
+      for i = 1, 5 do publish('q', 'h:tenant=t h:message-id=' .. i) end
+      c:close()
+      broker:write_rule('filter/10-count.lua', RULES['filter/10-count.lua'])
+      broker:restart()
+      c = broker:connect()
+      publish('q', 'h:tenant=t')
+      written()
+      local dir = broker.dir .. '/next'
+      assert(os.execute(("cp -R '%s' '%s'"):format(broker.rules, dir)))
+      local file = assert(io.open(dir .. '/filter/20-rate.lua', 'w'))
+      -- One in 20 ms: of publishes that come so slowly none is refused.
+      file:write((filter('rate_limit', { RATE = '50', BURST = '1' }):gsub('key = "#"', 'key = "q"', 1)))
+      file:close()
+      local last = 0
+      --- When it was published, by the broker's clock.
+      local function published(request)
+        return tonumber(c:ok(request, 'x'):match '^%x+', 16) >> 22
+      end
+      for _ = 1, 5 do
+        assert(wait.poll(function() return published 'PUB - nobody' > last + 20 end))
+        last = published 'PUB - q h:tenant=slow'
+      end
+      written()
+      local seen = ask('STATS').counters.seen
+      for _ = 1, 3 do
+        local replay = ask('RULES replay ' .. dir)
+        assert.equal(0, replay.changed, require('dkjson').encode(replay.changes))
+      end
+      assert.equal(seen, ask('STATS').counters.seen)
+      assert.equal(0, ask('RULES status').shared.unwritten)
+    end)
+
     it('rules in the shadow', function()
       open()
       ask('RULES shadow ' .. broker.rules .. ' share=100')
