@@ -241,4 +241,5 @@ function broker.queue(name) end
 ---@field missed "skip"|"once"|"all"|nil  "once" when left out
 ---@field jitter string?  a duration
 ---@field active boolean?  true when left out
+---@field vhost string?  "/" when left out
 ---@field run fun(broker: tide.Broker, tick: tide.Tick)

@@ -325,3 +325,118 @@ describe('what the shipped scripts remember', function()
     end)
   end)
 end)
+
+describe('a schedule', function()
+  local broker
+  after_each(function() broker:destroy() end)
+
+  local function schedule(b, name)
+    local c = b:connect()
+    c:send 'RULES status\r\n'
+    for _, s in ipairs(c:expect_json().schedules) do
+      if s.name == name then
+        c:close()
+        return s
+      end
+    end
+  end
+
+  local function in_vhost(name)
+    local c = broker:connect()
+    c:send(('HELLO vhost=%s\r\n'):format(name))
+    c:expect_json()
+    return c
+  end
+
+  it('publishes in the vhost that it names, and says when there is none', function()
+    broker = Broker.start { args = { '--fsync', 'no' }, rules = { ['schedule/shop.lua'] = [[
+      return {
+        every = "100ms", vhost = "shop", missed = "skip",
+        run = function(broker)
+          local jobs = broker.queue("jobs")
+          broker.publish { key = "jobs", payload = jobs and tostring(jobs.ready) or "none" }
+          broker.publish { exchange = "x", key = "k", payload = "routed" }
+        end,
+      }]] } }
+    broker:expect_log "schedule 'shop': there is no vhost 'shop'; HELLO vhost=shop makes it"
+    local s = schedule(broker, 'shop')
+    assert.equal('shop', s.vhost)
+    assert.matches("^there is no vhost 'shop'", s.result)
+    assert.is_true(s.failures > 0)
+    assert.equal('/', schedule(broker, 'heartbeat').vhost)
+    local c = in_vhost 'shop'
+    c:ok 'DECLARE exchange x fanout'
+    c:ok 'DECLARE queue routed'
+    c:ok 'BIND routed x -'
+    c:ok 'DECLARE queue jobs'
+    local root = broker:connect()
+    root:ok 'DECLARE queue jobs'
+    local function ready(queue)
+      c:send('STATS ' .. queue .. '\r\n')
+      return c:expect_json().ready
+    end
+    assert(wait.poll(function() return ready 'jobs' >= 3 and ready 'routed' >= 3 end))
+    assert.equal('ok', schedule(broker, 'shop').result)
+    -- Through a kill: what was begun is found in this vhost.
+    c:close()
+    root:close()
+    broker:kill9_all()
+    broker:run()
+    c = in_vhost 'shop'
+    local before = ready 'jobs'
+    assert(wait.poll(function() return ready 'jobs' > before end))
+    root = broker:connect()
+    root:send 'STATS jobs\r\n'
+    assert.equal(0, root:expect_json().ready)
+    root:close()
+    c:close()
+    broker:stop()
+  end)
+
+  it('writes down the ids of what filters copy, so that they come once too', function()
+    broker = Broker.start { rules = {
+      ['schedule/ticker.lua'] = [[
+        return { every = "1d", run = function(broker, tick)
+          broker.publish { key = "ticks", payload = tick.ms .. " a" }
+          broker.publish { key = "ticks", payload = tick.ms .. " b" }
+        end }]],
+      ['filter/10-copy.lua'] = [[
+        return { match = { exchange = "-", key = "ticks" }, publish = function(msg)
+          msg:copy { key = "audit" }
+          if msg.payload:find "b" then msg:copy { key = "moved" } end
+          msg.key = "moved"
+        end }]],
+    } }
+    local c = broker:connect()
+    for _, queue in ipairs { 'ticks', 'audit', 'moved' } do c:ok('DECLARE queue ' .. queue) end
+    local day = 86400 * 1000
+    local tick = math.floor(require('socket').gettime() * 1000) // day * day
+    local a = c:ok('PUB - moved', tick .. ' a'):match '^%x+'
+    local copy = c:ok('PUB - audit', tick .. ' a'):match '^%x+'
+    c:close()
+    -- As if it had been killed after message `a` and its copy.
+    broker:redis_cli('HSET', 'tide:rules:schedule', 'ticker',
+      ('%d %d 0 %s+%s,00000000000000b0+00000000000000b1+00000000000000b2'):format(tick - day, tick, a, copy))
+    broker:kill9()
+    broker:run()
+    assert(wait.poll(function()
+      return broker:redis_cli('HGET', 'tide:rules:schedule', 'ticker') == tostring(tick)
+    end))
+    c = broker:connect()
+    local function drain(queue)
+      local n = tonumber((c:ok('GET ' .. queue .. ' max=100 ack=auto'):match '^%d+'))
+      local found = {}
+      for i = 1, n do
+        local m = c:expect_msg()
+        found[i] = m.payload:match ' (.)$' .. ' ' .. m.options.id
+      end
+      table.sort(found)
+      return found
+    end
+    assert.same({ 'a ' .. a, 'b 00000000000000b0', 'b 00000000000000b2' }, drain 'moved')
+    assert.same({ 'a ' .. copy, 'b 00000000000000b1' }, drain 'audit')
+    assert.same({}, drain 'ticks')
+    c:close()
+    broker:stop()
+  end)
+end)
