@@ -39,6 +39,7 @@ struct candidate {
 	uint64_t version; /* of the broker's routes, with which it is in step */
 	uint64_t mark;
 	uint64_t visit;
+	int64_t now_ms; /* that of the replay; 0: the broker's */
 };
 
 /* ---- in step with the broker ------------------------------------------------------ */
@@ -312,13 +313,14 @@ struct passage {
 };
 
 /* @param i  one of the passage: it is filtered, and its copies are added */
-static int filter_one(struct candidate *c, struct passage *p, unsigned i,
-		      struct error *err)
+static int filter_one(struct candidate *c, const struct vhost *v, struct passage *p,
+		      unsigned i, struct error *err)
 {
 	struct passing *item = &p->items[i];
 	struct filter_pass pass = {
 		.msg = item->msg,
-		.now_unix_ms = c->broker->now_ms,
+		.vhost = vhost_slice(v),
+		.now_unix_ms = c->now_ms ? c->now_ms : c->broker->now_ms,
 		.hops = item->hops,
 		.sender = item->sender,
 		.sender_line = item->sender_line,
@@ -358,13 +360,19 @@ static int decide_all(struct deciding *d, struct vhost *v, struct msg *m)
 	p.count = 1;
 	for (unsigned i = 0; i < p.count && rc == TIDE_OK; i++)
 		if (!p.items[i].is_refused)
-			rc = filter_one(c, &p, i, d->err);
+			rc = filter_one(c, v, &p, i, d->err);
 	for (unsigned i = 0; i < p.count && rc == TIDE_OK; i++)
 		if (!p.items[i].is_refused)
 			rc = decide_address(d, v, p.items[i].msg);
 	for (unsigned i = 0; i < p.count; i++)
 		msg_unref(p.items[i].msg);
 	return rc;
+}
+
+void candidate_set_clock(struct candidate *c, int64_t now_ms)
+{
+	c->now_ms = now_ms;
+	engine_set_clock(c->engine, now_ms);
 }
 
 void candidate_decide(struct candidate *c, struct vhost *v, struct msg *m,

@@ -19,6 +19,10 @@ TIDE_MUST_USE int candidate_create(struct candidate **out, struct broker *b,
 /* Accepts NULL. */
 void candidate_destroy(struct candidate *c);
 
+/* For what was published at another time: what it decides, and its scripts see as
+ * tide.now(), is of then. */
+void candidate_set_clock(struct candidate *c, int64_t now_ms);
+
 /* What would become of the message; err->text tells of a refusal, which is
  * verdict->status and no failure of the call. */
 void candidate_decide(struct candidate *c, struct vhost *v, struct msg *m,

@@ -75,6 +75,7 @@ static int filter_outcome(struct filtering *f, struct outcome *o, struct error *
 				 "than %d times; do filters send it in a circle?",
 				 o->sender, o->sender_line, FILTER_HOPS_MAX);
 	p->msg = o->msg;
+	p->vhost = vhost_slice(f->spec->vhost);
 	p->now_unix_ms = b->now_ms;
 	p->hops = o->hops;
 	p->sender = o->sender;
@@ -192,10 +193,9 @@ static int route_outcome(struct decision *d, struct outcome *o,
 	return pick_queues(o, route, err);
 }
 
-int decide(struct decision *d, const struct decide_spec *spec, struct error *err)
+static inline int filter_all(struct decision *d, const struct decide_spec *spec,
+			     struct error *err)
 {
-	int rc = TIDE_OK;
-
 	/* The path of every publish: the rest of it is set when it is known. */
 	d->first.msg = msg_ref(spec->msg);
 	d->first.sender = NULL;
@@ -203,11 +203,34 @@ int decide(struct decision *d, const struct decide_spec *spec, struct error *err
 	d->first.number = d->first.hops = d->first.count = 0;
 	d->copies = NULL;
 	d->copy_count = d->copies_made = 0;
-	if (engine_filter_count(spec->vhost->broker->engine) > 0)
-		rc = run_filters(d, spec, err);
-	if (rc == TIDE_OK)
-		rc = route_outcome(d, &d->first, spec, err);
+	if (engine_filter_count(spec->vhost->broker->engine) == 0)
+		return TIDE_OK;
+	return run_filters(d, spec, err);
+}
+
+static inline int route_all(struct decision *d, const struct decide_spec *spec,
+			    struct error *err)
+{
+	int rc = route_outcome(d, &d->first, spec, err);
+
 	for (unsigned i = 0; rc == TIDE_OK && i < d->copy_count; i++)
 		rc = route_outcome(d, &d->copies[i], spec, err);
 	return rc;
+}
+
+int decide_filter(struct decision *d, const struct decide_spec *spec, struct error *err)
+{
+	return filter_all(d, spec, err);
+}
+
+int decide_route(struct decision *d, const struct decide_spec *spec, struct error *err)
+{
+	return route_all(d, spec, err);
+}
+
+int decide(struct decision *d, const struct decide_spec *spec, struct error *err)
+{
+	int rc = filter_all(d, spec, err);
+
+	return rc == TIDE_OK ? route_all(d, spec, err) : rc;
 }

@@ -61,6 +61,12 @@ struct decide_spec {
  * fails. Anyhow decision_deinit comes after. */
 TIDE_MUST_USE int decide(struct decision *d, const struct decide_spec *spec,
 			 struct error *err);
+/* Its two halves: the filters; then, unless they have failed, route, shards and ranks.
+ * In between the copies' ids may be changed. */
+TIDE_MUST_USE int decide_filter(struct decision *d, const struct decide_spec *spec,
+				struct error *err);
+TIDE_MUST_USE int decide_route(struct decision *d, const struct decide_spec *spec,
+			       struct error *err);
 void decision_deinit(struct decision *d);
 
 #endif

@@ -1,6 +1,5 @@
 #include "publish.h"
 
-#include "decide.h"
 #include "recent.h"
 #include "shadow.h"
 
@@ -80,4 +79,44 @@ int publish_message(struct vhost *v, struct exchange *x, struct msg *m, bool is_
 	}
 	decision_deinit(&d);
 	return rc;
+}
+
+int publish_filter(struct decision *d, const struct decide_spec *spec, struct error *err)
+{
+	int rc = decide_filter(d, spec, err);
+
+	if (rc < 0)
+		tell(spec, d, err);
+	return rc;
+}
+
+/* Store an outcome where it is not known yet. */
+static void store_unknown(struct broker *b, struct outcome *o,
+			  const struct publish_known *known, struct waiter *waiter)
+{
+	unsigned left = 0;
+
+	for (unsigned i = 0; i < o->count; i++)
+		if (!known->has(known->ctx, o->msg, o->picks[i].queue))
+			o->picks[left++] = o->picks[i];
+	if (o->count > 0 && left == 0)
+		return; /* which is not the same as unroutable */
+	o->count = left;
+	store(b, o, waiter);
+}
+
+int publish_filtered(struct decision *d, const struct decide_spec *spec,
+		     const struct publish_known *known, struct waiter *waiter,
+		     struct error *err)
+{
+	struct broker *b = spec->vhost->broker;
+	int rc = decide_route(d, spec, err);
+
+	tell(spec, d, rc < 0 ? err : NULL);
+	if (rc < 0)
+		return rc;
+	store_unknown(b, &d->first, known, waiter);
+	for (unsigned i = 0; i < d->copy_count; i++)
+		store_unknown(b, &d->copies[i], known, waiter);
+	return TIDE_OK;
 }

@@ -2,7 +2,7 @@
 #ifndef TIDE_BROKER_PUBLISH_H
 #define TIDE_BROKER_PUBLISH_H
 
-#include "route.h"
+#include "decide.h"
 
 /* Publish `m` through `x` (NULL: the default exchange). The waiter, when not
  * NULL, is counted up for every copy that is to become durable. `*queues`
@@ -11,5 +11,20 @@
 TIDE_MUST_USE int publish_message(struct vhost *v, struct exchange *x, struct msg *m,
 				  bool is_mandatory, struct waiter *waiter,
 				  unsigned *queues, struct error *err);
+
+/* Where a message is already: nothing is stored there. */
+struct publish_known {
+	bool (*has)(const void *ctx, const struct msg *m, const struct queue *q);
+	const void *ctx;
+};
+
+/* A publish in two halves, for who writes down the ids in between. The first is the
+ * filters; anyhow decision_deinit comes after. */
+TIDE_MUST_USE int publish_filter(struct decision *d, const struct decide_spec *spec,
+				 struct error *err);
+/* The second, unless the first has failed. On an error nothing was stored. */
+TIDE_MUST_USE int publish_filtered(struct decision *d, const struct decide_spec *spec,
+				   const struct publish_known *known,
+				   struct waiter *waiter, struct error *err);
 
 #endif

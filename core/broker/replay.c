@@ -86,6 +86,7 @@ static void replay_one(struct replay *p, const struct replayed *item)
 	struct error err = { .code = TIDE_OK };
 	unsigned difference;
 
+	candidate_set_clock(p->candidate, item->msg->ts_unix_ms);
 	candidate_decide(p->candidate, item->vhost, item->msg, &after, &err);
 	difference = verdict_compare(&item->before, &after);
 	if (difference == VERDICT_SAME)

@@ -48,9 +48,18 @@ void schedule_forget_ids(struct schedule *s)
 {
 	mem_free(s->ids);
 	s->ids = NULL;
-	s->id_count = 0;
+	s->id_count = s->id_cap = 0;
 	s->begun_ms = 0;
 	s->begun_missed = 0;
+}
+
+void schedule_add_id(struct schedule *s, uint64_t id, unsigned message)
+{
+	if (s->id_count == s->id_cap) {
+		s->id_cap = s->id_cap * 2 + 16;
+		s->ids = mem_realloc(s->ids, s->id_cap * sizeof(*s->ids));
+	}
+	s->ids[s->id_count++] = (struct schedule_id){ id, message };
 }
 
 static void destroy(struct schedule *s)
@@ -63,6 +72,7 @@ static void destroy(struct schedule *s)
 	schedule_forget_ids(s);
 	mem_free(s->name);
 	mem_free(s->when);
+	mem_free(s->vhost);
 	mem_free(s);
 }
 
@@ -85,8 +95,10 @@ static void take_timing(struct schedule *s, const struct schedule_info *info)
 
 	mem_free(s->when);
 	s->when = mem_strdup(info->spec->when);
+	mem_free(s->vhost);
+	s->vhost = mem_strdup(info->spec->vhost);
 	s->spec = *info->spec;
-	s->spec.when = NULL;
+	s->spec.when = s->spec.vhost = NULL;
 	s->due_ms = 0;
 	/* Ticks before now were none of this timing's. */
 	if (is_other && s->is_busy)
@@ -372,11 +384,14 @@ struct status {
 
 static void write_state(struct json *out, const struct schedule *s)
 {
+	struct vhost *home;
+	struct error err;
+	bool has_home = schedule_find_home(s, &home, &err) == TIDE_OK;
 	int64_t next_ms = s->begun_ms ? s->begun_ms : schedule_next(&s->spec, s->done_ms);
 
 	json_member_int(out, "next_ms", next_ms);
 	json_member_int(out, "last_ms", s->last_tick_ms);
-	json_member_text(out, "result", s->last_result);
+	json_member_text(out, "result", has_home ? s->last_result : err.text);
 	json_member_bool(out, "running", s->is_busy);
 	json_member_int(out, "runs", (int64_t)s->runs);
 	json_member_int(out, "failures", (int64_t)s->failures);
@@ -394,6 +409,7 @@ static void write_one(void *ctx, const struct schedule_info *info)
 	json_member_text(st->out, "name", info->name);
 	json_member_text(st->out, "file", info->file);
 	json_member_text(st->out, "when", info->spec->when);
+	json_member_text(st->out, "vhost", info->spec->vhost);
 	json_member_text(st->out, "missed", schedule_missed_name(info->spec->missed));
 	json_member_int(st->out, "jitter_ms", info->spec->jitter_ms);
 	json_member_bool(st->out, "active", info->spec->is_active);

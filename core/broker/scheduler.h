@@ -3,7 +3,8 @@
  * What a schedule has done is kept in Redis (tide:rules:schedule), so that each
  * of its ticks is run once, whatever happens to the broker:
  *
- *   1. the script runs; what it publishes is gathered, and gets ids;
+ *   1. the script runs; what it publishes is gathered, passes the filters, and gets
+ *      ids, the copies that filters make too;
  *   2. "tick T has begun, with these ids" is written;
  *   3. the messages are published;
  *   4. when all of them are durable "tick T is done" is written.
@@ -22,8 +23,14 @@
 #define SCHEDULE_MESSAGES_MAX 1000 /* of one run */
 #define SCHEDULE_MISSED_MAX 1000   /* ticks that are made up for, and counted */
 
+/* Of a message that a run has published, or of a copy of it. */
+struct schedule_id {
+	uint64_t id;
+	unsigned message; /* of the run, from 0 on; it comes first, then its copies */
+};
+
 struct scheduler_find {
-	unsigned message;
+	uint64_t id;
 	const void *queue;
 };
 
@@ -32,7 +39,8 @@ struct schedule {
 	struct broker *broker;
 	char *name;
 	char *when;                /* as the script has it */
-	struct schedule_spec spec; /* its `when` is not used */
+	char *vhost;               /* likewise */
+	struct schedule_spec spec; /* its texts are not used */
 	bool is_listed;            /* the generation in force has it, active */
 	bool is_busy;
 	bool is_starting;  /* not yet looked at since the broker's start */
@@ -41,12 +49,13 @@ struct schedule {
 	int64_t done_ms;  /* the last tick that is done, or since when it exists */
 	int64_t begun_ms; /* a tick that is begun and not done; 0 = none */
 	uint64_t begun_missed;
-	uint64_t *ids; /* of its messages */
-	unsigned id_count;
+	struct schedule_id *ids;
+	unsigned id_count, id_cap;
 	int64_t due_ms; /* when to look at it again */
 
 	/* The run under way. */
 	struct schedule_tick tick;
+	struct vhost *home;
 	struct msg **msgs;
 	unsigned msg_count;
 	bool is_repeat;
@@ -97,7 +106,11 @@ void scheduler_status(const struct broker *b, struct json *out);
 struct schedule *schedule_create(struct broker *b, struct slice name);
 /* No tick is begun any more. */
 void schedule_forget_ids(struct schedule *s);
+void schedule_add_id(struct schedule *s, uint64_t id, unsigned message);
 
+/* TIDE_ENOTFOUND when there is no such vhost, yet. */
+TIDE_MUST_USE int schedule_find_home(const struct schedule *s, struct vhost **out,
+				     struct error *err);
 /* Run a tick; the schedule is busy until schedule_finish, perhaps within the call. */
 void schedule_run_tick(struct schedule *s, int64_t tick_ms, uint64_t missed);
 /* The tick is done with; `why` is NULL when all went well. */

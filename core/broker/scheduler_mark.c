@@ -1,5 +1,6 @@
 /* scheduler_mark.c: what schedules have done, as tide:rules:schedule keeps it by their
- * names: "<done>", or "<done> <begun> <missed> <id>,<id>..." while a tick is under way.
+ * names: "<done>", or "<done> <begun> <missed> <id>,<id>..." while a tick is under way,
+ * where an id may be followed by those of the message's copies: "<id>+<id>+<id>".
  */
 #include <inttypes.h>
 
@@ -37,21 +38,30 @@ static void write_field(struct broker *b, const struct store_field *change,
 			      waiter ? (void *)waiter : b);
 }
 
+static void write_ids(const struct schedule *s, struct buf *out)
+{
+	char id[ID_HEX_LEN];
+
+	for (unsigned i = 0; i < s->id_count; i++) {
+		bool is_copy = i > 0 && s->ids[i].message == s->ids[i - 1].message;
+
+		buf_append_char(out, i == 0 ? ' ' : is_copy ? '+' : ',');
+		id_format(s->ids[i].id, id);
+		buf_append(out, id, sizeof(id));
+	}
+}
+
 void schedule_write_mark(struct schedule *s, struct waiter *waiter)
 {
 	struct store_field change = { slice_from(s->name), { NULL, 0 } };
 	struct buf text;
-	char id[ID_HEX_LEN];
 
 	buf_init(&text);
 	buf_printf(&text, "%" PRId64, s->done_ms);
 	if (s->begun_ms)
 		buf_printf(&text, " %" PRId64 " %" PRIu64, s->begun_ms, s->begun_missed);
-	for (unsigned i = 0; s->begun_ms && i < s->id_count; i++) {
-		buf_append_char(&text, i ? ',' : ' ');
-		id_format(s->ids[i], id);
-		buf_append(&text, id, sizeof(id));
-	}
+	if (s->begun_ms)
+		write_ids(s, &text);
 	change.value = buf_slice(&text);
 	write_field(s->broker, &change, waiter);
 	buf_deinit(&text);
@@ -93,11 +103,16 @@ static bool take_number(struct slice *text, uint64_t *out)
 
 static bool read_ids(struct schedule *s, struct slice text)
 {
-	s->ids = mem_alloc(SCHEDULE_MESSAGES_MAX * sizeof(*s->ids));
-	while (text.len && s->id_count < SCHEDULE_MESSAGES_MAX) {
-		if (id_parse(take_word(&text, ','), &s->ids[s->id_count]) != TIDE_OK)
-			return false;
-		s->id_count++;
+	for (unsigned n = 0; text.len && n < SCHEDULE_MESSAGES_MAX; n++) {
+		struct slice ids = take_word(&text, ',');
+
+		do {
+			uint64_t id;
+
+			if (id_parse(take_word(&ids, '+'), &id) != TIDE_OK)
+				return false;
+			schedule_add_id(s, id, n);
+		} while (ids.len);
 	}
 	return s->id_count > 0;
 }

@@ -1,4 +1,6 @@
 /* scheduler_run.c: one tick of a schedule: run, gather, publish. */
+#include <stdlib.h>
+
 #include "../base/mem.h"
 #include "exchange.h"
 #include "publish.h"
@@ -8,19 +10,21 @@
 
 /* ---- what the script sees ---------------------------------------------------------- */
 
-static struct vhost *home(const struct schedule *s)
+/* The ids of a message and its copies, as the first run has written them down. */
+static const struct schedule_id *ids_of(const struct schedule *s, unsigned message)
 {
-	return vhost_find(s->broker, SLICE("/"));
+	for (unsigned i = 0; s->is_repeat && i < s->id_count; i++)
+		if (s->ids[i].message == message)
+			return &s->ids[i];
+	return NULL;
 }
 
 /* The id of the run's next message: a repeated run gives those of the first. */
 static uint64_t next_id(struct schedule *s)
 {
-	struct broker *b = s->broker;
+	const struct schedule_id *first = ids_of(s, s->msg_count);
 
-	if (s->is_repeat && s->msg_count < s->id_count)
-		return s->ids[s->msg_count];
-	return id_next(&b->ids, b->now_ms);
+	return first ? first->id : id_next(&s->broker->ids, s->broker->now_ms);
 }
 
 static int gather(void *ctx, const struct schedule_message *m, struct error *err)
@@ -40,7 +44,7 @@ static int gather(void *ctx, const struct schedule_message *m, struct error *err
 	};
 	struct msg *msg;
 
-	if (m->exchange.len && !exchange_find(home(s), m->exchange))
+	if (m->exchange.len && !exchange_find(s->home, m->exchange))
 		return error_set(err, TIDE_ENOTFOUND,
 				 "there is no exchange '%" SLICE_FMT "'",
 				 SLICE_ARG(m->exchange));
@@ -61,7 +65,7 @@ static int gather(void *ctx, const struct schedule_message *m, struct error *err
 static bool count_queue(void *ctx, struct slice name, struct schedule_queue *out)
 {
 	const struct schedule *s = ctx;
-	const struct queue *q = queue_find(home(s), name);
+	const struct queue *q = queue_find(s->home, name);
 
 	if (!q)
 		return false;
@@ -90,69 +94,112 @@ static void on_stored(struct waiter *w)
 		schedule_finish(s, s->failure.code < 0 ? s->failure.text : NULL);
 }
 
-static bool was_found(const struct schedule *s, unsigned message, const void *queue)
+static int compare_finds(const void *left, const void *right)
 {
-	for (unsigned i = 0; i < s->find_count; i++)
-		if (s->finds[i].message == message &&
-		    (!queue || s->finds[i].queue == queue))
-			return true;
-	return false;
+	const struct scheduler_find *a = left, *b = right;
+
+	if (a->id != b->id)
+		return a->id < b->id ? -1 : 1;
+	return ((uintptr_t)a->queue > (uintptr_t)b->queue) -
+	       ((uintptr_t)a->queue < (uintptr_t)b->queue);
 }
 
-/* The message is in some of its queues: enter it into the others. */
-static int publish_rest(struct schedule *s, struct exchange *x, unsigned n,
-			struct error *err)
+static bool was_found(const void *ctx, const struct msg *m, const struct queue *q)
 {
-	struct msg *m = s->msgs[n];
-	const struct route *route;
-	int rc = route_find(home(s), x, m, &route, err);
+	const struct schedule *s = ctx;
+	const struct scheduler_find wanted = { m->id, q };
 
-	for (unsigned i = 0; rc == TIDE_OK && i < route->count; i++) {
-		const struct route_target *t = &route->targets[i];
-		struct shard *sh;
-		unsigned shard;
-
-		if (was_found(s, n, t->queue))
-			continue;
-		rc = route_pick(t, m, &shard, err);
-		if (rc < 0)
-			break;
-		sh = t->queue->shards[shard];
-		shard_publish(sh, m, t->has_rank ? t->rank : queue_rank(t->queue, sh, m),
-			      &s->waiter);
-	}
-	return rc;
+	return s->find_count && bsearch(&wanted, s->finds, s->find_count, sizeof(wanted),
+					compare_finds) != NULL;
 }
 
-static void publish_one(struct schedule *s, unsigned n)
+/* A message of the run on its way. */
+struct passing {
+	struct decide_spec spec;
+	struct decision decision;
+	int status;
+};
+
+static void note_failure(struct schedule *s, struct passing *p, int status,
+			 const struct error *err)
+{
+	p->status = status;
+	if (status < 0 && s->failure.code == TIDE_OK)
+		s->failure = *err;
+}
+
+static void pass_filters(struct schedule *s, unsigned n, struct passing *p)
 {
 	struct msg *m = s->msgs[n];
-	struct exchange *x = NULL;
-	struct error err = { .code = TIDE_OK };
-	unsigned queues;
-	int rc = TIDE_OK;
+	struct error err;
 
+	p->spec = (struct decide_spec){ .vhost = s->home, .msg = m };
+	p->decision = (struct decision){ .copy_count = 0 };
 	if (m->exchange.len) {
-		x = exchange_find(home(s), m->exchange);
-		if (!x)
-			rc = error_set(&err, TIDE_ENOTFOUND, "an exchange has gone");
+		p->spec.exchange = exchange_find(s->home, m->exchange);
+		if (!p->spec.exchange) {
+			error_set(&err, TIDE_ENOTFOUND, "an exchange has gone");
+			note_failure(s, p, TIDE_ENOTFOUND, &err);
+			return;
+		}
 	}
-	if (rc == TIDE_OK && was_found(s, n, NULL))
-		rc = publish_rest(s, x, n, &err);
-	else if (rc == TIDE_OK)
-		rc = publish_message(home(s), x, m, false, &s->waiter, &queues, &err);
-	if (rc < 0 && s->failure.code == TIDE_OK)
-		s->failure = err;
+	note_failure(s, p, publish_filter(&p->decision, &p->spec, &err), &err);
 }
 
-/* The mark of a first run leaves before its messages, on the same connection. */
+static void note_ids(struct schedule *s, unsigned n, const struct decision *d)
+{
+	schedule_add_id(s, s->msgs[n]->id, n);
+	for (unsigned i = 0; i < d->copy_count; i++)
+		schedule_add_id(s, d->copies[i].msg->id, n);
+}
+
+/* The copies are those that the first run has made, if the filters are the same. */
+static void give_ids(const struct schedule *s, unsigned n, const struct decision *d)
+{
+	const struct schedule_id *id = ids_of(s, n), *end = s->ids + s->id_count;
+
+	for (unsigned i = 0; id && i < d->copy_count; i++) {
+		if (++id == end || id->message != n)
+			return;
+		d->copies[i].msg->id = id->id;
+	}
+}
+
+static void publish_one(struct schedule *s, struct passing *p)
+{
+	const struct publish_known known = { was_found, s };
+	struct error err;
+
+	if (p->status == TIDE_OK)
+		note_failure(s, p,
+			     publish_filtered(&p->decision, &p->spec, &known, &s->waiter,
+					      &err),
+			     &err);
+	decision_deinit(&p->decision);
+}
+
+/* The filters come first, since the mark has the ids of what they copy. That of a
+ * first run leaves before its messages, on the same connection. */
 static void publish_all(struct schedule *s)
 {
+	struct passing *all = mem_alloc(s->msg_count * sizeof(*all));
+
 	waiter_init(&s->waiter, on_stored);
-	if (!s->is_repeat)
+	for (unsigned i = 0; i < s->msg_count; i++) {
+		pass_filters(s, i, &all[i]);
+		if (s->is_repeat)
+			give_ids(s, i, &all[i].decision);
+		else
+			note_ids(s, i, &all[i].decision);
+	}
+	if (!s->is_repeat) {
+		s->begun_ms = s->tick.ms;
+		s->begun_missed = s->tick.missed;
 		schedule_write_mark(s, &s->waiter);
+	}
 	for (unsigned i = 0; i < s->msg_count; i++)
-		publish_one(s, i);
+		publish_one(s, &all[i]);
+	mem_free(all);
 	waiter_done(&s->waiter, TIDE_OK, NULL);
 }
 
@@ -173,7 +220,8 @@ static void on_has(void *ctx, int status, const bool *found, unsigned count)
 		if (!found[i])
 			continue;
 		s->finds = mem_realloc(s->finds, (s->find_count + 1) * sizeof(*s->finds));
-		s->finds[s->find_count++] = (struct scheduler_find){ i, a->shard->owner };
+		s->finds[s->find_count++] =
+			(struct scheduler_find){ s->ids[i].id, a->shard->owner };
 	}
 	shard_unref(a->shard);
 	mem_free(a);
@@ -185,21 +233,29 @@ static void on_asked(struct waiter *w)
 	struct schedule *s =
 		(struct schedule *)((char *)w - offsetof(struct schedule, waiter));
 
-	if (w->status == TIDE_OK && !s->broker->is_closing)
-		publish_all(s);
+	if (w->status < 0 || s->broker->is_closing)
+		return;
+	if (s->find_count)
+		qsort(s->finds, s->find_count, sizeof(*s->finds), compare_finds);
+	publish_all(s);
 }
 
 static void ask_shard(struct schedule *s, struct shard *sh)
 {
 	struct asking *a;
+	uint64_t *ids;
 
 	if (!sh->keys)
 		return;
+	ids = mem_alloc(s->id_count * sizeof(*ids));
+	for (unsigned i = 0; i < s->id_count; i++)
+		ids[i] = s->ids[i].id;
 	a = mem_alloc(sizeof(*a));
 	a->schedule = s;
 	a->shard = shard_ref(sh);
 	waiter_add(&s->waiter);
-	store_has(s->broker->store, sh->keys, s->ids, s->id_count, on_has, a);
+	store_has(s->broker->store, sh->keys, ids, s->id_count, on_has, a);
+	mem_free(ids);
 }
 
 /* A sharding script may choose otherwise this time: every shard is asked. */
@@ -209,7 +265,7 @@ static void look_for_messages(struct schedule *s)
 
 	waiter_init(&s->waiter, on_asked);
 	if (s->broker->env.store)
-		HASH_ITER (hh, home(s)->queues, q, next)
+		HASH_ITER (hh, s->home->queues, q, next)
 			for (unsigned i = 0; i < q->config.shards; i++)
 				ask_shard(s, q->shards[i]);
 	waiter_done(&s->waiter, TIDE_OK, NULL);
@@ -217,14 +273,14 @@ static void look_for_messages(struct schedule *s)
 
 /* ---- the tick ---------------------------------------------------------------------- */
 
-static void note_begun(struct schedule *s)
+int schedule_find_home(const struct schedule *s, struct vhost **out, struct error *err)
 {
-	s->begun_ms = s->tick.ms;
-	s->begun_missed = s->tick.missed;
-	s->ids = mem_alloc(s->msg_count * sizeof(*s->ids));
-	s->id_count = s->msg_count;
-	for (unsigned i = 0; i < s->msg_count; i++)
-		s->ids[i] = s->msgs[i]->id;
+	*out = vhost_find(s->broker, slice_from(s->vhost));
+	if (*out)
+		return TIDE_OK;
+	return error_set(err, TIDE_ENOTFOUND,
+			 "there is no vhost '%s'; HELLO vhost=%s makes it", s->vhost,
+			 s->vhost);
 }
 
 void schedule_run_tick(struct schedule *s, int64_t tick_ms, uint64_t missed)
@@ -238,6 +294,10 @@ void schedule_run_tick(struct schedule *s, int64_t tick_ms, uint64_t missed)
 	s->failure.code = TIDE_OK;
 	s->tick = (struct schedule_tick){ tick_ms, missed };
 	s->runs++;
+	if (schedule_find_home(s, &s->home, &s->failure) < 0) {
+		schedule_finish(s, s->failure.text);
+		return;
+	}
 	if (engine_schedule_run(s->broker->engine, slice_from(s->name), &s->tick, &broker,
 				&err) != TIDE_OK) {
 		s->failure = err;
@@ -247,7 +307,6 @@ void schedule_run_tick(struct schedule *s, int64_t tick_ms, uint64_t missed)
 	} else if (s->is_repeat) {
 		look_for_messages(s);
 	} else {
-		note_begun(s);
 		publish_all(s);
 	}
 }

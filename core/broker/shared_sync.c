@@ -89,8 +89,12 @@ static void on_written(void *ctx, int status, const char *text)
 
 	s->is_sending = false;
 	shared_sent(engine_shared(b->engine), status == TIDE_OK);
-	s->after_ms =
-		b->now_ms + (status == TIDE_OK ? SHARED_SYNC_REST_MS : FAILED_REST_MS);
+	/* When a batch was not enough, the next one follows at once: scripts that
+	 * keep something of every message would be faster than the rest allows. */
+	if (status < 0)
+		s->after_ms = b->now_ms + FAILED_REST_MS;
+	else
+		s->after_ms = b->now_ms + (s->is_behind ? 0 : SHARED_SYNC_REST_MS);
 	if (status < 0 && status != TIDE_ESHUTDOWN && !s->has_failed)
 		log_error("tide.shared cannot be written to Redis, and is tried again: "
 			  "%s",
@@ -105,7 +109,8 @@ static void send_batch(struct broker *b)
 	struct gathering *g = mem_zalloc(sizeof(*g));
 
 	buf_init(&g->bytes);
-	shared_send(engine_shared(b->engine), BATCH_MAX, on_change, g);
+	b->shared_sync.is_behind = shared_send(engine_shared(b->engine), BATCH_MAX,
+					       on_change, g) == BATCH_MAX;
 	resolve(g);
 	b->shared_sync.is_sending = true;
 	store_document_change(b->store, DOC_SHARED, g->changes, g->count, on_written, b);

@@ -1,9 +1,9 @@
 /* shared_sync.h: what scripts keep in tide.shared is written behind to Redis, and
  * read at the start.
  *
- * One batch of changes at a time, SHARED_SYNC_REST_MS after the last: a counter
- * that changes with every message costs Redis ten writes a second. The broker's
- * turn drives it. */
+ * One batch of changes at a time, SHARED_SYNC_REST_MS after the last unless that was
+ * full: a counter that changes with every message costs Redis ten writes a second. The
+ * broker's turn drives it. */
 #ifndef TIDE_BROKER_SHARED_SYNC_H
 #define TIDE_BROKER_SHARED_SYNC_H
 
@@ -16,6 +16,7 @@ struct broker;
 
 struct shared_sync {
 	bool is_sending;
+	bool is_behind;   /* there was more than the batch could take */
 	bool has_failed;  /* the last batch; it was logged */
 	int64_t after_ms; /* no batch before this */
 	void (*on_loaded)(struct broker *b, int status, const char *text);

@@ -103,6 +103,7 @@ const struct view_field api_msg_draft_fields[] = {
 	COMMON_FIELDS,
 	{ "headers", draft_push_headers },
 	{ "copy", draft_push_copy },
+	{ "vhost", draft_push_vhost },
 	{ NULL, NULL },
 };
 static const struct view_type msg_type = { .name = "msg", .fields = msg_fields };

@@ -30,7 +30,7 @@ static struct slice check_key(lua_State *L, int arg)
 }
 
 /* Milliseconds, or the text of a duration; 0 when there is none. */
-static int64_t check_ttl(lua_State *L, int arg)
+static int64_t check_duration(lua_State *L, int arg)
 {
 	int64_t ms = 0;
 	if (lua_isnoneornil(L, arg))
@@ -38,14 +38,14 @@ static int64_t check_ttl(lua_State *L, int arg)
 	if (lua_type(L, arg) == LUA_TSTRING) {
 		int status = duration_parse(slice_from(lua_tostring(L, arg)), &ms);
 		luaL_argcheck(L, status == TIDE_OK, arg,
-			      "a time to live is written 250ms, 30s, 5m, 2h, 1d");
+			      "a duration is written 250ms, 30s, 5m, 2h, 1d");
 	} else {
 		double given = luaL_checknumber(L, arg);
 		luaL_argcheck(L, given >= 1 && given <= (double)DURATION_MAX_MS, arg,
-			      "a time to live is 1 millisecond or more");
+			      "a duration is 1 millisecond or more");
 		ms = (int64_t)given;
 	}
-	luaL_argcheck(L, ms > 0, arg, "a time to live is 1 millisecond or more");
+	luaL_argcheck(L, ms > 0, arg, "a duration is 1 millisecond or more");
 	return ms;
 }
 
@@ -120,7 +120,7 @@ static void allow_change(lua_State *L, struct shared_op *op)
 static struct shared_op change_op(lua_State *L, int ttl_arg)
 {
 	struct shared_op op = read_op(L);
-	int64_t ttl_ms = ttl_arg ? check_ttl(L, ttl_arg) : 0;
+	int64_t ttl_ms = ttl_arg ? check_duration(L, ttl_arg) : 0;
 	allow_change(L, &op);
 	op.expires_unix_ms = ttl_ms ? op.now_ms + ttl_ms : 0;
 	return op;
@@ -326,42 +326,77 @@ static int l_bucket(lua_State *L)
 }
 
 /* When the bucket will be full again. The clock may have been set back: it is never
- * further away than an empty bucket's. */
-static double full_at(lua_State *L, const struct named *n, const struct shared_op *op)
+ * further away than that of a bucket that is empty, and as far ahead as may be. */
+static double full_at(lua_State *L, const struct named *n, const struct shared_op *op,
+		      double ahead_ms)
 {
 	struct shared_value value;
 	double now = (double)op->now_ms;
 	if (shared_get(self(L)->shared, op, &value) != TIDE_OK ||
 	    value.type != SHARED_NUMBER)
 		return now;
-	return fmin(fmax(value.number, now), now + n->tolerance_ms);
+	return fmin(fmax(value.number, now), now + n->tolerance_ms + ahead_ms);
+}
+
+static double check_tokens(lua_State *L, const struct named *n)
+{
+	double tokens = luaL_optnumber(L, 2, 1);
+	luaL_argcheck(L, tokens >= 0, 2, "a number of tokens is not negative");
+	if (!(tokens <= n->burst))
+		luaL_error(L, "the bucket never holds as many tokens at once");
+	return tokens;
+}
+
+/* Take tokens that the bucket will have within `ahead_ms`. The milliseconds until it
+ * has them, 0 for now; those that are too many are negative, and nothing is taken. */
+static int64_t take_ahead(lua_State *L, const struct named *n, double tokens,
+			  double ahead_ms)
+{
+	struct shared_op op = named_op(L, n, SHARED_BUCKETS);
+	struct shared_value full = { .type = SHARED_NUMBER };
+	struct error err;
+	allow_change(L, &op);
+	full.number = full_at(L, n, &op, ahead_ms) + tokens * n->interval_ms;
+	double over_ms = full.number - (double)op.now_ms - n->tolerance_ms;
+	/* Sums of fractions come out a hair's breadth over. */
+	if (over_ms <= 1e-3)
+		over_ms = 0;
+	if (over_ms > ahead_ms)
+		return -(int64_t)ceil(over_ms);
+	op.expires_unix_ms = (int64_t)ceil(full.number);
+	if (tokens > 0 && shared_set(self(L)->shared, &op, &full, &err) != TIDE_OK)
+		raise_error(L, &err);
+	return (int64_t)ceil(over_ms);
 }
 
 /* bucket:take ([n]) -> true, or false and the milliseconds to wait */
 static int l_take(lua_State *L)
 {
 	const struct named *n = check_named(L, bucket_type);
-	double tokens = luaL_optnumber(L, 2, 1);
-	struct shared_op op = named_op(L, n, SHARED_BUCKETS);
-	struct shared_value full = { .type = SHARED_NUMBER };
-	struct error err;
-	luaL_argcheck(L, tokens >= 0, 2, "a number of tokens is not negative");
-	if (tokens > n->burst)
-		return luaL_error(L, "the bucket never holds as many tokens at once");
-	allow_change(L, &op);
-	full.number = full_at(L, n, &op) + tokens * n->interval_ms;
-	double over_ms = full.number - (double)op.now_ms - n->tolerance_ms;
-	/* Sums of fractions come out a hair's breadth over. */
-	if (over_ms > 1e-3) {
-		lua_pushboolean(L, 0);
-		lua_pushinteger(L, (lua_Integer)ceil(over_ms));
-		return 2;
+	int64_t wait_ms = take_ahead(L, n, check_tokens(L, n), 0);
+	lua_pushboolean(L, wait_ms == 0);
+	if (wait_ms == 0)
+		return 1;
+	lua_pushinteger(L, -wait_ms);
+	return 2;
+}
+
+/* bucket:reserve (n, longest wait) -> the milliseconds until the n tokens are there,
+ * which are taken; or false and the milliseconds that it would be */
+static int l_reserve(lua_State *L)
+{
+	const struct named *n = check_named(L, bucket_type);
+	double tokens = check_tokens(L, n);
+	int64_t ahead_ms = check_duration(L, 3);
+	luaL_argcheck(L, ahead_ms > 0, 3, "the longest wait is a duration above 0");
+	int64_t wait_ms = take_ahead(L, n, tokens, (double)ahead_ms);
+	if (wait_ms >= 0) {
+		lua_pushinteger(L, wait_ms);
+		return 1;
 	}
-	op.expires_unix_ms = (int64_t)ceil(full.number);
-	if (tokens > 0 && shared_set(self(L)->shared, &op, &full, &err) != TIDE_OK)
-		return raise_error(L, &err);
-	lua_pushboolean(L, 1);
-	return 1;
+	lua_pushboolean(L, 0);
+	lua_pushinteger(L, -wait_ms);
+	return 2;
 }
 
 /* ---- the tables
@@ -397,7 +432,9 @@ void api_shared_add(lua_State *L, struct engine *e)
 	static const luaL_Reg counter[] = { { "get", l_counter_get },
 					    { "incr", l_counter_incr },
 					    { NULL, NULL } };
-	static const luaL_Reg bucket[] = { { "take", l_take }, { NULL, NULL } };
+	static const luaL_Reg bucket[] = { { "reserve", l_reserve },
+					   { "take", l_take },
+					   { NULL, NULL } };
 	lua_newtable(L);
 	lua_pushlightuserdata(L, e);
 	luaL_setfuncs(L, shared, 1);

@@ -17,6 +17,7 @@ void draft_init(struct draft *d, const struct msg *m, int64_t now_unix_ms,
 	/* The arrays of headers are filled when a header is written. */
 	d->view = (struct api_msg){ &d->now, 0 };
 	d->now = *m;
+	d->vhost = SLICE("");
 	d->now_unix_ms = now_unix_ms;
 	d->is_changed = d->has_own_headers = false;
 	d->exchange_changes = d->key_changes = 0;
@@ -438,6 +439,12 @@ static int l_copy(lua_State *L)
 void draft_push_headers(lua_State *L, const void *subject)
 {
 	view_push(L, &headers_type, subject);
+}
+
+void draft_push_vhost(lua_State *L, const void *subject)
+{
+	struct slice vhost = ((const struct draft *)subject)->vhost;
+	lua_pushlstring(L, vhost.data, vhost.len);
 }
 
 void draft_push_copy(lua_State *L, const void *subject)

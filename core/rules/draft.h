@@ -27,6 +27,7 @@ struct draft_copies {
 struct draft {
 	struct api_msg view; /* what reading `msg` reads: `now` */
 	struct msg now;      /* its parts are the message's, or those below */
+	struct slice vhost;  /* as scripts see it; empty after draft_init */
 	int64_t now_unix_ms; /* what a delay counts from */
 	bool is_changed;
 	uint32_t exchange_changes, key_changes;
@@ -50,9 +51,10 @@ struct msg *draft_build(const struct draft *d);
 void draft_open(lua_State *L);
 void draft_push(lua_State *L, struct draft *d);
 
-/* ---- for api_msg.c, whose table of fields has these two ------------------------- */
+/* ---- for api_msg.c, whose table of fields has these ------------------------- */
 
 void draft_push_headers(lua_State *L, const void *subject);
 void draft_push_copy(lua_State *L, const void *subject);
+void draft_push_vhost(lua_State *L, const void *subject);
 
 #endif

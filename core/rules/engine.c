@@ -74,6 +74,7 @@ void handle_close(struct handle *h)
 	struct use *use = handle_use(h);
 	((struct rule *)use->rule)->stats.cache_hits += h->cache_hits;
 	build_forget(e, h);
+	carry_forget(h);
 	TAILQ_REMOVE(&e->handles, h, link);
 	generation_release(e->current, h->number);
 	give_number(e, h->number);
@@ -92,6 +93,7 @@ int handle_install(struct handle *h, struct generation *g, struct error *err)
 	int status = generation_use(g, h->number, rule, &h->options, &cause);
 	if (status != TIDE_OK)
 		return error_set(err, TIDE_ERULE, "%s (for %s)", cause.text, h->user);
+	carry_note(h, g);
 	return TIDE_OK;
 }
 
@@ -295,13 +297,14 @@ static void refuse(struct engine *e, enum engine_origin origin, struct error *re
 	e->refused_unix_ms = api_tide_now_ms(&e->tide);
 }
 
-/* The old generation, which the caller frees; NULL after a refusal. */
+/* The old generation, which the caller frees; NULL when it is still needed. */
 static struct generation *conclude(struct engine *e, int status, struct error *result)
 {
 	struct generation *old = NULL;
 	if (status == TIDE_OK) {
 		old = e->current;
 		put_in_force(e, build_take(e), e->build.origin);
+		old = carry_begin(e, old);
 		e->refusal.code = result->code = TIDE_OK;
 	} else {
 		build_abort(e);
@@ -319,11 +322,22 @@ static void on_turn(uv_idle_t *idle)
 	struct engine *e = idle->data;
 	struct error result = { .code = TIDE_OK };
 	int status;
+	/* What the last one has replaced comes before the next one. */
+	if (e->former) {
+		carry_turn(e, BUILD_TURN_NS);
+		return;
+	}
+	if (!e->build.is_under_way) {
+		uv_idle_stop(idle);
+		return;
+	}
 	/* Its memory is not free yet; on_retired comes before long. */
 	if (e->retiring > 1 || !build_turn(e, BUILD_TURN_NS, &status, &result))
 		return;
 	uv_idle_stop(idle);
 	engine_retire(e, conclude(e, status, &result));
+	if (e->former && !e->is_closing)
+		uv_idle_start(idle, on_turn);
 	if (e->is_closing || e->build.is_under_way)
 		return;
 	bool must_follow = e->must_follow;
@@ -376,10 +390,12 @@ static int load_now(struct engine *e, const struct bundle *from,
 {
 	struct error result = { .code = TIDE_OK };
 	int status;
+	carry_finish(e);
 	build_start(e, from, origin);
 	while (!build_turn(e, INT64_MAX, &status, &result))
 		;
 	generation_destroy(conclude(e, status, &result));
+	carry_finish(e);
 	if (status != TIDE_OK && err)
 		*err = result;
 	return status != TIDE_OK ? TIDE_ERULE : TIDE_OK;
@@ -465,6 +481,7 @@ static void free_engine(struct engine *e)
 	drop_waiters(&e->followers);
 	build_abort(e);
 	filter_set_destroy(e->filters);
+	generation_destroy(e->former);
 	generation_destroy(e->current);
 	shared_destroy(e->shared);
 	bundle_unref(e->directory);

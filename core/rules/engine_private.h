@@ -9,6 +9,7 @@
 #include <sys/queue.h>
 
 #include "build.h"
+#include "carry.h"
 #include "dry_run.h"
 #include "engine.h"
 #include "filter.h"
@@ -55,6 +56,8 @@ struct engine {
 	struct shared *shared;
 	struct schedule_call *schedule_call; /* the run under way, or NULL */
 	struct generation *current;
+	struct generation *former;  /* while its states are carried over; else NULL */
+	struct handle *carry_at;    /* the next one to be asked */
 	struct filter_set *filters; /* of the generation in force */
 	struct dry_run *dry_run;    /* NULL outside of one */
 	enum engine_origin origin;  /* of the current one */

@@ -280,6 +280,7 @@ int engine_filter(struct engine *e, struct filter_pass *p, struct error *err)
 	if (plan->count == 0)
 		return TIDE_OK;
 	draft_init(&d, p->msg, p->now_unix_ms, &p->copies);
+	d.vhost = p->vhost;
 	int status = run_chain(e, plan, &d, p, err);
 	if (status == TIDE_OK && d.is_changed) {
 		struct msg *changed = draft_build(&d);

@@ -29,6 +29,7 @@ struct use {
 	int options;             /* references */
 	int state;               /* what `new` returned: for routing the index */
 	bool is_pure;
+	bool must_carry; /* see carry.h */
 };
 
 struct generation_loading;
@@ -40,6 +41,7 @@ struct generation {
 	size_t rule_count;
 	struct use *uses; /* by number */
 	size_t use_count;
+	bool must_carry; /* one of the uses, or more */
 	int64_t loaded_unix_ms;
 	struct bundle *files;               /* what was loaded, the framework excepted */
 	uint64_t hash;                      /* of the files */

@@ -16,12 +16,12 @@ static const struct {
 	const char *names[RULE_FUNCTION_COUNT];
 	bool needs_new;
 } shapes[SCRIPT_KIND_COUNT] = {
-	[SCRIPT_ROUTING] = { { "route", "new", "bind", "unbind" }, true },
-	[SCRIPT_SHARDING] = { { "pick", "new", NULL, NULL }, false },
-	[SCRIPT_PRIORITY] = { { "rank", "new", NULL, NULL }, false },
-	[SCRIPT_RETRY] = { { "decide", "new", NULL, NULL }, false },
-	[SCRIPT_FILTER] = { { "publish", NULL, NULL, NULL }, false },
-	[SCRIPT_SCHEDULE] = { { "run", NULL, NULL, NULL }, false },
+	[SCRIPT_ROUTING] = { { "route", "new", "bind", "unbind", NULL }, true },
+	[SCRIPT_SHARDING] = { { "pick", "new", NULL, NULL, "carry" }, false },
+	[SCRIPT_PRIORITY] = { { "rank", "new", NULL, NULL, "carry" }, false },
+	[SCRIPT_RETRY] = { { "decide", "new", NULL, NULL, "carry" }, false },
+	[SCRIPT_FILTER] = { { "publish", NULL, NULL, NULL, NULL }, false },
+	[SCRIPT_SCHEDULE] = { { "run", NULL, NULL, NULL, NULL }, false },
 };
 
 /* What else there may be in a script's table, and in which kinds. */
@@ -124,7 +124,8 @@ static void take_function(lua_State *L, struct rule *r, enum rule_function f)
 	r->functions[f] = LUA_NOREF;
 	if (!name)
 		return;
-	bool is_optional = f == RULE_NEW && !shapes[r->kind].needs_new;
+	bool is_optional =
+		f == RULE_CARRY || (f == RULE_NEW && !shapes[r->kind].needs_new);
 	int type = lua_getfield(L, -1, name);
 	if (type == LUA_TNIL && is_optional) {
 		lua_pop(L, 1);
@@ -135,6 +136,15 @@ static void take_function(lua_State *L, struct rule *r, enum rule_function f)
 			   kind_names[r->kind], name,
 			   type == LUA_TNIL ? "missing" : luaL_typename(L, -1));
 	r->functions[f] = luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
+static void check_carry(lua_State *L, const struct rule *r)
+{
+	if (r->functions[RULE_CARRY] != LUA_NOREF && r->functions[RULE_NEW] == LUA_NOREF)
+		luaL_error(
+			L,
+			"'carry' gives a state in the place of that of 'new', which is "
+			"missing here");
 }
 
 static void take_decide_line(lua_State *L, struct rule *r)
@@ -235,6 +245,7 @@ static int l_load(lua_State *L)
 	check_keys(L, r->kind);
 	for (int f = 0; f < RULE_FUNCTION_COUNT; f++)
 		take_function(L, r, (enum rule_function)f);
+	check_carry(L, r);
 	take_decide_line(L, r);
 	take_pure(L, r);
 	take_doc(L, r);

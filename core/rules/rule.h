@@ -18,7 +18,14 @@
 
 /* The functions of a script. What decides is `route`, `pick`, `rank` or
  * `decide`, by the kind. */
-enum rule_function { RULE_DECIDE, RULE_NEW, RULE_BIND, RULE_UNBIND, RULE_FUNCTION_COUNT };
+enum rule_function {
+	RULE_DECIDE,
+	RULE_NEW,
+	RULE_BIND,
+	RULE_UNBIND,
+	RULE_CARRY,
+	RULE_FUNCTION_COUNT
+};
 
 enum rule_pure { RULE_NOT_PURE, RULE_PURE, RULE_PURE_BY_OPTIONS };
 

@@ -11,7 +11,8 @@
 
 #define CRON_MIN_MS 60000
 
-static const char *const keys[] = { "every", "cron", "missed", "jitter", "active", NULL };
+static const char *const keys[] = { "every",  "cron",  "missed", "jitter",
+				    "active", "vhost", NULL };
 static const char *const missed_names[] = {
 	[SCHEDULE_SKIP] = "skip",
 	[SCHEDULE_ONCE] = "once",
@@ -36,6 +37,7 @@ void schedule_spec_free(struct schedule_spec *s)
 	if (!s)
 		return;
 	mem_free(s->when);
+	mem_free(s->vhost);
 	mem_free(s);
 }
 
@@ -96,11 +98,20 @@ static void read_missed(lua_State *L, int table, struct schedule_spec *out)
 		luaL_error(L, "'missed' is '%s'; there are skip, once and all", missed);
 }
 
+static void read_vhost(lua_State *L, int table, struct schedule_spec *out)
+{
+	const char *vhost = text_field(L, table, "vhost");
+	if (vhost && !slice_is_name(slice_from(vhost)))
+		luaL_error(L, "'vhost' is '%s', which is no name", vhost);
+	out->vhost = mem_strdup(vhost ? vhost : "/");
+}
+
 void schedule_spec_read(lua_State *L, struct schedule_spec *out)
 {
 	int table = lua_gettop(L);
 	read_when(L, table, out);
 	read_missed(L, table, out);
+	read_vhost(L, table, out);
 	out->jitter_ms = duration_field(L, table, "jitter");
 	if (out->jitter_ms >= (out->every_ms ? out->every_ms : CRON_MIN_MS))
 		luaL_error(L, "'jitter' must be less than the time between two ticks");

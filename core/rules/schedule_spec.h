@@ -1,7 +1,7 @@
 /* schedule_spec.h: when a script of schedule/ is due: what it declares.
  *
  *   every = "5m"  or  cron = "0 6 * * mon-fri"
- *   missed = "once", jitter = "10s", active = true
+ *   missed = "once", jitter = "10s", active = true, vhost = "/"
  *
  * A tick is a point in time on a grid that does not depend on when the broker
  * was started: for `every` the multiples of the interval since 1970. */
@@ -24,6 +24,7 @@ struct schedule_spec {
 	struct cron cron;
 	enum schedule_missed missed;
 	int64_t jitter_ms; /* less than the distance of two ticks */
+	char *vhost;       /* where it publishes; need not exist */
 	bool is_active;
 };
 

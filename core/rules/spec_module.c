@@ -428,6 +428,7 @@ static int l_filter(lua_State *L)
 	struct engine *e = unbox(L, ENGINE);
 	struct error err;
 	struct filter_pass p = { .msg = read_msg(L, 2),
+				 .vhost = slice_from(text_field(L, 2, "vhost", "/")),
 				 .copies = { .max = DRAFT_COPIES_MAX } };
 	p.now_unix_ms = p.msg->ts_unix_ms;
 	int status = engine_filter(e, &p, &err);
@@ -456,6 +457,7 @@ static int l_filter_ns(lua_State *L)
 	for (lua_Integer i = 0; i < n && status == TIDE_OK; i++) {
 		struct filter_pass p;
 		p.msg = msg_ref(m);
+		p.vhost = SLICE("/");
 		p.now_unix_ms = m->ts_unix_ms;
 		p.hops = 0;
 		p.sender = NULL;

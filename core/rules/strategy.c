@@ -256,6 +256,8 @@ static int l_decide(lua_State *L)
 static int decide(struct strategy *s, struct deciding *d, lua_CFunction body,
 		  struct error *err)
 {
+	if (s->handle.engine->former)
+		carry_use(&s->handle);
 	d->use = handle_use(&s->handle);
 	return use_decide(s->handle.engine, d->use, body, d, err);
 }

@@ -97,6 +97,13 @@ local bucket = {}
 ---@return integer? wait_ms  until there are as many
 function bucket:take(tokens) end
 
+---Takes tokens that the bucket will have within a time.
+---@param tokens number
+---@param longest number|string  milliseconds or a duration
+---@return integer|false delay_ms  until they are there, 0 for now; false when that is longer
+---@return integer? wait_ms  how long it would be then
+function bucket:reserve(tokens, longest) end
+
 ---A token bucket: `rate` tokens a second (a number, or "100/s", "600/m", "5/10s").
 ---@param name string
 ---@param options { rate: number|string, burst: number? }
@@ -175,18 +182,22 @@ function log.error(...) end
 
 ---@class tide.Sharding : tide.Rule
 ---@field new nil|fun(opts: tide.Options): any
+---@field carry nil|fun(old: any, opts: tide.Options): any  after a reload: a copy of the state before -> the state
 ---@field pick fun(msg: tide.Msg, n: integer, opts: tide.Options, state: any, loads: fun(shard: integer): integer): integer
 
 ---@class tide.Priority : tide.Rule
 ---@field new nil|fun(opts: tide.Options): any
+---@field carry nil|fun(old: any, opts: tide.Options): any
 ---@field rank fun(msg: tide.Msg, queue: tide.Queue, opts: tide.Options, state: any): number
 
 ---@class tide.Retry : tide.Rule
 ---@field new nil|fun(opts: tide.Options): any
+---@field carry nil|fun(old: any, opts: tide.Options): any
 ---@field decide fun(msg: tide.Msg, failure: tide.Failure, opts: tide.Options, state: any): number|tide.Decision
 
 ---The message as a filter has it: it may be written to.
 ---@class tide.Draft : tide.Msg
+---@field vhost string  that it is published in; read-only
 ---@field delay number|string  milliseconds or "30s"
 ---@field ttl number|string|nil
 local draft = {}
@@ -230,4 +241,5 @@ function broker.queue(name) end
 ---@field missed "skip"|"once"|"all"|nil  "once" when left out
 ---@field jitter string?  a duration
 ---@field active boolean?  true when left out
+---@field vhost string?  "/" when left out
 ---@field run fun(broker: tide.Broker, tick: tide.Tick)

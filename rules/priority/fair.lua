@@ -8,7 +8,8 @@
 --
 --   DECLARE queue jobs priority=fair priority.by=tenant priority.weights=gold:3,trial:0.5
 
-local OTHERS <const> = {} -- the account of those that there is no room for
+-- The account of those that there is no room for. No tenant is called so: they are texts.
+local OTHERS <const> = 0
 
 local function read_weights(list)
   local weights = {}
@@ -63,9 +64,15 @@ return {
                 doc = "those with messages that are told apart; more share an account" },
   },
 
-  -- Kept for each queue; a reload begins anew, at the time the shards have reached.
+  -- Kept for each queue.
   new = function(opts)
     return { weights = read_weights(opts.weights), shards = {} }
+  end,
+
+  -- After a reload. What the tenants have queued still waits, so it still counts: a
+  -- tenant that has flooded the queue does not begin afresh.
+  carry = function(old, opts)
+    return { weights = read_weights(opts.weights), shards = old.shards or {} }
   end,
 
   rank = function(msg, queue, opts, state)

@@ -8,6 +8,11 @@ return {
     return { last = -1 }
   end,
 
+  -- After a reload it goes on where it was: `old` is a copy of what was kept before.
+  carry = function(old)
+    return old
+  end,
+
   pick = function(_, n, _, state)
     state.last = (state.last + 1) % n
     return state.last

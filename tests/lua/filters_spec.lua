@@ -285,13 +285,18 @@ end)
 
 describe("a shipped filter", function()
   local engine
+  local last_id = 0
+
+  local dir
 
   after_each(function()
     engine:close()
+    if dir then support.remove_dir(dir) end
+    dir = nil
   end)
 
   -- As a user would make it: copied, given a match, its constants changed.
-  local function open(name, changes)
+  local function open(name, changes, options)
     local file = assert(io.open("rules/filter/" .. name .. ".lua"))
     local text = file:read("a")
     file:close()
@@ -303,13 +308,16 @@ describe("a shipped filter", function()
       end)
       assert.equal(1, count, constant)
     end
-    local dir = support.make_dir { ["filter/50-" .. name .. ".lua"] = text }
-    engine = support.open { rules = dir }
-    support.remove_dir(dir)
+    options = options or {}
+    dir = support.make_dir { ["filter/50-" .. name .. ".lua"] = text }
+    options.rules = dir
+    engine = support.open(options)
     assert.equal(1, engine:filter_count())
   end
 
   local function reason(msg)
+    last_id = last_id + 1
+    msg.id = msg.id or last_id
     local result, message, code = engine:filter(msg)
     assert.equal(result and "nil" or "rejected", tostring(code), message)
     return message
@@ -338,8 +346,48 @@ describe("a shipped filter", function()
       assert.is_true(publish("a", 600000))
       assert.is_false(publish("a", 600001))
       assert.is_nil(reason {})
-      assert.matches("a message with this message%-id was published already",
+      assert.matches("a message with this message%-id was published already, as 0+%x %(",
         reason { exchange = "x", headers = { ["message-id"] = "a" } })
+    end)
+
+    it("tells vhosts, exchanges and ids apart, and refuses what is too long to be told apart", function()
+      open("dedupe")
+      local function passes(vhost, exchange, id)
+        return reason { vhost = vhost, exchange = exchange, headers = { ["message-id"] = id } } == nil
+      end
+      for _, vhost in ipairs { "/", "a", "b" } do
+        for _, exchange in ipairs { "", "a", "b" } do
+          for _, id in ipairs { "", "a", " a", "a b", "b" } do
+            assert.is_true(passes(vhost, exchange, id))
+            assert.is_false(passes(vhost, exchange, id))
+          end
+        end
+      end
+      assert.is_true(passes("/", "x", ("i"):rep(245)))
+      assert.matches("its message%-id is 1 bytes too long",
+        reason { exchange = "x", headers = { ["message-id"] = ("i"):rep(246) } })
+    end)
+
+    it("lets the first one by again, and dead letters", function()
+      open("dedupe")
+      local function passes(id, more)
+        return reason { id = id, headers = { ["message-id"] = "a", ["x-death-queue"] = more } } == nil
+      end
+      assert.is_true(passes(7))
+      assert.is_true(passes(7))
+      assert.is_false(passes(8))
+      assert.is_true(passes(8, "jobs"))
+    end)
+
+    it("remembers through reloads, and for the window alone", function()
+      open("dedupe")
+      local due = {}
+      for i = 1, 3000 do
+        local id, now = "id" .. math.random(200), i * 1000
+        assert.equal((due[id] or 0) <= now, publish(id, now), id)
+        if (due[id] or 0) <= now then due[id] = now + 600000 end
+        if i % 500 == 0 then assert(engine:reload()) end
+      end
     end)
 
     it("is exact: each of many ids passes once in a window", function()
@@ -351,13 +399,18 @@ describe("a shipped filter", function()
       end
     end)
 
-    it("is bounded: the oldest ids are forgotten", function()
-      open("dedupe", { MAX = "3" })
-      for _, id in ipairs { "a", "b", "c", "d" } do
+    it("is bounded, and exact at the bound: it refuses what it cannot remember", function()
+      open("dedupe", nil, { shared_entries = 3 })
+      for _, id in ipairs { "a", "b", "c" } do
         assert.is_true(publish(id, 0))
       end
+      assert.matches("there is no room for its message%-id; try again later",
+        reason { exchange = "x", headers = { ["message-id"] = "d" } })
       assert.is_false(publish("b", 0))
-      assert.is_true(publish("a", 0))
+      assert.is_nil(reason {})
+      assert.matches('"circuit":"closed"', engine:status())
+      assert.matches('"rejected":2', engine:status())
+      assert.is_true(publish("d", 600000))
     end)
 
     it("remembers nothing of an EXPLAIN", function()
@@ -378,7 +431,7 @@ describe("a shipped filter", function()
     end
 
     it("lets the burst pass, then the rate, of each tenant", function()
-      open("rate_limit", { RATE = "10", BURST = "5" })
+      open("rate_limit", { RATE = '"10/s"', BURST = "5" })
       local function count(tenant, from, to)
         local passed = 0
         for now = from, to do
@@ -390,7 +443,7 @@ describe("a shipped filter", function()
       assert.is_true(math.abs(count("a", 1, 1000) - 14) <= 1)
       assert.is_true(math.abs(count("a", 1001, 11000) - 100) <= 1)
       assert.is_true(math.abs(count("b", 11000, 12000) - 14) <= 1)
-      assert.matches("more than 10 messages a second; try again in %d+ ms %(filter/50%-rate_limit%.lua%)",
+      assert.matches("faster than 10/s; try again in %d+ ms %(filter/50%-rate_limit%.lua%)",
         reason { headers = { tenant = "b" } })
     end)
 
@@ -417,12 +470,41 @@ describe("a shipped filter", function()
       assert.is_nil(publish("b", 0))
     end)
 
-    it("is bounded", function()
-      open("rate_limit", { MAX = "10", BURST = "1" })
+    it("is bounded: a bucket that is full takes no room, and too many others are an error", function()
+      open("rate_limit", { RATE = "10", BURST = "1" }, { shared_entries = 10 })
       for i = 1, 1000 do
-        assert.equal(0, publish("t" .. i, 0))
+        assert.equal(0, publish("t" .. i, i * 10))
       end
+      for i = 1, 10 do
+        assert.equal(0, publish("u" .. i, 20000))
+      end
+      local m, message, code = engine:filter { headers = { tenant = "v" } }
+      assert.is_nil(m)
+      assert.equal("rule", code)
+      assert.matches("^filter/50%-rate_limit%.lua:%d+: .*tide.shared is full", message)
+      assert.equal(false, publish("u1", 20000) or false)
     end)
+
+    it("takes a sender of any length, and vhosts for themselves", function()
+      open("rate_limit", { RATE = "1", BURST = "1" })
+      assert.equal(0, publish(("x"):rep(1000), 0))
+      assert.is_nil(publish(("x"):rep(1000), 0))
+      assert.is_nil(reason { vhost = "a", headers = { tenant = ("x"):rep(1000) } })
+    end)
+
+    for _, shape in ipairs { "false", "true" } do
+      it("gives nobody a second burst at a reload, SHAPE = " .. shape, function()
+        open("rate_limit", { RATE = "10", BURST = "5", SHAPE = shape, DELAY_MAX = '"2s"' })
+        local passed = 0
+        for now = 1, 10000, 5 do
+          passed = passed + (publish("a", now) and 1 or 0)
+          if now % 250 == 1 then assert(engine:reload()) end
+        end
+        -- The burst and ten seconds' worth; shaping lets in the two seconds to come too.
+        local expected = shape == "true" and 125 or 105
+        assert.is_true(math.abs(passed - expected) <= 1, passed)
+      end)
+    end
   end)
 
   it("mirror copies its share, and no copy of a copy", function()

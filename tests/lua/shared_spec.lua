@@ -91,7 +91,7 @@ describe("what scripts share", function()
         ['tide.shared.set("k", ("x"):rep(65537))'] = "a text here has 65536 bytes at most",
         ['tide.shared.set("k", 1, 0)'] = "1 millisecond or more",
         ['tide.shared.set("k", 1, "0s")'] = "1 millisecond or more",
-        ['tide.shared.set("k", 1, "soon")'] = "a time to live is written 250ms",
+        ['tide.shared.set("k", 1, "soon")'] = "a duration is written 250ms",
         ['tide.shared.set("k", "x") tide.shared.incr("k")'] = "'k' is no number but a string",
         ['tide.shared.incr("k", "1")'] = "number expected, got string",
         ['tide.shared.x = 1'] = "this table is read%-only",
@@ -227,6 +227,33 @@ describe("what scripts share", function()
       assert.equal(1000, take())
       engine:set_now(NOW - 3600000)
       assert.equal(1000, take())
+    end)
+
+    it("gives tokens that it will have, when it is told how long one waits at most", function()
+      local run, ask = scripts({}, [[
+        local b = tide.bucket("b", { rate = 10, burst = 2 })
+        assert(b:reserve(1, "300ms") == 0 and b:reserve(1, 300) == 0)
+        assert(b:reserve(1, "300ms") == 100 and b:reserve(2, "300ms") == 300)
+        local ok, wait = b:reserve(1, "300ms")
+        assert(ok == false and wait == 400 and select(2, b:reserve(2, "300ms")) == 500)
+        ok, wait = b:take()
+        assert(ok == false and wait >= 100)
+        assert(b:reserve(0, 1000) == 300)
+        for wrong, what in pairs {
+          ["a duration is written"] = "soon", ["the longest wait is a duration"] = false,
+        } do
+          local done, why = pcall(b.reserve, b, 1, what or nil)
+          assert(not done and why:find(wrong), why)
+        end
+        assert(not pcall(b.reserve, b, 3, 100))]], [[
+        local b = tide.bucket("b", { rate = 10, burst = 2 })
+        assert(b:reserve(1, "300ms") == (msg.key == "later" and 200 or false))]])
+      assert(run())
+      assert(engine:reload())
+      engine:set_now(NOW + 200)
+      assert(ask("later"))
+      engine:set_now(NOW - 100000000) -- set back: it is no further ahead than it may be
+      assert(ask())
     end)
 
     it("leaves nothing behind when it is full", function()
