@@ -11,8 +11,9 @@ struct offline_verb {
 	const char *name;
 	const char *summary;
 	const char *details;
-	bool takes_url;
-	int (*run)(const char *dir, const char *lua_dir, const char *url);
+	const char *usage;
+	bool takes_definitions; /* --url and --definitions */
+	int (*run)(const struct check_options *o);
 };
 
 static bool is_dir(const char *path)
@@ -22,21 +23,36 @@ static bool is_dir(const char *path)
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-static int run_specs(const char *dir, const char *lua_dir, const char *url)
+static int run_specs(const struct check_options *o)
 {
-	return spec_run(dir, lua_dir);
+	return spec_run(o->dir, o->lua_dir);
 }
 
 static const struct offline_verb verbs[] = {
 	{ "check", "look a rules directory over before it goes live",
-	  "DIR is loaded as a broker would load it, and linted when luacheck is "
-	  "installed.\n"
-	  "With --url URL it is held against what the broker there has: exchange types "
-	  "and\n"
-	  "strategies in use that DIR lacks, dead-letter targets that do not exist, "
-	  "loops of\n"
-	  "dead letters and of bindings, filters for exchanges that do not exist.",
-	  true, check_run },
+	  "Every script is loaded as a broker would load it, and each that does not load "
+	  "is\n"
+	  "told with file and line. Of those that load: what luacheck finds, when it is\n"
+	  "installed; files that are never loaded, two files of one name, keys that "
+	  "stand\n"
+	  "twice in a table; filters that send messages in a circle, or that no message\n"
+	  "reaches: they are tried on messages made up from their texts, so that what "
+	  "is\n"
+	  "told was seen to happen. A note (\"note:\") is no finding.\n"
+	  "\n"
+	  "With definitions the rules are also held against exchanges, queues and "
+	  "bindings:\n"
+	  "types, strategies and options that do not exist or are refused, targets of\n"
+	  "filters, schedules and dead letters that do not exist, filters for exchanges "
+	  "that\n"
+	  "do not exist, dead letters and bindings that go in a circle.\n"
+	  "\n"
+	  "  --definitions FILE  lines of DECLARE and BIND as in the protocol; '#' "
+	  "begins "
+	  "a\n"
+	  "                      comment\n"
+	  "  --url URL           what the broker there has, in the URL's vhost",
+	  "[--definitions FILE] [--url URL] ", true, check_run },
 	{ "test", "run the specs (*_spec.lua) of a rules directory",
 	  "Each DIR/**/*_spec.lua is run by busted, with the real rule engine at hand:\n"
 	  "\n"
@@ -49,7 +65,7 @@ static const struct offline_verb verbs[] = {
 	  "engine:set_now(ms) and engine:seed(n) fix tide.now and tide.random. There is "
 	  "no\n"
 	  "network. docs/rules.md has the whole of it.",
-	  false, run_specs },
+	  "", false, run_specs },
 };
 #define VERB_COUNT (sizeof(verbs) / sizeof(verbs[0]))
 
@@ -82,7 +98,7 @@ bool offline_help(FILE *out, const char *verb)
 		"usage: tidemq %s %sDIR\n\n%s.\n\n%s\n\nexit status: 0 all is well, 1 "
 		"something is "
 		"wrong, 2 wrong usage\n",
-		v->name, v->takes_url ? "[--url URL] " : "", v->summary, v->details);
+		v->name, v->usage, v->summary, v->details);
 	return true;
 }
 
@@ -93,30 +109,56 @@ static int usage(const struct offline_verb *v)
 	return 2;
 }
 
+/* The value of the option at `*i`, "--name VALUE" or "--name=VALUE"; NULL when it
+ * is another, or has none. */
+static const char *option_value(char **argv, int argc, int *i, const char *name)
+{
+	size_t len = strlen(name);
+
+	if (strncmp(argv[*i], name, len) != 0)
+		return NULL;
+	if (argv[*i][len] == '=')
+		return argv[*i] + len + 1;
+	return argv[*i][len] == '\0' && *i + 1 < argc ? argv[++*i] : NULL;
+}
+
+/* False when the words are none that the verb takes. */
+static bool parse(const struct offline_verb *v, int argc, char **argv,
+		  struct check_options *o)
+{
+	for (int i = 1; i < argc; i++) {
+		const char *value;
+
+		if (v->takes_definitions &&
+		    (value = option_value(argv, argc, &i, "--url")))
+			o->url = value;
+		else if (v->takes_definitions &&
+			 (value = option_value(argv, argc, &i, "--definitions")))
+			o->definitions = value;
+		else if (argv[i][0] == '-' || o->dir)
+			return false;
+		else
+			o->dir = argv[i];
+	}
+	return o->dir != NULL;
+}
+
 int offline_main(int argc, char **argv)
 {
 	const struct offline_verb *v = find_verb(argv[0]);
-	const char *dir = NULL, *url = NULL;
+	struct check_options options = { .lua_dir = share_lua_dir() };
 
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--help") == 0) {
 			offline_help(stdout, argv[0]);
 			return 0;
 		}
-		if (v->takes_url && strcmp(argv[i], "--url") == 0 && i + 1 < argc)
-			url = argv[++i];
-		else if (v->takes_url && strncmp(argv[i], "--url=", 6) == 0)
-			url = argv[i] + 6;
-		else if (argv[i][0] == '-' || dir)
-			return usage(v);
-		else
-			dir = argv[i];
 	}
-	if (!dir)
+	if (!parse(v, argc, argv, &options))
 		return usage(v);
-	if (!is_dir(dir)) {
-		fprintf(stderr, "tidemq: '%s' is no directory\n", dir);
+	if (!is_dir(options.dir)) {
+		fprintf(stderr, "tidemq: '%s' is no directory\n", options.dir);
 		return 2;
 	}
-	return v->run(dir, share_lua_dir(), url);
+	return v->run(&options);
 }

@@ -1,98 +1,199 @@
 #include "rules_check.h"
 
 #include <errno.h>
-#include <spawn.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <uv.h>
+#include <stdlib.h>
 
+#include "base/log.h"
+#include "base/mem.h"
 #include "client/cli_check.h"
-#include "rules/engine.h"
+#include "broker/exchange.h"
+#include "broker/queue.h"
+#include "lint.h"
+#include "model.h"
+#include "rules/trial.h"
 
-extern char **environ;
+#define DEFINITIONS_MAX_BYTES ((size_t)64 << 20)
 
-#define CHECK_MEMORY_BYTES ((size_t)64 << 20)
-#define CHECK_BUDGET_MS 1000
+struct check {
+	const struct check_options *options;
+	struct findings findings;
+	struct inspection rules;
+	struct model model;
+	bool has_model;
+	const char **exchanges;
+	size_t exchange_count;
+};
 
-/* Load it; `status` receives the engine's document when that goes well. */
-static int load(const char *dir, const char *lua_dir, struct buf *status)
+/* ---- definitions ----------------------------------------------------------------------
+ */
+
+static int read_file(const char *path, struct buf *out)
 {
-	struct engine_config config = { .rules_dir = dir,
-					.lua_dir = lua_dir,
-					.memory_max_bytes = CHECK_MEMORY_BYTES,
-					.call_budget_ms = CHECK_BUDGET_MS };
-	struct engine *e;
-	struct error err;
-	struct json j;
-	uv_loop_t loop;
-	int rc;
+	FILE *file = fopen(path, "r");
+	size_t n = 1;
 
-	uv_loop_init(&loop);
-	rc = engine_create(&e, &loop, &config, NULL, &err);
-	if (rc == TIDE_OK) {
-		json_init(&j, status);
-		engine_status(e, &j);
-		engine_close(e, NULL, NULL);
-	} else {
-		printf("error: %s\n", err.text);
+	while (file && n > 0 && buf_len(out) < DEFINITIONS_MAX_BYTES) {
+		n = fread(buf_reserve(out, 4096), 1, 4096, file);
+		buf_grow(out, n);
 	}
-	uv_run(&loop, UV_RUN_DEFAULT);
-	uv_loop_close(&loop);
+	int rc = !file || ferror(file) ? -1 : 0;
+	if (file)
+		fclose(file);
 	return rc;
 }
 
-/* Whether luacheck found something; it prints that itself. */
-static bool lint(const char *dir)
+static void list_exchanges(struct check *c)
 {
-	const char *const argv[] = { "luacheck",
-				     "--no-config",
-				     "--std",
-				     "lua54",
-				     "--read-globals",
-				     "tide",
-				     "--no-max-line-length",
-				     "--no-self",
-				     "--no-color",
-				     "--quiet",
-				     "--exclude-files",
-				     "**/*_spec.lua",
-				     "--",
-				     dir,
-				     NULL };
-	pid_t pid;
-	int status;
-	int rc = posix_spawnp(&pid, "luacheck", NULL, NULL, (char *const *)argv, environ);
+	const struct exchange *x;
+	size_t count = HASH_COUNT(c->model.vhost->exchanges);
 
-	if (rc == ENOENT) {
-		printf("note: luacheck is not installed; only what a broker checks was "
-		       "checked\n");
-		return false;
-	}
-	if (rc != 0 || waitpid(pid, &status, 0) < 0) {
-		printf("error: luacheck could not be run: %s\n",
-		       strerror(rc ? rc : errno));
-		return true;
-	}
-	return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+	c->exchanges = mem_alloc((count + 1) * sizeof(*c->exchanges));
+	for (x = c->model.vhost->exchanges; x; x = x->hh.next)
+		c->exchanges[c->exchange_count++] = x->name;
 }
 
-int check_run(const char *dir, const char *lua_dir, const char *url)
+/* A broker that cannot be asked is a finding: there is no telling whether the rules
+ * fit. */
+static bool ask_broker(struct check *c, struct buf *lines)
 {
-	struct buf status;
-	unsigned problems = 0;
+	struct error err;
 
-	buf_init(&status);
-	setvbuf(stdout, NULL, _IOLBF, 0);
-	if (load(dir, lua_dir, &status) < 0)
-		problems++;
-	problems += lint(dir);
-	if (url && buf_len(&status))
-		problems += cli_check_definitions(url, buf_cstr(&status));
-	buf_deinit(&status);
+	if (!c->options->url || cli_check_ask(c->options->url, lines, &err) == TIDE_OK)
+		return true;
+	c->findings.dir = NULL;
+	findings_add(&c->findings, "broker", 0, "%s", err.text);
+	c->findings.dir = c->options->dir;
+	return false;
+}
+
+static void open_model(struct check *c, struct slice definitions, struct slice of_broker)
+{
+	struct error err;
+
+	c->model.findings = &c->findings;
+	if (model_open(&c->model, c->options->dir, c->options->lua_dir, &err) < 0) {
+		findings_add_error(&c->findings, "", err.text);
+		return;
+	}
+	c->has_model = true;
+	c->model.file = c->options->definitions;
+	model_read(&c->model, definitions);
+	c->model.file = NULL;
+	model_read(&c->model, of_broker);
+	model_check(&c->model);
+	list_exchanges(c);
+}
+
+static void check_definitions(struct check *c, struct slice definitions)
+{
+	struct buf lines;
+
+	if (!c->options->url && !c->options->definitions)
+		return;
+	buf_init(&lines);
+	if (!c->rules.is_complete)
+		findings_note(&c->findings, "", 0,
+			      "not held against the definitions, since not every script "
+			      "loads");
+	else if (ask_broker(c, &lines))
+		open_model(c, definitions, buf_slice(&lines));
+	buf_deinit(&lines);
+}
+
+/* ---- targets --------------------------------------------------------------------------
+ */
+
+static void on_target(void *ctx, const struct trial_target *t)
+{
+	struct check *c = ctx;
+	struct vhost *v = c->model.vhost;
+
+	if (t->exchange[0] && !exchange_find(v, slice_from(t->exchange)) &&
+	    !model_knows(&c->model, "exchange", t->exchange))
+		findings_add(&c->findings, t->file, t->line,
+			     "sends to exchange '%s', which does not exist: such a "
+			     "publish fails",
+			     t->exchange);
+	else if (!t->exchange[0] && t->is_own_key && !queue_find(v, slice_from(t->key)) &&
+		 !model_knows(&c->model, "queue", t->key))
+		findings_add(
+			&c->findings, t->file, t->line,
+			"sends to queue '%s', which does not exist: nobody takes the "
+			"message",
+			t->key);
+}
+
+static void try_rules(struct check *c)
+{
+	struct trial trial = { .rules = &c->rules, .ctx = c };
+
+	if (!c->rules.good)
+		return;
+	if (c->has_model) {
+		trial.knows_exchanges = true;
+		trial.exchanges = c->exchanges;
+		trial.exchange_count = c->exchange_count;
+		trial.on_target = on_target;
+	}
+	trial_filters(&trial);
+	trial_schedules(&trial);
+}
+
+/* ---- all of it
+ * ------------------------------------------------------------------------- */
+
+static int conclude(struct check *c)
+{
+	size_t problems = c->findings.problems;
+
+	findings_print(&c->findings, stdout);
 	if (problems)
-		printf("%s: not fit to go live\n", dir);
+		printf("%s: not fit to go live\n", c->options->dir);
 	else
-		printf("%s: nothing is wrong\n", dir);
+		printf("%s: nothing is wrong\n", c->options->dir);
 	return problems ? 1 : 0;
+}
+
+static int check_with(struct check *c, struct slice definitions)
+{
+	const struct check_options *o = c->options;
+	int status;
+
+	findings_init(&c->findings, o->dir);
+	c->rules = (struct inspection){ .findings = &c->findings,
+					.rules_dir = o->dir,
+					.lua_dir = o->lua_dir };
+	log_configure(LOG_WARN, false);
+	inspect_rules(&c->rules);
+	lint_rules(o->dir, &c->findings);
+	/* What scripts log of messages that were made up is of no interest. */
+	log_configure(LOG_NONE, false);
+	check_definitions(c, definitions);
+	try_rules(c);
+	status = conclude(c);
+	if (c->has_model)
+		model_close(&c->model);
+	mem_free(c->exchanges);
+	bundle_unref(c->rules.good);
+	findings_deinit(&c->findings);
+	return status;
+}
+
+int check_run(const struct check_options *o)
+{
+	struct check *c = mem_zalloc(sizeof(*c));
+	struct buf definitions;
+	int status = 2;
+
+	c->options = o;
+	buf_init(&definitions);
+	if (o->definitions && read_file(o->definitions, &definitions) < 0)
+		fprintf(stderr, "tidemq: '%s' cannot be read: %s\n", o->definitions,
+			strerror(errno));
+	else
+		status = check_with(c, buf_slice(&definitions));
+	buf_deinit(&definitions);
+	mem_free(c);
+	return status;
 }

@@ -13,7 +13,8 @@
 #include "error.h"
 #include "slice.h"
 
-enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+/* With LOG_NONE configured nothing is written. */
+enum log_level { LOG_NONE = -1, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 void log_configure(enum log_level level, bool journal);
 /* "error" "warn" "info" "debug"; TIDE_ESYNTAX otherwise. */

@@ -1,9 +1,12 @@
-/* cli_check.h: rules held against the definitions of a running broker. */
+/* cli_check.h: what a running broker has, for rules to be held against. */
 #ifndef TIDE_CLIENT_CLI_CHECK_H
 #define TIDE_CLIENT_CLI_CHECK_H
 
-/* Print a line for each thing that does not fit, and give how many there are.
- * `status` is the document of engine_status of the rules in question. */
-unsigned cli_check_definitions(const char *url, const char *status);
+#include "../base/buf.h"
+#include "../base/error.h"
+
+/* The exchanges, queues and bindings of the URL's vhost as the requests that make
+ * them: lines of DECLARE and BIND. */
+TIDE_MUST_USE int cli_check_ask(const char *url, struct buf *lines, struct error *err);
 
 #endif

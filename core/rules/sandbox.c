@@ -4,6 +4,7 @@
 #include <lauxlib.h>
 #include <limits.h>
 #include <lualib.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +17,8 @@
 #define MODULE_FILE_MAX (MODULE_NAME_MAX + 8)
 
 /* Registry keys: the globals that an environment is made from; the results of
- * require by name (false while the file is being loaded). */
+ * require by name. While a file is being loaded, in its place is the serial of the
+ * call, as a light userdata, and stays there when it fails. */
 static const char template_key;
 static const char modules_key;
 
@@ -199,16 +201,18 @@ static int l_require(lua_State *L)
 	luaL_argcheck(L, is_module_name(name, len), 1, "no name of a module");
 	lua_settop(L, 1);
 	lua_rawgetp(L, LUA_REGISTRYINDEX, &modules_key);
-	if (lua_getfield(L, 2, name) == LUA_TBOOLEAN && !lua_toboolean(L, -1))
+	void *mark = (void *)(uintptr_t)script_state_of(L)->serial;
+	bool is_mark = lua_getfield(L, 2, name) == LUA_TLIGHTUSERDATA;
+	if (is_mark && lua_touserdata(L, -1) == mark)
 		return luaL_error(L, "module '%s' requires itself", name);
-	if (!lua_isnil(L, -1))
+	if (!is_mark && !lua_isnil(L, -1))
 		return 1;
 	if (!sandbox->is_loading)
 		return luaL_error(L,
 				  "module '%s' is not loaded, and a decision loads "
 				  "none: require it at the top of the file",
 				  name);
-	lua_pushboolean(L, 0);
+	lua_pushlightuserdata(L, mark);
 	lua_setfield(L, 2, name);
 	run_module(L, sandbox, name);
 	lua_pushvalue(L, -1);

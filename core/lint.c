@@ -1,0 +1,126 @@
+#include "lint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+
+extern char **environ;
+
+static int start(const char *dir, int out, pid_t *pid)
+{
+	const char *const argv[] = { "luacheck",
+				     "--no-config",
+				     "--std",
+				     "lua54",
+				     "--read-globals",
+				     "tide",
+				     "--no-max-line-length",
+				     "--no-self",
+				     "--no-color",
+				     "--formatter",
+				     "plain",
+				     "--",
+				     dir,
+				     NULL };
+	posix_spawn_file_actions_t actions;
+	int rc = posix_spawn_file_actions_init(&actions);
+
+	if (rc == 0)
+		rc = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+	if (rc == 0)
+		rc = posix_spawnp(pid, argv[0], &actions, NULL, (char *const *)argv,
+				  environ);
+	posix_spawn_file_actions_destroy(&actions);
+	return rc;
+}
+
+static void read_all(int fd, struct buf *out)
+{
+	ssize_t n = 1;
+
+	while (n > 0 || (n < 0 && errno == EINTR)) {
+		n = read(fd, buf_reserve(out, 4096), 4096);
+		if (n > 0)
+			buf_grow(out, (size_t)n);
+	}
+}
+
+/* Specs have other globals, and what begins with '.' or '#' is an editor's. */
+static bool is_rule(const char *path)
+{
+	static const char spec[] = "_spec.lua";
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	size_t len = strlen(name), spec_len = strlen(spec);
+
+	return name[0] != '.' && name[0] != '#' &&
+	       (len < spec_len || strcmp(name + len - spec_len, spec) != 0);
+}
+
+/* "dir/filter/a.lua:3:7: unused variable x" */
+static void take_line(const char *line, struct findings *f)
+{
+	size_t dir_len = strlen(f->dir);
+	const char *file = line, *end = strstr(line, ".lua:"), *text;
+	char path[512];
+	int number, length = 0;
+
+	if (!end)
+		return;
+	if (strncmp(file, f->dir, dir_len) == 0)
+		file += dir_len;
+	file += strspn(file, "/");
+	end += strlen(".lua");
+	snprintf(path, sizeof(path), "%.*s", (int)(end - file), file);
+	if (sscanf(end, ":%d:%*d:%n", &number, &length) != 1 || length == 0)
+		return;
+	text = end + length + strspn(end + length, " ");
+	/* A file that does not load, and what stands in a table twice, has been told. */
+	if (is_rule(path) && !findings_has(f, path, number))
+		findings_add(f, path, number, "%s", text);
+}
+
+static void take_output(struct buf *output, struct findings *f)
+{
+	char *rest = (char *)buf_cstr(output), *line;
+
+	while ((line = strsep(&rest, "\n")))
+		take_line(line, f);
+}
+
+void lint_rules(const char *dir, struct findings *f)
+{
+	struct buf output;
+	int ends[2], rc, status = 0;
+	pid_t pid;
+
+	if (pipe2(ends, O_CLOEXEC) < 0) {
+		findings_add(f, "", 0, "luacheck could not be run: %s", strerror(errno));
+		return;
+	}
+	rc = start(dir, ends[1], &pid);
+	close(ends[1]);
+	buf_init(&output);
+	if (rc == 0)
+		read_all(ends[0], &output);
+	close(ends[0]);
+	if (rc == ENOENT)
+		findings_note(f, "", 0,
+			      "luacheck is not installed; only what a broker checks was "
+			      "checked");
+	else if (rc != 0 || waitpid(pid, &status, 0) < 0)
+		findings_add(f, "", 0, "luacheck could not be run: %s",
+			     strerror(rc ? rc : errno));
+	else
+		take_output(&output, f);
+	/* Up to 2 it has found something; above are luacheck's own failures. */
+	if (rc == 0 && (!WIFEXITED(status) || WEXITSTATUS(status) > 2))
+		findings_add(f, "", 0, "luacheck failed, with status %d",
+			     WIFEXITED(status) ? WEXITSTATUS(status) : status);
+	buf_deinit(&output);
+}

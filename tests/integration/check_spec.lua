@@ -1,0 +1,606 @@
+--- `tidemq check`: a rules directory looked over before it goes live.
+local Broker = require 'support.broker'
+
+local function capture(command)
+  local pipe = assert(io.popen(command .. ' 2>&1; echo "status $?"'))
+  local output = pipe:read 'a'
+  pipe:close()
+  local text, status = output:match '^(.*)status (%d+)\n$'
+  return text, tonumber(status)
+end
+
+local function split(text)
+  local lines = {}
+  for line in text:gmatch '[^\n]+' do lines[#lines + 1] = line end
+  return lines
+end
+
+local REROUTE <const> = [[
+return {
+  match = { exchange = "%s" },
+  publish = function(msg)
+    msg.exchange = "%s"
+  end,
+}
+]]
+
+describe('tidemq check', function()
+  local dir
+
+  before_each(function()
+    local pipe = io.popen 'mktemp -d "${TMPDIR:-/tmp}/tidemq-test.XXXXXX"'
+    dir = pipe:read 'l'
+    pipe:close()
+    assert(os.execute(('mkdir %s/r'):format(dir)))
+  end)
+  after_each(function() os.execute('rm -rf ' .. dir) end)
+
+  local function write(path, text)
+    path = dir .. '/' .. path
+    assert(os.execute(('mkdir -p "%s"'):format(path:match '^(.*)/')))
+    local file = assert(io.open(path, 'w'))
+    assert(file:write(text))
+    file:close()
+  end
+
+  --- The findings, without the directory before them and without the last line.
+  local function check(files, options)
+    for path, text in pairs(files) do write('r/' .. path, text) end
+    local text, status = capture(('%s check %s %s/r'):format(Broker.binary(), options or '', dir))
+    local lines = split(text)
+    local last = table.remove(lines)
+    if status ~= 2 then
+      assert.equal(('%s/r: %s'):format(dir, status == 0 and 'nothing is wrong' or 'not fit to go live'), last)
+    end
+    for i, line in ipairs(lines) do lines[i] = line:gsub('^' .. dir:gsub('%p', '%%%0') .. '/r/', '') end
+    return lines, status, text
+  end
+
+  local function finds(files, wanted, options)
+    local lines, status, text = check(files, options)
+    assert.same(wanted, lines, text)
+    assert.equal(1, status)
+  end
+
+  local function has(lines, wanted)
+    for _, line in ipairs(lines) do
+      if line:find(wanted, 1, true) == 1 then return end
+    end
+    error(('"%s" does not begin a line of\n%s'):format(wanted, table.concat(lines, '\n')), 2)
+  end
+
+  local function is_clean(files, options)
+    local _, status, text = check(files, options)
+    assert.equal(0, status, text)
+    assert.equal(1, #split(text), text)
+  end
+
+  -- ---- what is shipped ---------------------------------------------------------
+
+  it('finds nothing wrong with the shipped rules and those of the examples', function()
+    local pipe = io.popen 'ls -d rules examples/*/rules'
+    local count = 0
+    for path in pipe:lines() do
+      local text, status = capture(Broker.binary() .. ' check ' .. path)
+      assert.equal(0, status, text)
+      assert.equal(path .. ': nothing is wrong\n', text)
+      count = count + 1
+    end
+    pipe:close()
+    assert.is_true(count > 1)
+  end)
+
+  it('finds nothing wrong with the shipped filters when they are active', function()
+    for _, name in ipairs { 'content_route', 'dedupe', 'mirror', 'rate_limit', 'schema' } do
+      local file = assert(io.open(('rules/filter/%s.lua'):format(name)))
+      local text = file:read 'a'
+      file:close()
+      local count
+      text, count = text:gsub('%-%- match = ', 'match = ')
+      assert.equal(1, count)
+      write(('r/filter/%s.lua'):format(name), text)
+    end
+    is_clean {}
+  end)
+
+  it('finds nothing wrong with the rules of the manual', function()
+    local file = assert(io.open 'docs/rules.md')
+    local count = 0
+    for path, text in file:read('a'):gmatch '\n```lua\n%-%- rules/(%S+)\n(.-)\n```' do
+      write('r/' .. path, text .. '\n')
+      count = count + 1
+    end
+    file:close()
+    assert.is_true(count >= 5)
+    is_clean {}
+  end)
+
+  it('finds nothing wrong with the definitions of the example, in a file', function()
+    write('defs', [[
+# as examples/order-flow/setup.sh declares them
+DECLARE exchange orders topic
+DECLARE exchange orders.dead fanout
+DECLARE queue orders.failed
+BIND orders.failed orders.dead -
+DECLARE queue billing priority=vip priority.gold=1h retry=exponential retry.max=4 dead-letter=orders.dead
+BIND billing orders orders.*.placed
+]])
+    local text, status = capture(('%s check --definitions %s/defs examples/order-flow/rules')
+      :format(Broker.binary(), dir))
+    assert.equal(0, status, text)
+  end)
+
+  -- ---- scripts that do not load ----------------------------------------------------
+
+  it('names every script that does not load, in one run', function()
+    finds({
+      ['retry/broken.lua'] = 'return {\n  decide = \n}\n',
+      ['sharding/number.lua'] = 'return {\n  pick = 1,\n}\n',
+      ['sharding/good.lua'] = 'return { pick = function() return 0 end }\n',
+      ['routing/9lives.lua'] = 'return {}\n',
+      ['filter/raises.lua'] = 'local t = nil\nreturn t.x\n',
+    }, {
+      "filter/raises.lua:2: attempt to index a nil value (local 't')",
+      "retry/broken.lua:3: unexpected symbol near '}'",
+      "routing/9lives.lua:1: the name of a script is a letter (of a filter also a digit), then letters, digits, '_' "
+        .. "and '-', at most 64 in all",
+      "sharding/number.lua:3: a sharding script needs a function 'pick', which is number here",
+    })
+  end)
+
+  it('names a module that does not load once, whoever requires it', function()
+    local needs = 'local bad = require "lib.bad"\nreturn { rank = function() return bad end }\n'
+    local lines = check {
+      ['priority/a.lua'] = needs, ['priority/b.lua'] = needs, ['lib/bad.lua'] = 'local a =\n',
+    }
+    assert.equal(1, #lines)
+    has(lines, 'lib/bad.lua:2: unexpected symbol near <eof>')
+  end)
+
+  it('goes on with what loads', function()
+    local lines = check {
+      ['retry/broken.lua'] = 'return {',
+      ['filter/10-a.lua'] = REROUTE:format('a', 'b'),
+      ['filter/20-b.lua'] = REROUTE:format('b', 'a'),
+    }
+    has(lines, 'filter/10-a.lua:3: filters send messages in a circle')
+    has(lines, 'retry/broken.lua:1: ')
+  end)
+
+  -- ---- names ------------------------------------------------------------------------
+
+  it('finds names that are there twice', function()
+    local rank = 'return { rank = function() return 1 end }\n'
+    local filter = 'return { match = { exchange = "x" }, publish = function(msg) msg.priority = %d end }\n'
+    finds({
+      ['priority/Mine.lua'] = rank,
+      ['priority/mine.lua'] = rank,
+      ['filter/10-tag.lua'] = filter:format(1),
+      ['filter/20-tag.lua'] = filter:format(2),
+      ['filter/30-copy.lua'] = filter:format(2),
+      ['filter/9-late.lua'] = filter:format(9),
+    }, {
+      'filter/20-tag.lua:1: has the name of filter/10-tag.lua but for its number, and both are active: is one of them '
+        .. 'a copy that was left behind? Remove one, or its match, or give it another name',
+      'filter/30-copy.lua:1: is the same as filter/20-tag.lua, and both are active: whatever they do is done twice; '
+        .. 'remove one of them',
+      'filter/9-late.lua:1: comes after filter/10-tag.lua although its number is lower: names are compared as texts; '
+        .. 'write numbers of the same length',
+      'priority/mine.lua:1: has the name of priority/Mine.lua but for capitals: a file system that does not tell them '
+        .. 'apart keeps one of the two; give it another name',
+    })
+  end)
+
+  it('lets filters have one name that are not both active, or for other exchanges', function()
+    is_clean {
+      ['filter/10-limit.lua'] = REROUTE:format('in', 'out'),
+      ['filter/9-limit.lua'] = REROUTE:format('other', 'out'),
+      ['filter/dedupe.lua'] = 'return { publish = function() end }\n',
+      ['filter/90-dedupe.lua'] = REROUTE:format('x', 'y'),
+    }
+  end)
+
+  it('finds files that no broker loads', function()
+    local retry = 'return { decide = function() return 0 end }\n'
+    write('r/retry/folder.lua/x.txt', '')
+    finds({
+      ['retry/fixed.lua'] = retry,
+      ['retry/eu/fixed.lua'] = retry,
+      ['filters/a.lua'] = 'return {}\n',
+      ['tide/topic_trie.lua'] = 'return {}\n',
+      ['lib/words.lua'] = 'return {}\n',
+      ['lib/words/init.lua'] = 'return {}\n',
+    }, {
+      'filters/a.lua:1: is not loaded: the folder of filter scripts is filter/, not filters/',
+      "lib/words/init.lua:1: no script has this file: require \"lib.words\" is lib/words.lua, and 'init' means nothing "
+        .. 'here; call it lib/words.lua',
+      'retry/eu/fixed.lua:1: is not loaded: scripts are the files of retry/ itself, not of folders in it, and no '
+        .. 'script requires this one; move it up',
+      'retry/folder.lua:1: is a folder, and a script is a file; nothing in it is loaded',
+      "tide/topic_trie.lua:1: no script can have this file: names that begin with 'tide.' are the framework's (require "
+        .. '"tide.topic_trie"); put it into another folder',
+    })
+  end)
+
+  it('lets modules be anywhere, specs and hidden files too', function()
+    is_clean {
+      ['retry/eu/words.lua'] = 'return { delay = 0 }\n',
+      ['retry/eu.lua'] = 'local words = require "retry.eu.words"\n'
+        .. 'return { decide = function() return words.delay end }\n',
+      ['retry/eu/eu_spec.lua'] = 'not Lua',
+      ['retry/.eu.lua.swp'] = 'not Lua',
+    }
+  end)
+
+  it('finds keys and functions that are there twice', function()
+    local lines = check {
+      ['retry/twice.lua'] = [[
+local M = {
+  options = {
+    base = { type = "duration", default = "1s" },
+    ["base"] = { type = "integer", default = 1 },
+  },
+}
+function M.decide() return 0 end
+-- function M.decide() in a comment, and base = 1, are none
+function M.decide(_, failure)
+  local base, x = { base = 1 }, { a = 1, b = { a = 2 }, c = function(a, b) local d, a = a, b; return d, a end }
+  return failure.failures + base.base + x.a
+end
+return M
+]],
+    }
+    has(lines, "retry/twice.lua:4: 'base' stands twice in this table, first in line 3, which has no effect; "
+      .. 'keep one of the two')
+    has(lines, "retry/twice.lua:9: function 'M.decide' is defined twice, first in line 7, which has no effect; "
+      .. 'keep one of the two')
+    for _, line in ipairs(lines) do
+      if line:find 'twice' and line:find 'stands' then assert.truthy(line:find ':4:', 1, true) end
+    end
+  end)
+
+  it('finds patterns that are none', function()
+    finds({
+      ['filter/a.lua'] = 'return {\n  match = { exchange = "orders.*", key = "new*" },\n'
+        .. '  publish = function() end,\n}\n',
+    }, {
+      "filter/a.lua:3: match.exchange is 'orders.*': that is a name and no pattern, so the filter is hardly ever "
+        .. "called; say the name of an exchange, '-' for the default one or '*' for all",
+      "filter/a.lua:3: match.key is 'new*': '*' and '#' stand for whole words, and inside of a word for themselves; "
+        .. 'words are separated by dots',
+    })
+  end)
+
+  it('says what luacheck says, when it is installed', function()
+    if not os.execute 'command -v luacheck >/dev/null' then return end
+    finds({ ['retry/a.lua'] = 'return {\n  decide = function() unknown = 1 return 0 end,\n}\n' },
+      { "retry/a.lua:2: setting non-standard global variable 'unknown'" })
+  end)
+
+  it('says that luacheck is not installed, when it is not', function()
+    write('r/retry/a.lua', 'return { decide = function() return 0 end }\n')
+    local text, status = capture(('PATH=/nonexistent %s check %s/r'):format(Broker.binary(), dir))
+    assert.equal(0, status, text)
+    assert.equal(('%s/r: note: luacheck is not installed; only what a broker checks was checked\n%s/r: nothing is '
+      .. 'wrong\n'):format(dir, dir), text)
+  end)
+
+  -- ---- circles ------------------------------------------------------------------------
+
+  it('finds filters that send a message in a circle, and shows the way', function()
+    finds({
+      ['filter/10-a.lua'] = REROUTE:format('a', 'b'),
+      ['filter/20-b.lua'] = REROUTE:format('b', 'c'),
+      ['filter/30-c.lua'] = REROUTE:format('c', 'a'),
+    }, {
+      'filter/10-a.lua:3: filters send messages in a circle: filter/10-a.lua -> exchange b, key a -> filter/20-b.lua '
+        .. '-> exchange c, key a -> filter/30-c.lua -> exchange a, key a -> filter/10-a.lua; a broker refuses such a '
+        .. 'publish after 8 rounds; let one of them leave alone what it has sent before (seen with: exchange a, key a)',
+    })
+  end)
+
+  local back = { ['filter/b.lua'] = REROUTE:format('b', 'a') }
+  local circles = {
+    ['a filter that sends copies to itself'] = {
+      ['filter/a.lua'] = 'return { match = { key = "x.#" }, publish = function(msg) msg:copy { priority = 1 } end }',
+    },
+    ['copies that make two copies each'] = {
+      ['filter/a.lua'] = [[return { match = { exchange = "a" }, publish = function(msg)
+        msg:copy { exchange = "a" }
+        msg:copy { exchange = "a", key = "x" }
+      end }]],
+    },
+    ['a condition on several headers'] = {
+      ['filter/a.lua'] = [[return { match = { exchange = "a", key = "orders.*.new" }, publish = function(msg)
+        local h = msg.headers
+        if h.region == "eu" and h.tier ~= "gold" and (tonumber(h.amount) or 0) > 5000 then msg.exchange = "b" end
+      end }]],
+    },
+    ['routes from a module, with patterns'] = {
+      ['lib/routes.lua'] = 'return { { header = "customer", pattern = "^vip%-%d+$", to = "b" } }',
+      ['filter/a.lua'] = [[local all = require "lib.routes" return { match = { exchange = "a" }, publish = function(msg)
+        for _, r in ipairs(all) do
+          local value = msg.headers[r.header]
+          if value and value:find(r.pattern) then msg.exchange = r.to end
+        end
+      end }]],
+    },
+    ['a condition on the payload, its size and the priority'] = {
+      ['filter/a.lua'] = [[return { match = { exchange = "a" }, publish = function(msg)
+        if msg.size > 4 * 1024 and msg.priority > 7 and msg.payload:find '^{"urgent"%s*:' then msg.exchange = "b" end
+      end }]],
+    },
+    ['headers that are gone through'] = {
+      ['filter/a.lua'] = [[return { match = { exchange = "a" }, publish = function(msg)
+        for name, value in pairs(msg.headers) do
+          if name == "x-route" and value == "other" then msg.exchange = "b" end
+        end
+      end }]],
+    },
+    ['a key that grows'] = {
+      ['filter/a.lua'] = [[return { match = { exchange = "a" }, publish = function(msg)
+        msg.key = msg.key .. ".x"
+        msg.exchange = "b"
+      end }]],
+    },
+    ['chance'] = {
+      ['filter/a.lua'] = [[return { match = { exchange = "a" }, publish = function(msg)
+        if tide.random() < 0.5 then msg.exchange = "b" end
+      end }]],
+    },
+    ['an hour of the day'] = {
+      ['filter/a.lua'] = [[return { match = { exchange = "a" }, publish = function(msg)
+        if tide.now() // 3600000 % 24 == 3 then msg.exchange = "b" end
+      end }]],
+    },
+    ['the default exchange'] = {
+      ['filter/a.lua'] = [[return { match = { exchange = "a" }, publish = function(msg) msg.exchange = "-" end }]],
+      ['filter/z.lua'] = [[return { match = { exchange = "-" }, publish = function(msg) msg.exchange = "a" end }]],
+    },
+  }
+  for what, files in pairs(circles) do
+    it('finds a circle by way of ' .. what, function()
+      if files['filter/a.lua']:find('"b"', 1, true) or files['lib/routes.lua'] then check(back) end
+      local lines, status = check(files)
+      has(lines, 'filter/a.lua:1: filters send messages in a circle: filter/a.lua -> exchange ')
+      assert.equal(1, status)
+    end)
+  end
+
+  it('finds no circle where filters leave alone what they have sent', function()
+    is_clean {
+      ['filter/a.lua'] = [[
+return {
+  match = { exchange = "a" },
+  publish = function(msg)
+    if msg.headers.seen then return end
+    msg.headers.seen = "1"
+    msg.exchange = "b"
+  end,
+}
+]],
+      ['filter/b.lua'] = REROUTE:format('b', 'a'),
+      ['filter/c.lua'] = [[
+return {
+  publish = function(msg)
+    if msg.exchange ~= "mirror" then msg:copy { exchange = "mirror" } end
+  end,
+  match = {},
+}
+]],
+    }
+  end)
+
+  it('finds a way that is too long', function()
+    local files = {}
+    for i = 1, 10 do files[('filter/%02d.lua'):format(i)] = REROUTE:format('x' .. i, 'x' .. i + 1) end
+    local lines = check(files)
+    has(lines, 'filter/09.lua:3: a message is sent on more than 8 times, which a broker refuses: filter/01.lua -> '
+      .. 'exchange x2, key ')
+  end)
+
+  it('is patient with filters that are slow, but not for ever', function()
+    local lines = check {
+      ['filter/a.lua'] = 'return { match = {}, publish = function() while true do end end }',
+    }
+    has(lines, 'filter/a.lua:1: fails for each of the ')
+    has(lines, 'filter/a.lua:1: note: ran longer than its budget of 50 ms (for a message with: exchange ')
+    has(lines, 'filter: note: the filters are slow: they were tried with ')
+  end)
+
+  -- ---- reach --------------------------------------------------------------------------
+
+  it('finds filters that no message reaches', function()
+    finds({
+      ['filter/10-closed.lua'] = 'return {\n  match = { exchange = "a" },\n'
+        .. '  publish = function() return false, "no" end,\n}\n',
+      ['filter/20-late.lua'] = 'return {\n  match = { exchange = "a", key = "x.*" },\n  publish = function() end,\n}\n',
+      ['filter/30-else.lua'] = 'return {\n  match = { exchange = "a" },\n  publish = function() end,\n}\n',
+      ['filter/40-other.lua'] = 'return {\n  match = {},\n  publish = function() end,\n}\n',
+      ['filter/50-move.lua'] = REROUTE:format('m', 'elsewhere'),
+      ['filter/60-moved.lua'] = 'return {\n  match = { exchange = "m" }, publish = function() end,\n}\n',
+    }, {
+      'filter/20-late.lua:3: is never called: filter/10-closed.lua, which comes before it, refuses or sends elsewhere '
+        .. 'whatever this one matches; put this one before it, or take one of the two away',
+      'filter/30-else.lua:3: is never called: filter/10-closed.lua, which comes before it, refuses or sends elsewhere '
+        .. 'whatever this one matches; put this one before it, or take one of the two away',
+      'filter/60-moved.lua:2: is never called: filter/50-move.lua, which comes before it, refuses or sends elsewhere '
+        .. 'whatever this one matches; put this one before it, or take one of the two away',
+    })
+  end)
+
+  it('does not call that unreachable which a condition lets through', function()
+    is_clean {
+      ['filter/10-guard.lua'] = [[
+return {
+  match = { exchange = "a" },
+  publish = function(msg)
+    return tide.hash(msg.headers.token or "") == 12345, "wrong token"
+  end,
+}
+]],
+      ['filter/20-late.lua'] = 'return {\n  match = { exchange = "a" },\n  publish = function() end,\n}\n',
+    }
+  end)
+
+  it('notes messages with which a filter fails, which is no finding', function()
+    local lines, status = check {
+      ['filter/a.lua'] = 'return {\n  match = {},\n  publish = function(msg)\n'
+        .. '    return msg.headers.x:find "a" ~= nil\n  end,\n}\n',
+    }
+    assert.equal(0, status)
+    has(lines, "filter/a.lua:4: note: attempt to index a nil value (field 'x') (for a message with: exchange ")
+  end)
+
+  -- ---- definitions -----------------------------------------------------------------------
+
+  local mistakes = [[
+DECLARE exchange a topic
+DECLARE exchange b fanout
+DECLARE exchange c nosuch
+BIND b a # dest=exchange
+BIND a b - dest=exchange
+BIND q c #
+DECLARE queue q retry=fixed retry.delay=soon
+DECLARE queue r dead-letter=nowhere/x
+
+DECLARE queue s dead-letter=-/gone
+DECLARE queue t dead-letter=dlx/t.again  # not a comment
+DECLARE queue t dead-letter=dlx/t.again
+DECLARE exchange dlx topic
+BIND u dlx t.*
+DECLARE queue u dead-letter=-/t
+BIND u dlx t.*
+DECLARE exchange empty topic
+DECLARE queue v dead-letter=empty
+PUB - q 3
+]]
+  local sender = [[
+return {
+  match = { exchange = "a" },
+  publish = function(msg)
+    if msg.headers.x == "1" then msg.exchange = "nirvana" end
+    if msg.headers.y == "2" then msg:copy { exchange = "-", key = "review" } end
+    if msg.headers.y == "3" then msg:copy { exchange = "-", key = "s" } end
+  end,
+}
+]]
+  local late = 'return { match = { exchange = "gone" }, publish = function() end }\n'
+
+  local function copy_rules() assert(os.execute(('cp -R rules/. %s/r'):format(dir))) end
+
+  it('holds the rules against a file of definitions', function()
+    copy_rules()
+    write('defs', mistakes)
+    local function at(line, text) return ('%s/defs:%d: %s'):format(dir, line, text) end
+    finds({
+      ['filter/10-late.lua'] = late,
+      ['filter/20-send.lua'] = sender,
+      ['schedule/tick.lua'] = [[
+return {
+  every = "1m",
+  run = function(broker)
+    broker.publish { key = "nojob" }
+    broker.publish { exchange = "nox", key = "q" }
+    broker.publish { key = "s" }
+  end,
+}
+]],
+    }, {
+      "filter/10-late.lua:1: matches exchange 'gone', which does not exist: the filter is never called",
+      "filter/20-send.lua:4: sends to exchange 'nirvana', which does not exist: such a publish fails",
+      "filter/20-send.lua:5: sends to queue 'review', which does not exist: nobody takes the message",
+      "schedule/tick.lua:4: sends to queue 'nojob', which does not exist: nobody takes the message",
+      "schedule/tick.lua:5: sends to exchange 'nox', which does not exist: such a publish fails",
+      at(1, "exchange 'a' is bound to itself in the end: a -> b -> a"),
+      at(3, "exchange 'c': there is no routing script 'nosuch'; there are: direct fanout headers topic"),
+      at(7, "queue 'q': retry=fixed: option 'delay' of retry/fixed is a duration such as 500ms, 30s or 5m; it cannot "
+        .. "be 'soon'"),
+      at(8, "queue 'r' dead-letters to exchange 'nowhere', which does not exist: its dead letters are buried"),
+      at(10, "queue 's' dead-letters to queue 'gone', which does not exist: its dead letters are buried"),
+      at(11, "queue 't': words are separated by single spaces"),
+      at(11, "queue 't' dead-letters to itself in the end: t -> u -> t"),
+      at(14, "binding of 'u' to 'dlx': there is no queue 'u'"),
+      at(18, "queue 'v' dead-letters to exchange 'empty', which has no bindings: its dead letters are buried"),
+      at(19, "'PUB - q 3' is no definition; these are: DECLARE exchange <name> <type>, DECLARE queue <name>, BIND "
+        .. '<queue> <exchange> <pattern>, each with its options'),
+    }, ('--definitions %s/defs'):format(dir))
+  end)
+
+  it('holds the rules against what a broker has', function()
+    local broker = Broker.start { args = { '--store', 'none' } }
+    finally(function() broker:stop() end)
+    local c = broker:connect()
+    c:ok 'DECLARE exchange a topic'
+    c:ok 'DECLARE exchange b fanout'
+    c:ok 'BIND b a # dest=exchange'
+    c:ok 'BIND a b - dest=exchange'
+    c:ok 'DECLARE queue q retry=fixed dead-letter=-/dead'
+    c:ok 'DECLARE queue r dead-letter=nowhere/x'
+    c:ok 'DECLARE queue s dead-letter=-/s priority=fair priority.by=a%20b'
+    local options = ('--url tide://%s/'):format(broker.address)
+    copy_rules()
+    finds({ ['filter/10-late.lua'] = late, ['filter/20-send.lua'] = sender }, {
+      "filter/10-late.lua:1: matches exchange 'gone', which does not exist: the filter is never called",
+      "filter/20-send.lua:4: sends to exchange 'nirvana', which does not exist: such a publish fails",
+      "filter/20-send.lua:5: sends to queue 'review', which does not exist: nobody takes the message",
+      "broker: queue 'q' dead-letters to queue 'dead', which does not exist: its dead letters are buried",
+      "broker: queue 'r' dead-letters to exchange 'nowhere', which does not exist: its dead letters are buried",
+      "broker: queue 's' dead-letters to itself in the end: s -> s",
+      "broker: exchange 'a' is bound to itself in the end: a -> b -> a",
+    }, options)
+    os.remove(dir .. '/r/retry/fixed.lua')
+    os.remove(dir .. '/r/routing/fanout.lua')
+    local lines = check({}, options)
+    has(lines, "broker: exchange 'b': there is no routing script 'fanout'; there are: direct headers topic")
+    has(lines, "broker: queue 'q': retry=fixed: there is no retry script 'fixed'; there are: exponential immediate")
+  end)
+
+  it('finds exchanges that stand in a text, on ways that no message was seen to go', function()
+    write('defs', 'DECLARE exchange a topic\n')
+    copy_rules()
+    finds({
+      ['filter/a.lua'] = [[
+local ROUTES <const> = {
+  { hash = 4711, exchange = "nowhere" },
+  { hash = 4712, exchange = "a" },
+}
+return {
+  match = { exchange = "a" },
+  publish = function(msg)
+    for _, route in ipairs(ROUTES) do
+      if tide.hash(msg.payload) == route.hash then msg.exchange = route.exchange end
+    end
+  end,
+}
+]],
+    }, { "filter/a.lua:2: sends to exchange 'nowhere', which does not exist: such a publish fails" },
+      ('--definitions %s/defs'):format(dir))
+  end)
+
+  it('takes definitions from a file and a broker together', function()
+    local broker = Broker.start { args = { '--store', 'none' } }
+    finally(function() broker:stop() end)
+    local c = broker:connect()
+    c:ok 'DECLARE exchange gone topic'
+    copy_rules()
+    write('defs', 'DECLARE queue jobs\nDECLARE exchange nirvana topic\nDECLARE exchange a topic\n'
+      .. 'DECLARE queue review\nDECLARE queue s\n')
+    is_clean({ ['filter/10-late.lua'] = late, ['filter/20-send.lua'] = sender },
+      ('--definitions=%s/defs --url=tide://%s/'):format(dir, broker.address))
+  end)
+
+  it('says that a broker cannot be asked', function()
+    local lines, status = check({ ['filter/10-late.lua'] = late }, '--url tide://127.0.0.1:1/')
+    assert.same({ 'broker: cannot connect to 127.0.0.1:1: connection refused' }, lines)
+    assert.equal(1, status)
+  end)
+
+  it('does not hold broken rules against definitions, and says so', function()
+    write('defs', mistakes)
+    local lines = check({ ['retry/broken.lua'] = 'return {' }, ('--definitions %s/defs'):format(dir))
+    assert.equal(2, #lines)
+    assert.equal('note: not held against the definitions, since not every script loads', lines[1]:match 'note.*$')
+    has(lines, 'retry/broken.lua:1: ')
+  end)
+end)
