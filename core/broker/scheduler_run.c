@@ -129,7 +129,7 @@ static void publish_one(struct schedule *s, unsigned n)
 	struct msg *m = s->msgs[n];
 	struct exchange *x = NULL;
 	struct error err = { .code = TIDE_OK };
-	unsigned queues;
+	struct published ignored;
 	int rc = TIDE_OK;
 
 	if (m->exchange.len) {
@@ -140,7 +140,7 @@ static void publish_one(struct schedule *s, unsigned n)
 	if (rc == TIDE_OK && was_found(s, n, NULL))
 		rc = publish_rest(s, x, n, &err);
 	else if (rc == TIDE_OK)
-		rc = publish_message(home(s), x, m, false, &s->waiter, &queues, &err);
+		rc = publish_message(home(s), x, m, false, &s->waiter, &ignored, &err);
 	if (rc < 0 && s->failure.code == TIDE_OK)
 		s->failure = err;
 }

@@ -215,6 +215,7 @@ int session_prepare(struct session *s, const struct publish_spec *spec, struct m
 		.headers = spec->headers,
 		.payload = spec->payload,
 		.payload_len = spec->payload_len,
+		.dedupe_id = spec->dedupe_id,
 	};
 	*out = msg_create(&m);
 	if (!*out)
@@ -228,16 +229,17 @@ void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 {
 	struct exchange *x;
 	struct error err;
-	unsigned queues = 0;
+	struct published published = { .id = m->id };
 	int rc = find_exchange(s, m->exchange, &x, &err);
 
 	s->has_published = true;
 	r->kind = REPLY_PUBLISHED;
-	r->id = m->id;
 	if (rc == TIDE_OK)
-		rc = publish_message(s->vhost, x, m, is_mandatory, &r->waiter, &queues,
+		rc = publish_message(s->vhost, x, m, is_mandatory, &r->waiter, &published,
 				     &err);
-	r->count = queues;
+	r->id = published.id;
+	r->count = published.queues;
+	r->is_duplicate = published.is_duplicate;
 	if (rc < 0)
 		reply_error(r, &err);
 	else

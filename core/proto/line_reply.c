@@ -168,6 +168,8 @@ static void ok(struct line *l, unsigned channel, const struct reply *r)
 		*at++ = ' ';
 		at = put_uint(at, r->count);
 	}
+	if (r->is_duplicate)
+		at = PUT(at, " duplicate");
 	at = PUT(at, "\r\n");
 	put_line(l, start, at);
 }

@@ -5,7 +5,7 @@
 #include "commands.h"
 
 /* clang-format off */
-#define PUB_OPTIONS "pri delay ttl"
+#define PUB_OPTIONS "pri delay ttl id"
 
 static const struct verb verbs[] = {
 	/* name     words  features                       options and flags                command */
