@@ -12,7 +12,7 @@ static bool add(size_t *sum, size_t n)
 	return !__builtin_add_overflow(*sum, n, sum);
 }
 
-/* Struct, headers, strings, payload, in this order; false when it is more than
+/* Struct, headers, strings, payload, dedupe id, in this order; false when it is more than
  * an address space holds. */
 static bool total_size(const struct msg_spec *spec, size_t *out)
 {
@@ -21,7 +21,7 @@ static bool total_size(const struct msg_spec *spec, size_t *out)
 	for (size_t i = 0; fits && i < spec->header_count; i++)
 		fits = add(out, spec->headers[i].name.len) &&
 		       add(out, spec->headers[i].value.len);
-	return fits && add(out, spec->payload_len);
+	return fits && add(out, spec->payload_len) && add(out, spec->dedupe_id.len);
 }
 
 /* Copy the bytes to where `at` is and move it behind them. */
@@ -37,6 +37,7 @@ static struct slice copy(char **at, struct slice s)
 struct msg *msg_create(const struct msg_spec *spec)
 {
 	size_t bytes;
+	assert(spec->dedupe_id.len <= MSG_DEDUPE_ID_MAX);
 	if (!total_size(spec, &bytes))
 		return NULL;
 	struct msg *m =
@@ -47,6 +48,7 @@ struct msg *msg_create(const struct msg_spec *spec)
 		.refs = 1,
 		.priority = spec->priority,
 		.header_count = spec->header_count,
+		.dedupe_len = (uint8_t)spec->dedupe_id.len,
 		.id = spec->id,
 		.ts_unix_ms = spec->ts_unix_ms,
 		.due_unix_ms = spec->due_unix_ms,
@@ -66,6 +68,10 @@ struct msg *msg_create(const struct msg_spec *spec)
 	m->payload = at;
 	if (spec->payload && spec->payload_len > 0)
 		memcpy(m->payload, spec->payload, spec->payload_len);
+	if (spec->dedupe_id.len > 0) {
+		at += spec->payload_len;
+		m->dedupe_id = copy(&at, spec->dedupe_id).data;
+	}
 	return m;
 }
 
@@ -83,6 +89,7 @@ void msg_to_spec(const struct msg *m, struct msg_spec *out)
 		.headers = m->headers,
 		.payload = m->payload,
 		.payload_len = m->payload_len,
+		.dedupe_id = msg_dedupe_id(m),
 	};
 }
 

@@ -15,6 +15,7 @@
 
 #define MSG_HEADERS_MAX 64
 #define MSG_PRIORITY_MAX 255
+#define MSG_DEDUPE_ID_MAX 128
 
 struct msg_header {
 	struct slice name;
@@ -27,6 +28,7 @@ struct msg {
 	uint32_t refs;
 	uint8_t priority; /* higher is more urgent */
 	uint8_t header_count;
+	uint8_t dedupe_len; /* of dedupe_id; 0 = it has none */
 	uint64_t id;
 	int64_t ts_unix_ms;      /* when it was published */
 	int64_t due_unix_ms;     /* not to be delivered before; 0 = at once */
@@ -38,6 +40,8 @@ struct msg {
 	size_t payload_len;
 	size_t bytes;          /* size of the whole allocation: what a window accounts */
 	struct msg_pool *pool; /* where its memory goes back to; NULL: it is malloc's */
+	/* The publisher's own id for it, which is not kept with it: see msg_dedupe_id. */
+	const char *dedupe_id;
 };
 
 /* What a message is made from. Everything is copied, except that the payload
@@ -54,7 +58,8 @@ struct msg_spec {
 	const struct msg_header *headers;
 	const char *payload;
 	size_t payload_len;
-	struct msg_pool *pool; /* which outlives the message; NULL: malloc */
+	struct msg_pool *pool;  /* which outlives the message; NULL: malloc */
+	struct slice dedupe_id; /* MSG_DEDUPE_ID_MAX bytes at most; empty = none */
 };
 
 /* A message with one reference, or NULL when there is no memory for it. */
@@ -76,6 +81,14 @@ static inline void msg_unref(struct msg *m)
 {
 	if (m && --m->refs == 0)
 		msg_free(m);
+}
+
+/* What its publisher calls it, so that a second publish of it can be told; empty
+ * when it has no such id. A message that comes back from the store has none: what
+ * has been seen is remembered beside the messages. */
+static inline struct slice msg_dedupe_id(const struct msg *m)
+{
+	return (struct slice){ m->dedupe_id, m->dedupe_len };
 }
 
 /* The header's value; a slice with data == NULL when there is none. */

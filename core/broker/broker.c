@@ -8,6 +8,7 @@
 #include "../base/log.h"
 #include "../base/mem.h"
 #include "../rules/shared.h"
+#include "dedupe.h"
 #include "exchange.h"
 #include "gate.h"
 #include "history.h"
@@ -38,6 +39,8 @@ void broker_config_init(struct broker_config *c)
 		.window_bytes = (size_t)16 << 20,
 		.memory_soft_bytes = (size_t)256 << 20,
 		.memory_max_bytes = (size_t)1 << 30,
+		.dedupe_window_ms = 120000,
+		.dedupe_max_bytes = (size_t)256 << 20,
 		.unstored_max_bytes = (size_t)64 << 20,
 		.vhosts_max = 256,
 		.channels_max = 256,
@@ -162,6 +165,7 @@ static int64_t next_due_ms(const struct broker *b)
 	n = heap_min(&b->waits);
 	if (n)
 		due_ms = earlier(due_ms, n->key);
+	due_ms = earlier(due_ms, dedupe_due_ms(b->dedupe));
 	due_ms = earlier(due_ms, scheduler_due_ms(b));
 	return earlier(due_ms, shared_sync_due_ms(b));
 }
@@ -204,6 +208,8 @@ void broker_turn(struct broker *b)
 	pace_begin(&b->pace);
 	settle_turn(b);
 	tick_shards(b);
+	if (b->is_started)
+		dedupe_turn(b->dedupe);
 	scheduler_turn(b);
 	deal(b);
 	answer_gets(b);
@@ -486,6 +492,7 @@ static void init_parts(struct broker *b)
 	b->recent = recent_create(b->config.replay_payloads);
 	b->journal = b->env.journal = journal_create(&b->env);
 	broker_update_time(b);
+	b->dedupe = b->env.dedupe = dedupe_create(&b->env, b->config.dedupe_max_bytes);
 	b->started_unix_ms = b->now_ms;
 }
 
@@ -498,6 +505,7 @@ static void free_parts(struct broker *b)
 	heap_deinit(&b->timers);
 	heap_deinit(&b->waits);
 	journal_destroy(b->journal);
+	dedupe_destroy(b->dedupe);
 	history_destroy(b->history);
 	gate_destroy(b->gate);
 	recent_destroy(b->recent);

@@ -18,6 +18,7 @@
 #include "shard.h"
 #include "shared_sync.h"
 
+struct dedupe;
 struct gate;
 struct history;
 struct queue;
@@ -48,8 +49,10 @@ struct broker_config {
 	bool rules_watch;
 	size_t shared_entries_max; /* of tide.shared */
 	size_t shared_bytes_max;
-	bool has_rules_gate;  /* the specs of rules pass before they go in force */
-	bool replay_payloads; /* the recent publishes are kept with them */
+	bool has_rules_gate;      /* the specs of rules pass before they go in force */
+	int64_t dedupe_window_ms; /* of queues that do not say otherwise */
+	size_t dedupe_max_bytes;  /* of all publish ids that are remembered */
+	bool replay_payloads;     /* the recent publishes are kept with them */
 };
 
 void broker_config_init(struct broker_config *c);
@@ -68,6 +71,7 @@ struct broker_counters {
 	uint64_t published;
 	uint64_t routed; /* to queues: a message to two queues counts two */
 	uint64_t unroutable;
+	uint64_t duplicates; /* like routed, of what queues had already */
 	uint64_t delivered;
 	uint64_t acked;
 	uint64_t failed; /* nacks, time-outs, ... */
@@ -89,6 +93,7 @@ struct broker {
 	struct recent *recent;   /* the last publishes */
 	struct shadow *shadow;   /* rules that decide in parallel; NULL for none */
 	struct replay *replay;   /* under way; NULL for none */
+	struct dedupe *dedupe;   /* publish ids that have been seen */
 	struct journal *journal;
 	struct shared_sync shared_sync;
 	struct scheduler *scheduler;

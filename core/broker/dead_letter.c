@@ -79,6 +79,8 @@ static struct msg *make_copy(const struct entry *e, const char *reason, const ch
 
 	msg_to_spec(e->msg, &spec);
 	spec.id = id_next(&q->vhost->broker->ids, q->vhost->broker->now_ms);
+	/* The copy is no second publish, wherever this has been before. */
+	spec.dedupe_id = (struct slice){ NULL, 0 };
 	spec.due_unix_ms = 0;
 	spec.expires_unix_ms = 0;
 	spec.exchange = slice_from(q->config.dead_exchange);
@@ -93,7 +95,7 @@ static int publish_copy(struct queue *q, struct msg *m, struct waiter *w,
 			struct error *err)
 {
 	struct exchange *x = NULL;
-	unsigned queues;
+	struct published ignored;
 
 	if (m->exchange.len) {
 		x = exchange_find(q->vhost, m->exchange);
@@ -101,7 +103,7 @@ static int publish_copy(struct queue *q, struct msg *m, struct waiter *w,
 			return error_set(err, TIDE_ENOTFOUND, "there is no exchange '%s'",
 					 q->config.dead_exchange);
 	}
-	return publish_message(q->vhost, x, m, true, w, &queues, err);
+	return publish_message(q->vhost, x, m, true, w, &ignored, err);
 }
 
 void dead_letter(struct entry *e, const char *reason, const char *rule)

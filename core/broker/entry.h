@@ -37,6 +37,7 @@ enum {
 	ENTRY_SCORE_DIRTY = 1 << 6,  /* same set, new score */
 	ENTRY_LEDGERED = 1 << 7,     /* held for so long that the unack set names it */
 	ENTRY_UNSTORED = 1 << 8, /* never yet durable; counted in the journal's bytes */
+	ENTRY_DEDUPE = 1 << 9,   /* to be written with its publish id: see dedupe.h */
 };
 
 struct lane;

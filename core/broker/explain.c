@@ -3,6 +3,7 @@
 #include "../base/json.h"
 #include "../rules/dry_run.h"
 #include "decide.h"
+#include "dedupe.h"
 #include "session.h"
 
 struct explanation {
@@ -113,6 +114,7 @@ static void add_changes(struct json *j, const struct msg *from, const struct msg
 	add_text_change(j, "exchange", exchange_word(from->exchange),
 			exchange_word(to->exchange));
 	add_text_change(j, "key", from->key, to->key);
+	add_text_change(j, "dedupe_id", msg_dedupe_id(from), msg_dedupe_id(to));
 	add_int_change(j, "priority", from->priority, to->priority);
 	add_int_change(j, "due", from->due_unix_ms, to->due_unix_ms);
 	add_int_change(j, "expires", from->expires_unix_ms, to->expires_unix_ms);
@@ -163,6 +165,8 @@ static void add_pick(struct json *j, const struct pick *pick, const struct outco
 	json_member_text(j, "retry", strategy_script(q->strategies[SCRIPT_RETRY]));
 	json_member_text(j, "state", o->msg->due_unix_ms ? "delayed" : "ready");
 	json_member_bool(j, "durable", queue_is_durable(q));
+	if (o->msg->dedupe_len)
+		dedupe_explain(o, pick, j);
 	json_object_end(j);
 }
 
@@ -208,6 +212,8 @@ static void add_outcome(struct json *j, const struct outcome *o)
 	json_member_int(j, "generation", (int64_t)o->epoch);
 	json_member_bool(j, "pure", o->is_pure);
 	json_member_bool(j, "cached", o->was_cached);
+	if (o->msg->dedupe_len)
+		json_member_string(j, "dedupe_id", msg_dedupe_id(o->msg));
 	add_times(j, o->msg);
 	add_headers(j, o->msg);
 	json_key(j, "queues");

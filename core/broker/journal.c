@@ -5,6 +5,7 @@
 
 #include "../base/log.h"
 #include "../base/mem.h"
+#include "dedupe_shard.h"
 
 /* Bounds of one flush: what Redis writes and syncs in one go. */
 #define FLUSH_ENTRIES_MAX 16384
@@ -244,6 +245,8 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 		if (e->home == HOME_NONE)
 			j->stats.inserted++;
 		encode_move(b, e, want);
+		if (e->flags & ENTRY_DEDUPE)
+			dedupe_encode(e, b);
 	}
 	shard_account(e, -1);
 	e->home = want;
@@ -358,6 +361,8 @@ static void on_batch(void *ctx, const struct batch_result *result)
 			 result->text ? result->text : "the store is closed");
 	}
 	flight_land(f, result);
+	if (f->shard->dedupe)
+		dedupe_landed(f->shard->dedupe, result);
 	flight_give(f);
 	if (--j->flights > 0)
 		return;
@@ -385,6 +390,8 @@ static size_t flush_shard(struct journal *j, struct shard *sh, unsigned *entries
 		flight_add(f, e);
 		encode_entry(j, b, e);
 	}
+	if (sh->dedupe)
+		dedupe_flush(sh->dedupe, b, entries);
 	bytes = batch_bytes(b);
 	j->flights++;
 	store_batch_commit_take(b, on_batch, f);
@@ -408,7 +415,8 @@ void journal_flush(struct journal *j)
 			continue;
 		journal_drop(j, sh);
 		bytes += flush_shard(j, sh, &entries);
-		if (!TAILQ_EMPTY(&sh->dirty)) {
+		if (!TAILQ_EMPTY(&sh->dirty) ||
+		    (sh->dedupe && dedupe_is_dirty(sh->dedupe))) {
 			/* Behind the others, so that a busy shard starves none. */
 			journal_add(j, sh);
 			break;

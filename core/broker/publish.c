@@ -1,27 +1,72 @@
 #include "publish.h"
 
+#include "dedupe.h"
 #include "recent.h"
 #include "shadow.h"
 
-static void store(struct broker *b, const struct outcome *o, struct waiter *waiter)
+/* For a message with a publish id, each queue decides whether it has seen it. Gives how
+ * many had; `*first` is the message that the first of those has. */
+static unsigned store_once(struct broker *b, const struct outcome *o,
+			   struct waiter *waiter, uint64_t *first)
+{
+	unsigned duplicates = 0;
+	uint64_t id;
+
+	for (unsigned i = 0; i < o->count; i++) {
+		struct queue *q = o->picks[i].queue;
+
+		if (dedupe_publish(o, &o->picks[i], waiter, &id)) {
+			q->counters.published++;
+			continue;
+		}
+		q->counters.duplicates++;
+		if (duplicates++ == 0)
+			*first = id;
+	}
+	b->counters.duplicates += duplicates;
+	b->counters.routed += o->count - duplicates;
+	return duplicates;
+}
+
+/* Gives how many of the queues had it before. */
+static unsigned store(struct broker *b, const struct outcome *o, struct waiter *waiter,
+		      uint64_t *first)
 {
 	b->counters.published++;
 	if (o->exchange)
 		o->exchange->published++;
 	if (o->count == 0)
 		b->counters.unroutable++;
+	if (o->msg->dedupe_len)
+		return store_once(b, o, waiter, first);
 	for (unsigned i = 0; i < o->count; i++) {
 		o->picks[i].queue->counters.published++;
 		shard_publish(o->picks[i].shard, o->msg, o->picks[i].rank, waiter);
 	}
 	b->counters.routed += o->count;
+	return 0;
 }
 
-static void apply(const struct decision *d, struct broker *b, struct waiter *waiter)
+static void apply(const struct decision *d, struct broker *b, struct waiter *waiter,
+		  struct published *out)
 {
-	store(b, &d->first, waiter);
+	uint64_t first;
+	unsigned duplicates = store(b, &d->first, waiter, &first);
+
+	out->queues = d->first.count;
+	out->is_duplicate = duplicates > 0 && duplicates == out->queues;
+	if (out->is_duplicate)
+		out->id = first;
 	for (unsigned i = 0; i < d->copy_count; i++)
-		store(b, &d->copies[i], waiter);
+		store(b, &d->copies[i], waiter, &first);
+}
+
+static bool has_dedupe_id(const struct decision *d)
+{
+	for (unsigned i = 0; i < d->copy_count; i++)
+		if (d->copies[i].msg->dedupe_len)
+			return true;
+	return d->first.msg->dedupe_len > 0;
 }
 
 static int refuse_unroutable(const struct outcome *o, struct broker *b, struct error *err)
@@ -63,20 +108,20 @@ static void tell(const struct decide_spec *spec, const struct decision *d,
 }
 
 int publish_message(struct vhost *v, struct exchange *x, struct msg *m, bool is_mandatory,
-		    struct waiter *waiter, unsigned *queues, struct error *err)
+		    struct waiter *waiter, struct published *out, struct error *err)
 {
 	const struct decide_spec spec = { .vhost = v, .exchange = x, .msg = m };
 	struct decision d;
 	int rc = decide(&d, &spec, err);
 
 	tell(&spec, &d, rc < 0 ? err : NULL);
-	*queues = 0;
+	*out = (struct published){ .id = m->id };
 	if (rc == TIDE_OK && is_mandatory && d.first.count == 0)
 		rc = refuse_unroutable(&d.first, v->broker, err);
-	if (rc == TIDE_OK) {
-		apply(&d, v->broker, waiter);
-		*queues = d.first.count;
-	}
+	if (rc == TIDE_OK && has_dedupe_id(&d))
+		rc = dedupe_admit(v->broker, &d, err);
+	if (rc == TIDE_OK)
+		apply(&d, v->broker, waiter, out);
 	decision_deinit(&d);
 	return rc;
 }
@@ -95,6 +140,7 @@ static void store_unknown(struct broker *b, struct outcome *o,
 			  const struct publish_known *known, struct waiter *waiter)
 {
 	unsigned left = 0;
+	uint64_t ignored;
 
 	for (unsigned i = 0; i < o->count; i++)
 		if (!known->has(known->ctx, o->msg, o->picks[i].queue))
@@ -102,7 +148,7 @@ static void store_unknown(struct broker *b, struct outcome *o,
 	if (o->count > 0 && left == 0)
 		return; /* which is not the same as unroutable */
 	o->count = left;
-	store(b, o, waiter);
+	store(b, o, waiter, &ignored);
 }
 
 int publish_filtered(struct decision *d, const struct decide_spec *spec,
@@ -113,6 +159,8 @@ int publish_filtered(struct decision *d, const struct decide_spec *spec,
 	int rc = decide_route(d, spec, err);
 
 	tell(spec, d, rc < 0 ? err : NULL);
+	if (rc == TIDE_OK && has_dedupe_id(d))
+		rc = dedupe_admit(b, d, err);
 	if (rc < 0)
 		return rc;
 	store_unknown(b, &d->first, known, waiter);

@@ -4,13 +4,19 @@
 
 #include "decide.h"
 
+/* What became of a message; copies made by filters are not counted. */
+struct published {
+	unsigned queues;   /* how many have it */
+	bool is_duplicate; /* all of them had it before: the id is that of the first */
+	uint64_t id;
+};
+
 /* Publish `m` through `x` (NULL: the default exchange). The waiter, when not
- * NULL, is counted up for every copy that is to become durable. `*queues`
- * tells how many took it, copies made by filters not counted. On an error nothing was
- * stored. */
+ * NULL, is counted up for every copy that is to become durable. On an error nothing
+ * was stored. */
 TIDE_MUST_USE int publish_message(struct vhost *v, struct exchange *x, struct msg *m,
 				  bool is_mandatory, struct waiter *waiter,
-				  unsigned *queues, struct error *err);
+				  struct published *out, struct error *err);
 
 /* Where a message is already: nothing is stored there. */
 struct publish_known {

@@ -5,6 +5,7 @@
 
 #include "../base/mem.h"
 #include "channel.h"
+#include "dedupe.h"
 #include "retry.h"
 #include "route.h"
 #include "session.h"
@@ -286,6 +287,7 @@ void queue_destroy(struct queue *q)
 		binding_destroy(binding);
 		exchange_collect(source, NULL);
 	}
+	dedupe_close_queue(q);
 	for (unsigned i = 0; i < q->config.shards; i++)
 		shard_close(q->shards[i]);
 	if (q->is_active)

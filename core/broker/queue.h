@@ -9,11 +9,13 @@
 #include "shard.h"
 #include "vhost.h"
 
+struct dedupe_queue;
 struct route;
 struct session;
 
 struct queue_counters {
 	uint64_t published;
+	uint64_t duplicates; /* publishes of what it had seen already */
 	uint64_t delivered;
 	uint64_t redelivered;
 	uint64_t acked;
@@ -44,8 +46,9 @@ struct queue {
 	struct binding_list incoming;
 	TAILQ_ENTRY(queue) active_link;
 	bool is_active;
-	uint64_t visit;       /* the last routing that came by */
-	struct route *direct; /* from the default exchange */
+	uint64_t visit;              /* the last routing that came by */
+	struct route *direct;        /* from the default exchange */
+	struct dedupe_queue *dedupe; /* the publish ids it has seen; NULL: none yet */
 	struct queue_counters counters;
 };
 

@@ -7,11 +7,13 @@
 
 #define ACK_TIMEOUT_MAX_MS (INT64_C(24) * 3600 * 1000)
 #define DELIVERY_LIMIT_MAX 1000000
+#define DEDUPE_MAX_MS (INT64_C(24) * 3600 * 1000)
 
 enum option_type {
 	OPTION_BOOL,
 	OPTION_UINT,
 	OPTION_DURATION,
+	OPTION_WINDOW,
 	OPTION_SCRIPT,
 	OPTION_TARGET
 };
@@ -39,12 +41,14 @@ static const struct option options[] = {
 	{ "delivery-limit", "20", OPTION_UINT, FIELD(delivery_limit), 0,
 	  DELIVERY_LIMIT_MAX },
 	{ "dead-letter", "", OPTION_TARGET, 0, 0, 0 },
+	{ "dedupe", "", OPTION_WINDOW, FIELD(dedupe_ms), 0, DEDUPE_MAX_MS },
 };
 #define OPTION_COUNT (sizeof(options) / sizeof(options[0]))
 
 static const char allowed[] =
 	"durable exclusive auto-delete shards sharding priority retry ack-timeout "
-	"delivery-limit dead-letter, and sharding.* priority.* retry.* for the scripts' "
+	"delivery-limit dead-letter dedupe, and sharding.* priority.* retry.* for the "
+	"scripts' "
 	"own";
 
 static int set_target(struct queue_config *c, const char *value, struct error *err)
@@ -93,6 +97,21 @@ static int set_number(struct queue_config *c, const struct option *o, const char
 	return TIDE_OK;
 }
 
+/* Empty: the broker's own, which may be another after its next start. */
+static int set_window(struct queue_config *c, const char *value, struct error *err)
+{
+	c->dedupe_ms = -1;
+	if (value[0] == '\0')
+		return TIDE_OK;
+	if (duration_parse(slice_from(value), &c->dedupe_ms) < 0 ||
+	    c->dedupe_ms > DEDUPE_MAX_MS)
+		return error_set(err, TIDE_ESYNTAX,
+				 "dedupe=%s: wanted is a duration up to 1d; 0 = no "
+				 "publish ids are remembered",
+				 value);
+	return TIDE_OK;
+}
+
 static int set_option(struct queue_config *c, const struct option *o, const char *value,
 		      struct error *err)
 {
@@ -102,6 +121,8 @@ static int set_option(struct queue_config *c, const struct option *o, const char
 	case OPTION_BOOL:
 	case OPTION_UINT:
 		return set_number(c, o, value, err);
+	case OPTION_WINDOW:
+		return set_window(c, value, err);
 	case OPTION_DURATION:
 		if (duration_parse(slice_from(value), &ms) < 0 || ms < (int64_t)o->min ||
 		    ms > (int64_t)o->max)
@@ -197,7 +218,7 @@ static bool is_same_value(const char *name, const char *a, const char *b)
 	const struct option *o = find_option(name);
 	int64_t a_ms, b_ms;
 
-	if (o && o->type == OPTION_DURATION &&
+	if (o && (o->type == OPTION_DURATION || o->type == OPTION_WINDOW) &&
 	    duration_parse(slice_from(a), &a_ms) == TIDE_OK &&
 	    duration_parse(slice_from(b), &b_ms) == TIDE_OK)
 		return a_ms == b_ms;

@@ -17,6 +17,8 @@ struct queue_config {
 	bool is_auto_delete;
 	unsigned shards;
 	int64_t ack_timeout_ms;
+	int64_t dedupe_ms; /* how long publish ids are remembered; -1 = as the broker says
+			    */
 	uint32_t delivery_limit; /* failures after which it is dead-lettered; 0 = none */
 	char *dead_exchange;     /* NULL: no target; "" = the default exchange */
 	char *dead_key;          /* NULL: the message keeps its key */

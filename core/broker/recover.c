@@ -2,6 +2,7 @@
 
 #include "../base/log.h"
 #include "../base/mem.h"
+#include "dedupe.h"
 #include "exchange.h"
 #include "queue.h"
 
@@ -137,6 +138,14 @@ static void on_shards(struct waiter *w)
 	mem_free(r);
 }
 
+static void recover_queue(struct queue *q, struct waiter *waiter)
+{
+	for (unsigned i = 0; i < q->config.shards; i++) {
+		shard_recover(q->shards[i], waiter);
+		dedupe_recover(q->shards[i], waiter);
+	}
+}
+
 static void on_end(void *ctx, int status, const char *text)
 {
 	struct recovery *r = ctx;
@@ -146,8 +155,7 @@ static void on_end(void *ctx, int status, const char *text)
 	if (status == TIDE_OK)
 		HASH_ITER (hh, r->broker->vhosts, v, next_vhost)
 			HASH_ITER (hh, v->queues, q, next_queue)
-				for (unsigned i = 0; i < q->config.shards; i++)
-					shard_recover(q->shards[i], &r->waiter);
+				recover_queue(q, &r->waiter);
 	waiter_done(&r->waiter, status, text);
 }
 

@@ -17,7 +17,7 @@
 enum reply_kind {
 	REPLY_OK,        /* OK */
 	REPLY_COUNT,     /* OK <count> */
-	REPLY_PUBLISHED, /* OK <id> <count> */
+	REPLY_PUBLISHED, /* OK <id> <count> [duplicate] */
 	REPLY_MESSAGES,  /* OK <count>, then the messages */
 	REPLY_DATA,      /* a document */
 	REPLY_ERROR,
@@ -40,7 +40,8 @@ struct reply {
 	bool is_quiet;
 	bool is_document; /* counted in the session */
 	bool is_done;
-	int error; /* for REPLY_ERROR */
+	bool is_duplicate; /* for REPLY_PUBLISHED */
+	int error;         /* for REPLY_ERROR */
 	uint64_t id;
 	uint64_t count;
 	char *text;                  /* for REPLY_ERROR; owned */

@@ -1,5 +1,6 @@
 /* LIST and STATS: documents about what there is. */
 #include "../base/json.h"
+#include "dedupe.h"
 #include "gate.h"
 #include "session.h"
 
@@ -171,6 +172,8 @@ static void queue_stats(const struct queue *q, struct json *j)
 	json_member_int(j, "shards", q->config.shards);
 	json_member_int(j, "consumers", q->consumer_count);
 	json_member_int(j, "published", (int64_t)n->published);
+	json_member_int(j, "duplicates", (int64_t)n->duplicates);
+	json_member_int(j, "dedupe_ids", (int64_t)dedupe_count(q));
 	json_member_int(j, "delivered", (int64_t)n->delivered);
 	json_member_int(j, "redelivered", (int64_t)n->redelivered);
 	json_member_int(j, "acked", (int64_t)n->acked);
@@ -231,6 +234,8 @@ static void broker_stats(const struct broker *b, struct json *j)
 	json_member_int(j, "published", (int64_t)n->published);
 	json_member_int(j, "routed", (int64_t)n->routed);
 	json_member_int(j, "unroutable", (int64_t)n->unroutable);
+	json_member_int(j, "duplicates", (int64_t)n->duplicates);
+	json_member_int(j, "dedupe_bytes", (int64_t)dedupe_bytes(b->dedupe));
 	json_member_int(j, "delivered", (int64_t)n->delivered);
 	json_member_int(j, "acked", (int64_t)n->acked);
 	json_member_int(j, "failed", (int64_t)n->failed);

@@ -231,6 +231,7 @@ int session_prepare(struct session *s, const struct publish_spec *spec, struct m
 		.payload = spec->payload,
 		.payload_len = spec->payload_len,
 		.pool = &b->msgs,
+		.dedupe_id = spec->dedupe_id,
 	};
 	s->prepared = *out = msg_create(&m);
 	if (!*out)
@@ -244,7 +245,7 @@ void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 {
 	struct broker *broker = s->broker;
 	struct error err;
-	unsigned queues = 0;
+	struct published published = { .id = m->id };
 	int rc = TIDE_OK;
 
 	if (s->prepared != m || s->exchange_version != s->broker->route_version)
@@ -254,11 +255,12 @@ void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 		s->ops->on_blocked(s->ctx, true, broker->blocked_why);
 	s->has_published = true;
 	r->kind = REPLY_PUBLISHED;
-	r->id = m->id;
 	if (rc == TIDE_OK)
 		rc = publish_message(s->vhost, s->exchange, m, is_mandatory, &r->waiter,
-				     &queues, &err);
-	r->count = queues;
+				     &published, &err);
+	r->id = published.id;
+	r->count = published.queues;
+	r->is_duplicate = published.is_duplicate;
 	if (rc < 0)
 		reply_error(r, &err);
 	else

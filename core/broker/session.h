@@ -122,7 +122,8 @@ struct publish_spec {
 	struct slice key;
 	uint8_t priority;
 	int64_t delay_ms;
-	int64_t ttl_ms; /* 0 = lives for ever */
+	int64_t ttl_ms;         /* 0 = lives for ever */
+	struct slice dedupe_id; /* MSG_DEDUPE_ID_MAX bytes at most; empty = none */
 	const struct msg_header *headers;
 	unsigned header_count;
 	const char *payload; /* NULL: the caller fills it in */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "../base/mem.h"
+#include "dedupe_shard.h"
 #include "journal.h"
 
 /* ---- entries ---------------------------------------------------------------- */
@@ -85,7 +86,7 @@ void shard_entry_clean(struct entry *e)
 		return;
 	e->flags &= (uint16_t)~ENTRY_DIRTY;
 	TAILQ_REMOVE(&sh->dirty, e, dirty_link);
-	if (TAILQ_EMPTY(&sh->dirty))
+	if (TAILQ_EMPTY(&sh->dirty) && !(sh->dedupe && dedupe_is_dirty(sh->dedupe)))
 		journal_drop(sh->env->journal, sh);
 }
 
@@ -139,6 +140,7 @@ void shard_unref(struct shard *sh)
 	if (--sh->refs > 0)
 		return;
 	store_shard_destroy(sh->keys);
+	dedupe_shard_destroy(sh->dedupe);
 	mem_free(sh);
 }
 
@@ -203,12 +205,13 @@ void shard_entry_enter(struct entry *e, enum entry_state state, double score)
 		sh->ops->on_ready(sh);
 }
 
-void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter)
+static inline void publish(struct shard *sh, struct msg *m, double rank,
+			   struct waiter *waiter, uint16_t flags)
 {
 	struct entry *e = shard_entry_create(sh, m, m->id, rank);
 
 	if (sh->keys) {
-		e->flags |= ENTRY_UNSTORED;
+		e->flags |= flags;
 		journal_count_unstored(sh->env->journal, e, 1);
 		if (waiter) {
 			waiter_add(waiter);
@@ -221,6 +224,17 @@ void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *
 	} else {
 		shard_entry_enter(e, ENTRY_READY, rank);
 	}
+}
+
+void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter)
+{
+	publish(sh, m, rank, waiter, ENTRY_UNSTORED);
+}
+
+void shard_publish_once(struct shard *sh, struct msg *m, double rank,
+			struct waiter *waiter)
+{
+	publish(sh, m, rank, waiter, ENTRY_UNSTORED | ENTRY_DEDUPE);
 }
 
 struct entry *shard_next(struct shard *sh)

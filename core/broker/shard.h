@@ -15,6 +15,8 @@
 #include "entry.h"
 #include "stage.h"
 
+struct dedupe;
+struct dedupe_shard;
 struct flight;
 struct journal;
 struct shard;
@@ -23,7 +25,8 @@ struct shard;
 struct shard_env {
 	struct store *store; /* NULL when nothing is durable */
 	struct journal *journal;
-	struct heap *timers; /* of shards, by when they are to be woken */
+	struct dedupe *dedupe; /* publish ids that have been seen */
+	struct heap *timers;   /* of shards, by when they are to be woken */
 	struct pool entries;
 	struct pool lanes;
 	size_t window_messages; /* limits of a stage's window */
@@ -65,7 +68,8 @@ struct shard {
 	struct entry_list dirty;
 	bool is_journaled; /* in the journal's list of dirty shards */
 	TAILQ_ENTRY(shard) journal_link;
-	struct flight *flight; /* its batch under way */
+	struct flight *flight;       /* its batch under way */
+	struct dedupe_shard *dedupe; /* of its publish ids; NULL: there were none */
 	struct heap_node timer;
 
 	/* The journal must leave it alone: a purge or a recovery relies on Redis's
@@ -90,6 +94,10 @@ void shard_close(struct shard *sh);
 /* Enter a message; `waiter`, when not NULL, is counted up and told when it is
  * durable or acknowledged. Takes a reference of the message. */
 void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter);
+/* The same for a message whose publish id is to be written with it: the waiter is that
+ * of dedupe.c. */
+void shard_publish_once(struct shard *sh, struct msg *m, double rank,
+			struct waiter *waiter);
 
 /* The message that is to be delivered next; NULL when none is in memory (Redis
  * is then being asked, if it has some). Borrowed, still ready. */

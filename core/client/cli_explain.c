@@ -36,8 +36,8 @@ static int add_given(struct cli *cli, struct buf *line, const char *name,
 	} else if (strcmp(name, "delay") == 0 || strcmp(name, "ttl") == 0) {
 		status = cli_get_duration(cli, name, &ms);
 		buf_printf(line, " %s=%" PRId64, name, ms);
-	} else if (strcmp(name, "payload") == 0) {
-		buf_append_text(line, " payload=");
+	} else if (strcmp(name, "payload") == 0 || strcmp(name, "id") == 0) {
+		buf_printf(line, " %s=", name);
 		percent_encode(line, slice_from(value));
 	}
 	return status;
@@ -173,6 +173,7 @@ static const struct cli_option options[] = {
 	{ "priority", "N", "0-255" },
 	{ "delay", "DURATION", "as with pub" },
 	{ "ttl", "DURATION", "as with pub" },
+	{ "id", "ID", "as with pub" },
 	{ "payload", "TEXT", "for filters that look at it" },
 	{ NULL, NULL, NULL },
 };

@@ -11,6 +11,8 @@ static const struct cli_option options[] = {
 	{ "priority", "N", "0-255, higher is more urgent; default 0" },
 	{ "delay", "DURATION", "not delivered before; 250ms, 30s, 5m, 2h, 1d" },
 	{ "ttl", "DURATION", "not delivered later" },
+	{ "id", "ID",
+	  "your own id for it: queues that have seen it store it no second time" },
 	{ "must", NULL, "fail when no queue takes it" },
 	{ "count", "N", "publish it N times" },
 	{ "lines", NULL, "publish each line of standard input" },
@@ -48,6 +50,7 @@ static int read_options(const struct cli *cli, struct publishing *pub)
 	int status = cli_get_number(cli, "priority", 0, 255, &priority);
 	pub->p.priority = (unsigned)priority;
 	pub->p.must = cli_get(cli, "must") != NULL;
+	pub->p.dedupe_id = cli_get(cli, "id");
 	if (status == CLI_DONE)
 		status = cli_get_number(cli, "count", 1, UINT32_MAX, &pub->count);
 	if (status == CLI_DONE)
@@ -81,9 +84,12 @@ static int read_stdin(struct buf *input)
 static void print_receipt(const struct cli *cli, const struct tidemq_receipt *r)
 {
 	if (cli->json)
-		printf("{\"id\":\"%s\",\"queues\":%u}\n", r->id, r->queues);
+		printf("{\"id\":\"%s\",\"queues\":%u%s}\n", r->id, r->queues,
+		       r->is_duplicate ? ",\"duplicate\":true" : "");
 	else
-		printf("published %s to %u queue%s\n", r->id, r->queues,
+		printf("%s %s %s %u queue%s\n",
+		       r->is_duplicate ? "duplicate of" : "published", r->id,
+		       r->is_duplicate ? "in" : "to", r->queues,
 		       r->queues == 1 ? "" : "s");
 }
 
@@ -147,6 +153,9 @@ static int publish(struct cli *cli, struct publishing *pub)
 	int status = read_options(cli, pub);
 	if (status != CLI_DONE)
 		return status;
+	if (pub->p.dedupe_id && (by_line || pub->count > 1))
+		return cli_usage_error(cli, "--id is for one message, not for --count or "
+					    "--lines");
 	if (by_line == (payload != NULL))
 		return cli_usage_error(
 			cli, "give a PAYLOAD, or - for standard input, or --lines");

@@ -294,12 +294,18 @@ int tidemq_reply_receipt(const struct tidemq_reply *reply, struct tidemq_receipt
 	receipt->id[id_len] = 0;
 	struct slice count = slice_skip(text, id_len + 1);
 	const char *space = memchr(count.data, ' ', count.len);
-	if (space)
+	struct slice rest = { "", 0 };
+	if (space) {
+		rest = slice_skip(count, (size_t)(space - count.data) + 1);
 		count.len = (size_t)(space - count.data);
+	}
 	uint64_t queues;
 	if (!slice_to_uint(count, UINT32_MAX, &queues))
 		return TIDEMQ_EPROTOCOL;
 	receipt->queues = (unsigned)queues;
+	/* Words of later versions may stand behind it. */
+	receipt->is_duplicate =
+		slice_is(rest, "duplicate") || slice_has_prefix(rest, "duplicate ");
 	return TIDEMQ_OK;
 }
 

@@ -105,6 +105,10 @@ static int check_publication(const struct tidemq_publication *p, struct tidemq_e
 	if (p->delay_ms < 0 || p->ttl_ms < 0)
 		return client_fail(err, TIDEMQ_EINVAL,
 				   "delay and ttl must not be negative");
+	if (p->dedupe_id &&
+	    (p->dedupe_id[0] == '\0' || strlen(p->dedupe_id) > ENCODE_DEDUPE_ID_MAX))
+		return client_fail(err, TIDEMQ_EINVAL, "the dedupe id must be 1-%d bytes",
+				   ENCODE_DEDUPE_ID_MAX);
 	if (p->header_count > ENCODE_HEADERS_MAX)
 		return client_fail(err, TIDEMQ_EINVAL, "a message has at most %d headers",
 				   ENCODE_HEADERS_MAX);
@@ -131,6 +135,10 @@ int publication_encode(struct buf *out, unsigned channel,
 		buf_printf(out, " delay=%" PRId64, p->delay_ms);
 	if (p->ttl_ms > 0)
 		buf_printf(out, " ttl=%" PRId64, p->ttl_ms);
+	if (p->dedupe_id) {
+		buf_append_text(out, " id=");
+		percent_encode(out, slice_from(p->dedupe_id));
+	}
 	if (p->must)
 		buf_append_text(out, " must");
 	for (size_t i = 0; i < p->header_count && status == TIDEMQ_OK; i++)

@@ -8,6 +8,7 @@
 
 #define ENCODE_LINE_MAX 65536 /* with its line end */
 #define ENCODE_HEADERS_MAX 64
+#define ENCODE_DEDUPE_ID_MAX 128
 
 /* What a line says, as far as the client must know. */
 struct request_head {

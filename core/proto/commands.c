@@ -329,6 +329,19 @@ COMMAND(unbind)
 /* ---- publishing
  * -------------------------------------------------------------------------------- */
 
+static int read_dedupe_id(const struct request *q, struct slice *out, struct error *err)
+{
+	struct slice id = request_option(q, "id");
+
+	if (!id.data)
+		return TIDE_OK;
+	*out = id;
+	if (id.len >= 1 && id.len <= MSG_DEDUPE_ID_MAX)
+		return TIDE_OK;
+	return error_set(err, id.len ? TIDE_ETOOLONG : TIDE_ESYNTAX,
+			 "id= has %zu bytes; wanted are 1-%d", id.len, MSG_DEDUPE_ID_MAX);
+}
+
 static int read_publish(const struct request *q, struct publish_spec *spec,
 			struct error *err)
 {
@@ -352,6 +365,8 @@ static int read_publish(const struct request *q, struct publish_spec *spec,
 		rc = read_duration(q, "delay", 0, DURATION_MAX_MS, &spec->delay_ms, err);
 	if (rc == TIDE_OK)
 		rc = read_duration(q, "ttl", 1, DURATION_MAX_MS, &spec->ttl_ms, err);
+	if (rc == TIDE_OK)
+		rc = read_dedupe_id(q, &spec->dedupe_id, err);
 	spec->priority = (uint8_t)priority;
 	return rc;
 }

@@ -180,6 +180,8 @@ static void ok(struct line *l, unsigned channel, const struct reply *r)
 		*at++ = ' ';
 		at = decimal_put(at, r->count);
 	}
+	if (r->is_duplicate)
+		at = PUT(at, " duplicate");
 	at = PUT(at, "\r\n");
 	put_line(l, start, at);
 }

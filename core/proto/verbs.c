@@ -5,7 +5,7 @@
 #include "commands.h"
 
 /* clang-format off */
-#define PUB_OPTIONS "pri delay ttl"
+#define PUB_OPTIONS "pri delay ttl id"
 
 /* The verbs of every message come first: they are searched from the front. */
 static const struct verb verbs[] = {

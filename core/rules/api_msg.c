@@ -74,6 +74,15 @@ static void push_ttl(lua_State *L, const void *subject)
 		lua_pushnil(L);
 }
 
+static void push_dedupe_id(lua_State *L, const void *subject)
+{
+	struct slice id = msg_dedupe_id(message(subject));
+	if (id.len)
+		push_slice(L, id);
+	else
+		lua_pushnil(L);
+}
+
 static void push_attempt(lua_State *L, const void *subject)
 {
 	lua_pushinteger(L, ((const struct api_msg *)subject)->attempt);
@@ -85,13 +94,13 @@ static void push_headers(lua_State *L, const void *subject)
 }
 
 /* All but the headers, which filters write to. */
-#define COMMON_FIELDS                                                                  \
-	{ "attempt", push_attempt }, { "delay", push_delay },                          \
-		{ "exchange", push_exchange }, { "id", push_id }, { "key", push_key }, \
-		{ "payload", push_payload }, { "priority", push_priority },            \
-		{ "size", push_size }, { "ts", push_ts },                              \
-	{                                                                              \
-		"ttl", push_ttl                                                        \
+#define COMMON_FIELDS                                                                    \
+	{ "attempt", push_attempt }, { "dedupe_id", push_dedupe_id },                    \
+		{ "delay", push_delay }, { "exchange", push_exchange },                  \
+		{ "id", push_id }, { "key", push_key }, { "payload", push_payload },     \
+		{ "priority", push_priority }, { "size", push_size }, { "ts", push_ts }, \
+	{                                                                                \
+		"ttl", push_ttl                                                          \
 	}
 
 static const struct view_field msg_fields[] = {

@@ -21,7 +21,7 @@ void draft_init(struct draft *d, const struct msg *m, int64_t now_unix_ms,
 	d->now_unix_ms = now_unix_ms;
 	d->is_changed = d->has_own_headers = false;
 	d->exchange_changes = d->key_changes = 0;
-	d->exchange = d->key = d->payload = NULL;
+	d->exchange = d->key = d->payload = d->dedupe_id = NULL;
 	d->scratch = NULL;
 	d->copies = copies;
 }
@@ -41,6 +41,7 @@ void draft_deinit(struct draft *d)
 	mem_free(d->exchange);
 	mem_free(d->key);
 	mem_free(d->payload);
+	mem_free(d->dedupe_id);
 	for (unsigned i = 0; d->has_own_headers && i < d->now.header_count; i++)
 		mem_free(d->header_texts[i]);
 }
@@ -160,6 +161,19 @@ static void set_priority(lua_State *L, struct draft *d)
 	d->is_changed = true;
 }
 
+static void set_dedupe_id(lua_State *L, struct draft *d)
+{
+	struct slice id = { "", 0 };
+	if (!lua_isnil(L, -1))
+		id = read_text(L, "dedupe_id");
+	if (id.len > MSG_DEDUPE_ID_MAX)
+		luaL_error(L, "msg.dedupe_id has %I bytes; %d are allowed",
+			   (lua_Integer)id.len, MSG_DEDUPE_ID_MAX);
+	d->now.dedupe_id = keep(L, &d->dedupe_id, id).data;
+	d->now.dedupe_len = (uint8_t)id.len;
+	d->is_changed = true;
+}
+
 /* How long it lives once it is due; 0 = for ever. */
 static int64_t ttl_of(const struct draft *d)
 {
@@ -192,6 +206,7 @@ static const struct field {
 	const char *name;
 	void (*set)(lua_State *L, struct draft *d);
 } fields[] = {
+	{ "dedupe_id", set_dedupe_id },
 	{ "delay", set_delay },
 	{ "exchange", set_exchange },
 	{ "key", set_key },
@@ -200,7 +215,7 @@ static const struct field {
 	{ "ttl", set_ttl },
 	{ NULL, NULL },
 };
-#define FIELD_NAMES "delay exchange key payload priority ttl"
+#define FIELD_NAMES "dedupe_id delay exchange key payload priority ttl"
 
 /* Write the value on the top; false when no such field can be written. */
 static bool set_field(lua_State *L, struct draft *d, const char *name)

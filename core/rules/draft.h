@@ -32,7 +32,7 @@ struct draft {
 	bool is_changed;
 	uint32_t exchange_changes, key_changes;
 	/* What was written; NULL where nothing was. */
-	char *exchange, *key, *payload;
+	char *exchange, *key, *payload, *dedupe_id;
 	bool has_own_headers;
 	struct msg_header headers[MSG_HEADERS_MAX];
 	char *header_texts[MSG_HEADERS_MAX];

@@ -116,7 +116,10 @@ static struct msg *read_msg(lua_State *L, int idx)
 		.key = slice_from(text_field(L, idx, "key", "")),
 		.headers = headers,
 		.payload = text_field(L, idx, "payload", ""),
+		.dedupe_id = slice_from(text_field(L, idx, "dedupe_id", "")),
 	};
+	luaL_argcheck(L, spec.dedupe_id.len <= MSG_DEDUPE_ID_MAX, idx,
+		      "the dedupe_id is too long");
 	spec.payload_len = strlen(spec.payload);
 	if (lua_getfield(L, idx, "headers") == LUA_TTABLE) {
 		for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
@@ -392,6 +395,8 @@ static void push_msg(lua_State *L, const struct msg *m)
 {
 	lua_newtable(L);
 	set_slice(L, "exchange", m->exchange);
+	if (m->dedupe_len)
+		set_slice(L, "dedupe_id", msg_dedupe_id(m));
 	set_slice(L, "key", m->key);
 	set_slice(L, "payload", (struct slice){ m->payload, m->payload_len });
 	set_integer(L, "id", (int64_t)m->id);

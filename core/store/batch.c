@@ -5,6 +5,7 @@
 
 #include "../base/mem.h"
 #include "codec.h"
+#include "dedupe.h"
 #include "resp.h"
 
 /* A buffer above this is not kept for the next batch. */
@@ -39,6 +40,8 @@ static struct kind_info kind_info(enum batch_kind kind)
 		return (struct kind_info){ "HSET", LAYOUT_TRIES, 2 };
 	case BATCH_WRITE_EXPIRY:
 		return (struct kind_info){ "ZADD", LAYOUT_EXPIRY, 2 };
+	case BATCH_WRITE_DEDUPE:
+		return (struct kind_info){ "ZADD", LAYOUT_DEDUPE, 2 };
 	default:
 		return (struct kind_info){
 			"ZREM",
@@ -225,6 +228,18 @@ void batch_remove(struct batch *b, uint64_t id, enum store_set set, bool has_tri
 		add_id(b, BATCH_REMOVE_EXPIRY, &word);
 	add_id(b, BATCH_REMOVE_MSG, &word);
 	add_id(b, (enum batch_kind)(BATCH_REMOVE_FROM + (int)set), &word);
+}
+
+void batch_dedupe(struct batch *b, const struct store_seen *seen)
+{
+	struct buf *out = entry(b, BATCH_WRITE_DEDUPE);
+	char head[DEDUPE_HEAD_MAX];
+	size_t len = dedupe_head_format(seen, head);
+	resp_score(out, (double)seen->until_unix_ms);
+	resp_bulk_begin(out, len + seen->publish_id.len);
+	buf_append_slice(out, (struct slice){ head, len });
+	buf_append_slice(out, seen->publish_id);
+	resp_bulk_end(out);
 }
 
 size_t batch_bytes(const struct batch *b)

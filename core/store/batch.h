@@ -24,6 +24,7 @@ enum batch_kind {
 	BATCH_WRITE_MSG = BATCH_WRITES,
 	BATCH_WRITE_TRIES,
 	BATCH_WRITE_EXPIRY,
+	BATCH_WRITE_DEDUPE,
 	BATCH_ADD_TO,                                 /* + enum store_set */
 	BATCH_LEAVE = BATCH_ADD_TO + STORE_SET_COUNT, /* + enum store_set */
 	BATCH_KIND_COUNT = BATCH_LEAVE + STORE_SET_COUNT,

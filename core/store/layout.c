@@ -6,6 +6,7 @@ static const char *const key_suffixes[LAYOUT_KEY_COUNT] = {
 	[LAYOUT_MSG] = "msg",
 	[LAYOUT_TRIES] = "tries",
 	[LAYOUT_EXPIRY] = "expiry",
+	[LAYOUT_DEDUPE] = "dedupe",
 	[LAYOUT_SETS + STORE_READY] = "ready",
 	[LAYOUT_SETS + STORE_DELAYED] = "delayed",
 	[LAYOUT_SETS + STORE_UNACK] = "unack",

@@ -13,6 +13,7 @@ enum layout_key {
 	LAYOUT_MSG,
 	LAYOUT_TRIES,
 	LAYOUT_EXPIRY,
+	LAYOUT_DEDUPE,
 	LAYOUT_SETS, /* + enum store_set */
 	LAYOUT_KEY_COUNT = LAYOUT_SETS + STORE_SET_COUNT,
 };

@@ -52,3 +52,12 @@ const struct slice script_remove =
 	      "  done = last\n"
 	      "end\n"
 	      "return count\n");
+
+/* By score, so that a script that is sent twice removes nothing that is good. */
+const struct slice script_trim = SLICE(
+	"local old = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, "
+	"ARGV[2])\n"
+	"for i = 1, #old, 1000 do\n"
+	"  redis.call('ZREM', KEYS[1], unpack(old, i, math.min(i + 999, #old)))\n"
+	"end\n"
+	"return #old\n");

@@ -20,4 +20,8 @@ extern const struct slice script_read;
  * of the set still, with all that belongs to them; returns how many. */
 extern const struct slice script_remove;
 
+/* KEYS: dedupe. ARGV: the last score, how many at most. Returns how many were removed.
+ */
+extern const struct slice script_trim;
+
 #endif

@@ -129,6 +129,14 @@ void batch_tries(struct batch *b, uint64_t id, uint32_t attempts, uint32_t failu
 /* Body, place, tries (when `has_tries`) and expiry (when `has_expiry`). */
 void batch_remove(struct batch *b, uint64_t id, enum store_set set, bool has_tries,
 		  bool has_expiry);
+/* A publish that has been seen, and the message that it became. */
+struct store_seen {
+	struct slice publish_id; /* the publisher's own, any bytes */
+	uint64_t msg_id;
+	unsigned copy;         /* 0: the message; n: the n-th copy that filters made */
+	int64_t until_unix_ms; /* when it may be forgotten */
+};
+void batch_dedupe(struct batch *b, const struct store_seen *seen);
 size_t batch_bytes(const struct batch *b);
 
 struct batch_result {
@@ -193,6 +201,18 @@ typedef void (*store_purged_fn)(void *ctx, int status, const char *text,
 				uint64_t removed);
 void store_purge(struct store *s, const struct store_shard *shard, enum store_set set,
 		 int64_t start, unsigned count, store_purged_fn on_purged, void *ctx);
+
+/* What has been seen, by `until_unix_ms`, from index `start`, `count` at most (1–4096).
+ * The rows are the store's; members that cannot be read are logged and left out, and
+ * `total` counts them too. */
+typedef void (*store_seen_fn)(void *ctx, int status, const char *text,
+			      const struct store_seen *rows, size_t count, size_t total);
+void store_dedupe_read(struct store *s, const struct store_shard *shard, int64_t start,
+		       unsigned count, store_seen_fn on_rows, void *ctx);
+/* Remove at most `count` (1–4096) of those whose time is `until_unix_ms` or earlier. */
+void store_dedupe_trim(struct store *s, const struct store_shard *shard,
+		       int64_t until_unix_ms, unsigned count, store_purged_fn on_trimmed,
+		       void *ctx);
 
 /* Remove all keys of the shard. */
 void store_shard_erase(struct store *s, const struct store_shard *shard,

@@ -102,12 +102,17 @@ struct tidemq_publication {
 	int64_t delay_ms;  /* not delivered before; 0 = at once */
 	int64_t ttl_ms;    /* not delivered later; 0 = no end */
 	bool must;         /* refuse it (unroutable) when no queue takes it */
+	/* Your own id for it, 1 to 128 bytes; NULL = none. A second publication with the
+	 * same id is not stored by a queue that has seen the first: send it again when
+	 * you do not know whether it arrived. */
+	const char *dedupe_id;
 };
 
 /* What a confirmed publication got. */
 struct tidemq_receipt {
 	char id[17]; /* 16 hex digits */
 	unsigned queues;
+	bool is_duplicate; /* they had it before, and the id is that of the first */
 };
 
 /* A message from the broker. One allocation holds all of it. */

@@ -140,6 +140,7 @@ function log.error(...) end
 ---@field delay integer  milliseconds it asked to be held back, 0 for none
 ---@field ttl integer?  milliseconds it lives, nil for ever
 ---@field attempt integer  the delivery that it is in; 0 before the first
+---@field dedupe_id string?  what its publisher calls it (PUB id=), nil for none
 
 ---The queue that a message goes into. Good for one call, read-only.
 ---@class tide.Queue
@@ -198,12 +199,13 @@ function log.error(...) end
 ---The message as a filter has it: it may be written to.
 ---@class tide.Draft : tide.Msg
 ---@field vhost string  that it is published in; read-only
+---@field dedupe_id string?  128 bytes at most
 ---@field delay number|string  milliseconds or "30s"
 ---@field ttl number|string|nil
 local draft = {}
 
 ---Publish a copy too.
----@param changes { exchange: string?, key: string?, priority: integer?, delay: number|string|nil, ttl: number|string|nil, payload: string?, headers: table<string, string|number|false>? }
+---@param changes { exchange: string?, key: string?, dedupe_id: string?, priority: integer?, delay: number|string|nil, ttl: number|string|nil, payload: string?, headers: table<string, string|number|false>? }
 function draft:copy(changes) end
 
 ---@class tide.Filter

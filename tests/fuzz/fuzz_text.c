@@ -11,6 +11,7 @@
 #include "client/url.h"
 #include "rules/inspect.h"
 #include "rules/words.h"
+#include "store/dedupe.h"
 #include "store/redis_url.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -66,6 +67,24 @@ static void try_percent(struct slice text)
 		abort();
 	mem_free(out);
 	buf_deinit(&coded);
+}
+
+static void try_seen(struct slice text)
+{
+	struct store_seen seen, again;
+	char head[DEDUPE_HEAD_MAX];
+	struct buf out;
+
+	if (dedupe_member_parse(text, &seen) < 0)
+		return;
+	buf_init(&out);
+	buf_append_slice(&out, (struct slice){ head, dedupe_head_format(&seen, head) });
+	buf_append_slice(&out, seen.publish_id);
+	if (dedupe_member_parse(buf_slice(&out), &again) < 0 ||
+	    again.msg_id != seen.msg_id || again.copy != seen.copy ||
+	    !slice_is_equal(again.publish_id, seen.publish_id))
+		abort();
+	buf_deinit(&out);
 }
 
 static void try_name(struct slice text)
@@ -130,6 +149,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(copy, data, size);
 	try_args(text);
 	try_duration(text);
+	try_seen(text);
 	try_percent(text);
 	try_name(text);
 	try_redis_url(text);

@@ -62,8 +62,8 @@ describe('the definitions', function()
       bad('dead-letter=/k', 'syntax dead-letter=/k: wanted is <exchange>/<key>, with - for the default exchange; '
         .. 'without a key the message keeps its own')
       bad('max-speed=3', "syntax a queue has no option 'max-speed'; it takes: durable exclusive auto-delete shards "
-        .. 'sharding priority retry ack-timeout delivery-limit dead-letter, and sharding.* priority.* retry.* for the '
-        .. "scripts' own")
+        .. 'sharding priority retry ack-timeout delivery-limit dead-letter dedupe, and sharding.* priority.* '
+        .. "retry.* for the scripts' own")
       assert.is_nil(find('queues', 'd.bad'))
     end)
 

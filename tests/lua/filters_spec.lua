@@ -75,6 +75,21 @@ describe("a filter", function()
     assert.equal(0, pass({ ts = 1000000, expires = 1065000 }).expires)
   end)
 
+  it("sees and writes the id that the publisher gave it", function()
+    open { a = "assert(msg.dedupe_id == 'a b') msg:copy { dedupe_id = 'other' } msg:copy {}" }
+    local m = pass { key = "k", dedupe_id = "a b" }
+    assert.equal("a b", m.dedupe_id)
+    assert.same({ "other", "a b" }, { m.copies[1].dedupe_id, m.copies[2].dedupe_id })
+    open { a = "msg.dedupe_id = msg.headers.order" }
+    assert.equal("42", pass({ headers = { order = "42" } }).dedupe_id)
+    assert.is_nil(pass({ dedupe_id = "a" }).dedupe_id)
+    open { a = "msg.dedupe_id = ('x'):rep(#msg.payload)" }
+    assert.equal(128, #pass({ payload = ("y"):rep(128) }).dedupe_id)
+    assert.matches("msg.dedupe_id has 129 bytes; 128 are allowed", fails { payload = ("y"):rep(129) })
+    open { a = "msg.dedupe_id = 5" }
+    assert.matches("msg.dedupe_id is a text, not '5'", fails {})
+  end)
+
   it("says what may be written", function()
     local cases = {
       { "msg.priority = 256", "msg.priority is an integer from 0 to 255, not '256'" },
@@ -88,8 +103,8 @@ describe("a filter", function()
       { "msg.delay = 1e300", "msg.delay is milliseconds from 0" },
       { "msg.ttl = 0", "msg.ttl is milliseconds from 1, a duration like '30s', or nil, not '0'" },
       { "msg.payload = {}", "msg.payload is a text, not 'table" },
-      { "msg.id = 'x'", "'msg.id' cannot be written; a filter writes delay exchange key payload priority ttl and "
-        .. "headers.<name>" },
+      { "msg.id = 'x'", "'msg.id' cannot be written; a filter writes dedupe_id delay exchange key payload priority ttl "
+        .. "and headers.<name>" },
       { "msg.headers = {}", "'msg.headers' cannot be written" },
       { "msg[1] = 1", "'msg.1' cannot be written" },
       { "msg.headers['a b'] = 'x'", "a header's name is 1-255 bytes" },
@@ -99,7 +114,7 @@ describe("a filter", function()
       { "for i = 1, 65 do msg.headers['h' .. i] = 'x' end", "a message has at most 64 headers" },
       { "msg.headers.x = (' '):rep(30000)", "the headers of a message have at most 61440 bytes in all" },
       { "msg:copy { exchnage = 'x' }",
-        "msg:copy takes delay exchange key payload priority ttl headers, not 'exchnage'" },
+        "msg:copy takes dedupe_id delay exchange key payload priority ttl headers, not 'exchnage'" },
       { "msg:copy { headers = 'x' }", "the headers of a copy are a table, not a string" },
       { "msg:copy { priority = 300 }", "msg.priority is an integer" },
       { "msg:copy()", "table expected" },

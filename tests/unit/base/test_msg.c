@@ -22,6 +22,7 @@ static struct msg_spec full_spec(void)
 		.headers = two_headers,
 		.payload = "a\0b\r\n",
 		.payload_len = 5,
+		.dedupe_id = SLICE("order 42"),
 	};
 }
 
@@ -39,6 +40,7 @@ static void check_full(const struct msg *m)
 	assert_slice(m->headers[0].value, "gold");
 	assert_int_equal(m->payload_len, 5);
 	assert_memory_equal(m->payload, "a\0b\r\n", 5);
+	assert_slice(msg_dedupe_id(m), "order 42");
 }
 
 static void a_message_copies_what_it_is_made_from(void **state)
@@ -59,9 +61,10 @@ static void everything_is_inside_the_one_allocation(void **state)
 	struct msg *m = msg_create(&spec);
 	const char *begin = (const char *)m;
 	assert_in_range(m->headers[1].name.data - begin, sizeof(*m), m->bytes);
-	assert_int_equal(m->payload + m->payload_len - begin, m->bytes);
-	assert_int_equal(m->bytes,
-			 sizeof(*m) + 2 * sizeof(struct msg_header) + 6 + 6 + 8 + 5 + 5);
+	assert_ptr_equal(m->dedupe_id, m->payload + m->payload_len);
+	assert_int_equal(m->dedupe_id + m->dedupe_len - begin, m->bytes);
+	assert_int_equal(m->bytes, sizeof(*m) + 2 * sizeof(struct msg_header) + 6 + 6 +
+					   8 + 5 + 5 + 8);
 	msg_unref(m);
 }
 

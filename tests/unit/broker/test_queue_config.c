@@ -39,13 +39,15 @@ static void what_is_not_said_has_its_default(void **state)
 	assert_int_equal(c.delivery_limit, 20);
 	assert_null(c.dead_exchange);
 	assert_null(c.dead_key);
+	assert_int_equal(c.dedupe_ms, -1);
 	assert_string_equal(c.scripts[SCRIPT_SHARDING], "hash");
 	assert_string_equal(c.scripts[SCRIPT_PRIORITY], "fifo");
 	assert_string_equal(c.scripts[SCRIPT_RETRY], "immediate");
 	args_format(&c.canonical, &text);
-	assert_buf(&text, "ack-timeout=60s auto-delete=0 dead-letter= delivery-limit=20 "
-			  "durable=1 exclusive=0 priority=fifo retry=immediate "
-			  "sharding=hash shards=1");
+	assert_buf(&text,
+		   "ack-timeout=60s auto-delete=0 dead-letter= dedupe= delivery-limit=20 "
+		   "durable=1 exclusive=0 priority=fifo retry=immediate "
+		   "sharding=hash shards=1");
 	queue_config_deinit(&c);
 	buf_deinit(&text);
 }
@@ -57,7 +59,8 @@ static void every_option_is_read(void **state)
 	parse_good(&c, "durable=0 exclusive=1 auto-delete=1 shards=64 ack-timeout=5m "
 		       "delivery-limit=0 dead-letter=x/k.dead sharding=round_robin "
 		       "priority=strict retry=exponential retry.base=500ms retry.max=5 "
-		       "sharding.by=header");
+		       "sharding.by=header dedupe=10m");
+	assert_int_equal(c.dedupe_ms, 600000);
 	assert_false(c.is_durable);
 	assert_true(c.is_exclusive);
 	assert_true(c.is_auto_delete);

@@ -74,7 +74,8 @@ static void connect_to_a_mute_server_times_out(void **state)
 static void publish_gives_the_receipt(void **state)
 {
 	START(FAKE_HELLO, "<PUB - jobs pri=7 must h:a=b%20c 2", "<hi",
-	      ">OK " ID_1 " 3\r\n", "<PUB x - 0", "<",
+	      ">OK " ID_1 " 3\r\n", "<PUB - jobs id=a 0", "<",
+	      ">OK " ID_2 " 1 duplicate\r\n", "<PUB x - 0", "<",
 	      ">ERR not-found there is no exchange 'x'\r\n", "<PING", ">OK\r\n");
 	struct tidemq_client *c = connect_to(&f, NULL);
 	const struct tidemq_header header = { "a", "b c", 3 };
@@ -89,6 +90,11 @@ static void publish_gives_the_receipt(void **state)
 	assert_int_equal(tidemq_publish(c, &p, &receipt), TIDEMQ_OK);
 	assert_string_equal(receipt.id, ID_1);
 	assert_int_equal(receipt.queues, 3);
+	assert_false(receipt.is_duplicate);
+	p = (struct tidemq_publication){ .key = "jobs", .dedupe_id = "a" };
+	assert_int_equal(tidemq_publish(c, &p, &receipt), TIDEMQ_OK);
+	assert_string_equal(receipt.id, ID_2);
+	assert_true(receipt.is_duplicate);
 	assert_int_equal(
 		tidemq_publish(c, &(struct tidemq_publication){ .exchange = "x" }, NULL),
 		TIDEMQ_EREFUSED);

@@ -31,8 +31,9 @@ static void a_publication_names_what_is_not_the_default(void **state)
 					    .priority = 9,
 					    .delay_ms = 1500,
 					    .ttl_ms = 60000,
+					    .dedupe_id = "order 42",
 					    .must = true },
-	      0, "PUB - q pri=9 delay=1500 ttl=60000 must");
+	      0, "PUB - q pri=9 delay=1500 ttl=60000 id=order%2042 must");
 }
 
 static void header_values_are_percent_encoded(void **state)
