@@ -80,7 +80,7 @@ static const struct option_row rows[] = {
 	  offsetof(struct serve_options, drain_timeout_ms), 0, DAY_MS,
 	  "at SIGTERM, for answers still owed (5s)" },
 	{ "rules-memory", "BYTES", TYPE_BYTES, BROKER(rules_memory_bytes), KIB *KIB,
-	  64 * GIB, "of all scripts together (64M)" },
+	  64 * GIB, "of all scripts together, with what they keep of bindings (256M)" },
 	{ "rules-budget", "TIME", TYPE_DURATION, BROKER(rules_budget_ms), 1, 60000,
 	  "of one call into a script (50ms)" },
 	{ "max-shared", "N", TYPE_BYTES, BROKER(shared_entries_max), 1, 100000000,

@@ -45,7 +45,7 @@ void broker_config_init(struct broker_config *c)
 		.vhosts_max = 256,
 		.channels_max = 256,
 		.replies_max = 16384,
-		.rules_memory_bytes = (size_t)64 << 20,
+		.rules_memory_bytes = ENGINE_MEMORY_DEFAULT,
 		.rules_budget_ms = 50,
 		.rules_debounce_ms = 100,
 		.rules_watch = true,
@@ -424,7 +424,7 @@ static void on_change_gate(void *ctx, const struct error *answer)
 	if (b->is_closing)
 		return;
 	if (answer->code < 0)
-		engine_refuse(b->engine, ENGINE_FILES, answer);
+		engine_refuse(b->engine, ENGINE_FILES, NULL, answer);
 	else
 		engine_follow(b->engine);
 }
@@ -444,7 +444,7 @@ static void on_reload_gate(void *ctx, const struct error *answer)
 	if (b->is_closing)
 		return;
 	if (answer->code < 0)
-		engine_refuse(b->engine, ENGINE_RELOAD, answer);
+		engine_refuse(b->engine, ENGINE_RELOAD, NULL, answer);
 	else
 		engine_reload_start(b->engine, NULL, NULL);
 }

@@ -7,9 +7,13 @@
 #include <sys/stat.h>
 
 #include "../base/mem.h"
+#include "../rules/bundle.h"
 #include "../rules/filter.h"
 #include "exchange.h"
 #include "queue.h"
+
+/* Uses and bindings that are made in a step; a binding takes its script some 2 us. */
+#define STEP_MAX 500
 
 /* Twins stand for what the broker has, by serial number. */
 struct exchange_twin {
@@ -18,6 +22,9 @@ struct exchange_twin {
 	struct index *index;
 	uint64_t *bindings; /* by number: the serial of what is bound; 0 = nothing */
 	uint32_t binding_cap;
+	/* Of the broker's routes, with which it is in step up to this binding. */
+	uint64_t version;
+	uint32_t next;
 	uint64_t mark;  /* the last following that found it */
 	uint64_t visit; /* the last decision that came by */
 };
@@ -36,11 +43,38 @@ struct candidate {
 	char *dir;
 	struct exchange_twin *exchanges;
 	struct queue_twin *queues;
-	uint64_t version; /* of the broker's routes, with which it is in step */
+	uint64_t version;     /* of the broker's routes, with which it is in step */
+	struct error failure; /* of the following, not told yet; code 0: none */
+	unsigned left;        /* of the step under way */
 	uint64_t mark;
 	uint64_t visit;
+	uint64_t epoch; /* of the rules in force with which modules were compared */
+	bool has_same_modules;
+	uv_idle_t turn; /* until all is entered that there is */
+	candidate_loaded_fn *on_loaded;
+	void *ctx;
 	int64_t now_ms; /* that of the replay; 0: the broker's */
 };
+
+/* The first failure is the one that is told of, by the next decision. What fails takes
+ * no place, since it would take it in each step. */
+static void note_failure(struct candidate *c, const char *what, const char *name,
+			 const struct error *cause)
+{
+	c->left++;
+	if (c->failure.code == TIDE_OK)
+		error_set(&c->failure, TIDE_ERULE, "%s '%s': %s", what, name,
+			  cause->text);
+}
+
+/* A place in the step; false when it is full. */
+static bool take_place(struct candidate *c)
+{
+	if (c->left == 0)
+		return false;
+	c->left--;
+	return true;
+}
 
 /* ---- in step with the broker ------------------------------------------------------ */
 
@@ -85,9 +119,16 @@ static bool has_lost_bindings(const struct exchange_twin *t, const struct exchan
 static int sync_bindings(struct candidate *c, struct exchange_twin *t,
 			 const struct exchange *x, struct error *err)
 {
+	struct error cause;
 	int rc = TIDE_OK;
 
-	if (has_lost_bindings(t, x)) {
+	/* What was seen in an earlier step is not looked at again. */
+	bool is_begun = t->version == c->broker->route_version;
+
+	if (!is_begun)
+		t->next = 0;
+	t->version = c->broker->route_version;
+	if (!is_begun && has_lost_bindings(t, x)) {
 		index_destroy(t->index);
 		t->index = NULL;
 		memset(t->bindings, 0, t->binding_cap * sizeof(*t->bindings));
@@ -100,12 +141,17 @@ static int sync_bindings(struct candidate *c, struct exchange_twin *t,
 		       (x->binding_cap - t->binding_cap) * sizeof(*t->bindings));
 		t->binding_cap = x->binding_cap;
 	}
-	for (uint32_t i = 0; i < x->binding_cap && rc == TIDE_OK; i++) {
+	for (uint32_t i = t->next; i < x->binding_cap && t->index; i++) {
 		const struct binding *b = x->bindings[i];
 
+		t->next = i;
 		if (!b || t->bindings[i])
 			continue;
-		rc = index_bind(t->index, slice_from(b->pattern), &b->args, i, err);
+		if (!take_place(c))
+			return TIDE_AGAIN;
+		/* One that is refused is left out, and told of once. */
+		if (index_bind(t->index, slice_from(b->pattern), &b->args, i, &cause) < 0)
+			note_failure(c, "exchange", x->name, &cause);
 		t->bindings[i] = b->serial;
 	}
 	return rc;
@@ -123,6 +169,8 @@ static int sync_exchange(struct candidate *c, const struct exchange *x, struct e
 		HASH_ADD(hh, c->exchanges, serial, sizeof(t->serial), t);
 	}
 	t->mark = c->mark;
+	if (!t->index && !take_place(c))
+		return TIDE_AGAIN;
 	if (!t->index)
 		rc = add_index(c, t, x, err);
 	return rc == TIDE_OK ? sync_bindings(c, t, x, err) : rc;
@@ -142,12 +190,15 @@ static int sync_queue(struct candidate *c, const struct queue *q, struct error *
 	}
 	t->mark = c->mark;
 	snprintf(user, sizeof(user), "queue '%s'", q->name);
-	for (int i = 0; i < SCRIPT_KIND_COUNT && rc == TIDE_OK; i++)
-		if (q->strategies[i] && !t->strategies[i])
-			rc = engine_strategy_create(c->engine, (enum script_kind)i,
-						    slice_from(q->config.scripts[i]),
-						    &q->config.script_args[i], user,
-						    &t->strategies[i], err);
+	for (int i = 0; i < SCRIPT_KIND_COUNT && rc == TIDE_OK; i++) {
+		if (!q->strategies[i] || t->strategies[i])
+			continue;
+		if (!take_place(c))
+			return TIDE_AGAIN;
+		rc = engine_strategy_create(
+			c->engine, (enum script_kind)i, slice_from(q->config.scripts[i]),
+			&q->config.script_args[i], user, &t->strategies[i], err);
+	}
 	if (t->strategies[SCRIPT_SHARDING])
 		strategy_set_load(t->strategies[SCRIPT_SHARDING], queue_shard_load, q);
 	return rc;
@@ -166,30 +217,48 @@ static void sweep(struct candidate *c)
 			drop_queue(c, q);
 }
 
-static int follow(struct candidate *c, struct error *err)
+/* False when the step is full before all is done. */
+static bool sync_vhost(struct candidate *c, struct vhost *v)
 {
-	struct broker *b = c->broker;
-	struct vhost *v, *next_vhost;
 	struct exchange *x, *next_exchange;
 	struct queue *q, *next_queue;
-	struct error first = { .code = TIDE_OK }, cause;
+	struct error cause;
+	int rc;
+
+	HASH_ITER (hh, v->exchanges, x, next_exchange) {
+		rc = sync_exchange(c, x, &cause);
+		if (rc == TIDE_AGAIN)
+			return false;
+		if (rc < 0)
+			note_failure(c, "exchange", x->name, &cause);
+	}
+	HASH_ITER (hh, v->queues, q, next_queue) {
+		rc = sync_queue(c, q, &cause);
+		if (rc == TIDE_AGAIN)
+			return false;
+		if (rc < 0)
+			note_failure(c, "queue", q->name, &cause);
+	}
+	return true;
+}
+
+static bool follow(struct candidate *c)
+{
+	struct vhost *v, *next;
 
 	c->mark++;
-	HASH_ITER (hh, b->vhosts, v, next_vhost) {
-		HASH_ITER (hh, v->exchanges, x, next_exchange)
-			if (sync_exchange(c, x, &cause) < 0 && first.code == TIDE_OK)
-				error_set(&first, TIDE_ERULE, "exchange '%s': %s",
-					  x->name, cause.text);
-		HASH_ITER (hh, v->queues, q, next_queue)
-			if (sync_queue(c, q, &cause) < 0 && first.code == TIDE_OK)
-				error_set(&first, TIDE_ERULE, "queue '%s': %s", q->name,
-					  cause.text);
-	}
+	c->left = STEP_MAX;
+	HASH_ITER (hh, c->broker->vhosts, v, next)
+		if (!sync_vhost(c, v))
+			return false;
 	sweep(c);
-	c->version = b->route_version;
-	if (first.code != TIDE_OK)
-		*err = first;
-	return first.code;
+	c->version = c->broker->route_version;
+	return true;
+}
+
+bool candidate_follow(struct candidate *c)
+{
+	return c->version == c->broker->route_version || follow(c);
 }
 
 /* ---- deciding --------------------------------------------------------------------- */
@@ -199,11 +268,32 @@ struct deciding {
 	const struct msg *msg;
 	struct verdict *verdict;
 	struct error *err;
+	struct candidate_decision *result;
 };
 
-static bool is_telling(const struct strategy *mine, const struct strategy *live)
+/* The modules that scripts require are compared anew with each generation in force. */
+static bool has_same_modules(struct candidate *c)
 {
-	return strategy_is_pure(mine) || strategy_hash(mine) != strategy_hash(live);
+	const struct engine *live = c->broker->engine;
+
+	if (c->epoch != engine_epoch(live)) {
+		c->epoch = engine_epoch(live);
+		c->has_same_modules = bundle_has_same_modules(engine_files(live),
+							      engine_files(c->engine));
+	}
+	return c->has_same_modules;
+}
+
+static bool is_other(struct candidate *c, const struct strategy *mine,
+		     const struct strategy *live)
+{
+	return strategy_hash(mine) != strategy_hash(live) || !has_same_modules(c);
+}
+
+static bool is_telling(struct candidate *c, const struct strategy *mine,
+		       const struct strategy *live)
+{
+	return strategy_is_pure(mine) || is_other(c, mine, live);
 }
 
 static int decide_queue(struct deciding *d, struct queue *q)
@@ -239,8 +329,8 @@ static int decide_queue(struct deciding *d, struct queue *q)
 	/* A message whose rank fails is stored all the same, at rank 0. */
 	if (strategy_rank(priority, d->msg, &view, &t->rank, NULL) < 0)
 		t->rank = 0;
-	t->is_shard_telling = is_telling(sharding, q->strategies[SCRIPT_SHARDING]);
-	t->is_rank_telling = is_telling(priority, q->strategies[SCRIPT_PRIORITY]);
+	t->is_shard_telling = is_telling(c, sharding, q->strategies[SCRIPT_SHARDING]);
+	t->is_rank_telling = is_telling(c, priority, q->strategies[SCRIPT_PRIORITY]);
 	return TIDE_OK;
 }
 
@@ -348,14 +438,21 @@ static int filter_one(struct candidate *c, const struct vhost *v, struct passage
 	return rc == TIDE_EREJECTED && i > 0 ? TIDE_OK : rc;
 }
 
+static void take_written(struct deciding *d, struct msg *m)
+{
+	d->result->written[d->result->written_count++] = m;
+}
+
 static int decide_all(struct deciding *d, struct vhost *v, struct msg *m)
 {
 	struct candidate *c = d->candidate;
 	struct passage p;
 	int rc = TIDE_OK;
 
-	if (engine_filter_count(c->engine) == 0)
+	if (engine_filter_count(c->engine) == 0) {
+		take_written(d, msg_ref(m));
 		return decide_address(d, v, m);
+	}
 	p.items[0] = (struct passing){ .msg = msg_ref(m) };
 	p.count = 1;
 	for (unsigned i = 0; i < p.count && rc == TIDE_OK; i++)
@@ -364,8 +461,12 @@ static int decide_all(struct deciding *d, struct vhost *v, struct msg *m)
 	for (unsigned i = 0; i < p.count && rc == TIDE_OK; i++)
 		if (!p.items[i].is_refused)
 			rc = decide_address(d, v, p.items[i].msg);
-	for (unsigned i = 0; i < p.count; i++)
-		msg_unref(p.items[i].msg);
+	for (unsigned i = 0; i < p.count; i++) {
+		if (p.items[i].is_refused)
+			msg_unref(p.items[i].msg);
+		else
+			take_written(d, p.items[i].msg);
+	}
 	return rc;
 }
 
@@ -376,17 +477,60 @@ void candidate_set_clock(struct candidate *c, int64_t now_ms)
 }
 
 void candidate_decide(struct candidate *c, struct vhost *v, struct msg *m,
-		      struct verdict *verdict, struct error *err)
+		      struct candidate_decision *result)
 {
-	struct deciding d = { c, NULL, verdict, err };
-	int rc = TIDE_OK;
+	struct deciding d = { c, NULL, &result->verdict, &result->err, result };
 
-	verdict_init(verdict, TIDE_OK);
-	if (c->version != c->broker->route_version)
-		rc = follow(c, err);
-	if (rc == TIDE_OK)
-		rc = decide_all(&d, v, m);
-	verdict->status = rc;
+	result->written_count = 0;
+	verdict_init(&result->verdict, TIDE_OK);
+	result->err = c->failure;
+	c->failure.code = TIDE_OK;
+	if (result->moment)
+		engine_moment_borrow(c->engine, result->moment);
+	result->verdict.status =
+		result->err.code == TIDE_OK ? decide_all(&d, v, m) : result->err.code;
+	if (result->moment)
+		engine_moment_return(c->engine);
+}
+
+void candidate_decision_deinit(struct candidate_decision *d)
+{
+	for (unsigned i = 0; i < d->written_count; i++)
+		msg_unref(d->written[i]);
+}
+
+/* ---- failures --------------------------------------------------------------------- */
+
+static struct strategy *retry_of(struct candidate *c, const struct queue *q)
+{
+	struct queue_twin *twin;
+
+	HASH_FIND(hh, c->queues, &q->serial, sizeof(q->serial), twin);
+	return twin ? twin->strategies[SCRIPT_RETRY] : NULL;
+}
+
+bool candidate_has_other_retry(struct candidate *c, const struct queue *q)
+{
+	const struct strategy *mine = retry_of(c, q);
+
+	return !mine || is_other(c, mine, q->strategies[SCRIPT_RETRY]);
+}
+
+int candidate_retry(struct candidate *c, const struct candidate_failure *f,
+		    struct retry_decision *decision, struct error *err)
+{
+	struct strategy *mine = retry_of(c, f->queue);
+	struct dry_run run;
+	int rc;
+
+	if (!mine)
+		return error_set(err, TIDE_ERULE, "there is no retry script '%s'",
+				 f->queue->config.scripts[SCRIPT_RETRY]);
+	engine_moment_borrow_dry(c->engine, f->moment, c->broker->engine, &run);
+	rc = strategy_decide(mine, f->msg, f->failure->attempts, f->failure, decision,
+			     err);
+	engine_moment_return_dry(c->engine);
+	return rc;
 }
 
 /* ---- life ------------------------------------------------------------------------- */
@@ -409,8 +553,28 @@ static int resolve(struct broker *b, struct slice dir, char out[PATH_MAX],
 	return error_set(err, TIDE_ENOTFOUND, "the broker finds no directory '%s'", out);
 }
 
+static void on_engine(void *ctx, const struct error *result)
+{
+	struct candidate *c = ctx;
+
+	if (result->code != TIDE_ESHUTDOWN)
+		c->on_loaded(c->ctx, result);
+}
+
+/* What there is, then the scripts: the build of the first generation makes the uses
+ * and the bindings in it. */
+static void on_turn(uv_idle_t *handle)
+{
+	struct candidate *c = handle->data;
+
+	if (!follow(c))
+		return;
+	uv_idle_stop(handle);
+	engine_reload_start(c->engine, on_engine, c);
+}
+
 int candidate_create(struct candidate **out, struct broker *b, struct slice dir,
-		     struct error *err)
+		     candidate_loaded_fn *on_loaded, void *ctx, struct error *err)
 {
 	struct engine_config config = {
 		.lua_dir = b->config.lua_dir,
@@ -426,16 +590,28 @@ int candidate_create(struct candidate **out, struct broker *b, struct slice dir,
 	c = mem_zalloc(sizeof(*c));
 	c->broker = b;
 	c->dir = mem_strdup(path);
+	c->on_loaded = on_loaded;
+	c->ctx = ctx;
 	config.rules_dir = c->dir;
-	rc = engine_create(&c->engine, b->loop, &config, NULL, err);
-	if (rc == TIDE_OK)
-		rc = follow(c, err);
+	rc = engine_open(&c->engine, b->loop, &config, NULL, err);
 	if (rc < 0) {
-		candidate_destroy(c);
+		mem_free(c->dir);
+		mem_free(c);
 		return rc;
 	}
+	uv_idle_init(b->loop, &c->turn);
+	c->turn.data = c;
+	uv_idle_start(&c->turn, on_turn);
 	*out = c;
 	return TIDE_OK;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	struct candidate *c = handle->data;
+
+	mem_free(c->dir);
+	mem_free(c);
 }
 
 void candidate_destroy(struct candidate *c)
@@ -444,10 +620,8 @@ void candidate_destroy(struct candidate *c)
 		return;
 	c->mark++;
 	sweep(c);
-	if (c->engine)
-		engine_close(c->engine, NULL, NULL);
-	mem_free(c->dir);
-	mem_free(c);
+	engine_close(c->engine, NULL, NULL);
+	uv_close((uv_handle_t *)&c->turn, on_closed);
 }
 
 const char *candidate_dir(const struct candidate *c)

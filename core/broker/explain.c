@@ -2,6 +2,7 @@
  * is decided by the code that publishes; then it is printed, not done. */
 #include "../base/json.h"
 #include "../rules/dry_run.h"
+#include "changes.h"
 #include "decide.h"
 #include "dedupe.h"
 #include "session.h"
@@ -21,105 +22,13 @@ static void add_time(struct json *j, uint64_t time_ns)
 /* ---- filters ------------------------------------------------------------------------
  */
 
-static void begin_change(struct json *j, const char *field)
-{
-	json_object_begin(j);
-	json_member_text(j, "field", field);
-}
-
-static void add_text_change(struct json *j, const char *field, struct slice from,
-			    struct slice to)
-{
-	if (slice_is_equal(from, to))
-		return;
-	begin_change(j, field);
-	json_member_string(j, "from", from);
-	json_member_string(j, "to", to);
-	json_object_end(j);
-}
-
-static void add_int_change(struct json *j, const char *field, int64_t from, int64_t to)
-{
-	if (from == to)
-		return;
-	begin_change(j, field);
-	json_member_int(j, "from", from);
-	json_member_int(j, "to", to);
-	json_object_end(j);
-}
-
-static void add_header_change(struct json *j, struct slice name, struct slice from,
-			      struct slice to)
-{
-	json_object_begin(j);
-	json_member_text(j, "field", "header");
-	json_member_string(j, "name", name);
-	json_key(j, "from");
-	if (from.data)
-		json_string(j, from);
-	else
-		json_null(j);
-	json_key(j, "to");
-	if (to.data)
-		json_string(j, to);
-	else
-		json_null(j);
-	json_object_end(j);
-}
-
-static void add_header_changes(struct json *j, const struct msg *from,
-			       const struct msg *to)
-{
-	for (unsigned i = 0; i < from->header_count; i++) {
-		struct msg_header *h = &from->headers[i];
-		struct slice value = msg_header(to, h->name);
-
-		if (!value.data || !slice_is_equal(value, h->value))
-			add_header_change(j, h->name, h->value, value);
-	}
-	for (unsigned i = 0; i < to->header_count; i++) {
-		struct msg_header *h = &to->headers[i];
-
-		if (!msg_header(from, h->name).data)
-			add_header_change(j, h->name, (struct slice){ NULL, 0 },
-					  h->value);
-	}
-}
-
-static struct slice payload_of(const struct msg *m)
-{
-	return (struct slice){ m->payload, m->payload_len };
-}
-
-static void add_payload_change(struct json *j, const struct msg *from,
-			       const struct msg *to)
-{
-	if (slice_is_equal(payload_of(from), payload_of(to)))
-		return;
-	begin_change(j, "payload");
-	json_member_int(j, "from_bytes", (int64_t)from->payload_len);
-	json_member_int(j, "to_bytes", (int64_t)to->payload_len);
-	json_object_end(j);
-}
-
-static struct slice exchange_word(struct slice name)
-{
-	return name.len ? name : SLICE("-");
-}
-
 static void add_changes(struct json *j, const struct msg *from, const struct msg *to)
 {
+	struct changes c = { .out = j, .one = "from", .other = "to" };
+
 	json_key(j, "changes");
 	json_array_begin(j);
-	add_text_change(j, "exchange", exchange_word(from->exchange),
-			exchange_word(to->exchange));
-	add_text_change(j, "key", from->key, to->key);
-	add_text_change(j, "dedupe_id", msg_dedupe_id(from), msg_dedupe_id(to));
-	add_int_change(j, "priority", from->priority, to->priority);
-	add_int_change(j, "due", from->due_unix_ms, to->due_unix_ms);
-	add_int_change(j, "expires", from->expires_unix_ms, to->expires_unix_ms);
-	add_header_changes(j, from, to);
-	add_payload_change(j, from, to);
+	changes_add(&c, from, to);
 	json_array_end(j);
 }
 
@@ -266,7 +175,8 @@ static void add_scripts(struct json *j, const struct dry_run *run)
 static void add_rejection(struct json *j, const struct decide_spec *spec,
 			  const struct error *err)
 {
-	json_member_string(j, "exchange", exchange_word(spec->msg->exchange));
+	json_member_string(j, "exchange",
+			   spec->msg->exchange.len ? spec->msg->exchange : SLICE("-"));
 	json_member_string(j, "key", spec->msg->key);
 	json_member_int(j, "generation",
 			(int64_t)engine_epoch(spec->vhost->broker->engine));

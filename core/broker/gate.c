@@ -1,30 +1,37 @@
 #include "gate.h"
 
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/queue.h>
 
 #include "../base/log.h"
 #include "../base/mem.h"
-#include "../rules/bundle.h"
+#include "gate_dir.h"
+#include "history.h"
 
 #define OUTPUT_MAX ((size_t)64 * 1024)
 #define OUTPUT_LINES 40 /* of it that are logged */
-#define SPEC_END "_spec.lua"
-#define DEPTH_MAX 8
-#define ROUNDS_MAX 5 /* of a directory that changes while its specs run */
+#define ROUNDS_MAX 5    /* of a directory that changes while its specs run */
 
 struct ask {
 	STAILQ_ENTRY(ask) link;
+	struct bundle *files; /* a reference; NULL: the directory */
+	char *specs_dir;      /* with files */
 	gate_answer_fn on_answer;
 	void *ctx;
 };
 STAILQ_HEAD(asks, ask);
 
-/* A child under way; freed when its handles are closed. */
+/* A child under way; freed when its handles are closed. One for files has first a
+ * directory made for them, and removed at the end, by a thread. */
 struct run {
 	struct gate *gate; /* NULL: nobody waits any more */
+	uv_loop_t *loop;
+	uv_work_t work;
+	struct bundle *files; /* a reference; NULL: the directory */
+	char *specs_dir;
+	char dir[PATH_MAX];   /* made for the files; "" when there is none */
+	struct error failure; /* of the making */
 	uv_process_t process;
 	uv_pipe_t pipe;
 	uv_timer_t timer;
@@ -40,7 +47,7 @@ struct gate {
 	struct asks current; /* whom the run under way answers */
 	struct asks next;
 	struct run *run;
-	uint64_t hash; /* of the scripts that it runs for */
+	uint64_t hash; /* of the files that it runs for */
 	unsigned rounds;
 };
 
@@ -65,6 +72,8 @@ static void answer(struct asks *asks, const struct error *result)
 	while ((a = STAILQ_FIRST(&list)) != NULL) {
 		STAILQ_REMOVE_HEAD(&list, link);
 		a->on_answer(a->ctx, result);
+		bundle_unref(a->files);
+		mem_free(a->specs_dir);
 		mem_free(a);
 	}
 }
@@ -80,31 +89,41 @@ static uint64_t scan(const struct gate *g)
 	return hash;
 }
 
-/* nftw has no context; this is asked from one thread. */
-static int on_file(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	size_t len = strlen(path), end = strlen(SPEC_END);
-
-	return type == FTW_F && len > end && strcmp(path + len - end, SPEC_END) == 0;
-}
-
-static bool has_specs(const char *dir)
-{
-	return nftw(dir, on_file, DEPTH_MAX, 0) == 1;
-}
-
 /* ---- a run ------------------------------------------------------------------------ */
 
 static void start(struct gate *g);
+
+static void free_run(struct run *r)
+{
+	buf_deinit(&r->output);
+	bundle_unref(r->files);
+	mem_free(r->specs_dir);
+	mem_free(r);
+}
+
+static void work_remove(uv_work_t *work)
+{
+	gate_dir_remove(((struct run *)work->data)->dir);
+}
+
+static void on_removed(uv_work_t *work, int status)
+{
+	free_run(work->data);
+}
+
+static void end_run(struct run *r)
+{
+	if (r->dir[0] && uv_queue_work(r->loop, &r->work, work_remove, on_removed) == 0)
+		return;
+	free_run(r);
+}
 
 static void on_closed(uv_handle_t *handle)
 {
 	struct run *r = handle->data;
 
-	if (--r->handles > 0)
-		return;
-	buf_deinit(&r->output);
-	mem_free(r);
+	if (--r->handles == 0)
+		end_run(r);
 }
 
 static void close_run(struct run *r)
@@ -141,6 +160,29 @@ static void describe(const struct run *r, struct error *err)
 			  (int)(last.len < 300 ? last.len : 300), last.data);
 }
 
+/* Nobody knows the directory that was made: paths are said to be in the rules'. */
+static void hide_dir(struct run *r)
+{
+	struct slice all = buf_slice(&r->output);
+	size_t len = strlen(r->dir);
+	struct buf out;
+	const char *at;
+
+	if (len == 0 || all.len == 0)
+		return;
+	buf_init(&out);
+	while ((at = memmem(all.data, all.len, r->dir, len)) != NULL) {
+		size_t before = (size_t)(at - all.data);
+		bool has_slash = before + len < all.len && at[len] == '/';
+
+		buf_append(&out, all.data, before);
+		all = slice_skip(all, before + len + has_slash);
+	}
+	buf_append_slice(&out, all);
+	buf_deinit(&r->output);
+	r->output = out;
+}
+
 static void log_output(const struct run *r)
 {
 	struct slice all = buf_slice(&r->output);
@@ -156,6 +198,14 @@ static void log_output(const struct run *r)
 	}
 }
 
+static void conclude(struct gate *g, const struct error *result)
+{
+	g->rounds = 0;
+	if (result->code == TIDE_OK)
+		history_note_passed(g->broker->history, g->hash);
+	answer(&g->current, result);
+}
+
 static void finish(struct run *r)
 {
 	struct gate *g = r->gate;
@@ -165,10 +215,11 @@ static void finish(struct run *r)
 	if (!g || !r->has_ended || !r->is_read)
 		return;
 	g->run = NULL;
+	hide_dir(r);
 	if (r->status != 0) {
 		describe(r, &result);
 		log_output(r);
-	} else if (scan(g) != g->hash) {
+	} else if (!r->files && scan(g) != g->hash) {
 		/* Those were the specs of what is not there any more. */
 		is_again = ++g->rounds < ROUNDS_MAX;
 		if (!is_again)
@@ -176,11 +227,13 @@ static void finish(struct run *r)
 				  "the directory keeps changing while its specs run");
 	}
 	close_run(r);
-	if (!is_again) {
-		g->rounds = 0;
-		answer(&g->current, &result);
+	if (is_again) {
+		STAILQ_CONCAT(&g->current, &g->next);
+		STAILQ_CONCAT(&g->next, &g->current);
+	} else {
+		conclude(g, &result);
 	}
-	if (!g->run && (is_again || !STAILQ_EMPTY(&g->next)))
+	if (!g->run && !STAILQ_EMPTY(&g->next))
 		start(g);
 }
 
@@ -245,50 +298,141 @@ static int spawn(struct run *r, uv_loop_t *loop, const char *dir)
 	return uv_spawn(loop, &r->process, &options);
 }
 
-static void start(struct gate *g)
+static void fail_run(struct run *r, const struct error *why)
 {
-	struct broker *b = g->broker;
-	struct run *r = mem_zalloc(sizeof(*r));
+	struct gate *g = r->gate;
+
+	g->run = NULL;
+	conclude(g, why);
+	if (!g->run && !STAILQ_EMPTY(&g->next))
+		start(g);
+}
+
+static void run_child(struct run *r, const char *dir)
+{
 	struct error err;
 	int rc;
 
-	STAILQ_CONCAT(&g->current, &g->next);
-	g->hash = scan(g);
-	g->run = r;
-	r->gate = g;
 	r->handles = 3;
-	buf_init(&r->output);
-	uv_pipe_init(b->loop, &r->pipe, 0);
-	uv_timer_init(b->loop, &r->timer);
-	rc = spawn(r, b->loop, b->config.rules_dir);
+	uv_pipe_init(r->loop, &r->pipe, 0);
+	uv_timer_init(r->loop, &r->timer);
+	rc = spawn(r, r->loop, dir);
 	if (rc < 0) {
 		error_set(&err, TIDE_ERULE, "the specs cannot be run: %s",
 			  uv_strerror(rc));
-		g->run = NULL;
 		close_run(r);
-		answer(&g->current, &err);
+		fail_run(r, &err);
 		return;
 	}
 	uv_read_start((uv_stream_t *)&r->pipe, on_alloc, on_read);
 	uv_timer_start(&r->timer, on_timeout, GATE_TIMEOUT_MS, 0);
 }
 
-void gate_ask(struct gate *g, gate_answer_fn on_answer, void *ctx)
+static void work_make(uv_work_t *work)
 {
-	const struct error yes = { .code = TIDE_OK };
-	struct ask *a;
+	struct run *r = work->data;
 
-	if (!g || !g->broker->config.has_rules_gate ||
-	    !has_specs(g->broker->config.rules_dir)) {
-		on_answer(ctx, &yes);
+	if (gate_dir_create(r->files, r->specs_dir, r->dir, &r->failure) == TIDE_OK)
+		r->failure.code = TIDE_OK;
+}
+
+static void on_made(uv_work_t *work, int status)
+{
+	struct run *r = work->data;
+
+	if (r->gate && r->failure.code == TIDE_OK) {
+		run_child(r, r->dir);
 		return;
 	}
-	a = mem_zalloc(sizeof(*a));
-	a->on_answer = on_answer;
-	a->ctx = ctx;
+	if (r->gate)
+		fail_run(r, &r->failure);
+	end_run(r);
+}
+
+/* Those that ask about the directory have one run together. */
+static void take_asks(struct gate *g)
+{
+	struct ask *first = STAILQ_FIRST(&g->next), *a, *next;
+
+	STAILQ_REMOVE_HEAD(&g->next, link);
+	STAILQ_INSERT_TAIL(&g->current, first, link);
+	if (first->files)
+		return;
+	for (a = STAILQ_FIRST(&g->next); a; a = next) {
+		next = STAILQ_NEXT(a, link);
+		if (a->files)
+			continue;
+		STAILQ_REMOVE(&g->next, a, ask, link);
+		STAILQ_INSERT_TAIL(&g->current, a, link);
+	}
+}
+
+static void start(struct gate *g)
+{
+	struct run *r = mem_zalloc(sizeof(*r));
+	struct ask *first;
+	int rc;
+
+	take_asks(g);
+	first = STAILQ_FIRST(&g->current);
+	g->run = r;
+	r->gate = g;
+	r->loop = g->broker->loop;
+	r->work.data = r;
+	buf_init(&r->output);
+	if (!first->files) {
+		g->hash = scan(g);
+		run_child(r, g->broker->config.rules_dir);
+		return;
+	}
+	g->hash = bundle_hash(first->files);
+	r->files = bundle_ref(first->files);
+	r->specs_dir = mem_strdup(first->specs_dir);
+	rc = uv_queue_work(r->loop, &r->work, work_make, on_made);
+	if (rc < 0) {
+		error_set(&r->failure, TIDE_ERULE, "the specs cannot be run: %s",
+			  uv_strerror(rc));
+		fail_run(r, &r->failure);
+		free_run(r);
+	}
+}
+
+static void add_ask(struct gate *g, const struct ask *spec)
+{
+	struct ask *a = mem_zalloc(sizeof(*a));
+
+	*a = *spec;
 	STAILQ_INSERT_TAIL(&g->next, a, link);
 	if (!g->run)
 		start(g);
+}
+
+static const struct error yes = { .code = TIDE_OK };
+
+void gate_ask(struct gate *g, gate_answer_fn on_answer, void *ctx)
+{
+	if (!g || !g->broker->config.has_rules_gate ||
+	    !gate_dir_has_specs(g->broker->config.rules_dir)) {
+		on_answer(ctx, &yes);
+		return;
+	}
+	add_ask(g, &(struct ask){ .on_answer = on_answer, .ctx = ctx });
+}
+
+void gate_ask_files(struct gate *g, struct bundle *files, const char *specs_dir,
+		    gate_answer_fn on_answer, void *ctx)
+{
+	if (g && !gate_dir_has_specs(specs_dir))
+		specs_dir = g->broker->config.rules_dir;
+	if (!g || !g->broker->config.has_rules_gate || !gate_dir_has_specs(specs_dir) ||
+	    history_has_passed(g->broker->history, bundle_hash(files))) {
+		on_answer(ctx, &yes);
+		return;
+	}
+	add_ask(g, &(struct ask){ .files = bundle_ref(files),
+				  .specs_dir = mem_strdup(specs_dir),
+				  .on_answer = on_answer,
+				  .ctx = ctx });
 }
 
 void gate_destroy(struct gate *g)
@@ -298,8 +442,10 @@ void gate_destroy(struct gate *g)
 	if (!g)
 		return;
 	error_set(&err, TIDE_ESHUTDOWN, "the broker is stopping");
-	if (g->run) {
+	if (g->run)
 		g->run->gate = NULL;
+	/* One without handles has its directory made, and ends after that. */
+	if (g->run && g->run->handles > 0) {
 		uv_kill(-g->run->process.pid, SIGKILL);
 		close_run(g->run);
 	}

@@ -23,6 +23,7 @@ struct entry_text {
 struct kept {
 	struct bundle *files;
 	uint64_t hash;
+	bool has_passed; /* the gate */
 };
 
 struct history {
@@ -32,7 +33,8 @@ struct history {
 	uint64_t last_number;
 	struct kept kept[HISTORY_KEPT]; /* the newest first; NULL files: not read yet */
 	size_t kept_count;
-	uint64_t last; /* hash of what was in force last; 0 = nothing */
+	uint64_t last;   /* hash of what was in force last; 0 = nothing */
+	uint64_t passed; /* the gate last; 0 = nothing. It may not be kept yet */
 	struct waiter loading;
 	void (*on_loaded)(struct broker *b, int status, const char *text);
 };
@@ -137,23 +139,28 @@ static void forget_files(struct history *h, uint64_t hash)
 static void store_last(struct history *h)
 {
 	char hash[HASH_LEN + 1];
-	struct buf kept;
+	struct buf kept, passed;
 
 	if (!store_of(h))
 		return;
 	buf_init(&kept);
+	buf_init(&passed);
 	for (size_t i = 0; i < h->kept_count; i++) {
 		format_hash(h->kept[i].hash, hash);
 		buf_printf(&kept, "%s%s", i ? " " : "", hash);
+		if (h->kept[i].has_passed)
+			buf_printf(&passed, "%s%s", buf_len(&passed) ? " " : "", hash);
 	}
 	format_hash(h->last, hash);
 	struct store_field fields[] = {
 		{ SLICE("hash"), slice_from(hash) },
-		/* Empty when none is kept, but never a removal. */
+		/* Empty when there is none, but never a removal. */
 		{ SLICE("kept"), slice_from(buf_cstr(&kept)) },
+		{ SLICE("passed"), slice_from(buf_cstr(&passed)) },
 	};
-	store_document_change(store_of(h), DOC_LAST, fields, 2, on_written, NULL);
+	store_document_change(store_of(h), DOC_LAST, fields, 3, on_written, NULL);
 	buf_deinit(&kept);
+	buf_deinit(&passed);
 }
 
 static void store_entry(struct history *h, const struct entry_text *e)
@@ -249,34 +256,54 @@ static void on_files(void *ctx, int status, const char *text,
 	waiter_done(&h->loading, status, text);
 }
 
+/* The next hash of a list; false at its end, or where it cannot be read. */
+static bool next_hash(struct slice *list, uint64_t *hash)
+{
+	if (list->len < HASH_LEN ||
+	    !parse_hash((struct slice){ list->data, HASH_LEN }, hash))
+		return false;
+	*list = slice_skip(*list, list->len > HASH_LEN ? HASH_LEN + 1 : HASH_LEN);
+	return true;
+}
+
 static void ask_for_kept(struct history *h, struct slice list)
 {
 	char name[sizeof(DOC_GEN) + HASH_LEN];
 	uint64_t hash;
 
-	for (; list.len >= HASH_LEN && h->kept_count < HISTORY_KEPT;
-	     list = slice_skip(list, list.len > HASH_LEN ? HASH_LEN + 1 : HASH_LEN)) {
-		if (!parse_hash((struct slice){ list.data, HASH_LEN }, &hash))
-			return;
-		h->kept[h->kept_count++] = (struct kept){ NULL, hash };
+	while (h->kept_count < HISTORY_KEPT && next_hash(&list, &hash)) {
+		h->kept[h->kept_count++] = (struct kept){ .hash = hash };
 		gen_name(hash, name);
 		waiter_add(&h->loading);
 		store_document_read(store_of(h), name, on_files, h);
 	}
 }
 
+static void mark_passed(struct history *h, struct slice list)
+{
+	uint64_t hash;
+
+	while (next_hash(&list, &hash))
+		for (size_t i = 0; i < h->kept_count; i++)
+			h->kept[i].has_passed |= h->kept[i].hash == hash;
+}
+
 static void on_last(void *ctx, int status, const char *text,
 		    const struct store_field *fields, size_t count)
 {
 	struct history *h = ctx;
+	struct slice passed = SLICE("");
 
 	for (size_t i = 0; i < count; i++) {
 		if (slice_is(fields[i].name, "kept"))
 			ask_for_kept(h, fields[i].value);
+		else if (slice_is(fields[i].name, "passed"))
+			passed = fields[i].value;
 		else if (slice_is(fields[i].name, "hash") &&
 			 !parse_hash(fields[i].value, &h->last))
 			log_warn("rules: tide:" DOC_LAST " in Redis names no generation");
 	}
+	mark_passed(h, passed);
 	waiter_done(&h->loading, status, text);
 }
 
@@ -406,7 +433,9 @@ static void keep(struct history *h, struct bundle *files, uint64_t hash,
 	if (i == h->kept_count) {
 		bound(h, files->bytes);
 		i = h->kept_count++;
-		h->kept[i] = (struct kept){ bundle_ref(files), hash };
+		h->kept[i] = (struct kept){ .files = bundle_ref(files),
+					    .hash = hash,
+					    .has_passed = hash == h->passed };
 		store_files(h, &h->kept[i]);
 	}
 	k = h->kept[i];
@@ -438,7 +467,9 @@ void history_note(struct history *h, const struct error *result)
 		note_accepted(h);
 		return;
 	}
-	found = bundle_scan(h->broker->config.rules_dir, engine_files(e));
+	found = engine_refused_files(e);
+	found = found ? bundle_ref(found)
+		      : bundle_scan(h->broker->config.rules_dir, engine_files(e));
 	note(h, &(struct note){ .origin = engine_attempt(e),
 				.refusal = result,
 				.before = engine_files(e),
@@ -525,6 +556,24 @@ int history_find(const struct history *h, struct slice hash, struct bundle **out
 				 h->kept[found].hash);
 	*out = h->kept[found].files;
 	return TIDE_OK;
+}
+
+void history_note_passed(struct history *h, uint64_t hash)
+{
+	size_t i = find_kept(h, hash);
+
+	h->passed = hash;
+	if (i == h->kept_count || h->kept[i].has_passed)
+		return;
+	h->kept[i].has_passed = true;
+	store_last(h);
+}
+
+bool history_has_passed(const struct history *h, uint64_t hash)
+{
+	size_t i = find_kept(h, hash);
+
+	return hash == h->passed || (i < h->kept_count && h->kept[i].has_passed);
 }
 
 void history_write(const struct history *h, struct json *out)

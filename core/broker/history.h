@@ -38,6 +38,10 @@ void history_note_start(struct history *h, const struct error *refusal);
 TIDE_MUST_USE int history_find(const struct history *h, struct slice hash,
 			       struct bundle **out, struct error *err);
 
+/* The files of that hash have passed the gate; kept for those that are kept. */
+void history_note_passed(struct history *h, uint64_t hash);
+bool history_has_passed(const struct history *h, uint64_t hash);
+
 /* For RULES log: an array, the newest first. */
 void history_write(const struct history *h, struct json *out);
 

@@ -92,7 +92,7 @@ static void add_picks(struct verdict *verdict, const struct outcome *o)
 
 /* For those who look at what is decided. @param refusal  NULL for none */
 static void tell(const struct decide_spec *spec, const struct decision *d,
-		 const struct error *refusal)
+		 const struct error *refusal, struct shadow *shadow)
 {
 	struct broker *b = spec->vhost->broker;
 	struct verdict *verdict = recent_add(b->recent, spec->vhost, spec->msg,
@@ -103,18 +103,27 @@ static void tell(const struct decide_spec *spec, const struct decision *d,
 		for (unsigned i = 0; i < d->copy_count; i++)
 			add_picks(verdict, &d->copies[i]);
 	}
-	if (b->shadow)
-		shadow_look(b->shadow, spec->vhost, spec->msg, verdict, refusal);
+	if (shadow)
+		shadow_look(shadow, &(struct shadow_live){ spec, d, verdict, refusal });
+}
+
+/* The shadow, if it looks at the publish that is to be decided now. */
+static struct shadow *take_shadow(struct broker *b)
+{
+	if (!b->shadow)
+		return NULL;
+	return shadow_take_publish(b->shadow) ? b->shadow : NULL;
 }
 
 int publish_message(struct vhost *v, struct exchange *x, struct msg *m, bool is_mandatory,
 		    struct waiter *waiter, struct published *out, struct error *err)
 {
 	const struct decide_spec spec = { .vhost = v, .exchange = x, .msg = m };
+	struct shadow *shadow = take_shadow(v->broker);
 	struct decision d;
 	int rc = decide(&d, &spec, err);
 
-	tell(&spec, &d, rc < 0 ? err : NULL);
+	tell(&spec, &d, rc < 0 ? err : NULL, shadow);
 	*out = (struct published){ .id = m->id };
 	if (rc == TIDE_OK && is_mandatory && d.first.count == 0)
 		rc = refuse_unroutable(&d.first, v->broker, err);
@@ -131,7 +140,7 @@ int publish_filter(struct decision *d, const struct decide_spec *spec, struct er
 	int rc = decide_filter(d, spec, err);
 
 	if (rc < 0)
-		tell(spec, d, err);
+		tell(spec, d, err, take_shadow(spec->vhost->broker));
 	return rc;
 }
 
@@ -158,7 +167,8 @@ int publish_filtered(struct decision *d, const struct decide_spec *spec,
 	struct broker *b = spec->vhost->broker;
 	int rc = decide_route(d, spec, err);
 
-	tell(spec, d, rc < 0 ? err : NULL);
+	/* The filters have had another moment. */
+	tell(spec, d, rc < 0 ? err : NULL, take_shadow(b));
 	if (rc == TIDE_OK && has_dedupe_id(d))
 		rc = dedupe_admit(b, d, err);
 	if (rc < 0)

@@ -63,8 +63,7 @@ static void finish(struct replay *p)
 }
 
 static void write_change(struct replay *p, const struct replayed *item,
-			 unsigned difference, const struct verdict *after,
-			 const struct error *err)
+			 unsigned difference, const struct candidate_decision *after)
 {
 	struct json j = { &p->changes, p->changed > 1 };
 
@@ -76,23 +75,26 @@ static void write_change(struct replay *p, const struct replayed *item,
 	json_key(&j, "before");
 	verdict_write(&item->before, p->broker, NULL, &j);
 	json_key(&j, "after");
-	verdict_write(after, p->broker, err->text, &j);
+	verdict_write(&after->verdict, p->broker, after->err.text, &j);
 	json_object_end(&j);
 }
 
-static void replay_one(struct replay *p, const struct replayed *item)
+/* False when it cannot be decided yet. */
+static bool replay_one(struct replay *p, const struct replayed *item)
 {
-	struct verdict after;
-	struct error err = { .code = TIDE_OK };
+	struct candidate_decision after = { .moment = NULL };
 	unsigned difference;
 
+	if (!candidate_follow(p->candidate))
+		return false;
+	p->at++;
 	candidate_set_clock(p->candidate, item->msg->ts_unix_ms);
-	candidate_decide(p->candidate, item->vhost, item->msg, &after, &err);
-	difference = verdict_compare(&item->before, &after);
-	if (difference == VERDICT_SAME)
-		return;
-	if (++p->changed <= REPLAY_CHANGES_MAX)
-		write_change(p, item, difference, &after, &err);
+	candidate_decide(p->candidate, item->vhost, item->msg, &after);
+	difference = verdict_compare(&item->before, &after.verdict);
+	if (difference != VERDICT_SAME && ++p->changed <= REPLAY_CHANGES_MAX)
+		write_change(p, item, difference, &after);
+	candidate_decision_deinit(&after);
+	return true;
 }
 
 static void on_idle(uv_idle_t *handle)
@@ -101,7 +103,8 @@ static void on_idle(uv_idle_t *handle)
 	uint64_t start = uv_hrtime();
 
 	while (p->at < p->count && uv_hrtime() - start < REPLAY_SLICE_NS)
-		replay_one(p, &p->items[p->at++]);
+		if (!replay_one(p, &p->items[p->at]))
+			return;
 	if (p->at == p->count)
 		finish(p);
 }
@@ -123,9 +126,21 @@ static void take_recent(struct replay *p)
 	}
 }
 
+static void on_loaded(void *ctx, const struct error *result)
+{
+	struct replay *p = ctx;
+	struct reply *r = p->reply;
+
+	if (result->code == TIDE_OK) {
+		uv_idle_start(&p->idle, on_idle);
+		return;
+	}
+	end(p);
+	reply_error(r, result);
+}
+
 void replay_start(struct broker *b, struct slice dir, struct reply *r)
 {
-	struct candidate *c;
 	struct replay *p;
 	struct error err;
 
@@ -133,19 +148,18 @@ void replay_start(struct broker *b, struct slice dir, struct reply *r)
 		reply_refuse(r, TIDE_EBUSY, "another replay is under way");
 		return;
 	}
-	if (candidate_create(&c, b, dir, &err) < 0) {
+	p = mem_zalloc(sizeof(*p));
+	if (candidate_create(&p->candidate, b, dir, on_loaded, p, &err) < 0) {
+		mem_free(p);
 		reply_error(r, &err);
 		return;
 	}
-	p = mem_zalloc(sizeof(*p));
 	p->broker = b;
-	p->candidate = c;
 	p->reply = r;
 	buf_init(&p->changes);
 	take_recent(p);
 	uv_idle_init(b->loop, &p->idle);
 	p->idle.data = p;
-	uv_idle_start(&p->idle, on_idle);
 	b->replay = p;
 }
 

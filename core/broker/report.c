@@ -1,10 +1,10 @@
 /* LIST and STATS: documents about what there is. */
 #include "../base/json.h"
 #include "dedupe.h"
-#include "gate.h"
 #include "session.h"
 
-/* ---- lists ------------------------------------------------------------------------ */
+/* ---- lists
+   ------------------------------------------------------------------------ */
 
 static void add_args(struct json *j, const char *key, const struct args *args)
 {
@@ -270,52 +270,4 @@ void session_stats(struct session *s, struct slice queue, struct reply *r)
 		broker_stats(s->broker, &j);
 	json_object_end(&j);
 	reply_data_take(r, &text);
-}
-
-/* ---- rules ---------------------------------------------------------------------------
- */
-
-static void reply_rules(struct broker *b, struct reply *r)
-{
-	struct buf text;
-	struct json j;
-
-	buf_init(&text);
-	json_init(&j, &text);
-	engine_status(b->engine, &j);
-	reply_data_take(r, &text);
-}
-
-void session_rules_status(struct session *s, struct reply *r)
-{
-	reply_rules(s->broker, r);
-}
-
-/* The session may be gone by now; the reply is there until it is answered. */
-static void on_rules_reloaded(void *ctx, const struct error *result)
-{
-	struct reply *r = ctx;
-
-	if (result->code < 0)
-		reply_error(r, result);
-	else
-		reply_rules(r->context, r);
-}
-
-static void on_gate(void *ctx, const struct error *answer)
-{
-	struct reply *r = ctx;
-	struct broker *b = r->context;
-
-	if (answer->code == TIDE_ERULE)
-		engine_refuse(b->engine, ENGINE_RELOAD, answer);
-	if (answer->code < 0)
-		reply_error(r, answer);
-	else
-		engine_reload_start(b->engine, on_rules_reloaded, r);
-}
-
-void session_rules_reload(struct session *s, struct reply *r)
-{
-	gate_ask(s->broker->gate, on_gate, r);
 }

@@ -4,6 +4,7 @@
 #include "channel.h"
 #include "dead_letter.h"
 #include "queue.h"
+#include "shadow.h"
 
 /* A message whose retry script failed is kept and tried again after this. */
 #define SCRIPT_FAILED_DELAY_MS 5000
@@ -40,10 +41,16 @@ static void decide(struct entry *e, const char *reason, struct retry_decision *d
 {
 	struct queue *q = entry_queue(e);
 	struct failure_view failure = { reason, e->attempts, e->failures };
+	struct shadow *s = q->vhost->broker->shadow;
+	bool is_shadowed = s && shadow_ask_retry(s, q, e->msg, &failure);
 	struct error err;
+	int rc = strategy_decide(q->strategies[SCRIPT_RETRY], e->msg, e->attempts,
+				 &failure, d, &err);
 
-	if (strategy_decide(q->strategies[SCRIPT_RETRY], e->msg, e->attempts, &failure, d,
-			    &err) == TIDE_OK)
+	if (is_shadowed)
+		shadow_tell_retry(s, rc == TIDE_OK ? d : NULL,
+				  rc == TIDE_OK ? NULL : &err);
+	if (rc == TIDE_OK)
 		return;
 	log_warn("queue '%s': %s; the message is kept and tried again in 5 s", q->name,
 		 err.text);

@@ -187,6 +187,8 @@ enum list_what {
 void session_list(struct session *s, enum list_what what, struct reply *r);
 /* An empty name: the broker's. */
 void session_stats(struct session *s, struct slice queue, struct reply *r);
+/* What is put in force, or in the shadow, is so when the reply comes, whether the
+ * session is there then or not. */
 void session_rules_reload(struct session *s, struct reply *r);
 void session_rules_status(struct session *s, struct reply *r);
 struct simulate_spec;

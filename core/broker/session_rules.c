@@ -1,9 +1,139 @@
-/* session_rules.c: RULES: the generations that there were and may be. */
+/* session_rules.c: RULES: the generations that there are, were and may be.
+ *
+ * What takes many turns is answered when it has ended; the session may be gone by
+ * then, the reply is there until it is answered. */
 #include "../base/json.h"
+#include "../base/mem.h"
+#include "../rules/bundle.h"
+#include "gate.h"
 #include "history.h"
 #include "recent.h"
 #include "session.h"
 #include "shadow.h"
+
+static void reply_status(struct reply *r)
+{
+	struct broker *b = r->context;
+	struct buf text;
+	struct json j;
+
+	buf_init(&text);
+	json_init(&j, &text);
+	engine_status(b->engine, &j);
+	reply_data_take(r, &text);
+}
+
+void session_rules_status(struct session *s, struct reply *r)
+{
+	reply_status(r);
+}
+
+/* ---- the directory ---------------------------------------------------------------- */
+
+static void on_reloaded(void *ctx, const struct error *result)
+{
+	struct reply *r = ctx;
+
+	if (result->code < 0)
+		reply_error(r, result);
+	else
+		reply_status(r);
+}
+
+static void on_directory_passed(void *ctx, const struct error *answer)
+{
+	struct reply *r = ctx;
+	struct broker *b = r->context;
+
+	if (answer->code == TIDE_ERULE)
+		engine_refuse(b->engine, ENGINE_RELOAD, NULL, answer);
+	if (answer->code < 0)
+		reply_error(r, answer);
+	else
+		engine_reload_start(b->engine, on_reloaded, r);
+}
+
+void session_rules_reload(struct session *s, struct reply *r)
+{
+	gate_ask(s->broker->gate, on_directory_passed, r);
+}
+
+/* ---- files that were kept, or stand in the shadow -----------------------------------
+ */
+
+/* On their way to be put in force. */
+struct loading {
+	struct broker *broker;
+	struct bundle *files; /* a reference */
+	enum engine_origin origin;
+	struct reply *reply;
+};
+
+static void free_loading(struct loading *l)
+{
+	bundle_unref(l->files);
+	mem_free(l);
+}
+
+static void refuse_loading(struct loading *l, const struct error *why)
+{
+	reply_error(l->reply, why);
+	free_loading(l);
+}
+
+static void on_loaded(void *ctx, const struct error *result)
+{
+	struct loading *l = ctx;
+
+	if (result->code < 0) {
+		refuse_loading(l, result);
+		return;
+	}
+	/* Unless it was dropped, or something else put there, meanwhile. */
+	if (l->origin == ENGINE_PROMOTE && shadow_files(l->broker) == l->files)
+		shadow_drop(l->broker);
+	reply_status(l->reply);
+	free_loading(l);
+}
+
+static void on_files_passed(void *ctx, const struct error *answer)
+{
+	struct loading *l = ctx;
+	struct engine *e = l->broker->engine;
+	struct error err = *answer;
+
+	if (err.code == TIDE_ERULE)
+		engine_refuse(e, l->origin, l->files, &err);
+	else if (err.code == TIDE_OK &&
+		 engine_load_start(e, l->files, l->origin, on_loaded, l, &err) == TIDE_OK)
+		return;
+	refuse_loading(l, &err);
+}
+
+static void put_in_force(struct broker *b, struct bundle *files,
+			 enum engine_origin origin, const char *specs_dir,
+			 struct reply *r)
+{
+	struct loading *l = mem_zalloc(sizeof(*l));
+
+	l->broker = b;
+	l->files = bundle_ref(files);
+	l->origin = origin;
+	l->reply = r;
+	gate_ask_files(b->gate, files, specs_dir, on_files_passed, l);
+}
+
+void session_rules_rollback(struct session *s, struct slice hash, struct reply *r)
+{
+	struct broker *b = s->broker;
+	struct bundle *files;
+	struct error err;
+
+	if (history_find(b->history, hash, &files, &err) < 0)
+		reply_error(r, &err);
+	else
+		put_in_force(b, files, ENGINE_ROLLBACK, b->config.rules_dir, r);
+}
 
 void session_rules_log(struct session *s, struct reply *r)
 {
@@ -16,34 +146,33 @@ void session_rules_log(struct session *s, struct reply *r)
 	reply_data_take(r, &text);
 }
 
-void session_rules_rollback(struct session *s, struct slice hash, struct reply *r)
-{
-	struct broker *b = s->broker;
-	struct bundle *files;
-	struct error err;
+/* ---- the shadow ---------------------------------------------------------------------
+ */
 
-	if (history_find(b->history, hash, &files, &err) < 0) {
-		reply_error(r, &err);
-		return;
-	}
-	/* The history may let go of it while it notes what happens. */
-	bundle_ref(files);
-	if (engine_load(b->engine, files, ENGINE_ROLLBACK, &err) < 0)
-		reply_error(r, &err);
-	else
-		session_rules_status(s, r);
-	bundle_unref(files);
-}
-
-void session_rules_shadow_status(struct session *s, struct reply *r)
+static void reply_shadow(struct reply *r)
 {
 	struct buf text;
 	struct json j;
 
 	buf_init(&text);
 	json_init(&j, &text);
-	shadow_write(s->broker, &j);
+	shadow_write(r->context, &j);
 	reply_data_take(r, &text);
+}
+
+void session_rules_shadow_status(struct session *s, struct reply *r)
+{
+	reply_shadow(r);
+}
+
+static void on_shadow(void *ctx, const struct error *result)
+{
+	struct reply *r = ctx;
+
+	if (result->code < 0)
+		reply_error(r, result);
+	else
+		reply_shadow(r);
 }
 
 void session_rules_shadow(struct session *s, const struct shadow_spec *spec,
@@ -51,10 +180,8 @@ void session_rules_shadow(struct session *s, const struct shadow_spec *spec,
 {
 	struct error err;
 
-	if (shadow_start(s->broker, spec->dir, spec->share, &err) < 0)
+	if (shadow_start(s->broker, spec, on_shadow, r, &err) < 0)
 		reply_error(r, &err);
-	else
-		session_rules_shadow_status(s, r);
 }
 
 static bool refuse_without_shadow(struct session *s, struct reply *r)
@@ -67,16 +194,13 @@ static bool refuse_without_shadow(struct session *s, struct reply *r)
 void session_rules_shadow_promote(struct session *s, struct reply *r)
 {
 	struct broker *b = s->broker;
-	struct error err;
 
 	if (refuse_without_shadow(s, r))
 		return;
-	if (engine_load(b->engine, shadow_files(b), ENGINE_PROMOTE, &err) < 0) {
-		reply_error(r, &err);
-		return;
-	}
-	shadow_drop(b);
-	session_rules_status(s, r);
+	if (!shadow_files(b))
+		reply_refuse(r, TIDE_EBUSY, "the shadow is being loaded; ask again");
+	else
+		put_in_force(b, shadow_files(b), ENGINE_PROMOTE, shadow_dir(b), r);
 }
 
 void session_rules_shadow_drop(struct session *s, struct reply *r)
@@ -86,6 +210,9 @@ void session_rules_shadow_drop(struct session *s, struct reply *r)
 	shadow_drop(s->broker);
 	reply_ok(r);
 }
+
+/* ---- the recent past ------------------------------------------------------------------
+ */
 
 void session_rules_recent(struct session *s, size_t max, struct reply *r)
 {

@@ -1,5 +1,5 @@
-/* shadow.h: a second generation that decides on a share of the live publishes,
- * and applies nothing: RULES shadow. And the same for those of the recent past:
+/* shadow.h: a second generation that decides on a share of the live publishes and
+ * failures, and applies nothing: RULES shadow. And the same for those of the recent past:
  * RULES replay.
  *
  * When there is no shadow, a publish pays for looking at one pointer. */
@@ -17,21 +17,48 @@
 #define SHADOW_SLOW_NS UINT64_C(20000000)
 #define SHADOW_SLOW_MAX 5
 
+struct decide_spec;
+struct decision;
 struct shadow;
+struct shadow_spec;
 
-/* `share` of the publishes, above 0 and up to 1. TIDE_EEXISTS when there is one
- * already; else as candidate_create. */
-TIDE_MUST_USE int shadow_start(struct broker *b, struct slice dir, double share,
+/* It decides from now on, or why it does not: TIDE_ERULE; TIDE_ENOTFOUND when it was
+ * dropped before; TIDE_ESHUTDOWN. */
+typedef void shadow_started_fn(void *ctx, const struct error *result);
+
+/* Load a directory, in steps, and let it decide on `share` of the publishes, above 0
+ * and up to 1. TIDE_EEXISTS when there is one already; TIDE_ENOTFOUND. */
+TIDE_MUST_USE int shadow_start(struct broker *b, const struct shadow_spec *spec,
+			       shadow_started_fn *on_started, void *ctx,
 			       struct error *err);
 /* Harmless when there is none. */
 void shadow_drop(struct broker *b);
 
-/* A publish was decided so; `why` is the text of a refusal. */
-void shadow_look(struct shadow *s, struct vhost *v, struct msg *m,
-		 const struct verdict *live, const struct error *why);
+/* Is the publish that is decided next one of the share? Then scripts see one moment
+ * until shadow_look, which has to follow. */
+bool shadow_take_publish(struct shadow *s);
 
-/* The files of the shadow; NULL when there is none. */
+/* A publish that was taken was decided so. */
+struct shadow_live {
+	const struct decide_spec *spec;
+	const struct decision *decision;
+	const struct verdict *verdict;
+	const struct error *refusal; /* NULL: none */
+};
+void shadow_look(struct shadow *s, const struct shadow_live *live);
+
+/* A message of the queue has failed: ask the rules in the shadow first, which so see
+ * what those in force will see. False when they are not asked; otherwise tell what was
+ * decided, `err` when nothing was. */
+bool shadow_ask_retry(struct shadow *s, struct queue *q, struct msg *m,
+		      const struct failure_view *failure);
+void shadow_tell_retry(struct shadow *s, const struct retry_decision *d,
+		       const struct error *err);
+
+/* The files of the shadow; NULL when there is none, or it is not loaded. */
 struct bundle *shadow_files(const struct broker *b);
+/* Where they are from. */
+const char *shadow_dir(const struct broker *b);
 /* An object; with `active` false when there is none. */
 void shadow_write(const struct broker *b, struct json *out);
 

@@ -50,10 +50,11 @@ unsigned verdict_compare(const struct verdict *a, const struct verdict *b)
 
 void verdict_write_difference(unsigned difference, struct json *out)
 {
-	static const char *const names[] = { "error", "queues", "shard", "rank" };
+	static const char *const names[] = { "error", "queues", "shard", "rank",
+					     "message" };
 
 	json_array_begin(out);
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < VERDICT_DIFFERENCES; i++)
 		if (difference & 1u << i)
 			json_text(out, names[i]);
 	json_array_end(out);

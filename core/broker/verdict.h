@@ -60,7 +60,10 @@ enum verdict_difference {
 	VERDICT_QUEUES = 2,
 	VERDICT_SHARD = 4,
 	VERDICT_RANK = 8,
+	VERDICT_MESSAGE = 16, /* filters wrote other things into it, or its copies */
 };
+#define VERDICT_DIFFERENCES 5
+/* All but VERDICT_MESSAGE, of which verdicts know nothing. */
 unsigned verdict_compare(const struct verdict *a, const struct verdict *b);
 
 /* An array of the names in a set of differences. */

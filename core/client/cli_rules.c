@@ -89,7 +89,7 @@ static int show_shadow(struct cli *cli, const struct tidemq_reply *reply)
 	if (strcmp(cli->words[1], "promote") == 0)
 		return cli_print_object(reply->text, reply->len);
 	return show_changes(cli, reply, "samples",
-			    "differs exchange key headers live shadow");
+			    "differs exchange key headers live shadow changes");
 }
 
 static int show_replay(struct cli *cli, const struct tidemq_reply *reply)

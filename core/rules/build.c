@@ -5,30 +5,35 @@
 #include "../base/mem.h"
 #include "engine_private.h"
 
-void build_start(struct engine *e, const struct bundle *from, enum engine_origin origin)
+void build_start(struct engine *e, struct bundle *from, enum engine_origin origin)
 {
 	struct build *b = &e->build;
 	uint64_t serial = b->serial;
 	*b = (struct build){ .is_under_way = true,
-			     .from = from,
+			     .from = from ? bundle_ref(from) : NULL,
 			     .origin = origin,
 			     .serial = serial,
 			     .started_ns = (int64_t)uv_hrtime() };
 }
 
-void build_abort(struct engine *e)
+static void end(struct build *b)
 {
-	struct build *b = &e->build;
-	generation_destroy(b->next);
+	bundle_unref(b->from);
+	b->from = NULL;
 	b->next = NULL;
 	b->is_under_way = false;
+}
+
+void build_abort(struct engine *e)
+{
+	generation_destroy(e->build.next);
+	end(&e->build);
 }
 
 struct generation *build_take(struct engine *e)
 {
 	struct generation *next = e->build.next;
-	e->build.next = NULL;
-	e->build.is_under_way = false;
+	end(&e->build);
 	return next;
 }
 

@@ -27,7 +27,7 @@ struct handle;
 
 struct build {
 	bool is_under_way;
-	const struct bundle *from; /* in the place of the directory; NULL: that */
+	struct bundle *from; /* in the place of the directory; NULL: that */
 	enum engine_origin origin;
 	bool must_restart;
 	bool is_checking;        /* the next step reads all files: a turn of its own */
@@ -42,12 +42,12 @@ struct build {
 	int64_t longest_cpu_ns; /* of a turn; what other processes do is not in it */
 };
 
-/* One is under way from now on; until build_take nobody sees it. `from` outlives it. */
-void build_start(struct engine *e, const struct bundle *from, enum engine_origin origin);
+/* One is under way from now on; until build_take nobody sees it. */
+void build_start(struct engine *e, struct bundle *from, enum engine_origin origin);
 /* Work for about `max_ns`. True when it has come to an end, `*status` says which:
  * TIDE_OK, or `err` tells why there is none. */
 bool build_turn(struct engine *e, int64_t max_ns, int *status, struct error *err);
-/* The generation of a build that has ended well. */
+/* The generation of a build that has ended, or is given up; may be NULL. */
 struct generation *build_take(struct engine *e);
 /* Give it up, if one is under way. */
 void build_abort(struct engine *e);

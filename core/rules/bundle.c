@@ -168,3 +168,30 @@ struct bundle *bundle_scan(const char *rules_dir, const struct bundle *known)
 		scan_file(b, rules_dir, known->files[i].path);
 	return b;
 }
+
+/* ---- modules ---------------------------------------------------------------------- */
+
+static bool is_script(const char *path)
+{
+	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
+		const char *folder = script_kind_name((enum script_kind)kind);
+		size_t len = strlen(folder);
+		if (strncmp(path, folder, len) == 0 && path[len] == '/' &&
+		    !strchr(path + len + 1, '/'))
+			return generation_is_script(path + len + 1);
+	}
+	return false;
+}
+
+static void look_at_change(void *ctx, enum bundle_change change, const char *path)
+{
+	bool *is_same = ctx;
+	*is_same &= is_script(path);
+}
+
+bool bundle_has_same_modules(const struct bundle *a, const struct bundle *b)
+{
+	bool is_same = true;
+	bundle_compare(a, b, look_at_change, &is_same);
+	return is_same;
+}

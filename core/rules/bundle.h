@@ -50,6 +50,9 @@ typedef void (*bundle_change_fn)(void *ctx, enum bundle_change change, const cha
 void bundle_compare(const struct bundle *from, const struct bundle *to,
 		    bundle_change_fn on_change, void *ctx);
 
+/* Are all files the same that are no scripts, but what scripts `require`? */
+bool bundle_has_same_modules(const struct bundle *a, const struct bundle *b);
+
 /* source_read from `from`, or where that is NULL from the file system, noted in
  * `into`. @param name  the path in the rules directory */
 TIDE_MUST_USE int bundle_read(const struct bundle *from, struct bundle *into,

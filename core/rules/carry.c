@@ -183,7 +183,7 @@ static struct generation *end(struct engine *e)
 struct generation *carry_begin(struct engine *e, struct generation *old)
 {
 	/* What has filled the memory of one generation would fill that of the next. */
-	if (!e->current->must_carry || old->script.is_exhausted)
+	if (!old || !e->current->must_carry || old->script.is_exhausted)
 		return old;
 	e->former = old;
 	e->carry_at = TAILQ_FIRST(&e->handles);

@@ -23,9 +23,9 @@ struct handle;
 /* The handle's use in `g` replaces one in force, whose state it may want. */
 void carry_note(const struct handle *h, struct generation *g);
 
-/* `old` has just been replaced. When nobody wants anything of it, it is given back;
- * else it is kept, as e->former, until carry_turn or carry_finish has come to an
- * end. */
+/* `old` has just been replaced (NULL: there was none). When nobody wants anything of it,
+ * it is given back; else it is kept, as e->former, until carry_turn or carry_finish has
+ * come to an end. */
 struct generation *carry_begin(struct engine *e, struct generation *old);
 /* Ask some of the uses, for about `max_ns`; at the end retire the old generation. */
 void carry_turn(struct engine *e, int64_t max_ns);

@@ -25,33 +25,25 @@ static void give_number(struct engine *e, size_t number)
 	e->free_numbers[e->free_count++] = number;
 }
 
-int engine_check_room(struct engine *e, struct error *err)
+static int use_now(struct engine *e, size_t number, enum script_kind kind,
+		   struct slice name, const struct args *options, struct error *err)
 {
-	struct script_state *s = &e->current->script;
-
-	/* Found by a call that was refused memory, after a whole collection: to go on
-	 * would be a collection for each call. */
-	if (!s->is_exhausted)
-		return TIDE_OK;
-	return error_set(
-		err, TIDE_ELIMIT,
-		"the scripts' memory is used up: %zu of %zu bytes; give them more with "
-		"--rules-memory",
-		s->memory_bytes, s->memory_max_bytes);
+	struct rule *rule;
+	int status = generation_get(e->current, kind, name, &rule, err);
+	if (status == TIDE_OK)
+		status = room_check(e, err);
+	if (status != TIDE_OK)
+		return status;
+	status = generation_use(e->current, number, rule, options, err);
+	return room_after_new(e, status, err);
 }
 
 int handle_open(struct handle *h, struct engine *e, enum script_kind kind,
 		struct slice name, const struct args *options, const char *user,
 		struct error *err)
 {
-	struct rule *rule;
-	int status = generation_get(e->current, kind, name, &rule, err);
-	if (status == TIDE_OK)
-		status = engine_check_room(e, err);
-	if (status != TIDE_OK)
-		return status;
 	size_t number = take_number(e);
-	status = generation_use(e->current, number, rule, options, err);
+	int status = e->current ? use_now(e, number, kind, name, options, err) : TIDE_OK;
 	if (status != TIDE_OK) {
 		give_number(e, number);
 		return status;
@@ -71,12 +63,14 @@ int handle_open(struct handle *h, struct engine *e, enum script_kind kind,
 void handle_close(struct handle *h)
 {
 	struct engine *e = h->engine;
-	struct use *use = handle_use(h);
-	((struct rule *)use->rule)->stats.cache_hits += h->cache_hits;
 	build_forget(e, h);
 	carry_forget(h);
 	TAILQ_REMOVE(&e->handles, h, link);
-	generation_release(e->current, h->number);
+	if (e->current) {
+		struct rule *rule = (struct rule *)handle_use(h)->rule;
+		rule->stats.cache_hits += h->cache_hits;
+		generation_release(e->current, h->number);
+	}
 	give_number(e, h->number);
 	args_deinit(&h->options);
 	mem_free(h->name);
@@ -95,20 +89,6 @@ int handle_install(struct handle *h, struct generation *g, struct error *err)
 		return error_set(err, TIDE_ERULE, "%s (for %s)", cause.text, h->user);
 	carry_note(h, g);
 	return TIDE_OK;
-}
-
-/* Scripts that keep more and more would fail for ever, and all others with them:
- * the next generation begins empty. */
-static void start_afresh(struct engine *e)
-{
-	if (e->ending_epoch == e->epoch)
-		return;
-	e->ending_epoch = e->epoch;
-	log_warn("rules: what scripts keep has used up their %zu KiB; they are loaded "
-		 "anew",
-		 e->config.memory_max_bytes / 1024);
-	e->must_build = true;
-	watch_poke(e->watch);
 }
 
 /* ---- calls ---------------------------------------------------------------------- */
@@ -148,6 +128,8 @@ int use_decide(struct engine *e, const struct use *use, lua_CFunction body, void
 				    .body = body,
 				    .ctx = ctx };
 	bool was_open = rule->stats.breaker.is_open;
+	if (e->current->script.is_exhausted && !room_allows_call(e, rule, err))
+		return TIDE_ERULE;
 	if (was_open && !breaker_allows(&rule->stats.breaker, monotonic_ms(),
 					e->config.breaker_rest_ms))
 		return refuse_call(e, rule, err);
@@ -161,8 +143,9 @@ int use_decide(struct engine *e, const struct use *use, lua_CFunction body, void
 		dry_run_count(e->dry_run, rule->file, uv_hrtime() - started_ns);
 	if (was_open != rule->stats.breaker.is_open)
 		tell_of_breaker(e, rule);
-	if (status != TIDE_OK && e->current->script.is_exhausted)
-		start_afresh(e);
+	const struct script_state *s = &e->current->script;
+	if (s->was_refused || s->is_exhausted)
+		room_after_call(e, status);
 	return status;
 }
 
@@ -216,7 +199,8 @@ static void put_in_force(struct engine *e, struct generation *next,
 	if (old)
 		inherit_stats(next, old);
 	e->current = next;
-	e->origin = e->attempt = origin;
+	e->fresh_bytes = next->script.memory_bytes;
+	e->origin = origin;
 	if (is_of_directory(origin)) {
 		bundle_unref(e->directory);
 		e->directory = bundle_ref(next->files);
@@ -263,10 +247,11 @@ void engine_retire(struct engine *e, struct generation *g)
 	r->work.data = r;
 	r->engine = e;
 	r->generation = g;
-	e->retiring++;
-	if (uv_queue_work(e->loop, &r->work, retire, on_retired) == 0)
+	if (uv_queue_work(e->loop, &r->work, retire, on_retired) == 0) {
+		e->retiring++;
+		e->open_parts += e->is_closing;
 		return;
-	e->retiring--;
+	}
 	generation_destroy(g);
 	mem_free(r);
 }
@@ -278,43 +263,56 @@ static void answer(struct engine *e, const struct error *result)
 	struct reload_waiters waiters = STAILQ_HEAD_INITIALIZER(waiters);
 	struct reload_waiter *w;
 	STAILQ_CONCAT(&waiters, &e->waiters);
-	if (e->hooks.on_reload)
+	if (e->hooks.on_reload && !e->is_closing)
 		e->hooks.on_reload(e->hooks.ctx, result);
 	while ((w = STAILQ_FIRST(&waiters))) {
 		STAILQ_REMOVE_HEAD(&waiters, link);
-		if (w->on_done && !e->is_closing)
+		if (w->on_done)
 			w->on_done(w->ctx, result);
 		mem_free(w);
 	}
 }
 
-static void refuse(struct engine *e, enum engine_origin origin, struct error *result)
+static void set_attempt(struct engine *e, enum engine_origin origin,
+			struct bundle *refused)
+{
+	if (refused)
+		bundle_ref(refused);
+	bundle_unref(e->refused);
+	e->refused = refused;
+	e->attempt = origin;
+}
+
+static void refuse(struct engine *e, enum engine_origin origin, struct bundle *files,
+		   struct error *result)
 {
 	result->code = TIDE_ERULE;
-	e->attempt = origin;
+	set_attempt(e, origin, files);
 	e->refusal = *result;
 	e->refused_count++;
 	e->refused_unix_ms = api_tide_now_ms(&e->tide);
 }
 
-/* The old generation, which the caller frees; NULL when it is still needed. */
+/* What the caller frees: the old generation, unless it is still needed, or that which
+ * was refused; may be NULL. */
 static struct generation *conclude(struct engine *e, int status, struct error *result)
 {
-	struct generation *old = NULL;
+	struct generation *rest;
 	if (status == TIDE_OK) {
-		old = e->current;
+		rest = e->current;
+		set_attempt(e, e->build.origin, NULL);
 		put_in_force(e, build_take(e), e->build.origin);
-		old = carry_begin(e, old);
+		rest = carry_begin(e, rest);
 		e->refusal.code = result->code = TIDE_OK;
 	} else {
-		build_abort(e);
-		refuse(e, e->build.origin, result);
+		refuse(e, e->build.origin, e->build.from, result);
+		rest = build_take(e);
 	}
 	answer(e, result);
-	return old;
+	return rest;
 }
 
-static void start_turns(struct engine *e, enum engine_origin origin);
+static void start_turns(struct engine *e, struct bundle *from, enum engine_origin origin);
 static void on_change(void *ctx);
 
 static void on_turn(uv_idle_t *idle)
@@ -344,28 +342,45 @@ static void on_turn(uv_idle_t *idle)
 	e->must_follow = false;
 	STAILQ_CONCAT(&e->waiters, &e->followers);
 	if (!STAILQ_EMPTY(&e->waiters))
-		start_turns(e, ENGINE_RELOAD);
+		start_turns(e, NULL, ENGINE_RELOAD);
 	else if (must_follow)
 		on_change(e);
 }
 
-static void start_turns(struct engine *e, enum engine_origin origin)
+static void start_turns(struct engine *e, struct bundle *from, enum engine_origin origin)
 {
-	build_start(e, NULL, origin);
+	build_start(e, from, origin);
 	uv_idle_start(&e->turn, on_turn);
 }
 
-void engine_reload_start(struct engine *e, engine_on_reloaded *on_done, void *ctx)
+static void add_waiter(struct reload_waiters *list, engine_on_reloaded *on_done,
+		       void *ctx)
 {
 	struct reload_waiter *w = mem_zalloc(sizeof(*w));
 	w->on_done = on_done;
 	w->ctx = ctx;
+	STAILQ_INSERT_TAIL(list, w, link);
+}
+
+void engine_reload_start(struct engine *e, engine_on_reloaded *on_done, void *ctx)
+{
 	if (e->build.is_under_way) {
-		STAILQ_INSERT_TAIL(&e->followers, w, link);
+		add_waiter(&e->followers, on_done, ctx);
 		return;
 	}
-	STAILQ_INSERT_TAIL(&e->waiters, w, link);
-	start_turns(e, ENGINE_RELOAD);
+	add_waiter(&e->waiters, on_done, ctx);
+	start_turns(e, NULL, e->current ? ENGINE_RELOAD : ENGINE_START);
+}
+
+int engine_load_start(struct engine *e, struct bundle *files, enum engine_origin origin,
+		      engine_on_reloaded *on_done, void *ctx, struct error *err)
+{
+	if (e->build.is_under_way)
+		return error_set(err, TIDE_EBUSY,
+				 "other rules are being loaded; ask again");
+	add_waiter(&e->waiters, on_done, ctx);
+	start_turns(e, files, origin);
+	return TIDE_OK;
 }
 
 void engine_follow(struct engine *e)
@@ -373,51 +388,42 @@ void engine_follow(struct engine *e)
 	if (e->build.is_under_way)
 		e->must_follow = true;
 	else
-		start_turns(e, ENGINE_FILES);
+		start_turns(e, NULL, ENGINE_FILES);
 }
 
-void engine_refuse(struct engine *e, enum engine_origin origin, const struct error *why)
+void engine_refuse(struct engine *e, enum engine_origin origin, struct bundle *files,
+		   const struct error *why)
 {
 	struct error result = *why;
-	refuse(e, origin, &result);
+	refuse(e, origin, files, &result);
 	if (e->hooks.on_reload)
 		e->hooks.on_reload(e->hooks.ctx, &result);
 }
 
-/* Stand still until it is done. */
-static int load_now(struct engine *e, const struct bundle *from,
-		    enum engine_origin origin, struct error *err)
+/* All turns in one. */
+static int build_now(struct engine *e, struct bundle *from, enum engine_origin origin,
+		     struct error *err)
 {
-	struct error result = { .code = TIDE_OK };
 	int status;
 	carry_finish(e);
 	build_start(e, from, origin);
-	while (!build_turn(e, INT64_MAX, &status, &result))
+	while (!build_turn(e, INT64_MAX, &status, err))
 		;
-	generation_destroy(conclude(e, status, &result));
-	carry_finish(e);
-	if (status != TIDE_OK && err)
-		*err = result;
-	return status != TIDE_OK ? TIDE_ERULE : TIDE_OK;
-}
-
-int engine_load(struct engine *e, struct bundle *files, enum engine_origin origin,
-		struct error *err)
-{
-	if (e->build.is_under_way)
-		return error_set(err, TIDE_EBUSY, "a reload is under way");
-	bundle_ref(files);
-	int status = load_now(e, files, origin, err);
-	bundle_unref(files);
 	return status;
 }
 
 int engine_reload(struct engine *e, struct error *err)
 {
+	struct error result = { .code = TIDE_OK };
 	build_abort(e);
 	uv_idle_stop(&e->turn);
 	STAILQ_CONCAT(&e->waiters, &e->followers);
-	return load_now(e, NULL, ENGINE_RELOAD, err);
+	int status = build_now(e, NULL, ENGINE_RELOAD, &result);
+	generation_destroy(conclude(e, status, &result));
+	carry_finish(e);
+	if (status != TIDE_OK && err)
+		*err = result;
+	return status != TIDE_OK ? TIDE_ERULE : TIDE_OK;
 }
 
 /* What is in force is not from the directory: is that as it was loaded last? */
@@ -446,8 +452,7 @@ static void on_change(void *ctx)
 	 * superseded by a change alone: not by the event of the one that it takes
 	 * back. */
 	if (must_build && is_rolled_back) {
-		if (engine_load(e, e->current->files, e->origin, NULL) != TIDE_OK)
-			log_debug("rules: what was in force was refused");
+		start_turns(e, e->current->files, e->origin);
 		return;
 	}
 	bool is_same = is_rolled_back ? is_directory_same(e)
@@ -464,27 +469,17 @@ static void on_change(void *ctx)
 
 /* ---- life -------------------------------------------------------------------------- */
 
-static void drop_waiters(struct reload_waiters *list)
-{
-	struct reload_waiter *w;
-	while ((w = STAILQ_FIRST(list))) {
-		STAILQ_REMOVE_HEAD(list, link);
-		mem_free(w);
-	}
-}
-
 static void free_engine(struct engine *e)
 {
 	void (*on_closed)(void *ctx) = e->on_closed;
 	void *closed_ctx = e->closed_ctx;
-	drop_waiters(&e->waiters);
-	drop_waiters(&e->followers);
 	build_abort(e);
 	filter_set_destroy(e->filters);
 	generation_destroy(e->former);
 	generation_destroy(e->current);
 	shared_destroy(e->shared);
 	bundle_unref(e->directory);
+	bundle_unref(e->refused);
 	watchdog_destroy(e->watchdog);
 	mem_free(e->free_numbers);
 	mem_free(e->sink.dests);
@@ -512,9 +507,10 @@ static void start_watch(struct engine *e)
 			 e->config.rules_dir, uv_strerror(status));
 }
 
-int engine_create(struct engine **out, uv_loop_t *loop,
-		  const struct engine_config *config, const struct engine_hooks *hooks,
-		  struct error *err)
+/* Without its handles of the loop: free_engine ends it. */
+static int prepare(struct engine **out, uv_loop_t *loop,
+		   const struct engine_config *config, const struct engine_hooks *hooks,
+		   struct error *err)
 {
 	struct engine *e = mem_zalloc(sizeof(*e));
 	e->loop = loop;
@@ -534,33 +530,58 @@ int engine_create(struct engine **out, uv_loop_t *loop,
 	if (status != 0) {
 		error_set(err, status, "no watchdog for the rules: %s",
 			  uv_strerror(status));
-		goto fail;
-	}
-	build_start(e, config->last_good,
-		    config->last_good ? ENGINE_LAST_GOOD : ENGINE_START);
-	while (!build_turn(e, INT64_MAX, &status, err))
-		;
-	if (status != TIDE_OK)
-		goto fail;
-	put_in_force(e, build_take(e), e->build.origin);
-	if (config->last_good) {
-		struct error why = *config->refusal;
-		refuse(e, ENGINE_LAST_GOOD, &why);
+		free_engine(e);
+		return status;
 	}
 	e->config.last_good = NULL;
 	e->config.refusal = NULL;
-	uv_idle_init(loop, &e->turn);
-	e->turn.data = e;
-	start_watch(e);
 	*out = e;
 	return TIDE_OK;
+}
 
-fail:
-	free_engine(e);
+static void start_handles(struct engine *e)
+{
+	uv_idle_init(e->loop, &e->turn);
+	e->turn.data = e;
+	room_open(e);
+	start_watch(e);
+}
+
+int engine_open(struct engine **out, uv_loop_t *loop, const struct engine_config *config,
+		const struct engine_hooks *hooks, struct error *err)
+{
+	int status = prepare(out, loop, config, hooks, err);
+	if (status == TIDE_OK)
+		start_handles(*out);
 	return status;
 }
 
-/* The last of them ends the engine: the watch, the idle handle, the threads. */
+int engine_create(struct engine **out, uv_loop_t *loop,
+		  const struct engine_config *config, const struct engine_hooks *hooks,
+		  struct error *err)
+{
+	enum engine_origin origin = config->last_good ? ENGINE_LAST_GOOD : ENGINE_START;
+	struct engine *e;
+	int status = prepare(&e, loop, config, hooks, err);
+	if (status != TIDE_OK)
+		return status;
+	status = build_now(e, config->last_good, origin, err);
+	if (status != TIDE_OK) {
+		free_engine(e);
+		return status;
+	}
+	set_attempt(e, origin, NULL);
+	put_in_force(e, build_take(e), origin);
+	if (config->last_good) {
+		struct error why = *config->refusal;
+		refuse(e, ENGINE_LAST_GOOD, NULL, &why);
+	}
+	start_handles(e);
+	*out = e;
+	return TIDE_OK;
+}
+
+/* The last of them ends the engine: the watch, the idle handles, the threads. */
 static void finish_closing(struct engine *e)
 {
 	if (e->is_closing && --e->open_parts == 0)
@@ -572,19 +593,31 @@ static void on_watch_closed(void *ctx)
 	finish_closing(ctx);
 }
 
-static void on_turn_closed(uv_handle_t *handle)
+static void on_idle_closed(uv_handle_t *handle)
 {
 	finish_closing(handle->data);
 }
 
 void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx)
 {
+	const struct error stopping = { TIDE_ESHUTDOWN, "the broker is stopping" };
 	e->on_closed = on_closed;
 	e->closed_ctx = ctx;
 	e->is_closing = true;
-	e->open_parts = 2 + e->retiring;
+	e->open_parts = 3 + e->retiring;
+	STAILQ_CONCAT(&e->waiters, &e->followers);
+	answer(e, &stopping);
+	/* Another engine's loop may go on. */
+	engine_retire(e, build_take(e));
+	filter_set_destroy(e->filters);
+	e->filters = NULL;
+	engine_retire(e, e->former);
+	engine_retire(e, e->current);
+	e->former = e->current = NULL;
+	e->carry_at = NULL;
 	watch_close(e->watch, on_watch_closed, e);
-	uv_close((uv_handle_t *)&e->turn, on_turn_closed);
+	uv_close((uv_handle_t *)&e->turn, on_idle_closed);
+	uv_close((uv_handle_t *)&e->collector, on_idle_closed);
 }
 
 struct bundle *engine_files(const struct engine *e)
@@ -605,6 +638,11 @@ enum engine_origin engine_origin(const struct engine *e)
 enum engine_origin engine_attempt(const struct engine *e)
 {
 	return e->attempt;
+}
+
+struct bundle *engine_refused_files(const struct engine *e)
+{
+	return e->refused;
 }
 
 uint64_t engine_epoch(const struct engine *e)

@@ -48,6 +48,9 @@ enum engine_origin {
 };
 const char *engine_origin_name(enum engine_origin origin); /* "start", ... */
 
+/* Of the memory of a generation: 100,000 bindings take some 70 MB. */
+#define ENGINE_MEMORY_DEFAULT ((size_t)256 << 20)
+
 struct engine_config {
 	const char *rules_dir;   /* scanned and watched; must exist */
 	const char *lua_dir;     /* the framework: what `require "tide.x"` finds */
@@ -82,14 +85,22 @@ struct engine_hooks {
 TIDE_MUST_USE int engine_create(struct engine **out, uv_loop_t *loop,
 				const struct engine_config *config,
 				const struct engine_hooks *hooks, struct error *err);
-/* Stop watching, then free everything, then on_closed. Strategies and indexes
- * must have been destroyed before. */
+/* The same without a generation, for a loop that must not stall: the first
+ * engine_reload_start loads it. Strategies and indexes may be made and bound before,
+ * which asks no script; what is wrong with them is told by the reload. Nothing else
+ * may be asked before it has succeeded. */
+TIDE_MUST_USE int engine_open(struct engine **out, uv_loop_t *loop,
+			      const struct engine_config *config,
+			      const struct engine_hooks *hooks, struct error *err);
+/* Stop watching, then free everything, then on_closed. Whoever waits for a reload is
+ * told TIDE_ESHUTDOWN within the call. Strategies and indexes must have been
+ * destroyed before. */
 void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx);
 
 /* Build a new generation between the turns of the loop, and tell when it is in
  * force, or why it is not (TIDE_ERULE: the old one goes on). What is asked while a
  * build is under way is answered by one that begins after it. `on_done` may be NULL;
- * it comes from the loop, never before this returns and not after engine_close. */
+ * it comes from the loop, never before this returns, or from engine_close. */
 typedef void engine_on_reloaded(void *ctx, const struct error *result);
 void engine_reload_start(struct engine *e, engine_on_reloaded *on_done, void *ctx);
 
@@ -98,20 +109,27 @@ TIDE_MUST_USE int engine_reload(struct engine *e, struct error *err);
 
 /* Reload the directory since it changed, as engine_reload_start does. */
 void engine_follow(struct engine *e);
-/* The directory is refused for a reason of the owner's, and not loaded. */
-void engine_refuse(struct engine *e, enum engine_origin origin, const struct error *why);
+/* The files (NULL: the directory) are refused for a reason of the owner's, and not
+ * loaded. */
+void engine_refuse(struct engine *e, enum engine_origin origin, struct bundle *files,
+		   const struct error *why);
 
-/* Put these files in force at once. The directory is not touched; its next change,
- * or a reload, supersedes them. TIDE_EBUSY while a reload is under way. */
-TIDE_MUST_USE int engine_load(struct engine *e, struct bundle *files,
-			      enum engine_origin origin, struct error *err);
+/* Put these files in force, in steps as engine_reload_start does. The directory is not
+ * touched; its next change, or a reload, which may also be asked for meanwhile,
+ * supersedes them. TIDE_EBUSY while something else is being built. */
+TIDE_MUST_USE int engine_load_start(struct engine *e, struct bundle *files,
+				    enum engine_origin origin,
+				    engine_on_reloaded *on_done, void *ctx,
+				    struct error *err);
 
 /* The generation in force: its files (borrowed), their hash, its origin. */
 struct bundle *engine_files(const struct engine *e);
 uint64_t engine_hash(const struct engine *e);
 enum engine_origin engine_origin(const struct engine *e);
-/* The origin of what was loaded or refused last: what on_reload is about. */
+/* The origin of what was loaded or refused last: what on_reload is about; and the
+ * files that were refused (borrowed), NULL for those of the directory. */
 enum engine_origin engine_attempt(const struct engine *e);
+struct bundle *engine_refused_files(const struct engine *e);
 
 /* Changes with every generation; what is remembered of a decision is good for
  * one epoch only. Starts at 1. */

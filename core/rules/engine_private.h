@@ -14,6 +14,7 @@
 #include "engine.h"
 #include "filter.h"
 #include "generation.h"
+#include "room.h"
 #include "watch.h"
 
 /* What a handle of either sort begins with. */
@@ -54,18 +55,26 @@ struct engine {
 	struct watch *watch;
 	struct api_tide tide;
 	struct shared *shared;
+	struct shared *own_shared;           /* while another's is borrowed: moment.c */
 	struct schedule_call *schedule_call; /* the run under way, or NULL */
-	struct generation *current;
+	struct generation *current; /* NULL until the first is loaded: engine_open */
 	struct generation *former;  /* while its states are carried over; else NULL */
 	struct handle *carry_at;    /* the next one to be asked */
 	struct filter_set *filters; /* of the generation in force */
 	struct dry_run *dry_run;    /* NULL outside of one */
 	enum engine_origin origin;  /* of the current one */
 	enum engine_origin attempt; /* of the last one, refused or not */
+	struct bundle *refused;     /* its files if it was refused; NULL: the directory */
 	struct bundle *directory;   /* as it was loaded last; NULL: never */
 	uint64_t epoch;
 	uint64_t call_count; /* decisions asked of scripts */
-	uint64_t ending_epoch; /* the last one that used up its memory */
+	/* Room for what scripts keep: room.c. */
+	uint64_t ending_epoch;   /* the last one that used up its memory */
+	size_t fresh_bytes;      /* of the current one when it was loaded */
+	uint64_t rests_until_ms; /* it is not asked, its memory being used up */
+	uv_idle_t collector;     /* active while it is collected in steps */
+	uint64_t collecting;     /* the epoch for which it is */
+	int cycles_left;
 
 	struct build build;
 	uv_idle_t turn;                  /* active while a build is under way */
@@ -89,9 +98,6 @@ struct engine {
 	void (*on_closed)(void *ctx);
 	void *closed_ctx;
 };
-
-/* TIDE_ELIMIT when what scripts keep has filled their memory: nothing new then. */
-TIDE_MUST_USE int engine_check_room(struct engine *e, struct error *err);
 
 /* Enter the handle in the engine and make its use in the generation in force; on
  * failure the handle is as it was before. */

@@ -281,19 +281,6 @@ int generation_step(struct generation *g, struct error *err)
 	return TIDE_OK;
 }
 
-int generation_create(struct generation **out, const struct generation_config *config,
-		      struct error *err)
-{
-	int status = generation_begin(out, config, err);
-	if (status != TIDE_OK)
-		return status;
-	while ((*out)->loading && status == TIDE_OK)
-		status = generation_step(*out, err);
-	if (status != TIDE_OK)
-		generation_destroy(*out);
-	return status;
-}
-
 void generation_destroy(struct generation *g)
 {
 	if (!g)

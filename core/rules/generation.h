@@ -48,12 +48,9 @@ struct generation {
 	struct generation_loading *loading; /* NULL: everything is loaded */
 };
 
-/* Load every script. TIDE_ERULE with file and line of the first that fails. */
-TIDE_MUST_USE int generation_create(struct generation **out,
-				    const struct generation_config *config,
-				    struct error *err);
-/* The same in steps, for a loop that must not stall: begin, then step until `loading`
- * is NULL. A step loads one file. After a failure, destroy. */
+/* Load every script in steps, for a loop that must not stall: begin, then step until
+ * `loading` is NULL. A step loads one file. TIDE_ERULE with file and line of the first
+ * that fails; after a failed step, destroy. */
 TIDE_MUST_USE int generation_begin(struct generation **out,
 				   const struct generation_config *config,
 				   struct error *err);

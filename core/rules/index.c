@@ -13,6 +13,7 @@
 #include "engine_private.h"
 
 #define ROUTE_DESTS_MAX (1024 * 1024)
+#define FREED_AT_ONCE 2000 /* bindings; more are freed by a thread */
 
 /* The engine's own copy, from which a generation's index is built. */
 struct binding {
@@ -238,33 +239,81 @@ int engine_index_create(struct engine *e, struct slice type, const struct args *
 	return TIDE_OK;
 }
 
-void index_destroy(struct index *x)
+static void free_index(struct index *x)
 {
 	struct binding *b, *next;
-	if (!x)
-		return;
-	handle_close(&x->handle);
 	HASH_ITER (hh, x->bindings, b, next)
 		remove_binding(x, b);
 	mem_free(x);
 }
 
-int index_bind(struct index *x, struct slice pattern, const struct args *args,
-	       uint32_t dest, struct error *err)
+struct disposal {
+	uv_work_t work;
+	struct index *index;
+};
+
+static void dispose(uv_work_t *work)
 {
+	free_index(((struct disposal *)work->data)->index);
+}
+
+static void on_disposed(uv_work_t *work, int status)
+{
+	mem_free(work->data);
+}
+
+/* Nobody sees it any more; 100,000 bindings take longer to free than the loop may
+ * stand still. */
+static void free_on_thread(struct index *x, uv_loop_t *loop)
+{
+	struct disposal *d = mem_zalloc(sizeof(*d));
+	d->work.data = d;
+	d->index = x;
+	if (uv_queue_work(loop, &d->work, dispose, on_disposed) == 0)
+		return;
+	mem_free(d);
+	free_index(x);
+}
+
+void index_destroy(struct index *x)
+{
+	if (!x)
+		return;
+	uv_loop_t *loop = x->handle.engine->loop;
+	handle_close(&x->handle);
+	if (HASH_COUNT(x->bindings) > FREED_AT_ONCE)
+		free_on_thread(x, loop);
+	else
+		free_index(x);
+}
+
+/* In the generation in force, if there is one yet. */
+static int bind_now(struct index *x, struct slice pattern, const struct args *args,
+		    uint32_t dest, struct error *err)
+{
+	struct engine *e = x->handle.engine;
+	if (!e->current)
+		return TIDE_OK;
 	const struct use *use = handle_use(&x->handle);
 	struct changing c = { use, RULE_BIND, pattern, args, dest };
-	struct buf key;
 	int status =
 		options_check(&use->rule->binding_options, args, use->rule->file, err);
 	if (status == TIDE_OK)
-		status = engine_check_room(x->handle.engine, err);
+		status = room_check(e, err);
 	if (status != TIDE_OK)
 		return status;
+	return room_after_new(e, change(e->current, &c, err), err);
+}
+
+int index_bind(struct index *x, struct slice pattern, const struct args *args,
+	       uint32_t dest, struct error *err)
+{
+	struct buf key;
+	int status = TIDE_OK;
 	buf_init(&key);
 	format_key(&key, pattern, args, dest);
 	if (!find_binding(x, &key)) {
-		status = change(x->handle.engine->current, &c, err);
+		status = bind_now(x, pattern, args, dest, err);
 		if (status == TIDE_OK)
 			follow_bind(x, add_binding(x, &key, pattern.len, args, dest));
 	}
@@ -296,10 +345,19 @@ static int replace_index(struct index *x, struct error *err)
 	return TIDE_OK;
 }
 
+static int unbind_now(struct index *x, const struct binding *b, struct error *err)
+{
+	struct engine *e = x->handle.engine;
+	if (!e->current)
+		return TIDE_OK;
+	struct changing c = { handle_use(&x->handle), RULE_UNBIND, b->pattern, &b->args,
+			      b->dest };
+	return change(e->current, &c, err);
+}
+
 int index_unbind(struct index *x, struct slice pattern, const struct args *args,
 		 uint32_t dest, struct error *err)
 {
-	struct changing c = { handle_use(&x->handle), RULE_UNBIND, pattern, args, dest };
 	struct buf key;
 	buf_init(&key);
 	format_key(&key, pattern, args, dest);
@@ -310,7 +368,7 @@ int index_unbind(struct index *x, struct slice pattern, const struct args *args,
 	}
 	/* Taken out first: what the script hands to `to` after this is checked
 	 * against what is left. */
-	int status = change(x->handle.engine->current, &c, err);
+	int status = unbind_now(x, b, err);
 	follow_unbind(x, b);
 	remove_binding(x, b);
 	if (status != TIDE_OK) {

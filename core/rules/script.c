@@ -43,13 +43,41 @@ static void *allocate(void *ctx, void *old, size_t old_size, size_t size)
 	bool is_over = size > held && size - held > s->memory_max_bytes - s->memory_bytes;
 	void *new = is_over ? NULL : realloc(old, size);
 	if (!new) {
+		s->was_refused = true;
 		s->refused_at[0] = '\0';
 		if (s->L)
 			nearest_line(s->L, NULL, s->refused_at, sizeof(s->refused_at));
 		return NULL;
 	}
 	s->memory_bytes = s->memory_bytes - held + size;
+	if (size > held)
+		s->grown_bytes += size - held;
 	return new;
+}
+
+bool script_collect_step(struct script_state *s)
+{
+	return lua_gc(s->L, LUA_GCSTEP, 0) != 0;
+}
+
+/* Lua begins a cycle when what is in use has doubled; near the ceiling that would be
+ * never, and then everything at once. Let it begin when half of what is left has been
+ * used, and look again when that has changed by a quarter. */
+static void pace(struct script_state *s)
+{
+	size_t used = s->memory_bytes + 1;
+	size_t left = s->memory_max_bytes > used ? s->memory_max_bytes - used : 0;
+	size_t margin = left / 4 < used / 8 ? left / 4 : used / 8;
+	size_t pause = left / 2 < used ? 100 + left / 2 * 100 / used : 200;
+	bool is_more = used > s->pace_low;
+
+	s->pace_low = used - margin;
+	s->pace_span = 2 * margin + s->memory_max_bytes / 256;
+	lua_gc(s->L, LUA_GCINC, (int)pause, 0, 0);
+	/* The pause is of the next cycle. The one to come was arranged when there was
+	 * less, and may be too late: it begins now. */
+	if (is_more && pause < 200)
+		script_collect_step(s);
 }
 
 int script_state_init(struct script_state *s, struct watchdog *watchdog,
@@ -118,15 +146,21 @@ void script_set_place(struct script_state *s, const char *file, int line)
 	snprintf(s->place, sizeof(s->place), "%s:%d", file, line);
 }
 
-static void describe(struct script_state *s, int status, const char *file,
+static void describe(struct script_state *s, int status, const char *file, bool overran,
 		     struct error *err)
 {
 	const char *text = lua_tostring(s->L, -1);
 	if (status == LUA_ERRMEM) {
 		error_set(err, TIDE_ERULE,
-			  "%s: over the rules' memory ceiling of %zu KiB",
+			  "%s: over the rules' memory ceiling of %zu KiB "
+			  "(--rules-memory)",
 			  s->refused_at[0] ? s->refused_at : file,
 			  s->memory_max_bytes / 1024);
+	} else if (text && overran && s->was_refused) {
+		error_set(err, TIDE_ERULE,
+			  "%s, collecting memory: the rules' memory ceiling of %zu KiB "
+			  "is reached (--rules-memory)",
+			  text, s->memory_max_bytes / 1024);
 	} else if (!text || status == LUA_ERRERR) {
 		error_set(err, TIDE_ERULE, "%s: an error while an error was handled%s%s",
 			  file, text ? ": " : "", text ? text : "");
@@ -137,11 +171,13 @@ static void describe(struct script_state *s, int status, const char *file,
 }
 
 /* After an allocation was refused: was it the call that wanted too much, or is
- * the state full of what earlier calls have kept? */
+ * the state full of what earlier calls have kept? Lua has collected everything before
+ * it gave up, so what is not of the call is kept. */
 static void look_for_room(struct script_state *s)
 {
-	lua_gc(s->L, LUA_GCCOLLECT);
-	s->is_exhausted = s->memory_bytes > s->memory_max_bytes - s->memory_max_bytes / 4;
+	size_t most = s->memory_max_bytes - s->memory_max_bytes / 4;
+	s->is_exhausted =
+		s->memory_bytes > most && s->memory_bytes - most > s->grown_bytes;
 }
 
 /* The circuit breaker is told of the end of a decision. */
@@ -181,6 +217,10 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	s->file = call->file;
 	s->place[0] = '\0';
 	s->serial++;
+	s->was_refused = false;
+	s->grown_bytes = 0;
+	if (s->memory_bytes - s->pace_low > s->pace_span)
+		pace(s);
 	/* Light C functions and light userdata: nothing here allocates. */
 	lua_pushcfunction(L, l_message);
 	lua_pushcfunction(L, call->body);
@@ -191,7 +231,7 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	s->serial++;
 	struct error own;
 	if (status != LUA_OK)
-		describe(s, status, call->file, &own);
+		describe(s, status, call->file, overran, &own);
 	lua_settop(L, top);
 	if (status == LUA_ERRMEM)
 		look_for_room(s);

@@ -7,7 +7,8 @@
  * number. Outside of it nothing that may allocate in the state is allowed,
  * since an error there has no handler.
  *
- * Memory: the state's allocator counts, and refuses what goes over the ceiling.
+ * Memory: the state's allocator counts, and refuses what goes over the ceiling. The
+ * collector is paced by how near that is; room.h says why.
  * Time: the watchdog's budget holds for each call. */
 #ifndef TIDE_RULES_SCRIPT_H
 #define TIDE_RULES_SCRIPT_H
@@ -34,9 +35,16 @@ struct script_state {
 	const char *file; /* the script that the call under way is for */
 	/* What errors that no line of Lua raises are said to be at; "" when unset. */
 	char place[SCRIPT_PLACE_MAX];
+	/* While memory_bytes is within `pace_span` above `pace_low`, the collector's pace
+	 * is right. */
+	size_t pace_low, pace_span;
+	size_t grown_bytes; /* by the allocations of the call under way */
+	bool was_refused;   /* an allocation of the call under way, or of the last */
 	/* What scripts keep leaves no room: calls will go on failing in this state. */
 	bool is_exhausted;
-	bool is_dry_run; /* see dry_run.h */
+	size_t collected_bytes; /* what was left by the last whole collection; 0: none */
+	size_t full_bytes;      /* at which something new found no room; 0: none */
+	bool is_dry_run;        /* see dry_run.h */
 	/* Where the last allocation was refused: Lua's own error does not say. */
 	char refused_at[SCRIPT_PLACE_MAX];
 };
@@ -69,6 +77,9 @@ struct script_call {
 TIDE_MUST_USE int script_state_init(struct script_state *s, struct watchdog *watchdog,
 				    size_t memory_max_bytes);
 void script_state_deinit(struct script_state *s);
+
+/* A step of the collector, below a millisecond. True at the end of a cycle. */
+bool script_collect_step(struct script_state *s);
 
 /* The state that `L` belongs to, for functions that Lua calls. */
 static inline struct script_state *script_state_of(lua_State *L)

@@ -152,8 +152,8 @@ static int l_open(lua_State *L)
 	struct engine_config config = {
 		.rules_dir = dir_field(L, "rules"),
 		.lua_dir = dir_field(L, "lua"),
-		.memory_max_bytes =
-			(size_t)integer_field(L, 1, "memory_bytes", 64 * 1024 * 1024),
+		.memory_max_bytes = (size_t)integer_field(L, 1, "memory_bytes",
+							  ENGINE_MEMORY_DEFAULT),
 		.call_budget_ms = integer_field(L, 1, "budget_ms", 1000),
 		.shared_entries_max = (size_t)integer_field(L, 1, "shared_entries", 0),
 	};

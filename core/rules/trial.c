@@ -10,7 +10,6 @@
 #include "topic.h"
 #include "trail.h"
 
-#define TRIAL_MEMORY_BYTES ((size_t)64 << 20)
 #define TRIAL_BUDGET_MS 50 /* as a broker's */
 #define RUNS_MAX 50000
 #define IDLE_RUNS_MAX 15000 /* without anything new */
@@ -438,7 +437,7 @@ struct engine *trial_open(const struct trial *t, uv_loop_t *loop)
 	const struct engine_config config = {
 		.rules_dir = t->rules->rules_dir,
 		.lua_dir = t->rules->lua_dir,
-		.memory_max_bytes = TRIAL_MEMORY_BYTES,
+		.memory_max_bytes = ENGINE_MEMORY_DEFAULT,
 		.call_budget_ms = TRIAL_BUDGET_MS,
 		.last_good = t->rules->good,
 		.refusal = &none,

@@ -43,6 +43,12 @@ local function start(files, options)
   return broker, log, status
 end
 
+local slow_spec = [[
+describe("slow", function()
+  it("waits", function() os.execute("exec sleep 30") end)
+end)
+]]
+
 describe('the gate', function()
   after_each(function() if broker then broker:destroy() end end)
 
@@ -125,11 +131,7 @@ end)
   it('is closed when the broker stops meanwhile', function()
     start { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) }
     local c = broker:connect()
-    broker:write_rule('sharding/slow_spec.lua', [[
-describe("slow", function()
-  it("waits", function() os.execute("exec sleep 30") end)
-end)
-]])
+    broker:write_rule('sharding/slow_spec.lua', slow_spec)
     c:send 'RULES reload\r\n'
     broker:connect():ok 'PING'
     broker:stop()
@@ -149,5 +151,152 @@ end)
     broker:write_rule('sharding/mine.lua', pick(5))
     c:send 'RULES reload\r\n'
     c:expect '^ERR rule the specs fail'
+  end)
+end)
+
+describe('the gate before a rollback', function()
+  after_each(function() if broker then broker:destroy() end end)
+
+  local c
+
+  local function begin(files)
+    start(files)
+    c = broker:connect()
+    c:ok 'DECLARE queue q shards=8 sharding=mine'
+  end
+
+  local function reload(text)
+    broker:write_rule('sharding/mine.lua', text)
+    document(c, 'RULES reload')
+  end
+
+  it('runs the specs of now on files that have never passed', function()
+    begin { ['sharding/mine.lua'] = pick(5) }
+    reload(pick(1))
+    reload(pick(2))
+    broker:write_rule('sharding/mine_spec.lua', specs(3))
+    assert.equal('rollback', document(c, 'RULES rollback').origin)
+    assert.equal(1, shard(c))
+    c:send 'RULES rollback\r\n'
+    c:expect '^ERR rule the specs fail: Failure %S+ sharding/mine_spec.lua @ %d+'
+    assert.equal(1, shard(c))
+    local entry = document(c, 'RULES log')[1]
+    assert.equal('rollback', entry.origin)
+    assert.equal('refused', entry.result)
+    assert.same({ 'sharding/mine.lua' }, entry.changed)
+  end)
+
+  it('knows what has passed, also after a restart', function()
+    begin { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) }
+    reload(pick(1))
+    reload(pick(2))
+    broker:write_rule('sharding/mine_spec.lua', specs(-1))
+    document(c, 'RULES rollback')
+    assert.equal(1, shard(c))
+    broker:write_rule('sharding/mine_spec.lua', specs(2))
+    broker:restart()
+    c = broker:connect()
+    assert.equal(2, shard(c))
+    broker:write_rule('sharding/mine_spec.lua', specs(-1))
+    document(c, 'RULES rollback')
+    document(c, 'RULES rollback')
+    assert.equal(0, shard(c))
+  end)
+
+  it('gives the specs what they need, and the scripts the modules of then', function()
+    begin {
+      ['sharding/mine.lua'] = 'local n = require "lib.n"\nreturn { pick = function() return n.n end }\n',
+      ['lib/n.lua'] = 'return { n = 1 }\n',
+      ['support/limit.lua'] = 'return { limit = 1 }\n',
+      ['sharding/other.lua'] = pick(0),
+    }
+    broker:write_rule('lib/n.lua', 'return { n = 2 }\n')
+    broker:remove_rule 'sharding/other.lua'
+    broker:write_rule('sharding/late.lua', pick(0))
+    document(c, 'RULES reload')
+    broker:write_rule('mine_spec.lua', [[
+local tidemq = require "tidemq"
+it("is as it was", function()
+  local engine = assert(tidemq.open())
+  local limit = assert(engine:strategy("sharding", "mine", {})):pick({}, 8)
+  assert.equal(1, limit)
+  assert(engine:strategy("sharding", "other", {}))
+  assert.is_nil((engine:strategy("sharding", "late", {})))
+end)
+]])
+    document(c, 'RULES rollback')
+    assert.equal(1, shard(c))
+  end)
+
+  it('does not hold up the broker, and is over when that stops', function()
+    begin { ['sharding/mine.lua'] = pick(0) }
+    reload(pick(1))
+    broker:write_rule('sharding/slow_spec.lua', slow_spec)
+    c:send 'RULES rollback\r\n'
+    local d = broker:connect()
+    for _ = 1, 10 do d:ok 'PING' end
+    assert.equal(1, shard(d))
+    broker:stop()
+  end)
+
+  it('goes on without the connection that asked', function()
+    begin { ['sharding/mine.lua'] = pick(0) }
+    reload(pick(1))
+    broker:write_rule('sharding/mine_spec.lua', specs(3))
+    local d = broker:connect()
+    d:send 'RULES rollback\r\n'
+    d:close()
+    assert.is_truthy(wait.poll(function() return shard(c) == 0 end))
+  end)
+end)
+
+describe('the gate before a promotion', function()
+  local c, dir
+
+  before_each(function()
+    start { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) }
+    c = broker:connect()
+    c:ok 'DECLARE queue q shards=8 sharding=mine'
+    dir = broker.dir .. '/next'
+    assert(os.execute(("cp -R '%s' '%s'"):format(broker.rules, dir)))
+  end)
+  after_each(function() broker:destroy() end)
+
+  local function write(path, text)
+    local file = assert(io.open(dir .. '/' .. path, 'w'))
+    file:write(text)
+    file:close()
+  end
+
+  it('refuses what fails its specs, and leaves it in the shadow', function()
+    write('sharding/mine.lua', pick(5))
+    document(c, 'RULES shadow ' .. dir)
+    c:send 'RULES shadow promote\r\n'
+    c:expect '^ERR rule the specs fail: Failure %S+ sharding/mine_spec.lua'
+    assert.equal(0, shard(c))
+    assert.is_true(document(c, 'RULES shadow status').active)
+    assert.equal('promote', document(c, 'RULES log')[1].origin)
+  end)
+
+  it('tests what is in the shadow, by the specs beside it', function()
+    write('sharding/mine.lua', pick(5))
+    write('sharding/mine_spec.lua', specs(6))
+    document(c, 'RULES shadow ' .. dir)
+    write('sharding/mine.lua', pick(7))
+    assert.equal('promote', document(c, 'RULES shadow promote').origin)
+    assert.equal(5, shard(c))
+  end)
+
+  it('takes the specs of the rules directory where there are none', function()
+    write('sharding/mine.lua', pick(5))
+    os.remove(dir .. '/sharding/mine_spec.lua')
+    document(c, 'RULES shadow ' .. dir)
+    c:send 'RULES shadow promote\r\n'
+    c:expect '^ERR rule the specs fail'
+    c:ok 'RULES shadow drop'
+    write('sharding/mine.lua', pick(3))
+    document(c, 'RULES shadow ' .. dir)
+    document(c, 'RULES shadow promote')
+    assert.equal(3, shard(c))
   end)
 end)

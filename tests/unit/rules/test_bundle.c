@@ -87,6 +87,29 @@ static void a_path_stays_as_it_was_first(void **state)
 	bundle_unref(b);
 }
 
+static void modules_are_what_is_no_script(void **state)
+{
+	static const char *const one[][2] = { { "retry/a.lua", "1" },
+					      { "lib/b.lua", "1" },
+					      { "retry/lib/c.lua", "1" } };
+	static const char *const script[][2] = { { "retry/a.lua", "2" },
+						 { "priority/new.lua", "2" },
+						 { "lib/b.lua", "1" },
+						 { "retry/lib/c.lua", "1" } };
+	static const char *const module[][2] = { { "retry/a.lua", "1" },
+						 { "lib/b.lua", "1" },
+						 { "retry/lib/c.lua", "2" } };
+	struct bundle *a = make(one, 3), *b = make(script, 4), *c = make(module, 3);
+
+	assert_true(bundle_has_same_modules(a, a));
+	assert_true(bundle_has_same_modules(a, b));
+	assert_false(bundle_has_same_modules(a, c));
+	assert_false(bundle_has_same_modules(a, NULL));
+	bundle_unref(a);
+	bundle_unref(b);
+	bundle_unref(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -94,6 +117,7 @@ int main(void)
 		cmocka_unit_test(the_way_from_one_to_another_is_told),
 		cmocka_unit_test(what_is_read_from_one_is_noted_in_the_other),
 		cmocka_unit_test(a_path_stays_as_it_was_first),
+		cmocka_unit_test(modules_are_what_is_no_script),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,7 +45,8 @@ static const struct {
 	{ "tables without end in pcall",
 	  "while true do pcall(function() local t = {} while true do t = { t } end end) "
 	  "end",
-	  "hostile.lua:2: ran longer than" },
+	  "collecting memory: the rules' memory ceiling of 4096 KiB is reached "
+	  "(--rules-memory)" },
 	{ "doubling a string", "local s = 'x' while true do s = s .. s end",
 	  "hostile.lua:2: over the rules' memory ceiling" },
 	{ "string.rep", "return #string.rep('x', 1 << 40)", "hostile.lua:2: string.rep" },

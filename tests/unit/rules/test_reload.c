@@ -7,6 +7,7 @@
 
 #include <time.h>
 
+#include "rules/bundle.h"
 #include "rules/engine_private.h"
 
 #define SCRIPTS 100
@@ -241,7 +242,7 @@ static void changes_during_a_build_are_in_both_generations(void **state)
 	index_destroy(new);
 }
 
-static void closing_during_a_build_is_safe(void **state)
+static void closing_during_a_build_tells_who_waits(void **state)
 {
 	struct fixture *f = *state;
 	struct waiting all = { .count = 0 };
@@ -256,7 +257,157 @@ static void closing_during_a_build_is_safe(void **state)
 	assert_true(f->engine->build.is_under_way);
 	engine_reload_start(f->engine, on_done, &w);
 	index_destroy(x);
-	/* The fixture closes the engine; nobody is called any more. */
+	engine_close(f->engine, on_fixture_closed, f);
+	f->engine = NULL;
+	assert_int_equal(all.count, 2);
+	assert_int_equal(all.result.code, TIDE_ESHUTDOWN);
+	uv_run(&f->loop, UV_RUN_DEFAULT);
+	assert_true(f->is_closed);
+	assert_int_equal(f->reloads, 0);
+}
+
+/* ---- files that are put in force ----------------------------------------------------
+ */
+
+static int64_t delay_of(struct fixture *f, struct strategy *s)
+{
+	struct failure_view failure = { "nack", 1, 1 };
+	struct retry_decision d = { .delay_ms = -1 };
+	struct msg *m = make_msg("k", 0, NULL);
+	if (strategy_decide(s, m, 1, &failure, &d, &f->err) != TIDE_OK)
+		fail_msg("%s", f->err.text);
+	msg_unref(m);
+	return d.delay_ms;
+}
+
+static struct strategy *use_mine(struct fixture *f)
+{
+	struct strategy *s = NULL;
+	if (engine_strategy_create(f->engine, SCRIPT_RETRY, SLICE("mine"), NULL,
+				   "queue 'jobs'", &s, &f->err) != TIDE_OK)
+		fail_msg("%s", f->err.text);
+	return s;
+}
+
+static const char returns_one[] = "return { decide = function() return 1 end }";
+static const char returns_two[] = "return { decide = function() return 2 end }";
+
+static void files_are_loaded_in_turns_and_a_reload_comes_after(void **state)
+{
+	struct fixture *f = *state;
+	struct waiting all = { .count = 0 };
+	struct waiter back = { &all, 1 }, reload = { &all, 2 };
+	f->config.memory_max_bytes = 64 * 1024 * 1024;
+	write_many(f);
+	write_file(f, "retry/mine.lua", returns_one);
+	assert_starts(f);
+	struct strategy *s = use_mine(f);
+	struct index *x = make_index(f, "topic");
+	bind_many(f, x);
+	struct bundle *first = bundle_ref(engine_files(f->engine));
+	write_file(f, "retry/mine.lua", returns_two);
+	assert_int_equal(engine_reload(f->engine, &f->err), TIDE_OK);
+	assert_int_equal(delay_of(f, s), 2);
+	assert_int_equal(engine_load_start(f->engine, first, ENGINE_ROLLBACK, on_done,
+					   &back, &f->err),
+			 TIDE_OK);
+	assert_int_equal(all.count, 0);
+	assert_int_equal(engine_load_start(f->engine, first, ENGINE_ROLLBACK, on_done,
+					   &back, &f->err),
+			 TIDE_EBUSY);
+	engine_reload_start(f->engine, on_done, &reload);
+	run_until(f, &all, 1);
+	assert_true(f->engine->build.turns > 3 || f->engine->build.is_under_way);
+	assert_int_equal(all.result.code, TIDE_OK);
+	assert_int_equal(engine_origin(f->engine), ENGINE_ROLLBACK);
+	assert_int_equal(delay_of(f, s), 1);
+	run_until(f, &all, 2);
+	assert_int_equal(all.order[1], 2);
+	assert_int_equal(engine_origin(f->engine), ENGINE_RELOAD);
+	assert_int_equal(delay_of(f, s), 2);
+	assert_int_equal(routes_of(f, x, "w5.x7.z"), 1);
+	bundle_unref(first);
+	strategy_destroy(s);
+	index_destroy(x);
+}
+
+static void files_that_lack_what_is_used_are_refused(void **state)
+{
+	struct fixture *f = *state;
+	struct waiting all = { .count = 0 };
+	struct waiter w = { &all, 1 };
+	assert_starts(f);
+	struct bundle *first = bundle_ref(engine_files(f->engine));
+	write_file(f, "retry/mine.lua", returns_one);
+	assert_int_equal(engine_reload(f->engine, &f->err), TIDE_OK);
+	struct strategy *s = use_mine(f);
+	assert_int_equal(engine_load_start(f->engine, first, ENGINE_ROLLBACK, on_done, &w,
+					   &f->err),
+			 TIDE_OK);
+	run_until(f, &all, 1);
+	assert_int_equal(all.result.code, TIDE_ERULE);
+	assert_contains(all.result.text, "retry/mine.lua: is gone, but queue 'jobs'");
+	assert_int_equal(engine_attempt(f->engine), ENGINE_ROLLBACK);
+	assert_ptr_equal(engine_refused_files(f->engine), first);
+	assert_int_equal(engine_origin(f->engine), ENGINE_RELOAD);
+	assert_int_equal(delay_of(f, s), 1);
+	bundle_unref(first);
+	strategy_destroy(s);
+}
+
+/* What is made and bound before the first generation is in it. */
+static void engine_without_a_generation_is_loaded_in_turns(void **state)
+{
+	struct fixture *f = *state;
+	struct waiting all = { .count = 0 };
+	struct waiter w = { &all, 1 };
+	struct engine_hooks hooks = { .ctx = f, .on_reload = on_fixture_reload };
+	f->config.memory_max_bytes = 64 * 1024 * 1024;
+	write_file(f, "retry/mine.lua", returns_one);
+	write_many(f);
+	assert_int_equal(engine_open(&f->engine, &f->loop, &f->config, &hooks, &f->err),
+			 TIDE_OK);
+	struct strategy *s = use_mine(f), *gone = use_mine(f);
+	struct index *x = make_index(f, "topic");
+	bind_many(f, x);
+	bind_key(f, x, "a.b", 1);
+	bind_key(f, x, "c.d", 2);
+	unbind_key(f, x, "a.b", 1);
+	strategy_destroy(gone);
+	engine_reload_start(f->engine, on_done, &w);
+	uv_run(&f->loop, UV_RUN_ONCE);
+	bind_key(f, x, "e.f", 3);
+	unbind_key(f, x, "c.d", 2);
+	run_until(f, &all, 1);
+	assert_int_equal(all.result.code, TIDE_OK);
+	assert_true(f->engine->build.turns > 3);
+	assert_int_equal(engine_epoch(f->engine), 1);
+	assert_int_equal(engine_origin(f->engine), ENGINE_START);
+	assert_int_equal(delay_of(f, s), 1);
+	assert_int_equal(routes_of(f, x, "w5.x7.z"), 1);
+	assert_int_equal(routes_of(f, x, "a.b"), 0);
+	assert_int_equal(routes_of(f, x, "c.d"), 0);
+	assert_int_equal(routes_of(f, x, "e.f"), 1);
+	index_destroy(x);
+	strategy_destroy(s);
+}
+
+static void engine_without_a_generation_can_be_refused_and_closed(void **state)
+{
+	struct fixture *f = *state;
+	struct waiting all = { .count = 0 };
+	struct waiter w = { &all, 1 };
+	assert_int_equal(engine_open(&f->engine, &f->loop, &f->config, NULL, &f->err),
+			 TIDE_OK);
+	struct strategy *s = use_mine(f);
+	struct index *x = make_index(f, "topic");
+	bind_key(f, x, "a.b", 1);
+	engine_reload_start(f->engine, on_done, &w);
+	run_until(f, &all, 1);
+	assert_int_equal(all.result.code, TIDE_ERULE);
+	assert_contains(all.result.text, "retry/mine.lua: is gone, but queue 'jobs'");
+	index_destroy(x);
+	strategy_destroy(s);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -350,17 +501,6 @@ static void change_file(struct fixture *f, int i)
 	write_file(f, "retry/mine.lua", text);
 }
 
-static int64_t delay_of(struct fixture *f, struct strategy *s)
-{
-	struct failure_view failure = { "nack", 1, 1 };
-	struct retry_decision d = { .delay_ms = -1 };
-	struct msg *m = make_msg("k", 0, NULL);
-	if (strategy_decide(s, m, 1, &failure, &d, &f->err) != TIDE_OK)
-		fail_msg("%s", f->err.text);
-	msg_unref(m);
-	return d.delay_ms;
-}
-
 /* Every decision works all the time, and is one that a whole file made. */
 static void reload_after_reload_loses_and_leaks_nothing(void **state)
 {
@@ -416,7 +556,11 @@ int main(void)
 		TEST(reload_during_a_reload_is_another),
 		TEST(large_reload_does_not_stall_the_loop),
 		TEST(changes_during_a_build_are_in_both_generations),
-		TEST(closing_during_a_build_is_safe),
+		TEST(closing_during_a_build_tells_who_waits),
+		TEST(files_are_loaded_in_turns_and_a_reload_comes_after),
+		TEST(files_that_lack_what_is_used_are_refused),
+		TEST(engine_without_a_generation_is_loaded_in_turns),
+		TEST(engine_without_a_generation_can_be_refused_and_closed),
 		TEST(touching_a_file_makes_no_generation),
 		TEST(reload_after_reload_loses_and_leaks_nothing),
 	};

@@ -1,0 +1,70 @@
+-- What scripts keep comes near --rules-memory.
+local Broker = require 'support.broker'
+local wait = require 'support.wait'
+
+local refusal = "^ERR limit .*the rules' memory is nearly used up, %d+ of 4096 KiB: "
+  .. 'give them more with %-%-rules%-memory'
+
+describe('the memory of the rules', function()
+  local broker, c
+
+  before_each(function()
+    broker = Broker.start { args = { '--store', 'none', '--rules-memory', '4M' }, rules = {} }
+    c = broker:connect()
+    c:ok 'DECLARE exchange x topic'
+    for n = 1, 50 do c:ok('DECLARE queue q' .. n) end
+  end)
+  after_each(function() broker:destroy() end)
+
+  local function bind(n)
+    return c:request(('BIND q%d x w%d.x%d.*'):format(n % 50 + 1, n % 100, n // 100))
+  end
+  local function bind_until_refused(n)
+    local line
+    repeat
+      line = bind(n)
+      n = n + 1
+    until line ~= 'OK'
+    return n - 1, line
+  end
+  local function status()
+    c:send 'RULES status\r\n'
+    return c:expect_json()
+  end
+
+  it('has a limit at which bindings are refused, and messages are not', function()
+    local n, line = 0
+    -- What is collected after a refusal may make room for a few more.
+    for _ = 1, 20 do
+      n, line = bind_until_refused(n)
+      assert.is_truthy(line:find(refusal), line)
+    end
+    assert.is_true(n > 1000, n)
+    n = 0
+    repeat
+      n = n + 1
+      line = c:request('DECLARE queue late' .. n .. ' priority=fair')
+    until line ~= 'OK'
+    assert.is_truthy(line:find(refusal), line)
+    for i = 1, 500 do c:ok(('PUB x w%d.x3.y%d'):format(i % 100, i), '1') end
+    for _, script in ipairs(status().scripts) do assert.equal(0, script.overruns, script.file) end
+    assert.is_true(status().memory_bytes < 4 * 1024 * 1024)
+    c:send 'RULES reload\r\n'
+    assert.equal('reload', c:expect_json().origin)
+    c:ok('PUB x w7.x3.y', '1')
+  end)
+
+  it('has room again for what takes the place of what is gone', function()
+    local n = bind_until_refused(0)
+    for i = 0, n // 2 do c:ok(('UNBIND q%d x w%d.x%d.*'):format(i % 50 + 1, i % 100, i // 100)) end
+    assert.is_truthy(wait.poll(function() return bind(0) == 'OK' end))
+    for i = 1, n // 3 do assert.equal('OK', bind(i)) end
+  end)
+
+  it('is 256 MiB unless it is said otherwise', function()
+    broker:destroy()
+    broker = Broker.start { args = { '--store', 'none' } }
+    c = broker:connect()
+    assert.equal(256 * 1024 * 1024, status().memory_max_bytes)
+  end)
+end)
