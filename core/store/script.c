@@ -1,36 +1,44 @@
 #include "script.h"
 
-/* Redis must never build a reply above max_bytes, however large the bodies
- * are, so their lengths are asked for first; one body comes in any case, or a
- * reader would stand before a large one for ever. unpack has a limit of some
- * thousand values, hence the chunks. */
+/* Redis must never build a reply above max_bytes, however large the bodies are;
+ * one body comes in any case, or a reader would stand before a large one for ever.
+ * So bodies are read a few at a time, as many as may fit by the largest of those
+ * before. Where a large one follows many small ones, 16 large ones are read at most
+ * and those beyond max_bytes dropped again. (To ask for the length of each first
+ * costs half as much as all the rest.) unpack has a limit of some thousand values,
+ * hence the chunks of tries. */
 const struct slice script_read = SLICE(
 	"local rows = redis.call('ZRANGE', KEYS[1], ARGV[1], ARGV[2], 'WITHSCORES')\n"
 	"local left = tonumber(ARGV[3])\n"
-	"local wants_bodies = left > 0\n"
-	"local has_tries = redis.call('EXISTS', KEYS[3]) == 1\n"
-	"local bodies, tries = {}, {}\n"
-	"local ids, total, done = {}, 0, 0\n"
-	"for i = 1, #rows, 2 do\n"
-	"  local id = rows[i]\n"
-	"  if wants_bodies then\n"
-	"    left = left - redis.call('HSTRLEN', KEYS[2], id)\n"
-	"    if left < 1 and total > 0 then break end\n"
+	"local ids, bodies, tries = {}, {}, {}\n"
+	"for i = 1, #rows, 2 do ids[(i + 1) / 2] = rows[i] end\n"
+	"local total, count, step = 0, #ids, 1\n"
+	"if left == 0 then total = count end\n"
+	"while total < count and left > 0 do\n"
+	"  local last, largest = math.min(total + step, count), 1\n"
+	"  local chunk = redis.call('HMGET', KEYS[2], unpack(ids, total + 1, last))\n"
+	"  for i = 1, last - total do\n"
+	"    local size = chunk[i] and #chunk[i] or 0\n"
+	"    left = left - size\n"
+	"    if left < 1 and total + i > 1 then\n"
+	"      for j = last - total, i, -1 do chunk[j] = nil end\n"
+	"      last = total + i - 1\n"
+	"      break\n"
+	"    end\n"
+	"    if size > largest then largest = size end\n"
 	"  end\n"
-	"  total = total + 1\n"
-	"  ids[total] = id\n"
+	"  bodies[#bodies + 1] = chunk\n"
+	"  total = last\n"
+	"  step = math.min(2 * step, 16, math.max(1, math.floor(left / largest)))\n"
 	"end\n"
-	"while done < total do\n"
-	"  local last = math.min(done + 1000, total)\n"
-	"  if wants_bodies then\n"
-	"    bodies[#bodies + 1] = redis.call('HMGET', KEYS[2], unpack(ids, done + 1, "
-	"last))\n"
-	"  end\n"
-	"  if has_tries then\n"
+	"if redis.call('EXISTS', KEYS[3]) == 1 then\n"
+	"  local done = 0\n"
+	"  while done < total do\n"
+	"    local last = math.min(done + 1000, total)\n"
 	"    tries[#tries + 1] = redis.call('HMGET', KEYS[3], unpack(ids, done + 1, "
 	"last))\n"
+	"    done = last\n"
 	"  end\n"
-	"  done = last\n"
 	"end\n"
 	"return { rows, bodies, tries }\n");
 

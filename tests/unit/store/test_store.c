@@ -234,6 +234,13 @@ static void empty_batch_completes_from_the_loop(void **state)
 	commit_ok(h, store_batch_begin(h->store, h->shard));
 }
 
+static const char *hex_id(uint64_t id)
+{
+	static char text[17];
+	snprintf(text, sizeof(text), "%016llx", (unsigned long long)id);
+	return text;
+}
+
 static void reads_honour_start_count_and_bytes(void **state)
 {
 	struct harness *h = *state;
@@ -258,6 +265,37 @@ static void reads_honour_start_count_and_bytes(void **state)
 	assert_int_equal(got.count, 0);
 	read_set(h, STORE_BURIED, 0, 10, 1000, false);
 	assert_int_equal(got.count, 0);
+}
+
+/* Every size of what fits, around the few bodies that Redis looks up at a time. */
+static void a_read_ends_before_the_body_that_is_too_large(void **state)
+{
+	struct harness *h = *state;
+	redisContext *c = harness_redis(h);
+	insert_range(h, 1, 100);
+	for (int large = 1; large <= 40; large++) {
+		freeReplyObject(
+			redisCommand(c, "EVAL %s 1 tide:{//jobs#0}:msg %s",
+				     "return redis.call('HSET', KEYS[1], ARGV[1], "
+				     "string.rep('x', 100000))",
+				     hex_id((uint64_t)large)));
+		/* All before it, and not it, unless it is the first. */
+		read_set(h, STORE_READY, 0, 4096, 90000, false);
+		assert_int_equal(got.count, large == 1 ? 1 : large - 1);
+		insert_range(h, (uint64_t)large, (uint64_t)large);
+	}
+	/* Of large ones behind each other: those that fit. */
+	for (int large = 21; large <= 60; large++)
+		freeReplyObject(
+			redisCommand(c, "EVAL %s 1 tide:{//jobs#0}:msg %s",
+				     "return redis.call('HSET', KEYS[1], ARGV[1], "
+				     "string.rep('x', 100000))",
+				     hex_id((uint64_t)large)));
+	for (int fit = 1; fit < 40; fit++) {
+		read_set(h, STORE_READY, 0, 4096, (size_t)fit * 100000 + 50000, false);
+		assert_int_equal(got.count, 20 + fit);
+	}
+	redisFree(c);
 }
 
 static void missing_and_corrupt_bodies_are_told_apart(void **state)
@@ -594,6 +632,7 @@ int main(void)
 			expiring_messages_are_in_the_expiry_set_until_they_are_removed),
 		STORE_TEST(empty_batch_completes_from_the_loop),
 		STORE_TEST(reads_honour_start_count_and_bytes),
+		STORE_TEST(a_read_ends_before_the_body_that_is_too_large),
 		STORE_TEST(missing_and_corrupt_bodies_are_told_apart),
 		STORE_TEST(messages_are_found_whatever_their_state),
 		STORE_TEST(purge_removes_with_all_that_belongs_to_a_message),
