@@ -65,28 +65,20 @@ static struct binding_list *incoming(const struct binding *b)
 	return b->queue ? &b->queue->incoming : &b->exchange->incoming;
 }
 
-int binding_create(const struct binding_spec *spec, struct binding **out,
-		   struct error *err)
+static struct binding *add(const struct binding_spec *spec, uint32_t number,
+			   struct slice text)
 {
 	struct exchange *x = spec->source;
-	uint32_t number = free_number(x);
-	struct binding *b;
-	struct buf text;
-	int rc = index_bind(x->index, spec->pattern, spec->args, number, err);
+	struct binding *b = mem_zalloc(sizeof(*b));
 
-	if (rc < 0)
-		return rc;
-	buf_init(&text);
-	format(spec, &text);
-	b = mem_zalloc(sizeof(*b));
 	b->number = number;
 	b->serial = ++x->vhost->broker->last_serial;
 	b->source = x;
 	b->queue = spec->queue;
 	b->exchange = spec->exchange;
 	b->pattern = mem_strndup(spec->pattern.data, spec->pattern.len);
-	b->text = mem_strndup(buf_cstr(&text), buf_slice(&text).len);
-	b->text_len = buf_slice(&text).len;
+	b->text = mem_strndup(text.data, text.len);
+	b->text_len = text.len;
 	args_copy(&b->args, spec->args);
 	args_sort(&b->args);
 	x->bindings[number] = b;
@@ -94,9 +86,30 @@ int binding_create(const struct binding_spec *spec, struct binding **out,
 	HASH_ADD_KEYPTR(hh, x->by_text, b->text, b->text_len, b);
 	TAILQ_INSERT_TAIL(incoming(b), b, dest_link);
 	x->vhost->broker->route_version++;
+	return b;
+}
+
+int binding_create(const struct binding_spec *spec, struct binding **out,
+		   struct error *err)
+{
+	struct exchange *x = spec->source;
+	uint32_t number = free_number(x);
+	struct buf text;
+	int rc = index_bind(x->index, spec->pattern, spec->args, number, err);
+
+	if (rc < 0)
+		return rc;
+	buf_init(&text);
+	format(spec, &text);
+	*out = add(spec, number, buf_slice(&text));
 	buf_deinit(&text);
-	*out = b;
 	return TIDE_OK;
+}
+
+void binding_restore(const struct binding_spec *spec, struct slice text)
+{
+	if (!binding_find_text(spec->source, text))
+		add(spec, free_number(spec->source), text)->definition.is_stored = true;
 }
 
 /* A script that fails at it is counted by the engine; whatever it still gives for
@@ -114,8 +127,9 @@ void binding_destroy(struct binding *b)
 {
 	struct exchange *x = b->source;
 
-	/* The index of an exchange that goes away goes as a whole. */
-	if (!x->is_going)
+	/* The index of an exchange that goes away goes as a whole, and one that is
+	 * unusable has none. */
+	if (!x->is_going && x->index)
 		unbind(b);
 	TAILQ_REMOVE(incoming(b), b, dest_link);
 	HASH_DEL(x->by_text, b);

@@ -50,6 +50,9 @@ struct binding *binding_find_text(struct exchange *source, struct slice text);
 /* There is none like it. The routing script is asked, and may refuse. */
 TIDE_MUST_USE int binding_create(const struct binding_spec *spec, struct binding **out,
 				 struct error *err);
+/* One that Redis has, of an exchange that is not attached to its script: no script is
+ * asked. @param text  the member of the set */
+void binding_restore(const struct binding_spec *spec, struct slice text);
 void binding_destroy(struct binding *b);
 /* The destination's name. */
 struct slice binding_dest(const struct binding *b);

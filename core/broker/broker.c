@@ -7,6 +7,7 @@
 
 #include "../base/log.h"
 #include "../base/mem.h"
+#include "../rules/bundle.h"
 #include "../rules/shared.h"
 #include "dedupe.h"
 #include "exchange.h"
@@ -21,6 +22,7 @@
 #include "session.h"
 #include "settle.h"
 #include "shadow.h"
+#include "unusable.h"
 
 /* Below these shares of a limit, publishers who were held back go on. */
 #define RELIEF(limit) ((limit) / 4 * 3)
@@ -288,6 +290,8 @@ static bool step_failed(struct broker *b, int status, const char *text)
 	return status < 0;
 }
 
+static void on_rules_change(void *ctx);
+
 static void on_schedules_loaded(struct broker *b, int status, const char *text)
 {
 	if (step_failed(b, status, text))
@@ -295,6 +299,8 @@ static void on_schedules_loaded(struct broker *b, int status, const char *text)
 	b->is_started = true;
 	b->hooks.on_started(b->hooks.ctx, NULL);
 	scheduler_start(b);
+	if (b->has_changed_rules)
+		on_rules_change(b);
 }
 
 static void on_shared_loaded(struct broker *b, int status, const char *text)
@@ -303,13 +309,32 @@ static void on_shared_loaded(struct broker *b, int status, const char *text)
 		scheduler_load(b, on_schedules_loaded);
 }
 
-static void on_recovered(struct broker *b, int status, const char *text)
+static void on_shards_recovered(struct broker *b, int status, const char *text)
 {
 	if (!step_failed(b, status, text))
 		shared_sync_load(b, on_shared_loaded);
 }
 
 static int create_engine(struct broker *b, struct bundle *last_good, struct error *err);
+
+/* @param e  NULL: none, until another one is set */
+static void set_engine(struct broker *b, struct engine *e)
+{
+	b->engine = e;
+	pace_init(&b->pace);
+	if (e)
+		b->pace.calls = engine_call_count(e);
+}
+
+static void tell_of_last_good(struct broker *b)
+{
+	log_error("rules: '%s' IS BROKEN: %s", b->config.rules_dir,
+		  b->rules_refusal.text);
+	log_error("rules: serving with the last good generation, %016llx, until the "
+		  "directory is put right",
+		  (unsigned long long)engine_hash(b->engine));
+	history_note_start(b->history, &b->rules_refusal);
+}
 
 /* Broken rules at the start: what was in force last serves on. */
 static int serve_last_good(struct broker *b)
@@ -328,24 +353,83 @@ static int serve_last_good(struct broker *b)
 		start_failed(b, TIDE_ERULE, err.text);
 		return TIDE_ERULE;
 	}
-	log_error("rules: '%s' IS BROKEN: %s", b->config.rules_dir,
-		  b->rules_refusal.text);
-	log_error("rules: serving with the last good generation, %016llx, until the "
-		  "directory is put right",
-		  (unsigned long long)engine_hash(b->engine));
-	history_note_start(b->history, &b->rules_refusal);
+	tell_of_last_good(b);
 	return TIDE_OK;
 }
 
-static void start_recovery(struct broker *b)
+/* It was loaded some time ago, and is not watched any more when the engine is closed. */
+static bool has_directory_changed(const struct broker *b, const struct engine *e)
+{
+	struct bundle *found = bundle_scan(b->config.rules_dir, engine_files(e));
+	bool has_changed = bundle_hash(found) != engine_hash(e);
+
+	bundle_unref(found);
+	return has_changed;
+}
+
+/* The rules of the directory do not carry all that Redis has defined. Those that were
+ * in force last take their place if they carry more of it. */
+static void try_last_good(struct broker *b)
+{
+	struct engine *directory = b->engine;
+	struct bundle *last = history_last_good(b->history);
+	struct unusable_count count;
+	unsigned before = b->unusable;
+	struct error err;
+
+	if (!last || bundle_hash(last) == engine_hash(directory))
+		return;
+	unusable_count(b, &count);
+	unusable_detach_all(b);
+	if (before > 1)
+		error_set(&b->rules_refusal, TIDE_ERULE, "%s; and %u more are not usable",
+			  count.first.text, before - 1);
+	else
+		b->rules_refusal = count.first;
+	if (create_engine(b, last, &err) < 0) {
+		log_error("rules: the last good generation cannot serve: %s", err.text);
+	} else if (unusable_attach_all(b) < before) {
+		b->has_changed_rules |= has_directory_changed(b, directory);
+		engine_close(directory, NULL, NULL);
+		tell_of_last_good(b);
+		return;
+	} else {
+		unusable_detach_all(b);
+		engine_close(b->engine, NULL, NULL);
+	}
+	set_engine(b, directory);
+	b->rules_refusal.code = TIDE_OK;
+	unusable_attach_all(b);
+}
+
+static void note_accepted(struct broker *b)
 {
 	const struct error accepted = { .code = TIDE_OK };
 
 	history_note(b->history, &accepted);
-	if (store_is_durable(b->store))
-		recover_start(b, on_recovered);
-	else
-		on_schedules_loaded(b, TIDE_OK, NULL);
+}
+
+static void on_definitions(struct broker *b, int status, const char *text)
+{
+	if (step_failed(b, status, text))
+		return;
+	/* A start that is given up has no engine to attach to. */
+	if (b->is_closing)
+		return;
+	if (unusable_attach_all(b) > 0 && b->rules_refusal.code == TIDE_OK)
+		try_last_good(b);
+	note_accepted(b);
+	recover_shards(b, on_shards_recovered);
+}
+
+static void start_recovery(struct broker *b)
+{
+	if (store_is_durable(b->store)) {
+		recover_definitions(b, on_definitions);
+		return;
+	}
+	note_accepted(b);
+	on_schedules_loaded(b, TIDE_OK, NULL);
 }
 
 /* The specs of the directory that is loaded have passed, or not. */
@@ -357,7 +441,7 @@ static void on_start_gate(void *ctx, const struct error *answer)
 		return;
 	if (answer->code < 0) {
 		engine_close(b->engine, NULL, NULL);
-		b->engine = NULL;
+		set_engine(b, NULL);
 		b->rules_refusal = *answer;
 		if (serve_last_good(b) < 0)
 			return;
@@ -409,12 +493,15 @@ static void on_reload(void *ctx, const struct error *result)
 			 (unsigned long long)engine_epoch(b->engine),
 			 engine_origin_name(engine_origin(b->engine)));
 	history_note(b->history, result);
+	if (result->code == TIDE_OK)
+		unusable_retry(b);
 	scheduler_update(b);
 }
 
 static void add_status(void *ctx, struct json *out)
 {
 	scheduler_status(ctx, out);
+	unusable_write(ctx, out);
 }
 
 static void on_change_gate(void *ctx, const struct error *answer)
@@ -433,7 +520,9 @@ static void on_rules_change(void *ctx)
 {
 	struct broker *b = ctx;
 
-	if (!b->is_closing)
+	/* The start goes on with what it has checked, and looks again when it is done. */
+	b->has_changed_rules = !b->is_started;
+	if (b->is_started && !b->is_closing)
 		gate_ask(b->gate, on_change_gate, b);
 }
 
@@ -529,11 +618,11 @@ static int create_engine(struct broker *b, struct bundle *last_good, struct erro
 		.refusal = &b->rules_refusal,
 	};
 	struct engine_hooks hooks = { b, on_reload, add_status, on_rules_change };
-
-	int rc = engine_create(&b->engine, b->loop, &config, &hooks, err);
+	struct engine *e;
+	int rc = engine_create(&e, b->loop, &config, &hooks, err);
 
 	if (rc == TIDE_OK)
-		b->pace.calls = engine_call_count(b->engine);
+		set_engine(b, e);
 	return rc;
 }
 

@@ -122,6 +122,8 @@ struct broker {
 	uint64_t route_stamp;           /* marks what a routing has visited */
 	struct route *route;            /* the last one that may not be remembered */
 	struct error rules_refusal;     /* of the start; code 0 = the rules were good */
+	unsigned unusable;              /* queues and exchanges: unusable.h */
+	bool has_changed_rules;         /* during the start, which has loaded them */
 	bool is_loading;                /* the start reads what is in the store */
 	bool is_started;
 	bool is_blocked; /* publishers are held back */

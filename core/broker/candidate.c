@@ -11,6 +11,7 @@
 #include "../rules/filter.h"
 #include "exchange.h"
 #include "queue.h"
+#include "unusable.h"
 
 /* Uses and bindings that are made in a step; a binding takes its script some 2 us. */
 #define STEP_MAX 500
@@ -97,9 +98,9 @@ static void drop_queue(struct candidate *c, struct queue_twin *t)
 static int add_index(struct candidate *c, struct exchange_twin *t,
 		     const struct exchange *x, struct error *err)
 {
-	char user[NAME_LEN_MAX + 16];
+	char user[VHOST_USER_MAX];
 
-	snprintf(user, sizeof(user), "exchange '%s'", x->name);
+	vhost_format_user(x->vhost, "exchange", exchange_slice(x), user);
 	return engine_index_create(c->engine, slice_from(x->type), &x->args, user,
 				   &t->index, err);
 }
@@ -169,6 +170,8 @@ static int sync_exchange(struct candidate *c, const struct exchange *x, struct e
 		HASH_ADD(hh, c->exchanges, serial, sizeof(t->serial), t);
 	}
 	t->mark = c->mark;
+	if (x->unusable)
+		return TIDE_OK;
 	if (!t->index && !take_place(c))
 		return TIDE_AGAIN;
 	if (!t->index)
@@ -179,7 +182,7 @@ static int sync_exchange(struct candidate *c, const struct exchange *x, struct e
 static int sync_queue(struct candidate *c, const struct queue *q, struct error *err)
 {
 	struct queue_twin *t;
-	char user[NAME_LEN_MAX + 16];
+	char user[VHOST_USER_MAX];
 	int rc = TIDE_OK;
 
 	HASH_FIND(hh, c->queues, &q->serial, sizeof(q->serial), t);
@@ -189,7 +192,7 @@ static int sync_queue(struct candidate *c, const struct queue *q, struct error *
 		HASH_ADD(hh, c->queues, serial, sizeof(t->serial), t);
 	}
 	t->mark = c->mark;
-	snprintf(user, sizeof(user), "queue '%s'", q->name);
+	vhost_format_user(q->vhost, "queue", queue_slice(q), user);
 	for (int i = 0; i < SCRIPT_KIND_COUNT && rc == TIDE_OK; i++) {
 		if (!q->strategies[i] || t->strategies[i])
 			continue;
@@ -309,6 +312,8 @@ static int decide_queue(struct deciding *d, struct queue *q)
 	if (!twin || twin->visit == c->visit)
 		return TIDE_OK;
 	twin->visit = c->visit;
+	if (q->unusable)
+		return unusable_queue_error(q, d->err);
 	sharding = twin->strategies[SCRIPT_SHARDING];
 	priority = twin->strategies[SCRIPT_PRIORITY];
 	if (!sharding || !priority)
@@ -347,6 +352,8 @@ static int decide_exchange(struct deciding *d, struct exchange *x)
 	if (!twin || twin->visit == c->visit)
 		return TIDE_OK;
 	twin->visit = c->visit;
+	if (x->unusable)
+		return unusable_exchange_error(x, d->err);
 	if (!twin->index)
 		return error_set(d->err, TIDE_ERULE,
 				 "the script of exchange '%s' is missing", x->name);

@@ -3,6 +3,7 @@
 #include "../base/log.h"
 #include "../base/mem.h"
 #include "session.h"
+#include "unusable.h"
 
 static int declare_queue(struct session *s, const struct declare_spec *spec,
 			 struct reply *r, struct error *err)
@@ -60,10 +61,13 @@ static int delete_queue(struct session *s, const struct delete_spec *spec,
 			struct reply *r, struct error *err)
 {
 	struct queue *q;
-	int rc = session_queue(s, spec->name, &q, err);
+	int rc = session_find_queue(s, spec->name, &q, err);
 
 	if (rc < 0)
 		return rc;
+	/* Its messages have not been counted. */
+	if (spec->if_empty && q->unusable)
+		return unusable_queue_error(q, err);
 	if (spec->if_unused && q->consumer_count)
 		return error_set(err, TIDE_EEXISTS,
 				 "queue '%s' is in use: it has %u consumers", q->name,
@@ -124,12 +128,23 @@ static int resolve(struct session *s, const struct bind_spec *spec,
 				 "there is no exchange '%" SLICE_FMT "'",
 				 SLICE_ARG(spec->exchange));
 	if (!spec->to_exchange)
-		return session_queue(s, spec->dest, &out->queue, err);
+		return session_find_queue(s, spec->dest, &out->queue, err);
 	out->exchange = exchange_find(s->vhost, spec->dest);
 	if (!out->exchange)
 		return error_set(err, TIDE_ENOTFOUND,
 				 "there is no exchange '%" SLICE_FMT "'",
 				 SLICE_ARG(spec->dest));
+	return TIDE_OK;
+}
+
+static int check_usable(const struct binding_spec *spec, struct error *err)
+{
+	if (spec->source->unusable)
+		return unusable_exchange_error(spec->source, err);
+	if (spec->queue && spec->queue->unusable)
+		return unusable_queue_error(spec->queue, err);
+	if (spec->exchange && spec->exchange->unusable)
+		return unusable_exchange_error(spec->exchange, err);
 	return TIDE_OK;
 }
 
@@ -139,7 +154,7 @@ void session_bind(struct session *s, const struct bind_spec *spec, struct reply 
 	struct binding *b;
 	struct error err;
 
-	if (resolve(s, spec, &binding, &err) < 0) {
+	if (resolve(s, spec, &binding, &err) < 0 || check_usable(&binding, &err) < 0) {
 		reply_error(r, &err);
 		return;
 	}
@@ -175,6 +190,8 @@ void session_unbind(struct session *s, const struct bind_spec *spec, struct repl
 	}
 	source = b->source;
 	binding_destroy(b);
+	/* That one may have been what its script refused. */
+	unusable_retry_exchange(source);
 	exchange_collect(source, &r->waiter);
 	reply_ok(r);
 }

@@ -1,10 +1,9 @@
 #include "exchange.h"
 
-#include <stdio.h>
-
 #include "../base/mem.h"
 #include "queue.h"
 #include "route.h"
+#include "unusable.h"
 
 struct exchange *exchange_find(struct vhost *v, struct slice name)
 {
@@ -86,34 +85,113 @@ static int compare(const struct exchange *x, struct slice type,
 
 /* ---- life ------------------------------------------------------------------------ */
 
-static int create(struct vhost *v, struct slice name, struct slice type,
-		  struct exchange_args *a, struct exchange **out, struct error *err)
+static struct exchange *make(struct vhost *v, struct slice name, struct slice type,
+			     struct exchange_args *a_take)
 {
 	struct exchange *x = mem_zalloc(sizeof(*x));
-	char user[NAME_LEN_MAX + 16];
-	int rc;
 
-	snprintf(user, sizeof(user), "exchange '%" SLICE_FMT "'", SLICE_ARG(name));
-	rc = engine_index_create(v->broker->engine, type, &a->script, user, &x->index,
-				 err);
-	if (rc < 0) {
-		mem_free(x);
-		return rc;
-	}
 	x->vhost = v;
 	x->serial = ++v->broker->last_serial;
 	x->name = mem_strndup(name.data, name.len);
 	x->name_len = name.len;
 	x->type = mem_strndup(type.data, type.len);
-	x->args = a->script;
-	x->is_durable = a->is_durable;
-	x->is_auto_delete = a->is_auto_delete;
-	args_init(&a->script);
+	x->args = a_take->script;
+	x->is_durable = a_take->is_durable;
+	x->is_auto_delete = a_take->is_auto_delete;
+	args_init(&a_take->script);
 	TAILQ_INIT(&x->incoming);
 	HASH_ADD_KEYPTR(hh, v->exchanges, x->name, x->name_len, x);
 	v->broker->route_version++;
-	*out = x;
+	return x;
+}
+
+static int create(struct vhost *v, struct slice name, struct slice type,
+		  struct exchange_args *a, struct exchange **out, struct error *err)
+{
+	struct index *index;
+	char user[VHOST_USER_MAX];
+	int rc;
+
+	vhost_format_user(v, "exchange", name, user);
+	rc = engine_index_create(v->broker->engine, type, &a->script, user, &index, err);
+	if (rc < 0)
+		return rc;
+	*out = make(v, name, type, a);
+	(*out)->index = index;
 	return TIDE_OK;
+}
+
+struct exchange *exchange_restore(struct vhost *v, struct slice name, struct slice type,
+				  const struct args *args, struct error *err)
+{
+	struct exchange_args a = { .is_durable = true };
+	bool is_readable = args && read_args(args, &a, err) == TIDE_OK;
+	struct exchange *x;
+
+	if (!is_readable) {
+		a = (struct exchange_args){ .is_durable = true };
+		args_init(&a.script);
+		if (args)
+			args_copy(&a.script, args);
+	}
+	x = make(v, name, type, &a);
+	x->definition.is_stored = true;
+	if (!is_readable)
+		exchange_set_unreadable(x, "has a definition that cannot be read", err);
+	return x;
+}
+
+void exchange_set_unreadable(struct exchange *x, const char *what,
+			     const struct error *cause)
+{
+	struct error why;
+
+	x->is_unreadable = true;
+	error_set(&why, TIDE_ERULE, "%s: %s", what, cause->text);
+	unusable_set_exchange(x, why.text);
+}
+
+static int bind_all(struct exchange *x, struct error *err)
+{
+	struct error cause;
+
+	for (uint32_t i = 0; i < x->binding_cap; i++) {
+		const struct binding *b = x->bindings[i];
+		int rc = b ? index_bind(x->index, slice_from(b->pattern), &b->args, i,
+					&cause)
+			   : TIDE_OK;
+
+		if (rc < 0)
+			return error_set(
+				err, rc,
+				"has a binding that routing/%s.lua refuses, '%s': "
+				"%s",
+				x->type, b->text, cause.text);
+	}
+	return TIDE_OK;
+}
+
+int exchange_attach(struct exchange *x, struct error *err)
+{
+	struct error cause;
+	char user[VHOST_USER_MAX];
+	int rc;
+
+	vhost_format_user(x->vhost, "exchange", exchange_slice(x), user);
+	rc = engine_index_create(x->vhost->broker->engine, slice_from(x->type), &x->args,
+				 user, &x->index, &cause);
+	if (rc < 0)
+		return unusable_explain(SCRIPT_ROUTING, x->type, &cause, err);
+	rc = bind_all(x, err);
+	if (rc < 0)
+		exchange_detach(x);
+	return rc;
+}
+
+void exchange_detach(struct exchange *x)
+{
+	index_destroy(x->index);
+	x->index = NULL;
 }
 
 int exchange_declare(struct vhost *v, struct slice name, struct slice type,
@@ -127,9 +205,11 @@ int exchange_declare(struct vhost *v, struct slice name, struct slice type,
 	if (rc < 0)
 		return rc;
 	*is_new = x == NULL;
-	if (x)
+	if (x && !x->is_unreadable)
 		rc = compare(x, type, &a, err);
-	else
+	if (x && rc == TIDE_OK && x->unusable)
+		rc = unusable_exchange_error(x, err);
+	if (!x)
 		rc = create(v, name, type, &a, &x, err);
 	args_deinit(&a.script);
 	if (rc == TIDE_OK)
@@ -174,7 +254,8 @@ void exchange_erase(struct exchange *x, struct waiter *waiter)
 static void free_parts(struct exchange *x)
 {
 	route_cache_clear(x);
-	index_destroy(x->index);
+	unusable_clear_exchange(x);
+	exchange_detach(x);
 	HASH_DEL(x->vhost->exchanges, x);
 	x->vhost->broker->route_version++;
 	args_deinit(&x->args);

@@ -25,8 +25,10 @@ struct exchange {
 	struct args args; /* the routing script's options */
 	bool is_durable;
 	bool is_auto_delete;
+	char *unusable;     /* why it cannot be used; NULL: it can be. unusable.h */
+	bool is_unreadable; /* its definition, or a binding: it never can be */
 	struct definition definition;
-	struct index *index;
+	struct index *index;       /* NULL: not attached */
 	struct binding **bindings; /* by number, NULL where free */
 	uint32_t binding_cap;
 	uint32_t binding_count;
@@ -49,6 +51,17 @@ struct exchange *exchange_find(struct vhost *v, struct slice name);
 TIDE_MUST_USE int exchange_declare(struct vhost *v, struct slice name, struct slice type,
 				   const struct args *args, struct exchange **out,
 				   bool *is_new, struct error *err);
+/* One that Redis has: it exists without its script, until exchange_attach.
+ * @param args  NULL: the definition cannot be read, for the reason in `err` */
+struct exchange *exchange_restore(struct vhost *v, struct slice name, struct slice type,
+				  const struct args *args, struct error *err);
+/* It can never be used: what Redis has of it is not what this broker writes. */
+void exchange_set_unreadable(struct exchange *x, const char *what,
+			     const struct error *cause);
+/* Have its script index its bindings, in the rules in force. The text of an error is as
+ * unusable_set_exchange wants it, and nothing is attached then. */
+TIDE_MUST_USE int exchange_attach(struct exchange *x, struct error *err);
+void exchange_detach(struct exchange *x);
 /* Remove the definition and the bindings, both ways, from Redis; before
  * exchange_destroy. `waiter` may be NULL. */
 void exchange_erase(struct exchange *x, struct waiter *waiter);

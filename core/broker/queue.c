@@ -9,6 +9,7 @@
 #include "retry.h"
 #include "route.h"
 #include "session.h"
+#include "unusable.h"
 
 #define DEAL_MAX 4096 /* messages of one queue in a turn */
 
@@ -99,7 +100,8 @@ static const struct shard_ops shard_callbacks = { on_ready, on_timeout };
 /* ---- life ----------------------------------------------------------------------------
  */
 
-static const char *const script_options[] = { "sharding", "priority", "retry" };
+static const enum script_kind script_kinds[] = { SCRIPT_SHARDING, SCRIPT_PRIORITY,
+						 SCRIPT_RETRY };
 
 uint64_t queue_shard_load(const void *ctx, unsigned shard)
 {
@@ -108,36 +110,56 @@ uint64_t queue_shard_load(const void *ctx, unsigned shard)
 	return shard_count(q->shards[shard], ENTRY_READY) + q->shards[shard]->unacked;
 }
 
-static int create_strategies(struct queue *q, struct error *err)
+/* On failure some of them are there. @param failed  receives the kind of the other */
+static int create_strategies(struct queue *q, int *failed, struct error *err)
 {
-	static const enum script_kind kinds[] = { SCRIPT_SHARDING, SCRIPT_PRIORITY,
-						  SCRIPT_RETRY };
-	char user[NAME_LEN_MAX + 16];
+	char user[VHOST_USER_MAX];
+	int rc = TIDE_OK;
 
-	snprintf(user, sizeof(user), "queue '%s'", q->name);
-	for (int i = 0; i < 3; i++) {
-		enum script_kind kind = kinds[i];
-		int rc = engine_strategy_create(q->vhost->broker->engine, kind,
-						slice_from(q->config.scripts[kind]),
-						&q->config.script_args[kind], user,
-						&q->strategies[kind], err);
+	vhost_format_user(q->vhost, "queue", queue_slice(q), user);
+	for (int i = 0; i < 3 && rc == TIDE_OK; i++) {
+		enum script_kind kind = script_kinds[i];
 
-		if (rc < 0) {
-			struct error why = *err;
-
-			return error_set(err, rc, "%s=%s: %s", script_options[i],
-					 q->config.scripts[kind], why.text);
-		}
+		rc = engine_strategy_create(q->vhost->broker->engine, kind,
+					    slice_from(q->config.scripts[kind]),
+					    &q->config.script_args[kind], user,
+					    &q->strategies[kind], err);
+		*failed = i;
 	}
-	strategy_set_load(q->strategies[SCRIPT_SHARDING], queue_shard_load, q);
-	return TIDE_OK;
+	if (rc == TIDE_OK)
+		strategy_set_load(q->strategies[SCRIPT_SHARDING], queue_shard_load, q);
+	return rc;
+}
+
+void queue_detach(struct queue *q)
+{
+	for (int i = 0; i < SCRIPT_KIND_COUNT; i++) {
+		strategy_destroy(q->strategies[i]);
+		q->strategies[i] = NULL;
+	}
+}
+
+int queue_attach(struct queue *q, struct error *err)
+{
+	struct error cause;
+	int failed, rc = create_strategies(q, &failed, &cause);
+
+	if (rc == TIDE_OK)
+		return TIDE_OK;
+	queue_detach(q);
+	return unusable_explain(script_kinds[failed],
+				q->config.scripts[script_kinds[failed]], &cause, err);
+}
+
+bool queue_is_attached(const struct queue *q)
+{
+	return q->strategies[SCRIPT_RETRY] != NULL;
 }
 
 static void free_parts(struct queue *q)
 {
-	for (int i = 0; i < SCRIPT_KIND_COUNT; i++)
-		if (q->strategies[i])
-			strategy_destroy(q->strategies[i]);
+	unusable_clear_queue(q);
+	queue_detach(q);
 	queue_config_deinit(&q->config);
 	route_destroy(q->direct);
 	mem_free(q->shards);
@@ -160,11 +182,10 @@ static void create_shards(struct queue *q)
 	}
 }
 
-static int create(struct vhost *v, struct slice name, struct queue_config *config_take,
-		  struct session *owner, struct queue **out, struct error *err)
+static struct queue *make(struct vhost *v, struct slice name,
+			  struct queue_config *config_take)
 {
 	struct queue *q = mem_zalloc(sizeof(*q));
-	int rc;
 
 	q->vhost = v;
 	q->name = mem_strndup(name.data, name.len);
@@ -173,23 +194,102 @@ static int create(struct vhost *v, struct slice name, struct queue_config *confi
 	TAILQ_INIT(&q->able);
 	TAILQ_INIT(&q->waiting);
 	TAILQ_INIT(&q->incoming);
-	rc = create_strategies(q, err);
-	if (rc < 0) {
-		free_parts(q);
-		return rc;
-	}
+	return q;
+}
+
+static void enter(struct queue *q)
+{
+	struct vhost *v = q->vhost;
+
 	create_shards(q);
-	if (q->config.is_exclusive) {
-		q->owner = owner;
-		TAILQ_INSERT_TAIL(&owner->exclusive, q, owner_link);
-	}
 	HASH_ADD_KEYPTR(hh, v->queues, q->name, q->name_len, q);
 	q->serial = ++v->broker->last_serial;
 	HASH_ADD(serial_hh, v->broker->queues_by_serial, serial, sizeof(q->serial), q);
 	/* A route that found no queue of this name must be found anew. */
 	v->broker->route_version++;
+}
+
+static int create(struct vhost *v, struct slice name, struct queue_config *config_take,
+		  struct session *owner, struct queue **out, struct error *err)
+{
+	struct queue *q = make(v, name, config_take);
+	struct error why;
+	int failed, rc = create_strategies(q, &failed, &why);
+
+	if (rc < 0) {
+		enum script_kind kind = script_kinds[failed];
+
+		error_set(err, rc, "%s=%s: %s", script_kind_name(kind),
+			  q->config.scripts[kind], why.text);
+		free_parts(q);
+		return rc;
+	}
+	enter(q);
+	if (q->config.is_exclusive) {
+		q->owner = owner;
+		TAILQ_INSERT_TAIL(&owner->exclusive, q, owner_link);
+	}
 	*out = q;
 	return TIDE_OK;
+}
+
+/* The configuration of one that cannot be read. What it says is kept, to be shown; and
+ * since nobody knows how many shards it has, all go when it is deleted. */
+static int assume_config(struct queue_config *c, const struct args *args,
+			 struct error *err)
+{
+	struct args none;
+	int rc;
+
+	args_init(&none);
+	rc = queue_config_parse(c, &none, err);
+	if (rc < 0)
+		return rc;
+	c->shards = QUEUE_SHARDS_MAX;
+	if (args) {
+		args_deinit(&c->canonical);
+		args_copy(&c->canonical, args);
+	}
+	return TIDE_OK;
+}
+
+int queue_restore(struct vhost *v, struct slice name, const struct args *args,
+		  struct queue **out, struct error *err)
+{
+	struct queue_config config;
+	struct queue *q;
+	bool is_readable = args && queue_config_parse(&config, args, err) == TIDE_OK;
+	struct error why;
+
+	if (!is_readable) {
+		error_set(&why, err->code, "has a definition that cannot be read: %s",
+			  err->text);
+		if (assume_config(&config, args, err) < 0)
+			return err->code;
+	}
+	q = make(v, name, &config);
+	enter(q);
+	q->definition.is_stored = true;
+	q->is_unreadable = !is_readable;
+	if (q->is_unreadable)
+		unusable_set_queue(q, why.text);
+	*out = q;
+	return TIDE_OK;
+}
+
+void queue_renew_shards(struct queue *q)
+{
+	dedupe_close_queue(q);
+	for (unsigned i = 0; i < q->config.shards; i++)
+		shard_close(q->shards[i]);
+	mem_free(q->shards);
+	create_shards(q);
+}
+
+/* Its definition is what is asked for; can it be used? */
+static int check_usable(const struct queue *q, struct error *err)
+{
+	return q->unusable ? unusable_queue_error(q, err) : TIDE_OK;
 }
 
 int queue_declare(struct vhost *v, struct slice name, const struct args *args,
@@ -205,7 +305,8 @@ int queue_declare(struct vhost *v, struct slice name, const struct args *args,
 	*is_new = q == NULL;
 	if (!q)
 		return create(v, name, &config, owner, out, err);
-	rc = queue_config_compare(&q->config, &config, err);
+	if (!q->is_unreadable)
+		rc = queue_config_compare(&q->config, &config, err);
 	queue_config_deinit(&config);
 	if (rc < 0) {
 		struct error why = *err;
@@ -214,7 +315,7 @@ int queue_declare(struct vhost *v, struct slice name, const struct args *args,
 				 q->name, why.text);
 	}
 	*out = q;
-	return TIDE_OK;
+	return check_usable(q, err);
 }
 
 void queue_erase(struct queue *q, struct waiter *waiter)

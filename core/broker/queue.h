@@ -33,6 +33,9 @@ struct queue {
 	struct vhost *vhost;
 	char *name;
 	size_t name_len;
+	char *unusable;     /* why it cannot be used; NULL: it can be. unusable.h */
+	bool is_unreadable; /* its definition is: it never can be */
+	bool is_recovering; /* it can be in a moment */
 	struct queue_config config;
 	struct strategy *strategies[SCRIPT_KIND_COUNT]; /* sharding, priority, retry */
 	struct shard **shards;                          /* config.shards of them */
@@ -58,6 +61,18 @@ struct queue *queue_find(struct vhost *v, struct slice name);
 TIDE_MUST_USE int queue_declare(struct vhost *v, struct slice name,
 				const struct args *args, struct session *owner,
 				struct queue **out, bool *is_new, struct error *err);
+/* One that Redis has: it exists without its scripts, until queue_attach.
+ * @param args  NULL: the definition cannot be read, for the reason in `err` */
+TIDE_MUST_USE int queue_restore(struct vhost *v, struct slice name,
+				const struct args *args, struct queue **out,
+				struct error *err);
+/* Make its scripts' uses in the rules in force. @return as engine_strategy_create; the
+ * text is as unusable_set_queue wants it, and nothing is attached */
+TIDE_MUST_USE int queue_attach(struct queue *q, struct error *err);
+void queue_detach(struct queue *q);
+bool queue_is_attached(const struct queue *q);
+/* Forget what its shards have read, as if it had just been restored. */
+void queue_renew_shards(struct queue *q);
 /* Cancels its consumers and drops its messages and bindings. Nothing is
  * removed from Redis: that is the caller's business (queue_erase). */
 void queue_destroy(struct queue *q);

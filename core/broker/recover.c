@@ -3,45 +3,35 @@
 #include "../base/log.h"
 #include "../base/mem.h"
 #include "dedupe.h"
-#include "exchange.h"
-#include "queue.h"
+#include "unusable.h"
 
 struct recovery {
 	struct waiter waiter;
 	struct broker *broker;
-	unsigned queues, exchanges, bindings;
-	void (*on_done)(struct broker *b, int status, const char *text);
+	recover_fn *on_done;
 };
 
 static const char *const table_names[] = { "vhost", "exchange", "queue", "binding" };
 
-static int take_exchange(struct vhost *v, const struct store_definition *d,
-			 struct error *err)
+static void take_exchange(struct vhost *v, const struct store_definition *d)
 {
 	struct args args, rest;
-	struct exchange *x;
-	const char *type;
-	bool is_new;
-	int rc;
+	struct error err;
+	const char *type = NULL;
+	int rc = args_parse(&args, d->value);
 
 	args_init(&rest);
-	if (args_parse(&args, d->value) < 0)
-		return error_set(err, TIDE_ESYNTAX, "the definition cannot be read");
-	type = args_get(&args, "type");
-	rc = type ? TIDE_OK
-		  : error_set(err, TIDE_ESYNTAX, "the definition names no type");
-	for (size_t i = 0; i < args.count && rc == TIDE_OK; i++)
+	if (rc == TIDE_OK)
+		type = args_get(&args, "type");
+	error_set(&err, TIDE_ESYNTAX, "'%" SLICE_FMT "'", SLICE_ARG(d->value));
+	for (size_t i = 0; type && rc == TIDE_OK && i < args.count; i++)
 		if (strcmp(args.items[i].name, "type") != 0)
 			rc = args_add(&rest, slice_from(args.items[i].name),
 				      slice_from(args.items[i].value));
-	if (rc == TIDE_OK)
-		rc = exchange_declare(v, d->name, slice_from(type), &rest, &x, &is_new,
-				      err);
-	if (rc == TIDE_OK)
-		x->definition.is_stored = true;
+	exchange_restore(v, d->name, slice_from(type ? type : ""),
+			 type && rc == TIDE_OK ? &rest : NULL, &err);
 	args_deinit(&rest);
 	args_deinit(&args);
-	return rc;
 }
 
 static int take_queue(struct vhost *v, const struct store_definition *d,
@@ -49,14 +39,11 @@ static int take_queue(struct vhost *v, const struct store_definition *d,
 {
 	struct args args;
 	struct queue *q;
-	bool is_new;
-	int rc;
+	int rc = args_parse(&args, d->value);
 
-	if (args_parse(&args, d->value) < 0)
-		return error_set(err, TIDE_ESYNTAX, "the definition cannot be read");
-	rc = queue_declare(v, d->name, &args, NULL, &q, &is_new, err);
-	if (rc == TIDE_OK)
-		q->definition.is_stored = true;
+	if (rc < 0)
+		error_set(err, rc, "'%" SLICE_FMT "'", SLICE_ARG(d->value));
+	rc = queue_restore(v, d->name, rc == TIDE_OK ? &args : NULL, &q, err);
 	args_deinit(&args);
 	return rc;
 }
@@ -71,6 +58,21 @@ static struct slice next_word(struct slice *rest)
 	return word;
 }
 
+/* One whose options cannot be read keeps its source from being used: it may be for any
+ * message. */
+static void take_unreadable_binding(struct binding_spec *spec, struct slice text)
+{
+	struct error why;
+	struct args none;
+
+	args_init(&none);
+	spec->args = &none;
+	binding_restore(spec, text);
+	error_set(&why, TIDE_ESYNTAX, "%" SLICE_FMT, SLICE_ARG(text));
+	exchange_set_unreadable(spec->source, "has a binding that cannot be read", &why);
+}
+
+/* One without its ends was left over by a crash: what it led to has been deleted. */
 static int take_binding(struct vhost *v, const struct store_definition *d,
 			struct error *err)
 {
@@ -79,26 +81,23 @@ static int take_binding(struct vhost *v, const struct store_definition *d,
 		     source = next_word(&rest), pattern = next_word(&rest);
 	struct binding_spec spec = { .pattern = slice_is(pattern, "-") ? SLICE("")
 								       : pattern };
-	struct binding *b;
 	struct args args;
-	int rc = TIDE_OK;
 
-	if (args_parse(&args, rest) < 0)
-		return error_set(err, TIDE_ESYNTAX, "the binding cannot be read");
-	spec.args = &args;
 	spec.source = exchange_find(v, source);
 	if (slice_is(kind, "queue"))
 		spec.queue = queue_find(v, dest);
 	else
 		spec.exchange = exchange_find(v, dest);
 	if (!spec.source || (!spec.queue && !spec.exchange))
-		rc = error_set(err, TIDE_ENOTFOUND, "one of its ends does not exist");
-	else if ((b = binding_find(&spec)) == NULL)
-		rc = binding_create(&spec, &b, err);
-	if (rc == TIDE_OK)
-		b->definition.is_stored = true;
+		return error_set(err, TIDE_ENOTFOUND, "one of its ends does not exist");
+	if (args_parse(&args, rest) < 0) {
+		take_unreadable_binding(&spec, d->name);
+		return TIDE_OK;
+	}
+	spec.args = &args;
+	binding_restore(&spec, d->name);
 	args_deinit(&args);
-	return rc;
+	return TIDE_OK;
 }
 
 static void on_definition(void *ctx, const struct store_definition *d)
@@ -109,21 +108,66 @@ static void on_definition(void *ctx, const struct store_definition *d)
 	int rc = vhost_open(r->broker, d->table == STORE_VHOSTS ? d->name : d->vhost, &v,
 			    &err);
 
-	if (rc == TIDE_OK && d->table == STORE_EXCHANGES) {
-		rc = take_exchange(v, d, &err);
-		r->exchanges++;
-	} else if (rc == TIDE_OK && d->table == STORE_QUEUES) {
+	if (rc == TIDE_OK && d->table == STORE_EXCHANGES)
+		take_exchange(v, d);
+	else if (rc == TIDE_OK && d->table == STORE_QUEUES)
 		rc = take_queue(v, d, &err);
-		r->queues++;
-	} else if (rc == TIDE_OK && d->table == STORE_BINDINGS) {
+	else if (rc == TIDE_OK && d->table == STORE_BINDINGS)
 		rc = take_binding(v, d, &err);
-		r->bindings++;
-	}
 	if (rc < 0)
 		log_error("%s '%" SLICE_FMT "' of vhost '%" SLICE_FMT
-			  "' is not usable and left as it is in Redis: %s",
+			  "' is ignored and left as it is in Redis: %s",
 			  table_names[d->table], SLICE_ARG(d->name), SLICE_ARG(d->vhost),
 			  err.text);
+}
+
+static struct recovery *create(struct broker *b, recover_fn *on_done)
+{
+	struct recovery *r = mem_zalloc(sizeof(*r));
+
+	r->broker = b;
+	r->on_done = on_done;
+	return r;
+}
+
+static void on_end(void *ctx, int status, const char *text)
+{
+	struct recovery *r = ctx;
+
+	r->on_done(r->broker, status, text);
+	mem_free(r);
+}
+
+void recover_definitions(struct broker *b, recover_fn *on_done)
+{
+	store_load(b->store, on_definition, on_end, create(b, on_done));
+}
+
+/* ---- shards ----------------------------------------------------------------------- */
+
+static void log_counts(const struct broker *b)
+{
+	struct unusable_count none;
+	unsigned exchanges = 0, queues = 0, bindings = 0;
+	const struct exchange *x;
+	const struct vhost *v;
+
+	unusable_count(b, &none);
+	for (v = b->vhosts; v; v = v->hh.next) {
+		exchanges += HASH_COUNT(v->exchanges);
+		queues += HASH_COUNT(v->queues);
+		for (x = v->exchanges; x; x = x->hh.next)
+			bindings += x->binding_count;
+	}
+	log_info("recovered %u exchanges, %u queues, %u bindings",
+		 exchanges - none.exchanges, queues - none.queues,
+		 bindings - none.bindings);
+	if (none.exchanges + none.queues == 0)
+		return;
+	unusable_log(b);
+	log_error("NOT USABLE: %u exchanges, %u queues, %u bindings; what is published "
+		  "to them is refused until the rules can carry them",
+		  none.exchanges, none.queues, none.bindings);
 }
 
 static void on_shards(struct waiter *w)
@@ -132,13 +176,12 @@ static void on_shards(struct waiter *w)
 		(struct recovery *)((char *)w - offsetof(struct recovery, waiter));
 
 	if (w->status == TIDE_OK)
-		log_info("recovered %u exchanges, %u queues, %u bindings", r->exchanges,
-			 r->queues, r->bindings);
+		log_counts(r->broker);
 	r->on_done(r->broker, w->status, w->text);
 	mem_free(r);
 }
 
-static void recover_queue(struct queue *q, struct waiter *waiter)
+void recover_queue(struct queue *q, struct waiter *waiter)
 {
 	for (unsigned i = 0; i < q->config.shards; i++) {
 		shard_recover(q->shards[i], waiter);
@@ -146,26 +189,16 @@ static void recover_queue(struct queue *q, struct waiter *waiter)
 	}
 }
 
-static void on_end(void *ctx, int status, const char *text)
+void recover_shards(struct broker *b, recover_fn *on_done)
 {
-	struct recovery *r = ctx;
+	struct recovery *r = create(b, on_done);
 	struct vhost *v, *next_vhost;
 	struct queue *q, *next_queue;
 
-	if (status == TIDE_OK)
-		HASH_ITER (hh, r->broker->vhosts, v, next_vhost)
-			HASH_ITER (hh, v->queues, q, next_queue)
-				recover_queue(q, &r->waiter);
-	waiter_done(&r->waiter, status, text);
-}
-
-void recover_start(struct broker *b,
-		   void (*on_done)(struct broker *b, int status, const char *text))
-{
-	struct recovery *r = mem_zalloc(sizeof(*r));
-
-	r->broker = b;
-	r->on_done = on_done;
 	waiter_init(&r->waiter, on_shards);
-	store_load(b->store, on_definition, on_end, r);
+	HASH_ITER (hh, b->vhosts, v, next_vhost)
+		HASH_ITER (hh, v->queues, q, next_queue)
+			if (!q->unusable)
+				recover_queue(q, &r->waiter);
+	waiter_done(&r->waiter, TIDE_OK, NULL);
 }

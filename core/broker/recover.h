@@ -4,11 +4,15 @@
 
 #include "broker.h"
 
-/* Read every definition, then the counts of every shard and what its ledger
- * says was held; on_done tells how it went. What that costs depends on the
- * number of queues, not of messages. A definition that cannot be read or whose
- * script is missing is logged and left in Redis as it is. */
-void recover_start(struct broker *b,
-		   void (*on_done)(struct broker *b, int status, const char *text));
+typedef void recover_fn(struct broker *b, int status, const char *text);
+
+/* Read every definition: exchanges, queues and bindings are there then, attached to no
+ * script (unusable.h). */
+void recover_definitions(struct broker *b, recover_fn *on_done);
+/* Read the counts of every shard of the queues that can be used, and what its ledger
+ * says was held. What that costs depends on the number of queues, not of messages. */
+void recover_shards(struct broker *b, recover_fn *on_done);
+/* The same of one queue; the waiter is told. */
+void recover_queue(struct queue *q, struct waiter *waiter);
 
 #endif

@@ -2,6 +2,7 @@
 #include "../base/json.h"
 #include "dedupe.h"
 #include "session.h"
+#include "unusable.h"
 
 /* ---- lists
    ------------------------------------------------------------------------ */
@@ -27,7 +28,10 @@ static void list_exchanges(struct session *s, struct json *j)
 		json_member_bool(j, "auto_delete", x->is_auto_delete);
 		json_member_int(j, "bindings", x->binding_count);
 		json_member_int(j, "published", (int64_t)x->published);
-		json_member_text(j, "script", index_script(x->index));
+		if (x->unusable)
+			json_member_text(j, "unusable", x->unusable);
+		else
+			json_member_text(j, "script", index_script(x->index));
 		add_args(j, "options", &x->args);
 		json_object_end(j);
 	}
@@ -61,7 +65,11 @@ static void list_queues(struct session *s, struct json *j)
 	HASH_ITER (hh, s->vhost->queues, q, next) {
 		json_object_begin(j);
 		json_member_text(j, "name", q->name);
-		add_states(j, q);
+		/* What has not been read is not known to be none. */
+		if (q->unusable)
+			json_member_text(j, "unusable", q->unusable);
+		else
+			add_states(j, q);
 		json_member_int(j, "consumers", q->consumer_count);
 		json_member_bool(j, "durable", queue_is_durable(q));
 		add_options(j, q);
@@ -85,6 +93,7 @@ static void list_bindings(struct session *s, struct json *j)
 			json_member_string(j, "destination", binding_dest(b));
 			json_member_text(j, "pattern", b->pattern);
 			add_args(j, "options", &b->args);
+			unusable_write_binding(b, j);
 			json_object_end(j);
 		}
 	}
@@ -231,6 +240,7 @@ static void broker_stats(const struct broker *b, struct json *j)
 	json_member_int(j, "vhosts", HASH_COUNT(b->vhosts));
 	json_member_int(j, "exchanges", (int64_t)exchanges);
 	json_member_int(j, "queues", (int64_t)queues);
+	json_member_int(j, "unusable", b->unusable);
 	json_member_int(j, "published", (int64_t)n->published);
 	json_member_int(j, "routed", (int64_t)n->routed);
 	json_member_int(j, "unroutable", (int64_t)n->unroutable);

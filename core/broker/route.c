@@ -2,6 +2,7 @@
 
 #include "../base/log.h"
 #include "../base/mem.h"
+#include "unusable.h"
 
 void route_destroy(struct route *r)
 {
@@ -71,6 +72,8 @@ static int add_queue(struct route *r, struct queue *q, const struct binding *bin
 
 	if (q->visit == stamp)
 		return TIDE_OK;
+	if (q->unusable)
+		return unusable_queue_error(q, err);
 	q->visit = stamp;
 	if (r->count == r->cap) {
 		r->cap = r->cap ? r->cap * 2 : 4;
@@ -102,6 +105,8 @@ static int visit(struct route *r, struct exchange *x, const struct msg *m,
 	size_t count;
 	int rc;
 
+	if (x->unusable)
+		return unusable_exchange_error(x, err);
 	r->is_pure = r->is_pure && index_is_pure(x->index);
 	rc = index_route(x->index, m, &found, &count, err);
 	if (rc < 0 || count == 0)

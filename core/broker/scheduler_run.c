@@ -67,7 +67,8 @@ static bool count_queue(void *ctx, struct slice name, struct schedule_queue *out
 	const struct schedule *s = ctx;
 	const struct queue *q = queue_find(s->home, name);
 
-	if (!q)
+	/* How many an unusable one has is not known. */
+	if (!q || q->unusable)
 		return false;
 	*out = (struct schedule_queue){
 		.ready = queue_count(q, ENTRY_READY),

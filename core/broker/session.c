@@ -6,6 +6,7 @@
 #include "../base/mem.h"
 #include "publish.h"
 #include "settle.h"
+#include "unusable.h"
 
 /* Unfinished answers of a session that may be large, such as those of PEEK. */
 #define DOCUMENTS_MAX 8
@@ -272,8 +273,8 @@ void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 /* ---- consuming
  * -------------------------------------------------------------------------- */
 
-int session_queue(struct session *s, struct slice name, struct queue **out,
-		  struct error *err)
+int session_find_queue(struct session *s, struct slice name, struct queue **out,
+		       struct error *err)
 {
 	struct queue *q = queue_find(s->vhost, name);
 
@@ -285,6 +286,14 @@ int session_queue(struct session *s, struct slice name, struct queue **out,
 				 "queue '%s' belongs to another connection", q->name);
 	*out = q;
 	return TIDE_OK;
+}
+
+int session_queue(struct session *s, struct slice name, struct queue **out,
+		  struct error *err)
+{
+	int rc = session_find_queue(s, name, out, err);
+
+	return rc == TIDE_OK && (*out)->unusable ? unusable_queue_error(*out, err) : rc;
 }
 
 static struct consumer *add_consumer(struct channel *ch)

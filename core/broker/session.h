@@ -212,7 +212,10 @@ void session_explain(struct session *s, const struct publish_spec *spec, struct 
 
 /* ---- for the session's own files ----------------------------------------------- */
 
-/* The queue, if this session may use it. */
+/* The queue, if this session may use it, whether it is usable or not: unusable.h. */
+TIDE_MUST_USE int session_find_queue(struct session *s, struct slice name,
+				     struct queue **out, struct error *err);
+/* The queue, if this session may use it and it can be used. */
 TIDE_MUST_USE int session_queue(struct session *s, struct slice name, struct queue **out,
 				struct error *err);
 

@@ -1,5 +1,7 @@
 #include "vhost.h"
 
+#include <stdio.h>
+
 #include "../base/mem.h"
 #include "exchange.h"
 #include "queue.h"
@@ -58,4 +60,14 @@ void vhost_destroy(struct vhost *v)
 	HASH_DEL(v->broker->vhosts, v);
 	mem_free(v->name);
 	mem_free(v);
+}
+
+void vhost_format_user(const struct vhost *v, const char *kind, struct slice name,
+		       char out[VHOST_USER_MAX])
+{
+	bool is_default = slice_is(vhost_slice(v), "/");
+
+	snprintf(out, VHOST_USER_MAX, "%s '%" SLICE_FMT "'%s%s%s", kind, SLICE_ARG(name),
+		 is_default ? "" : " of vhost '", is_default ? "" : v->name,
+		 is_default ? "" : "'");
 }

@@ -29,6 +29,13 @@ TIDE_MUST_USE int vhost_open(struct broker *b, struct slice name, struct vhost *
 /* Frees everything in it, tells nobody and removes nothing from Redis. */
 void vhost_destroy(struct vhost *v);
 
+/* Room for what vhost_format_user writes. */
+#define VHOST_USER_MAX (2 * NAME_LEN_MAX + 48)
+/* Who uses a script, for its errors: "queue 'q'", and of which vhost unless that is the
+ * default one. */
+void vhost_format_user(const struct vhost *v, const char *kind, struct slice name,
+		       char out[VHOST_USER_MAX]);
+
 static inline struct slice vhost_slice(const struct vhost *v)
 {
 	return (struct slice){ v->name, v->name_len };

@@ -10,9 +10,11 @@ static const struct list {
 	const char *members;
 	const char *array;
 } lists[] = {
-	{ "exchanges", "name type durable auto_delete bindings published options", NULL },
-	{ "queues", "name ready delayed unacked buried consumers durable options", NULL },
-	{ "bindings", "exchange to destination pattern options", NULL },
+	{ "exchanges",
+	  "name type durable auto_delete bindings published options unusable", NULL },
+	{ "queues",
+	  "name ready delayed unacked buried consumers durable options unusable", NULL },
+	{ "bindings", "exchange to destination pattern options unusable", NULL },
 	{ "consumers", "queue sid kind connection channel ack prefetch unacked delivered",
 	  NULL },
 	{ "connections", "connection name peer protocol vhost channels pending", NULL },
