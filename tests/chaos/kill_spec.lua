@@ -66,7 +66,7 @@ function Traffic:read_deliveries()
     local tag, len = line:match '^MSG s (%d+) .- (%d+)$'
     if tag then
       local text = self.consumer:expect_payload(len)
-      assert(not self.ledger.settled[text], 'was acknowledged with OK and comes back: ' .. text)
+      if self.ledger.settled[text] then self.ledger.wrong = text end
       self.ledger.deliveries = self.ledger.deliveries + 1
       self.held[#self.held + 1] = { tag = tag, text = text }
     elseif line:find '^OK' then
@@ -154,9 +154,14 @@ local function run(mode, how)
   finally(function() broker:destroy() end)
   broker:connect():ok('DECLARE queue jobs' .. (mode.declare or ''))
   local ledger = new_ledger()
-  for _ = 1, rounds do
+  for round = 1, rounds do
     local traffic = open(broker, ledger, mode)
     traffic:work(math.random(10, 60))
+    -- A machine may be so slow that nothing has been answered by now.
+    assert(wait.poll(function()
+      if round > 1 or (next(ledger.confirmed) and ledger.deliveries > 0) then return true end
+      traffic:work(5)
+    end, 30), 'there was no traffic')
     how(broker)
     if broker:is_running() then
       traffic:work(math.random(5, 30))
@@ -169,10 +174,8 @@ local function run(mode, how)
     traffic.publisher:close()
     traffic.consumer:close()
   end
-  local confirmed = 0
-  for _ in pairs(ledger.confirmed) do confirmed = confirmed + 1 end
   drain(broker, ledger)
-  assert(confirmed > 0 and ledger.deliveries > 0, 'there was no traffic')
+  assert(not ledger.wrong, ('%s was acknowledged with OK and came back'):format(ledger.wrong))
 end
 
 describe('nothing confirmed is lost (TIDE_CHAOS_SEED=' .. seed .. ')', function()
