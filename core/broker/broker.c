@@ -58,12 +58,18 @@ void broker_config_init(struct broker_config *c)
 
 /* ---- time and turns ---------------------------------------------------------------- */
 
-void broker_update_time(struct broker *b)
+static void update_time(struct broker *b)
 {
 	struct timespec ts;
 
 	clock_gettime(CLOCK_REALTIME, &ts);
 	b->now_ms = b->env.now_ms = (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+void broker_begin(struct broker *b)
+{
+	update_time(b);
+	pace_begin(&b->pace);
 }
 
 void broker_activate(struct broker *b, struct queue *q)
@@ -206,8 +212,7 @@ static void flush(struct journal *j)
 
 void broker_turn(struct broker *b)
 {
-	broker_update_time(b);
-	pace_begin(&b->pace);
+	broker_begin(b);
 	settle_turn(b);
 	tick_shards(b);
 	if (b->is_started)
@@ -580,7 +585,7 @@ static void init_parts(struct broker *b)
 	b->gate = gate_create(b);
 	b->recent = recent_create(b->config.replay_payloads);
 	b->journal = b->env.journal = journal_create(&b->env);
-	broker_update_time(b);
+	update_time(b);
 	b->dedupe = b->env.dedupe = dedupe_create(&b->env, b->config.dedupe_max_bytes);
 	b->started_unix_ms = b->now_ms;
 }

@@ -151,9 +151,11 @@ void broker_close(struct broker *b, int64_t grace_ms);
 /* Load the rules anew, as the gate allows; what comes of it is logged. */
 void broker_reload_rules(struct broker *b);
 
-/* Take the time, and do what the turn has gathered. */
+/* A peer's requests follow: take the time, since the loop may have waited for them
+ * for long, and begin a slice of the turn. */
+void broker_begin(struct broker *b);
+/* Likewise, and do what the turn has gathered. */
 void broker_turn(struct broker *b);
-void broker_update_time(struct broker *b);
 /* Stop or resume publishers as memory and the store demand. */
 void broker_check_pressure(struct broker *b);
 /* Have the queue deal out messages at the end of the turn. */

@@ -224,7 +224,7 @@ size_t line_feed(struct line *l, char *data, size_t len)
 
 	l->is_paused = false;
 	l->is_heavy = false;
-	pace_begin(&l->session->broker->pace);
+	broker_begin(l->session->broker);
 	while (at < len && l->state != LINE_CLOSED) {
 		size_t n;
 

@@ -1,5 +1,6 @@
 -- What becomes of a message in a queue: SUB, GET, ACK, NACK, TOUCH, the ack-timeout,
 -- retries, dead letters, and looking at all of it.
+local socket = require 'socket'
 local Broker = require 'support.broker'
 local wait = require 'support.wait'
 
@@ -68,6 +69,22 @@ for _, durable in ipairs { '1', '0' } do
         assert.is_true(math.abs(tonumber(m.options.ts) / 1000 - os.time()) < 60)
         assert.equal('1', c:ok 'ACK 1')
         refused('ACK 1', 'ERR lease-lost tag 1 ' .. LOST)
+      end)
+
+      it('counts from when the request came, however long the broker has waited for it', function()
+        c:ok 'DECLARE queue pause durable=0'
+        c:ok 'SUB pause p ack=auto'
+        for _ = 1, 4 do
+          local paused = socket.gettime()
+          assert(wait.poll(function() return socket.gettime() > paused + 0.3 end))
+          local sent = math.floor(socket.gettime() * 1000)
+          c:send 'PUB - pause delay=100ms 1\r\nx\r\n'
+          c:expect '^OK'
+          c:expect_msg()
+          assert.is_true(math.floor(socket.gettime() * 1000) >= sent + 100, 'it came early')
+        end
+        c:ok 'UNSUB p'
+        c:ok 'DELETE queue pause'
       end)
 
       it('with a delay is delayed, and comes when it is due', function()
