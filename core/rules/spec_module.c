@@ -102,6 +102,15 @@ static const char *text_field(lua_State *L, int idx, const char *name, const cha
 	return luaL_optstring(L, -1, preset);
 }
 
+/* No longer than a name may be, which filters count on. The text stays. */
+static struct slice word_field(lua_State *L, int idx, const char *name)
+{
+	struct slice word = slice_from(text_field(L, idx, name, ""));
+	if (word.len > NAME_LEN_MAX)
+		luaL_error(L, "a message's %s has at most %d bytes", name, NAME_LEN_MAX);
+	return word;
+}
+
 static struct msg *read_msg(lua_State *L, int idx)
 {
 	struct msg_header headers[MSG_HEADERS_MAX];
@@ -112,8 +121,8 @@ static struct msg *read_msg(lua_State *L, int idx)
 		.due_unix_ms = integer_field(L, idx, "due", 0),
 		.expires_unix_ms = integer_field(L, idx, "expires", 0),
 		.priority = (uint8_t)integer_field(L, idx, "priority", 0),
-		.exchange = slice_from(text_field(L, idx, "exchange", "")),
-		.key = slice_from(text_field(L, idx, "key", "")),
+		.exchange = word_field(L, idx, "exchange"),
+		.key = word_field(L, idx, "key"),
 		.headers = headers,
 		.payload = text_field(L, idx, "payload", ""),
 		.dedupe_id = slice_from(text_field(L, idx, "dedupe_id", "")),
@@ -123,6 +132,9 @@ static struct msg *read_msg(lua_State *L, int idx)
 	spec.payload_len = strlen(spec.payload);
 	if (lua_getfield(L, idx, "headers") == LUA_TTABLE) {
 		for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
+			if (spec.header_count == MSG_HEADERS_MAX)
+				luaL_error(L, "a message has at most %d headers",
+					   MSG_HEADERS_MAX);
 			headers[spec.header_count++] =
 				(struct msg_header){ slice_from(lua_tostring(L, -2)),
 						     slice_from(lua_tostring(L, -1)) };

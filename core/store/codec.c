@@ -309,6 +309,18 @@ static uint64_t take_count(struct cursor *c, uint8_t fix_tag, uint8_t tag16)
 	return 0;
 }
 
+/* What PUB refuses no body has either: those who write it into a line, or into
+ * room for two names, count on it. */
+static bool is_word(struct slice s)
+{
+	return s.len == 0 || slice_is_name(s);
+}
+
+static bool is_header_name(struct slice s)
+{
+	return slice_is_name(s) && !memchr(s.data, '=', s.len);
+}
+
 static const char *decode_headers(struct cursor *c, struct msg_header *headers,
 				  struct msg_spec *spec)
 {
@@ -322,6 +334,8 @@ static const char *decode_headers(struct cursor *c, struct msg_header *headers,
 		headers[i].value = take_bytes(c);
 		if (c->is_bad)
 			return "a header is not two strings";
+		if (!is_header_name(headers[i].name))
+			return "a header's name is no name";
 	}
 	spec->headers = headers;
 	spec->header_count = (uint8_t)count;
@@ -340,9 +354,8 @@ static const char *decode_fields(struct cursor *c, struct msg_spec *spec,
 	spec->key = take_bytes(c);
 	if (c->is_bad)
 		return "exchange or key is no string";
-	/* Those who write them into a line count on it. */
-	if (spec->exchange.len > NAME_LEN_MAX || spec->key.len > NAME_LEN_MAX)
-		return "exchange or key is longer than a name may be";
+	if (!is_word(spec->exchange) || !is_word(spec->key))
+		return "exchange or key is no name";
 	spec->ts_unix_ms = take_int(c);
 	spec->due_unix_ms = take_int(c);
 	spec->expires_unix_ms = take_int(c);

@@ -231,6 +231,14 @@ describe("a filter", function()
     assert.same({ a = "3", gone = "x" }, m.headers)
   end)
 
+  it("is given no name that is longer than names may be", function()
+    open { a = "" }
+    pass { exchange = ("e"):rep(255), key = ("k"):rep(255) }
+    local function filter(m) return function() engine:filter(m) end end
+    assert.has_error(filter { exchange = ("e"):rep(256) }, "a message's exchange has at most 255 bytes")
+    assert.has_error(filter { key = ("k"):rep(100000) }, "a message's key has at most 255 bytes")
+  end)
+
   it("is loaded and checked, but not asked, without a match", function()
     open { a = "return { publish = function() error 'asked' end }" }
     pass {}

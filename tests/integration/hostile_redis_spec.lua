@@ -1,0 +1,46 @@
+-- What stands in Redis was not written by this broker: it is refused, and breaks nothing.
+local Broker = require 'support.broker'
+
+describe('a body in Redis', function()
+  local broker
+
+  after_each(function()
+    broker:destroy()
+  end)
+
+  --- A message whose body is replaced by that of `fields`, a Lua table in text.
+  local function replace_body(queue, fields)
+    local key = ('tide:{//%s#0}:msg'):format(queue)
+    local id = broker:redis_cli('HKEYS', key)
+    assert.equal(16, #id)
+    assert.equal('0', broker:redis_cli('EVAL',
+      ("return redis.call('HSET', KEYS[1], ARGV[1], cmsgpack.pack(%s))"):format(fields), 1, key, id))
+    return id
+  end
+
+  it('has no names that PUB would not take', function()
+    broker = Broker.start()
+    local c = broker:connect()
+    local bodies = {
+      key = "{1, '', string.rep('K', 200000), 1, 0, 0, 0, 0, {a = 'b'}, 'x'}",
+      exchange = "{1, string.rep('e', 256), 'k', 1, 0, 0, 0, 0, {a = 'b'}, 'x'}",
+      line = "{1, '', 'k\\r\\nOK', 1, 0, 0, 0, 0, {a = 'b'}, 'x'}",
+      header = "{1, '', 'k', 1, 0, 0, 0, 0, {['a b'] = 'b'}, 'x'}",
+    }
+    for queue in pairs(bodies) do
+      c:ok('DECLARE queue ' .. queue)
+      c:send(('PUB - %s 1\r\nx\r\n'):format(queue))
+      c:expect '^OK %x+ 1$'
+    end
+    local ids = {}
+    for queue, fields in pairs(bodies) do ids[#ids + 1] = replace_body(queue, fields) end
+    broker:restart()
+    c = broker:connect()
+    for queue in pairs(bodies) do
+      c:send(('GET %s\r\n'):format(queue))
+      c:expect_line 'OK 0'
+    end
+    for _, id in ipairs(ids) do broker:expect_log(id .. '.-is no name') end
+    broker:stop()
+  end)
+end)
