@@ -44,6 +44,11 @@ int64_t id_unix_ms(uint64_t id)
 	return (int64_t)(id >> MS_SHIFT);
 }
 
+uint64_t id_at_unix_ms(int64_t unix_ms)
+{
+	return (uint64_t)unix_ms << MS_SHIFT;
+}
+
 /* The eight hex digits of 32 bits, all at once: each nibble moves to a byte of
  * its own, the first to the highest, and becomes '0'-'9' or 'a'-'f'. */
 static uint64_t hex_digits(uint32_t bits)

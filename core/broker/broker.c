@@ -427,10 +427,16 @@ static void on_definitions(struct broker *b, int status, const char *text)
 	recover_shards(b, on_shards_recovered);
 }
 
+static void on_ids_loaded(struct broker *b, int status, const char *text)
+{
+	if (!step_failed(b, status, text))
+		recover_definitions(b, on_definitions);
+}
+
 static void start_recovery(struct broker *b)
 {
 	if (store_is_durable(b->store)) {
-		recover_definitions(b, on_definitions);
+		id_lease_load(b, on_ids_loaded);
 		return;
 	}
 	note_accepted(b);
@@ -564,7 +570,7 @@ static void init_handles(struct broker *b)
 
 static void init_parts(struct broker *b)
 {
-	id_source_init(&b->ids, b->config.node);
+	id_lease_init(&b->ids, b->config.node);
 	heap_init(&b->timers);
 	heap_init(&b->waits);
 	TAILQ_INIT(&b->sessions);
@@ -740,6 +746,7 @@ void broker_close(struct broker *b, int64_t grace_ms)
 {
 	if (b->is_closing)
 		return;
+	id_lease_end(b);
 	b->is_closing = b->is_draining = true;
 	uv_prepare_stop(&b->prepare);
 	uv_check_stop(&b->check);

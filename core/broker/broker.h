@@ -9,10 +9,10 @@
 #include <uv.h>
 
 #include "../base/heap.h"
-#include "../base/id.h"
 #include "../base/msg_pool.h"
 #include "../base/table.h"
 #include "../rules/engine.h"
+#include "id_lease.h"
 #include "journal.h"
 #include "pace.h"
 #include "shard.h"
@@ -98,7 +98,7 @@ struct broker {
 	struct shared_sync shared_sync;
 	struct scheduler *scheduler;
 	struct shard_env env;
-	struct id_source ids;
+	struct id_lease ids;  /* of messages: broker_next_id */
 	struct vhost *vhosts; /* uthash by name */
 	struct session_list sessions;
 	struct queue_list active;    /* queues that may have something to deal out */
@@ -150,6 +150,16 @@ void broker_close(struct broker *b, int64_t grace_ms);
 
 /* Load the rules anew, as the gate allows; what comes of it is logged. */
 void broker_reload_rules(struct broker *b);
+
+/* The id of a new message. */
+static inline uint64_t broker_next_id(struct broker *b)
+{
+	uint64_t id = id_next(&b->ids.source, b->now_ms);
+
+	if (b->ids.source.last_ms > b->ids.renew_ms)
+		id_lease_renew(b);
+	return id;
+}
 
 /* A peer's requests follow: take the time, since the loop may have waited for them
  * for long, and begin a slice of the turn. */

@@ -78,7 +78,7 @@ static struct msg *make_copy(const struct entry *e, const char *reason, const ch
 	headers[n++] = (struct msg_header){ SLICE("x-death-rule"), slice_from(rule) };
 
 	msg_to_spec(e->msg, &spec);
-	spec.id = id_next(&q->vhost->broker->ids, q->vhost->broker->now_ms);
+	spec.id = broker_next_id(q->vhost->broker);
 	/* The copy is no second publish, wherever this has been before. */
 	spec.dedupe_id = (struct slice){ NULL, 0 };
 	spec.due_unix_ms = 0;

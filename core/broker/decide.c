@@ -50,7 +50,7 @@ static void take_copies(struct filtering *f)
 	for (unsigned i = 0; i < made; i++) {
 		struct msg *m = f->pass.copies.items[i];
 
-		m->id = id_next(&b->ids, b->now_ms);
+		m->id = broker_next_id(b);
 		d->copies[d->copy_count++] = (struct outcome){
 			.msg = m,
 			.number = ++d->copies_made,

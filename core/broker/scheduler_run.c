@@ -24,7 +24,7 @@ static uint64_t next_id(struct schedule *s)
 {
 	const struct schedule_id *first = ids_of(s, s->msg_count);
 
-	return first ? first->id : id_next(&s->broker->ids, s->broker->now_ms);
+	return first ? first->id : broker_next_id(s->broker);
 }
 
 static int gather(void *ctx, const struct schedule_message *m, struct error *err)

@@ -219,7 +219,7 @@ int session_prepare(struct session *s, const struct publish_spec *spec, struct m
 			return rc;
 	}
 	m = (struct msg_spec){
-		.id = id_next(&b->ids, b->now_ms),
+		.id = broker_next_id(b),
 		.ts_unix_ms = b->now_ms,
 		.due_unix_ms = spec->delay_ms ? b->now_ms + spec->delay_ms : 0,
 		.expires_unix_ms =

@@ -10,6 +10,8 @@ static void an_id_is_time_node_and_sequence(void **state)
 	id_source_init(&s, 5);
 	uint64_t id = id_next(&s, NOW);
 	assert_int_equal(id_unix_ms(id), NOW);
+	assert_int_equal(id_unix_ms(id_at_unix_ms(NOW)), NOW);
+	assert_true(id_at_unix_ms(NOW) <= id && id_at_unix_ms(NOW + 1) > id);
 	assert_int_equal(id >> 12 & 0x3ff, 5);
 	assert_int_equal(id & 0xfff, 0);
 }
