@@ -11,7 +11,8 @@
 #include "net/server.h"
 #include "serve_options.h"
 
-/* The store gets this long, after the drain, to answer what it still owes. */
+/* The store gets this long, after the drain, to take what connections gave back,
+ * and as long again to answer what it still owes. */
 #define STORE_GRACE_MS 5000
 
 struct serve {
@@ -23,28 +24,38 @@ struct serve {
 	uv_timer_t drain_timer;
 	bool is_draining;
 	bool is_closing;
+	bool is_hurried; /* a second signal */
 	int status;
 };
 
 /* ---- the end ----------------------------------------------------------------------- */
+
+/* What connections held has been returned; the journal writes it in the next turn,
+ * which the broker's end waits for: until the drain timer is over. */
+static void close_broker_when_idle(struct serve *s)
+{
+	if (s->is_hurried)
+		broker_close_now(s->broker);
+	else if (broker_is_idle(s->broker))
+		broker_close(s->broker, STORE_GRACE_MS);
+}
 
 static void on_server_closed(void *ctx)
 {
 	struct serve *s = ctx;
 
 	s->server = NULL;
-	/* What connections held has been returned; the journal writes it in the
-	 * next turn, which the broker's end waits for. */
-	if (broker_is_idle(s->broker))
-		broker_close(s->broker, STORE_GRACE_MS);
+	close_broker_when_idle(s);
 }
+
+static void on_drain_timeout(uv_timer_t *timer);
 
 static void close_server(struct serve *s)
 {
 	if (s->is_closing)
 		return;
 	s->is_closing = true;
-	uv_timer_stop(&s->drain_timer);
+	uv_timer_start(&s->drain_timer, on_drain_timeout, STORE_GRACE_MS, 1000);
 	server_close(s->server, on_server_closed, s);
 }
 
@@ -55,17 +66,28 @@ static void on_drain_timeout(uv_timer_t *timer)
 	if (!s->is_closing) {
 		log_warn("not everything was answered within the drain time-out");
 		close_server(s);
-	} else if (s->broker) {
-		broker_close(s->broker, STORE_GRACE_MS);
+	} else if (!s->server && s->broker && !broker_is_idle(s->broker)) {
+		log_warn("Redis has not taken within %d s what connections gave back",
+			 STORE_GRACE_MS / 1000);
+		broker_close(s->broker, 0);
 	}
+}
+
+/* A second signal: nobody is waited for. */
+static void hurry(struct serve *s)
+{
+	s->is_hurried = true;
+	if (s->server)
+		close_server(s);
+	else if (s->broker)
+		broker_close_now(s->broker);
 }
 
 static void stop(struct serve *s, const char *why)
 {
 	if (s->is_draining) {
 		log_info("%s again: stopping at once", why);
-		if (s->server)
-			close_server(s);
+		hurry(s);
 		return;
 	}
 	s->is_draining = true;
@@ -106,8 +128,8 @@ static void on_turn(void *ctx)
 		server_turn(s->server);
 	if (s->is_draining && s->server && !s->is_closing && server_is_drained(s->server))
 		close_server(s);
-	else if (s->is_closing && !s->server && s->broker && broker_is_idle(s->broker))
-		broker_close(s->broker, STORE_GRACE_MS);
+	else if (s->is_closing && !s->server && s->broker)
+		close_broker_when_idle(s);
 }
 
 static int listen_all(struct serve *s, struct error *err)

@@ -221,6 +221,8 @@ void broker_turn(struct broker *b)
 	deal(b);
 	answer_gets(b);
 	b->hooks.on_turn(b->hooks.ctx);
+	if (b->is_closing)
+		return; /* it was the last turn */
 	if (b->env.store && b->is_started)
 		flush(b->journal);
 	if (b->is_started)
@@ -734,6 +736,7 @@ static void on_store_closed(void *ctx)
 	struct broker *b = ctx;
 	struct vhost *v, *next;
 
+	b->store = NULL;
 	HASH_ITER (hh, b->vhosts, v, next)
 		vhost_destroy(v);
 	if (b->engine)
@@ -757,4 +760,11 @@ void broker_close(struct broker *b, int64_t grace_ms)
 	gate_destroy(b->gate);
 	b->gate = NULL;
 	store_close(b->store, grace_ms, on_store_closed, b);
+}
+
+void broker_close_now(struct broker *b)
+{
+	broker_close(b, 0);
+	if (b->store)
+		store_hurry(b->store);
 }

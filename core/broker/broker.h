@@ -147,6 +147,8 @@ void broker_drain(struct broker *b);
 bool broker_is_idle(const struct broker *b);
 /* Close the store and free everything; sessions must be closed before. */
 void broker_close(struct broker *b, int64_t grace_ms);
+/* Likewise, or hurry what has begun: Redis is not waited for. */
+void broker_close_now(struct broker *b);
 
 /* Load the rules anew, as the gate allows; what comes of it is logged. */
 void broker_reload_rules(struct broker *b);

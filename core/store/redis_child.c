@@ -24,6 +24,7 @@
 #define STOP_POLL_MS 5
 /* SIGKILL after this; Redis needs the time for its last fsync alone. */
 #define STOP_PATIENCE_MS 15000
+#define STOP_HURRIED_MS 1000
 
 struct redis_child {
 	char *data_dir;
@@ -37,7 +38,7 @@ struct redis_child {
 	bool has_answered;
 	/* While stopping. */
 	uv_timer_t timer;
-	uint64_t stop_began_at_ms;
+	uint64_t kill_at_ms;
 	bool is_killed;
 	void (*on_stopped)(void *ctx);
 	void *stopped_ctx;
@@ -419,7 +420,7 @@ static void signal_server(const struct redis_child *child, int signum)
 static void on_stop_poll(uv_timer_t *timer)
 {
 	struct redis_child *child = timer->data;
-	bool is_over = uv_now(timer->loop) - child->stop_began_at_ms > STOP_PATIENCE_MS;
+	bool is_over = uv_now(timer->loop) > child->kill_at_ms;
 	if (is_gone(child)) {
 		uv_close((uv_handle_t *)timer, on_timer_closed);
 	} else if (is_over && !child->is_killed) {
@@ -434,10 +435,17 @@ void redis_child_stop(struct redis_child *child, uv_loop_t *loop,
 {
 	child->on_stopped = on_stopped;
 	child->stopped_ctx = ctx;
-	child->stop_began_at_ms = uv_now(loop);
+	child->kill_at_ms = uv_now(loop) + STOP_PATIENCE_MS;
 	uv_timer_init(loop, &child->timer);
 	child->timer.data = child;
 	if (!is_gone(child))
 		signal_server(child, SIGTERM);
 	uv_timer_start(&child->timer, on_stop_poll, 0, STOP_POLL_MS);
+}
+
+void redis_child_hurry(struct redis_child *child)
+{
+	uint64_t kill_at_ms = uv_now(child->timer.loop) + STOP_HURRIED_MS;
+	if (kill_at_ms < child->kill_at_ms)
+		child->kill_at_ms = kill_at_ms;
 }

@@ -444,6 +444,12 @@ void redis_conn_close(struct redis_conn *c, int64_t grace_ms,
 	uv_timer_start(&c->grace, on_grace_over, is_idle ? 0 : (uint64_t)grace_ms, 0);
 }
 
+void redis_conn_hurry(struct redis_conn *c)
+{
+	if (c->is_closing && c->phase != PHASE_CLOSED)
+		uv_timer_start(&c->grace, on_grace_over, 0, 0);
+}
+
 const struct redis_hello *redis_conn_hello(const struct redis_conn *c)
 {
 	return &c->hello;

@@ -52,6 +52,9 @@ void redis_conn_send(struct redis_conn *c, struct redis_request *r);
 void redis_conn_close(struct redis_conn *c, int64_t grace_ms,
 		      void (*on_closed)(void *ctx), void *ctx);
 
+/* Of a connection that is being closed: its grace is over. */
+void redis_conn_hurry(struct redis_conn *c);
+
 const struct redis_hello *redis_conn_hello(const struct redis_conn *c);
 const struct redis_conn_stats *redis_conn_stats(const struct redis_conn *c);
 

@@ -328,10 +328,13 @@ static void on_conn_closed(void *ctx)
 {
 	struct store *s = ctx;
 	s->conn = NULL;
-	if (s->child)
-		redis_child_stop(s->child, s->loop, end, s);
-	else
+	if (!s->child) {
 		end(s);
+		return;
+	}
+	redis_child_stop(s->child, s->loop, end, s);
+	if (s->is_hurried)
+		redis_child_hurry(s->child);
 }
 
 void store_close(struct store *s, int64_t grace_ms, void (*on_closed)(void *ctx),
@@ -344,6 +347,15 @@ void store_close(struct store *s, int64_t grace_ms, void (*on_closed)(void *ctx)
 		redis_conn_close(s->conn, grace_ms, on_conn_closed, s);
 	else
 		uv_close((uv_handle_t *)&s->none_timer, on_none_closed);
+}
+
+void store_hurry(struct store *s)
+{
+	s->is_hurried = true;
+	if (s->conn)
+		redis_conn_hurry(s->conn);
+	else if (s->child)
+		redis_child_hurry(s->child);
 }
 
 /* ---- what it is ------------------------------------------------------------------ */

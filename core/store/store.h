@@ -73,6 +73,10 @@ TIDE_MUST_USE int store_open(struct store **out, uv_loop_t *loop,
 void store_close(struct store *s, int64_t grace_ms, void (*on_closed)(void *ctx),
 		 void *ctx);
 
+/* A close that is under way waits for no answers any more, and for the end of the
+ * embedded Redis a second at most. Not after on_closed. */
+void store_hurry(struct store *s);
+
 bool store_is_durable(const struct store *s);
 enum store_state store_state(const struct store *s);
 

@@ -24,6 +24,7 @@ struct store {
 	unsigned free_batch_count;
 	uint64_t transactions;
 	bool is_closing;
+	bool is_hurried;
 	void (*on_closed)(void *ctx);
 	void *closed_ctx;
 };

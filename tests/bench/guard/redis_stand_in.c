@@ -93,6 +93,10 @@ void redis_conn_close(struct redis_conn *c, int64_t grace_ms,
 	uv_close((uv_handle_t *)&c->idle, on_handle_closed);
 }
 
+void redis_conn_hurry(struct redis_conn *c)
+{
+}
+
 const struct redis_hello *redis_conn_hello(const struct redis_conn *c)
 {
 	return &c->hello;

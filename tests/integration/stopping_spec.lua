@@ -1,0 +1,87 @@
+-- The end of a broker whose Redis does not answer.
+local Broker = require 'support.broker'
+local Redis = require 'support.redis'
+local socket = require 'socket'
+local traffic = require 'support.traffic'
+local wait = require 'support.wait'
+
+describe('a broker', function()
+  local broker, redis, c
+
+  after_each(function()
+    if broker then broker:destroy() end
+    if redis then redis:destroy() end
+    broker, redis = nil, nil
+  end)
+
+  local function start_with_redis(args)
+    redis = Redis.start()
+    broker = Broker.start { args = { '--store', redis.url, table.unpack(args) } }
+    c = broker:connect()
+  end
+
+  --- Until the publish that was sent waits for Redis.
+  local function wait_unstored()
+    local other = broker:connect()
+    assert(wait.poll(function()
+      other:send 'STATS\r\n'
+      return other:expect_json().store.unstored_bytes > 0
+    end))
+  end
+
+  --- How long it takes to end, in seconds.
+  local function time_of_end(signals)
+    local start = socket.gettime()
+    for i = 1, signals do
+      broker:signal 'TERM'
+      if i < signals then broker:expect_log 'SIGTERM: stopping' end
+    end
+    assert.equal(0, wait.poll(function() return broker:exit_status() end, 25), broker:log())
+    broker:stop()
+    return socket.gettime() - start
+  end
+
+  it('ends at SIGTERM though Redis does not answer', function()
+    start_with_redis({ '--drain-timeout', '100ms' })
+    c:ok 'DECLARE queue jobs'
+    c:ok 'DECLARE queue held durable=1'
+    c:send 'PUB - held 1\r\nx\r\nGET held\r\n'
+    c:expect '^OK %x+ 1$'
+    c:expect_line 'OK 1'
+    c:expect_msg()
+    local pid = redis:pid()
+    redis:signal('STOP', pid)
+    c:send 'PUB - jobs 1\r\na\r\n'
+    wait_unstored()
+    local seconds = time_of_end(1)
+    assert.is_true(seconds < 12, seconds)
+    redis:signal('CONT', pid)
+    -- What was confirmed is there.
+    broker:restart()
+    c = broker:connect()
+    traffic.expect_counts(c, 'held', { ready = 1 })
+  end)
+
+  it('ends at once at the second SIGTERM', function()
+    start_with_redis({ '--drain-timeout', '1h' })
+    c:ok 'DECLARE queue jobs'
+    local pid = redis:pid()
+    redis:signal('STOP', pid)
+    c:send 'PUB - jobs 1\r\na\r\n'
+    wait_unstored()
+    local seconds = time_of_end(2)
+    assert.is_true(seconds < 4, seconds)
+    redis:signal('CONT', pid)
+  end)
+
+  it('ends at the second SIGTERM with a Redis of its own that stands still', function()
+    broker = Broker.start { args = { '--drain-timeout', '1h' } }
+    c = broker:connect()
+    c:ok 'DECLARE queue jobs'
+    os.execute('kill -STOP ' .. broker:redis_pid())
+    c:send 'PUB - jobs 1\r\na\r\n'
+    wait_unstored()
+    local seconds = time_of_end(2)
+    assert.is_true(seconds < 6, seconds)
+  end)
+end)
