@@ -158,6 +158,17 @@ static void fail(struct serve *s, const struct error *err)
 		broker_close(s->broker, 0);
 }
 
+static void check_payload_max(const struct serve *s)
+{
+	size_t body_max = store_body_max(s->broker->store);
+
+	if (s->options.server.payload_max > body_max)
+		log_warn("--max-payload is %zu, and Redis takes %zu "
+			 "(proto-max-bulk-len): larger messages to durable queues are "
+			 "refused",
+			 s->options.server.payload_max, body_max);
+}
+
 static void on_started(void *ctx, const struct error *failed)
 {
 	struct serve *s = ctx;
@@ -169,6 +180,7 @@ static void on_started(void *ctx, const struct error *failed)
 		fail(s, failed);
 		return;
 	}
+	check_payload_max(s);
 	s->server = server_create(&s->loop, s->broker, &s->options.server);
 	if (listen_all(s, &err) < 0)
 		fail(s, &err);

@@ -77,6 +77,37 @@ static int refuse_unroutable(const struct outcome *o, struct broker *b, struct e
 			 SLICE_ARG(o->msg->key), o->exchange ? o->exchange->name : "-");
 }
 
+/* What Redis refuses as too long ends the connection to it, with all that is on its
+ * way. `bytes` of a message are more than it has when it is encoded. */
+static int check_size(const struct outcome *o, const struct broker *b, struct error *err)
+{
+	if (!b->env.store || o->msg->bytes <= store_body_max(b->env.store))
+		return TIDE_OK;
+	for (unsigned i = 0; i < o->count; i++)
+		if (queue_is_durable(o->picks[i].queue))
+			return error_set(
+				err, TIDE_ETOOLARGE,
+				"a message of %zu bytes is larger than what Redis "
+				"takes for the durable queue '%s': "
+				"proto-max-bulk-len is %zu",
+				o->msg->bytes, o->picks[i].queue->name,
+				store_body_max(b->env.store));
+	return TIDE_OK;
+}
+
+static int check_sizes(const struct decision *d, const struct broker *b,
+		       struct error *err)
+{
+	int rc = TIDE_OK;
+
+	/* Most are so small that nothing need be asked. */
+	if (d->first.msg->bytes > STORE_BODY_MAX_MIN)
+		rc = check_size(&d->first, b, err);
+	for (unsigned i = 0; i < d->copy_count && rc == TIDE_OK; i++)
+		rc = check_size(&d->copies[i], b, err);
+	return rc;
+}
+
 static void add_picks(struct verdict *verdict, const struct outcome *o)
 {
 	for (unsigned i = 0; i < o->count; i++) {
@@ -123,6 +154,8 @@ int publish_message(struct vhost *v, struct exchange *x, struct msg *m, bool is_
 	struct decision d;
 	int rc = decide(&d, &spec, err);
 
+	if (rc == TIDE_OK)
+		rc = check_sizes(&d, v->broker, err);
 	tell(&spec, &d, rc < 0 ? err : NULL, shadow);
 	*out = (struct published){ .id = m->id };
 	if (rc == TIDE_OK && is_mandatory && d.first.count == 0)
@@ -167,6 +200,8 @@ int publish_filtered(struct decision *d, const struct decide_spec *spec,
 	struct broker *b = spec->vhost->broker;
 	int rc = decide_route(d, spec, err);
 
+	if (rc == TIDE_OK)
+		rc = check_sizes(d, b, err);
 	/* The filters have had another moment. */
 	tell(spec, d, rc < 0 ? err : NULL, take_shadow(b));
 	if (rc == TIDE_OK && has_dedupe_id(d))

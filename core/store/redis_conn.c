@@ -1,5 +1,8 @@
 #include "redis_conn.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "../base/log.h"
 #include "../base/mem.h"
 #include "redis_link.h"
@@ -10,6 +13,8 @@
  * is lost as soon as it is used (a Redis whose disk is full) does not. */
 #define STEADY_MS 5000
 #define LOADING_RETRY_MS 100
+/* So many connections, one after the other, may be lost over one request. */
+#define REQUEST_LOSSES_MAX 8
 /* How long a patient first connection is tried at all. */
 #define PATIENCE_MS 60000
 /* The time-out is counted in ticks and not read from the clock, so that a
@@ -38,6 +43,10 @@ struct redis_conn {
 	uv_prepare_t prepare;
 	uv_idle_t idle;
 	struct redis_requests waiting; /* those that no link has */
+	/* The first one without an answer when a connection was lost. */
+	struct redis_request *suspect;
+	unsigned suspect_losses;
+	char refusal[128]; /* what Redis said to it before it hung up; "" */
 	struct redis_conn_stats stats;
 	int64_t backoff_ms;
 	uint64_t began_at_ms; /* of the loop's clock: start, or the loss */
@@ -172,13 +181,81 @@ static bool is_start_over(const struct redis_conn *c, bool is_final)
 	       uv_now(c->loop) - c->began_at_ms > PATIENCE_MS;
 }
 
+/* ---- a request that Redis will not have ------------------------------------- */
+
+/* A command that Redis cannot read, because a word of it is too long for one, ends
+ * the connection, and would end the next one as well. */
+static void note_refusal(struct redis_conn *c, struct redis_request *r,
+			 const redisReply *reply)
+{
+	if (reply->type != REDIS_REPLY_ERROR ||
+	    strncmp(reply->str, "ERR Protocol error", 18) != 0)
+		return;
+	c->suspect = r;
+	c->suspect_losses = 0;
+	snprintf(c->refusal, sizeof(c->refusal), "%s", reply->str);
+}
+
+static void forget_suspect(struct redis_conn *c)
+{
+	c->suspect = NULL;
+	c->suspect_losses = 0;
+	c->refusal[0] = '\0';
+}
+
+/* A working link was lost. The request that is to be given up, or NULL. */
+static struct redis_request *find_culprit(struct redis_conn *c)
+{
+	struct redis_request *first = TAILQ_FIRST(&c->waiting);
+	if (first != c->suspect)
+		forget_suspect(c);
+	c->suspect = first;
+	if (first && (++c->suspect_losses == REQUEST_LOSSES_MAX || c->refusal[0]))
+		return first;
+	return NULL;
+}
+
+static void close_if_idle(struct redis_conn *c)
+{
+	if (c->is_closing && c->stats.pending_requests == 0)
+		uv_timer_start(&c->grace, on_grace_over, 0, 0);
+}
+
+static void give_up(struct redis_conn *c, struct redis_request *r)
+{
+	struct error err;
+	redisReply reply = { .type = REDIS_REPLY_ERROR, .str = err.text };
+	unsigned replies = r->replies;
+	if (c->refusal[0])
+		error_set(&err, TIDE_ESTORE, "%s", c->refusal);
+	else
+		error_set(&err, TIDE_ESTORE,
+			  "%u connections to Redis were lost over this request",
+			  c->suspect_losses);
+	reply.len = strlen(err.text);
+	log_error("store: a request of %zu bytes is given up, those behind it go on: %s",
+		  r->bytes, err.text);
+	forget_suspect(c);
+	TAILQ_REMOVE(&c->waiting, r, entry);
+	c->stats.pending_requests--;
+	c->stats.pending_bytes -= r->bytes;
+	for (unsigned i = 1; i <= replies; i++) {
+		r->answered = i;
+		r->on_reply(r, &reply);
+	}
+	close_if_idle(c);
+}
+
 /* The link is gone, or could not be made. `is_final`: a first connection is
  * not tried again. `pause_ms` 0: the growing pause. */
 static void lose(struct redis_conn *c, const char *why, bool is_final, int64_t pause_ms)
 {
 	struct error err;
+	struct redis_request *culprit = NULL;
 	error_set(&err, TIDE_ESTORE, "Redis at %s: %s", c->config.address, why);
 	drop_link(c);
+	if (c->phase == PHASE_UP)
+		culprit = find_culprit(c);
 	uv_timer_stop(&c->timer);
 	if (is_start_over(c, is_final)) {
 		c->phase = PHASE_FAILED;
@@ -197,6 +274,8 @@ static void lose(struct redis_conn *c, const char *why, bool is_final, int64_t p
 	} else {
 		log_debug("store: %s", err.text);
 	}
+	if (culprit)
+		give_up(c, culprit);
 }
 
 /* ---- the greeting -------------------------------------------------------- */
@@ -299,13 +378,16 @@ static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *
 			  bool is_last)
 {
 	struct redis_conn *c = ctx;
+	if (r != &c->hello_request)
+		note_refusal(c, r, reply);
 	if (is_last && r != &c->hello_request) {
 		c->stats.pending_requests--;
 		c->stats.pending_bytes -= r->bytes;
+		if (r == c->suspect)
+			forget_suspect(c);
 	}
 	r->on_reply(r, reply);
-	if (c->is_closing && c->stats.pending_requests == 0)
-		uv_timer_start(&c->grace, on_grace_over, 0, 0);
+	close_if_idle(c);
 }
 
 static void on_link_lost(void *ctx, const char *why)

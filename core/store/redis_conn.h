@@ -3,8 +3,10 @@
  *
  * Requests are answered in order. A link that is lost, or that is silent for
  * longer than command_timeout_ms while something is owed, is replaced, for
- * ever, with growing pauses; what is unanswered is sent again in order. The
- * first connection alone may fail for good (REDIS_CONN_FAILED). What is queued
+ * ever, with growing pauses; what is unanswered is sent again in order. A request
+ * that Redis hangs up on, by its own word or each time that it comes first, is
+ * answered with an error instead, so that those behind it go on. The first
+ * connection alone may fail for good (REDIS_CONN_FAILED). What is queued
  * in a turn of the loop is written together at the end of it. */
 #ifndef TIDE_STORE_REDIS_CONN_H
 #define TIDE_STORE_REDIS_CONN_H

@@ -12,6 +12,7 @@ enum hello_step {
 	STEP_NAME,
 	STEP_SET_FSYNC,
 	STEP_FSYNC,
+	STEP_WORD_MAX,
 	STEP_INFO
 };
 #define STEP_COUNT (STEP_INFO + 1)
@@ -28,6 +29,7 @@ static unsigned steps_of(const struct redis_hello *h, enum hello_step steps[STEP
 	if (h->set_fsync)
 		steps[count++] = STEP_SET_FSYNC;
 	steps[count++] = STEP_FSYNC;
+	steps[count++] = STEP_WORD_MAX;
 	steps[count++] = STEP_INFO;
 	return count;
 }
@@ -71,6 +73,9 @@ static void write_step(const struct redis_hello *h, enum hello_step step, struct
 	case STEP_FSYNC:
 		write_words(out, WORDS("CONFIG", "GET", "appendfsync"));
 		break;
+	case STEP_WORD_MAX:
+		write_words(out, WORDS("CONFIG", "GET", "proto-max-bulk-len"));
+		break;
 	case STEP_INFO:
 		write_words(out, WORDS("INFO"));
 		break;
@@ -84,6 +89,8 @@ unsigned redis_hello_begin(struct redis_hello *h, struct buf *out)
 	h->version[0] = h->fsync[0] = '\0';
 	h->is_append_only = false;
 	h->process_id = 0;
+	if (h->word_max == 0)
+		h->word_max = REDIS_WORD_MAX;
 	h->complaint[0] = '\0';
 	h->verdict = REDIS_HELLO_OK;
 	for (unsigned i = 0; i < count; i++)
@@ -186,13 +193,28 @@ static void read_info(struct redis_hello *h, struct slice info)
 		h->process_id = (int64_t)pid;
 }
 
-static void read_fsync(struct redis_hello *h, const redisReply *reply)
+/* What CONFIG GET tells of one parameter; empty when it tells nothing. */
+static struct slice config_value(const redisReply *reply)
 {
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-	    reply->element[1]->type != REDIS_REPLY_STRING ||
-	    reply->element[1]->len >= sizeof(h->fsync))
+	    reply->element[1]->type != REDIS_REPLY_STRING)
+		return (struct slice){ "", 0 };
+	return (struct slice){ reply->element[1]->str, reply->element[1]->len };
+}
+
+static void read_fsync(struct redis_hello *h, struct slice value)
+{
+	if (value.len >= sizeof(h->fsync))
 		return;
-	memcpy(h->fsync, reply->element[1]->str, reply->element[1]->len + 1);
+	memcpy(h->fsync, value.data, value.len);
+	h->fsync[value.len] = '\0';
+}
+
+static void read_word_max(struct redis_hello *h, struct slice value)
+{
+	uint64_t bytes;
+	if (slice_to_uint(value, SIZE_MAX, &bytes) && bytes > 0)
+		h->word_max = (size_t)bytes;
 }
 
 void redis_hello_reply(struct redis_hello *h, unsigned index, const redisReply *reply)
@@ -203,7 +225,9 @@ void redis_hello_reply(struct redis_hello *h, unsigned index, const redisReply *
 	if (reply->type == REDIS_REPLY_ERROR)
 		judge_error(h, steps[index], reply->str);
 	else if (steps[index] == STEP_FSYNC)
-		read_fsync(h, reply);
+		read_fsync(h, config_value(reply));
+	else if (steps[index] == STEP_WORD_MAX)
+		read_word_max(h, config_value(reply));
 	else if (steps[index] == STEP_INFO && reply->type == REDIS_REPLY_STRING)
 		read_info(h, (struct slice){ reply->str, reply->len });
 }

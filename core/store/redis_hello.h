@@ -11,6 +11,9 @@
  * scripts that write after they have read, and AUTH with a user name. */
 #define REDIS_VERSION_MIN_MAJOR 6
 
+/* The largest word of a command that Redis takes, when it does not tell. */
+#define REDIS_WORD_MAX ((size_t)512 << 20)
+
 enum redis_hello_verdict {
 	REDIS_HELLO_OK,
 	REDIS_HELLO_WAIT,    /* it is loading its data set: try again soon */
@@ -25,6 +28,7 @@ struct redis_hello {
 	char version[32];
 	char fsync[16]; /* "" where Redis does not tell */
 	bool is_append_only;
+	size_t word_max; /* proto-max-bulk-len */
 	int64_t process_id;
 	char complaint[128]; /* the first error reply, whatever it was about */
 	/* Within. */

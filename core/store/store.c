@@ -365,6 +365,11 @@ bool store_is_durable(const struct store *s)
 	return s->url.kind != REDIS_URL_NONE;
 }
 
+size_t store_body_max(const struct store *s)
+{
+	return s->conn ? redis_conn_hello(s->conn)->word_max : SIZE_MAX;
+}
+
 enum store_state store_state(const struct store *s)
 {
 	return s->state;

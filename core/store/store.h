@@ -80,6 +80,11 @@ void store_hurry(struct store *s);
 bool store_is_durable(const struct store *s);
 enum store_state store_state(const struct store *s);
 
+/* The largest body of a message that Redis takes (proto-max-bulk-len, as the last
+ * connection found it); SIZE_MAX with --store none. */
+size_t store_body_max(const struct store *s);
+#define STORE_BODY_MAX_MIN ((size_t)1 << 20) /* no Redis takes less */
+
 /* For STATS and the metrics; all since the start. */
 struct store_stats {
 	const char *kind;  /* "embedded", "redis", "none" */

@@ -1,5 +1,6 @@
 -- What stands in Redis was not written by this broker: it is refused, and breaks nothing.
 local Broker = require 'support.broker'
+local Redis = require 'support.redis'
 
 describe('a body in Redis', function()
   local broker
@@ -42,5 +43,53 @@ describe('a body in Redis', function()
     end
     for _, id in ipairs(ids) do broker:expect_log(id .. '.-is no name') end
     broker:stop()
+  end)
+end)
+
+describe('a message that is too long for Redis', function()
+  local broker, redis, c
+
+  after_each(function()
+    broker:destroy()
+    redis:destroy()
+  end)
+
+  local function start(...)
+    redis = Redis.start { ... }
+    broker = Broker.start { args = { '--store', redis.url } }
+    c = broker:connect()
+    c:ok 'DECLARE queue jobs'
+    c:ok 'DECLARE queue memory durable=0'
+  end
+
+  local big = ('x'):rep(1500000)
+
+  it('is refused for a durable queue, and only there', function()
+    start('--proto-max-bulk-len', '1mb')
+    broker:expect_log '%-%-max%-payload is 16777216, and Redis takes 1048576'
+    assert.matches("^ERR too%-large .*durable queue 'jobs': proto%-max%-bulk%-len is 1048576",
+      c:request('PUB - jobs', big))
+    c:ok('PUB - memory', big)
+    c:ok('PUB - jobs', 'small')
+    assert.equal('1', redis:cli('ZCARD', 'tide:{//jobs#0}:ready'))
+    assert.is_nil(broker:log():find 'lost')
+  end)
+
+  it('fails alone when Redis hangs up on it', function()
+    start()
+    c:ok('PUB - jobs', 'before')
+    -- The broker has asked at the start.
+    redis:cli('CONFIG', 'SET', 'proto-max-bulk-len', '1mb')
+    assert.matches('^ERR store ', c:request('PUB - jobs', big))
+    broker:expect_log 'a request of %d+ bytes is given up'
+    c:ok('PUB - jobs', 'behind')
+    -- By now it has asked again.
+    assert.matches('^ERR too%-large ', c:request('PUB - jobs', big))
+    broker:restart()
+    c = broker:connect()
+    c:send 'GET jobs max=9\r\n'
+    c:expect_line 'OK 2'
+    assert.equal('before', c:expect_msg().payload)
+    assert.equal('behind', c:expect_msg().payload)
   end)
 end)

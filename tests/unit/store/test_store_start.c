@@ -322,7 +322,7 @@ static void next_address_of_a_name_is_tried(void **state)
 /* ---- a Redis that behaves badly
  * -------------------------------------------------------- */
 
-#define INFO(len, text) "+OK\r\n*0\r\n$" #len "\r\n" text "\r\n"
+#define INFO(len, text) "+OK\r\n*0\r\n*0\r\n$" #len "\r\n" text "\r\n"
 #define HELLO_GOOD INFO(19, "redis_version:7.0.1")
 #define HELLO_OLD INFO(21, "redis_version:5.0.144")
 #define HELLO_LOADING INFO(30, "redis_version:7.0.1\nloading:1\n")
@@ -353,9 +353,9 @@ static void unfit_servers_fail_the_start(void **state)
 			  "Redis 6.0 or newer is needed, this one is 5.0.144");
 	assert_fake_fails(h, HELLO_REPLICA, "is a replica");
 	assert_fake_fails(h, HELLO_CLUSTER, "cluster node");
-	assert_fake_fails(h, "+OK\r\n*0\r\n-NOPERM no\r\n",
+	assert_fake_fails(h, "+OK\r\n*0\r\n-NOPERM no\r\n-NOPERM no\r\n",
 			  "does not answer INFO: NOPERM");
-	assert_fake_fails(h, "+OK\r\n*0\r\n$2\r\n\r\n\r\n", "of no known version");
+	assert_fake_fails(h, "+OK\r\n*0\r\n*0\r\n$2\r\n\r\n\r\n", "of no known version");
 	assert_fake_fails(h, "HTTP/1.1 400 Bad Request\r\n", "Protocol error");
 	assert_fake_fails(h, "*-5\r\n", "out of range");
 	assert_fake_fails(h, NULL, "closed the connection");
@@ -381,9 +381,10 @@ static void loading_redis_is_waited_for(void **state)
 	struct harness *h = *state;
 	struct fake_redis f;
 	char url[200];
-	static const char *const script[] = { HELLO_LOADING,
-					      "+OK\r\n-LOADING x\r\n-LOADING x\r\n",
-					      HELLO_GOOD };
+	static const char *const script[] = {
+		HELLO_LOADING, "+OK\r\n-LOADING x\r\n-LOADING x\r\n-LOADING x\r\n",
+		HELLO_GOOD
+	};
 	fake_open(&f, h, script, 3);
 	fake_url(&f, url, sizeof(url));
 	harness_open(h, url);
@@ -426,6 +427,83 @@ static void unreadable_replies_are_a_lost_connection(void **state)
 	assert_non_null(strstr(h->why, "a reply to no request"));
 	WAIT(h, h->ups == 4);
 	assert_int_equal(calls, 2);
+	harness_close(h);
+	fake_close(&f);
+}
+
+static void on_refused(void *ctx, const struct batch_result *result)
+{
+	assert_int_equal(result->removed, TIDE_OK);
+	assert_int_equal(result->written, TIDE_ESTORE);
+	assert_non_null(strstr(result->text, "invalid bulk length"));
+	++*(unsigned *)ctx;
+}
+
+static void commit_two(struct harness *h, batch_done_fn on_done_fn, unsigned *calls)
+{
+	struct batch *b = store_batch_begin(h->store, h->shard);
+	struct msg_spec spec = { .id = 1, .key = SLICE("k"), .payload = "x" };
+	struct msg *m = msg_create(&spec);
+	batch_insert(b, m, 0, STORE_READY, 0);
+	store_batch_commit_take(b, on_done_fn, calls);
+	msg_unref(m);
+}
+
+static void request_that_redis_cannot_read_fails_alone(void **state)
+{
+	struct harness *h = *state;
+	struct fake_redis f;
+	char url[200];
+	unsigned refused = 0, calls = 0;
+	/* To MULTI, to the first command within, and the end of the connection. */
+	static const char *const script[] = {
+		HELLO_GOOD,
+		"+OK\r\n-ERR Protocol error: invalid bulk length\r\nend\r\n",
+		HELLO_GOOD,
+		":1\r\n",
+	};
+	fake_open(&f, h, script, sizeof(script) / sizeof(script[0]));
+	fake_url(&f, url, sizeof(url));
+	harness_open(h, url);
+	WAIT(h, h->ups == 1);
+	commit_two(h, on_refused, &refused);
+	store_define(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""), on_done,
+		     &calls);
+	WAIT(h, refused == 1 && calls == 1);
+	assert_int_equal(h->downs, 1);
+	harness_close(h);
+	fake_close(&f);
+}
+
+static void on_given_up(void *ctx, int status, const char *text)
+{
+	assert_int_equal(status, TIDE_ESTORE);
+	assert_non_null(strstr(text, "8 connections to Redis were lost"));
+	++*(unsigned *)ctx;
+}
+
+static void request_over_which_eight_connections_are_lost_fails_alone(void **state)
+{
+	struct harness *h = *state;
+	struct fake_redis f;
+	char url[200];
+	unsigned given_up = 0, calls = 0;
+	const char *script[18] = { NULL };
+	for (int i = 0; i < 18; i += 2)
+		script[i] = HELLO_GOOD;
+	script[17] = ":1\r\n";
+	fake_open(&f, h, script, 18);
+	fake_url(&f, url, sizeof(url));
+	harness_open(h, url);
+	WAIT(h, h->ups == 1);
+	store_define(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""),
+		     on_given_up, &given_up);
+	store_define(h->store, STORE_VHOSTS, SLICE(""), SLICE("b"), SLICE(""), on_done,
+		     &calls);
+	WAIT(h, h->downs == 7);
+	assert_int_equal(given_up, 0);
+	WAIT(h, given_up == 1 && calls == 1);
+	assert_int_equal(h->downs, 8);
 	harness_close(h);
 	fake_close(&f);
 }
@@ -615,6 +693,8 @@ int main(void)
 		START_TEST(reason_of_a_hang_up_is_told),
 		START_TEST(loading_redis_is_waited_for),
 		START_TEST(unreadable_replies_are_a_lost_connection),
+		START_TEST(request_that_redis_cannot_read_fails_alone),
+		START_TEST(request_over_which_eight_connections_are_lost_fails_alone),
 		START_TEST(second_broker_is_refused_by_the_directory),
 		START_TEST(nothing_is_left_running_after_close),
 		START_TEST(long_data_directory_is_no_obstacle),
