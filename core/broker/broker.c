@@ -263,18 +263,19 @@ void broker_check_pressure(struct broker *b)
 {
 	size_t unstored = journal_stats(b->journal)->unstored_bytes;
 	size_t unstored_max = b->config.unstored_max_bytes;
+	size_t memory = broker_memory(b);
 	size_t memory_max = b->config.memory_max_bytes;
 
 	if (!b->is_blocked && unstored > unstored_max) {
 		snprintf(b->blocked_why, sizeof(b->blocked_why),
 			 "%zu MiB wait to be written to Redis", unstored >> 20);
 		set_blocked(b, true);
-	} else if (!b->is_blocked && b->env.memory_bytes > memory_max) {
+	} else if (!b->is_blocked && memory > memory_max) {
 		snprintf(b->blocked_why, sizeof(b->blocked_why),
-			 "messages fill %zu MiB of memory", b->env.memory_bytes >> 20);
+			 "messages fill %zu MiB of memory", memory >> 20);
 		set_blocked(b, true);
 	} else if (b->is_blocked && unstored <= RELIEF(unstored_max) &&
-		   b->env.memory_bytes <= RELIEF(memory_max)) {
+		   memory <= RELIEF(memory_max)) {
 		set_blocked(b, false);
 	}
 }

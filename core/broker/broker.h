@@ -38,7 +38,8 @@ struct broker_config {
 	size_t window_messages; /* of a shard, in memory */
 	size_t window_bytes;
 	size_t memory_soft_bytes;  /* over it, windows shrink */
-	size_t memory_max_bytes;   /* over it, publishers are held back */
+	size_t memory_max_bytes;   /* over it, publishers are held back; also of
+				    * what is half received */
 	size_t unstored_max_bytes; /* messages not yet durable: likewise */
 	unsigned vhosts_max;
 	unsigned channels_max; /* of a connection */
@@ -126,7 +127,8 @@ struct broker {
 	bool has_changed_rules;         /* during the start, which has loaded them */
 	bool is_loading;                /* the start reads what is in the store */
 	bool is_started;
-	bool is_blocked; /* publishers are held back */
+	bool is_blocked;        /* publishers are held back */
+	size_t receiving_bytes; /* of messages whose payload is on its way */
 	bool is_draining;
 	bool is_closing;
 	int64_t timer_due_ms; /* what the uv timer is set to; 0 = stopped */
@@ -168,6 +170,11 @@ static inline uint64_t broker_next_id(struct broker *b)
 void broker_begin(struct broker *b);
 /* Likewise, and do what the turn has gathered. */
 void broker_turn(struct broker *b);
+/* Of messages, those that are half received with their whole size. */
+static inline size_t broker_memory(const struct broker *b)
+{
+	return b->env.memory_bytes + b->receiving_bytes;
+}
 /* Stop or resume publishers as memory and the store demand. */
 void broker_check_pressure(struct broker *b);
 /* Have the queue deal out messages at the end of the turn. */

@@ -241,6 +241,26 @@ int session_prepare(struct session *s, const struct publish_spec *spec, struct m
 	return TIDE_OK;
 }
 
+void session_count_receiving(struct session *s, const struct msg *m, int sign)
+{
+	struct broker *b = s->broker;
+
+	if (sign < 0) {
+		b->receiving_bytes -= m->bytes;
+		return;
+	}
+	b->receiving_bytes += m->bytes;
+	/* Now: the next connection of this turn may ask for as much. */
+	broker_check_pressure(b);
+}
+
+void session_begin_publishing(struct session *s)
+{
+	if (!s->has_published && s->broker->is_blocked)
+		s->ops->on_blocked(s->ctx, true, s->broker->blocked_why);
+	s->has_published = true;
+}
+
 void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 			  struct reply *r)
 {
@@ -252,9 +272,7 @@ void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 	if (s->prepared != m || s->exchange_version != s->broker->route_version)
 		rc = find_exchange(s, m->exchange, &err);
 	s->prepared = NULL;
-	if (!s->has_published && broker->is_blocked)
-		s->ops->on_blocked(s->ctx, true, broker->blocked_why);
-	s->has_published = true;
+	session_begin_publishing(s);
 	r->kind = REPLY_PUBLISHED;
 	if (rc == TIDE_OK)
 		rc = publish_message(s->vhost, s->exchange, m, is_mandatory, &r->waiter,
@@ -267,7 +285,7 @@ void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 	else
 		reply_when_done(r);
 	msg_unref(m);
-	broker_check_pressure(s->broker);
+	broker_check_pressure(broker);
 }
 
 /* ---- consuming

@@ -133,6 +133,13 @@ struct publish_spec {
  * in. Refused here, a payload need not even be read. */
 TIDE_MUST_USE int session_prepare(struct session *s, const struct publish_spec *spec,
 				  struct msg **out, struct error *err);
+/* The payload of a message that was prepared is not there at once: until it is, it
+ * is memory that publishers are held back for. `sign` -1: it is there, or will
+ * never be. */
+void session_count_receiving(struct session *s, const struct msg *m, int sign);
+/* It is about to publish for the first time: from now on it is held back, and told
+ * so, like those that have. */
+void session_begin_publishing(struct session *s);
 void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 			  struct reply *r);
 

@@ -380,6 +380,15 @@ static void close_with(struct conn *c, const char *words)
 	op_finish(c);
 }
 
+/* It has stopped in the middle of a payload, whose memory others wait for. */
+static bool is_in_the_way(const struct conn *c, int64_t silent_ms)
+{
+	int64_t timeout_ms = c->server->config.write_timeout_ms;
+
+	return timeout_ms && silent_ms > timeout_ms && c->line.is_counted &&
+	       c->is_reading && c->server->broker->is_blocked;
+}
+
 /* The socket has been full for so long, and the peer has read nothing of it. */
 static bool is_stuck(struct conn *c, int64_t now_ms)
 {
@@ -411,6 +420,8 @@ void conn_tick(struct conn *c, int64_t now_ms)
 		return;
 	if (c->is_reading && c->heartbeat_ms && silent_ms > 2 * c->heartbeat_ms)
 		close_with(c, "busy nothing was heard for two heartbeats");
+	else if (is_in_the_way(c, silent_ms))
+		close_with(c, "busy the rest of a payload has not come");
 	else if (c->is_reading && idle_ms && silent_ms > idle_ms)
 		close_with(c, "busy nothing was heard for the idle time-out");
 	else if (c->heartbeat_ms && c->out.bytes == 0 &&

@@ -15,8 +15,16 @@ void line_init(struct line *l, struct broker *b, struct out *out,
 	l->session = session_create(b, &line_session_ops, l);
 }
 
+static void uncount(struct line *l)
+{
+	if (l->is_counted)
+		session_count_receiving(l->session, l->msg, -1);
+	l->is_counted = false;
+}
+
 void line_deinit(struct line *l)
 {
+	uncount(l);
 	msg_unref(l->msg);
 	l->msg = NULL;
 	l->state = LINE_CLOSED;
@@ -27,7 +35,7 @@ void line_deinit(struct line *l)
 bool line_is_held(const struct line *l)
 {
 	return session_is_saturated(l->session) ||
-	       (l->session->broker->is_blocked && l->session->has_published);
+	       (l->session->broker->is_blocked && l->session->has_published && !l->msg);
 }
 
 static void lose(struct line *l, unsigned channel, const struct error *err)
@@ -72,6 +80,7 @@ static void publish(struct line *l)
 	struct channel *ch = session_channel(l->session, l->channel);
 	struct msg *m = l->msg;
 
+	uncount(l);
 	l->msg = NULL;
 	l->state = LINE_COMMAND;
 	if (!ch) {
@@ -189,6 +198,21 @@ static void command(struct line *l, char *line, size_t len)
 	l->has_asked = true;
 }
 
+/* A connection's first publish finds publishers held back. What is not a publish is
+ * none of their business. */
+static bool must_wait(struct line *l, struct slice line)
+{
+	const struct verb *verb;
+
+	if (!l->session->broker->is_blocked || l->session->has_published)
+		return false;
+	verb = request_verb(line);
+	if (!verb || !(verb->features & VERB_PAYLOAD))
+		return false;
+	session_begin_publishing(l->session);
+	return true;
+}
+
 static size_t feed_command(struct line *l, char *data, size_t len)
 {
 	char *end = memchr(data, '\n', len < LINE_MAX_BYTES ? len : LINE_MAX_BYTES);
@@ -204,6 +228,8 @@ static size_t feed_command(struct line *l, char *data, size_t len)
 	if (!end)
 		return 0;
 	line_len = (size_t)(end - data);
+	if (must_wait(l, (struct slice){ data, line_len }))
+		return 0;
 	if (line_len > 0 && data[line_len - 1] == '\r')
 		command(l, data, line_len - 1);
 	else
@@ -245,6 +271,10 @@ size_t line_feed(struct line *l, char *data, size_t len)
 		if (n == 0)
 			break;
 		at += n;
+	}
+	if (l->msg && !l->is_counted) {
+		l->is_counted = true;
+		session_count_receiving(l->session, l->msg, 1);
 	}
 	return at;
 }

@@ -51,8 +51,9 @@ struct line {
 	bool is_quiet;
 	bool has_asked; /* a request came: too late for HELLO */
 	bool is_told_blocked;
-	bool is_heavy;  /* the request that was run last was no light one */
-	bool is_paused; /* line_feed left something to do: feed it again, later */
+	bool is_counted; /* `msg` is, as one that is being received */
+	bool is_heavy;   /* the request that was run last was no light one */
+	bool is_paused;  /* line_feed left something to do: feed it again, later */
 	/* The time of the message sent last, in digits: the next has often the same. */
 	int64_t ts_unix_ms;
 	uint8_t ts_len; /* 0: none yet */
@@ -69,8 +70,9 @@ void line_deinit(struct line *l);
  * (line_is_held), or because its share of this turn is used up (is_paused). The
  * bytes may be changed. */
 size_t line_feed(struct line *l, char *data, size_t len);
-/* The client must wait: publishers are held back, or it has too many
- * unanswered requests. */
+/* The client must wait: publishers are held back, or it has too many unanswered
+ * requests. Not in the middle of a payload, for which there is memory: it would
+ * never be given back. */
 bool line_is_held(const struct line *l);
 
 /* A large payload can be read to its place directly: where, and how much; NULL

@@ -331,6 +331,17 @@ int request_parse(struct request *r, char *line, size_t len, bool *is_lost,
 	return rc;
 }
 
+const struct verb *request_verb(struct slice line)
+{
+	struct slice word = { "", 0 };
+
+	if (line.len > 0 && line.data[line.len - 1] == '\r')
+		line.len--;
+	if (line.len > 0 && line.data[0] == '@')
+		next_word(&line, &word);
+	return next_word(&line, &word) ? verb_find(word) : NULL;
+}
+
 struct slice request_option(const struct request *r, const char *name)
 {
 	for (unsigned i = 0; i < r->option_count; i++)

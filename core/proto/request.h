@@ -45,6 +45,9 @@ struct request {
 TIDE_MUST_USE int request_parse(struct request *r, char *line, size_t len, bool *is_lost,
 				struct error *err);
 
+/* The verb of a line that is not to be taken apart yet; NULL when there is none. */
+const struct verb *request_verb(struct slice line);
+
 /* The option's value; data == NULL when it is not there. */
 struct slice request_option(const struct request *r, const char *name);
 bool request_has_flag(const struct request *r, const char *name);

@@ -108,9 +108,9 @@ describe('a connection', function()
     c:expect '^EVT blocked'
     late:send 'PUB - q 4\r\nlate\r\nPING\r\n'
     late:expect '^EVT blocked'
-    late:expect '^OK %x+ 1$'
     judge:ok 'PURGE q'
     late:expect '^EVT unblocked'
+    late:expect '^OK %x+ 1$'
     late:expect_line 'OK'
   end)
 
