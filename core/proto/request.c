@@ -80,6 +80,26 @@ static bool is_listed(const char *list, struct slice name)
 	return false;
 }
 
+/* White space was taken for the end of the word. */
+static bool has_control(struct slice s)
+{
+	bool is_bad = false;
+
+	for (size_t i = 0; i < s.len; i++)
+		is_bad |= (unsigned char)s.data[i] < 0x21 || s.data[i] == 0x7f;
+	return is_bad;
+}
+
+static int check_value(struct slice name, struct slice value, struct error *err)
+{
+	if (!has_control(value))
+		return TIDE_OK;
+	return error_set(err, TIDE_ESYNTAX,
+			 "the value of '%.*s' has a control character; it is written as "
+			 "%% and two hex digits",
+			 (int)(name.len < 64 ? name.len : 64), name.data);
+}
+
 static int decode(struct slice *value, struct error *err, struct slice name)
 {
 	size_t len;
@@ -116,7 +136,7 @@ static int take_header(struct request *r, struct slice name, struct slice value,
 	if (r->header_count == MSG_HEADERS_MAX)
 		return error_set(err, TIDE_ETOOLONG, "a message has at most %d headers",
 				 MSG_HEADERS_MAX);
-	if (decode(&value, err, name) < 0)
+	if (check_value(name, value, err) < 0 || decode(&value, err, name) < 0)
 		return err->code;
 	for (unsigned i = 0; i < r->header_count; i++)
 		if (slice_is_equal(r->headers[i].name, name))
@@ -151,6 +171,8 @@ static int take_option(struct request *r, struct slice name, struct slice value,
 	if (r->option_count == REQUEST_OPTIONS_MAX)
 		return error_set(err, TIDE_ETOOLONG, "a request has at most %d options",
 				 REQUEST_OPTIONS_MAX);
+	if (check_value(name, value, err) < 0)
+		return err->code;
 	if (!is_percentage(v, name, value) && decode(&value, err, name) < 0)
 		return err->code;
 	for (unsigned i = 0; i < r->option_count; i++)

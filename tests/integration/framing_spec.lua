@@ -379,8 +379,46 @@ describe('the framing of the line protocol', function()
       c:expect_line('ERR syntax a queue is ' .. NAME)
       c:send 'LIST a\rb\r\n'
       c:expect '^ERR syntax LIST knows '
-      c:send 'GET f max=\x1b\r\n'
+      c:send 'GET f max=%1b\r\n'
       c:expect_line 'ERR syntax max= : wanted is a number from 1 to 1000'
+    end)
+
+    it('and headers make no line of a message longer than 72 KiB', function()
+      local exchange, queue, sid, key = ('%'):rep(255), ('%'):rep(254) .. 'q', ('s'):rep(255), ('%'):rep(253) .. 'aa'
+      local dead, dead_key = ('%'):rep(254) .. 'd', ('k'):rep(255)
+      c:ok('DECLARE exchange ' .. exchange .. ' fanout durable=0')
+      c:ok('DECLARE exchange ' .. dead .. ' fanout durable=0')
+      c:ok(('DECLARE queue %s exclusive dead-letter=%s/%s'):format(queue, dead:gsub('%%', '%%25'), dead_key))
+      c:ok('BIND ' .. queue .. ' ' .. exchange .. ' -')
+      c:ok('BIND f ' .. dead .. ' -')
+      local line = ('PUB %s %s pri=255 h:a='):format(exchange, key)
+      line = line .. ('x'):rep(65536 - 4 - #line) .. ' 1\r\n'
+      assert.equal(65536, #line)
+      c:send(line .. 'x\r\n')
+      c:expect '^OK %x+ 1$'
+      c:send('@65535 OPEN\r\n@65535 SUB f ' .. sid .. '\r\n')
+      c:expect_line '@65535 OK'
+      c:expect_line '@65535 OK'
+      c:send('GET ' .. queue .. '\r\n')
+      c:expect_line 'OK 1'
+      assert.is_true(#c:expect_msg().line < 66560)
+      c:send 'NACK 1 dead\r\n'
+      c:expect_line 'OK 1'
+      local msg = c:expect_msg(nil, 65535)
+      assert.equal(key, msg.headers['x-death-key'])
+      assert.is_true(#msg.line > 65536 + 2000 and #msg.line + 2 <= 73728, #msg.line)
+      c:send '@65535 ACK 1\r\n'
+      c:expect_line '@65535 OK 1'
+      c:ok('DELETE exchange ' .. exchange)
+      c:ok('DELETE exchange ' .. dead)
+    end)
+
+    it('have values in which control characters are encoded', function()
+      c:send 'PUB - f h:a=x\x01y 5\r\nhello\r\n'
+      c:expect_line "ERR syntax the value of 'a' has a control character; it is written as % and two hex digits"
+      c:send 'GET f max=\x1b\r\n'
+      c:expect_line "ERR syntax the value of 'max' has a control character; it is written as % and two hex digits"
+      c:expect_nothing()
     end)
 
     it('are not -, which stands for nothing', function()
