@@ -188,8 +188,15 @@ static int connect_tcp(struct redis_link *l)
 static void try_address(struct redis_link *l)
 {
 	int status = connect_tcp(l);
-	if (status < 0)
-		link_lost(l, uv_strerror(status));
+	if (status == 0)
+		return;
+	/* There is no way to it (no IPv6, say), which connect() tells at once. */
+	if (l->has_io && l->address->ai_next) {
+		l->address = l->address->ai_next;
+		uv_close(&l->io.handle, on_io_closed);
+		return;
+	}
+	link_lost(l, uv_strerror(status));
 }
 
 static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *addresses)

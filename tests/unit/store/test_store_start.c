@@ -1,3 +1,5 @@
+#include <arpa/inet.h>
+#include <dlfcn.h>
 #include <netdb.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -282,6 +284,48 @@ static void redis_that_evicts_is_refused(void **state)
 					    "allkeys-lru", NULL };
 	pid_t pid = start_unix_redis(h, url, sizeof(url), args);
 	assert_start_fails(h, url, "maxmemory-policy is allkeys-lru");
+	end_redis(pid);
+}
+
+/* In front of the C library's: the name has first an address to which connect() has
+ * no way, which it says at once. */
+#define NO_WAY_NAME "no-way-first"
+#define NO_WAY "255.255.255.255"
+int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+		struct addrinfo **out)
+{
+	int (*next)(const char *h, const char *p, const struct addrinfo *i,
+		    struct addrinfo **o) = dlsym(RTLD_NEXT, "getaddrinfo");
+	if (!host || strcmp(host, NO_WAY_NAME) != 0)
+		return next(host, port, hints, out);
+	int status = next(NO_WAY, port, hints, out);
+	return status ? status : next("127.0.0.1", port, hints, &(*out)->ai_next);
+}
+
+static void next_address_is_tried_when_the_first_fails_at_once(void **state)
+{
+	struct harness *h = *state;
+	char url[80];
+	char port[8];
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(1) };
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	inet_pton(AF_INET, NO_WAY, &to.sin_addr);
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), -1);
+	snprintf(port, sizeof(port), "%d", bound_port(fd));
+	close(fd);
+	const char *const args[] = { "--port", port, "--bind", "127.0.0.1", NULL };
+	pid_t pid = start_redis(h, -1, args);
+	snprintf(url, sizeof(url), "redis://" NO_WAY_NAME ":%s", port);
+	for (int i = 0; i < 1000; i++) {
+		harness_open(h, url);
+		WAIT(h, h->state != STORE_STARTING);
+		if (h->ups || !strstr(h->why, "refused"))
+			break;
+		harness_close(h);
+		look_again();
+	}
+	assert_string_equal(h->ups ? "" : h->why, "");
+	harness_close(h);
 	end_redis(pid);
 }
 
@@ -689,6 +733,7 @@ int main(void)
 		START_TEST(rights_that_the_manual_names_are_enough),
 		START_TEST(redis_that_evicts_is_refused),
 		START_TEST(next_address_of_a_name_is_tried),
+		START_TEST(next_address_is_tried_when_the_first_fails_at_once),
 		START_TEST(unfit_servers_fail_the_start),
 		START_TEST(reason_of_a_hang_up_is_told),
 		START_TEST(loading_redis_is_waited_for),
