@@ -3,12 +3,12 @@
 #include <sched.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "../base/log.h"
 #include "../base/mem.h"
 #include "../rules/bundle.h"
 #include "../rules/shared.h"
+#include "clock.h"
 #include "dedupe.h"
 #include "exchange.h"
 #include "gate.h"
@@ -58,17 +58,9 @@ void broker_config_init(struct broker_config *c)
 
 /* ---- time and turns ---------------------------------------------------------------- */
 
-static void update_time(struct broker *b)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	b->now_ms = b->env.now_ms = (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 void broker_begin(struct broker *b)
 {
-	update_time(b);
+	clock_update(b);
 	pace_begin(&b->pace);
 }
 
@@ -138,7 +130,7 @@ static void answer_gets(struct broker *b)
 {
 	struct heap_node *n;
 
-	while ((n = heap_min(&b->waits)) != NULL && n->key <= b->now_ms)
+	while ((n = heap_min(&b->waits)) != NULL && n->key <= b->mono_ms)
 		queue_answer_get(
 			(struct consumer *)((char *)n - offsetof(struct consumer, wait)));
 }
@@ -172,7 +164,7 @@ static int64_t next_due_ms(const struct broker *b)
 		due_ms = earlier(due_ms, n->key);
 	n = heap_min(&b->waits);
 	if (n)
-		due_ms = earlier(due_ms, n->key);
+		due_ms = earlier(due_ms, b->now_ms + (n->key - b->mono_ms));
 	due_ms = earlier(due_ms, dedupe_due_ms(b->dedupe));
 	due_ms = earlier(due_ms, scheduler_due_ms(b));
 	return earlier(due_ms, shared_sync_due_ms(b));
@@ -594,7 +586,7 @@ static void init_parts(struct broker *b)
 	b->gate = gate_create(b);
 	b->recent = recent_create(b->config.replay_payloads);
 	b->journal = b->env.journal = journal_create(&b->env);
-	update_time(b);
+	clock_update(b);
 	b->dedupe = b->env.dedupe = dedupe_create(&b->env, b->config.dedupe_max_bytes);
 	b->started_unix_ms = b->now_ms;
 }
@@ -699,7 +691,7 @@ void broker_drain(struct broker *b)
 	b->is_draining = true;
 	/* GETs that wait are answered with nothing, at the end of this turn. */
 	for (size_t i = 0; i < b->waits.count; i++)
-		b->waits.nodes[i]->key = b->now_ms;
+		b->waits.nodes[i]->key = b->mono_ms;
 }
 
 bool broker_is_idle(const struct broker *b)

@@ -104,7 +104,7 @@ struct broker {
 	struct session_list sessions;
 	struct queue_list active;    /* queues that may have something to deal out */
 	struct heap timers;          /* of shards */
-	struct heap waits;           /* of GETs that wait */
+	struct heap waits;           /* of GETs that wait, by mono_ms */
 	struct settle_list settling; /* requests that go on in the next turn */
 	struct pace pace;            /* of what is being done just now */
 	struct pool replies;
@@ -115,7 +115,9 @@ struct broker {
 	uv_idle_t idle;
 	unsigned handles; /* not yet closed */
 	int64_t started_unix_ms;
-	int64_t now_ms;
+	int64_t now_ms;         /* wall clock */
+	int64_t mono_ms;        /* the clock that nobody sets: for `waits` */
+	int64_t clock_ahead_ms; /* of the monotonic one, when it was looked at last */
 	uint64_t last_session;
 	uint64_t last_serial;           /* of queues, exchanges and bindings */
 	struct queue *queues_by_serial; /* uthash */

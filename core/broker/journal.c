@@ -398,13 +398,21 @@ static size_t flush_shard(struct journal *j, struct shard *sh, unsigned *entries
 	return bytes;
 }
 
+/* No longer than it was meant to, when the clock was set back. */
+static bool is_resting(const struct journal *j)
+{
+	int64_t rest_ms = j->retry_unix_ms - j->env->now_ms;
+
+	return rest_ms > 0 && rest_ms <= RETRY_MS;
+}
+
 void journal_flush(struct journal *j)
 {
 	unsigned entries = FLUSH_ENTRIES_MAX;
 	size_t bytes = 0;
 	struct shard *sh, *next;
 
-	if (j->flights > 0 || TAILQ_EMPTY(&j->dirty) || j->env->now_ms < j->retry_unix_ms)
+	if (j->flights > 0 || TAILQ_EMPTY(&j->dirty) || is_resting(j))
 		return;
 	j->retry_unix_ms = 0;
 	j->stats.flushes++;

@@ -555,7 +555,7 @@ void queue_answer_get(struct consumer *c)
 		struct broker *b = q->vhost->broker;
 
 		c->is_extended = true;
-		heap_set(&b->waits, &c->wait, b->now_ms + GET_READ_MS);
+		heap_set(&b->waits, &c->wait, b->mono_ms + GET_READ_MS);
 		return;
 	}
 	answer_empty(c);

@@ -94,7 +94,7 @@ static void end_waits(struct channel *ch)
 
 	TAILQ_FOREACH (c, &ch->consumers, channel_link)
 		if (c->reply && !c->is_extended)
-			heap_set(&b->waits, &c->wait, b->now_ms);
+			heap_set(&b->waits, &c->wait, b->mono_ms);
 }
 
 void session_end_waits(struct session *s)
@@ -387,7 +387,7 @@ void session_get(struct channel *ch, const struct get_spec *spec, struct reply *
 	c->max = spec->max;
 	c->is_auto_ack = spec->is_auto_ack;
 	queue_add_consumer(q, c);
-	heap_set(&b->waits, &c->wait, b->now_ms + spec->wait_ms);
+	heap_set(&b->waits, &c->wait, b->mono_ms + spec->wait_ms);
 	/* Now, and not at the end of the turn: the next request of this channel may
 	 * be to ACK, to PURGE or to DELETE. Those in line before come first. */
 	queue_deal_get(c, spec->wait_ms > 0);

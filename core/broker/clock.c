@@ -1,0 +1,75 @@
+#include "clock.h"
+
+#include <time.h>
+
+#include "../base/log.h"
+#include "../base/mem.h"
+#include "broker.h"
+#include "queue.h"
+
+/* Below this it was slewed, and deadlines need not be so exact. */
+#define STEP_MS 1000
+
+static int64_t read_ms(clockid_t id)
+{
+	struct timespec ts;
+
+	clock_gettime(id, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* ---- a step ---------------------------------------------------------------------- */
+
+/* Taken out first: each finds a new place in the order of deadlines. */
+static void move_held(struct shard *sh, int64_t step_ms)
+{
+	size_t count = 0;
+	struct entry **entries = mem_alloc((sh->held.count + 1) * sizeof(struct entry *));
+
+	for (struct entry *e = window_first(&sh->held); e; e = window_next(&sh->held, e))
+		entries[count++] = e;
+	for (size_t i = 0; i < count; i++)
+		shard_touch(entries[i], entries[i]->at_unix_ms + step_ms);
+	mem_free(entries);
+}
+
+static void step_shard(struct shard *sh, int64_t step_ms)
+{
+	struct entry *e;
+
+	TAILQ_FOREACH (e, &sh->young, link) {
+		e->held_unix_ms += step_ms;
+		e->at_unix_ms += step_ms;
+	}
+	move_held(sh, step_ms);
+	/* Whatever it wanted to look at later, at a time that now means another. */
+	shard_wake_by(sh, sh->env->now_ms);
+}
+
+static void step(struct broker *b, int64_t step_ms)
+{
+	struct vhost *v, *next_vhost;
+	struct queue *q, *next;
+
+	log_warn("the clock was set %s by %lld s: ack deadlines move with it, delays and "
+		 "expiries do not",
+		 step_ms < 0 ? "back" : "forward",
+		 (long long)(step_ms < 0 ? -step_ms : step_ms) / 1000);
+	HASH_ITER (hh, b->vhosts, v, next_vhost)
+		HASH_ITER (hh, v->queues, q, next)
+			for (unsigned i = 0; i < q->config.shards; i++)
+				step_shard(q->shards[i], step_ms);
+}
+
+void clock_update(struct broker *b)
+{
+	int64_t ahead_ms, step_ms;
+
+	b->now_ms = b->env.now_ms = read_ms(CLOCK_REALTIME);
+	b->mono_ms = read_ms(CLOCK_MONOTONIC);
+	ahead_ms = b->now_ms - b->mono_ms;
+	step_ms = ahead_ms - b->clock_ahead_ms;
+	b->clock_ahead_ms = ahead_ms;
+	if (b->is_started && (step_ms > STEP_MS || step_ms < -STEP_MS))
+		step(b, step_ms);
+}

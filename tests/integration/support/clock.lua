@@ -1,0 +1,41 @@
+--- A wall clock for brokers that a test sets:
+---
+---   local clock = Clock.new()
+---   local broker = Broker.start { env = clock.env }
+---   clock:set(-3600) -- an hour behind, for all that began with it
+---   clock:destroy()
+
+---@class Clock
+---@field env table<string, string> for Broker.start
+local Clock = {}
+Clock.__index = Clock
+
+local function quote(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
+
+---@return Clock
+function Clock.new()
+  local self = setmetatable({}, Clock)
+  local pipe = assert(io.popen 'mktemp -d "${TMPDIR:-/tmp}/tidemq-clock.XXXXXX"')
+  self.dir = pipe:read 'l'
+  pipe:close()
+  local library, file = self.dir .. '/clock.so', self.dir .. '/ahead'
+  assert(os.execute(('${CC:-cc} -shared -fPIC -O1 -o %s tests/integration/support/clock.c'):format(quote(library))))
+  self.file = assert(io.open(file, 'wb'))
+  self.file:setvbuf 'no'
+  self:set(0)
+  self.env = { LD_PRELOAD = library, TIDE_TEST_CLOCK = file }
+  return self
+end
+
+---@param seconds integer how far it is ahead of the true one
+function Clock:set(seconds)
+  self.file:seek('set', 0)
+  self.file:write(string.pack('=i8', seconds * 1000))
+end
+
+function Clock:destroy()
+  self.file:close()
+  os.execute('rm -rf ' .. quote(self.dir))
+end
+
+return Clock
