@@ -9,6 +9,7 @@
 #include "../base/log.h"
 #include "dry_run.h"
 #include "sandbox.h"
+#include "script.h"
 #include "source.h"
 
 #define LOG_LINE_MAX 1000
@@ -151,6 +152,7 @@ static void write_line(lua_State *L, enum log_level level, int first)
 	luaL_checkstack(L, last + 4, NULL);
 	luaL_where(L, 1);
 	for (int i = first; i <= last; i++) {
+		script_check(L);
 		luaL_tolstring(L, i, NULL);
 		lua_pushstring(L, i < last ? " " : "");
 	}

@@ -77,6 +77,7 @@ static int body(lua_State *L)
 {
 	struct reading *r = lua_touserdata(L, 1);
 
+	watchdog_adopt(script_state_of(L)->watchdog, L);
 	sandbox_open(L, &r->sandbox);
 	sandbox_load_take(L, r->source, r->path);
 	lua_call(L, 0, 1);

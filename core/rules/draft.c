@@ -374,6 +374,7 @@ static int l_header(lua_State *L)
 
 static int l_next_header(lua_State *L)
 {
+	luaL_checktype(L, 1, LUA_TTABLE); /* scripts can call it with anything */
 	lua_settop(L, 2);
 	return lua_next(L, 1) ? 2 : 0;
 }

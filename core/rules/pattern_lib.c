@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "pattern.h"
+#include "script.h"
 
 /* ---- what they share ------------------------------------------------------------ */
 
@@ -63,6 +64,7 @@ static int search(lua_State *L, const char *function, bool is_find)
 	struct pattern p;
 	struct pattern_match m;
 	size_t len, pattern_len;
+	script_check(L);
 	const char *text = luaL_checklstring(L, 1, &len);
 	const char *pattern = luaL_checklstring(L, 2, &pattern_len);
 	size_t init = read_init(L, 3, len);
@@ -118,6 +120,7 @@ static int l_next(lua_State *L)
 	struct pattern_match m;
 	size_t len;
 	const char *text = lua_tolstring(L, lua_upvalueindex(1), &len);
+	script_check(L);
 	pattern_match_init(&m, L, "string.gmatch", text, len);
 	while (it->at <= m.end) {
 		const char *end = pattern_search(&m, &it->pattern, &it->at);
@@ -138,6 +141,7 @@ static int l_next(lua_State *L)
 static int l_gmatch(lua_State *L)
 {
 	size_t len, pattern_len;
+	script_check(L);
 	const char *text = luaL_checklstring(L, 1, &len);
 	const char *pattern = luaL_checklstring(L, 2, &pattern_len);
 	size_t init = read_init(L, 3, len);
@@ -167,6 +171,7 @@ static void add_text(struct substitution *s, const char *from, const char *to)
 	const char *text = lua_tolstring(L, 3, &len), *end = text + len, *percent;
 	pattern_spend(&s->match, len / 16);
 	for (; (percent = memchr(text, '%', (size_t)(end - text))); text = percent + 2) {
+		pattern_spend(&s->match, 2);
 		luaL_addlstring(&s->out, text, (size_t)(percent - text));
 		char what = percent + 1 < end ? percent[1] : '\0';
 		if (what == '%') {
@@ -210,10 +215,12 @@ static bool add_value(struct substitution *s, const char *from, const char *to)
 
 static bool replace(struct substitution *s, const char *from, const char *to)
 {
-	/* A C function or a metamethod of C is no instruction: no hook comes in. */
 	pattern_spend(&s->match, 4);
-	if (s->type == LUA_TFUNCTION || s->type == LUA_TTABLE)
+	if (s->type == LUA_TFUNCTION || s->type == LUA_TTABLE) {
+		/* A C function, a chain of __index: no instruction, no hook. */
+		script_check(s->match.L);
 		return add_value(s, from, to);
+	}
 	add_text(s, from, to);
 	return true;
 }

@@ -24,16 +24,16 @@ void pattern_match_init(struct pattern_match *m, lua_State *L, const char *funct
 /* The fuel is below zero. */
 static void refuel(struct pattern_match *m)
 {
-	watchdog_check(script_state_of(m->L)->watchdog, m->L);
+	script_check(m->L);
 	m->steps += m->fuel;
 	if (m->steps < 0)
-		luaL_error(m->L,
-			   "%s: the pattern needs more than its budget of %I steps for "
-			   "a text of %I bytes",
-			   m->function,
-			   (lua_Integer)(PATTERN_STEPS +
-					 (m->end - m->subject) * PATTERN_STEPS_PER_BYTE),
-			   (lua_Integer)(m->end - m->subject));
+		script_fail(m->L,
+			    "%s: the pattern needs more than its budget of %td steps for "
+			    "a text of %td bytes",
+			    m->function,
+			    PATTERN_STEPS +
+				    (m->end - m->subject) * PATTERN_STEPS_PER_BYTE,
+			    m->end - m->subject);
 	m->fuel = m->steps < FUEL ? m->steps : FUEL;
 	m->steps -= m->fuel;
 }

@@ -113,16 +113,72 @@ static void push_environment(lua_State *L)
 	lua_setfield(L, env, "_G");
 }
 
+/* Lua's compiler runs no hook, and walks its lists of jumps from end to end for each
+ * "or", each "elseif": a few thousand of them take seconds. It gets the text in
+ * pieces so small that little happens in one, and asks for the next one here. */
+#define PIECE_BYTES 256
+
+struct reading {
+	const char *name;
+	const char *at, *end;
+	int line; /* of what comes next */
+};
+
+static const char *read_piece(lua_State *L, void *ctx, size_t *len)
+{
+	struct reading *r = ctx;
+	const struct watchdog *watchdog = script_state_of(L)->watchdog;
+	const char *piece = r->at;
+	if (watchdog_has_fired(watchdog))
+		luaL_error(L, "%s:%d: ran longer than its budget of %d ms to be compiled",
+			   r->name, r->line, (int)watchdog_budget_ms(watchdog));
+	*len = (size_t)(r->end - r->at);
+	if (*len > PIECE_BYTES)
+		*len = PIECE_BYTES;
+	for (r->at += *len; piece < r->at; piece++)
+		r->line += *piece == '\n';
+	return r->at - *len;
+}
+
+static bool is_word(const char *at, const char *word)
+{
+	return strncmp(at, word, strlen(word)) == 0;
+}
+
+/* When a label appears, or a loop ends, the compiler takes the jumps to it out of
+ * their list one by one, moving the others up, in one go: there must be few. The line
+ * of the first that is too many, or 0. */
+static int find_too_many_jumps(const struct source *source)
+{
+	int line = 1, jumps = 0;
+	for (size_t i = 0; i + strlen("break") <= source->len; i++) {
+		const char *at = source->data + i;
+		line += *at == '\n';
+		if (*at == 'b' || *at == 'g')
+			jumps += is_word(at, "break") || is_word(at, "goto");
+		if (jumps > SOURCE_JUMPS_MAX)
+			return line;
+	}
+	return 0;
+}
+
 void sandbox_load_take(lua_State *L, struct source *source, const char *name)
 {
 	char chunk_name[SCRIPT_PLACE_MAX];
 	snprintf(chunk_name, sizeof(chunk_name), "=%s", name);
 	bool is_bytecode = source->len > 0 && source->data[0] == LUA_SIGNATURE[0];
+	int line = find_too_many_jumps(source);
+	struct reading reading = { name, source->data, source->data + source->len, 1 };
 	/* Parsing is protected by Lua itself: nothing raises before the free. */
-	int status = luaL_loadbufferx(L, source->data, source->len, chunk_name, "t");
+	int status = LUA_OK;
+	if (line == 0)
+		status = lua_load(L, read_piece, &reading, chunk_name, "t");
 	source_free(source);
 	if (is_bytecode)
 		luaL_error(L, "%s:1: is bytecode; a rule is Lua text", name);
+	if (line > 0)
+		luaL_error(L, "%s:%d: more than %d 'goto' and 'break' in a file", name,
+			   line, SOURCE_JUMPS_MAX);
 	if (status != LUA_OK)
 		lua_error(L);
 	push_environment(L);

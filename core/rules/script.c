@@ -1,6 +1,7 @@
 #include "script.h"
 
 #include <lauxlib.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,16 +36,21 @@ static void *allocate(void *ctx, void *old, size_t old_size, size_t size)
 {
 	struct script_state *s = ctx;
 	size_t held = old ? old_size : 0; /* for new objects Lua passes their type */
+	bool is_string = !old && old_size == LUA_TSTRING;
 	if (size == 0) {
 		s->memory_bytes -= held;
 		free(old);
 		return NULL;
 	}
-	bool is_over = size > held && size - held > s->memory_max_bytes - s->memory_bytes;
+	/* Lua adds a header to the text itself. */
+	bool is_long = is_string && size > SCRIPT_STRING_MAX + 64;
+	bool is_over = is_long || (size > held &&
+				   size - held > s->memory_max_bytes - s->memory_bytes);
 	void *new = is_over ? NULL : realloc(old, size);
 	if (!new) {
-		s->was_refused = true;
+		s->was_refused |= !is_long;
 		s->refused_at[0] = '\0';
+		s->was_string = is_long;
 		if (s->L)
 			nearest_line(s->L, NULL, s->refused_at, sizeof(s->refused_at));
 		return NULL;
@@ -146,11 +152,58 @@ void script_set_place(struct script_state *s, const char *file, int line)
 	snprintf(s->place, sizeof(s->place), "%s:%d", file, line);
 }
 
+int script_raise(lua_State *L)
+{
+	const struct script_state *s = script_state_of(L);
+	watchdog_check(s->watchdog, L);
+	lua_pushstring(L, s->fault);
+	return lua_error(L);
+}
+
+int script_fail(lua_State *L, const char *format, ...)
+{
+	struct script_state *s = script_state_of(L);
+	char place[SCRIPT_PLACE_MAX], text[ERROR_TEXT_MAX - SCRIPT_PLACE_MAX - 2];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	if (!nearest_line(L, NULL, place, sizeof(place)))
+		snprintf(place, sizeof(place), "%s", s->place[0] ? s->place : s->file);
+	snprintf(s->fault, sizeof(s->fault), "%s: %s", place, text);
+	return script_raise(L);
+}
+
+/* The call used up a budget, but what it ended with says something else: a close
+ * handler raised an error of its own on the way out. */
+static bool describe_fault(const struct script_state *s, bool overran, const char *text,
+			   const char *file, struct error *err)
+{
+	const char *and = text ? "; then: " : "";
+	if (overran && !(text && strstr(text, ": ran longer than its budget"))) {
+		const char *place = watchdog_place(s->watchdog);
+		error_set(err, TIDE_ERULE, "%s: ran longer than its budget of %d ms%s%s",
+			  place[0] ? place : file, (int)watchdog_budget_ms(s->watchdog),
+			  and, text ? text : "");
+		return true;
+	}
+	if (overran || !s->fault[0] || (text && strstr(text, s->fault)))
+		return false;
+	error_set(err, TIDE_ERULE, "%s%s%s", s->fault, and, text ? text : "");
+	return true;
+}
+
 static void describe(struct script_state *s, int status, const char *file, bool overran,
 		     struct error *err)
 {
 	const char *text = lua_tostring(s->L, -1);
-	if (status == LUA_ERRMEM) {
+	if (describe_fault(s, overran, text, file, err))
+		return;
+	if (status == LUA_ERRMEM && s->was_string) {
+		error_set(err, TIDE_ERULE,
+			  "%s: a text of more than %zu bytes, the most that a rule has",
+			  s->refused_at[0] ? s->refused_at : file, SCRIPT_STRING_MAX);
+	} else if (status == LUA_ERRMEM) {
 		error_set(err, TIDE_ERULE,
 			  "%s: over the rules' memory ceiling of %zu KiB "
 			  "(--rules-memory)",
@@ -216,8 +269,10 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	int top = lua_gettop(L);
 	s->file = call->file;
 	s->place[0] = '\0';
+	s->fault[0] = '\0';
 	s->serial++;
 	s->was_refused = false;
+	s->was_string = false;
 	s->grown_bytes = 0;
 	if (s->memory_bytes - s->pace_low > s->pace_span)
 		pace(s);
@@ -233,7 +288,7 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	if (status != LUA_OK)
 		describe(s, status, call->file, overran, &own);
 	lua_settop(L, top);
-	if (status == LUA_ERRMEM)
+	if (status == LUA_ERRMEM && !s->was_string)
 		look_for_room(s);
 	count(call, status, overran, started_ns, &own);
 	if (status == LUA_OK)

@@ -7,9 +7,11 @@
  * number. Outside of it nothing that may allocate in the state is allowed,
  * since an error there has no handler.
  *
- * Memory: the state's allocator counts, and refuses what goes over the ceiling. The
- * collector is paced by how near that is; room.h says why.
- * Time: the watchdog's budget holds for each call. */
+ * Memory: the state's allocator counts, and refuses what goes over the ceiling; a
+ * script may catch that and go on with less. The collector is paced by how near that
+ * is; room.h says why.
+ * Time: the watchdog's budget holds for each call. This error, and that of any other
+ * budget of work (script_fail), nothing in the script catches. */
 #ifndef TIDE_RULES_SCRIPT_H
 #define TIDE_RULES_SCRIPT_H
 
@@ -24,6 +26,10 @@
 #include "watchdog.h"
 
 #define SCRIPT_PLACE_MAX 128
+
+/* The longest text in a state: a single instruction compares or hashes a whole
+ * text, and nothing interrupts an instruction. */
+#define SCRIPT_STRING_MAX ((size_t)16 << 20)
 
 struct script_state {
 	lua_State *L;
@@ -47,6 +53,10 @@ struct script_state {
 	bool is_dry_run;        /* see dry_run.h */
 	/* Where the last allocation was refused: Lua's own error does not say. */
 	char refused_at[SCRIPT_PLACE_MAX];
+	bool was_string; /* it was for a text over SCRIPT_STRING_MAX */
+	/* A budget of the call under way is used up: the error that it ends with,
+	 * whatever catches it in between; "" when none is. */
+	char fault[ERROR_TEXT_MAX];
 };
 
 /* What a script has cost; kept by whom it is counted for. */
@@ -86,6 +96,21 @@ static inline struct script_state *script_state_of(lua_State *L)
 {
 	return *(struct script_state **)lua_getextraspace(L);
 }
+
+int script_raise(lua_State *L);
+
+/* Raise the error of a used-up budget again, of time or another, if the call under
+ * way has one: for C functions that work long, are called by other C functions, or
+ * catch errors. Costs two loads. */
+static inline void script_check(lua_State *L)
+{
+	struct script_state *s = script_state_of(L);
+	if (s->fault[0] || watchdog_has_fired(s->watchdog))
+		script_raise(L);
+}
+
+/* End the call under way with this error, which no pcall catches. */
+int script_fail(lua_State *L, const char *format, ...);
 
 /* For the rest of the call under way, errors of ours are at this line. */
 void script_set_place(struct script_state *s, const char *file, int line);

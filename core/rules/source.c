@@ -60,8 +60,10 @@ int source_read(struct source *out, const char *path, const char *name, struct e
 	}
 	source_free(out);
 	if (status == -EFBIG)
-		return error_set(err, TIDE_ERULE, "%s: is larger than %d bytes", name,
-				 SOURCE_MAX_BYTES);
+		return error_set(err, TIDE_ERULE,
+				 "%s:1: is larger than %d bytes, the most that a "
+				 "file has",
+				 name, SOURCE_MAX_BYTES);
 	return error_set(err, TIDE_ERULE, "%s: cannot be read: %s", name,
 			 strerror(-status));
 }

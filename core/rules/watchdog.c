@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 #include <uv.h>
@@ -21,6 +23,7 @@ struct watchdog {
 	_Atomic bool is_parked;      /* the thread sleeps until it is told */
 	volatile sig_atomic_t fired; /* of the loop's thread, as is L */
 	lua_State *L;
+	char place[128]; /* where the overrun was raised first */
 
 	int64_t budget_ms;
 	pthread_t watched;
@@ -39,10 +42,17 @@ static int64_t processor_ns(const struct watchdog *w)
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static void raise_overrun(lua_State *L, lua_Debug *where, int64_t budget_ms)
+/* At the line under way, or, where there is none any more (a close handler that is a
+ * C function, after its function's end), where the call was told first. */
+static void raise_overrun(struct watchdog *w, lua_State *L, const lua_Debug *where)
 {
-	lua_pushfstring(L, "%s:%d: ran longer than its budget of %d ms", where->short_src,
-			where->currentline, (int)budget_ms);
+	char line[sizeof(w->place)];
+	snprintf(line, sizeof(line), "%s:%d", where->short_src, where->currentline);
+	if (w->place[0] == '\0' && where->currentline > 0)
+		memcpy(w->place, line, sizeof(line));
+	lua_pushfstring(L, "%s: ran longer than its budget of %d ms",
+			where->currentline > 0 || !w->place[0] ? line : w->place,
+			(int)w->budget_ms);
 	lua_error(L);
 }
 
@@ -54,9 +64,9 @@ static const char registry_key;
 static void on_instruction(lua_State *L, lua_Debug *where)
 {
 	lua_rawgetp(L, LUA_REGISTRYINDEX, &registry_key);
-	const struct watchdog *w = lua_touserdata(L, -1);
+	struct watchdog *w = lua_touserdata(L, -1);
 	lua_getinfo(L, "Sl", where);
-	raise_overrun(L, where, w ? w->budget_ms : 0);
+	raise_overrun(w, L, where);
 }
 
 static void on_signal(int number, siginfo_t *info, void *context)
@@ -67,6 +77,8 @@ static void on_signal(int number, siginfo_t *info, void *context)
 	struct watchdog *w = info->si_value.sival_ptr;
 	if (atomic_load(&w->sequence) != atomic_load(&w->overrun))
 		return; /* the call has ended meanwhile */
+	if (!w->fired)
+		w->place[0] = '\0';
 	w->fired = 1;
 	lua_sethook(w->L, on_instruction, LUA_MASKCOUNT, 1);
 }
@@ -201,6 +213,16 @@ bool watchdog_leave(struct watchdog *w)
 	return true;
 }
 
+int64_t watchdog_budget_ms(const struct watchdog *w)
+{
+	return w->budget_ms;
+}
+
+const char *watchdog_place(const struct watchdog *w)
+{
+	return w->place;
+}
+
 bool watchdog_has_fired(const struct watchdog *w)
 {
 	return w->fired != 0;
@@ -216,5 +238,7 @@ void watchdog_check(struct watchdog *w, lua_State *L)
 		if (where.currentline > 0)
 			break;
 	}
-	raise_overrun(L, &where, w->budget_ms);
+	if (where.currentline <= 0)
+		where = (lua_Debug){ .short_src = "?" };
+	raise_overrun(w, L, &where);
 }

@@ -38,6 +38,11 @@ void watchdog_enter(struct watchdog *w, lua_State *L);
 /* It is back. True when the call overran its budget. */
 bool watchdog_leave(struct watchdog *w);
 
+int64_t watchdog_budget_ms(const struct watchdog *w);
+/* Where the call that overran last was when it was told so: file and line, or ""
+ * when it was never told. Good until the next one overruns. */
+const char *watchdog_place(const struct watchdog *w);
+
 /* The call under way has overrun. */
 bool watchdog_has_fired(const struct watchdog *w);
 /* Raise the error of an overrun if the call under way has one: for C functions
