@@ -138,8 +138,10 @@ static int l_publish(lua_State *L)
 		return luaL_error(L, "the reason of a refusal is a text, not a %s",
 				  luaL_typename(L, -1));
 	c->is_rejected = true;
+	const char *reason = luaL_optstring(L, -1, "");
+	bool is_blank = reason[strspn(reason, " \t\r\n")] == '\0';
 	snprintf(c->reason, sizeof(c->reason), "%s",
-		 luaL_optstring(L, -1, "a filter refused the message"));
+		 is_blank ? "a filter refused the message" : reason);
 	return 0;
 }
 

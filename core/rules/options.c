@@ -11,6 +11,7 @@
 #include "../base/duration.h"
 #include "../base/mem.h"
 #include "sandbox.h"
+#include "script.h"
 
 #define WILDCARD "*"
 
@@ -171,36 +172,72 @@ static void describe(const struct option *o, struct buf *out)
 
 /* ---- declarations ------------------------------------------------------------ */
 
-/* The text of a default: what a user would write for it. Raises for a value
- * that has none. */
-static const char *preset_text(lua_State *L, int idx, const char *name)
+char *options_take_text(lua_State *L, const char *whose, const char *what)
+{
+	size_t len;
+	if (lua_type(L, -1) != LUA_TSTRING)
+		luaL_error(L, "%s'%s' is a text, not a %s", whose, what,
+			   luaL_typename(L, -1));
+	const char *text = lua_tolstring(L, -1, &len);
+	if (len > OPTION_TEXT_MAX)
+		luaL_error(L, "%s'%s' has more than %d bytes", whose, what,
+			   OPTION_TEXT_MAX);
+	return mem_strdup(text);
+}
+
+static void check_preset_len(lua_State *L, size_t len, const char *name)
+{
+	if (len > OPTION_TEXT_MAX)
+		luaL_error(L, "option '%s': the default has more than %d bytes", name,
+			   OPTION_TEXT_MAX);
+}
+
+/* The values of a list with commas between them. */
+static const char *list_text(lua_State *L, int idx, const char *name)
 {
 	luaL_Buffer list;
-	idx = lua_absindex(L, idx);
-	switch (lua_type(L, idx)) {
-	case LUA_TBOOLEAN:
-		return lua_pushstring(L, lua_toboolean(L, idx) ? "true" : "false");
-	case LUA_TNUMBER:
-	case LUA_TSTRING:
-		return luaL_tolstring(L, idx, NULL);
-	case LUA_TTABLE:
-		break;
-	default:
-		luaL_error(L, "option '%s': the default cannot be a %s", name,
-			   luaL_typename(L, idx));
-	}
 	luaL_buffinit(L, &list);
-	for (lua_Integer i = 1; i <= luaL_len(L, idx); i++) {
+	lua_Integer count = luaL_len(L, idx);
+	size_t sum = 0, len;
+	for (lua_Integer i = 1; i <= count; i++) {
+		script_check(L);
 		if (i > 1)
 			luaL_addchar(&list, ',');
 		lua_geti(L, idx, i);
 		if (!lua_isstring(L, -1))
 			luaL_error(L, "option '%s': element %d of the default is a %s",
 				   name, (int)i, luaL_typename(L, -1));
+		lua_tolstring(L, -1, &len);
+		sum += len + 1;
+		check_preset_len(L, sum - 1, name);
 		luaL_addvalue(&list);
 	}
 	luaL_pushresult(&list);
 	return lua_tostring(L, -1);
+}
+
+/* The text of a default: what a user would write for it. Raises for a value
+ * that has none. */
+static const char *preset_text(lua_State *L, int idx, const char *name)
+{
+	idx = lua_absindex(L, idx);
+	switch (lua_type(L, idx)) {
+	case LUA_TBOOLEAN:
+		return lua_pushstring(L, lua_toboolean(L, idx) ? "true" : "false");
+	case LUA_TNUMBER:
+	case LUA_TSTRING: {
+		size_t len;
+		const char *text = luaL_tolstring(L, idx, &len);
+		check_preset_len(L, len, name);
+		return text;
+	}
+	case LUA_TTABLE:
+		return list_text(L, idx, name);
+	default:
+		luaL_error(L, "option '%s': the default cannot be a %s", name,
+			   luaL_typename(L, idx));
+	}
+	return NULL;
 }
 
 static enum option_type check_type(lua_State *L, const char *name)
@@ -221,7 +258,7 @@ static enum option_type check_type(lua_State *L, const char *name)
 static double check_bound(lua_State *L, const char *name)
 {
 	struct value value;
-	if (lua_type(L, -1) == LUA_TNUMBER)
+	if (lua_type(L, -1) == LUA_TNUMBER && isfinite(lua_tonumber(L, -1)))
 		return lua_tonumber(L, -1);
 	if (lua_type(L, -1) == LUA_TSTRING && parse_duration(lua_tostring(L, -1), &value))
 		return value.number;
@@ -230,15 +267,25 @@ static double check_bound(lua_State *L, const char *name)
 
 static void check_choices(lua_State *L, struct option *o)
 {
-	luaL_argexpected(L, lua_istable(L, -1), lua_gettop(L), "table");
-	for (lua_Integer i = 1; i <= luaL_len(L, -1); i++) {
+	if (!lua_istable(L, -1))
+		luaL_error(L, "option '%s': 'choices' is a list of texts", o->name);
+	lua_Integer count = luaL_len(L, -1);
+	if (count < 1)
+		luaL_error(L, "option '%s': no choices", o->name);
+	if (count > OPTION_CHOICES_MAX)
+		luaL_error(L, "option '%s': more than %d choices", o->name,
+			   OPTION_CHOICES_MAX);
+	for (lua_Integer i = 1; i <= count; i++) {
 		size_t len;
 		lua_geti(L, -1, i);
 		const char *choice = lua_tolstring(L, -1, &len);
-		if (!choice || args_add(&o->choices, (struct slice){ choice, len },
-					SLICE("1")) != TIDE_OK)
-			luaL_error(L, "option '%s': choice %d is no text, or there twice",
-				   o->name, (int)i);
+		if (!choice || len > OPTION_CHOICE_MAX ||
+		    args_add(&o->choices, (struct slice){ choice, len }, SLICE("1")) !=
+			    TIDE_OK)
+			luaL_error(L,
+				   "option '%s': choice %d is no text of 1 to %d bytes "
+				   "without white space and '=', or there twice",
+				   o->name, (int)i, OPTION_CHOICE_MAX);
 		lua_pop(L, 1);
 	}
 }
@@ -250,11 +297,17 @@ static void declare_field(lua_State *L, struct option *o, const char *field)
 		o->type = check_type(L, o->name);
 	} else if (strcmp(field, "of") == 0) {
 		o->of = check_type(L, o->name);
-	} else if (strcmp(field, "doc") == 0 && lua_type(L, -1) == LUA_TSTRING) {
-		o->doc = mem_strdup(lua_tostring(L, -1));
+	} else if (strcmp(field, "doc") == 0) {
+		char whose[OPTION_NAME_MAX + 16];
+		snprintf(whose, sizeof(whose), "option '%s': ", o->name);
+		o->doc = options_take_text(L, whose, "doc");
 	} else if (strcmp(field, "default") == 0) {
 		o->preset = mem_strdup(preset_text(L, -1, o->name));
 	} else if (strcmp(field, "required") == 0) {
+		if (!lua_isboolean(L, -1))
+			luaL_error(L,
+				   "option '%s': 'required' is true or false, not a %s",
+				   o->name, luaL_typename(L, -1));
 		o->is_required = lua_toboolean(L, -1);
 	} else if (strcmp(field, "min") == 0) {
 		o->min = check_bound(L, o->name);
@@ -272,13 +325,62 @@ static void declare_field(lua_State *L, struct option *o, const char *field)
 	}
 }
 
-static void check_declaration(lua_State *L, const struct option *o)
+/* What has an order, and therefore bounds; of a list, its elements. */
+static enum option_type value_type(const struct option *o)
+{
+	return o->type == OPTION_LIST ? o->of : o->type;
+}
+
+static void check_bounds(lua_State *L, const struct option *o)
+{
+	if (!o->has_min && !o->has_max)
+		return;
+	if (!is_ordered(value_type(o)))
+		luaL_error(L,
+			   "option '%s': min and max are for what has an order, not for "
+			   "a %s",
+			   o->name, types[value_type(o)].name);
+	if (o->has_min && o->has_max && o->min > o->max)
+		luaL_error(L, "option '%s': min is more than max", o->name);
+}
+
+static void check_declaration(lua_State *L, const struct option *o, bool has_of)
 {
 	if (o->type == OPTION_LIST && o->of == OPTION_LIST)
 		luaL_error(L, "option '%s': a list of lists", o->name);
+	if (has_of && o->type != OPTION_LIST)
+		luaL_error(L, "option '%s': 'of' is for a list", o->name);
+	check_bounds(L, o);
+	if (strcmp(o->name, WILDCARD) == 0 && (o->is_required || o->preset))
+		luaL_error(L,
+			   "option '*': stands for any name, so it is neither required "
+			   "nor has a default");
+	if (o->is_required && o->preset)
+		luaL_error(L, "option '%s': one that is required has no default",
+			   o->name);
+	for (size_t i = 0; i < o->choices.count; i++) {
+		const char *choice = o->choices.items[i].name;
+		if (!is_allowed(o, value_type(o), choice))
+			luaL_error(L,
+				   "option '%s': the choice '%s' is not allowed itself",
+				   o->name, choice);
+	}
 	if (o->preset && !is_allowed_text(o, o->preset))
 		luaL_error(L, "option '%s': the default '%s' is not allowed itself",
 			   o->name, o->preset);
+}
+
+static const char *check_name(lua_State *L, int idx)
+{
+	struct slice name;
+	name.data = lua_tolstring(L, idx, &name.len);
+	if (!slice_is_name(name) || name.len > OPTION_NAME_MAX ||
+	    memchr(name.data, '=', name.len))
+		luaL_error(L,
+			   "'%s' is no name of an option: 1 to %d bytes without white "
+			   "space and '='",
+			   name.data, OPTION_NAME_MAX);
+	return name.data;
 }
 
 /* The declaration of one option on the top, its name below. */
@@ -288,18 +390,22 @@ static void declare(lua_State *L, struct options *o)
 		luaL_error(L, "options are declared as name = { type = ..., ... }");
 	if (o->count == OPTIONS_MAX)
 		luaL_error(L, "more than %d options", OPTIONS_MAX);
+	const char *name = check_name(L, -2);
 	struct option *option = &o->items[o->count++];
-	*option = (struct option){ .name = mem_strdup(lua_tostring(L, -2)) };
+	bool has_of = false;
+	*option = (struct option){ .name = mem_strdup(name) };
 	args_init(&option->choices);
 	for (lua_pushnil(L); lua_next(L, -2) != 0;) {
 		int top = lua_gettop(L);
 		if (lua_type(L, -2) != LUA_TSTRING)
 			luaL_error(L, "option '%s': a field without a name",
 				   option->name);
-		declare_field(L, option, lua_tostring(L, -2));
+		const char *field = lua_tostring(L, -2);
+		has_of |= strcmp(field, "of") == 0;
+		declare_field(L, option, field);
 		lua_settop(L, top - 1);
 	}
-	check_declaration(L, option);
+	check_declaration(L, option, has_of);
 }
 
 static int by_name(const void *a, const void *b)

@@ -18,6 +18,12 @@
 #include "../base/args.h"
 
 #define OPTIONS_MAX 64
+/* What a declaration keeps is outside of the scripts' memory, so it is bounded here:
+ * a doc or a default, the name of an option, the choices of one. */
+#define OPTION_TEXT_MAX 1024
+#define OPTION_NAME_MAX 64
+#define OPTION_CHOICES_MAX 64
+#define OPTION_CHOICE_MAX 256
 
 enum option_type {
 	OPTION_STRING,
@@ -59,6 +65,10 @@ TIDE_MUST_USE int options_check(const struct options *o, const struct args *args
 
 /* Push the read-only table of values, checked before, defaults included. */
 void options_push(lua_State *L, const struct options *o, const struct args *args);
+
+/* The text on the top, of at most OPTION_TEXT_MAX bytes, for an owner outside of
+ * the state; raises when it is none. `whose` is how the error begins. */
+char *options_take_text(lua_State *L, const char *whose, const char *what);
 
 const char *option_type_name(enum option_type type);
 

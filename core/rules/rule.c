@@ -177,11 +177,8 @@ static void take_pure(lua_State *L, struct rule *r)
 
 static void take_doc(lua_State *L, struct rule *r)
 {
-	int type = lua_getfield(L, -1, "doc");
-	if (type == LUA_TSTRING)
-		r->doc = mem_strdup(lua_tostring(L, -1));
-	else if (type != LUA_TNIL)
-		luaL_error(L, "'doc' is a text, not a %s", luaL_typename(L, -1));
+	if (lua_getfield(L, -1, "doc") != LUA_TNIL)
+		r->doc = options_take_text(L, "", "doc");
 	lua_pop(L, 1);
 }
 

@@ -1,5 +1,6 @@
 #include "shared.h"
 
+#include <math.h>
 #include <sys/queue.h>
 
 #include "../base/heap.h"
@@ -325,7 +326,12 @@ int shared_incr(struct shared *s, const struct shared_op *op,
 				 "'%" SLICE_FMT "' is no number but a %s",
 				 SLICE_ARG(op->key),
 				 old->type == SHARED_TEXT ? "string" : "boolean");
-	if (!sum(old, by, out))
+	bool has_sum = sum(old, by, out);
+	if (out->type == SHARED_NUMBER && !isfinite(out->number))
+		return error_set(err, TIDE_EMISMATCH,
+				 "'%" SLICE_FMT "' plus this is no finite number",
+				 SLICE_ARG(op->key));
+	if (!has_sum)
 		return error_set(err, TIDE_EMISMATCH,
 				 "'%" SLICE_FMT "' would be more than an integer holds",
 				 SLICE_ARG(op->key));

@@ -62,8 +62,8 @@ TIDE_MUST_USE int shared_set(struct shared *s, const struct shared_op *op,
 TIDE_MUST_USE int shared_add(struct shared *s, const struct shared_op *op,
 			     const struct shared_value *value, struct error *err);
 /* Add a number; a missing entry counts 0. An entry that is there keeps its
- * expiry. TIDE_EMISMATCH when the entry is no number or would leave the range
- * of integers. */
+ * expiry. TIDE_EMISMATCH when the entry is no number, would leave the range
+ * of integers or would be no finite number. */
 TIDE_MUST_USE int shared_incr(struct shared *s, const struct shared_op *op,
 			      const struct shared_value *by, struct shared_value *out,
 			      struct error *err);

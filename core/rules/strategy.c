@@ -237,16 +237,17 @@ static bool is_action(lua_State *L, struct deciding *d)
 /* decide (msg, failure, opts, state) -> delay in ms, or what else to do */
 static int l_decide(lua_State *L)
 {
-	static const char wanted[] = "a delay of 0 or more milliseconds, tide.BURY, "
-				     "tide.DEAD_LETTER or tide.DROP";
+	static const char wanted[] = "a finite delay of 0 or more milliseconds, "
+				     "tide.BURY, tide.DEAD_LETTER or tide.DROP";
 	struct deciding *d = lua_touserdata(L, 1);
 	view_push(L, &failure_type, d->failure);
 	call_script(L, d);
 	if (lua_type(L, -1) == LUA_TSTRING && is_action(L, d))
 		return 0;
 	double delay_ms = lua_tonumber(L, -1);
-	if (lua_type(L, -1) != LUA_TNUMBER || !(delay_ms >= 0))
+	if (lua_type(L, -1) != LUA_TNUMBER || !(delay_ms >= 0) || !isfinite(delay_ms))
 		return refuse_result(L, d, wanted);
+	/* Ten years at most, also where a script doubles for ever. */
 	d->retry.action = RETRY_AFTER;
 	d->retry.delay_ms =
 		delay_ms < (double)DURATION_MAX_MS ? llround(delay_ms) : DURATION_MAX_MS;

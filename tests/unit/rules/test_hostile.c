@@ -79,6 +79,97 @@ static const struct {
 	  "local t = { 'x', ('y'):rep(1 << 18) } for i = 3, 200 do t[i] = t[2] end"
 	  " table.move(setmetatable(t, { __index = table.concat }), 201, 200000, 1, {})",
 	  "hostile.lua:2: " },
+	{ "tostring of a long name in table.move",
+	  "local o = setmetatable({}, { __name = ('n'):rep(1 << 20), __index = tostring "
+	  "})"
+	  " table.move(o, 1, 262144, 1, setmetatable({}, { __newindex = rawequal }))",
+	  "hostile.lua:2: ran longer than" },
+	{ "tostring of a long name in table.insert",
+	  "local o = setmetatable({}, { __name = ('n'):rep(1 << 17), __index = tostring,"
+	  " __newindex = rawequal, __len = function() return 262000 end })"
+	  " table.insert(o, 1, 2)",
+	  "hostile.lua:2: ran longer than" },
+	{ "tostring of a long name in table.remove",
+	  "local o = setmetatable({}, { __name = ('n'):rep(1 << 17), __index = tostring,"
+	  " __newindex = rawequal, __len = function() return 262000 end })"
+	  " table.remove(o, 1)",
+	  "hostile.lua:2: ran longer than" },
+	{ "a chain of __index in table.move",
+	  "local o = {} for _ = 1, 1900 do o = setmetatable({}, { __index = o }) end"
+	  " while true do table.move(o, 1, 262144, 1, {}) end",
+	  "hostile.lua:2: ran longer than" },
+	{ "a long number, many times",
+	  "local s, t = ('0'):rep(1 << 18), {} for i = 1, 9000 do t[i] = s end"
+	  " return math.max(table.unpack(t))",
+	  "hostile.lua:2: ran longer than" },
+	{ "a long number in string.format",
+	  "local s, t = ('0'):rep(1 << 18), {} for i = 1, 9000 do t[i] = s end"
+	  " return #string.format(('%d'):rep(9000), table.unpack(t))",
+	  "hostile.lua:2: ran longer than" },
+	{ "numbers of many digits",
+	  "local t = {} for i = 1, 60000 do t[i] = 1e308 end"
+	  " return #string.format(('%99.99f'):rep(60000), table.unpack(t))",
+	  "hostile.lua:2: " },
+	{ "nothing of long names",
+	  "local o, t = setmetatable({}, { __name = ('n'):rep(1 << 20) }), {}"
+	  " for i = 1, 1000 do t[i] = o end"
+	  " for _ = 1, 9 do string.format(('%.0s'):rep(1000), table.unpack(t)) end",
+	  "hostile.lua:2: ran longer than" },
+	{ "the log of long names",
+	  "local o, t = setmetatable({}, { __name = ('n'):rep(1 << 20) }), {}"
+	  " for i = 1, 50000 do t[i] = o end tide.log(table.unpack(t))",
+	  "hostile.lua:2: " },
+	{ "next over what is gone, in gsub",
+	  "local t = {} for i = 1, 60000 do t[i] = i end for i = 1, 60000 do t[i] = nil "
+	  "end"
+	  " local f = pairs(t) local m = { __index = f }"
+	  " while true do ('x'):rep(1000):gsub('.', function() f(t) end) end",
+	  "hostile.lua:2: ran longer than" },
+	{ "captures without end",
+	  "local r = ('%1'):rep(1 << 18) while true do ('xxxx'):gsub('()x', r) end",
+	  "hostile.lua:2: " },
+	{ "a pattern's budget in pcall",
+	  "return pcall(string.find, ('a'):rep(39), ('a?'):rep(40) .. ('a'):rep(40)) and "
+	  "1 or 2",
+	  "hostile.lua:2: string.find: the pattern needs more than its budget" },
+	{ "a pattern's budget in xpcall",
+	  "return xpcall(string.find, function() return 1 end, ('a'):rep(39),"
+	  " ('a?'):rep(40) .. ('a'):rep(40)) and 1 or 2",
+	  "hostile.lua:2: string.find: the pattern needs more than its budget" },
+	{ "a pattern's budget and a close handler",
+	  "local x <close> = setmetatable({}, { __close = function() error('mine', 0) "
+	  "end "
+	  "})"
+	  " return ('a'):rep(39):find(('a?'):rep(40) .. ('a'):rep(40))",
+	  "hostile.lua:2: string.find: the pattern needs more than its budget" },
+	{ "an overrun and a close handler that is C",
+	  "local x <close> = setmetatable({}, { __close = error }) while true do end",
+	  "hostile.lua:2: ran longer than its budget of 100 ms" },
+	{ "an overrun and a close handler that raises a table",
+	  "local x <close> = setmetatable({}, { __close = setmetatable({}, { __call = "
+	  "error"
+	  " }) }) while true do end",
+	  "hostile.lua:2: ran longer than its budget of 100 ms" },
+	{ "a stack that grows in __concat",
+	  "local m, o = {} local function d(n) return n == 0 and 1 or 1 + d(n - 1) end"
+	  " m.__concat = function() d(5000) return o end o = setmetatable({}, m)"
+	  " for _ = 1, 10 do local _ = o .. o .. o .. o end",
+	  "hostile.lua:2: a rule's metatable has no __concat" },
+	{ "__concat set later",
+	  "local m = {} local o = setmetatable({}, m) m.__concat = type return o .. o",
+	  "hostile.lua:2: attempt to concatenate a table value" },
+	{ "weak keys", "setmetatable({}, { __mode = 'k' })",
+	  "hostile.lua:2: a rule's metatable has no __mode 'k'" },
+	{ "weak keys, later, to the collector",
+	  "local m = {} local t = setmetatable({}, m) m.__mode = 'k'"
+	  " local ks = {} for i = 1, 12000 do ks[i] = {} end"
+	  " for i = 1, 11999 do t[ks[i]] = ks[(i * 7919) % 11999 + 1] end"
+	  " ks = { ks[1] } for i = 1, 30000 do ks[2] = { i } end error('done')",
+	  "hostile.lua:2: done" },
+	{ "weak keys, later, and again",
+	  "local m = {} local t = setmetatable({}, m) m.__mode = 'k'"
+	  " assert(getmetatable(t) == m) setmetatable(t, m)",
+	  "hostile.lua:2: a rule's metatable has no __mode 'k'" },
 	{ "string.pack", "return #string.pack('c1000000000', '')",
 	  "hostile.lua:2: string.pack" },
 	{ "string.pack of many", "return #string.pack(('c65536'):rep(1000), '')",
@@ -97,7 +188,7 @@ static const struct {
 	  "while true do pcall(string.find, ('a'):rep(39), ('a?'):rep(40) .. "
 	  "('a'):rep(40)) "
 	  "end",
-	  "hostile.lua:2: ran longer than" },
+	  "hostile.lua:2: string.find: the pattern needs more than its budget" },
 	{ "gsub with a C function",
 	  "local s = ('x'):rep(1 << 20)"
 	  " return s:gsub('', function() return s end)",
@@ -276,6 +367,71 @@ static const struct {
 	  "option 'a': the default 'x' is not allowed itself" },
 	{ "a declaration that is none", "return { rank = type, options = { 'a' } }",
 	  "options are declared as" },
+	{ "a long doc", "return { rank = type, doc = ('x'):rep(1 << 20) }",
+	  "hostile.lua:1: 'doc' has more than 1024 bytes" },
+	{ "a long default",
+	  "return { rank = type, options = { a = { default = ('x'):rep(1 << 20) } } }",
+	  "hostile.lua:1: option 'a': the default has more than 1024 bytes" },
+	{ "a long default, a list",
+	  "return { rank = type, options = { a = { type = 'list',\n"
+	  "  default = setmetatable({}, { __index = tostring, __len = function() return "
+	  "1e9 // 1 | 0 end }) } } }",
+	  "hostile.lua:2: option 'a': the default has more than 1024 bytes" },
+	{ "a long doc of an option",
+	  "return { rank = type, options = { a = { doc = ('x'):rep(1025) } } }",
+	  "hostile.lua:1: option 'a': 'doc' has more than 1024 bytes" },
+	{ "a doc that is no text",
+	  "return { rank = type, options = { a = { doc = 5 } } }",
+	  "hostile.lua:1: option 'a': 'doc' is a text, not a number" },
+	{ "a long choice",
+	  "return { rank = type, options = { a = { choices = { ('x'):rep(1 << 20) } } } "
+	  "}",
+	  "hostile.lua:1: option 'a': choice 1" },
+	{ "many choices",
+	  "local c = {} for i = 1, 65 do c[i] = 'c' .. i end\n"
+	  "return { rank = type, options = { a = { choices = c } } }",
+	  "hostile.lua:2: option 'a': more than 64 choices" },
+	{ "no choices", "return { rank = type, options = { a = { choices = {} } } }",
+	  "hostile.lua:1: option 'a': no choices" },
+	{ "a choice that is not of the type",
+	  "return { rank = type, options = { a = { type = 'integer', choices = { 'x' } } "
+	  "} }",
+	  "hostile.lua:1: option 'a': the choice 'x' is not allowed itself" },
+	{ "min over max",
+	  "return { rank = type, options = { a = { type = 'integer', min = 5, max = 1 } "
+	  "} "
+	  "}",
+	  "hostile.lua:1: option 'a': min is more than max" },
+	{ "min of a string", "return { rank = type, options = { a = { min = 5 } } }",
+	  "hostile.lua:1: option 'a': min and max are for what has an order, not for a "
+	  "string" },
+	{ "max of a list of strings",
+	  "return { rank = type, options = { a = { type = 'list', max = 5 } } }",
+	  "hostile.lua:1: option 'a': min and max are for what has an order" },
+	{ "min that is no number",
+	  "return { rank = type, options = { a = { type = 'number', min = 0/0 } } }",
+	  "hostile.lua:1: option 'a': a bound is a number or a duration" },
+	{ "required, with a default",
+	  "return { rank = type, options = { a = { required = true, default = 'x' } } }",
+	  "hostile.lua:1: option 'a': one that is required has no default" },
+	{ "required of a wrong type",
+	  "return { rank = type, options = { a = { required = 'no' } } }",
+	  "hostile.lua:1: option 'a': 'required' is true or false" },
+	{ "required of any name",
+	  "return { rank = type, options = { ['*'] = { required = true } } }",
+	  "hostile.lua:1: option '*': stands for any name, so it is neither required nor "
+	  "has a default" },
+	{ "of, but no list",
+	  "return { rank = type, options = { a = { of = 'integer' } } }",
+	  "hostile.lua:1: option 'a': 'of' is for a list" },
+	{ "a name with a space", "return { rank = type, options = { ['a b'] = {} } }",
+	  "hostile.lua:1: 'a b' is no name of an option" },
+	{ "a name with a sign", "return { rank = type, options = { ['a=b'] = {} } }",
+	  "hostile.lua:1: 'a=b' is no name of an option" },
+	{ "an empty name", "return { rank = type, options = { [''] = {} } }",
+	  "hostile.lua:1: '' is no name of an option" },
+	{ "a long name", "return { rank = type, options = { [('x'):rep(65)] = {} } }",
+	  "is no name of an option" },
 	{ "a missing module", "\nrequire 'nowhere'",
 	  "hostile.lua:2: no module 'nowhere'" },
 	{ "a module of a broken text", "require 'broken'", "broken.lua:1:" },

@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -192,6 +193,26 @@ static void what_has_expired_is_not_there(void **state)
 	shared_destroy(s);
 }
 
+static void incr_refuses_what_is_not_finite(void **state)
+{
+	struct shared *s = shared_create(0, 0);
+	struct shared_op o = op("n");
+	const double bad[] = { NAN, INFINITY, -INFINITY };
+	struct shared_value by = { .type = SHARED_NUMBER, .number = 1e308 }, sum;
+	struct error err;
+	o.space = SHARED_COUNTERS;
+	assert_int_equal(shared_incr(s, &o, &by, &sum, &err), TIDE_OK);
+	assert_int_equal(shared_incr(s, &o, &by, &sum, &err), TIDE_EMISMATCH);
+	assert_string_equal(err.text, "'n' plus this is no finite number");
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		by.number = bad[i];
+		assert_int_equal(shared_incr(s, &o, &by, &sum, &err), TIDE_EMISMATCH);
+	}
+	assert_int_equal(shared_get(s, &o, &sum), TIDE_OK);
+	assert_true(sum.number == 1e308);
+	shared_destroy(s);
+}
+
 static void incr_keeps_the_expiry_of_what_is_there(void **state)
 {
 	struct shared *s = shared_create(0, 0);
@@ -369,6 +390,7 @@ int main(void)
 		cmocka_unit_test(incr_adds_to_numbers_alone),
 		cmocka_unit_test(a_dry_call_answers_and_changes_nothing),
 		cmocka_unit_test(what_has_expired_is_not_there),
+		cmocka_unit_test(incr_refuses_what_is_not_finite),
 		cmocka_unit_test(incr_keeps_the_expiry_of_what_is_there),
 		cmocka_unit_test(a_full_dictionary_says_so_and_evicts_nothing),
 		cmocka_unit_test(bytes_are_bounded),
