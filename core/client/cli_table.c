@@ -59,9 +59,9 @@ static bool is_milliseconds(const char *name)
 	return strcmp(name, "ms") == 0 || (len > 3 && strcmp(name + len - 3, "_ms") == 0);
 }
 
-/* Milliseconds above this are a time since 1970, below it a duration: three
- * years, or 1973. */
-#define DURATION_OR_TIME_MS INT64_C(100000000000)
+/* Milliseconds above this are a time since 1970, below it a duration: 31 years
+ * (a delay has at most ten), or 2001. */
+#define DURATION_OR_TIME_MS INT64_C(1000000000000)
 
 /* A duration for reading: 250ms, 43.216s, 5h2m1s. */
 static void append_duration(struct buf *out, json_int_t ms)
