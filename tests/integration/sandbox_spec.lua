@@ -1,0 +1,131 @@
+-- Rules that would hurt the broker which runs them, and what they get instead: an
+-- error with file and line, in bounded time, from the real binary.
+local Broker = require 'support.broker'
+
+describe('the sandbox', function()
+  local broker, c
+
+  setup(function() broker = Broker.start { rules = {}, args = { '--store', 'none' } } end)
+  teardown(function() broker:destroy() end)
+  before_each(function() c = broker:connect() end)
+  after_each(function() c:close() end)
+
+  local function reload()
+    c:send 'RULES reload\r\n'
+    return c:expect_json()
+  end
+
+  local function refuses(path, text, pattern)
+    broker:write_rule(path, text)
+    c:send 'RULES reload\r\n'
+    c:expect('^ERR rule ' .. pattern)
+    broker:remove_rule(path)
+    reload()
+  end
+
+  local function resident_kib()
+    local file = assert(io.open(('/proc/%d/status'):format(broker:pid())))
+    local text = file:read 'a'
+    file:close()
+    return tonumber(text:match 'VmRSS:%s*(%d+)')
+  end
+
+  local function cpu_seconds()
+    local file = assert(io.open(('/proc/%d/stat'):format(broker:pid())))
+    local fields = {}
+    for field in file:read('a'):match('%) (.*)'):gmatch '%S+' do fields[#fields + 1] = field end
+    file:close()
+    return (tonumber(fields[12]) + tonumber(fields[13])) / 100
+  end
+
+  -- A filter for one call; gives what a PUB gets, and how long it kept the processor.
+  local function publish_through(body)
+    broker:write_rule('filter/10-x.lua', 'return { match = {}, publish = function(msg)\n' .. body .. '\nend }')
+    reload()
+    c:ok 'DECLARE queue q'
+    local before = cpu_seconds()
+    c:send 'PUB - q h:a=b 1\r\nx\r\n'
+    local answer = c:read_line()
+    local took = cpu_seconds() - before
+    broker:remove_rule 'filter/10-x.lua'
+    reload()
+    return answer, took
+  end
+
+  it('stops what C calls from C', function()
+    local answer, took = publish_through [[
+      local o = setmetatable({}, { __name = ("n"):rep(1 << 20), __index = tostring })
+      table.move(o, 1, 262144, 1, setmetatable({}, { __newindex = rawequal }))]]
+    assert.matches('^ERR rule filter/10%-x.lua:3: ran longer than its budget of 50 ms', answer)
+    assert.is_true(took < 1, took)
+  end)
+
+  it('lets nothing catch the budget of a pattern', function()
+    assert.matches('^ERR rule filter/10%-x.lua:2: string.find: the pattern needs more than its budget',
+      (publish_through [[pcall(string.find, ("a"):rep(39), ("a?"):rep(40) .. ("a"):rep(40))]]))
+  end)
+
+  it('tells of an overrun that a close handler hides', function()
+    assert.matches('^ERR rule filter/10%-x.lua:3: ran longer than its budget of 50 ms', (publish_through [[
+      local x <close> = setmetatable({}, { __close = error })
+      while true do end]]))
+  end)
+
+  it('survives what it gives away', function()
+    assert.matches('^ERR rule filter/10%-x.lua:2: bad argument', (publish_through 'pairs(msg.headers)(5)'))
+    assert.matches('^ERR rule filter/10%-x.lua:3: a rule\'s metatable has no __concat', (publish_through [[
+      local m, o = {}
+      m.__concat = function() return o end o = setmetatable({}, m) return o .. o .. o]]))
+  end)
+
+  it('says something where a filter does not say why', function()
+    assert.equal('ERR rejected a filter refused the message (filter/10-x.lua)',
+      (publish_through "return false, ''"))
+    assert.equal('ERR rejected a filter refused the message (filter/10-x.lua)',
+      (publish_through "return false, ' \\n'"))
+  end)
+
+  it('compiles no file for longer than a call may take', function()
+    local before = cpu_seconds()
+    refuses('retry/slow.lua', 'local x\nlocal y = x' .. ('\nor x'):rep(50000), 'retry/slow.lua:%d+: ran longer')
+    refuses('retry/slow.lua', 'do ' .. ('goto a\n'):rep(30000) .. '::a:: end', 'retry/slow.lua:4097: more than 4096')
+    refuses('retry/slow.lua', (' '):rep(256 * 1024 + 1), 'retry/slow.lua:1: is larger than 262144 bytes')
+    assert.is_true(cpu_seconds() - before < 2)
+  end)
+
+  it('keeps no long texts beside the scripts', function()
+    local before = resident_kib()
+    refuses('retry/big.lua', [[
+      local options = {}
+      for i = 1, 16 do options['o' .. i] = { default = ('x'):rep(1 << 20) } end
+      return { options = options, decide = function() return 1 end }]],
+      "retry/big.lua:3: option 'o%d+': the default has more than 1024 bytes")
+    assert.is_true(resident_kib() - before < 64 * 1024)
+  end)
+
+  it('counts no counter to infinity', function()
+    publish_through [[tide.counter("n"):incr(3)]]
+    assert.matches("^ERR rule filter/10%-x.lua:2: 'n' plus this is no finite number",
+      (publish_through [[tide.counter("n"):incr(0 / 0)]]))
+    assert.matches("^ERR rule filter/10%-x.lua:2: 'n' plus this is no finite number",
+      (publish_through [[tide.counter("n"):incr(math.huge)]]))
+    c:send 'RULES status\r\n'
+    assert.equal(3, c:expect_json().counters.n)
+  end)
+
+  it('takes no delay without an end', function()
+    broker:write_rule('retry/long.lua', 'return { options = { d = { type = "number" } },\n'
+      .. 'decide = function(_, _, opts) return opts.d or 1 / 0 end }')
+    reload()
+    c:send 'RULES simulate retry long\r\n'
+    local document = c:expect_json()
+    assert.equal('error', document['end'])
+    assert.equal('retry/long.lua:2: decide must return a finite delay of 0 or more milliseconds, tide.BURY, '
+      .. 'tide.DEAD_LETTER or tide.DROP, not inf', document.attempts[1].error)
+    c:send 'RULES simulate retry long d=1e300\r\n'
+    assert.equal(3660 * 86400000, c:expect_json().attempts[1].delay_ms)
+    local output = broker:cli('rules', 'simulate', 'retry', 'fixed', 'delay=3650d')
+    assert.matches('3650d', output)
+    assert.is_nil(output:find('19%d%d%-'), output)
+  end)
+end)
