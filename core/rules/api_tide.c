@@ -149,7 +149,7 @@ static void write_line(lua_State *L, enum log_level level, int first)
 	if (!log_is_on(level) || !may_log(self(L)))
 		return;
 	int last = lua_gettop(L);
-	luaL_checkstack(L, last + 4, NULL);
+	luaL_checkstack(L, 2 * last + 4, NULL); /* two for each */
 	luaL_where(L, 1);
 	for (int i = first; i <= last; i++) {
 		script_check(L);

@@ -119,6 +119,11 @@ static const struct {
 	  "local o, t = setmetatable({}, { __name = ('n'):rep(1 << 20) }), {}"
 	  " for i = 1, 50000 do t[i] = o end tide.log(table.unpack(t))",
 	  "hostile.lua:2: " },
+	{ "the log of many, of all lengths",
+	  "local t = {} for i = 1, 9000 do t[i] = 'x' end"
+	  " for n = 1, 9000, 200 do tide.log.error(table.unpack(t, 1, n)) end "
+	  "error('done')",
+	  "hostile.lua:2: done" },
 	{ "next over what is gone, in gsub",
 	  "local t = {} for i = 1, 60000 do t[i] = i end for i = 1, 60000 do t[i] = nil "
 	  "end"
