@@ -64,6 +64,8 @@ static const struct option_row rows[] = {
 	  "of messages not yet durable, before publishers are held back (64M)" },
 	{ "max-channels", "N", TYPE_UINT, BROKER(channels_max), 1, 65535,
 	  "of a connection, besides channel 0 (256)" },
+	{ "max-consumers", "N", TYPE_UINT, BROKER(consumers_max), 1, 10000000,
+	  "subscriptions of a connection (65535)" },
 	{ "max-pending", "N", TYPE_UINT, BROKER(replies_max), 1, 1000000,
 	  "unanswered requests of a connection, before it is not read (16384)" },
 	{ "max-vhosts", "N", TYPE_UINT, BROKER(vhosts_max), 1, 100000, "(256)" },

@@ -46,6 +46,7 @@ void broker_config_init(struct broker_config *c)
 		.unstored_max_bytes = (size_t)64 << 20,
 		.vhosts_max = 256,
 		.channels_max = 256,
+		.consumers_max = 65535,
 		.replies_max = 16384,
 		.rules_memory_bytes = ENGINE_MEMORY_DEFAULT,
 		.rules_budget_ms = 50,

@@ -42,8 +42,9 @@ struct broker_config {
 				    * what is half received */
 	size_t unstored_max_bytes; /* messages not yet durable: likewise */
 	unsigned vhosts_max;
-	unsigned channels_max; /* of a connection */
-	unsigned replies_max;  /* requests of a connection that wait for an answer */
+	unsigned channels_max;  /* of a connection */
+	unsigned consumers_max; /* subscriptions of a connection */
+	unsigned replies_max;   /* requests of a connection that wait for an answer */
 	size_t rules_memory_bytes;
 	int64_t rules_budget_ms;
 	int64_t rules_debounce_ms;

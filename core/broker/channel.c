@@ -71,10 +71,23 @@ struct consumer *channel_consumer(struct channel *ch, struct slice sid)
 {
 	struct consumer *c;
 
-	TAILQ_FOREACH (c, &ch->consumers, channel_link)
-		if (c->sid && slice_is(sid, c->sid))
-			return c;
-	return NULL;
+	HASH_FIND(hh, ch->by_sid, sid.data, sid.len, c);
+	return c;
+}
+
+struct consumer *channel_add_consumer(struct channel *ch, struct slice sid)
+{
+	struct consumer *c = mem_zalloc(sizeof(*c));
+
+	c->channel = ch;
+	heap_node_init(&c->wait);
+	TAILQ_INSERT_TAIL(&ch->consumers, c, channel_link);
+	if (!sid.len)
+		return c;
+	c->sid = mem_strndup(sid.data, sid.len);
+	HASH_ADD_KEYPTR(hh, ch->by_sid, c->sid, sid.len, c);
+	ch->session->subscription_count++;
+	return c;
 }
 
 static void forget_consumer(struct channel *ch, const struct consumer *c)
@@ -95,6 +108,10 @@ void consumer_destroy(struct consumer *c)
 	if (c->confirm)
 		c->confirm->consumer = NULL;
 	TAILQ_REMOVE(&ch->consumers, c, channel_link);
+	if (c->sid) {
+		HASH_DEL(ch->by_sid, c);
+		ch->session->subscription_count--;
+	}
 	heap_remove(&ch->session->broker->waits, &c->wait);
 	mem_free(c->sid);
 	mem_free(c);

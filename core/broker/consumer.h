@@ -11,6 +11,7 @@
 
 #include "../base/heap.h"
 #include "../base/slice.h"
+#include "../base/table.h"
 
 struct channel;
 struct queue;
@@ -35,6 +36,8 @@ struct consumer {
 	struct reply *reply;
 	uint32_t max;
 	struct heap_node wait;
+
+	UT_hash_handle hh; /* by sid, in the channel's hash */
 };
 
 TAILQ_HEAD(consumer_list, consumer);

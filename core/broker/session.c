@@ -314,16 +314,6 @@ int session_queue(struct session *s, struct slice name, struct queue **out,
 	return rc == TIDE_OK && (*out)->unusable ? unusable_queue_error(*out, err) : rc;
 }
 
-static struct consumer *add_consumer(struct channel *ch)
-{
-	struct consumer *c = mem_zalloc(sizeof(*c));
-
-	c->channel = ch;
-	heap_node_init(&c->wait);
-	TAILQ_INSERT_TAIL(&ch->consumers, c, channel_link);
-	return c;
-}
-
 void session_subscribe(struct channel *ch, const struct subscribe_spec *spec,
 		       struct reply *r)
 {
@@ -346,8 +336,14 @@ void session_subscribe(struct channel *ch, const struct subscribe_spec *spec,
 			     SLICE_ARG(spec->sid));
 		return;
 	}
-	c = add_consumer(ch);
-	c->sid = mem_strndup(spec->sid.data, spec->sid.len);
+	if (s->subscription_count >= s->broker->config.consumers_max) {
+		error_set(&err, TIDE_ELIMIT,
+			  "this connection has %u subscriptions, which is the limit",
+			  s->subscription_count);
+		reply_error(r, &err);
+		return;
+	}
+	c = channel_add_consumer(ch, spec->sid);
 	c->prefetch = spec->prefetch;
 	c->is_auto_ack = spec->is_auto_ack;
 	/* Its messages come after the OK, which may have to wait for others. */
@@ -382,7 +378,7 @@ void session_get(struct channel *ch, const struct get_spec *spec, struct reply *
 		reply_error(r, &err);
 		return;
 	}
-	c = add_consumer(ch);
+	c = channel_add_consumer(ch, (struct slice){ NULL, 0 });
 	c->reply = r;
 	c->max = spec->max;
 	c->is_auto_ack = spec->is_auto_ack;
