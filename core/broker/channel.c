@@ -19,7 +19,8 @@ static void return_held(struct channel *ch)
 {
 	bool is_punished = !ch->session->broker->is_draining;
 	struct held *h = &ch->held;
-	bool is_get_charged = false; /* what GETs took counts as one consumer's */
+	/* What GETs and those who have gone took counts as one consumer's. */
+	bool is_get_charged = false;
 
 	for (size_t i = h->start; i < h->end && is_punished; i++) {
 		struct entry *e = h->items[i].entry;
@@ -27,7 +28,9 @@ static void return_held(struct channel *ch)
 
 		if (!e)
 			continue;
-		is_charged = e->consumer ? &e->consumer->is_charged : &is_get_charged;
+		is_charged = e->consumer && !e->consumer->is_gone
+				     ? &e->consumer->is_charged
+				     : &is_get_charged;
 		if (*is_charged)
 			continue;
 		*is_charged = true;
@@ -90,21 +93,12 @@ struct consumer *channel_add_consumer(struct channel *ch, struct slice sid)
 	return c;
 }
 
-static void forget_consumer(struct channel *ch, const struct consumer *c)
-{
-	for (size_t i = ch->held.start; i < ch->held.end; i++)
-		if (ch->held.items[i].entry && ch->held.items[i].entry->consumer == c)
-			ch->held.items[i].entry->consumer = NULL;
-}
-
 void consumer_destroy(struct consumer *c)
 {
 	struct channel *ch = c->channel;
 
 	if (c->queue)
 		queue_remove_consumer(c->queue, c);
-	if (c->unacked)
-		forget_consumer(ch, c);
 	if (c->confirm)
 		c->confirm->consumer = NULL;
 	TAILQ_REMOVE(&ch->consumers, c, channel_link);
@@ -114,7 +108,10 @@ void consumer_destroy(struct consumer *c)
 	}
 	heap_remove(&ch->session->broker->waits, &c->wait);
 	mem_free(c->sid);
-	mem_free(c);
+	c->sid = NULL;
+	c->is_gone = true;
+	if (c->unacked == 0)
+		mem_free(c);
 }
 
 static void deliver_auto(struct consumer *c, struct entry *e)
@@ -165,6 +162,8 @@ void channel_release(struct entry *e)
 	if (!c)
 		return;
 	c->unacked--;
-	if (c->is_waiting && c->queue)
+	if (c->is_gone && c->unacked == 0)
+		mem_free(c);
+	else if (c->is_waiting && c->queue)
 		queue_update_consumer(c);
 }

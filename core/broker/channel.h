@@ -37,7 +37,8 @@ void channel_drop_replies(struct channel *ch);
 /* Send the finished replies at the front. */
 void channel_flush(struct channel *ch);
 
-/* End a consumer: what it holds stays with the channel. */
+/* End a consumer: what it holds stays with the channel, and refers to it until
+ * it is settled. */
 void consumer_destroy(struct consumer *c);
 
 /* Hand a message to a consumer: a tag, a line on its connection, credit used. */

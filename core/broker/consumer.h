@@ -28,6 +28,8 @@ struct consumer {
 	bool is_auto_ack;
 	bool is_waiting; /* in the list of those who cannot take */
 	bool is_charged; /* with a failure, as its channel closes */
+	/* It has ended, and is freed when the last message it was given is settled. */
+	bool is_gone;
 	uint64_t delivered;
 	struct reply *confirm; /* the OK of its SUB has not left: nothing may come */
 

@@ -59,7 +59,7 @@ struct entry {
 
 	struct waiter *waiter;     /* told when Redis has it, or has forgotten it */
 	struct channel *channel;   /* who holds it, while unacked */
-	struct consumer *consumer; /* whose credit it uses; NULL after UNSUB or for GET */
+	struct consumer *consumer; /* whose credit it uses; NULL for GET */
 	uint64_t tag;
 	int64_t held_unix_ms; /* since when */
 
