@@ -19,15 +19,16 @@ static void return_held(struct channel *ch)
 {
 	bool is_punished = !ch->session->broker->is_draining;
 	struct held *h = &ch->held;
+	struct entry *last;
+	uint64_t tag;
 	/* What GETs and those who have gone took counts as one consumer's. */
 	bool is_get_charged = false;
 
-	for (size_t i = h->start; i < h->end && is_punished; i++) {
-		struct entry *e = h->items[i].entry;
+	for (struct entry *e = is_punished ? held_from(h, 0) : NULL; e;
+	     e = held_from(h, tag + 1)) {
 		bool *is_charged;
 
-		if (!e)
-			continue;
+		tag = e->tag;
 		is_charged = e->consumer && !e->consumer->is_gone
 				     ? &e->consumer->is_charged
 				     : &is_get_charged;
@@ -37,14 +38,8 @@ static void return_held(struct channel *ch)
 		retry_failed(e, "gone");
 	}
 	/* From the last to the first, so that each enters at the queue's front. */
-	while (h->count > 0) {
-		struct entry *e = h->items[h->end - 1].entry;
-
-		if (e)
-			retry_unpunished(e);
-		else
-			h->end--;
-	}
+	while ((last = held_last(h)) != NULL)
+		retry_unpunished(last);
 }
 
 void channel_end(struct channel *ch)
