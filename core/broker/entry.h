@@ -38,6 +38,7 @@ enum {
 	ENTRY_LEDGERED = 1 << 7,     /* held for so long that the unack set names it */
 	ENTRY_UNSTORED = 1 << 8, /* never yet durable; counted in the journal's bytes */
 	ENTRY_DEDUPE = 1 << 9,   /* to be written with its publish id: see dedupe.h */
+	ENTRY_FINGER = 1 << 10,  /* its lane has a finger at it: see window.c */
 };
 
 struct lane;
