@@ -3,7 +3,8 @@
  *
  * A queue has two lists of consumers: those who can take a message now, in
  * whose order it deals, and those who cannot, because their credit is used up
- * or their connection does not drain. */
+ * or their connection does not drain. GETs whose time is over but for a read of
+ * Redis are in a third one too. */
 #ifndef TIDE_BROKER_CONSUMER_H
 #define TIDE_BROKER_CONSUMER_H
 
@@ -35,6 +36,7 @@ struct consumer {
 
 	/* A GET: the reply that waits, how many it wants, until when. */
 	bool is_extended; /* its time is over, but a read of Redis is under way */
+	TAILQ_ENTRY(consumer) extended_link;
 	struct reply *reply;
 	uint32_t max;
 	struct heap_node wait;
