@@ -40,4 +40,22 @@ describe('a broker with low limits', function()
     says('SUB q c', 'OK')
     says('SUB q d', 'ERR limit this connection has 3 subscriptions, which is the limit')
   end)
+
+  -- What a PEEK makes of a message is up to six times as long.
+  for _, place in ipairs { 'memory', 'Redis' } do
+    it('shows no more than 8 MiB of messages in ' .. place, function()
+      local args = place == 'Redis' and { '--window-bytes', '64K', '--fsync', 'no' } or { '--store', 'none' }
+      broker = Broker.start { args = args }
+      c = broker:connect()
+      c:ok 'DECLARE queue q'
+      for i = 1, 10 do c:ok('PUB - q h:i=' .. i, ('x'):rep(1 << 20)) end
+      c:send 'PEEK q 3\r\n'
+      assert.equal(3, #c:expect_json())
+      c:send 'PEEK q 100\r\n'
+      local shown = c:expect_json()
+      for i, m in ipairs(shown) do assert.equal(tostring(i), m.headers.i) end
+      assert.is_true(#shown == 7 or #shown == 8, #shown)
+      assert.equal(1 << 20, #shown[7].payload)
+    end)
+  end
 end)
