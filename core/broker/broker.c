@@ -572,6 +572,7 @@ static void init_parts(struct broker *b)
 	TAILQ_INIT(&b->sessions);
 	TAILQ_INIT(&b->active);
 	TAILQ_INIT(&b->settling);
+	TAILQ_INIT(&b->routes);
 	pace_init(&b->pace);
 	b->scheduler = scheduler_create();
 	msg_pool_init(&b->msgs);

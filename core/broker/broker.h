@@ -83,6 +83,7 @@ struct broker_counters {
 TAILQ_HEAD(queue_list, queue);
 TAILQ_HEAD(session_list, session);
 TAILQ_HEAD(settle_list, settle_job);
+TAILQ_HEAD(route_list, route);
 
 struct broker {
 	uv_loop_t *loop;
@@ -125,6 +126,8 @@ struct broker {
 	uint64_t route_version;         /* changes with every binding */
 	uint64_t route_stamp;           /* marks what a routing has visited */
 	struct route *route;            /* the last one that may not be remembered */
+	struct route_list routes;       /* that exchanges remember, from the oldest on */
+	size_t route_bytes;             /* of these */
 	struct error rules_refusal;     /* of the start; code 0 = the rules were good */
 	unsigned unusable;              /* queues and exchanges: unusable.h */
 	bool has_changed_rules;         /* during the start, which has loaded them */

@@ -58,4 +58,34 @@ describe('a broker with low limits', function()
       assert.equal(1 << 20, #shown[7].payload)
     end)
   end
+
+  it('remembers routes in a sixteenth of the memory for messages', function()
+    start('--max-memory', '16M')
+    local QUEUES, KEYS = 500, 100
+    c:ok 'DECLARE exchange x fanout'
+    for i = 1, QUEUES do
+      c:ok('DECLARE queue q' .. i)
+      c:ok(('BIND q%d x -'):format(i))
+    end
+    local function publish(from, to)
+      for i = from, to do c:send(('PUB x k%d 1\r\nx\r\n'):format(i)) end
+      for _ = from, to do c:expect('^OK %x+ ' .. QUEUES .. '$') end
+      for i = 1, 500 do c:send(('PURGE q%d\r\n'):format(i)) end
+      for _ = 1, 500 do c:expect '^OK' end
+      c:send 'STATS\r\n'
+      return c:expect_json().routes_bytes
+    end
+    local one = publish(1, 1)
+    assert.is_true(one > QUEUES * 16, one)
+    assert.equal(one, publish(1, 1))
+    local full = publish(1, KEYS)
+    assert.is_true(full <= 1 << 20 and full > (1 << 20) - 2 * one, full)
+    assert.is_true(publish(KEYS, KEYS) == full)
+    c:ok 'UNBIND q1 x -'
+    QUEUES = QUEUES - 1
+    assert.is_true(publish(1, KEYS) <= 1 << 20)
+    c:ok 'DELETE exchange x'
+    c:send 'STATS\r\n'
+    assert.equal(0, c:expect_json().routes_bytes)
+  end)
 end)
