@@ -23,6 +23,7 @@
 #include "settle.h"
 #include "shadow.h"
 #include "unusable.h"
+#include "vhost.h"
 
 /* Below these shares of a limit, publishers who were held back go on. */
 #define RELIEF(limit) ((limit) / 4 * 3)
@@ -213,6 +214,7 @@ void broker_turn(struct broker *b)
 	scheduler_turn(b);
 	deal(b);
 	answer_gets(b);
+	vhost_turn(b);
 	b->hooks.on_turn(b->hooks.ctx);
 	if (b->is_closing)
 		return; /* it was the last turn */
@@ -573,6 +575,7 @@ static void init_parts(struct broker *b)
 	TAILQ_INIT(&b->active);
 	TAILQ_INIT(&b->settling);
 	TAILQ_INIT(&b->routes);
+	TAILQ_INIT(&b->idle_vhosts);
 	pace_init(&b->pace);
 	b->scheduler = scheduler_create();
 	msg_pool_init(&b->msgs);

@@ -84,6 +84,7 @@ TAILQ_HEAD(queue_list, queue);
 TAILQ_HEAD(session_list, session);
 TAILQ_HEAD(settle_list, settle_job);
 TAILQ_HEAD(route_list, route);
+TAILQ_HEAD(vhost_list, vhost);
 
 struct broker {
 	uv_loop_t *loop;
@@ -101,8 +102,9 @@ struct broker {
 	struct shared_sync shared_sync;
 	struct scheduler *scheduler;
 	struct shard_env env;
-	struct id_lease ids;  /* of messages: broker_next_id */
-	struct vhost *vhosts; /* uthash by name */
+	struct id_lease ids;           /* of messages: broker_next_id */
+	struct vhost *vhosts;          /* uthash by name */
+	struct vhost_list idle_vhosts; /* that may be empty */
 	struct session_list sessions;
 	struct queue_list active;    /* queues that may have something to deal out */
 	struct heap timers;          /* of shards */

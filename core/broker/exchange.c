@@ -257,6 +257,7 @@ static void free_parts(struct exchange *x)
 	unusable_clear_exchange(x);
 	exchange_detach(x);
 	HASH_DEL(x->vhost->exchanges, x);
+	vhost_check(x->vhost);
 	x->vhost->broker->route_version++;
 	args_deinit(&x->args);
 	mem_free(x->bindings);

@@ -379,7 +379,8 @@ static void cancel(struct consumer *c, const struct queue *q)
 
 void queue_destroy(struct queue *q)
 {
-	struct broker *b = q->vhost->broker;
+	struct vhost *v = q->vhost;
+	struct broker *b = v->broker;
 	struct consumer *c;
 	struct binding *binding;
 
@@ -403,9 +404,10 @@ void queue_destroy(struct queue *q)
 		TAILQ_REMOVE(&b->active, q, active_link);
 	if (q->owner)
 		TAILQ_REMOVE(&q->owner->exclusive, q, owner_link);
-	HASH_DEL(q->vhost->queues, q);
+	HASH_DEL(v->queues, q);
 	HASH_DELETE(serial_hh, b->queues_by_serial, q);
 	b->route_version++;
+	vhost_check(v);
 	free_parts(q);
 }
 

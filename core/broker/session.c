@@ -27,6 +27,8 @@ struct session *session_create(struct broker *b, const struct session_ops *ops, 
 	/* The default vhost is made at the start and never goes. */
 	if (vhost_open(b, SLICE("/"), &s->vhost, &ignored) < 0)
 		s->vhost = NULL;
+	else
+		vhost_enter(s->vhost);
 	TAILQ_INSERT_TAIL(&b->sessions, s, link);
 	return s;
 }
@@ -51,6 +53,8 @@ void session_destroy(struct session *s)
 	channel_deinit(&s->zero);
 	settle_cancel(s);
 	drop_exclusive(s);
+	if (s->vhost)
+		vhost_leave(s->vhost);
 	TAILQ_REMOVE(&s->broker->sessions, s, link);
 	mem_free(s->name);
 	mem_free(s);
@@ -58,9 +62,17 @@ void session_destroy(struct session *s)
 
 int session_set_vhost(struct session *s, struct slice name, struct error *err)
 {
+	struct vhost *v;
+	int rc = vhost_open(s->broker, name, &v, err);
+
+	if (rc < 0)
+		return rc;
 	s->exchange = NULL;
 	s->prepared = NULL;
-	return vhost_open(s->broker, name, &s->vhost, err);
+	vhost_enter(v);
+	vhost_leave(s->vhost);
+	s->vhost = v;
+	return TIDE_OK;
 }
 
 void session_set_name(struct session *s, struct slice name)

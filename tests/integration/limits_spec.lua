@@ -1,5 +1,6 @@
 -- What a connection, a vhost and a broker may have at most.
 local Broker = require 'support.broker'
+local wait = require 'support.wait'
 
 describe('a broker with low limits', function()
   local broker, c
@@ -87,5 +88,68 @@ describe('a broker with low limits', function()
     c:ok 'DELETE exchange x'
     c:send 'STATS\r\n'
     assert.equal(0, c:expect_json().routes_bytes)
+  end)
+
+  --- The answer to HELLO on a new connection; "DATA" for a document.
+  local function hello(vhost)
+    local client = broker:connect()
+    client:send(('HELLO vhost=%s\r\n'):format(vhost))
+    local word, what = client:expect '^(%u+) (%w+)'
+    if word == 'DATA' then client:expect_payload(what) end
+    return word == 'DATA' and word or word .. ' ' .. what, client
+  end
+
+  it('forgets a vhost that nothing is in, so that there is room for another', function()
+    start('--max-vhosts', '3')
+    for i = 1, 50 do
+      local answer, client
+      wait.poll(function()
+        answer, client = hello('v' .. i)
+        return answer == 'DATA'
+      end)
+      client:ok 'DECLARE queue q'
+      client:ok('PUB - q', 'x')
+      client:ok 'DELETE queue q'
+      client:close()
+    end
+    local _, one = hello 'one'
+    one:ok 'DECLARE queue q'
+    one:ok 'DECLARE queue gone auto-delete=1'
+    one:close()
+    local _, two = hello 'two'
+    assert.equal('ERR limit', (hello 'three'))
+    two:ok 'DECLARE exchange x fanout'
+    two:close()
+    assert.equal('ERR limit', (hello 'three'))
+    _, two = hello 'two'
+    two:ok 'DELETE exchange x'
+    assert.equal('ERR limit', (hello 'three'))
+    two:close()
+    assert(wait.poll(function() return hello 'three' == 'DATA' end))
+    c:send 'RULES recent 5\r\n'
+    assert.equal('v50', c:expect_json()[1].vhost)
+  end)
+
+  it('finds again what is in Redis, whatever the limit, and nothing else', function()
+    broker = Broker.start { args = { '--fsync', 'no' } }
+    for _, name in ipairs { 'a', 'b', 'c' } do
+      local _, client = hello(name)
+      client:ok 'DECLARE queue q'
+      if name == 'b' then client:ok 'DELETE queue q' end
+      client:close()
+    end
+    assert(wait.poll(function() return not broker:redis_cli('SMEMBERS', 'tide:vhosts'):find 'b' end))
+    broker:redis_cli('SADD', 'tide:vhosts', 'stray')
+    broker:redis_cli('SADD', 'tide:vhosts', 'odd')
+    broker:redis_cli('HSET', 'tide:odd:queues', 'q', 'shards=none')
+    broker.options.args = { '--fsync', 'no', '--max-vhosts', '2' }
+    broker:restart()
+    assert.equal('ERR limit', (hello 'd'))
+    local _, client = hello 'c'
+    client:send 'STATS q\r\n'
+    assert.equal('q', client:expect_json().queue)
+    assert(wait.poll(function() return not broker:redis_cli('SMEMBERS', 'tide:vhosts'):find 'stray' end))
+    -- What this version cannot use is left alone, and is found by another.
+    assert.matches('odd', broker:redis_cli('SMEMBERS', 'tide:vhosts'))
   end)
 end)
