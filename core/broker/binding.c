@@ -83,6 +83,7 @@ static struct binding *add(const struct binding_spec *spec, uint32_t number,
 	args_sort(&b->args);
 	x->bindings[number] = b;
 	x->binding_count++;
+	x->vhost->broker->binding_count++;
 	HASH_ADD_KEYPTR(hh, x->by_text, b->text, b->text_len, b);
 	TAILQ_INSERT_TAIL(incoming(b), b, dest_link);
 	x->vhost->broker->route_version++;
@@ -137,6 +138,7 @@ void binding_destroy(struct binding *b)
 	if (b->number < x->first_free)
 		x->first_free = b->number;
 	x->binding_count--;
+	x->vhost->broker->binding_count--;
 	x->vhost->broker->route_version++;
 	args_deinit(&b->args);
 	mem_free(b->pattern);

@@ -42,6 +42,9 @@ struct broker_config {
 				    * what is half received */
 	size_t unstored_max_bytes; /* messages not yet durable: likewise */
 	unsigned vhosts_max;
+	unsigned queues_max; /* of the broker, like the next two */
+	unsigned exchanges_max;
+	unsigned bindings_max;
 	unsigned channels_max;  /* of a connection */
 	unsigned consumers_max; /* subscriptions of a connection */
 	unsigned replies_max;   /* requests of a connection that wait for an answer */
@@ -125,6 +128,8 @@ struct broker {
 	uint64_t last_session;
 	uint64_t last_serial;           /* of queues, exchanges and bindings */
 	struct queue *queues_by_serial; /* uthash */
+	unsigned exchange_count;
+	unsigned binding_count;
 	uint64_t route_version;         /* changes with every binding */
 	uint64_t route_stamp;           /* marks what a routing has visited */
 	struct route *route;            /* the last one that may not be remembered */

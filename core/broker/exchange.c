@@ -101,6 +101,7 @@ static struct exchange *make(struct vhost *v, struct slice name, struct slice ty
 	args_init(&a_take->script);
 	TAILQ_INIT(&x->incoming);
 	HASH_ADD_KEYPTR(hh, v->exchanges, x->name, x->name_len, x);
+	v->broker->exchange_count++;
 	v->broker->route_version++;
 	return x;
 }
@@ -257,6 +258,7 @@ static void free_parts(struct exchange *x)
 	unusable_clear_exchange(x);
 	exchange_detach(x);
 	HASH_DEL(x->vhost->exchanges, x);
+	x->vhost->broker->exchange_count--;
 	vhost_check(x->vhost);
 	x->vhost->broker->route_version++;
 	args_deinit(&x->args);

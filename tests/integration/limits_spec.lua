@@ -152,4 +152,27 @@ describe('a broker with low limits', function()
     -- What this version cannot use is left alone, and is found by another.
     assert.matches('odd', broker:redis_cli('SMEMBERS', 'tide:vhosts'))
   end)
+
+  it('has so many queues, exchanges and bindings, in all vhosts together', function()
+    start('--max-queues', '2', '--max-exchanges', '2', '--max-bindings', '2')
+    local _, other = hello 'other'
+    for _, what in ipairs { 'queue %s', 'exchange %s fanout' } do
+      local kind = what:match '%a+'
+      local declare = 'DECLARE ' .. what
+      c:ok(declare:format 'one')
+      other:ok(declare:format 'one')
+      says(declare:format 'two', ('ERR limit there are 2 %ss already, which is the limit'):format(kind))
+      c:ok(declare:format 'one') -- again is no more
+      other:ok('DELETE ' .. kind .. ' one')
+      c:ok(declare:format 'two')
+    end
+    c:ok 'BIND one one -'
+    c:ok 'BIND one two -'
+    says('BIND two two -', 'ERR limit there are 2 bindings already, which is the limit')
+    c:ok 'BIND one two -'
+    c:ok 'DELETE exchange two'
+    c:ok 'BIND two one -'
+    c:ok 'DELETE queue one'
+    c:ok 'BIND two one a'
+  end)
 end)
