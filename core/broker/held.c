@@ -13,6 +13,8 @@ void held_deinit(struct held *h)
 	*h = (struct held){ 0 };
 }
 
+#define GAP ((uintptr_t)1 << 1 | 1) /* the next item is the one to go on with */
+
 static struct entry *entry_of(const struct held_item *item)
 {
 	return item->what & 1 ? NULL : (struct entry *)item->what;
@@ -91,9 +93,11 @@ static size_t skip_gaps(const struct held *h, size_t i)
 
 struct entry *held_from(const struct held *h, uint64_t tag)
 {
-	size_t i = skip_gaps(h, lower_bound(h, tag));
+	size_t i = lower_bound(h, tag);
 
-	return i < h->end ? entry_of(&h->items[i]) : NULL;
+	if (i < h->end && h->items[i].what & 1)
+		i = skip_gaps(h, i);
+	return i < h->end ? (struct entry *)h->items[i].what : NULL;
 }
 
 struct entry *held_last(const struct held *h)
@@ -107,15 +111,16 @@ void held_remove(struct held *h, uint64_t tag)
 
 	if (i == h->end || h->items[i].tag != tag || !entry_of(&h->items[i]))
 		return;
-	h->items[i].what = 1 << 1 | 1;
-	h->count--;
-	if (h->count == 0) {
+	if (--h->count == 0) {
 		h->start = h->end = 0;
 		return;
 	}
+	h->items[i].what = GAP;
 	/* Each item is passed once by either end. */
-	while (!entry_of(&h->items[h->start]))
-		h->start++;
-	while (!entry_of(&h->items[h->end - 1]))
-		h->end--;
+	if (i == h->start)
+		while (h->items[++h->start].what & 1)
+			;
+	else if (i == h->end - 1)
+		while (h->items[--h->end - 1].what & 1)
+			;
 }
