@@ -88,6 +88,7 @@ TAILQ_HEAD(session_list, session);
 TAILQ_HEAD(settle_list, settle_job);
 TAILQ_HEAD(route_list, route);
 TAILQ_HEAD(vhost_list, vhost);
+TAILQ_HEAD(exchange_list, exchange);
 
 struct broker {
 	uv_loop_t *loop;
@@ -133,6 +134,7 @@ struct broker {
 	uint64_t route_version;         /* changes with every binding */
 	uint64_t route_stamp;           /* marks what a routing has visited */
 	struct route *route;            /* the last one that may not be remembered */
+	struct exchange_list unbinding; /* that have bindings to take out of the index */
 	struct route_list routes;       /* that exchanges remember, from the oldest on */
 	size_t route_bytes;             /* of these */
 	struct error rules_refusal;     /* of the start; code 0 = the rules were good */

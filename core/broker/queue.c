@@ -394,7 +394,7 @@ void queue_destroy(struct queue *q)
 	while ((binding = TAILQ_FIRST(&q->incoming)) != NULL) {
 		struct exchange *source = binding->source;
 
-		binding_destroy(binding);
+		binding_release(binding);
 		exchange_collect(source, NULL);
 	}
 	dedupe_close_queue(q);

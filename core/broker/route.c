@@ -131,9 +131,11 @@ static int visit(struct route *r, struct exchange *x, const struct msg *m,
 		struct binding *b =
 			numbers[i] < x->binding_cap ? x->bindings[numbers[i]] : NULL;
 
-		if (b && b->queue)
+		if (!b) /* it is gone, and the script has not been told yet */
+			r->bindings_matched--;
+		else if (b->queue)
 			rc = add_queue(r, b->queue, b, m, err);
-		else if (b)
+		else
 			add_exchange(b->exchange, todo);
 	}
 	mem_free(numbers);
