@@ -65,16 +65,19 @@ static void escape(struct buf *out, char c)
 		['\b'] = "\\b", ['\f'] = "\\f", ['\n'] = "\\n",
 		['\r'] = "\\r", ['\t'] = "\\t",
 	};
+	static const char digits[] = "0123456789abcdef";
+
 	if (c == '"')
 		buf_append_text(out, "\\\"");
 	else if (c == '\\')
 		buf_append_text(out, "\\\\");
-	else if (c == 0x7f)
-		buf_append_text(out, "\\u007f");
-	else if (short_forms[(unsigned char)c])
+	else if ((unsigned char)c < 0x20 && short_forms[(unsigned char)c])
 		buf_append_text(out, short_forms[(unsigned char)c]);
 	else
-		buf_printf(out, "\\u%04x", (unsigned)c);
+		buf_append(out,
+			   (char[]){ '\\', 'u', '0', '0', digits[c >> 4 & 7],
+				     digits[c & 15] },
+			   6);
 }
 
 static bool is_plain(unsigned char c)

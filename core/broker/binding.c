@@ -44,20 +44,26 @@ struct binding *binding_find(const struct binding_spec *spec)
 	return b;
 }
 
-static uint32_t free_number(struct exchange *x)
+static uint32_t take_number(struct exchange *x)
 {
-	if (x->binding_count == x->binding_cap) {
+	if (x->free_count > 0)
+		return x->free_numbers[--x->free_count];
+	if (x->number_count == x->binding_cap) {
 		uint32_t cap = x->binding_cap ? x->binding_cap * 2 : 8;
 
 		x->bindings = mem_realloc(x->bindings, cap * sizeof(*x->bindings));
 		memset(x->bindings + x->binding_cap, 0,
 		       (cap - x->binding_cap) * sizeof(*x->bindings));
-		x->first_free = x->binding_cap;
+		x->free_numbers =
+			mem_realloc(x->free_numbers, cap * sizeof(*x->free_numbers));
 		x->binding_cap = cap;
 	}
-	while (x->bindings[x->first_free])
-		x->first_free++;
-	return x->first_free;
+	return x->number_count++;
+}
+
+static void give_number(struct exchange *x, uint32_t number)
+{
+	x->free_numbers[x->free_count++] = number;
 }
 
 static struct binding_list *incoming(const struct binding *b)
@@ -83,6 +89,7 @@ static struct binding *add(const struct binding_spec *spec, uint32_t number,
 	args_sort(&b->args);
 	x->bindings[number] = b;
 	x->binding_count++;
+	x->vhost->broker->binding_count++;
 	HASH_ADD_KEYPTR(hh, x->by_text, b->text, b->text_len, b);
 	TAILQ_INSERT_TAIL(incoming(b), b, dest_link);
 	x->vhost->broker->route_version++;
@@ -93,12 +100,14 @@ int binding_create(const struct binding_spec *spec, struct binding **out,
 		   struct error *err)
 {
 	struct exchange *x = spec->source;
-	uint32_t number = free_number(x);
+	uint32_t number = take_number(x);
 	struct buf text;
 	int rc = index_bind(x->index, spec->pattern, spec->args, number, err);
 
-	if (rc < 0)
+	if (rc < 0) {
+		give_number(x, number);
 		return rc;
+	}
 	buf_init(&text);
 	format(spec, &text);
 	*out = add(spec, number, buf_slice(&text));
@@ -109,7 +118,7 @@ int binding_create(const struct binding_spec *spec, struct binding **out,
 void binding_restore(const struct binding_spec *spec, struct slice text)
 {
 	if (!binding_find_text(spec->source, text))
-		add(spec, free_number(spec->source), text)->definition.is_stored = true;
+		add(spec, take_number(spec->source), text)->definition.is_stored = true;
 }
 
 /* A script that fails at it is counted by the engine; whatever it still gives for
@@ -123,25 +132,90 @@ static void unbind(struct binding *b)
 	(void)rc;
 }
 
-void binding_destroy(struct binding *b)
+/* Nothing but the index has it any more. */
+static void take_out(struct binding *b)
 {
 	struct exchange *x = b->source;
 
-	/* The index of an exchange that goes away goes as a whole, and one that is
-	 * unusable has none. */
-	if (!x->is_going && x->index)
-		unbind(b);
 	TAILQ_REMOVE(incoming(b), b, dest_link);
 	HASH_DEL(x->by_text, b);
 	x->bindings[b->number] = NULL;
-	if (b->number < x->first_free)
-		x->first_free = b->number;
 	x->binding_count--;
+	x->vhost->broker->binding_count--;
 	x->vhost->broker->route_version++;
+}
+
+static void free_binding(struct binding *b)
+{
 	args_deinit(&b->args);
 	mem_free(b->pattern);
 	mem_free(b->text);
 	mem_free(b);
+}
+
+void binding_destroy(struct binding *b)
+{
+	/* The index of an exchange that goes away goes as a whole, and one that is
+	 * unusable has none. */
+	if (!b->source->is_going && b->source->index)
+		unbind(b);
+	take_out(b);
+	give_number(b->source, b->number);
+	free_binding(b);
+}
+
+/* ---- many at once ------------------------------------------------------------------
+ */
+
+void binding_release(struct binding *b)
+{
+	struct exchange *x = b->source;
+	struct broker *broker = x->vhost->broker;
+
+	/* Once one has been left for later all are, for a while. */
+	if (x->is_going || !x->index ||
+	    (TAILQ_EMPTY(&broker->unbinding) && !pace_is_spent(&broker->pace, true))) {
+		binding_destroy(b);
+		return;
+	}
+	take_out(b);
+	if (TAILQ_EMPTY(&x->unbinding))
+		TAILQ_INSERT_TAIL(&broker->unbinding, x, unbinding_link);
+	TAILQ_INSERT_TAIL(&x->unbinding, b, dest_link);
+}
+
+static void finish(struct binding *b)
+{
+	struct exchange *x = b->source;
+
+	TAILQ_REMOVE(&x->unbinding, b, dest_link);
+	if (TAILQ_EMPTY(&x->unbinding))
+		TAILQ_REMOVE(&x->vhost->broker->unbinding, x, unbinding_link);
+	give_number(x, b->number);
+	free_binding(b);
+}
+
+void binding_turn(struct broker *broker)
+{
+	struct exchange *x;
+
+	if (TAILQ_EMPTY(&broker->unbinding))
+		return;
+	pace_begin(&broker->pace);
+	while ((x = TAILQ_FIRST(&broker->unbinding)) != NULL) {
+		unbind(TAILQ_FIRST(&x->unbinding));
+		finish(TAILQ_FIRST(&x->unbinding));
+		if (pace_is_spent(&broker->pace, true))
+			return;
+	}
+}
+
+void binding_drop_released(struct exchange *x)
+{
+	struct binding *b;
+
+	while ((b = TAILQ_FIRST(&x->unbinding)) != NULL)
+		finish(b);
 }
 
 struct slice binding_dest(const struct binding *b)

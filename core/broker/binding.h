@@ -13,6 +13,7 @@
 #include "../base/error.h"
 #include "definition.h"
 
+struct broker;
 struct exchange;
 struct queue;
 
@@ -54,6 +55,14 @@ TIDE_MUST_USE int binding_create(const struct binding_spec *spec, struct binding
  * asked. @param text  the member of the set */
 void binding_restore(const struct binding_spec *spec, struct slice text);
 void binding_destroy(struct binding *b);
+/* One of many that go together. When the turn has been long it leads nowhere from
+ * now on, and the routing script is told in one of the next; its number is not used
+ * again until then. */
+void binding_release(struct binding *b);
+/* Go on telling scripts. */
+void binding_turn(struct broker *broker);
+/* The index of the exchange goes as a whole. */
+void binding_drop_released(struct exchange *x);
 /* The destination's name. */
 struct slice binding_dest(const struct binding *b);
 /* It outlives a restart: both ends are durable. */

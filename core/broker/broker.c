@@ -23,6 +23,7 @@
 #include "settle.h"
 #include "shadow.h"
 #include "unusable.h"
+#include "vhost.h"
 
 /* Below these shares of a limit, publishers who were held back go on. */
 #define RELIEF(limit) ((limit) / 4 * 3)
@@ -45,7 +46,11 @@ void broker_config_init(struct broker_config *c)
 		.dedupe_max_bytes = (size_t)256 << 20,
 		.unstored_max_bytes = (size_t)64 << 20,
 		.vhosts_max = 256,
+		.queues_max = 1000000,
+		.exchanges_max = 1000000,
+		.bindings_max = 1000000,
 		.channels_max = 256,
+		.consumers_max = 65535,
 		.replies_max = 16384,
 		.rules_memory_bytes = ENGINE_MEMORY_DEFAULT,
 		.rules_budget_ms = 50,
@@ -135,6 +140,20 @@ static void answer_gets(struct broker *b)
 			(struct consumer *)((char *)n - offsetof(struct consumer, wait)));
 }
 
+static void close_shards(struct broker *b)
+{
+	struct shard *sh;
+
+	if (TAILQ_EMPTY(&b->env.closing))
+		return;
+	pace_begin(&b->pace);
+	while ((sh = TAILQ_FIRST(&b->env.closing)) != NULL) {
+		shard_close_some(sh);
+		if (pace_is_over(&b->pace))
+			return;
+	}
+}
+
 static void on_timer(uv_timer_t *handle)
 {
 	struct broker *b = handle->data;
@@ -174,7 +193,8 @@ static void arm(struct broker *b)
 {
 	int64_t due_ms = next_due_ms(b);
 	bool is_due = due_ms != 0 && due_ms <= b->now_ms;
-	bool is_busy = is_due || !TAILQ_EMPTY(&b->active) || !TAILQ_EMPTY(&b->settling);
+	bool is_busy = is_due || !TAILQ_EMPTY(&b->active) || !TAILQ_EMPTY(&b->settling) ||
+		       !TAILQ_EMPTY(&b->unbinding) || !TAILQ_EMPTY(&b->env.closing);
 
 	if (is_busy && !uv_is_active((uv_handle_t *)&b->idle))
 		uv_idle_start(&b->idle, on_idle);
@@ -212,6 +232,9 @@ void broker_turn(struct broker *b)
 	scheduler_turn(b);
 	deal(b);
 	answer_gets(b);
+	vhost_turn(b);
+	binding_turn(b);
+	close_shards(b);
 	b->hooks.on_turn(b->hooks.ctx);
 	if (b->is_closing)
 		return; /* it was the last turn */
@@ -571,6 +594,10 @@ static void init_parts(struct broker *b)
 	TAILQ_INIT(&b->sessions);
 	TAILQ_INIT(&b->active);
 	TAILQ_INIT(&b->settling);
+	TAILQ_INIT(&b->routes);
+	TAILQ_INIT(&b->unbinding);
+	TAILQ_INIT(&b->env.closing);
+	TAILQ_INIT(&b->idle_vhosts);
 	pace_init(&b->pace);
 	b->scheduler = scheduler_create();
 	msg_pool_init(&b->msgs);
@@ -594,6 +621,8 @@ static void init_parts(struct broker *b)
 static void free_parts(struct broker *b)
 {
 	scheduler_destroy(b->scheduler);
+	while (!TAILQ_EMPTY(&b->env.closing))
+		shard_close_some(TAILQ_FIRST(&b->env.closing));
 	pool_deinit(&b->replies);
 	pool_deinit(&b->env.entries);
 	pool_deinit(&b->env.lanes);

@@ -42,8 +42,12 @@ struct broker_config {
 				    * what is half received */
 	size_t unstored_max_bytes; /* messages not yet durable: likewise */
 	unsigned vhosts_max;
-	unsigned channels_max; /* of a connection */
-	unsigned replies_max;  /* requests of a connection that wait for an answer */
+	unsigned queues_max; /* of the broker, like the next two */
+	unsigned exchanges_max;
+	unsigned bindings_max;
+	unsigned channels_max;  /* of a connection */
+	unsigned consumers_max; /* subscriptions of a connection */
+	unsigned replies_max;   /* requests of a connection that wait for an answer */
 	size_t rules_memory_bytes;
 	int64_t rules_budget_ms;
 	int64_t rules_debounce_ms;
@@ -82,6 +86,9 @@ struct broker_counters {
 TAILQ_HEAD(queue_list, queue);
 TAILQ_HEAD(session_list, session);
 TAILQ_HEAD(settle_list, settle_job);
+TAILQ_HEAD(route_list, route);
+TAILQ_HEAD(vhost_list, vhost);
+TAILQ_HEAD(exchange_list, exchange);
 
 struct broker {
 	uv_loop_t *loop;
@@ -99,8 +106,9 @@ struct broker {
 	struct shared_sync shared_sync;
 	struct scheduler *scheduler;
 	struct shard_env env;
-	struct id_lease ids;  /* of messages: broker_next_id */
-	struct vhost *vhosts; /* uthash by name */
+	struct id_lease ids;           /* of messages: broker_next_id */
+	struct vhost *vhosts;          /* uthash by name */
+	struct vhost_list idle_vhosts; /* that may be empty */
 	struct session_list sessions;
 	struct queue_list active;    /* queues that may have something to deal out */
 	struct heap timers;          /* of shards */
@@ -121,9 +129,14 @@ struct broker {
 	uint64_t last_session;
 	uint64_t last_serial;           /* of queues, exchanges and bindings */
 	struct queue *queues_by_serial; /* uthash */
+	unsigned exchange_count;
+	unsigned binding_count;
 	uint64_t route_version;         /* changes with every binding */
 	uint64_t route_stamp;           /* marks what a routing has visited */
 	struct route *route;            /* the last one that may not be remembered */
+	struct exchange_list unbinding; /* that have bindings to take out of the index */
+	struct route_list routes;       /* that exchanges remember, from the oldest on */
+	size_t route_bytes;             /* of these */
 	struct error rules_refusal;     /* of the start; code 0 = the rules were good */
 	unsigned unusable;              /* queues and exchanges: unusable.h */
 	bool has_changed_rules;         /* during the start, which has loaded them */

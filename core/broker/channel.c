@@ -19,29 +19,27 @@ static void return_held(struct channel *ch)
 {
 	bool is_punished = !ch->session->broker->is_draining;
 	struct held *h = &ch->held;
-	bool is_get_charged = false; /* what GETs took counts as one consumer's */
+	struct entry *last;
+	uint64_t tag;
+	/* What GETs and those who have gone took counts as one consumer's. */
+	bool is_get_charged = false;
 
-	for (size_t i = h->start; i < h->end && is_punished; i++) {
-		struct entry *e = h->items[i].entry;
+	for (struct entry *e = is_punished ? held_from(h, 0) : NULL; e;
+	     e = held_from(h, tag + 1)) {
 		bool *is_charged;
 
-		if (!e)
-			continue;
-		is_charged = e->consumer ? &e->consumer->is_charged : &is_get_charged;
+		tag = e->tag;
+		is_charged = e->consumer && !e->consumer->is_gone
+				     ? &e->consumer->is_charged
+				     : &is_get_charged;
 		if (*is_charged)
 			continue;
 		*is_charged = true;
 		retry_failed(e, "gone");
 	}
 	/* From the last to the first, so that each enters at the queue's front. */
-	while (h->count > 0) {
-		struct entry *e = h->items[h->end - 1].entry;
-
-		if (e)
-			retry_unpunished(e);
-		else
-			h->end--;
-	}
+	while ((last = held_last(h)) != NULL)
+		retry_unpunished(last);
 }
 
 void channel_end(struct channel *ch)
@@ -71,17 +69,23 @@ struct consumer *channel_consumer(struct channel *ch, struct slice sid)
 {
 	struct consumer *c;
 
-	TAILQ_FOREACH (c, &ch->consumers, channel_link)
-		if (c->sid && slice_is(sid, c->sid))
-			return c;
-	return NULL;
+	HASH_FIND(hh, ch->by_sid, sid.data, sid.len, c);
+	return c;
 }
 
-static void forget_consumer(struct channel *ch, const struct consumer *c)
+struct consumer *channel_add_consumer(struct channel *ch, struct slice sid)
 {
-	for (size_t i = ch->held.start; i < ch->held.end; i++)
-		if (ch->held.items[i].entry && ch->held.items[i].entry->consumer == c)
-			ch->held.items[i].entry->consumer = NULL;
+	struct consumer *c = mem_zalloc(sizeof(*c));
+
+	c->channel = ch;
+	heap_node_init(&c->wait);
+	TAILQ_INSERT_TAIL(&ch->consumers, c, channel_link);
+	if (!sid.len)
+		return c;
+	c->sid = mem_strndup(sid.data, sid.len);
+	HASH_ADD_KEYPTR(hh, ch->by_sid, c->sid, sid.len, c);
+	ch->session->subscription_count++;
+	return c;
 }
 
 void consumer_destroy(struct consumer *c)
@@ -90,14 +94,19 @@ void consumer_destroy(struct consumer *c)
 
 	if (c->queue)
 		queue_remove_consumer(c->queue, c);
-	if (c->unacked)
-		forget_consumer(ch, c);
 	if (c->confirm)
 		c->confirm->consumer = NULL;
 	TAILQ_REMOVE(&ch->consumers, c, channel_link);
+	if (c->sid) {
+		HASH_DEL(ch->by_sid, c);
+		ch->session->subscription_count--;
+	}
 	heap_remove(&ch->session->broker->waits, &c->wait);
 	mem_free(c->sid);
-	mem_free(c);
+	c->sid = NULL;
+	c->is_gone = true;
+	if (c->unacked == 0)
+		mem_free(c);
 }
 
 static void deliver_auto(struct consumer *c, struct entry *e)
@@ -148,6 +157,8 @@ void channel_release(struct entry *e)
 	if (!c)
 		return;
 	c->unacked--;
-	if (c->is_waiting && c->queue)
+	if (c->is_gone && c->unacked == 0)
+		mem_free(c);
+	else if (c->is_waiting && c->queue)
 		queue_update_consumer(c);
 }

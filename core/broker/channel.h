@@ -17,6 +17,7 @@ struct channel {
 	struct reply_list replies; /* not yet sent, in the order of the requests */
 	struct held held;
 	struct consumer_list consumers; /* subscriptions and GETs */
+	struct consumer *by_sid;        /* uthash: the subscriptions */
 	bool is_closing; /* closed, and forgotten when its last reply has left */
 };
 
@@ -27,13 +28,17 @@ void channel_end(struct channel *ch);
 /* Likewise, and drops its replies. */
 void channel_deinit(struct channel *ch);
 
+/* The subscription of that name, or NULL. */
 struct consumer *channel_consumer(struct channel *ch, struct slice sid);
+/* A subscription, or a GET where `sid` is empty. */
+struct consumer *channel_add_consumer(struct channel *ch, struct slice sid);
 /* Its replies will not be sent; those not finished complete unseen. */
 void channel_drop_replies(struct channel *ch);
 /* Send the finished replies at the front. */
 void channel_flush(struct channel *ch);
 
-/* End a consumer: what it holds stays with the channel. */
+/* End a consumer: what it holds stays with the channel, and refers to it until
+ * it is settled. */
 void consumer_destroy(struct consumer *c);
 
 /* Hand a message to a consumer: a tag, a line on its connection, credit used. */

@@ -5,9 +5,20 @@
 #include "session.h"
 #include "unusable.h"
 
+/* What is new must find room; what is in Redis comes back at a start whatever the
+ * limits are. */
+static int check_room(size_t count, unsigned max, const char *what, struct error *err)
+{
+	if (count < max)
+		return TIDE_OK;
+	return error_set(err, TIDE_ELIMIT, "there are %zu %s already, which is the limit",
+			 count, what);
+}
+
 static int declare_queue(struct session *s, const struct declare_spec *spec,
 			 struct reply *r, struct error *err)
 {
+	const struct broker *b = s->broker;
 	struct queue *q;
 	bool is_new;
 	int rc;
@@ -16,7 +27,11 @@ static int declare_queue(struct session *s, const struct declare_spec *spec,
 	if (q && q->owner && q->owner != s)
 		return error_set(err, TIDE_EDENIED,
 				 "queue '%s' belongs to another connection", q->name);
-	rc = queue_declare(s->vhost, spec->name, spec->args, s, &q, &is_new, err);
+	rc = q ? TIDE_OK
+	       : check_room(HASH_CNT(serial_hh, b->queues_by_serial),
+			    b->config.queues_max, "queues", err);
+	if (rc == TIDE_OK)
+		rc = queue_declare(s->vhost, spec->name, spec->args, s, &q, &is_new, err);
 	if (rc == TIDE_OK)
 		definition_send_queue(q, &r->waiter);
 	return rc;
@@ -25,11 +40,17 @@ static int declare_queue(struct session *s, const struct declare_spec *spec,
 static int declare_exchange(struct session *s, const struct declare_spec *spec,
 			    struct reply *r, struct error *err)
 {
+	const struct broker *b = s->broker;
 	struct exchange *x;
 	bool is_new;
-	int rc = exchange_declare(s->vhost, spec->name, spec->type, spec->args, &x,
-				  &is_new, err);
+	int rc = exchange_find(s->vhost, spec->name)
+			 ? TIDE_OK
+			 : check_room(b->exchange_count, b->config.exchanges_max,
+				      "exchanges", err);
 
+	if (rc == TIDE_OK)
+		rc = exchange_declare(s->vhost, spec->name, spec->type, spec->args, &x,
+				      &is_new, err);
 	if (rc == TIDE_OK)
 		definition_send_exchange(x, &r->waiter);
 	return rc;
@@ -159,7 +180,9 @@ void session_bind(struct session *s, const struct bind_spec *spec, struct reply 
 		return;
 	}
 	b = binding_find(&binding);
-	if (!b && binding_create(&binding, &b, &err) < 0) {
+	if (!b && (check_room(s->broker->binding_count, s->broker->config.bindings_max,
+			      "bindings", &err) < 0 ||
+		   binding_create(&binding, &b, &err) < 0)) {
 		reply_error(r, &err);
 		return;
 	}

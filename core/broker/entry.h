@@ -38,6 +38,7 @@ enum {
 	ENTRY_LEDGERED = 1 << 7,     /* held for so long that the unack set names it */
 	ENTRY_UNSTORED = 1 << 8, /* never yet durable; counted in the journal's bytes */
 	ENTRY_DEDUPE = 1 << 9,   /* to be written with its publish id: see dedupe.h */
+	ENTRY_FINGER = 1 << 10,  /* its lane has a finger at it: see window.c */
 };
 
 struct lane;
@@ -59,7 +60,7 @@ struct entry {
 
 	struct waiter *waiter;     /* told when Redis has it, or has forgotten it */
 	struct channel *channel;   /* who holds it, while unacked */
-	struct consumer *consumer; /* whose credit it uses; NULL after UNSUB or for GET */
+	struct consumer *consumer; /* whose credit it uses; NULL for GET */
 	uint64_t tag;
 	int64_t held_unix_ms; /* since when */
 

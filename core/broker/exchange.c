@@ -100,7 +100,9 @@ static struct exchange *make(struct vhost *v, struct slice name, struct slice ty
 	x->is_auto_delete = a_take->is_auto_delete;
 	args_init(&a_take->script);
 	TAILQ_INIT(&x->incoming);
+	TAILQ_INIT(&x->unbinding);
 	HASH_ADD_KEYPTR(hh, v->exchanges, x->name, x->name_len, x);
+	v->broker->exchange_count++;
 	v->broker->route_version++;
 	return x;
 }
@@ -190,6 +192,7 @@ int exchange_attach(struct exchange *x, struct error *err)
 
 void exchange_detach(struct exchange *x)
 {
+	binding_drop_released(x);
 	index_destroy(x->index);
 	x->index = NULL;
 }
@@ -257,9 +260,12 @@ static void free_parts(struct exchange *x)
 	unusable_clear_exchange(x);
 	exchange_detach(x);
 	HASH_DEL(x->vhost->exchanges, x);
+	x->vhost->broker->exchange_count--;
+	vhost_check(x->vhost);
 	x->vhost->broker->route_version++;
 	args_deinit(&x->args);
 	mem_free(x->bindings);
+	mem_free(x->free_numbers);
 	mem_free(x->type);
 	mem_free(x->name);
 	mem_free(x);
@@ -289,7 +295,7 @@ void exchange_destroy(struct exchange *x)
 		while ((b = TAILQ_FIRST(&x->incoming)) != NULL) {
 			struct exchange *source = b->source;
 
-			binding_destroy(b);
+			binding_release(b);
 			if (!is_unneeded(source))
 				continue;
 			exchange_erase(source, NULL);

@@ -32,10 +32,14 @@ struct exchange {
 	struct binding **bindings; /* by number, NULL where free */
 	uint32_t binding_cap;
 	uint32_t binding_count;
-	uint32_t first_free;          /* no number below it is free */
-	struct binding *by_text;      /* uthash: the same bindings */
-	struct binding_list incoming; /* from other exchanges */
-	struct route *routes;         /* uthash by key: pure decisions */
+	uint32_t number_count;  /* ever given out; those that came back: */
+	uint32_t *free_numbers; /* room for binding_cap */
+	uint32_t free_count;
+	struct binding *by_text;       /* uthash: the same bindings */
+	struct binding_list incoming;  /* from other exchanges */
+	struct binding_list unbinding; /* gone, but that the script is to be told */
+	TAILQ_ENTRY(exchange) unbinding_link;
+	struct route *routes; /* uthash by key: pure decisions */
 	unsigned route_count;
 	uint64_t visit;              /* the last routing that came by */
 	struct exchange *next_visit; /* in that routing's list */

@@ -3,7 +3,9 @@
  * Tags are given in order, so the table is an array sorted by tag; what is
  * taken out leaves a gap, and the gaps are squeezed out when the array is full
  * and half of it is gaps. One message held for ever thus costs one slot, not
- * one for each that came after it. */
+ * one for each that came after it. A gap knows how far it is to a later item,
+ * and whoever has walked over gaps notes in each how far he came: a client may
+ * ask for the same ones again and again. */
 #ifndef TIDE_BROKER_HELD_H
 #define TIDE_BROKER_HELD_H
 
@@ -11,12 +13,13 @@
 
 struct held_item {
 	uint64_t tag;
-	struct entry *entry; /* NULL: a gap */
+	uintptr_t what; /* an entry; or a gap: twice the way to go on, and one */
 };
 
 struct held {
 	struct held_item *items;
-	size_t start; /* items before it are gone */
+	/* The first and the last item between the two are no gaps. */
+	size_t start;
 	size_t end;
 	size_t cap;
 	size_t count;
@@ -32,5 +35,7 @@ struct entry *held_find(const struct held *h, uint64_t tag);
 void held_remove(struct held *h, uint64_t tag);
 /* The first entry with a tag of at least `tag`, or NULL. */
 struct entry *held_from(const struct held *h, uint64_t tag);
+/* The one with the highest tag, or NULL. */
+struct entry *held_last(const struct held *h);
 
 #endif

@@ -6,7 +6,8 @@
 #include "../base/mem.h"
 #include "session.h"
 
-#define PEEK_BYTES_MAX ((size_t)8 << 20) /* of bodies read from Redis for one PEEK */
+#define PEEK_BYTES_MAX \
+	((size_t)8 << 20) /* of messages, in memory and in Redis; one at least */
 
 static const char *const state_names[] = {
 	[ENTRY_READY] = "ready",   [ENTRY_DELAYED] = "delayed",
@@ -103,15 +104,6 @@ static void add_message(struct json *j, const struct view *v)
 	json_object_end(j);
 }
 
-static void add_entry(struct json *j, const struct entry *e)
-{
-	struct view v = { e->msg,          e->id,       state_names[e->state],
-			  e->shard->index, e->rank,     e->at_unix_ms,
-			  e->attempts,     e->failures, e->reason };
-
-	add_message(j, &v);
-}
-
 /* ---- peek
  * ------------------------------------------------------------------------------ */
 
@@ -125,10 +117,27 @@ struct peek {
 	unsigned shard_count;
 	unsigned next;
 	unsigned left;
+	size_t bytes_left;
 	struct place edge; /* of the shard, when its memory was looked at */
 };
 
 static void peek_next(struct peek *p);
+
+static void show(struct peek *p, const struct view *v)
+{
+	add_message(&p->json, v);
+	p->left = v->msg->bytes < p->bytes_left ? p->left - 1 : 0;
+	p->bytes_left -= p->left ? v->msg->bytes : 0;
+}
+
+static void show_entry(struct peek *p, const struct entry *e)
+{
+	struct view v = { e->msg,          e->id,       state_names[e->state],
+			  e->shard->index, e->rank,     e->at_unix_ms,
+			  e->attempts,     e->failures, e->reason };
+
+	show(p, &v);
+}
 
 static void peek_end(struct peek *p)
 {
@@ -164,8 +173,7 @@ static void on_rows(void *ctx, int status, const char *text, struct store_row *r
 		if (!row->msg ||
 		    place_is_before((struct place){ row->score, row->id }, p->edge))
 			continue;
-		add_message(&p->json, &v);
-		p->left--;
+		show(p, &v);
 	}
 	p->next++;
 	peek_next(p);
@@ -173,10 +181,8 @@ static void on_rows(void *ctx, int status, const char *text, struct store_row *r
 
 static void peek_window(struct peek *p, const struct window *w)
 {
-	for (struct entry *e = window_first(w); e && p->left; e = window_next(w, e)) {
-		add_entry(&p->json, e);
-		p->left--;
-	}
+	for (struct entry *e = window_first(w); e && p->left; e = window_next(w, e))
+		show_entry(p, e);
 }
 
 static void peek_memory(struct peek *p, const struct shard *sh)
@@ -191,8 +197,7 @@ static void peek_memory(struct peek *p, const struct shard *sh)
 	TAILQ_FOREACH (e, &sh->young, link) {
 		if (!p->left)
 			return;
-		add_entry(&p->json, e);
-		p->left--;
+		show_entry(p, e);
 	}
 }
 
@@ -208,7 +213,7 @@ static bool peek_store(struct peek *p, struct shard *sh)
 		return false;
 	p->edge = st->edge;
 	store_read(sh->env->store, sh->keys, st->set, (int64_t)st->indexed, p->left,
-		   PEEK_BYTES_MAX, false, on_rows, p);
+		   p->bytes_left, false, on_rows, p);
 	return true;
 }
 
@@ -242,6 +247,7 @@ void session_peek(struct session *s, const struct peek_spec *spec, struct reply 
 	p->reply = r;
 	p->state = spec->state;
 	p->left = spec->max;
+	p->bytes_left = PEEK_BYTES_MAX;
 	buf_init(&p->text);
 	json_init(&p->json, &p->text);
 	json_array_begin(&p->json);

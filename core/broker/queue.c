@@ -193,6 +193,7 @@ static struct queue *make(struct vhost *v, struct slice name,
 	q->config = *config_take;
 	TAILQ_INIT(&q->able);
 	TAILQ_INIT(&q->waiting);
+	TAILQ_INIT(&q->extended);
 	TAILQ_INIT(&q->incoming);
 	return q;
 }
@@ -349,6 +350,14 @@ static void release_held(struct shard *sh)
 		channel_release(e);
 }
 
+/* Its reply is going to be answered. */
+static void end_get(struct consumer *c)
+{
+	queue_remove_consumer(c->queue, c);
+	c->reply = NULL;
+	consumer_destroy(c);
+}
+
 static void cancel(struct consumer *c, const struct queue *q)
 {
 	struct session *s = c->channel->session;
@@ -358,8 +367,7 @@ static void cancel(struct consumer *c, const struct queue *q)
 	if (c->reply) {
 		struct reply *r = c->reply;
 
-		c->reply = NULL;
-		consumer_destroy(c);
+		end_get(c);
 		error_set(&err, TIDE_ENOTFOUND, "queue '%s' was deleted", q->name);
 		reply_error(r, &err);
 		return;
@@ -371,7 +379,8 @@ static void cancel(struct consumer *c, const struct queue *q)
 
 void queue_destroy(struct queue *q)
 {
-	struct broker *b = q->vhost->broker;
+	struct vhost *v = q->vhost;
+	struct broker *b = v->broker;
 	struct consumer *c;
 	struct binding *binding;
 
@@ -385,7 +394,7 @@ void queue_destroy(struct queue *q)
 	while ((binding = TAILQ_FIRST(&q->incoming)) != NULL) {
 		struct exchange *source = binding->source;
 
-		binding_destroy(binding);
+		binding_release(binding);
 		exchange_collect(source, NULL);
 	}
 	dedupe_close_queue(q);
@@ -395,9 +404,10 @@ void queue_destroy(struct queue *q)
 		TAILQ_REMOVE(&b->active, q, active_link);
 	if (q->owner)
 		TAILQ_REMOVE(&q->owner->exclusive, q, owner_link);
-	HASH_DEL(q->vhost->queues, q);
+	HASH_DEL(v->queues, q);
 	HASH_DELETE(serial_hh, b->queues_by_serial, q);
 	b->route_version++;
+	vhost_check(v);
 	free_parts(q);
 }
 
@@ -438,6 +448,8 @@ void queue_remove_consumer(struct queue *q, struct consumer *c)
 	if (!c->queue)
 		return;
 	TAILQ_REMOVE(c->is_waiting ? &q->waiting : &q->able, c, queue_link);
+	if (c->is_extended)
+		TAILQ_REMOVE(&q->extended, c, extended_link);
 	c->queue = NULL;
 	if (c->reply)
 		return;
@@ -502,10 +514,7 @@ static void give_to_get(struct consumer *c, struct entry *first, unsigned *budge
 	bool is_auto_ack = c->is_auto_ack;
 	unsigned n = 0, max = c->max;
 
-	c->reply = NULL;
-	TAILQ_REMOVE(c->is_waiting ? &q->waiting : &q->able, c, queue_link);
-	c->queue = NULL;
-	consumer_destroy(c);
+	end_get(c);
 	for (struct entry *e = first; e; e = n < max ? next_message(q, budget) : NULL) {
 		struct delivery *d = &list[n++];
 
@@ -530,13 +539,9 @@ static void give_to_get(struct consumer *c, struct entry *first, unsigned *budge
 
 static void answer_empty(struct consumer *c)
 {
-	struct queue *q = c->queue;
 	struct reply *r = c->reply;
 
-	c->reply = NULL;
-	TAILQ_REMOVE(c->is_waiting ? &q->waiting : &q->able, c, queue_link);
-	c->queue = NULL;
-	consumer_destroy(c);
+	end_get(c);
 	reply_messages_take(r, NULL, 0);
 }
 
@@ -555,6 +560,7 @@ void queue_answer_get(struct consumer *c)
 		struct broker *b = q->vhost->broker;
 
 		c->is_extended = true;
+		TAILQ_INSERT_TAIL(&q->extended, c, extended_link);
 		heap_set(&b->waits, &c->wait, b->mono_ms + GET_READ_MS);
 		return;
 	}
@@ -564,15 +570,12 @@ void queue_answer_get(struct consumer *c)
 /* GETs whose time is over waited for a read of Redis, which brought nothing. */
 static void end_extended(struct queue *q)
 {
-	struct consumer *c, *next;
+	struct consumer *c;
 
-	if (is_refilling(q))
+	if (TAILQ_EMPTY(&q->extended) || is_refilling(q))
 		return;
-	for (c = TAILQ_FIRST(&q->able); c; c = next) {
-		next = TAILQ_NEXT(c, queue_link);
-		if (c->reply && c->is_extended)
-			answer_empty(c);
-	}
+	while ((c = TAILQ_FIRST(&q->extended)) != NULL)
+		answer_empty(c);
 }
 
 bool queue_deal(struct queue *q)

@@ -42,7 +42,8 @@ struct queue {
 	unsigned next_shard;                            /* where the dealing goes on */
 	struct consumer_list able;
 	struct consumer_list waiting;
-	unsigned consumer_count; /* subscriptions; GETs do not count */
+	struct consumer_list extended; /* GETs: of those who are able */
+	unsigned consumer_count;       /* subscriptions; GETs do not count */
 	bool had_consumer;
 	struct session *owner; /* of an exclusive queue */
 	TAILQ_ENTRY(queue) owner_link;

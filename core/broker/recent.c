@@ -28,6 +28,7 @@ static void drop_first(struct recent *r)
 
 	r->bytes -= record->msg->bytes;
 	msg_unref(record->msg);
+	vhost_unref(record->vhost);
 	r->first = (r->first + 1) % RECENT_MAX;
 	r->count--;
 }
@@ -66,7 +67,7 @@ struct verdict *recent_add(struct recent *r, struct vhost *v, struct msg *m, int
 	record = &r->ring[(r->first + r->count++) % RECENT_MAX];
 	r->bytes += kept->bytes;
 	record->msg = kept;
-	record->vhost = v;
+	record->vhost = vhost_ref(v);
 	record->number = ++r->last_number;
 	record->size = m->payload_len;
 	verdict_init(&record->verdict, status);

@@ -105,8 +105,8 @@ static void on_definition(void *ctx, const struct store_definition *d)
 	struct recovery *r = ctx;
 	struct vhost *v;
 	struct error err;
-	int rc = vhost_open(r->broker, d->table == STORE_VHOSTS ? d->name : d->vhost, &v,
-			    &err);
+	int rc = vhost_recover(r->broker, d->table == STORE_VHOSTS ? d->name : d->vhost,
+			       &v, &err);
 
 	if (rc == TIDE_OK && d->table == STORE_EXCHANGES)
 		take_exchange(v, d);
@@ -114,6 +114,9 @@ static void on_definition(void *ctx, const struct store_definition *d)
 		rc = take_queue(v, d, &err);
 	else if (rc == TIDE_OK && d->table == STORE_BINDINGS)
 		rc = take_binding(v, d, &err);
+	/* Without its vhost nobody would find it again. */
+	if (rc < 0 && v)
+		v->is_kept = true;
 	if (rc < 0)
 		log_error("%s '%" SLICE_FMT "' of vhost '%" SLICE_FMT
 			  "' is ignored and left as it is in Redis: %s",
@@ -196,9 +199,11 @@ void recover_shards(struct broker *b, recover_fn *on_done)
 	struct queue *q, *next_queue;
 
 	waiter_init(&r->waiter, on_shards);
-	HASH_ITER (hh, b->vhosts, v, next_vhost)
+	HASH_ITER (hh, b->vhosts, v, next_vhost) {
 		HASH_ITER (hh, v->queues, q, next_queue)
 			if (!q->unusable)
 				recover_queue(q, &r->waiter);
+		vhost_check(v);
+	}
 	waiter_done(&r->waiter, TIDE_OK, NULL);
 }

@@ -3,6 +3,7 @@
 #include "candidate.h"
 #include "recent.h"
 #include "shadow.h"
+#include "vhost.h"
 
 /* The ring goes on while this is under way: here is how it was. */
 struct replayed {
@@ -32,8 +33,10 @@ static void on_closed(uv_handle_t *handle)
 static void end(struct replay *p)
 {
 	p->broker->replay = NULL;
-	for (size_t i = 0; i < p->count; i++)
+	for (size_t i = 0; i < p->count; i++) {
 		msg_unref(p->items[i].msg);
+		vhost_unref(p->items[i].vhost);
+	}
 	mem_free(p->items);
 	buf_deinit(&p->changes);
 	candidate_destroy(p->candidate);
@@ -121,8 +124,9 @@ static void take_recent(struct replay *p)
 
 		if (m)
 			p->items[p->count++] =
-				(struct replayed){ m, record->vhost, record->number,
-						   record->size, record->verdict };
+				(struct replayed){ m, vhost_ref(record->vhost),
+						   record->number, record->size,
+						   record->verdict };
 	}
 }
 

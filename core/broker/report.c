@@ -251,6 +251,7 @@ static void broker_stats(const struct broker *b, struct json *j)
 	json_member_int(j, "failed", (int64_t)n->failed);
 	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
 	json_member_int(j, "memory_bytes", (int64_t)broker_memory(b));
+	json_member_int(j, "routes_bytes", (int64_t)b->route_bytes);
 	json_member_bool(j, "blocked", b->is_blocked);
 	json_member_int(j, "rules_generation", (int64_t)engine_epoch(b->engine));
 	json_key(j, "counters");

@@ -12,15 +12,27 @@ void route_destroy(struct route *r)
 	mem_free(r);
 }
 
+static size_t size_of(const struct route *r)
+{
+	return sizeof(*r) + r->key_len + r->cap * sizeof(*r->targets);
+}
+
+static void forget(struct route *r)
+{
+	struct exchange *x = r->exchange;
+	struct broker *b = x->vhost->broker;
+
+	HASH_DEL(x->routes, r);
+	x->route_count--;
+	TAILQ_REMOVE(&b->routes, r, memory_link);
+	b->route_bytes -= size_of(r);
+	route_destroy(r);
+}
+
 void route_cache_clear(struct exchange *x)
 {
-	struct route *r, *next;
-
-	HASH_ITER (hh, x->routes, r, next) {
-		HASH_DEL(x->routes, r);
-		route_destroy(r);
-	}
-	x->route_count = 0;
+	while (x->routes)
+		forget(x->routes);
 }
 
 static struct route *route_create(struct slice key)
@@ -119,9 +131,11 @@ static int visit(struct route *r, struct exchange *x, const struct msg *m,
 		struct binding *b =
 			numbers[i] < x->binding_cap ? x->bindings[numbers[i]] : NULL;
 
-		if (b && b->queue)
+		if (!b) /* it is gone, and the script has not been told yet */
+			r->bindings_matched--;
+		else if (b->queue)
 			rc = add_queue(r, b->queue, b, m, err);
-		else if (b)
+		else
 			add_exchange(b->exchange, todo);
 	}
 	mem_free(numbers);
@@ -194,16 +208,26 @@ static void remember(struct exchange *x, struct route *r)
 {
 	struct route *old;
 
+	struct broker *b = x->vhost->broker;
+
 	HASH_FIND(hh, x->routes, r->key, r->key_len, old);
-	if (old) {
-		HASH_DEL(x->routes, old);
-		route_destroy(old);
-		x->route_count--;
-	}
+	if (old)
+		forget(old);
+	/* The first of the table is the oldest. */
 	if (x->route_count >= ROUTE_CACHE_MAX)
-		route_cache_clear(x);
+		forget(x->routes);
+	if (r->count && r->count < r->cap) {
+		r->cap = r->count;
+		r->targets = mem_realloc(r->targets, r->cap * sizeof(*r->targets));
+	}
+	r->exchange = x;
 	HASH_ADD_KEYPTR(hh, x->routes, r->key, r->key_len, r);
 	x->route_count++;
+	TAILQ_INSERT_TAIL(&b->routes, r, memory_link);
+	b->route_bytes += size_of(r);
+	while (b->route_bytes > b->config.memory_max_bytes / ROUTE_CACHE_SHARE &&
+	       TAILQ_FIRST(&b->routes) != r)
+		forget(TAILQ_FIRST(&b->routes));
 }
 
 int route_find(struct vhost *v, struct exchange *x, const struct msg *m,

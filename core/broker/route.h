@@ -2,7 +2,8 @@
  *
  * Where every script on the way says that its decision depends on the routing
  * key alone, the exchange remembers the whole of it and no script is called
- * until a binding or a generation changes. */
+ * until a binding or a generation changes. Where that becomes too much, the
+ * oldest go, so those that have been outdated by a change go first. */
 #ifndef TIDE_BROKER_ROUTE_H
 #define TIDE_BROKER_ROUTE_H
 
@@ -10,6 +11,8 @@
 #include "queue.h"
 
 #define ROUTE_CACHE_MAX 8192 /* keys that an exchange remembers */
+/* What all exchanges remember may take this share of the memory for messages. */
+#define ROUTE_CACHE_SHARE 16
 #define ROUTE_ASK ((unsigned)-1)
 
 struct route_target {
@@ -22,7 +25,9 @@ struct route_target {
 };
 
 struct route {
-	UT_hash_handle hh;
+	UT_hash_handle hh;              /* of the exchange that remembers it */
+	TAILQ_ENTRY(route) memory_link; /* in the order in which they were made */
+	struct exchange *exchange;
 	uint64_t version;
 	uint64_t epoch;
 	struct route_target *targets;

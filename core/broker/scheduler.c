@@ -7,6 +7,7 @@
 #include "../base/duration.h"
 #include "../base/log.h"
 #include "../base/mem.h"
+#include "vhost.h"
 
 /* The clock is looked at so often, since it may be set while a timer runs. */
 #define LOOK_MS 1000
@@ -73,6 +74,7 @@ static void destroy(struct schedule *s)
 	mem_free(s->name);
 	mem_free(s->when);
 	mem_free(s->vhost);
+	vhost_unref(s->home);
 	mem_free(s);
 }
 
@@ -162,6 +164,8 @@ static void end_run(struct schedule *s)
 		msg_unref(s->msgs[i]);
 	mem_free(s->msgs);
 	mem_free(s->finds);
+	vhost_unref(s->home);
+	s->home = NULL;
 	s->msgs = NULL;
 	s->finds = NULL;
 	s->msg_count = s->find_count = 0;

@@ -299,6 +299,7 @@ void schedule_run_tick(struct schedule *s, int64_t tick_ms, uint64_t missed)
 		schedule_finish(s, s->failure.text);
 		return;
 	}
+	vhost_ref(s->home);
 	if (engine_schedule_run(s->broker->engine, slice_from(s->name), &s->tick, &broker,
 				&err) != TIDE_OK) {
 		s->failure = err;

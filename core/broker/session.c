@@ -27,6 +27,8 @@ struct session *session_create(struct broker *b, const struct session_ops *ops, 
 	/* The default vhost is made at the start and never goes. */
 	if (vhost_open(b, SLICE("/"), &s->vhost, &ignored) < 0)
 		s->vhost = NULL;
+	else
+		vhost_enter(s->vhost);
 	TAILQ_INSERT_TAIL(&b->sessions, s, link);
 	return s;
 }
@@ -51,6 +53,8 @@ void session_destroy(struct session *s)
 	channel_deinit(&s->zero);
 	settle_cancel(s);
 	drop_exclusive(s);
+	if (s->vhost)
+		vhost_leave(s->vhost);
 	TAILQ_REMOVE(&s->broker->sessions, s, link);
 	mem_free(s->name);
 	mem_free(s);
@@ -58,9 +62,17 @@ void session_destroy(struct session *s)
 
 int session_set_vhost(struct session *s, struct slice name, struct error *err)
 {
+	struct vhost *v;
+	int rc = vhost_open(s->broker, name, &v, err);
+
+	if (rc < 0)
+		return rc;
 	s->exchange = NULL;
 	s->prepared = NULL;
-	return vhost_open(s->broker, name, &s->vhost, err);
+	vhost_enter(v);
+	vhost_leave(s->vhost);
+	s->vhost = v;
+	return TIDE_OK;
 }
 
 void session_set_name(struct session *s, struct slice name)
@@ -314,16 +326,6 @@ int session_queue(struct session *s, struct slice name, struct queue **out,
 	return rc == TIDE_OK && (*out)->unusable ? unusable_queue_error(*out, err) : rc;
 }
 
-static struct consumer *add_consumer(struct channel *ch)
-{
-	struct consumer *c = mem_zalloc(sizeof(*c));
-
-	c->channel = ch;
-	heap_node_init(&c->wait);
-	TAILQ_INSERT_TAIL(&ch->consumers, c, channel_link);
-	return c;
-}
-
 void session_subscribe(struct channel *ch, const struct subscribe_spec *spec,
 		       struct reply *r)
 {
@@ -346,8 +348,14 @@ void session_subscribe(struct channel *ch, const struct subscribe_spec *spec,
 			     SLICE_ARG(spec->sid));
 		return;
 	}
-	c = add_consumer(ch);
-	c->sid = mem_strndup(spec->sid.data, spec->sid.len);
+	if (s->subscription_count >= s->broker->config.consumers_max) {
+		error_set(&err, TIDE_ELIMIT,
+			  "this connection has %u subscriptions, which is the limit",
+			  s->subscription_count);
+		reply_error(r, &err);
+		return;
+	}
+	c = channel_add_consumer(ch, spec->sid);
 	c->prefetch = spec->prefetch;
 	c->is_auto_ack = spec->is_auto_ack;
 	/* Its messages come after the OK, which may have to wait for others. */
@@ -382,7 +390,7 @@ void session_get(struct channel *ch, const struct get_spec *spec, struct reply *
 		reply_error(r, &err);
 		return;
 	}
-	c = add_consumer(ch);
+	c = channel_add_consumer(ch, (struct slice){ NULL, 0 });
 	c->reply = r;
 	c->max = spec->max;
 	c->is_auto_ack = spec->is_auto_ack;

@@ -45,6 +45,7 @@ struct session {
 	struct channel *channels; /* uthash by number */
 	struct channel zero;
 	unsigned channel_count;
+	unsigned subscription_count; /* of all its channels */
 	unsigned pending;            /* replies that have not left */
 	unsigned documents;          /* of these, those that may be large */
 	struct settle_job *settling; /* a request that goes on; NULL for none */

@@ -10,6 +10,7 @@
 #include "recent.h"
 #include "session.h"
 #include "shadow_failures.h"
+#include "vhost.h"
 
 /* A publish on which the two disagree. */
 struct sample {
@@ -101,6 +102,7 @@ int shadow_start(struct broker *b, const struct shadow_spec *spec,
 static void free_sample(struct sample *sample)
 {
 	msg_unref(sample->msg);
+	vhost_unref(sample->vhost);
 	mem_free(sample->live_error);
 	mem_free(sample->shadow_error);
 	buf_deinit(&sample->changes);
@@ -232,7 +234,7 @@ static void keep_sample(struct shadow *s, const struct shadow_live *live,
 	free_sample(sample);
 	*sample = (struct sample){
 		.msg = msg_ref(live->spec->msg),
-		.vhost = live->spec->vhost,
+		.vhost = vhost_ref(live->spec->vhost),
 		.difference = difference,
 		.live = *live->verdict,
 		.shadow = mine->verdict,

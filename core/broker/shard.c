@@ -1,5 +1,6 @@
 #include "shard.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 #include "../base/mem.h"
@@ -461,33 +462,54 @@ static void drop(struct entry *e)
 		shard_entry_free(e);
 }
 
-static void drop_list(struct entry_list *list)
+#define CLOSE_STEP \
+	256 /* entries, of those that are freed between two looks at the clock */
+
+static unsigned drop_list(struct entry_list *list, unsigned max)
 {
 	struct entry *e;
+	unsigned n = 0;
 
-	while ((e = TAILQ_FIRST(list)) != NULL)
+	for (; n < max && (e = TAILQ_FIRST(list)) != NULL; n++)
 		drop(e);
+	return n;
 }
 
-static void drop_window(struct window *w)
+static unsigned drop_window(struct window *w, unsigned max)
 {
 	struct entry *e;
+	unsigned n = 0;
 
-	while ((e = window_first(w)) != NULL)
+	for (; n < max && (e = window_first(w)) != NULL; n++)
 		drop(e);
+	return n;
 }
 
-void shard_close(struct shard *sh)
+/* Gives how many it dropped: less than `max` when none is left. */
+static unsigned drop_some(struct shard *sh, unsigned max)
 {
-	struct entry *e;
+	unsigned n = drop_list(&sh->moving, max);
 
 	for (int i = 0; i < SHARD_STAGES; i++) {
-		drop_window(&sh->stages[i].window);
-		drop_list(&sh->stages[i].outside);
+		n += drop_window(&sh->stages[i].window, max - n);
+		n += drop_list(&sh->stages[i].outside, max - n);
 	}
-	drop_list(&sh->young);
-	drop_list(&sh->moving);
-	drop_window(&sh->held);
+	n += drop_list(&sh->young, max - n);
+	return n + drop_window(&sh->held, max - n);
+}
+
+void shard_close_some(struct shard *sh)
+{
+	if (drop_some(sh, CLOSE_STEP) == CLOSE_STEP)
+		return;
+	TAILQ_REMOVE(&sh->env->closing, sh, closing_link);
+	shard_unref(sh);
+}
+
+static void drop_dirty(struct shard *sh)
+{
+	struct entry *e;
+
 	/* What is left was removed before and only waits to be written. */
 	while ((e = TAILQ_FIRST(&sh->dirty)) != NULL) {
 		shard_entry_clean(e);
@@ -496,11 +518,27 @@ void shard_close(struct shard *sh)
 		if (!(e->flags & ENTRY_IN_FLIGHT))
 			shard_entry_free(e);
 	}
+}
+
+void shard_close(struct shard *sh)
+{
+	/* In memory alone nobody waits for a message, nor is one being moved. */
+	if (sh->keys) {
+		drop_some(sh, UINT_MAX);
+		drop_dirty(sh);
+	} else {
+		drop_list(&sh->moving, UINT_MAX);
+	}
 	if (sh->kick_waiter) {
 		waiter_done(sh->kick_waiter, TIDE_ENOTFOUND, "the queue was deleted");
 		sh->kick_waiter = NULL;
 	}
 	heap_remove(sh->env->timers, &sh->timer);
 	sh->is_closed = true;
-	shard_unref(sh);
+	if (sh->keys) {
+		shard_unref(sh);
+		return;
+	}
+	TAILQ_INSERT_TAIL(&sh->env->closing, sh, closing_link);
+	shard_close_some(sh);
 }

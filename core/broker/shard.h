@@ -21,6 +21,8 @@ struct flight;
 struct journal;
 struct shard;
 
+TAILQ_HEAD(closing_list, shard);
+
 /* What all shards of a broker share. */
 struct shard_env {
 	struct store *store; /* NULL when nothing is durable */
@@ -31,9 +33,10 @@ struct shard_env {
 	struct pool lanes;
 	size_t window_messages; /* limits of a stage's window */
 	size_t window_bytes;
-	size_t memory_bytes;      /* of messages in all windows and hands */
-	size_t memory_soft_bytes; /* over it, windows shrink */
-	int64_t now_ms;           /* wall clock of this turn */
+	struct closing_list closing; /* that still have messages to free */
+	size_t memory_bytes;         /* of messages in all windows and hands */
+	size_t memory_soft_bytes;    /* over it, windows shrink */
+	int64_t now_ms;              /* wall clock of this turn */
 };
 
 struct shard_ops {
@@ -53,6 +56,7 @@ struct shard {
 	unsigned index;
 	unsigned refs;
 	bool is_closed;
+	TAILQ_ENTRY(shard) closing_link;
 	struct store_shard *keys; /* NULL: in memory alone */
 
 	struct stage
@@ -88,8 +92,11 @@ struct shard *shard_create(struct shard_env *env, const struct shard_ops *ops,
 			   void *owner, unsigned index, struct store_shard *keys_take);
 struct shard *shard_ref(struct shard *sh);
 void shard_unref(struct shard *sh);
-/* Drop every message; whoever waits for one is told that it is done. */
+/* Drop every message; whoever waits for one is told that it is done. Where there are
+ * many in memory alone it is the owner of the environment who frees them, some at a
+ * time. */
 void shard_close(struct shard *sh);
+void shard_close_some(struct shard *sh);
 
 /* Enter a message; `waiter`, when not NULL, is counted up and told when it is
  * durable or acknowledged. Takes a reference of the message. */

@@ -22,31 +22,114 @@ struct vhost *vhost_find(struct broker *b, struct slice name)
 	return v;
 }
 
-int vhost_open(struct broker *b, struct slice name, struct vhost **out, struct error *err)
+static int check_name(struct slice name, struct error *err)
 {
-	struct vhost *v = vhost_find(b, name);
-
-	if (v) {
-		*out = v;
+	if (vhost_name_is_valid(name))
 		return TIDE_OK;
-	}
-	if (!vhost_name_is_valid(name))
-		return error_set(err, TIDE_ESYNTAX,
-				 "'%" SLICE_FMT
-				 "' is no vhost: wanted is / or a name of 1-255 "
-				 "bytes without white space, '/' and ':'",
-				 SLICE_ARG(name));
-	if (HASH_COUNT(b->vhosts) >= b->config.vhosts_max)
-		return error_set(err, TIDE_ELIMIT,
-				 "there are %u vhosts already, which is the limit",
-				 b->config.vhosts_max);
-	v = mem_zalloc(sizeof(*v));
+	return error_set(err, TIDE_ESYNTAX,
+			 "'%" SLICE_FMT "' is no vhost: wanted is / or a name of 1-255 "
+			 "bytes without white space, '/' and ':'",
+			 SLICE_ARG(name));
+}
+
+static struct vhost *create(struct broker *b, struct slice name)
+{
+	struct vhost *v = mem_zalloc(sizeof(*v));
+
 	v->broker = b;
 	v->name = mem_strndup(name.data, name.len);
 	v->name_len = name.len;
+	v->refs = 1;
+	v->is_kept = slice_is(name, "/");
 	HASH_ADD_KEYPTR(hh, b->vhosts, v->name, v->name_len, v);
-	*out = v;
-	return TIDE_OK;
+	return v;
+}
+
+int vhost_open(struct broker *b, struct slice name, struct vhost **out, struct error *err)
+{
+	if (!vhost_find(b, name) && HASH_COUNT(b->vhosts) >= b->config.vhosts_max &&
+	    vhost_name_is_valid(name))
+		return error_set(err, TIDE_ELIMIT,
+				 "there are %u vhosts already, which is the limit",
+				 HASH_COUNT(b->vhosts));
+	return vhost_recover(b, name, out, err);
+}
+
+int vhost_recover(struct broker *b, struct slice name, struct vhost **out,
+		  struct error *err)
+{
+	int rc;
+
+	*out = vhost_find(b, name);
+	if (*out)
+		return TIDE_OK;
+	rc = check_name(name, err);
+	if (rc == TIDE_OK)
+		*out = create(b, name);
+	return rc;
+}
+
+/* ---- end -------------------------------------------------------------------------- */
+
+struct vhost *vhost_ref(struct vhost *v)
+{
+	v->refs++;
+	return v;
+}
+
+void vhost_unref(struct vhost *v)
+{
+	if (!v || --v->refs > 0)
+		return;
+	mem_free(v->name);
+	mem_free(v);
+}
+
+static bool is_needed(const struct vhost *v)
+{
+	return v->is_kept || v->sessions || v->queues || v->exchanges;
+}
+
+void vhost_enter(struct vhost *v)
+{
+	v->sessions++;
+}
+
+void vhost_leave(struct vhost *v)
+{
+	v->sessions--;
+	vhost_check(v);
+}
+
+void vhost_check(struct vhost *v)
+{
+	if (v->is_idle || is_needed(v))
+		return;
+	v->is_idle = true;
+	TAILQ_INSERT_TAIL(&v->broker->idle_vhosts, v, idle_link);
+}
+
+static void be_busy(struct vhost *v)
+{
+	if (v->is_idle)
+		TAILQ_REMOVE(&v->broker->idle_vhosts, v, idle_link);
+	v->is_idle = false;
+}
+
+void vhost_turn(struct broker *b)
+{
+	struct vhost *v;
+
+	while ((v = TAILQ_FIRST(&b->idle_vhosts)) != NULL) {
+		be_busy(v);
+		if (is_needed(v))
+			continue;
+		/* Whatever is defined in it from now on defines it anew before. */
+		if (b->env.store)
+			store_undefine(b->store, STORE_VHOSTS, SLICE(""), vhost_slice(v),
+				       NULL, NULL);
+		vhost_destroy(v);
+	}
 }
 
 void vhost_destroy(struct vhost *v)
@@ -57,9 +140,9 @@ void vhost_destroy(struct vhost *v)
 		queue_destroy(q);
 	while (v->exchanges)
 		exchange_destroy(v->exchanges);
+	be_busy(v);
 	HASH_DEL(v->broker->vhosts, v);
-	mem_free(v->name);
-	mem_free(v);
+	vhost_unref(v);
 }
 
 void vhost_format_user(const struct vhost *v, const char *kind, struct slice name,

@@ -1,4 +1,8 @@
-/* vhost.h: a name space of exchanges and queues. */
+/* vhost.h: a name space of exchanges and queues.
+ *
+ * It is made when it is first named, and goes at the end of a turn in which it has
+ * no exchange, no queue and no session any more. The default vhost stays. What has
+ * happened in it may be remembered for longer, by references. */
 #ifndef TIDE_BROKER_VHOST_H
 #define TIDE_BROKER_VHOST_H
 
@@ -17,6 +21,11 @@ struct vhost {
 	struct exchange
 		*exchanges;   /* uthash by name; the default exchange is not in it */
 	struct queue *queues; /* uthash by name */
+	unsigned sessions;    /* that work in it */
+	unsigned refs;        /* one for being a vhost of the broker */
+	bool is_kept;         /* needed even when it is empty */
+	bool is_idle;         /* in the broker's list of those that may be empty */
+	TAILQ_ENTRY(vhost) idle_link;
 };
 
 /* "/" or 1–255 bytes of a name without '/' and ':', which separate the parts
@@ -26,6 +35,20 @@ struct vhost *vhost_find(struct broker *b, struct slice name);
 /* The vhost, made when it is new. */
 TIDE_MUST_USE int vhost_open(struct broker *b, struct slice name, struct vhost **out,
 			     struct error *err);
+/* The same for what is in Redis, whatever the limit. */
+TIDE_MUST_USE int vhost_recover(struct broker *b, struct slice name, struct vhost **out,
+				struct error *err);
+/* A session begins or ends to work in it. */
+void vhost_enter(struct vhost *v);
+void vhost_leave(struct vhost *v);
+/* It may be empty now. */
+void vhost_check(struct vhost *v);
+/* Let those go that are empty, from Redis too. */
+void vhost_turn(struct broker *b);
+/* Who remembers it; it may be gone otherwise, and be empty then. */
+struct vhost *vhost_ref(struct vhost *v);
+/* Accepts NULL. */
+void vhost_unref(struct vhost *v);
 /* Frees everything in it, tells nobody and removes nothing from Redis. */
 void vhost_destroy(struct vhost *v);
 

@@ -1,11 +1,23 @@
 #include "window.h"
 
+#include "../base/mem.h"
+
+#define FINGER_STEPS 64 /* a longer walk leaves a finger */
+
 static int compare_lanes(const struct lane *a, const struct lane *b)
 {
 	return (a->score > b->score) - (a->score < b->score);
 }
 
 RB_GENERATE_INTERNAL(lane_tree, lane, node, compare_lanes, static __attribute__((unused)))
+
+static int compare_fingers(const struct finger *a, const struct finger *b)
+{
+	return (a->entry->id > b->entry->id) - (a->entry->id < b->entry->id);
+}
+
+RB_GENERATE_INTERNAL(finger_tree, finger, node, compare_fingers,
+		     static __attribute__((unused)))
 
 void window_init(struct window *w, struct pool *lanes)
 {
@@ -31,6 +43,7 @@ static struct lane *lane_find(struct window *w, double score)
 	lane = pool_take(w->pool);
 	lane->score = score;
 	lane->recent = NULL;
+	RB_INIT(&lane->fingers);
 	TAILQ_INIT(&lane->entries);
 	RB_INSERT(lane_tree, &w->lanes, lane);
 	if (!w->last || score > w->last->score)
@@ -38,38 +51,94 @@ static struct lane *lane_find(struct window *w, double score)
 	return lane;
 }
 
-static uint64_t distance(const struct entry *a, const struct entry *b)
+static struct finger *finger_at(struct lane *lane, struct entry *e)
 {
-	return a->id < b->id ? b->id - a->id : a->id - b->id;
+	struct finger wanted = { .entry = e };
+
+	return RB_FIND(finger_tree, &lane->fingers, &wanted);
 }
 
-/* New messages belong at the end, returned ones near the front, and many that
- * return together one behind the other: the walk starts at the nearest of these
- * three places. */
+static void finger_add(struct lane *lane, struct entry *e)
+{
+	struct finger *f = mem_alloc(sizeof(*f));
+
+	f->entry = e;
+	e->flags |= ENTRY_FINGER;
+	RB_INSERT(finger_tree, &lane->fingers, f);
+}
+
+/* The entry leaves: its finger moves on to the next, and goes where there is one
+ * already. So it never becomes further from one finger to the next by it. */
+static void finger_leave(struct lane *lane, struct entry *e)
+{
+	struct finger *f = finger_at(lane, e);
+	struct entry *next = TAILQ_NEXT(e, link);
+
+	e->flags &= (uint16_t)~ENTRY_FINGER;
+	if (next && !(next->flags & ENTRY_FINGER)) {
+		f->entry = next;
+		next->flags |= ENTRY_FINGER;
+		return;
+	}
+	RB_REMOVE(finger_tree, &lane->fingers, f);
+	mem_free(f);
+}
+
+/* The known entries next to the place of `e`, which is between first and last. */
+static void look_around(struct lane *lane, struct entry *e, struct entry **before,
+			struct entry **behind)
+{
+	struct finger wanted = { .entry = e };
+	struct finger *f = RB_NFIND(finger_tree, &lane->fingers, &wanted);
+	struct entry *recent = lane->recent;
+
+	*before = TAILQ_FIRST(&lane->entries);
+	*behind = f ? f->entry : TAILQ_LAST(&lane->entries, entry_list);
+	f = f ? RB_PREV(finger_tree, &lane->fingers, f)
+	      : RB_MAX(finger_tree, &lane->fingers);
+	if (f)
+		*before = f->entry;
+	if (recent && recent->id < e->id && recent->id > (*before)->id)
+		*before = recent;
+	else if (recent && recent->id > e->id && recent->id < (*behind)->id)
+		*behind = recent;
+}
+
+/* Most new messages belong at the end, and returned ones at the front, or one
+ * behind the other. For all else the walk goes from both sides at once. One that
+ * was long leaves a finger, which halves the next one thereabouts. */
 static void lane_insert(struct lane *lane, struct entry *e)
 {
 	struct entry *last = TAILQ_LAST(&lane->entries, entry_list);
-	struct entry *at = TAILQ_FIRST(&lane->entries);
+	struct entry *before, *behind;
+	unsigned steps = 0;
 
-	if (!last || last->id < e->id) {
+	if (!last || last->id <= e->id) {
 		TAILQ_INSERT_TAIL(&lane->entries, e, link);
 		return;
 	}
-	if (distance(last, e) < distance(at, e))
-		at = last;
-	if (lane->recent && distance(lane->recent, e) < distance(at, e))
-		at = lane->recent;
-	lane->recent = e;
-	if (at->id < e->id) {
-		while (TAILQ_NEXT(at, link)->id < e->id)
-			at = TAILQ_NEXT(at, link);
-		TAILQ_INSERT_AFTER(&lane->entries, at, e, link);
+	if (TAILQ_FIRST(&lane->entries)->id > e->id) {
+		TAILQ_INSERT_HEAD(&lane->entries, e, link);
+		lane->recent = e;
 		return;
 	}
-	while (TAILQ_PREV(at, entry_list, link) &&
-	       TAILQ_PREV(at, entry_list, link)->id > e->id)
-		at = TAILQ_PREV(at, entry_list, link);
-	TAILQ_INSERT_BEFORE(at, e, link);
+	look_around(lane, e, &before, &behind);
+	for (;; steps++) {
+		struct entry *next = TAILQ_NEXT(before, link);
+
+		if (next->id > e->id)
+			break;
+		before = next;
+		behind = TAILQ_PREV(behind, entry_list, link);
+		if (behind->id <= e->id) {
+			before = behind;
+			break;
+		}
+	}
+	TAILQ_INSERT_AFTER(&lane->entries, before, e, link);
+	lane->recent = e;
+	if (steps > FINGER_STEPS)
+		finger_add(lane, e);
 }
 
 void window_insert(struct window *w, struct entry *e, double score)
@@ -86,6 +155,8 @@ void window_remove(struct window *w, struct entry *e)
 
 	if (lane->recent == e)
 		lane->recent = TAILQ_NEXT(e, link);
+	if (e->flags & ENTRY_FINGER)
+		finger_leave(lane, e);
 	TAILQ_REMOVE(&lane->entries, e, link);
 	e->lane = NULL;
 	w->count--;

@@ -2,8 +2,9 @@
  *
  * A tree of lanes, one a score, each a list in the order of ids. Where all
  * scores are equal there is one lane and appending and taking are O(1); where
- * all differ, a lane holds one entry and both are O(log n). Entries are
- * borrowed: the window frees none. */
+ * all differ, a lane holds one entry and both are O(log n). What goes between
+ * two others is O(log n) too, over many such: where the walk to its place was
+ * long, the lane keeps a finger. Entries are borrowed: the window frees none. */
 #ifndef TIDE_BROKER_WINDOW_H
 #define TIDE_BROKER_WINDOW_H
 
@@ -12,12 +13,21 @@
 #include "../base/pool.h"
 #include "entry.h"
 
+/* A place in a long lane from which the walk to another is short. */
+struct finger {
+	RB_ENTRY(finger) node;
+	struct entry *entry;
+};
+
+RB_HEAD(finger_tree, finger);
+
 struct lane {
 	RB_ENTRY(lane) node;
 	double score;
 	struct entry_list entries;
 	/* The last one that went between two others, or where it was. */
 	struct entry *recent;
+	struct finger_tree fingers; /* by the entries' ids */
 };
 
 RB_HEAD(lane_tree, lane);

@@ -21,4 +21,21 @@ describe('a GET on a queue whose backlog has expired', function()
     assert.equal(300, stats.expired)
     broker:stop()
   end)
+
+  it('is answered among many who wait on, and so is the next', function()
+    local broker = Broker.start { args = { '--window-messages', '16', '--fsync', 'no' } }
+    local c, others = broker:connect(), broker:connect()
+    c:ok 'DECLARE queue q'
+    for _ = 1, 300 do c:send 'PUB - q ttl=1ms 1\r\nx\r\n' end
+    for _ = 1, 300 do c:expect '^OK %x+ 1$' end
+    for i = 1, 2000 do others:send(('SUB q s%d\r\n'):format(i)) end
+    c:send(('GET q wait=1ms\r\n'):rep(100) .. 'GET q wait=1h\r\n')
+    for _ = 1, 2000 do others:expect_line 'OK' end
+    for _ = 1, 100 do c:expect_line 'OK 0' end
+    -- Those who wait are in line still, the GET behind the subscriptions.
+    others:send(('PUB - q quiet 1\r\nx\r\n'):rep(2001))
+    c:expect_line 'OK 1'
+    c:expect_msg()
+    broker:stop()
+  end)
 end)

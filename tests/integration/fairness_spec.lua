@@ -50,6 +50,76 @@ describe('a broker with slow scripts', function()
     assert.same({ 200, 0 }, { stats.ready, stats.unacked })
   end)
 
+  it('answers others while a queue of many bindings is deleted, which lead nowhere at once', function()
+    start { ['routing/slow.lua'] = SLOW .. [[
+      local count = tide.counter 'unbound'
+      return {
+        new = function() return {} end,
+        bind = function(index, pattern, dest) index[dest] = pattern end,
+        unbind = function(index, _, dest) work() index[dest] = nil count:incr() end,
+        route = function(index, msg, to)
+          for dest, pattern in pairs(index) do if pattern == msg.key then to(dest) end end
+        end,
+      }]] }
+    local function unbound()
+      c:send 'STATS\r\n'
+      return c:expect_json().counters.unbound or 0
+    end
+    c:ok 'DECLARE exchange x slow'
+    c:ok 'DECLARE queue q'
+    c:ok 'DECLARE queue other'
+    for i = 1, 60 do c:ok('BIND q x k' .. i) end
+    c:ok 'BIND other x k30'
+    c:ok 'DELETE queue q'
+    other:ok 'PING'
+    assert.is_true(unbound() < 30, unbound())
+    -- The numbers of those that the script still has are not used again.
+    c:ok 'DECLARE queue q'
+    c:ok 'BIND q x k60'
+    for key, n in pairs { k59 = 0, k60 = 1, k30 = 1 } do
+      c:send(('PUB x %s 1\r\nx\r\n'):format(key))
+      c:expect('^OK %x+ ' .. n .. '$')
+    end
+    assert(wait.poll(function() return unbound() == 60 end))
+    c:send 'PUB x k60 1\r\nx\r\n'
+    c:expect '^OK %x+ 1$'
+    c:ok 'DELETE queue q'
+    assert(wait.poll(function() return unbound() == 61 end))
+  end)
+
+  it('forgets an exchange whose bindings it has not been told to be gone', function()
+    start { ['routing/slow.lua'] = SLOW .. [[
+      return { new = function() return {} end, bind = function() end, unbind = work, route = function() end }]] }
+    c:ok 'DECLARE exchange x slow auto-delete=1'
+    c:ok 'DECLARE exchange y slow'
+    c:ok 'DECLARE queue q'
+    for i = 1, 30 do
+      c:ok('BIND q x k' .. i)
+      c:ok('BIND q y k' .. i)
+    end
+    c:send 'DELETE queue q\r\nDELETE exchange y\r\nBIND q x a\r\n'
+    c:expect_line 'OK'
+    c:expect_line 'OK'
+    c:expect_line "ERR not-found there is no exchange 'x'"
+  end)
+
+  it('frees a queue of many messages over some turns', function()
+    start()
+    c:ok 'DECLARE queue q'
+    c:send(('PUB - q quiet 1\r\nx\r\n'):rep(100000))
+    c:send 'DELETE queue q\r\nDECLARE queue q\r\nSTATS q\r\n'
+    c:expect_line 'OK'
+    c:expect_line 'OK'
+    assert.equal(0, c:expect_json().ready)
+    assert(wait.poll(function()
+      c:send 'STATS\r\n'
+      return c:expect_json().memory_bytes == 0
+    end))
+    c:send(('PUB - q quiet 1\r\nx\r\n'):rep(100000))
+    c:ok 'DELETE queue q'
+    broker:stop() -- which frees the rest
+  end)
+
   it('returns what a NACK under way has not reached when its connection is lost', function()
     start { ['retry/slow.lua'] = SLOW .. 'return { decide = function() work() return 0 end }' }
     c:ok 'DECLARE queue q retry=slow delivery-limit=0'

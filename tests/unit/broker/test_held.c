@@ -87,6 +87,34 @@ static void one_held_for_ever_costs_one_slot(void **state)
 	assert_true(held.cap <= 64);
 }
 
+/* A walk over the gap each time would take minutes. */
+static void a_wide_gap_is_passed_at_once(void **state)
+{
+	enum { GAP = 1000000 };
+
+	held_add(&held, &entries[0]);
+	for (int i = 0; i < GAP; i++)
+		held_add(&held, &entries[1]);
+	held_add(&held, &entries[2]);
+	/* From the last to the first, so that no gap begins as part of a longer one. */
+	for (uint64_t tag = GAP + 1; tag > 1; tag--)
+		held_remove(&held, tag);
+	for (uint64_t i = 0; i < GAP; i++)
+		assert_ptr_equal(held_from(&held, 2 + i), &entries[2]);
+	for (uint64_t i = 0; i < GAP; i++)
+		assert_ptr_equal(held_from(&held, 2), &entries[2]);
+}
+
+static void the_room_of_what_was_last_is_used_again(void **state)
+{
+	for (int i = 0; i < 16; i++)
+		held_add(&held, &entries[i]);
+	for (int i = 0; i < 100000; i++)
+		held_remove(&held, held_add(&held, &entries[16]));
+	assert_int_equal(held.cap, 32);
+	assert_ptr_equal(held_last(&held), &entries[15]);
+}
+
 static void random_use_agrees_with_a_plain_table(void **state)
 {
 	static struct entry *table[20001];
@@ -125,6 +153,8 @@ int main(void)
 		TEST(the_first_from_a_tag_on_skips_gaps),
 		TEST(tags_are_not_used_again),
 		TEST(one_held_for_ever_costs_one_slot),
+		TEST(a_wide_gap_is_passed_at_once),
+		TEST(the_room_of_what_was_last_is_used_again),
 		TEST(random_use_agrees_with_a_plain_table),
 	};
 

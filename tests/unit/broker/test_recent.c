@@ -2,6 +2,9 @@
 
 #include "base/mem.h"
 #include "broker/recent.h"
+#include "broker/vhost.h"
+
+static struct vhost vhost = { .refs = 1 };
 
 static struct msg *make(const char *key, size_t payload_len)
 {
@@ -17,7 +20,7 @@ static void add(struct recent *r, const char *key, size_t payload_len)
 {
 	struct msg *m = make(key, payload_len);
 
-	recent_add(r, NULL, m, TIDE_OK);
+	recent_add(r, &vhost, m, TIDE_OK);
 	msg_unref(m);
 }
 
@@ -34,7 +37,9 @@ static void the_oldest_go_when_it_is_full(void **state)
 	assert_slice(recent_get(r, 0)->msg->key, "k6");
 	assert_int_equal(recent_get(r, 0)->number, 6);
 	assert_int_equal(recent_get(r, RECENT_MAX - 1)->number, RECENT_MAX + 5);
+	assert_int_equal(vhost.refs, 1 + RECENT_MAX);
 	recent_destroy(r);
+	assert_int_equal(vhost.refs, 1);
 }
 
 static void a_large_payload_is_not_kept_alive(void **state)

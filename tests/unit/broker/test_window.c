@@ -142,6 +142,73 @@ static void random_insertions_and_removals_keep_the_order(void **state)
 	assert_order(ids, count);
 }
 
+/* What comes back between others, from wherever a client likes: a walk to each place
+ * would take minutes. */
+static void check_returns(size_t count, size_t (*pick)(size_t i, size_t half))
+{
+	struct entry *many = calloc(count, sizeof(*many));
+	struct entry *e;
+	size_t half = count / 2;
+
+	assert_non_null(many);
+	for (size_t i = 0; i < count; i++) {
+		many[i].id = i + 1;
+		many[i].msg = &message;
+		window_insert(&window, &many[i], 0);
+	}
+	for (size_t i = 0; i < half; i++)
+		window_remove(&window, &many[2 * i + 1]);
+	for (size_t i = 0; i < half; i++)
+		window_insert(&window, &many[2 * pick(i, half) + 1], 0);
+	e = window_first(&window);
+	for (size_t i = 0; i < count; i++, e = window_next(&window, e))
+		assert_ptr_equal(e, &many[i]);
+	/* The fingers move on as those at which they are go, and some come back. */
+	for (size_t i = 0; i < count; i++)
+		if (i % 7 != 3)
+			window_remove(&window, &many[i]);
+	for (size_t i = 0; i < count; i += 21)
+		window_insert(&window, &many[i], 0);
+	for (size_t i = 0; i < count; i++) {
+		if (!many[i].lane)
+			continue;
+		assert_ptr_equal(window_first(&window), &many[i]);
+		window_remove(&window, &many[i]);
+		assert_int_equal(many[i].flags, 0);
+	}
+	free(many);
+}
+
+static size_t pick_in_order(size_t i, size_t half)
+{
+	return i;
+}
+
+static size_t pick_backwards(size_t i, size_t half)
+{
+	return half - 1 - i;
+}
+
+/* From two places at once, so that the last one is far away from the next. */
+static size_t pick_alternating(size_t i, size_t half)
+{
+	return i % 2 ? half / 2 + i / 2 : i / 2;
+}
+
+/* A step that has no divisor in common with the count visits all. */
+static size_t pick_scattered(size_t i, size_t half)
+{
+	return (size_t)((uint64_t)i * 7919 % half);
+}
+
+static void returning_in_any_order_is_no_long_walk(void **state)
+{
+	check_returns(500000, pick_in_order);
+	check_returns(500000, pick_backwards);
+	check_returns(500000, pick_alternating);
+	check_returns(500000, pick_scattered);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -152,6 +219,7 @@ int main(void)
 		TEST(the_last_is_right_after_the_highest_score_is_gone),
 		TEST(a_place_is_before_another_by_score_then_by_id),
 		TEST(random_insertions_and_removals_keep_the_order),
+		TEST(returning_in_any_order_is_no_long_walk),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,178 @@
+-- What a connection, a vhost and a broker may have at most.
+local Broker = require 'support.broker'
+local wait = require 'support.wait'
+
+describe('a broker with low limits', function()
+  local broker, c
+
+  local function start(...)
+    broker = Broker.start { args = { '--store', 'none', ... } }
+    c = broker:connect()
+  end
+
+  after_each(function()
+    if broker then broker:destroy() end
+    broker = nil
+  end)
+
+  local function says(text, line)
+    c:send(text .. '\r\n')
+    c:expect_line(line)
+  end
+
+  it('gives a connection so many subscriptions, over all its channels', function()
+    start('--max-consumers', '3')
+    c:ok 'DECLARE queue q'
+    says('@1 OPEN', '@1 OK')
+    says('SUB q a', 'OK')
+    says('SUB q b', 'OK')
+    says('@1 SUB q a', '@1 OK')
+    says('@1 SUB q b', '@1 ERR limit this connection has 3 subscriptions, which is the limit')
+    says('SUB q a', "ERR exists this channel has a subscription 'a' already")
+    -- A GET that waits is none, and others have their own.
+    c:send 'GET q wait=1s\r\n'
+    local other = broker:connect()
+    other:ok 'SUB q a'
+    c:expect_line 'OK 0'
+    says('UNSUB b', 'OK')
+    says('@1 SUB q b', '@1 OK')
+    says('@1 CLOSE', '@1 OK')
+    says('SUB q b', 'OK')
+    says('SUB q c', 'OK')
+    says('SUB q d', 'ERR limit this connection has 3 subscriptions, which is the limit')
+  end)
+
+  -- What a PEEK makes of a message is up to six times as long.
+  for _, place in ipairs { 'memory', 'Redis' } do
+    it('shows no more than 8 MiB of messages in ' .. place, function()
+      local args = place == 'Redis' and { '--window-bytes', '64K', '--fsync', 'no' } or { '--store', 'none' }
+      broker = Broker.start { args = args }
+      c = broker:connect()
+      c:ok 'DECLARE queue q'
+      for i = 1, 10 do c:ok('PUB - q h:i=' .. i, ('x'):rep(1 << 20)) end
+      c:send 'PEEK q 3\r\n'
+      assert.equal(3, #c:expect_json())
+      c:send 'PEEK q 100\r\n'
+      local shown = c:expect_json()
+      for i, m in ipairs(shown) do assert.equal(tostring(i), m.headers.i) end
+      assert.is_true(#shown == 7 or #shown == 8, #shown)
+      assert.equal(1 << 20, #shown[7].payload)
+    end)
+  end
+
+  it('remembers routes in a sixteenth of the memory for messages', function()
+    start('--max-memory', '16M')
+    local QUEUES, KEYS = 500, 100
+    c:ok 'DECLARE exchange x fanout'
+    for i = 1, QUEUES do
+      c:ok('DECLARE queue q' .. i)
+      c:ok(('BIND q%d x -'):format(i))
+    end
+    local function publish(from, to)
+      for i = from, to do c:send(('PUB x k%d 1\r\nx\r\n'):format(i)) end
+      for _ = from, to do c:expect('^OK %x+ ' .. QUEUES .. '$') end
+      for i = 1, 500 do c:send(('PURGE q%d\r\n'):format(i)) end
+      for _ = 1, 500 do c:expect '^OK' end
+      c:send 'STATS\r\n'
+      return c:expect_json().routes_bytes
+    end
+    local one = publish(1, 1)
+    assert.is_true(one > QUEUES * 16, one)
+    assert.equal(one, publish(1, 1))
+    local full = publish(1, KEYS)
+    assert.is_true(full <= 1 << 20 and full > (1 << 20) - 2 * one, full)
+    assert.is_true(publish(KEYS, KEYS) == full)
+    c:ok 'UNBIND q1 x -'
+    QUEUES = QUEUES - 1
+    assert.is_true(publish(1, KEYS) <= 1 << 20)
+    c:ok 'DELETE exchange x'
+    c:send 'STATS\r\n'
+    assert.equal(0, c:expect_json().routes_bytes)
+  end)
+
+  --- The answer to HELLO on a new connection; "DATA" for a document.
+  local function hello(vhost)
+    local client = broker:connect()
+    client:send(('HELLO vhost=%s\r\n'):format(vhost))
+    local word, what = client:expect '^(%u+) (%w+)'
+    if word == 'DATA' then client:expect_payload(what) end
+    return word == 'DATA' and word or word .. ' ' .. what, client
+  end
+
+  it('forgets a vhost that nothing is in, so that there is room for another', function()
+    start('--max-vhosts', '3')
+    for i = 1, 50 do
+      local answer, client
+      wait.poll(function()
+        answer, client = hello('v' .. i)
+        return answer == 'DATA'
+      end)
+      client:ok 'DECLARE queue q'
+      client:ok('PUB - q', 'x')
+      client:ok 'DELETE queue q'
+      client:close()
+    end
+    local _, one = hello 'one'
+    one:ok 'DECLARE queue q'
+    one:ok 'DECLARE queue gone auto-delete=1'
+    one:close()
+    local _, two = hello 'two'
+    assert.equal('ERR limit', (hello 'three'))
+    two:ok 'DECLARE exchange x fanout'
+    two:close()
+    assert.equal('ERR limit', (hello 'three'))
+    _, two = hello 'two'
+    two:ok 'DELETE exchange x'
+    assert.equal('ERR limit', (hello 'three'))
+    two:close()
+    assert(wait.poll(function() return hello 'three' == 'DATA' end))
+    c:send 'RULES recent 5\r\n'
+    assert.equal('v50', c:expect_json()[1].vhost)
+  end)
+
+  it('finds again what is in Redis, whatever the limit, and nothing else', function()
+    broker = Broker.start { args = { '--fsync', 'no' } }
+    for _, name in ipairs { 'a', 'b', 'c' } do
+      local _, client = hello(name)
+      client:ok 'DECLARE queue q'
+      if name == 'b' then client:ok 'DELETE queue q' end
+      client:close()
+    end
+    assert(wait.poll(function() return not broker:redis_cli('SMEMBERS', 'tide:vhosts'):find 'b' end))
+    broker:redis_cli('SADD', 'tide:vhosts', 'stray')
+    broker:redis_cli('SADD', 'tide:vhosts', 'odd')
+    broker:redis_cli('HSET', 'tide:odd:queues', 'q', 'shards=none')
+    broker.options.args = { '--fsync', 'no', '--max-vhosts', '2' }
+    broker:restart()
+    assert.equal('ERR limit', (hello 'd'))
+    local _, client = hello 'c'
+    client:send 'STATS q\r\n'
+    assert.equal('q', client:expect_json().queue)
+    assert(wait.poll(function() return not broker:redis_cli('SMEMBERS', 'tide:vhosts'):find 'stray' end))
+    -- What this version cannot use is left alone, and is found by another.
+    assert.matches('odd', broker:redis_cli('SMEMBERS', 'tide:vhosts'))
+  end)
+
+  it('has so many queues, exchanges and bindings, in all vhosts together', function()
+    start('--max-queues', '2', '--max-exchanges', '2', '--max-bindings', '2')
+    local _, other = hello 'other'
+    for _, what in ipairs { 'queue %s', 'exchange %s fanout' } do
+      local kind = what:match '%a+'
+      local declare = 'DECLARE ' .. what
+      c:ok(declare:format 'one')
+      other:ok(declare:format 'one')
+      says(declare:format 'two', ('ERR limit there are 2 %ss already, which is the limit'):format(kind))
+      c:ok(declare:format 'one') -- again is no more
+      other:ok('DELETE ' .. kind .. ' one')
+      c:ok(declare:format 'two')
+    end
+    c:ok 'BIND one one -'
+    c:ok 'BIND one two -'
+    says('BIND two two -', 'ERR limit there are 2 bindings already, which is the limit')
+    c:ok 'BIND one two -'
+    c:ok 'DELETE exchange two'
+    c:ok 'BIND two one -'
+    c:ok 'DELETE queue one'
+    c:ok 'BIND two one a'
+  end)
+end)
