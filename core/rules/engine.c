@@ -349,6 +349,9 @@ static void on_turn(uv_idle_t *idle)
 
 static void start_turns(struct engine *e, struct bundle *from, enum engine_origin origin)
 {
+	/* Files changed without a word where no event comes from. */
+	if (origin == ENGINE_RELOAD)
+		watch_renew(e->watch);
 	build_start(e, from, origin);
 	uv_idle_start(&e->turn, on_turn);
 }
