@@ -22,12 +22,18 @@ struct recent *recent_create(bool with_payloads)
 	return r;
 }
 
+static size_t error_bytes(const struct recent_record *record)
+{
+	return record->error ? strlen(record->error) : 0;
+}
+
 static void drop_first(struct recent *r)
 {
 	struct recent_record *record = &r->ring[r->first];
 
-	r->bytes -= record->msg->bytes;
+	r->bytes -= record->msg->bytes + error_bytes(record);
 	msg_unref(record->msg);
+	mem_free(record->error);
 	r->first = (r->first + 1) % RECENT_MAX;
 	r->count--;
 }
@@ -51,8 +57,9 @@ static struct msg *strip(const struct msg *m)
 	return msg_create(&spec);
 }
 
-struct verdict *recent_add(struct recent *r, struct vhost *v, struct msg *m, int status)
+struct verdict *recent_add(struct recent *r, const struct recent_publish *p)
 {
+	struct msg *m = p->msg;
 	struct msg *kept = m->bytes <= r->whole_bytes ? msg_ref(m) : strip(m);
 	struct recent_record *record;
 
@@ -66,10 +73,13 @@ struct verdict *recent_add(struct recent *r, struct vhost *v, struct msg *m, int
 	record = &r->ring[(r->first + r->count++) % RECENT_MAX];
 	r->bytes += kept->bytes;
 	record->msg = kept;
-	record->vhost = v;
+	record->vhost = p->vhost;
 	record->number = ++r->last_number;
 	record->size = m->payload_len;
-	verdict_init(&record->verdict, status);
+	record->random_state = p->random_state;
+	record->error = p->refusal ? mem_strdup(p->refusal->text) : NULL;
+	r->bytes += error_bytes(record);
+	verdict_init(&record->verdict, p->refusal ? p->refusal->code : TIDE_OK);
 	return &record->verdict;
 }
 
@@ -143,7 +153,7 @@ void recent_write(const struct recent *r, struct broker *b, size_t max, struct j
 			json_member_string(out, "payload",
 					   (struct slice){ m->payload, m->payload_len });
 		json_key(out, "decision");
-		verdict_write(&record->verdict, b, NULL, out);
+		verdict_write(&record->verdict, b, record->error, out);
 		json_object_end(out);
 	}
 	json_array_end(out);

@@ -98,11 +98,17 @@ static int64_t monotonic_ms(void)
 	return (int64_t)(uv_hrtime() / 1000000);
 }
 
+#define NOT_CALLED "not called again: it fails too often"
+
+bool engine_is_not_called(const char *error_text)
+{
+	return strstr(error_text, "(" NOT_CALLED);
+}
+
 static int refuse_call(struct engine *e, struct rule *rule, struct error *err)
 {
 	rule->stats.skipped += !e->dry_run;
-	return error_set(err, TIDE_ERULE,
-			 "%s (not called again: it fails too often; tried every %d s)",
+	return error_set(err, TIDE_ERULE, "%s (" NOT_CALLED "; tried every %d s)",
 			 rule->stats.last_error,
 			 (int)((e->config.breaker_rest_ms + 999) / 1000));
 }
@@ -110,12 +116,12 @@ static int refuse_call(struct engine *e, struct rule *rule, struct error *err)
 static void tell_of_breaker(const struct engine *e, const struct rule *rule)
 {
 	if (rule->stats.breaker.is_open)
-		log_error("rules: %s fails too often and is not called for %d ms at a "
+		log_error("%s: %s fails too often and is not called for %d ms at a "
 			  "time; the last error: %s",
-			  rule->file, (int)e->config.breaker_rest_ms,
+			  e->tide.about, rule->file, (int)e->config.breaker_rest_ms,
 			  rule->stats.last_error);
 	else
-		log_info("rules: %s works again", rule->file);
+		log_info("%s: %s works again", e->tide.about, rule->file);
 }
 
 int use_decide(struct engine *e, const struct use *use, lua_CFunction body, void *ctx,
@@ -127,7 +133,7 @@ int use_decide(struct engine *e, const struct use *use, lua_CFunction body, void
 				    .is_decision = true,
 				    .body = body,
 				    .ctx = ctx };
-	bool was_open = rule->stats.breaker.is_open;
+	bool was_open = rule->stats.breaker.is_open && !e->config.has_no_breaker;
 	if (e->current->script.is_exhausted && !room_allows_call(e, rule, err))
 		return TIDE_ERULE;
 	if (was_open && !breaker_allows(&rule->stats.breaker, monotonic_ms(),
@@ -141,7 +147,7 @@ int use_decide(struct engine *e, const struct use *use, lua_CFunction body, void
 	int status = script_enter(&e->current->script, &call, err);
 	if (e->dry_run)
 		dry_run_count(e->dry_run, rule->file, uv_hrtime() - started_ns);
-	if (was_open != rule->stats.breaker.is_open)
+	if (was_open != rule->stats.breaker.is_open && !e->config.has_no_breaker)
 		tell_of_breaker(e, rule);
 	const struct script_state *s = &e->current->script;
 	if (s->was_refused || s->is_exhausted)
@@ -488,6 +494,7 @@ static void free_engine(struct engine *e)
 	mem_free(e->sink.dests);
 	mem_free((char *)e->config.rules_dir);
 	mem_free((char *)e->config.lua_dir);
+	mem_free((char *)e->config.about);
 	mem_free(e);
 	if (on_closed)
 		on_closed(closed_ctx);
@@ -528,6 +535,8 @@ static int prepare(struct engine **out, uv_loop_t *loop,
 	STAILQ_INIT(&e->waiters);
 	STAILQ_INIT(&e->followers);
 	api_tide_init(&e->tide);
+	if (config->about)
+		e->tide.about = e->config.about = mem_strdup(config->about);
 	e->shared = shared_create(config->shared_entries_max, config->shared_bytes_max);
 	int status = watchdog_create(&e->watchdog, config->call_budget_ms);
 	if (status != 0) {

@@ -64,6 +64,10 @@ struct engine_config {
 	const struct error *refusal;
 	/* How long a script that keeps failing is not called; 0: the default. */
 	int64_t breaker_rest_ms;
+	bool has_no_breaker; /* it is called each time */
+	/* What lines of the log begin with, where these are not the rules in force;
+	 * copied. NULL: "rules". */
+	const char *about;
 	size_t shared_entries_max; /* of tide.shared; 0 = the default */
 	size_t shared_bytes_max;
 };
@@ -134,6 +138,8 @@ struct bundle *engine_refused_files(const struct engine *e);
 /* Changes with every generation; what is remembered of a decision is good for
  * one epoch only. Starts at 1. */
 uint64_t engine_epoch(const struct engine *e);
+/* Has the call not been made, since the script had failed too often? */
+bool engine_is_not_called(const char *error_text);
 /* Where the decisions that scripts are asked for are counted. */
 const uint64_t *engine_call_count(const struct engine *e);
 
@@ -157,6 +163,8 @@ void engine_set_clock(struct engine *e, int64_t now_ms);
 void engine_release_clock(struct engine *e);
 /* What tide.now gives. */
 int64_t engine_now_ms(const struct engine *e);
+/* Where tide.random is in its sequence: with engine_seed it goes on from there. */
+uint64_t engine_random_state(const struct engine *e);
 /* The same seed, the same sequence of tide.random. */
 void engine_seed(struct engine *e, uint64_t seed);
 

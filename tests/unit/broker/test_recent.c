@@ -17,7 +17,7 @@ static void add(struct recent *r, const char *key, size_t payload_len)
 {
 	struct msg *m = make(key, payload_len);
 
-	recent_add(r, NULL, m, TIDE_OK);
+	recent_add(r, &(struct recent_publish){ .msg = m });
 	msg_unref(m);
 }
 
