@@ -119,15 +119,16 @@ struct broker {
 	int64_t mono_ms;        /* the clock that nobody sets: for `waits` */
 	int64_t clock_ahead_ms; /* of the monotonic one, when it was looked at last */
 	uint64_t last_session;
-	uint64_t last_serial;           /* of queues, exchanges and bindings */
-	struct queue *queues_by_serial; /* uthash */
-	uint64_t route_version;         /* changes with every binding */
-	uint64_t route_stamp;           /* marks what a routing has visited */
-	struct route *route;            /* the last one that may not be remembered */
-	struct error rules_refusal;     /* of the start; code 0 = the rules were good */
-	unsigned unusable;              /* queues and exchanges: unusable.h */
-	bool has_changed_rules;         /* during the start, which has loaded them */
-	bool is_loading;                /* the start reads what is in the store */
+	uint64_t last_serial;              /* of queues, exchanges and bindings */
+	struct queue *queues_by_serial;    /* uthash */
+	uint64_t route_version;            /* changes with every binding */
+	uint64_t route_stamp;              /* marks what a routing has visited */
+	struct route *route;               /* the last one that may not be remembered */
+	const struct route_tracer *tracer; /* within route_explain, else NULL */
+	struct error rules_refusal; /* of the start; code 0 = the rules were good */
+	unsigned unusable;          /* queues and exchanges: unusable.h */
+	bool has_changed_rules;     /* during the start, which has loaded them */
+	bool is_loading;            /* the start reads what is in the store */
 	bool is_started;
 	bool is_blocked;        /* publishers are held back */
 	size_t receiving_bytes; /* of messages whose payload is on its way */
