@@ -22,18 +22,28 @@ struct recent *recent_create(bool with_payloads)
 	return r;
 }
 
-static size_t error_bytes(const struct recent_record *record)
+static void keep_error(struct recent *r, struct recent_record *record,
+		       const struct error *refusal)
 {
-	return record->error ? strlen(record->error) : 0;
+	record->error = mem_strdup(refusal->text);
+	r->bytes += strlen(record->error);
+}
+
+static void drop_error(struct recent *r, struct recent_record *record)
+{
+	r->bytes -= strlen(record->error);
+	mem_free(record->error);
+	record->error = NULL;
 }
 
 static void drop_first(struct recent *r)
 {
 	struct recent_record *record = &r->ring[r->first];
 
-	r->bytes -= record->msg->bytes + error_bytes(record);
+	r->bytes -= record->msg->bytes;
 	msg_unref(record->msg);
-	mem_free(record->error);
+	if (record->error)
+		drop_error(r, record);
 	r->first = (r->first + 1) % RECENT_MAX;
 	r->count--;
 }
@@ -77,8 +87,8 @@ struct verdict *recent_add(struct recent *r, const struct recent_publish *p)
 	record->number = ++r->last_number;
 	record->size = m->payload_len;
 	record->random_state = p->random_state;
-	record->error = p->refusal ? mem_strdup(p->refusal->text) : NULL;
-	r->bytes += error_bytes(record);
+	if (p->refusal)
+		keep_error(r, record, p->refusal);
 	verdict_init(&record->verdict, p->refusal ? p->refusal->code : TIDE_OK);
 	return &record->verdict;
 }
