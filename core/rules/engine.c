@@ -264,11 +264,38 @@ void engine_retire(struct engine *e, struct generation *g)
 
 /* ---- reloading --------------------------------------------------------------------- */
 
+void engine_set_asker(struct engine *e, const char *who)
+{
+	snprintf(e->asker, sizeof(e->asker), "%s", who);
+}
+
+const char *engine_attempt_by(const struct engine *e)
+{
+	return e->attempt_by;
+}
+
+static void take_asker(struct engine *e, char out[ENGINE_ASKER_MAX])
+{
+	memcpy(out, e->asker, ENGINE_ASKER_MAX);
+	e->asker[0] = '\0';
+}
+
+static void add_attempt_by(struct engine *e, const char *who)
+{
+	size_t len = strlen(e->attempt_by);
+	if (who[0])
+		snprintf(e->attempt_by + len, sizeof(e->attempt_by) - len, "%s%s",
+			 len ? ", " : "", who);
+}
+
 static void answer(struct engine *e, const struct error *result)
 {
 	struct reload_waiters waiters = STAILQ_HEAD_INITIALIZER(waiters);
 	struct reload_waiter *w;
 	STAILQ_CONCAT(&waiters, &e->waiters);
+	e->attempt_by[0] = '\0';
+	STAILQ_FOREACH(w, &waiters, link)
+	add_attempt_by(e, w->asker);
 	if (e->hooks.on_reload && !e->is_closing)
 		e->hooks.on_reload(e->hooks.ctx, result);
 	while ((w = STAILQ_FIRST(&waiters))) {
@@ -362,32 +389,35 @@ static void start_turns(struct engine *e, struct bundle *from, enum engine_origi
 	uv_idle_start(&e->turn, on_turn);
 }
 
-static void add_waiter(struct reload_waiters *list, engine_on_reloaded *on_done,
-		       void *ctx)
+static void add_waiter(struct engine *e, struct reload_waiters *list,
+		       engine_on_reloaded *on_done, void *ctx)
 {
 	struct reload_waiter *w = mem_zalloc(sizeof(*w));
 	w->on_done = on_done;
 	w->ctx = ctx;
+	take_asker(e, w->asker);
 	STAILQ_INSERT_TAIL(list, w, link);
 }
 
 void engine_reload_start(struct engine *e, engine_on_reloaded *on_done, void *ctx)
 {
 	if (e->build.is_under_way) {
-		add_waiter(&e->followers, on_done, ctx);
+		add_waiter(e, &e->followers, on_done, ctx);
 		return;
 	}
-	add_waiter(&e->waiters, on_done, ctx);
+	add_waiter(e, &e->waiters, on_done, ctx);
 	start_turns(e, NULL, e->current ? ENGINE_RELOAD : ENGINE_START);
 }
 
 int engine_load_start(struct engine *e, struct bundle *files, enum engine_origin origin,
 		      engine_on_reloaded *on_done, void *ctx, struct error *err)
 {
-	if (e->build.is_under_way)
+	if (e->build.is_under_way) {
+		e->asker[0] = '\0';
 		return error_set(err, TIDE_EBUSY,
 				 "other rules are being loaded; ask again");
-	add_waiter(&e->waiters, on_done, ctx);
+	}
+	add_waiter(e, &e->waiters, on_done, ctx);
 	start_turns(e, files, origin);
 	return TIDE_OK;
 }
@@ -405,6 +435,7 @@ void engine_refuse(struct engine *e, enum engine_origin origin, struct bundle *f
 {
 	struct error result = *why;
 	refuse(e, origin, files, &result);
+	take_asker(e, e->attempt_by);
 	if (e->hooks.on_reload)
 		e->hooks.on_reload(e->hooks.ctx, &result);
 }

@@ -126,6 +126,13 @@ TIDE_MUST_USE int engine_load_start(struct engine *e, struct bundle *files,
 				    engine_on_reloaded *on_done, void *ctx,
 				    struct error *err);
 
+/* Who asks, for the next engine_reload_start, engine_load_start or engine_refuse,
+ * and no other. */
+void engine_set_asker(struct engine *e, const char *who);
+/* Who asked for what was loaded or refused last, for as long as on_reload is told: more
+ * than one with ", " between them; "" nobody. */
+const char *engine_attempt_by(const struct engine *e);
+
 /* The generation in force: its files (borrowed), their hash, its origin. */
 struct bundle *engine_files(const struct engine *e);
 uint64_t engine_hash(const struct engine *e);
