@@ -4,6 +4,7 @@
 #include "../base/mem.h"
 #include "api_shared.h"
 #include "engine_private.h"
+#include "inspect.h"
 #include "shared.h"
 
 /* ---- handles ------------------------------------------------------------------ */
@@ -214,6 +215,8 @@ static void put_in_force(struct engine *e, struct generation *next,
 	e->epoch++;
 	filter_set_destroy(e->filters);
 	e->filters = filter_set_create(next);
+	if (is_of_directory(origin))
+		inspect_warn(e->tide.about, e->config.rules_dir, next, &e->unread);
 }
 
 /* ---- retiring -------------------------------------------------------------------- */

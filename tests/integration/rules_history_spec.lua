@@ -60,7 +60,7 @@ describe('RULES log', function()
     assert.is_nil(log[1].by)
     c:close()
     c = broker:connect()
-    c:ok 'HELLO name=deploy'
+    document(c, 'HELLO name=deploy')
     reload(broker, c, fixed(1))
     log = document(c, 'RULES log')
     assert.is_truthy(asked(log)[1].by:find "^connection %d+ 'deploy' from 127%.0%.0%.1:%d+$", asked(log)[1].by)
