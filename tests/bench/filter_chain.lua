@@ -13,7 +13,8 @@ local LIMIT_NS <const> = 2000
 local ROUNDS <const>, MESSAGES <const> = 50, 10000
 
 local function filter(exchange, body)
-  return ("return { match = { exchange = '%s', key = 'orders.#' }, publish = function(msg) %s end }"):format(exchange, body)
+  return ("return { match = { exchange = '%s', key = 'orders.#' }, publish = function(msg) %s end }"):format(
+    exchange, body)
 end
 
 local files = {
@@ -26,7 +27,8 @@ local files = {
 for i = 1, 5 do
   local name = ("filter/7%d-mixed.lua"):format(i)
   files[name] = files[({ "filter/10-blocked.lua", "filter/20-size.lua", "filter/30-tenant.lua" })[i]]
-  files[name] = files[name] and files[name]:gsub("looking", "mixed") or filter("mixed", ("msg.headers.h%d = 'v'"):format(i))
+  files[name] = files[name] and files[name]:gsub("looking", "mixed")
+    or filter("mixed", ("msg.headers.h%d = 'v'"):format(i))
   files[("filter/6%d-write.lua"):format(i)] = filter("writing", ("msg.headers.h%d = 'v'"):format(i))
 end
 local dir = support.make_dir(files)

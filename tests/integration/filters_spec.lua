@@ -252,11 +252,13 @@ describe('filters', function()
 
     it('name each exchange on the way, with the bindings that match', function()
       use {}
-      for _, line in ipairs { 'exchange first topic', 'exchange second fanout', 'exchange third fanout', 'queue a', 'queue b' } do
+      for _, line in ipairs { 'exchange first topic', 'exchange second fanout', 'exchange third fanout', 'queue a',
+        'queue b' } do
         c:ok('DECLARE ' .. line)
       end
-      for _, line in ipairs { 'a first a.#', 'a first a.b', 'a first #.a.#', 'a first z', 'second first a.b dest=exchange',
-        'b second -', 'a second -', 'third second - dest=exchange', 'second third - dest=exchange', 'b third -' } do
+      for _, line in ipairs { 'a first a.#', 'a first a.b', 'a first #.a.#', 'a first z',
+        'second first a.b dest=exchange', 'b second -', 'a second -',
+        'third second - dest=exchange', 'second third - dest=exchange', 'b third -' } do
         c:ok('BIND ' .. line)
       end
       for _ = 1, 2 do
@@ -265,8 +267,8 @@ describe('filters', function()
         for i, x in ipairs(d.exchanges) do seen[i] = { x.exchange, x.script, x.bindings, x.matched, #x.patterns } end
         assert.same({ { 'first', 'routing/topic.lua', 5, 4, 4 }, { 'second', 'routing/fanout.lua', 3, 3, 3 },
           { 'third', 'routing/fanout.lua', 2, 2, 2 } }, seen)
-        assert.same({ { pattern = 'a.#', queue = 'a' }, { pattern = 'a.b', queue = 'a' }, { pattern = '#.a.#', queue = 'a' },
-          { pattern = 'a.b', exchange = 'second' } }, d.exchanges[1].patterns)
+        assert.same({ { pattern = 'a.#', queue = 'a' }, { pattern = 'a.b', queue = 'a' },
+          { pattern = '#.a.#', queue = 'a' }, { pattern = 'a.b', exchange = 'second' } }, d.exchanges[1].patterns)
         assert.equal(2, #d.queues)
         c:ok('PUB first a.b', '') -- the second time it is remembered
       end

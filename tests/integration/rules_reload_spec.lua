@@ -114,8 +114,7 @@ describe('the rules of a running broker', function()
       broker:expect_log('warn  rules: ' .. path .. '%.lua is not loaded')
     end
     reload()
-    local _, count = broker:log():gsub('filters/x%.lua is not', '')
-    assert.equal(1, count)
+    assert.equal(1, select(2, broker:log():gsub('filters/x%.lua is not', '')))
     assert.is_nil(broker:log():find 'lib/v')
   end)
 
