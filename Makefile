@@ -233,8 +233,9 @@ $(B)/bench/rules: tests/bench/rules/bench_rules.c $(BENCH_RULES_LIBS)
 	@echo "  link  $@"
 	@$(CC) $(ALL_CFLAGS) -Icore -o $@ $< -Wl,--start-group $(BENCH_RULES_LIBS) -Wl,--end-group $(LDLIBS)
 bench-rules: deps
-	@$(MAKE) $(B)/bench/rules
-	@$(B)/bench/rules
+	@$(MAKE) $(B)/bench/rules $(B)/luatide.so
+	@status=0; $(B)/bench/rules || status=1; \
+	TIDEMQ=$(B)/tidemq lua5.4 tests/bench/filter_chain.lua || status=1; exit $$status
 
 # ---- installing ---------------------------------------------------------------
 
@@ -274,7 +275,7 @@ help:
 #: make lint           layers, luacheck, shellcheck, format, file lengths
 #: make format         clang-format every C file; format-check only looks
 #: make bench          throughput and latency of this build; a table in build/bench.md
-#: make bench-rules    what a decision costs, with and without Lua
+#: make bench-rules    what a decision costs, with and without Lua; fails above a limit
 #: make profile        where the broker's processor time goes, by component (needs perf)
 #: make bench-peers    the same work for Redis, NATS, RabbitMQ, beanstalkd, as installed
 #: make guard          instructions of the hot paths against expected.txt; UPDATE=1 rewrites it

@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -63,16 +65,16 @@ static bool is_rule(const char *path)
 }
 
 /* "dir/filter/a.lua:3:7: unused variable x" */
-static void take_line(const char *line, struct findings *f)
+static void take_line(const char *line, const char *dir, struct findings *f)
 {
-	size_t dir_len = strlen(f->dir);
+	size_t dir_len = strlen(dir);
 	const char *file = line, *end = strstr(line, ".lua:"), *text;
 	char path[512];
 	int number, length = 0;
 
 	if (!end)
 		return;
-	if (strncmp(file, f->dir, dir_len) == 0)
+	if (strncmp(file, dir, dir_len) == 0)
 		file += dir_len;
 	file += strspn(file, "/");
 	end += strlen(".lua");
@@ -85,17 +87,18 @@ static void take_line(const char *line, struct findings *f)
 		findings_add(f, path, number, "%s", text);
 }
 
-static void take_output(struct buf *output, struct findings *f)
+static void take_output(struct buf *output, const char *dir, struct findings *f)
 {
 	char *rest = (char *)buf_cstr(output), *line;
 
 	while ((line = strsep(&rest, "\n")))
-		take_line(line, f);
+		take_line(line, dir, f);
 }
 
 void lint_rules(const char *dir, struct findings *f)
 {
 	struct buf output;
+	char real[PATH_MAX]; /* luacheck writes ./rules as rules */
 	int ends[2], rc, status = 0;
 	pid_t pid;
 
@@ -103,7 +106,9 @@ void lint_rules(const char *dir, struct findings *f)
 		findings_add(f, "", 0, "luacheck could not be run: %s", strerror(errno));
 		return;
 	}
-	rc = start(dir, ends[1], &pid);
+	if (!realpath(dir, real))
+		snprintf(real, sizeof(real), "%s", dir);
+	rc = start(real, ends[1], &pid);
 	close(ends[1]);
 	buf_init(&output);
 	if (rc == 0)
@@ -117,7 +122,7 @@ void lint_rules(const char *dir, struct findings *f)
 		findings_add(f, "", 0, "luacheck could not be run: %s",
 			     strerror(rc ? rc : errno));
 	else
-		take_output(&output, f);
+		take_output(&output, real, f);
 	/* Up to 2 it has found something; above are luacheck's own failures. */
 	if (rc == 0 && (!WIFEXITED(status) || WEXITSTATUS(status) > 2))
 		findings_add(f, "", 0, "luacheck failed, with status %d",

@@ -62,9 +62,11 @@ static const struct offline_verb verbs[] = {
 	  "\"1s\" }))\n"
 	  "  assert.equal(2000, retry:decide({}, { failures = 2 }))\n"
 	  "\n"
-	  "engine:set_now(ms) and engine:seed(n) fix tide.now and tide.random. There is "
-	  "no\n"
-	  "network. docs/rules.md has the whole of it.",
+	  "engine:set_now(ms) and engine:seed(n) fix tide.now and tide.random. Specs run "
+	  "with\n"
+	  "your rights; only `require \"socket\"` and os.exit are refused. docs/rules.md "
+	  "has\n"
+	  "the whole of it.",
 	  "", false, run_specs },
 };
 #define VERB_COUNT (sizeof(verbs) / sizeof(verbs[0]))

@@ -11,6 +11,7 @@
 #include "clock.h"
 #include "dedupe.h"
 #include "exchange.h"
+#include "author.h"
 #include "gate.h"
 #include "history.h"
 #include "queue.h"
@@ -513,14 +514,16 @@ static void on_store_state(void *ctx, enum store_state state, const char *why)
 static void on_reload(void *ctx, const struct error *result)
 {
 	struct broker *b = ctx;
+	const char *by = engine_attempt_by(b->engine);
 
 	if (result && result->code < 0)
 		log_error("rules: the change is refused, the old rules go on: %s",
 			  result->text);
 	else
-		log_info("rules: generation %llu is in force, from %s",
+		log_info("rules: generation %llu is in force, from %s%s%s",
 			 (unsigned long long)engine_epoch(b->engine),
-			 engine_origin_name(engine_origin(b->engine)));
+			 engine_origin_name(engine_origin(b->engine)),
+			 by[0] ? ", asked for by " : "", by);
 	history_note(b->history, result);
 	if (result->code == TIDE_OK)
 		unusable_retry(b);
@@ -561,6 +564,7 @@ static void on_reload_gate(void *ctx, const struct error *answer)
 
 	if (b->is_closing)
 		return;
+	engine_set_asker(b->engine, AUTHOR_SIGNAL);
 	if (answer->code < 0)
 		engine_refuse(b->engine, ENGINE_RELOAD, NULL, answer);
 	else

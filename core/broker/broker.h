@@ -131,9 +131,10 @@ struct broker {
 	struct queue *queues_by_serial; /* uthash */
 	unsigned exchange_count;
 	unsigned binding_count;
-	uint64_t route_version;         /* changes with every binding */
-	uint64_t route_stamp;           /* marks what a routing has visited */
-	struct route *route;            /* the last one that may not be remembered */
+	uint64_t route_version;            /* changes with every binding */
+	uint64_t route_stamp;              /* marks what a routing has visited */
+	struct route *route;               /* the last one that may not be remembered */
+	const struct route_tracer *tracer; /* within route_explain, else NULL */
 	struct exchange_list unbinding; /* that have bindings to take out of the index */
 	struct route_list routes;       /* that exchanges remember, from the oldest on */
 	size_t route_bytes;             /* of these */

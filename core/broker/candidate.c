@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "../base/mem.h"
+#include "../rules/absent.h"
 #include "../rules/bundle.h"
 #include "../rules/filter.h"
 #include "exchange.h"
@@ -477,10 +478,11 @@ static int decide_all(struct deciding *d, struct vhost *v, struct msg *m)
 	return rc;
 }
 
-void candidate_set_clock(struct candidate *c, int64_t now_ms)
+void candidate_set_moment(struct candidate *c, int64_t now_ms, uint64_t random_state)
 {
 	c->now_ms = now_ms;
 	engine_set_clock(c->engine, now_ms);
+	engine_seed(c->engine, random_state);
 }
 
 void candidate_decide(struct candidate *c, struct vhost *v, struct msg *m,
@@ -492,12 +494,14 @@ void candidate_decide(struct candidate *c, struct vhost *v, struct msg *m,
 	verdict_init(&result->verdict, TIDE_OK);
 	result->err = c->failure;
 	c->failure.code = TIDE_OK;
+	engine_absent_begin(c->engine, result->absent_bytes);
 	if (result->moment)
 		engine_moment_borrow(c->engine, result->moment);
 	result->verdict.status =
 		result->err.code == TIDE_OK ? decide_all(&d, v, m) : result->err.code;
 	if (result->moment)
 		engine_moment_return(c->engine);
+	result->needs_payload = engine_absent_end(c->engine);
 }
 
 void candidate_decision_deinit(struct candidate_decision *d)
@@ -580,8 +584,8 @@ static void on_turn(uv_idle_t *handle)
 	engine_reload_start(c->engine, on_engine, c);
 }
 
-int candidate_create(struct candidate **out, struct broker *b, struct slice dir,
-		     candidate_loaded_fn *on_loaded, void *ctx, struct error *err)
+int candidate_create(struct candidate **out, struct broker *b,
+		     const struct candidate_spec *spec, struct error *err)
 {
 	struct engine_config config = {
 		.lua_dir = b->config.lua_dir,
@@ -589,17 +593,22 @@ int candidate_create(struct candidate **out, struct broker *b, struct slice dir,
 		.call_budget_ms = b->config.rules_budget_ms,
 	};
 	struct candidate *c;
-	char path[PATH_MAX];
-	int rc = resolve(b, dir, path, err);
+	bool is_replay = spec->purpose == CANDIDATE_REPLAY;
+	char path[PATH_MAX], about[PATH_MAX + 32];
+	int rc = resolve(b, spec->dir, path, err);
 
 	if (rc < 0)
 		return rc;
 	c = mem_zalloc(sizeof(*c));
 	c->broker = b;
 	c->dir = mem_strdup(path);
-	c->on_loaded = on_loaded;
-	c->ctx = ctx;
+	c->on_loaded = spec->on_loaded;
+	c->ctx = spec->ctx;
 	config.rules_dir = c->dir;
+	config.has_no_breaker = is_replay;
+	config.about = about;
+	snprintf(about, sizeof(about), "rules of '%s' (%s)", c->dir,
+		 is_replay ? "replay" : "shadow");
 	rc = engine_open(&c->engine, b->loop, &config, NULL, err);
 	if (rc < 0) {
 		mem_free(c->dir);
@@ -639,6 +648,11 @@ const char *candidate_dir(const struct candidate *c)
 struct bundle *candidate_files(const struct candidate *c)
 {
 	return engine_files(c->engine);
+}
+
+bool candidate_is_in_force(const struct candidate *c)
+{
+	return engine_hash(c->engine) == engine_hash(c->broker->engine);
 }
 
 void candidate_write(const struct candidate *c, struct json *out)

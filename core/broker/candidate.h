@@ -15,21 +15,33 @@
 
 struct candidate;
 
+/* What it is for. */
+enum candidate_purpose {
+	CANDIDATE_SHADOW,
+	CANDIDATE_REPLAY, /* the breaker is off: each decision is one of the script's */
+};
+
 /* It is loaded, or TIDE_ERULE: why a reload of this directory would be refused. */
 typedef void candidate_loaded_fn(void *ctx, const struct error *result);
+
+struct candidate_spec {
+	enum candidate_purpose purpose;
+	struct slice dir;
+	candidate_loaded_fn *on_loaded;
+	void *ctx;
+};
 
 /* `dir` is absolute, or relative to the folder that the rules directory is in;
  * TIDE_ENOTFOUND when there is none. on_loaded comes from the loop, not before this
  * returns and not after candidate_destroy, which it may call. */
 TIDE_MUST_USE int candidate_create(struct candidate **out, struct broker *b,
-				   struct slice dir, candidate_loaded_fn *on_loaded,
-				   void *ctx, struct error *err);
+				   const struct candidate_spec *spec, struct error *err);
 /* Accepts NULL. At any time. */
 void candidate_destroy(struct candidate *c);
 
 /* For what was published at another time: what it decides, and its scripts see as
- * tide.now(), is of then. */
-void candidate_set_clock(struct candidate *c, int64_t now_ms);
+ * tide.now() and tide.random(), is of then. */
+void candidate_set_moment(struct candidate *c, int64_t now_ms, uint64_t random_state);
 
 /* Follow what the broker has by a step. False when there is more to do: then it cannot
  * decide yet. For one that is loaded. */
@@ -38,8 +50,10 @@ bool candidate_follow(struct candidate *c);
 /* What would become of a message. */
 struct candidate_decision {
 	const struct moment *moment; /* in: when; NULL: now */
+	size_t absent_bytes; /* in: of the payload, of which there is the size alone */
 	struct verdict verdict;
-	struct error err; /* the text of a refusal, which is verdict.status */
+	bool needs_payload; /* a script has asked for it: the rest means nothing */
+	struct error err;   /* the text of a refusal, which is verdict.status */
 	/* The message as filters left it, and the copies that they made; references. */
 	struct msg *written[1 + DRAFT_COPIES_MAX];
 	unsigned written_count;
@@ -70,6 +84,8 @@ TIDE_MUST_USE int candidate_retry(struct candidate *c, const struct candidate_fa
 const char *candidate_dir(const struct candidate *c);
 /* What is loaded. */
 struct bundle *candidate_files(const struct candidate *c);
+/* Are these the rules in force? */
+bool candidate_is_in_force(const struct candidate *c);
 /* Members of an object: the directory and the hash. */
 void candidate_write(const struct candidate *c, struct json *out);
 

@@ -155,8 +155,10 @@ static int pick_queues(struct outcome *o, const struct route *route, struct erro
 		int rc =
 			shard == ROUTE_ASK ? route_pick(t, o->msg, &shard, err) : TIDE_OK;
 
-		if (rc < 0)
+		if (rc < 0) {
+			o->count = i;
 			return rc;
+		}
 		pick->queue = t->queue;
 		pick->shard = t->queue->shards[shard];
 		pick->rank =
@@ -166,6 +168,28 @@ static int pick_queues(struct outcome *o, const struct route *route, struct erro
 		pick->is_rank_known = t->has_rank;
 	}
 	return TIDE_OK;
+}
+
+struct tracing {
+	const struct decide_spec *spec;
+	unsigned number;
+};
+
+static void on_visit(void *ctx, struct exchange *x, const uint32_t *numbers, size_t count)
+{
+	const struct tracing *t = ctx;
+
+	t->spec->on_visit(t->spec->ctx, t->number, x, numbers, count);
+}
+
+static int explain_route(const struct outcome *o, const struct decide_spec *spec,
+			 const struct route **route, struct error *err)
+{
+	struct tracing t = { spec, o->number };
+	const struct route_tracer tracer = { on_visit, &t };
+	const struct route_query query = { spec->vhost, o->exchange, o->msg, &tracer };
+
+	return route_explain(&query, route, err);
 }
 
 static int route_outcome(struct decision *d, struct outcome *o,
@@ -178,12 +202,13 @@ static int route_outcome(struct decision *d, struct outcome *o,
 	if (o->sender)
 		rc = find_exchange(o, spec, err);
 	if (rc == TIDE_OK)
-		rc = route_find(spec->vhost, o->exchange, o->msg, &route, err);
+		rc = spec->on_visit
+			     ? explain_route(o, spec, &route, err)
+			     : route_find(spec->vhost, o->exchange, o->msg, &route, err);
 	if (rc < 0)
 		return rc;
 	o->count = route->count;
 	o->epoch = route->epoch;
-	o->bindings_matched = route->bindings_matched;
 	o->is_pure = route->is_pure;
 	o->was_cached = route->was_cached;
 	if (o == &d->first && route->count <= DECIDE_PICKS_INLINE)
@@ -200,6 +225,7 @@ static inline int filter_all(struct decision *d, const struct decide_spec *spec,
 	d->first.msg = msg_ref(spec->msg);
 	d->first.sender = NULL;
 	d->first.picks = NULL;
+	d->first.epoch = 0;
 	d->first.number = d->first.hops = d->first.count = 0;
 	d->copies = NULL;
 	d->copy_count = d->copies_made = 0;

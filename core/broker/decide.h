@@ -34,8 +34,7 @@ struct outcome {
 	struct pick *picks;
 	unsigned count;
 	/* For EXPLAIN. */
-	uint64_t epoch;
-	uint32_t bindings_matched;
+	uint64_t epoch; /* 0: it was not routed */
 	bool is_pure;
 	bool was_cached;
 };
@@ -54,11 +53,15 @@ struct decide_spec {
 	struct msg *msg;
 	/* For EXPLAIN, else NULL: each filter, and which outcome it worked on. */
 	void (*on_filter)(void *ctx, unsigned number, const struct filter_step *step);
+	/* Each exchange that an outcome visits; with it nothing is remembered. */
+	void (*on_visit)(void *ctx, unsigned number, struct exchange *x,
+			 const uint32_t *numbers, size_t count);
 	void *ctx;
 };
 
 /* TIDE_EREJECTED when a filter refuses the message, TIDE_ERULE when a script
- * fails. Anyhow decision_deinit comes after. */
+ * fails: then an outcome has the picks that were made before. Anyhow decision_deinit
+ * comes after. */
 TIDE_MUST_USE int decide(struct decision *d, const struct decide_spec *spec,
 			 struct error *err);
 /* Its two halves: the filters; then, unless they have failed, route, shards and ranks.

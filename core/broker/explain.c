@@ -1,17 +1,42 @@
 /* EXPLAIN: what a publish would do, which scripts would decide it, and why. It
  * is decided by the code that publishes; then it is printed, not done. */
 #include "../base/json.h"
+#include "../base/mem.h"
 #include "../rules/dry_run.h"
 #include "changes.h"
 #include "decide.h"
 #include "dedupe.h"
 #include "session.h"
 
+#define PATTERNS_MAX 20 /* bindings of an exchange that are told; more are counted */
+
+/* An array, as it is told, that grows while the decision is made. */
+struct list {
+	struct buf text;
+	struct json items;
+};
+
 struct explanation {
 	struct dry_run run;
-	struct buf filters; /* the array, as it is told */
-	struct json steps;
+	struct list filters;
+	struct list exchanges[1 + DRAFT_COPIES_MAX]; /* of the message, of the copies */
 };
+
+static void list_init(struct list *l)
+{
+	buf_init(&l->text);
+	json_init(&l->items, &l->text);
+	json_array_begin(&l->items);
+}
+
+/* As a member; once. */
+static void list_write(struct list *l, const char *name, struct json *j)
+{
+	json_array_end(&l->items);
+	json_key(j, name);
+	buf_append_slice(j->out, buf_slice(&l->text));
+	j->need_comma = true;
+}
 
 static void add_time(struct json *j, uint64_t time_ns)
 {
@@ -34,7 +59,7 @@ static void add_changes(struct json *j, const struct msg *from, const struct msg
 
 static void on_filter(void *ctx, unsigned number, const struct filter_step *step)
 {
-	struct json *j = &((struct explanation *)ctx)->steps;
+	struct json *j = &((struct explanation *)ctx)->filters.items;
 
 	json_object_begin(j);
 	json_member_text(j, "script", step->file);
@@ -48,6 +73,37 @@ static void on_filter(void *ctx, unsigned number, const struct filter_step *step
 	add_changes(j, step->before, step->after);
 	json_member_int(j, "copies", step->copies);
 	add_time(j, step->time_ns);
+	json_object_end(j);
+}
+
+/* ---- exchanges ----------------------------------------------------------------------
+ */
+
+static void add_pattern(struct json *j, const struct binding *b)
+{
+	json_object_begin(j);
+	json_member_text(j, "pattern", b->pattern[0] ? b->pattern : "-");
+	json_member_string(j, b->queue ? "queue" : "exchange", binding_dest(b));
+	json_object_end(j);
+}
+
+static void on_visit(void *ctx, unsigned number, struct exchange *x,
+		     const uint32_t *numbers, size_t count)
+{
+	struct json *j = &((struct explanation *)ctx)->exchanges[number].items;
+
+	json_object_begin(j);
+	json_member_text(j, "exchange", x->name);
+	json_member_text(j, "type", x->type);
+	json_member_text(j, "script", index_script(x->index));
+	json_member_int(j, "bindings", x->binding_count);
+	json_member_int(j, "matched", (int64_t)count);
+	json_key(j, "patterns");
+	json_array_begin(j);
+	for (size_t i = 0; i < count && i < PATTERNS_MAX; i++)
+		if (numbers[i] < x->binding_cap && x->bindings[numbers[i]])
+			add_pattern(j, x->bindings[numbers[i]]);
+	json_array_end(j);
 	json_object_end(j);
 }
 
@@ -105,7 +161,7 @@ static void add_headers(struct json *j, const struct msg *m)
 }
 
 /* The members of an outcome. */
-static void add_outcome(struct json *j, const struct outcome *o)
+static void add_outcome(struct json *j, struct explanation *e, const struct outcome *o)
 {
 	struct exchange *x = o->exchange;
 
@@ -113,9 +169,8 @@ static void add_outcome(struct json *j, const struct outcome *o)
 	json_member_text(j, "type", x ? x->type : "default");
 	if (x) {
 		json_member_text(j, "script", index_script(x->index));
-		json_member_int(j, "bindings", x->binding_count);
-		json_member_int(j, "matched", o->bindings_matched);
 	}
+	list_write(&e->exchanges[o->number], "exchanges", j);
 	json_member_string(j, "key", o->msg->key);
 	json_member_int(j, "message_priority", o->msg->priority);
 	json_member_int(j, "generation", (int64_t)o->epoch);
@@ -132,7 +187,7 @@ static void add_outcome(struct json *j, const struct outcome *o)
 	json_array_end(j);
 }
 
-static void add_copies(struct json *j, const struct decision *d)
+static void add_copies(struct json *j, struct explanation *x, const struct decision *d)
 {
 	json_key(j, "copies");
 	json_array_begin(j);
@@ -140,7 +195,7 @@ static void add_copies(struct json *j, const struct decision *d)
 		json_object_begin(j);
 		json_member_int(j, "copy", d->copies[i].number);
 		json_member_text(j, "by", d->copies[i].sender);
-		add_outcome(j, &d->copies[i]);
+		add_outcome(j, x, &d->copies[i]);
 		json_object_end(j);
 	}
 	json_array_end(j);
@@ -148,14 +203,6 @@ static void add_copies(struct json *j, const struct decision *d)
 
 /* ---- the document -------------------------------------------------------------------
  */
-
-static void add_filters(struct json *j, struct explanation *x)
-{
-	json_array_end(&x->steps);
-	json_key(j, "filters");
-	buf_append_slice(j->out, buf_slice(&x->filters));
-	j->need_comma = true;
-}
 
 static void add_scripts(struct json *j, const struct dry_run *run)
 {
@@ -172,23 +219,17 @@ static void add_scripts(struct json *j, const struct dry_run *run)
 }
 
 /* What no filter let through has no route. */
-static void add_rejection(struct json *j, const struct decide_spec *spec,
-			  const struct error *err)
+static void add_address(struct json *j, const struct msg *m)
 {
-	json_member_string(j, "exchange",
-			   spec->msg->exchange.len ? spec->msg->exchange : SLICE("-"));
-	json_member_string(j, "key", spec->msg->key);
-	json_member_int(j, "generation",
-			(int64_t)engine_epoch(spec->vhost->broker->engine));
-	json_member_text(j, "rejected", err->text);
-	json_key(j, "queues");
-	json_array_begin(j);
-	json_array_end(j);
+	json_member_string(j, "exchange", m->exchange.len ? m->exchange : SLICE("-"));
+	json_member_string(j, "key", m->key);
+	json_member_int(j, "message_priority", m->priority);
+	add_headers(j, m);
 }
 
+/* The decision, or as much of it as was made when it failed. */
 static void answer(struct explanation *x, const struct decide_spec *spec,
-		   const struct decision *d, const struct error *rejected,
-		   struct reply *r)
+		   const struct decision *d, const struct error *failure, struct reply *r)
 {
 	struct buf text;
 	struct json j;
@@ -196,13 +237,24 @@ static void answer(struct explanation *x, const struct decide_spec *spec,
 	buf_init(&text);
 	json_init(&j, &text);
 	json_object_begin(&j);
-	if (rejected)
-		add_rejection(&j, spec, rejected);
-	else
-		add_outcome(&j, &d->first);
-	add_filters(&j, x);
-	if (!rejected)
-		add_copies(&j, d);
+	if (failure && failure->code == TIDE_EREJECTED)
+		json_member_text(&j, "rejected", failure->text);
+	else if (failure)
+		json_member_text(&j, "error", failure->text);
+	if (d->first.epoch) {
+		add_outcome(&j, x, &d->first);
+	} else {
+		add_address(&j, d->first.msg);
+		json_member_int(&j, "generation",
+				(int64_t)engine_epoch(spec->vhost->broker->engine));
+		list_write(&x->exchanges[0], "exchanges", &j);
+		json_key(&j, "queues");
+		json_array_begin(&j);
+		json_array_end(&j);
+	}
+	list_write(&x->filters, "filters", &j);
+	if (d->first.epoch)
+		add_copies(&j, x, d);
 	add_scripts(&j, &x->run);
 	json_object_end(&j);
 	reply_data_take(r, &text);
@@ -219,31 +271,46 @@ static void explain(const struct decide_spec *spec, struct explanation *x,
 	engine_dry_run_begin(e, &x->run);
 	rc = decide(&d, spec, &err);
 	engine_dry_run_end(e);
-	if (rc == TIDE_OK || rc == TIDE_EREJECTED)
+	if (rc == TIDE_OK || rc == TIDE_EREJECTED || rc == TIDE_ERULE)
 		answer(x, spec, &d, rc == TIDE_OK ? NULL : &err, r);
 	else
 		reply_error(r, &err);
 	decision_deinit(&d);
 }
 
+static struct explanation *explanation_create(void)
+{
+	struct explanation *x = mem_alloc(sizeof(*x));
+
+	list_init(&x->filters);
+	for (int i = 0; i <= DRAFT_COPIES_MAX; i++)
+		list_init(&x->exchanges[i]);
+	return x;
+}
+
+static void explanation_destroy(struct explanation *x)
+{
+	buf_deinit(&x->filters.text);
+	for (int i = 0; i <= DRAFT_COPIES_MAX; i++)
+		buf_deinit(&x->exchanges[i].text);
+	mem_free(x);
+}
+
 void session_explain(struct session *s, const struct publish_spec *spec, struct reply *r)
 {
-	struct explanation x;
+	struct decide_spec what = { .on_filter = on_filter, .on_visit = on_visit };
 	struct error err;
 	struct msg *m;
-	struct decide_spec what = { .on_filter = on_filter, .ctx = &x };
 
 	if (session_prepare(s, spec, &m, &err) < 0) {
 		reply_error(r, &err);
 		return;
 	}
-	buf_init(&x.filters);
-	json_init(&x.steps, &x.filters);
-	json_array_begin(&x.steps);
+	what.ctx = explanation_create();
 	what.vhost = s->vhost;
 	what.exchange = m->exchange.len ? exchange_find(s->vhost, m->exchange) : NULL;
 	what.msg = m;
-	explain(&what, &x, r);
-	buf_deinit(&x.filters);
+	explain(&what, what.ctx, r);
+	explanation_destroy(what.ctx);
 	msg_unref(m);
 }

@@ -133,31 +133,64 @@ static void close_run(struct run *r)
 	uv_close((uv_handle_t *)&r->process, on_closed);
 }
 
+/* Take a line off the output. */
+static struct slice take_line(struct slice *all)
+{
+	const char *end = memchr(all->data, '\n', all->len);
+	struct slice line = { all->data, end ? (size_t)(end - all->data) : all->len };
+
+	*all = slice_skip(*all, end ? line.len + 1 : line.len);
+	return line;
+}
+
+static bool begins_failure(struct slice line)
+{
+	return slice_has_prefix(line, "Failure ") || slice_has_prefix(line, "Error ");
+}
+
+/* The lines of a failure up to its stack, as one: where it is, the test's name, what
+ * was expected and what came. `out` has its first line. */
+static void add_failure(struct buf *out, struct slice rest)
+{
+	while (rest.len > 0 && buf_len(out) < ERROR_TEXT_MAX) {
+		struct slice line = take_line(&rest);
+
+		while (line.len > 0 && line.data[0] == ' ')
+			line = slice_skip(line, 1);
+		if (begins_failure(line) || slice_has_prefix(line, "stack traceback"))
+			return;
+		if (line.len == 0)
+			continue;
+		buf_append_text(out, buf_cstr(out)[buf_len(out) - 1] == ':' ? " " : "; ");
+		buf_append_slice(out, line);
+	}
+}
+
 /* What a person needs first: the first failure, or how the output ends. */
 static void describe(const struct run *r, struct error *err)
 {
-	struct slice all = buf_slice(&r->output), first = { NULL, 0 }, last = { "", 0 };
+	struct slice all = buf_slice(&r->output), last = SLICE("");
+	struct buf text;
 
-	while (all.len > 0) {
-		const char *end = memchr(all.data, '\n', all.len);
-		struct slice line = { all.data,
-				      end ? (size_t)(end - all.data) : all.len };
+	buf_init(&text);
+	while (all.len > 0 && buf_len(&text) == 0) {
+		struct slice line = take_line(&all);
 
-		all = slice_skip(all, end ? line.len + 1 : line.len);
-		if (!first.data && (slice_has_prefix(line, "Failure ") ||
-				    slice_has_prefix(line, "Error ")))
-			first = line;
 		if (line.len > 0)
 			last = line;
+		if (begins_failure(line)) {
+			buf_append_slice(&text, line);
+			add_failure(&text, all);
+		}
 	}
-	if (first.data)
-		last = first;
+	if (buf_len(&text) == 0)
+		buf_append_slice(&text, last);
 	if (r->is_late)
 		error_set(err, TIDE_ERULE, "the specs have not ended within %d s",
 			  GATE_TIMEOUT_MS / 1000);
 	else
-		error_set(err, TIDE_ERULE, "the specs fail: %" SLICE_FMT,
-			  (int)(last.len < 300 ? last.len : 300), last.data);
+		error_set(err, TIDE_ERULE, "the specs fail: %s", buf_cstr(&text));
+	buf_deinit(&text);
 }
 
 /* Nobody knows the directory that was made: paths are said to be in the rules'. */
@@ -188,13 +221,11 @@ static void log_output(const struct run *r)
 	struct slice all = buf_slice(&r->output);
 
 	for (int i = 0; i < OUTPUT_LINES && all.len > 0; i++) {
-		const char *end = memchr(all.data, '\n', all.len);
-		size_t len = end ? (size_t)(end - all.data) : all.len;
+		struct slice line = take_line(&all);
 
-		if (len > 0)
-			log_warn("rules: specs: %.*s", (int)(len < 400 ? len : 400),
-				 all.data);
-		all = slice_skip(all, end ? len + 1 : len);
+		if (line.len > 0)
+			log_warn("rules: specs: %.*s",
+				 (int)(line.len < 400 ? line.len : 400), line.data);
 	}
 }
 

@@ -5,6 +5,7 @@
 
 #include "../base/log.h"
 #include "../base/mem.h"
+#include "author.h"
 #include "waiter.h"
 
 #define HASH_LEN 16
@@ -338,6 +339,7 @@ static void write_changes(struct json *j, const struct bundle *from,
 {
 	static const char *const names[] = { "added", "changed", "removed" };
 	struct changes c = { .count = { 0 } };
+	char count[32];
 
 	bundle_compare(from, to, on_change, &c);
 	for (int i = 0; i < 3; i++) {
@@ -346,11 +348,16 @@ static void write_changes(struct json *j, const struct bundle *from,
 		buf_append_slice(j->out, buf_slice(&c.names[i]));
 		json_array_end(j);
 		buf_deinit(&c.names[i]);
+		if (c.count[i] > HISTORY_NAMES) {
+			snprintf(count, sizeof(count), "%s_count", names[i]);
+			json_member_int(j, count, (int64_t)c.count[i]);
+		}
 	}
 }
 
 struct note {
 	enum engine_origin origin;
+	const char *by;              /* who asked for it; "" nobody */
 	const struct error *refusal; /* NULL: accepted */
 	uint64_t generation;         /* 0: there is no engine yet */
 	const struct bundle *before, *after;
@@ -368,6 +375,8 @@ static void note(struct history *h, const struct note *n)
 	json_member_int(&j, "number", (int64_t)h->last_number + 1);
 	json_member_int(&j, "loaded_ms", h->broker->now_ms);
 	json_member_text(&j, "origin", engine_origin_name(n->origin));
+	if (n->by[0])
+		json_member_text(&j, "by", n->by);
 	json_member_text(&j, "result", n->refusal ? "refused" : "accepted");
 	if (n->refusal) {
 		json_member_text(&j, "error", n->refusal->text);
@@ -443,6 +452,14 @@ static void keep(struct history *h, struct bundle *files, uint64_t hash,
 	h->kept[0] = k;
 }
 
+/* Files that changed have been asked for by nobody. */
+static const char *author(const struct engine *e, enum engine_origin origin)
+{
+	const char *by = engine_attempt_by(e);
+
+	return !by[0] && origin == ENGINE_FILES ? AUTHOR_FILES : by;
+}
+
 static void note_accepted(struct history *h)
 {
 	const struct engine *e = h->broker->engine;
@@ -450,6 +467,7 @@ static void note_accepted(struct history *h)
 	struct bundle *files = engine_files(e);
 
 	note(h, &(struct note){ .origin = origin,
+				.by = author(e, origin),
 				.generation = engine_epoch(e),
 				.before = files_of(h, h->last),
 				.after = files });
@@ -471,6 +489,7 @@ void history_note(struct history *h, const struct error *result)
 	found = found ? bundle_ref(found)
 		      : bundle_scan(h->broker->config.rules_dir, engine_files(e));
 	note(h, &(struct note){ .origin = engine_attempt(e),
+				.by = author(e, engine_attempt(e)),
 				.refusal = result,
 				.before = engine_files(e),
 				.after = found });
@@ -483,6 +502,7 @@ void history_note_start(struct history *h, const struct error *refusal)
 
 	found = bundle_scan(h->broker->config.rules_dir, last);
 	note(h, &(struct note){ .origin = ENGINE_START,
+				.by = "",
 				.refusal = refusal,
 				.before = last,
 				.after = found });

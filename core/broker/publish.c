@@ -121,42 +121,52 @@ static void add_picks(struct verdict *verdict, const struct outcome *o)
 	}
 }
 
-/* For those who look at what is decided. @param refusal  NULL for none */
-static void tell(const struct decide_spec *spec, const struct decision *d,
-		 const struct error *refusal, struct shadow *shadow)
+/* Who looks at what is decided, and how it was before. */
+struct look {
+	struct shadow *shadow;
+	uint64_t random_state;
+};
+
+/* @param refusal  NULL for none */
+static void tell(const struct look *look, const struct decide_spec *spec,
+		 const struct decision *d, const struct error *refusal)
 {
 	struct broker *b = spec->vhost->broker;
-	struct verdict *verdict = recent_add(b->recent, spec->vhost, spec->msg,
-					     refusal ? refusal->code : TIDE_OK);
+	struct verdict *verdict = recent_add(
+		b->recent, &(struct recent_publish){ spec->vhost, spec->msg,
+						     look->random_state, refusal });
 
 	if (!refusal) {
 		add_picks(verdict, &d->first);
 		for (unsigned i = 0; i < d->copy_count; i++)
 			add_picks(verdict, &d->copies[i]);
 	}
-	if (shadow)
-		shadow_look(shadow, &(struct shadow_live){ spec, d, verdict, refusal });
+	if (look->shadow)
+		shadow_look(look->shadow,
+			    &(struct shadow_live){ spec, d, verdict, refusal });
 }
 
-/* The shadow, if it looks at the publish that is to be decided now. */
-static struct shadow *take_shadow(struct broker *b)
+/* At the publish that is to be decided now; the shadow takes some of them. */
+static struct look begin_look(struct broker *b)
 {
-	if (!b->shadow)
-		return NULL;
-	return shadow_take_publish(b->shadow) ? b->shadow : NULL;
+	struct look look = { .random_state = engine_random_state(b->engine) };
+
+	if (b->shadow && shadow_take_publish(b->shadow))
+		look.shadow = b->shadow;
+	return look;
 }
 
 int publish_message(struct vhost *v, struct exchange *x, struct msg *m, bool is_mandatory,
 		    struct waiter *waiter, struct published *out, struct error *err)
 {
 	const struct decide_spec spec = { .vhost = v, .exchange = x, .msg = m };
-	struct shadow *shadow = take_shadow(v->broker);
+	struct look look = begin_look(v->broker);
 	struct decision d;
 	int rc = decide(&d, &spec, err);
 
 	if (rc == TIDE_OK)
 		rc = check_sizes(&d, v->broker, err);
-	tell(&spec, &d, rc < 0 ? err : NULL, shadow);
+	tell(&look, &spec, &d, rc < 0 ? err : NULL);
 	*out = (struct published){ .id = m->id };
 	if (rc == TIDE_OK && is_mandatory && d.first.count == 0)
 		rc = refuse_unroutable(&d.first, v->broker, err);
@@ -172,8 +182,11 @@ int publish_filter(struct decision *d, const struct decide_spec *spec, struct er
 {
 	int rc = decide_filter(d, spec, err);
 
-	if (rc < 0)
-		tell(spec, d, err, take_shadow(spec->vhost->broker));
+	if (rc < 0) {
+		struct look look = begin_look(spec->vhost->broker);
+
+		tell(&look, spec, d, err);
+	}
 	return rc;
 }
 
@@ -199,11 +212,13 @@ int publish_filtered(struct decision *d, const struct decide_spec *spec,
 {
 	struct broker *b = spec->vhost->broker;
 	int rc = decide_route(d, spec, err);
+	struct look look;
 
 	if (rc == TIDE_OK)
 		rc = check_sizes(d, b, err);
 	/* The filters have had another moment. */
-	tell(spec, d, rc < 0 ? err : NULL, take_shadow(b));
+	look = begin_look(b);
+	tell(&look, spec, d, rc < 0 ? err : NULL);
 	if (rc == TIDE_OK && has_dedupe_id(d))
 		rc = dedupe_admit(b, d, err);
 	if (rc < 0)

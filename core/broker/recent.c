@@ -22,6 +22,20 @@ struct recent *recent_create(bool with_payloads)
 	return r;
 }
 
+static void keep_error(struct recent *r, struct recent_record *record,
+		       const struct error *refusal)
+{
+	record->error = mem_strdup(refusal->text);
+	r->bytes += strlen(record->error);
+}
+
+static void drop_error(struct recent *r, struct recent_record *record)
+{
+	r->bytes -= strlen(record->error);
+	mem_free(record->error);
+	record->error = NULL;
+}
+
 static void drop_first(struct recent *r)
 {
 	struct recent_record *record = &r->ring[r->first];
@@ -29,6 +43,8 @@ static void drop_first(struct recent *r)
 	r->bytes -= record->msg->bytes;
 	msg_unref(record->msg);
 	vhost_unref(record->vhost);
+	if (record->error)
+		drop_error(r, record);
 	r->first = (r->first + 1) % RECENT_MAX;
 	r->count--;
 }
@@ -52,8 +68,9 @@ static struct msg *strip(const struct msg *m)
 	return msg_create(&spec);
 }
 
-struct verdict *recent_add(struct recent *r, struct vhost *v, struct msg *m, int status)
+struct verdict *recent_add(struct recent *r, const struct recent_publish *p)
 {
+	struct msg *m = p->msg;
 	struct msg *kept = m->bytes <= r->whole_bytes ? msg_ref(m) : strip(m);
 	struct recent_record *record;
 
@@ -67,10 +84,13 @@ struct verdict *recent_add(struct recent *r, struct vhost *v, struct msg *m, int
 	record = &r->ring[(r->first + r->count++) % RECENT_MAX];
 	r->bytes += kept->bytes;
 	record->msg = kept;
-	record->vhost = vhost_ref(v);
+	record->vhost = vhost_ref(p->vhost);
 	record->number = ++r->last_number;
 	record->size = m->payload_len;
-	verdict_init(&record->verdict, status);
+	record->random_state = p->random_state;
+	if (p->refusal)
+		keep_error(r, record, p->refusal);
+	verdict_init(&record->verdict, p->refusal ? p->refusal->code : TIDE_OK);
 	return &record->verdict;
 }
 
@@ -144,7 +164,7 @@ void recent_write(const struct recent *r, struct broker *b, size_t max, struct j
 			json_member_string(out, "payload",
 					   (struct slice){ m->payload, m->payload_len });
 		json_key(out, "decision");
-		verdict_write(&record->verdict, b, NULL, out);
+		verdict_write(&record->verdict, b, record->error, out);
 		json_object_end(out);
 	}
 	json_array_end(out);

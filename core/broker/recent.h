@@ -18,8 +18,10 @@
 struct recent_record {
 	struct msg *msg;
 	struct vhost *vhost;
-	uint64_t number; /* of the publish, since the start */
-	size_t size;     /* of the payload */
+	uint64_t number;       /* of the publish, since the start */
+	size_t size;           /* of the payload */
+	char *error;           /* why it was refused, or NULL */
+	uint64_t random_state; /* of tide.random, before it was decided */
 	struct verdict verdict;
 };
 
@@ -29,8 +31,16 @@ struct recent *recent_create(bool with_payloads);
 /* Accepts NULL. */
 void recent_destroy(struct recent *r);
 
-/* Add a publish; its verdict is to be filled in. */
-struct verdict *recent_add(struct recent *r, struct vhost *v, struct msg *m, int status);
+/* A publish, and why it was refused; NULL: it was not. */
+struct recent_publish {
+	struct vhost *vhost;
+	struct msg *msg;
+	uint64_t random_state;
+	const struct error *refusal;
+};
+
+/* Add it; its verdict is to be filled in. */
+struct verdict *recent_add(struct recent *r, const struct recent_publish *p);
 
 size_t recent_count(const struct recent *r);
 /* Of the messages that it holds. */

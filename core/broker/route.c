@@ -1,7 +1,10 @@
 #include "route.h"
 
+#include <stdlib.h>
+
 #include "../base/log.h"
 #include "../base/mem.h"
+#include "../rules/dry_run.h"
 #include "unusable.h"
 
 void route_destroy(struct route *r)
@@ -108,6 +111,30 @@ static void add_exchange(struct exchange *x, struct exchange **todo)
 	*todo = x;
 }
 
+static int by_number(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void trace(struct exchange *x, const uint32_t *found, size_t count)
+{
+	const struct route_tracer *t = x->vhost->broker->tracer;
+	uint32_t *numbers = mem_alloc((count + 1) * sizeof(*numbers));
+	size_t distinct = 0;
+
+	if (count) {
+		memcpy(numbers, found, count * sizeof(*numbers));
+		qsort(numbers, count, sizeof(*numbers), by_number);
+	}
+	for (size_t i = 0; i < count; i++)
+		if (i == 0 || numbers[i] != numbers[i - 1])
+			numbers[distinct++] = numbers[i];
+	t->on_visit(t->ctx, x, numbers, distinct);
+	mem_free(numbers);
+}
+
 /* Follow the matching bindings of an exchange. */
 static int visit(struct route *r, struct exchange *x, const struct msg *m,
 		 struct exchange **todo, struct error *err)
@@ -121,9 +148,10 @@ static int visit(struct route *r, struct exchange *x, const struct msg *m,
 		return unusable_exchange_error(x, err);
 	r->is_pure = r->is_pure && index_is_pure(x->index);
 	rc = index_route(x->index, m, &found, &count, err);
+	if (rc == TIDE_OK && x->vhost->broker->tracer)
+		trace(x, found, count);
 	if (rc < 0 || count == 0)
 		return rc;
-	r->bindings_matched += (uint32_t)count;
 	/* The engine's array is good until the next script is asked. */
 	numbers = mem_alloc(count * sizeof(*numbers));
 	memcpy(numbers, found, count * sizeof(*numbers));
@@ -263,6 +291,72 @@ int route_find(struct vhost *v, struct exchange *x, const struct msg *m,
 	}
 	*out = r;
 	return TIDE_OK;
+}
+
+/* What is remembered for the query, or NULL. */
+static struct route *recall(const struct route_query *q)
+{
+	const struct msg *m = q->msg;
+	struct queue *queue;
+	struct route *r;
+
+	if (q->exchange) {
+		HASH_FIND(hh, q->exchange->routes, m->key.data, m->key.len, r);
+	} else {
+		queue = queue_find(q->vhost, m->key);
+		r = queue && queue->direct && queue->direct->is_pure ? queue->direct
+								     : NULL;
+	}
+	return r && is_current(r, q->vhost->broker) ? r : NULL;
+}
+
+/* Decide anew, into the broker's place for what is not remembered. */
+static int decide_anew(const struct route_query *q, struct error *err)
+{
+	struct broker *b = q->vhost->broker;
+	struct route *r = route_create(q->msg->key);
+	struct queue *queue;
+	int rc = TIDE_OK;
+
+	r->is_pure = true;
+	b->route_stamp++;
+	if (q->exchange)
+		rc = visit_all(r, q->exchange, q->msg, err);
+	else if ((queue = queue_find(q->vhost, q->msg->key)) != NULL)
+		rc = add_queue(r, queue, NULL, q->msg, err);
+	else
+		r->is_pure = false;
+	if (rc < 0) {
+		route_destroy(r);
+		return rc;
+	}
+	stamp_route(r, b);
+	route_destroy(b->route);
+	b->route = r;
+	return TIDE_OK;
+}
+
+int route_explain(const struct route_query *q, const struct route **out,
+		  struct error *err)
+{
+	struct broker *b = q->vhost->broker;
+	struct route *known = recall(q);
+	int rc;
+
+	b->tracer = q->tracer;
+	/* What the scripts are asked for the tracer is not part of the decision; nor
+	 * is whether it fails. */
+	if (known)
+		engine_dry_run_hush(b->engine, true);
+	rc = decide_anew(q, err);
+	if (known) {
+		engine_dry_run_hush(b->engine, false);
+		known->was_cached = true;
+		rc = TIDE_OK;
+	}
+	b->tracer = NULL;
+	*out = known ? known : b->route;
+	return rc;
 }
 
 int route_pick(const struct route_target *t, const struct msg *m, unsigned *shard,

@@ -32,6 +32,8 @@ struct session_ops {
 	void (*on_blocked)(void *ctx, bool is_blocked, const char *why);
 	/* What LIST connections shows of the connection: members of an object. */
 	void (*describe)(void *ctx, struct json *out);
+	/* Where it comes from; may be NULL. */
+	const char *(*peer)(void *ctx);
 };
 
 struct session {

@@ -5,6 +5,7 @@
 #include "../base/json.h"
 #include "../base/mem.h"
 #include "../rules/bundle.h"
+#include "author.h"
 #include "gate.h"
 #include "history.h"
 #include "recent.h"
@@ -40,11 +41,21 @@ static void on_reloaded(void *ctx, const struct error *result)
 		reply_status(r);
 }
 
+/* Who asks may be gone when the gate has answered. */
+struct asking {
+	struct reply *reply;
+	char by[AUTHOR_MAX];
+};
+
 static void on_directory_passed(void *ctx, const struct error *answer)
 {
-	struct reply *r = ctx;
+	struct asking *a = ctx;
+	struct reply *r = a->reply;
 	struct broker *b = r->context;
 
+	if (answer->code == TIDE_OK || answer->code == TIDE_ERULE)
+		engine_set_asker(b->engine, a->by);
+	mem_free(a);
 	if (answer->code == TIDE_ERULE)
 		engine_refuse(b->engine, ENGINE_RELOAD, NULL, answer);
 	if (answer->code < 0)
@@ -55,7 +66,11 @@ static void on_directory_passed(void *ctx, const struct error *answer)
 
 void session_rules_reload(struct session *s, struct reply *r)
 {
-	gate_ask(s->broker->gate, on_directory_passed, r);
+	struct asking *a = mem_alloc(sizeof(*a));
+
+	a->reply = r;
+	author_of(s, a->by, sizeof(a->by));
+	gate_ask(s->broker->gate, on_directory_passed, a);
 }
 
 /* ---- files that were kept, or stand in the shadow -----------------------------------
@@ -67,6 +82,7 @@ struct loading {
 	struct bundle *files; /* a reference */
 	enum engine_origin origin;
 	struct reply *reply;
+	char by[AUTHOR_MAX];
 };
 
 static void free_loading(struct loading *l)
@@ -102,6 +118,8 @@ static void on_files_passed(void *ctx, const struct error *answer)
 	struct engine *e = l->broker->engine;
 	struct error err = *answer;
 
+	if (err.code == TIDE_OK || err.code == TIDE_ERULE)
+		engine_set_asker(e, l->by);
 	if (err.code == TIDE_ERULE)
 		engine_refuse(e, l->origin, l->files, &err);
 	else if (err.code == TIDE_OK &&
@@ -110,16 +128,18 @@ static void on_files_passed(void *ctx, const struct error *answer)
 	refuse_loading(l, &err);
 }
 
-static void put_in_force(struct broker *b, struct bundle *files,
+static void put_in_force(struct session *s, struct bundle *files,
 			 enum engine_origin origin, const char *specs_dir,
 			 struct reply *r)
 {
+	struct broker *b = s->broker;
 	struct loading *l = mem_zalloc(sizeof(*l));
 
 	l->broker = b;
 	l->files = bundle_ref(files);
 	l->origin = origin;
 	l->reply = r;
+	author_of(s, l->by, sizeof(l->by));
 	gate_ask_files(b->gate, files, specs_dir, on_files_passed, l);
 }
 
@@ -132,7 +152,7 @@ void session_rules_rollback(struct session *s, struct slice hash, struct reply *
 	if (history_find(b->history, hash, &files, &err) < 0)
 		reply_error(r, &err);
 	else
-		put_in_force(b, files, ENGINE_ROLLBACK, b->config.rules_dir, r);
+		put_in_force(s, files, ENGINE_ROLLBACK, b->config.rules_dir, r);
 }
 
 void session_rules_log(struct session *s, struct reply *r)
@@ -200,7 +220,7 @@ void session_rules_shadow_promote(struct session *s, struct reply *r)
 	if (!shadow_files(b))
 		reply_refuse(r, TIDE_EBUSY, "the shadow is being loaded; ask again");
 	else
-		put_in_force(b, shadow_files(b), ENGINE_PROMOTE, shadow_dir(b), r);
+		put_in_force(s, shadow_files(b), ENGINE_PROMOTE, shadow_dir(b), r);
 }
 
 void session_rules_shadow_drop(struct session *s, struct reply *r)

@@ -75,6 +75,7 @@ static void on_loaded(void *ctx, const struct error *result)
 int shadow_start(struct broker *b, const struct shadow_spec *spec,
 		 shadow_started_fn *on_started, void *ctx, struct error *err)
 {
+	struct candidate_spec wanted = { CANDIDATE_SHADOW, spec->dir, on_loaded, NULL };
 	struct shadow *s;
 	int rc;
 
@@ -84,7 +85,8 @@ int shadow_start(struct broker *b, const struct shadow_spec *spec,
 				 "first",
 				 candidate_dir(b->shadow->candidate));
 	s = mem_zalloc(sizeof(*s));
-	rc = candidate_create(&s->candidate, b, spec->dir, on_loaded, s, err);
+	wanted.ctx = s;
+	rc = candidate_create(&s->candidate, b, &wanted, err);
 	if (rc < 0) {
 		mem_free(s);
 		return rc;

@@ -66,7 +66,9 @@ void shadow_write(const struct broker *b, struct json *out);
 
 struct replay;
 
-#define REPLAY_CHANGES_MAX 100            /* that are shown; more are counted */
+#define REPLAY_CHANGES_MAX 100 /* that are shown; more are counted */
+/* Decisions of SHADOW_SLOW_NS or more after which it is given up. */
+#define REPLAY_SLOW_MAX 10
 #define REPLAY_SLICE_NS UINT64_C(5000000) /* of a loop turn */
 
 /* Decide the recent publishes again under a directory, a slice in each turn, and

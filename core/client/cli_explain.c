@@ -84,6 +84,13 @@ static void add_change(struct buf *out, const json_t *change)
 		buf_printf(out, "%s: %s -> %s", field, text_of(from), text_of(to));
 }
 
+static void add_pattern(struct buf *out, const json_t *binding)
+{
+	const json_t *queue = json_object_get(binding, "queue");
+	buf_printf(out, "%s -> %s", text_of(json_object_get(binding, "pattern")),
+		   text_of(queue ? queue : json_object_get(binding, "exchange")));
+}
+
 static void add_queue(struct buf *out, const json_t *queue)
 {
 	buf_printf(out, "%s/%" JSON_INTEGER_FORMAT,
@@ -138,6 +145,7 @@ static int print(const struct tidemq_reply *reply)
 	int status;
 	if (!document)
 		return cli_failure("the broker's answer is no JSON");
+	flatten(document, "exchanges", "patterns", add_pattern);
 	flatten(document, "filters", "changes", add_change);
 	flatten(document, "copies", "queues", add_queue);
 	shorten_copies(document);

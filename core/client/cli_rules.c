@@ -101,8 +101,7 @@ static int show_replay(struct cli *cli, const struct tidemq_reply *reply)
 static const struct word words[] = {
 	{ .name = "reload" },
 	{ .name = "status" },
-	{ .name = "log",
-	  .columns = "number loaded_ms origin result hash added changed removed error" },
+	{ .name = "log", .show = cli_show_rules_log },
 	{ .name = "rollback", .words_max = 1, .add = add_words },
 	{ .name = "top", .run = run_top },
 	{ .name = "show", .run = run_show },

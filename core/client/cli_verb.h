@@ -91,6 +91,7 @@ int cli_run_simulate(struct cli *cli);
 /* ---- cli_rules_show.c ---------------------------------------------------- */
 
 /* `rules top` and `rules show NAME` */
+int cli_show_rules_log(struct cli *cli, const struct tidemq_reply *reply);
 int cli_rules_top(struct cli *cli);
 int cli_rules_show(struct cli *cli, const char *name);
 

@@ -55,6 +55,11 @@ static void op_describe(void *ctx, struct json *out)
 	json_member_bool(out, "held_back", !c->is_reading);
 }
 
+static const char *op_peer(void *ctx)
+{
+	return ((struct conn *)ctx)->peer;
+}
+
 static const struct line_ops ops = {
 	.finish = op_finish,
 	.set_heartbeat = op_set_heartbeat,
@@ -62,6 +67,7 @@ static const struct line_ops ops = {
 	.can_take = op_can_take,
 	.resume = op_wrote,
 	.describe = op_describe,
+	.peer = op_peer,
 };
 
 /* ---- reading ---------------------------------------------------------------------- */

@@ -24,6 +24,7 @@ struct line_ops {
 	bool (*can_take)(void *ctx);
 	void (*resume)(void *ctx);
 	void (*describe)(void *ctx, struct json *out);
+	const char *(*peer)(void *ctx); /* may be NULL */
 };
 
 enum line_state {

@@ -293,6 +293,13 @@ static void describe(void *ctx, struct json *out)
 	l->ops->describe(l->ctx, out);
 }
 
+static const char *peer(void *ctx)
+{
+	struct line *l = ctx;
+
+	return l->ops->peer ? l->ops->peer(l->ctx) : NULL;
+}
+
 const struct session_ops line_session_ops = {
 	.on_reply = on_reply,
 	.on_deliver = on_deliver,
@@ -301,4 +308,5 @@ const struct session_ops line_session_ops = {
 	.can_take = can_take,
 	.on_blocked = on_blocked,
 	.describe = describe,
+	.peer = peer,
 };

@@ -3,6 +3,7 @@
 #include <lauxlib.h>
 
 #include "../base/id.h"
+#include "absent.h"
 #include "draft.h"
 #include "view.h"
 
@@ -31,12 +32,15 @@ static void push_key(lua_State *L, const void *subject)
 static void push_payload(lua_State *L, const void *subject)
 {
 	const struct msg *m = message(subject);
+	if (m->payload_len == 0)
+		absent_check(L);
 	push_slice(L, (struct slice){ m->payload, m->payload_len });
 }
 
 static void push_size(lua_State *L, const void *subject)
 {
-	lua_pushinteger(L, (lua_Integer)message(subject)->payload_len);
+	size_t len = message(subject)->payload_len;
+	lua_pushinteger(L, (lua_Integer)(len ? len : absent_bytes(L)));
 }
 
 static void push_priority(lua_State *L, const void *subject)

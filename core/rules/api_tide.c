@@ -71,7 +71,7 @@ void api_tide_seed(struct api_tide *t, uint64_t seed)
 
 void api_tide_init(struct api_tide *t)
 {
-	*t = (struct api_tide){ .random_state = 0 };
+	*t = (struct api_tide){ .about = "rules" };
 	/* Without entropy the addresses and the clock must do: it is no secret. */
 	if (uv_random(NULL, NULL, &t->random_state, sizeof(t->random_state), 0, NULL) !=
 	    0)
@@ -135,7 +135,7 @@ static bool may_log(struct api_tide *t)
 	int64_t second = (int64_t)(uv_hrtime() / 1000000000);
 	if (second != t->log_second) {
 		if (t->log_lines > API_TIDE_LOG_LINES_PER_SECOND)
-			log_warn("rules: %u lines of scripts were not logged",
+			log_warn("%s: %u lines of scripts were not logged", t->about,
 				 t->log_lines - API_TIDE_LOG_LINES_PER_SECOND);
 		t->log_second = second;
 		t->log_lines = 0;
@@ -157,7 +157,9 @@ static void write_line(lua_State *L, enum log_level level, int first)
 		lua_pushstring(L, i < last ? " " : "");
 	}
 	lua_concat(L, lua_gettop(L) - last);
-	log_write(level, "rules: %.*s", LOG_LINE_MAX, lua_tostring(L, -1));
+	log_write(level, "%s%s: %.*s", self(L)->about,
+		  engine_is_dry_run(L) ? " (dry run)" : "", LOG_LINE_MAX,
+		  lua_tostring(L, -1));
 }
 
 static int l_log_info(lua_State *L)

@@ -159,8 +159,8 @@ void carry_use(const struct handle *h)
 	if (c.source->state == LUA_NOREF || c.source->state == LUA_REFNIL)
 		return;
 	if (run(&e->current->script, &c, &err) != TIDE_OK)
-		log_warn("rules: what %s has remembered is lost with the reload: %s",
-			 h->user, err.text);
+		log_warn("%s: what %s has remembered is lost with the reload: %s",
+			 e->tide.about, h->user, err.text);
 }
 
 void carry_note(const struct handle *h, struct generation *g)

@@ -8,6 +8,7 @@
 void engine_dry_run_begin(struct engine *e, struct dry_run *run)
 {
 	run->count = 0;
+	run->is_hushed = false;
 	run->random_state = e->tide.random_state;
 	e->dry_run = run;
 	e->current->script.is_dry_run = true;
@@ -20,6 +21,11 @@ void engine_dry_run_end(struct engine *e)
 	e->current->script.is_dry_run = false;
 }
 
+void engine_dry_run_hush(struct engine *e, bool is_hushed)
+{
+	e->dry_run->is_hushed = is_hushed;
+}
+
 bool engine_is_dry_run(lua_State *L)
 {
 	return script_state_of(L)->is_dry_run;
@@ -30,7 +36,7 @@ void dry_run_count(struct dry_run *run, const char *file, uint64_t time_ns)
 	size_t i = 0;
 	while (i < run->count && run->scripts[i].file != file)
 		i++;
-	if (i == DRY_RUN_SCRIPTS_MAX)
+	if (i == DRY_RUN_SCRIPTS_MAX || run->is_hushed)
 		return;
 	if (i == run->count)
 		run->scripts[run->count++] = (struct dry_run_script){ .file = file };

@@ -25,12 +25,16 @@ struct dry_run {
 		uint64_t time_ns;
 	} scripts[DRY_RUN_SCRIPTS_MAX];
 	size_t count;
+	bool is_hushed;
 	uint64_t random_state;
 };
 
 /* `run` is filled until the end. No reload in between; they do not nest. */
 void engine_dry_run_begin(struct engine *e, struct dry_run *run);
 void engine_dry_run_end(struct engine *e);
+
+/* Calls from here on are not counted in `run`, or are again. */
+void engine_dry_run_hush(struct engine *e, bool is_hushed);
 
 /* For functions that Lua calls: the call under way must change nothing. */
 bool engine_is_dry_run(lua_State *L);

@@ -4,6 +4,7 @@
 #include "../base/mem.h"
 #include "api_shared.h"
 #include "engine_private.h"
+#include "inspect.h"
 #include "shared.h"
 
 /* ---- handles ------------------------------------------------------------------ */
@@ -98,11 +99,17 @@ static int64_t monotonic_ms(void)
 	return (int64_t)(uv_hrtime() / 1000000);
 }
 
+#define NOT_CALLED "not called again: it fails too often"
+
+bool engine_is_not_called(const char *error_text)
+{
+	return strstr(error_text, "(" NOT_CALLED);
+}
+
 static int refuse_call(struct engine *e, struct rule *rule, struct error *err)
 {
 	rule->stats.skipped += !e->dry_run;
-	return error_set(err, TIDE_ERULE,
-			 "%s (not called again: it fails too often; tried every %d s)",
+	return error_set(err, TIDE_ERULE, "%s (" NOT_CALLED "; tried every %d s)",
 			 rule->stats.last_error,
 			 (int)((e->config.breaker_rest_ms + 999) / 1000));
 }
@@ -110,12 +117,12 @@ static int refuse_call(struct engine *e, struct rule *rule, struct error *err)
 static void tell_of_breaker(const struct engine *e, const struct rule *rule)
 {
 	if (rule->stats.breaker.is_open)
-		log_error("rules: %s fails too often and is not called for %d ms at a "
+		log_error("%s: %s fails too often and is not called for %d ms at a "
 			  "time; the last error: %s",
-			  rule->file, (int)e->config.breaker_rest_ms,
+			  e->tide.about, rule->file, (int)e->config.breaker_rest_ms,
 			  rule->stats.last_error);
 	else
-		log_info("rules: %s works again", rule->file);
+		log_info("%s: %s works again", e->tide.about, rule->file);
 }
 
 int use_decide(struct engine *e, const struct use *use, lua_CFunction body, void *ctx,
@@ -127,7 +134,7 @@ int use_decide(struct engine *e, const struct use *use, lua_CFunction body, void
 				    .is_decision = true,
 				    .body = body,
 				    .ctx = ctx };
-	bool was_open = rule->stats.breaker.is_open;
+	bool was_open = rule->stats.breaker.is_open && !e->config.has_no_breaker;
 	if (e->current->script.is_exhausted && !room_allows_call(e, rule, err))
 		return TIDE_ERULE;
 	if (was_open && !breaker_allows(&rule->stats.breaker, monotonic_ms(),
@@ -141,7 +148,7 @@ int use_decide(struct engine *e, const struct use *use, lua_CFunction body, void
 	int status = script_enter(&e->current->script, &call, err);
 	if (e->dry_run)
 		dry_run_count(e->dry_run, rule->file, uv_hrtime() - started_ns);
-	if (was_open != rule->stats.breaker.is_open)
+	if (was_open != rule->stats.breaker.is_open && !e->config.has_no_breaker)
 		tell_of_breaker(e, rule);
 	const struct script_state *s = &e->current->script;
 	if (s->was_refused || s->is_exhausted)
@@ -208,6 +215,8 @@ static void put_in_force(struct engine *e, struct generation *next,
 	e->epoch++;
 	filter_set_destroy(e->filters);
 	e->filters = filter_set_create(next);
+	if (is_of_directory(origin))
+		inspect_warn(e->tide.about, e->config.rules_dir, next, &e->unread);
 }
 
 /* ---- retiring -------------------------------------------------------------------- */
@@ -258,11 +267,38 @@ void engine_retire(struct engine *e, struct generation *g)
 
 /* ---- reloading --------------------------------------------------------------------- */
 
+void engine_set_asker(struct engine *e, const char *who)
+{
+	snprintf(e->asker, sizeof(e->asker), "%s", who);
+}
+
+const char *engine_attempt_by(const struct engine *e)
+{
+	return e->attempt_by;
+}
+
+static void take_asker(struct engine *e, char out[ENGINE_ASKER_MAX])
+{
+	memcpy(out, e->asker, ENGINE_ASKER_MAX);
+	e->asker[0] = '\0';
+}
+
+static void add_attempt_by(struct engine *e, const char *who)
+{
+	size_t len = strlen(e->attempt_by);
+	if (who[0])
+		snprintf(e->attempt_by + len, sizeof(e->attempt_by) - len, "%s%s",
+			 len ? ", " : "", who);
+}
+
 static void answer(struct engine *e, const struct error *result)
 {
 	struct reload_waiters waiters = STAILQ_HEAD_INITIALIZER(waiters);
 	struct reload_waiter *w;
 	STAILQ_CONCAT(&waiters, &e->waiters);
+	e->attempt_by[0] = '\0';
+	STAILQ_FOREACH(w, &waiters, link)
+	add_attempt_by(e, w->asker);
 	if (e->hooks.on_reload && !e->is_closing)
 		e->hooks.on_reload(e->hooks.ctx, result);
 	while ((w = STAILQ_FIRST(&waiters))) {
@@ -349,36 +385,42 @@ static void on_turn(uv_idle_t *idle)
 
 static void start_turns(struct engine *e, struct bundle *from, enum engine_origin origin)
 {
+	/* Files changed without a word where no event comes from. */
+	if (origin == ENGINE_RELOAD)
+		watch_renew(e->watch);
 	build_start(e, from, origin);
 	uv_idle_start(&e->turn, on_turn);
 }
 
-static void add_waiter(struct reload_waiters *list, engine_on_reloaded *on_done,
-		       void *ctx)
+static void add_waiter(struct engine *e, struct reload_waiters *list,
+		       engine_on_reloaded *on_done, void *ctx)
 {
 	struct reload_waiter *w = mem_zalloc(sizeof(*w));
 	w->on_done = on_done;
 	w->ctx = ctx;
+	take_asker(e, w->asker);
 	STAILQ_INSERT_TAIL(list, w, link);
 }
 
 void engine_reload_start(struct engine *e, engine_on_reloaded *on_done, void *ctx)
 {
 	if (e->build.is_under_way) {
-		add_waiter(&e->followers, on_done, ctx);
+		add_waiter(e, &e->followers, on_done, ctx);
 		return;
 	}
-	add_waiter(&e->waiters, on_done, ctx);
+	add_waiter(e, &e->waiters, on_done, ctx);
 	start_turns(e, NULL, e->current ? ENGINE_RELOAD : ENGINE_START);
 }
 
 int engine_load_start(struct engine *e, struct bundle *files, enum engine_origin origin,
 		      engine_on_reloaded *on_done, void *ctx, struct error *err)
 {
-	if (e->build.is_under_way)
+	if (e->build.is_under_way) {
+		e->asker[0] = '\0';
 		return error_set(err, TIDE_EBUSY,
 				 "other rules are being loaded; ask again");
-	add_waiter(&e->waiters, on_done, ctx);
+	}
+	add_waiter(e, &e->waiters, on_done, ctx);
 	start_turns(e, files, origin);
 	return TIDE_OK;
 }
@@ -396,6 +438,7 @@ void engine_refuse(struct engine *e, enum engine_origin origin, struct bundle *f
 {
 	struct error result = *why;
 	refuse(e, origin, files, &result);
+	take_asker(e, e->attempt_by);
 	if (e->hooks.on_reload)
 		e->hooks.on_reload(e->hooks.ctx, &result);
 }
@@ -485,6 +528,7 @@ static void free_engine(struct engine *e)
 	mem_free(e->sink.dests);
 	mem_free((char *)e->config.rules_dir);
 	mem_free((char *)e->config.lua_dir);
+	mem_free((char *)e->config.about);
 	mem_free(e);
 	if (on_closed)
 		on_closed(closed_ctx);
@@ -525,6 +569,8 @@ static int prepare(struct engine **out, uv_loop_t *loop,
 	STAILQ_INIT(&e->waiters);
 	STAILQ_INIT(&e->followers);
 	api_tide_init(&e->tide);
+	if (config->about)
+		e->tide.about = e->config.about = mem_strdup(config->about);
 	e->shared = shared_create(config->shared_entries_max, config->shared_bytes_max);
 	int status = watchdog_create(&e->watchdog, config->call_budget_ms);
 	if (status != 0) {

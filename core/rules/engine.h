@@ -64,6 +64,10 @@ struct engine_config {
 	const struct error *refusal;
 	/* How long a script that keeps failing is not called; 0: the default. */
 	int64_t breaker_rest_ms;
+	bool has_no_breaker; /* it is called each time */
+	/* What lines of the log begin with, where these are not the rules in force;
+	 * copied. NULL: "rules". */
+	const char *about;
 	size_t shared_entries_max; /* of tide.shared; 0 = the default */
 	size_t shared_bytes_max;
 };
@@ -122,6 +126,13 @@ TIDE_MUST_USE int engine_load_start(struct engine *e, struct bundle *files,
 				    engine_on_reloaded *on_done, void *ctx,
 				    struct error *err);
 
+/* Who asks, for the next engine_reload_start, engine_load_start or engine_refuse,
+ * and no other. */
+void engine_set_asker(struct engine *e, const char *who);
+/* Who asked for what was loaded or refused last, for as long as on_reload is told: more
+ * than one with ", " between them; "" nobody. */
+const char *engine_attempt_by(const struct engine *e);
+
 /* The generation in force: its files (borrowed), their hash, its origin. */
 struct bundle *engine_files(const struct engine *e);
 uint64_t engine_hash(const struct engine *e);
@@ -134,6 +145,8 @@ struct bundle *engine_refused_files(const struct engine *e);
 /* Changes with every generation; what is remembered of a decision is good for
  * one epoch only. Starts at 1. */
 uint64_t engine_epoch(const struct engine *e);
+/* Has the call not been made, since the script had failed too often? */
+bool engine_is_not_called(const char *error_text);
 /* Where the decisions that scripts are asked for are counted. */
 const uint64_t *engine_call_count(const struct engine *e);
 
@@ -157,6 +170,8 @@ void engine_set_clock(struct engine *e, int64_t now_ms);
 void engine_release_clock(struct engine *e);
 /* What tide.now gives. */
 int64_t engine_now_ms(const struct engine *e);
+/* Where tide.random is in its sequence: with engine_seed it goes on from there. */
+uint64_t engine_random_state(const struct engine *e);
 /* The same seed, the same sequence of tide.random. */
 void engine_seed(struct engine *e, uint64_t seed);
 

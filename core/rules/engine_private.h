@@ -39,11 +39,14 @@ struct route_sink {
 	size_t cap;
 };
 
+#define ENGINE_ASKER_MAX 320
+
 /* Somebody who waits for the end of a reload. */
 struct reload_waiter {
 	STAILQ_ENTRY(reload_waiter) link;
 	engine_on_reloaded *on_done;
 	void *ctx;
+	char asker[ENGINE_ASKER_MAX];
 };
 STAILQ_HEAD(reload_waiters, reload_waiter);
 
@@ -57,15 +60,18 @@ struct engine {
 	struct shared *shared;
 	struct shared *own_shared;           /* while another's is borrowed: moment.c */
 	struct schedule_call *schedule_call; /* the run under way, or NULL */
-	struct generation *current; /* NULL until the first is loaded: engine_open */
-	struct generation *former;  /* while its states are carried over; else NULL */
-	struct handle *carry_at;    /* the next one to be asked */
-	struct filter_set *filters; /* of the generation in force */
-	struct dry_run *dry_run;    /* NULL outside of one */
-	enum engine_origin origin;  /* of the current one */
-	enum engine_origin attempt; /* of the last one, refused or not */
-	struct bundle *refused;     /* its files if it was refused; NULL: the directory */
-	struct bundle *directory;   /* as it was loaded last; NULL: never */
+	struct generation *current;   /* NULL until the first is loaded: engine_open */
+	struct generation *former;    /* while its states are carried over; else NULL */
+	struct handle *carry_at;      /* the next one to be asked */
+	struct filter_set *filters;   /* of the generation in force */
+	struct dry_run *dry_run;      /* NULL outside of one */
+	enum engine_origin origin;    /* of the current one */
+	enum engine_origin attempt;   /* of the last one, refused or not */
+	uint64_t unread;              /* see inspect_warn */
+	char asker[ENGINE_ASKER_MAX]; /* of the next one */
+	char attempt_by[ENGINE_ASKER_MAX]; /* those of the last one */
+	struct bundle *refused;   /* its files if it was refused; NULL: the directory */
+	struct bundle *directory; /* as it was loaded last; NULL: never */
 	uint64_t epoch;
 	uint64_t call_count; /* decisions asked of scripts */
 	/* Room for what scripts keep: room.c. */

@@ -60,6 +60,11 @@ int64_t engine_now_ms(const struct engine *e)
 	return api_tide_now_ms(&e->tide);
 }
 
+uint64_t engine_random_state(const struct engine *e)
+{
+	return e->tide.random_state;
+}
+
 void engine_seed(struct engine *e, uint64_t seed)
 {
 	api_tide_seed(&e->tide, seed);

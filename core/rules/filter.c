@@ -26,6 +26,7 @@ struct filter_set {
 	unsigned count;
 	struct plan *plans;
 	unsigned plan_count;
+	struct plan *spare; /* of a dry run, which leaves nothing behind */
 };
 
 /* ---- which filters match ------------------------------------------------------ */
@@ -72,6 +73,7 @@ void filter_set_destroy(struct filter_set *set)
 	if (!set)
 		return;
 	forget_plans(set);
+	mem_free(set->spare);
 	mem_free(set->filters);
 	mem_free(set);
 }
@@ -89,6 +91,11 @@ static struct plan *make_plan(struct filter_set *set, const struct msg *m, const
 		if (is_match(set->filters[i], m->exchange, m->key))
 			plan->indexes[plan->count++] = (uint16_t)i;
 	}
+	return plan;
+}
+
+static struct plan *keep_plan(struct filter_set *set, struct plan *plan)
+{
 	if (set->plan_count >= PLANS_MAX)
 		forget_plans(set);
 	HASH_ADD_KEYPTR(hh, set->plans, plan->key, plan->key_len, plan);
@@ -97,7 +104,8 @@ static struct plan *make_plan(struct filter_set *set, const struct msg *m, const
 }
 
 /* Good until the next one is asked for. */
-static const struct plan *find_plan(struct filter_set *set, const struct msg *m)
+static const struct plan *find_plan(struct filter_set *set, const struct msg *m,
+				    bool is_dry_run)
 {
 	char id[2 * NAME_LEN_MAX + 1];
 	size_t id_len = m->exchange.len + 1 + m->key.len;
@@ -108,7 +116,13 @@ static const struct plan *find_plan(struct filter_set *set, const struct msg *m)
 	if (m->key.len)
 		memcpy(id + m->exchange.len + 1, m->key.data, m->key.len);
 	HASH_FIND(hh, set->plans, id, id_len, plan);
-	return plan ? plan : make_plan(set, m, id, id_len);
+	if (plan)
+		return plan;
+	plan = make_plan(set, m, id, id_len);
+	if (!is_dry_run)
+		return keep_plan(set, plan);
+	mem_free(set->spare);
+	return set->spare = plan;
 }
 
 /* ---- one filter ------------------------------------------------------------------- */
@@ -259,7 +273,7 @@ static int run_chain(struct engine *e, const struct plan *plan, struct draft *d,
 		bool is_moved = d->exchange_changes != exchanges;
 		if (!is_moved && d->key_changes == keys)
 			continue;
-		plan = find_plan(set, &d->now);
+		plan = find_plan(set, &d->now, e->dry_run != NULL);
 		i = is_moved ? 0 : place_behind(plan, index);
 		if (is_moved)
 			status = hop(p, set->filters[index], err);
@@ -277,7 +291,7 @@ unsigned engine_filter_count(const struct engine *e)
 int engine_filter(struct engine *e, struct filter_pass *p, struct error *err)
 {
 	struct draft d;
-	const struct plan *plan = find_plan(e->filters, p->msg);
+	const struct plan *plan = find_plan(e->filters, p->msg, e->dry_run != NULL);
 	p->copies.count = 0;
 	if (plan->count == 0)
 		return TIDE_OK;

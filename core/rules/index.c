@@ -372,8 +372,8 @@ int index_unbind(struct index *x, struct slice pattern, const struct args *args,
 	follow_unbind(x, b);
 	remove_binding(x, b);
 	if (status != TIDE_OK) {
-		log_warn("rules: %s; the index of %s is built anew", err->text,
-			 x->handle.user);
+		log_warn("%s: %s; the index of %s is built anew",
+			 x->handle.engine->tide.about, err->text, x->handle.user);
 		status = replace_index(x, err);
 	}
 	if (status != TIDE_OK)

@@ -29,7 +29,14 @@ void inspect_rules(struct inspection *in);
 
 /* By its path in the rules directory it is a script, as against a module. */
 bool inspect_is_script(const char *path);
-/* Files whose names do not do what they seem to; `g` has what loads. */
+/* Files that look like scripts or modules, and that nothing loads; `g` has what loads.
+ * Needs of `in` the findings and the directory. */
+void inspect_unread(const struct inspection *in, const struct generation *g);
+/* inspect_unread has its findings logged as warnings, unless they are those of the last
+ * time, whose hash is in `known`. */
+void inspect_warn(const char *about, const char *rules_dir, const struct generation *g,
+		  uint64_t *known);
+/* Those, and files whose names do not do what they seem to. */
 void inspect_names(const struct inspection *in, const struct generation *g);
 /* Keys and functions that are there twice. */
 void inspect_source(const struct bundle_file *file, struct findings *f);

@@ -7,11 +7,13 @@
 #include <string.h>
 #include <strings.h>
 
+#include "../base/log.h"
 #include "../base/mem.h"
 #include "engine_private.h"
 #include "inspect.h"
 
 #define EXTENSION ".lua"
+#define FOLDER_MAX 32 /* longer names are nobody's slip */
 
 struct names {
 	const struct inspection *in;
@@ -141,22 +143,49 @@ static void check_init(const struct names *n, const char *path)
 	mem_free(name);
 }
 
-/* filters/x.lua, Retry/x.lua */
+/* Letters to change, to add or to leave out to make one of the other. */
+static size_t distance(const char *a, size_t a_len, const char *b)
+{
+	size_t row[FOLDER_MAX + 1], b_len = strlen(b);
+	for (size_t j = 0; j <= b_len; j++)
+		row[j] = j;
+	for (size_t i = 1; i <= a_len; i++) {
+		size_t corner = row[0];
+		row[0] = i;
+		for (size_t j = 1; j <= b_len; j++) {
+			bool is_same = tolower((unsigned char)a[i - 1]) == b[j - 1];
+			size_t best = corner + !is_same;
+			corner = row[j];
+			best = row[j] + 1 < best ? row[j] + 1 : best;
+			row[j] = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+		}
+	}
+	return row[b_len];
+}
+
+/* "retries" for "retry" */
+static bool is_plural_of(const char *folder, size_t len, const char *name)
+{
+	size_t stem = strlen(name) - 1;
+	return name[stem] == 'y' && len == stem + 3 &&
+	       strncasecmp(folder, name, stem) == 0 &&
+	       strncasecmp(folder + stem, "ies", 3) == 0;
+}
+
+/* filters/x.lua, Retry/x.lua, priorty/x.lua */
 static void check_folder(const struct names *n, const char *path)
 {
 	size_t len = strcspn(path, "/");
-	if (path[len] != '/' || kind_folder(path) || is_read(n, path))
+	if (path[len] != '/' || len > FOLDER_MAX || kind_folder(path) || is_read(n, path))
 		return;
 	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
 		const char *name = script_kind_name((enum script_kind)kind);
-		size_t name_len = strlen(name);
-		bool is_plural = len == name_len + 1 && tolower(path[name_len]) == 's';
-		if ((len != name_len && !is_plural) ||
-		    strncasecmp(path, name, name_len) != 0)
+		if (distance(path, len, name) > 2 && !is_plural_of(path, len, name))
 			continue;
 		findings_add(n->in->findings, path, 1,
 			     "is not loaded: the folder of %s scripts is %s/, not %.*s/",
 			     name, name, (int)len, path);
+		return;
 	}
 }
 
@@ -244,22 +273,61 @@ static bool compare_rules(const struct names *n, const struct rule *first,
 	return true;
 }
 
+static void close_names(struct names *n)
+{
+	for (size_t i = 0; i < n->count; i++)
+		mem_free(n->paths[i]);
+	mem_free(n->paths);
+}
+
+static void check_unread(const struct names *n)
+{
+	for (size_t i = 0; i < n->count; i++) {
+		check_framework_name(n, n->paths[i]);
+		check_depth(n, n->paths[i]);
+		check_init(n, n->paths[i]);
+		check_folder(n, n->paths[i]);
+	}
+}
+
+void inspect_unread(const struct inspection *in, const struct generation *g)
+{
+	struct names n = { .in = in, .g = g };
+	list_files(&n);
+	check_unread(&n);
+	close_names(&n);
+}
+
 void inspect_names(const struct inspection *in, const struct generation *g)
 {
 	struct names n = { .in = in, .g = g };
 	list_files(&n);
-	for (size_t i = 0; i < n.count; i++) {
-		check_framework_name(&n, n.paths[i]);
-		check_depth(&n, n.paths[i]);
-		check_init(&n, n.paths[i]);
-		check_folder(&n, n.paths[i]);
-		check_case(&n, i);
-	}
+	check_unread(&n);
 	for (size_t i = 0; i < n.count; i++)
-		mem_free(n.paths[i]);
-	mem_free(n.paths);
+		check_case(&n, i);
+	close_names(&n);
 	for (size_t i = 0; i < g->rule_count; i++)
 		for (size_t j = 0; j < i && !compare_rules(&n, g->rules[j], g->rules[i]);
 		     j++)
 			;
+}
+
+/* ---- for a broker
+ * -----------------------------------------------------------------------
+ */
+
+void inspect_warn(const char *about, const char *rules_dir, const struct generation *g,
+		  uint64_t *known)
+{
+	struct findings f;
+	struct inspection in = { .findings = &f, .rules_dir = rules_dir };
+	uint64_t hash = 0;
+	findings_init(&f, NULL);
+	inspect_unread(&in, g);
+	for (size_t i = 0; i < f.count; i++)
+		hash = hash * 31 + source_hash(f.items[i].file, strlen(f.items[i].file));
+	for (size_t i = 0; i < f.count && hash != *known; i++)
+		log_warn("%s: %s %s", about, f.items[i].file, f.items[i].text);
+	*known = hash;
+	findings_deinit(&f);
 }

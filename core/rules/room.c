@@ -91,9 +91,9 @@ static void start_afresh(struct engine *e)
 	if (!is_kept || e->ending_epoch == e->epoch)
 		return;
 	e->ending_epoch = e->epoch;
-	log_warn("rules: what scripts keep has used up their %zu KiB (--rules-memory); "
+	log_warn("%s: what scripts keep has used up their %zu KiB (--rules-memory); "
 		 "they are loaded anew",
-		 s->memory_max_bytes / 1024);
+		 e->tide.about, s->memory_max_bytes / 1024);
 	e->must_build = true;
 	watch_poke(e->watch);
 }

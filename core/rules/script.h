@@ -51,6 +51,8 @@ struct script_state {
 	size_t collected_bytes; /* what was left by the last whole collection; 0: none */
 	size_t full_bytes;      /* at which something new found no room; 0: none */
 	bool is_dry_run;        /* see dry_run.h */
+	size_t absent_bytes;    /* see absent.h */
+	bool was_absent_read;
 	/* Where the last allocation was refused: Lua's own error does not say. */
 	char refused_at[SCRIPT_PLACE_MAX];
 	bool was_string; /* it was for a text over SCRIPT_STRING_MAX */

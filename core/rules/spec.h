@@ -6,8 +6,9 @@
 #include <lua.h>
 
 /* Run every *_spec.lua below `dir`. In them `require "tidemq"` is the engine
- * (spec_module.c), whose open() loads `dir` when it is told nothing else, and no
- * socket module can be had. Prints what busted prints.
+ * (spec_module.c), whose open() loads `dir` when it is told nothing else, no socket
+ * module can be had, and os.exit raises. Otherwise they are programs of their author,
+ * who is trusted. Prints what busted prints.
  *
  * @return  exit status: 0 all passed, 1 some failed or could not be run */
 int spec_run(const char *dir, const char *lua_dir);

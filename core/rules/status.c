@@ -171,6 +171,7 @@ static void write_build(struct json *out, const struct build *b)
 	json_member_int(out, "took_us", b->took_ns / 1000);
 	json_member_int(out, "worked_us", b->worked_ns / 1000);
 	json_member_int(out, "longest_turn_us", b->longest_ns / 1000);
+	json_member_int(out, "longest_turn_cpu_us", b->longest_cpu_ns / 1000);
 	json_object_end(out);
 }
 

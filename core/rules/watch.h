@@ -1,10 +1,12 @@
 /* watch.h: tells when something changed in a directory, after it came to rest.
  *
- * Watched are the directory, its folders (with what symbolic links lead to) and
- * its place in its parent, so that a directory that is replaced, or a link that
- * is switched to another, is noticed too. Events within `debounce_ms` of each
- * other are one. The watches are set anew after each event, before it is told:
- * what changes later is an event again. */
+ * Watched are the directory, its folders to a depth of WATCH_DEPTH_MAX, and what
+ * symbolic links in them lead to, files or folders; besides each link on the way
+ * there, and on the way to the directory, so that a link that is switched is
+ * noticed wherever it is (`current` in releases/current/rules, `..data` of a
+ * Kubernetes volume). Names that begin with a dot are left out, unless a link leads
+ * to them. Events within `debounce_ms` of each other are one. The watches are set
+ * anew after each event, before it is told: what changes later is an event again. */
 #ifndef TIDE_RULES_WATCH_H
 #define TIDE_RULES_WATCH_H
 
@@ -15,6 +17,7 @@
 #include "../base/error.h"
 
 #define WATCH_DIRS_MAX 2
+#define WATCH_DEPTH_MAX 8 /* folders in folders */
 
 struct watch;
 
@@ -31,6 +34,8 @@ TIDE_MUST_USE int watch_open(struct watch **out, uv_loop_t *loop,
 			     const struct watch_config *config);
 /* As if something had changed just now. */
 void watch_poke(struct watch *w);
+/* Set the watches anew, as after an event: before files are read for another reason. */
+void watch_renew(struct watch *w);
 /* on_change is not called any more; on_closed is, from the loop. */
 void watch_close(struct watch *w, void (*on_closed)(void *ctx), void *ctx);
 

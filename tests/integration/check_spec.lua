@@ -90,6 +90,14 @@ describe('tidemq check', function()
     assert.is_true(count > 1)
   end)
 
+  it('names files as the directory was given, and the mistakes of luacheck alike', function()
+    write('r/retry/odd.lua', 'local unused = 1\nreturn { decide = function() return 1 end }\n')
+    for _, given in ipairs { './r', 'r', 'r/', '../' .. dir:match '[^/]+$' .. '/r' } do
+      local text = capture(('cd %s && %s check %s'):format(dir, Broker.binary(), given))
+      assert.is_truthy(text:find(given:gsub('/$', '') .. '/retry/odd.lua:1: unused variable', 1, true), text)
+    end
+  end)
+
   it('finds nothing wrong with the shipped filters when they are active', function()
     for _, name in ipairs { 'content_route', 'dedupe', 'mirror', 'rate_limit', 'schema' } do
       local file = assert(io.open(('rules/filter/%s.lua'):format(name)))

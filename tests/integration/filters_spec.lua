@@ -134,7 +134,7 @@ describe('filters', function()
     }
     local pattern = '^ERR rule filter/%d0%-%a+%.lua:1: the message has been rerouted or copied more than 8 times'
     assert.matches(pattern, c:request('PUB orders orders.a', ''))
-    assert.matches(pattern, c:request 'EXPLAIN orders orders.a')
+    assert.matches(pattern, 'ERR rule ' .. explain('orders orders.a').error)
     broker:remove_rule(table.remove(written))
     broker:remove_rule(table.remove(written))
     use { ['10-again'] = 'msg:copy {}' }
@@ -208,8 +208,9 @@ describe('filters', function()
         ['20-other'] = 'return { match = { exchange = "other" }, publish = function() return false, "no" end }',
       }
       local d = explain 'orders orders.a h:old=x payload=two%20words'
-      assert.same({ 'orders', 'orders.b', 'topic', 'routing/topic.lua', 1, 1 },
-        { d.exchange, d.key, d.type, d.script, d.bindings, d.matched })
+      assert.same({ 'orders', 'orders.b', 'topic', 'routing/topic.lua' }, { d.exchange, d.key, d.type, d.script })
+      assert.same({ exchange = 'orders', type = 'topic', script = 'routing/topic.lua', bindings = 1, matched = 1,
+        patterns = { { pattern = 'orders.#', queue = 'q' } } }, d.exchanges[1])
       assert.same({ new = '1' }, d.headers)
       local f = d.filters[1]
       assert.same({ 'filter/10-change.lua', 'orders', '#', 1 }, { f.script, f.match_exchange, f.match_key, f.copies })
@@ -228,7 +229,87 @@ describe('filters', function()
       for _, script in ipairs(d.scripts) do asked[script.script] = script.calls end
       assert.equal(1, asked['filter/10-change.lua'])
       assert.equal(1, asked['routing/topic.lua'])
+      assert.is_false(explain('orders orders.a').cached)
+      c:ok('PUB orders orders.a', '')
       assert.is_true(explain('orders orders.a').cached)
+    end)
+
+    it('leave what is remembered of decisions as it is', function()
+      use {}
+      for _ = 1, 3 do assert.is_false(explain('orders orders.fresh').cached) end
+      for _ = 1, 3 do assert.is_false(explain('- q').cached) end
+      c:ok('PUB orders orders.fresh', '')
+      c:ok('PUB - q', '')
+      assert.is_true(explain('orders orders.fresh').cached)
+      local d = explain '- q'
+      assert.is_true(d.cached)
+      assert.same({}, d.exchanges)
+      -- The bindings are told of what is remembered, too, without asking anew for the decision.
+      d = explain 'orders orders.fresh'
+      assert.same({}, d.scripts)
+      assert.equal(1, d.exchanges[1].matched)
+    end)
+
+    it('name each exchange on the way, with the bindings that match', function()
+      use {}
+      for _, line in ipairs { 'exchange first topic', 'exchange second fanout', 'exchange third fanout', 'queue a',
+        'queue b' } do
+        c:ok('DECLARE ' .. line)
+      end
+      for _, line in ipairs { 'a first a.#', 'a first a.b', 'a first #.a.#', 'a first z',
+        'second first a.b dest=exchange', 'b second -', 'a second -',
+        'third second - dest=exchange', 'second third - dest=exchange', 'b third -' } do
+        c:ok('BIND ' .. line)
+      end
+      for _ = 1, 2 do
+        local d = explain 'first a.b'
+        local seen = {}
+        for i, x in ipairs(d.exchanges) do seen[i] = { x.exchange, x.script, x.bindings, x.matched, #x.patterns } end
+        assert.same({ { 'first', 'routing/topic.lua', 5, 4, 4 }, { 'second', 'routing/fanout.lua', 3, 3, 3 },
+          { 'third', 'routing/fanout.lua', 2, 2, 2 } }, seen)
+        assert.same({ { pattern = 'a.#', queue = 'a' }, { pattern = 'a.b', queue = 'a' },
+          { pattern = '#.a.#', queue = 'a' }, { pattern = 'a.b', exchange = 'second' } }, d.exchanges[1].patterns)
+        assert.equal(2, #d.queues)
+        c:ok('PUB first a.b', '') -- the second time it is remembered
+      end
+      for i = 1, 30 do c:ok(('BIND a third p%d'):format(i)) end
+      local third = explain('third k').exchanges[1]
+      assert.same({ 32, 32, 20 }, { third.bindings, third.matched, #third.patterns })
+      assert.matches('a%.# %-> a, a%.b %-> a', (broker:cli('explain', 'first', 'a.b')))
+      for _, line in ipairs { 'exchange first', 'exchange second', 'exchange third', 'queue a', 'queue b' } do
+        c:ok('DELETE ' .. line)
+      end
+    end)
+
+    it('tell as much of the decision as was made when a script failed', function()
+      use { ['10-mark'] = 'msg.headers.mark = "1"' }
+      broker:write_rule('sharding/bad.lua', 'return { pick = function() return "x" end }')
+      reload()
+      c:ok 'DECLARE queue good'
+      c:ok 'BIND good orders orders.failing'
+      c:ok 'DECLARE queue bad shards=2 sharding=bad'
+      c:ok 'BIND bad orders orders.failing'
+      local d = explain 'orders orders.failing'
+      assert.matches('^sharding/bad%.lua:1: pick must return an integer', d.error)
+      assert.equal('filter/10-mark.lua', d.filters[1].script)
+      assert.equal('1', d.headers.mark)
+      assert.equal(3, d.exchanges[1].matched)
+      local queues = {}
+      for _, queue in ipairs(d.queues) do queues[queue.queue] = true end
+      assert.is_nil(queues.bad)
+      assert.matches('error +sharding/bad', (broker:cli('explain', 'orders', 'orders.failing')))
+      assert.matches('^ERR rule sharding/bad', c:request('PUB orders orders.failing', ''))
+      c:ok 'DELETE queue bad'
+      c:ok 'DELETE queue good'
+      broker:remove_rule 'sharding/bad.lua'
+    end)
+
+    it('mark what scripts log', function()
+      use { ['10-log'] = 'tide.log("look", msg.key)' }
+      explain 'orders dry'
+      broker:expect_log 'rules %(dry run%): filter/10%-log%.lua:%d+: look dry\n'
+      c:ok('PUB orders wet', '')
+      broker:expect_log 'rules: filter/10%-log%.lua:%d+: look wet\n'
     end)
 
     it('show a refusal', function()

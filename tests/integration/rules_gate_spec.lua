@@ -70,6 +70,35 @@ describe('the gate', function()
     assert.equal(2, shard(c))
   end)
 
+  it('tells the test, what it expected and what came', function()
+    start { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) }
+    local c = broker:connect()
+    c:ok 'DECLARE queue q shards=8 sharding=mine'
+    broker:write_rule('sharding/mine.lua', pick(5))
+    c:send 'RULES reload\r\n'
+    local text = c:expect '^ERR rule the specs fail: (.+)$'
+    assert.is_truthy(text:find 'mine stays within its limit', text)
+    assert.is_truthy(text:find 'mine_spec%.lua:6: Expected objects to be the same', text)
+    assert.is_truthy(text:find 'Passed in: %(boolean%) false; Expected: %(boolean%) true$', text)
+  end)
+
+  for what, text in pairs {
+    ['ends the process'] = 'os.exit(0)\n',
+    ['ends the process in a test'] = 'it("stops", function() os.exit(0, true) end)\n',
+    ['ends the process, and goes on'] = 'describe("x", function() os.exit(true) end)\n',
+  } do
+    it('stays shut when a spec ' .. what, function()
+      start { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) }
+      local c = broker:connect()
+      c:ok 'DECLARE queue q shards=8 sharding=mine'
+      broker:write_rule('sharding/a_spec.lua', text)
+      broker:write_rule('sharding/mine.lua', pick(2))
+      c:send 'RULES reload\r\n'
+      assert.is_truthy(c:expect('^ERR rule the specs fail: (.+)$'):find 'specs do not end the process')
+      assert.equal(0, shard(c))
+    end)
+  end
+
   it('is asked by changes of the directory and by SIGHUP', function()
     start { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) }
     local c = broker:connect()

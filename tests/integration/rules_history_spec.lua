@@ -54,6 +54,46 @@ describe('RULES log', function()
     assert.equal(1, log[1].generation)
   end)
 
+  it('tells who asked for it', function()
+    local c = broker:connect()
+    local log = document(c, 'RULES log')
+    assert.is_nil(log[1].by)
+    c:close()
+    c = broker:connect()
+    document(c, 'HELLO name=deploy')
+    reload(broker, c, fixed(1))
+    log = document(c, 'RULES log')
+    assert.is_truthy(asked(log)[1].by:find "^connection %d+ 'deploy' from 127%.0%.0%.1:%d+$", asked(log)[1].by)
+    broker:expect_log "from reload, asked for by connection %d+ 'deploy' from 127"
+    broker:write_rule('sharding/mine.lua', 'return {')
+    c:send 'RULES reload\r\n'
+    c:expect '^ERR rule'
+    assert.is_truthy(asked(document(c, 'RULES log'))[1].by:find 'deploy')
+    broker:write_rule('sharding/mine.lua', fixed(1))
+    broker:signal 'HUP'
+    assert.is_truthy(wait.poll(function() return asked(document(c, 'RULES log'))[1].by == 'SIGHUP' end))
+    reload(broker, c, fixed(2))
+    local d = broker:connect()
+    d:send 'RULES rollback\r\n'
+    d:expect_payload(d:expect '^DATA (%d+)$')
+    assert.is_truthy(asked(document(c, 'RULES log'))[1].by:find '^connection %d+ from 127')
+    broker:write_rule('sharding/mine.lua', fixed(5))
+    assert.is_truthy(wait.poll(function() return document(c, 'RULES log')[1].by == 'files changed' end))
+  end)
+
+  it('is a narrow table on the command line', function()
+    local c = broker:connect()
+    for i = 1, 60 do broker:write_rule(('lib/m%d.lua'):format(i), 'return 1') end
+    local text = {}
+    for i = 1, 60 do text[i] = ('require "lib.m%d"'):format(i) end
+    reload(broker, c, table.concat(text, '\n') .. '\n' .. fixed(1))
+    local output, status = broker:cli('rules', 'log')
+    assert.equal(0, status, output)
+    assert.is_truthy(output:find '60 files', output)
+    assert.is_truthy(output:find('sharding/mine.lua', 1, true))
+    for line in output:gmatch '[^\n]+' do assert.is_true(#line < 250, line) end
+  end)
+
   it('tells which files changed, and why one was refused', function()
     local c = broker:connect()
     broker:write_rule('sharding/other.lua', fixed(2))

@@ -292,6 +292,7 @@ return { pick = function(msg) return #msg.payload end }
     local result = document(c, 'RULES replay ' .. other('next', { ['sharding/mine.lua'] = seen }))
     assert.is_false(result.payloads)
     assert.equal(0, result.changed)
+    assert.equal(1, result.needs_payload)
     broker:destroy()
     start { '--replay-payloads' }
     publish(c, 'x', 'a.b')

@@ -249,4 +249,86 @@ describe("lua/meta/tide.lua", function()
     table.sort(declared)
     assert.equal(table.concat(declared, " "), has)
   end)
+
+  -- What a view has it says itself, to a script that asks for something else.
+  local meta = read("lua/meta/tide.lua")
+
+  local function declared_fields(class)
+    local names = {}
+    local block = meta:match("%-%-%-@class tide%." .. class .. "%f[^%w][^\n]*\n(.-)\n\n")
+    for name in block:gmatch("@field (%S+)") do
+      names[#names + 1] = name
+    end
+    local variable = block:match("local (%w+) = {}$")
+    for name in meta:gmatch(variable and "\nfunction " .. variable .. "[.:]([%w_]+)" or "\0") do
+      names[#names + 1] = name
+    end
+    return names
+  end
+
+  local function sorted(names)
+    local seen, list = {}, {}
+    for _, name in ipairs(names) do
+      if not seen[name] then
+        seen[name] = true
+        list[#list + 1] = name
+      end
+    end
+    table.sort(list)
+    return table.concat(list, " ")
+  end
+
+  local function words(text)
+    local names = {}
+    for name in text:gmatch("%S+") do
+      names[#names + 1] = name
+    end
+    return names
+  end
+
+  it("declares what msg, queue, failure, broker and the rest have, and nothing else", function()
+    local ask = [[
+      local function fields(view)
+        local _, message = pcall(function() return view.no_such_field end)
+        return message:match("it has (.*)$")
+      end
+      local function keys(object)
+        local names = {}
+        for name in pairs(object) do names[#names + 1] = name end
+        return table.concat(names, " ")
+      end
+    ]]
+    local dir = support.make_dir {
+      ["retry/a.lua"] = ask .. "return { decide = function(msg, f) error(fields(msg) .. ';' .. fields(f), 0) end }",
+      ["priority/a.lua"] = ask .. "return { rank = function(msg, queue) error(fields(queue), 0) end }",
+      ["filter/a.lua"] = ask
+        .. "return { match = { exchange = '*' }, publish = function(msg) return false, fields(msg) end }",
+      ["schedule/a.lua"] = ask .. [[return { every = "1m", run = function(broker, tick)
+        error(keys(broker) .. ";" .. keys(tick) .. ";" .. keys(tide.shared) .. ";" .. keys(tide.log), 0) end }]],
+    }
+    local engine = support.open { rules = dir }
+    support.remove_dir(dir)
+    local function asked(...)
+      local _, message = ...
+      local list = {}
+      for part in message:gsub("^%l+/a%.lua:%d+: ", ""):gsub(" %(filter/a%.lua%)$", ""):gmatch("[^;]*") do
+        list[#list + 1] = sorted(words(part))
+      end
+      return list
+    end
+    local msg, failure = table.unpack(asked(assert(engine:strategy("retry", "a")):decide({}, { failures = 1 })))
+    assert.is_truthy(msg:find("payload", 1, true) and failure:find("reason", 1, true))
+    assert.equal(sorted(declared_fields("Msg")), msg)
+    assert.equal(sorted(declared_fields("Failure")), failure)
+    assert.equal(sorted(declared_fields("Queue")), asked(assert(engine:strategy("priority", "a")):rank({}, {}))[1])
+    local draft = declared_fields("Draft")
+    table.move(declared_fields("Msg"), 1, 100, #draft + 1, draft)
+    assert.equal(sorted(draft), asked(engine:filter { exchange = "x", key = "k" })[1])
+    local broker, tick, shared, log = table.unpack(asked(engine:run("a", 60000)))
+    assert.equal(sorted(declared_fields("Broker")), broker)
+    assert.equal(sorted(declared_fields("Tick")), tick)
+    assert.equal(sorted(declared_fields("Shared")), shared)
+    assert.equal(sorted(declared_fields("Log")), log)
+    engine:close()
+  end)
 end)

@@ -20,7 +20,7 @@ static void add(struct recent *r, const char *key, size_t payload_len)
 {
 	struct msg *m = make(key, payload_len);
 
-	recent_add(r, &vhost, m, TIDE_OK);
+	recent_add(r, &(struct recent_publish){ .vhost = &vhost, .msg = m });
 	msg_unref(m);
 }
 

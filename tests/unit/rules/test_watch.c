@@ -1,5 +1,7 @@
 /* Reloads that the engine begins by itself, when files change. */
 
+#include <errno.h>
+
 #include "fixture.h"
 
 #define WAIT_MAX_MS 10000
@@ -57,6 +59,35 @@ static struct strategy *start(struct fixture *f)
 		fail_msg("%s", f->err.text);
 	assert_int_equal(delay_of(f, s), 1);
 	return s;
+}
+
+static void make_folders(struct fixture *f, const char *name)
+{
+	char path[256];
+	for (const char *slash = name; slash; slash = strchr(slash + 1, '/')) {
+		const char *end = strchr(slash + 1, '/');
+		int len = end ? (int)(end - name) : (int)strlen(name);
+		snprintf(path, sizeof(path), "%s/%.*s", f->dir, len, name);
+		if (mkdir(path, 0700) != 0)
+			assert_int_equal(errno, EEXIST);
+	}
+}
+
+static void rename_file(struct fixture *f, const char *from, const char *to)
+{
+	char from_path[256], to_path[256];
+	snprintf(from_path, sizeof(from_path), "%s/%s", f->dir, from);
+	snprintf(to_path, sizeof(to_path), "%s/%s", f->dir, to);
+	assert_int_equal(rename(from_path, to_path), 0);
+}
+
+/* Make it, or put it in the place of another at once. */
+static void switch_link(struct fixture *f, const char *name, const char *target)
+{
+	char path[256];
+	snprintf(path, sizeof(path), "%s/.new_link", f->dir);
+	assert_int_equal(symlink(target, path), 0);
+	rename_file(f, ".new_link", name);
 }
 
 static void changed_file_is_loaded(void **state)
@@ -142,6 +173,108 @@ static void switched_link_is_followed(void **state)
 	strategy_destroy(s);
 }
 
+/* As deployments do it one level up: current -> releases/1, rules in current/rules. */
+static void switched_link_on_the_way_to_the_directory_is_followed(void **state)
+{
+	struct fixture *f = *state;
+	char rules[128], name[64];
+	for (int i = 1; i <= 2; i++) {
+		snprintf(name, sizeof(name), "%d/rules/retry", i);
+		make_folders(f, name);
+		snprintf(name, sizeof(name), "%d/rules/retry/mine.lua", i);
+		write_decide(f, name, i);
+	}
+	switch_link(f, "current", "1");
+	snprintf(rules, sizeof(rules), "%s/current/rules", f->dir);
+	f->config.rules_dir = rules;
+	struct strategy *s = start(f);
+	switch_link(f, "current", "2");
+	wait_for(f, 0, s, 2);
+	write_decide(f, "2/rules/retry/mine.lua", 3);
+	wait_for(f, f->reloads, s, 3);
+	switch_link(f, "current", "1");
+	wait_for(f, f->reloads, s, 1);
+	strategy_destroy(s);
+}
+
+/* As volumes of Kubernetes have it: a file is a link through ..data, which is one too. */
+static void switched_link_of_a_file_is_followed(void **state)
+{
+	struct fixture *f = *state;
+	make_folders(f, "rules/retry");
+	make_folders(f, "rules/retry/..1");
+	make_folders(f, "rules/retry/..2");
+	write_decide(f, "rules/retry/..1/mine.lua", 1);
+	write_decide(f, "rules/retry/..2/mine.lua", 2);
+	switch_link(f, "rules/retry/..data", "..1");
+	switch_link(f, "rules/retry/mine.lua", "..data/mine.lua");
+	char rules[128];
+	snprintf(rules, sizeof(rules), "%s/rules", f->dir);
+	f->config.rules_dir = rules;
+	struct strategy *s = start(f);
+	switch_link(f, "rules/retry/..data", "..2");
+	wait_for(f, 0, s, 2);
+	write_decide(f, "rules/retry/..2/mine.lua", 3);
+	wait_for(f, f->reloads, s, 3);
+	strategy_destroy(s);
+}
+
+static void switched_link_of_a_folder_is_followed(void **state)
+{
+	struct fixture *f = *state;
+	char rules[128];
+	make_folders(f, "rules");
+	make_folders(f, "..1/retry");
+	make_folders(f, "..2/retry");
+	write_decide(f, "..1/retry/mine.lua", 1);
+	write_decide(f, "..2/retry/mine.lua", 2);
+	switch_link(f, "..data", "..1");
+	switch_link(f, "rules/retry", "../..data/retry");
+	snprintf(rules, sizeof(rules), "%s/rules", f->dir);
+	f->config.rules_dir = rules;
+	struct strategy *s = start(f);
+	switch_link(f, "..data", "..2");
+	wait_for(f, 0, s, 2);
+	write_decide(f, "..2/retry/mine.lua", 3);
+	wait_for(f, f->reloads, s, 3);
+	strategy_destroy(s);
+}
+
+static void file_that_a_link_leads_to_is_watched(void **state)
+{
+	struct fixture *f = *state;
+	char rules[128];
+	make_folders(f, "rules/retry");
+	make_folders(f, "elsewhere");
+	write_decide(f, "elsewhere/mine.lua", 1);
+	switch_link(f, "rules/retry/mine.lua", "../../elsewhere/mine.lua");
+	snprintf(rules, sizeof(rules), "%s/rules", f->dir);
+	f->config.rules_dir = rules;
+	struct strategy *s = start(f);
+	write_decide(f, "elsewhere/mine.lua", 2);
+	wait_for(f, 0, s, 2);
+	write_decide(f, "elsewhere/new", 3);
+	rename_file(f, "elsewhere/new", "elsewhere/mine.lua");
+	wait_for(f, f->reloads, s, 3);
+	strategy_destroy(s);
+}
+
+static void deep_modules_and_links_in_a_circle_are_no_trouble(void **state)
+{
+	struct fixture *f = *state;
+	make_folders(f, "a/b/c/d/e/f/g");
+	switch_link(f, "a/b/round", "..");
+	write_file(f, "a/b/c/d/e/f/g/m.lua", "return 2");
+	struct strategy *s = start(f);
+	write_file(f, "retry/mine.lua",
+		   "local m = require 'a.b.c.d.e.f.g.m'\n"
+		   "return { decide = function() return m end }\n");
+	wait_for(f, 0, s, 2);
+	write_file(f, "a/b/c/d/e/f/g/m.lua", "return 3");
+	wait_for(f, f->reloads, s, 3);
+	strategy_destroy(s);
+}
+
 static void directory_that_is_replaced_is_found_again(void **state)
 {
 	struct fixture *f = *state;
@@ -210,6 +343,11 @@ int main(void)
 		TEST(refusal_is_told_and_the_next_change_heals),
 		TEST(file_in_a_new_folder_is_loaded),
 		TEST(switched_link_is_followed),
+		TEST(switched_link_on_the_way_to_the_directory_is_followed),
+		TEST(switched_link_of_a_file_is_followed),
+		TEST(switched_link_of_a_folder_is_followed),
+		TEST(file_that_a_link_leads_to_is_watched),
+		TEST(deep_modules_and_links_in_a_circle_are_no_trouble),
 		TEST(directory_that_is_replaced_is_found_again),
 		TEST(scripts_that_keep_too_much_are_loaded_anew),
 		TEST(closing_while_a_change_rests_is_safe),

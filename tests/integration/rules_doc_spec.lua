@@ -1,0 +1,180 @@
+-- What docs/rules.md has people type happens as it is written there: sessions in nc,
+-- commands, definitions and refusals. Its blocks of Lua are run by tests/lua/docs_spec.lua,
+-- and are the rules here.
+local Broker = require 'support.broker'
+local wait = require 'support.wait'
+
+local function read_file(path)
+  local file = assert(io.open(path))
+  local text = file:read 'a'
+  file:close()
+  return text
+end
+
+local doc = read_file 'docs/rules.md'
+
+--- Not played: what would need more than a test has.
+local elsewhere = {
+  ["ERR limit the rules' memory"] = 'rules_memory_spec.lua',
+  ["error rules: '%./rules' IS BROKEN"] = 'rules_start_spec.lua',
+  ['rules/filter/20%-eu.lua:5: filters send'] = 'check_spec.lua',
+}
+
+local blocks, rules = {}, {}
+for tag, text in doc:gmatch '\n```(%w*)\n(.-)\n```' do
+  local file = tag == 'lua' and text:match '^%-%- rules/(%S+)'
+  if file then rules[file] = text end
+  if tag ~= 'lua' then blocks[#blocks + 1] = { tag = tag, text = text } end
+end
+
+local function lines_of(text)
+  local lines = {}
+  for line in (text .. '\n'):gmatch '([^\n]*)\n' do lines[#lines + 1] = line end
+  return lines
+end
+
+--- A line of the document as a pattern; `…` is what it leaves out.
+local function pattern_of(line)
+  return '^' .. line:gsub('%p', '%%%0'):gsub('…', '.*') .. (line:find '…$' and '' or '$')
+end
+
+describe('docs/rules.md', function()
+  local broker, c, dir
+  local played = 0
+
+  setup(function()
+    broker = Broker.start { rules = rules, args = { '--fsync', 'no' } }
+    c = broker:connect()
+    dir = broker.dir
+    assert(os.execute(("cp -R '%s' '%s/rules.next'"):format(broker.rules, dir)))
+  end)
+  teardown(function() if broker then broker:destroy() end end)
+
+  local function run(command)
+    local path = Broker.binary():match '^(.*)/'
+    local pipe = assert(io.popen(("cd '%s' && PATH='%s':\"$PATH\" TIDEMQ_URL='tide://%s' %s 2>&1"):format(dir, path,
+      broker.address, command)))
+    local output = pipe:read 'a'
+    local ok = pipe:close()
+    return output, ok
+  end
+
+  local play = {}
+
+  -- What is typed, and what comes; without an answer in the text it is OK.
+  function play.tide(lines)
+    local i = 1
+    while i <= #lines do
+      local request = lines[i]
+      c:send(request .. '\r\n')
+      i = i + 1
+      local reply = lines[i] and lines[i]:find '^OK' or lines[i] and lines[i]:find '^DATA'
+      if lines[i] == 'DATA …' then
+        local payload = c:expect_payload(c:expect '^DATA (%d+)$')
+        assert.is_truthy(payload:find(pattern_of(lines[i + 1])), payload)
+        i = i + 2
+      else
+        c:expect(reply and pattern_of(lines[i]) or '^OK')
+        i = i + (reply and 1 or 0)
+      end
+    end
+  end
+
+  function play.definitions(lines)
+    local file = assert(io.open(dir .. '/definitions', 'w'))
+    file:write(table.concat(lines, '\n'), '\n')
+    file:close()
+    for _, line in ipairs(lines) do
+      if not line:find '^#' then
+        c:send(line .. '\r\n')
+        c:expect '^OK'
+      end
+    end
+  end
+
+  -- Commands, each of which succeeds; what needs an address or a hash gets one.
+  function play.sh(lines)
+    for _, command in ipairs(lines) do
+      if command:find '^tidemq check %-%-def' then
+        play.definitions(lines_of(doc:match '\n```definitions\n(.-)\n```'))
+      end
+      command = command:gsub('tide://127%.0%.0%.1/', 'tide://' .. broker.address)
+      if command:find 'rollback' then
+        -- Something to go back to.
+        broker:write_rule('retry/extra.lua',
+          ('return { decide = function() return %d end }'):format(math.random(1000000)))
+        assert(select(2, run 'tidemq rules reload'))
+        local before = run 'tidemq rules log --json'
+        local accepted = '"result":"accepted","hash":"(%x+)"'
+        command = command:gsub('9f3c', (select(2, before:match(accepted .. '.-' .. accepted))))
+      end
+      if command:find 'test' then
+        broker:write_rule('manual_spec.lua', (doc:match '\n```lua\n(local tidemq = require.-)\n```'))
+      end
+      local output, ok = run(command)
+      -- With definitions, those of the document's rules that are of other shops are told of.
+      local has_findings = command:find 'check %-%-' and output:find 'not fit to go live\n$'
+      assert.is_truthy(ok or has_findings, command .. '\n' .. output)
+    end
+  end
+
+  -- A command, and exactly what it prints.
+  function play.console(lines)
+    local output, ok = run(lines[1]:match '^%$ (.*)$')
+    assert.is_truthy(ok, output)
+    local expected = {}
+    for i = 2, #lines do expected[#expected + 1] = lines[i] end
+    assert.equal(table.concat(expected, '\n') .. '\n', (output:gsub(' +\n', '\n')))
+  end
+
+  -- Refusals of a reload, with what leads to them.
+  local function refuse(line)
+    local what = line:find 'routing/country' and 'routing/country.lua' or 'retry/flaky_api.lua'
+    if what == 'routing/country.lua' then
+      local text = lines_of(rules[what])
+      broker:write_rule(what, table.concat(text, '\n', 1, 7) .. '\n')
+    else
+      c:send 'DECLARE queue flaky retry=flaky_api\r\n'
+      c:expect '^OK'
+      broker:remove_rule(what)
+      line = line:gsub("'jobs'", "'flaky'")
+    end
+    c:send 'RULES reload\r\n'
+    local got = c:expect '^.*$'
+    broker:write_rule(what, rules[what])
+    c:send 'RULES reload\r\n'
+    c:expect_data()
+    assert.equal(line, got)
+  end
+
+  for _, block in ipairs(blocks) do
+    it('happens as it is written: ' .. lines_of(block.text)[1], function()
+      played = played + 1
+      for start in pairs(elsewhere) do
+        if block.text:find('^' .. start) then return end
+      end
+      local lines = lines_of(block.text)
+      if block.text:find '^ERR rule' then
+        for _, line in ipairs(lines) do refuse(line) end
+        return
+      end
+      assert.is_function(play[block.tag], block.text)
+      play[block.tag](lines)
+    end)
+  end
+
+  it('is played in full', function() assert.is_true(played == #blocks and played >= 10) end)
+
+  it('has the line of the log that a new file brings', function()
+    local line = doc:match 'says `(rules: generation 2 is in force[^`]*)`'
+    broker:destroy()
+    broker = Broker.start { rules = {}, args = { '--store', 'none' } }
+    broker:write_rule('routing/country.lua', rules['routing/country.lua'])
+    assert.is_truthy(wait.poll(function() return broker:log():find(line .. '\n', 1, true) end), broker:log())
+  end)
+
+  it('has a first routing type of ten lines', function()
+    assert.equal(11, #lines_of(rules['routing/country.lua']), 'with the comment that names the file')
+    assert.is_truthy(doc:find('That is all: ten lines', 1, true))
+  end)
+end)

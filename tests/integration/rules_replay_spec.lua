@@ -1,0 +1,165 @@
+-- RULES replay tells of what the rules change, and of nothing else.
+local Broker = require 'support.broker'
+local json = require 'dkjson'
+
+local function document(c, request)
+  c:send(request .. '\r\n')
+  local length = c:expect('^DATA (%d+)$')
+  return json.decode(c:expect_payload(length))
+end
+
+--- A filter for exchange x, with the body of `publish`.
+local function filter(body)
+  return 'return { match = { exchange = "x" }, publish = function(msg)\n' .. body .. '\nend }\n'
+end
+
+local broker, c
+
+--- A copy of the broker's rules with these files on top.
+local function other(name, files)
+  local dir = broker.dir .. '/' .. name
+  assert(os.execute(("cp -R '%s' '%s'"):format(broker.rules, dir)))
+  for path, text in pairs(files) do
+    local file = assert(io.open(dir .. '/' .. path, 'w'))
+    file:write(text)
+    file:close()
+  end
+  return dir
+end
+
+local function start(files, args)
+  broker = Broker.start { rules = files, args = { '--store', 'none', table.unpack(args or {}) } }
+  c = broker:connect()
+  c:ok 'DECLARE exchange x fanout'
+  c:ok 'DECLARE queue q'
+  c:ok 'BIND q x -'
+end
+
+local function publish(payload, options)
+  c:send(('PUB x k%s %d\r\n%s\r\n'):format(options and ' ' .. options or '', #payload, payload))
+  return c:expect '^(.+)$'
+end
+
+local function replay(dir) return document(c, 'RULES replay ' .. (dir or broker.rules)) end
+
+describe('a replay of the rules in force', function()
+  after_each(function() broker:destroy() end)
+
+  --- The filter refuses some, and then nothing changes.
+  local function assert_same(body, args, send)
+    start({ ['filter/5.lua'] = filter(body) }, args)
+    local refused = 0
+    for i = 1, 60 do
+      local reply = send and send(i) or publish(('x'):rep(i), 'h:n=' .. i)
+      if reply:find '^ERR' then refused = refused + 1 end
+    end
+    assert.is_true(refused > 0)
+    local result = replay()
+    assert.equal(60, result.publishes)
+    assert.equal(0, result.changed, json.encode(result.changes))
+    assert.is_true(result.in_force)
+    assert.equal(0, result.needs_payload)
+    return result
+  end
+
+  it('changes nothing for a filter that goes by the time', function()
+    assert_same [[
+      local bucket = tide.bucket("b", { rate = 1, burst = 5 })
+      if tide.now() - msg.ts > 1000 or not bucket:take() then return false, "rate" end]]
+  end)
+
+  it('changes nothing for a filter that goes by the size', function()
+    assert_same 'if msg.size < 10 then return false, "too small" end'
+  end)
+
+  it('changes nothing for a filter that goes by chance', function()
+    assert_same 'if tide.random() < 0.5 then return false, "chance" end'
+  end)
+
+  it('changes nothing for a filter that fails', function()
+    assert_same 'if tonumber(msg.headers.n) % 3 == 0 then error "thirds" end'
+  end)
+
+  it('tells of what an open circuit refused, which no rule did', function()
+    local result = assert_same 'if tonumber(msg.headers.n) < 25 then error "the first" end'
+    assert.equal(60 - 20, result.not_called)
+  end)
+
+  it('changes nothing for a filter that reads payloads that are kept', function()
+    assert_same('if #msg.payload > 30 then return false, "long" end', { '--replay-payloads' })
+  end)
+end)
+
+describe('a replay', function()
+  after_each(function() broker:destroy() end)
+
+  it('calls a script that fails again and again each time, and logs nothing of it', function()
+    start {}
+    for i = 1, 50 do publish('x', 'h:n=' .. i) end
+    local dir = other('next', { ['filter/1.lua'] = filter [[
+      print('number ' .. msg.headers.n)
+      if tonumber(msg.headers.n) <= 25 then error "the first" end]] })
+    local result = replay(dir)
+    assert.equal(25, result.changed)
+    assert.is_false(result.in_force)
+    for _, change in ipairs(result.changes) do
+      assert.equal('filter/1.lua:3: the first', change.after.error)
+    end
+    -- What its scripts log says where they are.
+    broker:expect_log("rules of '.*/next' %(replay%): filter/1%.lua:2: number 1\n")
+    assert.is_nil(broker:log():find 'fails too often')
+    assert.is_nil(broker:log():find 'rules: filter/1')
+  end)
+
+  it('shows why a publish was refused', function()
+    start { ['filter/s.lua'] = filter 'return false, "x of " .. msg.key' }
+    assert.equal('ERR rejected x of k (filter/s.lua)', publish 'a')
+    local result = replay(other('next', { ['filter/s.lua'] = filter '' }))
+    assert.equal('x of k (filter/s.lua)', result.changes[1].before.error)
+    assert.equal('rejected', result.changes[1].before.code)
+    assert.equal('x of k (filter/s.lua)', document(c, 'RULES recent')[1].decision.error)
+  end)
+
+  it('has the size of payloads that are not kept, and says when it needs them', function()
+    start {}
+    publish 'hello'
+    publish ''
+    local result = replay(other('size', { ['filter/s.lua'] = filter 'return false, msg.size .. " bytes"' }))
+    assert.equal('5 bytes (filter/s.lua)', result.changes[1].after.error)
+    assert.equal('0 bytes (filter/s.lua)', result.changes[2].after.error)
+    for name, body in pairs {
+      plain = 'if #msg.payload < 9 then return false, "short" end',
+      caught = 'if not pcall(function() return msg.payload end) then return false, "short" end',
+      copied = 'msg:copy { exchange = "-", key = "q", payload = msg.payload .. "!" }',
+    } do
+      result = replay(other(name, { ['filter/s.lua'] = filter(body) }))
+      assert.equal(1, result.needs_payload, name)
+      -- The second has none: there is nothing to miss.
+      assert.equal(name == 'caught' and 0 or 1, result.changed, name)
+    end
+    local output = broker:cli('rules', 'replay', broker.dir .. '/plain')
+    assert.is_truthy(output:find 'needs_payload +1', output)
+  end)
+
+  it('is given up when the scripts hold up the broker', function()
+    start({}, { '--rules-budget', '25ms' })
+    for _ = 1, 50 do publish 'x' end
+    local result = replay(other('slow', { ['filter/s.lua'] = filter 'while true do end' }))
+    assert.is_true(result.stopped)
+    assert.equal(10, result.publishes)
+  end)
+end)
+
+describe('the shadow', function()
+  after_each(function() broker:destroy() end)
+
+  it('names its directory in the log', function()
+    start {}
+    local dir = other('next', { ['filter/1.lua'] = filter 'tide.log.warn("seen") error "always"' })
+    document(c, 'RULES shadow ' .. dir .. ' share=100%')
+    for _ = 1, 30 do publish 'x' end
+    broker:expect_log "rules of '.*/next' %(shadow%): filter/1%.lua:2: seen"
+    broker:expect_log "rules of '.*/next' %(shadow%): filter/1%.lua fails too often"
+    assert.is_nil(broker:log():find 'rules: filter/1')
+  end)
+end)
