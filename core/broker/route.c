@@ -129,7 +129,8 @@ static void trace(struct exchange *x, const uint32_t *found, size_t count)
 		qsort(numbers, count, sizeof(*numbers), by_number);
 	}
 	for (size_t i = 0; i < count; i++)
-		if (i == 0 || numbers[i] != numbers[i - 1])
+		if ((i == 0 || numbers[i] != numbers[i - 1]) &&
+		    numbers[i] < x->binding_cap && x->bindings[numbers[i]])
 			numbers[distinct++] = numbers[i];
 	t->on_visit(t->ctx, x, numbers, distinct);
 	mem_free(numbers);
@@ -159,9 +160,9 @@ static int visit(struct route *r, struct exchange *x, const struct msg *m,
 		struct binding *b =
 			numbers[i] < x->binding_cap ? x->bindings[numbers[i]] : NULL;
 
-		if (!b) /* it is gone, and the script has not been told yet */
-			r->bindings_matched--;
-		else if (b->queue)
+		if (!b)
+			continue; /* it is gone, and the script has not been told yet */
+		if (b->queue)
 			rc = add_queue(r, b->queue, b, m, err);
 		else
 			add_exchange(b->exchange, todo);
