@@ -12,8 +12,8 @@ static bool add(size_t *sum, size_t n)
 	return !__builtin_add_overflow(*sum, n, sum);
 }
 
-/* Struct, headers, strings, payload, dedupe id, in this order; false when it is more than
- * an address space holds. */
+/* Struct, headers, strings, payload, dedupe id, user, in this order; false when it is
+ * more than an address space holds. */
 static bool total_size(const struct msg_spec *spec, size_t *out)
 {
 	*out = sizeof(struct msg) + spec->header_count * sizeof(struct msg_header);
@@ -21,7 +21,8 @@ static bool total_size(const struct msg_spec *spec, size_t *out)
 	for (size_t i = 0; fits && i < spec->header_count; i++)
 		fits = add(out, spec->headers[i].name.len) &&
 		       add(out, spec->headers[i].value.len);
-	return fits && add(out, spec->payload_len) && add(out, spec->dedupe_id.len);
+	return fits && add(out, spec->payload_len) && add(out, spec->dedupe_id.len) &&
+	       add(out, spec->user.len);
 }
 
 /* Copy the bytes to where `at` is and move it behind them. */
@@ -38,6 +39,7 @@ struct msg *msg_create(const struct msg_spec *spec)
 {
 	size_t bytes;
 	assert(spec->dedupe_id.len <= MSG_DEDUPE_ID_MAX);
+	assert(spec->user.len <= MSG_USER_MAX);
 	if (!total_size(spec, &bytes))
 		return NULL;
 	struct msg *m =
@@ -49,6 +51,7 @@ struct msg *msg_create(const struct msg_spec *spec)
 		.priority = spec->priority,
 		.header_count = spec->header_count,
 		.dedupe_len = (uint8_t)spec->dedupe_id.len,
+		.user_len = (uint8_t)spec->user.len,
 		.id = spec->id,
 		.ts_unix_ms = spec->ts_unix_ms,
 		.due_unix_ms = spec->due_unix_ms,
@@ -68,10 +71,11 @@ struct msg *msg_create(const struct msg_spec *spec)
 	m->payload = at;
 	if (spec->payload && spec->payload_len > 0)
 		memcpy(m->payload, spec->payload, spec->payload_len);
-	if (spec->dedupe_id.len > 0) {
-		at += spec->payload_len;
+	at += spec->payload_len;
+	if (spec->dedupe_id.len > 0)
 		m->dedupe_id = copy(&at, spec->dedupe_id).data;
-	}
+	if (spec->user.len > 0)
+		m->user = copy(&at, spec->user).data;
 	return m;
 }
 
@@ -90,6 +94,7 @@ void msg_to_spec(const struct msg *m, struct msg_spec *out)
 		.payload = m->payload,
 		.payload_len = m->payload_len,
 		.dedupe_id = msg_dedupe_id(m),
+		.user = msg_user(m),
 	};
 }
 

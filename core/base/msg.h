@@ -16,6 +16,7 @@
 #define MSG_HEADERS_MAX 64
 #define MSG_PRIORITY_MAX 255
 #define MSG_DEDUPE_ID_MAX 128
+#define MSG_USER_MAX 255
 
 struct msg_header {
 	struct slice name;
@@ -29,6 +30,7 @@ struct msg {
 	uint8_t priority; /* higher is more urgent */
 	uint8_t header_count;
 	uint8_t dedupe_len; /* of dedupe_id; 0 = it has none */
+	uint8_t user_len;   /* of user; 0 = nobody in particular */
 	uint64_t id;
 	int64_t ts_unix_ms;      /* when it was published */
 	int64_t due_unix_ms;     /* not to be delivered before; 0 = at once */
@@ -42,6 +44,7 @@ struct msg {
 	struct msg_pool *pool; /* where its memory goes back to; NULL: it is malloc's */
 	/* The publisher's own id for it, which is not kept with it: see msg_dedupe_id. */
 	const char *dedupe_id;
+	const char *user; /* who has published it; not kept either: see msg_user */
 };
 
 /* What a message is made from. Everything is copied, except that the payload
@@ -60,6 +63,7 @@ struct msg_spec {
 	size_t payload_len;
 	struct msg_pool *pool;  /* which outlives the message; NULL: malloc */
 	struct slice dedupe_id; /* MSG_DEDUPE_ID_MAX bytes at most; empty = none */
+	struct slice user;      /* MSG_USER_MAX bytes at most; empty = none */
 };
 
 /* A message with one reference, or NULL when there is no memory for it. */
@@ -89,6 +93,13 @@ static inline void msg_unref(struct msg *m)
 static inline struct slice msg_dedupe_id(const struct msg *m)
 {
 	return (struct slice){ m->dedupe_id, m->dedupe_len };
+}
+
+/* Who has published it, for those who decide about the publish; empty for messages of
+ * the broker itself, and for those that come back from the store. */
+static inline struct slice msg_user(const struct msg *m)
+{
+	return (struct slice){ m->user, m->user_len };
 }
 
 /* The header's value; a slice with data == NULL when there is none. */

@@ -80,7 +80,7 @@ static struct msg *make_copy(const struct entry *e, const char *reason, const ch
 	msg_to_spec(e->msg, &spec);
 	spec.id = broker_next_id(q->vhost->broker);
 	/* The copy is no second publish, wherever this has been before. */
-	spec.dedupe_id = (struct slice){ NULL, 0 };
+	spec.dedupe_id = spec.user = (struct slice){ NULL, 0 };
 	spec.due_unix_ms = 0;
 	spec.expires_unix_ms = 0;
 	spec.exchange = slice_from(q->config.dead_exchange);

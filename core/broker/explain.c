@@ -178,6 +178,8 @@ static void add_outcome(struct json *j, struct explanation *e, const struct outc
 	json_member_bool(j, "cached", o->was_cached);
 	if (o->msg->dedupe_len)
 		json_member_string(j, "dedupe_id", msg_dedupe_id(o->msg));
+	if (o->msg->user_len)
+		json_member_string(j, "user", msg_user(o->msg));
 	add_times(j, o->msg);
 	add_headers(j, o->msg);
 	json_key(j, "queues");

@@ -136,6 +136,8 @@ void recent_write_publish(const struct vhost *v, const struct msg *m, size_t siz
 	json_member_int(out, "priority", m->priority);
 	if (m->dedupe_len)
 		json_member_string(out, "dedupe_id", msg_dedupe_id(m));
+	if (m->user_len)
+		json_member_string(out, "user", msg_user(m));
 	if (m->due_unix_ms)
 		json_member_int(out, "due_ms", m->due_unix_ms);
 	json_member_int(out, "size", (int64_t)size);

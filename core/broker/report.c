@@ -135,6 +135,7 @@ static void list_connections(struct session *self, struct json *j)
 		json_object_begin(j);
 		json_member_int(j, "connection", (int64_t)s->number);
 		json_member_text(j, "name", s->name ? s->name : "");
+		json_member_text(j, "user", s->user ? s->user : "");
 		json_member_text(j, "vhost", s->vhost->name);
 		json_member_int(j, "channels", s->channel_count + 1);
 		json_member_int(j, "pending", s->pending);

@@ -57,6 +57,7 @@ void session_destroy(struct session *s)
 		vhost_leave(s->vhost);
 	TAILQ_REMOVE(&s->broker->sessions, s, link);
 	mem_free(s->name);
+	mem_free(s->user);
 	mem_free(s);
 }
 
@@ -79,6 +80,13 @@ void session_set_name(struct session *s, struct slice name)
 {
 	mem_free(s->name);
 	s->name = mem_strndup(name.data, name.len);
+}
+
+void session_set_user(struct session *s, struct slice user)
+{
+	mem_free(s->user);
+	s->user = mem_strndup(user.data, user.len);
+	s->user_len = user.len;
 }
 
 static void update_consumers(struct channel *ch)
@@ -245,6 +253,7 @@ int session_prepare(struct session *s, const struct publish_spec *spec, struct m
 		.payload_len = spec->payload_len,
 		.pool = &b->msgs,
 		.dedupe_id = spec->dedupe_id,
+		.user = { s->user, s->user_len },
 	};
 	s->prepared = *out = msg_create(&m);
 	if (!*out)

@@ -43,7 +43,9 @@ struct session {
 	const struct session_ops *ops;
 	void *ctx;
 	uint64_t number;
-	char *name;               /* from HELLO; NULL when none */
+	char *name; /* from HELLO; NULL when none */
+	char *user; /* likewise; nobody has checked it */
+	size_t user_len;
 	struct channel *channels; /* uthash by number */
 	struct channel zero;
 	unsigned channel_count;
@@ -73,6 +75,8 @@ struct channel *session_closing_channel(struct session *s, unsigned number);
 TIDE_MUST_USE int session_set_vhost(struct session *s, struct slice name,
 				    struct error *err);
 void session_set_name(struct session *s, struct slice name);
+/* MSG_USER_MAX bytes at most; what it publishes is published by this user. */
+void session_set_user(struct session *s, struct slice user);
 /* The peer has ended its side: its GETs that wait take what is there now. Who is
  * gone for good would otherwise be given messages for as long as they wait. */
 void session_end_waits(struct session *s);

@@ -140,7 +140,8 @@ static void hello_document(struct line *l, struct json *j)
 
 static int hello(struct line *l, const struct request *q, struct error *err)
 {
-	struct slice vhost = request_option(q, "vhost"), name = request_option(q, "name");
+	struct slice vhost = request_option(q, "vhost"), name = request_option(q, "name"),
+		     user = request_option(q, "user");
 	int64_t heartbeat_ms = 0;
 	int rc;
 
@@ -150,12 +151,16 @@ static int hello(struct line *l, const struct request *q, struct error *err)
 			   &heartbeat_ms, err);
 	if (rc == TIDE_OK && name.data)
 		rc = read_name("name", name, err);
+	if (rc == TIDE_OK && user.data)
+		rc = read_name("user", user, err);
 	if (rc == TIDE_OK && vhost.data)
 		rc = session_set_vhost(l->session, vhost, err);
 	if (rc < 0)
 		return rc;
 	if (name.data)
 		session_set_name(l->session, name);
+	if (user.data)
+		session_set_user(l->session, user);
 	l->heartbeat_ms = heartbeat_ms;
 	l->ops->set_heartbeat(l->ctx, heartbeat_ms);
 	return TIDE_OK;

@@ -87,6 +87,15 @@ static void push_dedupe_id(lua_State *L, const void *subject)
 		lua_pushnil(L);
 }
 
+static void push_user(lua_State *L, const void *subject)
+{
+	struct slice user = msg_user(message(subject));
+	if (user.len)
+		push_slice(L, user);
+	else
+		lua_pushnil(L);
+}
+
 static void push_attempt(lua_State *L, const void *subject)
 {
 	lua_pushinteger(L, ((const struct api_msg *)subject)->attempt);
@@ -116,6 +125,7 @@ const struct view_field api_msg_draft_fields[] = {
 	COMMON_FIELDS,
 	{ "headers", draft_push_headers },
 	{ "copy", draft_push_copy },
+	{ "user", push_user },
 	{ "vhost", draft_push_vhost },
 	{ NULL, NULL },
 };

@@ -126,6 +126,7 @@ static struct msg *read_msg(lua_State *L, int idx)
 		.headers = headers,
 		.payload = text_field(L, idx, "payload", ""),
 		.dedupe_id = slice_from(text_field(L, idx, "dedupe_id", "")),
+		.user = word_field(L, idx, "user"),
 	};
 	luaL_argcheck(L, spec.dedupe_id.len <= MSG_DEDUPE_ID_MAX, idx,
 		      "the dedupe_id is too long");
@@ -409,6 +410,8 @@ static void push_msg(lua_State *L, const struct msg *m)
 	set_slice(L, "exchange", m->exchange);
 	if (m->dedupe_len)
 		set_slice(L, "dedupe_id", msg_dedupe_id(m));
+	if (m->user_len)
+		set_slice(L, "user", msg_user(m));
 	set_slice(L, "key", m->key);
 	set_slice(L, "payload", (struct slice){ m->payload, m->payload_len });
 	set_integer(L, "id", (int64_t)m->id);

@@ -199,6 +199,7 @@ function log.error(...) end
 ---The message as a filter has it: it may be written to.
 ---@class tide.Draft : tide.Msg
 ---@field vhost string  that it is published in; read-only
+---@field user string?  who publishes it, as HELLO has said; read-only
 ---@field dedupe_id string?  128 bytes at most
 ---@field delay number|string  milliseconds or "30s"
 ---@field ttl number|string|nil

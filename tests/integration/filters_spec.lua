@@ -79,6 +79,43 @@ describe('filters', function()
     assert.same({ tier = 'a b%', keep = '2' }, m.headers)
   end)
 
+  it('know who publishes, in copies too, and for dead letters nobody', function()
+    use {
+      a = 'msg.headers.by = msg.user or "nobody" msg:copy { exchange = "other" }',
+      b = [[return { match = { exchange = "other" },
+        publish = function(msg) msg.headers.copied_by = msg.user or "nobody" end }]],
+    }
+    local alice = broker:connect()
+    alice:send 'HELLO user=alice pass=x\r\n'
+    alice:expect_json()
+    alice:ok('PUB orders orders.a', 'x')
+    c:ok('PUB orders orders.b', 'y')
+    local of = {}
+    for _, m in ipairs(get 'q') do of[m.payload] = m.headers.by end
+    assert.same({ x = 'alice', y = 'nobody' }, of)
+    of = {}
+    for _, m in ipairs(get 'audit') do of[m.payload] = m.headers.copied_by end
+    assert.same({ x = 'alice', y = 'nobody' }, of)
+    alice:send 'EXPLAIN orders orders.a\r\nLIST connections\r\n'
+    assert.equal('alice', alice:expect_json().user)
+    local users = {}
+    for _, connection in ipairs(alice:expect_json()) do users[connection.user] = true end
+    assert.same({ alice = true, [''] = true }, users)
+    alice:close()
+    c:ok 'DECLARE queue dying retry=none dead-letter=orders/orders.dead'
+    local bob = broker:connect()
+    bob:send 'HELLO user=bob\r\n'
+    bob:expect_json()
+    bob:ok('PUB - dying', 'z')
+    bob:ok 'GET dying'
+    bob:expect_msg()
+    bob:ok 'NACK 1'
+    assert.equal('nobody', get('q')[1].headers.by)
+    bob:close()
+    get 'audit'
+    c:ok 'DELETE queue dying'
+  end)
+
   it('delay', function()
     use { ['10-later'] = 'msg.delay = "1h"' }
     c:ok('PUB orders orders.a', 'hello')

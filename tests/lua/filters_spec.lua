@@ -493,6 +493,19 @@ describe("a shipped filter", function()
       assert.is_nil(publish("b", 0))
     end)
 
+    it("goes by the user, whatever the headers say", function()
+      open("rate_limit", { BY = '"@user"', RATE = "1", BURST = "1" })
+      local function by(user, tenant)
+        engine:set_now(0)
+        return engine:filter { ts = 0, user = user, headers = { tenant = tenant } } ~= nil
+      end
+      assert.is_true(by("alice", "a"))
+      assert.is_false(by("alice", "b"))
+      assert.is_true(by("bob", "a"))
+      assert.is_true(by(nil, "a"))
+      assert.is_false(by(nil, "b"))
+    end)
+
     it("is bounded: a bucket that is full takes no room, and too many others are an error", function()
       open("rate_limit", { RATE = "10", BURST = "1" }, { shared_entries = 10 })
       for i = 1, 1000 do
