@@ -220,7 +220,6 @@ TIDE_MUST_USE int engine_strategy_create(struct engine *e, enum script_kind kind
 					 struct error *err);
 void strategy_destroy(struct strategy *s);
 bool strategy_is_pure(const struct strategy *s);
-const char *strategy_name(const struct strategy *s);
 const char *strategy_script(const struct strategy *s);
 /* Of the script's file. */
 uint64_t strategy_hash(const struct strategy *s);

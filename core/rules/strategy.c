@@ -51,11 +51,6 @@ void strategy_set_load(struct strategy *s, strategy_load_fn *load, const void *c
 	s->load_ctx = ctx;
 }
 
-const char *strategy_name(const struct strategy *s)
-{
-	return s->handle.name;
-}
-
 const char *strategy_script(const struct strategy *s)
 {
 	return handle_use(&s->handle)->rule->file;
