@@ -297,8 +297,8 @@ static void answer(struct engine *e, const struct error *result)
 	struct reload_waiter *w;
 	STAILQ_CONCAT(&waiters, &e->waiters);
 	e->attempt_by[0] = '\0';
-	STAILQ_FOREACH(w, &waiters, link)
-	add_attempt_by(e, w->asker);
+	STAILQ_FOREACH (w, &waiters, link)
+		add_attempt_by(e, w->asker);
 	if (e->hooks.on_reload && !e->is_closing)
 		e->hooks.on_reload(e->hooks.ctx, result);
 	while ((w = STAILQ_FIRST(&waiters))) {
