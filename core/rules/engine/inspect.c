@@ -60,7 +60,7 @@ static struct generation *load_all(struct inspection *in, struct engine *e)
 bool inspect_is_script(const char *path)
 {
 	const char *slash = strchr(path, '/');
-	if (!slash || strchr(slash + 1, '/') || !generation_is_script(slash + 1))
+	if (!slash || strchr(slash + 1, '/') || !script_kind_is_file(slash + 1))
 		return false;
 	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
 		const char *name = script_kind_name((enum script_kind)kind);

@@ -110,7 +110,7 @@ static int walk(struct trail *t, struct walker *walkers, unsigned *count, unsign
 	p->sender = NULL;
 	p->copies.max = DRAFT_COPIES_MAX + 1 - *count;
 	p->copies.count = 0;
-	int status = engine_filter(t->engine, p, err);
+	int status = filter_run(t->engine, p, err);
 	w->msg = p->msg;
 	w->hops = p->hops;
 	if (p->hops > FILTER_HOPS_MAX)

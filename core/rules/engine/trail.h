@@ -35,7 +35,7 @@ struct trail {
 
 void trail_deinit(struct trail *t);
 /* Pass the message and its copies, as a publish does. What was there of an earlier
- * walk is forgotten. TIDE_EREJECTED, TIDE_ERULE as engine_filter. */
+ * walk is forgotten. TIDE_EREJECTED, TIDE_ERULE as filter_run. */
 TIDE_MUST_USE int trail_walk_take(struct trail *t, struct engine *e, struct msg *m,
 				  int64_t now_unix_ms, struct error *err);
 bool trail_has_called(const struct trail *t, const char *file);

@@ -466,7 +466,7 @@ void trial_filters(const struct trial *t)
 	struct engine *e = trial_open(t, &loop);
 	if (!e)
 		return;
-	if (engine_filter_count(e) > 0) {
+	if (filter_count(e) > 0) {
 		struct search *s = mem_zalloc(sizeof(*s));
 		search_open(s, t, e);
 		run_first(s);

@@ -59,7 +59,8 @@ static void run(void *ctx, const struct schedule_info *info)
 	if (rule)
 		trial_tell_literals(o.trial, rule);
 	const struct schedule_broker broker = { &o, take_message, tell_queue };
-	const struct schedule_tick tick = { schedule_next(info->spec, BASE_UNIX_MS), 0 };
+	const struct schedule_tick tick = { schedule_spec_next(info->spec, BASE_UNIX_MS),
+					    0 };
 	static const struct {
 		bool has_queues;
 		uint64_t ready;
@@ -68,8 +69,8 @@ static void run(void *ctx, const struct schedule_info *info)
 		o.has_queues = worlds[i].has_queues;
 		o.ready = worlds[i].ready;
 		engine_set_clock(o.engine, tick.ms);
-		if (engine_schedule_run(o.engine, slice_from(info->name), &tick, &broker,
-					&err) == TIDE_OK)
+		if (schedule_run(o.engine, slice_from(info->name), &tick, &broker,
+				 &err) == TIDE_OK)
 			continue;
 		if (++failures == sizeof(worlds) / sizeof(worlds[0]))
 			findings_add_error(f, info->file, err.text);
@@ -83,6 +84,6 @@ void trial_schedules(const struct trial *t)
 	if (!e)
 		return;
 	struct outing each = { .trial = t, .engine = e };
-	engine_each_schedule(e, run, &each);
+	schedule_each(e, run, &each);
 	trial_close(e);
 }
