@@ -1,4 +1,4 @@
-#include "rules_check.h"
+#include "check.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "client/cli_check.h"
+#include "ask.h"
 #include "broker/exchange.h"
 #include "broker/queue.h"
 #include "lint.h"
@@ -43,11 +43,11 @@ static int read_file(const char *path, struct buf *out)
 
 /* A broker that cannot be asked is a finding: there is no telling whether the rules
  * fit. */
-static bool ask_broker(struct check *c, struct buf *lines)
+static bool ask(struct check *c, struct buf *lines)
 {
 	struct error err;
 
-	if (!c->options->url || cli_check_ask(c->options->url, lines, &err) == TIDE_OK)
+	if (!c->options->url || ask_broker(c->options->url, lines, &err) == TIDE_OK)
 		return true;
 	c->findings.dir = NULL;
 	findings_add(&c->findings, "broker", 0, "%s", err.text);
@@ -83,7 +83,7 @@ static void check_definitions(struct check *c, struct slice definitions)
 		findings_note(&c->findings, "", 0,
 			      "not held against the definitions, since not every script "
 			      "loads");
-	else if (ask_broker(c, &lines))
+	else if (ask(c, &lines))
 		open_model(c, definitions, buf_slice(&lines));
 	buf_deinit(&lines);
 }
