@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "client/cli_check.h"
 #include "broker/exchange.h"
 #include "broker/queue.h"

@@ -1,7 +1,7 @@
 #include "recover.h"
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "shard/dedupe.h"
 #include "unusable.h"
 

@@ -1,7 +1,7 @@
 /* The commands that change definitions: DECLARE, DELETE, BIND, UNBIND. A
  * durable definition is answered when Redis has it. */
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "session.h"
 #include "broker/unusable.h"
 
