@@ -63,7 +63,7 @@ void store_document_remove(struct store *s, const char *name, store_done_fn on_d
 
 /* ---- reading ---------------------------------------------------------------------- */
 
-struct read_call {
+struct document_call {
 	struct store_call call;
 	store_fields_fn on_fields;
 	void *ctx;
@@ -76,7 +76,7 @@ static struct slice text_of(const redisReply *reply)
 	return (struct slice){ reply->str, reply->len };
 }
 
-static void tell_fields(const struct read_call *c, const redisReply *reply)
+static void tell_fields(const struct document_call *c, const redisReply *reply)
 {
 	size_t count = reply->elements / 2;
 	struct store_field *fields = mem_alloc((count + 1) * sizeof(*fields));
@@ -90,7 +90,7 @@ static void tell_fields(const struct read_call *c, const redisReply *reply)
 
 static void on_read_reply(struct redis_request *request, const redisReply *reply)
 {
-	struct read_call *c = (struct read_call *)request;
+	struct document_call *c = (struct document_call *)request;
 	const char *text;
 	int status = store_reply_status(reply, &text);
 	if (status == TIDE_OK && reply->type != REDIS_REPLY_ARRAY) {
@@ -107,7 +107,7 @@ static void on_read_reply(struct redis_request *request, const redisReply *reply
 void store_document_read(struct store *s, const char *name, store_fields_fn on_fields,
 			 void *ctx)
 {
-	struct read_call *c = store_call_create(s, sizeof(*c));
+	struct document_call *c = store_call_create(s, sizeof(*c));
 	c->on_fields = on_fields;
 	c->ctx = ctx;
 	write_head(&c->call.bytes, "HGETALL", name, 0);
