@@ -1,4 +1,4 @@
-/* document.c: small hashes of what are not messages: what the broker keeps
+/* store_document.c: small hashes of what are not messages: what the broker keeps
  * of itself, what scripts keep, what schedules have done. */
 #include "base/mem.h"
 #include "resp.h"
@@ -69,21 +69,15 @@ struct document_call {
 	void *ctx;
 };
 
-static struct slice text_of(const redisReply *reply)
-{
-	if (reply->type != REDIS_REPLY_STRING)
-		return (struct slice){ "", 0 };
-	return (struct slice){ reply->str, reply->len };
-}
-
 static void tell_fields(const struct document_call *c, const redisReply *reply)
 {
 	size_t count = reply->elements / 2;
 	struct store_field *fields = mem_alloc((count + 1) * sizeof(*fields));
 	for (size_t i = 0; i < count; i++)
-		fields[i] = (struct store_field){ .name = text_of(reply->element[2 * i]),
-						  .value = text_of(
-							  reply->element[2 * i + 1]) };
+		fields[i] = (struct store_field){
+			.name = store_reply_slice(reply->element[2 * i]),
+			.value = store_reply_slice(reply->element[2 * i + 1])
+		};
 	c->on_fields(c->ctx, TIDE_OK, NULL, fields, count);
 	mem_free(fields);
 }
