@@ -6,7 +6,7 @@
 
 #include "base/findings.h"
 #include "broker/broker.h"
-#include "proto/line.h"
+#include "proto/line/line.h"
 
 /* Where a definition came from. */
 struct model_place {

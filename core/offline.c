@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include "rules_check.h"
-#include "rules/spec.h"
+#include "rules/spec/spec.h"
 #include "share.h"
 
 struct offline_verb {

@@ -11,7 +11,7 @@
 #include "broker/queue.h"
 #include "lint.h"
 #include "model.h"
-#include "rules/trial.h"
+#include "rules/engine/trial.h"
 
 #define DEFINITIONS_MAX_BYTES ((size_t)64 << 20)
 

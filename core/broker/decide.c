@@ -1,6 +1,6 @@
 #include "decide.h"
 
-#include "../base/mem.h"
+#include "base/mem.h"
 
 static void deinit_outcome(struct decision *d, struct outcome *o)
 {

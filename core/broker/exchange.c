@@ -1,6 +1,6 @@
 #include "exchange.h"
 
-#include "../base/mem.h"
+#include "base/mem.h"
 #include "queue.h"
 #include "route.h"
 #include "unusable.h"

@@ -3,12 +3,12 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "../base/mem.h"
-#include "channel.h"
-#include "dedupe.h"
+#include "base/mem.h"
+#include "session/channel.h"
+#include "shard/dedupe.h"
 #include "retry.h"
 #include "route.h"
-#include "session.h"
+#include "session/session.h"
 #include "unusable.h"
 
 #define DEAL_MAX 4096 /* messages of one queue in a turn */

@@ -2,11 +2,11 @@
 #ifndef TIDE_BROKER_QUEUE_H
 #define TIDE_BROKER_QUEUE_H
 
-#include "../base/table.h"
+#include "base/table.h"
 #include "consumer.h"
 #include "exchange.h"
 #include "queue_config.h"
-#include "shard.h"
+#include "shard/shard.h"
 #include "vhost.h"
 
 struct dedupe_queue;

@@ -3,8 +3,8 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "../../include/tidemq/client.h"
-#include "../base/args.h"
+#include "tidemq/client.h"
+#include "base/args.h"
 
 static const char *text(const json_t *object, const char *key)
 {

@@ -2,8 +2,8 @@
 #ifndef TIDE_CLIENT_CLI_CHECK_H
 #define TIDE_CLIENT_CLI_CHECK_H
 
-#include "../base/buf.h"
-#include "../base/error.h"
+#include "base/buf.h"
+#include "base/error.h"
 
 /* The exchanges, queues and bindings of the URL's vhost as the requests that make
  * them: lines of DECLARE and BIND. */

@@ -9,8 +9,8 @@
 #include "base/mem.h"
 #include "base/percent.h"
 #include "client/url.h"
-#include "rules/inspect.h"
-#include "rules/words.h"
+#include "rules/engine/inspect.h"
+#include "rules/engine/words.h"
 #include "store/dedupe.h"
 #include "store/redis_url.h"
 

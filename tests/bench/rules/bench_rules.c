@@ -13,9 +13,9 @@
 
 #include "base/mem.h"
 #include "broker/broker.h"
-#include "broker/session.h"
-#include "rules/pattern.h"
-#include "rules/script.h"
+#include "session/session.h"
+#include "rules/sandbox/pattern.h"
+#include "rules/sandbox/script.h"
 
 #define ROUNDS 15
 #define BINDINGS 10000
