@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "broker/broker.h"
 #include "broker/vhost.h"
 #include "proto/line/line.h"
