@@ -159,15 +159,11 @@ it("waits for the test", function() os.execute "until [ -e '%s/go' ]; do sleep 0
   end)
 
   it('can be asked for in the configuration', function()
-    local path = os.tmpname()
-    local file = assert(io.open(path, 'w'))
-    file:write 'return { ["rules.gate"] = "test", ["replay-payloads"] = true }\n'
-    file:close()
     broker = Broker.start {
+      config = 'return { ["rules.gate"] = "test", ["replay-payloads"] = true }\n',
       rules = { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) },
-      args = { '--fsync', 'no', '--config', path },
+      args = { '--fsync', 'no' },
     }
-    os.remove(path)
     local c = broker:connect()
     broker:write_rule('sharding/mine.lua', pick(5))
     c:send 'RULES reload\r\n'

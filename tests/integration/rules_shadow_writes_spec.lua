@@ -13,15 +13,7 @@ end
 
 --- The broker's rules with these files on top, in the shadow.
 local function shadow(files)
-  local dir = broker.dir .. '/next'
-  assert(os.execute(("rm -rf '%s' && cp -R '%s' '%s'"):format(dir, broker.rules, dir)))
-  for path, text in pairs(files) do
-    assert(os.execute(("mkdir -p '%s/%s'"):format(dir, path:match '^(.*)/')))
-    local file = assert(io.open(dir .. '/' .. path, 'w'))
-    file:write(text)
-    file:close()
-  end
-  return c:document('RULES shadow ' .. dir .. ' share=100')
+  return c:document('RULES shadow ' .. broker:copy_rules('next', files) .. ' share=100')
 end
 
 --- The wall clock in milliseconds, as the broker has it.
