@@ -4,7 +4,9 @@ VERSION := 0.1.0
 B ?= build
 CC ?= cc
 PREFIX ?= /usr/local
-LAYERS := base store rules broker proto net admin client
+# The floors of core/, from the lowest; a floor calls itself and those before it (make lint).
+FLOORS := base store rules/sandbox rules/api rules/engine rules/spec shard broker schedule rollout \
+	session proto/line net client check
 
 PACKAGES := lua5.4 hiredis libuv jansson
 CFLAGS ?= -O2 -g
@@ -15,7 +17,7 @@ WARNINGS := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing
 PACKAGE_CFLAGS = $(eval PACKAGE_CFLAGS := $$(shell pkg-config --cflags $(PACKAGES)))$(PACKAGE_CFLAGS)
 PACKAGE_LIBS = $(eval PACKAGE_LIBS := $$(shell pkg-config --libs $(PACKAGES)))$(PACKAGE_LIBS)
 
-BASE_CFLAGS = -std=c11 -D_GNU_SOURCE -DTIDE_VERSION='"$(VERSION)"' $(CFLAGS) $(SANITIZE) -Iinclude \
+BASE_CFLAGS = -std=c11 -D_GNU_SOURCE -DTIDE_VERSION='"$(VERSION)"' $(CFLAGS) $(SANITIZE) -Iinclude -Icore \
 	$(PACKAGE_CFLAGS)
 ALL_CFLAGS = $(BASE_CFLAGS) $(WARNINGS)
 LDLIBS = $(PACKAGE_LIBS) -lm -lpthread
@@ -56,26 +58,27 @@ $(B)/stamp/link: FORCE
 
 # ---- objects and archives -----------------------------------------------
 
-# One archive a layer; a layer links with those before it. The list of its
-# objects is a stamp too, so that a deleted source leaves its archive.
-define layer_rules
+# One archive a floor. The list of its objects is a stamp too, so that a deleted
+# source leaves its archive.
+define floor_rules
 $(1)_OBJS := $$(patsubst %.c,$$(B)/obj/%.o,$$(wildcard core/$(1)/*.c))
-$$(B)/stamp/$(1): FORCE
+$$(B)/stamp/floor/$(1): FORCE
 	$$(call stamp,$$($(1)_OBJS))
-$$(B)/lib/$(1).a: $$($(1)_OBJS) $$(B)/stamp/$(1)
+$$(B)/lib/$(1).a: $$($(1)_OBJS) $$(B)/stamp/floor/$(1)
 	@mkdir -p $$(@D); rm -f $$@.new
 	@ar rcs $$@.new $$($(1)_OBJS); mv $$@.new $$@
 endef
-$(foreach l,$(LAYERS),$(eval $(call layer_rules,$(l))))
+$(foreach l,$(FLOORS),$(eval $(call floor_rules,$(l))))
 
-ARCHIVES := $(foreach l,client admin net proto broker rules store base,$(B)/lib/$(l).a)
+ARCHIVES := $(foreach l,$(FLOORS),$(B)/lib/$(l).a)
+LINK_ARCHIVES := -Wl,--start-group $(ARCHIVES) -Wl,--end-group
 MAIN_OBJS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard core/*.c))
 $(MAIN_OBJS): ALL_CFLAGS += $(SHARE_CFLAGS)
 $(MAIN_OBJS): $(B)/stamp/share
 
 $(B)/tidemq: $(MAIN_OBJS) $(ARCHIVES) $(B)/stamp/link
 	@echo "  link  $@"
-	@$(CC) $(ALL_LDFLAGS) -o $@ $(MAIN_OBJS) -Wl,--start-group $(ARCHIVES) -Wl,--end-group $(LDLIBS)
+	@$(CC) $(ALL_LDFLAGS) -o $@ $(MAIN_OBJS) $(LINK_ARCHIVES) $(LDLIBS)
 
 $(B)/obj/%.o: %.c $(B)/stamp/flags
 	@mkdir -p $(@D)
@@ -93,27 +96,16 @@ $(B)/libtidemq.a: $(LIBRARY_OBJS)
 
 # ---- unit tests -----------------------------------------------------------
 
-# tests/unit/<layer>/test_x.c links with its layer and those it may include. A
-# test that includes failing_mem.h can make the n-th mem_try_* fail.
-base_UNDER := base
-store_UNDER := store base
-rules_UNDER := rules base
-broker_UNDER := broker rules store base
-proto_UNDER := proto broker rules store base
-net_UNDER := net proto broker rules store base
-admin_UNDER := admin net proto broker rules store base
-client_UNDER := client base
+# tests/unit/<floor>/test_x.c links with all floors. A test that includes
+# failing_mem.h can make the n-th mem_try_* fail.
 MEM_WRAP := -Wl,--wrap=mem_try_alloc,--wrap=mem_try_realloc
-define unit_rules
-UNIT_TESTS += $$(patsubst tests/unit/%.c,$$(B)/unit/%,$$(wildcard tests/unit/$(1)/test_*.c))
-$$(B)/unit/$(1)/%: tests/unit/$(1)/%.c $$(foreach u,$$($(1)_UNDER),$$(B)/lib/$$(u).a) $$(B)/stamp/link
-	@mkdir -p $$(@D)
-	@echo "  link  $$@"
-	@$$(CC) $$(ALL_CFLAGS) -Wno-missing-prototypes -Icore -Itests/unit -MMD -MP -MF $$@.d \
-		$$(LDFLAGS) $$(shell grep -q failing_mem.h $$< && echo '$$(MEM_WRAP)') \
-		-o $$@ $$< $$(filter %.a,$$^) $$(LDLIBS) -lcmocka
-endef
-$(foreach l,$(LAYERS),$(eval $(call unit_rules,$(l))))
+UNIT_TESTS := $(foreach l,$(FLOORS),$(patsubst tests/unit/%.c,$(B)/unit/%,$(wildcard tests/unit/$(l)/test_*.c)))
+$(B)/unit/%: tests/unit/%.c $(ARCHIVES) $(B)/stamp/link
+	@mkdir -p $(@D)
+	@echo "  link  $@"
+	@$(CC) $(ALL_CFLAGS) -Wno-missing-prototypes -Itests/unit -MMD -MP -MF $@.d \
+		$(LDFLAGS) $(shell grep -q failing_mem.h $< && echo '$(MEM_WRAP)') \
+		-o $@ $< $(LINK_ARCHIVES) $(LDLIBS) -lcmocka
 
 unit: $(UNIT_TESTS)
 
@@ -124,13 +116,12 @@ include tests/lua/luatide.mk
 
 # Built by `make fuzz`, with clang. The clock is theirs to set.
 FUZZERS := $(patsubst tests/fuzz/%.c,$(B)/fuzzers/%,$(wildcard tests/fuzz/fuzz_*.c))
-FUZZ_ARCHIVES := $(foreach l,client proto broker rules store base,$(B)/lib/$(l).a)
-$(B)/fuzzers/%: tests/fuzz/%.c $(FUZZ_ARCHIVES) $(B)/stamp/link
+$(B)/fuzzers/%: tests/fuzz/%.c $(ARCHIVES) $(B)/stamp/link
 	@mkdir -p $(@D)
 	@echo "  link  $@"
-	@$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer -Icore -Itests/unit -MMD -MP -MF $@.d $(LDFLAGS) \
+	@$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer -Itests/unit -MMD -MP -MF $@.d $(LDFLAGS) \
 		$(shell grep -q __wrap_clock_gettime $< && echo '-Wl,--wrap=clock_gettime') \
-		-o $@ $< $(FUZZ_ARCHIVES) $(LDLIBS)
+		-o $@ $< $(LINK_ARCHIVES) $(LDLIBS)
 .PHONY: fuzzers
 fuzzers: $(FUZZERS)
 
@@ -177,7 +168,8 @@ asan:
 
 C_FILES = $(shell find core include tests examples -name '*.[ch]')
 lint: deps-lint
-	@CC="$(CC)" CFLAGS=$(call quote,$(ALL_CFLAGS)) tools/lint.sh
+	@$(MAKE) all
+	@B="$(B)" FLOORS="$(FLOORS)" CC="$(CC)" CFLAGS=$(call quote,$(ALL_CFLAGS)) tools/lint.sh
 format: deps-lint
 	@clang-format -i $(C_FILES)
 format-check: deps-lint
@@ -194,11 +186,11 @@ LOAD_SOURCES := $(wildcard tests/bench/peers/*.c) core/client/cli_histogram.c
 $(B)/bench/load: $(LOAD_SOURCES) $(wildcard tests/bench/peers/*.h) $(B)/lib/base.a
 	@mkdir -p $(@D)
 	@echo "  link  $@"
-	@$(CC) $(ALL_CFLAGS) -Icore -o $@ $(LOAD_SOURCES) $(B)/lib/base.a -lm
+	@$(CC) $(ALL_CFLAGS) -o $@ $(LOAD_SOURCES) $(B)/lib/base.a -lm
 $(B)/bench/fake_server: tests/bench/peers/fake/server.c $(B)/lib/base.a
 	@mkdir -p $(@D)
 	@echo "  link  $@"
-	@$(CC) $(ALL_CFLAGS) -Icore -o $@ $^ -lm
+	@$(CC) $(ALL_CFLAGS) -o $@ $^ -lm
 
 bench: deps-test
 	@$(MAKE) all $(B)/bench/load $(B)/bench/fake_server
@@ -216,22 +208,20 @@ profile: deps-test
 # valgrind cannot read the DWARF 5 of its clang.)
 .PHONY: guard
 GUARD_SOURCES := $(wildcard tests/bench/guard/*.c)
-GUARD_ARCHIVES := $(foreach l,proto broker rules store base,$(B)/lib/$(l).a)
-$(B)/hot_paths: $(GUARD_SOURCES) $(wildcard tests/bench/guard/*.h) $(GUARD_ARCHIVES) $(B)/stamp/link
+$(B)/hot_paths: $(GUARD_SOURCES) $(wildcard tests/bench/guard/*.h) $(ARCHIVES) $(B)/stamp/link
 	@mkdir -p $(@D)
 	@echo "  link  $@"
-	@$(CC) $(ALL_CFLAGS) -Icore $(LDFLAGS) -Wl,--wrap=clock_gettime,--wrap=uv_hrtime \
+	@$(CC) $(ALL_CFLAGS) $(LDFLAGS) -Wl,--wrap=clock_gettime,--wrap=uv_hrtime \
 		-o $@ $(GUARD_SOURCES) \
-		$(GUARD_ARCHIVES) $(LDLIBS)
+		$(LINK_ARCHIVES) $(LDLIBS)
 guard: deps-bench
 	@$(MAKE) $(B)/guard/hot_paths B=$(B)/guard CFLAGS="-O2 -gdwarf-4" SANITIZE=
 	@lua5.4 tests/bench/guard/run.lua $(B)/guard $(UPDATE)
 
-BENCH_RULES_LIBS := $(foreach l,broker rules store base,$(B)/lib/$(l).a)
-$(B)/bench/rules: tests/bench/rules/bench_rules.c $(BENCH_RULES_LIBS)
+$(B)/bench/rules: tests/bench/rules/bench_rules.c $(ARCHIVES)
 	@mkdir -p $(@D)
 	@echo "  link  $@"
-	@$(CC) $(ALL_CFLAGS) -Icore -o $@ $< -Wl,--start-group $(BENCH_RULES_LIBS) -Wl,--end-group $(LDLIBS)
+	@$(CC) $(ALL_CFLAGS) -o $@ $< $(LINK_ARCHIVES) $(LDLIBS)
 bench-rules: deps
 	@$(MAKE) $(B)/bench/rules $(B)/luatide.so
 	@status=0; $(B)/bench/rules || status=1; \
@@ -272,7 +262,7 @@ help:
 #: make test           every test; WHAT="unit lua integration" chooses
 #: make asan           the tests under AddressSanitizer and UBSan
 #: make fuzz           fuzz every parser, SECONDS=20 each; FUZZ=fuzz_line names one
-#: make lint           layers, luacheck, shellcheck, format, file lengths
+#: make lint           floors, luacheck, shellcheck, format, file lengths
 #: make format         clang-format every C file; format-check only looks
 #: make bench          throughput and latency of this build; a table in build/bench.md
 #: make bench-rules    what a decision costs, with and without Lua; fails above a limit

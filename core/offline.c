@@ -3,8 +3,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "rules_check.h"
-#include "rules/spec.h"
+#include "check/check.h"
+#include "rules/spec/spec.h"
 #include "share.h"
 
 struct offline_verb {

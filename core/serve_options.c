@@ -5,7 +5,7 @@
 #include "base/duration.h"
 #include "base/id.h"
 #include "base/mem.h"
-#include "rules/config_file.h"
+#include "rules/sandbox/config_file.h"
 #include "share.h"
 
 enum type {

@@ -1,7 +1,8 @@
 #!/bin/bash
 # lint.sh: what a machine can say about style. Prints what is wrong, and fails.
 #
-# CC and CFLAGS, as the Makefile has them, compile each header by itself.
+# CC and CFLAGS, as the Makefile has them, compile each header by itself. The objects of
+# the build B tell who calls whom; FLOORS are the folders of core/ from the lowest.
 # shellcheck disable=SC2317 # the checks are called by their names
 set -u
 status=0
@@ -29,7 +30,8 @@ scripts() {
 	grep -rlE '^#!/bin/(ba)?sh' tools tests examples packaging .ci 2>/dev/null | LC_ALL=C sort
 }
 
-layers() { lua5.4 tools/lint_layers.lua; }
+# shellcheck disable=SC2086 # FLOORS is a list of words
+floors() { lua5.4 tools/lint_floors.lua "${B:-build}" ${FLOORS:-}; }
 
 format() {
 	local off
@@ -61,7 +63,7 @@ lua_files() { existing lua rules tests examples tools .luacheckrc .busted | xarg
 
 shell() { scripts | xargs -r shellcheck -x; }
 
-check "layers (tools/lint_layers.lua)" layers
+check "floors, calls, names (tools/lint_floors.lua)" floors
 check "every header stands alone" headers
 check "clang-format" format
 check "file lengths" lengths

@@ -1,6 +1,6 @@
 #include "binding.h"
 
-#include "../base/mem.h"
+#include "base/mem.h"
 #include "exchange.h"
 #include "queue.h"
 

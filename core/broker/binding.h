@@ -8,9 +8,9 @@
 
 #include <sys/queue.h>
 
-#include "../base/table.h"
-#include "../base/args.h"
-#include "../base/error.h"
+#include "base/table.h"
+#include "base/args.h"
+#include "base/error.h"
 #include "definition.h"
 
 struct broker;

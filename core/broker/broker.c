@@ -3,23 +3,23 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "../base/log.h"
-#include "../base/mem.h"
-#include "../rules/bundle.h"
-#include "../rules/shared.h"
-#include "author.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "rules/engine/bundle.h"
+#include "rules/api/shared.h"
+#include "session/author.h"
 #include "clock.h"
-#include "dedupe.h"
-#include "gate.h"
-#include "history.h"
+#include "shard/dedupe.h"
+#include "rollout/gate.h"
+#include "rollout/history.h"
 #include "queue.h"
-#include "recent.h"
+#include "rollout/recent.h"
 #include "recover.h"
-#include "reply.h"
+#include "session/reply.h"
 #include "route.h"
-#include "scheduler.h"
-#include "session.h"
-#include "shadow.h"
+#include "schedule/scheduler.h"
+#include "session/session.h"
+#include "rollout/shadow.h"
 #include "turn.h"
 #include "unusable.h"
 #include "vhost.h"
@@ -274,7 +274,7 @@ static void on_store_state(void *ctx, enum store_state state, const char *why)
 static void on_reload(void *ctx, const struct error *result)
 {
 	struct broker *b = ctx;
-	const char *by = engine_attempt_by(b->engine);
+	const char *by = reload_asked_by(b->engine);
 
 	if (result && result->code < 0)
 		log_error("rules: the change is refused, the old rules go on: %s",
@@ -303,9 +303,9 @@ static void on_change_gate(void *ctx, const struct error *answer)
 	if (b->is_closing)
 		return;
 	if (answer->code < 0)
-		engine_refuse(b->engine, ENGINE_FILES, NULL, answer);
+		reload_refuse(b->engine, ENGINE_FILES, NULL, answer);
 	else
-		engine_follow(b->engine);
+		reload_follow(b->engine);
 }
 
 static void on_rules_change(void *ctx)
@@ -324,11 +324,11 @@ static void on_reload_gate(void *ctx, const struct error *answer)
 
 	if (b->is_closing)
 		return;
-	engine_set_asker(b->engine, AUTHOR_SIGNAL);
+	reload_set_asker(b->engine, AUTHOR_SIGNAL);
 	if (answer->code < 0)
-		engine_refuse(b->engine, ENGINE_RELOAD, NULL, answer);
+		reload_refuse(b->engine, ENGINE_RELOAD, NULL, answer);
 	else
-		engine_reload_start(b->engine, NULL, NULL);
+		reload_start(b->engine, NULL, NULL);
 }
 
 void broker_reload_rules(struct broker *b)

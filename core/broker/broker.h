@@ -8,14 +8,14 @@
 
 #include <uv.h>
 
-#include "../base/heap.h"
-#include "../base/msg_pool.h"
-#include "../base/table.h"
-#include "../rules/engine.h"
+#include "base/heap.h"
+#include "base/msg_pool.h"
+#include "base/table.h"
+#include "rules/engine/engine.h"
 #include "id_lease.h"
-#include "journal.h"
+#include "shard/journal.h"
 #include "pace.h"
-#include "shard.h"
+#include "shard/shard.h"
 #include "shared_sync.h"
 
 struct dedupe;

@@ -2,8 +2,8 @@
 
 #include <time.h>
 
-#include "../base/log.h"
-#include "../base/mem.h"
+#include "base/log.h"
+#include "base/mem.h"
 #include "broker.h"
 #include "queue.h"
 

@@ -10,9 +10,9 @@
 
 #include <sys/queue.h>
 
-#include "../base/heap.h"
-#include "../base/slice.h"
-#include "../base/table.h"
+#include "base/heap.h"
+#include "base/slice.h"
+#include "base/table.h"
 
 struct channel;
 struct queue;

@@ -2,7 +2,7 @@
 #ifndef TIDE_BROKER_DEAD_LETTER_H
 #define TIDE_BROKER_DEAD_LETTER_H
 
-#include "entry.h"
+#include "shard/entry.h"
 
 /* Publish a copy to the queue's dead-letter target, with headers that say why,
  * from where, how often and by which rule, and remove the message here when

@@ -7,7 +7,7 @@
 #ifndef TIDE_BROKER_DECIDE_H
 #define TIDE_BROKER_DECIDE_H
 
-#include "../rules/filter.h"
+#include "rules/engine/filter.h"
 #include "route.h"
 
 #define DECIDE_PICKS_INLINE 32 /* destinations for which nothing is allocated */

@@ -1,8 +1,8 @@
 #include "definition.h"
 
-#include "../base/mem.h"
+#include "base/mem.h"
 #include "queue.h"
-#include "waiter.h"
+#include "base/waiter.h"
 
 /* The thing may be deleted, and another one made under its name, before Redis
  * answers: so it is looked up, and known by its serial. */

@@ -6,8 +6,8 @@
 
 #include <sys/queue.h>
 
-#include "../base/table.h"
-#include "../rules/engine.h"
+#include "base/table.h"
+#include "rules/engine/engine.h"
 #include "binding.h"
 #include "definition.h"
 #include "vhost.h"

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "../base/id.h"
+#include "base/id.h"
 
 struct broker;
 

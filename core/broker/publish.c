@@ -1,8 +1,8 @@
 #include "publish.h"
 
-#include "dedupe.h"
-#include "recent.h"
-#include "shadow.h"
+#include "shard/dedupe.h"
+#include "rollout/recent.h"
+#include "rollout/shadow.h"
 
 /* For a message with a publish id, each queue decides whether it has seen it. Gives how
  * many had; `*first` is the message that the first of those has. */

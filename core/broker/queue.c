@@ -3,12 +3,12 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "../base/mem.h"
-#include "channel.h"
-#include "dedupe.h"
+#include "base/mem.h"
+#include "session/channel.h"
+#include "shard/dedupe.h"
 #include "retry.h"
 #include "route.h"
-#include "session.h"
+#include "session/session.h"
 #include "unusable.h"
 
 #define DEAL_MAX 4096 /* messages of one queue in a turn */
@@ -120,10 +120,10 @@ static int create_strategies(struct queue *q, int *failed, struct error *err)
 	for (int i = 0; i < 3 && rc == TIDE_OK; i++) {
 		enum script_kind kind = script_kinds[i];
 
-		rc = engine_strategy_create(q->vhost->broker->engine, kind,
-					    slice_from(q->config.scripts[kind]),
-					    &q->config.script_args[kind], user,
-					    &q->strategies[kind], err);
+		rc = strategy_create(q->vhost->broker->engine, kind,
+				     slice_from(q->config.scripts[kind]),
+				     &q->config.script_args[kind], user,
+				     &q->strategies[kind], err);
 		*failed = i;
 	}
 	if (rc == TIDE_OK)

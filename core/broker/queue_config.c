@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#include "../base/duration.h"
-#include "../base/mem.h"
+#include "base/duration.h"
+#include "base/mem.h"
 
 #define ACK_TIMEOUT_MAX_MS (INT64_C(24) * 3600 * 1000)
 #define DELIVERY_LIMIT_MAX 1000000

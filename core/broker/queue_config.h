@@ -6,8 +6,8 @@
 #ifndef TIDE_BROKER_QUEUE_CONFIG_H
 #define TIDE_BROKER_QUEUE_CONFIG_H
 
-#include "../base/args.h"
-#include "../rules/engine.h"
+#include "base/args.h"
+#include "rules/engine/engine.h"
 
 #define QUEUE_SHARDS_MAX 64
 

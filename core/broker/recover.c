@@ -1,8 +1,8 @@
 #include "recover.h"
 
-#include "../base/log.h"
-#include "../base/mem.h"
-#include "dedupe.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "shard/dedupe.h"
 #include "unusable.h"
 
 struct recovery {

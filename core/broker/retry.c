@@ -1,10 +1,10 @@
 #include "retry.h"
 
-#include "../base/log.h"
-#include "channel.h"
+#include "base/log.h"
+#include "session/channel.h"
 #include "dead_letter.h"
 #include "queue.h"
-#include "shadow.h"
+#include "rollout/shadow.h"
 
 /* A message whose retry script failed is kept and tried again after this. */
 #define SCRIPT_FAILED_DELAY_MS 5000

@@ -5,7 +5,7 @@
 #ifndef TIDE_BROKER_RETRY_H
 #define TIDE_BROKER_RETRY_H
 
-#include "entry.h"
+#include "shard/entry.h"
 
 /* `reason` is one of "nack" "timeout" "gone" "expired". */
 void retry_failed(struct entry *e, const char *reason);

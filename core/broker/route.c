@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-#include "../base/log.h"
-#include "../base/mem.h"
-#include "../rules/dry_run.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "rules/api/dry_run.h"
 #include "unusable.h"
 
 void route_destroy(struct route *r)

@@ -1,9 +1,9 @@
 #include "shared_sync.h"
 
-#include "../base/buf.h"
-#include "../base/log.h"
-#include "../base/mem.h"
-#include "../rules/shared.h"
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "rules/api/shared.h"
 #include "broker.h"
 
 #define DOC_SHARED "rules:shared"

@@ -3,15 +3,15 @@
 #include <sched.h>
 #include <stdio.h>
 
-#include "../base/log.h"
-#include "../base/mem.h"
+#include "base/log.h"
+#include "base/mem.h"
 #include "clock.h"
-#include "dedupe.h"
+#include "shard/dedupe.h"
 #include "exchange.h"
 #include "queue.h"
-#include "scheduler.h"
-#include "session.h"
-#include "settle.h"
+#include "schedule/scheduler.h"
+#include "session/session.h"
+#include "session/settle.h"
 #include "vhost.h"
 
 /* Below these shares of a limit, publishers who were held back go on. */

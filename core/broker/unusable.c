@@ -1,10 +1,10 @@
 #include "unusable.h"
 
-#include "../base/log.h"
-#include "../base/mem.h"
-#include "../base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/json.h"
 #include "recover.h"
-#include "waiter.h"
+#include "base/waiter.h"
 
 #define LINES_MAX 50    /* in the log */
 #define WRITTEN_MAX 100 /* in a document */

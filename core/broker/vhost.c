@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "../base/mem.h"
+#include "base/mem.h"
 #include "exchange.h"
 #include "queue.h"
 

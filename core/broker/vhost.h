@@ -6,8 +6,8 @@
 #ifndef TIDE_BROKER_VHOST_H
 #define TIDE_BROKER_VHOST_H
 
-#include "../base/slice.h"
-#include "../base/table.h"
+#include "base/slice.h"
+#include "base/table.h"
 #include "broker.h"
 
 struct exchange;

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "../base/mem.h"
+#include "base/mem.h"
 #include "conn.h"
 
 struct cancelled {

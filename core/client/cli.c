@@ -6,8 +6,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-#include "../base/duration.h"
-#include "../base/percent.h"
+#include "base/duration.h"
+#include "base/percent.h"
 #include "cli_verb.h"
 #include "encode.h"
 #include "url.h"

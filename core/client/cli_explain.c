@@ -3,7 +3,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-#include "../base/percent.h"
+#include "base/percent.h"
 #include "cli_verb.h"
 
 /* ---- asking ---------------------------------------------------------------------- */

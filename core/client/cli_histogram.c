@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "../base/mem.h"
+#include "base/mem.h"
 
 #define SUB_BITS 6 /* 64 buckets a power of two */
 #define SUB (1u << SUB_BITS)

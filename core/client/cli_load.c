@@ -8,8 +8,8 @@
 #include <unistd.h>
 #include <uv.h>
 
-#include "../../include/tidemq/client.h"
-#include "../base/mem.h"
+#include "tidemq/client.h"
+#include "base/mem.h"
 
 #define NS UINT64_C(1000000000)
 #define PROGRESS_MS 1000

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "../base/mem.h"
+#include "base/mem.h"
 #include "cli_verb.h"
 #include "encode.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../base/percent.h"
+#include "base/percent.h"
 #include "cli_verb.h"
 
 /* What is asked with a word, and how the answer is shown: as an object, or with

@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-#include "../base/mem.h"
+#include "base/mem.h"
 #include "cli_verb.h"
 
 #define TOP_COLUMNS                                                                     \

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "../base/mem.h"
+#include "base/mem.h"
 #include "cli_verb.h"
 
 #define COLUMNS_MAX 16

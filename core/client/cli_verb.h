@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "../base/buf.h"
+#include "base/buf.h"
 #include "cli.h"
 #include "fail.h"
 

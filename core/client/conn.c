@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "../base/mem.h"
-#include "../base/percent.h"
+#include "base/mem.h"
+#include "base/percent.h"
 
 #define CONNECT_TIMEOUT_MS 5000
 #define REQUEST_TIMEOUT_MS 30000

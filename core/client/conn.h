@@ -12,7 +12,7 @@
 #include <sys/queue.h>
 #include <uv.h>
 
-#include "../base/table.h"
+#include "base/table.h"
 #include "decode.h"
 #include "encode.h"
 #include "url.h"

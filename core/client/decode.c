@@ -1,7 +1,7 @@
 #include "decode.h"
 
-#include "../base/mem.h"
-#include "../base/percent.h"
+#include "base/mem.h"
+#include "base/percent.h"
 
 #define CHANNEL_MAX 65535
 

@@ -7,7 +7,7 @@
 
 #include <sys/queue.h>
 
-#include "../base/buf.h"
+#include "base/buf.h"
 #include "fail.h"
 
 /* A broker's line is a client's line (64 KiB) with some words added. */

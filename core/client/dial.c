@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "../base/mem.h"
+#include "base/mem.h"
 
 static void try_next(struct tidemq_client *c);
 

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <strings.h>
 
-#include "../base/percent.h"
+#include "base/percent.h"
 
 #define CHANNEL_MAX 65535
 

@@ -3,7 +3,7 @@
 #ifndef TIDE_CLIENT_ENCODE_H
 #define TIDE_CLIENT_ENCODE_H
 
-#include "../base/buf.h"
+#include "base/buf.h"
 #include "fail.h"
 
 #define ENCODE_LINE_MAX 65536 /* with its line end */

@@ -2,9 +2,9 @@
 #ifndef TIDE_CLIENT_FAIL_H
 #define TIDE_CLIENT_FAIL_H
 
-#include "../../include/tidemq/client.h"
-#include "../base/error.h"
-#include "../base/slice.h"
+#include "tidemq/client.h"
+#include "base/error.h"
+#include "base/slice.h"
 
 /* Fill `err`, which may be NULL, and return `status`. */
 int client_fail(struct tidemq_error *err, int status, const char *format, ...)

@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 
-#include "../base/mem.h"
-#include "../base/percent.h"
+#include "base/mem.h"
+#include "base/percent.h"
 
 #define SCHEME_TCP "tide://"
 #define SCHEME_UNIX "tide+unix:"

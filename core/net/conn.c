@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 
-#include "../base/log.h"
-#include "../base/mem.h"
+#include "base/log.h"
+#include "base/mem.h"
 
 #define WRITE_IOVECS 64
 #define LINGER_MS 2000

@@ -9,8 +9,8 @@
 #include <sys/queue.h>
 #include <uv.h>
 
-#include "../broker/broker.h"
-#include "../proto/line.h"
+#include "broker/broker.h"
+#include "proto/line/line.h"
 
 struct conn;
 struct listener;

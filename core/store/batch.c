@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../base/mem.h"
+#include "base/mem.h"
 #include "codec.h"
 #include "dedupe.h"
 #include "resp.h"

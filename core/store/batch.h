@@ -10,7 +10,7 @@
 #ifndef TIDE_STORE_BATCH_H
 #define TIDE_STORE_BATCH_H
 
-#include "../base/buf.h"
+#include "base/buf.h"
 #include "layout.h"
 #include "redis_request.h"
 

@@ -10,8 +10,8 @@
 #ifndef TIDE_STORE_CODEC_H
 #define TIDE_STORE_CODEC_H
 
-#include "../base/buf.h"
-#include "../base/msg.h"
+#include "base/buf.h"
+#include "base/msg.h"
 
 #define CODEC_VERSION 1
 #define CODEC_TEXT_MAX (64 * 1024)

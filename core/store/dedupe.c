@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../base/log.h"
-#include "../base/mem.h"
+#include "base/log.h"
+#include "base/mem.h"
 #include "resp.h"
 #include "script.h"
 #include "store_private.h"

@@ -5,7 +5,7 @@
 #ifndef TIDE_STORE_DEDUPE_H
 #define TIDE_STORE_DEDUPE_H
 
-#include "../base/id.h"
+#include "base/id.h"
 #include "store.h"
 
 #define DEDUPE_HEAD_MAX (ID_HEX_LEN + 16)

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../base/mem.h"
+#include "base/mem.h"
 #include "resp.h"
 #include "store_private.h"
 

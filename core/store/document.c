@@ -1,6 +1,6 @@
 /* document.c: small hashes of what are not messages: what the broker keeps
  * of itself, what scripts keep, what schedules have done. */
-#include "../base/mem.h"
+#include "base/mem.h"
 #include "resp.h"
 #include "store_private.h"
 

@@ -6,7 +6,7 @@
 #ifndef TIDE_STORE_LAYOUT_H
 #define TIDE_STORE_LAYOUT_H
 
-#include "../base/buf.h"
+#include "base/buf.h"
 #include "store.h"
 
 enum layout_key {

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../base/log.h"
-#include "../base/mem.h"
+#include "base/log.h"
+#include "base/mem.h"
 #include "codec.h"
 #include "resp.h"
 #include "script.h"

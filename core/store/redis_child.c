@@ -12,9 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../base/buf.h"
-#include "../base/log.h"
-#include "../base/mem.h"
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/mem.h"
 
 #define SOCKET_NAME "redis.sock"
 #define LOG_NAME "redis.log"

@@ -3,7 +3,7 @@
 #ifndef TIDE_STORE_REDIS_HELLO_H
 #define TIDE_STORE_REDIS_HELLO_H
 
-#include "../base/buf.h"
+#include "base/buf.h"
 #include "redis_request.h"
 #include "redis_url.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../base/mem.h"
+#include "base/mem.h"
 #include "reply_arena.h"
 
 /* The reader's buffer above this is given back when it runs empty. */

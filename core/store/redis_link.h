@@ -9,7 +9,7 @@
 #ifndef TIDE_STORE_REDIS_LINK_H
 #define TIDE_STORE_REDIS_LINK_H
 
-#include "../base/error.h"
+#include "base/error.h"
 #include "redis_request.h"
 #include "redis_url.h"
 

@@ -3,8 +3,8 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include "../base/mem.h"
-#include "../base/percent.h"
+#include "base/mem.h"
+#include "base/percent.h"
 
 static struct slice take_prefix(struct slice *s, size_t len)
 {

@@ -8,7 +8,7 @@
 #ifndef TIDE_STORE_REDIS_URL_H
 #define TIDE_STORE_REDIS_URL_H
 
-#include "../base/error.h"
+#include "base/error.h"
 
 enum redis_url_kind { REDIS_URL_NONE, REDIS_URL_EMBEDDED, REDIS_URL_TCP, REDIS_URL_UNIX };
 

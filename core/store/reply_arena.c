@@ -3,7 +3,7 @@
 #include <stdalign.h>
 #include <string.h>
 
-#include "../base/mem.h"
+#include "base/mem.h"
 
 #define BLOCK_BYTES (64 * 1024)
 /* What an idle connection keeps. */

@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-#include "../base/buf.h"
-#include "../base/decimal.h"
-#include "../base/id.h"
+#include "base/buf.h"
+#include "base/decimal.h"
+#include "base/id.h"
 
 /* Room for "*<n>\r\n" with any 32-bit n. */
 #define RESP_ARRAY_MAX 13

@@ -6,7 +6,7 @@
 #ifndef TIDE_STORE_SCRIPT_H
 #define TIDE_STORE_SCRIPT_H
 
-#include "../base/slice.h"
+#include "base/slice.h"
 
 /* KEYS: the set, msg, tries. ARGV: first index, last index, max_bytes ("0":
  * bodies are not wanted).

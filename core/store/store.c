@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../base/mem.h"
+#include "base/mem.h"
 
 #define FREE_BATCHES_MAX 8
 #define CONNECT_TIMEOUT_MS 5000

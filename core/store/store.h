@@ -22,9 +22,9 @@
 #include <stdint.h>
 #include <uv.h>
 
-#include "../base/error.h"
-#include "../base/msg.h"
-#include "../base/slice.h"
+#include "base/error.h"
+#include "base/msg.h"
+#include "base/slice.h"
 
 struct store;
 

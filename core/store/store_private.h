@@ -2,7 +2,7 @@
 #ifndef TIDE_STORE_STORE_PRIVATE_H
 #define TIDE_STORE_STORE_PRIVATE_H
 
-#include "../base/buf.h"
+#include "base/buf.h"
 #include "batch.h"
 #include "layout.h"
 #include "redis_child.h"

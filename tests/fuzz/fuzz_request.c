@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "proto/request.h"
-#include "proto/verbs.h"
+#include "proto/line/request.h"
+#include "proto/line/verbs.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

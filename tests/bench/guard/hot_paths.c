@@ -15,7 +15,7 @@
 
 #include "base/mem.h"
 #include "broker/route.h"
-#include "proto/request.h"
+#include "proto/line/request.h"
 #include "redis_stand_in.h"
 #include "rig.h"
 #include "store/batch.h"

@@ -7,7 +7,7 @@
 #include "broker/broker.h"
 #include "broker/exchange.h"
 #include "broker/queue.h"
-#include "proto/line.h"
+#include "proto/line/line.h"
 
 struct rig {
 	uv_loop_t loop;

@@ -1,6 +1,6 @@
 #include <uv.h>
 
-#include "../check.h"
+#include "check.h"
 #include "fake_broker.h"
 #include "tidemq/client.h"
 

@@ -1,4 +1,4 @@
-#include "../check.h"
+#include "check.h"
 #include "fake_broker.h"
 #include "tidemq/client.h"
 

@@ -1,5 +1,5 @@
-#include "../check.h"
-#include "../failing_mem.h"
+#include "check.h"
+#include "failing_mem.h"
 #include "client/decode.h"
 
 #define PAYLOAD_MAX 1000

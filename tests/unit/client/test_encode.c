@@ -1,5 +1,5 @@
-#include "../check.h"
-#include "../failing_mem.h"
+#include "check.h"
+#include "failing_mem.h"
 #include "client/encode.h"
 
 static void check(const struct tidemq_publication *p, unsigned channel, const char *line)

@@ -1,4 +1,4 @@
-#include "../check.h"
+#include "check.h"
 #include "base/mem.h"
 #include "client/url.h"
 

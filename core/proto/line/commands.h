@@ -1,0 +1,37 @@
+/* commands.h: what each verb does: read its words and options, check them, and
+ * call the session. Named by the table in verbs.c. */
+#ifndef TIDE_PROTO_LINE_COMMANDS_H
+#define TIDE_PROTO_LINE_COMMANDS_H
+
+struct line;
+struct request;
+struct reply;
+
+#define COMMAND(name) \
+	void command_##name(struct line *l, struct request *q, struct reply *r)
+
+COMMAND(hello);
+COMMAND(ping);
+COMMAND(quit);
+COMMAND(open);
+COMMAND(close);
+COMMAND(declare);
+COMMAND(delete);
+COMMAND(bind);
+COMMAND(unbind);
+COMMAND(publish);
+COMMAND(subscribe);
+COMMAND(unsubscribe);
+COMMAND(get);
+COMMAND(ack);
+COMMAND(nack);
+COMMAND(touch);
+COMMAND(peek);
+COMMAND(purge);
+COMMAND(kick);
+COMMAND(list);
+COMMAND(stats);
+COMMAND(rules);
+COMMAND(explain);
+
+#endif

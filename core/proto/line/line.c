@@ -1,0 +1,280 @@
+#include "line.h"
+
+#include "base/mem.h"
+#include "verbs.h"
+
+/* From this size on a payload is read straight to its place. */
+#define DIRECT_BYTES 16384
+
+void line_init(struct line *l, struct broker *b, struct out *out,
+	       const struct line_ops *ops, void *ctx, size_t payload_max)
+{
+	*l = (struct line){
+		.out = out, .ops = ops, .ctx = ctx, .payload_max = payload_max
+	};
+	l->session = session_create(b, &line_session_ops, l);
+}
+
+static void uncount(struct line *l)
+{
+	if (l->is_counted)
+		session_count_receiving(l->session, l->msg, -1);
+	l->is_counted = false;
+}
+
+void line_deinit(struct line *l)
+{
+	uncount(l);
+	msg_unref(l->msg);
+	l->msg = NULL;
+	l->state = LINE_CLOSED;
+	session_destroy(l->session);
+	l->session = NULL;
+}
+
+bool line_is_held(const struct line *l)
+{
+	return session_is_saturated(l->session) ||
+	       (l->session->broker->is_blocked && l->session->has_published && !l->msg);
+}
+
+static void lose(struct line *l, unsigned channel, const struct error *err)
+{
+	line_error(l, channel, err);
+	l->state = LINE_CLOSED;
+	l->ops->finish(l->ctx);
+}
+
+/* ---- payloads ------------------------------------------------------------------------
+ */
+
+static size_t fill(struct line *l, const char *data, size_t len)
+{
+	size_t wanted = l->msg->payload_len - l->filled;
+	size_t n = len < wanted ? len : wanted;
+
+	memcpy(l->msg->payload + l->filled, data, n);
+	l->filled += n;
+	if (l->filled == l->msg->payload_len)
+		l->state = LINE_ENDING;
+	return n;
+}
+
+char *line_direct(struct line *l, size_t *len)
+{
+	if (l->state != LINE_PAYLOAD || l->msg->payload_len - l->filled < DIRECT_BYTES)
+		return NULL;
+	*len = l->msg->payload_len - l->filled;
+	return l->msg->payload + l->filled;
+}
+
+void line_direct_filled(struct line *l, size_t len)
+{
+	l->filled += len;
+	if (l->filled == l->msg->payload_len)
+		l->state = LINE_ENDING;
+}
+
+static void publish(struct line *l)
+{
+	struct channel *ch = session_channel(l->session, l->channel);
+	struct msg *m = l->msg;
+
+	uncount(l);
+	l->msg = NULL;
+	l->state = LINE_COMMAND;
+	if (!ch) {
+		/* It was there when the line came; nothing can have closed it since. */
+		msg_unref(m);
+		return;
+	}
+	session_publish_take(l->session, m, l->is_mandatory,
+			     reply_create(ch, l->is_quiet));
+}
+
+/* The end of the line behind a payload: how many bytes it has, 0 when more
+ * must come, -1 when it is something else. */
+static int line_end(const char *data, size_t len)
+{
+	if (len >= 1 && data[0] == '\n')
+		return 1;
+	if (len >= 1 && data[0] != '\r')
+		return -1;
+	if (len < 2)
+		return 0;
+	return data[1] == '\n' ? 2 : -1;
+}
+
+static size_t feed_ending(struct line *l, const char *data, size_t len)
+{
+	int n = line_end(data, len);
+	struct error err;
+
+	if (n < 0) {
+		error_set(&err, TIDE_ESYNTAX,
+			  "the payload is not followed by a line end: is its length "
+			  "right?");
+		lose(l, l->channel, &err);
+		return 0;
+	}
+	if (n > 0 && l->state == LINE_ENDING)
+		publish(l);
+	else if (n > 0)
+		l->state = LINE_COMMAND;
+	return (size_t)n;
+}
+
+static size_t feed_skip(struct line *l, size_t len)
+{
+	size_t n = len < l->skip ? len : (size_t)l->skip;
+
+	l->skip -= n;
+	if (l->skip == 0)
+		l->state = LINE_SKIPPED;
+	return n;
+}
+
+/* ---- commands -------------------------------------------------------------------------
+ */
+
+static void refuse(struct line *l, const struct request *q, const struct error *err)
+{
+	line_error(l, q->channel, err);
+	if (q->verb && (q->verb->features & VERB_PAYLOAD)) {
+		l->channel = q->channel;
+		l->skip = q->payload_len;
+		l->state = l->skip ? LINE_SKIPPING : LINE_SKIPPED;
+	}
+}
+
+static int check_channel(struct line *l, const struct request *q, struct error *err)
+{
+	if (q->verb->features & VERB_NO_CHANNEL ||
+	    session_channel(l->session, q->channel))
+		return TIDE_OK;
+	return error_set(err, TIDE_ENOTFOUND,
+			 "channel %u is not open: send @%u OPEN first", q->channel,
+			 q->channel);
+}
+
+static void run(struct line *l, struct request *q)
+{
+	struct reply *r = NULL;
+
+	/* A publish gets its reply when its payload is there. */
+	if (!(q->verb->features & (VERB_NO_CHANNEL | VERB_PAYLOAD)))
+		r = reply_create(session_channel(l->session, q->channel), q->is_quiet);
+	if (q->verb->features & VERB_DOCUMENT)
+		reply_expect_document(r);
+	l->is_heavy = q->verb->features & (VERB_DOCUMENT | VERB_ANY_OPTIONS);
+	q->verb->run(l, q, r);
+}
+
+static void command(struct line *l, char *line, size_t len)
+{
+	struct request q;
+	struct error err;
+	bool is_lost;
+	int rc;
+
+	if (len == 0)
+		return; /* so that a person may press Enter */
+	rc = request_parse(&q, line, len, &is_lost, &err);
+	if (rc < 0 && is_lost) {
+		lose(l, q.channel, &err);
+		return;
+	}
+	if (rc == TIDE_OK)
+		rc = check_channel(l, &q, &err);
+	if (rc == TIDE_OK && q.payload_len > l->payload_max)
+		rc = error_set(
+			&err, TIDE_ETOOLARGE,
+			"a payload of %llu bytes is over the limit of %zu; it is skipped",
+			(unsigned long long)q.payload_len, l->payload_max);
+	if (rc < 0)
+		refuse(l, &q, &err);
+	else
+		run(l, &q);
+	l->has_asked = true;
+}
+
+/* A connection's first publish finds publishers held back. What is not a publish is
+ * none of their business. */
+static bool must_wait(struct line *l, struct slice line)
+{
+	const struct verb *verb;
+
+	if (!l->session->broker->is_blocked || l->session->has_published)
+		return false;
+	verb = request_verb(line);
+	if (!verb || !(verb->features & VERB_PAYLOAD))
+		return false;
+	session_begin_publishing(l->session);
+	return true;
+}
+
+static size_t feed_command(struct line *l, char *data, size_t len)
+{
+	char *end = memchr(data, '\n', len < LINE_MAX_BYTES ? len : LINE_MAX_BYTES);
+	size_t line_len;
+	struct error err;
+
+	if (!end && len >= LINE_MAX_BYTES) {
+		error_set(&err, TIDE_ETOOLONG, "a line has at most %d bytes",
+			  LINE_MAX_BYTES);
+		lose(l, 0, &err);
+		return 0;
+	}
+	if (!end)
+		return 0;
+	line_len = (size_t)(end - data);
+	if (must_wait(l, (struct slice){ data, line_len }))
+		return 0;
+	if (line_len > 0 && data[line_len - 1] == '\r')
+		command(l, data, line_len - 1);
+	else
+		command(l, data, line_len);
+	return line_len + 1;
+}
+
+/* One peer's requests must neither keep the loop, nor pile up answers. */
+static bool has_had_its_share(struct line *l)
+{
+	return pace_is_spent(&l->session->broker->pace, l->is_heavy) ||
+	       (l->is_heavy && !l->ops->can_take(l->ctx));
+}
+
+size_t line_feed(struct line *l, char *data, size_t len)
+{
+	size_t at = 0;
+
+	l->is_paused = false;
+	l->is_heavy = false;
+	broker_begin(l->session->broker);
+	while (at < len && l->state != LINE_CLOSED) {
+		size_t n;
+
+		if (l->state == LINE_COMMAND && at > 0 && has_had_its_share(l)) {
+			l->is_paused = true;
+			break;
+		}
+		if (l->state == LINE_COMMAND && line_is_held(l))
+			break;
+		if (l->state == LINE_COMMAND)
+			n = feed_command(l, data + at, len - at);
+		else if (l->state == LINE_PAYLOAD)
+			n = fill(l, data + at, len - at);
+		else if (l->state == LINE_SKIPPING)
+			n = feed_skip(l, len - at);
+		else
+			n = feed_ending(l, data + at, len - at);
+		if (n == 0)
+			break;
+		at += n;
+	}
+	if (l->msg && !l->is_counted) {
+		l->is_counted = true;
+		session_count_receiving(l->session, l->msg, 1);
+	}
+	return at;
+}

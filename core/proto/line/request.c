@@ -1,0 +1,381 @@
+#include "request.h"
+
+#include "base/percent.h"
+#include "verbs.h"
+
+/* The next word of the rest of a line; false at its end. */
+static bool next_word(struct slice *rest, struct slice *word)
+{
+	const char *space;
+
+	if (!rest->data)
+		return false;
+	space = memchr(rest->data, ' ', rest->len);
+	if (space) {
+		*word = (struct slice){ rest->data, (size_t)(space - rest->data) };
+		*rest = slice_skip(*rest, word->len + 1);
+	} else {
+		*word = *rest;
+		*rest = (struct slice){ NULL, 0 };
+	}
+	return true;
+}
+
+static int take_channel(struct request *r, struct slice *rest, struct error *err)
+{
+	struct slice word;
+	uint64_t n;
+
+	r->channel = 0;
+	if (rest->len == 0 || rest->data[0] != '@')
+		return TIDE_OK;
+	next_word(rest, &word);
+	if (!slice_to_uint(slice_skip(word, 1), REQUEST_CHANNEL_MAX, &n))
+		return error_set(
+			err, TIDE_ESYNTAX,
+			"'%.*s' is no channel: wanted is @0 to @65535 and a space",
+			(int)(word.len < 40 ? word.len : 40), word.data);
+	r->channel = (unsigned)n;
+	if (!rest->data)
+		return error_set(err, TIDE_ESYNTAX,
+				 "a verb is missing behind the channel");
+	return TIDE_OK;
+}
+
+/* The length is the last word of the line, whatever stands before it. */
+static int take_length(struct request *r, struct slice *rest, bool *is_lost,
+		       struct error *err)
+{
+	size_t at = rest->data ? rest->len : 0;
+	struct slice word;
+
+	while (at > 0 && rest->data[at - 1] != ' ')
+		at--;
+	word = rest->data ? slice_skip(*rest, at) : (struct slice){ NULL, 0 };
+	if (!slice_to_uint(word, REQUEST_PAYLOAD_ABSURD, &r->payload_len)) {
+		*is_lost = true;
+		return error_set(err, TIDE_ESYNTAX,
+				 "%s ends in the payload's length in bytes, a decimal "
+				 "number; what "
+				 "follows cannot be read any more",
+				 r->verb->name);
+	}
+	*rest = at > 0 ? (struct slice){ rest->data, at - 1 } : (struct slice){ NULL, 0 };
+	return TIDE_OK;
+}
+
+/* Whether a space-separated list of names has this one. */
+static bool is_listed(const char *list, struct slice name)
+{
+	const char *at = list;
+
+	while (at && *at) {
+		const char *end = strchr(at, ' ');
+		size_t len = end ? (size_t)(end - at) : strlen(at);
+
+		if (len == name.len && memcmp(at, name.data, len) == 0)
+			return true;
+		at = end ? end + 1 : NULL;
+	}
+	return false;
+}
+
+/* White space was taken for the end of the word. */
+static bool has_control(struct slice s)
+{
+	bool is_bad = false;
+
+	for (size_t i = 0; i < s.len; i++)
+		is_bad |= (unsigned char)s.data[i] < 0x21 || s.data[i] == 0x7f;
+	return is_bad;
+}
+
+static int check_value(struct slice name, struct slice value, struct error *err)
+{
+	if (!has_control(value))
+		return TIDE_OK;
+	return error_set(err, TIDE_ESYNTAX,
+			 "the value of '%.*s' has a control character; it is written as "
+			 "%% and two hex digits",
+			 (int)(name.len < 64 ? name.len : 64), name.data);
+}
+
+static int decode(struct slice *value, struct error *err, struct slice name)
+{
+	size_t len;
+
+	if (!memchr(value->data, '%', value->len))
+		return TIDE_OK;
+	/* The line is the connection's own buffer, and decoding only shortens. */
+	if (percent_decode(*value, (char *)value->data, &len) < 0)
+		return error_set(err, TIDE_ESYNTAX,
+				 "the value of '%.*s' has a %% that is not followed by "
+				 "two hex digits",
+				 (int)(name.len < 64 ? name.len : 64), name.data);
+	value->len = len;
+	return TIDE_OK;
+}
+
+static int check_name(const char *what, struct slice name, struct error *err)
+{
+	if (slice_is_name(name))
+		return TIDE_OK;
+	return error_set(err, name.len > NAME_LEN_MAX ? TIDE_ETOOLONG : TIDE_ESYNTAX,
+			 "the name of %s is 1-%d bytes of UTF-8 without white space and "
+			 "control characters",
+			 what, NAME_LEN_MAX);
+}
+
+static int take_header(struct request *r, struct slice name, struct slice value,
+		       struct error *err)
+{
+	if (!(r->verb->features & VERB_HEADERS))
+		return error_set(err, TIDE_ESYNTAX, "%s takes no headers", r->verb->name);
+	if (check_name("a header", name, err) < 0)
+		return err->code;
+	if (r->header_count == MSG_HEADERS_MAX)
+		return error_set(err, TIDE_ETOOLONG, "a message has at most %d headers",
+				 MSG_HEADERS_MAX);
+	if (check_value(name, value, err) < 0 || decode(&value, err, name) < 0)
+		return err->code;
+	for (unsigned i = 0; i < r->header_count; i++)
+		if (slice_is_equal(r->headers[i].name, name))
+			return error_set(err, TIDE_ESYNTAX,
+					 "header '%" SLICE_FMT "' is there twice",
+					 SLICE_ARG(name));
+	r->headers[r->header_count++] = (struct msg_header){ name, value };
+	return TIDE_OK;
+}
+
+/* "10%", as one writes it: of an option whose meaning we know, a percent sign
+ * that is the last and only one stands for itself. */
+static bool is_percentage(const struct verb *v, struct slice name, struct slice value)
+{
+	return value.len > 0 && value.data[value.len - 1] == '%' &&
+	       memchr(value.data, '%', value.len) == value.data + value.len - 1 &&
+	       is_listed(v->options, name);
+}
+
+static int take_option(struct request *r, struct slice name, struct slice value,
+		       struct error *err)
+{
+	const struct verb *v = r->verb;
+
+	if (!(v->features & VERB_ANY_OPTIONS) && !is_listed(v->options, name))
+		return error_set(err, TIDE_ESYNTAX,
+				 "%s has no option '%.*s'; it takes: %s", v->name,
+				 (int)(name.len < 64 ? name.len : 64), name.data,
+				 v->options ? v->options : "none");
+	if (check_name("an option", name, err) < 0)
+		return err->code;
+	if (r->option_count == REQUEST_OPTIONS_MAX)
+		return error_set(err, TIDE_ETOOLONG, "a request has at most %d options",
+				 REQUEST_OPTIONS_MAX);
+	if (check_value(name, value, err) < 0)
+		return err->code;
+	if (!is_percentage(v, name, value) && decode(&value, err, name) < 0)
+		return err->code;
+	for (unsigned i = 0; i < r->option_count; i++)
+		if (slice_is_equal(r->options[i].name, name))
+			return error_set(err, TIDE_ESYNTAX,
+					 "option '%" SLICE_FMT "' is there twice",
+					 SLICE_ARG(name));
+	r->options[r->option_count++] = (struct request_option){ name, value };
+	return TIDE_OK;
+}
+
+static int take_flag(struct request *r, struct slice word, struct error *err)
+{
+	const struct verb *v = r->verb;
+
+	if (slice_is(word, "quiet") && !(v->features & VERB_ANSWERS)) {
+		r->is_quiet = true;
+		return TIDE_OK;
+	}
+	/* A flag of DECLARE or BIND is an option that is on. */
+	if (v->features & VERB_ANY_OPTIONS)
+		return take_option(r, word, SLICE("1"), err);
+	if (!is_listed(v->flags, word))
+		return error_set(err, TIDE_ESYNTAX,
+				 "%s does not understand '%.*s'; its flags are: %s%s",
+				 v->name, (int)(word.len < 64 ? word.len : 64), word.data,
+				 v->flags ? v->flags : "",
+				 v->features & VERB_ANSWERS
+					 ? (v->flags ? "" : "none")
+					 : (v->flags ? " quiet" : "quiet"));
+	if (r->flag_count == REQUEST_FLAGS_MAX)
+		return error_set(err, TIDE_ESYNTAX, "too many flags");
+	r->flags[r->flag_count++] = word;
+	return TIDE_OK;
+}
+
+static int take_rest(struct request *r, struct slice *rest, struct error *err)
+{
+	struct slice word;
+
+	while (next_word(rest, &word)) {
+		const char *equals = memchr(word.data, '=', word.len);
+		struct slice name, value;
+		int rc;
+
+		if (word.len == 0)
+			return error_set(err, TIDE_ESYNTAX,
+					 "words are separated by single spaces");
+		if (!equals) {
+			rc = take_flag(r, word, err);
+		} else {
+			name = (struct slice){ word.data, (size_t)(equals - word.data) };
+			value = slice_skip(word, name.len + 1);
+			rc = slice_has_prefix(name, "h:")
+				     ? take_header(r, slice_skip(name, 2), value, err)
+				     : take_option(r, name, value, err);
+		}
+		if (rc < 0)
+			return rc;
+	}
+	return TIDE_OK;
+}
+
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+/* The words of a list of tags: those at the front that begin with a digit. */
+static int take_tags(struct request *r, struct slice *rest, struct error *err)
+{
+	struct slice before = *rest, word;
+	const char *start = rest->data;
+	const char *end = start;
+
+	while (rest->data && rest->len && is_digit(rest->data[0])) {
+		next_word(rest, &word);
+		end = word.data + word.len;
+		before = *rest;
+	}
+	*rest = before;
+	if (end == start)
+		return error_set(err, TIDE_ESYNTAX,
+				 "%s needs tags: numbers, or ranges like 3-7",
+				 r->verb->name);
+	r->tags = (struct slice){ start, (size_t)(end - start) };
+	return TIDE_OK;
+}
+
+static bool takes_options(const struct verb *v)
+{
+	return v->options || (v->features & (VERB_ANY_OPTIONS | VERB_HEADERS));
+}
+
+static int take_words(struct request *r, struct slice *rest, struct error *err)
+{
+	const struct verb *v = r->verb;
+	struct slice word;
+
+	while (r->word_count < v->max_words) {
+		struct slice before = *rest;
+
+		if (!next_word(rest, &word))
+			break;
+		if (word.len == 0)
+			return error_set(err, TIDE_ESYNTAX,
+					 "words are separated by single spaces");
+		/* A word that may be left out is not confused with an option, if there
+		 * are any. */
+		if (r->word_count >= v->min_words && takes_options(v) &&
+		    memchr(word.data, '=', word.len)) {
+			*rest = before;
+			break;
+		}
+		r->words[r->word_count++] = word;
+	}
+	if (r->word_count < v->min_words)
+		return error_set(err, TIDE_ESYNTAX, "%s needs %u words behind it, not %u",
+				 v->name, v->min_words, r->word_count);
+	return TIDE_OK;
+}
+
+static int take_verb(struct request *r, struct slice *rest, struct error *err)
+{
+	struct slice word;
+
+	next_word(rest, &word);
+	r->verb = verb_find(word);
+	if (r->verb)
+		return TIDE_OK;
+	if (!slice_is_name(word))
+		return error_set(err, TIDE_ESYNTAX,
+				 "a request begins with a verb, and words are "
+				 "separated by single spaces");
+	return error_set(err, TIDE_EVERB, "there is no verb '%.*s'",
+			 (int)(word.len < 40 ? word.len : 40), word.data);
+}
+
+/* A channel that cannot be read does not make requests of what a client sends
+ * as a payload. */
+static void find_payload(struct request *r, struct slice *rest, bool *is_lost)
+{
+	if (rest->data && take_verb(r, rest, NULL) == TIDE_OK &&
+	    (r->verb->features & VERB_PAYLOAD))
+		(void)take_length(r, rest, is_lost, NULL);
+}
+
+int request_parse(struct request *r, char *line, size_t len, bool *is_lost,
+		  struct error *err)
+{
+	struct slice rest = { line, len };
+	int rc;
+
+	r->verb = NULL;
+	r->word_count = r->option_count = r->flag_count = r->header_count = 0;
+	r->is_quiet = false;
+	r->payload_len = 0;
+	r->tags = (struct slice){ NULL, 0 };
+	*is_lost = false;
+	rc = take_channel(r, &rest, err);
+	if (rc < 0) {
+		find_payload(r, &rest, is_lost);
+		return rc;
+	}
+	rc = take_verb(r, &rest, err);
+	if (rc < 0)
+		return rc;
+	if (r->verb->features & VERB_PAYLOAD)
+		rc = take_length(r, &rest, is_lost, err);
+	if (rc == TIDE_OK && memchr(line, '\0', len))
+		rc = error_set(err, TIDE_ESYNTAX, "a line has no zero bytes");
+	if (rc == TIDE_OK)
+		rc = take_words(r, &rest, err);
+	if (rc == TIDE_OK && (r->verb->features & VERB_TAGS))
+		rc = take_tags(r, &rest, err);
+	if (rc == TIDE_OK)
+		rc = take_rest(r, &rest, err);
+	return rc;
+}
+
+const struct verb *request_verb(struct slice line)
+{
+	struct slice word = { "", 0 };
+
+	if (line.len > 0 && line.data[line.len - 1] == '\r')
+		line.len--;
+	if (line.len > 0 && line.data[0] == '@')
+		next_word(&line, &word);
+	return next_word(&line, &word) ? verb_find(word) : NULL;
+}
+
+struct slice request_option(const struct request *r, const char *name)
+{
+	for (unsigned i = 0; i < r->option_count; i++)
+		if (slice_is(r->options[i].name, name))
+			return r->options[i].value;
+	return (struct slice){ NULL, 0 };
+}
+
+bool request_has_flag(const struct request *r, const char *name)
+{
+	for (unsigned i = 0; i < r->flag_count; i++)
+		if (slice_is(r->flags[i], name))
+			return true;
+	return false;
+}

@@ -1,0 +1,33 @@
+/* gate.h: nothing goes in force before its specs pass.
+ *
+ * With --rules-gate test whatever is to be put in force, and the start, first runs
+ * `tidemq test` in a child process of this binary; the broker goes on meanwhile.
+ * Without it, or where there are no specs, the answer is yes at once. One run at a
+ * time, in the order of the asking; who asks about the directory while it is being
+ * tested shares the next run. */
+#ifndef TIDE_ROLLOUT_GATE_H
+#define TIDE_ROLLOUT_GATE_H
+
+#include "rules/engine/bundle.h"
+#include "broker/broker.h"
+
+#define GATE_TIMEOUT_MS 60000
+
+struct gate;
+
+struct gate *gate_create(struct broker *b);
+/* Accepts NULL. Who asked and was not answered is told TIDE_ESHUTDOWN. */
+void gate_destroy(struct gate *g);
+
+/* May the directory, as it is now, go in force? The answer is TIDE_OK, or why
+ * not, and may come within the call. A NULL gate says yes. */
+typedef void (*gate_answer_fn)(void *ctx, const struct error *answer);
+void gate_ask(struct gate *g, gate_answer_fn on_answer, void *ctx);
+
+/* May these files? What has passed before, by the history, need not again. They are
+ * tested by the specs in `specs_dir`, or if it has none by those in the rules
+ * directory. */
+void gate_ask_files(struct gate *g, struct bundle *files, const char *specs_dir,
+		    gate_answer_fn on_answer, void *ctx);
+
+#endif

@@ -1,0 +1,162 @@
+#include "gate_dir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "rules/engine/engine.h"
+
+#define SCRIPT_END ".lua"
+#define SPEC_END "_spec.lua"
+#define DEPTH_MAX 8
+
+static bool ends_in(const char *text, const char *end)
+{
+	size_t text_len = strlen(text), end_len = strlen(end);
+
+	return text_len > end_len && strcmp(text + text_len - end_len, end) == 0;
+}
+
+/* nftw has no context; these two need none. */
+static int find_spec(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return type == FTW_F && ends_in(path, SPEC_END);
+}
+
+static int remove_entry(const char *path, const struct stat *st, int type,
+			struct FTW *ftw)
+{
+	remove(path);
+	return 0;
+}
+
+bool gate_dir_has_specs(const char *dir)
+{
+	return nftw(dir, find_spec, DEPTH_MAX, 0) == 1;
+}
+
+void gate_dir_remove(const char *dir)
+{
+	nftw(dir, remove_entry, DEPTH_MAX, FTW_DEPTH | FTW_PHYS);
+}
+
+/* ---- the files -------------------------------------------------------------------- */
+
+/* The folders above the file. */
+static void make_folders(char *path, size_t from)
+{
+	for (char *slash = path + from; (slash = strchr(slash, '/')); slash++) {
+		*slash = '\0';
+		mkdir(path, 0700); /* what is there already is no harm */
+		*slash = '/';
+	}
+}
+
+static bool write_file(const char *path, const struct bundle_file *f)
+{
+	FILE *out = fopen(path, "wx");
+	bool is_written;
+
+	if (!out)
+		return false;
+	is_written = fwrite(f->text, 1, f->len, out) == f->len;
+	return fclose(out) == 0 && is_written;
+}
+
+static bool write_files(const struct bundle *files, const char *dir)
+{
+	char path[PATH_MAX];
+
+	for (size_t i = 0; i < files->count; i++) {
+		if (snprintf(path, sizeof(path), "%s/%s", dir, files->files[i].path) >=
+		    (int)sizeof(path)) {
+			errno = ENAMETOOLONG;
+			return false;
+		}
+		make_folders(path, strlen(dir) + 1);
+		if (!write_file(path, &files->files[i]))
+			return false;
+	}
+	return true;
+}
+
+/* ---- what else there is --------------------------------------------------------------
+ */
+
+static bool is_script_folder(const char *name)
+{
+	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++)
+		if (strcmp(name, script_kind_name((enum script_kind)kind)) == 0)
+			return true;
+	return false;
+}
+
+/* A script of the directory would be one more rule beside the files. */
+static bool is_wanted(const char *name, bool may_be_script)
+{
+	return name[0] != '.' &&
+	       !(may_be_script && ends_in(name, SCRIPT_END) && !ends_in(name, SPEC_END));
+}
+
+static bool link_others(const char *from, const char *to, bool is_script_dir, int depth);
+
+static bool link_entry(const char *from, const char *to, const char *name, int depth)
+{
+	char source[PATH_MAX], target[PATH_MAX];
+	struct stat st;
+
+	if (snprintf(source, PATH_MAX, "%s/%s", from, name) >= PATH_MAX ||
+	    snprintf(target, PATH_MAX, "%s/%s", to, name) >= PATH_MAX ||
+	    stat(source, &st) != 0)
+		return true; /* a link to nowhere, say: no spec can need it */
+	if (S_ISDIR(st.st_mode)) {
+		mkdir(target, 0700);
+		return link_others(source, target, depth == 0 && is_script_folder(name),
+				   depth + 1);
+	}
+	return !S_ISREG(st.st_mode) || symlink(source, target) == 0 || errno == EEXIST;
+}
+
+static bool link_others(const char *from, const char *to, bool is_script_dir, int depth)
+{
+	DIR *dir = depth < DEPTH_MAX ? opendir(from) : NULL;
+	struct dirent *entry;
+	bool is_done = true;
+
+	while (dir && is_done && (entry = readdir(dir)) != NULL)
+		if (is_wanted(entry->d_name, is_script_dir))
+			is_done = link_entry(from, to, entry->d_name, depth);
+	if (dir)
+		closedir(dir);
+	return is_done;
+}
+
+int gate_dir_create(const struct bundle *files, const char *specs_dir, char out[PATH_MAX],
+		    struct error *err)
+{
+	char source[PATH_MAX];
+	const char *parent = getenv("TMPDIR");
+
+	snprintf(out, PATH_MAX, "%s/tidemq-specs-XXXXXX",
+		 parent && parent[0] == '/' ? parent : "/tmp");
+	if (!mkdtemp(out)) {
+		error_set(err, TIDE_ERULE, "no directory '%s' for the specs: %s", out,
+			  strerror(errno));
+		out[0] = '\0';
+		return TIDE_ERULE;
+	}
+	if (!realpath(specs_dir, source) || !write_files(files, out) ||
+	    !link_others(source, out, false, 0)) {
+		error_set(err, TIDE_ERULE, "the specs cannot be put into '%s': %s", out,
+			  strerror(errno));
+		gate_dir_remove(out);
+		out[0] = '\0';
+		return TIDE_ERULE;
+	}
+	return TIDE_OK;
+}

@@ -1,0 +1,24 @@
+/* gate_dir.h: a directory in which the specs of rules run whose files are in memory:
+ * what was kept, or stands in the shadow.
+ *
+ * It is made of the files, and beside them of links to what a directory has that is no
+ * script: the specs, and what they need. These functions touch the disk and nothing
+ * else, so that a thread may call them. */
+#ifndef TIDE_ROLLOUT_GATE_DIR_H
+#define TIDE_ROLLOUT_GATE_DIR_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "rules/engine/bundle.h"
+
+/* Whether there is a *_spec.lua in the directory or below it. */
+bool gate_dir_has_specs(const char *dir);
+
+/* Make one; `out` receives its path. A system's error is told in `err`. */
+TIDE_MUST_USE int gate_dir_create(const struct bundle *files, const char *specs_dir,
+				  char out[PATH_MAX], struct error *err);
+/* Remove it with all that is in it. */
+void gate_dir_remove(const char *dir);
+
+#endif

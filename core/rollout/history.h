@@ -1,0 +1,48 @@
+/* history.h: the generations of rules that there were, and the files of the last
+ * ones.
+ *
+ * Noted is every attempt to load rules, accepted or refused; kept are the files
+ * of the last HISTORY_KEPT accepted generations, in memory and in Redis. One of
+ * them is the last good: what was in force last. docs/redis.md has the keys. */
+#ifndef TIDE_ROLLOUT_HISTORY_H
+#define TIDE_ROLLOUT_HISTORY_H
+
+#include "rules/engine/bundle.h"
+#include "broker/broker.h"
+
+#define HISTORY_ENTRIES 100
+#define HISTORY_KEPT 10
+#define HISTORY_KEPT_BYTES ((size_t)16 << 20) /* of all kept files together */
+#define HISTORY_NAMES 50                      /* of changed files, in an entry */
+
+struct history;
+
+struct history *history_create(struct broker *b);
+/* Accepts NULL. */
+void history_destroy(struct history *h);
+
+/* Read what brokers before this one kept; then on_done, from the loop. */
+void history_load(struct history *h,
+		  void (*on_done)(struct broker *b, int status, const char *text));
+
+/* What was in force last, by what is kept; NULL when nothing is. */
+struct bundle *history_last_good(const struct history *h);
+
+/* The engine has loaded a generation, or refused to (result->code < 0). */
+void history_note(struct history *h, const struct error *result);
+/* The directory was refused at the start, before there was an engine. */
+void history_note_start(struct history *h, const struct error *refusal);
+
+/* The kept generation of that hash (or of the only one that begins so); with an
+ * empty one that before the generation in force. */
+TIDE_MUST_USE int history_find(const struct history *h, struct slice hash,
+			       struct bundle **out, struct error *err);
+
+/* The files of that hash have passed the gate; kept for those that are kept. */
+void history_note_passed(struct history *h, uint64_t hash);
+bool history_has_passed(const struct history *h, uint64_t hash);
+
+/* For RULES log: an array, the newest first. */
+void history_write(const struct history *h, struct json *out);
+
+#endif

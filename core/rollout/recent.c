@@ -1,0 +1,173 @@
+#include "recent.h"
+
+#include "base/mem.h"
+#include "broker/vhost.h"
+
+struct recent {
+	struct recent_record ring[RECENT_MAX];
+	size_t first, count;
+	size_t bytes;
+	uint64_t last_number;
+	size_t whole_bytes;
+	bool has_payloads;
+};
+
+struct recent *recent_create(bool with_payloads)
+{
+	struct recent *r = mem_zalloc(sizeof(*r));
+
+	r->has_payloads = with_payloads;
+	r->whole_bytes =
+		with_payloads ? RECENT_WHOLE_BYTES_WITH_PAYLOADS : RECENT_WHOLE_BYTES;
+	return r;
+}
+
+static void keep_error(struct recent *r, struct recent_record *record,
+		       const struct error *refusal)
+{
+	record->error = mem_strdup(refusal->text);
+	r->bytes += strlen(record->error);
+}
+
+static void drop_error(struct recent *r, struct recent_record *record)
+{
+	r->bytes -= strlen(record->error);
+	mem_free(record->error);
+	record->error = NULL;
+}
+
+static void drop_first(struct recent *r)
+{
+	struct recent_record *record = &r->ring[r->first];
+
+	r->bytes -= record->msg->bytes;
+	msg_unref(record->msg);
+	vhost_unref(record->vhost);
+	if (record->error)
+		drop_error(r, record);
+	r->first = (r->first + 1) % RECENT_MAX;
+	r->count--;
+}
+
+void recent_destroy(struct recent *r)
+{
+	if (!r)
+		return;
+	while (r->count > 0)
+		drop_first(r);
+	mem_free(r);
+}
+
+static struct msg *strip(const struct msg *m)
+{
+	struct msg_spec spec;
+
+	msg_to_spec(m, &spec);
+	spec.payload = NULL;
+	spec.payload_len = 0;
+	return msg_create(&spec);
+}
+
+struct verdict *recent_add(struct recent *r, const struct recent_publish *p)
+{
+	struct msg *m = p->msg;
+	struct msg *kept = m->bytes <= r->whole_bytes ? msg_ref(m) : strip(m);
+	struct recent_record *record;
+
+	/* Without memory for a copy the message itself has to do. */
+	if (!kept)
+		kept = msg_ref(m);
+	if (r->count == RECENT_MAX)
+		drop_first(r);
+	while (r->count > 0 && r->bytes + kept->bytes > RECENT_BYTES)
+		drop_first(r);
+	record = &r->ring[(r->first + r->count++) % RECENT_MAX];
+	r->bytes += kept->bytes;
+	record->msg = kept;
+	record->vhost = vhost_ref(p->vhost);
+	record->number = ++r->last_number;
+	record->size = m->payload_len;
+	record->random_state = p->random_state;
+	if (p->refusal)
+		keep_error(r, record, p->refusal);
+	verdict_init(&record->verdict, p->refusal ? p->refusal->code : TIDE_OK);
+	return &record->verdict;
+}
+
+size_t recent_count(const struct recent *r)
+{
+	return r->count;
+}
+
+size_t recent_bytes(const struct recent *r)
+{
+	return r->bytes;
+}
+
+const struct recent_record *recent_get(const struct recent *r, size_t i)
+{
+	return &r->ring[(r->first + i) % RECENT_MAX];
+}
+
+bool recent_has_payloads(const struct recent *r)
+{
+	return r->has_payloads;
+}
+
+struct msg *recent_message(const struct recent *r, const struct recent_record *record)
+{
+	if (r->has_payloads || record->msg->payload_len == 0)
+		return msg_ref(record->msg);
+	return strip(record->msg);
+}
+
+void recent_write_publish(const struct vhost *v, const struct msg *m, size_t size,
+			  struct json *out)
+{
+	char id[ID_HEX_LEN + 1];
+
+	id_format(m->id, id);
+	id[ID_HEX_LEN] = '\0';
+	json_member_text(out, "id", id);
+	json_member_int(out, "published_ms", m->ts_unix_ms);
+	json_member_string(out, "vhost", vhost_slice(v));
+	json_member_string(out, "exchange", m->exchange.len ? m->exchange : SLICE("-"));
+	json_member_string(out, "key", m->key);
+	json_member_int(out, "priority", m->priority);
+	if (m->dedupe_len)
+		json_member_string(out, "dedupe_id", msg_dedupe_id(m));
+	if (m->user_len)
+		json_member_string(out, "user", msg_user(m));
+	if (m->due_unix_ms)
+		json_member_int(out, "due_ms", m->due_unix_ms);
+	json_member_int(out, "size", (int64_t)size);
+	json_key(out, "headers");
+	json_object_begin(out);
+	for (unsigned i = 0; i < m->header_count; i++) {
+		json_key_slice(out, m->headers[i].name);
+		json_string(out, m->headers[i].value);
+	}
+	json_object_end(out);
+}
+
+void recent_write(const struct recent *r, struct broker *b, size_t max, struct json *out)
+{
+	size_t end = r->count > max ? r->count - max : 0;
+
+	json_array_begin(out);
+	for (size_t i = r->count; i > end; i--) {
+		const struct recent_record *record = recent_get(r, i - 1);
+		const struct msg *m = record->msg;
+
+		json_object_begin(out);
+		json_member_int(out, "number", (int64_t)record->number);
+		recent_write_publish(record->vhost, m, record->size, out);
+		if (r->has_payloads && m->payload_len == record->size)
+			json_member_string(out, "payload",
+					   (struct slice){ m->payload, m->payload_len });
+		json_key(out, "decision");
+		verdict_write(&record->verdict, b, record->error, out);
+		json_object_end(out);
+	}
+	json_array_end(out);
+}

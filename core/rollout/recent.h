@@ -1,0 +1,62 @@
+/* recent.h: the last publishes and what was decided about them, for RULES recent
+ * and RULES replay.
+ *
+ * A ring of bounded length and bytes. It holds references to the messages as
+ * they were published, before any filter; of large ones a copy without the
+ * payload, so that the ring keeps no payload alive for long. */
+#ifndef TIDE_ROLLOUT_RECENT_H
+#define TIDE_ROLLOUT_RECENT_H
+
+#include "broker/broker.h"
+#include "verdict.h"
+
+#define RECENT_MAX 1024
+#define RECENT_BYTES ((size_t)8 << 20)
+#define RECENT_WHOLE_BYTES 4096 /* a larger message is kept without its payload */
+#define RECENT_WHOLE_BYTES_WITH_PAYLOADS ((size_t)1 << 20)
+
+struct recent_record {
+	struct msg *msg;
+	struct vhost *vhost;
+	uint64_t number;       /* of the publish, since the start */
+	size_t size;           /* of the payload */
+	char *error;           /* why it was refused, or NULL */
+	uint64_t random_state; /* of tide.random, before it was decided */
+	struct verdict verdict;
+};
+
+struct recent;
+
+struct recent *recent_create(bool with_payloads);
+/* Accepts NULL. */
+void recent_destroy(struct recent *r);
+
+/* A publish, and why it was refused; NULL: it was not. */
+struct recent_publish {
+	struct vhost *vhost;
+	struct msg *msg;
+	uint64_t random_state;
+	const struct error *refusal;
+};
+
+/* Add it; its verdict is to be filled in. */
+struct verdict *recent_add(struct recent *r, const struct recent_publish *p);
+
+size_t recent_count(const struct recent *r);
+/* Of the messages that it holds. */
+size_t recent_bytes(const struct recent *r);
+/* The i-th, from the oldest on; good until the next recent_add. */
+const struct recent_record *recent_get(const struct recent *r, size_t i);
+bool recent_has_payloads(const struct recent *r);
+
+/* The message as a script may see it again: without its payload, unless
+ * payloads are kept. A reference; NULL when there is no memory for it. */
+struct msg *recent_message(const struct recent *r, const struct recent_record *record);
+
+/* Members of an object: what was published. */
+void recent_write_publish(const struct vhost *v, const struct msg *m, size_t size,
+			  struct json *out);
+/* An array of the last `max`, the newest first. */
+void recent_write(const struct recent *r, struct broker *b, size_t max, struct json *out);
+
+#endif

@@ -1,0 +1,247 @@
+#include "api_tide.h"
+
+#include <lauxlib.h>
+#include <string.h>
+#include <time.h>
+#include <uv.h>
+
+#include "base/duration.h"
+#include "base/log.h"
+#include "dry_run.h"
+#include "rules/sandbox/sandbox.h"
+#include "rules/sandbox/script.h"
+#include "rules/sandbox/source.h"
+
+#define LOG_LINE_MAX 1000
+
+static struct api_tide *self(lua_State *L)
+{
+	return lua_touserdata(L, lua_upvalueindex(1));
+}
+
+/* ---- time ------------------------------------------------------------------ */
+
+int64_t api_tide_now_ms(const struct api_tide *t)
+{
+	struct timespec now;
+	if (t->is_clock_fixed)
+		return t->fixed_now_ms;
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* now () -> milliseconds since 1970 */
+static int l_now(lua_State *L)
+{
+	lua_pushinteger(L, api_tide_now_ms(self(L)));
+	return 1;
+}
+
+/* duration (text) -> milliseconds, or nil and a message */
+static int l_duration(lua_State *L)
+{
+	struct slice text;
+	int64_t ms;
+	text.data = luaL_checklstring(L, 1, &text.len);
+	if (duration_parse(text, &ms) != TIDE_OK) {
+		lua_pushnil(L);
+		lua_pushfstring(L, "'%s' is no duration; write 250ms, 30s, 5m, 2h, 1d",
+				text.data);
+		return 2;
+	}
+	lua_pushinteger(L, ms);
+	return 1;
+}
+
+/* ---- numbers --------------------------------------------------------------- */
+
+/* hash (text) -> integer, 0 .. 2^63-1, the same in every process and version */
+static int l_hash(lua_State *L)
+{
+	size_t len;
+	const char *text = luaL_checklstring(L, 1, &len);
+	lua_pushinteger(L, (lua_Integer)(source_hash(text, len) >> 1));
+	return 1;
+}
+
+void api_tide_seed(struct api_tide *t, uint64_t seed)
+{
+	t->random_state = seed;
+}
+
+void api_tide_init(struct api_tide *t)
+{
+	*t = (struct api_tide){ .about = "rules" };
+	/* Without entropy the addresses and the clock must do: it is no secret. */
+	if (uv_random(NULL, NULL, &t->random_state, sizeof(t->random_state), 0, NULL) !=
+	    0)
+		t->random_state = (uint64_t)uv_hrtime() ^ (uint64_t)(uintptr_t)t;
+}
+
+/* SplitMix64: one word of state, and every seed is as good as any other. */
+static uint64_t next_random(struct api_tide *t)
+{
+	uint64_t z = t->random_state += UINT64_C(0x9e3779b97f4a7c15);
+	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+	return z ^ z >> 31;
+}
+
+/* 0 .. limit, each equally likely: what lies beyond the last whole multiple is
+ * drawn again. */
+static uint64_t random_up_to(struct api_tide *t, uint64_t limit)
+{
+	if (limit == UINT64_MAX)
+		return next_random(t);
+	uint64_t count = limit + 1;
+	uint64_t beyond = UINT64_MAX - UINT64_MAX % count;
+	uint64_t drawn;
+	do
+		drawn = next_random(t);
+	while (drawn >= beyond);
+	return drawn % count;
+}
+
+/* is_dry_run () -> true while EXPLAIN asks: nothing is to be remembered */
+static int l_is_dry_run(lua_State *L)
+{
+	lua_pushboolean(L, engine_is_dry_run(L));
+	return 1;
+}
+
+/* random () -> 0 <= x < 1; random (n) -> 1 .. n; random (m, n) -> m .. n */
+static int l_random(lua_State *L)
+{
+	struct api_tide *t = self(L);
+	if (lua_gettop(L) == 0) {
+		lua_pushnumber(L, (lua_Number)(next_random(t) >> 11) * 0x1p-53);
+		return 1;
+	}
+	bool has_low = lua_gettop(L) > 1;
+	lua_Integer low = has_low ? luaL_checkinteger(L, 1) : 1;
+	lua_Integer high = luaL_checkinteger(L, has_low ? 2 : 1);
+	luaL_argcheck(L, low <= high, has_low ? 2 : 1, "the interval is empty");
+	uint64_t offset = random_up_to(t, (uint64_t)high - (uint64_t)low);
+	lua_pushinteger(L, (lua_Integer)((uint64_t)low + offset));
+	return 1;
+}
+
+/* ---- the log ---------------------------------------------------------------- */
+
+/* Whether a line may be written in this second, and the word about those that
+ * were not in the last. */
+static bool may_log(struct api_tide *t)
+{
+	int64_t second = (int64_t)(uv_hrtime() / 1000000000);
+	if (second != t->log_second) {
+		if (t->log_lines > API_TIDE_LOG_LINES_PER_SECOND)
+			log_warn("%s: %u lines of scripts were not logged", t->about,
+				 t->log_lines - API_TIDE_LOG_LINES_PER_SECOND);
+		t->log_second = second;
+		t->log_lines = 0;
+	}
+	return t->log_lines++ < API_TIDE_LOG_LINES_PER_SECOND;
+}
+
+/* Write the arguments from `first` on, as print would. */
+static void write_line(lua_State *L, enum log_level level, int first)
+{
+	if (!log_is_on(level) || !may_log(self(L)))
+		return;
+	int last = lua_gettop(L);
+	luaL_checkstack(L, 2 * last + 4, NULL); /* two for each */
+	luaL_where(L, 1);
+	for (int i = first; i <= last; i++) {
+		script_check(L);
+		luaL_tolstring(L, i, NULL);
+		lua_pushstring(L, i < last ? " " : "");
+	}
+	lua_concat(L, lua_gettop(L) - last);
+	log_write(level, "%s%s: %.*s", self(L)->about,
+		  engine_is_dry_run(L) ? " (dry run)" : "", LOG_LINE_MAX,
+		  lua_tostring(L, -1));
+}
+
+static int l_log_info(lua_State *L)
+{
+	write_line(L, LOG_INFO, 1);
+	return 0;
+}
+
+static int l_log_debug(lua_State *L)
+{
+	write_line(L, LOG_DEBUG, 1);
+	return 0;
+}
+
+static int l_log_warn(lua_State *L)
+{
+	write_line(L, LOG_WARN, 1);
+	return 0;
+}
+
+static int l_log_error(lua_State *L)
+{
+	write_line(L, LOG_ERROR, 1);
+	return 0;
+}
+
+/* tide.log (...) is tide.log.info (...); the first argument is the table. */
+static int l_log(lua_State *L)
+{
+	write_line(L, LOG_INFO, 2);
+	return 0;
+}
+
+/* ---- the table ------------------------------------------------------------ */
+
+static void set_functions(lua_State *L, const luaL_Reg *functions, struct api_tide *t)
+{
+	lua_pushlightuserdata(L, t);
+	luaL_setfuncs(L, functions, 1);
+}
+
+/* One for all files, so read-only; and it can be called. */
+static void push_log(lua_State *L, struct api_tide *t)
+{
+	static const luaL_Reg functions[] = {
+		{ "debug", l_log_debug }, { "info", l_log_info }, { "warn", l_log_warn },
+		{ "error", l_log_error }, { NULL, NULL },
+	};
+	lua_newtable(L);
+	set_functions(L, functions, t);
+	sandbox_protect(L);
+	lua_getmetatable(L, -1);
+	lua_pushlightuserdata(L, t);
+	lua_pushcclosure(L, l_log, 1);
+	lua_setfield(L, -2, "__call");
+	lua_pop(L, 1);
+}
+
+void api_tide_open(lua_State *L, struct api_tide *t)
+{
+	static const luaL_Reg functions[] = {
+		{ "duration", l_duration },
+		{ "hash", l_hash },
+		{ "now", l_now },
+		{ "random", l_random },
+		{ "is_dry_run", l_is_dry_run },
+		{ NULL, NULL },
+	};
+	static const char *const names[][2] = { { "BURY", API_TIDE_BURY },
+						{ "DEAD_LETTER", API_TIDE_DEAD_LETTER },
+						{ "DROP", API_TIDE_DROP },
+						{ NULL, NULL } };
+	lua_newtable(L);
+	set_functions(L, functions, t);
+	push_log(L, t);
+	lua_setfield(L, -2, "log");
+	for (int i = 0; names[i][0]; i++) {
+		lua_pushstring(L, names[i][1]);
+		lua_setfield(L, -2, names[i][0]);
+	}
+	sandbox_add_global(L, "tide");
+	lua_pushlightuserdata(L, t);
+	lua_pushcclosure(L, l_log_info, 1);
+	sandbox_add_global(L, "print");
+}

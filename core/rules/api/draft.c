@@ -1,0 +1,488 @@
+#include "draft.h"
+
+#include <lauxlib.h>
+#include <math.h>
+
+#include "base/duration.h"
+#include "base/mem.h"
+#include "view.h"
+
+static const struct view_type draft_type, headers_type;
+
+/* ---- life ------------------------------------------------------------------------- */
+
+void draft_init(struct draft *d, const struct msg *m, int64_t now_unix_ms,
+		struct draft_copies *copies)
+{
+	/* The arrays of headers are filled when a header is written. */
+	d->view = (struct api_msg){ &d->now, 0 };
+	d->now = *m;
+	d->vhost = SLICE("");
+	d->now_unix_ms = now_unix_ms;
+	d->is_changed = d->has_own_headers = false;
+	d->exchange_changes = d->key_changes = 0;
+	d->exchange = d->key = d->payload = d->dedupe_id = NULL;
+	d->scratch = NULL;
+	d->copies = copies;
+}
+
+static void free_scratch(struct draft *d)
+{
+	if (!d->scratch)
+		return;
+	draft_deinit(d->scratch);
+	mem_free(d->scratch);
+	d->scratch = NULL;
+}
+
+void draft_deinit(struct draft *d)
+{
+	free_scratch(d);
+	mem_free(d->exchange);
+	mem_free(d->key);
+	mem_free(d->payload);
+	mem_free(d->dedupe_id);
+	for (unsigned i = 0; d->has_own_headers && i < d->now.header_count; i++)
+		mem_free(d->header_texts[i]);
+}
+
+struct msg *draft_build(const struct draft *d)
+{
+	struct msg_spec spec;
+	msg_to_spec(&d->now, &spec);
+	return msg_create(&spec);
+}
+
+/* ---- values ----------------------------------------------------------------------- */
+
+/* What is wrong with the value on the top, in the words of its writer. */
+static int refuse(lua_State *L, const char *field, const char *wanted)
+{
+	const char *value = luaL_tolstring(L, -1, NULL);
+	return luaL_error(L, "msg.%s is %s, not '%s'", field, wanted, value);
+}
+
+/* A copy in the place of an earlier one; may raise before anything has changed. */
+static struct slice keep(lua_State *L, char **place, struct slice text)
+{
+	char *own = mem_try_alloc(text.len + 1);
+	if (!own)
+		luaL_error(L, "there is no memory for %I bytes now",
+			   (lua_Integer)text.len);
+	memcpy(own, text.data, text.len);
+	mem_free(*place);
+	*place = own;
+	return (struct slice){ own, text.len };
+}
+
+static struct slice read_text(lua_State *L, const char *field)
+{
+	struct slice text;
+	if (lua_type(L, -1) != LUA_TSTRING)
+		refuse(L, field, "a text");
+	text.data = lua_tolstring(L, -1, &text.len);
+	return text;
+}
+
+/* A name, where '-' is the empty one as on the wire. */
+static struct slice read_word(lua_State *L, const char *field)
+{
+	struct slice text = read_text(L, field);
+	if (text.len == 0 || slice_is(text, "-"))
+		return SLICE("");
+	if (!slice_is_name(text))
+		refuse(L, field,
+		       "1-255 bytes of UTF-8 without white space and control characters");
+	return text;
+}
+
+/* A number of milliseconds or the text of a duration. */
+static int64_t read_ms(lua_State *L, const char *field, int64_t min_ms)
+{
+	double number = lua_tonumber(L, -1);
+	int64_t ms = -1;
+	if (lua_type(L, -1) == LUA_TSTRING) {
+		struct slice text = read_text(L, field);
+		if (duration_parse(text, &ms) != TIDE_OK)
+			ms = -1;
+	} else if (lua_type(L, -1) == LUA_TNUMBER && number >= 0 &&
+		   number <= (double)DURATION_MAX_MS) {
+		ms = llround(number);
+	}
+	if (ms < min_ms)
+		refuse(L, field,
+		       min_ms > 0 ? "milliseconds from 1, a duration like '30s', or nil"
+				  : "milliseconds from 0, or a duration like '30s'");
+	return ms;
+}
+
+/* ---- fields: each writes the value on the top -----------------------------------------
+ */
+
+static void set_exchange(lua_State *L, struct draft *d)
+{
+	struct slice name = read_word(L, "exchange");
+	if (slice_is_equal(name, d->now.exchange))
+		return;
+	d->now.exchange = keep(L, &d->exchange, name);
+	d->exchange_changes++;
+	d->is_changed = true;
+}
+
+static void set_key(lua_State *L, struct draft *d)
+{
+	struct slice key = read_word(L, "key");
+	if (slice_is_equal(key, d->now.key))
+		return;
+	d->now.key = keep(L, &d->key, key);
+	d->key_changes++;
+	d->is_changed = true;
+}
+
+static void set_payload(lua_State *L, struct draft *d)
+{
+	struct slice payload = read_text(L, "payload");
+	if (payload.len > DRAFT_PAYLOAD_MAX)
+		luaL_error(L, "msg.payload has %I bytes; %I are allowed",
+			   (lua_Integer)payload.len, (lua_Integer)DRAFT_PAYLOAD_MAX);
+	d->now.payload = (char *)keep(L, &d->payload, payload).data;
+	d->now.payload_len = payload.len;
+	d->is_changed = true;
+}
+
+static void set_priority(lua_State *L, struct draft *d)
+{
+	int is_integer = 0;
+	lua_Integer n = lua_tointegerx(L, -1, &is_integer);
+	if (!is_integer || lua_type(L, -1) != LUA_TNUMBER || n < 0 ||
+	    n > MSG_PRIORITY_MAX)
+		refuse(L, "priority", "an integer from 0 to 255");
+	d->now.priority = (uint8_t)n;
+	d->is_changed = true;
+}
+
+static void set_dedupe_id(lua_State *L, struct draft *d)
+{
+	struct slice id = { "", 0 };
+	if (!lua_isnil(L, -1))
+		id = read_text(L, "dedupe_id");
+	if (id.len > MSG_DEDUPE_ID_MAX)
+		luaL_error(L, "msg.dedupe_id has %I bytes; %d are allowed",
+			   (lua_Integer)id.len, MSG_DEDUPE_ID_MAX);
+	d->now.dedupe_id = keep(L, &d->dedupe_id, id).data;
+	d->now.dedupe_len = (uint8_t)id.len;
+	d->is_changed = true;
+}
+
+/* How long it lives once it is due; 0 = for ever. */
+static int64_t ttl_of(const struct draft *d)
+{
+	const struct msg *m = &d->now;
+	int64_t from_ms = m->due_unix_ms ? m->due_unix_ms : m->ts_unix_ms;
+	return m->expires_unix_ms ? m->expires_unix_ms - from_ms : 0;
+}
+
+static void set_times(struct draft *d, int64_t due_unix_ms, int64_t ttl_ms)
+{
+	int64_t from_ms = due_unix_ms ? due_unix_ms : d->now_unix_ms;
+	d->now.due_unix_ms = due_unix_ms;
+	d->now.expires_unix_ms = ttl_ms ? from_ms + ttl_ms : 0;
+	d->is_changed = true;
+}
+
+static void set_delay(lua_State *L, struct draft *d)
+{
+	int64_t delay_ms = read_ms(L, "delay", 0);
+	set_times(d, delay_ms ? d->now_unix_ms + delay_ms : 0, ttl_of(d));
+}
+
+static void set_ttl(lua_State *L, struct draft *d)
+{
+	int64_t ttl_ms = lua_isnil(L, -1) ? 0 : read_ms(L, "ttl", 1);
+	set_times(d, d->now.due_unix_ms, ttl_ms);
+}
+
+static const struct field {
+	const char *name;
+	void (*set)(lua_State *L, struct draft *d);
+} fields[] = {
+	{ "dedupe_id", set_dedupe_id },
+	{ "delay", set_delay },
+	{ "exchange", set_exchange },
+	{ "key", set_key },
+	{ "payload", set_payload },
+	{ "priority", set_priority },
+	{ "ttl", set_ttl },
+	{ NULL, NULL },
+};
+#define FIELD_NAMES "dedupe_id delay exchange key payload priority ttl"
+
+/* Write the value on the top; false when no such field can be written. */
+static bool set_field(lua_State *L, struct draft *d, const char *name)
+{
+	for (const struct field *f = fields; f->name; f++) {
+		if (name && strcmp(f->name, name) == 0) {
+			f->set(L, d);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* msg.<field> = value */
+static int l_set_field(lua_State *L)
+{
+	struct draft *d = (struct draft *)view_check(L, 1, &draft_type);
+	const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : NULL;
+	lua_settop(L, 3);
+	if (set_field(L, d, name))
+		return 0;
+	return luaL_error(L,
+			  "'msg.%s' cannot be written; a filter writes " FIELD_NAMES
+			  " and headers.<name>",
+			  luaL_tolstring(L, 2, NULL));
+}
+
+/* ---- headers
+ * ------------------------------------------------------------------------------ */
+
+static void own_headers(struct draft *d)
+{
+	if (d->has_own_headers)
+		return;
+	for (unsigned i = 0; i < d->now.header_count; i++) {
+		d->headers[i] = d->now.headers[i];
+		d->header_texts[i] = NULL;
+	}
+	d->now.headers = d->headers;
+	d->has_own_headers = true;
+}
+
+static size_t encoded_len(struct slice value)
+{
+	size_t len = value.len;
+	for (size_t i = 0; i < value.len; i++) {
+		unsigned char c = (unsigned char)value.data[i];
+		if (c < 0x21 || c == 0x7f || c == '%')
+			len += 2;
+	}
+	return len;
+}
+
+/* " h:name=value" */
+static size_t wire_len(const struct msg_header *h)
+{
+	return strlen(" h:=") + h->name.len + encoded_len(h->value);
+}
+
+static unsigned find_header(const struct draft *d, struct slice name)
+{
+	unsigned i = 0;
+	while (i < d->now.header_count && !slice_is_equal(d->now.headers[i].name, name))
+		i++;
+	return i;
+}
+
+static void remove_header(struct draft *d, unsigned at)
+{
+	if (at == d->now.header_count)
+		return;
+	own_headers(d);
+	mem_free(d->header_texts[at]);
+	for (d->now.header_count--; at < d->now.header_count; at++) {
+		d->headers[at] = d->headers[at + 1];
+		d->header_texts[at] = d->header_texts[at + 1];
+	}
+	d->is_changed = true;
+}
+
+static void check_header(lua_State *L, const struct draft *d, unsigned at,
+			 const struct msg_header *h)
+{
+	size_t len = wire_len(h);
+	if (!slice_is_name(h->name) || memchr(h->name.data, '=', h->name.len))
+		luaL_error(L, "a header's name is 1-255 bytes of UTF-8 without white "
+			      "space, control characters and '='");
+	if (at == MSG_HEADERS_MAX)
+		luaL_error(L, "a message has at most %d headers", MSG_HEADERS_MAX);
+	for (unsigned i = 0; i < d->now.header_count; i++)
+		len += i == at ? 0 : wire_len(&d->now.headers[i]);
+	if (len > DRAFT_HEADERS_MAX)
+		luaL_error(L, "the headers of a message have at most %I bytes in all",
+			   (lua_Integer)DRAFT_HEADERS_MAX);
+}
+
+/* Write the value on the top. */
+static void set_header(lua_State *L, struct draft *d, struct slice name)
+{
+	unsigned at = find_header(d, name);
+	if (lua_isnil(L, -1)) {
+		remove_header(d, at);
+		return;
+	}
+	struct msg_header h = { .name = name };
+	if (lua_type(L, -1) != LUA_TSTRING && lua_type(L, -1) != LUA_TNUMBER)
+		luaL_error(L, "a header's value is a text, a number or nil, not a %s",
+			   luaL_typename(L, -1));
+	h.value.data = lua_tolstring(L, -1, &h.value.len);
+	check_header(L, d, at, &h);
+	char *text = mem_try_alloc(name.len + h.value.len);
+	if (!text)
+		luaL_error(L, "there is no memory for a header now");
+	own_headers(d);
+	memcpy(text, name.data, name.len);
+	memcpy(text + name.len, h.value.data, h.value.len);
+	if (at == d->now.header_count) {
+		d->header_texts[at] = NULL;
+		d->now.header_count++;
+	}
+	mem_free(d->header_texts[at]);
+	d->header_texts[at] = text;
+	d->headers[at] = (struct msg_header){ { text, name.len },
+					      { text + name.len, h.value.len } };
+	d->is_changed = true;
+}
+
+static struct slice read_name(lua_State *L, int idx)
+{
+	struct slice name;
+	if (lua_type(L, idx) != LUA_TSTRING)
+		luaL_error(L, "a header's name is a text, not a %s",
+			   luaL_typename(L, idx));
+	name.data = lua_tolstring(L, idx, &name.len);
+	return name;
+}
+
+/* msg.headers.<name> = value */
+static int l_set_header(lua_State *L)
+{
+	struct draft *d = (struct draft *)view_check(L, 1, &headers_type);
+	lua_settop(L, 3);
+	set_header(L, d, read_name(L, 2));
+	return 0;
+}
+
+static int l_header(lua_State *L)
+{
+	const struct draft *d = view_check(L, 1, &headers_type);
+	struct slice value = msg_header(&d->now, read_name(L, 2));
+	if (!value.data)
+		return 0;
+	lua_pushlstring(L, value.len ? value.data : "", value.len);
+	return 1;
+}
+
+static int l_next_header(lua_State *L)
+{
+	luaL_checktype(L, 1, LUA_TTABLE); /* scripts can call it with anything */
+	lua_settop(L, 2);
+	return lua_next(L, 1) ? 2 : 0;
+}
+
+/* They are gone through as they are now, so that the loop may write them. */
+static int l_headers(lua_State *L)
+{
+	const struct draft *d = view_check(L, 1, &headers_type);
+	lua_pushcfunction(L, l_next_header);
+	lua_createtable(L, 0, d->now.header_count);
+	for (unsigned i = 0; i < d->now.header_count; i++) {
+		const struct msg_header *h = &d->now.headers[i];
+		lua_pushlstring(L, h->name.data, h->name.len);
+		lua_pushlstring(L, h->value.len ? h->value.data : "", h->value.len);
+		lua_rawset(L, -3);
+	}
+	return 2;
+}
+
+/* ---- copies
+ * ----------------------------------------------------------------------------------- */
+
+static void set_copy_headers(lua_State *L, struct draft *copy)
+{
+	int headers = lua_gettop(L);
+	if (!lua_istable(L, headers))
+		luaL_error(L, "the headers of a copy are a table, not a %s",
+			   luaL_typename(L, headers));
+	for (lua_pushnil(L); lua_next(L, headers) != 0; lua_settop(L, headers + 1)) {
+		struct slice name = read_name(L, headers + 1);
+		/* A nil would not be in the table. */
+		if (lua_isboolean(L, -1) && !lua_toboolean(L, -1)) {
+			lua_pushnil(L);
+			lua_replace(L, -2);
+		}
+		set_header(L, copy, name);
+	}
+}
+
+/* The fields of the table at 2. */
+static void set_copy_fields(lua_State *L, struct draft *copy)
+{
+	for (lua_pushnil(L); lua_next(L, 2) != 0; lua_settop(L, 3)) {
+		const char *name =
+			lua_type(L, 3) == LUA_TSTRING ? lua_tostring(L, 3) : NULL;
+		if (name && strcmp(name, "headers") == 0)
+			set_copy_headers(L, copy);
+		else if (!set_field(L, copy, name))
+			luaL_error(L, "msg:copy takes " FIELD_NAMES " headers, not '%s'",
+				   luaL_tolstring(L, 3, NULL));
+	}
+}
+
+/* msg:copy { exchange =, key =, headers = { name = text or false }, ... } */
+static int l_copy(lua_State *L)
+{
+	struct draft *d = (struct draft *)view_check(L, 1, &draft_type);
+	luaL_checktype(L, 2, LUA_TTABLE);
+	lua_settop(L, 2);
+	if (d->copies->count >= d->copies->max)
+		return luaL_error(L, "a publish makes at most %d copies",
+				  DRAFT_COPIES_MAX);
+	free_scratch(d);
+	d->scratch = mem_alloc(sizeof(*d->scratch));
+	draft_init(d->scratch, &d->now, d->now_unix_ms, NULL);
+	set_copy_fields(L, d->scratch);
+	struct msg *copy = draft_build(d->scratch);
+	if (!copy)
+		return luaL_error(L, "there is no memory for a copy now");
+	d->copies->items[d->copies->count++] = copy;
+	free_scratch(d);
+	return 0;
+}
+
+/* ---- the views
+ * ---------------------------------------------------------------------------------- */
+
+void draft_push_headers(lua_State *L, const void *subject)
+{
+	view_push(L, &headers_type, subject);
+}
+
+void draft_push_vhost(lua_State *L, const void *subject)
+{
+	struct slice vhost = ((const struct draft *)subject)->vhost;
+	lua_pushlstring(L, vhost.data, vhost.len);
+}
+
+void draft_push_copy(lua_State *L, const void *subject)
+{
+	lua_pushcfunction(L, l_copy);
+}
+
+static const struct view_type draft_type = { .name = "msg",
+					     .fields = api_msg_draft_fields,
+					     .newindex = l_set_field };
+static const struct view_type headers_type = { .name = "msg.headers",
+					       .index = l_header,
+					       .newindex = l_set_header,
+					       .pairs = l_headers };
+
+void draft_open(lua_State *L)
+{
+	view_open(L, &draft_type);
+	view_open(L, &headers_type);
+}
+
+void draft_push(lua_State *L, struct draft *d)
+{
+	view_push(L, &draft_type, d);
+}

@@ -1,0 +1,60 @@
+/* draft.h: a message in the hands of the filters: the `msg` that they may
+ * write to.
+ *
+ * A message never changes; what filters write is laid over it, and a new message
+ * is made at the end of the chain, once, and only if something was written. */
+#ifndef TIDE_RULES_API_DRAFT_H
+#define TIDE_RULES_API_DRAFT_H
+
+#include <lua.h>
+#include <stdbool.h>
+
+#include "api_msg.h"
+
+#define DRAFT_COPIES_MAX 64 /* of one publish */
+#define DRAFT_PAYLOAD_MAX ((size_t)16 << 20)
+/* Of all headers as they are written on the wire: a client's MSG line holds
+ * them together with the names. */
+#define DRAFT_HEADERS_MAX ((size_t)60 << 10)
+
+/* What msg:copy made. */
+struct draft_copies {
+	struct msg *items[DRAFT_COPIES_MAX]; /* a reference each */
+	unsigned count;
+	unsigned max; /* how many more there may be in all */
+};
+
+struct draft {
+	struct api_msg view; /* what reading `msg` reads: `now` */
+	struct msg now;      /* its parts are the message's, or those below */
+	struct slice vhost;  /* as scripts see it; empty after draft_init */
+	int64_t now_unix_ms; /* what a delay counts from */
+	bool is_changed;
+	uint32_t exchange_changes, key_changes;
+	/* What was written; NULL where nothing was. */
+	char *exchange, *key, *payload, *dedupe_id;
+	bool has_own_headers;
+	struct msg_header headers[MSG_HEADERS_MAX];
+	char *header_texts[MSG_HEADERS_MAX];
+	struct draft *scratch; /* a copy in the making: freed here if that raises */
+	struct draft_copies *copies;
+};
+
+/* `m` and `copies` outlive the draft. */
+void draft_init(struct draft *d, const struct msg *m, int64_t now_unix_ms,
+		struct draft_copies *copies);
+void draft_deinit(struct draft *d);
+/* A new message, with the id of the first; NULL when there is no memory for it. */
+struct msg *draft_build(const struct draft *d);
+
+/* Both may raise. */
+void draft_open(lua_State *L);
+void draft_push(lua_State *L, struct draft *d);
+
+/* ---- for api_msg.c, whose table of fields has these ------------------------- */
+
+void draft_push_headers(lua_State *L, const void *subject);
+void draft_push_copy(lua_State *L, const void *subject);
+void draft_push_vhost(lua_State *L, const void *subject);
+
+#endif

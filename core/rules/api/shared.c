@@ -1,0 +1,466 @@
+#include "shared.h"
+
+#include <math.h>
+#include <sys/queue.h>
+
+#include "base/heap.h"
+#include "base/mem.h"
+#include "base/table.h"
+#include "shared_text.h"
+
+/* Expired entries whose room each new one takes back: more than one, so that
+ * they become fewer. */
+#define RECLAIM_PER_SET 2
+
+#define KEY_BYTES_MAX (2 + SHARED_KEY_MAX) /* "k:" and the key */
+
+/* Where an entry is on its way to be kept. */
+enum home { HOME_CLEAN, HOME_DIRTY, HOME_SENT };
+
+struct shared_entry {
+	UT_hash_handle hh;
+	TAILQ_ENTRY(shared_entry) link; /* of the dirty ones or those sent */
+	TAILQ_ENTRY(shared_entry) counter_link;
+	struct heap_node expiry;
+	struct shared_value value;
+	int64_t expires_unix_ms;
+	enum home home;
+	bool is_changed; /* since it was sent */
+	bool is_kept;    /* an older state of it may be kept elsewhere */
+	bool is_gone;    /* what is kept elsewhere is to be removed */
+	size_t key_len;
+	char key[];
+};
+
+TAILQ_HEAD(shared_entries, shared_entry);
+
+struct shared {
+	struct shared_entry *entries; /* uthash by key */
+	size_t count, count_max;
+	size_t bytes, bytes_max;
+	struct heap expiries;
+	struct shared_entries dirty, sent, counters;
+	size_t unwritten;
+	bool is_kept;
+};
+
+struct key {
+	size_t len;
+	char text[KEY_BYTES_MAX];
+};
+
+static void make_key(struct key *out, const struct shared_op *op)
+{
+	out->text[0] = (char)op->space;
+	out->text[1] = ':';
+	memcpy(out->text + 2, op->key.data, op->key.len);
+	out->len = 2 + op->key.len;
+}
+
+struct shared *shared_create(size_t entries_max, size_t bytes_max)
+{
+	struct shared *s = mem_zalloc(sizeof(*s));
+	s->count_max = entries_max ? entries_max : SHARED_ENTRIES_DEFAULT;
+	s->bytes_max = bytes_max ? bytes_max : SHARED_BYTES_DEFAULT;
+	heap_init(&s->expiries);
+	TAILQ_INIT(&s->dirty);
+	TAILQ_INIT(&s->sent);
+	TAILQ_INIT(&s->counters);
+	return s;
+}
+
+/* ---- entries ------------------------------------------------------------------- */
+
+static struct slice text_of(const struct shared_value *value)
+{
+	return value->type == SHARED_TEXT ? value->text : (struct slice){ "", 0 };
+}
+
+static size_t entry_bytes(size_t key_len, const struct shared_value *value)
+{
+	return sizeof(struct shared_entry) + key_len + text_of(value).len;
+}
+
+/* The value may point into the one that it takes the place of. */
+static void assign(struct shared *s, struct shared_entry *e,
+		   const struct shared_value *value)
+{
+	struct shared_value copy = *value;
+	struct slice old = text_of(&e->value);
+	if (copy.type == SHARED_TEXT)
+		copy.text.data = mem_strndup(value->text.data, value->text.len);
+	s->bytes += text_of(&copy).len;
+	s->bytes -= old.len;
+	if (e->value.type == SHARED_TEXT)
+		mem_free((char *)old.data);
+	e->value = copy;
+}
+
+static struct shared_entry *create(struct shared *s, const char *key, size_t key_len)
+{
+	struct shared_entry *e = mem_zalloc(sizeof(*e) + key_len);
+	e->key_len = key_len;
+	memcpy(e->key, key, key_len);
+	e->value.type = SHARED_BOOLEAN;
+	heap_node_init(&e->expiry);
+	HASH_ADD_KEYPTR(hh, s->entries, e->key, e->key_len, e);
+	if (e->key[0] == SHARED_COUNTERS)
+		TAILQ_INSERT_TAIL(&s->counters, e, counter_link);
+	s->count++;
+	s->bytes += entry_bytes(key_len, &e->value);
+	return e;
+}
+
+static void forget(struct shared *s, struct shared_entry *e)
+{
+	HASH_DEL(s->entries, e);
+	heap_remove(&s->expiries, &e->expiry);
+	if (e->key[0] == SHARED_COUNTERS)
+		TAILQ_REMOVE(&s->counters, e, counter_link);
+	s->count--;
+	s->bytes -= entry_bytes(e->key_len, &e->value);
+	if (e->value.type == SHARED_TEXT)
+		mem_free((char *)e->value.text.data);
+	mem_free(e);
+}
+
+void shared_destroy(struct shared *s)
+{
+	struct shared_entry *e, *next;
+	if (!s)
+		return;
+	HASH_ITER (hh, s->entries, e, next)
+		forget(s, e);
+	heap_deinit(&s->expiries);
+	mem_free(s);
+}
+
+static void set_dirty(struct shared *s, struct shared_entry *e)
+{
+	if (!s->is_kept)
+		return;
+	if (e->home == HOME_SENT) {
+		e->is_changed = true;
+	} else if (e->home == HOME_CLEAN) {
+		e->home = HOME_DIRTY;
+		TAILQ_INSERT_TAIL(&s->dirty, e, link);
+		s->unwritten++;
+	}
+}
+
+static void set_expiry(struct shared *s, struct shared_entry *e, int64_t expires_unix_ms)
+{
+	e->expires_unix_ms = expires_unix_ms;
+	if (expires_unix_ms)
+		heap_set(&s->expiries, &e->expiry, expires_unix_ms);
+	else
+		heap_remove(&s->expiries, &e->expiry);
+}
+
+/* Remove a living entry. One that is kept elsewhere stays, without a value,
+ * until it has been removed there. */
+static void drop(struct shared *s, struct shared_entry *e)
+{
+	const struct shared_value nothing = { .type = SHARED_BOOLEAN };
+	if (!e->is_kept && e->home != HOME_SENT) {
+		if (e->home == HOME_DIRTY) {
+			TAILQ_REMOVE(&s->dirty, e, link);
+			s->unwritten--;
+		}
+		forget(s, e);
+		return;
+	}
+	assign(s, e, &nothing);
+	set_expiry(s, e, 0);
+	e->is_gone = true;
+	set_dirty(s, e);
+}
+
+static struct shared_entry *find(const struct shared *s, const struct key *key)
+{
+	struct shared_entry *e;
+	HASH_FIND(hh, s->entries, key->text, key->len, e);
+	return e;
+}
+
+static bool is_alive(const struct shared_entry *e, int64_t now_ms)
+{
+	return e && !e->is_gone && (!e->expires_unix_ms || e->expires_unix_ms > now_ms);
+}
+
+static struct shared_entry *find_alive(const struct shared *s, const struct shared_op *op)
+{
+	struct key key;
+	make_key(&key, op);
+	struct shared_entry *e = find(s, &key);
+	return is_alive(e, op->now_ms) ? e : NULL;
+}
+
+/* ---- room ------------------------------------------------------------------------ */
+
+static bool reclaim_one(struct shared *s, int64_t now_ms)
+{
+	struct heap_node *n = heap_min(&s->expiries);
+	if (!n || n->key > now_ms)
+		return false;
+	drop(s,
+	     (struct shared_entry *)((char *)n - offsetof(struct shared_entry, expiry)));
+	return true;
+}
+
+void shared_expire(struct shared *s, int64_t now_ms, unsigned max)
+{
+	while (max-- > 0 && reclaim_one(s, now_ms))
+		;
+}
+
+/* Room for `entries` more and `bytes` more. */
+static int make_room(struct shared *s, size_t entries, size_t bytes, int64_t now_ms,
+		     struct error *err)
+{
+	shared_expire(s, now_ms, RECLAIM_PER_SET);
+	while ((s->count + entries > s->count_max || s->bytes + bytes > s->bytes_max) &&
+	       reclaim_one(s, now_ms))
+		;
+	if (s->count + entries > s->count_max)
+		return error_set(err, TIDE_ELIMIT,
+				 "tide.shared is full: it has %zu entries, as many as it "
+				 "may (--max-shared)",
+				 s->count);
+	if (s->bytes + bytes > s->bytes_max)
+		return error_set(
+			err, TIDE_ELIMIT,
+			"tide.shared is full: %zu more bytes do not fit into %zu "
+			"(--max-shared-bytes)",
+			bytes, s->bytes_max);
+	return TIDE_OK;
+}
+
+/* The entry of the key with room for the value, dead or alive. */
+static int obtain(struct shared *s, const struct shared_op *op,
+		  const struct shared_value *value, struct shared_entry **out,
+		  struct error *err)
+{
+	struct key key;
+	make_key(&key, op);
+	struct shared_entry *e = find(s, &key);
+	size_t old = e ? text_of(&e->value).len : 0;
+	size_t new = text_of(value).len;
+	size_t more = e ? 0 : entry_bytes(key.len, value);
+	if (e && new > old)
+		more = new - old;
+	int status = make_room(s, !e, more, op->now_ms, err);
+	if (status != TIDE_OK)
+		return status;
+	/* What had expired may have been forgotten on the way. */
+	e = find(s, &key);
+	*out = e ? e : create(s, key.text, key.len);
+	return TIDE_OK;
+}
+
+/* ---- calls ------------------------------------------------------------------------ */
+
+int shared_get(const struct shared *s, const struct shared_op *op,
+	       struct shared_value *out)
+{
+	const struct shared_entry *e = find_alive(s, op);
+	if (!e)
+		return TIDE_EMPTY;
+	*out = e->value;
+	return TIDE_OK;
+}
+
+int shared_set(struct shared *s, const struct shared_op *op,
+	       const struct shared_value *value, struct error *err)
+{
+	struct shared_entry *e;
+	if (op->is_dry)
+		return TIDE_OK;
+	int status = obtain(s, op, value, &e, err);
+	if (status != TIDE_OK)
+		return status;
+	assign(s, e, value);
+	set_expiry(s, e, op->expires_unix_ms);
+	e->is_gone = false;
+	set_dirty(s, e);
+	return TIDE_OK;
+}
+
+int shared_add(struct shared *s, const struct shared_op *op,
+	       const struct shared_value *value, struct error *err)
+{
+	if (find_alive(s, op))
+		return TIDE_EEXISTS;
+	return shared_set(s, op, value, err);
+}
+
+static bool is_number(const struct shared_value *v)
+{
+	return v->type == SHARED_INTEGER || v->type == SHARED_NUMBER;
+}
+
+static double as_double(const struct shared_value *v)
+{
+	return v->type == SHARED_INTEGER ? (double)v->integer : v->number;
+}
+
+static bool sum(const struct shared_value *a, const struct shared_value *b,
+		struct shared_value *out)
+{
+	if (a->type == SHARED_INTEGER && b->type == SHARED_INTEGER) {
+		*out = (struct shared_value){ .type = SHARED_INTEGER };
+		return !__builtin_add_overflow(a->integer, b->integer, &out->integer);
+	}
+	*out = (struct shared_value){ .type = SHARED_NUMBER,
+				      .number = as_double(a) + as_double(b) };
+	return true;
+}
+
+int shared_incr(struct shared *s, const struct shared_op *op,
+		const struct shared_value *by, struct shared_value *out,
+		struct error *err)
+{
+	const struct shared_value zero = { .type = SHARED_INTEGER };
+	struct shared_op set = *op;
+	const struct shared_entry *e = find_alive(s, op);
+	const struct shared_value *old = e ? &e->value : &zero;
+	if (!is_number(old))
+		return error_set(err, TIDE_EMISMATCH,
+				 "'%" SLICE_FMT "' is no number but a %s",
+				 SLICE_ARG(op->key),
+				 old->type == SHARED_TEXT ? "string" : "boolean");
+	bool has_sum = sum(old, by, out);
+	if (out->type == SHARED_NUMBER && !isfinite(out->number))
+		return error_set(err, TIDE_EMISMATCH,
+				 "'%" SLICE_FMT "' plus this is no finite number",
+				 SLICE_ARG(op->key));
+	if (!has_sum)
+		return error_set(err, TIDE_EMISMATCH,
+				 "'%" SLICE_FMT "' would be more than an integer holds",
+				 SLICE_ARG(op->key));
+	if (e)
+		set.expires_unix_ms = e->expires_unix_ms;
+	return shared_set(s, &set, out, err);
+}
+
+bool shared_remove(struct shared *s, const struct shared_op *op)
+{
+	struct shared_entry *e = find_alive(s, op);
+	if (e && !op->is_dry)
+		drop(s, e);
+	return e != NULL;
+}
+
+void shared_stats(const struct shared *s, struct shared_stats *out)
+{
+	*out = (struct shared_stats){ .entries = s->count,
+				      .entries_max = s->count_max,
+				      .bytes = s->bytes,
+				      .bytes_max = s->bytes_max,
+				      .unwritten = s->unwritten };
+}
+
+void shared_each_counter(const struct shared *s, int64_t now_ms, unsigned max,
+			 shared_counter_fn fn, void *ctx)
+{
+	const struct shared_entry *e;
+	TAILQ_FOREACH (e, &s->counters, counter_link) {
+		if (!is_alive(e, now_ms))
+			continue;
+		if (max-- == 0)
+			return;
+		fn(ctx, (struct slice){ e->key + 2, e->key_len - 2 }, &e->value);
+	}
+}
+
+/* ---- coming back ---------------------------------------------------------------------
+ */
+
+static bool is_kept_key(struct slice key)
+{
+	return key.len > 2 && key.len <= KEY_BYTES_MAX && key.data[1] == ':' &&
+	       (key.data[0] == SHARED_KEYS || key.data[0] == SHARED_COUNTERS ||
+		key.data[0] == SHARED_BUCKETS);
+}
+
+int shared_restore(struct shared *s, struct slice key, struct slice text)
+{
+	struct shared_value value;
+	int64_t expires_unix_ms;
+	struct key k = { .len = key.len };
+	if (!is_kept_key(key) || !shared_text_decode(text, &expires_unix_ms, &value))
+		return TIDE_ESYNTAX;
+	memcpy(k.text, key.data, key.len);
+	struct shared_entry *e = find(s, &k);
+	if (e) {
+		e->is_kept = true;
+		return TIDE_OK;
+	}
+	e = create(s, k.text, k.len);
+	assign(s, e, &value);
+	set_expiry(s, e, expires_unix_ms);
+	e->is_kept = true;
+	return TIDE_OK;
+}
+
+/* ---- being kept ------------------------------------------------------------------- */
+
+void shared_keep(struct shared *s)
+{
+	s->is_kept = true;
+}
+
+bool shared_is_dirty(const struct shared *s)
+{
+	return !TAILQ_EMPTY(&s->dirty);
+}
+
+bool shared_is_written(const struct shared *s)
+{
+	return TAILQ_EMPTY(&s->dirty) && TAILQ_EMPTY(&s->sent);
+}
+
+size_t shared_send(struct shared *s, size_t max, shared_change_fn fn, void *ctx)
+{
+	const struct slice gone = { NULL, 0 };
+	struct shared_entry *e;
+	struct buf text;
+	size_t n = 0;
+	buf_init(&text);
+	while (n < max && (e = TAILQ_FIRST(&s->dirty)) != NULL) {
+		TAILQ_REMOVE(&s->dirty, e, link);
+		TAILQ_INSERT_TAIL(&s->sent, e, link);
+		e->home = HOME_SENT;
+		e->is_changed = false;
+		buf_clear(&text);
+		shared_text_encode(&text, e->expires_unix_ms, &e->value);
+		fn(ctx, (struct slice){ e->key, e->key_len },
+		   e->is_gone ? gone : buf_slice(&text));
+		n++;
+	}
+	buf_deinit(&text);
+	return n;
+}
+
+static void settle(struct shared *s, struct shared_entry *e, bool is_kept)
+{
+	e->home = HOME_CLEAN;
+	s->unwritten--;
+	if (is_kept && e->is_gone && !e->is_changed) {
+		forget(s, e);
+		return;
+	}
+	/* Refused or not, something of it may have been kept. */
+	e->is_kept = true;
+	if (!is_kept || e->is_changed)
+		set_dirty(s, e);
+}
+
+void shared_sent(struct shared *s, bool is_kept)
+{
+	struct shared_entry *e;
+	while ((e = TAILQ_FIRST(&s->sent)) != NULL) {
+		TAILQ_REMOVE(&s->sent, e, link);
+		settle(s, e, is_kept);
+	}
+}

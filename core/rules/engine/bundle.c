@@ -1,0 +1,197 @@
+#include "bundle.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "generation.h"
+#include "rules/sandbox/source.h"
+
+struct bundle *bundle_create(void)
+{
+	struct bundle *b = mem_zalloc(sizeof(*b));
+	b->refs = 1;
+	return b;
+}
+
+void bundle_unref(struct bundle *b)
+{
+	if (!b || --b->refs > 0)
+		return;
+	for (size_t i = 0; i < b->count; i++) {
+		mem_free(b->files[i].path);
+		mem_free(b->files[i].text);
+	}
+	mem_free(b->files);
+	mem_free(b);
+}
+
+/* The place of the path, or where it would be. */
+static size_t place_of(const struct bundle *b, const char *path, bool *is_there)
+{
+	size_t low = 0, high = b->count;
+	*is_there = false;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		int order = strcmp(b->files[middle].path, path);
+		if (order == 0) {
+			*is_there = true;
+			return middle;
+		}
+		if (order < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+void bundle_add(struct bundle *b, const char *path, struct slice text)
+{
+	bool is_there;
+	size_t at = place_of(b, path, &is_there);
+	if (is_there)
+		return;
+	b->files = mem_realloc(b->files, (b->count + 1) * sizeof(*b->files));
+	memmove(&b->files[at + 1], &b->files[at], (b->count - at) * sizeof(*b->files));
+	b->files[at] = (struct bundle_file){
+		.path = mem_strdup(path),
+		.text = mem_strndup(text.data, text.len),
+		.len = text.len,
+	};
+	b->count++;
+	b->bytes += strlen(path) + text.len;
+}
+
+const struct bundle_file *bundle_find(const struct bundle *b, const char *path)
+{
+	bool is_there;
+	size_t at = place_of(b, path, &is_there);
+	return is_there ? &b->files[at] : NULL;
+}
+
+uint64_t bundle_hash(const struct bundle *b)
+{
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+	for (size_t i = 0; i < b->count; i++) {
+		const struct bundle_file *f = &b->files[i];
+		hash = (hash ^ source_hash(f->path, strlen(f->path))) *
+		       UINT64_C(0x100000001b3);
+		hash = (hash ^ source_hash(f->text, f->len)) * UINT64_C(0x100000001b3);
+	}
+	return hash;
+}
+
+void bundle_compare(const struct bundle *from, const struct bundle *to,
+		    bundle_change_fn on_change, void *ctx)
+{
+	size_t from_count = from ? from->count : 0, to_count = to ? to->count : 0;
+	for (size_t i = 0, j = 0; i < from_count || j < to_count;) {
+		const struct bundle_file *old = i < from_count ? &from->files[i] : NULL;
+		const struct bundle_file *new = j < to_count ? &to->files[j] : NULL;
+		int order = !old ? 1 : !new ? -1 : strcmp(old->path, new->path);
+		if (order < 0)
+			on_change(ctx, BUNDLE_REMOVED, old->path);
+		else if (order > 0)
+			on_change(ctx, BUNDLE_ADDED, new->path);
+		else if (old->len != new->len ||
+			 memcmp(old->text, new->text, old->len) != 0)
+			on_change(ctx, BUNDLE_CHANGED, new->path);
+		i += order <= 0;
+		j += order >= 0;
+	}
+}
+
+int bundle_read(const struct bundle *from, struct bundle *into, struct source *out,
+		const char *path, const char *name, struct error *err)
+{
+	if (!from) {
+		int status = source_read(out, path, name, err);
+		if (status == TIDE_OK && into)
+			bundle_add(into, name, (struct slice){ out->data, out->len });
+		return status;
+	}
+	const struct bundle_file *f = bundle_find(from, name);
+	*out = (struct source){ .data = NULL };
+	if (!f)
+		return error_set(err, TIDE_ENOTFOUND,
+				 "%s: is not among the files of that generation", name);
+	if (into)
+		bundle_add(into, name, (struct slice){ f->text, f->len });
+	*out = (struct source){ .data = mem_strndup(f->text, f->len),
+				.len = f->len,
+				.hash = source_hash(f->text, f->len) };
+	return TIDE_OK;
+}
+
+/* ---- a look at the directory ------------------------------------------------------ */
+
+static void scan_file(struct bundle *b, const char *rules_dir, const char *name)
+{
+	char path[PATH_MAX];
+	struct source source;
+	struct error ignored; /* it is the loading that complains */
+	if (snprintf(path, sizeof(path), "%s/%s", rules_dir, name) >= (int)sizeof(path))
+		return;
+	int status = bundle_read(NULL, b, &source, path, name, &ignored);
+	if (status == TIDE_OK)
+		source_free(&source);
+}
+
+static void scan_kind(struct bundle *b, const char *rules_dir, enum script_kind kind)
+{
+	char path[PATH_MAX], name[PATH_MAX];
+	struct dirent *entry;
+	if (snprintf(path, sizeof(path), "%s/%s", rules_dir, script_kind_name(kind)) >=
+	    (int)sizeof(path))
+		return;
+	DIR *dir = opendir(path);
+	while (dir && (entry = readdir(dir))) {
+		if (!script_kind_is_file(entry->d_name))
+			continue;
+		snprintf(name, sizeof(name), "%s/%s", script_kind_name(kind),
+			 entry->d_name);
+		scan_file(b, rules_dir, name);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+struct bundle *bundle_scan(const char *rules_dir, const struct bundle *known)
+{
+	struct bundle *b = bundle_create();
+	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++)
+		scan_kind(b, rules_dir, (enum script_kind)kind);
+	for (size_t i = 0; known && i < known->count; i++)
+		scan_file(b, rules_dir, known->files[i].path);
+	return b;
+}
+
+/* ---- modules ---------------------------------------------------------------------- */
+
+static bool is_script(const char *path)
+{
+	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
+		const char *folder = script_kind_name((enum script_kind)kind);
+		size_t len = strlen(folder);
+		if (strncmp(path, folder, len) == 0 && path[len] == '/' &&
+		    !strchr(path + len + 1, '/'))
+			return script_kind_is_file(path + len + 1);
+	}
+	return false;
+}
+
+static void look_at_change(void *ctx, enum bundle_change change, const char *path)
+{
+	bool *is_same = ctx;
+	*is_same &= is_script(path);
+}
+
+bool bundle_has_same_modules(const struct bundle *a, const struct bundle *b)
+{
+	bool is_same = true;
+	bundle_compare(a, b, look_at_change, &is_same);
+	return is_same;
+}

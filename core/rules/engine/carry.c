@@ -1,0 +1,227 @@
+#include "carry.h"
+
+#include <lauxlib.h>
+
+#include "base/log.h"
+#include "engine_private.h"
+
+/* ---- a copy from one state into another ------------------------------------------- */
+
+struct carrying {
+	lua_State *from; /* the former generation's; nothing runs in it */
+	const struct use *source;
+	struct use *use;
+	unsigned values; /* copied so far */
+	int old;         /* reference of the copy */
+};
+
+/* Nothing may be raised in `from`, where nobody would catch it: what is called
+ * there neither allocates nor converts. */
+static void copy_value(lua_State *L, struct carrying *c, int copies, int depth);
+
+static bool is_key(int type)
+{
+	return type == LUA_TSTRING || type == LUA_TNUMBER || type == LUA_TBOOLEAN;
+}
+
+static void copy_fields(lua_State *L, struct carrying *c, int copies, int depth)
+{
+	int table = lua_gettop(L);
+	if (depth == CARRY_DEPTH_MAX || !lua_checkstack(c->from, 4))
+		luaL_error(L,
+			   "a state is carried over with at most %d tables in each other",
+			   CARRY_DEPTH_MAX);
+	luaL_checkstack(L, 4, NULL);
+	for (lua_pushnil(c->from); lua_next(c->from, -2) != 0; lua_pop(c->from, 1)) {
+		if (!is_key(lua_type(c->from, -2)))
+			continue;
+		copy_value(L, c, copies, depth + 1);
+		if (lua_isnil(L, -1)) {
+			lua_pop(L, 1);
+			continue;
+		}
+		lua_pushvalue(c->from, -2);
+		copy_value(L, c, copies, depth + 1);
+		lua_pop(c->from, 1);
+		lua_insert(L, -2);
+		lua_rawset(L, table);
+	}
+}
+
+/* A table that is met again is the same one in the copy too. */
+static void copy_table(lua_State *L, struct carrying *c, int copies, int depth)
+{
+	const void *identity = lua_topointer(c->from, -1);
+	if (lua_rawgetp(L, copies, identity) == LUA_TTABLE)
+		return;
+	lua_pop(L, 1);
+	lua_newtable(L);
+	lua_pushvalue(L, -1);
+	lua_rawsetp(L, copies, identity);
+	copy_fields(L, c, copies, depth);
+}
+
+/* Push what is on the top of `from`; nil for what cannot go over. */
+static void copy_value(lua_State *L, struct carrying *c, int copies, int depth)
+{
+	size_t len;
+	const char *text;
+	if (++c->values > CARRY_VALUES_MAX)
+		luaL_error(L,
+			   "a state of more than %d keys and values is not carried over",
+			   CARRY_VALUES_MAX);
+	switch (lua_type(c->from, -1)) {
+	case LUA_TTABLE:
+		copy_table(L, c, copies, depth);
+		break;
+	case LUA_TSTRING:
+		text = lua_tolstring(c->from, -1, &len);
+		lua_pushlstring(L, text, len);
+		break;
+	case LUA_TNUMBER:
+		if (lua_isinteger(c->from, -1))
+			lua_pushinteger(L, lua_tointeger(c->from, -1));
+		else
+			lua_pushnumber(L, lua_tonumber(c->from, -1));
+		break;
+	case LUA_TBOOLEAN:
+		lua_pushboolean(L, lua_toboolean(c->from, -1));
+		break;
+	default:
+		lua_pushnil(L);
+	}
+}
+
+static int l_copy(lua_State *L)
+{
+	struct carrying *c = lua_touserdata(L, 1);
+	script_set_place(script_state_of(L), c->use->rule->file,
+			 c->use->rule->decide_line);
+	lua_newtable(L);
+	int copies = lua_gettop(L);
+	lua_rawgeti(c->from, LUA_REGISTRYINDEX, c->source->state);
+	copy_value(L, c, copies, 0);
+	c->old = luaL_ref(L, LUA_REGISTRYINDEX);
+	return 0;
+}
+
+/* carry (old, opts) -> state; nil: that of `new` stays */
+static int l_carry(lua_State *L)
+{
+	struct carrying *c = lua_touserdata(L, 1);
+	lua_rawgeti(L, LUA_REGISTRYINDEX, c->use->rule->functions[RULE_CARRY]);
+	lua_rawgeti(L, LUA_REGISTRYINDEX, c->old);
+	lua_rawgeti(L, LUA_REGISTRYINDEX, c->use->options);
+	lua_call(L, 2, 1);
+	if (!lua_isnil(L, -1))
+		lua_rawseti(L, LUA_REGISTRYINDEX, c->use->state);
+	return 0;
+}
+
+/* ---- one use ---------------------------------------------------------------------- */
+
+/* The copy is not the script's doing: its time is not taken from the budget. */
+static int run(struct script_state *s, struct carrying *c, struct error *err)
+{
+	struct rule *rule = (struct rule *)c->use->rule;
+	struct script_call call = {
+		.file = rule->file, .stats = &rule->stats, .body = l_copy, .ctx = c
+	};
+	bool is_dry_run = s->is_dry_run;
+	int top = lua_gettop(c->from);
+	s->is_dry_run = false; /* whoever asks, the carrying is no part of it */
+	int status = lua_checkstack(c->from, 4)
+			     ? script_enter(s, &call, err)
+			     : error_set(err, TIDE_ELIMIT, "there is no memory");
+	lua_settop(c->from, top);
+	call.body = l_carry;
+	if (status == TIDE_OK && c->old != LUA_REFNIL)
+		status = script_enter(s, &call, err);
+	luaL_unref(s->L, LUA_REGISTRYINDEX, c->old);
+	s->is_dry_run = is_dry_run;
+	return status;
+}
+
+void carry_use(const struct handle *h)
+{
+	struct engine *e = h->engine;
+	const struct generation *former = e->former;
+	struct carrying c = { .from = former->script.L,
+			      .use = handle_use(h),
+			      .old = LUA_NOREF };
+	struct error err;
+	if (!c.use->must_carry)
+		return;
+	c.use->must_carry = false;
+	if (h->number >= former->use_count || !former->uses[h->number].rule)
+		return;
+	c.source = &former->uses[h->number];
+	if (c.source->state == LUA_NOREF || c.source->state == LUA_REFNIL)
+		return;
+	if (run(&e->current->script, &c, &err) != TIDE_OK)
+		log_warn("%s: what %s has remembered is lost with the reload: %s",
+			 e->tide.about, h->user, err.text);
+}
+
+void carry_note(const struct handle *h, struct generation *g)
+{
+	struct use *use = &g->uses[h->number];
+	use->must_carry = use->rule->functions[RULE_CARRY] != LUA_NOREF;
+	g->must_carry |= use->must_carry;
+}
+
+/* ---- all of them ------------------------------------------------------------------ */
+
+static struct generation *end(struct engine *e)
+{
+	struct generation *former = e->former;
+	e->former = NULL;
+	e->carry_at = NULL;
+	return former;
+}
+
+struct generation *carry_begin(struct engine *e, struct generation *old)
+{
+	/* What has filled the memory of one generation would fill that of the next. */
+	if (!old || !e->current->must_carry || old->script.is_exhausted)
+		return old;
+	e->former = old;
+	e->carry_at = TAILQ_FIRST(&e->handles);
+	return NULL;
+}
+
+/* False when there is nobody left. */
+static bool step(struct engine *e)
+{
+	const struct handle *h = e->carry_at;
+	if (!h)
+		return false;
+	e->carry_at = TAILQ_NEXT(h, link);
+	carry_use(h);
+	return true;
+}
+
+void carry_turn(struct engine *e, int64_t max_ns)
+{
+	int64_t started_ns = (int64_t)uv_hrtime();
+	bool is_left = true;
+	while (is_left && (int64_t)uv_hrtime() - started_ns < max_ns)
+		is_left = step(e);
+	if (!is_left)
+		engine_retire(e, end(e));
+}
+
+void carry_finish(struct engine *e)
+{
+	if (!e->former)
+		return;
+	while (step(e))
+		;
+	generation_destroy(end(e));
+}
+
+void carry_forget(const struct handle *h)
+{
+	if (h->engine->carry_at == h)
+		h->engine->carry_at = TAILQ_NEXT(h, link);
+}

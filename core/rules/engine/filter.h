@@ -1,0 +1,63 @@
+/* filter.h: the filters: scripts that change, refuse, reroute or copy a message
+ * on its way in.
+ *
+ * Those with a `match` are active, and form a chain in the order of their file
+ * names. A message passes the ones that match its exchange and key, as they are
+ * when its turn at the filter comes. Written to another exchange, it begins
+ * anew at the first; a filter for all exchanges ("*") sees it once all the same.
+ * Which filters match an address is remembered for the generation. */
+#ifndef TIDE_RULES_ENGINE_FILTER_H
+#define TIDE_RULES_ENGINE_FILTER_H
+
+#include "rules/api/draft.h"
+#include "engine.h"
+
+/* How often a message is rerouted, copies of copies counted along. */
+#define FILTER_HOPS_MAX 8
+
+/* What one filter did, for EXPLAIN. */
+struct filter_step {
+	const char *file;
+	const char *match_exchange;
+	const char *match_key;
+	const struct msg *before;
+	const struct msg *after;
+	unsigned copies;
+	const char *rejected; /* the reason, or NULL */
+	uint64_t time_ns;
+};
+
+/* One message on its way through. */
+struct filter_pass {
+	struct msg *msg; /* in: a reference; out: the same, or a new one in its place */
+	struct slice vhost;  /* where it is published */
+	int64_t now_unix_ms; /* what delays count from */
+	unsigned hops;       /* in and out */
+	/* The script that sent it to its exchange, and the line of its function;
+	 * untouched when none did. */
+	const char *sender;
+	int sender_line;
+	struct draft_copies copies; /* in: max; out: references. Each has its sender */
+	const char *copy_senders[DRAFT_COPIES_MAX];
+	int copy_lines[DRAFT_COPIES_MAX];
+	void (*on_step)(void *ctx, const struct filter_step *step); /* may be NULL */
+	void *ctx;
+};
+
+/* How many filters are active. */
+unsigned filter_count(const struct engine *e);
+
+/* TIDE_EREJECTED, with the filter's reason and file; TIDE_ERULE when a filter
+ * fails. The copies made until then are the caller's too. */
+TIDE_MUST_USE int filter_run(struct engine *e, struct filter_pass *p, struct error *err);
+
+/* ---- for the engine's own files -------------------------------------------- */
+
+struct filter_set;
+struct generation;
+
+struct filter_set *filter_set_create(const struct generation *g);
+/* Accepts NULL. */
+void filter_set_destroy(struct filter_set *set);
+
+#endif

@@ -1,0 +1,562 @@
+#include "options.h"
+
+#include <errno.h>
+#include <lauxlib.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/duration.h"
+#include "base/mem.h"
+#include "rules/sandbox/sandbox.h"
+#include "rules/sandbox/script.h"
+
+#define WILDCARD "*"
+
+/* By enum option_type. */
+static const struct {
+	const char *name;
+	const char *what;
+} types[] = {
+	{ "string", "a text" },
+	{ "integer", "an integer" },
+	{ "number", "a number" },
+	{ "boolean", "1, 0, true or false" },
+	{ "duration", "a duration such as 500ms, 30s or 5m" },
+	{ "list", "a list: values with commas between them" },
+};
+#define TYPE_COUNT (sizeof(types) / sizeof(types[0]))
+
+const char *options_type_name(enum option_type type)
+{
+	return types[type].name;
+}
+
+void options_init(struct options *o)
+{
+	*o = (struct options){ .items = NULL };
+}
+
+void options_deinit(struct options *o)
+{
+	for (size_t i = 0; i < o->count; i++) {
+		struct option *option = &o->items[i];
+		mem_free(option->name);
+		mem_free(option->doc);
+		mem_free(option->preset);
+		args_deinit(&option->choices);
+	}
+	mem_free(o->items);
+	options_init(o);
+}
+
+/* ---- values ----------------------------------------------------------------- */
+
+struct option_value {
+	lua_Integer integer;
+	lua_Number number; /* of every type with an order */
+	bool boolean;
+};
+
+static bool parse_integer(const char *text, struct option_value *out)
+{
+	char *end;
+	errno = 0;
+	out->integer = strtoll(text, &end, 10);
+	out->number = (lua_Number)out->integer;
+	return end != text && *end == '\0' && errno == 0 && !strchr(" \t\n\v\f\r", *text);
+}
+
+static bool parse_number(const char *text, struct option_value *out)
+{
+	char *end;
+	if (text[0] == '\0' || strspn(text, "0123456789+-.eE") != strlen(text))
+		return false;
+	out->number = strtod(text, &end);
+	return *end == '\0' && isfinite(out->number);
+}
+
+static bool parse_boolean(const char *text, struct option_value *out)
+{
+	out->boolean = strcmp(text, "1") == 0 || strcmp(text, "true") == 0;
+	return out->boolean || strcmp(text, "0") == 0 || strcmp(text, "false") == 0;
+}
+
+static bool parse_duration(const char *text, struct option_value *out)
+{
+	int64_t ms;
+	if (duration_parse(slice_from(text), &ms) != TIDE_OK)
+		return false;
+	out->integer = ms;
+	out->number = (lua_Number)ms;
+	return true;
+}
+
+static bool parse_value(enum option_type type, const char *text, struct option_value *out)
+{
+	switch (type) {
+	case OPTION_INTEGER:
+		return parse_integer(text, out);
+	case OPTION_NUMBER:
+		return parse_number(text, out);
+	case OPTION_BOOLEAN:
+		return parse_boolean(text, out);
+	case OPTION_DURATION:
+		return parse_duration(text, out);
+	case OPTION_STRING:
+	case OPTION_LIST:
+		return true;
+	}
+	return false;
+}
+
+static bool is_ordered(enum option_type type)
+{
+	return type == OPTION_INTEGER || type == OPTION_NUMBER || type == OPTION_DURATION;
+}
+
+static bool is_allowed(const struct option *o, enum option_type type, const char *text)
+{
+	struct option_value value;
+	if (o->choices.count > 0 && !args_get(&o->choices, text))
+		return false;
+	if (!parse_value(type, text, &value))
+		return false;
+	if (!is_ordered(type))
+		return true;
+	return !(o->has_min && value.number < o->min) &&
+	       !(o->has_max && value.number > o->max);
+}
+
+/* The next element of a list in `out`, zero-terminated; false at the end. */
+static bool next_element(const char **list, struct buf *out)
+{
+	if (!*list)
+		return false;
+	size_t len = strcspn(*list, ",");
+	buf_clear(out);
+	buf_append(out, *list, len);
+	*list = (*list)[len] == ',' ? *list + len + 1 : NULL;
+	return true;
+}
+
+static bool is_allowed_text(const struct option *o, const char *text)
+{
+	struct buf element;
+	bool is_ok = true;
+	if (o->type != OPTION_LIST)
+		return is_allowed(o, o->type, text);
+	buf_init(&element);
+	while (is_ok && next_element(&text, &element))
+		is_ok = is_allowed(o, o->of, buf_cstr(&element));
+	buf_deinit(&element);
+	return is_ok;
+}
+
+/* "a number, at least 1", in `out`. */
+static void describe(const struct option *o, struct buf *out)
+{
+	buf_append_text(out, types[o->type].what);
+	if (o->type == OPTION_LIST && o->of != OPTION_STRING)
+		buf_printf(out, ", each %s", types[o->of].what);
+	if (o->has_min)
+		buf_printf(out, ", at least %.14g", o->min);
+	if (o->has_max)
+		buf_printf(out, ", at most %.14g", o->max);
+	for (size_t i = 0; i < o->choices.count; i++)
+		buf_printf(out, "%s %s", i == 0 ? ", one of" : "",
+			   o->choices.items[i].name);
+}
+
+/* ---- declarations ------------------------------------------------------------ */
+
+char *options_take_text(lua_State *L, const char *whose, const char *what)
+{
+	size_t len;
+	if (lua_type(L, -1) != LUA_TSTRING)
+		luaL_error(L, "%s'%s' is a text, not a %s", whose, what,
+			   luaL_typename(L, -1));
+	const char *text = lua_tolstring(L, -1, &len);
+	if (len > OPTION_TEXT_MAX)
+		luaL_error(L, "%s'%s' has more than %d bytes", whose, what,
+			   OPTION_TEXT_MAX);
+	return mem_strdup(text);
+}
+
+static void check_preset_len(lua_State *L, size_t len, const char *name)
+{
+	if (len > OPTION_TEXT_MAX)
+		luaL_error(L, "option '%s': the default has more than %d bytes", name,
+			   OPTION_TEXT_MAX);
+}
+
+/* The values of a list with commas between them. */
+static const char *list_text(lua_State *L, int idx, const char *name)
+{
+	luaL_Buffer list;
+	luaL_buffinit(L, &list);
+	lua_Integer count = luaL_len(L, idx);
+	size_t sum = 0, len;
+	for (lua_Integer i = 1; i <= count; i++) {
+		script_check(L);
+		if (i > 1)
+			luaL_addchar(&list, ',');
+		lua_geti(L, idx, i);
+		if (!lua_isstring(L, -1))
+			luaL_error(L, "option '%s': element %d of the default is a %s",
+				   name, (int)i, luaL_typename(L, -1));
+		lua_tolstring(L, -1, &len);
+		sum += len + 1;
+		check_preset_len(L, sum - 1, name);
+		luaL_addvalue(&list);
+	}
+	luaL_pushresult(&list);
+	return lua_tostring(L, -1);
+}
+
+/* The text of a default: what a user would write for it. Raises for a value
+ * that has none. */
+static const char *preset_text(lua_State *L, int idx, const char *name)
+{
+	idx = lua_absindex(L, idx);
+	switch (lua_type(L, idx)) {
+	case LUA_TBOOLEAN:
+		return lua_pushstring(L, lua_toboolean(L, idx) ? "true" : "false");
+	case LUA_TNUMBER:
+	case LUA_TSTRING: {
+		size_t len;
+		const char *text = luaL_tolstring(L, idx, &len);
+		check_preset_len(L, len, name);
+		return text;
+	}
+	case LUA_TTABLE:
+		return list_text(L, idx, name);
+	default:
+		luaL_error(L, "option '%s': the default cannot be a %s", name,
+			   luaL_typename(L, idx));
+	}
+	return NULL;
+}
+
+static enum option_type check_type(lua_State *L, const char *name)
+{
+	const char *text = lua_tostring(L, -1);
+	for (size_t i = 0; text && i < TYPE_COUNT; i++) {
+		if (strcmp(text, types[i].name) == 0)
+			return (enum option_type)i;
+	}
+	luaL_error(L,
+		   "option '%s': a type is one of string integer number boolean "
+		   "duration list, not %s",
+		   name, luaL_tolstring(L, -1, NULL));
+	return OPTION_STRING;
+}
+
+/* A bound: a number, or a duration as text. */
+static double check_bound(lua_State *L, const char *name)
+{
+	struct option_value value;
+	if (lua_type(L, -1) == LUA_TNUMBER && isfinite(lua_tonumber(L, -1)))
+		return lua_tonumber(L, -1);
+	if (lua_type(L, -1) == LUA_TSTRING && parse_duration(lua_tostring(L, -1), &value))
+		return value.number;
+	return luaL_error(L, "option '%s': a bound is a number or a duration", name);
+}
+
+static void check_choices(lua_State *L, struct option *o)
+{
+	if (!lua_istable(L, -1))
+		luaL_error(L, "option '%s': 'choices' is a list of texts", o->name);
+	lua_Integer count = luaL_len(L, -1);
+	if (count < 1)
+		luaL_error(L, "option '%s': no choices", o->name);
+	if (count > OPTION_CHOICES_MAX)
+		luaL_error(L, "option '%s': more than %d choices", o->name,
+			   OPTION_CHOICES_MAX);
+	for (lua_Integer i = 1; i <= count; i++) {
+		size_t len;
+		lua_geti(L, -1, i);
+		const char *choice = lua_tolstring(L, -1, &len);
+		if (!choice || len > OPTION_CHOICE_MAX ||
+		    args_add(&o->choices, (struct slice){ choice, len }, SLICE("1")) !=
+			    TIDE_OK)
+			luaL_error(L,
+				   "option '%s': choice %d is no text of 1 to %d bytes "
+				   "without white space and '=', or there twice",
+				   o->name, (int)i, OPTION_CHOICE_MAX);
+		lua_pop(L, 1);
+	}
+}
+
+/* One field of a declaration, its value on the top. */
+static void declare_field(lua_State *L, struct option *o, const char *field)
+{
+	if (strcmp(field, "type") == 0) {
+		o->type = check_type(L, o->name);
+	} else if (strcmp(field, "of") == 0) {
+		o->of = check_type(L, o->name);
+	} else if (strcmp(field, "doc") == 0) {
+		char whose[OPTION_NAME_MAX + 16];
+		snprintf(whose, sizeof(whose), "option '%s': ", o->name);
+		o->doc = options_take_text(L, whose, "doc");
+	} else if (strcmp(field, "default") == 0) {
+		o->preset = mem_strdup(preset_text(L, -1, o->name));
+	} else if (strcmp(field, "required") == 0) {
+		if (!lua_isboolean(L, -1))
+			luaL_error(L,
+				   "option '%s': 'required' is true or false, not a %s",
+				   o->name, luaL_typename(L, -1));
+		o->is_required = lua_toboolean(L, -1);
+	} else if (strcmp(field, "min") == 0) {
+		o->min = check_bound(L, o->name);
+		o->has_min = true;
+	} else if (strcmp(field, "max") == 0) {
+		o->max = check_bound(L, o->name);
+		o->has_max = true;
+	} else if (strcmp(field, "choices") == 0) {
+		check_choices(L, o);
+	} else {
+		luaL_error(L,
+			   "option '%s': cannot be told '%s'; a declaration has type, "
+			   "default, doc, min, max, choices, required, of",
+			   o->name, field);
+	}
+}
+
+/* What has an order, and therefore bounds; of a list, its elements. */
+static enum option_type value_type(const struct option *o)
+{
+	return o->type == OPTION_LIST ? o->of : o->type;
+}
+
+static void check_bounds(lua_State *L, const struct option *o)
+{
+	if (!o->has_min && !o->has_max)
+		return;
+	if (!is_ordered(value_type(o)))
+		luaL_error(L,
+			   "option '%s': min and max are for what has an order, not for "
+			   "a %s",
+			   o->name, types[value_type(o)].name);
+	if (o->has_min && o->has_max && o->min > o->max)
+		luaL_error(L, "option '%s': min is more than max", o->name);
+}
+
+static void check_declaration(lua_State *L, const struct option *o, bool has_of)
+{
+	if (o->type == OPTION_LIST && o->of == OPTION_LIST)
+		luaL_error(L, "option '%s': a list of lists", o->name);
+	if (has_of && o->type != OPTION_LIST)
+		luaL_error(L, "option '%s': 'of' is for a list", o->name);
+	check_bounds(L, o);
+	if (strcmp(o->name, WILDCARD) == 0 && (o->is_required || o->preset))
+		luaL_error(L,
+			   "option '*': stands for any name, so it is neither required "
+			   "nor has a default");
+	if (o->is_required && o->preset)
+		luaL_error(L, "option '%s': one that is required has no default",
+			   o->name);
+	for (size_t i = 0; i < o->choices.count; i++) {
+		const char *choice = o->choices.items[i].name;
+		if (!is_allowed(o, value_type(o), choice))
+			luaL_error(L,
+				   "option '%s': the choice '%s' is not allowed itself",
+				   o->name, choice);
+	}
+	if (o->preset && !is_allowed_text(o, o->preset))
+		luaL_error(L, "option '%s': the default '%s' is not allowed itself",
+			   o->name, o->preset);
+}
+
+static const char *check_name(lua_State *L, int idx)
+{
+	struct slice name;
+	name.data = lua_tolstring(L, idx, &name.len);
+	if (!slice_is_name(name) || name.len > OPTION_NAME_MAX ||
+	    memchr(name.data, '=', name.len))
+		luaL_error(L,
+			   "'%s' is no name of an option: 1 to %d bytes without white "
+			   "space and '='",
+			   name.data, OPTION_NAME_MAX);
+	return name.data;
+}
+
+/* The declaration of one option on the top, its name below. */
+static void declare(lua_State *L, struct options *o)
+{
+	if (lua_type(L, -2) != LUA_TSTRING || !lua_istable(L, -1))
+		luaL_error(L, "options are declared as name = { type = ..., ... }");
+	if (o->count == OPTIONS_MAX)
+		luaL_error(L, "more than %d options", OPTIONS_MAX);
+	const char *name = check_name(L, -2);
+	struct option *option = &o->items[o->count++];
+	bool has_of = false;
+	*option = (struct option){ .name = mem_strdup(name) };
+	args_init(&option->choices);
+	for (lua_pushnil(L); lua_next(L, -2) != 0;) {
+		int top = lua_gettop(L);
+		if (lua_type(L, -2) != LUA_TSTRING)
+			luaL_error(L, "option '%s': a field without a name",
+				   option->name);
+		const char *field = lua_tostring(L, -2);
+		has_of |= strcmp(field, "of") == 0;
+		declare_field(L, option, field);
+		lua_settop(L, top - 1);
+	}
+	check_declaration(L, option, has_of);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct option *)a)->name, ((const struct option *)b)->name);
+}
+
+void options_declare(lua_State *L, struct options *o)
+{
+	if (lua_isnil(L, -1))
+		return;
+	if (!lua_istable(L, -1))
+		luaL_error(L, "options are a table, not a %s", luaL_typename(L, -1));
+	o->items = mem_zalloc(OPTIONS_MAX * sizeof(*o->items));
+	for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1))
+		declare(L, o);
+	o->items = mem_realloc(o->items, (o->count + 1) * sizeof(*o->items));
+	qsort(o->items, o->count, sizeof(*o->items), by_name);
+}
+
+/* ---- checking and handing over ----------------------------------------------- */
+
+static const struct option *find(const struct options *o, const char *name)
+{
+	const struct option *wildcard = NULL;
+	for (size_t i = 0; i < o->count; i++) {
+		if (strcmp(o->items[i].name, name) == 0)
+			return &o->items[i];
+		if (strcmp(o->items[i].name, WILDCARD) == 0)
+			wildcard = &o->items[i];
+	}
+	return wildcard;
+}
+
+static int refuse_name(const struct options *o, const char *name, const char *script,
+		       struct error *err)
+{
+	struct buf names;
+	buf_init(&names);
+	for (size_t i = 0; i < o->count; i++)
+		buf_printf(&names, " %s", o->items[i].name);
+	if (o->count == 0)
+		error_set(err, TIDE_EMISMATCH, "%s has no option '%s', and no other",
+			  script, name);
+	else
+		error_set(err, TIDE_EMISMATCH, "%s has no option '%s'; it has%s", script,
+			  name, buf_cstr(&names));
+	buf_deinit(&names);
+	return TIDE_EMISMATCH;
+}
+
+static int refuse_value(const struct option *o, const struct arg *arg, const char *script,
+			struct error *err)
+{
+	struct buf what;
+	buf_init(&what);
+	describe(o, &what);
+	error_set(err, TIDE_EMISMATCH, "option '%s' of %s is %s; it cannot be '%s'",
+		  arg->name, script, buf_cstr(&what), arg->value);
+	buf_deinit(&what);
+	return TIDE_EMISMATCH;
+}
+
+int options_check(const struct options *o, const struct args *args, const char *script,
+		  struct error *err)
+{
+	for (size_t i = 0; args && i < args->count; i++) {
+		const struct arg *arg = &args->items[i];
+		const struct option *option = find(o, arg->name);
+		if (!option || strcmp(arg->name, WILDCARD) == 0)
+			return refuse_name(o, arg->name, script, err);
+		if (!is_allowed_text(option, arg->value))
+			return refuse_value(option, arg, script, err);
+	}
+	for (size_t i = 0; i < o->count; i++) {
+		const struct option *option = &o->items[i];
+		if (option->is_required && !(args && args_get(args, option->name)))
+			return error_set(err, TIDE_EMISMATCH, "%s needs the option '%s'",
+					 script, option->name);
+	}
+	return TIDE_OK;
+}
+
+static void push_value(lua_State *L, enum option_type type, const char *text, size_t len)
+{
+	struct option_value value = { .integer = 0 };
+	parse_value(type, text, &value);
+	if (type == OPTION_INTEGER || type == OPTION_DURATION)
+		lua_pushinteger(L, value.integer);
+	else if (type == OPTION_NUMBER)
+		lua_pushnumber(L, value.number);
+	else if (type == OPTION_BOOLEAN)
+		lua_pushboolean(L, value.boolean);
+	else
+		lua_pushlstring(L, text, len);
+}
+
+static void push_list(lua_State *L, enum option_type of, const char *text)
+{
+	lua_newtable(L);
+	for (lua_Integer i = 1; text; i++) {
+		size_t len = strcspn(text, ",");
+		/* The parsers want an end; the copy is Lua's, so nothing leaks. */
+		const char *element = lua_pushlstring(L, text, len);
+		push_value(L, of, element, len);
+		lua_seti(L, -3, i);
+		lua_pop(L, 1);
+		text = text[len] == ',' ? text + len + 1 : NULL;
+	}
+	sandbox_protect(L);
+}
+
+static void set_option(lua_State *L, const struct option *o, const char *name,
+		       struct slice text)
+{
+	if (o->type == OPTION_LIST)
+		push_list(L, o->of, text.data);
+	else
+		push_value(L, o->type, text.data, text.len);
+	lua_setfield(L, -2, name);
+}
+
+/* Ten thousand bindings without options share one table. */
+static void push_empty(lua_State *L)
+{
+	static const char key;
+	if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) != LUA_TNIL)
+		return;
+	lua_pop(L, 1);
+	lua_newtable(L);
+	sandbox_protect(L);
+	lua_pushvalue(L, -1);
+	lua_rawsetp(L, LUA_REGISTRYINDEX, &key);
+}
+
+void options_push(lua_State *L, const struct options *o, const struct args *args)
+{
+	if (o->count == 0) {
+		push_empty(L);
+		return;
+	}
+	lua_newtable(L);
+	for (size_t i = 0; i < o->count; i++) {
+		const struct option *option = &o->items[i];
+		if (option->preset)
+			set_option(L, option, option->name, slice_from(option->preset));
+	}
+	for (size_t i = 0; args && i < args->count; i++) {
+		const struct arg *arg = &args->items[i];
+		set_option(L, find(o, arg->name), arg->name,
+			   (struct slice){ arg->value, arg->value_len });
+	}
+	sandbox_protect(L);
+}

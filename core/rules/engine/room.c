@@ -1,0 +1,126 @@
+#include "room.h"
+
+#include "base/log.h"
+#include "engine_private.h"
+
+static struct script_state *state_of(struct engine *e)
+{
+	return &e->current->script;
+}
+
+/* ---- collecting ------------------------------------------------------------------- */
+
+/* Two ends of a cycle: the first may be of one that had marked already what has become
+ * garbage since. */
+static void on_collect(uv_idle_t *idle)
+{
+	struct engine *e = idle->data;
+	struct script_state *s = state_of(e);
+	uint64_t start_ns = uv_hrtime();
+	if (e->collecting != e->epoch) {
+		uv_idle_stop(idle);
+		return;
+	}
+	do
+		e->cycles_left -= script_collect_step(s);
+	while (e->cycles_left > 0 && uv_hrtime() - start_ns < ROOM_TURN_NS);
+	if (e->cycles_left > 0)
+		return;
+	s->collected_bytes = s->memory_bytes;
+	uv_idle_stop(idle);
+}
+
+/* Unless little has been added since it was done last. */
+static void collect(struct engine *e)
+{
+	const struct script_state *s = state_of(e);
+	bool is_done = s->collected_bytes > 0 &&
+		       s->memory_bytes <= s->collected_bytes + s->memory_max_bytes / 64;
+	if (is_done || e->is_closing || uv_is_active((uv_handle_t *)&e->collector))
+		return;
+	e->collecting = e->epoch;
+	e->cycles_left = 2;
+	uv_idle_start(&e->collector, on_collect);
+}
+
+void room_open(struct engine *e)
+{
+	uv_idle_init(e->loop, &e->collector);
+	e->collector.data = e;
+}
+
+/* ---- what is new ------------------------------------------------------------------ */
+
+int room_check(struct engine *e, struct error *err)
+{
+	struct script_state *s = state_of(e);
+	size_t max = s->memory_max_bytes;
+	size_t limit = max - ROOM_RESERVE(max);
+	if (s->full_bytes > 0 && s->full_bytes < max)
+		limit = s->full_bytes - ROOM_RESERVE(s->full_bytes);
+	if (s->memory_bytes <= limit) {
+		s->full_bytes = 0;
+		return TIDE_OK;
+	}
+	collect(e);
+	return error_set(err, TIDE_ELIMIT,
+			 "the rules' memory is nearly used up, %zu of %zu KiB: give "
+			 "them more with --rules-memory, or unbind what is not needed",
+			 s->memory_bytes / 1024, max / 1024);
+}
+
+int room_after_new(struct engine *e, int status, struct error *err)
+{
+	struct script_state *s = state_of(e);
+	if (status == TIDE_OK || !s->was_refused)
+		return status;
+	s->full_bytes = s->memory_bytes;
+	collect(e);
+	err->code = TIDE_ELIMIT;
+	return TIDE_ELIMIT;
+}
+
+/* ---- calls ------------------------------------------------------------------------ */
+
+/* What scripts have kept since they were loaded would fail them for ever: the next
+ * generation begins without it. But to load anew what is as large would be in vain. */
+static void start_afresh(struct engine *e)
+{
+	const struct script_state *s = state_of(e);
+	bool is_kept = s->memory_bytes > e->fresh_bytes + s->memory_max_bytes / 8;
+	if (!is_kept || e->ending_epoch == e->epoch)
+		return;
+	e->ending_epoch = e->epoch;
+	log_warn("%s: what scripts keep has used up their %zu KiB (--rules-memory); "
+		 "they are loaded anew",
+		 e->tide.about, s->memory_max_bytes / 1024);
+	e->must_build = true;
+	watch_poke(e->watch);
+}
+
+bool room_allows_call(struct engine *e, const struct rule *rule, struct error *err)
+{
+	const struct script_state *s = state_of(e);
+	if (uv_hrtime() / 1000000 >= e->rests_until_ms)
+		return true;
+	error_set(err, TIDE_ERULE,
+		  "%s: not called: the rules' memory ceiling of %zu KiB is reached "
+		  "(--rules-memory)",
+		  rule->file, s->memory_max_bytes / 1024);
+	return false;
+}
+
+void room_after_call(struct engine *e, int status)
+{
+	struct script_state *s = state_of(e);
+	if (status == TIDE_OK && !s->was_refused) {
+		s->is_exhausted = false;
+		return;
+	}
+	if (s->was_refused)
+		collect(e);
+	if (status == TIDE_OK || !s->is_exhausted)
+		return;
+	e->rests_until_ms = uv_hrtime() / 1000000 + ROOM_REST_MS;
+	start_afresh(e);
+}

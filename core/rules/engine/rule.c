@@ -1,0 +1,289 @@
+#include "rule.h"
+
+#include <lauxlib.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "bundle.h"
+
+static const char *const kind_names[SCRIPT_KIND_COUNT] = { "routing",  "sharding",
+							   "priority", "retry",
+							   "filter",   "schedule" };
+
+/* The functions of each kind, NULL for one that it does not have. */
+static const struct {
+	const char *names[RULE_FUNCTION_COUNT];
+	bool needs_new;
+} shapes[SCRIPT_KIND_COUNT] = {
+	[SCRIPT_ROUTING] = { { "route", "new", "bind", "unbind", NULL }, true },
+	[SCRIPT_SHARDING] = { { "pick", "new", NULL, NULL, "carry" }, false },
+	[SCRIPT_PRIORITY] = { { "rank", "new", NULL, NULL, "carry" }, false },
+	[SCRIPT_RETRY] = { { "decide", "new", NULL, NULL, "carry" }, false },
+	[SCRIPT_FILTER] = { { "publish", NULL, NULL, NULL, NULL }, false },
+	[SCRIPT_SCHEDULE] = { { "run", NULL, NULL, NULL, NULL }, false },
+};
+
+/* What else there may be in a script's table, and in which kinds. */
+#define ALL_KINDS ((1u << SCRIPT_KIND_COUNT) - 1)
+#define STRATEGIES (ALL_KINDS & ~(1u << SCRIPT_FILTER | 1u << SCRIPT_SCHEDULE))
+static const struct {
+	const char *name;
+	unsigned kinds;
+} attributes[] = {
+	{ "doc", ALL_KINDS },
+	{ "pure", STRATEGIES },
+	{ "options", STRATEGIES },
+	{ "binding_options", 1u << SCRIPT_ROUTING },
+	{ "match", 1u << SCRIPT_FILTER },
+};
+#define ATTRIBUTE_COUNT (sizeof(attributes) / sizeof(attributes[0]))
+
+const char *script_kind_name(enum script_kind kind)
+{
+	return kind_names[kind];
+}
+
+const char *rule_decide_name(enum script_kind kind)
+{
+	return shapes[kind].names[RULE_DECIDE];
+}
+
+void rule_destroy(struct rule *r)
+{
+	if (!r)
+		return;
+	options_deinit(&r->options);
+	options_deinit(&r->binding_options);
+	schedule_spec_free(r->schedule);
+	mem_free(r->name);
+	mem_free(r->file);
+	mem_free(r->doc);
+	mem_free(r->match_exchange);
+	mem_free(r->match_key);
+	mem_free(r);
+}
+
+/* ---- the shape; everything from here to rule_load runs inside the door -------- */
+
+struct rule_loading {
+	struct rule *rule;
+	struct source *source;
+	struct sandbox *sandbox;
+};
+
+/* The last line of the chunk on the top. What is wrong with the table that it
+ * returns is told there: the table has no line of its own. */
+static int last_line(lua_State *L)
+{
+	lua_Debug chunk;
+	int last = 1;
+	lua_pushvalue(L, -1);
+	lua_getinfo(L, ">L", &chunk);
+	for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
+		if (lua_tointeger(L, -2) > last)
+			last = (int)lua_tointeger(L, -2);
+	}
+	lua_pop(L, 1);
+	return last;
+}
+
+static bool is_key_of(enum script_kind kind, const char *key)
+{
+	for (size_t i = 0; i < RULE_FUNCTION_COUNT; i++) {
+		const char *name = shapes[kind].names[i];
+		if (name && strcmp(name, key) == 0)
+			return true;
+	}
+	if (kind == SCRIPT_SCHEDULE && schedule_spec_is_key(key))
+		return true;
+	for (size_t i = 0; i < ATTRIBUTE_COUNT; i++) {
+		if (attributes[i].kinds >> kind & 1 &&
+		    strcmp(attributes[i].name, key) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Refuse keys that mean nothing; the script's table is on the top. */
+static void check_keys(lua_State *L, enum script_kind kind)
+{
+	for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
+		const char *key =
+			lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : NULL;
+		if (key && is_key_of(kind, key))
+			continue;
+		luaL_error(L, "a %s script has no '%s'", kind_names[kind],
+			   luaL_tolstring(L, -2, NULL));
+	}
+}
+
+static void take_function(lua_State *L, struct rule *r, enum rule_function f)
+{
+	const char *name = shapes[r->kind].names[f];
+	r->functions[f] = LUA_NOREF;
+	if (!name)
+		return;
+	bool is_optional =
+		f == RULE_CARRY || (f == RULE_NEW && !shapes[r->kind].needs_new);
+	int type = lua_getfield(L, -1, name);
+	if (type == LUA_TNIL && is_optional) {
+		lua_pop(L, 1);
+		return;
+	}
+	if (type != LUA_TFUNCTION)
+		luaL_error(L, "a %s script needs a function '%s', which is %s here",
+			   kind_names[r->kind], name,
+			   type == LUA_TNIL ? "missing" : luaL_typename(L, -1));
+	r->functions[f] = luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
+static void check_carry(lua_State *L, const struct rule *r)
+{
+	if (r->functions[RULE_CARRY] != LUA_NOREF && r->functions[RULE_NEW] == LUA_NOREF)
+		luaL_error(
+			L,
+			"'carry' gives a state in the place of that of 'new', which is "
+			"missing here");
+}
+
+static void take_decide_line(lua_State *L, struct rule *r)
+{
+	lua_Debug function;
+	lua_rawgeti(L, LUA_REGISTRYINDEX, r->functions[RULE_DECIDE]);
+	lua_getinfo(L, ">S", &function);
+	r->decide_line = function.linedefined > 0 ? function.linedefined : 1;
+}
+
+static void take_pure(lua_State *L, struct rule *r)
+{
+	switch (lua_getfield(L, -1, "pure")) {
+	case LUA_TNIL:
+		r->pure = RULE_NOT_PURE;
+		break;
+	case LUA_TBOOLEAN:
+		r->pure = lua_toboolean(L, -1) ? RULE_PURE : RULE_NOT_PURE;
+		break;
+	case LUA_TFUNCTION:
+		r->pure = RULE_PURE_BY_OPTIONS;
+		r->pure_function = luaL_ref(L, LUA_REGISTRYINDEX);
+		return;
+	default:
+		luaL_error(L, "'pure' is true, false or a function, not a %s",
+			   luaL_typename(L, -1));
+	}
+	lua_pop(L, 1);
+}
+
+static void take_doc(lua_State *L, struct rule *r)
+{
+	if (lua_getfield(L, -1, "doc") != LUA_TNIL)
+		r->doc = options_take_text(L, "", "doc");
+	lua_pop(L, 1);
+}
+
+/* A name or pattern of the table on the top, for the filter's own; '-' is the
+ * empty one, as on the wire. */
+static char *take_match_text(lua_State *L, const char *name, const char *preset)
+{
+	struct slice text = slice_from(preset);
+	int type = lua_getfield(L, -1, name);
+	if (type == LUA_TSTRING)
+		text.data = lua_tolstring(L, -1, &text.len);
+	if (type != LUA_TSTRING && type != LUA_TNIL)
+		luaL_error(L, "'match.%s' is a text, not a %s", name,
+			   luaL_typename(L, -1));
+	if (slice_is(text, "-"))
+		text.len = 0;
+	if (text.len > 0 && !slice_is_name(text))
+		luaL_error(L,
+			   "'match.%s' is 1-255 bytes of UTF-8 without white space "
+			   "and control characters",
+			   name);
+	char *own = mem_strndup(text.data, text.len);
+	lua_pop(L, 1);
+	return own;
+}
+
+static void take_match(lua_State *L, struct rule *r)
+{
+	int type = lua_getfield(L, -1, "match");
+	if (type != LUA_TNIL && type != LUA_TTABLE)
+		luaL_error(L,
+			   "'match' is a table like { exchange = \"orders\", key = "
+			   "\"#\" }, not a %s",
+			   luaL_typename(L, -1));
+	if (type == LUA_TTABLE) {
+		for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
+			const char *key =
+				lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "";
+			if (strcmp(key, "exchange") != 0 && strcmp(key, "key") != 0)
+				luaL_error(L, "'match' has exchange and key, not '%s'",
+					   luaL_tolstring(L, -2, NULL));
+		}
+		r->match_key = take_match_text(L, "key", "#");
+		r->match_exchange = take_match_text(L, "exchange", "*");
+	}
+	lua_pop(L, 1);
+}
+
+static int l_load(lua_State *L)
+{
+	struct rule_loading *l = lua_touserdata(L, 1);
+	struct rule *r = l->rule;
+	script_set_place(script_state_of(L), r->file, 1);
+	sandbox_load_take(L, l->source, r->file);
+	script_set_place(script_state_of(L), r->file, last_line(L));
+	l->sandbox->is_loading = true;
+	lua_call(L, 0, 1);
+	if (!lua_istable(L, -1))
+		return luaL_error(L, "a rule returns a table; this file returned %s",
+				  luaL_typename(L, -1));
+	check_keys(L, r->kind);
+	for (int f = 0; f < RULE_FUNCTION_COUNT; f++)
+		take_function(L, r, (enum rule_function)f);
+	check_carry(L, r);
+	take_decide_line(L, r);
+	take_pure(L, r);
+	take_doc(L, r);
+	take_match(L, r);
+	lua_getfield(L, -1, "options");
+	options_declare(L, &r->options);
+	lua_getfield(L, -2, "binding_options");
+	options_declare(L, &r->binding_options);
+	if (r->kind == SCRIPT_SCHEDULE) {
+		lua_pop(L, 2);
+		r->schedule = mem_zalloc(sizeof(*r->schedule));
+		schedule_spec_read(L, r->schedule);
+	}
+	return 0;
+}
+
+int rule_load(struct script_state *s, struct sandbox *sandbox, enum script_kind kind,
+	      const char *name, const char *path, struct rule **out, struct error *err)
+{
+	struct source source;
+	char file[SCRIPT_PLACE_MAX];
+	snprintf(file, sizeof(file), "%s/%s.lua", kind_names[kind], name);
+	int status = bundle_read(sandbox->from, sandbox->files, &source, path, file, err);
+	if (status != TIDE_OK)
+		return status;
+	struct rule *r = mem_zalloc(sizeof(*r));
+	r->kind = kind;
+	r->name = mem_strdup(name);
+	r->file = mem_strdup(file);
+	r->preset_options = LUA_NOREF;
+	r->hash = source.hash;
+	options_init(&r->options);
+	options_init(&r->binding_options);
+	struct rule_loading loading = { r, &source, sandbox };
+	struct script_call call = { .file = r->file, .body = l_load, .ctx = &loading };
+	status = script_enter(s, &call, err);
+	sandbox->is_loading = false;
+	source_free(&source);
+	if (status == TIDE_OK)
+		*out = r;
+	else
+		rule_destroy(r);
+	return status;
+}

@@ -1,0 +1,236 @@
+#include "schedule.h"
+
+#include <lauxlib.h>
+#include <string.h>
+
+#include "base/duration.h"
+#include "engine_private.h"
+#include "rules/sandbox/sandbox.h"
+
+struct schedule_call {
+	const struct use *use;
+	const struct schedule_tick *tick;
+	const struct schedule_broker *broker;
+};
+
+/* Registry key: the table that scripts get as `broker`. */
+static const char broker_key;
+
+void schedule_each(const struct engine *e, schedule_fn fn, void *ctx)
+{
+	const struct generation *g = e->current;
+	for (size_t i = 0; i < g->rule_count; i++) {
+		const struct rule *rule = g->rules[i];
+		if (rule->kind != SCRIPT_SCHEDULE)
+			continue;
+		fn(ctx, &(struct schedule_info){ .name = rule->name,
+						 .file = rule->file,
+						 .spec = rule->schedule });
+	}
+}
+
+/* ---- broker.publish { ... } -----------------------------------------------------------
+ */
+
+/* It is one table for all runs: whoever keeps it can do nothing with it. */
+static const struct schedule_broker *broker_of(lua_State *L)
+{
+	const struct engine *e = lua_touserdata(L, lua_upvalueindex(1));
+	if (!e->schedule_call)
+		luaL_error(L, "'broker' was good for the run that it was given to");
+	return e->schedule_call->broker;
+}
+
+static bool is_message_field(const char *name)
+{
+	static const char *const names[] = { "exchange", "key",   "payload",
+					     "headers",  "delay", "priority" };
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(name, names[i]) == 0)
+			return true;
+	return false;
+}
+
+static void check_message_fields(lua_State *L)
+{
+	luaL_checktype(L, 1, LUA_TTABLE);
+	for (lua_pushnil(L); lua_next(L, 1) != 0; lua_pop(L, 1)) {
+		if (lua_type(L, -2) == LUA_TSTRING &&
+		    is_message_field(lua_tostring(L, -2)))
+			continue;
+		luaL_error(L,
+			   "a message has no '%s'; it has exchange, key, payload, "
+			   "headers, delay, priority",
+			   luaL_tolstring(L, -2, NULL));
+	}
+}
+
+/* The field's text, which stays on the stack. */
+static struct slice message_text(lua_State *L, const char *name)
+{
+	struct slice text = { "", 0 };
+	int type = lua_getfield(L, 1, name);
+	if (type == LUA_TNIL)
+		return text;
+	if (type != LUA_TSTRING && type != LUA_TNUMBER)
+		luaL_error(L, "'%s' is a text, not a %s", name, luaL_typename(L, -1));
+	text.data = lua_tolstring(L, -1, &text.len);
+	return text;
+}
+
+static void read_address(lua_State *L, struct schedule_message *m)
+{
+	m->exchange = message_text(L, "exchange");
+	if (slice_is(m->exchange, "-"))
+		m->exchange.len = 0;
+	if (m->exchange.len && !slice_is_name(m->exchange))
+		luaL_error(L, "'exchange' is no name");
+	m->key = message_text(L, "key");
+	if (slice_is(m->key, "-"))
+		m->key.len = 0;
+	if (m->key.len && !slice_is_name(m->key))
+		luaL_error(L, "'key' has 1 to %d bytes and no white space", NAME_LEN_MAX);
+	m->payload = message_text(L, "payload");
+	if (m->payload.len > SCHEDULE_PAYLOAD_MAX)
+		luaL_error(L, "'payload' has %d KiB at most",
+			   (int)(SCHEDULE_PAYLOAD_MAX / 1024));
+}
+
+static void read_numbers(lua_State *L, struct schedule_message *m)
+{
+	double delay_ms = 0;
+	if (lua_getfield(L, 1, "delay") == LUA_TSTRING) {
+		int64_t ms;
+		if (duration_parse(slice_from(lua_tostring(L, -1)), &ms) != TIDE_OK)
+			luaL_error(L, "'delay' is '%s'; write 250ms, 30s, 5m, 2h, 1d",
+				   lua_tostring(L, -1));
+		delay_ms = (double)ms;
+	} else if (!lua_isnil(L, -1)) {
+		delay_ms = lua_tonumber(L, -1);
+		if (lua_type(L, -1) != LUA_TNUMBER || !(delay_ms >= 0) ||
+		    delay_ms > (double)DURATION_MAX_MS)
+			luaL_error(L, "'delay' is a duration, or milliseconds from 0 on");
+	}
+	m->delay_ms = (int64_t)delay_ms;
+	int is_integer = 1;
+	lua_Integer priority = 0;
+	if (lua_getfield(L, 1, "priority") != LUA_TNIL)
+		priority = lua_tointegerx(L, -1, &is_integer);
+	if (!is_integer || priority < 0 || priority > MSG_PRIORITY_MAX)
+		luaL_error(L, "'priority' is an integer from 0 to %d", MSG_PRIORITY_MAX);
+	m->priority = (uint8_t)priority;
+}
+
+/* A header's name and value must stay where they are: numbers are converted in
+ * copies, which stay on the stack. */
+static void read_headers(lua_State *L, struct schedule_message *m)
+{
+	int type = lua_getfield(L, 1, "headers");
+	int headers = lua_gettop(L);
+	if (type == LUA_TNIL)
+		return;
+	if (type != LUA_TTABLE)
+		luaL_error(L, "'headers' is a table, not a %s", luaL_typename(L, -1));
+	luaL_checkstack(L, MSG_HEADERS_MAX + 8, NULL);
+	lua_pushnil(L);
+	while (lua_next(L, headers) != 0) {
+		int value = lua_type(L, -1);
+		if (lua_type(L, -2) != LUA_TSTRING ||
+		    (value != LUA_TSTRING && value != LUA_TNUMBER))
+			luaL_error(L, "headers are texts by name");
+		if (m->header_count == MSG_HEADERS_MAX)
+			luaL_error(L, "a message has %d headers at most",
+				   MSG_HEADERS_MAX);
+		struct msg_header *h = &m->headers[m->header_count++];
+		h->name.data = lua_tolstring(L, -2, &h->name.len);
+		h->value.data = lua_tolstring(L, -1, &h->value.len);
+		if (!slice_is_name(h->name) || memchr(h->name.data, '=', h->name.len))
+			luaL_error(L, "'%s' is no name of a header", h->name.data);
+		lua_insert(L, -2); /* the value stays below the name */
+	}
+}
+
+static int l_publish(lua_State *L)
+{
+	const struct schedule_broker *broker = broker_of(L);
+	struct schedule_message m = { .header_count = 0 };
+	struct error err;
+	check_message_fields(L);
+	read_address(L, &m);
+	read_numbers(L, &m);
+	read_headers(L, &m);
+	if (broker->publish(broker->ctx, &m, &err) != TIDE_OK)
+		luaL_error(L, "%s", err.text);
+	return 0;
+}
+
+/* ---- broker.queue (name)
+ * --------------------------------------------------------------- */
+
+/* queue (name) -> { ready, delayed, unacked, buried, consumers }, or nil */
+static int l_queue(lua_State *L)
+{
+	const struct schedule_broker *broker = broker_of(L);
+	struct schedule_queue q;
+	struct slice name;
+	name.data = luaL_checklstring(L, 1, &name.len);
+	if (!broker->queue(broker->ctx, name, &q))
+		return 0;
+	lua_createtable(L, 0, 5);
+	lua_pushinteger(L, (lua_Integer)q.ready);
+	lua_setfield(L, -2, "ready");
+	lua_pushinteger(L, (lua_Integer)q.delayed);
+	lua_setfield(L, -2, "delayed");
+	lua_pushinteger(L, (lua_Integer)q.unacked);
+	lua_setfield(L, -2, "unacked");
+	lua_pushinteger(L, (lua_Integer)q.buried);
+	lua_setfield(L, -2, "buried");
+	lua_pushinteger(L, q.consumers);
+	lua_setfield(L, -2, "consumers");
+	return 1;
+}
+
+void schedule_open(lua_State *L, struct engine *e)
+{
+	static const luaL_Reg functions[] = { { "publish", l_publish },
+					      { "queue", l_queue },
+					      { NULL, NULL } };
+	lua_newtable(L);
+	lua_pushlightuserdata(L, e);
+	luaL_setfuncs(L, functions, 1);
+	sandbox_protect(L);
+	lua_rawsetp(L, LUA_REGISTRYINDEX, &broker_key);
+}
+
+/* ---- the run
+ * ------------------------------------------------------------------------------ */
+
+/* run (broker, { ms =, missed = }) */
+static int l_run(lua_State *L)
+{
+	const struct schedule_call *call = lua_touserdata(L, 1);
+	lua_rawgeti(L, LUA_REGISTRYINDEX, call->use->rule->functions[RULE_DECIDE]);
+	lua_rawgetp(L, LUA_REGISTRYINDEX, &broker_key);
+	lua_createtable(L, 0, 2);
+	lua_pushinteger(L, call->tick->ms);
+	lua_setfield(L, -2, "ms");
+	lua_pushinteger(L, (lua_Integer)call->tick->missed);
+	lua_setfield(L, -2, "missed");
+	lua_call(L, 2, 0);
+	return 0;
+}
+
+int schedule_run(struct engine *e, struct slice name, const struct schedule_tick *tick,
+		 const struct schedule_broker *broker, struct error *err)
+{
+	struct rule *rule;
+	int status = generation_get(e->current, SCRIPT_SCHEDULE, name, &rule, err);
+	if (status != TIDE_OK)
+		return status;
+	const struct use use = { .rule = rule, .options = LUA_NOREF, .state = LUA_NOREF };
+	struct schedule_call call = { .use = &use, .tick = tick, .broker = broker };
+	e->schedule_call = &call;
+	status = use_decide(e, &use, l_run, &call, err);
+	e->schedule_call = NULL;
+	return status;
+}

@@ -1,0 +1,291 @@
+/* strategy.c: the scripts of a queue: sharding, priority, retry. */
+
+#include <lauxlib.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/duration.h"
+#include "base/mem.h"
+#include "rules/api/api_msg.h"
+#include "engine.h"
+#include "engine_private.h"
+#include "loads.h"
+#include "rules/api/view.h"
+
+struct strategy {
+	struct handle handle; /* first: handle_install casts */
+	strategy_load_fn *load;
+	const void *load_ctx;
+};
+
+int strategy_create(struct engine *e, enum script_kind kind, struct slice name,
+		    const struct args *options, const char *user, struct strategy **out,
+		    struct error *err)
+{
+	struct strategy *s = mem_zalloc(sizeof(*s));
+	int status = handle_open(&s->handle, e, kind, name, options, user, err);
+	if (status != TIDE_OK) {
+		mem_free(s);
+		return status;
+	}
+	*out = s;
+	return TIDE_OK;
+}
+
+void strategy_destroy(struct strategy *s)
+{
+	if (!s)
+		return;
+	handle_close(&s->handle);
+	mem_free(s);
+}
+
+bool strategy_is_pure(const struct strategy *s)
+{
+	return handle_use(&s->handle)->is_pure;
+}
+
+void strategy_set_load(struct strategy *s, strategy_load_fn *load, const void *ctx)
+{
+	s->load = load;
+	s->load_ctx = ctx;
+}
+
+const char *strategy_script(const struct strategy *s)
+{
+	return handle_use(&s->handle)->rule->file;
+}
+
+uint64_t strategy_hash(const struct strategy *s)
+{
+	return handle_use(&s->handle)->rule->hash;
+}
+
+void strategy_count_hit(struct strategy *s)
+{
+	s->handle.cache_hits++;
+}
+
+/* ---- queue and failure as scripts see them ------------------------------------- */
+
+static const struct queue_view *queue_of(const void *subject)
+{
+	return subject;
+}
+
+static const struct failure_view *failure_of(const void *subject)
+{
+	return subject;
+}
+
+static void push_queue_vhost(lua_State *L, const void *subject)
+{
+	struct slice vhost = queue_of(subject)->vhost;
+	lua_pushlstring(L, vhost.len ? vhost.data : "", vhost.len);
+}
+
+static void push_queue_name(lua_State *L, const void *subject)
+{
+	struct slice name = queue_of(subject)->name;
+	lua_pushlstring(L, name.len ? name.data : "", name.len);
+}
+
+static void push_queue_served(lua_State *L, const void *subject)
+{
+	lua_pushnumber(L, queue_of(subject)->served);
+}
+
+static void push_queue_ready(lua_State *L, const void *subject)
+{
+	lua_pushinteger(L, (lua_Integer)queue_of(subject)->ready);
+}
+
+static void push_queue_shard(lua_State *L, const void *subject)
+{
+	lua_pushinteger(L, queue_of(subject)->shard);
+}
+
+static void push_failure_reason(lua_State *L, const void *subject)
+{
+	lua_pushstring(L, failure_of(subject)->reason);
+}
+
+static void push_failure_attempts(lua_State *L, const void *subject)
+{
+	lua_pushinteger(L, failure_of(subject)->attempts);
+}
+
+static void push_failure_failures(lua_State *L, const void *subject)
+{
+	lua_pushinteger(L, failure_of(subject)->failures);
+}
+
+static const struct view_field queue_fields[] = {
+	{ "name", push_queue_name },     { "ready", push_queue_ready },
+	{ "served", push_queue_served }, { "shard", push_queue_shard },
+	{ "vhost", push_queue_vhost },   { NULL, NULL },
+};
+static const struct view_type queue_type = { .name = "queue", .fields = queue_fields };
+
+static const struct view_field failure_fields[] = {
+	{ "attempts", push_failure_attempts },
+	{ "failures", push_failure_failures },
+	{ "reason", push_failure_reason },
+	{ NULL, NULL },
+};
+static const struct view_type failure_type = { .name = "failure",
+					       .fields = failure_fields };
+
+void strategy_open(lua_State *L)
+{
+	view_open(L, &queue_type);
+	view_open(L, &failure_type);
+	loads_open(L);
+}
+
+/* ---- the calls ----------------------------------------------------------------------
+ */
+
+struct deciding {
+	const struct use *use;
+	struct api_msg msg;
+	const struct queue_view *queue;
+	const struct failure_view *failure;
+	const struct loads *loads; /* sharding alone */
+	/* The result, by the kind. */
+	unsigned shard;
+	double rank;
+	struct retry_decision retry;
+};
+
+/* Call the script's function (msg, <the second argument, on the top>, opts,
+ * state[, loads]) and leave its result on the top. */
+static void call_script(lua_State *L, const struct deciding *d)
+{
+	lua_rawgeti(L, LUA_REGISTRYINDEX, d->use->rule->functions[RULE_DECIDE]);
+	lua_insert(L, -2);
+	api_msg_push(L, &d->msg);
+	lua_insert(L, -2);
+	lua_rawgeti(L, LUA_REGISTRYINDEX, d->use->options);
+	dry_run_push_state(L, d->use->state);
+	if (d->loads)
+		loads_push(L, d->loads);
+	lua_call(L, d->loads ? 5 : 4, 1);
+}
+
+/* The result on the top is not what it should be. */
+static int refuse_result(lua_State *L, const struct deciding *d, const char *wanted)
+{
+	const struct rule *rule = d->use->rule;
+	script_set_place(script_state_of(L), rule->file, rule->decide_line);
+	return luaL_error(
+		L, "%s must return %s, not %s", rule_decide_name(rule->kind), wanted,
+		lua_isnumber(L, -1) ? lua_tostring(L, -1) : luaL_typename(L, -1));
+}
+
+/* pick (msg, n, opts, state, loads) -> integer */
+static int l_pick(lua_State *L)
+{
+	struct deciding *d = lua_touserdata(L, 1);
+	int is_integer = 0;
+	lua_Integer shards = d->loads->shards;
+	lua_pushinteger(L, shards);
+	call_script(L, d);
+	lua_Integer picked = lua_tointegerx(L, -1, &is_integer);
+	if (!is_integer || lua_type(L, -1) != LUA_TNUMBER)
+		return refuse_result(L, d, "an integer");
+	lua_Integer shard = picked % shards;
+	d->shard = (unsigned)(shard < 0 ? shard + shards : shard);
+	return 0;
+}
+
+/* rank (msg, queue, opts, state) -> number */
+static int l_rank(lua_State *L)
+{
+	struct deciding *d = lua_touserdata(L, 1);
+	view_push(L, &queue_type, d->queue);
+	call_script(L, d);
+	d->rank = lua_tonumber(L, -1);
+	if (lua_type(L, -1) != LUA_TNUMBER || !isfinite(d->rank))
+		return refuse_result(L, d, "a finite number");
+	return 0;
+}
+
+static bool is_action(lua_State *L, struct deciding *d)
+{
+	static const struct {
+		const char *text;
+		enum retry_action action;
+	} actions[] = { { API_TIDE_BURY, RETRY_BURY },
+			{ API_TIDE_DEAD_LETTER, RETRY_DEAD_LETTER },
+			{ API_TIDE_DROP, RETRY_DROP } };
+	const char *text = lua_tostring(L, -1);
+	for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++) {
+		if (strcmp(text, actions[i].text) == 0) {
+			d->retry.action = actions[i].action;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* decide (msg, failure, opts, state) -> delay in ms, or what else to do */
+static int l_decide(lua_State *L)
+{
+	static const char wanted[] = "a finite delay of 0 or more milliseconds, "
+				     "tide.BURY, tide.DEAD_LETTER or tide.DROP";
+	struct deciding *d = lua_touserdata(L, 1);
+	view_push(L, &failure_type, d->failure);
+	call_script(L, d);
+	if (lua_type(L, -1) == LUA_TSTRING && is_action(L, d))
+		return 0;
+	double delay_ms = lua_tonumber(L, -1);
+	if (lua_type(L, -1) != LUA_TNUMBER || !(delay_ms >= 0) || !isfinite(delay_ms))
+		return refuse_result(L, d, wanted);
+	/* Ten years at most, also where a script doubles for ever. */
+	d->retry.action = RETRY_AFTER;
+	d->retry.delay_ms =
+		delay_ms < (double)DURATION_MAX_MS ? llround(delay_ms) : DURATION_MAX_MS;
+	return 0;
+}
+
+static int decide(struct strategy *s, struct deciding *d, lua_CFunction body,
+		  struct error *err)
+{
+	if (s->handle.engine->former)
+		carry_use(&s->handle);
+	d->use = handle_use(&s->handle);
+	return use_decide(s->handle.engine, d->use, body, d, err);
+}
+
+int strategy_pick(struct strategy *s, const struct msg *m, unsigned shards,
+		  unsigned *shard, struct error *err)
+{
+	struct loads loads = { shards, s->load, s->load_ctx };
+	struct deciding d = { .msg = { m, 0 }, .loads = &loads };
+	int status = decide(s, &d, l_pick, err);
+	if (status == TIDE_OK)
+		*shard = d.shard;
+	return status;
+}
+
+int strategy_rank(struct strategy *s, const struct msg *m, const struct queue_view *queue,
+		  double *rank, struct error *err)
+{
+	struct deciding d = { .msg = { m, 0 }, .queue = queue };
+	int status = decide(s, &d, l_rank, err);
+	if (status == TIDE_OK)
+		*rank = d.rank;
+	return status;
+}
+
+int strategy_decide(struct strategy *s, const struct msg *m, uint32_t attempt,
+		    const struct failure_view *failure, struct retry_decision *decision,
+		    struct error *err)
+{
+	struct deciding d = { .msg = { m, attempt }, .failure = failure };
+	int status = decide(s, &d, l_decide, err);
+	if (status == TIDE_OK)
+		*decision = d.retry;
+	return status;
+}

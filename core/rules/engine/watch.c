@@ -1,0 +1,296 @@
+#include "watch.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "links.h"
+
+#define FOLDERS_MAX 1024 /* watches in all: inotify's are limited per user */
+
+/* A directory in which something changes all the time is looked at too. */
+#define DEBOUNCES_MAX 10
+
+/* One watched directory; freed by its close callback. */
+struct folder {
+	TAILQ_ENTRY(folder) link;
+	uv_fs_event_t event;
+	struct watch *watch;
+	char *path;   /* without links */
+	char **names; /* in it, that count: its own too; of none all do */
+	size_t name_count;
+};
+
+struct watch {
+	uv_loop_t *loop;
+	struct watch_config config;
+	uv_timer_t rest;
+	uint64_t since_ms; /* the first event that the rest has been put off for */
+	TAILQ_HEAD(folder_list, folder) folders;
+	size_t folder_count;
+	bool is_short; /* not everything is watched, which has been logged */
+	size_t open_handles;
+	bool is_closing;
+	void (*on_closed)(void *ctx);
+	void *closed_ctx;
+};
+
+static void on_rest(uv_timer_t *timer);
+
+static bool counts(const struct folder *f, const char *name)
+{
+	if (f->name_count == 0 || !name)
+		return true;
+	for (size_t i = 0; i < f->name_count; i++)
+		if (strcmp(f->names[i], name) == 0)
+			return true;
+	/* What befalls the directory itself is told by its own name. */
+	return strcmp(strrchr(f->path, '/') + 1, name) == 0;
+}
+
+static void on_event(uv_fs_event_t *event, const char *name, int events, int status)
+{
+	struct folder *f = event->data;
+	if (!f->watch->is_closing && counts(f, name))
+		watch_poke(f->watch);
+}
+
+void watch_poke(struct watch *w)
+{
+	uint64_t now_ms = uv_now(w->loop);
+	uint64_t debounce_ms = (uint64_t)w->config.debounce_ms;
+	bool is_resting = uv_is_active((uv_handle_t *)&w->rest);
+	if (!is_resting)
+		w->since_ms = now_ms;
+	/* Starting a timer that runs starts it over: that is the debounce. */
+	if (!is_resting || now_ms - w->since_ms < debounce_ms * DEBOUNCES_MAX)
+		uv_timer_start(&w->rest, on_rest, debounce_ms, 0);
+}
+
+static void release(struct watch *w)
+{
+	if (--w->open_handles > 0 || !w->is_closing)
+		return;
+	void (*on_closed)(void *ctx) = w->on_closed;
+	void *ctx = w->closed_ctx;
+	for (int i = 0; i < WATCH_DIRS_MAX; i++)
+		mem_free((char *)w->config.dirs[i]);
+	mem_free(w);
+	on_closed(ctx);
+}
+
+static void free_folder(struct folder *f)
+{
+	for (size_t i = 0; i < f->name_count; i++)
+		mem_free(f->names[i]);
+	mem_free(f->names);
+	mem_free(f->path);
+	mem_free(f);
+}
+
+static void on_folder_closed(uv_handle_t *handle)
+{
+	struct folder *f = handle->data;
+	struct watch *w = f->watch;
+	free_folder(f);
+	release(w);
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+	release(handle->data);
+}
+
+static void forget_folders(struct watch *w)
+{
+	struct folder *f;
+	while ((f = TAILQ_FIRST(&w->folders))) {
+		TAILQ_REMOVE(&w->folders, f, link);
+		uv_close((uv_handle_t *)&f->event, on_folder_closed);
+	}
+	w->folder_count = 0;
+}
+
+static struct folder *find_folder(struct watch *w, const char *path)
+{
+	struct folder *f;
+	TAILQ_FOREACH (f, &w->folders, link)
+		if (strcmp(f->path, path) == 0)
+			return f;
+	return NULL;
+}
+
+/* What cannot be watched (no permission, no more watches) is left out, and told of
+ * once. */
+static void note_short(struct watch *w, const char *path, int status)
+{
+	if (w->is_short)
+		return;
+	w->is_short = true;
+	log_warn("rules: changes in %s and perhaps elsewhere are not noticed: %s; "
+		 "use RULES reload",
+		 path,
+		 status == UV_ENOSPC ? "there are too many folders"
+				     : uv_strerror(status));
+}
+
+static int start_folder(struct watch *w, struct folder *f)
+{
+	int status = w->folder_count < FOLDERS_MAX ? uv_fs_event_init(w->loop, &f->event)
+						   : UV_ENOSPC;
+	if (status != 0) {
+		free_folder(f);
+		return status;
+	}
+	uv_unref((uv_handle_t *)&f->event);
+	w->open_handles++;
+	status = uv_fs_event_start(&f->event, on_event, f->path, 0);
+	if (status != 0) {
+		uv_close((uv_handle_t *)&f->event, on_folder_closed);
+		return status;
+	}
+	w->folder_count++;
+	TAILQ_INSERT_TAIL(&w->folders, f, link);
+	return 0;
+}
+
+static int add_folder(struct watch *w, const char *path, struct folder **out)
+{
+	struct folder *f = mem_zalloc(sizeof(*f));
+	f->watch = w;
+	f->event.data = f;
+	f->path = mem_strdup(path);
+	int status = start_folder(w, f);
+	*out = status == 0 ? f : NULL;
+	if (status != 0 && status != UV_ENOENT && status != UV_ENOTDIR)
+		note_short(w, path, status);
+	return status;
+}
+
+/* Watch all that is in a directory. False when this is done already, which ends the
+ * way round links that lead to each other. */
+static bool add_whole(struct watch *w, const char *path, int *status)
+{
+	struct folder *f = find_folder(w, path);
+	if (f && f->name_count == 0)
+		return false;
+	if (!f) {
+		*status = add_folder(w, path, &f);
+		return *status == 0;
+	}
+	for (size_t i = 0; i < f->name_count; i++)
+		mem_free(f->names[i]);
+	f->name_count = 0;
+	return true;
+}
+
+/* Watch a name in a directory. */
+static void add_place(void *ctx, const char *dir, const char *name)
+{
+	struct watch *w = ctx;
+	struct folder *f = find_folder(w, dir);
+	bool is_new = !f;
+	if ((is_new && add_folder(w, dir, &f) != 0) || (!is_new && f->name_count == 0) ||
+	    (!is_new && counts(f, name)))
+		return;
+	f->names = mem_realloc(f->names, (f->name_count + 1) * sizeof(*f->names));
+	f->names[f->name_count++] = mem_strdup(name);
+}
+
+static void add_tree(struct watch *w, const char *path, int depth);
+
+static void add_entry(struct watch *w, const char *dir, const char *name, int depth)
+{
+	char real[PATH_MAX];
+	struct stat st;
+	if (snprintf(real, sizeof(real), "%s/%s", dir, name) >= (int)sizeof(real) ||
+	    lstat(real, &st) != 0)
+		return;
+	if (S_ISLNK(st.st_mode) &&
+	    (!links_follow(dir, name, add_place, w, real) || stat(real, &st) != 0))
+		return;
+	if (S_ISDIR(st.st_mode) && depth < WATCH_DEPTH_MAX)
+		add_tree(w, real, depth + 1);
+}
+
+/* Watch a directory, which is no link, and the folders in it. */
+static void add_tree(struct watch *w, const char *path, int depth)
+{
+	int status = 0;
+	struct dirent *entry;
+	if (!add_whole(w, path, &status))
+		return;
+	DIR *dir = opendir(path);
+	while (dir && (entry = readdir(dir)))
+		if (entry->d_name[0] != '.') /* itself, .git, ... */
+			add_entry(w, path, entry->d_name, depth);
+	if (dir)
+		closedir(dir);
+}
+
+/* The place is watched too, so that a directory that is gone is found again. */
+static int add_dir(struct watch *w, const char *path)
+{
+	char here[PATH_MAX], real[PATH_MAX];
+	size_t before = w->folder_count;
+	if (!getcwd(here, sizeof(here)))
+		return UV_ENOENT;
+	if (links_follow(here, path, add_place, w, real))
+		add_tree(w, real, 0);
+	return w->folder_count > before ? 0 : UV_ENOENT;
+}
+
+static int add_all(struct watch *w)
+{
+	int status = 0;
+	for (int i = 0; i < WATCH_DIRS_MAX && status == 0; i++) {
+		if (w->config.dirs[i])
+			status = add_dir(w, w->config.dirs[i]);
+	}
+	return status;
+}
+
+void watch_renew(struct watch *w)
+{
+	forget_folders(w);
+	add_all(w);
+}
+
+static void on_rest(uv_timer_t *timer)
+{
+	struct watch *w = timer->data;
+	watch_renew(w);
+	w->config.on_change(w->config.ctx);
+}
+
+int watch_open(struct watch **out, uv_loop_t *loop, const struct watch_config *config)
+{
+	struct watch *w = mem_zalloc(sizeof(*w));
+	w->loop = loop;
+	w->config = *config;
+	TAILQ_INIT(&w->folders);
+	for (int i = 0; i < WATCH_DIRS_MAX; i++)
+		w->config.dirs[i] = config->dirs[i] ? mem_strdup(config->dirs[i]) : NULL;
+	uv_timer_init(loop, &w->rest);
+	uv_unref((uv_handle_t *)&w->rest);
+	w->rest.data = w;
+	w->open_handles = 1;
+	*out = w;
+	return add_all(w);
+}
+
+void watch_close(struct watch *w, void (*on_closed)(void *ctx), void *ctx)
+{
+	w->is_closing = true;
+	w->on_closed = on_closed;
+	w->closed_ctx = ctx;
+	forget_folders(w);
+	uv_close((uv_handle_t *)&w->rest, on_timer_closed);
+}

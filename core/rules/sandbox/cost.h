@@ -1,0 +1,34 @@
+/* cost.h: how long the calls of a script take, as a histogram of powers of two. */
+#ifndef TIDE_RULES_SANDBOX_COST_H
+#define TIDE_RULES_SANDBOX_COST_H
+
+#include <stdint.h>
+
+#include "base/json.h"
+
+/* Bucket n has what took at least 2^n nanoseconds and less than 2^(n+1); the last
+ * one, a minute, has all that took longer. */
+#define COST_BUCKETS 36
+
+struct cost {
+	uint64_t buckets[COST_BUCKETS];
+	uint64_t max_ns;
+};
+
+static inline void cost_add(struct cost *c, uint64_t ns)
+{
+	unsigned bucket = ns ? 63 - (unsigned)__builtin_clzll(ns) : 0;
+	c->buckets[bucket < COST_BUCKETS ? bucket : COST_BUCKETS - 1]++;
+	if (ns > c->max_ns)
+		c->max_ns = ns;
+}
+
+/* What `share` (0..1) of the calls did not take longer than, to the accuracy of
+ * a bucket; 0 without calls. */
+uint64_t cost_quantile_ns(const struct cost *c, double share);
+
+/* Members p50_ns, p99_ns, max_ns and "histogram": pairs of a lower bound in
+ * nanoseconds and a count, without those that are empty. */
+void cost_write(const struct cost *c, struct json *out);
+
+#endif

@@ -1,0 +1,130 @@
+/* pattern.h: Lua's pattern language with a budget.
+ *
+ * Lua's own matcher is a C function that nothing interrupts: a pattern of a few
+ * dozen bytes can keep it busy for longer than the universe. This one has the
+ * language of section 6.4.1 of the manual, and counts what it does.
+ *
+ * A pattern is compiled into a row of items, one after the other: there are no
+ * alternatives, so a pattern is a straight line. Going back means going to the
+ * nearest item with a repetition before, and what lies behind that item is done
+ * anew. Hence the memory of a match is one choice for each repetition, whatever
+ * the subject is, and captures need not be restored: those before the item stay
+ * as they are, those after it are set again before they are read. There is no
+ * recursion.
+ *
+ * Wrong patterns are refused when they are compiled, also in parts that a match
+ * would not have come to. */
+#ifndef TIDE_RULES_SANDBOX_PATTERN_H
+#define TIDE_RULES_SANDBOX_PATTERN_H
+
+#include <lua.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The steps that a call has; for each byte of the subject it gets some more, so
+ * that one pass over a large payload is no matter. A step is about 1 to 3 ns. */
+#define PATTERN_STEPS 1000000
+#define PATTERN_STEPS_PER_BYTE 32
+
+#define PATTERN_CAPTURES_MAX 32
+
+enum pattern_op {
+	PATTERN_ONE,      /* a character */
+	PATTERN_MANY,     /* '*', '+' and '?': as many as there are, `min` to `max` */
+	PATTERN_FEW,      /* '-': as few as will do */
+	PATTERN_OPEN,     /* '(' of capture `capture` */
+	PATTERN_CLOSE,    /* ')' */
+	PATTERN_POSITION, /* '()' */
+	PATTERN_AGAIN,    /* '%1' */
+	PATTERN_BALANCE,  /* '%b()' */
+	PATTERN_FRONTIER, /* '%f[set]' */
+	PATTERN_BORDER,   /* '$' */
+	PATTERN_END,
+};
+
+enum pattern_test {
+	PATTERN_TEST_ANY,
+	PATTERN_TEST_BYTE,
+	PATTERN_TEST_CLASS,
+	PATTERN_TEST_SET,
+};
+
+struct pattern_set {
+	uint32_t bits[8];
+};
+
+struct pattern_item {
+	uint8_t op;
+	uint8_t test;
+	unsigned char byte, close; /* the pair of a balance */
+	bool is_negated;
+	bool is_single; /* '?': one at most */
+	uint8_t min;
+	uint8_t capture;
+	uint16_t class;
+	const struct pattern_set *set;
+};
+
+/* Where to go on when what follows an item has failed. */
+struct pattern_choice {
+	const struct pattern_item *item;
+	const char *at;  /* where what follows was tried last */
+	const char *low; /* MANY: nothing before this */
+};
+
+struct pattern_capture {
+	const char *start;
+	const char *end; /* NULL: a position */
+};
+
+#define PATTERN_SMALL 24
+
+/* A compiled pattern; short ones are compiled without an allocation. */
+struct pattern {
+	struct pattern_item *items;
+	struct pattern_choice *choices;
+	struct pattern_set *sets;
+	size_t item_count, set_count;
+	unsigned captures;
+	bool is_anchored;
+	struct pattern_item small_items[PATTERN_SMALL + 1];
+	struct pattern_choice small_choices[PATTERN_SMALL];
+	struct pattern_set small_sets[PATTERN_SMALL / 3];
+};
+
+struct pattern_match {
+	lua_State *L;
+	const char *function; /* "string.find", for the error of the budget */
+	const char *subject, *end;
+	int64_t fuel;  /* until the next look at the watchdog */
+	int64_t steps; /* left beyond the fuel */
+	struct pattern_capture captures[PATTERN_CAPTURES_MAX];
+};
+
+/* Compile, or raise. For a long pattern a userdata is pushed, which must stay on
+ * the stack for as long as the pattern is used; else nil is. */
+void pattern_compile(lua_State *L, struct pattern *p, const char *text, size_t len,
+		     bool has_anchor);
+
+void pattern_match_init(struct pattern_match *m, lua_State *L, const char *function,
+			const char *subject, size_t len);
+/* Where the match that begins at `at` ends; NULL when there is none. Raises when
+ * the call's steps, or its time, are used up. */
+const char *pattern_match_at(struct pattern_match *m, const struct pattern *p,
+			     const char *at);
+/* The first match at `*at` or behind it, which `*at` is set to. */
+const char *pattern_match_search(struct pattern_match *m, const struct pattern *p,
+				 const char **at);
+/* Take `steps` from the budget, for work done beside the matching. */
+void pattern_match_spend(struct pattern_match *m, size_t steps);
+
+/* The class that a letter names (a, d, ...), upper case or lower, as bits of
+ * pattern_compile_classes; 0 when it names none. */
+uint16_t pattern_class(unsigned char letter);
+extern const uint16_t pattern_compile_classes[256];
+
+/* Put find, match, gmatch and gsub in the place of the originals in the table
+ * at `idx`. */
+void pattern_lib_install(lua_State *L, int idx);
+
+#endif

@@ -1,0 +1,367 @@
+#include "sandbox.h"
+
+#include <ctype.h>
+#include <lauxlib.h>
+#include <limits.h>
+#include <lualib.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rules/engine/bundle.h"
+#include "safe_lib.h"
+#include "script.h"
+#include "source.h"
+
+#define MODULE_NAME_MAX 128
+#define MODULE_FILE_MAX (MODULE_NAME_MAX + 8)
+
+/* Registry keys: the globals that an environment is made from; the results of
+ * require by name. While a file is being loaded, in its place is the serial of the
+ * call, as a light userdata, and stays there when it fails. */
+static const char template_key;
+static const char modules_key;
+
+static const char *const globals[] = { "assert",   "error",        "getmetatable",
+				       "ipairs",   "math",         "next",
+				       "pairs",    "pcall",        "rawequal",
+				       "rawget",   "rawlen",       "select",
+				       "string",   "table",        "tonumber",
+				       "tostring", "type",         "utf8",
+				       "xpcall",   "setmetatable", NULL };
+
+static void copy_table(lua_State *L, int from)
+{
+	from = lua_absindex(L, from);
+	lua_newtable(L);
+	for (lua_pushnil(L); lua_next(L, from) != 0; lua_pop(L, 1)) {
+		lua_pushvalue(L, -2);
+		lua_pushvalue(L, -2);
+		lua_rawset(L, -5);
+	}
+}
+
+/* ---- read-only tables --------------------------------------------------------- */
+
+static int l_read_only(lua_State *L)
+{
+	return luaL_error(L, "this table is read-only");
+}
+
+/* The table itself is an upvalue: an iterator that returned it, as next would,
+ * would give it away. */
+static int l_next(lua_State *L)
+{
+	lua_settop(L, 2);
+	if (lua_next(L, lua_upvalueindex(1)))
+		return 2;
+	return 0;
+}
+
+static int l_pairs(lua_State *L)
+{
+	lua_pushvalue(L, lua_upvalueindex(1));
+	lua_pushcclosure(L, l_next, 1);
+	return 1;
+}
+
+static int l_len(lua_State *L)
+{
+	lua_pushinteger(L, luaL_len(L, lua_upvalueindex(1)));
+	return 1;
+}
+
+void sandbox_protect(lua_State *L)
+{
+	int table = lua_gettop(L);
+	lua_newtable(L);
+	lua_createtable(L, 0, 5);
+	lua_pushvalue(L, table);
+	lua_setfield(L, -2, "__index");
+	lua_pushcfunction(L, l_read_only);
+	lua_setfield(L, -2, "__newindex");
+	lua_pushvalue(L, table);
+	lua_pushcclosure(L, l_pairs, 1);
+	lua_setfield(L, -2, "__pairs");
+	lua_pushvalue(L, table);
+	lua_pushcclosure(L, l_len, 1);
+	lua_setfield(L, -2, "__len");
+	lua_pushboolean(L, 0);
+	lua_setfield(L, -2, "__metatable");
+	lua_setmetatable(L, -2);
+	lua_replace(L, table);
+}
+
+/* ---- files ------------------------------------------------------------------------ */
+
+/* An environment: the globals, and a copy of each library among them. */
+static void push_environment(lua_State *L)
+{
+	lua_rawgetp(L, LUA_REGISTRYINDEX, &template_key);
+	copy_table(L, -1);
+	lua_remove(L, -2);
+	int env = lua_gettop(L);
+	for (lua_pushnil(L); lua_next(L, env) != 0; lua_settop(L, env + 1)) {
+		if (!lua_istable(L, -1))
+			continue;
+		copy_table(L, -1);
+		lua_pushvalue(L, env + 1);
+		lua_insert(L, -2);
+		lua_rawset(L, env); /* an existing key: the traversal goes on */
+	}
+	lua_pushvalue(L, env);
+	lua_setfield(L, env, "_G");
+}
+
+/* Lua's compiler runs no hook, and walks its lists of jumps from end to end for each
+ * "or", each "elseif": a few thousand of them take seconds. It gets the text in
+ * pieces so small that little happens in one, and asks for the next one here. */
+#define PIECE_BYTES 256
+
+struct compiling {
+	const char *name;
+	const char *at, *end;
+	int line; /* of what comes next */
+};
+
+static const char *read_piece(lua_State *L, void *ctx, size_t *len)
+{
+	struct compiling *r = ctx;
+	const struct watchdog *watchdog = script_state_of(L)->watchdog;
+	const char *piece = r->at;
+	if (watchdog_has_fired(watchdog))
+		luaL_error(L, "%s:%d: ran longer than its budget of %d ms to be compiled",
+			   r->name, r->line, (int)watchdog_budget_ms(watchdog));
+	*len = (size_t)(r->end - r->at);
+	if (*len > PIECE_BYTES)
+		*len = PIECE_BYTES;
+	for (r->at += *len; piece < r->at; piece++)
+		r->line += *piece == '\n';
+	return r->at - *len;
+}
+
+static bool is_word(const char *at, const char *word)
+{
+	return strncmp(at, word, strlen(word)) == 0;
+}
+
+/* When a label appears, or a loop ends, the compiler takes the jumps to it out of
+ * their list one by one, moving the others up, in one go: there must be few. The line
+ * of the first that is too many, or 0. */
+static int find_too_many_jumps(const struct source *source)
+{
+	int line = 1, jumps = 0;
+	for (size_t i = 0; i + strlen("break") <= source->len; i++) {
+		const char *at = source->data + i;
+		line += *at == '\n';
+		if (*at == 'b' || *at == 'g')
+			jumps += is_word(at, "break") || is_word(at, "goto");
+		if (jumps > SOURCE_JUMPS_MAX)
+			return line;
+	}
+	return 0;
+}
+
+void sandbox_load_take(lua_State *L, struct source *source, const char *name)
+{
+	char chunk_name[SCRIPT_PLACE_MAX];
+	snprintf(chunk_name, sizeof(chunk_name), "=%s", name);
+	bool is_bytecode = source->len > 0 && source->data[0] == LUA_SIGNATURE[0];
+	int line = find_too_many_jumps(source);
+	struct compiling reading = { name, source->data, source->data + source->len, 1 };
+	/* Parsing is protected by Lua itself: nothing raises before the free. */
+	int status = LUA_OK;
+	if (line == 0)
+		status = lua_load(L, read_piece, &reading, chunk_name, "t");
+	source_free(source);
+	if (is_bytecode)
+		luaL_error(L, "%s:1: is bytecode; a rule is Lua text", name);
+	if (line > 0)
+		luaL_error(L, "%s:%d: more than %d 'goto' and 'break' in a file", name,
+			   line, SOURCE_JUMPS_MAX);
+	if (status != LUA_OK)
+		lua_error(L);
+	push_environment(L);
+	lua_setupvalue(L, -2, 1);
+}
+
+/* ---- require ------------------------------------------------------------------ */
+
+/* "a.b-c.d": words of letters, digits, '_' and '-', so there is no way out of a
+ * directory. */
+static bool is_module_name(const char *name, size_t len)
+{
+	size_t word = 0;
+	for (const char *c = name; c < name + len; c++) {
+		bool is_letter = isalnum((unsigned char)*c) || *c == '_' || *c == '-';
+		if (!is_letter && (*c != '.' || word == 0))
+			return false;
+		word = is_letter ? word + 1 : 0;
+	}
+	return word > 0 && len <= MODULE_NAME_MAX;
+}
+
+/* Read the file of a module; `file` receives its name relative to its directory. */
+static int read_module(struct sandbox *sandbox, const char *name, char *file,
+		       struct source *source, struct error *err)
+{
+	bool is_framework = strncmp(name, "tide.", strlen("tide.")) == 0;
+	char path[PATH_MAX];
+	snprintf(file, MODULE_FILE_MAX, "%s.lua", name);
+	for (char *c = file; c < file + strlen(name); c++) {
+		if (*c == '.')
+			*c = '/';
+	}
+	int len = snprintf(path, sizeof(path), "%s/%s",
+			   is_framework ? sandbox->lua_dir : sandbox->rules_dir, file);
+	if (len >= (int)sizeof(path))
+		return error_set(err, TIDE_ERULE, "%s: the path is too long", file);
+	int status = is_framework ? source_read(source, path, file, err)
+				  : bundle_read(sandbox->from, sandbox->files, source,
+						path, file, err);
+	if (status == TIDE_OK && !sandbox->from)
+		source_list_add(&sandbox->sources, path, source->hash);
+	return status;
+}
+
+/* Run the module's file and leave its result on the stack. */
+static void run_module(lua_State *L, struct sandbox *sandbox, const char *name)
+{
+	char file[MODULE_FILE_MAX];
+	struct source source;
+	struct error err;
+	int status = read_module(sandbox, name, file, &source, &err);
+	if (status == TIDE_ENOTFOUND)
+		luaL_error(L,
+			   "no module '%s': neither the framework nor the rules "
+			   "directory has %s",
+			   name, file);
+	if (status != TIDE_OK)
+		luaL_error(L, "%s", err.text);
+	sandbox_load_take(L, &source, file);
+	lua_pushstring(L, name);
+	lua_call(L, 1, 1);
+	if (lua_istable(L, -1))
+		sandbox_protect(L);
+	if (lua_isnil(L, -1)) {
+		lua_pop(L, 1);
+		lua_pushboolean(L, 1);
+	}
+}
+
+static int l_require(lua_State *L)
+{
+	struct sandbox *sandbox = lua_touserdata(L, lua_upvalueindex(1));
+	size_t len;
+	const char *name = luaL_checklstring(L, 1, &len);
+	luaL_argcheck(L, is_module_name(name, len), 1, "no name of a module");
+	lua_settop(L, 1);
+	lua_rawgetp(L, LUA_REGISTRYINDEX, &modules_key);
+	void *mark = (void *)(uintptr_t)script_state_of(L)->serial;
+	bool is_mark = lua_getfield(L, 2, name) == LUA_TLIGHTUSERDATA;
+	if (is_mark && lua_touserdata(L, -1) == mark)
+		return luaL_error(L, "module '%s' requires itself", name);
+	if (!is_mark && !lua_isnil(L, -1))
+		return 1;
+	if (!sandbox->is_loading)
+		return luaL_error(L,
+				  "module '%s' is not loaded, and a decision loads "
+				  "none: require it at the top of the file",
+				  name);
+	lua_pushlightuserdata(L, mark);
+	lua_setfield(L, 2, name);
+	run_module(L, sandbox, name);
+	lua_pushvalue(L, -1);
+	lua_setfield(L, 2, name);
+	return 1;
+}
+
+/* ---- opening -------------------------------------------------------------------- */
+
+static void remove_fields(lua_State *L, int table, const char *const *names)
+{
+	for (; *names; names++) {
+		lua_pushnil(L);
+		lua_setfield(L, table, *names);
+	}
+}
+
+/* The methods of strings are a table that no script can reach: all files share
+ * them. */
+static void protect_strings(lua_State *L, int string)
+{
+	lua_pushliteral(L, "");
+	lua_getmetatable(L, -1);
+	copy_table(L, string);
+	lua_setfield(L, -2, "__index");
+	lua_pushboolean(L, 0);
+	lua_setfield(L, -2, "__metatable");
+	lua_pop(L, 2);
+}
+
+/* All the standard libraries that something is taken from; on the stack, the
+ * table that they are in. */
+static void open_libraries(lua_State *L)
+{
+	static const char *const unsafe_string[] = { "dump", NULL };
+	static const char *const unsafe_math[] = { "random", "randomseed", NULL };
+	luaL_requiref(L, LUA_GNAME, luaopen_base, 0);
+	luaL_requiref(L, LUA_STRLIBNAME, luaopen_string, 1);
+	luaL_requiref(L, LUA_TABLIBNAME, luaopen_table, 1);
+	luaL_requiref(L, LUA_MATHLIBNAME, luaopen_math, 1);
+	luaL_requiref(L, LUA_UTF8LIBNAME, luaopen_utf8, 1);
+	lua_settop(L, 1);
+	safe_lib_install(L, 1);
+	lua_getfield(L, 1, LUA_STRLIBNAME);
+	remove_fields(L, 2, unsafe_string);
+	protect_strings(L, 2);
+	lua_getfield(L, 1, LUA_MATHLIBNAME);
+	remove_fields(L, 3, unsafe_math);
+	lua_settop(L, 1);
+}
+
+static int l_open(lua_State *L)
+{
+	struct sandbox *sandbox = lua_touserdata(L, 1);
+	lua_remove(L, 1);
+	open_libraries(L); /* 1 */
+	lua_newtable(L);   /* 2: the template */
+	for (const char *const *name = globals; *name; name++) {
+		lua_getfield(L, 1, *name);
+		lua_setfield(L, 2, *name);
+	}
+	lua_pushlightuserdata(L, sandbox);
+	lua_pushcclosure(L, l_require, 1);
+	lua_setfield(L, 2, "require");
+	lua_rawsetp(L, LUA_REGISTRYINDEX, &template_key);
+	lua_newtable(L);
+	lua_rawsetp(L, LUA_REGISTRYINDEX, &modules_key);
+	/* What is not in the template is collected. */
+	lua_pushnil(L);
+	lua_setfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+	lua_newtable(L);
+	lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
+	return 0;
+}
+
+void sandbox_open(lua_State *L, struct sandbox *sandbox)
+{
+	lua_pushcfunction(L, l_open);
+	lua_pushlightuserdata(L, sandbox);
+	lua_call(L, 1, 0);
+}
+
+void sandbox_add_global(lua_State *L, const char *name)
+{
+	lua_rawgetp(L, LUA_REGISTRYINDEX, &template_key);
+	lua_insert(L, -2);
+	lua_setfield(L, -2, name);
+	lua_pop(L, 1);
+}
+
+void sandbox_push_global(lua_State *L, const char *name)
+{
+	lua_rawgetp(L, LUA_REGISTRYINDEX, &template_key);
+	lua_getfield(L, -1, name);
+	lua_remove(L, -2);
+}

@@ -1,0 +1,49 @@
+/* source.h: a file of Lua text, read whole. */
+#ifndef TIDE_RULES_SANDBOX_SOURCE_H
+#define TIDE_RULES_SANDBOX_SOURCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+#define SOURCE_MAX_BYTES (256 * 1024)
+/* The most 'goto' and 'break' in a file: sandbox.c says why. */
+#define SOURCE_JUMPS_MAX 4096
+
+struct source {
+	char *data; /* NULL when nothing was read */
+	size_t len;
+	uint64_t hash;
+};
+
+/* Only regular files, so that a pipe in the directory blocks nobody.
+ *
+ * @param name  what the error calls the file
+ * @return      TIDE_OK; TIDE_ENOTFOUND no such file; TIDE_ERULE unreadable, no
+ *              regular file or larger than SOURCE_MAX_BYTES */
+TIDE_MUST_USE int source_read(struct source *out, const char *path, const char *name,
+			      struct error *err);
+/* Harmless when nothing was read, and when called twice. */
+void source_free(struct source *s);
+
+/* The files that were read, and what was in them. */
+struct source_list {
+	struct source_entry {
+		char *path;
+		uint64_t hash;
+	} * entries;
+	size_t count, cap;
+};
+
+void source_list_add(struct source_list *l, const char *path, uint64_t hash);
+void source_list_deinit(struct source_list *l);
+/* Reads all of them again: is everything as it was? */
+bool source_list_is_current(const struct source_list *l);
+
+/* FNV-1a of 64 bits, then MurmurHash3's finaliser: FNV alone leaves the high
+ * bits of short texts nearly equal. What scripts get from tide.hash. */
+uint64_t source_hash(const char *data, size_t len);
+
+#endif

@@ -1,0 +1,244 @@
+#include "watchdog.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "base/mem.h"
+
+/* glibc keeps the first two for itself; the rest are the application's. */
+#define WATCHDOG_SIGNAL (SIGRTMIN + 5)
+#define LOOKS_PER_BUDGET 4
+
+struct watchdog {
+	/* Odd inside a call; every call has two numbers of its own. */
+	_Atomic uint64_t sequence;
+	_Atomic uint64_t overrun;    /* the sequence of the call that has overrun */
+	_Atomic bool is_parked;      /* the thread sleeps until it is told */
+	volatile sig_atomic_t fired; /* of the loop's thread, as is L */
+	lua_State *L;
+	char place[128]; /* where the overrun was raised first */
+
+	int64_t budget_ms;
+	pthread_t watched;
+	clockid_t watched_clock;
+	uv_thread_t thread;
+	uv_mutex_t mutex;
+	uv_cond_t wake;
+	bool is_stopping; /* under the mutex */
+};
+
+static int64_t processor_ns(const struct watchdog *w)
+{
+	struct timespec t;
+	if (clock_gettime(w->watched_clock, &t) != 0)
+		return 0;
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* At the line under way, or, where there is none any more (a close handler that is a
+ * C function, after its function's end), where the call was told first. */
+static void raise_overrun(struct watchdog *w, lua_State *L, const lua_Debug *where)
+{
+	char line[sizeof(w->place)];
+	snprintf(line, sizeof(line), "%s:%d", where->short_src, where->currentline);
+	if (w->place[0] == '\0' && where->currentline > 0)
+		memcpy(w->place, line, sizeof(line));
+	lua_pushfstring(L, "%s: ran longer than its budget of %d ms",
+			where->currentline > 0 || !w->place[0] ? line : w->place,
+			(int)w->budget_ms);
+	lua_error(L);
+}
+
+/* The budget is in the hook's state, not at hand here; the extra space of a Lua
+ * state belongs to script.c, which this module does not know. It is found
+ * through the registry, under the address of this key. */
+static const char registry_key;
+
+static void on_instruction(lua_State *L, lua_Debug *where)
+{
+	lua_rawgetp(L, LUA_REGISTRYINDEX, &registry_key);
+	struct watchdog *w = lua_touserdata(L, -1);
+	lua_getinfo(L, "Sl", where);
+	raise_overrun(w, L, where);
+}
+
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+	/* A signal from another process carries no watchdog of ours. */
+	if (info->si_code != SI_QUEUE || info->si_pid != getpid())
+		return;
+	struct watchdog *w = info->si_value.sival_ptr;
+	if (atomic_load(&w->sequence) != atomic_load(&w->overrun))
+		return; /* the call has ended meanwhile */
+	if (!w->fired)
+		w->place[0] = '\0';
+	w->fired = 1;
+	lua_sethook(w->L, on_instruction, LUA_MASKCOUNT, 1);
+}
+
+static void send_signal(struct watchdog *w, uint64_t sequence)
+{
+	atomic_store(&w->overrun, sequence);
+	pthread_sigqueue(w->watched, WATCHDOG_SIGNAL, (union sigval){ .sival_ptr = w });
+}
+
+/* Sleep until a call begins. The order matters: the flag is set before the
+ * sequence is read again, and watchdog_enter does it the other way round, so
+ * that one of the two sees the other. */
+static void park(struct watchdog *w, uint64_t seen)
+{
+	atomic_store(&w->is_parked, true);
+	if (atomic_load(&w->sequence) != seen)
+		atomic_store(&w->is_parked, false);
+	while (atomic_load(&w->is_parked) && !w->is_stopping)
+		uv_cond_wait(&w->wake, &w->mutex);
+}
+
+static void watch(void *arg)
+{
+	struct watchdog *w = arg;
+	const int64_t budget_ns = w->budget_ms * 1000000;
+	uint64_t seen = 0;
+	int64_t since_ns = 0;
+	uv_mutex_lock(&w->mutex);
+	while (!w->is_stopping) {
+		uint64_t now = atomic_load(&w->sequence);
+		bool is_inside = (now & 1) != 0;
+		if (now != seen) {
+			seen = now;
+			since_ns = is_inside ? processor_ns(w) : 0;
+		} else if (!is_inside) {
+			park(w, seen);
+			continue;
+		} else if (processor_ns(w) - since_ns >= budget_ns) {
+			send_signal(w, now);
+		}
+		uv_cond_timedwait(&w->wake, &w->mutex,
+				  (uint64_t)(budget_ns / LOOKS_PER_BUDGET));
+	}
+	uv_mutex_unlock(&w->mutex);
+}
+
+static int handle_signal(void)
+{
+	struct sigaction action = { .sa_sigaction = on_signal,
+				    .sa_flags = SA_SIGINFO | SA_RESTART };
+	sigset_t set;
+	sigemptyset(&action.sa_mask);
+	sigemptyset(&set);
+	sigaddset(&set, WATCHDOG_SIGNAL);
+	if (sigaction(WATCHDOG_SIGNAL, &action, NULL) != 0)
+		return uv_translate_sys_error(errno);
+	return -pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+int watchdog_create(struct watchdog **out, int64_t budget_ms)
+{
+	struct watchdog *w = mem_zalloc(sizeof(*w));
+	w->budget_ms = budget_ms;
+	w->watched = pthread_self();
+	int status = -pthread_getcpuclockid(w->watched, &w->watched_clock);
+	if (status == 0)
+		status = handle_signal();
+	if (status != 0)
+		goto fail_memory;
+	status = uv_mutex_init(&w->mutex);
+	if (status != 0)
+		goto fail_memory;
+	status = uv_cond_init(&w->wake);
+	if (status != 0)
+		goto fail_mutex;
+	status = uv_thread_create(&w->thread, watch, w);
+	if (status != 0)
+		goto fail_cond;
+	*out = w;
+	return TIDE_OK;
+
+fail_cond:
+	uv_cond_destroy(&w->wake);
+fail_mutex:
+	uv_mutex_destroy(&w->mutex);
+fail_memory:
+	mem_free(w);
+	return status;
+}
+
+void watchdog_destroy(struct watchdog *w)
+{
+	if (!w)
+		return;
+	uv_mutex_lock(&w->mutex);
+	w->is_stopping = true;
+	uv_cond_signal(&w->wake);
+	uv_mutex_unlock(&w->mutex);
+	/* A signal that is on its way arrives before the join returns here. */
+	uv_thread_join(&w->thread);
+	uv_cond_destroy(&w->wake);
+	uv_mutex_destroy(&w->mutex);
+	mem_free(w);
+}
+
+void watchdog_adopt(struct watchdog *w, lua_State *L)
+{
+	lua_pushlightuserdata(L, w);
+	lua_rawsetp(L, LUA_REGISTRYINDEX, &registry_key);
+}
+
+void watchdog_enter(struct watchdog *w, lua_State *L)
+{
+	w->L = L;
+	atomic_fetch_add(&w->sequence, 1);
+	if (!atomic_load(&w->is_parked))
+		return;
+	uv_mutex_lock(&w->mutex);
+	atomic_store(&w->is_parked, false);
+	uv_cond_signal(&w->wake);
+	uv_mutex_unlock(&w->mutex);
+}
+
+bool watchdog_leave(struct watchdog *w)
+{
+	atomic_fetch_add(&w->sequence, 1);
+	if (!w->fired)
+		return false;
+	lua_sethook(w->L, NULL, 0, 0);
+	w->fired = 0;
+	return true;
+}
+
+int64_t watchdog_budget_ms(const struct watchdog *w)
+{
+	return w->budget_ms;
+}
+
+const char *watchdog_place(const struct watchdog *w)
+{
+	return w->place;
+}
+
+bool watchdog_has_fired(const struct watchdog *w)
+{
+	return w->fired != 0;
+}
+
+void watchdog_check(struct watchdog *w, lua_State *L)
+{
+	lua_Debug where = { .short_src = "?", .currentline = 0 };
+	if (!w->fired)
+		return;
+	for (int level = 0; lua_getstack(L, level, &where); level++) {
+		lua_getinfo(L, "Sl", &where);
+		if (where.currentline > 0)
+			break;
+	}
+	if (where.currentline <= 0)
+		where = (lua_Debug){ .short_src = "?" };
+	raise_overrun(w, L, &where);
+}

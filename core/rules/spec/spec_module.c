@@ -1,0 +1,705 @@
+/* The rule engine as a Lua module, so that specs exercise scripts in the real
+ * thing: sandbox, options, views, reload. `tidemq test` has it as "tidemq"; for
+ * the project's own specs it is built as a library (tests/lua/luatide.mk).
+ *
+ *   local tidemq = require "tidemq"
+ *   local engine = assert(tidemq.open { rules = "rules", lua = "lua" })
+ *   local index = assert(engine:index("topic"))
+ *   index:bind("orders.#", 1)
+ *   index:route { key = "orders.new" }          --> { 1 }
+ *   local s = assert(engine:strategy("retry", "exponential", { base = "500ms" }))
+ *   s:decide({}, { failures = 1 })              --> 500
+ *   engine:simulate("exponential", { max = 3 }) --> as RULES simulate
+ *   engine:filter { exchange = "orders", key = "k", headers = { a = "b" } }
+ *       --> the message as the filters leave it, with `copies`; or nil, reason, code
+ *   engine:set_now(1790000000000); engine:seed(1) --> tide.now and tide.random
+ *   engine:run("heartbeat", 60000)              --> { { key = "heartbeat", … } }
+ *   engine:next_run("heartbeat", 60000)         --> 90000
+ *
+ * What the engine refuses is nil and its message. */
+
+#include <lauxlib.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rules/engine/engine_private.h"
+#include "rules/engine/schedule.h"
+#include "simulate_retry.h"
+#include "spec.h"
+
+#define ENGINE "luatide.engine"
+#define INDEX "luatide.index"
+#define STRATEGY "luatide.strategy"
+
+struct box {
+	void *object; /* NULL once it is destroyed */
+	struct engine *engine;
+};
+
+static void *unbox(lua_State *L, const char *type)
+{
+	struct box *box = luaL_checkudata(L, 1, type);
+	luaL_argcheck(L, box->object != NULL, 1, "is closed");
+	return box->object;
+}
+
+/* The box keeps the value at `owner` (its engine's) alive. */
+static struct box *push_box(lua_State *L, const char *type, int owner)
+{
+	struct box *box = lua_newuserdatauv(L, sizeof(*box), 1);
+	*box = (struct box){ .object = NULL };
+	luaL_setmetatable(L, type);
+	if (owner) {
+		lua_pushvalue(L, owner);
+		lua_setiuservalue(L, -2, 1);
+	}
+	return box;
+}
+
+static int push_result(lua_State *L, int status, const struct error *err)
+{
+	if (status == TIDE_OK) {
+		lua_pushboolean(L, 1);
+		return 1;
+	}
+	lua_pushnil(L);
+	lua_pushstring(L, err->text);
+	lua_pushstring(L, error_wire_code(status));
+	return 3;
+}
+
+/* ---- arguments -------------------------------------------------------------------- */
+
+static void read_args(lua_State *L, int idx, struct args *out)
+{
+	args_init(out);
+	if (!lua_istable(L, idx))
+		return;
+	for (lua_pushnil(L); lua_next(L, idx) != 0; lua_pop(L, 2)) {
+		const char *value = luaL_tolstring(L, -1, NULL);
+		if (args_add(out, slice_from(lua_tostring(L, -3)), slice_from(value)) ==
+		    TIDE_OK)
+			continue;
+		args_deinit(out);
+		luaL_error(L, "'%s' cannot be an option with this value",
+			   lua_tostring(L, -3));
+	}
+}
+
+static lua_Integer integer_field(lua_State *L, int idx, const char *name,
+				 lua_Integer preset)
+{
+	lua_getfield(L, idx, name);
+	lua_Integer n = luaL_optinteger(L, -1, preset);
+	lua_pop(L, 1);
+	return n;
+}
+
+/* The text stays on the stack. */
+static const char *text_field(lua_State *L, int idx, const char *name, const char *preset)
+{
+	lua_getfield(L, idx, name);
+	return luaL_optstring(L, -1, preset);
+}
+
+/* No longer than a name may be, which filters count on. The text stays. */
+static struct slice word_field(lua_State *L, int idx, const char *name)
+{
+	struct slice word = slice_from(text_field(L, idx, name, ""));
+	if (word.len > NAME_LEN_MAX)
+		luaL_error(L, "a message's %s has at most %d bytes", name, NAME_LEN_MAX);
+	return word;
+}
+
+static struct msg *read_msg(lua_State *L, int idx)
+{
+	struct msg_header headers[MSG_HEADERS_MAX];
+	luaL_checktype(L, idx, LUA_TTABLE);
+	struct msg_spec spec = {
+		.id = (uint64_t)integer_field(L, idx, "id", 1),
+		.ts_unix_ms = integer_field(L, idx, "ts", 0),
+		.due_unix_ms = integer_field(L, idx, "due", 0),
+		.expires_unix_ms = integer_field(L, idx, "expires", 0),
+		.priority = (uint8_t)integer_field(L, idx, "priority", 0),
+		.exchange = word_field(L, idx, "exchange"),
+		.key = word_field(L, idx, "key"),
+		.headers = headers,
+		.payload = text_field(L, idx, "payload", ""),
+		.dedupe_id = slice_from(text_field(L, idx, "dedupe_id", "")),
+		.user = word_field(L, idx, "user"),
+	};
+	luaL_argcheck(L, spec.dedupe_id.len <= MSG_DEDUPE_ID_MAX, idx,
+		      "the dedupe_id is too long");
+	spec.payload_len = strlen(spec.payload);
+	if (lua_getfield(L, idx, "headers") == LUA_TTABLE) {
+		for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
+			if (spec.header_count == MSG_HEADERS_MAX)
+				luaL_error(L, "a message has at most %d headers",
+					   MSG_HEADERS_MAX);
+			headers[spec.header_count++] =
+				(struct msg_header){ slice_from(lua_tostring(L, -2)),
+						     slice_from(lua_tostring(L, -1)) };
+		}
+	}
+	return msg_create(&spec);
+}
+
+/* ---- engine ------------------------------------------------------------------------ */
+
+/* Left by spec_run in the registry; else the directory of that name. */
+static const char *dir_field(lua_State *L, const char *name)
+{
+	lua_getfield(L, LUA_REGISTRYINDEX, name);
+	const char *preset = luaL_optstring(L, -1, name);
+	return text_field(L, 1, name, preset);
+}
+
+static int l_open(lua_State *L)
+{
+	struct error err;
+	if (lua_isnoneornil(L, 1)) {
+		lua_settop(L, 0);
+		lua_newtable(L);
+	}
+	luaL_checktype(L, 1, LUA_TTABLE);
+	struct engine_config config = {
+		.rules_dir = dir_field(L, "rules"),
+		.lua_dir = dir_field(L, "lua"),
+		.memory_max_bytes = (size_t)integer_field(L, 1, "memory_bytes",
+							  ENGINE_MEMORY_DEFAULT),
+		.call_budget_ms = integer_field(L, 1, "budget_ms", 1000),
+		.shared_entries_max = (size_t)integer_field(L, 1, "shared_entries", 0),
+	};
+	struct box *box = push_box(L, ENGINE, 0);
+	uv_loop_t *loop = malloc(sizeof(*loop));
+	uv_loop_init(loop);
+	struct engine *e;
+	int status = engine_create(&e, loop, &config, NULL, &err);
+	if (status != TIDE_OK) {
+		uv_loop_close(loop);
+		free(loop);
+		return push_result(L, status, &err);
+	}
+	box->object = box->engine = e;
+	return 1;
+}
+
+static int l_engine_close(lua_State *L)
+{
+	struct box *box = luaL_checkudata(L, 1, ENGINE);
+	struct engine *e = box->object;
+	if (!e || TAILQ_FIRST(&e->handles))
+		return 0;
+	uv_loop_t *loop = e->loop;
+	box->object = NULL;
+	engine_close(e, NULL, NULL);
+	uv_run(loop, UV_RUN_DEFAULT);
+	uv_loop_close(loop);
+	free(loop);
+	return 0;
+}
+
+static int l_reload(lua_State *L)
+{
+	struct error err;
+	int status = reload_now(unbox(L, ENGINE), &err);
+	return push_result(L, status, &err);
+}
+
+static int l_seed(lua_State *L)
+{
+	engine_seed(unbox(L, ENGINE), (uint64_t)luaL_checkinteger(L, 2));
+	return 0;
+}
+
+/* set_now (ms): what tide.now gives from here on; nil for the real time */
+static int l_set_now(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+	if (lua_isnil(L, 2))
+		engine_release_clock(e);
+	else
+		engine_set_clock(e, luaL_checkinteger(L, 2));
+	return 0;
+}
+
+static int l_status(lua_State *L)
+{
+	struct json json;
+	struct buf out;
+	struct engine *e = unbox(L, ENGINE);
+	buf_init(&out);
+	json_init(&json, &out);
+	engine_status(e, &json);
+	lua_pushstring(L, buf_cstr(&out));
+	buf_deinit(&out);
+	return 1;
+}
+
+/* ---- schedules ----------------------------------------------------------------------
+ */
+
+/* A run's messages go into the table on the top of this state. */
+static int take_message(void *ctx, const struct schedule_message *m, struct error *err)
+{
+	lua_State *L = ctx;
+	if (slice_is(m->exchange, "nowhere"))
+		return error_set(err, TIDE_ENOTFOUND, "there is no exchange 'nowhere'");
+	lua_newtable(L);
+	lua_pushlstring(L, m->exchange.data, m->exchange.len);
+	lua_setfield(L, -2, "exchange");
+	lua_pushlstring(L, m->key.data, m->key.len);
+	lua_setfield(L, -2, "key");
+	lua_pushlstring(L, m->payload.data, m->payload.len);
+	lua_setfield(L, -2, "payload");
+	lua_pushinteger(L, m->delay_ms);
+	lua_setfield(L, -2, "delay");
+	lua_pushinteger(L, m->priority);
+	lua_setfield(L, -2, "priority");
+	lua_newtable(L);
+	for (unsigned i = 0; i < m->header_count; i++) {
+		const struct msg_header *h = &m->headers[i];
+		lua_pushlstring(L, h->name.data, h->name.len);
+		lua_pushlstring(L, h->value.data, h->value.len);
+		lua_settable(L, -3);
+	}
+	lua_setfield(L, -2, "headers");
+	lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+	return TIDE_OK;
+}
+
+/* The one queue there is. */
+static bool count_jobs(void *ctx, struct slice name, struct schedule_queue *out)
+{
+	*out = (struct schedule_queue){ .ready = 1, .delayed = 2, .consumers = 3 };
+	return slice_is(name, "jobs");
+}
+
+/* run (name, tick ms [, missed]) -> the messages that it published */
+static int l_run(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+	const struct schedule_broker broker = { L, take_message, count_jobs };
+	struct schedule_tick tick = { luaL_checkinteger(L, 3),
+				      (uint64_t)luaL_optinteger(L, 4, 0) };
+	struct error err;
+	lua_newtable(L);
+	int status =
+		schedule_run(e, slice_from(luaL_checkstring(L, 2)), &tick, &broker, &err);
+	if (status != TIDE_OK)
+		return push_result(L, status, &err);
+	return 1;
+}
+
+struct asked_tick {
+	const char *name;
+	int64_t ms;
+};
+
+static void next_tick(void *ctx, const struct schedule_info *info)
+{
+	struct asked_tick *asked = ctx;
+	if (strcmp(info->name, asked->name) == 0)
+		asked->ms = schedule_spec_due(info->spec, info->name,
+					      schedule_spec_next(info->spec, asked->ms));
+}
+
+/* next_run (name, ms) -> when the schedule's first tick after that time is run */
+static int l_next_run(lua_State *L)
+{
+	struct asked_tick asked = { luaL_checkstring(L, 2), luaL_checkinteger(L, 3) };
+	schedule_each(unbox(L, ENGINE), next_tick, &asked);
+	lua_pushinteger(L, asked.ms);
+	return 1;
+}
+
+/* ---- routing ----------------------------------------------------------------------- */
+
+static int l_index(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+	struct error err;
+	struct args args;
+	struct index *x;
+	const char *type = luaL_checkstring(L, 2);
+	struct box *box = push_box(L, INDEX, 1);
+	read_args(L, 3, &args);
+	int status =
+		index_create(e, slice_from(type), &args, "exchange 'spec'", &x, &err);
+	args_deinit(&args);
+	if (status != TIDE_OK)
+		return push_result(L, status, &err);
+	box->object = x;
+	return 1;
+}
+
+static int l_index_close(lua_State *L)
+{
+	struct box *box = luaL_checkudata(L, 1, INDEX);
+	index_destroy(box->object);
+	box->object = NULL;
+	return 0;
+}
+
+static int change(lua_State *L, bool is_bind)
+{
+	struct index *x = unbox(L, INDEX);
+	struct error err;
+	struct args args;
+	struct slice pattern = slice_from(luaL_checkstring(L, 2));
+	uint32_t dest = (uint32_t)luaL_checkinteger(L, 3);
+	read_args(L, 4, &args);
+	int status = is_bind ? index_bind(x, pattern, &args, dest, &err)
+			     : index_unbind(x, pattern, &args, dest, &err);
+	args_deinit(&args);
+	return push_result(L, status, &err);
+}
+
+static int l_bind(lua_State *L)
+{
+	return change(L, true);
+}
+
+static int l_unbind(lua_State *L)
+{
+	return change(L, false);
+}
+
+static int l_route(lua_State *L)
+{
+	struct index *x = unbox(L, INDEX);
+	struct error err;
+	const uint32_t *dests;
+	size_t count;
+	struct msg *m = read_msg(L, 2);
+	int status = index_route(x, m, &dests, &count, &err);
+	msg_unref(m);
+	if (status != TIDE_OK)
+		return push_result(L, status, &err);
+	lua_createtable(L, (int)count, 0);
+	for (size_t i = 0; i < count; i++) {
+		lua_pushinteger(L, dests[i]);
+		lua_rawseti(L, -2, (lua_Integer)i + 1);
+	}
+	return 1;
+}
+
+static int l_index_is_pure(lua_State *L)
+{
+	lua_pushboolean(L, index_is_pure(unbox(L, INDEX)));
+	return 1;
+}
+
+/* ---- filters ----------------------------------------------------------------------- */
+
+static void set_slice(lua_State *L, const char *name, struct slice value)
+{
+	lua_pushlstring(L, value.len ? value.data : "", value.len);
+	lua_setfield(L, -2, name);
+}
+
+static void set_integer(lua_State *L, const char *name, int64_t value)
+{
+	lua_pushinteger(L, value);
+	lua_setfield(L, -2, name);
+}
+
+static void push_msg(lua_State *L, const struct msg *m)
+{
+	lua_newtable(L);
+	set_slice(L, "exchange", m->exchange);
+	if (m->dedupe_len)
+		set_slice(L, "dedupe_id", msg_dedupe_id(m));
+	if (m->user_len)
+		set_slice(L, "user", msg_user(m));
+	set_slice(L, "key", m->key);
+	set_slice(L, "payload", (struct slice){ m->payload, m->payload_len });
+	set_integer(L, "id", (int64_t)m->id);
+	set_integer(L, "priority", m->priority);
+	set_integer(L, "due", m->due_unix_ms);
+	set_integer(L, "expires", m->expires_unix_ms);
+	lua_newtable(L);
+	for (unsigned i = 0; i < m->header_count; i++) {
+		struct slice name = m->headers[i].name, value = m->headers[i].value;
+		lua_pushlstring(L, name.data, name.len);
+		lua_pushlstring(L, value.len ? value.data : "", value.len);
+		lua_rawset(L, -3);
+	}
+	lua_setfield(L, -2, "headers");
+}
+
+static int push_pass(lua_State *L, struct filter_pass *p)
+{
+	push_msg(L, p->msg);
+	lua_newtable(L);
+	for (unsigned i = 0; i < p->copies.count; i++) {
+		push_msg(L, p->copies.items[i]);
+		lua_rawseti(L, -2, (lua_Integer)i + 1);
+	}
+	lua_setfield(L, -2, "copies");
+	set_integer(L, "hops", p->hops);
+	return 1;
+}
+
+/* filter (msg) -> what became of it, with `copies` and `hops`; the copies do not
+ * pass the filters again */
+static int l_filter(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+	struct error err;
+	struct filter_pass p = { .msg = read_msg(L, 2),
+				 .vhost = slice_from(text_field(L, 2, "vhost", "/")),
+				 .copies = { .max = DRAFT_COPIES_MAX } };
+	p.now_unix_ms = p.msg->ts_unix_ms;
+	int status = filter_run(e, &p, &err);
+	int count = status == TIDE_OK ? push_pass(L, &p) : push_result(L, status, &err);
+	for (unsigned i = 0; i < p.copies.count; i++)
+		msg_unref(p.copies.items[i]);
+	msg_unref(p.msg);
+	return count;
+}
+
+static int l_filter_count(lua_State *L)
+{
+	lua_pushinteger(L, filter_count(unbox(L, ENGINE)));
+	return 1;
+}
+
+/* filter_ns (msg, n) -> what a message costs on average, over n of them */
+static int l_filter_ns(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+	lua_Integer n = luaL_checkinteger(L, 3);
+	struct error err;
+	struct msg *m = read_msg(L, 2);
+	int status = TIDE_OK;
+	uint64_t started_ns = uv_hrtime();
+	for (lua_Integer i = 0; i < n && status == TIDE_OK; i++) {
+		struct filter_pass p;
+		p.msg = msg_ref(m);
+		p.vhost = SLICE("/");
+		p.now_unix_ms = m->ts_unix_ms;
+		p.hops = 0;
+		p.sender = NULL;
+		p.copies.max = 0;
+		p.on_step = NULL;
+		status = filter_run(e, &p, &err);
+		msg_unref(p.msg);
+	}
+	uint64_t time_ns = uv_hrtime() - started_ns;
+	msg_unref(m);
+	if (status != TIDE_OK)
+		return push_result(L, status, &err);
+	lua_pushnumber(L, (lua_Number)time_ns / (lua_Number)n);
+	return 1;
+}
+
+/* dry_run (f) -> f's results; what is asked of the engine in it changes nothing */
+static int l_dry_run(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+	struct dry_run run;
+	lua_settop(L, 2);
+	engine_dry_run_begin(e, &run);
+	int status = lua_pcall(L, 0, LUA_MULTRET, 0);
+	engine_dry_run_end(e);
+	return status == LUA_OK ? lua_gettop(L) - 1 : lua_error(L);
+}
+
+/* ---- strategies ----------------------------------------------------------------------
+ */
+
+static int l_strategy(lua_State *L)
+{
+	static const char *const kinds[] = { "routing", "sharding", "priority", "retry",
+					     NULL };
+	struct engine *e = unbox(L, ENGINE);
+	struct error err;
+	struct args args;
+	struct strategy *s;
+	enum script_kind kind = (enum script_kind)luaL_checkoption(L, 2, NULL, kinds);
+	const char *name = luaL_checkstring(L, 3);
+	struct box *box = push_box(L, STRATEGY, 1);
+	read_args(L, 4, &args);
+	int status = strategy_create(e, kind, slice_from(name), &args, "queue 'spec'", &s,
+				     &err);
+	args_deinit(&args);
+	if (status != TIDE_OK)
+		return push_result(L, status, &err);
+	box->object = s;
+	return 1;
+}
+
+static int l_strategy_close(lua_State *L)
+{
+	struct box *box = luaL_checkudata(L, 1, STRATEGY);
+	strategy_destroy(box->object);
+	box->object = NULL;
+	return 0;
+}
+
+/* The load of a shard from the table at index 4 of the state. */
+static uint64_t table_load(const void *ctx, unsigned shard)
+{
+	lua_State *L = (lua_State *)(uintptr_t)ctx;
+	lua_rawgeti(L, 4, shard); /* which raises nothing through the engine */
+	uint64_t load = (uint64_t)lua_tointeger(L, -1);
+	lua_pop(L, 1);
+	return load;
+}
+
+/* pick (msg, shards[, { [shard] = load }]) */
+static int l_pick(lua_State *L)
+{
+	struct strategy *s = unbox(L, STRATEGY);
+	struct error err;
+	unsigned shard, shards = (unsigned)luaL_checkinteger(L, 3);
+	lua_settop(L, 4);
+	strategy_set_load(s, lua_istable(L, 4) ? table_load : NULL, L);
+	struct msg *m = read_msg(L, 2);
+	int status = strategy_pick(s, m, shards, &shard, &err);
+	msg_unref(m);
+	if (status != TIDE_OK)
+		return push_result(L, status, &err);
+	lua_pushinteger(L, shard);
+	return 1;
+}
+
+/* rank (msg, { served =, ready =, shard = }) */
+static int l_rank(lua_State *L)
+{
+	struct strategy *s = unbox(L, STRATEGY);
+	struct error err;
+	struct queue_view queue = { .vhost = SLICE("/"), .name = SLICE("spec") };
+	double rank;
+	if (lua_istable(L, 3)) {
+		lua_getfield(L, 3, "served");
+		queue.served = luaL_optnumber(L, -1, 0);
+		queue.ready = (uint64_t)integer_field(L, 3, "ready", 0);
+		queue.shard = (unsigned)integer_field(L, 3, "shard", 0);
+	}
+	struct msg *m = read_msg(L, 2);
+	int status = strategy_rank(s, m, &queue, &rank, &err);
+	msg_unref(m);
+	if (status != TIDE_OK)
+		return push_result(L, status, &err);
+	lua_pushnumber(L, rank);
+	return 1;
+}
+
+/* decide (msg, { reason =, attempts =, failures = }) -> delay or a name */
+static int l_decide(lua_State *L)
+{
+	static const char *const names[] = { NULL, "bury", "dead-letter", "drop" };
+	struct strategy *s = unbox(L, STRATEGY);
+	struct error err;
+	struct retry_decision decision;
+	luaL_checktype(L, 3, LUA_TTABLE);
+	lua_Integer failures = integer_field(L, 3, "failures", 1);
+	struct failure_view failure = {
+		.reason = text_field(L, 3, "reason", "nack"),
+		.attempts = (uint32_t)integer_field(L, 3, "attempts", failures),
+		.failures = (uint32_t)failures,
+	};
+	struct msg *m = read_msg(L, 2);
+	int status = strategy_decide(s, m, failure.attempts, &failure, &decision, &err);
+	msg_unref(m);
+	if (status != TIDE_OK)
+		return push_result(L, status, &err);
+	if (decision.action == RETRY_AFTER)
+		lua_pushinteger(L, decision.delay_ms);
+	else
+		lua_pushstring(L, names[decision.action]);
+	return 1;
+}
+
+/* simulate (name, options, { reason =, failures =, limit =, held = }) -> the
+ * document */
+static int l_simulate(lua_State *L)
+{
+	struct engine *e = unbox(L, ENGINE);
+	struct error err;
+	struct args args;
+	struct buf out;
+	struct json json;
+	lua_settop(L, 4);
+	if (lua_isnil(L, 4))
+		lua_newtable(L);
+	struct simulate_spec spec = {
+		.name = slice_from(luaL_checkstring(L, 2)),
+		.options = &args,
+		.reason = text_field(L, lua_gettop(L), "reason", "nack"),
+	};
+	int idx = lua_gettop(L) - 1;
+	spec.failures_max = (unsigned)integer_field(L, idx, "failures", 100);
+	spec.delivery_limit = (uint32_t)integer_field(L, idx, "limit", 0);
+	spec.held_ms = integer_field(L, idx, "held", 0);
+	read_args(L, 3, &args);
+	buf_init(&out);
+	json_init(&json, &out);
+	int status = simulate_retry(e, &spec, &json, &err);
+	args_deinit(&args);
+	if (status == TIDE_OK)
+		lua_pushstring(L, buf_cstr(&out));
+	buf_deinit(&out);
+	return status == TIDE_OK ? 1 : push_result(L, status, &err);
+}
+
+static int l_strategy_is_pure(lua_State *L)
+{
+	lua_pushboolean(L, strategy_is_pure(unbox(L, STRATEGY)));
+	return 1;
+}
+
+/* ---- the module
+ * ------------------------------------------------------------------------ */
+
+static void new_type(lua_State *L, const char *type, const luaL_Reg *methods,
+		     lua_CFunction close)
+{
+	luaL_newmetatable(L, type);
+	lua_newtable(L);
+	luaL_setfuncs(L, methods, 0);
+	lua_pushcfunction(L, close);
+	lua_setfield(L, -2, "close");
+	lua_setfield(L, -2, "__index");
+	lua_pushcfunction(L, close);
+	lua_setfield(L, -2, "__gc");
+	lua_pop(L, 1);
+}
+
+int luaopen_luatide(lua_State *L)
+{
+	static const luaL_Reg functions[] = { { "open", l_open }, { NULL, NULL } };
+	static const luaL_Reg engine[] = {
+		{ "index", l_index },
+		{ "strategy", l_strategy },
+		{ "reload", l_reload },
+		{ "filter", l_filter },
+		{ "filter_count", l_filter_count },
+		{ "filter_ns", l_filter_ns },
+		{ "dry_run", l_dry_run },
+		{ "seed", l_seed },
+		{ "set_now", l_set_now },
+		{ "status", l_status },
+		{ "simulate", l_simulate },
+		{ "run", l_run },
+		{ "next_run", l_next_run },
+		{ NULL, NULL },
+	};
+	static const luaL_Reg index[] = {
+		{ "bind", l_bind },   { "unbind", l_unbind },
+		{ "route", l_route }, { "is_pure", l_index_is_pure },
+		{ NULL, NULL },
+	};
+	static const luaL_Reg strategy[] = {
+		{ "pick", l_pick },     { "rank", l_rank },
+		{ "decide", l_decide }, { "is_pure", l_strategy_is_pure },
+		{ NULL, NULL },
+	};
+	new_type(L, ENGINE, engine, l_engine_close);
+	new_type(L, INDEX, index, l_index_close);
+	new_type(L, STRATEGY, strategy, l_strategy_close);
+	luaL_newlib(L, functions);
+	return 1;
+}

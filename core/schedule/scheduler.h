@@ -1,0 +1,126 @@
+/* scheduler.h: the schedules of the rules directory, run when they are due.
+ *
+ * What a schedule has done is kept in Redis (tide:rules:schedule), so that each
+ * of its ticks is run once, whatever happens to the broker:
+ *
+ *   1. the script runs; what it publishes is gathered, passes the filters, and gets
+ *      ids, the copies that filters make too;
+ *   2. "tick T has begun, with these ids" is written;
+ *   3. the messages are published;
+ *   4. when all of them are durable "tick T is done" is written.
+ *
+ * A broker that finds a tick begun and not done runs it again with the same ids,
+ * and publishes only what is not there. A run that fails publishes nothing; it is
+ * done with, and the next tick is another one. The broker's turn drives it. */
+#ifndef TIDE_SCHEDULE_SCHEDULER_H
+#define TIDE_SCHEDULE_SCHEDULER_H
+
+#include "base/json.h"
+#include "rules/engine/schedule.h"
+#include "broker/broker.h"
+#include "base/waiter.h"
+
+#define SCHEDULE_MESSAGES_MAX 1000 /* of one run */
+#define SCHEDULE_MISSED_MAX 1000   /* ticks that are made up for, and counted */
+
+/* Of a message that a run has published, or of a copy of it. */
+struct schedule_id {
+	uint64_t id;
+	unsigned message; /* of the run, from 0 on; it comes first, then its copies */
+};
+
+struct scheduler_find {
+	uint64_t id;
+	const void *queue;
+};
+
+struct schedule {
+	TAILQ_ENTRY(schedule) link;
+	struct broker *broker;
+	char *name;
+	char *when;                /* as the script has it */
+	char *vhost;               /* likewise */
+	struct schedule_spec spec; /* its texts are not used */
+	bool is_listed;            /* the generation in force has it, active */
+	bool is_busy;
+	bool is_starting;  /* not yet looked at since the broker's start */
+	bool has_new_when; /* changed while it was busy */
+
+	int64_t done_ms;  /* the last tick that is done, or since when it exists */
+	int64_t begun_ms; /* a tick that is begun and not done; 0 = none */
+	uint64_t begun_missed;
+	struct schedule_id *ids;
+	unsigned id_count, id_cap;
+	int64_t due_ms; /* when to look at it again */
+
+	/* The run under way. */
+	struct schedule_tick tick;
+	struct vhost *home;
+	struct msg **msgs;
+	unsigned msg_count;
+	bool is_repeat;
+	struct waiter waiter;
+	struct error failure; /* of publishing; code 0 = none */
+	struct scheduler_find *finds;
+	unsigned find_count;
+
+	uint64_t runs, failures, skipped, messages;
+	int64_t last_tick_ms;
+	int64_t last_run_ms;
+	char last_result[ERROR_TEXT_MAX]; /* "ok" or why not */
+};
+
+TAILQ_HEAD(schedule_list, schedule);
+
+struct scheduler {
+	struct schedule_list schedules;
+	unsigned busy;
+	bool is_started;
+	bool has_failed;       /* a mark could not be written */
+	int64_t due_ms;        /* the first of them all; 0 = none */
+	int64_t seen_ms;       /* the clock in the last turn */
+	int64_t rest_until_ms; /* after a run that took long; 0 = no rest */
+	void (*on_loaded)(struct broker *b, int status, const char *text);
+};
+
+struct scheduler *scheduler_create(void);
+void scheduler_destroy(struct scheduler *s);
+/* Read what was done before this process, then on_loaded. */
+void scheduler_load(struct broker *b,
+		    void (*on_loaded)(struct broker *b, int status, const char *text));
+/* Begin; what is missed is dealt with from here on. */
+void scheduler_start(struct broker *b);
+/* The rules have changed. */
+void scheduler_update(struct broker *b);
+/* Run what is due. */
+void scheduler_turn(struct broker *b);
+/* When a turn is needed; 0 = not by itself. */
+int64_t scheduler_due_ms(const struct broker *b);
+/* No run is under way. */
+bool scheduler_is_idle(const struct broker *b);
+/* The member "schedules" of RULES status. */
+void scheduler_status(const struct broker *b, struct json *out);
+
+/* ---- between the files of the scheduler ------------------------------------ */
+
+struct schedule *schedule_create(struct broker *b, struct slice name);
+/* No tick is begun any more. */
+void schedule_forget_ids(struct schedule *s);
+void schedule_add_id(struct schedule *s, uint64_t id, unsigned message);
+
+/* TIDE_ENOTFOUND when there is no such vhost, yet. */
+TIDE_MUST_USE int schedule_find_home(const struct schedule *s, struct vhost **out,
+				     struct error *err);
+/* Run a tick; the schedule is busy until schedule_finish, perhaps within the call. */
+void schedule_run_tick(struct schedule *s, int64_t tick_ms, uint64_t missed);
+/* The tick is done with; `why` is NULL when all went well. */
+void schedule_finish(struct schedule *s, const char *why);
+/* The tick could not be stored and is to be run again. */
+void schedule_postpone(struct schedule *s, const char *why);
+/* Write what is done and begun; the waiter may be NULL. */
+void schedule_write_mark(struct schedule *s, struct waiter *waiter);
+void schedule_remove_mark(struct schedule *s);
+/* After a write has failed. */
+void scheduler_write_marks_again(struct broker *b);
+
+#endif

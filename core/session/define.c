@@ -1,0 +1,220 @@
+/* The commands that change definitions: DECLARE, DELETE, BIND, UNBIND. A
+ * durable definition is answered when Redis has it. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "session.h"
+#include "broker/unusable.h"
+
+/* What is new must find room; what is in Redis comes back at a start whatever the
+ * limits are. */
+static int check_room(size_t count, unsigned max, const char *what, struct error *err)
+{
+	if (count < max)
+		return TIDE_OK;
+	return error_set(err, TIDE_ELIMIT, "there are %zu %s already, which is the limit",
+			 count, what);
+}
+
+static int declare_queue(struct session *s, const struct declare_spec *spec,
+			 struct reply *r, struct error *err)
+{
+	const struct broker *b = s->broker;
+	struct queue *q;
+	bool is_new;
+	int rc;
+
+	q = queue_find(s->vhost, spec->name);
+	if (q && q->owner && q->owner != s)
+		return error_set(err, TIDE_EDENIED,
+				 "queue '%s' belongs to another connection", q->name);
+	rc = q ? TIDE_OK
+	       : check_room(HASH_CNT(serial_hh, b->queues_by_serial),
+			    b->config.queues_max, "queues", err);
+	if (rc == TIDE_OK)
+		rc = queue_declare(s->vhost, spec->name, spec->args, s, &q, &is_new, err);
+	if (rc == TIDE_OK)
+		definition_send_queue(q, &r->waiter);
+	return rc;
+}
+
+static int declare_exchange(struct session *s, const struct declare_spec *spec,
+			    struct reply *r, struct error *err)
+{
+	const struct broker *b = s->broker;
+	struct exchange *x;
+	bool is_new;
+	int rc = exchange_find(s->vhost, spec->name)
+			 ? TIDE_OK
+			 : check_room(b->exchange_count, b->config.exchanges_max,
+				      "exchanges", err);
+
+	if (rc == TIDE_OK)
+		rc = exchange_declare(s->vhost, spec->name, spec->type, spec->args, &x,
+				      &is_new, err);
+	if (rc == TIDE_OK)
+		definition_send_exchange(x, &r->waiter);
+	return rc;
+}
+
+void session_declare(struct session *s, const struct declare_spec *spec, struct reply *r)
+{
+	struct error err;
+	int rc;
+
+	if (s->broker->is_draining)
+		rc = error_set(&err, TIDE_ESHUTDOWN, "the broker is stopping");
+	else if (slice_is(spec->name, "-"))
+		rc = error_set(
+			&err, TIDE_ESYNTAX,
+			"'-' stands for the default exchange and cannot be declared");
+	else
+		rc = spec->is_queue ? declare_queue(s, spec, r, &err)
+				    : declare_exchange(s, spec, r, &err);
+	if (rc < 0)
+		reply_error(r, &err);
+	else
+		reply_ok(r);
+}
+
+/* ---- delete ---------------------------------------------------------------------- */
+
+static int delete_queue(struct session *s, const struct delete_spec *spec,
+			struct reply *r, struct error *err)
+{
+	struct queue *q;
+	int rc = session_find_queue(s, spec->name, &q, err);
+
+	if (rc < 0)
+		return rc;
+	/* Its messages have not been counted. */
+	if (spec->if_empty && q->unusable)
+		return unusable_queue_error(q, err);
+	if (spec->if_unused && q->consumer_count)
+		return error_set(err, TIDE_EEXISTS,
+				 "queue '%s' is in use: it has %u consumers", q->name,
+				 q->consumer_count);
+	for (int state = ENTRY_READY; spec->if_empty && state <= ENTRY_UNACKED; state++)
+		if (queue_count(q, (enum entry_state)state))
+			return error_set(err, TIDE_EEXISTS, "queue '%s' is not empty",
+					 q->name);
+	queue_erase(q, &r->waiter);
+	queue_destroy(q);
+	return TIDE_OK;
+}
+
+static int delete_exchange(struct session *s, const struct delete_spec *spec,
+			   struct reply *r, struct error *err)
+{
+	struct exchange *x = exchange_find(s->vhost, spec->name);
+
+	if (!x)
+		return error_set(err, TIDE_ENOTFOUND,
+				 "there is no exchange '%" SLICE_FMT "'",
+				 SLICE_ARG(spec->name));
+	if (spec->if_unused && x->binding_count)
+		return error_set(err, TIDE_EEXISTS,
+				 "exchange '%s' is in use: it has %u bindings", x->name,
+				 x->binding_count);
+	exchange_erase(x, &r->waiter);
+	exchange_destroy(x);
+	return TIDE_OK;
+}
+
+void session_delete(struct session *s, const struct delete_spec *spec, struct reply *r)
+{
+	struct error err;
+	int rc = spec->is_queue ? delete_queue(s, spec, r, &err)
+				: delete_exchange(s, spec, r, &err);
+
+	if (rc < 0)
+		reply_error(r, &err);
+	else
+		reply_ok(r);
+}
+
+/* ---- bind ------------------------------------------------------------------------ */
+
+static int resolve(struct session *s, const struct bind_spec *spec,
+		   struct binding_spec *out, struct error *err)
+{
+	*out = (struct binding_spec){ .pattern = spec->pattern, .args = spec->args };
+	if (spec->exchange.len == 0 || slice_is(spec->exchange, "-"))
+		return error_set(
+			err, TIDE_EDENIED,
+			"the default exchange routes to the queue that the key names and "
+			"takes no bindings");
+	out->source = exchange_find(s->vhost, spec->exchange);
+	if (!out->source)
+		return error_set(err, TIDE_ENOTFOUND,
+				 "there is no exchange '%" SLICE_FMT "'",
+				 SLICE_ARG(spec->exchange));
+	if (!spec->to_exchange)
+		return session_find_queue(s, spec->dest, &out->queue, err);
+	out->exchange = exchange_find(s->vhost, spec->dest);
+	if (!out->exchange)
+		return error_set(err, TIDE_ENOTFOUND,
+				 "there is no exchange '%" SLICE_FMT "'",
+				 SLICE_ARG(spec->dest));
+	return TIDE_OK;
+}
+
+static int check_usable(const struct binding_spec *spec, struct error *err)
+{
+	if (spec->source->unusable)
+		return unusable_exchange_error(spec->source, err);
+	if (spec->queue && spec->queue->unusable)
+		return unusable_queue_error(spec->queue, err);
+	if (spec->exchange && spec->exchange->unusable)
+		return unusable_exchange_error(spec->exchange, err);
+	return TIDE_OK;
+}
+
+void session_bind(struct session *s, const struct bind_spec *spec, struct reply *r)
+{
+	struct binding_spec binding;
+	struct binding *b;
+	struct error err;
+
+	if (resolve(s, spec, &binding, &err) < 0 || check_usable(&binding, &err) < 0) {
+		reply_error(r, &err);
+		return;
+	}
+	b = binding_find(&binding);
+	if (!b && (check_room(s->broker->binding_count, s->broker->config.bindings_max,
+			      "bindings", &err) < 0 ||
+		   binding_create(&binding, &b, &err) < 0)) {
+		reply_error(r, &err);
+		return;
+	}
+	definition_send_binding(b, &r->waiter);
+	reply_ok(r);
+}
+
+void session_unbind(struct session *s, const struct bind_spec *spec, struct reply *r)
+{
+	struct binding_spec binding;
+	struct binding *b;
+	struct exchange *source;
+	struct error err;
+
+	if (resolve(s, spec, &binding, &err) < 0) {
+		reply_error(r, &err);
+		return;
+	}
+	b = binding_find(&binding);
+	if (!b) {
+		reply_refuse(r, TIDE_ENOTFOUND, "there is no such binding");
+		return;
+	}
+	if (s->broker->env.store && binding_is_durable(b)) {
+		waiter_add(&r->waiter);
+		store_undefine(s->broker->store, STORE_BINDINGS, vhost_slice(s->vhost),
+			       binding_slice(b), waiter_store_done, &r->waiter);
+	}
+	source = b->source;
+	binding_destroy(b);
+	/* That one may have been what its script refused. */
+	unusable_retry_exchange(source);
+	exchange_collect(source, &r->waiter);
+	reply_ok(r);
+}

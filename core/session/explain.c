@@ -1,0 +1,318 @@
+/* EXPLAIN: what a publish would do, which scripts would decide it, and why. It
+ * is decided by the code that publishes; then it is printed, not done. */
+#include "base/json.h"
+#include "base/mem.h"
+#include "rules/api/dry_run.h"
+#include "rollout/changes.h"
+#include "broker/decide.h"
+#include "shard/dedupe.h"
+#include "session.h"
+
+#define PATTERNS_MAX 20 /* bindings of an exchange that are told; more are counted */
+
+/* An array, as it is told, that grows while the decision is made. */
+struct list {
+	struct buf text;
+	struct json items;
+};
+
+struct explanation {
+	struct dry_run run;
+	struct list filters;
+	struct list exchanges[1 + DRAFT_COPIES_MAX]; /* of the message, of the copies */
+};
+
+static void list_init(struct list *l)
+{
+	buf_init(&l->text);
+	json_init(&l->items, &l->text);
+	json_array_begin(&l->items);
+}
+
+/* As a member; once. */
+static void list_write(struct list *l, const char *name, struct json *j)
+{
+	json_array_end(&l->items);
+	json_key(j, name);
+	buf_append_slice(j->out, buf_slice(&l->text));
+	j->need_comma = true;
+}
+
+static void add_time(struct json *j, uint64_t time_ns)
+{
+	json_key(j, "us");
+	json_number(j, (double)(time_ns / 100) / 10);
+}
+
+/* ---- filters ------------------------------------------------------------------------
+ */
+
+static void add_changes(struct json *j, const struct msg *from, const struct msg *to)
+{
+	struct changes c = { .out = j, .one = "from", .other = "to" };
+
+	json_key(j, "changes");
+	json_array_begin(j);
+	changes_add(&c, from, to);
+	json_array_end(j);
+}
+
+static void on_filter(void *ctx, unsigned number, const struct filter_step *step)
+{
+	struct json *j = &((struct explanation *)ctx)->filters.items;
+
+	json_object_begin(j);
+	json_member_text(j, "script", step->file);
+	if (number > 0)
+		json_member_int(j, "copy", number);
+	json_member_text(j, "match_exchange",
+			 step->match_exchange[0] ? step->match_exchange : "-");
+	json_member_text(j, "match_key", step->match_key[0] ? step->match_key : "-");
+	if (step->rejected)
+		json_member_text(j, "rejected", step->rejected);
+	add_changes(j, step->before, step->after);
+	json_member_int(j, "copies", step->copies);
+	add_time(j, step->time_ns);
+	json_object_end(j);
+}
+
+/* ---- exchanges ----------------------------------------------------------------------
+ */
+
+static void add_pattern(struct json *j, const struct binding *b)
+{
+	json_object_begin(j);
+	json_member_text(j, "pattern", b->pattern[0] ? b->pattern : "-");
+	json_member_string(j, b->queue ? "queue" : "exchange", binding_dest(b));
+	json_object_end(j);
+}
+
+static void on_visit(void *ctx, unsigned number, struct exchange *x,
+		     const uint32_t *numbers, size_t count)
+{
+	struct json *j = &((struct explanation *)ctx)->exchanges[number].items;
+
+	json_object_begin(j);
+	json_member_text(j, "exchange", x->name);
+	json_member_text(j, "type", x->type);
+	json_member_text(j, "script", index_script(x->index));
+	json_member_int(j, "bindings", x->binding_count);
+	json_member_int(j, "matched", (int64_t)count);
+	json_key(j, "patterns");
+	json_array_begin(j);
+	for (size_t i = 0; i < count && i < PATTERNS_MAX; i++)
+		if (numbers[i] < x->binding_cap && x->bindings[numbers[i]])
+			add_pattern(j, x->bindings[numbers[i]]);
+	json_array_end(j);
+	json_object_end(j);
+}
+
+/* ---- outcomes -----------------------------------------------------------------------
+ */
+
+static void add_pick(struct json *j, const struct pick *pick, const struct outcome *o)
+{
+	struct queue *q = pick->queue;
+
+	json_object_begin(j);
+	json_member_text(j, "queue", q->name);
+	if (pick->binding) {
+		json_member_text(j, "binding", pick->binding->pattern);
+		json_member_text(j, "exchange", pick->binding->source->name);
+	}
+	json_member_int(j, "shard", pick->shard->index);
+	json_member_text(j, "sharding", strategy_script(q->strategies[SCRIPT_SHARDING]));
+	json_key(j, "rank");
+	json_number(j, pick->rank);
+	json_member_text(j, "priority", strategy_script(q->strategies[SCRIPT_PRIORITY]));
+	json_member_bool(j, "shard_cached", o->was_cached && pick->is_shard_known);
+	json_member_bool(j, "rank_cached", o->was_cached && pick->is_rank_known);
+	json_member_text(j, "retry", strategy_script(q->strategies[SCRIPT_RETRY]));
+	json_member_text(j, "state", o->msg->due_unix_ms ? "delayed" : "ready");
+	json_member_bool(j, "durable", queue_is_durable(q));
+	if (o->msg->dedupe_len)
+		dedupe_explain(o, pick, j);
+	json_object_end(j);
+}
+
+static void add_times(struct json *j, const struct msg *m)
+{
+	int64_t from_ms = m->due_unix_ms ? m->due_unix_ms : m->ts_unix_ms;
+
+	if (m->due_unix_ms) {
+		json_member_int(j, "delay", m->due_unix_ms - m->ts_unix_ms);
+		json_member_int(j, "due", m->due_unix_ms);
+	}
+	if (m->expires_unix_ms) {
+		json_member_int(j, "ttl", m->expires_unix_ms - from_ms);
+		json_member_int(j, "expires", m->expires_unix_ms);
+	}
+}
+
+static void add_headers(struct json *j, const struct msg *m)
+{
+	json_key(j, "headers");
+	json_object_begin(j);
+	for (unsigned i = 0; i < m->header_count; i++) {
+		json_key_slice(j, m->headers[i].name);
+		json_string(j, m->headers[i].value);
+	}
+	json_object_end(j);
+}
+
+/* The members of an outcome. */
+static void add_outcome(struct json *j, struct explanation *e, const struct outcome *o)
+{
+	struct exchange *x = o->exchange;
+
+	json_member_text(j, "exchange", x ? x->name : "-");
+	json_member_text(j, "type", x ? x->type : "default");
+	if (x) {
+		json_member_text(j, "script", index_script(x->index));
+	}
+	list_write(&e->exchanges[o->number], "exchanges", j);
+	json_member_string(j, "key", o->msg->key);
+	json_member_int(j, "message_priority", o->msg->priority);
+	json_member_int(j, "generation", (int64_t)o->epoch);
+	json_member_bool(j, "pure", o->is_pure);
+	json_member_bool(j, "cached", o->was_cached);
+	if (o->msg->dedupe_len)
+		json_member_string(j, "dedupe_id", msg_dedupe_id(o->msg));
+	if (o->msg->user_len)
+		json_member_string(j, "user", msg_user(o->msg));
+	add_times(j, o->msg);
+	add_headers(j, o->msg);
+	json_key(j, "queues");
+	json_array_begin(j);
+	for (unsigned i = 0; i < o->count; i++)
+		add_pick(j, &o->picks[i], o);
+	json_array_end(j);
+}
+
+static void add_copies(struct json *j, struct explanation *x, const struct decision *d)
+{
+	json_key(j, "copies");
+	json_array_begin(j);
+	for (unsigned i = 0; i < d->copy_count; i++) {
+		json_object_begin(j);
+		json_member_int(j, "copy", d->copies[i].number);
+		json_member_text(j, "by", d->copies[i].sender);
+		add_outcome(j, x, &d->copies[i]);
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
+
+/* ---- the document -------------------------------------------------------------------
+ */
+
+static void add_scripts(struct json *j, const struct dry_run *run)
+{
+	json_key(j, "scripts");
+	json_array_begin(j);
+	for (size_t i = 0; i < run->count; i++) {
+		json_object_begin(j);
+		json_member_text(j, "script", run->scripts[i].file);
+		json_member_int(j, "calls", (int64_t)run->scripts[i].calls);
+		add_time(j, run->scripts[i].time_ns);
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
+
+/* What no filter let through has no route. */
+static void add_address(struct json *j, const struct msg *m)
+{
+	json_member_string(j, "exchange", m->exchange.len ? m->exchange : SLICE("-"));
+	json_member_string(j, "key", m->key);
+	json_member_int(j, "message_priority", m->priority);
+	add_headers(j, m);
+}
+
+/* The decision, or as much of it as was made when it failed. */
+static void answer(struct explanation *x, const struct decide_spec *spec,
+		   const struct decision *d, const struct error *failure, struct reply *r)
+{
+	struct buf text;
+	struct json j;
+
+	buf_init(&text);
+	json_init(&j, &text);
+	json_object_begin(&j);
+	if (failure && failure->code == TIDE_EREJECTED)
+		json_member_text(&j, "rejected", failure->text);
+	else if (failure)
+		json_member_text(&j, "error", failure->text);
+	if (d->first.epoch) {
+		add_outcome(&j, x, &d->first);
+	} else {
+		add_address(&j, d->first.msg);
+		json_member_int(&j, "generation",
+				(int64_t)engine_epoch(spec->vhost->broker->engine));
+		list_write(&x->exchanges[0], "exchanges", &j);
+		json_key(&j, "queues");
+		json_array_begin(&j);
+		json_array_end(&j);
+	}
+	list_write(&x->filters, "filters", &j);
+	if (d->first.epoch)
+		add_copies(&j, x, d);
+	add_scripts(&j, &x->run);
+	json_object_end(&j);
+	reply_data_take(r, &text);
+}
+
+static void explain(const struct decide_spec *spec, struct explanation *x,
+		    struct reply *r)
+{
+	struct engine *e = spec->vhost->broker->engine;
+	struct decision d;
+	struct error err;
+	int rc;
+
+	engine_dry_run_begin(e, &x->run);
+	rc = decide(&d, spec, &err);
+	engine_dry_run_end(e);
+	if (rc == TIDE_OK || rc == TIDE_EREJECTED || rc == TIDE_ERULE)
+		answer(x, spec, &d, rc == TIDE_OK ? NULL : &err, r);
+	else
+		reply_error(r, &err);
+	decision_deinit(&d);
+}
+
+static struct explanation *explanation_create(void)
+{
+	struct explanation *x = mem_alloc(sizeof(*x));
+
+	list_init(&x->filters);
+	for (int i = 0; i <= DRAFT_COPIES_MAX; i++)
+		list_init(&x->exchanges[i]);
+	return x;
+}
+
+static void explanation_destroy(struct explanation *x)
+{
+	buf_deinit(&x->filters.text);
+	for (int i = 0; i <= DRAFT_COPIES_MAX; i++)
+		buf_deinit(&x->exchanges[i].text);
+	mem_free(x);
+}
+
+void session_explain(struct session *s, const struct publish_spec *spec, struct reply *r)
+{
+	struct decide_spec what = { .on_filter = on_filter, .on_visit = on_visit };
+	struct error err;
+	struct msg *m;
+
+	if (session_prepare(s, spec, &m, &err) < 0) {
+		reply_error(r, &err);
+		return;
+	}
+	what.ctx = explanation_create();
+	what.vhost = s->vhost;
+	what.exchange = m->exchange.len ? exchange_find(s->vhost, m->exchange) : NULL;
+	what.msg = m;
+	explain(&what, what.ctx, r);
+	explanation_destroy(what.ctx);
+	msg_unref(m);
+}

@@ -1,0 +1,41 @@
+/* held.h: what a channel holds: delivery tags and the entries behind them.
+ *
+ * Tags are given in order, so the table is an array sorted by tag; what is
+ * taken out leaves a gap, and the gaps are squeezed out when the array is full
+ * and half of it is gaps. One message held for ever thus costs one slot, not
+ * one for each that came after it. A gap knows how far it is to a later item,
+ * and whoever has walked over gaps notes in each how far he came: a client may
+ * ask for the same ones again and again. */
+#ifndef TIDE_SESSION_HELD_H
+#define TIDE_SESSION_HELD_H
+
+#include "shard/entry.h"
+
+struct held_item {
+	uint64_t tag;
+	uintptr_t what; /* an entry; or a gap: twice the way to go on, and one */
+};
+
+struct held {
+	struct held_item *items;
+	/* The first and the last item between the two are no gaps. */
+	size_t start;
+	size_t end;
+	size_t cap;
+	size_t count;
+	uint64_t last_tag; /* the last one given out; 0 = none yet */
+};
+
+void held_init(struct held *h);
+void held_deinit(struct held *h);
+/* The new entry's tag, which is also noted in it. */
+uint64_t held_add(struct held *h, struct entry *e);
+/* NULL when the tag is not held. */
+struct entry *held_find(const struct held *h, uint64_t tag);
+void held_remove(struct held *h, uint64_t tag);
+/* The first entry with a tag of at least `tag`, or NULL. */
+struct entry *held_from(const struct held *h, uint64_t tag);
+/* The one with the highest tag, or NULL. */
+struct entry *held_last(const struct held *h);
+
+#endif

@@ -1,0 +1,305 @@
+/* PEEK, PURGE and KICK: looking at and clearing what waits in a queue. */
+#include <stdio.h>
+#include <inttypes.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "session.h"
+
+#define PEEK_BYTES_MAX \
+	((size_t)8 << 20) /* of messages, in memory and in Redis; one at least */
+
+static const char *const state_names[] = {
+	[ENTRY_READY] = "ready",   [ENTRY_DELAYED] = "delayed",
+	[ENTRY_BURIED] = "buried", [ENTRY_UNACKED] = "unacked",
+	[ENTRY_MOVING] = "moving", [ENTRY_GONE] = "gone",
+};
+
+/* ---- one message --------------------------------------------------------------------
+ */
+
+static void add_base64(struct buf *out, const char *data, size_t len)
+{
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+	for (size_t i = 0; i < len; i += 3) {
+		size_t n = len - i < 3 ? len - i : 3;
+		uint32_t bits = 0;
+
+		for (size_t k = 0; k < 3; k++)
+			bits = bits << 8 | (k < n ? (unsigned char)data[i + k] : 0);
+		for (size_t k = 0; k < 4; k++)
+			buf_append_char(out,
+					k <= n ? digits[bits >> (18 - 6 * k) & 63] : '=');
+	}
+}
+
+static void add_payload(struct json *j, const struct msg *m)
+{
+	struct slice payload = { m->payload, m->payload_len };
+	struct buf text;
+
+	json_member_int(j, "size", (int64_t)m->payload_len);
+	if (slice_is_utf8(payload)) {
+		json_member_string(j, "payload", payload);
+		return;
+	}
+	buf_init(&text);
+	add_base64(&text, m->payload, m->payload_len);
+	json_member_string(j, "payload_base64", buf_slice(&text));
+	buf_deinit(&text);
+}
+
+/* What of a message differs from place to place. */
+struct view {
+	const struct msg *msg;
+	uint64_t id;
+	const char *state;
+	unsigned shard;
+	double rank;
+	int64_t at_unix_ms;
+	uint32_t attempts;
+	uint32_t failures;
+	const char *reason;
+};
+
+static void add_headers(struct json *j, const struct msg *m)
+{
+	json_key(j, "headers");
+	json_object_begin(j);
+	for (unsigned i = 0; i < m->header_count; i++) {
+		json_key_slice(j, m->headers[i].name);
+		json_string(j, m->headers[i].value);
+	}
+	json_object_end(j);
+}
+
+static void add_message(struct json *j, const struct view *v)
+{
+	const struct msg *m = v->msg;
+	char id[ID_HEX_LEN];
+
+	id_format(v->id, id);
+	json_object_begin(j);
+	json_member_string(j, "id", (struct slice){ id, sizeof(id) });
+	json_member_text(j, "state", v->state);
+	json_member_int(j, "shard", v->shard);
+	json_member_string(j, "exchange", m->exchange.len ? m->exchange : SLICE("-"));
+	json_member_string(j, "key", m->key);
+	json_member_int(j, "priority", m->priority);
+	json_member_int(j, "ts", m->ts_unix_ms);
+	if (v->at_unix_ms)
+		json_member_int(j, "due", v->at_unix_ms);
+	if (m->expires_unix_ms)
+		json_member_int(j, "expires", m->expires_unix_ms);
+	json_key(j, "rank");
+	json_number(j, v->rank);
+	json_member_int(j, "attempts", v->attempts);
+	json_member_int(j, "failures", v->failures);
+	if (v->reason && v->reason[0])
+		json_member_text(j, "reason", v->reason);
+	add_headers(j, m);
+	add_payload(j, m);
+	json_object_end(j);
+}
+
+/* ---- peek
+ * ------------------------------------------------------------------------------ */
+
+/* A PEEK that has to ask Redis for what is beyond the windows. */
+struct peek {
+	struct reply *reply;
+	struct buf text;
+	struct json json;
+	enum entry_state state;
+	struct shard **shards; /* each with a reference */
+	unsigned shard_count;
+	unsigned next;
+	unsigned left;
+	size_t bytes_left;
+	struct place edge; /* of the shard, when its memory was looked at */
+};
+
+static void peek_next(struct peek *p);
+
+static void show(struct peek *p, const struct view *v)
+{
+	add_message(&p->json, v);
+	p->left = v->msg->bytes < p->bytes_left ? p->left - 1 : 0;
+	p->bytes_left -= p->left ? v->msg->bytes : 0;
+}
+
+static void show_entry(struct peek *p, const struct entry *e)
+{
+	struct view v = { e->msg,          e->id,       state_names[e->state],
+			  e->shard->index, e->rank,     e->at_unix_ms,
+			  e->attempts,     e->failures, e->reason };
+
+	show(p, &v);
+}
+
+static void peek_end(struct peek *p)
+{
+	json_array_end(&p->json);
+	for (unsigned i = 0; i < p->shard_count; i++)
+		shard_unref(p->shards[i]);
+	reply_data_take(p->reply, &p->text);
+	buf_deinit(&p->text);
+	mem_free(p->shards);
+	mem_free(p);
+}
+
+static void on_rows(void *ctx, int status, const char *text, struct store_row *rows,
+		    size_t count)
+{
+	struct peek *p = ctx;
+	struct shard *sh = p->shards[p->next];
+
+	/* What cannot be read is left out: a look is better than none. */
+	for (size_t i = 0; status == TIDE_OK && !sh->is_closed && i < count && p->left;
+	     i++) {
+		const struct store_row *row = &rows[i];
+		struct view v = { row->msg,
+				  row->id,
+				  state_names[p->state],
+				  sh->index,
+				  row->rank,
+				  p->state == ENTRY_READY ? 0 : (int64_t)row->score,
+				  row->attempts,
+				  row->failures,
+				  row->reason };
+
+		if (!row->msg ||
+		    place_is_before((struct place){ row->score, row->id }, p->edge))
+			continue;
+		show(p, &v);
+	}
+	p->next++;
+	peek_next(p);
+}
+
+static void peek_window(struct peek *p, const struct window *w)
+{
+	for (struct entry *e = window_first(w); e && p->left; e = window_next(w, e))
+		show_entry(p, e);
+}
+
+static void peek_memory(struct peek *p, const struct shard *sh)
+{
+	const struct entry *e;
+
+	if (p->state != ENTRY_UNACKED) {
+		peek_window(p, &sh->stages[p->state].window);
+		return;
+	}
+	peek_window(p, &sh->held);
+	TAILQ_FOREACH (e, &sh->young, link) {
+		if (!p->left)
+			return;
+		show_entry(p, e);
+	}
+}
+
+/* Whether Redis is being asked for what the shard has beyond its window. */
+static bool peek_store(struct peek *p, struct shard *sh)
+{
+	const struct stage *st;
+
+	if (p->state == ENTRY_UNACKED || !sh->keys || !p->left)
+		return false;
+	st = &sh->stages[p->state];
+	if (!st->beyond)
+		return false;
+	p->edge = st->edge;
+	store_read(sh->env->store, sh->keys, st->set, (int64_t)st->indexed, p->left,
+		   p->bytes_left, false, on_rows, p);
+	return true;
+}
+
+/* Memory and Redis are asked in the same turn: a window that is refilled between
+ * the two would hide what it takes in from both. */
+static void peek_next(struct peek *p)
+{
+	for (; p->next < p->shard_count && p->left; p->next++) {
+		struct shard *sh = p->shards[p->next];
+
+		if (sh->is_closed)
+			continue;
+		peek_memory(p, sh);
+		if (peek_store(p, sh))
+			return;
+	}
+	peek_end(p);
+}
+
+void session_peek(struct session *s, const struct peek_spec *spec, struct reply *r)
+{
+	struct queue *q;
+	struct error err;
+	struct peek *p;
+
+	if (session_queue(s, spec->queue, &q, &err) < 0) {
+		reply_error(r, &err);
+		return;
+	}
+	p = mem_zalloc(sizeof(*p));
+	p->reply = r;
+	p->state = spec->state;
+	p->left = spec->max;
+	p->bytes_left = PEEK_BYTES_MAX;
+	buf_init(&p->text);
+	json_init(&p->json, &p->text);
+	json_array_begin(&p->json);
+	p->shards = mem_alloc(q->config.shards * sizeof(struct shard *));
+	for (unsigned i = 0; i < q->config.shards; i++)
+		p->shards[p->shard_count++] = shard_ref(q->shards[i]);
+	peek_next(p);
+}
+
+/* ---- purge and kick
+ * ---------------------------------------------------------------------- */
+
+static int check_quiet(const struct queue *q, struct error *err)
+{
+	for (unsigned i = 0; i < q->config.shards; i++)
+		if (q->shards[i]->is_held_back || q->shards[i]->kick_waiter)
+			return error_set(err, TIDE_EBUSY,
+					 "queue '%s' is being purged or kicked already",
+					 q->name);
+	return TIDE_OK;
+}
+
+void session_purge(struct session *s, struct slice queue, struct reply *r)
+{
+	struct queue *q;
+	struct error err;
+	uint64_t count = 0;
+
+	if (session_queue(s, queue, &q, &err) < 0 || check_quiet(q, &err) < 0) {
+		reply_error(r, &err);
+		return;
+	}
+	for (unsigned i = 0; i < q->config.shards; i++)
+		count += shard_purge(q->shards[i], &r->waiter);
+	reply_count(r, count);
+}
+
+void session_kick(struct session *s, struct slice queue, uint64_t max, struct reply *r)
+{
+	struct queue *q;
+	struct error err;
+	uint64_t count = 0;
+
+	if (session_queue(s, queue, &q, &err) < 0 || check_quiet(q, &err) < 0) {
+		reply_error(r, &err);
+		return;
+	}
+	for (unsigned i = 0; i < q->config.shards && count < max; i++) {
+		uint64_t kicked = 0;
+
+		if (shard_kick(q->shards[i], max - count, &r->waiter, &kicked) == TIDE_OK)
+			count += kicked;
+	}
+	reply_count(r, count);
+}

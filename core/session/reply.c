@@ -1,0 +1,175 @@
+#include "reply.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "session.h"
+
+static void free_parts(struct reply *r)
+{
+	for (uint64_t i = 0; r->deliveries && i < r->count; i++)
+		msg_unref(r->deliveries[i].msg);
+	mem_free(r->deliveries);
+	mem_free(r->text);
+	buf_deinit(&r->data);
+}
+
+static void reply_free(struct reply *r, struct pool *pool)
+{
+	/* The OK of a publish or an ack has none. */
+	if (r->kind != REPLY_OK && r->kind != REPLY_COUNT && r->kind != REPLY_PUBLISHED)
+		free_parts(r);
+	pool_give(pool, r);
+}
+
+static void finish(struct reply *r)
+{
+	struct broker *b = r->context;
+
+	r->is_done = true;
+	if (r->channel)
+		channel_flush(r->channel);
+	else
+		reply_free(r, &b->replies);
+}
+
+static void on_waiter_done(struct waiter *w)
+{
+	struct reply *r = (struct reply *)((char *)w - offsetof(struct reply, waiter));
+
+	if (w->status < 0) {
+		r->kind = REPLY_ERROR;
+		r->error = w->status;
+		mem_free(r->text);
+		r->text = mem_strdup(w->text ? w->text : error_text(w->status));
+	}
+	finish(r);
+}
+
+struct reply *reply_create(struct channel *ch, bool is_quiet)
+{
+	struct broker *b = ch->session->broker;
+	struct reply *r = pool_take_raw(&b->replies);
+
+	*r = (struct reply){ .channel = ch, .context = b, .is_quiet = is_quiet };
+	waiter_init(&r->waiter, on_waiter_done);
+	STAILQ_INSERT_TAIL(&ch->replies, r, link);
+	ch->session->pending++;
+	return r;
+}
+
+void reply_expect_document(struct reply *r)
+{
+	r->is_document = true;
+	r->channel->session->documents++;
+}
+
+/* It leaves the channel's order. */
+static void uncount(struct session *s, struct reply *r)
+{
+	s->pending--;
+	if (r->is_document)
+		s->documents--;
+}
+
+/* The OK of a SUB has left: now its messages may come. */
+static void confirm_consumer(struct reply *r)
+{
+	struct consumer *c = r->consumer;
+
+	if (!c)
+		return;
+	r->consumer = NULL;
+	c->confirm = NULL;
+	queue_update_consumer(c);
+}
+
+void channel_flush(struct channel *ch)
+{
+	struct session *s = ch->session;
+	struct reply *r;
+
+	while ((r = STAILQ_FIRST(&ch->replies)) != NULL && r->is_done) {
+		STAILQ_REMOVE_HEAD(&ch->replies, link);
+		uncount(s, r);
+		if (!r->is_quiet || r->kind == REPLY_ERROR)
+			s->ops->on_reply(s->ctx, ch->number, r);
+		else
+			s->ops->on_progress(s->ctx);
+		confirm_consumer(r);
+		reply_free(r, &s->broker->replies);
+	}
+	if (ch->is_closing && STAILQ_EMPTY(&ch->replies))
+		session_forget_channel(ch);
+}
+
+void channel_drop_replies(struct channel *ch)
+{
+	struct session *s = ch->session;
+	struct reply *r;
+
+	while ((r = STAILQ_FIRST(&ch->replies)) != NULL) {
+		STAILQ_REMOVE_HEAD(&ch->replies, link);
+		uncount(s, r);
+		r->channel = NULL;
+		if (r->consumer)
+			r->consumer->confirm = NULL;
+		r->consumer = NULL;
+		if (r->is_done)
+			reply_free(r, &s->broker->replies);
+	}
+}
+
+void reply_when_done(struct reply *r)
+{
+	waiter_done(&r->waiter, TIDE_OK, NULL);
+}
+
+void reply_ok(struct reply *r)
+{
+	r->kind = REPLY_OK;
+	reply_when_done(r);
+}
+
+void reply_count(struct reply *r, uint64_t count)
+{
+	r->kind = REPLY_COUNT;
+	r->count = count;
+	reply_when_done(r);
+}
+
+void reply_data_take(struct reply *r, struct buf *data)
+{
+	r->kind = REPLY_DATA;
+	r->data = *data;
+	buf_init(data);
+	reply_when_done(r);
+}
+
+void reply_error(struct reply *r, const struct error *err)
+{
+	waiter_done(&r->waiter, err->code, err->text);
+}
+
+void reply_refuse(struct reply *r, int code, const char *format, ...)
+{
+	struct error err;
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(err.text, sizeof(err.text), format, ap);
+	va_end(ap);
+	/* Once more, for what the arguments may have of control characters. */
+	error_set(&err, code, "%s", err.text);
+	reply_error(r, &err);
+}
+
+void reply_messages_take(struct reply *r, struct delivery *deliveries, uint64_t count)
+{
+	r->kind = REPLY_MESSAGES;
+	r->deliveries = deliveries;
+	r->count = count;
+	reply_when_done(r);
+}

@@ -1,0 +1,75 @@
+/* reply.h: the answer to one request, kept in its channel's order.
+ *
+ * A request gets its reply object at once; the reply is finished now or later
+ * (a publish when it is durable, an ack when Redis has forgotten the message).
+ * Finished replies leave in the order of the requests of their channel, so one
+ * that is ready early waits behind an earlier one. A reply whose channel is
+ * gone completes unseen. */
+#ifndef TIDE_SESSION_REPLY_H
+#define TIDE_SESSION_REPLY_H
+
+#include "base/buf.h"
+#include "base/msg.h"
+#include "base/waiter.h"
+
+#include <sys/queue.h>
+
+enum reply_kind {
+	REPLY_OK,        /* OK */
+	REPLY_COUNT,     /* OK <count> */
+	REPLY_PUBLISHED, /* OK <id> <count> [duplicate] */
+	REPLY_MESSAGES,  /* OK <count>, then the messages */
+	REPLY_DATA,      /* a document */
+	REPLY_ERROR,
+};
+
+/* A message handed out by GET. */
+struct delivery {
+	struct msg *msg; /* a reference of its own */
+	uint64_t tag;    /* 0 = no acknowledgement is wanted */
+	uint32_t attempt;
+};
+
+struct channel;
+
+struct reply {
+	STAILQ_ENTRY(reply) link;
+	struct channel *channel; /* NULL when it is gone */
+	struct waiter waiter;
+	uint8_t kind; /* enum reply_kind */
+	bool is_quiet;
+	bool is_document; /* counted in the session */
+	bool is_done;
+	bool is_duplicate; /* for REPLY_PUBLISHED */
+	int error;         /* for REPLY_ERROR */
+	uint64_t id;
+	uint64_t count;
+	char *text;                  /* for REPLY_ERROR; owned */
+	struct buf data;             /* for REPLY_DATA */
+	struct consumer *consumer;   /* of a SUB: it waits for this reply */
+	struct delivery *deliveries; /* for REPLY_MESSAGES; `count` of them; owned */
+	void *context;               /* the broker, whose pool it goes back to */
+};
+
+STAILQ_HEAD(reply_list, reply);
+
+/* A reply at the end of the channel's order. It is freed when it has left. */
+struct reply *reply_create(struct channel *ch, bool is_quiet);
+/* It may be large: a session waits for few such at a time. */
+void reply_expect_document(struct reply *r);
+
+void reply_ok(struct reply *r);
+void reply_count(struct reply *r, uint64_t count);
+/* The document is taken; `data` is empty afterwards. */
+void reply_data_take(struct reply *r, struct buf *data);
+void reply_error(struct reply *r, const struct error *err);
+TIDE_PRINTF(3, 4) void reply_refuse(struct reply *r, int code, const char *format, ...);
+/* The messages are taken. */
+void reply_messages_take(struct reply *r, struct delivery *deliveries, uint64_t count);
+
+/* For commands that wait: set the kind and what it carries, add to the waiter
+ * what it waits for, then end with reply_when_done. A failure of the waiter
+ * makes it a REPLY_ERROR. */
+void reply_when_done(struct reply *r);
+
+#endif

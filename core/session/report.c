@@ -1,0 +1,285 @@
+/* LIST and STATS: documents about what there is. */
+#include "base/json.h"
+#include "shard/dedupe.h"
+#include "session.h"
+#include "broker/unusable.h"
+
+/* ---- lists
+   ------------------------------------------------------------------------ */
+
+static void add_args(struct json *j, const char *key, const struct args *args)
+{
+	json_key(j, key);
+	json_object_begin(j);
+	for (size_t i = 0; i < args->count; i++)
+		json_member_text(j, args->items[i].name, args->items[i].value);
+	json_object_end(j);
+}
+
+static void list_exchanges(struct session *s, struct json *j)
+{
+	struct exchange *x, *next;
+
+	HASH_ITER (hh, s->vhost->exchanges, x, next) {
+		json_object_begin(j);
+		json_member_text(j, "name", x->name);
+		json_member_text(j, "type", x->type);
+		json_member_bool(j, "durable", x->is_durable);
+		json_member_bool(j, "auto_delete", x->is_auto_delete);
+		json_member_int(j, "bindings", x->binding_count);
+		json_member_int(j, "published", (int64_t)x->published);
+		if (x->unusable)
+			json_member_text(j, "unusable", x->unusable);
+		else
+			json_member_text(j, "script", index_script(x->index));
+		add_args(j, "options", &x->args);
+		json_object_end(j);
+	}
+}
+
+static void add_states(struct json *j, const struct queue *q)
+{
+	json_member_int(j, "ready", (int64_t)queue_count(q, ENTRY_READY));
+	json_member_int(j, "delayed", (int64_t)queue_count(q, ENTRY_DELAYED));
+	json_member_int(j, "unacked", (int64_t)queue_count(q, ENTRY_UNACKED));
+	json_member_int(j, "buried", (int64_t)queue_count(q, ENTRY_BURIED));
+}
+
+/* Those that somebody chose. */
+static void add_options(struct json *j, const struct queue *q)
+{
+	const struct args *all = &q->config.canonical;
+
+	json_key(j, "options");
+	json_object_begin(j);
+	for (size_t i = 0; i < all->count; i++)
+		if (!queue_config_is_default(&all->items[i]))
+			json_member_text(j, all->items[i].name, all->items[i].value);
+	json_object_end(j);
+}
+
+static void list_queues(struct session *s, struct json *j)
+{
+	struct queue *q, *next;
+
+	HASH_ITER (hh, s->vhost->queues, q, next) {
+		json_object_begin(j);
+		json_member_text(j, "name", q->name);
+		/* What has not been read is not known to be none. */
+		if (q->unusable)
+			json_member_text(j, "unusable", q->unusable);
+		else
+			add_states(j, q);
+		json_member_int(j, "consumers", q->consumer_count);
+		json_member_bool(j, "durable", queue_is_durable(q));
+		add_options(j, q);
+		json_object_end(j);
+	}
+}
+
+static void list_bindings(struct session *s, struct json *j)
+{
+	struct exchange *x, *next;
+
+	HASH_ITER (hh, s->vhost->exchanges, x, next) {
+		for (uint32_t i = 0; i < x->binding_cap; i++) {
+			const struct binding *b = x->bindings[i];
+
+			if (!b)
+				continue;
+			json_object_begin(j);
+			json_member_text(j, "exchange", x->name);
+			json_member_text(j, "to", b->queue ? "queue" : "exchange");
+			json_member_string(j, "destination", binding_dest(b));
+			json_member_text(j, "pattern", b->pattern);
+			add_args(j, "options", &b->args);
+			unusable_write_binding(b, j);
+			json_object_end(j);
+		}
+	}
+}
+
+static void add_consumer(struct json *j, const struct queue *q, const struct consumer *c)
+{
+	json_object_begin(j);
+	json_member_text(j, "queue", q->name);
+	json_member_text(j, "sid", c->sid ? c->sid : "-");
+	json_member_text(j, "kind", c->reply ? "get" : "subscription");
+	json_member_int(j, "connection", (int64_t)c->channel->session->number);
+	json_member_int(j, "channel", c->channel->number);
+	json_member_text(j, "ack", c->is_auto_ack ? "auto" : "manual");
+	json_member_int(j, "prefetch", c->prefetch);
+	json_member_int(j, "unacked", c->unacked);
+	json_member_int(j, "delivered", (int64_t)c->delivered);
+	json_object_end(j);
+}
+
+static void list_consumers(struct session *s, struct json *j)
+{
+	struct queue *q, *next;
+	struct consumer *c;
+
+	HASH_ITER (hh, s->vhost->queues, q, next) {
+		TAILQ_FOREACH (c, &q->able, queue_link)
+			add_consumer(j, q, c);
+		TAILQ_FOREACH (c, &q->waiting, queue_link)
+			add_consumer(j, q, c);
+	}
+}
+
+static void list_connections(struct session *self, struct json *j)
+{
+	struct session *s;
+
+	TAILQ_FOREACH (s, &self->broker->sessions, link) {
+		json_object_begin(j);
+		json_member_int(j, "connection", (int64_t)s->number);
+		json_member_text(j, "name", s->name ? s->name : "");
+		json_member_text(j, "user", s->user ? s->user : "");
+		json_member_text(j, "vhost", s->vhost->name);
+		json_member_int(j, "channels", s->channel_count + 1);
+		json_member_int(j, "pending", s->pending);
+		s->ops->describe(s->ctx, j);
+		json_object_end(j);
+	}
+}
+
+void session_list(struct session *s, enum list_what what, struct reply *r)
+{
+	static void (*const lists[])(struct session *, struct json *) = {
+		[LIST_EXCHANGES] = list_exchanges,     [LIST_QUEUES] = list_queues,
+		[LIST_BINDINGS] = list_bindings,       [LIST_CONSUMERS] = list_consumers,
+		[LIST_CONNECTIONS] = list_connections,
+	};
+	struct buf text;
+	struct json j;
+
+	buf_init(&text);
+	json_init(&j, &text);
+	if (what == LIST_RULES) {
+		engine_status(s->broker->engine, &j);
+	} else {
+		json_array_begin(&j);
+		lists[what](s, &j);
+		json_array_end(&j);
+	}
+	reply_data_take(r, &text);
+}
+
+/* ---- stats ------------------------------------------------------------------------- */
+
+static void queue_stats(const struct queue *q, struct json *j)
+{
+	const struct queue_counters *n = &q->counters;
+	size_t in_memory = 0;
+
+	for (unsigned i = 0; i < q->config.shards; i++)
+		for (int k = 0; k < SHARD_STAGES; k++)
+			in_memory += q->shards[i]->stages[k].window.count;
+	json_member_text(j, "queue", q->name);
+	add_states(j, q);
+	json_member_int(j, "in_memory", (int64_t)in_memory);
+	json_member_int(j, "shards", q->config.shards);
+	json_member_int(j, "consumers", q->consumer_count);
+	json_member_int(j, "published", (int64_t)n->published);
+	json_member_int(j, "duplicates", (int64_t)n->duplicates);
+	json_member_int(j, "dedupe_ids", (int64_t)dedupe_count(q));
+	json_member_int(j, "delivered", (int64_t)n->delivered);
+	json_member_int(j, "redelivered", (int64_t)n->redelivered);
+	json_member_int(j, "acked", (int64_t)n->acked);
+	json_member_int(j, "nacked", (int64_t)n->nacked);
+	json_member_int(j, "timed_out", (int64_t)n->timed_out);
+	json_member_int(j, "expired", (int64_t)n->expired);
+	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
+}
+
+static void store_members(const struct broker *b, struct json *j)
+{
+	static const char *const states[] = { "starting", "up", "down", "failed" };
+	const struct journal_stats *n = journal_stats(b->journal);
+	struct store_stats st;
+
+	store_stats(b->store, &st);
+	json_key(j, "store");
+	json_object_begin(j);
+	json_member_text(j, "kind", st.kind);
+	json_member_text(j, "address", st.address);
+	json_member_text(j, "version", st.version);
+	json_member_text(j, "state", states[store_state(b->store)]);
+	json_member_int(j, "requests", (int64_t)st.requests);
+	json_member_int(j, "transactions", (int64_t)st.transactions);
+	json_member_int(j, "reconnects", (int64_t)st.reconnects);
+	json_member_int(j, "bytes_sent", (int64_t)st.bytes_sent);
+	json_member_int(j, "pending_requests", (int64_t)st.pending_requests);
+	json_member_int(j, "flushes", (int64_t)n->flushes);
+	json_member_int(j, "inserted", (int64_t)n->inserted);
+	json_member_int(j, "removed", (int64_t)n->removed);
+	json_member_int(j, "elided", (int64_t)n->elided);
+	json_member_int(j, "refused", (int64_t)n->refused);
+	json_member_int(j, "unstored_bytes", (int64_t)n->unstored_bytes);
+	json_member_text(j, "last_error", n->last_error);
+	json_object_end(j);
+}
+
+static void broker_stats(const struct broker *b, struct json *j)
+{
+	const struct broker_counters *n = &b->counters;
+	const struct vhost *v;
+	uint64_t queues = 0, exchanges = 0, connections = 0;
+	const struct session *s;
+
+	for (v = b->vhosts; v; v = v->hh.next) {
+		queues += HASH_COUNT(v->queues);
+		exchanges += HASH_COUNT(v->exchanges);
+	}
+	TAILQ_FOREACH (s, &b->sessions, link)
+		connections++;
+	json_member_text(j, "version", TIDE_VERSION);
+	json_member_int(j, "node", b->config.node);
+	json_member_int(j, "uptime_ms", b->now_ms - b->started_unix_ms);
+	json_member_int(j, "connections", (int64_t)connections);
+	json_member_int(j, "vhosts", HASH_COUNT(b->vhosts));
+	json_member_int(j, "exchanges", (int64_t)exchanges);
+	json_member_int(j, "queues", (int64_t)queues);
+	json_member_int(j, "unusable", b->unusable);
+	json_member_int(j, "published", (int64_t)n->published);
+	json_member_int(j, "routed", (int64_t)n->routed);
+	json_member_int(j, "unroutable", (int64_t)n->unroutable);
+	json_member_int(j, "duplicates", (int64_t)n->duplicates);
+	json_member_int(j, "dedupe_bytes", (int64_t)dedupe_bytes(b->dedupe));
+	json_member_int(j, "delivered", (int64_t)n->delivered);
+	json_member_int(j, "acked", (int64_t)n->acked);
+	json_member_int(j, "failed", (int64_t)n->failed);
+	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
+	json_member_int(j, "memory_bytes", (int64_t)broker_memory(b));
+	json_member_int(j, "routes_bytes", (int64_t)b->route_bytes);
+	json_member_bool(j, "blocked", b->is_blocked);
+	json_member_int(j, "rules_generation", (int64_t)engine_epoch(b->engine));
+	json_key(j, "counters");
+	json_object_begin(j);
+	engine_status_counters(b->engine, j);
+	json_object_end(j);
+	store_members(b, j);
+}
+
+void session_stats(struct session *s, struct slice queue, struct reply *r)
+{
+	struct queue *q = NULL;
+	struct error err;
+	struct buf text;
+	struct json j;
+
+	if (queue.len && session_queue(s, queue, &q, &err) < 0) {
+		reply_error(r, &err);
+		return;
+	}
+	buf_init(&text);
+	json_init(&j, &text);
+	json_object_begin(&j);
+	if (q)
+		queue_stats(q, &j);
+	else
+		broker_stats(s->broker, &j);
+	json_object_end(&j);
+	reply_data_take(r, &text);
+}

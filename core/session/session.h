@@ -1,0 +1,236 @@
+/* session.h: what a client may ask of the broker, whatever protocol it speaks.
+ *
+ * A session belongs to one connection. Every request opens a reply first
+ * (session_request), then calls the command with it; the command finishes the
+ * reply now or later. What comes back goes through session_ops, in the
+ * channel's order. Any of these calls may end with the connection closing
+ * itself, but a session is destroyed only by its owner. */
+#ifndef TIDE_SESSION_SESSION_H
+#define TIDE_SESSION_SESSION_H
+
+#include "channel.h"
+#include "broker/queue.h"
+#include "reply.h"
+
+struct session;
+struct settle_job;
+
+struct session_ops {
+	/* A reply leaves; it is freed after the call. */
+	void (*on_reply)(void *ctx, unsigned channel, struct reply *r);
+	void (*on_deliver)(void *ctx, unsigned channel, const char *sid, uint64_t tag,
+			   uint32_t attempt, const struct msg *m);
+	/* what: "cancelled"; words: the rest of the line. */
+	void (*on_event)(void *ctx, unsigned channel, const char *what,
+			 const char *words);
+	/* A reply that need not be sent (quiet) has been taken off: the session
+	 * has fewer requests pending, and nothing was written that says so. */
+	void (*on_progress)(void *ctx);
+	/* The connection's output is below its high-water mark. */
+	bool (*can_take)(void *ctx);
+	/* Publishers are held back, or let go on. */
+	void (*on_blocked)(void *ctx, bool is_blocked, const char *why);
+	/* What LIST connections shows of the connection: members of an object. */
+	void (*describe)(void *ctx, struct json *out);
+	/* Where it comes from; may be NULL. */
+	const char *(*peer)(void *ctx);
+};
+
+struct session {
+	TAILQ_ENTRY(session) link;
+	struct broker *broker;
+	struct vhost *vhost;
+	const struct session_ops *ops;
+	void *ctx;
+	uint64_t number;
+	char *name; /* from HELLO; NULL when none */
+	char *user; /* likewise; nobody has checked it */
+	size_t user_len;
+	struct channel *channels; /* uthash by number */
+	struct channel zero;
+	unsigned channel_count;
+	unsigned subscription_count; /* of all its channels */
+	unsigned pending;            /* replies that have not left */
+	unsigned documents;          /* of these, those that may be large */
+	struct settle_job *settling; /* a request that goes on; NULL for none */
+	bool has_published;
+	bool is_closed;
+	struct queue_list exclusive;
+	/* What was published to last, and the message that was prepared for it: it
+	 * need not be looked for again, as long as the version is the same. */
+	struct exchange *exchange;
+	uint64_t exchange_version;
+	const struct msg *prepared; /* NULL once it is published */
+};
+
+struct session *session_create(struct broker *b, const struct session_ops *ops,
+			       void *ctx);
+/* Everything it holds is returned, its exclusive queues are deleted. */
+void session_destroy(struct session *s);
+
+/* The channel, or NULL when it is not open. */
+struct channel *session_channel(struct session *s, unsigned number);
+/* A channel that was closed, but still owes replies; NULL when there is none. */
+struct channel *session_closing_channel(struct session *s, unsigned number);
+TIDE_MUST_USE int session_set_vhost(struct session *s, struct slice name,
+				    struct error *err);
+void session_set_name(struct session *s, struct slice name);
+/* MSG_USER_MAX bytes at most; what it publishes is published by this user. */
+void session_set_user(struct session *s, struct slice user);
+/* The peer has ended its side: its GETs that wait take what is there now. Who is
+ * gone for good would otherwise be given messages for as long as they wait. */
+void session_end_waits(struct session *s);
+/* The output has drained. */
+void session_drained(struct session *s);
+/* It has as many unanswered requests as it may have, or one under way that goes
+ * on in the next turn. */
+bool session_is_saturated(const struct session *s);
+
+/* A channel that is not open: TIDE_EEXISTS when it is, TIDE_ELIMIT. One that
+ * still owes replies from before is taken up again, so that they come first. */
+TIDE_MUST_USE int session_open(struct session *s, unsigned number, struct channel **out,
+			       struct error *err);
+/* Its GETs that wait are answered with nothing, then `r`, the last of its
+ * replies. It is freed when that has left: perhaps within the call. */
+void session_close_channel(struct channel *ch, struct reply *r);
+/* Between session and channel: it is closed and owes no reply any more. */
+void session_forget_channel(struct channel *ch);
+
+/* ---- commands: each finishes `r`, now or later ------------------------------- */
+
+struct declare_spec {
+	bool is_queue;
+	struct slice name;
+	struct slice type; /* of an exchange */
+	const struct args *args;
+};
+void session_declare(struct session *s, const struct declare_spec *spec, struct reply *r);
+
+struct delete_spec {
+	bool is_queue;
+	struct slice name;
+	bool if_empty;
+	bool if_unused;
+};
+void session_delete(struct session *s, const struct delete_spec *spec, struct reply *r);
+
+struct bind_spec {
+	struct slice dest;
+	struct slice exchange;
+	struct slice pattern; /* may be empty */
+	const struct args *args;
+	bool to_exchange;
+};
+void session_bind(struct session *s, const struct bind_spec *spec, struct reply *r);
+void session_unbind(struct session *s, const struct bind_spec *spec, struct reply *r);
+
+struct publish_spec {
+	struct slice exchange; /* empty: the default exchange */
+	struct slice key;
+	uint8_t priority;
+	int64_t delay_ms;
+	int64_t ttl_ms;         /* 0 = lives for ever */
+	struct slice dedupe_id; /* MSG_DEDUPE_ID_MAX bytes at most; empty = none */
+	const struct msg_header *headers;
+	unsigned header_count;
+	const char *payload; /* NULL: the caller fills it in */
+	size_t payload_len;
+};
+/* Check the request and make the message; its payload is still to be filled
+ * in. Refused here, a payload need not even be read. */
+TIDE_MUST_USE int session_prepare(struct session *s, const struct publish_spec *spec,
+				  struct msg **out, struct error *err);
+/* The payload of a message that was prepared is not there at once: until it is, it
+ * is memory that publishers are held back for. `sign` -1: it is there, or will
+ * never be. */
+void session_count_receiving(struct session *s, const struct msg *m, int sign);
+/* It is about to publish for the first time: from now on it is held back, and told
+ * so, like those that have. */
+void session_begin_publishing(struct session *s);
+void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
+			  struct reply *r);
+
+struct subscribe_spec {
+	struct slice queue;
+	struct slice sid;
+	uint32_t prefetch;
+	bool is_auto_ack;
+};
+void session_subscribe(struct channel *ch, const struct subscribe_spec *spec,
+		       struct reply *r);
+void session_unsubscribe(struct channel *ch, struct slice sid, struct reply *r);
+
+struct get_spec {
+	struct slice queue;
+	uint32_t max;
+	int64_t wait_ms;
+	bool is_auto_ack;
+};
+void session_get(struct channel *ch, const struct get_spec *spec, struct reply *r);
+
+struct tag_range {
+	uint64_t first, last; /* equal for a single tag */
+};
+enum settle { SETTLE_ACK, SETTLE_RETRY, SETTLE_AFTER, SETTLE_DEAD, SETTLE_TOUCH };
+struct settle_spec {
+	enum settle how;
+	int64_t ms; /* SETTLE_AFTER: the delay; SETTLE_TOUCH: 0 = the queue's ack-timeout
+		     */
+	const struct tag_range *ranges;
+	size_t count;
+};
+void session_settle(struct channel *ch, const struct settle_spec *spec, struct reply *r);
+
+struct peek_spec {
+	struct slice queue;
+	enum entry_state state;
+	unsigned max;
+};
+void session_peek(struct session *s, const struct peek_spec *spec, struct reply *r);
+void session_purge(struct session *s, struct slice queue, struct reply *r);
+void session_kick(struct session *s, struct slice queue, uint64_t max, struct reply *r);
+
+enum list_what {
+	LIST_EXCHANGES,
+	LIST_QUEUES,
+	LIST_BINDINGS,
+	LIST_CONSUMERS,
+	LIST_CONNECTIONS,
+	LIST_RULES,
+};
+void session_list(struct session *s, enum list_what what, struct reply *r);
+/* An empty name: the broker's. */
+void session_stats(struct session *s, struct slice queue, struct reply *r);
+/* What is put in force, or in the shadow, is so when the reply comes, whether the
+ * session is there then or not. */
+void session_rules_reload(struct session *s, struct reply *r);
+void session_rules_status(struct session *s, struct reply *r);
+struct simulate_spec;
+void session_simulate_retry(struct session *s, const struct simulate_spec *spec,
+			    struct reply *r);
+void session_rules_log(struct session *s, struct reply *r);
+struct shadow_spec {
+	struct slice dir;
+	double share;
+};
+void session_rules_shadow(struct session *s, const struct shadow_spec *spec,
+			  struct reply *r);
+void session_rules_shadow_status(struct session *s, struct reply *r);
+void session_rules_shadow_promote(struct session *s, struct reply *r);
+void session_rules_shadow_drop(struct session *s, struct reply *r);
+void session_rules_recent(struct session *s, size_t max, struct reply *r);
+void session_rules_replay(struct session *s, struct slice dir, struct reply *r);
+/* An empty hash: the generation before the one in force. */
+void session_rules_rollback(struct session *s, struct slice hash, struct reply *r);
+void session_explain(struct session *s, const struct publish_spec *spec, struct reply *r);
+
+/* ---- for the session's own files ----------------------------------------------- */
+
+/* The queue, if this session may use it, whether it is usable or not: unusable.h. */
+TIDE_MUST_USE int session_find_queue(struct session *s, struct slice name,
+				     struct queue **out, struct error *err);
+/* The queue, if this session may use it and it can be used. */
+TIDE_MUST_USE int session_queue(struct session *s, struct slice name, struct queue **out,
+				struct error *err);
+
+#endif

@@ -1,0 +1,251 @@
+/* session_rules.c: RULES: the generations that there are, were and may be.
+ *
+ * What takes many turns is answered when it has ended; the session may be gone by
+ * then, the reply is there until it is answered. */
+#include "base/json.h"
+#include "base/mem.h"
+#include "rules/engine/bundle.h"
+#include "author.h"
+#include "rollout/gate.h"
+#include "rollout/history.h"
+#include "rollout/recent.h"
+#include "session.h"
+#include "rollout/shadow.h"
+
+static void reply_status(struct reply *r)
+{
+	struct broker *b = r->context;
+	struct buf text;
+	struct json j;
+
+	buf_init(&text);
+	json_init(&j, &text);
+	engine_status(b->engine, &j);
+	reply_data_take(r, &text);
+}
+
+void session_rules_status(struct session *s, struct reply *r)
+{
+	reply_status(r);
+}
+
+/* ---- the directory ---------------------------------------------------------------- */
+
+static void on_reloaded(void *ctx, const struct error *result)
+{
+	struct reply *r = ctx;
+
+	if (result->code < 0)
+		reply_error(r, result);
+	else
+		reply_status(r);
+}
+
+/* Who asks may be gone when the gate has answered. */
+struct asking {
+	struct reply *reply;
+	char by[AUTHOR_MAX];
+};
+
+static void on_directory_passed(void *ctx, const struct error *answer)
+{
+	struct asking *a = ctx;
+	struct reply *r = a->reply;
+	struct broker *b = r->context;
+
+	if (answer->code == TIDE_OK || answer->code == TIDE_ERULE)
+		reload_set_asker(b->engine, a->by);
+	mem_free(a);
+	if (answer->code == TIDE_ERULE)
+		reload_refuse(b->engine, ENGINE_RELOAD, NULL, answer);
+	if (answer->code < 0)
+		reply_error(r, answer);
+	else
+		reload_start(b->engine, on_reloaded, r);
+}
+
+void session_rules_reload(struct session *s, struct reply *r)
+{
+	struct asking *a = mem_alloc(sizeof(*a));
+
+	a->reply = r;
+	author_of(s, a->by, sizeof(a->by));
+	gate_ask(s->broker->gate, on_directory_passed, a);
+}
+
+/* ---- files that were kept, or stand in the shadow -----------------------------------
+ */
+
+/* On their way to be put in force. */
+struct loading {
+	struct broker *broker;
+	struct bundle *files; /* a reference */
+	enum engine_origin origin;
+	struct reply *reply;
+	char by[AUTHOR_MAX];
+};
+
+static void free_loading(struct loading *l)
+{
+	bundle_unref(l->files);
+	mem_free(l);
+}
+
+static void refuse_loading(struct loading *l, const struct error *why)
+{
+	reply_error(l->reply, why);
+	free_loading(l);
+}
+
+static void on_loaded(void *ctx, const struct error *result)
+{
+	struct loading *l = ctx;
+
+	if (result->code < 0) {
+		refuse_loading(l, result);
+		return;
+	}
+	/* Unless it was dropped, or something else put there, meanwhile. */
+	if (l->origin == ENGINE_PROMOTE && shadow_files(l->broker) == l->files)
+		shadow_drop(l->broker);
+	reply_status(l->reply);
+	free_loading(l);
+}
+
+static void on_files_passed(void *ctx, const struct error *answer)
+{
+	struct loading *l = ctx;
+	struct engine *e = l->broker->engine;
+	struct error err = *answer;
+
+	if (err.code == TIDE_OK || err.code == TIDE_ERULE)
+		reload_set_asker(e, l->by);
+	if (err.code == TIDE_ERULE)
+		reload_refuse(e, l->origin, l->files, &err);
+	else if (err.code == TIDE_OK &&
+		 reload_files(e, l->files, l->origin, on_loaded, l, &err) == TIDE_OK)
+		return;
+	refuse_loading(l, &err);
+}
+
+static void put_in_force(struct session *s, struct bundle *files,
+			 enum engine_origin origin, const char *specs_dir,
+			 struct reply *r)
+{
+	struct broker *b = s->broker;
+	struct loading *l = mem_zalloc(sizeof(*l));
+
+	l->broker = b;
+	l->files = bundle_ref(files);
+	l->origin = origin;
+	l->reply = r;
+	author_of(s, l->by, sizeof(l->by));
+	gate_ask_files(b->gate, files, specs_dir, on_files_passed, l);
+}
+
+void session_rules_rollback(struct session *s, struct slice hash, struct reply *r)
+{
+	struct broker *b = s->broker;
+	struct bundle *files;
+	struct error err;
+
+	if (history_find(b->history, hash, &files, &err) < 0)
+		reply_error(r, &err);
+	else
+		put_in_force(s, files, ENGINE_ROLLBACK, b->config.rules_dir, r);
+}
+
+void session_rules_log(struct session *s, struct reply *r)
+{
+	struct buf text;
+	struct json j;
+
+	buf_init(&text);
+	json_init(&j, &text);
+	history_write(s->broker->history, &j);
+	reply_data_take(r, &text);
+}
+
+/* ---- the shadow ---------------------------------------------------------------------
+ */
+
+static void reply_shadow(struct reply *r)
+{
+	struct buf text;
+	struct json j;
+
+	buf_init(&text);
+	json_init(&j, &text);
+	shadow_write(r->context, &j);
+	reply_data_take(r, &text);
+}
+
+void session_rules_shadow_status(struct session *s, struct reply *r)
+{
+	reply_shadow(r);
+}
+
+static void on_shadow(void *ctx, const struct error *result)
+{
+	struct reply *r = ctx;
+
+	if (result->code < 0)
+		reply_error(r, result);
+	else
+		reply_shadow(r);
+}
+
+void session_rules_shadow(struct session *s, const struct shadow_spec *spec,
+			  struct reply *r)
+{
+	struct error err;
+
+	if (shadow_start(s->broker, spec, on_shadow, r, &err) < 0)
+		reply_error(r, &err);
+}
+
+static bool refuse_without_shadow(struct session *s, struct reply *r)
+{
+	if (!s->broker->shadow)
+		reply_refuse(r, TIDE_ENOTFOUND, "nothing is in the shadow");
+	return !s->broker->shadow;
+}
+
+void session_rules_shadow_promote(struct session *s, struct reply *r)
+{
+	struct broker *b = s->broker;
+
+	if (refuse_without_shadow(s, r))
+		return;
+	if (!shadow_files(b))
+		reply_refuse(r, TIDE_EBUSY, "the shadow is being loaded; ask again");
+	else
+		put_in_force(s, shadow_files(b), ENGINE_PROMOTE, shadow_dir(b), r);
+}
+
+void session_rules_shadow_drop(struct session *s, struct reply *r)
+{
+	if (refuse_without_shadow(s, r))
+		return;
+	shadow_drop(s->broker);
+	reply_ok(r);
+}
+
+/* ---- the recent past ------------------------------------------------------------------
+ */
+
+void session_rules_recent(struct session *s, size_t max, struct reply *r)
+{
+	struct buf text;
+	struct json j;
+
+	buf_init(&text);
+	json_init(&j, &text);
+	recent_write(s->broker->recent, s->broker, max, &j);
+	reply_data_take(r, &text);
+}
+
+void session_rules_replay(struct session *s, struct slice dir, struct reply *r)
+{
+	replay_start(s->broker, dir, r);
+}

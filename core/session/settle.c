@@ -1,0 +1,161 @@
+#include "settle.h"
+
+#include <inttypes.h>
+
+#include "base/mem.h"
+#include "broker/retry.h"
+
+struct settle_job {
+	TAILQ_ENTRY(settle_job) link;
+	struct channel *channel;
+	struct settle_spec spec; /* its ranges are a copy */
+	struct reply *reply;
+	size_t at;      /* the range */
+	uint64_t first; /* the tag in it */
+	uint64_t count;
+};
+
+static int check_range(const struct channel *ch, const struct tag_range *range,
+		       struct error *err)
+{
+	const struct entry *e = held_from(&ch->held, range->first);
+
+	if (e && e->tag <= range->last)
+		return TIDE_OK;
+	if (range->first > ch->held.last_tag || range->first == 0)
+		return error_set(err, TIDE_ENOTFOUND,
+				 "tag %" PRIu64 " was never given out on this channel",
+				 range->first);
+	return error_set(err, TIDE_ELEASE,
+			 "tag %" PRIu64
+			 " is no longer held: it was settled, timed out or its queue "
+			 "was deleted",
+			 range->first);
+}
+
+static void settle_entry(struct entry *e, const struct settle_spec *spec, struct reply *r)
+{
+	struct queue *q = entry_queue(e);
+	struct broker *b = q->vhost->broker;
+	int64_t ms = spec->ms;
+
+	switch (spec->how) {
+	case SETTLE_ACK:
+		q->counters.acked++;
+		b->counters.acked++;
+		channel_release(e);
+		shard_remove(e, &r->waiter);
+		return;
+	case SETTLE_RETRY:
+		q->counters.nacked++;
+		retry_failed(e, "nack");
+		return;
+	case SETTLE_AFTER:
+		q->counters.nacked++;
+		retry_after(e, ms);
+		return;
+	case SETTLE_DEAD:
+		q->counters.nacked++;
+		retry_dead(e, "rejected");
+		return;
+	case SETTLE_TOUCH:
+		shard_touch(e, b->now_ms + (ms ? ms : q->config.ack_timeout_ms));
+		return;
+	}
+}
+
+/* Whether all is settled; otherwise it goes on at range `at`, tag `first`. */
+static bool settle_some(struct settle_job *job)
+{
+	const struct settle_spec *spec = &job->spec;
+	struct held *held = &job->channel->held;
+	struct pace *pace = &job->channel->session->broker->pace;
+	uint64_t first = job->first, count = job->count;
+	size_t at = job->at;
+	bool is_spent = false;
+
+	for (; at < spec->count; at++, first = 0) {
+		const struct tag_range *range = &spec->ranges[at];
+		struct entry *e = held_from(held, first ? first : range->first);
+
+		while (e && e->tag <= range->last) {
+			first = e->tag + 1;
+			settle_entry(e, spec, job->reply);
+			count++;
+			is_spent = pace_is_spent(pace, false);
+			if (is_spent)
+				break;
+			e = held_from(held, first);
+		}
+		if (is_spent)
+			break;
+	}
+	job->first = first;
+	job->count = count;
+	job->at = at;
+	return !is_spent;
+}
+
+static void keep(const struct settle_job *job)
+{
+	struct session *s = job->channel->session;
+	struct settle_job *kept = mem_alloc(sizeof(*kept));
+	size_t size = job->spec.count * sizeof(*job->spec.ranges);
+	struct tag_range *ranges = mem_alloc(size);
+
+	memcpy(ranges, job->spec.ranges, size);
+	*kept = *job;
+	kept->spec.ranges = ranges;
+	s->settling = kept;
+	TAILQ_INSERT_TAIL(&s->broker->settling, kept, link);
+}
+
+void session_settle(struct channel *ch, const struct settle_spec *spec, struct reply *r)
+{
+	struct settle_job job = { .channel = ch, .spec = *spec, .reply = r };
+	struct error err;
+
+	/* Checked first: an error changes nothing. */
+	for (size_t i = 0; i < spec->count; i++) {
+		if (check_range(ch, &spec->ranges[i], &err) < 0) {
+			reply_error(r, &err);
+			return;
+		}
+	}
+	if (settle_some(&job))
+		reply_count(r, job.count);
+	else
+		keep(&job);
+}
+
+static void finish(struct session *s, struct settle_job *job)
+{
+	TAILQ_REMOVE(&s->broker->settling, job, link);
+	s->settling = NULL;
+	reply_count(job->reply, job->count);
+	mem_free((struct tag_range *)job->spec.ranges);
+	mem_free(job);
+}
+
+void settle_turn(struct broker *b)
+{
+	struct settle_job *job = TAILQ_FIRST(&b->settling);
+
+	/* One a turn, so that all get the same share. */
+	if (!job)
+		return;
+	if (!settle_some(job)) {
+		TAILQ_REMOVE(&b->settling, job, link);
+		TAILQ_INSERT_TAIL(&b->settling, job, link);
+		return;
+	}
+	struct session *s = job->channel->session;
+	finish(s, job);
+	s->ops->on_progress(s->ctx);
+}
+
+void settle_cancel(struct session *s)
+{
+	if (s->settling)
+		finish(s, s->settling);
+}

@@ -1,0 +1,192 @@
+#include "dedupe_table.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/msg.h"
+
+#define SEGMENT_BUCKETS 64 /* half a kilobyte: there may be many small tables */
+#define SEGMENTS_FIRST 4
+#define ALLOC_OVERHEAD 16 /* of malloc, about */
+
+void dedupe_table_init(struct dedupe_table *t, uint32_t seed)
+{
+	*t = (struct dedupe_table){ .seed = seed };
+	TAILQ_INIT(&t->ages);
+}
+
+size_t dedupe_record_bytes(size_t len)
+{
+	return sizeof(struct dedupe_record) + len + ALLOC_OVERHEAD + sizeof(void *);
+}
+
+/* ---- buckets --------------------------------------------------------------------- */
+
+static uint32_t hash_key(const struct dedupe_table *t, const struct dedupe_key *key)
+{
+	uint64_t h = (((uint64_t)t->seed << 32) | t->seed) + key->copy;
+	struct slice rest = key->publish_id;
+
+	while (rest.len > 0) {
+		uint64_t word = rest.len;
+		size_t n = rest.len < sizeof(word) ? rest.len : sizeof(word);
+
+		memcpy(&word, rest.data, n);
+		h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+		h ^= h >> 29;
+		rest = slice_skip(rest, n);
+	}
+	h *= UINT64_C(0xbf58476d1ce4e5b9);
+	return (uint32_t)(h >> 32);
+}
+
+/* The largest power of two that is not above `n`. */
+static size_t floor_power(size_t n)
+{
+	return (size_t)1 << (63 - __builtin_clzll(n));
+}
+
+static struct dedupe_record **bucket(const struct dedupe_table *t, size_t i)
+{
+	return &t->segments[i / SEGMENT_BUCKETS][i % SEGMENT_BUCKETS];
+}
+
+/* Buckets that have been split already are told apart by one more bit. */
+static struct dedupe_record **bucket_of(const struct dedupe_table *t, uint32_t hash)
+{
+	size_t whole = floor_power(t->buckets);
+	size_t i = hash & (2 * whole - 1);
+
+	return bucket(t, i < t->buckets ? i : i - whole);
+}
+
+static void add_segment(struct dedupe_table *t)
+{
+	size_t n = t->buckets / SEGMENT_BUCKETS;
+
+	if (n == t->segment_cap) {
+		t->segment_cap = n ? 2 * n : SEGMENTS_FIRST;
+		t->segments =
+			mem_realloc(t->segments, t->segment_cap * sizeof(*t->segments));
+	}
+	t->segments[n] = mem_zalloc(SEGMENT_BUCKETS * sizeof(**t->segments));
+}
+
+static void put(struct dedupe_table *t, struct dedupe_record *r)
+{
+	struct dedupe_record **at = bucket_of(t, r->hash);
+
+	r->chain = *at;
+	*at = r;
+}
+
+/* One bucket more: what belongs there leaves the one that it is split from. */
+static void grow(struct dedupe_table *t)
+{
+	struct dedupe_record *r, *next;
+
+	if (t->buckets % SEGMENT_BUCKETS == 0)
+		add_segment(t);
+	if (t->buckets == 0) {
+		t->buckets = SEGMENT_BUCKETS;
+		return;
+	}
+	struct dedupe_record **from = bucket(t, t->buckets - floor_power(t->buckets));
+
+	r = *from;
+	*from = NULL;
+	t->buckets++;
+	for (; r; r = next) {
+		next = r->chain;
+		put(t, r);
+	}
+}
+
+/* One bucket less, unless it is one of the first. */
+static void shrink(struct dedupe_table *t)
+{
+	struct dedupe_record **last, *r, *next;
+
+	if (t->buckets <= SEGMENT_BUCKETS)
+		return;
+	t->buckets--;
+	last = bucket(t, t->buckets);
+	for (r = *last; r; r = next) {
+		next = r->chain;
+		put(t, r);
+	}
+	*last = NULL;
+	if (t->buckets % SEGMENT_BUCKETS == 0)
+		mem_free(t->segments[t->buckets / SEGMENT_BUCKETS]);
+}
+
+static void free_buckets(struct dedupe_table *t)
+{
+	for (size_t i = 0; i < t->buckets; i += SEGMENT_BUCKETS)
+		mem_free(t->segments[i / SEGMENT_BUCKETS]);
+	mem_free(t->segments);
+	t->segments = NULL;
+	t->segment_cap = t->buckets = 0;
+}
+
+/* ---- records --------------------------------------------------------------------- */
+
+struct dedupe_record *dedupe_table_find(const struct dedupe_table *t,
+					const struct dedupe_key *key)
+{
+	uint32_t hash;
+	struct dedupe_record *r;
+
+	if (t->count == 0)
+		return NULL;
+	hash = hash_key(t, key);
+	for (r = *bucket_of(t, hash); r; r = r->chain)
+		if (r->hash == hash && r->copy == key->copy &&
+		    slice_is_equal(dedupe_record_id(r), key->publish_id))
+			return r;
+	return NULL;
+}
+
+struct dedupe_record *dedupe_table_add(struct dedupe_table *t,
+				       const struct dedupe_key *key)
+{
+	size_t len = key->publish_id.len;
+	struct dedupe_record *r = mem_zalloc(sizeof(*r) + len);
+
+	assert(len > 0 && len <= MSG_DEDUPE_ID_MAX);
+	r->len = (uint8_t)len;
+	r->copy = (uint16_t)key->copy;
+	memcpy(r->publish_id, key->publish_id.data, len);
+	r->hash = hash_key(t, key);
+	if (t->count >= t->buckets)
+		grow(t);
+	put(t, r);
+	TAILQ_INSERT_TAIL(&t->ages, r, age_link);
+	t->count++;
+	return r;
+}
+
+void dedupe_table_remove(struct dedupe_table *t, struct dedupe_record *r)
+{
+	struct dedupe_record **at = bucket_of(t, r->hash);
+
+	while (*at != r)
+		at = &(*at)->chain;
+	*at = r->chain;
+	TAILQ_REMOVE(&t->ages, r, age_link);
+	mem_free(r);
+	t->count--;
+	if (t->count == 0)
+		free_buckets(t);
+	else if (t->count < t->buckets / 2)
+		shrink(t);
+}
+
+void dedupe_table_deinit(struct dedupe_table *t)
+{
+	struct dedupe_record *r;
+
+	while ((r = dedupe_table_oldest(t)) != NULL)
+		dedupe_table_remove(t, r);
+}

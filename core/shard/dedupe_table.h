@@ -1,0 +1,75 @@
+/* dedupe_table.h: the publish ids that a queue has seen, by id and by age.
+ *
+ * A hash table that grows and shrinks a bucket at a time (linear hashing): there may be
+ * millions of records, and doubling a table of so many would stop the loop for longer
+ * than a turn may take. That is why it is none of uthash's.
+ *
+ * Records are kept in the order in which they were added, which is nearly that of the
+ * times when they may be forgotten. */
+#ifndef TIDE_SHARD_DEDUPE_TABLE_H
+#define TIDE_SHARD_DEDUPE_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "base/slice.h"
+
+struct dedupe_pending;
+
+struct dedupe_record {
+	struct dedupe_record *chain; /* the next of its bucket */
+	TAILQ_ENTRY(dedupe_record) age_link;
+	struct dedupe_pending *pending; /* NULL: it is settled */
+	uint64_t msg_id;                /* the message that the publish became */
+	int64_t until_unix_ms;          /* when it may be forgotten */
+	uint32_t hash;
+	uint16_t copy; /* 0: the message; n: the n-th copy that filters made */
+	uint8_t shard;
+	uint8_t len;
+	char publish_id[];
+};
+
+TAILQ_HEAD(dedupe_record_list, dedupe_record);
+
+struct dedupe_table {
+	struct dedupe_record ***segments; /* of buckets; NULL while it is empty */
+	size_t segment_cap;
+	size_t buckets;
+	size_t count;
+	struct dedupe_record_list ages; /* the oldest first */
+	uint32_t seed; /* so that nobody can choose ids that share a bucket */
+};
+
+struct dedupe_key {
+	struct slice publish_id; /* 1 to MSG_DEDUPE_ID_MAX bytes */
+	unsigned copy;
+};
+
+void dedupe_table_init(struct dedupe_table *t, uint32_t seed);
+/* Frees every record. */
+void dedupe_table_deinit(struct dedupe_table *t);
+
+/* NULL when it is not there. */
+struct dedupe_record *dedupe_table_find(const struct dedupe_table *t,
+					const struct dedupe_key *key);
+/* A new record, the youngest; the key must not be there. All but the key is zero. */
+struct dedupe_record *dedupe_table_add(struct dedupe_table *t,
+				       const struct dedupe_key *key);
+/* Take it out and free it. */
+void dedupe_table_remove(struct dedupe_table *t, struct dedupe_record *r);
+
+/* What a record with an id of that length costs, its part of the table included. */
+size_t dedupe_record_bytes(size_t len);
+
+static inline struct dedupe_record *dedupe_table_oldest(const struct dedupe_table *t)
+{
+	return TAILQ_FIRST(&t->ages);
+}
+
+static inline struct slice dedupe_record_id(const struct dedupe_record *r)
+{
+	return (struct slice){ r->publish_id, r->len };
+}
+
+#endif

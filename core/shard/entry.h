@@ -1,0 +1,80 @@
+/* entry.h: a message in a shard: what differs from queue to queue.
+ *
+ * The message itself is shared and never changes; the entry says where it
+ * stands in this shard. `state` is the truth in memory, `home` is the set of
+ * Redis that the last encoded batch put it into. The journal writes the
+ * difference of the two, so whatever happens to a message within a turn costs
+ * one write at most, and one that comes and goes between two batches none. */
+#ifndef TIDE_SHARD_ENTRY_H
+#define TIDE_SHARD_ENTRY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "base/msg.h"
+#include "store/store.h"
+#include "base/waiter.h"
+
+enum entry_state {
+	ENTRY_READY,
+	ENTRY_DELAYED,
+	ENTRY_BURIED,
+	ENTRY_UNACKED,
+	ENTRY_MOVING, /* being dead-lettered: its copy is not durable yet */
+	ENTRY_GONE,
+};
+
+#define HOME_NONE STORE_SET_COUNT /* in no set: Redis does not have the message */
+
+enum {
+	ENTRY_DIRTY = 1 << 0,     /* in the shard's dirty list */
+	ENTRY_IN_FLIGHT = 1 << 1, /* named by a batch that is not answered */
+	ENTRY_OUTSIDE = 1 << 2,   /* sorts behind the window: Redis alone will keep it */
+	ENTRY_LISTED = 1 << 3,    /* in its stage's list of outside entries */
+	ENTRY_TRIES_DIRTY = 1 << 4,  /* attempts or failures are to be written */
+	ENTRY_TRIES_STORED = 1 << 5, /* Redis has a tries field for it */
+	ENTRY_SCORE_DIRTY = 1 << 6,  /* same set, new score */
+	ENTRY_LEDGERED = 1 << 7,     /* held for so long that the unack set names it */
+	ENTRY_UNSTORED = 1 << 8, /* never yet durable; counted in the journal's bytes */
+	ENTRY_DEDUPE = 1 << 9,   /* to be written with its publish id: see dedupe.h */
+	ENTRY_FINGER = 1 << 10,  /* its lane has a finger at it: see window.c */
+};
+
+struct lane;
+struct shard;
+struct consumer;
+struct channel;
+
+struct entry {
+	struct msg *msg; /* NULL only for an id of Redis that has no readable body */
+	uint64_t id;
+	struct shard *shard;
+	double rank;
+	int64_t at_unix_ms;  /* delayed: due; unacked: ack deadline; buried: since when */
+	double stored_score; /* by which `home` has it, unless that is HOME_NONE */
+
+	TAILQ_ENTRY(entry) link; /* a lane, the young list, the moving list, outside */
+	TAILQ_ENTRY(entry) dirty_link; /* the shard's dirty list */
+	struct lane *lane;             /* the window that it is in, or NULL */
+
+	struct waiter *waiter;     /* told when Redis has it, or has forgotten it */
+	struct channel *channel;   /* who holds it, while unacked */
+	struct consumer *consumer; /* whose credit it uses; NULL for GET */
+	uint64_t tag;
+	int64_t held_unix_ms; /* since when */
+
+	uint32_t attempts;  /* deliveries so far */
+	uint32_t failures;  /* nacks, time-outs and consumers lost while at work on it */
+	const char *reason; /* of the last failure; a literal, NULL when none */
+	uint8_t state;      /* enum entry_state */
+	uint8_t home;       /* enum store_set or HOME_NONE */
+	uint16_t flags;
+};
+
+TAILQ_HEAD(entry_list, entry);
+
+/* The literal for a reason that was read from Redis; NULL for "". */
+const char *entry_reason_intern(const char *text);
+
+#endif

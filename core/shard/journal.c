@@ -1,0 +1,433 @@
+#include "journal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "dedupe_shard.h"
+
+/* Bounds of one flush: what Redis writes and syncs in one go. */
+#define FLUSH_ENTRIES_MAX 16384
+#define FLUSH_BYTES_MAX ((size_t)8 << 20)
+
+#define RETRY_MS 200 /* rest after a refusal, before the same is tried again */
+
+TAILQ_HEAD(shard_list, shard);
+
+struct journal {
+	struct shard_env *env;
+	struct shard_list dirty;
+	struct flight *spare; /* flights to be used again */
+	unsigned flights;     /* batches under way */
+	bool is_refused;      /* something of this flush was refused */
+	int64_t retry_unix_ms;
+	struct journal_stats stats;
+};
+
+struct item {
+	struct entry *entry;
+	double old_score;
+	uint8_t old_home;
+	bool is_removal;
+};
+
+/* A batch under way, with what it is about. */
+struct flight {
+	struct journal *journal;
+	struct shard *shard;
+	struct flight *next_spare;
+	struct item *items;
+	size_t count;
+	size_t cap;
+	unsigned purges; /* of the shard, when the batch was built */
+};
+
+struct journal *journal_create(struct shard_env *env)
+{
+	struct journal *j = mem_zalloc(sizeof(*j));
+
+	j->env = env;
+	TAILQ_INIT(&j->dirty);
+	return j;
+}
+
+void journal_destroy(struct journal *j)
+{
+	struct flight *f;
+
+	if (!j)
+		return;
+	while ((f = j->spare) != NULL) {
+		j->spare = f->next_spare;
+		mem_free(f->items);
+		mem_free(f);
+	}
+	mem_free(j);
+}
+
+void journal_add(struct journal *j, struct shard *sh)
+{
+	if (sh->is_journaled)
+		return;
+	sh->is_journaled = true;
+	TAILQ_INSERT_TAIL(&j->dirty, sh, journal_link);
+}
+
+void journal_drop(struct journal *j, struct shard *sh)
+{
+	if (!sh->is_journaled)
+		return;
+	sh->is_journaled = false;
+	TAILQ_REMOVE(&j->dirty, sh, journal_link);
+}
+
+#define LIGHT_ENTRIES 4
+
+bool journal_is_light(const struct journal *j)
+{
+	const struct shard *sh = TAILQ_FIRST(&j->dirty);
+	const struct entry *e;
+	unsigned n = 0;
+
+	if (!sh || j->flights > 0 || TAILQ_EMPTY(&sh->young) ||
+	    TAILQ_NEXT(sh, journal_link))
+		return false;
+	TAILQ_FOREACH (e, &sh->dirty, dirty_link)
+		if (++n > LIGHT_ENTRIES)
+			return false;
+	return true;
+}
+
+bool journal_is_idle(const struct journal *j)
+{
+	return TAILQ_EMPTY(&j->dirty) && j->flights == 0;
+}
+
+int64_t journal_retry_unix_ms(const struct journal *j)
+{
+	return TAILQ_EMPTY(&j->dirty) ? 0 : j->retry_unix_ms;
+}
+
+const struct journal_stats *journal_stats(const struct journal *j)
+{
+	return &j->stats;
+}
+
+void journal_count_unstored(struct journal *j, const struct entry *e, int sign)
+{
+	if (sign > 0)
+		j->stats.unstored_bytes += e->msg->bytes;
+	else
+		j->stats.unstored_bytes -= e->msg->bytes;
+}
+
+void journal_count_elided(struct journal *j)
+{
+	j->stats.elided++;
+}
+
+/* ---- flights ------------------------------------------------------------------- */
+
+static struct flight *flight_take(struct journal *j, struct shard *sh)
+{
+	struct flight *f = j->spare;
+
+	if (f)
+		j->spare = f->next_spare;
+	else
+		f = mem_zalloc(sizeof(*f));
+	f->journal = j;
+	f->shard = shard_ref(sh);
+	sh->flight = f;
+	f->purges = sh->purges;
+	f->count = 0;
+	return f;
+}
+
+static void flight_give(struct flight *f)
+{
+	f->shard->flight = NULL;
+	shard_unref(f->shard);
+	f->shard = NULL;
+	f->next_spare = f->journal->spare;
+	f->journal->spare = f;
+}
+
+static void flight_add(struct flight *f, struct entry *e)
+{
+	if (f->count == f->cap) {
+		f->cap = f->cap ? f->cap * 2 : 64;
+		f->items = mem_realloc(f->items, f->cap * sizeof(*f->items));
+	}
+	f->items[f->count++] =
+		(struct item){ e, e->stored_score, e->home, e->state == ENTRY_GONE };
+	e->flags |= ENTRY_IN_FLIGHT;
+}
+
+bool journal_last_old_place(const struct shard *sh, enum store_set set,
+			    struct place *last)
+{
+	const struct flight *f = sh->flight;
+	bool has_any = false;
+
+	for (size_t i = 0; f && i < f->count; i++) {
+		const struct item *item = &f->items[i];
+		struct place place = { item->old_score, item->entry->id };
+
+		if (item->old_home != set || (item->entry->home == set &&
+					      item->entry->stored_score == place.score))
+			continue;
+		if (!has_any || place_is_before(*last, place))
+			*last = place;
+		has_any = true;
+	}
+	return has_any;
+}
+
+/* ---- encoding -------------------------------------------------------------------- */
+
+/* The set that Redis should have the entry in. A message that is held only for
+ * a moment stays where it is, so that a quick ack costs one removal. */
+static uint8_t wanted_home(const struct entry *e)
+{
+	switch (e->state) {
+	case ENTRY_READY:
+		return STORE_READY;
+	case ENTRY_DELAYED:
+		return STORE_DELAYED;
+	case ENTRY_BURIED:
+		return STORE_BURIED;
+	case ENTRY_UNACKED:
+		return e->flags & ENTRY_LEDGERED ? STORE_UNACK : STORE_READY;
+	case ENTRY_MOVING:
+		/* It was held: its place among the ready ones may be anywhere. */
+		return e->home == STORE_READY ? STORE_READY : STORE_UNACK;
+	default:
+		return HOME_NONE;
+	}
+}
+
+static double wanted_score(const struct entry *e, uint8_t home)
+{
+	return home == STORE_READY ? e->rank : (double)e->at_unix_ms;
+}
+
+static void encode_move(struct batch *b, struct entry *e, uint8_t want)
+{
+	double score = wanted_score(e, want);
+
+	if (e->home == HOME_NONE)
+		batch_insert(b, e->msg, e->rank, (enum store_set)want, score);
+	else if (e->home != want || (e->flags & ENTRY_SCORE_DIRTY))
+		batch_move(b, e->id, (enum store_set)e->home, (enum store_set)want,
+			   score);
+	else
+		score = e->stored_score;
+	e->stored_score = score;
+	if ((e->flags & ENTRY_TRIES_DIRTY) && e->attempts > 0) {
+		batch_tries(b, e->id, e->attempts, e->failures,
+			    e->reason ? e->reason : "");
+		e->flags |= ENTRY_TRIES_STORED;
+	}
+}
+
+static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
+{
+	uint8_t want = wanted_home(e);
+
+	if (want == HOME_NONE) {
+		batch_remove(b, e->id, (enum store_set)e->home,
+			     e->flags & ENTRY_TRIES_STORED,
+			     !e->msg || e->msg->expires_unix_ms);
+		j->stats.removed++;
+	} else {
+		if (e->home == HOME_NONE)
+			j->stats.inserted++;
+		encode_move(b, e, want);
+		if (e->flags & ENTRY_DEDUPE)
+			dedupe_encode(e, b);
+	}
+	shard_account(e, -1);
+	e->home = want;
+	shard_account(e, 1);
+	e->flags &= (uint16_t) ~(ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY);
+	if (e->flags & ENTRY_OUTSIDE)
+		stage_entry_encoded(&e->shard->stages[e->state], e);
+}
+
+/* ---- answers --------------------------------------------------------------------- */
+
+static void entry_written(struct entry *e)
+{
+	struct waiter *w = e->waiter;
+
+	if (e->flags & ENTRY_UNSTORED) {
+		e->flags &= (uint16_t)~ENTRY_UNSTORED;
+		journal_count_unstored(e->shard->env->journal, e, -1);
+	}
+	/* The waiter of an entry that is gone waits for its removal instead. */
+	if (w && (e->state != ENTRY_GONE || e->home == HOME_NONE)) {
+		e->waiter = NULL;
+		waiter_done(w, TIDE_OK, NULL);
+	}
+	if ((e->state == ENTRY_GONE && e->home == HOME_NONE) ||
+	    ((e->flags & (ENTRY_OUTSIDE | ENTRY_LISTED)) == ENTRY_OUTSIDE &&
+	     !(e->flags & ENTRY_DIRTY)))
+		shard_entry_free(e);
+}
+
+/* A message that Redis would not take: the publisher is told, and unless
+ * somebody is at work on it already, it is as if it had never come. */
+static void insert_refused(struct entry *e, const struct batch_result *result)
+{
+	struct journal *j = e->shard->env->journal;
+	struct waiter *w = e->waiter;
+
+	j->stats.refused++;
+	e->waiter = NULL;
+	if (e->flags & ENTRY_UNSTORED) {
+		e->flags &= (uint16_t)~ENTRY_UNSTORED;
+		journal_count_unstored(j, e, -1);
+	}
+	if (e->state == ENTRY_GONE) {
+		shard_entry_clean(e);
+		if (w)
+			waiter_done(w, TIDE_OK, NULL);
+		shard_entry_free(e);
+		return;
+	}
+	if (w)
+		waiter_done(w, result->written, result->text);
+	if (e->state == ENTRY_READY || e->state == ENTRY_DELAYED ||
+	    e->state == ENTRY_BURIED)
+		shard_discard(e);
+}
+
+/* It was left to Redis, and what Redis had was purged: nothing counts it. */
+static bool is_purged(const struct flight *f, const struct entry *e)
+{
+	return (e->flags & (ENTRY_OUTSIDE | ENTRY_LISTED)) == ENTRY_OUTSIDE &&
+	       f->purges != f->shard->purges;
+}
+
+static void entry_refused(const struct flight *f, const struct item *item,
+			  const struct batch_result *result)
+{
+	struct entry *e = item->entry;
+
+	shard_account(e, -1);
+	if (is_purged(f, e)) {
+		e->flags &= (uint16_t)~ENTRY_OUTSIDE;
+		e->state = ENTRY_GONE;
+	}
+	e->home = item->old_home;
+	e->stored_score = item->old_score;
+	shard_account(e, 1);
+	if ((e->flags & (ENTRY_OUTSIDE | ENTRY_DIRTY)) == ENTRY_OUTSIDE)
+		stage_entry_refused(&e->shard->stages[e->state], e);
+	if (item->old_home == HOME_NONE) {
+		insert_refused(e, result);
+		return;
+	}
+	if (e->state != ENTRY_GONE)
+		e->flags |= ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY;
+	shard_entry_dirty(e);
+}
+
+static void flight_land(struct flight *f, const struct batch_result *result)
+{
+	for (size_t i = 0; i < f->count; i++) {
+		struct item *item = &f->items[i];
+		struct entry *e = item->entry;
+		int status = item->is_removal ? result->removed : result->written;
+
+		e->flags &= (uint16_t)~ENTRY_IN_FLIGHT;
+		if (status < 0 && !f->shard->is_closed)
+			entry_refused(f, item, result);
+		else
+			entry_written(e);
+	}
+}
+
+static void on_batch(void *ctx, const struct batch_result *result)
+{
+	struct flight *f = ctx;
+	struct journal *j = f->journal;
+
+	if (result->removed < 0 || result->written < 0) {
+		j->is_refused = true;
+		snprintf(j->stats.last_error, sizeof(j->stats.last_error), "%s",
+			 result->text ? result->text : "the store is closed");
+	}
+	flight_land(f, result);
+	if (f->shard->dedupe)
+		dedupe_landed(f->shard->dedupe, result);
+	flight_give(f);
+	if (--j->flights > 0)
+		return;
+	if (j->is_refused)
+		j->retry_unix_ms = j->env->now_ms + RETRY_MS;
+	else
+		j->stats.last_error[0] = '\0';
+	j->is_refused = false;
+}
+
+/* ---- flush ----------------------------------------------------------------------- */
+
+static size_t flush_shard(struct journal *j, struct shard *sh, unsigned *entries)
+{
+	struct flight *f = flight_take(j, sh);
+	struct batch *b = store_batch_begin(j->env->store, sh->keys);
+	struct entry *e;
+	size_t bytes;
+
+	while ((e = TAILQ_FIRST(&sh->dirty)) != NULL && *entries > 0 &&
+	       batch_bytes(b) < FLUSH_BYTES_MAX) {
+		TAILQ_REMOVE(&sh->dirty, e, dirty_link);
+		e->flags &= (uint16_t)~ENTRY_DIRTY;
+		(*entries)--;
+		flight_add(f, e);
+		encode_entry(j, b, e);
+	}
+	if (sh->dedupe)
+		dedupe_flush(sh->dedupe, b, entries);
+	bytes = batch_bytes(b);
+	j->flights++;
+	store_batch_commit_take(b, on_batch, f);
+	return bytes;
+}
+
+/* No longer than it was meant to, when the clock was set back. */
+static bool is_resting(const struct journal *j)
+{
+	int64_t rest_ms = j->retry_unix_ms - j->env->now_ms;
+
+	return rest_ms > 0 && rest_ms <= RETRY_MS;
+}
+
+void journal_flush(struct journal *j)
+{
+	unsigned entries = FLUSH_ENTRIES_MAX;
+	size_t bytes = 0;
+	struct shard *sh, *next;
+
+	if (j->flights > 0 || TAILQ_EMPTY(&j->dirty) || is_resting(j))
+		return;
+	j->retry_unix_ms = 0;
+	j->stats.flushes++;
+	for (sh = TAILQ_FIRST(&j->dirty); sh && entries > 0 && bytes < FLUSH_BYTES_MAX;
+	     sh = next) {
+		next = TAILQ_NEXT(sh, journal_link);
+		if (sh->is_held_back)
+			continue;
+		journal_drop(j, sh);
+		bytes += flush_shard(j, sh, &entries);
+		if (!TAILQ_EMPTY(&sh->dirty) ||
+		    (sh->dedupe && dedupe_is_dirty(sh->dedupe))) {
+			/* Behind the others, so that a busy shard starves none. */
+			journal_add(j, sh);
+			break;
+		}
+	}
+}

@@ -1,0 +1,544 @@
+#include "shard.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "dedupe_shard.h"
+#include "journal.h"
+
+/* ---- entries ---------------------------------------------------------------- */
+
+const char *entry_reason_intern(const char *text)
+{
+	static const char *const known[] = { "nack", "timeout", "gone", "expired",
+					     "rejected" };
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (strcmp(known[i], text) == 0)
+			return known[i];
+	return text[0] ? "unknown" : NULL;
+}
+
+struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
+				 double rank)
+{
+	struct entry *e = pool_take_raw(&sh->env->entries);
+
+	*e = (struct entry){
+		.msg = m ? msg_ref(m) : NULL,
+		.id = id,
+		.shard = sh,
+		.rank = rank,
+		.home = HOME_NONE,
+	};
+	if (m)
+		sh->env->memory_bytes += m->bytes;
+	return e;
+}
+
+void shard_entry_free(struct entry *e)
+{
+	struct shard_env *env = e->shard->env;
+
+	if (e->msg)
+		env->memory_bytes -= e->msg->bytes;
+	msg_unref(e->msg);
+	pool_give(&env->entries, e);
+}
+
+void shard_account(struct entry *e, int delta)
+{
+	/* The stage whose set it is in. */
+	static const uint8_t stages[HOME_NONE + 1] = {
+		[STORE_READY] = ENTRY_READY,   [STORE_DELAYED] = ENTRY_DELAYED,
+		[STORE_BURIED] = ENTRY_BURIED, [STORE_UNACK] = SHARD_STAGES,
+		[HOME_NONE] = SHARD_STAGES,
+	};
+	uint8_t stage = stages[e->home];
+	bool is_beyond = (e->flags & ENTRY_OUTSIDE) && e->state == stage;
+
+	if (stage < SHARD_STAGES && !is_beyond)
+		e->shard->stages[stage].indexed += (uint64_t)(int64_t)delta;
+}
+
+static void tell_waiter(struct entry *e, int status)
+{
+	struct waiter *w = e->waiter;
+
+	e->waiter = NULL;
+	if (w)
+		waiter_done(w, status, NULL);
+}
+
+static void clear_unstored(struct entry *e)
+{
+	if (!(e->flags & ENTRY_UNSTORED))
+		return;
+	e->flags &= (uint16_t)~ENTRY_UNSTORED;
+	journal_count_unstored(e->shard->env->journal, e, -1);
+}
+
+void shard_entry_clean(struct entry *e)
+{
+	struct shard *sh = e->shard;
+
+	if (!(e->flags & ENTRY_DIRTY))
+		return;
+	e->flags &= (uint16_t)~ENTRY_DIRTY;
+	TAILQ_REMOVE(&sh->dirty, e, dirty_link);
+	if (TAILQ_EMPTY(&sh->dirty) && !(sh->dedupe && dedupe_is_dirty(sh->dedupe)))
+		journal_drop(sh->env->journal, sh);
+}
+
+void shard_entry_dirty(struct entry *e)
+{
+	struct shard *sh = e->shard;
+
+	if (!sh->keys || (e->flags & ENTRY_DIRTY))
+		return;
+	e->flags |= ENTRY_DIRTY;
+	TAILQ_INSERT_TAIL(&sh->dirty, e, dirty_link);
+	journal_add(sh->env->journal, sh);
+}
+
+/* ---- the shard --------------------------------------------------------------- */
+
+struct shard *shard_create(struct shard_env *env, const struct shard_ops *ops,
+			   void *owner, unsigned index, struct store_shard *keys_take)
+{
+	static const enum store_set sets[SHARD_STAGES] = {
+		[ENTRY_READY] = STORE_READY,
+		[ENTRY_DELAYED] = STORE_DELAYED,
+		[ENTRY_BURIED] = STORE_BURIED,
+	};
+	struct shard *sh = mem_zalloc(sizeof(*sh));
+
+	sh->env = env;
+	sh->ops = ops;
+	sh->owner = owner;
+	sh->index = index;
+	sh->refs = 1;
+	sh->keys = keys_take;
+	for (int i = 0; i < SHARD_STAGES; i++)
+		stage_init(&sh->stages[i], sh, sets[i], &env->lanes);
+	window_init(&sh->held, &env->lanes);
+	TAILQ_INIT(&sh->young);
+	TAILQ_INIT(&sh->moving);
+	TAILQ_INIT(&sh->dirty);
+	heap_node_init(&sh->timer);
+	return sh;
+}
+
+struct shard *shard_ref(struct shard *sh)
+{
+	sh->refs++;
+	return sh;
+}
+
+void shard_unref(struct shard *sh)
+{
+	if (--sh->refs > 0)
+		return;
+	store_shard_destroy(sh->keys);
+	dedupe_shard_destroy(sh->dedupe);
+	mem_free(sh);
+}
+
+void shard_wake_by(struct shard *sh, int64_t at_ms)
+{
+	if (!heap_has(&sh->timer) || sh->timer.key > at_ms)
+		heap_set(sh->env->timers, &sh->timer, at_ms);
+}
+
+uint64_t shard_count(const struct shard *sh, enum entry_state state)
+{
+	if (state == ENTRY_UNACKED)
+		return sh->unacked;
+	return sh->stages[state].window.count + sh->stages[state].beyond;
+}
+
+/* ---- transitions ---------------------------------------------------------------- */
+
+/* Take the entry out of where its state keeps it. */
+void shard_entry_leave(struct entry *e)
+{
+	struct shard *sh = e->shard;
+
+	switch (e->state) {
+	case ENTRY_READY:
+	case ENTRY_DELAYED:
+	case ENTRY_BURIED:
+		stage_remove(&sh->stages[e->state], e);
+		return;
+	case ENTRY_UNACKED:
+		if (e->lane)
+			window_remove(&sh->held, e);
+		else
+			TAILQ_REMOVE(&sh->young, e, link);
+		e->flags &= (uint16_t)~ENTRY_LEDGERED;
+		sh->unacked--;
+		return;
+	case ENTRY_MOVING:
+		TAILQ_REMOVE(&sh->moving, e, link);
+		return;
+	}
+}
+
+/* Enter a stage. The entry may be freed by the call, when Redis alone is to
+ * keep it; it is marked dirty before, so that it is not where there is
+ * something to write. It may have left this stage since the last batch, and
+ * come back with another time. */
+void shard_entry_enter(struct entry *e, enum entry_state state, double score)
+{
+	struct shard *sh = e->shard;
+	struct stage *st = &sh->stages[state];
+
+	e->state = (uint8_t)state;
+	if (e->home == st->set && state != ENTRY_READY)
+		e->flags |= ENTRY_SCORE_DIRTY;
+	if (e->home != st->set || (e->flags & (ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY)))
+		shard_entry_dirty(e);
+	if (state == ENTRY_DELAYED)
+		shard_wake_by(sh, e->at_unix_ms);
+	stage_insert(st, e, score);
+	if (state == ENTRY_READY)
+		sh->ops->on_ready(sh);
+}
+
+static inline void publish(struct shard *sh, struct msg *m, double rank,
+			   struct waiter *waiter, uint16_t flags)
+{
+	struct entry *e = shard_entry_create(sh, m, m->id, rank);
+
+	if (sh->keys) {
+		e->flags |= flags;
+		journal_count_unstored(sh->env->journal, e, 1);
+		if (waiter) {
+			waiter_add(waiter);
+			e->waiter = waiter;
+		}
+	}
+	if (m->due_unix_ms > sh->env->now_ms) {
+		e->at_unix_ms = m->due_unix_ms;
+		shard_entry_enter(e, ENTRY_DELAYED, (double)e->at_unix_ms);
+	} else {
+		shard_entry_enter(e, ENTRY_READY, rank);
+	}
+}
+
+void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter)
+{
+	publish(sh, m, rank, waiter, ENTRY_UNSTORED);
+}
+
+void shard_publish_once(struct shard *sh, struct msg *m, double rank,
+			struct waiter *waiter)
+{
+	publish(sh, m, rank, waiter, ENTRY_UNSTORED | ENTRY_DEDUPE);
+}
+
+struct entry *shard_next(struct shard *sh)
+{
+	struct stage *st = &sh->stages[ENTRY_READY];
+
+	stage_refill(st);
+	return window_first(&st->window);
+}
+
+void shard_hold(struct entry *e, int64_t deadline_ms)
+{
+	struct shard *sh = e->shard;
+	int64_t now_ms = sh->env->now_ms;
+
+	shard_entry_leave(e);
+	sh->served = e->rank;
+	e->state = ENTRY_UNACKED;
+	e->attempts++;
+	e->at_unix_ms = deadline_ms;
+	e->held_unix_ms = now_ms;
+	TAILQ_INSERT_TAIL(&sh->young, e, link);
+	sh->unacked++;
+	shard_wake_by(sh,
+		      deadline_ms < now_ms + YOUNG_MS ? deadline_ms : now_ms + YOUNG_MS);
+}
+
+/* Held for long: it goes into the order of deadlines, and into the ledger. */
+static void grow_old(struct entry *e)
+{
+	struct shard *sh = e->shard;
+
+	TAILQ_REMOVE(&sh->young, e, link);
+	window_insert(&sh->held, e, (double)e->at_unix_ms);
+	e->flags |= ENTRY_LEDGERED | ENTRY_TRIES_DIRTY;
+	shard_entry_dirty(e);
+	shard_wake_by(sh, e->at_unix_ms);
+}
+
+void shard_touch(struct entry *e, int64_t deadline_ms)
+{
+	struct shard *sh = e->shard;
+
+	if (!e->lane) {
+		e->at_unix_ms = deadline_ms;
+		if (deadline_ms < e->held_unix_ms + YOUNG_MS)
+			grow_old(e);
+		return;
+	}
+	window_remove(&sh->held, e);
+	e->at_unix_ms = deadline_ms;
+	window_insert(&sh->held, e, (double)deadline_ms);
+	e->flags |= ENTRY_SCORE_DIRTY;
+	shard_entry_dirty(e);
+	shard_wake_by(sh, deadline_ms);
+}
+
+void shard_return(struct entry *e, int64_t due_ms)
+{
+	shard_entry_leave(e);
+	e->channel = NULL;
+	e->consumer = NULL;
+	/* The attempt was not written while it was held for a moment only. */
+	e->flags |= ENTRY_TRIES_DIRTY;
+	if (due_ms > e->shard->env->now_ms) {
+		e->at_unix_ms = due_ms;
+		shard_entry_enter(e, ENTRY_DELAYED, (double)due_ms);
+	} else {
+		shard_entry_enter(e, ENTRY_READY, e->rank);
+	}
+}
+
+void shard_bury(struct entry *e)
+{
+	shard_entry_leave(e);
+	e->channel = NULL;
+	e->consumer = NULL;
+	e->flags |= ENTRY_TRIES_DIRTY;
+	e->at_unix_ms = e->shard->env->now_ms;
+	shard_entry_enter(e, ENTRY_BURIED, (double)e->at_unix_ms);
+}
+
+void shard_set_moving(struct entry *e)
+{
+	shard_entry_leave(e);
+	e->channel = NULL;
+	e->consumer = NULL;
+	e->state = ENTRY_MOVING;
+	TAILQ_INSERT_TAIL(&e->shard->moving, e, link);
+}
+
+void shard_count_failure(struct entry *e, const char *reason)
+{
+	e->failures++;
+	e->reason = reason;
+	e->flags |= ENTRY_TRIES_DIRTY;
+}
+
+void shard_remove(struct entry *e, struct waiter *waiter)
+{
+	shard_entry_leave(e);
+	e->state = ENTRY_GONE;
+	/* An acknowledged message is confirmed, whether Redis ever saw it or not. */
+	tell_waiter(e, TIDE_OK);
+	clear_unstored(e);
+	if (e->home == HOME_NONE && !(e->flags & ENTRY_IN_FLIGHT)) {
+		if (e->shard->keys)
+			journal_count_elided(e->shard->env->journal);
+		shard_entry_clean(e);
+		shard_entry_free(e);
+		return;
+	}
+	if (waiter) {
+		waiter_add(waiter);
+		e->waiter = waiter;
+	}
+	if (e->home == HOME_NONE)
+		shard_entry_clean(e);
+	else
+		shard_entry_dirty(e);
+}
+
+void shard_discard(struct entry *e)
+{
+	shard_entry_leave(e);
+	shard_entry_clean(e);
+	shard_entry_free(e);
+}
+
+/* ---- time -------------------------------------------------------------------- */
+
+#define TICK_MAX 4096 /* entries of one tick, so that a turn stays short */
+
+static struct entry *first_delayed(struct stage *st)
+{
+	stage_refill(st);
+	return window_first(&st->window);
+}
+
+static int64_t tick_delayed(struct shard *sh, unsigned *budget)
+{
+	struct stage *st = &sh->stages[ENTRY_DELAYED];
+	struct entry *e;
+
+	while ((e = first_delayed(st)) != NULL) {
+		if (e->at_unix_ms > sh->env->now_ms || *budget == 0)
+			return e->at_unix_ms;
+		(*budget)--;
+		stage_remove(st, e);
+		shard_entry_enter(e, ENTRY_READY, e->rank);
+	}
+	return INT64_MAX;
+}
+
+static int64_t tick_young(struct shard *sh, unsigned *budget)
+{
+	struct entry *e;
+
+	while ((e = TAILQ_FIRST(&sh->young)) != NULL) {
+		int64_t due_ms = e->held_unix_ms + YOUNG_MS;
+
+		if (e->at_unix_ms < due_ms)
+			due_ms = e->at_unix_ms;
+		if (due_ms > sh->env->now_ms || *budget == 0)
+			return due_ms;
+		(*budget)--;
+		grow_old(e);
+	}
+	return INT64_MAX;
+}
+
+static int64_t tick_held(struct shard *sh, unsigned *budget)
+{
+	struct entry *e;
+
+	while ((e = window_first(&sh->held)) != NULL) {
+		if (e->at_unix_ms > sh->env->now_ms || *budget == 0)
+			return e->at_unix_ms;
+		(*budget)--;
+		if (!sh->ops->on_timeout(sh, e))
+			*budget = 0;
+	}
+	return INT64_MAX;
+}
+
+void shard_tick(struct shard *sh)
+{
+	unsigned budget = TICK_MAX;
+	int64_t delayed_ms, young_ms, held_ms, next_ms;
+
+	heap_remove(sh->env->timers, &sh->timer);
+	if (sh->is_closed)
+		return;
+	shard_ref(sh);
+	young_ms = tick_young(sh, &budget);
+	held_ms = tick_held(sh, &budget);
+	delayed_ms = tick_delayed(sh, &budget);
+	next_ms = young_ms < held_ms ? young_ms : held_ms;
+	if (delayed_ms < next_ms)
+		next_ms = delayed_ms;
+	if (!sh->is_closed) {
+		/* A read may have failed that they were waiting for. */
+		if (sh->stages[ENTRY_READY].beyond)
+			sh->ops->on_ready(sh);
+		shard_kick_continue(sh);
+	}
+	if (next_ms != INT64_MAX && !sh->is_closed)
+		shard_wake_by(sh, next_ms);
+	shard_unref(sh);
+}
+
+/* ---- close ------------------------------------------------------------------- */
+
+/* Forget an entry at once, whatever Redis has of it. */
+static void drop(struct entry *e)
+{
+	shard_entry_leave(e);
+	tell_waiter(e, TIDE_OK);
+	clear_unstored(e);
+	shard_entry_clean(e);
+	e->state = ENTRY_GONE;
+	e->home = HOME_NONE;
+	if (!(e->flags & ENTRY_IN_FLIGHT))
+		shard_entry_free(e);
+}
+
+#define CLOSE_STEP \
+	256 /* entries, of those that are freed between two looks at the clock */
+
+static unsigned drop_list(struct entry_list *list, unsigned max)
+{
+	struct entry *e;
+	unsigned n = 0;
+
+	for (; n < max && (e = TAILQ_FIRST(list)) != NULL; n++)
+		drop(e);
+	return n;
+}
+
+static unsigned drop_window(struct window *w, unsigned max)
+{
+	struct entry *e;
+	unsigned n = 0;
+
+	for (; n < max && (e = window_first(w)) != NULL; n++)
+		drop(e);
+	return n;
+}
+
+/* Gives how many it dropped: less than `max` when none is left. */
+static unsigned drop_some(struct shard *sh, unsigned max)
+{
+	unsigned n = drop_list(&sh->moving, max);
+
+	for (int i = 0; i < SHARD_STAGES; i++) {
+		n += drop_window(&sh->stages[i].window, max - n);
+		n += drop_list(&sh->stages[i].outside, max - n);
+	}
+	n += drop_list(&sh->young, max - n);
+	return n + drop_window(&sh->held, max - n);
+}
+
+void shard_close_some(struct shard *sh)
+{
+	if (drop_some(sh, CLOSE_STEP) == CLOSE_STEP)
+		return;
+	TAILQ_REMOVE(&sh->env->closing, sh, closing_link);
+	shard_unref(sh);
+}
+
+static void drop_dirty(struct shard *sh)
+{
+	struct entry *e;
+
+	/* What is left was removed before and only waits to be written. */
+	while ((e = TAILQ_FIRST(&sh->dirty)) != NULL) {
+		shard_entry_clean(e);
+		tell_waiter(e, TIDE_OK);
+		e->home = HOME_NONE;
+		if (!(e->flags & ENTRY_IN_FLIGHT))
+			shard_entry_free(e);
+	}
+}
+
+void shard_close(struct shard *sh)
+{
+	/* In memory alone nobody waits for a message, nor is one being moved. */
+	if (sh->keys) {
+		drop_some(sh, UINT_MAX);
+		drop_dirty(sh);
+	} else {
+		drop_list(&sh->moving, UINT_MAX);
+	}
+	if (sh->kick_waiter) {
+		waiter_done(sh->kick_waiter, TIDE_ENOTFOUND, "the queue was deleted");
+		sh->kick_waiter = NULL;
+	}
+	heap_remove(sh->env->timers, &sh->timer);
+	sh->is_closed = true;
+	if (sh->keys) {
+		shard_unref(sh);
+		return;
+	}
+	TAILQ_INSERT_TAIL(&sh->env->closing, sh, closing_link);
+	shard_close_some(sh);
+}

@@ -1,0 +1,165 @@
+/* shard.h: one shard of a queue: its messages and the states they are in.
+ *
+ * delayed -> ready -> unacked -> gone, or back to ready, delayed or buried. A
+ * shard decides nothing: the queue above it chooses consumers and asks the
+ * retry script. It keeps in memory the first messages of each set (a stage)
+ * and knows how many more Redis has.
+ *
+ * A shard is counted: its queue holds one reference, a batch or a read under
+ * way another, so that what comes back from Redis finds it. After
+ * shard_close it is empty and only waits for those. */
+#ifndef TIDE_SHARD_SHARD_H
+#define TIDE_SHARD_SHARD_H
+
+#include "base/heap.h"
+#include "entry.h"
+#include "stage.h"
+
+struct dedupe;
+struct dedupe_shard;
+struct flight;
+struct journal;
+struct shard;
+
+TAILQ_HEAD(closing_list, shard);
+
+/* What all shards of a broker share. */
+struct shard_env {
+	struct store *store; /* NULL when nothing is durable */
+	struct journal *journal;
+	struct dedupe *dedupe; /* publish ids that have been seen */
+	struct heap *timers;   /* of shards, by when they are to be woken */
+	struct pool entries;
+	struct pool lanes;
+	size_t window_messages; /* limits of a stage's window */
+	size_t window_bytes;
+	struct closing_list closing; /* that still have messages to free */
+	size_t memory_bytes;         /* of messages in all windows and hands */
+	size_t memory_soft_bytes;    /* over it, windows shrink */
+	int64_t now_ms;              /* wall clock of this turn */
+};
+
+struct shard_ops {
+	/* A message may have become ready. */
+	void (*on_ready)(struct shard *sh);
+	/* The ack deadline of a held message is over. Must move it. False: that is
+	 * enough for one turn. */
+	bool (*on_timeout)(struct shard *sh, struct entry *e);
+};
+
+#define SHARD_STAGES 3
+
+struct shard {
+	struct shard_env *env;
+	const struct shard_ops *ops;
+	void *owner; /* the queue */
+	unsigned index;
+	unsigned refs;
+	bool is_closed;
+	TAILQ_ENTRY(shard) closing_link;
+	struct store_shard *keys; /* NULL: in memory alone */
+
+	struct stage
+		stages[SHARD_STAGES]; /* by ENTRY_READY, ENTRY_DELAYED, ENTRY_BURIED */
+	struct entry_list
+		young;      /* held for less than YOUNG_MS, in the order of delivery */
+	struct window held; /* held for longer, by deadline */
+	struct entry_list moving; /* being dead-lettered */
+	uint64_t unacked;         /* young and held */
+
+	double served; /* the rank delivered last; NaN: that was before the start */
+
+	struct entry_list dirty;
+	bool is_journaled; /* in the journal's list of dirty shards */
+	TAILQ_ENTRY(shard) journal_link;
+	struct flight *flight;       /* its batch under way */
+	struct dedupe_shard *dedupe; /* of its publish ids; NULL: there were none */
+	struct heap_node timer;
+
+	/* The journal must leave it alone: a purge or a recovery relies on Redis's
+	 * sets standing still. */
+	bool is_held_back;
+	unsigned purges; /* so far: a batch sent before one may be about what is gone */
+
+	uint64_t kicks_wanted; /* buried messages still to be made ready */
+	struct waiter *kick_waiter;
+};
+
+/* How long a message is held before the ledger of unacked messages names it. */
+#define YOUNG_MS 1000
+
+struct shard *shard_create(struct shard_env *env, const struct shard_ops *ops,
+			   void *owner, unsigned index, struct store_shard *keys_take);
+struct shard *shard_ref(struct shard *sh);
+void shard_unref(struct shard *sh);
+/* Drop every message; whoever waits for one is told that it is done. Where there are
+ * many in memory alone it is the owner of the environment who frees them, some at a
+ * time. */
+void shard_close(struct shard *sh);
+void shard_close_some(struct shard *sh);
+
+/* Enter a message; `waiter`, when not NULL, is counted up and told when it is
+ * durable or acknowledged. Takes a reference of the message. */
+void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter);
+/* The same for a message whose publish id is to be written with it: the waiter is that
+ * of dedupe.c. */
+void shard_publish_once(struct shard *sh, struct msg *m, double rank,
+			struct waiter *waiter);
+
+/* The message that is to be delivered next; NULL when none is in memory (Redis
+ * is then being asked, if it has some). Borrowed, still ready. */
+struct entry *shard_next(struct shard *sh);
+/* Give it to somebody until `deadline_ms`; counts the attempt. */
+void shard_hold(struct entry *e, int64_t deadline_ms);
+void shard_touch(struct entry *e, int64_t deadline_ms);
+/* Back to ready, or to delayed when due_ms is in the future. */
+void shard_return(struct entry *e, int64_t due_ms);
+void shard_bury(struct entry *e);
+/* Out of circulation while its copy is being stored elsewhere. */
+void shard_set_moving(struct entry *e);
+/* Count a failure; `reason` is a literal. */
+void shard_count_failure(struct entry *e, const char *reason);
+/* It is done with; the waiter (may be NULL) is told when Redis has forgotten
+ * it. The entry may not be used after the call. */
+void shard_remove(struct entry *e, struct waiter *waiter);
+
+/* Make `n` buried messages ready. The waiter is told when it has happened;
+ * gives how many there are to be made ready. One kick at a time (TIDE_EBUSY). */
+TIDE_MUST_USE int shard_kick(struct shard *sh, uint64_t n, struct waiter *waiter,
+			     uint64_t *kicked);
+
+/* Remove everything that nobody holds. Gives how many; the waiter is told when
+ * Redis has forgotten them. */
+uint64_t shard_purge(struct shard *sh, struct waiter *waiter);
+
+/* Do what is due: delayed messages become ready, long-held ones enter the
+ * ledger, expired leases are reported. */
+void shard_tick(struct shard *sh);
+
+uint64_t shard_count(const struct shard *sh, enum entry_state stage);
+
+/* Read the counts of a shard that was there before this process, and put back
+ * what the ledger says was held. The waiter is told when it can serve. */
+void shard_recover(struct shard *sh, struct waiter *waiter);
+
+/* ---- between the files of the shard (shard, stage, journal) -------------- */
+
+/* The entry's memory: nothing refers to it any more. */
+void shard_entry_free(struct entry *e);
+void shard_entry_dirty(struct entry *e);
+void shard_entry_clean(struct entry *e);
+/* Forget an entry that Redis does not have; its waiter has been told. */
+void shard_discard(struct entry *e);
+/* Take it out of its place and put it into a stage; it may be freed by it. */
+void shard_entry_leave(struct entry *e);
+void shard_entry_enter(struct entry *e, enum entry_state state, double score);
+/* Keep the count of what Redis has in a stage's set at or before its edge;
+ * called around every change of home or of ENTRY_OUTSIDE. */
+void shard_account(struct entry *e, int delta);
+struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
+				 double rank);
+void shard_wake_by(struct shard *sh, int64_t at_ms);
+/* Continue a kick for which a refill of the buried has brought messages. */
+void shard_kick_continue(struct shard *sh);
+
+#endif

@@ -1,0 +1,587 @@
+#include "stage.h"
+
+#include <float.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "journal.h"
+
+#define REFILL_MAX 2048 /* rows of one read: some 2 ms of Redis's time */
+
+/* Over the broker's soft limit every window makes do with a fraction. */
+#define SHRINK 16
+
+void stage_init(struct stage *st, struct shard *sh, enum store_set set,
+		struct pool *lanes)
+{
+	*st = (struct stage){ .shard = sh, .set = set };
+	window_init(&st->window, lanes);
+	TAILQ_INIT(&st->outside);
+}
+
+static size_t limit_messages(const struct stage *st)
+{
+	const struct shard_env *env = st->shard->env;
+	size_t limit = env->window_messages;
+
+	if (env->memory_bytes > env->memory_soft_bytes)
+		limit /= SHRINK;
+	return limit > 2 ? limit : 2;
+}
+
+static size_t limit_bytes(const struct stage *st)
+{
+	const struct shard_env *env = st->shard->env;
+
+	return env->memory_bytes > env->memory_soft_bytes ? env->window_bytes / SHRINK
+							  : env->window_bytes;
+}
+
+static bool is_over(const struct stage *st)
+{
+	return st->window.count > limit_messages(st) ||
+	       (st->window.bytes > limit_bytes(st) && st->window.count > 1);
+}
+
+static bool has_edge(const struct stage *st)
+{
+	return st->beyond > 0 || (st->is_refilling && !st->is_void);
+}
+
+static bool is_unwritten(const struct stage *st, const struct entry *e)
+{
+	return e->home != st->set || (e->flags & ENTRY_DIRTY);
+}
+
+static struct place entry_place(const struct stage *st, const struct entry *e)
+{
+	return (struct place){ st->set == STORE_READY ? e->rank : (double)e->at_unix_ms,
+			       e->id };
+}
+
+static void raise_shadow(struct place *max, double score, uint64_t id)
+{
+	struct place place = { score, id };
+
+	if (place_is_before(*max, place))
+		*max = place;
+}
+
+/* Whether the place by which Redis's set names it is another than its place in
+ * this stage, where it may not be at all. */
+static bool is_misplaced(const struct stage *st, const struct entry *e)
+{
+	bool is_here = e->state < SHARD_STAGES && &st->shard->stages[e->state] == st;
+
+	if (e->home != st->set)
+		return false;
+	return !is_here ||
+	       (e->flags & (ENTRY_SCORE_DIRTY | ENTRY_OUTSIDE)) == ENTRY_SCORE_DIRTY;
+}
+
+/* The last place of a message that Redis's set names, or will name with the
+ * next batch, and that is not to be found in this stage: it is in somebody's
+ * hands, or on its way to another set. (What is held for a moment only is ready
+ * to Redis.) Were the edge put before it, a refill would bring it again. */
+static struct place last_shadow(const struct stage *st)
+{
+	const struct shard *sh = st->shard;
+	struct place max = { -DBL_MAX, 0 }, old;
+	const struct entry *e;
+
+	if (journal_last_old_place(sh, st->set, &old))
+		raise_shadow(&max, old.score, old.id);
+	TAILQ_FOREACH (e, &sh->dirty, dirty_link)
+		if (is_misplaced(st, e))
+			raise_shadow(&max, e->stored_score, e->id);
+	if (st->set != STORE_READY)
+		return max;
+	TAILQ_FOREACH (e, &sh->young, link)
+		raise_shadow(&max, e->rank, e->id);
+	TAILQ_FOREACH (e, &sh->moving, link)
+		raise_shadow(&max, e->rank, e->id);
+	return max;
+}
+
+void stage_put_outside(struct stage *st, struct entry *e)
+{
+	bool is_written = !is_unwritten(st, e);
+
+	shard_account(e, -1);
+	e->flags |= ENTRY_OUTSIDE;
+	shard_account(e, 1);
+	st->beyond++;
+	if (is_written && !st->is_refilling) {
+		if (!(e->flags & ENTRY_IN_FLIGHT))
+			shard_entry_free(e);
+		return;
+	}
+	e->flags |= ENTRY_LISTED;
+	TAILQ_INSERT_TAIL(&st->outside, e, link);
+	if (!is_written)
+		st->outside_unwritten++;
+}
+
+void stage_put_last(struct stage *st, struct entry *e)
+{
+	const struct entry *last = window_last(&st->window);
+	int64_t at_unix_ms = st->shard->env->now_ms + 1;
+
+	if (last && last->at_unix_ms >= at_unix_ms)
+		at_unix_ms = last->at_unix_ms + 1;
+	if (!has_edge(st))
+		st->edge = (struct place){ (double)at_unix_ms, 0 };
+	else if (st->edge.score >= (double)at_unix_ms)
+		at_unix_ms = (int64_t)st->edge.score + 1;
+	e->at_unix_ms = at_unix_ms;
+	stage_put_outside(st, e);
+}
+
+#define EVICT_REST_MS 10
+
+/* Give the last entries back to Redis, some more than are over the limits, so
+ * that the search for shadows is not made for each of them. */
+static void evict(struct stage *st)
+{
+	size_t few = st->window.count - st->window.count / SHRINK;
+	size_t most = limit_messages(st) - limit_messages(st) / SHRINK;
+	size_t keep = few < most ? few : most;
+	struct place shadow;
+	int64_t rest_ms = st->evict_unix_ms - st->shard->env->now_ms;
+
+	/* A rest that is longer than it can be: the clock was set back. */
+	if (st->shard->is_held_back || (rest_ms > 0 && rest_ms <= EVICT_REST_MS))
+		return;
+	shadow = last_shadow(st);
+	while (st->window.count > 1 && (st->window.count > keep || is_over(st))) {
+		struct entry *last = window_last(&st->window);
+		struct place place = window_place(last);
+
+		if (!place_is_before(shadow, place)) {
+			st->evict_unix_ms = st->shard->env->now_ms + EVICT_REST_MS;
+			return;
+		}
+		window_remove(&st->window, last);
+		st->edge = place;
+		stage_put_outside(st, last);
+	}
+}
+
+void stage_insert(struct stage *st, struct entry *e, double score)
+{
+	struct place place = { score, e->id };
+
+	if (st->shard->keys && has_edge(st) && !place_is_before(place, st->edge)) {
+		stage_put_outside(st, e);
+		return;
+	}
+	window_insert(&st->window, e, score);
+	if (st->shard->keys && is_over(st))
+		evict(st);
+}
+
+void stage_entry_refused(struct stage *st, struct entry *e)
+{
+	if (e->flags & ENTRY_LISTED)
+		st->outside_unwritten++;
+	else {
+		e->flags |= ENTRY_LISTED;
+		TAILQ_INSERT_TAIL(&st->outside, e, link);
+		st->outside_unwritten++;
+	}
+}
+
+static void unlist(struct stage *st, struct entry *e)
+{
+	if (!(e->flags & ENTRY_LISTED))
+		return;
+	TAILQ_REMOVE(&st->outside, e, link);
+	e->flags &= (uint16_t)~ENTRY_LISTED;
+	if (is_unwritten(st, e))
+		st->outside_unwritten--;
+}
+
+void stage_remove(struct stage *st, struct entry *e)
+{
+	if (!(e->flags & ENTRY_OUTSIDE)) {
+		window_remove(&st->window, e);
+		return;
+	}
+	unlist(st, e);
+	shard_account(e, -1);
+	e->flags &= (uint16_t)~ENTRY_OUTSIDE;
+	shard_account(e, 1);
+	st->beyond--;
+}
+
+/* Called after the entry has its new home and is no longer dirty. */
+void stage_entry_encoded(struct stage *st, struct entry *e)
+{
+	if (!(e->flags & ENTRY_LISTED))
+		return;
+	st->outside_unwritten--;
+	if (st->is_refilling)
+		return;
+	TAILQ_REMOVE(&st->outside, e, link);
+	e->flags &= (uint16_t)~ENTRY_LISTED;
+}
+
+/* Redis has it, beyond the edge: it is not needed here. */
+static void drop_written(struct stage *st, struct entry *e)
+{
+	unlist(st, e);
+	if (!(e->flags & ENTRY_IN_FLIGHT))
+		shard_entry_free(e);
+}
+
+void stage_relieve(struct stage *st)
+{
+	if (st->shard->keys && is_over(st))
+		evict(st);
+}
+
+/* ---- refill ----------------------------------------------------------------- */
+
+#define LOCATE_MAX 4096 /* rows of a read of ids alone */
+
+/* After a read that failed. */
+#define REFILL_RETRY_MS 500
+
+static void on_rows(void *ctx, int status, const char *text, struct store_row *rows,
+		    size_t count);
+
+static void read_more(struct stage *st)
+{
+	struct shard *sh = st->shard;
+
+	store_read(sh->env->store, sh->keys, st->set, st->refill_start,
+		   st->is_locating ? LOCATE_MAX : st->refill_count, st->refill_bytes,
+		   st->is_locating, on_rows, st);
+}
+
+static void into_window(struct stage *st, struct entry *e)
+{
+	stage_remove(st, e);
+	window_insert(&st->window, e, entry_place(st, e).score);
+}
+
+/* Redis has none of those that are beyond the edge: they need not go there and
+ * back before somebody can have them. */
+static void bring_in(struct stage *st)
+{
+	struct entry *e, *next;
+
+	for (e = TAILQ_FIRST(&st->outside); e; e = next) {
+		next = TAILQ_NEXT(e, link);
+		if (e->msg)
+			into_window(st, e);
+	}
+}
+
+void stage_refill(struct stage *st)
+{
+	struct shard *sh = st->shard;
+	size_t limit = limit_messages(st);
+	size_t room;
+
+	if (!sh->keys || sh->is_closed || st->is_refilling || st->beyond == 0)
+		return;
+	if (st->beyond == st->outside_unwritten) {
+		if (st->window.count == 0)
+			bring_in(st);
+		return;
+	}
+	if (sh->is_held_back || st->window.count > limit / 2 ||
+	    st->window.bytes > limit_bytes(st) / 2)
+		return;
+	room = limit - st->window.count;
+	st->is_refilling = true;
+	st->refill_count = room < REFILL_MAX ? (unsigned)room : REFILL_MAX;
+	/* One row before the edge is read too: it shows that the place is right. */
+	st->refill_start = st->indexed > 0 ? (int64_t)st->indexed - 1 : 0;
+	st->refill_count++;
+	st->refill_bytes = limit_bytes(st) / 2 + 1;
+	st->is_locating = false;
+	st->refill_edge = st->edge;
+	shard_ref(sh);
+	read_more(st);
+}
+
+static void take_bodiless(struct stage *st, struct entry *e, bool is_corrupt)
+{
+	struct shard *sh = st->shard;
+
+	if (!is_corrupt) {
+		/* An id without a body: the end of an interrupted removal. */
+		e->state = ENTRY_GONE;
+		shard_entry_dirty(e);
+		return;
+	}
+	/* The bytes stay in Redis, where an operator can look at them. */
+	if (st->set == STORE_BURIED) {
+		shard_entry_free(e);
+		return;
+	}
+	e->state = ENTRY_BURIED;
+	shard_entry_dirty(e);
+	stage_put_last(&sh->stages[ENTRY_BURIED], e);
+}
+
+static void take_row(struct stage *st, const struct store_row *row)
+{
+	struct entry *e = shard_entry_create(st->shard, row->msg, row->id, row->rank);
+
+	e->home = (uint8_t)st->set;
+	e->stored_score = row->score;
+	e->attempts = row->attempts;
+	e->failures = row->failures;
+	e->reason = entry_reason_intern(row->reason);
+	if (row->attempts)
+		e->flags |= ENTRY_TRIES_STORED;
+	shard_account(e, 1);
+	if (!row->msg) {
+		take_bodiless(st, e, row->is_corrupt);
+		return;
+	}
+	e->state = st->set == STORE_READY     ? ENTRY_READY
+		   : st->set == STORE_DELAYED ? ENTRY_DELAYED
+					      : ENTRY_BURIED;
+	e->at_unix_ms = st->set == STORE_READY ? 0 : (int64_t)row->score;
+	if (st->set == STORE_READY)
+		e->rank = row->score;
+	window_insert(&st->window, e, row->score);
+}
+
+/* What was placed outside while the read was under way: the edge has moved. */
+static void settle_outside(struct stage *st)
+{
+	struct entry *e, *next;
+
+	for (e = TAILQ_FIRST(&st->outside); e; e = next) {
+		next = TAILQ_NEXT(e, link);
+		if (e->msg && place_is_before(entry_place(st, e), st->edge))
+			into_window(st, e);
+		else if (!is_unwritten(st, e))
+			drop_written(st, e);
+	}
+}
+
+static uint64_t count_outside(const struct stage *st)
+{
+	const struct entry *e;
+	uint64_t n = 0;
+
+	TAILQ_FOREACH (e, &st->outside, link)
+		n++;
+	return n;
+}
+
+/* Redis has nothing beyond the edge but what was placed there meanwhile. */
+static void correct_beyond(struct stage *st)
+{
+	uint64_t listed = count_outside(st);
+
+	if (st->beyond != listed)
+		log_warn("queue shard has %llu messages behind its window, %llu were "
+			 "expected; the count is corrected",
+			 (unsigned long long)listed, (unsigned long long)st->beyond);
+	st->beyond = listed;
+}
+
+/* The read is over, whatever it has brought. */
+static void end_refill(struct stage *st)
+{
+	struct shard *sh = st->shard;
+
+	st->is_refilling = st->is_void = false;
+	if (!sh->is_closed) {
+		settle_outside(st);
+		if (st->window.count == 0)
+			stage_refill(st);
+		if (st->set == STORE_READY)
+			sh->ops->on_ready(sh);
+		else if (st->set == STORE_DELAYED && st->window.count)
+			shard_wake_by(sh, window_first(&st->window)->at_unix_ms);
+		else if (st->set == STORE_BURIED)
+			shard_kick_continue(sh);
+	}
+	shard_unref(sh);
+}
+
+static void fail_refill(struct stage *st, int status, const char *text)
+{
+	struct shard *sh = st->shard;
+
+	st->is_refilling = false;
+	if (status != TIDE_ESHUTDOWN) {
+		log_warn("cannot read more messages: %s",
+			 text ? text : error_text(status));
+		settle_outside(st);
+		shard_wake_by(sh, sh->env->now_ms + REFILL_RETRY_MS);
+	}
+	shard_unref(sh);
+}
+
+/* Ids of messages that are outside, for which a row may come all the same: what
+ * Redis has of them is only not up to date, or was written while the read went
+ * on. */
+struct known {
+	uint64_t *ids;
+	size_t count;
+};
+
+static int compare_ids(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void known_init(struct known *k, const struct stage *st)
+{
+	const struct entry *e;
+
+	*k = (struct known){ 0 };
+	if (TAILQ_EMPTY(&st->outside))
+		return;
+	k->ids = mem_alloc((size_t)count_outside(st) * sizeof(*k->ids));
+	TAILQ_FOREACH (e, &st->outside, link)
+		if (e->home == st->set)
+			k->ids[k->count++] = e->id;
+	qsort(k->ids, k->count, sizeof(*k->ids), compare_ids);
+}
+
+static bool known_has(const struct known *k, uint64_t id)
+{
+	return k->count > 0 &&
+	       bsearch(&id, k->ids, k->count, sizeof(*k->ids), compare_ids) != NULL;
+}
+
+static void take_rows(struct stage *st, struct store_row *rows, size_t count)
+{
+	struct known known;
+
+	known_init(&known, st);
+	for (size_t i = 0; i < count; i++) {
+		struct place place = { rows[i].score, rows[i].id };
+
+		if (place_is_before(place, st->refill_edge))
+			continue;
+		st->edge = (struct place){ rows[i].score, rows[i].id + 1 };
+		if (known_has(&known, rows[i].id))
+			continue;
+		if (st->beyond > 0)
+			st->beyond--;
+		take_row(st, &rows[i]);
+	}
+	mem_free(known.ids);
+	if (count == 0)
+		correct_beyond(st);
+	end_refill(st);
+}
+
+/* The set is not what it was thought to be before the edge, or the one message
+ * before it is larger than a read: look for the place by the ids alone. */
+static void locate(struct stage *st)
+{
+	st->is_locating = true;
+	st->refill_start = 0;
+	/* Else a large message could stand in the way for ever. */
+	if (st->refill_bytes < SIZE_MAX / 2)
+		st->refill_bytes *= 2;
+	read_more(st);
+}
+
+/* The read by the place that was found shows whether it is still right. */
+static void take_located(struct stage *st, const struct store_row *rows, size_t count)
+{
+	int64_t at = st->refill_start;
+
+	for (size_t i = 0; i < count; i++, at++) {
+		if (place_is_before((struct place){ rows[i].score, rows[i].id },
+				    st->refill_edge))
+			continue;
+		st->is_locating = false;
+		st->refill_start = at > 0 ? at - 1 : 0;
+		read_more(st);
+		return;
+	}
+	st->refill_start = at;
+	if (count > 0) {
+		read_more(st);
+		return;
+	}
+	correct_beyond(st);
+	end_refill(st);
+}
+
+/* The first row must be before the edge, and the last one behind it. */
+static bool is_right_place(const struct stage *st, const struct store_row *rows,
+			   size_t count)
+{
+	struct place first, last;
+
+	if (count == 0)
+		return st->refill_start == 0;
+	first = (struct place){ rows[0].score, rows[0].id };
+	last = (struct place){ rows[count - 1].score, rows[count - 1].id };
+	return (st->refill_start == 0 || place_is_before(first, st->refill_edge)) &&
+	       !place_is_before(last, st->refill_edge);
+}
+
+static void on_rows(void *ctx, int status, const char *text, struct store_row *rows,
+		    size_t count)
+{
+	struct stage *st = ctx;
+
+	if (st->shard->is_closed || st->is_void)
+		end_refill(st);
+	else if (status < 0)
+		fail_refill(st, status, text);
+	else if (st->is_locating)
+		take_located(st, rows, count);
+	else if (is_right_place(st, rows, count))
+		take_rows(st, rows, count);
+	else
+		locate(st);
+}
+
+/* ---- what is beyond, as a whole ------------------------------------------------ */
+
+uint64_t stage_forget_beyond(struct stage *st)
+{
+	struct entry *e, *next;
+	uint64_t listed, n;
+
+	for (e = TAILQ_FIRST(&st->outside); e; e = next) {
+		next = TAILQ_NEXT(e, link);
+		if (!is_unwritten(st, e))
+			drop_written(st, e);
+	}
+	listed = count_outside(st);
+	n = st->beyond - listed;
+	st->beyond = listed;
+	st->is_void = st->is_refilling;
+	return n;
+}
+
+void stage_restore_beyond(struct stage *st, uint64_t count)
+{
+	struct entry *e;
+
+	if (count == 0)
+		return;
+	while ((e = window_last(&st->window)) != NULL &&
+	       !place_is_before(window_place(e), st->edge)) {
+		window_remove(&st->window, e);
+		stage_put_outside(st, e);
+	}
+	st->beyond += count;
+}
+
+void stage_recover(struct stage *st, uint64_t count)
+{
+	st->beyond = count;
+	st->edge = (struct place){ -DBL_MAX, 0 };
+}

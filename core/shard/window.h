@@ -1,0 +1,66 @@
+/* window.h: entries ordered by (score, id), for the part of a set in memory.
+ *
+ * A tree of lanes, one a score, each a list in the order of ids. Where all
+ * scores are equal there is one lane and appending and taking are O(1); where
+ * all differ, a lane holds one entry and both are O(log n). What goes between
+ * two others is O(log n) too, over many such: where the walk to its place was
+ * long, the lane keeps a finger. Entries are borrowed: the window frees none. */
+#ifndef TIDE_SHARD_WINDOW_H
+#define TIDE_SHARD_WINDOW_H
+
+#include <bsd/sys/tree.h>
+
+#include "base/pool.h"
+#include "entry.h"
+
+/* A place in a long lane from which the walk to another is short. */
+struct finger {
+	RB_ENTRY(finger) node;
+	struct entry *entry;
+};
+
+RB_HEAD(finger_tree, finger);
+
+struct lane {
+	RB_ENTRY(lane) node;
+	double score;
+	struct entry_list entries;
+	/* The last one that went between two others, or where it was. */
+	struct entry *recent;
+	struct finger_tree fingers; /* by the entries' ids */
+};
+
+RB_HEAD(lane_tree, lane);
+
+struct window {
+	struct lane_tree lanes;
+	struct lane *last; /* the lane with the highest score */
+	struct pool *pool; /* of lanes; shared by all windows of a broker */
+	size_t count;
+	size_t bytes; /* of the messages in it */
+};
+
+/* A place in the order: by score, then by id. */
+struct place {
+	double score;
+	uint64_t id;
+};
+
+static inline bool place_is_before(struct place a, struct place b)
+{
+	return a.score < b.score || (a.score == b.score && a.id < b.id);
+}
+
+void window_init(struct window *w, struct pool *lanes);
+/* The window must be empty. */
+void window_deinit(struct window *w);
+void window_insert(struct window *w, struct entry *e, double score);
+void window_remove(struct window *w, struct entry *e);
+/* NULL when empty. */
+struct entry *window_first(const struct window *w);
+struct entry *window_last(const struct window *w);
+/* The entry behind `e` in the order, or NULL. */
+struct entry *window_next(const struct window *w, const struct entry *e);
+struct place window_place(const struct entry *e);
+
+#endif

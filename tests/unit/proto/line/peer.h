@@ -1,0 +1,228 @@
+/* peer.h: a broker without a store in this process, and connections to it
+ * without sockets. For unit tests and fuzzers: nothing here asserts, a broker
+ * that does not start aborts. */
+#ifndef TIDE_TEST_PEER_H
+#define TIDE_TEST_PEER_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "broker/broker.h"
+#include "broker/vhost.h"
+#include "proto/line/line.h"
+
+struct rig {
+	uv_loop_t loop;
+	struct broker *broker;
+	struct pool chunks;
+	bool is_started;
+	void (*on_turn)(void *ctx); /* the network, if there is one */
+	void *ctx;
+};
+
+struct peer {
+	struct rig *rig;
+	struct line line;
+	struct out out;
+	struct buf in;   /* given, but not yet taken */
+	struct buf sent; /* what the broker said */
+	bool is_direct;  /* large payloads are read to their place */
+	bool is_full;    /* takes no deliveries */
+	bool is_finished;
+	int64_t heartbeat_ms;
+};
+
+/* ---- the broker ----------------------------------------------------------------------
+ */
+
+static inline void rig_on_started(void *ctx, const struct error *err)
+{
+	struct rig *rig = ctx;
+
+	if (err) {
+		fprintf(stderr, "the broker does not start: %s\n", err->text);
+		abort();
+	}
+	rig->is_started = true;
+	uv_stop(&rig->loop);
+}
+
+static inline void rig_on_turn(void *ctx)
+{
+	struct rig *rig = ctx;
+
+	if (rig->on_turn)
+		rig->on_turn(rig->ctx);
+}
+
+static inline void rig_on_closed(void *ctx)
+{
+	struct rig *rig = ctx;
+
+	rig->broker = NULL;
+}
+
+/* A broker with ./rules and ./lua: tests run where the Makefile is. */
+static inline void rig_init(struct rig *rig, const struct broker_config *config)
+{
+	struct broker_hooks hooks = { rig, rig_on_started, rig_on_turn, rig_on_closed };
+	struct error err;
+
+	*rig = (struct rig){ 0 };
+	log_configure(LOG_ERROR, true);
+	uv_loop_init(&rig->loop);
+	out_pool_init(&rig->chunks);
+	if (broker_create(&rig->broker, &rig->loop, config, &hooks, &err) < 0) {
+		fprintf(stderr, "the broker cannot be made: %s\n", err.text);
+		abort();
+	}
+	while (!rig->is_started)
+		uv_run(&rig->loop, UV_RUN_DEFAULT);
+}
+
+static inline void rig_config_init(struct broker_config *config)
+{
+	broker_config_init(config);
+	config->store.url = "none";
+	config->rules_watch = false;
+}
+
+static inline void rig_deinit(struct rig *rig)
+{
+	broker_close(rig->broker, 0);
+	uv_run(&rig->loop, UV_RUN_DEFAULT);
+	if (rig->broker || uv_loop_close(&rig->loop) != 0)
+		abort();
+	pool_deinit(&rig->chunks);
+}
+
+/* Turns, until there is nothing to deal out. */
+static inline void rig_settle(struct rig *rig)
+{
+	unsigned turns = 0;
+
+	do {
+		broker_turn(rig->broker);
+		if (++turns == 10000) {
+			fprintf(stderr, "the broker does not come to rest\n");
+			abort();
+		}
+	} while (!TAILQ_EMPTY(&rig->broker->active));
+}
+
+/* ---- a connection
+ * ----------------------------------------------------------------------
+ */
+
+static inline void peer_op_finish(void *ctx)
+{
+	((struct peer *)ctx)->is_finished = true;
+}
+
+static inline void peer_op_set_heartbeat(void *ctx, int64_t interval_ms)
+{
+	((struct peer *)ctx)->heartbeat_ms = interval_ms;
+}
+
+static inline void peer_op_nothing(void *ctx)
+{
+	(void)ctx;
+}
+
+static inline bool peer_op_can_take(void *ctx)
+{
+	struct peer *p = ctx;
+
+	return !p->is_full && !p->is_finished;
+}
+
+static inline void peer_op_describe(void *ctx, struct json *out)
+{
+	(void)ctx;
+	json_member_text(out, "peer", "test");
+}
+
+/* In memory of its own: a test that fails jumps out of its function and leaves it. */
+static inline struct peer *peer_create(struct rig *rig, size_t payload_max)
+{
+	static const struct line_ops ops = {
+		.finish = peer_op_finish,
+		.set_heartbeat = peer_op_set_heartbeat,
+		.wrote = peer_op_nothing,
+		.can_take = peer_op_can_take,
+		.resume = peer_op_nothing,
+		.describe = peer_op_describe,
+	};
+
+	struct peer *p = mem_zalloc(sizeof(*p));
+
+	p->rig = rig;
+	out_init(&p->out, &rig->chunks);
+	buf_init(&p->in);
+	buf_init(&p->sent);
+	line_init(&p->line, rig->broker, &p->out, &ops, p, payload_max);
+	return p;
+}
+
+static inline void peer_destroy(struct peer *p)
+{
+	line_deinit(&p->line);
+	out_deinit(&p->out);
+	buf_deinit(&p->in);
+	buf_deinit(&p->sent);
+	mem_free(p);
+}
+
+static inline size_t peer_feed_direct(struct peer *p, const char *data, size_t len)
+{
+	size_t room;
+	char *place = line_direct(&p->line, &room);
+
+	if (!p->is_direct || !place || buf_len(&p->in) > 0)
+		return 0;
+	len = len < room ? len : room;
+	memcpy(place, data, len);
+	line_direct_filled(&p->line, len);
+	return len;
+}
+
+/* What a read from a socket does. The codec gets a copy of exactly the right
+ * size, so that AddressSanitizer sees it look beyond the end. */
+static inline void peer_feed(struct peer *p, const char *data, size_t len)
+{
+	size_t used = peer_feed_direct(p, data, len), held;
+	char *copy;
+
+	if (len > used)
+		buf_append(&p->in, data + used, len - used);
+	held = buf_len(&p->in);
+	if (held == 0)
+		return;
+	copy = mem_alloc(held);
+	memcpy(copy, buf_slice(&p->in).data, held);
+	used = line_feed(&p->line, copy, held);
+	mem_free(copy);
+	buf_consume(&p->in, used);
+}
+
+/* Move what was written to `sent`. */
+static inline void peer_collect(struct peer *p)
+{
+	struct iovec vec[4];
+	unsigned count;
+
+	while ((count = out_iovecs(&p->out, vec, 4)) > 0) {
+		size_t len = 0;
+
+		for (unsigned i = 0; i < count; i++) {
+			buf_append(&p->sent, vec[i].iov_base, vec[i].iov_len);
+			len += vec[i].iov_len;
+		}
+		out_consume(&p->out, len);
+	}
+}
+
+#endif

@@ -1,0 +1,173 @@
+#include "check.h"
+
+#include "base/mem.h"
+#include "rollout/recent.h"
+#include "broker/vhost.h"
+
+static struct vhost vhost = { .refs = 1 };
+
+static struct msg *make(const char *key, size_t payload_len)
+{
+	struct msg_spec spec = { .key = slice_from(key), .payload_len = payload_len };
+	struct msg *m = msg_create(&spec);
+
+	assert_non_null(m);
+	memset(m->payload, 'x', payload_len);
+	return m;
+}
+
+static void add(struct recent *r, const char *key, size_t payload_len)
+{
+	struct msg *m = make(key, payload_len);
+
+	recent_add(r, &(struct recent_publish){ .vhost = &vhost, .msg = m });
+	msg_unref(m);
+}
+
+static void the_oldest_go_when_it_is_full(void **state)
+{
+	struct recent *r = recent_create(false);
+	char key[16];
+
+	for (int i = 1; i <= RECENT_MAX + 5; i++) {
+		snprintf(key, sizeof(key), "k%d", i);
+		add(r, key, 10);
+	}
+	assert_int_equal(recent_count(r), RECENT_MAX);
+	assert_slice(recent_get(r, 0)->msg->key, "k6");
+	assert_int_equal(recent_get(r, 0)->number, 6);
+	assert_int_equal(recent_get(r, RECENT_MAX - 1)->number, RECENT_MAX + 5);
+	assert_int_equal(vhost.refs, 1 + RECENT_MAX);
+	recent_destroy(r);
+	assert_int_equal(vhost.refs, 1);
+}
+
+static void a_large_payload_is_not_kept_alive(void **state)
+{
+	struct recent *r = recent_create(false);
+
+	for (int i = 0; i < 20; i++)
+		add(r, "big", (size_t)3 << 20);
+	assert_int_equal(recent_count(r), 20);
+	assert_int_equal(recent_get(r, 0)->size, 3 << 20);
+	assert_int_equal(recent_get(r, 0)->msg->payload_len, 0);
+	assert_true(recent_bytes(r) < 20000);
+	recent_destroy(r);
+}
+
+static void bytes_are_bounded_with_payloads_too(void **state)
+{
+	struct recent *r = recent_create(true);
+
+	for (int i = 0; i < 100; i++)
+		add(r, "big", 500000);
+	assert_true(recent_bytes(r) <= RECENT_BYTES);
+	assert_true(recent_count(r) > 10 && recent_count(r) < 20);
+	add(r, "huge", (size_t)50 << 20);
+	assert_true(recent_bytes(r) <= RECENT_BYTES);
+	recent_destroy(r);
+}
+
+static void a_script_sees_the_payload_only_where_it_is_kept(void **state)
+{
+	struct recent *without = recent_create(false), *with = recent_create(true);
+	struct msg *m;
+
+	add(without, "k", 5);
+	m = recent_message(without, recent_get(without, 0));
+	assert_int_equal(m->payload_len, 0);
+	assert_slice(m->key, "k");
+	msg_unref(m);
+	add(with, "k", 5);
+	m = recent_message(with, recent_get(with, 0));
+	assert_int_equal(m->payload_len, 5);
+	msg_unref(m);
+	recent_destroy(without);
+	recent_destroy(with);
+}
+
+/* ---- verdicts ---------------------------------------------------------------------- */
+
+static void target(struct verdict *v, uint64_t queue, uint32_t shard, double rank)
+{
+	struct verdict_target *t = verdict_add(v, queue);
+
+	if (t) {
+		t->shard = shard;
+		t->rank = rank;
+	}
+}
+
+static void the_order_of_queues_is_no_difference(void **state)
+{
+	struct verdict a, b;
+
+	verdict_init(&a, TIDE_OK);
+	verdict_init(&b, TIDE_OK);
+	target(&a, 1, 0, 5);
+	target(&a, 2, 3, 7);
+	target(&b, 2, 3, 7);
+	target(&b, 1, 0, 5);
+	assert_int_equal(verdict_compare(&a, &b), VERDICT_SAME);
+	b.targets[0].shard = 1;
+	b.targets[1].rank = 6;
+	assert_int_equal(verdict_compare(&a, &b), VERDICT_SHARD | VERDICT_RANK);
+	b.targets[0].is_shard_telling = b.targets[1].is_rank_telling = false;
+	assert_int_equal(verdict_compare(&a, &b), VERDICT_SAME);
+}
+
+static void copies_in_one_queue_are_compared_in_their_order(void **state)
+{
+	struct verdict a, b;
+
+	verdict_init(&a, TIDE_OK);
+	verdict_init(&b, TIDE_OK);
+	for (uint32_t i = 0; i < 3; i++) {
+		target(&a, 1, i, i);
+		target(&b, 1, i, i);
+	}
+	assert_int_equal(verdict_compare(&a, &b), VERDICT_SAME);
+}
+
+static void more_queues_than_are_told_apart_still_count(void **state)
+{
+	struct verdict a, b;
+
+	verdict_init(&a, TIDE_OK);
+	verdict_init(&b, TIDE_OK);
+	for (uint64_t i = 1; i <= 20; i++) {
+		target(&a, i, 0, 0);
+		target(&b, 21 - i, 0, 0);
+	}
+	assert_int_equal(verdict_compare(&a, &b), VERDICT_SAME);
+	b.sum++;
+	assert_int_equal(verdict_compare(&a, &b), VERDICT_QUEUES);
+}
+
+static void a_refusal_differs_from_anything_else(void **state)
+{
+	struct verdict a, b;
+
+	verdict_init(&a, TIDE_OK);
+	verdict_init(&b, TIDE_ERULE);
+	assert_int_equal(verdict_compare(&a, &b), VERDICT_ERROR);
+	verdict_init(&a, TIDE_ERULE);
+	assert_int_equal(verdict_compare(&a, &b), VERDICT_SAME);
+	verdict_init(&a, TIDE_EREJECTED);
+	assert_int_equal(verdict_compare(&a, &b), VERDICT_ERROR);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_oldest_go_when_it_is_full),
+		cmocka_unit_test(a_large_payload_is_not_kept_alive),
+		cmocka_unit_test(bytes_are_bounded_with_payloads_too),
+		cmocka_unit_test(a_script_sees_the_payload_only_where_it_is_kept),
+		cmocka_unit_test(the_order_of_queues_is_no_difference),
+		cmocka_unit_test(copies_in_one_queue_are_compared_in_their_order),
+		cmocka_unit_test(more_queues_than_are_told_apart_still_count),
+		cmocka_unit_test(a_refusal_differs_from_anything_else),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,123 @@
+#include "check.h"
+
+#include <stdio.h>
+
+#include "rules/engine/bundle.h"
+#include "rules/sandbox/source.h"
+
+static struct bundle *make(const char *const files[][2], size_t count)
+{
+	struct bundle *b = bundle_create();
+
+	for (size_t i = 0; i < count; i++)
+		bundle_add(b, files[i][0], slice_from(files[i][1]));
+	return b;
+}
+
+static void the_hash_is_of_the_content_and_not_of_the_order(void **state)
+{
+	static const char *const one[][2] = { { "a", "1" }, { "b", "2" } };
+	static const char *const two[][2] = { { "b", "2" }, { "a", "1" } };
+	static const char *const other[][2] = { { "a", "2" }, { "b", "1" } };
+	struct bundle *a = make(one, 2), *b = make(two, 2), *c = make(other, 2);
+
+	assert_true(bundle_hash(a) == bundle_hash(b));
+	assert_true(bundle_hash(a) != bundle_hash(c));
+	bundle_unref(a);
+	bundle_unref(b);
+	bundle_unref(c);
+}
+
+static void note_change(void *ctx, enum bundle_change change, const char *path)
+{
+	buf_printf(ctx, "%c%s ", "+~-"[change], path);
+}
+
+static void the_way_from_one_to_another_is_told(void **state)
+{
+	static const char *const one[][2] = { { "a", "1" }, { "b", "2" }, { "d", "4" } };
+	static const char *const two[][2] = { { "b", "3" }, { "c", "3" }, { "d", "4" } };
+	struct bundle *a = make(one, 3), *b = make(two, 3);
+	struct buf out;
+
+	buf_init(&out);
+	bundle_compare(a, b, note_change, &out);
+	assert_buf(&out, "-a ~b +c ");
+	buf_clear(&out);
+	bundle_compare(NULL, a, note_change, &out);
+	assert_buf(&out, "+a +b +d ");
+	buf_clear(&out);
+	bundle_compare(a, NULL, note_change, &out);
+	assert_buf(&out, "-a -b -d ");
+	buf_deinit(&out);
+	bundle_unref(a);
+	bundle_unref(b);
+}
+
+static void what_is_read_from_one_is_noted_in_the_other(void **state)
+{
+	static const char *const files[][2] = { { "routing/x.lua", "return 1" } };
+	struct bundle *from = make(files, 1), *into = bundle_create();
+	struct source source;
+	struct error err;
+
+	assert_int_equal(
+		bundle_read(from, into, &source, "/nowhere", "routing/x.lua", &err),
+		TIDE_OK);
+	assert_string_equal(source.data, "return 1");
+	source_free(&source);
+	assert_true(bundle_hash(from) == bundle_hash(into));
+	assert_int_equal(bundle_read(from, into, &source, "/nowhere", "y.lua", &err),
+			 TIDE_ENOTFOUND);
+	assert_non_null(strstr(err.text, "y.lua"));
+	assert_non_null(bundle_find(into, "routing/x.lua"));
+	assert_null(bundle_find(into, "y.lua"));
+	bundle_unref(from);
+	bundle_unref(into);
+}
+
+static void a_path_stays_as_it_was_first(void **state)
+{
+	static const char *const files[][2] = { { "a", "1" }, { "a", "2" } };
+	struct bundle *b = make(files, 2);
+
+	assert_int_equal(b->count, 1);
+	assert_string_equal(bundle_find(b, "a")->text, "1");
+	assert_int_equal(b->bytes, 2);
+	bundle_unref(b);
+}
+
+static void modules_are_what_is_no_script(void **state)
+{
+	static const char *const one[][2] = { { "retry/a.lua", "1" },
+					      { "lib/b.lua", "1" },
+					      { "retry/lib/c.lua", "1" } };
+	static const char *const script[][2] = { { "retry/a.lua", "2" },
+						 { "priority/new.lua", "2" },
+						 { "lib/b.lua", "1" },
+						 { "retry/lib/c.lua", "1" } };
+	static const char *const module[][2] = { { "retry/a.lua", "1" },
+						 { "lib/b.lua", "1" },
+						 { "retry/lib/c.lua", "2" } };
+	struct bundle *a = make(one, 3), *b = make(script, 4), *c = make(module, 3);
+
+	assert_true(bundle_has_same_modules(a, a));
+	assert_true(bundle_has_same_modules(a, b));
+	assert_false(bundle_has_same_modules(a, c));
+	assert_false(bundle_has_same_modules(a, NULL));
+	bundle_unref(a);
+	bundle_unref(b);
+	bundle_unref(c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_hash_is_of_the_content_and_not_of_the_order),
+		cmocka_unit_test(the_way_from_one_to_another_is_told),
+		cmocka_unit_test(what_is_read_from_one_is_noted_in_the_other),
+		cmocka_unit_test(a_path_stays_as_it_was_first),
+		cmocka_unit_test(modules_are_what_is_no_script),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,617 @@
+/* Scripts that mean harm, or were written in a hurry: each costs its caller an
+ * error with file and line, in bounded time, and the engine works on. */
+
+#include "fixture.h"
+
+#include <time.h>
+
+static int64_t clock_ms(clockid_t clock)
+{
+	struct timespec t;
+	clock_gettime(clock, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Each is the body of `rank`; `expected` is in the error. Where the error has no
+ * better place it is where the body begins, line 2. */
+static const struct {
+	const char *name;
+	const char *body;
+	const char *expected;
+} in_calls[] = {
+	{ "endless loop", "while true do end", "hostile.lua:2: ran longer than" },
+	{ "endless loop in pcall",
+	  "while true do pcall(function() while true do end end) end",
+	  "hostile.lua:2: ran longer than" },
+	{ "endless loop in xpcall",
+	  "while true do xpcall(function() while true do end end,"
+	  " function() while true do end end) end",
+	  "hostile.lua:2: ran longer than" },
+	{ "endless loop in a metamethod",
+	  "return setmetatable({}, { __index = function(t, k) return t[k + 1] end })[1]",
+	  "hostile.lua:2: " },
+	{ "endless loop in a close handler",
+	  "local x <close> = setmetatable({}, { __close = function() while true do end "
+	  "end })"
+	  " return 1",
+	  "hostile.lua:2: ran longer than" },
+	{ "endless loop of the close handlers of an overrun",
+	  "for i = 1, 100 do local x <close> = setmetatable({},"
+	  " { __close = function() while true do end end }) end",
+	  "hostile.lua:2: ran longer than" },
+	{ "endless goto", "::again:: goto again", "hostile.lua:2: ran longer than" },
+	{ "tables without end", "local t = {} while true do t[#t + 1] = {} end",
+	  "hostile.lua:2: over the rules' memory ceiling" },
+	{ "tables without end in pcall",
+	  "while true do pcall(function() local t = {} while true do t = { t } end end) "
+	  "end",
+	  "collecting memory: the rules' memory ceiling of 4096 KiB is reached "
+	  "(--rules-memory)" },
+	{ "doubling a string", "local s = 'x' while true do s = s .. s end",
+	  "hostile.lua:2: over the rules' memory ceiling" },
+	{ "string.rep", "return #string.rep('x', 1 << 40)", "hostile.lua:2: string.rep" },
+	{ "string.rep as a method", "return #('x'):rep(1 << 40)",
+	  "hostile.lua:2: string.rep" },
+	{ "string.rep with a separator", "return #('x'):rep(10, ('y'):rep(1 << 18))",
+	  "hostile.lua:2: string.rep" },
+	{ "string.format", "return #string.format('%99999999d', 1)", "hostile.lua:2: " },
+	{ "table.concat", "local t = {} for i = 1, 1000 do t[i] = ('x'):rep(1 << 20) end",
+	  "hostile.lua:2: over the rules' memory ceiling" },
+	{ "table.insert into a table of any length",
+	  "table.insert(setmetatable({}, { __len = function() return 1 << 50 end }), 1, "
+	  "1)",
+	  "hostile.lua:2: more than" },
+	{ "table.move", "table.move({}, 1, 1 << 50, 2)", "hostile.lua:2: more than" },
+	{ "table.concat over any range",
+	  "return table.concat({}, '', -(1 << 62), 1 << 62)",
+	  "hostile.lua:2: more than" },
+	{ "table.sort of equal strings",
+	  "local t, s = {}, ('x'):rep(1 << 13) for i = 1, 100000 do t[i] = s .. (i % 7) "
+	  "if i > 90 then t[i] = t[i - 90] end end table.sort(t)",
+	  "hostile.lua:2: ran longer than" },
+	{ "table.unpack", "return select('#', table.unpack({}, 1, 1e8))",
+	  "hostile.lua:2: more than 262144 elements" },
+	{ "table.sort by a C function",
+	  "local t, s = {}, ('x'):rep(1 << 16)"
+	  " for i = 1, 1e5 do t[i] = s end table.sort(t, string.find)",
+	  "hostile.lua:2: " },
+	{ "table.concat as a metamethod of table.move",
+	  "local t = { 'x', ('y'):rep(1 << 18) } for i = 3, 200 do t[i] = t[2] end"
+	  " table.move(setmetatable(t, { __index = table.concat }), 201, 200000, 1, {})",
+	  "hostile.lua:2: " },
+	{ "tostring of a long name in table.move",
+	  "local o = setmetatable({}, { __name = ('n'):rep(1 << 20), __index = tostring "
+	  "})"
+	  " table.move(o, 1, 262144, 1, setmetatable({}, { __newindex = rawequal }))",
+	  "hostile.lua:2: ran longer than" },
+	{ "tostring of a long name in table.insert",
+	  "local o = setmetatable({}, { __name = ('n'):rep(1 << 17), __index = tostring,"
+	  " __newindex = rawequal, __len = function() return 262000 end })"
+	  " table.insert(o, 1, 2)",
+	  "hostile.lua:2: ran longer than" },
+	{ "tostring of a long name in table.remove",
+	  "local o = setmetatable({}, { __name = ('n'):rep(1 << 17), __index = tostring,"
+	  " __newindex = rawequal, __len = function() return 262000 end })"
+	  " table.remove(o, 1)",
+	  "hostile.lua:2: ran longer than" },
+	{ "a chain of __index in table.move",
+	  "local o = {} for _ = 1, 1900 do o = setmetatable({}, { __index = o }) end"
+	  " while true do table.move(o, 1, 262144, 1, {}) end",
+	  "hostile.lua:2: ran longer than" },
+	{ "a long number, many times",
+	  "local s, t = ('0'):rep(1 << 18), {} for i = 1, 9000 do t[i] = s end"
+	  " return math.max(table.unpack(t))",
+	  "hostile.lua:2: ran longer than" },
+	{ "a long number in string.format",
+	  "local s, t = ('0'):rep(1 << 18), {} for i = 1, 9000 do t[i] = s end"
+	  " return #string.format(('%d'):rep(9000), table.unpack(t))",
+	  "hostile.lua:2: ran longer than" },
+	{ "numbers of many digits",
+	  "local t = {} for i = 1, 60000 do t[i] = 1e308 end"
+	  " return #string.format(('%99.99f'):rep(60000), table.unpack(t))",
+	  "hostile.lua:2: " },
+	{ "nothing of long names",
+	  "local o, t = setmetatable({}, { __name = ('n'):rep(1 << 20) }), {}"
+	  " for i = 1, 1000 do t[i] = o end"
+	  " for _ = 1, 9 do string.format(('%.0s'):rep(1000), table.unpack(t)) end",
+	  "hostile.lua:2: ran longer than" },
+	{ "the log of long names",
+	  "local o, t = setmetatable({}, { __name = ('n'):rep(1 << 20) }), {}"
+	  " for i = 1, 50000 do t[i] = o end tide.log(table.unpack(t))",
+	  "hostile.lua:2: " },
+	{ "the log of many, of all lengths",
+	  "local t = {} for i = 1, 9000 do t[i] = 'x' end"
+	  " for n = 1, 9000, 200 do tide.log.error(table.unpack(t, 1, n)) end "
+	  "error('done')",
+	  "hostile.lua:2: done" },
+	{ "next over what is gone, in gsub",
+	  "local t = {} for i = 1, 60000 do t[i] = i end for i = 1, 60000 do t[i] = nil "
+	  "end"
+	  " local f = pairs(t) local m = { __index = f }"
+	  " while true do ('x'):rep(1000):gsub('.', function() f(t) end) end",
+	  "hostile.lua:2: ran longer than" },
+	{ "captures without end",
+	  "local r = ('%1'):rep(1 << 18) while true do ('xxxx'):gsub('()x', r) end",
+	  "hostile.lua:2: " },
+	{ "a pattern's budget in pcall",
+	  "return pcall(string.find, ('a'):rep(39), ('a?'):rep(40) .. ('a'):rep(40)) and "
+	  "1 or 2",
+	  "hostile.lua:2: string.find: the pattern needs more than its budget" },
+	{ "a pattern's budget in xpcall",
+	  "return xpcall(string.find, function() return 1 end, ('a'):rep(39),"
+	  " ('a?'):rep(40) .. ('a'):rep(40)) and 1 or 2",
+	  "hostile.lua:2: string.find: the pattern needs more than its budget" },
+	{ "a pattern's budget and a close handler",
+	  "local x <close> = setmetatable({}, { __close = function() error('mine', 0) "
+	  "end "
+	  "})"
+	  " return ('a'):rep(39):find(('a?'):rep(40) .. ('a'):rep(40))",
+	  "hostile.lua:2: string.find: the pattern needs more than its budget" },
+	{ "an overrun and a close handler that is C",
+	  "local x <close> = setmetatable({}, { __close = error }) while true do end",
+	  "hostile.lua:2: ran longer than its budget of 100 ms" },
+	{ "an overrun and a close handler that raises a table",
+	  "local x <close> = setmetatable({}, { __close = setmetatable({}, { __call = "
+	  "error"
+	  " }) }) while true do end",
+	  "hostile.lua:2: ran longer than its budget of 100 ms" },
+	{ "a stack that grows in __concat",
+	  "local m, o = {} local function d(n) return n == 0 and 1 or 1 + d(n - 1) end"
+	  " m.__concat = function() d(5000) return o end o = setmetatable({}, m)"
+	  " for _ = 1, 10 do local _ = o .. o .. o .. o end",
+	  "hostile.lua:2: a rule's metatable has no __concat" },
+	{ "__concat set later",
+	  "local m = {} local o = setmetatable({}, m) m.__concat = type return o .. o",
+	  "hostile.lua:2: attempt to concatenate a table value" },
+	{ "weak keys", "setmetatable({}, { __mode = 'k' })",
+	  "hostile.lua:2: a rule's metatable has no __mode 'k'" },
+	{ "weak keys, later, to the collector",
+	  "local m = {} local t = setmetatable({}, m) m.__mode = 'k'"
+	  " local ks = {} for i = 1, 12000 do ks[i] = {} end"
+	  " for i = 1, 11999 do t[ks[i]] = ks[(i * 7919) % 11999 + 1] end"
+	  " ks = { ks[1] } for i = 1, 30000 do ks[2] = { i } end error('done')",
+	  "hostile.lua:2: done" },
+	{ "weak keys, later, and again",
+	  "local m = {} local t = setmetatable({}, m) m.__mode = 'k'"
+	  " assert(getmetatable(t) == m) setmetatable(t, m)",
+	  "hostile.lua:2: a rule's metatable has no __mode 'k'" },
+	{ "string.pack", "return #string.pack('c1000000000', '')",
+	  "hostile.lua:2: string.pack" },
+	{ "string.pack of many", "return #string.pack(('c65536'):rep(1000), '')",
+	  "hostile.lua:2: string.pack" },
+	{ "string.byte of much", "return (('x'):rep(1 << 20):byte(1, -1))",
+	  "hostile.lua:2: " },
+	{ "utf8.codepoint of much", "return (utf8.codepoint(('x'):rep(1 << 20), 1, -1))",
+	  "hostile.lua:2: " },
+	{ "forty a? over forty a",
+	  "return ('a'):rep(39):find(('a?'):rep(40) .. ('a'):rep(40))",
+	  "hostile.lua:2: string.find: the pattern needs more than its budget" },
+	{ "the same in gsub",
+	  "return ('a'):rep(39):gsub(('a?'):rep(40) .. ('a'):rep(40), '')",
+	  "hostile.lua:2: string.gsub: the pattern needs more than its budget" },
+	{ "patterns again and again in pcall",
+	  "while true do pcall(string.find, ('a'):rep(39), ('a?'):rep(40) .. "
+	  "('a'):rep(40)) "
+	  "end",
+	  "hostile.lua:2: string.find: the pattern needs more than its budget" },
+	{ "gsub with a C function",
+	  "local s = ('x'):rep(1 << 20)"
+	  " return s:gsub('', function() return s end)",
+	  "hostile.lua:2: " },
+	{ "pcall of pcall",
+	  "local function f() return pcall(pcall, pcall, function() while true do end "
+	  "end) "
+	  "end while true do f() end",
+	  "hostile.lua:2: ran longer than" },
+	{ "a comparison that is endless",
+	  "local m = { __lt = function() while true do end end }"
+	  " return setmetatable({}, m) < setmetatable({}, m)",
+	  "hostile.lua:2: ran longer than" },
+	{ "__gc set later",
+	  "local m = {} setmetatable({}, m) m.__gc = function() end"
+	  " setmetatable({}, m)",
+	  "hostile.lua:2: a rule's metatable has no __gc" },
+	{ "deep recursion in pcall",
+	  "local function f() return 1 + select(2, pcall(f)) end return f() .. ''",
+	  "hostile.lua:2: " },
+	{ "error(42)", "error(42)", "hostile.lua:2: 42" },
+	{ "error(false)", "error(false)",
+	  "hostile.lua:2: an error that is no text but a boolean" },
+	{ "error of a function", "error(print)",
+	  "hostile.lua:2: an error that is no text but a function" },
+	{ "error of a view", "error(msg)",
+	  "hostile.lua:2: an error that is no text but a" },
+	{ "deep recursion", "local function f() return 1 + f() end return f()",
+	  "hostile.lua:2: " },
+	{ "deep recursion through C",
+	  "local function f(s) return (s:gsub('.', f)) end return f('x')",
+	  "hostile.lua:2: " },
+	{ "deep recursion in the error handler",
+	  "local function f() error(setmetatable({}, { __tostring = f })) end f()",
+	  "hostile.lua" },
+	{ "tostring that fails", "error(setmetatable({}, { __tostring = error }))",
+	  "hostile.lua" },
+	{ "tostring that is endless",
+	  "error(setmetatable({}, { __tostring = function() while true do end end }))",
+	  "hostile.lua" },
+	{ "error(nil)", "error(nil)",
+	  "hostile.lua:2: an error that is no text but a nil" },
+	{ "error({})", "error({})",
+	  "hostile.lua:2: an error that is no text but a table" },
+	{ "error of many lines", "error('a\\nb\\27[31m', 0)", "hostile.lua:2: a b" },
+	{ "error with a text of its own",
+	  "error(setmetatable({}, { __tostring = function() return 'mine' end }))",
+	  "hostile.lua:2: mine" },
+	{ "io", "return io.open('/etc/passwd')", "hostile.lua:2: " },
+	{ "os", "os.exit(1)", "hostile.lua:2: " },
+	{ "debug", "debug.sethook()", "hostile.lua:2: " },
+	{ "load", "load('x')", "hostile.lua:2: " },
+	{ "dofile", "dofile('/etc/passwd')", "hostile.lua:2: " },
+	{ "coroutine", "coroutine.wrap(function() end)()", "hostile.lua:2: " },
+	{ "collectgarbage", "collectgarbage('stop')", "hostile.lua:2: " },
+	{ "package", "package.loadlib('x', 'y')", "hostile.lua:2: " },
+	{ "string.dump", "string.dump(function() end)", "hostile.lua:2: " },
+	{ "math.random", "return math.random()", "hostile.lua:2: " },
+	{ "require in a decision", "require 'late'", "hostile.lua:2: module 'late'" },
+	{ "require of a path", "require '../../etc/passwd'",
+	  "hostile.lua:2: bad argument" },
+	{ "__gc", "setmetatable({}, { __gc = function() end })",
+	  "hostile.lua:2: a rule's metatable has no __gc" },
+	{ "changing the methods of strings", "getmetatable('').__index.rep = nil",
+	  "hostile.lua:2: " },
+	{ "changing a module", "require 'tide.dests'.new = nil",
+	  "hostile.lua:2: this table is read-only" },
+	{ "changing a module's metatable",
+	  "getmetatable(require 'tide.dests').__index = {}", "hostile.lua:2: " },
+	{ "replacing a module's metatable", "setmetatable(require 'tide.dests', {})",
+	  "hostile.lua:2: cannot change a protected metatable" },
+	{ "changing tide.log", "tide.log.info = nil", "hostile.lua:2: this table is" },
+	{ "changing an option", "opts.x = 1", "hostile.lua:2: this table is read-only" },
+	{ "writing a message", "msg.key = 'x'", "hostile.lua:2: 'msg' is read-only" },
+	{ "writing a header", "msg.headers.x = 'y'", "hostile.lua:2: 'msg.headers' is" },
+	{ "a field that is not there", "return msg.prioritty",
+	  "hostile.lua:2: there is no 'msg.prioritty'; it has attempt" },
+	{ "a field of another type", "return msg[{}]",
+	  "hostile.lua:2: there is no 'msg.table" },
+	{ "a queue's field that is not there", "return queue.length",
+	  "hostile.lua:2: there is no 'queue.length'; it has name" },
+	{ "NaN", "return 0 / 0", "hostile.lua:1: rank must return a finite number" },
+	{ "infinity", "return math.huge",
+	  "hostile.lua:1: rank must return a finite number" },
+	{ "text for a number", "return '12'",
+	  "hostile.lua:1: rank must return a finite" },
+	{ "nothing", "", "hostile.lua:1: rank must return a finite number, not nil" },
+	{ "a table", "return {}", "hostile.lua:1: rank must return a finite number" },
+};
+
+static int call(struct fixture *f, struct strategy *s)
+{
+	struct queue_view queue = { .vhost = SLICE("/"), .name = SLICE("jobs") };
+	struct msg *m = make_msg("k", 3, "a=b", NULL);
+	double rank = 0;
+	int status = strategy_rank(s, m, &queue, &rank, &f->err);
+	msg_unref(m);
+	return status;
+}
+
+static struct strategy *use(struct fixture *f, const char *name)
+{
+	struct strategy *s = NULL;
+	if (strategy_create(f->engine, SCRIPT_PRIORITY, slice_from(name), NULL,
+			    "queue 'jobs'", &s, &f->err) != TIDE_OK)
+		fail_msg("%s: %s", name, f->err.text);
+	return s;
+}
+
+static void hostile_calls_end_in_an_error_with_its_line(void **state)
+{
+	struct fixture *f = *state;
+	char script[1024];
+	f->config.call_budget_ms = 100;
+	f->config.memory_max_bytes = 4 * 1024 * 1024;
+	assert_starts(f);
+	struct strategy *strict = use(f, "strict");
+	for (size_t i = 0; i < sizeof(in_calls) / sizeof(in_calls[0]); i++) {
+		if (getenv("VERBOSE"))
+			print_message("%s\n", in_calls[i].name);
+		snprintf(script, sizeof(script),
+			 "return { rank = function(msg, queue, opts)\n%s\nend }\n",
+			 in_calls[i].body);
+		write_file(f, "priority/hostile.lua", script);
+		if (reload_now(f->engine, &f->err) != TIDE_OK)
+			fail_msg("%s: %s", in_calls[i].name, f->err.text);
+		struct strategy *s = use(f, "hostile");
+		int64_t started = clock_ms(CLOCK_PROCESS_CPUTIME_ID);
+		int status = call(f, s);
+		int64_t took = clock_ms(CLOCK_PROCESS_CPUTIME_ID) - started;
+		if (status != TIDE_ERULE || !strstr(f->err.text, in_calls[i].expected))
+			fail_msg("%s: %d \"%s\"", in_calls[i].name, status, f->err.text);
+		if (strpbrk(f->err.text, "\n\r\033"))
+			fail_msg("%s: more than a line", in_calls[i].name);
+		/* Sanitizers make everything slower, what is not counted too. */
+		if (took > 2000)
+			fail_msg("%s: took %d ms", in_calls[i].name, (int)took);
+		strategy_destroy(s);
+		assert_int_equal(call(f, strict), TIDE_OK);
+	}
+	strategy_destroy(strict);
+}
+
+/* Whole files that must not load; `expected` is in the refusal. */
+static const struct {
+	const char *name;
+	const char *text;
+	const char *expected;
+} at_load[] = {
+	{ "empty file", "", "hostile.lua:1: a rule returns a table" },
+	{ "half a file", "return {\n  rank = function() return", "hostile.lua:2:" },
+	{ "bytecode", "\033LuaT", "hostile.lua:1: is bytecode" },
+	{ "endless loop", "\nwhile true do end", "hostile.lua:2: ran longer than" },
+	{ "memory", "\n\nlocal t = {} while true do t[#t + 1] = {} end",
+	  "hostile.lua:3: over the rules' memory ceiling" },
+	{ "os", "os.exit(3)", "hostile.lua:1: " },
+	{ "nesting",
+	  "return ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((("
+	  "((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((("
+	  "((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((("
+	  "((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((("
+	  "1",
+	  "hostile.lua:1: " },
+	{ "no function", "return {}",
+	  "hostile.lua:1: a priority script needs a function" },
+	{ "no function but a number", "return {\nrank = 1\n}",
+	  "hostile.lua:3: a priority script needs a function 'rank', which is number" },
+	{ "a misspelt key", "return { rank = type, puer = true }",
+	  "hostile.lua:1: a priority script has no 'puer'" },
+	{ "pure of a wrong type", "return { rank = type, pure = 1 }", "'pure' is true" },
+	{ "an option of no type",
+	  "return { rank = type,\noptions = { a = { type = 'durations' } } }",
+	  "hostile.lua:2: option 'a': a type is one of" },
+	{ "a default that is not allowed",
+	  "return { rank = type, options = { a = { type = 'integer', default = 'x' } } }",
+	  "option 'a': the default 'x' is not allowed itself" },
+	{ "a declaration that is none", "return { rank = type, options = { 'a' } }",
+	  "options are declared as" },
+	{ "a long doc", "return { rank = type, doc = ('x'):rep(1 << 20) }",
+	  "hostile.lua:1: 'doc' has more than 1024 bytes" },
+	{ "a long default",
+	  "return { rank = type, options = { a = { default = ('x'):rep(1 << 20) } } }",
+	  "hostile.lua:1: option 'a': the default has more than 1024 bytes" },
+	{ "a long default, a list",
+	  "return { rank = type, options = { a = { type = 'list',\n"
+	  "  default = setmetatable({}, { __index = tostring, __len = function() return "
+	  "1e9 // 1 | 0 end }) } } }",
+	  "hostile.lua:2: option 'a': the default has more than 1024 bytes" },
+	{ "a long doc of an option",
+	  "return { rank = type, options = { a = { doc = ('x'):rep(1025) } } }",
+	  "hostile.lua:1: option 'a': 'doc' has more than 1024 bytes" },
+	{ "a doc that is no text",
+	  "return { rank = type, options = { a = { doc = 5 } } }",
+	  "hostile.lua:1: option 'a': 'doc' is a text, not a number" },
+	{ "a long choice",
+	  "return { rank = type, options = { a = { choices = { ('x'):rep(1 << 20) } } } "
+	  "}",
+	  "hostile.lua:1: option 'a': choice 1" },
+	{ "many choices",
+	  "local c = {} for i = 1, 65 do c[i] = 'c' .. i end\n"
+	  "return { rank = type, options = { a = { choices = c } } }",
+	  "hostile.lua:2: option 'a': more than 64 choices" },
+	{ "no choices", "return { rank = type, options = { a = { choices = {} } } }",
+	  "hostile.lua:1: option 'a': no choices" },
+	{ "a choice that is not of the type",
+	  "return { rank = type, options = { a = { type = 'integer', choices = { 'x' } } "
+	  "} }",
+	  "hostile.lua:1: option 'a': the choice 'x' is not allowed itself" },
+	{ "min over max",
+	  "return { rank = type, options = { a = { type = 'integer', min = 5, max = 1 } "
+	  "} "
+	  "}",
+	  "hostile.lua:1: option 'a': min is more than max" },
+	{ "min of a string", "return { rank = type, options = { a = { min = 5 } } }",
+	  "hostile.lua:1: option 'a': min and max are for what has an order, not for a "
+	  "string" },
+	{ "max of a list of strings",
+	  "return { rank = type, options = { a = { type = 'list', max = 5 } } }",
+	  "hostile.lua:1: option 'a': min and max are for what has an order" },
+	{ "min that is no number",
+	  "return { rank = type, options = { a = { type = 'number', min = 0/0 } } }",
+	  "hostile.lua:1: option 'a': a bound is a number or a duration" },
+	{ "required, with a default",
+	  "return { rank = type, options = { a = { required = true, default = 'x' } } }",
+	  "hostile.lua:1: option 'a': one that is required has no default" },
+	{ "required of a wrong type",
+	  "return { rank = type, options = { a = { required = 'no' } } }",
+	  "hostile.lua:1: option 'a': 'required' is true or false" },
+	{ "required of any name",
+	  "return { rank = type, options = { ['*'] = { required = true } } }",
+	  "hostile.lua:1: option '*': stands for any name, so it is neither required nor "
+	  "has a default" },
+	{ "of, but no list",
+	  "return { rank = type, options = { a = { of = 'integer' } } }",
+	  "hostile.lua:1: option 'a': 'of' is for a list" },
+	{ "a name with a space", "return { rank = type, options = { ['a b'] = {} } }",
+	  "hostile.lua:1: 'a b' is no name of an option" },
+	{ "a name with a sign", "return { rank = type, options = { ['a=b'] = {} } }",
+	  "hostile.lua:1: 'a=b' is no name of an option" },
+	{ "an empty name", "return { rank = type, options = { [''] = {} } }",
+	  "hostile.lua:1: '' is no name of an option" },
+	{ "a long name", "return { rank = type, options = { [('x'):rep(65)] = {} } }",
+	  "is no name of an option" },
+	{ "a missing module", "\nrequire 'nowhere'",
+	  "hostile.lua:2: no module 'nowhere'" },
+	{ "a module of a broken text", "require 'broken'", "broken.lua:1:" },
+	{ "a module that requires itself", "require 'itself'",
+	  "module 'itself' requires itself" },
+	{ "a module outside", "require '..passwd'", "hostile.lua:1: bad argument" },
+	{ "a module outside, absolute", "require '/etc/passwd'",
+	  "hostile.lua:1: bad argument" },
+};
+
+/* The best of a few: the machine may have other things to do. */
+static void overrun_costs_at_most_twice_the_budget(void **state)
+{
+	struct fixture *f = *state;
+	int64_t best = INT64_MAX;
+	write_file(f, "priority/loop.lua",
+		   "return { rank = function() while true do end end }");
+	assert_starts(f);
+	struct strategy *s = use(f, "loop");
+	for (int i = 0; i < 10 && best > 2 * f->config.call_budget_ms; i++) {
+		int64_t started = clock_ms(CLOCK_MONOTONIC);
+		assert_int_equal(call(f, s), TIDE_ERULE);
+		int64_t took = clock_ms(CLOCK_MONOTONIC) - started;
+		best = took < best ? took : best;
+	}
+	assert_in_range(best, f->config.call_budget_ms, 2 * f->config.call_budget_ms);
+	strategy_destroy(s);
+}
+
+static void hostile_files_are_refused_with_their_line(void **state)
+{
+	struct fixture *f = *state;
+	assert_starts(f);
+	struct strategy *strict = use(f, "strict");
+	write_file(f, "broken.lua", "return +");
+	write_file(f, "itself.lua", "return require 'itself'");
+	for (size_t i = 0; i < sizeof(at_load) / sizeof(at_load[0]); i++) {
+		write_file(f, "priority/hostile.lua", at_load[i].text);
+		if (reload_now(f->engine, &f->err) != TIDE_ERULE)
+			fail_msg("%s: was accepted", at_load[i].name);
+		if (!strstr(f->err.text, at_load[i].expected))
+			fail_msg("%s: \"%s\"", at_load[i].name, f->err.text);
+		assert_int_equal(engine_epoch(f->engine), 1);
+		assert_int_equal(call(f, strict), TIDE_OK);
+	}
+	strategy_destroy(strict);
+}
+
+static void globals_of_one_file_are_not_those_of_another(void **state)
+{
+	struct fixture *f = *state;
+	write_file(f, "priority/a.lua",
+		   "leaked = 1\n_G.also = 1\nstring.format = nil\ntide.hash = nil\n"
+		   "return { rank = function() return leaked end }");
+	write_file(f, "priority/b.lua",
+		   "assert(leaked == nil and also == nil)\n"
+		   "assert(string.format and tide.hash and ('').format)\n"
+		   "return { rank = function() assert(leaked == nil) return 1 end }");
+	assert_starts(f);
+	struct strategy *a = use(f, "a"), *b = use(f, "b");
+	assert_int_equal(call(f, a), TIDE_OK);
+	assert_int_equal(call(f, b), TIDE_OK);
+	strategy_destroy(a);
+	strategy_destroy(b);
+}
+
+static void kept_view_is_expired_in_the_next_call(void **state)
+{
+	struct fixture *f = *state;
+	write_file(f, "priority/keeps.lua",
+		   "local kept, headers, each\n"
+		   "return { rank = function(msg)\n"
+		   "  if not kept then\n"
+		   "    kept, headers, each = msg, msg.headers, pairs(msg.headers)\n"
+		   "    return #msg.key\n"
+		   "  end\n"
+		   "  for _, read in ipairs { function() return kept.key end,\n"
+		   "      function() return headers.a end, function() return each() end "
+		   "} do\n"
+		   "    local ok, message = pcall(read)\n"
+		   "    assert(not ok and message:find 'has expired', message)\n"
+		   "  end\n"
+		   "  return kept.key\n"
+		   "end }\n");
+	assert_starts(f);
+	struct strategy *s = use(f, "keeps");
+	assert_int_equal(call(f, s), TIDE_OK);
+	assert_int_equal(call(f, s), TIDE_ERULE);
+	assert_contains(f->err.text, "priority/keeps.lua:12: this 'msg' has expired");
+	strategy_destroy(s);
+}
+
+static void fields_of_a_message_are_those_published(void **state)
+{
+	struct fixture *f = *state;
+	write_file(f, "priority/reads.lua",
+		   "return { rank = function(msg, queue)\n"
+		   "  assert(msg.key == 'k' and msg.exchange == 'shop')\n"
+		   "  assert(msg.payload == 'hello' and msg.size == 5)\n"
+		   "  assert(msg.priority == 3 and msg.attempt == 0)\n"
+		   "  assert(msg.id == '0000000000001234' and msg.ts == 1000000)\n"
+		   "  assert(msg.delay == 0 and msg.ttl == nil)\n"
+		   "  assert(msg.headers.a == 'b' and msg.headers.c == nil)\n"
+		   "  for name, value in pairs(msg.headers) do\n"
+		   "    assert(name == 'a' and value == 'b')\n"
+		   "  end\n"
+		   "  assert(queue.name == 'jobs' and queue.vhost == '/')\n"
+		   "  assert(queue.served == 0 and queue.ready == 0)\n"
+		   "  return 1\n"
+		   "end }\n");
+	assert_starts(f);
+	struct strategy *s = use(f, "reads");
+	if (call(f, s) != TIDE_OK)
+		fail_msg("%s", f->err.text);
+	strategy_destroy(s);
+}
+
+static void memory_that_one_call_left_is_there_for_the_next(void **state)
+{
+	struct fixture *f = *state;
+	write_file(f, "priority/bomb.lua",
+		   "return { rank = function()\n"
+		   "  local t = {} while true do t[#t + 1] = {} end\n"
+		   "end }\n");
+	assert_starts(f);
+	struct strategy *bomb = use(f, "bomb"), *strict = use(f, "strict");
+	for (int i = 0; i < 20; i++) {
+		assert_int_equal(call(f, bomb), TIDE_ERULE);
+		assert_int_equal(call(f, strict), TIDE_OK);
+	}
+	strategy_destroy(bomb);
+	strategy_destroy(strict);
+}
+
+static void pipe_in_the_directory_blocks_nobody(void **state)
+{
+	struct fixture *f = *state;
+	char path[256];
+	snprintf(path, sizeof(path), "%s/priority/pipe.lua", f->dir);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(start_engine(f), TIDE_ERULE);
+	assert_contains(f->err.text, "pipe.lua: is no regular file");
+	f->engine = NULL;
+}
+
+static void what_editors_leave_is_no_script(void **state)
+{
+	struct fixture *f = *state;
+	write_file(f, "priority/.strict.lua.swp", "x");
+	write_file(f, "priority/.#strict.lua", "x");
+	write_file(f, "priority/#strict.lua#", "x");
+	write_file(f, "priority/strict.lua~", "x");
+	write_file(f, "priority/4913", "x");
+	write_file(f, "priority/README.md", "x");
+	write_file(f, "priority/strict_spec.lua", "x");
+	assert_starts(f);
+	write_file(f, "priority/two words.lua", "return {}");
+	assert_int_equal(reload_now(f->engine, &f->err), TIDE_ERULE);
+	assert_contains(f->err.text, "priority/two words.lua:1: the name of a script");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(hostile_calls_end_in_an_error_with_its_line),
+		TEST(overrun_costs_at_most_twice_the_budget),
+		TEST(hostile_files_are_refused_with_their_line),
+		TEST(globals_of_one_file_are_not_those_of_another),
+		TEST(kept_view_is_expired_in_the_next_call),
+		TEST(fields_of_a_message_are_those_published),
+		TEST(memory_that_one_call_left_is_there_for_the_next),
+		TEST(pipe_in_the_directory_blocks_nobody),
+		TEST(what_editors_leave_is_no_script),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,148 @@
+/* The circuit breaker by itself, the cost histogram, and both in the engine. */
+
+#include "rules/engine/fixture.h"
+
+#include "base/json.h"
+#include "rules/sandbox/breaker.h"
+#include "rules/sandbox/cost.h"
+
+static bool count_many(struct breaker *b, int calls, int every, int64_t now_ms)
+{
+	bool has_changed = false;
+	for (int i = 1; i <= calls; i++)
+		has_changed |= breaker_count(b, i % every == 0, now_ms);
+	return has_changed;
+}
+
+static void half_of_twenty_calls_open_the_circuit(void **state)
+{
+	struct breaker b = { .is_open = false };
+	assert_false(count_many(&b, 19, 1, 1000));
+	assert_true(breaker_count(&b, true, 1000));
+	assert_false(breaker_allows(&b, 1000, 5000));
+	assert_string_equal(breaker_state(&b, 1000, 5000), "open");
+	b = (struct breaker){ .is_open = false };
+	assert_false(count_many(&b, 10000, 3, 1000));
+	assert_string_equal(breaker_state(&b, 1000, 5000), "closed");
+}
+
+static void failures_that_are_long_ago_do_not_count(void **state)
+{
+	struct breaker b = { .is_open = false };
+	for (int64_t now_ms = 0; now_ms < 1000000; now_ms += 1000)
+		assert_false(breaker_count(&b, true, now_ms));
+}
+
+static void one_call_is_tried_after_a_rest(void **state)
+{
+	struct breaker b = { .is_open = false };
+	assert_true(count_many(&b, 20, 1, 1000));
+	assert_false(breaker_allows(&b, 5999, 5000));
+	assert_true(breaker_allows(&b, 6000, 5000));
+	assert_string_equal(breaker_state(&b, 6000, 5000), "half-open");
+	assert_false(breaker_count(&b, true, 6000));
+	assert_false(breaker_allows(&b, 6001, 5000));
+	assert_true(breaker_count(&b, false, 11000));
+	assert_string_equal(breaker_state(&b, 11000, 5000), "closed");
+	assert_false(count_many(&b, 19, 1, 11000));
+}
+
+static void quantiles_lie_in_their_bucket(void **state)
+{
+	struct cost c = { .max_ns = 0 };
+	assert_int_equal(cost_quantile_ns(&c, 0.5), 0);
+	for (int i = 0; i < 99; i++)
+		cost_add(&c, 1000);
+	cost_add(&c, 1000000);
+	assert_in_range(cost_quantile_ns(&c, 0.5), 512, 1023);
+	assert_in_range(cost_quantile_ns(&c, 0.999), 524288, 1000000);
+	assert_int_equal(c.max_ns, 1000000);
+	cost_add(&c, 0);
+	cost_add(&c, UINT64_MAX);
+}
+
+/* ---- in the engine ----------------------------------------------------------------- */
+
+static const char moody[] = "return { rank = function(msg)\n"
+			    "  if msg.priority == 1 then error 'moody' end\n"
+			    "  return 1\n"
+			    "end }\n";
+
+static int rank(struct fixture *f, struct strategy *s, int priority)
+{
+	struct queue_view queue = { .vhost = SLICE("/"), .name = SLICE("jobs") };
+	struct msg *m = make_msg("k", priority, NULL);
+	double rank = 0;
+	int status = strategy_rank(s, m, &queue, &rank, &f->err);
+	msg_unref(m);
+	return status;
+}
+
+static struct strategy *start_moody(struct fixture *f)
+{
+	struct strategy *s;
+	write_file(f, "priority/moody.lua", moody);
+	assert_starts(f);
+	assert_int_equal(strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("moody"), NULL,
+					 "queue 'jobs'", &s, &f->err),
+			 TIDE_OK);
+	return s;
+}
+
+static void assert_status(struct fixture *f, const char *part)
+{
+	struct buf text;
+	struct json j;
+	buf_init(&text);
+	json_init(&j, &text);
+	engine_status(f->engine, &j);
+	assert_contains(buf_cstr(&text), part);
+	buf_deinit(&text);
+}
+
+static void script_that_keeps_failing_is_not_called(void **state)
+{
+	struct fixture *f = *state;
+	struct strategy *s = start_moody(f);
+	for (int i = 0; i < 20; i++)
+		assert_int_equal(rank(f, s, 1), TIDE_ERULE);
+	/* It would work now, but it is not asked. */
+	assert_int_equal(rank(f, s, 0), TIDE_ERULE);
+	assert_contains(f->err.text, "priority/moody.lua:2: moody (not called again");
+	assert_status(f, "\"calls\":20,\"errors\":20");
+	assert_status(f, "\"circuit\":\"open\",\"circuit_since_ms\":1");
+	assert_status(f, "\"skipped\":1");
+	assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
+	assert_int_equal(rank(f, s, 0), TIDE_OK);
+	strategy_destroy(s);
+}
+
+static void circuit_closes_by_itself_when_a_call_works(void **state)
+{
+	struct fixture *f = *state;
+	f->config.breaker_rest_ms = 1;
+	struct strategy *s = start_moody(f);
+	for (int i = 0; i < 20; i++)
+		assert_int_equal(rank(f, s, 1), TIDE_ERULE);
+	while (rank(f, s, 0) != TIDE_OK)
+		;
+	assert_int_equal(rank(f, s, 0), TIDE_OK);
+	assert_int_equal(rank(f, s, 1), TIDE_ERULE);
+	assert_int_equal(rank(f, s, 0), TIDE_OK);
+	strategy_destroy(s);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(half_of_twenty_calls_open_the_circuit),
+		cmocka_unit_test(failures_that_are_long_ago_do_not_count),
+		cmocka_unit_test(one_call_is_tried_after_a_rest),
+		cmocka_unit_test(quantiles_lie_in_their_bucket),
+		TEST(script_that_keeps_failing_is_not_called),
+		TEST(circuit_closes_by_itself_when_a_call_works),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,413 @@
+/* shard_model.h: a shard over a real embedded Redis, and a simple model of what
+ * it should do: what is delivered, in which order, the counts. */
+#ifndef TIDE_TESTS_SHARD_MODEL_H
+#define TIDE_TESTS_SHARD_MODEL_H
+
+#include "store/harness.h"
+
+#include <math.h>
+
+#include "base/mem.h"
+#include "shard/journal.h"
+#include "shard/shard.h"
+
+#define MESSAGES_MAX 20000
+#define BASE_ID UINT64_C(0x0100000000000000)
+
+enum fate {
+	FATE_WAITING, /* ready, or delayed until `due_ms` */
+	FATE_HELD,
+	FATE_MOVING,
+	FATE_BURIED,
+	FATE_GONE,
+};
+
+struct thing {
+	enum fate fate;
+	double rank;
+	int64_t due_ms;     /* of the last delay */
+	bool was_delayed;   /* when it becomes ready is the shard's business */
+	bool was_refused;   /* Redis did not take it: it may be nowhere */
+	bool is_confirmed;  /* Redis has it */
+	bool is_forgotten;  /* Redis was told to remove it, and has */
+	unsigned sightings; /* in the dumps of Redis's sets */
+	struct entry *entry;
+};
+
+struct call {
+	struct waiter waiter;
+	struct world *world;
+	size_t from, to; /* the things that it is about */
+	bool is_publish;
+};
+
+struct world {
+	struct harness h;
+	struct shard_env env;
+	struct heap timers;
+	struct shard *shard;
+	redisContext *redis;
+	struct thing things[MESSAGES_MAX];
+	size_t count;
+	uint64_t random;
+	unsigned rank_mode;
+	uint64_t kick_credit; /* buried ones that a kick has made ready, not yet seen */
+	unsigned kicks;       /* under way */
+	bool is_crashing;
+	bool may_refuse;
+	bool is_ebb;   /* nothing is published for a while */
+	bool is_ready; /* on_ready was called since shard_next gave nothing */
+	unsigned last_step;
+	uint64_t delivered, crashes, purges, refusals;
+};
+
+static struct world w;
+
+static uint64_t random_next(void)
+{
+	w.random ^= w.random << 13;
+	w.random ^= w.random >> 7;
+	w.random ^= w.random << 17;
+	return w.random >> 11;
+}
+
+static unsigned pick(unsigned n)
+{
+	return (unsigned)(random_next() % n);
+}
+
+static struct thing *thing_of(uint64_t id)
+{
+	if (id < BASE_ID || id - BASE_ID >= w.count)
+		fail_msg("an id that was never published: %llx", (unsigned long long)id);
+	return &w.things[id - BASE_ID];
+}
+
+static uint64_t id_of(const struct thing *t)
+{
+	return BASE_ID + (uint64_t)(t - w.things);
+}
+
+static struct thing *any_with(enum fate fate)
+{
+	size_t start = w.count ? pick((unsigned)w.count) : 0;
+
+	for (size_t i = 0; i < w.count; i++) {
+		struct thing *t = &w.things[(start + i) % w.count];
+
+		if (t->fate == fate)
+			return t;
+	}
+	return NULL;
+}
+
+static uint64_t count_fate(enum fate fate)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < w.count; i++)
+		n += w.things[i].fate == fate;
+	return n;
+}
+
+/* ---- what the shard tells ------------------------------------------------------ */
+
+static void on_ready(struct shard *sh)
+{
+	w.is_ready = true;
+}
+
+static void settle(struct entry *e, unsigned how)
+{
+	struct thing *t = thing_of(e->id);
+
+	assert_int_equal(t->fate, FATE_HELD);
+	assert_ptr_equal(t->entry, e);
+	t->fate = FATE_WAITING;
+	t->entry = NULL;
+	switch (how) {
+	case 0:
+		t->was_delayed = false;
+		shard_return(e, 0);
+		break;
+	case 1:
+		t->due_ms = w.env.now_ms + 1 + pick(3000);
+		t->was_delayed = true;
+		shard_count_failure(e, "nack");
+		shard_return(e, t->due_ms);
+		break;
+	case 2:
+		t->fate = FATE_BURIED;
+		shard_count_failure(e, "timeout");
+		shard_bury(e);
+		break;
+	default:
+		t->fate = FATE_MOVING;
+		t->entry = e;
+		shard_set_moving(e);
+	}
+}
+
+static bool on_timeout(struct shard *sh, struct entry *e)
+{
+	settle(e, pick(4));
+	return true;
+}
+
+static const struct shard_ops ops = { on_ready, on_timeout };
+
+static void on_call(struct waiter *waiter)
+{
+	struct call *c = (struct call *)((char *)waiter - offsetof(struct call, waiter));
+
+	if (waiter->status < 0 && !w.may_refuse)
+		fail_msg("refused: %s", waiter->text ? waiter->text : "?");
+	for (size_t i = c->from; i < c->to && !w.is_crashing; i++) {
+		struct thing *t = &w.things[i];
+
+		if (!c->is_publish) {
+			t->is_forgotten = waiter->status == TIDE_OK;
+		} else if (waiter->status == TIDE_OK) {
+			t->is_confirmed = t->fate != FATE_GONE;
+		} else {
+			w.refusals++;
+			t->was_refused = true;
+			if (t->fate == FATE_WAITING || t->fate == FATE_BURIED)
+				t->fate = FATE_GONE;
+		}
+	}
+	mem_free(c);
+}
+
+static struct call *call_create(size_t from, size_t to, bool is_publish)
+{
+	struct call *c = mem_zalloc(sizeof(*c));
+
+	*c = (struct call){ .world = &w, .from = from, .to = to };
+	c->is_publish = is_publish;
+	waiter_init(&c->waiter, on_call);
+	return c;
+}
+
+/* ---- operations ------------------------------------------------------------------ */
+
+static double make_rank(void)
+{
+	switch (w.rank_mode) {
+	case 0:
+		return 0;
+	case 1:
+		return -(double)pick(4);
+	case 2:
+		return (double)random_next() / 1e9 - 1e3;
+	default:
+		return pick(20) ? 5 : pick(10);
+	}
+}
+
+static void publish(void)
+{
+	static const char payload[2000];
+	struct thing *t = &w.things[w.count];
+	struct call *c;
+	struct msg *m;
+
+	if (w.count == MESSAGES_MAX)
+		return;
+	w.count++;
+	*t = (struct thing){ .rank = make_rank(), .fate = FATE_WAITING };
+	m = make_msg(id_of(t), "k", payload, pick(8) ? pick(100) : pick(2000));
+	if (pick(4) == 0) {
+		t->due_ms = m->due_unix_ms = w.env.now_ms + 1 + pick(5000);
+		t->was_delayed = true;
+	}
+	c = call_create(w.count - 1, w.count, true);
+	shard_publish(w.shard, m, t->rank, &c->waiter);
+	waiter_done(&c->waiter, TIDE_OK, NULL);
+	msg_unref(m);
+}
+
+/* What the shard thinks of a message, for the eye of whom a failure puzzles. */
+static void dump(uint64_t id)
+{
+	static const char *const names[] = { "ready", "delayed", "unack", "buried" };
+
+	for (int i = 0; i < 4; i++) {
+		redisReply *r = ask(w.redis, "ZSCORE tide:{//jobs#0}:%s %016llx",
+				    names[i], (unsigned long long)id);
+
+		if (r->str)
+			print_message("%llx is in %s by %s\n", (unsigned long long)id,
+				      names[i], r->str);
+		freeReplyObject(r);
+	}
+	for (int i = 0; i < SHARD_STAGES; i++) {
+		const struct stage *st = &w.shard->stages[i];
+		const struct entry *e;
+
+		print_message("stage %d: window %zu, beyond %llu, edge %g %llx, indexed "
+			      "%llu%s%s\n",
+			      i, st->window.count, (unsigned long long)st->beyond,
+			      st->edge.score, (unsigned long long)st->edge.id,
+			      (unsigned long long)st->indexed,
+			      st->is_refilling ? ", refilling" : "",
+			      st->is_void ? ", void" : "");
+		for (e = window_first(&st->window); e; e = window_next(&st->window, e))
+			if (e->id == id)
+				print_message("%llx is in the window, home %d, flags "
+					      "%x\n",
+					      (unsigned long long)id, e->home, e->flags);
+		TAILQ_FOREACH (e, &st->outside, link)
+			if (e->id == id)
+				print_message("%llx is outside, home %d, flags %x\n",
+					      (unsigned long long)id, e->home, e->flags);
+	}
+}
+
+static void fail_order(struct place place, const struct thing *o)
+{
+	dump(place.id);
+	dump(id_of(o));
+	fail_msg("%llx (rank %g) was delivered before %llx (rank %g)",
+		 (unsigned long long)place.id, place.score, (unsigned long long)id_of(o),
+		 o->rank);
+}
+
+/* Nothing that is ready for certain may come before it. */
+static void check_order(const struct thing *t)
+{
+	struct place place = { t->rank, id_of(t) };
+
+	for (size_t i = 0; i < w.count; i++) {
+		const struct thing *o = &w.things[i];
+
+		if (o->fate == FATE_WAITING && !o->was_delayed && o != t &&
+		    place_is_before((struct place){ o->rank, id_of(o) }, place))
+			fail_order(place, o);
+	}
+}
+
+static bool deliver(void)
+{
+	struct entry *e = shard_next(w.shard);
+	struct thing *t;
+
+	if (!e) {
+		w.is_ready = false;
+		return false;
+	}
+	t = thing_of(e->id);
+	if (t->fate == FATE_BURIED && (w.kick_credit > 0 || w.may_refuse))
+		w.kick_credit -= w.kick_credit > 0;
+	else if (t->fate != FATE_WAITING)
+		fail_msg("%llx is delivered, but its fate is %d",
+			 (unsigned long long)e->id, t->fate);
+	if (t->was_delayed && t->fate == FATE_WAITING && t->due_ms > w.env.now_ms)
+		fail_msg("%llx is delivered %lld ms early", (unsigned long long)e->id,
+			 (long long)(t->due_ms - w.env.now_ms));
+	assert_true(e->rank == t->rank);
+	/* What is refused may vanish, and hold up others until it is tried again. */
+	if (t->fate == FATE_WAITING && !t->was_delayed && !w.may_refuse)
+		check_order(t);
+	t->fate = FATE_HELD;
+	t->entry = e;
+	shard_hold(e, w.env.now_ms + 1 + pick(10000));
+	w.delivered++;
+	return true;
+}
+
+static void ack(struct thing *t)
+{
+	struct entry *e = t->entry;
+	struct call *c;
+
+	t->fate = FATE_GONE;
+	t->entry = NULL;
+	t->is_confirmed = false;
+	c = call_create((size_t)(t - w.things), (size_t)(t - w.things) + 1, false);
+	shard_remove(e, &c->waiter);
+	waiter_done(&c->waiter, TIDE_OK, NULL);
+}
+
+static bool is_quiet(void)
+{
+	return !w.shard->is_held_back && !w.shard->kick_waiter;
+}
+
+static void on_kicked(struct waiter *waiter)
+{
+	w.kicks--;
+	mem_free(waiter);
+}
+
+static void kick(uint64_t n)
+{
+	struct waiter *waiter;
+	uint64_t kicked = 0, buried = count_fate(FATE_BURIED) - w.kick_credit;
+
+	if (!is_quiet())
+		return;
+	waiter = mem_zalloc(sizeof(*waiter));
+	waiter_init(waiter, on_kicked);
+	w.kicks++;
+	assert_int_equal(shard_kick(w.shard, n, waiter, &kicked), TIDE_OK);
+	if (!w.may_refuse)
+		assert_int_equal(kicked, n < buried ? n : buried);
+	w.kick_credit += kicked;
+	waiter_done(waiter, TIDE_OK, NULL);
+}
+
+static void purge(void)
+{
+	struct call *c;
+	uint64_t expected = count_fate(FATE_WAITING) + count_fate(FATE_BURIED);
+
+	if (!is_quiet())
+		return;
+	w.purges++;
+	c = call_create(0, 0, false);
+	for (size_t i = 0; i < w.count; i++) {
+		struct thing *t = &w.things[i];
+
+		if (t->fate == FATE_WAITING || t->fate == FATE_BURIED) {
+			t->fate = FATE_GONE;
+			t->is_confirmed = false;
+		}
+	}
+	w.kick_credit = 0;
+	if (w.may_refuse)
+		expected = shard_purge(w.shard, &c->waiter);
+	else
+		assert_int_equal(shard_purge(w.shard, &c->waiter), expected);
+	waiter_done(&c->waiter, TIDE_OK, NULL);
+}
+
+static void end_move(struct thing *t)
+{
+	struct entry *e = t->entry;
+
+	t->entry = NULL;
+	if (pick(2)) {
+		t->fate = FATE_BURIED;
+		shard_bury(e);
+	} else {
+		t->fate = FATE_GONE;
+		t->is_confirmed = false;
+		shard_remove(e, NULL);
+	}
+}
+
+static void pass_time(int64_t ms)
+{
+	w.env.now_ms += ms;
+	while (heap_min(&w.timers) && heap_min(&w.timers)->key <= w.env.now_ms)
+		shard_tick(w.shard);
+}
+
+static void turn(void)
+{
+	journal_flush(w.env.journal);
+	uv_run(&w.h.loop, UV_RUN_NOWAIT);
+}
+
+#endif
