@@ -208,6 +208,23 @@ static inline void peer_feed(struct peer *p, const char *data, size_t len)
 	buf_consume(&p->in, used);
 }
 
+/* Give input, and turns until the broker rests and takes no more of what it was
+ * given. A busy machine interrupts the process for longer than a turn may take; the
+ * broker then leaves the rest of the input for the next turn. */
+static inline void peer_say(struct peer *p, const char *data, size_t len)
+{
+	size_t held;
+
+	peer_feed(p, data, len);
+	rig_settle(p->rig);
+	while ((held = buf_len(&p->in)) > 0) {
+		peer_feed(p, NULL, 0);
+		if (buf_len(&p->in) == held)
+			break;
+		rig_settle(p->rig);
+	}
+}
+
 /* Move what was written to `sent`. */
 static inline void peer_collect(struct peer *p)
 {
