@@ -2,7 +2,7 @@
 #ifndef TIDE_CHECK_LINT_H
 #define TIDE_CHECK_LINT_H
 
-#include "base/findings.h"
+#include "findings.h"
 
 /* What `f` has for a line already is not said again. */
 void lint_rules(const char *dir, struct findings *f);
