@@ -103,7 +103,7 @@ static void visit(const struct search *s, FTS *tree, FTSENT *entry, const char *
 	if (is_folder && ends_in(path, EXTENSION))
 		buf_append_text(&why, "is a folder, but a script must be a file; nothing "
 				      "in it is loaded");
-	else if (!is_folder && generation_is_script(entry->fts_name))
+	else if (!is_folder && script_kind_is_file(entry->fts_name))
 		explain(s, path, &why);
 	if (buf_len(&why))
 		s->on_file(s->ctx, path, buf_cstr(&why));
