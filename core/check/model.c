@@ -208,13 +208,13 @@ static void ask(struct model *m, const char *request, char *answer)
 }
 
 /* What a line is about. */
-struct subject {
+struct declaration {
 	char words[WORDS_MAX][WORD_MAX];
 	bool is_bind, is_to_exchange;
 	char id[ID_MAX];
 };
 
-static bool read_subject(const char *line, struct subject *s)
+static bool read_declaration(const char *line, struct declaration *s)
 {
 	int n = sscanf(line, "%299s %299s %299s %299s", s->words[0], s->words[1],
 		       s->words[2], s->words[3]);
@@ -231,7 +231,7 @@ static bool read_subject(const char *line, struct subject *s)
 }
 
 /* A binding of what was refused fails for that reason alone. */
-static bool is_consequence(const struct model *m, const struct subject *s)
+static bool is_consequence(const struct model *m, const struct declaration *s)
 {
 	return s->is_bind &&
 	       (is_refused(m, "exchange", s->words[2]) ||
@@ -239,7 +239,7 @@ static bool is_consequence(const struct model *m, const struct subject *s)
 }
 
 /* @param why  "ERR not-found there is no ..." */
-static void report_refusal(struct model *m, const struct subject *s,
+static void report_refusal(struct model *m, const struct declaration *s,
 			   struct model_place at, const char *why)
 {
 	char text[2 * ANSWER_MAX];
@@ -256,10 +256,10 @@ static void report_refusal(struct model *m, const struct subject *s,
 
 static void read_line(struct model *m, const char *line, struct model_place at)
 {
-	struct subject s = { .id = "" };
+	struct declaration s = { .id = "" };
 	char answer[ANSWER_MAX], text[ANSWER_MAX];
 
-	if (!read_subject(line, &s)) {
+	if (!read_declaration(line, &s)) {
 		snprintf(text, sizeof(text),
 			 "'%.80s' is not a definition; definitions are: DECLARE exchange "
 			 "<name> <type>, DECLARE queue <name>, BIND <queue> <exchange> "

@@ -6,20 +6,21 @@
 #include "rules/engine/bundle.h"
 #include "text.h"
 
-struct target {
+struct sender {
 	struct model *model;
 	const struct survey_script *script;
 };
 
 static void on_exchange(void *ctx, struct slice name, int line)
 {
-	const struct target *t = ctx;
-	const char *matched = t->script->match_exchange;
+	const struct sender *sender = ctx;
+	const char *matched = sender->script->match_exchange;
 	char *text = mem_strndup(name.data, name.len);
 
 	/* What it matches is reported for the match. */
-	if (!(matched && slice_is(name, matched)) && !model_has_exchange(t->model, text))
-		findings_add(t->model->findings, t->script->file, line,
+	if (!(matched && slice_is(name, matched)) &&
+	    !model_has_exchange(sender->model, text))
+		findings_add(sender->model->findings, sender->script->file, line,
 			     "sends to exchange '%s', which does not exist: the publish "
 			     "fails",
 			     text);
@@ -31,7 +32,7 @@ static void check_script(struct model *m, const struct survey_script *script,
 {
 	const struct bundle_file *file = bundle_find(files, script->file);
 	const char *matched = script->match_exchange;
-	struct target target = { m, script };
+	struct sender sender = { m, script };
 
 	if (!script->is_active)
 		return;
@@ -42,7 +43,7 @@ static void check_script(struct model *m, const struct survey_script *script,
 			     matched);
 	if (file)
 		text_each_exchange((struct slice){ file->text, file->len }, on_exchange,
-				   &target);
+				   &sender);
 }
 
 static void check_dead_letters(struct model *m, const struct queue *q)
