@@ -13,7 +13,7 @@ describe('the offline verbs', function()
   local broker
 
   setup(function() broker = Broker.start { rules = {}, args = { '--store', 'none' } } end)
-  teardown(function() broker:stop() end)
+  teardown(function() broker:expect_clean_stop() end)
   before_each(function() os.execute(('rm -rf %s/r && cp -R rules %s/r'):format(broker.dir, broker.dir)) end)
 
   local function dir() return broker.dir .. '/r' end

@@ -1,0 +1,122 @@
+#include "ask.h"
+
+#include <jansson.h>
+#include <string.h>
+
+#include "tidemq/client.h"
+#include "base/args.h"
+
+static const char *text(const json_t *object, const char *key)
+{
+	const char *value = json_string_value(json_object_get(object, key));
+
+	return value ? value : "";
+}
+
+/* Its options, encoded as in a line, and the end of the line. */
+static void end_line(struct buf *line, json_t *item)
+{
+	const char *name;
+	struct args args;
+	json_t *value;
+
+	args_init(&args);
+	json_object_foreach(json_object_get(item, "options"), name, value)
+	{
+		struct slice given = { json_string_value(value),
+				       json_string_length(value) };
+
+		if (given.data && args_add(&args, slice_from(name), given) < 0)
+			continue;
+	}
+	if (args.count)
+		buf_append_char(line, ' ');
+	args_format(&args, line);
+	args_deinit(&args);
+	buf_append_char(line, '\n');
+}
+
+static void write_exchanges(struct buf *out, json_t *list)
+{
+	size_t i;
+	json_t *x;
+
+	json_array_foreach(list, i, x)
+	{
+		buf_printf(out, "DECLARE exchange %s %s", text(x, "name"),
+			   text(x, "type"));
+		end_line(out, x);
+	}
+}
+
+static void write_queues(struct buf *out, json_t *list)
+{
+	size_t i;
+	json_t *q;
+
+	json_array_foreach(list, i, q)
+	{
+		buf_printf(out, "DECLARE queue %s", text(q, "name"));
+		end_line(out, q);
+	}
+}
+
+static void write_bindings(struct buf *out, json_t *list)
+{
+	size_t i;
+	json_t *b;
+
+	json_array_foreach(list, i, b)
+	{
+		const char *pattern = text(b, "pattern");
+
+		buf_printf(out, "BIND %s %s %s", text(b, "destination"),
+			   text(b, "exchange"), pattern[0] ? pattern : "-");
+		if (strcmp(text(b, "to"), "exchange") == 0)
+			buf_append_text(out, " dest=exchange");
+		end_line(out, b);
+	}
+}
+
+static const struct {
+	const char *request;
+	void (*write)(struct buf *out, json_t *list);
+} lists[] = {
+	{ "LIST exchanges", write_exchanges },
+	{ "LIST queues", write_queues },
+	{ "LIST bindings", write_bindings },
+};
+
+static int ask(struct tidemq_client *client, size_t i, struct buf *lines,
+	       struct error *err)
+{
+	struct tidemq_reply reply;
+	json_t *list;
+
+	if (tidemq_request(client, lists[i].request, NULL, 0, &reply) != TIDEMQ_OK)
+		return error_set(err, TIDE_EDENIED, "%s: %s", lists[i].request,
+				 tidemq_last_error(client)->text);
+	list = json_loadb(reply.text, reply.len, 0, NULL);
+	if (!json_is_array(list)) {
+		json_decref(list);
+		return error_set(err, TIDE_ESYNTAX, "%s: the answer is no list",
+				 lists[i].request);
+	}
+	lists[i].write(lines, list);
+	json_decref(list);
+	return TIDE_OK;
+}
+
+int ask_broker(const char *url, struct buf *lines, struct error *err)
+{
+	struct tidemq_error failure;
+	struct tidemq_client *client = tidemq_connect(url, NULL, &failure);
+	int rc = TIDE_OK;
+
+	if (!client)
+		return error_set(err, TIDE_ENOTFOUND, "%s", failure.text);
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]) && rc == TIDE_OK; i++)
+		rc = ask(client, i, lines, err);
+	tidemq_disconnect(client);
+	return rc;
+}

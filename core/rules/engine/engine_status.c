@@ -1,0 +1,200 @@
+/* engine_status.c: the engine's state as a document, for RULES status and LIST rules. */
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "engine.h"
+#include "engine_private.h"
+
+const char *engine_origin_name(enum engine_origin origin)
+{
+	static const char *const names[] = {
+		[ENGINE_START] = "start",       [ENGINE_LAST_GOOD] = "last good",
+		[ENGINE_FILES] = "files",       [ENGINE_RELOAD] = "reload",
+		[ENGINE_ROLLBACK] = "rollback", [ENGINE_PROMOTE] = "promote",
+	};
+	return names[origin];
+}
+
+static void write_hash(struct json *out, uint64_t hash)
+{
+	char hex[17];
+	snprintf(hex, sizeof(hex), "%016" PRIx64, hash);
+	json_member_text(out, "hash", hex);
+}
+
+/* What the option may be besides its type. */
+static void write_allowed(struct json *out, const struct option *o)
+{
+	if (o->type == OPTION_LIST)
+		json_member_text(out, "of", options_type_name(o->of));
+	if (o->is_required)
+		json_member_bool(out, "required", true);
+	if (o->has_min) {
+		json_key(out, "min");
+		json_number(out, o->min);
+	}
+	if (o->has_max) {
+		json_key(out, "max");
+		json_number(out, o->max);
+	}
+	if (o->choices.count == 0)
+		return;
+	json_key(out, "choices");
+	json_array_begin(out);
+	for (size_t i = 0; i < o->choices.count; i++)
+		json_text(out, o->choices.items[i].name);
+	json_array_end(out);
+}
+
+static void write_option(struct json *out, const struct option *o)
+{
+	json_object_begin(out);
+	json_member_text(out, "name", o->name);
+	json_member_text(out, "type", options_type_name(o->type));
+	if (o->preset)
+		json_member_text(out, "default", o->preset);
+	if (o->doc)
+		json_member_text(out, "doc", o->doc);
+	write_allowed(out, o);
+	json_object_end(out);
+}
+
+static void write_options(struct json *out, const char *key, const struct options *o)
+{
+	json_key(out, key);
+	json_array_begin(out);
+	for (size_t i = 0; i < o->count; i++)
+		write_option(out, &o->items[i]);
+	json_array_end(out);
+}
+
+static size_t count_uses(const struct engine *e, const struct rule *rule)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < e->current->use_count; i++)
+		count += e->current->uses[i].rule == rule;
+	return count;
+}
+
+static void write_match(struct json *out, const struct rule *rule)
+{
+	const char *exchange = rule->match_exchange;
+	json_member_int(out, "uses", exchange != NULL);
+	json_member_bool(out, "active", exchange != NULL);
+	json_member_int(out, "rejected", (int64_t)rule->stats.rejected);
+	if (!exchange)
+		return;
+	json_key(out, "match");
+	json_object_begin(out);
+	json_member_text(out, "exchange", exchange[0] ? exchange : "-");
+	json_member_text(out, "key", rule->match_key[0] ? rule->match_key : "-");
+	json_object_end(out);
+}
+
+/* Of the uses that there are and of those that have gone. */
+static uint64_t count_hits(const struct engine *e, const struct rule *rule)
+{
+	const struct handle *h;
+	uint64_t hits = rule->stats.cache_hits;
+	TAILQ_FOREACH (h, &e->handles, link) {
+		if (e->current->uses[h->number].rule == rule)
+			hits += h->cache_hits;
+	}
+	return hits;
+}
+
+static void write_circuit(struct json *out, const struct engine *e,
+			  const struct script_stats *stats)
+{
+	const struct breaker *b = &stats->breaker;
+	int64_t now_ms = (int64_t)(uv_hrtime() / 1000000);
+	json_member_text(out, "circuit",
+			 breaker_state(b, now_ms, e->config.breaker_rest_ms));
+	if (b->is_open)
+		json_member_int(out, "circuit_since_ms", b->since_unix_ms);
+	json_member_int(out, "skipped", (int64_t)stats->skipped);
+}
+
+static void write_rule(struct json *out, const struct engine *e, const struct rule *rule)
+{
+	const struct script_stats *stats = &rule->stats;
+	json_object_begin(out);
+	json_member_text(out, "kind", script_kind_name(rule->kind));
+	json_member_text(out, "name", rule->name);
+	json_member_text(out, "file", rule->file);
+	write_hash(out, rule->hash);
+	if (rule->doc)
+		json_member_text(out, "doc", rule->doc);
+	if (rule->kind == SCRIPT_FILTER)
+		write_match(out, rule);
+	else
+		json_member_int(out, "uses", (int64_t)count_uses(e, rule));
+	json_member_int(out, "calls", (int64_t)stats->calls);
+	json_member_int(out, "errors", (int64_t)stats->errors);
+	json_member_int(out, "overruns", (int64_t)stats->overruns);
+	json_member_int(out, "cache_hits", (int64_t)count_hits(e, rule));
+	json_member_int(out, "time_us", (int64_t)(stats->time_ns / 1000));
+	cost_write(&stats->cost, out);
+	write_circuit(out, e, stats);
+	if (stats->last_error[0]) {
+		json_member_text(out, "last_error", stats->last_error);
+		json_member_int(out, "last_error_ms", stats->last_error_unix_ms);
+	}
+	if (rule->kind != SCRIPT_FILTER)
+		write_options(out, "options", &rule->options);
+	if (rule->kind == SCRIPT_ROUTING)
+		write_options(out, "binding_options", &rule->binding_options);
+	json_object_end(out);
+}
+
+static void write_refusal(struct json *out, const struct engine *e)
+{
+	json_key(out, "refusal");
+	if (e->refusal.code == TIDE_OK) {
+		json_null(out);
+		return;
+	}
+	json_object_begin(out);
+	json_member_text(out, "error", e->refusal.text);
+	json_member_int(out, "ms", e->refused_unix_ms);
+	json_object_end(out);
+}
+
+/* What the last build, or the one under way, has cost the loop. */
+static void write_build(struct json *out, const struct build *b)
+{
+	json_key(out, "build");
+	json_object_begin(out);
+	json_member_bool(out, "under_way", b->is_under_way);
+	json_member_int(out, "turns", b->turns);
+	json_member_int(out, "took_us", b->took_ns / 1000);
+	json_member_int(out, "worked_us", b->worked_ns / 1000);
+	json_member_int(out, "longest_turn_us", b->longest_ns / 1000);
+	json_member_int(out, "longest_turn_cpu_us", b->longest_cpu_ns / 1000);
+	json_object_end(out);
+}
+
+void engine_status(const struct engine *e, struct json *out)
+{
+	const struct generation *g = e->current;
+	json_object_begin(out);
+	json_member_int(out, "generation", (int64_t)e->epoch);
+	write_hash(out, g->hash);
+	json_member_text(out, "origin", engine_origin_name(e->origin));
+	json_member_int(out, "loaded_ms", g->loaded_unix_ms);
+	json_member_int(out, "refused", (int64_t)e->refused_count);
+	write_refusal(out, e);
+	json_member_int(out, "memory_bytes", (int64_t)g->script.memory_bytes);
+	json_member_int(out, "memory_max_bytes", (int64_t)g->script.memory_max_bytes);
+	write_build(out, &e->build);
+	json_key(out, "scripts");
+	json_array_begin(out);
+	for (size_t i = 0; i < g->rule_count; i++)
+		write_rule(out, e, g->rules[i]);
+	json_array_end(out);
+	status_shared(e, out);
+	if (e->hooks.add_status)
+		e->hooks.add_status(e->hooks.ctx, out);
+	json_object_end(out);
+}

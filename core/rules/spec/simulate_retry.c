@@ -1,0 +1,141 @@
+#include "simulate_retry.h"
+
+#include "base/duration.h"
+#include "rules/engine/engine_private.h"
+#include "rules/api/shared.h"
+
+/* The loop waits for it. */
+#define SIMULATE_MAX_NS (UINT64_C(100) * 1000 * 1000)
+
+struct simulation {
+	const struct simulate_spec *spec;
+	struct strategy *strategy;
+	struct msg *msg;
+	struct api_tide *tide;
+	uint64_t end_ns;
+	int64_t at_ms; /* of the attempt, from the publication */
+	uint32_t attempt;
+	struct json *out;
+};
+
+/* What a decision is called in the document. */
+static const char *action_name(enum retry_action action)
+{
+	switch (action) {
+	case RETRY_AFTER:
+		return "retry";
+	case RETRY_BURY:
+		return API_TIDE_BURY;
+	case RETRY_DEAD_LETTER:
+		return API_TIDE_DEAD_LETTER;
+	case RETRY_DROP:
+		return API_TIDE_DROP;
+	}
+	return NULL;
+}
+
+/* What follows the failure of the attempt under way, as core/broker/retry.c does
+ * it: the delivery limit is applied before the script is asked. */
+static const char *decide(struct simulation *sim, struct retry_decision *d)
+{
+	const struct simulate_spec *spec = sim->spec;
+	struct failure_view failure = { spec->reason, sim->attempt, sim->attempt };
+	struct error err;
+
+	sim->tide->fixed_now_ms = sim->msg->ts_unix_ms + sim->at_ms + spec->held_ms;
+	if (spec->delivery_limit > 0 && sim->attempt >= spec->delivery_limit) {
+		d->action = RETRY_DEAD_LETTER;
+		json_member_text(sim->out, "by", "delivery-limit");
+	} else if (strategy_decide(sim->strategy, sim->msg, sim->attempt, &failure, d,
+				   &err) != TIDE_OK) {
+		json_member_text(sim->out, "error", err.text);
+		return "error";
+	}
+	return action_name(d->action);
+}
+
+/* One row. Gives how it all ends, or NULL when there is another attempt. */
+static const char *attempt(struct simulation *sim)
+{
+	struct retry_decision d = { .action = RETRY_DROP };
+
+	json_object_begin(sim->out);
+	json_member_int(sim->out, "attempt", sim->attempt);
+	json_member_int(sim->out, "at_ms", sim->at_ms);
+	const char *happens = decide(sim, &d);
+	json_member_text(sim->out, "happens", happens);
+	if (d.action == RETRY_AFTER)
+		json_member_int(sim->out, "delay_ms", d.delay_ms);
+	json_object_end(sim->out);
+	if (d.action != RETRY_AFTER)
+		return happens;
+	sim->at_ms += sim->spec->held_ms + d.delay_ms;
+	if (sim->at_ms > DURATION_MAX_MS || uv_hrtime() > sim->end_ns)
+		return "time";
+	return sim->attempt++ == sim->spec->failures_max ? "failures" : NULL;
+}
+
+static void simulate(struct simulation *sim)
+{
+	const char *end = NULL;
+
+	json_object_begin(sim->out);
+	json_member_text(sim->out, "script", strategy_script(sim->strategy));
+	json_member_text(sim->out, "reason", sim->spec->reason);
+	json_member_int(sim->out, "delivery_limit", sim->spec->delivery_limit);
+	json_key(sim->out, "attempts");
+	json_array_begin(sim->out);
+	while (!end)
+		end = attempt(sim);
+	json_array_end(sim->out);
+	json_member_text(sim->out, "end", end);
+	json_member_int(sim->out, "end_ms", sim->at_ms);
+	json_object_end(sim->out);
+}
+
+static struct msg *create_message(int64_t now_ms)
+{
+	const struct msg_spec spec = {
+		.id = 1, .ts_unix_ms = now_ms, .key = SLICE("simulation"), .payload = ""
+	};
+
+	return msg_create(&spec);
+}
+
+int simulate_retry(struct engine *e, const struct simulate_spec *spec, struct json *out,
+		   struct error *err)
+{
+	struct simulation sim = { .spec = spec,
+				  .tide = &e->tide,
+				  .end_ns = uv_hrtime() + SIMULATE_MAX_NS,
+				  .attempt = 1,
+				  .out = out };
+	const struct api_tide tide = e->tide;
+	struct rule *rule;
+	int status = generation_get(e->current, SCRIPT_RETRY, spec->name, &rule, err);
+
+	if (status != TIDE_OK)
+		return status;
+	sim.msg = create_message(api_tide_now_ms(&e->tide));
+	if (!sim.msg)
+		return error_set(err, TIDE_EBUSY, "there is no memory for a message");
+	struct script_stats stats = rule->stats;
+	status = strategy_create(e, SCRIPT_RETRY, spec->name, spec->options,
+				 "a simulation", &sim.strategy, err);
+	if (status == TIDE_OK) {
+		/* What scripts keep in tide.shared is simulated too. */
+		struct shared *kept = e->shared;
+		e->shared = shared_create(0, 0);
+		e->tide.is_clock_fixed = true;
+		simulate(&sim);
+		shared_destroy(e->shared);
+		e->shared = kept;
+		strategy_destroy(sim.strategy);
+	}
+	msg_unref(sim.msg);
+	rule->stats = stats;
+	e->tide.is_clock_fixed = tide.is_clock_fixed;
+	e->tide.fixed_now_ms = tide.fixed_now_ms;
+	e->tide.random_state = tide.random_state;
+	return status;
+}

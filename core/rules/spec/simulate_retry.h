@@ -1,0 +1,26 @@
+/* simulate_retry.h: the timetable of a retry script's attempts, for RULES simulate.
+ *
+ * A message that fails each time is taken through the script that is in force,
+ * on a clock of its own. Nothing is stored; the script's figures, the sequence
+ * of random numbers and the time are afterwards what they were. */
+#ifndef TIDE_RULES_SPEC_SIMULATE_RETRY_H
+#define TIDE_RULES_SPEC_SIMULATE_RETRY_H
+
+#include "rules/engine/engine.h"
+
+struct simulate_spec {
+	struct slice name; /* of the retry script */
+	const struct args *options;
+	const char *reason;      /* "nack", "timeout" or "gone" */
+	unsigned failures_max;   /* where it stops if the script does not */
+	uint32_t delivery_limit; /* as a queue has it; 0 = none */
+	int64_t held_ms;         /* between a delivery and its failure */
+};
+
+/* Write the document, an object. TIDE_ENOTFOUND and TIDE_EMISMATCH as with
+ * strategy_create, and `out` is then as it was; a script that fails is
+ * part of the document. Ends early when the calls take 100 ms together. */
+TIDE_MUST_USE int simulate_retry(struct engine *e, const struct simulate_spec *spec,
+				 struct json *out, struct error *err);
+
+#endif
