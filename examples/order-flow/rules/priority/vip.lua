@@ -1,9 +1,8 @@
--- vip: better customers wait less, and nobody waits for ever.
+-- vip: better customers wait less, and no customer waits for ever.
 --
--- A message is served as if it had been published earlier by the head start of
--- its customer's tier (the header `tier`). A gold order overtakes what ordinary
--- customers ordered within the last ten minutes, but not what has been waiting
--- for longer: a stream of gold orders cannot starve the others.
+-- The header `tier` gives a message a head start: it is served as if it had been published
+-- earlier. By default a gold order overtakes ordinary orders of the last ten minutes. It
+-- does not overtake older ones, so a stream of gold orders starves nobody.
 
 return {
   doc = "by the time of publication, with a head start for the tier of the customer",
