@@ -31,7 +31,7 @@ static void on_closed(void *ctx)
 {
 	struct model *m = ctx;
 
-	m->broker = NULL;
+	m->service = NULL;
 }
 
 static void nothing(void *ctx)
@@ -63,7 +63,7 @@ static const struct line_ops ops = {
 int model_open(struct model *m, const char *rules_dir, const char *lua_dir,
 	       struct error *err)
 {
-	struct broker_hooks hooks = { m, on_started, on_turn, on_closed };
+	struct service_hooks hooks = { m, on_started, on_turn, on_closed };
 	struct broker_config config;
 	int rc;
 
@@ -73,7 +73,7 @@ int model_open(struct model *m, const char *rules_dir, const char *lua_dir,
 	config.lua_dir = lua_dir;
 	config.rules_watch = false;
 	uv_loop_init(&m->loop);
-	rc = broker_create(&m->broker, &m->loop, &config, &hooks, err);
+	rc = service_create(&m->service, &m->loop, &config, &hooks, err);
 	if (rc < 0) {
 		uv_run(&m->loop, UV_RUN_DEFAULT);
 		uv_loop_close(&m->loop);
@@ -81,10 +81,10 @@ int model_open(struct model *m, const char *rules_dir, const char *lua_dir,
 	}
 	while (!m->is_started)
 		uv_run(&m->loop, UV_RUN_DEFAULT);
-	m->vhost = vhost_find(m->broker, SLICE("/"));
+	m->vhost = vhost_find(m->service->broker, SLICE("/"));
 	out_pool_init(&m->chunks);
 	out_init(&m->out, &m->chunks);
-	line_init(&m->line, m->broker, &m->out, &ops, m, PAYLOAD_MAX);
+	line_init(&m->line, m->service, &m->out, &ops, m, PAYLOAD_MAX);
 	return TIDE_OK;
 }
 
@@ -92,7 +92,7 @@ void model_close(struct model *m)
 {
 	line_deinit(&m->line);
 	out_deinit(&m->out);
-	broker_close(m->broker, 0);
+	service_close(m->service, 0);
 	uv_run(&m->loop, UV_RUN_DEFAULT);
 	uv_loop_close(&m->loop);
 	pool_deinit(&m->chunks);

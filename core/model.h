@@ -5,7 +5,6 @@
 #define TIDE_MODEL_H
 
 #include "base/findings.h"
-#include "broker/broker.h"
 #include "proto/line/line.h"
 
 /* Where a definition came from. */
@@ -20,7 +19,7 @@ struct model {
 	struct findings *findings;
 	const char *file; /* of what is read; NULL: a broker's */
 	uv_loop_t loop;
-	struct broker *broker;
+	struct service *service;
 	struct vhost *vhost;
 	struct pool chunks;
 	struct out out;
