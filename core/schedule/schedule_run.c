@@ -274,7 +274,7 @@ int schedule_run_home(const struct schedule *s, struct vhost **out, struct error
 			 s->vhost);
 }
 
-void schedule_run(struct schedule *s, int64_t tick_ms, uint64_t missed)
+void schedule_run_tick(struct schedule *s, int64_t tick_ms, uint64_t missed)
 {
 	const struct schedule_broker broker = { s, gather, count_queue };
 	struct error err;
@@ -290,8 +290,8 @@ void schedule_run(struct schedule *s, int64_t tick_ms, uint64_t missed)
 		return;
 	}
 	vhost_ref(s->home);
-	if (engine_schedule_run(s->broker->engine, slice_from(s->name), &s->tick, &broker,
-				&err) != TIDE_OK) {
+	if (schedule_run(s->broker->engine, slice_from(s->name), &s->tick, &broker,
+			 &err) != TIDE_OK) {
 		s->failure = err;
 		scheduler_finish(s, s->failure.text);
 	} else if (s->msg_count == 0) {

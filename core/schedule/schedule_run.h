@@ -9,6 +9,6 @@ TIDE_MUST_USE int schedule_run_home(const struct schedule *s, struct vhost **out
 				    struct error *err);
 /* Run a tick. The schedule is busy until scheduler_finish or scheduler_postpone, which
  * may come within the call. */
-void schedule_run(struct schedule *s, int64_t tick_ms, uint64_t missed);
+void schedule_run_tick(struct schedule *s, int64_t tick_ms, uint64_t missed);
 
 #endif

@@ -293,7 +293,7 @@ void scheduler_update(struct scheduler *sched)
 		return;
 	TAILQ_FOREACH (s, &sched->schedules, link)
 		s->is_listed = false;
-	engine_each_schedule(sched->broker->engine, update_one, sched);
+	schedule_each(sched->broker->engine, update_one, sched);
 	for (s = TAILQ_FIRST(&sched->schedules); s; s = next) {
 		next = TAILQ_NEXT(s, link);
 		drop_if_unlisted(s);
@@ -354,21 +354,21 @@ void scheduler_finish(struct schedule *s, const char *why)
 
 void scheduler_postpone(struct schedule *s, const char *why)
 {
-	int64_t next_ms = schedule_next(&s->spec, s->broker->now_ms);
+	int64_t next_ms = schedule_spec_next(&s->spec, s->broker->now_ms);
 
 	note_result(s, why);
 	end_run(s);
-	s->due_ms = schedule_due(&s->spec, s->name, next_ms);
+	s->due_ms = schedule_spec_due(&s->spec, s->name, next_ms);
 	drop_if_unlisted(s);
 }
 
 /* The last tick whose time has come. */
 static int64_t latest_due(const struct schedule *s, int64_t now_ms)
 {
-	int64_t tick = schedule_prev(&s->spec, now_ms);
+	int64_t tick = schedule_spec_prev(&s->spec, now_ms);
 
-	if (tick && schedule_due(&s->spec, s->name, tick) > now_ms)
-		tick = schedule_prev(&s->spec, tick - 1);
+	if (tick && schedule_spec_due(&s->spec, s->name, tick) > now_ms)
+		tick = schedule_spec_prev(&s->spec, tick - 1);
 	return tick;
 }
 
@@ -381,7 +381,7 @@ static uint64_t count_missed(const struct schedule *s, int64_t first, int64_t la
 
 	*from = last;
 	while (n<SCHEDULE_MISSED_MAX && * from> first) {
-		*from = schedule_prev(&s->spec, *from - 1);
+		*from = schedule_spec_prev(&s->spec, *from - 1);
 		n++;
 	}
 	return n;
@@ -408,13 +408,13 @@ static void run_due(struct schedule *s, int64_t first, int64_t last)
 	s->is_starting = false;
 	if (s->spec.missed != SCHEDULE_ALL) {
 		s->skipped += missed;
-		schedule_run(s, last, missed);
+		schedule_run_tick(s, last, missed);
 		return;
 	}
 	if (from > first)
 		log_warn("schedule '%s': of the missed ticks the last %d are made up for",
 			 s->name, SCHEDULE_MISSED_MAX);
-	schedule_run(s, from, 0);
+	schedule_run_tick(s, from, 0);
 }
 
 static void check_clock(struct schedule *s, int64_t now_ms)
@@ -435,17 +435,17 @@ static void look_at(struct schedule *s, int64_t now_ms)
 
 	check_clock(s, now_ms);
 	if (s->begun_ms) {
-		schedule_run(s, s->begun_ms, s->begun_missed);
+		schedule_run_tick(s, s->begun_ms, s->begun_missed);
 		return;
 	}
-	first = schedule_next(&s->spec, s->done_ms);
+	first = schedule_spec_next(&s->spec, s->done_ms);
 	last = latest_due(s, now_ms);
 	if (first && last >= first) {
 		run_due(s, first, last);
 		return;
 	}
 	s->is_starting = false;
-	s->due_ms = first ? schedule_due(&s->spec, s->name, first) : INT64_MAX;
+	s->due_ms = first ? schedule_spec_due(&s->spec, s->name, first) : INT64_MAX;
 }
 
 static void set_due(struct scheduler *sched)
@@ -537,7 +537,7 @@ static void write_state(struct json *out, const struct schedule *s)
 	struct vhost *home;
 	struct error err;
 	bool has_home = schedule_run_home(s, &home, &err) == TIDE_OK;
-	int64_t next_ms = s->begun_ms ? s->begun_ms : schedule_next(&s->spec, s->done_ms);
+	int64_t next_ms = s->begun_ms ? s->begun_ms : schedule_spec_next(&s->spec, s->done_ms);
 
 	json_member_int(out, "next_ms", next_ms);
 	json_member_int(out, "last_ms", s->last_tick_ms);
@@ -559,7 +559,7 @@ static void write_one(void *ctx, const struct schedule_info *info)
 	json_member_text(st->out, "file", info->file);
 	json_member_text(st->out, "when", info->spec->when);
 	json_member_text(st->out, "vhost", info->spec->vhost);
-	json_member_text(st->out, "missed", schedule_missed_name(info->spec->missed));
+	json_member_text(st->out, "missed", schedule_spec_missed_name(info->spec->missed));
 	json_member_int(st->out, "jitter_ms", info->spec->jitter_ms);
 	json_member_bool(st->out, "active", info->spec->is_active);
 	if (s && s->is_listed)
@@ -573,6 +573,6 @@ void scheduler_status(const struct scheduler *sched, struct json *out)
 
 	json_key(out, "schedules");
 	json_array_begin(out);
-	engine_each_schedule(sched->broker->engine, write_one, &st);
+	schedule_each(sched->broker->engine, write_one, &st);
 	json_array_end(out);
 }

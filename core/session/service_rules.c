@@ -11,7 +11,7 @@ static void on_reload(void *ctx, const struct error *result)
 {
 	struct service *s = ctx;
 	struct broker *b = s->broker;
-	const char *by = engine_attempt_by(b->engine);
+	const char *by = reload_asked_by(b->engine);
 
 	if (result && result->code < 0)
 		log_error("rules: the change is refused, the old rules go on: %s",
@@ -76,9 +76,9 @@ static void on_change_gate(void *ctx, const struct error *answer)
 	if (s->broker->is_closing)
 		return;
 	if (answer->code < 0)
-		engine_refuse(s->broker->engine, ENGINE_FILES, NULL, answer);
+		reload_refuse(s->broker->engine, ENGINE_FILES, NULL, answer);
 	else
-		engine_follow(s->broker->engine);
+		reload_follow(s->broker->engine);
 }
 
 void service_rules_follow(struct service *s)
@@ -96,11 +96,11 @@ static void on_reload_gate(void *ctx, const struct error *answer)
 
 	if (s->broker->is_closing)
 		return;
-	engine_set_asker(e, AUTHOR_SIGNAL);
+	reload_set_asker(e, AUTHOR_SIGNAL);
 	if (answer->code < 0)
-		engine_refuse(e, ENGINE_RELOAD, NULL, answer);
+		reload_refuse(e, ENGINE_RELOAD, NULL, answer);
 	else
-		engine_reload_start(e, NULL, NULL);
+		reload_start(e, NULL, NULL);
 }
 
 void service_rules_reload(struct service *s)
