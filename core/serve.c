@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include "base/log.h"
+#include "host/log.h"
 #include "net/server.h"
 #include "session/service_rules.h"
 #include "serve_options.h"

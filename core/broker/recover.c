@@ -1,6 +1,6 @@
 #include "recover.h"
 
-#include "base/log.h"
+#include "host/log.h"
 #include "base/mem.h"
 #include "shard/dedupe.h"
 #include "unusable.h"
@@ -145,7 +145,7 @@ static void on_end(void *ctx, int status, const char *text)
 
 void recover_definitions(struct broker *b, store_done_fn on_done, void *ctx)
 {
-	store_load(b->store, on_definition, on_end, create(b, on_done, ctx));
+	store_definition_load(b->store, on_definition, on_end, create(b, on_done, ctx));
 }
 
 /* ---- shards ----------------------------------------------------------------------- */

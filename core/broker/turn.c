@@ -3,7 +3,7 @@
 #include <sched.h>
 
 #include "base/container.h"
-#include "base/log.h"
+#include "host/log.h"
 #include "base/mem.h"
 #include "exchange.h"
 #include "queue.h"

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "base/log.h"
+#include "host/log.h"
 #include "base/mem.h"
 #include "rollout/gate.h"
 #include "rollout/history.h"

@@ -1,7 +1,7 @@
 #include "service_rules.h"
 
 #include "author.h"
-#include "base/log.h"
+#include "host/log.h"
 #include "broker/unusable.h"
 #include "rollout/gate.h"
 #include "rollout/history.h"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "base/log.h"
+#include "host/log.h"
 #include "broker/recover.h"
 #include "broker/unusable.h"
 #include "rollout/gate.h"
