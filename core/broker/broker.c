@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "rules/engine/bundle.h"
 #include "rules/api/shared.h"
 #include "session/author.h"

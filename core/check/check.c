@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "ask.h"
-#include "base/log.h"
+#include "host/log.h"
 #include "circles.h"
 #include "lint.h"
 #include "scripts.h"

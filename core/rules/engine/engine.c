@@ -1,7 +1,7 @@
 #include "engine.h"
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "rules/api/api_shared.h"
 #include "engine_private.h"
 #include "rules/api/shared.h"

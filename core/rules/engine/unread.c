@@ -6,7 +6,7 @@
 #include <strings.h>
 
 #include "base/buf.h"
-#include "base/log.h"
+#include "host/log.h"
 #include "generation.h"
 
 #define EXTENSION ".lua"
