@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "host/log.h"
-#include "client/cli_check.h"
+#include "cli/cli_check.h"
 #include "broker/exchange.h"
 #include "broker/queue.h"
 #include "lint.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/decode.h"
+#include "client/decoder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,7 +8,7 @@
 #include "base/duration.h"
 #include "base/mem.h"
 #include "base/percent.h"
-#include "client/url.h"
+#include "client/client_url.h"
 #include "rules/engine/inspect.h"
 #include "rules/engine/words.h"
 #include "store/store_dedupe.h"
@@ -111,11 +111,11 @@ static void try_client_url(struct slice text)
 {
 	char *copy = mem_strndup(text.data, text.len);
 	struct tidemq_error err;
-	struct url url;
+	struct client_url url;
 
-	if (url_parse(copy, &url, &err) == 0) {
-		mem_free(url_address(&url));
-		url_deinit(&url);
+	if (client_url_parse(copy, &url, &err) == 0) {
+		mem_free(client_url_address(&url));
+		client_url_deinit(&url);
 	}
 	mem_free(copy);
 }

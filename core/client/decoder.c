@@ -1,4 +1,4 @@
-#include "decode.h"
+#include "decoder.h"
 
 #include "base/mem.h"
 #include "base/percent.h"
@@ -55,7 +55,7 @@ static int broken(struct tidemq_error *err, struct slice line)
 
 /* ---- messages ------------------------------------------------------------ */
 
-struct msg_box *msg_box(struct tidemq_msg *m)
+struct msg_box *decoder_box(struct tidemq_msg *m)
 {
 	return (struct msg_box *)((char *)m - offsetof(struct msg_box, msg));
 }
@@ -63,7 +63,7 @@ struct msg_box *msg_box(struct tidemq_msg *m)
 void tidemq_msg_free(struct tidemq_msg *m)
 {
 	if (m)
-		mem_free(msg_box(m));
+		mem_free(decoder_box(m));
 }
 
 const char *tidemq_msg_header(const struct tidemq_msg *m, const char *name)

@@ -1,14 +1,14 @@
-/* decode.h: bytes from a broker -> replies, messages and events.
+/* decoder.h: bytes from a broker -> replies, messages and events.
  *
  * Bytes are put into `in` in pieces of any size; decoder_next takes whole items
  * out. The slices of an item are good until the next call on the decoder. */
-#ifndef TIDE_CLIENT_DECODE_H
-#define TIDE_CLIENT_DECODE_H
+#ifndef TIDE_CLIENT_DECODER_H
+#define TIDE_CLIENT_DECODER_H
 
 #include <sys/queue.h>
 
 #include "base/buf.h"
-#include "fail.h"
+#include "client_fail.h"
 
 /* A broker's line is a client's line (64 KiB) with some words added. */
 #define DECODE_LINE_MAX (256 * 1024)
@@ -28,7 +28,7 @@ struct msg_box {
 	TAILQ_ENTRY(msg_box) link;
 	struct tidemq_msg msg;
 };
-struct msg_box *msg_box(struct tidemq_msg *m);
+struct msg_box *decoder_box(struct tidemq_msg *m);
 
 struct decoder {
 	struct buf in;

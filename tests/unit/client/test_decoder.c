@@ -1,6 +1,6 @@
 #include "check.h"
 #include "failing_mem.h"
-#include "client/decode.h"
+#include "client/decoder.h"
 
 #define PAYLOAD_MAX 1000
 

@@ -1,6 +1,6 @@
 /* cli_check.h: what a running broker has, for rules to be held against. */
-#ifndef TIDE_CLIENT_CLI_CHECK_H
-#define TIDE_CLIENT_CLI_CHECK_H
+#ifndef TIDE_CLI_CLI_CHECK_H
+#define TIDE_CLI_CLI_CHECK_H
 
 #include "base/buf.h"
 #include "base/error.h"
