@@ -25,7 +25,7 @@ static int help_main(int argc, char **argv)
 		return 0;
 	}
 	if (strcmp(argv[1], "serve") == 0) {
-		serve_help(stdout);
+		serve_options_help(stdout);
 		return 0;
 	}
 	if (offline_help(stdout, argv[1]) || command_line_help(stdout, argv[1]))

@@ -88,7 +88,8 @@ static void on_lost(struct tidemq_client *c, const struct tidemq_error *why, voi
 
 static void on_msg(struct tidemq_client *c, struct tidemq_msg *m, void *ctx)
 {
-	TAILQ_INSERT_TAIL(&c->blocking->inbox, decoder_box(m), link);
+	TAILQ_INSERT_TAIL(&c->blocking->inbox, container_of(m, struct msg_box, msg),
+			  link);
 }
 
 static void on_event(struct tidemq_client *c, unsigned channel, const char *text,
@@ -183,7 +184,7 @@ void tidemq_disconnect(struct tidemq_client *c)
 
 /* ---- requests ------------------------------------------------------------ */
 
-struct call {
+struct blocking_call {
 	bool is_done;
 	bool is_document;
 	struct tidemq_error error;
@@ -191,13 +192,13 @@ struct call {
 
 static bool is_call_done(const struct tidemq_client *c, const void *ctx)
 {
-	return ((const struct call *)ctx)->is_done;
+	return ((const struct blocking_call *)ctx)->is_done;
 }
 
 static void on_call_done(struct tidemq_client *c, const struct tidemq_reply *reply,
 			 void *ctx)
 {
-	struct call *call = ctx;
+	struct blocking_call *call = ctx;
 	call->is_done = true;
 	call->is_document = reply->is_document;
 	buf_clear(&c->blocking->reply_text);
@@ -221,8 +222,8 @@ static int make_room(struct tidemq_client *c)
 	return status == TIDEMQ_EBUSY ? wait_reply(c, has_room, NULL, 0) : status;
 }
 
-static int finish_call(struct tidemq_client *c, struct call *call, int64_t longer_ms,
-		       struct tidemq_reply *reply)
+static int finish_call(struct tidemq_client *c, struct blocking_call *call,
+		       int64_t longer_ms, struct tidemq_reply *reply)
 {
 	int status = wait_reply(c, is_call_done, call, longer_ms);
 	if (status == TIDEMQ_OK) {
@@ -246,7 +247,7 @@ static int finish_call(struct tidemq_client *c, struct call *call, int64_t longe
 static int request(struct tidemq_client *c, const char *line, struct slice payload,
 		   int64_t longer_ms, struct tidemq_reply *reply)
 {
-	struct call call = { 0 };
+	struct blocking_call call = { 0 };
 	int status = make_room(c);
 	if (status == TIDEMQ_OK)
 		status = tidemq_send(c, line, payload.data, payload.len, on_call_done,
@@ -284,7 +285,7 @@ static int request_take(struct tidemq_client *c, struct buf *line, int encoded,
 int tidemq_publish(struct tidemq_client *c, const struct tidemq_publication *p,
 		   struct tidemq_receipt *receipt)
 {
-	struct call call = { 0 };
+	struct blocking_call call = { 0 };
 	struct tidemq_reply reply;
 	int status = make_room(c);
 	if (status == TIDEMQ_OK)

@@ -74,7 +74,7 @@ static void fail_pending(struct tidemq_client *c)
 }
 
 /* A broker that closes the connection after an ERR says so without being asked. */
-static void on_unasked(struct tidemq_client *c, const struct item *item)
+static void on_unasked(struct tidemq_client *c, const struct decoder_item *item)
 {
 	if (item->kind == ITEM_ERR)
 		client_fail_remote(&c->loss, TIDEMQ_ECLOSED, item->word, item->text);
@@ -84,7 +84,7 @@ static void on_unasked(struct tidemq_client *c, const struct item *item)
 	client_lose(c);
 }
 
-static void on_answer(struct tidemq_client *c, const struct item *item)
+static void on_answer(struct tidemq_client *c, const struct decoder_item *item)
 {
 	struct client_channel *channel = get_channel(c, item->channel);
 	struct pending *p = take_pending(c, channel);
@@ -105,7 +105,7 @@ static void on_answer(struct tidemq_client *c, const struct item *item)
 	answer(c, p, &reply);
 }
 
-static void on_event(struct tidemq_client *c, const struct item *item)
+static void on_event(struct tidemq_client *c, const struct decoder_item *item)
 {
 	struct slice text = item->text;
 	if (slice_is(text, "heartbeat"))
@@ -122,7 +122,7 @@ static void on_event(struct tidemq_client *c, const struct item *item)
 		c->handlers.on_event(c, item->channel, item->text.data, c->handlers.ctx);
 }
 
-static void dispatch(struct tidemq_client *c, struct item *item)
+static void dispatch(struct tidemq_client *c, struct decoder_item *item)
 {
 	if (item->kind == ITEM_EVENT)
 		on_event(c, item);
@@ -169,7 +169,7 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
 		return;
 	}
 	buf_grow(&c->decoder.in, (size_t)len);
-	struct item item;
+	struct decoder_item item;
 	struct tidemq_error err;
 	int status;
 	while ((status = decoder_next(&c->decoder, &item, &err)) == TIDEMQ_OK) {

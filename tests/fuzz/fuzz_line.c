@@ -48,7 +48,7 @@ static void read_answers(struct peer *p)
 {
 	struct tidemq_error err;
 	struct decoder d;
-	struct item item;
+	struct decoder_item item;
 	int status;
 
 	peer_collect(p);
