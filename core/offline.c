@@ -3,7 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "rules_check.h"
+#include "check/check.h"
 #include "rules/spec/spec.h"
 #include "share.h"
 

@@ -274,7 +274,7 @@ static void on_store_state(void *ctx, enum store_state state, const char *why)
 static void on_reload(void *ctx, const struct error *result)
 {
 	struct broker *b = ctx;
-	const char *by = engine_attempt_by(b->engine);
+	const char *by = reload_asked_by(b->engine);
 
 	if (result && result->code < 0)
 		log_error("rules: the change is refused, the old rules go on: %s",
@@ -303,9 +303,9 @@ static void on_change_gate(void *ctx, const struct error *answer)
 	if (b->is_closing)
 		return;
 	if (answer->code < 0)
-		engine_refuse(b->engine, ENGINE_FILES, NULL, answer);
+		reload_refuse(b->engine, ENGINE_FILES, NULL, answer);
 	else
-		engine_follow(b->engine);
+		reload_follow(b->engine);
 }
 
 static void on_rules_change(void *ctx)
@@ -324,11 +324,11 @@ static void on_reload_gate(void *ctx, const struct error *answer)
 
 	if (b->is_closing)
 		return;
-	engine_set_asker(b->engine, AUTHOR_SIGNAL);
+	reload_set_asker(b->engine, AUTHOR_SIGNAL);
 	if (answer->code < 0)
-		engine_refuse(b->engine, ENGINE_RELOAD, NULL, answer);
+		reload_refuse(b->engine, ENGINE_RELOAD, NULL, answer);
 	else
-		engine_reload_start(b->engine, NULL, NULL);
+		reload_start(b->engine, NULL, NULL);
 }
 
 void broker_reload_rules(struct broker *b)

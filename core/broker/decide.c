@@ -81,7 +81,7 @@ static int filter_outcome(struct filtering *f, struct outcome *o, struct error *
 	p->sender = o->sender;
 	p->sender_line = o->sender_line;
 	p->copies.max = DRAFT_COPIES_MAX - f->decision->copies_made;
-	rc = engine_filter(b->engine, p, err);
+	rc = filter_run(b->engine, p, err);
 	o->msg = p->msg;
 	o->hops = p->hops;
 	o->sender = p->sender;
@@ -229,7 +229,7 @@ static inline int filter_all(struct decision *d, const struct decide_spec *spec,
 	d->first.number = d->first.hops = d->first.count = 0;
 	d->copies = NULL;
 	d->copy_count = d->copies_made = 0;
-	if (engine_filter_count(spec->vhost->broker->engine) == 0)
+	if (filter_count(spec->vhost->broker->engine) == 0)
 		return TIDE_OK;
 	return run_filters(d, spec, err);
 }

@@ -115,7 +115,7 @@ static int create(struct vhost *v, struct slice name, struct slice type,
 	int rc;
 
 	vhost_format_user(v, "exchange", name, user);
-	rc = engine_index_create(v->broker->engine, type, &a->script, user, &index, err);
+	rc = index_create(v->broker->engine, type, &a->script, user, &index, err);
 	if (rc < 0)
 		return rc;
 	*out = make(v, name, type, a);
@@ -180,8 +180,8 @@ int exchange_attach(struct exchange *x, struct error *err)
 	int rc;
 
 	vhost_format_user(x->vhost, "exchange", exchange_slice(x), user);
-	rc = engine_index_create(x->vhost->broker->engine, slice_from(x->type), &x->args,
-				 user, &x->index, &cause);
+	rc = index_create(x->vhost->broker->engine, slice_from(x->type), &x->args, user,
+			  &x->index, &cause);
 	if (rc < 0)
 		return unusable_explain(SCRIPT_ROUTING, x->type, &cause, err);
 	rc = bind_all(x, err);

@@ -120,10 +120,10 @@ static int create_strategies(struct queue *q, int *failed, struct error *err)
 	for (int i = 0; i < 3 && rc == TIDE_OK; i++) {
 		enum script_kind kind = script_kinds[i];
 
-		rc = engine_strategy_create(q->vhost->broker->engine, kind,
-					    slice_from(q->config.scripts[kind]),
-					    &q->config.script_args[kind], user,
-					    &q->strategies[kind], err);
+		rc = strategy_create(q->vhost->broker->engine, kind,
+				     slice_from(q->config.scripts[kind]),
+				     &q->config.script_args[kind], user,
+				     &q->strategies[kind], err);
 		*failed = i;
 	}
 	if (rc == TIDE_OK)

@@ -67,7 +67,7 @@ TIDE_MUST_USE int queue_declare(struct vhost *v, struct slice name,
 TIDE_MUST_USE int queue_restore(struct vhost *v, struct slice name,
 				const struct args *args, struct queue **out,
 				struct error *err);
-/* Make its scripts' uses in the rules in force. @return as engine_strategy_create; the
+/* Make its scripts' uses in the rules in force. @return as strategy_create; the
  * text is as unusable_set_queue wants it, and nothing is attached */
 TIDE_MUST_USE int queue_attach(struct queue *q, struct error *err);
 void queue_detach(struct queue *q);

@@ -102,8 +102,8 @@ static int add_index(struct candidate *c, struct exchange_twin *t,
 	char user[VHOST_USER_MAX];
 
 	vhost_format_user(x->vhost, "exchange", exchange_slice(x), user);
-	return engine_index_create(c->engine, slice_from(x->type), &x->args, user,
-				   &t->index, err);
+	return index_create(c->engine, slice_from(x->type), &x->args, user, &t->index,
+			    err);
 }
 
 static bool has_lost_bindings(const struct exchange_twin *t, const struct exchange *x)
@@ -199,7 +199,7 @@ static int sync_queue(struct candidate *c, const struct queue *q, struct error *
 			continue;
 		if (!take_place(c))
 			return TIDE_AGAIN;
-		rc = engine_strategy_create(
+		rc = strategy_create(
 			c->engine, (enum script_kind)i, slice_from(q->config.scripts[i]),
 			&q->config.script_args[i], user, &t->strategies[i], err);
 	}
@@ -431,7 +431,7 @@ static int filter_one(struct candidate *c, const struct vhost *v, struct passage
 				 "than %d times",
 				 item->sender, item->sender_line, FILTER_HOPS_MAX);
 	pass.copies.max = DRAFT_COPIES_MAX + 1 - p->count;
-	rc = engine_filter(c->engine, &pass, err);
+	rc = filter_run(c->engine, &pass, err);
 	item->msg = pass.msg;
 	for (unsigned k = 0; k < pass.copies.count; k++)
 		p->items[p->count++] = (struct passing){
@@ -457,7 +457,7 @@ static int decide_all(struct deciding *d, struct vhost *v, struct msg *m)
 	struct passage p;
 	int rc = TIDE_OK;
 
-	if (engine_filter_count(c->engine) == 0) {
+	if (filter_count(c->engine) == 0) {
 		take_written(d, msg_ref(m));
 		return decide_address(d, v, m);
 	}
@@ -581,7 +581,7 @@ static void on_turn(uv_idle_t *handle)
 	if (!follow(c))
 		return;
 	uv_idle_stop(handle);
-	engine_reload_start(c->engine, on_engine, c);
+	reload_start(c->engine, on_engine, c);
 }
 
 int candidate_create(struct candidate **out, struct broker *b,

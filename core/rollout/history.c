@@ -455,7 +455,7 @@ static void keep(struct history *h, struct bundle *files, uint64_t hash,
 /* Files that changed have been asked for by nobody. */
 static const char *author(const struct engine *e, enum engine_origin origin)
 {
-	const char *by = engine_attempt_by(e);
+	const char *by = reload_asked_by(e);
 
 	return !by[0] && origin == ENGINE_FILES ? AUTHOR_FILES : by;
 }
@@ -485,11 +485,11 @@ void history_note(struct history *h, const struct error *result)
 		note_accepted(h);
 		return;
 	}
-	found = engine_refused_files(e);
+	found = reload_refused_files(e);
 	found = found ? bundle_ref(found)
 		      : bundle_scan(h->broker->config.rules_dir, engine_files(e));
-	note(h, &(struct note){ .origin = engine_attempt(e),
-				.by = author(e, engine_attempt(e)),
+	note(h, &(struct note){ .origin = reload_attempt(e),
+				.by = author(e, reload_attempt(e)),
 				.refusal = result,
 				.before = engine_files(e),
 				.after = found });

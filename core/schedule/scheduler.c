@@ -142,7 +142,7 @@ void scheduler_update(struct broker *b)
 		return;
 	TAILQ_FOREACH (s, &b->scheduler->schedules, link)
 		s->is_listed = false;
-	engine_each_schedule(b->engine, update_one, b);
+	schedule_each(b->engine, update_one, b);
 	for (s = TAILQ_FIRST(&b->scheduler->schedules); s; s = next) {
 		next = TAILQ_NEXT(s, link);
 		drop_if_unlisted(s);
@@ -205,11 +205,11 @@ void schedule_finish(struct schedule *s, const char *why)
 
 void schedule_postpone(struct schedule *s, const char *why)
 {
-	int64_t next_ms = schedule_next(&s->spec, s->broker->now_ms);
+	int64_t next_ms = schedule_spec_next(&s->spec, s->broker->now_ms);
 
 	note_result(s, why);
 	end_run(s);
-	s->due_ms = schedule_due(&s->spec, s->name, next_ms);
+	s->due_ms = schedule_spec_due(&s->spec, s->name, next_ms);
 	drop_if_unlisted(s);
 }
 
@@ -218,10 +218,10 @@ void schedule_postpone(struct schedule *s, const char *why)
 /* The last tick whose time has come. */
 static int64_t latest_due(const struct schedule *s, int64_t now_ms)
 {
-	int64_t tick = schedule_prev(&s->spec, now_ms);
+	int64_t tick = schedule_spec_prev(&s->spec, now_ms);
 
-	if (tick && schedule_due(&s->spec, s->name, tick) > now_ms)
-		tick = schedule_prev(&s->spec, tick - 1);
+	if (tick && schedule_spec_due(&s->spec, s->name, tick) > now_ms)
+		tick = schedule_spec_prev(&s->spec, tick - 1);
 	return tick;
 }
 
@@ -234,7 +234,7 @@ static uint64_t count_missed(const struct schedule *s, int64_t first, int64_t la
 
 	*from = last;
 	while (n<SCHEDULE_MISSED_MAX && * from> first) {
-		*from = schedule_prev(&s->spec, *from - 1);
+		*from = schedule_spec_prev(&s->spec, *from - 1);
 		n++;
 	}
 	return n;
@@ -291,14 +291,14 @@ static void look_at(struct schedule *s, int64_t now_ms)
 		schedule_run_tick(s, s->begun_ms, s->begun_missed);
 		return;
 	}
-	first = schedule_next(&s->spec, s->done_ms);
+	first = schedule_spec_next(&s->spec, s->done_ms);
 	last = latest_due(s, now_ms);
 	if (first && last >= first) {
 		run_due(s, first, last);
 		return;
 	}
 	s->is_starting = false;
-	s->due_ms = first ? schedule_due(&s->spec, s->name, first) : INT64_MAX;
+	s->due_ms = first ? schedule_spec_due(&s->spec, s->name, first) : INT64_MAX;
 }
 
 static void set_due(struct broker *b)
@@ -391,7 +391,8 @@ static void write_state(struct json *out, const struct schedule *s)
 	struct vhost *home;
 	struct error err;
 	bool has_home = schedule_find_home(s, &home, &err) == TIDE_OK;
-	int64_t next_ms = s->begun_ms ? s->begun_ms : schedule_next(&s->spec, s->done_ms);
+	int64_t next_ms =
+		s->begun_ms ? s->begun_ms : schedule_spec_next(&s->spec, s->done_ms);
 
 	json_member_int(out, "next_ms", next_ms);
 	json_member_int(out, "last_ms", s->last_tick_ms);
@@ -414,7 +415,8 @@ static void write_one(void *ctx, const struct schedule_info *info)
 	json_member_text(st->out, "file", info->file);
 	json_member_text(st->out, "when", info->spec->when);
 	json_member_text(st->out, "vhost", info->spec->vhost);
-	json_member_text(st->out, "missed", schedule_missed_name(info->spec->missed));
+	json_member_text(st->out, "missed",
+			 schedule_spec_missed_name(info->spec->missed));
 	json_member_int(st->out, "jitter_ms", info->spec->jitter_ms);
 	json_member_bool(st->out, "active", info->spec->is_active);
 	if (s && s->is_listed)
@@ -428,6 +430,6 @@ void scheduler_status(const struct broker *b, struct json *out)
 
 	json_key(out, "schedules");
 	json_array_begin(out);
-	engine_each_schedule(b->engine, write_one, &st);
+	schedule_each(b->engine, write_one, &st);
 	json_array_end(out);
 }

@@ -300,8 +300,8 @@ void schedule_run_tick(struct schedule *s, int64_t tick_ms, uint64_t missed)
 		return;
 	}
 	vhost_ref(s->home);
-	if (engine_schedule_run(s->broker->engine, slice_from(s->name), &s->tick, &broker,
-				&err) != TIDE_OK) {
+	if (schedule_run(s->broker->engine, slice_from(s->name), &s->tick, &broker,
+			 &err) != TIDE_OK) {
 		s->failure = err;
 		schedule_finish(s, s->failure.text);
 	} else if (s->msg_count == 0) {

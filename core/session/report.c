@@ -257,7 +257,7 @@ static void broker_stats(const struct broker *b, struct json *j)
 	json_member_int(j, "rules_generation", (int64_t)engine_epoch(b->engine));
 	json_key(j, "counters");
 	json_object_begin(j);
-	engine_counters(b->engine, j);
+	engine_status_counters(b->engine, j);
 	json_object_end(j);
 	store_members(b, j);
 }

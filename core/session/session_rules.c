@@ -54,14 +54,14 @@ static void on_directory_passed(void *ctx, const struct error *answer)
 	struct broker *b = r->context;
 
 	if (answer->code == TIDE_OK || answer->code == TIDE_ERULE)
-		engine_set_asker(b->engine, a->by);
+		reload_set_asker(b->engine, a->by);
 	mem_free(a);
 	if (answer->code == TIDE_ERULE)
-		engine_refuse(b->engine, ENGINE_RELOAD, NULL, answer);
+		reload_refuse(b->engine, ENGINE_RELOAD, NULL, answer);
 	if (answer->code < 0)
 		reply_error(r, answer);
 	else
-		engine_reload_start(b->engine, on_reloaded, r);
+		reload_start(b->engine, on_reloaded, r);
 }
 
 void session_rules_reload(struct session *s, struct reply *r)
@@ -119,11 +119,11 @@ static void on_files_passed(void *ctx, const struct error *answer)
 	struct error err = *answer;
 
 	if (err.code == TIDE_OK || err.code == TIDE_ERULE)
-		engine_set_asker(e, l->by);
+		reload_set_asker(e, l->by);
 	if (err.code == TIDE_ERULE)
-		engine_refuse(e, l->origin, l->files, &err);
+		reload_refuse(e, l->origin, l->files, &err);
 	else if (err.code == TIDE_OK &&
-		 engine_load_start(e, l->files, l->origin, on_loaded, l, &err) == TIDE_OK)
+		 reload_files(e, l->files, l->origin, on_loaded, l, &err) == TIDE_OK)
 		return;
 	refuse_loading(l, &err);
 }

@@ -1,5 +1,5 @@
 /* RULES simulate: the timetable of a retry script's attempts. */
-#include "rules/spec/simulate.h"
+#include "rules/spec/simulate_retry.h"
 #include "broker/broker.h"
 #include "session.h"
 
@@ -12,7 +12,7 @@ void session_simulate_retry(struct session *s, const struct simulate_spec *spec,
 
 	buf_init(&text);
 	json_init(&j, &text);
-	if (engine_simulate_retry(s->broker->engine, spec, &j, &err) < 0) {
+	if (simulate_retry(s->broker->engine, spec, &j, &err) < 0) {
 		buf_deinit(&text);
 		reply_error(r, &err);
 	} else {

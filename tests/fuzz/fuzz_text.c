@@ -1,5 +1,5 @@
 /* The small grammars: options, durations, percent-encoding, names, Redis's and
- * the client's addresses, the words of a Lua text. What can be read is written and read
+ * the client's addresses. What can be read is written and read
  * again. */
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,6 @@
 #include "base/mem.h"
 #include "base/percent.h"
 #include "client/client_url.h"
-#include "rules/engine/inspect.h"
-#include "rules/engine/words.h"
 #include "store/store_dedupe.h"
 #include "store/redis_url.h"
 
@@ -78,7 +76,8 @@ static void try_seen(struct slice text)
 	if (store_dedupe_parse_member(text, &seen) < 0)
 		return;
 	buf_init(&out);
-	buf_append_slice(&out, (struct slice){ head, store_dedupe_format_head(&seen, head) });
+	buf_append_slice(&out,
+			 (struct slice){ head, store_dedupe_format_head(&seen, head) });
 	buf_append_slice(&out, seen.publish_id);
 	if (store_dedupe_parse_member(buf_slice(&out), &again) < 0 ||
 	    again.msg_id != seen.msg_id || again.copy != seen.copy ||
@@ -120,27 +119,6 @@ static void try_client_url(struct slice text)
 	mem_free(copy);
 }
 
-/* What is looked up in a source; a broker never reads one so. */
-static void try_lua(struct slice text)
-{
-	const struct bundle_file file = { (char[]){ "a.lua" }, (char *)text.data,
-					  text.len };
-	struct words words = { .items = NULL };
-	struct findings findings;
-	struct buf match;
-
-	findings_init(&findings, "rules");
-	inspect_source(&file, &findings);
-	words_add_literals(&words, &file, 50);
-	for (size_t i = 0; i < words.count; i++) {
-		buf_init(&match);
-		words_match_pattern(&match, slice_from(words.items[i]));
-		buf_deinit(&match);
-	}
-	words_deinit(&words);
-	findings_deinit(&findings);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *copy = mem_alloc(size ? size : 1);
@@ -154,7 +132,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	try_name(text);
 	try_redis_url(text);
 	try_client_url(text);
-	try_lua(text);
 	mem_free(copy);
 	return 0;
 }

@@ -43,7 +43,7 @@ describe('the offline verbs', function()
 
   it('test runs the spec that the manual shows', function()
     local file = assert(io.open 'docs/rules.md')
-    local block = file:read('a'):match '### Check and test.-```lua\n(.-)```'
+    local block = file:read('a'):match '## Check and test.-```lua\n(.-)```'
     file:close()
     write('manual_spec.lua', assert(block))
     local text, status = run('test ' .. dir())

@@ -2,7 +2,7 @@
 
 #include "base/duration.h"
 #include "session/session.h"
-#include "rules/spec/simulate.h"
+#include "rules/spec/simulate_retry.h"
 #include "line.h"
 #include "request.h"
 

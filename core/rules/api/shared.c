@@ -17,10 +17,10 @@
 /* Where an entry is on its way to be kept. */
 enum home { HOME_CLEAN, HOME_DIRTY, HOME_SENT };
 
-struct entry {
+struct shared_entry {
 	UT_hash_handle hh;
-	TAILQ_ENTRY(entry) link; /* of the dirty ones or those sent */
-	TAILQ_ENTRY(entry) counter_link;
+	TAILQ_ENTRY(shared_entry) link; /* of the dirty ones or those sent */
+	TAILQ_ENTRY(shared_entry) counter_link;
 	struct heap_node expiry;
 	struct shared_value value;
 	int64_t expires_unix_ms;
@@ -32,14 +32,14 @@ struct entry {
 	char key[];
 };
 
-TAILQ_HEAD(entry_list, entry);
+TAILQ_HEAD(shared_entries, shared_entry);
 
 struct shared {
-	struct entry *entries; /* uthash by key */
+	struct shared_entry *entries; /* uthash by key */
 	size_t count, count_max;
 	size_t bytes, bytes_max;
 	struct heap expiries;
-	struct entry_list dirty, sent, counters;
+	struct shared_entries dirty, sent, counters;
 	size_t unwritten;
 	bool is_kept;
 };
@@ -78,11 +78,12 @@ static struct slice text_of(const struct shared_value *value)
 
 static size_t entry_bytes(size_t key_len, const struct shared_value *value)
 {
-	return sizeof(struct entry) + key_len + text_of(value).len;
+	return sizeof(struct shared_entry) + key_len + text_of(value).len;
 }
 
 /* The value may point into the one that it takes the place of. */
-static void assign(struct shared *s, struct entry *e, const struct shared_value *value)
+static void assign(struct shared *s, struct shared_entry *e,
+		   const struct shared_value *value)
 {
 	struct shared_value copy = *value;
 	struct slice old = text_of(&e->value);
@@ -95,9 +96,9 @@ static void assign(struct shared *s, struct entry *e, const struct shared_value 
 	e->value = copy;
 }
 
-static struct entry *create(struct shared *s, const char *key, size_t key_len)
+static struct shared_entry *create(struct shared *s, const char *key, size_t key_len)
 {
-	struct entry *e = mem_zalloc(sizeof(*e) + key_len);
+	struct shared_entry *e = mem_zalloc(sizeof(*e) + key_len);
 	e->key_len = key_len;
 	memcpy(e->key, key, key_len);
 	e->value.type = SHARED_BOOLEAN;
@@ -110,7 +111,7 @@ static struct entry *create(struct shared *s, const char *key, size_t key_len)
 	return e;
 }
 
-static void forget(struct shared *s, struct entry *e)
+static void forget(struct shared *s, struct shared_entry *e)
 {
 	HASH_DEL(s->entries, e);
 	heap_remove(&s->expiries, &e->expiry);
@@ -125,7 +126,7 @@ static void forget(struct shared *s, struct entry *e)
 
 void shared_destroy(struct shared *s)
 {
-	struct entry *e, *next;
+	struct shared_entry *e, *next;
 	if (!s)
 		return;
 	HASH_ITER (hh, s->entries, e, next)
@@ -134,7 +135,7 @@ void shared_destroy(struct shared *s)
 	mem_free(s);
 }
 
-static void set_dirty(struct shared *s, struct entry *e)
+static void set_dirty(struct shared *s, struct shared_entry *e)
 {
 	if (!s->is_kept)
 		return;
@@ -147,7 +148,7 @@ static void set_dirty(struct shared *s, struct entry *e)
 	}
 }
 
-static void set_expiry(struct shared *s, struct entry *e, int64_t expires_unix_ms)
+static void set_expiry(struct shared *s, struct shared_entry *e, int64_t expires_unix_ms)
 {
 	e->expires_unix_ms = expires_unix_ms;
 	if (expires_unix_ms)
@@ -158,7 +159,7 @@ static void set_expiry(struct shared *s, struct entry *e, int64_t expires_unix_m
 
 /* Remove a living entry. One that is kept elsewhere stays, without a value,
  * until it has been removed there. */
-static void drop(struct shared *s, struct entry *e)
+static void drop(struct shared *s, struct shared_entry *e)
 {
 	const struct shared_value nothing = { .type = SHARED_BOOLEAN };
 	if (!e->is_kept && e->home != HOME_SENT) {
@@ -175,23 +176,23 @@ static void drop(struct shared *s, struct entry *e)
 	set_dirty(s, e);
 }
 
-static struct entry *find(const struct shared *s, const struct key *key)
+static struct shared_entry *find(const struct shared *s, const struct key *key)
 {
-	struct entry *e;
+	struct shared_entry *e;
 	HASH_FIND(hh, s->entries, key->text, key->len, e);
 	return e;
 }
 
-static bool is_alive(const struct entry *e, int64_t now_ms)
+static bool is_alive(const struct shared_entry *e, int64_t now_ms)
 {
 	return e && !e->is_gone && (!e->expires_unix_ms || e->expires_unix_ms > now_ms);
 }
 
-static struct entry *find_alive(const struct shared *s, const struct shared_op *op)
+static struct shared_entry *find_alive(const struct shared *s, const struct shared_op *op)
 {
 	struct key key;
 	make_key(&key, op);
-	struct entry *e = find(s, &key);
+	struct shared_entry *e = find(s, &key);
 	return is_alive(e, op->now_ms) ? e : NULL;
 }
 
@@ -202,7 +203,8 @@ static bool reclaim_one(struct shared *s, int64_t now_ms)
 	struct heap_node *n = heap_min(&s->expiries);
 	if (!n || n->key > now_ms)
 		return false;
-	drop(s, (struct entry *)((char *)n - offsetof(struct entry, expiry)));
+	drop(s,
+	     (struct shared_entry *)((char *)n - offsetof(struct shared_entry, expiry)));
 	return true;
 }
 
@@ -236,11 +238,12 @@ static int make_room(struct shared *s, size_t entries, size_t bytes, int64_t now
 
 /* The entry of the key with room for the value, dead or alive. */
 static int obtain(struct shared *s, const struct shared_op *op,
-		  const struct shared_value *value, struct entry **out, struct error *err)
+		  const struct shared_value *value, struct shared_entry **out,
+		  struct error *err)
 {
 	struct key key;
 	make_key(&key, op);
-	struct entry *e = find(s, &key);
+	struct shared_entry *e = find(s, &key);
 	size_t old = e ? text_of(&e->value).len : 0;
 	size_t new = text_of(value).len;
 	size_t more = e ? 0 : entry_bytes(key.len, value);
@@ -260,7 +263,7 @@ static int obtain(struct shared *s, const struct shared_op *op,
 int shared_get(const struct shared *s, const struct shared_op *op,
 	       struct shared_value *out)
 {
-	const struct entry *e = find_alive(s, op);
+	const struct shared_entry *e = find_alive(s, op);
 	if (!e)
 		return TIDE_EMPTY;
 	*out = e->value;
@@ -270,7 +273,7 @@ int shared_get(const struct shared *s, const struct shared_op *op,
 int shared_set(struct shared *s, const struct shared_op *op,
 	       const struct shared_value *value, struct error *err)
 {
-	struct entry *e;
+	struct shared_entry *e;
 	if (op->is_dry)
 		return TIDE_OK;
 	int status = obtain(s, op, value, &e, err);
@@ -319,7 +322,7 @@ int shared_incr(struct shared *s, const struct shared_op *op,
 {
 	const struct shared_value zero = { .type = SHARED_INTEGER };
 	struct shared_op set = *op;
-	const struct entry *e = find_alive(s, op);
+	const struct shared_entry *e = find_alive(s, op);
 	const struct shared_value *old = e ? &e->value : &zero;
 	if (!is_number(old))
 		return error_set(err, TIDE_EMISMATCH,
@@ -342,7 +345,7 @@ int shared_incr(struct shared *s, const struct shared_op *op,
 
 bool shared_remove(struct shared *s, const struct shared_op *op)
 {
-	struct entry *e = find_alive(s, op);
+	struct shared_entry *e = find_alive(s, op);
 	if (e && !op->is_dry)
 		drop(s, e);
 	return e != NULL;
@@ -360,7 +363,7 @@ void shared_stats(const struct shared *s, struct shared_stats *out)
 void shared_each_counter(const struct shared *s, int64_t now_ms, unsigned max,
 			 shared_counter_fn fn, void *ctx)
 {
-	const struct entry *e;
+	const struct shared_entry *e;
 	TAILQ_FOREACH (e, &s->counters, counter_link) {
 		if (!is_alive(e, now_ms))
 			continue;
@@ -385,10 +388,10 @@ int shared_restore(struct shared *s, struct slice key, struct slice text)
 	struct shared_value value;
 	int64_t expires_unix_ms;
 	struct key k = { .len = key.len };
-	if (!is_kept_key(key) || !shared_decode(text, &expires_unix_ms, &value))
+	if (!is_kept_key(key) || !shared_text_decode(text, &expires_unix_ms, &value))
 		return TIDE_ESYNTAX;
 	memcpy(k.text, key.data, key.len);
-	struct entry *e = find(s, &k);
+	struct shared_entry *e = find(s, &k);
 	if (e) {
 		e->is_kept = true;
 		return TIDE_OK;
@@ -420,7 +423,7 @@ bool shared_is_written(const struct shared *s)
 size_t shared_send(struct shared *s, size_t max, shared_change_fn fn, void *ctx)
 {
 	const struct slice gone = { NULL, 0 };
-	struct entry *e;
+	struct shared_entry *e;
 	struct buf text;
 	size_t n = 0;
 	buf_init(&text);
@@ -430,7 +433,7 @@ size_t shared_send(struct shared *s, size_t max, shared_change_fn fn, void *ctx)
 		e->home = HOME_SENT;
 		e->is_changed = false;
 		buf_clear(&text);
-		shared_encode(&text, e->expires_unix_ms, &e->value);
+		shared_text_encode(&text, e->expires_unix_ms, &e->value);
 		fn(ctx, (struct slice){ e->key, e->key_len },
 		   e->is_gone ? gone : buf_slice(&text));
 		n++;
@@ -439,7 +442,7 @@ size_t shared_send(struct shared *s, size_t max, shared_change_fn fn, void *ctx)
 	return n;
 }
 
-static void settle(struct shared *s, struct entry *e, bool is_kept)
+static void settle(struct shared *s, struct shared_entry *e, bool is_kept)
 {
 	e->home = HOME_CLEAN;
 	s->unwritten--;
@@ -455,7 +458,7 @@ static void settle(struct shared *s, struct entry *e, bool is_kept)
 
 void shared_sent(struct shared *s, bool is_kept)
 {
-	struct entry *e;
+	struct shared_entry *e;
 	while ((e = TAILQ_FIRST(&s->sent)) != NULL) {
 		TAILQ_REMOVE(&s->sent, e, link);
 		settle(s, e, is_kept);

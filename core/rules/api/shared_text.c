@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-void shared_encode(struct buf *out, int64_t expires_unix_ms, const struct shared_value *v)
+void shared_text_encode(struct buf *out, int64_t expires_unix_ms,
+			const struct shared_value *v)
 {
 	buf_printf(out, "%" PRId64 " ", expires_unix_ms);
 	switch (v->type) {
@@ -39,7 +40,8 @@ static bool decode_number(struct slice text, struct shared_value *out)
 	return *end == '\0';
 }
 
-bool shared_decode(struct slice text, int64_t *expires_unix_ms, struct shared_value *out)
+bool shared_text_decode(struct slice text, int64_t *expires_unix_ms,
+			struct shared_value *out)
 {
 	const char *space = memchr(text.data, ' ', text.len);
 	uint64_t expires;

@@ -5,9 +5,10 @@
 
 #include "shared.h"
 
-void shared_encode(struct buf *out, int64_t expires_unix_ms,
-		   const struct shared_value *v);
+void shared_text_encode(struct buf *out, int64_t expires_unix_ms,
+			const struct shared_value *v);
 /* False when it is not such a text. A text value points into `text`. */
-bool shared_decode(struct slice text, int64_t *expires_unix_ms, struct shared_value *out);
+bool shared_text_decode(struct slice text, int64_t *expires_unix_ms,
+			struct shared_value *out);
 
 #endif

@@ -174,5 +174,5 @@ void build_forget(struct engine *e, struct handle *h)
 	if (b->at == h)
 		b->at = TAILQ_NEXT(h, link);
 	if (h->staged == b->serial)
-		generation_release(b->next, h->number);
+		use_release(b->next, h->number);
 }

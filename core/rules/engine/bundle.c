@@ -149,7 +149,7 @@ static void scan_kind(struct bundle *b, const char *rules_dir, enum script_kind 
 		return;
 	DIR *dir = opendir(path);
 	while (dir && (entry = readdir(dir))) {
-		if (!generation_is_script(entry->d_name))
+		if (!script_kind_is_file(entry->d_name))
 			continue;
 		snprintf(name, sizeof(name), "%s/%s", script_kind_name(kind),
 			 entry->d_name);
@@ -178,7 +178,7 @@ static bool is_script(const char *path)
 		size_t len = strlen(folder);
 		if (strncmp(path, folder, len) == 0 && path[len] == '/' &&
 		    !strchr(path + len + 1, '/'))
-			return generation_is_script(path + len + 1);
+			return script_kind_is_file(path + len + 1);
 	}
 	return false;
 }

@@ -35,7 +35,7 @@ static int use_now(struct engine *e, size_t number, enum script_kind kind,
 		status = room_check(e, err);
 	if (status != TIDE_OK)
 		return status;
-	status = generation_use(e->current, number, rule, options, err);
+	status = use_open(e->current, number, rule, options, err);
 	return room_after_new(e, status, err);
 }
 
@@ -70,7 +70,7 @@ void handle_close(struct handle *h)
 	if (e->current) {
 		struct rule *rule = (struct rule *)handle_use(h)->rule;
 		rule->stats.cache_hits += h->cache_hits;
-		generation_release(e->current, h->number);
+		use_release(e->current, h->number);
 	}
 	give_number(e, h->number);
 	args_deinit(&h->options);
@@ -85,7 +85,7 @@ int handle_install(struct handle *h, struct generation *g, struct error *err)
 	if (!rule)
 		return error_set(err, TIDE_ERULE, "%s/%s.lua: is gone, but %s uses it",
 				 script_kind_name(h->kind), h->name, h->user);
-	int status = generation_use(g, h->number, rule, &h->options, &cause);
+	int status = use_open(g, h->number, rule, &h->options, &cause);
 	if (status != TIDE_OK)
 		return error_set(err, TIDE_ERULE, "%s (for %s)", cause.text, h->user);
 	carry_note(h, g);
@@ -267,12 +267,12 @@ void engine_retire(struct engine *e, struct generation *g)
 
 /* ---- reloading --------------------------------------------------------------------- */
 
-void engine_set_asker(struct engine *e, const char *who)
+void reload_set_asker(struct engine *e, const char *who)
 {
 	snprintf(e->asker, sizeof(e->asker), "%s", who);
 }
 
-const char *engine_attempt_by(const struct engine *e)
+const char *reload_asked_by(const struct engine *e)
 {
 	return e->attempt_by;
 }
@@ -393,7 +393,7 @@ static void start_turns(struct engine *e, struct bundle *from, enum engine_origi
 }
 
 static void add_waiter(struct engine *e, struct reload_waiters *list,
-		       engine_on_reloaded *on_done, void *ctx)
+		       reload_done_fn *on_done, void *ctx)
 {
 	struct reload_waiter *w = mem_zalloc(sizeof(*w));
 	w->on_done = on_done;
@@ -402,7 +402,7 @@ static void add_waiter(struct engine *e, struct reload_waiters *list,
 	STAILQ_INSERT_TAIL(list, w, link);
 }
 
-void engine_reload_start(struct engine *e, engine_on_reloaded *on_done, void *ctx)
+void reload_start(struct engine *e, reload_done_fn *on_done, void *ctx)
 {
 	if (e->build.is_under_way) {
 		add_waiter(e, &e->followers, on_done, ctx);
@@ -412,8 +412,8 @@ void engine_reload_start(struct engine *e, engine_on_reloaded *on_done, void *ct
 	start_turns(e, NULL, e->current ? ENGINE_RELOAD : ENGINE_START);
 }
 
-int engine_load_start(struct engine *e, struct bundle *files, enum engine_origin origin,
-		      engine_on_reloaded *on_done, void *ctx, struct error *err)
+int reload_files(struct engine *e, struct bundle *files, enum engine_origin origin,
+		 reload_done_fn *on_done, void *ctx, struct error *err)
 {
 	if (e->build.is_under_way) {
 		e->asker[0] = '\0';
@@ -425,7 +425,7 @@ int engine_load_start(struct engine *e, struct bundle *files, enum engine_origin
 	return TIDE_OK;
 }
 
-void engine_follow(struct engine *e)
+void reload_follow(struct engine *e)
 {
 	if (e->build.is_under_way)
 		e->must_follow = true;
@@ -433,7 +433,7 @@ void engine_follow(struct engine *e)
 		start_turns(e, NULL, ENGINE_FILES);
 }
 
-void engine_refuse(struct engine *e, enum engine_origin origin, struct bundle *files,
+void reload_refuse(struct engine *e, enum engine_origin origin, struct bundle *files,
 		   const struct error *why)
 {
 	struct error result = *why;
@@ -455,7 +455,7 @@ static int build_now(struct engine *e, struct bundle *from, enum engine_origin o
 	return status;
 }
 
-int engine_reload(struct engine *e, struct error *err)
+int reload_now(struct engine *e, struct error *err)
 {
 	struct error result = { .code = TIDE_OK };
 	build_abort(e);
@@ -503,7 +503,7 @@ static void on_change(void *ctx)
 	if (!is_same && e->hooks.on_change) {
 		e->hooks.on_change(e->hooks.ctx);
 	} else if (!is_same) {
-		engine_follow(e);
+		reload_follow(e);
 	} else if (!is_rolled_back && e->refusal.code != TIDE_OK) {
 		e->refusal.code = TIDE_OK;
 		log_info("rules: the files are again those in force");
@@ -681,12 +681,12 @@ enum engine_origin engine_origin(const struct engine *e)
 	return e->origin;
 }
 
-enum engine_origin engine_attempt(const struct engine *e)
+enum engine_origin reload_attempt(const struct engine *e)
 {
 	return e->attempt;
 }
 
-struct bundle *engine_refused_files(const struct engine *e)
+struct bundle *reload_refused_files(const struct engine *e)
 {
 	return e->refused;
 }

@@ -81,7 +81,7 @@ struct engine_hooks {
 	/* Members of the document of engine_status that are the broker's; may be NULL. */
 	void (*add_status)(void *ctx, struct json *out);
 	/* The directory changed; NULL: it is reloaded at once. Else the owner calls
-	 * engine_follow or engine_refuse, now or later. */
+	 * reload_follow or reload_refuse, now or later. */
 	void (*on_change)(void *ctx);
 };
 
@@ -90,7 +90,7 @@ TIDE_MUST_USE int engine_create(struct engine **out, uv_loop_t *loop,
 				const struct engine_config *config,
 				const struct engine_hooks *hooks, struct error *err);
 /* The same without a generation, for a loop that must not stall: the first
- * engine_reload_start loads it. Strategies and indexes may be made and bound before,
+ * reload_start loads it. Strategies and indexes may be made and bound before,
  * which asks no script; what is wrong with them is told by the reload. Nothing else
  * may be asked before it has succeeded. */
 TIDE_MUST_USE int engine_open(struct engine **out, uv_loop_t *loop,
@@ -105,33 +105,32 @@ void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx);
  * force, or why it is not (TIDE_ERULE: the old one goes on). What is asked while a
  * build is under way is answered by one that begins after it. `on_done` may be NULL;
  * it comes from the loop, never before this returns, or from engine_close. */
-typedef void engine_on_reloaded(void *ctx, const struct error *result);
-void engine_reload_start(struct engine *e, engine_on_reloaded *on_done, void *ctx);
+typedef void reload_done_fn(void *ctx, const struct error *result);
+void reload_start(struct engine *e, reload_done_fn *on_done, void *ctx);
 
 /* The same at once, for those who may stand still: tests and tools. */
-TIDE_MUST_USE int engine_reload(struct engine *e, struct error *err);
+TIDE_MUST_USE int reload_now(struct engine *e, struct error *err);
 
-/* Reload the directory since it changed, as engine_reload_start does. */
-void engine_follow(struct engine *e);
+/* Reload the directory since it changed, as reload_start does. */
+void reload_follow(struct engine *e);
 /* The files (NULL: the directory) are refused for a reason of the owner's, and not
  * loaded. */
-void engine_refuse(struct engine *e, enum engine_origin origin, struct bundle *files,
+void reload_refuse(struct engine *e, enum engine_origin origin, struct bundle *files,
 		   const struct error *why);
 
-/* Put these files in force, in steps as engine_reload_start does. The directory is not
+/* Put these files in force, in steps as reload_start does. The directory is not
  * touched; its next change, or a reload, which may also be asked for meanwhile,
  * supersedes them. TIDE_EBUSY while something else is being built. */
-TIDE_MUST_USE int engine_load_start(struct engine *e, struct bundle *files,
-				    enum engine_origin origin,
-				    engine_on_reloaded *on_done, void *ctx,
-				    struct error *err);
+TIDE_MUST_USE int reload_files(struct engine *e, struct bundle *files,
+			       enum engine_origin origin, reload_done_fn *on_done,
+			       void *ctx, struct error *err);
 
-/* Who asks, for the next engine_reload_start, engine_load_start or engine_refuse,
+/* Who asks, for the next reload_start, reload_files or reload_refuse,
  * and no other. */
-void engine_set_asker(struct engine *e, const char *who);
+void reload_set_asker(struct engine *e, const char *who);
 /* Who asked for what was loaded or refused last, for as long as on_reload is told: more
  * than one with ", " between them; "" nobody. */
-const char *engine_attempt_by(const struct engine *e);
+const char *reload_asked_by(const struct engine *e);
 
 /* The generation in force: its files (borrowed), their hash, its origin. */
 struct bundle *engine_files(const struct engine *e);
@@ -139,8 +138,8 @@ uint64_t engine_hash(const struct engine *e);
 enum engine_origin engine_origin(const struct engine *e);
 /* The origin of what was loaded or refused last: what on_reload is about; and the
  * files that were refused (borrowed), NULL for those of the directory. */
-enum engine_origin engine_attempt(const struct engine *e);
-struct bundle *engine_refused_files(const struct engine *e);
+enum engine_origin reload_attempt(const struct engine *e);
+struct bundle *reload_refused_files(const struct engine *e);
 
 /* Changes with every generation; what is remembered of a decision is good for
  * one epoch only. Starts at 1. */
@@ -161,7 +160,7 @@ void engine_status(const struct engine *e, struct json *out);
 struct shared;
 struct shared *engine_shared(const struct engine *e);
 /* The counters of scripts by name, at most 256 of them: members of an object. */
-void engine_counters(const struct engine *e, struct json *out);
+void engine_status_counters(const struct engine *e, struct json *out);
 
 /* ---- time and chance, for tests ---------------------------------------------- */
 
@@ -181,9 +180,9 @@ void engine_seed(struct engine *e, uint64_t seed);
  * errors who it is: "exchange 'orders'". */
 struct index;
 
-TIDE_MUST_USE int engine_index_create(struct engine *e, struct slice type,
-				      const struct args *args, const char *user,
-				      struct index **out, struct error *err);
+TIDE_MUST_USE int index_create(struct engine *e, struct slice type,
+			       const struct args *args, const char *user,
+			       struct index **out, struct error *err);
 void index_destroy(struct index *x);
 
 /* `dest` is the caller's number for where the binding leads; the script hands
@@ -214,10 +213,10 @@ struct strategy;
 
 /* TIDE_ENOTFOUND names the scripts there are; TIDE_EMISMATCH tells of an
  * option that the script does not declare, or whose value is not of its type. */
-TIDE_MUST_USE int engine_strategy_create(struct engine *e, enum script_kind kind,
-					 struct slice name, const struct args *options,
-					 const char *user, struct strategy **out,
-					 struct error *err);
+TIDE_MUST_USE int strategy_create(struct engine *e, enum script_kind kind,
+				  struct slice name, const struct args *options,
+				  const char *user, struct strategy **out,
+				  struct error *err);
 void strategy_destroy(struct strategy *s);
 bool strategy_is_pure(const struct strategy *s);
 const char *strategy_script(const struct strategy *s);

@@ -44,7 +44,7 @@ struct route_sink {
 /* Somebody who waits for the end of a reload. */
 struct reload_waiter {
 	STAILQ_ENTRY(reload_waiter) link;
-	engine_on_reloaded *on_done;
+	reload_done_fn *on_done;
 	void *ctx;
 	char asker[ENGINE_ASKER_MAX];
 };

@@ -20,7 +20,7 @@ static void write_counter(void *ctx, struct slice name, const struct shared_valu
 		json_number(out, value->number);
 }
 
-void engine_counters(const struct engine *e, struct json *out)
+void engine_status_counters(const struct engine *e, struct json *out)
 {
 	shared_each_counter(e->shared, engine_now_ms(e), COUNTERS_SHOWN, write_counter,
 			    out);
@@ -40,7 +40,7 @@ void status_shared(const struct engine *e, struct json *out)
 	json_object_end(out);
 	json_key(out, "counters");
 	json_object_begin(out);
-	engine_counters(e, out);
+	engine_status_counters(e, out);
 	json_object_end(out);
 }
 

@@ -127,7 +127,7 @@ static const struct plan *find_plan(struct filter_set *set, const struct msg *m,
 
 /* ---- one filter ------------------------------------------------------------------- */
 
-struct call {
+struct filter_call {
 	const struct rule *rule;
 	struct draft *draft;
 	bool is_rejected;
@@ -137,7 +137,7 @@ struct call {
 /* publish (msg) -> nothing, or false and a reason */
 static int l_publish(lua_State *L)
 {
-	struct call *c = lua_touserdata(L, 1);
+	struct filter_call *c = lua_touserdata(L, 1);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, c->rule->functions[RULE_DECIDE]);
 	draft_push(L, c->draft);
 	lua_call(L, 1, 2);
@@ -165,8 +165,8 @@ static struct msg *take_picture(const struct filter_pass *p, const struct draft 
 	return p->on_step ? draft_build(d) : NULL;
 }
 
-static void tell(const struct filter_pass *p, const struct call *c, struct msg *before,
-		 unsigned copies, uint64_t time_ns)
+static void tell(const struct filter_pass *p, const struct filter_call *c,
+		 struct msg *before, unsigned copies, uint64_t time_ns)
 {
 	if (before) {
 		const struct filter_step step = {
@@ -188,7 +188,7 @@ static int run_filter(struct engine *e, struct rule *rule, struct draft *d,
 		      struct filter_pass *p, struct error *err)
 {
 	const struct use use = { .rule = rule };
-	struct call call;
+	struct filter_call call;
 	unsigned copies = p->copies.count;
 	struct msg *before = take_picture(p, d);
 	uint64_t started_ns = before ? uv_hrtime() : 0;
@@ -283,12 +283,12 @@ static int run_chain(struct engine *e, const struct plan *plan, struct draft *d,
 	return status;
 }
 
-unsigned engine_filter_count(const struct engine *e)
+unsigned filter_count(const struct engine *e)
 {
 	return e->filters->count;
 }
 
-int engine_filter(struct engine *e, struct filter_pass *p, struct error *err)
+int filter_run(struct engine *e, struct filter_pass *p, struct error *err)
 {
 	struct draft d;
 	const struct plan *plan = find_plan(e->filters, p->msg, e->dry_run != NULL);

@@ -45,12 +45,11 @@ struct filter_pass {
 };
 
 /* How many filters are active. */
-unsigned engine_filter_count(const struct engine *e);
+unsigned filter_count(const struct engine *e);
 
 /* TIDE_EREJECTED, with the filter's reason and file; TIDE_ERULE when a filter
  * fails. The copies made until then are the caller's too. */
-TIDE_MUST_USE int engine_filter(struct engine *e, struct filter_pass *p,
-				struct error *err);
+TIDE_MUST_USE int filter_run(struct engine *e, struct filter_pass *p, struct error *err);
 
 /* ---- for the engine's own files -------------------------------------------- */
 

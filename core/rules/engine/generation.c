@@ -28,7 +28,7 @@ static bool ends_in(const char *text, const char *end)
 }
 
 /* What editors leave lying about (.x.lua.swp, #x.lua#, x.lua~) is no script. */
-bool generation_is_script(const char *file)
+bool script_kind_is_file(const char *file)
 {
 	return file[0] != '.' && file[0] != '#' && ends_in(file, EXTENSION) &&
 	       !ends_in(file, SPEC_EXTENSION);
@@ -36,7 +36,7 @@ bool generation_is_script(const char *file)
 
 static int is_script(const struct dirent *entry)
 {
-	return generation_is_script(entry->d_name);
+	return script_kind_is_file(entry->d_name);
 }
 
 static bool is_directory(const char *path)
@@ -143,7 +143,7 @@ static void list_bundled(const struct generation *g, enum script_kind kind,
 	for (size_t i = 0; l->entries && i < from->count; i++) {
 		const char *path = from->files[i].path, *file = path + len + 1;
 		bool is_here = strncmp(path, folder, len) == 0 && path[len] == '/' &&
-			       !strchr(file, '/') && generation_is_script(file);
+			       !strchr(file, '/') && script_kind_is_file(file);
 		struct dirent *entry = is_here ? calloc(1, sizeof(*entry)) : NULL;
 		if (!entry)
 			continue;
@@ -390,8 +390,8 @@ static struct use *make_room(struct generation *g, size_t number)
 	return &g->uses[number];
 }
 
-int generation_use(struct generation *g, size_t number, struct rule *rule,
-		   const struct args *options, struct error *err)
+int use_open(struct generation *g, size_t number, struct rule *rule,
+	     const struct args *options, struct error *err)
 {
 	char script[SCRIPT_NAME_MAX * 2];
 	snprintf(script, sizeof(script), "%s/%s", script_kind_name(rule->kind),
@@ -407,11 +407,11 @@ int generation_use(struct generation *g, size_t number, struct rule *rule,
 	};
 	status = script_enter(&g->script, &call, err);
 	if (status != TIDE_OK)
-		generation_release(g, number);
+		use_release(g, number);
 	return status;
 }
 
-void generation_release(struct generation *g, size_t number)
+void use_release(struct generation *g, size_t number)
 {
 	if (number >= g->use_count || !g->uses[number].rule)
 		return;

@@ -64,7 +64,7 @@ bool generation_is_current(const struct generation *g);
 void generation_destroy(struct generation *g);
 
 /* By its name, a file of a kind's folder is a script of the kind. */
-bool generation_is_script(const char *file);
+bool script_kind_is_file(const char *file);
 
 struct rule *generation_find(const struct generation *g, enum script_kind kind,
 			     struct slice name);
@@ -73,9 +73,9 @@ TIDE_MUST_USE int generation_get(const struct generation *g, enum script_kind ki
 				 struct slice name, struct rule **out, struct error *err);
 
 /* Make use `number` of a script. TIDE_EMISMATCH for wrong options. */
-TIDE_MUST_USE int generation_use(struct generation *g, size_t number, struct rule *rule,
-				 const struct args *options, struct error *err);
+TIDE_MUST_USE int use_open(struct generation *g, size_t number, struct rule *rule,
+			   const struct args *options, struct error *err);
 /* Harmless for a number that is not in use. */
-void generation_release(struct generation *g, size_t number);
+void use_release(struct generation *g, size_t number);
 
 #endif

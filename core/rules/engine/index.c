@@ -226,8 +226,8 @@ static void follow_unbind(struct index *x, const struct binding *b)
 		build->must_restart = true;
 }
 
-int engine_index_create(struct engine *e, struct slice type, const struct args *args,
-			const char *user, struct index **out, struct error *err)
+int index_create(struct engine *e, struct slice type, const struct args *args,
+		 const char *user, struct index **out, struct error *err)
 {
 	struct index *x = mem_zalloc(sizeof(*x));
 	int status = handle_open(&x->handle, e, SCRIPT_ROUTING, type, args, user, err);
@@ -330,17 +330,17 @@ static int replace_index(struct index *x, struct error *err)
 	struct rule *rule = (struct rule *)handle_use(h)->rule;
 	struct use old = *handle_use(h);
 	handle_use(h)->rule = NULL;
-	int status = generation_use(g, h->number, rule, &h->options, err);
+	int status = use_open(g, h->number, rule, &h->options, err);
 	if (status == TIDE_OK)
 		status = index_rebuild(x, g, err);
 	if (status != TIDE_OK) {
-		generation_release(g, h->number);
+		use_release(g, h->number);
 		*handle_use(h) = old;
 		return status;
 	}
 	struct use new = *handle_use(h);
 	*handle_use(h) = old;
-	generation_release(g, h->number);
+	use_release(g, h->number);
 	*handle_use(h) = new;
 	return TIDE_OK;
 }

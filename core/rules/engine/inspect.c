@@ -57,10 +57,10 @@ static struct generation *load_all(struct inspection *in, struct engine *e)
 	return g;
 }
 
-bool inspect_is_script(const char *path)
+static bool is_script(const char *path)
 {
 	const char *slash = strchr(path, '/');
-	if (!slash || strchr(slash + 1, '/') || !generation_is_script(slash + 1))
+	if (!slash || strchr(slash + 1, '/') || !script_kind_is_file(slash + 1))
 		return false;
 	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
 		const char *name = script_kind_name((enum script_kind)kind);
@@ -84,7 +84,7 @@ static struct bundle *collect_good(const struct generation *g)
 	struct bundle *good = bundle_create();
 	for (size_t i = 0; i < g->files->count; i++) {
 		const struct bundle_file *file = &g->files->files[i];
-		if (!inspect_is_script(file->path) || has_rule(g, file->path))
+		if (!is_script(file->path) || has_rule(g, file->path))
 			bundle_add(good, file->path,
 				   (struct slice){ file->text, file->len });
 	}
@@ -129,8 +129,6 @@ static void inspect_loaded(struct inspection *in, struct generation *g)
 	in->good = collect_good(g);
 	for (size_t i = 0; i < g->rule_count; i++)
 		inspect_match(in, g->rules[i]);
-	for (size_t i = 0; i < in->good->count; i++)
-		inspect_source(&in->good->files[i], in->findings);
 	inspect_names(in, g);
 }
 

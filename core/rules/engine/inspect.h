@@ -27,8 +27,6 @@ void inspect_rules(struct inspection *in);
 
 /* ---- for the engine's own files -------------------------------------------- */
 
-/* By its path in the rules directory it is a script, as against a module. */
-bool inspect_is_script(const char *path);
 /* Files that look like scripts or modules, and that nothing loads; `g` has what loads.
  * Needs of `in` the findings and the directory. */
 void inspect_unread(const struct inspection *in, const struct generation *g);
@@ -38,7 +36,5 @@ void inspect_warn(const char *about, const char *rules_dir, const struct generat
 		  uint64_t *known);
 /* Those, and files whose names do not do what they seem to. */
 void inspect_names(const struct inspection *in, const struct generation *g);
-/* Keys and functions that are there twice. */
-void inspect_source(const struct bundle_file *file, struct findings *f);
 
 #endif

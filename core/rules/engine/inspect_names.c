@@ -79,7 +79,7 @@ static void visit(struct names *n, FTS *tree, FTSENT *entry, size_t skip)
 		findings_add(n->in->findings, path, 1,
 			     "is a folder, and a script is a file; nothing in it is "
 			     "loaded");
-	} else if (entry->fts_info != FTS_D && generation_is_script(entry->fts_name)) {
+	} else if (entry->fts_info != FTS_D && script_kind_is_file(entry->fts_name)) {
 		add_path(n, path);
 	}
 }

@@ -29,7 +29,7 @@ static const struct {
 };
 #define TYPE_COUNT (sizeof(types) / sizeof(types[0]))
 
-const char *option_type_name(enum option_type type)
+const char *options_type_name(enum option_type type)
 {
 	return types[type].name;
 }
@@ -54,13 +54,13 @@ void options_deinit(struct options *o)
 
 /* ---- values ----------------------------------------------------------------- */
 
-struct value {
+struct option_value {
 	lua_Integer integer;
 	lua_Number number; /* of every type with an order */
 	bool boolean;
 };
 
-static bool parse_integer(const char *text, struct value *out)
+static bool parse_integer(const char *text, struct option_value *out)
 {
 	char *end;
 	errno = 0;
@@ -69,7 +69,7 @@ static bool parse_integer(const char *text, struct value *out)
 	return end != text && *end == '\0' && errno == 0 && !strchr(" \t\n\v\f\r", *text);
 }
 
-static bool parse_number(const char *text, struct value *out)
+static bool parse_number(const char *text, struct option_value *out)
 {
 	char *end;
 	if (text[0] == '\0' || strspn(text, "0123456789+-.eE") != strlen(text))
@@ -78,13 +78,13 @@ static bool parse_number(const char *text, struct value *out)
 	return *end == '\0' && isfinite(out->number);
 }
 
-static bool parse_boolean(const char *text, struct value *out)
+static bool parse_boolean(const char *text, struct option_value *out)
 {
 	out->boolean = strcmp(text, "1") == 0 || strcmp(text, "true") == 0;
 	return out->boolean || strcmp(text, "0") == 0 || strcmp(text, "false") == 0;
 }
 
-static bool parse_duration(const char *text, struct value *out)
+static bool parse_duration(const char *text, struct option_value *out)
 {
 	int64_t ms;
 	if (duration_parse(slice_from(text), &ms) != TIDE_OK)
@@ -94,7 +94,7 @@ static bool parse_duration(const char *text, struct value *out)
 	return true;
 }
 
-static bool parse_value(enum option_type type, const char *text, struct value *out)
+static bool parse_value(enum option_type type, const char *text, struct option_value *out)
 {
 	switch (type) {
 	case OPTION_INTEGER:
@@ -119,7 +119,7 @@ static bool is_ordered(enum option_type type)
 
 static bool is_allowed(const struct option *o, enum option_type type, const char *text)
 {
-	struct value value;
+	struct option_value value;
 	if (o->choices.count > 0 && !args_get(&o->choices, text))
 		return false;
 	if (!parse_value(type, text, &value))
@@ -257,7 +257,7 @@ static enum option_type check_type(lua_State *L, const char *name)
 /* A bound: a number, or a duration as text. */
 static double check_bound(lua_State *L, const char *name)
 {
-	struct value value;
+	struct option_value value;
 	if (lua_type(L, -1) == LUA_TNUMBER && isfinite(lua_tonumber(L, -1)))
 		return lua_tonumber(L, -1);
 	if (lua_type(L, -1) == LUA_TSTRING && parse_duration(lua_tostring(L, -1), &value))
@@ -491,7 +491,7 @@ int options_check(const struct options *o, const struct args *args, const char *
 
 static void push_value(lua_State *L, enum option_type type, const char *text, size_t len)
 {
-	struct value value = { .integer = 0 };
+	struct option_value value = { .integer = 0 };
 	parse_value(type, text, &value);
 	if (type == OPTION_INTEGER || type == OPTION_DURATION)
 		lua_pushinteger(L, value.integer);

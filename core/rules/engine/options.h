@@ -70,6 +70,6 @@ void options_push(lua_State *L, const struct options *o, const struct args *args
  * the state; raises when it is none. `whose` is how the error begins. */
 char *options_take_text(lua_State *L, const char *whose, const char *what);
 
-const char *option_type_name(enum option_type type);
+const char *options_type_name(enum option_type type);
 
 #endif

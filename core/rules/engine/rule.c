@@ -66,7 +66,7 @@ void rule_destroy(struct rule *r)
 
 /* ---- the shape; everything from here to rule_load runs inside the door -------- */
 
-struct loading {
+struct rule_loading {
 	struct rule *rule;
 	struct source *source;
 	struct sandbox *sandbox;
@@ -229,7 +229,7 @@ static void take_match(lua_State *L, struct rule *r)
 
 static int l_load(lua_State *L)
 {
-	struct loading *l = lua_touserdata(L, 1);
+	struct rule_loading *l = lua_touserdata(L, 1);
 	struct rule *r = l->rule;
 	script_set_place(script_state_of(L), r->file, 1);
 	sandbox_load_take(L, l->source, r->file);
@@ -276,7 +276,7 @@ int rule_load(struct script_state *s, struct sandbox *sandbox, enum script_kind 
 	r->hash = source.hash;
 	options_init(&r->options);
 	options_init(&r->binding_options);
-	struct loading loading = { r, &source, sandbox };
+	struct rule_loading loading = { r, &source, sandbox };
 	struct script_call call = { .file = r->file, .body = l_load, .ctx = &loading };
 	status = script_enter(s, &call, err);
 	sandbox->is_loading = false;

@@ -16,7 +16,7 @@ struct schedule_call {
 /* Registry key: the table that scripts get as `broker`. */
 static const char broker_key;
 
-void engine_each_schedule(const struct engine *e, schedule_fn fn, void *ctx)
+void schedule_each(const struct engine *e, schedule_fn fn, void *ctx)
 {
 	const struct generation *g = e->current;
 	for (size_t i = 0; i < g->rule_count; i++) {
@@ -220,9 +220,8 @@ static int l_run(lua_State *L)
 	return 0;
 }
 
-int engine_schedule_run(struct engine *e, struct slice name,
-			const struct schedule_tick *tick,
-			const struct schedule_broker *broker, struct error *err)
+int schedule_run(struct engine *e, struct slice name, const struct schedule_tick *tick,
+		 const struct schedule_broker *broker, struct error *err)
 {
 	struct rule *rule;
 	int status = generation_get(e->current, SCRIPT_SCHEDULE, name, &rule, err);

@@ -19,7 +19,7 @@ struct schedule_info {
 };
 typedef void (*schedule_fn)(void *ctx, const struct schedule_info *info);
 /* All of them, inactive ones too, by name. */
-void engine_each_schedule(const struct engine *e, schedule_fn fn, void *ctx);
+void schedule_each(const struct engine *e, schedule_fn fn, void *ctx);
 
 struct schedule_message {
 	struct slice exchange; /* empty: the default one */
@@ -52,9 +52,8 @@ struct schedule_tick {
 };
 
 /* TIDE_ENOTFOUND when there is no such script, TIDE_ERULE when it fails. */
-TIDE_MUST_USE int engine_schedule_run(struct engine *e, struct slice name,
-				      const struct schedule_tick *tick,
-				      const struct schedule_broker *broker,
-				      struct error *err);
+TIDE_MUST_USE int schedule_run(struct engine *e, struct slice name,
+			       const struct schedule_tick *tick,
+			       const struct schedule_broker *broker, struct error *err);
 
 #endif

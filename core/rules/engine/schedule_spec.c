@@ -27,7 +27,7 @@ bool schedule_spec_is_key(const char *key)
 	return false;
 }
 
-const char *schedule_missed_name(enum schedule_missed missed)
+const char *schedule_spec_missed_name(enum schedule_missed missed)
 {
 	return missed_names[missed];
 }
@@ -125,21 +125,22 @@ void schedule_spec_read(lua_State *L, struct schedule_spec *out)
 
 /* ---- ticks ------------------------------------------------------------------------ */
 
-int64_t schedule_next(const struct schedule_spec *s, int64_t after_unix_ms)
+int64_t schedule_spec_next(const struct schedule_spec *s, int64_t after_unix_ms)
 {
 	if (!s->every_ms)
 		return cron_next(&s->cron, after_unix_ms);
 	return (after_unix_ms / s->every_ms + 1) * s->every_ms;
 }
 
-int64_t schedule_prev(const struct schedule_spec *s, int64_t at_unix_ms)
+int64_t schedule_spec_prev(const struct schedule_spec *s, int64_t at_unix_ms)
 {
 	if (!s->every_ms)
 		return cron_prev(&s->cron, at_unix_ms);
 	return at_unix_ms / s->every_ms * s->every_ms;
 }
 
-int64_t schedule_due(const struct schedule_spec *s, const char *name, int64_t tick_ms)
+int64_t schedule_spec_due(const struct schedule_spec *s, const char *name,
+			  int64_t tick_ms)
 {
 	struct buf text;
 	if (s->jitter_ms == 0)

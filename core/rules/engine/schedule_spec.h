@@ -35,13 +35,14 @@ void schedule_spec_read(lua_State *L, struct schedule_spec *out);
 /* Accepts NULL. */
 void schedule_spec_free(struct schedule_spec *s);
 
-const char *schedule_missed_name(enum schedule_missed missed);
+const char *schedule_spec_missed_name(enum schedule_missed missed);
 
 /* The first tick after that time; the last one at or before it. 0: none. */
-int64_t schedule_next(const struct schedule_spec *s, int64_t after_unix_ms);
-int64_t schedule_prev(const struct schedule_spec *s, int64_t at_unix_ms);
+int64_t schedule_spec_next(const struct schedule_spec *s, int64_t after_unix_ms);
+int64_t schedule_spec_prev(const struct schedule_spec *s, int64_t at_unix_ms);
 /* When the tick is to be run: the jitter is chosen by schedule and tick, so that
  * a restart changes nothing. */
-int64_t schedule_due(const struct schedule_spec *s, const char *name, int64_t tick_ms);
+int64_t schedule_spec_due(const struct schedule_spec *s, const char *name,
+			  int64_t tick_ms);
 
 #endif

@@ -18,9 +18,9 @@ struct strategy {
 	const void *load_ctx;
 };
 
-int engine_strategy_create(struct engine *e, enum script_kind kind, struct slice name,
-			   const struct args *options, const char *user,
-			   struct strategy **out, struct error *err)
+int strategy_create(struct engine *e, enum script_kind kind, struct slice name,
+		    const struct args *options, const char *user, struct strategy **out,
+		    struct error *err)
 {
 	struct strategy *s = mem_zalloc(sizeof(*s));
 	int status = handle_open(&s->handle, e, kind, name, options, user, err);

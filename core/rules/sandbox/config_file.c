@@ -13,20 +13,20 @@
 #define CONFIG_MEMORY_BYTES ((size_t)16 << 20)
 #define CONFIG_VALUES_MAX 256
 
-struct value {
+struct config_value {
 	char *name;
 	char *text;
 };
 
-struct reading {
+struct config_reading {
 	struct source *source;
 	const char *path;
 	struct sandbox sandbox;
-	struct value values[CONFIG_VALUES_MAX];
+	struct config_value values[CONFIG_VALUES_MAX];
 	size_t count;
 };
 
-static void add_value(lua_State *L, struct reading *r, const char *name, int idx)
+static void add_value(lua_State *L, struct config_reading *r, const char *name, int idx)
 {
 	const char *text;
 
@@ -53,7 +53,7 @@ static void add_value(lua_State *L, struct reading *r, const char *name, int idx
 	r->values[r->count++].text = mem_strdup(text);
 }
 
-static void add_field(lua_State *L, struct reading *r)
+static void add_field(lua_State *L, struct config_reading *r)
 {
 	const char *name;
 
@@ -75,7 +75,7 @@ static void add_field(lua_State *L, struct reading *r)
 
 static int body(lua_State *L)
 {
-	struct reading *r = lua_touserdata(L, 1);
+	struct config_reading *r = lua_touserdata(L, 1);
 
 	watchdog_adopt(script_state_of(L)->watchdog, L);
 	sandbox_open(L, &r->sandbox);
@@ -93,7 +93,7 @@ static int body(lua_State *L)
 	return 0;
 }
 
-static int run(struct reading *r, struct error *err)
+static int run(struct config_reading *r, struct error *err)
 {
 	struct script_call call = { .file = r->path, .body = body, .ctx = r };
 	struct script_state state;
@@ -114,11 +114,11 @@ static int run(struct reading *r, struct error *err)
 	return rc;
 }
 
-static void sort_by_name(struct reading *r)
+static void sort_by_name(struct config_reading *r)
 {
 	/* Insertion keeps the order of a list's elements. */
 	for (size_t i = 1; i < r->count; i++) {
-		struct value v = r->values[i];
+		struct config_value v = r->values[i];
 		size_t at = i;
 
 		for (; at > 0 && strcmp(r->values[at - 1].name, v.name) > 0; at--)
@@ -131,7 +131,7 @@ int config_file_read(const char *path, config_value_fn on_value, void *ctx,
 		     struct error *err)
 {
 	struct source source = { 0 };
-	struct reading *r;
+	struct config_reading *r;
 	int rc = source_read(&source, path, path, err);
 
 	if (rc < 0)

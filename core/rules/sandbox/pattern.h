@@ -113,18 +113,18 @@ void pattern_match_init(struct pattern_match *m, lua_State *L, const char *funct
 const char *pattern_match_at(struct pattern_match *m, const struct pattern *p,
 			     const char *at);
 /* The first match at `*at` or behind it, which `*at` is set to. */
-const char *pattern_search(struct pattern_match *m, const struct pattern *p,
-			   const char **at);
+const char *pattern_match_search(struct pattern_match *m, const struct pattern *p,
+				 const char **at);
 /* Take `steps` from the budget, for work done beside the matching. */
-void pattern_spend(struct pattern_match *m, size_t steps);
+void pattern_match_spend(struct pattern_match *m, size_t steps);
 
 /* The class that a letter names (a, d, ...), upper case or lower, as bits of
- * pattern_classes_of; 0 when it names none. */
+ * pattern_compile_classes; 0 when it names none. */
 uint16_t pattern_class(unsigned char letter);
-extern const uint16_t pattern_classes_of[256];
+extern const uint16_t pattern_compile_classes[256];
 
 /* Put find, match, gmatch and gsub in the place of the originals in the table
  * at `idx`. */
-void pattern_install(lua_State *L, int idx);
+void pattern_lib_install(lua_State *L, int idx);
 
 #endif

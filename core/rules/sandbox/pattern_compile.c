@@ -18,7 +18,7 @@ enum {
 };
 
 /* ASCII, whatever the locale: a rule decides alike on every machine. */
-const uint16_t pattern_classes_of[256] = {
+const uint16_t pattern_compile_classes[256] = {
 	[0 ... 8] = CNTRL,
 	[9 ... 13] = CNTRL | SPACE,
 	[14 ... 31] = CNTRL,
@@ -89,7 +89,7 @@ static void set_add_class(struct pattern_set *set, unsigned char letter)
 		return;
 	}
 	for (unsigned c = 0; c < 256; c++) {
-		if (((pattern_classes_of[c] & class) != 0) != is_negated)
+		if (((pattern_compile_classes[c] & class) != 0) != is_negated)
 			set_add(set, (unsigned char)c);
 	}
 }

@@ -81,7 +81,7 @@ static int search(lua_State *L, const char *function, bool is_find)
 	} else {
 		pattern_compile(L, &p, pattern, pattern_len, true);
 		pattern_match_init(&m, L, function, text, len);
-		end = pattern_search(&m, &p, &at);
+		end = pattern_match_search(&m, &p, &at);
 	}
 	if (!end) {
 		lua_pushnil(L);
@@ -123,7 +123,7 @@ static int l_next(lua_State *L)
 	script_check(L);
 	pattern_match_init(&m, L, "string.gmatch", text, len);
 	while (it->at <= m.end) {
-		const char *end = pattern_search(&m, &it->pattern, &it->at);
+		const char *end = pattern_match_search(&m, &it->pattern, &it->at);
 		if (!end)
 			break;
 		const char *from = it->at;
@@ -169,9 +169,9 @@ static void add_text(struct substitution *s, const char *from, const char *to)
 	lua_State *L = s->match.L;
 	size_t len;
 	const char *text = lua_tolstring(L, 3, &len), *end = text + len, *percent;
-	pattern_spend(&s->match, len / 16);
+	pattern_match_spend(&s->match, len / 16);
 	for (; (percent = memchr(text, '%', (size_t)(end - text))); text = percent + 2) {
-		pattern_spend(&s->match, 2);
+		pattern_match_spend(&s->match, 2);
 		luaL_addlstring(&s->out, text, (size_t)(percent - text));
 		char what = percent + 1 < end ? percent[1] : '\0';
 		if (what == '%') {
@@ -215,7 +215,7 @@ static bool add_value(struct substitution *s, const char *from, const char *to)
 
 static bool replace(struct substitution *s, const char *from, const char *to)
 {
-	pattern_spend(&s->match, 4);
+	pattern_match_spend(&s->match, 4);
 	if (s->type == LUA_TFUNCTION || s->type == LUA_TTABLE) {
 		/* A C function, a chain of __index: no instruction, no hook. */
 		script_check(s->match.L);
@@ -232,7 +232,7 @@ static lua_Integer substitute(struct substitution *s, lua_Integer max, bool *has
 	lua_Integer count = 0;
 	while (count < max) {
 		const char *from = at;
-		const char *end = pattern_search(m, &s->pattern, &from);
+		const char *end = pattern_match_search(m, &s->pattern, &from);
 		if (!end)
 			break;
 		luaL_addlstring(&s->out, at, (size_t)(from - at));
@@ -278,7 +278,7 @@ static int l_gsub(lua_State *L)
 	return 2;
 }
 
-void pattern_install(lua_State *L, int idx)
+void pattern_lib_install(lua_State *L, int idx)
 {
 	static const luaL_Reg functions[] = {
 		{ "find", l_find },   { "gmatch", l_gmatch }, { "gsub", l_gsub },

@@ -45,7 +45,7 @@ static inline void spend(struct pattern_match *m, ptrdiff_t steps)
 		refuel(m);
 }
 
-void pattern_spend(struct pattern_match *m, size_t steps)
+void pattern_match_spend(struct pattern_match *m, size_t steps)
 {
 	spend(m, (ptrdiff_t)steps);
 }
@@ -61,7 +61,7 @@ static inline bool is_in_set(const struct pattern_item *item, unsigned char byte
 
 static inline bool is_in_class(const struct pattern_item *item, unsigned char byte)
 {
-	return ((pattern_classes_of[byte] & item->class) != 0) != item->is_negated;
+	return ((pattern_compile_classes[byte] & item->class) != 0) != item->is_negated;
 }
 
 static inline bool takes(const struct pattern_item *item, const char *at)
@@ -232,8 +232,8 @@ const char *pattern_match_at(struct pattern_match *m, const struct pattern *p,
 	return at;
 }
 
-const char *pattern_search(struct pattern_match *m, const struct pattern *p,
-			   const char **at)
+const char *pattern_match_search(struct pattern_match *m, const struct pattern *p,
+				 const char **at)
 {
 	const struct pattern_item *first = p->items;
 	if (p->is_anchored)

@@ -8,7 +8,7 @@
 #include "pattern.h"
 #include "script.h"
 
-int safe_call_original(lua_State *L)
+int safe_lib_call_original(lua_State *L)
 {
 	return lua_tocfunction(L, lua_upvalueindex(1))(L);
 }
@@ -16,7 +16,7 @@ int safe_call_original(lua_State *L)
 static int l_checked(lua_State *L)
 {
 	script_check(L);
-	return safe_call_original(L);
+	return safe_lib_call_original(L);
 }
 
 /* ---- errors --------------------------------------------------------------------- */
@@ -26,7 +26,7 @@ static int l_checked(lua_State *L)
 static int l_pcall(lua_State *L)
 {
 	script_check(L);
-	int results = safe_call_original(L);
+	int results = safe_lib_call_original(L);
 	script_check(L);
 	return results;
 }
@@ -95,7 +95,7 @@ static int l_rep(lua_State *L)
 	if (n > 0 && len + separator_len > SAFE_STRING_MAX / (lua_Unsigned)n)
 		return luaL_error(L, "string.rep: the result is over %d bytes",
 				  SAFE_STRING_MAX);
-	return safe_call_original(L);
+	return safe_lib_call_original(L);
 }
 
 /* The bytes of all arguments that are texts: a text of digits is read for each
@@ -127,7 +127,7 @@ static int l_pack(lua_State *L)
 	if (text_bytes(L) > SCRIPT_STRING_MAX)
 		return luaL_error(L, "string.pack: the texts are over %d bytes",
 				  (int)SCRIPT_STRING_MAX);
-	return safe_call_original(L);
+	return safe_lib_call_original(L);
 }
 
 /* max, min, char: any number of numbers, each of which may be given as a text. */
@@ -146,7 +146,7 @@ static int l_of_numbers(lua_State *L)
 		lua_pop(L, size > 0); /* up to a zero byte, it is a number */
 		luaL_argerror(L, i, "number expected, got string");
 	}
-	return safe_call_original(L);
+	return safe_lib_call_original(L);
 }
 
 /* Few arguments, short, without metamethods; for them the library's own errors tell
@@ -193,7 +193,7 @@ static int l_format(lua_State *L)
 	int arg = 1;
 	script_check(L);
 	if (is_simple_format(L))
-		return safe_call_original(L);
+		return safe_lib_call_original(L);
 	const char *at = luaL_checklstring(L, 1, &len), *end = at + len, *percent;
 	int parts = lua_gettop(L) + 1;
 	lua_newtable(L);
@@ -223,7 +223,7 @@ static int l_format(lua_State *L)
 /* ---- putting them in place ----------------------------------------------------------
  */
 
-void safe_wrap(lua_State *L, int idx, const char *name, lua_CFunction function)
+void safe_lib_wrap(lua_State *L, int idx, const char *name, lua_CFunction function)
 {
 	idx = lua_absindex(L, idx);
 	lua_getfield(L, idx, name);
@@ -248,11 +248,11 @@ static void wrap_all(lua_State *L, int idx)
 static void install_string(lua_State *L, int idx)
 {
 	lua_getfield(L, idx, "string");
-	safe_wrap(L, -1, "rep", l_rep);
-	safe_wrap(L, -1, "pack", l_pack);
-	safe_wrap(L, -1, "char", l_of_numbers);
-	safe_wrap(L, -1, "format", l_format);
-	pattern_install(L, -1);
+	safe_lib_wrap(L, -1, "rep", l_rep);
+	safe_lib_wrap(L, -1, "pack", l_pack);
+	safe_lib_wrap(L, -1, "char", l_of_numbers);
+	safe_lib_wrap(L, -1, "format", l_format);
+	pattern_lib_install(L, -1);
 	lua_pop(L, 1);
 }
 
@@ -260,21 +260,21 @@ void safe_lib_install(lua_State *L, int idx)
 {
 	static const char *const libraries[] = { "string", "table", "math", "utf8" };
 	/* The special ones first, each with its original; then all that are left. */
-	safe_wrap(L, idx, "pcall", l_pcall);
-	safe_wrap(L, idx, "xpcall", l_xpcall);
-	safe_wrap(L, idx, "next", l_next);
-	safe_wrap(L, idx, "pairs", l_pairs);
+	safe_lib_wrap(L, idx, "pcall", l_pcall);
+	safe_lib_wrap(L, idx, "xpcall", l_xpcall);
+	safe_lib_wrap(L, idx, "next", l_next);
+	safe_lib_wrap(L, idx, "pairs", l_pairs);
 	safe_meta_install(L, idx);
 	install_string(L, idx);
 	lua_getfield(L, idx, "table");
 	safe_table_install(L, -1);
 	lua_pop(L, 1);
 	lua_getfield(L, idx, "math");
-	safe_wrap(L, -1, "max", l_of_numbers);
-	safe_wrap(L, -1, "min", l_of_numbers);
+	safe_lib_wrap(L, -1, "max", l_of_numbers);
+	safe_lib_wrap(L, -1, "min", l_of_numbers);
 	lua_pop(L, 1);
 	lua_getfield(L, idx, "utf8");
-	safe_wrap(L, -1, "char", l_of_numbers);
+	safe_lib_wrap(L, -1, "char", l_of_numbers);
 	lua_pop(L, 1);
 	wrap_all(L, idx);
 	for (size_t i = 0; i < sizeof(libraries) / sizeof(libraries[0]); i++) {

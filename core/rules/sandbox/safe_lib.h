@@ -35,8 +35,8 @@ void safe_meta_install(lua_State *L, int idx);
 
 /* Call the library's function that is the first upvalue, in this one's place: none
  * of them has upvalues of its own. */
-int safe_call_original(lua_State *L);
+int safe_lib_call_original(lua_State *L);
 /* Put `function`, with the original as its upvalue, in the place of `name`. */
-void safe_wrap(lua_State *L, int idx, const char *name, lua_CFunction function);
+void safe_lib_wrap(lua_State *L, int idx, const char *name, lua_CFunction function);
 
 #endif

@@ -190,7 +190,7 @@ static int l_sort(lua_State *L)
 	} else if (lua_iscfunction(L, 2)) {
 		lua_pushcclosure(L, l_compare, 1);
 	}
-	return safe_call_original(L);
+	return safe_lib_call_original(L);
 }
 
 void safe_table_install(lua_State *L, int idx)
@@ -199,7 +199,7 @@ void safe_table_install(lua_State *L, int idx)
 		{ "concat", l_concat }, { "insert", l_insert }, { "move", l_move },
 		{ "remove", l_remove }, { "unpack", l_unpack }, { NULL, NULL },
 	};
-	safe_wrap(L, idx, "sort", l_sort);
+	safe_lib_wrap(L, idx, "sort", l_sort);
 	lua_pushvalue(L, idx);
 	luaL_setfuncs(L, functions, 0);
 	lua_pop(L, 1);

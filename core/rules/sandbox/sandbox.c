@@ -118,7 +118,7 @@ static void push_environment(lua_State *L)
  * pieces so small that little happens in one, and asks for the next one here. */
 #define PIECE_BYTES 256
 
-struct reading {
+struct compiling {
 	const char *name;
 	const char *at, *end;
 	int line; /* of what comes next */
@@ -126,7 +126,7 @@ struct reading {
 
 static const char *read_piece(lua_State *L, void *ctx, size_t *len)
 {
-	struct reading *r = ctx;
+	struct compiling *r = ctx;
 	const struct watchdog *watchdog = script_state_of(L)->watchdog;
 	const char *piece = r->at;
 	if (watchdog_has_fired(watchdog))
@@ -168,7 +168,7 @@ void sandbox_load_take(lua_State *L, struct source *source, const char *name)
 	snprintf(chunk_name, sizeof(chunk_name), "=%s", name);
 	bool is_bytecode = source->len > 0 && source->data[0] == LUA_SIGNATURE[0];
 	int line = find_too_many_jumps(source);
-	struct reading reading = { name, source->data, source->data + source->len, 1 };
+	struct compiling reading = { name, source->data, source->data + source->len, 1 };
 	/* Parsing is protected by Lua itself: nothing raises before the free. */
 	int status = LUA_OK;
 	if (line == 0)

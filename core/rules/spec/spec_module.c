@@ -24,7 +24,7 @@
 
 #include "rules/engine/engine_private.h"
 #include "rules/engine/schedule.h"
-#include "simulate.h"
+#include "simulate_retry.h"
 #include "spec.h"
 
 #define ENGINE "luatide.engine"
@@ -202,7 +202,7 @@ static int l_engine_close(lua_State *L)
 static int l_reload(lua_State *L)
 {
 	struct error err;
-	int status = engine_reload(unbox(L, ENGINE), &err);
+	int status = reload_now(unbox(L, ENGINE), &err);
 	return push_result(L, status, &err);
 }
 
@@ -284,8 +284,8 @@ static int l_run(lua_State *L)
 				      (uint64_t)luaL_optinteger(L, 4, 0) };
 	struct error err;
 	lua_newtable(L);
-	int status = engine_schedule_run(e, slice_from(luaL_checkstring(L, 2)), &tick,
-					 &broker, &err);
+	int status =
+		schedule_run(e, slice_from(luaL_checkstring(L, 2)), &tick, &broker, &err);
 	if (status != TIDE_OK)
 		return push_result(L, status, &err);
 	return 1;
@@ -300,15 +300,15 @@ static void next_tick(void *ctx, const struct schedule_info *info)
 {
 	struct asked_tick *asked = ctx;
 	if (strcmp(info->name, asked->name) == 0)
-		asked->ms = schedule_due(info->spec, info->name,
-					 schedule_next(info->spec, asked->ms));
+		asked->ms = schedule_spec_due(info->spec, info->name,
+					      schedule_spec_next(info->spec, asked->ms));
 }
 
 /* next_run (name, ms) -> when the schedule's first tick after that time is run */
 static int l_next_run(lua_State *L)
 {
 	struct asked_tick asked = { luaL_checkstring(L, 2), luaL_checkinteger(L, 3) };
-	engine_each_schedule(unbox(L, ENGINE), next_tick, &asked);
+	schedule_each(unbox(L, ENGINE), next_tick, &asked);
 	lua_pushinteger(L, asked.ms);
 	return 1;
 }
@@ -324,8 +324,8 @@ static int l_index(lua_State *L)
 	const char *type = luaL_checkstring(L, 2);
 	struct box *box = push_box(L, INDEX, 1);
 	read_args(L, 3, &args);
-	int status = engine_index_create(e, slice_from(type), &args, "exchange 'spec'",
-					 &x, &err);
+	int status =
+		index_create(e, slice_from(type), &args, "exchange 'spec'", &x, &err);
 	args_deinit(&args);
 	if (status != TIDE_OK)
 		return push_result(L, status, &err);
@@ -451,7 +451,7 @@ static int l_filter(lua_State *L)
 				 .vhost = slice_from(text_field(L, 2, "vhost", "/")),
 				 .copies = { .max = DRAFT_COPIES_MAX } };
 	p.now_unix_ms = p.msg->ts_unix_ms;
-	int status = engine_filter(e, &p, &err);
+	int status = filter_run(e, &p, &err);
 	int count = status == TIDE_OK ? push_pass(L, &p) : push_result(L, status, &err);
 	for (unsigned i = 0; i < p.copies.count; i++)
 		msg_unref(p.copies.items[i]);
@@ -461,7 +461,7 @@ static int l_filter(lua_State *L)
 
 static int l_filter_count(lua_State *L)
 {
-	lua_pushinteger(L, engine_filter_count(unbox(L, ENGINE)));
+	lua_pushinteger(L, filter_count(unbox(L, ENGINE)));
 	return 1;
 }
 
@@ -483,7 +483,7 @@ static int l_filter_ns(lua_State *L)
 		p.sender = NULL;
 		p.copies.max = 0;
 		p.on_step = NULL;
-		status = engine_filter(e, &p, &err);
+		status = filter_run(e, &p, &err);
 		msg_unref(p.msg);
 	}
 	uint64_t time_ns = uv_hrtime() - started_ns;
@@ -521,8 +521,8 @@ static int l_strategy(lua_State *L)
 	const char *name = luaL_checkstring(L, 3);
 	struct box *box = push_box(L, STRATEGY, 1);
 	read_args(L, 4, &args);
-	int status = engine_strategy_create(e, kind, slice_from(name), &args,
-					    "queue 'spec'", &s, &err);
+	int status = strategy_create(e, kind, slice_from(name), &args, "queue 'spec'", &s,
+				     &err);
 	args_deinit(&args);
 	if (status != TIDE_OK)
 		return push_result(L, status, &err);
@@ -637,7 +637,7 @@ static int l_simulate(lua_State *L)
 	read_args(L, 3, &args);
 	buf_init(&out);
 	json_init(&json, &out);
-	int status = engine_simulate_retry(e, &spec, &json, &err);
+	int status = simulate_retry(e, &spec, &json, &err);
 	args_deinit(&args);
 	if (status == TIDE_OK)
 		lua_pushstring(L, buf_cstr(&out));

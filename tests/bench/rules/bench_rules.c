@@ -87,7 +87,7 @@ static void bench_topic(struct engine *e)
 	size_t count;
 	double ns = 0;
 	char key[64];
-	if (engine_index_create(e, SLICE("topic"), NULL, "exchange 'bench'", &x, &err) !=
+	if (index_create(e, SLICE("topic"), NULL, "exchange 'bench'", &x, &err) !=
 	    TIDE_OK)
 		fail("topic", &err);
 	bind_many(x);
@@ -117,8 +117,8 @@ static void bench_call(struct engine *e)
 	struct queue_view queue = { .vhost = SLICE("/"), .name = SLICE("jobs") };
 	struct msg *m = make_msg("a.b.c");
 	double rank, ns = 0;
-	if (engine_strategy_create(e, SCRIPT_PRIORITY, SLICE("strict"), NULL, "bench", &s,
-				   &err) != TIDE_OK)
+	if (strategy_create(e, SCRIPT_PRIORITY, SLICE("strict"), NULL, "bench", &s,
+			    &err) != TIDE_OK)
 		fail("strict", &err);
 	for (int round = 0; round < ROUNDS; round++) {
 		uint64_t started = uv_hrtime();
@@ -155,8 +155,8 @@ static void bench_fair(struct engine *e)
 		if (!messages[i])
 			abort();
 	}
-	if (engine_strategy_create(e, SCRIPT_PRIORITY, SLICE("fair"), NULL, "bench", &s,
-				   &err) != TIDE_OK)
+	if (strategy_create(e, SCRIPT_PRIORITY, SLICE("fair"), NULL, "bench", &s, &err) !=
+	    TIDE_OK)
 		fail("fair", &err);
 	for (int round = 0; round < ROUNDS; round++) {
 		uint64_t started = uv_hrtime();
@@ -287,7 +287,7 @@ static int l_patterns(lua_State *L)
 	lua_settop(L, 0);
 	lua_getglobal(L, "string"); /* 1: Lua's */
 	lua_newtable(L);            /* 2: ours */
-	pattern_install(L, 2);
+	pattern_lib_install(L, 2);
 	if (luaL_dostring(L, patterns) != LUA_OK)
 		return lua_error(L);
 	for (lua_Integer i = 1; lua_geti(L, 3, i) == LUA_TTABLE; i++) {

@@ -35,7 +35,7 @@ static void on_done(void *ctx, const struct error *result)
 static void reload(struct fixture *f)
 {
 	struct waiting w = { 0 };
-	engine_reload_start(f->engine, on_done, &w);
+	reload_start(f->engine, on_done, &w);
 	while (w.count == 0)
 		uv_run(&f->loop, UV_RUN_ONCE);
 }
@@ -46,8 +46,8 @@ static struct strategy *make_use(struct fixture *f, const char *options)
 	struct args args;
 	args_init(&args);
 	assert_int_equal(args_parse(&args, slice_from(options)), TIDE_OK);
-	if (engine_strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("counting"), &args,
-				   "queue 'jobs'", &s, &f->err) != TIDE_OK)
+	if (strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("counting"), &args,
+			    "queue 'jobs'", &s, &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	args_deinit(&args);
 	return s;
@@ -150,9 +150,9 @@ static void reloads_during_it_lose_nothing(void **state)
 	for (int i = 0; i < 10; i++) {
 		reload(f);
 		/* One behind the other, one that goes on in turns, one at once. */
-		engine_reload_start(f->engine, on_done, &w);
+		reload_start(f->engine, on_done, &w);
 		if (i % 3 == 0)
-			assert_int_equal(engine_reload(f->engine, &f->err), TIDE_OK);
+			assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
 		assert_int_equal(call(f, uses[i]), i % 3 + 2);
 	}
 	while (w.count < 10)
@@ -178,8 +178,8 @@ static void nobody_asks_when_no_script_wants_it(void **state)
 	struct fixture *f = *state;
 	struct strategy *s = NULL;
 	assert_starts(f);
-	if (engine_strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("strict"), NULL,
-				   "queue 'jobs'", &s, &f->err) != TIDE_OK)
+	if (strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("strict"), NULL,
+			    "queue 'jobs'", &s, &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	reload(f);
 	assert_null(f->engine->former);

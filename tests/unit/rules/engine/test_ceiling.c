@@ -155,8 +155,8 @@ static void no_function_hides_from_the_budget(void **state)
 	write_file(f, "priority/all.lua", script);
 	assert_starts(f);
 	struct strategy *s = NULL;
-	assert_int_equal(engine_strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("all"),
-						NULL, "queue 'jobs'", &s, &f->err),
+	assert_int_equal(strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("all"), NULL,
+					 "queue 'jobs'", &s, &f->err),
 			 TIDE_OK);
 	for (int function = 1; rank != 0; function++) {
 		for (int loop = 1; rank != 0; loop++) {
@@ -217,7 +217,7 @@ static void no_file_is_compiled_for_longer_than_the_budget(void **state)
 		strcpy(text + len, slow[i].tail);
 		write_file(f, "priority/slow.lua", text);
 		int64_t started = thread_ms();
-		int status = engine_reload(f->engine, &f->err);
+		int status = reload_now(f->engine, &f->err);
 		int64_t took = thread_ms() - started;
 		if (took > ceiling_ms())
 			fail_msg("%zu: took %d ms", i, (int)took);
@@ -231,12 +231,12 @@ static void no_file_is_compiled_for_longer_than_the_budget(void **state)
 	text[sizeof(text) - 1] = '\0';
 	strcpy(text + sizeof(text) - 40, "return { rank = type }");
 	write_file(f, "priority/slow.lua", text);
-	if (engine_reload(f->engine, &f->err) != TIDE_OK)
+	if (reload_now(f->engine, &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	strcat(text, "                 "); /* as long as may be */
 	assert_int_equal(strlen(text), sizeof(text) - 1);
 	write_file(f, "priority/slow.lua", text);
-	assert_int_equal(engine_reload(f->engine, &f->err), TIDE_OK);
+	assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
 }
 
 static void file_over_the_limit_is_refused(void **state)
@@ -246,7 +246,7 @@ static void file_over_the_limit_is_refused(void **state)
 	assert_starts(f);
 	memset(text, ' ', sizeof(text) - 1);
 	write_file(f, "priority/long.lua", text);
-	assert_int_equal(engine_reload(f->engine, &f->err), TIDE_ERULE);
+	assert_int_equal(reload_now(f->engine, &f->err), TIDE_ERULE);
 	assert_contains(f->err.text,
 			"priority/long.lua:1: is larger than 262144 bytes, the most");
 }
@@ -291,8 +291,8 @@ static void metatables_are_those_of_the_manual_but_for_two(void **state)
 	assert_starts(f);
 	struct strategy *s = NULL;
 	double rank = 0;
-	assert_int_equal(engine_strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("meta"),
-						NULL, "queue 'jobs'", &s, &f->err),
+	assert_int_equal(strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("meta"), NULL,
+					 "queue 'jobs'", &s, &f->err),
 			 TIDE_OK);
 	if (call(s, "k", &rank, &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);

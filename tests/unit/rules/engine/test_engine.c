@@ -15,8 +15,8 @@ static struct args args_of(const char *text)
 static struct index *make_index(struct fixture *f, const char *type)
 {
 	struct index *x = NULL;
-	int status = engine_index_create(f->engine, slice_from(type), NULL,
-					 "exchange 'shop'", &x, &f->err);
+	int status = index_create(f->engine, slice_from(type), NULL, "exchange 'shop'",
+				  &x, &f->err);
 	if (status != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	return x;
@@ -74,8 +74,8 @@ static struct strategy *make_strategy(struct fixture *f, enum script_kind kind,
 {
 	struct strategy *s = NULL;
 	struct args args = args_of(options);
-	int status = engine_strategy_create(f->engine, kind, slice_from(name), &args,
-					    "queue 'jobs'", &s, &f->err);
+	int status = strategy_create(f->engine, kind, slice_from(name), &args,
+				     "queue 'jobs'", &s, &f->err);
 	args_deinit(&args);
 	return status == TIDE_OK ? s : NULL;
 }
@@ -178,9 +178,8 @@ static void unknown_type_names_those_there_are(void **state)
 	struct fixture *f = *state;
 	struct index *x;
 	assert_starts(f);
-	assert_int_equal(
-		engine_index_create(f->engine, SLICE("topik"), NULL, "u", &x, &f->err),
-		TIDE_ENOTFOUND);
+	assert_int_equal(index_create(f->engine, SLICE("topik"), NULL, "u", &x, &f->err),
+			 TIDE_ENOTFOUND);
 	assert_contains(f->err.text, "direct fanout headers topic");
 	assert_true(engine_has(f->engine, SCRIPT_ROUTING, SLICE("topic")));
 	assert_false(engine_has(f->engine, SCRIPT_RETRY, SLICE("topic")));
@@ -344,7 +343,7 @@ static void reload_rebuilds_the_indexes(void **state)
 	assert_int_equal(bind_dest(f, x, "b", "", 1), TIDE_OK);
 	write_file(f, "routing/direct.lua", direct_to_all);
 	assert_int_equal(route_key(f, x, "a"), 1);
-	assert_int_equal(engine_reload(f->engine, &f->err), TIDE_OK);
+	assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
 	assert_int_equal(engine_epoch(f->engine), 2);
 	assert_int_equal(route_key(f, x, "a"), 3);
 	assert_int_equal(decide(f, s, 1).delay_ms, 500);
@@ -359,7 +358,7 @@ static void refused_reload_leaves_everything(void **state)
 	struct index *x = make_index(f, "direct");
 	assert_int_equal(bind_dest(f, x, "a", "", 0), TIDE_OK);
 	write_file(f, "routing/direct.lua", "local M = {}\n\nreturn M +\n");
-	assert_int_equal(engine_reload(f->engine, &f->err), TIDE_ERULE);
+	assert_int_equal(reload_now(f->engine, &f->err), TIDE_ERULE);
 	assert_contains(f->err.text, "routing/direct.lua:4:");
 	assert_int_equal(engine_epoch(f->engine), 1);
 	assert_int_equal(route_key(f, x, "a"), 1);
@@ -378,7 +377,7 @@ static void script_that_refuses_a_binding_refuses_the_reload(void **state)
 		   "function M.bind(_, pattern) error('not ' .. pattern) end\n"
 		   "M.unbind, M.route = M.new, M.new\n"
 		   "return M\n");
-	assert_int_equal(engine_reload(f->engine, &f->err), TIDE_ERULE);
+	assert_int_equal(reload_now(f->engine, &f->err), TIDE_ERULE);
 	assert_contains(f->err.text, "routing/direct.lua:3: not a");
 	assert_contains(f->err.text, "exchange 'shop'");
 	assert_int_equal(route_key(f, x, "a"), 1);
@@ -391,12 +390,12 @@ static void removed_script_in_use_refuses_the_reload(void **state)
 	assert_starts(f);
 	struct strategy *s = make_strategy(f, SCRIPT_RETRY, "immediate", "");
 	remove_file(f, "retry/immediate.lua");
-	assert_int_equal(engine_reload(f->engine, &f->err), TIDE_ERULE);
+	assert_int_equal(reload_now(f->engine, &f->err), TIDE_ERULE);
 	assert_contains(f->err.text, "retry/immediate.lua");
 	assert_contains(f->err.text, "queue 'jobs'");
 	assert_int_equal(decide(f, s, 1).action, RETRY_AFTER);
 	strategy_destroy(s);
-	assert_int_equal(engine_reload(f->engine, &f->err), TIDE_OK);
+	assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
 	assert_false(engine_has(f->engine, SCRIPT_RETRY, SLICE("immediate")));
 }
 
@@ -409,10 +408,10 @@ static void handles_made_after_reloads_do_not_mix(void **state)
 	assert_int_equal(bind_dest(f, a, "a", "", 0), TIDE_OK);
 	assert_int_equal(bind_dest(f, b, "a", "", 1), TIDE_OK);
 	index_destroy(a);
-	assert_int_equal(engine_reload(f->engine, &f->err), TIDE_OK);
+	assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
 	struct index *c = make_index(f, "direct");
 	assert_int_equal(bind_dest(f, c, "c", "", 2), TIDE_OK);
-	assert_int_equal(engine_reload(f->engine, &f->err), TIDE_OK);
+	assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
 	assert_int_equal(route_key(f, b, "c"), 2);
 	assert_int_equal(route_key(f, c, "c"), 4);
 	assert_int_equal(route_key(f, c, "a"), 0);
@@ -444,7 +443,7 @@ static void status_tells_calls_errors_and_the_last_refusal(void **state)
 	double unused;
 	assert_int_equal(strategy_rank(s, m, &queue, &unused, &f->err), TIDE_ERULE);
 	write_file(f, "retry/broken.lua", "oops");
-	assert_int_equal(engine_reload(f->engine, &f->err), TIDE_ERULE);
+	assert_int_equal(reload_now(f->engine, &f->err), TIDE_ERULE);
 	buf_init(&out);
 	json_init(&json, &out);
 	engine_status(f->engine, &json);
@@ -473,12 +472,12 @@ static void every_shortage_of_memory_is_an_error(void **state)
 		const uint32_t *dests;
 		size_t count = 0;
 		struct msg *m = make_msg("a.b", 0, NULL);
-		int status = engine_index_create(f->engine, SLICE("topic"), NULL,
-						 "exchange 'shop'", &x, &f->err);
+		int status = index_create(f->engine, SLICE("topic"), NULL,
+					  "exchange 'shop'", &x, &f->err);
 		if (status == TIDE_OK)
 			status = bind_dest(f, x, "a.*", "", 5);
 		if (status == TIDE_OK)
-			status = engine_reload(f->engine, &f->err);
+			status = reload_now(f->engine, &f->err);
 		if (status == TIDE_OK)
 			status = index_route(x, m, &dests, &count, &f->err);
 		if (status != TIDE_OK)

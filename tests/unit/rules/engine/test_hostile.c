@@ -297,8 +297,8 @@ static int call(struct fixture *f, struct strategy *s)
 static struct strategy *use(struct fixture *f, const char *name)
 {
 	struct strategy *s = NULL;
-	if (engine_strategy_create(f->engine, SCRIPT_PRIORITY, slice_from(name), NULL,
-				   "queue 'jobs'", &s, &f->err) != TIDE_OK)
+	if (strategy_create(f->engine, SCRIPT_PRIORITY, slice_from(name), NULL,
+			    "queue 'jobs'", &s, &f->err) != TIDE_OK)
 		fail_msg("%s: %s", name, f->err.text);
 	return s;
 }
@@ -318,7 +318,7 @@ static void hostile_calls_end_in_an_error_with_its_line(void **state)
 			 "return { rank = function(msg, queue, opts)\n%s\nend }\n",
 			 in_calls[i].body);
 		write_file(f, "priority/hostile.lua", script);
-		if (engine_reload(f->engine, &f->err) != TIDE_OK)
+		if (reload_now(f->engine, &f->err) != TIDE_OK)
 			fail_msg("%s: %s", in_calls[i].name, f->err.text);
 		struct strategy *s = use(f, "hostile");
 		int64_t started = clock_ms(CLOCK_PROCESS_CPUTIME_ID);
@@ -475,7 +475,7 @@ static void hostile_files_are_refused_with_their_line(void **state)
 	write_file(f, "itself.lua", "return require 'itself'");
 	for (size_t i = 0; i < sizeof(at_load) / sizeof(at_load[0]); i++) {
 		write_file(f, "priority/hostile.lua", at_load[i].text);
-		if (engine_reload(f->engine, &f->err) != TIDE_ERULE)
+		if (reload_now(f->engine, &f->err) != TIDE_ERULE)
 			fail_msg("%s: was accepted", at_load[i].name);
 		if (!strstr(f->err.text, at_load[i].expected))
 			fail_msg("%s: \"%s\"", at_load[i].name, f->err.text);
@@ -594,7 +594,7 @@ static void what_editors_leave_is_no_script(void **state)
 	write_file(f, "priority/strict_spec.lua", "x");
 	assert_starts(f);
 	write_file(f, "priority/two words.lua", "return {}");
-	assert_int_equal(engine_reload(f->engine, &f->err), TIDE_ERULE);
+	assert_int_equal(reload_now(f->engine, &f->err), TIDE_ERULE);
 	assert_contains(f->err.text, "priority/two words.lua:1: the name of a script");
 }
 

@@ -11,8 +11,8 @@ static struct index *start_and_use(struct fixture *f, const char *type)
 	struct index *x = NULL;
 	f->config.memory_max_bytes = CEILING;
 	assert_starts(f);
-	if (engine_index_create(f->engine, slice_from(type), NULL, "exchange 'shop'", &x,
-				&f->err) != TIDE_OK)
+	if (index_create(f->engine, slice_from(type), NULL, "exchange 'shop'", &x,
+			 &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	return x;
 }
@@ -69,15 +69,15 @@ static void bindings_are_refused_before_memory_is(void **state)
 	assert_contains(f->err.text, "the rules' memory is nearly used up");
 	assert_contains(f->err.text, " of 4096 KiB");
 	assert_contains(f->err.text, "--rules-memory");
-	assert_int_equal(engine_index_create(f->engine, SLICE("topic"), NULL,
-					     "exchange 'y'", &other, &f->err),
+	assert_int_equal(index_create(f->engine, SLICE("topic"), NULL, "exchange 'y'",
+				      &other, &f->err),
 			 TIDE_ELIMIT);
 	/* There is room for calls, and for all of it once more in a new generation. */
 	for (int i = 0; i < 2000; i++) {
 		assert_int_equal(routes_of(f, x, "w7.x3.z"), 1);
 		assert_false(state_of(f)->was_refused);
 	}
-	assert_int_equal(engine_reload(f->engine, &f->err), TIDE_OK);
+	assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
 	assert_int_equal(routes_of(f, x, "w7.x3.z"), 1);
 	index_destroy(x);
 }
@@ -137,8 +137,8 @@ static void garbage_does_not_reach_the_ceiling(void **state)
 		   "end }\n");
 	assert_starts(f);
 	assert_in_range(state_of(f)->memory_bytes, CEILING / 2, CEILING);
-	assert_int_equal(engine_strategy_create(f->engine, SCRIPT_RETRY, SLICE("mine"),
-						NULL, "queue 'jobs'", &s, &f->err),
+	assert_int_equal(strategy_create(f->engine, SCRIPT_RETRY, SLICE("mine"), NULL,
+					 "queue 'jobs'", &s, &f->err),
 			 TIDE_OK);
 	struct msg *m = make_msg("k", 0, NULL);
 	for (int i = 0; i < 5000; i++) {
@@ -164,8 +164,8 @@ static void scripts_without_memory_are_not_asked_again_at_once(void **state)
 		   "  return #kept\n"
 		   "end }\n");
 	assert_starts(f);
-	assert_int_equal(engine_strategy_create(f->engine, SCRIPT_RETRY, SLICE("mine"),
-						NULL, "queue 'jobs'", &s, &f->err),
+	assert_int_equal(strategy_create(f->engine, SCRIPT_RETRY, SLICE("mine"), NULL,
+					 "queue 'jobs'", &s, &f->err),
 			 TIDE_OK);
 	struct msg *m = make_msg("k", 0, NULL);
 	while (strategy_decide(s, m, 1, &failure, &d, &f->err) == TIDE_OK)

@@ -54,8 +54,8 @@ static struct strategy *start(struct fixture *f)
 	f->config.watch = true;
 	write_decide(f, "retry/mine.lua", 1);
 	assert_starts(f);
-	if (engine_strategy_create(f->engine, SCRIPT_RETRY, SLICE("mine"), NULL,
-				   "queue 'jobs'", &s, &f->err) != TIDE_OK)
+	if (strategy_create(f->engine, SCRIPT_RETRY, SLICE("mine"), NULL, "queue 'jobs'",
+			    &s, &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	assert_int_equal(delay_of(f, s), 1);
 	return s;
@@ -308,7 +308,7 @@ static void scripts_that_keep_too_much_are_loaded_anew(void **state)
 		   "  kept[#kept + 1] = ('x'):rep(10000) .. #kept\n"
 		   "  return #kept\n"
 		   "end }\n");
-	assert_int_equal(engine_reload(f->engine, &f->err), TIDE_OK);
+	assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
 	struct failure_view failure = { "nack", 1, 1 };
 	struct retry_decision d;
 	struct msg *m = make_msg("k", 0, NULL);

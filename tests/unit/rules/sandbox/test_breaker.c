@@ -83,9 +83,8 @@ static struct strategy *start_moody(struct fixture *f)
 	struct strategy *s;
 	write_file(f, "priority/moody.lua", moody);
 	assert_starts(f);
-	assert_int_equal(engine_strategy_create(f->engine, SCRIPT_PRIORITY,
-						SLICE("moody"), NULL, "queue 'jobs'", &s,
-						&f->err),
+	assert_int_equal(strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("moody"), NULL,
+					 "queue 'jobs'", &s, &f->err),
 			 TIDE_OK);
 	return s;
 }
@@ -113,7 +112,7 @@ static void script_that_keeps_failing_is_not_called(void **state)
 	assert_status(f, "\"calls\":20,\"errors\":20");
 	assert_status(f, "\"circuit\":\"open\",\"circuit_since_ms\":1");
 	assert_status(f, "\"skipped\":1");
-	assert_int_equal(engine_reload(f->engine, &f->err), TIDE_OK);
+	assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
 	assert_int_equal(rank(f, s, 0), TIDE_OK);
 	strategy_destroy(s);
 }

@@ -38,7 +38,7 @@ static int l_run(lua_State *L)
 		return lua_error(L);
 	lua_getglobal(L, "string");
 	lua_newtable(L);
-	pattern_install(L, lua_gettop(L));
+	pattern_lib_install(L, lua_gettop(L));
 	lua_pushinteger(L, lab->seed);
 	lua_pushinteger(L, lab->rounds);
 	lua_pushcfunction(L, l_forget);

@@ -1,8 +1,8 @@
 /* model.h: exchanges, queues and bindings with the rules in question, in a broker
  * of this process that has no store, no network and no messages. `tidemq check`
  * declares everything in it and sees what the rules make of that. */
-#ifndef TIDE_MODEL_H
-#define TIDE_MODEL_H
+#ifndef TIDE_CHECK_MODEL_H
+#define TIDE_CHECK_MODEL_H
 
 #include "base/findings.h"
 #include "broker/broker.h"

@@ -1,6 +1,6 @@
 /* lint.h: what luacheck says of a rules directory, when it is installed. */
-#ifndef TIDE_LINT_H
-#define TIDE_LINT_H
+#ifndef TIDE_CHECK_LINT_H
+#define TIDE_CHECK_LINT_H
 
 #include "base/findings.h"
 

@@ -1,6 +1,6 @@
-/* rules_check.h: `tidemq check`: a rules directory looked at before it goes live. */
-#ifndef TIDE_RULES_CHECK_H
-#define TIDE_RULES_CHECK_H
+/* check.h: `tidemq check`: a rules directory looked at before it goes live. */
+#ifndef TIDE_CHECK_H
+#define TIDE_CHECK_H
 
 struct check_options {
 	const char *dir;

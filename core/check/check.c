@@ -1,17 +1,17 @@
-#include "rules_check.h"
+#include "check.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "ask.h"
 #include "host/log.h"
-#include "cli/cli_check.h"
 #include "broker/exchange.h"
 #include "broker/queue.h"
 #include "lint.h"
 #include "model.h"
-#include "rules/engine/trial.h"
+#include "rules/engine/inspect.h"
 
 #define DEFINITIONS_MAX_BYTES ((size_t)64 << 20)
 
@@ -21,8 +21,6 @@ struct check {
 	struct inspection rules;
 	struct model model;
 	bool has_model;
-	const char **exchanges;
-	size_t exchange_count;
 };
 
 /* ---- definitions ----------------------------------------------------------------------
@@ -43,23 +41,13 @@ static int read_file(const char *path, struct buf *out)
 	return rc;
 }
 
-static void list_exchanges(struct check *c)
-{
-	const struct exchange *x;
-	size_t count = HASH_COUNT(c->model.vhost->exchanges);
-
-	c->exchanges = mem_alloc((count + 1) * sizeof(*c->exchanges));
-	for (x = c->model.vhost->exchanges; x; x = x->hh.next)
-		c->exchanges[c->exchange_count++] = x->name;
-}
-
 /* A broker that cannot be asked is a finding: there is no telling whether the rules
  * fit. */
-static bool ask_broker(struct check *c, struct buf *lines)
+static bool ask(struct check *c, struct buf *lines)
 {
 	struct error err;
 
-	if (!c->options->url || cli_check_ask(c->options->url, lines, &err) == TIDE_OK)
+	if (!c->options->url || ask_broker(c->options->url, lines, &err) == TIDE_OK)
 		return true;
 	c->findings.dir = NULL;
 	findings_add(&c->findings, "broker", 0, "%s", err.text);
@@ -82,7 +70,6 @@ static void open_model(struct check *c, struct slice definitions, struct slice o
 	c->model.file = NULL;
 	model_read(&c->model, of_broker);
 	model_check(&c->model);
-	list_exchanges(c);
 }
 
 static void check_definitions(struct check *c, struct slice definitions)
@@ -96,48 +83,9 @@ static void check_definitions(struct check *c, struct slice definitions)
 		findings_note(&c->findings, "", 0,
 			      "not held against the definitions, since not every script "
 			      "loads");
-	else if (ask_broker(c, &lines))
+	else if (ask(c, &lines))
 		open_model(c, definitions, buf_slice(&lines));
 	buf_deinit(&lines);
-}
-
-/* ---- targets --------------------------------------------------------------------------
- */
-
-static void on_target(void *ctx, const struct trial_target *t)
-{
-	struct check *c = ctx;
-	struct vhost *v = c->model.vhost;
-
-	if (t->exchange[0] && !exchange_find(v, slice_from(t->exchange)) &&
-	    !model_knows(&c->model, "exchange", t->exchange))
-		findings_add(&c->findings, t->file, t->line,
-			     "sends to exchange '%s', which does not exist: such a "
-			     "publish fails",
-			     t->exchange);
-	else if (!t->exchange[0] && t->is_own_key && !queue_find(v, slice_from(t->key)) &&
-		 !model_knows(&c->model, "queue", t->key))
-		findings_add(
-			&c->findings, t->file, t->line,
-			"sends to queue '%s', which does not exist: nobody takes the "
-			"message",
-			t->key);
-}
-
-static void try_rules(struct check *c)
-{
-	struct trial trial = { .rules = &c->rules, .ctx = c };
-
-	if (!c->rules.good)
-		return;
-	if (c->has_model) {
-		trial.knows_exchanges = true;
-		trial.exchanges = c->exchanges;
-		trial.exchange_count = c->exchange_count;
-		trial.on_target = on_target;
-	}
-	trial_filters(&trial);
-	trial_schedules(&trial);
 }
 
 /* ---- all of it
@@ -170,11 +118,9 @@ static int check_with(struct check *c, struct slice definitions)
 	/* What scripts log of messages that were made up is of no interest. */
 	log_configure(LOG_NONE, false);
 	check_definitions(c, definitions);
-	try_rules(c);
 	status = conclude(c);
 	if (c->has_model)
 		model_close(&c->model);
-	mem_free(c->exchanges);
 	bundle_unref(c->rules.good);
 	findings_deinit(&c->findings);
 	return status;

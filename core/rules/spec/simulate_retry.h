@@ -1,10 +1,10 @@
-/* simulate.h: the timetable of a retry script's attempts, for RULES simulate.
+/* simulate_retry.h: the timetable of a retry script's attempts, for RULES simulate.
  *
  * A message that fails each time is taken through the script that is in force,
  * on a clock of its own. Nothing is stored; the script's figures, the sequence
  * of random numbers and the time are afterwards what they were. */
-#ifndef TIDE_RULES_SPEC_SIMULATE_H
-#define TIDE_RULES_SPEC_SIMULATE_H
+#ifndef TIDE_RULES_SPEC_SIMULATE_RETRY_H
+#define TIDE_RULES_SPEC_SIMULATE_RETRY_H
 
 #include "rules/engine/engine.h"
 
@@ -18,10 +18,9 @@ struct simulate_spec {
 };
 
 /* Write the document, an object. TIDE_ENOTFOUND and TIDE_EMISMATCH as with
- * engine_strategy_create, and `out` is then as it was; a script that fails is
+ * strategy_create, and `out` is then as it was; a script that fails is
  * part of the document. Ends early when the calls take 100 ms together. */
-TIDE_MUST_USE int engine_simulate_retry(struct engine *e,
-					const struct simulate_spec *spec,
-					struct json *out, struct error *err);
+TIDE_MUST_USE int simulate_retry(struct engine *e, const struct simulate_spec *spec,
+				 struct json *out, struct error *err);
 
 #endif

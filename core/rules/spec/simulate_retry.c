@@ -1,4 +1,4 @@
-#include "simulate.h"
+#include "simulate_retry.h"
 
 #include "base/duration.h"
 #include "rules/engine/engine_private.h"
@@ -102,8 +102,8 @@ static struct msg *create_message(int64_t now_ms)
 	return msg_create(&spec);
 }
 
-int engine_simulate_retry(struct engine *e, const struct simulate_spec *spec,
-			  struct json *out, struct error *err)
+int simulate_retry(struct engine *e, const struct simulate_spec *spec, struct json *out,
+		   struct error *err)
 {
 	struct simulation sim = { .spec = spec,
 				  .tide = &e->tide,
@@ -120,8 +120,8 @@ int engine_simulate_retry(struct engine *e, const struct simulate_spec *spec,
 	if (!sim.msg)
 		return error_set(err, TIDE_EBUSY, "there is no memory for a message");
 	struct script_stats stats = rule->stats;
-	status = engine_strategy_create(e, SCRIPT_RETRY, spec->name, spec->options,
-					"a simulation", &sim.strategy, err);
+	status = strategy_create(e, SCRIPT_RETRY, spec->name, spec->options,
+				 "a simulation", &sim.strategy, err);
 	if (status == TIDE_OK) {
 		/* What scripts keep in tide.shared is simulated too. */
 		struct shared *kept = e->shared;

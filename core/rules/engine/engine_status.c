@@ -1,4 +1,4 @@
-/* status.c: the engine's state as a document, for RULES status and LIST rules. */
+/* engine_status.c: the engine's state as a document, for RULES status and LIST rules. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static void write_hash(struct json *out, uint64_t hash)
 static void write_allowed(struct json *out, const struct option *o)
 {
 	if (o->type == OPTION_LIST)
-		json_member_text(out, "of", option_type_name(o->of));
+		json_member_text(out, "of", options_type_name(o->of));
 	if (o->is_required)
 		json_member_bool(out, "required", true);
 	if (o->has_min) {
@@ -51,7 +51,7 @@ static void write_option(struct json *out, const struct option *o)
 {
 	json_object_begin(out);
 	json_member_text(out, "name", o->name);
-	json_member_text(out, "type", option_type_name(o->type));
+	json_member_text(out, "type", options_type_name(o->type));
 	if (o->preset)
 		json_member_text(out, "default", o->preset);
 	if (o->doc)

@@ -1,4 +1,4 @@
-#include "cli_check.h"
+#include "ask.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -107,7 +107,7 @@ static int ask(struct tidemq_client *client, size_t i, struct buf *lines,
 	return TIDE_OK;
 }
 
-int cli_check_ask(const char *url, struct buf *lines, struct error *err)
+int ask_broker(const char *url, struct buf *lines, struct error *err)
 {
 	struct tidemq_error failure;
 	struct tidemq_client *client = tidemq_connect(url, NULL, &failure);
