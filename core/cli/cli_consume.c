@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-#include "cli_verb.h"
+#include "cli.h"
 
 /* Of one GET. */
 #define GET_MAX 1000
@@ -290,7 +290,7 @@ static int run_peek(struct cli *cli)
 		puts(reply.text);
 		return CLI_DONE;
 	}
-	return cli_print_table(
+	return cli_table_print(
 		reply.text, reply.len, NULL,
 		"id exchange key priority ts due attempts failures reason headers "
 		"size payload");
@@ -330,7 +330,7 @@ static const struct cli_option peek_options[] = {
 	{ NULL, NULL, NULL },
 };
 
-const struct cli_verb cli_verbs_consume[] = {
+const struct cli_verb cli_consume_verbs[] = {
 	{ .name = "sub",
 	  .summary = "print the messages of a queue as they come",
 	  .usage = "[options] QUEUE",

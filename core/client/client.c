@@ -1,4 +1,4 @@
-#include "conn.h"
+#include "client.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,9 +16,9 @@
 
 /* ---- replies ------------------------------------------------------------- */
 
-static struct conn_channel *get_channel(struct tidemq_client *c, unsigned number)
+static struct client_channel *get_channel(struct tidemq_client *c, unsigned number)
 {
-	struct conn_channel *channel;
+	struct client_channel *channel;
 	HASH_FIND_INT(c->channels, &number, channel);
 	if (channel)
 		return channel;
@@ -39,7 +39,8 @@ static void expect_reply(struct tidemq_client *c, unsigned channel,
 	c->in_flight++;
 }
 
-static struct pending *take_pending(struct tidemq_client *c, struct conn_channel *channel)
+static struct pending *take_pending(struct tidemq_client *c,
+				    struct client_channel *channel)
 {
 	struct pending *p = TAILQ_FIRST(&channel->pending);
 	if (!p)
@@ -64,7 +65,7 @@ static void fail_pending(struct tidemq_client *c)
 					    .word = c->loss.word,
 					    .text = c->loss.text,
 					    .len = strlen(c->loss.text) };
-	struct conn_channel *channel, *next;
+	struct client_channel *channel, *next;
 	HASH_ITER (hh, c->channels, channel, next) {
 		struct pending *p;
 		while ((p = take_pending(c, channel)))
@@ -73,19 +74,19 @@ static void fail_pending(struct tidemq_client *c)
 }
 
 /* A broker that closes the connection after an ERR says so without being asked. */
-static void on_unasked(struct tidemq_client *c, const struct item *item)
+static void on_unasked(struct tidemq_client *c, const struct decoder_item *item)
 {
 	if (item->kind == ITEM_ERR)
 		client_fail_remote(&c->loss, TIDEMQ_ECLOSED, item->word, item->text);
 	else
 		client_fail(&c->loss, TIDEMQ_EPROTOCOL,
 			    "the broker sent a reply to no request");
-	conn_lose(c);
+	client_lose(c);
 }
 
-static void on_answer(struct tidemq_client *c, const struct item *item)
+static void on_answer(struct tidemq_client *c, const struct decoder_item *item)
 {
-	struct conn_channel *channel = get_channel(c, item->channel);
+	struct client_channel *channel = get_channel(c, item->channel);
 	struct pending *p = take_pending(c, channel);
 	if (!p) {
 		on_unasked(c, item);
@@ -104,7 +105,7 @@ static void on_answer(struct tidemq_client *c, const struct item *item)
 	answer(c, p, &reply);
 }
 
-static void on_event(struct tidemq_client *c, const struct item *item)
+static void on_event(struct tidemq_client *c, const struct decoder_item *item)
 {
 	struct slice text = item->text;
 	if (slice_is(text, "heartbeat"))
@@ -121,7 +122,7 @@ static void on_event(struct tidemq_client *c, const struct item *item)
 		c->handlers.on_event(c, item->channel, item->text.data, c->handlers.ctx);
 }
 
-static void dispatch(struct tidemq_client *c, struct item *item)
+static void dispatch(struct tidemq_client *c, struct decoder_item *item)
 {
 	if (item->kind == ITEM_EVENT)
 		on_event(c, item);
@@ -152,12 +153,12 @@ static void on_end(struct tidemq_client *c, int uv_error)
 		client_fail(&c->loss, TIDEMQ_ECLOSED, "the connection has ended: %s",
 			    uv_error == UV_EOF ? "the broker closed it"
 					       : uv_strerror(uv_error));
-	conn_lose(c);
+	client_lose(c);
 }
 
 static bool is_alive(const struct tidemq_client *c)
 {
-	return c->state < CONN_LOST;
+	return c->state < CLIENT_LOST;
 }
 
 static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
@@ -168,7 +169,7 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
 		return;
 	}
 	buf_grow(&c->decoder.in, (size_t)len);
-	struct item item;
+	struct decoder_item item;
 	struct tidemq_error err;
 	int status;
 	while ((status = decoder_next(&c->decoder, &item, &err)) == TIDEMQ_OK) {
@@ -178,7 +179,7 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
 	}
 	if (status != TIDE_AGAIN) {
 		c->loss = err;
-		conn_lose(c);
+		client_lose(c);
 	}
 }
 
@@ -223,17 +224,17 @@ static void on_prepare(uv_prepare_t *prepare)
 /* Everything that is sent in this turn of the loop leaves in one write. */
 static void flush_soon(struct tidemq_client *c)
 {
-	if (c->state != CONN_CONNECTING && !uv_is_active((uv_handle_t *)&c->flusher))
+	if (c->state != CLIENT_CONNECTING && !uv_is_active((uv_handle_t *)&c->flusher))
 		uv_prepare_start(&c->flusher, on_prepare);
 }
 
-int conn_check(struct tidemq_client *c)
+int client_check(struct tidemq_client *c)
 {
-	if (c->state > CONN_UP) {
+	if (c->state > CLIENT_UP) {
 		c->error = c->loss;
 		return TIDEMQ_ECLOSED;
 	}
-	if (c->state != CONN_UP)
+	if (c->state != CLIENT_UP)
 		return client_fail(&c->error, TIDEMQ_EBUSY,
 				   "the client is not connected yet");
 	if (c->in_flight >= c->options.window)
@@ -241,7 +242,7 @@ int conn_check(struct tidemq_client *c)
 			&c->error, TIDEMQ_EBUSY,
 			"%u requests are unanswered, as many as the window allows",
 			c->in_flight);
-	if (buf_len(&c->out) > CONN_OUT_MAX)
+	if (buf_len(&c->out) > CLIENT_OUT_MAX)
 		return client_fail(&c->error, TIDEMQ_EBUSY,
 				   "the broker does not read: the output buffer is full");
 	return TIDEMQ_OK;
@@ -252,12 +253,12 @@ int tidemq_send(struct tidemq_client *c, const char *line, const void *payload,
 {
 	struct request_head head;
 	struct slice text = slice_from(line);
-	int status = conn_check(c);
+	int status = client_check(c);
 	if (status == TIDEMQ_OK)
-		status = request_inspect(text, &head, &c->error);
+		status = encode_inspect(text, &head, &c->error);
 	if (status == TIDEMQ_OK)
 		status =
-			request_encode(&c->out, text, &head,
+			encode_request(&c->out, text, &head,
 				       (struct slice){ payload, payload_len }, &c->error);
 	if (status != TIDEMQ_OK)
 		return status;
@@ -270,12 +271,12 @@ int tidemq_send_publication(struct tidemq_client *c, unsigned channel,
 			    const struct tidemq_publication *p, tidemq_reply_fn on_reply,
 			    void *ctx)
 {
-	int status = conn_check(c);
+	int status = client_check(c);
 	if (status != TIDEMQ_OK)
 		return status;
 	struct buf line;
 	buf_init(&line);
-	status = publication_encode(&line, channel, p, &c->error);
+	status = encode_publication(&line, channel, p, &c->error);
 	if (status == TIDEMQ_OK)
 		status = tidemq_send(c, buf_cstr(&line), p->payload, p->payload_len,
 				     on_reply, ctx);
@@ -325,7 +326,7 @@ static void on_hello(struct tidemq_client *c, const struct tidemq_reply *reply, 
 	if (reply->status != TIDEMQ_OK) {
 		client_fail_remote(&c->loss, TIDEMQ_EREFUSED, slice_from(reply->word),
 				   (struct slice){ reply->text, reply->len });
-		conn_lose(c);
+		client_lose(c);
 		return;
 	}
 	uv_timer_stop(&c->timer);
@@ -334,7 +335,7 @@ static void on_hello(struct tidemq_client *c, const struct tidemq_reply *reply, 
 	if (every > 0)
 		uv_timer_start(&c->timer, on_heartbeat, every, every);
 	c->server_info = mem_strndup(reply->text, reply->len);
-	c->state = CONN_UP;
+	c->state = CLIENT_UP;
 	const struct tidemq_error fine = { 0 };
 	c->handlers.on_connected(c, &fine, c->handlers.ctx);
 }
@@ -349,9 +350,9 @@ static void append_option(struct buf *out, const char *name, const char *value)
 	percent_encode(out, slice_from(value));
 }
 
-void conn_greet(struct tidemq_client *c)
+void client_greet(struct tidemq_client *c)
 {
-	c->state = CONN_GREETING;
+	c->state = CLIENT_GREETING;
 	struct buf *out = &c->out;
 	buf_append_text(out, "HELLO");
 	append_option(out, "user", c->url.user);
@@ -374,11 +375,11 @@ void conn_greet(struct tidemq_client *c)
 static void on_connect_timeout(uv_timer_t *timer)
 {
 	struct tidemq_client *c = timer->data;
-	char *address = url_address(&c->url);
+	char *address = client_url_address(&c->url);
 	client_fail(&c->loss, TIDEMQ_ETIMEDOUT, "no answer from %s within %" PRId64 " ms",
 		    address, c->options.connect_timeout_ms);
 	mem_free(address);
-	conn_lose(c);
+	client_lose(c);
 }
 
 static int fill_options(struct tidemq_client *c, const struct tidemq_options *options,
@@ -412,7 +413,7 @@ static int fill_options(struct tidemq_client *c, const struct tidemq_options *op
 
 static void free_client(struct tidemq_client *c)
 {
-	struct conn_channel *channel, *next;
+	struct client_channel *channel, *next;
 	HASH_ITER (hh, c->channels, channel, next) {
 		HASH_DEL(c->channels, channel);
 		mem_free(channel);
@@ -422,21 +423,21 @@ static void free_client(struct tidemq_client *c)
 	decoder_deinit(&c->decoder);
 	buf_deinit(&c->out);
 	buf_deinit(&c->writing);
-	url_deinit(&c->url);
+	client_url_deinit(&c->url);
 	mem_free(c->name);
 	mem_free(c->server_info);
 	mem_free(c);
 }
 
-struct tidemq_client *conn_start(uv_loop_t *loop, const char *url,
-				 const struct tidemq_options *options,
-				 const struct tidemq_handlers *handlers,
-				 struct tidemq_error *err)
+struct tidemq_client *client_start(uv_loop_t *loop, const char *url,
+				   const struct tidemq_options *options,
+				   const struct tidemq_handlers *handlers,
+				   struct tidemq_error *err)
 {
 	struct tidemq_client *c = mem_zalloc(sizeof(*c));
 	c->loop = loop;
 	c->handlers = *handlers;
-	if (url_parse(url, &c->url, err) != TIDEMQ_OK ||
+	if (client_url_parse(url, &c->url, err) != TIDEMQ_OK ||
 	    fill_options(c, options, err) != TIDEMQ_OK) {
 		free_client(c);
 		return NULL;
@@ -449,7 +450,7 @@ struct tidemq_client *conn_start(uv_loop_t *loop, const char *url,
 	c->handles = 2;
 	uv_timer_start(&c->timer, on_connect_timeout,
 		       (uint64_t)c->options.connect_timeout_ms, 0);
-	conn_dial(c);
+	dial_start(c);
 	return c;
 }
 
@@ -463,12 +464,12 @@ struct tidemq_client *tidemq_start(struct uv_loop_s *loop, const char *url,
 			    "the handlers on_connected, on_msg and on_lost are required");
 		return NULL;
 	}
-	return conn_start(loop, url, options, handlers, err);
+	return client_start(loop, url, options, handlers, err);
 }
 
-void conn_finish(struct tidemq_client *c)
+void client_finish(struct tidemq_client *c)
 {
-	if (c->state != CONN_CLOSING || c->handles > 0 || c->is_resolving)
+	if (c->state != CLIENT_CLOSING || c->handles > 0 || c->is_resolving)
 		return;
 	fail_pending(c);
 	void (*on_closed)(void *) = c->on_closed;
@@ -478,18 +479,18 @@ void conn_finish(struct tidemq_client *c)
 		on_closed(ctx);
 }
 
-void conn_on_handle_closed(uv_handle_t *handle)
+void client_on_handle_closed(uv_handle_t *handle)
 {
 	struct tidemq_client *c = handle->data;
 	c->handles--;
-	conn_finish(c);
+	client_finish(c);
 }
 
 static void on_socket_closed(uv_handle_t *handle)
 {
 	struct tidemq_client *c = handle->data;
 	c->socket_is_open = false;
-	conn_on_handle_closed(handle);
+	client_on_handle_closed(handle);
 }
 
 static void close_socket(struct tidemq_client *c)
@@ -498,17 +499,17 @@ static void close_socket(struct tidemq_client *c)
 		uv_close(&c->socket.handle, on_socket_closed);
 }
 
-void conn_lose(struct tidemq_client *c)
+void client_lose(struct tidemq_client *c)
 {
 	if (!is_alive(c))
 		return;
-	bool was_up = c->state == CONN_UP;
-	c->state = CONN_LOST;
+	bool was_up = c->state == CLIENT_UP;
+	c->state = CLIENT_LOST;
 	uv_timer_stop(&c->timer);
 	uv_prepare_stop(&c->flusher);
 	close_socket(c);
 	fail_pending(c);
-	if (c->state != CONN_LOST)
+	if (c->state != CLIENT_LOST)
 		return;
 	const struct tidemq_error why = c->loss;
 	if (was_up)
@@ -519,17 +520,17 @@ void conn_lose(struct tidemq_client *c)
 
 void tidemq_close(struct tidemq_client *c, void (*on_closed)(void *ctx), void *ctx)
 {
-	if (c->state == CONN_CLOSING)
+	if (c->state == CLIENT_CLOSING)
 		return;
 	client_fail(&c->loss, TIDEMQ_ECLOSED, "the client was closed");
-	c->state = CONN_CLOSING;
+	c->state = CLIENT_CLOSING;
 	c->on_closed = on_closed;
 	c->on_closed_ctx = ctx;
 	if (c->is_resolving)
 		uv_cancel((uv_req_t *)&c->resolve);
 	close_socket(c);
-	uv_close((uv_handle_t *)&c->timer, conn_on_handle_closed);
-	uv_close((uv_handle_t *)&c->flusher, conn_on_handle_closed);
+	uv_close((uv_handle_t *)&c->timer, client_on_handle_closed);
+	uv_close((uv_handle_t *)&c->flusher, client_on_handle_closed);
 }
 
 const char *tidemq_server_info(const struct tidemq_client *c)

@@ -1,4 +1,4 @@
-#include "fail.h"
+#include "client_fail.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "cli_load.h"
+#include "bench.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,7 +24,7 @@ struct stamp {
 
 struct bench;
 
-struct producer {
+struct bench_producer {
 	struct bench *bench;
 	struct tidemq_client *client;
 	unsigned number;
@@ -37,7 +37,7 @@ struct producer {
 	uint64_t *seen; /* a bit a message: which have been received */
 };
 
-struct consumer {
+struct bench_consumer {
 	struct bench *bench;
 	struct tidemq_client *client;
 	unsigned number;
@@ -54,8 +54,8 @@ struct bench {
 	uv_timer_t progress;
 	uv_poll_t pacer; /* a timerfd: due times are finer than the loop's clock */
 	int pacer_fd;
-	struct producer *producers;
-	struct consumer *consumers;
+	struct bench_producer *producers;
+	struct bench_consumer *consumers;
 	unsigned waiting; /* for connections and subscriptions */
 	uint32_t run;
 	char *payload;
@@ -132,12 +132,12 @@ static void check_end(struct bench *b)
 
 /* ---- producers ------------------------------------------------------------- */
 
-static void produce(struct producer *p, uint64_t now);
+static void produce(struct bench_producer *p, uint64_t now);
 
 static void on_confirm(struct tidemq_client *c, const struct tidemq_reply *reply,
 		       void *ctx)
 {
-	struct producer *p = ctx;
+	struct bench_producer *p = ctx;
 	struct bench *b = p->bench;
 	uint64_t now = about_now_ns(b);
 
@@ -157,7 +157,7 @@ static void on_confirm(struct tidemq_client *c, const struct tidemq_reply *reply
 	check_end(b);
 }
 
-static int send_one(struct producer *p, uint64_t due_ns)
+static int send_one(struct bench_producer *p, uint64_t due_ns)
 {
 	struct bench *b = p->bench;
 	struct stamp stamp = { b->run, p->number, p->sent, due_ns };
@@ -176,7 +176,7 @@ static int send_one(struct producer *p, uint64_t due_ns)
 	return TIDEMQ_OK;
 }
 
-static void produce(struct producer *p, uint64_t now)
+static void produce(struct bench_producer *p, uint64_t now)
 {
 	struct bench *b = p->bench;
 
@@ -218,7 +218,7 @@ static void on_pace(uv_poll_t *handle, int status, int events)
 	}
 	while (!b->is_over && b->result->sent < b->options->count) {
 		uint64_t due = due_of(b, b->result->sent);
-		struct producer *p =
+		struct bench_producer *p =
 			&b->producers[b->result->sent % b->options->producers];
 
 		/* A full window makes it late; its latency still counts from `due`. */
@@ -232,11 +232,11 @@ static void on_pace(uv_poll_t *handle, int status, int events)
 
 /* ---- consumers ------------------------------------------------------------------ */
 
-static void count_receipt(struct consumer *c, const struct stamp *s, uint64_t now)
+static void count_receipt(struct bench_consumer *c, const struct stamp *s, uint64_t now)
 {
 	struct bench *b = c->bench;
 	struct bench_result *r = b->result;
-	struct producer *p = &b->producers[s->producer];
+	struct bench_producer *p = &b->producers[s->producer];
 	uint64_t bit = UINT64_C(1) << (s->number % 64);
 
 	if (p->seen[s->number / 64] & bit) {
@@ -252,7 +252,7 @@ static void count_receipt(struct consumer *c, const struct stamp *s, uint64_t no
 
 static void on_msg(struct tidemq_client *client, struct tidemq_msg *m, void *ctx)
 {
-	struct consumer *c = ctx;
+	struct bench_consumer *c = ctx;
 	struct bench *b = c->bench;
 	uint64_t now = about_now_ns(b);
 	struct stamp s = { 0 };
@@ -279,7 +279,7 @@ static void on_msg(struct tidemq_client *client, struct tidemq_msg *m, void *ctx
 
 static void on_acked(struct tidemq_client *c, const struct tidemq_reply *reply, void *ctx)
 {
-	struct consumer *consumer = ctx;
+	struct bench_consumer *consumer = ctx;
 
 	if (!consumer->bench->is_over && reply->status != TIDEMQ_OK)
 		fail(consumer->bench, "an ack was refused", reply->text);
@@ -292,7 +292,7 @@ static void on_check(uv_check_t *handle)
 
 	b->clock_uses = 0;
 	for (unsigned i = 0; i < b->options->consumers && !b->is_over; i++) {
-		struct consumer *c = &b->consumers[i];
+		struct bench_consumer *c = &b->consumers[i];
 		char line[64];
 
 		if (!c->first_tag)
@@ -330,7 +330,7 @@ static void one_is_ready(struct bench *b)
 static void on_subscribed(struct tidemq_client *c, const struct tidemq_reply *reply,
 			  void *ctx)
 {
-	struct consumer *consumer = ctx;
+	struct bench_consumer *consumer = ctx;
 
 	if (reply->status != TIDEMQ_OK)
 		fail(consumer->bench, "cannot subscribe", reply->text);
@@ -341,7 +341,7 @@ static void on_subscribed(struct tidemq_client *c, const struct tidemq_reply *re
 static void on_consumer_connected(struct tidemq_client *client,
 				  const struct tidemq_error *why, void *ctx)
 {
-	struct consumer *c = ctx;
+	struct bench_consumer *c = ctx;
 	struct bench *b = c->bench;
 	char line[400];
 
@@ -358,7 +358,7 @@ static void on_consumer_connected(struct tidemq_client *client,
 static void on_producer_connected(struct tidemq_client *client,
 				  const struct tidemq_error *why, void *ctx)
 {
-	struct producer *p = ctx;
+	struct bench_producer *p = ctx;
 
 	if (why && why->status != TIDEMQ_OK)
 		fail(p->bench, "cannot connect", why->text);
@@ -369,13 +369,13 @@ static void on_producer_connected(struct tidemq_client *client,
 static void on_producer_lost(struct tidemq_client *c, const struct tidemq_error *why,
 			     void *ctx)
 {
-	fail(((struct producer *)ctx)->bench, "connection lost", why->text);
+	fail(((struct bench_producer *)ctx)->bench, "connection lost", why->text);
 }
 
 static void on_consumer_lost(struct tidemq_client *c, const struct tidemq_error *why,
 			     void *ctx)
 {
-	fail(((struct consumer *)ctx)->bench, "connection lost", why->text);
+	fail(((struct bench_consumer *)ctx)->bench, "connection lost", why->text);
 }
 
 static void no_msg(struct tidemq_client *c, struct tidemq_msg *m, void *ctx)
@@ -436,7 +436,7 @@ static void make_workers(struct bench *b)
 	b->producers = mem_zalloc((o->producers + 1) * sizeof(*b->producers));
 	b->consumers = mem_zalloc((o->consumers + 1) * sizeof(*b->consumers));
 	for (unsigned i = 0; i < o->producers; i++) {
-		struct producer *p = &b->producers[i];
+		struct bench_producer *p = &b->producers[i];
 
 		p->bench = b;
 		p->number = i;
@@ -447,7 +447,7 @@ static void make_workers(struct bench *b)
 			 i % o->queues + 1);
 	}
 	for (unsigned i = 0; i < o->consumers; i++) {
-		struct consumer *c = &b->consumers[i];
+		struct bench_consumer *c = &b->consumers[i];
 
 		c->bench = b;
 		c->number = i;

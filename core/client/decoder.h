@@ -1,22 +1,23 @@
-/* decode.h: bytes from a broker -> replies, messages and events.
+/* decoder.h: bytes from a broker -> replies, messages and events.
  *
  * Bytes are put into `in` in pieces of any size; decoder_next takes whole items
  * out. The slices of an item are good until the next call on the decoder. */
-#ifndef TIDE_CLIENT_DECODE_H
-#define TIDE_CLIENT_DECODE_H
+#ifndef TIDE_CLIENT_DECODER_H
+#define TIDE_CLIENT_DECODER_H
 
 #include <sys/queue.h>
 
 #include "base/buf.h"
-#include "fail.h"
+#include "base/container.h"
+#include "client_fail.h"
 
 /* A broker's line is a client's line (64 KiB) with some words added. */
 #define DECODE_LINE_MAX (256 * 1024)
 
-enum item_kind { ITEM_OK, ITEM_ERR, ITEM_DATA, ITEM_MSG, ITEM_EVENT };
+enum decoder_item_kind { ITEM_OK, ITEM_ERR, ITEM_DATA, ITEM_MSG, ITEM_EVENT };
 
-struct item {
-	enum item_kind kind;
+struct decoder_item {
+	enum decoder_item_kind kind;
 	unsigned channel;
 	struct slice word; /* ITEM_ERR: the code */
 	struct slice text; /* the words, the sentence or the document; zero-terminated */
@@ -28,7 +29,6 @@ struct msg_box {
 	TAILQ_ENTRY(msg_box) link;
 	struct tidemq_msg msg;
 };
-struct msg_box *msg_box(struct tidemq_msg *m);
 
 struct decoder {
 	struct buf in;
@@ -37,7 +37,7 @@ struct decoder {
 	size_t scanned; /* bytes that hold no line end */
 	/* The line that was found, whose body may still be awaited. */
 	size_t line_len; /* with its end; 0: none was found */
-	enum item_kind kind;
+	enum decoder_item_kind kind;
 	unsigned channel;
 	struct decoder_words {
 		size_t start, len;
@@ -51,7 +51,7 @@ void decoder_deinit(struct decoder *d);
 
 /* TIDEMQ_OK with an item; TIDE_AGAIN more bytes are needed; TIDEMQ_EPROTOCOL or
  * TIDEMQ_ENOMEM with `err` filled, after which the stream is unreadable. */
-TIDE_MUST_USE int decoder_next(struct decoder *d, struct item *out,
+TIDE_MUST_USE int decoder_next(struct decoder *d, struct decoder_item *out,
 			       struct tidemq_error *err);
 
 #endif

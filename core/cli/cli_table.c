@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "base/mem.h"
-#include "cli_verb.h"
+#include "cli.h"
 
 #define COLUMNS_MAX 16
 #define CELL_WIDTH_MAX 60
@@ -356,7 +356,7 @@ static bool is_object(const json_t *value)
 	return json_is_object(value);
 }
 
-int cli_print_table(const char *document, size_t len, const char *member,
+int cli_table_print(const char *document, size_t len, const char *member,
 		    const char *members)
 {
 	json_t *root = parse(document, len, member ? is_object : is_array);
@@ -367,7 +367,7 @@ int cli_print_table(const char *document, size_t len, const char *member,
 	return CLI_DONE;
 }
 
-int cli_print_object(const char *document, size_t len)
+int cli_table_print_object(const char *document, size_t len)
 {
 	json_t *root = parse(document, len, is_object);
 	if (!root)
@@ -377,7 +377,7 @@ int cli_print_object(const char *document, size_t len)
 	return CLI_DONE;
 }
 
-int cli_print_object_without(const char *document, size_t len, const char *member)
+int cli_table_print_object_without(const char *document, size_t len, const char *member)
 {
 	json_t *root = parse(document, len, is_object);
 	if (!root)

@@ -1,4 +1,4 @@
-#include "decode.h"
+#include "decoder.h"
 
 #include "base/mem.h"
 #include "base/percent.h"
@@ -55,15 +55,10 @@ static int broken(struct tidemq_error *err, struct slice line)
 
 /* ---- messages ------------------------------------------------------------ */
 
-struct msg_box *msg_box(struct tidemq_msg *m)
-{
-	return (struct msg_box *)((char *)m - offsetof(struct msg_box, msg));
-}
-
 void tidemq_msg_free(struct tidemq_msg *m)
 {
 	if (m)
-		mem_free(msg_box(m));
+		mem_free(container_of(m, struct msg_box, msg));
 }
 
 const char *tidemq_msg_header(const struct tidemq_msg *m, const char *name)
@@ -208,7 +203,7 @@ static int build_msg(struct slice line, struct slice body, unsigned channel,
 
 static const struct {
 	const char *word;
-	enum item_kind kind;
+	enum decoder_item_kind kind;
 	bool has_body;
 } kinds[] = {
 	{ "OK", ITEM_OK, false },     { "MSG", ITEM_MSG, true },
@@ -323,12 +318,12 @@ static int measure_body(struct decoder *d, size_t *out, struct tidemq_error *err
 }
 
 /* The item is whole: hand it out, with a zero where its text ends. */
-static int give(struct decoder *d, size_t body_and_end, struct item *out,
+static int give(struct decoder *d, size_t body_and_end, struct decoder_item *out,
 		struct tidemq_error *err)
 {
 	const char *data = buf_slice(&d->in).data;
 	struct slice body = { data + d->line_len, d->body_len };
-	*out = (struct item){
+	*out = (struct decoder_item){
 		.kind = d->kind,
 		.channel = d->channel,
 		.word = { data + d->word.start, d->word.len },
@@ -344,7 +339,7 @@ static int give(struct decoder *d, size_t body_and_end, struct item *out,
 	return TIDEMQ_OK;
 }
 
-int decoder_next(struct decoder *d, struct item *out, struct tidemq_error *err)
+int decoder_next(struct decoder *d, struct decoder_item *out, struct tidemq_error *err)
 {
 	buf_consume(&d->in, d->done);
 	d->done = 0;

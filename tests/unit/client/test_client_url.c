@@ -1,24 +1,24 @@
 #include "check.h"
 #include "base/mem.h"
-#include "client/url.h"
+#include "client/client_url.h"
 
 static void check(const char *text, const char *address, const char *vhost)
 {
-	struct url u;
+	struct client_url u;
 	struct tidemq_error err;
-	assert_int_equal(url_parse(text, &u, &err), TIDEMQ_OK);
-	char *got = url_address(&u);
+	assert_int_equal(client_url_parse(text, &u, &err), TIDEMQ_OK);
+	char *got = client_url_address(&u);
 	assert_string_equal(got, address);
 	assert_string_equal(u.vhost, vhost);
 	mem_free(got);
-	url_deinit(&u);
+	client_url_deinit(&u);
 }
 
 static void check_bad(const char *text, const char *sentence)
 {
-	struct url u;
+	struct client_url u;
 	struct tidemq_error err;
-	assert_int_equal(url_parse(text, &u, &err), TIDEMQ_EINVAL);
+	assert_int_equal(client_url_parse(text, &u, &err), TIDEMQ_EINVAL);
 	assert_non_null(strstr(err.text, sentence));
 	assert_null(u.host);
 	assert_null(u.vhost);
@@ -42,12 +42,12 @@ static void an_ipv6_address_stands_in_brackets(void **state)
 
 static void user_and_password_are_decoded(void **state)
 {
-	struct url u;
-	assert_int_equal(url_parse("tide://m%40x:p@ss:w@h/", &u, NULL), TIDEMQ_OK);
+	struct client_url u;
+	assert_int_equal(client_url_parse("tide://m%40x:p@ss:w@h/", &u, NULL), TIDEMQ_OK);
 	assert_string_equal(u.user, "m@x");
 	assert_string_equal(u.pass, "p@ss:w");
 	assert_string_equal(u.host, "h");
-	url_deinit(&u);
+	client_url_deinit(&u);
 	check_bad("tide://a%00b@h/", "user");
 	check_bad("tide://:p@h/", "user");
 }
@@ -58,11 +58,12 @@ static void a_socket_is_a_path_with_options(void **state)
 	check("tide+unix:///run/tide.sock", "/run/tide.sock", "/");
 	check("tide+unix:/a%20b?vhost=shop", "/a b", "shop");
 	check("tide+unix:rel?vhost=a&vhost=b", "rel", "b");
-	struct url u;
-	assert_int_equal(url_parse("tide+unix:/s?user=u&pass=p", &u, NULL), TIDEMQ_OK);
+	struct client_url u;
+	assert_int_equal(client_url_parse("tide+unix:/s?user=u&pass=p", &u, NULL),
+			 TIDEMQ_OK);
 	assert_string_equal(u.user, "u");
 	assert_string_equal(u.pass, "p");
-	url_deinit(&u);
+	client_url_deinit(&u);
 	check_bad("tide+unix:", "no socket");
 	check_bad("tide+unix:/s?colour=red", "colour");
 }

@@ -1,9 +1,9 @@
-/* cli_histogram.h: counts of values by size, for percentiles of latencies.
+/* histogram.h: counts of values by size, for percentiles of latencies.
  *
  * Log-linear buckets: each power of two is cut into 64, so a value is known to
  * within 1.6 %. Values are unsigned, of any unit, up to 2^40. */
-#ifndef TIDE_CLIENT_CLI_HISTOGRAM_H
-#define TIDE_CLIENT_CLI_HISTOGRAM_H
+#ifndef TIDE_BASE_HISTOGRAM_H
+#define TIDE_BASE_HISTOGRAM_H
 
 #include <stdint.h>
 

@@ -1,12 +1,13 @@
-/* cli_verb.h: what the files of verbs share. */
-#ifndef TIDE_CLIENT_CLI_VERB_H
-#define TIDE_CLIENT_CLI_VERB_H
+/* cli.h: what the files of verbs share. */
+#ifndef TIDE_CLI_CLI_H
+#define TIDE_CLI_CLI_H
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/buf.h"
-#include "cli.h"
-#include "fail.h"
+#include "client/client_fail.h"
 
 enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
@@ -28,13 +29,13 @@ struct cli_verb {
 };
 
 /* Tables of verbs, each ends in a NULL name. */
-extern const struct cli_verb cli_verbs_publish[];
-extern const struct cli_verb cli_verbs_consume[];
-extern const struct cli_verb cli_verbs_define[];
-extern const struct cli_verb cli_verbs_show[];
-extern const struct cli_verb cli_verbs_explain[];
-extern const struct cli_verb cli_verbs_rules[];
-extern const struct cli_verb cli_verbs_bench[];
+extern const struct cli_verb cli_publish_verbs[];
+extern const struct cli_verb cli_consume_verbs[];
+extern const struct cli_verb cli_define_verbs[];
+extern const struct cli_verb cli_show_verbs[];
+extern const struct cli_verb cli_explain_verbs[];
+extern const struct cli_verb cli_rules_verbs[];
+extern const struct cli_verb cli_bench_verbs[];
 
 #define CLI_OPTIONS_MAX 96 /* given ones, repetitions counted */
 
@@ -54,8 +55,8 @@ struct cli {
 
 /* The option's value as it was given last, "" for a flag; NULL if it was not. */
 const char *cli_get(const struct cli *cli, const char *name);
-/* A whole number, or `otherwise` when it was not given. CLI_USAGE after a
- * message when it is none or out of range. */
+/* Set `value` to the whole number that was given, if one was. Say what is wrong and
+ * return CLI_USAGE when it is no number or out of range. */
 int cli_get_number(const struct cli *cli, const char *name, uint64_t min, uint64_t max,
 		   uint64_t *value);
 /* The same for a duration, in milliseconds. */
@@ -84,28 +85,21 @@ int cli_add_option(const struct cli *cli, struct buf *line, const char *word);
  * until the next call on the client. */
 int cli_ask_take(struct cli *cli, struct buf *line, struct tidemq_reply *reply);
 
-/* ---- cli_simulate.c: `rules simulate` -------------------------------------- */
-
-int cli_run_simulate(struct cli *cli);
-
-/* ---- cli_rules_show.c ---------------------------------------------------- */
-
-/* `rules top` and `rules show NAME` */
-int cli_show_rules_log(struct cli *cli, const struct tidemq_reply *reply);
-int cli_rules_top(struct cli *cli);
+/* `rules simulate`, `rules log`, `rules top` and `rules show NAME` */
+int cli_simulate(struct cli *cli);
+int cli_rules_log(struct cli *cli, const struct tidemq_reply *reply);
+int cli_rules_show_top(struct cli *cli);
 int cli_rules_show(struct cli *cli, const char *name);
-
-/* ---- cli_table.c --------------------------------------------------------- */
 
 /* Print an array of objects as a table with these members, in this order;
  * `members` is a list separated by spaces. The array is the document, or the
  * member of it that is named. */
-int cli_print_table(const char *document, size_t len, const char *member,
+int cli_table_print(const char *document, size_t len, const char *member,
 		    const char *members);
 /* Print the object in `document`, a line a member; members of members are
  * indented, arrays of objects are tables. */
-int cli_print_object(const char *document, size_t len);
+int cli_table_print_object(const char *document, size_t len);
 /* The same, but for this member. */
-int cli_print_object_without(const char *document, size_t len, const char *member);
+int cli_table_print_object_without(const char *document, size_t len, const char *member);
 
 #endif

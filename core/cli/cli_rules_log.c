@@ -3,7 +3,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-#include "cli_verb.h"
+#include "cli.h"
 
 #define NAMES_WIDTH_MAX 40 /* of a kind of change; beyond it the files are counted */
 
@@ -36,7 +36,7 @@ static void shorten(json_t *entry, const char *kind)
 	buf_deinit(&out);
 }
 
-int cli_show_rules_log(struct cli *cli, const struct tidemq_reply *reply)
+int cli_rules_log(struct cli *cli, const struct tidemq_reply *reply)
 {
 	json_t *log = json_loadb(reply->text, reply->len, 0, NULL), *entry;
 	char *text;
@@ -52,7 +52,7 @@ int cli_show_rules_log(struct cli *cli, const struct tidemq_reply *reply)
 	}
 	text = json_dumps(log, JSON_COMPACT);
 	json_decref(log);
-	status = text ? cli_print_table(text, strlen(text), NULL,
+	status = text ? cli_table_print(text, strlen(text), NULL,
 					"number loaded_ms origin by result hash added "
 					"changed removed error")
 		      : CLI_FAILED;

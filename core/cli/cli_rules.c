@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/percent.h"
-#include "cli_verb.h"
+#include "cli.h"
 
 /* What is asked with a word, and how the answer is shown: as an object, or with
  * `columns` as a table of these members (of the array `array`, or of the whole). */
@@ -32,7 +32,7 @@ static int run_top(struct cli *cli)
 {
 	if (cli->word_count > 1)
 		return cli_usage_error(cli, "there are too many arguments");
-	return cli_rules_top(cli);
+	return cli_rules_show_top(cli);
 }
 
 static int run_show(struct cli *cli)
@@ -77,17 +77,17 @@ static int add_shadow(struct cli *cli, struct buf *line)
 static int show_changes(struct cli *cli, const struct tidemq_reply *reply,
 			const char *array, const char *columns)
 {
-	int status = cli_print_object_without(reply->text, reply->len, array);
+	int status = cli_table_print_object_without(reply->text, reply->len, array);
 	if (status != CLI_DONE)
 		return status;
 	putchar('\n');
-	return cli_print_table(reply->text, reply->len, array, columns);
+	return cli_table_print(reply->text, reply->len, array, columns);
 }
 
 static int show_shadow(struct cli *cli, const struct tidemq_reply *reply)
 {
 	if (strcmp(cli->words[1], "promote") == 0)
-		return cli_print_object(reply->text, reply->len);
+		return cli_table_print_object(reply->text, reply->len);
 	return show_changes(cli, reply, "samples",
 			    "differs exchange key headers live shadow changes");
 }
@@ -101,11 +101,11 @@ static int show_replay(struct cli *cli, const struct tidemq_reply *reply)
 static const struct word words[] = {
 	{ .name = "reload" },
 	{ .name = "status" },
-	{ .name = "log", .show = cli_show_rules_log },
+	{ .name = "log", .show = cli_rules_log },
 	{ .name = "rollback", .words_max = 1, .add = add_words },
 	{ .name = "top", .run = run_top },
 	{ .name = "show", .run = run_show },
-	{ .name = "simulate", .run = cli_run_simulate },
+	{ .name = "simulate", .run = cli_simulate },
 	{ .name = "shadow",
 	  .words_min = 1,
 	  .words_max = 1,
@@ -136,8 +136,8 @@ static int show(struct cli *cli, const struct word *w, const struct tidemq_reply
 	if (w->show)
 		return w->show(cli, reply);
 	if (w->columns)
-		return cli_print_table(reply->text, reply->len, w->array, w->columns);
-	return cli_print_object(reply->text, reply->len);
+		return cli_table_print(reply->text, reply->len, w->array, w->columns);
+	return cli_table_print_object(reply->text, reply->len);
 }
 
 static int ask(struct cli *cli, const struct word *w)
@@ -186,7 +186,7 @@ static const struct cli_option rules_options[] = {
 	{ NULL, NULL, NULL },
 };
 
-const struct cli_verb cli_verbs_rules[] = {
+const struct cli_verb cli_rules_verbs[] = {
 	{ .name = "rules",
 	  .summary = "show and change which rules are in force",
 	  .usage = "[options] reload | status | top | show NAME | log | rollback [HASH] "

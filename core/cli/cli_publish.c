@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "cli_verb.h"
-#include "encode.h"
+#include "cli.h"
+#include "client/encode.h"
 
 static const struct cli_option options[] = {
 	{ "header", "NAME=VALUE", "a header; may be repeated" },
@@ -190,7 +190,7 @@ static int run_pub(struct cli *cli)
 	return status;
 }
 
-const struct cli_verb cli_verbs_publish[] = {
+const struct cli_verb cli_publish_verbs[] = {
 	{ .name = "pub",
 	  .summary = "publish a message and wait until it is durable",
 	  .usage = "[options] EXCHANGE KEY PAYLOAD|-",

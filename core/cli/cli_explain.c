@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/percent.h"
-#include "cli_verb.h"
+#include "cli.h"
 
 /* ---- asking ---------------------------------------------------------------------- */
 
@@ -151,7 +151,7 @@ static int print(const struct tidemq_reply *reply)
 	shorten_copies(document);
 	text = json_dumps(document, JSON_COMPACT);
 	json_decref(document);
-	status = text ? cli_print_object(text, strlen(text)) : CLI_FAILED;
+	status = text ? cli_table_print_object(text, strlen(text)) : CLI_FAILED;
 	free(text);
 	return status;
 }
@@ -186,7 +186,7 @@ static const struct cli_option options[] = {
 	{ NULL, NULL, NULL },
 };
 
-const struct cli_verb cli_verbs_explain[] = {
+const struct cli_verb cli_explain_verbs[] = {
 	{ .name = "explain",
 	  .summary = "show what a publish would do and which rules would decide it",
 	  .usage = "[options] EXCHANGE KEY",

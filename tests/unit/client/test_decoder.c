@@ -1,11 +1,11 @@
 #include "check.h"
 #include "failing_mem.h"
-#include "client/decode.h"
+#include "client/decoder.h"
 
 #define PAYLOAD_MAX 1000
 
 /* One line of text an item, so that whole streams can be compared. */
-static void describe(const struct item *item, struct buf *out)
+static void describe(const struct decoder_item *item, struct buf *out)
 {
 	static const char *const names[] = { "ok", "err", "data", "msg", "event" };
 	buf_printf(out, "%s %u", names[item->kind], item->channel);
@@ -42,7 +42,7 @@ static int decode(struct slice stream, size_t piece, struct buf *out,
 		size_t len = stream.len < piece ? stream.len : piece;
 		buf_append(&d.in, stream.data, len);
 		stream = slice_skip(stream, len);
-		struct item item;
+		struct decoder_item item;
 		while ((status = decoder_next(&d, &item, err)) == TIDEMQ_OK) {
 			describe(&item, out);
 			if (item.kind == ITEM_MSG)
@@ -115,7 +115,7 @@ static void a_stream_reads_the_same_split_anywhere(void **state)
 {
 	for (size_t at = 1; at < sizeof(stream) - 1; at++) {
 		struct decoder d;
-		struct item item;
+		struct decoder_item item;
 		struct tidemq_error err;
 		struct buf out;
 		buf_init(&out);
@@ -183,7 +183,7 @@ static void a_message_without_its_words_ends_the_stream(void **state)
 static void a_line_without_end_is_not_gathered_for_ever(void **state)
 {
 	struct decoder d;
-	struct item item;
+	struct decoder_item item;
 	struct tidemq_error err;
 	decoder_init(&d, PAYLOAD_MAX);
 	int status = TIDE_AGAIN;
@@ -201,7 +201,7 @@ static void a_line_without_end_is_not_gathered_for_ever(void **state)
 static void check_no_memory(const char *text)
 {
 	struct decoder d;
-	struct item item;
+	struct decoder_item item;
 	struct tidemq_error err;
 	decoder_init(&d, PAYLOAD_MAX);
 	buf_append_text(&d.in, text);
@@ -220,7 +220,7 @@ static void a_body_without_memory_is_an_error(void **state)
 static void headers_are_found_by_name(void **state)
 {
 	struct decoder d;
-	struct item item;
+	struct decoder_item item;
 	struct tidemq_error err;
 	decoder_init(&d, PAYLOAD_MAX);
 	buf_append_text(&d.in, "MSG s 1 1 - q h:a=1 h:b=2 0\r\n\r\n");

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "cli_load.h"
-#include "cli_verb.h"
-#include "url.h"
+#include "bench.h"
+#include "cli.h"
+#include "client/client_url.h"
 
 static const struct cli_option options[] = {
 	{ "producers", "N", "connections that publish; default 1, 0 with --drain" },
@@ -218,7 +218,7 @@ static int bench(struct cli *cli)
 	return status == CLI_DONE ? cli_flush() : status;
 }
 
-const struct cli_verb cli_verbs_bench[] = {
+const struct cli_verb cli_bench_verbs[] = {
 	{ "bench", "measure throughput and latency, and check what comes",
 	  "[options] [NAME=VALUE...]",
 	  "NAME=VALUE are options of the queues that it declares, and deletes at the\n"

@@ -1,6 +1,6 @@
 /* cli_define.c: declare, delete, bind, unbind, purge, kick: verbs whose words
  * are the protocol's, and whose reply is OK. */
-#include "cli_verb.h"
+#include "cli.h"
 
 #define WORDS_MAX 80
 
@@ -145,7 +145,7 @@ static const struct cli_option kick_options[] = {
 	"With dest=exchange QUEUE is the name of an exchange. Other NAME=VALUE\n" \
 	"are for the exchange's routing script. PATTERN - is the empty one."
 
-const struct cli_verb cli_verbs_define[] = {
+const struct cli_verb cli_define_verbs[] = {
 	{ .name = "declare",
 	  .summary = "make an exchange or a queue, or check that it is as said",
 	  .usage = "[options] exchange NAME TYPE [NAME=VALUE...] | queue NAME "

@@ -1,18 +1,18 @@
-/* cli_load.h: the load generator behind `tidemq bench`.
+/* bench.h: the load generator behind `tidemq bench`.
  *
  * Producers and consumers are clients of the library on one loop. Each message
  * says who sent it, its number and when it was meant to be sent, so that the
  * consumers can check that everything came once and in order, and so that
  * latencies count from the time at which a message was due, not from when a
  * busy sender came to it (coordinated omission). */
-#ifndef TIDE_CLIENT_CLI_LOAD_H
-#define TIDE_CLIENT_CLI_LOAD_H
+#ifndef TIDE_CLI_BENCH_H
+#define TIDE_CLI_BENCH_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
-#include "cli_histogram.h"
+#include "base/histogram.h"
 
 struct bench_options {
 	const char *url;

@@ -1,6 +1,6 @@
-/* fail.h: filling a struct tidemq_error. */
-#ifndef TIDE_CLIENT_FAIL_H
-#define TIDE_CLIENT_FAIL_H
+/* client_fail.h: filling a struct tidemq_error. */
+#ifndef TIDE_CLIENT_CLIENT_FAIL_H
+#define TIDE_CLIENT_CLIENT_FAIL_H
 
 #include "tidemq/client.h"
 #include "base/error.h"

@@ -1,4 +1,4 @@
-#include "url.h"
+#include "client_url.h"
 
 #include <stdio.h>
 
@@ -52,7 +52,7 @@ static int decode_into(struct slice s, const char *what, char **out,
 	return TIDEMQ_OK;
 }
 
-static int parse_vhost(struct slice s, struct url *out, struct tidemq_error *err)
+static int parse_vhost(struct slice s, struct client_url *out, struct tidemq_error *err)
 {
 	int status = decode_into(s.len > 0 ? s : SLICE("/"), "vhost", &out->vhost, err);
 	if (status != TIDEMQ_OK || strcmp(out->vhost, "/") == 0)
@@ -65,7 +65,7 @@ static int parse_vhost(struct slice s, struct url *out, struct tidemq_error *err
 	return TIDEMQ_OK;
 }
 
-static int parse_user(struct slice s, struct url *out, struct tidemq_error *err)
+static int parse_user(struct slice s, struct client_url *out, struct tidemq_error *err)
 {
 	bool has_pass = memchr(s.data, ':', s.len) != NULL;
 	int status = decode_into(cut(&s, ':'), "user", &out->user, err);
@@ -74,7 +74,7 @@ static int parse_user(struct slice s, struct url *out, struct tidemq_error *err)
 	return status;
 }
 
-static int parse_port(struct slice s, struct url *out, struct tidemq_error *err)
+static int parse_port(struct slice s, struct client_url *out, struct tidemq_error *err)
 {
 	uint64_t port = 0;
 	if (!slice_to_uint(s, 65535, &port) || port == 0)
@@ -85,7 +85,7 @@ static int parse_port(struct slice s, struct url *out, struct tidemq_error *err)
 	return TIDEMQ_OK;
 }
 
-static int parse_host(struct slice s, struct url *out, struct tidemq_error *err)
+static int parse_host(struct slice s, struct client_url *out, struct tidemq_error *err)
 {
 	struct slice host;
 	bool has_port = false;
@@ -109,11 +109,11 @@ static int parse_host(struct slice s, struct url *out, struct tidemq_error *err)
 	if (host.len == 0)
 		return client_fail(err, TIDEMQ_EINVAL, "the URL names no host");
 	out->host = mem_strndup(host.data, host.len);
-	out->port = URL_PORT_DEFAULT;
+	out->port = CLIENT_URL_PORT_DEFAULT;
 	return has_port ? parse_port(s, out, err) : TIDEMQ_OK;
 }
 
-static int parse_tcp(struct slice s, struct url *out, struct tidemq_error *err)
+static int parse_tcp(struct slice s, struct client_url *out, struct tidemq_error *err)
 {
 	struct slice authority = cut(&s, '/');
 	int status = parse_vhost(s, out, err);
@@ -129,7 +129,8 @@ static int parse_tcp(struct slice s, struct url *out, struct tidemq_error *err)
 	return status == TIDEMQ_OK ? parse_host(authority, out, err) : status;
 }
 
-static int parse_query(struct slice query, struct url *out, struct tidemq_error *err)
+static int parse_query(struct slice query, struct client_url *out,
+		       struct tidemq_error *err)
 {
 	int status = TIDEMQ_OK;
 	while (query.len > 0 && status == TIDEMQ_OK) {
@@ -150,7 +151,7 @@ static int parse_query(struct slice query, struct url *out, struct tidemq_error 
 	return status;
 }
 
-static int parse_unix(struct slice s, struct url *out, struct tidemq_error *err)
+static int parse_unix(struct slice s, struct client_url *out, struct tidemq_error *err)
 {
 	struct slice path = cut(&s, '?');
 	/* Both tide+unix:/path and tide+unix:///path are written. */
@@ -167,7 +168,7 @@ static int parse_unix(struct slice s, struct url *out, struct tidemq_error *err)
 	return status;
 }
 
-int url_parse(const char *text, struct url *out, struct tidemq_error *err)
+int client_url_parse(const char *text, struct client_url *out, struct tidemq_error *err)
 {
 	memset(out, 0, sizeof(*out));
 	struct slice s = slice_from(text);
@@ -182,11 +183,11 @@ int url_parse(const char *text, struct url *out, struct tidemq_error *err)
 				     " or " SCHEME_UNIX,
 				     text ? text : "");
 	if (status != TIDEMQ_OK)
-		url_deinit(out);
+		client_url_deinit(out);
 	return status;
 }
 
-void url_deinit(struct url *u)
+void client_url_deinit(struct client_url *u)
 {
 	mem_free(u->host);
 	mem_free(u->path);
@@ -196,7 +197,7 @@ void url_deinit(struct url *u)
 	memset(u, 0, sizeof(*u));
 }
 
-char *url_address(const struct url *u)
+char *client_url_address(const struct client_url *u)
 {
 	if (u->path)
 		return mem_strdup(u->path);

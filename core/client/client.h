@@ -1,4 +1,4 @@
-/* conn.h: the inside of a client, asynchronous; blocking.c is built on it.
+/* client.h: the inside of a client, asynchronous; blocking.c is built on it.
  *
  * A client passes through these states, in this order:
  *
@@ -6,19 +6,19 @@
  *
  * and may skip any. Requests wait for their replies in one list a channel;
  * what is sent is gathered in `out` until the loop is about to poll. */
-#ifndef TIDE_CLIENT_CONN_H
-#define TIDE_CLIENT_CONN_H
+#ifndef TIDE_CLIENT_CLIENT_H
+#define TIDE_CLIENT_CLIENT_H
 
 #include <sys/queue.h>
 #include <uv.h>
 
 #include "base/table.h"
-#include "decode.h"
+#include "decoder.h"
 #include "encode.h"
-#include "url.h"
+#include "client_url.h"
 
 /* Bytes waiting to be sent, beyond which further requests are TIDEMQ_EBUSY. */
-#define CONN_OUT_MAX (64 * 1024 * 1024)
+#define CLIENT_OUT_MAX (64 * 1024 * 1024)
 
 struct pending {
 	TAILQ_ENTRY(pending) link;
@@ -27,26 +27,26 @@ struct pending {
 };
 TAILQ_HEAD(pending_list, pending);
 
-struct conn_channel {
+struct client_channel {
 	unsigned number;
 	struct pending_list pending;
 	UT_hash_handle hh;
 };
 
-enum conn_state {
-	CONN_CONNECTING,
-	CONN_GREETING,
-	CONN_UP,
-	CONN_LOST,
-	CONN_CLOSING,
+enum client_state {
+	CLIENT_CONNECTING,
+	CLIENT_GREETING,
+	CLIENT_UP,
+	CLIENT_LOST,
+	CLIENT_CLOSING,
 };
 
 struct blocking;
 
 struct tidemq_client {
 	uv_loop_t *loop;
-	enum conn_state state;
-	struct url url;
+	enum client_state state;
+	struct client_url url;
 	struct tidemq_options options; /* with the defaults filled in */
 	char *name;                    /* options.name */
 	char *server_info;
@@ -75,7 +75,7 @@ struct tidemq_client {
 	struct buf out;
 	struct buf writing; /* what libuv has */
 	struct decoder decoder;
-	struct conn_channel *channels;
+	struct client_channel *channels;
 	unsigned in_flight; /* requests without reply */
 
 	struct tidemq_error error;    /* of the last call */
@@ -86,26 +86,26 @@ struct tidemq_client {
 };
 
 /* tidemq_start for both kinds of client; `loop` is running or will be run. */
-struct tidemq_client *conn_start(uv_loop_t *loop, const char *url,
-				 const struct tidemq_options *options,
-				 const struct tidemq_handlers *handlers,
-				 struct tidemq_error *err);
+struct tidemq_client *client_start(uv_loop_t *loop, const char *url,
+				   const struct tidemq_options *options,
+				   const struct tidemq_handlers *handlers,
+				   struct tidemq_error *err);
 
 /* The connection is of no use any more, for the reason in c->loss. Fails what is
  * in flight and tells the owner. Only from a callback of the loop. */
-void conn_lose(struct tidemq_client *c);
+void client_lose(struct tidemq_client *c);
 
 /* May a request be sent now? TIDEMQ_OK, TIDEMQ_EBUSY, TIDEMQ_ECLOSED. */
-TIDE_MUST_USE int conn_check(struct tidemq_client *c);
+TIDE_MUST_USE int client_check(struct tidemq_client *c);
 
 /* ---- between dial.c and conn.c ------------------------------------------- */
 
 /* Begin to connect; a failure is reported through the loop. */
-void conn_dial(struct tidemq_client *c);
+void dial_start(struct tidemq_client *c);
 /* The socket is connected: read, and say HELLO. */
-void conn_greet(struct tidemq_client *c);
-void conn_on_handle_closed(uv_handle_t *handle);
+void client_greet(struct tidemq_client *c);
+void client_on_handle_closed(uv_handle_t *handle);
 /* Free a closing client once libuv has nothing of it any more. */
-void conn_finish(struct tidemq_client *c);
+void client_finish(struct tidemq_client *c);
 
 #endif

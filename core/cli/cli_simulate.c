@@ -1,7 +1,7 @@
 /* cli_simulate.c: rules simulate: the timetable of a retry script's attempts. */
 #include <inttypes.h>
 
-#include "cli_verb.h"
+#include "cli.h"
 
 static int add_request(struct cli *cli, struct buf *line)
 {
@@ -42,7 +42,7 @@ static const char *explain_end(const char *document)
 	return NULL;
 }
 
-int cli_run_simulate(struct cli *cli)
+int cli_simulate(struct cli *cli)
 {
 	struct tidemq_reply reply;
 	struct buf line;
@@ -64,7 +64,7 @@ int cli_run_simulate(struct cli *cli)
 	}
 	bool has_error = strstr(reply.text, "\"end\":\"error\"") != NULL;
 	const char *end = explain_end(reply.text);
-	status = cli_print_table(reply.text, reply.len, "attempts",
+	status = cli_table_print(reply.text, reply.len, "attempts",
 				 has_error ? "attempt at_ms delay_ms happens error"
 					   : "attempt at_ms delay_ms happens");
 	if (status == CLI_DONE && end)

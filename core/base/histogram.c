@@ -1,8 +1,8 @@
-#include "cli_histogram.h"
+#include "histogram.h"
 
 #include <math.h>
 
-#include "base/mem.h"
+#include "mem.h"
 
 #define SUB_BITS 6 /* 64 buckets a power of two */
 #define SUB (1u << SUB_BITS)

@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "base/mem.h"
-#include "cli_verb.h"
+#include "cli.h"
 
 #define TOP_COLUMNS                                                                     \
 	"script calls cache_hits errors overruns skipped p50_us p99_us max_us time_us " \
@@ -42,7 +42,7 @@ static int print_array(const struct cli *cli, const json_t *array, const char *c
 	if (cli->json)
 		puts(text);
 	else
-		status = cli_print_table(text, strlen(text), NULL, columns);
+		status = cli_table_print(text, strlen(text), NULL, columns);
 	free(text);
 	return status;
 }
@@ -89,7 +89,7 @@ static json_t *make_row(const json_t *script)
 	return row;
 }
 
-int cli_rules_top(struct cli *cli)
+int cli_rules_show_top(struct cli *cli)
 {
 	int status;
 	json_t *root = ask_status(cli, &status);
@@ -173,7 +173,7 @@ static int show_script(const struct cli *cli, json_t *script)
 	json_object_del(head, "binding_options");
 	json_object_del(head, "histogram");
 	text = json_dumps(head, JSON_COMPACT);
-	int status = text ? cli_print_object(text, strlen(text)) : CLI_FAILED;
+	int status = text ? cli_table_print_object(text, strlen(text)) : CLI_FAILED;
 	free(text);
 	json_decref(head);
 	if (status == CLI_DONE)

@@ -1,7 +1,7 @@
 /* cli_show.c: list, stats, ping. */
 #include <uv.h>
 
-#include "cli_verb.h"
+#include "cli.h"
 
 /* What `list` shows of each kind, in this order; of the rules' document it is
  * the member `scripts`. */
@@ -24,7 +24,7 @@ static const struct list {
 static int print_document(const struct cli *cli, const struct tidemq_reply *reply)
 {
 	if (!cli->json)
-		return cli_print_object(reply->text, reply->len);
+		return cli_table_print_object(reply->text, reply->len);
 	puts(reply->text);
 	return CLI_DONE;
 }
@@ -49,7 +49,7 @@ static int run_list(struct cli *cli)
 	if (status != CLI_DONE)
 		return status;
 	if (!cli->json)
-		return cli_print_table(reply.text, reply.len, list->array, list->members);
+		return cli_table_print(reply.text, reply.len, list->array, list->members);
 	puts(reply.text);
 	return CLI_DONE;
 }
@@ -88,7 +88,7 @@ static int run_ping(struct cli *cli)
 	return status;
 }
 
-const struct cli_verb cli_verbs_show[] = {
+const struct cli_verb cli_show_verbs[] = {
 	{ .name = "list",
 	  .summary = "list what there is in the broker",
 	  .usage = "[options] exchanges|queues|bindings|consumers|connections|rules",
