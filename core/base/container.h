@@ -6,6 +6,6 @@
 
 /* The struct of `type` whose member `member` is at `pointer`. */
 #define container_of(pointer, type, member) \
-	((type *)((char *)(pointer) - offsetof(type, member)))
+	((type *)((char *)(pointer)-offsetof(type, member)))
 
 #endif
