@@ -1,8 +1,9 @@
 -- vip: better customers wait less, and no customer waits for ever.
 --
--- The header `tier` gives a message a head start: it is served as if it had been published
--- earlier. By default a gold order overtakes ordinary orders of the last ten minutes. It
--- does not overtake older ones, so a stream of gold orders starves nobody.
+-- The header `tier` names the tier of the customer. Each tier has a head start: the
+-- queue serves a message as if it had been published that much earlier. A gold order
+-- overtakes ordinary orders of the last ten minutes, but no older ones. A stream of
+-- gold orders cannot starve the others.
 
 return {
   doc = "by the time of publication, with a head start for the tier of the customer",
