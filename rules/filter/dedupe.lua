@@ -9,7 +9,7 @@ local WINDOW <const> = "10m"
 local NAME <const> = "dedupe" -- prefix of its keys; give two such filters different ones
 
 return {
-  doc = "refuse what was published already, by a header",
+  doc = "refuse repeated messages, by a header",
   -- match = { exchange = "*", key = "#" },
 
   publish = function(msg)

@@ -20,7 +20,7 @@ local function sender_of(msg)
 end
 
 return {
-  doc = "so many messages a second for each value of a header, or each user",
+  doc = "limit messages per second, for each value of a header or each user",
   -- match = { exchange = "*", key = "#" },
 
   publish = function(msg)

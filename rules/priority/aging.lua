@@ -6,7 +6,7 @@ return {
   doc = "the higher priority first, but age counts too",
   options = {
     step = { type = "duration", default = "10s", min = 1,
-             doc = "the head start that a point of priority gives" },
+             doc = "head start for each point of priority" },
   },
 
   rank = function(msg, _, opts)

@@ -6,9 +6,9 @@ return {
   doc = "the earliest deadline first",
   options = {
     header = { type = "string", default = "deadline",
-               doc = "the header that has the deadline: a time or a duration" },
+               doc = "header with the deadline: a time or a duration" },
     otherwise = { type = "duration", default = "7d",
-                  doc = "how long after its publication a message without a deadline has" },
+                  doc = "deadline of a message without one, after its publication" },
   },
 
   rank = function(msg, _, opts)

@@ -55,14 +55,13 @@ end
 return {
   doc = "a fair share for each tenant, by weight",
   options = {
-    by = { type = "string", default = "tenant", doc = "the header that names the tenant" },
+    by = { type = "string", default = "tenant", doc = "header that names the tenant" },
     weights = { type = "list",
-                doc = "shares, as tenant:weight; a tenant that is not named has 1" },
+                doc = "shares as tenant:weight; other tenants have 1" },
     cost = { type = "string", default = "one",
-             doc = "what a message takes of the share: 'one', 'size' for its bytes, "
-               .. "or the name of a header with a number" },
+             doc = "cost of a message: 'one', 'size' (its bytes), or a header with a number" },
     tenants = { type = "integer", default = 10000, min = 1, max = 100000,
-                doc = "those with messages that are told apart; more share an account" },
+                doc = "tenants with an account of their own; more share one" },
   },
 
   -- Each queue has a state.

@@ -3,7 +3,7 @@
 return {
   doc = "after the same delay each time",
   options = {
-    delay = { type = "duration", default = "10s", doc = "between a failure and the next attempt" },
+    delay = { type = "duration", default = "10s", doc = "delay after each failure" },
     max = { type = "integer", default = 20, min = 1,
             doc = "failures after which the message is dead-lettered" },
   },

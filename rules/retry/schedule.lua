@@ -5,7 +5,7 @@ return {
   doc = "after the delays of a list, then dead-lettered",
   options = {
     delays = { type = "list", of = "duration", default = "1s,10s,1m,10m,1h",
-               doc = "the delay after the first failure, after the second, ..." },
+               doc = "delays after the first failure, the second, ..." },
   },
 
   decide = function(_, failure, opts)

@@ -7,10 +7,10 @@
 -- match=all and no message with match=any.
 
 local M = {
-  doc = "the binding's values are those of the headers",
+  doc = "the headers have the values of the binding",
   binding_options = {
     match = { type = "string", default = "all", choices = { "all", "any" },
-              doc = "whether all values or any one of them must be there" },
+              doc = "whether all values must match, or any" },
     ["*"] = { type = "string", doc = "a header and the value it must have" },
   },
 }

@@ -4,7 +4,7 @@
 -- `active = false`.
 
 return {
-  doc = "a sign of life, every 30 seconds",
+  doc = "a heartbeat every 30 seconds",
   active = false,
   every = "30s",
   -- A late heartbeat says nothing.

@@ -6,10 +6,10 @@
 -- own. The loop goes from jump to jump, about ln(n) of them.
 
 return {
-  doc = "by hash, moving few keys when shards are added",
+  doc = "by hash; a new shard moves few keys",
   options = {
     by = { type = "string", default = "key",
-           doc = "'key', or the name of the header whose value counts" },
+           doc = "'key', or the name of a header" },
   },
 
   -- The shard of a key never changes, so the broker may cache it.

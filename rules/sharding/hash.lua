@@ -4,7 +4,7 @@ return {
   doc = "by the hash of the routing key or of a header",
   options = {
     by = { type = "string", default = "key",
-           doc = "'key', or the name of the header whose value counts" },
+           doc = "'key', or the name of a header" },
   },
 
   -- The shard of a key never changes, so the broker may cache it.

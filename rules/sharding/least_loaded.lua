@@ -1,7 +1,7 @@
 -- least_loaded: the shard with the fewest messages, ready or unacknowledged.
 
 return {
-  doc = "to the shard that has the least to do",
+  doc = "the shard with the fewest messages",
 
   new = function()
     return { last = -1 }
