@@ -1,4 +1,4 @@
--- exponential: wait, and each time longer: base, base*factor, base*factor^2, ...
+-- exponential: each delay is longer than the one before: base, base*factor, base*factor^2, ...
 
 return {
   doc = "after a delay that grows with each failure",
@@ -16,7 +16,7 @@ return {
     if failure.failures >= opts.max then
       return tide.DEAD_LETTER
     end
-    -- A message whose consumer went away has not failed itself, and waits for none.
+    -- An expired message may have no failure. The broker ignores a delay for it.
     if failure.failures == 0 then
       return 0
     end

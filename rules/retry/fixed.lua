@@ -12,7 +12,7 @@ return {
     if failure.failures >= opts.max then
       return tide.DEAD_LETTER
     end
-    -- A message whose consumer went away has not failed itself, and waits for none.
+    -- An expired message may have no failure. The broker ignores a delay for it.
     return failure.failures == 0 and 0 or opts.delay
   end,
 }

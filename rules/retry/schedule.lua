@@ -1,4 +1,5 @@
--- schedule: a delay of its own after each failure, as listed; then it is dead-lettered.
+-- schedule: each failure has its own delay in a list. After the last one the message is
+-- dead-lettered.
 
 return {
   doc = "after the delays of a list, then dead-lettered",
@@ -8,7 +9,7 @@ return {
   },
 
   decide = function(_, failure, opts)
-    -- A message whose consumer went away has not failed itself, and waits for none.
+    -- An expired message may have no failure. The broker ignores a delay for it.
     if failure.failures == 0 then
       return 0
     end

@@ -7,7 +7,7 @@ return {
            doc = "'key', or the name of the header whose value counts" },
   },
 
-  -- By the key, the shard of a key never changes, so the broker may remember it.
+  -- The shard of a key never changes, so the broker may cache it.
   pure = function(opts)
     return opts.by == "key"
   end,
