@@ -79,8 +79,7 @@ static const struct cli_table_view status_view = {
 	.arrays = {
 		{ "scripts", "kind name file hash doc uses calls errors overruns "
 			     "cache_hits time_us p50_ns p99_ns max_ns circuit "
-			     "circuit_since_ms:time? skipped last_error_ms:time? "
-			     "last_error?" },
+			     "circuit_since_ms:time? skipped last_error?" },
 		{ "schedules", "name file when vhost missed jitter_ms:duration active "
 			       "next_ms:time? last_ms:time? result? running? runs? "
 			       "failures? skipped? messages?" },
