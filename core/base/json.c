@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "hex.h"
 #include "utf8.h"
 
 /* A comma is due after a value and after the end of one; a bracket that opens
@@ -65,7 +66,6 @@ static void escape(struct buf *out, char c)
 		['\b'] = "\\b", ['\f'] = "\\f", ['\n'] = "\\n",
 		['\r'] = "\\r", ['\t'] = "\\t",
 	};
-	static const char digits[] = "0123456789abcdef";
 
 	if (c == '"')
 		buf_append_text(out, "\\\"");
@@ -75,8 +75,9 @@ static void escape(struct buf *out, char c)
 		buf_append_text(out, short_forms[(unsigned char)c]);
 	else
 		buf_append(out,
-			   (char[]){ '\\', 'u', '0', '0', digits[c >> 4 & 7],
-				     digits[c & 15] },
+			   (char[]){ '\\', 'u', '0', '0',
+				     hex_digit((unsigned char)c >> 4),
+				     hex_digit((unsigned char)c) },
 			   6);
 }
 

@@ -4,8 +4,8 @@
 #include <stdio.h>
 
 #include "ask.h"
-#include "host/log.h"
 #include "circles.h"
+#include "host/log.h"
 #include "lint.h"
 #include "scripts.h"
 #include "targets.h"

@@ -56,8 +56,8 @@ static const struct line_ops ops = {
 
 static void close_broker(struct model *m)
 {
-	if (m->broker)
-		broker_close(m->broker, 0);
+	if (m->service)
+		service_close(m->service, 0);
 	uv_run(&m->loop, UV_RUN_DEFAULT);
 	uv_loop_close(&m->loop);
 }
@@ -65,7 +65,7 @@ static void close_broker(struct model *m)
 int model_open(struct model *m, const char *rules_dir, const char *lua_dir,
 	       struct findings *f, struct error *err)
 {
-	struct broker_hooks hooks = { m, on_started, nothing, on_closed };
+	struct service_hooks hooks = { m, on_started, nothing, on_closed };
 	struct broker_config config;
 	int rc;
 
@@ -76,7 +76,7 @@ int model_open(struct model *m, const char *rules_dir, const char *lua_dir,
 	config.lua_dir = lua_dir;
 	config.rules_watch = false;
 	uv_loop_init(&m->loop);
-	rc = broker_create(&m->broker, &m->loop, &config, &hooks, err);
+	rc = service_create(&m->service, &m->loop, &config, &hooks, err);
 	while (rc == TIDE_OK && !m->is_started)
 		uv_run(&m->loop, UV_RUN_DEFAULT);
 	if (rc == TIDE_OK && m->start_error.code < 0) {
@@ -87,10 +87,10 @@ int model_open(struct model *m, const char *rules_dir, const char *lua_dir,
 		close_broker(m);
 		return rc;
 	}
-	m->vhost = vhost_find(m->broker, SLICE("/"));
+	m->vhost = vhost_find(m->service->broker, SLICE("/"));
 	out_pool_init(&m->chunks);
 	out_init(&m->out, &m->chunks);
-	line_init(&m->line, m->broker, &m->out, &ops, m, PAYLOAD_MAX);
+	line_init(&m->line, m->service, &m->out, &ops, m, PAYLOAD_MAX);
 	return TIDE_OK;
 }
 

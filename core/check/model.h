@@ -6,7 +6,7 @@
 #ifndef TIDE_CHECK_MODEL_H
 #define TIDE_CHECK_MODEL_H
 
-#include "broker/broker.h"
+#include "session/service.h"
 #include "findings.h"
 #include "proto/line/line.h"
 
@@ -21,7 +21,7 @@ struct model_place {
 
 struct model {
 	struct findings *findings;
-	struct broker *broker;
+	struct service *service;
 	struct vhost *vhost;
 	/* The rest is the model's own. */
 	uv_loop_t loop;

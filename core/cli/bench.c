@@ -10,6 +10,7 @@
 
 #include "tidemq/client.h"
 #include "base/mem.h"
+#include "host/machine.h"
 
 #define NS UINT64_C(1000000000)
 #define PROGRESS_MS 1000
@@ -71,10 +72,7 @@ struct bench {
 
 static uint64_t now_ns(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * NS + (uint64_t)ts.tv_nsec;
+	return (uint64_t)machine_clock_ns(CLOCK_MONOTONIC);
 }
 
 /* For what comes many at a time: the clock is read for the first of a turn and
