@@ -151,7 +151,8 @@ bool deal_queue(struct queue *q)
 		TAILQ_REMOVE(&q->able, c, queue_link);
 		TAILQ_INSERT_TAIL(&q->able, c, queue_link);
 		deliver(c, e);
-		consumer_update(c);
+		if (c->unacked == c->prefetch)
+			consumer_update(c);
 	}
 	return budget == 0;
 }
