@@ -242,7 +242,7 @@ int serve_main(int argc, char **argv)
 		return 2;
 	}
 	if (s.options.is_help) {
-		serve_help(stdout);
+		serve_options_help(stdout);
 		serve_options_deinit(&s.options);
 		return 0;
 	}

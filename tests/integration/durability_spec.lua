@@ -1,5 +1,6 @@
 -- What is kept through crashes, on the embedded Redis.
 local Broker = require 'support.broker'
+local shell = require 'support.shell'
 local traffic = require 'support.traffic'
 local wait = require 'support.wait'
 
@@ -257,9 +258,7 @@ describe('a durable queue', function()
 
   it('refuses a second broker on its directory with one clear line', function()
     local command = ('%s serve --listen 127.0.0.1:0 --data %s --rules rules 2>&1'):format(Broker.binary(), broker.data)
-    local pipe = io.popen(command)
-    local output = pipe:read 'a'
-    local _, _, status = pipe:close()
+    local output, status = shell.run(command)
     assert.equal(1, status)
     local lines = {}
     for line in output:gmatch '[^\n]+' do lines[#lines + 1] = line end

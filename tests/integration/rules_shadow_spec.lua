@@ -1,7 +1,6 @@
 -- Rules beside those in force: in the shadow of live publishes, and over those
 -- of the recent past. Neither has any effect.
 local Broker = require 'support.broker'
-local json = require 'dkjson'
 local wait = require 'support.wait'
 
 local function publish(c, exchange, key, options)
@@ -111,17 +110,13 @@ describe('RULES shadow', function()
   end)
 
   it('has filters too, whose copies and refusals count', function()
-    local dir = broker:copy_rules('next', {})
-    os.execute(("mkdir -p '%s/filter'"):format(dir))
-    local file = assert(io.open(dir .. '/filter/mine.lua', 'w'))
-    file:write [[
+    local dir = broker:copy_rules('next', { ['filter/mine.lua'] = [[
 return { match = { exchange = '*' }, publish = function(msg)
   if msg.key == 'a.bad' then return false, 'bad key' end
   if msg.key == 'a.copy' then msg:copy { exchange = '', key = 't' } end
   if msg.key == 'a.move' then msg.exchange = '' msg.key = 't' end
 end }
-]]
-    file:close()
+]] })
     c:document('RULES shadow ' .. dir .. ' share=100')
     for _, key in ipairs { 'bad', 'copy', 'move', 'plain' } do publish(c, 'x', 'a.' .. key) end
     local status = c:document 'RULES shadow status'
@@ -294,7 +289,7 @@ return { pick = function(msg) return #msg.payload end }
       d:send('RULES replay ' .. dir .. '\r\n')
       return d:expect '^%u+ %S+' == 'ERR busy'
     end))
-    local result = json.decode(c:expect_payload(c:expect '^DATA (%d+)$'))
+    local result = c:expect_json()
     assert.equal(10, result.changed)
     assert.is_truthy(result.changes[1].after.error:find 'sharding/mine.lua:1:')
   end)

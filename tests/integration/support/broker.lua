@@ -44,9 +44,10 @@ end
 ---@field listen? string[] default: 127.0.0.1:0
 ---@field rules? string|table<string, string> a directory (default: the repository's rules), or files, by their path
 ---  in the directory: a copy of the repository's rules with these on top
+---@field config? string a configuration file
 ---@field may_fail? boolean the start may fail: `start` then returns nil, the standard error and the exit status
 
-local known = { args = true, env = true, listen = true, rules = true, may_fail = true }
+local known = { args = true, config = true, env = true, listen = true, rules = true, may_fail = true }
 
 ---@param options BrokerOptions?
 ---@return Broker?, string?, integer?
@@ -82,6 +83,11 @@ local function command_line(self)
     add(address)
   end
   for _, word in ipairs { '--data', self.data, '--rules', self.rules } do add(word) end
+  if self.options.config then
+    shell.write_file(self.dir .. '/config.lua', self.options.config)
+    add '--config'
+    add '@DIR@/config.lua'
+  end
   for _, word in ipairs(self.options.args or {}) do add(word) end
   return table.concat(words, ' ') .. '\n'
 end
