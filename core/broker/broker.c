@@ -19,6 +19,7 @@
 #include "route.h"
 #include "schedule/scheduler.h"
 #include "session/session.h"
+#include "rollout/replay.h"
 #include "rollout/shadow.h"
 #include "turn.h"
 #include "unusable.h"
@@ -104,7 +105,7 @@ static int create_engine(struct broker *b, struct bundle *last_good, struct erro
 /* @param e  NULL: none, until another one is set */
 static void set_engine(struct broker *b, struct engine *e)
 {
-	b->engine = e;
+	b->engine = b->active_rules.engine = e;
 	pace_init(&b->pace);
 	if (e)
 		b->pace.calls = engine_call_count(e);
@@ -364,6 +365,7 @@ static void init_parts(struct broker *b)
 	b->history = history_create(b);
 	b->gate = gate_create(b);
 	b->recent = recent_create(b->config.replay_payloads);
+	recent_watch(b->recent, b);
 	b->journal = b->env.journal = journal_create(&b->env);
 	clock_update(b);
 	b->dedupe = b->env.dedupe = dedupe_create(&b->env, b->config.dedupe_max_bytes);

@@ -200,23 +200,22 @@ static unsigned decide_dead(struct model *m, const struct queue *q, const char *
 			    struct node *out, unsigned count)
 {
 	struct msg *dead = make_dead(q, key);
-	struct decide_spec spec = { .vhost = m->vhost, .msg = dead };
+	const struct broker *b = m->vhost->broker;
+	struct decide_spec spec = { .rules = &b->active_rules,
+				    .vhost = m->vhost,
+				    .msg = dead,
+				    .now_ms = b->now_ms };
 	struct decision d;
 	struct error err;
 
 	if (!dead)
 		return count;
-	spec.exchange =
-		dead->exchange.len ? exchange_find(m->vhost, dead->exchange) : NULL;
-	if (spec.exchange || !dead->exchange.len) {
-		int rc = decide(&d, &spec, &err);
-
-		if (rc == TIDE_OK)
-			count = add_outcome(&d.first, out, count);
-		for (unsigned i = 0; rc == TIDE_OK && i < d.copy_count; i++)
+	if (decide(&d, &spec, &err) == TIDE_OK) {
+		count = add_outcome(&d.first, out, count);
+		for (unsigned i = 0; i < d.copy_count; i++)
 			count = add_outcome(&d.copies[i], out, count);
-		decision_deinit(&d);
 	}
+	decision_deinit(&d);
 	msg_unref(dead);
 	return count;
 }

@@ -7,7 +7,7 @@
 
 #include "base/duration.h"
 #include "base/log.h"
-#include "dry_run.h"
+#include "decision_context.h"
 #include "rules/sandbox/sandbox.h"
 #include "rules/sandbox/script.h"
 #include "rules/sandbox/source.h"
@@ -30,10 +30,16 @@ int64_t api_tide_now_ms(const struct api_tide *t)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+int64_t api_tide_call_ms(lua_State *L, const struct api_tide *t)
+{
+	const struct decision_context *c = decision_context_of(L);
+	return c && c->now_ms ? c->now_ms : api_tide_now_ms(t);
+}
+
 /* now () -> milliseconds since 1970 */
 static int l_now(lua_State *L)
 {
-	lua_pushinteger(L, api_tide_now_ms(self(L)));
+	lua_pushinteger(L, api_tide_call_ms(L, self(L)));
 	return 1;
 }
 
@@ -78,10 +84,17 @@ void api_tide_init(struct api_tide *t)
 		t->random_state = (uint64_t)uv_hrtime() ^ (uint64_t)(uintptr_t)t;
 }
 
-/* SplitMix64: one word of state, and every seed is as good as any other. */
-static uint64_t next_random(struct api_tide *t)
+/* The sequence that the call under way draws from. */
+static uint64_t *sequence(lua_State *L)
 {
-	uint64_t z = t->random_state += UINT64_C(0x9e3779b97f4a7c15);
+	struct decision_context *c = decision_context_of(L);
+	return c && c->has_random ? &c->random_state : &self(L)->random_state;
+}
+
+/* SplitMix64: one word of state, and every seed is as good as any other. */
+static uint64_t next_random(uint64_t *state)
+{
+	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
 	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
 	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
 	return z ^ z >> 31;
@@ -89,15 +102,15 @@ static uint64_t next_random(struct api_tide *t)
 
 /* 0 .. limit, each equally likely: what lies beyond the last whole multiple is
  * drawn again. */
-static uint64_t random_up_to(struct api_tide *t, uint64_t limit)
+static uint64_t random_up_to(uint64_t *state, uint64_t limit)
 {
 	if (limit == UINT64_MAX)
-		return next_random(t);
+		return next_random(state);
 	uint64_t count = limit + 1;
 	uint64_t beyond = UINT64_MAX - UINT64_MAX % count;
 	uint64_t drawn;
 	do
-		drawn = next_random(t);
+		drawn = next_random(state);
 	while (drawn >= beyond);
 	return drawn % count;
 }
@@ -105,23 +118,23 @@ static uint64_t random_up_to(struct api_tide *t, uint64_t limit)
 /* is_dry_run () -> true while EXPLAIN asks: nothing is to be remembered */
 static int l_is_dry_run(lua_State *L)
 {
-	lua_pushboolean(L, engine_is_dry_run(L));
+	lua_pushboolean(L, decision_context_is_dry(L));
 	return 1;
 }
 
 /* random () -> 0 <= x < 1; random (n) -> 1 .. n; random (m, n) -> m .. n */
 static int l_random(lua_State *L)
 {
-	struct api_tide *t = self(L);
+	uint64_t *state = sequence(L);
 	if (lua_gettop(L) == 0) {
-		lua_pushnumber(L, (lua_Number)(next_random(t) >> 11) * 0x1p-53);
+		lua_pushnumber(L, (lua_Number)(next_random(state) >> 11) * 0x1p-53);
 		return 1;
 	}
 	bool has_low = lua_gettop(L) > 1;
 	lua_Integer low = has_low ? luaL_checkinteger(L, 1) : 1;
 	lua_Integer high = luaL_checkinteger(L, has_low ? 2 : 1);
 	luaL_argcheck(L, low <= high, has_low ? 2 : 1, "the interval is empty");
-	uint64_t offset = random_up_to(t, (uint64_t)high - (uint64_t)low);
+	uint64_t offset = random_up_to(state, (uint64_t)high - (uint64_t)low);
 	lua_pushinteger(L, (lua_Integer)((uint64_t)low + offset));
 	return 1;
 }
@@ -158,7 +171,7 @@ static void write_line(lua_State *L, enum log_level level, int first)
 	}
 	lua_concat(L, lua_gettop(L) - last);
 	log_write(level, "%s%s: %.*s", self(L)->about,
-		  engine_is_dry_run(L) ? " (dry run)" : "", LOG_LINE_MAX,
+		  decision_context_is_dry(L) ? " (dry run)" : "", LOG_LINE_MAX,
 		  lua_tostring(L, -1));
 }
 
