@@ -5,8 +5,8 @@ B ?= build
 CC ?= cc
 PREFIX ?= /usr/local
 # The floors of core/, from the lowest; a floor calls itself and those before it (make lint).
-FLOORS := base store rules/sandbox rules/api rules/engine rules/spec shard broker schedule rollout \
-	session proto/line net client check
+FLOORS := base host store rules/sandbox rules/api rules/engine rules/spec shard broker schedule rollout \
+	session proto/line net client cli check
 
 PACKAGES := lua5.4 hiredis libuv jansson
 CFLAGS ?= -O2 -g
@@ -85,9 +85,9 @@ $(B)/obj/%.o: %.c $(B)/stamp/flags
 	@echo "  cc    $<"
 	@$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-# The client library: the client layer without the command line, and base, made
-# one object whose only global names are those of the public headers.
-LIBRARY_OBJS := $(filter-out $(B)/obj/core/client/cli%,$(client_OBJS)) $(base_OBJS)
+# The client library: the floors client and base, made one object whose only
+# global names are those of the public headers.
+LIBRARY_OBJS := $(client_OBJS) $(base_OBJS)
 $(B)/libtidemq.a: $(LIBRARY_OBJS)
 	@echo "  ar    $@"
 	@ld -r -o $(B)/libtidemq.o $(LIBRARY_OBJS)
@@ -145,8 +145,8 @@ run: deps
 	@$(MAKE) all
 	@tools/run.sh $(B)/tidemq serve --data ./data --rules ./rules $(RUN_ARGS)
 
-# WHAT: any of unit, lua, integration.
-WHAT ?= unit lua integration
+# WHAT: any of unit, lua, integration. What takes longest starts first.
+WHAT ?= integration lua unit
 test: deps-test
 	@$(MAKE) all unit $(B)/luatide.so
 	@tools/run_tests.sh $(B) $(WHAT)
@@ -163,7 +163,7 @@ fuzz: deps-fuzz
 
 # What is written in Lua alone has nothing for a sanitizer to see.
 asan:
-	@TIDE_TEST_PATIENCE=3 $(MAKE) test B=$(B)/asan WHAT="unit integration" CFLAGS="-O1 -g" \
+	@TIDE_TEST_PATIENCE=3 $(MAKE) test B=$(B)/asan WHAT="integration unit" CFLAGS="-O1 -g" \
 		SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
 
 C_FILES = $(shell find core include tests examples -name '*.[ch]')
@@ -182,7 +182,7 @@ demo: deps-test
 # ---- measuring --------------------------------------------------------------
 
 .PHONY: bench bench-peers bench-rules profile
-LOAD_SOURCES := $(wildcard tests/bench/peers/*.c) core/client/cli_histogram.c
+LOAD_SOURCES := $(wildcard tests/bench/peers/*.c)
 $(B)/bench/load: $(LOAD_SOURCES) $(wildcard tests/bench/peers/*.h) $(B)/lib/base.a
 	@mkdir -p $(@D)
 	@echo "  link  $@"

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "broker.h"
 #include "decide.h"

@@ -12,6 +12,7 @@
 #include "rollout/shadow.h"
 #include "broker/queue.h"
 #include "reply.h"
+#include "service.h"
 
 struct session;
 struct settle_job;
@@ -39,6 +40,7 @@ struct session_ops {
 
 struct session {
 	TAILQ_ENTRY(session) link;
+	struct service *service;
 	struct broker *broker;
 	struct vhost *vhost;
 	const struct session_ops *ops;
@@ -64,7 +66,7 @@ struct session {
 	const struct msg *prepared; /* NULL once it is published */
 };
 
-struct session *session_create(struct broker *b, const struct session_ops *ops,
+struct session *session_create(struct service *service, const struct session_ops *ops,
 			       void *ctx);
 /* Everything it holds is returned, its exclusive queues are deleted. */
 void session_destroy(struct session *s);

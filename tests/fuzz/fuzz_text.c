@@ -8,8 +8,8 @@
 #include "base/duration.h"
 #include "base/mem.h"
 #include "base/percent.h"
-#include "client/url.h"
-#include "store/dedupe.h"
+#include "client/client_url.h"
+#include "store/store_dedupe.h"
 #include "store/redis_url.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -70,15 +70,16 @@ static void try_percent(struct slice text)
 static void try_seen(struct slice text)
 {
 	struct store_seen seen, again;
-	char head[DEDUPE_HEAD_MAX];
+	char head[STORE_DEDUPE_HEAD_MAX];
 	struct buf out;
 
-	if (dedupe_member_parse(text, &seen) < 0)
+	if (store_dedupe_parse_member(text, &seen) < 0)
 		return;
 	buf_init(&out);
-	buf_append_slice(&out, (struct slice){ head, dedupe_head_format(&seen, head) });
+	buf_append_slice(&out,
+			 (struct slice){ head, store_dedupe_format_head(&seen, head) });
 	buf_append_slice(&out, seen.publish_id);
-	if (dedupe_member_parse(buf_slice(&out), &again) < 0 ||
+	if (store_dedupe_parse_member(buf_slice(&out), &again) < 0 ||
 	    again.msg_id != seen.msg_id || again.copy != seen.copy ||
 	    !slice_is_equal(again.publish_id, seen.publish_id))
 		abort();
@@ -109,11 +110,11 @@ static void try_client_url(struct slice text)
 {
 	char *copy = mem_strndup(text.data, text.len);
 	struct tidemq_error err;
-	struct url url;
+	struct client_url url;
 
-	if (url_parse(copy, &url, &err) == 0) {
-		mem_free(url_address(&url));
-		url_deinit(&url);
+	if (client_url_parse(copy, &url, &err) == 0) {
+		mem_free(client_url_address(&url));
+		client_url_deinit(&url);
 	}
 	mem_free(copy);
 }

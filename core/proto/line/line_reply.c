@@ -1,4 +1,6 @@
 /* The other direction of the line protocol: replies, messages and events. */
+#include "base/hex.h"
+#include "base/percent.h"
 #include "line.h"
 
 /* ---- pieces ------------------------------------------------------------------------ */
@@ -39,23 +41,20 @@ static void put_line(struct line *l, const char *start, const char *end)
 /* ---- messages ------------------------------------------------------------------------
  */
 
-/* Percent-encoded, in runs of what needs no encoding. */
+/* Percent-encoded, with lower-case digits. */
 static void append_encoded(struct out *o, struct slice s)
 {
-	static const char hex[] = "0123456789abcdef";
-	size_t from = 0;
+	size_t run;
 
-	for (size_t i = 0; i < s.len; i++) {
-		unsigned char c = (unsigned char)s.data[i];
-		char code[3] = { '%', hex[c >> 4], hex[c & 15] };
+	while ((run = percent_plain_len(s)) < s.len) {
+		unsigned char c = (unsigned char)s.data[run];
+		const char code[3] = { '%', hex_digit(c >> 4), hex_digit(c) };
 
-		if (c > 0x20 && c != 0x7f && c != '%')
-			continue;
-		out_append(o, s.data + from, i - from);
+		out_append(o, s.data, run);
 		out_append(o, code, sizeof(code));
-		from = i + 1;
+		s = slice_skip(s, run + 1);
 	}
-	out_append(o, s.data + from, s.len - from);
+	out_append_slice(o, s);
 }
 
 static void append_headers(struct out *o, const struct msg *m)
@@ -224,7 +223,8 @@ static void on_deliver(void *ctx, unsigned channel, const char *sid, uint64_t ta
 /* ---- events
  * ---------------------------------------------------------------------------------- */
 
-void line_event(struct line *l, unsigned channel, const char *what, const char *words)
+void line_reply_event(struct line *l, unsigned channel, const char *what,
+		      const char *words)
 {
 	char *start = out_reserve(l->out, LINE_SMALL);
 	char *at = put_channel(start, channel);
@@ -240,7 +240,7 @@ void line_event(struct line *l, unsigned channel, const char *what, const char *
 	l->ops->wrote(l->ctx);
 }
 
-void line_error(struct line *l, unsigned channel, const struct error *err)
+void line_reply_error(struct line *l, unsigned channel, const struct error *err)
 {
 	struct channel *ch = session_channel(l->session, channel);
 
@@ -263,7 +263,7 @@ static void on_progress(void *ctx)
 
 static void on_event(void *ctx, unsigned channel, const char *what, const char *words)
 {
-	line_event(ctx, channel, what, words);
+	line_reply_event(ctx, channel, what, words);
 }
 
 static bool can_take(void *ctx)
@@ -278,8 +278,8 @@ static void on_blocked(void *ctx, bool is_blocked, const char *why)
 	struct line *l = ctx;
 
 	if (is_blocked != l->is_told_blocked)
-		line_event(l, 0, is_blocked ? "blocked" : "unblocked",
-			   is_blocked ? why : "");
+		line_reply_event(l, 0, is_blocked ? "blocked" : "unblocked",
+				 is_blocked ? why : "");
 	l->is_told_blocked = is_blocked;
 	if (!is_blocked)
 		l->ops->resume(l->ctx);
@@ -300,7 +300,7 @@ static const char *peer(void *ctx)
 	return l->ops->peer ? l->ops->peer(l->ctx) : NULL;
 }
 
-const struct session_ops line_session_ops = {
+const struct session_ops line_reply_ops = {
 	.on_reply = on_reply,
 	.on_deliver = on_deliver,
 	.on_event = on_event,

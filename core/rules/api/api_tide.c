@@ -2,11 +2,12 @@
 
 #include <lauxlib.h>
 #include <string.h>
-#include <time.h>
 #include <uv.h>
 
 #include "base/duration.h"
-#include "base/log.h"
+#include "base/random.h"
+#include "host/log.h"
+#include "host/machine.h"
 #include "decision_context.h"
 #include "rules/sandbox/sandbox.h"
 #include "rules/sandbox/script.h"
@@ -23,11 +24,7 @@ static struct api_tide *self(lua_State *L)
 
 int64_t api_tide_now_ms(const struct api_tide *t)
 {
-	struct timespec now;
-	if (t->is_clock_fixed)
-		return t->fixed_now_ms;
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	return t->is_clock_fixed ? t->fixed_now_ms : machine_clock_ms(CLOCK_REALTIME);
 }
 
 int64_t api_tide_call_ms(lua_State *L, const struct api_tide *t)
@@ -77,11 +74,7 @@ void api_tide_seed(struct api_tide *t, uint64_t seed)
 
 void api_tide_init(struct api_tide *t)
 {
-	*t = (struct api_tide){ .about = "rules" };
-	/* Without entropy the addresses and the clock must do: it is no secret. */
-	if (uv_random(NULL, NULL, &t->random_state, sizeof(t->random_state), 0, NULL) !=
-	    0)
-		t->random_state = (uint64_t)uv_hrtime() ^ (uint64_t)(uintptr_t)t;
+	*t = (struct api_tide){ .about = "rules", .random_state = machine_random() };
 }
 
 /* The sequence that the call under way draws from. */
@@ -89,30 +82,6 @@ static uint64_t *sequence(lua_State *L)
 {
 	struct decision_context *c = decision_context_of(L);
 	return c && c->has_random ? &c->random_state : &self(L)->random_state;
-}
-
-/* SplitMix64: one word of state, and every seed is as good as any other. */
-static uint64_t next_random(uint64_t *state)
-{
-	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return z ^ z >> 31;
-}
-
-/* 0 .. limit, each equally likely: what lies beyond the last whole multiple is
- * drawn again. */
-static uint64_t random_up_to(uint64_t *state, uint64_t limit)
-{
-	if (limit == UINT64_MAX)
-		return next_random(state);
-	uint64_t count = limit + 1;
-	uint64_t beyond = UINT64_MAX - UINT64_MAX % count;
-	uint64_t drawn;
-	do
-		drawn = next_random(state);
-	while (drawn >= beyond);
-	return drawn % count;
 }
 
 /* is_dry_run () -> true while EXPLAIN asks: nothing is to be remembered */
@@ -127,7 +96,7 @@ static int l_random(lua_State *L)
 {
 	uint64_t *state = sequence(L);
 	if (lua_gettop(L) == 0) {
-		lua_pushnumber(L, (lua_Number)(next_random(state) >> 11) * 0x1p-53);
+		lua_pushnumber(L, (lua_Number)(random_next(state) >> 11) * 0x1p-53);
 		return 1;
 	}
 	bool has_low = lua_gettop(L) > 1;

@@ -1,11 +1,11 @@
 #include "engine.h"
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "rules/api/api_shared.h"
 #include "engine_private.h"
-#include "inspect.h"
 #include "rules/api/shared.h"
+#include "unread.h"
 
 /* ---- handles ------------------------------------------------------------------ */
 
@@ -164,7 +164,7 @@ const uint64_t *engine_call_count(const struct engine *e)
 
 /* ---- generations ---------------------------------------------------------------- */
 
-void engine_open_api(lua_State *L, void *engine)
+void build_open_api(lua_State *L, void *engine)
 {
 	index_open(L, engine);
 	strategy_open(L);
@@ -217,7 +217,7 @@ static void put_in_force(struct engine *e, struct generation *next,
 	filter_set_destroy(e->filters);
 	e->filters = filter_set_create(next);
 	if (is_of_directory(origin))
-		inspect_warn(e->tide.about, e->config.rules_dir, next, &e->unread);
+		unread_warn(e->tide.about, e->config.rules_dir, next, &e->unread);
 }
 
 /* ---- retiring -------------------------------------------------------------------- */

@@ -66,7 +66,7 @@ struct engine {
 	struct filter_set *filters;   /* of the generation in force */
 	enum engine_origin origin;    /* of the current one */
 	enum engine_origin attempt;   /* of the last one, refused or not */
-	uint64_t unread;              /* see inspect_warn */
+	uint64_t unread;              /* see unread_warn */
 	char asker[ENGINE_ASKER_MAX]; /* of the next one */
 	char attempt_by[ENGINE_ASKER_MAX]; /* those of the last one */
 	struct bundle *refused;   /* its files if it was refused; NULL: the directory */
@@ -132,7 +132,7 @@ bool index_stage(struct index *x, struct generation *g, uint64_t serial, int *st
  * the loop may stand still. */
 void engine_retire(struct engine *e, struct generation *g);
 /* Adds what is the engine's to a new state. */
-void engine_open_api(lua_State *L, void *engine);
+void build_open_api(lua_State *L, void *engine);
 
 /* Make known to a new state what the calls need; both may raise. */
 void index_open(lua_State *L, struct engine *e);

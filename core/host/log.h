@@ -1,0 +1,34 @@
+/* log.h: the log: lines on standard error, one event each.
+ *
+ *   2026-11-21T09:45:52.123Z info  store: redis is back after 1.2 s
+ *
+ * The level is the one mutable global of the program. With `journal` the time
+ * is left out (systemd adds its own). Control characters in a line become
+ * spaces, so that no client can forge a line. */
+#ifndef TIDE_HOST_LOG_H
+#define TIDE_HOST_LOG_H
+
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "base/slice.h"
+
+/* With LOG_NONE configured nothing is written. */
+enum log_level { LOG_NONE = -1, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+
+void log_configure(enum log_level level, bool journal);
+/* "error" "warn" "info" "debug"; TIDE_ESYNTAX otherwise. */
+TIDE_MUST_USE int log_level_parse(struct slice text, enum log_level *out);
+bool log_is_on(enum log_level level);
+void log_write(enum log_level level, const char *format, ...) TIDE_PRINTF(2, 3);
+
+#define log_error(...) log_write(LOG_ERROR, __VA_ARGS__)
+#define log_warn(...) log_write(LOG_WARN, __VA_ARGS__)
+#define log_info(...) log_write(LOG_INFO, __VA_ARGS__)
+#define log_debug(...)                                     \
+	do {                                               \
+		if (log_is_on(LOG_DEBUG))                  \
+			log_write(LOG_DEBUG, __VA_ARGS__); \
+	} while (0)
+
+#endif

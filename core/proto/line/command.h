@@ -1,0 +1,41 @@
+/* command.h: what each verb does: read its words and options, check them, and
+ * call the session. Named by the table in verb.c. */
+#ifndef TIDE_PROTO_LINE_COMMAND_H
+#define TIDE_PROTO_LINE_COMMAND_H
+
+struct line;
+struct request;
+struct reply;
+
+#define COMMAND(name) \
+	void command_##name(struct line *l, struct request *q, struct reply *r)
+
+COMMAND(hello);
+COMMAND(ping);
+COMMAND(quit);
+COMMAND(open);
+COMMAND(close);
+COMMAND(declare);
+COMMAND(delete);
+COMMAND(bind);
+COMMAND(unbind);
+COMMAND(publish);
+COMMAND(subscribe);
+COMMAND(unsubscribe);
+COMMAND(get);
+COMMAND(ack);
+COMMAND(nack);
+COMMAND(touch);
+COMMAND(peek);
+COMMAND(purge);
+COMMAND(kick);
+COMMAND(list);
+COMMAND(stats);
+COMMAND(rules);
+COMMAND(explain);
+
+/* RULES simulate retry <name> [failures=] [reason=] [delivery-limit=]
+ * [ack-timeout=] [options of the script] */
+COMMAND(simulate);
+
+#endif

@@ -1,0 +1,38 @@
+/* verb.h: the table of verbs: what each takes, and what does it.
+ *
+ * A verb is added by a line in verb.c and a section in docs/protocol.md. */
+#ifndef TIDE_PROTO_LINE_VERB_H
+#define TIDE_PROTO_LINE_VERB_H
+
+#include "request.h"
+
+struct line;
+struct reply;
+
+enum {
+	VERB_PAYLOAD = 1 << 0,     /* ends in a length, and a payload follows */
+	VERB_HEADERS = 1 << 1,     /* takes h:name=value */
+	VERB_ANY_OPTIONS = 1 << 2, /* options are the business of a script or a table */
+	VERB_TAGS = 1 << 3,        /* takes a list of tags and ranges */
+	VERB_ANSWERS = 1 << 4,     /* is asked for its answer: no `quiet` */
+	VERB_NO_CHANNEL = 1 << 5,  /* speaks of a channel that need not be open */
+	VERB_DOCUMENT = 1 << 6,    /* its answer may be large, or long in the making */
+};
+
+#define VERB_NAME_MAX 7
+
+struct verb {
+	char name[VERB_NAME_MAX + 1]; /* capital letters, with zeros behind them */
+	unsigned min_words, max_words;
+	unsigned features;
+	const char *options; /* separated by spaces; NULL: none */
+	const char *flags;
+	/* Finish `r` now or later; with VERB_NO_CHANNEL `r` is NULL. */
+	void (*run)(struct line *l, struct request *q, struct reply *r);
+};
+
+const struct verb *verb_find(struct slice name);
+/* All of them, ended by one without a name. */
+const struct verb *verb_table(void);
+
+#endif

@@ -1,0 +1,260 @@
+#include "harness.h"
+
+#include "store/store_dedupe.h"
+
+/* ---- members ---------------------------------------------------------------------- */
+
+static void check_parse(struct slice member, uint64_t msg_id, unsigned copy,
+			const char *publish_id)
+{
+	struct store_seen seen;
+	assert_int_equal(store_dedupe_parse_member(member, &seen), TIDE_OK);
+	assert_int_equal(seen.msg_id, msg_id);
+	assert_int_equal(seen.copy, copy);
+	assert_int_equal(seen.publish_id.len, strlen(publish_id));
+	assert_memory_equal(seen.publish_id.data, publish_id, seen.publish_id.len);
+}
+
+static void a_member_is_what_the_manual_says(void **state)
+{
+	check_parse(SLICE("687f6b32f9000000 order 42"), UINT64_C(0x687f6b32f9000000), 0,
+		    "order 42");
+	check_parse(SLICE("687f6b32f9000000+3 a"), UINT64_C(0x687f6b32f9000000), 3, "a");
+	check_parse(SLICE("687f6b32f9000000  "), UINT64_C(0x687f6b32f9000000), 0, " ");
+	check_parse(SLICE("687f6b32f9000000 +1 b"), UINT64_C(0x687f6b32f9000000), 0,
+		    "+1 b");
+}
+
+static void other_members_are_refused(void **state)
+{
+	static const char *const bad[] = {
+		"",
+		" ",
+		"a",
+		"687f6b32f9000000",
+		"687f6b32f9000000 ",
+		"687f6b32f900000 a",
+		"687f6b32f90000000 a",
+		"687f6b32f900000g a",
+		"687f6b32f9000000+ a",
+		"687f6b32f9000000+65536 a",
+		"687f6b32f9000000-1 a",
+		"687f6b32f9000000+1a b",
+	};
+	char long_one[ID_HEX_LEN + 1 + MSG_DEDUPE_ID_MAX + 2];
+	struct store_seen seen;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(store_dedupe_parse_member(slice_from(bad[i]), &seen),
+				 TIDE_ESYNTAX);
+	memset(long_one, 'x', sizeof(long_one));
+	memcpy(long_one, "687f6b32f9000000 ", ID_HEX_LEN + 1);
+	struct slice s = { long_one, ID_HEX_LEN + 1 + MSG_DEDUPE_ID_MAX };
+	assert_int_equal(store_dedupe_parse_member(s, &seen), TIDE_OK);
+	s.len++;
+	assert_int_equal(store_dedupe_parse_member(s, &seen), TIDE_ESYNTAX);
+}
+
+static void what_is_written_is_read_again(void **state)
+{
+	static const unsigned copies[] = { 0, 1, 64, 65535 };
+	char text[STORE_DEDUPE_HEAD_MAX + 1];
+	for (size_t i = 0; i < sizeof(copies) / sizeof(copies[0]); i++) {
+		struct store_seen seen = { .msg_id = 7, .copy = copies[i] };
+		size_t len = store_dedupe_format_head(&seen, text);
+		text[len] = 'a';
+		check_parse((struct slice){ text, len + 1 }, 7, copies[i], "a");
+	}
+}
+
+/* ---- Redis --------------------------------------------------------------------------
+ */
+
+struct outcome {
+	unsigned calls;
+	int status;
+	uint64_t removed;
+};
+
+static void on_batch(void *ctx, const struct batch_result *result)
+{
+	struct outcome *o = ctx;
+	o->calls++;
+	o->status = result->written;
+}
+
+static void on_trimmed(void *ctx, int status, const char *text, uint64_t removed)
+{
+	struct outcome *o = ctx;
+	o->calls++;
+	o->status = status;
+	o->removed = removed;
+}
+
+struct rows {
+	unsigned calls;
+	int status;
+	size_t count, total;
+	uint64_t first, last;
+};
+
+static void on_rows(void *ctx, int status, const char *text,
+		    const struct store_seen *rows, size_t count, size_t total)
+{
+	struct rows *r = ctx;
+	r->calls++;
+	r->status = status;
+	r->count = count;
+	r->total = total;
+	for (size_t i = 0; i < count; i++) {
+		char id[32];
+		snprintf(id, sizeof(id), "id %llu", (unsigned long long)rows[i].msg_id);
+		assert_int_equal(rows[i].publish_id.len, strlen(id));
+		assert_memory_equal(rows[i].publish_id.data, id, strlen(id));
+		assert_int_equal(rows[i].until_unix_ms,
+				 1790000000000 + (int64_t)rows[i].msg_id);
+		assert_int_equal(rows[i].copy, rows[i].msg_id % 3);
+	}
+	r->first = count ? rows[0].msg_id : 0;
+	r->last = count ? rows[count - 1].msg_id : 0;
+}
+
+static int setup(void **state)
+{
+	struct harness *h = malloc(sizeof(*h));
+	harness_init(h);
+	harness_open_up(h);
+	*state = h;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct harness *h = *state;
+	harness_close(h);
+	harness_deinit(h);
+	free(h);
+	return 0;
+}
+
+static void write_ids(struct harness *h, uint64_t from, uint64_t to)
+{
+	struct outcome o = { 0 };
+	struct batch *b = store_batch_begin(h->store, h->shard);
+	for (uint64_t i = from; i <= to; i++) {
+		char id[32];
+		snprintf(id, sizeof(id), "id %llu", (unsigned long long)i);
+		struct store_seen seen = { slice_from(id), i, (unsigned)(i % 3),
+					   1790000000000 + (int64_t)i };
+		batch_dedupe(b, &seen);
+	}
+	store_batch_commit_take(b, on_batch, &o);
+	WAIT(h, o.calls == 1);
+	assert_int_equal(o.status, TIDE_OK);
+}
+
+static struct rows read_ids(struct harness *h, int64_t start, unsigned count)
+{
+	struct rows r = { 0 };
+	store_dedupe_read(h->store, h->shard, start, count, on_rows, &r);
+	assert_int_equal(r.calls, 0);
+	WAIT(h, r.calls == 1);
+	assert_int_equal(r.status, TIDE_OK);
+	return r;
+}
+
+static uint64_t trim(struct harness *h, int64_t until_ms, unsigned count)
+{
+	struct outcome o = { 0 };
+	store_dedupe_trim(h->store, h->shard, until_ms, count, on_trimmed, &o);
+	WAIT(h, o.calls == 1);
+	assert_int_equal(o.status, TIDE_OK);
+	return o.removed;
+}
+
+static void ids_are_read_by_their_time(void **state)
+{
+	struct harness *h = *state;
+	assert_int_equal(read_ids(h, 0, 10).total, 0);
+	write_ids(h, 1, 3000);
+	write_ids(h, 1, 3000); /* as after a reconnect */
+	struct rows r = read_ids(h, 0, 2000);
+	assert_int_equal(r.count, 2000);
+	assert_int_equal(r.first, 1);
+	assert_int_equal(r.last, 2000);
+	r = read_ids(h, 2000, 2000);
+	assert_int_equal(r.total, 1000);
+	assert_int_equal(r.last, 3000);
+}
+
+static void those_that_are_over_are_trimmed_in_pieces(void **state)
+{
+	struct harness *h = *state;
+	write_ids(h, 1, 3000);
+	assert_int_equal(trim(h, 1790000000000, 100), 0);
+	assert_int_equal(trim(h, 1790000002500, 100), 100);
+	assert_int_equal(read_ids(h, 0, 1).first, 101);
+	assert_int_equal(trim(h, 1790000002500, 4096), 2400);
+	assert_int_equal(read_ids(h, 0, 1).first, 2501);
+	assert_int_equal(trim(h, 1790000002500, 4096), 0);
+}
+
+static void they_are_trimmed_while_memory_is_out(void **state)
+{
+	struct harness *h = *state;
+	write_ids(h, 1, 10);
+	redisContext *c = harness_redis(h);
+	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
+	assert_int_equal(trim(h, 1790000000005, 100), 5);
+	freeReplyObject(ask(c, "CONFIG SET maxmemory 0"));
+	redisFree(c);
+}
+
+static void what_is_no_member_of_ours_is_counted_and_left_out(void **state)
+{
+	struct harness *h = *state;
+	write_ids(h, 1, 2);
+	redisContext *c = harness_redis(h);
+	assert_int_equal(ask_int(c, "ZADD tide:{//jobs#0}:dedupe 5 nonsense"), 1);
+	redisFree(c);
+	struct rows r = read_ids(h, 0, 10);
+	assert_int_equal(r.total, 3);
+	assert_int_equal(r.count, 2);
+}
+
+static void an_id_goes_with_its_message(void **state)
+{
+	struct harness *h = *state;
+	struct outcome o = { 0 };
+	struct msg *m = make_msg(7, "k", "x", 1);
+	struct batch *b = store_batch_begin(h->store, h->shard);
+	batch_insert(b, m, 0, STORE_READY, 0);
+	batch_dedupe(b, &(struct store_seen){ SLICE("id 7"), 7, 1, 1790000000007 });
+	msg_unref(m);
+	redisContext *c = harness_redis(h);
+	/* Of one transaction, nothing or all is done. */
+	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
+	store_batch_commit_take(b, on_batch, &o);
+	WAIT(h, o.calls == 1);
+	assert_int_equal(o.status, TIDE_ESTORE);
+	assert_int_equal(ask_int(c, "DBSIZE"), 0);
+	freeReplyObject(ask(c, "CONFIG SET maxmemory 0"));
+	redisFree(c);
+}
+
+int main(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	log_configure(LOG_ERROR, false);
+#define STORE_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_member_is_what_the_manual_says),
+		cmocka_unit_test(other_members_are_refused),
+		cmocka_unit_test(what_is_written_is_read_again),
+		STORE_TEST(ids_are_read_by_their_time),
+		STORE_TEST(those_that_are_over_are_trimmed_in_pieces),
+		STORE_TEST(they_are_trimmed_while_memory_is_out),
+		STORE_TEST(what_is_no_member_of_ours_is_counted_and_left_out),
+		STORE_TEST(an_id_goes_with_its_message),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
