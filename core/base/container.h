@@ -1,10 +1,10 @@
-/* container.h: from an embedded struct to the struct that holds it. */
+/* container.h: from a member to the structure that embeds it. */
 #ifndef TIDE_BASE_CONTAINER_H
 #define TIDE_BASE_CONTAINER_H
 
 #include <stddef.h>
 
-/* The struct of `type` whose member `member` is at `pointer`. */
+/* `pointer` is the address of the member `member` of a `type`. */
 #define container_of(pointer, type, member) \
 	((type *)((char *)(pointer)-offsetof(type, member)))
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/container.h"
 #include "base/mem.h"
 #include "session.h"
 
@@ -26,18 +27,18 @@ static void reply_free(struct reply *r, struct pool *pool)
 
 static void finish(struct reply *r)
 {
-	struct broker *b = r->context;
+	struct service *s = r->context;
 
 	r->is_done = true;
 	if (r->channel)
 		channel_flush(r->channel);
 	else
-		reply_free(r, &b->replies);
+		reply_free(r, &s->replies);
 }
 
 static void on_waiter_done(struct waiter *w)
 {
-	struct reply *r = (struct reply *)((char *)w - offsetof(struct reply, waiter));
+	struct reply *r = container_of(w, struct reply, waiter);
 
 	if (w->status < 0) {
 		r->kind = REPLY_ERROR;
@@ -50,10 +51,10 @@ static void on_waiter_done(struct waiter *w)
 
 struct reply *reply_create(struct channel *ch, bool is_quiet)
 {
-	struct broker *b = ch->session->broker;
-	struct reply *r = pool_take_raw(&b->replies);
+	struct service *s = ch->session->service;
+	struct reply *r = pool_take_raw(&s->replies);
 
-	*r = (struct reply){ .channel = ch, .context = b, .is_quiet = is_quiet };
+	*r = (struct reply){ .channel = ch, .context = s, .is_quiet = is_quiet };
 	waiter_init(&r->waiter, on_waiter_done);
 	STAILQ_INSERT_TAIL(&ch->replies, r, link);
 	ch->session->pending++;
@@ -99,7 +100,7 @@ void channel_flush(struct channel *ch)
 		else
 			s->ops->on_progress(s->ctx);
 		confirm_consumer(r);
-		reply_free(r, &s->broker->replies);
+		reply_free(r, &s->service->replies);
 	}
 	if (ch->is_closing && STAILQ_EMPTY(&ch->replies))
 		session_forget_channel(ch);
@@ -118,7 +119,7 @@ void channel_drop_replies(struct channel *ch)
 			r->consumer->confirm = NULL;
 		r->consumer = NULL;
 		if (r->is_done)
-			reply_free(r, &s->broker->replies);
+			reply_free(r, &s->service->replies);
 	}
 }
 

@@ -48,7 +48,7 @@ struct reply {
 	struct buf data;             /* for REPLY_DATA */
 	struct consumer *consumer;   /* of a SUB: it waits for this reply */
 	struct delivery *deliveries; /* for REPLY_MESSAGES; `count` of them; owned */
-	void *context;               /* the broker, whose pool it goes back to */
+	void *context;               /* the service, whose pool it goes back to */
 };
 
 STAILQ_HEAD(reply_list, reply);

@@ -13,23 +13,25 @@
 
 /* ---- life ------------------------------------------------------------------------- */
 
-struct session *session_create(struct broker *b, const struct session_ops *ops, void *ctx)
+struct session *session_create(struct service *service, const struct session_ops *ops,
+			       void *ctx)
 {
 	struct session *s = mem_zalloc(sizeof(*s));
 	struct error ignored;
 
-	s->broker = b;
+	s->service = service;
+	s->broker = service->broker;
 	s->ops = ops;
 	s->ctx = ctx;
-	s->number = ++b->last_session;
+	s->number = ++service->last_session;
 	TAILQ_INIT(&s->exclusive);
 	channel_init(&s->zero, s, 0);
 	/* The default vhost is made at the start and never goes. */
-	if (vhost_open(b, SLICE("/"), &s->vhost, &ignored) < 0)
+	if (vhost_open(s->broker, SLICE("/"), &s->vhost, &ignored) < 0)
 		s->vhost = NULL;
 	else
 		vhost_enter(s->vhost);
-	TAILQ_INSERT_TAIL(&b->sessions, s, link);
+	TAILQ_INSERT_TAIL(&service->sessions, s, link);
 	return s;
 }
 
@@ -55,7 +57,7 @@ void session_destroy(struct session *s)
 	drop_exclusive(s);
 	if (s->vhost)
 		vhost_leave(s->vhost);
-	TAILQ_REMOVE(&s->broker->sessions, s, link);
+	TAILQ_REMOVE(&s->service->sessions, s, link);
 	mem_free(s->name);
 	mem_free(s->user);
 	mem_free(s);
@@ -264,28 +266,28 @@ int session_prepare(struct session *s, const struct publish_spec *spec, struct m
 
 void session_count_receiving(struct session *s, const struct msg *m, int sign)
 {
-	struct broker *b = s->broker;
+	struct service *service = s->service;
 
 	if (sign < 0) {
-		b->receiving_bytes -= m->bytes;
+		service->receiving_bytes -= m->bytes;
 		return;
 	}
-	b->receiving_bytes += m->bytes;
+	service->receiving_bytes += m->bytes;
 	/* Now: the next connection of this turn may ask for as much. */
-	broker_check_pressure(b);
+	service_check_pressure(service);
 }
 
 void session_begin_publishing(struct session *s)
 {
-	if (!s->has_published && s->broker->is_blocked)
-		s->ops->on_blocked(s->ctx, true, s->broker->blocked_why);
+	if (!s->has_published && s->service->is_blocked)
+		s->ops->on_blocked(s->ctx, true, s->service->blocked_why);
 	s->has_published = true;
 }
 
 void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 			  struct reply *r)
 {
-	struct broker *broker = s->broker;
+	struct service *service = s->service;
 	struct error err;
 	struct published published = { .id = m->id };
 	int rc = TIDE_OK;
@@ -306,7 +308,7 @@ void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 	else
 		reply_when_done(r);
 	msg_unref(m);
-	broker_check_pressure(broker);
+	service_check_pressure(service);
 }
 
 /* ---- consuming

@@ -1,6 +1,7 @@
 -- The command-line verbs: what they print, and with which status they end.
 local Broker = require 'support.broker'
 local json = require 'dkjson'
+local shell = require 'support.shell'
 
 describe('the command line', function()
   local broker
@@ -31,12 +32,9 @@ describe('the command line', function()
   end
 
   --- A whole command, for pipes; `tidemq` in it is the program.
-  local function shell(command)
-    local pipe = assert(io.popen(("export TIDEMQ_URL='tide://%s'; tidemq() { '%s' \"$@\"; }; %s"):format(
-      broker.address, Broker.binary(), command)))
-    local output = pipe:read 'a'
-    local ok, _, status = pipe:close()
-    return output, ok and 0 or status
+  local function run(command)
+    return shell.run(("export TIDEMQ_URL='%s'; tidemq() { '%s' \"$@\"; }; %s"):format(
+      broker:url(), Broker.binary(), command))
   end
 
   describe('pub and get', function()
@@ -64,13 +62,13 @@ describe('the command line', function()
 
     it('take a payload of any bytes from standard input', function()
       tide('declare', 'queue', queue)
-      shell(([[printf 'a\000b\r\n' | tidemq pub - %s -]]):format(queue))
-      assert.equal('a\0b\r\n', (shell(("tidemq get --format %%p %s"):format(queue))))
+      run(([[printf 'a\000b\r\n' | tidemq pub - %s -]]):format(queue))
+      assert.equal('a\0b\r\n', (run(("tidemq get --format %%p %s"):format(queue))))
     end)
 
     it('publish each line, and several times', function()
       tide('declare', 'queue', queue)
-      assert.equal('published 1500 messages\n', (shell(('seq 1500 | tidemq pub --lines - %s'):format(queue))))
+      assert.equal('published 1500 messages\n', (run(('seq 1500 | tidemq pub --lines - %s'):format(queue))))
       assert.equal('published 3 messages\n', tide('pub', '--count', '3', '-', queue, 'x'))
       local lines = tide('get', '--max', '1000', '--format', '%p ', queue)
       assert.matches('^1 2 3 4 ', lines)
@@ -123,7 +121,7 @@ describe('the command line', function()
     it('gives back what a reader that went away has not seen', function()
       tide('declare', 'queue', queue)
       tide('pub', '--count', '200', '-', queue, ('x'):rep(4000))
-      local output = shell(('tidemq sub --count 200 %s | head -n 2 | wc -l'):format(queue))
+      local output = run(('tidemq sub --count 200 %s | head -n 2 | wc -l'):format(queue))
       assert.equal('2', output:match '%d+')
       local stats = json.decode(tide('stats', '--json', queue))
       assert.equal(200, stats.ready + stats.delayed + stats.acked)
@@ -136,8 +134,7 @@ describe('the command line', function()
         Broker.binary(), broker.address, queue))
       local c = broker:connect()
       repeat
-        c:send 'LIST consumers\r\n'
-        local found = #c:expect_json() > 0
+        local found = #c:document 'LIST consumers' > 0
       until found
       tide('delete', 'queue', queue)
       assert.equal('tidemq: the subscription ended: cli queue-deleted\n1\n', pipe:read 'a')
@@ -248,7 +245,7 @@ describe('the command line', function()
   describe('the address', function()
     it('may be a Unix socket, or come from the environment', function()
       local path = broker.addresses[2]:match '^unix:(.*)$'
-      local output, status = shell(('TIDEMQ_URL=tide+unix:%s tidemq ping'):format(path))
+      local output, status = run(('TIDEMQ_URL=tide+unix:%s tidemq ping'):format(path))
       assert.equal(0, status)
       assert.matches('^OK in ', output)
     end)
@@ -293,24 +290,24 @@ describe('the command line', function()
     end)
 
     it('status 2 for a verb that there is not', function()
-      local output, status = shell 'tidemq dance 2>&1'
+      local output, status = run 'tidemq dance 2>&1'
       assert.equal(2, status)
       assert.matches("there is no verb 'dance'", output)
     end)
   end)
 
   it('explains itself', function()
-    local overview = shell 'tidemq help'
+    local overview = run 'tidemq help'
     for _, verb in ipairs { 'pub', 'sub', 'get', 'peek', 'declare', 'delete', 'bind', 'unbind', 'purge',
       'kick', 'list', 'stats', 'explain', 'rules', 'ping' } do
       assert.matches('\n  ' .. verb .. ' +%l', overview)
-      local page, status = shell('tidemq help ' .. verb)
+      local page, status = run('tidemq help ' .. verb)
       assert.equal(0, status)
       assert.matches('usage: tidemq ' .. verb, page)
     end
     assert.matches('\n  serve +%l', overview)
-    assert.equal((shell 'tidemq help pub'), (shell 'tidemq pub --help'))
-    local output, status = shell 'tidemq help dance 2>&1'
+    assert.equal((run 'tidemq help pub'), (run 'tidemq pub --help'))
+    local output, status = run 'tidemq help dance 2>&1'
     assert.equal(2, status)
     assert.matches('no verb', output)
   end)
@@ -318,7 +315,7 @@ describe('the command line', function()
   it('says when its output cannot be written', function()
     tide('declare', 'queue', queue)
     tide('pub', '-', queue, 'x')
-    local output, status = shell(('tidemq get %s 2>&1 >/dev/full'):format(queue))
+    local output, status = run(('tidemq get %s 2>&1 >/dev/full'):format(queue))
     assert.equal(1, status)
     assert.matches('^tidemq: cannot write to standard output: ', output)
     -- What could not be printed was not acknowledged.

@@ -1,6 +1,6 @@
 -- --rules-gate test: nothing goes in force before its specs pass.
 local Broker = require 'support.broker'
-local json = require 'dkjson'
+local shell = require 'support.shell'
 local wait = require 'support.wait'
 
 local function pick(n)
@@ -22,32 +22,25 @@ end)
 ]]):format(limit)
 end
 
-local function document(c, request)
-  c:send(request .. '\r\n')
-  local length = c:expect '^DATA (%d+)$'
-  return json.decode(c:expect_payload(length))
-end
-
 local function shard(c)
-  return document(c, 'EXPLAIN - q').queues[1].shard
+  return c:document('EXPLAIN - q').queues[1].shard
 end
 
 local broker
 
 local function start(files, options)
   options = options or {}
-  options.rules = files
-  options.args = { '--fsync', 'no', '--rules-gate', 'test', table.unpack(options.args or {}) }
   local log, status
-  broker, log, status = Broker.start(options)
+  broker, log, status = Broker.start {
+    rules = files, may_fail = options.may_fail,
+    args = { '--fsync', 'no', '--rules-gate', 'test', table.unpack(options.args or {}) },
+  }
   return broker, log, status
 end
 
-local slow_spec = [[
-describe("slow", function()
-  it("waits", function() os.execute("exec sleep 30") end)
-end)
-]]
+-- With these a reload is answered by the end of the broker alone.
+local slow_spec = 'it("waits", function() os.execute("exec sleep 30") end)\n'
+local SHORT_DRAIN = { args = { '--drain-timeout', '100ms' } }
 
 describe('the gate', function()
   after_each(function() if broker then broker:destroy() end end)
@@ -60,13 +53,13 @@ describe('the gate', function()
     c:send 'RULES reload\r\n'
     c:expect '^ERR rule the specs fail: Failure .*mine_spec.lua'
     assert.equal(0, shard(c))
-    local status = document(c, 'RULES status')
+    local status = c:document 'RULES status'
     assert.is_truthy(status.refusal.error:find 'the specs fail')
-    local log = document(c, 'RULES log')
+    local log = c:document 'RULES log'
     assert.equal('refused', log[1].result)
     assert.same({ 'sharding/mine.lua' }, log[1].changed)
     broker:write_rule('sharding/mine.lua', pick(2))
-    document(c, 'RULES reload')
+    c:document 'RULES reload'
     assert.equal(2, shard(c))
   end)
 
@@ -107,7 +100,7 @@ describe('the gate', function()
     broker:expect_log 'the change is refused, the old rules go on: the specs fail'
     broker:signal 'HUP'
     assert.is_truthy(wait.poll(function()
-      for _, entry in ipairs(document(c, 'RULES log')) do
+      for _, entry in ipairs(c:document 'RULES log') do
         if entry.origin == 'reload' and entry.result == 'refused' then return true end
       end
     end))
@@ -118,27 +111,26 @@ describe('the gate', function()
   it('does not hold up the broker', function()
     start { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) }
     local c, d = broker:connect(), broker:connect()
-    broker:write_rule('sharding/slow_spec.lua', [[
-describe("slow", function()
-  it("waits", function() os.execute("sleep 1") end)
-end)
-]])
+    broker:write_rule('sharding/slow_spec.lua', ([[
+it("waits for the test", function() os.execute "until [ -e '%s/go' ]; do sleep 0.01; done" end)
+]]):format(broker.dir))
     c:send 'RULES reload\r\n'
     for _ = 1, 10 do d:ok 'PING' end
-    c:expect_payload(c:expect '^DATA (%d+)$')
+    shell.write_file(broker.dir .. '/go', '')
+    c:expect_json()
   end)
 
   it('stands at the start too', function()
     start { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) }
     local c = broker:connect()
     c:ok 'DECLARE queue q shards=8 sharding=mine'
-    broker:stop()
+    broker:expect_clean_stop()
     broker:write_rule('sharding/mine.lua', pick(5))
     broker:restart()
     broker:expect_log 'IS BROKEN: the specs fail'
     c = broker:connect()
     assert.equal(0, shard(c))
-    assert.equal('last good', document(c, 'RULES status').origin)
+    assert.equal('last good', c:document('RULES status').origin)
   end)
 
   it('fails the first start', function()
@@ -153,29 +145,25 @@ end)
     local c = broker:connect()
     c:ok 'DECLARE queue q shards=8 sharding=mine'
     broker:write_rule('sharding/mine.lua', pick(5))
-    document(c, 'RULES reload')
+    c:document 'RULES reload'
     assert.equal(5, shard(c))
   end)
 
   it('is closed when the broker stops meanwhile', function()
-    start { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) }
+    start({ ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) }, SHORT_DRAIN)
     local c = broker:connect()
     broker:write_rule('sharding/slow_spec.lua', slow_spec)
     c:send 'RULES reload\r\n'
     broker:connect():ok 'PING'
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('can be asked for in the configuration', function()
-    local path = os.tmpname()
-    local file = assert(io.open(path, 'w'))
-    file:write 'return { ["rules.gate"] = "test", ["replay-payloads"] = true }\n'
-    file:close()
     broker = Broker.start {
+      config = 'return { ["rules.gate"] = "test", ["replay-payloads"] = true }\n',
       rules = { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) },
-      args = { '--fsync', 'no', '--config', path },
+      args = { '--fsync', 'no' },
     }
-    os.remove(path)
     local c = broker:connect()
     broker:write_rule('sharding/mine.lua', pick(5))
     c:send 'RULES reload\r\n'
@@ -188,15 +176,15 @@ describe('the gate before a rollback', function()
 
   local c
 
-  local function begin(files)
-    start(files)
+  local function begin(files, options)
+    start(files, options)
     c = broker:connect()
     c:ok 'DECLARE queue q shards=8 sharding=mine'
   end
 
   local function reload(text)
     broker:write_rule('sharding/mine.lua', text)
-    document(c, 'RULES reload')
+    c:document 'RULES reload'
   end
 
   it('runs the specs of now on files that have never passed', function()
@@ -204,12 +192,12 @@ describe('the gate before a rollback', function()
     reload(pick(1))
     reload(pick(2))
     broker:write_rule('sharding/mine_spec.lua', specs(3))
-    assert.equal('rollback', document(c, 'RULES rollback').origin)
+    assert.equal('rollback', c:document('RULES rollback').origin)
     assert.equal(1, shard(c))
     c:send 'RULES rollback\r\n'
     c:expect '^ERR rule the specs fail: Failure %S+ sharding/mine_spec.lua @ %d+'
     assert.equal(1, shard(c))
-    local entry = document(c, 'RULES log')[1]
+    local entry = c:document('RULES log')[1]
     assert.equal('rollback', entry.origin)
     assert.equal('refused', entry.result)
     assert.same({ 'sharding/mine.lua' }, entry.changed)
@@ -220,15 +208,15 @@ describe('the gate before a rollback', function()
     reload(pick(1))
     reload(pick(2))
     broker:write_rule('sharding/mine_spec.lua', specs(-1))
-    document(c, 'RULES rollback')
+    c:document 'RULES rollback'
     assert.equal(1, shard(c))
     broker:write_rule('sharding/mine_spec.lua', specs(2))
     broker:restart()
     c = broker:connect()
     assert.equal(2, shard(c))
     broker:write_rule('sharding/mine_spec.lua', specs(-1))
-    document(c, 'RULES rollback')
-    document(c, 'RULES rollback')
+    c:document 'RULES rollback'
+    c:document 'RULES rollback'
     assert.equal(0, shard(c))
   end)
 
@@ -242,7 +230,7 @@ describe('the gate before a rollback', function()
     broker:write_rule('lib/n.lua', 'return { n = 2 }\n')
     broker:remove_rule 'sharding/other.lua'
     broker:write_rule('sharding/late.lua', pick(0))
-    document(c, 'RULES reload')
+    c:document 'RULES reload'
     broker:write_rule('mine_spec.lua', [[
 local tidemq = require "tidemq"
 it("is as it was", function()
@@ -253,19 +241,19 @@ it("is as it was", function()
   assert.is_nil((engine:strategy("sharding", "late", {})))
 end)
 ]])
-    document(c, 'RULES rollback')
+    c:document 'RULES rollback'
     assert.equal(1, shard(c))
   end)
 
   it('does not hold up the broker, and is over when that stops', function()
-    begin { ['sharding/mine.lua'] = pick(0) }
+    begin({ ['sharding/mine.lua'] = pick(0) }, SHORT_DRAIN)
     reload(pick(1))
     broker:write_rule('sharding/slow_spec.lua', slow_spec)
     c:send 'RULES rollback\r\n'
     local d = broker:connect()
     for _ = 1, 10 do d:ok 'PING' end
     assert.equal(1, shard(d))
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('goes on without the connection that asked', function()
@@ -286,46 +274,41 @@ describe('the gate before a promotion', function()
     start { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) }
     c = broker:connect()
     c:ok 'DECLARE queue q shards=8 sharding=mine'
-    dir = broker.dir .. '/next'
-    assert(os.execute(("cp -R '%s' '%s'"):format(broker.rules, dir)))
+    dir = broker:copy_rules('next', {})
   end)
   after_each(function() broker:destroy() end)
 
-  local function write(path, text)
-    local file = assert(io.open(dir .. '/' .. path, 'w'))
-    file:write(text)
-    file:close()
-  end
+  local function write(path, text) shell.write_file(dir .. '/' .. path, text) end
 
   it('refuses what fails its specs, and leaves it in the shadow', function()
     write('sharding/mine.lua', pick(5))
-    document(c, 'RULES shadow ' .. dir)
+    c:document('RULES shadow ' .. dir)
     c:send 'RULES shadow promote\r\n'
     c:expect '^ERR rule the specs fail: Failure %S+ sharding/mine_spec.lua'
     assert.equal(0, shard(c))
-    assert.is_true(document(c, 'RULES shadow status').active)
-    assert.equal('promote', document(c, 'RULES log')[1].origin)
+    assert.is_true(c:document('RULES shadow status').active)
+    assert.equal('promote', c:document('RULES log')[1].origin)
   end)
 
   it('tests what is in the shadow, by the specs beside it', function()
     write('sharding/mine.lua', pick(5))
     write('sharding/mine_spec.lua', specs(6))
-    document(c, 'RULES shadow ' .. dir)
+    c:document('RULES shadow ' .. dir)
     write('sharding/mine.lua', pick(7))
-    assert.equal('promote', document(c, 'RULES shadow promote').origin)
+    assert.equal('promote', c:document('RULES shadow promote').origin)
     assert.equal(5, shard(c))
   end)
 
   it('takes the specs of the rules directory where there are none', function()
     write('sharding/mine.lua', pick(5))
     os.remove(dir .. '/sharding/mine_spec.lua')
-    document(c, 'RULES shadow ' .. dir)
+    c:document('RULES shadow ' .. dir)
     c:send 'RULES shadow promote\r\n'
     c:expect '^ERR rule the specs fail'
     c:ok 'RULES shadow drop'
     write('sharding/mine.lua', pick(3))
-    document(c, 'RULES shadow ' .. dir)
-    document(c, 'RULES shadow promote')
+    c:document('RULES shadow ' .. dir)
+    c:document 'RULES shadow promote'
     assert.equal(3, shard(c))
   end)
 end)

@@ -4,8 +4,8 @@
 #include "host/log.h"
 #include "rules/api/api_shared.h"
 #include "engine_private.h"
-#include "inspect.h"
 #include "rules/api/shared.h"
+#include "unread.h"
 
 /* ---- handles ------------------------------------------------------------------ */
 
@@ -216,7 +216,7 @@ static void put_in_force(struct engine *e, struct generation *next,
 	filter_set_destroy(e->filters);
 	e->filters = filter_set_create(next);
 	if (is_of_directory(origin))
-		inspect_warn(e->tide.about, e->config.rules_dir, next, &e->unread);
+		unread_warn(e->tide.about, e->config.rules_dir, next, &e->unread);
 }
 
 /* ---- retiring -------------------------------------------------------------------- */

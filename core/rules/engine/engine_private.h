@@ -67,7 +67,7 @@ struct engine {
 	struct dry_run *dry_run;      /* NULL outside of one */
 	enum engine_origin origin;    /* of the current one */
 	enum engine_origin attempt;   /* of the last one, refused or not */
-	uint64_t unread;              /* see inspect_warn */
+	uint64_t unread;              /* see unread_warn */
 	char asker[ENGINE_ASKER_MAX]; /* of the next one */
 	char attempt_by[ENGINE_ASKER_MAX]; /* those of the last one */
 	struct bundle *refused;   /* its files if it was refused; NULL: the directory */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/findings.h"
+#include "check/findings.h"
 
 static void assert_printed(struct findings *f, const char *wanted)
 {
@@ -40,11 +40,9 @@ static void what_is_outside_of_the_directory_comes_last(void **state)
 {
 	struct findings f;
 	findings_init(&f, "/");
-	f.dir = NULL;
-	findings_add(&f, "a.defs", 3, "b");
-	findings_add(&f, "broker", 0, "c");
-	findings_add(&f, "a.defs", 1, "a");
-	f.dir = "/";
+	findings_add_outside(&f, "a.defs", 3, "b");
+	findings_add_outside(&f, "broker", 0, "c");
+	findings_add_outside(&f, "a.defs", 1, "a");
 	findings_add(&f, "z.lua", 1, "z");
 	assert_printed(&f, "/z.lua:1: z\na.defs:1: a\na.defs:3: b\nbroker: c\n");
 	findings_deinit(&f);
@@ -54,15 +52,13 @@ static void an_error_has_its_own_place(void **state)
 {
 	struct findings f;
 	findings_init(&f, "r");
-	findings_add_error(&f, "x.lua", "retry/a.lua:3: '=' expected near 'b.lua:4:'");
-	findings_add_error(&f, "x.lua", "x.lua: is larger than 1 byte");
-	findings_add_error(&f, "x.lua", "no place at a.lua:3: here");
-	findings_note_error(&f, "x.lua", "y.lua:7: a note");
+	findings_add_error(&f, "retry/a.lua:3: '=' expected near 'b.lua:4:'");
+	findings_add_error(&f, "retry/x.lua: is larger than 1 byte");
+	findings_add_error(&f, "no place at a.lua:3: here");
 	assert_int_equal(f.problems, 3);
-	assert_printed(&f, "r/retry/a.lua:3: '=' expected near 'b.lua:4:'\n"
-			   "r/x.lua:1: is larger than 1 byte\n"
-			   "r/x.lua:1: no place at a.lua:3: here\n"
-			   "r/y.lua:7: note: a note\n");
+	assert_printed(&f, "r:1: no place at a.lua:3: here\n"
+			   "r/retry/a.lua:3: '=' expected near 'b.lua:4:'\n"
+			   "r/retry/x.lua:1: is larger than 1 byte\n");
 	findings_deinit(&f);
 }
 
@@ -70,9 +66,9 @@ static void what_is_found_twice_is_told_once(void **state)
 {
 	struct findings f;
 	findings_init(&f, "r");
-	findings_add_error(&f, "", "lib/m.lua:1: wrong (called from retry/a.lua:1)");
-	findings_add_error(&f, "", "lib/m.lua:1: wrong (called from retry/b.lua:1)");
-	findings_add_error(&f, "", "lib/m.lua:1: wronger");
+	findings_add_error(&f, "lib/m.lua:1: wrong (called from retry/a.lua:1)");
+	findings_add_error(&f, "lib/m.lua:1: wrong (called from retry/b.lua:1)");
+	findings_add_error(&f, "lib/m.lua:1: wronger");
 	assert_int_equal(f.problems, 2);
 	assert_printed(&f, "r/lib/m.lua:1: wrong (called from retry/a.lua:1)\n"
 			   "r/lib/m.lua:1: wronger\n");

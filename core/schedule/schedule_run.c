@@ -1,14 +1,13 @@
-/* scheduler_run.c: one tick of a schedule: run, gather, publish. */
+/* schedule_run.c: one tick of a schedule: run, gather, publish. */
 #include <stdlib.h>
 
+#include "base/container.h"
 #include "base/mem.h"
 #include "broker/exchange.h"
 #include "broker/publish.h"
 #include "broker/queue.h"
 #include "broker/route.h"
-#include "scheduler.h"
-
-/* ---- what the script sees ---------------------------------------------------------- */
+#include "schedule_run.h"
 
 /* The ids of a message and its copies, as the first run has written them down. */
 static const struct schedule_id *ids_of(const struct schedule *s, unsigned message)
@@ -80,24 +79,21 @@ static bool count_queue(void *ctx, struct slice name, struct schedule_queue *out
 	return true;
 }
 
-/* ---- publishing -------------------------------------------------------------------- */
-
 static void on_stored(struct waiter *w)
 {
-	struct schedule *s =
-		(struct schedule *)((char *)w - offsetof(struct schedule, waiter));
+	struct schedule *s = container_of(w, struct schedule, waiter);
 
 	if (w->status == TIDE_ESHUTDOWN || s->broker->is_closing)
 		return; /* the next process finds the tick begun */
 	if (w->status < 0)
-		schedule_postpone(s, w->text ? w->text : error_text(w->status));
+		scheduler_postpone(s, w->text ? w->text : error_text(w->status));
 	else
-		schedule_finish(s, s->failure.code < 0 ? s->failure.text : NULL);
+		scheduler_finish(s, s->failure.code < 0 ? s->failure.text : NULL);
 }
 
 static int compare_finds(const void *left, const void *right)
 {
-	const struct scheduler_find *a = left, *b = right;
+	const struct schedule_find *a = left, *b = right;
 
 	if (a->id != b->id)
 		return a->id < b->id ? -1 : 1;
@@ -108,7 +104,7 @@ static int compare_finds(const void *left, const void *right)
 static bool was_found(const void *ctx, const struct msg *m, const struct queue *q)
 {
 	const struct schedule *s = ctx;
-	const struct scheduler_find wanted = { m->id, q };
+	const struct schedule_find wanted = { m->id, q };
 
 	return s->find_count && bsearch(&wanted, s->finds, s->find_count, sizeof(wanted),
 					compare_finds) != NULL;
@@ -149,9 +145,9 @@ static void pass_filters(struct schedule *s, unsigned n, struct passing *p)
 
 static void note_ids(struct schedule *s, unsigned n, const struct decision *d)
 {
-	schedule_add_id(s, s->msgs[n]->id, n);
+	scheduler_add_id(s, s->msgs[n]->id, n);
 	for (unsigned i = 0; i < d->copy_count; i++)
-		schedule_add_id(s, d->copies[i].msg->id, n);
+		scheduler_add_id(s, d->copies[i].msg->id, n);
 }
 
 /* The copies are those that the first run has made, if the filters are the same. */
@@ -196,16 +192,13 @@ static void publish_all(struct schedule *s)
 	if (!s->is_repeat) {
 		s->begun_ms = s->tick.ms;
 		s->begun_missed = s->tick.missed;
-		schedule_write_mark(s, &s->waiter);
+		scheduler_write_mark(s, &s->waiter);
 	}
 	for (unsigned i = 0; i < s->msg_count; i++)
 		publish_one(s, &all[i]);
 	mem_free(all);
 	waiter_done(&s->waiter, TIDE_OK, NULL);
 }
-
-/* ---- what a repeated run finds
- * --------------------------------------------------------- */
 
 struct asking {
 	struct schedule *schedule;
@@ -222,7 +215,7 @@ static void on_has(void *ctx, int status, const bool *found, unsigned count)
 			continue;
 		s->finds = mem_realloc(s->finds, (s->find_count + 1) * sizeof(*s->finds));
 		s->finds[s->find_count++] =
-			(struct scheduler_find){ s->ids[i].id, a->shard->owner };
+			(struct schedule_find){ s->ids[i].id, a->shard->owner };
 	}
 	shard_unref(a->shard);
 	mem_free(a);
@@ -231,8 +224,7 @@ static void on_has(void *ctx, int status, const bool *found, unsigned count)
 
 static void on_asked(struct waiter *w)
 {
-	struct schedule *s =
-		(struct schedule *)((char *)w - offsetof(struct schedule, waiter));
+	struct schedule *s = container_of(w, struct schedule, waiter);
 
 	if (w->status < 0 || s->broker->is_closing)
 		return;
@@ -272,9 +264,7 @@ static void look_for_messages(struct schedule *s)
 	waiter_done(&s->waiter, TIDE_OK, NULL);
 }
 
-/* ---- the tick ---------------------------------------------------------------------- */
-
-int schedule_find_home(const struct schedule *s, struct vhost **out, struct error *err)
+int schedule_run_home(const struct schedule *s, struct vhost **out, struct error *err)
 {
 	*out = vhost_find(s->broker, slice_from(s->vhost));
 	if (*out)
@@ -291,21 +281,21 @@ void schedule_run_tick(struct schedule *s, int64_t tick_ms, uint64_t missed)
 
 	s->is_repeat = s->begun_ms != 0;
 	s->is_busy = true;
-	s->broker->scheduler->busy++;
+	s->scheduler->busy++;
 	s->failure.code = TIDE_OK;
 	s->tick = (struct schedule_tick){ tick_ms, missed };
 	s->runs++;
-	if (schedule_find_home(s, &s->home, &s->failure) < 0) {
-		schedule_finish(s, s->failure.text);
+	if (schedule_run_home(s, &s->home, &s->failure) < 0) {
+		scheduler_finish(s, s->failure.text);
 		return;
 	}
 	vhost_ref(s->home);
 	if (schedule_run(s->broker->engine, slice_from(s->name), &s->tick, &broker,
 			 &err) != TIDE_OK) {
 		s->failure = err;
-		schedule_finish(s, s->failure.text);
+		scheduler_finish(s, s->failure.text);
 	} else if (s->msg_count == 0) {
-		schedule_finish(s, NULL);
+		scheduler_finish(s, NULL);
 	} else if (s->is_repeat) {
 		look_for_messages(s);
 	} else {
