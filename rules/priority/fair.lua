@@ -82,7 +82,7 @@ return {
     end
     -- A redelivered message has its old rank, which must not turn time back.
     shard.time = math.max(shard.time, queue.served)
-    -- When nothing waits all tenants start anew: none pays for purged messages.
+    -- When nothing waits all tenants start again at the same rank: purged messages cost nothing.
     if queue.ready == 0 then
       shard.last, shard.tenants = {}, 0
     end
