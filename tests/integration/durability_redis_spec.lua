@@ -4,8 +4,6 @@ local Redis = require 'support.redis'
 local traffic = require 'support.traffic'
 local wait = require 'support.wait'
 
-local key = traffic.key
-
 describe('a broker', function()
   local broker, redis, c
 
@@ -126,7 +124,7 @@ describe('a broker', function()
       elseif not (line and line:find '^EVT blocked') then error('got ' .. tostring(line)) end
     end
     traffic.expect_counts(c, 'jobs', { ready = 1500 })
-    assert.equal('1500', redis:cli('ZCARD', key('jobs', 'ready')))
+    assert.equal('1500', redis:cli('ZCARD', broker:key('jobs', 'ready')))
   end)
 
   it('tells publishers that Redis is out of memory, and acknowledges all the same', function()
@@ -141,12 +139,12 @@ describe('a broker', function()
     -- The backlog beyond the window is read, delivered and removed.
     local payloads = traffic.take(c, 'jobs', 300)
     for i = 1, 300 do assert.equal(tostring(i), payloads[i]) end
-    assert.equal('100', redis:cli('ZCARD', key('jobs', 'ready')))
-    assert.equal('50', tostring(traffic.stats(c, 'jobs').ready - 50))
+    assert.equal('100', redis:cli('ZCARD', broker:key('jobs', 'ready')))
+    assert.equal('50', tostring(c:stats('jobs').ready - 50))
     redis:cli('CONFIG', 'SET', 'maxmemory', '0')
     assert(wait.poll(function() return c:request('PUB - jobs', 'taken'):find '^OK' end))
     traffic.take(c, 'jobs', 101)
-    assert.equal('0', redis:cli('EXISTS', key('jobs', 'ready'), key('jobs', 'msg')))
+    assert.equal('0', redis:cli('EXISTS', broker:key('jobs', 'ready'), broker:key('jobs', 'msg')))
   end)
 
   it('purges a queue while Redis is out of memory', function()
@@ -159,7 +157,9 @@ describe('a broker', function()
     for _ = 1, 20 do c:expect '^[OE]' end
     c:expect '^OK %d+$'
     traffic.expect_counts(c, 'jobs', { ready = 0 })
-    assert(wait.poll(function() return redis:cli('EXISTS', key('jobs', 'ready'), key('jobs', 'msg')) == '0' end))
+    assert(wait.poll(function()
+      return redis:cli('EXISTS', broker:key('jobs', 'ready'), broker:key('jobs', 'msg')) == '0'
+    end))
     redis:cli('CONFIG', 'SET', 'maxmemory', '0')
     assert(wait.poll(function() return c:request('PUB - jobs', 'taken'):find '^OK' end))
   end)
@@ -175,10 +175,11 @@ describe('a broker', function()
     c:ok 'NACK 1-5 delay=1h'
     c:ok 'NACK 6-10 dead'
     c:document 'STATS'
-    assert.equal('0', redis:cli('ZCARD', key('jobs', 'delayed')))
+    assert.equal('0', redis:cli('ZCARD', broker:key('jobs', 'delayed')))
     redis:cli('CONFIG', 'SET', 'maxmemory', '0')
     assert(wait.poll(function()
-      return redis:cli('ZCARD', key('jobs', 'delayed')) == '5' and redis:cli('ZCARD', key('jobs', 'buried')) == '5'
+      return redis:cli('ZCARD', broker:key('jobs', 'delayed')) == '5'
+        and redis:cli('ZCARD', broker:key('jobs', 'buried')) == '5'
     end))
     broker:kill9()
     broker:restart()
@@ -207,10 +208,10 @@ describe('a broker', function()
     broker:expect_log 'purge: READONLY'
     redis:cli('REPLICAOF', 'NO', 'ONE')
     c:expect '^ERR store'
-    local left = traffic.stats(c, 'jobs').ready
-    assert(wait.poll(function() return redis:cli('ZCARD', key('jobs', 'ready')) == tostring(left) end))
+    local left = c:stats('jobs').ready
+    assert(wait.poll(function() return redis:cli('ZCARD', broker:key('jobs', 'ready')) == tostring(left) end))
     assert.equal(left, #traffic.take(c, 'jobs', left))
-    assert.equal('0', redis:cli('EXISTS', key('jobs', 'ready'), key('jobs', 'msg')))
+    assert.equal('0', redis:cli('EXISTS', broker:key('jobs', 'ready'), broker:key('jobs', 'msg')))
   end)
 end)
 
@@ -250,6 +251,6 @@ describe('a broker whose disk is full', function()
     broker:kill9_all()
     broker:restart()
     c = broker:connect()
-    assert.is_true(traffic.stats(c, 'jobs').ready >= confirmed)
+    assert.is_true(c:stats('jobs').ready >= confirmed)
   end)
 end)
