@@ -1,6 +1,5 @@
 -- PUB id=: a publish that is repeated is stored once, whatever happens in between.
 local Broker = require 'support.broker'
-local Redis = require 'support.redis'
 local traffic = require 'support.traffic'
 local wait = require 'support.wait'
 
@@ -357,15 +356,14 @@ describe('a repetition whose first is not durable yet', function()
   local broker, redis, c
 
   before_each(function()
-    redis = Redis.start()
-    broker = Broker.start { args = { '--store', redis.url } }
+    broker = Broker.start { redis = {} }
+    redis = broker.redis
     c = broker:connect()
     c:ok 'DECLARE queue q'
   end)
 
   after_each(function()
     broker:destroy()
-    redis:destroy()
   end)
 
   it('is confirmed with it, and not before', function()
@@ -502,15 +500,14 @@ describe('an id that was confirmed', function()
   local broker, redis
   after_each(function()
     broker:destroy()
-    redis:destroy()
   end)
 
   local seed = tonumber(os.getenv 'TIDE_TEST_SEED') or os.time()
 
   it('is never free again, seed ' .. seed, function()
     math.randomseed(seed)
-    redis = Redis.start()
-    broker = Broker.start { args = { '--store', redis.url, '--window-messages', '16' } }
+    broker = Broker.start { redis = {}, args = { '--window-messages', '16' } }
+    redis = broker.redis
     local confirmed, refused = {}, 0
     local c, consumer
     local function connect()

@@ -1,6 +1,5 @@
 -- Redis dies, stops, or refuses, while a broker is at work.
 local Broker = require 'support.broker'
-local Redis = require 'support.redis'
 local traffic = require 'support.traffic'
 local wait = require 'support.wait'
 
@@ -9,15 +8,12 @@ describe('a broker', function()
 
   after_each(function()
     if broker then broker:destroy() end
-    if redis then redis:destroy() end
-    broker, redis = nil, nil
+    broker = nil
   end)
 
-  local function start_with_redis(redis_args, broker_args)
-    redis = Redis.start(redis_args)
-    local args = { '--store', redis.url }
-    for _, word in ipairs(broker_args or {}) do args[#args + 1] = word end
-    broker = Broker.start { args = args }
+  local function start_with_redis(args)
+    broker = Broker.start { redis = {}, args = args }
+    redis = broker.redis
     c = broker:connect()
   end
 
@@ -45,7 +41,7 @@ describe('a broker', function()
   end)
 
   it('delivers and takes acknowledgements while Redis is gone', function()
-    start_with_redis(nil, { '--window-messages', '16' })
+    start_with_redis { '--window-messages', '16' }
     c:ok 'DECLARE queue jobs'
     local pid = redis:pid()
     redis:signal('STOP', pid)
@@ -106,7 +102,7 @@ describe('a broker', function()
   end)
 
   it('holds publishers back while Redis is stopped, and resumes', function()
-    start_with_redis(nil, { '--max-unstored', '1M' })
+    start_with_redis { '--max-unstored', '1M' }
     c:ok 'DECLARE queue jobs'
     local pid = redis:pid()
     redis:signal('STOP', pid)
@@ -128,7 +124,7 @@ describe('a broker', function()
   end)
 
   it('tells publishers that Redis is out of memory, and acknowledges all the same', function()
-    start_with_redis(nil, { '--window-messages', '16' })
+    start_with_redis { '--window-messages', '16' }
     c:ok 'DECLARE queue jobs'
     traffic.publish(c, 'jobs', 400)
     assert.equal('OK', redis:cli('CONFIG', 'SET', 'maxmemory', '1'))
@@ -148,7 +144,7 @@ describe('a broker', function()
   end)
 
   it('purges a queue while Redis is out of memory', function()
-    start_with_redis(nil, { '--window-messages', '16' })
+    start_with_redis { '--window-messages', '16' }
     c:ok 'DECLARE queue jobs'
     traffic.publish(c, 'jobs', 400)
     redis:cli('CONFIG', 'SET', 'maxmemory', '1')
@@ -200,7 +196,7 @@ describe('a broker', function()
   end)
 
   it('fails a PURGE that Redis refuses, and still has every message', function()
-    start_with_redis(nil, { '--window-messages', '16' })
+    start_with_redis { '--window-messages', '16' }
     c:ok 'DECLARE queue jobs'
     traffic.publish(c, 'jobs', 200)
     redis:cli('REPLICAOF', '127.0.0.1', '1')
