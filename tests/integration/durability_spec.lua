@@ -169,11 +169,11 @@ describe('a durable queue', function()
     for _ = 1, 50 do c:expect_msg() end
     c:send 'NACK 1-50 dead\r\n'
     crash 'kill9_all'
-    local jobs, dead = traffic.stats(c, 'jobs'), traffic.stats(c, 'dead')
+    local jobs, dead = c:stats 'jobs', c:stats 'dead'
     assert.is_true(jobs.ready + jobs.buried + dead.ready >= 50)
     local seen = {}
     for _, queue in ipairs { 'jobs', 'dead' } do
-      local n = traffic.stats(c, queue).ready
+      local n = c:stats(queue).ready
       for _, payload in ipairs(traffic.take(c, queue, n)) do seen[payload] = true end
     end
     for i = 1, 50 do assert.is_true(seen[tostring(i)], 'lost ' .. i) end
