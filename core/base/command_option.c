@@ -82,6 +82,7 @@ int command_option_value(const struct command_option *o, const char *text, uint6
 	*out = 0;
 	switch (o->type) {
 	case COMMAND_OPTION_TEXT:
+		*out = !o->arg; /* a flag that is given */
 		break;
 	case COMMAND_OPTION_CHOICE:
 		if (!read_choice(slice_from(o->arg), s, out))
@@ -184,7 +185,7 @@ void command_option_help(const struct command_option *table, struct buf *out)
 
 		snprintf(head, sizeof(head), "--%s%s%s", o->name, o->arg ? " " : "",
 			 o->arg ? o->arg : "");
-		buf_printf(out, o->fallback ? "  %-24s %s (%s)\n" : "  %-24s %s\n", head,
+		buf_printf(out, o->fallback ? "  %-27s %s (%s)\n" : "  %-27s %s\n", head,
 			   o->help, o->fallback);
 	}
 }

@@ -68,8 +68,8 @@ const struct command_given *command_option_given(const struct command_line *line
 const struct command_option *command_option_find(const struct command_option *table,
 						 const char *name);
 
-/* Check a text and read its value: the number, or the index of the choice; 0 for a
- * text. */
+/* Check a text and read its value: the number, or the index of the choice; 1 for a
+ * flag; 0 for a text. */
 TIDE_MUST_USE int command_option_value(const struct command_option *option,
 				       const char *text, uint64_t *out,
 				       struct error *err);
