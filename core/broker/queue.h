@@ -1,4 +1,4 @@
-/* queue.h: a queue: its shards, its consumers, and who gets the next message. */
+/* queue.h: a queue: its configuration, its shards and its consumers. */
 #ifndef TIDE_BROKER_QUEUE_H
 #define TIDE_BROKER_QUEUE_H
 
@@ -11,7 +11,6 @@
 
 struct dedupe_queue;
 struct route;
-struct session;
 
 struct queue_counters {
 	uint64_t published;
@@ -37,15 +36,15 @@ struct queue {
 	bool is_unreadable; /* its definition is: it never can be */
 	bool is_recovering; /* it can be in a moment */
 	struct queue_config config;
-	struct strategy *strategies[SCRIPT_KIND_COUNT]; /* sharding, priority, retry */
-	struct shard **shards;                          /* config.shards of them */
-	unsigned next_shard;                            /* where the dealing goes on */
+	struct strategy *strategies[RULESET_SLOTS][SCRIPT_RETRY + 1]; /* by kind */
+	struct shard **shards; /* config.shards of them */
+	unsigned next_shard;   /* where the dealing goes on */
 	struct consumer_list able;
 	struct consumer_list waiting;
 	struct consumer_list extended; /* GETs: of those who are able */
 	unsigned consumer_count;       /* subscriptions; GETs do not count */
 	bool had_consumer;
-	struct session *owner; /* of an exclusive queue */
+	struct queue_list *owner; /* of an exclusive queue: a list of such */
 	TAILQ_ENTRY(queue) owner_link;
 	struct binding_list incoming;
 	TAILQ_ENTRY(queue) active_link;
@@ -58,20 +57,21 @@ struct queue {
 
 struct queue *queue_find(struct vhost *v, struct slice name);
 
-/* As exchange_declare. `owner`: the session of an exclusive queue. */
+/* As exchange_declare. `owner`: the list that an exclusive queue goes to. */
 TIDE_MUST_USE int queue_declare(struct vhost *v, struct slice name,
-				const struct args *args, struct session *owner,
+				const struct args *args, struct queue_list *owner,
 				struct queue **out, bool *is_new, struct error *err);
 /* One that Redis has: it exists without its scripts, until queue_attach.
  * @param args  NULL: the definition cannot be read, for the reason in `err` */
 TIDE_MUST_USE int queue_restore(struct vhost *v, struct slice name,
 				const struct args *args, struct queue **out,
 				struct error *err);
-/* Make its scripts' uses in the rules in force. @return as strategy_create; the
- * text is as unusable_set_queue wants it, and nothing is attached */
-TIDE_MUST_USE int queue_attach(struct queue *q, struct error *err);
-void queue_detach(struct queue *q);
-bool queue_is_attached(const struct queue *q);
+/* Make its scripts' uses in a ruleset. @return as strategy_create; the text is as
+ * unusable_set_queue wants it, and nothing is attached */
+TIDE_MUST_USE int queue_attach(struct queue *q, const struct ruleset *r,
+			       struct error *err);
+void queue_detach(struct queue *q, enum ruleset_slot slot);
+bool queue_is_attached(const struct queue *q, enum ruleset_slot slot);
 /* Forget what its shards have read, as if it had just been restored. */
 void queue_renew_shards(struct queue *q);
 /* Cancels its consumers and drops its messages and bindings. Nothing is
@@ -89,28 +89,9 @@ uint64_t queue_count(const struct queue *q, enum entry_state state);
  * not mean that a consumer has gone for good. */
 bool queue_is_abandoned(const struct queue *q);
 
-/* Deal out what is ready to those who can take it. Gives whether there is
- * more to do at once. */
-bool queue_deal(struct queue *q);
+/* Have it deal out messages at the end of the turn. */
+void queue_activate(struct queue *q);
 
-void queue_add_consumer(struct queue *q, struct consumer *c);
-void queue_remove_consumer(struct queue *q, struct consumer *c);
-/* Its credit or its connection may have changed. */
-void queue_update_consumer(struct consumer *c);
-
-/* Deal until this GET has its messages, or nothing is left for it. Then it may
- * wait, or is answered. */
-void queue_deal_get(struct consumer *c, bool may_wait);
-
-/* The time of a GET is over: it takes what is there now, up to its `max`. When
- * Redis is just being asked for more it waits for that, GET_READ_MS at most. */
-#define GET_READ_MS 5000
-void queue_answer_get(struct consumer *c);
-
-/* The rank of a message here; 0, and an error counted, when the script fails. */
-double queue_rank(struct queue *q, const struct shard *sh, const struct msg *m);
-/* How much a shard has to do: a strategy_load_fn, whose context is the queue. */
-uint64_t queue_shard_load(const void *queue, unsigned shard);
 void queue_view(const struct queue *q, const struct shard *sh, struct queue_view *out);
 
 static inline struct slice queue_slice(const struct queue *q)

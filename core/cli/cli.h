@@ -75,15 +75,4 @@ int cli_rules_log(struct cli *cli, const struct tidemq_reply *reply);
 int cli_rules_show_top(struct cli *cli);
 int cli_rules_show(struct cli *cli, const char *name);
 
-/* Print an array of objects as a table with these members, in this order;
- * `members` is a list separated by spaces. The array is the document, or the
- * member of it that is named. */
-int cli_table_print(const char *document, size_t len, const char *member,
-		    const char *members);
-/* Print the object in `document`, a line a member; members of members are
- * indented, arrays of objects are tables. */
-int cli_table_print_object(const char *document, size_t len);
-/* The same, but for this member. */
-int cli_table_print_object_without(const char *document, size_t len, const char *member);
-
 #endif

@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "cli.h"
+#include "cli_table.h"
 
 /* Of one GET. */
 #define GET_MAX 1000
@@ -268,8 +269,8 @@ static int run_peek(struct cli *cli)
 	}
 	return cli_table_print(
 		reply.text, reply.len, NULL,
-		"id exchange key priority ts due attempts failures reason headers "
-		"size payload");
+		"id exchange key priority ts:time due:time attempts failures reason "
+		"headers size payload:payload");
 }
 
 #define OPTION_ACK                                                                  \

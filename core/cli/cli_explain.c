@@ -5,6 +5,7 @@
 
 #include "base/percent.h"
 #include "cli.h"
+#include "cli_table.h"
 
 /* ---- asking ---------------------------------------------------------------------- */
 
@@ -134,6 +135,21 @@ static void shorten_copies(json_t *document)
 	}
 }
 
+static const struct cli_table_view view = {
+	.units = "delay:duration due:time ttl:duration expires:time",
+	.arrays = {
+		{ "exchanges", "exchange type script bindings matched patterns" },
+		{ "queues", "queue binding? exchange? shard sharding rank priority "
+			    "shard_cached rank_cached retry state durable dedupe? "
+			    "dedupe_window:duration? first? remembered_until:time?" },
+		{ "filters", "script copy? match_exchange match_key rejected? changes "
+			     "copies us" },
+		{ "copies", "copy by exchange key queues delay:duration? ttl:duration? "
+			    "headers" },
+		{ "scripts", "script calls us" },
+	},
+};
+
 static int print(const struct tidemq_reply *reply)
 {
 	json_t *document = json_loadb(reply->text, reply->len, 0, NULL);
@@ -147,7 +163,7 @@ static int print(const struct tidemq_reply *reply)
 	shorten_copies(document);
 	text = json_dumps(document, JSON_COMPACT);
 	json_decref(document);
-	status = text ? cli_table_print_object(text, strlen(text)) : CLI_FAILED;
+	status = text ? cli_table_print_object(text, strlen(text), &view) : CLI_FAILED;
 	free(text);
 	return status;
 }

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "cli.h"
+#include "cli_table.h"
 
 static int add_request(struct cli *cli, struct buf *line)
 {
@@ -55,11 +56,10 @@ int cli_simulate(struct cli *cli)
 		puts(reply.text);
 		return CLI_DONE;
 	}
-	bool has_error = strstr(reply.text, "\"end\":\"error\"") != NULL;
 	const char *end = explain_end(reply.text);
-	status = cli_table_print(reply.text, reply.len, "attempts",
-				 has_error ? "attempt at_ms delay_ms happens error"
-					   : "attempt at_ms delay_ms happens");
+	status = cli_table_print(
+		reply.text, reply.len, "attempts",
+		"attempt at_ms:duration delay_ms:duration happens error?");
 	if (status == CLI_DONE && end)
 		puts(end);
 	return status;

@@ -14,7 +14,8 @@
 #include <valgrind/callgrind.h>
 
 #include "base/mem.h"
-#include "broker/route.h"
+#include "broker/deal.h"
+#include "broker/decide.h"
 #include "proto/line/request.h"
 #include "redis_stand_in.h"
 #include "rig.h"
@@ -98,7 +99,7 @@ static void publish_all(struct bench *b, struct queue *q)
 
 static void deal_all(struct queue *q)
 {
-	while (queue_deal(q))
+	while (deal_queue(q))
 		;
 }
 
@@ -187,10 +188,13 @@ SECTION section_parse_ack(struct bench *b)
 
 static void route(struct bench *b, struct msg *m)
 {
+	const struct decide_spec spec = { .rules = &b->rig.broker->active_rules,
+					  .vhost = b->topic->vhost };
+	const struct outcome outcome = { .msg = m, .exchange = b->topic };
 	const struct route *found;
 	struct error err;
 
-	must(route_find(b->topic->vhost, b->topic, m, &found, &err), "route");
+	must(route_find(&spec, &outcome, &found, &err), "route");
 	sink += found->count;
 }
 

@@ -9,6 +9,7 @@
 --- ended when the test process ends, however that comes about; `destroy` does
 --- it earlier.
 local Client = require 'support.client'
+local lfs = require 'lfs'
 local shell = require 'support.shell'
 local wait = require 'support.wait'
 
@@ -226,8 +227,14 @@ end
 ---@return integer[]
 function Broker:processes()
   local pids = {}
-  for pid in shell.run(support(self, 'list')):gmatch '%d+' do
-    pids[#pids + 1] = math.tointeger(tonumber(pid))
+  for name in lfs.dir '/proc' do
+    local pid = math.tointeger(tonumber(name))
+    local place = pid and '/proc/' .. name
+    local cwd = pid and lfs.symlinkattributes(place .. '/cwd', 'target') or ''
+    if pid and (cwd:sub(1, #self.dir) == self.dir
+        or (shell.read_file(place .. '/cmdline') or ''):find(self.dir, 1, true)) then
+      pids[#pids + 1] = pid
+    end
   end
   return pids
 end
