@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "clock.h"
-#include "queue.h"
+#include "deal.h"
 #include "route.h"
 #include "rules/api/shared.h"
 #include "shard/dedupe.h"
@@ -44,6 +44,7 @@ static void init_shard_env(struct broker *b)
 {
 	struct shard_env *env = &b->env;
 
+	env->ops = &deal_shard_ops;
 	TAILQ_INIT(&env->closing);
 	pool_init(&env->entries, sizeof(struct entry), 16384);
 	pool_init(&env->lanes, sizeof(struct lane), 1024);
@@ -135,12 +136,4 @@ void broker_begin(struct broker *b)
 {
 	clock_update(b);
 	pace_begin(&b->pace);
-}
-
-void broker_activate(struct broker *b, struct queue *q)
-{
-	if (q->is_active)
-		return;
-	q->is_active = true;
-	TAILQ_INSERT_TAIL(&b->active, q, active_link);
 }

@@ -152,7 +152,5 @@ static inline uint64_t broker_next_id(struct broker *b)
 
 /* Take the time, and begin a slice of the turn. */
 void broker_begin(struct broker *b);
-/* Have the queue deal out messages at the end of the turn. */
-void broker_activate(struct broker *b, struct queue *q);
 
 #endif

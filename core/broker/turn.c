@@ -5,8 +5,7 @@
 #include "base/container.h"
 #include "host/log.h"
 #include "base/mem.h"
-#include "exchange.h"
-#include "queue.h"
+#include "deal.h"
 #include "shard/dedupe.h"
 #include "vhost.h"
 
@@ -56,8 +55,8 @@ static void deal(struct broker *b)
 		q->is_active = false;
 		if (queue_is_abandoned(q))
 			auto_delete(q);
-		else if (queue_deal(q))
-			broker_activate(b, q);
+		else if (deal_queue(q))
+			queue_activate(q);
 		if (is_last)
 			break;
 	}
@@ -68,7 +67,7 @@ static void answer_gets(struct broker *b)
 	struct heap_node *n;
 
 	while ((n = heap_min(&b->waits)) != NULL && n->key <= b->mono_ms)
-		queue_answer_get(container_of(n, struct consumer, wait));
+		deal_answer(container_of(n, struct consumer, wait));
 }
 
 static void close_shards(struct broker *b)

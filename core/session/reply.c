@@ -25,13 +25,41 @@ static void reply_free(struct reply *r, struct pool *pool)
 	pool_give(pool, r);
 }
 
+/* It leaves the channel's order. */
+static void uncount(struct session *s, struct reply *r)
+{
+	s->pending--;
+	if (r->is_document)
+		s->documents--;
+}
+
+static void flush(struct channel *ch)
+{
+	struct session *s = ch->session;
+	struct reply *r;
+
+	while ((r = STAILQ_FIRST(&ch->replies)) != NULL && r->is_done) {
+		STAILQ_REMOVE_HEAD(&ch->replies, link);
+		uncount(s, r);
+		if (!r->is_quiet || r->kind == REPLY_ERROR)
+			s->ops->on_reply(s->ctx, ch->number, r);
+		else
+			s->ops->on_progress(s->ctx);
+		if (r->subscription)
+			subscription_confirmed(r->subscription);
+		reply_free(r, &s->service->replies);
+	}
+	if (ch->is_closing && STAILQ_EMPTY(&ch->replies))
+		session_forget_channel(ch);
+}
+
 static void finish(struct reply *r)
 {
 	struct service *s = r->context;
 
 	r->is_done = true;
 	if (r->channel)
-		channel_flush(r->channel);
+		flush(r->channel);
 	else
 		reply_free(r, &s->replies);
 }
@@ -67,46 +95,7 @@ void reply_expect_document(struct reply *r)
 	r->channel->session->documents++;
 }
 
-/* It leaves the channel's order. */
-static void uncount(struct session *s, struct reply *r)
-{
-	s->pending--;
-	if (r->is_document)
-		s->documents--;
-}
-
-/* The OK of a SUB has left: now its messages may come. */
-static void confirm_consumer(struct reply *r)
-{
-	struct consumer *c = r->consumer;
-
-	if (!c)
-		return;
-	r->consumer = NULL;
-	c->confirm = NULL;
-	queue_update_consumer(c);
-}
-
-void channel_flush(struct channel *ch)
-{
-	struct session *s = ch->session;
-	struct reply *r;
-
-	while ((r = STAILQ_FIRST(&ch->replies)) != NULL && r->is_done) {
-		STAILQ_REMOVE_HEAD(&ch->replies, link);
-		uncount(s, r);
-		if (!r->is_quiet || r->kind == REPLY_ERROR)
-			s->ops->on_reply(s->ctx, ch->number, r);
-		else
-			s->ops->on_progress(s->ctx);
-		confirm_consumer(r);
-		reply_free(r, &s->service->replies);
-	}
-	if (ch->is_closing && STAILQ_EMPTY(&ch->replies))
-		session_forget_channel(ch);
-}
-
-void channel_drop_replies(struct channel *ch)
+void reply_drop_all(struct channel *ch)
 {
 	struct session *s = ch->session;
 	struct reply *r;
@@ -115,9 +104,9 @@ void channel_drop_replies(struct channel *ch)
 		STAILQ_REMOVE_HEAD(&ch->replies, link);
 		uncount(s, r);
 		r->channel = NULL;
-		if (r->consumer)
-			r->consumer->confirm = NULL;
-		r->consumer = NULL;
+		if (r->subscription)
+			r->subscription->confirm = NULL;
+		r->subscription = NULL;
 		if (r->is_done)
 			reply_free(r, &s->service->replies);
 	}

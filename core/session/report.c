@@ -102,12 +102,14 @@ static void list_bindings(struct session *s, struct json *j)
 
 static void add_consumer(struct json *j, const struct queue *q, const struct consumer *c)
 {
+	const struct subscription *sub = subscription_of(c);
+
 	json_object_begin(j);
 	json_member_text(j, "queue", q->name);
-	json_member_text(j, "sid", c->sid ? c->sid : "-");
-	json_member_text(j, "kind", c->reply ? "get" : "subscription");
-	json_member_int(j, "connection", (int64_t)c->channel->session->number);
-	json_member_int(j, "channel", c->channel->number);
+	json_member_text(j, "sid", sub->sid ? sub->sid : "-");
+	json_member_text(j, "kind", c->is_get ? "get" : "subscription");
+	json_member_int(j, "connection", (int64_t)sub->channel->session->number);
+	json_member_int(j, "channel", sub->channel->number);
 	json_member_text(j, "ack", c->is_auto_ack ? "auto" : "manual");
 	json_member_int(j, "prefetch", c->prefetch);
 	json_member_int(j, "unacked", c->unacked);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "broker/deal.h"
 #include "broker/publish.h"
 #include "settle.h"
 #include "broker/unusable.h"
@@ -93,11 +94,11 @@ void session_set_user(struct session *s, struct slice user)
 
 static void update_consumers(struct channel *ch)
 {
-	struct consumer *c;
+	struct subscription *sub;
 
-	TAILQ_FOREACH (c, &ch->consumers, channel_link)
-		if (c->is_waiting)
-			queue_update_consumer(c);
+	TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
+		if (sub->consumer.is_waiting)
+			consumer_update(&sub->consumer);
 }
 
 void session_drained(struct session *s)
@@ -111,12 +112,12 @@ void session_drained(struct session *s)
 
 static void end_waits(struct channel *ch)
 {
-	struct broker *b = ch->session->broker;
-	struct consumer *c;
+	int64_t now_ms = ch->session->broker->mono_ms;
+	struct subscription *sub;
 
-	TAILQ_FOREACH (c, &ch->consumers, channel_link)
-		if (c->reply && !c->is_extended)
-			heap_set(&b->waits, &c->wait, b->mono_ms);
+	TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
+		if (sub->reply && !sub->consumer.is_extended)
+			deal_wait(&sub->consumer, now_ms);
 }
 
 void session_end_waits(struct session *s)
@@ -322,7 +323,7 @@ int session_find_queue(struct session *s, struct slice name, struct queue **out,
 	if (!q)
 		return error_set(err, TIDE_ENOTFOUND,
 				 "there is no queue '%" SLICE_FMT "'", SLICE_ARG(name));
-	if (q->owner && q->owner != s)
+	if (q->owner && q->owner != &s->exclusive)
 		return error_set(err, TIDE_EDENIED,
 				 "queue '%s' belongs to another connection", q->name);
 	*out = q;
@@ -341,7 +342,7 @@ void session_subscribe(struct channel *ch, const struct subscribe_spec *spec,
 		       struct reply *r)
 {
 	struct session *s = ch->session;
-	struct consumer *c;
+	struct subscription *sub;
 	struct queue *q;
 	struct error err;
 
@@ -353,7 +354,7 @@ void session_subscribe(struct channel *ch, const struct subscribe_spec *spec,
 		reply_error(r, &err);
 		return;
 	}
-	if (channel_consumer(ch, spec->sid)) {
+	if (channel_subscription(ch, spec->sid)) {
 		reply_refuse(r, TIDE_EEXISTS,
 			     "this channel has a subscription '%" SLICE_FMT "' already",
 			     SLICE_ARG(spec->sid));
@@ -366,34 +367,34 @@ void session_subscribe(struct channel *ch, const struct subscribe_spec *spec,
 		reply_error(r, &err);
 		return;
 	}
-	c = channel_add_consumer(ch, spec->sid);
-	c->prefetch = spec->prefetch;
-	c->is_auto_ack = spec->is_auto_ack;
+	sub = subscription_create(ch, spec->sid);
+	sub->consumer.prefetch = spec->prefetch;
+	sub->consumer.is_auto_ack = spec->is_auto_ack;
 	/* Its messages come after the OK, which may have to wait for others. */
-	c->confirm = r;
-	r->consumer = c;
-	queue_add_consumer(q, c);
+	sub->confirm = r;
+	r->subscription = sub;
+	consumer_add(q, &sub->consumer);
 	reply_ok(r);
 }
 
 void session_unsubscribe(struct channel *ch, struct slice sid, struct reply *r)
 {
-	struct consumer *c = channel_consumer(ch, sid);
+	struct subscription *sub = channel_subscription(ch, sid);
 
-	if (!c) {
+	if (!sub) {
 		reply_refuse(r, TIDE_ENOTFOUND,
 			     "this channel has no subscription '%" SLICE_FMT "'",
 			     SLICE_ARG(sid));
 		return;
 	}
-	consumer_destroy(c);
+	subscription_destroy(sub);
 	reply_ok(r);
 }
 
 void session_get(struct channel *ch, const struct get_spec *spec, struct reply *r)
 {
 	struct broker *b = ch->session->broker;
-	struct consumer *c;
+	struct subscription *sub;
 	struct queue *q;
 	struct error err;
 
@@ -401,13 +402,19 @@ void session_get(struct channel *ch, const struct get_spec *spec, struct reply *
 		reply_error(r, &err);
 		return;
 	}
-	c = channel_add_consumer(ch, (struct slice){ NULL, 0 });
-	c->reply = r;
-	c->max = spec->max;
-	c->is_auto_ack = spec->is_auto_ack;
-	queue_add_consumer(q, c);
-	heap_set(&b->waits, &c->wait, b->mono_ms + spec->wait_ms);
+	sub = subscription_create(ch, (struct slice){ NULL, 0 });
+	sub->reply = r;
+	sub->consumer.max = spec->max;
+	sub->consumer.is_auto_ack = spec->is_auto_ack;
+	consumer_add(q, &sub->consumer);
+	deal_wait(&sub->consumer, b->mono_ms + spec->wait_ms);
+	if (b->is_draining)
+		return; /* answered at the end of the turn */
 	/* Now, and not at the end of the turn: the next request of this channel may
 	 * be to ACK, to PURGE or to DELETE. Those in line before come first. */
-	queue_deal_get(c, spec->wait_ms > 0);
+	deal_queue(q);
+	/* It is the last of its channel, unless it was given something and has gone. */
+	sub = TAILQ_LAST(&ch->subscriptions, subscription_list);
+	if (sub && sub->reply == r && spec->wait_ms == 0)
+		deal_answer(&sub->consumer);
 }

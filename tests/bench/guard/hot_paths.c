@@ -14,6 +14,7 @@
 #include <valgrind/callgrind.h>
 
 #include "base/mem.h"
+#include "broker/deal.h"
 #include "broker/decide.h"
 #include "proto/line/request.h"
 #include "redis_stand_in.h"
@@ -98,7 +99,7 @@ static void publish_all(struct bench *b, struct queue *q)
 
 static void deal_all(struct queue *q)
 {
-	while (queue_deal(q))
+	while (deal_queue(q))
 		;
 }
 
