@@ -164,9 +164,6 @@ void binding_destroy(struct binding *b)
 	free_binding(b);
 }
 
-/* ---- many at once ------------------------------------------------------------------
- */
-
 void binding_release(struct binding *b)
 {
 	struct exchange *x = b->source;

@@ -13,8 +13,6 @@ struct exchange *exchange_find(struct vhost *v, struct slice name)
 	return x;
 }
 
-/* ---- arguments ------------------------------------------------------------------ */
-
 struct exchange_args {
 	bool is_durable;
 	bool is_auto_delete;
@@ -82,8 +80,6 @@ static int compare(const struct exchange *x, struct slice type,
 	buf_deinit(&wanted);
 	return rc;
 }
-
-/* ---- life ------------------------------------------------------------------------ */
 
 static struct exchange *make(struct vhost *v, struct slice name, struct slice type,
 			     struct exchange_args *a_take)
@@ -226,7 +222,7 @@ static void undefine(struct binding *binding)
 
 	if (binding_is_durable(binding))
 		store_definition_remove(v->broker->store, STORE_BINDINGS, vhost_slice(v),
-			       binding_slice(binding), NULL, NULL);
+					binding_slice(binding), NULL, NULL);
 }
 
 static void undefine_bindings(struct exchange *x)
@@ -251,7 +247,8 @@ void exchange_erase(struct exchange *x, struct waiter *waiter)
 	if (waiter)
 		waiter_add(waiter);
 	store_definition_remove(b->store, STORE_EXCHANGES, vhost_slice(x->vhost),
-		       exchange_slice(x), waiter ? waiter_store_done : NULL, waiter);
+				exchange_slice(x), waiter ? waiter_store_done : NULL,
+				waiter);
 }
 
 static void free_parts(struct exchange *x)
