@@ -10,7 +10,6 @@
 #include "changes.h"
 #include "broker/decide.h"
 #include "recent.h"
-#include "session/session.h"
 #include "shadow_failures.h"
 #include "broker/vhost.h"
 

@@ -20,7 +20,11 @@
 struct decide_spec;
 struct decision;
 struct shadow;
-struct shadow_spec;
+
+struct shadow_spec {
+	struct slice dir;
+	double share; /* of the publishes, above 0 and up to 1 */
+};
 
 /* It decides from now on, or why it does not: TIDE_ERULE; TIDE_ENOTFOUND when it was
  * dropped before; TIDE_ESHUTDOWN. */
