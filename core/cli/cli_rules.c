@@ -6,6 +6,7 @@
 
 #include "base/percent.h"
 #include "cli.h"
+#include "cli_table.h"
 
 /* What is asked with a word, and how the answer is shown: as an object, or with
  * `columns` as a table of these members (of the array `array`, or of the whole). */
@@ -73,28 +74,55 @@ static int add_shadow(struct cli *cli, struct buf *line)
 	return status;
 }
 
-/* The rules in the shadow, then what they decide otherwise as a table. */
+static const struct cli_table_view status_view = {
+	.units = "loaded_ms:time ms:time",
+	.arrays = {
+		{ "scripts", "kind name file hash doc uses calls errors overruns "
+			     "cache_hits time_us p50_ns p99_ns max_ns circuit "
+			     "circuit_since_ms:time? skipped last_error?" },
+		{ "schedules", "name file when vhost missed jitter_ms:duration active "
+			       "next_ms:time? last_ms:time? result? running? runs? "
+			       "failures? skipped? messages?" },
+		{ "unusable", "kind vhost name reason" },
+	},
+};
+
+/* The candidate rules, then a table of the decisions that differ. */
 static int show_changes(struct cli *cli, const struct tidemq_reply *reply,
-			const char *array, const char *columns)
+			const struct cli_table_view *view, const char *columns)
 {
-	int status = cli_table_print_object_without(reply->text, reply->len, array);
-	if (status != CLI_DONE)
-		return status;
+	int rc = cli_table_print_object(reply->text, reply->len, view);
+
+	if (rc != CLI_DONE)
+		return rc;
 	putchar('\n');
-	return cli_table_print(reply->text, reply->len, array, columns);
+	return cli_table_print(reply->text, reply->len, view->without, columns);
 }
 
 static int show_shadow(struct cli *cli, const struct tidemq_reply *reply)
 {
+	/* The samples of the document are publishes; those within are failures. */
+	static const struct cli_table_view view = {
+		.units = "started_ms:time delay_ms:duration",
+		.without = "samples",
+		.arrays = { { "samples",
+			      "queue reason attempts failures id "
+			      "published_ms:time vhost exchange key priority "
+			      "dedupe_id? user? due_ms:time? size headers live "
+			      "shadow" } },
+	};
+
 	if (strcmp(cli->words[1], "promote") == 0)
-		return cli_table_print_object(reply->text, reply->len);
-	return show_changes(cli, reply, "samples",
+		return cli_table_print_object(reply->text, reply->len, &status_view);
+	return show_changes(cli, reply, &view,
 			    "differs exchange key headers live shadow changes");
 }
 
 static int show_replay(struct cli *cli, const struct tidemq_reply *reply)
 {
-	return show_changes(cli, reply, "changes",
+	static const struct cli_table_view view = { .units = "", .without = "changes" };
+
+	return show_changes(cli, reply, &view,
 			    "number differs exchange key headers before after");
 }
 
@@ -113,7 +141,8 @@ static const struct word words[] = {
 	  .show = show_shadow },
 	{ .name = "recent",
 	  .words_max = 1,
-	  .columns = "number published_ms exchange key priority size headers decision",
+	  .columns =
+		  "number published_ms:time exchange key priority size headers decision",
 	  .add = add_words },
 	{ .name = "replay",
 	  .words_min = 1,
@@ -137,7 +166,7 @@ static int show(struct cli *cli, const struct word *w, const struct tidemq_reply
 		return w->show(cli, reply);
 	if (w->columns)
 		return cli_table_print(reply->text, reply->len, w->array, w->columns);
-	return cli_table_print_object(reply->text, reply->len);
+	return cli_table_print_object(reply->text, reply->len, &status_view);
 }
 
 static int ask(struct cli *cli, const struct word *w)
@@ -179,11 +208,14 @@ static int run_rules(struct cli *cli)
 	return status;
 }
 
-static const struct cli_option rules_options[] = {
-	{ "failures", "N", "simulate: end after so many, 1-1000; default 100" },
-	{ "reason", "REASON", "simulate: nack, timeout or gone; default nack" },
-	{ "share", "PERCENT", "with shadow DIR: of the publishes (10%)" },
-	{ NULL, NULL, NULL },
+static const struct command_option rules_options[] = {
+	{ COMMAND_NUMBER("failures", "100", "simulate: end after so many, 1-1000", 1,
+			 1000) },
+	{ COMMAND_CHOICE("reason", "nack|timeout|gone", "nack",
+			 "simulate: why it fails") },
+	{ COMMAND_TEXT("share", "PERCENT", NULL,
+		       "with shadow DIR: of the publishes, 10% by default") },
+	{ .name = NULL },
 };
 
 const struct cli_verb cli_rules_verbs[] = {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "cli.h"
+#include "cli_table.h"
 
 #define NAMES_WIDTH_MAX 40 /* of a kind of change; beyond it the files are counted */
 
@@ -52,9 +53,10 @@ int cli_rules_log(struct cli *cli, const struct tidemq_reply *reply)
 	}
 	text = json_dumps(log, JSON_COMPACT);
 	json_decref(log);
-	status = text ? cli_table_print(text, strlen(text), NULL,
-					"number loaded_ms origin by result hash added "
-					"changed removed error")
+	status = text ? cli_table_print(
+				text, strlen(text), NULL,
+				"number loaded_ms:time origin by result hash added "
+				"changed removed error")
 		      : CLI_FAILED;
 	free(text);
 	return status;

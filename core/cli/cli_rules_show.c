@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "cli.h"
+#include "cli_table.h"
 
 #define TOP_COLUMNS                                                                     \
 	"script calls cache_hits errors overruns skipped p50_us p99_us max_us time_us " \
@@ -167,13 +168,17 @@ static int show_options(const struct cli *cli, const json_t *script, const char 
 
 static int show_script(const struct cli *cli, json_t *script)
 {
+	static const struct cli_table_view view = {
+		.units = "circuit_since_ms:time last_error_ms:time",
+	};
 	char *text;
 	json_t *head = json_deep_copy(script);
 	json_object_del(head, "options");
 	json_object_del(head, "binding_options");
 	json_object_del(head, "histogram");
 	text = json_dumps(head, JSON_COMPACT);
-	int status = text ? cli_table_print_object(text, strlen(text)) : CLI_FAILED;
+	int status =
+		text ? cli_table_print_object(text, strlen(text), &view) : CLI_FAILED;
 	free(text);
 	json_decref(head);
 	if (status == CLI_DONE)

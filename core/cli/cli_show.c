@@ -2,6 +2,7 @@
 #include <uv.h>
 
 #include "cli.h"
+#include "cli_table.h"
 
 /* What `list` shows of each kind, in this order; of the rules' document it is
  * the member `scripts`. */
@@ -21,10 +22,12 @@ static const struct list {
 	{ "rules", "kind name file uses calls errors time_us doc", "scripts" },
 };
 
-static int print_document(const struct cli *cli, const struct tidemq_reply *reply)
+static int print_stats(const struct cli *cli, const struct tidemq_reply *reply)
 {
+	static const struct cli_table_view view = { .units = "uptime_ms:duration" };
+
 	if (!cli->json)
-		return cli_table_print_object(reply->text, reply->len);
+		return cli_table_print_object(reply->text, reply->len, &view);
 	puts(reply->text);
 	return CLI_DONE;
 }
@@ -68,7 +71,7 @@ static int run_stats(struct cli *cli)
 		return status;
 	}
 	status = cli_ask_take(cli, &line, &reply);
-	return status == CLI_DONE ? print_document(cli, &reply) : status;
+	return status == CLI_DONE ? print_stats(cli, &reply) : status;
 }
 
 static int run_ping(struct cli *cli)

@@ -2,20 +2,14 @@
 #include <inttypes.h>
 
 #include "cli.h"
+#include "cli_table.h"
 
 static int add_request(struct cli *cli, struct buf *line)
 {
-	uint64_t failures = 0;
-	const char *reason = NULL;
-	int status = cli_get_number(cli, "failures", 1, 1000, &failures);
-	if (status == CLI_DONE)
-		status = cli_get_choice(cli, "reason", "nack|timeout|gone", &reason);
-	if (status == CLI_DONE)
-		status = cli_add_word(cli, line, cli->words[2]);
-	if (failures > 0)
-		buf_printf(line, " failures=%" PRIu64, failures);
-	if (reason)
-		buf_printf(line, " reason=%s", reason);
+	int status = cli_add_word(cli, line, cli->words[2]);
+
+	buf_printf(line, " failures=%" PRIu64 " reason=%s", cli_number(cli, "failures"),
+		   cli_get(cli, "reason"));
 	for (int i = 3; i < cli->word_count && status == CLI_DONE; i++)
 		status = cli_add_option(cli, line, cli->words[i]);
 	return status;
@@ -62,11 +56,10 @@ int cli_simulate(struct cli *cli)
 		puts(reply.text);
 		return CLI_DONE;
 	}
-	bool has_error = strstr(reply.text, "\"end\":\"error\"") != NULL;
 	const char *end = explain_end(reply.text);
-	status = cli_table_print(reply.text, reply.len, "attempts",
-				 has_error ? "attempt at_ms delay_ms happens error"
-					   : "attempt at_ms delay_ms happens");
+	status = cli_table_print(
+		reply.text, reply.len, "attempts",
+		"attempt at_ms:duration delay_ms:duration happens error?");
 	if (status == CLI_DONE && end)
 		puts(end);
 	return status;

@@ -10,9 +10,10 @@
 #include "rollout/gate.h"
 #include "rollout/history.h"
 #include "rollout/recent.h"
+#include "rollout/replay.h"
 #include "rules/spec/simulate_retry.h"
-#include "session_private.h"
 #include "rollout/shadow.h"
+#include "session_private.h"
 
 /* Of who asked, for RULES log. */
 #define AUTHOR_MAX 300
@@ -254,9 +255,20 @@ void session_rules_recent(struct session *s, size_t max, struct reply *r)
 	reply_data_take(r, &text);
 }
 
+static void on_replayed(void *ctx, struct buf *document_take, const struct error *failure)
+{
+	if (failure)
+		reply_error(ctx, failure);
+	else
+		reply_data_take(ctx, document_take);
+}
+
 void session_rules_replay(struct session *s, struct slice dir, struct reply *r)
 {
-	replay_start(s->broker, dir, r);
+	struct error err;
+
+	if (replay_start(s->broker, dir, on_replayed, r, &err) < 0)
+		reply_error(r, &err);
 }
 
 void session_rules_simulate(struct session *s, const struct retry_spec *spec,

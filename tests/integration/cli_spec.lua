@@ -8,7 +8,7 @@ describe('the command line', function()
   local queue, number = nil, 0
 
   setup(function()
-    broker = Broker.start { args = { '--fsync', 'no' }, listen = { '127.0.0.1:0', 'unix:@DIR@/sock' } }
+    broker = Broker.start { args = { '--fsync', 'no' }, listen = { '127.0.0.1:0', 'unix:@DIR@/sock' }, rules = {} }
   end)
   teardown(function() if broker then broker:destroy() end end)
   before_each(function()
@@ -199,6 +199,42 @@ describe('the command line', function()
       assert.matches('retry/exponential%.lua', text)
       assert.matches(' %-7 ', text)
       assert.matches('delayed', text)
+    end)
+
+    it('show times and durations with their units', function()
+      tide('declare', 'queue', queue)
+      tide('pub', '--delay', '90m', '-', queue, 'hello')
+      local time = '%d%d%d%d%-%d%d%-%d%dT%d%d:%d%d:%d%d%.%d%d%dZ'
+      assert.matches('TS +DUE .*' .. time .. '  ' .. time .. '  ', tide('peek', '--state', 'delayed', queue))
+      local text = tide('explain', '--delay', '90m', '--ttl', '1s', '-', queue)
+      assert.matches('\ndelay +1h30m\ndue +' .. time .. '\nttl +1s\nexpires +' .. time .. '\n', text)
+      assert.matches('uptime_ms +%d[%d.smh]*\n', tide('stats'))
+      assert.matches('\nloaded_ms +' .. time .. '\n', tide('rules', 'status'))
+      assert.matches('NUMBER +PUBLISHED .* ' .. time .. ' ', tide('rules', 'recent', '1'))
+      assert.matches('ATTEMPT +AT +DELAY +HAPPENS\n +1 +0s +500ms  retry\n',
+        tide('rules', 'simulate', 'retry', 'exponential', 'base=500ms'))
+    end)
+
+    it('leave out columns that no row needs', function()
+      assert.is_nil(tide('rules', 'status'):find('LAST ERROR', 1, true))
+      assert.is_nil(tide('rules', 'simulate', 'retry', 'fixed'):find('ERROR', 1, true))
+      broker:write_rule('retry/broken.lua', 'return { decide = function() error "no luck" end }\n')
+      broker:write_rule('schedule/tick.lua', 'return { every = "1h", run = function() end }\n')
+      broker:write_rule('filter/10-bad.lua',
+        'return { match = { key = "bad" }, publish = function() error "oh" end }\n')
+      tide('rules', 'reload')
+      assert.matches('HAPPENS +ERROR\n[^\n]*no luck', tide('rules', 'simulate', 'retry', 'broken'))
+      refused(1, 'oh', 'pub', '-', 'bad', 'hello')
+      local text = tide('rules', 'status')
+      assert.matches('SKIPPED +LAST ERROR\n', text)
+      assert.matches('\n  filter +10%-bad [^\n]* filter/10%-bad%.lua:1: oh\n', text)
+      -- The first schedule is not active and has neither.
+      assert.matches('ACTIVE +NEXT +LAST +RESULT', text)
+      assert.matches('\n  heartbeat +[^\n]+ no +%- +%- ', text)
+      for _, path in ipairs { 'retry/broken.lua', 'schedule/tick.lua', 'filter/10-bad.lua' } do
+        broker:remove_rule(path)
+      end
+      tide('rules', 'reload')
     end)
 
     it('rules and lists are documents with --json', function()

@@ -1,6 +1,5 @@
 -- What stands in Redis was not written by this broker: it is refused, and breaks nothing.
 local Broker = require 'support.broker'
-local Redis = require 'support.redis'
 
 describe('a body in Redis', function()
   local broker
@@ -51,12 +50,11 @@ describe('a message that is too long for Redis', function()
 
   after_each(function()
     broker:destroy()
-    redis:destroy()
   end)
 
   local function start(...)
-    redis = Redis.start { ... }
-    broker = Broker.start { args = { '--store', redis.url } }
+    broker = Broker.start { redis = { ... } }
+    redis = broker.redis
     c = broker:connect()
     c:ok 'DECLARE queue jobs'
     c:ok 'DECLARE queue memory durable=0'

@@ -88,17 +88,20 @@ end)
 describe('the command line of serve', function()
   it('that is wrong ends with status 2 and one line', function()
     for words, text in pairs {
-      ['serve --frob'] = "serve has no option '--frob'; see tidemq help serve",
-      ['serve now'] = "serve takes options alone, not 'now'; see tidemq help serve",
-      ['serve --data'] = '--data needs a value: DIR',
-      ['serve --node 1024'] = '--node 1024: wanted is a number from 0 to 1023',
-      ['serve --fsync maybe'] = '--fsync maybe: wanted is always, everysec or no',
-      ['serve --log loud'] = '--log loud: wanted is error, warn, info or debug',
-      ['serve --idle-timeout soon'] = '--idle-timeout soon: wanted is a time like 250ms or 30s, from 0 to 86400000 ms',
-      ['frobnicate'] = "there is no verb 'frobnicate'; see tidemq help",
+      ['serve --frob'] = "tidemq serve: there is no option '--frob'; see tidemq help serve",
+      ['serve now'] = "tidemq serve: it takes options alone, not 'now'; see tidemq help serve",
+      ['serve --data'] = "tidemq serve: option '--data' needs a value; see tidemq help serve",
+      ['serve --node 1024'] = "tidemq serve: --node must be 0-1023, not '1024'; see tidemq help serve",
+      ['serve --fsync maybe'] = "tidemq serve: --fsync must be one of always|everysec|no, not 'maybe'; "
+        .. 'see tidemq help serve',
+      ['serve --log loud'] = "tidemq serve: --log must be one of error|warn|info|debug, not 'loud'; "
+        .. 'see tidemq help serve',
+      ['serve --idle-timeout soon'] = 'tidemq serve: --idle-timeout must be a duration like 250ms, 30s, 5m, 2h or 1d, '
+        .. "from 0s to 1d, not 'soon'; see tidemq help serve",
+      ['frobnicate'] = "tidemq: there is no verb 'frobnicate'; see tidemq help",
     } do
       local output, status = shell.run(('%s %s 2>&1 </dev/null'):format(Broker.binary(), words))
-      assert.equal('tidemq: ' .. text .. '\n', output)
+      assert.equal(text .. '\n', output)
       assert.equal(2, status)
     end
   end)
@@ -120,6 +123,82 @@ describe('the command line of serve', function()
 end)
 
 describe('a connection', function()
+  local broker
+
+  setup(function() broker = start() end)
+  teardown(function() broker:expect_clean_stop() end)
+
+  it('with a heartbeat hears the broker, and is closed when it says nothing', function()
+    broker.vhost = nil -- which is a HELLO too
+    local c = broker:connect()
+    assert.equal(1000, c:document('HELLO heartbeat=1s').heartbeat_ms)
+    local last = c:drain_until '^EVT closed .*$'
+    assert.equal('EVT closed busy nothing was heard for two heartbeats', last)
+    c:expect_closed()
+  end)
+
+  it('with a heartbeat stays open while it says something', function()
+    broker.vhost = nil -- which is a HELLO too
+    local c = broker:connect()
+    c:document 'HELLO heartbeat=1s'
+    for _ = 1, 3 do
+      c:expect_line 'EVT heartbeat'
+      c:send 'PING quiet\r\n'
+    end
+    c:send 'PING\r\n'
+    c:drain_until '^OK$'
+  end)
+
+  it('that is half-closed by nc gets its answers', function()
+    local port = broker.address:match ':(%d+)$'
+    local output, status = shell.run((
+      [[printf 'DECLARE queue q\nPUB - q 5\nhello\nGET q wait=20ms ack=auto\nGET q wait=20ms\n' | nc -N 127.0.0.1 %s]]
+    ):format(port))
+    assert.equal(0, status)
+    local wanted = '^OK\r\nOK %x+ 1\r\nOK 1\r\nMSG %- %- 1 %- q id=%x+ ts=%d+ 5\r\nhello\r\nOK 0\r\n$'
+    assert.is_truthy(output:find(wanted), output)
+  end)
+
+  it('that is closed while it waits is given nothing', function()
+    local c = broker:enter_vhost()
+    c:ok 'DECLARE queue q'
+    for _, farewell in ipairs { '', 'QUIT\r\n', '@2 OPEN\r\n@2 QUIT\r\n' } do
+      local gone = broker:connect()
+      gone:send('@1 OPEN\r\n@1 GET q wait=1h ack=auto\r\nGET q wait=1h\r\n' .. farewell)
+      gone:expect_line '@1 OK'
+      gone:shutdown()
+      gone:drain_until '^@1 OK 0$'
+      gone:close()
+    end
+    c:ok('PUB - q', 'x')
+    c:send 'GET q\r\n'
+    c:expect_line 'OK 1'
+    assert.equal(1, c:expect_msg().attempt)
+  end)
+
+  it('that goes on talking after its end is not listened to', function()
+    local c = broker:enter_vhost()
+    c:send('QUIT\r\n' .. ('x'):rep(1000000))
+    c:expect_line 'OK'
+    c:expect_closed()
+    c = broker:connect()
+    c:send(('x'):rep(65536) .. ('y'):rep(1000000))
+    c:expect_line 'ERR too-long a line has at most 65536 bytes'
+    c:expect_closed()
+    c = broker:connect()
+    c:ok 'DECLARE queue q'
+    c:send('@1 OPEN\r\n@1 GET q wait=1h\r\nQUIT\r\n' .. ('x'):rep(1000000))
+    c:expect_line '@1 OK'
+    c:expect_line 'OK'
+    local other = broker:connect()
+    other:ok('PUB - q', 'x')
+    c:expect_line '@1 OK 1'
+    assert.equal('x', c:expect_msg(nil, 1).payload)
+    c:expect_closed()
+  end)
+end)
+
+describe('a connection to a broker of its own', function()
   it('over the limit is told so and closed', function()
     local broker = start { args = { '--max-connections', '3' } }
     local open = {}
@@ -144,29 +223,6 @@ describe('a connection', function()
       c:close()
       return line == 'OK'
     end))
-    broker:expect_clean_stop()
-  end)
-
-  it('with a heartbeat hears the broker, and is closed when it says nothing', function()
-    local broker = start()
-    local c = broker:connect()
-    assert.equal(1000, c:document('HELLO heartbeat=1s').heartbeat_ms)
-    local last = c:drain_until '^EVT closed .*$'
-    assert.equal('EVT closed busy nothing was heard for two heartbeats', last)
-    c:expect_closed()
-    broker:expect_clean_stop()
-  end)
-
-  it('with a heartbeat stays open while it says something', function()
-    local broker = start()
-    local c = broker:connect()
-    c:document 'HELLO heartbeat=1s'
-    for _ = 1, 3 do
-      c:expect_line 'EVT heartbeat'
-      c:send 'PING quiet\r\n'
-    end
-    c:send 'PING\r\n'
-    c:drain_until '^OK$'
     broker:expect_clean_stop()
   end)
 
@@ -213,18 +269,6 @@ describe('a connection', function()
     broker:expect_clean_stop()
   end)
 
-  it('that is half-closed by nc gets its answers', function()
-    local broker = start()
-    local port = broker.address:match ':(%d+)$'
-    local output, status = shell.run((
-      [[printf 'DECLARE queue q\nPUB - q 5\nhello\nGET q wait=20ms ack=auto\nGET q wait=20ms\n' | nc -N 127.0.0.1 %s]]
-    ):format(port))
-    assert.equal(0, status)
-    local wanted = '^OK\r\nOK %x+ 1\r\nOK 1\r\nMSG %- %- 1 %- q id=%x+ ts=%d+ 5\r\nhello\r\nOK 0\r\n$'
-    assert.is_truthy(output:find(wanted), output)
-    broker:expect_clean_stop()
-  end)
-
   it('that is half-closed after quiet requests is closed', function()
     local broker = Broker.start { args = { '--fsync', 'no' } }
     local c = broker:connect()
@@ -236,48 +280,6 @@ describe('a connection', function()
       quiet:expect_closed()
     end
     assert.equal('20', c:ok 'PURGE q')
-    broker:expect_clean_stop()
-  end)
-
-  it('that is closed while it waits is given nothing', function()
-    local broker = start()
-    local c = broker:connect()
-    c:ok 'DECLARE queue q'
-    for _, farewell in ipairs { '', 'QUIT\r\n', '@2 OPEN\r\n@2 QUIT\r\n' } do
-      local gone = broker:connect()
-      gone:send('@1 OPEN\r\n@1 GET q wait=1h ack=auto\r\nGET q wait=1h\r\n' .. farewell)
-      gone:expect_line '@1 OK'
-      gone:shutdown()
-      gone:drain_until '^@1 OK 0$'
-      gone:close()
-    end
-    c:ok('PUB - q', 'x')
-    c:send 'GET q\r\n'
-    c:expect_line 'OK 1'
-    assert.equal(1, c:expect_msg().attempt)
-    broker:expect_clean_stop()
-  end)
-
-  it('that goes on talking after its end is not listened to', function()
-    local broker = start()
-    local c = broker:connect()
-    c:send('QUIT\r\n' .. ('x'):rep(1000000))
-    c:expect_line 'OK'
-    c:expect_closed()
-    c = broker:connect()
-    c:send(('x'):rep(65536) .. ('y'):rep(1000000))
-    c:expect_line 'ERR too-long a line has at most 65536 bytes'
-    c:expect_closed()
-    c = broker:connect()
-    c:ok 'DECLARE queue q'
-    c:send('@1 OPEN\r\n@1 GET q wait=1h\r\nQUIT\r\n' .. ('x'):rep(1000000))
-    c:expect_line '@1 OK'
-    c:expect_line 'OK'
-    local other = broker:connect()
-    other:ok('PUB - q', 'x')
-    c:expect_line '@1 OK 1'
-    assert.equal('x', c:expect_msg(nil, 1).payload)
-    c:expect_closed()
     broker:expect_clean_stop()
   end)
 
@@ -307,15 +309,12 @@ describe('two thousand idle connections', function()
     local before = broker:memory()
     local host, port = broker.address:match '^(.*):(%d+)$'
     local idle = {}
-    for i = 1, 2000 do
-      local sock, err = socket.connect(host, tonumber(port))
-      if not sock then
-        assert.is_truthy(err:find 'open files', err) -- the limit of the test process
-        break
-      end
-      idle[i] = sock
-    end
-    assert.is_true(#idle >= 900, 'only ' .. #idle .. ' connections')
+    finally(function()
+      for _, sock in ipairs(idle) do sock:close() end
+    end)
+    -- As many as a small limit of open files allows, which the broker has too.
+    local files = tonumber(shell.line 'ulimit -n') or math.huge
+    for i = 1, math.min(2000, files - 124) do idle[i] = assert(socket.connect(host, tonumber(port))) end
     assert.is_truthy(wait.poll(function()
       return c:document('STATS').connections == #idle + 1
     end))

@@ -1,4 +1,4 @@
--- Rules beside those in force: in the shadow of live publishes, and over those
+-- Candidate rules beside the active ones: in the shadow of live publishes, and over those
 -- of the recent past. Neither has any effect.
 local Broker = require 'support.broker'
 local wait = require 'support.wait'
@@ -23,7 +23,10 @@ return { pick = function() n = n + 1 return n end }
 ]] },
     args = { '--fsync', 'no', table.unpack(args or {}) },
   }
-  c = broker:connect()
+end
+
+local function enter_vhost()
+  c = broker:enter_vhost()
   c:ok 'DECLARE queue q shards=4 sharding=mine'
   c:ok 'DECLARE queue t shards=4 sharding=turn'
   c:ok 'DECLARE exchange x topic'
@@ -31,8 +34,13 @@ return { pick = function() n = n + 1 return n end }
 end
 
 describe('RULES shadow', function()
-  before_each(function() start() end)
-  after_each(function() broker:destroy() end)
+  setup(start)
+  teardown(function() broker:destroy() end)
+  before_each(function()
+    enter_vhost()
+    c:request 'RULES shadow drop' -- of the test before, if there is one
+  end)
+  after_each(function() c:close() end)
 
   it('reports what would be decided otherwise, and does nothing', function()
     local dir = broker:copy_rules('next', { ['sharding/mine.lua'] = pick(3) })
@@ -134,7 +142,8 @@ end }
     assert.equal(0, c:document('STATS t').ready)
   end)
 
-  it('can be dropped, and be put in force', function()
+  it('can be dropped, and be promoted', function()
+    finally(function() c:document 'RULES reload' end)
     local dir = broker:copy_rules('next', { ['sharding/mine.lua'] = pick(3) })
     c:send 'RULES shadow promote\r\n'
     c:expect '^ERR not%-found nothing is in the shadow'
@@ -160,7 +169,7 @@ end }
     local dir = broker:copy_rules('without', {})
     assert(os.remove(dir .. '/sharding/mine.lua'))
     c:send('RULES shadow ' .. dir .. '\r\n')
-    c:expect "^ERR rule sharding/mine.lua: is gone, but queue 'q' uses it"
+    c:expect "^ERR rule sharding/mine.lua: is gone, but queue 'q' of vhost 'test%-%d+' uses it"
     c:send 'RULES shadow /nowhere\r\n'
     c:expect "^ERR not%-found the broker finds no directory '/nowhere'"
     for _, share in ipairs { '0', '101', 'x', '10%%', '-1', '' } do
@@ -202,6 +211,7 @@ describe('RULES recent', function()
 
   it('has the last publishes with what was decided', function()
     start()
+    enter_vhost()
     publish(c, 'x', 'a.b', 'pri=7 h:tier=gold')
     publish(c, '-', 'nobody')
     local recent = c:document 'RULES recent'
@@ -223,6 +233,7 @@ describe('RULES recent', function()
 
   it('is bounded', function()
     start()
+    enter_vhost()
     for _ = 1, 1100 do publish(c, '-', 'nobody') end
     local recent = c:document 'RULES recent 1024'
     assert.equal(1024, #recent)
@@ -237,6 +248,7 @@ describe('RULES recent', function()
 
   it('has payloads only when told to keep them', function()
     start { '--replay-payloads' }
+    enter_vhost()
     publish(c, 'x', 'a.b')
     assert.equal('hello', c:document('RULES recent')[1].payload)
   end)
@@ -247,6 +259,7 @@ describe('RULES replay', function()
 
   it('decides the recent publishes again, and shows what would change', function()
     start()
+    enter_vhost()
     for n = 1, 10 do publish(c, 'x', 'a.' .. n) end
     publish(c, '-', 't')
     local result = c:document('RULES replay ' .. broker:copy_rules('next', { ['sharding/mine.lua'] =
@@ -265,6 +278,7 @@ describe('RULES replay', function()
 return { pick = function(msg) return #msg.payload end }
 ]]
     start()
+    enter_vhost()
     publish(c, 'x', 'a.b')
     local result = c:document('RULES replay ' .. broker:copy_rules('next', { ['sharding/mine.lua'] = seen }))
     assert.is_false(result.payloads)
@@ -272,6 +286,7 @@ return { pick = function(msg) return #msg.payload end }
     assert.equal(1, result.needs_payload)
     broker:destroy()
     start { '--replay-payloads' }
+    enter_vhost()
     publish(c, 'x', 'a.b')
     result = c:document('RULES replay ' .. broker:copy_rules('next', { ['sharding/mine.lua'] = seen }))
     assert.is_true(result.payloads)
@@ -280,6 +295,7 @@ return { pick = function(msg) return #msg.payload end }
 
   it('goes on beside other work, and is one at a time', function()
     start()
+    enter_vhost()
     local dir = broker:copy_rules('slow', { ['sharding/mine.lua'] =
       'return { pick = function() while true do end end }\n' })
     for _ = 1, 10 do publish(c, 'x', 'a.b') end
@@ -296,6 +312,7 @@ return { pick = function(msg) return #msg.payload end }
 
   it('is a table on the command line', function()
     start()
+    enter_vhost()
     publish(c, 'x', 'a.b')
     local dir = broker:copy_rules('next', { ['sharding/mine.lua'] = pick(3) })
     local output, status = broker:cli('rules', 'replay', dir)

@@ -174,6 +174,13 @@ uint64_t engine_random_state(const struct engine *e);
 /* The same seed, the same sequence of tide.random. */
 void engine_seed(struct engine *e, uint64_t seed);
 
+/* What a script is asked to decide. */
+struct decision_context;
+struct script_question {
+	const struct msg *msg;
+	struct decision_context *context; /* NULL: that of a live publish */
+};
+
 /* ---- routing ------------------------------------------------------------ */
 
 /* An exchange's bindings, as its routing script indexes them. `user` says in
@@ -203,7 +210,7 @@ void index_count_hit(struct index *x);
 
 /* The destinations of the matching bindings, in no order, repetitions
  * possible. The array is the engine's, good until the next call into it. */
-TIDE_MUST_USE int index_route(struct index *x, const struct msg *m,
+TIDE_MUST_USE int index_route(struct index *x, const struct script_question *q,
 			      const uint32_t **dests, size_t *count, struct error *err);
 
 /* ---- strategies ---------------------------------------------------------- */
@@ -252,14 +259,15 @@ struct retry_decision {
 };
 
 /* 0 <= *shard < shards. */
-TIDE_MUST_USE int strategy_pick(struct strategy *s, const struct msg *m, unsigned shards,
-				unsigned *shard, struct error *err);
+TIDE_MUST_USE int strategy_pick(struct strategy *s, const struct script_question *q,
+				unsigned shards, unsigned *shard, struct error *err);
 /* A finite number. */
-TIDE_MUST_USE int strategy_rank(struct strategy *s, const struct msg *m,
+TIDE_MUST_USE int strategy_rank(struct strategy *s, const struct script_question *q,
 				const struct queue_view *queue, double *rank,
 				struct error *err);
-TIDE_MUST_USE int strategy_decide(struct strategy *s, const struct msg *m,
-				  uint32_t attempt, const struct failure_view *failure,
+/* What to do about a failure. */
+TIDE_MUST_USE int strategy_decide(struct strategy *s, const struct script_question *q,
+				  const struct failure_view *failure,
 				  struct retry_decision *decision, struct error *err);
 
 #endif
