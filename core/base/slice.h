@@ -37,6 +37,7 @@ static inline bool slice_is(struct slice s, const char *text)
 static inline bool slice_has_prefix(struct slice s, const char *prefix)
 {
 	size_t len = strlen(prefix);
+
 	return s.len >= len && memcmp(s.data, prefix, len) == 0;
 }
 

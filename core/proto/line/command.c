@@ -16,9 +16,6 @@
 #define WAIT_MAX_MS (3600 * 1000)
 #define TAG_RANGES_INLINE 64
 
-/* ---- reading words and options
- * --------------------------------------------------------- */
-
 static int read_name(const char *what, struct slice s, struct error *err)
 {
 	if (slice_is_name(s))
@@ -110,9 +107,6 @@ static int read_args(const struct request *q, const char *except, struct args *o
 	}
 	return TIDE_OK;
 }
-
-/* ---- the connection
- * ------------------------------------------------------------------------ */
 
 static void hello_document(struct line *l, struct json *j)
 {
@@ -222,9 +216,6 @@ COMMAND(close)
 	}
 }
 
-/* ---- definitions
- * ----------------------------------------------------------------------------- */
-
 static int read_kind(struct slice word, bool *is_queue, struct error *err)
 {
 	*is_queue = slice_is(word, "queue");
@@ -331,9 +322,6 @@ COMMAND(unbind)
 	bind_or_unbind(l, q, r, session_unbind);
 }
 
-/* ---- publishing
- * -------------------------------------------------------------------------------- */
-
 static int read_dedupe_id(const struct request *q, struct slice *out, struct error *err)
 {
 	struct slice id = request_option(q, "id");
@@ -413,9 +401,6 @@ COMMAND(explain)
 	session_explain(l->session, &spec, r);
 }
 
-/* ---- consuming
- * ---------------------------------------------------------------------------------- */
-
 COMMAND(subscribe)
 {
 	struct subscribe_spec spec = { .queue = q->words[0], .sid = q->words[1] };
@@ -472,10 +457,6 @@ COMMAND(get)
 	spec.max = (uint32_t)max;
 	session_get(session_channel(l->session, q->channel), &spec, r);
 }
-
-/* ---- settling
- * --------------------------------------------------------------------------------------
- */
 
 static int read_range(struct slice word, struct tag_range *out, struct error *err)
 {
@@ -565,10 +546,6 @@ COMMAND(touch)
 	else
 		settle(l, q, &spec, r);
 }
-
-/* ---- looking
- * ------------------------------------------------------------------------------------------
- */
 
 static int read_state(const struct request *q, enum entry_state *out, struct error *err)
 {

@@ -45,9 +45,6 @@ static void lose(struct line *l, unsigned channel, const struct error *err)
 	l->ops->finish(l->ctx);
 }
 
-/* ---- payloads ------------------------------------------------------------------------
- */
-
 static size_t fill(struct line *l, const char *data, size_t len)
 {
 	size_t wanted = l->msg->payload_len - l->filled;
@@ -133,9 +130,6 @@ static size_t feed_skip(struct line *l, size_t len)
 		l->state = LINE_SKIPPED;
 	return n;
 }
-
-/* ---- commands -------------------------------------------------------------------------
- */
 
 static void refuse(struct line *l, const struct request *q, const struct error *err)
 {
