@@ -19,6 +19,9 @@ struct slice {
 #define SLICE_FMT ".*s"
 #define SLICE_ARG(s) (int)(s).len, (s).data
 
+/* The same for at most `max` bytes of it. */
+#define SLICE_HEAD(s, max) (int)((s).len < (max) ? (s).len : (max)), (s).data
+
 static inline struct slice slice_from(const char *text)
 {
 	return (struct slice){ text, text ? strlen(text) : 0 };
