@@ -1,15 +1,13 @@
 #include "unusable.h"
 
 #include "base/mem.h"
+#include "base/container.h"
 #include "base/json.h"
 #include "host/log.h"
-#include "recover.h"
 #include "base/waiter.h"
 
 #define LINES_MAX 50    /* in the log */
 #define WRITTEN_MAX 100 /* in a document */
-
-/* ---- one of them ------------------------------------------------------------------ */
 
 static void set(struct broker *b, char **to, const char *why)
 {
@@ -82,8 +80,6 @@ int unusable_explain(enum script_kind kind, const char *script, const struct err
 			 script, cause->text);
 }
 
-/* ---- all of them ------------------------------------------------------------------ */
-
 struct visitor {
 	void (*on_exchange)(struct visitor *v, struct exchange *x);
 	void (*on_queue)(struct visitor *v, struct queue *q);
@@ -122,15 +118,13 @@ static void visit(const struct broker *b, struct visitor *v)
 	}
 }
 
-/* ---- attaching -------------------------------------------------------------------- */
-
 static void attach_exchange(struct visitor *v, struct exchange *x)
 {
 	struct error why;
 
-	if (x->index || x->is_unreadable)
+	if (x->indexes[RULESET_ACTIVE] || x->is_unreadable)
 		return;
-	if (exchange_attach(x, &why) == TIDE_OK)
+	if (exchange_attach(x, &x->vhost->broker->active_rules, &why) == TIDE_OK)
 		unusable_clear_exchange(x);
 	else
 		unusable_set_exchange(x, why.text);
@@ -140,9 +134,9 @@ static void attach_queue(struct visitor *v, struct queue *q)
 {
 	struct error why;
 
-	if (queue_is_attached(q) || q->is_unreadable)
+	if (queue_is_attached(q, RULESET_ACTIVE) || q->is_unreadable)
 		return;
-	if (queue_attach(q, &why) == TIDE_OK)
+	if (queue_attach(q, &q->vhost->broker->active_rules, &why) == TIDE_OK)
 		unusable_clear_queue(q);
 	else
 		unusable_set_queue(q, why.text);
@@ -158,12 +152,12 @@ unsigned unusable_attach_all(struct broker *b)
 
 static void detach_exchange(struct visitor *v, struct exchange *x)
 {
-	exchange_detach(x);
+	exchange_detach(x, RULESET_ACTIVE);
 }
 
 static void detach_queue(struct visitor *v, struct queue *q)
 {
-	queue_detach(q);
+	queue_detach(q, RULESET_ACTIVE);
 }
 
 void unusable_detach_all(struct broker *b)
@@ -172,8 +166,6 @@ void unusable_detach_all(struct broker *b)
 
 	visit_all(b, &v);
 }
-
-/* ---- again ------------------------------------------------------------------------ */
 
 /* The messages of a queue that can be used are read. It may be deleted meanwhile. */
 struct revival {
@@ -184,8 +176,7 @@ struct revival {
 
 static void on_revived(struct waiter *w)
 {
-	struct revival *r =
-		(struct revival *)((char *)w - offsetof(struct revival, waiter));
+	struct revival *r = container_of(w, struct revival, waiter);
 	struct queue *q;
 
 	HASH_FIND(serial_hh, r->broker->queues_by_serial, &r->serial, sizeof(r->serial),
@@ -203,7 +194,7 @@ static void on_revived(struct waiter *w)
 		log_error("queue '%s' of vhost '%s' %s", q->name, q->vhost->name,
 			  why.text);
 		q->is_recovering = false;
-		queue_detach(q);
+		queue_detach(q, RULESET_ACTIVE);
 		queue_renew_shards(q);
 		unusable_set_queue(q, why.text);
 	}
@@ -219,7 +210,7 @@ static void revive(struct queue *q)
 	q->is_recovering = true;
 	unusable_set_queue(q, "is being read from Redis");
 	waiter_init(&r->waiter, on_revived);
-	recover_queue(q, &r->waiter);
+	queue_recover(q, &r->waiter);
 	waiter_done(&r->waiter, TIDE_OK, NULL);
 }
 
@@ -229,10 +220,12 @@ static void retry_queue(struct visitor *v, struct queue *q)
 
 	if (q->is_recovering || q->is_unreadable)
 		return;
-	if (queue_attach(q, &why) == TIDE_OK)
-		revive(q);
-	else
+	if (queue_attach(q, &q->vhost->broker->active_rules, &why) < 0) {
 		unusable_set_queue(q, why.text);
+		return;
+	}
+	ruleset_follow_queue(q);
+	revive(q);
 }
 
 static void retry_exchange(struct visitor *v, struct exchange *x)
@@ -246,13 +239,14 @@ void unusable_retry_exchange(struct exchange *x)
 
 	if (!x->unusable || x->is_unreadable)
 		return;
-	if (exchange_attach(x, &why) < 0) {
+	if (exchange_attach(x, &x->vhost->broker->active_rules, &why) < 0) {
 		unusable_set_exchange(x, why.text);
 		return;
 	}
 	log_info("exchange '%s' of vhost '%s' can be used again", x->name,
 		 x->vhost->name);
 	unusable_clear_exchange(x);
+	ruleset_follow_exchange(x);
 }
 
 void unusable_retry(struct broker *b)
@@ -261,8 +255,6 @@ void unusable_retry(struct broker *b)
 
 	visit(b, &v);
 }
-
-/* ---- telling ---------------------------------------------------------------------- */
 
 struct counter {
 	struct visitor visitor;

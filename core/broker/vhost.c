@@ -69,8 +69,6 @@ int vhost_recover(struct broker *b, struct slice name, struct vhost **out,
 	return rc;
 }
 
-/* ---- end -------------------------------------------------------------------------- */
-
 struct vhost *vhost_ref(struct vhost *v)
 {
 	v->refs++;
@@ -126,8 +124,8 @@ void vhost_turn(struct broker *b)
 			continue;
 		/* Whatever is defined in it from now on defines it anew before. */
 		if (b->env.store)
-			store_definition_remove(b->store, STORE_VHOSTS, SLICE(""), vhost_slice(v),
-				       NULL, NULL);
+			store_definition_remove(b->store, STORE_VHOSTS, SLICE(""),
+						vhost_slice(v), NULL, NULL);
 		vhost_destroy(v);
 	}
 }

@@ -88,17 +88,20 @@ end)
 describe('the command line of serve', function()
   it('that is wrong ends with status 2 and one line', function()
     for words, text in pairs {
-      ['serve --frob'] = "serve has no option '--frob'; see tidemq help serve",
-      ['serve now'] = "serve takes options alone, not 'now'; see tidemq help serve",
-      ['serve --data'] = '--data needs a value: DIR',
-      ['serve --node 1024'] = '--node 1024: wanted is a number from 0 to 1023',
-      ['serve --fsync maybe'] = '--fsync maybe: wanted is always, everysec or no',
-      ['serve --log loud'] = '--log loud: wanted is error, warn, info or debug',
-      ['serve --idle-timeout soon'] = '--idle-timeout soon: wanted is a time like 250ms or 30s, from 0 to 86400000 ms',
-      ['frobnicate'] = "there is no verb 'frobnicate'; see tidemq help",
+      ['serve --frob'] = "tidemq serve: there is no option '--frob'; see tidemq help serve",
+      ['serve now'] = "tidemq serve: it takes options alone, not 'now'; see tidemq help serve",
+      ['serve --data'] = "tidemq serve: option '--data' needs a value; see tidemq help serve",
+      ['serve --node 1024'] = "tidemq serve: --node must be 0-1023, not '1024'; see tidemq help serve",
+      ['serve --fsync maybe'] = "tidemq serve: --fsync must be one of always|everysec|no, not 'maybe'; "
+        .. 'see tidemq help serve',
+      ['serve --log loud'] = "tidemq serve: --log must be one of error|warn|info|debug, not 'loud'; "
+        .. 'see tidemq help serve',
+      ['serve --idle-timeout soon'] = 'tidemq serve: --idle-timeout must be a duration like 250ms, 30s, 5m, 2h or 1d, '
+        .. "from 0s to 1d, not 'soon'; see tidemq help serve",
+      ['frobnicate'] = "tidemq: there is no verb 'frobnicate'; see tidemq help",
     } do
       local output, status = shell.run(('%s %s 2>&1 </dev/null'):format(Broker.binary(), words))
-      assert.equal('tidemq: ' .. text .. '\n', output)
+      assert.equal(text .. '\n', output)
       assert.equal(2, status)
     end
   end)

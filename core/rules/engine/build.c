@@ -48,7 +48,7 @@ static int begin(struct engine *e, struct error *err)
 		.watchdog = e->watchdog,
 		.memory_max_bytes = e->config.memory_max_bytes,
 		.tide = &e->tide,
-		.open = engine_open_api,
+		.open = build_open_api,
 		.open_ctx = e,
 	};
 	b->serial++;

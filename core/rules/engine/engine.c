@@ -106,9 +106,10 @@ bool engine_is_not_called(const char *error_text)
 	return strstr(error_text, "(" NOT_CALLED);
 }
 
-static int refuse_call(struct engine *e, struct rule *rule, struct error *err)
+static int refuse_call(struct engine *e, struct rule *rule, bool is_counted,
+		       struct error *err)
 {
-	rule->stats.skipped += !e->dry_run;
+	rule->stats.skipped += is_counted;
 	return error_set(err, TIDE_ERULE, "%s (" NOT_CALLED "; tried every %d s)",
 			 rule->stats.last_error,
 			 (int)((e->config.breaker_rest_ms + 999) / 1000));
@@ -125,29 +126,29 @@ static void tell_of_breaker(const struct engine *e, const struct rule *rule)
 		log_info("%s: %s works again", e->tide.about, rule->file);
 }
 
-int use_decide(struct engine *e, const struct use *use, lua_CFunction body, void *ctx,
-	       struct error *err)
+int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 {
-	struct rule *rule = (struct rule *)use->rule;
+	struct rule *rule = (struct rule *)c->use->rule;
+	struct dry_run *costs = c->context ? c->context->costs : NULL;
+	bool is_counted =
+		!c->context || !(c->context->is_dry || c->context->is_uncounted);
 	struct script_call call = { .file = rule->file,
-				    .stats = &rule->stats,
+				    .stats = is_counted ? &rule->stats : NULL,
 				    .is_decision = true,
-				    .body = body,
-				    .ctx = ctx };
+				    .context = c->context,
+				    .body = c->body,
+				    .ctx = c->ctx };
 	bool was_open = rule->stats.breaker.is_open && !e->config.has_no_breaker;
 	if (e->current->script.is_exhausted && !room_allows_call(e, rule, err))
 		return TIDE_ERULE;
 	if (was_open && !breaker_allows(&rule->stats.breaker, monotonic_ms(),
 					e->config.breaker_rest_ms))
-		return refuse_call(e, rule, err);
-	/* A dry run leaves no trace, in the breaker neither. */
-	if (e->dry_run)
-		call.stats = NULL;
+		return refuse_call(e, rule, is_counted, err);
 	e->call_count++;
-	uint64_t started_ns = e->dry_run ? uv_hrtime() : 0;
+	uint64_t started_ns = costs ? uv_hrtime() : 0;
 	int status = script_enter(&e->current->script, &call, err);
-	if (e->dry_run)
-		dry_run_count(e->dry_run, rule->file, uv_hrtime() - started_ns);
+	if (costs)
+		dry_run_count(costs, rule->file, uv_hrtime() - started_ns);
 	if (was_open != rule->stats.breaker.is_open && !e->config.has_no_breaker)
 		tell_of_breaker(e, rule);
 	const struct script_state *s = &e->current->script;
@@ -163,7 +164,7 @@ const uint64_t *engine_call_count(const struct engine *e)
 
 /* ---- generations ---------------------------------------------------------------- */
 
-void engine_open_api(lua_State *L, void *engine)
+void build_open_api(lua_State *L, void *engine)
 {
 	index_open(L, engine);
 	strategy_open(L);

@@ -10,6 +10,7 @@
 
 #include "build.h"
 #include "carry.h"
+#include "rules/api/decision_context.h"
 #include "rules/api/dry_run.h"
 #include "engine.h"
 #include "filter.h"
@@ -58,13 +59,11 @@ struct engine {
 	struct watch *watch;
 	struct api_tide tide;
 	struct shared *shared;
-	struct shared *own_shared;           /* while another's is borrowed: moment.c */
 	struct schedule_call *schedule_call; /* the run under way, or NULL */
 	struct generation *current;   /* NULL until the first is loaded: engine_open */
 	struct generation *former;    /* while its states are carried over; else NULL */
 	struct handle *carry_at;      /* the next one to be asked */
 	struct filter_set *filters;   /* of the generation in force */
-	struct dry_run *dry_run;      /* NULL outside of one */
 	enum engine_origin origin;    /* of the current one */
 	enum engine_origin attempt;   /* of the last one, refused or not */
 	uint64_t unread;              /* see unread_warn */
@@ -121,9 +120,6 @@ static inline struct use *handle_use(const struct handle *h)
 	return &h->engine->current->uses[h->number];
 }
 
-/* Bind everything that the index knows in generation `g`. */
-TIDE_MUST_USE int index_rebuild(struct index *x, struct generation *g, struct error *err);
-
 /* Bind the next binding that generation `g` lacks. True when none is left, or at a
  * failure. */
 bool index_stage(struct index *x, struct generation *g, uint64_t serial, int *status,
@@ -133,7 +129,7 @@ bool index_stage(struct index *x, struct generation *g, uint64_t serial, int *st
  * the loop may stand still. */
 void engine_retire(struct engine *e, struct generation *g);
 /* Adds what is the engine's to a new state. */
-void engine_open_api(lua_State *L, void *engine);
+void build_open_api(lua_State *L, void *engine);
 
 /* Make known to a new state what the calls need; both may raise. */
 void index_open(lua_State *L, struct engine *e);
@@ -143,8 +139,14 @@ void schedule_open(lua_State *L, struct engine *e);
 /* The members of the status that tell of tide.shared. */
 void status_shared(const struct engine *e, struct json *out);
 
-/* A call of the script of `use`, counted as a decision. */
-TIDE_MUST_USE int use_decide(struct engine *e, const struct use *use, lua_CFunction body,
-			     void *ctx, struct error *err);
+/* A script is asked for a decision. */
+struct use_call {
+	const struct use *use;
+	struct decision_context *context; /* NULL: live */
+	lua_CFunction body;
+	void *ctx; /* of the body */
+};
+TIDE_MUST_USE int use_decide(struct engine *e, const struct use_call *c,
+			     struct error *err);
 
 #endif

@@ -44,7 +44,7 @@ static int begin(struct survey *s, struct error *err)
 		.watchdog = s->engine->watchdog,
 		.memory_max_bytes = SURVEY_MEMORY_BYTES,
 		.tide = &s->engine->tide,
-		.open = engine_open_api,
+		.open = build_open_api,
 		.open_ctx = s->engine,
 	};
 

@@ -289,7 +289,8 @@ static int call(struct fixture *f, struct strategy *s)
 	struct queue_view queue = { .vhost = SLICE("/"), .name = SLICE("jobs") };
 	struct msg *m = make_msg("k", 3, "a=b", NULL);
 	double rank = 0;
-	int status = strategy_rank(s, m, &queue, &rank, &f->err);
+	int status = strategy_rank(s, &(struct script_question){ m, NULL }, &queue, &rank,
+				   &f->err);
 	msg_unref(m);
 	return status;
 }
@@ -447,7 +448,8 @@ static const struct {
 	  "hostile.lua:1: bad argument" },
 };
 
-/* The best of a few, in time of the processor: the machine may have other things to do. */
+/* The best of a few, in time of the processor: the machine may have other things to do.
+ */
 static void overrun_costs_at_most_twice_the_budget(void **state)
 {
 	struct fixture *f = *state;
