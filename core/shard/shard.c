@@ -4,12 +4,10 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "dedupe_shard.h"
+#include "dedupe.h"
 #include "journal.h"
 
-/* ---- entries ---------------------------------------------------------------- */
-
-const char *entry_reason_intern(const char *text)
+const char *shard_reason_intern(const char *text)
 {
 	static const char *const known[] = { "nack", "timeout", "gone", "expired",
 					     "rejected" };
@@ -102,8 +100,6 @@ void shard_entry_dirty(struct entry *e)
 	journal_add(sh->env->journal, sh);
 }
 
-/* ---- the shard --------------------------------------------------------------- */
-
 struct shard *shard_create(struct shard_env *env, void *owner, unsigned index,
 			   struct store_shard *keys_take)
 {
@@ -157,8 +153,6 @@ uint64_t shard_count(const struct shard *sh, enum entry_state state)
 		return sh->unacked;
 	return sh->stages[state].window.count + sh->stages[state].beyond;
 }
-
-/* ---- transitions ---------------------------------------------------------------- */
 
 /* Take the entry out of where its state keeps it. */
 void shard_entry_leave(struct entry *e)
@@ -365,7 +359,71 @@ void shard_discard(struct entry *e)
 	shard_entry_free(e);
 }
 
-/* ---- time -------------------------------------------------------------------- */
+#define KICK_RETRY_MS 100
+
+static struct entry *first_buried(struct stage *st)
+{
+	if (st->window.count == 0)
+		stage_refill(st);
+	return window_first(&st->window);
+}
+
+void shard_kick_continue(struct shard *sh)
+{
+	struct stage *st = &sh->stages[ENTRY_BURIED];
+	struct waiter *w = sh->kick_waiter;
+	struct entry *e;
+
+	if (!w)
+		return;
+	while (sh->kicks_wanted > 0 && (e = first_buried(st)) != NULL) {
+		sh->kicks_wanted--;
+		e->failures = 0;
+		e->reason = NULL;
+		e->flags |= ENTRY_TRIES_DIRTY;
+		shard_entry_leave(e);
+		shard_entry_enter(e, ENTRY_READY, e->rank);
+	}
+	if (sh->kicks_wanted > 0 && st->beyond > 0) {
+		/* The read that brings them will call again. */
+		if (!st->is_refilling)
+			shard_wake_by(sh, sh->env->now_ms + KICK_RETRY_MS);
+		return;
+	}
+	sh->kicks_wanted = 0;
+	sh->kick_waiter = NULL;
+	waiter_done(w, TIDE_OK, NULL);
+}
+
+int shard_kick(struct shard *sh, uint64_t n, struct waiter *waiter, uint64_t *kicked)
+{
+	uint64_t buried = shard_count(sh, ENTRY_BURIED);
+
+	if (sh->kick_waiter || sh->is_held_back)
+		return TIDE_EBUSY;
+	*kicked = n < buried ? n : buried;
+	if (*kicked == 0)
+		return TIDE_OK;
+	waiter_add(waiter);
+	sh->kicks_wanted = *kicked;
+	sh->kick_waiter = waiter;
+	shard_kick_continue(sh);
+	return TIDE_OK;
+}
+
+void shard_resume(struct shard *sh)
+{
+	sh->is_held_back = false;
+	if (sh->is_closed)
+		return;
+	if (!TAILQ_EMPTY(&sh->dirty))
+		journal_add(sh->env->journal, sh);
+	for (int i = 0; i < SHARD_STAGES; i++)
+		stage_relieve(&sh->stages[i]);
+	/* Whatever was not asked for meanwhile: the tick finds it. */
+	shard_wake_by(sh, sh->env->now_ms);
+	sh->ops->on_ready(sh);
+}
 
 #define TICK_MAX 4096 /* entries of one tick, so that a turn stays short */
 
@@ -446,8 +504,6 @@ void shard_tick(struct shard *sh)
 		shard_wake_by(sh, next_ms);
 	shard_unref(sh);
 }
-
-/* ---- close ------------------------------------------------------------------- */
 
 /* Forget an entry at once, whatever Redis has of it. */
 static void drop(struct entry *e)

@@ -144,7 +144,7 @@ uint64_t shard_count(const struct shard *sh, enum entry_state stage);
  * what the ledger says was held. The waiter is told when it can serve. */
 void shard_recover(struct shard *sh, struct waiter *waiter);
 
-/* ---- between the files of the shard (shard, stage, journal) -------------- */
+/* Between the files of the shard: shard*, stage, journal, dedupe. */
 
 /* The entry's memory: nothing refers to it any more. */
 void shard_entry_free(struct entry *e);
@@ -161,6 +161,10 @@ void shard_account(struct entry *e, int delta);
 struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
 				 double rank);
 void shard_wake_by(struct shard *sh, int64_t at_ms);
+/* A purge or a recovery is over: the journal may have it again. */
+void shard_resume(struct shard *sh);
+/* The literal for a failure's reason that was read from Redis; NULL for "". */
+const char *shard_reason_intern(const char *text);
 /* Continue a kick for which a refill of the buried has brought messages. */
 void shard_kick_continue(struct shard *sh);
 
