@@ -100,8 +100,7 @@ static void on_visit(void *ctx, unsigned number, struct exchange *x,
 	json_key(j, "patterns");
 	json_array_begin(j);
 	for (size_t i = 0; i < count && i < PATTERNS_MAX; i++)
-		if (numbers[i] < x->binding_cap && x->bindings[numbers[i]])
-			add_pattern(j, x->bindings[numbers[i]]);
+		add_pattern(j, x->bindings[numbers[i]]);
 	json_array_end(j);
 	json_object_end(j);
 }

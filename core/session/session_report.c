@@ -80,10 +80,10 @@ static void list_bindings(struct session *s, struct json *j)
 	struct exchange *x, *next;
 
 	HASH_ITER (hh, s->vhost->exchanges, x, next) {
-		for (uint32_t i = 0; i < x->binding_cap; i++) {
+		for (uint32_t i = 0; i < x->number_count; i++) {
 			const struct binding *b = x->bindings[i];
 
-			if (!b)
+			if (!b || b->is_released)
 				continue;
 			json_object_begin(j);
 			json_member_text(j, "exchange", x->name);

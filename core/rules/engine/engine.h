@@ -183,21 +183,45 @@ struct script_question {
 
 /* ---- routing ------------------------------------------------------------ */
 
-/* An exchange's bindings, as its routing script indexes them. `user` says in
- * errors who it is: "exchange 'orders'". */
+/* An exchange's bindings, as its routing script indexes them. */
 struct index;
 
-TIDE_MUST_USE int index_create(struct engine *e, struct slice type,
-			       const struct args *args, const char *user,
+struct index_binding {
+	uint32_t place; /* among the owner's bindings */
+	uint32_t dest;  /* where it leads: the script hands it back */
+	struct slice pattern;
+	const struct args *args;
+};
+
+/* The bindings are their owner's. A generation asks for them when it is built. */
+struct index_source {
+	const void *ctx;
+	/* The first binding from `b->place` on; false: none. */
+	bool (*next)(const void *ctx, struct index_binding *b);
+	/* Does a binding lead there? */
+	bool (*is_dest)(const void *ctx, uint32_t dest);
+};
+
+struct index_spec {
+	struct slice type;
+	const struct args *options;
+	const char *user; /* for errors: "exchange 'orders'" */
+	struct index_source source;
+};
+
+/* Without the bindings, which index_bind adds while a generation is loaded. */
+TIDE_MUST_USE int index_create(struct engine *e, const struct index_spec *spec,
 			       struct index **out, struct error *err);
 void index_destroy(struct index *x);
 
-/* `dest` is the caller's number for where the binding leads; the script hands
- * it back. TIDE_ERULE when the script refuses the pattern. */
-TIDE_MUST_USE int index_bind(struct index *x, struct slice pattern,
-			     const struct args *args, uint32_t dest, struct error *err);
-TIDE_MUST_USE int index_unbind(struct index *x, struct slice pattern,
-			       const struct args *args, uint32_t dest, struct error *err);
+/* A binding is added at a place that is free, or that index_source.next gives already.
+ * TIDE_ERULE when the script refuses the pattern. */
+TIDE_MUST_USE int index_bind(struct index *x, const struct index_binding *b,
+			     struct error *err);
+/* A binding has gone: index_source.next does not give it any more. On an error the
+ * script may still lead to its destination. */
+TIDE_MUST_USE int index_unbind(struct index *x, const struct index_binding *b,
+			       struct error *err);
 
 /* The decision depends on the routing key alone, so it may be remembered. */
 bool index_is_pure(const struct index *x);

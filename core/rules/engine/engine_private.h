@@ -120,9 +120,6 @@ static inline struct use *handle_use(const struct handle *h)
 	return &h->engine->current->uses[h->number];
 }
 
-/* Bind everything that the index knows in generation `g`. */
-TIDE_MUST_USE int index_rebuild(struct index *x, struct generation *g, struct error *err);
-
 /* Bind the next binding that generation `g` lacks. True when none is left, or at a
  * failure. */
 bool index_stage(struct index *x, struct generation *g, uint64_t serial, int *status,

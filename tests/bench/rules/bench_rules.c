@@ -67,29 +67,33 @@ static struct msg *make_msg(const char *key)
 
 /* ---- the engine by itself ------------------------------------------------------- */
 
-static void bind_many(struct index *x)
+static void bind_many(struct spec_index *x)
 {
 	char pattern[64];
 	struct error err;
 	for (uint32_t i = 0; i < BINDINGS; i++) {
 		snprintf(pattern, sizeof(pattern), "w%u.x%u.%s", i % 100, i / 100,
 			 i % 3 ? "*" : "eu");
-		if (index_bind(x, slice_from(pattern), NULL, i, &err) != TIDE_OK)
+		if (spec_index_bind(
+			    x, &(struct index_binding){ 0, i, slice_from(pattern), NULL },
+			    &err) != TIDE_OK)
 			fail("bind", &err);
 	}
 }
 
 static void bench_topic(struct engine *e)
 {
-	struct index *x;
+	struct spec_index *x;
 	struct error err;
 	struct msg *messages[512];
 	const uint32_t *dests;
 	size_t count;
 	double ns = 0;
 	char key[64];
-	if (index_create(e, SLICE("topic"), NULL, "exchange 'bench'", &x, &err) !=
-	    TIDE_OK)
+	if (spec_index_create(e,
+			      &(struct index_spec){ .type = SLICE("topic"),
+						    .user = "exchange 'bench'" },
+			      &x, &err) != TIDE_OK)
 		fail("topic", &err);
 	bind_many(x);
 	for (int i = 0; i < 512; i++) {
@@ -110,7 +114,7 @@ static void bench_topic(struct engine *e)
 		      MATCH_LIMIT_NS);
 	for (int i = 0; i < 512; i++)
 		msg_unref(messages[i]);
-	index_destroy(x);
+	spec_index_destroy(x);
 }
 
 static void bench_call(struct engine *e)

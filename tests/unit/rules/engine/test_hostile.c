@@ -448,7 +448,8 @@ static const struct {
 	  "hostile.lua:1: bad argument" },
 };
 
-/* The best of a few, in time of the processor: the machine may have other things to do. */
+/* The best of a few, in time of the processor: the machine may have other things to do.
+ */
 static void overrun_costs_at_most_twice_the_budget(void **state)
 {
 	struct fixture *f = *state;
