@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/mem.h"
-#include "route.h"
+#include "route_cache.h"
 #include "unusable.h"
 
 struct queue *queue_find(struct vhost *v, struct slice name)
@@ -113,7 +113,7 @@ static void free_parts(struct queue *q)
 	for (int slot = 0; slot < RULESET_SLOTS; slot++)
 		queue_detach(q, slot);
 	queue_config_deinit(&q->config);
-	route_destroy(q->direct);
+	route_cache_free(q->direct);
 	mem_free(q->shards);
 	mem_free(q->name);
 	mem_free(q);

@@ -155,7 +155,7 @@ uint64_t shard_count(const struct shard *sh, enum entry_state state)
 }
 
 /* Take the entry out of where its state keeps it. */
-void shard_entry_leave(struct entry *e)
+static void entry_leave(struct entry *e)
 {
 	struct shard *sh = e->shard;
 
@@ -245,7 +245,7 @@ void shard_hold(struct entry *e, int64_t deadline_ms)
 	struct shard *sh = e->shard;
 	int64_t now_ms = sh->env->now_ms;
 
-	shard_entry_leave(e);
+	entry_leave(e);
 	sh->served = e->rank;
 	e->state = ENTRY_UNACKED;
 	e->attempts++;
@@ -289,7 +289,7 @@ void shard_touch(struct entry *e, int64_t deadline_ms)
 
 void shard_return(struct entry *e, int64_t due_ms)
 {
-	shard_entry_leave(e);
+	entry_leave(e);
 	e->holder = NULL;
 	e->consumer = NULL;
 	/* The attempt was not written while it was held for a moment only. */
@@ -304,7 +304,7 @@ void shard_return(struct entry *e, int64_t due_ms)
 
 void shard_bury(struct entry *e)
 {
-	shard_entry_leave(e);
+	entry_leave(e);
 	e->holder = NULL;
 	e->consumer = NULL;
 	e->flags |= ENTRY_TRIES_DIRTY;
@@ -314,7 +314,7 @@ void shard_bury(struct entry *e)
 
 void shard_set_moving(struct entry *e)
 {
-	shard_entry_leave(e);
+	entry_leave(e);
 	e->holder = NULL;
 	e->consumer = NULL;
 	e->state = ENTRY_MOVING;
@@ -330,7 +330,7 @@ void shard_count_failure(struct entry *e, const char *reason)
 
 void shard_remove(struct entry *e, struct waiter *waiter)
 {
-	shard_entry_leave(e);
+	entry_leave(e);
 	e->state = ENTRY_GONE;
 	/* An acknowledged message is confirmed, whether Redis ever saw it or not. */
 	tell_waiter(e, TIDE_OK);
@@ -354,7 +354,7 @@ void shard_remove(struct entry *e, struct waiter *waiter)
 
 void shard_discard(struct entry *e)
 {
-	shard_entry_leave(e);
+	entry_leave(e);
 	shard_entry_clean(e);
 	shard_entry_free(e);
 }
@@ -381,7 +381,7 @@ void shard_kick_continue(struct shard *sh)
 		e->failures = 0;
 		e->reason = NULL;
 		e->flags |= ENTRY_TRIES_DIRTY;
-		shard_entry_leave(e);
+		entry_leave(e);
 		shard_entry_enter(e, ENTRY_READY, e->rank);
 	}
 	if (sh->kicks_wanted > 0 && st->beyond > 0) {
@@ -508,7 +508,7 @@ void shard_tick(struct shard *sh)
 /* Forget an entry at once, whatever Redis has of it. */
 static void drop(struct entry *e)
 {
-	shard_entry_leave(e);
+	entry_leave(e);
 	tell_waiter(e, TIDE_OK);
 	clear_unstored(e);
 	shard_entry_clean(e);

@@ -152,8 +152,7 @@ void shard_entry_dirty(struct entry *e);
 void shard_entry_clean(struct entry *e);
 /* Forget an entry that Redis does not have; its waiter has been told. */
 void shard_discard(struct entry *e);
-/* Take it out of its place and put it into a stage; it may be freed by it. */
-void shard_entry_leave(struct entry *e);
+/* Put an entry that has left its place into a stage. It may be freed by the call. */
 void shard_entry_enter(struct entry *e, enum entry_state state, double score);
 /* Keep the count of what Redis has in a stage's set at or before its edge;
  * called around every change of home or of ENTRY_OUTSIDE. */
