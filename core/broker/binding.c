@@ -196,9 +196,6 @@ void binding_destroy(struct binding *b)
 	finish(b);
 }
 
-/* ---- many at once ------------------------------------------------------------------
- */
-
 void binding_release(struct binding *b)
 {
 	struct exchange *x = b->source;

@@ -13,8 +13,6 @@ struct exchange *exchange_find(struct vhost *v, struct slice name)
 	return x;
 }
 
-/* ---- arguments ------------------------------------------------------------------ */
-
 struct exchange_args {
 	bool is_durable;
 	bool is_auto_delete;
@@ -82,8 +80,6 @@ static int compare(const struct exchange *x, struct slice type,
 	buf_deinit(&wanted);
 	return rc;
 }
-
-/* ---- life ------------------------------------------------------------------------ */
 
 static struct exchange *make(struct vhost *v, struct slice name, struct slice type,
 			     struct exchange_args *a_take)

@@ -21,7 +21,7 @@ static const struct command_option options[] = {
 	{ .name = NULL },
 };
 
-struct publishing {
+struct pub_request {
 	struct tidemq_publication p;
 	struct tidemq_header headers[ENCODE_HEADERS_MAX];
 	char *header_names[ENCODE_HEADERS_MAX];
@@ -29,7 +29,7 @@ struct publishing {
 	uint64_t count;
 };
 
-static int add_header(const struct cli *cli, struct publishing *pub, const char *text)
+static int add_header(const struct cli *cli, struct pub_request *pub, const char *text)
 {
 	const char *equals = strchr(text, '=');
 	size_t i = pub->p.header_count;
@@ -46,7 +46,7 @@ static int add_header(const struct cli *cli, struct publishing *pub, const char 
 	return CLI_DONE;
 }
 
-static int read_options(const struct cli *cli, struct publishing *pub)
+static int read_options(const struct cli *cli, struct pub_request *pub)
 {
 	int status = CLI_DONE;
 
@@ -101,7 +101,7 @@ static void print_total(const struct cli *cli, uint64_t total)
 		       total == 1 ? "" : "s");
 }
 
-static int publish_one(struct cli *cli, struct publishing *pub)
+static int publish_one(struct cli *cli, struct pub_request *pub)
 {
 	struct tidemq_receipt receipt;
 	if (tidemq_publish(cli->client, &pub->p, &receipt) != TIDEMQ_OK)
@@ -110,7 +110,7 @@ static int publish_one(struct cli *cli, struct publishing *pub)
 	return CLI_DONE;
 }
 
-static int publish_many(struct cli *cli, struct publishing *pub)
+static int publish_many(struct cli *cli, struct pub_request *pub)
 {
 	for (uint64_t i = 0; i < pub->count; i++)
 		if (tidemq_publish_pipelined(cli->client, &pub->p) != TIDEMQ_OK)
@@ -121,7 +121,7 @@ static int publish_many(struct cli *cli, struct publishing *pub)
 	return CLI_DONE;
 }
 
-static int publish_lines(struct cli *cli, struct publishing *pub)
+static int publish_lines(struct cli *cli, struct pub_request *pub)
 {
 	char *line = NULL;
 	size_t cap = 0;
@@ -145,7 +145,7 @@ static int publish_lines(struct cli *cli, struct publishing *pub)
 	return CLI_DONE;
 }
 
-static int publish(struct cli *cli, struct publishing *pub)
+static int publish(struct cli *cli, struct pub_request *pub)
 {
 	bool by_line = cli_is_given(cli, "lines");
 	const char *payload = cli->word_count > 2 ? cli->words[2] : NULL;
@@ -180,7 +180,7 @@ static int publish(struct cli *cli, struct publishing *pub)
 
 static int run_pub(struct cli *cli)
 {
-	struct publishing pub = { 0 };
+	struct pub_request pub = { 0 };
 	buf_init(&pub.input);
 	int status = publish(cli, &pub);
 	for (size_t i = 0; i < pub.p.header_count; i++)

@@ -56,7 +56,8 @@ bool command_line_help(FILE *out, const char *verb)
 	buf_init(&options);
 	command_option_help(v->options, &options);
 	command_option_help(common_options, &options);
-	fprintf(out, "\noptions, with their defaults in parentheses:\n%s", buf_cstr(&options));
+	fprintf(out, "\noptions, with their defaults in parentheses:\n%s",
+		buf_cstr(&options));
 	buf_deinit(&options);
 	fputs("\nexit status: 0 done, 1 refused or failed, 2 wrong usage\n", out);
 	return true;

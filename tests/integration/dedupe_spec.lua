@@ -178,9 +178,7 @@ describe('a publish with an id', function()
       c:send(pub('work', 'a'))
       c:expect '^OK %x+ 1'
     end
-    c:send 'GET work\r\n'
-    c:expect_line 'OK 1'
-    c:ok('NACK ' .. c:expect_msg().tag .. ' dead')
+    c:ok('NACK ' .. c:get('work')[1].tag .. ' dead')
     traffic.expect_counts(c, 'morgue', { ready = 2 })
   end)
 

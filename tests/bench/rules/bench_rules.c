@@ -13,6 +13,7 @@
 
 #include "base/mem.h"
 #include "session/service_turn.h"
+#include "session/session_private.h"
 #include "session/session.h"
 #include "rules/sandbox/pattern.h"
 #include "rules/sandbox/script.h"
@@ -382,9 +383,9 @@ static void define(struct session *s)
 		abort();
 	queue.args = exchange.args = &args;
 	binding.args = &none;
-	session_declare(s, &queue, request(s));
-	session_declare(s, &exchange, request(s));
-	session_bind(s, &binding, request(s));
+	session_define_declare(s, &queue, request(s));
+	session_define_declare(s, &exchange, request(s));
+	session_define_bind(s, &binding, request(s));
 	args_deinit(&args);
 }
 
@@ -395,13 +396,13 @@ static double publish(struct session *s, const struct publish_spec *spec, double
 	uint64_t started = uv_hrtime();
 	for (size_t i = 0; i < count; i++) {
 		struct msg *m;
-		if (session_prepare(s, spec, &m, &err) != TIDE_OK)
+		if (session_publish_prepare(s, spec, &m, &err) != TIDE_OK)
 			fail("prepare", &err);
 		memcpy(m->payload, "hello", 5);
 		session_publish_take(s, m, true, request(s));
 	}
 	so_far = best(so_far, started, count);
-	session_purge(s, SLICE("jobs"), request(s));
+	session_queue_purge(s, SLICE("jobs"), request(s));
 	service_turn(s->service);
 	return so_far;
 }

@@ -6,7 +6,7 @@
 #include "rollout/changes.h"
 #include "broker/decide.h"
 #include "shard/dedupe.h"
-#include "session.h"
+#include "session_private.h"
 
 #define PATTERNS_MAX 20 /* bindings of an exchange that are told; more are counted */
 
@@ -308,7 +308,7 @@ void session_explain(struct session *s, const struct publish_spec *spec, struct 
 	struct error err;
 	struct msg *m;
 
-	if (session_prepare(s, spec, &m, &err) < 0) {
+	if (session_publish_prepare(s, spec, &m, &err) < 0) {
 		reply_error(r, &err);
 		return;
 	}

@@ -1,11 +1,8 @@
 /* LIST and STATS: documents about what there is. */
 #include "base/json.h"
 #include "shard/dedupe.h"
-#include "session.h"
+#include "session_private.h"
 #include "broker/unusable.h"
-
-/* ---- lists
-   ------------------------------------------------------------------------ */
 
 static void add_args(struct json *j, const char *key, const struct args *args)
 {
@@ -147,7 +144,7 @@ static void list_connections(struct session *self, struct json *j)
 	}
 }
 
-void session_list(struct session *s, enum list_what what, struct reply *r)
+void session_report_list(struct session *s, enum list_what what, struct reply *r)
 {
 	static void (*const lists[])(struct session *, struct json *) = {
 		[LIST_EXCHANGES] = list_exchanges,     [LIST_QUEUES] = list_queues,
@@ -168,8 +165,6 @@ void session_list(struct session *s, enum list_what what, struct reply *r)
 	}
 	reply_data_take(r, &text);
 }
-
-/* ---- stats ------------------------------------------------------------------------- */
 
 static void queue_stats(const struct queue *q, struct json *j)
 {
@@ -266,14 +261,14 @@ static void broker_stats(const struct service *service, struct json *j)
 	store_members(b, j);
 }
 
-void session_stats(struct session *s, struct slice queue, struct reply *r)
+void session_report_stats(struct session *s, struct slice queue, struct reply *r)
 {
 	struct queue *q = NULL;
 	struct error err;
 	struct buf text;
 	struct json j;
 
-	if (queue.len && session_queue(s, queue, &q, &err) < 0) {
+	if (queue.len && session_queue_usable(s, queue, &q, &err) < 0) {
 		reply_error(r, &err);
 		return;
 	}
