@@ -10,7 +10,7 @@ static void deinit_outcome(struct decision *d, struct outcome *o)
 	msg_unref(o->msg);
 }
 
-void decision_deinit(struct decision *d)
+void decide_deinit(struct decision *d)
 {
 	deinit_outcome(d, &d->first);
 	if (!d->copies)

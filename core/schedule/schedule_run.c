@@ -172,7 +172,7 @@ static void publish_one(struct schedule *s, struct passing *p)
 			     publish_filtered(&p->decision, &p->spec, &known, &s->waiter,
 					      &err),
 			     &err);
-	decision_deinit(&p->decision);
+	decide_deinit(&p->decision);
 }
 
 /* The filters come first, since the mark has the ids of what they copy. That of a

@@ -273,7 +273,7 @@ static void explain(const struct decide_spec *spec, struct explanation *x,
 		answer(x, spec, &d, rc == TIDE_OK ? NULL : &err, r);
 	else
 		reply_error(r, &err);
-	decision_deinit(&d);
+	decide_deinit(&d);
 }
 
 static struct explanation *explanation_create(void)
