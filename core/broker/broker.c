@@ -5,8 +5,9 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "rules/engine/bundle.h"
+#include "rules/engine/rules_dir.h"
 #include "rules/api/shared.h"
+#include "rules/engine/reload.h"
 #include "session/author.h"
 #include "clock.h"
 #include "shard/dedupe.h"
@@ -144,7 +145,7 @@ static int serve_last_good(struct broker *b)
 /* It was loaded some time ago, and is not watched any more when the engine is closed. */
 static bool has_directory_changed(const struct broker *b, const struct engine *e)
 {
-	struct bundle *found = bundle_scan(b->config.rules_dir, engine_files(e));
+	struct bundle *found = rules_dir_scan(b->config.rules_dir, engine_files(e));
 	bool has_changed = bundle_hash(found) != engine_hash(e);
 
 	bundle_unref(found);

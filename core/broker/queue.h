@@ -8,6 +8,7 @@
 #include "queue_config.h"
 #include "shard/shard.h"
 #include "vhost.h"
+#include "rules/engine/strategy.h"
 
 struct dedupe_queue;
 struct route;

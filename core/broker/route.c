@@ -5,6 +5,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "rules/api/dry_run.h"
+#include "rules/engine/index.h"
+#include "rules/engine/strategy.h"
 #include "unusable.h"
 
 void route_destroy(struct route *r)

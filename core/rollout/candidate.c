@@ -8,8 +8,11 @@
 
 #include "base/mem.h"
 #include "rules/api/absent.h"
-#include "rules/engine/bundle.h"
+#include "rules/engine/rules_dir.h"
 #include "rules/engine/filter.h"
+#include "rules/engine/reload.h"
+#include "rules/engine/index.h"
+#include "rules/engine/strategy.h"
 #include "broker/exchange.h"
 #include "broker/queue.h"
 #include "broker/unusable.h"
@@ -282,8 +285,8 @@ static bool has_same_modules(struct candidate *c)
 
 	if (c->epoch != engine_epoch(live)) {
 		c->epoch = engine_epoch(live);
-		c->has_same_modules = bundle_has_same_modules(engine_files(live),
-							      engine_files(c->engine));
+		c->has_same_modules = rules_dir_has_same_modules(engine_files(live),
+								 engine_files(c->engine));
 	}
 	return c->has_same_modules;
 }

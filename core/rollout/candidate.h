@@ -10,6 +10,7 @@
 
 #include "rules/api/draft.h"
 #include "rules/engine/moment.h"
+#include "rules/engine/strategy.h"
 #include "broker/broker.h"
 #include "verdict.h"
 

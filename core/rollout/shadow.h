@@ -7,6 +7,7 @@
 #define TIDE_ROLLOUT_SHADOW_H
 
 #include "broker/broker.h"
+#include "rules/engine/strategy.h"
 #include "session/reply.h"
 #include "verdict.h"
 

@@ -7,6 +7,7 @@
 #include "broker/queue.h"
 #include "broker/route.h"
 #include "scheduler.h"
+#include "rules/engine/schedule.h"
 
 /* ---- what the script sees ---------------------------------------------------------- */
 

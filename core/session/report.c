@@ -3,6 +3,8 @@
 #include "shard/dedupe.h"
 #include "session.h"
 #include "broker/unusable.h"
+#include "rules/engine/index.h"
+#include "rules/engine/engine_status.h"
 
 /* ---- lists
    ------------------------------------------------------------------------ */

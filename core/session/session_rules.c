@@ -4,7 +4,9 @@
  * then, the reply is there until it is answered. */
 #include "base/json.h"
 #include "base/mem.h"
-#include "rules/engine/bundle.h"
+#include "rules/sandbox/bundle.h"
+#include "rules/engine/reload.h"
+#include "rules/engine/engine_status.h"
 #include "author.h"
 #include "rollout/gate.h"
 #include "rollout/history.h"

@@ -4,6 +4,8 @@
 
 #include "base/mem.h"
 #include "engine_private.h"
+#include "rules/api/api_shared.h"
+#include "rules/api/draft.h"
 
 void build_start(struct engine *e, struct bundle *from, enum engine_origin origin)
 {
@@ -37,7 +39,26 @@ struct generation *build_take(struct engine *e)
 	return next;
 }
 
+struct generation *build_take_dropped(struct engine *e)
+{
+	struct generation *dropped = e->build.dropped;
+
+	e->build.dropped = NULL;
+	return dropped;
+}
+
 /* ---- steps ---------------------------------------------------------------------- */
+
+void build_open_api(lua_State *L, void *engine)
+{
+	index_open(L, engine);
+	strategy_open(L);
+	draft_open(L);
+	schedule_open(L, engine);
+	sandbox_push_global(L, "tide");
+	api_shared_add(L, engine);
+	lua_pop(L, 1);
+}
 
 static int begin(struct engine *e, struct error *err)
 {
@@ -49,7 +70,7 @@ static int begin(struct engine *e, struct error *err)
 		.watchdog = e->watchdog,
 		.memory_max_bytes = e->config.memory_max_bytes,
 		.tide = &e->tide,
-		.open = engine_open_api,
+		.open = build_open_api,
 		.open_ctx = e,
 	};
 	b->serial++;
@@ -58,12 +79,11 @@ static int begin(struct engine *e, struct error *err)
 	return generation_begin(&b->next, &config, err);
 }
 
-static void restart(struct engine *e)
+static void restart(struct build *b)
 {
-	struct build *b = &e->build;
 	b->restarts++;
 	b->at = NULL;
-	engine_retire(e, b->next);
+	b->dropped = b->next;
 	b->next = NULL;
 }
 
@@ -106,7 +126,7 @@ static int step(struct engine *e, bool *is_done, struct error *err)
 		return b->failure.code;
 	}
 	if (b->must_restart)
-		restart(e);
+		restart(b);
 	if (!b->next)
 		return begin(e, err);
 	if (b->next->loading)
@@ -121,7 +141,7 @@ static int step(struct engine *e, bool *is_done, struct error *err)
 		return TIDE_OK;
 	}
 	if (must_check && !generation_is_current(b->next))
-		restart(e);
+		restart(b);
 	else
 		*is_done = true;
 	b->is_checking = false;
@@ -145,7 +165,8 @@ bool build_turn(struct engine *e, int64_t max_ns, int *status, struct error *err
 	do {
 		*status = step(e, &is_done, err);
 		took_ns = (int64_t)uv_hrtime() - started_ns;
-	} while (*status == TIDE_OK && !is_done && !b->is_checking && took_ns < max_ns);
+	} while (*status == TIDE_OK && !is_done && !b->is_checking && !b->dropped &&
+		 took_ns < max_ns);
 	b->turns++;
 	b->worked_ns += took_ns;
 	b->took_ns = started_ns + took_ns - b->started_ns;

@@ -9,6 +9,7 @@
 #ifndef TIDE_RULES_ENGINE_BUILD_H
 #define TIDE_RULES_ENGINE_BUILD_H
 
+#include <lua.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -30,10 +31,11 @@ struct build {
 	struct bundle *from; /* in the place of the directory; NULL: that */
 	enum engine_origin origin;
 	bool must_restart;
-	bool is_checking;        /* the next step reads all files: a turn of its own */
-	struct generation *next; /* NULL: not begun yet */
-	uint64_t serial;         /* handles and bindings remember the one they are in */
-	struct handle *at;       /* the next one to be put in */
+	bool is_checking;           /* the next step reads all files: a turn of its own */
+	struct generation *next;    /* NULL: not begun yet */
+	struct generation *dropped; /* by a restart; see build_take_dropped */
+	uint64_t serial;   /* handles and bindings remember the one they are in */
+	struct handle *at; /* the next one to be put in */
 	unsigned restarts;
 	struct error failure; /* of a change that was followed; code 0: none */
 	/* What it has cost the loop; of the last one, when none is under way. */
@@ -49,8 +51,13 @@ void build_start(struct engine *e, struct bundle *from, enum engine_origin origi
 bool build_turn(struct engine *e, int64_t max_ns, int *status, struct error *err);
 /* The generation of a build that has ended, or is given up; may be NULL. */
 struct generation *build_take(struct engine *e);
+/* The generation that the last turn gave up, to be freed by the caller; may be NULL. */
+struct generation *build_take_dropped(struct engine *e);
 /* Give it up, if one is under way. */
 void build_abort(struct engine *e);
+
+/* Add the tables of the engine to a new state; may raise. */
+void build_open_api(lua_State *L, void *engine);
 
 /* A handle goes away; before it is taken out of the list. */
 void build_forget(struct engine *e, struct handle *h);

@@ -201,14 +201,13 @@ static bool step(struct engine *e)
 	return true;
 }
 
-void carry_turn(struct engine *e, int64_t max_ns)
+struct generation *carry_turn(struct engine *e, int64_t max_ns)
 {
 	int64_t started_ns = (int64_t)uv_hrtime();
 	bool is_left = true;
 	while (is_left && (int64_t)uv_hrtime() - started_ns < max_ns)
 		is_left = step(e);
-	if (!is_left)
-		engine_retire(e, end(e));
+	return is_left ? NULL : end(e);
 }
 
 void carry_finish(struct engine *e)

@@ -27,8 +27,9 @@ void carry_note(const struct handle *h, struct generation *g);
  * it is given back; else it is kept, as e->former, until carry_turn or carry_finish has
  * come to an end. */
 struct generation *carry_begin(struct engine *e, struct generation *old);
-/* Ask some of the uses, for about `max_ns`; at the end retire the old generation. */
-void carry_turn(struct engine *e, int64_t max_ns);
+/* Ask some of the uses, for about `max_ns`. At the end returns the old generation, which
+ * the caller frees; before NULL. */
+struct generation *carry_turn(struct engine *e, int64_t max_ns);
 /* Ask all that are left, and free the old generation. */
 void carry_finish(struct engine *e);
 

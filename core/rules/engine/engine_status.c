@@ -1,20 +1,14 @@
 /* engine_status.c: the engine's state as a document, for RULES status and LIST rules. */
 
+#include "engine_status.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "engine.h"
 #include "engine_private.h"
+#include "rules/api/shared.h"
 
-const char *engine_origin_name(enum engine_origin origin)
-{
-	static const char *const names[] = {
-		[ENGINE_START] = "start",       [ENGINE_LAST_GOOD] = "last good",
-		[ENGINE_FILES] = "files",       [ENGINE_RELOAD] = "reload",
-		[ENGINE_ROLLBACK] = "rollback", [ENGINE_PROMOTE] = "promote",
-	};
-	return names[origin];
-}
+#define COUNTERS_SHOWN 256
 
 static void write_hash(struct json *out, uint64_t hash)
 {
@@ -151,13 +145,13 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 static void write_refusal(struct json *out, const struct engine *e)
 {
 	json_key(out, "refusal");
-	if (e->refusal.code == TIDE_OK) {
+	if (e->reload.refusal.code == TIDE_OK) {
 		json_null(out);
 		return;
 	}
 	json_object_begin(out);
-	json_member_text(out, "error", e->refusal.text);
-	json_member_int(out, "ms", e->refused_unix_ms);
+	json_member_text(out, "error", e->reload.refusal.text);
+	json_member_int(out, "ms", e->reload.refused_unix_ms);
 	json_object_end(out);
 }
 
@@ -175,6 +169,40 @@ static void write_build(struct json *out, const struct build *b)
 	json_object_end(out);
 }
 
+static void write_counter(void *ctx, struct slice name, const struct shared_value *value)
+{
+	struct json *out = ctx;
+	json_key_slice(out, name);
+	if (value->type == SHARED_INTEGER)
+		json_int(out, value->integer);
+	else
+		json_number(out, value->number);
+}
+
+void engine_status_counters(const struct engine *e, struct json *out)
+{
+	shared_each_counter(e->shared, engine_now_ms(e), COUNTERS_SHOWN, write_counter,
+			    out);
+}
+
+static void write_shared(const struct engine *e, struct json *out)
+{
+	struct shared_stats stats;
+	shared_stats(e->shared, &stats);
+	json_key(out, "shared");
+	json_object_begin(out);
+	json_member_int(out, "entries", (int64_t)stats.entries);
+	json_member_int(out, "entries_max", (int64_t)stats.entries_max);
+	json_member_int(out, "bytes", (int64_t)stats.bytes);
+	json_member_int(out, "bytes_max", (int64_t)stats.bytes_max);
+	json_member_int(out, "unwritten", (int64_t)stats.unwritten);
+	json_object_end(out);
+	json_key(out, "counters");
+	json_object_begin(out);
+	engine_status_counters(e, out);
+	json_object_end(out);
+}
+
 void engine_status(const struct engine *e, struct json *out)
 {
 	const struct generation *g = e->current;
@@ -183,7 +211,7 @@ void engine_status(const struct engine *e, struct json *out)
 	write_hash(out, g->hash);
 	json_member_text(out, "origin", engine_origin_name(e->origin));
 	json_member_int(out, "loaded_ms", g->loaded_unix_ms);
-	json_member_int(out, "refused", (int64_t)e->refused_count);
+	json_member_int(out, "refused", (int64_t)e->reload.refused_count);
 	write_refusal(out, e);
 	json_member_int(out, "memory_bytes", (int64_t)g->script.memory_bytes);
 	json_member_int(out, "memory_max_bytes", (int64_t)g->script.memory_max_bytes);
@@ -193,7 +221,7 @@ void engine_status(const struct engine *e, struct json *out)
 	for (size_t i = 0; i < g->rule_count; i++)
 		write_rule(out, e, g->rules[i]);
 	json_array_end(out);
-	status_shared(e, out);
+	write_shared(e, out);
 	if (e->hooks.add_status)
 		e->hooks.add_status(e->hooks.ctx, out);
 	json_object_end(out);

@@ -10,7 +10,7 @@
 #define TIDE_RULES_ENGINE_GENERATION_H
 
 #include "rules/api/api_tide.h"
-#include "bundle.h"
+#include "rules/sandbox/bundle.h"
 #include "rule.h"
 
 struct generation_config {
@@ -24,14 +24,7 @@ struct generation_config {
 	void *open_ctx;
 };
 
-struct use {
-	const struct rule *rule; /* NULL: this number is not in use */
-	int options;             /* references */
-	int state;               /* what `new` returned: for routing the index */
-	bool is_pure;
-	bool must_carry; /* see carry.h */
-};
-
+struct use;
 struct generation_loading;
 
 struct generation {
@@ -63,19 +56,10 @@ bool generation_is_current(const struct generation *g);
 /* Accepts NULL. Any thread, for one that nobody uses. */
 void generation_destroy(struct generation *g);
 
-/* By its name, a file of a kind's folder is a script of the kind. */
-bool script_kind_is_file(const char *file);
-
 struct rule *generation_find(const struct generation *g, enum script_kind kind,
 			     struct slice name);
 /* TIDE_ENOTFOUND, with a text that names the scripts of the kind that there are. */
 TIDE_MUST_USE int generation_get(const struct generation *g, enum script_kind kind,
 				 struct slice name, struct rule **out, struct error *err);
-
-/* Make use `number` of a script. TIDE_EMISMATCH for wrong options. */
-TIDE_MUST_USE int use_open(struct generation *g, size_t number, struct rule *rule,
-			   const struct args *options, struct error *err);
-/* Harmless for a number that is not in use. */
-void use_release(struct generation *g, size_t number);
 
 #endif

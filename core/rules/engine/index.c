@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/table.h"
 #include "rules/api/api_msg.h"
-#include "engine.h"
+#include "index.h"
 #include "engine_private.h"
 
 #define ROUTE_DESTS_MAX (1024 * 1024)
@@ -160,7 +160,7 @@ static int bind_in(struct index *x, struct generation *g, const struct binding *
 	return status != TIDE_OK ? status : change(g, &c, err);
 }
 
-int index_rebuild(struct index *x, struct generation *g, struct error *err)
+static int rebuild(struct index *x, struct generation *g, struct error *err)
 {
 	int status = TIDE_OK;
 	for (struct binding *b = x->bindings; b && status == TIDE_OK; b = b->hh.next)
@@ -332,7 +332,7 @@ static int replace_index(struct index *x, struct error *err)
 	handle_use(h)->rule = NULL;
 	int status = use_open(g, h->number, rule, &h->options, err);
 	if (status == TIDE_OK)
-		status = index_rebuild(x, g, err);
+		status = rebuild(x, g, err);
 	if (status != TIDE_OK) {
 		use_release(g, h->number);
 		*handle_use(h) = old;

@@ -38,7 +38,7 @@ static struct generation *load_all(struct inspection *in, struct engine *e)
 		.watchdog = e->watchdog,
 		.memory_max_bytes = INSPECT_MEMORY_BYTES,
 		.tide = &e->tide,
-		.open = engine_open_api,
+		.open = build_open_api,
 		.open_ctx = e,
 	};
 	struct generation *g;
@@ -57,20 +57,6 @@ static struct generation *load_all(struct inspection *in, struct engine *e)
 	return g;
 }
 
-static bool is_script(const char *path)
-{
-	const char *slash = strchr(path, '/');
-	if (!slash || strchr(slash + 1, '/') || !script_kind_is_file(slash + 1))
-		return false;
-	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
-		const char *name = script_kind_name((enum script_kind)kind);
-		if (strlen(name) == (size_t)(slash - path) &&
-		    strncmp(path, name, strlen(name)) == 0)
-			return true;
-	}
-	return false;
-}
-
 static bool has_rule(const struct generation *g, const char *path)
 {
 	for (size_t i = 0; i < g->rule_count; i++)
@@ -84,7 +70,7 @@ static struct bundle *collect_good(const struct generation *g)
 	struct bundle *good = bundle_create();
 	for (size_t i = 0; i < g->files->count; i++) {
 		const struct bundle_file *file = &g->files->files[i];
-		if (!is_script(file->path) || has_rule(g, file->path))
+		if (!script_kind_is_path(file->path) || has_rule(g, file->path))
 			bundle_add(good, file->path,
 				   (struct slice){ file->text, file->len });
 	}

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "base/findings.h"
-#include "bundle.h"
+#include "rules/sandbox/bundle.h"
 
 struct generation;
 

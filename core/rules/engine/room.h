@@ -19,6 +19,16 @@ struct rule;
 #define ROOM_REST_MS 1000
 #define ROOM_TURN_NS 1000000
 
+/* Part of the engine. */
+struct room {
+	uint64_t ending_epoch;   /* the last one that used up its memory */
+	size_t fresh_bytes;      /* of the active generation when it was loaded */
+	uint64_t rests_until_ms; /* no script is called: the memory is used up */
+	uv_idle_t collector;     /* active while the state is collected in steps */
+	uint64_t collecting;     /* the epoch that is collected */
+	int cycles_left;
+};
+
 /* TIDE_ELIMIT when there is no room for anything new. */
 TIDE_MUST_USE int room_check(struct engine *e, struct error *err);
 /* A call that makes something new has ended so: for a shortage of memory this becomes
@@ -30,7 +40,6 @@ bool room_allows_call(struct engine *e, const struct rule *rule, struct error *e
 /* A call has ended, which was refused memory or came after one that was. */
 void room_after_call(struct engine *e, int status);
 
-/* For engine.c: the part of the loop. */
 void room_open(struct engine *e);
 
 #endif

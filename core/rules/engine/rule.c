@@ -5,11 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "bundle.h"
-
-static const char *const kind_names[SCRIPT_KIND_COUNT] = { "routing",  "sharding",
-							   "priority", "retry",
-							   "filter",   "schedule" };
+#include "rules/sandbox/bundle.h"
 
 /* The functions of each kind, NULL for one that it does not have. */
 static const struct {
@@ -38,11 +34,6 @@ static const struct {
 	{ "match", 1u << SCRIPT_FILTER },
 };
 #define ATTRIBUTE_COUNT (sizeof(attributes) / sizeof(attributes[0]))
-
-const char *script_kind_name(enum script_kind kind)
-{
-	return kind_names[kind];
-}
 
 const char *rule_decide_name(enum script_kind kind)
 {
@@ -113,7 +104,7 @@ static void check_keys(lua_State *L, enum script_kind kind)
 			lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : NULL;
 		if (key && is_key_of(kind, key))
 			continue;
-		luaL_error(L, "a %s script has no '%s'", kind_names[kind],
+		luaL_error(L, "a %s script has no '%s'", script_kind_name(kind),
 			   luaL_tolstring(L, -2, NULL));
 	}
 }
@@ -133,7 +124,7 @@ static void take_function(lua_State *L, struct rule *r, enum rule_function f)
 	}
 	if (type != LUA_TFUNCTION)
 		luaL_error(L, "a %s script needs a function '%s', which is %s here",
-			   kind_names[r->kind], name,
+			   script_kind_name(r->kind), name,
 			   type == LUA_TNIL ? "missing" : luaL_typename(L, -1));
 	r->functions[f] = luaL_ref(L, LUA_REGISTRYINDEX);
 }
@@ -264,7 +255,7 @@ int rule_load(struct script_state *s, struct sandbox *sandbox, enum script_kind 
 {
 	struct source source;
 	char file[SCRIPT_PLACE_MAX];
-	snprintf(file, sizeof(file), "%s/%s.lua", kind_names[kind], name);
+	snprintf(file, sizeof(file), "%s/%s.lua", script_kind_name(kind), name);
 	int status = bundle_read(sandbox->from, sandbox->files, &source, path, file, err);
 	if (status != TIDE_OK)
 		return status;

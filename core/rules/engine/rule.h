@@ -9,12 +9,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine.h"
 #include "options.h"
 #include "rules/sandbox/sandbox.h"
-#include "schedule_spec.h"
 #include "rules/sandbox/script.h"
-#include "rules/sandbox/source.h"
+#include "schedule_spec.h"
+#include "script_kind.h"
 
 /* The functions of a script. What decides is `route`, `pick`, `rank` or
  * `decide`, by the kind. */

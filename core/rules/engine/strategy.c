@@ -7,7 +7,7 @@
 #include "base/duration.h"
 #include "base/mem.h"
 #include "rules/api/api_msg.h"
-#include "engine.h"
+#include "strategy.h"
 #include "engine_private.h"
 #include "loads.h"
 #include "rules/api/view.h"

@@ -108,19 +108,14 @@ void pattern_compile(lua_State *L, struct pattern *p, const char *text, size_t l
 
 void pattern_match_init(struct pattern_match *m, lua_State *L, const char *function,
 			const char *subject, size_t len);
-/* Where the match that begins at `at` ends; NULL when there is none. Raises when
- * the call's steps, or its time, are used up. */
-const char *pattern_match_at(struct pattern_match *m, const struct pattern *p,
-			     const char *at);
-/* The first match at `*at` or behind it, which `*at` is set to. */
+/* The end of the first match at `*at` or behind it, NULL when there is none. `*at` is set
+ * to its begin. Raises when the call has used up its steps or its time. */
 const char *pattern_match_search(struct pattern_match *m, const struct pattern *p,
 				 const char **at);
 /* Take `steps` from the budget, for work done beside the matching. */
 void pattern_match_spend(struct pattern_match *m, size_t steps);
 
-/* The class that a letter names (a, d, ...), upper case or lower, as bits of
- * pattern_compile_classes; 0 when it names none. */
-uint16_t pattern_class(unsigned char letter);
+/* The classes of each byte, as bits: those that %a, %d, ... name. */
 extern const uint16_t pattern_compile_classes[256];
 
 /* Put find, match, gmatch and gsub in the place of the originals in the table

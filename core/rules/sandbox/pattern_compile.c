@@ -35,7 +35,7 @@ const uint16_t pattern_compile_classes[256] = {
 	[127] = CNTRL,
 };
 
-uint16_t pattern_class(unsigned char letter)
+static uint16_t class_of(unsigned char letter)
 {
 	switch (tolower(letter)) {
 	case 'a':
@@ -82,7 +82,7 @@ static void set_add(struct pattern_set *set, unsigned char byte)
 
 static void set_add_class(struct pattern_set *set, unsigned char letter)
 {
-	uint16_t class = pattern_class(letter);
+	uint16_t class = class_of(letter);
 	bool is_negated = isupper(letter) != 0;
 	if (!class) {
 		set_add(set, letter);
@@ -169,7 +169,7 @@ static void compile_single(struct compiler *c)
 		compile_set(c, item);
 	} else if (byte == '%') {
 		item->byte = (unsigned char)*c->p++;
-		item->class = pattern_class(item->byte);
+		item->class = class_of(item->byte);
 		item->is_negated = isupper(item->byte) != 0;
 		if (item->class)
 			item->test = PATTERN_TEST_CLASS;

@@ -199,8 +199,8 @@ static const char *choose_again(struct pattern_match *m, struct pattern_choice *
 	return ++choice->at;
 }
 
-const char *pattern_match_at(struct pattern_match *m, const struct pattern *p,
-			     const char *at)
+static const char *match_at(struct pattern_match *m, const struct pattern *p,
+			    const char *at)
 {
 	const struct pattern_item *item = p->items;
 	struct pattern_choice *top = p->choices;
@@ -237,7 +237,7 @@ const char *pattern_match_search(struct pattern_match *m, const struct pattern *
 {
 	const struct pattern_item *first = p->items;
 	if (p->is_anchored)
-		return pattern_match_at(m, p, *at);
+		return match_at(m, p, *at);
 	bool has_first_byte =
 		first->op == PATTERN_ONE && first->test == PATTERN_TEST_BYTE;
 	for (const char *from = *at; from <= m->end; from++) {
@@ -249,7 +249,7 @@ const char *pattern_match_search(struct pattern_match *m, const struct pattern *
 				return NULL;
 			from = next;
 		}
-		const char *end = pattern_match_at(m, p, from);
+		const char *end = match_at(m, p, from);
 		if (end) {
 			*at = from;
 			return end;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "rules/engine/bundle.h"
+#include "bundle.h"
 #include "safe_lib.h"
 #include "script.h"
 #include "source.h"

@@ -2,6 +2,7 @@
 
 #include "base/duration.h"
 #include "rules/engine/engine_private.h"
+#include "rules/engine/strategy.h"
 #include "rules/api/shared.h"
 
 /* The loop waits for it. */

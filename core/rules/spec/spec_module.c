@@ -23,6 +23,8 @@
 #include <string.h>
 
 #include "rules/engine/engine_private.h"
+#include "rules/engine/engine_status.h"
+#include "rules/engine/strategy.h"
 #include "rules/engine/schedule.h"
 #include "simulate_retry.h"
 #include "spec.h"

@@ -1,13 +1,9 @@
 #include "bundle.h"
 
-#include <dirent.h>
-#include <limits.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "generation.h"
-#include "rules/sandbox/source.h"
+#include "source.h"
 
 struct bundle *bundle_create(void)
 {
@@ -124,74 +120,4 @@ int bundle_read(const struct bundle *from, struct bundle *into, struct source *o
 				.len = f->len,
 				.hash = source_hash(f->text, f->len) };
 	return TIDE_OK;
-}
-
-/* ---- a look at the directory ------------------------------------------------------ */
-
-static void scan_file(struct bundle *b, const char *rules_dir, const char *name)
-{
-	char path[PATH_MAX];
-	struct source source;
-	struct error ignored; /* it is the loading that complains */
-	if (snprintf(path, sizeof(path), "%s/%s", rules_dir, name) >= (int)sizeof(path))
-		return;
-	int status = bundle_read(NULL, b, &source, path, name, &ignored);
-	if (status == TIDE_OK)
-		source_free(&source);
-}
-
-static void scan_kind(struct bundle *b, const char *rules_dir, enum script_kind kind)
-{
-	char path[PATH_MAX], name[PATH_MAX];
-	struct dirent *entry;
-	if (snprintf(path, sizeof(path), "%s/%s", rules_dir, script_kind_name(kind)) >=
-	    (int)sizeof(path))
-		return;
-	DIR *dir = opendir(path);
-	while (dir && (entry = readdir(dir))) {
-		if (!script_kind_is_file(entry->d_name))
-			continue;
-		snprintf(name, sizeof(name), "%s/%s", script_kind_name(kind),
-			 entry->d_name);
-		scan_file(b, rules_dir, name);
-	}
-	if (dir)
-		closedir(dir);
-}
-
-struct bundle *bundle_scan(const char *rules_dir, const struct bundle *known)
-{
-	struct bundle *b = bundle_create();
-	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++)
-		scan_kind(b, rules_dir, (enum script_kind)kind);
-	for (size_t i = 0; known && i < known->count; i++)
-		scan_file(b, rules_dir, known->files[i].path);
-	return b;
-}
-
-/* ---- modules ---------------------------------------------------------------------- */
-
-static bool is_script(const char *path)
-{
-	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
-		const char *folder = script_kind_name((enum script_kind)kind);
-		size_t len = strlen(folder);
-		if (strncmp(path, folder, len) == 0 && path[len] == '/' &&
-		    !strchr(path + len + 1, '/'))
-			return script_kind_is_file(path + len + 1);
-	}
-	return false;
-}
-
-static void look_at_change(void *ctx, enum bundle_change change, const char *path)
-{
-	bool *is_same = ctx;
-	*is_same &= is_script(path);
-}
-
-bool bundle_has_same_modules(const struct bundle *a, const struct bundle *b)
-{
-	bool is_same = true;
-	bundle_compare(a, b, look_at_change, &is_same);
-	return is_same;
 }
