@@ -5,7 +5,7 @@ B ?= build
 CC ?= cc
 PREFIX ?= /usr/local
 # The floors of core/, from the lowest; a floor calls itself and those before it (make lint).
-FLOORS := base store rules/sandbox rules/api rules/engine rules/spec shard broker schedule rollout \
+FLOORS := base host store rules/sandbox rules/api rules/engine rules/spec shard broker schedule rollout \
 	session proto/line net client check
 
 PACKAGES := lua5.4 hiredis libuv jansson
@@ -145,8 +145,8 @@ run: deps
 	@$(MAKE) all
 	@tools/run.sh $(B)/tidemq serve --data ./data --rules ./rules $(RUN_ARGS)
 
-# WHAT: any of unit, lua, integration.
-WHAT ?= unit lua integration
+# WHAT: any of unit, lua, integration. What takes longest starts first.
+WHAT ?= integration lua unit
 test: deps-test
 	@$(MAKE) all unit $(B)/luatide.so
 	@tools/run_tests.sh $(B) $(WHAT)
@@ -163,7 +163,7 @@ fuzz: deps-fuzz
 
 # What is written in Lua alone has nothing for a sanitizer to see.
 asan:
-	@TIDE_TEST_PATIENCE=3 $(MAKE) test B=$(B)/asan WHAT="unit integration" CFLAGS="-O1 -g" \
+	@TIDE_TEST_PATIENCE=3 $(MAKE) test B=$(B)/asan WHAT="integration unit" CFLAGS="-O1 -g" \
 		SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
 
 C_FILES = $(shell find core include tests examples -name '*.[ch]')

@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include "base/log.h"
+#include "host/log.h"
 #include "broker/broker.h"
 #include "net/server.h"
 #include "serve_options.h"

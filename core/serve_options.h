@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "base/log.h"
+#include "host/log.h"
 #include "broker/broker.h"
 #include "net/server.h"
 

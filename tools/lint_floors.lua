@@ -3,7 +3,7 @@
 --
 -- FLOORS are the folders of core/ from the lowest up. A file includes and calls its own
 -- floor and lower ones. Headers include each other without a cycle; a library's header
--- is for the floors that own it. Within a floor no circle of calls is larger than
+-- is for the floors that own it. base does no I/O and reads no clock. Within a floor no circle of calls is larger than
 -- CIRCLE_MAX files. The prefix of a public function is the name of its file, and somebody
 -- outside of the file calls it. File names and struct tags are unique.
 
@@ -156,6 +156,25 @@ local function check_calls()
   return found[1] and #found[1] or 0
 end
 
+-- What base does not call. mem.c may write the last line of a process without memory.
+local impure = {}
+for name in ([[
+  time clock clock_gettime gettimeofday nanosleep getenv getrandom getentropy random rand
+  open openat fopen fdopen close read write fread fwrite fputs fputc puts putchar printf
+  fprintf vprintf vfprintf perror stdin stdout stderr stat fstat socket send recv
+  localtime localtime_r]]):gmatch '%S+' do impure[name] = true end
+
+local function check_purity()
+  for file, symbols in pairs(calls) do
+    if floor_of(file) == 'base' and file ~= 'core/base/mem.c' then
+      for symbol in pairs(symbols) do
+        local name = symbol:match '^__(.-)_chk$' or symbol:match '^__isoc%d+_(.+)$' or symbol
+        if impure[name] or name:find '^uv_' then fail('%s: calls %s: base does no I/O', file, symbol) end
+      end
+    end
+  end
+end
+
 -- ---- names ----
 
 local function check_prefixes()
@@ -192,6 +211,7 @@ for _, path in ipairs(files) do check_includes(path) end
 for _, path in ipairs(files) do find_cycle(path, '') end
 read_symbols()
 local largest = check_calls()
+check_purity()
 check_prefixes()
 check_unique()
 print(string.format('        %d files on %d floors, the largest circle of calls has %d files, %d findings', #files,

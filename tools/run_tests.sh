@@ -2,8 +2,14 @@
 # run_tests.sh BUILD WHAT...: run the tests of a build and add up their totals.
 #
 # WHAT: unit (cmocka programs in BUILD/unit), lua (busted, tests/lua),
-# integration (busted, tests/integration and tests/chaos, against BUILD/tidemq). Prints
-# `tests: N passed, N failed` last; fails when a test failed or none ran.
+# integration (busted, tests/integration and tests/chaos, against BUILD/tidemq).
+# A program or a spec file is a job. TIDE_TEST_JOBS jobs run at once, by default two
+# for each core: most of them wait most of the time. A spec file with a line
+# `-- alone: REASON` runs after the others, by itself.
+#
+# Prints a line for each job that ends, the whole output of a job that failed, and
+# a line for each five seconds in which no job ends. Prints `tests: N passed,
+# N failed` last; fails when a test failed or none ran.
 set -u
 build=$1
 shift
@@ -11,69 +17,122 @@ TIDEMQ=$(realpath "$build")/tidemq
 export TIDEMQ
 export ASAN_OPTIONS=${ASAN_OPTIONS:-abort_on_error=0:detect_stack_use_after_return=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
+limit=${TIDE_TEST_JOBS:-$((2 * $(nproc)))}
 passed=0
 failed=0
-output=$(mktemp)
-trap 'rm -f "$output"' EXIT
+outputs=$(mktemp -d)
+declare -A job_of=() output_of=() started_of=() # by process id
+jobs_started=0
+last_line=$SECONDS
+ticker=
 
-# The last number that the expression finds in the output, or 0.
+end_all() {
+	kill ${ticker:+"$ticker"} "${!job_of[@]}" 2>/dev/null
+	wait
+	rm -rf "$outputs"
+}
+trap end_all EXIT
+trap 'exit 130' INT TERM HUP
+
+say() {
+	# shellcheck disable=SC2059 # the first argument is a format
+	printf "$@"
+	last_line=$SECONDS
+}
+
+# The last number that the expression finds in the output of a job, or 0.
 number() {
 	local n
-	n=$(sed -nE "s/$1/\\1/p" "$output" | tail -n 1)
+	n=$(sed -nE "s/$2/\\1/p" "$1" | tail -n 1)
 	echo "${n:-0}"
 }
 
-# NAME STATUS PASSED FAILED: a runner that failed without saying so (a crash, a
-# file that does not load) is one failed test.
+# PID STATUS: count what the job did. A job that failed without saying so (a crash,
+# a file that does not load) is one failed test.
 count() {
-	local bad=$4
+	local job=${job_of[$1]} output=${output_of[$1]} seconds=$((SECONDS - started_of[$1])) good bad
+	unset "job_of[$1]"
+	if [[ $job == *_spec.lua ]]; then
+		good=$(number "$output" '^([0-9]+) success(es)? \/.*')
+		bad=$(($(number "$output" '.* ([0-9]+) failures? \/.*') + $(number "$output" '.* ([0-9]+) errors? \/.*')))
+	else
+		good=$(grep -c '^\[       OK \]' "$output")
+		bad=$(number "$output" '^\[  FAILED  \] ([0-9]+) test\(s\).*')
+	fi
 	if [ "$2" -ne 0 ] && [ "$bad" -eq 0 ]; then
 		bad=1
-		echo "$1 ended with status $2"
+		echo "$job ended with status $2"
 	fi
-	passed=$((passed + $3))
-	failed=$((failed + bad))
 	if [ "$bad" -ne 0 ] || [ -n "${VERBOSE:-}" ]; then cat "$output"; fi
-	printf '%-34s %5d passed %4d failed\n' "$1" "$3" "$bad"
+	passed=$((passed + good))
+	failed=$((failed + bad))
+	say '%-48s %4d passed %3d failed %4d s\n' "$job" "$good" "$bad" "$seconds"
 }
 
-run_unit() {
-	local program status
-	# shellcheck disable=SC2044 # our own file names
-	for program in $(find "$build/unit" -name 'test_*' -type f ! -name '*.d' | sort); do
-		# A test whose source is gone is not run.
-		[ -f "tests/unit/${program#"$build"/unit/}.c" ] || continue
-		timeout -k 5 300 "$program" >"$output" 2>&1 </dev/null
+# Wait until fewer than $1 jobs run.
+wait_below() {
+	local pid status
+	while [ "${#job_of[@]}" -ge "$1" ]; do
+		if [ -z "$ticker" ]; then
+			sleep 5 &
+			ticker=$!
+		fi
+		wait -n -p pid "$ticker" "${!job_of[@]}"
 		status=$?
-		count "${program#"$build"/}" $status \
-			"$(grep -c '^\[       OK \]' "$output")" \
-			"$(number '^\[  FAILED  \] ([0-9]+) test\(s\).*')"
+		if [ "$pid" != "$ticker" ]; then
+			count "$pid" "$status"
+			continue
+		fi
+		ticker=
+		[ $((SECONDS - last_line)) -lt 5 ] || say 'running: %s\n' "${job_of[*]}"
 	done
 }
 
-run_busted() {
-	local status
-	[ -n "$(find "$1" -name '*_spec.lua' -print -quit 2>/dev/null)" ] || return 0
-	timeout -k 5 "$2" lua5.4 "$(command -v busted)" --output=plainTerminal "$1" \
-		>"$output" 2>&1 </dev/null
-	status=$?
-	count "$1" $status "$(number '^([0-9]+) success(es)? \/.*')" \
-		$(($(number '.* ([0-9]+) failures? \/.*') + $(number '.* ([0-9]+) errors? \/.*')))
+start() {
+	local command=("$1")
+	[[ $1 != *_spec.lua ]] || command=(lua5.4 "$(command -v busted)" --output=plainTerminal "$1")
+	jobs_started=$((jobs_started + 1))
+	timeout -k 5 900 "${command[@]}" >"$outputs/$jobs_started" 2>&1 </dev/null &
+	job_of[$!]=${1#"$build"/}
+	output_of[$!]=$outputs/$jobs_started
+	started_of[$!]=$SECONDS
 }
 
-for what in "$@"; do
-	case $what in
-	unit) run_unit ;;
-	lua) run_busted tests/lua 300 ;;
-	integration)
-		run_busted tests/integration 900
-		run_busted tests/chaos 600
+# The jobs of one kind; chaos first, which takes longest.
+jobs_of() {
+	local program
+	case $1 in
+	unit)
+		find "$build/unit" -name 'test_*' -type f ! -name '*.d' | sort | while read -r program; do
+			# A test whose source is gone is not run.
+			[ ! -f "tests/unit/${program#"$build"/unit/}.c" ] || echo "$program"
+		done
 		;;
+	lua) find tests/lua -name '*_spec.lua' | sort ;;
+	integration) find tests/chaos tests/integration -name '*_spec.lua' | sort ;;
 	*)
-		echo "run_tests.sh: unit, lua or integration, not '$what'" >&2
-		exit 2
+		echo "run_tests.sh: unit, lua or integration, not '$1'" >&2
+		return 2
 		;;
 	esac
+}
+
+alone=()
+for what in "$@"; do
+	list=$(jobs_of "$what") || exit
+	for job in $list; do
+		if [[ $job == *_spec.lua ]] && grep -q '^-- alone: ' "$job"; then
+			alone+=("$job")
+			continue
+		fi
+		wait_below "$limit"
+		start "$job"
+	done
 done
+for job in "${alone[@]}"; do
+	wait_below 1
+	start "$job"
+done
+wait_below 1
 echo "tests: $passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "decimal.h"
@@ -68,11 +67,8 @@ int buf_try_reserve(struct buf *b, size_t len)
 
 char *buf_make_room(struct buf *b, size_t len)
 {
-	if (buf_try_reserve(b, len) != TIDE_OK) {
-		fprintf(stderr, "tidemq: out of memory (a buffer of %zu bytes and %zu)\n",
-			buf_len(b), len);
-		abort();
-	}
+	if (buf_try_reserve(b, len) != TIDE_OK)
+		mem_fail(buf_len(b) + len);
 	return b->data + b->end;
 }
 

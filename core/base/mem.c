@@ -4,12 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *check(void *p, size_t size)
+void mem_fail(size_t size)
 {
-	if (p)
-		return p;
 	fprintf(stderr, "tidemq: out of memory (%zu bytes)\n", size);
 	abort();
+}
+
+static void *check(void *p, size_t size)
+{
+	if (!p)
+		mem_fail(size);
+	return p;
 }
 
 /* malloc(0) may be NULL, which is no failure; one byte is never in doubt. */

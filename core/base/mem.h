@@ -20,5 +20,7 @@ char *mem_strndup(const char *text, size_t len) __attribute__((malloc, returns_n
 void *mem_try_alloc(size_t size) __attribute__((malloc));
 void *mem_try_realloc(void *old, size_t size);
 void mem_free(void *p);
+/* Report the size on standard error and abort: the only I/O of base. */
+void mem_fail(size_t size) __attribute__((noreturn));
 
 #endif

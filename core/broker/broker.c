@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "rules/engine/rules_dir.h"
 #include "rules/api/shared.h"
 #include "rules/engine/reload.h"

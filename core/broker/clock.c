@@ -2,8 +2,8 @@
 
 #include <time.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "broker.h"
 #include "queue.h"
 

@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "publish.h"
 
 #define HEADER_PREFIX "x-death-"

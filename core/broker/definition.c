@@ -95,8 +95,8 @@ static void job_send(struct job *job, struct slice text)
 	struct store *store = job->broker->store;
 	struct slice vhost = slice_from(job->vhost);
 
-	store_define(store, STORE_VHOSTS, SLICE(""), vhost, SLICE(""), NULL, NULL);
-	store_define(store, job->table, vhost, slice_from(job->name), text, on_answer,
+	store_definition_set(store, STORE_VHOSTS, SLICE(""), vhost, SLICE(""), NULL, NULL);
+	store_definition_set(store, job->table, vhost, slice_from(job->name), text, on_answer,
 		     job);
 }
 

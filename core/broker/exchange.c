@@ -226,7 +226,7 @@ static void undefine(struct binding *binding)
 	struct vhost *v = binding->source->vhost;
 
 	if (binding_is_durable(binding))
-		store_undefine(v->broker->store, STORE_BINDINGS, vhost_slice(v),
+		store_definition_remove(v->broker->store, STORE_BINDINGS, vhost_slice(v),
 			       binding_slice(binding), NULL, NULL);
 }
 
@@ -251,7 +251,7 @@ void exchange_erase(struct exchange *x, struct waiter *waiter)
 		return;
 	if (waiter)
 		waiter_add(waiter);
-	store_undefine(b->store, STORE_EXCHANGES, vhost_slice(x->vhost),
+	store_definition_remove(b->store, STORE_EXCHANGES, vhost_slice(x->vhost),
 		       exchange_slice(x), waiter ? waiter_store_done : NULL, waiter);
 }
 

@@ -1,7 +1,7 @@
 #include "id_lease.h"
 
 #include "base/decimal.h"
-#include "base/log.h"
+#include "host/log.h"
 #include "broker.h"
 
 #define DOC_IDS "ids"

@@ -328,10 +328,10 @@ void queue_erase(struct queue *q, struct waiter *waiter)
 		return;
 	TAILQ_FOREACH (binding, &q->incoming, dest_link)
 		if (binding_is_durable(binding))
-			store_undefine(b->store, STORE_BINDINGS, vhost_slice(q->vhost),
+			store_definition_remove(b->store, STORE_BINDINGS, vhost_slice(q->vhost),
 				       binding_slice(binding), NULL, NULL);
 	waiter_add(waiter);
-	store_undefine(b->store, STORE_QUEUES, vhost_slice(q->vhost), queue_slice(q),
+	store_definition_remove(b->store, STORE_QUEUES, vhost_slice(q->vhost), queue_slice(q),
 		       waiter_store_done, waiter);
 	for (unsigned i = 0; i < q->config.shards; i++) {
 		waiter_add(waiter);

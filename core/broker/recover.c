@@ -1,7 +1,7 @@
 #include "recover.h"
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "shard/dedupe.h"
 #include "unusable.h"
 
@@ -143,7 +143,7 @@ static void on_end(void *ctx, int status, const char *text)
 
 void recover_definitions(struct broker *b, recover_fn *on_done)
 {
-	store_load(b->store, on_definition, on_end, create(b, on_done));
+	store_definition_load(b->store, on_definition, on_end, create(b, on_done));
 }
 
 /* ---- shards ----------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 #include "retry.h"
 
-#include "base/log.h"
+#include "host/log.h"
 #include "session/channel.h"
 #include "dead_letter.h"
 #include "queue.h"

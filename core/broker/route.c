@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "rules/api/dry_run.h"
 #include "rules/engine/index.h"
 #include "rules/engine/strategy.h"

@@ -1,8 +1,8 @@
 #include "shared_sync.h"
 
 #include "base/buf.h"
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "rules/api/shared.h"
 #include "broker.h"
 

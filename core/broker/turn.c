@@ -3,8 +3,8 @@
 #include <sched.h>
 #include <stdio.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "clock.h"
 #include "shard/dedupe.h"
 #include "exchange.h"

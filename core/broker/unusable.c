@@ -1,8 +1,8 @@
 #include "unusable.h"
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/json.h"
+#include "host/log.h"
 #include "recover.h"
 #include "base/waiter.h"
 

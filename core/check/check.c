@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "ask.h"
+#include "host/log.h"
 #include "broker/exchange.h"
 #include "broker/queue.h"
 #include "lint.h"

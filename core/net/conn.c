@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 
 #define WRITE_IOVECS 64
 #define LINGER_MS 2000
@@ -370,7 +370,7 @@ void conn_drain(struct conn *c)
 {
 	stop_reading(c);
 	if (c->has_session && !c->is_finishing)
-		line_event(&c->line, 0, "closed", "shutdown the broker is stopping");
+		line_reply_event(&c->line, 0, "closed", "shutdown the broker is stopping");
 }
 
 bool conn_is_drained(const struct conn *c)
@@ -381,7 +381,7 @@ bool conn_is_drained(const struct conn *c)
 
 static void close_with(struct conn *c, const char *words)
 {
-	line_event(&c->line, 0, "closed", words);
+	line_reply_event(&c->line, 0, "closed", words);
 	stop_reading(c);
 	op_finish(c);
 }
@@ -432,7 +432,7 @@ void conn_tick(struct conn *c, int64_t now_ms)
 		close_with(c, "busy nothing was heard for the idle time-out");
 	else if (c->heartbeat_ms && c->out.bytes == 0 &&
 		 now_ms - c->last_write_ms + 1000 > c->heartbeat_ms)
-		line_event(&c->line, 0, "heartbeat", "");
+		line_reply_event(&c->line, 0, "heartbeat", "");
 }
 
 /* ---- the beginning --------------------------------------------------------------- */

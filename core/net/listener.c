@@ -7,8 +7,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "conn.h"
 
 #define BACKLOG 4096

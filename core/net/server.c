@@ -1,7 +1,7 @@
 #include "server.h"
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "conn.h"
 #include "listener.h"
 

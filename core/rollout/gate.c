@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <sys/queue.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "gate_dir.h"
 #include "history.h"
 

@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "candidate.h"
 #include "changes.h"
 #include "broker/decide.h"

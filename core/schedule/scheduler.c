@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "base/duration.h"
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "broker/vhost.h"
 
 /* The clock is looked at so often, since it may be set while a timer runs. */

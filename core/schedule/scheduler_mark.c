@@ -4,8 +4,8 @@
  */
 #include <inttypes.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "scheduler.h"
 
 #define DOC_SCHEDULE "rules:schedule"

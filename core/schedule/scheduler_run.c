@@ -256,7 +256,7 @@ static void ask_shard(struct schedule *s, struct shard *sh)
 	a->schedule = s;
 	a->shard = shard_ref(sh);
 	waiter_add(&s->waiter);
-	store_has(s->broker->store, sh->keys, ids, s->id_count, on_has, a);
+	store_read_has(s->broker->store, sh->keys, ids, s->id_count, on_has, a);
 	mem_free(ids);
 }
 

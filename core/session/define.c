@@ -1,7 +1,7 @@
 /* The commands that change definitions: DECLARE, DELETE, BIND, UNBIND. A
  * durable definition is answered when Redis has it. */
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "session.h"
 #include "broker/unusable.h"
 
@@ -208,7 +208,7 @@ void session_unbind(struct session *s, const struct bind_spec *spec, struct repl
 	}
 	if (s->broker->env.store && binding_is_durable(b)) {
 		waiter_add(&r->waiter);
-		store_undefine(s->broker->store, STORE_BINDINGS, vhost_slice(s->vhost),
+		store_definition_remove(s->broker->store, STORE_BINDINGS, vhost_slice(s->vhost),
 			       binding_slice(b), waiter_store_done, &r->waiter);
 	}
 	source = b->source;

@@ -2,8 +2,8 @@
  * forgotten in time. */
 #include <sys/random.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "dedupe_private.h"
 #include "journal.h"
 

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "dedupe_shard.h"
 
 /* Bounds of one flush: what Redis writes and syncs in one go. */

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "journal.h"
 #include "shard.h"
 
@@ -164,7 +164,7 @@ static void on_purge_counts(void *ctx, int status, const char *text,
 
 static void purge_count(struct purge *p)
 {
-	store_count(p->shard->env->store, p->shard->keys, on_purge_counts, p);
+	store_read_counts(p->shard->env->store, p->shard->keys, on_purge_counts, p);
 }
 
 static uint64_t remove_all(struct entry_list *list, struct window *w,
@@ -304,5 +304,5 @@ void shard_recover(struct shard *sh, struct waiter *waiter)
 	r->waiter = waiter;
 	r->last = (struct place){ -DBL_MAX, 0 };
 	sh->is_held_back = true;
-	store_count(sh->env->store, sh->keys, on_counts, r);
+	store_read_counts(sh->env->store, sh->keys, on_counts, r);
 }

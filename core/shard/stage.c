@@ -3,8 +3,8 @@
 #include <float.h>
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "journal.h"
 
 #define REFILL_MAX 2048 /* rows of one read: some 2 ms of Redis's time */

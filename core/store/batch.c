@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "codec.h"
-#include "dedupe.h"
+#include "store_dedupe.h"
 #include "resp.h"
 
 /* A buffer above this is not kept for the next batch. */
@@ -233,8 +233,8 @@ void batch_remove(struct batch *b, uint64_t id, enum store_set set, bool has_tri
 void batch_dedupe(struct batch *b, const struct store_seen *seen)
 {
 	struct buf *out = entry(b, BATCH_WRITE_DEDUPE);
-	char head[DEDUPE_HEAD_MAX];
-	size_t len = dedupe_head_format(seen, head);
+	char head[STORE_DEDUPE_HEAD_MAX];
+	size_t len = store_dedupe_format_head(seen, head);
 	resp_score(out, (double)seen->until_unix_ms);
 	resp_bulk_begin(out, len + seen->publish_id.len);
 	buf_append_slice(out, (struct slice){ head, len });

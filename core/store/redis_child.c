@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 
 #define SOCKET_NAME "redis.sock"
 #define LOG_NAME "redis.log"

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "redis_link.h"
 
 #define BACKOFF_FIRST_MS 10

@@ -4,10 +4,12 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "resp.h"
 
 #define FREE_BATCHES_MAX 8
 #define CONNECT_TIMEOUT_MS 5000
 #define COMMAND_TIMEOUT_MS 10000
+#define COUNT_MAX 4096
 
 /* ---- requests ------------------------------------------------------------- */
 
@@ -48,6 +50,18 @@ int store_reply_status(const redisReply *reply, const char **text)
 	}
 	*text = NULL;
 	return TIDE_OK;
+}
+
+unsigned store_clamp_count(unsigned count)
+{
+	return count < 1 ? 1 : count > COUNT_MAX ? COUNT_MAX : count;
+}
+
+int64_t store_last_index(int64_t start, unsigned count)
+{
+	int64_t last = start + (int64_t)count - 1;
+
+	return start < 0 && last >= 0 ? -1 : last;
 }
 
 struct store_done_call *store_done_call_create(struct store *s, store_done_fn on_done,
@@ -176,6 +190,18 @@ struct store_shard *store_shard_create(struct store *s, struct slice vhost,
 void store_shard_destroy(struct store_shard *shard)
 {
 	mem_free(shard);
+}
+
+void store_shard_erase(struct store *s, const struct store_shard *shard,
+		       store_done_fn on_done, void *ctx)
+{
+	struct store_done_call *d = store_done_call_create(s, on_done, ctx);
+	struct buf *out = &d->call.bytes;
+	resp_array(out, 1 + LAYOUT_KEY_COUNT);
+	resp_text(out, "UNLINK");
+	for (int key = 0; key < LAYOUT_KEY_COUNT; key++)
+		layout_resp_key(out, shard_prefix(shard), (enum layout_key)key);
+	store_done_call_send(d, 1);
 }
 
 /* ---- opening ------------------------------------------------------------------ */

@@ -193,14 +193,14 @@ struct store_counts {
 };
 typedef void (*store_counts_fn)(void *ctx, int status, const char *text,
 				const struct store_counts *counts);
-void store_count(struct store *s, const struct store_shard *shard,
-		 store_counts_fn on_counts, void *ctx);
+void store_read_counts(struct store *s, const struct store_shard *shard,
+		       store_counts_fn on_counts, void *ctx);
 
 /* Which of the messages a shard has, whatever their state: found[i] for ids[i].
  * `count` is 1 or more. TIDE_ESHUTDOWN is the only failure. */
 typedef void (*store_has_fn)(void *ctx, int status, const bool *found, unsigned count);
-void store_has(struct store *s, const struct store_shard *shard, const uint64_t *ids,
-	       unsigned count, store_has_fn on_has, void *ctx);
+void store_read_has(struct store *s, const struct store_shard *shard, const uint64_t *ids,
+		    unsigned count, store_has_fn on_has, void *ctx);
 
 /* Remove at most `count` (1–4096) members of a set from index `start` on, with
  * all that belongs to them. In two round trips, ids first, so that asking again
@@ -238,11 +238,11 @@ enum store_table {
 };
 
 /* `vhost` and `value` are empty where the table has none. on_done may be NULL. */
-void store_define(struct store *s, enum store_table table, struct slice vhost,
-		  struct slice name, struct slice value, store_done_fn on_done,
-		  void *ctx);
-void store_undefine(struct store *s, enum store_table table, struct slice vhost,
-		    struct slice name, store_done_fn on_done, void *ctx);
+void store_definition_set(struct store *s, enum store_table table, struct slice vhost,
+			  struct slice name, struct slice value, store_done_fn on_done,
+			  void *ctx);
+void store_definition_remove(struct store *s, enum store_table table, struct slice vhost,
+			     struct slice name, store_done_fn on_done, void *ctx);
 
 struct store_definition {
 	enum store_table table;
@@ -251,8 +251,8 @@ struct store_definition {
 /* Every definition: vhosts first, then vhost by vhost its exchanges, queues,
  * bindings. on_end comes last, also after a failure. */
 typedef void (*store_definition_fn)(void *ctx, const struct store_definition *d);
-void store_load(struct store *s, store_definition_fn on_definition, store_done_fn on_end,
-		void *ctx);
+void store_definition_load(struct store *s, store_definition_fn on_definition,
+			   store_done_fn on_end, void *ctx);
 
 /* ---- documents ---------------------------------------------------------------
  *

@@ -1,4 +1,4 @@
-/* store_private.h: what store.c, read.c, define.c and document.c share. */
+/* store_private.h: what store.c and the files store_*.c share. */
 #ifndef TIDE_STORE_STORE_PRIVATE_H
 #define TIDE_STORE_STORE_PRIVATE_H
 
@@ -56,6 +56,20 @@ void store_call_destroy(struct store_call *call);
 
 /* TIDE_OK, or the error that the reply is (NULL: TIDE_ESHUTDOWN) and its text. */
 int store_reply_status(const redisReply *reply, const char **text);
+
+/* The text of a reply; empty when it is no string. */
+static inline struct slice store_reply_slice(const redisReply *reply)
+{
+	if (reply->type != REDIS_REPLY_STRING)
+		return SLICE("");
+	return (struct slice){ reply->str, reply->len };
+}
+
+/* How many elements one request reads at most: 1 to 4096. */
+unsigned store_clamp_count(unsigned count);
+/* The last index of a range, for ZRANGE. A negative start must not run through -1
+ * into the front of the set. */
+int64_t store_last_index(int64_t start, unsigned count);
 
 /* A request that is done or not: on_done, which may be NULL, has the first error
  * of its replies. */

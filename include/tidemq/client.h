@@ -1,10 +1,10 @@
 /* tidemq/client.h: a client of the tidemq message broker, in C.
  *
- * One client is one connection. It is used in one of two ways:
+ * One client is one connection. Use it in one of two ways:
  *
- * Blocking: tidemq_connect gives a client with an event loop of its own, and
- * each call returns when the broker has answered. Nothing happens between the
- * calls: no thread, no signal handler.
+ * Blocking: tidemq_connect returns a client with an event loop of its own. Each
+ * call returns when the broker has answered. Nothing happens between the calls:
+ * no thread, no signal handler.
  *
  *     struct tidemq_error err;
  *     struct tidemq_client *c = tidemq_connect("tide://127.0.0.1/", NULL, &err);
@@ -15,20 +15,20 @@
  *         die(tidemq_last_error(c)->text);
  *     tidemq_disconnect(c);
  *
- * Asynchronous: tidemq_start puts a client on a libuv loop of yours; requests
- * are sent with tidemq_send and tidemq_send_publication, and everything that
- * arrives is a callback from that loop. See the second half of this file.
+ * Asynchronous: tidemq_start puts a client on a libuv loop of yours. You send
+ * requests with tidemq_send and tidemq_send_publication. Everything that arrives
+ * is a callback from that loop. See the second half of this file.
  *
- * Errors are numbers below zero, of enum tidemq_status; 0 is success. A
- * request that the broker refused is TIDEMQ_EREFUSED, with the protocol's
- * error code and sentence in struct tidemq_error. An error that ends the
- * connection (TIDEMQ_ECLOSED, TIDEMQ_EPROTOCOL, TIDEMQ_ETIMEDOUT while waiting
- * for a reply) leaves a client that can only be closed; there is no reconnect.
+ * Errors are negative numbers of enum tidemq_status; 0 is success. A request that
+ * the broker refused is TIDEMQ_EREFUSED; struct tidemq_error then has the code and
+ * the sentence of the protocol. TIDEMQ_ECLOSED, TIDEMQ_EPROTOCOL and, while waiting
+ * for a reply, TIDEMQ_ETIMEDOUT end the connection. Such a client can only be
+ * closed: the library does not reconnect.
  *
- * Texts that go in are zero-terminated UTF-8 and copied. Pointers that come
- * out say how long they are good. Times are milliseconds. Nothing is global:
- * clients do not know of each other, and each may be used by one thread at a
- * time. Like every program on libuv, ignore SIGPIPE.
+ * Texts that you pass are zero-terminated UTF-8, and the call copies them. The
+ * comment of each function says how long a returned pointer is good. Times are
+ * milliseconds. Nothing is global: clients do not know of each other. One thread
+ * at a time may use a client. Like every program on libuv, ignore SIGPIPE.
  *
  * The protocol, with every verb, option and error code: docs/protocol.md. */
 #ifndef TIDEMQ_CLIENT_H
@@ -68,7 +68,7 @@ struct tidemq_error {
 	int status;
 	/* The code of the broker's ERR, "not-found"; empty for other errors. */
 	char word[TIDEMQ_WORD_MAX];
-	/* A sentence for a person, without line break and final full stop. */
+	/* A sentence for a person, without a line break and a final full stop. */
 	char text[TIDEMQ_TEXT_MAX];
 };
 
@@ -76,12 +76,12 @@ struct tidemq_error {
 struct tidemq_options {
 	const char *name;           /* what LIST connections shows for this client */
 	int64_t connect_timeout_ms; /* to the broker's first answer; default 5000 */
-	int64_t request_timeout_ms; /* blocking calls wait so long for a reply;
+	int64_t request_timeout_ms; /* how long blocking calls wait for a reply;
 				     * default 30000, negative = for ever */
 	int64_t heartbeat_ms;       /* 1000 to 3600000; default 0 = none. A blocking
 				     * client sends none between its calls */
 	unsigned window;            /* unanswered requests at most; default 1000 */
-	size_t payload_max_bytes;   /* of what the broker sends; default 256 MiB */
+	size_t payload_max_bytes;   /* of a payload from the broker; default 256 MiB */
 };
 
 /* A header's name is a text, its value any bytes. */
@@ -102,9 +102,9 @@ struct tidemq_publication {
 	int64_t delay_ms;  /* not delivered before; 0 = at once */
 	int64_t ttl_ms;    /* not delivered later; 0 = no end */
 	bool must;         /* refuse it (unroutable) when no queue takes it */
-	/* Your own id for it, 1 to 128 bytes; NULL = none. A second publication with the
-	 * same id is not stored by a queue that has seen the first: send it again when
-	 * you do not know whether it arrived. */
+	/* Your own id for it, 1 to 128 bytes; NULL = none. A queue that has seen the id
+	 * does not store a second publication with it. So you may send it again when you
+	 * do not know whether it arrived. */
 	const char *dedupe_id;
 };
 
@@ -112,14 +112,14 @@ struct tidemq_publication {
 struct tidemq_receipt {
 	char id[17]; /* 16 hex digits */
 	unsigned queues;
-	bool is_duplicate; /* they had it before, and the id is that of the first */
+	bool is_duplicate; /* they had it before; the id is that of the first */
 };
 
 /* A message from the broker. One allocation holds all of it. */
 struct tidemq_msg {
 	const char *sid; /* the subscription; "-" for tidemq_get */
 	unsigned channel;
-	uint64_t tag;         /* what it is acknowledged by; 0 = no ack is expected */
+	uint64_t tag;         /* to acknowledge it by; 0 = no ack is expected */
 	unsigned attempt;     /* 1 at the first delivery */
 	const char *exchange; /* "" is the default exchange */
 	const char *key;
@@ -129,25 +129,25 @@ struct tidemq_msg {
 	bool redelivered; /* a consumer may have seen it before */
 	const struct tidemq_header *headers;
 	size_t header_count;
-	const char *payload; /* a zero follows it, which does not count */
+	const char *payload; /* followed by a zero that is not counted */
 	size_t payload_len;
 };
 
-/* The value of a header, zero-terminated, or NULL when there is none. */
+/* The value of a header, zero-terminated; NULL if there is none. */
 const char *tidemq_msg_header(const struct tidemq_msg *m, const char *name);
 
 /* What the broker answered. */
 struct tidemq_reply {
 	int status;       /* TIDEMQ_OK or an error */
 	const char *word; /* the code of an ERR; "" otherwise */
-	/* TIDEMQ_OK: the words behind OK, or the document of DATA. An error: its
-	 * sentence. A zero follows, which does not count. */
+	/* TIDEMQ_OK: the words after OK, or the document of DATA. An error: its
+	 * sentence. Followed by a zero that is not counted. */
 	const char *text;
 	size_t len;
 	bool is_document; /* the text is a DATA document: JSON */
 };
 
-/* ---- blocking ------------------------------------------------------------ */
+/* The blocking functions. */
 
 /* Connect to tide://[user:pass@]host[:port]/vhost or
  * tide+unix:/path/of/socket[?vhost=name], and exchange HELLO.
@@ -156,34 +156,34 @@ struct tidemq_reply {
  * percent-encoded; an IPv6 address stands in brackets.
  *
  * @param options  NULL for the defaults
- * @param err      NULL or receives why there is no client
+ * @param err      NULL, or receives why there is no client
  * @return         a client for tidemq_disconnect, or NULL */
 struct tidemq_client *tidemq_connect(const char *url,
 				     const struct tidemq_options *options,
 				     struct tidemq_error *err);
 
-/* Close and free. What was not confirmed may be lost; what was not
- * acknowledged goes back to its queue. Accepts NULL. */
+/* Close and free. Publications that were not confirmed may be lost. Messages that
+ * were not acknowledged go back to their queues. Accepts NULL. */
 void tidemq_disconnect(struct tidemq_client *c);
 
-/* Why the last call on this client failed; good until the next call. */
+/* Why the last call on this client failed. Good until the next call. */
 const struct tidemq_error *tidemq_last_error(const struct tidemq_client *c);
 
-/* The broker's HELLO document (JSON); good as long as the client. */
+/* The broker's HELLO document (JSON). Good as long as the client. */
 const char *tidemq_server_info(const struct tidemq_client *c);
 
 /* Publish and wait for the confirm.
  *
- * @param receipt  NULL or receives the id and the number of queues */
+ * @param receipt  NULL, or receives the id and the number of queues */
 int tidemq_publish(struct tidemq_client *c, const struct tidemq_publication *p,
 		   struct tidemq_receipt *receipt);
 
-/* Publish without waiting, as long as the window has room: the confirms come
- * in during later calls. The message may still be in the client's buffer when
- * this returns; tidemq_flush sends it.
+/* Publish without waiting while the window has room. The confirms arrive during
+ * later calls. The message may still be in the client's buffer when this returns;
+ * tidemq_flush sends it.
  *
- * @return  TIDEMQ_EREFUSED when an earlier pipelined request was refused: which
- *          one is not known, the error says why, and this one was not sent */
+ * @return  TIDEMQ_EREFUSED: an earlier pipelined request was refused, and this one
+ *          was not sent. The error says why, but not which request it was */
 int tidemq_publish_pipelined(struct tidemq_client *c, const struct tidemq_publication *p);
 
 /* Wait until everything pipelined is confirmed.
@@ -191,21 +191,21 @@ int tidemq_publish_pipelined(struct tidemq_client *c, const struct tidemq_public
  * @return  TIDEMQ_EREFUSED with the first refusal since the last report */
 int tidemq_flush(struct tidemq_client *c);
 
-/* Subscribe channel 0 to a queue; the messages come out of tidemq_next.
+/* Subscribe channel 0 to a queue. tidemq_next returns the messages.
  *
  * @param sid       a name of your choice, unique in the channel
  * @param prefetch  unacknowledged messages at most; 0 = the broker's default
- * @param auto_ack  messages count as acknowledged when the broker sent them */
+ * @param auto_ack  a message counts as acknowledged when the broker sends it */
 int tidemq_subscribe(struct tidemq_client *c, const char *queue, const char *sid,
 		     unsigned prefetch, bool auto_ack);
 
-/* End a subscription. Messages that arrived before stay to be read. */
+/* End a subscription. tidemq_next still returns the messages that arrived before. */
 int tidemq_unsubscribe(struct tidemq_client *c, const char *sid);
 
-/* Take messages without a subscription; they come out of tidemq_next.
+/* Take messages without a subscription. tidemq_next returns them.
  *
  * @param max      1 to 1000
- * @param wait_ms  how long the broker waits for the first one; 0 = not at all
+ * @param wait_ms  how long the broker waits for the first message; 0 = not at all
  * @param count    receives how many there are */
 int tidemq_get(struct tidemq_client *c, const char *queue, unsigned max, int64_t wait_ms,
 	       bool auto_ack, unsigned *count);
@@ -214,20 +214,20 @@ int tidemq_get(struct tidemq_client *c, const char *queue, unsigned max, int64_t
  *
  * @param timeout_ms  0 = only what has arrived, negative = wait for ever
  * @param out         receives a message for tidemq_msg_free; NULL on failure
- * @return            TIDEMQ_ETIMEDOUT nothing came; the connection goes on.
- *                    TIDEMQ_ECANCELLED a subscription ended, once for each */
+ * @return            TIDEMQ_ETIMEDOUT: nothing came; the connection goes on.
+ *                    TIDEMQ_ECANCELLED: a subscription ended, once for each */
 int tidemq_next(struct tidemq_client *c, int64_t timeout_ms, struct tidemq_msg **out);
 
 /* Accepts NULL. */
 void tidemq_msg_free(struct tidemq_msg *m);
 
-/* Acknowledge: OK when the broker has forgotten the message. TIDEMQ_EREFUSED
- * with lease-lost when it was too late and somebody else has the message. A
- * message without a tag (auto ack) is TIDEMQ_EINVAL, here and below. */
+/* Acknowledge. TIDEMQ_OK: the broker has forgotten the message. TIDEMQ_EREFUSED
+ * with lease-lost: the ack came too late, and another consumer may have the message.
+ * A message without a tag (auto ack) is TIDEMQ_EINVAL, here and below. */
 int tidemq_ack(struct tidemq_client *c, const struct tidemq_msg *m);
 
-/* Acknowledge without waiting, like tidemq_publish_pipelined: a refusal is
- * reported by a later call. Sent at the latest when tidemq_next waits. */
+/* Acknowledge without waiting, like tidemq_publish_pipelined. A later call reports
+ * a refusal. The ack is sent at the latest when tidemq_next waits. */
 int tidemq_ack_pipelined(struct tidemq_client *c, const struct tidemq_msg *m);
 
 enum tidemq_nack {
@@ -237,39 +237,40 @@ enum tidemq_nack {
 };
 int tidemq_nack(struct tidemq_client *c, const struct tidemq_msg *m,
 		enum tidemq_nack how);
-/* Delivered again after delay_ms. */
+/* The message is delivered again after delay_ms. */
 int tidemq_nack_delay(struct tidemq_client *c, const struct tidemq_msg *m,
 		      int64_t delay_ms);
-/* More time: the ack-timeout starts anew; 0 = with the queue's duration. */
+/* Ask for more time: the ack-timeout starts again. 0 = the queue's duration. */
 int tidemq_touch(struct tidemq_client *c, const struct tidemq_msg *m, int64_t for_ms);
 
 /* Any request of docs/protocol.md: "DECLARE queue jobs", "@1 OPEN". The line
- * has no line end and no `quiet`; behind a PUB the library adds the payload's
- * length. The payload is NULL for every other verb.
+ * has no line end and no `quiet`. After a PUB the library adds the length of the
+ * payload. For every other verb the payload is NULL.
  *
- * @param reply  NULL or receives the reply; its texts are good until the next
+ * @param reply  NULL, or receives the reply. Its texts are good until the next
  *               call on this client
- * @return       the reply's status */
+ * @return       the status of the reply */
 int tidemq_request(struct tidemq_client *c, const char *line, const void *payload,
 		   size_t payload_len, struct tidemq_reply *reply);
 
-/* ---- asynchronous ---------------------------------------------------------- */
+/* The asynchronous functions. */
 
 struct tidemq_handlers {
 	void *ctx;
-	/* HELLO was answered, or the client could not connect (`why->status`).
-	 * Requests may be sent from now on. */
+	/* HELLO was answered, and you may send requests; or the client could not
+	 * connect, and `why->status` is an error. */
 	void (*on_connected)(struct tidemq_client *c, const struct tidemq_error *why,
 			     void *ctx);
-	/* A message of a subscription or GET. It is the callback's: free it with
+	/* A message of a subscription or GET. It belongs to the callback: free it with
 	 * tidemq_msg_free, now or later. */
 	void (*on_msg)(struct tidemq_client *c, struct tidemq_msg *m, void *ctx);
-	/* An EVT other than a heartbeat: "blocked store", "unblocked",
-	 * "cancelled s1 deleted". The text is good during the callback. NULL: none. */
+	/* An EVT other than a heartbeat: "unblocked", "cancelled s1 queue-deleted",
+	 * "blocked 64 MiB wait to be written to Redis". The text is good during the
+	 * callback. May be NULL. */
 	void (*on_event)(struct tidemq_client *c, unsigned channel, const char *text,
 			 void *ctx);
-	/* The connection ended though nobody called tidemq_close, which must still
-	 * be called. Requests in flight have failed with TIDEMQ_ECLOSED before. */
+	/* The connection ended without tidemq_close, which you must still call. Before
+	 * this callback, requests in flight have failed with TIDEMQ_ECLOSED. */
 	void (*on_lost)(struct tidemq_client *c, const struct tidemq_error *why,
 			void *ctx);
 };
@@ -279,39 +280,38 @@ struct tidemq_handlers {
 typedef void (*tidemq_reply_fn)(struct tidemq_client *c, const struct tidemq_reply *reply,
 				void *ctx);
 
-/* Begin to connect; the outcome is on_connected's. Handlers are copied. No
+/* Begin to connect. on_connected tells the outcome. The handlers are copied. No
  * callback runs before this, or any other function of this half, returns.
  *
- * @return  a client for tidemq_close; NULL when an argument is wrong, with err
- *          filled if it is not NULL */
+ * @param err  NULL, or receives why there is no client
+ * @return     a client for tidemq_close; NULL if an argument is wrong */
 struct tidemq_client *tidemq_start(struct uv_loop_s *loop, const char *url,
 				   const struct tidemq_options *options,
 				   const struct tidemq_handlers *handlers,
 				   struct tidemq_error *err);
 
-/* Send a request as with tidemq_request; everything sent in one turn of the
- * loop leaves in one write. Replies match requests in order, per channel. The
- * OK of a GET comes before its messages, which are on_msg's.
+/* Send a request as with tidemq_request. Everything that you send in one event loop
+ * turn leaves in one write. Replies match requests in order, for each channel. The OK
+ * of a GET comes before its messages, which go to on_msg.
  *
- * @param on_reply  NULL when nobody wants to know
- * @return          TIDEMQ_EBUSY the window or the output buffer is full: send
- *                  again after a reply; TIDEMQ_EINVAL, TIDEMQ_ENOMEM,
- *                  TIDEMQ_ECLOSED. on_reply is called only after TIDEMQ_OK */
+ * @param on_reply  may be NULL; called only if this returns TIDEMQ_OK
+ * @return          TIDEMQ_EBUSY: the window or the output buffer is full, send again
+ *                  after a reply. TIDEMQ_EINVAL, TIDEMQ_ENOMEM, TIDEMQ_ECLOSED */
 int tidemq_send(struct tidemq_client *c, const char *line, const void *payload,
 		size_t payload_len, tidemq_reply_fn on_reply, void *ctx);
 
-/* Send a PUB; a reply with TIDEMQ_OK is the confirm. `channel` must be open. */
+/* Send a PUB. A reply with TIDEMQ_OK is the confirm. `channel` must be open. */
 int tidemq_send_publication(struct tidemq_client *c, unsigned channel,
 			    const struct tidemq_publication *p, tidemq_reply_fn on_reply,
 			    void *ctx);
 
-/* Read the words of a PUB's OK. TIDEMQ_EPROTOCOL when they are none. */
+/* Read the words of a PUB's OK. TIDEMQ_EPROTOCOL: they are not such words. */
 int tidemq_reply_receipt(const struct tidemq_reply *reply,
 			 struct tidemq_receipt *receipt);
 
-/* Stop, fail what is in flight, free, then on_closed (may be NULL). The client
- * must not be used after the call; its pointer is good until on_closed. For
- * clients from tidemq_start, also after on_lost. */
+/* Stop, fail the requests in flight, free the client, then call on_closed (may be
+ * NULL). Do not use the client after this call; its pointer is good until on_closed.
+ * For clients from tidemq_start, also after on_lost. */
 void tidemq_close(struct tidemq_client *c, void (*on_closed)(void *ctx), void *ctx);
 
 #ifdef __cplusplus

@@ -1,7 +1,6 @@
 -- kill -9 at random moments, with publishers and consumers at work: nothing that
 -- was confirmed and not acknowledged is lost, nothing acknowledged comes back.
 -- TIDE_CHAOS_ROUNDS kills that often (default 4), TIDE_CHAOS_SEED repeats a run.
-local socket = require 'socket'
 local Broker = require 'support.broker'
 local wait = require 'support.wait'
 
@@ -121,8 +120,7 @@ local function drain(broker, ledger)
       first, last = first or msg.tag, msg.tag
     end
     if first then c:ok(('ACK %s-%s'):format(first, last)) end
-    c:send 'STATS jobs\r\n'
-    local stats = c:expect_json()
+    local stats = c:document 'STATS jobs'
     if stats.ready + stats.delayed + stats.unacked + stats.buried == 0 then break end
   end
   for text in pairs(ledger.confirmed) do
@@ -162,7 +160,7 @@ local function run(mode, how)
       if round > 1 or (next(ledger.confirmed) and ledger.deliveries > 0) then return true end
       traffic:work(5)
     end, 30), 'there was no traffic')
-    how(broker)
+    how(broker, traffic)
     if broker:is_running() then
       traffic:work(math.random(5, 30))
     else
@@ -197,15 +195,15 @@ describe('nothing confirmed is lost (TIDE_CHAOS_SEED=' .. seed .. ')', function(
   end
 
   it('when Redis is stopped for a moment', function()
-    run(modes.fifo, function(broker)
+    run(modes.fifo, function(broker, traffic)
       local pid = broker:redis_pid()
       os.execute('kill -STOP ' .. pid)
-      socket.sleep(0.05 * math.random())
+      traffic:work(math.random(20))
       os.execute('kill -CONT ' .. pid)
     end)
   end)
 
   it('when the broker is told to stop', function()
-    run(modes.fifo, function(broker) broker:stop() end)
+    run(modes.fifo, function(broker) broker:expect_clean_stop() end)
   end)
 end)

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/percent.h"
 #include "client/url.h"
-#include "store/dedupe.h"
+#include "store/store_dedupe.h"
 #include "store/redis_url.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -70,15 +70,15 @@ static void try_percent(struct slice text)
 static void try_seen(struct slice text)
 {
 	struct store_seen seen, again;
-	char head[DEDUPE_HEAD_MAX];
+	char head[STORE_DEDUPE_HEAD_MAX];
 	struct buf out;
 
-	if (dedupe_member_parse(text, &seen) < 0)
+	if (store_dedupe_parse_member(text, &seen) < 0)
 		return;
 	buf_init(&out);
-	buf_append_slice(&out, (struct slice){ head, dedupe_head_format(&seen, head) });
+	buf_append_slice(&out, (struct slice){ head, store_dedupe_format_head(&seen, head) });
 	buf_append_slice(&out, seen.publish_id);
-	if (dedupe_member_parse(buf_slice(&out), &again) < 0 ||
+	if (store_dedupe_parse_member(buf_slice(&out), &again) < 0 ||
 	    again.msg_id != seen.msg_id || again.copy != seen.copy ||
 	    !slice_is_equal(again.publish_id, seen.publish_id))
 		abort();

@@ -5,7 +5,7 @@ describe('tidemq bench', function()
   local broker
 
   setup(function() broker = Broker.start { args = { '--fsync', 'no' } } end)
-  teardown(function() broker:stop() end)
+  teardown(function() broker:expect_clean_stop() end)
 
   local function bench(words)
     local pipe = io.popen(('%s bench --url tide://%s/ %s 2>&1; echo "status $?"'):format(
@@ -23,8 +23,7 @@ describe('tidemq bench', function()
       assert.equal(tostring(value), text:match(('"%s":(%%d+)'):format(name)), text)
     end
     local c = broker:connect()
-    c:send 'LIST queues\r\n'
-    assert.same({}, c:expect_json())
+    assert.same({}, c:document 'LIST queues')
   end)
 
   it('keeps to a rate, and draws how latencies are spread', function()
@@ -41,8 +40,7 @@ describe('tidemq bench', function()
     local text, status = bench '--fill --count 500'
     assert.equal(0, status, text)
     local c = broker:connect()
-    c:send 'STATS bench-1\r\n'
-    assert.equal(500, c:expect_json().ready)
+    assert.equal(500, c:document('STATS bench-1').ready)
     text, status = bench '--drain --count 500 --json'
     assert.equal(0, status, text)
     assert.equal('500', text:match '"received":(%d+)')

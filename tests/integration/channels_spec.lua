@@ -6,7 +6,7 @@ describe('a channel', function()
   local broker, c
 
   setup(function() broker = Broker.start { args = { '--fsync', 'no', '--max-channels', '8' } } end)
-  teardown(function() broker:stop() end)
+  teardown(function() broker:expect_clean_stop() end)
   before_each(function()
     c = broker:connect()
     c:ok 'DECLARE queue q'
@@ -153,8 +153,7 @@ describe('a channel', function()
     for _, line in ipairs { '@1 OK', 'OK', '@2 OK' } do other:expect_line(line) end
     other:close()
     assert.is_truthy(wait.poll(function()
-      c:send 'LIST consumers\r\n'
-      return #c:expect_json() == 0
+      return #c:document 'LIST consumers' == 0
     end))
     c:ok('PUB - q', 'x')
     says('GET q\r\n', 'OK 1')
@@ -163,8 +162,7 @@ describe('a channel', function()
 
   it('is counted by LIST connections', function()
     says('@1 OPEN\r\n@2 OPEN\r\n@2 CLOSE\r\n', '@1 OK', '@2 OK', '@2 OK')
-    c:send 'LIST connections\r\n'
-    local list = c:expect_json()
+    local list = c:document 'LIST connections'
     local mine = list[#list]
     assert.equal(2, mine.channels)
     assert.equal('line', mine.protocol)

@@ -338,7 +338,7 @@ return {
 
   it('holds the rules against what a broker has', function()
     local broker = Broker.start { args = { '--store', 'none' } }
-    finally(function() broker:stop() end)
+    finally(function() broker:expect_clean_stop() end)
     local c = broker:connect()
     c:ok 'DECLARE exchange a topic'
     c:ok 'DECLARE exchange b fanout'
@@ -364,7 +364,7 @@ return {
 
   it('takes definitions from a file and a broker together', function()
     local broker = Broker.start { args = { '--store', 'none' } }
-    finally(function() broker:stop() end)
+    finally(function() broker:expect_clean_stop() end)
     local c = broker:connect()
     c:ok 'DECLARE exchange gone topic'
     copy_rules()

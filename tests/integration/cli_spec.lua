@@ -136,8 +136,7 @@ describe('the command line', function()
         Broker.binary(), broker.address, queue))
       local c = broker:connect()
       repeat
-        c:send 'LIST consumers\r\n'
-        local found = #c:expect_json() > 0
+        local found = #c:document 'LIST consumers' > 0
       until found
       tide('delete', 'queue', queue)
       assert.equal('tidemq: the subscription ended: cli queue-deleted\n1\n', pipe:read 'a')

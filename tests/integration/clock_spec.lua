@@ -27,11 +27,6 @@ describe('a broker whose clock is set', function()
     broker, clock = nil, nil
   end)
 
-  local function stats(queue)
-    c:send('STATS ' .. queue .. '\r\n')
-    return c:expect_json()
-  end
-
   --- A message that has been held for so long that its deadline is in order.
   local function hold(queue, count)
     for i = 1, count do c:ok('PUB - ' .. queue, tostring(i)) end
@@ -51,8 +46,8 @@ describe('a broker whose clock is set', function()
     hold('other', 5)
     clock:set(HOUR)
     broker:expect_log 'the clock was set forward by 3%d%d%d s'
-    assert.equal(5, stats('q').unacked)
-    assert.equal(5, stats('other').unacked)
+    assert.equal(5, c:stats('q').unacked)
+    assert.equal(5, c:stats('other').unacked)
     -- Redis has the new deadline.
     assert(wait.poll(function()
       local now = broker:redis_cli('ZRANGE', 'tide:{//q#0}:unack', 0, 0, 'WITHSCORES'):match '\n(%d+)$'
@@ -60,7 +55,7 @@ describe('a broker whose clock is set', function()
     end))
     c:send 'ACK 1-10\r\n'
     c:expect_line 'OK 10'
-    assert.equal(0, stats('q').timed_out + stats('other').timed_out)
+    assert.equal(0, c:stats('q').timed_out + c:stats('other').timed_out)
   end)
 
   it('still times out, and still ends a GET that waits, when it goes back', function()
@@ -75,7 +70,7 @@ describe('a broker whose clock is set', function()
     broker:expect_log 'the clock was set back by 3%d%d%d s'
     getter:expect_line 'OK 0'
     assert.is_true(socket.gettime() - began > 1.9)
-    assert(wait.poll(function() return stats('q').timed_out == 3 end))
+    assert(wait.poll(function() return c:stats('q').timed_out == 3 end))
     c:send 'GET empty wait=1s\r\n'
     clock:set(HOUR)
     local again = socket.gettime()
@@ -99,7 +94,7 @@ describe('a broker whose clock is set', function()
     for run = 1, 3 do
       for i = 1, 50 do c:send(('PUB - q 4\r\n%d.%02d\r\n'):format(run, i)) end
       for _ = 1, 50 do c:expect '^OK %x+ 1$' end
-      if run == 2 then broker:kill9_all() else broker:stop() end
+      if run == 2 then broker:kill9_all() else broker:expect_clean_stop() end
       clock:set(-run * HOUR)
       broker:run()
       c = broker:connect()

@@ -24,7 +24,7 @@ describe('a configuration file', function()
     local hello = client:expect_json()
     assert.equal(2048, hello.limits.payload)
     assert.equal(9, hello.node)
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   for _, case in ipairs {

@@ -15,15 +15,10 @@ describe('a publish with an id', function()
   local broker, c
 
   setup(function() broker = Broker.start() end)
-  teardown(function() broker:stop() end)
+  teardown(function() broker:expect_clean_stop() end)
 
   before_each(function() c = broker:connect() end)
   after_each(function() c:close() end)
-
-  local function explain(words)
-    c:send('EXPLAIN ' .. words .. '\r\n')
-    return c:expect_json()
-  end
 
   it('is stored once, and answered with the first', function()
     c:ok 'DECLARE queue once'
@@ -170,8 +165,7 @@ describe('a publish with an id', function()
     end
     traffic.expect_counts(c, 'many', { dedupe_ids = 20000 })
     local function bytes()
-      c:send 'STATS\r\n'
-      return c:expect_json().dedupe_bytes
+      return c:document('STATS').dedupe_bytes
     end
     local before = bytes()
     c:ok 'DELETE queue many'
@@ -196,7 +190,7 @@ describe('a publish with an id', function()
   it('is explained, and nothing is remembered', function()
     c:ok 'DECLARE queue shown dedupe=1m'
     for _ = 1, 2 do
-      local doc = explain '- shown id=a%20b'
+      local doc = c:document 'EXPLAIN - shown id=a%20b'
       assert.equal('a b', doc.dedupe_id)
       assert.equal('new', doc.queues[1].dedupe)
       assert.equal(60000, doc.queues[1].dedupe_window)
@@ -204,12 +198,12 @@ describe('a publish with an id', function()
     end
     c:send(pub('shown', 'a%20b'))
     local id = c:expect '^OK (%x+) 1$'
-    local doc = explain '- shown id=a%20b'
+    local doc = c:document 'EXPLAIN - shown id=a%20b'
     assert.equal('duplicate', doc.queues[1].dedupe)
     assert.equal(id, doc.queues[1].first)
-    assert.is_nil(explain '- shown'.queues[1].dedupe)
+    assert.is_nil(c:document('EXPLAIN - shown').queues[1].dedupe)
     c:ok 'DECLARE queue blind dedupe=0'
-    assert.equal('off', explain '- blind id=a'.queues[1].dedupe)
+    assert.equal('off', c:document('EXPLAIN - blind id=a').queues[1].dedupe)
   end)
 
   it('can be sent from the command line', function()
@@ -231,7 +225,7 @@ end)
 
 describe('a limit of the ids that are remembered', function()
   local broker
-  teardown(function() if broker then broker:stop() end end)
+  teardown(function() if broker then broker:expect_clean_stop() end end)
 
   it('refuses publishes with a new id, and no others', function()
     broker = Broker.start { args = { '--max-dedupe-bytes', '64K', '--dedupe-window', '2s' } }
@@ -245,8 +239,7 @@ describe('a limit of the ids that are remembered', function()
     assert.matches('^ERR full the publish ids that are remembered fill %d+ KiB.*%-%-max%-dedupe%-bytes', refusal)
     assert(taken > 200)
     traffic.expect_counts(c, 'q', { ready = taken })
-    c:send 'EXPLAIN - q id=other\r\n'
-    assert.equal('full', c:expect_json().queues[1].dedupe)
+    assert.equal('full', c:document('EXPLAIN - q id=other').queues[1].dedupe)
     assert.matches('^OK %x+ 1$', c:request('PUB - q', 'x'))
     assert.matches('^OK %x+ 1 duplicate$', c:request('PUB - q id=n' .. taken - 1, 'x'))
     assert(wait.poll(function() return c:request('PUB - q id=n' .. taken, 'x'):find '^OK' end, 20))
@@ -274,8 +267,9 @@ describe('a publish id outlives', function()
     c = broker:connect()
   end
 
-  for _, how in ipairs { 'kill9', 'kill9_all', 'stop' } do
-    it(how .. ' of the broker', function()
+  local ends = { ['kill -9'] = 'kill9', ['kill -9 of Redis too'] = 'kill9_all', ['a stop'] = 'expect_clean_stop' }
+  for name, how in pairs(ends) do
+    it(name, function()
       start()
       c:ok 'DECLARE queue q shards=3 sharding=round_robin'
       local ids = {}
@@ -311,8 +305,7 @@ describe('a publish id outlives', function()
     c:expect '^OK %x+ 1$'
     local ids = {}
     for i = 1, 50 do ids[i] = c:expect '^OK (%x+) 1$' end
-    c:send 'STATS\r\n'
-    assert.is_true(c:expect_json().store.elided >= 50)
+    assert.is_true(c:document('STATS').store.elided >= 50)
     consumer:close()
     restart_after 'kill9_all'
     for i = 1, 50 do
@@ -595,7 +588,7 @@ end)
 
 describe('a filter', function()
   local broker
-  teardown(function() if broker then broker:stop() end end)
+  teardown(function() if broker then broker:expect_clean_stop() end end)
 
   it('gives messages an id, and its copies are told apart', function()
     broker = Broker.start { rules = { ['filter/10-id.lua'] = [[
@@ -624,8 +617,7 @@ describe('a filter', function()
     assert.matches('^OK %x+ 1 duplicate$', c:request('PUB orders k h:order=7', 'x'))
     traffic.expect_counts(c, 'q', { ready = 3, dedupe_ids = 3, duplicates = 3 })
     traffic.expect_counts(c, 'audit', { ready = 4 })
-    c:send 'EXPLAIN orders k h:order=8\r\n'
-    local doc = c:expect_json()
+    local doc = c:document 'EXPLAIN orders k h:order=8'
     assert.equal('8', doc.dedupe_id)
     assert.same({ field = 'dedupe_id', from = '', to = '8' }, doc.filters[1].changes[1])
     assert.equal('new', doc.copies[1].queues[1].dedupe)

@@ -6,18 +6,12 @@ describe('the definitions', function()
   local broker, c
 
   setup(function() broker = Broker.start { args = { '--fsync', 'no' } } end)
-  teardown(function() broker:stop() end)
+  teardown(function() broker:expect_clean_stop() end)
   before_each(function() c = broker:connect() end)
   after_each(function() c:close() end)
 
-  local function refused(line, answer)
-    c:send(line .. '\r\n')
-    c:expect_line(answer)
-  end
-
   local function list(what)
-    c:send('LIST ' .. what .. '\r\n')
-    return c:expect_json()
+    return c:document('LIST ' .. what)
   end
 
   local function find(what, name)
@@ -37,19 +31,19 @@ describe('the definitions', function()
 
     it('with other arguments are refused, and the difference is named', function()
       c:ok 'DECLARE queue d.other shards=4 retry.max=3'
-      refused('DECLARE queue d.other shards=5 retry.max=3',
+      c:expect_answer('DECLARE queue d.other shards=5 retry.max=3',
         "ERR mismatch queue 'd.other' exists with other options: it has shards=4, not shards=5")
-      refused('DECLARE queue d.other shards=4',
+      c:expect_answer('DECLARE queue d.other shards=4',
         "ERR mismatch queue 'd.other' exists with other options: it has retry.max=3, which is missing here")
-      refused('DECLARE queue d.other shards=4 retry.max=3 sharding.by=tenant',
+      c:expect_answer('DECLARE queue d.other shards=4 retry.max=3 sharding.by=tenant',
         "ERR mismatch queue 'd.other' exists with other options: it has sharding.by=(none), not sharding.by=tenant")
-      refused('DECLARE queue d.other shards=4 retry.max=3 durable=0',
+      c:expect_answer('DECLARE queue d.other shards=4 retry.max=3 durable=0',
         "ERR mismatch queue 'd.other' exists with other options: it has durable=1, not durable=0")
       c:ok 'DELETE queue d.other'
     end)
 
     it('take options within their ranges alone', function()
-      local function bad(option, text) refused('DECLARE queue d.bad ' .. option, 'ERR ' .. text) end
+      local function bad(option, text) c:expect_answer('DECLARE queue d.bad ' .. option, 'ERR ' .. text) end
       bad('shards=0', 'syntax shards=0: wanted is a number from 1 to 64')
       bad('shards=65', 'syntax shards=65: wanted is a number from 1 to 64')
       bad('shards=many', 'syntax shards=many: wanted is a number from 1 to 64')
@@ -68,11 +62,11 @@ describe('the definitions', function()
     end)
 
     it('name scripts, and options that those know', function()
-      refused('DECLARE queue d.bad retry=never', 'ERR not-found retry=never: there is no retry script '
+      c:expect_answer('DECLARE queue d.bad retry=never', 'ERR not-found retry=never: there is no retry script '
         .. "'never'; there are: exponential fixed immediate none schedule")
-      refused('DECLARE queue d.bad sharding=dice', 'ERR not-found sharding=dice: there is no sharding script '
+      c:expect_answer('DECLARE queue d.bad sharding=dice', 'ERR not-found sharding=dice: there is no sharding script '
         .. "'dice'; there are: consistent hash least_loaded random round_robin")
-      refused('DECLARE queue d.bad priority=loud', 'ERR not-found priority=loud: there is no priority script '
+      c:expect_answer('DECLARE queue d.bad priority=loud', 'ERR not-found priority=loud: there is no priority script '
         .. "'loud'; there are: aging deadline due_time fair fifo strict")
       for _, option in ipairs { 'retry.frob=1', 'retry.max=0', 'retry.max=x', 'priority.x=1', 'sharding.of=k' } do
         c:send('DECLARE queue d.bad ' .. option .. '\r\n')
@@ -90,7 +84,7 @@ describe('the definitions', function()
       assert.is_false(q.durable)
       assert.equal(0, q.ready + q.delayed + q.unacked + q.buried + q.consumers)
       c:ok 'DELETE queue d.list'
-      refused('DELETE queue d.list', "ERR not-found there is no queue 'd.list'")
+      c:expect_answer('DELETE queue d.list', "ERR not-found there is no queue 'd.list'")
     end)
 
     it('exclusive to a connection are for that alone, and end with it', function()
@@ -101,10 +95,10 @@ describe('the definitions', function()
         'DECLARE queue d.mine exclusive', 'DELETE queue d.mine', 'SUB d.mine s', 'GET d.mine', 'PEEK d.mine',
         'PURGE d.mine', 'KICK d.mine', 'STATS d.mine',
       } do
-        refused(line, "ERR denied queue 'd.mine' belongs to another connection")
+        c:expect_answer(line, "ERR denied queue 'd.mine' belongs to another connection")
       end
       c:ok 'DECLARE exchange d.ex fanout durable=0'
-      refused('BIND d.mine d.ex -', "ERR denied queue 'd.mine' belongs to another connection")
+      c:expect_answer('BIND d.mine d.ex -', "ERR denied queue 'd.mine' belongs to another connection")
       c:ok('PUB - d.mine', 'others may publish to it')
       owner:ok 'BIND d.mine d.ex -'
       owner:close()
@@ -131,13 +125,14 @@ describe('the definitions', function()
       assert.is_truthy(find('queues', 'd.auto'))
       other:close()
       assert.is_truthy(wait.poll(function() return not find('queues', 'd.auto') end))
-      refused('ACK 1', 'ERR lease-lost tag 1 is no longer held: it was settled, timed out or its queue was deleted')
+      c:expect_answer('ACK 1',
+        'ERR lease-lost tag 1 is no longer held: it was settled, timed out or its queue was deleted')
     end)
 
     it('are deleted under conditions', function()
       c:ok 'DECLARE queue d.cond'
       local function not_empty()
-        refused('DELETE queue d.cond if-empty', "ERR exists queue 'd.cond' is not empty")
+        c:expect_answer('DELETE queue d.cond if-empty', "ERR exists queue 'd.cond' is not empty")
       end
       c:ok('PUB - d.cond', 'ready')
       not_empty()
@@ -156,10 +151,10 @@ describe('the definitions', function()
       not_empty()
       c:ok 'PURGE d.cond'
       c:ok 'SUB d.cond s1'
-      refused('DELETE queue d.cond if-unused', "ERR exists queue 'd.cond' is in use: it has 1 consumers")
+      c:expect_answer('DELETE queue d.cond if-unused', "ERR exists queue 'd.cond' is in use: it has 1 consumers")
       c:ok 'UNSUB s1'
       c:ok 'DELETE queue d.cond if-empty if-unused'
-      refused('DELETE queue d.cond', "ERR not-found there is no queue 'd.cond'")
+      c:expect_answer('DELETE queue d.cond', "ERR not-found there is no queue 'd.cond'")
     end)
 
     it('that are deleted cancel their consumers and what those hold', function()
@@ -187,8 +182,9 @@ describe('the definitions', function()
         "@3 ERR not-found queue 'd.gone' was deleted",
         "EVT cancelled s1 queue-deleted",
       }, lines)
-      refused('ACK 1', 'ERR lease-lost tag 1 is no longer held: it was settled, timed out or its queue was deleted')
-      refused('UNSUB s1', "ERR not-found this channel has no subscription 's1'")
+      c:expect_answer('ACK 1',
+        'ERR lease-lost tag 1 is no longer held: it was settled, timed out or its queue was deleted')
+      c:expect_answer('UNSUB s1', "ERR not-found this channel has no subscription 's1'")
       other:close()
       c:ok 'DECLARE queue d.gone'
       c:send 'GET d.gone\r\n'
@@ -200,26 +196,29 @@ describe('the definitions', function()
   describe('of an exchange', function()
     it('may be declared again with the same arguments alone', function()
       for _ = 1, 2 do c:ok 'DECLARE exchange x.same topic' end
-      refused('DECLARE exchange x.same fanout', "ERR mismatch exchange 'x.same' exists with type topic, not fanout")
-      refused('DECLARE exchange x.same topic durable=0',
+      c:expect_answer('DECLARE exchange x.same fanout',
+        "ERR mismatch exchange 'x.same' exists with type topic, not fanout")
+      c:expect_answer('DECLARE exchange x.same topic durable=0',
         "ERR mismatch exchange 'x.same' exists with durable=1 auto-delete=0")
-      refused('DECLARE exchange x.same topic auto-delete',
+      c:expect_answer('DECLARE exchange x.same topic auto-delete',
         "ERR mismatch exchange 'x.same' exists with durable=1 auto-delete=0")
       c:ok 'DELETE exchange x.same'
     end)
 
     it('have types and options that there are', function()
-      refused('DECLARE exchange x.bad', 'ERR syntax DECLARE exchange needs a name and a type')
-      refused('DECLARE exchange x.bad durable=0', 'ERR syntax DECLARE exchange needs a name and a type')
-      refused('DECLARE exchange x.bad teapot', "ERR not-found there is no routing script 'teapot'; there are: "
+      c:expect_answer('DECLARE exchange x.bad', 'ERR syntax DECLARE exchange needs a name and a type')
+      c:expect_answer('DECLARE exchange x.bad durable=0', 'ERR syntax DECLARE exchange needs a name and a type')
+      c:expect_answer('DECLARE exchange x.bad teapot', "ERR not-found there is no routing script 'teapot'; there are: "
         .. 'direct fanout headers topic')
-      refused('DECLARE exchange x.bad ../topic', "ERR not-found there is no routing script '../topic'; there are: "
+      c:expect_answer('DECLARE exchange x.bad ../topic',
+        "ERR not-found there is no routing script '../topic'; there are: "
         .. 'direct fanout headers topic')
       c:send 'DECLARE exchange x.bad topic frob=1\r\n'
       assert.is_truthy(c:expect('^ERR mismatch (.*)$'):find('frob', 1, true))
-      refused('DECLARE exchange x.bad topic durable=2', 'ERR syntax durable=2: wanted is 0 or 1')
-      refused('DECLARE exchange - topic', "ERR syntax '-' stands for the default exchange and cannot be declared")
-      refused('DECLARE teapot x.bad topic', "ERR syntax 'teapot': wanted is queue or exchange")
+      c:expect_answer('DECLARE exchange x.bad topic durable=2', 'ERR syntax durable=2: wanted is 0 or 1')
+      c:expect_answer('DECLARE exchange - topic',
+        "ERR syntax '-' stands for the default exchange and cannot be declared")
+      c:expect_answer('DECLARE teapot x.bad topic', "ERR syntax 'teapot': wanted is queue or exchange")
       assert.is_nil(find('exchanges', 'x.bad'))
     end)
 
@@ -234,10 +233,10 @@ describe('the definitions', function()
       assert.is_false(x.durable)
       assert.is_false(x.auto_delete)
       assert.is_nil(find('exchanges', '-'))
-      refused('DELETE exchange x.list if-unused', "ERR exists exchange 'x.list' is in use: it has 1 bindings")
+      c:expect_answer('DELETE exchange x.list if-unused', "ERR exists exchange 'x.list' is in use: it has 1 bindings")
       c:ok 'UNBIND x.list x.list - a=1 match=any'
       c:ok 'DELETE exchange x.list if-unused'
-      refused('DELETE exchange x.list', "ERR not-found there is no exchange 'x.list'")
+      c:expect_answer('DELETE exchange x.list', "ERR not-found there is no exchange 'x.list'")
     end)
 
     it('that are auto-delete go with their last binding', function()
@@ -288,18 +287,19 @@ describe('the definitions', function()
       assert.same({ { exchange = 'b.x', to = 'queue', destination = 'b.q', pattern = 'a.*', options = {} } },
         (require('dkjson').decode(require('dkjson').encode(list 'bindings'))))
       c:ok 'UNBIND b.q b.x a.*'
-      refused('UNBIND b.q b.x a.*', 'ERR not-found there is no such binding')
+      c:expect_answer('UNBIND b.q b.x a.*', 'ERR not-found there is no such binding')
       assert.equal(' 0', ' ' .. c:ok('PUB b.x a.b', 'x'):match '%d+$')
     end)
 
     it('is between what there is', function()
-      refused('BIND nobody b.x a', "ERR not-found there is no queue 'nobody'")
-      refused('BIND b.q nowhere a', "ERR not-found there is no exchange 'nowhere'")
-      refused('BIND b.q b.x a dest=exchange', "ERR not-found there is no exchange 'b.q'")
-      refused('BIND b.q b.x a dest=moon', 'ERR syntax dest=moon: wanted is queue or exchange')
-      refused('BIND b.q - a', 'ERR denied the default exchange routes to the queue that the key names and takes no '
+      c:expect_answer('BIND nobody b.x a', "ERR not-found there is no queue 'nobody'")
+      c:expect_answer('BIND b.q nowhere a', "ERR not-found there is no exchange 'nowhere'")
+      c:expect_answer('BIND b.q b.x a dest=exchange', "ERR not-found there is no exchange 'b.q'")
+      c:expect_answer('BIND b.q b.x a dest=moon', 'ERR syntax dest=moon: wanted is queue or exchange')
+      c:expect_answer('BIND b.q - a',
+        'ERR denied the default exchange routes to the queue that the key names and takes no '
         .. 'bindings')
-      refused('BIND b.q b.x', 'ERR syntax BIND needs 3 words behind it, not 2')
+      c:expect_answer('BIND b.q b.x', 'ERR syntax BIND needs 3 words behind it, not 2')
       c:send 'BIND b.q b.x a frob=1\r\n'
       assert.is_truthy(c:expect('^ERR mismatch (.*)$'):find('frob', 1, true))
     end)
@@ -324,8 +324,7 @@ describe('the definitions', function()
   describe('of a vhost', function()
     it('are its own', function()
       local shop = broker:connect()
-      shop:send 'HELLO vhost=shop name=till heartbeat=30s user=me pass=x%20y\r\n'
-      local hello = shop:expect_json()
+      local hello = shop:document 'HELLO vhost=shop name=till heartbeat=30s user=me pass=x%20y'
       assert.equal('shop', hello.vhost)
       assert.equal(30000, hello.heartbeat_ms)
       assert.equal(1, hello.protocol)
@@ -337,7 +336,7 @@ describe('the definitions', function()
       shop:ok('PUB v.x k', 'x')
       assert.is_nil(find('queues', 'v.jobs'))
       assert.equal(0, #list 'bindings')
-      refused('GET v.jobs', "ERR not-found there is no queue 'v.jobs'")
+      c:expect_answer('GET v.jobs', "ERR not-found there is no queue 'v.jobs'")
       c:ok 'DECLARE queue v.jobs shards=3'
       c:send 'GET v.jobs\r\n'
       c:expect_line 'OK 0'
@@ -355,8 +354,8 @@ describe('the definitions', function()
     end)
 
     it('are chosen by HELLO, the first request', function()
-      refused('PING', 'OK')
-      refused('HELLO', 'ERR denied HELLO is the first request or none')
+      c:expect_answer('PING', 'OK')
+      c:expect_answer('HELLO', 'ERR denied HELLO is the first request or none')
       for line, answer in pairs {
         ['HELLO vhost=a/b'] = "ERR syntax 'a/b' is no vhost: wanted is / or a name of 1-255 bytes without white space, "
           .. "'/' and ':'",
@@ -377,12 +376,11 @@ describe('the definitions', function()
     it('are limited in number', function()
       local small = Broker.start { args = { '--store', 'none', '--max-vhosts', '2' } }
       local one, two = small:connect(), small:connect()
-      one:send 'HELLO vhost=one\r\n'
-      assert.equal('one', one:expect_json().vhost)
+      assert.equal('one', one:document('HELLO vhost=one').vhost)
       two:send 'HELLO vhost=two\r\n'
       two:expect_line 'ERR limit there are 2 vhosts already, which is the limit'
       two:expect_nothing()
-      small:stop()
+      small:expect_clean_stop()
     end)
   end)
 end)

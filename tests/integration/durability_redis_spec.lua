@@ -104,8 +104,7 @@ describe('a broker', function()
     redis:cli('CONFIG', 'SET', 'maxmemory', '1')
     c:send 'BIND q e b.*\r\n'
     c:expect '^ERR store .*OOM'
-    c:send 'LIST bindings\r\n'
-    assert.equal(1, #c:expect_json())
+    assert.equal(1, #c:document 'LIST bindings')
   end)
 
   it('holds publishers back while Redis is stopped, and resumes', function()
@@ -175,8 +174,7 @@ describe('a broker', function()
     redis:cli('CONFIG', 'SET', 'maxmemory', '1')
     c:ok 'NACK 1-5 delay=1h'
     c:ok 'NACK 6-10 dead'
-    c:send 'STATS\r\n'
-    c:expect_json()
+    c:document 'STATS'
     assert.equal('0', redis:cli('ZCARD', key('jobs', 'delayed')))
     redis:cli('CONFIG', 'SET', 'maxmemory', '0')
     assert(wait.poll(function()
@@ -230,7 +228,7 @@ describe('a broker whose disk is full', function()
       pending 'needs root, for a small file system'
       return
     end
-    broker:stop()
+    broker:expect_clean_stop()
     broker.data = dir
     broker:run()
     local c = broker:connect()

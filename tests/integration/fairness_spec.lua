@@ -62,8 +62,7 @@ describe('a broker with slow scripts', function()
         end,
       }]] }
     local function unbound()
-      c:send 'STATS\r\n'
-      return c:expect_json().counters.unbound or 0
+      return c:document('STATS').counters.unbound or 0
     end
     c:ok 'DECLARE exchange x slow'
     c:ok 'DECLARE queue q'
@@ -112,12 +111,11 @@ describe('a broker with slow scripts', function()
     c:expect_line 'OK'
     assert.equal(0, c:expect_json().ready)
     assert(wait.poll(function()
-      c:send 'STATS\r\n'
-      return c:expect_json().memory_bytes == 0
+      return c:document('STATS').memory_bytes == 0
     end))
     c:send(('PUB - q quiet 1\r\nx\r\n'):rep(100000))
     c:ok 'DELETE queue q'
-    broker:stop() -- which frees the rest
+    broker:expect_clean_stop() -- which frees the rest
   end)
 
   it('returns what a NACK under way has not reached when its connection is lost', function()
@@ -130,10 +128,9 @@ describe('a broker with slow scripts', function()
     other:ok 'PING'
     c:close()
     assert.is_true(wait.poll(function()
-      other:send 'STATS q\r\n'
-      return other:expect_json().ready == 100
+      return other:document('STATS q').ready == 100
     end))
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('runs a schedule that is slower than its interval, and everything else too', function()
@@ -146,7 +143,7 @@ describe('a broker with slow scripts', function()
     broker:remove_rule 'schedule/slow.lua'
     c:send 'RULES reload\r\n'
     c:drain_until '^DATA'
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 end)
 
@@ -188,8 +185,7 @@ describe('a connection', function()
     broker = Broker.start { args = { '--store', 'none', '--max-memory', '1M' } }
     local c, judge = broker:connect(), broker:connect()
     judge:ok 'DECLARE queue q'
-    c:send 'HELLO heartbeat=1s\r\n'
-    c:expect_json()
+    c:document 'HELLO heartbeat=1s'
     c:send(('PUB - q quiet 20000\r\n%s\r\n'):format(('x'):rep(20000)):rep(60))
     c:expect '^EVT blocked'
     for _ = 1, 3 do c:expect '^EVT heartbeat' end

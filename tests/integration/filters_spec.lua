@@ -7,12 +7,7 @@ describe('filters', function()
   local broker, c, written
 
   setup(function() broker = Broker.start { rules = {}, args = { '--fsync', 'no' } } end)
-  teardown(function() broker:stop() end)
-
-  local function reload()
-    c:send 'RULES reload\r\n'
-    return c:expect_json()
-  end
+  teardown(function() broker:expect_clean_stop() end)
 
   before_each(function()
     c, written = broker:connect(), {}
@@ -29,7 +24,7 @@ describe('filters', function()
     for _, what in ipairs { 'queue q', 'queue audit', 'exchange orders', 'exchange other' } do
       c:ok('DELETE ' .. what)
     end
-    reload()
+    c:document 'RULES reload'
     c:close()
   end)
 
@@ -43,7 +38,7 @@ describe('filters', function()
       written[#written + 1] = path
       broker:write_rule(path, text)
     end
-    reload()
+    c:document 'RULES reload'
   end
 
   local function get(queue)
@@ -51,11 +46,6 @@ describe('filters', function()
     local messages = {}
     for i = 1, tonumber(n) do messages[i] = c:expect_msg() end
     return messages
-  end
-
-  local function explain(words)
-    c:send('EXPLAIN ' .. words .. '\r\n')
-    return c:expect_json()
   end
 
   it('refuse with their reason, and nothing is stored', function()
@@ -86,8 +76,7 @@ describe('filters', function()
         publish = function(msg) msg.headers.copied_by = msg.user or "nobody" end }]],
     }
     local alice = broker:connect()
-    alice:send 'HELLO user=alice pass=x\r\n'
-    alice:expect_json()
+    alice:document 'HELLO user=alice pass=x'
     alice:ok('PUB orders orders.a', 'x')
     c:ok('PUB orders orders.b', 'y')
     local of = {}
@@ -104,8 +93,7 @@ describe('filters', function()
     alice:close()
     c:ok 'DECLARE queue dying retry=none dead-letter=orders/orders.dead'
     local bob = broker:connect()
-    bob:send 'HELLO user=bob\r\n'
-    bob:expect_json()
+    bob:document 'HELLO user=bob'
     bob:ok('PUB - dying', 'z')
     bob:ok 'GET dying'
     bob:expect_msg()
@@ -119,8 +107,7 @@ describe('filters', function()
   it('delay', function()
     use { ['10-later'] = 'msg.delay = "1h"' }
     c:ok('PUB orders orders.a', 'hello')
-    c:send 'PEEK q 1 state=delayed\r\n'
-    assert.equal('orders.a', c:expect_json()[1].key)
+    assert.equal('orders.a', c:document('PEEK q 1 state=delayed')[1].key)
     assert.same({}, get 'q')
   end)
 
@@ -171,7 +158,7 @@ describe('filters', function()
     }
     local pattern = '^ERR rule filter/%d0%-%a+%.lua:1: the message has been rerouted or copied more than 8 times'
     assert.matches(pattern, c:request('PUB orders orders.a', ''))
-    assert.matches(pattern, 'ERR rule ' .. explain('orders orders.a').error)
+    assert.matches(pattern, 'ERR rule ' .. c:document('EXPLAIN orders orders.a').error)
     broker:remove_rule(table.remove(written))
     broker:remove_rule(table.remove(written))
     use { ['10-again'] = 'msg:copy {}' }
@@ -195,13 +182,13 @@ describe('filters', function()
     use { ['10-v'] = 'msg.headers.v = "1"' }
     c:ok('PUB orders orders.a', '')
     broker:write_rule('filter/10-v.lua', 'return { match = {}, publish = function(msg) msg.headers.v = "2" end }')
-    reload()
+    c:document 'RULES reload'
     c:ok('PUB orders orders.a', '')
     broker:write_rule('filter/10-v.lua', 'return { match = {}, publish = function(msg')
     assert.matches('^ERR rule filter/10%-v%.lua:1: ', c:request 'RULES reload')
     c:ok('PUB orders orders.a', '')
     broker:remove_rule(table.remove(written))
-    reload()
+    c:document 'RULES reload'
     c:ok('PUB orders orders.a', '')
     local seen = {}
     for i, m in ipairs(get 'q') do seen[i] = m.headers.v or '-' end
@@ -212,12 +199,12 @@ describe('filters', function()
     use { ['10-off'] = 'return { publish = function() return false, "asked" end }' }
     c:ok('PUB orders orders.a', '')
     local found
-    for _, script in ipairs(reload().scripts) do
+    for _, script in ipairs(c:document('RULES reload').scripts) do
       if script.file == 'filter/10-off.lua' then found = script end
       assert.not_equal(true, script.active)
     end
     assert.same({ false, 0 }, { found.active, found.calls })
-    assert.same({}, explain('orders orders.a').filters)
+    assert.same({}, c:document('EXPLAIN orders orders.a').filters)
     get 'q'
   end)
 
@@ -244,7 +231,7 @@ describe('filters', function()
           msg:copy { exchange = "other", key = "c", delay = "1m" }]],
         ['20-other'] = 'return { match = { exchange = "other" }, publish = function() return false, "no" end }',
       }
-      local d = explain 'orders orders.a h:old=x payload=two%20words'
+      local d = c:document 'EXPLAIN orders orders.a h:old=x payload=two%20words'
       assert.same({ 'orders', 'orders.b', 'topic', 'routing/topic.lua' }, { d.exchange, d.key, d.type, d.script })
       assert.same({ exchange = 'orders', type = 'topic', script = 'routing/topic.lua', bindings = 1, matched = 1,
         patterns = { { pattern = 'orders.#', queue = 'q' } } }, d.exchanges[1])
@@ -266,23 +253,23 @@ describe('filters', function()
       for _, script in ipairs(d.scripts) do asked[script.script] = script.calls end
       assert.equal(1, asked['filter/10-change.lua'])
       assert.equal(1, asked['routing/topic.lua'])
-      assert.is_false(explain('orders orders.a').cached)
+      assert.is_false(c:document('EXPLAIN orders orders.a').cached)
       c:ok('PUB orders orders.a', '')
-      assert.is_true(explain('orders orders.a').cached)
+      assert.is_true(c:document('EXPLAIN orders orders.a').cached)
     end)
 
     it('leave what is remembered of decisions as it is', function()
       use {}
-      for _ = 1, 3 do assert.is_false(explain('orders orders.fresh').cached) end
-      for _ = 1, 3 do assert.is_false(explain('- q').cached) end
+      for _ = 1, 3 do assert.is_false(c:document('EXPLAIN orders orders.fresh').cached) end
+      for _ = 1, 3 do assert.is_false(c:document('EXPLAIN - q').cached) end
       c:ok('PUB orders orders.fresh', '')
       c:ok('PUB - q', '')
-      assert.is_true(explain('orders orders.fresh').cached)
-      local d = explain '- q'
+      assert.is_true(c:document('EXPLAIN orders orders.fresh').cached)
+      local d = c:document 'EXPLAIN - q'
       assert.is_true(d.cached)
       assert.same({}, d.exchanges)
       -- The bindings are told of what is remembered, too, without asking anew for the decision.
-      d = explain 'orders orders.fresh'
+      d = c:document 'EXPLAIN orders orders.fresh'
       assert.same({}, d.scripts)
       assert.equal(1, d.exchanges[1].matched)
     end)
@@ -299,7 +286,7 @@ describe('filters', function()
         c:ok('BIND ' .. line)
       end
       for _ = 1, 2 do
-        local d = explain 'first a.b'
+        local d = c:document 'EXPLAIN first a.b'
         local seen = {}
         for i, x in ipairs(d.exchanges) do seen[i] = { x.exchange, x.script, x.bindings, x.matched, #x.patterns } end
         assert.same({ { 'first', 'routing/topic.lua', 5, 4, 4 }, { 'second', 'routing/fanout.lua', 3, 3, 3 },
@@ -310,7 +297,7 @@ describe('filters', function()
         c:ok('PUB first a.b', '') -- the second time it is remembered
       end
       for i = 1, 30 do c:ok(('BIND a third p%d'):format(i)) end
-      local third = explain('third k').exchanges[1]
+      local third = c:document('EXPLAIN third k').exchanges[1]
       assert.same({ 32, 32, 20 }, { third.bindings, third.matched, #third.patterns })
       assert.matches('a%.# %-> a, a%.b %-> a', (broker:cli('explain', 'first', 'a.b')))
       for _, line in ipairs { 'exchange first', 'exchange second', 'exchange third', 'queue a', 'queue b' } do
@@ -321,12 +308,12 @@ describe('filters', function()
     it('tell as much of the decision as was made when a script failed', function()
       use { ['10-mark'] = 'msg.headers.mark = "1"' }
       broker:write_rule('sharding/bad.lua', 'return { pick = function() return "x" end }')
-      reload()
+      c:document 'RULES reload'
       c:ok 'DECLARE queue good'
       c:ok 'BIND good orders orders.failing'
       c:ok 'DECLARE queue bad shards=2 sharding=bad'
       c:ok 'BIND bad orders orders.failing'
-      local d = explain 'orders orders.failing'
+      local d = c:document 'EXPLAIN orders orders.failing'
       assert.matches('^sharding/bad%.lua:1: pick must return an integer', d.error)
       assert.equal('filter/10-mark.lua', d.filters[1].script)
       assert.equal('1', d.headers.mark)
@@ -343,7 +330,7 @@ describe('filters', function()
 
     it('mark what scripts log', function()
       use { ['10-log'] = 'tide.log("look", msg.key)' }
-      explain 'orders dry'
+      c:document 'EXPLAIN orders dry'
       broker:expect_log 'rules %(dry run%): filter/10%-log%.lua:%d+: look dry\n'
       c:ok('PUB orders wet', '')
       broker:expect_log 'rules: filter/10%-log%.lua:%d+: look wet\n'
@@ -351,14 +338,14 @@ describe('filters', function()
 
     it('show a refusal', function()
       use { ['10-no'] = 'return false, "never"' }
-      local d = explain 'orders orders.a'
+      local d = c:document 'EXPLAIN orders orders.a'
       assert.equal('never (filter/10-no.lua)', d.rejected)
       assert.same({}, d.queues)
     end)
 
     it('show copies with their queues', function()
       use { ['10-copy'] = 'msg:copy { exchange = "other", delay = "1m", ttl = "5m" }' }
-      local copy = explain('orders orders.a').copies[1]
+      local copy = c:document('EXPLAIN orders orders.a').copies[1]
       assert.same({ 'filter/10-copy.lua', 'other', 60000, 300000 }, { copy.by, copy.exchange, copy.delay, copy.ttl })
       assert.same({ 'audit', 'delayed' }, { copy.queues[1].queue, copy.queues[1].state })
       local text = broker:cli('explain', '--header', 'a=b', '--payload', 'x y', 'orders', 'orders.a')
@@ -379,26 +366,24 @@ describe('filters', function()
       c:ok 'BIND turns orders orders.#'
       c:ok 'DECLARE queue chance shards=64 sharding=random'
       c:ok 'BIND chance orders orders.#'
-      local first = explain 'orders orders.a'
+      local first = c:document 'EXPLAIN orders orders.a'
       for _ = 1, 3 do
-        local d = explain 'orders orders.a'
+        local d = c:document 'EXPLAIN orders orders.a'
         assert.is_nil(d.rejected)
         for i, queue in ipairs(d.queues) do
           assert.same({ first.queues[i].shard, first.queues[i].rank }, { queue.shard, queue.rank })
         end
       end
-      c:send 'STATS\r\n'
-      local published = c:expect_json().published
+      local published = c:document('STATS').published
       assert.equal(0, tonumber((c:ok 'GET q ack=auto')))
-      for _, script in ipairs(reload().scripts) do
+      for _, script in ipairs(c:document('RULES reload').scripts) do
         if script.file == 'filter/10-limit.lua' then assert.equal(0, script.calls) end
       end
-      explain 'orders orders.a'
-      c:send 'STATS\r\n'
-      assert.equal(published, c:expect_json().published)
+      c:document 'EXPLAIN orders orders.a'
+      assert.equal(published, c:document('STATS').published)
       c:ok('PUB orders orders.a', '')
       assert.matches('^ERR rejected used up', c:request('PUB orders orders.a', ''))
-      assert.equal('used up (filter/10-limit.lua)', explain('orders orders.a').rejected)
+      assert.equal('used up (filter/10-limit.lua)', c:document('EXPLAIN orders orders.a').rejected)
       c:ok 'DELETE queue turns'
       c:ok 'DELETE queue chance'
     end)

@@ -8,7 +8,7 @@ describe('the framing of the line protocol', function()
   local broker, c
 
   setup(function() broker = Broker.start { args = { '--fsync', 'no', '--max-payload', '1M' } } end)
-  teardown(function() broker:stop() end)
+  teardown(function() broker:expect_clean_stop() end)
   before_each(function()
     c = broker:connect()
     c:ok 'DECLARE queue f durable=0 exclusive'

@@ -42,7 +42,7 @@ describe('a body in Redis', function()
       c:expect_line 'OK 0'
     end
     for _, id in ipairs(ids) do broker:expect_log(id .. '.-is no name') end
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 end)
 

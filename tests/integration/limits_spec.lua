@@ -15,31 +15,26 @@ describe('a broker with low limits', function()
     broker = nil
   end)
 
-  local function says(text, line)
-    c:send(text .. '\r\n')
-    c:expect_line(line)
-  end
-
   it('gives a connection so many subscriptions, over all its channels', function()
     start('--max-consumers', '3')
     c:ok 'DECLARE queue q'
-    says('@1 OPEN', '@1 OK')
-    says('SUB q a', 'OK')
-    says('SUB q b', 'OK')
-    says('@1 SUB q a', '@1 OK')
-    says('@1 SUB q b', '@1 ERR limit this connection has 3 subscriptions, which is the limit')
-    says('SUB q a', "ERR exists this channel has a subscription 'a' already")
+    c:expect_answer('@1 OPEN', '@1 OK')
+    c:expect_answer('SUB q a', 'OK')
+    c:expect_answer('SUB q b', 'OK')
+    c:expect_answer('@1 SUB q a', '@1 OK')
+    c:expect_answer('@1 SUB q b', '@1 ERR limit this connection has 3 subscriptions, which is the limit')
+    c:expect_answer('SUB q a', "ERR exists this channel has a subscription 'a' already")
     -- A GET that waits is none, and others have their own.
     c:send 'GET q wait=1s\r\n'
     local other = broker:connect()
     other:ok 'SUB q a'
     c:expect_line 'OK 0'
-    says('UNSUB b', 'OK')
-    says('@1 SUB q b', '@1 OK')
-    says('@1 CLOSE', '@1 OK')
-    says('SUB q b', 'OK')
-    says('SUB q c', 'OK')
-    says('SUB q d', 'ERR limit this connection has 3 subscriptions, which is the limit')
+    c:expect_answer('UNSUB b', 'OK')
+    c:expect_answer('@1 SUB q b', '@1 OK')
+    c:expect_answer('@1 CLOSE', '@1 OK')
+    c:expect_answer('SUB q b', 'OK')
+    c:expect_answer('SUB q c', 'OK')
+    c:expect_answer('SUB q d', 'ERR limit this connection has 3 subscriptions, which is the limit')
   end)
 
   -- What a PEEK makes of a message is up to six times as long.
@@ -50,10 +45,8 @@ describe('a broker with low limits', function()
       c = broker:connect()
       c:ok 'DECLARE queue q'
       for i = 1, 10 do c:ok('PUB - q h:i=' .. i, ('x'):rep(1 << 20)) end
-      c:send 'PEEK q 3\r\n'
-      assert.equal(3, #c:expect_json())
-      c:send 'PEEK q 100\r\n'
-      local shown = c:expect_json()
+      assert.equal(3, #c:document 'PEEK q 3')
+      local shown = c:document 'PEEK q 100'
       for i, m in ipairs(shown) do assert.equal(tostring(i), m.headers.i) end
       assert.is_true(#shown == 7 or #shown == 8, #shown)
       assert.equal(1 << 20, #shown[7].payload)
@@ -73,8 +66,7 @@ describe('a broker with low limits', function()
       for _ = from, to do c:expect('^OK %x+ ' .. QUEUES .. '$') end
       for i = 1, 500 do c:send(('PURGE q%d\r\n'):format(i)) end
       for _ = 1, 500 do c:expect '^OK' end
-      c:send 'STATS\r\n'
-      return c:expect_json().routes_bytes
+      return c:document('STATS').routes_bytes
     end
     local one = publish(1, 1)
     assert.is_true(one > QUEUES * 16, one)
@@ -86,8 +78,7 @@ describe('a broker with low limits', function()
     QUEUES = QUEUES - 1
     assert.is_true(publish(1, KEYS) <= 1 << 20)
     c:ok 'DELETE exchange x'
-    c:send 'STATS\r\n'
-    assert.equal(0, c:expect_json().routes_bytes)
+    assert.equal(0, c:document('STATS').routes_bytes)
   end)
 
   --- The answer to HELLO on a new connection; "DATA" for a document.
@@ -126,8 +117,7 @@ describe('a broker with low limits', function()
     assert.equal('ERR limit', (hello 'three'))
     two:close()
     assert(wait.poll(function() return hello 'three' == 'DATA' end))
-    c:send 'RULES recent 5\r\n'
-    assert.equal('v50', c:expect_json()[1].vhost)
+    assert.equal('v50', c:document('RULES recent 5')[1].vhost)
   end)
 
   it('finds again what is in Redis, whatever the limit, and nothing else', function()
@@ -146,8 +136,7 @@ describe('a broker with low limits', function()
     broker:restart()
     assert.equal('ERR limit', (hello 'd'))
     local _, client = hello 'c'
-    client:send 'STATS q\r\n'
-    assert.equal('q', client:expect_json().queue)
+    assert.equal('q', client:document('STATS q').queue)
     assert(wait.poll(function() return not broker:redis_cli('SMEMBERS', 'tide:vhosts'):find 'stray' end))
     -- What this version cannot use is left alone, and is found by another.
     assert.matches('odd', broker:redis_cli('SMEMBERS', 'tide:vhosts'))
@@ -161,14 +150,14 @@ describe('a broker with low limits', function()
       local declare = 'DECLARE ' .. what
       c:ok(declare:format 'one')
       other:ok(declare:format 'one')
-      says(declare:format 'two', ('ERR limit there are 2 %ss already, which is the limit'):format(kind))
+      c:expect_answer(declare:format 'two', ('ERR limit there are 2 %ss already, which is the limit'):format(kind))
       c:ok(declare:format 'one') -- again is no more
       other:ok('DELETE ' .. kind .. ' one')
       c:ok(declare:format 'two')
     end
     c:ok 'BIND one one -'
     c:ok 'BIND one two -'
-    says('BIND two two -', 'ERR limit there are 2 bindings already, which is the limit')
+    c:expect_answer('BIND two two -', 'ERR limit there are 2 bindings already, which is the limit')
     c:ok 'BIND one two -'
     c:ok 'DELETE exchange two'
     c:ok 'BIND two one -'

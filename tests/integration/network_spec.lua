@@ -43,7 +43,7 @@ describe('a listener', function()
     first:expect_line 'OK 4'
     for i = 2, 5 do assert.equal(tostring(i), first:expect_msg().payload) end
     assert.is_truthy(first:expect_json()[1].peer:find '^127')
-    broker:stop()
+    broker:expect_clean_stop()
     assert.is_nil(io.open(broker.dir .. '/one.sock'))
   end)
 
@@ -52,7 +52,7 @@ describe('a listener', function()
     broker:kill9()
     broker:run()
     broker:connect():ok 'PING'
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('that cannot be had fails the start with one line and status 1', function()
@@ -77,7 +77,7 @@ describe('a listener', function()
         assert.equal(case[2], line:sub(1, #case[2]))
       end
     end
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('that a running broker has is not taken away by another', function()
@@ -87,7 +87,7 @@ describe('a listener', function()
     assert.equal(1, status)
     assert.is_truthy(log:find('address already in use', 1, true), log)
     broker:connect():ok 'PING'
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 end)
 
@@ -150,32 +150,30 @@ describe('a connection', function()
       c:close()
       return line == 'OK'
     end))
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('with a heartbeat hears the broker, and is closed when it says nothing', function()
     local broker = start()
     local c = broker:connect()
-    c:send 'HELLO heartbeat=1s\r\n'
-    assert.equal(1000, c:expect_json().heartbeat_ms)
+    assert.equal(1000, c:document('HELLO heartbeat=1s').heartbeat_ms)
     local last = c:drain_until '^EVT closed .*$'
     assert.equal('EVT closed busy nothing was heard for two heartbeats', last)
     c:expect_closed()
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('with a heartbeat stays open while it says something', function()
     local broker = start()
     local c = broker:connect()
-    c:send 'HELLO heartbeat=1s\r\n'
-    c:expect_json()
+    c:document 'HELLO heartbeat=1s'
     for _ = 1, 3 do
       c:expect_line 'EVT heartbeat'
       c:send 'PING quiet\r\n'
     end
     c:send 'PING\r\n'
     c:drain_until '^OK$'
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('that is silent for the idle time-out is closed', function()
@@ -184,7 +182,7 @@ describe('a connection', function()
     c:ok 'PING'
     c:expect_line 'EVT closed busy nothing was heard for the idle time-out'
     c:expect_closed()
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('that reads nothing of what waits for it is closed, and its messages return', function()
@@ -197,14 +195,13 @@ describe('a connection', function()
     for _ = 1, 200 do c:ok('PUB - q', payload) end
     local function counts()
       pcall(lazy.send, lazy, 'PING quiet\r\n') -- an error once it is closed
-      c:send 'STATS q\r\n'
-      return c:expect_json()
+      return c:document 'STATS q'
     end
     assert.is_true(counts().unacked > 0)
     assert.is_true(wait.poll(function() return counts().unacked == 0 end, 20))
     assert.equal(200, counts().ready)
     broker:expect_log 'it has read nothing for the write time%-out'
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('that is half-closed gets its answers', function()
@@ -219,7 +216,7 @@ describe('a connection', function()
     c:expect_line 'OK 1'
     assert.equal('[]', c:expect_data())
     c:expect_closed()
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('that is half-closed by nc gets its answers', function()
@@ -231,7 +228,7 @@ describe('a connection', function()
     assert.equal(0, status)
     local wanted = '^OK\r\nOK %x+ 1\r\nOK 1\r\nMSG %- %- 1 %- q id=%x+ ts=%d+ 5\r\nhello\r\nOK 0\r\n$'
     assert.is_truthy(output:find(wanted), output)
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('that is half-closed after quiet requests is closed', function()
@@ -245,7 +242,7 @@ describe('a connection', function()
       quiet:expect_closed()
     end
     assert.equal('20', c:ok 'PURGE q')
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('that is closed while it waits is given nothing', function()
@@ -264,7 +261,7 @@ describe('a connection', function()
     c:send 'GET q\r\n'
     c:expect_line 'OK 1'
     assert.equal(1, c:expect_msg().attempt)
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('that goes on talking after its end is not listened to', function()
@@ -287,7 +284,7 @@ describe('a connection', function()
     c:expect_line '@1 OK 1'
     assert.equal('x', c:expect_msg(nil, 1).payload)
     c:expect_closed()
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('that vanishes loses only what it had not confirmed', function()
@@ -302,10 +299,9 @@ describe('a connection', function()
     end
     c:expect_nothing()
     assert.is_truthy(wait.poll(function()
-      c:send 'STATS\r\n'
-      return c:expect_json().connections == 1
+      return c:document('STATS').connections == 1
     end))
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 end)
 
@@ -327,8 +323,7 @@ describe('two thousand idle connections', function()
     end
     assert.is_true(#idle >= 900, 'only ' .. #idle .. ' connections')
     assert.is_truthy(wait.poll(function()
-      c:send 'STATS\r\n'
-      return c:expect_json().connections == #idle + 1
+      return c:document('STATS').connections == #idle + 1
     end))
     c:ok('PUB - q', 'x')
     c:send 'GET q\r\n'
@@ -338,10 +333,9 @@ describe('two thousand idle connections', function()
     assert.is_truthy(each < 16384 or is_sanitized, each .. ' bytes for each')
     for _, sock in ipairs(idle) do sock:close() end
     assert.is_truthy(wait.poll(function()
-      c:send 'STATS\r\n'
-      return c:expect_json().connections == 1
+      return c:document('STATS').connections == 1
     end))
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 end)
 
@@ -360,11 +354,10 @@ describe('a consumer that does not read', function()
     for _ = 1, COUNT / 1000 do c:send(part) end
     c:expect_nothing()
   end)
-  teardown(function() broker:stop() end)
+  teardown(function() broker:expect_clean_stop() end)
 
   local function stats()
-    c:send 'STATS q\r\n'
-    return c:expect_json()
+    return c:document 'STATS q'
   end
 
   it('is not sent more than its socket and buffer take', function()
@@ -457,13 +450,12 @@ describe('SIGTERM', function()
     table.sort(lines)
     assert.same({ '@1 OK 0', 'EVT closed shutdown the broker is stopping' }, lines)
     waiting:expect_closed()
-    broker:stop() -- status 0, no process left
+    broker:expect_clean_stop() -- status 0, no process left
     broker:restart()
     c = broker:connect()
-    c:send 'STATS q\r\n'
-    local ready = c:expect_json().ready
+    local ready = c:document('STATS q').ready
     assert.is_true(ready >= confirmed, ('%d of %d confirmed'):format(ready, confirmed))
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('charges no consumer, and keeps what was held', function()
@@ -474,14 +466,13 @@ describe('SIGTERM', function()
     c:send 'SUB q s\r\n'
     c:expect_line 'OK'
     c:expect_msg()
-    broker:stop()
+    broker:expect_clean_stop()
     broker:restart()
     c = broker:connect()
-    c:send 'PEEK q\r\n'
-    local m = c:expect_json()[1]
+    local m = c:document('PEEK q')[1]
     assert.equal('x', m.payload)
     assert.equal(0, m.failures)
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('ends a broker with many connections in the middle of everything', function()
@@ -491,7 +482,7 @@ describe('SIGTERM', function()
       clients[i] = broker:connect()
       clients[i]:send(('DECLARE queue q%d\r\nSUB q%d s\r\nPUB - q%d 100000\r\nhalf a payload'):format(i, i, i))
     end
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 end)
 
@@ -500,13 +491,11 @@ describe('SIGHUP', function()
     local broker = start { rules = {} }
     local c = broker:connect()
     c:ok 'DECLARE exchange x fanout'
-    c:send 'RULES status\r\n'
-    local before = c:expect_json().generation
+    local before = c:document('RULES status').generation
     broker:signal 'HUP'
     assert.is_truthy(wait.poll(function()
-      c:send 'RULES status\r\n'
-      return c:expect_json().generation > before
+      return c:document('RULES status').generation > before
     end))
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 end)

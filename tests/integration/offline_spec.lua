@@ -13,7 +13,7 @@ describe('the offline verbs', function()
   local broker
 
   setup(function() broker = Broker.start { rules = {}, args = { '--store', 'none' } } end)
-  teardown(function() broker:stop() end)
+  teardown(function() broker:expect_clean_stop() end)
   before_each(function() os.execute(('rm -rf %s/r && cp -R rules %s/r'):format(broker.dir, broker.dir)) end)
 
   local function dir() return broker.dir .. '/r' end
@@ -43,7 +43,7 @@ describe('the offline verbs', function()
 
   it('test runs the spec that the manual shows', function()
     local file = assert(io.open 'docs/rules.md')
-    local block = file:read('a'):match '### Check and test.-```lua\n(.-)```'
+    local block = file:read('a'):match '## Check and test.-```lua\n(.-)```'
     file:close()
     write('manual_spec.lua', assert(block))
     local text, status = run('test ' .. dir())

@@ -14,7 +14,7 @@ local doc = read_file 'docs/protocol.md'
 
 describe('docs/protocol.md', function()
   local verbs = {}
-  for name, columns in read_file('core/proto/line/verbs.c'):gmatch '{ "([A-Z]+)",([^}]*)}' do
+  for name, columns in read_file('core/proto/line/verb.c'):gmatch '{ "([A-Z]+)",([^}]*)}' do
     verbs[name] = columns
   end
 

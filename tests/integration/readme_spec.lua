@@ -1,15 +1,9 @@
 --- The README's session, typed at a real broker: each line behind `>` is sent,
 --- each other line must be what comes.
 local Broker = require 'support.broker'
+local shell = require 'support.shell'
 
-local function read(path)
-  local file = assert(io.open(path))
-  local text = file:read 'a'
-  file:close()
-  return text
-end
-
-local readme = read 'README.md'
+local readme = shell.read_file 'README.md'
 
 --- Ids and times differ from run to run; everything else is taken literally.
 local function pattern_of(line)

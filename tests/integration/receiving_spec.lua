@@ -17,8 +17,7 @@ describe('half a payload', function()
   end)
 
   local function stats()
-    admin:send 'STATS\r\n'
-    return admin:expect_json()
+    return admin:document 'STATS'
   end
 
   local function wait_blocked(is_blocked)

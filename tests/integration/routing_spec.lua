@@ -8,7 +8,7 @@ describe('routing', function()
   setup(function()
     broker = Broker.start { args = { '--store', 'none' } }
   end)
-  teardown(function() broker:stop() end)
+  teardown(function() broker:expect_clean_stop() end)
   before_each(function() c = broker:connect() end)
   after_each(function() c:close() end)
 
@@ -151,19 +151,15 @@ describe('routing', function()
   it('remembers pure decisions until a binding changes', function()
     declare('topic', 'a', 'b')
     c:ok 'BIND a x k'
-    local function explain(words)
-      c:send('EXPLAIN ' .. words .. '\r\n')
-      return c:expect_json()
-    end
-    assert.is_false(explain('x k').cached)
-    assert.is_false(explain('x k').cached)
+    assert.is_false(c:document('EXPLAIN x k').cached)
+    assert.is_false(c:document('EXPLAIN x k').cached)
     c:ok('PUB x k', 'm')
     assert.equal('m', (select(2, c:ok 'GET a ack=auto', c:expect_msg())).payload)
-    local second = explain 'x k'
+    local second = c:document 'EXPLAIN x k'
     assert.is_true(second.cached)
     assert.is_true(second.pure)
     c:ok 'BIND b x k'
-    local third = explain 'x k'
+    local third = c:document 'EXPLAIN x k'
     assert.is_false(third.cached)
     assert.equal(2, #third.queues)
     assert.equal('a b', reached('x k', 'a', 'b'))
@@ -177,8 +173,7 @@ describe('routing', function()
     c:ok 'DECLARE queue s shards=4 priority=strict retry=exponential sharding.by=tenant'
     c:ok 'BIND a x some region=eu'
     c:ok 'BIND s x - region=eu'
-    c:send 'EXPLAIN x k h:region=eu h:tenant=t1 pri=7 delay=1h ttl=1h\r\n'
-    local d = c:expect_json()
+    local d = c:document 'EXPLAIN x k h:region=eu h:tenant=t1 pri=7 delay=1h ttl=1h'
     assert.equal('headers', d.type)
     assert.equal('routing/headers.lua', d.script)
     assert.equal(2, d.exchanges[1].bindings)
@@ -196,8 +191,7 @@ describe('routing', function()
     assert.equal('retry/exponential.lua', by_name.s.retry)
     assert.equal(-7, by_name.s.rank)
     assert.is_true(by_name.s.shard >= 0 and by_name.s.shard < 4)
-    c:send 'EXPLAIN - nobody\r\n'
-    local nobody = c:expect_json()
+    local nobody = c:document 'EXPLAIN - nobody'
     assert.same({}, setmetatable(nobody.queues, nil))
     assert.equal(d.generation, nobody.generation)
     c:send 'EXPLAIN nowhere k\r\n'

@@ -37,15 +37,14 @@ describe('a script that fails', function()
     c = broker:connect()
     c:ok 'DECLARE queue q'
   end)
-  after_each(function() broker:stop() end)
+  after_each(function() broker:expect_clean_stop() end)
 
   local function publish(line, reply)
     c:send(line .. ' 1\r\nx\r\n')
     return c:expect(reply)
   end
   local function script(file)
-    c:send 'RULES status\r\n'
-    for _, s in ipairs(c:expect_json().scripts) do
+    for _, s in ipairs(c:document('RULES status').scripts) do
       if s.file == file then return s end
     end
   end
@@ -62,12 +61,10 @@ describe('a script that fails', function()
     assert.matches('routing/moody%.lua +20 .* open\n', (broker:cli('rules', 'top')))
     assert.matches('\ncircuit +open\n', (broker:cli('rules', 'show', 'moody')))
     write(broker, 'routing/moody.lua', routing '')
-    c:send 'RULES reload\r\n'
-    c:expect_json()
+    c:document 'RULES reload'
     assert.equal('closed', script 'routing/moody.lua'.circuit)
     publish('PUB x bad', '^OK %x+ 1$')
-    c:send 'STATS q\r\n'
-    assert.equal(2, c:expect_json().ready)
+    assert.equal(2, c:document('STATS q').ready)
   end)
 
   it('for a pattern that never ends costs its publisher an error', function()
@@ -79,14 +76,12 @@ describe('a script that fails', function()
   end)
 
   it('is no worse for being touched: that makes no generation', function()
-    c:send 'RULES status\r\n'
-    local before = c:expect_json()
+    local before = c:document 'RULES status'
     write(broker, 'routing/moody.lua', routing "if msg.key == 'bad' then error 'moody' end")
     write(broker, 'routing/new.lua', routing '')
     local after
     assert.is_true(wait.poll(function()
-      c:send 'RULES status\r\n'
-      after = c:expect_json()
+      after = c:document 'RULES status'
       return after.generation > before.generation
     end))
     assert.equal(before.generation + 1, after.generation)

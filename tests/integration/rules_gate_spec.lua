@@ -1,6 +1,5 @@
 -- --rules-gate test: nothing goes in force before its specs pass.
 local Broker = require 'support.broker'
-local json = require 'dkjson'
 local wait = require 'support.wait'
 
 local function pick(n)
@@ -22,14 +21,8 @@ end)
 ]]):format(limit)
 end
 
-local function document(c, request)
-  c:send(request .. '\r\n')
-  local length = c:expect '^DATA (%d+)$'
-  return json.decode(c:expect_payload(length))
-end
-
 local function shard(c)
-  return document(c, 'EXPLAIN - q').queues[1].shard
+  return c:document('EXPLAIN - q').queues[1].shard
 end
 
 local broker
@@ -60,13 +53,13 @@ describe('the gate', function()
     c:send 'RULES reload\r\n'
     c:expect '^ERR rule the specs fail: Failure .*mine_spec.lua'
     assert.equal(0, shard(c))
-    local status = document(c, 'RULES status')
+    local status = c:document 'RULES status'
     assert.is_truthy(status.refusal.error:find 'the specs fail')
-    local log = document(c, 'RULES log')
+    local log = c:document 'RULES log'
     assert.equal('refused', log[1].result)
     assert.same({ 'sharding/mine.lua' }, log[1].changed)
     broker:write_rule('sharding/mine.lua', pick(2))
-    document(c, 'RULES reload')
+    c:document 'RULES reload'
     assert.equal(2, shard(c))
   end)
 
@@ -107,7 +100,7 @@ describe('the gate', function()
     broker:expect_log 'the change is refused, the old rules go on: the specs fail'
     broker:signal 'HUP'
     assert.is_truthy(wait.poll(function()
-      for _, entry in ipairs(document(c, 'RULES log')) do
+      for _, entry in ipairs(c:document 'RULES log') do
         if entry.origin == 'reload' and entry.result == 'refused' then return true end
       end
     end))
@@ -132,13 +125,13 @@ end)
     start { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) }
     local c = broker:connect()
     c:ok 'DECLARE queue q shards=8 sharding=mine'
-    broker:stop()
+    broker:expect_clean_stop()
     broker:write_rule('sharding/mine.lua', pick(5))
     broker:restart()
     broker:expect_log 'IS BROKEN: the specs fail'
     c = broker:connect()
     assert.equal(0, shard(c))
-    assert.equal('last good', document(c, 'RULES status').origin)
+    assert.equal('last good', c:document('RULES status').origin)
   end)
 
   it('fails the first start', function()
@@ -153,7 +146,7 @@ end)
     local c = broker:connect()
     c:ok 'DECLARE queue q shards=8 sharding=mine'
     broker:write_rule('sharding/mine.lua', pick(5))
-    document(c, 'RULES reload')
+    c:document 'RULES reload'
     assert.equal(5, shard(c))
   end)
 
@@ -163,7 +156,7 @@ end)
     broker:write_rule('sharding/slow_spec.lua', slow_spec)
     c:send 'RULES reload\r\n'
     broker:connect():ok 'PING'
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('can be asked for in the configuration', function()
@@ -196,7 +189,7 @@ describe('the gate before a rollback', function()
 
   local function reload(text)
     broker:write_rule('sharding/mine.lua', text)
-    document(c, 'RULES reload')
+    c:document 'RULES reload'
   end
 
   it('runs the specs of now on files that have never passed', function()
@@ -204,12 +197,12 @@ describe('the gate before a rollback', function()
     reload(pick(1))
     reload(pick(2))
     broker:write_rule('sharding/mine_spec.lua', specs(3))
-    assert.equal('rollback', document(c, 'RULES rollback').origin)
+    assert.equal('rollback', c:document('RULES rollback').origin)
     assert.equal(1, shard(c))
     c:send 'RULES rollback\r\n'
     c:expect '^ERR rule the specs fail: Failure %S+ sharding/mine_spec.lua @ %d+'
     assert.equal(1, shard(c))
-    local entry = document(c, 'RULES log')[1]
+    local entry = c:document('RULES log')[1]
     assert.equal('rollback', entry.origin)
     assert.equal('refused', entry.result)
     assert.same({ 'sharding/mine.lua' }, entry.changed)
@@ -220,15 +213,15 @@ describe('the gate before a rollback', function()
     reload(pick(1))
     reload(pick(2))
     broker:write_rule('sharding/mine_spec.lua', specs(-1))
-    document(c, 'RULES rollback')
+    c:document 'RULES rollback'
     assert.equal(1, shard(c))
     broker:write_rule('sharding/mine_spec.lua', specs(2))
     broker:restart()
     c = broker:connect()
     assert.equal(2, shard(c))
     broker:write_rule('sharding/mine_spec.lua', specs(-1))
-    document(c, 'RULES rollback')
-    document(c, 'RULES rollback')
+    c:document 'RULES rollback'
+    c:document 'RULES rollback'
     assert.equal(0, shard(c))
   end)
 
@@ -242,7 +235,7 @@ describe('the gate before a rollback', function()
     broker:write_rule('lib/n.lua', 'return { n = 2 }\n')
     broker:remove_rule 'sharding/other.lua'
     broker:write_rule('sharding/late.lua', pick(0))
-    document(c, 'RULES reload')
+    c:document 'RULES reload'
     broker:write_rule('mine_spec.lua', [[
 local tidemq = require "tidemq"
 it("is as it was", function()
@@ -253,7 +246,7 @@ it("is as it was", function()
   assert.is_nil((engine:strategy("sharding", "late", {})))
 end)
 ]])
-    document(c, 'RULES rollback')
+    c:document 'RULES rollback'
     assert.equal(1, shard(c))
   end)
 
@@ -265,7 +258,7 @@ end)
     local d = broker:connect()
     for _ = 1, 10 do d:ok 'PING' end
     assert.equal(1, shard(d))
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('goes on without the connection that asked', function()
@@ -299,33 +292,33 @@ describe('the gate before a promotion', function()
 
   it('refuses what fails its specs, and leaves it in the shadow', function()
     write('sharding/mine.lua', pick(5))
-    document(c, 'RULES shadow ' .. dir)
+    c:document('RULES shadow ' .. dir)
     c:send 'RULES shadow promote\r\n'
     c:expect '^ERR rule the specs fail: Failure %S+ sharding/mine_spec.lua'
     assert.equal(0, shard(c))
-    assert.is_true(document(c, 'RULES shadow status').active)
-    assert.equal('promote', document(c, 'RULES log')[1].origin)
+    assert.is_true(c:document('RULES shadow status').active)
+    assert.equal('promote', c:document('RULES log')[1].origin)
   end)
 
   it('tests what is in the shadow, by the specs beside it', function()
     write('sharding/mine.lua', pick(5))
     write('sharding/mine_spec.lua', specs(6))
-    document(c, 'RULES shadow ' .. dir)
+    c:document('RULES shadow ' .. dir)
     write('sharding/mine.lua', pick(7))
-    assert.equal('promote', document(c, 'RULES shadow promote').origin)
+    assert.equal('promote', c:document('RULES shadow promote').origin)
     assert.equal(5, shard(c))
   end)
 
   it('takes the specs of the rules directory where there are none', function()
     write('sharding/mine.lua', pick(5))
     os.remove(dir .. '/sharding/mine_spec.lua')
-    document(c, 'RULES shadow ' .. dir)
+    c:document('RULES shadow ' .. dir)
     c:send 'RULES shadow promote\r\n'
     c:expect '^ERR rule the specs fail'
     c:ok 'RULES shadow drop'
     write('sharding/mine.lua', pick(3))
-    document(c, 'RULES shadow ' .. dir)
-    document(c, 'RULES shadow promote')
+    c:document('RULES shadow ' .. dir)
+    c:document 'RULES shadow promote'
     assert.equal(3, shard(c))
   end)
 end)

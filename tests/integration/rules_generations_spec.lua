@@ -12,11 +12,6 @@ local function answer(c)
   return json.decode(c:expect_payload(c:expect '^DATA (%d+)$'))
 end
 
-local function document(c, request)
-  c:send(request .. '\r\n')
-  return answer(c)
-end
-
 local broker, c
 
 --- A broker with so much in it that a build takes many turns.
@@ -40,7 +35,7 @@ end
 
 local function reload(text)
   broker:write_rule('sharding/mine.lua', text)
-  return document(c, 'RULES reload')
+  return c:document 'RULES reload'
 end
 
 local function other(name, files)
@@ -55,13 +50,13 @@ local function other(name, files)
 end
 
 local function shard()
-  return document(c, 'EXPLAIN - q').queues[1].shard
+  return c:document('EXPLAIN - q').queues[1].shard
 end
 
 --- Those of the watching come when they come.
 local function origins()
   local list = {}
-  for _, entry in ipairs(document(c, 'RULES log')) do
+  for _, entry in ipairs(c:document 'RULES log') do
     if entry.origin ~= 'files' then list[#list + 1] = entry.origin end
   end
   return table.concat(list, ' ')
@@ -75,12 +70,12 @@ describe('a rollback', function()
   after_each(function() broker:destroy() end)
 
   it('is built in turns, and answered when it is in force', function()
-    local status = document(c, 'RULES rollback')
+    local status = c:document 'RULES rollback'
     assert.equal('rollback', status.origin)
     assert.is_true(status.build.turns > 3, status.build.turns)
     assert.is_false(status.build.under_way)
     assert.equal(0, shard())
-    assert.equal(1, #document(c, 'EXPLAIN x w7.x3.y').queues)
+    assert.equal(1, #c:document('EXPLAIN x w7.x3.y').queues)
   end)
 
   it('does not hold up others', function()
@@ -90,7 +85,7 @@ describe('a rollback', function()
     repeat
       d:ok 'PING'
       pings = pings + 1
-    until not document(d, 'RULES status').build.under_way
+    until not d:document('RULES status').build.under_way
     assert.is_true(pings > 2, pings)
     answer(c)
   end)
@@ -116,7 +111,7 @@ describe('a rollback', function()
     local d = broker:connect()
     d:send 'RULES rollback\r\n'
     d:close()
-    assert.is_truthy(wait.poll(function() return document(c, 'RULES status').origin == 'rollback' end))
+    assert.is_truthy(wait.poll(function() return c:document('RULES status').origin == 'rollback' end))
     assert.equal(0, shard())
   end)
 
@@ -124,7 +119,7 @@ describe('a rollback', function()
     c:send 'RULES rollback\r\nPING\r\n'
     local d = broker:connect()
     d:ok 'PING'
-    broker:stop()
+    broker:expect_clean_stop()
     assert.equal('rollback', json.decode(c:expect_payload(c:drain_until '^DATA (%d+)$')).origin)
     c:expect_line 'OK'
   end)
@@ -134,18 +129,18 @@ describe('a rollback', function()
       .. 'DELETE queue q9\r\n')
     assert.equal('rollback', answer(c).origin)
     for _ = 1, 4 do c:expect '^OK' end
-    assert.equal('late', document(c, 'EXPLAIN x late.a').queues[1].queue)
-    assert.equal(0, #document(c, 'EXPLAIN x w7.x3.y').queues)
-    assert.equal(0, #document(c, 'EXPLAIN x w8.x3.y').queues)
+    assert.equal('late', c:document('EXPLAIN x late.a').queues[1].queue)
+    assert.equal(0, #c:document('EXPLAIN x w7.x3.y').queues)
+    assert.equal(0, #c:document('EXPLAIN x w8.x3.y').queues)
   end)
 
   it('that is refused is noted with its own files', function()
     broker:write_rule('sharding/late.lua', fixed(1))
-    document(c, 'RULES reload')
+    c:document 'RULES reload'
     c:ok 'DECLARE queue l shards=4 sharding=late'
     c:send 'RULES rollback\r\n'
     c:expect "^ERR rule sharding/late.lua: is gone, but queue 'l' uses it"
-    local entry = document(c, 'RULES log')[1]
+    local entry = c:document('RULES log')[1]
     assert.equal('rollback', entry.origin)
     assert.equal('refused', entry.result)
     assert.same({ 'sharding/late.lua' }, entry.removed)
@@ -162,7 +157,7 @@ describe('a shadow', function()
     c:send('RULES shadow ' .. other('next', { ['sharding/mine.lua'] = fixed(3) }) .. ' share=100\r\n')
     local loading = 0
     repeat
-      local status = document(d, 'RULES shadow status')
+      local status = d:document 'RULES shadow status'
       if status.loading then
         assert.is_false(status.active)
         assert.equal(broker.dir .. '/next', status.loading)
@@ -172,10 +167,10 @@ describe('a shadow', function()
     until status.active
     assert.is_true(loading > 2, loading)
     assert.is_true(answer(c).active)
-    local before = document(c, 'RULES shadow status').compared
+    local before = c:document('RULES shadow status').compared
     d:ok('PUB x w7.x3.y', '1')
     d:ok('PUB - q', '1')
-    local status = document(c, 'RULES shadow status')
+    local status = c:document 'RULES shadow status'
     assert.equal(before + 2, status.compared)
     assert.equal(1, status.differing)
   end)
@@ -189,21 +184,21 @@ describe('a shadow', function()
     c:expect '^ERR not%-found it was dropped before it was loaded'
     c:expect '^ERR exists'
     c:expect '^ERR busy the shadow is being loaded'
-    assert.is_false(document(c, 'RULES shadow status').active)
-    assert.is_true(document(c, 'RULES shadow ' .. dir).active)
+    assert.is_false(c:document('RULES shadow status').active)
+    assert.is_true(c:document('RULES shadow ' .. dir).active)
   end)
 
   it('goes on without the connection that asked for it', function()
     local d = broker:connect()
     d:send('RULES shadow ' .. other('next', {}) .. '\r\n')
     d:close()
-    assert.is_truthy(wait.poll(function() return document(c, 'RULES shadow status').active end))
+    assert.is_truthy(wait.poll(function() return c:document('RULES shadow status').active end))
   end)
 
   it('is refused at the end of its loading', function()
     c:send('RULES shadow ' .. other('next', { ['sharding/zz.lua'] = 'return {' }) .. '\r\n')
     c:expect '^ERR rule sharding/zz.lua:1:'
-    assert.is_false(document(c, 'RULES shadow status').active)
+    assert.is_false(c:document('RULES shadow status').active)
   end)
 
   it('follows what changes while it is loaded', function()
@@ -217,7 +212,7 @@ describe('a shadow', function()
     local status
     assert.is_truthy(wait.poll(function()
       c:ok('PUB x w8.x3.y', '1')
-      status = document(c, 'RULES shadow status')
+      status = c:document 'RULES shadow status'
       return status.compared > 0
     end))
     assert.equal(0, status.differing)
@@ -226,26 +221,26 @@ describe('a shadow', function()
   it('ends with the broker', function()
     c:send('RULES shadow ' .. other('next', {}) .. '\r\n')
     broker:connect():ok 'PING'
-    broker:stop()
+    broker:expect_clean_stop()
     c:expect '^%u+'
   end)
 
   it('is promoted in turns, and goes on until it is', function()
     local dir = other('next', { ['sharding/mine.lua'] = fixed(3) })
-    document(c, 'RULES shadow ' .. dir)
+    c:document('RULES shadow ' .. dir)
     c:send 'RULES shadow promote\r\nRULES shadow promote\r\nRULES shadow status\r\n'
     local status = answer(c)
     assert.equal('promote', status.origin)
     assert.is_true(status.build.turns > 3)
     c:expect '^ERR busy'
     assert.is_true(answer(c).active)
-    assert.is_false(document(c, 'RULES shadow status').active)
+    assert.is_false(c:document('RULES shadow status').active)
     assert.equal(3, shard())
   end)
 
   it('may be dropped while it is promoted', function()
     local dir = other('next', { ['sharding/mine.lua'] = fixed(3) })
-    document(c, 'RULES shadow ' .. dir)
+    c:document('RULES shadow ' .. dir)
     c:send 'RULES shadow promote\r\nRULES shadow drop\r\n'
     assert.equal('promote', answer(c).origin)
     c:expect_line 'OK'
@@ -261,6 +256,6 @@ describe('a shadow', function()
     assert.equal(1, answer(c).changed)
     c:send('RULES replay ' .. other('broken', { ['sharding/mine.lua'] = 'return {' }) .. '\r\n')
     c:expect '^ERR rule sharding/mine.lua:1:'
-    assert.equal(0, document(c, 'RULES replay ' .. broker.rules).changed)
+    assert.equal(0, c:document('RULES replay ' .. broker.rules).changed)
   end)
 end)

@@ -1,21 +1,14 @@
 -- Generations of rules: the history, going back, and the last good at a start
 -- with broken rules.
 local Broker = require 'support.broker'
-local json = require 'dkjson'
 local wait = require 'support.wait'
 
 local function fixed(n)
   return ('return { pick = function() return %d end }\n'):format(n)
 end
 
-local function document(c, request)
-  c:send(request .. '\r\n')
-  local length = c:expect('^DATA (%d+)$')
-  return json.decode(c:expect_payload(length))
-end
-
 local function shard_of(c, queue)
-  return document(c, 'EXPLAIN - ' .. queue).queues[1].shard
+  return c:document('EXPLAIN - ' .. queue).queues[1].shard
 end
 
 local function start(options)
@@ -27,7 +20,7 @@ end
 
 local function reload(broker, c, text)
   broker:write_rule('sharding/mine.lua', text)
-  return document(c, 'RULES reload')
+  return c:document 'RULES reload'
 end
 
 --- Entries made by the watching of the directory depend on time; these do not.
@@ -46,39 +39,39 @@ describe('RULES log', function()
 
   it('begins with the generation of the start', function()
     local c = broker:connect()
-    local log = document(c, 'RULES log')
+    local log = c:document 'RULES log'
     assert.equal(1, #log)
     assert.equal('start', log[1].origin)
     assert.equal('accepted', log[1].result)
-    assert.equal(document(c, 'RULES status').hash, log[1].hash)
+    assert.equal(c:document('RULES status').hash, log[1].hash)
     assert.equal(1, log[1].generation)
   end)
 
   it('tells who asked for it', function()
     local c = broker:connect()
-    local log = document(c, 'RULES log')
+    local log = c:document 'RULES log'
     assert.is_nil(log[1].by)
     c:close()
     c = broker:connect()
-    document(c, 'HELLO name=deploy')
+    c:document 'HELLO name=deploy'
     reload(broker, c, fixed(1))
-    log = document(c, 'RULES log')
+    log = c:document 'RULES log'
     assert.is_truthy(asked(log)[1].by:find "^connection %d+ 'deploy' from 127%.0%.0%.1:%d+$", asked(log)[1].by)
     broker:expect_log "from reload, asked for by connection %d+ 'deploy' from 127"
     broker:write_rule('sharding/mine.lua', 'return {')
     c:send 'RULES reload\r\n'
     c:expect '^ERR rule'
-    assert.is_truthy(asked(document(c, 'RULES log'))[1].by:find 'deploy')
+    assert.is_truthy(asked(c:document 'RULES log')[1].by:find 'deploy')
     broker:write_rule('sharding/mine.lua', fixed(1))
     broker:signal 'HUP'
-    assert.is_truthy(wait.poll(function() return asked(document(c, 'RULES log'))[1].by == 'SIGHUP' end))
+    assert.is_truthy(wait.poll(function() return asked(c:document 'RULES log')[1].by == 'SIGHUP' end))
     reload(broker, c, fixed(2))
     local d = broker:connect()
     d:send 'RULES rollback\r\n'
     d:expect_payload(d:expect '^DATA (%d+)$')
-    assert.is_truthy(asked(document(c, 'RULES log'))[1].by:find '^connection %d+ from 127')
+    assert.is_truthy(asked(c:document 'RULES log')[1].by:find '^connection %d+ from 127')
     broker:write_rule('sharding/mine.lua', fixed(5))
-    assert.is_truthy(wait.poll(function() return document(c, 'RULES log')[1].by == 'files changed' end))
+    assert.is_truthy(wait.poll(function() return c:document('RULES log')[1].by == 'files changed' end))
   end)
 
   it('is a narrow table on the command line', function()
@@ -104,7 +97,7 @@ describe('RULES log', function()
     broker:remove_rule 'sharding/other.lua'
     reload(broker, c, fixed(3))
     local added, changed, removed, refused = false, false, false, nil
-    for _, entry in ipairs(document(c, 'RULES log')) do
+    for _, entry in ipairs(c:document 'RULES log') do
       if entry.result == 'refused' then refused = entry end
       for _, name in ipairs(entry.added) do added = added or name == 'sharding/other.lua' end
       for _, name in ipairs(entry.changed) do changed = changed or name == 'sharding/mine.lua' end
@@ -125,22 +118,22 @@ describe('RULES log', function()
   it('and the kept files survive a restart', function()
     local c = broker:connect()
     reload(broker, c, fixed(1))
-    local first = document(c, 'RULES log')
+    local first = c:document 'RULES log'
     broker:restart()
     c = broker:connect()
-    local second = document(c, 'RULES log')
+    local second = c:document 'RULES log'
     assert.equal(#first + 1, #second)
     assert.equal('start', second[1].origin)
     assert.same({}, second[1].changed)
     assert.equal(first[1].hash, second[1].hash)
     assert.equal(first[1].number, second[2].number)
-    document(c, 'RULES rollback ' .. first[#first].hash)
+    c:document('RULES rollback ' .. first[#first].hash)
   end)
 
   it('is bounded, as are the kept files', function()
     local c = broker:connect()
     for n = 1, 110 do reload(broker, c, fixed(n)) end
-    assert.equal(100, #document(c, 'RULES log'))
+    assert.equal(100, #c:document 'RULES log')
     assert.is_truthy(wait.poll(function() return tonumber(broker:redis_cli('HLEN', 'tide:rules:log')) == 100 end))
     local count = 0
     for _ in broker:redis_cli('KEYS', 'tide:rules:gen:*'):gmatch 'gen:%x+' do count = count + 1 end
@@ -159,14 +152,14 @@ describe('RULES rollback', function()
     reload(broker, c, fixed(1))
     reload(broker, c, fixed(2))
     assert.equal(2, shard_of(c, 'q'))
-    local status = document(c, 'RULES rollback')
+    local status = c:document 'RULES rollback'
     assert.equal('rollback', status.origin)
     assert.equal(1, shard_of(c, 'q'))
-    document(c, 'RULES rollback')
+    c:document 'RULES rollback'
     assert.equal(0, shard_of(c, 'q'))
     c:send 'RULES rollback\r\n'
     c:expect '^ERR not%-found there is no generation before'
-    local log = asked(document(c, 'RULES log'))
+    local log = asked(c:document 'RULES log')
     assert.equal('rollback', log[1].origin)
     assert.same({ 'sharding/mine.lua' }, log[1].changed)
   end)
@@ -174,10 +167,10 @@ describe('RULES rollback', function()
   it('takes the generation that a hash names', function()
     local c = broker:connect()
     c:ok 'DECLARE queue q shards=4 sharding=mine'
-    local first = document(c, 'RULES status').hash
+    local first = c:document('RULES status').hash
     reload(broker, c, fixed(1))
     reload(broker, c, fixed(2))
-    assert.equal(first, document(c, 'RULES rollback ' .. first:sub(1, 8)).hash)
+    assert.equal(first, c:document('RULES rollback ' .. first:sub(1, 8)).hash)
     assert.equal(0, shard_of(c, 'q'))
     c:send('RULES rollback ' .. first .. '\r\n')
     c:expect '^ERR exists generation %x+ is in force already'
@@ -191,10 +184,10 @@ describe('RULES rollback', function()
     local c = broker:connect()
     c:ok 'DECLARE queue q shards=4 sharding=mine'
     reload(broker, c, fixed(1))
-    document(c, 'RULES rollback')
+    c:document 'RULES rollback'
     broker:write_rule('sharding/mine.lua', fixed(3))
     assert.is_truthy(wait.poll(function() return shard_of(c, 'q') == 3 end))
-    assert.equal('files', document(c, 'RULES status').origin)
+    assert.equal('files', c:document('RULES status').origin)
   end)
 
   it('is refused while a queue uses what the generation has not', function()
@@ -202,10 +195,10 @@ describe('RULES rollback', function()
     broker:write_rule('sharding/late.lua', fixed(1))
     reload(broker, c, fixed(1))
     c:ok 'DECLARE queue q shards=4 sharding=late'
-    local first = document(c, 'RULES log')
+    local first = c:document 'RULES log'
     c:send('RULES rollback ' .. first[#first].hash .. '\r\n')
     c:expect "^ERR rule sharding/late.lua: is gone, but queue 'q' uses it"
-    assert.equal('refused', document(c, 'RULES log')[1].result)
+    assert.equal('refused', c:document('RULES log')[1].result)
   end)
 
   it('is a verb of the command line', function()
@@ -228,8 +221,8 @@ describe('a start with broken rules', function()
       'return { pick = function() return lib.n end }\n', ['lib.lua'] = 'return { n = 2 }\n' } }
     local c = broker:connect()
     c:ok 'DECLARE queue q shards=4 sharding=mine'
-    local good = document(c, 'RULES status').hash
-    broker:stop()
+    local good = c:document('RULES status').hash
+    broker:expect_clean_stop()
     broker:write_rule('sharding/mine.lua', 'return {\n')
     broker:remove_rule 'lib.lua'
     broker:restart()
@@ -237,11 +230,11 @@ describe('a start with broken rules', function()
     broker:expect_log('last good generation, ' .. good)
     c = broker:connect()
     assert.equal(2, shard_of(c, 'q'))
-    local status = document(c, 'RULES status')
+    local status = c:document 'RULES status'
     assert.equal('last good', status.origin)
     assert.equal(good, status.hash)
     assert.is_truthy(status.refusal.error:find '^sharding/mine.lua:')
-    local log = document(c, 'RULES log')
+    local log = c:document 'RULES log'
     assert.equal('last good', log[1].origin)
     assert.equal('refused', log[2].result)
     assert.same({ 'sharding/mine.lua' }, log[2].changed)
@@ -252,7 +245,7 @@ describe('a start with broken rules', function()
 
   it('says so at each start', function()
     broker = start()
-    broker:stop()
+    broker:expect_clean_stop()
     broker:write_rule('sharding/mine.lua', 'return {')
     broker:restart()
     broker:restart()

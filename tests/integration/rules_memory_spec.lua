@@ -27,11 +27,6 @@ describe('the memory of the rules', function()
     until line ~= 'OK'
     return n - 1, line
   end
-  local function status()
-    c:send 'RULES status\r\n'
-    return c:expect_json()
-  end
-
   it('has a limit at which bindings are refused, and messages are not', function()
     local n, line = 0
     -- What is collected after a refusal may make room for a few more.
@@ -47,10 +42,9 @@ describe('the memory of the rules', function()
     until line ~= 'OK'
     assert.is_truthy(line:find(refusal), line)
     for i = 1, 500 do c:ok(('PUB x w%d.x3.y%d'):format(i % 100, i), '1') end
-    for _, script in ipairs(status().scripts) do assert.equal(0, script.overruns, script.file) end
-    assert.is_true(status().memory_bytes < 4 * 1024 * 1024)
-    c:send 'RULES reload\r\n'
-    assert.equal('reload', c:expect_json().origin)
+    for _, script in ipairs(c:document('RULES status').scripts) do assert.equal(0, script.overruns, script.file) end
+    assert.is_true(c:document('RULES status').memory_bytes < 4 * 1024 * 1024)
+    assert.equal('reload', c:document('RULES reload').origin)
     c:ok('PUB x w7.x3.y', '1')
   end)
 
@@ -65,6 +59,6 @@ describe('the memory of the rules', function()
     broker:destroy()
     broker = Broker.start { args = { '--store', 'none' } }
     c = broker:connect()
-    assert.equal(256 * 1024 * 1024, status().memory_max_bytes)
+    assert.equal(256 * 1024 * 1024, c:document('RULES status').memory_max_bytes)
   end)
 end)

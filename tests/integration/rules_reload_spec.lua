@@ -31,20 +31,12 @@ describe('the rules of a running broker', function()
   end)
   after_each(function()
     c:ok 'PING'
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   local function refused(line, pattern)
     c:send(line .. '\r\n')
     return c:expect(pattern)
-  end
-  local function status()
-    c:send 'RULES status\r\n'
-    return c:expect_json()
-  end
-  local function reload()
-    c:send 'RULES reload\r\n'
-    return c:expect_json()
   end
   local function declare()
     c:ok 'DECLARE exchange x chosen'
@@ -54,22 +46,21 @@ describe('the rules of a running broker', function()
     end
   end
   local function count(queue)
-    c:send(('STATS %s\r\n'):format(queue))
-    return c:expect_json().ready
+    return c:document(('STATS %s'):format(queue)).ready
   end
   local function script(name)
-    for _, s in ipairs(status().scripts) do
+    for _, s in ipairs(c:document('RULES status').scripts) do
       if s.file == name then return s end
     end
   end
 
   it('decide the next message as soon as their file has changed', function()
     declare()
-    local before = status().generation
+    local before = c:document('RULES status').generation
     c:ok('PUB x k', '1')
     assert.same({ 1, 0 }, { count 'left', count 'right' })
     broker:write_rule('routing/chosen.lua', chosen 'right')
-    assert.is_truthy(wait.poll(function() return status().generation > before end))
+    assert.is_truthy(wait.poll(function() return c:document('RULES status').generation > before end))
     c:ok('PUB x k', '2')
     assert.same({ 1, 1 }, { count 'left', count 'right' })
     broker:expect_log 'rules: generation %d+ is in force'
@@ -79,8 +70,8 @@ describe('the rules of a running broker', function()
     declare()
     c:ok('PUB x k', '1')
     broker:write_rule('routing/chosen.lua', chosen 'right')
-    local before = status()
-    local after = reload()
+    local before = c:document 'RULES status'
+    local after = c:document 'RULES reload'
     assert.is_true(after.generation > before.generation or before.generation > 1)
     c:ok('PUB x k', '2')
     assert.same({ 1, 1 }, { count 'left', count 'right' })
@@ -94,26 +85,26 @@ describe('the rules of a running broker', function()
     refused('RULES reload', '^ERR rule routing/chosen%.lua:3: .+$')
     c:ok('PUB x k', '1')
     assert.same({ 1, 0 }, { count 'left', count 'right' })
-    local s = status()
+    local s = c:document 'RULES status'
     assert.is_true(s.refused >= 1)
     assert.is_truthy(s.refusal.error:find('routing/chosen.lua:3:', 1, true))
     broker:write_rule('routing/chosen.lua', chosen 'right')
-    reload()
+    c:document 'RULES reload'
     c:ok('PUB x k', '2')
     assert.same({ 1, 1 }, { count 'left', count 'right' })
-    assert.equal(require('dkjson').null, status().refusal or require('dkjson').null)
+    assert.equal(require('dkjson').null, c:document('RULES status').refusal or require('dkjson').null)
   end)
 
   it('warn of files that nothing loads, once', function()
     for _, path in ipairs { 'filters/x.lua', 'retries/y.lua', 'Priority/z.lua', 'filter/eu/w.lua', 'lib/v.lua' } do
       broker:write_rule(path, 'return {}')
     end
-    reload()
+    c:document 'RULES reload'
     broker:expect_log 'warn  rules: filters/x%.lua is not loaded: the folder of filter scripts is filter/, not filters/'
     for _, path in ipairs { 'retries/y', 'Priority/z', 'filter/eu/w' } do
       broker:expect_log('warn  rules: ' .. path .. '%.lua is not loaded')
     end
-    reload()
+    c:document 'RULES reload'
     assert.equal(1, select(2, broker:log():gsub('filters/x%.lua is not', '')))
     assert.is_nil(broker:log():find 'lib/v')
   end)
@@ -134,7 +125,7 @@ describe('the rules of a running broker', function()
       assert.is_truthy(text:find(case[2], 1, true), text)
       broker:remove_rule(path)
     end
-    reload()
+    c:document 'RULES reload'
   end)
 
   it('may gain an exchange type by a file', function()
@@ -160,7 +151,7 @@ describe('the rules of a running broker', function()
     broker:remove_rule 'retry/exponential.lua'
     assert.is_truthy(refused('RULES reload', '^ERR rule (.+)$'):find("queue 'q'", 1, true))
     c:ok 'DELETE queue q'
-    reload()
+    c:document 'RULES reload'
     c:ok('PUB x k', '2')
     assert.same({ 1, 1 }, { count 'left', count 'right' })
     refused('DECLARE queue q retry=exponential', "^ERR not%-found .*there is no retry script 'exponential'")
@@ -169,7 +160,7 @@ describe('the rules of a running broker', function()
   it('that loop without end are stopped, and the broker goes on', function()
     declare()
     broker:write_rule('routing/chosen.lua', chosen('left', 'if msg.key == "loop" then while true do end end'))
-    reload()
+    c:document 'RULES reload'
     c:send 'PUB x loop 1\r\nx\r\n'
     c:expect '^ERR rule routing/chosen%.lua:%d+: .+$'
     c:ok('PUB x k', '1')
@@ -177,15 +168,14 @@ describe('the rules of a running broker', function()
     local s = script 'routing/chosen.lua'
     assert.equal(1, s.overruns)
     assert.equal(1, s.errors)
-    c:send 'EXPLAIN x loop\r\n'
-    assert.is_truthy(c:expect_json().error:find '^routing/chosen%.lua:%d+: ')
+    assert.is_truthy(c:document('EXPLAIN x loop').error:find '^routing/chosen%.lua:%d+: ')
   end)
 
   it('that raise errors refuse the publish, and nothing is stored', function()
     declare()
     broker:write_rule('routing/chosen.lua',
       chosen('left', 'if msg.key == "bad" then error("not this one\\nnor that") end'))
-    reload()
+    c:document 'RULES reload'
     c:send 'PUB x bad 1\r\nx\r\nPUB x bad quiet 1\r\nx\r\nPING\r\n'
     c:expect '^ERR rule routing/chosen%.lua:%d+: not this one nor that$'
     c:expect '^ERR rule routing/chosen%.lua:%d+: not this one nor that$'
@@ -202,20 +192,19 @@ describe('the rules of a running broker', function()
       function M.route() end
       return M
     ]])
-    reload()
+    c:document 'RULES reload'
     c:ok 'DECLARE exchange y strict'
     c:ok 'DECLARE queue q'
     refused('BIND q y bad', '^ERR rule .*only good patterns')
     c:ok 'BIND q y good'
-    c:send 'LIST bindings\r\n'
-    assert.equal(1, #c:expect_json())
+    assert.equal(1, #c:document 'LIST bindings')
   end)
 
   it('of retry and priority that fail keep the message', function()
     broker:write_rule('retry/bad.lua', 'return { decide = function() error("no idea") end }')
     broker:write_rule('priority/bad.lua', 'return { rank = function() return "high" end }')
     broker:write_rule('sharding/bad.lua', 'return { pick = function() return {} end }')
-    reload()
+    c:document 'RULES reload'
     c:ok 'DECLARE queue q retry=bad priority=bad'
     c:ok('PUB - q', '1')
     c:ok('PUB - q', '2')
@@ -223,8 +212,7 @@ describe('the rules of a running broker', function()
     c:expect_line 'OK 1'
     assert.equal('1', c:expect_msg().payload)
     c:ok 'NACK 1'
-    c:send 'PEEK q state=delayed\r\n'
-    local m = c:expect_json()[1]
+    local m = c:document('PEEK q state=delayed')[1]
     assert.equal('1', m.payload)
     assert.is_true(m.due - m.ts >= 5000)
     broker:expect_log "queue 'q': retry/bad%.lua:1: no idea; the message is kept and tried again in 5 s"
@@ -233,8 +221,7 @@ describe('the rules of a running broker', function()
     c:ok 'DECLARE queue s sharding=bad shards=3'
     c:send 'PUB - s 1\r\nx\r\n'
     c:expect '^ERR rule sharding/bad%.lua.*$'
-    c:send 'EXPLAIN - s\r\n'
-    assert.is_truthy(c:expect_json().error:find '^sharding/bad%.lua')
+    assert.is_truthy(c:document('EXPLAIN - s').error:find '^sharding/bad%.lua')
   end)
 
   it('of retry may bury, drop and dead-letter', function()
@@ -242,7 +229,7 @@ describe('the rules of a running broker', function()
       local answers = { bury = tide.BURY, drop = tide.DROP, dead = tide.DEAD_LETTER, later = 3600000 }
       return { decide = function(msg) return answers[msg.payload] end }
     ]])
-    reload()
+    c:document 'RULES reload'
     c:ok 'DECLARE queue dead'
     c:ok 'DECLARE queue q retry=choose dead-letter=-/dead'
     for _, payload in ipairs { 'bury', 'drop', 'dead', 'later' } do c:ok('PUB - q', payload) end
@@ -255,8 +242,7 @@ describe('the rules of a running broker', function()
     local m = c:expect_msg()
     assert.equal('dead', m.payload)
     assert.equal('retry/choose.lua', m.headers['x-death-rule'])
-    c:send 'STATS q\r\n'
-    local s = c:expect_json()
+    local s = c:document 'STATS q'
     assert.same({ 0, 1, 1, 0 }, { s.ready, s.delayed, s.buried, s.unacked })
   end)
 
@@ -268,7 +254,7 @@ describe('the rules of a running broker', function()
       broker:write_rule('routing/chosen.lua', chosen(i % 2 == 0 and 'left' or 'right'))
       flow:send(('PUB x k quiet 1\r\nx\r\n'):rep(200))
       n = n + 200
-      reload()
+      c:document 'RULES reload'
     end
     flow:expect_nothing()
     assert.equal(n, count 'left' + count 'right')

@@ -2,12 +2,6 @@
 local Broker = require 'support.broker'
 local json = require 'dkjson'
 
-local function document(c, request)
-  c:send(request .. '\r\n')
-  local length = c:expect('^DATA (%d+)$')
-  return json.decode(c:expect_payload(length))
-end
-
 --- A filter for exchange x, with the body of `publish`.
 local function filter(body)
   return 'return { match = { exchange = "x" }, publish = function(msg)\n' .. body .. '\nend }\n'
@@ -40,7 +34,7 @@ local function publish(payload, options)
   return c:expect '^(.+)$'
 end
 
-local function replay(dir) return document(c, 'RULES replay ' .. (dir or broker.rules)) end
+local function replay(dir) return c:document('RULES replay ' .. (dir or broker.rules)) end
 
 describe('a replay of the rules in force', function()
   after_each(function() broker:destroy() end)
@@ -117,7 +111,7 @@ describe('a replay', function()
     local result = replay(other('next', { ['filter/s.lua'] = filter '' }))
     assert.equal('x of k (filter/s.lua)', result.changes[1].before.error)
     assert.equal('rejected', result.changes[1].before.code)
-    assert.equal('x of k (filter/s.lua)', document(c, 'RULES recent')[1].decision.error)
+    assert.equal('x of k (filter/s.lua)', c:document('RULES recent')[1].decision.error)
   end)
 
   it('has the size of payloads that are not kept, and says when it needs them', function()
@@ -156,7 +150,7 @@ describe('the shadow', function()
   it('names its directory in the log', function()
     start {}
     local dir = other('next', { ['filter/1.lua'] = filter 'tide.log.warn("seen") error "always"' })
-    document(c, 'RULES shadow ' .. dir .. ' share=100%')
+    c:document('RULES shadow ' .. dir .. ' share=100%')
     for _ = 1, 30 do publish 'x' end
     broker:expect_log "rules of '.*/next' %(shadow%): filter/1%.lua:2: seen"
     broker:expect_log "rules of '.*/next' %(shadow%): filter/1%.lua fails too often"

@@ -4,12 +4,6 @@ local Broker = require 'support.broker'
 local json = require 'dkjson'
 local wait = require 'support.wait'
 
-local function document(c, request)
-  c:send(request .. '\r\n')
-  local length = c:expect('^DATA (%d+)$')
-  return json.decode(c:expect_payload(length))
-end
-
 local function publish(c, exchange, key, options)
   local text = 'hello'
   c:send(('PUB %s %s%s %d\r\n%s\r\n'):format(exchange, key, options and ' ' .. options or '', #text, text))
@@ -21,18 +15,6 @@ local function pick(n)
 end
 
 local broker, c
-
---- A copy of the broker's rules with these files on top, under a name.
-local function other(name, files)
-  local dir = broker.dir .. '/' .. name
-  assert(os.execute(("cp -R '%s' '%s'"):format(broker.rules, dir)))
-  for path, text in pairs(files) do
-    local file = assert(io.open(dir .. '/' .. path, 'w'))
-    file:write(text)
-    file:close()
-  end
-  return dir
-end
 
 local function start(args)
   broker = Broker.start {
@@ -54,13 +36,13 @@ describe('RULES shadow', function()
   after_each(function() broker:destroy() end)
 
   it('reports what would be decided otherwise, and does nothing', function()
-    local dir = other('next', { ['sharding/mine.lua'] = pick(3) })
-    local status = document(c, 'RULES shadow ' .. dir .. ' share=100%')
+    local dir = broker:copy_rules('next', { ['sharding/mine.lua'] = pick(3) })
+    local status = c:document('RULES shadow ' .. dir .. ' share=100%')
     assert.is_true(status.active)
     assert.equal(1, status.share)
     for _ = 1, 30 do publish(c, 'x', 'a.b', 'h:tier=gold') end
     publish(c, '-', 'nobody')
-    status = document(c, 'RULES shadow status')
+    status = c:document 'RULES shadow status'
     assert.equal(31, status.compared)
     assert.equal(30, status.differing)
     assert.equal(30, status.differences.shards)
@@ -73,13 +55,13 @@ describe('RULES shadow', function()
     assert.equal('gold', sample.headers.tier)
     assert.same({ { queue = 'q', shard = 0, rank = sample.live.queues[1].rank } }, sample.live.queues)
     assert.equal(3, sample.shadow.queues[1].shard)
-    assert.equal(30, document(c, 'STATS q').ready)
-    assert.equal(0, document(c, 'EXPLAIN - q').queues[1].shard)
+    assert.equal(30, c:document('STATS q').ready)
+    assert.equal(0, c:document('EXPLAIN - q').queues[1].shard)
   end)
 
   it('follows bindings and queues as they change', function()
-    local dir = other('next', {})
-    document(c, 'RULES shadow ' .. dir .. ' share=100')
+    local dir = broker:copy_rules('next', {})
+    c:document('RULES shadow ' .. dir .. ' share=100')
     c:ok 'DECLARE queue late'
     c:ok 'DECLARE exchange y fanout'
     c:ok 'BIND late y -'
@@ -93,24 +75,24 @@ describe('RULES shadow', function()
     c:ok 'DELETE queue late'
     publish(c, 'y', 'k')
     publish(c, '-', 'late')
-    local status = document(c, 'RULES shadow status')
+    local status = c:document 'RULES shadow status'
     assert.equal(6, status.compared)
     assert.equal(0, status.differing)
   end)
 
   it('takes the share that it is told', function()
-    document(c, 'RULES shadow ' .. other('next', {}) .. ' share=25%')
+    c:document('RULES shadow ' .. broker:copy_rules('next', {}) .. ' share=25%')
     for _ = 1, 400 do publish(c, '-', 'nobody') end
-    local status = document(c, 'RULES shadow status')
+    local status = c:document 'RULES shadow status'
     assert.equal(400, status.seen)
     assert.is_true(status.compared > 50 and status.compared < 160, status.compared)
   end)
 
   it('tells of errors, with their text', function()
-    document(c, 'RULES shadow ' .. other('next', { ['sharding/mine.lua'] =
+    c:document('RULES shadow ' .. broker:copy_rules('next', { ['sharding/mine.lua'] =
       'return { pure = true,\n  pick = function(msg) error("no " .. msg.key) end }\n' }) .. ' share=100')
     publish(c, 'x', 'a.b')
-    local status = document(c, 'RULES shadow status')
+    local status = c:document 'RULES shadow status'
     assert.equal(1, status.differences.errors)
     assert.is_truthy(status.samples[1].shadow.error:find 'sharding/mine.lua:2: no a.b')
     assert.equal('rule', status.samples[1].shadow.code)
@@ -119,17 +101,17 @@ describe('RULES shadow', function()
 
   it('does not call it a difference that an unchanged script remembers otherwise', function()
     publish(c, '-', 't')
-    document(c, 'RULES shadow ' .. other('next', {}) .. ' share=100')
+    c:document('RULES shadow ' .. broker:copy_rules('next', {}) .. ' share=100')
     for _ = 1, 5 do publish(c, '-', 't') end
-    assert.equal(0, document(c, 'RULES shadow status').differing)
+    assert.equal(0, c:document('RULES shadow status').differing)
     c:ok 'RULES shadow drop'
-    document(c, 'RULES shadow ' .. other('then', { ['sharding/turn.lua'] = pick(3) }) .. ' share=100')
+    c:document('RULES shadow ' .. broker:copy_rules('then', { ['sharding/turn.lua'] = pick(3) }) .. ' share=100')
     for _ = 1, 4 do publish(c, '-', 't') end
-    assert.equal(3, document(c, 'RULES shadow status').differing)
+    assert.equal(3, c:document('RULES shadow status').differing)
   end)
 
   it('has filters too, whose copies and refusals count', function()
-    local dir = other('next', {})
+    local dir = broker:copy_rules('next', {})
     os.execute(("mkdir -p '%s/filter'"):format(dir))
     local file = assert(io.open(dir .. '/filter/mine.lua', 'w'))
     file:write [[
@@ -140,9 +122,9 @@ return { match = { exchange = '*' }, publish = function(msg)
 end }
 ]]
     file:close()
-    document(c, 'RULES shadow ' .. dir .. ' share=100')
+    c:document('RULES shadow ' .. dir .. ' share=100')
     for _, key in ipairs { 'bad', 'copy', 'move', 'plain' } do publish(c, 'x', 'a.' .. key) end
-    local status = document(c, 'RULES shadow status')
+    local status = c:document 'RULES shadow status'
     assert.equal(4, status.compared)
     assert.equal(3, status.differing)
     assert.equal(1, status.differences.errors)
@@ -153,34 +135,34 @@ end }
     assert.equal('t', copied.shadow.queues[2].queue)
     assert.equal('rejected', bad.shadow.code)
     assert.is_truthy(bad.shadow.error:find 'bad key')
-    assert.equal(4, document(c, 'STATS q').ready)
-    assert.equal(0, document(c, 'STATS t').ready)
+    assert.equal(4, c:document('STATS q').ready)
+    assert.equal(0, c:document('STATS t').ready)
   end)
 
   it('can be dropped, and be put in force', function()
-    local dir = other('next', { ['sharding/mine.lua'] = pick(3) })
+    local dir = broker:copy_rules('next', { ['sharding/mine.lua'] = pick(3) })
     c:send 'RULES shadow promote\r\n'
     c:expect '^ERR not%-found nothing is in the shadow'
-    document(c, 'RULES shadow ' .. dir)
+    c:document('RULES shadow ' .. dir)
     c:send('RULES shadow ' .. dir .. '\r\n')
     c:expect '^ERR exists'
     c:ok 'RULES shadow drop'
-    assert.is_false(document(c, 'RULES shadow status').active)
-    local hash = document(c, 'RULES shadow ' .. dir).hash
-    local status = document(c, 'RULES shadow promote')
+    assert.is_false(c:document('RULES shadow status').active)
+    local hash = c:document('RULES shadow ' .. dir).hash
+    local status = c:document 'RULES shadow promote'
     assert.equal('promote', status.origin)
     assert.equal(hash, status.hash)
-    assert.equal(3, document(c, 'EXPLAIN - q').queues[1].shard)
-    assert.is_false(document(c, 'RULES shadow status').active)
-    local log = document(c, 'RULES log')
+    assert.equal(3, c:document('EXPLAIN - q').queues[1].shard)
+    assert.is_false(c:document('RULES shadow status').active)
+    local log = c:document 'RULES log'
     assert.equal('promote', log[1].origin)
     assert.same({ 'sharding/mine.lua' }, log[1].changed)
   end)
 
   it('refuses rules that a reload would refuse', function()
-    c:send('RULES shadow ' .. other('broken', { ['sharding/mine.lua'] = 'return {' }) .. '\r\n')
+    c:send('RULES shadow ' .. broker:copy_rules('broken', { ['sharding/mine.lua'] = 'return {' }) .. '\r\n')
     c:expect '^ERR rule sharding/mine.lua:1:'
-    local dir = other('without', {})
+    local dir = broker:copy_rules('without', {})
     assert(os.remove(dir .. '/sharding/mine.lua'))
     c:send('RULES shadow ' .. dir .. '\r\n')
     c:expect "^ERR rule sharding/mine.lua: is gone, but queue 'q' uses it"
@@ -190,25 +172,25 @@ end }
       c:send('RULES shadow ' .. dir .. ' share=' .. share .. '\r\n')
       c:expect '^ERR syntax'
     end
-    assert.is_false(document(c, 'RULES shadow status').active)
+    assert.is_false(c:document('RULES shadow status').active)
   end)
 
   it('is stopped when it holds up the broker', function()
-    document(c, 'RULES shadow ' .. other('slow', { ['sharding/mine.lua'] =
+    c:document('RULES shadow ' .. broker:copy_rules('slow', { ['sharding/mine.lua'] =
       'return { pick = function() while true do end end }\n' }) .. ' share=100')
     for _ = 1, 8 do assert.equal('OK', publish(c, 'x', 'a.b')) end
-    local status = document(c, 'RULES shadow status')
+    local status = c:document 'RULES shadow status'
     assert.is_true(status.stopped)
     assert.equal(5, status.compared)
   end)
 
   it('ends with the broker', function()
-    document(c, 'RULES shadow ' .. other('next', {}))
-    broker:stop()
+    c:document('RULES shadow ' .. broker:copy_rules('next', {}))
+    broker:expect_clean_stop()
   end)
 
   it('is a verb of the command line', function()
-    local dir = other('next', { ['sharding/mine.lua'] = pick(3) })
+    local dir = broker:copy_rules('next', { ['sharding/mine.lua'] = pick(3) })
     local output, status = broker:cli('rules', 'shadow', dir, '--share', '100%')
     assert.equal(0, status, output)
     publish(c, 'x', 'a.b')
@@ -227,7 +209,7 @@ describe('RULES recent', function()
     start()
     publish(c, 'x', 'a.b', 'pri=7 h:tier=gold')
     publish(c, '-', 'nobody')
-    local recent = document(c, 'RULES recent')
+    local recent = c:document 'RULES recent'
     assert.equal(2, #recent)
     assert.equal('nobody', recent[1].key)
     assert.equal(0, recent[1].decision.count)
@@ -237,17 +219,17 @@ describe('RULES recent', function()
     assert.equal('gold', recent[2].headers.tier)
     assert.equal('q', recent[2].decision.queues[1].queue)
     assert.is_nil(recent[2].payload)
-    assert.equal(1, #document(c, 'RULES recent 1'))
+    assert.equal(1, #c:document 'RULES recent 1')
     c:send 'RULES recent 0\r\n'
     c:expect '^ERR syntax'
     c:ok 'DELETE queue q'
-    assert.equal('(deleted)', document(c, 'RULES recent')[2].decision.queues[1].queue)
+    assert.equal('(deleted)', c:document('RULES recent')[2].decision.queues[1].queue)
   end)
 
   it('is bounded', function()
     start()
     for _ = 1, 1100 do publish(c, '-', 'nobody') end
-    local recent = document(c, 'RULES recent 1024')
+    local recent = c:document 'RULES recent 1024'
     assert.equal(1024, #recent)
     assert.equal(1100, recent[1].number)
     local big = ('x'):rep(3000000)
@@ -255,13 +237,13 @@ describe('RULES recent', function()
       c:send(('PUB - nobody %d\r\n%s\r\n'):format(#big, big))
       c:expect '^OK'
     end
-    assert.equal(3000000, document(c, 'RULES recent')[1].size)
+    assert.equal(3000000, c:document('RULES recent')[1].size)
   end)
 
   it('has payloads only when told to keep them', function()
     start { '--replay-payloads' }
     publish(c, 'x', 'a.b')
-    assert.equal('hello', document(c, 'RULES recent')[1].payload)
+    assert.equal('hello', c:document('RULES recent')[1].payload)
   end)
 end)
 
@@ -272,15 +254,15 @@ describe('RULES replay', function()
     start()
     for n = 1, 10 do publish(c, 'x', 'a.' .. n) end
     publish(c, '-', 't')
-    local result = document(c, 'RULES replay ' .. other('next', { ['sharding/mine.lua'] =
+    local result = c:document('RULES replay ' .. broker:copy_rules('next', { ['sharding/mine.lua'] =
       'return { pure = true, pick = function(msg) return msg.key == "a.7" and 2 or 0 end }\n' }))
     assert.equal(11, result.publishes)
     assert.equal(1, result.changed)
     assert.equal('a.7', result.changes[1].key)
     assert.equal(0, result.changes[1].before.queues[1].shard)
     assert.equal(2, result.changes[1].after.queues[1].shard)
-    assert.equal(0, document(c, 'RULES replay ' .. broker.rules).changed)
-    assert.equal(10, document(c, 'STATS q').ready)
+    assert.equal(0, c:document('RULES replay ' .. broker.rules).changed)
+    assert.equal(10, c:document('STATS q').ready)
   end)
 
   it('shows a script the payload only where it is kept', function()
@@ -289,21 +271,21 @@ return { pick = function(msg) return #msg.payload end }
 ]]
     start()
     publish(c, 'x', 'a.b')
-    local result = document(c, 'RULES replay ' .. other('next', { ['sharding/mine.lua'] = seen }))
+    local result = c:document('RULES replay ' .. broker:copy_rules('next', { ['sharding/mine.lua'] = seen }))
     assert.is_false(result.payloads)
     assert.equal(0, result.changed)
     assert.equal(1, result.needs_payload)
     broker:destroy()
     start { '--replay-payloads' }
     publish(c, 'x', 'a.b')
-    result = document(c, 'RULES replay ' .. other('next', { ['sharding/mine.lua'] = seen }))
+    result = c:document('RULES replay ' .. broker:copy_rules('next', { ['sharding/mine.lua'] = seen }))
     assert.is_true(result.payloads)
     assert.equal(1, result.changes[1].after.queues[1].shard)
   end)
 
   it('goes on beside other work, and is one at a time', function()
     start()
-    local dir = other('slow', { ['sharding/mine.lua'] =
+    local dir = broker:copy_rules('slow', { ['sharding/mine.lua'] =
       'return { pick = function() while true do end end }\n' })
     for _ = 1, 10 do publish(c, 'x', 'a.b') end
     c:send('RULES replay ' .. dir .. '\r\n')
@@ -320,7 +302,7 @@ return { pick = function(msg) return #msg.payload end }
   it('is a table on the command line', function()
     start()
     publish(c, 'x', 'a.b')
-    local dir = other('next', { ['sharding/mine.lua'] = pick(3) })
+    local dir = broker:copy_rules('next', { ['sharding/mine.lua'] = pick(3) })
     local output, status = broker:cli('rules', 'replay', dir)
     assert.equal(0, status, output)
     assert.is_truthy(output:find 'changed +1' and output:find 'shard=3', output)

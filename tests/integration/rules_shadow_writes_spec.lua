@@ -4,11 +4,6 @@ local json = require 'dkjson'
 local socket = require 'socket'
 local wait = require 'support.wait'
 
-local function document(c, request)
-  c:send(request .. '\r\n')
-  return json.decode(c:expect_payload(c:expect '^DATA (%d+)$'))
-end
-
 local broker, c
 
 local function start(rules)
@@ -26,11 +21,7 @@ local function shadow(files)
     file:write(text)
     file:close()
   end
-  return document(c, 'RULES shadow ' .. dir .. ' share=100')
-end
-
-local function status()
-  return document(c, 'RULES shadow status')
+  return c:document('RULES shadow ' .. dir .. ' share=100')
 end
 
 --- The wall clock in milliseconds, as the broker has it.
@@ -66,7 +57,7 @@ describe('filters in the shadow', function()
       msg.payload = msg.payload .. "!"
     ]] }
     c:ok('PUB - q h:kept=1', 'hello')
-    local s = status()
+    local s = c:document 'RULES shadow status'
     assert.equal(1, s.differing)
     assert.equal(1, s.differences.messages)
     assert.equal(0, s.differences.queues)
@@ -101,7 +92,7 @@ describe('filters in the shadow', function()
     ]] }
     c:ok('PUB - plain', 'hello')
     c:ok('PUB - move', 'hello')
-    local s = status()
+    local s = c:document 'RULES shadow status'
     assert.equal(2, s.differences.messages)
     local moved, plain = by_field(s.samples[1]), by_field(s.samples[2])
     assert.same({ 1, 2 }, { plain.copies.live, plain.copies.shadow })
@@ -121,7 +112,7 @@ describe('filters in the shadow', function()
     shadow { ['filter/mine.lua'] = '-- another file\n' .. dice }
     local seen = {}
     for _ = 1, 200 do c:ok('PUB - q', 'x') end
-    local s = status()
+    local s = c:document 'RULES shadow status'
     assert.equal(200, s.compared)
     assert.equal(0, s.differing)
     c:send 'GET q max=200\r\n'
@@ -138,8 +129,8 @@ describe('filters in the shadow', function()
     c:ok 'DECLARE queue q'
     shadow {}
     for _ = 1, 20 do c:ok('PUB - k', 'x') end
-    assert.equal(20, document(c, 'STATS q').ready)
-    assert.equal(0, status().differing)
+    assert.equal(20, c:document('STATS q').ready)
+    assert.equal(0, c:document('RULES shadow status').differing)
   end)
 end)
 
@@ -166,7 +157,7 @@ describe('retry scripts in the shadow', function()
       return msg.payload == "bury" and tide.BURY or failure.failures * 1000
     ]] }
     for _, payload in ipairs { 'same', 'bury', 'delay', 'bad' } do fail_one(payload) end
-    local f = status().failures
+    local f = c:document('RULES shadow status').failures
     assert.same({ 4, 4, 3 }, { f.seen, f.compared, f.differing })
     local bad, delay, bury = f.samples[1], f.samples[2], f.samples[3]
     assert.same({ action = 'retry', delay_ms = 3600000 }, bad.live)
@@ -175,10 +166,10 @@ describe('retry scripts in the shadow', function()
     assert.same({ action = 'retry', delay_ms = 1000 }, delay.shadow)
     assert.same({ action = 'bury' }, bury.shadow)
     assert.same({ 'q', 'nack', 1, 1, 'q' }, { bury.queue, bury.reason, bury.attempts, bury.failures, bury.key })
-    local stats = document(c, 'STATS q')
+    local stats = c:document 'STATS q'
     assert.same({ 4, 0 }, { stats.delayed, stats.buried })
     c:ok 'DELETE queue q'
-    assert.equal('(deleted)', status().failures.samples[1].queue)
+    assert.equal('(deleted)', c:document('RULES shadow status').failures.samples[1].queue)
   end)
 
   it('see the same time, chance, counters and shared values, and change none', function()
@@ -193,18 +184,18 @@ describe('retry scripts in the shadow', function()
     fail_one 'before'
     shadow { ['retry/mine.lua'] = '-- another\n' .. decide(body) }
     for _ = 1, 30 do fail_one 'x' end
-    local f = status().failures
+    local f = c:document('RULES shadow status').failures
     assert.same({ 30, 0 }, { f.compared, f.differing })
-    assert.equal(31, document(c, 'RULES status').counters.fails)
+    assert.equal(31, c:document('RULES status').counters.fails)
     c:ok 'RULES shadow drop'
     shadow { ['retry/mine.lua'] = decide [[
       tide.counter("fails"):incr(100)
       return tide.shared.get("last")
     ]] }
     fail_one 'x'
-    local sample = status().failures.samples[1]
+    local sample = c:document('RULES shadow status').failures.samples[1]
     assert.equal(31, sample.shadow.delay_ms)
-    assert.equal(32, document(c, 'RULES status').counters.fails)
+    assert.equal(32, c:document('RULES status').counters.fails)
   end)
 
   it('that are the same are no difference, unless a module is another', function()
@@ -216,11 +207,11 @@ describe('retry scripts in the shadow', function()
     fail_one 'x'
     shadow {}
     fail_one 'x'
-    assert.equal(0, status().failures.differing)
+    assert.equal(0, c:document('RULES shadow status').failures.differing)
     c:ok 'RULES shadow drop'
     shadow { ['lib/delay.lua'] = 'return 7200000\n' }
     fail_one 'x'
-    local f = status().failures
+    local f = c:document('RULES shadow status').failures
     assert.equal(1, f.differing)
     assert.same({ 3600003, 7200001 }, { f.samples[1].live.delay_ms, f.samples[1].shadow.delay_ms })
   end)
@@ -234,7 +225,7 @@ describe('retry scripts in the shadow', function()
     assert.is_truthy(wait.poll(function() return now_ms() > now + 5 end))
     c:send 'GET q\r\n'
     c:expect_line 'OK 0'
-    local f = status().failures
+    local f = c:document('RULES shadow status').failures
     assert.same({ 1, 0 }, { f.compared, f.differing })
   end)
 

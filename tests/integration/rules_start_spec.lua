@@ -29,11 +29,6 @@ local function start(options)
   return Broker.start(options)
 end
 
-local function document(c, request)
-  c:send(request .. '\r\n')
-  return c:expect_json()
-end
-
 local function find(list, key, name)
   for _, item in ipairs(list) do
     if item[key] == name then return item end
@@ -74,7 +69,7 @@ describe('at a start, what the directory does not carry', function()
   --- Served with the last good generation, which says why.
   local function expect_last_good(reason)
     c = broker:connect()
-    local status = document(c, 'RULES status')
+    local status = c:document 'RULES status'
     assert.equal('last good', status.origin)
     assert.equal(reason, status.refusal.error:sub(1, #reason))
     assert.same({}, status.unusable)
@@ -82,7 +77,7 @@ describe('at a start, what the directory does not carry', function()
     broker:expect_log 'serving with the last good generation'
     broker:expect_log 'recovered 1 exchanges, 3 queues, 1 bindings'
     assert.is_nil(broker:log():find 'NOT USABLE')
-    local log = document(c, 'RULES log')
+    local log = c:document 'RULES log'
     assert.equal('last good', log[1].origin)
     assert.equal('refused', log[2].result)
     assert.equal('start', log[2].origin)
@@ -91,13 +86,13 @@ describe('at a start, what the directory does not carry', function()
 
   local function expect_directory()
     assert.is_truthy(wait.poll(function()
-      local status = document(c, 'RULES status')
+      local status = c:document 'RULES status'
       return status.origin == 'files' and not status.refusal
     end))
   end
 
   it('is carried by the last good rules when the script of a queue is gone', function()
-    broker:stop()
+    broker:expect_clean_stop()
     broker:remove_rule 'priority/p.lua'
     broker:run()
     expect_last_good "queue 'q' of vhost '/' uses priority/p.lua, which is gone"
@@ -119,12 +114,12 @@ describe('at a start, what the directory does not carry', function()
     broker:kill9()
     broker:run()
     c = broker:connect()
-    assert.equal('last good', document(c, 'RULES status').origin)
-    assert.equal(2, document(c, 'STATS q').ready)
+    assert.equal('last good', c:document('RULES status').origin)
+    assert.equal(2, c:document('STATS q').ready)
   end)
 
   it('is so when a script does not take the options any more', function()
-    broker:stop()
+    broker:expect_clean_stop()
     broker:write_rule('retry/o.lua', retry 'b')
     broker:run()
     expect_last_good "queue 'o' of vhost '/' uses retry/o.lua, which refuses its options: "
@@ -134,7 +129,7 @@ describe('at a start, what the directory does not carry', function()
   end)
 
   it('is so when a routing script refuses a binding', function()
-    broker:stop()
+    broker:expect_clean_stop()
     broker:write_rule('routing/r.lua', ROUTING:format 'all')
     broker:run()
     expect_last_good "exchange 'x' of vhost '/' has a binding that routing/r.lua refuses, 'queue plain x all': "
@@ -146,23 +141,23 @@ describe('at a start, what the directory does not carry', function()
 
   it('is counted, and named with its vhost', function()
     local v = broker:connect()
-    document(v, 'HELLO vhost=shop')
+    v:document 'HELLO vhost=shop'
     v:ok 'DECLARE queue later priority=p'
     c:ok 'DELETE queue q'
     broker:remove_rule 'priority/p.lua'
     c:send 'RULES reload\r\n'
     c:expect "^ERR rule priority/p.lua: is gone, but queue 'later' of vhost 'shop' uses it"
-    broker:stop()
+    broker:expect_clean_stop()
     broker:remove_rule 'routing/r.lua'
     broker:run()
     c = broker:connect()
-    local text = document(c, 'RULES status').refusal.error
+    local text = c:document('RULES status').refusal.error
     assert.is_truthy(text:find "'later' of vhost 'shop'" or text:find "'x' of vhost '/'", text)
     assert.is_truthy(text:find '; and 1 more are not usable$', text)
   end)
 
   it('is told of by check, against the directory', function()
-    broker:stop()
+    broker:expect_clean_stop()
     broker:remove_rule 'priority/p.lua'
     broker:run()
     local output, status = broker:cli('check', broker.rules)
@@ -172,11 +167,11 @@ describe('at a start, what the directory does not carry', function()
 
   it('is no reason to go back when the last good rules carry no more of it', function()
     broker:redis_cli('HSET', 'tide:/:queues', 'newer', 'priority=unheard-of')
-    broker:stop()
+    broker:expect_clean_stop()
     broker:write_rule('filter/10-new.lua', 'return { publish = function() end }\n')
     broker:run()
     c = broker:connect()
-    local status = document(c, 'RULES status')
+    local status = c:document 'RULES status'
     assert.equal('start', status.origin)
     assert.equal(json.null, status.refusal or json.null)
     assert.equal('newer', status.unusable[1].name)
@@ -206,7 +201,7 @@ describe('without last good rules, what cannot be used', function()
   after_each(function() broker:destroy() end)
 
   local function restart_without(...)
-    broker:stop()
+    broker:expect_clean_stop()
     for _, path in ipairs { ... } do broker:remove_rule(path) end
     broker:run()
     c = broker:connect()
@@ -224,28 +219,28 @@ describe('without last good rules, what cannot be used', function()
       refused(c, line, nil, GONE)
     end
     for _, line in ipairs { 'EXPLAIN - q', 'EXPLAIN f k' } do
-      assert.is_truthy(('ERR rule ' .. document(c, line).error):find(GONE), line)
+      assert.is_truthy(('ERR rule ' .. c:document(line).error):find(GONE), line)
     end
     refused(c, 'PUB - q', 'x', GONE)
     refused(c, 'PUB f k', 'x', GONE)
     refused(c, 'DECLARE queue q', nil, "^ERR mismatch queue 'q' exists with other options: it has priority=p")
-    assert.equal(0, document(c, 'STATS plain').ready)
+    assert.equal(0, c:document('STATS plain').ready)
     assert.equal('1', c:ok('PUB - plain', 'x'):match '%d+$')
     assert.equal('priority=p', broker:redis_cli('HGET', 'tide:/:queues', 'q'):match 'priority=p')
   end)
 
   it('is shown by LIST, RULES status and check', function()
     restart_without 'priority/p.lua'
-    local q = find(document(c, 'LIST queues'), 'name', 'q')
+    local q = find(c:document 'LIST queues', 'name', 'q')
     assert.equal('uses priority/p.lua, which is gone', q.unusable)
     assert.is_nil(q.ready)
     assert.equal('p', q.options.priority)
-    assert.is_nil(find(document(c, 'LIST queues'), 'name', 'plain').unusable)
-    local b = find(document(c, 'LIST bindings'), 'destination', 'q')
+    assert.is_nil(find(c:document 'LIST queues', 'name', 'plain').unusable)
+    local b = find(c:document 'LIST bindings', 'destination', 'q')
     assert.equal("queue 'q' is not usable: it uses priority/p.lua, which is gone", b.unusable)
-    local status = document(c, 'RULES status')
+    local status = c:document 'RULES status'
     assert.same({ { kind = 'queue', vhost = '/', name = 'q', reason = q.unusable } }, status.unusable)
-    assert.equal(1, document(c, 'STATS').unusable)
+    assert.equal(1, c:document('STATS').unusable)
     local output = broker:cli('list', 'queues')
     assert.is_truthy(output:find('uses priority/p.lua, which is gone', 1, true), output)
     local text, code = broker:cli('check', broker.rules)
@@ -261,8 +256,8 @@ describe('without last good rules, what cannot be used', function()
   local function expect_revived()
     assert.is_truthy(wait.poll(function() return is_usable 'q' end))
     broker:expect_log "queue 'q' of vhost '/' can be used again"
-    assert.same({}, document(c, 'RULES status').unusable)
-    assert.is_truthy(wait.poll(function() return document(c, 'STATS q').ready == 2 end))
+    assert.same({}, c:document('RULES status').unusable)
+    assert.is_truthy(wait.poll(function() return c:document('STATS q').ready == 2 end))
     assert.equal('one', get(c, 'q'))
     assert.equal('two', get(c, 'q'))
     assert.equal('2', c:ok('PUB f k', 'x'):match '%d+$')
@@ -271,10 +266,10 @@ describe('without last good rules, what cannot be used', function()
 
   it('can be used, with its messages, when a reload brings the script back', function()
     restart_without 'priority/p.lua'
-    document(c, 'RULES reload')
+    c:document 'RULES reload'
     refused(c, 'GET q', nil, GONE)
     broker:write_rule('priority/p.lua', PRIORITY)
-    document(c, 'RULES reload')
+    c:document 'RULES reload'
     expect_revived()
   end)
 
@@ -291,7 +286,7 @@ describe('without last good rules, what cannot be used', function()
     c:drain_until '^OK$'
     restart_without 'priority/p.lua'
     broker:write_rule('priority/p.lua', PRIORITY)
-    document(c, 'RULES reload')
+    c:document 'RULES reload'
     c:ok 'DELETE queue q'
     c:ok 'DECLARE queue q'
     c:send 'GET q\r\n'
@@ -311,7 +306,7 @@ describe('without last good rules, what cannot be used', function()
     broker:write_rule('priority/p.lua', PRIORITY)
     broker:run()
     c = broker:connect()
-    assert.is_truthy(wait.poll(function() return document(c, 'STATS q').ready == 2 end))
+    assert.is_truthy(wait.poll(function() return c:document('STATS q').ready == 2 end))
     assert.equal('one', get(c, 'q'))
     assert.equal('two', get(c, 'q'))
   end)
@@ -337,7 +332,7 @@ describe('without last good rules, what cannot be used', function()
     assert.equal('', broker:redis_cli('KEYS', 'tide:{//q#*'))
     assert.equal('', broker:redis_cli('HGET', 'tide:/:queues', 'q'))
     assert.is_nil(broker:redis_cli('SMEMBERS', 'tide:/:bindings'):find 'queue q f')
-    assert.same({}, document(c, 'RULES status').unusable)
+    assert.same({}, c:document('RULES status').unusable)
     assert.equal('1', c:ok('PUB f k', 'x'):match '%d+$')
     c:ok 'DECLARE queue q'
     c:send 'GET q\r\n'
@@ -350,13 +345,13 @@ describe('without last good rules, what cannot be used', function()
     c:send 'GET plain\r\n'
     c:expect '^OK 1$'
     c:ok('NACK ' .. c:expect_msg().tag .. ' dead')
-    assert.is_truthy(wait.poll(function() return document(c, 'STATS plain').buried == 1 end))
+    assert.is_truthy(wait.poll(function() return c:document('STATS plain').buried == 1 end))
     broker:expect_log 'it uses priority/p.lua, which is gone; the message is buried instead'
   end)
 
   it('is a queue whose options its script does not take', function()
     c:ok 'DECLARE queue o retry=o retry.a=5'
-    broker:stop()
+    broker:expect_clean_stop()
     broker:write_rule('retry/o.lua', retry 'b')
     broker:run()
     c = broker:connect()
@@ -373,13 +368,13 @@ describe('without last good rules, what cannot be used', function()
     refused(c, 'PUB x k', 'x', gone)
     refused(c, 'PUB outer k', 'x', gone)
     refused(c, 'BIND plain x more', nil, gone)
-    assert.is_truthy(('ERR rule ' .. document(c, 'EXPLAIN x k').error):find(gone))
+    assert.is_truthy(('ERR rule ' .. c:document('EXPLAIN x k').error):find(gone))
     refused(c, 'DECLARE exchange x r', nil, gone)
     refused(c, 'DECLARE exchange x topic', nil, "^ERR mismatch exchange 'x' exists with type r")
     broker:expect_log 'NOT USABLE: 1 exchanges, 0 queues, 2 bindings'
-    local list = document(c, 'LIST exchanges')
+    local list = c:document 'LIST exchanges'
     assert.equal('uses routing/r.lua, which is gone', find(list, 'name', 'x').unusable)
-    local b = find(document(c, 'LIST bindings'), 'exchange', 'outer')
+    local b = find(c:document 'LIST bindings', 'exchange', 'outer')
     assert.equal("exchange 'x' is not usable: it uses routing/r.lua, which is gone", b.unusable)
     broker:write_rule('routing/r.lua', ROUTING:format '')
     assert.is_truthy(wait.poll(function() return c:request('PUB x k', 'x'):find '^OK %x+ 1$' end))
@@ -388,11 +383,10 @@ describe('without last good rules, what cannot be used', function()
 
   it('is the same to rules in the shadow, and to a schedule', function()
     restart_without 'priority/p.lua'
-    c:send('RULES shadow ' .. broker.rules .. ' share=100%\r\n')
-    c:expect_json()
+    c:document('RULES shadow ' .. broker.rules .. ' share=100%')
     refused(c, 'PUB - q', 'x', GONE)
     refused(c, 'PUB f k', 'x', GONE)
-    local shadow = document(c, 'RULES shadow status')
+    local shadow = c:document 'RULES shadow status'
     assert.same({ 2, 0 }, { shadow.seen, shadow.differing }, json.encode(shadow))
     broker:write_rule('schedule/tick.lua', [[
 return {
@@ -402,10 +396,10 @@ return {
 ]])
     broker:expect_log "schedule 'tick': queue 'q' is not usable: it uses priority/p.lua, which is gone"
     broker:write_rule('priority/p.lua', PRIORITY)
-    assert.is_truthy(wait.poll(function() return is_usable 'q' and document(c, 'STATS q').ready > 2 end))
+    assert.is_truthy(wait.poll(function() return is_usable 'q' and c:document('STATS q').ready > 2 end))
     assert.equal('2', c:ok('PUB f k', 'x'):match '%d+$')
     -- What stands in the shadow is the directory as it was.
-    shadow = document(c, 'RULES shadow status')
+    shadow = c:document 'RULES shadow status'
     assert.is_truthy(shadow.differing > 0 and shadow.samples[1].shadow.error:find 'queue \'q\'', json.encode(shadow))
   end)
 
@@ -421,7 +415,7 @@ return {
   it('is an exchange with a binding that its script refuses, until that is unbound', function()
     c:ok 'DECLARE queue other'
     c:ok 'BIND other x fine'
-    broker:stop()
+    broker:expect_clean_stop()
     broker:write_rule('routing/r.lua', ROUTING:format 'all')
     broker:run()
     c = broker:connect()
@@ -442,9 +436,9 @@ return {
     refused(c, 'PUB odd k', 'x', "^ERR rule exchange 'odd' is not usable: it has a definition that cannot be read: ")
     refused(c, 'PUB f k', 'x', "^ERR rule exchange 'f' is not usable: it has a binding that cannot be read: "
       .. 'queue plain f b =x$')
-    document(c, 'RULES reload')
+    c:document 'RULES reload'
     refused(c, 'PUB - newer', 'x', '^ERR rule ')
-    assert.equal('tape', find(document(c, 'LIST queues'), 'name', 'newer').options.kind)
+    assert.equal('tape', find(c:document 'LIST queues', 'name', 'newer').options.kind)
     local output, code = broker:cli('check', broker.rules)
     assert.equal(1, code, output)
     assert.is_truthy(output:find("queue 'newer': a queue has no option 'kind'", 1, true), output)
@@ -454,6 +448,6 @@ return {
     assert.equal('', broker:redis_cli('KEYS', 'tide:{//newer#*'))
     assert.is_nil(broker:redis_cli('SMEMBERS', 'tide:/:bindings'):find ' f ')
     broker:restart()
-    assert.same({}, document(broker:connect(), 'RULES status').unusable)
+    assert.same({}, broker:connect():document('RULES status').unusable)
   end)
 end)

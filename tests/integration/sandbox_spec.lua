@@ -10,17 +10,12 @@ describe('the sandbox', function()
   before_each(function() c = broker:connect() end)
   after_each(function() c:close() end)
 
-  local function reload()
-    c:send 'RULES reload\r\n'
-    return c:expect_json()
-  end
-
   local function refuses(path, text, pattern)
     broker:write_rule(path, text)
     c:send 'RULES reload\r\n'
     c:expect('^ERR rule ' .. pattern)
     broker:remove_rule(path)
-    reload()
+    c:document 'RULES reload'
   end
 
   local function resident_kib()
@@ -41,14 +36,14 @@ describe('the sandbox', function()
   -- A filter for one call; gives what a PUB gets, and how long it kept the processor.
   local function publish_through(body)
     broker:write_rule('filter/10-x.lua', 'return { match = {}, publish = function(msg)\n' .. body .. '\nend }')
-    reload()
+    c:document 'RULES reload'
     c:ok 'DECLARE queue q'
     local before = cpu_seconds()
     c:send 'PUB - q h:a=b 1\r\nx\r\n'
     local answer = c:read_line()
     local took = cpu_seconds() - before
     broker:remove_rule 'filter/10-x.lua'
-    reload()
+    c:document 'RULES reload'
     return answer, took
   end
 
@@ -110,21 +105,18 @@ describe('the sandbox', function()
       (publish_through [[tide.counter("n"):incr(0 / 0)]]))
     assert.matches("^ERR rule filter/10%-x.lua:2: 'n' plus this is no finite number",
       (publish_through [[tide.counter("n"):incr(math.huge)]]))
-    c:send 'RULES status\r\n'
-    assert.equal(3, c:expect_json().counters.n)
+    assert.equal(3, c:document('RULES status').counters.n)
   end)
 
   it('takes no delay without an end', function()
     broker:write_rule('retry/long.lua', 'return { options = { d = { type = "number" } },\n'
       .. 'decide = function(_, _, opts) return opts.d or 1 / 0 end }')
-    reload()
-    c:send 'RULES simulate retry long\r\n'
-    local document = c:expect_json()
+    c:document 'RULES reload'
+    local document = c:document 'RULES simulate retry long'
     assert.equal('error', document['end'])
     assert.equal('retry/long.lua:2: decide must return a finite delay of 0 or more milliseconds, tide.BURY, '
       .. 'tide.DEAD_LETTER or tide.DROP, not inf', document.attempts[1].error)
-    c:send 'RULES simulate retry long d=1e300\r\n'
-    assert.equal(3660 * 86400000, c:expect_json().attempts[1].delay_ms)
+    assert.equal(3660 * 86400000, c:document('RULES simulate retry long d=1e300').attempts[1].delay_ms)
     local output = broker:cli('rules', 'simulate', 'retry', 'fixed', 'delay=3650d')
     assert.matches('3650d', output)
     assert.is_nil(output:find('19%d%d%-'), output)

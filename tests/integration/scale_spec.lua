@@ -46,8 +46,7 @@ describe('a broker of many', function()
     c:expect '^@1 ERR lease'
     c:send '@1 CLOSE\r\n'
     c:expect_line '@1 OK'
-    c:send 'STATS q\r\n'
-    local stats = c:expect_json()
+    local stats = c:document 'STATS q'
     assert.same({ N // 2 + 1, 0 }, { stats.ready, stats.unacked })
     c:ok 'DELETE queue q'
   end)

@@ -4,8 +4,7 @@ local wait = require 'support.wait'
 
 local function rules_status(broker)
   local c = broker:connect()
-  c:send 'RULES status\r\n'
-  local status = c:expect_json()
+  local status = c:document 'RULES status'
   c:close()
   return status
 end
@@ -53,8 +52,7 @@ end
 
 local function ready(broker)
   local c = broker:connect()
-  c:send 'STATS ticks\r\n'
-  local n = c:expect_json().ready
+  local n = c:document('STATS ticks').ready
   c:close()
   return n
 end
@@ -89,8 +87,7 @@ end
 local function silence(broker)
   broker:write_rule('schedule/ticker.lua', 'return { every = "100ms", active = false, run = function() end }')
   local c = broker:connect()
-  c:send 'RULES reload\r\n'
-  c:expect_json()
+  c:document 'RULES reload'
   c:close()
   assert(wait.poll(function() return not schedule_status(broker, 'ticker').running end))
 end
@@ -101,7 +98,7 @@ describe('a schedule', function()
 
   it('runs every tick once, all of the missed ones included, through kills and restarts', function()
     broker = start 'all'
-    for _, kill in ipairs { broker.kill9_all, broker.stop, broker.kill9_redis, broker.kill9 } do
+    for _, kill in ipairs { broker.kill9_all, broker.expect_clean_stop, broker.kill9_redis, broker.kill9 } do
       wait_for_ticks(broker, ready(broker) + 5)
       kill(broker)
       if not broker:is_running() then broker:run() end
@@ -112,7 +109,7 @@ describe('a schedule', function()
     assert.is_true(#ticks >= 25)
     -- The first may have come before the queue was there, none after it is missing.
     assert.equal(0, gaps(ticks))
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('finishes a tick that was begun, without a second copy of what is there', function()
@@ -143,7 +140,7 @@ describe('a schedule', function()
     table.sort(payloads)
     assert.same({ tick .. ' a', tick .. ' b' }, payloads)
     assert.same({ tick .. ' c' }, drain(broker, 'new'))
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   for _, case in ipairs {
@@ -174,7 +171,7 @@ describe('a schedule', function()
       local payloads = drain(broker, 'ticks')
       assert.equal(case.runs, #payloads)
       if case.missed == 'once' then assert.equal(('%d 2'):format(last + 3 * hour), payloads[1]) end
-      broker:stop()
+      broker:expect_clean_stop()
     end)
   end
 
@@ -195,7 +192,7 @@ describe('a schedule', function()
     assert.equal(1, s.failures)
     assert.equal('ok', s.result)
     assert.equal('2', drain(broker, 'ticks')[1])
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('keeps its place through a reload, and ends when its file goes', function()
@@ -212,7 +209,7 @@ describe('a schedule', function()
     end))
     assert.equal(0, gaps(ticks_of(broker)))
     assert.is_nil(schedule_status(broker, 'ticker'))
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('cannot address what is not there, and sees the queues', function()
@@ -236,7 +233,7 @@ describe('a schedule', function()
     assert.equal('9', msg.options.pri)
     assert.same({ n = '7', s = 't' }, msg.headers)
     c:close()
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('runs no tick twice when the clock is set back, and recovers from a wrong one', function()
@@ -259,7 +256,7 @@ describe('a schedule', function()
     restart_with(now + 3 * 86400000)
     broker:expect_log "schedule 'ticker': its last tick lies days in the future"
     wait_for_ticks(broker, 2)
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('runs without a store too', function()
@@ -268,7 +265,7 @@ describe('a schedule', function()
     c:ok 'DECLARE queue ticks'
     c:close()
     wait_for_ticks(broker, 3)
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 end)
 
@@ -316,11 +313,9 @@ describe('tide.shared', function()
     publish(broker)
     broker:expect_log 'mine.lua:%d+: 1.0 false 3'
     local c = broker:connect()
-    c:send 'EXPLAIN x k\r\n'
-    c:expect_json()
+    c:document 'EXPLAIN x k'
     broker:expect_log 'mine.lua:%d+: 1.0 false 3.*mine.lua:%d+: 1.0 false 3'
-    c:send 'STATS\r\n'
-    assert.equal(2, c:expect_json().counters.picks)
+    assert.equal(2, c:document('STATS').counters.picks)
     c:close()
     assert(wait.poll(function() return broker:redis_cli('HGET', 'tide:rules:shared', 'c:picks') == '0 i2' end))
     assert.equal('0 n1', broker:redis_cli('HGET', 'tide:rules:shared', 'k:n'))
@@ -331,7 +326,7 @@ describe('tide.shared', function()
     assert.equal(3, rules_status(broker).counters.picks)
     assert(wait.poll(function() return broker:redis_cli('HEXISTS', 'tide:rules:shared', 'k:flag') == '0' end))
     assert(wait.poll(function() return broker:redis_cli('HEXISTS', 'tide:rules:shared', 'k:short') == '0' end))
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('is written at a stop without waiting', function()
@@ -339,7 +334,7 @@ describe('tide.shared', function()
     for _ = 1, 20 do publish(broker) end
     broker:restart()
     assert.equal(20, rules_status(broker).counters.picks)
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('is bounded by the configuration', function()
@@ -361,6 +356,6 @@ describe('tide.shared', function()
         assert.matches('many.lua:1: .*tide.shared is full: it has 2 entries', script.last_error)
       end
     end
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 end)

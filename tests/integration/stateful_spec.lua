@@ -1,18 +1,12 @@
 -- What the shipped scripts remember: through reloads, restarts and kills, and left
 -- alone by everything that only asks.
 local Broker = require 'support.broker'
+local shell = require 'support.shell'
 local wait = require 'support.wait'
-
-local function read(path)
-  local file = assert(io.open(path))
-  local text = file:read 'a'
-  file:close()
-  return text
-end
 
 --- A shipped filter as a user makes it: copied, active, its constants changed.
 local function filter(name, changes)
-  local text = read('rules/filter/' .. name .. '.lua'):gsub('%-%- match = ', 'match = ', 1)
+  local text = shell.read_file('rules/filter/' .. name .. '.lua'):gsub('%-%- match = ', 'match = ', 1)
   for constant, value in pairs(changes or {}) do
     local count
     text, count = text:gsub('(local ' .. constant .. ' <const> = )[^\n]*', function(left) return left .. value end)
@@ -35,18 +29,13 @@ describe('what the shipped scripts remember', function()
     broker:destroy()
   end)
 
-  local function ask(request)
-    c:send(request .. '\r\n')
-    return c:expect_json()
-  end
-
-  local function reload() return ask 'RULES reload' end
+  local function reload() return c:document 'RULES reload' end
 
   --- The same file with other bytes, and a new generation for it.
   local function change(path, text)
-    local before = ask('RULES status').generation
+    local before = c:document('RULES status').generation
     broker:write_rule(path, text .. '\n-- ' .. tostring(before) .. '\n')
-    assert(wait.poll(function() return ask('RULES status').generation > before end))
+    assert(wait.poll(function() return c:document('RULES status').generation > before end))
   end
 
   local function again(run)
@@ -97,11 +86,11 @@ describe('what the shipped scripts remember', function()
 
   --- Until Redis has all that is shared.
   local function written()
-    assert(wait.poll(function() return ask('RULES status').shared.unwritten == 0 end))
+    assert(wait.poll(function() return c:document('RULES status').shared.unwritten == 0 end))
   end
 
   describe('priority=fair', function()
-    local FAIR = read 'rules/priority/fair.lua'
+    local FAIR = shell.read_file 'rules/priority/fair.lua'
 
     it('keeps 3 to 1 within 5 % with reloads and changes of its file in the middle', function()
       start {}
@@ -138,7 +127,7 @@ describe('what the shipped scripts remember', function()
         assert.is_true(quiet >= 19, quiet)
         take('one', 2)
       end
-      for _, script in ipairs(ask('RULES status').scripts) do
+      for _, script in ipairs(c:document('RULES status').scripts) do
         assert.equal(0, script.errors, script.last_error)
       end
     end)
@@ -150,13 +139,13 @@ describe('what the shipped scripts remember', function()
       for i = 1, 300 do
         other:send 'RULES reload\r\n'
         many(1, 'q', 'h:tenant=flood', 'flood')
-        local m = ask 'EXPLAIN - q h:tenant=flood'
+        local m = c:document 'EXPLAIN - q h:tenant=flood'
         assert.equal(i + 1, m.queues[1].rank)
-        assert.equal(1, ask('EXPLAIN - q h:tenant=new').queues[1].rank)
+        assert.equal(1, c:document('EXPLAIN - q h:tenant=new').queues[1].rank)
       end
       for _ = 1, 300 do other:expect_json() end
       other:close()
-      assert.is_true(ask('RULES status').generation > 100)
+      assert.is_true(c:document('RULES status').generation > 100)
     end)
   end)
 
@@ -164,7 +153,7 @@ describe('what the shipped scripts remember', function()
     start {}
     c:ok 'DECLARE queue q shards=4 sharding=round_robin'
     for i = 0, 11 do
-      assert.equal(i % 4, ask('EXPLAIN - q').queues[1].shard)
+      assert.equal(i % 4, c:document('EXPLAIN - q').queues[1].shard)
       many(1, 'q', 'pri=0', 'x')
       if i % 3 == 2 then reload() end
     end
@@ -183,11 +172,10 @@ describe('what the shipped scripts remember', function()
         renew()
         for n = 1, i do assert.equal('rejected', publish('q', 'h:message-id=order-' .. n)) end
       end
-      assert.equal(4, ask('STATS q').ready)
+      assert.equal(4, c:document('STATS q').ready)
       -- Vhosts are worlds of their own.
       local shop = broker:connect()
-      shop:send 'HELLO vhost=shop\r\n'
-      shop:expect_json()
+      shop:document 'HELLO vhost=shop'
       shop:ok 'DECLARE queue q'
       shop:ok('PUB - q h:message-id=order-1', 'x')
       shop:close()
@@ -226,9 +214,9 @@ describe('what the shipped scripts remember', function()
     start { ['filter/10-rate.lua'] = filter('rate_limit', { RATE = '0.01', BURST = '2', SHAPE = 'true',
       DELAY_MAX = '"4m"' }) }
     c:ok 'DECLARE queue q'
-    for _ = 1, 2 do assert.equal(0, ask('EXPLAIN - q h:tenant=t').delay_ms or 0) publish('q', 'h:tenant=t') end
+    for _ = 1, 2 do assert.equal(0, c:document('EXPLAIN - q h:tenant=t').delay_ms or 0) publish('q', 'h:tenant=t') end
     for _ = 1, 2 do assert.equal('OK', publish('q', 'h:tenant=t')) end
-    local stats = ask 'STATS q'
+    local stats = c:document 'STATS q'
     assert.same({ 2, 2 }, { stats.ready, stats.delayed })
     c:send 'PUB - q h:tenant=t 1\r\nx\r\n'
     c:expect '^ERR rejected the queue of this sender is %d+ ms long'
@@ -255,21 +243,21 @@ describe('what the shipped scripts remember', function()
 
     --- The rest is as if there had been this one publish.
     local function untouched()
-      assert.equal(1, ask('STATS').counters.seen)
-      assert.equal(0, ask('RULES status').shared.unwritten)
-      local m = ask('EXPLAIN - q h:tenant=t h:message-id=2').queues[1]
+      assert.equal(1, c:document('STATS').counters.seen)
+      assert.equal(0, c:document('RULES status').shared.unwritten)
+      local m = c:document('EXPLAIN - q h:tenant=t h:message-id=2').queues[1]
       assert.same({ 1, 1 }, { m.shard, m.rank })
       assert.equal('OK', publish('q', 'h:tenant=t h:message-id=2'))
       assert.equal('OK', publish('q', 'h:tenant=t h:message-id=3'))
       assert.equal('rejected', publish('q', 'h:tenant=t h:message-id=4'))
-      assert.equal(4, ask('STATS').counters.seen)
+      assert.equal(4, c:document('STATS').counters.seen)
     end
 
     it('EXPLAIN', function()
       open()
       local before = broker:redis_cli('HGETALL', 'tide:rules:shared')
       for _ = 1, 20 do
-        local document = ask 'EXPLAIN - q h:tenant=t h:message-id=2'
+        local document = c:document 'EXPLAIN - q h:tenant=t h:message-id=2'
         assert.equal(1, #document.queues)
       end
       assert.equal(before, broker:redis_cli('HGETALL', 'tide:rules:shared'))
@@ -302,26 +290,26 @@ describe('what the shipped scripts remember', function()
         last = published 'PUB - q h:tenant=slow'
       end
       written()
-      local seen = ask('STATS').counters.seen
+      local seen = c:document('STATS').counters.seen
       for _ = 1, 3 do
-        local replay = ask('RULES replay ' .. dir)
+        local replay = c:document('RULES replay ' .. dir)
         assert.equal(0, replay.changed, require('dkjson').encode(replay.changes))
       end
-      assert.equal(seen, ask('STATS').counters.seen)
-      assert.equal(0, ask('RULES status').shared.unwritten)
+      assert.equal(seen, c:document('STATS').counters.seen)
+      assert.equal(0, c:document('RULES status').shared.unwritten)
     end)
 
     it('rules in the shadow', function()
       open()
-      ask('RULES shadow ' .. broker.rules .. ' share=100')
+      c:document('RULES shadow ' .. broker.rules .. ' share=100')
       -- Looked at by both: counted, taken and remembered once.
       assert.equal('rejected', publish('q', 'h:tenant=other h:message-id=1'))
-      assert.equal(2, ask('STATS').counters.seen)
+      assert.equal(2, c:document('STATS').counters.seen)
       assert.equal('OK', publish('q', 'h:tenant=t h:message-id=2'))
       assert.equal('OK', publish('q', 'h:tenant=t h:message-id=3'))
       assert.equal('rejected', publish('q', 'h:tenant=t h:message-id=4'))
-      assert.equal(5, ask('STATS').counters.seen)
-      assert.equal(4, ask('RULES shadow status').compared)
+      assert.equal(5, c:document('STATS').counters.seen)
+      assert.equal(4, c:document('RULES shadow status').compared)
     end)
   end)
 end)
@@ -332,8 +320,7 @@ describe('a schedule', function()
 
   local function schedule(b, name)
     local c = b:connect()
-    c:send 'RULES status\r\n'
-    for _, s in ipairs(c:expect_json().schedules) do
+    for _, s in ipairs(c:document('RULES status').schedules) do
       if s.name == name then
         c:close()
         return s
@@ -343,8 +330,7 @@ describe('a schedule', function()
 
   local function in_vhost(name)
     local c = broker:connect()
-    c:send(('HELLO vhost=%s\r\n'):format(name))
-    c:expect_json()
+    c:document(('HELLO vhost=%s'):format(name))
     return c
   end
 
@@ -372,8 +358,7 @@ describe('a schedule', function()
     local root = broker:connect()
     root:ok 'DECLARE queue jobs'
     local function ready(queue)
-      c:send('STATS ' .. queue .. '\r\n')
-      return c:expect_json().ready
+      return c:document('STATS ' .. queue).ready
     end
     assert(wait.poll(function() return ready 'jobs' >= 3 and ready 'routed' >= 3 end))
     assert.equal('ok', schedule(broker, 'shop').result)
@@ -386,11 +371,10 @@ describe('a schedule', function()
     local before = ready 'jobs'
     assert(wait.poll(function() return ready 'jobs' > before end))
     root = broker:connect()
-    root:send 'STATS jobs\r\n'
-    assert.equal(0, root:expect_json().ready)
+    assert.equal(0, root:document('STATS jobs').ready)
     root:close()
     c:close()
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 
   it('writes down the ids of what filters copy, so that they come once too', function()
@@ -437,6 +421,6 @@ describe('a schedule', function()
     assert.same({ 'a ' .. copy, 'b 00000000000000b1' }, drain 'audit')
     assert.same({}, drain 'ticks')
     c:close()
-    broker:stop()
+    broker:expect_clean_stop()
   end)
 end)

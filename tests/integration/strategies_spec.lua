@@ -60,8 +60,7 @@ describe('a shipped strategy', function()
   end
 
   local function stats()
-    c:send(('STATS %s\r\n'):format(queue))
-    return c:expect_json()
+    return c:document(('STATS %s'):format(queue))
   end
 
   local function positions(payloads, wanted)
@@ -229,8 +228,7 @@ describe('a shipped strategy', function()
       local m = c:expect_msg()
       by_id[m.options.id] = m.tag
     end
-    c:send(('PEEK %s 100 state=unacked\r\n'):format(queue))
-    for _, m in ipairs(c:expect_json()) do
+    for _, m in ipairs(c:document(('PEEK %s 100 state=unacked'):format(queue))) do
       if m.shard == 2 then tags[#tags + 1] = by_id[m.id] end
     end
     assert.equal(10, #tags)
@@ -248,8 +246,7 @@ describe('a shipped strategy', function()
     local used, n = {}, 0
     for i = 1, 60 do
       local function explain()
-        c:send(('EXPLAIN %s key.%d\r\n'):format(queue, i))
-        return c:expect_json()
+        return c:document(('EXPLAIN %s key.%d'):format(queue, i))
       end
       local first = explain()
       local shard = first.queues[1].shard
@@ -297,8 +294,7 @@ describe('a shipped strategy', function()
     declare 'retry=schedule retry.delays=1h'
     publish 'job'
     fail_next(1)
-    c:send(('PEEK %s 1 state=delayed\r\n'):format(queue))
-    local m = c:expect_json()[1]
+    local m = c:document(('PEEK %s 1 state=delayed'):format(queue))[1]
     assert.is_true(math.abs(m.due - m.ts - 3600000) < 60000)
   end)
 
@@ -320,8 +316,7 @@ describe('a shipped strategy', function()
 
   describe('that is simulated', function()
     local function simulate(request)
-      c:send(('RULES simulate retry %s\r\n'):format(request))
-      return c:expect_json()
+      return c:document(('RULES simulate retry %s'):format(request))
     end
 
     local function column(document, name)
@@ -353,8 +348,7 @@ describe('a shipped strategy', function()
 
     it('leaves no trace', function()
       local function scripts()
-        c:send 'RULES status\r\n'
-        return c:expect_json().scripts
+        return c:document('RULES status').scripts
       end
       local before = scripts()
       simulate 'exponential jitter=1'

@@ -1,7 +1,7 @@
 #include "line.h"
 
 #include "base/mem.h"
-#include "verbs.h"
+#include "verb.h"
 
 /* From this size on a payload is read straight to its place. */
 #define DIRECT_BYTES 16384
@@ -12,7 +12,7 @@ void line_init(struct line *l, struct broker *b, struct out *out,
 	*l = (struct line){
 		.out = out, .ops = ops, .ctx = ctx, .payload_max = payload_max
 	};
-	l->session = session_create(b, &line_session_ops, l);
+	l->session = session_create(b, &line_reply_ops, l);
 }
 
 static void uncount(struct line *l)
@@ -40,7 +40,7 @@ bool line_is_held(const struct line *l)
 
 static void lose(struct line *l, unsigned channel, const struct error *err)
 {
-	line_error(l, channel, err);
+	line_reply_error(l, channel, err);
 	l->state = LINE_CLOSED;
 	l->ops->finish(l->ctx);
 }
@@ -139,7 +139,7 @@ static size_t feed_skip(struct line *l, size_t len)
 
 static void refuse(struct line *l, const struct request *q, const struct error *err)
 {
-	line_error(l, q->channel, err);
+	line_reply_error(l, q->channel, err);
 	if (q->verb && (q->verb->features & VERB_PAYLOAD)) {
 		l->channel = q->channel;
 		l->skip = q->payload_len;

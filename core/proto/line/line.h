@@ -82,13 +82,14 @@ char *line_direct(struct line *l, size_t *len);
 void line_direct_filled(struct line *l, size_t len);
 
 /* EVT <what> <words>; `words` may be "". */
-void line_event(struct line *l, unsigned channel, const char *what, const char *words);
+void line_reply_event(struct line *l, unsigned channel, const char *what,
+		      const char *words);
 /* ERR for a request that has no reply yet; behind the replies that its channel
  * still owes, so that no client takes it for the answer to another request. */
-void line_error(struct line *l, unsigned channel, const struct error *err);
+void line_reply_error(struct line *l, unsigned channel, const struct error *err);
 
 /* ---- between the files of the protocol -------------------------------------------- */
 
-extern const struct session_ops line_session_ops;
+extern const struct session_ops line_reply_ops;
 
 #endif

@@ -224,7 +224,8 @@ static void on_deliver(void *ctx, unsigned channel, const char *sid, uint64_t ta
 /* ---- events
  * ---------------------------------------------------------------------------------- */
 
-void line_event(struct line *l, unsigned channel, const char *what, const char *words)
+void line_reply_event(struct line *l, unsigned channel, const char *what,
+		      const char *words)
 {
 	char *start = out_reserve(l->out, LINE_SMALL);
 	char *at = put_channel(start, channel);
@@ -240,7 +241,7 @@ void line_event(struct line *l, unsigned channel, const char *what, const char *
 	l->ops->wrote(l->ctx);
 }
 
-void line_error(struct line *l, unsigned channel, const struct error *err)
+void line_reply_error(struct line *l, unsigned channel, const struct error *err)
 {
 	struct channel *ch = session_channel(l->session, channel);
 
@@ -263,7 +264,7 @@ static void on_progress(void *ctx)
 
 static void on_event(void *ctx, unsigned channel, const char *what, const char *words)
 {
-	line_event(ctx, channel, what, words);
+	line_reply_event(ctx, channel, what, words);
 }
 
 static bool can_take(void *ctx)
@@ -278,8 +279,8 @@ static void on_blocked(void *ctx, bool is_blocked, const char *why)
 	struct line *l = ctx;
 
 	if (is_blocked != l->is_told_blocked)
-		line_event(l, 0, is_blocked ? "blocked" : "unblocked",
-			   is_blocked ? why : "");
+		line_reply_event(l, 0, is_blocked ? "blocked" : "unblocked",
+				 is_blocked ? why : "");
 	l->is_told_blocked = is_blocked;
 	if (!is_blocked)
 		l->ops->resume(l->ctx);
@@ -300,7 +301,7 @@ static const char *peer(void *ctx)
 	return l->ops->peer ? l->ops->peer(l->ctx) : NULL;
 }
 
-const struct session_ops line_session_ops = {
+const struct session_ops line_reply_ops = {
 	.on_reply = on_reply,
 	.on_deliver = on_deliver,
 	.on_event = on_event,

@@ -1,7 +1,7 @@
 #include "request.h"
 
 #include "base/percent.h"
-#include "verbs.h"
+#include "verb.h"
 
 /* The next word of the rest of a line; false at its end. */
 static bool next_word(struct slice *rest, struct slice *word)

@@ -6,7 +6,7 @@
 #include <uv.h>
 
 #include "base/duration.h"
-#include "base/log.h"
+#include "host/log.h"
 #include "dry_run.h"
 #include "rules/sandbox/sandbox.h"
 #include "rules/sandbox/script.h"

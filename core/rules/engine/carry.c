@@ -2,7 +2,7 @@
 
 #include <lauxlib.h>
 
-#include "base/log.h"
+#include "host/log.h"
 #include "engine_private.h"
 
 /* ---- a copy from one state into another ------------------------------------------- */

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/log.h"
+#include "host/log.h"
 #include "base/mem.h"
 #include "engine_private.h"
 #include "rules/api/shared.h"

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/table.h"
+#include "host/log.h"
 #include "rules/api/api_msg.h"
 #include "index.h"
 #include "engine_private.h"

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "engine_private.h"
 #include "inspect.h"
 

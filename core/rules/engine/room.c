@@ -1,6 +1,6 @@
 #include "room.h"
 
-#include "base/log.h"
+#include "host/log.h"
 #include "engine_private.h"
 
 static struct script_state *state_of(struct engine *e)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "host/log.h"
 #include "base/mem.h"
 #include "engine_private.h"
 

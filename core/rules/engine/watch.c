@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "links.h"
 
 #define FOLDERS_MAX 1024 /* watches in all: inotify's are limited per user */

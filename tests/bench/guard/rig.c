@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "redis_stand_in.h"
 
 #define NOW_S 1700000000

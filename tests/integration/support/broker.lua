@@ -3,12 +3,13 @@
 ---   local broker = Broker.start { args = { '--fsync', 'no' } }
 ---   local c = broker:connect()
 ---   ...
----   broker:stop()
+---   broker:expect_clean_stop()
 ---
 --- The binary is $TIDEMQ, or build/tidemq. Everything that a broker started is
 --- ended when the test process ends, however that comes about; `destroy` does
 --- it earlier.
 local Client = require 'support.client'
+local shell = require 'support.shell'
 local wait = require 'support.wait'
 
 ---@class Broker
@@ -20,32 +21,9 @@ local wait = require 'support.wait'
 local Broker = {}
 Broker.__index = Broker
 
-local function quote(word)
-  return "'" .. tostring(word):gsub("'", "'\\''") .. "'"
-end
+local quote = shell.quote
 
-local function capture(command)
-  local pipe = assert(io.popen(command))
-  local output = pipe:read 'a'
-  local ok, _, status = pipe:close()
-  return output, ok and 0 or status
-end
-
-local function read_file(path)
-  local file = io.open(path, 'rb')
-  if not file then return nil end
-  local text = file:read 'a'
-  file:close()
-  return text
-end
-
-local function write_file(path, text)
-  local file = assert(io.open(path, 'wb'))
-  assert(file:write(text))
-  assert(file:close())
-end
-
-local root = capture('pwd'):gsub('\n$', '')
+local root = shell.line 'pwd'
 
 local function support(self, verb)
   return ('TIDE_TEST_DIR=%s exec bash %s/tests/integration/support/process.sh %s'):format(
@@ -78,7 +56,7 @@ function Broker.start(options)
     if not known[name] then error('Broker.start has no option ' .. name, 2) end
   end
   local self = setmetatable({ options = options }, Broker)
-  self.dir = capture('cd "$(mktemp -d "${TMPDIR:-/tmp}/tidemq-test.XXXXXX")" && pwd -P'):gsub('\n$', '')
+  self.dir = shell.make_dir 'tidemq-test'
   self.guard = assert(io.popen(support(self, 'guard'), 'w'))
   self.data = self.dir .. '/data'
   assert(os.execute('mkdir ' .. quote(self.data)))
@@ -111,17 +89,17 @@ end
 --- Start the process and wait until every listener listens.
 ---@return Broker?, string?, integer?
 function Broker:run()
-  write_file(self.dir .. '/command', command_line(self))
+  shell.write_file(self.dir .. '/command', command_line(self))
   for _, name in ipairs { 'pid', 'exit', 'stdout' } do os.remove(self.dir .. '/' .. name) end
   assert(os.execute(support(self, 'run')))
   local count = #(self.options.listen or { 1 })
   local ready = wait.poll(function()
     self.addresses = {}
-    for line in (read_file(self.dir .. '/stdout') or ''):gmatch '([^\n]*)\n' do
+    for line in (shell.read_file(self.dir .. '/stdout') or ''):gmatch '([^\n]*)\n' do
       self.addresses[#self.addresses + 1] = line:match '^listening on (%S+)'
     end
     -- Its pid is written by another process, which may be the later one.
-    local is_known = read_file(self.dir .. '/pid') ~= nil
+    local is_known = shell.read_file(self.dir .. '/pid') ~= nil
     return (is_known and #self.addresses >= count) or self:exit_status()
   end, 60)
   if ready == true then
@@ -138,13 +116,13 @@ end
 
 ---@return integer
 function Broker:pid()
-  return assert(math.tointeger(tonumber(read_file(self.dir .. '/pid'))), 'the broker was never started')
+  return assert(math.tointeger(tonumber(shell.read_file(self.dir .. '/pid'))), 'the broker was never started')
 end
 
 --- The status it ended with (128 + n for signal n), nil while it runs.
 ---@return integer?
 function Broker:exit_status()
-  return math.tointeger(tonumber(read_file(self.dir .. '/exit')))
+  return math.tointeger(tonumber(shell.read_file(self.dir .. '/exit')))
 end
 
 ---@return boolean
@@ -155,13 +133,13 @@ end
 --- Everything it wrote to standard error, through restarts.
 ---@return string
 function Broker:log()
-  return read_file(self.dir .. '/stderr') or ''
+  return shell.read_file(self.dir .. '/stderr') or ''
 end
 
 --- What it wrote to standard output since its last start.
 ---@return string
 function Broker:stdout()
-  return read_file(self.dir .. '/stdout') or ''
+  return shell.read_file(self.dir .. '/stdout') or ''
 end
 
 --- Wait for a line of the log; gives the captures.
@@ -175,15 +153,36 @@ function Broker:expect_log(pattern, seconds)
   return self:log():match(pattern)
 end
 
+--- A connection, in the vhost of `enter_vhost` if there is one.
 ---@param n integer? the listener; default: the first
 ---@return Client
 function Broker:connect(n)
-  return Client.connect(self.addresses[n or 1], function()
+  local client = Client.connect(self.addresses[n or 1], function()
     local log = self:log()
     local status = self:exit_status()
     return ('-- the broker %s; its log ends:\n%s'):format(
       status and 'ended with status ' .. status or 'runs', log:sub(-2000))
   end)
+  if self.vhost then client:document('HELLO vhost=' .. self.vhost) end
+  return client
+end
+
+--- From now on connections, the command line and `key` are in a vhost that is new: a
+--- test finds nothing of the one before it. A broker that this one left dead runs again.
+---@return Client in that vhost
+function Broker:enter_vhost()
+  if not self:is_running() then self:run() end
+  self.vhosts = (self.vhosts or 0) + 1
+  self.vhost = 'test-' .. self.vhosts
+  return self:connect()
+end
+
+--- The name in Redis of one set of a queue's first shard.
+---@param queue string
+---@param set string ready, delayed, unack, buried, msg, tries, dedupe
+---@return string
+function Broker:key(queue, set)
+  return ('tide:{%s/%s#0}:%s'):format(self.vhost or '/', queue, set)
 end
 
 ---@param name string a signal: TERM, HUP, KILL, STOP, CONT, ...
@@ -221,16 +220,16 @@ end
 ---@return integer[]
 function Broker:processes()
   local pids = {}
-  for pid in capture(support(self, 'list')):gmatch '%d+' do
+  for pid in shell.run(support(self, 'list')):gmatch '%d+' do
     pids[#pids + 1] = math.tointeger(tonumber(pid))
   end
   return pids
 end
 
---- SIGTERM; it must end with status 0 within the time and leave no process.
+--- SIGTERM; the broker must end with status 0 within the time and leave no process.
 --- The directory is kept, for `restart`.
 ---@param seconds number?
-function Broker:stop(seconds)
+function Broker:expect_clean_stop(seconds)
   if self:is_running() then self:signal 'TERM' end
   local status = wait_exit(self, seconds)
   local is_clean = wait.poll(function() return #self:processes() == 0 end, seconds)
@@ -244,7 +243,7 @@ end
 --- Start again on the same data, after a stop (done here if it still runs) or a kill.
 ---@return Broker
 function Broker:restart()
-  if self:is_running() then self:stop() end
+  if self:is_running() then self:expect_clean_stop() end
   return self:run()
 end
 
@@ -254,9 +253,8 @@ end
 function Broker:redis_cli(...)
   local words = {}
   for i, word in ipairs { ... } do words[i] = quote(word) end
-  local output = capture(('redis-cli -s %s %s 2>&1'):format(
+  return shell.line(('redis-cli -s %s %s 2>&1'):format(
     quote(self.data .. '/redis.sock'), table.concat(words, ' ')))
-  return (output:gsub('\n$', ''))
 end
 
 ---@return integer
@@ -268,7 +266,7 @@ end
 --- The broker's resident memory.
 ---@return integer bytes
 function Broker:memory()
-  local pages = read_file(('/proc/%d/statm'):format(self:pid())):match '^%d+ (%d+)'
+  local pages = shell.read_file(('/proc/%d/statm'):format(self:pid())):match '^%d+ (%d+)'
   return math.tointeger(tonumber(pages)) * 4096
 end
 
@@ -278,9 +276,19 @@ end
 function Broker:write_rule(path, text)
   assert(self.rules:sub(1, #self.dir) == self.dir, 'start the broker with rules = {} to write rules')
   local target = self.rules .. '/' .. path
-  assert(os.execute('mkdir -p ' .. quote(target:match '^(.*)/')))
-  write_file(target .. '.new', text)
+  shell.write_file(target .. '.new', text)
   assert(os.rename(target .. '.new', target))
+end
+
+--- A directory with a copy of the rules and these files on top.
+---@param name string what it is called in the broker's directory
+---@param files table<string, string>
+---@return string path
+function Broker:copy_rules(name, files)
+  local dir = self.dir .. '/' .. name
+  assert(os.execute(('rm -rf %s && cp -R %s %s'):format(quote(dir), quote(self.rules), quote(dir))))
+  for path, text in pairs(files) do shell.write_file(dir .. '/' .. path, text) end
+  return dir
 end
 
 ---@param path string
@@ -289,15 +297,20 @@ function Broker:remove_rule(path)
   assert(os.remove(self.rules .. '/' .. path))
 end
 
+---@return string for --url and TIDEMQ_URL
+function Broker:url()
+  return 'tide://' .. self.address .. (self.vhost and '/' .. self.vhost or '')
+end
+
 --- A verb of the command line against this broker; gives its output (both
 --- streams) and exit status.
 ---@param verb string
 ---@param ... string|number
 ---@return string output, integer status
 function Broker:cli(verb, ...)
-  local words = { quote(Broker.binary()), verb, '--url', quote('tide://' .. self.address) }
+  local words = { quote(Broker.binary()), verb, '--url', quote(self:url()) }
   for _, word in ipairs { ... } do words[#words + 1] = quote(word) end
-  return capture(table.concat(words, ' ') .. ' 2>&1 </dev/null')
+  return shell.run(table.concat(words, ' ') .. ' 2>&1 </dev/null')
 end
 
 --- End everything of this broker by kill -9 and remove its directory. Harmless

@@ -267,6 +267,37 @@ function Client:ok(line, payload)
   return answer:sub(4)
 end
 
+--- A request that must be answered exactly so.
+---@param line string
+---@param answer string
+function Client:expect_answer(line, answer)
+  self:send(line .. '\r\n')
+  return self:expect_line(answer)
+end
+
+--- A request that must be answered with a document; gives it decoded.
+---@param line string
+---@return any
+function Client:document(line)
+  self:send(line .. '\r\n')
+  return self:expect_json()
+end
+
+---@param queue string
+---@return table
+function Client:stats(queue)
+  return self:document('STATS ' .. queue)
+end
+
+--- GET, and what it gives.
+---@param words string the queue, and options
+---@return Delivery[]
+function Client:get(words)
+  local messages = {}
+  for i = 1, tonumber((self:ok('GET ' .. words))) do messages[i] = self:expect_msg() end
+  return messages
+end
+
 --- No more will be sent; what the broker still says can be read.
 function Client:shutdown()
   self.sock:shutdown 'send'

@@ -4,22 +4,20 @@
 ---   local broker = Broker.start { env = clock.env }
 ---   clock:set(-3600) -- an hour behind, for all that began with it
 ---   clock:destroy()
+local shell = require 'support.shell'
 
 ---@class Clock
 ---@field env table<string, string> for Broker.start
 local Clock = {}
 Clock.__index = Clock
 
-local function quote(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
-
 ---@return Clock
 function Clock.new()
   local self = setmetatable({}, Clock)
-  local pipe = assert(io.popen 'mktemp -d "${TMPDIR:-/tmp}/tidemq-clock.XXXXXX"')
-  self.dir = pipe:read 'l'
-  pipe:close()
+  self.dir = shell.make_dir 'tidemq-clock'
   local library, file = self.dir .. '/clock.so', self.dir .. '/ahead'
-  assert(os.execute(('${CC:-cc} -shared -fPIC -O1 -o %s tests/integration/support/clock.c'):format(quote(library))))
+  assert(os.execute('${CC:-cc} -shared -fPIC -O1 -o ' .. shell.quote(library)
+    .. ' tests/integration/support/clock.c'))
   self.file = assert(io.open(file, 'wb'))
   self.file:setvbuf 'no'
   self:set(0)
@@ -35,7 +33,7 @@ end
 
 function Clock:destroy()
   self.file:close()
-  os.execute('rm -rf ' .. quote(self.dir))
+  os.execute('rm -rf ' .. shell.quote(self.dir))
 end
 
 return Clock

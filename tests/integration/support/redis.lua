@@ -6,6 +6,7 @@
 ---   redis:destroy()
 ---
 --- It is ended with the test process, however that ends.
+local shell = require 'support.shell'
 local wait = require 'support.wait'
 
 ---@class Redis
@@ -15,24 +16,14 @@ local wait = require 'support.wait'
 local Redis = {}
 Redis.__index = Redis
 
-local function quote(word)
-  return "'" .. tostring(word):gsub("'", "'\\''") .. "'"
-end
-
-local function capture(command)
-  local pipe = assert(io.popen(command))
-  local output = pipe:read 'a'
-  pipe:close()
-  return (output:gsub('\n$', ''))
-end
-
-local root = capture 'pwd'
+local quote = shell.quote
+local root = shell.line 'pwd'
 
 ---@param args string[]? more arguments for redis-server
 ---@return Redis
 function Redis.start(args)
   local self = setmetatable({}, Redis)
-  self.dir = capture 'cd "$(mktemp -d "${TMPDIR:-/tmp}/tidemq-redis.XXXXXX")" && pwd -P'
+  self.dir = shell.make_dir 'tidemq-redis'
   local script = ('TIDE_TEST_DIR=%s exec bash %s/tests/integration/support/process.sh '):format(
     quote(self.dir), quote(root))
   self.guard = assert(io.popen(script .. 'guard', 'w'))
@@ -42,9 +33,7 @@ function Redis.start(args)
     '--appendonly', 'yes', '--appendfsync', 'no', '--save', '' }
   for _, word in ipairs(args or {}) do words[#words + 1] = word end
   for i, word in ipairs(words) do words[i] = quote(word) end
-  local file = assert(io.open(self.dir .. '/command', 'w'))
-  assert(file:write('exec ' .. table.concat(words, ' ') .. '\n'))
-  assert(file:close())
+  shell.write_file(self.dir .. '/command', 'exec ' .. table.concat(words, ' ') .. '\n')
   assert(os.execute(script .. 'run'))
   assert(wait.poll(function() return self:cli 'PING' == 'PONG' end), 'redis-server does not start')
   return self
@@ -56,7 +45,7 @@ end
 function Redis:cli(...)
   local words = { 'redis-cli', '-s', quote(self.path) }
   for _, word in ipairs { ... } do words[#words + 1] = quote(word) end
-  return capture(table.concat(words, ' ') .. ' 2>&1')
+  return shell.line(table.concat(words, ' ') .. ' 2>&1')
 end
 
 ---@return integer

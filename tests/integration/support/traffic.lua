@@ -64,8 +64,7 @@ end
 ---@param queue string
 ---@return table
 function M.stats(c, queue)
-  c:send(('STATS %s\r\n'):format(queue))
-  return c:expect_json()
+  return c:document(('STATS %s'):format(queue))
 end
 
 --- Wait until the queue's counts are these.

@@ -24,7 +24,7 @@
 
 #include <hiredis/hiredis.h>
 
-#include "base/log.h"
+#include "host/log.h"
 #include "store/store.h"
 
 #define DEADLINE_MS 20000

@@ -84,7 +84,7 @@ static void read_set(struct harness *h, enum store_set set, int64_t start, unsig
 static struct store_counts count_all(struct harness *h)
 {
 	struct outcome o = { 0 };
-	store_count(h->store, h->shard, on_counts, &o);
+	store_read_counts(h->store, h->shard, on_counts, &o);
 	WAIT(h, o.calls == 1);
 	assert_int_equal(o.status, TIDE_OK);
 	return o.counts;
@@ -340,7 +340,7 @@ static void messages_are_found_whatever_their_state(void **state)
 	struct batch *b = store_batch_begin(h->store, h->shard);
 	batch_insert(b, m, 0, STORE_DELAYED, 1);
 	store_batch_commit_take(b, NULL, NULL);
-	store_has(h->store, h->shard, ids, 3, on_has, &has);
+	store_read_has(h->store, h->shard, ids, 3, on_has, &has);
 	WAIT(h, has.calls == 1);
 	assert_int_equal(has.status, TIDE_OK);
 	assert_false(has.found[0]);
@@ -426,7 +426,7 @@ static void load(struct harness *h)
 {
 	memset(&loaded, 0, sizeof(loaded));
 	memset(&load_end, 0, sizeof(load_end));
-	store_load(h->store, on_definition, on_load_end, &loaded);
+	store_definition_load(h->store, on_definition, on_load_end, &loaded);
 	WAIT(h, load_end.calls == 1);
 	assert_int_equal(load_end.status, TIDE_OK);
 }
@@ -437,16 +437,16 @@ static void definitions_come_back_after_a_restart(void **state)
 	struct slice none = { "", 0 };
 	struct slice root = SLICE("/");
 	struct outcome o = { 0 };
-	store_define(h->store, STORE_VHOSTS, none, root, none, NULL, NULL);
-	store_define(h->store, STORE_EXCHANGES, root, SLICE("orders"), SLICE("topic"),
+	store_definition_set(h->store, STORE_VHOSTS, none, root, none, NULL, NULL);
+	store_definition_set(h->store, STORE_EXCHANGES, root, SLICE("orders"), SLICE("topic"),
 		     NULL, NULL);
-	store_define(h->store, STORE_QUEUES, root, SLICE("jobs"), SLICE("shards=1"), NULL,
+	store_definition_set(h->store, STORE_QUEUES, root, SLICE("jobs"), SLICE("shards=1"), NULL,
 		     NULL);
-	store_define(h->store, STORE_QUEUES, root, SLICE("jobs"), SLICE("shards=2"), NULL,
+	store_definition_set(h->store, STORE_QUEUES, root, SLICE("jobs"), SLICE("shards=2"), NULL,
 		     NULL);
-	store_define(h->store, STORE_QUEUES, root, SLICE("old"), SLICE("-"), NULL, NULL);
-	store_undefine(h->store, STORE_QUEUES, root, SLICE("old"), NULL, NULL);
-	store_define(h->store, STORE_BINDINGS, root, SLICE("jobs orders #"), none,
+	store_definition_set(h->store, STORE_QUEUES, root, SLICE("old"), SLICE("-"), NULL, NULL);
+	store_definition_remove(h->store, STORE_QUEUES, root, SLICE("old"), NULL, NULL);
+	store_definition_set(h->store, STORE_BINDINGS, root, SLICE("jobs orders #"), none,
 		     on_done, &o);
 	WAIT(h, o.calls == 1);
 	assert_int_equal(o.status, TIDE_OK);
@@ -458,7 +458,7 @@ static void definitions_come_back_after_a_restart(void **state)
 	assert_string_equal(loaded.lines[1], "1 / orders topic");
 	assert_string_equal(loaded.lines[2], "2 / jobs shards=2");
 	assert_string_equal(loaded.lines[3], "3 / jobs orders # ");
-	store_undefine(h->store, STORE_BINDINGS, root, SLICE("jobs orders #"), NULL,
+	store_definition_remove(h->store, STORE_BINDINGS, root, SLICE("jobs orders #"), NULL,
 		       NULL);
 	load(h);
 	assert_int_equal(loaded.count, 3);
@@ -472,7 +472,7 @@ static void errors_of_redis_reach_the_completion_with_their_text(void **state)
 	freeReplyObject(ask(c, "SET tide:/:queues x"));
 	freeReplyObject(ask(c, "SET tide:{//jobs#0}:ready x"));
 	redisFree(c);
-	store_define(h->store, STORE_QUEUES, SLICE("/"), SLICE("q"), SLICE("v"), on_done,
+	store_definition_set(h->store, STORE_QUEUES, SLICE("/"), SLICE("q"), SLICE("v"), on_done,
 		     &o);
 	WAIT(h, o.calls == 1);
 	assert_int_equal(o.status, TIDE_ESTORE);
@@ -604,7 +604,7 @@ static void closing_tells_those_who_still_wait(void **state)
 	struct batch *b = store_batch_begin(h->store, h->shard);
 	insert(b, 1, STORE_READY, 0);
 	store_batch_commit_take(b, on_batch, &o);
-	store_count(h->store, h->shard, on_counts, &counted);
+	store_read_counts(h->store, h->shard, on_counts, &counted);
 	store_shard_destroy(h->shard);
 	store_close(h->store, 50, harness_on_closed, h);
 	assert_int_equal(o.calls, 0);

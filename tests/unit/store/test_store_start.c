@@ -212,7 +212,7 @@ static void passwords_are_checked(void **state)
 	snprintf(url, sizeof(url), "redis+unix:default:s3cret@%s?db=3", socket_path);
 	harness_open(h, url);
 	WAIT(h, h->ups == 1);
-	store_define(h->store, STORE_VHOSTS, SLICE(""), SLICE("/"), SLICE(""), NULL,
+	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("/"), SLICE(""), NULL,
 		     NULL);
 	harness_close(h);
 	redisContext *c = redisConnectUnix(socket_path);
@@ -460,12 +460,12 @@ static void unreadable_replies_are_a_lost_connection(void **state)
 	fake_open(&f, h, script, sizeof(script) / sizeof(script[0]));
 	fake_url(&f, url, sizeof(url));
 	harness_open(h, url);
-	store_define(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""), on_done,
+	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""), on_done,
 		     &calls);
 	WAIT(h, calls == 1);
 	assert_int_equal(h->downs, 2);
 	assert_int_equal(h->ups, 3);
-	store_define(h->store, STORE_VHOSTS, SLICE(""), SLICE("b"), SLICE(""), on_done,
+	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("b"), SLICE(""), on_done,
 		     &calls);
 	WAIT(h, h->downs == 3);
 	assert_non_null(strstr(h->why, "a reply to no request"));
@@ -511,7 +511,7 @@ static void request_that_redis_cannot_read_fails_alone(void **state)
 	harness_open(h, url);
 	WAIT(h, h->ups == 1);
 	commit_two(h, on_refused, &refused);
-	store_define(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""), on_done,
+	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""), on_done,
 		     &calls);
 	WAIT(h, refused == 1 && calls == 1);
 	assert_int_equal(h->downs, 1);
@@ -540,9 +540,9 @@ static void request_over_which_eight_connections_are_lost_fails_alone(void **sta
 	fake_url(&f, url, sizeof(url));
 	harness_open(h, url);
 	WAIT(h, h->ups == 1);
-	store_define(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""),
+	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""),
 		     on_given_up, &given_up);
-	store_define(h->store, STORE_VHOSTS, SLICE(""), SLICE("b"), SLICE(""), on_done,
+	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("b"), SLICE(""), on_done,
 		     &calls);
 	WAIT(h, h->downs == 7);
 	assert_int_equal(given_up, 0);
@@ -625,7 +625,7 @@ static void write_and_wait_for_the_end(const char *dir, int ready_fd)
 	uv_timer_init(&h.loop, &h.waker);
 	h.waker.data = &h;
 	harness_open_up(&h);
-	store_define(h.store, STORE_VHOSTS, SLICE(""), SLICE("kept"), SLICE(""), on_done,
+	store_definition_set(h.store, STORE_VHOSTS, SLICE(""), SLICE("kept"), SLICE(""), on_done,
 		     &calls);
 	WAIT(&h, calls == 1);
 	if (write(ready_fd, "x", 1) == 1)
@@ -657,7 +657,7 @@ static void what_a_killed_broker_wrote_is_there(void **state)
 	waitpid(owner, NULL, 0);
 	/* At once: the old redis-server is still there, or on its way out. */
 	harness_open_up(h);
-	store_load(h->store, on_definition, on_done, &calls);
+	store_definition_load(h->store, on_definition, on_done, &calls);
 	WAIT(h, calls == 1);
 	assert_string_equal(first_vhost, "kept");
 	harness_close(h);
@@ -710,7 +710,7 @@ static void left_over_redis_that_dies_is_replaced(void **state)
 	close(fd);
 	harness_open_up(h);
 	end_redis(pid);
-	store_define(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""), on_done,
+	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""), on_done,
 		     &calls);
 	WAIT(h, calls == 1);
 	assert_int_not_equal(harness_redis_pid(h), pid);

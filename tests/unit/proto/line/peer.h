@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "broker/broker.h"
 #include "broker/vhost.h"
 #include "proto/line/line.h"
@@ -206,6 +206,23 @@ static inline void peer_feed(struct peer *p, const char *data, size_t len)
 	used = line_feed(&p->line, copy, held);
 	mem_free(copy);
 	buf_consume(&p->in, used);
+}
+
+/* Give input, and turns until the broker rests and takes no more of what it was
+ * given. A busy machine interrupts the process for longer than a turn may take; the
+ * broker then leaves the rest of the input for the next turn. */
+static inline void peer_say(struct peer *p, const char *data, size_t len)
+{
+	size_t held;
+
+	peer_feed(p, data, len);
+	rig_settle(p->rig);
+	while ((held = buf_len(&p->in)) > 0) {
+		peer_feed(p, NULL, 0);
+		if (buf_len(&p->in) == held)
+			break;
+		rig_settle(p->rig);
+	}
 }
 
 /* Move what was written to `sent`. */

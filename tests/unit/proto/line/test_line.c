@@ -170,8 +170,7 @@ static void send_pieces(struct peer *p, struct slice input, size_t piece)
 	while (input.len > 0) {
 		size_t len = input.len < piece ? input.len : piece;
 
-		peer_feed(p, input.data, len);
-		rig_settle(p->rig);
+		peer_say(p, input.data, len);
 		input = slice_skip(input, len);
 	}
 }
@@ -219,8 +218,7 @@ static void each_step_is_answered_as_the_cases_say(void **state)
 		struct slice wanted = { c.answer.data + answer_from,
 					s->answer_end - answer_from };
 
-		peer_feed(p, c.input.data + from, s->end - from);
-		rig_settle(&rig);
+		peer_say(p, c.input.data + from, s->end - from);
 		peer_collect(p);
 		shorten(buf_slice(&p->sent), &short_answer);
 		name_ids(buf_slice(&short_answer), &got);
@@ -288,8 +286,7 @@ static void ask(struct peer *p, const char *text, struct buf *out)
 	buf_init(&short_answer);
 	buf_clear(&p->sent);
 	buf_clear(out);
-	peer_feed(p, text, strlen(text));
-	rig_settle(p->rig);
+	peer_say(p, text, strlen(text));
 	peer_collect(p);
 	shorten(buf_slice(&p->sent), &short_answer);
 	name_ids(buf_slice(&short_answer), out);

@@ -6,7 +6,7 @@
 
 #include <time.h>
 
-#include "base/log.h"
+#include "host/log.h"
 
 static int64_t thread_ms(void)
 {

@@ -1,29 +1,14 @@
-/* read.c: the requests that read a shard, or remove from it by what they read. */
+/* store_read.c: the requests that read a shard. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "codec.h"
 #include "resp.h"
-#include "script.h"
+#include "redis_script.h"
 #include "store_private.h"
-
-#define COUNT_MAX 4096
-
-static unsigned clamp_count(unsigned count)
-{
-	return count < 1 ? 1 : count > COUNT_MAX ? COUNT_MAX : count;
-}
-
-/* The index of the last one, as ZRANGE wants it: a negative start must not
- * run through -1 into the set's front. */
-static int64_t last_index(int64_t start, unsigned count)
-{
-	int64_t last = start + (int64_t)count - 1;
-	return start < 0 && last >= 0 ? -1 : last;
-}
 
 /* ---- store_read --------------------------------------------------------------- */
 
@@ -60,11 +45,6 @@ static size_t count_elements(const redisReply *lists)
 	return count;
 }
 
-static struct slice reply_slice(const redisReply *reply)
-{
-	return (struct slice){ reply->str, reply->len };
-}
-
 /* "attempts failures reason" */
 static void read_tries(struct store_row *row, const redisReply *tries)
 {
@@ -87,7 +67,8 @@ static int read_body(const struct read_call *r, struct store_row *row,
 	struct error err;
 	if (!body || body->type != REDIS_REPLY_STRING)
 		return TIDE_OK;
-	int status = codec_decode(reply_slice(body), &known, &row->msg, &row->rank, &err);
+	int status = codec_decode(store_reply_slice(body), &known, &row->msg, &row->rank,
+				  &err);
 	if (status != TIDE_ESTORE)
 		return status;
 	row->rank = 0;
@@ -108,7 +89,7 @@ struct row_list {
 static double read_score(const redisReply *score)
 {
 	uint64_t n;
-	if (slice_to_uint(reply_slice(score), EXACT_INTEGER_MAX, &n))
+	if (slice_to_uint(store_reply_slice(score), EXACT_INTEGER_MAX, &n))
 		return (double)n;
 	return strtod(score->str, NULL);
 }
@@ -120,7 +101,7 @@ static int read_member(const struct read_call *r, struct store_row *row,
 	if (member->type != REDIS_REPLY_STRING || score->type != REDIS_REPLY_STRING)
 		return TIDE_EMPTY;
 	row->score = read_score(score);
-	if (id_parse(reply_slice(member), &row->id) == TIDE_OK)
+	if (id_parse(store_reply_slice(member), &row->id) == TIDE_OK)
 		return TIDE_OK;
 	log_error("store: %.*s%s has a member that is no id: %.40s", (int)r->prefix_len,
 		  r->prefix, layout_key_suffix(layout_set_key(r->set)), member->str);
@@ -189,7 +170,7 @@ static void write_read(struct buf *out, struct slice prefix, enum store_set set,
 {
 	resp_array(out, 9);
 	resp_text(out, "EVAL");
-	resp_bulk(out, script_read);
+	resp_bulk(out, redis_script_read);
 	resp_text(out, "3");
 	layout_resp_key(out, prefix, layout_set_key(set));
 	layout_resp_key(out, prefix, LAYOUT_MSG);
@@ -212,7 +193,7 @@ static void send_read(struct store *s, const struct store_shard *shard,
 	r->prefix_len = prefix.len;
 	memcpy(r->prefix, prefix.data, prefix.len);
 	write_read(&r->call.bytes, prefix, what->set, start,
-		   last_index(start, clamp_count(count)), max_bytes);
+		   store_last_index(start, store_clamp_count(count)), max_bytes);
 	store_call_send(&r->call, 1, on_read_reply);
 }
 
@@ -226,7 +207,8 @@ void store_read(struct store *s, const struct store_shard *shard, enum store_set
 	send_read(s, shard, &what, start, count, budget);
 }
 
-/* ---- store_count -------------------------------------------------------------- */
+/* ---- store_read_counts --------------------------------------------------------------
+ */
 
 struct count_call {
 	struct store_call call;
@@ -273,8 +255,8 @@ static void on_count_reply(struct redis_request *request, const redisReply *repl
 	store_call_destroy(&c->call);
 }
 
-void store_count(struct store *s, const struct store_shard *shard,
-		 store_counts_fn on_counts, void *ctx)
+void store_read_counts(struct store *s, const struct store_shard *shard,
+		       store_counts_fn on_counts, void *ctx)
 {
 	struct count_call *c = store_call_create(s, sizeof(*c));
 	struct buf *out = &c->call.bytes;
@@ -292,86 +274,8 @@ void store_count(struct store *s, const struct store_shard *shard,
 	store_call_send(&c->call, 1 + STORE_SET_COUNT, on_count_reply);
 }
 
-/* ---- store_purge ---------------------------------------------------------------
- *
- * In two steps, ids first: were it one, a request that is sent again after a
- * reconnect would remove as many again. */
-
-struct purge_call {
-	struct store_call call;
-	store_purged_fn on_purged;
-	void *ctx;
-	enum store_set set;
-	size_t prefix_len;
-	char prefix[];
-};
-
-static void end_purge(struct purge_call *p, int status, const char *text,
-		      uint64_t removed)
-{
-	p->on_purged(p->ctx, status, text, removed);
-	store_call_destroy(&p->call);
-}
-
-static void on_removed_reply(struct redis_request *request, const redisReply *reply)
-{
-	const char *text;
-	int status = store_reply_status(reply, &text);
-	bool has_count = status == TIDE_OK && reply->type == REDIS_REPLY_INTEGER;
-	end_purge((struct purge_call *)request, status, text,
-		  has_count ? (uint64_t)reply->integer : 0);
-}
-
-static void on_ids_reply(struct redis_request *request, const redisReply *reply)
-{
-	struct purge_call *p = (struct purge_call *)request;
-	struct slice prefix = { p->prefix, p->prefix_len };
-	struct buf *out = &p->call.bytes;
-	const char *text;
-	int status = store_reply_status(reply, &text);
-	size_t count = status == TIDE_OK && reply->type == REDIS_REPLY_ARRAY
-			       ? reply->elements
-			       : 0;
-	if (count == 0) {
-		end_purge(p, status, text, 0);
-		return;
-	}
-	buf_clear(out);
-	resp_array(out, 7 + count);
-	resp_text(out, "EVAL");
-	resp_bulk(out, script_remove);
-	resp_text(out, "4");
-	layout_resp_key(out, prefix, layout_set_key(p->set));
-	layout_resp_key(out, prefix, LAYOUT_MSG);
-	layout_resp_key(out, prefix, LAYOUT_TRIES);
-	layout_resp_key(out, prefix, LAYOUT_EXPIRY);
-	for (size_t i = 0; i < count; i++)
-		resp_bulk(out, reply->element[i]->type == REDIS_REPLY_STRING
-				       ? reply_slice(reply->element[i])
-				       : (struct slice){ "", 0 });
-	store_call_send(&p->call, 1, on_removed_reply);
-}
-
-void store_purge(struct store *s, const struct store_shard *shard, enum store_set set,
-		 int64_t start, unsigned count, store_purged_fn on_purged, void *ctx)
-{
-	struct slice prefix = shard_prefix(shard);
-	struct purge_call *p = store_call_create(s, sizeof(*p) + prefix.len);
-	struct buf *out = &p->call.bytes;
-	p->on_purged = on_purged;
-	p->ctx = ctx;
-	p->set = set;
-	p->prefix_len = prefix.len;
-	memcpy(p->prefix, prefix.data, prefix.len);
-	resp_array(out, 4);
-	resp_text(out, "ZRANGE");
-	layout_resp_key(out, prefix, layout_set_key(set));
-	resp_int(out, start);
-	resp_int(out, last_index(start, clamp_count(count)));
-	store_call_send(&p->call, 1, on_ids_reply);
-}
-
-/* ---- store_has ------------------------------------------------------------------------
+/* ---- store_read_has
+ * ------------------------------------------------------------------------
  */
 
 struct has_call {
@@ -397,8 +301,8 @@ static void on_has_reply(struct redis_request *request, const redisReply *reply)
 	store_call_destroy(&h->call);
 }
 
-void store_has(struct store *s, const struct store_shard *shard, const uint64_t *ids,
-	       unsigned count, store_has_fn on_has, void *ctx)
+void store_read_has(struct store *s, const struct store_shard *shard, const uint64_t *ids,
+		    unsigned count, store_has_fn on_has, void *ctx)
 {
 	struct has_call *h = store_call_create(s, sizeof(*h) + count * sizeof(bool));
 	h->on_has = on_has;

@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "utf8.h"
+#include "base/utf8.h"
 
 /* A longer line is cut; errors (ERROR_TEXT_MAX) and file names fit. */
 #define LINE_MAX_BYTES 2048

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "host/log.h"
 
 /* Standard error goes to a file for the time of a test. */
 struct capture {

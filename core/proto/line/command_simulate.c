@@ -1,4 +1,4 @@
-#include "simulate.h"
+#include "command.h"
 
 #include "base/duration.h"
 #include "session/session.h"
@@ -116,7 +116,7 @@ static int read_request(struct reading *in, const struct request *q, struct erro
 	return rc;
 }
 
-void rules_simulate(struct line *l, const struct request *q, struct reply *r)
+COMMAND(simulate)
 {
 	struct reading in = { .spec = { .reason = "nack",
 					.failures_max = FAILURES_DEFAULT,

@@ -1,11 +1,11 @@
-#include "commands.h"
+#include "command.h"
 
 #include <strings.h>
 
 #include "base/duration.h"
 #include "base/mem.h"
 #include "line.h"
-#include "verbs.h"
+#include "verb.h"
 
 #define PREFETCH_DEFAULT 100
 #define PREFETCH_MAX 65535
@@ -200,7 +200,7 @@ COMMAND(open)
 	struct error err;
 
 	if (session_open(l->session, q->channel, &ch, &err) < 0)
-		line_error(l, q->channel, &err);
+		line_reply_error(l, q->channel, &err);
 	else
 		reply_ok(reply_create(ch, q->is_quiet));
 }
@@ -213,10 +213,10 @@ COMMAND(close)
 	if (q->channel == 0) {
 		error_set(&err, TIDE_EDENIED,
 			  "channel 0 lives as long as the connection: QUIT");
-		line_error(l, 0, &err);
+		line_reply_error(l, 0, &err);
 	} else if (!ch) {
 		error_set(&err, TIDE_ENOTFOUND, "channel %u is not open", q->channel);
-		line_error(l, q->channel, &err);
+		line_reply_error(l, q->channel, &err);
 	} else {
 		session_close_channel(ch, reply_create(ch, q->is_quiet));
 	}

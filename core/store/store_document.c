@@ -1,4 +1,4 @@
-/* document.c: small hashes of what are not messages: what the broker keeps
+/* store_document.c: small hashes of what are not messages: what the broker keeps
  * of itself, what scripts keep, what schedules have done. */
 #include "base/mem.h"
 #include "resp.h"
@@ -63,34 +63,28 @@ void store_document_remove(struct store *s, const char *name, store_done_fn on_d
 
 /* ---- reading ---------------------------------------------------------------------- */
 
-struct read_call {
+struct document_call {
 	struct store_call call;
 	store_fields_fn on_fields;
 	void *ctx;
 };
 
-static struct slice text_of(const redisReply *reply)
-{
-	if (reply->type != REDIS_REPLY_STRING)
-		return (struct slice){ "", 0 };
-	return (struct slice){ reply->str, reply->len };
-}
-
-static void tell_fields(const struct read_call *c, const redisReply *reply)
+static void tell_fields(const struct document_call *c, const redisReply *reply)
 {
 	size_t count = reply->elements / 2;
 	struct store_field *fields = mem_alloc((count + 1) * sizeof(*fields));
 	for (size_t i = 0; i < count; i++)
-		fields[i] = (struct store_field){ .name = text_of(reply->element[2 * i]),
-						  .value = text_of(
-							  reply->element[2 * i + 1]) };
+		fields[i] = (struct store_field){
+			.name = store_reply_slice(reply->element[2 * i]),
+			.value = store_reply_slice(reply->element[2 * i + 1])
+		};
 	c->on_fields(c->ctx, TIDE_OK, NULL, fields, count);
 	mem_free(fields);
 }
 
 static void on_read_reply(struct redis_request *request, const redisReply *reply)
 {
-	struct read_call *c = (struct read_call *)request;
+	struct document_call *c = (struct document_call *)request;
 	const char *text;
 	int status = store_reply_status(reply, &text);
 	if (status == TIDE_OK && reply->type != REDIS_REPLY_ARRAY) {
@@ -107,7 +101,7 @@ static void on_read_reply(struct redis_request *request, const redisReply *reply
 void store_document_read(struct store *s, const char *name, store_fields_fn on_fields,
 			 void *ctx)
 {
-	struct read_call *c = store_call_create(s, sizeof(*c));
+	struct document_call *c = store_call_create(s, sizeof(*c));
 	c->on_fields = on_fields;
 	c->ctx = ctx;
 	write_head(&c->call.bytes, "HGETALL", name, 0);

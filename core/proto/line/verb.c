@@ -1,8 +1,8 @@
-#include "verbs.h"
+#include "verb.h"
 
 #include <string.h>
 
-#include "commands.h"
+#include "command.h"
 
 /* clang-format off */
 #define PUB_OPTIONS "pri delay ttl id"

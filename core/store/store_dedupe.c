@@ -1,31 +1,31 @@
-#include "dedupe.h"
+#include "store_dedupe.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/mem.h"
+#include "host/log.h"
 #include "resp.h"
-#include "script.h"
+#include "redis_script.h"
 #include "store_private.h"
 
 #define COPY_MAX UINT16_MAX
-#define COUNT_MAX 4096
 
 /* ---- a member ------------------------------------------------------------------ */
 
-size_t dedupe_head_format(const struct store_seen *seen, char out[DEDUPE_HEAD_MAX])
+size_t store_dedupe_format_head(const struct store_seen *seen,
+				char out[STORE_DEDUPE_HEAD_MAX])
 {
 	size_t len = ID_HEX_LEN;
 	id_format(seen->msg_id, out);
 	if (seen->copy > 0)
-		len += (size_t)snprintf(out + len, DEDUPE_HEAD_MAX - len, "+%u",
+		len += (size_t)snprintf(out + len, STORE_DEDUPE_HEAD_MAX - len, "+%u",
 					seen->copy);
 	out[len++] = ' ';
 	return len;
 }
 
-int dedupe_member_parse(struct slice member, struct store_seen *out)
+int store_dedupe_parse_member(struct slice member, struct store_seen *out)
 {
 	const char *space = memchr(member.data, ' ', member.len);
 	struct slice head = { member.data,
@@ -58,7 +58,8 @@ static bool read_seen(const redisReply *member, const redisReply *score,
 {
 	if (member->type != REDIS_REPLY_STRING || score->type != REDIS_REPLY_STRING)
 		return false;
-	if (dedupe_member_parse((struct slice){ member->str, member->len }, out) < 0) {
+	if (store_dedupe_parse_member((struct slice){ member->str, member->len }, out) <
+	    0) {
 		log_error("store: a member of a dedupe set cannot be read: %.60s",
 			  member->str);
 		return false;
@@ -91,11 +92,6 @@ static void on_seen_reply(struct redis_request *request, const redisReply *reply
 	store_call_destroy(&r->call);
 }
 
-static unsigned clamp_count(unsigned count)
-{
-	return count < 1 ? 1 : count > COUNT_MAX ? COUNT_MAX : count;
-}
-
 void store_dedupe_read(struct store *s, const struct store_shard *shard, int64_t start,
 		       unsigned count, store_seen_fn on_rows, void *ctx)
 {
@@ -107,7 +103,7 @@ void store_dedupe_read(struct store *s, const struct store_shard *shard, int64_t
 	resp_text(out, "ZRANGE");
 	layout_resp_key(out, shard_prefix(shard), LAYOUT_DEDUPE);
 	resp_int(out, start);
-	resp_int(out, start + (int64_t)clamp_count(count) - 1);
+	resp_int(out, start + (int64_t)store_clamp_count(count) - 1);
 	resp_text(out, "WITHSCORES");
 	store_call_send(&r->call, 1, on_seen_reply);
 }
@@ -140,10 +136,10 @@ void store_dedupe_trim(struct store *s, const struct store_shard *shard,
 	t->ctx = ctx;
 	resp_array(out, 6);
 	resp_text(out, "EVAL");
-	resp_bulk(out, script_trim);
+	resp_bulk(out, redis_script_trim);
 	resp_text(out, "1");
 	layout_resp_key(out, shard_prefix(shard), LAYOUT_DEDUPE);
 	resp_int(out, until_unix_ms);
-	resp_int(out, clamp_count(count));
+	resp_int(out, store_clamp_count(count));
 	store_call_send(&t->call, 1, on_trim_reply);
 }

@@ -1,10 +1,9 @@
-/* commands_rules.c: RULES and its words. */
+/* command_rules.c: RULES and its words. */
 #include "rollout/recent.h"
 #include "rollout/shadow.h"
-#include "commands.h"
+#include "command.h"
 #include "line.h"
-#include "simulate.h"
-#include "verbs.h"
+#include "verb.h"
 
 #define RECENT_DEFAULT 20
 
@@ -35,11 +34,6 @@ static void run_rollback(struct line *l, struct request *q, struct reply *r)
 {
 	session_rules_rollback(l->session, q->word_count > 1 ? q->words[1] : SLICE(""),
 			       r);
-}
-
-static void run_simulate(struct line *l, struct request *q, struct reply *r)
-{
-	rules_simulate(l, q, r);
 }
 
 /* A percentage: "10%", "0.5%", or the number alone. */
@@ -120,7 +114,7 @@ static const struct rules_word words[] = {
 	{ "shadow",   1, 1, "share", run_shadow },
 	{ "recent",   1, 0, NULL,    run_recent },
 	{ "replay",   1, 1, NULL,    run_replay },
-	{ "simulate", 2, 0, "*",     run_simulate },
+	{ "simulate", 2, 0, "*",     command_simulate },
 	/* clang-format on */
 };
 #define WORD_COUNT (sizeof(words) / sizeof(words[0]))

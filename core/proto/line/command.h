@@ -1,7 +1,7 @@
-/* commands.h: what each verb does: read its words and options, check them, and
- * call the session. Named by the table in verbs.c. */
-#ifndef TIDE_PROTO_LINE_COMMANDS_H
-#define TIDE_PROTO_LINE_COMMANDS_H
+/* command.h: what each verb does: read its words and options, check them, and
+ * call the session. Named by the table in verb.c. */
+#ifndef TIDE_PROTO_LINE_COMMAND_H
+#define TIDE_PROTO_LINE_COMMAND_H
 
 struct line;
 struct request;
@@ -33,5 +33,9 @@ COMMAND(list);
 COMMAND(stats);
 COMMAND(rules);
 COMMAND(explain);
+
+/* RULES simulate retry <name> [failures=] [reason=] [delivery-limit=]
+ * [ack-timeout=] [options of the script] */
+COMMAND(simulate);
 
 #endif

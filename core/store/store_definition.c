@@ -1,4 +1,4 @@
-/* define.c: the tables of definitions, and what is done to a whole shard. */
+/* store_definition.c: the tables of definitions. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,8 +20,9 @@ static void write_table_key(struct buf *out, enum store_table table, struct slic
 	buf_deinit(&key);
 }
 
-void store_define(struct store *s, enum store_table table, struct slice vhost,
-		  struct slice name, struct slice value, store_done_fn on_done, void *ctx)
+void store_definition_set(struct store *s, enum store_table table, struct slice vhost,
+			  struct slice name, struct slice value, store_done_fn on_done,
+			  void *ctx)
 {
 	struct store_done_call *d = store_done_call_create(s, on_done, ctx);
 	struct buf *out = &d->call.bytes;
@@ -34,8 +35,8 @@ void store_define(struct store *s, enum store_table table, struct slice vhost,
 	store_done_call_send(d, 1);
 }
 
-void store_undefine(struct store *s, enum store_table table, struct slice vhost,
-		    struct slice name, store_done_fn on_done, void *ctx)
+void store_definition_remove(struct store *s, enum store_table table, struct slice vhost,
+			     struct slice name, store_done_fn on_done, void *ctx)
 {
 	struct store_done_call *d = store_done_call_create(s, on_done, ctx);
 	struct buf *out = &d->call.bytes;
@@ -46,19 +47,8 @@ void store_undefine(struct store *s, enum store_table table, struct slice vhost,
 	store_done_call_send(d, 1);
 }
 
-void store_shard_erase(struct store *s, const struct store_shard *shard,
-		       store_done_fn on_done, void *ctx)
-{
-	struct store_done_call *d = store_done_call_create(s, on_done, ctx);
-	struct buf *out = &d->call.bytes;
-	resp_array(out, 1 + LAYOUT_KEY_COUNT);
-	resp_text(out, "UNLINK");
-	for (int key = 0; key < LAYOUT_KEY_COUNT; key++)
-		layout_resp_key(out, shard_prefix(shard), (enum layout_key)key);
-	store_done_call_send(d, 1);
-}
-
-/* ---- store_load -------------------------------------------------------------------
+/* ---- store_definition_load
+ * -------------------------------------------------------------------
  *
  * First the vhosts; then, for each, a request a table, so that a definition is
  * told once whatever the connection does in between. */
@@ -91,14 +81,6 @@ static void fail_load(struct load *load, int status, const char *text)
 	snprintf(load->text, sizeof(load->text), "%s", text);
 }
 
-static struct slice element_slice(const redisReply *reply, size_t i)
-{
-	const redisReply *element = reply->element[i];
-	if (element->type != REDIS_REPLY_STRING)
-		return (struct slice){ "", 0 };
-	return (struct slice){ element->str, element->len };
-}
-
 static void tell_definitions(const struct load_call *l, const redisReply *reply)
 {
 	size_t step = table_is_hash(l->table) ? 2 : 1;
@@ -106,8 +88,8 @@ static void tell_definitions(const struct load_call *l, const redisReply *reply)
 		struct store_definition d = {
 			.table = l->table,
 			.vhost = { l->vhost, l->vhost_len },
-			.name = element_slice(reply, i),
-			.value = step == 2 ? element_slice(reply, i + 1)
+			.name = store_reply_slice(reply->element[i]),
+			.value = step == 2 ? store_reply_slice(reply->element[i + 1])
 					   : (struct slice){ "", 0 },
 		};
 		l->load->on_definition(l->load->ctx, &d);
@@ -119,7 +101,7 @@ static void send_vhosts(const struct load_call *l, const redisReply *reply)
 	for (size_t i = 0; i < reply->elements; i++)
 		for (int table = STORE_EXCHANGES; table < STORE_TABLE_COUNT; table++)
 			send_load(l->call.store, l->load, (enum store_table)table,
-				  element_slice(reply, i));
+				  store_reply_slice(reply->element[i]));
 }
 
 static void on_load_reply(struct redis_request *request, const redisReply *reply)
@@ -159,8 +141,8 @@ static void send_load(struct store *s, struct load *load, enum store_table table
 	store_call_send(&l->call, 1, on_load_reply);
 }
 
-void store_load(struct store *s, store_definition_fn on_definition, store_done_fn on_end,
-		void *ctx)
+void store_definition_load(struct store *s, store_definition_fn on_definition,
+			   store_done_fn on_end, void *ctx)
 {
 	struct load *load = mem_zalloc(sizeof(*load));
 	load->on_definition = on_definition;

@@ -1,6 +1,6 @@
 #include "harness.h"
 
-#include "store/dedupe.h"
+#include "store/store_dedupe.h"
 
 /* ---- members ---------------------------------------------------------------------- */
 
@@ -8,7 +8,7 @@ static void check_parse(struct slice member, uint64_t msg_id, unsigned copy,
 			const char *publish_id)
 {
 	struct store_seen seen;
-	assert_int_equal(dedupe_member_parse(member, &seen), TIDE_OK);
+	assert_int_equal(store_dedupe_parse_member(member, &seen), TIDE_OK);
 	assert_int_equal(seen.msg_id, msg_id);
 	assert_int_equal(seen.copy, copy);
 	assert_int_equal(seen.publish_id.len, strlen(publish_id));
@@ -44,23 +44,23 @@ static void other_members_are_refused(void **state)
 	char long_one[ID_HEX_LEN + 1 + MSG_DEDUPE_ID_MAX + 2];
 	struct store_seen seen;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		assert_int_equal(dedupe_member_parse(slice_from(bad[i]), &seen),
+		assert_int_equal(store_dedupe_parse_member(slice_from(bad[i]), &seen),
 				 TIDE_ESYNTAX);
 	memset(long_one, 'x', sizeof(long_one));
 	memcpy(long_one, "687f6b32f9000000 ", ID_HEX_LEN + 1);
 	struct slice s = { long_one, ID_HEX_LEN + 1 + MSG_DEDUPE_ID_MAX };
-	assert_int_equal(dedupe_member_parse(s, &seen), TIDE_OK);
+	assert_int_equal(store_dedupe_parse_member(s, &seen), TIDE_OK);
 	s.len++;
-	assert_int_equal(dedupe_member_parse(s, &seen), TIDE_ESYNTAX);
+	assert_int_equal(store_dedupe_parse_member(s, &seen), TIDE_ESYNTAX);
 }
 
 static void what_is_written_is_read_again(void **state)
 {
 	static const unsigned copies[] = { 0, 1, 64, 65535 };
-	char text[DEDUPE_HEAD_MAX + 1];
+	char text[STORE_DEDUPE_HEAD_MAX + 1];
 	for (size_t i = 0; i < sizeof(copies) / sizeof(copies[0]); i++) {
 		struct store_seen seen = { .msg_id = 7, .copy = copies[i] };
-		size_t len = dedupe_head_format(&seen, text);
+		size_t len = store_dedupe_format_head(&seen, text);
 		text[len] = 'a';
 		check_parse((struct slice){ text, len + 1 }, 7, copies[i], "a");
 	}

@@ -1,4 +1,4 @@
-#include "script.h"
+#include "redis_script.h"
 
 /* Redis must never build a reply above max_bytes, however large the bodies are;
  * one body comes in any case, or a reader would stand before a large one for ever.
@@ -7,7 +7,7 @@
  * and those beyond max_bytes dropped again. (To ask for the length of each first
  * costs half as much as all the rest.) unpack has a limit of some thousand values,
  * hence the chunks of tries. */
-const struct slice script_read = SLICE(
+const struct slice redis_script_read = SLICE(
 	"local rows = redis.call('ZRANGE', KEYS[1], ARGV[1], ARGV[2], 'WITHSCORES')\n"
 	"local left = tonumber(ARGV[3])\n"
 	"local ids, bodies, tries = {}, {}, {}\n"
@@ -44,7 +44,7 @@ const struct slice script_read = SLICE(
 
 /* A member that left the set since its id was read is somebody's again, and
  * its body must stay. */
-const struct slice script_remove =
+const struct slice redis_script_remove =
 	SLICE("local gone, count, done = {}, 0, 0\n"
 	      "for i = 1, #ARGV do\n"
 	      "  if redis.call('ZREM', KEYS[1], ARGV[i]) == 1 then\n"
@@ -62,7 +62,7 @@ const struct slice script_remove =
 	      "return count\n");
 
 /* By score, so that a script that is sent twice removes nothing that is good. */
-const struct slice script_trim = SLICE(
+const struct slice redis_script_trim = SLICE(
 	"local old = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, "
 	"ARGV[2])\n"
 	"for i = 1, #old, 1000 do\n"

@@ -1,8 +1,8 @@
-/* verbs.h: the table of verbs: what each takes, and what does it.
+/* verb.h: the table of verbs: what each takes, and what does it.
  *
- * A verb is added by a line in verbs.c and a section in docs/protocol.md. */
-#ifndef TIDE_PROTO_LINE_VERBS_H
-#define TIDE_PROTO_LINE_VERBS_H
+ * A verb is added by a line in verb.c and a section in docs/protocol.md. */
+#ifndef TIDE_PROTO_LINE_VERB_H
+#define TIDE_PROTO_LINE_VERB_H
 
 #include "request.h"
 

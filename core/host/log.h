@@ -5,13 +5,13 @@
  * The level is the one mutable global of the program. With `journal` the time
  * is left out (systemd adds its own). Control characters in a line become
  * spaces, so that no client can forge a line. */
-#ifndef TIDE_BASE_LOG_H
-#define TIDE_BASE_LOG_H
+#ifndef TIDE_HOST_LOG_H
+#define TIDE_HOST_LOG_H
 
 #include <stdbool.h>
 
-#include "error.h"
-#include "slice.h"
+#include "base/error.h"
+#include "base/slice.h"
 
 /* With LOG_NONE configured nothing is written. */
 enum log_level { LOG_NONE = -1, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };

@@ -1,0 +1,19 @@
+/* store_dedupe.h: a publish that has been seen, as a member of a sorted set.
+ *
+ * "<message id> <publish id>", or "<message id>+<n> <publish id>" of the n-th copy that
+ * filters made of it; its score is the time when it may be forgotten. */
+#ifndef TIDE_STORE_STORE_DEDUPE_H
+#define TIDE_STORE_STORE_DEDUPE_H
+
+#include "base/id.h"
+#include "store.h"
+
+#define STORE_DEDUPE_HEAD_MAX (ID_HEX_LEN + 16)
+
+/* What stands before the publish id; gives its length. */
+size_t store_dedupe_format_head(const struct store_seen *seen,
+				char out[STORE_DEDUPE_HEAD_MAX]);
+/* The slice points into `member`. TIDE_ESYNTAX: nobody of ours wrote it. */
+TIDE_MUST_USE int store_dedupe_parse_member(struct slice member, struct store_seen *out);
+
+#endif
