@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "spec_module.h"
+
 /* A spec that talks to the network would pass here and fail there. One that ends the
  * process would be taken for one that passes: only busted ends it, when all have run. */
 static const char prelude[] =
@@ -40,7 +42,7 @@ static int open_state(lua_State *L, const char *dir, const char *lua_dir)
 	lua_pushstring(L, lua_dir);
 	lua_setfield(L, LUA_REGISTRYINDEX, "lua");
 	luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
-	lua_pushcfunction(L, luaopen_luatide);
+	lua_pushcfunction(L, spec_module_open);
 	lua_setfield(L, -2, "tidemq");
 	lua_settop(L, 0);
 	return luaL_loadbufferx(L, prelude, strlen(prelude), "=tidemq test", "t");

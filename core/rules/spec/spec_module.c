@@ -1,22 +1,4 @@
-/* The rule engine as a Lua module, so that specs exercise scripts in the real
- * thing: sandbox, options, views, reload. `tidemq test` has it as "tidemq"; for
- * the project's own specs it is built as a library (tests/lua/luatide.mk).
- *
- *   local tidemq = require "tidemq"
- *   local engine = assert(tidemq.open { rules = "rules", lua = "lua" })
- *   local index = assert(engine:index("topic"))
- *   index:bind("orders.#", 1)
- *   index:route { key = "orders.new" }          --> { 1 }
- *   local s = assert(engine:strategy("retry", "exponential", { base = "500ms" }))
- *   s:decide({}, { failures = 1 })              --> 500
- *   engine:simulate("exponential", { max = 3 }) --> as RULES simulate
- *   engine:filter { exchange = "orders", key = "k", headers = { a = "b" } }
- *       --> the message as the filters leave it, with `copies`; or nil, reason, code
- *   engine:set_now(1790000000000); engine:seed(1) --> tide.now and tide.random
- *   engine:run("heartbeat", 60000)              --> { { key = "heartbeat", … } }
- *   engine:next_run("heartbeat", 60000)         --> 90000
- *
- * What the engine refuses is nil and its message. */
+#include "spec_module.h"
 
 #include <lauxlib.h>
 #include <stdlib.h>
@@ -27,7 +9,6 @@
 #include "rules/engine/strategy.h"
 #include "rules/engine/schedule.h"
 #include "simulate_retry.h"
-#include "spec.h"
 
 #define ENGINE "luatide.engine"
 #define INDEX "luatide.index"
@@ -670,7 +651,7 @@ static void new_type(lua_State *L, const char *type, const luaL_Reg *methods,
 	lua_pop(L, 1);
 }
 
-int luaopen_luatide(lua_State *L)
+int spec_module_open(lua_State *L)
 {
 	static const luaL_Reg functions[] = { { "open", l_open }, { NULL, NULL } };
 	static const luaL_Reg engine[] = {
