@@ -7,6 +7,7 @@
 #include "base/duration.h"
 #include "dry_run.h"
 #include "rules/engine/engine_private.h"
+#include "rules/sandbox/field.h"
 #include "rules/sandbox/sandbox.h"
 #include "shared.h"
 
@@ -296,22 +297,14 @@ static double read_rate(lua_State *L, int idx)
 	return rate;
 }
 
-static void check_bucket_options(lua_State *L)
-{
-	luaL_checktype(L, 2, LUA_TTABLE);
-	for (lua_pushnil(L); lua_next(L, 2) != 0; lua_pop(L, 1)) {
-		const char *key =
-			lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
-		if (strcmp(key, "rate") != 0 && strcmp(key, "burst") != 0)
-			luaL_error(L, "a bucket has no '%s'; it has rate and burst", key);
-	}
-}
-
 /* bucket (name, { rate = tokens a second, burst = tokens it holds }) */
 static int l_bucket(lua_State *L)
 {
+	static const char *const fields[] = { "rate", "burst", NULL };
+
 	lua_settop(L, 2);
-	check_bucket_options(L);
+	luaL_checktype(L, 2, LUA_TTABLE);
+	field_check_names(L, 2, "a bucket", fields);
 	lua_getfield(L, 2, "rate");
 	lua_getfield(L, 2, "burst");
 	double rate = read_rate(L, 3);

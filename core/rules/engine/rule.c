@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "rules/sandbox/bundle.h"
+#include "rules/sandbox/field.h"
 
 /* The functions of each kind, NULL for one that it does not have. */
 static const struct {
@@ -55,7 +56,7 @@ void rule_destroy(struct rule *r)
 	mem_free(r);
 }
 
-/* ---- the shape; everything from here to rule_load runs inside the door -------- */
+/* From here to rule_load everything runs inside the door: it may raise. */
 
 struct rule_loading {
 	struct rule *rule;
@@ -79,34 +80,27 @@ static int last_line(lua_State *L)
 	return last;
 }
 
-static bool is_key_of(enum script_kind kind, const char *key)
-{
-	for (size_t i = 0; i < RULE_FUNCTION_COUNT; i++) {
-		const char *name = shapes[kind].names[i];
-		if (name && strcmp(name, key) == 0)
-			return true;
-	}
-	if (kind == SCRIPT_SCHEDULE && schedule_spec_is_key(key))
-		return true;
-	for (size_t i = 0; i < ATTRIBUTE_COUNT; i++) {
-		if (attributes[i].kinds >> kind & 1 &&
-		    strcmp(attributes[i].name, key) == 0)
-			return true;
-	}
-	return false;
-}
-
-/* Refuse keys that mean nothing; the script's table is on the top. */
+/* Refuse keys that mean nothing: most likely a misspelt one. */
 static void check_keys(lua_State *L, enum script_kind kind)
 {
-	for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
-		const char *key =
-			lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : NULL;
-		if (key && is_key_of(kind, key))
-			continue;
-		luaL_error(L, "a %s script has no '%s'", script_kind_name(kind),
-			   luaL_tolstring(L, -2, NULL));
+	const char
+		*names[RULE_FUNCTION_COUNT + ATTRIBUTE_COUNT + SCHEDULE_SPEC_FIELDS + 1];
+	char owner[32];
+	size_t count = 0;
+
+	for (size_t i = 0; i < RULE_FUNCTION_COUNT; i++) {
+		if (shapes[kind].names[i])
+			names[count++] = shapes[kind].names[i];
 	}
+	for (size_t i = 0; i < ATTRIBUTE_COUNT; i++) {
+		if (attributes[i].kinds >> kind & 1)
+			names[count++] = attributes[i].name;
+	}
+	for (size_t i = 0; kind == SCRIPT_SCHEDULE && i < SCHEDULE_SPEC_FIELDS; i++)
+		names[count++] = schedule_spec_fields[i];
+	names[count] = NULL;
+	snprintf(owner, sizeof(owner), "a %s script", script_kind_name(kind));
+	field_check_names(L, -1, owner, names);
 }
 
 static void take_function(lua_State *L, struct rule *r, enum rule_function f)
@@ -148,21 +142,15 @@ static void take_decide_line(lua_State *L, struct rule *r)
 
 static void take_pure(lua_State *L, struct rule *r)
 {
-	switch (lua_getfield(L, -1, "pure")) {
-	case LUA_TNIL:
-		r->pure = RULE_NOT_PURE;
-		break;
-	case LUA_TBOOLEAN:
-		r->pure = lua_toboolean(L, -1) ? RULE_PURE : RULE_NOT_PURE;
-		break;
-	case LUA_TFUNCTION:
+	if (lua_getfield(L, -1, "pure") == LUA_TFUNCTION) {
 		r->pure = RULE_PURE_BY_OPTIONS;
 		r->pure_function = luaL_ref(L, LUA_REGISTRYINDEX);
 		return;
-	default:
+	}
+	if (!lua_isnil(L, -1) && !lua_isboolean(L, -1))
 		luaL_error(L, "'pure' is true, false or a function, not a %s",
 			   luaL_typename(L, -1));
-	}
+	r->pure = lua_toboolean(L, -1) ? RULE_PURE : RULE_NOT_PURE;
 	lua_pop(L, 1);
 }
 
@@ -173,15 +161,16 @@ static void take_doc(lua_State *L, struct rule *r)
 	lua_pop(L, 1);
 }
 
-/* A name or pattern of the table on the top, for the filter's own; '-' is the
- * empty one, as on the wire. */
+/* A name or pattern of `match` on the top, for the filter's own. '-' is the empty one,
+ * as on the wire. */
 static char *take_match_text(lua_State *L, const char *name, const char *preset)
 {
 	struct slice text = slice_from(preset);
 	int type = lua_getfield(L, -1, name);
+
 	if (type == LUA_TSTRING)
 		text.data = lua_tolstring(L, -1, &text.len);
-	if (type != LUA_TSTRING && type != LUA_TNIL)
+	else if (type != LUA_TNIL)
 		luaL_error(L, "'match.%s' is a text, not a %s", name,
 			   luaL_typename(L, -1));
 	if (slice_is(text, "-"))
@@ -198,20 +187,16 @@ static char *take_match_text(lua_State *L, const char *name, const char *preset)
 
 static void take_match(lua_State *L, struct rule *r)
 {
+	static const char *const names[] = { "exchange", "key", NULL };
 	int type = lua_getfield(L, -1, "match");
+
 	if (type != LUA_TNIL && type != LUA_TTABLE)
 		luaL_error(L,
 			   "'match' is a table like { exchange = \"orders\", key = "
 			   "\"#\" }, not a %s",
 			   luaL_typename(L, -1));
 	if (type == LUA_TTABLE) {
-		for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
-			const char *key =
-				lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "";
-			if (strcmp(key, "exchange") != 0 && strcmp(key, "key") != 0)
-				luaL_error(L, "'match' has exchange and key, not '%s'",
-					   luaL_tolstring(L, -2, NULL));
-		}
+		field_check_names(L, -1, "'match'", names);
 		r->match_key = take_match_text(L, "key", "#");
 		r->match_exchange = take_match_text(L, "exchange", "*");
 	}

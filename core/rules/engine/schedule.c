@@ -5,6 +5,7 @@
 
 #include "base/duration.h"
 #include "engine_private.h"
+#include "rules/sandbox/field.h"
 #include "rules/sandbox/sandbox.h"
 
 struct schedule_call {
@@ -41,41 +42,16 @@ static const struct schedule_broker *broker_of(lua_State *L)
 	return e->schedule_call->broker;
 }
 
-static bool is_message_field(const char *name)
-{
-	static const char *const names[] = { "exchange", "key",   "payload",
-					     "headers",  "delay", "priority" };
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strcmp(name, names[i]) == 0)
-			return true;
-	return false;
-}
-
-static void check_message_fields(lua_State *L)
-{
-	luaL_checktype(L, 1, LUA_TTABLE);
-	for (lua_pushnil(L); lua_next(L, 1) != 0; lua_pop(L, 1)) {
-		if (lua_type(L, -2) == LUA_TSTRING &&
-		    is_message_field(lua_tostring(L, -2)))
-			continue;
-		luaL_error(L,
-			   "a message has no '%s'; it has exchange, key, payload, "
-			   "headers, delay, priority",
-			   luaL_tolstring(L, -2, NULL));
-	}
-}
-
-/* The field's text, which stays on the stack. */
+/* The field's text, which stays on the stack. A number is one too. */
 static struct slice message_text(lua_State *L, const char *name)
 {
-	struct slice text = { "", 0 };
-	int type = lua_getfield(L, 1, name);
-	if (type == LUA_TNIL)
-		return text;
-	if (type != LUA_TSTRING && type != LUA_TNUMBER)
-		luaL_error(L, "'%s' is a text, not a %s", name, luaL_typename(L, -1));
-	text.data = lua_tolstring(L, -1, &text.len);
-	return text;
+	struct slice text;
+
+	if (lua_getfield(L, 1, name) == LUA_TNUMBER)
+		text.data = lua_tolstring(L, -1, &text.len);
+	else
+		text = field_text(L, 1, name);
+	return text.data ? text : (struct slice){ "", 0 };
 }
 
 static void read_address(lua_State *L, struct schedule_message *m)
@@ -99,12 +75,9 @@ static void read_address(lua_State *L, struct schedule_message *m)
 static void read_numbers(lua_State *L, struct schedule_message *m)
 {
 	double delay_ms = 0;
+
 	if (lua_getfield(L, 1, "delay") == LUA_TSTRING) {
-		int64_t ms;
-		if (duration_parse(slice_from(lua_tostring(L, -1)), &ms) != TIDE_OK)
-			luaL_error(L, "'delay' is '%s'; write 250ms, 30s, 5m, 2h, 1d",
-				   lua_tostring(L, -1));
-		delay_ms = (double)ms;
+		delay_ms = (double)field_duration(L, 1, "delay");
 	} else if (!lua_isnil(L, -1)) {
 		delay_ms = lua_tonumber(L, -1);
 		if (lua_type(L, -1) != LUA_TNUMBER || !(delay_ms >= 0) ||
@@ -152,10 +125,15 @@ static void read_headers(lua_State *L, struct schedule_message *m)
 
 static int l_publish(lua_State *L)
 {
+	static const char *const fields[] = { "exchange", "key",   "payload",
+					      "headers",  "delay", "priority",
+					      NULL };
 	const struct schedule_broker *broker = broker_of(L);
 	struct schedule_message m = { .header_count = 0 };
 	struct error err;
-	check_message_fields(L);
+
+	luaL_checktype(L, 1, LUA_TTABLE);
+	field_check_names(L, 1, "a message", fields);
 	read_address(L, &m);
 	read_numbers(L, &m);
 	read_headers(L, &m);
@@ -163,9 +141,6 @@ static int l_publish(lua_State *L)
 		luaL_error(L, "%s", err.text);
 	return 0;
 }
-
-/* ---- broker.queue (name)
- * --------------------------------------------------------------- */
 
 /* queue (name) -> { ready, delayed, unacked, buried, consumers }, or nil */
 static int l_queue(lua_State *L)
@@ -201,9 +176,6 @@ void schedule_open(lua_State *L, struct engine *e)
 	sandbox_protect(L);
 	lua_rawsetp(L, LUA_REGISTRYINDEX, &broker_key);
 }
-
-/* ---- the run
- * ------------------------------------------------------------------------------ */
 
 /* run (broker, { ms =, missed = }) */
 static int l_run(lua_State *L)

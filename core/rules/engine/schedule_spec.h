@@ -28,7 +28,9 @@ struct schedule_spec {
 	bool is_active;
 };
 
-bool schedule_spec_is_key(const char *key);
+#define SCHEDULE_SPEC_FIELDS 6
+extern const char *const schedule_spec_fields[SCHEDULE_SPEC_FIELDS];
+
 /* Read the script's table on the top of the stack into `out`, which is zeroed and
  * its owner's: a wrong declaration raises. */
 void schedule_spec_read(lua_State *L, struct schedule_spec *out);
