@@ -157,7 +157,7 @@ static void take_pure(lua_State *L, struct rule *r)
 static void take_doc(lua_State *L, struct rule *r)
 {
 	if (lua_getfield(L, -1, "doc") != LUA_TNIL)
-		r->doc = options_take_text(L, "", "doc");
+		r->doc = options_take_doc(L, NULL);
 	lua_pop(L, 1);
 }
 
