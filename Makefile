@@ -6,7 +6,7 @@ CC ?= cc
 PREFIX ?= /usr/local
 # The floors of core/, from the lowest; a floor calls itself and those before it (make lint).
 FLOORS := base host store rules/sandbox rules/api rules/engine rules/spec shard broker schedule rollout \
-	session proto/line net client check
+	session proto/line net client cli check
 
 PACKAGES := lua5.4 hiredis libuv jansson
 CFLAGS ?= -O2 -g
@@ -85,9 +85,9 @@ $(B)/obj/%.o: %.c $(B)/stamp/flags
 	@echo "  cc    $<"
 	@$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-# The client library: the client layer without the command line, and base, made
-# one object whose only global names are those of the public headers.
-LIBRARY_OBJS := $(filter-out $(B)/obj/core/client/cli%,$(client_OBJS)) $(base_OBJS)
+# The client library: the floors client and base, made one object whose only
+# global names are those of the public headers.
+LIBRARY_OBJS := $(client_OBJS) $(base_OBJS)
 $(B)/libtidemq.a: $(LIBRARY_OBJS)
 	@echo "  ar    $@"
 	@ld -r -o $(B)/libtidemq.o $(LIBRARY_OBJS)
@@ -182,7 +182,7 @@ demo: deps-test
 # ---- measuring --------------------------------------------------------------
 
 .PHONY: bench bench-peers bench-rules profile
-LOAD_SOURCES := $(wildcard tests/bench/peers/*.c) core/client/cli_histogram.c
+LOAD_SOURCES := $(wildcard tests/bench/peers/*.c)
 $(B)/bench/load: $(LOAD_SOURCES) $(wildcard tests/bench/peers/*.h) $(B)/lib/base.a
 	@mkdir -p $(@D)
 	@echo "  link  $@"

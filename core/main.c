@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/cli.h"
+#include "cli/command_line.h"
 #include "offline.h"
 #include "serve.h"
 #include "serve_options.h"
@@ -15,7 +15,7 @@ static void help(FILE *out)
 	      "  serve    run a broker\n",
 	      out);
 	offline_help_list(out);
-	cli_help_list(out);
+	command_line_list(out);
 }
 
 static int help_main(int argc, char **argv)
@@ -25,10 +25,10 @@ static int help_main(int argc, char **argv)
 		return 0;
 	}
 	if (strcmp(argv[1], "serve") == 0) {
-		serve_help(stdout);
+		serve_options_help(stdout);
 		return 0;
 	}
-	if (offline_help(stdout, argv[1]) || cli_help(stdout, argv[1]))
+	if (offline_help(stdout, argv[1]) || command_line_help(stdout, argv[1]))
 		return 0;
 	fprintf(stderr, "tidemq: there is no verb '%s'; see tidemq help\n", argv[1]);
 	return 2;
@@ -50,8 +50,8 @@ int main(int argc, char **argv)
 	}
 	if (offline_has(argv[1]))
 		return offline_main(argc - 1, argv + 1);
-	if (cli_has(argv[1]))
-		return cli_main(argc, argv);
+	if (command_line_has(argv[1]))
+		return command_line_run(argc, argv);
 	fprintf(stderr, "tidemq: there is no verb '%s'; see tidemq help\n", argv[1]);
 	return 2;
 }

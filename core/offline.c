@@ -29,44 +29,37 @@ static int run_specs(const struct check_options *o)
 }
 
 static const struct offline_verb verbs[] = {
-	{ "check", "look a rules directory over before it goes live",
-	  "Every script is loaded as a broker would load it, and each that does not load "
-	  "is\n"
-	  "told with file and line. Of those that load: what luacheck finds, when it is\n"
-	  "installed; files that are never loaded, two files of one name, keys that "
-	  "stand\n"
-	  "twice in a table; filters that send messages in a circle, or that no message\n"
-	  "reaches: they are tried on messages made up from their texts, so that what "
-	  "is\n"
-	  "told was seen to happen. A note (\"note:\") is no finding.\n"
+	{ "check", "look for mistakes in a rules directory before it goes live",
+	  "Loads every script as a broker would, and reports each that does not\n"
+	  "load with file and line.\n"
 	  "\n"
-	  "With definitions the rules are also held against exchanges, queues and "
-	  "bindings:\n"
-	  "types, strategies and options that do not exist or are refused, targets of\n"
-	  "filters, schedules and dead letters that do not exist, filters for exchanges "
-	  "that\n"
-	  "do not exist, dead letters and bindings that go in a circle.\n"
+	  "Of the scripts that load, it reports what luacheck finds, if it is\n"
+	  "installed; files that nothing loads; filters that look like copies of\n"
+	  "each other; functions that are defined twice; matches that match\n"
+	  "hardly anything. Lines with \"note:\" do not affect the exit status.\n"
 	  "\n"
-	  "  --definitions FILE  lines of DECLARE and BIND as in the protocol; '#' "
-	  "begins "
-	  "a\n"
-	  "                      comment\n"
-	  "  --url URL           what the broker there has, in the URL's vhost",
+	  "With definitions it also reports types, strategies and options that do\n"
+	  "not exist or are refused; exchanges that filters and schedules name,\n"
+	  "and targets of dead letters, that do not exist; dead letters and\n"
+	  "bindings that lead back to where they start.\n"
+	  "\n"
+	  "  --definitions FILE  lines of DECLARE and BIND as in the protocol;\n"
+	  "                      '#' begins a comment\n"
+	  "  --url URL           the definitions of the broker there, in the\n"
+	  "                      URL's vhost",
 	  "[--definitions FILE] [--url URL] ", true, check_run },
 	{ "test", "run the specs (*_spec.lua) of a rules directory",
-	  "Each DIR/**/*_spec.lua is run by busted, with the real rule engine at hand:\n"
+	  "Runs each DIR/**/*_spec.lua with busted and the real rule engine:\n"
 	  "\n"
 	  "  local tidemq = require \"tidemq\"\n"
 	  "  local engine = assert(tidemq.open())\n"
-	  "  local retry = assert(engine:strategy(\"retry\", \"exponential\", { base = "
-	  "\"1s\" }))\n"
+	  "  local retry = assert(engine:strategy(\"retry\", \"exponential\",\n"
+	  "    { base = \"1s\" }))\n"
 	  "  assert.equal(2000, retry:decide({}, { failures = 2 }))\n"
 	  "\n"
-	  "engine:set_now(ms) and engine:seed(n) fix tide.now and tide.random. Specs run "
-	  "with\n"
-	  "your rights; only `require \"socket\"` and os.exit are refused. docs/rules.md "
-	  "has\n"
-	  "the whole of it.",
+	  "engine:set_now(ms) and engine:seed(n) fix tide.now and tide.random.\n"
+	  "Specs run with your rights; only `require \"socket\"` and os.exit are\n"
+	  "refused. docs/rules.md describes all functions.",
 	  "", false, run_specs },
 };
 #define VERB_COUNT (sizeof(verbs) / sizeof(verbs[0]))
@@ -97,9 +90,8 @@ bool offline_help(FILE *out, const char *verb)
 	if (!v)
 		return false;
 	fprintf(out,
-		"usage: tidemq %s %sDIR\n\n%s.\n\n%s\n\nexit status: 0 all is well, 1 "
-		"something is "
-		"wrong, 2 wrong usage\n",
+		"usage: tidemq %s %sDIR\n\n%s.\n\n%s\n\nexit status: 0 no problem, 1 "
+		"problems, 2 wrong usage\n",
 		v->name, v->usage, v->summary, v->details);
 	return true;
 }
@@ -111,8 +103,8 @@ static int usage(const struct offline_verb *v)
 	return 2;
 }
 
-/* The value of the option at `*i`, "--name VALUE" or "--name=VALUE"; NULL when it
- * is another, or has none. */
+/* The value of the option at `*i`, "--name VALUE" or "--name=VALUE"; NULL for another
+ * option or a missing value. */
 static const char *option_value(char **argv, int argc, int *i, const char *name)
 {
 	size_t len = strlen(name);
@@ -124,7 +116,7 @@ static const char *option_value(char **argv, int argc, int *i, const char *name)
 	return argv[*i][len] == '\0' && *i + 1 < argc ? argv[++*i] : NULL;
 }
 
-/* False when the words are none that the verb takes. */
+/* False for words that the verb does not take. */
 static bool parse(const struct offline_verb *v, int argc, char **argv,
 		  struct check_options *o)
 {
@@ -159,7 +151,7 @@ int offline_main(int argc, char **argv)
 	if (!parse(v, argc, argv, &options))
 		return usage(v);
 	if (!is_dir(options.dir)) {
-		fprintf(stderr, "tidemq: '%s' is no directory\n", options.dir);
+		fprintf(stderr, "tidemq: '%s' is not a directory\n", options.dir);
 		return 2;
 	}
 	return v->run(&options);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 bool offline_has(const char *verb);
-/* Exit status: 0 all is well, 1 something is wrong with the rules, 2 usage. */
+/* Exit status: 0 no problem, 1 problems in the rules, 2 wrong usage. */
 int offline_main(int argc, char **argv);
 void offline_help_list(FILE *out);
 bool offline_help(FILE *out, const char *verb);

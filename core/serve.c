@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 
 #include "host/log.h"
-#include "broker/broker.h"
 #include "net/server.h"
+#include "session/service_rules.h"
 #include "serve_options.h"
 
 /* The store gets this long, after the drain, to take what connections gave back,
@@ -18,7 +18,7 @@
 struct serve {
 	uv_loop_t loop;
 	struct serve_options options;
-	struct broker *broker;
+	struct service *service;
 	struct server *server;
 	uv_signal_t signals[3]; /* TERM, INT, HUP */
 	uv_timer_t drain_timer;
@@ -32,12 +32,12 @@ struct serve {
 
 /* What connections held has been returned; the journal writes it in the next turn,
  * which the broker's end waits for: until the drain timer is over. */
-static void close_broker_when_idle(struct serve *s)
+static void close_service_when_idle(struct serve *s)
 {
 	if (s->is_hurried)
-		broker_close_now(s->broker);
-	else if (broker_is_idle(s->broker))
-		broker_close(s->broker, STORE_GRACE_MS);
+		service_close_now(s->service);
+	else if (service_is_idle(s->service))
+		service_close(s->service, STORE_GRACE_MS);
 }
 
 static void on_server_closed(void *ctx)
@@ -45,7 +45,7 @@ static void on_server_closed(void *ctx)
 	struct serve *s = ctx;
 
 	s->server = NULL;
-	close_broker_when_idle(s);
+	close_service_when_idle(s);
 }
 
 static void on_drain_timeout(uv_timer_t *timer);
@@ -66,10 +66,10 @@ static void on_drain_timeout(uv_timer_t *timer)
 	if (!s->is_closing) {
 		log_warn("not everything was answered within the drain time-out");
 		close_server(s);
-	} else if (!s->server && s->broker && !broker_is_idle(s->broker)) {
+	} else if (!s->server && s->service && !service_is_idle(s->service)) {
 		log_warn("Redis has not taken within %d s what connections gave back",
 			 STORE_GRACE_MS / 1000);
-		broker_close(s->broker, 0);
+		service_close(s->service, 0);
 	}
 }
 
@@ -79,8 +79,8 @@ static void hurry(struct serve *s)
 	s->is_hurried = true;
 	if (s->server)
 		close_server(s);
-	else if (s->broker)
-		broker_close_now(s->broker);
+	else if (s->service)
+		service_close_now(s->service);
 }
 
 static void stop(struct serve *s, const char *why)
@@ -92,9 +92,9 @@ static void stop(struct serve *s, const char *why)
 	}
 	s->is_draining = true;
 	log_info("%s: stopping", why);
-	broker_drain(s->broker);
+	service_drain(s->service);
 	if (!s->server) {
-		broker_close(s->broker, 0);
+		service_close(s->service, 0);
 		return;
 	}
 	server_drain(s->server);
@@ -109,11 +109,11 @@ static void close_handles(struct serve *s)
 	uv_close((uv_handle_t *)&s->drain_timer, NULL);
 }
 
-static void on_broker_closed(void *ctx)
+static void on_service_closed(void *ctx)
 {
 	struct serve *s = ctx;
 
-	s->broker = NULL;
+	s->service = NULL;
 	close_handles(s);
 }
 
@@ -128,8 +128,8 @@ static void on_turn(void *ctx)
 		server_turn(s->server);
 	if (s->is_draining && s->server && !s->is_closing && server_is_drained(s->server))
 		close_server(s);
-	else if (s->is_closing && !s->server && s->broker)
-		close_broker_when_idle(s);
+	else if (s->is_closing && !s->server && s->service)
+		close_service_when_idle(s);
 }
 
 static int listen_all(struct serve *s, struct error *err)
@@ -155,12 +155,12 @@ static void fail(struct serve *s, const struct error *err)
 	if (s->server)
 		server_close(s->server, on_server_closed, s);
 	else
-		broker_close(s->broker, 0);
+		service_close(s->service, 0);
 }
 
 static void check_payload_max(const struct serve *s)
 {
-	size_t body_max = store_body_max(s->broker->store);
+	size_t body_max = service_body_max(s->service);
 
 	if (s->options.server.payload_max > body_max)
 		log_warn("--max-payload is %zu, and Redis takes %zu "
@@ -181,7 +181,7 @@ static void on_started(void *ctx, const struct error *failed)
 		return;
 	}
 	check_payload_max(s);
-	s->server = server_create(&s->loop, s->broker, &s->options.server);
+	s->server = server_create(&s->loop, s->service, &s->options.server);
 	if (listen_all(s, &err) < 0)
 		fail(s, &err);
 }
@@ -192,8 +192,8 @@ static void on_signal(uv_signal_t *handle, int number)
 
 	if (number != SIGHUP)
 		stop(s, number == SIGTERM ? "SIGTERM" : "SIGINT");
-	else if (s->broker)
-		broker_reload_rules(s->broker);
+	else if (s->service)
+		service_rules_reload(s->service);
 }
 
 static void raise_file_limit(void)
@@ -232,7 +232,7 @@ static void init_handles(struct serve *s)
 int serve_main(int argc, char **argv)
 {
 	struct serve s = { 0 };
-	struct broker_hooks hooks = { &s, on_started, on_turn, on_broker_closed };
+	struct service_hooks hooks = { &s, on_started, on_turn, on_service_closed };
 	struct error err;
 	int rc;
 
@@ -242,7 +242,7 @@ int serve_main(int argc, char **argv)
 		return 2;
 	}
 	if (s.options.is_help) {
-		serve_help(stdout);
+		serve_options_help(stdout);
 		serve_options_deinit(&s.options);
 		return 0;
 	}
@@ -252,7 +252,7 @@ int serve_main(int argc, char **argv)
 	uv_loop_init(&s.loop);
 	rc = make_data_dir(&s.options, &err);
 	if (rc == TIDE_OK)
-		rc = broker_create(&s.broker, &s.loop, &s.options.broker, &hooks, &err);
+		rc = service_create(&s.service, &s.loop, &s.options.broker, &hooks, &err);
 	if (rc < 0) {
 		fprintf(stderr, "tidemq: %s\n", err.text);
 		s.status = 1;

@@ -350,7 +350,7 @@ void serve_options_deinit(struct serve_options *o)
 	o->from_file_count = 0;
 }
 
-void serve_help(FILE *out)
+void serve_options_help(FILE *out)
 {
 	fputs("tidemq serve [options]: run a broker\n\n"
 	      "Prints `listening on ADDRESS` on standard output for each listener. "

@@ -29,6 +29,6 @@ struct serve_options {
 TIDE_MUST_USE int serve_options_parse(struct serve_options *o, int argc, char **argv,
 				      struct error *err);
 void serve_options_deinit(struct serve_options *o);
-void serve_help(FILE *out);
+void serve_options_help(FILE *out);
 
 #endif

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# demo.sh BINARY: what tidemq does, in a minute, in a directory of its own.
+# demo.sh BINARY: shows in a minute what tidemq does. It works in a directory of its own.
 set -euo pipefail
 binary=$(readlink -f "${1:-${TIDEMQ:-build/tidemq}}")
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -46,10 +46,10 @@ run bind everything orders '#'
 run pub --must orders orders.eu.paid 'order 1'
 run list queues
 
-say '2. A rule is edited: orders of the island go to their own queue'
+say '2. A rule is edited: orders from the island go to their own queue'
 before=$(generation)
 cat >"$dir/rules/routing/topic.lua" <<'LUA'
--- topic, and one thing more: what the key calls "eu" and the header "island" is not Europe.
+-- Like topic, but a message with the header "island" does not count as Europe.
 local trie = require "tide.topic_trie"
 
 return {

@@ -16,8 +16,8 @@ for i, floor in ipairs(arg) do rank[floor] = i end
 -- Header name pattern -> the floors that may include it.
 local libraries = {
   ['^lua%.h$'] = '^rules/', ['^lauxlib%.h$'] = '^rules/', ['^lualib%.h$'] = '^rules/', ['^luaconf%.h$'] = '^rules/',
-  ['^hiredis'] = '^store$', ['^uthash'] = '^base$', ['^jansson%.h$'] = '^client$ ^check$',
-  ['^tidemq/'] = '^client$ ^main$ ^check$',
+  ['^hiredis'] = '^store$', ['^uthash'] = '^base$', ['^jansson%.h$'] = '^cli$ ^check$',
+  ['^tidemq/'] = '^client$ ^cli$ ^main$ ^check$',
 }
 
 local failures = 0

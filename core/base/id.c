@@ -3,6 +3,8 @@
 #include <endian.h>
 #include <string.h>
 
+#include "hex.h"
+
 #define SEQUENCE_BITS 12
 #define SEQUENCE_MAX ((1u << SEQUENCE_BITS) - 1)
 #define MS_SHIFT 22 /* node and sequence are below */
@@ -77,15 +79,11 @@ int id_parse(struct slice text, uint64_t *out)
 		return TIDE_ESYNTAX;
 	uint64_t id = 0;
 	for (size_t i = 0; i < ID_HEX_LEN; i++) {
-		char c = text.data[i];
-		unsigned digit;
-		if (c >= '0' && c <= '9')
-			digit = (unsigned)(c - '0');
-		else if (c >= 'a' && c <= 'f')
-			digit = (unsigned)(c - 'a') + 10;
-		else
+		int digit = hex_value_lower(text.data[i]);
+
+		if (digit < 0)
 			return TIDE_ESYNTAX;
-		id = id << 4 | digit;
+		id = id << 4 | (uint64_t)digit;
 	}
 	*out = id;
 	return TIDE_OK;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "hex.h"
 #include "utf8.h"
 
 /* A comma is due after a value and after the end of one; a bracket that opens
@@ -65,7 +66,6 @@ static void escape(struct buf *out, char c)
 		['\b'] = "\\b", ['\f'] = "\\f", ['\n'] = "\\n",
 		['\r'] = "\\r", ['\t'] = "\\t",
 	};
-	static const char digits[] = "0123456789abcdef";
 
 	if (c == '"')
 		buf_append_text(out, "\\\"");
@@ -75,8 +75,9 @@ static void escape(struct buf *out, char c)
 		buf_append_text(out, short_forms[(unsigned char)c]);
 	else
 		buf_append(out,
-			   (char[]){ '\\', 'u', '0', '0', digits[c >> 4 & 7],
-				     digits[c & 15] },
+			   (char[]){ '\\', 'u', '0', '0',
+				     hex_digit((unsigned char)c >> 4),
+				     hex_digit((unsigned char)c) },
 			   6);
 }
 
@@ -124,7 +125,7 @@ void json_key(struct json *j, const char *key)
 	json_key_slice(j, slice_from(key));
 }
 
-void json_string(struct json *j, struct slice s)
+void json_slice(struct json *j, struct slice s)
 {
 	comma(j);
 	quote(j->out, s);
@@ -133,7 +134,7 @@ void json_string(struct json *j, struct slice s)
 
 void json_text(struct json *j, const char *text)
 {
-	json_string(j, slice_from(text));
+	json_slice(j, slice_from(text));
 }
 
 void json_int(struct json *j, int64_t n)
@@ -153,10 +154,15 @@ void json_uint(struct json *j, uint64_t n)
 	j->need_comma = true;
 }
 
+void json_nil(struct json *j)
+{
+	value(j, "null");
+}
+
 void json_number(struct json *j, double n)
 {
 	if (!isfinite(n)) {
-		json_null(j); /* JSON has neither infinities nor NaN */
+		json_nil(j); /* JSON has neither infinities nor NaN */
 		return;
 	}
 	char text[32];
@@ -169,20 +175,10 @@ void json_number(struct json *j, double n)
 	value(j, text);
 }
 
-void json_bool(struct json *j, bool b)
-{
-	value(j, b ? "true" : "false");
-}
-
-void json_null(struct json *j)
-{
-	value(j, "null");
-}
-
 void json_member_string(struct json *j, const char *key, struct slice s)
 {
 	json_key(j, key);
-	json_string(j, s);
+	json_slice(j, s);
 }
 
 void json_member_text(struct json *j, const char *key, const char *text)
@@ -200,5 +196,5 @@ void json_member_int(struct json *j, const char *key, int64_t n)
 void json_member_bool(struct json *j, const char *key, bool b)
 {
 	json_key(j, key);
-	json_bool(j, b);
+	value(j, b ? "true" : "false");
 }

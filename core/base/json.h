@@ -7,11 +7,6 @@
 
 #include "buf.h"
 
-/* libjansson, which the command line reads JSON with, has functions of these
- * two names: without symbols of their own, each would be called for the other.
- * A file cannot include both headers. */
-#define JSON_SYMBOL(name) __asm__("tide_" #name)
-
 struct json {
 	struct buf *out;
 	bool need_comma;
@@ -24,13 +19,12 @@ void json_array_begin(struct json *j);
 void json_array_end(struct json *j);
 void json_key(struct json *j, const char *key);
 void json_key_slice(struct json *j, struct slice key);
-void json_string(struct json *j, struct slice s) JSON_SYMBOL(json_string);
+void json_slice(struct json *j, struct slice s);
 void json_text(struct json *j, const char *text);
 void json_int(struct json *j, int64_t n);
 void json_uint(struct json *j, uint64_t n);
 void json_number(struct json *j, double n);
-void json_bool(struct json *j, bool b);
-void json_null(struct json *j) JSON_SYMBOL(json_null);
+void json_nil(struct json *j);
 
 /* A member of an object in one call. */
 void json_member_string(struct json *j, const char *key, struct slice s);

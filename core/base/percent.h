@@ -7,6 +7,17 @@
 
 #include "buf.h"
 
+/* How many bytes at the front need no encoding. */
+static inline size_t percent_plain_len(struct slice s)
+{
+	size_t len = 0;
+
+	while (len < s.len && (unsigned char)s.data[len] > 0x20 && s.data[len] != 0x7f &&
+	       s.data[len] != '%')
+		len++;
+	return len;
+}
+
 void percent_encode(struct buf *out, struct slice value);
 /* Decode into `out`, which has room for value.len bytes, and give the length;
  * TIDE_ESYNTAX for a '%' that is not followed by two hex digits. `out` may be

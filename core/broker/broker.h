@@ -1,8 +1,7 @@
-/* broker.h: the composition: everything hangs off one struct broker.
+/* broker.h: the model: vhosts, exchanges, queues, and what they share.
  *
- * A loop turn ends with broker_turn: ready messages are dealt out to
- * consumers, the network (through on_turn) sends what was written, and the
- * journal sends its batches. Timers run between turns and lead to one too. */
+ * Everything hangs off one struct broker. It knows no client, no schedule and no rules
+ * on trial: session/service.h composes those with it and drives its turns (turn.h). */
 #ifndef TIDE_BROKER_BROKER_H
 #define TIDE_BROKER_BROKER_H
 
@@ -22,11 +21,9 @@ struct dedupe;
 struct gate;
 struct history;
 struct queue;
-struct scheduler;
 struct recent;
 struct replay;
 struct route;
-struct session;
 struct shadow;
 struct vhost;
 
@@ -62,16 +59,6 @@ struct broker_config {
 
 void broker_config_init(struct broker_config *c);
 
-struct broker_hooks {
-	void *ctx;
-	/* The definitions are read and it may serve; or the start failed. */
-	void (*on_started)(void *ctx, const struct error *err);
-	/* The end of a turn: send what was written. */
-	void (*on_turn)(void *ctx);
-	/* broker_close is done. */
-	void (*on_closed)(void *ctx);
-};
-
 struct broker_counters {
 	uint64_t published;
 	uint64_t routed; /* to queues: a message to two queues counts two */
@@ -84,8 +71,6 @@ struct broker_counters {
 };
 
 TAILQ_HEAD(queue_list, queue);
-TAILQ_HEAD(session_list, session);
-TAILQ_HEAD(settle_list, settle_job);
 TAILQ_HEAD(route_list, route);
 TAILQ_HEAD(vhost_list, vhost);
 TAILQ_HEAD(exchange_list, exchange);
@@ -93,7 +78,6 @@ TAILQ_HEAD(exchange_list, exchange);
 struct broker {
 	uv_loop_t *loop;
 	struct broker_config config;
-	struct broker_hooks hooks;
 	struct store *store;
 	struct engine *engine;
 	struct history *history; /* of the rules */
@@ -104,30 +88,20 @@ struct broker {
 	struct dedupe *dedupe;   /* publish ids that have been seen */
 	struct journal *journal;
 	struct shared_sync shared_sync;
-	struct scheduler *scheduler;
 	struct shard_env env;
 	struct id_lease ids;           /* of messages: broker_next_id */
 	struct vhost *vhosts;          /* uthash by name */
 	struct vhost_list idle_vhosts; /* that may be empty */
-	struct session_list sessions;
-	struct queue_list active;    /* queues that may have something to deal out */
-	struct heap timers;          /* of shards */
-	struct heap waits;           /* of GETs that wait, by mono_ms */
-	struct settle_list settling; /* requests that go on in the next turn */
-	struct pace pace;            /* of what is being done just now */
-	struct pool replies;
-	struct msg_pool msgs; /* of the messages that are published */
-	uv_timer_t timer;
-	uv_prepare_t prepare;
-	uv_check_t check;
-	uv_idle_t idle;
-	unsigned handles; /* not yet closed */
+	struct queue_list active;      /* queues that may have something to deal out */
+	struct heap timers;            /* of shards */
+	struct heap waits;             /* of GETs that wait, by mono_ms */
+	struct pace pace;              /* of what is being done just now */
+	struct msg_pool msgs;          /* of the messages that are published */
 	int64_t started_unix_ms;
 	int64_t now_ms;         /* wall clock */
 	int64_t mono_ms;        /* the clock that nobody sets: for `waits` */
 	int64_t clock_ahead_ms; /* of the monotonic one, when it was looked at last */
-	uint64_t last_session;
-	uint64_t last_serial;           /* of queues, exchanges and bindings */
+	uint64_t last_serial;   /* of queues, exchanges and bindings */
 	struct queue *queues_by_serial; /* uthash */
 	unsigned exchange_count;
 	unsigned binding_count;
@@ -138,38 +112,29 @@ struct broker {
 	struct exchange_list unbinding; /* that have bindings to take out of the index */
 	struct route_list routes;       /* that exchanges remember, from the oldest on */
 	size_t route_bytes;             /* of these */
-	struct error rules_refusal;     /* of the start; code 0 = the rules were good */
 	unsigned unusable;              /* queues and exchanges: unusable.h */
-	bool has_changed_rules;         /* during the start, which has loaded them */
-	bool is_loading;                /* the start reads what is in the store */
 	bool is_started;
-	bool is_blocked;        /* publishers are held back */
-	size_t receiving_bytes; /* of messages whose payload is on its way */
-	bool is_draining;
+	bool is_draining; /* no new work */
 	bool is_closing;
-	int64_t timer_due_ms; /* what the uv timer is set to; 0 = stopped */
-	char blocked_why[128];
-	char store_state_why[256];
 	struct broker_counters counters;
 };
 
-/* Begin to start: on_started tells how it went. An error here is a wrong
- * configuration or broken rules. */
-TIDE_MUST_USE int broker_create(struct broker **out, uv_loop_t *loop,
-				const struct broker_config *config,
-				const struct broker_hooks *hooks, struct error *err);
+/* A model without rules and without a store, with the default vhost. */
+struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config);
+/* Nothing refers to the model any more; broker_clear came before. */
+void broker_destroy(struct broker *b);
+/* Drop all vhosts with all that is in them. Nothing is removed from Redis. */
+void broker_clear(struct broker *b);
+
+/* The rules; NULL: none, until others are set. They stay the caller's. */
+void broker_set_engine(struct broker *b, struct engine *e);
+/* The store, opened. It stays the caller's. */
+void broker_set_store(struct broker *b, struct store *store);
 
 /* No new work: publishes and subscriptions are refused with TIDE_ESHUTDOWN. */
 void broker_drain(struct broker *b);
 /* Nothing waits for the store any more. */
 bool broker_is_idle(const struct broker *b);
-/* Close the store and free everything; sessions must be closed before. */
-void broker_close(struct broker *b, int64_t grace_ms);
-/* Likewise, or hurry what has begun: Redis is not waited for. */
-void broker_close_now(struct broker *b);
-
-/* Load the rules anew, as the gate allows; what comes of it is logged. */
-void broker_reload_rules(struct broker *b);
 
 /* The id of a new message. */
 static inline uint64_t broker_next_id(struct broker *b)
@@ -181,19 +146,7 @@ static inline uint64_t broker_next_id(struct broker *b)
 	return id;
 }
 
-/* A peer's requests follow: take the time, since the loop may have waited for them
- * for long, and begin a slice of the turn. */
+/* Take the time, and begin a slice of the turn. */
 void broker_begin(struct broker *b);
-/* Likewise, and do what the turn has gathered. */
-void broker_turn(struct broker *b);
-/* Of messages, those that are half received with their whole size. */
-static inline size_t broker_memory(const struct broker *b)
-{
-	return b->env.memory_bytes + b->receiving_bytes;
-}
-/* Stop or resume publishers as memory and the store demand. */
-void broker_check_pressure(struct broker *b);
-/* Have the queue deal out messages at the end of the turn. */
-void broker_activate(struct broker *b, struct queue *q);
 
 #endif

@@ -1,22 +1,13 @@
 #include "clock.h"
 
-#include <time.h>
-
 #include "base/mem.h"
 #include "host/log.h"
+#include "host/machine.h"
 #include "broker.h"
 #include "queue.h"
 
 /* Below this it was slewed, and deadlines need not be so exact. */
 #define STEP_MS 1000
-
-static int64_t read_ms(clockid_t id)
-{
-	struct timespec ts;
-
-	clock_gettime(id, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
 
 /* ---- a step ---------------------------------------------------------------------- */
 
@@ -65,8 +56,8 @@ void clock_update(struct broker *b)
 {
 	int64_t ahead_ms, step_ms;
 
-	b->now_ms = b->env.now_ms = read_ms(CLOCK_REALTIME);
-	b->mono_ms = read_ms(CLOCK_MONOTONIC);
+	b->now_ms = b->env.now_ms = machine_clock_ms(CLOCK_REALTIME);
+	b->mono_ms = machine_clock_ms(CLOCK_MONOTONIC);
 	ahead_ms = b->now_ms - b->mono_ms;
 	step_ms = ahead_ms - b->clock_ahead_ms;
 	b->clock_ahead_ms = ahead_ms;

@@ -3,47 +3,75 @@
  *
  * A queue has two lists of consumers: those who can take a message now, in
  * whose order it deals, and those who cannot, because their credit is used up
- * or their connection does not drain. GETs whose time is over but for a read of
- * Redis are in a third one too. */
+ * or their client does not read. GETs whose time is over but for a read of
+ * Redis are in a third one too.
+ *
+ * Who makes a consumer embeds this, and decides by its consumer_ops how a message
+ * reaches the client. */
 #ifndef TIDE_BROKER_CONSUMER_H
 #define TIDE_BROKER_CONSUMER_H
 
 #include <sys/queue.h>
 
 #include "base/heap.h"
-#include "base/slice.h"
-#include "base/table.h"
+#include "shard/entry.h"
 
-struct channel;
+struct consumer;
 struct queue;
-struct reply;
+
+struct consumer_ops {
+	/* Its client takes more. Not asked of a GET. */
+	bool (*can_take)(const struct consumer *c);
+	/* Send the message, or gather it for the answer of a GET. Unless is_auto_ack the
+	 * message is held; it gets its holder here. */
+	void (*on_deliver)(struct consumer *c, struct entry *e);
+	/* The GET ends with what it was given. It must be destroyed. */
+	void (*on_answer)(struct consumer *c);
+	/* The queue is deleted. The consumer must be destroyed. */
+	void (*on_cancel)(struct consumer *c);
+};
 
 struct consumer {
+	const struct consumer_ops *ops;
 	TAILQ_ENTRY(consumer) queue_link;
-	TAILQ_ENTRY(consumer) channel_link;
-	struct queue *queue;
-	struct channel *channel;
-	char *sid; /* NULL for a GET */
+	struct queue *queue; /* NULL: it is in no queue's list any more */
 	uint32_t prefetch;
-	uint32_t unacked;
+	uint32_t unacked; /* of a subscription */
+	bool is_get;
 	bool is_auto_ack;
 	bool is_waiting; /* in the list of those who cannot take */
-	bool is_charged; /* with a failure, as its channel closes */
-	/* It has ended, and is freed when the last message it was given is settled. */
-	bool is_gone;
 	uint64_t delivered;
-	struct reply *confirm; /* the OK of its SUB has not left: nothing may come */
 
-	/* A GET: the reply that waits, how many it wants, until when. */
-	bool is_extended; /* its time is over, but a read of Redis is under way */
-	TAILQ_ENTRY(consumer) extended_link;
-	struct reply *reply;
+	/* A GET: how many messages it wants, until when. */
 	uint32_t max;
-	struct heap_node wait;
-
-	UT_hash_handle hh; /* by sid, in the channel's hash */
+	struct heap_node wait; /* in struct broker */
+	bool is_extended;      /* its time is over, but a read of Redis is under way */
+	TAILQ_ENTRY(consumer) extended_link;
 };
 
 TAILQ_HEAD(consumer_list, consumer);
+
+/* Who holds the messages that consumers were given: a client's channel embeds it. */
+struct holder {
+	/* The message leaves it: it is settled, returned, or its queue is deleted. The
+	 * entry's holder and consumer must be NULL afterwards. */
+	void (*on_release)(struct entry *e);
+};
+
+/* Put it into a queue's list. The rest of the consumer is filled in. */
+void consumer_add(struct queue *q, struct consumer *c);
+/* Harmless when it is in none. */
+void consumer_remove(struct consumer *c);
+/* Its credit or its client may have changed. */
+void consumer_update(struct consumer *c);
+/* One of its messages is no longer held: its credit comes back. */
+void consumer_settled(struct consumer *c);
+
+/* If somebody holds the message, he does not any more. */
+static inline void consumer_release(struct entry *e)
+{
+	if (e->holder)
+		e->holder->on_release(e);
+}
 
 #endif

@@ -95,9 +95,10 @@ static void job_send(struct job *job, struct slice text)
 	struct store *store = job->broker->store;
 	struct slice vhost = slice_from(job->vhost);
 
-	store_definition_set(store, STORE_VHOSTS, SLICE(""), vhost, SLICE(""), NULL, NULL);
-	store_definition_set(store, job->table, vhost, slice_from(job->name), text, on_answer,
-		     job);
+	store_definition_set(store, STORE_VHOSTS, SLICE(""), vhost, SLICE(""), NULL,
+			     NULL);
+	store_definition_set(store, job->table, vhost, slice_from(job->name), text,
+			     on_answer, job);
 }
 
 void definition_send_queue(struct queue *q, struct waiter *waiter)

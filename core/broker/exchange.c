@@ -227,7 +227,7 @@ static void undefine(struct binding *binding)
 
 	if (binding_is_durable(binding))
 		store_definition_remove(v->broker->store, STORE_BINDINGS, vhost_slice(v),
-			       binding_slice(binding), NULL, NULL);
+					binding_slice(binding), NULL, NULL);
 }
 
 static void undefine_bindings(struct exchange *x)
@@ -252,7 +252,8 @@ void exchange_erase(struct exchange *x, struct waiter *waiter)
 	if (waiter)
 		waiter_add(waiter);
 	store_definition_remove(b->store, STORE_EXCHANGES, vhost_slice(x->vhost),
-		       exchange_slice(x), waiter ? waiter_store_done : NULL, waiter);
+				exchange_slice(x), waiter ? waiter_store_done : NULL,
+				waiter);
 }
 
 static void free_parts(struct exchange *x)

@@ -90,12 +90,12 @@ static void on_fields(void *ctx, int status, const char *text,
 				  SLICE_ARG(fields[i].value), b->config.node);
 	}
 	b->ids.renew_ms = 0; /* the first id writes a mark */
-	b->ids.on_loaded(b, status, text);
+	b->ids.on_loaded(b->ids.ctx, status, text);
 }
 
-void id_lease_load(struct broker *b,
-		   void (*on_loaded)(struct broker *b, int status, const char *text))
+void id_lease_load(struct broker *b, store_done_fn on_loaded, void *ctx)
 {
 	b->ids.on_loaded = on_loaded;
+	b->ids.ctx = ctx;
 	store_document_read(b->store, DOC_IDS, on_fields, b);
 }

@@ -11,20 +11,21 @@
 #include <stdint.h>
 
 #include "base/id.h"
+#include "store/store.h"
 
 struct broker;
 
 struct id_lease {
 	struct id_source source;
 	int64_t renew_ms; /* an id of a later time writes a new mark */
-	void (*on_loaded)(struct broker *b, int status, const char *text);
+	store_done_fn on_loaded;
+	void *ctx;
 };
 
 /* With no store there is nothing to write. */
 void id_lease_init(struct id_lease *l, unsigned node);
 /* Read the mark, then on_loaded; no id may be made before. */
-void id_lease_load(struct broker *b,
-		   void (*on_loaded)(struct broker *b, int status, const char *text));
+void id_lease_load(struct broker *b, store_done_fn on_loaded, void *ctx);
 /* Between the files: write a mark ahead of the ids. */
 void id_lease_renew(struct broker *b);
 /* The last id has been made: the mark need not be ahead any more. */

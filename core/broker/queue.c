@@ -1,17 +1,11 @@
 #include "queue.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "base/mem.h"
-#include "session/channel.h"
 #include "shard/dedupe.h"
-#include "retry.h"
 #include "route.h"
-#include "session/session.h"
 #include "unusable.h"
-
-#define DEAL_MAX 4096 /* messages of one queue in a turn */
 
 struct queue *queue_find(struct vhost *v, struct slice name)
 {
@@ -34,14 +28,6 @@ uint64_t queue_count(const struct queue *q, enum entry_state state)
 	for (unsigned i = 0; i < q->config.shards; i++)
 		n += shard_count(q->shards[i], state);
 	return n;
-}
-
-static bool is_refilling(const struct queue *q)
-{
-	for (unsigned i = 0; i < q->config.shards; i++)
-		if (q->shards[i]->stages[ENTRY_READY].is_refilling)
-			return true;
-	return false;
 }
 
 /* A script that counts on from the rank served last must not begin before all that
@@ -76,26 +62,6 @@ double queue_rank(struct queue *q, const struct shard *sh, const struct msg *m)
 		return 0;
 	return rank;
 }
-
-/* ---- what shards tell -------------------------------------------------------------- */
-
-static void on_ready(struct shard *sh)
-{
-	struct queue *q = sh->owner;
-
-	broker_activate(q->vhost->broker, q);
-}
-
-static bool on_timeout(struct shard *sh, struct entry *e)
-{
-	struct queue *q = sh->owner;
-
-	q->counters.timed_out++;
-	retry_failed(e, "timeout");
-	return !pace_is_spent(&q->vhost->broker->pace, false);
-}
-
-static const struct shard_ops shard_callbacks = { on_ready, on_timeout };
 
 /* ---- life ----------------------------------------------------------------------------
  */
@@ -178,7 +144,7 @@ static void create_shards(struct queue *q)
 		if (queue_is_durable(q))
 			keys = store_shard_create(b->store, vhost_slice(q->vhost),
 						  queue_slice(q), i);
-		q->shards[i] = shard_create(&b->env, &shard_callbacks, q, i, keys);
+		q->shards[i] = shard_create(&b->env, q, i, keys);
 	}
 }
 
@@ -211,7 +177,7 @@ static void enter(struct queue *q)
 }
 
 static int create(struct vhost *v, struct slice name, struct queue_config *config_take,
-		  struct session *owner, struct queue **out, struct error *err)
+		  struct queue_list *owner, struct queue **out, struct error *err)
 {
 	struct queue *q = make(v, name, config_take);
 	struct error why;
@@ -228,7 +194,7 @@ static int create(struct vhost *v, struct slice name, struct queue_config *confi
 	enter(q);
 	if (q->config.is_exclusive) {
 		q->owner = owner;
-		TAILQ_INSERT_TAIL(&owner->exclusive, q, owner_link);
+		TAILQ_INSERT_TAIL(owner, q, owner_link);
 	}
 	*out = q;
 	return TIDE_OK;
@@ -294,7 +260,7 @@ static int check_usable(const struct queue *q, struct error *err)
 }
 
 int queue_declare(struct vhost *v, struct slice name, const struct args *args,
-		  struct session *owner, struct queue **out, bool *is_new,
+		  struct queue_list *owner, struct queue **out, bool *is_new,
 		  struct error *err)
 {
 	struct queue *q = queue_find(v, name);
@@ -328,11 +294,12 @@ void queue_erase(struct queue *q, struct waiter *waiter)
 		return;
 	TAILQ_FOREACH (binding, &q->incoming, dest_link)
 		if (binding_is_durable(binding))
-			store_definition_remove(b->store, STORE_BINDINGS, vhost_slice(q->vhost),
-				       binding_slice(binding), NULL, NULL);
+			store_definition_remove(b->store, STORE_BINDINGS,
+						vhost_slice(q->vhost),
+						binding_slice(binding), NULL, NULL);
 	waiter_add(waiter);
-	store_definition_remove(b->store, STORE_QUEUES, vhost_slice(q->vhost), queue_slice(q),
-		       waiter_store_done, waiter);
+	store_definition_remove(b->store, STORE_QUEUES, vhost_slice(q->vhost),
+				queue_slice(q), waiter_store_done, waiter);
 	for (unsigned i = 0; i < q->config.shards; i++) {
 		waiter_add(waiter);
 		store_shard_erase(b->store, q->shards[i]->keys, waiter_store_done,
@@ -345,36 +312,9 @@ static void release_held(struct shard *sh)
 	struct entry *e;
 
 	TAILQ_FOREACH (e, &sh->young, link)
-		channel_release(e);
+		consumer_release(e);
 	for (e = window_first(&sh->held); e; e = window_next(&sh->held, e))
-		channel_release(e);
-}
-
-/* Its reply is going to be answered. */
-static void end_get(struct consumer *c)
-{
-	queue_remove_consumer(c->queue, c);
-	c->reply = NULL;
-	consumer_destroy(c);
-}
-
-static void cancel(struct consumer *c, const struct queue *q)
-{
-	struct session *s = c->channel->session;
-	struct error err;
-	char words[2 * NAME_LEN_MAX + 32];
-
-	if (c->reply) {
-		struct reply *r = c->reply;
-
-		end_get(c);
-		error_set(&err, TIDE_ENOTFOUND, "queue '%s' was deleted", q->name);
-		reply_error(r, &err);
-		return;
-	}
-	snprintf(words, sizeof(words), "%s queue-deleted", c->sid);
-	s->ops->on_event(s->ctx, c->channel->number, "cancelled", words);
-	consumer_destroy(c);
+		consumer_release(e);
 }
 
 void queue_destroy(struct queue *q)
@@ -390,7 +330,7 @@ void queue_destroy(struct queue *q)
 	q->had_consumer = false;
 	while ((c = TAILQ_FIRST(&q->able)) != NULL ||
 	       (c = TAILQ_FIRST(&q->waiting)) != NULL)
-		cancel(c, q);
+		c->ops->on_cancel(c);
 	while ((binding = TAILQ_FIRST(&q->incoming)) != NULL) {
 		struct exchange *source = binding->source;
 
@@ -403,26 +343,12 @@ void queue_destroy(struct queue *q)
 	if (q->is_active)
 		TAILQ_REMOVE(&b->active, q, active_link);
 	if (q->owner)
-		TAILQ_REMOVE(&q->owner->exclusive, q, owner_link);
+		TAILQ_REMOVE(q->owner, q, owner_link);
 	HASH_DEL(v->queues, q);
 	HASH_DELETE(serial_hh, b->queues_by_serial, q);
 	b->route_version++;
 	vhost_check(v);
 	free_parts(q);
-}
-
-/* ---- consumers
- * ------------------------------------------------------------------------- */
-
-static bool can_take(const struct consumer *c)
-{
-	const struct session *s = c->channel->session;
-
-	if (c->reply)
-		return true;
-	if (c->confirm)
-		return false;
-	return (c->is_auto_ack || c->unacked < c->prefetch) && s->ops->can_take(s->ctx);
 }
 
 bool queue_is_abandoned(const struct queue *q)
@@ -431,196 +357,10 @@ bool queue_is_abandoned(const struct queue *q)
 	       !q->vhost->broker->is_draining;
 }
 
-void queue_add_consumer(struct queue *q, struct consumer *c)
+void queue_activate(struct queue *q)
 {
-	c->queue = q;
-	c->is_waiting = false;
-	TAILQ_INSERT_TAIL(&q->able, c, queue_link);
-	if (!c->reply) {
-		q->consumer_count++;
-		q->had_consumer = true;
-	}
-	broker_activate(q->vhost->broker, q);
-}
-
-void queue_remove_consumer(struct queue *q, struct consumer *c)
-{
-	if (!c->queue)
+	if (q->is_active)
 		return;
-	TAILQ_REMOVE(c->is_waiting ? &q->waiting : &q->able, c, queue_link);
-	if (c->is_extended)
-		TAILQ_REMOVE(&q->extended, c, extended_link);
-	c->queue = NULL;
-	if (c->reply)
-		return;
-	q->consumer_count--;
-	if (queue_is_abandoned(q))
-		broker_activate(q->vhost->broker, q); /* which finds that it is to go */
-}
-
-void queue_update_consumer(struct consumer *c)
-{
-	struct queue *q = c->queue;
-	bool is_able;
-
-	if (!q)
-		return;
-	is_able = can_take(c);
-	if (is_able == !c->is_waiting)
-		return;
-	TAILQ_REMOVE(c->is_waiting ? &q->waiting : &q->able, c, queue_link);
-	c->is_waiting = !is_able;
-	TAILQ_INSERT_TAIL(is_able ? &q->able : &q->waiting, c, queue_link);
-	if (is_able)
-		broker_activate(q->vhost->broker, q);
-}
-
-/* ---- dealing
- * ----------------------------------------------------------------------------- */
-
-/* The next message of any shard, in turn; what has expired goes its own way. */
-static struct entry *next_message(struct queue *q, unsigned *budget)
-{
-	int64_t now_ms = q->vhost->broker->now_ms;
-
-	for (unsigned i = 0; i < q->config.shards; i++) {
-		struct shard *sh = q->shards[q->next_shard];
-		struct entry *e;
-
-		q->next_shard =
-			q->next_shard + 1 < q->config.shards ? q->next_shard + 1 : 0;
-		while ((e = shard_next(sh)) != NULL) {
-			if (!e->msg->expires_unix_ms || e->msg->expires_unix_ms > now_ms)
-				return e;
-			retry_failed(e, "expired");
-			if (*budget == 0 || --*budget == 0)
-				return NULL;
-			if (pace_is_spent(&q->vhost->broker->pace, false)) {
-				*budget = 0;
-				return NULL;
-			}
-		}
-	}
-	return NULL;
-}
-
-static void give_to_get(struct consumer *c, struct entry *first, unsigned *budget)
-{
-	struct delivery *list = mem_alloc(c->max * sizeof(*list));
-	struct queue *q = c->queue;
-	struct channel *ch = c->channel;
-	struct broker *b = q->vhost->broker;
-	struct reply *r = c->reply;
-	bool is_auto_ack = c->is_auto_ack;
-	unsigned n = 0, max = c->max;
-
-	end_get(c);
-	for (struct entry *e = first; e; e = n < max ? next_message(q, budget) : NULL) {
-		struct delivery *d = &list[n++];
-
-		*d = (struct delivery){ msg_ref(e->msg), 0, e->attempts + 1 };
-		q->counters.delivered++;
-		b->counters.delivered++;
-		if (e->attempts > 0)
-			q->counters.redelivered++;
-		if (is_auto_ack) {
-			e->shard->served = e->rank;
-			q->counters.acked++;
-			b->counters.acked++;
-			shard_remove(e, NULL);
-			continue;
-		}
-		shard_hold(e, b->now_ms + q->config.ack_timeout_ms);
-		d->tag = held_add(&ch->held, e);
-		e->channel = ch;
-	}
-	reply_messages_take(r, list, n);
-}
-
-static void answer_empty(struct consumer *c)
-{
-	struct reply *r = c->reply;
-
-	end_get(c);
-	reply_messages_take(r, NULL, 0);
-}
-
-void queue_answer_get(struct consumer *c)
-{
-	struct queue *q = c->queue;
-	unsigned budget = DEAL_MAX;
-	bool is_draining = q->vhost->broker->is_draining;
-	struct entry *e = is_draining ? NULL : next_message(q, &budget);
-
-	if (e) {
-		give_to_get(c, e, &budget);
-		return;
-	}
-	if (!c->is_extended && !is_draining && is_refilling(q)) {
-		struct broker *b = q->vhost->broker;
-
-		c->is_extended = true;
-		TAILQ_INSERT_TAIL(&q->extended, c, extended_link);
-		heap_set(&b->waits, &c->wait, b->mono_ms + GET_READ_MS);
-		return;
-	}
-	answer_empty(c);
-}
-
-/* GETs whose time is over waited for a read of Redis, which brought nothing. */
-static void end_extended(struct queue *q)
-{
-	struct consumer *c;
-
-	if (TAILQ_EMPTY(&q->extended) || is_refilling(q))
-		return;
-	while ((c = TAILQ_FIRST(&q->extended)) != NULL)
-		answer_empty(c);
-}
-
-bool queue_deal(struct queue *q)
-{
-	unsigned budget = DEAL_MAX;
-	struct consumer *c;
-	struct entry *e;
-
-	if (q->vhost->broker->is_draining)
-		return false;
-	while (budget > 0 && (c = TAILQ_FIRST(&q->able)) != NULL) {
-		if (!can_take(c)) {
-			queue_update_consumer(c);
-			continue;
-		}
-		e = next_message(q, &budget);
-		if (!e) {
-			end_extended(q);
-			return budget == 0;
-		}
-		if (budget > 0)
-			budget--;
-		if (c->reply) {
-			give_to_get(c, e, &budget);
-			continue;
-		}
-		/* To the end of the line, so that the next message goes to the next. */
-		TAILQ_REMOVE(&q->able, c, queue_link);
-		TAILQ_INSERT_TAIL(&q->able, c, queue_link);
-		consumer_deliver(c, e);
-	}
-	return budget == 0;
-}
-
-void queue_deal_get(struct consumer *c, bool may_wait)
-{
-	struct queue *q = c->queue;
-	struct channel *ch = c->channel;
-	const struct reply *r = c->reply;
-
-	if (q->vhost->broker->is_draining)
-		return; /* answered at the end of the turn */
-	queue_deal(q);
-	/* It is the last of its channel, if it was not given something and has gone. */
-	c = TAILQ_LAST(&ch->consumers, consumer_list);
-	if (c && c->reply == r && !may_wait)
-		queue_answer_get(c);
+	q->is_active = true;
+	TAILQ_INSERT_TAIL(&q->vhost->broker->active, q, active_link);
 }

@@ -1,4 +1,4 @@
-/* queue.h: a queue: its shards, its consumers, and who gets the next message. */
+/* queue.h: a queue: its configuration, its shards and its consumers. */
 #ifndef TIDE_BROKER_QUEUE_H
 #define TIDE_BROKER_QUEUE_H
 
@@ -12,7 +12,6 @@
 
 struct dedupe_queue;
 struct route;
-struct session;
 
 struct queue_counters {
 	uint64_t published;
@@ -46,7 +45,7 @@ struct queue {
 	struct consumer_list extended; /* GETs: of those who are able */
 	unsigned consumer_count;       /* subscriptions; GETs do not count */
 	bool had_consumer;
-	struct session *owner; /* of an exclusive queue */
+	struct queue_list *owner; /* of an exclusive queue: a list of such */
 	TAILQ_ENTRY(queue) owner_link;
 	struct binding_list incoming;
 	TAILQ_ENTRY(queue) active_link;
@@ -59,9 +58,9 @@ struct queue {
 
 struct queue *queue_find(struct vhost *v, struct slice name);
 
-/* As exchange_declare. `owner`: the session of an exclusive queue. */
+/* As exchange_declare. `owner`: the list that an exclusive queue goes to. */
 TIDE_MUST_USE int queue_declare(struct vhost *v, struct slice name,
-				const struct args *args, struct session *owner,
+				const struct args *args, struct queue_list *owner,
 				struct queue **out, bool *is_new, struct error *err);
 /* One that Redis has: it exists without its scripts, until queue_attach.
  * @param args  NULL: the definition cannot be read, for the reason in `err` */
@@ -90,23 +89,8 @@ uint64_t queue_count(const struct queue *q, enum entry_state state);
  * not mean that a consumer has gone for good. */
 bool queue_is_abandoned(const struct queue *q);
 
-/* Deal out what is ready to those who can take it. Gives whether there is
- * more to do at once. */
-bool queue_deal(struct queue *q);
-
-void queue_add_consumer(struct queue *q, struct consumer *c);
-void queue_remove_consumer(struct queue *q, struct consumer *c);
-/* Its credit or its connection may have changed. */
-void queue_update_consumer(struct consumer *c);
-
-/* Deal until this GET has its messages, or nothing is left for it. Then it may
- * wait, or is answered. */
-void queue_deal_get(struct consumer *c, bool may_wait);
-
-/* The time of a GET is over: it takes what is there now, up to its `max`. When
- * Redis is just being asked for more it waits for that, GET_READ_MS at most. */
-#define GET_READ_MS 5000
-void queue_answer_get(struct consumer *c);
+/* Have it deal out messages at the end of the turn. */
+void queue_activate(struct queue *q);
 
 /* The rank of a message here; 0, and an error counted, when the script fails. */
 double queue_rank(struct queue *q, const struct shard *sh, const struct msg *m);

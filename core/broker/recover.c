@@ -1,14 +1,15 @@
 #include "recover.h"
 
-#include "base/mem.h"
 #include "host/log.h"
+#include "base/mem.h"
 #include "shard/dedupe.h"
 #include "unusable.h"
 
 struct recovery {
 	struct waiter waiter;
 	struct broker *broker;
-	recover_fn *on_done;
+	store_done_fn on_done;
+	void *ctx;
 };
 
 static const char *const table_names[] = { "vhost", "exchange", "queue", "binding" };
@@ -124,12 +125,13 @@ static void on_definition(void *ctx, const struct store_definition *d)
 			  err.text);
 }
 
-static struct recovery *create(struct broker *b, recover_fn *on_done)
+static struct recovery *create(struct broker *b, store_done_fn on_done, void *ctx)
 {
 	struct recovery *r = mem_zalloc(sizeof(*r));
 
 	r->broker = b;
 	r->on_done = on_done;
+	r->ctx = ctx;
 	return r;
 }
 
@@ -137,13 +139,13 @@ static void on_end(void *ctx, int status, const char *text)
 {
 	struct recovery *r = ctx;
 
-	r->on_done(r->broker, status, text);
+	r->on_done(r->ctx, status, text);
 	mem_free(r);
 }
 
-void recover_definitions(struct broker *b, recover_fn *on_done)
+void recover_definitions(struct broker *b, store_done_fn on_done, void *ctx)
 {
-	store_definition_load(b->store, on_definition, on_end, create(b, on_done));
+	store_definition_load(b->store, on_definition, on_end, create(b, on_done, ctx));
 }
 
 /* ---- shards ----------------------------------------------------------------------- */
@@ -180,7 +182,7 @@ static void on_shards(struct waiter *w)
 
 	if (w->status == TIDE_OK)
 		log_counts(r->broker);
-	r->on_done(r->broker, w->status, w->text);
+	r->on_done(r->ctx, w->status, w->text);
 	mem_free(r);
 }
 
@@ -192,9 +194,9 @@ void recover_queue(struct queue *q, struct waiter *waiter)
 	}
 }
 
-void recover_shards(struct broker *b, recover_fn *on_done)
+void recover_shards(struct broker *b, store_done_fn on_done, void *ctx)
 {
-	struct recovery *r = create(b, on_done);
+	struct recovery *r = create(b, on_done, ctx);
 	struct vhost *v, *next_vhost;
 	struct queue *q, *next_queue;
 

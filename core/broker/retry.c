@@ -1,7 +1,6 @@
 #include "retry.h"
 
 #include "host/log.h"
-#include "session/channel.h"
 #include "dead_letter.h"
 #include "queue.h"
 #include "rollout/shadow.h"
@@ -77,7 +76,7 @@ void retry_failed(struct entry *e, const char *reason)
 	struct queue *q = entry_queue(e);
 	struct retry_decision d;
 
-	channel_release(e);
+	consumer_release(e);
 	q->vhost->broker->counters.failed++;
 	if (strcmp(reason, "expired") == 0) {
 		expired(e);
@@ -96,7 +95,7 @@ void retry_after(struct entry *e, int64_t delay_ms)
 {
 	struct queue *q = entry_queue(e);
 
-	channel_release(e);
+	consumer_release(e);
 	q->vhost->broker->counters.failed++;
 	shard_count_failure(e, "nack");
 	if (is_over_limit(e))
@@ -107,7 +106,7 @@ void retry_after(struct entry *e, int64_t delay_ms)
 
 void retry_dead(struct entry *e, const char *reason)
 {
-	channel_release(e);
+	consumer_release(e);
 	entry_queue(e)->vhost->broker->counters.failed++;
 	shard_count_failure(e, reason);
 	dead_letter(e, reason, "consumer");
@@ -115,6 +114,6 @@ void retry_dead(struct entry *e, const char *reason)
 
 void retry_unpunished(struct entry *e)
 {
-	channel_release(e);
+	consumer_release(e);
 	shard_return(e, 0);
 }

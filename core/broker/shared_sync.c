@@ -29,13 +29,13 @@ static void on_fields(void *ctx, int status, const char *text,
 			  unreadable);
 	if (status == TIDE_OK)
 		shared_keep(engine_shared(b->engine));
-	b->shared_sync.on_loaded(b, status, text);
+	b->shared_sync.on_loaded(b->shared_sync.ctx, status, text);
 }
 
-void shared_sync_load(struct broker *b,
-		      void (*on_loaded)(struct broker *b, int status, const char *text))
+void shared_sync_load(struct broker *b, store_done_fn on_loaded, void *ctx)
 {
 	b->shared_sync.on_loaded = on_loaded;
+	b->shared_sync.ctx = ctx;
 	store_document_read(b->store, DOC_SHARED, on_fields, b);
 }
 

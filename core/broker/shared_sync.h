@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "store/store.h"
+
 #define SHARED_SYNC_REST_MS 100
 
 struct broker;
@@ -19,12 +21,12 @@ struct shared_sync {
 	bool is_behind;   /* there was more than the batch could take */
 	bool has_failed;  /* the last batch; it was logged */
 	int64_t after_ms; /* no batch before this */
-	void (*on_loaded)(struct broker *b, int status, const char *text);
+	store_done_fn on_loaded;
+	void *ctx;
 };
 
 /* Read what there is, then on_loaded. */
-void shared_sync_load(struct broker *b,
-		      void (*on_loaded)(struct broker *b, int status, const char *text));
+void shared_sync_load(struct broker *b, store_done_fn on_loaded, void *ctx);
 /* The end of a turn. */
 void shared_sync_turn(struct broker *b);
 /* When a turn is needed; 0 = not by itself. */

@@ -1,45 +1,20 @@
 #include "turn.h"
 
 #include <sched.h>
-#include <stdio.h>
 
-#include "base/mem.h"
+#include "base/container.h"
 #include "host/log.h"
-#include "clock.h"
+#include "base/mem.h"
+#include "deal.h"
 #include "shard/dedupe.h"
-#include "exchange.h"
-#include "queue.h"
-#include "schedule/scheduler.h"
-#include "session/session.h"
-#include "session/settle.h"
 #include "vhost.h"
-
-/* Below these shares of a limit, publishers who were held back go on. */
-#define RELIEF(limit) ((limit) / 4 * 3)
-
-/* ---- time and turns ---------------------------------------------------------------- */
-
-void broker_begin(struct broker *b)
-{
-	clock_update(b);
-	pace_begin(&b->pace);
-}
-
-void broker_activate(struct broker *b, struct queue *q)
-{
-	if (q->is_active)
-		return;
-	q->is_active = true;
-	TAILQ_INSERT_TAIL(&b->active, q, active_link);
-}
 
 static void tick_shards(struct broker *b)
 {
 	struct heap_node *n;
 
 	while ((n = heap_min(&b->timers)) != NULL && n->key <= b->now_ms) {
-		struct shard *sh =
-			(struct shard *)((char *)n - offsetof(struct shard, timer));
+		struct shard *sh = container_of(n, struct shard, timer);
 		int64_t key = n->key;
 
 		shard_tick(sh);
@@ -80,8 +55,8 @@ static void deal(struct broker *b)
 		q->is_active = false;
 		if (queue_is_abandoned(q))
 			auto_delete(q);
-		else if (queue_deal(q))
-			broker_activate(b, q);
+		else if (deal_queue(q))
+			queue_activate(q);
 		if (is_last)
 			break;
 	}
@@ -92,8 +67,7 @@ static void answer_gets(struct broker *b)
 	struct heap_node *n;
 
 	while ((n = heap_min(&b->waits)) != NULL && n->key <= b->mono_ms)
-		queue_answer_get(
-			(struct consumer *)((char *)n - offsetof(struct consumer, wait)));
+		deal_answer(container_of(n, struct consumer, wait));
 }
 
 static void close_shards(struct broker *b)
@@ -110,61 +84,20 @@ static void close_shards(struct broker *b)
 	}
 }
 
-static void on_timer(uv_timer_t *handle)
+void turn_tick(struct broker *b)
 {
-	struct broker *b = handle->data;
-
-	/* The turn comes next. Within this callback it could set the timer anew, and
-	 * libuv would call it again and again without ever looking at a socket. */
-	b->timer_due_ms = 0;
+	tick_shards(b);
+	if (b->is_started)
+		dedupe_turn(b->dedupe);
 }
 
-static void on_idle(uv_idle_t *handle)
+void turn_deal(struct broker *b)
 {
-	/* It keeps the loop from waiting; the turn does the work. */
-}
-
-/* The earlier of two times, where 0 is none. */
-static int64_t earlier(int64_t a, int64_t b)
-{
-	return !a || (b && b < a) ? b : a;
-}
-
-static int64_t next_due_ms(const struct broker *b)
-{
-	int64_t due_ms = journal_retry_unix_ms(b->journal);
-	struct heap_node *n = heap_min(&b->timers);
-
-	if (n)
-		due_ms = earlier(due_ms, n->key);
-	n = heap_min(&b->waits);
-	if (n)
-		due_ms = earlier(due_ms, b->now_ms + (n->key - b->mono_ms));
-	due_ms = earlier(due_ms, dedupe_due_ms(b->dedupe));
-	due_ms = earlier(due_ms, scheduler_due_ms(b));
-	return earlier(due_ms, shared_sync_due_ms(b));
-}
-
-static void arm(struct broker *b)
-{
-	int64_t due_ms = next_due_ms(b);
-	bool is_due = due_ms != 0 && due_ms <= b->now_ms;
-	bool is_busy = is_due || !TAILQ_EMPTY(&b->active) || !TAILQ_EMPTY(&b->settling) ||
-		       !TAILQ_EMPTY(&b->unbinding) || !TAILQ_EMPTY(&b->env.closing);
-
-	if (is_busy && !uv_is_active((uv_handle_t *)&b->idle))
-		uv_idle_start(&b->idle, on_idle);
-	else if (!is_busy && uv_is_active((uv_handle_t *)&b->idle))
-		uv_idle_stop(&b->idle);
-	if (is_due)
-		due_ms = 0; /* the next turn comes without a timer */
-	if (due_ms == b->timer_due_ms)
-		return;
-	b->timer_due_ms = due_ms;
-	if (due_ms == 0)
-		uv_timer_stop(&b->timer);
-	else
-		uv_timer_start(&b->timer, on_timer, (uint64_t)(due_ms - b->now_ms), 0);
+	deal(b);
+	answer_gets(b);
+	vhost_turn(b);
+	binding_turn(b);
+	close_shards(b);
 }
 
 /* A consumer that was just sent a message may be waiting for this processor, and
@@ -178,87 +111,37 @@ static void flush(struct journal *j)
 	journal_flush(j);
 }
 
-void broker_turn(struct broker *b)
+void turn_flush(struct broker *b)
 {
-	broker_begin(b);
-	settle_turn(b);
-	tick_shards(b);
-	if (b->is_started)
-		dedupe_turn(b->dedupe);
-	scheduler_turn(b);
-	deal(b);
-	answer_gets(b);
-	vhost_turn(b);
-	binding_turn(b);
-	close_shards(b);
-	b->hooks.on_turn(b->hooks.ctx);
-	if (b->is_closing)
-		return; /* it was the last turn */
-	if (b->env.store && b->is_started)
+	if (!b->is_started)
+		return;
+	if (b->env.store)
 		flush(b->journal);
-	if (b->is_started)
-		shared_sync_turn(b);
-	broker_check_pressure(b);
-	arm(b);
+	shared_sync_turn(b);
 }
 
-static void on_prepare(uv_prepare_t *handle)
+/* The earlier of two times, where 0 is none. */
+static int64_t earlier(int64_t a, int64_t b)
 {
-	broker_turn(handle->data);
+	return !a || (b && b < a) ? b : a;
 }
 
-static void on_check(uv_check_t *handle)
+int64_t turn_due_ms(const struct broker *b)
 {
-	broker_turn(handle->data);
+	int64_t due_ms = journal_retry_unix_ms(b->journal);
+	struct heap_node *n = heap_min(&b->timers);
+
+	if (n)
+		due_ms = earlier(due_ms, n->key);
+	n = heap_min(&b->waits);
+	if (n)
+		due_ms = earlier(due_ms, b->now_ms + (n->key - b->mono_ms));
+	due_ms = earlier(due_ms, dedupe_due_ms(b->dedupe));
+	return earlier(due_ms, shared_sync_due_ms(b));
 }
 
-/* ---- pressure -------------------------------------------------------------------- */
-
-static void set_blocked(struct broker *b, bool is_blocked)
+bool turn_is_busy(const struct broker *b)
 {
-	struct session *s, *next;
-
-	b->is_blocked = is_blocked;
-	if (is_blocked)
-		log_warn("publishers are held back: %s", b->blocked_why);
-	else
-		log_info("publishers go on");
-	for (s = TAILQ_FIRST(&b->sessions); s; s = next) {
-		next = TAILQ_NEXT(s, link);
-		if (s->has_published)
-			s->ops->on_blocked(s->ctx, is_blocked, b->blocked_why);
-	}
-}
-
-void broker_check_pressure(struct broker *b)
-{
-	size_t unstored = journal_stats(b->journal)->unstored_bytes;
-	size_t unstored_max = b->config.unstored_max_bytes;
-	size_t memory = broker_memory(b);
-	size_t memory_max = b->config.memory_max_bytes;
-
-	if (!b->is_blocked && unstored > unstored_max) {
-		snprintf(b->blocked_why, sizeof(b->blocked_why),
-			 "%zu MiB wait to be written to Redis", unstored >> 20);
-		set_blocked(b, true);
-	} else if (!b->is_blocked && memory > memory_max) {
-		snprintf(b->blocked_why, sizeof(b->blocked_why),
-			 "messages fill %zu MiB of memory", memory >> 20);
-		set_blocked(b, true);
-	} else if (b->is_blocked && unstored <= RELIEF(unstored_max) &&
-		   memory <= RELIEF(memory_max)) {
-		set_blocked(b, false);
-	}
-}
-
-void turn_start(struct broker *b)
-{
-	uv_timer_init(b->loop, &b->timer);
-	uv_prepare_init(b->loop, &b->prepare);
-	uv_check_init(b->loop, &b->check);
-	uv_idle_init(b->loop, &b->idle);
-	b->timer.data = b->prepare.data = b->check.data = b->idle.data = b;
-	b->handles = 4;
-	uv_prepare_start(&b->prepare, on_prepare);
-	uv_check_start(&b->check, on_check);
+	return !TAILQ_EMPTY(&b->active) || !TAILQ_EMPTY(&b->unbinding) ||
+	       !TAILQ_EMPTY(&b->env.closing);
 }

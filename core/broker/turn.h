@@ -1,13 +1,22 @@
-/* turn.h: what the broker does in each turn of the loop, and when it needs one.
+/* turn.h: what the model does in each turn of the loop, and when it needs one.
  *
- * broker_begin, broker_turn, broker_activate and broker_check_pressure, which
- * broker.h declares, are here too. */
+ * A turn is: broker_begin, turn_tick, turn_deal, turn_flush. Who drives it does its own
+ * work in between. */
 #ifndef TIDE_BROKER_TURN_H
 #define TIDE_BROKER_TURN_H
 
 #include "broker.h"
 
-/* Set up the handles that drive the turns; broker_close closes them. */
-void turn_start(struct broker *b);
+/* What time brings: delayed messages become ready, leases end, publish ids go. */
+void turn_tick(struct broker *b);
+/* Deal ready messages out, answer GETs whose time is over, drop what is unneeded. */
+void turn_deal(struct broker *b);
+/* Send what has changed to Redis. */
+void turn_flush(struct broker *b);
+
+/* When it needs a turn; 0 = not by itself. */
+int64_t turn_due_ms(const struct broker *b);
+/* It needs one at once. */
+bool turn_is_busy(const struct broker *b);
 
 #endif

@@ -13,7 +13,7 @@ static const char *text(const json_t *object, const char *key)
 	return value ? value : "";
 }
 
-/* Its options, encoded as in a line, and the end of the line. */
+/* Append the options, encoded as in a line, and the end of the line. */
 static void end_line(struct buf *line, json_t *item)
 {
 	const char *name;
@@ -99,7 +99,7 @@ static int ask(struct tidemq_client *client, size_t i, struct buf *lines,
 	list = json_loadb(reply.text, reply.len, 0, NULL);
 	if (!json_is_array(list)) {
 		json_decref(list);
-		return error_set(err, TIDE_ESYNTAX, "%s: the answer is no list",
+		return error_set(err, TIDE_ESYNTAX, "%s: the answer is not a list",
 				 lists[i].request);
 	}
 	lists[i].write(lines, list);

@@ -2,144 +2,117 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "base/mem.h"
 #include "ask.h"
+#include "circles.h"
 #include "host/log.h"
-#include "broker/exchange.h"
-#include "broker/queue.h"
 #include "lint.h"
-#include "model.h"
-#include "rules/engine/inspect.h"
+#include "scripts.h"
+#include "targets.h"
 
 #define DEFINITIONS_MAX_BYTES ((size_t)64 << 20)
-
-struct check {
-	const struct check_options *options;
-	struct findings findings;
-	struct inspection rules;
-	struct model model;
-	bool has_model;
-};
-
-/* ---- definitions ----------------------------------------------------------------------
- */
 
 static int read_file(const char *path, struct buf *out)
 {
 	FILE *file = fopen(path, "r");
 	size_t n = 1;
+	int rc;
 
 	while (file && n > 0 && buf_len(out) < DEFINITIONS_MAX_BYTES) {
 		n = fread(buf_reserve(out, 4096), 1, 4096, file);
 		buf_grow(out, n);
 	}
-	int rc = !file || ferror(file) ? -1 : 0;
+	rc = !file || ferror(file) ? -1 : 0;
 	if (file)
 		fclose(file);
 	return rc;
 }
 
-/* A broker that cannot be asked is a finding: there is no telling whether the rules
- * fit. */
-static bool ask(struct check *c, struct buf *lines)
+static void on_error(void *ctx, const char *text)
 {
-	struct error err;
-
-	if (!c->options->url || ask_broker(c->options->url, lines, &err) == TIDE_OK)
-		return true;
-	c->findings.dir = NULL;
-	findings_add(&c->findings, "broker", 0, "%s", err.text);
-	c->findings.dir = c->options->dir;
-	return false;
+	findings_add_error(ctx, text);
 }
 
-static void open_model(struct check *c, struct slice definitions, struct slice of_broker)
+static void check_model(const struct check_options *o, const struct survey *s,
+			struct slice definitions, struct slice of_broker,
+			struct findings *f)
 {
+	struct model m;
 	struct error err;
 
-	c->model.findings = &c->findings;
-	if (model_open(&c->model, c->options->dir, c->options->lua_dir, &err) < 0) {
-		findings_add_error(&c->findings, "", err.text);
+	if (model_open(&m, o->dir, o->lua_dir, f, &err) < 0) {
+		findings_add_error(f, err.text);
 		return;
 	}
-	c->has_model = true;
-	c->model.file = c->options->definitions;
-	model_read(&c->model, definitions);
-	c->model.file = NULL;
-	model_read(&c->model, of_broker);
-	model_check(&c->model);
+	model_read(&m, definitions, o->definitions);
+	model_read(&m, of_broker, NULL);
+	targets_check(&m, s);
+	circles_check(&m);
+	model_close(&m);
 }
 
-static void check_definitions(struct check *c, struct slice definitions)
+static void check_definitions(const struct check_options *o, const struct survey *s,
+			      struct slice definitions, struct findings *f)
 {
-	struct buf lines;
+	struct buf of_broker;
+	struct error err;
 
-	if (!c->options->url && !c->options->definitions)
+	if (!o->url && !o->definitions)
 		return;
-	buf_init(&lines);
-	if (!c->rules.is_complete)
-		findings_note(&c->findings, "", 0,
-			      "not held against the definitions, since not every script "
-			      "loads");
-	else if (ask(c, &lines))
-		open_model(c, definitions, buf_slice(&lines));
-	buf_deinit(&lines);
-}
-
-/* ---- all of it
- * ------------------------------------------------------------------------- */
-
-static int conclude(struct check *c)
-{
-	size_t problems = c->findings.problems;
-
-	findings_print(&c->findings, stdout);
-	if (problems)
-		printf("%s: not fit to go live\n", c->options->dir);
+	if (!survey_is_complete(s)) {
+		findings_note(f, "", 0,
+			      "not compared with the definitions, because not every "
+			      "script loads");
+		return;
+	}
+	buf_init(&of_broker);
+	/* Without an answer nobody knows whether the rules fit: that is a problem. */
+	if (o->url && ask_broker(o->url, &of_broker, &err) < 0)
+		findings_add_outside(f, "broker", 0, "%s", err.text);
 	else
-		printf("%s: nothing is wrong\n", c->options->dir);
-	return problems ? 1 : 0;
+		check_model(o, s, definitions, buf_slice(&of_broker), f);
+	buf_deinit(&of_broker);
 }
 
-static int check_with(struct check *c, struct slice definitions)
+static int conclude(const struct check_options *o, struct findings *f)
 {
-	const struct check_options *o = c->options;
+	findings_print(f, stdout);
+	printf("%s: %s\n", o->dir,
+	       f->problems ? "not fit to go live" : "nothing is wrong");
+	return f->problems ? 1 : 0;
+}
+
+static int check_with(const struct check_options *o, struct slice definitions)
+{
+	struct findings f;
+	struct survey *s;
 	int status;
 
-	findings_init(&c->findings, o->dir);
-	c->rules = (struct inspection){ .findings = &c->findings,
-					.rules_dir = o->dir,
-					.lua_dir = o->lua_dir };
+	findings_init(&f, o->dir);
 	log_configure(LOG_WARN, false);
-	inspect_rules(&c->rules);
-	lint_rules(o->dir, &c->findings);
-	/* What scripts log of messages that were made up is of no interest. */
+	s = survey_open(o->dir, o->lua_dir, on_error, &f);
+	scripts_check(s, &f);
+	lint_rules(o->dir, &f);
+	/* Filters see made-up dead letters; what they log about those helps nobody. */
 	log_configure(LOG_NONE, false);
-	check_definitions(c, definitions);
-	status = conclude(c);
-	if (c->has_model)
-		model_close(&c->model);
-	bundle_unref(c->rules.good);
-	findings_deinit(&c->findings);
+	check_definitions(o, s, definitions, &f);
+	status = conclude(o, &f);
+	survey_close(s);
+	findings_deinit(&f);
 	return status;
 }
 
 int check_run(const struct check_options *o)
 {
-	struct check *c = mem_zalloc(sizeof(*c));
 	struct buf definitions;
 	int status = 2;
 
-	c->options = o;
 	buf_init(&definitions);
 	if (o->definitions && read_file(o->definitions, &definitions) < 0)
-		fprintf(stderr, "tidemq: '%s' cannot be read: %s\n", o->definitions,
+		fprintf(stderr, "tidemq: cannot read '%s': %s\n", o->definitions,
 			strerror(errno));
 	else
-		status = check_with(c, buf_slice(&definitions));
+		status = check_with(o, buf_slice(&definitions));
 	buf_deinit(&definitions);
-	mem_free(c);
 	return status;
 }

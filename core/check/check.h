@@ -1,20 +1,19 @@
-/* check.h: `tidemq check`: a rules directory looked at before it goes live. */
+/* check.h: `tidemq check`: look at a rules directory before it goes live. */
 #ifndef TIDE_CHECK_H
 #define TIDE_CHECK_H
 
 struct check_options {
 	const char *dir;
 	const char *lua_dir;
-	const char *url;         /* of a broker whose definitions it must fit; or NULL */
+	const char *url;         /* of a running broker with definitions; or NULL */
 	const char *definitions; /* a file of them; or NULL */
 };
 
-/* Load the directory as a broker would, lint it when luacheck is installed, try
- * its filters, and hold it against the definitions, when there are any. Prints
- * what it finds.
+/* Load every script as a broker would, run luacheck where it is installed, and compare
+ * the rules with the definitions, if there are any. Prints the findings.
  *
- * @return  exit status: 0 nothing is wrong, 1 something is, 2 there is no such
- *          file or broker */
+ * @return  exit status: 0 no problem, 1 problems, 2 the file of definitions cannot be
+ *          read */
 int check_run(const struct check_options *o);
 
 #endif

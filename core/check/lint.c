@@ -53,7 +53,7 @@ static void read_all(int fd, struct buf *out)
 	}
 }
 
-/* Specs have other globals, and what begins with '.' or '#' is an editor's. */
+/* Specs have other globals. Files that begin with '.' or '#' belong to an editor. */
 static bool is_rule(const char *path)
 {
 	static const char spec[] = "_spec.lua";
@@ -82,7 +82,7 @@ static void take_line(const char *line, const char *dir, struct findings *f)
 	if (sscanf(end, ":%d:%*d:%n", &number, &length) != 1 || length == 0)
 		return;
 	text = end + length + strspn(end + length, " ");
-	/* A file that does not load, and what stands in a table twice, has been told. */
+	/* That a file does not load is known already. */
 	if (is_rule(path) && !findings_has(f, path, number))
 		findings_add(f, path, number, "%s", text);
 }
@@ -95,37 +95,47 @@ static void take_output(struct buf *output, const char *dir, struct findings *f)
 		take_line(line, dir, f);
 }
 
+/* Give luacheck's exit status, and what it prints.
+ *
+ * @return  0, or an errno: ENOENT when it is not installed */
+static int run(const char *dir, struct buf *output, int *status)
+{
+	int ends[2], rc;
+	pid_t pid;
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return errno;
+	rc = start(dir, ends[1], &pid);
+	close(ends[1]);
+	if (rc == 0)
+		read_all(ends[0], output);
+	close(ends[0]);
+	if (rc == 0 && waitpid(pid, status, 0) < 0)
+		rc = errno;
+	return rc;
+}
+
 void lint_rules(const char *dir, struct findings *f)
 {
 	struct buf output;
 	char real[PATH_MAX]; /* luacheck writes ./rules as rules */
-	int ends[2], rc, status = 0;
-	pid_t pid;
+	int rc, status = 0;
 
-	if (pipe2(ends, O_CLOEXEC) < 0) {
-		findings_add(f, "", 0, "luacheck could not be run: %s", strerror(errno));
-		return;
-	}
 	if (!realpath(dir, real))
 		snprintf(real, sizeof(real), "%s", dir);
-	rc = start(real, ends[1], &pid);
-	close(ends[1]);
 	buf_init(&output);
-	if (rc == 0)
-		read_all(ends[0], &output);
-	close(ends[0]);
+	rc = run(real, &output, &status);
 	if (rc == ENOENT)
 		findings_note(f, "", 0,
 			      "luacheck is not installed; only what a broker checks was "
 			      "checked");
-	else if (rc != 0 || waitpid(pid, &status, 0) < 0)
-		findings_add(f, "", 0, "luacheck could not be run: %s",
-			     strerror(rc ? rc : errno));
+	else if (rc != 0)
+		findings_add(f, "", 0, "luacheck cannot be run: %s", strerror(rc));
 	else
 		take_output(&output, real, f);
-	/* Up to 2 it has found something; above are luacheck's own failures. */
+	/* Up to 2 it found something; higher values are failures of luacheck itself. */
 	if (rc == 0 && (!WIFEXITED(status) || WEXITSTATUS(status) > 2))
-		findings_add(f, "", 0, "luacheck failed, with status %d",
+		findings_add(f, "", 0, "luacheck failed with status %d",
 			     WIFEXITED(status) ? WEXITSTATUS(status) : status);
 	buf_deinit(&output);
 }

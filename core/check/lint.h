@@ -1,10 +1,10 @@
-/* lint.h: what luacheck says of a rules directory, when it is installed. */
+/* lint.h: the warnings of luacheck, if it is installed. */
 #ifndef TIDE_CHECK_LINT_H
 #define TIDE_CHECK_LINT_H
 
-#include "base/findings.h"
+#include "findings.h"
 
-/* What `f` has for a line already is not said again. */
+/* Skips lines for which `f` has a finding already. Blocks until luacheck ends. */
 void lint_rules(const char *dir, struct findings *f);
 
 #endif

@@ -11,27 +11,21 @@
 #define ANSWER_MAX 1024
 #define PAYLOAD_MAX 1024
 #define WORDS_MAX 4
-
-/* ---- the broker, and a connection to it ---------------------------------------------
- */
+#define WORD_MAX 300
+#define ID_MAX (2 * WORD_MAX + 16)
 
 static void on_started(void *ctx, const struct error *err)
 {
 	struct model *m = ctx;
 
 	m->is_started = true;
+	if (err)
+		m->start_error = *err;
 	uv_stop(&m->loop);
-}
-
-static void on_turn(void *ctx)
-{
 }
 
 static void on_closed(void *ctx)
 {
-	struct model *m = ctx;
-
-	m->broker = NULL;
 }
 
 static void nothing(void *ctx)
@@ -60,97 +54,111 @@ static const struct line_ops ops = {
 	.describe = describe,
 };
 
-int model_open(struct model *m, const char *rules_dir, const char *lua_dir,
-	       struct error *err)
+static void close_broker(struct model *m)
 {
-	struct broker_hooks hooks = { m, on_started, on_turn, on_closed };
+	if (m->service)
+		service_close(m->service, 0);
+	uv_run(&m->loop, UV_RUN_DEFAULT);
+	uv_loop_close(&m->loop);
+}
+
+int model_open(struct model *m, const char *rules_dir, const char *lua_dir,
+	       struct findings *f, struct error *err)
+{
+	struct service_hooks hooks = { m, on_started, nothing, on_closed };
 	struct broker_config config;
 	int rc;
 
+	*m = (struct model){ .findings = f };
 	broker_config_init(&config);
 	config.store.url = "none";
 	config.rules_dir = rules_dir;
 	config.lua_dir = lua_dir;
 	config.rules_watch = false;
 	uv_loop_init(&m->loop);
-	rc = broker_create(&m->broker, &m->loop, &config, &hooks, err);
-	if (rc < 0) {
+	rc = service_create(&m->service, &m->loop, &config, &hooks, err);
+	while (rc == TIDE_OK && !m->is_started)
 		uv_run(&m->loop, UV_RUN_DEFAULT);
-		uv_loop_close(&m->loop);
+	if (rc == TIDE_OK && m->start_error.code < 0) {
+		*err = m->start_error;
+		rc = err->code;
+	}
+	if (rc < 0) {
+		close_broker(m);
 		return rc;
 	}
-	while (!m->is_started)
-		uv_run(&m->loop, UV_RUN_DEFAULT);
-	m->vhost = vhost_find(m->broker, SLICE("/"));
+	m->vhost = vhost_find(m->service->broker, SLICE("/"));
 	out_pool_init(&m->chunks);
 	out_init(&m->out, &m->chunks);
-	line_init(&m->line, m->broker, &m->out, &ops, m, PAYLOAD_MAX);
+	line_init(&m->line, m->service, &m->out, &ops, m, PAYLOAD_MAX);
 	return TIDE_OK;
 }
 
 void model_close(struct model *m)
 {
+	struct model_place *place, *next;
+
 	line_deinit(&m->line);
 	out_deinit(&m->out);
-	broker_close(m->broker, 0);
-	uv_run(&m->loop, UV_RUN_DEFAULT);
-	uv_loop_close(&m->loop);
+	close_broker(m);
 	pool_deinit(&m->chunks);
-	for (size_t i = 0; i < m->place_count; i++)
-		mem_free(m->places[i].id);
-	mem_free(m->places);
+	HASH_ITER (hh, m->places, place, next) {
+		HASH_DEL(m->places, place);
+		mem_free(place);
+	}
 }
 
-/* ---- places
- * ---------------------------------------------------------------------------- */
-
-static const struct model_place *find_place(const struct model *m, const char *id)
+static const struct model_place *find_place(const struct model *m, const char *kind,
+					    const char *name)
 {
-	for (size_t i = 0; i < m->place_count; i++)
-		if (strcmp(m->places[i].id, id) == 0)
-			return &m->places[i];
-	return NULL;
-}
-
-bool model_knows(const struct model *m, const char *kind, const char *name)
-{
-	char id[600];
+	const struct model_place *place;
+	char id[ID_MAX];
 
 	snprintf(id, sizeof(id), "%s %s", kind, name);
-	return find_place(m, id) != NULL;
+	HASH_FIND_STR(m->places, id, place);
+	return place;
+}
+
+static void note_place(struct model *m, const char *id, struct model_place at)
+{
+	struct model_place *place;
+
+	HASH_FIND_STR(m->places, id, place);
+	if (place)
+		return;
+	place = mem_zalloc(sizeof(*place) + strlen(id) + 1);
+	*place = at;
+	strcpy(place->id, id);
+	HASH_ADD_STR(m->places, id, place);
+}
+
+bool model_has_exchange(const struct model *m, const char *name)
+{
+	return !name[0] || find_place(m, "exchange", name);
+}
+
+bool model_has_queue(const struct model *m, const char *name)
+{
+	return find_place(m, "queue", name) != NULL;
 }
 
 static bool is_refused(const struct model *m, const char *kind, const char *name)
 {
-	char id[600];
-	const struct model_place *place;
+	const struct model_place *place = find_place(m, kind, name);
 
-	snprintf(id, sizeof(id), "%s %s", kind, name);
-	place = find_place(m, id);
 	return place && place->is_refused;
 }
 
-static void note_place(struct model *m, const char *id, int line, bool refused)
+static void add_finding(struct model *m, const char *file, int line, const char *text)
 {
-	if (find_place(m, id))
-		return;
-	m->places = mem_realloc(m->places, (m->place_count + 1) * sizeof(*m->places));
-	m->places[m->place_count++] =
-		(struct model_place){ mem_strdup(id), m->file, line, refused };
+	findings_add_outside(m->findings, file ? file : "broker", file ? line : 0, "%s",
+			     text);
 }
 
-static void find_at(struct model *m, const char *file, int line, const char *text)
+void model_report(struct model *m, const char *kind, const char *name, const char *format,
+		  ...)
 {
-	const char *dir = m->findings->dir;
-
-	m->findings->dir = NULL;
-	findings_add(m->findings, file ? file : "broker", file ? line : 0, "%s", text);
-	m->findings->dir = dir;
-}
-
-void model_find(struct model *m, const char *id, const char *format, ...)
-{
-	const struct model_place *place = find_place(m, id);
+	const struct model_place *place = find_place(m, kind, name);
 	char *text;
 	va_list ap;
 	int len;
@@ -160,12 +168,9 @@ void model_find(struct model *m, const char *id, const char *format, ...)
 	va_end(ap);
 	if (len < 0)
 		return;
-	find_at(m, place ? place->file : m->file, place ? place->line : 1, text);
+	add_finding(m, place ? place->file : NULL, place ? place->line : 0, text);
 	free(text);
 }
-
-/* ---- lines
- * ----------------------------------------------------------------------------- */
 
 /* The answer to a request, without its end. */
 static void take_answer(struct model *m, char *answer)
@@ -202,14 +207,14 @@ static void ask(struct model *m, const char *request, char *answer)
 	take_answer(m, answer);
 }
 
-/* What a line is about: its first words. */
-struct subject {
-	char words[WORDS_MAX][300];
+/* What a line is about. */
+struct declaration {
+	char words[WORDS_MAX][WORD_MAX];
 	bool is_bind, is_to_exchange;
-	char id[600];
+	char id[ID_MAX];
 };
 
-static bool read_subject(const char *line, struct subject *s)
+static bool read_declaration(const char *line, struct declaration *s)
 {
 	int n = sscanf(line, "%299s %299s %299s %299s", s->words[0], s->words[1],
 		       s->words[2], s->words[3]);
@@ -217,66 +222,82 @@ static bool read_subject(const char *line, struct subject *s)
 	s->is_bind = strcasecmp(s->words[0], "BIND") == 0;
 	s->is_to_exchange = strstr(line, " dest=exchange") != NULL;
 	if (n >= 3 && strcasecmp(s->words[0], "DECLARE") == 0)
-		snprintf(s->id, sizeof(s->id), "%.290s %.290s", s->words[1], s->words[2]);
+		snprintf(s->id, sizeof(s->id), "%s %s", s->words[1], s->words[2]);
 	else if (n >= 4 && s->is_bind)
-		snprintf(s->id, sizeof(s->id), "binding %.280s %.280s", s->words[2],
-			 s->words[1]);
+		snprintf(s->id, sizeof(s->id), "binding %s %s", s->words[2], s->words[1]);
 	else
 		return false;
-	return true;
+	return strlen(line) < LINE_MAX_BYTES - strlen("\r\n");
 }
 
 /* A binding of what was refused fails for that reason alone. */
-static bool is_consequence(const struct model *m, const struct subject *s)
+static bool is_consequence(const struct model *m, const struct declaration *s)
 {
 	return s->is_bind &&
 	       (is_refused(m, "exchange", s->words[2]) ||
 		is_refused(m, s->is_to_exchange ? "exchange" : "queue", s->words[1]));
 }
 
-static void read_line(struct model *m, char *line, int number)
+/* @param why  "ERR not-found there is no ..." */
+static void report_refusal(struct model *m, const struct declaration *s,
+			   struct model_place at, const char *why)
 {
-	struct subject s = { .id = "" };
-	char answer[ANSWER_MAX], text[2 * ANSWER_MAX];
-	const char *why;
+	char text[2 * ANSWER_MAX];
 
-	line += strspn(line, " \t");
-	line[strcspn(line, "\r\n")] = '\0';
-	for (size_t len = strlen(line); len && strchr(" \t", line[len - 1]);)
-		line[--len] = '\0';
-	if (!line[0] || line[0] == '#')
-		return;
-	if (!read_subject(line, &s)) {
+	why = strncmp(why, "ERR ", 4) == 0 ? why + 4 : why;
+	why += strcspn(why, " ");
+	if (s->is_bind)
+		snprintf(text, sizeof(text), "binding of '%s' to '%s':%s", s->words[1],
+			 s->words[2], why);
+	else
+		snprintf(text, sizeof(text), "%s '%s':%s", s->words[1], s->words[2], why);
+	add_finding(m, at.file, at.line, text);
+}
+
+static void read_line(struct model *m, const char *line, struct model_place at)
+{
+	struct declaration s = { .id = "" };
+	char answer[ANSWER_MAX], text[ANSWER_MAX];
+
+	if (!read_declaration(line, &s)) {
 		snprintf(text, sizeof(text),
-			 "'%.80s' is no definition; these are: DECLARE exchange <name> "
-			 "<type>, DECLARE queue <name>, BIND <queue> <exchange> "
-			 "<pattern>, each with its options",
-			 line);
-		find_at(m, m->file, number, text);
+			 "'%.80s' is not a definition; definitions are: DECLARE exchange "
+			 "<name> <type>, DECLARE queue <name>, BIND <queue> <exchange> "
+			 "<pattern>, each with its options, in at most %d bytes",
+			 line, LINE_MAX_BYTES);
+		add_finding(m, at.file, at.line, text);
 		return;
 	}
 	ask(m, line, answer);
-	bool refused = strncmp(answer, "OK", 2) != 0;
-	note_place(m, s.id, number, refused);
-	if (!refused || is_consequence(m, &s))
-		return;
-	/* "ERR not-found there is no ..." */
-	why = strncmp(answer, "ERR ", 4) == 0 ? answer + 4 : answer;
-	why += strcspn(why, " ");
-	if (s.is_bind)
-		snprintf(text, sizeof(text), "binding of '%s' to '%s':%s", s.words[1],
-			 s.words[2], why);
-	else
-		snprintf(text, sizeof(text), "%s '%s':%s", s.words[1], s.words[2], why);
-	find_at(m, m->file, number, text);
+	at.is_refused = strncmp(answer, "OK", 2) != 0;
+	note_place(m, s.id, at);
+	if (at.is_refused && !is_consequence(m, &s))
+		report_refusal(m, &s, at, answer);
 }
 
-void model_read(struct model *m, struct slice text)
+/* Cut off blanks at both ends. */
+static char *trim(char *line)
+{
+	size_t len;
+
+	line += strspn(line, " \t");
+	len = strlen(line);
+	while (len > 0 && strchr(" \t\r", line[len - 1]))
+		line[--len] = '\0';
+	return line;
+}
+
+void model_read(struct model *m, struct slice text, const char *file)
 {
 	char *copy = mem_strndup(text.len ? text.data : "", text.len), *rest = copy;
+	struct model_place at = { .file = file };
 	char *line;
 
-	for (int number = 1; (line = strsep(&rest, "\n")); number++)
-		read_line(m, line, number);
+	while ((line = strsep(&rest, "\n"))) {
+		at.line++;
+		line = trim(line);
+		if (line[0] && line[0] != '#')
+			read_line(m, line, at);
+	}
 	mem_free(copy);
 }

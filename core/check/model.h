@@ -1,51 +1,55 @@
-/* model.h: exchanges, queues and bindings with the rules in question, in a broker
- * of this process that has no store, no network and no messages. `tidemq check`
- * declares everything in it and sees what the rules make of that. */
+/* model.h: exchanges, queues and bindings in a broker of this process, which has the
+ * rules in question, and neither store, network nor messages.
+ *
+ * `tidemq check` declares in it what a file or a running broker has, and looks at what
+ * the rules make of it. */
 #ifndef TIDE_CHECK_MODEL_H
 #define TIDE_CHECK_MODEL_H
 
-#include "base/findings.h"
-#include "broker/broker.h"
+#include "session/service.h"
+#include "findings.h"
 #include "proto/line/line.h"
 
 /* Where a definition came from. */
 struct model_place {
-	char *id; /* "queue jobs", "exchange orders", "binding orders audit" */
-	const char *file;
+	UT_hash_handle hh;
+	const char *file; /* NULL: a running broker */
 	int line;
 	bool is_refused;
+	char id[]; /* "queue jobs", "exchange orders", "binding orders audit" */
 };
 
 struct model {
 	struct findings *findings;
-	const char *file; /* of what is read; NULL: a broker's */
-	uv_loop_t loop;
-	struct broker *broker;
+	struct service *service;
 	struct vhost *vhost;
+	/* The rest is the model's own. */
+	uv_loop_t loop;
 	struct pool chunks;
 	struct out out;
 	struct line line;
 	bool is_started;
+	struct error start_error;
 	struct model_place *places;
-	size_t place_count;
 };
 
 /* The rules must load. On failure there is nothing to close. */
 TIDE_MUST_USE int model_open(struct model *m, const char *rules_dir, const char *lua_dir,
-			     struct error *err);
+			     struct findings *f, struct error *err);
 void model_close(struct model *m);
 
-/* Declare what the lines say. What is refused is found, with its line; what is only
- * refused for want of that is not. */
-void model_read(struct model *m, struct slice text);
+/* Declare what the lines say. A line that is refused is a finding, unless it is refused
+ * only because an earlier one was.
+ *
+ * @param file  where the lines are from, outlives the model; NULL: a running broker */
+void model_read(struct model *m, struct slice text, const char *file);
 
-/* Was it declared, even if it was refused? */
-bool model_knows(const struct model *m, const char *kind, const char *name);
-/* Tell of something with the place of its definition. */
-void model_find(struct model *m, const char *id, const char *format, ...)
-	TIDE_PRINTF(3, 4);
+/* It was declared, even if that was refused. The default exchange ("") is there. */
+bool model_has_exchange(const struct model *m, const char *name);
+bool model_has_queue(const struct model *m, const char *name);
 
-/* Dead letters and bindings: targets that there are not, circles. */
-void model_check(struct model *m);
+/* Add a finding at the definition of this exchange or queue (`kind`). */
+void model_report(struct model *m, const char *kind, const char *name, const char *format,
+		  ...) TIDE_PRINTF(4, 5);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "conn.h"
+#include "client.h"
 
 struct cancelled {
 	TAILQ_ENTRY(cancelled) link;
@@ -42,12 +42,12 @@ static int wait_until(struct tidemq_client *c, until_fn is_reached, const void *
 	b->is_late = false;
 	if (timeout_ms >= 0)
 		uv_timer_start(&b->timer, on_late, (uint64_t)timeout_ms, 0);
-	while (!is_reached(c, ctx) && c->state < CONN_LOST && !b->is_late)
+	while (!is_reached(c, ctx) && c->state < CLIENT_LOST && !b->is_late)
 		uv_run(&b->loop, UV_RUN_ONCE);
 	uv_timer_stop(&b->timer);
 	if (is_reached(c, ctx))
 		return TIDEMQ_OK;
-	if (c->state < CONN_LOST)
+	if (c->state < CLIENT_LOST)
 		return TIDEMQ_ETIMEDOUT;
 	c->error = c->loss;
 	return c->loss.status;
@@ -59,7 +59,7 @@ static int give_up(struct tidemq_client *c, int64_t timeout_ms)
 {
 	client_fail(&c->loss, TIDEMQ_ETIMEDOUT, "no reply within %" PRId64 " ms",
 		    timeout_ms);
-	conn_lose(c);
+	client_lose(c);
 	c->error = c->loss;
 	return c->loss.status;
 }
@@ -88,7 +88,8 @@ static void on_lost(struct tidemq_client *c, const struct tidemq_error *why, voi
 
 static void on_msg(struct tidemq_client *c, struct tidemq_msg *m, void *ctx)
 {
-	TAILQ_INSERT_TAIL(&c->blocking->inbox, msg_box(m), link);
+	TAILQ_INSERT_TAIL(&c->blocking->inbox, container_of(m, struct msg_box, msg),
+			  link);
 }
 
 static void on_event(struct tidemq_client *c, unsigned channel, const char *text,
@@ -106,7 +107,7 @@ static void on_event(struct tidemq_client *c, unsigned channel, const char *text
 
 static bool is_settled(const struct tidemq_client *c, const void *ctx)
 {
-	return c->state >= CONN_UP;
+	return c->state >= CLIENT_UP;
 }
 
 static void free_blocking(struct blocking *b)
@@ -157,14 +158,14 @@ struct tidemq_client *tidemq_connect(const char *url,
 	struct blocking *b = create_blocking(err);
 	if (!b)
 		return NULL;
-	struct tidemq_client *c = conn_start(&b->loop, url, options, &handlers, err);
+	struct tidemq_client *c = client_start(&b->loop, url, options, &handlers, err);
 	if (!c) {
 		free_blocking(b);
 		return NULL;
 	}
 	c->blocking = b;
 	/* The client's own time-out ends this wait. */
-	if (wait_until(c, is_settled, NULL, -1) == TIDEMQ_OK && c->state == CONN_UP)
+	if (wait_until(c, is_settled, NULL, -1) == TIDEMQ_OK && c->state == CLIENT_UP)
 		return c;
 	if (err)
 		*err = c->loss;
@@ -183,7 +184,7 @@ void tidemq_disconnect(struct tidemq_client *c)
 
 /* ---- requests ------------------------------------------------------------ */
 
-struct call {
+struct blocking_call {
 	bool is_done;
 	bool is_document;
 	struct tidemq_error error;
@@ -191,13 +192,13 @@ struct call {
 
 static bool is_call_done(const struct tidemq_client *c, const void *ctx)
 {
-	return ((const struct call *)ctx)->is_done;
+	return ((const struct blocking_call *)ctx)->is_done;
 }
 
 static void on_call_done(struct tidemq_client *c, const struct tidemq_reply *reply,
 			 void *ctx)
 {
-	struct call *call = ctx;
+	struct blocking_call *call = ctx;
 	call->is_done = true;
 	call->is_document = reply->is_document;
 	buf_clear(&c->blocking->reply_text);
@@ -210,18 +211,19 @@ static void on_call_done(struct tidemq_client *c, const struct tidemq_reply *rep
 static bool has_room(const struct tidemq_client *c, const void *ctx)
 {
 	/* Half a window, so that the next publications leave in one write. */
-	return c->in_flight <= c->options.window / 2 && buf_len(&c->out) <= CONN_OUT_MAX;
+	return c->in_flight <= c->options.window / 2 &&
+	       buf_len(&c->out) <= CLIENT_OUT_MAX;
 }
 
 /* Wait until a request may be sent. */
 static int make_room(struct tidemq_client *c)
 {
-	int status = conn_check(c);
+	int status = client_check(c);
 	return status == TIDEMQ_EBUSY ? wait_reply(c, has_room, NULL, 0) : status;
 }
 
-static int finish_call(struct tidemq_client *c, struct call *call, int64_t longer_ms,
-		       struct tidemq_reply *reply)
+static int finish_call(struct tidemq_client *c, struct blocking_call *call,
+		       int64_t longer_ms, struct tidemq_reply *reply)
 {
 	int status = wait_reply(c, is_call_done, call, longer_ms);
 	if (status == TIDEMQ_OK) {
@@ -245,7 +247,7 @@ static int finish_call(struct tidemq_client *c, struct call *call, int64_t longe
 static int request(struct tidemq_client *c, const char *line, struct slice payload,
 		   int64_t longer_ms, struct tidemq_reply *reply)
 {
-	struct call call = { 0 };
+	struct blocking_call call = { 0 };
 	int status = make_room(c);
 	if (status == TIDEMQ_OK)
 		status = tidemq_send(c, line, payload.data, payload.len, on_call_done,
@@ -283,7 +285,7 @@ static int request_take(struct tidemq_client *c, struct buf *line, int encoded,
 int tidemq_publish(struct tidemq_client *c, const struct tidemq_publication *p,
 		   struct tidemq_receipt *receipt)
 {
-	struct call call = { 0 };
+	struct blocking_call call = { 0 };
 	struct tidemq_reply reply;
 	int status = make_room(c);
 	if (status == TIDEMQ_OK)
@@ -349,10 +351,10 @@ int tidemq_subscribe(struct tidemq_client *c, const char *queue, const char *sid
 	struct buf line;
 	buf_init(&line);
 	buf_append_text(&line, "SUB ");
-	int status = word_encode(&line, queue, "queue", false, &c->error);
+	int status = encode_word(&line, queue, "queue", false, &c->error);
 	buf_append_char(&line, ' ');
 	if (status == TIDEMQ_OK)
-		status = word_encode(&line, sid, "subscription's name", false, &c->error);
+		status = encode_word(&line, sid, "subscription's name", false, &c->error);
 	if (prefetch > 0)
 		buf_printf(&line, " prefetch=%u", prefetch);
 	if (auto_ack)
@@ -365,7 +367,7 @@ int tidemq_unsubscribe(struct tidemq_client *c, const char *sid)
 	struct buf line;
 	buf_init(&line);
 	buf_append_text(&line, "UNSUB ");
-	int status = word_encode(&line, sid, "subscription's name", false, &c->error);
+	int status = encode_word(&line, sid, "subscription's name", false, &c->error);
 	return request_take(c, &line, status, 0, NULL);
 }
 
@@ -376,7 +378,7 @@ int tidemq_get(struct tidemq_client *c, const char *queue, unsigned max, int64_t
 	struct buf line;
 	buf_init(&line);
 	buf_append_text(&line, "GET ");
-	int status = word_encode(&line, queue, "queue", false, &c->error);
+	int status = encode_word(&line, queue, "queue", false, &c->error);
 	buf_printf(&line, " max=%u", max);
 	if (wait_ms > 0)
 		buf_printf(&line, " wait=%" PRId64, wait_ms);

@@ -1,6 +1,6 @@
 /* dial.c: from a URL to a connected socket: resolve the name, try its addresses
  * in turn. The connect time-out runs over all of it, and over HELLO. */
-#include "conn.h"
+#include "client.h"
 
 #include <stdio.h>
 
@@ -10,29 +10,29 @@ static void try_next(struct tidemq_client *c);
 
 static void give_up(struct tidemq_client *c, int uv_error)
 {
-	char *address = url_address(&c->url);
+	char *address = client_url_address(&c->url);
 	client_fail(&c->loss, TIDEMQ_ECONNECT, "cannot connect to %s: %s", address,
 		    uv_strerror(uv_error));
 	mem_free(address);
-	conn_lose(c);
+	client_lose(c);
 }
 
 static void on_failed_socket_closed(uv_handle_t *handle)
 {
 	struct tidemq_client *c = handle->data;
 	c->socket_is_open = false;
-	if (c->state == CONN_CONNECTING)
+	if (c->state == CLIENT_CONNECTING)
 		try_next(c);
-	conn_on_handle_closed(handle);
+	client_on_handle_closed(handle);
 }
 
 static void on_connect(uv_connect_t *req, int status)
 {
 	struct tidemq_client *c = req->data;
-	if (c->state != CONN_CONNECTING || uv_is_closing(&c->socket.handle))
+	if (c->state != CLIENT_CONNECTING || uv_is_closing(&c->socket.handle))
 		return;
 	if (status == 0) {
-		conn_greet(c);
+		client_greet(c);
 	} else if (c->address) {
 		uv_close(&c->socket.handle, on_failed_socket_closed);
 	} else {
@@ -72,8 +72,8 @@ static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *addr
 	c->is_resolving = false;
 	c->addresses = addresses;
 	c->address = addresses;
-	if (c->state != CONN_CONNECTING)
-		conn_finish(c);
+	if (c->state != CLIENT_CONNECTING)
+		client_finish(c);
 	else if (status != 0)
 		give_up(c, status);
 	else
@@ -121,7 +121,7 @@ static void dial_name(struct tidemq_client *c)
 		c->is_resolving = true;
 }
 
-void conn_dial(struct tidemq_client *c)
+void dial_start(struct tidemq_client *c)
 {
 	c->connect.data = c;
 	if (c->url.path) {

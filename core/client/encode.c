@@ -18,7 +18,7 @@ static struct slice first_word(struct slice line)
 	return space ? (struct slice){ line.data, (size_t)(space - line.data) } : line;
 }
 
-int request_inspect(struct slice line, struct request_head *out, struct tidemq_error *err)
+int encode_inspect(struct slice line, struct request_head *out, struct tidemq_error *err)
 {
 	memset(out, 0, sizeof(*out));
 	if (line.len == 0)
@@ -42,7 +42,7 @@ int request_inspect(struct slice line, struct request_head *out, struct tidemq_e
 	return TIDEMQ_OK;
 }
 
-int request_encode(struct buf *out, struct slice line, const struct request_head *head,
+int encode_request(struct buf *out, struct slice line, const struct request_head *head,
 		   struct slice payload, struct tidemq_error *err)
 {
 	if (payload.len > 0 && !head->has_payload)
@@ -67,7 +67,7 @@ int request_encode(struct buf *out, struct slice line, const struct request_head
 	return TIDEMQ_OK;
 }
 
-int word_encode(struct buf *out, const char *text, const char *what, bool may_be_empty,
+int encode_word(struct buf *out, const char *text, const char *what, bool may_be_empty,
 		struct tidemq_error *err)
 {
 	struct slice s = slice_from(text);
@@ -88,7 +88,7 @@ static int header_encode(struct buf *out, const struct tidemq_header *h,
 			 struct tidemq_error *err)
 {
 	buf_append_text(out, " h:");
-	int status = word_encode(out, h->name, "name of a header", false, err);
+	int status = encode_word(out, h->name, "name of a header", false, err);
 	if (status != TIDEMQ_OK)
 		return status;
 	if (strchr(h->name, '='))
@@ -115,7 +115,7 @@ static int check_publication(const struct tidemq_publication *p, struct tidemq_e
 	return TIDEMQ_OK;
 }
 
-int publication_encode(struct buf *out, unsigned channel,
+int encode_publication(struct buf *out, unsigned channel,
 		       const struct tidemq_publication *p, struct tidemq_error *err)
 {
 	int status = check_publication(p, err);
@@ -124,11 +124,11 @@ int publication_encode(struct buf *out, unsigned channel,
 	if (channel > 0)
 		buf_printf(out, "@%u ", channel);
 	buf_append_text(out, "PUB ");
-	status = word_encode(out, p->exchange, "exchange", true, err);
+	status = encode_word(out, p->exchange, "exchange", true, err);
 	if (status != TIDEMQ_OK)
 		return status;
 	buf_append_char(out, ' ');
-	status = word_encode(out, p->key, "key", true, err);
+	status = encode_word(out, p->key, "key", true, err);
 	if (p->priority > 0)
 		buf_printf(out, " pri=%u", p->priority);
 	if (p->delay_ms > 0)

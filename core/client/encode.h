@@ -4,7 +4,7 @@
 #define TIDE_CLIENT_ENCODE_H
 
 #include "base/buf.h"
-#include "fail.h"
+#include "client_fail.h"
 
 #define ENCODE_LINE_MAX 65536 /* with its line end */
 #define ENCODE_HEADERS_MAX 64
@@ -18,22 +18,22 @@ struct request_head {
 
 /* Look at a request line that a caller wrote: TIDEMQ_OK, or TIDEMQ_EINVAL when
  * it cannot be sent as one request. */
-TIDE_MUST_USE int request_inspect(struct slice line, struct request_head *out,
-				  struct tidemq_error *err);
+TIDE_MUST_USE int encode_inspect(struct slice line, struct request_head *out,
+				 struct tidemq_error *err);
 
 /* Append a request: the line, and for a PUB the length and the payload.
  * TIDEMQ_EINVAL or TIDEMQ_ENOMEM, and nothing is appended. */
-TIDE_MUST_USE int request_encode(struct buf *out, struct slice line,
+TIDE_MUST_USE int encode_request(struct buf *out, struct slice line,
 				 const struct request_head *head, struct slice payload,
 				 struct tidemq_error *err);
 
 /* Append the line of a PUB, without length and line end. */
-TIDE_MUST_USE int publication_encode(struct buf *out, unsigned channel,
+TIDE_MUST_USE int encode_publication(struct buf *out, unsigned channel,
 				     const struct tidemq_publication *p,
 				     struct tidemq_error *err);
 
 /* A word of a request: a name, or `-` for an empty one when `may_be_empty`. */
-TIDE_MUST_USE int word_encode(struct buf *out, const char *text, const char *what,
+TIDE_MUST_USE int encode_word(struct buf *out, const char *text, const char *what,
 			      bool may_be_empty, struct tidemq_error *err);
 
 #endif

@@ -3,10 +3,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/utf8.h"
+#include "machine.h"
 
 /* A longer line is cut; errors (ERROR_TEXT_MAX) and file names fit. */
 #define LINE_MAX_BYTES 2048
@@ -45,13 +45,13 @@ bool log_is_on(enum log_level level)
 /* "2026-11-21T09:45:52.123Z " */
 static size_t stamp(char *out, size_t room)
 {
-	struct timespec now;
+	int64_t now_ms = machine_clock_ms(CLOCK_REALTIME);
+	time_t second = (time_t)(now_ms / 1000);
 	struct tm tm;
-	clock_gettime(CLOCK_REALTIME, &now);
-	gmtime_r(&now.tv_sec, &tm);
+
+	gmtime_r(&second, &tm);
 	size_t len = strftime(out, room, "%Y-%m-%dT%H:%M:%S", &tm);
-	len += (size_t)snprintf(out + len, room - len, ".%03dZ ",
-				(int)(now.tv_nsec / 1000000));
+	len += (size_t)snprintf(out + len, room - len, ".%03dZ ", (int)(now_ms % 1000));
 	return len;
 }
 

@@ -392,7 +392,7 @@ static bool is_in_the_way(const struct conn *c, int64_t silent_ms)
 	int64_t timeout_ms = c->server->config.write_timeout_ms;
 
 	return timeout_ms && silent_ms > timeout_ms && c->line.is_counted &&
-	       c->is_reading && c->server->broker->is_blocked;
+	       c->is_reading && c->server->service->is_blocked;
 }
 
 /* The socket has been full for so long, and the peer has read nothing of it. */
@@ -501,7 +501,7 @@ struct conn *conn_accept(struct server *s, uv_stream_t *listener, bool is_over_l
 		refuse(c);
 		return c;
 	}
-	line_init(&c->line, s->broker, &c->out, &ops, c, s->config.payload_max);
+	line_init(&c->line, s->service, &c->out, &ops, c, s->config.payload_max);
 	c->has_session = true;
 	start_reading(c);
 	return c;

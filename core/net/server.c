@@ -30,13 +30,13 @@ static void on_tick(uv_timer_t *timer)
 	}
 }
 
-struct server *server_create(uv_loop_t *loop, struct broker *b,
+struct server *server_create(uv_loop_t *loop, struct service *service,
 			     const struct server_config *config)
 {
 	struct server *s = mem_zalloc(sizeof(*s));
 
 	s->loop = loop;
-	s->broker = b;
+	s->service = service;
 	s->config = *config;
 	TAILQ_INIT(&s->conns);
 	TAILQ_INIT(&s->due);

@@ -9,7 +9,6 @@
 #include <sys/queue.h>
 #include <uv.h>
 
-#include "broker/broker.h"
 #include "proto/line/line.h"
 
 struct conn;
@@ -35,7 +34,7 @@ void server_config_init(struct server_config *c);
 
 struct server {
 	uv_loop_t *loop;
-	struct broker *broker;
+	struct service *service;
 	struct server_config config;
 	struct conn_list conns;
 	struct conn_list due;
@@ -53,7 +52,7 @@ struct server {
 	void *ctx;
 };
 
-struct server *server_create(uv_loop_t *loop, struct broker *b,
+struct server *server_create(uv_loop_t *loop, struct service *service,
 			     const struct server_config *config);
 
 /* "HOST:PORT", "[IPv6]:PORT" or "unix:PATH". Port 0 takes a free one. `bound`

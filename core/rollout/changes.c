@@ -38,9 +38,9 @@ static void add_value(struct json *out, const char *key, struct slice value)
 {
 	json_key(out, key);
 	if (value.data)
-		json_string(out, value);
+		json_slice(out, value);
 	else
-		json_null(out);
+		json_nil(out);
 }
 
 static void add_header(struct changes *c, struct slice name, struct slice one,

@@ -38,7 +38,8 @@ struct history {
 	uint64_t last;   /* hash of what was in force last; 0 = nothing */
 	uint64_t passed; /* the gate last; 0 = nothing. It may not be kept yet */
 	struct waiter loading;
-	void (*on_loaded)(struct broker *b, int status, const char *text);
+	store_done_fn on_loaded;
+	void *loaded_ctx;
 };
 
 static void on_waited(struct waiter *w)
@@ -46,7 +47,7 @@ static void on_waited(struct waiter *w)
 	struct history *h =
 		(struct history *)((char *)w - offsetof(struct history, loading));
 
-	h->on_loaded(h->broker, w->status, w->text);
+	h->on_loaded(h->loaded_ctx, w->status, w->text);
 }
 
 struct history *history_create(struct broker *b)
@@ -309,10 +310,10 @@ static void on_last(void *ctx, int status, const char *text,
 	waiter_done(&h->loading, status, text);
 }
 
-void history_load(struct history *h,
-		  void (*on_done)(struct broker *b, int status, const char *text))
+void history_load(struct history *h, store_done_fn on_done, void *ctx)
 {
 	h->on_loaded = on_done;
+	h->loaded_ctx = ctx;
 	waiter_init(&h->loading, on_waited);
 	waiter_add(&h->loading);
 	store_document_read(store_of(h), DOC_LAST, on_last, h);

@@ -23,8 +23,7 @@ struct history *history_create(struct broker *b);
 void history_destroy(struct history *h);
 
 /* Read what brokers before this one kept; then on_done, from the loop. */
-void history_load(struct history *h,
-		  void (*on_done)(struct broker *b, int status, const char *text));
+void history_load(struct history *h, store_done_fn on_done, void *ctx);
 
 /* What was in force last, by what is kept; NULL when nothing is. */
 struct bundle *history_last_good(const struct history *h);

@@ -145,7 +145,7 @@ void recent_write_publish(const struct vhost *v, const struct msg *m, size_t siz
 	json_object_begin(out);
 	for (unsigned i = 0; i < m->header_count; i++) {
 		json_key_slice(out, m->headers[i].name);
-		json_string(out, m->headers[i].value);
+		json_slice(out, m->headers[i].value);
 	}
 	json_object_end(out);
 }

@@ -3,7 +3,9 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "base/random.h"
 #include "host/log.h"
+#include "host/machine.h"
 #include "candidate.h"
 #include "changes.h"
 #include "broker/decide.h"
@@ -96,7 +98,7 @@ int shadow_start(struct broker *b, const struct shadow_spec *spec,
 	s->ctx = ctx;
 	s->share = spec->share;
 	s->threshold = s->share >= 1 ? UINT64_MAX : (uint64_t)(s->share * 0x1p64);
-	s->random = uv_hrtime() | 1;
+	s->random = machine_random();
 	b->shadow = s;
 	return TIDE_OK;
 }
@@ -146,14 +148,10 @@ const char *shadow_dir(const struct broker *b)
 
 /* ---- looking ---------------------------------------------------------------------- */
 
-/* xorshift64*: the share is of publishes taken at random, so that no pattern in
- * the traffic meets a pattern of ours. */
+/* The share is taken at random: no pattern in the traffic can meet one of ours. */
 static bool is_taken(struct shadow *s)
 {
-	s->random ^= s->random >> 12;
-	s->random ^= s->random << 25;
-	s->random ^= s->random >> 27;
-	return s->random * UINT64_C(0x2545f4914f6cdd1d) <= s->threshold;
+	return random_next(&s->random) <= s->threshold;
 }
 
 static char *copy_error(const struct verdict *v, const struct error *err)

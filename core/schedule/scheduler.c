@@ -1,4 +1,4 @@
-#include "scheduler.h"
+#include "schedule_run.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,37 +15,42 @@
 /* A last tick that is further in the future was made by a wrong clock. */
 #define WRONG_CLOCK_MS (INT64_C(24) * 3600 * 1000)
 
-struct scheduler *scheduler_create(void)
+/* What schedules have done is kept by their names: "<done>", or
+ * "<done> <begun> <missed> <id>,<id>..." while a tick is under way, where an id may be
+ * followed by those of the message's copies: "<id>+<id>+<id>". */
+#define DOC_SCHEDULE "rules:schedule"
+
+struct scheduler *scheduler_create(struct broker *b)
 {
 	struct scheduler *s = mem_zalloc(sizeof(*s));
 
+	s->broker = b;
 	TAILQ_INIT(&s->schedules);
 	return s;
 }
 
-/* ---- one schedule ---------------------------------------------------------------- */
-
-static struct schedule *find(struct broker *b, struct slice name)
+static struct schedule *find(const struct scheduler *sched, struct slice name)
 {
 	struct schedule *s;
 
-	TAILQ_FOREACH (s, &b->scheduler->schedules, link)
+	TAILQ_FOREACH (s, &sched->schedules, link)
 		if (slice_is(name, s->name))
 			return s;
 	return NULL;
 }
 
-struct schedule *schedule_create(struct broker *b, struct slice name)
+static struct schedule *create(struct scheduler *sched, struct slice name)
 {
 	struct schedule *s = mem_zalloc(sizeof(*s));
 
-	s->broker = b;
+	s->scheduler = sched;
+	s->broker = sched->broker;
 	s->name = mem_strndup(name.data, name.len);
-	TAILQ_INSERT_TAIL(&b->scheduler->schedules, s, link);
+	TAILQ_INSERT_TAIL(&sched->schedules, s, link);
 	return s;
 }
 
-void schedule_forget_ids(struct schedule *s)
+static void forget_ids(struct schedule *s)
 {
 	mem_free(s->ids);
 	s->ids = NULL;
@@ -54,7 +59,7 @@ void schedule_forget_ids(struct schedule *s)
 	s->begun_missed = 0;
 }
 
-void schedule_add_id(struct schedule *s, uint64_t id, unsigned message)
+void scheduler_add_id(struct schedule *s, uint64_t id, unsigned message)
 {
 	if (s->id_count == s->id_cap) {
 		s->id_cap = s->id_cap * 2 + 16;
@@ -63,14 +68,88 @@ void schedule_add_id(struct schedule *s, uint64_t id, unsigned message)
 	s->ids[s->id_count++] = (struct schedule_id){ id, message };
 }
 
+static void on_mark_written(void *ctx, int status, const char *text)
+{
+	struct scheduler *sched = ctx;
+
+	if (status == TIDE_OK || status == TIDE_ESHUTDOWN)
+		return;
+	if (!sched->has_failed)
+		log_error(
+			"a schedule's last tick cannot be written to Redis, and is tried "
+			"again: %s",
+			text ? text : error_text(status));
+	sched->has_failed = true;
+}
+
+static void write_field(struct scheduler *sched, const struct store_field *change,
+			struct waiter *waiter)
+{
+	struct broker *b = sched->broker;
+
+	if (!b->env.store || b->is_closing)
+		return;
+	if (waiter)
+		waiter_add(waiter);
+	store_document_change(b->store, DOC_SCHEDULE, change, 1,
+			      waiter ? waiter_store_done : on_mark_written,
+			      waiter ? (void *)waiter : sched);
+}
+
+static void write_ids(const struct schedule *s, struct buf *out)
+{
+	char id[ID_HEX_LEN];
+
+	for (unsigned i = 0; i < s->id_count; i++) {
+		bool is_copy = i > 0 && s->ids[i].message == s->ids[i - 1].message;
+
+		buf_append_char(out, i == 0 ? ' ' : is_copy ? '+' : ',');
+		id_format(s->ids[i].id, id);
+		buf_append(out, id, sizeof(id));
+	}
+}
+
+void scheduler_write_mark(struct schedule *s, struct waiter *waiter)
+{
+	struct store_field change = { slice_from(s->name), { NULL, 0 } };
+	struct buf text;
+
+	buf_init(&text);
+	buf_printf(&text, "%" PRId64, s->done_ms);
+	if (s->begun_ms)
+		buf_printf(&text, " %" PRId64 " %" PRIu64, s->begun_ms, s->begun_missed);
+	if (s->begun_ms)
+		write_ids(s, &text);
+	change.value = buf_slice(&text);
+	write_field(s->scheduler, &change, waiter);
+	buf_deinit(&text);
+}
+
+static void remove_mark(struct schedule *s)
+{
+	struct store_field change = { slice_from(s->name), { NULL, 0 } };
+
+	write_field(s->scheduler, &change, NULL);
+}
+
+static void write_marks_again(struct scheduler *sched)
+{
+	struct schedule *s;
+
+	sched->has_failed = false;
+	TAILQ_FOREACH (s, &sched->schedules, link)
+		if (!s->is_busy)
+			scheduler_write_mark(s, NULL);
+}
+
 static void destroy(struct schedule *s)
 {
-	TAILQ_REMOVE(&s->broker->scheduler->schedules, s, link);
+	TAILQ_REMOVE(&s->scheduler->schedules, s, link);
 	for (unsigned i = 0; i < s->msg_count; i++)
 		msg_unref(s->msgs[i]);
 	mem_free(s->msgs);
 	mem_free(s->finds);
-	schedule_forget_ids(s);
+	forget_ids(s);
 	mem_free(s->name);
 	mem_free(s->when);
 	mem_free(s->vhost);
@@ -87,7 +166,79 @@ void scheduler_destroy(struct scheduler *s)
 	mem_free(s);
 }
 
-/* ---- the rules ------------------------------------------------------------------ */
+/* Cut a word off the text. */
+static struct slice take_word(struct slice *text, char separator)
+{
+	const char *end = text->len ? memchr(text->data, separator, text->len) : NULL;
+	struct slice word = { text->data, end ? (size_t)(end - text->data) : text->len };
+
+	*text = slice_skip(*text, end ? word.len + 1 : word.len);
+	return word;
+}
+
+static bool take_number(struct slice *text, uint64_t *out)
+{
+	return slice_to_uint(take_word(text, ' '), INT64_MAX, out);
+}
+
+static bool read_ids(struct schedule *s, struct slice text)
+{
+	for (unsigned n = 0; text.len && n < SCHEDULE_MESSAGES_MAX; n++) {
+		struct slice ids = take_word(&text, ',');
+
+		do {
+			uint64_t id;
+
+			if (id_parse(take_word(&ids, '+'), &id) != TIDE_OK)
+				return false;
+			scheduler_add_id(s, id, n);
+		} while (ids.len);
+	}
+	return s->id_count > 0;
+}
+
+static bool read_mark(struct schedule *s, struct slice text)
+{
+	uint64_t done, begun;
+
+	if (!take_number(&text, &done))
+		return false;
+	s->done_ms = (int64_t)done;
+	s->last_tick_ms = s->done_ms;
+	if (text.len == 0)
+		return true;
+	if (!take_number(&text, &begun) || !take_number(&text, &s->begun_missed) ||
+	    !read_ids(s, text)) {
+		forget_ids(s);
+		return false;
+	}
+	s->begun_ms = (int64_t)begun;
+	return true;
+}
+
+static void on_fields(void *ctx, int status, const char *text,
+		      const struct store_field *fields, size_t count)
+{
+	struct scheduler *sched = ctx;
+
+	for (size_t i = 0; i < count; i++) {
+		struct schedule *s = create(sched, fields[i].name);
+
+		if (!read_mark(s, fields[i].value))
+			log_error("tide:rules:schedule: '%" SLICE_FMT
+				  "' of '%s' cannot be read",
+				  SLICE_ARG(fields[i].value), s->name);
+		s->is_starting = true;
+	}
+	sched->on_loaded(sched->ctx, status, text);
+}
+
+void scheduler_load(struct scheduler *sched, store_done_fn on_loaded, void *ctx)
+{
+	sched->on_loaded = on_loaded;
+	sched->ctx = ctx;
+	store_document_read(sched->broker->store, DOC_SCHEDULE, on_fields, sched);
+}
 
 static void take_timing(struct schedule *s, const struct schedule_info *info)
 {
@@ -106,22 +257,22 @@ static void take_timing(struct schedule *s, const struct schedule_info *info)
 	if (is_other && s->is_busy)
 		s->has_new_when = true;
 	else if (is_new || is_other) {
-		schedule_forget_ids(s);
+		forget_ids(s);
 		s->done_ms = now_ms;
-		schedule_write_mark(s, NULL);
+		scheduler_write_mark(s, NULL);
 	}
 }
 
 static void update_one(void *ctx, const struct schedule_info *info)
 {
-	struct broker *b = ctx;
+	struct scheduler *sched = ctx;
 	struct schedule *s;
 
 	if (!info->spec->is_active)
 		return;
-	s = find(b, slice_from(info->name));
+	s = find(sched, slice_from(info->name));
 	if (!s)
-		s = schedule_create(b, slice_from(info->name));
+		s = create(sched, slice_from(info->name));
 	s->is_listed = true;
 	take_timing(s, info);
 }
@@ -130,33 +281,31 @@ static void drop_if_unlisted(struct schedule *s)
 {
 	if (s->is_listed || s->is_busy)
 		return;
-	schedule_remove_mark(s);
+	remove_mark(s);
 	destroy(s);
 }
 
-void scheduler_update(struct broker *b)
+void scheduler_update(struct scheduler *sched)
 {
 	struct schedule *s, *next;
 
-	if (!b->scheduler->is_started)
+	if (!sched->is_started)
 		return;
-	TAILQ_FOREACH (s, &b->scheduler->schedules, link)
+	TAILQ_FOREACH (s, &sched->schedules, link)
 		s->is_listed = false;
-	schedule_each(b->engine, update_one, b);
-	for (s = TAILQ_FIRST(&b->scheduler->schedules); s; s = next) {
+	schedule_each(sched->broker->engine, update_one, sched);
+	for (s = TAILQ_FIRST(&sched->schedules); s; s = next) {
 		next = TAILQ_NEXT(s, link);
 		drop_if_unlisted(s);
 	}
-	b->scheduler->due_ms = b->now_ms;
+	sched->due_ms = sched->broker->now_ms;
 }
 
-void scheduler_start(struct broker *b)
+void scheduler_start(struct scheduler *sched)
 {
-	b->scheduler->is_started = true;
-	scheduler_update(b);
+	sched->is_started = true;
+	scheduler_update(sched);
 }
-
-/* ---- the ends of a run ------------------------------------------------------------- */
 
 static void end_run(struct schedule *s)
 {
@@ -170,9 +319,9 @@ static void end_run(struct schedule *s)
 	s->finds = NULL;
 	s->msg_count = s->find_count = 0;
 	s->is_busy = false;
-	s->broker->scheduler->busy--;
+	s->scheduler->busy--;
 	s->due_ms = 0;
-	s->broker->scheduler->due_ms = s->broker->now_ms;
+	s->scheduler->due_ms = s->broker->now_ms;
 }
 
 static void note_result(struct schedule *s, const char *why)
@@ -186,24 +335,24 @@ static void note_result(struct schedule *s, const char *why)
 	log_error("schedule '%s': %s", s->name, why);
 }
 
-void schedule_finish(struct schedule *s, const char *why)
+void scheduler_finish(struct schedule *s, const char *why)
 {
 	note_result(s, why);
 	if (!why)
 		s->messages += s->msg_count;
 	s->done_ms = s->tick.ms;
-	schedule_forget_ids(s);
+	forget_ids(s);
 	if (s->has_new_when)
 		s->done_ms = s->broker->now_ms;
 	s->has_new_when = false;
 	end_run(s);
 	if (s->is_listed)
-		schedule_write_mark(s, NULL);
+		scheduler_write_mark(s, NULL);
 	else
 		drop_if_unlisted(s);
 }
 
-void schedule_postpone(struct schedule *s, const char *why)
+void scheduler_postpone(struct schedule *s, const char *why)
 {
 	int64_t next_ms = schedule_spec_next(&s->spec, s->broker->now_ms);
 
@@ -212,8 +361,6 @@ void schedule_postpone(struct schedule *s, const char *why)
 	s->due_ms = schedule_spec_due(&s->spec, s->name, next_ms);
 	drop_if_unlisted(s);
 }
-
-/* ---- what is due ------------------------------------------------------------------- */
 
 /* The last tick whose time has come. */
 static int64_t latest_due(const struct schedule *s, int64_t now_ms)
@@ -246,7 +393,7 @@ static void skip_to(struct schedule *s, int64_t tick_ms, uint64_t count)
 		 count >= SCHEDULE_MISSED_MAX ? "at least " : "", count);
 	s->skipped += count;
 	s->done_ms = tick_ms;
-	schedule_write_mark(s, NULL);
+	scheduler_write_mark(s, NULL);
 }
 
 static void run_due(struct schedule *s, int64_t first, int64_t last)
@@ -277,9 +424,9 @@ static void check_clock(struct schedule *s, int64_t now_ms)
 	log_warn("schedule '%s': its last tick lies days in the future, so a clock was "
 		 "wrong; it starts anew",
 		 s->name);
-	schedule_forget_ids(s);
+	forget_ids(s);
 	s->done_ms = now_ms;
-	schedule_write_mark(s, NULL);
+	scheduler_write_mark(s, NULL);
 }
 
 static void look_at(struct schedule *s, int64_t now_ms)
@@ -301,25 +448,26 @@ static void look_at(struct schedule *s, int64_t now_ms)
 	s->due_ms = first ? schedule_spec_due(&s->spec, s->name, first) : INT64_MAX;
 }
 
-static void set_due(struct broker *b)
+static void set_due(struct scheduler *sched)
 {
+	int64_t now_ms = sched->broker->now_ms;
 	struct schedule *s;
 	int64_t due_ms = INT64_MAX;
 
-	TAILQ_FOREACH (s, &b->scheduler->schedules, link)
+	TAILQ_FOREACH (s, &sched->schedules, link)
 		if (!s->is_busy && s->due_ms < due_ms)
-			due_ms = s->due_ms > b->now_ms ? s->due_ms : b->now_ms;
+			due_ms = s->due_ms > now_ms ? s->due_ms : now_ms;
 	if (due_ms == INT64_MAX) {
-		b->scheduler->due_ms = 0;
+		sched->due_ms = 0;
 		return;
 	}
 	/* The next full second at the latest, so that it stays the same for a while. */
-	int64_t look_ms = (b->now_ms / LOOK_MS + 1) * LOOK_MS;
+	int64_t look_ms = (now_ms / LOOK_MS + 1) * LOOK_MS;
 	if (look_ms < due_ms)
 		due_ms = look_ms;
-	if (due_ms < b->scheduler->rest_until_ms)
-		due_ms = b->scheduler->rest_until_ms;
-	b->scheduler->due_ms = due_ms;
+	if (due_ms < sched->rest_until_ms)
+		due_ms = sched->rest_until_ms;
+	sched->due_ms = due_ms;
 }
 
 /* A run that took long is followed by a rest as long, so that schedules have half of
@@ -336,9 +484,9 @@ static bool must_rest(struct scheduler *sched, struct schedule *s, uint64_t bega
 	return true;
 }
 
-static void run_those_due(struct broker *b, bool is_set_back)
+static void run_those_due(struct scheduler *sched, bool is_set_back)
 {
-	struct scheduler *sched = b->scheduler;
+	const struct broker *b = sched->broker;
 	uint64_t began_ns = uv_hrtime();
 	struct schedule *s, *next;
 
@@ -352,9 +500,9 @@ static void run_those_due(struct broker *b, bool is_set_back)
 	}
 }
 
-void scheduler_turn(struct broker *b)
+void scheduler_turn(struct scheduler *sched)
 {
-	struct scheduler *sched = b->scheduler;
+	const struct broker *b = sched->broker;
 	bool is_set_back = b->now_ms < sched->seen_ms;
 
 	sched->seen_ms = b->now_ms;
@@ -364,25 +512,23 @@ void scheduler_turn(struct broker *b)
 	    (b->now_ms < sched->due_ms && !is_set_back))
 		return;
 	if (sched->has_failed)
-		scheduler_write_marks_again(b);
-	run_those_due(b, is_set_back);
-	set_due(b);
+		write_marks_again(sched);
+	run_those_due(sched, is_set_back);
+	set_due(sched);
 }
 
-int64_t scheduler_due_ms(const struct broker *b)
+int64_t scheduler_due_ms(const struct scheduler *sched)
 {
-	return b->is_draining ? 0 : b->scheduler->due_ms;
+	return sched->broker->is_draining ? 0 : sched->due_ms;
 }
 
-bool scheduler_is_idle(const struct broker *b)
+bool scheduler_is_idle(const struct scheduler *sched)
 {
-	return b->scheduler->busy == 0;
+	return sched->busy == 0;
 }
-
-/* ---- status ----------------------------------------------------------------------- */
 
 struct status {
-	const struct broker *broker;
+	const struct scheduler *scheduler;
 	struct json *out;
 };
 
@@ -390,9 +536,8 @@ static void write_state(struct json *out, const struct schedule *s)
 {
 	struct vhost *home;
 	struct error err;
-	bool has_home = schedule_find_home(s, &home, &err) == TIDE_OK;
-	int64_t next_ms =
-		s->begun_ms ? s->begun_ms : schedule_spec_next(&s->spec, s->done_ms);
+	bool has_home = schedule_run_home(s, &home, &err) == TIDE_OK;
+	int64_t next_ms = s->begun_ms ? s->begun_ms : schedule_spec_next(&s->spec, s->done_ms);
 
 	json_member_int(out, "next_ms", next_ms);
 	json_member_int(out, "last_ms", s->last_tick_ms);
@@ -407,16 +552,14 @@ static void write_state(struct json *out, const struct schedule *s)
 static void write_one(void *ctx, const struct schedule_info *info)
 {
 	struct status *st = ctx;
-	const struct schedule *s =
-		find((struct broker *)st->broker, slice_from(info->name));
+	const struct schedule *s = find(st->scheduler, slice_from(info->name));
 
 	json_object_begin(st->out);
 	json_member_text(st->out, "name", info->name);
 	json_member_text(st->out, "file", info->file);
 	json_member_text(st->out, "when", info->spec->when);
 	json_member_text(st->out, "vhost", info->spec->vhost);
-	json_member_text(st->out, "missed",
-			 schedule_spec_missed_name(info->spec->missed));
+	json_member_text(st->out, "missed", schedule_spec_missed_name(info->spec->missed));
 	json_member_int(st->out, "jitter_ms", info->spec->jitter_ms);
 	json_member_bool(st->out, "active", info->spec->is_active);
 	if (s && s->is_listed)
@@ -424,12 +567,12 @@ static void write_one(void *ctx, const struct schedule_info *info)
 	json_object_end(st->out);
 }
 
-void scheduler_status(const struct broker *b, struct json *out)
+void scheduler_status(const struct scheduler *sched, struct json *out)
 {
-	struct status st = { b, out };
+	struct status st = { sched, out };
 
 	json_key(out, "schedules");
 	json_array_begin(out);
-	schedule_each(b->engine, write_one, &st);
+	schedule_each(sched->broker->engine, write_one, &st);
 	json_array_end(out);
 }

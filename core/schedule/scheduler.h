@@ -29,13 +29,14 @@ struct schedule_id {
 	unsigned message; /* of the run, from 0 on; it comes first, then its copies */
 };
 
-struct scheduler_find {
+struct schedule_find {
 	uint64_t id;
 	const void *queue;
 };
 
 struct schedule {
 	TAILQ_ENTRY(schedule) link;
+	struct scheduler *scheduler;
 	struct broker *broker;
 	char *name;
 	char *when;                /* as the script has it */
@@ -61,7 +62,7 @@ struct schedule {
 	bool is_repeat;
 	struct waiter waiter;
 	struct error failure; /* of publishing; code 0 = none */
-	struct scheduler_find *finds;
+	struct schedule_find *finds;
 	unsigned find_count;
 
 	uint64_t runs, failures, skipped, messages;
@@ -73,6 +74,7 @@ struct schedule {
 TAILQ_HEAD(schedule_list, schedule);
 
 struct scheduler {
+	struct broker *broker;
 	struct schedule_list schedules;
 	unsigned busy;
 	bool is_started;
@@ -80,47 +82,34 @@ struct scheduler {
 	int64_t due_ms;        /* the first of them all; 0 = none */
 	int64_t seen_ms;       /* the clock in the last turn */
 	int64_t rest_until_ms; /* after a run that took long; 0 = no rest */
-	void (*on_loaded)(struct broker *b, int status, const char *text);
+	store_done_fn on_loaded;
+	void *ctx;
 };
 
-struct scheduler *scheduler_create(void);
+struct scheduler *scheduler_create(struct broker *b);
 void scheduler_destroy(struct scheduler *s);
-/* Read what was done before this process, then on_loaded. */
-void scheduler_load(struct broker *b,
-		    void (*on_loaded)(struct broker *b, int status, const char *text));
-/* Begin; what is missed is dealt with from here on. */
-void scheduler_start(struct broker *b);
+/* Read from Redis what has been done before this process, then call on_loaded. */
+void scheduler_load(struct scheduler *s, store_done_fn on_loaded, void *ctx);
+/* Begin. Missed ticks are dealt with from here on. */
+void scheduler_start(struct scheduler *s);
 /* The rules have changed. */
-void scheduler_update(struct broker *b);
+void scheduler_update(struct scheduler *s);
 /* Run what is due. */
-void scheduler_turn(struct broker *b);
-/* When a turn is needed; 0 = not by itself. */
-int64_t scheduler_due_ms(const struct broker *b);
+void scheduler_turn(struct scheduler *s);
+/* When the scheduler needs a turn; 0 = it needs none. */
+int64_t scheduler_due_ms(const struct scheduler *s);
 /* No run is under way. */
-bool scheduler_is_idle(const struct broker *b);
+bool scheduler_is_idle(const struct scheduler *s);
 /* The member "schedules" of RULES status. */
-void scheduler_status(const struct broker *b, struct json *out);
+void scheduler_status(const struct scheduler *s, struct json *out);
 
-/* ---- between the files of the scheduler ------------------------------------ */
-
-struct schedule *schedule_create(struct broker *b, struct slice name);
-/* No tick is begun any more. */
-void schedule_forget_ids(struct schedule *s);
-void schedule_add_id(struct schedule *s, uint64_t id, unsigned message);
-
-/* TIDE_ENOTFOUND when there is no such vhost, yet. */
-TIDE_MUST_USE int schedule_find_home(const struct schedule *s, struct vhost **out,
-				     struct error *err);
-/* Run a tick; the schedule is busy until schedule_finish, perhaps within the call. */
-void schedule_run_tick(struct schedule *s, int64_t tick_ms, uint64_t missed);
-/* The tick is done with; `why` is NULL when all went well. */
-void schedule_finish(struct schedule *s, const char *why);
+/* For schedule_run.c: note the id of the run's message number `message`, or of a copy. */
+void scheduler_add_id(struct schedule *s, uint64_t id, unsigned message);
+/* The tick is done; `why` is NULL when all went well. */
+void scheduler_finish(struct schedule *s, const char *why);
 /* The tick could not be stored and is to be run again. */
-void schedule_postpone(struct schedule *s, const char *why);
+void scheduler_postpone(struct schedule *s, const char *why);
 /* Write what is done and begun; the waiter may be NULL. */
-void schedule_write_mark(struct schedule *s, struct waiter *waiter);
-void schedule_remove_mark(struct schedule *s);
-/* After a write has failed. */
-void scheduler_write_marks_again(struct broker *b);
+void scheduler_write_mark(struct schedule *s, struct waiter *waiter);
 
 #endif

@@ -8,7 +8,8 @@ void channel_init(struct channel *ch, struct session *s, unsigned number)
 {
 	*ch = (struct channel){ .session = s, .number = number };
 	STAILQ_INIT(&ch->replies);
-	TAILQ_INIT(&ch->consumers);
+	TAILQ_INIT(&ch->subscriptions);
+	ch->holder.on_release = channel_release;
 	held_init(&ch->held);
 }
 
@@ -26,12 +27,12 @@ static void return_held(struct channel *ch)
 
 	for (struct entry *e = is_punished ? held_from(h, 0) : NULL; e;
 	     e = held_from(h, tag + 1)) {
-		bool *is_charged;
+		struct subscription *sub =
+			e->consumer ? subscription_of(e->consumer) : NULL;
+		bool *is_charged =
+			sub && !sub->is_gone ? &sub->is_charged : &is_get_charged;
 
 		tag = e->tag;
-		is_charged = e->consumer && !e->consumer->is_gone
-				     ? &e->consumer->is_charged
-				     : &is_get_charged;
 		if (*is_charged)
 			continue;
 		*is_charged = true;
@@ -44,15 +45,15 @@ static void return_held(struct channel *ch)
 
 void channel_end(struct channel *ch)
 {
-	struct consumer *c;
+	struct subscription *sub;
 
-	TAILQ_FOREACH (c, &ch->consumers, channel_link)
-		queue_remove_consumer(c->queue, c);
+	TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
+		consumer_remove(&sub->consumer);
 	return_held(ch);
-	while ((c = TAILQ_FIRST(&ch->consumers)) != NULL) {
-		struct reply *r = c->reply;
+	while ((sub = TAILQ_FIRST(&ch->subscriptions)) != NULL) {
+		struct reply *r = sub->reply;
 
-		consumer_destroy(c);
+		subscription_destroy(sub);
 		if (r)
 			reply_messages_take(r, NULL, 0);
 	}
@@ -61,104 +62,26 @@ void channel_end(struct channel *ch)
 
 void channel_deinit(struct channel *ch)
 {
-	channel_drop_replies(ch);
+	reply_drop_all(ch);
 	channel_end(ch);
 }
 
-struct consumer *channel_consumer(struct channel *ch, struct slice sid)
+struct subscription *channel_subscription(struct channel *ch, struct slice sid)
 {
-	struct consumer *c;
+	struct subscription *sub;
 
-	HASH_FIND(hh, ch->by_sid, sid.data, sid.len, c);
-	return c;
-}
-
-struct consumer *channel_add_consumer(struct channel *ch, struct slice sid)
-{
-	struct consumer *c = mem_zalloc(sizeof(*c));
-
-	c->channel = ch;
-	heap_node_init(&c->wait);
-	TAILQ_INSERT_TAIL(&ch->consumers, c, channel_link);
-	if (!sid.len)
-		return c;
-	c->sid = mem_strndup(sid.data, sid.len);
-	HASH_ADD_KEYPTR(hh, ch->by_sid, c->sid, sid.len, c);
-	ch->session->subscription_count++;
-	return c;
-}
-
-void consumer_destroy(struct consumer *c)
-{
-	struct channel *ch = c->channel;
-
-	if (c->queue)
-		queue_remove_consumer(c->queue, c);
-	if (c->confirm)
-		c->confirm->consumer = NULL;
-	TAILQ_REMOVE(&ch->consumers, c, channel_link);
-	if (c->sid) {
-		HASH_DEL(ch->by_sid, c);
-		ch->session->subscription_count--;
-	}
-	heap_remove(&ch->session->broker->waits, &c->wait);
-	mem_free(c->sid);
-	c->sid = NULL;
-	c->is_gone = true;
-	if (c->unacked == 0)
-		mem_free(c);
-}
-
-static void deliver_auto(struct consumer *c, struct entry *e)
-{
-	struct session *s = c->channel->session;
-
-	e->shard->served = e->rank;
-	s->ops->on_deliver(s->ctx, c->channel->number, c->sid, 0, e->attempts + 1,
-			   e->msg);
-	c->queue->counters.acked++;
-	s->broker->counters.acked++;
-	shard_remove(e, NULL);
-}
-
-void consumer_deliver(struct consumer *c, struct entry *e)
-{
-	struct session *s = c->channel->session;
-	struct queue *q = c->queue;
-
-	c->delivered++;
-	q->counters.delivered++;
-	s->broker->counters.delivered++;
-	if (e->attempts > 0)
-		q->counters.redelivered++;
-	if (c->is_auto_ack) {
-		deliver_auto(c, e);
-	} else {
-		shard_hold(e, s->broker->now_ms + q->config.ack_timeout_ms);
-		held_add(&c->channel->held, e);
-		e->channel = c->channel;
-		e->consumer = c;
-		c->unacked++;
-		s->ops->on_deliver(s->ctx, c->channel->number, c->sid, e->tag,
-				   e->attempts, e->msg);
-	}
-	queue_update_consumer(c);
+	HASH_FIND(hh, ch->by_sid, sid.data, sid.len, sub);
+	return sub;
 }
 
 void channel_release(struct entry *e)
 {
+	struct channel *ch = container_of(e->holder, struct channel, holder);
 	struct consumer *c = e->consumer;
 
-	if (!e->channel)
-		return;
-	held_remove(&e->channel->held, e->tag);
-	e->channel = NULL;
+	held_remove(&ch->held, e->tag);
+	e->holder = NULL;
 	e->consumer = NULL;
-	if (!c)
-		return;
-	c->unacked--;
-	if (c->is_gone && c->unacked == 0)
-		mem_free(c);
-	else if (c->is_waiting && c->queue)
-		queue_update_consumer(c);
+	if (c)
+		subscription_settled(subscription_of(c));
 }

@@ -24,14 +24,15 @@ static int declare_queue(struct session *s, const struct declare_spec *spec,
 	int rc;
 
 	q = queue_find(s->vhost, spec->name);
-	if (q && q->owner && q->owner != s)
+	if (q && q->owner && q->owner != &s->exclusive)
 		return error_set(err, TIDE_EDENIED,
 				 "queue '%s' belongs to another connection", q->name);
 	rc = q ? TIDE_OK
 	       : check_room(HASH_CNT(serial_hh, b->queues_by_serial),
 			    b->config.queues_max, "queues", err);
 	if (rc == TIDE_OK)
-		rc = queue_declare(s->vhost, spec->name, spec->args, s, &q, &is_new, err);
+		rc = queue_declare(s->vhost, spec->name, spec->args, &s->exclusive, &q,
+				   &is_new, err);
 	if (rc == TIDE_OK)
 		definition_send_queue(q, &r->waiter);
 	return rc;
@@ -208,8 +209,9 @@ void session_unbind(struct session *s, const struct bind_spec *spec, struct repl
 	}
 	if (s->broker->env.store && binding_is_durable(b)) {
 		waiter_add(&r->waiter);
-		store_definition_remove(s->broker->store, STORE_BINDINGS, vhost_slice(s->vhost),
-			       binding_slice(b), waiter_store_done, &r->waiter);
+		store_definition_remove(s->broker->store, STORE_BINDINGS,
+					vhost_slice(s->vhost), binding_slice(b),
+					waiter_store_done, &r->waiter);
 	}
 	source = b->source;
 	binding_destroy(b);

@@ -157,7 +157,7 @@ static void add_headers(struct json *j, const struct msg *m)
 	json_object_begin(j);
 	for (unsigned i = 0; i < m->header_count; i++) {
 		json_key_slice(j, m->headers[i].name);
-		json_string(j, m->headers[i].value);
+		json_slice(j, m->headers[i].value);
 	}
 	json_object_end(j);
 }

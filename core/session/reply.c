@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/container.h"
 #include "base/mem.h"
 #include "session.h"
 
@@ -24,20 +25,48 @@ static void reply_free(struct reply *r, struct pool *pool)
 	pool_give(pool, r);
 }
 
+/* It leaves the channel's order. */
+static void uncount(struct session *s, struct reply *r)
+{
+	s->pending--;
+	if (r->is_document)
+		s->documents--;
+}
+
+static void flush(struct channel *ch)
+{
+	struct session *s = ch->session;
+	struct reply *r;
+
+	while ((r = STAILQ_FIRST(&ch->replies)) != NULL && r->is_done) {
+		STAILQ_REMOVE_HEAD(&ch->replies, link);
+		uncount(s, r);
+		if (!r->is_quiet || r->kind == REPLY_ERROR)
+			s->ops->on_reply(s->ctx, ch->number, r);
+		else
+			s->ops->on_progress(s->ctx);
+		if (r->subscription)
+			subscription_confirmed(r->subscription);
+		reply_free(r, &s->service->replies);
+	}
+	if (ch->is_closing && STAILQ_EMPTY(&ch->replies))
+		session_forget_channel(ch);
+}
+
 static void finish(struct reply *r)
 {
-	struct broker *b = r->context;
+	struct service *s = r->context;
 
 	r->is_done = true;
 	if (r->channel)
-		channel_flush(r->channel);
+		flush(r->channel);
 	else
-		reply_free(r, &b->replies);
+		reply_free(r, &s->replies);
 }
 
 static void on_waiter_done(struct waiter *w)
 {
-	struct reply *r = (struct reply *)((char *)w - offsetof(struct reply, waiter));
+	struct reply *r = container_of(w, struct reply, waiter);
 
 	if (w->status < 0) {
 		r->kind = REPLY_ERROR;
@@ -50,10 +79,10 @@ static void on_waiter_done(struct waiter *w)
 
 struct reply *reply_create(struct channel *ch, bool is_quiet)
 {
-	struct broker *b = ch->session->broker;
-	struct reply *r = pool_take_raw(&b->replies);
+	struct service *s = ch->session->service;
+	struct reply *r = pool_take_raw(&s->replies);
 
-	*r = (struct reply){ .channel = ch, .context = b, .is_quiet = is_quiet };
+	*r = (struct reply){ .channel = ch, .context = s, .is_quiet = is_quiet };
 	waiter_init(&r->waiter, on_waiter_done);
 	STAILQ_INSERT_TAIL(&ch->replies, r, link);
 	ch->session->pending++;
@@ -66,46 +95,7 @@ void reply_expect_document(struct reply *r)
 	r->channel->session->documents++;
 }
 
-/* It leaves the channel's order. */
-static void uncount(struct session *s, struct reply *r)
-{
-	s->pending--;
-	if (r->is_document)
-		s->documents--;
-}
-
-/* The OK of a SUB has left: now its messages may come. */
-static void confirm_consumer(struct reply *r)
-{
-	struct consumer *c = r->consumer;
-
-	if (!c)
-		return;
-	r->consumer = NULL;
-	c->confirm = NULL;
-	queue_update_consumer(c);
-}
-
-void channel_flush(struct channel *ch)
-{
-	struct session *s = ch->session;
-	struct reply *r;
-
-	while ((r = STAILQ_FIRST(&ch->replies)) != NULL && r->is_done) {
-		STAILQ_REMOVE_HEAD(&ch->replies, link);
-		uncount(s, r);
-		if (!r->is_quiet || r->kind == REPLY_ERROR)
-			s->ops->on_reply(s->ctx, ch->number, r);
-		else
-			s->ops->on_progress(s->ctx);
-		confirm_consumer(r);
-		reply_free(r, &s->broker->replies);
-	}
-	if (ch->is_closing && STAILQ_EMPTY(&ch->replies))
-		session_forget_channel(ch);
-}
-
-void channel_drop_replies(struct channel *ch)
+void reply_drop_all(struct channel *ch)
 {
 	struct session *s = ch->session;
 	struct reply *r;
@@ -114,11 +104,11 @@ void channel_drop_replies(struct channel *ch)
 		STAILQ_REMOVE_HEAD(&ch->replies, link);
 		uncount(s, r);
 		r->channel = NULL;
-		if (r->consumer)
-			r->consumer->confirm = NULL;
-		r->consumer = NULL;
+		if (r->subscription)
+			r->subscription->confirm = NULL;
+		r->subscription = NULL;
 		if (r->is_done)
-			reply_free(r, &s->broker->replies);
+			reply_free(r, &s->service->replies);
 	}
 }
 

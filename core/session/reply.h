@@ -31,6 +31,7 @@ struct delivery {
 };
 
 struct channel;
+struct subscription;
 
 struct reply {
 	STAILQ_ENTRY(reply) link;
@@ -44,17 +45,19 @@ struct reply {
 	int error;         /* for REPLY_ERROR */
 	uint64_t id;
 	uint64_t count;
-	char *text;                  /* for REPLY_ERROR; owned */
-	struct buf data;             /* for REPLY_DATA */
-	struct consumer *consumer;   /* of a SUB: it waits for this reply */
+	char *text;                        /* for REPLY_ERROR; owned */
+	struct buf data;                   /* for REPLY_DATA */
+	struct subscription *subscription; /* of a SUB: it waits for this reply */
 	struct delivery *deliveries; /* for REPLY_MESSAGES; `count` of them; owned */
-	void *context;               /* the broker, whose pool it goes back to */
+	void *context;               /* the service, whose pool it goes back to */
 };
 
 STAILQ_HEAD(reply_list, reply);
 
 /* A reply at the end of the channel's order. It is freed when it has left. */
 struct reply *reply_create(struct channel *ch, bool is_quiet);
+/* The channel goes: its replies will not be sent. Those not finished complete unseen. */
+void reply_drop_all(struct channel *ch);
 /* It may be large: a session waits for few such at a time. */
 void reply_expect_document(struct reply *r);
 

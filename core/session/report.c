@@ -103,12 +103,14 @@ static void list_bindings(struct session *s, struct json *j)
 
 static void add_consumer(struct json *j, const struct queue *q, const struct consumer *c)
 {
+	const struct subscription *sub = subscription_of(c);
+
 	json_object_begin(j);
 	json_member_text(j, "queue", q->name);
-	json_member_text(j, "sid", c->sid ? c->sid : "-");
-	json_member_text(j, "kind", c->reply ? "get" : "subscription");
-	json_member_int(j, "connection", (int64_t)c->channel->session->number);
-	json_member_int(j, "channel", c->channel->number);
+	json_member_text(j, "sid", sub->sid ? sub->sid : "-");
+	json_member_text(j, "kind", c->is_get ? "get" : "subscription");
+	json_member_int(j, "connection", (int64_t)sub->channel->session->number);
+	json_member_int(j, "channel", sub->channel->number);
 	json_member_text(j, "ack", c->is_auto_ack ? "auto" : "manual");
 	json_member_int(j, "prefetch", c->prefetch);
 	json_member_int(j, "unacked", c->unacked);
@@ -133,7 +135,7 @@ static void list_connections(struct session *self, struct json *j)
 {
 	struct session *s;
 
-	TAILQ_FOREACH (s, &self->broker->sessions, link) {
+	TAILQ_FOREACH (s, &self->service->sessions, link) {
 		json_object_begin(j);
 		json_member_int(j, "connection", (int64_t)s->number);
 		json_member_text(j, "name", s->name ? s->name : "");
@@ -223,8 +225,9 @@ static void store_members(const struct broker *b, struct json *j)
 	json_object_end(j);
 }
 
-static void broker_stats(const struct broker *b, struct json *j)
+static void broker_stats(const struct service *service, struct json *j)
 {
+	const struct broker *b = service->broker;
 	const struct broker_counters *n = &b->counters;
 	const struct vhost *v;
 	uint64_t queues = 0, exchanges = 0, connections = 0;
@@ -234,7 +237,7 @@ static void broker_stats(const struct broker *b, struct json *j)
 		queues += HASH_COUNT(v->queues);
 		exchanges += HASH_COUNT(v->exchanges);
 	}
-	TAILQ_FOREACH (s, &b->sessions, link)
+	TAILQ_FOREACH (s, &service->sessions, link)
 		connections++;
 	json_member_text(j, "version", TIDE_VERSION);
 	json_member_int(j, "node", b->config.node);
@@ -253,9 +256,9 @@ static void broker_stats(const struct broker *b, struct json *j)
 	json_member_int(j, "acked", (int64_t)n->acked);
 	json_member_int(j, "failed", (int64_t)n->failed);
 	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
-	json_member_int(j, "memory_bytes", (int64_t)broker_memory(b));
+	json_member_int(j, "memory_bytes", (int64_t)service_memory(service));
 	json_member_int(j, "routes_bytes", (int64_t)b->route_bytes);
-	json_member_bool(j, "blocked", b->is_blocked);
+	json_member_bool(j, "blocked", service->is_blocked);
 	json_member_int(j, "rules_generation", (int64_t)engine_epoch(b->engine));
 	json_key(j, "counters");
 	json_object_begin(j);
@@ -281,7 +284,7 @@ void session_stats(struct session *s, struct slice queue, struct reply *r)
 	if (q)
 		queue_stats(q, &j);
 	else
-		broker_stats(s->broker, &j);
+		broker_stats(s->service, &j);
 	json_object_end(&j);
 	reply_data_take(r, &text);
 }

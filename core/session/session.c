@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "broker/deal.h"
 #include "broker/publish.h"
 #include "settle.h"
 #include "broker/unusable.h"
@@ -13,23 +14,25 @@
 
 /* ---- life ------------------------------------------------------------------------- */
 
-struct session *session_create(struct broker *b, const struct session_ops *ops, void *ctx)
+struct session *session_create(struct service *service, const struct session_ops *ops,
+			       void *ctx)
 {
 	struct session *s = mem_zalloc(sizeof(*s));
 	struct error ignored;
 
-	s->broker = b;
+	s->service = service;
+	s->broker = service->broker;
 	s->ops = ops;
 	s->ctx = ctx;
-	s->number = ++b->last_session;
+	s->number = ++service->last_session;
 	TAILQ_INIT(&s->exclusive);
 	channel_init(&s->zero, s, 0);
 	/* The default vhost is made at the start and never goes. */
-	if (vhost_open(b, SLICE("/"), &s->vhost, &ignored) < 0)
+	if (vhost_open(s->broker, SLICE("/"), &s->vhost, &ignored) < 0)
 		s->vhost = NULL;
 	else
 		vhost_enter(s->vhost);
-	TAILQ_INSERT_TAIL(&b->sessions, s, link);
+	TAILQ_INSERT_TAIL(&service->sessions, s, link);
 	return s;
 }
 
@@ -55,7 +58,7 @@ void session_destroy(struct session *s)
 	drop_exclusive(s);
 	if (s->vhost)
 		vhost_leave(s->vhost);
-	TAILQ_REMOVE(&s->broker->sessions, s, link);
+	TAILQ_REMOVE(&s->service->sessions, s, link);
 	mem_free(s->name);
 	mem_free(s->user);
 	mem_free(s);
@@ -91,11 +94,11 @@ void session_set_user(struct session *s, struct slice user)
 
 static void update_consumers(struct channel *ch)
 {
-	struct consumer *c;
+	struct subscription *sub;
 
-	TAILQ_FOREACH (c, &ch->consumers, channel_link)
-		if (c->is_waiting)
-			queue_update_consumer(c);
+	TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
+		if (sub->consumer.is_waiting)
+			consumer_update(&sub->consumer);
 }
 
 void session_drained(struct session *s)
@@ -109,12 +112,12 @@ void session_drained(struct session *s)
 
 static void end_waits(struct channel *ch)
 {
-	struct broker *b = ch->session->broker;
-	struct consumer *c;
+	int64_t now_ms = ch->session->broker->mono_ms;
+	struct subscription *sub;
 
-	TAILQ_FOREACH (c, &ch->consumers, channel_link)
-		if (c->reply && !c->is_extended)
-			heap_set(&b->waits, &c->wait, b->mono_ms);
+	TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
+		if (sub->reply && !sub->consumer.is_extended)
+			deal_wait(&sub->consumer, now_ms);
 }
 
 void session_end_waits(struct session *s)
@@ -264,28 +267,28 @@ int session_prepare(struct session *s, const struct publish_spec *spec, struct m
 
 void session_count_receiving(struct session *s, const struct msg *m, int sign)
 {
-	struct broker *b = s->broker;
+	struct service *service = s->service;
 
 	if (sign < 0) {
-		b->receiving_bytes -= m->bytes;
+		service->receiving_bytes -= m->bytes;
 		return;
 	}
-	b->receiving_bytes += m->bytes;
+	service->receiving_bytes += m->bytes;
 	/* Now: the next connection of this turn may ask for as much. */
-	broker_check_pressure(b);
+	service_check_pressure(service);
 }
 
 void session_begin_publishing(struct session *s)
 {
-	if (!s->has_published && s->broker->is_blocked)
-		s->ops->on_blocked(s->ctx, true, s->broker->blocked_why);
+	if (!s->has_published && s->service->is_blocked)
+		s->ops->on_blocked(s->ctx, true, s->service->blocked_why);
 	s->has_published = true;
 }
 
 void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 			  struct reply *r)
 {
-	struct broker *broker = s->broker;
+	struct service *service = s->service;
 	struct error err;
 	struct published published = { .id = m->id };
 	int rc = TIDE_OK;
@@ -306,7 +309,7 @@ void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 	else
 		reply_when_done(r);
 	msg_unref(m);
-	broker_check_pressure(broker);
+	service_check_pressure(service);
 }
 
 /* ---- consuming
@@ -320,7 +323,7 @@ int session_find_queue(struct session *s, struct slice name, struct queue **out,
 	if (!q)
 		return error_set(err, TIDE_ENOTFOUND,
 				 "there is no queue '%" SLICE_FMT "'", SLICE_ARG(name));
-	if (q->owner && q->owner != s)
+	if (q->owner && q->owner != &s->exclusive)
 		return error_set(err, TIDE_EDENIED,
 				 "queue '%s' belongs to another connection", q->name);
 	*out = q;
@@ -339,7 +342,7 @@ void session_subscribe(struct channel *ch, const struct subscribe_spec *spec,
 		       struct reply *r)
 {
 	struct session *s = ch->session;
-	struct consumer *c;
+	struct subscription *sub;
 	struct queue *q;
 	struct error err;
 
@@ -351,7 +354,7 @@ void session_subscribe(struct channel *ch, const struct subscribe_spec *spec,
 		reply_error(r, &err);
 		return;
 	}
-	if (channel_consumer(ch, spec->sid)) {
+	if (channel_subscription(ch, spec->sid)) {
 		reply_refuse(r, TIDE_EEXISTS,
 			     "this channel has a subscription '%" SLICE_FMT "' already",
 			     SLICE_ARG(spec->sid));
@@ -364,34 +367,34 @@ void session_subscribe(struct channel *ch, const struct subscribe_spec *spec,
 		reply_error(r, &err);
 		return;
 	}
-	c = channel_add_consumer(ch, spec->sid);
-	c->prefetch = spec->prefetch;
-	c->is_auto_ack = spec->is_auto_ack;
+	sub = subscription_create(ch, spec->sid);
+	sub->consumer.prefetch = spec->prefetch;
+	sub->consumer.is_auto_ack = spec->is_auto_ack;
 	/* Its messages come after the OK, which may have to wait for others. */
-	c->confirm = r;
-	r->consumer = c;
-	queue_add_consumer(q, c);
+	sub->confirm = r;
+	r->subscription = sub;
+	consumer_add(q, &sub->consumer);
 	reply_ok(r);
 }
 
 void session_unsubscribe(struct channel *ch, struct slice sid, struct reply *r)
 {
-	struct consumer *c = channel_consumer(ch, sid);
+	struct subscription *sub = channel_subscription(ch, sid);
 
-	if (!c) {
+	if (!sub) {
 		reply_refuse(r, TIDE_ENOTFOUND,
 			     "this channel has no subscription '%" SLICE_FMT "'",
 			     SLICE_ARG(sid));
 		return;
 	}
-	consumer_destroy(c);
+	subscription_destroy(sub);
 	reply_ok(r);
 }
 
 void session_get(struct channel *ch, const struct get_spec *spec, struct reply *r)
 {
 	struct broker *b = ch->session->broker;
-	struct consumer *c;
+	struct subscription *sub;
 	struct queue *q;
 	struct error err;
 
@@ -399,13 +402,19 @@ void session_get(struct channel *ch, const struct get_spec *spec, struct reply *
 		reply_error(r, &err);
 		return;
 	}
-	c = channel_add_consumer(ch, (struct slice){ NULL, 0 });
-	c->reply = r;
-	c->max = spec->max;
-	c->is_auto_ack = spec->is_auto_ack;
-	queue_add_consumer(q, c);
-	heap_set(&b->waits, &c->wait, b->mono_ms + spec->wait_ms);
+	sub = subscription_create(ch, (struct slice){ NULL, 0 });
+	sub->reply = r;
+	sub->consumer.max = spec->max;
+	sub->consumer.is_auto_ack = spec->is_auto_ack;
+	consumer_add(q, &sub->consumer);
+	deal_wait(&sub->consumer, b->mono_ms + spec->wait_ms);
+	if (b->is_draining)
+		return; /* answered at the end of the turn */
 	/* Now, and not at the end of the turn: the next request of this channel may
 	 * be to ACK, to PURGE or to DELETE. Those in line before come first. */
-	queue_deal_get(c, spec->wait_ms > 0);
+	deal_queue(q);
+	/* It is the last of its channel, unless it was given something and has gone. */
+	sub = TAILQ_LAST(&ch->subscriptions, subscription_list);
+	if (sub && sub->reply == r && spec->wait_ms == 0)
+		deal_answer(&sub->consumer);
 }

@@ -11,6 +11,7 @@
 #include "channel.h"
 #include "broker/queue.h"
 #include "reply.h"
+#include "service.h"
 
 struct session;
 struct settle_job;
@@ -38,6 +39,7 @@ struct session_ops {
 
 struct session {
 	TAILQ_ENTRY(session) link;
+	struct service *service;
 	struct broker *broker;
 	struct vhost *vhost;
 	const struct session_ops *ops;
@@ -63,7 +65,7 @@ struct session {
 	const struct msg *prepared; /* NULL once it is published */
 };
 
-struct session *session_create(struct broker *b, const struct session_ops *ops,
+struct session *session_create(struct service *service, const struct session_ops *ops,
 			       void *ctx);
 /* Everything it holds is returned, its exclusive queues are deleted. */
 void session_destroy(struct session *s);

@@ -16,7 +16,7 @@
 
 static void reply_status(struct reply *r)
 {
-	struct broker *b = r->context;
+	const struct broker *b = ((struct service *)r->context)->broker;
 	struct buf text;
 	struct json j;
 
@@ -53,7 +53,7 @@ static void on_directory_passed(void *ctx, const struct error *answer)
 {
 	struct asking *a = ctx;
 	struct reply *r = a->reply;
-	struct broker *b = r->context;
+	const struct broker *b = ((struct service *)r->context)->broker;
 
 	if (answer->code == TIDE_OK || answer->code == TIDE_ERULE)
 		reload_set_asker(b->engine, a->by);
@@ -178,7 +178,7 @@ static void reply_shadow(struct reply *r)
 
 	buf_init(&text);
 	json_init(&j, &text);
-	shadow_write(r->context, &j);
+	shadow_write(((struct service *)r->context)->broker, &j);
 	reply_data_take(r, &text);
 }
 

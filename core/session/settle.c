@@ -107,7 +107,7 @@ static void keep(const struct settle_job *job)
 	*kept = *job;
 	kept->spec.ranges = ranges;
 	s->settling = kept;
-	TAILQ_INSERT_TAIL(&s->broker->settling, kept, link);
+	TAILQ_INSERT_TAIL(&s->service->settling, kept, link);
 }
 
 void session_settle(struct channel *ch, const struct settle_spec *spec, struct reply *r)
@@ -130,23 +130,23 @@ void session_settle(struct channel *ch, const struct settle_spec *spec, struct r
 
 static void finish(struct session *s, struct settle_job *job)
 {
-	TAILQ_REMOVE(&s->broker->settling, job, link);
+	TAILQ_REMOVE(&s->service->settling, job, link);
 	s->settling = NULL;
 	reply_count(job->reply, job->count);
 	mem_free((struct tag_range *)job->spec.ranges);
 	mem_free(job);
 }
 
-void settle_turn(struct broker *b)
+void settle_turn(struct service *service)
 {
-	struct settle_job *job = TAILQ_FIRST(&b->settling);
+	struct settle_job *job = TAILQ_FIRST(&service->settling);
 
 	/* One a turn, so that all get the same share. */
 	if (!job)
 		return;
 	if (!settle_some(job)) {
-		TAILQ_REMOVE(&b->settling, job, link);
-		TAILQ_INSERT_TAIL(&b->settling, job, link);
+		TAILQ_REMOVE(&service->settling, job, link);
+		TAILQ_INSERT_TAIL(&service->settling, job, link);
 		return;
 	}
 	struct session *s = job->channel->session;

@@ -9,7 +9,7 @@
 #include "session.h"
 
 /* Go on with the requests that were left. */
-void settle_turn(struct broker *b);
+void settle_turn(struct service *service);
 /* The session ends and has returned what it holds: the reply completes unseen. */
 void settle_cancel(struct session *s);
 

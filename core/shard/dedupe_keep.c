@@ -1,9 +1,9 @@
 /* What publish ids are kept in: made and dropped with their queues, read at the start,
  * forgotten in time. */
-#include <sys/random.h>
 
 #include "base/mem.h"
 #include "host/log.h"
+#include "host/machine.h"
 #include "dedupe_private.h"
 #include "journal.h"
 
@@ -24,9 +24,8 @@ struct dedupe *dedupe_create(struct shard_env *env, size_t max_bytes)
 	heap_init(&d->due);
 	TAILQ_INIT(&d->dropped);
 	pool_init(&d->pendings, sizeof(struct dedupe_pending), PENDINGS_KEPT);
-	/* Without randomness somebody may slow his own publishes down, no more. */
-	if (getrandom(&d->seed, sizeof(d->seed), GRND_NONBLOCK) < 0)
-		d->seed = (uint32_t)env->now_ms;
+	/* With a predictable seed a client can slow down only its own lookups. */
+	d->seed = (uint32_t)machine_random();
 	return d;
 }
 

@@ -44,7 +44,7 @@ enum {
 struct lane;
 struct shard;
 struct consumer;
-struct channel;
+struct holder;
 
 struct entry {
 	struct msg *msg; /* NULL only for an id of Redis that has no readable body */
@@ -59,8 +59,8 @@ struct entry {
 	struct lane *lane;             /* the window that it is in, or NULL */
 
 	struct waiter *waiter;     /* told when Redis has it, or has forgotten it */
-	struct channel *channel;   /* who holds it, while unacked */
-	struct consumer *consumer; /* whose credit it uses; NULL for GET */
+	struct holder *holder;     /* who holds it, while unacked */
+	struct consumer *consumer; /* whose credit it uses; NULL: a GET took it */
 	uint64_t tag;
 	int64_t held_unix_ms; /* since when */
 

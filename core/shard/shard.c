@@ -104,8 +104,8 @@ void shard_entry_dirty(struct entry *e)
 
 /* ---- the shard --------------------------------------------------------------- */
 
-struct shard *shard_create(struct shard_env *env, const struct shard_ops *ops,
-			   void *owner, unsigned index, struct store_shard *keys_take)
+struct shard *shard_create(struct shard_env *env, void *owner, unsigned index,
+			   struct store_shard *keys_take)
 {
 	static const enum store_set sets[SHARD_STAGES] = {
 		[ENTRY_READY] = STORE_READY,
@@ -115,7 +115,7 @@ struct shard *shard_create(struct shard_env *env, const struct shard_ops *ops,
 	struct shard *sh = mem_zalloc(sizeof(*sh));
 
 	sh->env = env;
-	sh->ops = ops;
+	sh->ops = env->ops;
 	sh->owner = owner;
 	sh->index = index;
 	sh->refs = 1;
@@ -296,7 +296,7 @@ void shard_touch(struct entry *e, int64_t deadline_ms)
 void shard_return(struct entry *e, int64_t due_ms)
 {
 	shard_entry_leave(e);
-	e->channel = NULL;
+	e->holder = NULL;
 	e->consumer = NULL;
 	/* The attempt was not written while it was held for a moment only. */
 	e->flags |= ENTRY_TRIES_DIRTY;
@@ -311,7 +311,7 @@ void shard_return(struct entry *e, int64_t due_ms)
 void shard_bury(struct entry *e)
 {
 	shard_entry_leave(e);
-	e->channel = NULL;
+	e->holder = NULL;
 	e->consumer = NULL;
 	e->flags |= ENTRY_TRIES_DIRTY;
 	e->at_unix_ms = e->shard->env->now_ms;
@@ -321,7 +321,7 @@ void shard_bury(struct entry *e)
 void shard_set_moving(struct entry *e)
 {
 	shard_entry_leave(e);
-	e->channel = NULL;
+	e->holder = NULL;
 	e->consumer = NULL;
 	e->state = ENTRY_MOVING;
 	TAILQ_INSERT_TAIL(&e->shard->moving, e, link);

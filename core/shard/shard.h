@@ -23,8 +23,18 @@ struct shard;
 
 TAILQ_HEAD(closing_list, shard);
 
+/* What shards tell their owner. */
+struct shard_ops {
+	/* A message may have become ready. */
+	void (*on_ready)(struct shard *sh);
+	/* The ack deadline of a held message is over. Must move it. False: that is
+	 * enough for one turn. */
+	bool (*on_timeout)(struct shard *sh, struct entry *e);
+};
+
 /* What all shards of a broker share. */
 struct shard_env {
+	const struct shard_ops *ops;
 	struct store *store; /* NULL when nothing is durable */
 	struct journal *journal;
 	struct dedupe *dedupe; /* publish ids that have been seen */
@@ -37,14 +47,6 @@ struct shard_env {
 	size_t memory_bytes;         /* of messages in all windows and hands */
 	size_t memory_soft_bytes;    /* over it, windows shrink */
 	int64_t now_ms;              /* wall clock of this turn */
-};
-
-struct shard_ops {
-	/* A message may have become ready. */
-	void (*on_ready)(struct shard *sh);
-	/* The ack deadline of a held message is over. Must move it. False: that is
-	 * enough for one turn. */
-	bool (*on_timeout)(struct shard *sh, struct entry *e);
 };
 
 #define SHARD_STAGES 3
@@ -88,8 +90,8 @@ struct shard {
 /* How long a message is held before the ledger of unacked messages names it. */
 #define YOUNG_MS 1000
 
-struct shard *shard_create(struct shard_env *env, const struct shard_ops *ops,
-			   void *owner, unsigned index, struct store_shard *keys_take);
+struct shard *shard_create(struct shard_env *env, void *owner, unsigned index,
+			   struct store_shard *keys_take);
 struct shard *shard_ref(struct shard *sh);
 void shard_unref(struct shard *sh);
 /* Drop every message; whoever waits for one is told that it is done. Where there are

@@ -131,6 +131,17 @@ static int prepare(struct redis_child *child, struct error *err)
 	return TIDE_OK;
 }
 
+static void destroy(struct redis_child *child)
+{
+	if (child->broker_lock_fd >= 0)
+		close(child->broker_lock_fd);
+	if (child->dir_fd >= 0)
+		close(child->dir_fd);
+	mem_free(child->program);
+	mem_free(child->data_dir);
+	mem_free(child);
+}
+
 int redis_child_create(struct redis_child **out, const char *data_dir,
 		       enum store_fsync fsync, struct error *err)
 {
@@ -140,24 +151,11 @@ int redis_child_create(struct redis_child **out, const char *data_dir,
 	child->dir_fd = child->broker_lock_fd = -1;
 	int status = prepare(child, err);
 	if (status < 0) {
-		redis_child_destroy(child);
+		destroy(child);
 		return status;
 	}
 	*out = child;
 	return TIDE_OK;
-}
-
-void redis_child_destroy(struct redis_child *child)
-{
-	if (!child)
-		return;
-	if (child->broker_lock_fd >= 0)
-		close(child->broker_lock_fd);
-	if (child->dir_fd >= 0)
-		close(child->dir_fd);
-	mem_free(child->program);
-	mem_free(child->data_dir);
-	mem_free(child);
 }
 
 const char *redis_child_socket(const struct redis_child *child)
@@ -406,7 +404,7 @@ static void on_timer_closed(uv_handle_t *handle)
 	struct redis_child *child = handle->data;
 	void (*on_stopped)(void *ctx) = child->on_stopped;
 	void *ctx = child->stopped_ctx;
-	redis_child_destroy(child);
+	destroy(child);
 	on_stopped(ctx);
 }
 

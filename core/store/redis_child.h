@@ -28,8 +28,6 @@ struct redis_child;
  *          is wrong with it */
 TIDE_MUST_USE int redis_child_create(struct redis_child **out, const char *data_dir,
 				     enum store_fsync fsync, struct error *err);
-/* Only before the first redis_child_ensure; afterwards redis_child_stop. */
-void redis_child_destroy(struct redis_child *child);
 
 /* A path that leads to the socket and fits into sun_path, whatever the length
  * of the directory's name. */

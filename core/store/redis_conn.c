@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/container.h"
 #include "base/mem.h"
 #include "host/log.h"
 #include "redis_link.h"
@@ -318,9 +319,7 @@ static void enter_up(struct redis_conn *c)
 
 static void on_hello_reply(struct redis_request *r, const redisReply *reply)
 {
-	struct redis_conn *c =
-		(struct redis_conn *)((char *)r -
-				      offsetof(struct redis_conn, hello_request));
+	struct redis_conn *c = container_of(r, struct redis_conn, hello_request);
 	struct error err;
 	redis_hello_reply(&c->hello, r->answered - 1, reply);
 	if (r->answered < r->replies)

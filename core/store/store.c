@@ -92,7 +92,8 @@ static void forget_replies(struct store_done_call *d)
 
 static void on_done_reply(struct redis_request *request, const redisReply *reply)
 {
-	struct store_done_call *d = (struct store_done_call *)request;
+	struct store_done_call *d =
+		container_of(request, struct store_done_call, call.request);
 	if (reply && request->answered == 1)
 		forget_replies(d); /* the first, perhaps for the second time */
 	note_reply(d, reply);
@@ -140,8 +141,7 @@ static void give_back_batch(struct batch *b)
 
 static void on_batch_reply(struct redis_request *request, const redisReply *reply)
 {
-	struct batch *b =
-		(struct batch *)((char *)request - offsetof(struct batch, request));
+	struct batch *b = container_of(request, struct batch, request);
 	struct batch_result closing = { TIDE_ESHUTDOWN, TIDE_ESHUTDOWN,
 					error_text(TIDE_ESHUTDOWN) };
 	if (reply)

@@ -71,7 +71,7 @@ static bool read_seen(const redisReply *member, const redisReply *score,
 
 static void on_seen_reply(struct redis_request *request, const redisReply *reply)
 {
-	struct seen_call *r = (struct seen_call *)request;
+	struct seen_call *r = container_of(request, struct seen_call, call.request);
 	struct store_seen *rows = NULL;
 	const char *text;
 	size_t total = 0, count = 0;
@@ -118,7 +118,7 @@ struct trim_call {
 
 static void on_trim_reply(struct redis_request *request, const redisReply *reply)
 {
-	struct trim_call *t = (struct trim_call *)request;
+	struct trim_call *t = container_of(request, struct trim_call, call.request);
 	const char *text;
 	int status = store_reply_status(reply, &text);
 	bool has_count = status == TIDE_OK && reply->type == REDIS_REPLY_INTEGER;

@@ -106,7 +106,7 @@ static void send_vhosts(const struct load_call *l, const redisReply *reply)
 
 static void on_load_reply(struct redis_request *request, const redisReply *reply)
 {
-	struct load_call *l = (struct load_call *)request;
+	struct load_call *l = container_of(request, struct load_call, call.request);
 	struct load *load = l->load;
 	const char *text;
 	int status = store_reply_status(reply, &text);

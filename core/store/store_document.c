@@ -84,7 +84,8 @@ static void tell_fields(const struct document_call *c, const redisReply *reply)
 
 static void on_read_reply(struct redis_request *request, const redisReply *reply)
 {
-	struct document_call *c = (struct document_call *)request;
+	struct document_call *c =
+		container_of(request, struct document_call, call.request);
 	const char *text;
 	int status = store_reply_status(reply, &text);
 	if (status == TIDE_OK && reply->type != REDIS_REPLY_ARRAY) {

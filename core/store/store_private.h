@@ -3,6 +3,7 @@
 #define TIDE_STORE_STORE_PRIVATE_H
 
 #include "base/buf.h"
+#include "base/container.h"
 #include "batch.h"
 #include "layout.h"
 #include "redis_child.h"
@@ -40,7 +41,7 @@ static inline struct slice shard_prefix(const struct store_shard *shard)
 }
 
 /* A request of one piece, whose bytes it owns: the first member of each
- * request's structure but the batch's. */
+ * request's structure, except the batch's. */
 struct store_call {
 	struct redis_request request;
 	struct store *store;

@@ -29,13 +29,13 @@ static void on_removed_reply(struct redis_request *request, const redisReply *re
 	const char *text;
 	int status = store_reply_status(reply, &text);
 	bool has_count = status == TIDE_OK && reply->type == REDIS_REPLY_INTEGER;
-	end_purge((struct purge_call *)request, status, text,
+	end_purge(container_of(request, struct purge_call, call.request), status, text,
 		  has_count ? (uint64_t)reply->integer : 0);
 }
 
 static void on_ids_reply(struct redis_request *request, const redisReply *reply)
 {
-	struct purge_call *p = (struct purge_call *)request;
+	struct purge_call *p = container_of(request, struct purge_call, call.request);
 	struct slice prefix = { p->prefix, p->prefix_len };
 	struct buf *out = &p->call.bytes;
 	const char *text;

@@ -146,7 +146,7 @@ static bool is_rows_reply(const redisReply *reply)
 
 static void on_read_reply(struct redis_request *request, const redisReply *reply)
 {
-	struct read_call *r = (struct read_call *)request;
+	struct read_call *r = container_of(request, struct read_call, call.request);
 	struct row_list list = { NULL, 0 };
 	const char *text;
 	int status = store_reply_status(reply, &text);
@@ -242,7 +242,7 @@ static void note_count(struct count_call *c, const redisReply *reply)
 
 static void on_count_reply(struct redis_request *request, const redisReply *reply)
 {
-	struct count_call *c = (struct count_call *)request;
+	struct count_call *c = container_of(request, struct count_call, call.request);
 	if (reply) {
 		note_count(c, reply);
 		if (request->answered < request->replies)
@@ -288,7 +288,7 @@ struct has_call {
 
 static void on_has_reply(struct redis_request *request, const redisReply *reply)
 {
-	struct has_call *h = (struct has_call *)request;
+	struct has_call *h = container_of(request, struct has_call, call.request);
 	const char *ignored;
 	int status = store_reply_status(reply, &ignored);
 	/* An error: the key is no hash, so no message is in it. */

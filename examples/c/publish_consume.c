@@ -1,4 +1,4 @@
-/* publish_consume.c [HOST [PORT]]: the C library in use, blocking.
+/* publish_consume.c [HOST [PORT]]: a blocking client with the C library.
  *
  *     cc publish_consume.c $(pkg-config --cflags --libs tidemq) -o publish_consume
  *
@@ -29,7 +29,7 @@ static void request(struct tidemq_client *c, const char *line)
 		die(c, line);
 }
 
-/* Many publishes are on their way at once; flush waits for all confirms. */
+/* Many publishes are on their way at once. tidemq_flush waits for all confirms. */
 static void publish(struct tidemq_client *c)
 {
 	const struct tidemq_header header = { "type", "text/plain", 10 };

@@ -1,7 +1,7 @@
 -- client.lua [HOST [PORT]]: publish through a topic exchange, pull with GET.
 --
--- A client of the line protocol with luasocket: lua5.4 client.lua. The reference
--- is docs/protocol.md.
+-- A client of the line protocol with luasocket. Run it with lua5.4 client.lua.
+-- docs/protocol.md is the reference.
 
 local socket = require "socket"
 
@@ -15,8 +15,8 @@ function Client.connect(host, port)
   return setmetatable({ sock = sock }, Client)
 end
 
--- Send a request; gives the words behind OK, or DATA's document. A refusal is an
--- error with the broker's code and sentence.
+-- Send a request. Returns the words after OK, or the document of DATA. Raises the
+-- code and the sentence of an ERR.
 function Client:request(line, payload)
   if payload then
     line = ("%s %d\r\n%s"):format(line, #payload, payload)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# run.sh [URL]: some orders, and what becomes of them. Needs setup.sh first.
+# run.sh [URL]: publish some orders, and show what becomes of them. Run setup.sh first.
 set -eu
 url=${1:-tide://127.0.0.1:7310/}
 

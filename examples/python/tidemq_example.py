@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """tidemq_example.py [HOST [PORT]]: publish, consume, fail once, acknowledge.
 
-A client of the line protocol in Python, with nothing but the standard library:
-copy the class `Client` and go on from there. docs/protocol.md is the reference.
+A client of the line protocol in Python, with only the standard library. Copy the
+class `Client` and extend it. docs/protocol.md is the reference.
 """
 
 import json
@@ -14,7 +14,7 @@ QUEUE = "example.python"
 
 
 class Refused(Exception):
-    """The broker answered ERR; args are its code and its sentence."""
+    """The broker answered ERR. The args are its code and its sentence."""
 
 
 class Message:
@@ -32,7 +32,7 @@ class Message:
 
 
 class Client:
-    """One connection; replies are awaited, messages are kept until `next`."""
+    """One connection. `request` waits for a reply; messages wait for `next`."""
 
     def __init__(self, host, port):
         self.socket = socket.create_connection((host, port), timeout=10)
@@ -40,7 +40,7 @@ class Client:
         self.messages = []
 
     def request(self, line, payload=None):
-        """Send a request and return the words behind OK, or DATA's document."""
+        """Send a request and return the words after OK, or the document of DATA."""
         if payload is not None:
             line = f"{line} {len(payload)}\r\n".encode() + payload
         else:
@@ -56,13 +56,13 @@ class Client:
                 raise Refused(*rest.split(" ", 1))
 
     def next(self):
-        """The next message, waiting for it."""
+        """Wait for the next message and return it."""
         while not self.messages:
             self._read()
         return self.messages.pop(0)
 
     def _read(self):
-        """Read a line; a message is kept, an event is passed over."""
+        """Read a line. Keep a message, ignore an event."""
         line = self.input.readline()
         if not line:
             raise ConnectionError("the broker closed the connection")

@@ -1,13 +1,13 @@
 #!/bin/bash
 # session.sh [HOST [PORT]]: a conversation with a broker, through nc.
 #
-# What is sent is shown behind "> "; the rest is the broker's. Ids and times are
-# replaced, so that every run prints the same.
+# Lines after "> " are sent; the broker sends the others. Ids and times are replaced:
+# every run prints the same.
 set -eu
 host=${1:-127.0.0.1}
 port=${2:-7310}
 
-# Descriptors of our own: bash closes those of a coprocess as soon as it ends.
+# Copies of the descriptors: bash closes those of a coprocess when it ends.
 coproc nc "$host" "$port"
 exec 3<&"${COPROC[0]}" 4>&"${COPROC[1]}"
 trap 'exec 4>&-' EXIT
@@ -19,8 +19,8 @@ receive() {
 	sed -E 's/[0-9a-f]{16}/<id>/; s/ts=[0-9]+/ts=<time>/' <<<"$line"
 }
 
-# Send a request, with its payload if it has one, and show the reply: a line, or
-# for GET a line and the messages that it counts, each with its payload.
+# Send a request, with its payload if it has one, and show the reply. That is one
+# line, and for GET also the messages that the line counts, each with its payload.
 request() {
 	printf '> %s\n' "$@"
 	printf '%s\r\n' "$@" >&4

@@ -1,9 +1,9 @@
 ---@meta
 -- luacheck: ignore
--- What the engine gives to every rule, for the Lua language server: add this
--- folder to `workspace.library`. Nothing here is ever run.
+-- Declarations for the Lua language server: what the engine gives to every script. Add this
+-- folder to `workspace.library`. This file is never run.
 
----What the decisions on a failure are called.
+---Decisions of retry scripts.
 ---@alias tide.Decision "bury"|"dead-letter"|"drop"
 
 ---@class tide
@@ -14,7 +14,7 @@
 ---@field DROP "drop"  remove it
 tide = {}
 
----The same number for the same text in every process and version: 0 to 2^63-1.
+---A hash from 0 to 2^63-1, the same in every process and version.
 ---@param text string
 ---@return integer
 function tide.hash(text) end
@@ -23,8 +23,8 @@ function tide.hash(text) end
 ---@return integer
 function tide.now() end
 
----A number from 0 up to but without 1; with one bound an integer from 1 to it;
----with two an integer from the first to the second.
+---Without arguments a number from 0 up to, but not including, 1. With one bound an integer
+---from 1 to it. With two bounds an integer from the first to the second.
 ---@param m integer?
 ---@param n integer?
 ---@return number
@@ -33,18 +33,18 @@ function tide.now() end
 ---@overload fun(m: integer, n: integer): integer
 function tide.random(m, n) end
 
----Whether nothing may be remembered, because EXPLAIN asks.
+---True in a dry run (EXPLAIN): the script must not remember anything.
 ---@return boolean
 function tide.is_dry_run() end
 
----A duration as options have it ("250ms", "30s", "5m", "2h", "1d") in milliseconds.
+---The milliseconds of a duration: "250ms", "30s", "5m", "2h", "1d".
 ---@param text string
 ---@return integer? milliseconds
 ---@return string? message
 function tide.duration(text) end
 
----Keeps values beyond reloads and restarts, for all scripts. A ttl is
----milliseconds or the text of a duration.
+---One dictionary for all scripts that outlives reloads and restarts. A ttl is milliseconds
+---or the text of a duration.
 ---@class tide.Shared
 local shared = {}
 
@@ -57,7 +57,7 @@ function shared.get(key) end
 ---@param ttl string|number|nil
 function shared.set(key, value, ttl) end
 
----Sets it if it is not there.
+---Sets the key unless it has a value.
 ---@param key string
 ---@param value string|number|boolean
 ---@param ttl string|number|nil
@@ -66,7 +66,7 @@ function shared.add(key, value, ttl) end
 
 ---@param key string
 ---@param by number?  1 when left out
----@param ttl string|number|nil  for an entry that this call makes
+---@param ttl string|number|nil  for an entry that this call creates
 ---@return number sum
 function shared.incr(key, by, ttl) end
 
@@ -78,7 +78,7 @@ function shared.delete(key) end
 local counter = {}
 
 ---@param by number?  1 when left out
----@return number value  the new one
+---@return number value  the new value
 function counter:incr(by) end
 
 ---@return number
@@ -94,14 +94,14 @@ local bucket = {}
 
 ---@param tokens number?  1 when left out
 ---@return boolean taken
----@return integer? wait_ms  until there are as many
+---@return integer? wait_ms  until there are enough
 function bucket:take(tokens) end
 
----Takes tokens that the bucket will have within a time.
+---Takes tokens that the bucket will have within `longest`.
 ---@param tokens number
 ---@param longest number|string  milliseconds or a duration
----@return integer|false delay_ms  until they are there, 0 for now; false when that is longer
----@return integer? wait_ms  how long it would be then
+---@return integer|false delay_ms  until they are there, 0 for now; false if it is longer
+---@return integer? wait_ms  how long it would be
 function bucket:reserve(tokens, longest) end
 
 ---A token bucket: `rate` tokens a second (a number, or "100/s", "600/m", "5/10s").
@@ -127,36 +127,36 @@ function log.warn(...) end
 ---@param ... any
 function log.error(...) end
 
----The message that a decision is about. Good for one call, read-only.
+---The message of a decision. Read-only; expires after the call.
 ---@class tide.Msg
 ---@field id string  16 hex digits; the order of ids is the order in time
 ---@field exchange string  "" is the default exchange
 ---@field key string  the routing key
 ---@field priority integer  0 to 255, higher is more urgent
----@field headers table<string, string>  nil for a header that is not there
+---@field headers table<string, string>  nil for a missing header
 ---@field payload string
----@field size integer  the payload's bytes
+---@field size integer  bytes of the payload
 ---@field ts integer  when it was published, milliseconds since 1970
----@field delay integer  milliseconds it asked to be held back, 0 for none
----@field ttl integer?  milliseconds it lives, nil for ever
----@field attempt integer  the delivery that it is in; 0 before the first
----@field dedupe_id string?  what its publisher calls it (PUB id=), nil for none
+---@field delay integer  milliseconds, 0 for none
+---@field ttl integer?  milliseconds, nil for ever
+---@field attempt integer  number of this delivery; 0 before the first
+---@field dedupe_id string?  the publisher's id (PUB id=), nil for none
 
----The queue that a message goes into. Good for one call, read-only.
+---The queue that a message enters. Read-only; expires after the call.
 ---@class tide.Queue
 ---@field vhost string
 ---@field name string
----@field shard integer  that the message enters, from 0 on
----@field served number  the rank that was served last in this shard; 0 before the first
----@field ready integer  how many messages wait, in this shard
+---@field shard integer  the shard that the message enters, from 0
+---@field served number  the rank served last in this shard; 0 before the first
+---@field ready integer  number of messages that wait in this shard
 
----What happened to a delivery. Good for one call, read-only.
+---A failed delivery. Read-only; expires after the call.
 ---@class tide.Failure
 ---@field reason "nack"|"timeout"|"gone"|"expired"
 ---@field attempts integer  deliveries so far, this one included
----@field failures integer  those of them that count against the message
+---@field failures integer  deliveries that count against the message
 
----The options of a use, declared ones with defaults. Read-only.
+---The options of a queue or exchange, with defaults. Read-only.
 ---@alias tide.Options table<string, any>
 
 ---@class tide.OptionDeclaration
@@ -183,7 +183,7 @@ function log.error(...) end
 
 ---@class tide.Sharding : tide.Rule
 ---@field new nil|fun(opts: tide.Options): any
----@field carry nil|fun(old: any, opts: tide.Options): any  after a reload: a copy of the state before -> the state
+---@field carry nil|fun(old: any, opts: tide.Options): any  a copy of the previous state -> the state after a reload
 ---@field pick fun(msg: tide.Msg, n: integer, opts: tide.Options, state: any, loads: fun(shard: integer): integer): integer
 
 ---@class tide.Priority : tide.Rule
@@ -196,16 +196,16 @@ function log.error(...) end
 ---@field carry nil|fun(old: any, opts: tide.Options): any
 ---@field decide fun(msg: tide.Msg, failure: tide.Failure, opts: tide.Options, state: any): number|tide.Decision
 
----The message as a filter has it: it may be written to.
+---The message in a filter, which may write to it.
 ---@class tide.Draft : tide.Msg
----@field vhost string  that it is published in; read-only
----@field user string?  who publishes it, as HELLO has said; read-only
+---@field vhost string  the vhost of the publish; read-only
+---@field user string?  the user of HELLO, not verified; read-only
 ---@field dedupe_id string?  128 bytes at most
 ---@field delay number|string  milliseconds or "30s"
 ---@field ttl number|string|nil
 local draft = {}
 
----Publish a copy too.
+---Publish a copy as well.
 ---@param changes { exchange: string?, key: string?, dedupe_id: string?, priority: integer?, delay: number|string|nil, ttl: number|string|nil, payload: string?, headers: table<string, string|number|false>? }
 function draft:copy(changes) end
 
@@ -214,16 +214,16 @@ function draft:copy(changes) end
 ---@field match { exchange: string?, key: string? }?  without it the filter is not active
 ---@field publish fun(msg: tide.Draft): boolean?, string?
 
----What a schedule can do with the broker. Good for one run.
+---The broker in a schedule. Expires after the run.
 ---@class tide.Broker
 local broker = {}
 
 ---@class tide.Message
----@field exchange string?  without one the key names a queue
+---@field exchange string?  without it the key names a queue
 ---@field key string?
 ---@field payload string|number|nil
 ---@field headers table<string, string|number>?
----@field delay string|number|nil  milliseconds, or the text of a duration
+---@field delay string|number|nil  milliseconds or the text of a duration
 ---@field priority integer?  0 to 255
 
 ---@param message tide.Message
@@ -235,7 +235,7 @@ function broker.queue(name) end
 
 ---@class tide.Tick
 ---@field ms integer  its time, milliseconds since 1970
----@field missed integer  earlier ticks that it stands for
+---@field missed integer  number of earlier ticks that it stands for
 
 ---@class tide.Schedule
 ---@field doc string?

@@ -1,18 +1,18 @@
--- tide.dests: a set of destinations, counted: adding one twice takes two removals.
+-- tide.dests: a counted set of destinations. One that was added twice takes two removals.
 --
--- The set is a list, which is what routing reads. Most sets have one element or
--- a few, and finding one is a look along the list; a longer list gets an index,
--- so that a pattern which thousands of queues share is changed in constant time.
+-- The set is a list, because routing reads it in order. Most sets are short and are searched
+-- from the start. A longer list has an index, so that changing a pattern shared by
+-- thousands of queues takes constant time.
 
 local M = {}
 
-local INDEXED_FROM = 9 -- a look along eight is quicker than a table is made
+local INDEXED_FROM = 9 -- searching eight is quicker than creating an index
 
 ---@class tide.Dests
----@field n integer                            how many different ones
----@field [integer] integer                    they themselves, 1 to n
----@field place table<integer, integer>|nil    where each is; of long lists
----@field again table<integer, integer>|nil    how often some were added beyond once
+---@field n integer                            number of destinations
+---@field [integer] integer                    the destinations, 1 to n
+---@field place table<integer, integer>|nil    the position of each, in long lists
+---@field again table<integer, integer>|nil    additional times that one was added
 
 ---@return tide.Dests
 function M.new()
@@ -66,7 +66,7 @@ function M.remove(self, dest)
     self.again[dest] = more > 1 and more - 1 or nil
     return true
   end
-  -- The last one takes its place.
+  -- The last one moves into the gap.
   local n = self.n
   local last = self[n]
   self.n, self[place] = n - 1, last

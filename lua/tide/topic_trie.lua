@@ -1,15 +1,14 @@
--- tide.topic_trie: which topic patterns match a key, for any number of patterns.
+-- tide.topic_trie: finds the topic patterns that match a key, among any number of patterns.
 --
--- The grammar is AMQP's. Keys and patterns are words with dots between them; in
--- a pattern the word `*` stands for exactly one word and `#` for zero or more.
--- A word may be empty ("a..b" has three); the empty key has no words at all.
+-- The grammar is AMQP's. Dots separate the words of keys and patterns. In a pattern the
+-- word `*` stands for exactly one word, `#` for zero or more. A word may be empty ("a..b"
+-- has three). The empty key has no words.
 --
--- The patterns form a tree by their words. A key is matched by walking all its
--- paths at once, word by word, with the set of nodes that the words so far can
--- lead to. A node enters that set once per word, however many ways lead to it:
--- so no destination is met twice, and no pattern, `#.a.#.a.#` neither, makes the
--- walk longer than (words of the key) x (nodes that match). Nothing is allocated
--- for a match beyond the words of the key.
+-- The patterns form a tree by their words. A match walks all paths of the tree at once,
+-- word by word, with the set of nodes that the words so far lead to. A node enters this set
+-- once per word, even if several paths lead to it. So each destination is found once for
+-- each pattern, and no pattern (such as `#.a.#.a.#`) makes the walk longer than
+-- (words of the key) x (nodes that match). A match allocates only the words of the key.
 
 local dests = require "tide.dests"
 
@@ -22,8 +21,8 @@ local M = {}
 ---@field words table<string, tide.TopicNode>|nil
 ---@field one tide.TopicNode|nil   the child for `*`
 ---@field many tide.TopicNode|nil  the child for `#`
----@field loops boolean            this is such a child: any word stays in it
----@field step integer             when it last entered the set
+---@field loops boolean            this is a child for `#`: any word stays in it
+---@field step integer             the step at which it last entered the set
 ---@field children integer
 ---@field dests tide.Dests|nil     of the patterns that end here
 
@@ -42,8 +41,8 @@ function M.new()
   return { root = new_node(false), step = 0, current = {}, next = {} }
 end
 
--- The words of a pattern. `#.#` is `#`, and `#.*` is `*.#`: with one spelling
--- for what is the same, there is one node for it.
+-- The words of a pattern. `#.#` becomes `#`, and `#.*` becomes `*.#`: patterns that mean the
+-- same share a node.
 local function words_of(pattern)
   local words, n, start = {}, 0, 1
   while start and pattern ~= "" do
@@ -101,7 +100,7 @@ function M.insert(self, pattern, dest)
   add(node.dests, dest)
 end
 
----Remove what `insert` put in, and the branches that lead nowhere afterwards.
+---Remove a pattern of `insert`, and the branches that then lead nowhere.
 ---@param self tide.TopicTrie
 ---@param pattern string
 ---@param dest integer
@@ -131,7 +130,7 @@ function M.remove(self, pattern, dest)
   return true
 end
 
--- Put a node into the set, and with it the nodes that zero words of `#` lead to.
+-- Put a node into the set, and the nodes that zero words of `#` lead to.
 local function enter(set, n, node, step)
   while node and node.step ~= step do
     node.step = step
@@ -142,7 +141,7 @@ local function enter(set, n, node, step)
   return n
 end
 
--- The set after one more word.
+-- Fill `to` with the set after one more word.
 local function advance(from, from_n, word, to, step)
   local n = 0
   for i = 1, from_n do
@@ -159,8 +158,8 @@ local function advance(from, from_n, word, to, step)
   return n
 end
 
----Call `to` for the destinations of all patterns that match the key: once for
----each pattern and destination.
+---Call `to` for the destinations of all patterns that match the key, once for each pattern
+---and destination.
 ---@param self tide.TopicTrie
 ---@param key string
 ---@param to fun(dest: integer)

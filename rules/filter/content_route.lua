@@ -1,8 +1,8 @@
--- content_route: another exchange or key, by what a header or the payload says.
--- The first line that fits decides; a message that none fits goes its way.
+-- content_route: a header or the payload selects another exchange or key. The first route
+-- that fits decides. A message that fits no route stays as it is.
 
--- header: its value must have the pattern. payload: its first bytes must have it.
--- exchange, key: where the message goes instead; what is left out stays.
+-- header, pattern: the value must match the pattern. payload: a pattern for the first bytes.
+-- exchange, key: the new address; a part that is missing stays.
 local ROUTES <const> = {
   { header = "region", pattern = "^eu", exchange = "orders-eu" },
   { payload = '"urgent"%s*:%s*true', key = "orders.urgent" },

@@ -1,5 +1,5 @@
--- mirror: a copy of a share of the traffic goes to another exchange, to try a new
--- consumer on real messages. The share is taken by id: one message, one answer.
+-- mirror: copies a share of the messages to another exchange, to try a new consumer on
+-- real messages. The id selects the share: the answer for a message is always the same.
 
 local TARGET <const> = "mirror"
 local SHARE <const> = 0.1
@@ -9,7 +9,7 @@ return {
   -- match = { exchange = "orders", key = "#" },
 
   publish = function(msg)
-    -- The copy comes by here too when `match` has exchange "*".
+    -- With exchange "*" in `match` this filter sees the copy too.
     if msg.exchange == TARGET or tide.hash(msg.id) % 10000 >= SHARE * 10000 then
       return
     end

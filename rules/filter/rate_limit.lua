@@ -1,14 +1,14 @@
--- rate_limit: so many messages a second for each value of a header, each user, or over all.
+-- rate_limit: limits messages per second for each value of a header, each user, or in all.
 --
--- Each sender has a bucket of tokens, kept as one number: when it will be full again
--- (GCRA). It is in tide.shared, so a reload or a restart gives nobody a second burst.
+-- Each sender has a bucket of tokens, kept as one number: the time at which it is full
+-- again (GCRA). Buckets outlive reloads and restarts, so a sender has no second burst.
 
-local BY <const> = "tenant" -- a header; "@user": who publishes; nil: all share one bucket
+local BY <const> = "tenant" -- a header; "@user": the publishing user; nil: one bucket for all
 local RATE <const> = "100/s" -- messages; also "600/m", "5/10s"
 local BURST <const> = 200 -- at once, after a pause
-local SHAPE <const> = false -- true: do not refuse, delay
-local DELAY_MAX <const> = "30s" -- longer ones are refused after all
-local NAME <const> = "rate_limit" -- of the buckets: of two such filters each has its own
+local SHAPE <const> = false -- true: delay instead of refusing
+local DELAY_MAX <const> = "30s" -- a message that would wait longer is refused
+local NAME <const> = "rate_limit" -- prefix of its buckets; give two such filters different ones
 
 local LIMIT <const> = { rate = RATE, burst = BURST }
 
@@ -20,11 +20,11 @@ local function sender_of(msg)
 end
 
 return {
-  doc = "so many messages a second for each value of a header, or each user",
+  doc = "limit messages per second, for each value of a header or each user",
   -- match = { exchange = "*", key = "#" },
 
   publish = function(msg)
-    -- Names have 256 bytes at most: who is the same so far shares a bucket.
+    -- Names have at most 256 bytes: senders that differ only after that share a bucket.
     local name = ("%s %s %s"):format(NAME, msg.vhost, sender_of(msg)):sub(1, 256)
     local bucket = tide.bucket(name, LIMIT)
     if not SHAPE then

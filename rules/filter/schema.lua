@@ -1,6 +1,6 @@
--- schema: a message must have certain headers, and a payload that is not too big.
+-- schema: a message must have certain headers, and a payload of a certain size.
 
--- A header and the pattern that its value must have; true: any value.
+-- A header and the pattern that its value must match; true: any value.
 local HEADERS <const> = {
   ["content-type"] = "^application/json",
   tenant = true,

@@ -1,14 +1,14 @@
--- deadline: what must be done first goes first. A message says by when in a header,
--- as a time ("1795257322468", milliseconds since 1970) or as a duration from its
--- publication ("30s"), or has a time to live; the earlier of the two counts.
+-- deadline: the message with the earliest deadline goes first. A header has the deadline:
+-- a time ("1795257322468", milliseconds since 1970) or a duration from the publication
+-- ("30s"). The ttl of a message is a deadline too. The earlier of the two counts.
 
 return {
   doc = "the earliest deadline first",
   options = {
     header = { type = "string", default = "deadline",
-               doc = "the header that has the deadline: a time or a duration" },
+               doc = "header with the deadline: a time or a duration" },
     otherwise = { type = "duration", default = "7d",
-                  doc = "how long after its publication a message without a deadline has" },
+                  doc = "deadline of a message without one, after its publication" },
   },
 
   rank = function(msg, _, opts)
@@ -22,7 +22,7 @@ return {
     if msg.ttl then
       deadline = math.min(deadline, msg.ts + msg.ttl)
     end
-    -- A message without a deadline gets one, or it could wait for ever.
+    -- Without a deadline of its own a message could wait for ever.
     return deadline < math.huge and deadline or msg.ts + opts.otherwise
   end,
 }

@@ -1,5 +1,5 @@
--- due_time: in the order in which messages were due: their time and their delay, in
--- seconds. Priority decides between those that were due at about the same time: a point
+-- due_time: messages go in the order in which they are due: publication plus delay, in
+-- seconds. Priority decides between messages that are due at about the same time. A point
 -- is worth a hundredth of a second.
 
 return {

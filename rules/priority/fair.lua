@@ -1,14 +1,15 @@
--- fair: weighted fair queueing. A tenant that floods the queue delays itself, not the
--- others: while all have something to do each gets its share, and what one does not use
--- the others may.
+-- fair: weighted fair queueing. A tenant that floods the queue delays only itself. Each
+-- tenant with messages gets its share. The others use what a tenant leaves.
 --
--- A message's rank is the virtual time at which it would be finished if the tenants
--- were served in parallel: its tenant's previous message's, or the time that the shard
--- has reached if that is later (who was away saves up nothing), plus cost / weight.
+-- The rank of a message is the virtual time at which it would end if all tenants were
+-- served in parallel. It starts at the end of its tenant's previous message, or at the
+-- time that the shard has reached if that is later: an absent tenant saves up nothing.
+-- It ends cost / weight later.
 --
 --   DECLARE queue jobs priority=fair priority.by=tenant priority.weights=gold:3,trial:0.5
 
--- The account of those that there is no room for. No tenant is called so: they are texts.
+-- The account of all tenants that have no room of their own. Tenants are texts, so none
+-- has this name.
 local OTHERS <const> = 0
 
 local function read_weights(list)
@@ -29,13 +30,13 @@ local function cost_of(msg, by)
     return 1
   end
   local cost = by == "size" and msg.size or tonumber(msg.headers[by]) or 1
-  -- Nothing is free, and nothing may push a tenant out of reach: also not 0, nan or inf.
+  -- 0, nan and inf are bounded too: no message is free, and none delays its tenant for ever.
   return cost >= 1 and math.min(cost, 1e9) or 1
 end
 
--- Forget the tenants without anything to do: their last message has been served, so
--- they begin anew at the shard's time, remembered or not. That looks at all of them;
--- when it has freed little, some newcomers share an account before it is done again.
+-- Forget the tenants whose last message has been served: they start at the shard's time
+-- whether remembered or not. This looks at all tenants. When it frees few, some newcomers
+-- share an account before the next look.
 local function make_room(shard, max)
   shard.rest = shard.rest - 1
   if shard.rest > 0 then
@@ -54,23 +55,21 @@ end
 return {
   doc = "a fair share for each tenant, by weight",
   options = {
-    by = { type = "string", default = "tenant", doc = "the header that names the tenant" },
+    by = { type = "string", default = "tenant", doc = "header that names the tenant" },
     weights = { type = "list",
-                doc = "shares, as tenant:weight; a tenant that is not named has 1" },
+                doc = "shares as tenant:weight; other tenants have 1" },
     cost = { type = "string", default = "one",
-             doc = "what a message takes of the share: 'one', 'size' for its bytes, "
-               .. "or the name of a header with a number" },
+             doc = "cost of a message: 'one', 'size' (its bytes), or a header with a number" },
     tenants = { type = "integer", default = 10000, min = 1, max = 100000,
-                doc = "those with messages that are told apart; more share an account" },
+                doc = "tenants with an account of their own; more share one" },
   },
 
-  -- Kept for each queue.
+  -- Each queue has a state.
   new = function(opts)
     return { weights = read_weights(opts.weights), shards = {} }
   end,
 
-  -- After a reload. What the tenants have queued still waits, so it still counts: a
-  -- tenant that has flooded the queue does not begin afresh.
+  -- After a reload the messages of the tenants still wait, so they still count.
   carry = function(old, opts)
     return { weights = read_weights(opts.weights), shards = old.shards or {} }
   end,
@@ -81,9 +80,9 @@ return {
       shard = { last = {}, tenants = 0, time = queue.served, rest = 1 }
       state.shards[queue.shard] = shard
     end
-    -- What is delivered a second time has its old rank, which does not turn time back.
+    -- A redelivered message has its old rank, which must not turn time back.
     shard.time = math.max(shard.time, queue.served)
-    -- When nothing waits, all begin anew: nobody pays for what was purged.
+    -- When nothing waits all tenants start anew: none pays for purged messages.
     if queue.ready == 0 then
       shard.last, shard.tenants = {}, 0
     end

@@ -1,4 +1,4 @@
--- fifo: nothing overtakes. Equal ranks are served in the order of arrival.
+-- fifo: no message overtakes another. Equal ranks are served in the order of arrival.
 
 return {
   doc = "in the order of arrival",

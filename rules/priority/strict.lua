@@ -1,5 +1,5 @@
--- strict: a message of higher priority goes before all of lower, however long
--- those have waited.
+-- strict: a message of higher priority goes before all messages of lower priority, even
+-- before those that have waited for long.
 
 return {
   doc = "the higher priority first, always",

@@ -1,13 +1,13 @@
--- exponential: wait, and each time longer: base, base*factor, base*factor^2, ...
+-- exponential: each delay is longer than the one before: base, base*factor, base*factor^2, ...
 
 return {
   doc = "after a delay that grows with each failure",
   options = {
-    base = { type = "duration", default = "1s", doc = "the delay after the first failure" },
-    factor = { type = "number", default = 2, min = 1, doc = "what each delay grows by" },
-    cap = { type = "duration", default = "10m", doc = "the longest delay" },
+    base = { type = "duration", default = "1s", doc = "delay after the first failure" },
+    factor = { type = "number", default = 2, min = 1, doc = "factor from one delay to the next" },
+    cap = { type = "duration", default = "10m", doc = "longest delay" },
     jitter = { type = "number", default = 0, min = 0, max = 1,
-               doc = "the part of a delay that is left to chance: 0.2 is 80 to 100 %" },
+               doc = "random part of a delay: 0.2 gives 80 to 100 % of it" },
     max = { type = "integer", default = 20, min = 1,
             doc = "failures after which the message is dead-lettered" },
   },
@@ -16,7 +16,7 @@ return {
     if failure.failures >= opts.max then
       return tide.DEAD_LETTER
     end
-    -- A message whose consumer went away has not failed itself, and waits for none.
+    -- An expired message may have no failure. The broker ignores a delay for it.
     if failure.failures == 0 then
       return 0
     end

@@ -3,7 +3,7 @@
 return {
   doc = "after the same delay each time",
   options = {
-    delay = { type = "duration", default = "10s", doc = "between a failure and the next attempt" },
+    delay = { type = "duration", default = "10s", doc = "delay after each failure" },
     max = { type = "integer", default = 20, min = 1,
             doc = "failures after which the message is dead-lettered" },
   },
@@ -12,7 +12,7 @@ return {
     if failure.failures >= opts.max then
       return tide.DEAD_LETTER
     end
-    -- A message whose consumer went away has not failed itself, and waits for none.
+    -- An expired message may have no failure. The broker ignores a delay for it.
     return failure.failures == 0 and 0 or opts.delay
   end,
 }

@@ -1,4 +1,4 @@
--- immediate: again at once, until it has failed too often.
+-- immediate: tried again at once, until it has failed `max` times.
 
 return {
   doc = "again at once",

@@ -1,11 +1,10 @@
--- none: one attempt; a message that fails is dead-lettered.
+-- none: one attempt. A message that fails is dead-lettered.
 
 return {
   doc = "no second attempt: dead-lettered at once",
 
   decide = function(_, failure)
-    -- A message whose consumer went away while it was at work on another has not been
-    -- attempted.
+    -- An expired message may have no failure. The broker ignores a delay for it.
     return failure.failures == 0 and 0 or tide.DEAD_LETTER
   end,
 }

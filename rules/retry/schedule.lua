@@ -1,14 +1,15 @@
--- schedule: a delay of its own after each failure, as listed; then it is dead-lettered.
+-- schedule: each failure has its own delay in a list. After the last one the message is
+-- dead-lettered.
 
 return {
   doc = "after the delays of a list, then dead-lettered",
   options = {
     delays = { type = "list", of = "duration", default = "1s,10s,1m,10m,1h",
-               doc = "the delay after the first failure, after the second, ..." },
+               doc = "delays after the first failure, the second, ..." },
   },
 
   decide = function(_, failure, opts)
-    -- A message whose consumer went away has not failed itself, and waits for none.
+    -- An expired message may have no failure. The broker ignores a delay for it.
     if failure.failures == 0 then
       return 0
     end

@@ -1,11 +1,11 @@
--- direct: a message goes where the binding's pattern is its routing key.
+-- direct: a message goes to each binding whose pattern equals its routing key.
 
 local dests = require "tide.dests"
 
 local M = { pure = true, doc = "the pattern is the routing key" }
 
 function M.new()
-  return {} -- destinations by pattern
+  return {} -- sets of destinations, by pattern
 end
 
 function M.bind(index, pattern, dest)

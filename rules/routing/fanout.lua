@@ -1,4 +1,4 @@
--- fanout: a message goes to every binding, whatever its key.
+-- fanout: a message goes to every binding; its key is ignored.
 
 local dests = require "tide.dests"
 

@@ -1,23 +1,22 @@
--- headers: a message goes where its headers have the values of the binding.
+-- headers: a message goes to each binding whose values its headers have.
 --
---   BIND eu-orders shop - region=eu kind=order      both
---   BIND alerts    shop - match=any level=error level2=fatal
+--   BIND eu-orders shop - region=eu kind=order                 both values
+--   BIND alerts    shop - match=any level=error level2=fatal   any of them
 --
--- The pattern plays no part. A binding without values takes every message with
--- match=all, none with match=any.
+-- The pattern is ignored. A binding without values takes every message with
+-- match=all and no message with match=any.
 
 local M = {
-  doc = "the binding's values are those of the headers",
+  doc = "the headers have the values of the binding",
   binding_options = {
     match = { type = "string", default = "all", choices = { "all", "any" },
-              doc = "whether all values or any one of them must be there" },
+              doc = "whether all values must match, or any" },
     ["*"] = { type = "string", doc = "a header and the value it must have" },
   },
 }
 
--- A list of bindings, each of which a message is held against, and where in it
--- those of a destination are: the broker gives each binding one of its own, and
--- takes out one of 100,000 as quickly as one of ten.
+-- The index is a list of bindings. `first_of` finds those of a destination, so removing
+-- one of 100,000 bindings is as quick as removing one of ten.
 function M.new()
   return { first_of = {} }
 end
@@ -45,7 +44,7 @@ local function is_same(a, b)
   return true
 end
 
--- The last one takes its place.
+-- The last binding moves into the gap.
 local function take_out(index, binding)
   local last = index[#index]
   index[binding.place], last.place = last, binding.place
@@ -68,7 +67,7 @@ function M.unbind(index, pattern, dest, args)
   take_out(index, b)
 end
 
--- `all` ends at the first value that is missing, `any` at the first that is there.
+-- `all` stops at the first missing value, `any` at the first one present.
 local function is_match(binding, headers)
   local is_any = binding.args.match == "any"
   for name, value in pairs(binding.wanted) do

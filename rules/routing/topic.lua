@@ -1,4 +1,4 @@
--- topic: patterns of words: `orders.*.eu` (one word), `orders.#` (any number).
+-- topic: patterns of words. `*` is one word (`orders.*.eu`), `#` any number (`orders.#`).
 
 local trie = require "tide.topic_trie"
 

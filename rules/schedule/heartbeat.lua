@@ -1,13 +1,13 @@
--- heartbeat: a message at a fixed interval, so that whoever listens notices silence.
+-- heartbeat: a message at a fixed interval. A listener notices when it stops.
 --
--- A model, and inert: copy it under a name of your own, set the address, and remove
+-- This file is not active. Copy it under another name, set the address and remove
 -- `active = false`.
 
 return {
-  doc = "a sign of life, every 30 seconds",
+  doc = "a heartbeat every 30 seconds",
   active = false,
   every = "30s",
-  -- A sign of life that comes late is none.
+  -- A late heartbeat says nothing.
   missed = "skip",
 
   run = function(broker, tick)

@@ -1,15 +1,15 @@
 -- nightly_report: a job at a time of day, unless the last one still waits.
 --
--- A model, and inert: copy it under a name of your own, set the address, and remove
+-- This file is not active. Copy it under another name, set the address and remove
 -- `active = false`.
 
 return {
   doc = "asks for the report at 02:30 UTC, on working days",
   active = false,
   cron = "30 2 * * mon-fri",
-  -- After a night without a broker: one report, not one for each night.
+  -- After nights without a broker one report is enough.
   missed = "once",
-  -- Not at the same second as everybody else's.
+  -- Other jobs start at the full minute too.
   jitter = "30s",
 
   run = function(broker, tick)

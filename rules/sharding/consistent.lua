@@ -1,18 +1,18 @@
--- consistent: as hash, but when a shard is added hardly more than its share of the keys
--- moves, and all of those to the new shard; none moves between two old ones.
+-- consistent: like hash, but a new shard takes only its share of the keys. No key moves
+-- between two old shards.
 --
--- Jump consistent hash (Lamping and Veach, 2014): imagine the shards added one by one.
--- When the j-th comes, a key jumps to it with the probability 1/j, which a random
--- sequence of the key's own decides. The loop goes from jump to jump, about ln(n) of them.
+-- Jump consistent hash (Lamping and Veach, 2014): imagine that shards are added one by one.
+-- A key jumps to the j-th shard with probability 1/j, decided by a random sequence of its
+-- own. The loop goes from jump to jump, about ln(n) of them.
 
 return {
-  doc = "by hash, moving few keys when shards are added",
+  doc = "by hash; a new shard moves few keys",
   options = {
     by = { type = "string", default = "key",
-           doc = "'key', or the name of the header whose value counts" },
+           doc = "'key', or the name of a header" },
   },
 
-  -- By the key, the shard of a key never changes, so the broker may remember it.
+  -- The shard of a key never changes, so the broker may cache it.
   pure = function(opts)
     return opts.by == "key"
   end,

@@ -4,10 +4,10 @@ return {
   doc = "by the hash of the routing key or of a header",
   options = {
     by = { type = "string", default = "key",
-           doc = "'key', or the name of the header whose value counts" },
+           doc = "'key', or the name of a header" },
   },
 
-  -- By the key, the shard of a key never changes, so the broker may remember it.
+  -- The shard of a key never changes, so the broker may cache it.
   pure = function(opts)
     return opts.by == "key"
   end,

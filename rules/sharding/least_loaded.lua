@@ -1,15 +1,15 @@
--- least_loaded: to the shard with the fewest messages, waiting or with consumers.
+-- least_loaded: the shard with the fewest messages, ready or unacknowledged.
 
 return {
-  doc = "to the shard that has the least to do",
+  doc = "the shard with the fewest messages",
 
   new = function()
     return { last = -1 }
   end,
 
-  -- `loads(i)` counts the messages of shard i that are ready or unacknowledged. The
-  -- search begins behind the shard that was picked last, so that equals take turns;
-  -- else an idle queue would only ever use its first shard.
+  -- `loads(i)` counts the ready and unacknowledged messages of shard i. The search starts
+  -- after the shard that was picked last: otherwise an idle queue would always use its
+  -- first shard.
   pick = function(_, n, _, state, loads)
     local best, least
     for i = 1, n do

@@ -1,4 +1,4 @@
--- random: any shard, each as likely as the others.
+-- random: any shard, all equally likely.
 
 return {
   doc = "any shard",

@@ -3,12 +3,12 @@
 return {
   doc = "one shard after the other",
 
-  -- What `new` returns is kept for the queue, and given to each call.
+  -- The state of a queue. Each call gets it.
   new = function()
     return { last = -1 }
   end,
 
-  -- After a reload it goes on where it was: `old` is a copy of what was kept before.
+  -- After a reload: `old` is a copy of the previous state.
   carry = function(old)
     return old
   end,

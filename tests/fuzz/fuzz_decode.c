@@ -3,13 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/decode.h"
+#include "client/decoder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define BODY_MAX 4096
 
-static void show(const struct item *item, struct buf *out)
+static void show(const struct decoder_item *item, struct buf *out)
 {
 	buf_printf(out, "%d %u ", (int)item->kind, item->channel);
 	if (item->kind != ITEM_MSG) {
@@ -31,7 +31,7 @@ static int decode(const uint8_t *data, size_t size, size_t piece, struct buf *ou
 	int status = TIDE_AGAIN;
 	struct tidemq_error err;
 	struct decoder d;
-	struct item item;
+	struct decoder_item item;
 
 	decoder_init(&d, BODY_MAX);
 	for (size_t at = 0; at < size && status == TIDE_AGAIN; at += piece) {

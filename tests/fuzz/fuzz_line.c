@@ -1,7 +1,7 @@
 /* Three connections to a broker that keeps nothing. The input is what they send;
  * bytes that are in no UTF-8 text say what happens in between. Whatever they
  * send, the client library can read what the broker says. */
-#include "client/decode.h"
+#include "client/decoder.h"
 #include "proto/peer.h"
 
 #include <time.h>
@@ -48,7 +48,7 @@ static void read_answers(struct peer *p)
 {
 	struct tidemq_error err;
 	struct decoder d;
-	struct item item;
+	struct decoder_item item;
 	int status;
 
 	peer_collect(p);

@@ -8,7 +8,7 @@
 #include "base/duration.h"
 #include "base/mem.h"
 #include "base/percent.h"
-#include "client/url.h"
+#include "client/client_url.h"
 #include "store/store_dedupe.h"
 #include "store/redis_url.h"
 
@@ -76,7 +76,8 @@ static void try_seen(struct slice text)
 	if (store_dedupe_parse_member(text, &seen) < 0)
 		return;
 	buf_init(&out);
-	buf_append_slice(&out, (struct slice){ head, store_dedupe_format_head(&seen, head) });
+	buf_append_slice(&out,
+			 (struct slice){ head, store_dedupe_format_head(&seen, head) });
 	buf_append_slice(&out, seen.publish_id);
 	if (store_dedupe_parse_member(buf_slice(&out), &again) < 0 ||
 	    again.msg_id != seen.msg_id || again.copy != seen.copy ||
@@ -109,11 +110,11 @@ static void try_client_url(struct slice text)
 {
 	char *copy = mem_strndup(text.data, text.len);
 	struct tidemq_error err;
-	struct url url;
+	struct client_url url;
 
-	if (url_parse(copy, &url, &err) == 0) {
-		mem_free(url_address(&url));
-		url_deinit(&url);
+	if (client_url_parse(copy, &url, &err) == 0) {
+		mem_free(client_url_address(&url));
+		client_url_deinit(&url);
 	}
 	mem_free(copy);
 }

@@ -1,5 +1,6 @@
 --- `tidemq bench`: what it says of a run is so.
 local Broker = require 'support.broker'
+local shell = require 'support.shell'
 
 describe('tidemq bench', function()
   local broker
@@ -8,12 +9,7 @@ describe('tidemq bench', function()
   teardown(function() broker:expect_clean_stop() end)
 
   local function bench(words)
-    local pipe = io.popen(('%s bench --url tide://%s/ %s 2>&1; echo "status $?"'):format(
-      Broker.binary(), broker.address, words))
-    local output = pipe:read 'a'
-    pipe:close()
-    local text, status = output:match '^(.*)status (%d+)\n$'
-    return text, tonumber(status)
+    return shell.run(('%s bench --url %s %s 2>&1'):format(Broker.binary(), broker:url(), words))
   end
 
   it('sends, receives and checks every message, and takes its queues away', function()

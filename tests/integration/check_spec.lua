@@ -171,31 +171,26 @@ BIND billing orders orders.*.placed
       ['filter/10-a.lua'] = REROUTE:format('a', 'b'),
       ['filter/9-b.lua'] = REROUTE:format('a', 'b'),
     }
-    has(lines, 'filter/9-b.lua:3: is the same as filter/10-a.lua')
+    has(lines, 'filter/9-b.lua:3: is identical to filter/10-a.lua')
     has(lines, 'retry/broken.lua:1: ')
   end)
 
   -- ---- names ------------------------------------------------------------------------
 
   it('finds names that are there twice', function()
-    local rank = 'return { rank = function() return 1 end }\n'
     local filter = 'return { match = { exchange = "x" }, publish = function(msg) msg.priority = %d end }\n'
     finds({
-      ['priority/Mine.lua'] = rank,
-      ['priority/mine.lua'] = rank,
       ['filter/10-tag.lua'] = filter:format(1),
       ['filter/20-tag.lua'] = filter:format(2),
       ['filter/30-copy.lua'] = filter:format(2),
       ['filter/9-late.lua'] = filter:format(9),
     }, {
-      'filter/20-tag.lua:1: has the name of filter/10-tag.lua but for its number, and both are active: is one of them '
-        .. 'a copy that was left behind? Remove one, or its match, or give it another name',
-      'filter/30-copy.lua:1: is the same as filter/20-tag.lua, and both are active: whatever they do is done twice; '
+      'filter/20-tag.lua:1: has the same name as filter/10-tag.lua except for the number, and both are active; if one '
+        .. 'is an old copy, remove it or its match; otherwise rename it',
+      'filter/30-copy.lua:1: is identical to filter/20-tag.lua and both are active: everything they do happens twice; '
         .. 'remove one of them',
-      'filter/9-late.lua:1: comes after filter/10-tag.lua although its number is lower: names are compared as texts; '
-        .. 'write numbers of the same length',
-      'priority/mine.lua:1: has the name of priority/Mine.lua but for capitals: a file system that does not tell them '
-        .. 'apart keeps one of the two; give it another name',
+      'filter/9-late.lua:1: runs after filter/10-tag.lua although its number is lower: names are sorted as text; '
+        .. 'write all numbers with the same number of digits',
     })
   end)
 
@@ -219,14 +214,13 @@ BIND billing orders orders.*.placed
       ['lib/words.lua'] = 'return {}\n',
       ['lib/words/init.lua'] = 'return {}\n',
     }, {
-      'filters/a.lua:1: is not loaded: the folder of filter scripts is filter/, not filters/',
-      "lib/words/init.lua:1: no script has this file: require \"lib.words\" is lib/words.lua, and 'init' means nothing "
-        .. 'here; call it lib/words.lua',
-      'retry/eu/fixed.lua:1: is not loaded: scripts are the files of retry/ itself, not of folders in it, and no '
-        .. 'script requires this one; move it up',
-      'retry/folder.lua:1: is a folder, and a script is a file; nothing in it is loaded',
-      "tide/topic_trie.lua:1: no script can have this file: names that begin with 'tide.' are the framework's (require "
-        .. '"tide.topic_trie"); put it into another folder',
+      'filters/a.lua:1: is not loaded: filter scripts belong in filter/, not in filters/',
+      'lib/words/init.lua:1: is not loaded: require "lib.words" loads lib/words.lua; rename this file to lib/words.lua',
+      'retry/eu/fixed.lua:1: is not loaded: only files directly in retry/ are scripts, and no script requires this '
+        .. 'one; move it to retry/',
+      'retry/folder.lua:1: is a folder, but a script must be a file; nothing in it is loaded',
+      "tide/topic_trie.lua:1: is not loaded: modules that begin with 'tide.' belong to the framework; move this file "
+        .. 'to another folder',
     })
   end)
 
@@ -240,15 +234,44 @@ BIND billing orders orders.*.placed
     }
   end)
 
+  it('finds functions and keys that are there twice', function()
+    local lines = check {
+      ['retry/twice.lua'] = [==[
+local M = {
+  options = {
+    base = { type = "duration", default = "1s" },
+    ["base"] = { type = "integer", default = 1 },
+  },
+}
+function M.decide() return 0 end
+-- function M.decide() in a comment, and an open [[
+--[[ in a long one too:
+function M.decide() return 1 end
+]]
+function M.decide(_, failure)
+  local function decide() return failure.failures end
+  return decide()
+end
+return M
+]==],
+    }
+    has(lines, "retry/twice.lua:12: function 'M.decide' is defined twice; the definition in line 7 has no effect")
+    if os.execute 'command -v luacheck >/dev/null' then
+      has(lines, "retry/twice.lua:3: value assigned to field 'base' is overwritten on line 4 before use")
+    end
+    local count = 0
+    for _, line in ipairs(lines) do count = count + (line:find 'defined twice' and 1 or 0) end
+    assert.equal(1, count)
+  end)
+
   it('finds patterns that are none', function()
     finds({
       ['filter/a.lua'] = 'return {\n  match = { exchange = "orders.*", key = "new*" },\n'
         .. '  publish = function() end,\n}\n',
     }, {
-      "filter/a.lua:3: match.exchange is 'orders.*': that is a name and no pattern, so the filter is hardly ever "
-        .. "called; say the name of an exchange, '-' for the default one or '*' for all",
-      "filter/a.lua:3: match.key is 'new*': '*' and '#' stand for whole words, and inside of a word for themselves; "
-        .. 'words are separated by dots',
+      "filter/a.lua:3: match.exchange is 'orders.*', but it takes a name and no pattern; give the name of an "
+        .. "exchange, '-' for the default exchange or '*' for all",
+      "filter/a.lua:3: match.key is 'new*', but '*' and '#' are wildcards only as whole words; dots separate words",
     })
   end)
 
@@ -310,6 +333,7 @@ return {
     finds({
       ['filter/10-late.lua'] = late,
       ['filter/20-send.lua'] = sender,
+      ['filter/30-off.lua'] = 'return { publish = function(msg) msg.exchange = "off" end }\n',
       ['schedule/tick.lua'] = [[
 return {
   every = "1m",
@@ -317,10 +341,15 @@ return {
     broker.publish { key = "nojob" }
     broker.publish { exchange = "nox", key = "q" }
     broker.publish { key = "s" }
+    -- not broker.publish { exchange = "comment" }
+    if broker.exchange == "compared" or broker.my_exchange then broker.publish { exchange = '-', key = "s" } end
   end,
 }
 ]],
     }, {
+      "filter/10-late.lua:1: matches exchange 'gone', which does not exist: the filter is never called",
+      "filter/20-send.lua:4: sends to exchange 'nirvana', which does not exist: the publish fails",
+      "schedule/tick.lua:5: sends to exchange 'nox', which does not exist: the publish fails",
       at(1, "exchange 'a' is bound to itself in the end: a -> b -> a"),
       at(3, "exchange 'c': there is no routing script 'nosuch'; there are: direct fanout headers topic"),
       at(7, "queue 'q': retry=fixed: option 'delay' of retry/fixed is a duration such as 500ms, 30s or 5m; it cannot "
@@ -331,8 +360,8 @@ return {
       at(11, "queue 't' dead-letters to itself in the end: t -> u -> t"),
       at(14, "binding of 'u' to 'dlx': there is no queue 'u'"),
       at(18, "queue 'v' dead-letters to exchange 'empty', which has no bindings: its dead letters are buried"),
-      at(19, "'PUB - q 3' is no definition; these are: DECLARE exchange <name> <type>, DECLARE queue <name>, BIND "
-        .. '<queue> <exchange> <pattern>, each with its options'),
+      at(19, "'PUB - q 3' is not a definition; definitions are: DECLARE exchange <name> <type>, DECLARE queue <name>, "
+        .. 'BIND <queue> <exchange> <pattern>, each with its options, in at most 65536 bytes'),
     }, ('--definitions %s/defs'):format(dir))
   end)
 
@@ -350,6 +379,8 @@ return {
     local options = ('--url tide://%s/'):format(broker.address)
     copy_rules()
     finds({ ['filter/10-late.lua'] = late, ['filter/20-send.lua'] = sender }, {
+      "filter/10-late.lua:1: matches exchange 'gone', which does not exist: the filter is never called",
+      "filter/20-send.lua:4: sends to exchange 'nirvana', which does not exist: the publish fails",
       "broker: queue 'q' dead-letters to queue 'dead', which does not exist: its dead letters are buried",
       "broker: queue 'r' dead-letters to exchange 'nowhere', which does not exist: its dead letters are buried",
       "broker: queue 's' dead-letters to itself in the end: s -> s",
@@ -384,7 +415,7 @@ return {
     write('defs', mistakes)
     local lines = check({ ['retry/broken.lua'] = 'return {' }, ('--definitions %s/defs'):format(dir))
     assert.equal(2, #lines)
-    assert.equal('note: not held against the definitions, since not every script loads', lines[1]:match 'note.*$')
+    assert.equal('note: not compared with the definitions, because not every script loads', lines[1]:match 'note.*$')
     has(lines, 'retry/broken.lua:1: ')
   end)
 end)

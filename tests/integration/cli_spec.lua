@@ -1,13 +1,14 @@
 -- The command-line verbs: what they print, and with which status they end.
 local Broker = require 'support.broker'
 local json = require 'dkjson'
+local shell = require 'support.shell'
 
 describe('the command line', function()
   local broker
   local queue, number = nil, 0
 
   setup(function()
-    broker = Broker.start { args = { '--fsync', 'no' }, listen = { '127.0.0.1:0', 'unix:@DIR@/sock' } }
+    broker = Broker.start { args = { '--fsync', 'no' }, listen = { '127.0.0.1:0', 'unix:@DIR@/sock' }, rules = {} }
   end)
   teardown(function() if broker then broker:destroy() end end)
   before_each(function()
@@ -31,12 +32,9 @@ describe('the command line', function()
   end
 
   --- A whole command, for pipes; `tidemq` in it is the program.
-  local function shell(command)
-    local pipe = assert(io.popen(("export TIDEMQ_URL='tide://%s'; tidemq() { '%s' \"$@\"; }; %s"):format(
-      broker.address, Broker.binary(), command)))
-    local output = pipe:read 'a'
-    local ok, _, status = pipe:close()
-    return output, ok and 0 or status
+  local function run(command)
+    return shell.run(("export TIDEMQ_URL='%s'; tidemq() { '%s' \"$@\"; }; %s"):format(
+      broker:url(), Broker.binary(), command))
   end
 
   describe('pub and get', function()
@@ -64,13 +62,13 @@ describe('the command line', function()
 
     it('take a payload of any bytes from standard input', function()
       tide('declare', 'queue', queue)
-      shell(([[printf 'a\000b\r\n' | tidemq pub - %s -]]):format(queue))
-      assert.equal('a\0b\r\n', (shell(("tidemq get --format %%p %s"):format(queue))))
+      run(([[printf 'a\000b\r\n' | tidemq pub - %s -]]):format(queue))
+      assert.equal('a\0b\r\n', (run(("tidemq get --format %%p %s"):format(queue))))
     end)
 
     it('publish each line, and several times', function()
       tide('declare', 'queue', queue)
-      assert.equal('published 1500 messages\n', (shell(('seq 1500 | tidemq pub --lines - %s'):format(queue))))
+      assert.equal('published 1500 messages\n', (run(('seq 1500 | tidemq pub --lines - %s'):format(queue))))
       assert.equal('published 3 messages\n', tide('pub', '--count', '3', '-', queue, 'x'))
       local lines = tide('get', '--max', '1000', '--format', '%p ', queue)
       assert.matches('^1 2 3 4 ', lines)
@@ -123,7 +121,7 @@ describe('the command line', function()
     it('gives back what a reader that went away has not seen', function()
       tide('declare', 'queue', queue)
       tide('pub', '--count', '200', '-', queue, ('x'):rep(4000))
-      local output = shell(('tidemq sub --count 200 %s | head -n 2 | wc -l'):format(queue))
+      local output = run(('tidemq sub --count 200 %s | head -n 2 | wc -l'):format(queue))
       assert.equal('2', output:match '%d+')
       local stats = json.decode(tide('stats', '--json', queue))
       assert.equal(200, stats.ready + stats.delayed + stats.acked)
@@ -203,6 +201,42 @@ describe('the command line', function()
       assert.matches('delayed', text)
     end)
 
+    it('show times and durations with their units', function()
+      tide('declare', 'queue', queue)
+      tide('pub', '--delay', '90m', '-', queue, 'hello')
+      local time = '%d%d%d%d%-%d%d%-%d%dT%d%d:%d%d:%d%d%.%d%d%dZ'
+      assert.matches('TS +DUE .*' .. time .. '  ' .. time .. '  ', tide('peek', '--state', 'delayed', queue))
+      local text = tide('explain', '--delay', '90m', '--ttl', '1s', '-', queue)
+      assert.matches('\ndelay +1h30m\ndue +' .. time .. '\nttl +1s\nexpires +' .. time .. '\n', text)
+      assert.matches('uptime_ms +%d[%d.smh]*\n', tide('stats'))
+      assert.matches('\nloaded_ms +' .. time .. '\n', tide('rules', 'status'))
+      assert.matches('NUMBER +PUBLISHED .* ' .. time .. ' ', tide('rules', 'recent', '1'))
+      assert.matches('ATTEMPT +AT +DELAY +HAPPENS\n +1 +0s +500ms  retry\n',
+        tide('rules', 'simulate', 'retry', 'exponential', 'base=500ms'))
+    end)
+
+    it('leave out columns that no row needs', function()
+      assert.is_nil(tide('rules', 'status'):find('LAST ERROR', 1, true))
+      assert.is_nil(tide('rules', 'simulate', 'retry', 'fixed'):find('ERROR', 1, true))
+      broker:write_rule('retry/broken.lua', 'return { decide = function() error "no luck" end }\n')
+      broker:write_rule('schedule/tick.lua', 'return { every = "1h", run = function() end }\n')
+      broker:write_rule('filter/10-bad.lua',
+        'return { match = { key = "bad" }, publish = function() error "oh" end }\n')
+      tide('rules', 'reload')
+      assert.matches('HAPPENS +ERROR\n[^\n]*no luck', tide('rules', 'simulate', 'retry', 'broken'))
+      refused(1, 'oh', 'pub', '-', 'bad', 'hello')
+      local text = tide('rules', 'status')
+      assert.matches('SKIPPED +LAST ERROR\n', text)
+      assert.matches('\n  filter +10%-bad [^\n]* filter/10%-bad%.lua:1: oh\n', text)
+      -- The first schedule is not active and has neither.
+      assert.matches('ACTIVE +NEXT +LAST +RESULT', text)
+      assert.matches('\n  heartbeat +[^\n]+ no +%- +%- ', text)
+      for _, path in ipairs { 'retry/broken.lua', 'schedule/tick.lua', 'filter/10-bad.lua' } do
+        broker:remove_rule(path)
+      end
+      tide('rules', 'reload')
+    end)
+
     it('rules and lists are documents with --json', function()
       assert.matches('\ngeneration +%d+\n', '\n' .. tide('rules', 'status'))
       assert.matches('routing +topic +routing/topic%.lua', tide('rules', 'reload'))
@@ -247,7 +281,7 @@ describe('the command line', function()
   describe('the address', function()
     it('may be a Unix socket, or come from the environment', function()
       local path = broker.addresses[2]:match '^unix:(.*)$'
-      local output, status = shell(('TIDEMQ_URL=tide+unix:%s tidemq ping'):format(path))
+      local output, status = run(('TIDEMQ_URL=tide+unix:%s tidemq ping'):format(path))
       assert.equal(0, status)
       assert.matches('^OK in ', output)
     end)
@@ -292,24 +326,24 @@ describe('the command line', function()
     end)
 
     it('status 2 for a verb that there is not', function()
-      local output, status = shell 'tidemq dance 2>&1'
+      local output, status = run 'tidemq dance 2>&1'
       assert.equal(2, status)
       assert.matches("there is no verb 'dance'", output)
     end)
   end)
 
   it('explains itself', function()
-    local overview = shell 'tidemq help'
+    local overview = run 'tidemq help'
     for _, verb in ipairs { 'pub', 'sub', 'get', 'peek', 'declare', 'delete', 'bind', 'unbind', 'purge',
       'kick', 'list', 'stats', 'explain', 'rules', 'ping' } do
       assert.matches('\n  ' .. verb .. ' +%l', overview)
-      local page, status = shell('tidemq help ' .. verb)
+      local page, status = run('tidemq help ' .. verb)
       assert.equal(0, status)
       assert.matches('usage: tidemq ' .. verb, page)
     end
     assert.matches('\n  serve +%l', overview)
-    assert.equal((shell 'tidemq help pub'), (shell 'tidemq pub --help'))
-    local output, status = shell 'tidemq help dance 2>&1'
+    assert.equal((run 'tidemq help pub'), (run 'tidemq pub --help'))
+    local output, status = run 'tidemq help dance 2>&1'
     assert.equal(2, status)
     assert.matches('no verb', output)
   end)
@@ -317,7 +351,7 @@ describe('the command line', function()
   it('says when its output cannot be written', function()
     tide('declare', 'queue', queue)
     tide('pub', '-', queue, 'x')
-    local output, status = shell(('tidemq get %s 2>&1 >/dev/full'):format(queue))
+    local output, status = run(('tidemq get %s 2>&1 >/dev/full'):format(queue))
     assert.equal(1, status)
     assert.matches('^tidemq: cannot write to standard output: ', output)
     -- What could not be printed was not acknowledged.

@@ -2,15 +2,7 @@
 local Broker = require 'support.broker'
 
 local function with_config(text, args, may_fail)
-  local path = os.tmpname()
-  local file = assert(io.open(path, 'w'))
-  file:write(text)
-  file:close()
-  local words = { '--config', path }
-  for _, word in ipairs(args or {}) do words[#words + 1] = word end
-  local broker, log, status = Broker.start { args = words, may_fail = may_fail }
-  os.remove(path)
-  return broker, log, status
+  return Broker.start { config = text, args = args, may_fail = may_fail }
 end
 
 describe('a configuration file', function()

@@ -247,18 +247,12 @@ describe('a limit of the ids that are remembered', function()
 end)
 
 describe('a publish id outlives', function()
-  local broker, redis, c
+  local broker, c
 
-  after_each(function()
-    if broker then broker:destroy() end
-    if redis then redis:destroy() end
-    broker, redis = nil, nil
-  end)
-
-  local function start(args)
-    broker = Broker.start { args = args }
-    c = broker:connect()
-  end
+  setup(function() broker = Broker.start() end)
+  teardown(function() broker:destroy() end)
+  before_each(function() c = broker:enter_vhost() end)
+  after_each(function() c:close() end)
 
   local function restart_after(how)
     c:close()
@@ -270,7 +264,6 @@ describe('a publish id outlives', function()
   local ends = { ['kill -9'] = 'kill9', ['kill -9 of Redis too'] = 'kill9_all', ['a stop'] = 'expect_clean_stop' }
   for name, how in pairs(ends) do
     it(name, function()
-      start()
       c:ok 'DECLARE queue q shards=3 sharding=round_robin'
       local ids = {}
       for i = 1, 9 do
@@ -288,7 +281,6 @@ describe('a publish id outlives', function()
   end
 
   it('kill -9 when its message was acknowledged before it was written', function()
-    start()
     c:ok 'DECLARE queue q'
     local pid = broker:redis_pid()
     -- Redis stands still, so that nothing is written until everything is acknowledged.
@@ -316,7 +308,6 @@ describe('a publish id outlives', function()
   end)
 
   it('a restart until its window is over, and leaves Redis after that', function()
-    start()
     c:ok 'DECLARE queue q dedupe=2s'
     c:ok 'DECLARE queue big dedupe=1s'
     local lines = {}
@@ -328,13 +319,12 @@ describe('a publish id outlives', function()
     restart_after 'kill9'
     assert(wait.poll(function() return c:request('PUB - q id=a', 'x'):match '^OK %x+ 1$' end))
     assert(wait.poll(function()
-      return broker:redis_cli('EXISTS', key('q', 'dedupe'), key('big', 'dedupe')) == '0'
+      return broker:redis_cli('EXISTS', broker:key('q', 'dedupe'), broker:key('big', 'dedupe')) == '0'
     end))
     traffic.expect_counts(c, 'big', { ready = 9000, dedupe_ids = 0 })
   end)
 
   it('reads more ids than one request brings', function()
-    start()
     c:ok 'DECLARE queue q'
     for from = 1, 10000, 2500 do
       local lines = {}
@@ -352,12 +342,11 @@ describe('a publish id outlives', function()
   end)
 
   it('a member of the set that nobody can read', function()
-    start()
     c:ok 'DECLARE queue q'
     c:send(pub('q', 'a'))
     c:expect '^OK %x+ 1$'
     for _, tail in ipairs { '', ' ', '+ a', '-1 a' } do
-      broker:redis_cli('ZADD', key('q', 'dedupe'), '99999999999999', '687f6b32f9000000' .. tail)
+      broker:redis_cli('ZADD', broker:key('q', 'dedupe'), '99999999999999', '687f6b32f9000000' .. tail)
     end
     restart_after 'kill9'
     broker:expect_log 'a member of a dedupe set cannot be read: 687f6b32f9000000%-1 a'

@@ -3,11 +3,10 @@ local Broker = require 'support.broker'
 local traffic = require 'support.traffic'
 local wait = require 'support.wait'
 
-local key = traffic.key
-
 local function left_in_redis(broker, queue)
-  return broker:redis_cli('EXISTS', key(queue, 'msg'), key(queue, 'ready'), key(queue, 'delayed'),
-    key(queue, 'unack'), key(queue, 'buried'), key(queue, 'tries'))
+  local keys = {}
+  for i, set in ipairs { 'msg', 'ready', 'delayed', 'unack', 'buried', 'tries' } do keys[i] = broker:key(queue, set) end
+  return broker:redis_cli('EXISTS', table.unpack(keys))
 end
 
 --- What must come: by priority, then by number.
@@ -26,24 +25,31 @@ end
 describe('a backlog beyond the window', function()
   local broker, c
 
-  local function start(window)
-    broker = Broker.start { args = { '--window-messages', window, '--fsync', 'no' } }
-    c = broker:connect()
-  end
-
-  after_each(function()
-    broker:destroy()
-  end)
-
   local function restart(how)
     if how then broker[how](broker) end
     broker:restart()
     c = broker:connect()
   end
 
+  setup(function() broker = Broker.start { args = { '--window-messages', '16', '--fsync', 'no' } } end)
+  teardown(function() broker:destroy() end)
+  before_each(function() c = broker:enter_vhost() end)
+  after_each(function() c:close() end)
+
+  --- A broker with another window, for this test alone.
+  local function use_broker(...)
+    local usual = broker
+    broker = Broker.start { args = { '--fsync', 'no', ... } }
+    c = broker:connect()
+    finally(function()
+      broker:destroy()
+      broker = usual
+    end)
+  end
+
   for _, window in ipairs { 16, 100 } do
     it('comes in order, with a window of ' .. window, function()
-      start(window)
+      if window ~= 16 then use_broker('--window-messages', window) end
       c:ok 'DECLARE queue jobs'
       traffic.publish(c, 'jobs', 5000)
       local stats = traffic.stats(c, 'jobs')
@@ -60,7 +66,6 @@ describe('a backlog beyond the window', function()
   end
 
   it('comes by priority, also across a crash', function()
-    start(16)
     c:ok 'DECLARE queue jobs priority=strict'
     local function priority(i) return i * 7919 % 11 end
     traffic.publish(c, 'jobs', 3000, function(i) return nil, 'pri=' .. priority(i) end)
@@ -73,7 +78,6 @@ describe('a backlog beyond the window', function()
   end)
 
   it('is delivered once while more urgent messages keep overtaking', function()
-    start(16)
     c:ok 'DECLARE queue jobs priority=strict ack-timeout=1h'
     local consumer = broker:connect()
     local seen, count, done = {}, 3000, 0
@@ -103,7 +107,6 @@ describe('a backlog beyond the window', function()
   end)
 
   it('reaches a consumer that takes a burst at once', function()
-    start(16)
     c:ok 'DECLARE queue jobs'
     local consumer = broker:connect()
     consumer:ok 'SUB jobs s prefetch=1000 ack=auto'
@@ -113,7 +116,6 @@ describe('a backlog beyond the window', function()
   end)
 
   it('of delayed messages comes when each is due', function()
-    start(16)
     c:ok 'DECLARE queue jobs'
     local function delay(i) return 200 + i * 7919 % 1500 end
     traffic.publish(c, 'jobs', 1500, function(i) return tostring(delay(i)), 'delay=' .. delay(i) end)
@@ -126,7 +128,6 @@ describe('a backlog beyond the window', function()
   end)
 
   it('of buried messages is kicked as a whole or in part', function()
-    start(16)
     c:ok 'DECLARE queue jobs'
     traffic.publish(c, 'jobs', 500)
     local taken = 0
@@ -148,7 +149,6 @@ describe('a backlog beyond the window', function()
   end)
 
   it('is purged while publishing goes on, and nothing of it comes back', function()
-    start(16)
     c:ok 'DECLARE queue jobs'
     traffic.publish(c, 'jobs', 3000, function(i) return 'old', i % 3 == 0 and 'delay=1h' or nil end)
     c:send 'GET jobs max=5\r\n'
@@ -175,8 +175,7 @@ describe('a backlog beyond the window', function()
   end)
 
   it('with messages larger than a read comes too', function()
-    broker = Broker.start { args = { '--window-messages', 16, '--window-bytes', '64K', '--fsync', 'no' } }
-    c = broker:connect()
+    use_broker('--window-messages', 16, '--window-bytes', '64K')
     c:ok 'DECLARE queue jobs priority=strict'
     traffic.publish(c, 'jobs', 60, function(i)
       return tostring(i) .. ('x'):rep(i % 3 == 0 and 200000 or 10), 'pri=' .. i % 4
@@ -188,7 +187,6 @@ describe('a backlog beyond the window', function()
   end)
 
   it('gives back what a consumer held that is gone', function()
-    start(16)
     c:ok 'DECLARE queue jobs'
     traffic.publish(c, 'jobs', 1000)
     local consumer = broker:connect()

@@ -1,15 +1,14 @@
 -- What is kept through crashes, on the embedded Redis.
 local Broker = require 'support.broker'
+local shell = require 'support.shell'
 local traffic = require 'support.traffic'
 local wait = require 'support.wait'
-
-local key = traffic.key
 
 local function sum(broker, queue)
   local n = 0
   for _, set in ipairs { 'ready', 'delayed', 'unack', 'buried' } do
     -- A Redis that its killed broker took along may just be starting again.
-    n = n + (tonumber(broker:redis_cli('ZCARD', key(queue, set))) or 1)
+    n = n + (tonumber(broker:redis_cli('ZCARD', broker:key(queue, set))) or 1)
   end
   return n
 end
@@ -17,14 +16,10 @@ end
 describe('a durable queue', function()
   local broker, c
 
-  before_each(function()
-    broker = Broker.start()
-    c = broker:connect()
-  end)
-
-  after_each(function()
-    broker:destroy()
-  end)
+  setup(function() broker = Broker.start() end)
+  teardown(function() broker:destroy() end)
+  before_each(function() c = broker:enter_vhost() end)
+  after_each(function() c:close() end)
 
   local function crash(how)
     broker[how](broker)
@@ -56,7 +51,7 @@ describe('a durable queue', function()
     traffic.expect_counts(c, 'jobs', { ready = 100 })
     local payloads = traffic.take(c, 'jobs', 100)
     for i = 1, 100 do assert.equal(tostring(200 + i), payloads[i]) end
-    assert.equal('0', broker:redis_cli('EXISTS', key('jobs', 'msg')))
+    assert.equal('0', broker:redis_cli('EXISTS', broker:key('jobs', 'msg')))
   end)
 
   it('keeps exchanges, bindings and options', function()
@@ -88,9 +83,9 @@ describe('a durable queue', function()
     c:expect_line 'OK 2'
     local id = c:expect_msg().options.id
     c:expect_msg()
-    assert(wait.poll(function() return broker:redis_cli('ZCARD', key('jobs', 'unack')) == '2' end))
-    assert.equal('1', broker:redis_cli('ZCARD', key('jobs', 'ready')))
-    assert.matches('^1 0 ?$', broker:redis_cli('HGET', key('jobs', 'tries'), id))
+    assert(wait.poll(function() return broker:redis_cli('ZCARD', broker:key('jobs', 'unack')) == '2' end))
+    assert.equal('1', broker:redis_cli('ZCARD', broker:key('jobs', 'ready')))
+    assert.matches('^1 0 ?$', broker:redis_cli('HGET', broker:key('jobs', 'tries'), id))
     crash 'kill9_all'
     traffic.expect_counts(c, 'jobs', { ready = 3, unacked = 0 })
     c:send 'GET jobs max=3\r\n'
@@ -103,7 +98,7 @@ describe('a durable queue', function()
     assert.equal(1, c:expect_msg().attempt)
     c:ok 'ACK 1-3'
     assert.equal(0, sum(broker, 'jobs'))
-    assert.equal('0', broker:redis_cli('EXISTS', key('jobs', 'tries')))
+    assert.equal('0', broker:redis_cli('EXISTS', broker:key('jobs', 'tries')))
   end)
 
   it('keeps attempts, failures and reason of what was returned', function()
@@ -114,7 +109,7 @@ describe('a durable queue', function()
     c:expect_msg()
     c:ok 'NACK 1 requeue'
     assert(wait.poll(function()
-      return broker:redis_cli('HVALS', key('jobs', 'tries')):find '^1 1 nack' ~= nil
+      return broker:redis_cli('HVALS', broker:key('jobs', 'tries')):find '^1 1 nack' ~= nil
     end))
     crash 'kill9_all'
     local message = c:document('PEEK jobs')[1]
@@ -127,7 +122,7 @@ describe('a durable queue', function()
     c:ok 'DECLARE queue jobs'
     c:ok('PUB - jobs delay=1h', 'late')
     c:ok('PUB - jobs delay=700ms', 'soon')
-    assert.equal('2', broker:redis_cli('ZCARD', key('jobs', 'delayed')))
+    assert.equal('2', broker:redis_cli('ZCARD', broker:key('jobs', 'delayed')))
     crash 'kill9_all'
     local payloads = traffic.take(c, 'jobs', 1)
     assert.equal('soon', payloads[1])
@@ -142,7 +137,7 @@ describe('a durable queue', function()
     c:expect_msg()
     c:ok 'NACK 1 delay=1h'
     assert(wait.poll(function()
-      local text = broker:redis_cli('ZRANGE', key('jobs', 'delayed'), 0, -1, 'WITHSCORES')
+      local text = broker:redis_cli('ZRANGE', broker:key('jobs', 'delayed'), 0, -1, 'WITHSCORES')
       local due = tonumber(text:match '(%d+)$')
       return due and due > (os.time() + 1800) * 1000
     end))
@@ -157,7 +152,7 @@ describe('a durable queue', function()
     c:expect_line 'OK 4'
     for _ = 1, 4 do c:expect_msg() end
     c:ok 'NACK 1-4 dead'
-    assert(wait.poll(function() return broker:redis_cli('ZCARD', key('jobs', 'buried')) == '4' end))
+    assert(wait.poll(function() return broker:redis_cli('ZCARD', broker:key('jobs', 'buried')) == '4' end))
     crash 'kill9_all'
     traffic.expect_counts(c, 'jobs', { buried = 4 })
     assert.equal('3', c:ok 'KICK jobs 3')
@@ -188,7 +183,7 @@ describe('a durable queue', function()
     c:ok 'DECLARE queue jobs'
     c:ok 'SUB jobs s ack=auto'
     local publisher = broker:connect()
-    local redis = broker:redis_pid()
+    local redis, before = broker:redis_pid(), publisher:document('STATS').store.elided
     -- Redis stands still with one message, and all others are acknowledged meanwhile.
     os.execute('kill -STOP ' .. redis)
     publisher:send 'PUB - jobs 1\r\na\r\n'
@@ -197,14 +192,14 @@ describe('a durable queue', function()
     for _ = 1, 1000 do c:expect_msg() end
     os.execute('kill -CONT ' .. redis)
     for _ = 1, 1001 do publisher:expect '^OK %x+ 1$' end
-    assert.is_true(publisher:document('STATS').store.elided >= 1000)
-    assert.equal('0', broker:redis_cli('EXISTS', key('jobs', 'msg'), key('jobs', 'ready')))
+    assert.is_true(publisher:document('STATS').store.elided >= before + 1000)
+    assert.equal('0', broker:redis_cli('EXISTS', broker:key('jobs', 'msg'), broker:key('jobs', 'ready')))
   end)
 
   it('removes an id without a body, which a crash can leave', function()
     c:ok 'DECLARE queue jobs'
     for set, score in pairs { ready = 0, delayed = 1, unack = 1, buried = 1 } do
-      broker:redis_cli('ZADD', key('jobs', set), score, ('ffff%012x'):format(#set))
+      broker:redis_cli('ZADD', broker:key('jobs', set), score, ('ffff%012x'):format(#set))
     end
     crash 'kill9_all'
     traffic.publish(c, 'jobs', 3)
@@ -217,18 +212,18 @@ describe('a durable queue', function()
   it('buries a message whose body cannot be read, and goes on with the others', function()
     c:ok 'DECLARE queue jobs'
     traffic.publish(c, 'jobs', 5)
-    local id = broker:redis_cli('ZRANGE', key('jobs', 'ready'), 2, 2)
-    assert.equal('0', broker:redis_cli('HSET', key('jobs', 'msg'), id, 'no MessagePack'))
+    local id = broker:redis_cli('ZRANGE', broker:key('jobs', 'ready'), 2, 2)
+    assert.equal('0', broker:redis_cli('HSET', broker:key('jobs', 'msg'), id, 'no MessagePack'))
     crash 'kill9_all'
     assert.same({ '1', '2', '4', '5' }, traffic.take(c, 'jobs', 4))
-    assert(wait.poll(function() return broker:redis_cli('ZCARD', key('jobs', 'buried')) == '1' end))
-    assert.equal('no MessagePack', broker:redis_cli('HGET', key('jobs', 'msg'), id))
+    assert(wait.poll(function() return broker:redis_cli('ZCARD', broker:key('jobs', 'buried')) == '1' end))
+    assert.equal('no MessagePack', broker:redis_cli('HGET', broker:key('jobs', 'msg'), id))
     c:ok 'KICK jobs'
     traffic.publish(c, 'jobs', 2)
     assert.equal(2, #traffic.take(c, 'jobs', 2))
     crash 'kill9_all'
     c:ok 'KICK jobs'
-    assert.equal('no MessagePack', broker:redis_cli('HGET', key('jobs', 'msg'), id))
+    assert.equal('no MessagePack', broker:redis_cli('HGET', broker:key('jobs', 'msg'), id))
   end)
 
   it('is gone from Redis when it is deleted during traffic', function()
@@ -249,7 +244,7 @@ describe('a durable queue', function()
     assert.equal(1500, confirmed)
     assert.equal(1500, unrouted)
     publisher:expect_line 'OK'
-    assert.equal('', broker:redis_cli('KEYS', 'tide:{//jobs#0}:*'))
+    assert.equal('', broker:redis_cli('KEYS', broker:key('jobs', '*')))
     publisher:ok 'DECLARE queue jobs'
     traffic.publish(publisher, 'jobs', 10)
     assert.equal(10, #traffic.take(publisher, 'jobs', 10))
@@ -257,9 +252,7 @@ describe('a durable queue', function()
 
   it('refuses a second broker on its directory with one clear line', function()
     local command = ('%s serve --listen 127.0.0.1:0 --data %s --rules rules 2>&1'):format(Broker.binary(), broker.data)
-    local pipe = io.popen(command)
-    local output = pipe:read 'a'
-    local _, _, status = pipe:close()
+    local output, status = shell.run(command)
     assert.equal(1, status)
     local lines = {}
     for line in output:gmatch '[^\n]+' do lines[#lines + 1] = line end
@@ -274,20 +267,21 @@ describe('a durable queue', function()
     c:ok 'BIND jobs orders eu.#'
     c:ok('PUB orders eu.new pri=7 ttl=1h h:tier=gold', 'bad')
     c:ok('PUB orders eu.new delay=1h', 'later')
-    assert.equal('/', broker:redis_cli('SMEMBERS', 'tide:vhosts'))
-    assert.matches('^orders\n', broker:redis_cli('HGETALL', 'tide:/:exchanges'))
-    assert.matches('^jobs\n.*priority=strict', broker:redis_cli('HGETALL', 'tide:/:queues'))
-    assert.equal('1', broker:redis_cli('SCARD', 'tide:/:bindings'))
-    local id = broker:redis_cli('ZRANGE', key('jobs', 'ready'), 0, -1)
+    local definitions = ('tide:%s:'):format(broker.vhost)
+    assert.equal('1', broker:redis_cli('SISMEMBER', 'tide:vhosts', broker.vhost))
+    assert.matches('^orders\n', broker:redis_cli('HGETALL', definitions .. 'exchanges'))
+    assert.matches('^jobs\n.*priority=strict', broker:redis_cli('HGETALL', definitions .. 'queues'))
+    assert.equal('1', broker:redis_cli('SCARD', definitions .. 'bindings'))
+    local id = broker:redis_cli('ZRANGE', broker:key('jobs', 'ready'), 0, -1)
     assert.matches('^%x+$', id)
     assert.equal(16, #id)
-    assert.equal('-7', broker:redis_cli('ZSCORE', key('jobs', 'ready'), id))
-    local expires = tonumber(broker:redis_cli('ZSCORE', key('jobs', 'expiry'), id))
+    assert.equal('-7', broker:redis_cli('ZSCORE', broker:key('jobs', 'ready'), id))
+    local expires = tonumber(broker:redis_cli('ZSCORE', broker:key('jobs', 'expiry'), id))
     assert.is_true(math.abs(expires / 1000 - os.time() - 3600) < 60)
-    assert.equal('2', broker:redis_cli('HLEN', key('jobs', 'msg')))
-    assert.equal('1', broker:redis_cli('ZCARD', key('jobs', 'delayed')))
+    assert.equal('2', broker:redis_cli('HLEN', broker:key('jobs', 'msg')))
+    assert.equal('1', broker:redis_cli('ZCARD', broker:key('jobs', 'delayed')))
     local body = broker:redis_cli('EVAL',
-      "return cjson.encode(cmsgpack.unpack(redis.call('HGET', KEYS[1], ARGV[1])))", 1, key('jobs', 'msg'), id)
+      "return cjson.encode(cmsgpack.unpack(redis.call('HGET', KEYS[1], ARGV[1])))", 1, broker:key('jobs', 'msg'), id)
     local fields = require('dkjson').decode(body)
     assert.equal(1, fields[1])
     assert.equal('orders', fields[2])

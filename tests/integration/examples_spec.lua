@@ -1,11 +1,9 @@
 -- Every example runs, against a real broker, and prints what it is known to print.
 local Broker = require 'support.broker'
+local shell = require 'support.shell'
 
 local function run(command)
-  local pipe = assert(io.popen(command .. ' 2>&1 </dev/null'))
-  local output = pipe:read 'a'
-  local ok, _, status = pipe:close()
-  return output, ok and 0 or status
+  return shell.run(command .. ' 2>&1 </dev/null')
 end
 
 local function lines(text)
@@ -126,8 +124,7 @@ describe('the order flow', function()
   teardown(function() if broker then broker:destroy() end end)
 
   local function script(name)
-    return run(("TIDEMQ='%s' examples/order-flow/%s tide://%s/"):format(
-      Broker.binary(), name, broker.address))
+    return run(("TIDEMQ='%s' examples/order-flow/%s %s"):format(Broker.binary(), name, broker:url()))
   end
 
   it('is set up, as often as one likes', function()

@@ -1,12 +1,9 @@
 --- `tidemq test`, and what the offline verbs take. `tidemq check` is in check_spec.lua.
 local Broker = require 'support.broker'
+local shell = require 'support.shell'
 
 local function run(words)
-  local pipe = io.popen(("%s %s 2>&1; echo \"status $?\""):format(Broker.binary(), words))
-  local output = pipe:read 'a'
-  pipe:close()
-  local text, status = output:match '^(.*)status (%d+)\n$'
-  return text, tonumber(status)
+  return shell.run(('%s %s 2>&1'):format(Broker.binary(), words))
 end
 
 describe('the offline verbs', function()
@@ -14,14 +11,10 @@ describe('the offline verbs', function()
 
   setup(function() broker = Broker.start { rules = {}, args = { '--store', 'none' } } end)
   teardown(function() broker:expect_clean_stop() end)
-  before_each(function() os.execute(('rm -rf %s/r && cp -R rules %s/r'):format(broker.dir, broker.dir)) end)
+  before_each(function() broker:copy_rules('r', {}) end)
 
   local function dir() return broker.dir .. '/r' end
-  local function write(path, text)
-    local file = assert(io.open(dir() .. '/' .. path, 'w'))
-    assert(file:write(text))
-    file:close()
-  end
+  local function write(path, text) shell.write_file(dir() .. '/' .. path, text) end
 
   it('test runs the specs of a directory in the real engine', function()
     write('retry_spec.lua', [[

@@ -2,19 +2,13 @@
 -- code of the source, and every session in it happens as it is written.
 local Broker = require 'support.broker'
 local json = require 'dkjson'
+local shell = require 'support.shell'
 
-local function read_file(path)
-  local file = assert(io.open(path, 'rb'))
-  local text = file:read 'a'
-  file:close()
-  return text
-end
-
-local doc = read_file 'docs/protocol.md'
+local doc = shell.read_file 'docs/protocol.md'
 
 describe('docs/protocol.md', function()
   local verbs = {}
-  for name, columns in read_file('core/proto/line/verb.c'):gmatch '{ "([A-Z]+)",([^}]*)}' do
+  for name, columns in shell.read_file('core/proto/line/verb.c'):gmatch '{ "([A-Z]+)",([^}]*)}' do
     verbs[name] = columns
   end
 
@@ -53,7 +47,8 @@ describe('docs/protocol.md', function()
 
   it('has a row for each error code, with its meaning', function()
     local count = 0
-    for code, meaning in read_file('core/base/error.h'):gmatch 'X%(TIDE_%u+,%s*%-%d+,%s*"([^"]+)",%s*"([^"]+)"%)' do
+    local source = shell.read_file 'core/base/error.h'
+    for code, meaning in source:gmatch 'X%(TIDE_%u+,%s*%-%d+,%s*"([^"]+)",%s*"([^"]+)"%)' do
       count = count + 1
       local row = ('\n| `%s` | %s | '):format(code, meaning)
       assert.is_truthy(doc:find(row, 1, true), code)
@@ -62,7 +57,7 @@ describe('docs/protocol.md', function()
   end)
 
   it('has each option of a queue', function()
-    local options = read_file('core/broker/queue_config.c'):match 'options%[%] = (%b{})'
+    local options = shell.read_file('core/broker/queue_config.c'):match 'options%[%] = (%b{})'
     for name in options:gmatch '{ "([^"]+)",' do
       assert.is_truthy(section('DECLARE'):find('`' .. name .. '`', 1, true), name)
     end

@@ -17,12 +17,6 @@ local function routing(body)
   ]]):format(body)
 end
 
-local function write(broker, name, text)
-  local file = assert(io.open(broker.rules .. '/' .. name, 'w'))
-  assert(file:write(text))
-  assert(file:close())
-end
-
 describe('a script that fails', function()
   local broker, c
 
@@ -60,7 +54,7 @@ describe('a script that fails', function()
     assert.is_true(s.circuit_since_ms > 0)
     assert.matches('routing/moody%.lua +20 .* open\n', (broker:cli('rules', 'top')))
     assert.matches('\ncircuit +open\n', (broker:cli('rules', 'show', 'moody')))
-    write(broker, 'routing/moody.lua', routing '')
+    broker:write_rule('routing/moody.lua', routing '')
     c:document 'RULES reload'
     assert.equal('closed', script 'routing/moody.lua'.circuit)
     publish('PUB x bad', '^OK %x+ 1$')
@@ -77,8 +71,8 @@ describe('a script that fails', function()
 
   it('is no worse for being touched: that makes no generation', function()
     local before = c:document 'RULES status'
-    write(broker, 'routing/moody.lua', routing "if msg.key == 'bad' then error 'moody' end")
-    write(broker, 'routing/new.lua', routing '')
+    broker:write_rule('routing/moody.lua', routing "if msg.key == 'bad' then error 'moody' end")
+    broker:write_rule('routing/new.lua', routing '')
     local after
     assert.is_true(wait.poll(function()
       after = c:document 'RULES status'

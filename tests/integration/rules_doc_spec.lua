@@ -2,16 +2,10 @@
 -- commands, definitions and refusals. Its blocks of Lua are run by tests/lua/docs_spec.lua,
 -- and are the rules here.
 local Broker = require 'support.broker'
+local shell = require 'support.shell'
 local wait = require 'support.wait'
 
-local function read_file(path)
-  local file = assert(io.open(path))
-  local text = file:read 'a'
-  file:close()
-  return text
-end
-
-local doc = read_file 'docs/rules.md'
+local doc = shell.read_file 'docs/rules.md'
 
 local blocks, rules = {}, {}
 for tag, text in doc:gmatch '\n```(%w*)\n(.-)\n```' do
@@ -45,13 +39,11 @@ describe('docs/rules.md', function()
   end)
   teardown(function() if broker then broker:destroy() end end)
 
+  --- Its output, and its exit status.
   local function run(command)
     local path = Broker.binary():match '^(.*)/'
-    local pipe = assert(io.popen(("cd '%s' && PATH='%s':\"$PATH\" TIDEMQ_URL='tide://%s' %s 2>&1"):format(dir, path,
-      broker.address, command)))
-    local output = pipe:read 'a'
-    local ok = pipe:close()
-    return output, ok
+    return shell.run(("cd '%s' && PATH='%s':\"$PATH\" TIDEMQ_URL='%s' %s 2>&1"):format(
+      dir, path, broker:url(), command))
   end
 
   local play = {}
@@ -76,9 +68,7 @@ describe('docs/rules.md', function()
   end
 
   function play.definitions(lines)
-    local file = assert(io.open(dir .. '/definitions', 'w'))
-    file:write(table.concat(lines, '\n'), '\n')
-    file:close()
+    shell.write_file(dir .. '/definitions', table.concat(lines, '\n') .. '\n')
     for _, line in ipairs(lines) do
       if not line:find '^#' then
         c:send(line .. '\r\n')
@@ -106,17 +96,17 @@ describe('docs/rules.md', function()
       if command:find 'test' then
         broker:write_rule('manual_spec.lua', (doc:match '\n```lua\n(local tidemq = require.-)\n```'))
       end
-      local output, ok = run(command)
+      local output, status = run(command)
       -- With definitions, those of the document's rules that are of other shops are told of.
       local has_findings = command:find 'check %-%-' and output:find 'not fit to go live\n$'
-      assert.is_truthy(ok or has_findings, command .. '\n' .. output)
+      assert.is_truthy(status == 0 or has_findings, command .. '\n' .. output)
     end
   end
 
   -- A command, and exactly what it prints.
   function play.console(lines)
-    local output, ok = run(lines[1]:match '^%$ (.*)$')
-    assert.is_truthy(ok, output)
+    local output, status = run(lines[1]:match '^%$ (.*)$')
+    assert.equal(0, status, output)
     local expected = {}
     for i = 2, #lines do expected[#expected + 1] = lines[i] end
     assert.equal(table.concat(expected, '\n') .. '\n', (output:gsub(' +\n', '\n')))

@@ -1,5 +1,6 @@
 -- --rules-gate test: nothing goes in force before its specs pass.
 local Broker = require 'support.broker'
+local shell = require 'support.shell'
 local wait = require 'support.wait'
 
 local function pick(n)
@@ -29,18 +30,17 @@ local broker
 
 local function start(files, options)
   options = options or {}
-  options.rules = files
-  options.args = { '--fsync', 'no', '--rules-gate', 'test', table.unpack(options.args or {}) }
   local log, status
-  broker, log, status = Broker.start(options)
+  broker, log, status = Broker.start {
+    rules = files, may_fail = options.may_fail,
+    args = { '--fsync', 'no', '--rules-gate', 'test', table.unpack(options.args or {}) },
+  }
   return broker, log, status
 end
 
-local slow_spec = [[
-describe("slow", function()
-  it("waits", function() os.execute("exec sleep 30") end)
-end)
-]]
+-- With these a reload is answered by the end of the broker alone.
+local slow_spec = 'it("waits", function() os.execute("exec sleep 30") end)\n'
+local SHORT_DRAIN = { args = { '--drain-timeout', '100ms' } }
 
 describe('the gate', function()
   after_each(function() if broker then broker:destroy() end end)
@@ -111,14 +111,13 @@ describe('the gate', function()
   it('does not hold up the broker', function()
     start { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) }
     local c, d = broker:connect(), broker:connect()
-    broker:write_rule('sharding/slow_spec.lua', [[
-describe("slow", function()
-  it("waits", function() os.execute("sleep 1") end)
-end)
-]])
+    broker:write_rule('sharding/slow_spec.lua', ([[
+it("waits for the test", function() os.execute "until [ -e '%s/go' ]; do sleep 0.01; done" end)
+]]):format(broker.dir))
     c:send 'RULES reload\r\n'
     for _ = 1, 10 do d:ok 'PING' end
-    c:expect_payload(c:expect '^DATA (%d+)$')
+    shell.write_file(broker.dir .. '/go', '')
+    c:expect_json()
   end)
 
   it('stands at the start too', function()
@@ -151,7 +150,7 @@ end)
   end)
 
   it('is closed when the broker stops meanwhile', function()
-    start { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) }
+    start({ ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) }, SHORT_DRAIN)
     local c = broker:connect()
     broker:write_rule('sharding/slow_spec.lua', slow_spec)
     c:send 'RULES reload\r\n'
@@ -160,15 +159,11 @@ end)
   end)
 
   it('can be asked for in the configuration', function()
-    local path = os.tmpname()
-    local file = assert(io.open(path, 'w'))
-    file:write 'return { ["rules.gate"] = "test", ["replay-payloads"] = true }\n'
-    file:close()
     broker = Broker.start {
+      config = 'return { ["rules.gate"] = "test", ["replay-payloads"] = true }\n',
       rules = { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) },
-      args = { '--fsync', 'no', '--config', path },
+      args = { '--fsync', 'no' },
     }
-    os.remove(path)
     local c = broker:connect()
     broker:write_rule('sharding/mine.lua', pick(5))
     c:send 'RULES reload\r\n'
@@ -181,8 +176,8 @@ describe('the gate before a rollback', function()
 
   local c
 
-  local function begin(files)
-    start(files)
+  local function begin(files, options)
+    start(files, options)
     c = broker:connect()
     c:ok 'DECLARE queue q shards=8 sharding=mine'
   end
@@ -251,7 +246,7 @@ end)
   end)
 
   it('does not hold up the broker, and is over when that stops', function()
-    begin { ['sharding/mine.lua'] = pick(0) }
+    begin({ ['sharding/mine.lua'] = pick(0) }, SHORT_DRAIN)
     reload(pick(1))
     broker:write_rule('sharding/slow_spec.lua', slow_spec)
     c:send 'RULES rollback\r\n'
@@ -279,16 +274,11 @@ describe('the gate before a promotion', function()
     start { ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) }
     c = broker:connect()
     c:ok 'DECLARE queue q shards=8 sharding=mine'
-    dir = broker.dir .. '/next'
-    assert(os.execute(("cp -R '%s' '%s'"):format(broker.rules, dir)))
+    dir = broker:copy_rules('next', {})
   end)
   after_each(function() broker:destroy() end)
 
-  local function write(path, text)
-    local file = assert(io.open(dir .. '/' .. path, 'w'))
-    file:write(text)
-    file:close()
-  end
+  local function write(path, text) shell.write_file(dir .. '/' .. path, text) end
 
   it('refuses what fails its specs, and leaves it in the shadow', function()
     write('sharding/mine.lua', pick(5))

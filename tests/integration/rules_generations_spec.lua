@@ -8,10 +8,6 @@ local function fixed(n)
   return ('return { pick = function() return %d end }\n'):format(n)
 end
 
-local function answer(c)
-  return json.decode(c:expect_payload(c:expect '^DATA (%d+)$'))
-end
-
 local broker, c
 
 --- A broker with so much in it that a build takes many turns.
@@ -36,17 +32,6 @@ end
 local function reload(text)
   broker:write_rule('sharding/mine.lua', text)
   return c:document 'RULES reload'
-end
-
-local function other(name, files)
-  local dir = broker.dir .. '/' .. name
-  assert(os.execute(("cp -R '%s' '%s'"):format(broker.rules, dir)))
-  for path, text in pairs(files) do
-    local file = assert(io.open(dir .. '/' .. path, 'w'))
-    file:write(text)
-    file:close()
-  end
-  return dir
 end
 
 local function shard()
@@ -87,23 +72,23 @@ describe('a rollback', function()
       pings = pings + 1
     until not d:document('RULES status').build.under_way
     assert.is_true(pings > 2, pings)
-    answer(c)
+    c:expect_json()
   end)
 
   it('is in the way of another, and a reload comes after it', function()
     c:send 'RULES rollback\r\nRULES rollback\r\nRULES reload\r\nEXPLAIN - q\r\n'
-    assert.equal('rollback', answer(c).origin)
+    assert.equal('rollback', c:expect_json().origin)
     c:expect '^ERR busy other rules are being loaded'
-    assert.equal('reload', answer(c).origin)
+    assert.equal('reload', c:expect_json().origin)
     -- Decided when it was asked, by the rules that were in force then.
-    assert.equal(1, answer(c).queues[1].shard)
+    assert.equal(1, c:expect_json().queues[1].shard)
     assert.equal(1, shard())
     assert.equal('reload rollback reload start', origins())
   end)
 
   it('is busy while a reload is under way', function()
     c:send 'RULES reload\r\nRULES rollback\r\n'
-    assert.equal('reload', answer(c).origin)
+    assert.equal('reload', c:expect_json().origin)
     c:expect '^ERR busy'
   end)
 
@@ -127,7 +112,7 @@ describe('a rollback', function()
   it('follows what is declared and bound meanwhile', function()
     c:send('RULES rollback\r\nDECLARE queue late\r\nBIND late x late.*\r\nUNBIND q8 x w7.x3.*\r\n'
       .. 'DELETE queue q9\r\n')
-    assert.equal('rollback', answer(c).origin)
+    assert.equal('rollback', c:expect_json().origin)
     for _ = 1, 4 do c:expect '^OK' end
     assert.equal('late', c:document('EXPLAIN x late.a').queues[1].queue)
     assert.equal(0, #c:document('EXPLAIN x w7.x3.y').queues)
@@ -154,7 +139,7 @@ describe('a shadow', function()
 
   it('is loaded in turns, while others are served', function()
     local d = broker:connect()
-    c:send('RULES shadow ' .. other('next', { ['sharding/mine.lua'] = fixed(3) }) .. ' share=100\r\n')
+    c:send('RULES shadow ' .. broker:copy_rules('next', { ['sharding/mine.lua'] = fixed(3) }) .. ' share=100\r\n')
     local loading = 0
     repeat
       local status = d:document 'RULES shadow status'
@@ -166,7 +151,7 @@ describe('a shadow', function()
       end
     until status.active
     assert.is_true(loading > 2, loading)
-    assert.is_true(answer(c).active)
+    assert.is_true(c:expect_json().active)
     local before = c:document('RULES shadow status').compared
     d:ok('PUB x w7.x3.y', '1')
     d:ok('PUB - q', '1')
@@ -176,7 +161,7 @@ describe('a shadow', function()
   end)
 
   it('that is being loaded is neither promoted nor replaced, but may be dropped', function()
-    local dir = other('next', {})
+    local dir = broker:copy_rules('next', {})
     local d = broker:connect()
     c:send(('RULES shadow %s\r\nRULES shadow %s\r\nRULES shadow promote\r\n'):format(dir, dir))
     d:ok 'PING'
@@ -190,21 +175,21 @@ describe('a shadow', function()
 
   it('goes on without the connection that asked for it', function()
     local d = broker:connect()
-    d:send('RULES shadow ' .. other('next', {}) .. '\r\n')
+    d:send('RULES shadow ' .. broker:copy_rules('next', {}) .. '\r\n')
     d:close()
     assert.is_truthy(wait.poll(function() return c:document('RULES shadow status').active end))
   end)
 
   it('is refused at the end of its loading', function()
-    c:send('RULES shadow ' .. other('next', { ['sharding/zz.lua'] = 'return {' }) .. '\r\n')
+    c:send('RULES shadow ' .. broker:copy_rules('next', { ['sharding/zz.lua'] = 'return {' }) .. '\r\n')
     c:expect '^ERR rule sharding/zz.lua:1:'
     assert.is_false(c:document('RULES shadow status').active)
   end)
 
   it('follows what changes while it is loaded', function()
-    c:send('RULES shadow ' .. other('next', {}) .. ' share=100\r\nDECLARE queue late\r\n'
+    c:send('RULES shadow ' .. broker:copy_rules('next', {}) .. ' share=100\r\nDECLARE queue late\r\n'
       .. 'BIND late x late.*\r\nUNBIND q8 x w7.x0.*\r\n')
-    assert.is_true(answer(c).active)
+    assert.is_true(c:expect_json().active)
     for _ = 1, 3 do c:expect '^OK' end
     c:ok('PUB x late.a', '1')
     c:ok('PUB x w7.x0.y', '1')
@@ -219,42 +204,42 @@ describe('a shadow', function()
   end)
 
   it('ends with the broker', function()
-    c:send('RULES shadow ' .. other('next', {}) .. '\r\n')
+    c:send('RULES shadow ' .. broker:copy_rules('next', {}) .. '\r\n')
     broker:connect():ok 'PING'
     broker:expect_clean_stop()
     c:expect '^%u+'
   end)
 
   it('is promoted in turns, and goes on until it is', function()
-    local dir = other('next', { ['sharding/mine.lua'] = fixed(3) })
+    local dir = broker:copy_rules('next', { ['sharding/mine.lua'] = fixed(3) })
     c:document('RULES shadow ' .. dir)
     c:send 'RULES shadow promote\r\nRULES shadow promote\r\nRULES shadow status\r\n'
-    local status = answer(c)
+    local status = c:expect_json()
     assert.equal('promote', status.origin)
     assert.is_true(status.build.turns > 3)
     c:expect '^ERR busy'
-    assert.is_true(answer(c).active)
+    assert.is_true(c:expect_json().active)
     assert.is_false(c:document('RULES shadow status').active)
     assert.equal(3, shard())
   end)
 
   it('may be dropped while it is promoted', function()
-    local dir = other('next', { ['sharding/mine.lua'] = fixed(3) })
+    local dir = broker:copy_rules('next', { ['sharding/mine.lua'] = fixed(3) })
     c:document('RULES shadow ' .. dir)
     c:send 'RULES shadow promote\r\nRULES shadow drop\r\n'
-    assert.equal('promote', answer(c).origin)
+    assert.equal('promote', c:expect_json().origin)
     c:expect_line 'OK'
     assert.equal(3, shard())
   end)
 
   it('and a replay are loaded alike', function()
     c:ok('PUB - q', '1')
-    c:send('RULES replay ' .. other('next', { ['sharding/mine.lua'] = fixed(2) }) .. '\r\n')
+    c:send('RULES replay ' .. broker:copy_rules('next', { ['sharding/mine.lua'] = fixed(2) }) .. '\r\n')
     local d = broker:connect()
     d:send('RULES replay ' .. broker.rules .. '\r\n')
     d:expect '^ERR busy'
-    assert.equal(1, answer(c).changed)
-    c:send('RULES replay ' .. other('broken', { ['sharding/mine.lua'] = 'return {' }) .. '\r\n')
+    assert.equal(1, c:expect_json().changed)
+    c:send('RULES replay ' .. broker:copy_rules('broken', { ['sharding/mine.lua'] = 'return {' }) .. '\r\n')
     c:expect '^ERR rule sharding/mine.lua:1:'
     assert.equal(0, c:document('RULES replay ' .. broker.rules).changed)
   end)

@@ -100,7 +100,7 @@ describe('the rules of a running broker', function()
       broker:write_rule(path, 'return {}')
     end
     c:document 'RULES reload'
-    broker:expect_log 'warn  rules: filters/x%.lua is not loaded: the folder of filter scripts is filter/, not filters/'
+    broker:expect_log 'warn  rules: filters/x%.lua is not loaded: filter scripts belong in filter/, not in filters/'
     for _, path in ipairs { 'retries/y', 'Priority/z', 'filter/eu/w' } do
       broker:expect_log('warn  rules: ' .. path .. '%.lua is not loaded')
     end

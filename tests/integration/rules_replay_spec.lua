@@ -9,18 +9,6 @@ end
 
 local broker, c
 
---- A copy of the broker's rules with these files on top.
-local function other(name, files)
-  local dir = broker.dir .. '/' .. name
-  assert(os.execute(("cp -R '%s' '%s'"):format(broker.rules, dir)))
-  for path, text in pairs(files) do
-    local file = assert(io.open(dir .. '/' .. path, 'w'))
-    file:write(text)
-    file:close()
-  end
-  return dir
-end
-
 local function start(files, args)
   broker = Broker.start { rules = files, args = { '--store', 'none', table.unpack(args or {}) } }
   c = broker:connect()
@@ -90,7 +78,7 @@ describe('a replay', function()
   it('calls a script that fails again and again each time, and logs nothing of it', function()
     start {}
     for i = 1, 50 do publish('x', 'h:n=' .. i) end
-    local dir = other('next', { ['filter/1.lua'] = filter [[
+    local dir = broker:copy_rules('next', { ['filter/1.lua'] = filter [[
       print('number ' .. msg.headers.n)
       if tonumber(msg.headers.n) <= 25 then error "the first" end]] })
     local result = replay(dir)
@@ -108,7 +96,7 @@ describe('a replay', function()
   it('shows why a publish was refused', function()
     start { ['filter/s.lua'] = filter 'return false, "x of " .. msg.key' }
     assert.equal('ERR rejected x of k (filter/s.lua)', publish 'a')
-    local result = replay(other('next', { ['filter/s.lua'] = filter '' }))
+    local result = replay(broker:copy_rules('next', { ['filter/s.lua'] = filter '' }))
     assert.equal('x of k (filter/s.lua)', result.changes[1].before.error)
     assert.equal('rejected', result.changes[1].before.code)
     assert.equal('x of k (filter/s.lua)', c:document('RULES recent')[1].decision.error)
@@ -118,7 +106,7 @@ describe('a replay', function()
     start {}
     publish 'hello'
     publish ''
-    local result = replay(other('size', { ['filter/s.lua'] = filter 'return false, msg.size .. " bytes"' }))
+    local result = replay(broker:copy_rules('size', { ['filter/s.lua'] = filter 'return false, msg.size .. " bytes"' }))
     assert.equal('5 bytes (filter/s.lua)', result.changes[1].after.error)
     assert.equal('0 bytes (filter/s.lua)', result.changes[2].after.error)
     for name, body in pairs {
@@ -126,7 +114,7 @@ describe('a replay', function()
       caught = 'if not pcall(function() return msg.payload end) then return false, "short" end',
       copied = 'msg:copy { exchange = "-", key = "q", payload = msg.payload .. "!" }',
     } do
-      result = replay(other(name, { ['filter/s.lua'] = filter(body) }))
+      result = replay(broker:copy_rules(name, { ['filter/s.lua'] = filter(body) }))
       assert.equal(1, result.needs_payload, name)
       -- The second has none: there is nothing to miss.
       assert.equal(name == 'caught' and 0 or 1, result.changed, name)
@@ -138,7 +126,7 @@ describe('a replay', function()
   it('is given up when the scripts hold up the broker', function()
     start({}, { '--rules-budget', '25ms' })
     for _ = 1, 50 do publish 'x' end
-    local result = replay(other('slow', { ['filter/s.lua'] = filter 'while true do end' }))
+    local result = replay(broker:copy_rules('slow', { ['filter/s.lua'] = filter 'while true do end' }))
     assert.is_true(result.stopped)
     assert.equal(10, result.publishes)
   end)
@@ -149,7 +137,7 @@ describe('the shadow', function()
 
   it('names its directory in the log', function()
     start {}
-    local dir = other('next', { ['filter/1.lua'] = filter 'tide.log.warn("seen") error "always"' })
+    local dir = broker:copy_rules('next', { ['filter/1.lua'] = filter 'tide.log.warn("seen") error "always"' })
     c:document('RULES shadow ' .. dir .. ' share=100%')
     for _ = 1, 30 do publish 'x' end
     broker:expect_log "rules of '.*/next' %(shadow%): filter/1%.lua:2: seen"

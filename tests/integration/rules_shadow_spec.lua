@@ -1,7 +1,6 @@
 -- Rules beside those in force: in the shadow of live publishes, and over those
 -- of the recent past. Neither has any effect.
 local Broker = require 'support.broker'
-local json = require 'dkjson'
 local wait = require 'support.wait'
 
 local function publish(c, exchange, key, options)
@@ -24,7 +23,10 @@ return { pick = function() n = n + 1 return n end }
 ]] },
     args = { '--fsync', 'no', table.unpack(args or {}) },
   }
-  c = broker:connect()
+end
+
+local function enter_vhost()
+  c = broker:enter_vhost()
   c:ok 'DECLARE queue q shards=4 sharding=mine'
   c:ok 'DECLARE queue t shards=4 sharding=turn'
   c:ok 'DECLARE exchange x topic'
@@ -32,8 +34,13 @@ return { pick = function() n = n + 1 return n end }
 end
 
 describe('RULES shadow', function()
-  before_each(function() start() end)
-  after_each(function() broker:destroy() end)
+  setup(start)
+  teardown(function() broker:destroy() end)
+  before_each(function()
+    enter_vhost()
+    c:request 'RULES shadow drop' -- of the test before, if there is one
+  end)
+  after_each(function() c:close() end)
 
   it('reports what would be decided otherwise, and does nothing', function()
     local dir = broker:copy_rules('next', { ['sharding/mine.lua'] = pick(3) })
@@ -111,17 +118,13 @@ describe('RULES shadow', function()
   end)
 
   it('has filters too, whose copies and refusals count', function()
-    local dir = broker:copy_rules('next', {})
-    os.execute(("mkdir -p '%s/filter'"):format(dir))
-    local file = assert(io.open(dir .. '/filter/mine.lua', 'w'))
-    file:write [[
+    local dir = broker:copy_rules('next', { ['filter/mine.lua'] = [[
 return { match = { exchange = '*' }, publish = function(msg)
   if msg.key == 'a.bad' then return false, 'bad key' end
   if msg.key == 'a.copy' then msg:copy { exchange = '', key = 't' } end
   if msg.key == 'a.move' then msg.exchange = '' msg.key = 't' end
 end }
-]]
-    file:close()
+]] })
     c:document('RULES shadow ' .. dir .. ' share=100')
     for _, key in ipairs { 'bad', 'copy', 'move', 'plain' } do publish(c, 'x', 'a.' .. key) end
     local status = c:document 'RULES shadow status'
@@ -140,6 +143,7 @@ end }
   end)
 
   it('can be dropped, and be put in force', function()
+    finally(function() c:document 'RULES reload' end)
     local dir = broker:copy_rules('next', { ['sharding/mine.lua'] = pick(3) })
     c:send 'RULES shadow promote\r\n'
     c:expect '^ERR not%-found nothing is in the shadow'
@@ -165,7 +169,7 @@ end }
     local dir = broker:copy_rules('without', {})
     assert(os.remove(dir .. '/sharding/mine.lua'))
     c:send('RULES shadow ' .. dir .. '\r\n')
-    c:expect "^ERR rule sharding/mine.lua: is gone, but queue 'q' uses it"
+    c:expect "^ERR rule sharding/mine.lua: is gone, but queue 'q' of vhost 'test%-%d+' uses it"
     c:send 'RULES shadow /nowhere\r\n'
     c:expect "^ERR not%-found the broker finds no directory '/nowhere'"
     for _, share in ipairs { '0', '101', 'x', '10%%', '-1', '' } do
@@ -207,6 +211,7 @@ describe('RULES recent', function()
 
   it('has the last publishes with what was decided', function()
     start()
+    enter_vhost()
     publish(c, 'x', 'a.b', 'pri=7 h:tier=gold')
     publish(c, '-', 'nobody')
     local recent = c:document 'RULES recent'
@@ -228,6 +233,7 @@ describe('RULES recent', function()
 
   it('is bounded', function()
     start()
+    enter_vhost()
     for _ = 1, 1100 do publish(c, '-', 'nobody') end
     local recent = c:document 'RULES recent 1024'
     assert.equal(1024, #recent)
@@ -242,6 +248,7 @@ describe('RULES recent', function()
 
   it('has payloads only when told to keep them', function()
     start { '--replay-payloads' }
+    enter_vhost()
     publish(c, 'x', 'a.b')
     assert.equal('hello', c:document('RULES recent')[1].payload)
   end)
@@ -252,6 +259,7 @@ describe('RULES replay', function()
 
   it('decides the recent publishes again, and shows what would change', function()
     start()
+    enter_vhost()
     for n = 1, 10 do publish(c, 'x', 'a.' .. n) end
     publish(c, '-', 't')
     local result = c:document('RULES replay ' .. broker:copy_rules('next', { ['sharding/mine.lua'] =
@@ -270,6 +278,7 @@ describe('RULES replay', function()
 return { pick = function(msg) return #msg.payload end }
 ]]
     start()
+    enter_vhost()
     publish(c, 'x', 'a.b')
     local result = c:document('RULES replay ' .. broker:copy_rules('next', { ['sharding/mine.lua'] = seen }))
     assert.is_false(result.payloads)
@@ -277,6 +286,7 @@ return { pick = function(msg) return #msg.payload end }
     assert.equal(1, result.needs_payload)
     broker:destroy()
     start { '--replay-payloads' }
+    enter_vhost()
     publish(c, 'x', 'a.b')
     result = c:document('RULES replay ' .. broker:copy_rules('next', { ['sharding/mine.lua'] = seen }))
     assert.is_true(result.payloads)
@@ -285,6 +295,7 @@ return { pick = function(msg) return #msg.payload end }
 
   it('goes on beside other work, and is one at a time', function()
     start()
+    enter_vhost()
     local dir = broker:copy_rules('slow', { ['sharding/mine.lua'] =
       'return { pick = function() while true do end end }\n' })
     for _ = 1, 10 do publish(c, 'x', 'a.b') end
@@ -294,13 +305,14 @@ return { pick = function(msg) return #msg.payload end }
       d:send('RULES replay ' .. dir .. '\r\n')
       return d:expect '^%u+ %S+' == 'ERR busy'
     end))
-    local result = json.decode(c:expect_payload(c:expect '^DATA (%d+)$'))
+    local result = c:expect_json()
     assert.equal(10, result.changed)
     assert.is_truthy(result.changes[1].after.error:find 'sharding/mine.lua:1:')
   end)
 
   it('is a table on the command line', function()
     start()
+    enter_vhost()
     publish(c, 'x', 'a.b')
     local dir = broker:copy_rules('next', { ['sharding/mine.lua'] = pick(3) })
     local output, status = broker:cli('rules', 'replay', dir)

@@ -15,7 +15,7 @@
 #define ACK_TIMEOUT_MIN_MS 10
 #define ACK_TIMEOUT_MAX_MS (24 * 3600 * 1000)
 
-struct reading {
+struct simulate_words {
 	struct simulate_spec spec;
 	struct args args;
 	int64_t ack_timeout_ms;
@@ -84,7 +84,7 @@ static int read_script_option(const struct request_option *o, struct args *out,
 	return TIDE_OK;
 }
 
-static int read_option(struct reading *in, const struct request_option *o,
+static int read_option(struct simulate_words *in, const struct request_option *o,
 		       struct error *err)
 {
 	if (slice_is(o->name, "failures"))
@@ -99,7 +99,8 @@ static int read_option(struct reading *in, const struct request_option *o,
 	return read_script_option(o, &in->args, err);
 }
 
-static int read_request(struct reading *in, const struct request *q, struct error *err)
+static int read_request(struct simulate_words *in, const struct request *q,
+			struct error *err)
 {
 	int rc = TIDE_OK;
 
@@ -118,10 +119,10 @@ static int read_request(struct reading *in, const struct request *q, struct erro
 
 COMMAND(simulate)
 {
-	struct reading in = { .spec = { .reason = "nack",
-					.failures_max = FAILURES_DEFAULT,
-					.delivery_limit = DELIVERY_LIMIT_DEFAULT },
-			      .ack_timeout_ms = ACK_TIMEOUT_DEFAULT_MS };
+	struct simulate_words in = { .spec = { .reason = "nack",
+					       .failures_max = FAILURES_DEFAULT,
+					       .delivery_limit = DELIVERY_LIMIT_DEFAULT },
+				     .ack_timeout_ms = ACK_TIMEOUT_DEFAULT_MS };
 	struct error err;
 
 	args_init(&in.args);

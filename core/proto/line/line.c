@@ -6,13 +6,13 @@
 /* From this size on a payload is read straight to its place. */
 #define DIRECT_BYTES 16384
 
-void line_init(struct line *l, struct broker *b, struct out *out,
+void line_init(struct line *l, struct service *service, struct out *out,
 	       const struct line_ops *ops, void *ctx, size_t payload_max)
 {
 	*l = (struct line){
 		.out = out, .ops = ops, .ctx = ctx, .payload_max = payload_max
 	};
-	l->session = session_create(b, &line_reply_ops, l);
+	l->session = session_create(service, &line_reply_ops, l);
 }
 
 static void uncount(struct line *l)
@@ -35,7 +35,7 @@ void line_deinit(struct line *l)
 bool line_is_held(const struct line *l)
 {
 	return session_is_saturated(l->session) ||
-	       (l->session->broker->is_blocked && l->session->has_published && !l->msg);
+	       (l->session->service->is_blocked && l->session->has_published && !l->msg);
 }
 
 static void lose(struct line *l, unsigned channel, const struct error *err)
@@ -204,7 +204,7 @@ static bool must_wait(struct line *l, struct slice line)
 {
 	const struct verb *verb;
 
-	if (!l->session->broker->is_blocked || l->session->has_published)
+	if (!l->session->service->is_blocked || l->session->has_published)
 		return false;
 	verb = request_verb(line);
 	if (!verb || !(verb->features & VERB_PAYLOAD))

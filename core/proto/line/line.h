@@ -61,7 +61,7 @@ struct line {
 	char ts_text[DECIMAL_MAX];
 };
 
-void line_init(struct line *l, struct broker *b, struct out *out,
+void line_init(struct line *l, struct service *service, struct out *out,
 	       const struct line_ops *ops, void *ctx, size_t payload_max);
 /* Ends the session. */
 void line_deinit(struct line *l);

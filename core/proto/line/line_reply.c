@@ -1,4 +1,6 @@
 /* The other direction of the line protocol: replies, messages and events. */
+#include "base/hex.h"
+#include "base/percent.h"
 #include "line.h"
 
 /* ---- pieces ------------------------------------------------------------------------ */
@@ -39,23 +41,20 @@ static void put_line(struct line *l, const char *start, const char *end)
 /* ---- messages ------------------------------------------------------------------------
  */
 
-/* Percent-encoded, in runs of what needs no encoding. */
+/* Percent-encoded, with lower-case digits. */
 static void append_encoded(struct out *o, struct slice s)
 {
-	static const char hex[] = "0123456789abcdef";
-	size_t from = 0;
+	size_t run;
 
-	for (size_t i = 0; i < s.len; i++) {
-		unsigned char c = (unsigned char)s.data[i];
-		char code[3] = { '%', hex[c >> 4], hex[c & 15] };
+	while ((run = percent_plain_len(s)) < s.len) {
+		unsigned char c = (unsigned char)s.data[run];
+		const char code[3] = { '%', hex_digit(c >> 4), hex_digit(c) };
 
-		if (c > 0x20 && c != 0x7f && c != '%')
-			continue;
-		out_append(o, s.data + from, i - from);
+		out_append(o, s.data, run);
 		out_append(o, code, sizeof(code));
-		from = i + 1;
+		s = slice_skip(s, run + 1);
 	}
-	out_append(o, s.data + from, s.len - from);
+	out_append_slice(o, s);
 }
 
 static void append_headers(struct out *o, const struct msg *m)

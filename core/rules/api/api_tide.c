@@ -2,11 +2,12 @@
 
 #include <lauxlib.h>
 #include <string.h>
-#include <time.h>
 #include <uv.h>
 
 #include "base/duration.h"
+#include "base/random.h"
 #include "host/log.h"
+#include "host/machine.h"
 #include "dry_run.h"
 #include "rules/sandbox/sandbox.h"
 #include "rules/sandbox/script.h"
@@ -23,11 +24,7 @@ static struct api_tide *self(lua_State *L)
 
 int64_t api_tide_now_ms(const struct api_tide *t)
 {
-	struct timespec now;
-	if (t->is_clock_fixed)
-		return t->fixed_now_ms;
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	return t->is_clock_fixed ? t->fixed_now_ms : machine_clock_ms(CLOCK_REALTIME);
 }
 
 /* now () -> milliseconds since 1970 */
@@ -71,35 +68,7 @@ void api_tide_seed(struct api_tide *t, uint64_t seed)
 
 void api_tide_init(struct api_tide *t)
 {
-	*t = (struct api_tide){ .about = "rules" };
-	/* Without entropy the addresses and the clock must do: it is no secret. */
-	if (uv_random(NULL, NULL, &t->random_state, sizeof(t->random_state), 0, NULL) !=
-	    0)
-		t->random_state = (uint64_t)uv_hrtime() ^ (uint64_t)(uintptr_t)t;
-}
-
-/* SplitMix64: one word of state, and every seed is as good as any other. */
-static uint64_t next_random(struct api_tide *t)
-{
-	uint64_t z = t->random_state += UINT64_C(0x9e3779b97f4a7c15);
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return z ^ z >> 31;
-}
-
-/* 0 .. limit, each equally likely: what lies beyond the last whole multiple is
- * drawn again. */
-static uint64_t random_up_to(struct api_tide *t, uint64_t limit)
-{
-	if (limit == UINT64_MAX)
-		return next_random(t);
-	uint64_t count = limit + 1;
-	uint64_t beyond = UINT64_MAX - UINT64_MAX % count;
-	uint64_t drawn;
-	do
-		drawn = next_random(t);
-	while (drawn >= beyond);
-	return drawn % count;
+	*t = (struct api_tide){ .about = "rules", .random_state = machine_random() };
 }
 
 /* is_dry_run () -> true while EXPLAIN asks: nothing is to be remembered */
@@ -114,14 +83,15 @@ static int l_random(lua_State *L)
 {
 	struct api_tide *t = self(L);
 	if (lua_gettop(L) == 0) {
-		lua_pushnumber(L, (lua_Number)(next_random(t) >> 11) * 0x1p-53);
+		lua_pushnumber(L, (lua_Number)(random_next(&t->random_state) >> 11) *
+					  0x1p-53);
 		return 1;
 	}
 	bool has_low = lua_gettop(L) > 1;
 	lua_Integer low = has_low ? luaL_checkinteger(L, 1) : 1;
 	lua_Integer high = luaL_checkinteger(L, has_low ? 2 : 1);
 	luaL_argcheck(L, low <= high, has_low ? 2 : 1, "the interval is empty");
-	uint64_t offset = random_up_to(t, (uint64_t)high - (uint64_t)low);
+	uint64_t offset = random_up_to(&t->random_state, (uint64_t)high - (uint64_t)low);
 	lua_pushinteger(L, (lua_Integer)((uint64_t)low + offset));
 	return 1;
 }

@@ -1,8 +1,7 @@
 #include "build.h"
 
-#include <time.h>
-
 #include "base/mem.h"
+#include "host/machine.h"
 #include "engine_private.h"
 #include "rules/api/api_shared.h"
 #include "rules/api/draft.h"
@@ -148,18 +147,11 @@ static int step(struct engine *e, bool *is_done, struct error *err)
 	return TIDE_OK;
 }
 
-static int64_t processor_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 bool build_turn(struct engine *e, int64_t max_ns, int *status, struct error *err)
 {
 	struct build *b = &e->build;
 	int64_t started_ns = (int64_t)uv_hrtime(), took_ns;
-	int64_t started_cpu_ns = processor_ns();
+	int64_t started_cpu_ns = machine_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	bool is_done = false;
 	*status = TIDE_OK;
 	do {
@@ -172,7 +164,7 @@ bool build_turn(struct engine *e, int64_t max_ns, int *status, struct error *err
 	b->took_ns = started_ns + took_ns - b->started_ns;
 	if (took_ns > b->longest_ns)
 		b->longest_ns = took_ns;
-	int64_t cpu_ns = processor_ns() - started_cpu_ns;
+	int64_t cpu_ns = machine_clock_ns(CLOCK_THREAD_CPUTIME_ID) - started_cpu_ns;
 	if (cpu_ns > b->longest_cpu_ns)
 		b->longest_cpu_ns = cpu_ns;
 	return is_done || *status != TIDE_OK;

@@ -146,7 +146,7 @@ static void write_refusal(struct json *out, const struct engine *e)
 {
 	json_key(out, "refusal");
 	if (e->reload.refusal.code == TIDE_OK) {
-		json_null(out);
+		json_nil(out);
 		return;
 	}
 	json_object_begin(out);

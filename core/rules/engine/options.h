@@ -7,7 +7,8 @@
  *   }
  *
  * A declaration is read once, when the script is loaded. It is data of the engine: values
- * are checked without the script. A default is kept as the text that a user would give. */
+ * are checked without the script. A default is kept as the text that a user would give.
+ */
 #ifndef TIDE_RULES_ENGINE_OPTIONS_H
 #define TIDE_RULES_ENGINE_OPTIONS_H
 

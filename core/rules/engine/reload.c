@@ -6,8 +6,8 @@
 #include "host/log.h"
 #include "base/mem.h"
 #include "engine_private.h"
-#include "inspect.h"
 #include "rules_dir.h"
+#include "unread.h"
 
 struct reload_waiter {
 	STAILQ_ENTRY(reload_waiter) link;
@@ -134,7 +134,7 @@ static void activate(struct engine *e)
 		return;
 	bundle_unref(e->reload.directory);
 	e->reload.directory = bundle_ref(next->files);
-	inspect_warn(e->tide.about, e->config.rules_dir, next, &e->reload.unread);
+	unread_warn(e->tide.about, e->config.rules_dir, next, &e->reload.unread);
 }
 
 static void refuse(struct engine *e, enum engine_origin origin, struct bundle *files,

@@ -5,14 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-static int64_t clock_ns(clockid_t clock)
-{
-	struct timespec t;
-	clock_gettime(clock, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
+#include "host/machine.h"
 
 /* ---- memory --------------------------------------------------------------- */
 
@@ -237,12 +231,12 @@ static void look_for_room(struct script_state *s)
 static void count_decision(struct script_stats *stats, bool has_failed,
 			   int64_t started_ns)
 {
-	int64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+	int64_t now_ns = machine_clock_ns(CLOCK_MONOTONIC);
 	stats->calls++;
 	stats->time_ns += (uint64_t)(now_ns - started_ns);
 	cost_add(&stats->cost, (uint64_t)(now_ns - started_ns));
 	if (breaker_count(&stats->breaker, has_failed, now_ns / 1000000) && has_failed)
-		stats->breaker.since_unix_ms = clock_ns(CLOCK_REALTIME) / 1000000;
+		stats->breaker.since_unix_ms = machine_clock_ms(CLOCK_REALTIME);
 }
 
 static void count(const struct script_call *call, int status, bool overran,
@@ -257,7 +251,7 @@ static void count(const struct script_call *call, int status, bool overran,
 		return;
 	stats->errors++;
 	stats->overruns += overran;
-	stats->last_error_unix_ms = clock_ns(CLOCK_REALTIME) / 1000000;
+	stats->last_error_unix_ms = machine_clock_ms(CLOCK_REALTIME);
 	memcpy(stats->last_error, err->text, sizeof(stats->last_error));
 }
 
@@ -265,7 +259,7 @@ int script_enter(struct script_state *s, const struct script_call *call,
 		 struct error *err)
 {
 	lua_State *L = s->L;
-	int64_t started_ns = call->is_decision ? clock_ns(CLOCK_MONOTONIC) : 0;
+	int64_t started_ns = call->is_decision ? machine_clock_ns(CLOCK_MONOTONIC) : 0;
 	int top = lua_gettop(L);
 	s->file = call->file;
 	s->place[0] = '\0';

@@ -6,11 +6,11 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include <uv.h>
 
 #include "base/mem.h"
+#include "host/machine.h"
 
 /* glibc keeps the first two for itself; the rest are the application's. */
 #define WATCHDOG_SIGNAL (SIGRTMIN + 5)
@@ -33,14 +33,6 @@ struct watchdog {
 	uv_cond_t wake;
 	bool is_stopping; /* under the mutex */
 };
-
-static int64_t processor_ns(const struct watchdog *w)
-{
-	struct timespec t;
-	if (clock_gettime(w->watched_clock, &t) != 0)
-		return 0;
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* At the line under way, or, where there is none any more (a close handler that is a
  * C function, after its function's end), where the call was told first. */
@@ -113,11 +105,11 @@ static void watch(void *arg)
 		bool is_inside = (now & 1) != 0;
 		if (now != seen) {
 			seen = now;
-			since_ns = is_inside ? processor_ns(w) : 0;
+			since_ns = is_inside ? machine_clock_ns(w->watched_clock) : 0;
 		} else if (!is_inside) {
 			park(w, seen);
 			continue;
-		} else if (processor_ns(w) - since_ns >= budget_ns) {
+		} else if (machine_clock_ns(w->watched_clock) - since_ns >= budget_ns) {
 			send_signal(w, now);
 		}
 		uv_cond_timedwait(&w->wake, &w->mutex,

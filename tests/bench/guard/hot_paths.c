@@ -14,6 +14,7 @@
 #include <valgrind/callgrind.h>
 
 #include "base/mem.h"
+#include "broker/deal.h"
 #include "broker/route.h"
 #include "proto/line/request.h"
 #include "redis_stand_in.h"
@@ -98,13 +99,13 @@ static void publish_all(struct bench *b, struct queue *q)
 
 static void deal_all(struct queue *q)
 {
-	while (queue_deal(q))
+	while (deal_queue(q))
 		;
 }
 
 static void store_all(struct bench *b)
 {
-	journal_flush(b->rig.broker->journal);
+	journal_flush(b->rig.service->broker->journal);
 	redis_stand_in_answer();
 }
 
@@ -128,10 +129,10 @@ static void drain(struct bench *b)
 		rig_settle(&b->rig);
 		rig_send(&b->rig);
 		settle_held(b, RANGE);
-	} while (!broker_is_idle(b->rig.broker));
+	} while (!service_is_idle(b->rig.service));
 	rig_send(&b->rig);
 	if (queue_count(b->memory, ENTRY_READY) || queue_count(b->durable, ENTRY_READY) ||
-	    b->rig.broker->env.memory_bytes)
+	    b->rig.service->broker->env.memory_bytes)
 		must(-1, "messages are left");
 }
 
@@ -204,7 +205,7 @@ SECTION section_route_remembered(struct bench *b)
 SECTION section_route_script(struct bench *b)
 {
 	for (int i = 0; i < OPS; i++) {
-		b->rig.broker->route_version++;
+		b->rig.service->broker->route_version++;
 		route(b, b->msgs[i]);
 	}
 }
@@ -328,13 +329,13 @@ static void prepare_flush(struct bench *b)
 
 SECTION section_journal_flush(struct bench *b)
 {
-	journal_flush(b->rig.broker->journal);
+	journal_flush(b->rig.service->broker->journal);
 }
 
 static void prepare_land(struct bench *b)
 {
 	prepare_flush(b);
-	journal_flush(b->rig.broker->journal);
+	journal_flush(b->rig.service->broker->journal);
 }
 
 SECTION section_journal_land(struct bench *b)
@@ -404,10 +405,10 @@ static void acknowledge(struct bench *b)
 SECTION section_round_memory(struct bench *b)
 {
 	feed(b, &b->publishes[0]);
-	broker_turn(b->rig.broker);
+	service_turn(b->rig.service);
 	rig_send(&b->rig);
 	acknowledge(b);
-	broker_turn(b->rig.broker);
+	service_turn(b->rig.service);
 	rig_send(&b->rig);
 }
 
@@ -415,11 +416,11 @@ SECTION section_round_memory(struct bench *b)
 SECTION section_round_durable(struct bench *b)
 {
 	feed(b, &b->publishes[1]);
-	broker_turn(b->rig.broker);
+	service_turn(b->rig.service);
 	redis_stand_in_answer();
 	rig_send(&b->rig);
 	acknowledge(b);
-	broker_turn(b->rig.broker);
+	service_turn(b->rig.service);
 	redis_stand_in_answer();
 	rig_send(&b->rig);
 }

@@ -95,12 +95,12 @@ static void on_closed(void *ctx)
 {
 	struct rig *rig = ctx;
 
-	rig->broker = NULL;
+	rig->service = NULL;
 }
 
 void rig_init(struct rig *rig)
 {
-	struct broker_hooks hooks = { rig, on_started, on_turn, on_closed };
+	struct service_hooks hooks = { rig, on_started, on_turn, on_closed };
 	struct broker_config config;
 	struct error err;
 
@@ -112,13 +112,13 @@ void rig_init(struct rig *rig)
 	/* The watchdog's thread sleeps from the first call on. */
 	config.rules_budget_ms = 3600 * 1000;
 	uv_loop_init(&rig->loop);
-	if (broker_create(&rig->broker, &rig->loop, &config, &hooks, &err) < 0)
+	if (service_create(&rig->service, &rig->loop, &config, &hooks, &err) < 0)
 		fail("the broker cannot be made", err.text);
 	while (!rig->is_started)
 		uv_run(&rig->loop, UV_RUN_DEFAULT);
 	out_pool_init(&rig->chunks);
 	out_init(&rig->out, &rig->chunks);
-	line_init(&rig->line, rig->broker, &rig->out, &ops, rig,
+	line_init(&rig->line, rig->service, &rig->out, &ops, rig,
 		  LINE_PAYLOAD_MAX_DEFAULT);
 }
 
@@ -126,9 +126,9 @@ void rig_deinit(struct rig *rig)
 {
 	line_deinit(&rig->line);
 	out_deinit(&rig->out);
-	broker_close(rig->broker, 0);
+	service_close(rig->service, 0);
 	uv_run(&rig->loop, UV_RUN_DEFAULT);
-	if (rig->broker || uv_loop_close(&rig->loop) != 0)
+	if (rig->service || uv_loop_close(&rig->loop) != 0)
 		fail("the broker cannot be closed", "something is open");
 	pool_deinit(&rig->chunks);
 }
@@ -149,9 +149,10 @@ void rig_send(struct rig *rig)
 void rig_settle(struct rig *rig)
 {
 	do {
-		broker_turn(rig->broker);
+		service_turn(rig->service);
 		redis_stand_in_answer();
-	} while (!TAILQ_EMPTY(&rig->broker->active) || !broker_is_idle(rig->broker));
+	} while (!TAILQ_EMPTY(&rig->service->broker->active) ||
+		 !service_is_idle(rig->service));
 }
 
 void rig_ask(struct rig *rig, const char *line)

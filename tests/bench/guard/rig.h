@@ -4,14 +4,14 @@
 #define TIDE_GUARD_RIG_H
 
 #include "base/buf.h"
-#include "broker/broker.h"
+#include "session/service_turn.h"
 #include "broker/exchange.h"
 #include "broker/queue.h"
 #include "proto/line/line.h"
 
 struct rig {
 	uv_loop_t loop;
-	struct broker *broker;
+	struct service *service;
 	struct pool chunks;
 	struct out out;
 	struct line line;

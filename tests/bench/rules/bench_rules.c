@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "broker/broker.h"
+#include "session/service_turn.h"
 #include "session/session.h"
 #include "rules/sandbox/pattern.h"
 #include "rules/sandbox/script.h"
@@ -395,13 +395,13 @@ static double publish(struct session *s, const struct publish_spec *spec, double
 	}
 	so_far = best(so_far, started, count);
 	session_purge(s, SLICE("jobs"), request(s));
-	broker_turn(s->broker);
+	service_turn(s->service);
 	return so_far;
 }
 
-static void bench_publish(struct broker *b)
+static void bench_publish(struct service *service)
 {
-	struct session *s = session_create(b, &ops, NULL);
+	struct session *s = session_create(service, &ops, NULL);
 	struct publish_spec direct = { .key = SLICE("jobs"), .payload_len = 5 };
 	struct publish_spec routed = { .exchange = SLICE("shop"),
 				       .key = SLICE("orders.eu.paid"),
@@ -423,22 +423,22 @@ int main(void)
 {
 	uv_loop_t *loop = uv_default_loop();
 	struct broker_config config;
-	struct broker *b;
+	struct service *service;
 	struct error err;
-	struct broker_hooks hooks = { loop, on_started, on_turn, on_closed };
+	struct service_hooks hooks = { loop, on_started, on_turn, on_closed };
 	broker_config_init(&config);
 	config.store.url = "none";
 	config.rules_watch = false;
-	if (broker_create(&b, loop, &config, &hooks, &err) != TIDE_OK)
-		fail("broker_create", &err);
+	if (service_create(&service, loop, &config, &hooks, &err) != TIDE_OK)
+		fail("service_create", &err);
 	uv_run(loop, UV_RUN_DEFAULT);
-	bench_topic(b->engine);
-	bench_call(b->engine);
-	bench_fair(b->engine);
+	bench_topic(service->broker->engine);
+	bench_call(service->broker->engine);
+	bench_fair(service->broker->engine);
 	bench_watchdog();
-	bench_publish(b);
+	bench_publish(service);
 	bench_patterns();
-	broker_close(b, 0);
+	service_close(service, 0);
 	uv_run(loop, UV_RUN_DEFAULT);
 	return over > 0;
 }

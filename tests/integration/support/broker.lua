@@ -9,6 +9,7 @@
 --- ended when the test process ends, however that comes about; `destroy` does
 --- it earlier.
 local Client = require 'support.client'
+local lfs = require 'lfs'
 local shell = require 'support.shell'
 local wait = require 'support.wait'
 
@@ -44,9 +45,10 @@ end
 ---@field listen? string[] default: 127.0.0.1:0
 ---@field rules? string|table<string, string> a directory (default: the repository's rules), or files, by their path
 ---  in the directory: a copy of the repository's rules with these on top
+---@field config? string a configuration file
 ---@field may_fail? boolean the start may fail: `start` then returns nil, the standard error and the exit status
 
-local known = { args = true, env = true, listen = true, rules = true, may_fail = true }
+local known = { args = true, config = true, env = true, listen = true, rules = true, may_fail = true }
 
 ---@param options BrokerOptions?
 ---@return Broker?, string?, integer?
@@ -82,6 +84,11 @@ local function command_line(self)
     add(address)
   end
   for _, word in ipairs { '--data', self.data, '--rules', self.rules } do add(word) end
+  if self.options.config then
+    shell.write_file(self.dir .. '/config.lua', self.options.config)
+    add '--config'
+    add '@DIR@/config.lua'
+  end
   for _, word in ipairs(self.options.args or {}) do add(word) end
   return table.concat(words, ' ') .. '\n'
 end
@@ -220,8 +227,14 @@ end
 ---@return integer[]
 function Broker:processes()
   local pids = {}
-  for pid in shell.run(support(self, 'list')):gmatch '%d+' do
-    pids[#pids + 1] = math.tointeger(tonumber(pid))
+  for name in lfs.dir '/proc' do
+    local pid = math.tointeger(tonumber(name))
+    local place = pid and '/proc/' .. name
+    local cwd = pid and lfs.symlinkattributes(place .. '/cwd', 'target') or ''
+    if pid and (cwd:sub(1, #self.dir) == self.dir
+        or (shell.read_file(place .. '/cmdline') or ''):find(self.dir, 1, true)) then
+      pids[#pids + 1] = pid
+    end
   end
   return pids
 end

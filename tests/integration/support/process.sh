@@ -1,5 +1,5 @@
 #!/bin/bash
-# process.sh run | guard | list: the processes of one broker under test.
+# process.sh run | guard: the processes of one broker under test.
 #
 # TIDE_TEST_DIR is the broker's own temporary directory. Everything that has it
 # in its arguments or as its working directory belongs to it: the broker (which
@@ -63,5 +63,4 @@ guard)
 	close_inherited
 	guard >/dev/null 2>&1
 	;;
-list) pids ;;
 esac

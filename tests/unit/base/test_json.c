@@ -36,7 +36,7 @@ static void commas_are_where_they_belong_at_every_depth(void **state)
 	json_array_end(j);
 	json_object_begin(j);
 	json_object_end(j);
-	json_null(j);
+	json_nil(j);
 	json_object_begin(j);
 	json_member_bool(j, "x", true);
 	json_member_bool(j, "y", false);
@@ -58,9 +58,9 @@ static void strings_are_escaped(void **state)
 	json_array_begin(&d->j);
 	json_text(&d->j, "\"\\/");
 	json_text(&d->j, "\b\f\n\r\t\x01\x1f\x7f");
-	json_string(&d->j, (struct slice){ "a\0b", 3 });
+	json_slice(&d->j, (struct slice){ "a\0b", 3 });
 	json_text(&d->j, "caf\xc3\xa9 \xf0\x9f\x8c\x8a");
-	json_string(&d->j, (struct slice){ NULL, 0 });
+	json_slice(&d->j, (struct slice){ NULL, 0 });
 	json_array_end(&d->j);
 	assert_buf(&d->out, "[\"\\\"\\\\/\",\"\\b\\f\\n\\r\\t\\u0001\\u001f\\u007f\","
 			    "\"a\\u0000b\",\"caf\xc3\xa9 \xf0\x9f\x8c\x8a\",\"\"]");
@@ -81,7 +81,7 @@ static void any_bytes_make_valid_json(void **state)
 		bytes[i] = (char)(i * 131 % 256);
 	json_object_begin(&d->j);
 	json_key_slice(&d->j, (struct slice){ "k\n\xff", 3 });
-	json_string(&d->j, (struct slice){ bytes, sizeof(bytes) });
+	json_slice(&d->j, (struct slice){ bytes, sizeof(bytes) });
 	json_object_end(&d->j);
 	const char *text = buf_cstr(&d->out);
 	assert_true(slice_is_utf8(buf_slice(&d->out)));

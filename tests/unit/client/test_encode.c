@@ -7,7 +7,7 @@ static void check(const struct tidemq_publication *p, unsigned channel, const ch
 	struct buf out;
 	struct tidemq_error err;
 	buf_init(&out);
-	assert_int_equal(publication_encode(&out, channel, p, &err), TIDEMQ_OK);
+	assert_int_equal(encode_publication(&out, channel, p, &err), TIDEMQ_OK);
 	assert_buf(&out, line);
 	buf_deinit(&out);
 }
@@ -17,7 +17,7 @@ static void check_bad(const struct tidemq_publication *p, const char *sentence)
 	struct buf out;
 	struct tidemq_error err;
 	buf_init(&out);
-	assert_int_equal(publication_encode(&out, 0, p, &err), TIDEMQ_EINVAL);
+	assert_int_equal(encode_publication(&out, 0, p, &err), TIDEMQ_EINVAL);
 	assert_non_null(strstr(err.text, sentence));
 	buf_deinit(&out);
 }
@@ -70,7 +70,7 @@ static void check_line(const char *line, int status, unsigned channel, bool has_
 {
 	struct request_head head;
 	struct tidemq_error err;
-	assert_int_equal(request_inspect(slice_from(line), &head, &err), status);
+	assert_int_equal(encode_inspect(slice_from(line), &head, &err), status);
 	if (status != TIDEMQ_OK)
 		return;
 	assert_int_equal(head.channel, channel);
@@ -99,19 +99,19 @@ static void a_payload_is_behind_its_length(void **state)
 	struct buf out;
 	buf_init(&out);
 	assert_int_equal(
-		request_encode(&out, SLICE("PUB - q"), &head, SLICE("a\r\nb"), &err),
+		encode_request(&out, SLICE("PUB - q"), &head, SLICE("a\r\nb"), &err),
 		TIDEMQ_OK);
 	assert_buf(&out, "PUB - q 4\r\na\r\nb\r\n");
 	buf_clear(&out);
-	assert_int_equal(request_encode(&out, SLICE("PUB - q"), &head, SLICE(""), &err),
+	assert_int_equal(encode_request(&out, SLICE("PUB - q"), &head, SLICE(""), &err),
 			 TIDEMQ_OK);
 	assert_buf(&out, "PUB - q 0\r\n\r\n");
 	buf_clear(&out);
 	head.has_payload = false;
-	assert_int_equal(request_encode(&out, SLICE("PING"), &head, SLICE(""), &err),
+	assert_int_equal(encode_request(&out, SLICE("PING"), &head, SLICE(""), &err),
 			 TIDEMQ_OK);
 	assert_buf(&out, "PING\r\n");
-	assert_int_equal(request_encode(&out, SLICE("PING"), &head, SLICE("x"), &err),
+	assert_int_equal(encode_request(&out, SLICE("PING"), &head, SLICE("x"), &err),
 			 TIDEMQ_EINVAL);
 	buf_deinit(&out);
 }
@@ -123,7 +123,7 @@ static void a_payload_without_memory_is_refused(void **state)
 	struct buf out;
 	buf_init(&out);
 	mem_fail_at = 1;
-	assert_int_equal(request_encode(&out, SLICE("PUB - q"), &head, SLICE("x"), &err),
+	assert_int_equal(encode_request(&out, SLICE("PUB - q"), &head, SLICE("x"), &err),
 			 TIDEMQ_ENOMEM);
 	assert_int_equal(buf_len(&out), 0);
 	buf_deinit(&out);
@@ -137,11 +137,11 @@ static void a_line_over_64_kib_is_refused(void **state)
 	struct buf out;
 	buf_init(&out);
 	memset(line, 'x', sizeof(line));
-	assert_int_equal(request_encode(&out, (struct slice){ line, sizeof(line) - 22 },
+	assert_int_equal(encode_request(&out, (struct slice){ line, sizeof(line) - 22 },
 					&head, SLICE(""), &err),
 			 TIDEMQ_EINVAL);
 	assert_int_equal(buf_len(&out), 0);
-	assert_int_equal(request_encode(&out, (struct slice){ line, sizeof(line) - 23 },
+	assert_int_equal(encode_request(&out, (struct slice){ line, sizeof(line) - 23 },
 					&head, SLICE(""), &err),
 			 TIDEMQ_OK);
 	buf_deinit(&out);

@@ -108,7 +108,7 @@ static int start_with(const struct server_config *config)
 {
 	struct error err;
 
-	server = server_create(&rig.loop, rig.broker, config);
+	server = server_create(&rig.loop, rig.service, config);
 	rig.on_turn = serve_turn;
 	return server_listen(server, "127.0.0.1:0", bound, &err);
 }

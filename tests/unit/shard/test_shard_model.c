@@ -47,7 +47,7 @@ static void adopt_redis(void)
 
 static struct shard *make_shard(void)
 {
-	return shard_create(&w.env, &ops, NULL, 0,
+	return shard_create(&w.env, NULL, 0,
 			    store_shard_create(w.h.store, SLICE("/"), SLICE("jobs"), 0));
 }
 
@@ -203,6 +203,7 @@ static void begin(uint64_t seed)
 	forget(ask(w.redis, "CONFIG SET appendfsync no"));
 	w.rank_mode = (unsigned)(seed % 4);
 	w.env.store = w.h.store;
+	w.env.ops = &ops;
 	w.env.timers = &w.timers;
 	w.env.window_messages = windows[pick(4)];
 	w.env.window_bytes = pick(2) ? 1 << 20 : 4096;

@@ -1,9 +1,9 @@
--- vip: better customers wait less, and nobody waits for ever.
+-- vip: better customers wait less, and no customer waits for ever.
 --
--- A message is served as if it had been published earlier by the head start of
--- its customer's tier (the header `tier`). A gold order overtakes what ordinary
--- customers ordered within the last ten minutes, but not what has been waiting
--- for longer: a stream of gold orders cannot starve the others.
+-- The header `tier` names the tier of the customer. Each tier has a head start: the
+-- queue serves a message as if it had been published that much earlier. A gold order
+-- overtakes ordinary orders of the last ten minutes, but no older ones. A stream of
+-- gold orders cannot starve the others.
 
 return {
   doc = "by the time of publication, with a head start for the tier of the customer",

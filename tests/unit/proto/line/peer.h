@@ -8,15 +8,15 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "base/mem.h"
 #include "host/log.h"
-#include "broker/broker.h"
+#include "base/mem.h"
+#include "session/service_turn.h"
 #include "broker/vhost.h"
 #include "proto/line/line.h"
 
 struct rig {
 	uv_loop_t loop;
-	struct broker *broker;
+	struct service *service;
 	struct pool chunks;
 	bool is_started;
 	void (*on_turn)(void *ctx); /* the network, if there is one */
@@ -62,20 +62,20 @@ static inline void rig_on_closed(void *ctx)
 {
 	struct rig *rig = ctx;
 
-	rig->broker = NULL;
+	rig->service = NULL;
 }
 
 /* A broker with ./rules and ./lua: tests run where the Makefile is. */
 static inline void rig_init(struct rig *rig, const struct broker_config *config)
 {
-	struct broker_hooks hooks = { rig, rig_on_started, rig_on_turn, rig_on_closed };
+	struct service_hooks hooks = { rig, rig_on_started, rig_on_turn, rig_on_closed };
 	struct error err;
 
 	*rig = (struct rig){ 0 };
 	log_configure(LOG_ERROR, true);
 	uv_loop_init(&rig->loop);
 	out_pool_init(&rig->chunks);
-	if (broker_create(&rig->broker, &rig->loop, config, &hooks, &err) < 0) {
+	if (service_create(&rig->service, &rig->loop, config, &hooks, &err) < 0) {
 		fprintf(stderr, "the broker cannot be made: %s\n", err.text);
 		abort();
 	}
@@ -92,9 +92,9 @@ static inline void rig_config_init(struct broker_config *config)
 
 static inline void rig_deinit(struct rig *rig)
 {
-	broker_close(rig->broker, 0);
+	service_close(rig->service, 0);
 	uv_run(&rig->loop, UV_RUN_DEFAULT);
-	if (rig->broker || uv_loop_close(&rig->loop) != 0)
+	if (rig->service || uv_loop_close(&rig->loop) != 0)
 		abort();
 	pool_deinit(&rig->chunks);
 }
@@ -105,12 +105,12 @@ static inline void rig_settle(struct rig *rig)
 	unsigned turns = 0;
 
 	do {
-		broker_turn(rig->broker);
+		service_turn(rig->service);
 		if (++turns == 10000) {
 			fprintf(stderr, "the broker does not come to rest\n");
 			abort();
 		}
-	} while (!TAILQ_EMPTY(&rig->broker->active));
+	} while (!TAILQ_EMPTY(&rig->service->broker->active));
 }
 
 /* ---- a connection
@@ -163,7 +163,7 @@ static inline struct peer *peer_create(struct rig *rig, size_t payload_max)
 	out_init(&p->out, &rig->chunks);
 	buf_init(&p->in);
 	buf_init(&p->sent);
-	line_init(&p->line, rig->broker, &p->out, &ops, p, payload_max);
+	line_init(&p->line, rig->service, &p->out, &ops, p, payload_max);
 	return p;
 }
 

@@ -506,7 +506,7 @@ static void an_exchange_is_the_one_of_the_moment(void **state)
 
 static void too_many_unanswered_requests_hold_the_input_back(void **state)
 {
-	struct broker_config *config = &rig.broker->config;
+	struct broker_config *config = &rig.service->broker->config;
 	unsigned replies_max = config->replies_max;
 	struct peer *p;
 
@@ -517,8 +517,8 @@ static void too_many_unanswered_requests_hold_the_input_back(void **state)
 	assert_true(line_is_held(&p->line));
 	assert_int_equal(buf_len(&p->in), strlen("PUB - q 1\r\nx\r\n"));
 	/* A drain answers what waits, which lets it go on. */
-	broker_drain(rig.broker);
-	rig.broker->is_draining = false;
+	service_drain(rig.service);
+	rig.service->broker->is_draining = false;
 	rig_settle(&rig);
 	assert_false(line_is_held(&p->line));
 	assert_answer(p, "", "@1 OK 0\r\n@1 OK\r\nOK <id> 1\r\n");

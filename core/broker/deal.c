@@ -1,0 +1,158 @@
+#include "deal.h"
+
+#include "retry.h"
+
+#define DEAL_MAX 4096 /* messages of one queue in a turn */
+
+static void on_ready(struct shard *sh)
+{
+	queue_activate(sh->owner);
+}
+
+static bool on_timeout(struct shard *sh, struct entry *e)
+{
+	struct queue *q = sh->owner;
+
+	q->counters.timed_out++;
+	retry_failed(e, "timeout");
+	return !pace_is_spent(&q->vhost->broker->pace, false);
+}
+
+const struct shard_ops deal_shard_ops = { on_ready, on_timeout };
+
+static bool is_refilling(const struct queue *q)
+{
+	for (unsigned i = 0; i < q->config.shards; i++)
+		if (q->shards[i]->stages[ENTRY_READY].is_refilling)
+			return true;
+	return false;
+}
+
+/* The next message of any shard, in turn; what has expired goes its own way. */
+static struct entry *next_message(struct queue *q, unsigned *budget)
+{
+	int64_t now_ms = q->vhost->broker->now_ms;
+
+	for (unsigned i = 0; i < q->config.shards; i++) {
+		struct shard *sh = q->shards[q->next_shard];
+		struct entry *e;
+
+		q->next_shard =
+			q->next_shard + 1 < q->config.shards ? q->next_shard + 1 : 0;
+		while ((e = shard_next(sh)) != NULL) {
+			if (!e->msg->expires_unix_ms || e->msg->expires_unix_ms > now_ms)
+				return e;
+			retry_failed(e, "expired");
+			if (*budget == 0 || --*budget == 0)
+				return NULL;
+			if (pace_is_spent(&q->vhost->broker->pace, false)) {
+				*budget = 0;
+				return NULL;
+			}
+		}
+	}
+	return NULL;
+}
+
+static void deliver(struct consumer *c, struct entry *e)
+{
+	struct queue *q = c->queue;
+	struct broker *b = q->vhost->broker;
+
+	c->delivered++;
+	q->counters.delivered++;
+	b->counters.delivered++;
+	if (e->attempts > 0)
+		q->counters.redelivered++;
+	if (c->is_auto_ack) {
+		e->shard->served = e->rank;
+		c->ops->on_deliver(c, e);
+		q->counters.acked++;
+		b->counters.acked++;
+		shard_remove(e, NULL);
+		return;
+	}
+	shard_hold(e, b->now_ms + q->config.ack_timeout_ms);
+	if (!c->is_get) {
+		e->consumer = c;
+		c->unacked++;
+	}
+	c->ops->on_deliver(c, e);
+}
+
+static void give_to_get(struct consumer *c, struct entry *e, unsigned *budget)
+{
+	unsigned n = 0;
+
+	do
+		deliver(c, e);
+	while (++n < c->max && (e = next_message(c->queue, budget)) != NULL);
+	c->ops->on_answer(c);
+}
+
+void deal_wait(struct consumer *c, int64_t mono_ms)
+{
+	heap_set(&c->queue->vhost->broker->waits, &c->wait, mono_ms);
+}
+
+void deal_answer(struct consumer *c)
+{
+	struct queue *q = c->queue;
+	struct broker *b = q->vhost->broker;
+	unsigned budget = DEAL_MAX;
+	struct entry *e = b->is_draining ? NULL : next_message(q, &budget);
+
+	if (e) {
+		give_to_get(c, e, &budget);
+	} else if (!c->is_extended && !b->is_draining && is_refilling(q)) {
+		c->is_extended = true;
+		TAILQ_INSERT_TAIL(&q->extended, c, extended_link);
+		deal_wait(c, b->mono_ms + DEAL_READ_MS);
+	} else {
+		c->ops->on_answer(c);
+	}
+}
+
+/* GETs whose time is over waited for a read of Redis, which brought nothing. */
+static void end_extended(struct queue *q)
+{
+	struct consumer *c;
+
+	if (TAILQ_EMPTY(&q->extended) || is_refilling(q))
+		return;
+	while ((c = TAILQ_FIRST(&q->extended)) != NULL)
+		c->ops->on_answer(c);
+}
+
+bool deal_queue(struct queue *q)
+{
+	unsigned budget = DEAL_MAX;
+	struct consumer *c;
+	struct entry *e;
+
+	if (q->vhost->broker->is_draining)
+		return false;
+	while (budget > 0 && (c = TAILQ_FIRST(&q->able)) != NULL) {
+		consumer_update(c);
+		if (c->is_waiting)
+			continue;
+		e = next_message(q, &budget);
+		if (!e) {
+			end_extended(q);
+			return budget == 0;
+		}
+		if (budget > 0)
+			budget--;
+		if (c->is_get) {
+			give_to_get(c, e, &budget);
+			continue;
+		}
+		/* To the end of the line, so that the next message goes to the next. */
+		TAILQ_REMOVE(&q->able, c, queue_link);
+		TAILQ_INSERT_TAIL(&q->able, c, queue_link);
+		deliver(c, e);
+		if (c->unacked == c->prefetch)
+			consumer_update(c);
+	}
+	return budget == 0;
+}

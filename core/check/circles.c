@@ -1,0 +1,202 @@
+#include "circles.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "broker/decide.h"
+#include "broker/exchange.h"
+#include "broker/queue.h"
+#include "graph.h"
+
+#define WAY_SHOWN_MAX 64
+
+/* The nodes of a graph by their names, sorted. */
+struct circles {
+	struct model *model;
+	const char *kind; /* "queue" */
+	const char *what; /* happens in the circle: "is bound to itself" */
+	const char **names;
+	size_t count;
+	struct graph *graph;
+};
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static size_t number_of(const struct circles *c, const char *name)
+{
+	const char **found =
+		bsearch(&name, c->names, c->count, sizeof(*c->names), by_name);
+
+	return (size_t)(found - c->names);
+}
+
+/* Call when all names are there. */
+static void open_graph(struct circles *c)
+{
+	if (c->count)
+		qsort(c->names, c->count, sizeof(*c->names), by_name);
+	c->graph = graph_create(c->count);
+}
+
+static void link_names(struct circles *c, const char *from, const char *to)
+{
+	graph_link(c->graph, number_of(c, from), number_of(c, to));
+}
+
+/* Begins with the first name in the alphabet, at whatever node the circle was found. */
+static void on_circle(void *ctx, const size_t *way, size_t count)
+{
+	struct circles *c = ctx;
+	const char *first;
+	struct buf path;
+	size_t start = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (way[i] < way[start])
+			start = i;
+	first = c->names[way[start]];
+	buf_init(&path);
+	for (size_t i = 0; i < count && i < WAY_SHOWN_MAX; i++)
+		buf_printf(&path, "%s -> ", c->names[way[(start + i) % count]]);
+	buf_printf(&path, "%s%s", count > WAY_SHOWN_MAX ? "... -> " : "", first);
+	model_report(c->model, c->kind, first, "%s '%s' %s: %s", c->kind, first, c->what,
+		     buf_cstr(&path));
+	buf_deinit(&path);
+}
+
+static void report(struct circles *c)
+{
+	graph_each_circle(c->graph, on_circle, c);
+	graph_destroy(c->graph);
+	mem_free(c->names);
+}
+
+static void check_bindings(struct model *m)
+{
+	struct circles c = {
+		m, "exchange", "is bound to itself in the end", NULL, 0, NULL
+	};
+	const struct exchange *x;
+
+	c.names = mem_alloc((HASH_COUNT(m->vhost->exchanges) + 1) * sizeof(*c.names));
+	for (x = m->vhost->exchanges; x; x = x->hh.next)
+		c.names[c.count++] = x->name;
+	open_graph(&c);
+	for (x = m->vhost->exchanges; x; x = x->hh.next) {
+		for (uint32_t i = 0; i < x->binding_cap; i++) {
+			const struct binding *b = x->bindings[i];
+
+			if (b && b->exchange)
+				link_names(&c, x->name, b->exchange->name);
+		}
+	}
+	report(&c);
+}
+
+static struct msg *make_dead_letter(const struct queue *q, const char *key)
+{
+	const struct msg_header headers[] = {
+		{ SLICE("x-death-reason"), SLICE("nack") },
+		{ SLICE("x-death-queue"), queue_slice(q) },
+		{ SLICE("x-death-exchange"), SLICE("-") },
+		{ SLICE("x-death-key"), slice_from(key) },
+		{ SLICE("x-death-attempts"), SLICE("1") },
+	};
+	const struct msg_spec spec = {
+		.id = 1,
+		.ts_unix_ms = q->vhost->broker->now_ms,
+		.exchange = slice_from(q->config.dead_exchange),
+		.key = slice_from(key),
+		.headers = headers,
+		.header_count = sizeof(headers) / sizeof(headers[0]),
+		.payload = "",
+	};
+
+	return msg_create(&spec);
+}
+
+static void link_outcome(struct circles *c, const struct queue *q,
+			 const struct outcome *o)
+{
+	for (unsigned i = 0; i < o->count; i++)
+		link_names(c, q->name, o->picks[i].queue->name);
+}
+
+/* Links the queue to those that take its dead letters under this key. */
+static void link_dead_letter(struct circles *c, const struct queue *q, const char *key)
+{
+	struct msg *dead = make_dead_letter(q, key);
+	struct decide_spec spec = { .vhost = c->model->vhost, .msg = dead };
+	struct decision d;
+	struct error err;
+
+	if (!dead)
+		return;
+	if (dead->exchange.len)
+		spec.exchange = exchange_find(c->model->vhost, dead->exchange);
+	if (spec.exchange || !dead->exchange.len) {
+		int rc = decide(&d, &spec, &err);
+
+		if (rc == TIDE_OK)
+			link_outcome(c, q, &d.first);
+		for (unsigned i = 0; rc == TIDE_OK && i < d.copy_count; i++)
+			link_outcome(c, q, &d.copies[i]);
+		decision_deinit(&d);
+	}
+	msg_unref(dead);
+}
+
+/* A key that the pattern of a binding is likely to match. */
+static char *key_of(const char *pattern)
+{
+	char *key = mem_strdup(pattern);
+
+	for (char *c = key; *c; c++)
+		if (*c == '*' || *c == '#')
+			*c = 'a';
+	return key;
+}
+
+/* A dead letter keeps the key of its message unless the queue sets one. */
+static void link_dead_letters(struct circles *c, const struct queue *q)
+{
+	const struct binding *b;
+
+	if (!q->config.dead_exchange)
+		return;
+	if (q->config.dead_key) {
+		link_dead_letter(c, q, q->config.dead_key);
+		return;
+	}
+	link_dead_letter(c, q, q->name);
+	TAILQ_FOREACH (b, &q->incoming, dest_link) {
+		char *key = key_of(b->pattern);
+
+		link_dead_letter(c, q, key);
+		mem_free(key);
+	}
+}
+
+static void check_dead_letters(struct model *m)
+{
+	struct circles c = { m,    "queue", "dead-letters to itself in the end",
+			     NULL, 0,       NULL };
+	const struct queue *q;
+
+	c.names = mem_alloc((HASH_COUNT(m->vhost->queues) + 1) * sizeof(*c.names));
+	for (q = m->vhost->queues; q; q = q->hh.next)
+		c.names[c.count++] = q->name;
+	open_graph(&c);
+	for (q = m->vhost->queues; q; q = q->hh.next)
+		link_dead_letters(&c, q);
+	report(&c);
+}
+
+void circles_check(struct model *m)
+{
+	check_dead_letters(m);
+	check_bindings(m);
+}

@@ -1,0 +1,45 @@
+/* findings.h: what is wrong in a rules directory, printed like the output of a
+ * compiler: "dir/file.lua:3: what is wrong", sorted by file and line.
+ *
+ * A note is printed and does not count as a problem. A finding that is added twice is
+ * kept once. */
+#ifndef TIDE_CHECK_FINDINGS_H
+#define TIDE_CHECK_FINDINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "base/error.h"
+
+struct findings {
+	const char *dir; /* the rules directory */
+	struct finding *items;
+	size_t count, cap;
+	size_t problems; /* findings without the notes */
+};
+
+/* `dir` outlives it. */
+void findings_init(struct findings *f, const char *dir);
+void findings_deinit(struct findings *f);
+
+/* @param file  relative to the rules directory; "" for the directory itself
+ * @param line  0 for the whole file */
+void findings_add(struct findings *f, const char *file, int line, const char *format, ...)
+	TIDE_PRINTF(4, 5);
+void findings_note(struct findings *f, const char *file, int line, const char *format,
+		   ...) TIDE_PRINTF(4, 5);
+/* `place` is not in the rules directory: a file of definitions, or "broker". Printed
+ * after everything in the directory. */
+void findings_add_outside(struct findings *f, const char *place, int line,
+			  const char *format, ...) TIDE_PRINTF(4, 5);
+/* An error of the rule engine. It begins with its own place ("retry/fixed.lua:3: ") or
+ * belongs to the directory. */
+void findings_add_error(struct findings *f, const char *text);
+
+/* Something is known for this line. */
+bool findings_has(const struct findings *f, const char *file, int line);
+
+void findings_print(struct findings *f, FILE *out);
+
+#endif

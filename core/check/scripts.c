@@ -1,0 +1,161 @@
+#include "scripts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "rules/sandbox/bundle.h"
+#include "text.h"
+
+/* What follows the number of "10-orders"; the number in `*order`, -1 for none. */
+static const char *split_order(const char *name, long *order)
+{
+	size_t digits = strspn(name, "0123456789");
+
+	*order = digits && digits < 10 ? strtol(name, NULL, 10) : -1;
+	if (digits && (name[digits] == '-' || name[digits] == '_'))
+		digits++;
+	return name + digits;
+}
+
+static bool is_for_all(const struct survey_script *filter)
+{
+	return strcmp(filter->match_exchange, "*") == 0;
+}
+
+static bool may_see_same_message(const struct survey_script *a,
+				 const struct survey_script *b)
+{
+	return is_for_all(a) || is_for_all(b) ||
+	       strcmp(a->match_exchange, b->match_exchange) == 0;
+}
+
+static bool compare_filters(const struct survey_script *first,
+			    const struct survey_script *second, struct findings *f)
+{
+	long first_order, second_order;
+	const char *first_name = split_order(first->name, &first_order);
+	const char *second_name = split_order(second->name, &second_order);
+
+	if (!may_see_same_message(first, second))
+		return false;
+	if (first_name[0] && strcmp(first_name, second_name) == 0)
+		findings_add(f, second->file, second->line,
+			     "has the same name as %s except for the number, and both "
+			     "are active; if one is an old copy, remove it or its "
+			     "match; otherwise rename it",
+			     first->file);
+	else if (first_order > second_order && second_order >= 0)
+		findings_add(f, second->file, second->line,
+			     "runs after %s although its number is lower: names are "
+			     "sorted as text; write all numbers with the same number "
+			     "of digits",
+			     first->file);
+	else
+		return false;
+	return true;
+}
+
+/* An old copy of a script would refuse, copy or publish a second time. */
+static bool compare(const struct survey_script *first, const struct survey_script *second,
+		    struct findings *f)
+{
+	if (first->kind != second->kind || !first->is_active || !second->is_active)
+		return false;
+	if (first->hash != second->hash)
+		return first->kind == SCRIPT_FILTER && compare_filters(first, second, f);
+	findings_add(f, second->file, second->line,
+		     "is identical to %s and both are active: everything they do happens "
+		     "twice; remove one of them",
+		     first->file);
+	return true;
+}
+
+/* '*' and '#' are wildcards only as whole words. */
+static bool has_lost_wildcard(const char *pattern)
+{
+	for (size_t len; *pattern; pattern += len + (pattern[len] == '.')) {
+		len = strcspn(pattern, ".");
+		if (len > 1 && strcspn(pattern, "*#") < len)
+			return true;
+	}
+	return false;
+}
+
+static void check_match(const struct survey_script *s, struct findings *f)
+{
+	if (!s->match_exchange)
+		return;
+	if (!is_for_all(s) && strpbrk(s->match_exchange, "*#"))
+		findings_add(f, s->file, s->line,
+			     "match.exchange is '%s', but it takes a name and no "
+			     "pattern; give the name of an exchange, '-' for the default "
+			     "exchange or '*' for all",
+			     s->match_exchange);
+	if (has_lost_wildcard(s->match_key))
+		findings_add(f, s->file, s->line,
+			     "match.key is '%s', but '*' and '#' are wildcards only as "
+			     "whole words; dots separate words",
+			     s->match_key);
+}
+
+/* The functions that a file has defined so far. */
+struct functions {
+	struct findings *findings;
+	const char *file;
+	struct function {
+		struct slice name;
+		int line;
+	} * items;
+	size_t count, cap;
+};
+
+static void on_function(void *ctx, struct slice name, int line)
+{
+	struct functions *known = ctx;
+
+	for (size_t i = 0; i < known->count; i++) {
+		if (!slice_is_equal(known->items[i].name, name))
+			continue;
+		findings_add(known->findings, known->file, line,
+			     "function '%" SLICE_FMT "' is defined twice; the definition "
+			     "in line %d has no effect",
+			     SLICE_ARG(name), known->items[i].line);
+		return;
+	}
+	if (known->count == known->cap) {
+		known->cap = known->cap * 2 + 16;
+		known->items =
+			mem_realloc(known->items, known->cap * sizeof(*known->items));
+	}
+	known->items[known->count++] = (struct function){ name, line };
+}
+
+static void check_functions(const struct bundle_file *file, struct findings *f)
+{
+	struct functions known = { .findings = f, .file = file->path };
+
+	text_each_function((struct slice){ file->text, file->len }, on_function, &known);
+	mem_free(known.items);
+}
+
+static void on_unread(void *ctx, const char *path, const char *why)
+{
+	findings_add(ctx, path, 1, "%s", why);
+}
+
+void scripts_check(const struct survey *s, struct findings *f)
+{
+	size_t count;
+	const struct survey_script *scripts = survey_scripts(s, &count);
+	const struct bundle *files = survey_files(s);
+
+	survey_each_unread(s, on_unread, f);
+	for (size_t i = 0; i < count; i++) {
+		check_match(&scripts[i], f);
+		for (size_t j = 0; j < i && !compare(&scripts[j], &scripts[i], f); j++)
+			;
+	}
+	for (size_t i = 0; files && i < files->count; i++)
+		check_functions(&files->files[i], f);
+}

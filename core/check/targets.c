@@ -1,0 +1,83 @@
+#include "targets.h"
+
+#include "base/mem.h"
+#include "broker/exchange.h"
+#include "broker/queue.h"
+#include "rules/sandbox/bundle.h"
+#include "text.h"
+
+struct sender {
+	struct model *model;
+	const struct survey_script *script;
+};
+
+static void on_exchange(void *ctx, struct slice name, int line)
+{
+	const struct sender *sender = ctx;
+	const char *matched = sender->script->match_exchange;
+	char *text = mem_strndup(name.data, name.len);
+
+	/* What it matches is reported for the match. */
+	if (!(matched && slice_is(name, matched)) &&
+	    !model_has_exchange(sender->model, text))
+		findings_add(sender->model->findings, sender->script->file, line,
+			     "sends to exchange '%s', which does not exist: the publish "
+			     "fails",
+			     text);
+	mem_free(text);
+}
+
+static void check_script(struct model *m, const struct survey_script *script,
+			 const struct bundle *files)
+{
+	const struct bundle_file *file = bundle_find(files, script->file);
+	const char *matched = script->match_exchange;
+	struct sender sender = { m, script };
+
+	if (!script->is_active)
+		return;
+	if (matched && strcmp(matched, "*") != 0 && !model_has_exchange(m, matched))
+		findings_add(m->findings, script->file, script->line,
+			     "matches exchange '%s', which does not exist: the filter is "
+			     "never called",
+			     matched);
+	if (file)
+		text_each_exchange((struct slice){ file->text, file->len }, on_exchange,
+				   &sender);
+}
+
+static void check_dead_letters(struct model *m, const struct queue *q)
+{
+	const char *exchange = q->config.dead_exchange, *key = q->config.dead_key;
+	const struct exchange *x;
+
+	if (!exchange)
+		return;
+	x = exchange[0] ? exchange_find(m->vhost, slice_from(exchange)) : NULL;
+	if (!exchange[0] && !model_has_queue(m, key))
+		model_report(m, "queue", q->name,
+			     "queue '%s' dead-letters to queue '%s', which does not "
+			     "exist: its dead letters are buried",
+			     q->name, key);
+	else if (!model_has_exchange(m, exchange))
+		model_report(m, "queue", q->name,
+			     "queue '%s' dead-letters to exchange '%s', which does not "
+			     "exist: its dead letters are buried",
+			     q->name, exchange);
+	else if (x && x->binding_count == 0)
+		model_report(m, "queue", q->name,
+			     "queue '%s' dead-letters to exchange '%s', which has no "
+			     "bindings: its dead letters are buried",
+			     q->name, exchange);
+}
+
+void targets_check(struct model *m, const struct survey *s)
+{
+	size_t count;
+	const struct survey_script *scripts = survey_scripts(s, &count);
+
+	for (size_t i = 0; i < count; i++)
+		check_script(m, &scripts[i], survey_files(s));
+	for (const struct queue *q = m->vhost->queues; q; q = q->hh.next)
+		check_dead_letters(m, q);
+}

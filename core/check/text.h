@@ -1,0 +1,17 @@
+/* text.h: what can be seen in the text of a script, line by line.
+ *
+ * This is no parser of Lua. Comments and long strings are skipped; unusual layout is
+ * overlooked rather than reported wrongly. */
+#ifndef TIDE_CHECK_TEXT_H
+#define TIDE_CHECK_TEXT_H
+
+#include "base/slice.h"
+
+typedef void text_fn(void *ctx, struct slice name, int line);
+
+/* Names in `exchange = "name"`, but "-" and "*". */
+void text_each_exchange(struct slice text, text_fn *on_name, void *ctx);
+/* Names of functions that are defined at the start of a line: `function M.decide(`. */
+void text_each_function(struct slice text, text_fn *on_name, void *ctx);
+
+#endif

@@ -1,0 +1,157 @@
+#include "cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+
+#include "base/duration.h"
+#include "base/percent.h"
+#include "client/encode.h"
+
+int cli_usage_error(const struct cli *cli, const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	fprintf(stderr, "tidemq %s: ", cli->verb->name);
+	vfprintf(stderr, format, args);
+	fprintf(stderr, "; see tidemq help %s\n", cli->verb->name);
+	va_end(args);
+	return CLI_USAGE;
+}
+
+int cli_failure(const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	fputs("tidemq: ", stderr);
+	vfprintf(stderr, format, args);
+	fputc('\n', stderr);
+	va_end(args);
+	return CLI_FAILED;
+}
+
+static int report(const struct tidemq_error *err)
+{
+	if (err->word[0])
+		return cli_failure("%s: %s", err->word, err->text);
+	return cli_failure("%s", err->text);
+}
+
+int cli_client_failure(const struct cli *cli)
+{
+	return report(tidemq_last_error(cli->client));
+}
+
+int cli_flush(void)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return CLI_DONE;
+	/* Who closed the pipe has seen enough, and needs no message. */
+	if (errno != EPIPE)
+		cli_failure("cannot write to standard output: %s", strerror(errno));
+	return CLI_FAILED;
+}
+
+const char *cli_get(const struct cli *cli, const char *name)
+{
+	for (int i = cli->given_count - 1; i >= 0; i--)
+		if (strcmp(cli->given[i].option->name, name) == 0)
+			return cli->given[i].value;
+	return NULL;
+}
+
+int cli_get_number(const struct cli *cli, const char *name, uint64_t min, uint64_t max,
+		   uint64_t *value)
+{
+	const char *text = cli_get(cli, name);
+	uint64_t n;
+	if (!text)
+		return CLI_DONE;
+	if (!slice_to_uint(slice_from(text), max, &n) || n < min)
+		return cli_usage_error(cli, "--%s must be %llu-%llu, not '%s'", name,
+				       (unsigned long long)min, (unsigned long long)max,
+				       text);
+	*value = n;
+	return CLI_DONE;
+}
+
+int cli_get_duration(const struct cli *cli, const char *name, int64_t *value_ms)
+{
+	const char *text = cli_get(cli, name);
+	if (text && duration_parse(slice_from(text), value_ms) != TIDE_OK)
+		return cli_usage_error(
+			cli,
+			"--%s must be a duration like 250ms, 30s, 5m, 2h or 1d,"
+			" not '%s'",
+			name, text);
+	return CLI_DONE;
+}
+
+int cli_get_choice(const struct cli *cli, const char *name, const char *choices,
+		   const char **value)
+{
+	const char *text = cli_get(cli, name);
+	if (!text)
+		return CLI_DONE;
+	size_t len = strlen(text);
+	for (const char *c = choices; c; c = strchr(c, '|')) {
+		c += *c == '|';
+		if (strncmp(c, text, len) == 0 && (c[len] == '|' || c[len] == 0) &&
+		    len > 0) {
+			*value = text;
+			return CLI_DONE;
+		}
+	}
+	return cli_usage_error(cli, "--%s must be one of %s, not '%s'", name, choices,
+			       text);
+}
+
+int cli_connect(struct cli *cli, const struct tidemq_options *options)
+{
+	struct tidemq_options named = { 0 };
+	struct tidemq_error err;
+	char name[32];
+	if (options)
+		named = *options;
+	snprintf(name, sizeof(name), "tidemq-%s", cli->verb->name);
+	named.name = name;
+	cli->client = tidemq_connect(cli->url, &named, &err);
+	return cli->client ? CLI_DONE : report(&err);
+}
+
+int cli_add_word(const struct cli *cli, struct buf *line, const char *word)
+{
+	struct tidemq_error err;
+	if (buf_len(line) > 0)
+		buf_append_char(line, ' ');
+	if (encode_word(line, word, "argument", true, &err) == TIDEMQ_OK)
+		return CLI_DONE;
+	return cli_usage_error(cli, "'%.60s' is no name: 1-%d bytes without white space",
+			       word, NAME_LEN_MAX);
+}
+
+int cli_add_option(const struct cli *cli, struct buf *line, const char *word)
+{
+	struct slice name = slice_from(word);
+	const char *equals = strchr(word, '=');
+	if (equals)
+		name.len = (size_t)(equals - word);
+	if (!slice_is_name(name))
+		return cli_usage_error(cli, "'%.60s' is no option: name=value", word);
+	buf_append_char(line, ' ');
+	buf_append_slice(line, name);
+	if (!equals)
+		return CLI_DONE;
+	buf_append_char(line, '=');
+	percent_encode(line, slice_from(equals + 1));
+	return CLI_DONE;
+}
+
+int cli_ask_take(struct cli *cli, struct buf *line, struct tidemq_reply *reply)
+{
+	int status = cli->client ? CLI_DONE : cli_connect(cli, NULL);
+	if (status == CLI_DONE &&
+	    tidemq_request(cli->client, buf_cstr(line), NULL, 0, reply) != TIDEMQ_OK)
+		status = cli_client_failure(cli);
+	buf_deinit(line);
+	return status;
+}

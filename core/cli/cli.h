@@ -1,0 +1,94 @@
+/* cli.h: what the files of verbs share. */
+#ifndef TIDE_CLI_CLI_H
+#define TIDE_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "client/client_fail.h"
+
+enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+struct cli_option {
+	const char *name;
+	const char *arg; /* what it takes, for the help; NULL for a flag */
+	const char *help;
+};
+
+struct cli;
+struct cli_verb {
+	const char *name;
+	const char *summary;
+	const char *usage;                /* what follows the verb */
+	const char *details;              /* further lines of the help, or NULL */
+	const struct cli_option *options; /* ends in a NULL name; or NULL */
+	int words_min, words_max;         /* positional words */
+	int (*run)(struct cli *cli);
+};
+
+/* Tables of verbs, each ends in a NULL name. */
+extern const struct cli_verb cli_publish_verbs[];
+extern const struct cli_verb cli_consume_verbs[];
+extern const struct cli_verb cli_define_verbs[];
+extern const struct cli_verb cli_show_verbs[];
+extern const struct cli_verb cli_explain_verbs[];
+extern const struct cli_verb cli_rules_verbs[];
+extern const struct cli_verb cli_bench_verbs[];
+
+#define CLI_OPTIONS_MAX 96 /* given ones, repetitions counted */
+
+struct cli {
+	const struct cli_verb *verb;
+	const char *url;
+	bool json;
+	char **words;
+	int word_count;
+	struct cli_given {
+		const struct cli_option *option;
+		const char *value;
+	} given[CLI_OPTIONS_MAX];
+	int given_count;
+	struct tidemq_client *client; /* NULL until cli_connect */
+};
+
+/* The option's value as it was given last, "" for a flag; NULL if it was not. */
+const char *cli_get(const struct cli *cli, const char *name);
+/* Set `value` to the whole number that was given, if one was. Say what is wrong and
+ * return CLI_USAGE when it is no number or out of range. */
+int cli_get_number(const struct cli *cli, const char *name, uint64_t min, uint64_t max,
+		   uint64_t *value);
+/* The same for a duration, in milliseconds. */
+int cli_get_duration(const struct cli *cli, const char *name, int64_t *value_ms);
+/* The same for one of the words in `choices`, separated by '|'. */
+int cli_get_choice(const struct cli *cli, const char *name, const char *choices,
+		   const char **value);
+
+/* Say what is wrong, in one line; they return CLI_USAGE and CLI_FAILED. */
+int cli_usage_error(const struct cli *cli, const char *format, ...) TIDE_PRINTF(2, 3);
+int cli_failure(const char *format, ...) TIDE_PRINTF(1, 2);
+/* What the client's last call says. */
+int cli_client_failure(const struct cli *cli);
+
+/* CLI_DONE with cli->client, or CLI_FAILED. */
+int cli_connect(struct cli *cli, const struct tidemq_options *options);
+
+/* Write out what was printed: CLI_FAILED when standard output is gone. */
+int cli_flush(void);
+
+/* Append a word of the command line to a request: a name, or with `=` in it an
+ * option, whose value is percent-encoded. */
+int cli_add_word(const struct cli *cli, struct buf *line, const char *word);
+int cli_add_option(const struct cli *cli, struct buf *line, const char *word);
+/* Connect, send the request, release the line. On CLI_DONE the reply is good
+ * until the next call on the client. */
+int cli_ask_take(struct cli *cli, struct buf *line, struct tidemq_reply *reply);
+
+/* `rules simulate`, `rules log`, `rules top` and `rules show NAME` */
+int cli_simulate(struct cli *cli);
+int cli_rules_log(struct cli *cli, const struct tidemq_reply *reply);
+int cli_rules_show_top(struct cli *cli);
+int cli_rules_show(struct cli *cli, const char *name);
+
+#endif

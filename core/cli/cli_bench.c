@@ -1,0 +1,229 @@
+/* cli_bench.c: bench. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "cli.h"
+#include "client/client_url.h"
+
+static const struct cli_option options[] = {
+	{ "producers", "N", "connections that publish; default 1, 0 with --drain" },
+	{ "consumers", "N", "connections that consume; default 1" },
+	{ "queues", "N", "dealt out among them; default 1" },
+	{ "count", "N", "messages in all; default 200000" },
+	{ "size", "BYTES", "of a payload, 24 at least; default 128" },
+	{ "window", "N", "unconfirmed messages of a producer; default 1000" },
+	{ "prefetch", "N", "unacknowledged messages of a consumer; default 1000" },
+	{ "rate", "N", "messages a second in all; default 0, as fast as it goes" },
+	{ "ack", "manual|auto", "default manual" },
+	{ "queue", "NAME", "what the queues' names begin with; default bench" },
+	{ "fill", NULL, "publish only, and keep the messages" },
+	{ "drain", NULL, "consume only, what --fill left" },
+	{ "chart", NULL, "draw how the latencies are spread" },
+	{ NULL, NULL, NULL },
+};
+
+static int read_counts(const struct cli *cli, struct bench_options *o)
+{
+	uint64_t producers = 1, consumers = 1, queues = 1, size = 128, window = 1000,
+		 prefetch = 1000;
+	int status = cli_get_number(cli, "producers", 0, BENCH_WORKERS_MAX, &producers);
+
+	if (status == CLI_DONE)
+		status = cli_get_number(cli, "consumers", 0, BENCH_WORKERS_MAX,
+					&consumers);
+	if (status == CLI_DONE)
+		status = cli_get_number(cli, "queues", 1, 1000000, &queues);
+	if (status == CLI_DONE)
+		status = cli_get_number(cli, "size", BENCH_SIZE_MIN, 1 << 24, &size);
+	if (status == CLI_DONE)
+		status = cli_get_number(cli, "window", 1, 1000000, &window);
+	if (status == CLI_DONE)
+		status = cli_get_number(cli, "prefetch", 1, 65535, &prefetch);
+	if (status == CLI_DONE)
+		status = cli_get_number(cli, "count", 1, UINT32_MAX, &o->count);
+	if (status == CLI_DONE)
+		status = cli_get_number(cli, "rate", 0, 100000000, &o->rate);
+	o->producers = (unsigned)producers;
+	o->consumers = (unsigned)consumers;
+	o->queues = (unsigned)queues;
+	o->size = (unsigned)size;
+	o->window = (unsigned)window;
+	o->prefetch = (unsigned)prefetch;
+	return status;
+}
+
+static int read_options(const struct cli *cli, struct bench_options *o)
+{
+	const char *ack = "manual";
+	int status = read_counts(cli, o);
+
+	if (status == CLI_DONE)
+		status = cli_get_choice(cli, "ack", "manual|auto", &ack);
+	o->is_auto_ack = strcmp(ack, "auto") == 0;
+	if (cli_get(cli, "queue"))
+		o->queue = cli_get(cli, "queue");
+	if (cli_get(cli, "fill") && cli_get(cli, "drain"))
+		return cli_usage_error(cli, "--fill and --drain are two runs");
+	if (cli_get(cli, "fill")) {
+		o->consumers = 0;
+		o->keep = true;
+	}
+	if (cli_get(cli, "drain")) {
+		o->producers = 0;
+		o->is_drain = true;
+	}
+	if (status == CLI_DONE && o->producers + o->consumers == 0)
+		return cli_usage_error(cli,
+				       "neither producers nor consumers: nothing to do");
+	if (status == CLI_DONE && o->producers == 0 && !o->is_drain)
+		return cli_usage_error(cli, "consumers alone are --drain");
+	if (o->consumers == 0)
+		o->keep = true;
+	return status;
+}
+
+/* ---- printing ----------------------------------------------------------------- */
+
+struct percentile {
+	const char *name;
+	double share;
+};
+static const struct percentile percentiles[] = {
+	{ "p50", 0.5 }, { "p90", 0.9 }, { "p99", 0.99 }, { "p999", 0.999 }, { "max", 1 },
+};
+#define PERCENTILES (sizeof(percentiles) / sizeof(percentiles[0]))
+
+static double per_second(uint64_t n, double seconds)
+{
+	return seconds > 0 ? (double)n / seconds : 0;
+}
+
+static void print_latency(const char *name, const struct histogram *h)
+{
+	if (!h->total)
+		return;
+	printf("%-10s", name);
+	for (size_t i = 0; i < PERCENTILES; i++)
+		printf("  %s %.0f us", percentiles[i].name,
+		       (double)histogram_at(h, percentiles[i].share) / 1000);
+	putchar('\n');
+}
+
+#define CHART_WIDTH 50
+
+/* A row for each doubling of the latency. */
+static void print_chart(const char *name, const struct histogram *h)
+{
+	uint64_t counts[64] = { 0 }, most = 0;
+	int first = 63, last = 0;
+
+	if (!h->total)
+		return;
+	for (int i = 0; i < 64; i++) {
+		counts[i] = histogram_between(h, UINT64_C(1) << i, UINT64_C(2) << i);
+		if (counts[i] > most)
+			most = counts[i];
+		if (counts[i] && i < first)
+			first = i;
+		if (counts[i])
+			last = i;
+	}
+	printf("\n%s, from\n", name);
+	for (int i = first; i <= last; i++)
+		printf("%10.1f us  %-*.*s %5.1f %%\n", (double)(UINT64_C(1) << i) / 1000,
+		       CHART_WIDTH, (int)(counts[i] * CHART_WIDTH / most),
+		       "##################################################",
+		       (double)counts[i] * 100 / (double)h->total);
+}
+
+static void print_text(const struct bench_options *o, const struct bench_result *r)
+{
+	if (o->producers)
+		printf("published   %" PRIu64 " of %u bytes in %.3f s: %.0f a second\n",
+		       r->confirmed, o->size, r->publish_seconds,
+		       per_second(r->confirmed, r->publish_seconds));
+	if (o->consumers)
+		printf("delivered   %" PRIu64 " in %.3f s: %.0f a second\n", r->received,
+		       r->deliver_seconds, per_second(r->received, r->deliver_seconds));
+	print_latency("confirm", &r->confirm);
+	print_latency("deliver", &r->deliver);
+	if (o->consumers && !o->is_drain)
+		printf("checked     missing %" PRIu64 ", duplicates %" PRIu64
+		       ", out of order %" PRIu64 "\n",
+		       r->missing, r->duplicates, r->disordered);
+}
+
+static void json_latency(const char *name, const struct histogram *h)
+{
+	printf(",\"%s_us\":{", name);
+	for (size_t i = 0; i < PERCENTILES; i++)
+		printf("%s\"%s\":%.1f", i ? "," : "", percentiles[i].name,
+		       (double)histogram_at(h, percentiles[i].share) / 1000);
+	putchar('}');
+}
+
+static void print_json(const struct bench_options *o, const struct bench_result *r)
+{
+	printf("{\"producers\":%u,\"consumers\":%u,\"queues\":%u,\"size\":%u,\"window\":%"
+	       "u,"
+	       "\"prefetch\":%u,\"count\":%" PRIu64 ",\"rate\":%" PRIu64,
+	       o->producers, o->consumers, o->queues, o->size, o->window, o->prefetch,
+	       o->count, o->rate);
+	printf(",\"confirmed\":%" PRIu64 ",\"received\":%" PRIu64 ",\"missing\":%" PRIu64
+	       ",\"duplicates\":%" PRIu64 ",\"disordered\":%" PRIu64,
+	       r->confirmed, r->received, r->missing, r->duplicates, r->disordered);
+	printf(",\"publish_seconds\":%.6f,\"deliver_seconds\":%.6f,\"published_per_"
+	       "second\":%.0f,"
+	       "\"delivered_per_second\":%.0f",
+	       r->publish_seconds, r->deliver_seconds,
+	       per_second(r->confirmed, r->publish_seconds),
+	       per_second(r->received, r->deliver_seconds));
+	json_latency("confirm", &r->confirm);
+	json_latency("deliver", &r->deliver);
+	puts("}");
+}
+
+static int bench(struct cli *cli)
+{
+	struct bench_options o = { .url = cli->url, .queue = "bench", .count = 200000 };
+	struct bench_result r;
+	struct buf declare;
+	int status = read_options(cli, &o);
+
+	if (status != CLI_DONE)
+		return status;
+	buf_init(&declare);
+	for (int i = 0; i < cli->word_count; i++)
+		buf_printf(&declare, "%s%s", i ? " " : "", cli->words[i]);
+	o.declare = cli->word_count ? buf_cstr(&declare) : "";
+	if (isatty(STDERR_FILENO) && !cli->json)
+		o.progress = stderr;
+	status = CLI_DONE;
+	if (bench_run(&o, &r) < 0)
+		status = cli_failure("%s", r.error);
+	else if (cli->json)
+		print_json(&o, &r);
+	else
+		print_text(&o, &r);
+	if (status == CLI_DONE && cli_get(cli, "chart") && !cli->json) {
+		print_chart("confirm", &r.confirm);
+		print_chart("deliver", &r.deliver);
+	}
+	if (status == CLI_DONE && (r.missing || r.duplicates))
+		status = CLI_FAILED;
+	bench_result_deinit(&r);
+	buf_deinit(&declare);
+	return status == CLI_DONE ? cli_flush() : status;
+}
+
+const struct cli_verb cli_bench_verbs[] = {
+	{ "bench", "measure throughput and latency, and check what comes",
+	  "[options] [NAME=VALUE...]",
+	  "NAME=VALUE are options of the queues that it declares, and deletes at the\n"
+	  "end. Every message is checked to come once and in order; latencies count\n"
+	  "from when a message was due, so with --rate a stall shows in all of them.",
+	  options, 0, 32, bench },
+	{ NULL, NULL, NULL, NULL, NULL, 0, 0, NULL },
+};

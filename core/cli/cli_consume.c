@@ -1,0 +1,359 @@
+/* cli_consume.c: sub, get, peek. */
+#include <inttypes.h>
+
+#include <jansson.h>
+
+#include "cli.h"
+#include "cli_table.h"
+
+/* Of one GET. */
+#define GET_MAX 1000
+#define GET_WAIT_MAX_MS (3600 * 1000)
+#define HEARTBEAT_MS 30000
+
+#define FORMAT_DEFAULT "%k %p\\n"
+#define FORMAT_HELP                                                                   \
+	"FORMAT is text with %p payload, %k key, %e exchange, %i id, %t time of\n"    \
+	"publication (ms), %a attempt, %P priority, %h headers, %H headers, a line\n" \
+	"each, %% a per cent sign, \\n line end, \\t tab. The default is\n"           \
+	"'" FORMAT_DEFAULT "'."
+
+/* ---- printing a message -------------------------------------------------- */
+
+static void print_headers(const struct tidemq_msg *m, const char *between,
+			  const char *behind)
+{
+	for (size_t i = 0; i < m->header_count; i++) {
+		printf("%s%s=", i ? between : "", m->headers[i].name);
+		fwrite(m->headers[i].value, 1, m->headers[i].value_len, stdout);
+		fputs(behind, stdout);
+	}
+}
+
+static void print_field(char field, const struct tidemq_msg *m)
+{
+	switch (field) {
+	case 'p':
+		fwrite(m->payload, 1, m->payload_len, stdout);
+		break;
+	case 'k':
+		fputs(m->key[0] ? m->key : "-", stdout);
+		break;
+	case 'e':
+		fputs(m->exchange[0] ? m->exchange : "-", stdout);
+		break;
+	case 'i':
+		fputs(m->id, stdout);
+		break;
+	case 't':
+		printf("%" PRId64, m->ts_unix_ms);
+		break;
+	case 'a':
+		printf("%u", m->attempt);
+		break;
+	case 'P':
+		printf("%u", m->priority);
+		break;
+	case 'h':
+		print_headers(m, " ", "");
+		break;
+	case 'H':
+		print_headers(m, "", "\n");
+		break;
+	default:
+		putchar(field);
+	}
+}
+
+static void print_formatted(const char *format, const struct tidemq_msg *m)
+{
+	for (; *format; format++) {
+		if (*format == '%' && format[1])
+			print_field(*++format, m);
+		else if (*format == '\\' && format[1])
+			putchar(*++format == 'n' ? '\n'
+				: *format == 't' ? '\t'
+						 : *format);
+		else
+			putchar(*format);
+	}
+}
+
+/* Bytes that are not UTF-8 cannot stand in JSON. */
+static json_t *json_bytes(const char *data, size_t len)
+{
+	json_t *text = json_stringn(data, len);
+	return text ? text : json_null();
+}
+
+static void print_json(const struct tidemq_msg *m)
+{
+	json_t *headers = json_object();
+	for (size_t i = 0; i < m->header_count; i++)
+		json_object_set_new(
+			headers, m->headers[i].name,
+			json_bytes(m->headers[i].value, m->headers[i].value_len));
+	json_t *object =
+		json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:b, s:o, s:I, s:o}", "id",
+			  m->id, "exchange", m->exchange, "key", m->key, "ts",
+			  (json_int_t)m->ts_unix_ms, "priority", (int)m->priority,
+			  "attempt", (int)m->attempt, "redelivered", (int)m->redelivered,
+			  "headers", headers, "size", (json_int_t)m->payload_len,
+			  "payload", json_bytes(m->payload, m->payload_len));
+	json_dumpf(object, stdout, JSON_COMPACT);
+	putchar('\n');
+	json_decref(object);
+}
+
+/* ---- sub and get --------------------------------------------------------- */
+
+struct consuming {
+	const char *format;
+	const char *ack;
+	uint64_t count; /* 0 = no end */
+	uint64_t prefetch;
+	int64_t timeout_ms; /* negative = no end */
+	bool nack;
+	bool json;
+};
+
+static int read_options(const struct cli *cli, struct consuming *c)
+{
+	int status = cli_get_choice(cli, "ack", "manual|auto", &c->ack);
+	c->json = cli->json;
+	c->nack = cli_get(cli, "nack") != NULL;
+	if (cli_get(cli, "format"))
+		c->format = cli_get(cli, "format");
+	if (status == CLI_DONE)
+		status = cli_get_number(cli, "count", 1, UINT64_MAX, &c->count);
+	if (status == CLI_DONE)
+		status = cli_get_number(cli, "prefetch", 1, 65535, &c->prefetch);
+	if (status == CLI_DONE)
+		status = cli_get_duration(cli, "timeout", &c->timeout_ms);
+	return status;
+}
+
+static bool is_auto(const struct consuming *c)
+{
+	return strcmp(c->ack, "auto") == 0;
+}
+
+static int settle(struct cli *cli, const struct consuming *c, const struct tidemq_msg *m)
+{
+	int status = c->nack ? tidemq_nack(cli->client, m, TIDEMQ_NACK_RETRY)
+			     : tidemq_ack_pipelined(cli->client, m);
+	return status == TIDEMQ_OK ? CLI_DONE : cli_client_failure(cli);
+}
+
+/* Print, and acknowledge only what has really been written. */
+static int take(struct cli *cli, const struct consuming *c, const struct tidemq_msg *m)
+{
+	if (c->json)
+		print_json(m);
+	else
+		print_formatted(c->format, m);
+	int status = cli_flush();
+	return status == CLI_DONE && m->tag > 0 ? settle(cli, c, m) : status;
+}
+
+static int next(struct cli *cli, const struct consuming *c, int64_t timeout_ms,
+		bool *ended)
+{
+	struct tidemq_msg *m;
+	int status = tidemq_next(cli->client, timeout_ms, &m);
+	*ended = status == TIDEMQ_ETIMEDOUT;
+	if (*ended)
+		return CLI_DONE;
+	if (status == TIDEMQ_ECANCELLED)
+		return cli_failure("the subscription ended: %s",
+				   tidemq_last_error(cli->client)->text);
+	if (status != TIDEMQ_OK)
+		return cli_client_failure(cli);
+	status = take(cli, c, m);
+	tidemq_msg_free(m);
+	return status;
+}
+
+/* Wait until the broker has all acks. */
+static int finish(struct cli *cli, int status)
+{
+	if (status == CLI_DONE && tidemq_flush(cli->client) != TIDEMQ_OK)
+		status = cli_client_failure(cli);
+	return status;
+}
+
+static int get_some(struct cli *cli, const struct consuming *c, unsigned max,
+		    int64_t wait_ms, unsigned *count)
+{
+	if (tidemq_get(cli->client, cli->words[0], max, wait_ms, is_auto(c), count) !=
+	    TIDEMQ_OK)
+		return cli_client_failure(cli);
+	int status = CLI_DONE;
+	bool ended = false;
+	for (unsigned i = 0; i < *count && status == CLI_DONE; i++)
+		status = next(cli, c, -1, &ended);
+	return finish(cli, status);
+}
+
+/* A subscription would be sent more than are wanted: each ack makes room for
+ * another message. GET never takes more than it is asked for. */
+static int sub_counted(struct cli *cli, const struct consuming *c)
+{
+	uint64_t batch = c->prefetch ? c->prefetch : 100;
+	uint64_t left = c->count;
+	int status = CLI_DONE;
+	if (batch > GET_MAX)
+		batch = GET_MAX;
+	while (left > 0 && status == CLI_DONE) {
+		unsigned count;
+		unsigned max = (unsigned)(left < batch ? left : batch);
+		int64_t wait_ms = c->timeout_ms < 0 ? GET_WAIT_MAX_MS : c->timeout_ms;
+		status = get_some(cli, c, max, wait_ms, &count);
+		left -= count;
+		if (count == 0 && c->timeout_ms >= 0)
+			break;
+	}
+	return status;
+}
+
+static int sub_endless(struct cli *cli, const struct consuming *c)
+{
+	int status = CLI_DONE;
+	bool ended = false;
+	if (tidemq_subscribe(cli->client, cli->words[0], "cli", (unsigned)c->prefetch,
+			     is_auto(c)) != TIDEMQ_OK)
+		return cli_client_failure(cli);
+	while (status == CLI_DONE && !ended)
+		status = next(cli, c, c->timeout_ms, &ended);
+	return finish(cli, status);
+}
+
+static int run_sub(struct cli *cli)
+{
+	const struct tidemq_options options = { .heartbeat_ms = HEARTBEAT_MS };
+	struct consuming c = { .format = FORMAT_DEFAULT,
+			       .ack = "manual",
+			       .timeout_ms = -1 };
+	int status = read_options(cli, &c);
+	if (status == CLI_DONE && c.timeout_ms > GET_WAIT_MAX_MS)
+		status = cli_usage_error(cli, "--timeout must be at most 1h");
+	if (status == CLI_DONE)
+		status = cli_connect(cli, &options);
+	if (status != CLI_DONE)
+		return status;
+	return c.count > 0 ? sub_counted(cli, &c) : sub_endless(cli, &c);
+}
+
+static int run_get(struct cli *cli)
+{
+	struct consuming c = { .format = FORMAT_DEFAULT, .ack = "manual" };
+	uint64_t max = 1;
+	int64_t wait_ms = 0;
+	unsigned count = 0;
+	int status = read_options(cli, &c);
+	if (status == CLI_DONE)
+		status = cli_get_number(cli, "max", 1, 1000, &max);
+	if (status == CLI_DONE)
+		status = cli_get_duration(cli, "wait", &wait_ms);
+	if (status == CLI_DONE)
+		status = cli_connect(cli, NULL);
+	if (status != CLI_DONE)
+		return status;
+	return get_some(cli, &c, (unsigned)max, wait_ms, &count);
+}
+
+/* ---- peek ---------------------------------------------------------------- */
+
+static int run_peek(struct cli *cli)
+{
+	struct tidemq_reply reply;
+	struct buf line;
+	uint64_t count = 10;
+	const char *state = "ready";
+	int status = cli_get_number(cli, "count", 1, 100, &count);
+	if (status == CLI_DONE)
+		status = cli_get_choice(cli, "state", "ready|delayed|unacked|buried",
+					&state);
+	if (status != CLI_DONE)
+		return status;
+	buf_init(&line);
+	buf_append_text(&line, "PEEK");
+	status = cli_add_word(cli, &line, cli->words[0]);
+	buf_printf(&line, " %" PRIu64 " state=%s", count, state);
+	if (status != CLI_DONE) {
+		buf_deinit(&line);
+		return status;
+	}
+	status = cli_ask_take(cli, &line, &reply);
+	if (status != CLI_DONE)
+		return status;
+	if (cli->json) {
+		puts(reply.text);
+		return CLI_DONE;
+	}
+	return cli_table_print(
+		reply.text, reply.len, NULL,
+		"id exchange key priority ts:time due:time attempts failures reason "
+		"headers size payload:payload");
+}
+
+#define OPTION_ACK                                                                    \
+	{                                                                             \
+		"ack", "manual|auto",                                                 \
+			"manual (default): when it is printed; auto: when it is sent" \
+	}
+#define OPTION_FORMAT                                                   \
+	{                                                               \
+		"format", "FORMAT", "how to print a message, see above" \
+	}
+
+static const struct cli_option sub_options[] = {
+	OPTION_ACK,
+	OPTION_FORMAT,
+	{ "count", "N", "end after N messages" },
+	{ "prefetch", "N", "1-65535: unacknowledged messages at most" },
+	{ "timeout", "DURATION", "end when no message came for so long" },
+	{ NULL, NULL, NULL },
+};
+
+static const struct cli_option get_options[] = {
+	OPTION_ACK,
+	OPTION_FORMAT,
+	{ "max", "N", "1-1000: how many at most; default 1" },
+	{ "wait", "DURATION", "how long to wait for the first; default 0" },
+	{ "nack", NULL, "refuse them: the queue's retry rule decides" },
+	{ NULL, NULL, NULL },
+};
+
+static const struct cli_option peek_options[] = {
+	{ "count", "N", "1-100: how many at most; default 10" },
+	{ "state", "STATE", "ready (default), delayed, unacked or buried" },
+	{ NULL, NULL, NULL },
+};
+
+const struct cli_verb cli_consume_verbs[] = {
+	{ .name = "sub",
+	  .summary = "print the messages of a queue as they come",
+	  .usage = "[options] QUEUE",
+	  .details = FORMAT_HELP,
+	  .options = sub_options,
+	  .words_min = 1,
+	  .words_max = 1,
+	  .run = run_sub },
+	{ .name = "get",
+	  .summary = "take messages from a queue and print them",
+	  .usage = "[options] QUEUE",
+	  .details = FORMAT_HELP,
+	  .options = get_options,
+	  .words_min = 1,
+	  .words_max = 1,
+	  .run = run_get },
+	{ .name = "peek",
+	  .summary = "show messages of a queue without taking them",
+	  .usage = "[options] QUEUE",
+	  .options = peek_options,
+	  .words_min = 1,
+	  .words_max = 1,
+	  .run = run_peek },
+	{ .name = NULL },
+};

@@ -1,0 +1,207 @@
+/* cli_publish.c: pub. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "cli.h"
+#include "client/encode.h"
+
+static const struct cli_option options[] = {
+	{ "header", "NAME=VALUE", "a header; may be repeated" },
+	{ "priority", "N", "0-255, higher is more urgent; default 0" },
+	{ "delay", "DURATION", "not delivered before; 250ms, 30s, 5m, 2h, 1d" },
+	{ "ttl", "DURATION", "not delivered later" },
+	{ "id", "ID",
+	  "your own id for it: queues that have seen it store it no second time" },
+	{ "must", NULL, "fail when no queue takes it" },
+	{ "count", "N", "publish it N times" },
+	{ "lines", NULL, "publish each line of standard input" },
+	{ NULL, NULL, NULL },
+};
+
+struct publishing {
+	struct tidemq_publication p;
+	struct tidemq_header headers[ENCODE_HEADERS_MAX];
+	char *header_names[ENCODE_HEADERS_MAX];
+	struct buf input;
+	uint64_t count;
+};
+
+static int add_header(const struct cli *cli, struct publishing *pub, const char *text)
+{
+	const char *equals = strchr(text, '=');
+	size_t i = pub->p.header_count;
+	if (!equals || equals == text)
+		return cli_usage_error(cli, "--header must be NAME=VALUE, not '%s'",
+				       text);
+	if (i == ENCODE_HEADERS_MAX)
+		return cli_usage_error(cli, "a message has at most %d headers",
+				       ENCODE_HEADERS_MAX);
+	pub->header_names[i] = mem_strndup(text, (size_t)(equals - text));
+	pub->headers[i] = (struct tidemq_header){ pub->header_names[i], equals + 1,
+						  strlen(equals + 1) };
+	pub->p.header_count++;
+	return CLI_DONE;
+}
+
+static int read_options(const struct cli *cli, struct publishing *pub)
+{
+	uint64_t priority = 0;
+	int status = cli_get_number(cli, "priority", 0, 255, &priority);
+	pub->p.priority = (unsigned)priority;
+	pub->p.must = cli_get(cli, "must") != NULL;
+	pub->p.dedupe_id = cli_get(cli, "id");
+	if (status == CLI_DONE)
+		status = cli_get_number(cli, "count", 1, UINT32_MAX, &pub->count);
+	if (status == CLI_DONE)
+		status = cli_get_duration(cli, "delay", &pub->p.delay_ms);
+	if (status == CLI_DONE)
+		status = cli_get_duration(cli, "ttl", &pub->p.ttl_ms);
+	for (int i = 0; i < cli->given_count && status == CLI_DONE; i++)
+		if (strcmp(cli->given[i].option->name, "header") == 0)
+			status = add_header(cli, pub, cli->given[i].value);
+	return status;
+}
+
+static const char *exchange_word(const char *word)
+{
+	return strcmp(word, "-") == 0 ? "" : word;
+}
+
+static int read_stdin(struct buf *input)
+{
+	size_t len;
+	do {
+		char *at = buf_reserve(input, 65536);
+		len = fread(at, 1, 65536, stdin);
+		buf_grow(input, len);
+	} while (len > 0);
+	if (ferror(stdin))
+		return cli_failure("cannot read standard input: %s", strerror(errno));
+	return CLI_DONE;
+}
+
+static void print_receipt(const struct cli *cli, const struct tidemq_receipt *r)
+{
+	if (cli->json)
+		printf("{\"id\":\"%s\",\"queues\":%u%s}\n", r->id, r->queues,
+		       r->is_duplicate ? ",\"duplicate\":true" : "");
+	else
+		printf("%s %s %s %u queue%s\n",
+		       r->is_duplicate ? "duplicate of" : "published", r->id,
+		       r->is_duplicate ? "in" : "to", r->queues,
+		       r->queues == 1 ? "" : "s");
+}
+
+static void print_total(const struct cli *cli, uint64_t total)
+{
+	if (cli->json)
+		printf("{\"published\":%llu}\n", (unsigned long long)total);
+	else
+		printf("published %llu message%s\n", (unsigned long long)total,
+		       total == 1 ? "" : "s");
+}
+
+static int publish_one(struct cli *cli, struct publishing *pub)
+{
+	struct tidemq_receipt receipt;
+	if (tidemq_publish(cli->client, &pub->p, &receipt) != TIDEMQ_OK)
+		return cli_client_failure(cli);
+	print_receipt(cli, &receipt);
+	return CLI_DONE;
+}
+
+static int publish_many(struct cli *cli, struct publishing *pub)
+{
+	for (uint64_t i = 0; i < pub->count; i++)
+		if (tidemq_publish_pipelined(cli->client, &pub->p) != TIDEMQ_OK)
+			return cli_client_failure(cli);
+	if (tidemq_flush(cli->client) != TIDEMQ_OK)
+		return cli_client_failure(cli);
+	print_total(cli, pub->count);
+	return CLI_DONE;
+}
+
+static int publish_lines(struct cli *cli, struct publishing *pub)
+{
+	char *line = NULL;
+	size_t cap = 0;
+	ssize_t len;
+	uint64_t total = 0;
+	int status = TIDEMQ_OK;
+	while (status == TIDEMQ_OK && (len = getline(&line, &cap, stdin)) >= 0) {
+		if (len > 0 && line[len - 1] == '\n')
+			len--;
+		pub->p.payload = line;
+		pub->p.payload_len = (size_t)len;
+		for (uint64_t i = 0; i < pub->count && status == TIDEMQ_OK; i++, total++)
+			status = tidemq_publish_pipelined(cli->client, &pub->p);
+	}
+	free(line);
+	if (status == TIDEMQ_OK)
+		status = tidemq_flush(cli->client);
+	if (status != TIDEMQ_OK)
+		return cli_client_failure(cli);
+	print_total(cli, total);
+	return CLI_DONE;
+}
+
+static int publish(struct cli *cli, struct publishing *pub)
+{
+	bool by_line = cli_get(cli, "lines") != NULL;
+	const char *payload = cli->word_count > 2 ? cli->words[2] : NULL;
+	int status = read_options(cli, pub);
+	if (status != CLI_DONE)
+		return status;
+	if (pub->p.dedupe_id && (by_line || pub->count > 1))
+		return cli_usage_error(cli, "--id is for one message, not for --count or "
+					    "--lines");
+	if (by_line == (payload != NULL))
+		return cli_usage_error(
+			cli, "give a PAYLOAD, or - for standard input, or --lines");
+	pub->p.headers = pub->headers;
+	pub->p.exchange = exchange_word(cli->words[0]);
+	pub->p.key = exchange_word(cli->words[1]);
+	if (payload && strcmp(payload, "-") == 0) {
+		status = read_stdin(&pub->input);
+		pub->p.payload = buf_slice(&pub->input).data;
+		pub->p.payload_len = buf_len(&pub->input);
+	} else if (payload) {
+		pub->p.payload = payload;
+		pub->p.payload_len = strlen(payload);
+	}
+	if (status == CLI_DONE)
+		status = cli_connect(cli, NULL);
+	if (status != CLI_DONE)
+		return status;
+	if (by_line)
+		return publish_lines(cli, pub);
+	return pub->count > 1 ? publish_many(cli, pub) : publish_one(cli, pub);
+}
+
+static int run_pub(struct cli *cli)
+{
+	struct publishing pub = { .count = 1 };
+	buf_init(&pub.input);
+	int status = publish(cli, &pub);
+	for (size_t i = 0; i < pub.p.header_count; i++)
+		mem_free(pub.header_names[i]);
+	buf_deinit(&pub.input);
+	return status;
+}
+
+const struct cli_verb cli_publish_verbs[] = {
+	{ .name = "pub",
+	  .summary = "publish a message and wait until it is durable",
+	  .usage = "[options] EXCHANGE KEY PAYLOAD|-",
+	  .details = "EXCHANGE - is the default exchange, which gives the message to the "
+		     "queue\n"
+		     "that KEY names. PAYLOAD - is read from standard input. With "
+		     "--count or\n"
+		     "--lines many messages are on their way at once.",
+	  .options = options,
+	  .words_min = 2,
+	  .words_max = 3,
+	  .run = run_pub },
+	{ .name = NULL },
+};

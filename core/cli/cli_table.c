@@ -1,0 +1,435 @@
+#include "cli_table.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <time.h>
+
+#include <jansson.h>
+
+#include "base/mem.h"
+#include "cli.h"
+
+#define COLUMNS_MAX 24
+#define NAME_MAX_BYTES 32
+#define CELL_WIDTH_MAX 60
+#define GAP 2
+
+enum unit { NO_UNIT, TIME, DURATION, PAYLOAD };
+
+struct column {
+	char name[NAME_MAX_BYTES];
+	enum unit unit;
+	bool is_optional;
+};
+
+struct columns {
+	size_t count;
+	struct column items[COLUMNS_MAX];
+};
+
+struct cell {
+	struct buf text;
+	bool is_number;
+};
+
+/* "name:unit?" */
+static struct column parse_column(const char *text, size_t len)
+{
+	static const char *const units[] = {
+		[TIME] = ":time", [DURATION] = ":duration", [PAYLOAD] = ":payload"
+	};
+	struct column c = { .is_optional = len > 0 && text[len - 1] == '?' };
+	size_t name_len = strcspn(text, ":? ");
+
+	snprintf(c.name, sizeof(c.name), "%.*s", (int)name_len, text);
+	for (enum unit unit = TIME; unit <= PAYLOAD; unit++)
+		if (strncmp(text + name_len, units[unit], strlen(units[unit])) == 0)
+			c.unit = unit;
+	return c;
+}
+
+static void parse_columns(const char *list, struct columns *out)
+{
+	out->count = 0;
+	while (list && *list && out->count < COLUMNS_MAX) {
+		size_t len = strcspn(list, " ");
+
+		out->items[out->count++] = parse_column(list, len);
+		list += len + (list[len] == ' ');
+	}
+}
+
+static enum unit unit_of(const struct columns *units, const char *name)
+{
+	for (size_t i = 0; units && i < units->count; i++)
+		if (strcmp(units->items[i].name, name) == 0)
+			return units->items[i].unit;
+	return NO_UNIT;
+}
+
+/* What comes from messages must not drive the terminal. */
+static void append_printable(struct buf *out, const char *text, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		unsigned char c = (unsigned char)text[i];
+		bool is_c1 =
+			c == 0xc2 && i + 1 < len && (unsigned char)text[i + 1] < 0xa0;
+
+		if (is_c1)
+			i++;
+		buf_append_char(out, c < 0x20 || c == 0x7f || is_c1 ? '.' : text[i]);
+	}
+}
+
+static void append_time(struct buf *out, json_int_t unix_ms)
+{
+	time_t seconds = (time_t)(unix_ms / 1000);
+	struct tm tm;
+	char text[32];
+	if (unix_ms <= 0 || !gmtime_r(&seconds, &tm) ||
+	    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm) == 0) {
+		buf_append_char(out, '-');
+		return;
+	}
+	buf_printf(out, "%s.%03dZ", text, (int)(unix_ms % 1000));
+}
+
+/* A duration for reading: 250ms, 43.216s, 5h2m1s. */
+static void append_duration(struct buf *out, json_int_t ms)
+{
+	static const struct {
+		json_int_t ms;
+		char unit;
+	} units[] = { { 86400000, 'd' }, { 3600000, 'h' }, { 60000, 'm' } };
+	if (ms < 1000) {
+		buf_printf(out, ms == 0 ? "0s" : "%" JSON_INTEGER_FORMAT "ms", ms);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		if (ms >= units[i].ms)
+			buf_printf(out, "%" JSON_INTEGER_FORMAT "%c", ms / units[i].ms,
+				   units[i].unit);
+		ms %= units[i].ms;
+	}
+	if (ms % 1000)
+		buf_printf(out, "%d.%03ds", (int)(ms / 1000), (int)(ms % 1000));
+	else if (ms > 0)
+		buf_printf(out, "%ds", (int)(ms / 1000));
+}
+
+static void append_integer(struct buf *out, enum unit unit, json_int_t n)
+{
+	if (unit == TIME)
+		append_time(out, n);
+	else if (unit == DURATION)
+		append_duration(out, n);
+	else
+		buf_printf(out, "%" JSON_INTEGER_FORMAT, n);
+}
+
+/* Nested as the document is; jansson refuses more than 2,048 levels. */
+static void append_value(struct buf *out, const struct columns *units, enum unit unit,
+			 const json_t *value);
+
+static void append_list(struct buf *out, const struct columns *units, const json_t *array)
+{
+	for (size_t i = 0; i < json_array_size(array); i++) {
+		if (i > 0)
+			buf_append_text(out, ", ");
+		append_value(out, units, NO_UNIT, json_array_get(array, i));
+	}
+}
+
+static void append_members(struct buf *out, const struct columns *units, json_t *object)
+{
+	const char *name;
+	json_t *value;
+	bool is_first = true;
+
+	json_object_foreach(object, name, value)
+	{
+		if (!is_first)
+			buf_append_char(out, ' ');
+		is_first = false;
+		append_printable(out, name, strlen(name));
+		buf_append_char(out, '=');
+		if (!json_is_string(value) || json_string_length(value) > 0)
+			append_value(out, units, unit_of(units, name), value);
+	}
+}
+
+static void append_value(struct buf *out, const struct columns *units, enum unit unit,
+			 const json_t *value)
+{
+	size_t before = buf_len(out);
+
+	switch (json_typeof(value)) {
+	case JSON_STRING:
+		append_printable(out, json_string_value(value),
+				 json_string_length(value));
+		break;
+	case JSON_INTEGER:
+		append_integer(out, unit, json_integer_value(value));
+		break;
+	case JSON_REAL:
+		buf_printf(out, "%.6g", json_real_value(value));
+		break;
+	case JSON_TRUE:
+		buf_append_text(out, "yes");
+		break;
+	case JSON_FALSE:
+		buf_append_text(out, "no");
+		break;
+	case JSON_ARRAY:
+		append_list(out, units, value);
+		break;
+	case JSON_OBJECT:
+		append_members(out, units, (json_t *)(uintptr_t)value);
+		break;
+	case JSON_NULL:
+		break;
+	}
+	if (buf_len(out) == before)
+		buf_append_char(out, '-');
+}
+
+static bool is_continuation(char c)
+{
+	return ((unsigned char)c & 0xc0) == 0x80;
+}
+
+/* Columns on a terminal, near enough: one a code point. */
+static size_t width(const struct cell *cell)
+{
+	struct slice s = buf_slice(&cell->text);
+	size_t n = 0;
+
+	for (size_t i = 0; i < s.len; i++)
+		n += !is_continuation(s.data[i]);
+	return n;
+}
+
+/* Payloads can be long; a table shows how they begin. */
+static void shorten(struct cell *cell)
+{
+	struct slice s = buf_slice(&cell->text);
+	size_t points = 0, i = 0;
+
+	if (width(cell) <= CELL_WIDTH_MAX)
+		return;
+	for (; i < s.len; i++)
+		if (!is_continuation(s.data[i]) && points++ == CELL_WIDTH_MAX - 3)
+			break;
+	cell->text.end = cell->text.start + i;
+	buf_append_text(&cell->text, "...");
+}
+
+/* A payload that is not UTF-8 stands in a member of its own. */
+static const json_t *member_of(const json_t *object, const struct column *c)
+{
+	const json_t *value = json_object_get(object, c->name);
+
+	return value || c->unit != PAYLOAD ? value
+					   : json_object_get(object, "payload_base64");
+}
+
+static void fill_cell(struct cell *cell, const json_t *object, const struct column *c,
+		      const struct columns *units)
+{
+	const json_t *value = member_of(object, c);
+
+	if (value)
+		append_value(&cell->text, units, c->unit, value);
+	else
+		buf_append_char(&cell->text, '-');
+	cell->is_number = json_is_number(value) && c->unit != TIME;
+	if (c->unit == PAYLOAD)
+		shorten(cell);
+}
+
+static void fill_title(struct cell *cell, const struct column *c)
+{
+	size_t len = strlen(c->name);
+
+	/* The values have their unit with them. */
+	if (c->unit && len > 3 && strcmp(c->name + len - 3, "_ms") == 0)
+		len -= 3;
+	for (size_t i = 0; i < len; i++)
+		buf_append_char(&cell->text,
+				c->name[i] == '_' ? ' ' : (char)toupper(c->name[i]));
+}
+
+static void print_cell(const struct cell *cell, size_t column_width, bool is_last)
+{
+	struct slice s = buf_slice(&cell->text);
+	int padding = (int)(column_width - width(cell));
+
+	if (cell->is_number)
+		printf("%*s", padding, "");
+	fwrite(s.data, 1, s.len, stdout);
+	if (!is_last)
+		printf("%*s", (cell->is_number ? 0 : padding) + GAP, "");
+}
+
+static void print_rows(struct cell *cells, size_t rows, size_t columns, int indent)
+{
+	size_t widths[COLUMNS_MAX] = { 0 };
+
+	for (size_t i = 0; i < rows * columns; i++) {
+		size_t w = width(&cells[i]);
+
+		if (w > widths[i % columns])
+			widths[i % columns] = w;
+		/* A title stands over its numbers. */
+		if (i < columns && rows > 1)
+			cells[i].is_number = cells[i + columns].is_number;
+	}
+	for (size_t i = 0; i < rows * columns; i++) {
+		bool is_last = i % columns == columns - 1;
+
+		if (i % columns == 0)
+			printf("%*s", indent, "");
+		print_cell(&cells[i], widths[i % columns], is_last);
+		if (is_last)
+			putchar('\n');
+	}
+}
+
+static bool has_column(const json_t *array, const struct column *c)
+{
+	for (size_t i = 0; i < json_array_size(array); i++)
+		if (member_of(json_array_get(array, i), c))
+			return true;
+	return false;
+}
+
+static void leave_out_columns(const json_t *array, struct columns *columns)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < columns->count; i++)
+		if (!columns->items[i].is_optional ||
+		    has_column(array, &columns->items[i]))
+			columns->items[count++] = columns->items[i];
+	columns->count = count;
+}
+
+static void print_array(const json_t *array, const char *members,
+			const struct columns *units, int indent)
+{
+	struct columns columns;
+	size_t rows = json_array_size(array) + 1, count;
+	struct cell *cells;
+
+	parse_columns(members, &columns);
+	leave_out_columns(array, &columns);
+	count = columns.count;
+	cells = mem_zalloc(rows * count * sizeof(*cells));
+	for (size_t i = 0; i < count; i++)
+		fill_title(&cells[i], &columns.items[i]);
+	for (size_t i = count; i < rows * count; i++)
+		fill_cell(&cells[i], json_array_get(array, i / count - 1),
+			  &columns.items[i % count], units);
+	print_rows(cells, rows, count, indent);
+	for (size_t i = 0; i < rows * count; i++)
+		buf_deinit(&cells[i].text);
+	mem_free(cells);
+}
+
+static const char *columns_of(const struct cli_table_view *view, const char *member)
+{
+	const struct cli_table_array *a = view->arrays;
+
+	while (a->member && strcmp(a->member, member) != 0)
+		a++;
+	return a->member ? a->columns : NULL;
+}
+
+static void print_name(const char *name, size_t column_width, int indent)
+{
+	struct cell cell = { .is_number = false };
+
+	append_printable(&cell.text, name, strlen(name));
+	printf("%*s", indent, "");
+	print_cell(&cell, column_width ? column_width : width(&cell), column_width == 0);
+	buf_deinit(&cell.text);
+}
+
+static void print_line(const json_t *value, enum unit unit, const struct columns *units)
+{
+	struct buf text;
+
+	buf_init(&text);
+	append_value(&text, units, unit, value);
+	puts(buf_cstr(&text));
+	buf_deinit(&text);
+}
+
+static void print_members(json_t *object, const struct cli_table_view *view,
+			  const struct columns *units, int indent)
+{
+	const char *name;
+	json_t *value;
+	size_t longest = 0;
+
+	json_object_foreach(object, name, value)
+	{
+		if (strlen(name) > longest)
+			longest = strlen(name);
+	}
+	json_object_foreach(object, name, value)
+	{
+		const char *columns = columns_of(view, name);
+		bool is_table = columns && json_array_size(value) > 0;
+		bool is_nested = is_table || json_object_size(value) > 0;
+
+		print_name(name, is_nested ? 0 : longest, indent);
+		if (is_nested)
+			putchar('\n');
+		if (is_table)
+			print_array(value, columns, units, indent + GAP);
+		else if (is_nested)
+			print_members(value, view, units, indent + GAP);
+		else
+			print_line(value, unit_of(units, name), units);
+	}
+}
+
+static json_t *parse(const char *document, size_t len, bool is_object)
+{
+	json_t *root = json_loadb(document, len, 0, NULL);
+
+	if (is_object ? json_is_object(root) : json_is_array(root))
+		return root;
+	cli_failure("cannot read the broker's document; --json shows it");
+	json_decref(root);
+	return NULL;
+}
+
+int cli_table_print(const char *document, size_t len, const char *array,
+		    const char *columns)
+{
+	json_t *root = parse(document, len, array != NULL);
+
+	if (!root)
+		return CLI_FAILED;
+	print_array(array ? json_object_get(root, array) : root, columns, NULL, 0);
+	json_decref(root);
+	return CLI_DONE;
+}
+
+int cli_table_print_object(const char *document, size_t len,
+			   const struct cli_table_view *view)
+{
+	json_t *root = parse(document, len, true);
+	struct columns units;
+
+	if (!root)
+		return CLI_FAILED;
+	if (view->without)
+		json_object_del(root, view->without);
+	parse_columns(view->units, &units);
+	print_members(root, view, &units, 0);
+	json_decref(root);
+	return CLI_DONE;
+}

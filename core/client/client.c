@@ -1,0 +1,544 @@
+#include "client.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "base/percent.h"
+
+#define CONNECT_TIMEOUT_MS 5000
+#define REQUEST_TIMEOUT_MS 30000
+#define HEARTBEAT_MIN_MS 1000
+#define HEARTBEAT_MAX_MS 3600000
+#define WINDOW 1000
+#define PAYLOAD_MAX_BYTES (256u * 1024 * 1024)
+#define READ_LEN 65536
+
+/* ---- replies ------------------------------------------------------------- */
+
+static struct client_channel *get_channel(struct tidemq_client *c, unsigned number)
+{
+	struct client_channel *channel;
+	HASH_FIND_INT(c->channels, &number, channel);
+	if (channel)
+		return channel;
+	channel = mem_zalloc(sizeof(*channel));
+	channel->number = number;
+	TAILQ_INIT(&channel->pending);
+	HASH_ADD_INT(c->channels, number, channel);
+	return channel;
+}
+
+static void expect_reply(struct tidemq_client *c, unsigned channel,
+			 tidemq_reply_fn on_reply, void *ctx)
+{
+	struct pending *p = mem_zalloc(sizeof(*p));
+	p->on_reply = on_reply;
+	p->ctx = ctx;
+	TAILQ_INSERT_TAIL(&get_channel(c, channel)->pending, p, link);
+	c->in_flight++;
+}
+
+static struct pending *take_pending(struct tidemq_client *c,
+				    struct client_channel *channel)
+{
+	struct pending *p = TAILQ_FIRST(&channel->pending);
+	if (!p)
+		return NULL;
+	TAILQ_REMOVE(&channel->pending, p, link);
+	c->in_flight--;
+	return p;
+}
+
+static void answer(struct tidemq_client *c, struct pending *p,
+		   const struct tidemq_reply *reply)
+{
+	if (p->on_reply)
+		p->on_reply(c, reply, p->ctx);
+	mem_free(p);
+}
+
+/* The callbacks may send (and are refused) but not free the client. */
+static void fail_pending(struct tidemq_client *c)
+{
+	const struct tidemq_reply reply = { .status = TIDEMQ_ECLOSED,
+					    .word = c->loss.word,
+					    .text = c->loss.text,
+					    .len = strlen(c->loss.text) };
+	struct client_channel *channel, *next;
+	HASH_ITER (hh, c->channels, channel, next) {
+		struct pending *p;
+		while ((p = take_pending(c, channel)))
+			answer(c, p, &reply);
+	}
+}
+
+/* A broker that closes the connection after an ERR says so without being asked. */
+static void on_unasked(struct tidemq_client *c, const struct decoder_item *item)
+{
+	if (item->kind == ITEM_ERR)
+		client_fail_remote(&c->loss, TIDEMQ_ECLOSED, item->word, item->text);
+	else
+		client_fail(&c->loss, TIDEMQ_EPROTOCOL,
+			    "the broker sent a reply to no request");
+	client_lose(c);
+}
+
+static void on_answer(struct tidemq_client *c, const struct decoder_item *item)
+{
+	struct client_channel *channel = get_channel(c, item->channel);
+	struct pending *p = take_pending(c, channel);
+	if (!p) {
+		on_unasked(c, item);
+		return;
+	}
+	struct tidemq_error refusal = { 0 };
+	struct tidemq_reply reply = { .word = "",
+				      .text = item->text.data,
+				      .len = item->text.len,
+				      .is_document = item->kind == ITEM_DATA };
+	if (item->kind == ITEM_ERR) {
+		reply.status = client_fail_remote(&refusal, TIDEMQ_EREFUSED, item->word,
+						  item->text);
+		reply.word = refusal.word;
+	}
+	answer(c, p, &reply);
+}
+
+static void on_event(struct tidemq_client *c, const struct decoder_item *item)
+{
+	struct slice text = item->text;
+	if (slice_is(text, "heartbeat"))
+		return;
+	if (slice_has_prefix(text, "closed ")) {
+		text = slice_skip(text, strlen("closed "));
+		const char *space = memchr(text.data, ' ', text.len);
+		size_t len = space ? (size_t)(space - text.data) : text.len;
+		client_fail_remote(&c->farewell, TIDEMQ_ECLOSED,
+				   (struct slice){ text.data, len },
+				   slice_skip(text, space ? len + 1 : len));
+	}
+	if (c->handlers.on_event)
+		c->handlers.on_event(c, item->channel, item->text.data, c->handlers.ctx);
+}
+
+static void dispatch(struct tidemq_client *c, struct decoder_item *item)
+{
+	if (item->kind == ITEM_EVENT)
+		on_event(c, item);
+	else if (item->kind == ITEM_MSG)
+		c->handlers.on_msg(c, item->msg, c->handlers.ctx);
+	else
+		on_answer(c, item);
+}
+
+/* ---- reading ------------------------------------------------------------- */
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+	struct tidemq_client *c = handle->data;
+	if (buf_try_reserve(&c->decoder.in, READ_LEN) != TIDE_OK) {
+		*buf = uv_buf_init(NULL, 0);
+		return;
+	}
+	struct buf *in = &c->decoder.in;
+	*buf = uv_buf_init(in->data + in->end, (unsigned)(in->cap - in->end));
+}
+
+static void on_end(struct tidemq_client *c, int uv_error)
+{
+	if (c->farewell.status != TIDEMQ_OK)
+		c->loss = c->farewell;
+	else
+		client_fail(&c->loss, TIDEMQ_ECLOSED, "the connection has ended: %s",
+			    uv_error == UV_EOF ? "the broker closed it"
+					       : uv_strerror(uv_error));
+	client_lose(c);
+}
+
+static bool is_alive(const struct tidemq_client *c)
+{
+	return c->state < CLIENT_LOST;
+}
+
+static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
+{
+	struct tidemq_client *c = stream->data;
+	if (len < 0) {
+		on_end(c, (int)len);
+		return;
+	}
+	buf_grow(&c->decoder.in, (size_t)len);
+	struct decoder_item item;
+	struct tidemq_error err;
+	int status;
+	while ((status = decoder_next(&c->decoder, &item, &err)) == TIDEMQ_OK) {
+		dispatch(c, &item);
+		if (!is_alive(c))
+			return;
+	}
+	if (status != TIDE_AGAIN) {
+		c->loss = err;
+		client_lose(c);
+	}
+}
+
+/* ---- writing ------------------------------------------------------------- */
+
+static void flush(struct tidemq_client *c);
+
+static void on_written(uv_write_t *req, int status)
+{
+	struct tidemq_client *c = req->data;
+	c->is_writing = false;
+	buf_clear(&c->writing);
+	if (!is_alive(c))
+		return;
+	/* What the broker said before it closed is more telling than a broken pipe:
+	 * reading goes on and ends by itself. */
+	if (status == 0)
+		flush(c);
+}
+
+static void flush(struct tidemq_client *c)
+{
+	if (c->is_writing || buf_len(&c->out) == 0)
+		return;
+	struct buf swap = c->writing;
+	c->writing = c->out;
+	c->out = swap;
+	struct slice bytes = buf_slice(&c->writing);
+	uv_buf_t buf = { .base = (char *)(uintptr_t)bytes.data, .len = bytes.len };
+	c->write.data = c;
+	if (uv_write(&c->write, &c->socket.stream, &buf, 1, on_written) == 0)
+		c->is_writing = true;
+}
+
+static void on_prepare(uv_prepare_t *prepare)
+{
+	struct tidemq_client *c = prepare->data;
+	uv_prepare_stop(prepare);
+	flush(c);
+}
+
+/* Everything that is sent in this turn of the loop leaves in one write. */
+static void flush_soon(struct tidemq_client *c)
+{
+	if (c->state != CLIENT_CONNECTING && !uv_is_active((uv_handle_t *)&c->flusher))
+		uv_prepare_start(&c->flusher, on_prepare);
+}
+
+int client_check(struct tidemq_client *c)
+{
+	if (c->state > CLIENT_UP) {
+		c->error = c->loss;
+		return TIDEMQ_ECLOSED;
+	}
+	if (c->state != CLIENT_UP)
+		return client_fail(&c->error, TIDEMQ_EBUSY,
+				   "the client is not connected yet");
+	if (c->in_flight >= c->options.window)
+		return client_fail(
+			&c->error, TIDEMQ_EBUSY,
+			"%u requests are unanswered, as many as the window allows",
+			c->in_flight);
+	if (buf_len(&c->out) > CLIENT_OUT_MAX)
+		return client_fail(&c->error, TIDEMQ_EBUSY,
+				   "the broker does not read: the output buffer is full");
+	return TIDEMQ_OK;
+}
+
+int tidemq_send(struct tidemq_client *c, const char *line, const void *payload,
+		size_t payload_len, tidemq_reply_fn on_reply, void *ctx)
+{
+	struct request_head head;
+	struct slice text = slice_from(line);
+	int status = client_check(c);
+	if (status == TIDEMQ_OK)
+		status = encode_inspect(text, &head, &c->error);
+	if (status == TIDEMQ_OK)
+		status =
+			encode_request(&c->out, text, &head,
+				       (struct slice){ payload, payload_len }, &c->error);
+	if (status != TIDEMQ_OK)
+		return status;
+	expect_reply(c, head.channel, on_reply, ctx);
+	flush_soon(c);
+	return TIDEMQ_OK;
+}
+
+int tidemq_send_publication(struct tidemq_client *c, unsigned channel,
+			    const struct tidemq_publication *p, tidemq_reply_fn on_reply,
+			    void *ctx)
+{
+	int status = client_check(c);
+	if (status != TIDEMQ_OK)
+		return status;
+	struct buf line;
+	buf_init(&line);
+	status = encode_publication(&line, channel, p, &c->error);
+	if (status == TIDEMQ_OK)
+		status = tidemq_send(c, buf_cstr(&line), p->payload, p->payload_len,
+				     on_reply, ctx);
+	buf_deinit(&line);
+	return status;
+}
+
+int tidemq_reply_receipt(const struct tidemq_reply *reply, struct tidemq_receipt *receipt)
+{
+	struct slice text = { reply->text, reply->len };
+	const size_t id_len = sizeof(receipt->id) - 1;
+	if (reply->status != TIDEMQ_OK || text.len < id_len + 2 ||
+	    text.data[id_len] != ' ')
+		return TIDEMQ_EPROTOCOL;
+	memcpy(receipt->id, text.data, id_len);
+	receipt->id[id_len] = 0;
+	struct slice count = slice_skip(text, id_len + 1);
+	const char *space = memchr(count.data, ' ', count.len);
+	struct slice rest = { "", 0 };
+	if (space) {
+		rest = slice_skip(count, (size_t)(space - count.data) + 1);
+		count.len = (size_t)(space - count.data);
+	}
+	uint64_t queues;
+	if (!slice_to_uint(count, UINT32_MAX, &queues))
+		return TIDEMQ_EPROTOCOL;
+	receipt->queues = (unsigned)queues;
+	/* Words of later versions may stand behind it. */
+	receipt->is_duplicate =
+		slice_is(rest, "duplicate") || slice_has_prefix(rest, "duplicate ");
+	return TIDEMQ_OK;
+}
+
+/* ---- HELLO and heartbeat ------------------------------------------------- */
+
+static void on_heartbeat(uv_timer_t *timer)
+{
+	struct tidemq_client *c = timer->data;
+	buf_append_text(&c->out, "\r\n");
+	flush(c);
+}
+
+static void on_hello(struct tidemq_client *c, const struct tidemq_reply *reply, void *ctx)
+{
+	if (!is_alive(c))
+		return;
+	if (reply->status != TIDEMQ_OK) {
+		client_fail_remote(&c->loss, TIDEMQ_EREFUSED, slice_from(reply->word),
+				   (struct slice){ reply->text, reply->len });
+		client_lose(c);
+		return;
+	}
+	uv_timer_stop(&c->timer);
+	/* Twice as often as promised: the broker need not be patient. */
+	uint64_t every = (uint64_t)c->options.heartbeat_ms / 2;
+	if (every > 0)
+		uv_timer_start(&c->timer, on_heartbeat, every, every);
+	c->server_info = mem_strndup(reply->text, reply->len);
+	c->state = CLIENT_UP;
+	const struct tidemq_error fine = { 0 };
+	c->handlers.on_connected(c, &fine, c->handlers.ctx);
+}
+
+static void append_option(struct buf *out, const char *name, const char *value)
+{
+	if (!value)
+		return;
+	buf_append_char(out, ' ');
+	buf_append_text(out, name);
+	buf_append_char(out, '=');
+	percent_encode(out, slice_from(value));
+}
+
+void client_greet(struct tidemq_client *c)
+{
+	c->state = CLIENT_GREETING;
+	struct buf *out = &c->out;
+	buf_append_text(out, "HELLO");
+	append_option(out, "user", c->url.user);
+	append_option(out, "pass", c->url.pass);
+	append_option(out, "vhost", c->url.vhost);
+	append_option(out, "name", c->name);
+	if (c->options.heartbeat_ms > 0)
+		buf_printf(out, " heartbeat=%" PRId64, c->options.heartbeat_ms);
+	buf_append_text(out, "\r\n");
+	expect_reply(c, 0, on_hello, NULL);
+	int status = uv_read_start(&c->socket.stream, on_alloc, on_read);
+	if (status != 0)
+		on_end(c, status);
+	else
+		flush(c);
+}
+
+/* ---- start and end ------------------------------------------------------- */
+
+static void on_connect_timeout(uv_timer_t *timer)
+{
+	struct tidemq_client *c = timer->data;
+	char *address = client_url_address(&c->url);
+	client_fail(&c->loss, TIDEMQ_ETIMEDOUT, "no answer from %s within %" PRId64 " ms",
+		    address, c->options.connect_timeout_ms);
+	mem_free(address);
+	client_lose(c);
+}
+
+static int fill_options(struct tidemq_client *c, const struct tidemq_options *options,
+			struct tidemq_error *err)
+{
+	struct tidemq_options *o = &c->options;
+	if (options)
+		*o = *options;
+	if (o->connect_timeout_ms <= 0)
+		o->connect_timeout_ms = CONNECT_TIMEOUT_MS;
+	if (o->request_timeout_ms == 0)
+		o->request_timeout_ms = REQUEST_TIMEOUT_MS;
+	if (o->window == 0)
+		o->window = WINDOW;
+	if (o->payload_max_bytes == 0)
+		o->payload_max_bytes = PAYLOAD_MAX_BYTES;
+	if (o->heartbeat_ms != 0 &&
+	    (o->heartbeat_ms < HEARTBEAT_MIN_MS || o->heartbeat_ms > HEARTBEAT_MAX_MS))
+		return client_fail(err, TIDEMQ_EINVAL, "the heartbeat must be %d-%d ms",
+				   HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS);
+	if (!o->name || !o->name[0])
+		return TIDEMQ_OK;
+	if (!slice_is_name(slice_from(o->name)))
+		return client_fail(
+			err, TIDEMQ_EINVAL,
+			"the client's name must be 1-255 bytes without white space");
+	c->name = mem_strdup(o->name);
+	o->name = c->name;
+	return TIDEMQ_OK;
+}
+
+static void free_client(struct tidemq_client *c)
+{
+	struct client_channel *channel, *next;
+	HASH_ITER (hh, c->channels, channel, next) {
+		HASH_DEL(c->channels, channel);
+		mem_free(channel);
+	}
+	if (c->addresses)
+		uv_freeaddrinfo(c->addresses);
+	decoder_deinit(&c->decoder);
+	buf_deinit(&c->out);
+	buf_deinit(&c->writing);
+	client_url_deinit(&c->url);
+	mem_free(c->name);
+	mem_free(c->server_info);
+	mem_free(c);
+}
+
+struct tidemq_client *client_start(uv_loop_t *loop, const char *url,
+				   const struct tidemq_options *options,
+				   const struct tidemq_handlers *handlers,
+				   struct tidemq_error *err)
+{
+	struct tidemq_client *c = mem_zalloc(sizeof(*c));
+	c->loop = loop;
+	c->handlers = *handlers;
+	if (client_url_parse(url, &c->url, err) != TIDEMQ_OK ||
+	    fill_options(c, options, err) != TIDEMQ_OK) {
+		free_client(c);
+		return NULL;
+	}
+	decoder_init(&c->decoder, c->options.payload_max_bytes);
+	uv_timer_init(loop, &c->timer);
+	uv_prepare_init(loop, &c->flusher);
+	c->timer.data = c;
+	c->flusher.data = c;
+	c->handles = 2;
+	uv_timer_start(&c->timer, on_connect_timeout,
+		       (uint64_t)c->options.connect_timeout_ms, 0);
+	dial_start(c);
+	return c;
+}
+
+struct tidemq_client *tidemq_start(struct uv_loop_s *loop, const char *url,
+				   const struct tidemq_options *options,
+				   const struct tidemq_handlers *handlers,
+				   struct tidemq_error *err)
+{
+	if (!handlers->on_connected || !handlers->on_msg || !handlers->on_lost) {
+		client_fail(err, TIDEMQ_EINVAL,
+			    "the handlers on_connected, on_msg and on_lost are required");
+		return NULL;
+	}
+	return client_start(loop, url, options, handlers, err);
+}
+
+void client_finish(struct tidemq_client *c)
+{
+	if (c->state != CLIENT_CLOSING || c->handles > 0 || c->is_resolving)
+		return;
+	fail_pending(c);
+	void (*on_closed)(void *) = c->on_closed;
+	void *ctx = c->on_closed_ctx;
+	free_client(c);
+	if (on_closed)
+		on_closed(ctx);
+}
+
+void client_on_handle_closed(uv_handle_t *handle)
+{
+	struct tidemq_client *c = handle->data;
+	c->handles--;
+	client_finish(c);
+}
+
+static void on_socket_closed(uv_handle_t *handle)
+{
+	struct tidemq_client *c = handle->data;
+	c->socket_is_open = false;
+	client_on_handle_closed(handle);
+}
+
+static void close_socket(struct tidemq_client *c)
+{
+	if (c->socket_is_open && !uv_is_closing(&c->socket.handle))
+		uv_close(&c->socket.handle, on_socket_closed);
+}
+
+void client_lose(struct tidemq_client *c)
+{
+	if (!is_alive(c))
+		return;
+	bool was_up = c->state == CLIENT_UP;
+	c->state = CLIENT_LOST;
+	uv_timer_stop(&c->timer);
+	uv_prepare_stop(&c->flusher);
+	close_socket(c);
+	fail_pending(c);
+	if (c->state != CLIENT_LOST)
+		return;
+	const struct tidemq_error why = c->loss;
+	if (was_up)
+		c->handlers.on_lost(c, &why, c->handlers.ctx);
+	else
+		c->handlers.on_connected(c, &why, c->handlers.ctx);
+}
+
+void tidemq_close(struct tidemq_client *c, void (*on_closed)(void *ctx), void *ctx)
+{
+	if (c->state == CLIENT_CLOSING)
+		return;
+	client_fail(&c->loss, TIDEMQ_ECLOSED, "the client was closed");
+	c->state = CLIENT_CLOSING;
+	c->on_closed = on_closed;
+	c->on_closed_ctx = ctx;
+	if (c->is_resolving)
+		uv_cancel((uv_req_t *)&c->resolve);
+	close_socket(c);
+	uv_close((uv_handle_t *)&c->timer, client_on_handle_closed);
+	uv_close((uv_handle_t *)&c->flusher, client_on_handle_closed);
+}
+
+const char *tidemq_server_info(const struct tidemq_client *c)
+{
+	return c->server_info;
+}
+
+const struct tidemq_error *tidemq_last_error(const struct tidemq_client *c)
+{
+	return &c->error;
+}

@@ -1,0 +1,17 @@
+/* client_fail.h: filling a struct tidemq_error. */
+#ifndef TIDE_CLIENT_CLIENT_FAIL_H
+#define TIDE_CLIENT_CLIENT_FAIL_H
+
+#include "tidemq/client.h"
+#include "base/error.h"
+#include "base/slice.h"
+
+/* Fill `err`, which may be NULL, and return `status`. */
+int client_fail(struct tidemq_error *err, int status, const char *format, ...)
+	TIDE_PRINTF(3, 4);
+
+/* The same for what the broker said: its code and its sentence. */
+int client_fail_remote(struct tidemq_error *err, int status, struct slice word,
+		       struct slice text);
+
+#endif

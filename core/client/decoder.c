@@ -1,0 +1,354 @@
+#include "decoder.h"
+
+#include "base/mem.h"
+#include "base/percent.h"
+
+#define CHANNEL_MAX 65535
+
+void decoder_init(struct decoder *d, size_t body_max)
+{
+	memset(d, 0, sizeof(*d));
+	d->body_max = body_max;
+	buf_init(&d->in);
+}
+
+void decoder_deinit(struct decoder *d)
+{
+	buf_deinit(&d->in);
+}
+
+/* ---- words --------------------------------------------------------------- */
+
+/* Take the next word off `line`; an empty one when the line is at its end. */
+static struct slice take_word(struct slice *line)
+{
+	const char *space = line->len ? memchr(line->data, ' ', line->len) : NULL;
+	size_t len = space ? (size_t)(space - line->data) : line->len;
+	struct slice word = { line->data, len };
+	*line = slice_skip(*line, space ? len + 1 : len);
+	return word;
+}
+
+/* Take the last word off `line`. */
+static struct slice take_last_word(struct slice *line)
+{
+	const char *space = line->len ? memrchr(line->data, ' ', line->len) : NULL;
+	if (!space) {
+		struct slice all = *line;
+		line->len = 0;
+		return all;
+	}
+	size_t at = (size_t)(space - line->data);
+	struct slice word = slice_skip(*line, at + 1);
+	line->len = at;
+	return word;
+}
+
+static int broken(struct tidemq_error *err, struct slice line)
+{
+	if (line.len > 80)
+		line.len = 80;
+	return client_fail(err, TIDEMQ_EPROTOCOL,
+			   "not a reply of a tidemq broker: '%" SLICE_FMT "'",
+			   SLICE_ARG(line));
+}
+
+/* ---- messages ------------------------------------------------------------ */
+
+void tidemq_msg_free(struct tidemq_msg *m)
+{
+	if (m)
+		mem_free(container_of(m, struct msg_box, msg));
+}
+
+const char *tidemq_msg_header(const struct tidemq_msg *m, const char *name)
+{
+	for (size_t i = 0; i < m->header_count; i++)
+		if (strcmp(m->headers[i].name, name) == 0)
+			return m->headers[i].value;
+	return NULL;
+}
+
+static size_t count_headers(struct slice line)
+{
+	size_t count = 0;
+	/* Most messages have none. */
+	if (!memmem(line.data, line.len, " h:", 3))
+		return 0;
+	while (line.len > 0)
+		count += slice_has_prefix(take_word(&line), "h:");
+	return count;
+}
+
+/* The word, which lies in the message's own copy of the line, as a text: the
+ * space behind it has room for the zero. `-` is the empty text. */
+static const char *word_text(struct slice word)
+{
+	char *text = (char *)(uintptr_t)word.data;
+	text[word.len] = 0;
+	return slice_is(word, "-") ? "" : text;
+}
+
+/* h:name=value */
+static bool parse_header(struct slice word, struct tidemq_header *h)
+{
+	word = slice_skip(word, 2);
+	char *name = (char *)(uintptr_t)word.data;
+	char *equals = memchr(name, '=', word.len);
+	if (!equals)
+		return false;
+	*equals = 0;
+	struct slice value = slice_skip(word, (size_t)(equals - name) + 1);
+	if (percent_decode(value, equals + 1, &h->value_len) != TIDE_OK)
+		return false;
+	equals[1 + h->value_len] = 0;
+	h->name = name;
+	h->value = equals + 1;
+	return true;
+}
+
+static bool parse_uint(struct slice s, uint64_t max, uint64_t *out)
+{
+	return slice_to_uint(s, max, out);
+}
+
+static bool parse_option(struct slice word, struct tidemq_msg *m)
+{
+	uint64_t n;
+	if (slice_has_prefix(word, "id=")) {
+		if (word.len != 3 + sizeof(m->id) - 1)
+			return false;
+		memcpy(m->id, word.data + 3, sizeof(m->id) - 1);
+	} else if (slice_has_prefix(word, "ts=")) {
+		if (!parse_uint(slice_skip(word, 3), INT64_MAX, &n))
+			return false;
+		m->ts_unix_ms = (int64_t)n;
+	} else if (slice_has_prefix(word, "pri=")) {
+		if (!parse_uint(slice_skip(word, 4), UINT32_MAX, &n))
+			return false;
+		m->priority = (unsigned)n;
+	} else if (slice_is(word, "redelivered")) {
+		m->redelivered = true;
+	}
+	/* Words of later protocol versions are passed over. */
+	return true;
+}
+
+/* Fill `m` from the words behind MSG, which lie in its own memory. */
+static bool parse_msg(struct slice line, struct tidemq_msg *m,
+		      struct tidemq_header *headers)
+{
+	struct slice sid = take_word(&line);
+	struct slice tag = take_word(&line);
+	uint64_t attempt = 0;
+	if (sid.len == 0 || !parse_uint(take_word(&line), UINT32_MAX, &attempt))
+		return false;
+	if (!slice_is(tag, "-") && !parse_uint(tag, UINT64_MAX, &m->tag))
+		return false;
+	struct slice exchange = take_word(&line);
+	struct slice key = take_word(&line);
+	if (exchange.len == 0 || key.len == 0)
+		return false;
+	m->attempt = (unsigned)attempt;
+	while (line.len > 0) {
+		struct slice word = take_word(&line);
+		if (slice_has_prefix(word, "h:")) {
+			if (!parse_header(word, &headers[m->header_count++]))
+				return false;
+		} else if (!parse_option(word, m)) {
+			return false;
+		}
+	}
+	m->sid = slice_is(sid, "-") ? "-" : word_text(sid);
+	m->exchange = word_text(exchange);
+	m->key = word_text(key);
+	return true;
+}
+
+/* A message of its own memory: the struct, the headers, the line, the payload. */
+static int build_msg(struct slice line, struct slice body, unsigned channel,
+		     struct tidemq_msg **out, struct tidemq_error *err)
+{
+	size_t header_count = count_headers(line);
+	size_t headers_size = header_count * sizeof(struct tidemq_header);
+	struct msg_box *box =
+		mem_try_alloc(sizeof(*box) + headers_size + line.len + 1 + body.len + 1);
+	if (!box)
+		return client_fail(err, TIDEMQ_ENOMEM,
+				   "no memory for a message of %zu bytes", body.len);
+	memset(box, 0, sizeof(*box));
+	struct tidemq_msg *m = &box->msg;
+	struct tidemq_header *headers = (struct tidemq_header *)(box + 1);
+	char *text = (char *)(box + 1) + headers_size;
+	char *payload = text + line.len + 1;
+	memcpy(text, line.data, line.len);
+	text[line.len] = 0;
+	if (body.len)
+		memcpy(payload, body.data, body.len);
+	payload[body.len] = 0;
+
+	m->channel = channel;
+	m->headers = headers;
+	m->payload = payload;
+	m->payload_len = body.len;
+	if (!parse_msg((struct slice){ text, line.len }, m, headers)) {
+		tidemq_msg_free(m);
+		return broken(err, line);
+	}
+	*out = m;
+	return TIDEMQ_OK;
+}
+
+/* ---- items --------------------------------------------------------------- */
+
+static const struct {
+	const char *word;
+	enum decoder_item_kind kind;
+	bool has_body;
+} kinds[] = {
+	{ "OK", ITEM_OK, false },     { "MSG", ITEM_MSG, true },
+	{ "ERR", ITEM_ERR, false },   { "DATA", ITEM_DATA, true },
+	{ "EVT", ITEM_EVENT, false },
+};
+
+static bool parse_kind(struct slice word, struct decoder *d)
+{
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		if (slice_is(word, kinds[i].word)) {
+			d->kind = kinds[i].kind;
+			d->has_body = kinds[i].has_body;
+			return true;
+		}
+	}
+	return false;
+}
+
+static struct decoder_words words_within(struct slice whole, struct slice part)
+{
+	return (struct decoder_words){ (size_t)(part.data - whole.data), part.len };
+}
+
+/* Read a line without its end; its text is what stands between the first word,
+ * an error's code, and the length of a body. */
+static int parse_line(struct decoder *d, struct slice line, struct tidemq_error *err)
+{
+	struct slice whole = line, code = { line.data, 0 };
+	struct slice word = take_word(&line);
+	d->channel = 0;
+	d->body_len = 0;
+	if (slice_has_prefix(word, "@")) {
+		uint64_t n;
+		if (!slice_to_uint(slice_skip(word, 1), CHANNEL_MAX, &n))
+			return broken(err, whole);
+		d->channel = (unsigned)n;
+		word = take_word(&line);
+	}
+	if (!parse_kind(word, d))
+		return broken(err, whole);
+	if (d->kind == ITEM_ERR)
+		code = take_word(&line);
+	if (d->has_body) {
+		uint64_t len;
+		if (!slice_to_uint(take_last_word(&line), SIZE_MAX / 2, &len))
+			return broken(err, whole);
+		if (len > d->body_max)
+			return client_fail(
+				err, TIDEMQ_EPROTOCOL,
+				"the broker sends %llu bytes at once, more than "
+				"this client's limit of %zu",
+				(unsigned long long)len, d->body_max);
+		d->body_len = (size_t)len;
+	}
+	d->word = words_within(whole, code);
+	d->text = words_within(whole, line);
+	return TIDEMQ_OK;
+}
+
+static struct slice without_line_end(const char *data, size_t len)
+{
+	len--;
+	if (len > 0 && data[len - 1] == '\r')
+		len--;
+	return (struct slice){ data, len };
+}
+
+/* Find the next line and, when a body follows it, how long that is. */
+static int find_line(struct decoder *d, struct tidemq_error *err)
+{
+	struct slice all = buf_slice(&d->in);
+	const char *end = all.len > d->scanned ? memchr(all.data + d->scanned, '\n',
+							all.len - d->scanned)
+					       : NULL;
+	if (!end) {
+		d->scanned = all.len;
+		if (all.len > DECODE_LINE_MAX)
+			return client_fail(err, TIDEMQ_EPROTOCOL,
+					   "the broker sent a line of more than %d bytes",
+					   DECODE_LINE_MAX);
+		return TIDE_AGAIN;
+	}
+	size_t line_len = (size_t)(end - all.data) + 1;
+	int status = parse_line(d, without_line_end(all.data, line_len), err);
+	if (status != TIDEMQ_OK)
+		return status;
+	d->scanned = 0;
+	d->line_len = line_len;
+	return TIDEMQ_OK;
+}
+
+/* The length of the body with its line end: TIDE_AGAIN while it is not whole. */
+static int measure_body(struct decoder *d, size_t *out, struct tidemq_error *err)
+{
+	struct slice rest = slice_skip(buf_slice(&d->in), d->line_len);
+	size_t len = d->body_len;
+	if (rest.len <= len || (rest.data[len] == '\r' && rest.len - len < 2)) {
+		if (buf_try_reserve(&d->in,
+				    len + 2 - (rest.len < len ? rest.len : len)) !=
+		    TIDE_OK)
+			return client_fail(err, TIDEMQ_ENOMEM, "no memory for %zu bytes",
+					   len);
+		return TIDE_AGAIN;
+	}
+	size_t end = rest.data[len] == '\r' ? len + 1 : len;
+	if (rest.data[end] != '\n')
+		return client_fail(err, TIDEMQ_EPROTOCOL,
+				   "no line end follows the broker's %zu bytes", len);
+	*out = end + 1;
+	return TIDEMQ_OK;
+}
+
+/* The item is whole: hand it out, with a zero where its text ends. */
+static int give(struct decoder *d, size_t body_and_end, struct decoder_item *out,
+		struct tidemq_error *err)
+{
+	const char *data = buf_slice(&d->in).data;
+	struct slice body = { data + d->line_len, d->body_len };
+	*out = (struct decoder_item){
+		.kind = d->kind,
+		.channel = d->channel,
+		.word = { data + d->word.start, d->word.len },
+		.text = { data + d->text.start, d->text.len },
+	};
+	d->done = d->line_len + body_and_end;
+	d->line_len = 0;
+	if (out->kind == ITEM_MSG)
+		return build_msg(out->text, body, out->channel, &out->msg, err);
+	if (out->kind == ITEM_DATA)
+		out->text = body;
+	((char *)(uintptr_t)out->text.data)[out->text.len] = 0;
+	return TIDEMQ_OK;
+}
+
+int decoder_next(struct decoder *d, struct decoder_item *out, struct tidemq_error *err)
+{
+	buf_consume(&d->in, d->done);
+	d->done = 0;
+	if (d->line_len == 0) {
+		int status = find_line(d, err);
+		if (status != TIDEMQ_OK)
+			return status;
+	}
+	size_t body_and_end = 0;
+	int status = d->has_body ? measure_body(d, &body_and_end, err) : TIDEMQ_OK;
+	return status == TIDEMQ_OK ? give(d, body_and_end, out, err) : status;
+}

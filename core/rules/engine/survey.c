@@ -1,0 +1,142 @@
+#include "survey.h"
+
+#include "base/mem.h"
+#include "engine_private.h"
+
+#define SURVEY_MEMORY_BYTES ((size_t)64 << 20)
+#define SURVEY_BUDGET_MS 1000
+
+struct survey {
+	const char *rules_dir, *lua_dir;
+	uv_loop_t loop;
+	struct engine *engine;         /* without scripts; NULL if it cannot be */
+	struct generation *generation; /* its functions belong to the engine */
+	struct survey_script *scripts;
+	size_t count;
+	bool is_complete;
+	void (*on_error)(void *ctx, const char *text);
+	void *ctx;
+};
+
+static int open_engine(struct survey *s, struct error *err)
+{
+	const struct error none = { .code = TIDE_OK };
+	struct bundle *empty = bundle_create();
+	const struct engine_config config = {
+		.rules_dir = s->rules_dir,
+		.lua_dir = s->lua_dir,
+		.memory_max_bytes = SURVEY_MEMORY_BYTES,
+		.call_budget_ms = SURVEY_BUDGET_MS,
+		.last_good = empty,
+		.refusal = &none,
+	};
+	int rc = engine_create(&s->engine, &s->loop, &config, NULL, err);
+
+	bundle_unref(empty);
+	return rc;
+}
+
+static int begin(struct survey *s, struct error *err)
+{
+	const struct generation_config config = {
+		.rules_dir = s->rules_dir,
+		.lua_dir = s->lua_dir,
+		.watchdog = s->engine->watchdog,
+		.memory_max_bytes = SURVEY_MEMORY_BYTES,
+		.tide = &s->engine->tide,
+		.open = build_open_api,
+		.open_ctx = s->engine,
+	};
+
+	return generation_begin(&s->generation, &config, err);
+}
+
+/* Each step loads a file; one that fails leaves the others as they are. */
+static void load_all(struct survey *s)
+{
+	struct error err;
+
+	s->is_complete = true;
+	while (s->generation->loading) {
+		if (generation_step(s->generation, &err) == TIDE_OK)
+			continue;
+		s->is_complete = false;
+		s->on_error(s->ctx, err.text);
+	}
+}
+
+static void list_scripts(struct survey *s)
+{
+	const struct generation *g = s->generation;
+
+	s->count = g->rule_count;
+	s->scripts = mem_zalloc((s->count + 1) * sizeof(*s->scripts));
+	for (size_t i = 0; i < s->count; i++) {
+		const struct rule *r = g->rules[i];
+
+		s->scripts[i] = (struct survey_script){
+			.kind = r->kind,
+			.name = r->name,
+			.file = r->file,
+			.line = r->decide_line,
+			.hash = r->hash,
+			.is_active = r->match_exchange ||
+				     (r->schedule && r->schedule->is_active),
+			.match_exchange = r->match_exchange,
+			.match_key = r->match_key,
+		};
+	}
+}
+
+struct survey *survey_open(const char *rules_dir, const char *lua_dir,
+			   void (*on_error)(void *ctx, const char *text), void *ctx)
+{
+	struct survey *s = mem_zalloc(sizeof(*s));
+	struct error err;
+
+	s->rules_dir = rules_dir;
+	s->lua_dir = lua_dir;
+	s->on_error = on_error;
+	s->ctx = ctx;
+	uv_loop_init(&s->loop);
+	if (open_engine(s, &err) < 0 || begin(s, &err) < 0) {
+		on_error(ctx, err.text);
+		return s;
+	}
+	load_all(s);
+	list_scripts(s);
+	return s;
+}
+
+void survey_close(struct survey *s)
+{
+	generation_destroy(s->generation);
+	if (s->engine)
+		engine_close(s->engine, NULL, NULL);
+	uv_run(&s->loop, UV_RUN_DEFAULT);
+	uv_loop_close(&s->loop);
+	mem_free(s->scripts);
+	mem_free(s);
+}
+
+bool survey_is_complete(const struct survey *s)
+{
+	return s->is_complete;
+}
+
+const struct survey_script *survey_scripts(const struct survey *s, size_t *count)
+{
+	*count = s->count;
+	return s->scripts;
+}
+
+const struct bundle *survey_files(const struct survey *s)
+{
+	return s->generation ? s->generation->files : NULL;
+}
+
+void survey_each_unread(const struct survey *s, unread_fn *on_file, void *ctx)
+{
+	if (s->generation)
+		unread_each(s->rules_dir, s->generation, on_file, ctx);
+}

@@ -1,0 +1,175 @@
+#include "service.h"
+
+#include <stdio.h>
+
+#include "host/log.h"
+#include "base/mem.h"
+#include "rollout/gate.h"
+#include "rollout/history.h"
+#include "rollout/recent.h"
+#include "rollout/shadow.h"
+#include "schedule/scheduler.h"
+#include "service_start.h"
+#include "service_turn.h"
+#include "session.h"
+
+/* Below these shares of a limit, publishers who were held back go on. */
+#define RELIEF(limit) ((limit) / 4 * 3)
+
+static struct service *create(uv_loop_t *loop, const struct broker_config *config,
+			      const struct service_hooks *hooks)
+{
+	struct service *s = mem_zalloc(sizeof(*s));
+	struct broker *b = s->broker = broker_create(loop, config);
+
+	s->loop = loop;
+	s->hooks = *hooks;
+	s->scheduler = scheduler_create(b);
+	TAILQ_INIT(&s->sessions);
+	TAILQ_INIT(&s->settling);
+	pool_init(&s->replies, sizeof(struct reply), 16384);
+	b->history = history_create(b);
+	b->gate = gate_create(b);
+	b->recent = recent_create(config->replay_payloads);
+	return s;
+}
+
+static void destroy(struct service *s)
+{
+	struct broker *b = s->broker;
+
+	scheduler_destroy(s->scheduler);
+	history_destroy(b->history);
+	gate_destroy(b->gate);
+	recent_destroy(b->recent);
+	broker_destroy(b);
+	pool_deinit(&s->replies);
+	mem_free(s);
+}
+
+int service_create(struct service **out, uv_loop_t *loop,
+		   const struct broker_config *config, const struct service_hooks *hooks,
+		   struct error *err)
+{
+	struct service *s = create(loop, config, hooks);
+	int rc = service_start(s, err);
+
+	if (rc < 0) {
+		broker_clear(s->broker);
+		destroy(s);
+		return rc;
+	}
+	service_turn_start(s);
+	*out = s;
+	return TIDE_OK;
+}
+
+void service_drain(struct service *s)
+{
+	broker_drain(s->broker);
+}
+
+bool service_is_idle(const struct service *s)
+{
+	return broker_is_idle(s->broker) &&
+	       (!s->broker->env.store || scheduler_is_idle(s->scheduler));
+}
+
+static void on_turns_closed(struct service *s)
+{
+	struct service_hooks hooks = s->hooks;
+
+	destroy(s);
+	hooks.on_closed(hooks.ctx);
+}
+
+static void on_engine_closed(void *ctx)
+{
+	service_turn_close(ctx, on_turns_closed);
+}
+
+/* The answers to what was under way have been given: nothing refers to the
+ * model any more. */
+static void on_store_closed(void *ctx)
+{
+	struct service *s = ctx;
+	struct broker *b = s->broker;
+
+	broker_set_store(b, NULL);
+	broker_clear(b);
+	if (b->engine)
+		engine_close(b->engine, on_engine_closed, s);
+	else
+		on_engine_closed(s);
+}
+
+void service_close(struct service *s, int64_t grace_ms)
+{
+	struct broker *b = s->broker;
+
+	if (b->is_closing)
+		return;
+	id_lease_end(b);
+	b->is_closing = b->is_draining = true;
+	service_turn_stop(s);
+	shadow_drop(b);
+	replay_cancel(b);
+	gate_destroy(b->gate);
+	b->gate = NULL;
+	store_close(b->store, grace_ms, on_store_closed, s);
+}
+
+void service_close_now(struct service *s)
+{
+	service_close(s, 0);
+	if (s->broker->store)
+		store_hurry(s->broker->store);
+}
+
+size_t service_body_max(const struct service *s)
+{
+	return store_body_max(s->broker->store);
+}
+
+static void set_blocked(struct service *s, bool is_blocked)
+{
+	struct session *peer, *next;
+
+	s->is_blocked = is_blocked;
+	if (is_blocked)
+		log_warn("publishers are held back: %s", s->blocked_why);
+	else
+		log_info("publishers go on");
+	for (peer = TAILQ_FIRST(&s->sessions); peer; peer = next) {
+		next = TAILQ_NEXT(peer, link);
+		if (peer->has_published)
+			peer->ops->on_blocked(peer->ctx, is_blocked, s->blocked_why);
+	}
+}
+
+size_t service_memory(const struct service *s)
+{
+	return s->broker->env.memory_bytes + s->receiving_bytes;
+}
+
+void service_check_pressure(struct service *s)
+{
+	const struct broker *b = s->broker;
+	size_t unstored = journal_stats(b->journal)->unstored_bytes;
+	size_t unstored_max = b->config.unstored_max_bytes;
+	size_t memory = service_memory(s);
+	size_t memory_max = b->config.memory_max_bytes;
+
+	if (!s->is_blocked && unstored > unstored_max) {
+		snprintf(s->blocked_why, sizeof(s->blocked_why),
+			 "%zu MiB wait to be written to Redis", unstored >> 20);
+		set_blocked(s, true);
+	} else if (!s->is_blocked && memory > memory_max) {
+		snprintf(s->blocked_why, sizeof(s->blocked_why),
+			 "messages fill %zu MiB of memory", memory >> 20);
+		set_blocked(s, true);
+	} else if (s->is_blocked && unstored <= RELIEF(unstored_max) &&
+		   memory <= RELIEF(memory_max)) {
+		set_blocked(s, false);
+	}
+}

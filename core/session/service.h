@@ -1,0 +1,81 @@
+/* service.h: a broker at work: the model with its rules, its schedules and its clients.
+ *
+ * A turn of the loop ends with service_turn: ready messages are dealt out to
+ * consumers, the network (through on_turn) sends what was written, and the
+ * journal sends its batches. Timers run between turns and lead to one too. */
+#ifndef TIDE_SESSION_SERVICE_H
+#define TIDE_SESSION_SERVICE_H
+
+#include "broker/broker.h"
+
+struct scheduler;
+struct session;
+struct settle_job;
+
+TAILQ_HEAD(session_list, session);
+TAILQ_HEAD(settle_list, settle_job);
+
+struct service_hooks {
+	void *ctx;
+	/* It has recovered and may serve; or the start failed. */
+	void (*on_started)(void *ctx, const struct error *err);
+	/* The end of a turn: send what was written. */
+	void (*on_turn)(void *ctx);
+	/* service_close is done. */
+	void (*on_closed)(void *ctx);
+};
+
+struct service {
+	uv_loop_t *loop;
+	struct service_hooks hooks;
+	struct broker *broker;
+	struct scheduler *scheduler;
+	struct session_list sessions;
+	uint64_t last_session;
+	struct settle_list settling; /* requests that go on in the next turn */
+	struct pool replies;
+
+	/* The turns. */
+	uv_timer_t timer;
+	uv_prepare_t prepare;
+	uv_check_t check;
+	uv_idle_t idle;
+	unsigned handles; /* not yet closed */
+	void (*on_turns_closed)(struct service *s);
+	int64_t timer_due_ms; /* what the uv timer is set to; 0 = stopped */
+
+	/* The start. */
+	bool is_loading;            /* it reads what is in the store */
+	bool has_changed_rules;     /* during the start, which has loaded them */
+	struct error rules_refusal; /* of the rules directory; code 0 = accepted */
+	char store_state_why[256];
+
+	/* Publishers are held back while memory or the store is full. */
+	bool is_blocked;
+	char blocked_why[128];
+	size_t receiving_bytes; /* of messages whose payload is on its way */
+};
+
+/* Begin to start: on_started tells the outcome. An error here is a wrong
+ * configuration or broken rules. */
+TIDE_MUST_USE int service_create(struct service **out, uv_loop_t *loop,
+				 const struct broker_config *config,
+				 const struct service_hooks *hooks, struct error *err);
+/* No new work: publishes and subscriptions are refused with TIDE_ESHUTDOWN. */
+void service_drain(struct service *s);
+/* Nothing waits for the store any more. */
+bool service_is_idle(const struct service *s);
+/* Close the store and free everything; sessions must be closed before. */
+void service_close(struct service *s, int64_t grace_ms);
+/* Likewise, or hurry a close under way: Redis is not waited for. */
+void service_close_now(struct service *s);
+
+/* The size of a message that Redis takes at most. */
+size_t service_body_max(const struct service *s);
+
+/* Of messages; those that are half received count with their whole size. */
+size_t service_memory(const struct service *s);
+/* Stop or resume publishers as memory and the store demand. */
+void service_check_pressure(struct service *s);
+
+#endif

@@ -1,0 +1,255 @@
+#include "service_start.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "host/log.h"
+#include "broker/recover.h"
+#include "broker/unusable.h"
+#include "rollout/gate.h"
+#include "rollout/history.h"
+#include "rules/sandbox/bundle.h"
+#include "rules/engine/rules_dir.h"
+#include "schedule/scheduler.h"
+#include "service_rules.h"
+
+static void start_failed(struct service *s, int status, const char *why)
+{
+	struct error err;
+
+	error_set(&err, status, "%s", why);
+	s->hooks.on_started(s->hooks.ctx, &err);
+}
+
+static bool step_failed(struct service *s, int status, const char *text)
+{
+	if (status < 0 && status != TIDE_ESHUTDOWN)
+		start_failed(s, status, text ? text : error_text(status));
+	return status < 0;
+}
+
+static void on_schedules_loaded(void *ctx, int status, const char *text)
+{
+	struct service *s = ctx;
+
+	if (step_failed(s, status, text))
+		return;
+	s->broker->is_started = true;
+	s->hooks.on_started(s->hooks.ctx, NULL);
+	scheduler_start(s->scheduler);
+	if (s->has_changed_rules)
+		service_rules_follow(s);
+}
+
+static void on_shared_loaded(void *ctx, int status, const char *text)
+{
+	struct service *s = ctx;
+
+	if (!step_failed(s, status, text))
+		scheduler_load(s->scheduler, on_schedules_loaded, s);
+}
+
+static void on_shards_recovered(void *ctx, int status, const char *text)
+{
+	struct service *s = ctx;
+
+	if (!step_failed(s, status, text))
+		shared_sync_load(s->broker, on_shared_loaded, s);
+}
+
+static void tell_of_last_good(struct service *s)
+{
+	log_error("rules: '%s' IS BROKEN: %s", s->broker->config.rules_dir,
+		  s->rules_refusal.text);
+	log_error("rules: serving with the last good generation, %016llx, until the "
+		  "directory is put right",
+		  (unsigned long long)engine_hash(s->broker->engine));
+	history_note_start(s->broker->history, &s->rules_refusal);
+}
+
+/* Broken rules at the start: what was in force last serves on. */
+static int serve_last_good(struct service *s)
+{
+	struct bundle *last = history_last_good(s->broker->history);
+	struct error err;
+
+	if (!last) {
+		start_failed(s, TIDE_ERULE, s->rules_refusal.text);
+		return TIDE_ERULE;
+	}
+	if (service_rules_load(s, last, &err) < 0) {
+		error_set(&err, TIDE_ERULE,
+			  "%s; nor can the last good generation serve: %s",
+			  s->rules_refusal.text, err.text);
+		start_failed(s, TIDE_ERULE, err.text);
+		return TIDE_ERULE;
+	}
+	tell_of_last_good(s);
+	return TIDE_OK;
+}
+
+/* It was loaded some time ago, and is not watched any more when the engine is closed. */
+static bool has_directory_changed(const struct service *s, const struct engine *e)
+{
+	struct bundle *found =
+		rules_dir_scan(s->broker->config.rules_dir, engine_files(e));
+	bool has_changed = bundle_hash(found) != engine_hash(e);
+
+	bundle_unref(found);
+	return has_changed;
+}
+
+/* The rules of the directory do not carry all that Redis has defined. Those that were
+ * in force last take their place if they carry more of it. */
+static void try_last_good(struct service *s)
+{
+	struct engine *directory = s->broker->engine;
+	struct bundle *last = history_last_good(s->broker->history);
+	struct unusable_count count;
+	unsigned before = s->broker->unusable;
+	struct error err;
+
+	if (!last || bundle_hash(last) == engine_hash(directory))
+		return;
+	unusable_count(s->broker, &count);
+	unusable_detach_all(s->broker);
+	if (before > 1)
+		error_set(&s->rules_refusal, TIDE_ERULE, "%s; and %u more are not usable",
+			  count.first.text, before - 1);
+	else
+		s->rules_refusal = count.first;
+	if (service_rules_load(s, last, &err) < 0) {
+		log_error("rules: the last good generation cannot serve: %s", err.text);
+	} else if (unusable_attach_all(s->broker) < before) {
+		s->has_changed_rules |= has_directory_changed(s, directory);
+		engine_close(directory, NULL, NULL);
+		tell_of_last_good(s);
+		return;
+	} else {
+		unusable_detach_all(s->broker);
+		engine_close(s->broker->engine, NULL, NULL);
+	}
+	broker_set_engine(s->broker, directory);
+	s->rules_refusal.code = TIDE_OK;
+	unusable_attach_all(s->broker);
+}
+
+static void note_accepted(struct service *s)
+{
+	const struct error accepted = { .code = TIDE_OK };
+
+	history_note(s->broker->history, &accepted);
+}
+
+static void on_definitions(void *ctx, int status, const char *text)
+{
+	struct service *s = ctx;
+
+	if (step_failed(s, status, text))
+		return;
+	/* A start that is given up has no engine to attach to. */
+	if (s->broker->is_closing)
+		return;
+	if (unusable_attach_all(s->broker) > 0 && s->rules_refusal.code == TIDE_OK)
+		try_last_good(s);
+	note_accepted(s);
+	recover_shards(s->broker, on_shards_recovered, s);
+}
+
+static void on_ids_loaded(void *ctx, int status, const char *text)
+{
+	struct service *s = ctx;
+
+	if (!step_failed(s, status, text))
+		recover_definitions(s->broker, on_definitions, s);
+}
+
+static void start_recovery(struct service *s)
+{
+	if (store_is_durable(s->broker->store)) {
+		id_lease_load(s->broker, on_ids_loaded, s);
+		return;
+	}
+	note_accepted(s);
+	on_schedules_loaded(s, TIDE_OK, NULL);
+}
+
+/* The specs of the directory that is loaded have passed, or not. */
+static void on_start_gate(void *ctx, const struct error *answer)
+{
+	struct service *s = ctx;
+
+	if (s->broker->is_closing)
+		return;
+	if (answer->code < 0) {
+		engine_close(s->broker->engine, NULL, NULL);
+		broker_set_engine(s->broker, NULL);
+		s->rules_refusal = *answer;
+		if (serve_last_good(s) < 0)
+			return;
+	}
+	start_recovery(s);
+}
+
+static void on_history(void *ctx, int status, const char *text)
+{
+	struct service *s = ctx;
+
+	if (status == TIDE_ESHUTDOWN || s->broker->is_closing)
+		return;
+	if (status < 0)
+		start_failed(s, status, text ? text : error_text(status));
+	else if (s->broker->engine)
+		gate_ask(s->broker->gate, on_start_gate, s);
+	else if (serve_last_good(s) == TIDE_OK)
+		start_recovery(s);
+}
+
+static void start_loading(struct service *s)
+{
+	s->is_loading = true;
+	if (store_is_durable(s->broker->store))
+		history_load(s->broker->history, on_history, s);
+	else
+		on_history(s, TIDE_OK, NULL);
+}
+
+static void on_store_state(void *ctx, enum store_state state, const char *why)
+{
+	struct service *s = ctx;
+
+	snprintf(s->store_state_why, sizeof(s->store_state_why), "%s", why ? why : "");
+	if (state == STORE_FAILED)
+		start_failed(s, TIDE_ESTORE, s->store_state_why);
+	else if (state == STORE_UP && !s->is_loading)
+		start_loading(s);
+}
+
+/* A directory that is not there is a wrong --rules, and no broken rule. */
+static bool may_have_last_good(const struct broker_config *c, int status)
+{
+	struct stat st;
+
+	return status == TIDE_ERULE && strcmp(c->store.url, "none") != 0 &&
+	       stat(c->rules_dir, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+int service_start(struct service *s, struct error *err)
+{
+	struct store_hooks hooks = { s, on_store_state };
+	struct broker *b = s->broker;
+	struct store *store;
+	int rc = service_rules_load(s, NULL, err);
+
+	if (rc < 0 && !may_have_last_good(&b->config, rc))
+		return rc;
+	if (rc < 0)
+		s->rules_refusal = *err;
+	b->config.store.msgs = &b->msgs;
+	rc = store_open(&store, s->loop, &b->config.store, &hooks, err);
+	if (rc == TIDE_OK)
+		broker_set_store(b, store);
+	else if (b->engine)
+		engine_close(b->engine, NULL, NULL);
+	return rc;
+}

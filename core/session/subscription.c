@@ -1,0 +1,131 @@
+#include "subscription.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "broker/queue.h"
+#include "channel.h"
+#include "session.h"
+
+static bool can_take(const struct consumer *c)
+{
+	const struct subscription *sub = subscription_of(c);
+	const struct session *s = sub->channel->session;
+
+	return !sub->confirm && s->ops->can_take(s->ctx);
+}
+
+/* Its messages leave together, with the reply. */
+static void gather(struct subscription *sub, const struct entry *e, uint32_t attempt)
+{
+	if (!sub->deliveries)
+		sub->deliveries = mem_alloc(sub->consumer.max * sizeof(*sub->deliveries));
+	sub->deliveries[sub->count++] =
+		(struct delivery){ msg_ref(e->msg), e->tag, attempt };
+}
+
+static void on_deliver(struct consumer *c, struct entry *e)
+{
+	struct subscription *sub = subscription_of(c);
+	struct channel *ch = sub->channel;
+	const struct session *s = ch->session;
+	uint32_t attempt = e->attempts;
+
+	if (c->is_auto_ack) {
+		e->tag = 0;
+		attempt++; /* nothing counts it any more */
+	} else {
+		held_add(&ch->held, e);
+		e->holder = &ch->holder;
+	}
+	if (c->is_get)
+		gather(sub, e, attempt);
+	else
+		s->ops->on_deliver(s->ctx, ch->number, sub->sid, e->tag, attempt, e->msg);
+}
+
+static void on_answer(struct consumer *c)
+{
+	struct subscription *sub = subscription_of(c);
+	struct reply *r = sub->reply;
+	struct delivery *deliveries = sub->deliveries;
+	uint32_t count = sub->count;
+
+	subscription_destroy(sub);
+	reply_messages_take(r, deliveries, count);
+}
+
+static void on_cancel(struct consumer *c)
+{
+	struct subscription *sub = subscription_of(c);
+	const struct session *s = sub->channel->session;
+	struct reply *r = sub->reply;
+	struct error err;
+	char words[2 * NAME_LEN_MAX + 32];
+
+	if (r) {
+		error_set(&err, TIDE_ENOTFOUND, "queue '%s' was deleted", c->queue->name);
+		subscription_destroy(sub);
+		reply_error(r, &err);
+		return;
+	}
+	snprintf(words, sizeof(words), "%s queue-deleted", sub->sid);
+	s->ops->on_event(s->ctx, sub->channel->number, "cancelled", words);
+	subscription_destroy(sub);
+}
+
+static const struct consumer_ops ops = {
+	.can_take = can_take,
+	.on_deliver = on_deliver,
+	.on_answer = on_answer,
+	.on_cancel = on_cancel,
+};
+
+struct subscription *subscription_create(struct channel *ch, struct slice sid)
+{
+	struct subscription *sub = mem_zalloc(sizeof(*sub));
+
+	sub->channel = ch;
+	sub->consumer.ops = &ops;
+	sub->consumer.is_get = sid.len == 0;
+	heap_node_init(&sub->consumer.wait);
+	TAILQ_INSERT_TAIL(&ch->subscriptions, sub, channel_link);
+	if (sid.len == 0)
+		return sub;
+	sub->sid = mem_strndup(sid.data, sid.len);
+	HASH_ADD_KEYPTR(hh, ch->by_sid, sub->sid, sid.len, sub);
+	ch->session->subscription_count++;
+	return sub;
+}
+
+void subscription_destroy(struct subscription *sub)
+{
+	struct channel *ch = sub->channel;
+
+	consumer_remove(&sub->consumer);
+	if (sub->confirm)
+		sub->confirm->subscription = NULL;
+	TAILQ_REMOVE(&ch->subscriptions, sub, channel_link);
+	if (sub->sid) {
+		HASH_DEL(ch->by_sid, sub);
+		ch->session->subscription_count--;
+	}
+	mem_free(sub->sid);
+	sub->sid = NULL;
+	sub->is_gone = true;
+	if (sub->consumer.unacked == 0)
+		mem_free(sub);
+}
+
+void subscription_confirmed(struct subscription *sub)
+{
+	sub->confirm = NULL;
+	consumer_update(&sub->consumer);
+}
+
+void subscription_settled(struct subscription *sub)
+{
+	consumer_settled(&sub->consumer);
+	if (sub->is_gone && sub->consumer.unacked == 0)
+		mem_free(sub);
+}

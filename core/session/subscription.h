@@ -1,0 +1,46 @@
+/* subscription.h: a channel's side of a consumer: a subscription, or a GET that waits. */
+#ifndef TIDE_SESSION_SUBSCRIPTION_H
+#define TIDE_SESSION_SUBSCRIPTION_H
+
+#include "base/container.h"
+#include "base/table.h"
+#include "broker/consumer.h"
+
+struct channel;
+struct delivery;
+struct reply;
+
+struct subscription {
+	struct consumer consumer;
+	TAILQ_ENTRY(subscription) channel_link;
+	struct channel *channel;
+	UT_hash_handle hh;     /* by sid, in the channel's hash */
+	char *sid;             /* NULL for a GET */
+	struct reply *confirm; /* the OK of its SUB has not left: nothing may come */
+	bool is_charged;       /* with a failure, as its channel closes */
+	/* It has ended, and is freed when the last message it was given is settled. */
+	bool is_gone;
+
+	/* A GET: the reply that waits, and what it gets. */
+	struct reply *reply;
+	struct delivery *deliveries;
+	uint32_t count;
+};
+
+TAILQ_HEAD(subscription_list, subscription);
+
+static inline struct subscription *subscription_of(const struct consumer *c)
+{
+	return container_of(c, struct subscription, consumer);
+}
+
+/* One of the channel, in no queue yet; a GET where `sid` is empty. */
+struct subscription *subscription_create(struct channel *ch, struct slice sid);
+/* End it: what it holds stays with the channel, and refers to it until it is settled. */
+void subscription_destroy(struct subscription *sub);
+/* The OK of its SUB has left: its messages may come. */
+void subscription_confirmed(struct subscription *sub);
+/* A message that it was given is no longer held. It may be freed by the call. */
+void subscription_settled(struct subscription *sub);
+
+#endif

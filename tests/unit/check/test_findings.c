@@ -1,0 +1,87 @@
+#include "check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "check/findings.h"
+
+static void assert_printed(struct findings *f, const char *wanted)
+{
+	char *text;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+	findings_print(f, out);
+	fclose(out);
+	assert_string_equal(text, wanted);
+	free(text);
+}
+
+static void findings_come_in_the_order_of_files_and_lines(void **state)
+{
+	struct findings f;
+	findings_init(&f, "my/rules//");
+	findings_add(&f, "b.lua", 2, "two");
+	findings_add(&f, "b.lua", 1, "one");
+	findings_add(&f, "a.lua", 10, "ten %d", 10);
+	findings_note(&f, "a.lua", 9, "nine");
+	findings_add(&f, "", 0, "all");
+	assert_int_equal(f.problems, 4);
+	assert_printed(&f, "my/rules: all\n"
+			   "my/rules/a.lua:9: note: nine\n"
+			   "my/rules/a.lua:10: ten 10\n"
+			   "my/rules/b.lua:1: one\n"
+			   "my/rules/b.lua:2: two\n");
+	assert_true(findings_has(&f, "a.lua", 9));
+	assert_false(findings_has(&f, "a.lua", 8));
+	findings_deinit(&f);
+}
+
+static void what_is_outside_of_the_directory_comes_last(void **state)
+{
+	struct findings f;
+	findings_init(&f, "/");
+	findings_add_outside(&f, "a.defs", 3, "b");
+	findings_add_outside(&f, "broker", 0, "c");
+	findings_add_outside(&f, "a.defs", 1, "a");
+	findings_add(&f, "z.lua", 1, "z");
+	assert_printed(&f, "/z.lua:1: z\na.defs:1: a\na.defs:3: b\nbroker: c\n");
+	findings_deinit(&f);
+}
+
+static void an_error_has_its_own_place(void **state)
+{
+	struct findings f;
+	findings_init(&f, "r");
+	findings_add_error(&f, "retry/a.lua:3: '=' expected near 'b.lua:4:'");
+	findings_add_error(&f, "retry/x.lua: is larger than 1 byte");
+	findings_add_error(&f, "no place at a.lua:3: here");
+	assert_int_equal(f.problems, 3);
+	assert_printed(&f, "r:1: no place at a.lua:3: here\n"
+			   "r/retry/a.lua:3: '=' expected near 'b.lua:4:'\n"
+			   "r/retry/x.lua:1: is larger than 1 byte\n");
+	findings_deinit(&f);
+}
+
+static void what_is_found_twice_is_told_once(void **state)
+{
+	struct findings f;
+	findings_init(&f, "r");
+	findings_add_error(&f, "lib/m.lua:1: wrong (called from retry/a.lua:1)");
+	findings_add_error(&f, "lib/m.lua:1: wrong (called from retry/b.lua:1)");
+	findings_add_error(&f, "lib/m.lua:1: wronger");
+	assert_int_equal(f.problems, 2);
+	assert_printed(&f, "r/lib/m.lua:1: wrong (called from retry/a.lua:1)\n"
+			   "r/lib/m.lua:1: wronger\n");
+	findings_deinit(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(findings_come_in_the_order_of_files_and_lines),
+		cmocka_unit_test(what_is_outside_of_the_directory_comes_last),
+		cmocka_unit_test(an_error_has_its_own_place),
+		cmocka_unit_test(what_is_found_twice_is_told_once),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

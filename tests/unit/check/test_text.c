@@ -1,0 +1,85 @@
+#include "check.h"
+
+#include "base/buf.h"
+#include "check/text.h"
+
+static void write_name(void *ctx, struct slice name, int line)
+{
+	buf_printf(ctx, "%" SLICE_FMT ":%d ", SLICE_ARG(name), line);
+}
+
+struct text_case {
+	const char *text, *wanted;
+};
+
+static void assert_cases(const struct text_case *cases, size_t count,
+			 void (*each)(struct slice, text_fn *, void *))
+{
+	for (size_t i = 0; i < count; i++) {
+		struct buf out;
+
+		buf_init(&out);
+		each(slice_from(cases[i].text), write_name, &out);
+		assert_buf(&out, cases[i].wanted);
+		buf_deinit(&out);
+	}
+}
+
+static void exchanges_are_strings_assigned_to_the_field(void **state)
+{
+	static const struct text_case cases[] = {
+		{ "", "" },
+		{ "msg.exchange = \"a\"\nreturn { exchange='b', exchange =\t'c' }",
+		  "a:1 b:2 c:2 " },
+		{ "x = exchange == 'a' or exchanges = 'b' or my_exchange = 'c'", "" },
+		{ "exchange = name", "" },
+		{ "exchange =", "" },
+		{ "exchange = '", "" },
+		{ "exchange = 'a", "" },
+		{ "exchange = ''", "" },
+		{ "exchange = 'a b'", "" },
+		{ "exchange = 'a\\98'", "" },
+		{ "exchange = '-' or { exchange = '*' }", "" },
+		{ "exchangeexchange = 'a' exchange", "" },
+	};
+
+	assert_cases(cases, COUNT(cases), text_each_exchange);
+}
+
+static void comments_and_long_strings_are_skipped(void **state)
+{
+	static const struct text_case cases[] = {
+		{ "-- exchange = 'a'\nexchange = 'b' -- exchange = 'c'", "b:2 " },
+		{ "--[[ exchange = 'a'\nexchange = 'b'\n]]\nexchange = 'c'", "c:4 " },
+		{ "s = [[\nexchange = 'a'\n]] exchange = 'b'\nexchange = 'c'", "c:4 " },
+		{ "s = [[x]]\nexchange = 'a'", "a:2 " },
+		{ "--[[x]]\nexchange = 'a'", "a:2 " },
+		{ "-- see [[\nexchange = 'a'", "a:2 " },
+		{ "[[", "" },
+	};
+
+	assert_cases(cases, COUNT(cases), text_each_exchange);
+}
+
+static void functions_begin_a_line(void **state)
+{
+	static const struct text_case cases[] = {
+		{ "function M.a(x)\nend\nfunction  b:c ()\nend", "M.a:1 b:c:3 " },
+		{ "local function a() end\n  function b() end\nfunctions c()", "" },
+		{ "function (x)", "" },
+		{ "function ", "" },
+		{ "--[[\nfunction a()\n]]", "" },
+	};
+
+	assert_cases(cases, COUNT(cases), text_each_function);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(exchanges_are_strings_assigned_to_the_field),
+		cmocka_unit_test(comments_and_long_strings_are_skipped),
+		cmocka_unit_test(functions_begin_a_line),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

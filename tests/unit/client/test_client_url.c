@@ -1,0 +1,95 @@
+#include "check.h"
+#include "base/mem.h"
+#include "client/client_url.h"
+
+static void check(const char *text, const char *address, const char *vhost)
+{
+	struct client_url u;
+	struct tidemq_error err;
+	assert_int_equal(client_url_parse(text, &u, &err), TIDEMQ_OK);
+	char *got = client_url_address(&u);
+	assert_string_equal(got, address);
+	assert_string_equal(u.vhost, vhost);
+	mem_free(got);
+	client_url_deinit(&u);
+}
+
+static void check_bad(const char *text, const char *sentence)
+{
+	struct client_url u;
+	struct tidemq_error err;
+	assert_int_equal(client_url_parse(text, &u, &err), TIDEMQ_EINVAL);
+	assert_non_null(strstr(err.text, sentence));
+	assert_null(u.host);
+	assert_null(u.vhost);
+}
+
+static void a_host_has_the_default_port_and_vhost(void **state)
+{
+	check("tide://localhost", "localhost:7310", "/");
+	check("tide://localhost/", "localhost:7310", "/");
+	check("tide://10.0.0.1:99/shop", "10.0.0.1:99", "shop");
+	check("tide://h/%2F", "h:7310", "/");
+}
+
+static void an_ipv6_address_stands_in_brackets(void **state)
+{
+	check("tide://[::1]/", "[::1]:7310", "/");
+	check("tide://[::1]:80/v", "[::1]:80", "v");
+	check_bad("tide://[::1/", "bracket");
+	check_bad("tide://[::1]80/", "followed by");
+}
+
+static void user_and_password_are_decoded(void **state)
+{
+	struct client_url u;
+	assert_int_equal(client_url_parse("tide://m%40x:p@ss:w@h/", &u, NULL), TIDEMQ_OK);
+	assert_string_equal(u.user, "m@x");
+	assert_string_equal(u.pass, "p@ss:w");
+	assert_string_equal(u.host, "h");
+	client_url_deinit(&u);
+	check_bad("tide://a%00b@h/", "user");
+	check_bad("tide://:p@h/", "user");
+}
+
+static void a_socket_is_a_path_with_options(void **state)
+{
+	check("tide+unix:/run/tide.sock", "/run/tide.sock", "/");
+	check("tide+unix:///run/tide.sock", "/run/tide.sock", "/");
+	check("tide+unix:/a%20b?vhost=shop", "/a b", "shop");
+	check("tide+unix:rel?vhost=a&vhost=b", "rel", "b");
+	struct client_url u;
+	assert_int_equal(client_url_parse("tide+unix:/s?user=u&pass=p", &u, NULL),
+			 TIDEMQ_OK);
+	assert_string_equal(u.user, "u");
+	assert_string_equal(u.pass, "p");
+	client_url_deinit(&u);
+	check_bad("tide+unix:", "no socket");
+	check_bad("tide+unix:/s?colour=red", "colour");
+}
+
+static void wrong_urls_are_refused(void **state)
+{
+	check_bad("", "must begin");
+	check_bad("http://h/", "must begin");
+	check_bad("tide:///", "no host");
+	check_bad("tide://h:0/", "port");
+	check_bad("tide://h:65536/", "port");
+	check_bad("tide://h:/", "port");
+	check_bad("tide://h/a:b", "vhost");
+	check_bad("tide://h/a%2Fb", "vhost");
+	check_bad("tide://h/%zz", "vhost");
+	check_bad("tide://h/%00", "vhost");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_host_has_the_default_port_and_vhost),
+		cmocka_unit_test(an_ipv6_address_stands_in_brackets),
+		cmocka_unit_test(user_and_password_are_decoded),
+		cmocka_unit_test(a_socket_is_a_path_with_options),
+		cmocka_unit_test(wrong_urls_are_refused),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
