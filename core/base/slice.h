@@ -45,6 +45,23 @@ static inline struct slice slice_skip(struct slice s, size_t n)
 	return (struct slice){ s.data + n, s.len - n };
 }
 
+/* The index of the first `c`; the length when there is none. */
+static inline size_t slice_find(struct slice s, char c)
+{
+	const char *at = s.len ? (const char *)memchr(s.data, c, s.len) : NULL;
+
+	return at ? (size_t)(at - s.data) : s.len;
+}
+
+/* Take what stands before the first `c`, or all of it, and drop the `c`. */
+static inline struct slice slice_cut(struct slice *rest, char c)
+{
+	struct slice head = { rest->data, slice_find(*rest, c) };
+
+	*rest = slice_skip(*rest, head.len < rest->len ? head.len + 1 : head.len);
+	return head;
+}
+
 /* Decimal digits alone, no sign, at most `max`; false otherwise. */
 bool slice_to_uint(struct slice s, uint64_t max, uint64_t *out);
 

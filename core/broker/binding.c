@@ -97,13 +97,28 @@ static struct binding *add(const struct binding_spec *spec, uint32_t number,
 	return b;
 }
 
+/* Rules that refuse it go without. */
+static void bind_candidates(const struct binding *b)
+{
+	struct exchange *x = b->source;
+	struct error why;
+
+	for (int slot = RULESET_ACTIVE + 1; slot < RULESET_SLOTS; slot++)
+		if (x->indexes[slot] &&
+		    index_bind(x->indexes[slot], slice_from(b->pattern), &b->args,
+			       b->number, &why) < 0)
+			ruleset_note_failure(x->vhost->broker->candidates[slot],
+					     "exchange", x->name, &why);
+}
+
 int binding_create(const struct binding_spec *spec, struct binding **out,
 		   struct error *err)
 {
 	struct exchange *x = spec->source;
 	uint32_t number = take_number(x);
 	struct buf text;
-	int rc = index_bind(x->index, spec->pattern, spec->args, number, err);
+	int rc = index_bind(x->indexes[RULESET_ACTIVE], spec->pattern, spec->args, number,
+			    err);
 
 	if (rc < 0) {
 		give_number(x, number);
@@ -113,6 +128,7 @@ int binding_create(const struct binding_spec *spec, struct binding **out,
 	format(spec, &text);
 	*out = add(spec, number, buf_slice(&text));
 	buf_deinit(&text);
+	bind_candidates(*out);
 	return TIDE_OK;
 }
 
@@ -127,9 +143,13 @@ void binding_restore(const struct binding_spec *spec, struct slice text)
 static void unbind(struct binding *b)
 {
 	struct error ignored;
-	int rc = index_unbind(b->source->index, slice_from(b->pattern), &b->args,
-			      b->number, &ignored);
+	int rc;
 
+	for (int slot = 0; slot < RULESET_SLOTS; slot++)
+		if (b->source->indexes[slot])
+			rc = index_unbind(b->source->indexes[slot],
+					  slice_from(b->pattern), &b->args, b->number,
+					  &ignored);
 	(void)rc;
 }
 
@@ -158,7 +178,7 @@ void binding_destroy(struct binding *b)
 {
 	/* The index of an exchange that goes away goes as a whole, and one that is
 	 * unusable has none. */
-	if (!b->source->is_going && b->source->index)
+	if (!b->source->is_going)
 		unbind(b);
 	take_out(b);
 	give_number(b->source, b->number);
@@ -174,7 +194,7 @@ void binding_release(struct binding *b)
 	struct broker *broker = x->vhost->broker;
 
 	/* Once one has been left for later all are, for a while. */
-	if (x->is_going || !x->index ||
+	if (x->is_going || !x->indexes[RULESET_ACTIVE] ||
 	    (TAILQ_EMPTY(&broker->unbinding) && !pace_is_spent(&broker->pace, true))) {
 		binding_destroy(b);
 		return;

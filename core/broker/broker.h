@@ -14,8 +14,10 @@
 #include "id_lease.h"
 #include "shard/journal.h"
 #include "pace.h"
+#include "ruleset.h"
 #include "shard/shard.h"
 #include "shared_sync.h"
+#include "watcher.h"
 
 struct dedupe;
 struct gate;
@@ -79,7 +81,10 @@ struct broker {
 	uv_loop_t *loop;
 	struct broker_config config;
 	struct store *store;
-	struct engine *engine;
+	struct engine *engine; /* of the active rules */
+	struct ruleset active_rules;
+	struct ruleset *candidates[RULESET_SLOTS]; /* NULL where there is none */
+	struct watcher watcher;  /* set by rollout/recent.c and rollout/shadow.c */
 	struct history *history; /* of the rules */
 	struct gate *gate;       /* before rules go in force */
 	struct recent *recent;   /* the last publishes */
@@ -105,10 +110,9 @@ struct broker {
 	struct queue *queues_by_serial; /* uthash */
 	unsigned exchange_count;
 	unsigned binding_count;
-	uint64_t route_version;            /* changes with every binding */
-	uint64_t route_stamp;              /* marks what a routing has visited */
-	struct route *route;               /* the last one that may not be remembered */
-	const struct route_tracer *tracer; /* within route_explain, else NULL */
+	uint64_t route_version;         /* changes with every binding */
+	uint64_t route_stamp;           /* marks what a routing has visited */
+	struct route *route;            /* the last one that may not be remembered */
 	struct exchange_list unbinding; /* that have bindings to take out of the index */
 	struct route_list routes;       /* that exchanges remember, from the oldest on */
 	size_t route_bytes;             /* of these */

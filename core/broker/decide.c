@@ -1,6 +1,8 @@
 #include "decide.h"
 
 #include "base/mem.h"
+#include "broker.h"
+#include "rules/engine/strategy.h"
 
 static void deinit_outcome(struct decision *d, struct outcome *o)
 {
@@ -19,8 +21,6 @@ void decision_deinit(struct decision *d)
 	mem_free(d->copies);
 }
 
-/* ---- filters ---------------------------------------------------------------------- */
-
 struct filtering {
 	const struct decide_spec *spec;
 	struct decision *decision;
@@ -35,11 +35,11 @@ static void on_step(void *ctx, const struct filter_step *step)
 	f->spec->on_filter(f->spec->ctx, f->outcome->number, step);
 }
 
-/* The copies that a filter made of an outcome, as outcomes of their own; they
- * have their own ids from here on. */
+/* The copies that a filter made of an outcome, as outcomes of their own. Those that may
+ * be stored have their own ids from here on. */
 static void take_copies(struct filtering *f)
 {
-	struct broker *b = f->spec->vhost->broker;
+	bool is_active = f->spec->rules->slot == RULESET_ACTIVE;
 	struct decision *d = f->decision;
 	unsigned hops = f->outcome->hops, made = f->pass.copies.count;
 
@@ -50,7 +50,8 @@ static void take_copies(struct filtering *f)
 	for (unsigned i = 0; i < made; i++) {
 		struct msg *m = f->pass.copies.items[i];
 
-		m->id = broker_next_id(b);
+		if (is_active)
+			m->id = broker_next_id(f->spec->vhost->broker);
 		d->copies[d->copy_count++] = (struct outcome){
 			.msg = m,
 			.number = ++d->copies_made,
@@ -64,7 +65,6 @@ static void take_copies(struct filtering *f)
 static int filter_outcome(struct filtering *f, struct outcome *o, struct error *err)
 {
 	struct filter_pass *p = &f->pass;
-	struct broker *b = f->spec->vhost->broker;
 	int rc;
 
 	f->outcome = o;
@@ -76,12 +76,13 @@ static int filter_outcome(struct filtering *f, struct outcome *o, struct error *
 				 o->sender, o->sender_line, FILTER_HOPS_MAX);
 	p->msg = o->msg;
 	p->vhost = vhost_slice(f->spec->vhost);
-	p->now_unix_ms = b->now_ms;
+	p->context = f->spec->context;
+	p->now_unix_ms = f->spec->now_ms;
 	p->hops = o->hops;
 	p->sender = o->sender;
 	p->sender_line = o->sender_line;
 	p->copies.max = DRAFT_COPIES_MAX - f->decision->copies_made;
-	rc = filter_run(b->engine, p, err);
+	rc = filter_run(f->spec->rules->engine, p, err);
 	o->msg = p->msg;
 	o->hops = p->hops;
 	o->sender = p->sender;
@@ -128,9 +129,7 @@ static int run_filters(struct decision *d, const struct decide_spec *spec,
 	return rc;
 }
 
-/* ---- routes ----------------------------------------------------------------------- */
-
-/* The exchange that a filter has named. */
+/* The exchange that the message names, or a filter has named. */
 static int find_exchange(struct outcome *o, const struct decide_spec *spec,
 			 struct error *err)
 {
@@ -140,20 +139,51 @@ static int find_exchange(struct outcome *o, const struct decide_spec *spec,
 	o->exchange = exchange_find(spec->vhost, o->msg->exchange);
 	if (o->exchange)
 		return TIDE_OK;
+	if (!o->sender)
+		return error_set(err, TIDE_ENOTFOUND,
+				 "there is no exchange '%" SLICE_FMT "'",
+				 SLICE_ARG(o->msg->exchange));
 	return error_set(err, TIDE_ERULE,
 			 "%s:%d: the message is sent to exchange '%" SLICE_FMT
 			 "', which does not exist",
 			 o->sender, o->sender_line, SLICE_ARG(o->msg->exchange));
 }
 
-static int pick_queues(struct outcome *o, const struct route *route, struct error *err)
+static int pick_shard(const struct decide_spec *spec, const struct outcome *o,
+		      struct queue *q, unsigned *shard, struct error *err)
+{
+	const struct script_question question = { o->msg, spec->context };
+
+	return strategy_pick(q->strategies[spec->rules->slot][SCRIPT_SHARDING], &question,
+			     q->config.shards, shard, err);
+}
+
+/* 0 when the script fails: the engine counts that, RULES status shows it, and the
+ * message is stored all the same. */
+static double rank(const struct decide_spec *spec, const struct outcome *o,
+		   const struct queue *q, const struct shard *sh)
+{
+	const struct script_question question = { o->msg, spec->context };
+	struct queue_view view;
+	struct error ignored;
+	double found;
+
+	queue_view(q, sh, &view);
+	return strategy_rank(q->strategies[spec->rules->slot][SCRIPT_PRIORITY], &question,
+			     &view, &found, &ignored) == TIDE_OK
+		       ? found
+		       : 0;
+}
+
+static int pick_queues(struct outcome *o, const struct decide_spec *spec,
+		       const struct route *route, struct error *err)
 {
 	for (unsigned i = 0; i < route->count; i++) {
 		const struct route_target *t = &route->targets[i];
 		struct pick *pick = &o->picks[i];
 		unsigned shard = t->shard;
-		int rc =
-			shard == ROUTE_ASK ? route_pick(t, o->msg, &shard, err) : TIDE_OK;
+		int rc = shard == ROUTE_ASK ? pick_shard(spec, o, t->queue, &shard, err)
+					    : TIDE_OK;
 
 		if (rc < 0) {
 			o->count = i;
@@ -161,35 +191,12 @@ static int pick_queues(struct outcome *o, const struct route *route, struct erro
 		}
 		pick->queue = t->queue;
 		pick->shard = t->queue->shards[shard];
-		pick->rank =
-			t->has_rank ? t->rank : queue_rank(t->queue, pick->shard, o->msg);
+		pick->rank = t->has_rank ? t->rank : rank(spec, o, t->queue, pick->shard);
 		pick->binding = t->binding;
 		pick->is_shard_known = t->shard != ROUTE_ASK;
 		pick->is_rank_known = t->has_rank;
 	}
 	return TIDE_OK;
-}
-
-struct tracing {
-	const struct decide_spec *spec;
-	unsigned number;
-};
-
-static void on_visit(void *ctx, struct exchange *x, const uint32_t *numbers, size_t count)
-{
-	const struct tracing *t = ctx;
-
-	t->spec->on_visit(t->spec->ctx, t->number, x, numbers, count);
-}
-
-static int explain_route(const struct outcome *o, const struct decide_spec *spec,
-			 const struct route **route, struct error *err)
-{
-	struct tracing t = { spec, o->number };
-	const struct route_tracer tracer = { on_visit, &t };
-	const struct route_query query = { spec->vhost, o->exchange, o->msg, &tracer };
-
-	return route_explain(&query, route, err);
 }
 
 static int route_outcome(struct decision *d, struct outcome *o,
@@ -199,12 +206,10 @@ static int route_outcome(struct decision *d, struct outcome *o,
 	int rc = TIDE_OK;
 
 	o->exchange = spec->exchange;
-	if (o->sender)
+	if (o->sender || !o->exchange)
 		rc = find_exchange(o, spec, err);
 	if (rc == TIDE_OK)
-		rc = spec->on_visit
-			     ? explain_route(o, spec, &route, err)
-			     : route_find(spec->vhost, o->exchange, o->msg, &route, err);
+		rc = route_find(spec, o, &route, err);
 	if (rc < 0)
 		return rc;
 	o->count = route->count;
@@ -215,7 +220,7 @@ static int route_outcome(struct decision *d, struct outcome *o,
 		o->picks = d->picks;
 	else if (route->count > 0)
 		o->picks = mem_alloc(route->count * sizeof(*o->picks));
-	return pick_queues(o, route, err);
+	return pick_queues(o, spec, route, err);
 }
 
 static inline int filter_all(struct decision *d, const struct decide_spec *spec,
@@ -229,7 +234,7 @@ static inline int filter_all(struct decision *d, const struct decide_spec *spec,
 	d->first.number = d->first.hops = d->first.count = 0;
 	d->copies = NULL;
 	d->copy_count = d->copies_made = 0;
-	if (filter_count(spec->vhost->broker->engine) == 0)
+	if (filter_count(spec->rules->engine) == 0)
 		return TIDE_OK;
 	return run_filters(d, spec, err);
 }

@@ -1,14 +1,16 @@
 /* decide.h: what a publish does, before it is done: the filters, the route, the
  * shards and the ranks.
  *
- * A decision is made from a vhost, a message and the rules in force, and changes
- * nothing; all that can fail does so here. publish.c carries it out, explain.c
- * prints it. Good until anything is declared, deleted or bound. */
+ * A decision is made from a vhost, a message and a ruleset, and changes nothing. All
+ * that can fail does so here. Publishes, EXPLAIN, shadow, replay and `tidemq check`
+ * decide by this function; publish.c carries the decision out. It is good until
+ * anything is declared, deleted or bound. */
 #ifndef TIDE_BROKER_DECIDE_H
 #define TIDE_BROKER_DECIDE_H
 
-#include "rules/engine/filter.h"
 #include "route.h"
+#include "rules/api/decision_context.h"
+#include "rules/engine/filter.h"
 
 #define DECIDE_PICKS_INLINE 32 /* destinations for which nothing is allocated */
 
@@ -48,20 +50,25 @@ struct decision {
 };
 
 struct decide_spec {
+	const struct ruleset *rules;
+	struct decision_context *context; /* NULL: that of a live publish */
 	struct vhost *vhost;
-	struct exchange *exchange; /* NULL: the default exchange */
+	struct exchange *exchange; /* NULL: that which the message names */
 	struct msg *msg;
+	int64_t now_ms; /* delays that filters set count from here */
 	/* For EXPLAIN, else NULL: each filter, and which outcome it worked on. */
 	void (*on_filter)(void *ctx, unsigned number, const struct filter_step *step);
-	/* Each exchange that an outcome visits; with it nothing is remembered. */
+	/* For EXPLAIN, else NULL: each exchange that an outcome visits, with the numbers
+	 * of its bindings that match, each once, from the oldest on. Of a decision that
+	 * is remembered the exchanges are visited again, for this alone. */
 	void (*on_visit)(void *ctx, unsigned number, struct exchange *x,
 			 const uint32_t *numbers, size_t count);
 	void *ctx;
 };
 
-/* TIDE_EREJECTED when a filter refuses the message, TIDE_ERULE when a script
- * fails: then an outcome has the picks that were made before. Anyhow decision_deinit
- * comes after. */
+/* TIDE_EREJECTED when a filter refuses the message, TIDE_ERULE when a script fails:
+ * then an outcome has the picks that were made before. TIDE_ENOTFOUND: the exchange that
+ * the message names. Call decision_deinit in every case. */
 TIDE_MUST_USE int decide(struct decision *d, const struct decide_spec *spec,
 			 struct error *err);
 /* Its two halves: the filters; then, unless they have failed, route, shards and ranks.

@@ -120,7 +120,8 @@ static int create(struct vhost *v, struct slice name, struct slice type,
 	if (rc < 0)
 		return rc;
 	*out = make(v, name, type, a);
-	(*out)->index = index;
+	(*out)->indexes[RULESET_ACTIVE] = index;
+	ruleset_follow_exchange(*out);
 	return TIDE_OK;
 }
 
@@ -154,15 +155,15 @@ void exchange_set_unreadable(struct exchange *x, const char *what,
 	unusable_set_exchange(x, why.text);
 }
 
-static int bind_all(struct exchange *x, struct error *err)
+static int bind_all(struct exchange *x, struct index *index, struct error *err)
 {
 	struct error cause;
 
 	for (uint32_t i = 0; i < x->binding_cap; i++) {
 		const struct binding *b = x->bindings[i];
-		int rc = b ? index_bind(x->index, slice_from(b->pattern), &b->args, i,
-					&cause)
-			   : TIDE_OK;
+		int rc =
+			b ? index_bind(index, slice_from(b->pattern), &b->args, i, &cause)
+			  : TIDE_OK;
 
 		if (rc < 0)
 			return error_set(
@@ -174,28 +175,27 @@ static int bind_all(struct exchange *x, struct error *err)
 	return TIDE_OK;
 }
 
-int exchange_attach(struct exchange *x, struct error *err)
+int exchange_attach(struct exchange *x, const struct ruleset *r, struct error *err)
 {
+	struct index **index = &x->indexes[r->slot];
 	struct error cause;
 	char user[VHOST_USER_MAX];
 	int rc;
 
 	vhost_format_user(x->vhost, "exchange", exchange_slice(x), user);
-	rc = index_create(x->vhost->broker->engine, slice_from(x->type), &x->args, user,
-			  &x->index, &cause);
+	rc = index_create(r->engine, slice_from(x->type), &x->args, user, index, &cause);
 	if (rc < 0)
 		return unusable_explain(SCRIPT_ROUTING, x->type, &cause, err);
-	rc = bind_all(x, err);
+	rc = bind_all(x, *index, err);
 	if (rc < 0)
-		exchange_detach(x);
+		exchange_detach(x, r->slot);
 	return rc;
 }
 
-void exchange_detach(struct exchange *x)
+void exchange_detach(struct exchange *x, enum ruleset_slot slot)
 {
-	binding_drop_released(x);
-	index_destroy(x->index);
-	x->index = NULL;
+	index_destroy(x->indexes[slot]);
+	x->indexes[slot] = NULL;
 }
 
 int exchange_declare(struct vhost *v, struct slice name, struct slice type,
@@ -260,7 +260,9 @@ static void free_parts(struct exchange *x)
 {
 	route_cache_clear(x);
 	unusable_clear_exchange(x);
-	exchange_detach(x);
+	binding_drop_released(x);
+	for (int slot = 0; slot < RULESET_SLOTS; slot++)
+		exchange_detach(x, slot);
 	HASH_DEL(x->vhost->exchanges, x);
 	x->vhost->broker->exchange_count--;
 	vhost_check(x->vhost);

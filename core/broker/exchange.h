@@ -7,9 +7,9 @@
 #include <sys/queue.h>
 
 #include "base/table.h"
-#include "rules/engine/engine.h"
 #include "binding.h"
 #include "definition.h"
+#include "ruleset.h"
 #include "vhost.h"
 
 struct route;
@@ -28,8 +28,8 @@ struct exchange {
 	char *unusable;     /* why it cannot be used; NULL: it can be. unusable.h */
 	bool is_unreadable; /* its definition, or a binding: it never can be */
 	struct definition definition;
-	struct index *index;       /* NULL: not attached */
-	struct binding **bindings; /* by number, NULL where free */
+	struct index *indexes[RULESET_SLOTS]; /* NULL: not attached */
+	struct binding **bindings;            /* by number, NULL where free */
 	uint32_t binding_cap;
 	uint32_t binding_count;
 	uint32_t number_count;  /* ever given out; those that came back: */
@@ -62,10 +62,11 @@ struct exchange *exchange_restore(struct vhost *v, struct slice name, struct sli
 /* It can never be used: what Redis has of it is not what this broker writes. */
 void exchange_set_unreadable(struct exchange *x, const char *what,
 			     const struct error *cause);
-/* Have its script index its bindings, in the rules in force. The text of an error is as
+/* Have its script in a ruleset index its bindings. The text of an error is as
  * unusable_set_exchange wants it, and nothing is attached then. */
-TIDE_MUST_USE int exchange_attach(struct exchange *x, struct error *err);
-void exchange_detach(struct exchange *x);
+TIDE_MUST_USE int exchange_attach(struct exchange *x, const struct ruleset *r,
+				  struct error *err);
+void exchange_detach(struct exchange *x, enum ruleset_slot slot);
 /* Remove the definition and the bindings, both ways, from Redis; before
  * exchange_destroy. `waiter` may be NULL. */
 void exchange_erase(struct exchange *x, struct waiter *waiter);

@@ -1,8 +1,7 @@
 #include "publish.h"
 
+#include "broker.h"
 #include "shard/dedupe.h"
-#include "rollout/recent.h"
-#include "rollout/shadow.h"
 
 /* For a message with a publish id, each queue decides whether it has seen it. Gives how
  * many had; `*first` is the message that the first of those has. */
@@ -108,65 +107,46 @@ static int check_sizes(const struct decision *d, const struct broker *b,
 	return rc;
 }
 
-static void add_picks(struct verdict *verdict, const struct outcome *o)
-{
-	for (unsigned i = 0; i < o->count; i++) {
-		const struct pick *pick = &o->picks[i];
-		struct verdict_target *t = verdict_add(verdict, pick->queue->serial);
-
-		if (t) {
-			t->shard = pick->shard->index;
-			t->rank = pick->rank;
-		}
-	}
-}
-
-/* Who looks at what is decided, and how it was before. */
-struct look {
-	struct shadow *shadow;
-	uint64_t random_state;
+/* A publish is decided by the active rules, and who watches may look at it. */
+struct publishing {
+	struct decide_spec spec;
+	uint64_t random_state; /* before the decision */
 };
 
-/* @param refusal  NULL for none */
-static void tell(const struct look *look, const struct decide_spec *spec,
-		 const struct decision *d, const struct error *refusal)
+static inline void begin(struct publishing *p, const struct broker *b)
 {
-	struct broker *b = spec->vhost->broker;
-	struct verdict *verdict = recent_add(
-		b->recent, &(struct recent_publish){ spec->vhost, spec->msg,
-						     look->random_state, refusal });
+	const struct watcher *w = &b->watcher;
 
-	if (!refusal) {
-		add_picks(verdict, &d->first);
-		for (unsigned i = 0; i < d->copy_count; i++)
-			add_picks(verdict, &d->copies[i]);
-	}
-	if (look->shadow)
-		shadow_look(look->shadow,
-			    &(struct shadow_live){ spec, d, verdict, refusal });
+	p->spec.rules = &b->active_rules;
+	p->spec.now_ms = b->now_ms;
+	if (w->on_publish)
+		p->spec.context = w->on_publish(w->ctx);
+	if (w->on_decided)
+		p->random_state = engine_random_state(b->engine);
 }
 
-/* At the publish that is to be decided now; the shadow takes some of them. */
-static struct look begin_look(struct broker *b)
+static inline void tell(const struct publishing *p, const struct broker *b,
+			const struct decision *d, const struct error *refusal)
 {
-	struct look look = { .random_state = engine_random_state(b->engine) };
+	const struct watcher *w = &b->watcher;
 
-	if (b->shadow && shadow_take_publish(b->shadow))
-		look.shadow = b->shadow;
-	return look;
+	if (w->on_decided)
+		w->on_decided(w->ctx, &(struct watched_publish){ &p->spec, d, refusal,
+								 p->random_state });
 }
 
 int publish_message(struct vhost *v, struct exchange *x, struct msg *m, bool is_mandatory,
 		    struct waiter *waiter, struct published *out, struct error *err)
 {
-	const struct decide_spec spec = { .vhost = v, .exchange = x, .msg = m };
-	struct look look = begin_look(v->broker);
+	struct publishing p = { .spec = { .vhost = v, .exchange = x, .msg = m } };
 	struct decision d;
-	int rc = decide(&d, &spec, err);
+	int rc;
 
+	begin(&p, v->broker);
+	rc = decide(&d, &p.spec, err);
 	if (rc == TIDE_OK)
 		rc = check_sizes(&d, v->broker, err);
-	tell(&look, &spec, &d, rc < 0 ? err : NULL);
+	tell(&p, v->broker, &d, rc < 0 ? err : NULL);
 	*out = (struct published){ .id = m->id };
 	if (rc == TIDE_OK && is_mandatory && d.first.count == 0)
 		rc = refuse_unroutable(&d.first, v->broker, err);
@@ -180,12 +160,16 @@ int publish_message(struct vhost *v, struct exchange *x, struct msg *m, bool is_
 
 int publish_filter(struct decision *d, const struct decide_spec *spec, struct error *err)
 {
-	int rc = decide_filter(d, spec, err);
+	const struct broker *b = spec->vhost->broker;
+	struct publishing p = { .spec = *spec };
+	int rc;
 
+	p.spec.rules = &b->active_rules;
+	p.spec.now_ms = b->now_ms;
+	rc = decide_filter(d, &p.spec, err);
 	if (rc < 0) {
-		struct look look = begin_look(spec->vhost->broker);
-
-		tell(&look, spec, d, err);
+		begin(&p, b);
+		tell(&p, b, d, err);
 	}
 	return rc;
 }
@@ -211,14 +195,15 @@ int publish_filtered(struct decision *d, const struct decide_spec *spec,
 		     struct error *err)
 {
 	struct broker *b = spec->vhost->broker;
-	int rc = decide_route(d, spec, err);
-	struct look look;
+	struct publishing p = { .spec = *spec };
+	int rc;
 
+	/* The filters have had another moment. */
+	begin(&p, b);
+	rc = decide_route(d, &p.spec, err);
 	if (rc == TIDE_OK)
 		rc = check_sizes(d, b, err);
-	/* The filters have had another moment. */
-	look = begin_look(b);
-	tell(&look, spec, d, rc < 0 ? err : NULL);
+	tell(&p, b, d, rc < 0 ? err : NULL);
 	if (rc == TIDE_OK && has_dedupe_id(d))
 		rc = dedupe_admit(b, d, err);
 	if (rc < 0)

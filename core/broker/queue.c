@@ -51,25 +51,13 @@ void queue_view(const struct queue *q, const struct shard *sh, struct queue_view
 	out->ready = shard_count(sh, ENTRY_READY);
 }
 
-double queue_rank(struct queue *q, const struct shard *sh, const struct msg *m)
-{
-	struct queue_view view;
-	struct error ignored; /* counted by the engine, shown by RULES status */
-	double rank = 0;
-
-	queue_view(q, sh, &view);
-	if (strategy_rank(q->strategies[SCRIPT_PRIORITY], m, &view, &rank, &ignored) < 0)
-		return 0;
-	return rank;
-}
-
 /* ---- life ----------------------------------------------------------------------------
  */
 
 static const enum script_kind script_kinds[] = { SCRIPT_SHARDING, SCRIPT_PRIORITY,
 						 SCRIPT_RETRY };
 
-uint64_t queue_shard_load(const void *ctx, unsigned shard)
+static uint64_t shard_load(const void *ctx, unsigned shard)
 {
 	const struct queue *q = ctx;
 
@@ -77,8 +65,10 @@ uint64_t queue_shard_load(const void *ctx, unsigned shard)
 }
 
 /* On failure some of them are there. @param failed  receives the kind of the other */
-static int create_strategies(struct queue *q, int *failed, struct error *err)
+static int create_strategies(struct queue *q, const struct ruleset *r, int *failed,
+			     struct error *err)
 {
+	struct strategy **strategies = q->strategies[r->slot];
 	char user[VHOST_USER_MAX];
 	int rc = TIDE_OK;
 
@@ -86,46 +76,46 @@ static int create_strategies(struct queue *q, int *failed, struct error *err)
 	for (int i = 0; i < 3 && rc == TIDE_OK; i++) {
 		enum script_kind kind = script_kinds[i];
 
-		rc = strategy_create(q->vhost->broker->engine, kind,
-				     slice_from(q->config.scripts[kind]),
+		rc = strategy_create(r->engine, kind, slice_from(q->config.scripts[kind]),
 				     &q->config.script_args[kind], user,
-				     &q->strategies[kind], err);
+				     &strategies[kind], err);
 		*failed = i;
 	}
 	if (rc == TIDE_OK)
-		strategy_set_load(q->strategies[SCRIPT_SHARDING], queue_shard_load, q);
+		strategy_set_load(strategies[SCRIPT_SHARDING], shard_load, q);
 	return rc;
 }
 
-void queue_detach(struct queue *q)
+void queue_detach(struct queue *q, enum ruleset_slot slot)
 {
-	for (int i = 0; i < SCRIPT_KIND_COUNT; i++) {
-		strategy_destroy(q->strategies[i]);
-		q->strategies[i] = NULL;
+	for (int kind = 0; kind <= SCRIPT_RETRY; kind++) {
+		strategy_destroy(q->strategies[slot][kind]);
+		q->strategies[slot][kind] = NULL;
 	}
 }
 
-int queue_attach(struct queue *q, struct error *err)
+int queue_attach(struct queue *q, const struct ruleset *r, struct error *err)
 {
 	struct error cause;
-	int failed, rc = create_strategies(q, &failed, &cause);
+	int failed, rc = create_strategies(q, r, &failed, &cause);
 
 	if (rc == TIDE_OK)
 		return TIDE_OK;
-	queue_detach(q);
+	queue_detach(q, r->slot);
 	return unusable_explain(script_kinds[failed],
 				q->config.scripts[script_kinds[failed]], &cause, err);
 }
 
-bool queue_is_attached(const struct queue *q)
+bool queue_is_attached(const struct queue *q, enum ruleset_slot slot)
 {
-	return q->strategies[SCRIPT_RETRY] != NULL;
+	return q->strategies[slot][SCRIPT_RETRY] != NULL;
 }
 
 static void free_parts(struct queue *q)
 {
 	unusable_clear_queue(q);
-	queue_detach(q);
+	for (int slot = 0; slot < RULESET_SLOTS; slot++)
+		queue_detach(q, slot);
 	queue_config_deinit(&q->config);
 	route_destroy(q->direct);
 	mem_free(q->shards);
@@ -181,7 +171,7 @@ static int create(struct vhost *v, struct slice name, struct queue_config *confi
 {
 	struct queue *q = make(v, name, config_take);
 	struct error why;
-	int failed, rc = create_strategies(q, &failed, &why);
+	int failed, rc = create_strategies(q, &v->broker->active_rules, &failed, &why);
 
 	if (rc < 0) {
 		enum script_kind kind = script_kinds[failed];
@@ -192,6 +182,7 @@ static int create(struct vhost *v, struct slice name, struct queue_config *confi
 		return rc;
 	}
 	enter(q);
+	ruleset_follow_queue(q);
 	if (q->config.is_exclusive) {
 		q->owner = owner;
 		TAILQ_INSERT_TAIL(owner, q, owner_link);

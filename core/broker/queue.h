@@ -37,9 +37,9 @@ struct queue {
 	bool is_unreadable; /* its definition is: it never can be */
 	bool is_recovering; /* it can be in a moment */
 	struct queue_config config;
-	struct strategy *strategies[SCRIPT_KIND_COUNT]; /* sharding, priority, retry */
-	struct shard **shards;                          /* config.shards of them */
-	unsigned next_shard;                            /* where the dealing goes on */
+	struct strategy *strategies[RULESET_SLOTS][SCRIPT_RETRY + 1]; /* by kind */
+	struct shard **shards; /* config.shards of them */
+	unsigned next_shard;   /* where the dealing goes on */
 	struct consumer_list able;
 	struct consumer_list waiting;
 	struct consumer_list extended; /* GETs: of those who are able */
@@ -67,11 +67,12 @@ TIDE_MUST_USE int queue_declare(struct vhost *v, struct slice name,
 TIDE_MUST_USE int queue_restore(struct vhost *v, struct slice name,
 				const struct args *args, struct queue **out,
 				struct error *err);
-/* Make its scripts' uses in the rules in force. @return as strategy_create; the
- * text is as unusable_set_queue wants it, and nothing is attached */
-TIDE_MUST_USE int queue_attach(struct queue *q, struct error *err);
-void queue_detach(struct queue *q);
-bool queue_is_attached(const struct queue *q);
+/* Make its scripts' uses in a ruleset. @return as strategy_create; the text is as
+ * unusable_set_queue wants it, and nothing is attached */
+TIDE_MUST_USE int queue_attach(struct queue *q, const struct ruleset *r,
+			       struct error *err);
+void queue_detach(struct queue *q, enum ruleset_slot slot);
+bool queue_is_attached(const struct queue *q, enum ruleset_slot slot);
 /* Forget what its shards have read, as if it had just been restored. */
 void queue_renew_shards(struct queue *q);
 /* Cancels its consumers and drops its messages and bindings. Nothing is
@@ -92,10 +93,6 @@ bool queue_is_abandoned(const struct queue *q);
 /* Have it deal out messages at the end of the turn. */
 void queue_activate(struct queue *q);
 
-/* The rank of a message here; 0, and an error counted, when the script fails. */
-double queue_rank(struct queue *q, const struct shard *sh, const struct msg *m);
-/* How much a shard has to do: a strategy_load_fn, whose context is the queue. */
-uint64_t queue_shard_load(const void *queue, unsigned shard);
 void queue_view(const struct queue *q, const struct shard *sh, struct queue_view *out);
 
 static inline struct slice queue_slice(const struct queue *q)

@@ -3,7 +3,7 @@
 #include "host/log.h"
 #include "dead_letter.h"
 #include "queue.h"
-#include "rollout/shadow.h"
+#include "broker.h"
 #include "rules/engine/strategy.h"
 
 /* A message whose retry script failed is kept and tried again after this. */
@@ -19,7 +19,7 @@ static bool is_over_limit(const struct entry *e)
 static void apply(struct entry *e, const struct retry_decision *d, const char *reason)
 {
 	struct queue *q = entry_queue(e);
-	const char *rule = strategy_script(q->strategies[SCRIPT_RETRY]);
+	const char *rule = strategy_script(q->strategies[RULESET_ACTIVE][SCRIPT_RETRY]);
 
 	switch (d->action) {
 	case RETRY_AFTER:
@@ -37,19 +37,34 @@ static void apply(struct entry *e, const struct retry_decision *d, const char *r
 	}
 }
 
+int retry_decide(const struct ruleset *r, struct decision_context *context,
+		 const struct retry_failure *f, struct retry_decision *d,
+		 struct error *err)
+{
+	struct strategy *s = f->queue->strategies[r->slot][SCRIPT_RETRY];
+	const struct script_question question = { f->msg, context };
+
+	if (!s)
+		return error_set(err, TIDE_ERULE, "there is no retry script '%s'",
+				 f->queue->config.scripts[SCRIPT_RETRY]);
+	return strategy_decide(s, &question, &f->view, d, err);
+}
+
 static void decide(struct entry *e, const char *reason, struct retry_decision *d)
 {
 	struct queue *q = entry_queue(e);
-	struct failure_view failure = { reason, e->attempts, e->failures };
-	struct shadow *s = q->vhost->broker->shadow;
-	bool is_shadowed = s && shadow_ask_retry(s, q, e->msg, &failure);
+	const struct broker *b = q->vhost->broker;
+	const struct watcher *w = &b->watcher;
+	const struct retry_failure f = { q,
+					 e->msg,
+					 { reason, e->attempts, e->failures } };
 	struct error err;
-	int rc = strategy_decide(q->strategies[SCRIPT_RETRY], e->msg, e->attempts,
-				 &failure, d, &err);
+	int rc = retry_decide(&b->active_rules,
+			      w->on_failure ? w->on_failure(w->ctx, &f) : NULL, &f, d,
+			      &err);
 
-	if (is_shadowed)
-		shadow_tell_retry(s, rc == TIDE_OK ? d : NULL,
-				  rc == TIDE_OK ? NULL : &err);
+	if (w->on_failed)
+		w->on_failed(w->ctx, &f, d, rc < 0 ? &err : NULL);
 	if (rc == TIDE_OK)
 		return;
 	log_warn("queue '%s': %s; the message is kept and tried again in 5 s", q->name,

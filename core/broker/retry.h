@@ -5,7 +5,12 @@
 #ifndef TIDE_BROKER_RETRY_H
 #define TIDE_BROKER_RETRY_H
 
+#include "rules/engine/engine.h"
+#include "rules/engine/strategy.h"
 #include "shard/entry.h"
+
+struct queue;
+struct ruleset;
 
 /* `reason` is one of "nack" "timeout" "gone" "expired". */
 void retry_failed(struct entry *e, const char *reason);
@@ -14,6 +19,18 @@ void retry_failed(struct entry *e, const char *reason);
 void retry_after(struct entry *e, int64_t delay_ms);
 /* A NACK that says that it is hopeless. */
 void retry_dead(struct entry *e, const char *reason);
+/* What a retry script is asked about. */
+struct retry_failure {
+	struct queue *queue;
+	struct msg *msg;
+	struct failure_view view;
+};
+/* What the queue's retry script in a ruleset decides; nothing is done.
+ * @param context  NULL: that of a live failure */
+TIDE_MUST_USE int retry_decide(const struct ruleset *r, struct decision_context *context,
+			       const struct retry_failure *f, struct retry_decision *d,
+			       struct error *err);
+
 /* Returned unpunished: its consumer went away while at work on another. */
 void retry_unpunished(struct entry *e);
 

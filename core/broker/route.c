@@ -3,11 +3,11 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "host/log.h"
-#include "rules/api/dry_run.h"
+#include "broker.h"
+#include "decide.h"
+#include "unusable.h"
 #include "rules/engine/index.h"
 #include "rules/engine/strategy.h"
-#include "unusable.h"
 
 void route_destroy(struct route *r)
 {
@@ -50,67 +50,74 @@ static struct route *route_create(struct slice key)
 	return r;
 }
 
+/* A routing under way. */
+struct walk {
+	const struct decide_spec *spec;
+	const struct outcome *outcome;
+	struct script_question question;
+	struct broker *broker;
+	struct route *route;
+	struct exchange *todo; /* a list, and no recursion: clients make long chains */
+};
+
 /* What the queue's scripts decide by the key alone is decided now. */
-static int fill_target(struct route_target *t, const struct msg *m, bool *is_pure,
-		       struct error *err)
+static int fill_target(const struct walk *w, struct route_target *t, struct error *err)
 {
 	struct queue *q = t->queue;
-	struct strategy *sharding = q->strategies[SCRIPT_SHARDING];
-	struct strategy *priority = q->strategies[SCRIPT_PRIORITY];
+	struct strategy **strategies = q->strategies[w->spec->rules->slot];
+	struct strategy *priority = strategies[SCRIPT_PRIORITY];
 
-	t->shard = 0;
-	if (q->config.shards > 1 && !strategy_is_pure(sharding)) {
+	if (!priority)
+		return error_set(err, TIDE_ERULE, "a script of queue '%s' is missing",
+				 q->name);
+	if (q->config.shards > 1 && !strategy_is_pure(strategies[SCRIPT_SHARDING])) {
 		t->shard = ROUTE_ASK;
 	} else if (q->config.shards > 1) {
-		int rc = strategy_pick(sharding, m, q->config.shards, &t->shard, err);
+		int rc = strategy_pick(strategies[SCRIPT_SHARDING], &w->question,
+				       q->config.shards, &t->shard, err);
 
 		if (rc < 0)
 			return rc;
 	}
-	t->has_rank = false;
 	if (strategy_is_pure(priority)) {
 		struct queue_view view;
-		struct error
-			ignored; /* counted by the engine; asked again for the message */
+		struct error ignored; /* counted; asked again for the message */
 
 		queue_view(q, q->shards[0], &view);
-		t->has_rank =
-			strategy_rank(priority, m, &view, &t->rank, &ignored) == TIDE_OK;
+		t->has_rank = strategy_rank(priority, &w->question, &view, &t->rank,
+					    &ignored) == TIDE_OK;
 		if (!t->has_rank)
-			*is_pure = false;
+			w->route->is_pure = false;
 	}
 	return TIDE_OK;
 }
 
-static int add_queue(struct route *r, struct queue *q, const struct binding *binding,
-		     const struct msg *m, struct error *err)
+static int add_queue(const struct walk *w, struct queue *q, const struct binding *binding,
+		     struct error *err)
 {
-	uint64_t stamp = q->vhost->broker->route_stamp;
+	struct route *r = w->route;
 
-	if (q->visit == stamp)
+	if (q->visit == w->broker->route_stamp)
 		return TIDE_OK;
 	if (q->unusable)
 		return unusable_queue_error(q, err);
-	q->visit = stamp;
+	q->visit = w->broker->route_stamp;
 	if (r->count == r->cap) {
 		r->cap = r->cap ? r->cap * 2 : 4;
 		r->targets = mem_realloc(r->targets, r->cap * sizeof(*r->targets));
 	}
 	r->targets[r->count] = (struct route_target){ .queue = q, .binding = binding };
-	return fill_target(&r->targets[r->count++], m, &r->is_pure, err);
+	return fill_target(w, &r->targets[r->count++], err);
 }
 
-/* Put an exchange in the list of those to be visited; once, so bindings between
- * exchanges may form a loop. */
-static void add_exchange(struct exchange *x, struct exchange **todo)
+/* Once, so bindings between exchanges may form a loop. */
+static void add_exchange(struct walk *w, struct exchange *x)
 {
-	uint64_t stamp = x->vhost->broker->route_stamp;
-
-	if (x->visit == stamp)
+	if (x->visit == w->broker->route_stamp)
 		return;
-	x->visit = stamp;
-	x->next_visit = *todo;
-	*todo = x;
+	x->visit = w->broker->route_stamp;
+	x->next_visit = w->todo;
+	w->todo = x;
 }
 
 static int by_number(const void *a, const void *b)
@@ -120,9 +127,15 @@ static int by_number(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static void trace(struct exchange *x, const uint32_t *found, size_t count)
+static const struct binding *binding_at(const struct exchange *x, uint32_t number)
 {
-	const struct route_tracer *t = x->vhost->broker->tracer;
+	return number < x->binding_cap ? x->bindings[number] : NULL;
+}
+
+static void trace(const struct walk *w, struct exchange *x, const uint32_t *found,
+		  size_t count)
+{
+	const struct decide_spec *spec = w->spec;
 	uint32_t *numbers = mem_alloc((count + 1) * sizeof(*numbers));
 	size_t distinct = 0;
 
@@ -131,17 +144,16 @@ static void trace(struct exchange *x, const uint32_t *found, size_t count)
 		qsort(numbers, count, sizeof(*numbers), by_number);
 	}
 	for (size_t i = 0; i < count; i++)
-		if ((i == 0 || numbers[i] != numbers[i - 1]) &&
-		    numbers[i] < x->binding_cap && x->bindings[numbers[i]])
+		if ((i == 0 || numbers[i] != numbers[i - 1]) && binding_at(x, numbers[i]))
 			numbers[distinct++] = numbers[i];
-	t->on_visit(t->ctx, x, numbers, distinct);
+	spec->on_visit(spec->ctx, w->outcome->number, x, numbers, distinct);
 	mem_free(numbers);
 }
 
 /* Follow the matching bindings of an exchange. */
-static int visit(struct route *r, struct exchange *x, const struct msg *m,
-		 struct exchange **todo, struct error *err)
+static int visit(struct walk *w, struct exchange *x, struct error *err)
 {
+	struct index *index = x->indexes[w->spec->rules->slot];
 	const uint32_t *found;
 	uint32_t *numbers;
 	size_t count;
@@ -149,97 +161,99 @@ static int visit(struct route *r, struct exchange *x, const struct msg *m,
 
 	if (x->unusable)
 		return unusable_exchange_error(x, err);
-	r->is_pure = r->is_pure && index_is_pure(x->index);
-	rc = index_route(x->index, m, &found, &count, err);
-	if (rc == TIDE_OK && x->vhost->broker->tracer)
-		trace(x, found, count);
+	if (!index)
+		return error_set(err, TIDE_ERULE,
+				 "the script of exchange '%s' is missing", x->name);
+	w->route->is_pure = w->route->is_pure && index_is_pure(index);
+	rc = index_route(index, &w->question, &found, &count, err);
+	if (rc == TIDE_OK && w->spec->on_visit)
+		trace(w, x, found, count);
 	if (rc < 0 || count == 0)
 		return rc;
 	/* The engine's array is good until the next script is asked. */
 	numbers = mem_alloc(count * sizeof(*numbers));
 	memcpy(numbers, found, count * sizeof(*numbers));
 	for (size_t i = 0; i < count && rc == TIDE_OK; i++) {
-		struct binding *b =
-			numbers[i] < x->binding_cap ? x->bindings[numbers[i]] : NULL;
+		const struct binding *b = binding_at(x, numbers[i]);
 
 		if (!b)
 			continue; /* it is gone, and the script has not been told yet */
 		if (b->queue)
-			rc = add_queue(r, b->queue, b, m, err);
+			rc = add_queue(w, b->queue, b, err);
 		else
-			add_exchange(b->exchange, todo);
+			add_exchange(w, b->exchange);
 	}
 	mem_free(numbers);
 	return rc;
 }
 
-/* A list and no recursion: clients decide how long a chain of exchanges is. */
-static int visit_all(struct route *r, struct exchange *x, const struct msg *m,
-		     struct error *err)
+static int visit_all(struct walk *w, struct error *err)
 {
-	struct exchange *todo = NULL;
+	const struct outcome *o = w->outcome;
+	struct exchange *x;
+	struct queue *q;
 	int rc = TIDE_OK;
 
-	add_exchange(x, &todo);
-	while (rc == TIDE_OK && (x = todo) != NULL) {
-		todo = x->next_visit;
-		rc = visit(r, x, m, &todo, err);
+	w->broker->route_stamp++;
+	if (!o->exchange) {
+		q = queue_find(w->spec->vhost, o->msg->key);
+		w->route->is_pure = q != NULL;
+		return q ? add_queue(w, q, NULL, err) : TIDE_OK;
+	}
+	add_exchange(w, o->exchange);
+	while (rc == TIDE_OK && (x = w->todo) != NULL) {
+		w->todo = x->next_visit;
+		rc = visit(w, x, err);
 	}
 	return rc;
 }
 
-static bool is_current(const struct route *r, const struct broker *b)
+static int make(const struct decide_spec *spec, const struct outcome *o,
+		struct decision_context *context, struct route **out, struct error *err)
 {
-	return r->version == b->route_version && r->epoch == engine_epoch(b->engine);
-}
-
-static void stamp_route(struct route *r, const struct broker *b)
-{
-	r->version = b->route_version;
-	r->epoch = engine_epoch(b->engine);
-}
-
-static int route_direct(struct vhost *v, const struct msg *m, const struct route **out,
-			struct error *err)
-{
-	struct broker *b = v->broker;
-	struct queue *q = queue_find(v, m->key);
-	struct route *r;
+	struct broker *b = spec->vhost->broker;
+	struct route *r = route_create(o->exchange ? o->msg->key : SLICE(""));
+	struct walk w = { spec, o, { o->msg, context }, b, r, NULL };
 	int rc;
 
-	if (!q) {
-		route_destroy(b->route);
-		*out = b->route = route_create(m->key);
-		stamp_route(b->route, b);
-		return TIDE_OK;
-	}
-	r = q->direct;
-	if (r && is_current(r, b) && r->is_pure) {
-		r->was_cached = true;
-		*out = r;
-		return TIDE_OK;
-	}
-	route_destroy(r);
-	q->direct = r = route_create((struct slice){ NULL, 0 });
 	r->is_pure = true;
-	b->route_stamp++;
-	rc = add_queue(r, q, NULL, m, err);
+	rc = visit_all(&w, err);
 	if (rc < 0) {
 		route_destroy(r);
-		q->direct = NULL;
 		return rc;
 	}
-	stamp_route(r, b);
+	r->version = b->route_version;
+	r->epoch = engine_epoch(spec->rules->engine);
 	*out = r;
 	return TIDE_OK;
+}
+
+/* What is remembered, or NULL. */
+static inline struct route *recall(const struct decide_spec *spec,
+				   const struct outcome *o)
+{
+	const struct msg *m = o->msg;
+	const struct broker *b = spec->vhost->broker;
+	struct queue *q;
+	struct route *r;
+
+	if (o->exchange) {
+		HASH_FIND(hh, o->exchange->routes, m->key.data, m->key.len, r);
+	} else {
+		q = queue_find(spec->vhost, m->key);
+		r = q ? q->direct : NULL;
+	}
+	return r && r->version == b->route_version &&
+			       r->epoch == engine_epoch(spec->rules->engine)
+		       ? r
+		       : NULL;
 }
 
 /* Keep a pure decision, in the place of an outdated one for the same key. */
 static void remember(struct exchange *x, struct route *r)
 {
-	struct route *old;
-
 	struct broker *b = x->vhost->broker;
+	struct route *old;
 
 	HASH_FIND(hh, x->routes, r->key, r->key_len, old);
 	if (old)
@@ -261,116 +275,55 @@ static void remember(struct exchange *x, struct route *r)
 		forget(TAILQ_FIRST(&b->routes));
 }
 
-int route_find(struct vhost *v, struct exchange *x, const struct msg *m,
-	       const struct route **out, struct error *err)
+static void keep(const struct decide_spec *spec, const struct outcome *o, struct route *r)
 {
-	struct broker *b = v->broker;
-	struct route *r;
-	int rc;
+	struct broker *b = spec->vhost->broker;
+	bool is_trial = spec->rules->slot != RULESET_ACTIVE ||
+			(spec->context && spec->context->is_dry);
 
-	if (!x)
-		return route_direct(v, m, out, err);
-	HASH_FIND(hh, x->routes, m->key.data, m->key.len, r);
-	if (r && is_current(r, b)) {
-		index_count_hit(x->index);
-		r->was_cached = true;
-		*out = r;
-		return TIDE_OK;
-	}
-	r = route_create(m->key);
-	r->is_pure = true;
-	b->route_stamp++;
-	rc = visit_all(r, x, m, err);
-	if (rc < 0) {
-		route_destroy(r);
-		return rc;
-	}
-	stamp_route(r, b);
-	if (r->is_pure) {
-		remember(x, r);
-	} else {
+	if (is_trial || !r->is_pure) {
 		route_destroy(b->route);
 		b->route = r;
-	}
-	*out = r;
-	return TIDE_OK;
-}
-
-/* What is remembered for the query, or NULL. */
-static struct route *recall(const struct route_query *q)
-{
-	const struct msg *m = q->msg;
-	struct queue *queue;
-	struct route *r;
-
-	if (q->exchange) {
-		HASH_FIND(hh, q->exchange->routes, m->key.data, m->key.len, r);
+	} else if (o->exchange) {
+		remember(o->exchange, r);
 	} else {
-		queue = queue_find(q->vhost, m->key);
-		r = queue && queue->direct && queue->direct->is_pure ? queue->direct
-								     : NULL;
+		route_destroy(r->targets[0].queue->direct);
+		r->targets[0].queue->direct = r;
 	}
-	return r && is_current(r, q->vhost->broker) ? r : NULL;
 }
 
-/* Decide anew, into the broker's place for what is not remembered. */
-static int decide_anew(const struct route_query *q, struct error *err)
+/* The scripts are asked once more, for the tracer alone: what they cost is not part of
+ * the decision, nor is whether they fail. */
+static void visit_again(const struct decide_spec *spec, const struct outcome *o)
 {
-	struct broker *b = q->vhost->broker;
-	struct route *r = route_create(q->msg->key);
-	struct queue *queue;
+	struct decision_context quiet = *spec->context;
+	struct route *r;
+	struct error ignored;
+
+	quiet.costs = NULL;
+	if (make(spec, o, &quiet, &r, &ignored) == TIDE_OK)
+		route_destroy(r);
+}
+
+int route_find(const struct decide_spec *spec, const struct outcome *o,
+	       const struct route **out, struct error *err)
+{
+	struct route *r = NULL;
 	int rc = TIDE_OK;
 
-	r->is_pure = true;
-	b->route_stamp++;
-	if (q->exchange)
-		rc = visit_all(r, q->exchange, q->msg, err);
-	else if ((queue = queue_find(q->vhost, q->msg->key)) != NULL)
-		rc = add_queue(r, queue, NULL, q->msg, err);
-	else
-		r->is_pure = false;
-	if (rc < 0) {
-		route_destroy(r);
-		return rc;
+	if (spec->rules->slot == RULESET_ACTIVE)
+		r = recall(spec, o);
+	if (r) {
+		if (spec->on_visit)
+			visit_again(spec, o);
+		else if (o->exchange)
+			index_count_hit(o->exchange->indexes[RULESET_ACTIVE]);
+		r->was_cached = true;
+	} else {
+		rc = make(spec, o, spec->context, &r, err);
+		if (rc == TIDE_OK)
+			keep(spec, o, r);
 	}
-	stamp_route(r, b);
-	route_destroy(b->route);
-	b->route = r;
-	return TIDE_OK;
-}
-
-int route_explain(const struct route_query *q, const struct route **out,
-		  struct error *err)
-{
-	struct broker *b = q->vhost->broker;
-	struct route *known = recall(q);
-	int rc;
-
-	b->tracer = q->tracer;
-	/* What the scripts are asked for the tracer is not part of the decision; nor
-	 * is whether it fails. */
-	if (known)
-		engine_dry_run_hush(b->engine, true);
-	rc = decide_anew(q, err);
-	if (known) {
-		engine_dry_run_hush(b->engine, false);
-		known->was_cached = true;
-		rc = TIDE_OK;
-	}
-	b->tracer = NULL;
-	*out = known ? known : b->route;
+	*out = r;
 	return rc;
-}
-
-int route_pick(const struct route_target *t, const struct msg *m, unsigned *shard,
-	       struct error *err)
-{
-	if (t->shard != ROUTE_ASK) {
-		if (t->queue->config.shards > 1)
-			strategy_count_hit(t->queue->strategies[SCRIPT_SHARDING]);
-		*shard = t->shard;
-		return TIDE_OK;
-	}
-	return strategy_pick(t->queue->strategies[SCRIPT_SHARDING], m,
-			     t->queue->config.shards, shard, err);
 }

@@ -41,33 +41,13 @@ struct route {
 	char key[];
 };
 
-/* The route of a message. `x` is NULL for the default exchange. The result is
- * good until the next call. */
-TIDE_MUST_USE int route_find(struct vhost *v, struct exchange *x, const struct msg *m,
-			     const struct route **out, struct error *err);
-/* The shard for this message; asks the script where the route does not say. */
-TIDE_MUST_USE int route_pick(const struct route_target *t, const struct msg *m,
-			     unsigned *shard, struct error *err);
+struct decide_spec;
+struct outcome;
 
-/* For EXPLAIN: an exchange that is visited, with the numbers of its bindings that match,
- * each once, from the oldest on. */
-typedef void route_visit_fn(void *ctx, struct exchange *x, const uint32_t *numbers,
-			    size_t count);
-struct route_tracer {
-	route_visit_fn *on_visit;
-	void *ctx;
-};
-struct route_query {
-	struct vhost *vhost;
-	struct exchange *exchange; /* NULL: the default exchange */
-	const struct msg *msg;
-	const struct route_tracer *tracer;
-};
-/* As route_find, within a dry run: nothing is remembered that was not, and nothing
- * counted. Of a decision that is remembered the exchanges are visited again, for the
- * tracer alone. */
-TIDE_MUST_USE int route_explain(const struct route_query *q, const struct route **out,
-				struct error *err);
+/* The route of an outcome's message from its exchange. The result is good until the next
+ * call. Only a live decision by the active rules is remembered. */
+TIDE_MUST_USE int route_find(const struct decide_spec *spec, const struct outcome *o,
+			     const struct route **out, struct error *err);
 void route_cache_clear(struct exchange *x);
 /* Accepts NULL. */
 void route_destroy(struct route *r);

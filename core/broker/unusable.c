@@ -128,9 +128,9 @@ static void attach_exchange(struct visitor *v, struct exchange *x)
 {
 	struct error why;
 
-	if (x->index || x->is_unreadable)
+	if (x->indexes[RULESET_ACTIVE] || x->is_unreadable)
 		return;
-	if (exchange_attach(x, &why) == TIDE_OK)
+	if (exchange_attach(x, &x->vhost->broker->active_rules, &why) == TIDE_OK)
 		unusable_clear_exchange(x);
 	else
 		unusable_set_exchange(x, why.text);
@@ -140,9 +140,9 @@ static void attach_queue(struct visitor *v, struct queue *q)
 {
 	struct error why;
 
-	if (queue_is_attached(q) || q->is_unreadable)
+	if (queue_is_attached(q, RULESET_ACTIVE) || q->is_unreadable)
 		return;
-	if (queue_attach(q, &why) == TIDE_OK)
+	if (queue_attach(q, &q->vhost->broker->active_rules, &why) == TIDE_OK)
 		unusable_clear_queue(q);
 	else
 		unusable_set_queue(q, why.text);
@@ -158,12 +158,12 @@ unsigned unusable_attach_all(struct broker *b)
 
 static void detach_exchange(struct visitor *v, struct exchange *x)
 {
-	exchange_detach(x);
+	exchange_detach(x, RULESET_ACTIVE);
 }
 
 static void detach_queue(struct visitor *v, struct queue *q)
 {
-	queue_detach(q);
+	queue_detach(q, RULESET_ACTIVE);
 }
 
 void unusable_detach_all(struct broker *b)
@@ -203,7 +203,7 @@ static void on_revived(struct waiter *w)
 		log_error("queue '%s' of vhost '%s' %s", q->name, q->vhost->name,
 			  why.text);
 		q->is_recovering = false;
-		queue_detach(q);
+		queue_detach(q, RULESET_ACTIVE);
 		queue_renew_shards(q);
 		unusable_set_queue(q, why.text);
 	}
@@ -229,10 +229,12 @@ static void retry_queue(struct visitor *v, struct queue *q)
 
 	if (q->is_recovering || q->is_unreadable)
 		return;
-	if (queue_attach(q, &why) == TIDE_OK)
-		revive(q);
-	else
+	if (queue_attach(q, &q->vhost->broker->active_rules, &why) < 0) {
 		unusable_set_queue(q, why.text);
+		return;
+	}
+	ruleset_follow_queue(q);
+	revive(q);
 }
 
 static void retry_exchange(struct visitor *v, struct exchange *x)
@@ -246,13 +248,14 @@ void unusable_retry_exchange(struct exchange *x)
 
 	if (!x->unusable || x->is_unreadable)
 		return;
-	if (exchange_attach(x, &why) < 0) {
+	if (exchange_attach(x, &x->vhost->broker->active_rules, &why) < 0) {
 		unusable_set_exchange(x, why.text);
 		return;
 	}
 	log_info("exchange '%s' of vhost '%s' can be used again", x->name,
 		 x->vhost->name);
 	unusable_clear_exchange(x);
+	ruleset_follow_exchange(x);
 }
 
 void unusable_retry(struct broker *b)

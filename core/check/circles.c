@@ -129,23 +129,22 @@ static void link_outcome(struct circles *c, const struct queue *q,
 static void link_dead_letter(struct circles *c, const struct queue *q, const char *key)
 {
 	struct msg *dead = make_dead_letter(q, key);
-	struct decide_spec spec = { .vhost = c->model->vhost, .msg = dead };
+	const struct broker *b = c->model->vhost->broker;
+	struct decide_spec spec = { .rules = &b->active_rules,
+				    .vhost = c->model->vhost,
+				    .msg = dead,
+				    .now_ms = b->now_ms };
 	struct decision d;
 	struct error err;
 
 	if (!dead)
 		return;
-	if (dead->exchange.len)
-		spec.exchange = exchange_find(c->model->vhost, dead->exchange);
-	if (spec.exchange || !dead->exchange.len) {
-		int rc = decide(&d, &spec, &err);
-
-		if (rc == TIDE_OK)
-			link_outcome(c, q, &d.first);
-		for (unsigned i = 0; rc == TIDE_OK && i < d.copy_count; i++)
+	if (decide(&d, &spec, &err) == TIDE_OK) {
+		link_outcome(c, q, &d.first);
+		for (unsigned i = 0; i < d.copy_count; i++)
 			link_outcome(c, q, &d.copies[i]);
-		decision_deinit(&d);
 	}
+	decision_deinit(&d);
 	msg_unref(dead);
 }
 

@@ -355,8 +355,8 @@ void client_greet(struct tidemq_client *c)
 	c->state = CLIENT_GREETING;
 	struct buf *out = &c->out;
 	buf_append_text(out, "HELLO");
-	append_option(out, "user", c->url.user);
-	append_option(out, "pass", c->url.pass);
+	append_option(out, "user", c->url.at.user);
+	append_option(out, "pass", c->url.at.password);
 	append_option(out, "vhost", c->url.vhost);
 	append_option(out, "name", c->name);
 	if (c->options.heartbeat_ms > 0)
@@ -375,10 +375,11 @@ void client_greet(struct tidemq_client *c)
 static void on_connect_timeout(uv_timer_t *timer)
 {
 	struct tidemq_client *c = timer->data;
-	char *address = client_url_address(&c->url);
+	char address[URL_ADDRESS_MAX];
+
+	url_address(&c->url.at, address);
 	client_fail(&c->loss, TIDEMQ_ETIMEDOUT, "no answer from %s within %" PRId64 " ms",
 		    address, c->options.connect_timeout_ms);
-	mem_free(address);
 	client_lose(c);
 }
 

@@ -7,25 +7,20 @@
 #ifndef TIDE_CLIENT_CLIENT_URL_H
 #define TIDE_CLIENT_CLIENT_URL_H
 
+#include "base/url.h"
 #include "client_fail.h"
 
 #define CLIENT_URL_PORT_DEFAULT 7310
 #define CLIENT_URL_DEFAULT "tide://127.0.0.1:7310/"
 
 struct client_url {
-	char *host;    /* without the brackets of IPv6; NULL for a socket's path */
-	char *path;    /* of a Unix socket; NULL for a host */
-	unsigned port; /* 1 to 65535 */
-	char *user;    /* NULL when there is none */
-	char *pass;    /* NULL when there is none */
-	char *vhost;   /* never NULL */
+	struct url at;
+	char *vhost; /* never NULL */
 };
 
 /* TIDEMQ_OK, or TIDEMQ_EINVAL with a sentence; `out` is then empty. */
 TIDE_MUST_USE int client_url_parse(const char *text, struct client_url *out,
 				   struct tidemq_error *err);
 void client_url_deinit(struct client_url *u);
-/* "host:port" or the path, for messages; the caller frees it with mem_free. */
-char *client_url_address(const struct client_url *u);
 
 #endif

@@ -4,16 +4,15 @@
 
 #include <stdio.h>
 
-#include "base/mem.h"
-
 static void try_next(struct tidemq_client *c);
 
 static void give_up(struct tidemq_client *c, int uv_error)
 {
-	char *address = client_url_address(&c->url);
+	char address[URL_ADDRESS_MAX];
+
+	url_address(&c->url.at, address);
 	client_fail(&c->loss, TIDEMQ_ECONNECT, "cannot connect to %s: %s", address,
 		    uv_strerror(uv_error));
-	mem_free(address);
 	client_lose(c);
 }
 
@@ -103,18 +102,18 @@ static void dial_unix(struct tidemq_client *c)
 	c->socket.handle.data = c;
 	c->socket_is_open = true;
 	c->handles++;
-	uv_pipe_connect(&c->connect, &c->socket.pipe, c->url.path, on_connect);
+	uv_pipe_connect(&c->connect, &c->socket.pipe, c->url.at.path, on_connect);
 }
 
 static void dial_name(struct tidemq_client *c)
 {
 	char port[8];
-	snprintf(port, sizeof(port), "%u", c->url.port);
+	snprintf(port, sizeof(port), "%u", c->url.at.port);
 	const struct addrinfo hints = { .ai_family = AF_UNSPEC,
 					.ai_socktype = SOCK_STREAM };
 	c->resolve.data = c;
-	int status = uv_getaddrinfo(c->loop, &c->resolve, on_resolved, c->url.host, port,
-				    &hints);
+	int status = uv_getaddrinfo(c->loop, &c->resolve, on_resolved, c->url.at.host,
+				    port, &hints);
 	if (status != 0)
 		fail_later(c, status);
 	else
@@ -124,7 +123,7 @@ static void dial_name(struct tidemq_client *c)
 void dial_start(struct tidemq_client *c)
 {
 	c->connect.data = c;
-	if (c->url.path) {
+	if (c->url.at.path) {
 		dial_unix(c);
 		return;
 	}
@@ -134,9 +133,9 @@ void dial_start(struct tidemq_client *c)
 		struct sockaddr_in v4;
 		struct sockaddr_in6 v6;
 	} address;
-	int port = (int)c->url.port;
-	if (uv_ip4_addr(c->url.host, port, &address.v4) != 0 &&
-	    uv_ip6_addr(c->url.host, port, &address.v6) != 0) {
+	int port = (int)c->url.at.port;
+	if (uv_ip4_addr(c->url.at.host, port, &address.v4) != 0 &&
+	    uv_ip6_addr(c->url.at.host, port, &address.v6) != 0) {
 		dial_name(c);
 		return;
 	}

@@ -1,6 +1,7 @@
 #include "recent.h"
 
 #include "base/mem.h"
+#include "broker/decide.h"
 #include "broker/vhost.h"
 
 struct recent {
@@ -68,9 +69,9 @@ static struct msg *strip(const struct msg *m)
 	return msg_create(&spec);
 }
 
-struct verdict *recent_add(struct recent *r, const struct recent_publish *p)
+void recent_add(struct recent *r, const struct watched_publish *p)
 {
-	struct msg *m = p->msg;
+	struct msg *m = p->spec->msg;
 	struct msg *kept = m->bytes <= r->whole_bytes ? msg_ref(m) : strip(m);
 	struct recent_record *record;
 
@@ -84,14 +85,24 @@ struct verdict *recent_add(struct recent *r, const struct recent_publish *p)
 	record = &r->ring[(r->first + r->count++) % RECENT_MAX];
 	r->bytes += kept->bytes;
 	record->msg = kept;
-	record->vhost = vhost_ref(p->vhost);
+	record->vhost = vhost_ref(p->spec->vhost);
 	record->number = ++r->last_number;
 	record->size = m->payload_len;
 	record->random_state = p->random_state;
 	if (p->refusal)
 		keep_error(r, record, p->refusal);
-	verdict_init(&record->verdict, p->refusal ? p->refusal->code : TIDE_OK);
-	return &record->verdict;
+	verdict_set(&record->verdict, p->decision,
+		    p->refusal ? p->refusal->code : TIDE_OK);
+}
+
+static void on_decided(void *ctx, const struct watched_publish *p)
+{
+	recent_add(ctx, p);
+}
+
+void recent_watch(struct recent *r, struct broker *b)
+{
+	b->watcher = (struct watcher){ .ctx = r, .on_decided = on_decided };
 }
 
 size_t recent_count(const struct recent *r)

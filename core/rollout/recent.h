@@ -31,16 +31,9 @@ struct recent *recent_create(bool with_payloads);
 /* Accepts NULL. */
 void recent_destroy(struct recent *r);
 
-/* A publish, and why it was refused; NULL: it was not. */
-struct recent_publish {
-	struct vhost *vhost;
-	struct msg *msg;
-	uint64_t random_state;
-	const struct error *refusal;
-};
-
-/* Add it; its verdict is to be filled in. */
-struct verdict *recent_add(struct recent *r, const struct recent_publish *p);
+void recent_add(struct recent *r, const struct watched_publish *p);
+/* Add what is published from now on. */
+void recent_watch(struct recent *r, struct broker *b);
 
 size_t recent_count(const struct recent *r);
 /* Of the messages that it holds. */

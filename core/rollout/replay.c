@@ -1,9 +1,10 @@
-/* replay.c: the recent publishes, decided again under other rules. */
+#include "replay.h"
+
 #include "base/mem.h"
+#include "broker/vhost.h"
 #include "candidate.h"
 #include "recent.h"
 #include "shadow.h"
-#include "broker/vhost.h"
 
 /* The ring goes on while this is under way: here is how it was. */
 struct replayed {
@@ -19,7 +20,8 @@ struct replayed {
 struct replay {
 	struct broker *broker;
 	struct candidate *candidate;
-	struct reply *reply;
+	replay_done_fn *on_done;
+	void *ctx;
 	uv_idle_t idle;
 	struct replayed *items;
 	size_t count, at;
@@ -42,7 +44,8 @@ static void free_item(struct replayed *item)
 	mem_free(item->error);
 }
 
-static void end(struct replay *p)
+/* Free it, then tell how it went. */
+static void end(struct replay *p, struct buf *document_take, const struct error *failure)
 {
 	p->broker->replay = NULL;
 	for (size_t i = 0; i < p->count; i++)
@@ -51,11 +54,11 @@ static void end(struct replay *p)
 	buf_deinit(&p->changes);
 	candidate_destroy(p->candidate);
 	uv_close((uv_handle_t *)&p->idle, on_closed);
+	p->on_done(p->ctx, document_take, failure);
 }
 
 static void finish(struct replay *p)
 {
-	struct reply *r = p->reply;
 	struct buf text;
 	struct json j;
 
@@ -67,7 +70,7 @@ static void finish(struct replay *p)
 	json_member_int(&j, "changed", (int64_t)p->changed);
 	json_member_int(&j, "needs_payload", (int64_t)p->needs_payload);
 	json_member_int(&j, "not_called", (int64_t)p->not_called);
-	json_member_bool(&j, "in_force", candidate_is_in_force(p->candidate));
+	json_member_bool(&j, "in_force", candidate_is_active(p->candidate));
 	json_member_bool(&j, "stopped", p->slow >= REPLAY_SLOW_MAX);
 	json_member_bool(&j, "payloads", recent_has_payloads(p->broker->recent));
 	json_key(&j, "changes");
@@ -75,12 +78,12 @@ static void finish(struct replay *p)
 	buf_append_slice(&text, buf_slice(&p->changes));
 	json_array_end(&j);
 	json_object_end(&j);
-	end(p);
-	reply_data_take(r, &text);
+	end(p, &text, NULL);
 }
 
 static void write_change(struct replay *p, const struct replayed *item,
-			 unsigned difference, const struct candidate_decision *after)
+			 unsigned difference, const struct verdict *after,
+			 const struct error *err)
 {
 	struct json j = { &p->changes, p->changed > 1 };
 
@@ -92,43 +95,50 @@ static void write_change(struct replay *p, const struct replayed *item,
 	json_key(&j, "before");
 	verdict_write(&item->before, p->broker, item->error, &j);
 	json_key(&j, "after");
-	verdict_write(&after->verdict, p->broker, after->err.text, &j);
+	verdict_write(after, p->broker, err->text, &j);
 	json_object_end(&j);
 }
 
+/* @param after  NULL: it cannot be told without the payload */
 static void compare(struct replay *p, const struct replayed *item,
-		    const struct candidate_decision *after)
+		    const struct verdict *after, const struct error *err)
 {
-	unsigned difference = verdict_compare(&item->before, &after->verdict);
+	unsigned difference = after ? verdict_compare(&item->before, after) : 0;
 
-	if (after->needs_payload)
+	if (!after)
 		p->needs_payload++;
 	else if (difference != VERDICT_SAME && ++p->changed <= REPLAY_CHANGES_MAX)
-		write_change(p, item, difference, after);
+		write_change(p, item, difference, after, err);
 }
 
-/* False when it cannot be decided yet. */
-static bool replay_one(struct replay *p, const struct replayed *item)
+static void replay_one(struct replay *p, const struct replayed *item)
 {
-	struct candidate_decision after = { .absent_bytes = item->size };
+	struct decision_context context = {
+		.now_ms = item->msg->ts_unix_ms,
+		.has_random = true,
+		.random_state = item->random_state,
+		.absent_bytes = item->size - item->msg->payload_len,
+	};
+	struct decide_spec spec = { .context = &context,
+				    .vhost = item->vhost,
+				    .msg = item->msg,
+				    .now_ms = item->msg->ts_unix_ms };
 	uint64_t start = uv_hrtime();
+	struct decision d;
+	struct verdict after;
+	struct error err;
 
-	if (!candidate_follow(p->candidate))
-		return false;
 	p->at++;
-	after.absent_bytes -= item->msg->payload_len;
-	candidate_set_moment(p->candidate, item->msg->ts_unix_ms, item->random_state);
-	candidate_decide(p->candidate, item->vhost, item->msg, &after);
+	candidate_judge(p->candidate, &d,
+			candidate_decide(p->candidate, &spec, NULL, &d, &err), &after);
 	/* What the circuit decided then is not of the rules; they remember the
 	 * publish all the same. */
 	if (item->error && engine_is_not_called(item->error))
 		p->not_called++;
-	else if (item->before.status !=
-		 TIDE_ETOOLARGE) /* for the store, whatever rules say */
-		compare(p, item, &after);
-	candidate_decision_deinit(&after);
+	else if (item->before.status != TIDE_ETOOLARGE) /* for the store, by any rules */
+		compare(p, item, context.was_absent_read ? NULL : &after, &err);
+	decision_deinit(&d);
 	p->slow += uv_hrtime() - start >= SHADOW_SLOW_NS;
-	return true;
 }
 
 static bool is_over(const struct replay *p)
@@ -142,8 +152,7 @@ static void on_idle(uv_idle_t *handle)
 	uint64_t start = uv_hrtime();
 
 	while (!is_over(p) && uv_hrtime() - start < REPLAY_SLICE_NS)
-		if (!replay_one(p, &p->items[p->at]))
-			return;
+		replay_one(p, &p->items[p->at]);
 	if (is_over(p))
 		finish(p);
 }
@@ -174,48 +183,44 @@ static void take_recent(struct replay *p)
 static void on_loaded(void *ctx, const struct error *result)
 {
 	struct replay *p = ctx;
-	struct reply *r = p->reply;
 
-	if (result->code == TIDE_OK) {
+	if (result->code == TIDE_OK)
 		uv_idle_start(&p->idle, on_idle);
-		return;
-	}
-	end(p);
-	reply_error(r, result);
+	else
+		end(p, NULL, result);
 }
 
-void replay_start(struct broker *b, struct slice dir, struct reply *r)
+int replay_start(struct broker *b, struct slice dir, replay_done_fn *on_done, void *ctx,
+		 struct error *err)
 {
-	struct candidate_spec spec = { CANDIDATE_REPLAY, dir, on_loaded, NULL };
+	struct candidate_spec spec = { RULESET_REPLAY, dir, on_loaded, NULL };
 	struct replay *p;
-	struct error err;
+	int rc;
 
-	if (b->replay) {
-		reply_refuse(r, TIDE_EBUSY, "another replay is under way");
-		return;
-	}
+	if (b->replay)
+		return error_set(err, TIDE_EBUSY, "another replay is under way");
 	p = mem_zalloc(sizeof(*p));
 	spec.ctx = p;
-	if (candidate_create(&p->candidate, b, &spec, &err) < 0) {
+	rc = candidate_create(&p->candidate, b, &spec, err);
+	if (rc < 0) {
 		mem_free(p);
-		reply_error(r, &err);
-		return;
+		return rc;
 	}
 	p->broker = b;
-	p->reply = r;
+	p->on_done = on_done;
+	p->ctx = ctx;
 	buf_init(&p->changes);
 	take_recent(p);
 	uv_idle_init(b->loop, &p->idle);
 	p->idle.data = p;
 	b->replay = p;
+	return TIDE_OK;
 }
 
 void replay_cancel(struct broker *b)
 {
-	struct replay *p = b->replay;
+	const struct error stopping = { TIDE_ESHUTDOWN, "the broker is stopping" };
 
-	if (!p)
-		return;
-	reply_refuse(p->reply, TIDE_ESHUTDOWN, "the broker is stopping");
-	end(p);
+	if (b->replay)
+		end(b->replay, NULL, &stopping);
 }

@@ -6,13 +6,12 @@
 #include "base/random.h"
 #include "host/log.h"
 #include "host/machine.h"
+#include "broker/vhost.h"
 #include "candidate.h"
 #include "changes.h"
-#include "broker/decide.h"
 #include "recent.h"
-#include "session/session.h"
 #include "shadow_failures.h"
-#include "broker/vhost.h"
+#include "rules/engine/strategy.h"
 
 /* A publish on which the two disagree. */
 struct sample {
@@ -41,12 +40,13 @@ struct shadow {
 	bool is_stopped;
 	struct sample samples[SHADOW_SAMPLES]; /* a ring: the last ones */
 	uint64_t sample_count;                 /* ever */
-	struct moment moment;                  /* of what has been taken */
+	struct decision_context taken; /* of the publish or failure that is taken */
 	struct shadow_failures failures;
-	struct shadow_failure asked; /* the one that is not told of yet */
+	struct shadow_failure asked; /* the one that is not told of yet; or no queue */
+	struct watcher before;       /* that of the broker */
 };
 
-/* ---- life ------------------------------------------------------------------------- */
+static void watch(struct shadow *s);
 
 static void tell(struct shadow *s, const struct error *result)
 {
@@ -77,7 +77,7 @@ static void on_loaded(void *ctx, const struct error *result)
 int shadow_start(struct broker *b, const struct shadow_spec *spec,
 		 shadow_started_fn *on_started, void *ctx, struct error *err)
 {
-	struct candidate_spec wanted = { CANDIDATE_SHADOW, spec->dir, on_loaded, NULL };
+	struct candidate_spec wanted = { RULESET_SHADOW, spec->dir, on_loaded, NULL };
 	struct shadow *s;
 	int rc;
 
@@ -100,6 +100,7 @@ int shadow_start(struct broker *b, const struct shadow_spec *spec,
 	s->threshold = s->share >= 1 ? UINT64_MAX : (uint64_t)(s->share * 0x1p64);
 	s->random = machine_random();
 	b->shadow = s;
+	watch(s);
 	return TIDE_OK;
 }
 
@@ -120,6 +121,7 @@ void shadow_drop(struct broker *b)
 	if (!s)
 		return;
 	b->shadow = NULL;
+	b->watcher = s->before;
 	if (s->on_started && b->is_closing)
 		error_set(&err, TIDE_ESHUTDOWN, "the broker is stopping");
 	else
@@ -154,11 +156,6 @@ static bool is_taken(struct shadow *s)
 	return random_next(&s->random) <= s->threshold;
 }
 
-static char *copy_error(const struct verdict *v, const struct error *err)
-{
-	return v->status == TIDE_OK ? NULL : mem_strdup(err->text);
-}
-
 static void count_difference(struct shadow *s, unsigned difference)
 {
 	s->differing++;
@@ -180,123 +177,176 @@ static void count_time(struct shadow *s, uint64_t ns)
 		 (unsigned long long)(s->time_max_ns / 1000000));
 }
 
+/* Is what is decided next one of the share? Then scripts see one moment. */
 static bool take(struct shadow *s)
 {
-	/* What there is to follow is followed a step at a time; until it is done the two
-	 * cannot be compared. */
-	if (s->is_stopped || !s->is_loaded || !is_taken(s) ||
-	    !candidate_follow(s->candidate))
+	if (s->is_stopped || !s->is_loaded || !is_taken(s))
 		return false;
-	engine_moment_begin(s->broker->engine, &s->moment);
+	s->taken =
+		(struct decision_context){ .now_ms = engine_now_ms(s->broker->engine) };
 	return true;
 }
 
-bool shadow_take_publish(struct shadow *s)
+static struct decision_context *on_publish(void *ctx)
 {
+	struct shadow *s = ctx;
+
 	s->seen++;
-	return take(s);
+	return take(s) ? &s->taken : NULL;
 }
+
+/* A publish that both have decided. */
+struct both {
+	const struct decide_spec *spec;
+	const struct decision *live, *shadow;
+	const struct error *live_error, *shadow_error; /* NULL: none */
+	struct verdict live_verdict, shadow_verdict;
+};
 
 /* What filters of either wrote into the message and its copies, in the order of their
  * making; members of an array, with `out` NULL only counted. */
-static unsigned compare_written(const struct decision *live,
-				const struct candidate_decision *mine, struct json *out)
+static unsigned compare_written(const struct both *b, struct json *out)
 {
 	struct changes c = { .out = out, .one = "live", .other = "shadow" };
-	unsigned copies = mine->written_count - 1;
+	unsigned lives = b->live->copy_count, shadows = b->shadow->copy_count;
 
-	changes_add(&c, live->first.msg, mine->written[0]);
-	changes_add_int(&c, "copies", live->copy_count, copies);
-	for (unsigned i = 0; i < copies && i < live->copy_count; i++) {
+	changes_add(&c, b->live->first.msg, b->shadow->first.msg);
+	changes_add_int(&c, "copies", lives, shadows);
+	for (unsigned i = 0; i < lives && i < shadows; i++) {
 		c.copy = i + 1;
-		changes_add(&c, live->copies[i].msg, mine->written[i + 1]);
+		changes_add(&c, b->live->copies[i].msg, b->shadow->copies[i].msg);
 	}
 	return c.count;
 }
 
-static unsigned compare(const struct shadow_live *live,
-			const struct candidate_decision *mine)
+static unsigned compare(const struct both *b)
 {
-	unsigned difference = verdict_compare(live->verdict, &mine->verdict);
+	unsigned difference = verdict_compare(&b->live_verdict, &b->shadow_verdict);
 
-	if (live->verdict->status == TIDE_OK && mine->verdict.status == TIDE_OK &&
-	    compare_written(live->decision, mine, NULL) > 0)
+	if (!b->live_error && !b->shadow_error && compare_written(b, NULL) > 0)
 		difference |= VERDICT_MESSAGE;
 	return difference;
 }
 
-static void keep_sample(struct shadow *s, const struct shadow_live *live,
-			const struct candidate_decision *mine, unsigned difference)
+static void keep_sample(struct shadow *s, const struct both *b, unsigned difference)
 {
 	struct sample *sample = &s->samples[s->sample_count++ % SHADOW_SAMPLES];
 	struct json j;
 
 	free_sample(sample);
 	*sample = (struct sample){
-		.msg = msg_ref(live->spec->msg),
-		.vhost = vhost_ref(live->spec->vhost),
+		.msg = msg_ref(b->spec->msg),
+		.vhost = vhost_ref(b->spec->vhost),
 		.difference = difference,
-		.live = *live->verdict,
-		.shadow = mine->verdict,
-		.live_error = copy_error(live->verdict, live->refusal),
-		.shadow_error = copy_error(&mine->verdict, &mine->err),
+		.live = b->live_verdict,
+		.shadow = b->shadow_verdict,
+		.live_error = b->live_error ? mem_strdup(b->live_error->text) : NULL,
+		.shadow_error =
+			b->shadow_error ? mem_strdup(b->shadow_error->text) : NULL,
 	};
 	json_init(&j, &sample->changes);
 	if (difference & VERDICT_MESSAGE)
-		compare_written(live->decision, mine, &j);
+		compare_written(b, &j);
 }
 
-void shadow_look(struct shadow *s, const struct shadow_live *live)
+static void look(struct shadow *s, const struct watched_publish *p)
 {
-	struct candidate_decision mine = { .moment = &s->moment };
+	struct decision_context context = { .now_ms = s->taken.now_ms,
+					    .has_random = true,
+					    .random_state = p->random_state };
+	struct decide_spec spec = { .context = &context,
+				    .vhost = p->spec->vhost,
+				    .msg = p->spec->msg,
+				    .now_ms = p->spec->now_ms };
+	struct both b = { .spec = p->spec,
+			  .live = p->decision,
+			  .live_error = p->refusal };
 	uint64_t start = uv_hrtime();
+	struct decision mine;
+	struct error err;
 	unsigned difference;
+	int rc = candidate_decide(s->candidate, &spec, p->decision, &mine, &err);
 
-	engine_moment_end(s->broker->engine, &s->moment);
-	candidate_decide(s->candidate, live->spec->vhost, live->spec->msg, &mine);
+	b.shadow = &mine;
+	b.shadow_error = rc < 0 ? &err : NULL;
+	candidate_judge(s->candidate, &mine, rc, &b.shadow_verdict);
+	verdict_set(&b.live_verdict, p->decision,
+		    p->refusal ? p->refusal->code : TIDE_OK);
 	count_time(s, uv_hrtime() - start);
 	s->compared++;
-	difference = compare(live, &mine);
+	difference = compare(&b);
 	if (difference != VERDICT_SAME) {
 		count_difference(s, difference);
-		keep_sample(s, live, &mine, difference);
+		keep_sample(s, &b, difference);
 	}
-	candidate_decision_deinit(&mine);
+	decision_deinit(&mine);
 }
 
-bool shadow_ask_retry(struct shadow *s, struct queue *q, struct msg *m,
-		      const struct failure_view *failure)
+static void on_decided(void *ctx, const struct watched_publish *p)
 {
-	struct candidate_failure f = { q, m, failure, &s->moment };
+	struct shadow *s = ctx;
+
+	s->before.on_decided(s->before.ctx, p);
+	if (p->spec->context == &s->taken)
+		look(s, p);
+}
+
+/* The rules in the shadow are asked first, on the counters and the like of the active
+ * ones, and so see what those will see. */
+static struct decision_context *on_failure(void *ctx, const struct retry_failure *f)
+{
+	struct shadow *s = ctx;
+	struct engine *active = s->broker->engine;
 	struct shadow_failure *asked = &s->asked;
+	struct decision_context context;
 	struct error err;
 	uint64_t start;
 	int rc;
 
+	asked->queue = NULL;
 	s->failures.seen++;
 	if (!take(s))
-		return false;
+		return NULL;
 	s->failures.compared++;
-	if (!candidate_has_other_retry(s->candidate, q)) {
-		engine_moment_end(s->broker->engine, &s->moment);
-		return false;
-	}
+	if (!candidate_has_other_retry(s->candidate, f->queue))
+		return NULL;
+	context = (struct decision_context){
+		.now_ms = s->taken.now_ms,
+		.has_random = true,
+		.random_state = engine_random_state(active),
+		.shared = engine_shared(active),
+		.is_dry = true,
+	};
 	start = uv_hrtime();
-	*asked = (struct shadow_failure){ .queue = q, .msg = m, .failure = *failure };
-	rc = candidate_retry(s->candidate, &f, &asked->shadow.decision, &err);
-	shadow_outcome_set(&asked->shadow, rc == TIDE_OK ? NULL : &err);
+	*asked = (struct shadow_failure){
+		f->queue, f->msg, f->view, { .error = NULL }, { .error = NULL }
+	};
+	rc = candidate_retry(s->candidate, &context, f, &asked->shadow.decision, &err);
+	shadow_outcome_set(&asked->shadow, rc < 0 ? &err : NULL);
 	count_time(s, uv_hrtime() - start);
-	return true;
+	return &s->taken;
 }
 
-void shadow_tell_retry(struct shadow *s, const struct retry_decision *d,
-		       const struct error *err)
+static void on_failed(void *ctx, const struct retry_failure *f,
+		      const struct retry_decision *d, const struct error *err)
 {
-	engine_moment_end(s->broker->engine, &s->moment);
-	if (d)
+	struct shadow *s = ctx;
+
+	if (!s->asked.queue)
+		return;
+	if (!err)
 		s->asked.live.decision = *d;
 	shadow_outcome_set(&s->asked.live, err);
 	shadow_failures_add_take(&s->failures, &s->asked);
+	s->asked.queue = NULL;
+}
+
+static void watch(struct shadow *s)
+{
+	struct broker *b = s->broker;
+
+	s->before = b->watcher;
+	b->watcher = (struct watcher){ s, on_publish, on_decided, on_failure, on_failed };
 }
 
 /* ---- telling ---------------------------------------------------------------------- */

@@ -2,7 +2,31 @@
 
 #include <math.h>
 
-#include "broker/queue.h"
+#include "broker/broker.h"
+#include "broker/decide.h"
+
+static void add_picks(struct verdict *v, const struct outcome *o)
+{
+	for (unsigned i = 0; i < o->count; i++) {
+		const struct pick *pick = &o->picks[i];
+		struct verdict_target *t = verdict_add(v, pick->queue->serial);
+
+		if (t) {
+			t->shard = pick->shard->index;
+			t->rank = pick->rank;
+		}
+	}
+}
+
+void verdict_set(struct verdict *v, const struct decision *d, int status)
+{
+	verdict_init(v, status);
+	if (status != TIDE_OK)
+		return;
+	add_picks(v, &d->first);
+	for (unsigned i = 0; i < d->copy_count; i++)
+		add_picks(v, &d->copies[i]);
+}
 
 /* Ranks come out of floating-point arithmetic. */
 static bool is_same_rank(double a, double b)

@@ -10,16 +10,16 @@
 
 #include "base/json.h"
 
-#define VERDICT_TARGETS 8 /* queues that are told apart; of more only the sum */
-
 struct broker;
-struct queue;
+struct decision;
+
+#define VERDICT_TARGETS 8 /* queues that are told apart; of more only the sum */
 
 struct verdict_target {
 	uint64_t queue; /* its serial number */
 	double rank;
 	uint32_t shard;
-	/* The script decides by the message alone, or is not the one in force: a
+	/* The script decides by the message alone, or is not the active one: a
 	 * difference means something. */
 	bool is_shard_telling, is_rank_telling;
 };
@@ -38,7 +38,7 @@ static inline void verdict_init(struct verdict *v, int status)
 	v->sum = 0;
 }
 
-/* The place to fill; NULL when there are too many. */
+/* The place to fill for a queue; NULL when there are too many. */
 static inline struct verdict_target *verdict_add(struct verdict *v, uint64_t queue)
 {
 	struct verdict_target *t =
@@ -52,6 +52,9 @@ static inline struct verdict_target *verdict_add(struct verdict *v, uint64_t que
 	}
 	return t;
 }
+
+/* That of a decision. @param status  if it is not TIDE_OK, the decision is not read */
+void verdict_set(struct verdict *v, const struct decision *d, int status);
 
 /* In what they differ, as a set. */
 enum verdict_difference {

@@ -97,7 +97,7 @@ static void on_visit(void *ctx, unsigned number, struct exchange *x,
 	json_object_begin(j);
 	json_member_text(j, "exchange", x->name);
 	json_member_text(j, "type", x->type);
-	json_member_text(j, "script", index_script(x->index));
+	json_member_text(j, "script", index_script(x->indexes[RULESET_ACTIVE]));
 	json_member_int(j, "bindings", x->binding_count);
 	json_member_int(j, "matched", (int64_t)count);
 	json_key(j, "patterns");
@@ -115,6 +115,7 @@ static void on_visit(void *ctx, unsigned number, struct exchange *x,
 static void add_pick(struct json *j, const struct pick *pick, const struct outcome *o)
 {
 	struct queue *q = pick->queue;
+	struct strategy **strategies = q->strategies[RULESET_ACTIVE];
 
 	json_object_begin(j);
 	json_member_text(j, "queue", q->name);
@@ -123,13 +124,13 @@ static void add_pick(struct json *j, const struct pick *pick, const struct outco
 		json_member_text(j, "exchange", pick->binding->source->name);
 	}
 	json_member_int(j, "shard", pick->shard->index);
-	json_member_text(j, "sharding", strategy_script(q->strategies[SCRIPT_SHARDING]));
+	json_member_text(j, "sharding", strategy_script(strategies[SCRIPT_SHARDING]));
 	json_key(j, "rank");
 	json_number(j, pick->rank);
-	json_member_text(j, "priority", strategy_script(q->strategies[SCRIPT_PRIORITY]));
+	json_member_text(j, "priority", strategy_script(strategies[SCRIPT_PRIORITY]));
 	json_member_bool(j, "shard_cached", o->was_cached && pick->is_shard_known);
 	json_member_bool(j, "rank_cached", o->was_cached && pick->is_rank_known);
-	json_member_text(j, "retry", strategy_script(q->strategies[SCRIPT_RETRY]));
+	json_member_text(j, "retry", strategy_script(strategies[SCRIPT_RETRY]));
 	json_member_text(j, "state", o->msg->due_unix_ms ? "delayed" : "ready");
 	json_member_bool(j, "durable", queue_is_durable(q));
 	if (o->msg->dedupe_len)
@@ -170,7 +171,7 @@ static void add_outcome(struct json *j, struct explanation *e, const struct outc
 	json_member_text(j, "exchange", x ? x->name : "-");
 	json_member_text(j, "type", x ? x->type : "default");
 	if (x) {
-		json_member_text(j, "script", index_script(x->index));
+		json_member_text(j, "script", index_script(x->indexes[RULESET_ACTIVE]));
 	}
 	list_write(&e->exchanges[o->number], "exchanges", j);
 	json_member_string(j, "key", o->msg->key);
@@ -267,14 +268,10 @@ static void answer(struct explanation *x, const struct decide_spec *spec,
 static void explain(const struct decide_spec *spec, struct explanation *x,
 		    struct reply *r)
 {
-	struct engine *e = spec->vhost->broker->engine;
 	struct decision d;
 	struct error err;
-	int rc;
+	int rc = decide(&d, spec, &err);
 
-	engine_dry_run_begin(e, &x->run);
-	rc = decide(&d, spec, &err);
-	engine_dry_run_end(e);
 	if (rc == TIDE_OK || rc == TIDE_EREJECTED || rc == TIDE_ERULE)
 		answer(x, spec, &d, rc == TIDE_OK ? NULL : &err, r);
 	else
@@ -286,6 +283,7 @@ static struct explanation *explanation_create(void)
 {
 	struct explanation *x = mem_alloc(sizeof(*x));
 
+	x->run.count = 0;
 	list_init(&x->filters);
 	for (int i = 0; i <= DRAFT_COPIES_MAX; i++)
 		list_init(&x->exchanges[i]);
@@ -302,7 +300,14 @@ static void explanation_destroy(struct explanation *x)
 
 void session_explain(struct session *s, const struct publish_spec *spec, struct reply *r)
 {
-	struct decide_spec what = { .on_filter = on_filter, .on_visit = on_visit };
+	struct explanation *x;
+	struct decision_context context = { .has_random = true, .is_dry = true };
+	struct decide_spec what = { .rules = &s->broker->active_rules,
+				    .context = &context,
+				    .vhost = s->vhost,
+				    .now_ms = s->broker->now_ms,
+				    .on_filter = on_filter,
+				    .on_visit = on_visit };
 	struct error err;
 	struct msg *m;
 
@@ -310,11 +315,11 @@ void session_explain(struct session *s, const struct publish_spec *spec, struct 
 		reply_error(r, &err);
 		return;
 	}
-	what.ctx = explanation_create();
-	what.vhost = s->vhost;
-	what.exchange = m->exchange.len ? exchange_find(s->vhost, m->exchange) : NULL;
+	what.ctx = x = explanation_create();
 	what.msg = m;
-	explain(&what, what.ctx, r);
-	explanation_destroy(what.ctx);
+	context.costs = &x->run;
+	context.random_state = engine_random_state(s->broker->engine);
+	explain(&what, x, r);
+	explanation_destroy(x);
 	msg_unref(m);
 }

@@ -33,7 +33,8 @@ static void list_exchanges(struct session *s, struct json *j)
 		if (x->unusable)
 			json_member_text(j, "unusable", x->unusable);
 		else
-			json_member_text(j, "script", index_script(x->index));
+			json_member_text(j, "script",
+					 index_script(x->indexes[RULESET_ACTIVE]));
 		add_args(j, "options", &x->args);
 		json_object_end(j);
 	}

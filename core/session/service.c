@@ -7,6 +7,7 @@
 #include "rollout/gate.h"
 #include "rollout/history.h"
 #include "rollout/recent.h"
+#include "rollout/replay.h"
 #include "rollout/shadow.h"
 #include "schedule/scheduler.h"
 #include "service_start.h"
@@ -31,6 +32,7 @@ static struct service *create(uv_loop_t *loop, const struct broker_config *confi
 	b->history = history_create(b);
 	b->gate = gate_create(b);
 	b->recent = recent_create(config->replay_payloads);
+	recent_watch(b->recent, b);
 	return s;
 }
 

@@ -9,6 +9,7 @@
 #define TIDE_SESSION_SESSION_H
 
 #include "channel.h"
+#include "rollout/shadow.h"
 #include "broker/queue.h"
 #include "reply.h"
 #include "service.h"
@@ -211,10 +212,6 @@ struct simulate_spec;
 void session_simulate_retry(struct session *s, const struct simulate_spec *spec,
 			    struct reply *r);
 void session_rules_log(struct session *s, struct reply *r);
-struct shadow_spec {
-	struct slice dir;
-	double share;
-};
 void session_rules_shadow(struct session *s, const struct shadow_spec *spec,
 			  struct reply *r);
 void session_rules_shadow_status(struct session *s, struct reply *r);

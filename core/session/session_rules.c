@@ -11,6 +11,7 @@
 #include "rollout/gate.h"
 #include "rollout/history.h"
 #include "rollout/recent.h"
+#include "rollout/replay.h"
 #include "session.h"
 #include "rollout/shadow.h"
 
@@ -247,7 +248,18 @@ void session_rules_recent(struct session *s, size_t max, struct reply *r)
 	reply_data_take(r, &text);
 }
 
+static void on_replayed(void *ctx, struct buf *document_take, const struct error *failure)
+{
+	if (failure)
+		reply_error(ctx, failure);
+	else
+		reply_data_take(ctx, document_take);
+}
+
 void session_rules_replay(struct session *s, struct slice dir, struct reply *r)
 {
-	replay_start(s->broker, dir, r);
+	struct error err;
+
+	if (replay_start(s->broker, dir, on_replayed, r, &err) < 0)
+		reply_error(r, &err);
 }

@@ -21,7 +21,7 @@ enum hello_step {
 static unsigned steps_of(const struct redis_hello *h, enum hello_step steps[STEP_COUNT])
 {
 	unsigned count = 0;
-	if (h->url->password)
+	if (h->url->at.password)
 		steps[count++] = STEP_AUTH;
 	if (h->url->db)
 		steps[count++] = STEP_SELECT;
@@ -54,10 +54,11 @@ static void write_step(const struct redis_hello *h, enum hello_step step, struct
 {
 	switch (step) {
 	case STEP_AUTH:
-		if (h->url->user)
-			write_words(out, WORDS("AUTH", h->url->user, h->url->password));
+		if (h->url->at.user)
+			write_words(out,
+				    WORDS("AUTH", h->url->at.user, h->url->at.password));
 		else
-			write_words(out, WORDS("AUTH", h->url->password));
+			write_words(out, WORDS("AUTH", h->url->at.password));
 		break;
 	case STEP_SELECT:
 		resp_array(out, 2);

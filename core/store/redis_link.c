@@ -222,7 +222,7 @@ static int connect_unix(struct redis_link *l)
 		return status;
 	l->has_io = true;
 	l->io.handle.data = l;
-	uv_pipe_connect(&l->connect, &l->io.pipe, l->url->path, on_connected);
+	uv_pipe_connect(&l->connect, &l->io.pipe, l->url->at.path, on_connected);
 	return TIDE_OK;
 }
 
@@ -235,10 +235,10 @@ int redis_link_connect(struct redis_link *l)
 		return connect_unix(l);
 	char port[8];
 	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
-	snprintf(port, sizeof(port), "%u", l->url->port);
+	snprintf(port, sizeof(port), "%u", l->url->at.port);
 	l->resolve.data = l;
-	int status = uv_getaddrinfo(l->loop, &l->resolve, on_resolved, l->url->host, port,
-				    &hints);
+	int status = uv_getaddrinfo(l->loop, &l->resolve, on_resolved, l->url->at.host,
+				    port, &hints);
 	l->is_resolving = status == 0;
 	return status;
 }

@@ -8,7 +8,7 @@
 #ifndef TIDE_STORE_REDIS_URL_H
 #define TIDE_STORE_REDIS_URL_H
 
-#include "base/error.h"
+#include "base/url.h"
 
 enum redis_url_kind { REDIS_URL_NONE, REDIS_URL_EMBEDDED, REDIS_URL_TCP, REDIS_URL_UNIX };
 
@@ -17,11 +17,7 @@ enum redis_url_kind { REDIS_URL_NONE, REDIS_URL_EMBEDDED, REDIS_URL_TCP, REDIS_U
 
 struct redis_url {
 	enum redis_url_kind kind;
-	char *host; /* TCP */
-	unsigned port;
-	char *path; /* Unix socket */
-	char *user; /* NULL: Redis's "default" */
-	char *password;
+	struct url at; /* no user: the user "default" of Redis */
 	unsigned db;
 };
 

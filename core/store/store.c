@@ -265,20 +265,18 @@ static int open_embedded(struct store *s, struct error *err)
 	int status = redis_child_create(&s->child, data_dir, s->config.fsync, err);
 	if (status < 0)
 		return status;
-	s->url.path = mem_strdup(redis_child_socket(s->child));
+	s->url.at.path = mem_strdup(redis_child_socket(s->child));
 	snprintf(s->address, sizeof(s->address), "unix:%s/redis.sock", data_dir);
 	return TIDE_OK;
 }
 
 static void name_address(struct store *s)
 {
-	const struct redis_url *url = &s->url;
-	if (url->kind == REDIS_URL_UNIX)
-		snprintf(s->address, sizeof(s->address), "unix:%s", url->path);
-	else if (strchr(url->host, ':'))
-		snprintf(s->address, sizeof(s->address), "[%s]:%u", url->host, url->port);
-	else
-		snprintf(s->address, sizeof(s->address), "%s:%u", url->host, url->port);
+	char address[URL_ADDRESS_MAX];
+
+	url_address(&s->url.at, address);
+	snprintf(s->address, sizeof(s->address), "%s%.250s",
+		 s->url.at.path ? "unix:" : "", address);
 }
 
 static void store_free(struct store *s)

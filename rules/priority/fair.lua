@@ -30,7 +30,7 @@ local function cost_of(msg, by)
     return 1
   end
   local cost = by == "size" and msg.size or tonumber(msg.headers[by]) or 1
-  -- 0, nan and inf are bounded too: no message is free, and none delays its tenant for ever.
+  -- 0, nan and inf are bounded: no message is free or delays its tenant for ever.
   return cost >= 1 and math.min(cost, 1e9) or 1
 end
 
@@ -82,7 +82,7 @@ return {
     end
     -- A redelivered message has its old rank, which must not turn time back.
     shard.time = math.max(shard.time, queue.served)
-    -- When nothing waits all tenants start anew: none pays for purged messages.
+    -- When nothing waits all tenants start equal: purged messages cost nothing.
     if queue.ready == 0 then
       shard.last, shard.tenants = {}, 0
     end

@@ -113,7 +113,9 @@ static void try_client_url(struct slice text)
 	struct client_url url;
 
 	if (client_url_parse(copy, &url, &err) == 0) {
-		mem_free(client_url_address(&url));
+		char address[URL_ADDRESS_MAX];
+
+		url_address(&url.at, address);
 		client_url_deinit(&url);
 	}
 	mem_free(copy);

@@ -306,15 +306,12 @@ describe('two thousand idle connections', function()
     local before = broker:memory()
     local host, port = broker.address:match '^(.*):(%d+)$'
     local idle = {}
-    for i = 1, 2000 do
-      local sock, err = socket.connect(host, tonumber(port))
-      if not sock then
-        assert.is_truthy(err:find 'open files', err) -- the limit of the test process
-        break
-      end
-      idle[i] = sock
-    end
-    assert.is_true(#idle >= 900, 'only ' .. #idle .. ' connections')
+    finally(function()
+      for _, sock in ipairs(idle) do sock:close() end
+    end)
+    -- As many as a small limit of open files allows, which the broker has too.
+    local files = tonumber(shell.line 'ulimit -n') or math.huge
+    for i = 1, math.min(2000, files - 124) do idle[i] = assert(socket.connect(host, tonumber(port))) end
     assert.is_truthy(wait.poll(function()
       return c:document('STATS').connections == #idle + 1
     end))

@@ -3,7 +3,7 @@
 #include <lauxlib.h>
 
 #include "base/id.h"
-#include "absent.h"
+#include "decision_context.h"
 #include "draft.h"
 #include "view.h"
 
@@ -29,18 +29,29 @@ static void push_key(lua_State *L, const void *subject)
 	push_slice(L, message(subject)->key);
 }
 
+/* The size of a payload that the message has lost; 0 when it has none. */
+static size_t absent_bytes(lua_State *L, const struct msg *m)
+{
+	const struct decision_context *c = decision_context_of(L);
+	return c && m->payload_len == 0 ? c->absent_bytes : 0;
+}
+
 static void push_payload(lua_State *L, const void *subject)
 {
 	const struct msg *m = message(subject);
-	if (m->payload_len == 0)
-		absent_check(L);
+	if (absent_bytes(L, m) > 0) {
+		decision_context_of(L)->was_absent_read = true;
+		luaL_error(
+			L,
+			"msg.payload is not there any more; see serve --replay-payloads");
+	}
 	push_slice(L, (struct slice){ m->payload, m->payload_len });
 }
 
 static void push_size(lua_State *L, const void *subject)
 {
-	size_t len = message(subject)->payload_len;
-	lua_pushinteger(L, (lua_Integer)(len ? len : absent_bytes(L)));
+	const struct msg *m = message(subject);
+	lua_pushinteger(L, (lua_Integer)(m->payload_len + absent_bytes(L, m)));
 }
 
 static void push_priority(lua_State *L, const void *subject)

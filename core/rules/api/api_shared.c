@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/duration.h"
-#include "dry_run.h"
+#include "decision_context.h"
 #include "rules/engine/engine_private.h"
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/sandbox.h"
@@ -19,6 +19,12 @@ static const char bucket_type[] = "bucket";
 static struct engine *self(lua_State *L)
 {
 	return lua_touserdata(L, lua_upvalueindex(1));
+}
+
+static struct shared *shared_of(lua_State *L)
+{
+	const struct decision_context *c = decision_context_of(L);
+	return c && c->shared ? c->shared : self(L)->shared;
 }
 
 static struct slice check_key(lua_State *L, int arg)
@@ -94,17 +100,16 @@ static void push_value(lua_State *L, const struct shared_value *v)
 	}
 }
 
-static struct shared_op make_op(const struct engine *e, enum shared_space space,
-				struct slice key)
+static struct shared_op make_op(lua_State *L, enum shared_space space, struct slice key)
 {
 	return (struct shared_op){ .space = space,
 				   .key = key,
-				   .now_ms = api_tide_now_ms(&e->tide) };
+				   .now_ms = api_tide_call_ms(L, &self(L)->tide) };
 }
 
 static struct shared_op read_op(lua_State *L)
 {
-	return make_op(self(L), SHARED_KEYS, check_key(L, 1));
+	return make_op(L, SHARED_KEYS, check_key(L, 1));
 }
 
 /* An operation that is about to change something. */
@@ -115,7 +120,7 @@ static void allow_change(lua_State *L, struct shared_op *op)
 	const struct generation *g = (struct generation *)script_state_of(L);
 	if (g->sandbox.is_loading)
 		luaL_error(L, "nothing shared can be changed while files are loaded");
-	op->is_dry = engine_is_dry_run(L);
+	op->is_dry = decision_context_is_dry(L);
 }
 
 static struct shared_op change_op(lua_State *L, int ttl_arg)
@@ -139,7 +144,7 @@ static int l_get(lua_State *L)
 {
 	struct shared_value value;
 	struct shared_op op = read_op(L);
-	if (shared_get(self(L)->shared, &op, &value) != TIDE_OK)
+	if (shared_get(shared_of(L), &op, &value) != TIDE_OK)
 		return 0;
 	push_value(L, &value);
 	return 1;
@@ -152,7 +157,7 @@ static int l_set(lua_State *L)
 	struct error err;
 	check_value(L, 2, &value);
 	struct shared_op op = change_op(L, 3);
-	if (shared_set(self(L)->shared, &op, &value, &err) != TIDE_OK)
+	if (shared_set(shared_of(L), &op, &value, &err) != TIDE_OK)
 		return raise_error(L, &err);
 	return 0;
 }
@@ -164,7 +169,7 @@ static int l_add(lua_State *L)
 	struct error err;
 	check_value(L, 2, &value);
 	struct shared_op op = change_op(L, 3);
-	int status = shared_add(self(L)->shared, &op, &value, &err);
+	int status = shared_add(shared_of(L), &op, &value, &err);
 	if (status != TIDE_OK && status != TIDE_EEXISTS)
 		return raise_error(L, &err);
 	lua_pushboolean(L, status == TIDE_OK);
@@ -179,7 +184,7 @@ static int add_number(lua_State *L, const struct shared_op *op, int arg)
 		luaL_checktype(L, arg, LUA_TNUMBER);
 		check_value(L, arg, &by);
 	}
-	if (shared_incr(self(L)->shared, op, &by, &sum, &err) != TIDE_OK)
+	if (shared_incr(shared_of(L), op, &by, &sum, &err) != TIDE_OK)
 		return raise_error(L, &err);
 	push_value(L, &sum);
 	return 1;
@@ -196,7 +201,7 @@ static int l_incr(lua_State *L)
 static int l_delete(lua_State *L)
 {
 	struct shared_op op = change_op(L, 0);
-	lua_pushboolean(L, shared_remove(self(L)->shared, &op));
+	lua_pushboolean(L, shared_remove(shared_of(L), &op));
 	return 1;
 }
 
@@ -235,7 +240,7 @@ static const struct named *check_named(lua_State *L, const char *type)
 static struct shared_op named_op(lua_State *L, const struct named *n,
 				 enum shared_space space)
 {
-	return make_op(self(L), space, (struct slice){ n->name, n->len });
+	return make_op(L, space, (struct slice){ n->name, n->len });
 }
 
 /* counter (name) */
@@ -258,7 +263,7 @@ static int l_counter_get(lua_State *L)
 {
 	struct shared_op op = named_op(L, check_named(L, counter_type), SHARED_COUNTERS);
 	struct shared_value value = { .type = SHARED_INTEGER };
-	if (shared_get(self(L)->shared, &op, &value) != TIDE_OK)
+	if (shared_get(shared_of(L), &op, &value) != TIDE_OK)
 		value = (struct shared_value){ .type = SHARED_INTEGER };
 	push_value(L, &value);
 	return 1;
@@ -325,7 +330,7 @@ static double full_at(lua_State *L, const struct named *n, const struct shared_o
 {
 	struct shared_value value;
 	double now = (double)op->now_ms;
-	if (shared_get(self(L)->shared, op, &value) != TIDE_OK ||
+	if (shared_get(shared_of(L), op, &value) != TIDE_OK ||
 	    value.type != SHARED_NUMBER)
 		return now;
 	return fmin(fmax(value.number, now), now + n->tolerance_ms + ahead_ms);
@@ -357,7 +362,7 @@ static int64_t take_ahead(lua_State *L, const struct named *n, double tokens,
 	if (over_ms > ahead_ms)
 		return -(int64_t)ceil(over_ms);
 	op.expires_unix_ms = (int64_t)ceil(full.number);
-	if (tokens > 0 && shared_set(self(L)->shared, &op, &full, &err) != TIDE_OK)
+	if (tokens > 0 && shared_set(shared_of(L), &op, &full, &err) != TIDE_OK)
 		raise_error(L, &err);
 	return (int64_t)ceil(over_ms);
 }

@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "host/log.h"
 #include "host/machine.h"
-#include "dry_run.h"
+#include "decision_context.h"
 #include "rules/sandbox/sandbox.h"
 #include "rules/sandbox/script.h"
 #include "rules/sandbox/source.h"
@@ -27,10 +27,16 @@ int64_t api_tide_now_ms(const struct api_tide *t)
 	return t->is_clock_fixed ? t->fixed_now_ms : machine_clock_ms(CLOCK_REALTIME);
 }
 
+int64_t api_tide_call_ms(lua_State *L, const struct api_tide *t)
+{
+	const struct decision_context *c = decision_context_of(L);
+	return c && c->now_ms ? c->now_ms : api_tide_now_ms(t);
+}
+
 /* now () -> milliseconds since 1970 */
 static int l_now(lua_State *L)
 {
-	lua_pushinteger(L, api_tide_now_ms(self(L)));
+	lua_pushinteger(L, api_tide_call_ms(L, self(L)));
 	return 1;
 }
 
@@ -71,27 +77,33 @@ void api_tide_init(struct api_tide *t)
 	*t = (struct api_tide){ .about = "rules", .random_state = machine_random() };
 }
 
+/* The sequence that the call under way draws from. */
+static uint64_t *sequence(lua_State *L)
+{
+	struct decision_context *c = decision_context_of(L);
+	return c && c->has_random ? &c->random_state : &self(L)->random_state;
+}
+
 /* is_dry_run () -> true while EXPLAIN asks: nothing is to be remembered */
 static int l_is_dry_run(lua_State *L)
 {
-	lua_pushboolean(L, engine_is_dry_run(L));
+	lua_pushboolean(L, decision_context_is_dry(L));
 	return 1;
 }
 
 /* random () -> 0 <= x < 1; random (n) -> 1 .. n; random (m, n) -> m .. n */
 static int l_random(lua_State *L)
 {
-	struct api_tide *t = self(L);
+	uint64_t *state = sequence(L);
 	if (lua_gettop(L) == 0) {
-		lua_pushnumber(L, (lua_Number)(random_next(&t->random_state) >> 11) *
-					  0x1p-53);
+		lua_pushnumber(L, (lua_Number)(random_next(state) >> 11) * 0x1p-53);
 		return 1;
 	}
 	bool has_low = lua_gettop(L) > 1;
 	lua_Integer low = has_low ? luaL_checkinteger(L, 1) : 1;
 	lua_Integer high = luaL_checkinteger(L, has_low ? 2 : 1);
 	luaL_argcheck(L, low <= high, has_low ? 2 : 1, "the interval is empty");
-	uint64_t offset = random_up_to(&t->random_state, (uint64_t)high - (uint64_t)low);
+	uint64_t offset = random_up_to(state, (uint64_t)high - (uint64_t)low);
 	lua_pushinteger(L, (lua_Integer)((uint64_t)low + offset));
 	return 1;
 }
@@ -128,7 +140,7 @@ static void write_line(lua_State *L, enum log_level level, int first)
 	}
 	lua_concat(L, lua_gettop(L) - last);
 	log_write(level, "%s%s: %.*s", self(L)->about,
-		  engine_is_dry_run(L) ? " (dry run)" : "", LOG_LINE_MAX,
+		  decision_context_is_dry(L) ? " (dry run)" : "", LOG_LINE_MAX,
 		  lua_tostring(L, -1));
 }
 

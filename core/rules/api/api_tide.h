@@ -31,6 +31,8 @@ struct api_tide {
 void api_tide_init(struct api_tide *t);
 void api_tide_seed(struct api_tide *t, uint64_t seed);
 int64_t api_tide_now_ms(const struct api_tide *t);
+/* What tide.now gives in the call under way. */
+int64_t api_tide_call_ms(lua_State *L, const struct api_tide *t);
 
 /* Make `tide` and `print` known to the sandbox of the state; after
  * sandbox_open. May raise. */

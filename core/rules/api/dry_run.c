@@ -2,41 +2,14 @@
 
 #include <lauxlib.h>
 
-#include "rules/engine/engine_private.h"
-#include "rules/sandbox/script.h"
-
-void engine_dry_run_begin(struct engine *e, struct dry_run *run)
-{
-	run->count = 0;
-	run->is_hushed = false;
-	run->random_state = e->tide.random_state;
-	e->dry_run = run;
-	e->current->script.is_dry_run = true;
-}
-
-void engine_dry_run_end(struct engine *e)
-{
-	e->tide.random_state = e->dry_run->random_state;
-	e->dry_run = NULL;
-	e->current->script.is_dry_run = false;
-}
-
-void engine_dry_run_hush(struct engine *e, bool is_hushed)
-{
-	e->dry_run->is_hushed = is_hushed;
-}
-
-bool engine_is_dry_run(lua_State *L)
-{
-	return script_state_of(L)->is_dry_run;
-}
+#include "decision_context.h"
 
 void dry_run_count(struct dry_run *run, const char *file, uint64_t time_ns)
 {
 	size_t i = 0;
 	while (i < run->count && run->scripts[i].file != file)
 		i++;
-	if (i == DRY_RUN_SCRIPTS_MAX || run->is_hushed)
+	if (i == DRY_RUN_SCRIPTS_MAX)
 		return;
 	if (i == run->count)
 		run->scripts[run->count++] = (struct dry_run_script){ .file = file };
@@ -164,6 +137,6 @@ static void push_shadow(lua_State *L)
 void dry_run_push_state(lua_State *L, int reference)
 {
 	int type = lua_rawgeti(L, LUA_REGISTRYINDEX, reference);
-	if (type == LUA_TTABLE && engine_is_dry_run(L))
+	if (type == LUA_TTABLE && decision_context_is_dry(L))
 		push_shadow(L);
 }

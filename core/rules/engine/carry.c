@@ -127,9 +127,7 @@ static int run(struct script_state *s, struct carrying *c, struct error *err)
 	struct script_call call = {
 		.file = rule->file, .stats = &rule->stats, .body = l_copy, .ctx = c
 	};
-	bool is_dry_run = s->is_dry_run;
 	int top = lua_gettop(c->from);
-	s->is_dry_run = false; /* whoever asks, the carrying is no part of it */
 	int status = lua_checkstack(c->from, 4)
 			     ? script_enter(s, &call, err)
 			     : error_set(err, TIDE_ELIMIT, "there is no memory");
@@ -138,7 +136,6 @@ static int run(struct script_state *s, struct carrying *c, struct error *err)
 	if (status == TIDE_OK && c->old != LUA_REFNIL)
 		status = script_enter(s, &call, err);
 	luaL_unref(s->L, LUA_REGISTRYINDEX, c->old);
-	s->is_dry_run = is_dry_run;
 	return status;
 }
 

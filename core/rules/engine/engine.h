@@ -31,6 +31,7 @@
 #include "script_kind.h"
 
 struct bundle;
+struct decision_context;
 struct engine;
 struct shared;
 
@@ -78,6 +79,12 @@ struct engine_hooks {
 	/* The directory changed. The owner calls reload_follow or reload_refuse, now or
 	 * later. NULL: the engine reloads it. */
 	void (*on_change)(void *ctx);
+};
+
+/* What a script is asked to decide. */
+struct script_question {
+	const struct msg *msg;
+	struct decision_context *context; /* NULL: that of a live publish */
 };
 
 /* Load the first generation. Broken rules fail the start, with file and line. */

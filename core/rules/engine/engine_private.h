@@ -51,9 +51,7 @@ struct engine {
 	struct watch *watch;
 	struct api_tide tide;
 	struct shared *shared;
-	struct shared *own_shared;           /* while another's is borrowed: moment.c */
 	struct schedule_call *schedule_call; /* the run under way, or NULL */
-	struct dry_run *dry_run;             /* NULL outside of one */
 
 	struct generation *current; /* NULL until the first is loaded */
 	struct filter_set *filters; /* of the active generation */

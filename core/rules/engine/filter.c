@@ -184,6 +184,11 @@ static void tell(const struct filter_pass *p, const struct filter_call *c,
 	msg_unref(before);
 }
 
+static bool is_dry(const struct filter_pass *p)
+{
+	return p->context && p->context->is_dry;
+}
+
 static int run_filter(struct engine *e, struct rule *rule, struct draft *d,
 		      struct filter_pass *p, struct error *err)
 {
@@ -195,14 +200,15 @@ static int run_filter(struct engine *e, struct rule *rule, struct draft *d,
 	call.rule = rule;
 	call.draft = d;
 	call.is_rejected = false;
-	int status = use_decide(e, &use, l_publish, &call, err);
+	const struct use_call asked = { &use, p->context, l_publish, &call };
+	int status = use_decide(e, &asked, err);
 	tell(p, &call, before, copies, before ? uv_hrtime() - started_ns : 0);
 	for (unsigned i = copies; i < p->copies.count; i++) {
 		p->copy_senders[i] = rule->file;
 		p->copy_lines[i] = rule->decide_line;
 	}
 	if (status == TIDE_OK && call.is_rejected) {
-		if (!e->dry_run)
+		if (!is_dry(p))
 			rule->stats.rejected++;
 		return error_set(err, TIDE_EREJECTED, "%s (%s)", call.reason, rule->file);
 	}
@@ -273,7 +279,7 @@ static int run_chain(struct engine *e, const struct plan *plan, struct draft *d,
 		bool is_moved = d->exchange_changes != exchanges;
 		if (!is_moved && d->key_changes == keys)
 			continue;
-		plan = find_plan(set, &d->now, e->dry_run != NULL);
+		plan = find_plan(set, &d->now, is_dry(p));
 		i = is_moved ? 0 : place_behind(plan, index);
 		if (is_moved)
 			status = hop(p, set->filters[index], err);
@@ -291,7 +297,7 @@ unsigned filter_count(const struct engine *e)
 int filter_run(struct engine *e, struct filter_pass *p, struct error *err)
 {
 	struct draft d;
-	const struct plan *plan = find_plan(e->filters, p->msg, e->dry_run != NULL);
+	const struct plan *plan = find_plan(e->filters, p->msg, is_dry(p));
 	p->copies.count = 0;
 	if (plan->count == 0)
 		return TIDE_OK;

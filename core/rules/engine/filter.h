@@ -30,9 +30,10 @@ struct filter_step {
 /* One message on its way through. */
 struct filter_pass {
 	struct msg *msg; /* in: a reference; out: the same, or a new one in its place */
-	struct slice vhost;  /* where it is published */
-	int64_t now_unix_ms; /* what delays count from */
-	unsigned hops;       /* in and out */
+	struct decision_context *context; /* NULL: live */
+	struct slice vhost;               /* where it is published */
+	int64_t now_unix_ms;              /* what delays count from */
+	unsigned hops;                    /* in and out */
 	/* The script that sent it to its exchange, and the line of its function;
 	 * untouched when none did. */
 	const char *sender;

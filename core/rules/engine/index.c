@@ -447,14 +447,15 @@ static int l_route(lua_State *L)
 	return 0;
 }
 
-int index_route(struct index *x, const struct msg *m, const uint32_t **dests,
+int index_route(struct index *x, const struct script_question *q, const uint32_t **dests,
 		size_t *count, struct error *err)
 {
 	struct engine *e = x->handle.engine;
-	struct routing routing = { handle_use(&x->handle), { m, 0 } };
+	struct routing routing = { handle_use(&x->handle), { q->msg, 0 } };
+	const struct use_call call = { routing.use, q->context, l_route, &routing };
 	e->sink.index = x;
 	e->sink.count = 0;
-	int status = use_decide(e, routing.use, l_route, &routing, err);
+	int status = use_decide(e, &call, err);
 	e->sink.index = NULL;
 	if (status != TIDE_OK)
 		return status;

@@ -2,11 +2,8 @@
 #ifndef TIDE_RULES_ENGINE_INDEX_H
 #define TIDE_RULES_ENGINE_INDEX_H
 
-#include "base/args.h"
-#include "base/error.h"
-#include "base/msg.h"
+#include "engine.h"
 
-struct engine;
 struct index;
 
 /* `user` is what errors call the owner: "exchange 'orders'". */
@@ -33,7 +30,7 @@ void index_count_hit(struct index *x);
 
 /* The destinations of the matching bindings, in no order, perhaps repeated. The array
  * is the engine's and good until the next call into it. */
-TIDE_MUST_USE int index_route(struct index *x, const struct msg *m,
+TIDE_MUST_USE int index_route(struct index *x, const struct script_question *q,
 			      const uint32_t **dests, size_t *count, struct error *err);
 
 #endif

@@ -202,7 +202,7 @@ int schedule_run(struct engine *e, struct slice name, const struct schedule_tick
 	const struct use use = { .rule = rule, .options = LUA_NOREF, .state = LUA_NOREF };
 	struct schedule_call call = { .use = &use, .tick = tick, .broker = broker };
 	e->schedule_call = &call;
-	status = use_decide(e, &use, l_run, &call, err);
+	status = use_decide(e, &(struct use_call){ &use, NULL, l_run, &call }, err);
 	e->schedule_call = NULL;
 	return status;
 }

@@ -148,6 +148,7 @@ void strategy_open(lua_State *L)
 
 struct deciding {
 	const struct use *use;
+	struct decision_context *context;
 	struct api_msg msg;
 	const struct queue_view *queue;
 	const struct failure_view *failure;
@@ -255,35 +256,42 @@ static int decide(struct strategy *s, struct deciding *d, lua_CFunction body,
 	if (s->handle.engine->former)
 		carry_use(&s->handle);
 	d->use = handle_use(&s->handle);
-	return use_decide(s->handle.engine, d->use, body, d, err);
+	const struct use_call call = { d->use, d->context, body, d };
+	return use_decide(s->handle.engine, &call, err);
 }
 
-int strategy_pick(struct strategy *s, const struct msg *m, unsigned shards,
+int strategy_pick(struct strategy *s, const struct script_question *q, unsigned shards,
 		  unsigned *shard, struct error *err)
 {
 	struct loads loads = { shards, s->load, s->load_ctx };
-	struct deciding d = { .msg = { m, 0 }, .loads = &loads };
+	struct deciding d = { .context = q->context,
+			      .msg = { q->msg, 0 },
+			      .loads = &loads };
 	int status = decide(s, &d, l_pick, err);
 	if (status == TIDE_OK)
 		*shard = d.shard;
 	return status;
 }
 
-int strategy_rank(struct strategy *s, const struct msg *m, const struct queue_view *queue,
-		  double *rank, struct error *err)
+int strategy_rank(struct strategy *s, const struct script_question *q,
+		  const struct queue_view *queue, double *rank, struct error *err)
 {
-	struct deciding d = { .msg = { m, 0 }, .queue = queue };
+	struct deciding d = { .context = q->context,
+			      .msg = { q->msg, 0 },
+			      .queue = queue };
 	int status = decide(s, &d, l_rank, err);
 	if (status == TIDE_OK)
 		*rank = d.rank;
 	return status;
 }
 
-int strategy_decide(struct strategy *s, const struct msg *m, uint32_t attempt,
+int strategy_decide(struct strategy *s, const struct script_question *q,
 		    const struct failure_view *failure, struct retry_decision *decision,
 		    struct error *err)
 {
-	struct deciding d = { .msg = { m, attempt }, .failure = failure };
+	struct deciding d = { .context = q->context,
+			      .msg = { q->msg, failure->attempts },
+			      .failure = failure };
 	int status = decide(s, &d, l_decide, err);
 	if (status == TIDE_OK)
 		*decision = d.retry;

@@ -2,12 +2,8 @@
 #ifndef TIDE_RULES_ENGINE_STRATEGY_H
 #define TIDE_RULES_ENGINE_STRATEGY_H
 
-#include "base/args.h"
-#include "base/error.h"
-#include "base/msg.h"
-#include "script_kind.h"
+#include "engine.h"
 
-struct engine;
 struct strategy;
 
 /* TIDE_ENOTFOUND: no such script; the error names those that exist. TIDE_EMISMATCH: an
@@ -53,14 +49,15 @@ struct retry_decision {
 };
 
 /* 0 <= *shard < shards. */
-TIDE_MUST_USE int strategy_pick(struct strategy *s, const struct msg *m, unsigned shards,
-				unsigned *shard, struct error *err);
+TIDE_MUST_USE int strategy_pick(struct strategy *s, const struct script_question *q,
+				unsigned shards, unsigned *shard, struct error *err);
 /* A finite number. */
-TIDE_MUST_USE int strategy_rank(struct strategy *s, const struct msg *m,
+TIDE_MUST_USE int strategy_rank(struct strategy *s, const struct script_question *q,
 				const struct queue_view *queue, double *rank,
 				struct error *err);
-TIDE_MUST_USE int strategy_decide(struct strategy *s, const struct msg *m,
-				  uint32_t attempt, const struct failure_view *failure,
+/* What to do about a failure. */
+TIDE_MUST_USE int strategy_decide(struct strategy *s, const struct script_question *q,
+				  const struct failure_view *failure,
 				  struct retry_decision *decision, struct error *err);
 
 #endif

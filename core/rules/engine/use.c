@@ -105,9 +105,10 @@ static int64_t monotonic_ms(void)
 	return (int64_t)(uv_hrtime() / 1000000);
 }
 
-static int refuse_call(struct engine *e, struct rule *rule, struct error *err)
+static int refuse_call(struct engine *e, struct rule *rule, bool is_counted,
+		       struct error *err)
 {
-	rule->stats.skipped += !e->dry_run;
+	rule->stats.skipped += is_counted;
 	return error_set(err, TIDE_ERULE, "%s (" USE_NOT_CALLED "; tried every %d s)",
 			 rule->stats.last_error,
 			 (int)((e->config.breaker_rest_ms + 999) / 1000));
@@ -124,33 +125,34 @@ static void tell_of_breaker(const struct engine *e, const struct rule *rule)
 		log_info("%s: %s works again", e->tide.about, rule->file);
 }
 
-int use_decide(struct engine *e, const struct use *use, lua_CFunction body, void *ctx,
-	       struct error *err)
+int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 {
-	struct rule *rule = (struct rule *)use->rule;
+	struct rule *rule = (struct rule *)c->use->rule;
+	struct dry_run *costs = c->context ? c->context->costs : NULL;
+	bool is_counted =
+		!c->context || !(c->context->is_dry || c->context->is_uncounted);
 	struct script_call call = { .file = rule->file,
-				    .stats = &rule->stats,
+				    .stats = is_counted ? &rule->stats : NULL,
 				    .is_decision = true,
-				    .body = body,
-				    .ctx = ctx };
+				    .context = c->context,
+				    .body = c->body,
+				    .ctx = c->ctx };
 	bool was_open = rule->stats.breaker.is_open && !e->config.has_no_breaker;
-	if (e->current->script.is_exhausted && !room_allows_call(e, rule, err))
+	const struct script_state *s = &e->current->script;
+
+	if (s->is_exhausted && !room_allows_call(e, rule, err))
 		return TIDE_ERULE;
 	if (was_open && !breaker_allows(&rule->stats.breaker, monotonic_ms(),
 					e->config.breaker_rest_ms))
-		return refuse_call(e, rule, err);
-	/* A dry run leaves no trace, in the breaker neither. */
-	if (e->dry_run)
-		call.stats = NULL;
+		return refuse_call(e, rule, is_counted, err);
 	e->call_count++;
-	uint64_t started_ns = e->dry_run ? uv_hrtime() : 0;
-	int status = script_enter(&e->current->script, &call, err);
-	if (e->dry_run)
-		dry_run_count(e->dry_run, rule->file, uv_hrtime() - started_ns);
+	uint64_t started_ns = costs ? uv_hrtime() : 0;
+	int rc = script_enter(&e->current->script, &call, err);
+	if (costs)
+		dry_run_count(costs, rule->file, uv_hrtime() - started_ns);
 	if (was_open != rule->stats.breaker.is_open && !e->config.has_no_breaker)
 		tell_of_breaker(e, rule);
-	const struct script_state *s = &e->current->script;
 	if (s->was_refused || s->is_exhausted)
-		room_after_call(e, status);
-	return status;
+		room_after_call(e, rc);
+	return rc;
 }

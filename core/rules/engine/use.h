@@ -5,6 +5,7 @@
 #define TIDE_RULES_ENGINE_USE_H
 
 #include "generation.h"
+#include "rules/api/decision_context.h"
 
 struct engine;
 
@@ -25,9 +26,17 @@ TIDE_MUST_USE int use_open(struct generation *g, size_t number, struct rule *rul
 /* Harmless for a number that is not in use. */
 void use_release(struct generation *g, size_t number);
 
-/* Call the script of `use` for a decision: `body` runs inside the door. While the
- * script's circuit is open, or the rules' memory is used up, the call is not made. */
-TIDE_MUST_USE int use_decide(struct engine *e, const struct use *use, lua_CFunction body,
-			     void *ctx, struct error *err);
+/* A script is asked for a decision. */
+struct use_call {
+	const struct use *use;
+	struct decision_context *context; /* NULL: live */
+	lua_CFunction body;               /* runs inside the door */
+	void *ctx;                        /* of the body */
+};
+
+/* Make the call. While the script's circuit is open, or the rules' memory is used up, it
+ * fails at once. */
+TIDE_MUST_USE int use_decide(struct engine *e, const struct use_call *c,
+			     struct error *err);
 
 #endif

@@ -262,6 +262,7 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	int64_t started_ns = call->is_decision ? machine_clock_ns(CLOCK_MONOTONIC) : 0;
 	int top = lua_gettop(L);
 	s->file = call->file;
+	s->context = call->context;
 	s->place[0] = '\0';
 	s->fault[0] = '\0';
 	s->serial++;
@@ -278,6 +279,7 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	int status = lua_pcall(L, 1, 0, top + 1);
 	bool overran = watchdog_leave(s->watchdog);
 	s->serial++;
+	s->context = NULL;
 	struct error own;
 	if (status != LUA_OK)
 		describe(s, status, call->file, overran, &own);

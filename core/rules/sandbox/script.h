@@ -30,6 +30,8 @@
  * nothing interrupts an instruction. */
 #define SCRIPT_STRING_MAX ((size_t)16 << 20)
 
+struct decision_context; /* of rules/api, for what scripts call there */
+
 struct script_state {
 	lua_State *L;
 	struct watchdog *watchdog;
@@ -49,9 +51,7 @@ struct script_state {
 	bool is_exhausted;
 	size_t collected_bytes; /* what was left by the last whole collection; 0: none */
 	size_t full_bytes;      /* at which something new found no room; 0: none */
-	bool is_dry_run;        /* see dry_run.h */
-	size_t absent_bytes;    /* see absent.h */
-	bool was_absent_read;
+	struct decision_context *context; /* of the call under way; may be NULL */
 	/* Where the last allocation was refused: Lua's own error does not say. */
 	char refused_at[SCRIPT_PLACE_MAX];
 	bool was_string; /* it was for a text over SCRIPT_STRING_MAX */
@@ -77,10 +77,11 @@ struct script_stats {
 };
 
 struct script_call {
-	const char *file;           /* named in errors that have no place */
-	struct script_stats *stats; /* may be NULL */
-	bool is_decision;           /* counted and timed */
-	lua_CFunction body;         /* called with `ctx` as a light userdata; may raise */
+	const char *file;                 /* named in errors that have no place */
+	struct script_stats *stats;       /* may be NULL */
+	bool is_decision;                 /* counted and timed */
+	struct decision_context *context; /* for what scripts call; may be NULL */
+	lua_CFunction body; /* called with `ctx` as a light userdata; may raise */
 	void *ctx;
 };
 

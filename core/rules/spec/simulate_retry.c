@@ -1,9 +1,10 @@
 #include "simulate_retry.h"
 
 #include "base/duration.h"
-#include "rules/engine/engine_private.h"
-#include "rules/engine/strategy.h"
+#include "rules/api/api_tide.h"
+#include "rules/api/decision_context.h"
 #include "rules/api/shared.h"
+#include "rules/engine/strategy.h"
 
 /* The loop waits for it. */
 #define SIMULATE_MAX_NS (UINT64_C(100) * 1000 * 1000)
@@ -12,7 +13,7 @@ struct simulation {
 	const struct simulate_spec *spec;
 	struct strategy *strategy;
 	struct msg *msg;
-	struct api_tide *tide;
+	struct decision_context context;
 	uint64_t end_ns;
 	int64_t at_ms; /* of the attempt, from the publication */
 	uint32_t attempt;
@@ -41,14 +42,15 @@ static const char *decide(struct simulation *sim, struct retry_decision *d)
 {
 	const struct simulate_spec *spec = sim->spec;
 	struct failure_view failure = { spec->reason, sim->attempt, sim->attempt };
+	struct script_question question = { sim->msg, &sim->context };
 	struct error err;
 
-	sim->tide->fixed_now_ms = sim->msg->ts_unix_ms + sim->at_ms + spec->held_ms;
+	sim->context.now_ms = sim->msg->ts_unix_ms + sim->at_ms + spec->held_ms;
 	if (spec->delivery_limit > 0 && sim->attempt >= spec->delivery_limit) {
 		d->action = RETRY_DEAD_LETTER;
 		json_member_text(sim->out, "by", "delivery-limit");
-	} else if (strategy_decide(sim->strategy, sim->msg, sim->attempt, &failure, d,
-				   &err) != TIDE_OK) {
+	} else if (strategy_decide(sim->strategy, &question, &failure, d, &err) !=
+		   TIDE_OK) {
 		json_member_text(sim->out, "error", err.text);
 		return "error";
 	}
@@ -107,36 +109,29 @@ int simulate_retry(struct engine *e, const struct simulate_spec *spec, struct js
 		   struct error *err)
 {
 	struct simulation sim = { .spec = spec,
-				  .tide = &e->tide,
 				  .end_ns = uv_hrtime() + SIMULATE_MAX_NS,
 				  .attempt = 1,
 				  .out = out };
-	const struct api_tide tide = e->tide;
-	struct rule *rule;
-	int status = generation_get(e->current, SCRIPT_RETRY, spec->name, &rule, err);
+	int status = strategy_create(e, SCRIPT_RETRY, spec->name, spec->options,
+				     "a simulation", &sim.strategy, err);
 
 	if (status != TIDE_OK)
 		return status;
-	sim.msg = create_message(api_tide_now_ms(&e->tide));
-	if (!sim.msg)
-		return error_set(err, TIDE_EBUSY, "there is no memory for a message");
-	struct script_stats stats = rule->stats;
-	status = strategy_create(e, SCRIPT_RETRY, spec->name, spec->options,
-				 "a simulation", &sim.strategy, err);
-	if (status == TIDE_OK) {
+	sim.msg = create_message(engine_now_ms(e));
+	if (sim.msg) {
 		/* What scripts keep in tide.shared is simulated too. */
-		struct shared *kept = e->shared;
-		e->shared = shared_create(0, 0);
-		e->tide.is_clock_fixed = true;
+		sim.context = (struct decision_context){
+			.has_random = true,
+			.random_state = engine_random_state(e),
+			.shared = shared_create(0, 0),
+			.is_uncounted = true,
+		};
 		simulate(&sim);
-		shared_destroy(e->shared);
-		e->shared = kept;
-		strategy_destroy(sim.strategy);
+		shared_destroy(sim.context.shared);
+	} else {
+		status = error_set(err, TIDE_EBUSY, "there is no memory for a message");
 	}
 	msg_unref(sim.msg);
-	rule->stats = stats;
-	e->tide.is_clock_fixed = tide.is_clock_fixed;
-	e->tide.fixed_now_ms = tide.fixed_now_ms;
-	e->tide.random_state = tide.random_state;
+	strategy_destroy(sim.strategy);
 	return status;
 }

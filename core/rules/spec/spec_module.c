@@ -15,8 +15,8 @@
 #define STRATEGY "luatide.strategy"
 
 struct box {
-	void *object; /* NULL once it is destroyed */
-	struct engine *engine;
+	void *object;                     /* NULL once it is destroyed */
+	struct decision_context *context; /* of an engine: within dry_run, else NULL */
 };
 
 static void *unbox(lua_State *L, const char *type)
@@ -37,6 +37,15 @@ static struct box *push_box(lua_State *L, const char *type, int owner)
 		lua_setiuservalue(L, -2, 1);
 	}
 	return box;
+}
+
+/* That of the engine that the box at 1 is, or belongs to. */
+static struct decision_context *context_of(lua_State *L)
+{
+	bool is_owned = lua_getiuservalue(L, 1, 1) == LUA_TUSERDATA;
+	struct box *box = lua_touserdata(L, is_owned ? -1 : 1);
+	lua_pop(L, 1);
+	return box->context;
 }
 
 static int push_result(lua_State *L, int status, const struct error *err)
@@ -163,7 +172,7 @@ static int l_open(lua_State *L)
 		free(loop);
 		return push_result(L, status, &err);
 	}
-	box->object = box->engine = e;
+	box->object = e;
 	return 1;
 }
 
@@ -354,9 +363,9 @@ static int l_route(lua_State *L)
 	struct error err;
 	const uint32_t *dests;
 	size_t count;
-	struct msg *m = read_msg(L, 2);
-	int status = index_route(x, m, &dests, &count, &err);
-	msg_unref(m);
+	struct script_question q = { read_msg(L, 2), context_of(L) };
+	int status = index_route(x, &q, &dests, &count, &err);
+	msg_unref((struct msg *)q.msg);
 	if (status != TIDE_OK)
 		return push_result(L, status, &err);
 	lua_createtable(L, (int)count, 0);
@@ -431,6 +440,7 @@ static int l_filter(lua_State *L)
 	struct engine *e = unbox(L, ENGINE);
 	struct error err;
 	struct filter_pass p = { .msg = read_msg(L, 2),
+				 .context = context_of(L),
 				 .vhost = slice_from(text_field(L, 2, "vhost", "/")),
 				 .copies = { .max = DRAFT_COPIES_MAX } };
 	p.now_unix_ms = p.msg->ts_unix_ms;
@@ -460,6 +470,7 @@ static int l_filter_ns(lua_State *L)
 	for (lua_Integer i = 0; i < n && status == TIDE_OK; i++) {
 		struct filter_pass p;
 		p.msg = msg_ref(m);
+		p.context = NULL;
 		p.vhost = SLICE("/");
 		p.now_unix_ms = m->ts_unix_ms;
 		p.hops = 0;
@@ -480,12 +491,16 @@ static int l_filter_ns(lua_State *L)
 /* dry_run (f) -> f's results; what is asked of the engine in it changes nothing */
 static int l_dry_run(lua_State *L)
 {
-	struct engine *e = unbox(L, ENGINE);
-	struct dry_run run;
+	struct decision_context context = {
+		.has_random = true,
+		.random_state = engine_random_state(unbox(L, ENGINE)),
+		.is_dry = true,
+	};
+	struct box *box = lua_touserdata(L, 1), outer = *box;
 	lua_settop(L, 2);
-	engine_dry_run_begin(e, &run);
+	box->context = &context;
 	int status = lua_pcall(L, 0, LUA_MULTRET, 0);
-	engine_dry_run_end(e);
+	box->context = outer.context;
 	return status == LUA_OK ? lua_gettop(L) - 1 : lua_error(L);
 }
 
@@ -539,9 +554,9 @@ static int l_pick(lua_State *L)
 	unsigned shard, shards = (unsigned)luaL_checkinteger(L, 3);
 	lua_settop(L, 4);
 	strategy_set_load(s, lua_istable(L, 4) ? table_load : NULL, L);
-	struct msg *m = read_msg(L, 2);
-	int status = strategy_pick(s, m, shards, &shard, &err);
-	msg_unref(m);
+	struct script_question q = { read_msg(L, 2), context_of(L) };
+	int status = strategy_pick(s, &q, shards, &shard, &err);
+	msg_unref((struct msg *)q.msg);
 	if (status != TIDE_OK)
 		return push_result(L, status, &err);
 	lua_pushinteger(L, shard);
@@ -561,9 +576,9 @@ static int l_rank(lua_State *L)
 		queue.ready = (uint64_t)integer_field(L, 3, "ready", 0);
 		queue.shard = (unsigned)integer_field(L, 3, "shard", 0);
 	}
-	struct msg *m = read_msg(L, 2);
-	int status = strategy_rank(s, m, &queue, &rank, &err);
-	msg_unref(m);
+	struct script_question q = { read_msg(L, 2), context_of(L) };
+	int status = strategy_rank(s, &q, &queue, &rank, &err);
+	msg_unref((struct msg *)q.msg);
 	if (status != TIDE_OK)
 		return push_result(L, status, &err);
 	lua_pushnumber(L, rank);
@@ -584,9 +599,9 @@ static int l_decide(lua_State *L)
 		.attempts = (uint32_t)integer_field(L, 3, "attempts", failures),
 		.failures = (uint32_t)failures,
 	};
-	struct msg *m = read_msg(L, 2);
-	int status = strategy_decide(s, m, failure.attempts, &failure, &decision, &err);
-	msg_unref(m);
+	struct script_question q = { read_msg(L, 2), context_of(L) };
+	int status = strategy_decide(s, &q, &failure, &decision, &err);
+	msg_unref((struct msg *)q.msg);
 	if (status != TIDE_OK)
 		return push_result(L, status, &err);
 	if (decision.action == RETRY_AFTER)

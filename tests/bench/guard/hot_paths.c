@@ -15,7 +15,7 @@
 
 #include "base/mem.h"
 #include "broker/deal.h"
-#include "broker/route.h"
+#include "broker/decide.h"
 #include "proto/line/request.h"
 #include "redis_stand_in.h"
 #include "rig.h"
@@ -188,10 +188,13 @@ SECTION section_parse_ack(struct bench *b)
 
 static void route(struct bench *b, struct msg *m)
 {
+	const struct decide_spec spec = { .rules = &b->rig.broker->active_rules,
+					  .vhost = b->topic->vhost };
+	const struct outcome outcome = { .msg = m, .exchange = b->topic };
 	const struct route *found;
 	struct error err;
 
-	must(route_find(b->topic->vhost, b->topic, m, &found, &err), "route");
+	must(route_find(&spec, &outcome, &found, &err), "route");
 	sink += found->count;
 }
 

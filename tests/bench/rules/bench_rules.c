@@ -100,8 +100,10 @@ static void bench_topic(struct engine *e)
 	for (int round = 0; round < ROUNDS; round++) {
 		uint64_t started = uv_hrtime();
 		for (size_t i = 0; i < CALLS; i++)
-			if (index_route(x, messages[i % 512], &dests, &count, &err) !=
-			    TIDE_OK)
+			if (index_route(
+				    x,
+				    &(struct script_question){ messages[i % 512], NULL },
+				    &dests, &count, &err) != TIDE_OK)
 				fail("route", &err);
 		ns = best(ns, started, CALLS);
 	}
@@ -125,7 +127,8 @@ static void bench_call(struct engine *e)
 	for (int round = 0; round < ROUNDS; round++) {
 		uint64_t started = uv_hrtime();
 		for (size_t i = 0; i < CALLS; i++)
-			if (strategy_rank(s, m, &queue, &rank, &err) != TIDE_OK)
+			if (strategy_rank(s, &(struct script_question){ m, NULL }, &queue,
+					  &rank, &err) != TIDE_OK)
 				fail("rank", &err);
 		ns = best(ns, started, CALLS);
 	}
@@ -163,8 +166,10 @@ static void bench_fair(struct engine *e)
 	for (int round = 0; round < ROUNDS; round++) {
 		uint64_t started = uv_hrtime();
 		for (size_t i = 0; i < CALLS; i++)
-			if (strategy_rank(s, messages[i % TENANTS], &queue, &rank,
-					  &err) != TIDE_OK)
+			if (strategy_rank(s,
+					  &(struct script_question){
+						  messages[i % TENANTS], NULL },
+					  &queue, &rank, &err) != TIDE_OK)
 				fail("rank", &err);
 		ns = best(ns, started, CALLS);
 	}

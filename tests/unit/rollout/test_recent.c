@@ -1,6 +1,7 @@
 #include "check.h"
 
 #include "base/mem.h"
+#include "broker/decide.h"
 #include "rollout/recent.h"
 #include "broker/vhost.h"
 
@@ -19,8 +20,10 @@ static struct msg *make(const char *key, size_t payload_len)
 static void add(struct recent *r, const char *key, size_t payload_len)
 {
 	struct msg *m = make(key, payload_len);
+	struct decide_spec spec = { .vhost = &vhost, .msg = m };
+	struct decision none = { .copy_count = 0 };
 
-	recent_add(r, &(struct recent_publish){ .vhost = &vhost, .msg = m });
+	recent_add(r, &(struct watched_publish){ .spec = &spec, .decision = &none });
 	msg_unref(m);
 }
 

@@ -58,11 +58,11 @@ static void good_urls_are_taken_apart(void **state)
 		if (redis_url_parse(c->text, &url, &err) < 0)
 			fail_msg("%s: %s", c->text, err.text);
 		assert_int_equal(url.kind, c->kind);
-		assert_text(url.host, c->host);
-		assert_int_equal(url.port, c->port);
-		assert_text(url.path, c->path);
-		assert_text(url.user, c->user);
-		assert_text(url.password, c->password);
+		assert_text(url.at.host, c->host);
+		assert_int_equal(url.at.port, c->port);
+		assert_text(url.at.path, c->path);
+		assert_text(url.at.user, c->user);
+		assert_text(url.at.password, c->password);
 		assert_int_equal(url.db, c->db);
 		redis_url_deinit(&url);
 	}
@@ -71,9 +71,9 @@ static void good_urls_are_taken_apart(void **state)
 static void bad_urls_are_refused_and_say_why(void **state)
 {
 	static const char *const cases[][2] = {
-		{ "", "--store is embedded, none" },
-		{ "Embedded", "--store is embedded, none" },
-		{ "http://h", "--store is embedded, none" },
+		{ "", "--store: give embedded, none" },
+		{ "Embedded", "--store: give embedded, none" },
+		{ "http://h", "--store: give embedded, none" },
 		{ "rediss://h", "TLS" },
 		{ "redis://", "no host" },
 		{ "redis://:7", "no host" },
@@ -90,12 +90,12 @@ static void bad_urls_are_refused_and_say_why(void **state)
 		{ "redis://secret@h", "before the @" },
 		{ "redis://u:secret%4@h", "hex digits" },
 		{ "redis://u:secret%00@h", "hex digits" },
-		{ "redis://h%", "not readable" },
+		{ "redis://h%", "hex digits" },
 		{ "redis+unix:", "absolute path" },
 		{ "redis+unix:r.sock", "absolute path" },
 		{ "redis+unix:/r.sock?x=1", "db=N" },
 		{ "redis+unix:/r.sock?db=", "database" },
-		{ "redis+unix:/%zz", "not readable" },
+		{ "redis+unix:/%zz", "hex digits" },
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct redis_url url;

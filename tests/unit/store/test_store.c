@@ -438,16 +438,17 @@ static void definitions_come_back_after_a_restart(void **state)
 	struct slice root = SLICE("/");
 	struct outcome o = { 0 };
 	store_definition_set(h->store, STORE_VHOSTS, none, root, none, NULL, NULL);
-	store_definition_set(h->store, STORE_EXCHANGES, root, SLICE("orders"), SLICE("topic"),
-		     NULL, NULL);
-	store_definition_set(h->store, STORE_QUEUES, root, SLICE("jobs"), SLICE("shards=1"), NULL,
-		     NULL);
-	store_definition_set(h->store, STORE_QUEUES, root, SLICE("jobs"), SLICE("shards=2"), NULL,
-		     NULL);
-	store_definition_set(h->store, STORE_QUEUES, root, SLICE("old"), SLICE("-"), NULL, NULL);
+	store_definition_set(h->store, STORE_EXCHANGES, root, SLICE("orders"),
+			     SLICE("topic"), NULL, NULL);
+	store_definition_set(h->store, STORE_QUEUES, root, SLICE("jobs"),
+			     SLICE("shards=1"), NULL, NULL);
+	store_definition_set(h->store, STORE_QUEUES, root, SLICE("jobs"),
+			     SLICE("shards=2"), NULL, NULL);
+	store_definition_set(h->store, STORE_QUEUES, root, SLICE("old"), SLICE("-"), NULL,
+			     NULL);
 	store_definition_remove(h->store, STORE_QUEUES, root, SLICE("old"), NULL, NULL);
 	store_definition_set(h->store, STORE_BINDINGS, root, SLICE("jobs orders #"), none,
-		     on_done, &o);
+			     on_done, &o);
 	WAIT(h, o.calls == 1);
 	assert_int_equal(o.status, TIDE_OK);
 	harness_close(h);
@@ -458,8 +459,8 @@ static void definitions_come_back_after_a_restart(void **state)
 	assert_string_equal(loaded.lines[1], "1 / orders topic");
 	assert_string_equal(loaded.lines[2], "2 / jobs shards=2");
 	assert_string_equal(loaded.lines[3], "3 / jobs orders # ");
-	store_definition_remove(h->store, STORE_BINDINGS, root, SLICE("jobs orders #"), NULL,
-		       NULL);
+	store_definition_remove(h->store, STORE_BINDINGS, root, SLICE("jobs orders #"),
+				NULL, NULL);
 	load(h);
 	assert_int_equal(loaded.count, 3);
 }
@@ -472,8 +473,8 @@ static void errors_of_redis_reach_the_completion_with_their_text(void **state)
 	freeReplyObject(ask(c, "SET tide:/:queues x"));
 	freeReplyObject(ask(c, "SET tide:{//jobs#0}:ready x"));
 	redisFree(c);
-	store_definition_set(h->store, STORE_QUEUES, SLICE("/"), SLICE("q"), SLICE("v"), on_done,
-		     &o);
+	store_definition_set(h->store, STORE_QUEUES, SLICE("/"), SLICE("q"), SLICE("v"),
+			     on_done, &o);
 	WAIT(h, o.calls == 1);
 	assert_int_equal(o.status, TIDE_ESTORE);
 	assert_non_null(strstr(o.text, "WRONGTYPE"));

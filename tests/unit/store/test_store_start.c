@@ -155,7 +155,7 @@ static void unreadable_configuration_fails_at_once(void **state)
 {
 	struct harness *h = *state;
 	char dir[sizeof(h->dir)];
-	assert_open_fails(h, "postgres://h", TIDE_ESYNTAX, "--store is");
+	assert_open_fails(h, "postgres://h", TIDE_ESYNTAX, "--store: give");
 	memcpy(dir, h->dir, sizeof(dir));
 	strcat(h->dir, "/none");
 	assert_open_fails(h, "embedded", UV_ENOENT, "cannot be opened");
@@ -212,8 +212,8 @@ static void passwords_are_checked(void **state)
 	snprintf(url, sizeof(url), "redis+unix:default:s3cret@%s?db=3", socket_path);
 	harness_open(h, url);
 	WAIT(h, h->ups == 1);
-	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("/"), SLICE(""), NULL,
-		     NULL);
+	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("/"), SLICE(""),
+			     NULL, NULL);
 	harness_close(h);
 	redisContext *c = redisConnectUnix(socket_path);
 	freeReplyObject(ask(c, "AUTH s3cret"));
@@ -460,13 +460,13 @@ static void unreadable_replies_are_a_lost_connection(void **state)
 	fake_open(&f, h, script, sizeof(script) / sizeof(script[0]));
 	fake_url(&f, url, sizeof(url));
 	harness_open(h, url);
-	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""), on_done,
-		     &calls);
+	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""),
+			     on_done, &calls);
 	WAIT(h, calls == 1);
 	assert_int_equal(h->downs, 2);
 	assert_int_equal(h->ups, 3);
-	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("b"), SLICE(""), on_done,
-		     &calls);
+	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("b"), SLICE(""),
+			     on_done, &calls);
 	WAIT(h, h->downs == 3);
 	assert_non_null(strstr(h->why, "a reply to no request"));
 	WAIT(h, h->ups == 4);
@@ -511,8 +511,8 @@ static void request_that_redis_cannot_read_fails_alone(void **state)
 	harness_open(h, url);
 	WAIT(h, h->ups == 1);
 	commit_two(h, on_refused, &refused);
-	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""), on_done,
-		     &calls);
+	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""),
+			     on_done, &calls);
 	WAIT(h, refused == 1 && calls == 1);
 	assert_int_equal(h->downs, 1);
 	harness_close(h);
@@ -541,9 +541,9 @@ static void request_over_which_eight_connections_are_lost_fails_alone(void **sta
 	harness_open(h, url);
 	WAIT(h, h->ups == 1);
 	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""),
-		     on_given_up, &given_up);
-	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("b"), SLICE(""), on_done,
-		     &calls);
+			     on_given_up, &given_up);
+	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("b"), SLICE(""),
+			     on_done, &calls);
 	WAIT(h, h->downs == 7);
 	assert_int_equal(given_up, 0);
 	WAIT(h, given_up == 1 && calls == 1);
@@ -625,8 +625,8 @@ static void write_and_wait_for_the_end(const char *dir, int ready_fd)
 	uv_timer_init(&h.loop, &h.waker);
 	h.waker.data = &h;
 	harness_open_up(&h);
-	store_definition_set(h.store, STORE_VHOSTS, SLICE(""), SLICE("kept"), SLICE(""), on_done,
-		     &calls);
+	store_definition_set(h.store, STORE_VHOSTS, SLICE(""), SLICE("kept"), SLICE(""),
+			     on_done, &calls);
 	WAIT(&h, calls == 1);
 	if (write(ready_fd, "x", 1) == 1)
 		uv_run(&h.loop, UV_RUN_DEFAULT);
@@ -710,8 +710,8 @@ static void left_over_redis_that_dies_is_replaced(void **state)
 	close(fd);
 	harness_open_up(h);
 	end_redis(pid);
-	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""), on_done,
-		     &calls);
+	store_definition_set(h->store, STORE_VHOSTS, SLICE(""), SLICE("a"), SLICE(""),
+			     on_done, &calls);
 	WAIT(h, calls == 1);
 	assert_int_not_equal(harness_redis_pid(h), pid);
 	harness_close(h);

@@ -59,7 +59,8 @@ static int call(struct fixture *f, struct strategy *s)
 	struct queue_view queue = { .name = SLICE("jobs") };
 	struct msg *m = make_msg("k", 0, NULL);
 	double rank = 0;
-	if (strategy_rank(s, m, &queue, &rank, &f->err) != TIDE_OK)
+	if (strategy_rank(s, &(struct script_question){ m, NULL }, &queue, &rank,
+			  &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	msg_unref(m);
 	return (int)rank;

@@ -136,7 +136,8 @@ static int call(struct strategy *s, const char *key, double *rank, struct error 
 	struct msg *m = make_msg(key, 3, "a=b", NULL);
 	int status;
 	/* An open circuit calls nothing, for a millisecond. */
-	while ((status = strategy_rank(s, m, &queue, rank, err)) != TIDE_OK &&
+	while ((status = strategy_rank(s, &(struct script_question){ m, NULL }, &queue,
+				       rank, err)) != TIDE_OK &&
 	       strstr(err->text, "(not called again"))
 		usleep(200);
 	msg_unref(m);

@@ -46,7 +46,8 @@ static unsigned route(struct fixture *f, struct index *x, struct msg *m)
 	const uint32_t *dests;
 	size_t count;
 	unsigned sum = 0;
-	if (index_route(x, m, &dests, &count, &f->err) != TIDE_OK)
+	if (index_route(x, &(struct script_question){ m, NULL }, &dests, &count,
+			&f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	for (size_t i = 0; i < count; i++)
 		sum += 1U << dests[i];
@@ -64,7 +65,8 @@ static int route_fails(struct fixture *f, struct index *x)
 	const uint32_t *dests;
 	size_t count;
 	struct msg *m = make_msg("k", 0, NULL);
-	int status = index_route(x, m, &dests, &count, &f->err);
+	int status = index_route(x, &(struct script_question){ m, NULL }, &dests, &count,
+				 &f->err);
 	msg_unref(m);
 	return status;
 }
@@ -86,7 +88,8 @@ static struct retry_decision decide(struct fixture *f, struct strategy *s,
 	struct failure_view failure = { "nack", failures, failures };
 	struct retry_decision d = { .action = RETRY_DROP, .delay_ms = -1 };
 	struct msg *m = make_msg("k", 0, NULL);
-	if (strategy_decide(s, m, failures, &failure, &d, &f->err) != TIDE_OK)
+	if (strategy_decide(s, &(struct script_question){ m, NULL }, &failure, &d,
+			    &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	msg_unref(m);
 	return d;
@@ -228,7 +231,8 @@ static void destination_that_nothing_is_bound_to_is_refused(void **state)
 static unsigned pick(struct fixture *f, struct strategy *s, struct msg *m)
 {
 	unsigned shard = 99;
-	if (strategy_pick(s, m, 4, &shard, &f->err) != TIDE_OK)
+	if (strategy_pick(s, &(struct script_question){ m, NULL }, 4, &shard, &f->err) !=
+	    TIDE_OK)
 		fail_msg("%s", f->err.text);
 	msg_unref(m);
 	return shard;
@@ -269,7 +273,8 @@ static double rank(struct fixture *f, struct strategy *s, int priority)
 	struct queue_view queue = { .vhost = SLICE("/"), .name = SLICE("jobs") };
 	struct msg *m = make_msg("k", priority, NULL);
 	double rank_of = 1e9;
-	if (strategy_rank(s, m, &queue, &rank_of, &f->err) != TIDE_OK)
+	if (strategy_rank(s, &(struct script_question){ m, NULL }, &queue, &rank_of,
+			  &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	msg_unref(m);
 	return rank_of;
@@ -441,7 +446,9 @@ static void status_tells_calls_errors_and_the_last_refusal(void **state)
 	struct queue_view queue = { .vhost = SLICE("/"), .name = SLICE("jobs") };
 	struct msg *m = make_msg("k", 0, NULL);
 	double unused;
-	assert_int_equal(strategy_rank(s, m, &queue, &unused, &f->err), TIDE_ERULE);
+	assert_int_equal(strategy_rank(s, &(struct script_question){ m, NULL }, &queue,
+				       &unused, &f->err),
+			 TIDE_ERULE);
 	write_file(f, "retry/broken.lua", "oops");
 	assert_int_equal(reload_now(f->engine, &f->err), TIDE_ERULE);
 	buf_init(&out);
@@ -479,7 +486,8 @@ static void every_shortage_of_memory_is_an_error(void **state)
 		if (status == TIDE_OK)
 			status = reload_now(f->engine, &f->err);
 		if (status == TIDE_OK)
-			status = index_route(x, m, &dests, &count, &f->err);
+			status = index_route(x, &(struct script_question){ m, NULL },
+					     &dests, &count, &f->err);
 		if (status != TIDE_OK)
 			assert_true(status == TIDE_ERULE || status == TIDE_ELIMIT);
 		has_routed = status == TIDE_OK && count == 1 && dests[0] == 5;

@@ -66,7 +66,8 @@ static size_t routes_of(struct fixture *f, struct index *x, const char *key)
 	const uint32_t *dests;
 	size_t count = 0;
 	struct msg *m = make_msg(key, 0, NULL);
-	if (index_route(x, m, &dests, &count, &f->err) != TIDE_OK)
+	if (index_route(x, &(struct script_question){ m, NULL }, &dests, &count,
+			&f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	msg_unref(m);
 	return count;
@@ -274,7 +275,8 @@ static int64_t delay_of(struct fixture *f, struct strategy *s)
 	struct failure_view failure = { "nack", 1, 1 };
 	struct retry_decision d = { .delay_ms = -1 };
 	struct msg *m = make_msg("k", 0, NULL);
-	if (strategy_decide(s, m, 1, &failure, &d, &f->err) != TIDE_OK)
+	if (strategy_decide(s, &(struct script_question){ m, NULL }, &failure, &d,
+			    &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	msg_unref(m);
 	return d.delay_ms;

@@ -53,7 +53,8 @@ static size_t routes_of(struct fixture *f, struct index *x, const char *key)
 	const uint32_t *dests;
 	size_t count = 0;
 	struct msg *m = make_msg(key, 0, NULL);
-	if (index_route(x, m, &dests, &count, &f->err) != TIDE_OK)
+	if (index_route(x, &(struct script_question){ m, NULL }, &dests, &count,
+			&f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	msg_unref(m);
 	return count;
@@ -142,7 +143,8 @@ static void garbage_does_not_reach_the_ceiling(void **state)
 			 TIDE_OK);
 	struct msg *m = make_msg("k", 0, NULL);
 	for (int i = 0; i < 5000; i++) {
-		assert_int_equal(strategy_decide(s, m, 1, &failure, &d, &f->err),
+		assert_int_equal(strategy_decide(s, &(struct script_question){ m, NULL },
+						 &failure, &d, &f->err),
 				 TIDE_OK);
 		assert_false(state_of(f)->was_refused);
 	}
@@ -168,18 +170,23 @@ static void scripts_without_memory_are_not_asked_again_at_once(void **state)
 					 "queue 'jobs'", &s, &f->err),
 			 TIDE_OK);
 	struct msg *m = make_msg("k", 0, NULL);
-	while (strategy_decide(s, m, 1, &failure, &d, &f->err) == TIDE_OK)
+	while (strategy_decide(s, &(struct script_question){ m, NULL }, &failure, &d,
+			       &f->err) == TIDE_OK)
 		;
 	assert_contains(f->err.text, "retry/mine.lua:3: over the rules' memory ceiling");
 	assert_contains(f->err.text, " of 4096 KiB (--rules-memory)");
 	assert_true(state_of(f)->is_exhausted);
 	uint64_t calls = state_of(f)->serial;
-	assert_int_equal(strategy_decide(s, m, 1, &failure, &d, &f->err), TIDE_ERULE);
+	assert_int_equal(strategy_decide(s, &(struct script_question){ m, NULL },
+					 &failure, &d, &f->err),
+			 TIDE_ERULE);
 	assert_int_equal(state_of(f)->serial, calls);
 	assert_contains(f->err.text, "not called: the rules' memory ceiling of 4096 KiB");
 	/* Without a loop there is no new generation; after a while one is tried. */
 	f->engine->room.rests_until_ms = 0;
-	assert_int_equal(strategy_decide(s, m, 1, &failure, &d, &f->err), TIDE_ERULE);
+	assert_int_equal(strategy_decide(s, &(struct script_question){ m, NULL },
+					 &failure, &d, &f->err),
+			 TIDE_ERULE);
 	assert_true(state_of(f)->serial > calls);
 	msg_unref(m);
 	strategy_destroy(s);

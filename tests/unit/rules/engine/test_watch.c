@@ -25,7 +25,8 @@ static int64_t delay_of(struct fixture *f, struct strategy *s)
 	struct failure_view failure = { "nack", 1, 1 };
 	struct retry_decision d = { .delay_ms = -1 };
 	struct msg *m = make_msg("k", 0, NULL);
-	if (strategy_decide(s, m, 1, &failure, &d, &f->err) != TIDE_OK)
+	if (strategy_decide(s, &(struct script_question){ m, NULL }, &failure, &d,
+			    &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	msg_unref(m);
 	return d.delay_ms;
@@ -313,7 +314,8 @@ static void scripts_that_keep_too_much_are_loaded_anew(void **state)
 	struct retry_decision d;
 	struct msg *m = make_msg("k", 0, NULL);
 	int calls = 0;
-	while (strategy_decide(s, m, 1, &failure, &d, &f->err) == TIDE_OK)
+	while (strategy_decide(s, &(struct script_question){ m, NULL }, &failure, &d,
+			       &f->err) == TIDE_OK)
 		assert_int_equal(d.delay_ms, ++calls);
 	assert_true(calls > 10);
 	assert_contains(f->err.text, "memory ceiling");

@@ -76,7 +76,8 @@ static int rank(struct fixture *f, struct strategy *s, int priority)
 	struct queue_view queue = { .vhost = SLICE("/"), .name = SLICE("jobs") };
 	struct msg *m = make_msg("k", priority, NULL);
 	double rank = 0;
-	int status = strategy_rank(s, m, &queue, &rank, &f->err);
+	int status = strategy_rank(s, &(struct script_question){ m, NULL }, &queue, &rank,
+				   &f->err);
 	msg_unref(m);
 	return status;
 }
