@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/duration.h"
+#include "api_tide.h"
 #include "decision_context.h"
-#include "rules/engine/engine_private.h"
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/sandbox.h"
 #include "shared.h"
@@ -16,7 +16,7 @@ static const char bucket_type[] = "bucket";
 
 /* ---- arguments -------------------------------------------------------------------- */
 
-static struct engine *self(lua_State *L)
+static struct api_tide *self(lua_State *L)
 {
 	return lua_touserdata(L, lua_upvalueindex(1));
 }
@@ -104,7 +104,7 @@ static struct shared_op make_op(lua_State *L, enum shared_space space, struct sl
 {
 	return (struct shared_op){ .space = space,
 				   .key = key,
-				   .now_ms = api_tide_call_ms(L, &self(L)->tide) };
+				   .now_ms = api_tide_call_ms(L, self(L)) };
 }
 
 static struct shared_op read_op(lua_State *L)
@@ -115,10 +115,7 @@ static struct shared_op read_op(lua_State *L)
 /* An operation that is about to change something. */
 static void allow_change(lua_State *L, struct shared_op *op)
 {
-	/* Every state is a generation's. */
-	_Static_assert(offsetof(struct generation, script) == 0, "it comes first");
-	const struct generation *g = (struct generation *)script_state_of(L);
-	if (g->sandbox.is_loading)
+	if (script_state_of(L)->is_loading)
 		luaL_error(L, "nothing shared can be changed while files are loaded");
 	op->is_dry = decision_context_is_dry(L);
 }
@@ -205,7 +202,7 @@ static int l_delete(lua_State *L)
 	return 1;
 }
 
-/* ---- what has a name and methods: upvalue 1 the engine, 2 the metatable
+/* ---- what has a name and methods: upvalue 1 the api_tide, 2 the metatable
  * ------------------ */
 
 struct named {
@@ -401,12 +398,12 @@ static int l_reserve(lua_State *L)
  * ------------------------------------------------------------------------ */
 
 /* tide.<type> = a function that makes one; the table `tide` is on the top. */
-static void add_named(lua_State *L, struct engine *e, const char *type,
+static void add_named(lua_State *L, struct api_tide *t, const char *type,
 		      lua_CFunction create, const luaL_Reg *methods)
 {
 	lua_newtable(L); /* the metatable */
 	lua_newtable(L);
-	lua_pushlightuserdata(L, e);
+	lua_pushlightuserdata(L, t);
 	lua_pushvalue(L, -3);
 	luaL_setfuncs(L, methods, 2);
 	sandbox_protect(L);
@@ -415,13 +412,13 @@ static void add_named(lua_State *L, struct engine *e, const char *type,
 	lua_setfield(L, -2, "__name");
 	lua_pushboolean(L, 0);
 	lua_setfield(L, -2, "__metatable");
-	lua_pushlightuserdata(L, e);
+	lua_pushlightuserdata(L, t);
 	lua_insert(L, -2);
 	lua_pushcclosure(L, create, 2);
 	lua_setfield(L, -2, type);
 }
 
-void api_shared_add(lua_State *L, struct engine *e)
+void api_shared_add(lua_State *L, struct api_tide *t)
 {
 	static const luaL_Reg shared[] = {
 		{ "add", l_add },   { "delete", l_delete }, { "get", l_get },
@@ -434,10 +431,10 @@ void api_shared_add(lua_State *L, struct engine *e)
 					   { "take", l_take },
 					   { NULL, NULL } };
 	lua_newtable(L);
-	lua_pushlightuserdata(L, e);
+	lua_pushlightuserdata(L, t);
 	luaL_setfuncs(L, shared, 1);
 	sandbox_protect(L);
 	lua_setfield(L, -2, "shared");
-	add_named(L, e, counter_type, l_counter, counter);
-	add_named(L, e, bucket_type, l_bucket, bucket);
+	add_named(L, t, counter_type, l_counter, counter);
+	add_named(L, t, bucket_type, l_bucket, bucket);
 }

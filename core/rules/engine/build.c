@@ -50,12 +50,14 @@ struct generation *build_take_dropped(struct engine *e)
 
 void build_open_api(lua_State *L, void *engine)
 {
-	index_open(L, engine);
+	struct engine *e = engine;
+
+	index_open(L, e);
 	strategy_open(L);
 	draft_open(L);
-	schedule_open(L, engine);
+	schedule_open(L, e);
 	sandbox_push_global(L, "tide");
-	api_shared_add(L, engine);
+	api_shared_add(L, &e->tide);
 	lua_pop(L, 1);
 }
 

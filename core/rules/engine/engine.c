@@ -15,7 +15,7 @@ static void free_engine(struct engine *e)
 	filter_set_destroy(e->filters);
 	generation_destroy(e->former);
 	generation_destroy(e->current);
-	shared_destroy(e->shared);
+	shared_destroy(e->tide.shared);
 	bundle_unref(e->reload.directory);
 	bundle_unref(e->reload.refused);
 	watchdog_destroy(e->watchdog);
@@ -66,7 +66,8 @@ static int prepare(struct engine **out, uv_loop_t *loop,
 	api_tide_init(&e->tide);
 	if (config->about)
 		e->tide.about = e->config.about = mem_strdup(config->about);
-	e->shared = shared_create(config->shared_entries_max, config->shared_bytes_max);
+	e->tide.shared =
+		shared_create(config->shared_entries_max, config->shared_bytes_max);
 	int status = watchdog_create(&e->watchdog, config->call_budget_ms);
 	if (status != 0) {
 		error_set(err, status, "no watchdog for the rules: %s",
@@ -231,7 +232,7 @@ bool engine_is_not_called(const char *error_text)
 
 struct shared *engine_shared(const struct engine *e)
 {
-	return e->shared;
+	return e->tide.shared;
 }
 
 void engine_set_clock(struct engine *e, int64_t now_ms)

@@ -50,7 +50,6 @@ struct engine {
 	struct watchdog *watchdog;
 	struct watch *watch;
 	struct api_tide tide;
-	struct shared *shared;
 	struct schedule_call *schedule_call; /* the run under way, or NULL */
 
 	struct generation *current; /* NULL until the first is loaded */

@@ -181,14 +181,14 @@ static void write_counter(void *ctx, struct slice name, const struct shared_valu
 
 void engine_status_counters(const struct engine *e, struct json *out)
 {
-	shared_each_counter(e->shared, engine_now_ms(e), COUNTERS_SHOWN, write_counter,
-			    out);
+	shared_each_counter(e->tide.shared, engine_now_ms(e), COUNTERS_SHOWN,
+			    write_counter, out);
 }
 
 static void write_shared(const struct engine *e, struct json *out)
 {
 	struct shared_stats stats;
-	shared_stats(e->shared, &stats);
+	shared_stats(e->tide.shared, &stats);
 	json_key(out, "shared");
 	json_object_begin(out);
 	json_member_int(out, "entries", (int64_t)stats.entries);

@@ -61,7 +61,6 @@ void rule_destroy(struct rule *r)
 struct rule_loading {
 	struct rule *rule;
 	struct source *source;
-	struct sandbox *sandbox;
 };
 
 /* The last line of the chunk on the top. What is wrong with the table that it
@@ -210,7 +209,7 @@ static int l_load(lua_State *L)
 	script_set_place(script_state_of(L), r->file, 1);
 	sandbox_load_take(L, l->source, r->file);
 	script_set_place(script_state_of(L), r->file, last_line(L));
-	l->sandbox->is_loading = true;
+	script_state_of(L)->is_loading = true;
 	lua_call(L, 0, 1);
 	if (!lua_istable(L, -1))
 		return luaL_error(L, "a rule returns a table; this file returned %s",
@@ -252,10 +251,10 @@ int rule_load(struct script_state *s, struct sandbox *sandbox, enum script_kind 
 	r->hash = source.hash;
 	options_init(&r->options);
 	options_init(&r->binding_options);
-	struct rule_loading loading = { r, &source, sandbox };
+	struct rule_loading loading = { r, &source };
 	struct script_call call = { .file = r->file, .body = l_load, .ctx = &loading };
 	status = script_enter(s, &call, err);
-	sandbox->is_loading = false;
+	s->is_loading = false;
 	source_free(&source);
 	if (status == TIDE_OK)
 		*out = r;

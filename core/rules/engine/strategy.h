@@ -17,8 +17,6 @@ bool strategy_is_pure(const struct strategy *s);
 const char *strategy_script(const struct strategy *s);
 /* The hash of the script's file. */
 uint64_t strategy_hash(const struct strategy *s);
-/* Count a decision that the broker took from its cache. */
-void strategy_count_hit(struct strategy *s);
 
 /* How a sharding script learns the load of a shard. It is called when a script asks.
  * Without it the load of every shard is 0. */

@@ -263,7 +263,7 @@ static int l_require(lua_State *L)
 		return luaL_error(L, "module '%s' requires itself", name);
 	if (!is_mark && !lua_isnil(L, -1))
 		return 1;
-	if (!sandbox->is_loading)
+	if (!script_state_of(L)->is_loading)
 		return luaL_error(L,
 				  "module '%s' is not loaded, and a decision loads "
 				  "none: require it at the top of the file",

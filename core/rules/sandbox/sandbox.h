@@ -26,7 +26,6 @@ struct sandbox {
 	const char *lua_dir;
 	const struct bundle *from;  /* instead of rules_dir; NULL: the directory */
 	struct bundle *files;       /* receives what is read; may be NULL */
-	bool is_loading;            /* `require` may read files */
 	struct source_list sources; /* modules that were read; the loader adds scripts */
 };
 

@@ -39,6 +39,7 @@ struct script_state {
 	size_t memory_max_bytes;
 	/* Odd inside a call. What expires with the call keeps it to compare. */
 	uint64_t serial;
+	bool is_loading;  /* a file: `require` may read others */
 	const char *file; /* the script that the call under way is for */
 	/* The place of errors that no line of Lua raises; "" when unset. */
 	char place[SCRIPT_PLACE_MAX];
