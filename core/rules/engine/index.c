@@ -16,7 +16,7 @@
 #define FREED_AT_ONCE 2000 /* bindings; more are freed by a thread */
 
 /* The engine's own copy, from which a generation's index is built. */
-struct binding {
+struct index_binding {
 	UT_hash_handle hh;
 	uint32_t dest;
 	uint64_t staged;      /* the serial of the build that has it */
@@ -35,10 +35,10 @@ struct destination {
 
 struct index {
 	struct handle handle; /* first: handle_install casts */
-	struct binding *bindings;
+	struct index_binding *bindings;
 	struct destination *destinations;
 	/* What the build under way has to bind next; those behind it are new. */
-	struct binding *cursor;
+	struct index_binding *cursor;
 	uint64_t staging; /* the serial of the build that the cursor is for */
 };
 
@@ -57,9 +57,9 @@ static void format_key(struct buf *out, struct slice pattern, const struct args 
 		args_format(args, out);
 }
 
-static struct binding *find_binding(struct index *x, const struct buf *key)
+static struct index_binding *find_binding(struct index *x, const struct buf *key)
 {
-	struct binding *b;
+	struct index_binding *b;
 	struct slice k = buf_slice(key);
 	HASH_FIND(hh, x->bindings, k.data, k.len, b);
 	return b;
@@ -87,12 +87,12 @@ static void remove_destination(struct index *x, uint32_t dest)
 	}
 }
 
-static struct binding *add_binding(struct index *x, const struct buf *key,
-				   size_t pattern_len, const struct args *args,
-				   uint32_t dest)
+static struct index_binding *add_binding(struct index *x, const struct buf *key,
+					 size_t pattern_len, const struct args *args,
+					 uint32_t dest)
 {
 	struct slice k = buf_slice(key);
-	struct binding *b = mem_alloc(sizeof(*b) + k.len);
+	struct index_binding *b = mem_alloc(sizeof(*b) + k.len);
 	memcpy(b->key, k.data, k.len);
 	b->key_len = k.len;
 	b->dest = dest;
@@ -106,7 +106,7 @@ static struct binding *add_binding(struct index *x, const struct buf *key,
 	return b;
 }
 
-static void remove_binding(struct index *x, struct binding *b)
+static void remove_binding(struct index *x, struct index_binding *b)
 {
 	remove_destination(x, b->dest);
 	if (x->cursor == b)
@@ -150,7 +150,7 @@ static int change(struct generation *g, const struct changing *c, struct error *
 	return script_enter(&g->script, &call, err);
 }
 
-static int bind_in(struct index *x, struct generation *g, const struct binding *b,
+static int bind_in(struct index *x, struct generation *g, const struct index_binding *b,
 		   struct error *err)
 {
 	const struct use *use = &g->uses[x->handle.number];
@@ -163,7 +163,8 @@ static int bind_in(struct index *x, struct generation *g, const struct binding *
 static int rebuild(struct index *x, struct generation *g, struct error *err)
 {
 	int status = TIDE_OK;
-	for (struct binding *b = x->bindings; b && status == TIDE_OK; b = b->hh.next)
+	for (struct index_binding *b = x->bindings; b && status == TIDE_OK;
+	     b = b->hh.next)
 		status = bind_in(x, g, b, err);
 	return status;
 }
@@ -178,7 +179,7 @@ bool index_stage(struct index *x, struct generation *g, uint64_t serial, int *st
 		x->staging = serial;
 		x->cursor = x->bindings;
 	}
-	struct binding *b = x->cursor;
+	struct index_binding *b = x->cursor;
 	if (!b)
 		return true;
 	*status = bind_in(x, g, b, &cause);
@@ -193,7 +194,7 @@ bool index_stage(struct index *x, struct generation *g, uint64_t serial, int *st
 }
 
 /* A new binding. Where bindings are still to come, it comes with them. */
-static void follow_bind(struct index *x, struct binding *b)
+static void follow_bind(struct index *x, struct index_binding *b)
 {
 	struct build *build = &x->handle.engine->build;
 	struct generation *g = build_generation_of(&x->handle);
@@ -213,7 +214,7 @@ static void follow_bind(struct index *x, struct binding *b)
 }
 
 /* A binding goes. An index that fails to take it out cannot be used. */
-static void follow_unbind(struct index *x, const struct binding *b)
+static void follow_unbind(struct index *x, const struct index_binding *b)
 {
 	struct build *build = &x->handle.engine->build;
 	struct generation *g = build_generation_of(&x->handle);
@@ -241,7 +242,7 @@ int index_create(struct engine *e, struct slice type, const struct args *args,
 
 static void free_index(struct index *x)
 {
-	struct binding *b, *next;
+	struct index_binding *b, *next;
 	HASH_ITER (hh, x->bindings, b, next)
 		remove_binding(x, b);
 	mem_free(x);
@@ -345,7 +346,7 @@ static int replace_index(struct index *x, struct error *err)
 	return TIDE_OK;
 }
 
-static int unbind_now(struct index *x, const struct binding *b, struct error *err)
+static int unbind_now(struct index *x, const struct index_binding *b, struct error *err)
 {
 	struct engine *e = x->handle.engine;
 	if (!e->current)
@@ -361,7 +362,7 @@ int index_unbind(struct index *x, struct slice pattern, const struct args *args,
 	struct buf key;
 	buf_init(&key);
 	format_key(&key, pattern, args, dest);
-	struct binding *b = find_binding(x, &key);
+	struct index_binding *b = find_binding(x, &key);
 	if (!b) {
 		buf_deinit(&key);
 		return error_set(err, TIDE_ENOTFOUND, "there is no such binding");

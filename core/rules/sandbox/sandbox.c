@@ -224,21 +224,30 @@ static int read_module(struct sandbox *sandbox, const char *name, char *file,
 	return status;
 }
 
-/* Run the module's file and leave its result on the stack. */
-static void run_module(lua_State *L, struct sandbox *sandbox, const char *name)
+/* Push the chunk of the module. Not inline: modules that require each other nest, and the
+ * buffers here would be on the stack once for each. */
+static __attribute__((noinline)) void push_module(lua_State *L, struct sandbox *sandbox,
+						  const char *name)
 {
 	char file[MODULE_FILE_MAX];
 	struct source source;
 	struct error err;
-	int status = read_module(sandbox, name, file, &source, &err);
-	if (status == TIDE_ENOTFOUND)
+	int rc = read_module(sandbox, name, file, &source, &err);
+
+	if (rc == TIDE_ENOTFOUND)
 		luaL_error(L,
 			   "no module '%s': neither the framework nor the rules "
 			   "directory has %s",
 			   name, file);
-	if (status != TIDE_OK)
+	if (rc != TIDE_OK)
 		luaL_error(L, "%s", err.text);
 	sandbox_load_take(L, &source, file);
+}
+
+/* Run the module's file and leave its result on the stack. */
+static void run_module(lua_State *L, struct sandbox *sandbox, const char *name)
+{
+	push_module(L, sandbox, name);
 	lua_pushstring(L, name);
 	lua_call(L, 1, 1);
 	if (lua_istable(L, -1))
