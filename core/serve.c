@@ -237,7 +237,7 @@ int serve_main(int argc, char **argv)
 	int rc;
 
 	if (serve_options_parse(&s.options, argc, argv, &err) < 0) {
-		fprintf(stderr, "tidemq: %s\n", err.text);
+		fprintf(stderr, "tidemq serve: %s; see tidemq help serve\n", err.text);
 		serve_options_deinit(&s.options);
 		return 2;
 	}

@@ -2,345 +2,254 @@
 
 #include <stddef.h>
 
-#include "base/duration.h"
+#include "base/command_option.h"
 #include "base/id.h"
 #include "base/mem.h"
 #include "rules/sandbox/config_file.h"
 #include "share.h"
 
-enum type {
-	TYPE_TEXT,
-	TYPE_LISTEN,
-	TYPE_UINT,
-	TYPE_BYTES,
-	TYPE_DURATION,
-	TYPE_FSYNC,
-	TYPE_LEVEL,
-	TYPE_FLAG,
-	TYPE_GATE,
-	TYPE_HELP,
-	TYPE_CONFIG
-};
-
-struct option_row {
-	const char *name;
-	const char *value; /* how it is called in the help; NULL: takes none */
-	enum type type;
-	size_t offset;
-	uint64_t min, max;
-	const char *help;
-};
-
-#define BROKER(field) offsetof(struct serve_options, broker.field)
-#define SERVER(field) offsetof(struct serve_options, server.field)
+#define FIELD(field)                                     \
+	.offset = offsetof(struct serve_options, field), \
+	.size = sizeof(((struct serve_options *)0)->field)
+#define BROKER(field) FIELD(broker.field)
+#define SERVER(field) FIELD(server.field)
 #define KIB UINT64_C(1024)
-#define GIB (KIB * KIB * KIB)
+#define MIB (KIB * KIB)
+#define GIB (KIB * MIB)
 #define DAY_MS (UINT64_C(24) * 3600 * 1000)
+#define LISTEN_DEFAULT "127.0.0.1:7310"
 
-static const struct option_row rows[] = {
-	{ "listen", "ADDRESS", TYPE_LISTEN, 0, 0, 0,
-	  "HOST:PORT, [IPv6]:PORT or unix:PATH; may be given several times; port 0 takes "
-	  "a free one "
-	  "(127.0.0.1:7310)" },
-	{ "data", "DIR", TYPE_TEXT, BROKER(store.data_dir), 0, 0,
-	  "where the embedded Redis keeps its files (./data)" },
-	{ "rules", "DIR", TYPE_TEXT, BROKER(rules_dir), 0, 0,
-	  "the rule scripts (./rules, or the installed ones)" },
-	{ "store", "URL", TYPE_TEXT, BROKER(store.url), 0, 0,
-	  "embedded, none, redis://[user:pass@]host[:port][/db] or redis+unix:PATH "
-	  "(embedded)" },
-	{ "fsync", "WHEN", TYPE_FSYNC, 0, 0, 0,
-	  "always, everysec or no: when the embedded Redis syncs to disk (always)" },
-	{ "node", "N", TYPE_UINT, BROKER(node), 0, ID_NODE_MAX,
-	  "this broker's number in message ids, 0-1023 (0)" },
-	{ "max-connections", "N", TYPE_UINT, SERVER(connections_max), 1, 1000000,
-	  "more are answered ERR limit (20000)" },
-	{ "max-payload", "BYTES", TYPE_BYTES, SERVER(payload_max), 1, 256 * KIB *KIB,
-	  "of a message, 256M at most; K, M and G may follow the number (16M)" },
-	{ "max-memory", "BYTES", TYPE_BYTES, BROKER(memory_max_bytes), KIB *KIB,
-	  1024 * GIB, "of messages in memory, before publishers are held back (1G)" },
-	{ "max-unstored", "BYTES", TYPE_BYTES, BROKER(unstored_max_bytes), KIB *KIB,
-	  1024 * GIB,
-	  "of messages not yet durable, before publishers are held back (64M)" },
-	{ "max-channels", "N", TYPE_UINT, BROKER(channels_max), 1, 65535,
-	  "of a connection, besides channel 0 (256)" },
-	{ "max-consumers", "N", TYPE_UINT, BROKER(consumers_max), 1, 10000000,
-	  "subscriptions of a connection (65535)" },
-	{ "max-pending", "N", TYPE_UINT, BROKER(replies_max), 1, 1000000,
-	  "unanswered requests of a connection, before it is not read (16384)" },
-	{ "max-vhosts", "N", TYPE_UINT, BROKER(vhosts_max), 1, 100000, "(256)" },
-	{ "max-queues", "N", TYPE_UINT, BROKER(queues_max), 1, 100000000,
-	  "of all vhosts together (1000000)" },
-	{ "max-exchanges", "N", TYPE_UINT, BROKER(exchanges_max), 1, 100000000,
-	  "likewise (1000000)" },
-	{ "max-bindings", "N", TYPE_UINT, BROKER(bindings_max), 1, 100000000,
-	  "likewise (1000000)" },
-	{ "window-messages", "N", TYPE_UINT, BROKER(window_messages), 16, 10000000,
-	  "of a shard that are kept in memory; the rest is in Redis alone (16384)" },
-	{ "window-bytes", "BYTES", TYPE_BYTES, BROKER(window_bytes), KIB * 64, 64 * GIB,
-	  "likewise (16M)" },
-	{ "idle-timeout", "TIME", TYPE_DURATION, SERVER(idle_timeout_ms), 0, DAY_MS,
-	  "a connection silent for so long is closed; 0 = never (0)" },
-	{ "write-timeout", "TIME", TYPE_DURATION, SERVER(write_timeout_ms), 0, DAY_MS,
-	  "a connection that reads nothing of what waits for it for so long is closed; 0 "
-	  "= never (5m)" },
-	{ "drain-timeout", "TIME", TYPE_DURATION,
-	  offsetof(struct serve_options, drain_timeout_ms), 0, DAY_MS,
-	  "at SIGTERM, for answers still owed (5s)" },
-	{ "rules-memory", "BYTES", TYPE_BYTES, BROKER(rules_memory_bytes), KIB *KIB,
-	  64 * GIB, "of all scripts together, with what they keep of bindings (256M)" },
-	{ "rules-budget", "TIME", TYPE_DURATION, BROKER(rules_budget_ms), 1, 60000,
-	  "of one call into a script (50ms)" },
-	{ "max-shared", "N", TYPE_BYTES, BROKER(shared_entries_max), 1, 100000000,
-	  "entries that scripts keep in tide.shared, counters and buckets (100000)" },
-	{ "max-shared-bytes", "BYTES", TYPE_BYTES, BROKER(shared_bytes_max), KIB * 64,
-	  64 * GIB, "of these (16M)" },
-	{ "dedupe-window", "TIME", TYPE_DURATION, BROKER(dedupe_window_ms), 0, DAY_MS,
-	  "how long queues remember the ids of publishes (PUB id=); 0 = not (2m)" },
-	{ "max-dedupe-bytes", "BYTES", TYPE_BYTES, BROKER(dedupe_max_bytes), KIB * 64,
-	  1024 * GIB,
-	  "of ids that are remembered; more publishes with one are refused (256M)" },
-	{ "rules-gate", "WHAT", TYPE_GATE, 0, 0, 0,
-	  "test: rules go in force when their specs pass (tidemq test); none (none)" },
-	{ "replay-payloads", NULL, TYPE_FLAG, BROKER(replay_payloads), 0, 0,
-	  "keep the payloads of the recent publishes, for RULES recent and RULES "
-	  "replay" },
-	{ "log", "LEVEL", TYPE_LEVEL, 0, 0, 0, "error, warn, info or debug (info)" },
-	{ "config", "FILE", TYPE_CONFIG, 0, 0, 0,
-	  "a Lua file that returns a table of these options, { fsync = \"no\", ... }; "
-	  "the command "
-	  "line has the last word" },
-	{ "help", NULL, TYPE_HELP, 0, 0, 0, "this" },
+/* The words of a choice are in the order of their enum. Options without a field are
+ * handled in set_option. */
+static const struct command_option rows[] = {
+	{ COMMAND_TEXT("listen", "ADDRESS", LISTEN_DEFAULT,
+		       "HOST:PORT, [IPv6]:PORT or unix:PATH; may be given several times; "
+		       "port 0 takes a free one") },
+	{ COMMAND_TEXT("data", "DIR", "./data",
+		       "where the embedded Redis keeps its files"),
+	  BROKER(store.data_dir) },
+	{ COMMAND_TEXT("rules", "DIR", "./rules, or the installed ones",
+		       "the rules directory"),
+	  BROKER(rules_dir) },
+	{ COMMAND_TEXT("store", "URL", "embedded",
+		       "embedded, none, redis://[user:pass@]host[:port][/db] or "
+		       "redis+unix:PATH"),
+	  BROKER(store.url) },
+	{ COMMAND_CHOICE("fsync", "always|everysec|no", "always",
+			 "when the embedded Redis syncs to disk"),
+	  BROKER(store.fsync) },
+	{ COMMAND_NUMBER("node", "0", "the number of this broker in message ids, 0-1023",
+			 0, ID_NODE_MAX),
+	  BROKER(node) },
+	{ COMMAND_NUMBER("max-connections", "20000", "more are answered ERR limit", 1,
+			 1000000),
+	  SERVER(connections_max) },
+	{ COMMAND_BYTES("max-payload", "16M",
+			"of a message, 256M at most; K, M and G may follow the number", 1,
+			256 * MIB),
+	  SERVER(payload_max) },
+	{ COMMAND_BYTES("max-memory", "1G",
+			"of messages in memory, before publishers are held back", MIB,
+			1024 * GIB),
+	  BROKER(memory_max_bytes) },
+	{ COMMAND_BYTES("max-unstored", "64M",
+			"of messages not yet durable, before publishers are held back",
+			MIB, 1024 * GIB),
+	  BROKER(unstored_max_bytes) },
+	{ COMMAND_NUMBER("max-channels", "256", "of a connection, besides channel 0", 1,
+			 65535),
+	  BROKER(channels_max) },
+	{ COMMAND_NUMBER("max-consumers", "65535", "subscriptions of a connection", 1,
+			 10000000),
+	  BROKER(consumers_max) },
+	{ COMMAND_NUMBER("max-pending", "16384",
+			 "unanswered requests of a connection, before it is not read", 1,
+			 1000000),
+	  BROKER(replies_max) },
+	{ COMMAND_NUMBER("max-vhosts", "256", "vhosts", 1, 100000), BROKER(vhosts_max) },
+	{ COMMAND_NUMBER("max-queues", "1000000", "queues of all vhosts together", 1,
+			 100000000),
+	  BROKER(queues_max) },
+	{ COMMAND_NUMBER("max-exchanges", "1000000", "exchanges of all vhosts together",
+			 1, 100000000),
+	  BROKER(exchanges_max) },
+	{ COMMAND_NUMBER("max-bindings", "1000000", "bindings of all vhosts together", 1,
+			 100000000),
+	  BROKER(bindings_max) },
+	{ COMMAND_NUMBER("window-messages", "16384",
+			 "messages of a shard in memory; the rest is in Redis alone", 16,
+			 10000000),
+	  BROKER(window_messages) },
+	{ COMMAND_BYTES("window-bytes", "16M", "of the messages of a shard in memory",
+			64 * KIB, 64 * GIB),
+	  BROKER(window_bytes) },
+	{ COMMAND_DURATION("idle-timeout", "0",
+			   "a connection silent for so long is closed; 0 = never", 0,
+			   DAY_MS),
+	  SERVER(idle_timeout_ms) },
+	{ COMMAND_DURATION("write-timeout", "5m",
+			   "a connection that reads nothing of what waits for it for so "
+			   "long is closed; 0 = never",
+			   0, DAY_MS),
+	  SERVER(write_timeout_ms) },
+	{ COMMAND_DURATION("drain-timeout", "5s", "at SIGTERM, for answers still owed", 0,
+			   DAY_MS),
+	  FIELD(drain_timeout_ms) },
+	{ COMMAND_BYTES("rules-memory", "256M",
+			"of all scripts together, with what they keep of bindings", MIB,
+			64 * GIB),
+	  BROKER(rules_memory_bytes) },
+	{ COMMAND_DURATION("rules-budget", "50ms", "of one call into a script", 1, 60000),
+	  BROKER(rules_budget_ms) },
+	{ COMMAND_BYTES("max-shared", "100000",
+			"entries that scripts keep in tide.shared, counters and buckets",
+			1, 100000000),
+	  BROKER(shared_entries_max) },
+	{ COMMAND_BYTES("max-shared-bytes", "16M", "of these entries", 64 * KIB,
+			64 * GIB),
+	  BROKER(shared_bytes_max) },
+	{ COMMAND_DURATION("dedupe-window", "2m",
+			   "how long queues remember the ids of publishes (PUB id=); 0 = "
+			   "not",
+			   0, DAY_MS),
+	  BROKER(dedupe_window_ms) },
+	{ COMMAND_BYTES("max-dedupe-bytes", "256M",
+			"of ids that are remembered; more publishes with one are refused",
+			64 * KIB, 1024 * GIB),
+	  BROKER(dedupe_max_bytes) },
+	{ COMMAND_CHOICE("rules-gate", "none|test", "none",
+			 "test: rules become active when their specs pass (tidemq test)"),
+	  BROKER(has_rules_gate) },
+	{ COMMAND_FLAG("replay-payloads",
+		       "keep the payloads of the recent publishes, for "
+		       "RULES recent and RULES replay"),
+	  BROKER(replay_payloads) },
+	{ COMMAND_CHOICE("log", "error|warn|info|debug", "info", "what is logged"),
+	  FIELD(log_level) },
+	{ COMMAND_TEXT("config", "FILE", NULL,
+		       "a Lua file that returns a table of these options, { fsync = "
+		       "\"no\", ... }; the command line has the last word") },
+	{ COMMAND_FLAG("help", "print this page") },
+	{ .name = NULL },
 };
-#define ROW_COUNT (sizeof(rows) / sizeof(rows[0]))
+
+/* Write the value, or for a text the text, to the field of the option. */
+static void set_field(struct serve_options *o, const struct command_option *row,
+		      const char *text, uint64_t value)
+{
+	void *field = (char *)o + row->offset;
+
+	if (row->type == COMMAND_OPTION_TEXT && row->arg)
+		*(const char **)field = text;
+	else if (row->size == sizeof(uint64_t))
+		*(uint64_t *)field = value;
+	else if (row->size == sizeof(unsigned))
+		*(unsigned *)field = (unsigned)value;
+	else
+		*(bool *)field = value != 0;
+}
 
 static void set_defaults(struct serve_options *o)
 {
-	*o = (struct serve_options){ .drain_timeout_ms = 5000, .log_level = LOG_INFO };
+	uint64_t value;
+
+	*o = (struct serve_options){ 0 };
 	broker_config_init(&o->broker);
 	server_config_init(&o->server);
+	for (const struct command_option *row = rows; row->name; row++)
+		if (row->type != COMMAND_OPTION_TEXT &&
+		    command_option_value(row, row->fallback, &value, NULL) == TIDE_OK)
+			set_field(o, row, row->fallback, value);
 	/* A checkout or a directory of one's own comes before what is installed. */
 	o->broker.rules_dir = share_rules_dir();
 	o->broker.lua_dir = share_lua_dir();
 }
 
-/* "16M" and the like. */
-static bool read_bytes(struct slice s, uint64_t max, uint64_t *out)
+static int set_option(struct serve_options *o, const struct command_option *row,
+		      const char *text, uint64_t value, struct error *err)
 {
-	uint64_t unit = 1;
-
-	if (s.len && strchr("KMG", s.data[s.len - 1])) {
-		unit = s.data[s.len - 1] == 'K'   ? KIB
-		       : s.data[s.len - 1] == 'M' ? KIB * KIB
-						  : GIB;
-		s.len--;
-	}
-	if (!slice_to_uint(s, max / unit, out))
-		return false;
-	*out *= unit;
-	return true;
-}
-
-static int set_fsync(struct serve_options *o, const char *value, struct error *err)
-{
-	static const char *const names[] = {
-		[STORE_FSYNC_ALWAYS] = "always",
-		[STORE_FSYNC_EVERYSEC] = "everysec",
-		[STORE_FSYNC_NO] = "no",
-	};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (strcmp(value, names[i]) == 0) {
-			o->broker.store.fsync = (enum store_fsync)i;
-			return TIDE_OK;
-		}
-	}
-	return error_set(err, TIDE_ESYNTAX,
-			 "--fsync %s: wanted is always, everysec or no", value);
-}
-
-static int set_number(struct serve_options *o, const struct option_row *row,
-		      const char *value, struct error *err)
-{
-	void *field = (char *)o + row->offset;
-	struct slice s = slice_from(value);
-	uint64_t n = 0;
-	int64_t ms;
-	bool is_good;
-
-	if (row->type == TYPE_DURATION) {
-		is_good = duration_parse(s, &ms) == TIDE_OK;
-		n = is_good ? (uint64_t)ms : 0;
-	} else {
-		is_good = row->type == TYPE_BYTES ? read_bytes(s, row->max, &n)
-						  : slice_to_uint(s, row->max, &n);
-	}
-	if (!is_good || n < row->min || n > row->max)
-		return error_set(
-			err, TIDE_ESYNTAX, "--%s %s: wanted is %s from %llu to %llu%s",
-			row->name, value,
-			row->type == TYPE_DURATION ? "a time like 250ms or 30s,"
-						   : "a number",
-			(unsigned long long)row->min, (unsigned long long)row->max,
-			row->type == TYPE_DURATION ? " ms" : "");
-	if (row->type == TYPE_DURATION)
-		*(int64_t *)field = (int64_t)n;
-	else if (row->type == TYPE_BYTES || row->offset == BROKER(window_messages))
-		*(size_t *)field = (size_t)n;
-	else
-		*(unsigned *)field = (unsigned)n;
-	return TIDE_OK;
-}
-
-/* On the command line a flag has no value, in a file it is true or false. */
-static int set_flag(struct serve_options *o, const struct option_row *row,
-		    const char *value, struct error *err)
-{
-	if (value && strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
-		return error_set(err, TIDE_ESYNTAX, "--%s %s: wanted is true or false",
-				 row->name, value);
-	*(bool *)((char *)o + row->offset) = !value || value[0] == '1';
-	return TIDE_OK;
-}
-
-static int set_option(struct serve_options *o, const struct option_row *row,
-		      const char *value, struct error *err)
-{
-	switch (row->type) {
-	case TYPE_TEXT:
-		*(const char **)((char *)o + row->offset) = value;
-		return TIDE_OK;
-	case TYPE_LISTEN:
+	if (row->size)
+		set_field(o, row, text, value);
+	else if (strcmp(row->name, "help") == 0)
+		o->is_help = true;
+	else if (strcmp(row->name, "listen") == 0) {
 		if (o->listen_count == SERVE_LISTEN_MAX)
 			return error_set(err, TIDE_ESYNTAX,
 					 "--listen may be given %d times",
 					 SERVE_LISTEN_MAX);
-		o->listen[o->listen_count++] = value;
-		return TIDE_OK;
-	case TYPE_FSYNC:
-		return set_fsync(o, value, err);
-	case TYPE_LEVEL:
-		if (log_level_parse(slice_from(value), &o->log_level) < 0)
-			return error_set(err, TIDE_ESYNTAX,
-					 "--log %s: wanted is error, warn, info or debug",
-					 value);
-		return TIDE_OK;
-	case TYPE_FLAG:
-		return set_flag(o, row, value, err);
-	case TYPE_GATE:
-		if (strcmp(value, "test") != 0 && strcmp(value, "none") != 0)
-			return error_set(err, TIDE_ESYNTAX,
-					 "--rules-gate %s: wanted is test or none",
-					 value);
-		o->broker.has_rules_gate = value[0] == 't';
-		return TIDE_OK;
-	case TYPE_HELP:
-		o->is_help = true;
-		return TIDE_OK;
-	case TYPE_CONFIG: /* read before all others */
-		return TIDE_OK;
-	case TYPE_UINT:
-	case TYPE_BYTES:
-	case TYPE_DURATION:
-		return set_number(o, row, value, err);
+		o->listen[o->listen_count++] = text;
 	}
 	return TIDE_OK;
 }
 
-static const struct option_row *find_row(const char *name, size_t len)
+/* A flag is true or false in a file: "1" or "0". */
+static int read_file_value(const struct command_option *row, const char *text,
+			   uint64_t *out, struct error *err)
 {
-	for (size_t i = 0; i < ROW_COUNT; i++)
-		if (strlen(rows[i].name) == len && strncmp(rows[i].name, name, len) == 0)
-			return &rows[i];
-	return NULL;
+	if (row->arg)
+		return command_option_value(row, text, out, err);
+	*out = text[0] == '1';
+	if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
+		return error_set(err, TIDE_ESYNTAX,
+				 "--%s must be true or false, not '%s'", row->name, text);
+	return TIDE_OK;
 }
 
 static int set_from_file(void *ctx, const char *name, const char *value,
 			 struct error *err)
 {
 	struct serve_options *o = ctx;
-	const struct option_row *row = find_row(name, strlen(name));
+	const struct command_option *row = command_option_find(rows, name);
+	uint64_t number;
+	char *text;
+	int rc;
 
-	/* A table's key may be written "rules.gate", as a part of the rules. */
-	if (!row && strcmp(name, "rules.gate") == 0)
-		row = find_row("rules-gate", strlen("rules-gate"));
-
-	if (!row || row->type == TYPE_HELP || row->type == TYPE_CONFIG)
-		return error_set(
-			err, TIDE_ESYNTAX,
-			"the configuration has no option '%s'; see tidemq help serve",
-			name);
+	/* A key of the table may be written "rules.gate", as a part of the rules. */
+	if (strcmp(name, "rules.gate") == 0)
+		row = command_option_find(rows, "rules-gate");
+	if (!row || strcmp(name, "help") == 0 || strcmp(name, "config") == 0)
+		return error_set(err, TIDE_ESYNTAX,
+				 "the configuration has no option '%s'", name);
 	if (o->from_file_count == SERVE_FILE_VALUES_MAX)
 		return error_set(err, TIDE_ESYNTAX,
 				 "the configuration has more than %d values",
 				 SERVE_FILE_VALUES_MAX);
-	o->from_file[o->from_file_count] = mem_strdup(value);
-	return set_option(o, row, o->from_file[o->from_file_count++], err);
+	text = o->from_file[o->from_file_count++] = mem_strdup(value);
+	rc = read_file_value(row, text, &number, err);
+	return rc < 0 ? rc : set_option(o, row, text, number, err);
 }
 
-/* Split "--name=value" or "--name value"; `*i` moves on over the value. */
-static int next_option(int argc, char **argv, int *i, const struct option_row **row,
-		       const char **value, struct error *err)
+/* The command line has the last word: the files are read first, and its listeners
+ * replace theirs. */
+static int apply(struct serve_options *o, const struct command_line *line,
+		 struct error *err)
 {
-	const char *arg = argv[*i];
-	const char *equals = strchr(arg, '=');
+	int rc = TIDE_OK;
 
-	if (strncmp(arg, "--", 2) != 0)
-		return error_set(
-			err, TIDE_ESYNTAX,
-			"serve takes options alone, not '%s'; see tidemq help serve",
-			arg);
-	*row = find_row(arg + 2, equals ? (size_t)(equals - arg - 2) : strlen(arg + 2));
-	if (!*row)
-		return error_set(err, TIDE_ESYNTAX,
-				 "serve has no option '%s'; see tidemq help serve", arg);
-	*value = NULL;
-	if ((*row)->value)
-		*value = equals ? equals + 1 : ++*i < argc ? argv[*i] : NULL;
-	if ((*row)->value && !*value)
-		return error_set(err, TIDE_ESYNTAX, "--%s needs a value: %s",
-				 (*row)->name, (*row)->value);
-	return TIDE_OK;
-}
-
-static int read_config(struct serve_options *o, int argc, char **argv, struct error *err)
-{
-	const struct option_row *row;
-	const char *value;
-
-	for (int i = 1; i < argc; i++) {
-		int rc = next_option(argc, argv, &i, &row, &value, err);
-
-		if (rc == TIDE_OK && row->type == TYPE_CONFIG)
-			rc = config_file_read(value, set_from_file, o, err);
-		if (rc < 0)
-			return rc;
-	}
-	return TIDE_OK;
+	for (int i = 0; i < line->given_count && rc == TIDE_OK; i++)
+		if (strcmp(line->given[i].option->name, "config") == 0)
+			rc = config_file_read(line->given[i].text, set_from_file, o, err);
+	if (command_option_given(line, "listen"))
+		o->listen_count = 0;
+	for (int i = 0; i < line->given_count && rc == TIDE_OK; i++)
+		rc = set_option(o, line->given[i].option, line->given[i].text,
+				line->given[i].value, err);
+	if (rc == TIDE_OK && o->listen_count == 0)
+		o->listen[o->listen_count++] = LISTEN_DEFAULT;
+	return rc;
 }
 
 int serve_options_parse(struct serve_options *o, int argc, char **argv, struct error *err)
 {
-	const struct option_row *row;
-	const char *value;
-	bool has_listen = false;
+	struct command_line line = { .options = rows };
 	int rc;
 
 	set_defaults(o);
-	rc = read_config(o, argc, argv, err);
-	for (int i = 1; i < argc && rc == TIDE_OK; i++) {
-		rc = next_option(argc, argv, &i, &row, &value, err);
-		/* Listeners of the command line replace those of the file. */
-		if (rc == TIDE_OK && row->type == TYPE_LISTEN && !has_listen) {
-			has_listen = true;
-			o->listen_count = 0;
-		}
-		if (rc == TIDE_OK)
-			rc = set_option(o, row, value, err);
-	}
-	if (rc == TIDE_OK && o->listen_count == 0)
-		o->listen[o->listen_count++] = "127.0.0.1:7310";
-	return rc;
+	rc = command_option_parse(&line, argc, argv, err);
+	if (rc == TIDE_OK && line.word_count > 0)
+		rc = error_set(err, TIDE_ESYNTAX, "it takes options alone, not '%s'",
+			       line.words[0]);
+	return rc < 0 ? rc : apply(o, &line, err);
 }
 
 void serve_options_deinit(struct serve_options *o)
@@ -352,16 +261,16 @@ void serve_options_deinit(struct serve_options *o)
 
 void serve_options_help(FILE *out)
 {
-	fputs("tidemq serve [options]: run a broker\n\n"
-	      "Prints `listening on ADDRESS` on standard output for each listener. "
-	      "SIGTERM or Ctrl-C\n"
-	      "ends it in order, SIGHUP reloads the rules.\n\n",
-	      out);
-	for (size_t i = 0; i < ROW_COUNT; i++) {
-		char head[48];
+	struct buf options;
 
-		snprintf(head, sizeof(head), "--%s%s%s", rows[i].name,
-			 rows[i].value ? " " : "", rows[i].value ? rows[i].value : "");
-		fprintf(out, "  %-24s %s\n", head, rows[i].help);
-	}
+	buf_init(&options);
+	command_option_help(rows, &options);
+	fprintf(out,
+		"usage: tidemq serve [options]\n\n"
+		"run a broker.\n\n"
+		"It prints `listening on ADDRESS` on standard output for each listener.\n"
+		"SIGTERM or Ctrl-C ends it in order, SIGHUP reloads the rules.\n\n"
+		"options, with their defaults in parentheses:\n%s",
+		buf_cstr(&options));
+	buf_deinit(&options);
 }

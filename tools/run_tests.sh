@@ -4,8 +4,7 @@
 # WHAT: unit (cmocka programs in BUILD/unit), lua (busted, tests/lua),
 # integration (busted, tests/integration and tests/chaos, against BUILD/tidemq).
 # A program or a spec file is a job. TIDE_TEST_JOBS jobs run at once, by default two
-# for each core: most of them wait most of the time. A spec file with a line
-# `-- alone: REASON` runs after the others, by itself.
+# for each core: most of them wait most of the time.
 #
 # Prints a line for each job that ends, the whole output of a job that failed, and
 # a line for each five seconds in which no job ends. Prints `tests: N passed,
@@ -117,21 +116,12 @@ jobs_of() {
 	esac
 }
 
-alone=()
 for what in "$@"; do
 	list=$(jobs_of "$what") || exit
 	for job in $list; do
-		if [[ $job == *_spec.lua ]] && grep -q '^-- alone: ' "$job"; then
-			alone+=("$job")
-			continue
-		fi
 		wait_below "$limit"
 		start "$job"
 	done
-done
-for job in "${alone[@]}"; do
-	wait_below 1
-	start "$job"
 done
 wait_below 1
 echo "tests: $passed passed, $failed failed"

@@ -51,8 +51,6 @@ void queue_view(const struct queue *q, const struct shard *sh, struct queue_view
 	out->ready = shard_count(sh, ENTRY_READY);
 }
 
-/* ---- life ----------------------------------------------------------------------------
- */
 
 static const enum script_kind script_kinds[] = { SCRIPT_SHARDING, SCRIPT_PRIORITY,
 						 SCRIPT_RETRY };
@@ -233,6 +231,14 @@ int queue_restore(struct vhost *v, struct slice name, const struct args *args,
 		unusable_set_queue(q, why.text);
 	*out = q;
 	return TIDE_OK;
+}
+
+void queue_recover(struct queue *q, struct waiter *waiter)
+{
+	for (unsigned i = 0; i < q->config.shards; i++) {
+		shard_recover(q->shards[i], waiter);
+		dedupe_recover(q->shards[i], waiter);
+	}
 }
 
 void queue_renew_shards(struct queue *q)

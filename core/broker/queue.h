@@ -73,6 +73,9 @@ TIDE_MUST_USE int queue_attach(struct queue *q, const struct ruleset *r,
 			       struct error *err);
 void queue_detach(struct queue *q, enum ruleset_slot slot);
 bool queue_is_attached(const struct queue *q, enum ruleset_slot slot);
+/* Read the counts of its shards, what their ledgers say was held, and the publish ids.
+ * The waiter is told. */
+void queue_recover(struct queue *q, struct waiter *waiter);
 /* Forget what its shards have read, as if it had just been restored. */
 void queue_renew_shards(struct queue *q);
 /* Cancels its consumers and drops its messages and bindings. Nothing is

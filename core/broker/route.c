@@ -129,7 +129,9 @@ static int by_number(const void *a, const void *b)
 
 static const struct binding *binding_at(const struct exchange *x, uint32_t number)
 {
-	return number < x->binding_cap ? x->bindings[number] : NULL;
+	const struct binding *b = number < x->number_count ? x->bindings[number] : NULL;
+
+	return b && !b->is_released ? b : NULL;
 }
 
 static void trace(const struct walk *w, struct exchange *x, const uint32_t *found,

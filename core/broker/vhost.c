@@ -69,8 +69,6 @@ int vhost_recover(struct broker *b, struct slice name, struct vhost **out,
 	return rc;
 }
 
-/* ---- end -------------------------------------------------------------------------- */
-
 struct vhost *vhost_ref(struct vhost *v)
 {
 	v->refs++;

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdarg.h>
 
-#include "base/duration.h"
 #include "base/percent.h"
 #include "client/encode.h"
 
@@ -51,58 +50,30 @@ int cli_flush(void)
 	return CLI_FAILED;
 }
 
+bool cli_is_given(const struct cli *cli, const char *name)
+{
+	return command_option_given(&cli->line, name) != NULL;
+}
+
 const char *cli_get(const struct cli *cli, const char *name)
 {
-	for (int i = cli->given_count - 1; i >= 0; i--)
-		if (strcmp(cli->given[i].option->name, name) == 0)
-			return cli->given[i].value;
-	return NULL;
+	const struct command_given *given = command_option_given(&cli->line, name);
+
+	return given ? given->text
+		     : command_option_find(cli->verb->options, name)->fallback;
 }
 
-int cli_get_number(const struct cli *cli, const char *name, uint64_t min, uint64_t max,
-		   uint64_t *value)
+uint64_t cli_number(const struct cli *cli, const char *name)
 {
-	const char *text = cli_get(cli, name);
-	uint64_t n;
-	if (!text)
-		return CLI_DONE;
-	if (!slice_to_uint(slice_from(text), max, &n) || n < min)
-		return cli_usage_error(cli, "--%s must be %llu-%llu, not '%s'", name,
-				       (unsigned long long)min, (unsigned long long)max,
-				       text);
-	*value = n;
-	return CLI_DONE;
-}
+	const struct command_given *given = command_option_given(&cli->line, name);
+	const struct command_option *o = command_option_find(cli->verb->options, name);
+	uint64_t value = 0;
 
-int cli_get_duration(const struct cli *cli, const char *name, int64_t *value_ms)
-{
-	const char *text = cli_get(cli, name);
-	if (text && duration_parse(slice_from(text), value_ms) != TIDE_OK)
-		return cli_usage_error(
-			cli,
-			"--%s must be a duration like 250ms, 30s, 5m, 2h or 1d,"
-			" not '%s'",
-			name, text);
-	return CLI_DONE;
-}
-
-int cli_get_choice(const struct cli *cli, const char *name, const char *choices,
-		   const char **value)
-{
-	const char *text = cli_get(cli, name);
-	if (!text)
-		return CLI_DONE;
-	size_t len = strlen(text);
-	for (const char *c = choices; c; c = strchr(c, '|')) {
-		c += *c == '|';
-		if (strncmp(c, text, len) == 0 && (c[len] == '|' || c[len] == 0) &&
-		    len > 0) {
-			*value = text;
-			return CLI_DONE;
-		}
-	}
-	return cli_usage_error(cli, "--%s must be one of %s, not '%s'", name, choices,
-			       text);
+	if (given)
+		return given->value;
+	if (o->fallback && command_option_value(o, o->fallback, &value, NULL) < 0)
+		value = 0;
+	return value;
 }
 
 int cli_connect(struct cli *cli, const struct tidemq_options *options)

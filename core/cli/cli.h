@@ -7,24 +7,19 @@
 #include <stdio.h>
 
 #include "base/buf.h"
+#include "base/command_option.h"
 #include "client/client_fail.h"
 
 enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
-
-struct cli_option {
-	const char *name;
-	const char *arg; /* what it takes, for the help; NULL for a flag */
-	const char *help;
-};
 
 struct cli;
 struct cli_verb {
 	const char *name;
 	const char *summary;
-	const char *usage;                /* what follows the verb */
-	const char *details;              /* further lines of the help, or NULL */
-	const struct cli_option *options; /* ends in a NULL name; or NULL */
-	int words_min, words_max;         /* positional words */
+	const char *usage;                    /* what follows the verb */
+	const char *details;                  /* further lines of the help, or NULL */
+	const struct command_option *options; /* see struct command_line */
+	int words_min, words_max;             /* positional words */
 	int (*run)(struct cli *cli);
 };
 
@@ -37,33 +32,22 @@ extern const struct cli_verb cli_explain_verbs[];
 extern const struct cli_verb cli_rules_verbs[];
 extern const struct cli_verb cli_bench_verbs[];
 
-#define CLI_OPTIONS_MAX 96 /* given ones, repetitions counted */
-
 struct cli {
 	const struct cli_verb *verb;
 	const char *url;
 	bool json;
-	char **words;
+	struct command_line line;
+	char **words; /* those of the line */
 	int word_count;
-	struct cli_given {
-		const struct cli_option *option;
-		const char *value;
-	} given[CLI_OPTIONS_MAX];
-	int given_count;
 	struct tidemq_client *client; /* NULL until cli_connect */
 };
 
-/* The option's value as it was given last, "" for a flag; NULL if it was not. */
+/* Was the option given? */
+bool cli_is_given(const struct cli *cli, const char *name);
+/* The text that was given last, or else the default; NULL when there is none. */
 const char *cli_get(const struct cli *cli, const char *name);
-/* Set `value` to the whole number that was given, if one was. Say what is wrong and
- * return CLI_USAGE when it is no number or out of range. */
-int cli_get_number(const struct cli *cli, const char *name, uint64_t min, uint64_t max,
-		   uint64_t *value);
-/* The same for a duration, in milliseconds. */
-int cli_get_duration(const struct cli *cli, const char *name, int64_t *value_ms);
-/* The same for one of the words in `choices`, separated by '|'. */
-int cli_get_choice(const struct cli *cli, const char *name, const char *choices,
-		   const char **value);
+/* The same as a number (a duration in milliseconds); 0 when there is none. */
+uint64_t cli_number(const struct cli *cli, const char *name);
 
 /* Say what is wrong, in one line; they return CLI_USAGE and CLI_FAILED. */
 int cli_usage_error(const struct cli *cli, const char *format, ...) TIDE_PRINTF(2, 3);

@@ -7,81 +7,53 @@
 #include "cli.h"
 #include "client/client_url.h"
 
-static const struct cli_option options[] = {
-	{ "producers", "N", "connections that publish; default 1, 0 with --drain" },
-	{ "consumers", "N", "connections that consume; default 1" },
-	{ "queues", "N", "dealt out among them; default 1" },
-	{ "count", "N", "messages in all; default 200000" },
-	{ "size", "BYTES", "of a payload, 24 at least; default 128" },
-	{ "window", "N", "unconfirmed messages of a producer; default 1000" },
-	{ "prefetch", "N", "unacknowledged messages of a consumer; default 1000" },
-	{ "rate", "N", "messages a second in all; default 0, as fast as it goes" },
-	{ "ack", "manual|auto", "default manual" },
-	{ "queue", "NAME", "what the queues' names begin with; default bench" },
-	{ "fill", NULL, "publish only, and keep the messages" },
-	{ "drain", NULL, "consume only, what --fill left" },
-	{ "chart", NULL, "draw how the latencies are spread" },
-	{ NULL, NULL, NULL },
+static const struct command_option options[] = {
+	{ COMMAND_NUMBER("producers", "1", "connections that publish; none with --drain",
+			 0, BENCH_WORKERS_MAX) },
+	{ COMMAND_NUMBER("consumers", "1", "connections that consume", 0,
+			 BENCH_WORKERS_MAX) },
+	{ COMMAND_NUMBER("queues", "1", "dealt out among them", 1, 1000000) },
+	{ COMMAND_NUMBER("count", "200000", "messages in all", 1, UINT32_MAX) },
+	{ COMMAND_BYTES("size", "128", "of a payload", BENCH_SIZE_MIN, 1 << 24) },
+	{ COMMAND_NUMBER("window", "1000", "unconfirmed messages of a producer", 1,
+			 1000000) },
+	{ COMMAND_NUMBER("prefetch", "1000", "unacknowledged messages of a consumer", 1,
+			 65535) },
+	{ COMMAND_NUMBER("rate", "0", "messages a second in all; 0 = as fast as it goes",
+			 0, 100000000) },
+	{ COMMAND_CHOICE("ack", "manual|auto", "manual", "who acknowledges") },
+	{ COMMAND_TEXT("queue", "NAME", "bench",
+		       "what the names of the queues begin with") },
+	{ COMMAND_FLAG("fill", "publish only, and keep the messages") },
+	{ COMMAND_FLAG("drain", "consume only, what --fill left") },
+	{ COMMAND_FLAG("chart", "draw how the latencies are spread") },
+	{ .name = NULL },
 };
-
-static int read_counts(const struct cli *cli, struct bench_options *o)
-{
-	uint64_t producers = 1, consumers = 1, queues = 1, size = 128, window = 1000,
-		 prefetch = 1000;
-	int status = cli_get_number(cli, "producers", 0, BENCH_WORKERS_MAX, &producers);
-
-	if (status == CLI_DONE)
-		status = cli_get_number(cli, "consumers", 0, BENCH_WORKERS_MAX,
-					&consumers);
-	if (status == CLI_DONE)
-		status = cli_get_number(cli, "queues", 1, 1000000, &queues);
-	if (status == CLI_DONE)
-		status = cli_get_number(cli, "size", BENCH_SIZE_MIN, 1 << 24, &size);
-	if (status == CLI_DONE)
-		status = cli_get_number(cli, "window", 1, 1000000, &window);
-	if (status == CLI_DONE)
-		status = cli_get_number(cli, "prefetch", 1, 65535, &prefetch);
-	if (status == CLI_DONE)
-		status = cli_get_number(cli, "count", 1, UINT32_MAX, &o->count);
-	if (status == CLI_DONE)
-		status = cli_get_number(cli, "rate", 0, 100000000, &o->rate);
-	o->producers = (unsigned)producers;
-	o->consumers = (unsigned)consumers;
-	o->queues = (unsigned)queues;
-	o->size = (unsigned)size;
-	o->window = (unsigned)window;
-	o->prefetch = (unsigned)prefetch;
-	return status;
-}
 
 static int read_options(const struct cli *cli, struct bench_options *o)
 {
-	const char *ack = "manual";
-	int status = read_counts(cli, o);
+	bool is_fill = cli_is_given(cli, "fill"), is_drain = cli_is_given(cli, "drain");
 
-	if (status == CLI_DONE)
-		status = cli_get_choice(cli, "ack", "manual|auto", &ack);
-	o->is_auto_ack = strcmp(ack, "auto") == 0;
-	if (cli_get(cli, "queue"))
-		o->queue = cli_get(cli, "queue");
-	if (cli_get(cli, "fill") && cli_get(cli, "drain"))
+	o->producers = is_drain ? 0 : (unsigned)cli_number(cli, "producers");
+	o->consumers = is_fill ? 0 : (unsigned)cli_number(cli, "consumers");
+	o->queues = (unsigned)cli_number(cli, "queues");
+	o->size = (unsigned)cli_number(cli, "size");
+	o->window = (unsigned)cli_number(cli, "window");
+	o->prefetch = (unsigned)cli_number(cli, "prefetch");
+	o->count = cli_number(cli, "count");
+	o->rate = cli_number(cli, "rate");
+	o->is_auto_ack = strcmp(cli_get(cli, "ack"), "auto") == 0;
+	o->queue = cli_get(cli, "queue");
+	o->is_drain = is_drain;
+	o->keep = o->consumers == 0;
+	if (is_fill && is_drain)
 		return cli_usage_error(cli, "--fill and --drain are two runs");
-	if (cli_get(cli, "fill")) {
-		o->consumers = 0;
-		o->keep = true;
-	}
-	if (cli_get(cli, "drain")) {
-		o->producers = 0;
-		o->is_drain = true;
-	}
-	if (status == CLI_DONE && o->producers + o->consumers == 0)
+	if (o->producers + o->consumers == 0)
 		return cli_usage_error(cli,
 				       "neither producers nor consumers: nothing to do");
-	if (status == CLI_DONE && o->producers == 0 && !o->is_drain)
+	if (o->producers == 0 && !is_drain)
 		return cli_usage_error(cli, "consumers alone are --drain");
-	if (o->consumers == 0)
-		o->keep = true;
-	return status;
+	return CLI_DONE;
 }
 
 /* ---- printing ----------------------------------------------------------------- */
@@ -187,7 +159,7 @@ static void print_json(const struct bench_options *o, const struct bench_result 
 
 static int bench(struct cli *cli)
 {
-	struct bench_options o = { .url = cli->url, .queue = "bench", .count = 200000 };
+	struct bench_options o = { .url = cli->url };
 	struct bench_result r;
 	struct buf declare;
 	int status = read_options(cli, &o);

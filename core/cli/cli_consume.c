@@ -109,33 +109,19 @@ static void print_json(const struct tidemq_msg *m)
 
 struct consuming {
 	const char *format;
-	const char *ack;
 	uint64_t count; /* 0 = no end */
 	uint64_t prefetch;
 	int64_t timeout_ms; /* negative = no end */
+	bool is_auto;
 	bool nack;
 	bool json;
 };
 
-static int read_options(const struct cli *cli, struct consuming *c)
+static void read_options(const struct cli *cli, struct consuming *c)
 {
-	int status = cli_get_choice(cli, "ack", "manual|auto", &c->ack);
 	c->json = cli->json;
-	c->nack = cli_get(cli, "nack") != NULL;
-	if (cli_get(cli, "format"))
-		c->format = cli_get(cli, "format");
-	if (status == CLI_DONE)
-		status = cli_get_number(cli, "count", 1, UINT64_MAX, &c->count);
-	if (status == CLI_DONE)
-		status = cli_get_number(cli, "prefetch", 1, 65535, &c->prefetch);
-	if (status == CLI_DONE)
-		status = cli_get_duration(cli, "timeout", &c->timeout_ms);
-	return status;
-}
-
-static bool is_auto(const struct consuming *c)
-{
-	return strcmp(c->ack, "auto") == 0;
+	c->format = cli_get(cli, "format");
+	c->is_auto = strcmp(cli_get(cli, "ack"), "auto") == 0;
 }
 
 static int settle(struct cli *cli, const struct consuming *c, const struct tidemq_msg *m)
@@ -185,7 +171,7 @@ static int finish(struct cli *cli, int status)
 static int get_some(struct cli *cli, const struct consuming *c, unsigned max,
 		    int64_t wait_ms, unsigned *count)
 {
-	if (tidemq_get(cli->client, cli->words[0], max, wait_ms, is_auto(c), count) !=
+	if (tidemq_get(cli->client, cli->words[0], max, wait_ms, c->is_auto, count) !=
 	    TIDEMQ_OK)
 		return cli_client_failure(cli);
 	int status = CLI_DONE;
@@ -221,7 +207,7 @@ static int sub_endless(struct cli *cli, const struct consuming *c)
 	int status = CLI_DONE;
 	bool ended = false;
 	if (tidemq_subscribe(cli->client, cli->words[0], "cli", (unsigned)c->prefetch,
-			     is_auto(c)) != TIDEMQ_OK)
+			     c->is_auto) != TIDEMQ_OK)
 		return cli_client_failure(cli);
 	while (status == CLI_DONE && !ended)
 		status = next(cli, c, c->timeout_ms, &ended);
@@ -231,14 +217,14 @@ static int sub_endless(struct cli *cli, const struct consuming *c)
 static int run_sub(struct cli *cli)
 {
 	const struct tidemq_options options = { .heartbeat_ms = HEARTBEAT_MS };
-	struct consuming c = { .format = FORMAT_DEFAULT,
-			       .ack = "manual",
+	struct consuming c = { .count = cli_number(cli, "count"),
+			       .prefetch = cli_number(cli, "prefetch"),
 			       .timeout_ms = -1 };
-	int status = read_options(cli, &c);
-	if (status == CLI_DONE && c.timeout_ms > GET_WAIT_MAX_MS)
-		status = cli_usage_error(cli, "--timeout must be at most 1h");
-	if (status == CLI_DONE)
-		status = cli_connect(cli, &options);
+	int status = cli_connect(cli, &options);
+
+	read_options(cli, &c);
+	if (cli_is_given(cli, "timeout"))
+		c.timeout_ms = (int64_t)cli_number(cli, "timeout");
 	if (status != CLI_DONE)
 		return status;
 	return c.count > 0 ? sub_counted(cli, &c) : sub_endless(cli, &c);
@@ -246,20 +232,15 @@ static int run_sub(struct cli *cli)
 
 static int run_get(struct cli *cli)
 {
-	struct consuming c = { .format = FORMAT_DEFAULT, .ack = "manual" };
-	uint64_t max = 1;
-	int64_t wait_ms = 0;
+	struct consuming c = { .nack = cli_is_given(cli, "nack") };
+	int64_t wait_ms = (int64_t)cli_number(cli, "wait");
 	unsigned count = 0;
-	int status = read_options(cli, &c);
-	if (status == CLI_DONE)
-		status = cli_get_number(cli, "max", 1, 1000, &max);
-	if (status == CLI_DONE)
-		status = cli_get_duration(cli, "wait", &wait_ms);
-	if (status == CLI_DONE)
-		status = cli_connect(cli, NULL);
+	int status = cli_connect(cli, NULL);
+
+	read_options(cli, &c);
 	if (status != CLI_DONE)
 		return status;
-	return get_some(cli, &c, (unsigned)max, wait_ms, &count);
+	return get_some(cli, &c, (unsigned)cli_number(cli, "max"), wait_ms, &count);
 }
 
 /* ---- peek ---------------------------------------------------------------- */
@@ -268,18 +249,13 @@ static int run_peek(struct cli *cli)
 {
 	struct tidemq_reply reply;
 	struct buf line;
-	uint64_t count = 10;
-	const char *state = "ready";
-	int status = cli_get_number(cli, "count", 1, 100, &count);
-	if (status == CLI_DONE)
-		status = cli_get_choice(cli, "state", "ready|delayed|unacked|buried",
-					&state);
-	if (status != CLI_DONE)
-		return status;
+	int status;
+
 	buf_init(&line);
 	buf_append_text(&line, "PEEK");
 	status = cli_add_word(cli, &line, cli->words[0]);
-	buf_printf(&line, " %" PRIu64 " state=%s", count, state);
+	buf_printf(&line, " %" PRIu64 " state=%s", cli_number(cli, "count"),
+		   cli_get(cli, "state"));
 	if (status != CLI_DONE) {
 		buf_deinit(&line);
 		return status;
@@ -297,38 +273,43 @@ static int run_peek(struct cli *cli)
 		"headers size payload:payload");
 }
 
-#define OPTION_ACK                                                                    \
-	{                                                                             \
-		"ack", "manual|auto",                                                 \
-			"manual (default): when it is printed; auto: when it is sent" \
+#define OPTION_ACK                                                                  \
+	{                                                                           \
+		COMMAND_CHOICE("ack", "manual|auto", "manual",                      \
+			       "manual: when it is printed; auto: when it is sent") \
 	}
-#define OPTION_FORMAT                                                   \
-	{                                                               \
-		"format", "FORMAT", "how to print a message, see above" \
+#define OPTION_FORMAT                                             \
+	{                                                         \
+		COMMAND_TEXT("format", "FORMAT", FORMAT_DEFAULT,  \
+			     "how to print a message, see above") \
 	}
 
-static const struct cli_option sub_options[] = {
+static const struct command_option sub_options[] = {
 	OPTION_ACK,
 	OPTION_FORMAT,
-	{ "count", "N", "end after N messages" },
-	{ "prefetch", "N", "1-65535: unacknowledged messages at most" },
-	{ "timeout", "DURATION", "end when no message came for so long" },
-	{ NULL, NULL, NULL },
+	{ COMMAND_NUMBER("count", NULL, "end after N messages", 1, 0) },
+	{ COMMAND_NUMBER("prefetch", NULL, "1-65535: unacknowledged messages at most", 1,
+			 65535) },
+	{ COMMAND_DURATION("timeout", NULL,
+			   "end when no message came for so long, 1h at most", 0,
+			   GET_WAIT_MAX_MS) },
+	{ .name = NULL },
 };
 
-static const struct cli_option get_options[] = {
+static const struct command_option get_options[] = {
 	OPTION_ACK,
 	OPTION_FORMAT,
-	{ "max", "N", "1-1000: how many at most; default 1" },
-	{ "wait", "DURATION", "how long to wait for the first; default 0" },
-	{ "nack", NULL, "refuse them: the queue's retry rule decides" },
-	{ NULL, NULL, NULL },
+	{ COMMAND_NUMBER("max", "1", "1-1000: how many at most", 1, 1000) },
+	{ COMMAND_DURATION("wait", "0", "how long to wait for the first", 0, 0) },
+	{ COMMAND_FLAG("nack", "refuse them: the retry rule of the queue decides") },
+	{ .name = NULL },
 };
 
-static const struct cli_option peek_options[] = {
-	{ "count", "N", "1-100: how many at most; default 10" },
-	{ "state", "STATE", "ready (default), delayed, unacked or buried" },
-	{ NULL, NULL, NULL },
+static const struct command_option peek_options[] = {
+	{ COMMAND_NUMBER("count", "10", "1-100: how many at most", 1, 100) },
+	{ COMMAND_CHOICE("state", "ready|delayed|unacked|buried", "ready",
+			 "which of them") },
+	{ .name = NULL },
 };
 
 const struct cli_verb cli_consume_verbs[] = {

@@ -78,9 +78,9 @@ static int run_delete(struct cli *cli)
 	buf_init(&line);
 	buf_append_text(&line, "DELETE");
 	status = add_words(cli, &line, 0, 2);
-	if (cli_get(cli, "if-empty"))
+	if (cli_is_given(cli, "if-empty"))
 		buf_append_text(&line, " if-empty");
-	if (cli_get(cli, "if-unused"))
+	if (cli_is_given(cli, "if-unused"))
 		buf_append_text(&line, " if-unused");
 	return finish(cli, &line, status, "");
 }
@@ -118,26 +118,26 @@ static int run_purge(struct cli *cli)
 static int run_kick(struct cli *cli)
 {
 	struct buf line;
-	uint64_t count = 0;
-	int status = cli_get_number(cli, "count", 1, UINT32_MAX, &count);
+	uint64_t count = cli_number(cli, "count");
+	int status;
+
 	buf_init(&line);
 	buf_append_text(&line, "KICK");
-	if (status == CLI_DONE)
-		status = add_words(cli, &line, 0, 1);
+	status = add_words(cli, &line, 0, 1);
 	if (count > 0)
 		buf_printf(&line, " %llu", (unsigned long long)count);
 	return finish(cli, &line, status, "kicked");
 }
 
-static const struct cli_option delete_options[] = {
-	{ "if-empty", NULL, "only if the queue holds no message" },
-	{ "if-unused", NULL, "only without consumers, or bindings" },
-	{ NULL, NULL, NULL },
+static const struct command_option delete_options[] = {
+	{ COMMAND_FLAG("if-empty", "only if the queue holds no message") },
+	{ COMMAND_FLAG("if-unused", "only without consumers, or bindings") },
+	{ .name = NULL },
 };
 
-static const struct cli_option kick_options[] = {
-	{ "count", "N", "how many at most; default all" },
-	{ NULL, NULL, NULL },
+static const struct command_option kick_options[] = {
+	{ COMMAND_NUMBER("count", "all", "how many at most", 1, UINT32_MAX) },
+	{ .name = NULL },
 };
 
 #define BIND_USAGE "[options] QUEUE EXCHANGE PATTERN [NAME=VALUE...]"

@@ -23,38 +23,34 @@ static int add_header(struct cli *cli, struct buf *line, const char *value)
 	return status;
 }
 
-static int add_given(struct cli *cli, struct buf *line, const char *name,
-		     const char *value)
+static int add_given(struct cli *cli, struct buf *line, const struct command_given *given)
 {
-	uint64_t priority = 0;
-	int64_t ms = 0;
-	int status = CLI_DONE;
+	const char *name = given->option->name;
+
 	if (strcmp(name, "header") == 0)
-		return add_header(cli, line, value);
+		return add_header(cli, line, given->text);
 	if (strcmp(name, "priority") == 0) {
-		status = cli_get_number(cli, "priority", 0, 255, &priority);
-		buf_printf(line, " pri=%" PRIu64, priority);
-	} else if (strcmp(name, "delay") == 0 || strcmp(name, "ttl") == 0) {
-		status = cli_get_duration(cli, name, &ms);
-		buf_printf(line, " %s=%" PRId64, name, ms);
+		buf_printf(line, " pri=%" PRIu64, given->value);
+	} else if (given->option->type == COMMAND_OPTION_DURATION) {
+		buf_printf(line, " %s=%" PRIu64, name, given->value);
 	} else if (strcmp(name, "payload") == 0 || strcmp(name, "id") == 0) {
 		buf_printf(line, " %s=", name);
-		percent_encode(line, slice_from(value));
+		percent_encode(line, slice_from(given->text));
 	}
-	return status;
+	return CLI_DONE;
 }
 
 /* The words of a PUB, with its options, behind EXPLAIN. */
 static int make_request(struct cli *cli, struct buf *line)
 {
 	int status;
+
 	buf_append_text(line, "EXPLAIN");
 	status = cli_add_word(cli, line, cli->words[0]);
 	if (status == CLI_DONE)
 		status = cli_add_word(cli, line, cli->words[1]);
-	for (int i = 0; i < cli->given_count && status == CLI_DONE; i++)
-		status = add_given(cli, line, cli->given[i].option->name,
-				   cli->given[i].value);
+	for (int i = 0; i < cli->line.given_count && status == CLI_DONE; i++)
+		status = add_given(cli, line, &cli->line.given[i]);
 	return status;
 }
 
@@ -192,14 +188,14 @@ static int run_explain(struct cli *cli)
 	return CLI_DONE;
 }
 
-static const struct cli_option options[] = {
-	{ "header", "NAME=VALUE", "a header; may be repeated" },
-	{ "priority", "N", "0-255" },
-	{ "delay", "DURATION", "as with pub" },
-	{ "ttl", "DURATION", "as with pub" },
-	{ "id", "ID", "as with pub" },
-	{ "payload", "TEXT", "for filters that look at it" },
-	{ NULL, NULL, NULL },
+static const struct command_option options[] = {
+	{ COMMAND_TEXT("header", "NAME=VALUE", NULL, "a header; may be repeated") },
+	{ COMMAND_NUMBER("priority", "0", "0-255", 0, 255) },
+	{ COMMAND_DURATION("delay", NULL, "as with pub", 0, 0) },
+	{ COMMAND_DURATION("ttl", NULL, "as with pub", 0, 0) },
+	{ COMMAND_TEXT("id", "ID", NULL, "as with pub") },
+	{ COMMAND_TEXT("payload", "TEXT", NULL, "for filters that look at it") },
+	{ .name = NULL },
 };
 
 const struct cli_verb cli_explain_verbs[] = {

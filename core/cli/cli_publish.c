@@ -6,20 +6,22 @@
 #include "cli.h"
 #include "client/encode.h"
 
-static const struct cli_option options[] = {
-	{ "header", "NAME=VALUE", "a header; may be repeated" },
-	{ "priority", "N", "0-255, higher is more urgent; default 0" },
-	{ "delay", "DURATION", "not delivered before; 250ms, 30s, 5m, 2h, 1d" },
-	{ "ttl", "DURATION", "not delivered later" },
-	{ "id", "ID",
-	  "your own id for it: queues that have seen it store it no second time" },
-	{ "must", NULL, "fail when no queue takes it" },
-	{ "count", "N", "publish it N times" },
-	{ "lines", NULL, "publish each line of standard input" },
-	{ NULL, NULL, NULL },
+static const struct command_option options[] = {
+	{ COMMAND_TEXT("header", "NAME=VALUE", NULL, "a header; may be repeated") },
+	{ COMMAND_NUMBER("priority", "0", "0-255, higher is more urgent", 0, 255) },
+	{ COMMAND_DURATION("delay", NULL, "not delivered before; 250ms, 30s, 5m, 2h, 1d",
+			   0, 0) },
+	{ COMMAND_DURATION("ttl", NULL, "not delivered later", 0, 0) },
+	{ COMMAND_TEXT(
+		"id", "ID", NULL,
+		"your own id for it: queues that have seen it store it no second time") },
+	{ COMMAND_FLAG("must", "fail when no queue takes it") },
+	{ COMMAND_NUMBER("count", "1", "publish it N times", 1, UINT32_MAX) },
+	{ COMMAND_FLAG("lines", "publish each line of standard input") },
+	{ .name = NULL },
 };
 
-struct publishing {
+struct pub_request {
 	struct tidemq_publication p;
 	struct tidemq_header headers[ENCODE_HEADERS_MAX];
 	char *header_names[ENCODE_HEADERS_MAX];
@@ -27,7 +29,7 @@ struct publishing {
 	uint64_t count;
 };
 
-static int add_header(const struct cli *cli, struct publishing *pub, const char *text)
+static int add_header(const struct cli *cli, struct pub_request *pub, const char *text)
 {
 	const char *equals = strchr(text, '=');
 	size_t i = pub->p.header_count;
@@ -44,22 +46,19 @@ static int add_header(const struct cli *cli, struct publishing *pub, const char 
 	return CLI_DONE;
 }
 
-static int read_options(const struct cli *cli, struct publishing *pub)
+static int read_options(const struct cli *cli, struct pub_request *pub)
 {
-	uint64_t priority = 0;
-	int status = cli_get_number(cli, "priority", 0, 255, &priority);
-	pub->p.priority = (unsigned)priority;
-	pub->p.must = cli_get(cli, "must") != NULL;
+	int status = CLI_DONE;
+
+	pub->p.priority = (unsigned)cli_number(cli, "priority");
+	pub->p.must = cli_is_given(cli, "must");
 	pub->p.dedupe_id = cli_get(cli, "id");
-	if (status == CLI_DONE)
-		status = cli_get_number(cli, "count", 1, UINT32_MAX, &pub->count);
-	if (status == CLI_DONE)
-		status = cli_get_duration(cli, "delay", &pub->p.delay_ms);
-	if (status == CLI_DONE)
-		status = cli_get_duration(cli, "ttl", &pub->p.ttl_ms);
-	for (int i = 0; i < cli->given_count && status == CLI_DONE; i++)
-		if (strcmp(cli->given[i].option->name, "header") == 0)
-			status = add_header(cli, pub, cli->given[i].value);
+	pub->p.delay_ms = (int64_t)cli_number(cli, "delay");
+	pub->p.ttl_ms = (int64_t)cli_number(cli, "ttl");
+	pub->count = cli_number(cli, "count");
+	for (int i = 0; i < cli->line.given_count && status == CLI_DONE; i++)
+		if (strcmp(cli->line.given[i].option->name, "header") == 0)
+			status = add_header(cli, pub, cli->line.given[i].text);
 	return status;
 }
 
@@ -102,7 +101,7 @@ static void print_total(const struct cli *cli, uint64_t total)
 		       total == 1 ? "" : "s");
 }
 
-static int publish_one(struct cli *cli, struct publishing *pub)
+static int publish_one(struct cli *cli, struct pub_request *pub)
 {
 	struct tidemq_receipt receipt;
 	if (tidemq_publish(cli->client, &pub->p, &receipt) != TIDEMQ_OK)
@@ -111,7 +110,7 @@ static int publish_one(struct cli *cli, struct publishing *pub)
 	return CLI_DONE;
 }
 
-static int publish_many(struct cli *cli, struct publishing *pub)
+static int publish_many(struct cli *cli, struct pub_request *pub)
 {
 	for (uint64_t i = 0; i < pub->count; i++)
 		if (tidemq_publish_pipelined(cli->client, &pub->p) != TIDEMQ_OK)
@@ -122,7 +121,7 @@ static int publish_many(struct cli *cli, struct publishing *pub)
 	return CLI_DONE;
 }
 
-static int publish_lines(struct cli *cli, struct publishing *pub)
+static int publish_lines(struct cli *cli, struct pub_request *pub)
 {
 	char *line = NULL;
 	size_t cap = 0;
@@ -146,9 +145,9 @@ static int publish_lines(struct cli *cli, struct publishing *pub)
 	return CLI_DONE;
 }
 
-static int publish(struct cli *cli, struct publishing *pub)
+static int publish(struct cli *cli, struct pub_request *pub)
 {
-	bool by_line = cli_get(cli, "lines") != NULL;
+	bool by_line = cli_is_given(cli, "lines");
 	const char *payload = cli->word_count > 2 ? cli->words[2] : NULL;
 	int status = read_options(cli, pub);
 	if (status != CLI_DONE)
@@ -181,7 +180,7 @@ static int publish(struct cli *cli, struct publishing *pub)
 
 static int run_pub(struct cli *cli)
 {
-	struct publishing pub = { .count = 1 };
+	struct pub_request pub = { 0 };
 	buf_init(&pub.input);
 	int status = publish(cli, &pub);
 	for (size_t i = 0; i < pub.p.header_count; i++)

@@ -208,11 +208,14 @@ static int run_rules(struct cli *cli)
 	return status;
 }
 
-static const struct cli_option rules_options[] = {
-	{ "failures", "N", "simulate: end after so many, 1-1000; default 100" },
-	{ "reason", "REASON", "simulate: nack, timeout or gone; default nack" },
-	{ "share", "PERCENT", "with shadow DIR: of the publishes (10%)" },
-	{ NULL, NULL, NULL },
+static const struct command_option rules_options[] = {
+	{ COMMAND_NUMBER("failures", "100", "simulate: end after so many, 1-1000", 1,
+			 1000) },
+	{ COMMAND_CHOICE("reason", "nack|timeout|gone", "nack",
+			 "simulate: why it fails") },
+	{ COMMAND_TEXT("share", "PERCENT", NULL,
+		       "with shadow DIR: of the publishes, 10% by default") },
+	{ .name = NULL },
 };
 
 const struct cli_verb cli_rules_verbs[] = {

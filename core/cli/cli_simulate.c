@@ -6,17 +6,10 @@
 
 static int add_request(struct cli *cli, struct buf *line)
 {
-	uint64_t failures = 0;
-	const char *reason = NULL;
-	int status = cli_get_number(cli, "failures", 1, 1000, &failures);
-	if (status == CLI_DONE)
-		status = cli_get_choice(cli, "reason", "nack|timeout|gone", &reason);
-	if (status == CLI_DONE)
-		status = cli_add_word(cli, line, cli->words[2]);
-	if (failures > 0)
-		buf_printf(line, " failures=%" PRIu64, failures);
-	if (reason)
-		buf_printf(line, " reason=%s", reason);
+	int status = cli_add_word(cli, line, cli->words[2]);
+
+	buf_printf(line, " failures=%" PRIu64 " reason=%s", cli_number(cli, "failures"),
+		   cli_get(cli, "reason"));
 	for (int i = 3; i < cli->word_count && status == CLI_DONE; i++)
 		status = cli_add_option(cli, line, cli->words[i]);
 	return status;

@@ -18,23 +18,10 @@ static struct {
 
 static const char *const names[] = { "error", "warn", "info", "debug" };
 
-#define LEVEL_COUNT (sizeof(names) / sizeof(names[0]))
-
 void log_configure(enum log_level level, bool journal)
 {
 	config.level = level;
 	config.journal = journal;
-}
-
-int log_level_parse(struct slice text, enum log_level *out)
-{
-	for (size_t i = 0; i < LEVEL_COUNT; i++) {
-		if (slice_is(text, names[i])) {
-			*out = (enum log_level)i;
-			return TIDE_OK;
-		}
-	}
-	return TIDE_ESYNTAX;
 }
 
 bool log_is_on(enum log_level level)

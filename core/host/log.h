@@ -11,14 +11,11 @@
 #include <stdbool.h>
 
 #include "base/error.h"
-#include "base/slice.h"
 
 /* With LOG_NONE configured nothing is written. */
 enum log_level { LOG_NONE = -1, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 void log_configure(enum log_level level, bool journal);
-/* "error" "warn" "info" "debug"; TIDE_ESYNTAX otherwise. */
-TIDE_MUST_USE int log_level_parse(struct slice text, enum log_level *out);
 bool log_is_on(enum log_level level);
 void log_write(enum log_level level, const char *format, ...) TIDE_PRINTF(2, 3);
 

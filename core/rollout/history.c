@@ -5,7 +5,6 @@
 
 #include "base/mem.h"
 #include "host/log.h"
-#include "session/author.h"
 #include "base/waiter.h"
 #include "rules/engine/reload.h"
 
@@ -459,7 +458,7 @@ static const char *author(const struct engine *e, enum engine_origin origin)
 {
 	const char *by = reload_asked_by(e);
 
-	return !by[0] && origin == ENGINE_FILES ? AUTHOR_FILES : by;
+	return !by[0] && origin == ENGINE_FILES ? "files changed" : by;
 }
 
 static void note_accepted(struct history *h)

@@ -1,10 +1,7 @@
 -- PUB id=: a publish that is repeated is stored once, whatever happens in between.
 local Broker = require 'support.broker'
-local Redis = require 'support.redis'
 local traffic = require 'support.traffic'
 local wait = require 'support.wait'
-
-local key = traffic.key
 
 local function pub(queue, id, payload)
   payload = payload or id
@@ -32,7 +29,7 @@ describe('a publish with an id', function()
     -- That it is gone does not mean that it was never seen.
     c:send(pub('once', 'order-1'))
     c:expect_line('OK ' .. id .. ' 1 duplicate')
-    local stats = traffic.stats(c, 'once')
+    local stats = c:stats 'once'
     assert.equal(2, stats.published)
     assert.equal(2, stats.duplicates)
     assert.equal(2, stats.dedupe_ids)
@@ -48,7 +45,7 @@ describe('a publish with an id', function()
       local first = c:expect '^OK (%x+) 1$'
       c:expect_line('OK ' .. first .. ' 1 duplicate')
     end
-    assert.equal('11', broker:redis_cli('ZCARD', key('bytes', 'dedupe')))
+    assert.equal('11', broker:redis_cli('ZCARD', broker:key('bytes', 'dedupe')))
     assert.matches('^ERR syntax id= has 0 bytes; wanted are 1%-128$', c:request('PUB - bytes id=', 'x'))
     assert.matches('^ERR too%-long id= has 129 bytes', c:request('PUB - bytes id=' .. longest .. 'x', 'x'))
     traffic.expect_counts(c, 'bytes', { ready = 11 })
@@ -118,13 +115,13 @@ describe('a publish with an id', function()
     assert(wait.poll(function() return c:request('PUB - short id=a', 'x'):match '^OK %x+ 1$' end))
     traffic.expect_counts(c, 'short', { ready = 2 })
     traffic.expect_counts(c, 'short', { dedupe_ids = 0 })
-    assert(wait.poll(function() return broker:redis_cli('EXISTS', key('short', 'dedupe')) == '0' end))
+    assert(wait.poll(function() return broker:redis_cli('EXISTS', broker:key('short', 'dedupe')) == '0' end))
   end)
 
   it('is not looked at by a queue with dedupe=0', function()
     c:ok 'DECLARE queue never dedupe=0'
     for _ = 1, 2 do assert.matches('^OK %x+ 1$', c:request('PUB - never id=a', 'x')) end
-    assert.equal('0', broker:redis_cli('EXISTS', key('never', 'dedupe')))
+    assert.equal('0', broker:redis_cli('EXISTS', broker:key('never', 'dedupe')))
     assert.matches('^ERR syntax dedupe=1y: wanted is a duration up to 1d', c:request 'DECLARE queue bad dedupe=1y')
     assert.matches('^ERR syntax dedupe=2d', c:request 'DECLARE queue bad dedupe=2d')
     assert.matches('^ERR mismatch', c:request 'DECLARE queue never dedupe=1s')
@@ -135,7 +132,7 @@ describe('a publish with an id', function()
     c:send(pub('light', 'a') .. pub('light', 'a'))
     local id = c:expect '^OK (%x+) 1$'
     c:expect_line('OK ' .. id .. ' 1 duplicate')
-    assert.equal('0', broker:redis_cli('EXISTS', key('light', 'dedupe')))
+    assert.equal('0', broker:redis_cli('EXISTS', broker:key('light', 'dedupe')))
   end)
 
   it('is remembered through a PURGE, and not through a DELETE', function()
@@ -145,14 +142,14 @@ describe('a publish with an id', function()
     c:expect '^OK %x+ 1$'
     c:expect_line 'OK 2'
     assert.matches('^OK %x+ 1 duplicate$', c:request('PUB - gone id=a', 'x'))
-    assert.equal('2', broker:redis_cli('ZCARD', key('gone', 'dedupe')))
+    assert.equal('2', broker:redis_cli('ZCARD', broker:key('gone', 'dedupe')))
     c:send(pub('gone', 'c') .. 'DELETE queue gone\r\nDECLARE queue gone\r\n' .. pub('gone', 'a') .. pub('gone', 'c'))
     c:expect '^OK %x+ 1$'
     c:expect_line 'OK'
     c:expect_line 'OK'
     for _ = 1, 2 do c:expect '^OK %x+ 1$' end
     traffic.expect_counts(c, 'gone', { ready = 2, dedupe_ids = 2 })
-    assert.equal('2', broker:redis_cli('ZCARD', key('gone', 'dedupe')))
+    assert.equal('2', broker:redis_cli('ZCARD', broker:key('gone', 'dedupe')))
   end)
 
   it('leaves a queue of many ids that is deleted bit by bit', function()
@@ -181,9 +178,7 @@ describe('a publish with an id', function()
       c:send(pub('work', 'a'))
       c:expect '^OK %x+ 1'
     end
-    c:send 'GET work\r\n'
-    c:expect_line 'OK 1'
-    c:ok('NACK ' .. c:expect_msg().tag .. ' dead')
+    c:ok('NACK ' .. c:get('work')[1].tag .. ' dead')
     traffic.expect_counts(c, 'morgue', { ready = 2 })
   end)
 
@@ -359,15 +354,14 @@ describe('a repetition whose first is not durable yet', function()
   local broker, redis, c
 
   before_each(function()
-    redis = Redis.start()
-    broker = Broker.start { args = { '--store', redis.url } }
+    broker = Broker.start { redis = {} }
+    redis = broker.redis
     c = broker:connect()
     c:ok 'DECLARE queue q'
   end)
 
   after_each(function()
     broker:destroy()
-    redis:destroy()
   end)
 
   it('is confirmed with it, and not before', function()
@@ -426,7 +420,7 @@ describe('a repetition whose first is not durable yet', function()
       seen[name] = true
     end
     traffic.expect_counts(c, 'q', { ready = 0, unacked = 0, dedupe_ids = 400 })
-    assert.equal('400', redis:cli('ZCARD', key('q', 'dedupe')))
+    assert.equal('400', redis:cli('ZCARD', broker:key('q', 'dedupe')))
   end)
 end)
 
@@ -504,15 +498,14 @@ describe('an id that was confirmed', function()
   local broker, redis
   after_each(function()
     broker:destroy()
-    redis:destroy()
   end)
 
   local seed = tonumber(os.getenv 'TIDE_TEST_SEED') or os.time()
 
   it('is never free again, seed ' .. seed, function()
     math.randomseed(seed)
-    redis = Redis.start()
-    broker = Broker.start { args = { '--store', redis.url, '--window-messages', '16' } }
+    broker = Broker.start { redis = {}, args = { '--window-messages', '16' } }
+    redis = broker.redis
     local confirmed, refused = {}, 0
     local c, consumer
     local function connect()
@@ -598,7 +591,7 @@ describe('a filter', function()
     -- The message and two copies, each once; a copy without an id each time.
     traffic.expect_counts(c, 'q', { ready = 3, dedupe_ids = 3, duplicates = 6 })
     traffic.expect_counts(c, 'audit', { ready = 3, dedupe_ids = 0 })
-    local members = broker:redis_cli('ZRANGE', key('q', 'dedupe'), 0, -1)
+    local members = broker:redis_cli('ZRANGE', broker:key('q', 'dedupe'), 0, -1)
     assert.matches('^%x+ 7\n%x+%+1 7\n%x+%+2 7$', members)
     broker:kill9_all()
     broker:run()

@@ -52,7 +52,7 @@ describe('a backlog beyond the window', function()
       if window ~= 16 then use_broker('--window-messages', window) end
       c:ok 'DECLARE queue jobs'
       traffic.publish(c, 'jobs', 5000)
-      local stats = traffic.stats(c, 'jobs')
+      local stats = c:stats 'jobs'
       assert.equal(5000, stats.ready)
       assert.is_true(stats.in_memory <= 2 * window, 'in memory: ' .. stats.in_memory)
       local payloads = traffic.take(c, 'jobs', 2500)
@@ -193,7 +193,7 @@ describe('a backlog beyond the window', function()
     consumer:ok 'SUB jobs s prefetch=200'
     for _ = 1, 200 do consumer:expect_msg() end
     consumer:close()
-    assert(wait.poll(function() return traffic.stats(c, 'jobs').unacked == 0 end))
+    assert(wait.poll(function() return c:stats('jobs').unacked == 0 end))
     local payloads, deliveries = traffic.take(c, 'jobs', 1000)
     for i = 1, 1000 do
       assert.equal(tostring(i), payloads[i])

@@ -1,25 +1,19 @@
 -- Redis dies, stops, or refuses, while a broker is at work.
 local Broker = require 'support.broker'
-local Redis = require 'support.redis'
 local traffic = require 'support.traffic'
 local wait = require 'support.wait'
-
-local key = traffic.key
 
 describe('a broker', function()
   local broker, redis, c
 
   after_each(function()
     if broker then broker:destroy() end
-    if redis then redis:destroy() end
-    broker, redis = nil, nil
+    broker = nil
   end)
 
-  local function start_with_redis(redis_args, broker_args)
-    redis = Redis.start(redis_args)
-    local args = { '--store', redis.url }
-    for _, word in ipairs(broker_args or {}) do args[#args + 1] = word end
-    broker = Broker.start { args = args }
+  local function start_with_redis(args)
+    broker = Broker.start { redis = {}, args = args }
+    redis = broker.redis
     c = broker:connect()
   end
 
@@ -47,7 +41,7 @@ describe('a broker', function()
   end)
 
   it('delivers and takes acknowledgements while Redis is gone', function()
-    start_with_redis(nil, { '--window-messages', '16' })
+    start_with_redis { '--window-messages', '16' }
     c:ok 'DECLARE queue jobs'
     local pid = redis:pid()
     redis:signal('STOP', pid)
@@ -108,7 +102,7 @@ describe('a broker', function()
   end)
 
   it('holds publishers back while Redis is stopped, and resumes', function()
-    start_with_redis(nil, { '--max-unstored', '1M' })
+    start_with_redis { '--max-unstored', '1M' }
     c:ok 'DECLARE queue jobs'
     local pid = redis:pid()
     redis:signal('STOP', pid)
@@ -126,11 +120,11 @@ describe('a broker', function()
       elseif not (line and line:find '^EVT blocked') then error('got ' .. tostring(line)) end
     end
     traffic.expect_counts(c, 'jobs', { ready = 1500 })
-    assert.equal('1500', redis:cli('ZCARD', key('jobs', 'ready')))
+    assert.equal('1500', redis:cli('ZCARD', broker:key('jobs', 'ready')))
   end)
 
   it('tells publishers that Redis is out of memory, and acknowledges all the same', function()
-    start_with_redis(nil, { '--window-messages', '16' })
+    start_with_redis { '--window-messages', '16' }
     c:ok 'DECLARE queue jobs'
     traffic.publish(c, 'jobs', 400)
     assert.equal('OK', redis:cli('CONFIG', 'SET', 'maxmemory', '1'))
@@ -141,16 +135,16 @@ describe('a broker', function()
     -- The backlog beyond the window is read, delivered and removed.
     local payloads = traffic.take(c, 'jobs', 300)
     for i = 1, 300 do assert.equal(tostring(i), payloads[i]) end
-    assert.equal('100', redis:cli('ZCARD', key('jobs', 'ready')))
-    assert.equal('50', tostring(traffic.stats(c, 'jobs').ready - 50))
+    assert.equal('100', redis:cli('ZCARD', broker:key('jobs', 'ready')))
+    assert.equal('50', tostring(c:stats('jobs').ready - 50))
     redis:cli('CONFIG', 'SET', 'maxmemory', '0')
     assert(wait.poll(function() return c:request('PUB - jobs', 'taken'):find '^OK' end))
     traffic.take(c, 'jobs', 101)
-    assert.equal('0', redis:cli('EXISTS', key('jobs', 'ready'), key('jobs', 'msg')))
+    assert.equal('0', redis:cli('EXISTS', broker:key('jobs', 'ready'), broker:key('jobs', 'msg')))
   end)
 
   it('purges a queue while Redis is out of memory', function()
-    start_with_redis(nil, { '--window-messages', '16' })
+    start_with_redis { '--window-messages', '16' }
     c:ok 'DECLARE queue jobs'
     traffic.publish(c, 'jobs', 400)
     redis:cli('CONFIG', 'SET', 'maxmemory', '1')
@@ -159,7 +153,9 @@ describe('a broker', function()
     for _ = 1, 20 do c:expect '^[OE]' end
     c:expect '^OK %d+$'
     traffic.expect_counts(c, 'jobs', { ready = 0 })
-    assert(wait.poll(function() return redis:cli('EXISTS', key('jobs', 'ready'), key('jobs', 'msg')) == '0' end))
+    assert(wait.poll(function()
+      return redis:cli('EXISTS', broker:key('jobs', 'ready'), broker:key('jobs', 'msg')) == '0'
+    end))
     redis:cli('CONFIG', 'SET', 'maxmemory', '0')
     assert(wait.poll(function() return c:request('PUB - jobs', 'taken'):find '^OK' end))
   end)
@@ -168,17 +164,16 @@ describe('a broker', function()
     start_with_redis()
     c:ok 'DECLARE queue jobs ack-timeout=1h'
     traffic.publish(c, 'jobs', 10)
-    c:send 'GET jobs max=10\r\n'
-    c:expect_line 'OK 10'
-    for _ = 1, 10 do c:expect_msg() end
+    assert.equal(10, #c:get 'jobs max=10')
     redis:cli('CONFIG', 'SET', 'maxmemory', '1')
     c:ok 'NACK 1-5 delay=1h'
     c:ok 'NACK 6-10 dead'
     c:document 'STATS'
-    assert.equal('0', redis:cli('ZCARD', key('jobs', 'delayed')))
+    assert.equal('0', redis:cli('ZCARD', broker:key('jobs', 'delayed')))
     redis:cli('CONFIG', 'SET', 'maxmemory', '0')
     assert(wait.poll(function()
-      return redis:cli('ZCARD', key('jobs', 'delayed')) == '5' and redis:cli('ZCARD', key('jobs', 'buried')) == '5'
+      return redis:cli('ZCARD', broker:key('jobs', 'delayed')) == '5'
+        and redis:cli('ZCARD', broker:key('jobs', 'buried')) == '5'
     end))
     broker:kill9()
     broker:restart()
@@ -199,7 +194,7 @@ describe('a broker', function()
   end)
 
   it('fails a PURGE that Redis refuses, and still has every message', function()
-    start_with_redis(nil, { '--window-messages', '16' })
+    start_with_redis { '--window-messages', '16' }
     c:ok 'DECLARE queue jobs'
     traffic.publish(c, 'jobs', 200)
     redis:cli('REPLICAOF', '127.0.0.1', '1')
@@ -207,10 +202,10 @@ describe('a broker', function()
     broker:expect_log 'purge: READONLY'
     redis:cli('REPLICAOF', 'NO', 'ONE')
     c:expect '^ERR store'
-    local left = traffic.stats(c, 'jobs').ready
-    assert(wait.poll(function() return redis:cli('ZCARD', key('jobs', 'ready')) == tostring(left) end))
+    local left = c:stats('jobs').ready
+    assert(wait.poll(function() return redis:cli('ZCARD', broker:key('jobs', 'ready')) == tostring(left) end))
     assert.equal(left, #traffic.take(c, 'jobs', left))
-    assert.equal('0', redis:cli('EXISTS', key('jobs', 'ready'), key('jobs', 'msg')))
+    assert.equal('0', redis:cli('EXISTS', broker:key('jobs', 'ready'), broker:key('jobs', 'msg')))
   end)
 end)
 
@@ -250,6 +245,6 @@ describe('a broker whose disk is full', function()
     broker:kill9_all()
     broker:restart()
     c = broker:connect()
-    assert.is_true(traffic.stats(c, 'jobs').ready >= confirmed)
+    assert.is_true(c:stats('jobs').ready >= confirmed)
   end)
 end)

@@ -1,6 +1,5 @@
 -- What stands in Redis was not written by this broker: it is refused, and breaks nothing.
 local Broker = require 'support.broker'
-local Redis = require 'support.redis'
 
 describe('a body in Redis', function()
   local broker
@@ -51,12 +50,11 @@ describe('a message that is too long for Redis', function()
 
   after_each(function()
     broker:destroy()
-    redis:destroy()
   end)
 
   local function start(...)
-    redis = Redis.start { ... }
-    broker = Broker.start { args = { '--store', redis.url } }
+    broker = Broker.start { redis = { ... } }
+    redis = broker.redis
     c = broker:connect()
     c:ok 'DECLARE queue jobs'
     c:ok 'DECLARE queue memory durable=0'
@@ -71,7 +69,7 @@ describe('a message that is too long for Redis', function()
       c:request('PUB - jobs', big))
     c:ok('PUB - memory', big)
     c:ok('PUB - jobs', 'small')
-    assert.equal('1', redis:cli('ZCARD', 'tide:{//jobs#0}:ready'))
+    assert.equal('1', redis:cli('ZCARD', broker:key('jobs', 'ready')))
     assert.is_nil(broker:log():find 'lost')
   end)
 

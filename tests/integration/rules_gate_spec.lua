@@ -1,4 +1,4 @@
--- --rules-gate test: nothing goes in force before its specs pass.
+-- --rules-gate test: no rules become active before their specs pass.
 local Broker = require 'support.broker'
 local shell = require 'support.shell'
 local wait = require 'support.wait'

@@ -54,7 +54,7 @@ describe('a rollback', function()
   end)
   after_each(function() broker:destroy() end)
 
-  it('is built in turns, and answered when it is in force', function()
+  it('is built in turns, and answered when it is active', function()
     local status = c:document 'RULES rollback'
     assert.equal('rollback', status.origin)
     assert.is_true(status.build.turns > 3, status.build.turns)
@@ -80,7 +80,7 @@ describe('a rollback', function()
     assert.equal('rollback', c:expect_json().origin)
     c:expect '^ERR busy other rules are being loaded'
     assert.equal('reload', c:expect_json().origin)
-    -- Decided when it was asked, by the rules that were in force then.
+    -- Decided when it was asked, by the rules that were active then.
     assert.equal(1, c:expect_json().queues[1].shard)
     assert.equal(1, shard())
     assert.equal('reload rollback reload start', origins())

@@ -146,7 +146,7 @@ describe('RULES rollback', function()
   before_each(function() broker = start() end)
   after_each(function() broker:destroy() end)
 
-  it('puts the generation before in force, and the one before that', function()
+  it('activates the previous generation, and the one before it', function()
     local c = broker:connect()
     c:ok 'DECLARE queue q shards=4 sharding=mine'
     reload(broker, c, fixed(1))

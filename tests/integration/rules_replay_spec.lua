@@ -24,7 +24,7 @@ end
 
 local function replay(dir) return c:document('RULES replay ' .. (dir or broker.rules)) end
 
-describe('a replay of the rules in force', function()
+describe('a replay of the active rules', function()
   after_each(function() broker:destroy() end)
 
   --- The filter refuses some, and then nothing changes.

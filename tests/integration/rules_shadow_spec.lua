@@ -1,4 +1,4 @@
--- Rules beside those in force: in the shadow of live publishes, and over those
+-- Candidate rules beside the active ones: in the shadow of live publishes, and over those
 -- of the recent past. Neither has any effect.
 local Broker = require 'support.broker'
 local wait = require 'support.wait'
@@ -142,7 +142,7 @@ end }
     assert.equal(0, c:document('STATS t').ready)
   end)
 
-  it('can be dropped, and be put in force', function()
+  it('can be dropped, and be promoted', function()
     finally(function() c:document 'RULES reload' end)
     local dir = broker:copy_rules('next', { ['sharding/mine.lua'] = pick(3) })
     c:send 'RULES shadow promote\r\n'

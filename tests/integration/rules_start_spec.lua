@@ -40,7 +40,7 @@ local function refused(c, line, payload, pattern)
   assert.is_truthy(answer:find(pattern), line .. ' -> ' .. answer)
 end
 
---- What Redis has of it is not what was in force last, as after an upgrade.
+--- Redis no longer has the rules that were active last, as after an upgrade.
 local function forget_last_good(broker)
   broker:redis_cli('DEL', 'tide:rules:last')
 end

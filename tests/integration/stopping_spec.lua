@@ -1,6 +1,5 @@
 -- The end of a broker whose Redis does not answer.
 local Broker = require 'support.broker'
-local Redis = require 'support.redis'
 local traffic = require 'support.traffic'
 local wait = require 'support.wait'
 
@@ -9,13 +8,12 @@ describe('a broker', function()
 
   after_each(function()
     if broker then broker:destroy() end
-    if redis then redis:destroy() end
-    broker, redis = nil, nil
+    broker = nil
   end)
 
   local function start_with_redis(args)
-    redis = Redis.start()
-    broker = Broker.start { args = { '--store', redis.url, table.unpack(args) } }
+    broker = Broker.start { redis = {}, args = args }
+    redis = broker.redis
     c = broker:connect()
   end
 
@@ -35,7 +33,7 @@ describe('a broker', function()
   end
 
   it('ends at SIGTERM though Redis does not answer', function()
-    start_with_redis({ '--drain-timeout', '100ms' })
+    start_with_redis { '--drain-timeout', '100ms' }
     c:ok 'DECLARE queue jobs'
     c:ok 'DECLARE queue held durable=1'
     c:send 'PUB - held 1\r\nx\r\nGET held\r\n'
@@ -55,7 +53,7 @@ describe('a broker', function()
   end)
 
   it('ends at once at the second SIGTERM', function()
-    start_with_redis({ '--drain-timeout', '1h' })
+    start_with_redis { '--drain-timeout', '1h' }
     c:ok 'DECLARE queue jobs'
     local pid = redis:pid()
     redis:signal('STOP', pid)

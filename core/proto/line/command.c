@@ -116,14 +116,14 @@ static int read_args(const struct request *q, const char *except, struct args *o
 
 static void hello_document(struct line *l, struct json *j)
 {
-	const struct broker_config *c = &l->session->broker->config;
+	struct session_facts facts = session_facts(l->session);
 
 	json_object_begin(j);
 	json_member_text(j, "server", "tidemq");
 	json_member_text(j, "version", TIDE_VERSION);
 	json_member_int(j, "protocol", 1);
-	json_member_int(j, "node", c->node);
-	json_member_text(j, "vhost", l->session->vhost->name);
+	json_member_int(j, "node", facts.node);
+	json_member_string(j, "vhost", facts.vhost);
 	json_member_int(j, "heartbeat_ms", l->heartbeat_ms);
 	json_key(j, "limits");
 	json_object_begin(j);
@@ -131,7 +131,7 @@ static void hello_document(struct line *l, struct json *j)
 	json_member_int(j, "payload", (int64_t)l->payload_max);
 	json_member_int(j, "headers", MSG_HEADERS_MAX);
 	json_member_int(j, "name", NAME_LEN_MAX);
-	json_member_int(j, "channels", c->channels_max);
+	json_member_int(j, "channels", facts.channels_max);
 	json_member_int(j, "prefetch", PREFETCH_MAX);
 	json_member_int(j, "get", GET_MAX);
 	json_object_end(j);
@@ -263,7 +263,7 @@ static int declare(struct line *l, struct request *q, struct reply *r, struct er
 	if (rc < 0)
 		return rc;
 	spec.args = &args;
-	session_declare(l->session, &spec, r);
+	session_define_declare(l->session, &spec, r);
 	args_deinit(&args);
 	return TIDE_OK;
 }
@@ -288,7 +288,7 @@ COMMAND(delete)
 	}
 	spec.if_empty = request_has_flag(q, "if-empty");
 	spec.if_unused = request_has_flag(q, "if-unused");
-	session_delete(l->session, &spec, r);
+	session_define_delete(l->session, &spec, r);
 }
 
 static void bind_or_unbind(struct line *l, struct request *q, struct reply *r,
@@ -323,12 +323,12 @@ static void bind_or_unbind(struct line *l, struct request *q, struct reply *r,
 
 COMMAND(bind)
 {
-	bind_or_unbind(l, q, r, session_bind);
+	bind_or_unbind(l, q, r, session_define_bind);
 }
 
 COMMAND(unbind)
 {
-	bind_or_unbind(l, q, r, session_unbind);
+	bind_or_unbind(l, q, r, session_define_unbind);
 }
 
 /* ---- publishing
@@ -384,7 +384,7 @@ COMMAND(publish)
 
 	(void)r; /* made when the payload is there */
 	if (rc == TIDE_OK)
-		rc = session_prepare(l->session, &spec, &l->msg, &err);
+		rc = session_publish_prepare(l->session, &spec, &l->msg, &err);
 	l->channel = q->channel;
 	if (rc < 0) {
 		reply_error(reply_create(session_channel(l->session, q->channel), false),
@@ -438,7 +438,7 @@ COMMAND(subscribe)
 		return;
 	}
 	spec.prefetch = (uint32_t)prefetch;
-	session_subscribe(session_channel(l->session, q->channel), &spec, r);
+	session_consume_subscribe(session_channel(l->session, q->channel), &spec, r);
 }
 
 COMMAND(unsubscribe)
@@ -448,8 +448,8 @@ COMMAND(unsubscribe)
 	if (read_name("a subscription's id", q->words[0], &err) < 0)
 		reply_error(r, &err);
 	else
-		session_unsubscribe(session_channel(l->session, q->channel), q->words[0],
-				    r);
+		session_consume_unsubscribe(session_channel(l->session, q->channel),
+					    q->words[0], r);
 }
 
 COMMAND(get)
@@ -470,7 +470,7 @@ COMMAND(get)
 		return;
 	}
 	spec.max = (uint32_t)max;
-	session_get(session_channel(l->session, q->channel), &spec, r);
+	session_consume_get(session_channel(l->session, q->channel), &spec, r);
 }
 
 /* ---- settling
@@ -570,20 +570,20 @@ COMMAND(touch)
  * ------------------------------------------------------------------------------------------
  */
 
-static int read_state(const struct request *q, enum entry_state *out, struct error *err)
+static int read_state(const struct request *q, enum peek_state *out, struct error *err)
 {
 	static const struct {
 		const char *name;
-		enum entry_state state;
+		enum peek_state state;
 	} states[] = {
-		{ "ready", ENTRY_READY },
-		{ "delayed", ENTRY_DELAYED },
-		{ "unacked", ENTRY_UNACKED },
-		{ "buried", ENTRY_BURIED },
+		{ "ready", PEEK_READY },
+		{ "delayed", PEEK_DELAYED },
+		{ "unacked", PEEK_UNACKED },
+		{ "buried", PEEK_BURIED },
 	};
 	struct slice value = request_option(q, "state");
 
-	*out = ENTRY_READY;
+	*out = PEEK_READY;
 	if (!value.data)
 		return TIDE_OK;
 	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
@@ -633,7 +633,7 @@ COMMAND(purge)
 	if (read_name("a queue", q->words[0], &err) < 0)
 		reply_error(r, &err);
 	else
-		session_purge(l->session, q->words[0], r);
+		session_queue_purge(l->session, q->words[0], r);
 }
 
 COMMAND(kick)
@@ -650,7 +650,7 @@ COMMAND(kick)
 		reply_error(r, &err);
 		return;
 	}
-	session_kick(l->session, q->words[0], max, r);
+	session_queue_kick(l->session, q->words[0], max, r);
 }
 
 COMMAND(list)
@@ -663,7 +663,7 @@ COMMAND(list)
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (slice_is(q->words[0], names[i])) {
-			session_list(l->session, (enum list_what)i, r);
+			session_report_list(l->session, (enum list_what)i, r);
 			return;
 		}
 	}
@@ -679,5 +679,6 @@ COMMAND(stats)
 	if (q->word_count && read_name("a queue", q->words[0], &err) < 0)
 		reply_error(r, &err);
 	else
-		session_stats(l->session, q->word_count ? q->words[0] : SLICE(""), r);
+		session_report_stats(l->session, q->word_count ? q->words[0] : SLICE(""),
+				     r);
 }

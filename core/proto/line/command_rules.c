@@ -1,6 +1,4 @@
 /* command_rules.c: RULES and its words. */
-#include "rollout/recent.h"
-#include "rollout/shadow.h"
 #include "command.h"
 #include "line.h"
 #include "verb.h"
@@ -44,7 +42,7 @@ static int read_share(struct slice s, double *out, struct error *err)
 	double unit = 1;
 	const char *dot;
 
-	*out = SHADOW_SHARE_DEFAULT;
+	*out = 0; /* the default */
 	if (!s.data)
 		return TIDE_OK;
 	if (number.len && number.data[number.len - 1] == '%')
@@ -72,19 +70,20 @@ static int read_share(struct slice s, double *out, struct error *err)
 
 static void run_shadow(struct line *l, struct request *q, struct reply *r)
 {
-	struct shadow_spec spec = { .dir = q->words[1] };
+	struct slice dir = q->words[1];
+	double share;
 	struct error err;
 
-	if (slice_is(spec.dir, "status"))
+	if (slice_is(dir, "status"))
 		session_rules_shadow_status(l->session, r);
-	else if (slice_is(spec.dir, "promote"))
+	else if (slice_is(dir, "promote"))
 		session_rules_shadow_promote(l->session, r);
-	else if (slice_is(spec.dir, "drop"))
+	else if (slice_is(dir, "drop"))
 		session_rules_shadow_drop(l->session, r);
-	else if (read_share(request_option(q, "share"), &spec.share, &err) < 0)
+	else if (read_share(request_option(q, "share"), &share, &err) < 0)
 		reply_error(r, &err);
 	else
-		session_rules_shadow(l->session, &spec, r);
+		session_rules_shadow(l->session, dir, share, r);
 }
 
 static void run_recent(struct line *l, struct request *q, struct reply *r)
@@ -92,10 +91,10 @@ static void run_recent(struct line *l, struct request *q, struct reply *r)
 	uint64_t max = RECENT_DEFAULT;
 
 	if (q->word_count > 1 &&
-	    (!slice_to_uint(q->words[1], RECENT_MAX, &max) || max == 0))
+	    (!slice_to_uint(q->words[1], SESSION_RECENT_MAX, &max) || max == 0))
 		reply_refuse(r, TIDE_ESYNTAX, "'%.*s': wanted is a number from 1 to %d",
 			     (int)(q->words[1].len < 40 ? q->words[1].len : 40),
-			     q->words[1].data, RECENT_MAX);
+			     q->words[1].data, SESSION_RECENT_MAX);
 	else
 		session_rules_recent(l->session, (size_t)max, r);
 }

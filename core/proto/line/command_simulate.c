@@ -2,7 +2,6 @@
 
 #include "base/duration.h"
 #include "session/session.h"
-#include "rules/spec/simulate_retry.h"
 #include "line.h"
 #include "request.h"
 
@@ -16,7 +15,7 @@
 #define ACK_TIMEOUT_MAX_MS (24 * 3600 * 1000)
 
 struct simulate_words {
-	struct simulate_spec spec;
+	struct retry_spec spec;
 	struct args args;
 	int64_t ack_timeout_ms;
 };
@@ -130,6 +129,6 @@ COMMAND(simulate)
 	if (read_request(&in, q, &err) < 0)
 		reply_error(r, &err);
 	else
-		session_simulate_retry(l->session, &in.spec, r);
+		session_rules_simulate(l->session, &in.spec, r);
 	args_deinit(&in.args);
 }

@@ -18,7 +18,7 @@ void line_init(struct line *l, struct service *service, struct out *out,
 static void uncount(struct line *l)
 {
 	if (l->is_counted)
-		session_count_receiving(l->session, l->msg, -1);
+		session_publish_count_receiving(l->session, l->msg, -1);
 	l->is_counted = false;
 }
 
@@ -35,7 +35,8 @@ void line_deinit(struct line *l)
 bool line_is_held(const struct line *l)
 {
 	return session_is_saturated(l->session) ||
-	       (l->session->service->is_blocked && l->session->has_published && !l->msg);
+	       (!l->msg && session_publish_is_blocked(l->session) &&
+		session_publish_has_begun(l->session));
 }
 
 static void lose(struct line *l, unsigned channel, const struct error *err)
@@ -204,12 +205,13 @@ static bool must_wait(struct line *l, struct slice line)
 {
 	const struct verb *verb;
 
-	if (!l->session->service->is_blocked || l->session->has_published)
+	if (!session_publish_is_blocked(l->session) ||
+	    session_publish_has_begun(l->session))
 		return false;
 	verb = request_verb(line);
 	if (!verb || !(verb->features & VERB_PAYLOAD))
 		return false;
-	session_begin_publishing(l->session);
+	session_publish_begin(l->session);
 	return true;
 }
 
@@ -240,7 +242,7 @@ static size_t feed_command(struct line *l, char *data, size_t len)
 /* One peer's requests must neither keep the loop, nor pile up answers. */
 static bool has_had_its_share(struct line *l)
 {
-	return pace_is_spent(&l->session->broker->pace, l->is_heavy) ||
+	return session_is_spent(l->session, l->is_heavy) ||
 	       (l->is_heavy && !l->ops->can_take(l->ctx));
 }
 
@@ -250,7 +252,7 @@ size_t line_feed(struct line *l, char *data, size_t len)
 
 	l->is_paused = false;
 	l->is_heavy = false;
-	broker_begin(l->session->broker);
+	session_begin(l->session);
 	while (at < len && l->state != LINE_CLOSED) {
 		size_t n;
 
@@ -274,7 +276,7 @@ size_t line_feed(struct line *l, char *data, size_t len)
 	}
 	if (l->msg && !l->is_counted) {
 		l->is_counted = true;
-		session_count_receiving(l->session, l->msg, 1);
+		session_publish_count_receiving(l->session, l->msg, 1);
 	}
 	return at;
 }

@@ -1,5 +1,6 @@
 /* The other direction of the line protocol: replies, messages and events. */
 #include "base/hex.h"
+#include "base/id.h"
 #include "base/percent.h"
 #include "line.h"
 

@@ -6,18 +6,42 @@
 
 struct index;
 
-/* `user` is what errors call the owner: "exchange 'orders'". */
-TIDE_MUST_USE int index_create(struct engine *e, struct slice type,
-			       const struct args *args, const char *user,
+struct index_binding {
+	uint32_t place; /* among the owner's bindings */
+	uint32_t dest;  /* the owner's number for the target; the script hands it back */
+	struct slice pattern;
+	const struct args *args;
+};
+
+/* The owner keeps the bindings. A build asks it for them. */
+struct index_source {
+	const void *ctx;
+	/* The first binding from `b->place` on; false: none. */
+	bool (*next)(const void *ctx, struct index_binding *b);
+	/* Does a binding lead there? */
+	bool (*is_dest)(const void *ctx, uint32_t dest);
+};
+
+struct index_spec {
+	struct slice type;
+	const struct args *options;
+	const char *user; /* for errors: "exchange 'orders'" */
+	struct index_source source;
+};
+
+/* The index has no bindings yet; index_bind adds them. */
+TIDE_MUST_USE int index_create(struct engine *e, const struct index_spec *spec,
 			       struct index **out, struct error *err);
 void index_destroy(struct index *x);
 
-/* `dest` is the caller's number for the target of the binding. The script hands it
- * back. TIDE_ERULE when the script refuses the pattern. */
-TIDE_MUST_USE int index_bind(struct index *x, struct slice pattern,
-			     const struct args *args, uint32_t dest, struct error *err);
-TIDE_MUST_USE int index_unbind(struct index *x, struct slice pattern,
-			       const struct args *args, uint32_t dest, struct error *err);
+/* Add a binding. Its place is free, or index_source.next gives the binding already.
+ * TIDE_ERULE: the script refuses the pattern. */
+TIDE_MUST_USE int index_bind(struct index *x, const struct index_binding *b,
+			     struct error *err);
+/* A binding has gone: index_source.next no longer gives it. After an error the script may
+ * still lead to its destination. */
+TIDE_MUST_USE int index_unbind(struct index *x, const struct index_binding *b,
+			       struct error *err);
 
 /* Does the decision depend on the routing key alone? Then it may be cached. */
 bool index_is_pure(const struct index *x);

@@ -9,6 +9,7 @@
 #include "rules/engine/strategy.h"
 #include "rules/engine/schedule.h"
 #include "simulate_retry.h"
+#include "spec_index.h"
 
 #define ENGINE "luatide.engine"
 #define INDEX "luatide.index"
@@ -312,12 +313,13 @@ static int l_index(lua_State *L)
 	struct engine *e = unbox(L, ENGINE);
 	struct error err;
 	struct args args;
-	struct index *x;
-	const char *type = luaL_checkstring(L, 2);
+	struct spec_index *x;
+	const struct index_spec spec = { .type = slice_from(luaL_checkstring(L, 2)),
+					 .options = &args,
+					 .user = "exchange 'spec'" };
 	struct box *box = push_box(L, INDEX, 1);
 	read_args(L, 3, &args);
-	int status =
-		index_create(e, slice_from(type), &args, "exchange 'spec'", &x, &err);
+	int status = spec_index_create(e, &spec, &x, &err);
 	args_deinit(&args);
 	if (status != TIDE_OK)
 		return push_result(L, status, &err);
@@ -328,43 +330,46 @@ static int l_index(lua_State *L)
 static int l_index_close(lua_State *L)
 {
 	struct box *box = luaL_checkudata(L, 1, INDEX);
-	index_destroy(box->object);
+	spec_index_destroy(box->object);
 	box->object = NULL;
 	return 0;
 }
 
-static int change(lua_State *L, bool is_bind)
+typedef int (*change_fn)(struct spec_index *x, const struct index_binding *b,
+			 struct error *err);
+
+static int change(lua_State *L, change_fn make)
 {
-	struct index *x = unbox(L, INDEX);
+	struct spec_index *x = unbox(L, INDEX);
 	struct error err;
 	struct args args;
-	struct slice pattern = slice_from(luaL_checkstring(L, 2));
-	uint32_t dest = (uint32_t)luaL_checkinteger(L, 3);
+	const struct index_binding b = { .dest = (uint32_t)luaL_checkinteger(L, 3),
+					 .pattern = slice_from(luaL_checkstring(L, 2)),
+					 .args = &args };
 	read_args(L, 4, &args);
-	int status = is_bind ? index_bind(x, pattern, &args, dest, &err)
-			     : index_unbind(x, pattern, &args, dest, &err);
+	int status = make(x, &b, &err);
 	args_deinit(&args);
 	return push_result(L, status, &err);
 }
 
 static int l_bind(lua_State *L)
 {
-	return change(L, true);
+	return change(L, spec_index_bind);
 }
 
 static int l_unbind(lua_State *L)
 {
-	return change(L, false);
+	return change(L, spec_index_unbind);
 }
 
 static int l_route(lua_State *L)
 {
-	struct index *x = unbox(L, INDEX);
+	struct spec_index *x = unbox(L, INDEX);
 	struct error err;
 	const uint32_t *dests;
 	size_t count;
 	struct script_question q = { read_msg(L, 2), context_of(L) };
-	int status = index_route(x, &q, &dests, &count, &err);
+	int status = index_route(x->index, &q, &dests, &count, &err);
 	msg_unref((struct msg *)q.msg);
 	if (status != TIDE_OK)
 		return push_result(L, status, &err);
@@ -378,7 +383,7 @@ static int l_route(lua_State *L)
 
 static int l_index_is_pure(lua_State *L)
 {
-	lua_pushboolean(L, index_is_pure(unbox(L, INDEX)));
+	lua_pushboolean(L, index_is_pure(((struct spec_index *)unbox(L, INDEX))->index));
 	return 1;
 }
 

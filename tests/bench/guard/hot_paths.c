@@ -72,7 +72,7 @@ static struct msg *make_msg(struct bench *b, const char *exchange, const char *k
 	struct error err;
 	struct msg *m;
 
-	must(session_prepare(b->rig.line.session, &spec, &m, &err), "a message");
+	must(session_publish_prepare(b->rig.line.session, &spec, &m, &err), "a message");
 	memset(m->payload, 'x', PAYLOAD_BYTES);
 	return m;
 }

@@ -9,6 +9,7 @@
 --- ended when the test process ends, however that comes about; `destroy` does
 --- it earlier.
 local Client = require 'support.client'
+local Redis = require 'support.redis'
 local lfs = require 'lfs'
 local shell = require 'support.shell'
 local wait = require 'support.wait'
@@ -18,6 +19,7 @@ local wait = require 'support.wait'
 ---@field data string its data directory
 ---@field rules string its rules directory
 ---@field address string where its first listener listens
+---@field redis Redis? of the option `redis`
 ---@field addresses string[] all of them, in the order of --listen
 local Broker = {}
 Broker.__index = Broker
@@ -46,9 +48,10 @@ end
 ---@field rules? string|table<string, string> a directory (default: the repository's rules), or files, by their path
 ---  in the directory: a copy of the repository's rules with these on top
 ---@field config? string a configuration file
+---@field redis? string[] run on a Redis of the test's own, started with these arguments and ended with the broker
 ---@field may_fail? boolean the start may fail: `start` then returns nil, the standard error and the exit status
 
-local known = { args = true, config = true, env = true, listen = true, rules = true, may_fail = true }
+local known = { args = true, config = true, env = true, redis = true, listen = true, rules = true, may_fail = true }
 
 ---@param options BrokerOptions?
 ---@return Broker?, string?, integer?
@@ -62,6 +65,7 @@ function Broker.start(options)
   self.guard = assert(io.popen(support(self, 'guard'), 'w'))
   self.data = self.dir .. '/data'
   assert(os.execute('mkdir ' .. quote(self.data)))
+  if options.redis then self.redis = Redis.start(options.redis) end
   self.rules = type(options.rules) == 'string' and options.rules or root .. '/rules'
   if type(options.rules) == 'table' then
     self.rules = self.dir .. '/rules'
@@ -84,6 +88,10 @@ local function command_line(self)
     add(address)
   end
   for _, word in ipairs { '--data', self.data, '--rules', self.rules } do add(word) end
+  if self.redis then
+    add '--store'
+    add(self.redis.url)
+  end
   if self.options.config then
     shell.write_file(self.dir .. '/config.lua', self.options.config)
     add '--config'
@@ -332,6 +340,7 @@ function Broker:destroy()
   if not self.guard then return end
   self.guard:close() -- waits until it has done its work
   self.guard = nil
+  if self.redis then self.redis:destroy() end
 end
 
 return Broker

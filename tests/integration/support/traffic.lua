@@ -60,13 +60,6 @@ function M.take(c, queue, count, seconds)
   return payloads, deliveries
 end
 
----@param c Client
----@param queue string
----@return table
-function M.stats(c, queue)
-  return c:document(('STATS %s'):format(queue))
-end
-
 --- Wait until the queue's counts are these.
 ---@param c Client
 ---@param queue string
@@ -74,7 +67,7 @@ end
 function M.expect_counts(c, queue, counts)
   local last
   local ok = wait.poll(function()
-    last = M.stats(c, queue)
+    last = c:stats(queue)
     for name, n in pairs(counts) do
       if last[name] ~= n then return false end
     end
@@ -84,14 +77,6 @@ function M.expect_counts(c, queue, counts)
   for name, n in pairs(counts) do
     if last[name] ~= n then error(('%s of %s is %s, expected %d'):format(name, queue, last[name], n), 2) end
   end
-end
-
---- A queue's set in Redis.
----@param queue string
----@param set string
----@return string key
-function M.key(queue, set)
-  return ('tide:{//%s#0}:%s'):format(queue, set)
 end
 
 return M

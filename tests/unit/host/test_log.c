@@ -99,18 +99,6 @@ static void a_line_that_is_too_long_is_cut_and_still_ends(void **state)
 	assert_non_null(strstr(newline, "next\n"));
 }
 
-static void level_names_read_back(void **state)
-{
-	enum log_level level = LOG_DEBUG;
-	assert_int_equal(log_level_parse(SLICE("error"), &level), TIDE_OK);
-	assert_int_equal(level, LOG_ERROR);
-	assert_int_equal(log_level_parse(SLICE("debug"), &level), TIDE_OK);
-	assert_int_equal(level, LOG_DEBUG);
-	assert_int_equal(log_level_parse(SLICE("INFO"), &level), TIDE_ESYNTAX);
-	assert_int_equal(log_level_parse(SLICE(""), &level), TIDE_ESYNTAX);
-	assert_int_equal(level, LOG_DEBUG);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -119,7 +107,6 @@ int main(void)
 		cmocka_unit_test(levels_above_the_configured_one_are_silent),
 		cmocka_unit_test(no_text_can_forge_a_line),
 		cmocka_unit_test(a_line_that_is_too_long_is_cut_and_still_ends),
-		cmocka_unit_test(level_names_read_back),
 	};
 	return cmocka_run_group_tests_name("base/log", tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #include "rollout/changes.h"
 #include "broker/decide.h"
 #include "shard/dedupe.h"
-#include "session.h"
+#include "session_private.h"
 
 #define PATTERNS_MAX 20 /* bindings of an exchange that are told; more are counted */
 
@@ -103,8 +103,7 @@ static void on_visit(void *ctx, unsigned number, struct exchange *x,
 	json_key(j, "patterns");
 	json_array_begin(j);
 	for (size_t i = 0; i < count && i < PATTERNS_MAX; i++)
-		if (numbers[i] < x->binding_cap && x->bindings[numbers[i]])
-			add_pattern(j, x->bindings[numbers[i]]);
+		add_pattern(j, x->bindings[numbers[i]]);
 	json_array_end(j);
 	json_object_end(j);
 }
@@ -311,7 +310,7 @@ void session_explain(struct session *s, const struct publish_spec *spec, struct 
 	struct error err;
 	struct msg *m;
 
-	if (session_prepare(s, spec, &m, &err) < 0) {
+	if (session_publish_prepare(s, spec, &m, &err) < 0) {
 		reply_error(r, &err);
 		return;
 	}
