@@ -3,6 +3,7 @@
 #include <math.h>
 #include <sys/queue.h>
 
+#include "base/container.h"
 #include "base/heap.h"
 #include "base/mem.h"
 #include "base/table.h"
@@ -203,8 +204,7 @@ static bool reclaim_one(struct shared *s, int64_t now_ms)
 	struct heap_node *n = heap_min(&s->expiries);
 	if (!n || n->key > now_ms)
 		return false;
-	drop(s,
-	     (struct shared_entry *)((char *)n - offsetof(struct shared_entry, expiry)));
+	drop(s, container_of(n, struct shared_entry, expiry));
 	return true;
 }
 

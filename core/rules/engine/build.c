@@ -100,7 +100,7 @@ static int step_handle(struct engine *e, struct error *err)
 		h->staged = b->serial;
 	}
 	if (h->kind == SCRIPT_ROUTING &&
-	    !index_stage((struct index *)h, b->next, b->serial, &status, err))
+	    !index_stage(h, b->next, b->serial, &status, err))
 		return status;
 	b->at = TAILQ_NEXT(h, link);
 	return status;

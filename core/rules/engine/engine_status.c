@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "engine_private.h"
+#include "host/machine.h"
 #include "rules/api/shared.h"
 
 #define COUNTERS_SHOWN 256
@@ -102,7 +103,7 @@ static void write_circuit(struct json *out, const struct engine *e,
 			  const struct script_stats *stats)
 {
 	const struct breaker *b = &stats->breaker;
-	int64_t now_ms = (int64_t)(uv_hrtime() / 1000000);
+	int64_t now_ms = machine_clock_ms(CLOCK_MONOTONIC);
 	json_member_text(out, "circuit",
 			 breaker_state(b, now_ms, e->config.breaker_rest_ms));
 	if (b->is_open)

@@ -10,7 +10,6 @@
 
 #include "use.h"
 
-/* The first member of an index and of a strategy. */
 struct handle {
 	TAILQ_ENTRY(handle) link;
 	struct engine *engine;

@@ -4,6 +4,7 @@
 #include <lauxlib.h>
 #include <string.h>
 
+#include "base/container.h"
 #include "base/mem.h"
 #include "host/log.h"
 #include "rules/api/api_msg.h"
@@ -12,7 +13,7 @@
 
 #define ROUTE_DESTS_MAX (1024 * 1024)
 struct index {
-	struct handle handle; /* first: handle_install casts */
+	struct handle handle;
 	struct index_source source;
 	/* The build under way has bound what is in places below this. */
 	uint32_t staged_end;
@@ -82,9 +83,10 @@ static int rebuild(struct index *x, struct generation *g, struct error *err)
 
 /* ---- the build under way --------------------------------------------------------- */
 
-bool index_stage(struct index *x, struct generation *g, uint64_t serial, int *status,
+bool index_stage(struct handle *h, struct generation *g, uint64_t serial, int *status,
 		 struct error *err)
 {
+	struct index *x = container_of(h, struct index, handle);
 	struct index_binding b;
 	struct error cause;
 	if (x->staging != serial) {

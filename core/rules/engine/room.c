@@ -1,6 +1,7 @@
 #include "room.h"
 
 #include "host/log.h"
+#include "host/machine.h"
 #include "engine_private.h"
 
 static struct script_state *state_of(struct engine *e)
@@ -101,7 +102,7 @@ static void start_afresh(struct engine *e)
 bool room_allows_call(struct engine *e, const struct rule *rule, struct error *err)
 {
 	const struct script_state *s = state_of(e);
-	if (uv_hrtime() / 1000000 >= e->room.rests_until_ms)
+	if (machine_clock_ms(CLOCK_MONOTONIC) >= e->room.rests_until_ms)
 		return true;
 	error_set(err, TIDE_ERULE,
 		  "%s: not called: the rules' memory ceiling of %zu KiB is reached "
@@ -121,6 +122,6 @@ void room_after_call(struct engine *e, int status)
 		collect(e);
 	if (status == TIDE_OK || !s->is_exhausted)
 		return;
-	e->room.rests_until_ms = uv_hrtime() / 1000000 + ROOM_REST_MS;
+	e->room.rests_until_ms = machine_clock_ms(CLOCK_MONOTONIC) + ROOM_REST_MS;
 	start_afresh(e);
 }

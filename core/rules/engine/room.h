@@ -21,11 +21,11 @@ struct rule;
 
 /* Part of the engine. */
 struct room {
-	uint64_t ending_epoch;   /* the last one that used up its memory */
-	size_t fresh_bytes;      /* of the active generation when it was loaded */
-	uint64_t rests_until_ms; /* no script is called: the memory is used up */
-	uv_idle_t collector;     /* active while the state is collected in steps */
-	uint64_t collecting;     /* the epoch that is collected */
+	uint64_t ending_epoch;  /* the last one that used up its memory */
+	size_t fresh_bytes;     /* of the active generation when it was loaded */
+	int64_t rests_until_ms; /* no script is called: the memory is used up */
+	uv_idle_t collector;    /* active while the state is collected in steps */
+	uint64_t collecting;    /* the epoch that is collected */
 	int cycles_left;
 };
 

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/slice.h"
+
 static const char *const names[SCRIPT_KIND_COUNT] = { "routing", "sharding", "priority",
 						      "retry",   "filter",   "schedule" };
 
@@ -10,17 +12,11 @@ const char *script_kind_name(enum script_kind kind)
 	return names[kind];
 }
 
-static bool ends_in(const char *text, const char *end)
-{
-	size_t text_len = strlen(text), end_len = strlen(end);
-
-	return text_len >= end_len && strcmp(text + text_len - end_len, end) == 0;
-}
-
 bool script_kind_is_file(const char *name)
 {
-	return name[0] != '.' && name[0] != '#' && ends_in(name, ".lua") &&
-	       !ends_in(name, "_spec.lua");
+	return name[0] != '.' && name[0] != '#' &&
+	       slice_has_suffix(slice_from(name), ".lua") &&
+	       !slice_has_suffix(slice_from(name), "_spec.lua");
 }
 
 bool script_kind_is_path(const char *path)

@@ -13,7 +13,7 @@
 #include "rules/api/view.h"
 
 struct strategy {
-	struct handle handle; /* first: handle_install casts */
+	struct handle handle;
 	strategy_load_fn *load;
 	const void *load_ctx;
 };

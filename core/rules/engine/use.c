@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "host/log.h"
+#include "host/machine.h"
 #include "base/mem.h"
 #include "engine_private.h"
 
@@ -100,11 +101,6 @@ void use_release(struct generation *g, size_t number)
 	use->rule = NULL;
 }
 
-static int64_t monotonic_ms(void)
-{
-	return (int64_t)(uv_hrtime() / 1000000);
-}
-
 static int refuse_call(struct engine *e, struct rule *rule, bool is_counted,
 		       struct error *err)
 {
@@ -142,8 +138,9 @@ int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 
 	if (s->is_exhausted && !room_allows_call(e, rule, err))
 		return TIDE_ERULE;
-	if (was_open && !breaker_allows(&rule->stats.breaker, monotonic_ms(),
-					e->config.breaker_rest_ms))
+	if (was_open &&
+	    !breaker_allows(&rule->stats.breaker, machine_clock_ms(CLOCK_MONOTONIC),
+			    e->config.breaker_rest_ms))
 		return refuse_call(e, rule, is_counted, err);
 	e->call_count++;
 	uint64_t started_ns = costs ? uv_hrtime() : 0;
