@@ -14,8 +14,6 @@
 static const char counter_type[] = "counter";
 static const char bucket_type[] = "bucket";
 
-/* ---- arguments -------------------------------------------------------------------- */
-
 static struct api_tide *self(lua_State *L)
 {
 	return lua_touserdata(L, lua_upvalueindex(1));
@@ -43,8 +41,8 @@ static int64_t check_duration(lua_State *L, int arg)
 	if (lua_isnoneornil(L, arg))
 		return 0;
 	if (lua_type(L, arg) == LUA_TSTRING) {
-		int status = duration_parse(slice_from(lua_tostring(L, arg)), &ms);
-		luaL_argcheck(L, status == TIDE_OK, arg,
+		int rc = duration_parse(slice_from(lua_tostring(L, arg)), &ms);
+		luaL_argcheck(L, rc == TIDE_OK, arg,
 			      "a duration is written 250ms, 30s, 5m, 2h, 1d");
 	} else {
 		double given = luaL_checknumber(L, arg);
@@ -134,8 +132,6 @@ static int raise_error(lua_State *L, const struct error *err)
 	return luaL_error(L, "%s", err->text);
 }
 
-/* ---- tide.shared ------------------------------------------------------------------ */
-
 /* get (key) -> value or nil */
 static int l_get(lua_State *L)
 {
@@ -166,10 +162,10 @@ static int l_add(lua_State *L)
 	struct error err;
 	check_value(L, 2, &value);
 	struct shared_op op = change_op(L, 3);
-	int status = shared_add(shared_of(L), &op, &value, &err);
-	if (status != TIDE_OK && status != TIDE_EEXISTS)
+	int rc = shared_add(shared_of(L), &op, &value, &err);
+	if (rc != TIDE_OK && rc != TIDE_EEXISTS)
 		return raise_error(L, &err);
-	lua_pushboolean(L, status == TIDE_OK);
+	lua_pushboolean(L, rc == TIDE_OK);
 	return 1;
 }
 
@@ -202,9 +198,7 @@ static int l_delete(lua_State *L)
 	return 1;
 }
 
-/* ---- what has a name and methods: upvalue 1 the api_tide, 2 the metatable
- * ------------------ */
-
+/* A counter or a bucket. The upvalues of its functions: the api_tide, the metatable. */
 struct named {
 	double interval_ms;  /* a bucket's: between two tokens */
 	double tolerance_ms; /* a bucket's: what it holds, as time */
@@ -265,8 +259,6 @@ static int l_counter_get(lua_State *L)
 	push_value(L, &value);
 	return 1;
 }
-
-/* ---- tide.bucket ------------------------------------------------------------------ */
 
 /* Tokens a second: a number, or "100/s", "600/m", "5/10s". */
 static double read_rate(lua_State *L, int idx)
@@ -393,9 +385,6 @@ static int l_reserve(lua_State *L)
 	lua_pushinteger(L, -wait_ms);
 	return 2;
 }
-
-/* ---- the tables
- * ------------------------------------------------------------------------ */
 
 /* tide.<type> = a function that makes one; the table `tide` is on the top. */
 static void add_named(lua_State *L, struct api_tide *t, const char *type,

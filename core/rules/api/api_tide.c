@@ -20,8 +20,6 @@ static struct api_tide *self(lua_State *L)
 	return lua_touserdata(L, lua_upvalueindex(1));
 }
 
-/* ---- time ------------------------------------------------------------------ */
-
 int64_t api_tide_now_ms(const struct api_tide *t)
 {
 	return t->is_clock_fixed ? t->fixed_now_ms : machine_clock_ms(CLOCK_REALTIME);
@@ -55,8 +53,6 @@ static int l_duration(lua_State *L)
 	lua_pushinteger(L, ms);
 	return 1;
 }
-
-/* ---- numbers --------------------------------------------------------------- */
 
 /* hash (text) -> integer, 0 .. 2^63-1, the same in every process and version */
 static int l_hash(lua_State *L)
@@ -107,8 +103,6 @@ static int l_random(lua_State *L)
 	lua_pushinteger(L, (lua_Integer)((uint64_t)low + offset));
 	return 1;
 }
-
-/* ---- the log ---------------------------------------------------------------- */
 
 /* Whether a line may be written in this second, and the word about those that
  * were not in the last. */
@@ -174,8 +168,6 @@ static int l_log(lua_State *L)
 	write_line(L, LOG_INFO, 2);
 	return 0;
 }
-
-/* ---- the table ------------------------------------------------------------ */
 
 static void set_functions(lua_State *L, const luaL_Reg *functions, struct api_tide *t)
 {

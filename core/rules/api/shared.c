@@ -70,8 +70,6 @@ struct shared *shared_create(size_t entries_max, size_t bytes_max)
 	return s;
 }
 
-/* ---- entries ------------------------------------------------------------------- */
-
 static struct slice text_of(const struct shared_value *value)
 {
 	return value->type == SHARED_TEXT ? value->text : (struct slice){ "", 0 };
@@ -197,8 +195,6 @@ static struct shared_entry *find_alive(const struct shared *s, const struct shar
 	return is_alive(e, op->now_ms) ? e : NULL;
 }
 
-/* ---- room ------------------------------------------------------------------------ */
-
 static bool reclaim_one(struct shared *s, int64_t now_ms)
 {
 	struct heap_node *n = heap_min(&s->expiries);
@@ -249,16 +245,14 @@ static int obtain(struct shared *s, const struct shared_op *op,
 	size_t more = e ? 0 : entry_bytes(key.len, value);
 	if (e && new > old)
 		more = new - old;
-	int status = make_room(s, !e, more, op->now_ms, err);
-	if (status != TIDE_OK)
-		return status;
+	int rc = make_room(s, !e, more, op->now_ms, err);
+	if (rc != TIDE_OK)
+		return rc;
 	/* What had expired may have been forgotten on the way. */
 	e = find(s, &key);
 	*out = e ? e : create(s, key.text, key.len);
 	return TIDE_OK;
 }
-
-/* ---- calls ------------------------------------------------------------------------ */
 
 int shared_get(const struct shared *s, const struct shared_op *op,
 	       struct shared_value *out)
@@ -276,9 +270,9 @@ int shared_set(struct shared *s, const struct shared_op *op,
 	struct shared_entry *e;
 	if (op->is_dry)
 		return TIDE_OK;
-	int status = obtain(s, op, value, &e, err);
-	if (status != TIDE_OK)
-		return status;
+	int rc = obtain(s, op, value, &e, err);
+	if (rc != TIDE_OK)
+		return rc;
 	assign(s, e, value);
 	set_expiry(s, e, op->expires_unix_ms);
 	e->is_gone = false;
@@ -373,9 +367,6 @@ void shared_each_counter(const struct shared *s, int64_t now_ms, unsigned max,
 	}
 }
 
-/* ---- coming back ---------------------------------------------------------------------
- */
-
 static bool is_kept_key(struct slice key)
 {
 	return key.len > 2 && key.len <= KEY_BYTES_MAX && key.data[1] == ':' &&
@@ -402,8 +393,6 @@ int shared_restore(struct shared *s, struct slice key, struct slice text)
 	e->is_kept = true;
 	return TIDE_OK;
 }
-
-/* ---- being kept ------------------------------------------------------------------- */
 
 void shared_keep(struct shared *s)
 {

@@ -46,8 +46,6 @@ struct generation *build_take_dropped(struct engine *e)
 	return dropped;
 }
 
-/* ---- steps ---------------------------------------------------------------------- */
-
 void build_open_api(lua_State *L, void *engine)
 {
 	struct engine *e = engine;
@@ -92,18 +90,17 @@ static int step_handle(struct engine *e, struct error *err)
 {
 	struct build *b = &e->build;
 	struct handle *h = b->at;
-	int status = TIDE_OK;
+	int rc = TIDE_OK;
 	if (h->staged != b->serial) {
-		status = handle_install(h, b->next, err);
-		if (status != TIDE_OK)
-			return status;
+		rc = handle_install(h, b->next, err);
+		if (rc != TIDE_OK)
+			return rc;
 		h->staged = b->serial;
 	}
-	if (h->kind == SCRIPT_ROUTING &&
-	    !index_stage(h, b->next, b->serial, &status, err))
-		return status;
+	if (h->kind == SCRIPT_ROUTING && !index_stage(h, b->next, b->serial, &rc, err))
+		return rc;
 	b->at = TAILQ_NEXT(h, link);
-	return status;
+	return rc;
 }
 
 /* Handles that have come since the last was put in are at the end. */
@@ -149,17 +146,17 @@ static int step(struct engine *e, bool *is_done, struct error *err)
 	return TIDE_OK;
 }
 
-bool build_turn(struct engine *e, int64_t max_ns, int *status, struct error *err)
+bool build_turn(struct engine *e, int64_t max_ns, int *rc, struct error *err)
 {
 	struct build *b = &e->build;
 	int64_t started_ns = (int64_t)uv_hrtime(), took_ns;
 	int64_t started_cpu_ns = machine_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	bool is_done = false;
-	*status = TIDE_OK;
+	*rc = TIDE_OK;
 	do {
-		*status = step(e, &is_done, err);
+		*rc = step(e, &is_done, err);
 		took_ns = (int64_t)uv_hrtime() - started_ns;
-	} while (*status == TIDE_OK && !is_done && !b->is_checking && !b->dropped &&
+	} while (*rc == TIDE_OK && !is_done && !b->is_checking && !b->dropped &&
 		 took_ns < max_ns);
 	b->turns++;
 	b->worked_ns += took_ns;
@@ -169,10 +166,8 @@ bool build_turn(struct engine *e, int64_t max_ns, int *status, struct error *err
 	int64_t cpu_ns = machine_clock_ns(CLOCK_THREAD_CPUTIME_ID) - started_cpu_ns;
 	if (cpu_ns > b->longest_cpu_ns)
 		b->longest_cpu_ns = cpu_ns;
-	return is_done || *status != TIDE_OK;
+	return is_done || *rc != TIDE_OK;
 }
-
-/* ---- what changes meanwhile ----------------------------------------------------- */
 
 struct generation *build_generation_of(const struct handle *h)
 {

@@ -45,9 +45,9 @@ struct build {
 
 /* Start a build. */
 void build_start(struct engine *e, struct bundle *from, enum engine_origin origin);
-/* Work for about `max_ns`. True at the end of the build: `*status` is TIDE_OK, or `err`
+/* Work for about `max_ns`. True at the end of the build: `*rc` is TIDE_OK, or `err`
  * has the reason of its failure. */
-bool build_turn(struct engine *e, int64_t max_ns, int *status, struct error *err);
+bool build_turn(struct engine *e, int64_t max_ns, int *rc, struct error *err);
 /* End the build and take its generation; may be NULL. */
 struct generation *build_take(struct engine *e);
 /* The generation that the last turn gave up, to be freed by the caller; may be NULL. */

@@ -5,8 +5,6 @@
 #include "host/log.h"
 #include "engine_private.h"
 
-/* ---- a copy from one state into another ------------------------------------------- */
-
 struct carrying {
 	lua_State *from; /* the former generation's; nothing runs in it */
 	const struct use *source;
@@ -118,8 +116,6 @@ static int l_carry(lua_State *L)
 	return 0;
 }
 
-/* ---- one use ---------------------------------------------------------------------- */
-
 /* The copy is not the script's doing: its time is not taken from the budget. */
 static int run(struct script_state *s, struct carrying *c, struct error *err)
 {
@@ -128,15 +124,15 @@ static int run(struct script_state *s, struct carrying *c, struct error *err)
 		.file = rule->file, .stats = &rule->stats, .body = l_copy, .ctx = c
 	};
 	int top = lua_gettop(c->from);
-	int status = lua_checkstack(c->from, 4)
-			     ? script_enter(s, &call, err)
-			     : error_set(err, TIDE_ELIMIT, "there is no memory");
+	int rc = lua_checkstack(c->from, 4)
+			 ? script_enter(s, &call, err)
+			 : error_set(err, TIDE_ELIMIT, "there is no memory");
 	lua_settop(c->from, top);
 	call.body = l_carry;
-	if (status == TIDE_OK && c->old != LUA_REFNIL)
-		status = script_enter(s, &call, err);
+	if (rc == TIDE_OK && c->old != LUA_REFNIL)
+		rc = script_enter(s, &call, err);
 	luaL_unref(s->L, LUA_REGISTRYINDEX, c->old);
-	return status;
+	return rc;
 }
 
 void carry_use(const struct handle *h)
@@ -166,8 +162,6 @@ void carry_note(const struct handle *h, struct generation *g)
 	use->must_carry = use->rule->functions[RULE_CARRY] != LUA_NOREF;
 	g->must_carry |= use->must_carry;
 }
-
-/* ---- all of them ------------------------------------------------------------------ */
 
 static struct generation *end(struct engine *e)
 {

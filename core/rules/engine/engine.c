@@ -40,10 +40,10 @@ static void start_watch(struct engine *e)
 		.on_change = reload_on_change,
 		.ctx = e,
 	};
-	int status = watch_open(&e->watch, e->loop, &config);
-	if (status != 0)
+	int rc = watch_open(&e->watch, e->loop, &config);
+	if (rc != 0)
 		log_warn("rules: %s is not watched: %s; use RULES reload",
-			 e->config.rules_dir, uv_strerror(status));
+			 e->config.rules_dir, uv_strerror(rc));
 }
 
 /* Without its handles of the loop: free_engine ends it. */
@@ -68,12 +68,11 @@ static int prepare(struct engine **out, uv_loop_t *loop,
 		e->tide.about = e->config.about = mem_strdup(config->about);
 	e->tide.shared =
 		shared_create(config->shared_entries_max, config->shared_bytes_max);
-	int status = watchdog_create(&e->watchdog, config->call_budget_ms);
-	if (status != 0) {
-		error_set(err, status, "no watchdog for the rules: %s",
-			  uv_strerror(status));
+	int rc = watchdog_create(&e->watchdog, config->call_budget_ms);
+	if (rc != 0) {
+		error_set(err, rc, "no watchdog for the rules: %s", uv_strerror(rc));
 		free_engine(e);
-		return status;
+		return rc;
 	}
 	e->config.last_good = NULL;
 	e->config.refusal = NULL;
@@ -92,10 +91,10 @@ static void start_handles(struct engine *e)
 int engine_open(struct engine **out, uv_loop_t *loop, const struct engine_config *config,
 		const struct engine_hooks *hooks, struct error *err)
 {
-	int status = prepare(out, loop, config, hooks, err);
-	if (status == TIDE_OK)
+	int rc = prepare(out, loop, config, hooks, err);
+	if (rc == TIDE_OK)
 		start_handles(*out);
-	return status;
+	return rc;
 }
 
 int engine_create(struct engine **out, uv_loop_t *loop,
@@ -136,7 +135,7 @@ static void retire(uv_work_t *work)
 	generation_destroy(r->generation);
 }
 
-static void on_retired(uv_work_t *work, int status)
+static void on_retired(uv_work_t *work, int rc)
 {
 	struct retirement *r = work->data;
 	struct engine *e = r->engine;

@@ -97,7 +97,7 @@ void reload_on_change(void *engine);
 
 /* Bind the next binding that generation `g` lacks. True when none is left, or at a
  * failure. */
-bool index_stage(struct handle *h, struct generation *g, uint64_t serial, int *status,
+bool index_stage(struct handle *h, struct generation *g, uint64_t serial, int *rc,
 		 struct error *err);
 
 /* Make known to a new state what the calls need; they may raise. */

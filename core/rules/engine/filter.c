@@ -29,8 +29,6 @@ struct filter_set {
 	struct plan *spare; /* of a dry run, which leaves nothing behind */
 };
 
-/* ---- which filters match ------------------------------------------------------ */
-
 static bool is_for_all(const struct rule *r)
 {
 	return strcmp(r->match_exchange, "*") == 0;
@@ -125,8 +123,6 @@ static const struct plan *find_plan(struct filter_set *set, const struct msg *m,
 	return set->spare = plan;
 }
 
-/* ---- one filter ------------------------------------------------------------------- */
-
 struct filter_call {
 	const struct rule *rule;
 	struct draft *draft;
@@ -201,22 +197,19 @@ static int run_filter(struct engine *e, struct rule *rule, struct draft *d,
 	call.draft = d;
 	call.is_rejected = false;
 	const struct use_call asked = { &use, p->context, l_publish, &call };
-	int status = use_decide(e, &asked, err);
+	int rc = use_decide(e, &asked, err);
 	tell(p, &call, before, copies, before ? uv_hrtime() - started_ns : 0);
 	for (unsigned i = copies; i < p->copies.count; i++) {
 		p->copy_senders[i] = rule->file;
 		p->copy_lines[i] = rule->decide_line;
 	}
-	if (status == TIDE_OK && call.is_rejected) {
+	if (rc == TIDE_OK && call.is_rejected) {
 		if (!is_dry(p))
 			rule->stats.rejected++;
 		return error_set(err, TIDE_EREJECTED, "%s (%s)", call.reason, rule->file);
 	}
-	return status;
+	return rc;
 }
-
-/* ---- the chain ------------------------------------------------------------------------
- */
 
 /* Which filters for all exchanges have seen the message, once that counts. */
 struct seen {
@@ -266,15 +259,15 @@ static int run_chain(struct engine *e, const struct plan *plan, struct draft *d,
 {
 	struct filter_set *set = e->filters;
 	struct seen seen = { 0, NULL };
-	int status = TIDE_OK;
-	for (unsigned i = 0; status == TIDE_OK && i < plan->count; i++) {
+	int rc = TIDE_OK;
+	for (unsigned i = 0; rc == TIDE_OK && i < plan->count; i++) {
 		unsigned index = plan->indexes[i];
 		uint32_t exchanges = d->exchange_changes, keys = d->key_changes;
 		if (has_seen(&seen, index))
 			continue;
-		status = run_filter(e, set->filters[index], d, p, err);
+		rc = run_filter(e, set->filters[index], d, p, err);
 		mark(&seen, set, index);
-		if (status != TIDE_OK)
+		if (rc != TIDE_OK)
 			break;
 		bool is_moved = d->exchange_changes != exchanges;
 		if (!is_moved && d->key_changes == keys)
@@ -282,11 +275,11 @@ static int run_chain(struct engine *e, const struct plan *plan, struct draft *d,
 		plan = find_plan(set, &d->now, is_dry(p));
 		i = is_moved ? 0 : place_behind(plan, index);
 		if (is_moved)
-			status = hop(p, set->filters[index], err);
+			rc = hop(p, set->filters[index], err);
 		i--; /* the loop adds it again */
 	}
 	mem_free(seen.many);
-	return status;
+	return rc;
 }
 
 unsigned filter_count(const struct engine *e)
@@ -303,18 +296,18 @@ int filter_run(struct engine *e, struct filter_pass *p, struct error *err)
 		return TIDE_OK;
 	draft_init(&d, p->msg, p->now_unix_ms, &p->copies);
 	d.vhost = p->vhost;
-	int status = run_chain(e, plan, &d, p, err);
-	if (status == TIDE_OK && d.is_changed) {
+	int rc = run_chain(e, plan, &d, p, err);
+	if (rc == TIDE_OK && d.is_changed) {
 		struct msg *changed = draft_build(&d);
 		if (changed) {
 			msg_unref(p->msg);
 			p->msg = changed;
 		} else {
-			status = error_set(err, TIDE_EBUSY,
-					   "there is no memory for the changed message "
-					   "now");
+			rc = error_set(err, TIDE_EBUSY,
+				       "there is no memory for the changed message "
+				       "now");
 		}
 	}
 	draft_deinit(&d);
-	return status;
+	return rc;
 }

@@ -14,8 +14,6 @@
 #define SCRIPT_NAME_MAX 64
 #define RULES_MAX 4096
 
-/* ---- the directory ---------------------------------------------------------- */
-
 static bool is_directory(const char *path)
 {
 	struct stat st;
@@ -65,8 +63,8 @@ static int load_file(struct generation *g, enum script_kind kind, const char *fi
 				 "also a digit), then "
 				 "letters, digits, '_' and '-', at most %d in all",
 				 script_kind_name(kind), file, SCRIPT_NAME_MAX);
-	int status = rule_load(&g->script, &g->sandbox, kind, name, path, &rule, err);
-	if (status != TIDE_OK) {
+	int rc = rule_load(&g->script, &g->sandbox, kind, name, path, &rule, err);
+	if (rc != TIDE_OK) {
 		err->code = TIDE_ERULE;
 		return TIDE_ERULE;
 	}
@@ -142,8 +140,6 @@ bool generation_is_current(const struct generation *g)
 	return found == g->rule_count && source_list_is_current(&g->sandbox.sources);
 }
 
-/* ---- the state ---------------------------------------------------------------- */
-
 struct opening {
 	struct generation *generation;
 	const struct generation_config *config;
@@ -165,10 +161,10 @@ static int open_state(struct generation *g, const struct generation_config *conf
 {
 	struct opening opening = { g, config };
 	struct script_call call = { .file = "rules", .body = l_open, .ctx = &opening };
-	int status =
+	int rc =
 		script_state_init(&g->script, config->watchdog, config->memory_max_bytes);
-	if (status != TIDE_OK)
-		return error_set(err, status, "no Lua state fits into %zu bytes",
+	if (rc != TIDE_OK)
+		return error_set(err, rc, "no Lua state fits into %zu bytes",
 				 config->memory_max_bytes);
 	return script_enter(&g->script, &call, err);
 }
@@ -182,17 +178,17 @@ int generation_begin(struct generation **out, const struct generation_config *co
 	g->sandbox.from = config->from;
 	g->files = g->sandbox.files = bundle_create();
 	g->loading = mem_zalloc(sizeof(*g->loading));
-	int status = TIDE_OK;
+	int rc = TIDE_OK;
 	if (!config->from && !is_directory(config->rules_dir))
-		status = error_set(err, TIDE_ERULE, "there is no rules directory '%s'",
-				   config->rules_dir);
-	if (status == TIDE_OK)
-		status = open_state(g, config, err);
-	if (status == TIDE_OK)
-		status = open_kind(g, 0, err);
-	if (status != TIDE_OK) {
+		rc = error_set(err, TIDE_ERULE, "there is no rules directory '%s'",
+			       config->rules_dir);
+	if (rc == TIDE_OK)
+		rc = open_state(g, config, err);
+	if (rc == TIDE_OK)
+		rc = open_kind(g, 0, err);
+	if (rc != TIDE_OK) {
 		generation_destroy(g);
-		return status;
+		return rc;
 	}
 	g->loaded_unix_ms = api_tide_now_ms(config->tide);
 	*out = g;
@@ -226,8 +222,6 @@ void generation_destroy(struct generation *g)
 	bundle_unref(g->files);
 	mem_free(g);
 }
-
-/* ---- finding ------------------------------------------------------------------- */
 
 struct rule *generation_find(const struct generation *g, enum script_kind kind,
 			     struct slice name)

@@ -24,13 +24,13 @@ static int use_now(struct engine *e, size_t number, enum script_kind kind,
 		   struct slice name, const struct args *options, struct error *err)
 {
 	struct rule *rule;
-	int status = generation_get(e->current, kind, name, &rule, err);
-	if (status == TIDE_OK)
-		status = room_check(e, err);
-	if (status != TIDE_OK)
-		return status;
-	status = use_open(e->current, number, rule, options, err);
-	return room_after_new(e, status, err);
+	int rc = generation_get(e->current, kind, name, &rule, err);
+	if (rc == TIDE_OK)
+		rc = room_check(e, err);
+	if (rc != TIDE_OK)
+		return rc;
+	rc = use_open(e->current, number, rule, options, err);
+	return room_after_new(e, rc, err);
 }
 
 int handle_open(struct handle *h, struct engine *e, enum script_kind kind,
@@ -38,10 +38,10 @@ int handle_open(struct handle *h, struct engine *e, enum script_kind kind,
 		struct error *err)
 {
 	size_t number = take_number(e);
-	int status = e->current ? use_now(e, number, kind, name, options, err) : TIDE_OK;
-	if (status != TIDE_OK) {
+	int rc = e->current ? use_now(e, number, kind, name, options, err) : TIDE_OK;
+	if (rc != TIDE_OK) {
 		give_number(e, number);
-		return status;
+		return rc;
 	}
 	h->engine = e;
 	h->number = number;
@@ -79,8 +79,8 @@ int handle_install(struct handle *h, struct generation *g, struct error *err)
 	if (!rule)
 		return error_set(err, TIDE_ERULE, "%s/%s.lua: is gone, but %s uses it",
 				 script_kind_name(h->kind), h->name, h->user);
-	int status = use_open(g, h->number, rule, &h->options, &cause);
-	if (status != TIDE_OK)
+	int rc = use_open(g, h->number, rule, &h->options, &cause);
+	if (rc != TIDE_OK)
 		return error_set(err, TIDE_ERULE, "%s (for %s)", cause.text, h->user);
 	carry_note(h, g);
 	return TIDE_OK;

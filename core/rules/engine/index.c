@@ -22,8 +22,6 @@ struct index {
 
 static const char to_key; /* of `to` in the registry */
 
-/* ---- binding ----------------------------------------------------------------------- */
-
 struct changing {
 	const struct use *use;
 	enum rule_function function;
@@ -59,9 +57,9 @@ static int bind_in(struct index *x, struct generation *g, const struct index_bin
 {
 	const struct use *use = &g->uses[x->handle.number];
 	struct changing c = { use, RULE_BIND, b };
-	int status =
+	int rc =
 		options_check(&use->rule->binding_options, b->args, use->rule->file, err);
-	return status != TIDE_OK ? status : change(g, &c, err);
+	return rc != TIDE_OK ? rc : change(g, &c, err);
 }
 
 static int unbind_in(struct index *x, struct generation *g, const struct index_binding *b,
@@ -75,15 +73,13 @@ static int unbind_in(struct index *x, struct generation *g, const struct index_b
 static int rebuild(struct index *x, struct generation *g, struct error *err)
 {
 	struct index_binding b = { .place = 0 };
-	int status = TIDE_OK;
-	for (; status == TIDE_OK && x->source.next(x->source.ctx, &b); b.place++)
-		status = bind_in(x, g, &b, err);
-	return status;
+	int rc = TIDE_OK;
+	for (; rc == TIDE_OK && x->source.next(x->source.ctx, &b); b.place++)
+		rc = bind_in(x, g, &b, err);
+	return rc;
 }
 
-/* ---- the build under way --------------------------------------------------------- */
-
-bool index_stage(struct handle *h, struct generation *g, uint64_t serial, int *status,
+bool index_stage(struct handle *h, struct generation *g, uint64_t serial, int *rc,
 		 struct error *err)
 {
 	struct index *x = container_of(h, struct index, handle);
@@ -98,11 +94,11 @@ bool index_stage(struct handle *h, struct generation *g, uint64_t serial, int *s
 		x->staged_end = UINT32_MAX;
 		return true;
 	}
-	*status = bind_in(x, g, &b, &cause);
+	*rc = bind_in(x, g, &b, &cause);
 	x->staged_end = b.place + 1;
-	if (*status == TIDE_OK)
+	if (*rc == TIDE_OK)
 		return false;
-	*status = error_set(err, TIDE_ERULE, "%s (for %s)", cause.text, x->handle.user);
+	*rc = error_set(err, TIDE_ERULE, "%s (for %s)", cause.text, x->handle.user);
 	return true;
 }
 
@@ -139,11 +135,11 @@ int index_create(struct engine *e, const struct index_spec *spec, struct index *
 		 struct error *err)
 {
 	struct index *x = mem_zalloc(sizeof(*x));
-	int status = handle_open(&x->handle, e, SCRIPT_ROUTING, spec->type, spec->options,
-				 spec->user, err);
-	if (status != TIDE_OK) {
+	int rc = handle_open(&x->handle, e, SCRIPT_ROUTING, spec->type, spec->options,
+			     spec->user, err);
+	if (rc != TIDE_OK) {
 		mem_free(x);
-		return status;
+		return rc;
 	}
 	x->source = spec->source;
 	*out = x;
@@ -164,18 +160,18 @@ static int bind_now(struct index *x, const struct index_binding *b, struct error
 	struct engine *e = x->handle.engine;
 	if (!e->current)
 		return TIDE_OK;
-	int status = room_check(e, err);
-	if (status != TIDE_OK)
-		return status;
+	int rc = room_check(e, err);
+	if (rc != TIDE_OK)
+		return rc;
 	return room_after_new(e, bind_in(x, e->current, b, err), err);
 }
 
 int index_bind(struct index *x, const struct index_binding *b, struct error *err)
 {
-	int status = bind_now(x, b, err);
-	if (status == TIDE_OK)
+	int rc = bind_now(x, b, err);
+	if (rc == TIDE_OK)
 		follow_bind(x, b);
-	return status;
+	return rc;
 }
 
 /* The script failed to take a binding out, and nobody knows what its index is
@@ -187,13 +183,13 @@ static int replace_index(struct index *x, struct error *err)
 	struct rule *rule = (struct rule *)handle_use(h)->rule;
 	struct use old = *handle_use(h);
 	handle_use(h)->rule = NULL;
-	int status = use_open(g, h->number, rule, &h->options, err);
-	if (status == TIDE_OK)
-		status = rebuild(x, g, err);
-	if (status != TIDE_OK) {
+	int rc = use_open(g, h->number, rule, &h->options, err);
+	if (rc == TIDE_OK)
+		rc = rebuild(x, g, err);
+	if (rc != TIDE_OK) {
 		use_release(g, h->number);
 		*handle_use(h) = old;
-		return status;
+		return rc;
 	}
 	struct use new = *handle_use(h);
 	*handle_use(h) = old;
@@ -205,17 +201,14 @@ static int replace_index(struct index *x, struct error *err)
 int index_unbind(struct index *x, const struct index_binding *b, struct error *err)
 {
 	struct engine *e = x->handle.engine;
-	int status = e->current ? unbind_in(x, e->current, b, err) : TIDE_OK;
+	int rc = e->current ? unbind_in(x, e->current, b, err) : TIDE_OK;
 	follow_unbind(x, b);
-	if (status == TIDE_OK)
+	if (rc == TIDE_OK)
 		return TIDE_OK;
 	log_warn("%s: %s; the index of %s is built anew", e->tide.about, err->text,
 		 x->handle.user);
 	return replace_index(x, err);
 }
-
-/* ---- routing -------------------------------------------------------------------------
- */
 
 bool index_is_pure(const struct index *x)
 {
@@ -286,10 +279,10 @@ int index_route(struct index *x, const struct script_question *q, const uint32_t
 	const struct use_call call = { routing.use, q->context, l_route, &routing };
 	e->sink.index = x;
 	e->sink.count = 0;
-	int status = use_decide(e, &call, err);
+	int rc = use_decide(e, &call, err);
 	e->sink.index = NULL;
-	if (status != TIDE_OK)
-		return status;
+	if (rc != TIDE_OK)
+		return rc;
 	*dests = e->sink.dests;
 	*count = e->sink.count;
 	return TIDE_OK;

@@ -9,8 +9,6 @@ static struct script_state *state_of(struct engine *e)
 	return &e->current->script;
 }
 
-/* ---- collecting ------------------------------------------------------------------- */
-
 /* Two ends of a cycle: the first may be of one that had marked already what has become
  * garbage since. */
 static void on_collect(uv_idle_t *idle)
@@ -50,8 +48,6 @@ void room_open(struct engine *e)
 	e->room.collector.data = e;
 }
 
-/* ---- what is new ------------------------------------------------------------------ */
-
 int room_check(struct engine *e, struct error *err)
 {
 	struct script_state *s = state_of(e);
@@ -70,18 +66,16 @@ int room_check(struct engine *e, struct error *err)
 			 s->memory_bytes / 1024, max / 1024);
 }
 
-int room_after_new(struct engine *e, int status, struct error *err)
+int room_after_new(struct engine *e, int rc, struct error *err)
 {
 	struct script_state *s = state_of(e);
-	if (status == TIDE_OK || !s->was_refused)
-		return status;
+	if (rc == TIDE_OK || !s->was_refused)
+		return rc;
 	s->full_bytes = s->memory_bytes;
 	collect(e);
 	err->code = TIDE_ELIMIT;
 	return TIDE_ELIMIT;
 }
-
-/* ---- calls ------------------------------------------------------------------------ */
 
 /* What scripts have kept since they were loaded would fail them for ever: the next
  * generation begins without it. But to load anew what is as large would be in vain. */
@@ -111,16 +105,16 @@ bool room_allows_call(struct engine *e, const struct rule *rule, struct error *e
 	return false;
 }
 
-void room_after_call(struct engine *e, int status)
+void room_after_call(struct engine *e, int rc)
 {
 	struct script_state *s = state_of(e);
-	if (status == TIDE_OK && !s->was_refused) {
+	if (rc == TIDE_OK && !s->was_refused) {
 		s->is_exhausted = false;
 		return;
 	}
 	if (s->was_refused)
 		collect(e);
-	if (status == TIDE_OK || !s->is_exhausted)
+	if (rc == TIDE_OK || !s->is_exhausted)
 		return;
 	e->room.rests_until_ms = machine_clock_ms(CLOCK_MONOTONIC) + ROOM_REST_MS;
 	start_afresh(e);

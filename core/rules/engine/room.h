@@ -31,14 +31,14 @@ struct room {
 
 /* TIDE_ELIMIT: there is no room for anything new. */
 TIDE_MUST_USE int room_check(struct engine *e, struct error *err);
-/* A call that creates something has ended with `status`. A shortage of memory becomes
+/* A call that creates something has ended with `rc`. A shortage of memory becomes
  * TIDE_ELIMIT, and nothing new is created before there is more room. */
-TIDE_MUST_USE int room_after_new(struct engine *e, int status, struct error *err);
+TIDE_MUST_USE int room_after_new(struct engine *e, int rc, struct error *err);
 
 /* The state is exhausted: may the script be called now? */
 bool room_allows_call(struct engine *e, const struct rule *rule, struct error *err);
 /* A call has ended, to which memory was refused, or to one before it. */
-void room_after_call(struct engine *e, int status);
+void room_after_call(struct engine *e, int rc);
 
 void room_open(struct engine *e);
 

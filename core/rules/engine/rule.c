@@ -240,9 +240,9 @@ int rule_load(struct script_state *s, struct sandbox *sandbox, enum script_kind 
 	struct source source;
 	char file[SCRIPT_PLACE_MAX];
 	snprintf(file, sizeof(file), "%s/%s.lua", script_kind_name(kind), name);
-	int status = bundle_read(sandbox->from, sandbox->files, &source, path, file, err);
-	if (status != TIDE_OK)
-		return status;
+	int rc = bundle_read(sandbox->from, sandbox->files, &source, path, file, err);
+	if (rc != TIDE_OK)
+		return rc;
 	struct rule *r = mem_zalloc(sizeof(*r));
 	r->kind = kind;
 	r->name = mem_strdup(name);
@@ -253,12 +253,12 @@ int rule_load(struct script_state *s, struct sandbox *sandbox, enum script_kind 
 	options_init(&r->binding_options);
 	struct rule_loading loading = { r, &source };
 	struct script_call call = { .file = r->file, .body = l_load, .ctx = &loading };
-	status = script_enter(s, &call, err);
+	rc = script_enter(s, &call, err);
 	s->is_loading = false;
 	source_free(&source);
-	if (status == TIDE_OK)
+	if (rc == TIDE_OK)
 		*out = r;
 	else
 		rule_destroy(r);
-	return status;
+	return rc;
 }

@@ -30,9 +30,6 @@ void schedule_each(const struct engine *e, schedule_fn fn, void *ctx)
 	}
 }
 
-/* ---- broker.publish { ... } -----------------------------------------------------------
- */
-
 /* It is one table for all runs: whoever keeps it can do nothing with it. */
 static const struct schedule_broker *broker_of(lua_State *L)
 {
@@ -196,13 +193,13 @@ int schedule_run(struct engine *e, struct slice name, const struct schedule_tick
 		 const struct schedule_broker *broker, struct error *err)
 {
 	struct rule *rule;
-	int status = generation_get(e->current, SCRIPT_SCHEDULE, name, &rule, err);
-	if (status != TIDE_OK)
-		return status;
+	int rc = generation_get(e->current, SCRIPT_SCHEDULE, name, &rule, err);
+	if (rc != TIDE_OK)
+		return rc;
 	const struct use use = { .rule = rule, .options = LUA_NOREF, .state = LUA_NOREF };
 	struct schedule_call call = { .use = &use, .tick = tick, .broker = broker };
 	e->schedule_call = &call;
-	status = use_decide(e, &(struct use_call){ &use, NULL, l_run, &call }, err);
+	rc = use_decide(e, &(struct use_call){ &use, NULL, l_run, &call }, err);
 	e->schedule_call = NULL;
-	return status;
+	return rc;
 }

@@ -23,10 +23,10 @@ int strategy_create(struct engine *e, enum script_kind kind, struct slice name,
 		    struct error *err)
 {
 	struct strategy *s = mem_zalloc(sizeof(*s));
-	int status = handle_open(&s->handle, e, kind, name, options, user, err);
-	if (status != TIDE_OK) {
+	int rc = handle_open(&s->handle, e, kind, name, options, user, err);
+	if (rc != TIDE_OK) {
 		mem_free(s);
-		return status;
+		return rc;
 	}
 	*out = s;
 	return TIDE_OK;
@@ -60,8 +60,6 @@ uint64_t strategy_hash(const struct strategy *s)
 {
 	return handle_use(&s->handle)->rule->hash;
 }
-
-/* ---- queue and failure as scripts see them ------------------------------------- */
 
 static const struct queue_view *queue_of(const void *subject)
 {
@@ -137,9 +135,6 @@ void strategy_open(lua_State *L)
 	view_open(L, &failure_type);
 	loads_open(L);
 }
-
-/* ---- the calls ----------------------------------------------------------------------
- */
 
 struct deciding {
 	const struct use *use;
@@ -262,10 +257,10 @@ int strategy_pick(struct strategy *s, const struct script_question *q, unsigned 
 	struct deciding d = { .context = q->context,
 			      .msg = { q->msg, 0 },
 			      .loads = &loads };
-	int status = decide(s, &d, l_pick, err);
-	if (status == TIDE_OK)
+	int rc = decide(s, &d, l_pick, err);
+	if (rc == TIDE_OK)
 		*shard = d.shard;
-	return status;
+	return rc;
 }
 
 int strategy_rank(struct strategy *s, const struct script_question *q,
@@ -274,10 +269,10 @@ int strategy_rank(struct strategy *s, const struct script_question *q,
 	struct deciding d = { .context = q->context,
 			      .msg = { q->msg, 0 },
 			      .queue = queue };
-	int status = decide(s, &d, l_rank, err);
-	if (status == TIDE_OK)
+	int rc = decide(s, &d, l_rank, err);
+	if (rc == TIDE_OK)
 		*rank = d.rank;
-	return status;
+	return rc;
 }
 
 int strategy_decide(struct strategy *s, const struct script_question *q,
@@ -287,8 +282,8 @@ int strategy_decide(struct strategy *s, const struct script_question *q,
 	struct deciding d = { .context = q->context,
 			      .msg = { q->msg, failure->attempts },
 			      .failure = failure };
-	int status = decide(s, &d, l_decide, err);
-	if (status == TIDE_OK)
+	int rc = decide(s, &d, l_decide, err);
+	if (rc == TIDE_OK)
 		*decision = d.retry;
-	return status;
+	return rc;
 }

@@ -75,19 +75,19 @@ int use_open(struct generation *g, size_t number, struct rule *rule,
 	char script[SCRIPT_PLACE_MAX];
 	snprintf(script, sizeof(script), "%s/%s", script_kind_name(rule->kind),
 		 rule->name);
-	int status = options_check(&rule->options, options, script, err);
-	if (status != TIDE_OK)
-		return status;
+	int rc = options_check(&rule->options, options, script, err);
+	if (rc != TIDE_OK)
+		return rc;
 	struct use *use = make_room(g, number);
 	*use = (struct use){ .rule = rule, .options = LUA_NOREF, .state = LUA_NOREF };
 	struct using using = { use, rule, options };
 	struct script_call call = {
 		.file = rule->file, .stats = &rule->stats, .body = l_use, .ctx = &using
 	};
-	status = script_enter(&g->script, &call, err);
-	if (status != TIDE_OK)
+	rc = script_enter(&g->script, &call, err);
+	if (rc != TIDE_OK)
 		use_release(g, number);
-	return status;
+	return rc;
 }
 
 void use_release(struct generation *g, size_t number)

@@ -55,7 +55,7 @@ static bool counts(const struct folder *f, const char *name)
 	return strcmp(strrchr(f->path, '/') + 1, name) == 0;
 }
 
-static void on_event(uv_fs_event_t *event, const char *name, int events, int status)
+static void on_event(uv_fs_event_t *event, const char *name, int events, int rc)
 {
 	struct folder *f = event->data;
 	if (!f->watch->is_closing && counts(f, name))
@@ -129,32 +129,30 @@ static struct folder *find_folder(struct watch *w, const char *path)
 
 /* What cannot be watched (no permission, no more watches) is left out, and told of
  * once. */
-static void note_short(struct watch *w, const char *path, int status)
+static void note_short(struct watch *w, const char *path, int rc)
 {
 	if (w->is_short)
 		return;
 	w->is_short = true;
 	log_warn("rules: changes in %s and perhaps elsewhere are not noticed: %s; "
 		 "use RULES reload",
-		 path,
-		 status == UV_ENOSPC ? "there are too many folders"
-				     : uv_strerror(status));
+		 path, rc == UV_ENOSPC ? "there are too many folders" : uv_strerror(rc));
 }
 
 static int start_folder(struct watch *w, struct folder *f)
 {
-	int status = w->folder_count < FOLDERS_MAX ? uv_fs_event_init(w->loop, &f->event)
-						   : UV_ENOSPC;
-	if (status != 0) {
+	int rc = w->folder_count < FOLDERS_MAX ? uv_fs_event_init(w->loop, &f->event)
+					       : UV_ENOSPC;
+	if (rc != 0) {
 		free_folder(f);
-		return status;
+		return rc;
 	}
 	uv_unref((uv_handle_t *)&f->event);
 	w->open_handles++;
-	status = uv_fs_event_start(&f->event, on_event, f->path, 0);
-	if (status != 0) {
+	rc = uv_fs_event_start(&f->event, on_event, f->path, 0);
+	if (rc != 0) {
 		uv_close((uv_handle_t *)&f->event, on_folder_closed);
-		return status;
+		return rc;
 	}
 	w->folder_count++;
 	TAILQ_INSERT_TAIL(&w->folders, f, link);
@@ -167,23 +165,23 @@ static int add_folder(struct watch *w, const char *path, struct folder **out)
 	f->watch = w;
 	f->event.data = f;
 	f->path = mem_strdup(path);
-	int status = start_folder(w, f);
-	*out = status == 0 ? f : NULL;
-	if (status != 0 && status != UV_ENOENT && status != UV_ENOTDIR)
-		note_short(w, path, status);
-	return status;
+	int rc = start_folder(w, f);
+	*out = rc == 0 ? f : NULL;
+	if (rc != 0 && rc != UV_ENOENT && rc != UV_ENOTDIR)
+		note_short(w, path, rc);
+	return rc;
 }
 
 /* Watch all that is in a directory. False when this is done already, which ends the
  * way round links that lead to each other. */
-static bool add_whole(struct watch *w, const char *path, int *status)
+static bool add_whole(struct watch *w, const char *path, int *rc)
 {
 	struct folder *f = find_folder(w, path);
 	if (f && f->name_count == 0)
 		return false;
 	if (!f) {
-		*status = add_folder(w, path, &f);
-		return *status == 0;
+		*rc = add_folder(w, path, &f);
+		return *rc == 0;
 	}
 	for (size_t i = 0; i < f->name_count; i++)
 		mem_free(f->names[i]);
@@ -223,9 +221,9 @@ static void add_entry(struct watch *w, const char *dir, const char *name, int de
 /* Watch a directory, which is no link, and the folders in it. */
 static void add_tree(struct watch *w, const char *path, int depth)
 {
-	int status = 0;
+	int rc = 0;
 	struct dirent *entry;
-	if (!add_whole(w, path, &status))
+	if (!add_whole(w, path, &rc))
 		return;
 	DIR *dir = opendir(path);
 	while (dir && (entry = readdir(dir)))
@@ -249,12 +247,12 @@ static int add_dir(struct watch *w, const char *path)
 
 static int add_all(struct watch *w)
 {
-	int status = 0;
-	for (int i = 0; i < WATCH_DIRS_MAX && status == 0; i++) {
+	int rc = 0;
+	for (int i = 0; i < WATCH_DIRS_MAX && rc == 0; i++) {
 		if (w->config.dirs[i])
-			status = add_dir(w, w->config.dirs[i]);
+			rc = add_dir(w, w->config.dirs[i]);
 	}
-	return status;
+	return rc;
 }
 
 void watch_renew(struct watch *w)

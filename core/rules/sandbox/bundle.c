@@ -104,10 +104,10 @@ int bundle_read(const struct bundle *from, struct bundle *into, struct source *o
 		const char *path, const char *name, struct error *err)
 {
 	if (!from) {
-		int status = source_read(out, path, name, err);
-		if (status == TIDE_OK && into)
+		int rc = source_read(out, path, name, err);
+		if (rc == TIDE_OK && into)
 			bundle_add(into, name, (struct slice){ out->data, out->len });
-		return status;
+		return rc;
 	}
 	const struct bundle_file *f = bundle_find(from, name);
 	*out = (struct source){ .data = NULL };

@@ -4,8 +4,6 @@
 
 #include "pattern.h"
 
-/* ---- classes ------------------------------------------------------------------- */
-
 enum {
 	ALPHA = 1 << 0,
 	CNTRL = 1 << 1,
@@ -62,8 +60,6 @@ static uint16_t class_of(unsigned char letter)
 		return 0;
 	}
 }
-
-/* ---- sets ------------------------------------------------------------------------ */
 
 struct compiler {
 	lua_State *L;
@@ -132,8 +128,6 @@ static void compile_set(struct compiler *c, struct pattern_item *item)
 	}
 	c->p = end + 1;
 }
-
-/* ---- items ------------------------------------------------------------------------- */
 
 static struct pattern_item *add_item(struct compiler *c, enum pattern_op op)
 {

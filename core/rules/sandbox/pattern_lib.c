@@ -6,8 +6,6 @@
 #include "pattern.h"
 #include "script.h"
 
-/* ---- what they share ------------------------------------------------------------ */
-
 /* One capture, or the whole match where the pattern has none. */
 static void push_capture(const struct pattern_match *m, const struct pattern *p,
 			 unsigned number, const char *from, const char *to)
@@ -47,8 +45,6 @@ static size_t read_init(lua_State *L, int idx, size_t len)
 		return 0;
 	return len - (size_t)-init;
 }
-
-/* ---- find and match ------------------------------------------------------------- */
 
 static bool is_plain(const char *text, size_t len)
 {
@@ -104,8 +100,6 @@ static int l_match(lua_State *L)
 	return search(L, "string.match", false);
 }
 
-/* ---- gmatch --------------------------------------------------------------------- */
-
 struct iteration {
 	struct pattern pattern;
 	const char *at;
@@ -153,8 +147,6 @@ static int l_gmatch(lua_State *L)
 	lua_pushcclosure(L, l_next, 4);
 	return 1;
 }
-
-/* ---- gsub ------------------------------------------------------------------------ */
 
 struct substitution {
 	struct pattern pattern;

@@ -50,9 +50,6 @@ void pattern_match_spend(struct pattern_match *m, size_t steps)
 	spend(m, (ptrdiff_t)steps);
 }
 
-/* ---- characters ---------------------------------------------------------------------
- */
-
 static inline bool is_in_set(const struct pattern_item *item, unsigned char byte)
 {
 	bool is_in = (item->set->bits[byte >> 5] >> (byte & 31)) & 1;
@@ -99,9 +96,6 @@ static const char *pass(const struct pattern_item *item, const char *at, const c
 		return end;
 	}
 }
-
-/* ---- items that are no characters; each NULL when it does not match -------------------
- */
 
 static const char *match_again(struct pattern_match *m, const struct pattern_item *item,
 			       const char *at)
@@ -170,9 +164,6 @@ static const char *match_other(struct pattern_match *m, const struct pattern_ite
 		return at == m->end ? at : NULL;
 	}
 }
-
-/* ---- the match
- * --------------------------------------------------------------------------- */
 
 /* Take as many as there are; that it might be fewer is a choice. */
 static const char *take_many(struct pattern_match *m, const struct pattern_item *item,

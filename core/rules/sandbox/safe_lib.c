@@ -19,8 +19,6 @@ static int l_checked(lua_State *L)
 	return safe_lib_call_original(L);
 }
 
-/* ---- errors --------------------------------------------------------------------- */
-
 /* The hook of an overrun raises at each instruction anyway; this check spares a
  * script that catches it the instructions in between. */
 static int l_pcall(lua_State *L)
@@ -54,8 +52,6 @@ static int l_xpcall(lua_State *L)
 	return l_pcall(L);
 }
 
-/* ---- iterating ------------------------------------------------------------------- */
-
 /* As the library's, which gives its own `next` away: that one looks at no budget. */
 static int l_next(lua_State *L)
 {
@@ -82,8 +78,6 @@ static int l_pairs(lua_State *L)
 	lua_pushnil(L);
 	return 3;
 }
-
-/* ---- strings --------------------------------------------------------------------- */
 
 static int l_rep(lua_State *L)
 {
@@ -219,9 +213,6 @@ static int l_format(lua_State *L)
 	luaL_pushresult(&out);
 	return 1;
 }
-
-/* ---- putting them in place ----------------------------------------------------------
- */
 
 void safe_lib_wrap(lua_State *L, int idx, const char *name, lua_CFunction function)
 {

@@ -41,8 +41,6 @@ static void copy_table(lua_State *L, int from)
 	}
 }
 
-/* ---- read-only tables --------------------------------------------------------- */
-
 static int l_read_only(lua_State *L)
 {
 	return luaL_error(L, "this table is read-only");
@@ -91,8 +89,6 @@ void sandbox_protect(lua_State *L)
 	lua_setmetatable(L, -2);
 	lua_replace(L, table);
 }
-
-/* ---- files ------------------------------------------------------------------------ */
 
 /* An environment: the globals, and a copy of each library among them. */
 static void push_environment(lua_State *L)
@@ -170,22 +166,20 @@ void sandbox_load_take(lua_State *L, struct source *source, const char *name)
 	int line = find_too_many_jumps(source);
 	struct compiling reading = { name, source->data, source->data + source->len, 1 };
 	/* Parsing is protected by Lua itself: nothing raises before the free. */
-	int status = LUA_OK;
+	int rc = LUA_OK;
 	if (line == 0)
-		status = lua_load(L, read_piece, &reading, chunk_name, "t");
+		rc = lua_load(L, read_piece, &reading, chunk_name, "t");
 	source_free(source);
 	if (is_bytecode)
 		luaL_error(L, "%s:1: is bytecode; a rule is Lua text", name);
 	if (line > 0)
 		luaL_error(L, "%s:%d: more than %d 'goto' and 'break' in a file", name,
 			   line, SOURCE_JUMPS_MAX);
-	if (status != LUA_OK)
+	if (rc != LUA_OK)
 		lua_error(L);
 	push_environment(L);
 	lua_setupvalue(L, -2, 1);
 }
-
-/* ---- require ------------------------------------------------------------------ */
 
 /* "a.b-c.d": words of letters, digits, '_' and '-', so there is no way out of a
  * directory. */
@@ -216,12 +210,12 @@ static int read_module(struct sandbox *sandbox, const char *name, char *file,
 			   is_framework ? sandbox->lua_dir : sandbox->rules_dir, file);
 	if (len >= (int)sizeof(path))
 		return error_set(err, TIDE_ERULE, "%s: the path is too long", file);
-	int status = is_framework ? source_read(source, path, file, err)
-				  : bundle_read(sandbox->from, sandbox->files, source,
-						path, file, err);
-	if (status == TIDE_OK && !sandbox->from)
+	int rc = is_framework ? source_read(source, path, file, err)
+			      : bundle_read(sandbox->from, sandbox->files, source, path,
+					    file, err);
+	if (rc == TIDE_OK && !sandbox->from)
 		source_list_add(&sandbox->sources, path, source->hash);
-	return status;
+	return rc;
 }
 
 /* Push the chunk of the module. Not inline: modules that require each other nest, and the
@@ -284,8 +278,6 @@ static int l_require(lua_State *L)
 	lua_setfield(L, 2, name);
 	return 1;
 }
-
-/* ---- opening -------------------------------------------------------------------- */
 
 static void remove_fields(lua_State *L, int table, const char *const *names)
 {

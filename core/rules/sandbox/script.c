@@ -8,8 +8,6 @@
 
 #include "host/machine.h"
 
-/* ---- memory --------------------------------------------------------------- */
-
 /* The nearest line of Lua on the stack, at most `max` bytes of it in `out`. */
 static bool nearest_line(lua_State *L, const char *file, char *out, size_t max)
 {
@@ -100,8 +98,6 @@ void script_state_deinit(struct script_state *s)
 	s->L = NULL;
 }
 
-/* ---- errors --------------------------------------------------------------- */
-
 /* Does the text begin with "<file>.lua:<digits>:"? */
 static bool has_place(const char *text)
 {
@@ -187,17 +183,17 @@ static bool describe_fault(const struct script_state *s, bool overran, const cha
 	return true;
 }
 
-static void describe(struct script_state *s, int status, const char *file, bool overran,
+static void describe(struct script_state *s, int rc, const char *file, bool overran,
 		     struct error *err)
 {
 	const char *text = lua_tostring(s->L, -1);
 	if (describe_fault(s, overran, text, file, err))
 		return;
-	if (status == LUA_ERRMEM && s->was_string) {
+	if (rc == LUA_ERRMEM && s->was_string) {
 		error_set(err, TIDE_ERULE,
 			  "%s: a text of more than %zu bytes, the most that a rule has",
 			  s->refused_at[0] ? s->refused_at : file, SCRIPT_STRING_MAX);
-	} else if (status == LUA_ERRMEM) {
+	} else if (rc == LUA_ERRMEM) {
 		error_set(err, TIDE_ERULE,
 			  "%s: over the rules' memory ceiling of %zu KiB "
 			  "(--rules-memory)",
@@ -208,7 +204,7 @@ static void describe(struct script_state *s, int status, const char *file, bool 
 			  "%s, collecting memory: the rules' memory ceiling of %zu KiB "
 			  "is reached (--rules-memory)",
 			  text, s->memory_max_bytes / 1024);
-	} else if (!text || status == LUA_ERRERR) {
+	} else if (!text || rc == LUA_ERRERR) {
 		error_set(err, TIDE_ERULE, "%s: an error while an error was handled%s%s",
 			  file, text ? ": " : "", text ? text : "");
 	} else {
@@ -239,15 +235,15 @@ static void count_decision(struct script_stats *stats, bool has_failed,
 		stats->breaker.since_unix_ms = machine_clock_ms(CLOCK_REALTIME);
 }
 
-static void count(const struct script_call *call, int status, bool overran,
+static void count(const struct script_call *call, int rc, bool overran,
 		  int64_t started_ns, const struct error *err)
 {
 	struct script_stats *stats = call->stats;
 	if (!stats)
 		return;
 	if (call->is_decision)
-		count_decision(stats, status != LUA_OK, started_ns);
-	if (status == LUA_OK)
+		count_decision(stats, rc != LUA_OK, started_ns);
+	if (rc == LUA_OK)
 		return;
 	stats->errors++;
 	stats->overruns += overran;
@@ -276,18 +272,18 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	lua_pushcfunction(L, call->body);
 	lua_pushlightuserdata(L, call->ctx);
 	watchdog_enter(s->watchdog, L);
-	int status = lua_pcall(L, 1, 0, top + 1);
+	int rc = lua_pcall(L, 1, 0, top + 1);
 	bool overran = watchdog_leave(s->watchdog);
 	s->serial++;
 	s->context = NULL;
 	struct error own;
-	if (status != LUA_OK)
-		describe(s, status, call->file, overran, &own);
+	if (rc != LUA_OK)
+		describe(s, rc, call->file, overran, &own);
 	lua_settop(L, top);
-	if (status == LUA_ERRMEM && !s->was_string)
+	if (rc == LUA_ERRMEM && !s->was_string)
 		look_for_room(s);
-	count(call, status, overran, started_ns, &own);
-	if (status == LUA_OK)
+	count(call, rc, overran, started_ns, &own);
+	if (rc == LUA_OK)
 		return TIDE_OK;
 	*err = own;
 	return TIDE_ERULE;

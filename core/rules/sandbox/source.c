@@ -51,21 +51,20 @@ int source_read(struct source *out, const char *path, const char *name, struct e
 		return error_set(err, TIDE_ERULE, "%s: is no regular file", name);
 	}
 	out->data = mem_alloc(SOURCE_MAX_BYTES + 1);
-	int status = read_all(fd, out->data, &out->len);
+	int rc = read_all(fd, out->data, &out->len);
 	close(fd);
-	if (status == 0) {
+	if (rc == 0) {
 		out->data = mem_realloc(out->data, out->len + 1);
 		out->hash = source_hash(out->data, out->len);
 		return TIDE_OK;
 	}
 	source_free(out);
-	if (status == -EFBIG)
+	if (rc == -EFBIG)
 		return error_set(err, TIDE_ERULE,
 				 "%s:1: is larger than %d bytes, the most that a "
 				 "file has",
 				 name, SOURCE_MAX_BYTES);
-	return error_set(err, TIDE_ERULE, "%s: cannot be read: %s", name,
-			 strerror(-status));
+	return error_set(err, TIDE_ERULE, "%s: cannot be read: %s", name, strerror(-rc));
 }
 
 void source_free(struct source *s)

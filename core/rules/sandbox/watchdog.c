@@ -136,19 +136,19 @@ int watchdog_create(struct watchdog **out, int64_t budget_ms)
 	struct watchdog *w = mem_zalloc(sizeof(*w));
 	w->budget_ms = budget_ms;
 	w->watched = pthread_self();
-	int status = -pthread_getcpuclockid(w->watched, &w->watched_clock);
-	if (status == 0)
-		status = handle_signal();
-	if (status != 0)
+	int rc = -pthread_getcpuclockid(w->watched, &w->watched_clock);
+	if (rc == 0)
+		rc = handle_signal();
+	if (rc != 0)
 		goto fail_memory;
-	status = uv_mutex_init(&w->mutex);
-	if (status != 0)
+	rc = uv_mutex_init(&w->mutex);
+	if (rc != 0)
 		goto fail_memory;
-	status = uv_cond_init(&w->wake);
-	if (status != 0)
+	rc = uv_cond_init(&w->wake);
+	if (rc != 0)
 		goto fail_mutex;
-	status = uv_thread_create(&w->thread, watch, w);
-	if (status != 0)
+	rc = uv_thread_create(&w->thread, watch, w);
+	if (rc != 0)
 		goto fail_cond;
 	*out = w;
 	return TIDE_OK;
@@ -159,7 +159,7 @@ fail_mutex:
 	uv_mutex_destroy(&w->mutex);
 fail_memory:
 	mem_free(w);
-	return status;
+	return rc;
 }
 
 void watchdog_destroy(struct watchdog *w)

@@ -51,7 +51,7 @@ static int open_state(lua_State *L, const char *dir, const char *lua_dir)
 int spec_run(const char *dir, const char *lua_dir)
 {
 	lua_State *L = luaL_newstate();
-	int status;
+	int rc;
 
 	if (!L) {
 		fprintf(stderr, "tidemq: there is no memory for a Lua state\n");
@@ -59,14 +59,14 @@ int spec_run(const char *dir, const char *lua_dir)
 	}
 	/* Not the door of script.h: a spec is a program of its author, not a rule.
 	 * busted ends the process itself, with the status that it should have. */
-	status = open_state(L, dir, lua_dir);
-	if (status == LUA_OK) {
+	rc = open_state(L, dir, lua_dir);
+	if (rc == LUA_OK) {
 		lua_pushstring(L, dir);
-		status = lua_pcall(L, 1, 1, 0);
+		rc = lua_pcall(L, 1, 1, 0);
 	}
-	if (status != LUA_OK)
+	if (rc != LUA_OK)
 		fprintf(stderr, "tidemq: %s\n", luaL_tolstring(L, -1, NULL));
-	bool has_run = status == LUA_OK && lua_isnil(L, -1);
+	bool has_run = rc == LUA_OK && lua_isnil(L, -1);
 	lua_close(L);
 	return has_run ? 0 : 1;
 }

@@ -49,19 +49,17 @@ static struct decision_context *context_of(lua_State *L)
 	return box->context;
 }
 
-static int push_result(lua_State *L, int status, const struct error *err)
+static int push_result(lua_State *L, int rc, const struct error *err)
 {
-	if (status == TIDE_OK) {
+	if (rc == TIDE_OK) {
 		lua_pushboolean(L, 1);
 		return 1;
 	}
 	lua_pushnil(L);
 	lua_pushstring(L, err->text);
-	lua_pushstring(L, error_wire_code(status));
+	lua_pushstring(L, error_wire_code(rc));
 	return 3;
 }
-
-/* ---- arguments -------------------------------------------------------------------- */
 
 static void read_args(lua_State *L, int idx, struct args *out)
 {
@@ -137,8 +135,6 @@ static struct msg *read_msg(lua_State *L, int idx)
 	return msg_create(&spec);
 }
 
-/* ---- engine ------------------------------------------------------------------------ */
-
 /* Left by spec_run in the registry; else the directory of that name. */
 static const char *dir_field(lua_State *L, const char *name)
 {
@@ -167,11 +163,11 @@ static int l_open(lua_State *L)
 	uv_loop_t *loop = malloc(sizeof(*loop));
 	uv_loop_init(loop);
 	struct engine *e;
-	int status = engine_create(&e, loop, &config, NULL, &err);
-	if (status != TIDE_OK) {
+	int rc = engine_create(&e, loop, &config, NULL, &err);
+	if (rc != TIDE_OK) {
 		uv_loop_close(loop);
 		free(loop);
-		return push_result(L, status, &err);
+		return push_result(L, rc, &err);
 	}
 	box->object = e;
 	return 1;
@@ -195,8 +191,8 @@ static int l_engine_close(lua_State *L)
 static int l_reload(lua_State *L)
 {
 	struct error err;
-	int status = reload_now(unbox(L, ENGINE), &err);
-	return push_result(L, status, &err);
+	int rc = reload_now(unbox(L, ENGINE), &err);
+	return push_result(L, rc, &err);
 }
 
 static int l_seed(lua_State *L)
@@ -228,9 +224,6 @@ static int l_status(lua_State *L)
 	buf_deinit(&out);
 	return 1;
 }
-
-/* ---- schedules ----------------------------------------------------------------------
- */
 
 /* A run's messages go into the table on the top of this state. */
 static int take_message(void *ctx, const struct schedule_message *m, struct error *err)
@@ -277,10 +270,10 @@ static int l_run(lua_State *L)
 				      (uint64_t)luaL_optinteger(L, 4, 0) };
 	struct error err;
 	lua_newtable(L);
-	int status =
+	int rc =
 		schedule_run(e, slice_from(luaL_checkstring(L, 2)), &tick, &broker, &err);
-	if (status != TIDE_OK)
-		return push_result(L, status, &err);
+	if (rc != TIDE_OK)
+		return push_result(L, rc, &err);
 	return 1;
 }
 
@@ -306,8 +299,6 @@ static int l_next_run(lua_State *L)
 	return 1;
 }
 
-/* ---- routing ----------------------------------------------------------------------- */
-
 static int l_index(lua_State *L)
 {
 	struct engine *e = unbox(L, ENGINE);
@@ -319,10 +310,10 @@ static int l_index(lua_State *L)
 					 .user = "exchange 'spec'" };
 	struct box *box = push_box(L, INDEX, 1);
 	read_args(L, 3, &args);
-	int status = spec_index_create(e, &spec, &x, &err);
+	int rc = spec_index_create(e, &spec, &x, &err);
 	args_deinit(&args);
-	if (status != TIDE_OK)
-		return push_result(L, status, &err);
+	if (rc != TIDE_OK)
+		return push_result(L, rc, &err);
 	box->object = x;
 	return 1;
 }
@@ -347,9 +338,9 @@ static int change(lua_State *L, change_fn make)
 					 .pattern = slice_from(luaL_checkstring(L, 2)),
 					 .args = &args };
 	read_args(L, 4, &args);
-	int status = make(x, &b, &err);
+	int rc = make(x, &b, &err);
 	args_deinit(&args);
-	return push_result(L, status, &err);
+	return push_result(L, rc, &err);
 }
 
 static int l_bind(lua_State *L)
@@ -369,10 +360,10 @@ static int l_route(lua_State *L)
 	const uint32_t *dests;
 	size_t count;
 	struct script_question q = { read_msg(L, 2), context_of(L) };
-	int status = index_route(x->index, &q, &dests, &count, &err);
+	int rc = index_route(x->index, &q, &dests, &count, &err);
 	msg_unref((struct msg *)q.msg);
-	if (status != TIDE_OK)
-		return push_result(L, status, &err);
+	if (rc != TIDE_OK)
+		return push_result(L, rc, &err);
 	lua_createtable(L, (int)count, 0);
 	for (size_t i = 0; i < count; i++) {
 		lua_pushinteger(L, dests[i]);
@@ -386,8 +377,6 @@ static int l_index_is_pure(lua_State *L)
 	lua_pushboolean(L, index_is_pure(((struct spec_index *)unbox(L, INDEX))->index));
 	return 1;
 }
-
-/* ---- filters ----------------------------------------------------------------------- */
 
 static void set_slice(lua_State *L, const char *name, struct slice value)
 {
@@ -449,8 +438,8 @@ static int l_filter(lua_State *L)
 				 .vhost = slice_from(text_field(L, 2, "vhost", "/")),
 				 .copies = { .max = DRAFT_COPIES_MAX } };
 	p.now_unix_ms = p.msg->ts_unix_ms;
-	int status = filter_run(e, &p, &err);
-	int count = status == TIDE_OK ? push_pass(L, &p) : push_result(L, status, &err);
+	int rc = filter_run(e, &p, &err);
+	int count = rc == TIDE_OK ? push_pass(L, &p) : push_result(L, rc, &err);
 	for (unsigned i = 0; i < p.copies.count; i++)
 		msg_unref(p.copies.items[i]);
 	msg_unref(p.msg);
@@ -470,9 +459,9 @@ static int l_filter_ns(lua_State *L)
 	lua_Integer n = luaL_checkinteger(L, 3);
 	struct error err;
 	struct msg *m = read_msg(L, 2);
-	int status = TIDE_OK;
+	int rc = TIDE_OK;
 	uint64_t started_ns = uv_hrtime();
-	for (lua_Integer i = 0; i < n && status == TIDE_OK; i++) {
+	for (lua_Integer i = 0; i < n && rc == TIDE_OK; i++) {
 		struct filter_pass p;
 		p.msg = msg_ref(m);
 		p.context = NULL;
@@ -482,13 +471,13 @@ static int l_filter_ns(lua_State *L)
 		p.sender = NULL;
 		p.copies.max = 0;
 		p.on_step = NULL;
-		status = filter_run(e, &p, &err);
+		rc = filter_run(e, &p, &err);
 		msg_unref(p.msg);
 	}
 	uint64_t time_ns = uv_hrtime() - started_ns;
 	msg_unref(m);
-	if (status != TIDE_OK)
-		return push_result(L, status, &err);
+	if (rc != TIDE_OK)
+		return push_result(L, rc, &err);
 	lua_pushnumber(L, (lua_Number)time_ns / (lua_Number)n);
 	return 1;
 }
@@ -504,13 +493,10 @@ static int l_dry_run(lua_State *L)
 	struct box *box = lua_touserdata(L, 1), outer = *box;
 	lua_settop(L, 2);
 	box->context = &context;
-	int status = lua_pcall(L, 0, LUA_MULTRET, 0);
+	int rc = lua_pcall(L, 0, LUA_MULTRET, 0);
 	box->context = outer.context;
-	return status == LUA_OK ? lua_gettop(L) - 1 : lua_error(L);
+	return rc == LUA_OK ? lua_gettop(L) - 1 : lua_error(L);
 }
-
-/* ---- strategies ----------------------------------------------------------------------
- */
 
 static int l_strategy(lua_State *L)
 {
@@ -524,11 +510,11 @@ static int l_strategy(lua_State *L)
 	const char *name = luaL_checkstring(L, 3);
 	struct box *box = push_box(L, STRATEGY, 1);
 	read_args(L, 4, &args);
-	int status = strategy_create(e, kind, slice_from(name), &args, "queue 'spec'", &s,
-				     &err);
+	int rc = strategy_create(e, kind, slice_from(name), &args, "queue 'spec'", &s,
+				 &err);
 	args_deinit(&args);
-	if (status != TIDE_OK)
-		return push_result(L, status, &err);
+	if (rc != TIDE_OK)
+		return push_result(L, rc, &err);
 	box->object = s;
 	return 1;
 }
@@ -560,10 +546,10 @@ static int l_pick(lua_State *L)
 	lua_settop(L, 4);
 	strategy_set_load(s, lua_istable(L, 4) ? table_load : NULL, L);
 	struct script_question q = { read_msg(L, 2), context_of(L) };
-	int status = strategy_pick(s, &q, shards, &shard, &err);
+	int rc = strategy_pick(s, &q, shards, &shard, &err);
 	msg_unref((struct msg *)q.msg);
-	if (status != TIDE_OK)
-		return push_result(L, status, &err);
+	if (rc != TIDE_OK)
+		return push_result(L, rc, &err);
 	lua_pushinteger(L, shard);
 	return 1;
 }
@@ -582,10 +568,10 @@ static int l_rank(lua_State *L)
 		queue.shard = (unsigned)integer_field(L, 3, "shard", 0);
 	}
 	struct script_question q = { read_msg(L, 2), context_of(L) };
-	int status = strategy_rank(s, &q, &queue, &rank, &err);
+	int rc = strategy_rank(s, &q, &queue, &rank, &err);
 	msg_unref((struct msg *)q.msg);
-	if (status != TIDE_OK)
-		return push_result(L, status, &err);
+	if (rc != TIDE_OK)
+		return push_result(L, rc, &err);
 	lua_pushnumber(L, rank);
 	return 1;
 }
@@ -605,10 +591,10 @@ static int l_decide(lua_State *L)
 		.failures = (uint32_t)failures,
 	};
 	struct script_question q = { read_msg(L, 2), context_of(L) };
-	int status = strategy_decide(s, &q, &failure, &decision, &err);
+	int rc = strategy_decide(s, &q, &failure, &decision, &err);
 	msg_unref((struct msg *)q.msg);
-	if (status != TIDE_OK)
-		return push_result(L, status, &err);
+	if (rc != TIDE_OK)
+		return push_result(L, rc, &err);
 	if (decision.action == RETRY_AFTER)
 		lua_pushinteger(L, decision.delay_ms);
 	else
@@ -640,12 +626,12 @@ static int l_simulate(lua_State *L)
 	read_args(L, 3, &args);
 	buf_init(&out);
 	json_init(&json, &out);
-	int status = simulate_retry(e, &spec, &json, &err);
+	int rc = simulate_retry(e, &spec, &json, &err);
 	args_deinit(&args);
-	if (status == TIDE_OK)
+	if (rc == TIDE_OK)
 		lua_pushstring(L, buf_cstr(&out));
 	buf_deinit(&out);
-	return status == TIDE_OK ? 1 : push_result(L, status, &err);
+	return rc == TIDE_OK ? 1 : push_result(L, rc, &err);
 }
 
 static int l_strategy_is_pure(lua_State *L)
@@ -653,9 +639,6 @@ static int l_strategy_is_pure(lua_State *L)
 	lua_pushboolean(L, strategy_is_pure(unbox(L, STRATEGY)));
 	return 1;
 }
-
-/* ---- the module
- * ------------------------------------------------------------------------ */
 
 static void new_type(lua_State *L, const char *type, const luaL_Reg *methods,
 		     lua_CFunction close)
