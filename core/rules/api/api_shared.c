@@ -22,12 +22,14 @@ static struct api_tide *self(lua_State *L)
 static struct shared *shared_of(lua_State *L)
 {
 	const struct decision_context *c = decision_context_of(L);
+
 	return c && c->shared ? c->shared : self(L)->shared;
 }
 
 static struct slice check_key(lua_State *L, int arg)
 {
 	struct slice key;
+
 	key.data = luaL_checklstring(L, arg, &key.len);
 	luaL_argcheck(L, key.len >= 1 && key.len <= SHARED_KEY_MAX, arg,
 		      "a key has 1 to 256 bytes");
@@ -38,6 +40,7 @@ static struct slice check_key(lua_State *L, int arg)
 static int64_t check_duration(lua_State *L, int arg)
 {
 	int64_t ms = 0;
+
 	if (lua_isnoneornil(L, arg))
 		return 0;
 	if (lua_type(L, arg) == LUA_TSTRING) {
@@ -122,6 +125,7 @@ static struct shared_op change_op(lua_State *L, int ttl_arg)
 {
 	struct shared_op op = read_op(L);
 	int64_t ttl_ms = ttl_arg ? check_duration(L, ttl_arg) : 0;
+
 	allow_change(L, &op);
 	op.expires_unix_ms = ttl_ms ? op.now_ms + ttl_ms : 0;
 	return op;
@@ -137,6 +141,7 @@ static int l_get(lua_State *L)
 {
 	struct shared_value value;
 	struct shared_op op = read_op(L);
+
 	if (shared_get(shared_of(L), &op, &value) != TIDE_OK)
 		return 0;
 	push_value(L, &value);
@@ -148,6 +153,7 @@ static int l_set(lua_State *L)
 {
 	struct shared_value value;
 	struct error err;
+
 	check_value(L, 2, &value);
 	struct shared_op op = change_op(L, 3);
 	if (shared_set(shared_of(L), &op, &value, &err) != TIDE_OK)
@@ -160,6 +166,7 @@ static int l_add(lua_State *L)
 {
 	struct shared_value value;
 	struct error err;
+
 	check_value(L, 2, &value);
 	struct shared_op op = change_op(L, 3);
 	int rc = shared_add(shared_of(L), &op, &value, &err);
@@ -173,6 +180,7 @@ static int add_number(lua_State *L, const struct shared_op *op, int arg)
 {
 	struct shared_value by = { .type = SHARED_INTEGER, .integer = 1 }, sum;
 	struct error err;
+
 	if (!lua_isnoneornil(L, arg)) {
 		luaL_checktype(L, arg, LUA_TNUMBER);
 		check_value(L, arg, &by);
@@ -187,6 +195,7 @@ static int add_number(lua_State *L, const struct shared_op *op, int arg)
 static int l_incr(lua_State *L)
 {
 	struct shared_op op = change_op(L, 3);
+
 	return add_number(L, &op, 2);
 }
 
@@ -194,6 +203,7 @@ static int l_incr(lua_State *L)
 static int l_delete(lua_State *L)
 {
 	struct shared_op op = change_op(L, 0);
+
 	lua_pushboolean(L, shared_remove(shared_of(L), &op));
 	return 1;
 }
@@ -211,6 +221,7 @@ static struct named *push_named(lua_State *L)
 {
 	struct slice name = check_key(L, 1);
 	struct named *n = lua_newuserdatauv(L, sizeof(*n) + name.len, 0);
+
 	*n = (struct named){ .len = name.len };
 	memcpy(n->name, name.data, name.len);
 	lua_pushvalue(L, lua_upvalueindex(2));
@@ -222,6 +233,7 @@ static struct named *push_named(lua_State *L)
 static const struct named *check_named(lua_State *L, const char *type)
 {
 	const struct named *n = lua_touserdata(L, 1);
+
 	if (!n || !lua_getmetatable(L, 1) || !lua_rawequal(L, -1, lua_upvalueindex(2)))
 		luaL_error(L, "call this as a method of a %s, with ':'", type);
 	lua_pop(L, 1);
@@ -245,6 +257,7 @@ static int l_counter(lua_State *L)
 static int l_counter_incr(lua_State *L)
 {
 	struct shared_op op = named_op(L, check_named(L, counter_type), SHARED_COUNTERS);
+
 	allow_change(L, &op);
 	return add_number(L, &op, 2);
 }
@@ -254,6 +267,7 @@ static int l_counter_get(lua_State *L)
 {
 	struct shared_op op = named_op(L, check_named(L, counter_type), SHARED_COUNTERS);
 	struct shared_value value = { .type = SHARED_INTEGER };
+
 	if (shared_get(shared_of(L), &op, &value) != TIDE_OK)
 		value = (struct shared_value){ .type = SHARED_INTEGER };
 	push_value(L, &value);
@@ -267,6 +281,7 @@ static double read_rate(lua_State *L, int idx)
 		"'rate' is a number of tokens a second above 0, or a "
 		"text like \"100/s\", \"600/m\", \"5/10s\"";
 	double rate = 0;
+
 	if (lua_type(L, idx) == LUA_TNUMBER) {
 		rate = lua_tonumber(L, idx);
 	} else if (lua_type(L, idx) == LUA_TSTRING) {
@@ -319,6 +334,7 @@ static double full_at(lua_State *L, const struct named *n, const struct shared_o
 {
 	struct shared_value value;
 	double now = (double)op->now_ms;
+
 	if (shared_get(shared_of(L), op, &value) != TIDE_OK ||
 	    value.type != SHARED_NUMBER)
 		return now;
@@ -328,6 +344,7 @@ static double full_at(lua_State *L, const struct named *n, const struct shared_o
 static double check_tokens(lua_State *L, const struct named *n)
 {
 	double tokens = luaL_optnumber(L, 2, 1);
+
 	luaL_argcheck(L, tokens >= 0, 2, "a number of tokens is not negative");
 	if (!(tokens <= n->burst))
 		luaL_error(L, "the bucket never holds as many tokens at once");
@@ -342,6 +359,7 @@ static int64_t take_ahead(lua_State *L, const struct named *n, double tokens,
 	struct shared_op op = named_op(L, n, SHARED_BUCKETS);
 	struct shared_value full = { .type = SHARED_NUMBER };
 	struct error err;
+
 	allow_change(L, &op);
 	full.number = full_at(L, n, &op, ahead_ms) + tokens * n->interval_ms;
 	double over_ms = full.number - (double)op.now_ms - n->tolerance_ms;
@@ -361,6 +379,7 @@ static int l_take(lua_State *L)
 {
 	const struct named *n = check_named(L, bucket_type);
 	int64_t wait_ms = take_ahead(L, n, check_tokens(L, n), 0);
+
 	lua_pushboolean(L, wait_ms == 0);
 	if (wait_ms == 0)
 		return 1;
@@ -375,6 +394,7 @@ static int l_reserve(lua_State *L)
 	const struct named *n = check_named(L, bucket_type);
 	double tokens = check_tokens(L, n);
 	int64_t ahead_ms = check_duration(L, 3);
+
 	luaL_argcheck(L, ahead_ms > 0, 3, "the longest wait is a duration above 0");
 	int64_t wait_ms = take_ahead(L, n, tokens, (double)ahead_ms);
 	if (wait_ms >= 0) {
@@ -419,6 +439,7 @@ void api_shared_add(lua_State *L, struct api_tide *t)
 	static const luaL_Reg bucket[] = { { "reserve", l_reserve },
 					   { "take", l_take },
 					   { NULL, NULL } };
+
 	lua_newtable(L);
 	lua_pushlightuserdata(L, t);
 	luaL_setfuncs(L, shared, 1);

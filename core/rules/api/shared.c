@@ -61,6 +61,7 @@ static void make_key(struct key *out, const struct shared_op *op)
 struct shared *shared_create(size_t entries_max, size_t bytes_max)
 {
 	struct shared *s = mem_zalloc(sizeof(*s));
+
 	s->count_max = entries_max ? entries_max : SHARED_ENTRIES_DEFAULT;
 	s->bytes_max = bytes_max ? bytes_max : SHARED_BYTES_DEFAULT;
 	heap_init(&s->expiries);
@@ -86,6 +87,7 @@ static void assign(struct shared *s, struct shared_entry *e,
 {
 	struct shared_value copy = *value;
 	struct slice old = text_of(&e->value);
+
 	if (copy.type == SHARED_TEXT)
 		copy.text.data = mem_strndup(value->text.data, value->text.len);
 	s->bytes += text_of(&copy).len;
@@ -98,6 +100,7 @@ static void assign(struct shared *s, struct shared_entry *e,
 static struct shared_entry *create(struct shared *s, const char *key, size_t key_len)
 {
 	struct shared_entry *e = mem_zalloc(sizeof(*e) + key_len);
+
 	e->key_len = key_len;
 	memcpy(e->key, key, key_len);
 	e->value.type = SHARED_BOOLEAN;
@@ -126,6 +129,7 @@ static void forget(struct shared *s, struct shared_entry *e)
 void shared_destroy(struct shared *s)
 {
 	struct shared_entry *e, *next;
+
 	if (!s)
 		return;
 	HASH_ITER (hh, s->entries, e, next)
@@ -161,6 +165,7 @@ static void set_expiry(struct shared *s, struct shared_entry *e, int64_t expires
 static void drop(struct shared *s, struct shared_entry *e)
 {
 	const struct shared_value nothing = { .type = SHARED_BOOLEAN };
+
 	if (!e->is_kept && e->home != HOME_SENT) {
 		if (e->home == HOME_DIRTY) {
 			TAILQ_REMOVE(&s->dirty, e, link);
@@ -178,6 +183,7 @@ static void drop(struct shared *s, struct shared_entry *e)
 static struct shared_entry *find(const struct shared *s, const struct key *key)
 {
 	struct shared_entry *e;
+
 	HASH_FIND(hh, s->entries, key->text, key->len, e);
 	return e;
 }
@@ -190,6 +196,7 @@ static bool is_alive(const struct shared_entry *e, int64_t now_ms)
 static struct shared_entry *find_alive(const struct shared *s, const struct shared_op *op)
 {
 	struct key key;
+
 	make_key(&key, op);
 	struct shared_entry *e = find(s, &key);
 	return is_alive(e, op->now_ms) ? e : NULL;
@@ -198,6 +205,7 @@ static struct shared_entry *find_alive(const struct shared *s, const struct shar
 static bool reclaim_one(struct shared *s, int64_t now_ms)
 {
 	struct heap_node *n = heap_min(&s->expiries);
+
 	if (!n || n->key > now_ms)
 		return false;
 	drop(s, container_of(n, struct shared_entry, expiry));
@@ -238,6 +246,7 @@ static int obtain(struct shared *s, const struct shared_op *op,
 		  struct error *err)
 {
 	struct key key;
+
 	make_key(&key, op);
 	struct shared_entry *e = find(s, &key);
 	size_t old = e ? text_of(&e->value).len : 0;
@@ -258,6 +267,7 @@ int shared_get(const struct shared *s, const struct shared_op *op,
 	       struct shared_value *out)
 {
 	const struct shared_entry *e = find_alive(s, op);
+
 	if (!e)
 		return TIDE_EMPTY;
 	*out = e->value;
@@ -268,6 +278,7 @@ int shared_set(struct shared *s, const struct shared_op *op,
 	       const struct shared_value *value, struct error *err)
 {
 	struct shared_entry *e;
+
 	if (op->is_dry)
 		return TIDE_OK;
 	int rc = obtain(s, op, value, &e, err);
@@ -318,6 +329,7 @@ int shared_incr(struct shared *s, const struct shared_op *op,
 	struct shared_op set = *op;
 	const struct shared_entry *e = find_alive(s, op);
 	const struct shared_value *old = e ? &e->value : &zero;
+
 	if (!is_number(old))
 		return error_set(err, TIDE_EMISMATCH,
 				 "'%" SLICE_FMT "' is no number but a %s",
@@ -340,6 +352,7 @@ int shared_incr(struct shared *s, const struct shared_op *op,
 bool shared_remove(struct shared *s, const struct shared_op *op)
 {
 	struct shared_entry *e = find_alive(s, op);
+
 	if (e && !op->is_dry)
 		drop(s, e);
 	return e != NULL;
@@ -358,6 +371,7 @@ void shared_each_counter(const struct shared *s, int64_t now_ms, unsigned max,
 			 shared_counter_fn fn, void *ctx)
 {
 	const struct shared_entry *e;
+
 	TAILQ_FOREACH (e, &s->counters, counter_link) {
 		if (!is_alive(e, now_ms))
 			continue;
@@ -379,6 +393,7 @@ int shared_restore(struct shared *s, struct slice key, struct slice text)
 	struct shared_value value;
 	int64_t expires_unix_ms;
 	struct key k = { .len = key.len };
+
 	if (!is_kept_key(key) || !shared_text_decode(text, &expires_unix_ms, &value))
 		return TIDE_ESYNTAX;
 	memcpy(k.text, key.data, key.len);
@@ -415,6 +430,7 @@ size_t shared_send(struct shared *s, size_t max, shared_change_fn fn, void *ctx)
 	struct shared_entry *e;
 	struct buf text;
 	size_t n = 0;
+
 	buf_init(&text);
 	while (n < max && (e = TAILQ_FIRST(&s->dirty)) != NULL) {
 		TAILQ_REMOVE(&s->dirty, e, link);
@@ -448,6 +464,7 @@ static void settle(struct shared *s, struct shared_entry *e, bool is_kept)
 void shared_sent(struct shared *s, bool is_kept)
 {
 	struct shared_entry *e;
+
 	while ((e = TAILQ_FIRST(&s->sent)) != NULL) {
 		TAILQ_REMOVE(&s->sent, e, link);
 		settle(s, e, is_kept);

@@ -10,6 +10,7 @@ void build_start(struct engine *e, struct bundle *from, enum engine_origin origi
 {
 	struct build *b = &e->build;
 	uint64_t serial = b->serial;
+
 	*b = (struct build){ .is_under_way = true,
 			     .from = from ? bundle_ref(from) : NULL,
 			     .origin = origin,
@@ -34,6 +35,7 @@ void build_abort(struct engine *e)
 struct generation *build_take(struct engine *e)
 {
 	struct generation *next = e->build.next;
+
 	end(&e->build);
 	return next;
 }
@@ -72,6 +74,7 @@ static int begin(struct engine *e, struct error *err)
 		.open = build_open_api,
 		.open_ctx = e,
 	};
+
 	b->serial++;
 	b->at = NULL;
 	b->must_restart = false;
@@ -91,6 +94,7 @@ static int step_handle(struct engine *e, struct error *err)
 	struct build *b = &e->build;
 	struct handle *h = b->at;
 	int rc = TIDE_OK;
+
 	if (h->staged != b->serial) {
 		rc = handle_install(h, b->next, err);
 		if (rc != TIDE_OK)
@@ -107,6 +111,7 @@ static int step_handle(struct engine *e, struct error *err)
 static struct handle *first_missing(const struct engine *e)
 {
 	struct handle *first = NULL, *h;
+
 	TAILQ_FOREACH_REVERSE(h, &e->handles, handle_list, link)
 	{
 		if (h->staged == e->build.serial)
@@ -119,6 +124,7 @@ static struct handle *first_missing(const struct engine *e)
 static int step(struct engine *e, bool *is_done, struct error *err)
 {
 	struct build *b = &e->build;
+
 	if (b->failure.code != TIDE_OK) {
 		*err = b->failure;
 		return b->failure.code;
@@ -152,6 +158,7 @@ bool build_turn(struct engine *e, int64_t max_ns, int *rc, struct error *err)
 	int64_t started_ns = (int64_t)uv_hrtime(), took_ns;
 	int64_t started_cpu_ns = machine_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	bool is_done = false;
+
 	*rc = TIDE_OK;
 	do {
 		*rc = step(e, &is_done, err);
@@ -173,12 +180,14 @@ struct generation *build_generation_of(const struct handle *h)
 {
 	const struct build *b = &h->engine->build;
 	bool is_in = b->is_under_way && b->next && h->staged == b->serial;
+
 	return is_in && !b->must_restart ? b->next : NULL;
 }
 
 void build_forget(struct engine *e, struct handle *h)
 {
 	struct build *b = &e->build;
+
 	if (!b->next)
 		return;
 	if (b->at == h)

@@ -41,6 +41,7 @@ static void start_watch(struct engine *e)
 		.ctx = e,
 	};
 	int rc = watch_open(&e->watch, e->loop, &config);
+
 	if (rc != 0)
 		log_warn("rules: %s is not watched: %s; use RULES reload",
 			 e->config.rules_dir, uv_strerror(rc));
@@ -52,6 +53,7 @@ static int prepare(struct engine **out, uv_loop_t *loop,
 		   struct error *err)
 {
 	struct engine *e = mem_zalloc(sizeof(*e));
+
 	e->loop = loop;
 	e->config = *config;
 	e->config.rules_dir = mem_strdup(config->rules_dir);
@@ -92,6 +94,7 @@ int engine_open(struct engine **out, uv_loop_t *loop, const struct engine_config
 		const struct engine_hooks *hooks, struct error *err)
 {
 	int rc = prepare(out, loop, config, hooks, err);
+
 	if (rc == TIDE_OK)
 		start_handles(*out);
 	return rc;
@@ -132,6 +135,7 @@ struct retirement {
 static void retire(uv_work_t *work)
 {
 	struct retirement *r = work->data;
+
 	generation_destroy(r->generation);
 }
 
@@ -139,6 +143,7 @@ static void on_retired(uv_work_t *work, int rc)
 {
 	struct retirement *r = work->data;
 	struct engine *e = r->engine;
+
 	mem_free(r);
 	e->retiring--;
 	part_closed(e);
@@ -267,5 +272,6 @@ const char *engine_origin_name(enum engine_origin origin)
 		[ENGINE_FILES] = "files",       [ENGINE_RELOAD] = "reload",
 		[ENGINE_ROLLBACK] = "rollback", [ENGINE_PROMOTE] = "promote",
 	};
+
 	return names[origin];
 }

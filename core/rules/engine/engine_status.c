@@ -14,6 +14,7 @@
 static void write_hash(struct json *out, uint64_t hash)
 {
 	char hex[17];
+
 	snprintf(hex, sizeof(hex), "%016" PRIx64, hash);
 	json_member_text(out, "hash", hex);
 }
@@ -67,6 +68,7 @@ static void write_options(struct json *out, const char *key, const struct option
 static size_t count_uses(const struct engine *e, const struct rule *rule)
 {
 	size_t count = 0;
+
 	for (size_t i = 0; i < e->current->use_count; i++)
 		count += e->current->uses[i].rule == rule;
 	return count;
@@ -75,6 +77,7 @@ static size_t count_uses(const struct engine *e, const struct rule *rule)
 static void write_match(struct json *out, const struct rule *rule)
 {
 	const char *exchange = rule->match_exchange;
+
 	json_member_int(out, "uses", exchange != NULL);
 	json_member_bool(out, "active", exchange != NULL);
 	json_member_int(out, "rejected", (int64_t)rule->stats.rejected);
@@ -92,6 +95,7 @@ static uint64_t count_hits(const struct engine *e, const struct rule *rule)
 {
 	const struct handle *h;
 	uint64_t hits = rule->stats.cache_hits;
+
 	TAILQ_FOREACH (h, &e->handles, link) {
 		if (e->current->uses[h->number].rule == rule)
 			hits += h->cache_hits;
@@ -104,6 +108,7 @@ static void write_circuit(struct json *out, const struct engine *e,
 {
 	const struct breaker *b = &stats->breaker;
 	int64_t now_ms = machine_clock_ms(CLOCK_MONOTONIC);
+
 	json_member_text(out, "circuit",
 			 breaker_state(b, now_ms, e->config.breaker_rest_ms));
 	if (b->is_open)
@@ -114,6 +119,7 @@ static void write_circuit(struct json *out, const struct engine *e,
 static void write_rule(struct json *out, const struct engine *e, const struct rule *rule)
 {
 	const struct script_stats *stats = &rule->stats;
+
 	json_object_begin(out);
 	json_member_text(out, "kind", script_kind_name(rule->kind));
 	json_member_text(out, "name", rule->name);
@@ -173,6 +179,7 @@ static void write_build(struct json *out, const struct build *b)
 static void write_counter(void *ctx, struct slice name, const struct shared_value *value)
 {
 	struct json *out = ctx;
+
 	json_key_slice(out, name);
 	if (value->type == SHARED_INTEGER)
 		json_int(out, value->integer);
@@ -189,6 +196,7 @@ void engine_status_counters(const struct engine *e, struct json *out)
 static void write_shared(const struct engine *e, struct json *out)
 {
 	struct shared_stats stats;
+
 	shared_stats(e->tide.shared, &stats);
 	json_key(out, "shared");
 	json_object_begin(out);
@@ -207,6 +215,7 @@ static void write_shared(const struct engine *e, struct json *out)
 void engine_status(const struct engine *e, struct json *out)
 {
 	const struct generation *g = e->current;
+
 	json_object_begin(out);
 	json_member_int(out, "generation", (int64_t)e->epoch);
 	write_hash(out, g->hash);

@@ -17,6 +17,7 @@
 static bool is_directory(const char *path)
 {
 	struct stat st;
+
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
@@ -25,6 +26,7 @@ static bool name_of(enum script_kind kind, const char *file,
 		    char out[SCRIPT_NAME_MAX + 1])
 {
 	size_t len = strlen(file) - strlen(".lua");
+
 	if (len == 0 || len > SCRIPT_NAME_MAX)
 		return false;
 	for (size_t i = 0; i < len; i++) {
@@ -131,6 +133,7 @@ static bool has_same_files(const struct generation *g, enum script_kind kind,
 bool generation_is_current(const struct generation *g)
 {
 	size_t found = 0;
+
 	if (g->sandbox.from)
 		return false;
 	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
@@ -148,6 +151,7 @@ struct opening {
 static int l_open(lua_State *L)
 {
 	struct opening *o = lua_touserdata(L, 1);
+
 	watchdog_adopt(o->config->watchdog, L);
 	sandbox_open(L, &o->generation->sandbox);
 	api_msg_open(L);
@@ -163,6 +167,7 @@ static int open_state(struct generation *g, const struct generation_config *conf
 	struct script_call call = { .file = "rules", .body = l_open, .ctx = &opening };
 	int rc =
 		script_state_init(&g->script, config->watchdog, config->memory_max_bytes);
+
 	if (rc != TIDE_OK)
 		return error_set(err, rc, "no Lua state fits into %zu bytes",
 				 config->memory_max_bytes);
@@ -173,6 +178,7 @@ int generation_begin(struct generation **out, const struct generation_config *co
 		     struct error *err)
 {
 	struct generation *g = mem_zalloc(sizeof(*g));
+
 	g->sandbox.rules_dir = config->rules_dir;
 	g->sandbox.lua_dir = config->lua_dir;
 	g->sandbox.from = config->from;
@@ -237,6 +243,7 @@ int generation_get(const struct generation *g, enum script_kind kind, struct sli
 		   struct rule **out, struct error *err)
 {
 	struct buf names;
+
 	*out = generation_find(g, kind, name);
 	if (*out)
 		return TIDE_OK;

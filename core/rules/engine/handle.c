@@ -25,6 +25,7 @@ static int use_now(struct engine *e, size_t number, enum script_kind kind,
 {
 	struct rule *rule;
 	int rc = generation_get(e->current, kind, name, &rule, err);
+
 	if (rc == TIDE_OK)
 		rc = room_check(e, err);
 	if (rc != TIDE_OK)
@@ -39,6 +40,7 @@ int handle_open(struct handle *h, struct engine *e, enum script_kind kind,
 {
 	size_t number = take_number(e);
 	int rc = e->current ? use_now(e, number, kind, name, options, err) : TIDE_OK;
+
 	if (rc != TIDE_OK) {
 		give_number(e, number);
 		return rc;
@@ -58,6 +60,7 @@ int handle_open(struct handle *h, struct engine *e, enum script_kind kind,
 void handle_close(struct handle *h)
 {
 	struct engine *e = h->engine;
+
 	build_forget(e, h);
 	carry_forget(h);
 	TAILQ_REMOVE(&e->handles, h, link);
@@ -76,6 +79,7 @@ int handle_install(struct handle *h, struct generation *g, struct error *err)
 {
 	struct error cause;
 	struct rule *rule = generation_find(g, h->kind, slice_from(h->name));
+
 	if (!rule)
 		return error_set(err, TIDE_ERULE, "%s/%s.lua: is gone, but %s uses it",
 				 script_kind_name(h->kind), h->name, h->user);

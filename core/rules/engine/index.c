@@ -33,6 +33,7 @@ static int l_change(lua_State *L)
 {
 	const struct changing *c = lua_touserdata(L, 1);
 	const struct rule *rule = c->use->rule;
+
 	lua_rawgeti(L, LUA_REGISTRYINDEX, rule->functions[c->function]);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, c->use->state);
 	lua_pushlstring(L, c->binding->pattern.data, c->binding->pattern.len);
@@ -49,6 +50,7 @@ static int change(struct generation *g, const struct changing *c, struct error *
 				    .stats = &rule->stats,
 				    .body = l_change,
 				    .ctx = (void *)c };
+
 	return script_enter(&g->script, &call, err);
 }
 
@@ -59,6 +61,7 @@ static int bind_in(struct index *x, struct generation *g, const struct index_bin
 	struct changing c = { use, RULE_BIND, b };
 	int rc =
 		options_check(&use->rule->binding_options, b->args, use->rule->file, err);
+
 	return rc != TIDE_OK ? rc : change(g, &c, err);
 }
 
@@ -66,6 +69,7 @@ static int unbind_in(struct index *x, struct generation *g, const struct index_b
 		     struct error *err)
 {
 	struct changing c = { &g->uses[x->handle.number], RULE_UNBIND, b };
+
 	return change(g, &c, err);
 }
 
@@ -74,6 +78,7 @@ static int rebuild(struct index *x, struct generation *g, struct error *err)
 {
 	struct index_binding b = { .place = 0 };
 	int rc = TIDE_OK;
+
 	for (; rc == TIDE_OK && x->source.next(x->source.ctx, &b); b.place++)
 		rc = bind_in(x, g, &b, err);
 	return rc;
@@ -85,6 +90,7 @@ bool index_stage(struct handle *h, struct generation *g, uint64_t serial, int *r
 	struct index *x = container_of(h, struct index, handle);
 	struct index_binding b;
 	struct error cause;
+
 	if (x->staging != serial) {
 		x->staging = serial;
 		x->staged_end = 0;
@@ -109,6 +115,7 @@ static struct generation *staged_generation(const struct index *x, uint32_t plac
 	struct generation *g = build_generation_of(&x->handle);
 	bool is_in = g && x->staging == x->handle.engine->build.serial &&
 		     place < x->staged_end;
+
 	return is_in ? g : NULL;
 }
 
@@ -117,6 +124,7 @@ static void follow_bind(struct index *x, const struct index_binding *b)
 	struct build *build = &x->handle.engine->build;
 	struct generation *g = staged_generation(x, b->place);
 	struct error cause;
+
 	if (g && bind_in(x, g, b, &cause) != TIDE_OK)
 		error_set(&build->failure, TIDE_ERULE, "%s (for %s)", cause.text,
 			  x->handle.user);
@@ -127,6 +135,7 @@ static void follow_unbind(struct index *x, const struct index_binding *b)
 {
 	struct generation *g = staged_generation(x, b->place);
 	struct error ignored;
+
 	if (g && unbind_in(x, g, b, &ignored) != TIDE_OK)
 		x->handle.engine->build.must_restart = true;
 }
@@ -137,6 +146,7 @@ int index_create(struct engine *e, const struct index_spec *spec, struct index *
 	struct index *x = mem_zalloc(sizeof(*x));
 	int rc = handle_open(&x->handle, e, SCRIPT_ROUTING, spec->type, spec->options,
 			     spec->user, err);
+
 	if (rc != TIDE_OK) {
 		mem_free(x);
 		return rc;
@@ -158,6 +168,7 @@ void index_destroy(struct index *x)
 static int bind_now(struct index *x, const struct index_binding *b, struct error *err)
 {
 	struct engine *e = x->handle.engine;
+
 	if (!e->current)
 		return TIDE_OK;
 	int rc = room_check(e, err);
@@ -169,6 +180,7 @@ static int bind_now(struct index *x, const struct index_binding *b, struct error
 int index_bind(struct index *x, const struct index_binding *b, struct error *err)
 {
 	int rc = bind_now(x, b, err);
+
 	if (rc == TIDE_OK)
 		follow_bind(x, b);
 	return rc;
@@ -182,6 +194,7 @@ static int replace_index(struct index *x, struct error *err)
 	struct generation *g = h->engine->current;
 	struct rule *rule = (struct rule *)handle_use(h)->rule;
 	struct use old = *handle_use(h);
+
 	handle_use(h)->rule = NULL;
 	int rc = use_open(g, h->number, rule, &h->options, err);
 	if (rc == TIDE_OK)
@@ -202,6 +215,7 @@ int index_unbind(struct index *x, const struct index_binding *b, struct error *e
 {
 	struct engine *e = x->handle.engine;
 	int rc = e->current ? unbind_in(x, e->current, b, err) : TIDE_OK;
+
 	follow_unbind(x, b);
 	if (rc == TIDE_OK)
 		return TIDE_OK;
@@ -230,6 +244,7 @@ static int l_to(lua_State *L)
 {
 	struct route_sink *sink = lua_touserdata(L, lua_upvalueindex(1));
 	const struct index *x = sink->index;
+
 	if (!x)
 		return luaL_error(L, "'to' has expired: it was good for one call only");
 	lua_Integer n = luaL_checkinteger(L, 1);
@@ -263,6 +278,7 @@ struct routing {
 static int l_route(lua_State *L)
 {
 	const struct routing *r = lua_touserdata(L, 1);
+
 	lua_rawgeti(L, LUA_REGISTRYINDEX, r->use->rule->functions[RULE_DECIDE]);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, r->use->state);
 	api_msg_push(L, &r->msg);
@@ -277,6 +293,7 @@ int index_route(struct index *x, const struct script_question *q, const uint32_t
 	struct engine *e = x->handle.engine;
 	struct routing routing = { handle_use(&x->handle), { q->msg, 0 } };
 	const struct use_call call = { routing.use, q->context, l_route, &routing };
+
 	e->sink.index = x;
 	e->sink.count = 0;
 	int rc = use_decide(e, &call, err);

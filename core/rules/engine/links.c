@@ -27,6 +27,7 @@ static bool take_name(struct links_walk *w)
 {
 	char *start = w->rest + strspn(w->rest, "/");
 	size_t len = strcspn(start, "/");
+
 	if (len > NAME_MAX)
 		return false;
 	memcpy(w->name, start, len);
@@ -40,6 +41,7 @@ static bool take_name(struct links_walk *w)
 static void go_up(struct links_walk *w)
 {
 	char *slash = strrchr(w->real, '/');
+
 	if (slash)
 		*slash = '\0';
 }
@@ -47,6 +49,7 @@ static void go_up(struct links_walk *w)
 static bool go_down(struct links_walk *w)
 {
 	size_t len = strlen(w->real), name_len = strlen(w->name);
+
 	if (len + 1 + name_len >= sizeof(w->real))
 		return false;
 	w->real[len] = '/';
@@ -60,6 +63,7 @@ static bool expand(struct links_walk *w, const char *path)
 	char text[PATH_MAX];
 	ssize_t len = readlink(path, text, sizeof(text) - 1);
 	size_t rest_len = strlen(w->rest);
+
 	if (len <= 0 || ++w->links > LINKS_MAX ||
 	    (size_t)len + 1 + rest_len >= sizeof(w->rest))
 		return false;
@@ -76,6 +80,7 @@ static bool step(struct links_walk *w)
 {
 	char path[PATH_MAX];
 	struct stat st;
+
 	if (!take_name(w))
 		return false;
 	if (strcmp(w->name, "..") == 0)
@@ -97,6 +102,7 @@ bool links_follow(const char *base, const char *path, links_place_fn *on_place, 
 {
 	struct links_walk w = { .on_place = on_place, .ctx = ctx };
 	bool is_absolute = path[0] == '/';
+
 	if (strlen(path) >= sizeof(w.rest) || strlen(base) >= sizeof(w.real))
 		return false;
 	strcpy(w.rest, path);

@@ -27,6 +27,7 @@ struct option_value {
 static bool parse_integer(const char *text, struct option_value *out)
 {
 	char *end;
+
 	errno = 0;
 	out->integer = strtoll(text, &end, 10);
 	out->number = (lua_Number)out->integer;
@@ -36,6 +37,7 @@ static bool parse_integer(const char *text, struct option_value *out)
 static bool parse_number(const char *text, struct option_value *out)
 {
 	char *end;
+
 	if (text[0] == '\0' || strspn(text, "0123456789+-.eE") != strlen(text))
 		return false;
 	out->number = strtod(text, &end);
@@ -51,6 +53,7 @@ static bool parse_boolean(const char *text, struct option_value *out)
 static bool parse_duration(const char *text, struct option_value *out)
 {
 	int64_t ms;
+
 	if (duration_parse(slice_from(text), &ms) != TIDE_OK)
 		return false;
 	out->integer = ms;
@@ -100,6 +103,7 @@ void options_deinit(struct options *o)
 static bool is_allowed(const struct option *o, enum option_type type, const char *text)
 {
 	struct option_value value;
+
 	if (o->choices.count > 0 && !args_get(&o->choices, text))
 		return false;
 	if (types[type].parse && !types[type].parse(text, &value))
@@ -126,6 +130,7 @@ static bool is_allowed_text(const struct option *o, const char *text)
 {
 	struct buf element;
 	bool is_ok = true;
+
 	if (o->type != OPTION_LIST)
 		return is_allowed(o, o->type, text);
 	buf_init(&element);
@@ -188,6 +193,7 @@ static void check_preset_len(lua_State *L, size_t len, const char *name)
 static const char *list_text(lua_State *L, int idx, const char *name)
 {
 	luaL_Buffer list;
+
 	luaL_buffinit(L, &list);
 	lua_Integer count = luaL_len(L, idx);
 	size_t sum = 0, len;
@@ -234,6 +240,7 @@ static const char *preset_text(lua_State *L, int idx, const char *name)
 static enum option_type check_type(lua_State *L, const char *name)
 {
 	const char *text = lua_tostring(L, -1);
+
 	for (size_t i = 0; text && i < TYPE_COUNT; i++) {
 		if (strcmp(text, types[i].name) == 0)
 			return (enum option_type)i;
@@ -248,6 +255,7 @@ static enum option_type check_type(lua_State *L, const char *name)
 static double check_bound(lua_State *L, const char *name)
 {
 	struct option_value value;
+
 	if (lua_type(L, -1) == LUA_TNUMBER && isfinite(lua_tonumber(L, -1)))
 		return lua_tonumber(L, -1);
 	if (lua_type(L, -1) == LUA_TSTRING && parse_duration(lua_tostring(L, -1), &value))
@@ -320,6 +328,7 @@ static void check_declaration(lua_State *L, const struct option *o)
 static const char *check_name(lua_State *L, int idx)
 {
 	struct slice name;
+
 	name.data = lua_tolstring(L, idx, &name.len);
 	if (!slice_is_name(name) || name.len > OPTION_NAME_MAX ||
 	    memchr(name.data, '=', name.len))
@@ -407,6 +416,7 @@ void options_declare(lua_State *L, struct options *o)
 static const struct option *find(const struct options *o, const char *name)
 {
 	const struct option *wildcard = NULL;
+
 	for (size_t i = 0; i < o->count; i++) {
 		if (strcmp(o->items[i].name, name) == 0)
 			return &o->items[i];
@@ -420,6 +430,7 @@ static int refuse_name(const struct options *o, const char *name, const char *sc
 		       struct error *err)
 {
 	struct buf names;
+
 	buf_init(&names);
 	for (size_t i = 0; i < o->count; i++)
 		buf_printf(&names, " %s", o->items[i].name);
@@ -437,6 +448,7 @@ static int refuse_value(const struct option *o, const struct arg *arg, const cha
 			struct error *err)
 {
 	struct buf what;
+
 	buf_init(&what);
 	describe(o, &what);
 	error_set(err, TIDE_EMISMATCH, "option '%s' of %s is %s; it cannot be '%s'",
@@ -510,6 +522,7 @@ static void set_option(lua_State *L, const struct option *o, const char *name,
 static void push_empty(lua_State *L)
 {
 	static const char key;
+
 	if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) != LUA_TNIL)
 		return;
 	lua_pop(L, 1);

@@ -16,6 +16,7 @@ static void on_collect(uv_idle_t *idle)
 	struct engine *e = idle->data;
 	struct script_state *s = state_of(e);
 	uint64_t start_ns = uv_hrtime();
+
 	if (e->room.collecting != e->epoch) {
 		uv_idle_stop(idle);
 		return;
@@ -35,6 +36,7 @@ static void collect(struct engine *e)
 	const struct script_state *s = state_of(e);
 	bool is_done = s->collected_bytes > 0 &&
 		       s->memory_bytes <= s->collected_bytes + s->memory_max_bytes / 64;
+
 	if (is_done || e->is_closing || uv_is_active((uv_handle_t *)&e->room.collector))
 		return;
 	e->room.collecting = e->epoch;
@@ -53,6 +55,7 @@ int room_check(struct engine *e, struct error *err)
 	struct script_state *s = state_of(e);
 	size_t max = s->memory_max_bytes;
 	size_t limit = max - ROOM_RESERVE(max);
+
 	if (s->full_bytes > 0 && s->full_bytes < max)
 		limit = s->full_bytes - ROOM_RESERVE(s->full_bytes);
 	if (s->memory_bytes <= limit) {
@@ -69,6 +72,7 @@ int room_check(struct engine *e, struct error *err)
 int room_after_new(struct engine *e, int rc, struct error *err)
 {
 	struct script_state *s = state_of(e);
+
 	if (rc == TIDE_OK || !s->was_refused)
 		return rc;
 	s->full_bytes = s->memory_bytes;
@@ -83,6 +87,7 @@ static void start_afresh(struct engine *e)
 {
 	const struct script_state *s = state_of(e);
 	bool is_kept = s->memory_bytes > e->room.fresh_bytes + s->memory_max_bytes / 8;
+
 	if (!is_kept || e->room.ending_epoch == e->epoch)
 		return;
 	e->room.ending_epoch = e->epoch;
@@ -96,6 +101,7 @@ static void start_afresh(struct engine *e)
 bool room_allows_call(struct engine *e, const struct rule *rule, struct error *err)
 {
 	const struct script_state *s = state_of(e);
+
 	if (machine_clock_ms(CLOCK_MONOTONIC) >= e->room.rests_until_ms)
 		return true;
 	error_set(err, TIDE_ERULE,
@@ -108,6 +114,7 @@ bool room_allows_call(struct engine *e, const struct rule *rule, struct error *e
 void room_after_call(struct engine *e, int rc)
 {
 	struct script_state *s = state_of(e);
+
 	if (rc == TIDE_OK && !s->was_refused) {
 		s->is_exhausted = false;
 		return;

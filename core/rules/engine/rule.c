@@ -69,6 +69,7 @@ static int last_line(lua_State *L)
 {
 	lua_Debug chunk;
 	int last = 1;
+
 	lua_pushvalue(L, -1);
 	lua_getinfo(L, ">L", &chunk);
 	for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
@@ -105,6 +106,7 @@ static void check_keys(lua_State *L, enum script_kind kind)
 static void take_function(lua_State *L, struct rule *r, enum rule_function f)
 {
 	const char *name = shapes[r->kind].names[f];
+
 	r->functions[f] = LUA_NOREF;
 	if (!name)
 		return;
@@ -134,6 +136,7 @@ static void check_carry(lua_State *L, const struct rule *r)
 static void take_decide_line(lua_State *L, struct rule *r)
 {
 	lua_Debug function;
+
 	lua_rawgeti(L, LUA_REGISTRYINDEX, r->functions[RULE_DECIDE]);
 	lua_getinfo(L, ">S", &function);
 	r->decide_line = function.linedefined > 0 ? function.linedefined : 1;
@@ -206,6 +209,7 @@ static int l_load(lua_State *L)
 {
 	struct rule_loading *l = lua_touserdata(L, 1);
 	struct rule *r = l->rule;
+
 	script_set_place(script_state_of(L), r->file, 1);
 	sandbox_load_take(L, l->source, r->file);
 	script_set_place(script_state_of(L), r->file, last_line(L));
@@ -239,6 +243,7 @@ int rule_load(struct script_state *s, struct sandbox *sandbox, enum script_kind 
 {
 	struct source source;
 	char file[SCRIPT_PLACE_MAX];
+
 	snprintf(file, sizeof(file), "%s/%s.lua", script_kind_name(kind), name);
 	int rc = bundle_read(sandbox->from, sandbox->files, &source, path, file, err);
 	if (rc != TIDE_OK)

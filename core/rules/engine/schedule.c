@@ -20,6 +20,7 @@ static const char broker_key;
 void schedule_each(const struct engine *e, schedule_fn fn, void *ctx)
 {
 	const struct generation *g = e->current;
+
 	for (size_t i = 0; i < g->rule_count; i++) {
 		const struct rule *rule = g->rules[i];
 		if (rule->kind != SCRIPT_SCHEDULE)
@@ -34,6 +35,7 @@ void schedule_each(const struct engine *e, schedule_fn fn, void *ctx)
 static const struct schedule_broker *broker_of(lua_State *L)
 {
 	const struct engine *e = lua_touserdata(L, lua_upvalueindex(1));
+
 	if (!e->schedule_call)
 		luaL_error(L, "'broker' was good for the run that it was given to");
 	return e->schedule_call->broker;
@@ -97,6 +99,7 @@ static void read_headers(lua_State *L, struct schedule_message *m)
 {
 	int type = lua_getfield(L, 1, "headers");
 	int headers = lua_gettop(L);
+
 	if (type == LUA_TNIL)
 		return;
 	if (type != LUA_TTABLE)
@@ -145,6 +148,7 @@ static int l_queue(lua_State *L)
 	const struct schedule_broker *broker = broker_of(L);
 	struct schedule_queue q;
 	struct slice name;
+
 	name.data = luaL_checklstring(L, 1, &name.len);
 	if (!broker->queue(broker->ctx, name, &q))
 		return 0;
@@ -167,6 +171,7 @@ void schedule_open(lua_State *L, struct engine *e)
 	static const luaL_Reg functions[] = { { "publish", l_publish },
 					      { "queue", l_queue },
 					      { NULL, NULL } };
+
 	lua_newtable(L);
 	lua_pushlightuserdata(L, e);
 	luaL_setfuncs(L, functions, 1);
@@ -178,6 +183,7 @@ void schedule_open(lua_State *L, struct engine *e)
 static int l_run(lua_State *L)
 {
 	const struct schedule_call *call = lua_touserdata(L, 1);
+
 	lua_rawgeti(L, LUA_REGISTRYINDEX, call->use->rule->functions[RULE_DECIDE]);
 	lua_rawgetp(L, LUA_REGISTRYINDEX, &broker_key);
 	lua_createtable(L, 0, 2);
@@ -194,6 +200,7 @@ int schedule_run(struct engine *e, struct slice name, const struct schedule_tick
 {
 	struct rule *rule;
 	int rc = generation_get(e->current, SCRIPT_SCHEDULE, name, &rule, err);
+
 	if (rc != TIDE_OK)
 		return rc;
 	const struct use use = { .rule = rule, .options = LUA_NOREF, .state = LUA_NOREF };

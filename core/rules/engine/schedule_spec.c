@@ -84,6 +84,7 @@ static void read_vhost(lua_State *L, int table, struct schedule_spec *out)
 void schedule_spec_read(lua_State *L, struct schedule_spec *out)
 {
 	int table = lua_gettop(L);
+
 	read_when(L, table, out);
 	read_missed(L, table, out);
 	read_vhost(L, table, out);
@@ -112,6 +113,7 @@ int64_t schedule_spec_due(const struct schedule_spec *s, const char *name,
 			  int64_t tick_ms)
 {
 	struct buf text;
+
 	if (s->jitter_ms == 0)
 		return tick_ms;
 	buf_init(&text);

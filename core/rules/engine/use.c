@@ -36,6 +36,7 @@ static int l_use(lua_State *L)
 	struct using *u = lua_touserdata(L, 1);
 	struct use *use = u->use;
 	const struct rule *rule = use->rule;
+
 	script_set_place(script_state_of(L), rule->file, rule->decide_line);
 	push_options(L, u->rule, u->options);
 	lua_pushvalue(L, -1);
@@ -73,6 +74,7 @@ int use_open(struct generation *g, size_t number, struct rule *rule,
 	     const struct args *options, struct error *err)
 {
 	char script[SCRIPT_PLACE_MAX];
+
 	snprintf(script, sizeof(script), "%s/%s", script_kind_name(rule->kind),
 		 rule->name);
 	int rc = options_check(&rule->options, options, script, err);

@@ -58,6 +58,7 @@ static bool counts(const struct folder *f, const char *name)
 static void on_event(uv_fs_event_t *event, const char *name, int events, int rc)
 {
 	struct folder *f = event->data;
+
 	if (!f->watch->is_closing && counts(f, name))
 		watch_poke(f->watch);
 }
@@ -67,6 +68,7 @@ void watch_poke(struct watch *w)
 	uint64_t now_ms = uv_now(w->loop);
 	uint64_t debounce_ms = (uint64_t)w->config.debounce_ms;
 	bool is_resting = uv_is_active((uv_handle_t *)&w->rest);
+
 	if (!is_resting)
 		w->since_ms = now_ms;
 	/* Starting a timer that runs starts it over: that is the debounce. */
@@ -99,6 +101,7 @@ static void on_folder_closed(uv_handle_t *handle)
 {
 	struct folder *f = handle->data;
 	struct watch *w = f->watch;
+
 	free_folder(f);
 	release(w);
 }
@@ -111,6 +114,7 @@ static void on_timer_closed(uv_handle_t *handle)
 static void forget_folders(struct watch *w)
 {
 	struct folder *f;
+
 	while ((f = TAILQ_FIRST(&w->folders))) {
 		TAILQ_REMOVE(&w->folders, f, link);
 		uv_close((uv_handle_t *)&f->event, on_folder_closed);
@@ -121,6 +125,7 @@ static void forget_folders(struct watch *w)
 static struct folder *find_folder(struct watch *w, const char *path)
 {
 	struct folder *f;
+
 	TAILQ_FOREACH (f, &w->folders, link)
 		if (strcmp(f->path, path) == 0)
 			return f;
@@ -143,6 +148,7 @@ static int start_folder(struct watch *w, struct folder *f)
 {
 	int rc = w->folder_count < FOLDERS_MAX ? uv_fs_event_init(w->loop, &f->event)
 					       : UV_ENOSPC;
+
 	if (rc != 0) {
 		free_folder(f);
 		return rc;
@@ -162,6 +168,7 @@ static int start_folder(struct watch *w, struct folder *f)
 static int add_folder(struct watch *w, const char *path, struct folder **out)
 {
 	struct folder *f = mem_zalloc(sizeof(*f));
+
 	f->watch = w;
 	f->event.data = f;
 	f->path = mem_strdup(path);
@@ -177,6 +184,7 @@ static int add_folder(struct watch *w, const char *path, struct folder **out)
 static bool add_whole(struct watch *w, const char *path, int *rc)
 {
 	struct folder *f = find_folder(w, path);
+
 	if (f && f->name_count == 0)
 		return false;
 	if (!f) {
@@ -195,6 +203,7 @@ static void add_place(void *ctx, const char *dir, const char *name)
 	struct watch *w = ctx;
 	struct folder *f = find_folder(w, dir);
 	bool is_new = !f;
+
 	if ((is_new && add_folder(w, dir, &f) != 0) || (!is_new && f->name_count == 0) ||
 	    (!is_new && counts(f, name)))
 		return;
@@ -208,6 +217,7 @@ static void add_entry(struct watch *w, const char *dir, const char *name, int de
 {
 	char real[PATH_MAX];
 	struct stat st;
+
 	if (snprintf(real, sizeof(real), "%s/%s", dir, name) >= (int)sizeof(real) ||
 	    lstat(real, &st) != 0)
 		return;
@@ -223,6 +233,7 @@ static void add_tree(struct watch *w, const char *path, int depth)
 {
 	int rc = 0;
 	struct dirent *entry;
+
 	if (!add_whole(w, path, &rc))
 		return;
 	DIR *dir = opendir(path);
@@ -238,6 +249,7 @@ static int add_dir(struct watch *w, const char *path)
 {
 	char here[PATH_MAX], real[PATH_MAX];
 	size_t before = w->folder_count;
+
 	if (!getcwd(here, sizeof(here)))
 		return UV_ENOENT;
 	if (links_follow(here, path, add_place, w, real))
@@ -248,6 +260,7 @@ static int add_dir(struct watch *w, const char *path)
 static int add_all(struct watch *w)
 {
 	int rc = 0;
+
 	for (int i = 0; i < WATCH_DIRS_MAX && rc == 0; i++) {
 		if (w->config.dirs[i])
 			rc = add_dir(w, w->config.dirs[i]);
@@ -264,6 +277,7 @@ void watch_renew(struct watch *w)
 static void on_rest(uv_timer_t *timer)
 {
 	struct watch *w = timer->data;
+
 	watch_renew(w);
 	w->config.on_change(w->config.ctx);
 }
@@ -271,6 +285,7 @@ static void on_rest(uv_timer_t *timer)
 int watch_open(struct watch **out, uv_loop_t *loop, const struct watch_config *config)
 {
 	struct watch *w = mem_zalloc(sizeof(*w));
+
 	w->loop = loop;
 	w->config = *config;
 	TAILQ_INIT(&w->folders);

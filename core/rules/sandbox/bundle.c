@@ -8,6 +8,7 @@
 struct bundle *bundle_create(void)
 {
 	struct bundle *b = mem_zalloc(sizeof(*b));
+
 	b->refs = 1;
 	return b;
 }
@@ -28,6 +29,7 @@ void bundle_unref(struct bundle *b)
 static size_t place_of(const struct bundle *b, const char *path, bool *is_there)
 {
 	size_t low = 0, high = b->count;
+
 	*is_there = false;
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
@@ -48,6 +50,7 @@ void bundle_add(struct bundle *b, const char *path, struct slice text)
 {
 	bool is_there;
 	size_t at = place_of(b, path, &is_there);
+
 	if (is_there)
 		return;
 	b->files = mem_realloc(b->files, (b->count + 1) * sizeof(*b->files));
@@ -65,12 +68,14 @@ const struct bundle_file *bundle_find(const struct bundle *b, const char *path)
 {
 	bool is_there;
 	size_t at = place_of(b, path, &is_there);
+
 	return is_there ? &b->files[at] : NULL;
 }
 
 uint64_t bundle_hash(const struct bundle *b)
 {
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
 	for (size_t i = 0; i < b->count; i++) {
 		const struct bundle_file *f = &b->files[i];
 		hash = (hash ^ source_hash(f->path, strlen(f->path))) *
@@ -84,6 +89,7 @@ void bundle_compare(const struct bundle *from, const struct bundle *to,
 		    bundle_change_fn on_change, void *ctx)
 {
 	size_t from_count = from ? from->count : 0, to_count = to ? to->count : 0;
+
 	for (size_t i = 0, j = 0; i < from_count || j < to_count;) {
 		const struct bundle_file *old = i < from_count ? &from->files[i] : NULL;
 		const struct bundle_file *new = j < to_count ? &to->files[j] : NULL;

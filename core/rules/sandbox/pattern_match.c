@@ -53,6 +53,7 @@ void pattern_match_spend(struct pattern_match *m, size_t steps)
 static inline bool is_in_set(const struct pattern_item *item, unsigned char byte)
 {
 	bool is_in = (item->set->bits[byte >> 5] >> (byte & 31)) & 1;
+
 	return is_in != item->is_negated;
 }
 
@@ -64,6 +65,7 @@ static inline bool is_in_class(const struct pattern_item *item, unsigned char by
 static inline bool takes(const struct pattern_item *item, const char *at)
 {
 	unsigned char byte = (unsigned char)*at;
+
 	switch (item->test) {
 	case PATTERN_TEST_BYTE:
 		return item->byte == byte;
@@ -101,6 +103,7 @@ static const char *match_again(struct pattern_match *m, const struct pattern_ite
 			       const char *at)
 {
 	const struct pattern_capture *capture = &m->captures[item->capture];
+
 	if (!capture->end)
 		return NULL;
 	ptrdiff_t len = capture->end - capture->start;
@@ -115,6 +118,7 @@ static const char *match_balance(struct pattern_match *m, const struct pattern_i
 {
 	size_t depth = 0;
 	const char *p = at;
+
 	if (at == m->end || (unsigned char)*at != item->byte)
 		return NULL;
 	for (; p < m->end; p++) {
@@ -137,6 +141,7 @@ static bool match_frontier(const struct pattern_match *m, const struct pattern_i
 {
 	unsigned char before = at == m->subject ? 0 : (unsigned char)at[-1];
 	unsigned char here = at == m->end ? 0 : (unsigned char)*at;
+
 	return !is_in_set(item, before) && is_in_set(item, here);
 }
 
@@ -144,6 +149,7 @@ static const char *match_other(struct pattern_match *m, const struct pattern_ite
 			       const char *at)
 {
 	struct pattern_capture *capture = &m->captures[item->capture];
+
 	switch (item->op) {
 	case PATTERN_OPEN:
 		*capture = (struct pattern_capture){ at, at };
@@ -172,6 +178,7 @@ static const char *take_many(struct pattern_match *m, const struct pattern_item 
 	const char *end = item->is_single && at < m->end ? at + 1 : m->end;
 	const char *last = pass(item, at, end);
 	const char *low = at + item->min;
+
 	spend(m, last - at);
 	if (last < low)
 		return NULL;
@@ -195,6 +202,7 @@ static const char *match_at(struct pattern_match *m, const struct pattern *p,
 {
 	const struct pattern_item *item = p->items;
 	struct pattern_choice *top = p->choices;
+
 	while (item->op != PATTERN_END) {
 		spend(m, 1);
 		switch (item->op) {
@@ -227,6 +235,7 @@ const char *pattern_match_search(struct pattern_match *m, const struct pattern *
 				 const char **at)
 {
 	const struct pattern_item *first = p->items;
+
 	if (p->is_anchored)
 		return match_at(m, p, *at);
 	bool has_first_byte =

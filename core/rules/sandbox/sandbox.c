@@ -72,6 +72,7 @@ static int l_len(lua_State *L)
 void sandbox_protect(lua_State *L)
 {
 	int table = lua_gettop(L);
+
 	lua_newtable(L);
 	lua_createtable(L, 0, 5);
 	lua_pushvalue(L, table);
@@ -125,6 +126,7 @@ static const char *read_piece(lua_State *L, void *ctx, size_t *len)
 	struct compiling *r = ctx;
 	const struct watchdog *watchdog = script_state_of(L)->watchdog;
 	const char *piece = r->at;
+
 	if (watchdog_has_fired(watchdog))
 		luaL_error(L, "%s:%d: ran longer than its budget of %d ms to be compiled",
 			   r->name, r->line, (int)watchdog_budget_ms(watchdog));
@@ -147,6 +149,7 @@ static bool is_word(const char *at, const char *word)
 static int find_too_many_jumps(const struct source *source)
 {
 	int line = 1, jumps = 0;
+
 	for (size_t i = 0; i + strlen("break") <= source->len; i++) {
 		const char *at = source->data + i;
 		line += *at == '\n';
@@ -161,6 +164,7 @@ static int find_too_many_jumps(const struct source *source)
 void sandbox_load_take(lua_State *L, struct source *source, const char *name)
 {
 	char chunk_name[SCRIPT_PLACE_MAX];
+
 	snprintf(chunk_name, sizeof(chunk_name), "=%s", name);
 	bool is_bytecode = source->len > 0 && source->data[0] == LUA_SIGNATURE[0];
 	int line = find_too_many_jumps(source);
@@ -186,6 +190,7 @@ void sandbox_load_take(lua_State *L, struct source *source, const char *name)
 static bool is_module_name(const char *name, size_t len)
 {
 	size_t word = 0;
+
 	for (const char *c = name; c < name + len; c++) {
 		bool is_letter = isalnum((unsigned char)*c) || *c == '_' || *c == '-';
 		if (!is_letter && (*c != '.' || word == 0))
@@ -201,6 +206,7 @@ static int read_module(struct sandbox *sandbox, const char *name, char *file,
 {
 	bool is_framework = strncmp(name, "tide.", strlen("tide.")) == 0;
 	char path[PATH_MAX];
+
 	snprintf(file, MODULE_FILE_MAX, "%s.lua", name);
 	for (char *c = file; c < file + strlen(name); c++) {
 		if (*c == '.')
@@ -257,6 +263,7 @@ static int l_require(lua_State *L)
 	struct sandbox *sandbox = lua_touserdata(L, lua_upvalueindex(1));
 	size_t len;
 	const char *name = luaL_checklstring(L, 1, &len);
+
 	luaL_argcheck(L, is_module_name(name, len), 1, "no name of a module");
 	lua_settop(L, 1);
 	lua_rawgetp(L, LUA_REGISTRYINDEX, &modules_key);
@@ -306,6 +313,7 @@ static void open_libraries(lua_State *L)
 {
 	static const char *const unsafe_string[] = { "dump", NULL };
 	static const char *const unsafe_math[] = { "random", "randomseed", NULL };
+
 	luaL_requiref(L, LUA_GNAME, luaopen_base, 0);
 	luaL_requiref(L, LUA_STRLIBNAME, luaopen_string, 1);
 	luaL_requiref(L, LUA_TABLIBNAME, luaopen_table, 1);
@@ -324,6 +332,7 @@ static void open_libraries(lua_State *L)
 static int l_open(lua_State *L)
 {
 	struct sandbox *sandbox = lua_touserdata(L, 1);
+
 	lua_remove(L, 1);
 	open_libraries(L); /* 1 */
 	lua_newtable(L);   /* 2: the template */

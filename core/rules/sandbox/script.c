@@ -12,6 +12,7 @@
 static bool nearest_line(lua_State *L, const char *file, char *out, size_t max)
 {
 	lua_Debug where;
+
 	for (int level = 0; lua_getstack(L, level, &where); level++) {
 		lua_getinfo(L, "Sl", &where);
 		if (where.currentline <= 0)
@@ -29,6 +30,7 @@ static void *allocate(void *ctx, void *old, size_t old_size, size_t size)
 	struct script_state *s = ctx;
 	size_t held = old ? old_size : 0; /* for new objects Lua passes their type */
 	bool is_string = !old && old_size == LUA_TSTRING;
+
 	if (size == 0) {
 		s->memory_bytes -= held;
 		free(old);
@@ -103,6 +105,7 @@ static bool has_place(const char *text)
 {
 	const char *place = strstr(text, ".lua:");
 	const char *space = strchr(text, ' ');
+
 	if (!place || (space && space < place))
 		return false;
 	place += strlen(".lua:");
@@ -122,6 +125,7 @@ static int l_message(lua_State *L)
 	const struct script_state *s = script_state_of(L);
 	char place[SCRIPT_PLACE_MAX];
 	const char *text;
+
 	if (lua_isstring(L, 1) || luaL_getmetafield(L, 1, "__tostring"))
 		text = luaL_tolstring(L, 1, NULL);
 	else
@@ -145,6 +149,7 @@ void script_set_place(struct script_state *s, const char *file, int line)
 int script_raise(lua_State *L)
 {
 	const struct script_state *s = script_state_of(L);
+
 	watchdog_check(s->watchdog, L);
 	lua_pushstring(L, s->fault);
 	return lua_error(L);
@@ -155,6 +160,7 @@ int script_fail(lua_State *L, const char *format, ...)
 	struct script_state *s = script_state_of(L);
 	char place[SCRIPT_PLACE_MAX], text[ERROR_TEXT_MAX - SCRIPT_PLACE_MAX - 2];
 	va_list args;
+
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
@@ -170,6 +176,7 @@ static bool describe_fault(const struct script_state *s, bool overran, const cha
 			   const char *file, struct error *err)
 {
 	const char *and = text ? "; then: " : "";
+
 	if (overran && !(text && strstr(text, ": ran longer than its budget"))) {
 		const char *place = watchdog_place(s->watchdog);
 		error_set(err, TIDE_ERULE, "%s: ran longer than its budget of %d ms%s%s",
@@ -187,6 +194,7 @@ static void describe(struct script_state *s, int rc, const char *file, bool over
 		     struct error *err)
 {
 	const char *text = lua_tostring(s->L, -1);
+
 	if (describe_fault(s, overran, text, file, err))
 		return;
 	if (rc == LUA_ERRMEM && s->was_string) {
@@ -219,6 +227,7 @@ static void describe(struct script_state *s, int rc, const char *file, bool over
 static void look_for_room(struct script_state *s)
 {
 	size_t most = s->memory_max_bytes - s->memory_max_bytes / 4;
+
 	s->is_exhausted =
 		s->memory_bytes > most && s->memory_bytes - most > s->grown_bytes;
 }
@@ -228,6 +237,7 @@ static void count_decision(struct script_stats *stats, bool has_failed,
 			   int64_t started_ns)
 {
 	int64_t now_ns = machine_clock_ns(CLOCK_MONOTONIC);
+
 	stats->calls++;
 	stats->time_ns += (uint64_t)(now_ns - started_ns);
 	cost_add(&stats->cost, (uint64_t)(now_ns - started_ns));
@@ -239,6 +249,7 @@ static void count(const struct script_call *call, int rc, bool overran,
 		  int64_t started_ns, const struct error *err)
 {
 	struct script_stats *stats = call->stats;
+
 	if (!stats)
 		return;
 	if (call->is_decision)
@@ -257,6 +268,7 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	lua_State *L = s->L;
 	int64_t started_ns = call->is_decision ? machine_clock_ns(CLOCK_MONOTONIC) : 0;
 	int top = lua_gettop(L);
+
 	s->file = call->file;
 	s->context = call->context;
 	s->place[0] = '\0';

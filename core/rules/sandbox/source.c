@@ -11,6 +11,7 @@
 uint64_t source_hash(const char *data, size_t len)
 {
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
 	for (size_t i = 0; i < len; i++) {
 		hash ^= (unsigned char)data[i];
 		hash *= UINT64_C(0x100000001b3);
@@ -41,6 +42,7 @@ static int read_all(int fd, char *data, size_t *len)
 int source_read(struct source *out, const char *path, const char *name, struct error *err)
 {
 	struct stat st;
+
 	*out = (struct source){ .data = NULL };
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)

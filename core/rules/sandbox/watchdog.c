@@ -39,6 +39,7 @@ struct watchdog {
 static void raise_overrun(struct watchdog *w, lua_State *L, const lua_Debug *where)
 {
 	char line[sizeof(w->place)];
+
 	snprintf(line, sizeof(line), "%s:%d", where->short_src, where->currentline);
 	if (w->place[0] == '\0' && where->currentline > 0)
 		memcpy(w->place, line, sizeof(line));
@@ -99,6 +100,7 @@ static void watch(void *arg)
 	const int64_t budget_ns = w->budget_ms * 1000000;
 	uint64_t seen = 0;
 	int64_t since_ns = 0;
+
 	uv_mutex_lock(&w->mutex);
 	while (!w->is_stopping) {
 		uint64_t now = atomic_load(&w->sequence);
@@ -122,6 +124,7 @@ static int handle_signal(void)
 {
 	struct sigaction action = { .sa_sigaction = on_signal,
 				    .sa_flags = SA_SIGINFO | SA_RESTART };
+
 	sigset_t set;
 	sigemptyset(&action.sa_mask);
 	sigemptyset(&set);
@@ -134,6 +137,7 @@ static int handle_signal(void)
 int watchdog_create(struct watchdog **out, int64_t budget_ms)
 {
 	struct watchdog *w = mem_zalloc(sizeof(*w));
+
 	w->budget_ms = budget_ms;
 	w->watched = pthread_self();
 	int rc = -pthread_getcpuclockid(w->watched, &w->watched_clock);
@@ -223,6 +227,7 @@ bool watchdog_has_fired(const struct watchdog *w)
 void watchdog_check(struct watchdog *w, lua_State *L)
 {
 	lua_Debug where = { .short_src = "?", .currentline = 0 };
+
 	if (!w->fired)
 		return;
 	for (int level = 0; lua_getstack(L, level, &where); level++) {

@@ -23,6 +23,7 @@ struct box {
 static void *unbox(lua_State *L, const char *type)
 {
 	struct box *box = luaL_checkudata(L, 1, type);
+
 	luaL_argcheck(L, box->object != NULL, 1, "is closed");
 	return box->object;
 }
@@ -31,6 +32,7 @@ static void *unbox(lua_State *L, const char *type)
 static struct box *push_box(lua_State *L, const char *type, int owner)
 {
 	struct box *box = lua_newuserdatauv(L, sizeof(*box), 1);
+
 	*box = (struct box){ .object = NULL };
 	luaL_setmetatable(L, type);
 	if (owner) {
@@ -45,6 +47,7 @@ static struct decision_context *context_of(lua_State *L)
 {
 	bool is_owned = lua_getiuservalue(L, 1, 1) == LUA_TUSERDATA;
 	struct box *box = lua_touserdata(L, is_owned ? -1 : 1);
+
 	lua_pop(L, 1);
 	return box->context;
 }
@@ -97,6 +100,7 @@ static const char *text_field(lua_State *L, int idx, const char *name, const cha
 static struct slice word_field(lua_State *L, int idx, const char *name)
 {
 	struct slice word = slice_from(text_field(L, idx, name, ""));
+
 	if (word.len > NAME_LEN_MAX)
 		luaL_error(L, "a message's %s has at most %d bytes", name, NAME_LEN_MAX);
 	return word;
@@ -105,6 +109,7 @@ static struct slice word_field(lua_State *L, int idx, const char *name)
 static struct msg *read_msg(lua_State *L, int idx)
 {
 	struct msg_header headers[MSG_HEADERS_MAX];
+
 	luaL_checktype(L, idx, LUA_TTABLE);
 	struct msg_spec spec = {
 		.id = (uint64_t)integer_field(L, idx, "id", 1),
@@ -146,6 +151,7 @@ static const char *dir_field(lua_State *L, const char *name)
 static int l_open(lua_State *L)
 {
 	struct error err;
+
 	if (lua_isnoneornil(L, 1)) {
 		lua_settop(L, 0);
 		lua_newtable(L);
@@ -177,6 +183,7 @@ static int l_engine_close(lua_State *L)
 {
 	struct box *box = luaL_checkudata(L, 1, ENGINE);
 	struct engine *e = box->object;
+
 	if (!e || TAILQ_FIRST(&e->handles))
 		return 0;
 	uv_loop_t *loop = e->loop;
@@ -192,6 +199,7 @@ static int l_reload(lua_State *L)
 {
 	struct error err;
 	int rc = reload_now(unbox(L, ENGINE), &err);
+
 	return push_result(L, rc, &err);
 }
 
@@ -205,6 +213,7 @@ static int l_seed(lua_State *L)
 static int l_set_now(lua_State *L)
 {
 	struct engine *e = unbox(L, ENGINE);
+
 	if (lua_isnil(L, 2))
 		engine_release_clock(e);
 	else
@@ -217,6 +226,7 @@ static int l_status(lua_State *L)
 	struct json json;
 	struct buf out;
 	struct engine *e = unbox(L, ENGINE);
+
 	buf_init(&out);
 	json_init(&json, &out);
 	engine_status(e, &json);
@@ -229,6 +239,7 @@ static int l_status(lua_State *L)
 static int take_message(void *ctx, const struct schedule_message *m, struct error *err)
 {
 	lua_State *L = ctx;
+
 	if (slice_is(m->exchange, "nowhere"))
 		return error_set(err, TIDE_ENOTFOUND, "there is no exchange 'nowhere'");
 	lua_newtable(L);
@@ -269,6 +280,7 @@ static int l_run(lua_State *L)
 	struct schedule_tick tick = { luaL_checkinteger(L, 3),
 				      (uint64_t)luaL_optinteger(L, 4, 0) };
 	struct error err;
+
 	lua_newtable(L);
 	int rc =
 		schedule_run(e, slice_from(luaL_checkstring(L, 2)), &tick, &broker, &err);
@@ -285,6 +297,7 @@ struct asked_tick {
 static void next_tick(void *ctx, const struct schedule_info *info)
 {
 	struct asked_tick *asked = ctx;
+
 	if (strcmp(info->name, asked->name) == 0)
 		asked->ms = schedule_spec_due(info->spec, info->name,
 					      schedule_spec_next(info->spec, asked->ms));
@@ -294,6 +307,7 @@ static void next_tick(void *ctx, const struct schedule_info *info)
 static int l_next_run(lua_State *L)
 {
 	struct asked_tick asked = { luaL_checkstring(L, 2), luaL_checkinteger(L, 3) };
+
 	schedule_each(unbox(L, ENGINE), next_tick, &asked);
 	lua_pushinteger(L, asked.ms);
 	return 1;
@@ -309,6 +323,7 @@ static int l_index(lua_State *L)
 					 .options = &args,
 					 .user = "exchange 'spec'" };
 	struct box *box = push_box(L, INDEX, 1);
+
 	read_args(L, 3, &args);
 	int rc = spec_index_create(e, &spec, &x, &err);
 	args_deinit(&args);
@@ -321,6 +336,7 @@ static int l_index(lua_State *L)
 static int l_index_close(lua_State *L)
 {
 	struct box *box = luaL_checkudata(L, 1, INDEX);
+
 	spec_index_destroy(box->object);
 	box->object = NULL;
 	return 0;
@@ -337,6 +353,7 @@ static int change(lua_State *L, change_fn make)
 	const struct index_binding b = { .dest = (uint32_t)luaL_checkinteger(L, 3),
 					 .pattern = slice_from(luaL_checkstring(L, 2)),
 					 .args = &args };
+
 	read_args(L, 4, &args);
 	int rc = make(x, &b, &err);
 	args_deinit(&args);
@@ -361,6 +378,7 @@ static int l_route(lua_State *L)
 	size_t count;
 	struct script_question q = { read_msg(L, 2), context_of(L) };
 	int rc = index_route(x->index, &q, &dests, &count, &err);
+
 	msg_unref((struct msg *)q.msg);
 	if (rc != TIDE_OK)
 		return push_result(L, rc, &err);
@@ -437,6 +455,7 @@ static int l_filter(lua_State *L)
 				 .context = context_of(L),
 				 .vhost = slice_from(text_field(L, 2, "vhost", "/")),
 				 .copies = { .max = DRAFT_COPIES_MAX } };
+
 	p.now_unix_ms = p.msg->ts_unix_ms;
 	int rc = filter_run(e, &p, &err);
 	int count = rc == TIDE_OK ? push_pass(L, &p) : push_result(L, rc, &err);
@@ -461,6 +480,7 @@ static int l_filter_ns(lua_State *L)
 	struct msg *m = read_msg(L, 2);
 	int rc = TIDE_OK;
 	uint64_t started_ns = uv_hrtime();
+
 	for (lua_Integer i = 0; i < n && rc == TIDE_OK; i++) {
 		struct filter_pass p;
 		p.msg = msg_ref(m);
@@ -491,6 +511,7 @@ static int l_dry_run(lua_State *L)
 		.is_dry = true,
 	};
 	struct box *box = lua_touserdata(L, 1), outer = *box;
+
 	lua_settop(L, 2);
 	box->context = &context;
 	int rc = lua_pcall(L, 0, LUA_MULTRET, 0);
@@ -509,6 +530,7 @@ static int l_strategy(lua_State *L)
 	enum script_kind kind = (enum script_kind)luaL_checkoption(L, 2, NULL, kinds);
 	const char *name = luaL_checkstring(L, 3);
 	struct box *box = push_box(L, STRATEGY, 1);
+
 	read_args(L, 4, &args);
 	int rc = strategy_create(e, kind, slice_from(name), &args, "queue 'spec'", &s,
 				 &err);
@@ -522,6 +544,7 @@ static int l_strategy(lua_State *L)
 static int l_strategy_close(lua_State *L)
 {
 	struct box *box = luaL_checkudata(L, 1, STRATEGY);
+
 	strategy_destroy(box->object);
 	box->object = NULL;
 	return 0;
@@ -531,6 +554,7 @@ static int l_strategy_close(lua_State *L)
 static uint64_t table_load(const void *ctx, unsigned shard)
 {
 	lua_State *L = (lua_State *)(uintptr_t)ctx;
+
 	lua_rawgeti(L, 4, shard); /* which raises nothing through the engine */
 	uint64_t load = (uint64_t)lua_tointeger(L, -1);
 	lua_pop(L, 1);
@@ -543,6 +567,7 @@ static int l_pick(lua_State *L)
 	struct strategy *s = unbox(L, STRATEGY);
 	struct error err;
 	unsigned shard, shards = (unsigned)luaL_checkinteger(L, 3);
+
 	lua_settop(L, 4);
 	strategy_set_load(s, lua_istable(L, 4) ? table_load : NULL, L);
 	struct script_question q = { read_msg(L, 2), context_of(L) };
@@ -561,6 +586,7 @@ static int l_rank(lua_State *L)
 	struct error err;
 	struct queue_view queue = { .vhost = SLICE("/"), .name = SLICE("spec") };
 	double rank;
+
 	if (lua_istable(L, 3)) {
 		lua_getfield(L, 3, "served");
 		queue.served = luaL_optnumber(L, -1, 0);
@@ -583,6 +609,7 @@ static int l_decide(lua_State *L)
 	struct strategy *s = unbox(L, STRATEGY);
 	struct error err;
 	struct retry_decision decision;
+
 	luaL_checktype(L, 3, LUA_TTABLE);
 	lua_Integer failures = integer_field(L, 3, "failures", 1);
 	struct failure_view failure = {
@@ -611,6 +638,7 @@ static int l_simulate(lua_State *L)
 	struct args args;
 	struct buf out;
 	struct json json;
+
 	lua_settop(L, 4);
 	if (lua_isnil(L, 4))
 		lua_newtable(L);
@@ -683,6 +711,7 @@ int spec_module_open(lua_State *L)
 		{ "decide", l_decide }, { "is_pure", l_strategy_is_pure },
 		{ NULL, NULL },
 	};
+
 	new_type(L, ENGINE, engine, l_engine_close);
 	new_type(L, INDEX, index, l_index_close);
 	new_type(L, STRATEGY, strategy, l_strategy_close);
