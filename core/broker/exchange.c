@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "queue.h"
-#include "route.h"
+#include "route_cache.h"
 #include "unusable.h"
 #include "rules/engine/index.h"
 

@@ -19,6 +19,7 @@
 #include "proto/line/request.h"
 #include "redis_stand_in.h"
 #include "rig.h"
+#include "session/session_private.h"
 #include "store/batch.h"
 
 #define OPS 2000
@@ -188,7 +189,7 @@ SECTION section_parse_ack(struct bench *b)
 
 static void route(struct bench *b, struct msg *m)
 {
-	const struct decide_spec spec = { .rules = &b->rig.broker->active_rules,
+	const struct decide_spec spec = { .rules = &b->rig.service->broker->active_rules,
 					  .vhost = b->topic->vhost };
 	const struct outcome outcome = { .msg = m, .exchange = b->topic };
 	const struct route *found;
