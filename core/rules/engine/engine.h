@@ -253,7 +253,6 @@ bool strategy_is_pure(const struct strategy *s);
 const char *strategy_script(const struct strategy *s);
 /* Of the script's file. */
 uint64_t strategy_hash(const struct strategy *s);
-void strategy_count_hit(struct strategy *s);
 
 /* How a sharding script learns the load of a shard, which only those that ask for
  * it pay for. Without it every shard has none. */

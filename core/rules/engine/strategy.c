@@ -61,11 +61,6 @@ uint64_t strategy_hash(const struct strategy *s)
 	return handle_use(&s->handle)->rule->hash;
 }
 
-void strategy_count_hit(struct strategy *s)
-{
-	s->handle.cache_hits++;
-}
-
 /* ---- queue and failure as scripts see them ------------------------------------- */
 
 static const struct queue_view *queue_of(const void *subject)
