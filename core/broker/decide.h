@@ -79,4 +79,10 @@ TIDE_MUST_USE int decide_route(struct decision *d, const struct decide_spec *spe
 			       struct error *err);
 void decide_deinit(struct decision *d);
 
+/* What queues remember the outcome by; an empty id: not at all. */
+static inline struct dedupe_key decide_dedupe_key(const struct outcome *o)
+{
+	return (struct dedupe_key){ msg_dedupe_id(o->msg), o->number };
+}
+
 #endif

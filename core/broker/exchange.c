@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "queue.h"
-#include "route.h"
+#include "route_cache.h"
 #include "unusable.h"
 
 struct exchange *exchange_find(struct vhost *v, struct slice name)

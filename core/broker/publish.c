@@ -1,7 +1,24 @@
 #include "publish.h"
 
 #include "broker.h"
-#include "shard/dedupe.h"
+
+/* Whether the queue has it now, and had not before. */
+static bool store_new(const struct outcome *o, const struct pick *pick,
+		      struct waiter *waiter, uint64_t *first)
+{
+	const struct dedupe_publish p = {
+		.key = decide_dedupe_key(o),
+		.window_ms = queue_dedupe_ms(pick->queue),
+		.shard = pick->shard,
+		.msg = o->msg,
+		.rank = pick->rank,
+	};
+
+	if (p.window_ms > 0)
+		return dedupe_publish(&pick->queue->dedupe, &p, waiter, first);
+	shard_publish(pick->shard, o->msg, pick->rank, waiter);
+	return true;
+}
 
 /* For a message with a publish id, each queue decides whether it has seen it. Gives how
  * many had; `*first` is the message that the first of those has. */
@@ -14,7 +31,7 @@ static unsigned store_once(struct broker *b, const struct outcome *o,
 	for (unsigned i = 0; i < o->count; i++) {
 		struct queue *q = o->picks[i].queue;
 
-		if (dedupe_publish(o, &o->picks[i], waiter, &id)) {
+		if (store_new(o, &o->picks[i], waiter, &id)) {
 			q->counters.published++;
 			continue;
 		}
@@ -60,12 +77,27 @@ static void apply(const struct decision *d, struct broker *b, struct waiter *wai
 		store(b, &d->copies[i], waiter, &first);
 }
 
-static bool has_dedupe_id(const struct decision *d)
+static size_t wanted_bytes(const struct outcome *o)
 {
+	const struct dedupe_key key = decide_dedupe_key(o);
+	size_t bytes = 0;
+
+	if (key.publish_id.len == 0)
+		return 0;
+	for (unsigned i = 0; i < o->count; i++)
+		if (queue_dedupe_ms(o->picks[i].queue) > 0)
+			bytes += dedupe_wanted(&o->picks[i].queue->dedupe, &key);
+	return bytes;
+}
+
+/* Is there room for the publish ids that would be remembered? */
+static int admit(const struct decision *d, const struct broker *b, struct error *err)
+{
+	size_t bytes = wanted_bytes(&d->first);
+
 	for (unsigned i = 0; i < d->copy_count; i++)
-		if (d->copies[i].msg->dedupe_len)
-			return true;
-	return d->first.msg->dedupe_len > 0;
+		bytes += wanted_bytes(&d->copies[i]);
+	return bytes ? dedupe_admit(b->dedupe, bytes, err) : TIDE_OK;
 }
 
 static int refuse_unroutable(const struct outcome *o, struct broker *b, struct error *err)
@@ -148,8 +180,8 @@ int publish_message(struct vhost *v, struct exchange *x, struct msg *m, bool is_
 	*out = (struct published){ .id = m->id };
 	if (rc == TIDE_OK && is_mandatory && d.first.count == 0)
 		rc = refuse_unroutable(&d.first, v->broker, err);
-	if (rc == TIDE_OK && has_dedupe_id(&d))
-		rc = dedupe_admit(v->broker, &d, err);
+	if (rc == TIDE_OK)
+		rc = admit(&d, v->broker, err);
 	if (rc == TIDE_OK)
 		apply(&d, v->broker, waiter, out);
 	decide_deinit(&d);
@@ -204,8 +236,8 @@ int publish_filtered(struct decision *d, const struct decide_spec *given,
 	if (rc == TIDE_OK)
 		rc = check_sizes(d, b, err);
 	tell(&watched, d, rc < 0 ? err : NULL);
-	if (rc == TIDE_OK && has_dedupe_id(d))
-		rc = dedupe_admit(b, d, err);
+	if (rc == TIDE_OK)
+		rc = admit(d, b, err);
 	if (rc < 0)
 		return rc;
 	store_unknown(b, &d->first, known, waiter);

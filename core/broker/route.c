@@ -7,47 +7,6 @@
 #include "decide.h"
 #include "unusable.h"
 
-void route_destroy(struct route *r)
-{
-	if (!r)
-		return;
-	mem_free(r->targets);
-	mem_free(r);
-}
-
-static size_t size_of(const struct route *r)
-{
-	return sizeof(*r) + r->key_len + r->cap * sizeof(*r->targets);
-}
-
-static void forget(struct route *r)
-{
-	struct exchange *x = r->exchange;
-	struct broker *b = x->vhost->broker;
-
-	HASH_DEL(x->routes, r);
-	x->route_count--;
-	TAILQ_REMOVE(&b->routes, r, memory_link);
-	b->route_bytes -= size_of(r);
-	route_destroy(r);
-}
-
-void route_cache_clear(struct exchange *x)
-{
-	while (x->routes)
-		forget(x->routes);
-}
-
-static struct route *route_create(struct slice key)
-{
-	struct route *r = mem_zalloc(sizeof(*r) + key.len);
-
-	r->key_len = key.len;
-	if (key.len)
-		memcpy(r->key, key.data, key.len);
-	return r;
-}
-
 /* A routing under way. */
 struct route_walk {
 	const struct decide_spec *spec;
@@ -213,14 +172,14 @@ static int make(const struct decide_spec *spec, const struct outcome *o,
 		struct decision_context *context, struct route **out, struct error *err)
 {
 	struct broker *b = spec->vhost->broker;
-	struct route *r = route_create(o->exchange ? o->msg->key : SLICE(""));
+	struct route *r = route_cache_new(o->exchange ? o->msg->key : SLICE(""));
 	struct route_walk w = { spec, o, { o->msg, context }, b, r, NULL };
 	int rc;
 
 	r->is_pure = true;
 	rc = visit_all(&w, err);
 	if (rc < 0) {
-		route_destroy(r);
+		route_cache_free(r);
 		return rc;
 	}
 	r->version = b->route_version;
@@ -250,32 +209,6 @@ static inline struct route *recall(const struct decide_spec *spec,
 		       : NULL;
 }
 
-/* Keep a pure decision, in the place of an outdated one for the same key. */
-static void remember(struct exchange *x, struct route *r)
-{
-	struct broker *b = x->vhost->broker;
-	struct route *old;
-
-	HASH_FIND(hh, x->routes, r->key, r->key_len, old);
-	if (old)
-		forget(old);
-	/* The first of the table is the oldest. */
-	if (x->route_count >= ROUTE_CACHE_MAX)
-		forget(x->routes);
-	if (r->count && r->count < r->cap) {
-		r->cap = r->count;
-		r->targets = mem_realloc(r->targets, r->cap * sizeof(*r->targets));
-	}
-	r->exchange = x;
-	HASH_ADD_KEYPTR(hh, x->routes, r->key, r->key_len, r);
-	x->route_count++;
-	TAILQ_INSERT_TAIL(&b->routes, r, memory_link);
-	b->route_bytes += size_of(r);
-	while (b->route_bytes > b->config.memory_max_bytes / ROUTE_CACHE_SHARE &&
-	       TAILQ_FIRST(&b->routes) != r)
-		forget(TAILQ_FIRST(&b->routes));
-}
-
 static void keep(const struct decide_spec *spec, const struct outcome *o, struct route *r)
 {
 	struct broker *b = spec->vhost->broker;
@@ -283,12 +216,12 @@ static void keep(const struct decide_spec *spec, const struct outcome *o, struct
 			(spec->context && spec->context->is_dry);
 
 	if (is_trial || !r->is_pure) {
-		route_destroy(b->route);
+		route_cache_free(b->route);
 		b->route = r;
 	} else if (o->exchange) {
-		remember(o->exchange, r);
+		route_cache_add(o->exchange, r);
 	} else {
-		route_destroy(r->targets[0].queue->direct);
+		route_cache_free(r->targets[0].queue->direct);
 		r->targets[0].queue->direct = r;
 	}
 }
@@ -303,7 +236,7 @@ static void visit_again(const struct decide_spec *spec, const struct outcome *o)
 
 	quiet.costs = NULL;
 	if (make(spec, o, &quiet, &r, &ignored) == TIDE_OK)
-		route_destroy(r);
+		route_cache_free(r);
 }
 
 /* @param known  what is remembered; NULL: nothing */

@@ -33,6 +33,7 @@ static int add_header(const struct cli *cli, struct pub_request *pub, const char
 {
 	const char *equals = strchr(text, '=');
 	size_t i = pub->p.header_count;
+
 	if (!equals || equals == text)
 		return cli_usage_error(cli, "--header must be NAME=VALUE, not '%s'",
 				       text);
@@ -70,8 +71,10 @@ static const char *exchange_word(const char *word)
 static int read_stdin(struct buf *input)
 {
 	size_t len;
+
 	do {
 		char *at = buf_reserve(input, 65536);
+
 		len = fread(at, 1, 65536, stdin);
 		buf_grow(input, len);
 	} while (len > 0);
@@ -104,6 +107,7 @@ static void print_total(const struct cli *cli, uint64_t total)
 static int publish_one(struct cli *cli, struct pub_request *pub)
 {
 	struct tidemq_receipt receipt;
+
 	if (tidemq_publish(cli->client, &pub->p, &receipt) != TIDEMQ_OK)
 		return cli_client_failure(cli);
 	print_receipt(cli, &receipt);
@@ -128,6 +132,7 @@ static int publish_lines(struct cli *cli, struct pub_request *pub)
 	ssize_t len;
 	uint64_t total = 0;
 	int status = TIDEMQ_OK;
+
 	while (status == TIDEMQ_OK && (len = getline(&line, &cap, stdin)) >= 0) {
 		if (len > 0 && line[len - 1] == '\n')
 			len--;
@@ -150,6 +155,7 @@ static int publish(struct cli *cli, struct pub_request *pub)
 	bool by_line = cli_is_given(cli, "lines");
 	const char *payload = cli->word_count > 2 ? cli->words[2] : NULL;
 	int status = read_options(cli, pub);
+
 	if (status != CLI_DONE)
 		return status;
 	if (pub->p.dedupe_id && (by_line || pub->count > 1))
@@ -181,6 +187,7 @@ static int publish(struct cli *cli, struct pub_request *pub)
 static int run_pub(struct cli *cli)
 {
 	struct pub_request pub = { 0 };
+
 	buf_init(&pub.input);
 	int status = publish(cli, &pub);
 	for (size_t i = 0; i < pub.p.header_count; i++)

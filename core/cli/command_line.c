@@ -66,6 +66,7 @@ bool command_line_help(FILE *out, const char *verb)
 static int check_words(const struct cli *cli)
 {
 	const struct cli_verb *v = cli->verb;
+
 	if (cli->word_count >= v->words_min && cli->word_count <= v->words_max)
 		return CLI_DONE;
 	return cli_usage_error(cli, "%s; usage: tidemq %s %s",
@@ -78,6 +79,7 @@ static int check_words(const struct cli *cli)
 static const char *default_url(void)
 {
 	const char *url = getenv(ENV_URL);
+
 	return url && *url ? url : CLIENT_URL_DEFAULT;
 }
 

@@ -19,6 +19,7 @@
 #include "proto/line/request.h"
 #include "redis_stand_in.h"
 #include "rig.h"
+#include "session/session_private.h"
 #include "store/batch.h"
 
 #define OPS 2000
