@@ -88,8 +88,6 @@ static bool parse_hash(struct slice s, uint64_t *out)
 	return true;
 }
 
-/* ---- Redis ------------------------------------------------------------------------ */
-
 /* NULL when there is none to write to, or not any more. */
 static struct store *store_of(const struct history *h)
 {
@@ -185,8 +183,6 @@ static void forget_entry(struct history *h, uint64_t number)
 	struct store_field removal = { slice_from(text), { NULL, 0 } };
 	store_document_change(store_of(h), DOC_LOG, &removal, 1, on_written, NULL);
 }
-
-/* ---- reading what was kept -------------------------------------------------------- */
 
 static void add_entry(struct history *h, uint64_t number, char *json)
 {
@@ -317,8 +313,6 @@ void history_load(struct history *h, store_done_fn on_done, void *ctx)
 	store_document_read(store_of(h), DOC_LAST, on_last, h);
 	store_document_read(store_of(h), DOC_LOG, on_log, h);
 }
-
-/* ---- noting ----------------------------------------------------------------------- */
 
 struct changes {
 	struct buf names[3]; /* by enum bundle_change: the members of an array */
@@ -508,8 +502,6 @@ void history_note_start(struct history *h, const struct error *refusal)
 				.after = found });
 	bundle_unref(found);
 }
-
-/* ---- asking ----------------------------------------------------------------------- */
 
 struct bundle *history_last_good(const struct history *h)
 {

@@ -142,8 +142,6 @@ const struct view_field api_msg_draft_fields[] = {
 };
 static const struct view_type msg_type = { .name = "msg", .fields = msg_fields };
 
-/* ---- headers ---------------------------------------------------------------- */
-
 static int l_header(lua_State *L)
 {
 	const struct msg *m = message(view_check(L, 1, &headers_type));

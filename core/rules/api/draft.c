@@ -9,8 +9,6 @@
 
 static const struct view_type draft_type, headers_type;
 
-/* ---- life ------------------------------------------------------------------------- */
-
 void draft_init(struct draft *d, const struct msg *m, int64_t now_unix_ms,
 		struct draft_copies *copies)
 {
@@ -52,8 +50,6 @@ struct msg *draft_build(const struct draft *d)
 	msg_to_spec(&d->now, &spec);
 	return msg_create(&spec);
 }
-
-/* ---- values ----------------------------------------------------------------------- */
 
 /* What is wrong with the value on the top, in the words of its writer. */
 static int refuse(lua_State *L, const char *field, const char *wanted)
@@ -115,9 +111,6 @@ static int64_t read_ms(lua_State *L, const char *field, int64_t min_ms)
 				  : "milliseconds from 0, or a duration like '30s'");
 	return ms;
 }
-
-/* ---- fields: each writes the value on the top -----------------------------------------
- */
 
 static void set_exchange(lua_State *L, struct draft *d)
 {
@@ -242,9 +235,6 @@ static int l_set_field(lua_State *L)
 			  " and headers.<name>",
 			  luaL_tolstring(L, 2, NULL));
 }
-
-/* ---- headers
- * ------------------------------------------------------------------------------ */
 
 static void own_headers(struct draft *d)
 {
@@ -394,9 +384,6 @@ static int l_headers(lua_State *L)
 	return 2;
 }
 
-/* ---- copies
- * ----------------------------------------------------------------------------------- */
-
 static void set_copy_headers(lua_State *L, struct draft *copy)
 {
 	int headers = lua_gettop(L);
@@ -448,9 +435,6 @@ static int l_copy(lua_State *L)
 	free_scratch(d);
 	return 0;
 }
-
-/* ---- the views
- * ---------------------------------------------------------------------------------- */
 
 void draft_push_headers(lua_State *L, const void *subject)
 {

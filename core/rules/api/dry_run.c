@@ -17,8 +17,6 @@ void dry_run_count(struct dry_run *run, const char *file, uint64_t time_ns)
 	run->scripts[i].time_ns += time_ns;
 }
 
-/* ---- a table whose changes are lost ------------------------------------------ */
-
 /* What the script has is an empty table with these metamethods. Their upvalues:
  * the real table, and the changes by key, where this light userdata stands for
  * nil. Tables inside are replaced alike when they are read. */

@@ -29,8 +29,6 @@ struct filter_set {
 	struct plan *spare; /* of a dry run, which leaves nothing behind */
 };
 
-/* ---- which filters match ------------------------------------------------------ */
-
 static bool is_for_all(const struct rule *r)
 {
 	return strcmp(r->match_exchange, "*") == 0;
@@ -125,8 +123,6 @@ static const struct plan *find_plan(struct filter_set *set, const struct msg *m,
 	return set->spare = plan;
 }
 
-/* ---- one filter ------------------------------------------------------------------- */
-
 struct filter_call {
 	const struct rule *rule;
 	struct draft *draft;
@@ -214,9 +210,6 @@ static int run_filter(struct engine *e, struct rule *rule, struct draft *d,
 	}
 	return status;
 }
-
-/* ---- the chain ------------------------------------------------------------------------
- */
 
 /* Which filters for all exchanges have seen the message, once that counts. */
 struct seen {

@@ -21,8 +21,6 @@ struct index {
 
 static const char to_key; /* of `to` in the registry */
 
-/* ---- binding ----------------------------------------------------------------------- */
-
 struct changing {
 	const struct use *use;
 	enum rule_function function;
@@ -79,8 +77,6 @@ static int rebuild(struct index *x, struct generation *g, struct error *err)
 		status = bind_in(x, g, &b, err);
 	return status;
 }
-
-/* ---- the build under way --------------------------------------------------------- */
 
 bool index_stage(struct index *x, struct generation *g, uint64_t serial, int *status,
 		 struct error *err)
@@ -211,9 +207,6 @@ int index_unbind(struct index *x, const struct index_binding *b, struct error *e
 		 x->handle.user);
 	return replace_index(x, err);
 }
-
-/* ---- routing -------------------------------------------------------------------------
- */
 
 bool index_is_pure(const struct index *x)
 {

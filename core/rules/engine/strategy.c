@@ -61,8 +61,6 @@ uint64_t strategy_hash(const struct strategy *s)
 	return handle_use(&s->handle)->rule->hash;
 }
 
-/* ---- queue and failure as scripts see them ------------------------------------- */
-
 static const struct queue_view *queue_of(const void *subject)
 {
 	return subject;
@@ -137,9 +135,6 @@ void strategy_open(lua_State *L)
 	view_open(L, &failure_type);
 	loads_open(L);
 }
-
-/* ---- the calls ----------------------------------------------------------------------
- */
 
 struct deciding {
 	const struct use *use;
