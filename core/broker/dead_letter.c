@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/container.h"
 #include "base/mem.h"
 #include "host/log.h"
 #include "publish.h"
@@ -32,7 +33,7 @@ static struct entry *find_moving(const struct move *move)
 
 static void on_copied(struct waiter *w)
 {
-	struct move *move = (struct move *)((char *)w - offsetof(struct move, waiter));
+	struct move *move = container_of(w, struct move, waiter);
 	struct entry *e = find_moving(move);
 
 	if (e && w->status < 0) {

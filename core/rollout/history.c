@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/container.h"
 #include "base/mem.h"
 #include "host/log.h"
 #include "base/waiter.h"
@@ -33,7 +34,7 @@ struct history {
 	uint64_t last_number;
 	struct kept kept[HISTORY_KEPT]; /* the newest first; NULL files: not read yet */
 	size_t kept_count;
-	uint64_t last;   /* hash of what was in force last; 0 = nothing */
+	uint64_t last;   /* hash of the rules that were active last; 0 = nothing */
 	uint64_t passed; /* the gate last; 0 = nothing. It may not be kept yet */
 	struct waiter loading;
 	store_done_fn on_loaded;
@@ -42,8 +43,7 @@ struct history {
 
 static void on_waited(struct waiter *w)
 {
-	struct history *h =
-		(struct history *)((char *)w - offsetof(struct history, loading));
+	struct history *h = container_of(w, struct history, loading);
 
 	h->on_loaded(h->loaded_ctx, w->status, w->text);
 }
@@ -314,14 +314,14 @@ void history_load(struct history *h, store_done_fn on_done, void *ctx)
 	store_document_read(store_of(h), DOC_LOG, on_log, h);
 }
 
-struct changes {
+struct file_changes {
 	struct buf names[3]; /* by enum bundle_change: the members of an array */
 	size_t count[3];
 };
 
 static void on_change(void *ctx, enum bundle_change change, const char *path)
 {
-	struct changes *c = ctx;
+	struct file_changes *c = ctx;
 	struct json j = { &c->names[change], c->count[change] > 0 };
 
 	if (c->count[change]++ < HISTORY_NAMES)
@@ -332,7 +332,7 @@ static void write_changes(struct json *j, const struct bundle *from,
 			  const struct bundle *to)
 {
 	static const char *const names[] = { "added", "changed", "removed" };
-	struct changes c = { .count = { 0 } };
+	struct file_changes c = { .count = { 0 } };
 	char count[32];
 
 	bundle_compare(from, to, on_change, &c);
