@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "broker.h"
+#include "rules/engine/strategy.h"
 
 static void deinit_outcome(struct decision *d, struct outcome *o)
 {

@@ -6,6 +6,8 @@
 #include "broker.h"
 #include "decide.h"
 #include "unusable.h"
+#include "rules/engine/index.h"
+#include "rules/engine/strategy.h"
 
 /* A routing under way. */
 struct route_walk {

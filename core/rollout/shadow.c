@@ -11,6 +11,7 @@
 #include "changes.h"
 #include "recent.h"
 #include "shadow_failures.h"
+#include "rules/engine/strategy.h"
 
 /* A publish on which the two disagree. */
 struct sample {

@@ -4,6 +4,7 @@
 #define TIDE_ROLLOUT_SHADOW_FAILURES_H
 
 #include "broker/queue.h"
+#include "rules/engine/strategy.h"
 
 #define SHADOW_FAILURE_SAMPLES 20
 

@@ -8,6 +8,7 @@
 #include "broker/queue.h"
 #include "broker/route.h"
 #include "schedule_run.h"
+#include "rules/engine/schedule.h"
 
 /* The ids of a message and its copies, as the first run has written them down. */
 static const struct schedule_id *ids_of(const struct schedule *s, unsigned message)

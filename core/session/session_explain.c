@@ -3,6 +3,8 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "rules/api/dry_run.h"
+#include "rules/engine/index.h"
+#include "rules/engine/strategy.h"
 #include "rollout/changes.h"
 #include "broker/decide.h"
 #include "session_private.h"
