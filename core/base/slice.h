@@ -44,6 +44,12 @@ static inline bool slice_has_prefix(struct slice s, const char *prefix)
 	return s.len >= len && memcmp(s.data, prefix, len) == 0;
 }
 
+static inline bool slice_has_suffix(struct slice s, const char *suffix)
+{
+	size_t len = strlen(suffix);
+	return s.len >= len && memcmp(s.data + s.len - len, suffix, len) == 0;
+}
+
 static inline struct slice slice_skip(struct slice s, size_t n)
 {
 	return (struct slice){ s.data + n, s.len - n };

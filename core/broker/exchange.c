@@ -4,6 +4,7 @@
 #include "queue.h"
 #include "route_cache.h"
 #include "unusable.h"
+#include "rules/engine/index.h"
 
 struct exchange *exchange_find(struct vhost *v, struct slice name)
 {

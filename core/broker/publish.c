@@ -139,46 +139,44 @@ static int check_sizes(const struct decision *d, const struct broker *b,
 	return rc;
 }
 
-/* A publish is decided by the active rules, and who watches may look at it. */
-struct publishing {
-	struct decide_spec spec;
-	uint64_t random_state; /* before the decision */
-};
-
-static inline void begin(struct publishing *p, const struct broker *b)
+/* The active rules decide it, and who watches may look at it. */
+static inline void begin(struct decide_spec *spec, struct watched_publish *p)
 {
+	const struct broker *b = spec->vhost->broker;
 	const struct watcher *w = &b->watcher;
 
-	p->spec.rules = &b->active_rules;
-	p->spec.now_ms = b->now_ms;
+	spec->rules = &b->active_rules;
+	spec->now_ms = b->now_ms;
 	if (w->on_publish)
-		p->spec.context = w->on_publish(w->ctx);
-	if (w->on_decided)
-		p->random_state = engine_random_state(b->engine);
+		spec->context = w->on_publish(w->ctx);
+	p->spec = spec;
+	p->random_state = engine_random_state(b->engine);
 }
 
-static inline void tell(const struct publishing *p, const struct broker *b,
-			const struct decision *d, const struct error *refusal)
+static inline void tell(struct watched_publish *p, const struct decision *d,
+			const struct error *refusal)
 {
-	const struct watcher *w = &b->watcher;
+	const struct watcher *w = &p->spec->vhost->broker->watcher;
 
+	p->decision = d;
+	p->refusal = refusal;
 	if (w->on_decided)
-		w->on_decided(w->ctx, &(struct watched_publish){ &p->spec, d, refusal,
-								 p->random_state });
+		w->on_decided(w->ctx, p);
 }
 
 int publish_message(struct vhost *v, struct exchange *x, struct msg *m, bool is_mandatory,
 		    struct waiter *waiter, struct published *out, struct error *err)
 {
-	struct publishing p = { .spec = { .vhost = v, .exchange = x, .msg = m } };
+	struct decide_spec spec = { .vhost = v, .exchange = x, .msg = m };
+	struct watched_publish watched;
 	struct decision d;
 	int rc;
 
-	begin(&p, v->broker);
-	rc = decide(&d, &p.spec, err);
+	begin(&spec, &watched);
+	rc = decide(&d, &spec, err);
 	if (rc == TIDE_OK)
 		rc = check_sizes(&d, v->broker, err);
-	tell(&p, v->broker, &d, rc < 0 ? err : NULL);
+	tell(&watched, &d, rc < 0 ? err : NULL);
 	*out = (struct published){ .id = m->id };
 	if (rc == TIDE_OK && is_mandatory && d.first.count == 0)
 		rc = refuse_unroutable(&d.first, v->broker, err);
@@ -186,22 +184,23 @@ int publish_message(struct vhost *v, struct exchange *x, struct msg *m, bool is_
 		rc = admit(&d, v->broker, err);
 	if (rc == TIDE_OK)
 		apply(&d, v->broker, waiter, out);
-	decision_deinit(&d);
+	decide_deinit(&d);
 	return rc;
 }
 
-int publish_filter(struct decision *d, const struct decide_spec *spec, struct error *err)
+int publish_filter(struct decision *d, const struct decide_spec *given, struct error *err)
 {
-	const struct broker *b = spec->vhost->broker;
-	struct publishing p = { .spec = *spec };
+	const struct broker *b = given->vhost->broker;
+	struct decide_spec spec = *given;
+	struct watched_publish watched;
 	int rc;
 
-	p.spec.rules = &b->active_rules;
-	p.spec.now_ms = b->now_ms;
-	rc = decide_filter(d, &p.spec, err);
+	spec.rules = &b->active_rules;
+	spec.now_ms = b->now_ms;
+	rc = decide_filter(d, &spec, err);
 	if (rc < 0) {
-		begin(&p, b);
-		tell(&p, b, d, err);
+		begin(&spec, &watched);
+		tell(&watched, d, err);
 	}
 	return rc;
 }
@@ -222,20 +221,21 @@ static void store_unknown(struct broker *b, struct outcome *o,
 	store(b, o, waiter, &ignored);
 }
 
-int publish_filtered(struct decision *d, const struct decide_spec *spec,
+int publish_filtered(struct decision *d, const struct decide_spec *given,
 		     const struct publish_known *known, struct waiter *waiter,
 		     struct error *err)
 {
-	struct broker *b = spec->vhost->broker;
-	struct publishing p = { .spec = *spec };
+	struct broker *b = given->vhost->broker;
+	struct decide_spec spec = *given;
+	struct watched_publish watched;
 	int rc;
 
 	/* The filters have had another moment. */
-	begin(&p, b);
-	rc = decide_route(d, &p.spec, err);
+	begin(&spec, &watched);
+	rc = decide_route(d, &spec, err);
 	if (rc == TIDE_OK)
 		rc = check_sizes(d, b, err);
-	tell(&p, b, d, rc < 0 ? err : NULL);
+	tell(&watched, d, rc < 0 ? err : NULL);
 	if (rc == TIDE_OK)
 		rc = admit(d, b, err);
 	if (rc < 0)

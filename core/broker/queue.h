@@ -9,6 +9,7 @@
 #include "shard/dedupe.h"
 #include "shard/shard.h"
 #include "vhost.h"
+#include "rules/engine/strategy.h"
 
 struct route;
 

@@ -6,9 +6,11 @@
 #include "broker.h"
 #include "decide.h"
 #include "unusable.h"
+#include "rules/engine/index.h"
+#include "rules/engine/strategy.h"
 
 /* A routing under way. */
-struct walk {
+struct route_walk {
 	const struct decide_spec *spec;
 	const struct outcome *outcome;
 	struct script_question question;
@@ -18,7 +20,8 @@ struct walk {
 };
 
 /* What the queue's scripts decide by the key alone is decided now. */
-static int fill_target(const struct walk *w, struct route_target *t, struct error *err)
+static int fill_target(const struct route_walk *w, struct route_target *t,
+		       struct error *err)
 {
 	struct queue *q = t->queue;
 	struct strategy **strategies = q->strategies[w->spec->rules->slot];
@@ -49,8 +52,8 @@ static int fill_target(const struct walk *w, struct route_target *t, struct erro
 	return TIDE_OK;
 }
 
-static int add_queue(const struct walk *w, struct queue *q, const struct binding *binding,
-		     struct error *err)
+static int add_queue(const struct route_walk *w, struct queue *q,
+		     const struct binding *binding, struct error *err)
 {
 	struct route *r = w->route;
 
@@ -68,7 +71,7 @@ static int add_queue(const struct walk *w, struct queue *q, const struct binding
 }
 
 /* Once, so bindings between exchanges may form a loop. */
-static void add_exchange(struct walk *w, struct exchange *x)
+static void add_exchange(struct route_walk *w, struct exchange *x)
 {
 	if (x->visit == w->broker->route_stamp)
 		return;
@@ -91,7 +94,7 @@ static const struct binding *binding_at(const struct exchange *x, uint32_t numbe
 	return b && !b->is_released ? b : NULL;
 }
 
-static void trace(const struct walk *w, struct exchange *x, const uint32_t *found,
+static void trace(const struct route_walk *w, struct exchange *x, const uint32_t *found,
 		  size_t count)
 {
 	const struct decide_spec *spec = w->spec;
@@ -110,7 +113,7 @@ static void trace(const struct walk *w, struct exchange *x, const uint32_t *foun
 }
 
 /* Follow the matching bindings of an exchange. */
-static int visit(struct walk *w, struct exchange *x, struct error *err)
+static int visit(struct route_walk *w, struct exchange *x, struct error *err)
 {
 	struct index *index = x->indexes[w->spec->rules->slot];
 	const uint32_t *found;
@@ -146,7 +149,7 @@ static int visit(struct walk *w, struct exchange *x, struct error *err)
 	return rc;
 }
 
-static int visit_all(struct walk *w, struct error *err)
+static int visit_all(struct route_walk *w, struct error *err)
 {
 	const struct outcome *o = w->outcome;
 	struct exchange *x;
@@ -172,7 +175,7 @@ static int make(const struct decide_spec *spec, const struct outcome *o,
 {
 	struct broker *b = spec->vhost->broker;
 	struct route *r = route_cache_new(o->exchange ? o->msg->key : SLICE(""));
-	struct walk w = { spec, o, { o->msg, context }, b, r, NULL };
+	struct route_walk w = { spec, o, { o->msg, context }, b, r, NULL };
 	int rc;
 
 	r->is_pure = true;
@@ -238,25 +241,37 @@ static void visit_again(const struct decide_spec *spec, const struct outcome *o)
 		route_cache_free(r);
 }
 
+/* @param known  what is remembered; NULL: nothing */
+static int find(const struct decide_spec *spec, const struct outcome *o,
+		struct route *known, const struct route **out, struct error *err)
+{
+	struct route *made;
+	int rc;
+
+	if (known) {
+		visit_again(spec, o);
+		known->was_cached = true;
+		*out = known;
+		return TIDE_OK;
+	}
+	rc = make(spec, o, spec->context, &made, err);
+	if (rc < 0)
+		return rc;
+	keep(spec, o, made);
+	*out = made;
+	return TIDE_OK;
+}
+
 int route_find(const struct decide_spec *spec, const struct outcome *o,
 	       const struct route **out, struct error *err)
 {
-	struct route *r = NULL;
-	int rc = TIDE_OK;
+	struct route *r = spec->rules->slot == RULESET_ACTIVE ? recall(spec, o) : NULL;
 
-	if (spec->rules->slot == RULESET_ACTIVE)
-		r = recall(spec, o);
-	if (r) {
-		if (spec->on_visit)
-			visit_again(spec, o);
-		else if (o->exchange)
-			index_count_hit(o->exchange->indexes[RULESET_ACTIVE]);
-		r->was_cached = true;
-	} else {
-		rc = make(spec, o, spec->context, &r, err);
-		if (rc == TIDE_OK)
-			keep(spec, o, r);
-	}
+	if (!r || spec->on_visit)
+		return find(spec, o, r, out, err);
+	if (o->exchange)
+		index_count_hit(o->exchange->indexes[RULESET_ACTIVE]);
+	r->was_cached = true;
 	*out = r;
-	return rc;
+	return TIDE_OK;
 }

@@ -3,6 +3,8 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "rules/api/dry_run.h"
+#include "rules/engine/index.h"
+#include "rules/engine/strategy.h"
 #include "rollout/changes.h"
 #include "broker/decide.h"
 #include "session_private.h"
@@ -273,7 +275,7 @@ static void explain(const struct decide_spec *spec, struct explanation *x,
 		answer(x, spec, &d, rc == TIDE_OK ? NULL : &err, r);
 	else
 		reply_error(r, &err);
-	decision_deinit(&d);
+	decide_deinit(&d);
 }
 
 static struct explanation *explanation_create(void)

@@ -3,6 +3,8 @@
 #include "shard/dedupe.h"
 #include "session_private.h"
 #include "broker/unusable.h"
+#include "rules/engine/index.h"
+#include "rules/engine/engine_status.h"
 
 static void add_args(struct json *j, const char *key, const struct args *args)
 {

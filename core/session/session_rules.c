@@ -6,7 +6,9 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "rules/engine/bundle.h"
+#include "rules/sandbox/bundle.h"
+#include "rules/engine/reload.h"
+#include "rules/engine/engine_status.h"
 #include "rollout/gate.h"
 #include "rollout/history.h"
 #include "rollout/recent.h"
