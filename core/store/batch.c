@@ -87,8 +87,6 @@ void batch_reset(struct batch *b, struct slice prefix)
 	b->result = (struct batch_result){ TIDE_OK, TIDE_OK, NULL };
 }
 
-/* ---- building --------------------------------------------------------------- */
-
 static void open_command(struct batch *b, enum batch_kind kind)
 {
 	struct batch_section *section = &b->sections[kind];
@@ -247,8 +245,6 @@ size_t batch_bytes(const struct batch *b)
 	return b->bytes;
 }
 
-/* ---- sending ------------------------------------------------------------------ */
-
 static void add_part(struct batch *b, const char *bytes, size_t len)
 {
 	b->parts[b->request.part_count++] =
@@ -295,8 +291,6 @@ void batch_seal(struct batch *b)
 	}
 	b->request.replies = b->removal_replies + writes + (b->has_exec ? 2 : 0);
 }
-
-/* ---- what Redis said ----------------------------------------------------------- */
 
 static void refuse(struct batch *b, int *status, const char *text)
 {

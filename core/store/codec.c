@@ -16,9 +16,7 @@ static bool rank_is_integer(double rank)
 	       rank == (double)(int64_t)rank;
 }
 
-/* ---- encoding ----------------------------------------------------------
- *
- * Written by hand, into room that is there: a packer that appends each number by
+/* Written by hand, into room that is there: a packer that appends each number by
  * a call took three times as long for a message of 128 bytes. */
 
 static size_t size_uint(uint64_t n)
@@ -206,9 +204,7 @@ void codec_encode(struct buf *out, const struct msg *m, double rank)
 	buf_grow(out, plan.size);
 }
 
-/* ---- decoding ----------------------------------------------------------
- *
- * Read with a cursor of our own and not with msgpack_unpack_next: that one
+/* Read with a cursor of our own and not with msgpack_unpack_next: that one
  * allocates what a length in the bytes asks for before it looks whether the
  * bytes are there, and needs a heap of objects for each message. */
 

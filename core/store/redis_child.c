@@ -44,8 +44,6 @@ struct redis_child {
 	void *stopped_ctx;
 };
 
-/* ---- the data directory --------------------------------------------------- */
-
 static int open_in(const struct redis_child *child, const char *name, int flags)
 {
 	return openat(child->dir_fd, name, flags | O_CLOEXEC, 0600);
@@ -173,8 +171,6 @@ const char *redis_child_fsync(const struct redis_child *child)
 	return names[child->fsync];
 }
 
-/* ---- what it said last ----------------------------------------------------- */
-
 /* "12:M 21 Nov 2026 09:45:52.123 # text" -> "text" */
 static const char *skip_log_prefix(const char *line)
 {
@@ -217,8 +213,6 @@ static void describe_exit(int status, char *out, size_t size)
 	else
 		snprintf(out, size, "ended with status %d", WEXITSTATUS(status));
 }
-
-/* ---- starting ---------------------------------------------------------------- */
 
 struct server_option {
 	const char *name;
@@ -384,8 +378,6 @@ void redis_child_set_answered(struct redis_child *child, int64_t pid)
 			 (long long)pid, child->data_dir);
 	child->adopted = (pid_t)pid;
 }
-
-/* ---- stopping ------------------------------------------------------------------ */
 
 static bool is_gone(struct redis_child *child)
 {

@@ -66,8 +66,6 @@ struct redis_conn {
 static void try_connect(struct redis_conn *c);
 static void on_grace_over(uv_timer_t *timer);
 
-/* ---- writing at the end of a turn --------------------------------------- */
-
 /* The prepare callback runs before the loop sleeps. The idle handle does
  * nothing but keep the loop from sleeping, for the case that the flush was
  * asked for by another prepare callback, when ours has already run. */
@@ -91,8 +89,6 @@ static void schedule_flush(struct redis_conn *c)
 	uv_prepare_start(&c->prepare, on_prepare);
 	uv_idle_start(&c->idle, on_idle);
 }
-
-/* ---- time-outs ---------------------------------------------------------- */
 
 static void lose(struct redis_conn *c, const char *why, bool is_final, int64_t pause_ms);
 
@@ -141,8 +137,6 @@ static void on_pause_over(uv_timer_t *timer)
 	try_connect(timer->data);
 }
 
-/* ---- losing and failing -------------------------------------------------- */
-
 static void drop_link(struct redis_conn *c)
 {
 	struct redis_requests unanswered;
@@ -181,8 +175,6 @@ static bool is_start_over(const struct redis_conn *c, bool is_final)
 	return is_final || !c->config.is_patient ||
 	       uv_now(c->loop) - c->began_at_ms > PATIENCE_MS;
 }
-
-/* ---- a request that Redis will not have ------------------------------------- */
 
 /* A command that Redis cannot read, because a word of it is too long for one, ends
  * the connection, and would end the next one as well. */
@@ -279,8 +271,6 @@ static void lose(struct redis_conn *c, const char *why, bool is_final, int64_t p
 		give_up(c, culprit);
 }
 
-/* ---- the greeting -------------------------------------------------------- */
-
 static void tell_up(struct redis_conn *c)
 {
 	struct error err;
@@ -365,8 +355,6 @@ static void on_link_connected(void *ctx)
 	redis_link_flush(c->link);
 }
 
-/* ---- the link ------------------------------------------------------------ */
-
 static void on_link_bytes(void *ctx)
 {
 	struct redis_conn *c = ctx;
@@ -445,8 +433,6 @@ static void try_connect(struct redis_conn *c)
 	if (status < 0)
 		lose(c, uv_strerror(status), false, 0);
 }
-
-/* ---- the life of the connection ------------------------------------------ */
 
 struct redis_conn *redis_conn_create(uv_loop_t *loop,
 				     const struct redis_conn_config *config,

@@ -83,8 +83,6 @@ static void link_lost(struct redis_link *l, const char *why)
 	l->hooks.on_lost(l->hooks.ctx, why);
 }
 
-/* ---- reading ----------------------------------------------------------- */
-
 /* Give the replies that are complete to their requests, in order. */
 static void answer(struct redis_link *l)
 {
@@ -140,8 +138,6 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 	}
 	answer(l);
 }
-
-/* ---- connecting -------------------------------------------------------- */
 
 static void on_io_closed(uv_handle_t *handle)
 {
@@ -268,8 +264,6 @@ void redis_link_close(struct redis_link *l, struct redis_requests *unanswered)
 		uv_close(&l->io.handle, on_nothing_to_close);
 	}
 }
-
-/* ---- writing ----------------------------------------------------------- */
 
 void redis_link_send(struct redis_link *l, struct redis_request *r)
 {

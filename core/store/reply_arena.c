@@ -96,8 +96,6 @@ static void *allocate(struct reply_arena *a, size_t size)
 	return result;
 }
 
-/* ---- what hiredis's reader calls ----------------------------------------------- */
-
 static redisReply *create(const redisReadTask *task, size_t extra)
 {
 	redisReply *reply = extra > SIZE_MAX - sizeof(*reply)

@@ -11,8 +11,6 @@
 #define COMMAND_TIMEOUT_MS 10000
 #define COUNT_MAX 4096
 
-/* ---- requests ------------------------------------------------------------- */
-
 void *store_call_create(struct store *s, size_t size)
 {
 	struct store_call *call = mem_zalloc(size);
@@ -110,8 +108,6 @@ void store_done_call_send(struct store_done_call *d, unsigned replies)
 	store_call_send(&d->call, replies, on_done_reply);
 }
 
-/* ---- batches ---------------------------------------------------------------- */
-
 struct batch *store_batch_begin(struct store *s, const struct store_shard *shard)
 {
 	struct batch *b = s->free_batches;
@@ -171,8 +167,6 @@ void store_batch_commit_take(struct batch *b, batch_done_fn on_done, void *ctx)
 	redis_conn_send(b->store->conn, &b->request);
 }
 
-/* ---- shards ------------------------------------------------------------------ */
-
 struct store_shard *store_shard_create(struct store *s, struct slice vhost,
 				       struct slice queue, unsigned index)
 {
@@ -203,8 +197,6 @@ void store_shard_erase(struct store *s, const struct store_shard *shard,
 		layout_resp_key(out, shard_prefix(shard), (enum layout_key)key);
 	store_done_call_send(d, 1);
 }
-
-/* ---- opening ------------------------------------------------------------------ */
 
 static void tell_state(void *ctx, enum store_state state, const char *why)
 {
@@ -332,8 +324,6 @@ int store_open(struct store **out, uv_loop_t *loop, const struct store_config *c
 	return TIDE_OK;
 }
 
-/* ---- closing ------------------------------------------------------------------- */
-
 static void end(void *ctx)
 {
 	struct store *s = ctx;
@@ -381,8 +371,6 @@ void store_hurry(struct store *s)
 	else if (s->child)
 		redis_child_hurry(s->child);
 }
-
-/* ---- what it is ------------------------------------------------------------------ */
 
 bool store_is_durable(const struct store *s)
 {

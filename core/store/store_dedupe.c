@@ -11,8 +11,6 @@
 
 #define COPY_MAX UINT16_MAX
 
-/* ---- a member ------------------------------------------------------------------ */
-
 size_t store_dedupe_format_head(const struct store_seen *seen,
 				char out[STORE_DEDUPE_HEAD_MAX])
 {
@@ -44,8 +42,6 @@ int store_dedupe_parse_member(struct slice member, struct store_seen *out)
 		return TIDE_ESYNTAX;
 	return TIDE_OK;
 }
-
-/* ---- store_dedupe_read ----------------------------------------------------------- */
 
 struct seen_call {
 	struct store_call call;
@@ -107,8 +103,6 @@ void store_dedupe_read(struct store *s, const struct store_shard *shard, int64_t
 	resp_text(out, "WITHSCORES");
 	store_call_send(&r->call, 1, on_seen_reply);
 }
-
-/* ---- store_dedupe_trim ----------------------------------------------------------- */
 
 struct trim_call {
 	struct store_call call;

@@ -47,10 +47,7 @@ void store_definition_remove(struct store *s, enum store_table table, struct sli
 	store_done_call_send(d, 1);
 }
 
-/* ---- store_definition_load
- * -------------------------------------------------------------------
- *
- * First the vhosts; then, for each, a request a table, so that a definition is
+/* First the vhosts; then, for each, a request a table, so that a definition is
  * told once whatever the connection does in between. */
 
 struct load {

@@ -13,8 +13,6 @@ static void write_key(struct buf *out, const char *name)
 	resp_bulk_end(out);
 }
 
-/* ---- changing --------------------------------------------------------------------- */
-
 static void write_head(struct buf *out, const char *verb, const char *name, size_t words)
 {
 	resp_array(out, 2 + words);
@@ -60,8 +58,6 @@ void store_document_remove(struct store *s, const char *name, store_done_fn on_d
 	write_head(&d->call.bytes, "UNLINK", name, 0);
 	store_done_call_send(d, 1);
 }
-
-/* ---- reading ---------------------------------------------------------------------- */
 
 struct document_call {
 	struct store_call call;

@@ -10,8 +10,6 @@
 #include "redis_script.h"
 #include "store_private.h"
 
-/* ---- store_read --------------------------------------------------------------- */
-
 struct read_call {
 	struct store_call call;
 	store_rows_fn on_rows;
@@ -207,9 +205,6 @@ void store_read(struct store *s, const struct store_shard *shard, enum store_set
 	send_read(s, shard, &what, start, count, budget);
 }
 
-/* ---- store_read_counts --------------------------------------------------------------
- */
-
 struct count_call {
 	struct store_call call;
 	store_counts_fn on_counts;
@@ -273,10 +268,6 @@ void store_read_counts(struct store *s, const struct store_shard *shard,
 	}
 	store_call_send(&c->call, 1 + STORE_SET_COUNT, on_count_reply);
 }
-
-/* ---- store_read_has
- * ------------------------------------------------------------------------
- */
 
 struct has_call {
 	struct store_call call;
