@@ -188,7 +188,7 @@ SECTION section_parse_ack(struct bench *b)
 
 static void route(struct bench *b, struct msg *m)
 {
-	const struct decide_spec spec = { .rules = &b->rig.broker->active_rules,
+	const struct decide_spec spec = { .rules = &b->rig.service->broker->active_rules,
 					  .vhost = b->topic->vhost };
 	const struct outcome outcome = { .msg = m, .exchange = b->topic };
 	const struct route *found;
