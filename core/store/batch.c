@@ -178,11 +178,17 @@ static void add_msg(struct batch *b, const struct msg *m, double rank,
 		    const struct id_word *id)
 {
 	struct buf *out = entry(b, BATCH_WRITE_MSG);
-	struct codec_plan plan;
-	codec_plan(&plan, m, rank);
-	char *to = buf_reserve(out, RESP_ID_LEN + RESP_BULK_HEAD_MAX + plan.size + 2);
-	to = resp_put_bulk_head(put_id(to, id), plan.size);
-	added(b, out, resp_put_end(codec_write(to, m, rank, &plan)));
+	size_t before = RESP_ID_LEN + RESP_BULK_HEAD_MAX;
+	size_t head_max = codec_head_max(m);
+	char *to = buf_reserve(out, before + head_max + m->payload_len + 2);
+	char *head = to + before;
+	size_t head_len = (size_t)(codec_put_head(head, m, rank) - head);
+
+	/* The size stands before the head, which moves to the end of it. */
+	to = resp_put_bulk_head(put_id(to, id), head_len + m->payload_len);
+	memmove(to, head, head_len);
+	memcpy(to + head_len, m->payload, m->payload_len);
+	added(b, out, resp_put_end(to + head_len + m->payload_len));
 }
 
 void batch_insert(struct batch *b, const struct msg *m, double rank, enum store_set set,

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "store/batch.h"
-#include "store/codec.h"
+#include "codec_encode.h"
 #include "store/resp.h"
 
 #define PREFIX "tide:{//q#0}:"
