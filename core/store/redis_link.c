@@ -17,7 +17,8 @@
 struct redis_link {
 	uv_loop_t *loop;
 	const struct redis_url *url;
-	struct redis_link_hooks hooks;
+	const struct redis_link_ops *ops;
+	void *ctx;
 	union {
 		uv_handle_t handle;
 		uv_stream_t stream;
@@ -48,13 +49,14 @@ struct redis_link {
 static void try_address(struct redis_link *l);
 
 struct redis_link *redis_link_create(uv_loop_t *loop, const struct redis_url *url,
-				     const struct redis_link_hooks *hooks)
+				     const struct redis_link_ops *ops, void *ctx)
 {
 	struct redis_link *l = mem_alloc(sizeof(*l));
 	memset(l, 0, offsetof(struct redis_link, parts));
 	l->loop = loop;
 	l->url = url;
-	l->hooks = *hooks;
+	l->ops = ops;
+	l->ctx = ctx;
 	reply_arena_init(&l->replies);
 	l->reader = reply_arena_reader(&l->replies);
 	if (l->reader)
@@ -65,14 +67,13 @@ struct redis_link *redis_link_create(uv_loop_t *loop, const struct redis_url *ur
 
 static void link_free(struct redis_link *l)
 {
-	struct redis_link_hooks hooks = l->hooks;
 	if (l->addresses)
 		uv_freeaddrinfo(l->addresses);
 	if (l->reader)
 		redisReaderFree(l->reader);
 	reply_arena_deinit(&l->replies);
+	l->ops->on_closed(l->ctx);
 	mem_free(l);
-	hooks.on_closed(hooks.ctx);
 }
 
 static void link_lost(struct redis_link *l, const char *why)
@@ -80,7 +81,7 @@ static void link_lost(struct redis_link *l, const char *why)
 	if (l->is_closing || l->is_lost)
 		return;
 	l->is_lost = true;
-	l->hooks.on_lost(l->hooks.ctx, why);
+	l->ops->on_lost(l->ctx, why);
 }
 
 /* Give the replies that are complete to their requests, in order. */
@@ -107,10 +108,9 @@ static void answer(struct redis_link *l)
 					     : "a reply to no request");
 			return;
 		}
-		bool is_last = ++r->answered == r->replies;
-		if (is_last)
+		if (++r->answered == r->replies)
 			TAILQ_REMOVE(&l->requests, r, entry);
-		l->hooks.on_reply(l->hooks.ctx, r, reply, is_last);
+		l->ops->on_reply(l->ctx, r, reply);
 		reply_arena_reset(&l->replies);
 	}
 }
@@ -131,7 +131,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 					     : uv_strerror((int)count));
 		return;
 	}
-	l->hooks.on_bytes(l->hooks.ctx);
+	l->ops->on_bytes(l->ctx);
 	if (redisReaderFeed(l->reader, buf->base, (size_t)count) != REDIS_OK) {
 		link_lost(l, l->reader->errstr);
 		return;
@@ -166,7 +166,7 @@ static void on_connected(uv_connect_t *request, int status)
 		return;
 	}
 	l->is_connected = true;
-	l->hooks.on_connected(l->hooks.ctx);
+	l->ops->on_connected(l->ctx);
 }
 
 static int connect_tcp(struct redis_link *l)

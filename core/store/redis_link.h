@@ -15,23 +15,21 @@
 
 struct redis_link;
 
-struct redis_link_hooks {
-	void *ctx;
+struct redis_link_ops {
 	void (*on_connected)(void *ctx);
 	/* Bytes came: Redis is alive, whether or not a reply is complete. */
 	void (*on_bytes)(void *ctx);
-	/* A reply to `r`, which has left the link when `is_last`. */
-	void (*on_reply)(void *ctx, struct redis_request *r, const redisReply *reply,
-			 bool is_last);
+	/* A reply to `r`, which has left the link with its last one. */
+	void (*on_reply)(void *ctx, struct redis_request *r, const redisReply *reply);
 	/* The owner closes the link, in here or later. */
 	void (*on_lost)(void *ctx, const char *why);
 	/* The link's memory is gone after this. */
 	void (*on_closed)(void *ctx);
 };
 
-/* `url` must outlive the link. */
+/* `url` and `ops` must outlive the link. */
 struct redis_link *redis_link_create(uv_loop_t *loop, const struct redis_url *url,
-				     const struct redis_link_hooks *hooks);
+				     const struct redis_link_ops *ops, void *ctx);
 /* Begin; a failure is on_lost's, or the returned one when it is immediate. */
 TIDE_MUST_USE int redis_link_connect(struct redis_link *l);
 /* Put the request behind those that are waiting; redis_link_flush writes. */

@@ -1,46 +1,38 @@
 /* store_read.c: the requests that read a shard. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/id.h"
 #include "base/mem.h"
 #include "host/log.h"
 #include "codec.h"
-#include "resp.h"
 #include "redis_script.h"
 #include "store_private.h"
 
 struct read_call {
 	struct store_call call;
 	store_rows_fn on_rows;
-	void *ctx;
 	enum store_set set;
 	bool ids_only;
-	size_t prefix_len;
-	char prefix[]; /* of the shard's keys, for the log */
 };
 
-/* The element of a list of lists, or NULL; `*chunk` and `*within` are where. */
-static const redisReply *next_element(const redisReply *lists, size_t *chunk,
-				      size_t *within)
+/* A place in a list of lists. */
+struct element_cursor {
+	const redisReply *lists;
+	size_t list;
+	size_t at;
+};
+
+/* The next element, or NULL after the last. */
+static const redisReply *next_element(struct element_cursor *c)
 {
-	while (*chunk < lists->elements) {
-		const redisReply *list = lists->element[*chunk];
-		if (list->type == REDIS_REPLY_ARRAY && *within < list->elements)
-			return list->element[(*within)++];
-		(*chunk)++;
-		*within = 0;
+	for (; c->list < c->lists->elements; c->list++, c->at = 0) {
+		const redisReply *list = c->lists->element[c->list];
+
+		if (list->type == REDIS_REPLY_ARRAY && c->at < list->elements)
+			return list->element[c->at++];
 	}
 	return NULL;
-}
-
-static size_t count_elements(const redisReply *lists)
-{
-	size_t count = 0;
-	for (size_t i = 0; i < lists->elements; i++)
-		if (lists->element[i]->type == REDIS_REPLY_ARRAY)
-			count += lists->element[i]->elements;
-	return count;
 }
 
 /* "attempts failures reason" */
@@ -63,23 +55,19 @@ static int read_body(const struct read_call *r, struct store_row *row,
 {
 	struct msg_spec known = { .id = row->id, .pool = r->call.store->config.msgs };
 	struct error err;
+	int rc;
+
 	if (!body || body->type != REDIS_REPLY_STRING)
 		return TIDE_OK;
-	int status = codec_decode(store_reply_slice(body), &known, &row->msg, &row->rank,
-				  &err);
-	if (status != TIDE_ESTORE)
-		return status;
+	rc = codec_decode(store_reply_slice(body), &known, &row->msg, &row->rank, &err);
+	if (rc != TIDE_ESTORE)
+		return rc;
 	row->rank = 0;
 	row->is_corrupt = true;
-	log_error("store: message %016llx in %.*smsg: %s", (unsigned long long)row->id,
-		  (int)r->prefix_len, r->prefix, err.text);
+	log_error("store: message %016llx in %smsg: %s", (unsigned long long)row->id,
+		  r->call.shard->prefix, err.text);
 	return TIDE_OK;
 }
-
-struct row_list {
-	struct store_row *rows;
-	size_t count;
-};
 
 #define EXACT_INTEGER_MAX (UINT64_C(1) << 53)
 
@@ -92,218 +80,161 @@ static double read_score(const redisReply *score)
 	return strtod(score->str, NULL);
 }
 
-/* One member with its score; TIDE_EMPTY when it is none that we wrote. */
-static int read_member(const struct read_call *r, struct store_row *row,
-		       const redisReply *member, const redisReply *score)
+/* One member with its score; false when it is not one of ours. */
+static bool read_member(const struct read_call *r, struct store_row *row,
+			const redisReply *member, const redisReply *score)
 {
 	if (member->type != REDIS_REPLY_STRING || score->type != REDIS_REPLY_STRING)
-		return TIDE_EMPTY;
+		return false;
 	row->score = read_score(score);
 	if (id_parse(store_reply_slice(member), &row->id) == TIDE_OK)
-		return TIDE_OK;
-	log_error("store: %.*s%s has a member that is no id: %.40s", (int)r->prefix_len,
-		  r->prefix, layout_key_suffix(layout_set_key(r->set)), member->str);
-	return TIDE_EMPTY;
+		return true;
+	log_error("store: %s%s has a member that is not an id: %.40s",
+		  STORE_KEY(r->call.shard, layout_set_key(r->set)), member->str);
+	return false;
 }
 
+/* `count` is that of the rows that hold a message, also after a failure. */
 static int read_rows(const struct read_call *r, const redisReply *reply,
-		     struct row_list *out)
+		     struct store_row *rows, size_t *count)
 {
 	const redisReply *members = reply->element[0];
-	const redisReply *bodies = reply->element[1];
-	const redisReply *tries = reply->element[2];
-	size_t body_chunk = 0, body_at = 0, tries_chunk = 0, tries_at = 0;
-	size_t total = members->elements / 2;
-	if (!r->ids_only)
-		total = count_elements(bodies) < total ? count_elements(bodies) : total;
-	out->rows = mem_alloc((total ? total : 1) * sizeof(*out->rows));
-	for (size_t i = 0; i < total; i++) {
-		const redisReply *body = next_element(bodies, &body_chunk, &body_at);
-		const redisReply *tried = next_element(tries, &tries_chunk, &tries_at);
-		struct store_row *row = &out->rows[out->count];
+	struct element_cursor bodies = { .lists = reply->element[1] };
+	struct element_cursor tries = { .lists = reply->element[2] };
+	int rc;
+
+	for (size_t i = 0; i + 1 < members->elements; i += 2) {
+		const redisReply *body = next_element(&bodies);
+		const redisReply *tried = next_element(&tries);
+		struct store_row *row = &rows[*count];
+
+		if (!body && !r->ids_only)
+			break;
 		*row = (struct store_row){ .id = 0 };
-		if (read_member(r, row, members->element[2 * i],
-				members->element[2 * i + 1]) < 0)
+		if (!read_member(r, row, members->element[i], members->element[i + 1]))
 			continue;
-		int status = read_body(r, row, body);
-		if (status < 0)
-			return status;
+		rc = read_body(r, row, body);
+		if (rc < 0)
+			return rc;
 		read_tries(row, tried);
-		out->count++;
+		++*count;
 	}
 	return TIDE_OK;
 }
 
 static bool is_rows_reply(const redisReply *reply)
 {
-	return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
-	       reply->element[0]->type == REDIS_REPLY_ARRAY &&
+	return reply->elements == 3 && reply->element[0]->type == REDIS_REPLY_ARRAY &&
 	       reply->element[1]->type == REDIS_REPLY_ARRAY &&
 	       reply->element[2]->type == REDIS_REPLY_ARRAY;
 }
 
-static void on_read_reply(struct redis_request *request, const redisReply *reply)
+static void on_read_reply(struct store_call *call, const redisReply *reply, bool is_last)
 {
-	struct read_call *r = container_of(request, struct read_call, call.request);
-	struct row_list list = { NULL, 0 };
-	const char *text;
-	int status = store_reply_status(reply, &text);
-	if (status == TIDE_OK && !is_rows_reply(reply)) {
-		status = TIDE_ESTORE;
-		text = "an unexpected reply to a read";
-	} else if (status == TIDE_OK) {
-		status = read_rows(r, reply, &list);
-		text = status < 0 ? "no memory for what was read" : NULL;
+	struct read_call *r = container_of(call, struct read_call, call);
+	struct store_row *rows = NULL;
+	size_t count = 0;
+	int rc;
+
+	if (reply && is_rows_reply(reply)) {
+		rows = mem_alloc((reply->element[0]->elements / 2 + 1) * sizeof(*rows));
+		rc = read_rows(r, reply, rows, &count);
+		if (rc < 0)
+			store_call_fail(call, rc, "out of memory for what was read");
+	} else {
+		store_call_fail(call, TIDE_ESTORE, "an unexpected reply of Redis");
 	}
-	r->on_rows(r->ctx, status, text, status < 0 ? NULL : list.rows,
-		   status < 0 ? 0 : list.count);
-	for (size_t i = 0; i < list.count; i++)
-		msg_unref(list.rows[i].msg);
-	mem_free(list.rows);
-	store_call_destroy(&r->call);
+	rc = call->err.code;
+	r->on_rows(call->ctx, rc, store_call_text(call), rc < 0 ? NULL : rows,
+		   rc < 0 ? 0 : count);
+	for (size_t i = 0; i < count; i++)
+		msg_unref(rows[i].msg);
+	mem_free(rows);
 }
 
-static void write_read(struct buf *out, struct slice prefix, enum store_set set,
-		       int64_t start, int64_t last, size_t max_bytes)
-{
-	resp_array(out, 9);
-	resp_text(out, "EVAL");
-	resp_bulk(out, redis_script_read);
-	resp_text(out, "3");
-	layout_resp_key(out, prefix, layout_set_key(set));
-	layout_resp_key(out, prefix, LAYOUT_MSG);
-	layout_resp_key(out, prefix, LAYOUT_TRIES);
-	resp_int(out, start);
-	resp_int(out, last);
-	resp_int(out, (int64_t)max_bytes);
-}
-
-static void send_read(struct store *s, const struct store_shard *shard,
-		      const struct read_call *what, int64_t start, unsigned count,
-		      size_t max_bytes)
-{
-	struct slice prefix = shard_prefix(shard);
-	struct read_call *r = store_call_create(s, sizeof(*r) + prefix.len);
-	r->on_rows = what->on_rows;
-	r->ctx = what->ctx;
-	r->set = what->set;
-	r->ids_only = max_bytes == 0;
-	r->prefix_len = prefix.len;
-	memcpy(r->prefix, prefix.data, prefix.len);
-	write_read(&r->call.bytes, prefix, what->set, start,
-		   store_last_index(start, store_clamp_count(count)), max_bytes);
-	store_call_send(&r->call, 1, on_read_reply);
-}
-
-void store_read(struct store *s, const struct store_shard *shard, enum store_set set,
+void store_read(struct store *s, struct store_shard *shard, enum store_set set,
 		int64_t start, unsigned count, size_t max_bytes, bool ids_only,
 		store_rows_fn on_rows, void *ctx)
 {
-	struct read_call what = { .on_rows = on_rows, .ctx = ctx, .set = set };
+	struct read_call *r = store_call_create(s, shard, sizeof(*r), on_read_reply, ctx);
 	/* 0 means no bodies at all to the script. */
 	size_t budget = ids_only ? 0 : max_bytes < INT32_MAX ? max_bytes + 1 : INT32_MAX;
-	send_read(s, shard, &what, start, count, budget);
+
+	r->on_rows = on_rows;
+	r->set = set;
+	r->ids_only = ids_only;
+	store_call_add(&r->call, "EVAL %b 3 %s%s %s%s %s%s %lld %lld %llu",
+		       redis_script_read.data, redis_script_read.len,
+		       STORE_KEY(shard, layout_set_key(set)),
+		       STORE_KEY(shard, LAYOUT_MSG), STORE_KEY(shard, LAYOUT_TRIES),
+		       (long long)start, store_last_index(start, count),
+		       (unsigned long long)budget);
+	store_call_send(&r->call, REDIS_REPLY_ARRAY);
 }
 
-struct count_call {
+struct counts_call {
 	struct store_call call;
 	store_counts_fn on_counts;
-	void *ctx;
 	struct store_counts counts;
-	int status;
-	char text[256];
 };
 
-static void note_count(struct count_call *c, const redisReply *reply)
+static void on_counts_reply(struct store_call *call, const redisReply *reply,
+			    bool is_last)
 {
-	const char *text;
-	unsigned index = c->call.request.answered - 1;
-	int status = store_reply_status(reply, &text);
-	if (index == 0)
-		c->status = TIDE_OK;
-	if (status == TIDE_OK && reply->type != REDIS_REPLY_INTEGER) {
-		status = TIDE_ESTORE;
-		text = "an unexpected reply to a count";
-	}
-	if (status < 0 && c->status == TIDE_OK) {
-		c->status = status;
-		snprintf(c->text, sizeof(c->text), "%s", text);
-	} else if (status == TIDE_OK && index == 0) {
+	struct counts_call *c = container_of(call, struct counts_call, call);
+	unsigned answered = call->request.answered;
+
+	if (reply && answered == 1)
 		c->counts.bodies = (uint64_t)reply->integer;
-	} else if (status == TIDE_OK) {
-		c->counts.sets[index - 1] = (uint64_t)reply->integer;
-	}
+	else if (reply)
+		c->counts.sets[answered - 2] = (uint64_t)reply->integer;
+	if (is_last)
+		c->on_counts(call->ctx, call->err.code, store_call_text(call),
+			     call->err.code < 0 ? NULL : &c->counts);
 }
 
-static void on_count_reply(struct redis_request *request, const redisReply *reply)
-{
-	struct count_call *c = container_of(request, struct count_call, call.request);
-	if (reply) {
-		note_count(c, reply);
-		if (request->answered < request->replies)
-			return;
-		c->on_counts(c->ctx, c->status, c->status < 0 ? c->text : NULL,
-			     c->status < 0 ? NULL : &c->counts);
-	} else {
-		c->on_counts(c->ctx, TIDE_ESHUTDOWN, error_text(TIDE_ESHUTDOWN), NULL);
-	}
-	store_call_destroy(&c->call);
-}
-
-void store_read_counts(struct store *s, const struct store_shard *shard,
+void store_read_counts(struct store *s, struct store_shard *shard,
 		       store_counts_fn on_counts, void *ctx)
 {
-	struct count_call *c = store_call_create(s, sizeof(*c));
-	struct buf *out = &c->call.bytes;
+	struct counts_call *c =
+		store_call_create(s, shard, sizeof(*c), on_counts_reply, ctx);
+
 	c->on_counts = on_counts;
-	c->ctx = ctx;
-	resp_array(out, 2);
-	resp_text(out, "HLEN");
-	layout_resp_key(out, shard_prefix(shard), LAYOUT_MSG);
-	for (int set = 0; set < STORE_SET_COUNT; set++) {
-		resp_array(out, 2);
-		resp_text(out, "ZCARD");
-		layout_resp_key(out, shard_prefix(shard),
-				layout_set_key((enum store_set)set));
-	}
-	store_call_send(&c->call, 1 + STORE_SET_COUNT, on_count_reply);
+	store_call_add(&c->call, "HLEN %s%s", STORE_KEY(shard, LAYOUT_MSG));
+	for (int set = 0; set < STORE_SET_COUNT; set++)
+		store_call_add(&c->call, "ZCARD %s%s",
+			       STORE_KEY(shard, layout_set_key((enum store_set)set)));
+	store_call_send(&c->call, REDIS_REPLY_INTEGER);
 }
 
 struct has_call {
 	struct store_call call;
 	store_has_fn on_has;
-	void *ctx;
-	unsigned count;
 	bool found[];
 };
 
-static void on_has_reply(struct redis_request *request, const redisReply *reply)
+static void on_has_reply(struct store_call *call, const redisReply *reply, bool is_last)
 {
-	struct has_call *h = container_of(request, struct has_call, call.request);
-	const char *ignored;
-	int status = store_reply_status(reply, &ignored);
-	/* An error: the key is no hash, so no message is in it. */
-	if (reply)
-		h->found[request->answered - 1] =
-			status == TIDE_OK && reply->integer == 1;
-	if (reply && request->answered < request->replies)
-		return;
-	h->on_has(h->ctx, reply ? TIDE_OK : TIDE_ESHUTDOWN, h->found, h->count);
-	store_call_destroy(&h->call);
+	struct has_call *h = container_of(call, struct has_call, call);
+	bool is_shutdown = call->err.code == TIDE_ESHUTDOWN;
+
+	/* An error: the key is not a hash, and the message is not in it. */
+	if (!is_shutdown)
+		h->found[call->request.answered - 1] = reply && reply->integer == 1;
+	if (is_last)
+		h->on_has(call->ctx, is_shutdown ? TIDE_ESHUTDOWN : TIDE_OK, h->found,
+			  call->request.replies);
 }
 
-void store_read_has(struct store *s, const struct store_shard *shard, const uint64_t *ids,
+void store_read_has(struct store *s, struct store_shard *shard, const uint64_t *ids,
 		    unsigned count, store_has_fn on_has, void *ctx)
 {
-	struct has_call *h = store_call_create(s, sizeof(*h) + count * sizeof(bool));
+	struct has_call *h = store_call_create(
+		s, shard, sizeof(*h) + count * sizeof(bool), on_has_reply, ctx);
+
 	h->on_has = on_has;
-	h->ctx = ctx;
-	h->count = count;
-	for (unsigned i = 0; i < count; i++) {
-		resp_array(&h->call.bytes, 3);
-		resp_text(&h->call.bytes, "HEXISTS");
-		layout_resp_key(&h->call.bytes, shard_prefix(shard), LAYOUT_MSG);
-		resp_id(&h->call.bytes, ids[i]);
-	}
-	store_call_send(&h->call, count, on_has_reply);
+	for (unsigned i = 0; i < count; i++)
+		store_call_add(&h->call, "HEXISTS %s%s %016llx",
+			       STORE_KEY(shard, LAYOUT_MSG), (unsigned long long)ids[i]);
+	store_call_send(&h->call, 0);
 }

@@ -267,27 +267,6 @@ static void scores_are_exact(void **state)
 	}
 }
 
-static void integers_are_decimal(void **state)
-{
-	static const struct {
-		int64_t n;
-		const char *text;
-	} cases[] = {
-		{ 0, "$1\r\n0\r\n" },
-		{ 10, "$2\r\n10\r\n" },
-		{ -1, "$2\r\n-1\r\n" },
-		{ INT64_MAX, "$19\r\n9223372036854775807\r\n" },
-		{ INT64_MIN, "$20\r\n-9223372036854775808\r\n" },
-	};
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct buf out;
-		buf_init(&out);
-		resp_int(&out, cases[i].n);
-		assert_string_equal(buf_cstr(&out), cases[i].text);
-		buf_deinit(&out);
-	}
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -302,7 +281,6 @@ int main(void)
 		cmocka_unit_test(errors_inside_of_exec_count),
 		cmocka_unit_test(transaction_that_gives_nil_is_refused),
 		cmocka_unit_test(scores_are_exact),
-		cmocka_unit_test(integers_are_decimal),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
