@@ -25,9 +25,9 @@ struct redis_link {
 		uv_tcp_t tcp;
 		uv_pipe_t pipe;
 	} io;
-	bool has_io;
 	bool is_connected;
 	bool is_closing;
+	bool is_io_closed; /* after is_closing */
 	bool is_lost;
 	bool is_resolving;
 	bool is_writing;
@@ -46,12 +46,23 @@ struct redis_link {
 	char input[READ_BYTES];
 };
 
-static void try_address(struct redis_link *l);
+static void open_io(struct redis_link *l)
+{
+	if (l->url->kind == REDIS_URL_TCP) {
+		uv_tcp_init(l->loop, &l->io.tcp);
+		uv_tcp_nodelay(&l->io.tcp, 1);
+		uv_tcp_keepalive(&l->io.tcp, 1, KEEPALIVE_SECONDS);
+	} else {
+		uv_pipe_init(l->loop, &l->io.pipe, 0);
+	}
+	l->io.handle.data = l;
+}
 
 struct redis_link *redis_link_create(uv_loop_t *loop, const struct redis_url *url,
 				     const struct redis_link_ops *ops, void *ctx)
 {
 	struct redis_link *l = mem_alloc(sizeof(*l));
+
 	memset(l, 0, offsetof(struct redis_link, parts));
 	l->loop = loop;
 	l->url = url;
@@ -59,9 +70,9 @@ struct redis_link *redis_link_create(uv_loop_t *loop, const struct redis_url *ur
 	l->ctx = ctx;
 	reply_arena_init(&l->replies);
 	l->reader = reply_arena_reader(&l->replies);
-	if (l->reader)
-		l->reader->maxbuf = READER_KEEP_BYTES;
+	l->reader->maxbuf = READER_KEEP_BYTES;
 	TAILQ_INIT(&l->requests);
+	open_io(l);
 	return l;
 }
 
@@ -69,8 +80,7 @@ static void link_free(struct redis_link *l)
 {
 	if (l->addresses)
 		uv_freeaddrinfo(l->addresses);
-	if (l->reader)
-		redisReaderFree(l->reader);
+	redisReaderFree(l->reader);
 	reply_arena_deinit(&l->replies);
 	l->ops->on_closed(l->ctx);
 	mem_free(l);
@@ -139,28 +149,54 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 	answer(l);
 }
 
+static void on_connected(uv_connect_t *request, int status);
+static void on_io_closed(uv_handle_t *handle);
+
+/* There may be no way to an address (no IPv6, say), but one to the next. */
+static void address_failed(struct redis_link *l, int rc)
+{
+	if (l->address && l->address->ai_next) {
+		l->address = l->address->ai_next;
+		uv_close(&l->io.handle, on_io_closed);
+	} else {
+		link_lost(l, uv_strerror(rc));
+	}
+}
+
+static void try_address(struct redis_link *l)
+{
+	int rc = uv_tcp_connect(&l->connect, &l->io.tcp, l->address->ai_addr,
+				on_connected);
+
+	if (rc < 0)
+		address_failed(l, rc);
+}
+
 static void on_io_closed(uv_handle_t *handle)
 {
 	struct redis_link *l = handle->data;
-	l->has_io = false;
-	if (!l->is_closing)
-		try_address(l);
-	else if (!l->is_resolving)
-		link_free(l);
+
+	l->is_io_closed = l->is_closing;
+	if (l->is_closing) {
+		if (!l->is_resolving)
+			link_free(l);
+		return;
+	}
+	open_io(l);
+	try_address(l);
 }
 
 static void on_connected(uv_connect_t *request, int status)
 {
 	struct redis_link *l = request->data;
+
 	if (l->is_closing || status == UV_ECANCELED)
 		return;
-	if (status < 0 && l->address && l->address->ai_next) {
-		l->address = l->address->ai_next;
-		uv_close(&l->io.handle, on_io_closed);
+	if (status < 0) {
+		address_failed(l, status);
 		return;
 	}
-	if (status == 0)
-		status = uv_read_start(&l->io.stream, on_alloc, on_read);
+	status = uv_read_start(&l->io.stream, on_alloc, on_read);
 	if (status < 0) {
 		link_lost(l, uv_strerror(status));
 		return;
@@ -169,100 +205,47 @@ static void on_connected(uv_connect_t *request, int status)
 	l->ops->on_connected(l->ctx);
 }
 
-static int connect_tcp(struct redis_link *l)
-{
-	int status = uv_tcp_init(l->loop, &l->io.tcp);
-	if (status < 0)
-		return status;
-	l->has_io = true;
-	l->io.handle.data = l;
-	uv_tcp_nodelay(&l->io.tcp, 1);
-	uv_tcp_keepalive(&l->io.tcp, 1, KEEPALIVE_SECONDS);
-	return uv_tcp_connect(&l->connect, &l->io.tcp, l->address->ai_addr, on_connected);
-}
-
-static void try_address(struct redis_link *l)
-{
-	int status = connect_tcp(l);
-	if (status == 0)
-		return;
-	/* There is no way to it (no IPv6, say), which connect() tells at once. */
-	if (l->has_io && l->address->ai_next) {
-		l->address = l->address->ai_next;
-		uv_close(&l->io.handle, on_io_closed);
-		return;
-	}
-	link_lost(l, uv_strerror(status));
-}
-
 static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *addresses)
 {
 	struct redis_link *l = request->data;
+
 	l->is_resolving = false;
 	l->addresses = l->address = status == 0 ? addresses : NULL;
-	if (l->is_closing) {
-		if (!l->has_io)
-			link_free(l);
-		return;
-	}
-	if (status < 0)
+	if (l->is_io_closed)
+		link_free(l);
+	else if (status < 0)
 		link_lost(l, uv_strerror(status));
-	else
+	else if (!l->is_closing)
 		try_address(l);
-}
-
-static int connect_unix(struct redis_link *l)
-{
-	int status = uv_pipe_init(l->loop, &l->io.pipe, 0);
-	if (status < 0)
-		return status;
-	l->has_io = true;
-	l->io.handle.data = l;
-	uv_pipe_connect(&l->connect, &l->io.pipe, l->url->at.path, on_connected);
-	return TIDE_OK;
 }
 
 int redis_link_connect(struct redis_link *l)
 {
-	if (!l->reader)
-		return UV_ENOMEM;
-	l->connect.data = l;
-	if (l->url->kind != REDIS_URL_TCP)
-		return connect_unix(l);
-	char port[8];
 	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
-	snprintf(port, sizeof(port), "%u", l->url->at.port);
-	l->resolve.data = l;
-	int status = uv_getaddrinfo(l->loop, &l->resolve, on_resolved, l->url->at.host,
-				    port, &hints);
-	l->is_resolving = status == 0;
-	return status;
-}
+	char port[8];
+	int rc;
 
-static void on_nothing_to_close(uv_handle_t *handle)
-{
-	link_free(handle->data);
+	l->connect.data = l->resolve.data = l;
+	if (l->url->kind != REDIS_URL_TCP) {
+		uv_pipe_connect(&l->connect, &l->io.pipe, l->url->at.path, on_connected);
+		return TIDE_OK;
+	}
+	snprintf(port, sizeof(port), "%u", l->url->at.port);
+	rc = uv_getaddrinfo(l->loop, &l->resolve, on_resolved, l->url->at.host, port,
+			    &hints);
+	l->is_resolving = rc == 0;
+	return rc;
 }
 
 void redis_link_close(struct redis_link *l, struct redis_requests *unanswered)
 {
 	TAILQ_CONCAT(unanswered, &l->requests, entry);
 	l->next = NULL;
-	if (l->is_closing)
-		return;
 	l->is_closing = true;
 	if (l->is_resolving)
 		uv_cancel((uv_req_t *)&l->resolve);
-	if (l->has_io) {
-		if (!uv_is_closing(&l->io.handle))
-			uv_close(&l->io.handle, on_io_closed);
-	} else if (!l->is_resolving) {
-		/* Nothing of libuv's is there whose callback could free us, and
-		 * on_closed must not run in here: a handle made to be closed. */
-		uv_pipe_init(l->loop, &l->io.pipe, 0);
-		l->io.handle.data = l;
-		uv_close(&l->io.handle, on_nothing_to_close);
-	}
+	if (!uv_is_closing(&l->io.handle))
+		uv_close(&l->io.handle, on_io_closed);
 }
 
 void redis_link_send(struct redis_link *l, struct redis_request *r)

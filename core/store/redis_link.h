@@ -2,8 +2,12 @@
  * libuv stream for the bytes and hiredis's reader for the replies.
  *
  * A link lives once. When it is lost it says why, once, and is of no more use;
- * redis_conn takes the unanswered requests and makes another one. hiredis's
- * own libuv adapter is not used: it never reports a refused connection.
+ * redis_conn takes the unanswered requests and makes another one.
+ *
+ * The connection is written by hand because hiredis's asynchronous API lacks what it
+ * needs. That API copies each command into a buffer of its own; a batch is written from
+ * where it lies. It drops the commands of a lost connection; ours are sent again. It
+ * has no time-outs, and its libuv adapter never reports a refused connection.
  *
  * No hook is called by redis_link_connect, _send and _close themselves. */
 #ifndef TIDE_STORE_REDIS_LINK_H
@@ -35,7 +39,7 @@ TIDE_MUST_USE int redis_link_connect(struct redis_link *l);
 /* Put the request behind those that are waiting; redis_link_flush writes. */
 void redis_link_send(struct redis_link *l, struct redis_request *r);
 void redis_link_flush(struct redis_link *l);
-/* Close; what is unanswered is appended to `unanswered` in order. Idempotent. */
+/* Close; what is unanswered is appended to `unanswered` in order. */
 void redis_link_close(struct redis_link *l, struct redis_requests *unanswered);
 
 #endif
