@@ -182,14 +182,16 @@ static void give_back_batch(struct batch *b)
 static void on_batch_reply(struct redis_request *request, const redisReply *reply)
 {
 	struct batch *b = container_of(request, struct batch, request);
-	struct batch_result closing = { TIDE_ESHUTDOWN, TIDE_ESHUTDOWN,
-					error_text(TIDE_ESHUTDOWN) };
+
 	if (reply)
 		batch_reply(b, reply);
+	else
+		b->result = (struct batch_result){ TIDE_ESHUTDOWN, TIDE_ESHUTDOWN,
+						   error_text(TIDE_ESHUTDOWN) };
 	if (reply && request->answered < request->replies)
 		return;
 	if (b->on_done)
-		b->on_done(b->ctx, reply ? batch_end(b) : &closing);
+		b->on_done(b->ctx, &b->result);
 	give_back_batch(b);
 }
 
