@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/command_option.h"
 #include "check/check.h"
 #include "rules/spec/spec.h"
 #include "share.h"
@@ -11,8 +12,7 @@ struct offline_verb {
 	const char *name;
 	const char *summary;
 	const char *details;
-	const char *usage;
-	bool takes_definitions; /* --url and --definitions */
+	const struct command_option *options; /* ends in a NULL name; or NULL */
 	int (*run)(const struct check_options *o);
 };
 
@@ -28,6 +28,20 @@ static int run_specs(const struct check_options *o)
 	return spec_run(o->dir, o->lua_dir);
 }
 
+static const struct command_option check_options[] = {
+	{ COMMAND_TEXT("definitions", "FILE", NULL,
+		       "lines of DECLARE and BIND as in the protocol; '#' begins a "
+		       "comment") },
+	{ COMMAND_TEXT("url", "URL", NULL,
+		       "the definitions of the broker there, in the vhost of the URL") },
+	{ .name = NULL },
+};
+
+static const struct command_option common_options[] = {
+	{ COMMAND_FLAG("help", "print this page") },
+	{ .name = NULL },
+};
+
 static const struct offline_verb verbs[] = {
 	{ "check", "look for mistakes in a rules directory before it goes live",
 	  "Loads every script as a broker would, and reports each that does not\n"
@@ -41,13 +55,8 @@ static const struct offline_verb verbs[] = {
 	  "With definitions it also reports types, strategies and options that do\n"
 	  "not exist or are refused; exchanges that filters and schedules name,\n"
 	  "and targets of dead letters, that do not exist; dead letters and\n"
-	  "bindings that lead back to where they start.\n"
-	  "\n"
-	  "  --definitions FILE  lines of DECLARE and BIND as in the protocol;\n"
-	  "                      '#' begins a comment\n"
-	  "  --url URL           the definitions of the broker there, in the\n"
-	  "                      URL's vhost",
-	  "[--definitions FILE] [--url URL] ", true, check_run },
+	  "bindings that lead back to where they start.",
+	  check_options, check_run },
 	{ "test", "run the specs (*_spec.lua) of a rules directory",
 	  "Runs each DIR/**/*_spec.lua with busted and the real rule engine:\n"
 	  "\n"
@@ -60,7 +69,7 @@ static const struct offline_verb verbs[] = {
 	  "engine:set_now(ms) and engine:seed(n) fix tide.now and tide.random.\n"
 	  "Specs run with your rights; only `require \"socket\"` and os.exit are\n"
 	  "refused. docs/rules.md describes all functions.",
-	  "", false, run_specs },
+	  NULL, run_specs },
 };
 #define VERB_COUNT (sizeof(verbs) / sizeof(verbs[0]))
 
@@ -86,70 +95,52 @@ void offline_help_list(FILE *out)
 bool offline_help(FILE *out, const char *verb)
 {
 	const struct offline_verb *v = find_verb(verb);
+	struct buf options;
 
 	if (!v)
 		return false;
+	buf_init(&options);
+	command_option_help(v->options, &options);
+	command_option_help(common_options, &options);
 	fprintf(out,
-		"usage: tidemq %s %sDIR\n\n%s.\n\n%s\n\nexit status: 0 no problem, 1 "
-		"problems, 2 wrong usage\n",
-		v->name, v->usage, v->summary, v->details);
+		"usage: tidemq %s [options] DIR\n\n%s.\n\n%s\n\noptions:\n%s\n"
+		"exit status: 0 no problem, 1 problems, 2 wrong usage\n",
+		v->name, v->summary, v->details, buf_cstr(&options));
+	buf_deinit(&options);
 	return true;
 }
 
-static int usage(const struct offline_verb *v)
+static int usage_error(const char *verb, const char *what)
 {
-	fprintf(stderr, "tidemq: %s takes one rules directory; see tidemq help %s\n",
-		v->name, v->name);
+	fprintf(stderr, "tidemq %s: %s; see tidemq help %s\n", verb, what, verb);
 	return 2;
 }
 
-/* The value of the option at `*i`, "--name VALUE" or "--name=VALUE"; NULL for another
- * option or a missing value. */
-static const char *option_value(char **argv, int argc, int *i, const char *name)
+static const char *text_of(const struct command_line *line, const char *name)
 {
-	size_t len = strlen(name);
+	const struct command_given *given = command_option_given(line, name);
 
-	if (strncmp(argv[*i], name, len) != 0)
-		return NULL;
-	if (argv[*i][len] == '=')
-		return argv[*i] + len + 1;
-	return argv[*i][len] == '\0' && *i + 1 < argc ? argv[++*i] : NULL;
-}
-
-/* False for words that the verb does not take. */
-static bool parse(const struct offline_verb *v, int argc, char **argv,
-		  struct check_options *o)
-{
-	for (int i = 1; i < argc; i++) {
-		const char *value;
-
-		if (v->takes_definitions &&
-		    (value = option_value(argv, argc, &i, "--url")))
-			o->url = value;
-		else if (v->takes_definitions &&
-			 (value = option_value(argv, argc, &i, "--definitions")))
-			o->definitions = value;
-		else if (argv[i][0] == '-' || o->dir)
-			return false;
-		else
-			o->dir = argv[i];
-	}
-	return o->dir != NULL;
+	return given ? given->text : NULL;
 }
 
 int offline_main(int argc, char **argv)
 {
 	const struct offline_verb *v = find_verb(argv[0]);
+	struct command_line line = { .options = v->options, .common = common_options };
 	struct check_options options = { .lua_dir = share_lua_dir() };
+	struct error err;
 
-	for (int i = 1; i < argc; i++) {
-		if (strcmp(argv[i], "--help") == 0) {
-			offline_help(stdout, argv[0]);
-			return 0;
-		}
+	if (command_option_parse(&line, argc, argv, &err) < 0)
+		return usage_error(v->name, err.text);
+	if (command_option_given(&line, "help")) {
+		offline_help(stdout, v->name);
+		return 0;
 	}
-	if (!parse(v, argc, argv, &options))
-		return usage(v);
+	if (line.word_count != 1)
+		return usage_error(v->name, "give one rules directory");
+	options.dir = line.words[0];
+	options.url = text_of(&line, "url");
+	options.definitions = text_of(&line, "definitions");
 	if (!is_dir(options.dir)) {
 		fprintf(stderr, "tidemq: '%s' is not a directory\n", options.dir);
 		return 2;

@@ -39,7 +39,23 @@ end
 
 local function floor_of(path) return path:match '^core/(.+)/[^/]+$' or 'main' end
 
-local function may_use(from, to) return rank[from] and rank[to] and rank[to] <= rank[from] end
+-- Floors that know these others alone: a protocol sees sessions and not what is below.
+local narrow = { ['^proto/'] = ' session host base ', ['^net$'] = ' proto/line session host base ' }
+-- The headers of a floor that others may include: its other structs are closed.
+local doors = { session = ' session.h reply.h service.h service_rules.h ' }
+
+local function may_use(from, to)
+  if not (rank[from] and rank[to] and rank[to] <= rank[from]) then return false end
+  for floor, others in pairs(narrow) do
+    if from:find(floor) and from ~= to and not others:find(' ' .. to .. ' ', 1, true) then return false end
+  end
+  return true
+end
+
+local function is_open(from, header)
+  local floor, name = floor_of(header), header:match '[^/]+$'
+  return from == floor or not doors[floor] or doors[floor]:find(' ' .. name .. ' ', 1, true) ~= nil
+end
 
 -- ---- includes ----
 
@@ -72,6 +88,7 @@ local function check_includes(path)
         if not may_use(floor, floor_of(target)) then
           fail('%s: %s does not include %s', where, floor, floor_of(target))
         end
+        if not is_open(floor, target) then fail('%s: %s is private to its floor', where, target) end
         table.insert(includes[path], target)
       end
     end

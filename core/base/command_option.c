@@ -108,14 +108,14 @@ int command_option_value(const struct command_option *o, const char *text, uint6
 	return TIDE_OK;
 }
 
-/* The table of getopt_long, and the options that its rows stand for. */
-struct known {
+/* The table of getopt_long, and what its rows stand for. */
+struct long_options {
 	struct option rows[KNOWN_MAX];
 	const struct command_option *options[KNOWN_MAX];
 	int count;
 };
 
-static void know(struct known *k, const struct command_option *table)
+static void know(struct long_options *k, const struct command_option *table)
 {
 	for (; table && table->name && k->count < KNOWN_MAX - 1; table++) {
 		k->rows[k->count].name = table->name;
@@ -124,7 +124,7 @@ static void know(struct known *k, const struct command_option *table)
 	}
 }
 
-static const struct command_option *find_help(const struct known *k)
+static const struct command_option *find_help(const struct long_options *k)
 {
 	for (int i = 0; i < k->count; i++)
 		if (strcmp(k->options[i]->name, "help") == 0)
@@ -148,7 +148,7 @@ static int add_given(struct command_line *line, const struct command_option *o,
 int command_option_parse(struct command_line *line, int argc, char **argv,
 			 struct error *err)
 {
-	struct known known = { .count = 0 };
+	struct long_options known = { .count = 0 };
 	int c, which, rc = TIDE_OK;
 
 	know(&known, line->options);

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "exchange.h"
 #include "queue.h"
+#include "rules/engine/index.h"
 
 static void format(const struct binding_spec *spec, struct buf *out)
 {
@@ -96,16 +97,21 @@ static struct binding *add(const struct binding_spec *spec, uint32_t number,
 	return b;
 }
 
+struct index_binding binding_to_index(const struct binding *b)
+{
+	return (struct index_binding){ b->number, b->number, slice_from(b->pattern),
+				       &b->args };
+}
+
 /* Rules that refuse it go without. */
 static void bind_candidates(const struct binding *b)
 {
+	const struct index_binding added = binding_to_index(b);
 	struct exchange *x = b->source;
 	struct error why;
 
 	for (int slot = RULESET_ACTIVE + 1; slot < RULESET_SLOTS; slot++)
-		if (x->indexes[slot] &&
-		    index_bind(x->indexes[slot], slice_from(b->pattern), &b->args,
-			       b->number, &why) < 0)
+		if (x->indexes[slot] && index_bind(x->indexes[slot], &added, &why) < 0)
 			ruleset_note_failure(x->vhost->broker->candidates[slot],
 					     "exchange", x->name, &why);
 }
@@ -115,9 +121,9 @@ int binding_create(const struct binding_spec *spec, struct binding **out,
 {
 	struct exchange *x = spec->source;
 	uint32_t number = take_number(x);
+	const struct index_binding added = { number, number, spec->pattern, spec->args };
 	struct buf text;
-	int rc = index_bind(x->indexes[RULESET_ACTIVE], spec->pattern, spec->args, number,
-			    err);
+	int rc = index_bind(x->indexes[RULESET_ACTIVE], &added, err);
 
 	if (rc < 0) {
 		give_number(x, number);
@@ -137,36 +143,47 @@ void binding_restore(const struct binding_spec *spec, struct slice text)
 		add(spec, take_number(spec->source), text)->definition.is_stored = true;
 }
 
-/* A script that fails at it is counted by the engine; whatever it still gives for
- * this number is found to be free. */
-static void unbind(struct binding *b)
-{
-	struct error ignored;
-	int rc;
-
-	for (int slot = 0; slot < RULESET_SLOTS; slot++)
-		if (b->source->indexes[slot])
-			rc = index_unbind(b->source->indexes[slot],
-					  slice_from(b->pattern), &b->args, b->number,
-					  &ignored);
-	(void)rc;
-}
-
-/* Nothing but the index has it any more. */
+/* It leads nowhere any more; its number is still taken. */
 static void take_out(struct binding *b)
 {
 	struct exchange *x = b->source;
 
+	b->is_released = true;
 	TAILQ_REMOVE(incoming(b), b, dest_link);
 	HASH_DEL(x->by_text, b);
-	x->bindings[b->number] = NULL;
 	x->binding_count--;
 	x->vhost->broker->binding_count--;
 	x->vhost->broker->route_version++;
 }
 
-static void free_binding(struct binding *b)
+/* False when the active script fails at it, which the engine counts. */
+static bool unbind(const struct binding *b)
 {
+	const struct index_binding gone = binding_to_index(b);
+	bool is_done = true;
+	struct error ignored;
+
+	for (int slot = 0; slot < RULESET_SLOTS; slot++) {
+		struct index *index = b->source->indexes[slot];
+
+		if (index && index_unbind(index, &gone, &ignored) < 0)
+			is_done = is_done && slot != RULESET_ACTIVE;
+	}
+	return is_done;
+}
+
+/* The scripts are told, unless the index goes as a whole. A number to which one may
+ * still lead is not given again. */
+static void finish(struct binding *b)
+{
+	struct exchange *x = b->source;
+
+	x->bindings[b->number] = NULL;
+	if (!x->is_going && !unbind(b)) {
+		x->bindings[b->number] = b;
+		return;
+	}
+	give_number(x, b->number);
 	args_deinit(&b->args);
 	mem_free(b->pattern);
 	mem_free(b->text);
@@ -175,17 +192,10 @@ static void free_binding(struct binding *b)
 
 void binding_destroy(struct binding *b)
 {
-	/* The index of an exchange that goes away goes as a whole, and one that is
-	 * unusable has none. */
-	if (!b->source->is_going)
-		unbind(b);
-	take_out(b);
-	give_number(b->source, b->number);
-	free_binding(b);
+	if (!b->is_released)
+		take_out(b);
+	finish(b);
 }
-
-/* ---- many at once ------------------------------------------------------------------
- */
 
 void binding_release(struct binding *b)
 {
@@ -204,15 +214,14 @@ void binding_release(struct binding *b)
 	TAILQ_INSERT_TAIL(&x->unbinding, b, dest_link);
 }
 
-static void finish(struct binding *b)
+static void finish_first(struct exchange *x)
 {
-	struct exchange *x = b->source;
+	struct binding *b = TAILQ_FIRST(&x->unbinding);
 
 	TAILQ_REMOVE(&x->unbinding, b, dest_link);
 	if (TAILQ_EMPTY(&x->unbinding))
 		TAILQ_REMOVE(&x->vhost->broker->unbinding, x, unbinding_link);
-	give_number(x, b->number);
-	free_binding(b);
+	finish(b);
 }
 
 void binding_turn(struct broker *broker)
@@ -223,8 +232,7 @@ void binding_turn(struct broker *broker)
 		return;
 	pace_begin(&broker->pace);
 	while ((x = TAILQ_FIRST(&broker->unbinding)) != NULL) {
-		unbind(TAILQ_FIRST(&x->unbinding));
-		finish(TAILQ_FIRST(&x->unbinding));
+		finish_first(x);
 		if (pace_is_spent(&broker->pace, true))
 			return;
 	}
@@ -232,10 +240,8 @@ void binding_turn(struct broker *broker)
 
 void binding_drop_released(struct exchange *x)
 {
-	struct binding *b;
-
-	while ((b = TAILQ_FIRST(&x->unbinding)) != NULL)
-		finish(b);
+	while (!TAILQ_EMPTY(&x->unbinding))
+		finish_first(x);
 }
 
 struct slice binding_dest(const struct binding *b)

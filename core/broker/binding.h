@@ -2,7 +2,8 @@
  *
  * A binding is in three places: by number in its source's table (the number is
  * what the routing script knows it by), by text in its source's hash, and in
- * the list of its destination. Destroying it takes it out of all three. */
+ * the list of its destination. Destroying it takes it out of all three. From the table
+ * generations of rules are built: it keeps what a script has not been told of. */
 #ifndef TIDE_BROKER_BINDING_H
 #define TIDE_BROKER_BINDING_H
 
@@ -14,6 +15,7 @@
 #include "definition.h"
 
 struct broker;
+struct index_binding;
 struct exchange;
 struct queue;
 
@@ -21,6 +23,7 @@ struct binding {
 	UT_hash_handle hh; /* by text, in the source's hash */
 	uint64_t serial;   /* never used again */
 	uint32_t number;   /* its place in the source's table */
+	bool is_released;  /* it has gone, but a script may still lead to it */
 	struct exchange *source;
 	struct queue *queue; /* one of the two is the destination */
 	struct exchange *exchange;
@@ -55,14 +58,16 @@ TIDE_MUST_USE int binding_create(const struct binding_spec *spec, struct binding
  * asked. @param text  the member of the set */
 void binding_restore(const struct binding_spec *spec, struct slice text);
 void binding_destroy(struct binding *b);
-/* One of many that go together. When the turn has been long it leads nowhere from
- * now on, and the routing script is told in one of the next; its number is not used
- * again until then. */
+/* One of many that go together. It leads nowhere from now on. When the turn has been
+ * long, the routing script is told in one of the next. Until then its number is not used
+ * again. */
 void binding_release(struct binding *b);
 /* Go on telling scripts. */
 void binding_turn(struct broker *broker);
-/* The index of the exchange goes as a whole. */
+/* The exchange goes, and its index as a whole. */
 void binding_drop_released(struct exchange *x);
+/* As routing scripts know it. */
+struct index_binding binding_to_index(const struct binding *b);
 /* The destination's name. */
 struct slice binding_dest(const struct binding *b);
 /* It outlives a restart: both ends are durable. */

@@ -9,8 +9,6 @@
 /* Below this it was slewed, and deadlines need not be so exact. */
 #define STEP_MS 1000
 
-/* ---- a step ---------------------------------------------------------------------- */
-
 /* Taken out first: each finds a new place in the order of deadlines. */
 static void move_held(struct shard *sh, int64_t step_ms)
 {

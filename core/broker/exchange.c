@@ -2,8 +2,9 @@
 
 #include "base/mem.h"
 #include "queue.h"
-#include "route.h"
+#include "route_cache.h"
 #include "unusable.h"
+#include "rules/engine/index.h"
 
 struct exchange *exchange_find(struct vhost *v, struct slice name)
 {
@@ -12,8 +13,6 @@ struct exchange *exchange_find(struct vhost *v, struct slice name)
 	HASH_FIND(hh, v->exchanges, name.data, name.len, x);
 	return x;
 }
-
-/* ---- arguments ------------------------------------------------------------------ */
 
 struct exchange_args {
 	bool is_durable;
@@ -83,8 +82,6 @@ static int compare(const struct exchange *x, struct slice type,
 	return rc;
 }
 
-/* ---- life ------------------------------------------------------------------------ */
-
 static struct exchange *make(struct vhost *v, struct slice name, struct slice type,
 			     struct exchange_args *a_take)
 {
@@ -101,26 +98,71 @@ static struct exchange *make(struct vhost *v, struct slice name, struct slice ty
 	args_init(&a_take->script);
 	TAILQ_INIT(&x->incoming);
 	TAILQ_INIT(&x->unbinding);
+	return x;
+}
+
+static void enter(struct exchange *x)
+{
+	struct vhost *v = x->vhost;
+
 	HASH_ADD_KEYPTR(hh, v->exchanges, x->name, x->name_len, x);
 	v->broker->exchange_count++;
 	v->broker->route_version++;
-	return x;
+}
+
+static void free_memory(struct exchange *x)
+{
+	args_deinit(&x->args);
+	mem_free(x->bindings);
+	mem_free(x->free_numbers);
+	mem_free(x->type);
+	mem_free(x->name);
+	mem_free(x);
+}
+
+static bool next_binding(const void *ctx, struct index_binding *b)
+{
+	const struct exchange *x = ctx;
+
+	while (b->place < x->number_count && !x->bindings[b->place])
+		b->place++;
+	if (b->place == x->number_count)
+		return false;
+	*b = binding_to_index(x->bindings[b->place]);
+	return true;
+}
+
+static bool is_dest(const void *ctx, uint32_t number)
+{
+	const struct exchange *x = ctx;
+
+	return number < x->number_count && x->bindings[number];
+}
+
+static int create_index(struct exchange *x, const struct ruleset *r, struct error *err)
+{
+	char user[VHOST_USER_MAX];
+	const struct index_spec spec = {
+		slice_from(x->type), &x->args, user, { x, next_binding, is_dest }
+	};
+
+	vhost_format_user(x->vhost, "exchange", exchange_slice(x), user);
+	return index_create(r->engine, &spec, &x->indexes[r->slot], err);
 }
 
 static int create(struct vhost *v, struct slice name, struct slice type,
 		  struct exchange_args *a, struct exchange **out, struct error *err)
 {
-	struct index *index;
-	char user[VHOST_USER_MAX];
-	int rc;
+	struct exchange *x = make(v, name, type, a);
+	int rc = create_index(x, &v->broker->active_rules, err);
 
-	vhost_format_user(v, "exchange", name, user);
-	rc = index_create(v->broker->engine, type, &a->script, user, &index, err);
-	if (rc < 0)
+	if (rc < 0) {
+		free_memory(x);
 		return rc;
-	*out = make(v, name, type, a);
-	(*out)->indexes[RULESET_ACTIVE] = index;
-	ruleset_follow_exchange(*out);
+	}
+	enter(x);
+	ruleset_follow_exchange(x);
+	*out = x;
 	return TIDE_OK;
 }
 
@@ -138,6 +180,7 @@ struct exchange *exchange_restore(struct vhost *v, struct slice name, struct sli
 			args_copy(&a.script, args);
 	}
 	x = make(v, name, type, &a);
+	enter(x);
 	x->definition.is_stored = true;
 	if (!is_readable)
 		exchange_set_unreadable(x, "has a definition that cannot be read", err);
@@ -156,36 +199,29 @@ void exchange_set_unreadable(struct exchange *x, const char *what,
 
 static int bind_all(struct exchange *x, struct index *index, struct error *err)
 {
+	struct index_binding b = { .place = 0 };
 	struct error cause;
+	int rc = TIDE_OK;
 
-	for (uint32_t i = 0; i < x->binding_cap; i++) {
-		const struct binding *b = x->bindings[i];
-		int rc =
-			b ? index_bind(index, slice_from(b->pattern), &b->args, i, &cause)
-			  : TIDE_OK;
-
-		if (rc < 0)
-			return error_set(
-				err, rc,
-				"has a binding that routing/%s.lua refuses, '%s': "
-				"%s",
-				x->type, b->text, cause.text);
-	}
-	return TIDE_OK;
+	for (; rc == TIDE_OK && next_binding(x, &b); b.place++)
+		rc = index_bind(index, &b, &cause);
+	if (rc == TIDE_OK)
+		return TIDE_OK;
+	return error_set(err, rc, "has a binding that routing/%s.lua refuses, '%s': %s",
+			 x->type, x->bindings[b.place - 1]->text, cause.text);
 }
 
 int exchange_attach(struct exchange *x, const struct ruleset *r, struct error *err)
 {
-	struct index **index = &x->indexes[r->slot];
 	struct error cause;
-	char user[VHOST_USER_MAX];
-	int rc;
+	int rc = create_index(x, r, &cause);
 
-	vhost_format_user(x->vhost, "exchange", exchange_slice(x), user);
-	rc = index_create(r->engine, slice_from(x->type), &x->args, user, index, &cause);
 	if (rc < 0)
 		return unusable_explain(SCRIPT_ROUTING, x->type, &cause, err);
-	rc = bind_all(x, *index, err);
+	/* Without scripts yet: the first generation binds what there is. */
+	if (engine_epoch(r->engine) == 0)
+		return TIDE_OK;
+	rc = bind_all(x, x->indexes[r->slot], err);
 	if (rc < 0)
 		exchange_detach(x, r->slot);
 	return rc;
@@ -259,19 +295,13 @@ static void free_parts(struct exchange *x)
 {
 	route_cache_clear(x);
 	unusable_clear_exchange(x);
-	binding_drop_released(x);
 	for (int slot = 0; slot < RULESET_SLOTS; slot++)
 		exchange_detach(x, slot);
 	HASH_DEL(x->vhost->exchanges, x);
 	x->vhost->broker->exchange_count--;
 	vhost_check(x->vhost);
 	x->vhost->broker->route_version++;
-	args_deinit(&x->args);
-	mem_free(x->bindings);
-	mem_free(x->free_numbers);
-	mem_free(x->type);
-	mem_free(x->name);
-	mem_free(x);
+	free_memory(x);
 }
 
 /* A broker that stops deletes nothing for want of bindings. */
@@ -292,7 +322,8 @@ void exchange_destroy(struct exchange *x)
 	x->next_going = NULL;
 	while ((x = going) != NULL) {
 		going = x->next_going;
-		for (uint32_t i = 0; i < x->binding_cap; i++)
+		binding_drop_released(x);
+		for (uint32_t i = 0; i < x->number_count; i++)
 			if (x->bindings[i])
 				binding_destroy(x->bindings[i]);
 		while ((b = TAILQ_FIRST(&x->incoming)) != NULL) {

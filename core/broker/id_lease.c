@@ -20,8 +20,6 @@ void id_lease_init(struct id_lease *l, unsigned node)
 	id_source_init(&l->source, node);
 }
 
-/* ---- writing ------------------------------------------------------------------- */
-
 static void on_written(void *ctx, int status, const char *text)
 {
 	struct broker *b = ctx;
@@ -59,8 +57,6 @@ void id_lease_end(struct broker *b)
 	if (b->env.store && b->is_started && b->ids.renew_ms > 0)
 		write_mark(b, b->ids.source.last_ms);
 }
-
-/* ---- the start ----------------------------------------------------------------- */
 
 static void go_on_from(struct broker *b, int64_t mark_ms)
 {

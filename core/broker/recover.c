@@ -1,8 +1,8 @@
 #include "recover.h"
 
 #include "host/log.h"
+#include "base/container.h"
 #include "base/mem.h"
-#include "shard/dedupe.h"
 #include "unusable.h"
 
 struct recovery {
@@ -148,8 +148,6 @@ void recover_definitions(struct broker *b, store_done_fn on_done, void *ctx)
 	store_definition_load(b->store, on_definition, on_end, create(b, on_done, ctx));
 }
 
-/* ---- shards ----------------------------------------------------------------------- */
-
 static void log_counts(const struct broker *b)
 {
 	struct unusable_count none;
@@ -177,21 +175,12 @@ static void log_counts(const struct broker *b)
 
 static void on_shards(struct waiter *w)
 {
-	struct recovery *r =
-		(struct recovery *)((char *)w - offsetof(struct recovery, waiter));
+	struct recovery *r = container_of(w, struct recovery, waiter);
 
 	if (w->status == TIDE_OK)
 		log_counts(r->broker);
 	r->on_done(r->ctx, w->status, w->text);
 	mem_free(r);
-}
-
-void recover_queue(struct queue *q, struct waiter *waiter)
-{
-	for (unsigned i = 0; i < q->config.shards; i++) {
-		shard_recover(q->shards[i], waiter);
-		dedupe_recover(q->shards[i], waiter);
-	}
 }
 
 void recover_shards(struct broker *b, store_done_fn on_done, void *ctx)
@@ -204,7 +193,7 @@ void recover_shards(struct broker *b, store_done_fn on_done, void *ctx)
 	HASH_ITER (hh, b->vhosts, v, next_vhost) {
 		HASH_ITER (hh, v->queues, q, next_queue)
 			if (!q->unusable)
-				recover_queue(q, &r->waiter);
+				queue_recover(q, &r->waiter);
 		vhost_check(v);
 	}
 	waiter_done(&r->waiter, TIDE_OK, NULL);

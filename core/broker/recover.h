@@ -10,7 +10,5 @@ void recover_definitions(struct broker *b, store_done_fn on_done, void *ctx);
 /* Read the counts of every shard of the queues that can be used, and what its ledger
  * says was held. What that costs depends on the number of queues, not of messages. */
 void recover_shards(struct broker *b, store_done_fn on_done, void *ctx);
-/* The same of one queue; the waiter is told. */
-void recover_queue(struct queue *q, struct waiter *waiter);
 
 #endif

@@ -12,8 +12,6 @@
 #define FAILED_REST_MS 1000
 #define EXPIRE_MAX 64 /* expired entries that a turn takes back */
 
-/* ---- the start ---------------------------------------------------------------- */
-
 static void on_fields(void *ctx, int status, const char *text,
 		      const struct store_field *fields, size_t count)
 {
@@ -38,8 +36,6 @@ void shared_sync_load(struct broker *b, store_done_fn on_loaded, void *ctx)
 	b->shared_sync.ctx = ctx;
 	store_document_read(b->store, DOC_SHARED, on_fields, b);
 }
-
-/* ---- writing ------------------------------------------------------------------- */
 
 struct gathering {
 	struct buf bytes; /* names and values, one behind the other */

@@ -1,15 +1,13 @@
 #include "unusable.h"
 
 #include "base/mem.h"
+#include "base/container.h"
 #include "base/json.h"
 #include "host/log.h"
-#include "recover.h"
 #include "base/waiter.h"
 
 #define LINES_MAX 50    /* in the log */
 #define WRITTEN_MAX 100 /* in a document */
-
-/* ---- one of them ------------------------------------------------------------------ */
 
 static void set(struct broker *b, char **to, const char *why)
 {
@@ -82,8 +80,6 @@ int unusable_explain(enum script_kind kind, const char *script, const struct err
 			 script, cause->text);
 }
 
-/* ---- all of them ------------------------------------------------------------------ */
-
 struct visitor {
 	void (*on_exchange)(struct visitor *v, struct exchange *x);
 	void (*on_queue)(struct visitor *v, struct queue *q);
@@ -121,8 +117,6 @@ static void visit(const struct broker *b, struct visitor *v)
 				v->on_queue(v, q);
 	}
 }
-
-/* ---- attaching -------------------------------------------------------------------- */
 
 static void attach_exchange(struct visitor *v, struct exchange *x)
 {
@@ -173,8 +167,6 @@ void unusable_detach_all(struct broker *b)
 	visit_all(b, &v);
 }
 
-/* ---- again ------------------------------------------------------------------------ */
-
 /* The messages of a queue that can be used are read. It may be deleted meanwhile. */
 struct revival {
 	struct waiter waiter;
@@ -184,8 +176,7 @@ struct revival {
 
 static void on_revived(struct waiter *w)
 {
-	struct revival *r =
-		(struct revival *)((char *)w - offsetof(struct revival, waiter));
+	struct revival *r = container_of(w, struct revival, waiter);
 	struct queue *q;
 
 	HASH_FIND(serial_hh, r->broker->queues_by_serial, &r->serial, sizeof(r->serial),
@@ -219,7 +210,7 @@ static void revive(struct queue *q)
 	q->is_recovering = true;
 	unusable_set_queue(q, "is being read from Redis");
 	waiter_init(&r->waiter, on_revived);
-	recover_queue(q, &r->waiter);
+	queue_recover(q, &r->waiter);
 	waiter_done(&r->waiter, TIDE_OK, NULL);
 }
 
@@ -264,8 +255,6 @@ void unusable_retry(struct broker *b)
 
 	visit(b, &v);
 }
-
-/* ---- telling ---------------------------------------------------------------------- */
 
 struct counter {
 	struct visitor visitor;

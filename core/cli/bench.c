@@ -128,8 +128,6 @@ static void check_end(struct bench *b)
 	end(b);
 }
 
-/* ---- producers ------------------------------------------------------------- */
-
 static void produce(struct bench_producer *p, uint64_t now);
 
 static void on_confirm(struct tidemq_client *c, const struct tidemq_reply *reply,
@@ -188,8 +186,6 @@ static void produce(struct bench_producer *p, uint64_t now)
 	}
 }
 
-/* ---- a given rate ------------------------------------------------------------ */
-
 /* The n-th message of the run, all producers taking turns. */
 static uint64_t due_of(const struct bench *b, uint64_t n)
 {
@@ -227,8 +223,6 @@ static void on_pace(uv_poll_t *handle, int status, int events)
 	if (!b->is_over && b->result->sent < b->options->count)
 		arm_pacer(b);
 }
-
-/* ---- consumers ------------------------------------------------------------------ */
 
 static void count_receipt(struct bench_consumer *c, const struct stamp *s, uint64_t now)
 {
@@ -303,8 +297,6 @@ static void on_check(uv_check_t *handle)
 	if (b->is_running && !b->is_over)
 		check_end(b);
 }
-
-/* ---- start ---------------------------------------------------------------------- */
 
 static void start(struct bench *b)
 {
@@ -469,8 +461,6 @@ static void free_workers(struct bench *b)
 	mem_free(b->consumers);
 	mem_free(b->payload);
 }
-
-/* ---- queues ------------------------------------------------------------------------ */
 
 static int each_queue(const struct bench_options *o, const char *format,
 		      struct bench_result *r)

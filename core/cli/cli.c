@@ -9,6 +9,7 @@
 int cli_usage_error(const struct cli *cli, const char *format, ...)
 {
 	va_list args;
+
 	va_start(args, format);
 	fprintf(stderr, "tidemq %s: ", cli->verb->name);
 	vfprintf(stderr, format, args);
@@ -20,6 +21,7 @@ int cli_usage_error(const struct cli *cli, const char *format, ...)
 int cli_failure(const char *format, ...)
 {
 	va_list args;
+
 	va_start(args, format);
 	fputs("tidemq: ", stderr);
 	vfprintf(stderr, format, args);
@@ -81,6 +83,7 @@ int cli_connect(struct cli *cli, const struct tidemq_options *options)
 	struct tidemq_options named = { 0 };
 	struct tidemq_error err;
 	char name[32];
+
 	if (options)
 		named = *options;
 	snprintf(name, sizeof(name), "tidemq-%s", cli->verb->name);
@@ -92,6 +95,7 @@ int cli_connect(struct cli *cli, const struct tidemq_options *options)
 int cli_add_word(const struct cli *cli, struct buf *line, const char *word)
 {
 	struct tidemq_error err;
+
 	if (buf_len(line) > 0)
 		buf_append_char(line, ' ');
 	if (encode_word(line, word, "argument", true, &err) == TIDEMQ_OK)
@@ -104,6 +108,7 @@ int cli_add_option(const struct cli *cli, struct buf *line, const char *word)
 {
 	struct slice name = slice_from(word);
 	const char *equals = strchr(word, '=');
+
 	if (equals)
 		name.len = (size_t)(equals - word);
 	if (!slice_is_name(name))
@@ -120,6 +125,7 @@ int cli_add_option(const struct cli *cli, struct buf *line, const char *word)
 int cli_ask_take(struct cli *cli, struct buf *line, struct tidemq_reply *reply)
 {
 	int status = cli->client ? CLI_DONE : cli_connect(cli, NULL);
+
 	if (status == CLI_DONE &&
 	    tidemq_request(cli->client, buf_cstr(line), NULL, 0, reply) != TIDEMQ_OK)
 		status = cli_client_failure(cli);

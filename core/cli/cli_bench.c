@@ -56,8 +56,6 @@ static int read_options(const struct cli *cli, struct bench_options *o)
 	return CLI_DONE;
 }
 
-/* ---- printing ----------------------------------------------------------------- */
-
 struct percentile {
 	const char *name;
 	double share;

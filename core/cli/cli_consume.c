@@ -18,8 +18,6 @@
 	"each, %% a per cent sign, \\n line end, \\t tab. The default is\n"           \
 	"'" FORMAT_DEFAULT "'."
 
-/* ---- printing a message -------------------------------------------------- */
-
 static void print_headers(const struct tidemq_msg *m, const char *between,
 			  const char *behind)
 {
@@ -83,12 +81,14 @@ static void print_formatted(const char *format, const struct tidemq_msg *m)
 static json_t *json_bytes(const char *data, size_t len)
 {
 	json_t *text = json_stringn(data, len);
+
 	return text ? text : json_null();
 }
 
 static void print_json(const struct tidemq_msg *m)
 {
 	json_t *headers = json_object();
+
 	for (size_t i = 0; i < m->header_count; i++)
 		json_object_set_new(
 			headers, m->headers[i].name,
@@ -104,8 +104,6 @@ static void print_json(const struct tidemq_msg *m)
 	putchar('\n');
 	json_decref(object);
 }
-
-/* ---- sub and get --------------------------------------------------------- */
 
 struct consuming {
 	const char *format;
@@ -128,6 +126,7 @@ static int settle(struct cli *cli, const struct consuming *c, const struct tidem
 {
 	int status = c->nack ? tidemq_nack(cli->client, m, TIDEMQ_NACK_RETRY)
 			     : tidemq_ack_pipelined(cli->client, m);
+
 	return status == TIDEMQ_OK ? CLI_DONE : cli_client_failure(cli);
 }
 
@@ -147,6 +146,7 @@ static int next(struct cli *cli, const struct consuming *c, int64_t timeout_ms,
 {
 	struct tidemq_msg *m;
 	int status = tidemq_next(cli->client, timeout_ms, &m);
+
 	*ended = status == TIDEMQ_ETIMEDOUT;
 	if (*ended)
 		return CLI_DONE;
@@ -188,12 +188,14 @@ static int sub_counted(struct cli *cli, const struct consuming *c)
 	uint64_t batch = c->prefetch ? c->prefetch : 100;
 	uint64_t left = c->count;
 	int status = CLI_DONE;
+
 	if (batch > GET_MAX)
 		batch = GET_MAX;
 	while (left > 0 && status == CLI_DONE) {
 		unsigned count;
 		unsigned max = (unsigned)(left < batch ? left : batch);
 		int64_t wait_ms = c->timeout_ms < 0 ? GET_WAIT_MAX_MS : c->timeout_ms;
+
 		status = get_some(cli, c, max, wait_ms, &count);
 		left -= count;
 		if (count == 0 && c->timeout_ms >= 0)
@@ -206,6 +208,7 @@ static int sub_endless(struct cli *cli, const struct consuming *c)
 {
 	int status = CLI_DONE;
 	bool ended = false;
+
 	if (tidemq_subscribe(cli->client, cli->words[0], "cli", (unsigned)c->prefetch,
 			     c->is_auto) != TIDEMQ_OK)
 		return cli_client_failure(cli);
@@ -242,8 +245,6 @@ static int run_get(struct cli *cli)
 		return status;
 	return get_some(cli, &c, (unsigned)cli_number(cli, "max"), wait_ms, &count);
 }
-
-/* ---- peek ---------------------------------------------------------------- */
 
 static int run_peek(struct cli *cli)
 {

@@ -7,6 +7,7 @@
 static int finish(struct cli *cli, struct buf *line, int status, const char *done)
 {
 	struct tidemq_reply reply;
+
 	if (status != CLI_DONE) {
 		buf_deinit(line);
 		return status;
@@ -27,6 +28,7 @@ static int finish(struct cli *cli, struct buf *line, int status, const char *don
 static int add_words(struct cli *cli, struct buf *line, int first, int last)
 {
 	int status = CLI_DONE;
+
 	for (int i = first; i < last && status == CLI_DONE; i++)
 		status = cli_add_word(cli, line, cli->words[i]);
 	return status;
@@ -35,6 +37,7 @@ static int add_words(struct cli *cli, struct buf *line, int first, int last)
 static int add_options(struct cli *cli, struct buf *line, int first)
 {
 	int status = CLI_DONE;
+
 	for (int i = first; i < cli->word_count && status == CLI_DONE; i++)
 		status = cli_add_option(cli, line, cli->words[i]);
 	return status;
@@ -56,6 +59,7 @@ static int run_declare(struct cli *cli)
 {
 	struct buf line;
 	int status = check_kind(cli);
+
 	if (status != CLI_DONE)
 		return status;
 	int names = is_exchange(cli) ? 3 : 2;
@@ -73,6 +77,7 @@ static int run_delete(struct cli *cli)
 {
 	struct buf line;
 	int status = check_kind(cli);
+
 	if (status != CLI_DONE)
 		return status;
 	buf_init(&line);
@@ -88,6 +93,7 @@ static int run_delete(struct cli *cli)
 static int bind_or_unbind(struct cli *cli, const char *verb)
 {
 	struct buf line;
+
 	buf_init(&line);
 	buf_append_text(&line, verb);
 	int status = add_words(cli, &line, 0, 3);
@@ -109,6 +115,7 @@ static int run_unbind(struct cli *cli)
 static int run_purge(struct cli *cli)
 {
 	struct buf line;
+
 	buf_init(&line);
 	buf_append_text(&line, "PURGE");
 	int status = add_words(cli, &line, 0, 1);

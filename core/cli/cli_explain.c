@@ -7,12 +7,11 @@
 #include "cli.h"
 #include "cli_table.h"
 
-/* ---- asking ---------------------------------------------------------------------- */
-
 static int add_header(struct cli *cli, struct buf *line, const char *value)
 {
 	struct buf header;
 	int status;
+
 	if (!strchr(value, '='))
 		return cli_usage_error(cli, "--header must be NAME=VALUE, not '%s'",
 				       value);
@@ -54,8 +53,6 @@ static int make_request(struct cli *cli, struct buf *line)
 	return status;
 }
 
-/* ---- printing: tables have no lists in their cells, so these become texts ---------- */
-
 static const char *text_of(const json_t *value)
 {
 	return json_is_string(value) ? json_string_value(value) : "-";
@@ -66,6 +63,7 @@ static void add_change(struct buf *out, const json_t *change)
 	const char *field = text_of(json_object_get(change, "field"));
 	const json_t *from = json_object_get(change, "from");
 	const json_t *to = json_object_get(change, "to");
+
 	if (json_object_get(change, "name"))
 		field = text_of(json_object_get(change, "name"));
 	if (json_object_get(change, "from_bytes"))
@@ -84,6 +82,7 @@ static void add_change(struct buf *out, const json_t *change)
 static void add_pattern(struct buf *out, const json_t *binding)
 {
 	const json_t *queue = json_object_get(binding, "queue");
+
 	buf_printf(out, "%s -> %s", text_of(json_object_get(binding, "pattern")),
 		   text_of(queue ? queue : json_object_get(binding, "exchange")));
 }
@@ -102,6 +101,7 @@ static void flatten(json_t *document, const char *name, const char *member,
 {
 	json_t *object, *item, *text;
 	size_t i, n;
+
 	json_array_foreach(json_object_get(document, name), i, object)
 	{
 		struct buf out;
@@ -125,6 +125,7 @@ static void shorten_copies(json_t *document)
 					       "queues", "delay", "ttl",      "headers" };
 	json_t *copies = json_object_get(document, "copies"), *copy;
 	size_t i;
+
 	json_array_foreach(copies, i, copy)
 	{
 		json_t *kept = json_object();
@@ -155,6 +156,7 @@ static int print(const struct tidemq_reply *reply)
 	json_t *document = json_loadb(reply->text, reply->len, 0, NULL);
 	char *text;
 	int status;
+
 	if (!document)
 		return cli_failure("the broker's answer is no JSON");
 	flatten(document, "exchanges", "patterns", add_pattern);
@@ -173,6 +175,7 @@ static int run_explain(struct cli *cli)
 	struct tidemq_reply reply;
 	struct buf line;
 	int status;
+
 	buf_init(&line);
 	status = make_request(cli, &line);
 	if (status != CLI_DONE) {

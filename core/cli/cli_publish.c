@@ -21,7 +21,7 @@ static const struct command_option options[] = {
 	{ .name = NULL },
 };
 
-struct publishing {
+struct pub_request {
 	struct tidemq_publication p;
 	struct tidemq_header headers[ENCODE_HEADERS_MAX];
 	char *header_names[ENCODE_HEADERS_MAX];
@@ -29,10 +29,11 @@ struct publishing {
 	uint64_t count;
 };
 
-static int add_header(const struct cli *cli, struct publishing *pub, const char *text)
+static int add_header(const struct cli *cli, struct pub_request *pub, const char *text)
 {
 	const char *equals = strchr(text, '=');
 	size_t i = pub->p.header_count;
+
 	if (!equals || equals == text)
 		return cli_usage_error(cli, "--header must be NAME=VALUE, not '%s'",
 				       text);
@@ -46,7 +47,7 @@ static int add_header(const struct cli *cli, struct publishing *pub, const char 
 	return CLI_DONE;
 }
 
-static int read_options(const struct cli *cli, struct publishing *pub)
+static int read_options(const struct cli *cli, struct pub_request *pub)
 {
 	int status = CLI_DONE;
 
@@ -70,8 +71,10 @@ static const char *exchange_word(const char *word)
 static int read_stdin(struct buf *input)
 {
 	size_t len;
+
 	do {
 		char *at = buf_reserve(input, 65536);
+
 		len = fread(at, 1, 65536, stdin);
 		buf_grow(input, len);
 	} while (len > 0);
@@ -101,16 +104,17 @@ static void print_total(const struct cli *cli, uint64_t total)
 		       total == 1 ? "" : "s");
 }
 
-static int publish_one(struct cli *cli, struct publishing *pub)
+static int publish_one(struct cli *cli, struct pub_request *pub)
 {
 	struct tidemq_receipt receipt;
+
 	if (tidemq_publish(cli->client, &pub->p, &receipt) != TIDEMQ_OK)
 		return cli_client_failure(cli);
 	print_receipt(cli, &receipt);
 	return CLI_DONE;
 }
 
-static int publish_many(struct cli *cli, struct publishing *pub)
+static int publish_many(struct cli *cli, struct pub_request *pub)
 {
 	for (uint64_t i = 0; i < pub->count; i++)
 		if (tidemq_publish_pipelined(cli->client, &pub->p) != TIDEMQ_OK)
@@ -121,13 +125,14 @@ static int publish_many(struct cli *cli, struct publishing *pub)
 	return CLI_DONE;
 }
 
-static int publish_lines(struct cli *cli, struct publishing *pub)
+static int publish_lines(struct cli *cli, struct pub_request *pub)
 {
 	char *line = NULL;
 	size_t cap = 0;
 	ssize_t len;
 	uint64_t total = 0;
 	int status = TIDEMQ_OK;
+
 	while (status == TIDEMQ_OK && (len = getline(&line, &cap, stdin)) >= 0) {
 		if (len > 0 && line[len - 1] == '\n')
 			len--;
@@ -145,11 +150,12 @@ static int publish_lines(struct cli *cli, struct publishing *pub)
 	return CLI_DONE;
 }
 
-static int publish(struct cli *cli, struct publishing *pub)
+static int publish(struct cli *cli, struct pub_request *pub)
 {
 	bool by_line = cli_is_given(cli, "lines");
 	const char *payload = cli->word_count > 2 ? cli->words[2] : NULL;
 	int status = read_options(cli, pub);
+
 	if (status != CLI_DONE)
 		return status;
 	if (pub->p.dedupe_id && (by_line || pub->count > 1))
@@ -180,7 +186,8 @@ static int publish(struct cli *cli, struct publishing *pub)
 
 static int run_pub(struct cli *cli)
 {
-	struct publishing pub = { 0 };
+	struct pub_request pub = { 0 };
+
 	buf_init(&pub.input);
 	int status = publish(cli, &pub);
 	for (size_t i = 0; i < pub.p.header_count; i++)

@@ -24,6 +24,7 @@ struct word {
 static int add_words(struct cli *cli, struct buf *line)
 {
 	int status = CLI_DONE;
+
 	for (int i = 1; i < cli->word_count && status == CLI_DONE; i++)
 		status = cli_add_word(cli, line, cli->words[i]);
 	return status;
@@ -49,6 +50,7 @@ static int add_dir(struct cli *cli, struct buf *line)
 {
 	char path[PATH_MAX];
 	const char *dir = cli->words[1];
+
 	if (!realpath(dir, path))
 		return cli_failure("cannot find the directory '%s': %s", dir,
 				   strerror(errno));
@@ -64,6 +66,7 @@ static bool is_shadow_verb(const char *word)
 static int add_shadow(struct cli *cli, struct buf *line)
 {
 	const char *share = cli_get(cli, "share");
+
 	if (is_shadow_verb(cli->words[1]))
 		return cli_add_word(cli, line, cli->words[1]);
 	int status = add_dir(cli, line);
@@ -174,6 +177,7 @@ static int ask(struct cli *cli, const struct word *w)
 	struct tidemq_reply reply;
 	struct buf line;
 	int more = cli->word_count - 1, status = CLI_DONE;
+
 	if (w->run)
 		return w->run(cli);
 	if (more < w->words_min || more > w->words_max)
@@ -194,6 +198,7 @@ static int ask(struct cli *cli, const struct word *w)
 static int run_rules(struct cli *cli)
 {
 	struct buf names;
+
 	buf_init(&names);
 	for (size_t i = 0; i < WORD_COUNT; i++) {
 		if (strcmp(cli->words[0], words[i].name) == 0) {

@@ -11,6 +11,7 @@
 static size_t count_of(const json_t *entry, const char *kind, const json_t *names)
 {
 	char member[32];
+
 	snprintf(member, sizeof(member), "%s_count", kind);
 	const json_t *count = json_object_get(entry, member);
 	return count ? (size_t)json_integer_value(count) : json_array_size(names);
@@ -22,6 +23,7 @@ static void shorten(json_t *entry, const char *kind)
 	json_t *names = json_object_get(entry, kind), *name;
 	size_t count = count_of(entry, kind, names), i;
 	struct buf out;
+
 	if (count == 0)
 		return;
 	buf_init(&out);
@@ -43,6 +45,7 @@ int cli_rules_log(struct cli *cli, const struct tidemq_reply *reply)
 	char *text;
 	size_t i;
 	int status;
+
 	if (!log)
 		return cli_failure("the broker's answer is no JSON");
 	json_array_foreach(log, i, entry)

@@ -17,6 +17,7 @@ static json_t *ask_status(struct cli *cli, int *status)
 {
 	struct tidemq_reply reply;
 	struct buf line;
+
 	json_error_t err;
 	buf_init(&line);
 	buf_append_text(&line, "RULES status");
@@ -38,6 +39,7 @@ static int print_array(const struct cli *cli, const json_t *array, const char *c
 {
 	int status = CLI_DONE;
 	char *text = json_dumps(array, JSON_COMPACT);
+
 	if (!text)
 		return cli_failure("the broker's document is not understood");
 	if (cli->json)
@@ -48,8 +50,6 @@ static int print_array(const struct cli *cli, const json_t *array, const char *c
 	return status;
 }
 
-/* ---- top --------------------------------------------------------------------- */
-
 static json_int_t integer_of(const json_t *object, const char *name)
 {
 	return json_integer_value(json_object_get(object, name));
@@ -59,6 +59,7 @@ static int by_time(const void *a, const void *b)
 {
 	json_int_t x = integer_of(*(json_t *const *)a, "time_us");
 	json_int_t y = integer_of(*(json_t *const *)b, "time_us");
+
 	return x < y ? 1 : x > y ? -1 : 0;
 }
 
@@ -70,12 +71,14 @@ static void copy_member(json_t *row, const json_t *script, const char *name)
 static void copy_time(json_t *row, const json_t *script, const char *name, const char *ns)
 {
 	double us = (double)integer_of(script, ns) / 1000;
+
 	json_object_set_new(row, name, json_real(us));
 }
 
 static json_t *make_row(const json_t *script)
 {
 	json_t *row = json_object();
+
 	json_object_set(row, "script", json_object_get(script, "file"));
 	copy_member(row, script, "calls");
 	copy_member(row, script, "cache_hits");
@@ -94,6 +97,7 @@ int cli_rules_show_top(struct cli *cli)
 {
 	int status;
 	json_t *root = ask_status(cli, &status);
+
 	if (!root)
 		return status;
 	const json_t *scripts = json_object_get(root, "scripts");
@@ -112,11 +116,10 @@ int cli_rules_show_top(struct cli *cli)
 	return status;
 }
 
-/* ---- show -------------------------------------------------------------------- */
-
 static const char *text_of(const json_t *object, const char *name)
 {
 	const char *text = json_string_value(json_object_get(object, name));
+
 	return text ? text : "";
 }
 
@@ -126,6 +129,7 @@ static bool is_named(const json_t *script, const char *wanted)
 	const char *kind = text_of(script, "kind");
 	size_t len = strlen(kind);
 	bool has_kind = strncmp(wanted, kind, len) == 0 && wanted[len] == '/';
+
 	return strcmp(has_kind ? wanted + len + 1 : wanted, text_of(script, "name")) == 0;
 }
 
@@ -142,6 +146,7 @@ static void add_allowed(json_t *option)
 {
 	struct buf out;
 	const json_t *choices = json_object_get(option, "choices");
+
 	buf_init(&out);
 	if (json_is_true(json_object_get(option, "required")))
 		buf_append_text(&out, "required");
@@ -158,6 +163,7 @@ static void add_allowed(json_t *option)
 static int show_options(const struct cli *cli, const json_t *script, const char *member)
 {
 	json_t *options = json_object_get(script, member);
+
 	if (json_array_size(options) == 0)
 		return CLI_DONE;
 	for (size_t i = 0; i < json_array_size(options); i++)
@@ -173,6 +179,7 @@ static int show_script(const struct cli *cli, json_t *script)
 	};
 	char *text;
 	json_t *head = json_deep_copy(script);
+
 	json_object_del(head, "options");
 	json_object_del(head, "binding_options");
 	json_object_del(head, "histogram");
@@ -189,9 +196,11 @@ static int show_script(const struct cli *cli, json_t *script)
 static int refuse_name(const json_t *scripts, const char *wanted)
 {
 	struct buf names;
+
 	buf_init(&names);
 	for (size_t i = 0; i < json_array_size(scripts); i++) {
 		const json_t *script = json_array_get(scripts, i);
+
 		buf_printf(&names, " %s/%s", text_of(script, "kind"),
 			   text_of(script, "name"));
 	}
@@ -206,17 +215,20 @@ int cli_rules_show(struct cli *cli, const char *name)
 	int status;
 	size_t shown = 0;
 	json_t *root = ask_status(cli, &status);
+
 	if (!root)
 		return status;
 	json_t *scripts = json_object_get(root, "scripts");
 	for (size_t i = 0; i < json_array_size(scripts) && status == CLI_DONE; i++) {
 		json_t *script = json_array_get(scripts, i);
+
 		if (!is_named(script, name))
 			continue;
 		if (shown++ > 0 && !cli->json)
 			putchar('\n');
 		if (cli->json) {
 			char *text = json_dumps(script, JSON_COMPACT);
+
 			puts(text ? text : "null");
 			free(text);
 		} else {

@@ -37,6 +37,7 @@ static int run_list(struct cli *cli)
 	struct tidemq_reply reply;
 	struct buf line;
 	const struct list *list = NULL;
+
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
 		if (strcmp(cli->words[0], lists[i].what) == 0)
 			list = &lists[i];
@@ -62,6 +63,7 @@ static int run_stats(struct cli *cli)
 	struct tidemq_reply reply;
 	struct buf line;
 	int status = CLI_DONE;
+
 	buf_init(&line);
 	buf_append_text(&line, "STATS");
 	if (cli->word_count > 0)
@@ -79,6 +81,7 @@ static int run_ping(struct cli *cli)
 	struct tidemq_reply reply;
 	struct buf line;
 	int status = cli_connect(cli, NULL);
+
 	if (status != CLI_DONE)
 		return status;
 	buf_init(&line);

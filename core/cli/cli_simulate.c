@@ -40,6 +40,7 @@ int cli_simulate(struct cli *cli)
 {
 	struct tidemq_reply reply;
 	struct buf line;
+
 	if (cli->word_count < 3 || strcmp(cli->words[1], "retry") != 0)
 		return cli_usage_error(cli, "say 'simulate retry' and a script's name");
 	buf_init(&line);

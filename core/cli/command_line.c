@@ -56,7 +56,8 @@ bool command_line_help(FILE *out, const char *verb)
 	buf_init(&options);
 	command_option_help(v->options, &options);
 	command_option_help(common_options, &options);
-	fprintf(out, "\noptions, with their defaults in parentheses:\n%s", buf_cstr(&options));
+	fprintf(out, "\noptions, with their defaults in parentheses:\n%s",
+		buf_cstr(&options));
 	buf_deinit(&options);
 	fputs("\nexit status: 0 done, 1 refused or failed, 2 wrong usage\n", out);
 	return true;
@@ -65,6 +66,7 @@ bool command_line_help(FILE *out, const char *verb)
 static int check_words(const struct cli *cli)
 {
 	const struct cli_verb *v = cli->verb;
+
 	if (cli->word_count >= v->words_min && cli->word_count <= v->words_max)
 		return CLI_DONE;
 	return cli_usage_error(cli, "%s; usage: tidemq %s %s",
@@ -77,6 +79,7 @@ static int check_words(const struct cli *cli)
 static const char *default_url(void)
 {
 	const char *url = getenv(ENV_URL);
+
 	return url && *url ? url : CLIENT_URL_DEFAULT;
 }
 

@@ -72,6 +72,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
 	struct conn *c = handle->data;
 	struct server *s = c->server;
+
 	/* What comes after the end is thrown away, and goes before nothing. */
 	size_t held = c->is_finishing ? 0 : buf_len(&c->in), len;
 	char *direct = c->has_session && held == 0 ? line_direct(&c->line, &len) : NULL;
@@ -352,7 +353,7 @@ void conn_serve(struct conn *c)
 	if (!c->is_closing)
 		flush(c);
 	if (c->is_finishing && !c->is_lingering && !c->is_closing && c->out.bytes == 0 &&
-	    (!c->has_session || c->line.session->pending == 0))
+	    (!c->has_session || session_is_answered(c->line.session)))
 		linger(c);
 	if (c->is_closing)
 		close_now(c);
@@ -362,13 +363,14 @@ void conn_drain(struct conn *c)
 {
 	stop_reading(c);
 	if (c->has_session && !c->is_finishing)
-		line_reply_event(&c->line, 0, "closed", "shutdown the broker is stopping");
+		line_reply_event(&c->line, 0, "closed",
+				 "shutdown the broker is stopping");
 }
 
 bool conn_is_drained(const struct conn *c)
 {
 	return c->is_lingering || !c->has_session ||
-	       (c->out.bytes == 0 && c->line.session->pending == 0);
+	       (c->out.bytes == 0 && session_is_answered(c->line.session));
 }
 
 static void close_with(struct conn *c, const char *words)
@@ -384,7 +386,7 @@ static bool is_in_the_way(const struct conn *c, int64_t silent_ms)
 	int64_t timeout_ms = c->server->config.write_timeout_ms;
 
 	return timeout_ms && silent_ms > timeout_ms && c->line.is_counted &&
-	       c->is_reading && c->server->service->is_blocked;
+	       c->is_reading && session_publish_is_blocked(c->line.session);
 }
 
 /* The socket has been full for so long, and the peer has read nothing of it. */

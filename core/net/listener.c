@@ -72,6 +72,7 @@ static int resolve(struct server *s, const char *host, const char *port,
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE };
 	uv_getaddrinfo_t req;
+
 	/* Without a callback it blocks, which is allowed before the start. */
 	int rc = uv_getaddrinfo(s->loop, &req, NULL, host, port, &hints);
 

@@ -537,7 +537,8 @@ static void write_state(struct json *out, const struct schedule *s)
 	struct vhost *home;
 	struct error err;
 	bool has_home = schedule_run_home(s, &home, &err) == TIDE_OK;
-	int64_t next_ms = s->begun_ms ? s->begun_ms : schedule_spec_next(&s->spec, s->done_ms);
+	int64_t next_ms =
+		s->begun_ms ? s->begun_ms : schedule_spec_next(&s->spec, s->done_ms);
 
 	json_member_int(out, "next_ms", next_ms);
 	json_member_int(out, "last_ms", s->last_tick_ms);
@@ -559,7 +560,8 @@ static void write_one(void *ctx, const struct schedule_info *info)
 	json_member_text(st->out, "file", info->file);
 	json_member_text(st->out, "when", info->spec->when);
 	json_member_text(st->out, "vhost", info->spec->vhost);
-	json_member_text(st->out, "missed", schedule_spec_missed_name(info->spec->missed));
+	json_member_text(st->out, "missed",
+			 schedule_spec_missed_name(info->spec->missed));
 	json_member_int(st->out, "jitter_ms", info->spec->jitter_ms);
 	json_member_bool(st->out, "active", info->spec->is_active);
 	if (s && s->is_listed)

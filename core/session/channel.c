@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "broker/retry.h"
-#include "session.h"
+#include "session_private.h"
 
 void channel_init(struct channel *ch, struct session *s, unsigned number)
 {

@@ -6,7 +6,7 @@
 
 #include "base/container.h"
 #include "base/mem.h"
-#include "session.h"
+#include "session_private.h"
 
 static void free_parts(struct reply *r)
 {

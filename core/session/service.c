@@ -12,7 +12,7 @@
 #include "schedule/scheduler.h"
 #include "service_start.h"
 #include "service_turn.h"
-#include "session.h"
+#include "session_private.h"
 
 /* Below these shares of a limit, publishers who were held back go on. */
 #define RELIEF(limit) ((limit) / 4 * 3)

@@ -1,11 +1,11 @@
 #include "service_rules.h"
 
-#include "author.h"
 #include "host/log.h"
 #include "broker/unusable.h"
 #include "rollout/gate.h"
 #include "rollout/history.h"
 #include "schedule/scheduler.h"
+#include "rules/engine/reload.h"
 
 static void on_reload(void *ctx, const struct error *result)
 {
@@ -96,7 +96,7 @@ static void on_reload_gate(void *ctx, const struct error *answer)
 
 	if (s->broker->is_closing)
 		return;
-	reload_set_asker(e, AUTHOR_SIGNAL);
+	reload_set_asker(e, "SIGHUP");
 	if (answer->code < 0)
 		reload_refuse(e, ENGINE_RELOAD, NULL, answer);
 	else

@@ -2,7 +2,7 @@
 
 #include "broker/turn.h"
 #include "schedule/scheduler.h"
-#include "settle.h"
+#include "session_private.h"
 
 static void on_timer(uv_timer_t *handle)
 {
@@ -53,7 +53,7 @@ void service_turn(struct service *s)
 	struct broker *b = s->broker;
 
 	broker_begin(b);
-	settle_turn(s);
+	session_settle_turn(s);
 	turn_tick(b);
 	scheduler_turn(s->scheduler);
 	turn_deal(b);

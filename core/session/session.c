@@ -1,18 +1,10 @@
-#include "session.h"
-
-#include <inttypes.h>
-#include <stdio.h>
+#include "session_private.h"
 
 #include "base/mem.h"
 #include "broker/deal.h"
-#include "broker/publish.h"
-#include "settle.h"
-#include "broker/unusable.h"
 
 /* Unfinished answers of a session that may be large, such as those of PEEK. */
 #define DOCUMENTS_MAX 8
-
-/* ---- life ------------------------------------------------------------------------- */
 
 struct session *session_create(struct service *service, const struct session_ops *ops,
 			       void *ctx)
@@ -54,7 +46,7 @@ void session_destroy(struct session *s)
 		session_forget_channel(ch);
 	}
 	channel_deinit(&s->zero);
-	settle_cancel(s);
+	session_settle_cancel(s);
 	drop_exclusive(s);
 	if (s->vhost)
 		vhost_leave(s->vhost);
@@ -135,9 +127,6 @@ bool session_is_saturated(const struct session *s)
 	       s->documents >= DOCUMENTS_MAX || s->settling;
 }
 
-/* ---- channels ------------------------------------------------------------------------
- */
-
 static struct channel *find_channel(struct session *s, unsigned number)
 {
 	struct channel *ch;
@@ -203,218 +192,24 @@ void session_close_channel(struct channel *ch, struct reply *r)
 	reply_ok(r);
 }
 
-/* ---- publishing
- * ------------------------------------------------------------------------ */
-
-static bool is_last_exchange(const struct session *s, struct slice name)
+bool session_is_answered(const struct session *s)
 {
-	const struct exchange *x = s->exchange;
-
-	if (s->exchange_version != s->broker->route_version)
-		return false; /* it may be gone */
-	return x ? x->name_len == name.len && bytes_is_equal(x->name, name.data, name.len)
-		 : name.len == 0;
+	return s->pending == 0;
 }
 
-static int find_exchange(struct session *s, struct slice name, struct error *err)
+void session_begin(struct session *s)
 {
-	s->exchange = name.len ? exchange_find(s->vhost, name) : NULL;
-	s->exchange_version = s->broker->route_version;
-	if (name.len && !s->exchange)
-		return error_set(err, TIDE_ENOTFOUND,
-				 "there is no exchange '%" SLICE_FMT "'",
-				 SLICE_ARG(name));
-	return TIDE_OK;
+	broker_begin(s->broker);
 }
 
-int session_prepare(struct session *s, const struct publish_spec *spec, struct msg **out,
-		    struct error *err)
+bool session_is_spent(struct session *s, bool is_heavy)
 {
-	struct broker *b = s->broker;
-	struct msg_spec m;
-	int rc;
-
-	if (b->is_draining)
-		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
-	if (!is_last_exchange(s, spec->exchange)) {
-		rc = find_exchange(s, spec->exchange, err);
-		if (rc < 0)
-			return rc;
-	}
-	m = (struct msg_spec){
-		.id = broker_next_id(b),
-		.ts_unix_ms = b->now_ms,
-		.due_unix_ms = spec->delay_ms ? b->now_ms + spec->delay_ms : 0,
-		.expires_unix_ms =
-			spec->ttl_ms ? b->now_ms + spec->delay_ms + spec->ttl_ms : 0,
-		.priority = spec->priority,
-		.header_count = (uint8_t)spec->header_count,
-		.exchange = spec->exchange,
-		.key = spec->key,
-		.headers = spec->headers,
-		.payload = spec->payload,
-		.payload_len = spec->payload_len,
-		.pool = &b->msgs,
-		.dedupe_id = spec->dedupe_id,
-		.user = { s->user, s->user_len },
-	};
-	s->prepared = *out = msg_create(&m);
-	if (!*out)
-		return error_set(err, TIDE_EBUSY, "there is no memory for %zu bytes now",
-				 spec->payload_len);
-	return TIDE_OK;
+	return pace_is_spent(&s->broker->pace, is_heavy);
 }
 
-void session_count_receiving(struct session *s, const struct msg *m, int sign)
+struct session_facts session_facts(const struct session *s)
 {
-	struct service *service = s->service;
+	const struct broker_config *c = &s->broker->config;
 
-	if (sign < 0) {
-		service->receiving_bytes -= m->bytes;
-		return;
-	}
-	service->receiving_bytes += m->bytes;
-	/* Now: the next connection of this turn may ask for as much. */
-	service_check_pressure(service);
-}
-
-void session_begin_publishing(struct session *s)
-{
-	if (!s->has_published && s->service->is_blocked)
-		s->ops->on_blocked(s->ctx, true, s->service->blocked_why);
-	s->has_published = true;
-}
-
-void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
-			  struct reply *r)
-{
-	struct service *service = s->service;
-	struct error err;
-	struct published published = { .id = m->id };
-	int rc = TIDE_OK;
-
-	if (s->prepared != m || s->exchange_version != s->broker->route_version)
-		rc = find_exchange(s, m->exchange, &err);
-	s->prepared = NULL;
-	session_begin_publishing(s);
-	r->kind = REPLY_PUBLISHED;
-	if (rc == TIDE_OK)
-		rc = publish_message(s->vhost, s->exchange, m, is_mandatory, &r->waiter,
-				     &published, &err);
-	r->id = published.id;
-	r->count = published.queues;
-	r->is_duplicate = published.is_duplicate;
-	if (rc < 0)
-		reply_error(r, &err);
-	else
-		reply_when_done(r);
-	msg_unref(m);
-	service_check_pressure(service);
-}
-
-/* ---- consuming
- * -------------------------------------------------------------------------- */
-
-int session_find_queue(struct session *s, struct slice name, struct queue **out,
-		       struct error *err)
-{
-	struct queue *q = queue_find(s->vhost, name);
-
-	if (!q)
-		return error_set(err, TIDE_ENOTFOUND,
-				 "there is no queue '%" SLICE_FMT "'", SLICE_ARG(name));
-	if (q->owner && q->owner != &s->exclusive)
-		return error_set(err, TIDE_EDENIED,
-				 "queue '%s' belongs to another connection", q->name);
-	*out = q;
-	return TIDE_OK;
-}
-
-int session_queue(struct session *s, struct slice name, struct queue **out,
-		  struct error *err)
-{
-	int rc = session_find_queue(s, name, out, err);
-
-	return rc == TIDE_OK && (*out)->unusable ? unusable_queue_error(*out, err) : rc;
-}
-
-void session_subscribe(struct channel *ch, const struct subscribe_spec *spec,
-		       struct reply *r)
-{
-	struct session *s = ch->session;
-	struct subscription *sub;
-	struct queue *q;
-	struct error err;
-
-	if (s->broker->is_draining) {
-		reply_refuse(r, TIDE_ESHUTDOWN, "the broker is stopping");
-		return;
-	}
-	if (session_queue(s, spec->queue, &q, &err) < 0) {
-		reply_error(r, &err);
-		return;
-	}
-	if (channel_subscription(ch, spec->sid)) {
-		reply_refuse(r, TIDE_EEXISTS,
-			     "this channel has a subscription '%" SLICE_FMT "' already",
-			     SLICE_ARG(spec->sid));
-		return;
-	}
-	if (s->subscription_count >= s->broker->config.consumers_max) {
-		error_set(&err, TIDE_ELIMIT,
-			  "this connection has %u subscriptions, which is the limit",
-			  s->subscription_count);
-		reply_error(r, &err);
-		return;
-	}
-	sub = subscription_create(ch, spec->sid);
-	sub->consumer.prefetch = spec->prefetch;
-	sub->consumer.is_auto_ack = spec->is_auto_ack;
-	/* Its messages come after the OK, which may have to wait for others. */
-	sub->confirm = r;
-	r->subscription = sub;
-	consumer_add(q, &sub->consumer);
-	reply_ok(r);
-}
-
-void session_unsubscribe(struct channel *ch, struct slice sid, struct reply *r)
-{
-	struct subscription *sub = channel_subscription(ch, sid);
-
-	if (!sub) {
-		reply_refuse(r, TIDE_ENOTFOUND,
-			     "this channel has no subscription '%" SLICE_FMT "'",
-			     SLICE_ARG(sid));
-		return;
-	}
-	subscription_destroy(sub);
-	reply_ok(r);
-}
-
-void session_get(struct channel *ch, const struct get_spec *spec, struct reply *r)
-{
-	struct broker *b = ch->session->broker;
-	struct subscription *sub;
-	struct queue *q;
-	struct error err;
-
-	if (session_queue(ch->session, spec->queue, &q, &err) < 0) {
-		reply_error(r, &err);
-		return;
-	}
-	sub = subscription_create(ch, (struct slice){ NULL, 0 });
-	sub->reply = r;
-	sub->consumer.max = spec->max;
-	sub->consumer.is_auto_ack = spec->is_auto_ack;
-	consumer_add(q, &sub->consumer);
-	deal_wait(&sub->consumer, b->mono_ms + spec->wait_ms);
-	if (b->is_draining)
-		return; /* answered at the end of the turn */
-	/* Now, and not at the end of the turn: the next request of this channel may
-	 * be to ACK, to PURGE or to DELETE. Those in line before come first. */
-	deal_queue(q);
-	/* It is the last of its channel, unless it was given something and has gone. */
-	sub = TAILQ_LAST(&ch->subscriptions, subscription_list);
-	if (sub && sub->reply == r && spec->wait_ms == 0)
-		deal_answer(&sub->consumer);
+	return (struct session_facts){ vhost_slice(s->vhost), c->node, c->channels_max };
 }

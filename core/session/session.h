@@ -4,18 +4,19 @@
  * (session_request), then calls the command with it; the command finishes the
  * reply now or later. What comes back goes through session_ops, in the
  * channel's order. Any of these calls may end with the connection closing
- * itself, but a session is destroyed only by its owner. */
+ * itself, but a session is destroyed only by its owner.
+ *
+ * Sessions and channels are closed: a protocol knows them by these functions alone. */
 #ifndef TIDE_SESSION_SESSION_H
 #define TIDE_SESSION_SESSION_H
 
-#include "channel.h"
-#include "rollout/shadow.h"
-#include "broker/queue.h"
+#include "base/args.h"
+#include "base/json.h"
 #include "reply.h"
-#include "service.h"
 
+struct channel;
+struct service;
 struct session;
-struct settle_job;
 
 struct session_ops {
 	/* A reply leaves; it is freed after the call. */
@@ -36,34 +37,6 @@ struct session_ops {
 	void (*describe)(void *ctx, struct json *out);
 	/* Where it comes from; may be NULL. */
 	const char *(*peer)(void *ctx);
-};
-
-struct session {
-	TAILQ_ENTRY(session) link;
-	struct service *service;
-	struct broker *broker;
-	struct vhost *vhost;
-	const struct session_ops *ops;
-	void *ctx;
-	uint64_t number;
-	char *name; /* from HELLO; NULL when none */
-	char *user; /* likewise; nobody has checked it */
-	size_t user_len;
-	struct channel *channels; /* uthash by number */
-	struct channel zero;
-	unsigned channel_count;
-	unsigned subscription_count; /* of all its channels */
-	unsigned pending;            /* replies that have not left */
-	unsigned documents;          /* of these, those that may be large */
-	struct settle_job *settling; /* a request that goes on; NULL for none */
-	bool has_published;
-	bool is_closed;
-	struct queue_list exclusive;
-	/* What was published to last, and the message that was prepared for it: it
-	 * need not be looked for again, as long as the version is the same. */
-	struct exchange *exchange;
-	uint64_t exchange_version;
-	const struct msg *prepared; /* NULL once it is published */
 };
 
 struct session *session_create(struct service *service, const struct session_ops *ops,
@@ -89,6 +62,22 @@ void session_drained(struct session *s);
  * on in the next turn. */
 bool session_is_saturated(const struct session *s);
 
+/* Nothing that it asked for waits for an answer. */
+bool session_is_answered(const struct session *s);
+/* Its requests follow: take the time, since the loop may have waited for them for long,
+ * and begin its slice of the turn. */
+void session_begin(struct session *s);
+/* After a request: the slice is used up. `is_heavy`: it may have taken long by itself. */
+bool session_is_spent(struct session *s, bool is_heavy);
+
+/* What HELLO tells. */
+struct session_facts {
+	struct slice vhost;
+	unsigned node;
+	unsigned channels_max;
+};
+struct session_facts session_facts(const struct session *s);
+
 /* A channel that is not open: TIDE_EEXISTS when it is, TIDE_ELIMIT. One that
  * still owes replies from before is taken up again, so that they come first. */
 TIDE_MUST_USE int session_open(struct session *s, unsigned number, struct channel **out,
@@ -96,10 +85,7 @@ TIDE_MUST_USE int session_open(struct session *s, unsigned number, struct channe
 /* Its GETs that wait are answered with nothing, then `r`, the last of its
  * replies. It is freed when that has left: perhaps within the call. */
 void session_close_channel(struct channel *ch, struct reply *r);
-/* Between session and channel: it is closed and owes no reply any more. */
-void session_forget_channel(struct channel *ch);
-
-/* ---- commands: each finishes `r`, now or later ------------------------------- */
+/* The commands. Each finishes `r`, now or later. */
 
 struct declare_spec {
 	bool is_queue;
@@ -107,7 +93,8 @@ struct declare_spec {
 	struct slice type; /* of an exchange */
 	const struct args *args;
 };
-void session_declare(struct session *s, const struct declare_spec *spec, struct reply *r);
+void session_define_declare(struct session *s, const struct declare_spec *spec,
+			    struct reply *r);
 
 struct delete_spec {
 	bool is_queue;
@@ -115,7 +102,8 @@ struct delete_spec {
 	bool if_empty;
 	bool if_unused;
 };
-void session_delete(struct session *s, const struct delete_spec *spec, struct reply *r);
+void session_define_delete(struct session *s, const struct delete_spec *spec,
+			   struct reply *r);
 
 struct bind_spec {
 	struct slice dest;
@@ -124,8 +112,10 @@ struct bind_spec {
 	const struct args *args;
 	bool to_exchange;
 };
-void session_bind(struct session *s, const struct bind_spec *spec, struct reply *r);
-void session_unbind(struct session *s, const struct bind_spec *spec, struct reply *r);
+void session_define_bind(struct session *s, const struct bind_spec *spec,
+			 struct reply *r);
+void session_define_unbind(struct session *s, const struct bind_spec *spec,
+			   struct reply *r);
 
 struct publish_spec {
 	struct slice exchange; /* empty: the default exchange */
@@ -141,15 +131,20 @@ struct publish_spec {
 };
 /* Check the request and make the message; its payload is still to be filled
  * in. Refused here, a payload need not even be read. */
-TIDE_MUST_USE int session_prepare(struct session *s, const struct publish_spec *spec,
-				  struct msg **out, struct error *err);
+TIDE_MUST_USE int session_publish_prepare(struct session *s,
+					  const struct publish_spec *spec,
+					  struct msg **out, struct error *err);
 /* The payload of a message that was prepared is not there at once: until it is, it
  * is memory that publishers are held back for. `sign` -1: it is there, or will
  * never be. */
-void session_count_receiving(struct session *s, const struct msg *m, int sign);
+void session_publish_count_receiving(struct session *s, const struct msg *m, int sign);
+/* Publishers are held back. */
+bool session_publish_is_blocked(const struct session *s);
+/* It has published, or is about to. */
+bool session_publish_has_begun(const struct session *s);
 /* It is about to publish for the first time: from now on it is held back, and told
  * so, like those that have. */
-void session_begin_publishing(struct session *s);
+void session_publish_begin(struct session *s);
 void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 			  struct reply *r);
 
@@ -159,9 +154,9 @@ struct subscribe_spec {
 	uint32_t prefetch;
 	bool is_auto_ack;
 };
-void session_subscribe(struct channel *ch, const struct subscribe_spec *spec,
-		       struct reply *r);
-void session_unsubscribe(struct channel *ch, struct slice sid, struct reply *r);
+void session_consume_subscribe(struct channel *ch, const struct subscribe_spec *spec,
+			       struct reply *r);
+void session_consume_unsubscribe(struct channel *ch, struct slice sid, struct reply *r);
 
 struct get_spec {
 	struct slice queue;
@@ -169,7 +164,8 @@ struct get_spec {
 	int64_t wait_ms;
 	bool is_auto_ack;
 };
-void session_get(struct channel *ch, const struct get_spec *spec, struct reply *r);
+void session_consume_get(struct channel *ch, const struct get_spec *spec,
+			 struct reply *r);
 
 struct tag_range {
 	uint64_t first, last; /* equal for a single tag */
@@ -184,14 +180,16 @@ struct settle_spec {
 };
 void session_settle(struct channel *ch, const struct settle_spec *spec, struct reply *r);
 
+enum peek_state { PEEK_READY, PEEK_DELAYED, PEEK_BURIED, PEEK_UNACKED };
 struct peek_spec {
 	struct slice queue;
-	enum entry_state state;
+	enum peek_state state;
 	unsigned max;
 };
 void session_peek(struct session *s, const struct peek_spec *spec, struct reply *r);
-void session_purge(struct session *s, struct slice queue, struct reply *r);
-void session_kick(struct session *s, struct slice queue, uint64_t max, struct reply *r);
+void session_queue_purge(struct session *s, struct slice queue, struct reply *r);
+void session_queue_kick(struct session *s, struct slice queue, uint64_t max,
+			struct reply *r);
 
 enum list_what {
 	LIST_EXCHANGES,
@@ -201,35 +199,35 @@ enum list_what {
 	LIST_CONNECTIONS,
 	LIST_RULES,
 };
-void session_list(struct session *s, enum list_what what, struct reply *r);
+void session_report_list(struct session *s, enum list_what what, struct reply *r);
 /* An empty name: the broker's. */
-void session_stats(struct session *s, struct slice queue, struct reply *r);
+void session_report_stats(struct session *s, struct slice queue, struct reply *r);
 /* What is put in force, or in the shadow, is so when the reply comes, whether the
  * session is there then or not. */
 void session_rules_reload(struct session *s, struct reply *r);
 void session_rules_status(struct session *s, struct reply *r);
-struct simulate_spec;
-void session_simulate_retry(struct session *s, const struct simulate_spec *spec,
+struct retry_spec {
+	struct slice name;          /* of the retry script */
+	const struct args *options; /* of the script */
+	const struct args
+		*queue_options; /* as in DECLARE: what is not given is default */
+	const char *reason;     /* "nack", "timeout" or "gone" */
+	unsigned failures_max;  /* where it stops if the script does not */
+};
+void session_rules_simulate(struct session *s, const struct retry_spec *spec,
 			    struct reply *r);
 void session_rules_log(struct session *s, struct reply *r);
-void session_rules_shadow(struct session *s, const struct shadow_spec *spec,
+/* @param share  of the publishes; 0 = the default */
+void session_rules_shadow(struct session *s, struct slice dir, double share,
 			  struct reply *r);
 void session_rules_shadow_status(struct session *s, struct reply *r);
 void session_rules_shadow_promote(struct session *s, struct reply *r);
 void session_rules_shadow_drop(struct session *s, struct reply *r);
+#define SESSION_RECENT_MAX 1024
 void session_rules_recent(struct session *s, size_t max, struct reply *r);
 void session_rules_replay(struct session *s, struct slice dir, struct reply *r);
 /* An empty hash: the generation before the one in force. */
 void session_rules_rollback(struct session *s, struct slice hash, struct reply *r);
 void session_explain(struct session *s, const struct publish_spec *spec, struct reply *r);
-
-/* ---- for the session's own files ----------------------------------------------- */
-
-/* The queue, if this session may use it, whether it is usable or not: unusable.h. */
-TIDE_MUST_USE int session_find_queue(struct session *s, struct slice name,
-				     struct queue **out, struct error *err);
-/* The queue, if this session may use it and it can be used. */
-TIDE_MUST_USE int session_queue(struct session *s, struct slice name, struct queue **out,
-				struct error *err);
 
 #endif

@@ -2,16 +2,37 @@
  *
  * What takes many turns is answered when it has ended; the session may be gone by
  * then, the reply is there until it is answered. */
+#include <stdio.h>
+
 #include "base/json.h"
 #include "base/mem.h"
-#include "rules/engine/bundle.h"
-#include "author.h"
+#include "rules/sandbox/bundle.h"
+#include "rules/engine/reload.h"
+#include "rules/engine/engine_status.h"
 #include "rollout/gate.h"
 #include "rollout/history.h"
 #include "rollout/recent.h"
 #include "rollout/replay.h"
-#include "session.h"
+#include "rules/spec/simulate_retry.h"
 #include "rollout/shadow.h"
+#include "session_private.h"
+
+/* Of who asked, for RULES log. */
+#define AUTHOR_MAX 300
+
+_Static_assert(SESSION_RECENT_MAX == RECENT_MAX, "RULES recent may show all");
+
+/* "connection 7 'deploy' from 127.0.0.1:50412"; the name only if it has one. */
+static void write_author(const struct session *s, char out[AUTHOR_MAX])
+{
+	const char *peer = s->ops->peer ? s->ops->peer(s->ctx) : NULL;
+	bool has_name = s->name && s->name[0];
+
+	snprintf(out, AUTHOR_MAX, "connection %llu%s%.100s%s%s%.150s",
+		 (unsigned long long)s->number, has_name ? " '" : "",
+		 has_name ? s->name : "", has_name ? "'" : "", peer ? " from " : "",
+		 peer ? peer : "");
+}
 
 static void reply_status(struct reply *r)
 {
@@ -30,8 +51,6 @@ void session_rules_status(struct session *s, struct reply *r)
 	reply_status(r);
 }
 
-/* ---- the directory ---------------------------------------------------------------- */
-
 static void on_reloaded(void *ctx, const struct error *result)
 {
 	struct reply *r = ctx;
@@ -43,14 +62,14 @@ static void on_reloaded(void *ctx, const struct error *result)
 }
 
 /* Who asks may be gone when the gate has answered. */
-struct asking {
+struct reloading {
 	struct reply *reply;
 	char by[AUTHOR_MAX];
 };
 
 static void on_directory_passed(void *ctx, const struct error *answer)
 {
-	struct asking *a = ctx;
+	struct reloading *a = ctx;
 	struct reply *r = a->reply;
 	const struct broker *b = ((struct service *)r->context)->broker;
 
@@ -67,15 +86,12 @@ static void on_directory_passed(void *ctx, const struct error *answer)
 
 void session_rules_reload(struct session *s, struct reply *r)
 {
-	struct asking *a = mem_alloc(sizeof(*a));
+	struct reloading *a = mem_alloc(sizeof(*a));
 
 	a->reply = r;
-	author_of(s, a->by, sizeof(a->by));
+	write_author(s, a->by);
 	gate_ask(s->broker->gate, on_directory_passed, a);
 }
-
-/* ---- files that were kept, or stand in the shadow -----------------------------------
- */
 
 /* On their way to be put in force. */
 struct loading {
@@ -140,7 +156,7 @@ static void put_in_force(struct session *s, struct bundle *files,
 	l->files = bundle_ref(files);
 	l->origin = origin;
 	l->reply = r;
-	author_of(s, l->by, sizeof(l->by));
+	write_author(s, l->by);
 	gate_ask_files(b->gate, files, specs_dir, on_files_passed, l);
 }
 
@@ -166,9 +182,6 @@ void session_rules_log(struct session *s, struct reply *r)
 	history_write(s->broker->history, &j);
 	reply_data_take(r, &text);
 }
-
-/* ---- the shadow ---------------------------------------------------------------------
- */
 
 static void reply_shadow(struct reply *r)
 {
@@ -196,12 +209,13 @@ static void on_shadow(void *ctx, const struct error *result)
 		reply_shadow(r);
 }
 
-void session_rules_shadow(struct session *s, const struct shadow_spec *spec,
+void session_rules_shadow(struct session *s, struct slice dir, double share,
 			  struct reply *r)
 {
+	struct shadow_spec what = { dir, share ? share : SHADOW_SHARE_DEFAULT };
 	struct error err;
 
-	if (shadow_start(s->broker, spec, on_shadow, r, &err) < 0)
+	if (shadow_start(s->broker, &what, on_shadow, r, &err) < 0)
 		reply_error(r, &err);
 }
 
@@ -232,9 +246,6 @@ void session_rules_shadow_drop(struct session *s, struct reply *r)
 	reply_ok(r);
 }
 
-/* ---- the recent past ------------------------------------------------------------------
- */
-
 void session_rules_recent(struct session *s, size_t max, struct reply *r)
 {
 	struct buf text;
@@ -260,4 +271,37 @@ void session_rules_replay(struct session *s, struct slice dir, struct reply *r)
 
 	if (replay_start(s->broker, dir, on_replayed, r, &err) < 0)
 		reply_error(r, &err);
+}
+
+void session_rules_simulate(struct session *s, const struct retry_spec *spec,
+			    struct reply *r)
+{
+	struct simulate_spec what = {
+		.name = spec->name,
+		.options = spec->options,
+		.reason = spec->reason,
+		.failures_max = spec->failures_max,
+	};
+	struct queue_config queue;
+	struct error err;
+	struct buf text;
+	struct json j;
+
+	if (queue_config_parse(&queue, spec->queue_options, &err) < 0) {
+		reply_error(r, &err);
+		return;
+	}
+	what.delivery_limit = queue.delivery_limit;
+	/* A NACK comes when the consumer likes, and here at once. */
+	if (strcmp(spec->reason, "timeout") == 0)
+		what.held_ms = queue.ack_timeout_ms;
+	queue_config_deinit(&queue);
+	buf_init(&text);
+	json_init(&j, &text);
+	if (simulate_retry(s->broker->engine, &what, &j, &err) < 0) {
+		buf_deinit(&text);
+		reply_error(r, &err);
+	} else {
+		reply_data_take(r, &text);
+	}
 }

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "broker/queue.h"
 #include "channel.h"
-#include "session.h"
+#include "session_private.h"
 
 static bool can_take(const struct consumer *c)
 {

@@ -128,6 +128,7 @@ struct cursor {
 static uint64_t take_big_endian(struct cursor *c, size_t width)
 {
 	uint64_t n = 0;
+
 	if (c->left < width) {
 		c->is_bad = true;
 		return 0;
@@ -142,12 +143,14 @@ static uint64_t take_big_endian(struct cursor *c, size_t width)
 static int64_t take_int(struct cursor *c)
 {
 	uint8_t tag = (uint8_t)take_big_endian(c, 1);
+
 	if (tag < 0x80)
 		return tag;
 	if (tag >= 0xe0)
 		return (int8_t)tag;
 	if (tag >= 0xcc && tag <= 0xcf) {
 		uint64_t n = take_big_endian(c, (size_t)1 << (tag - 0xcc));
+
 		if (n > INT64_MAX)
 			c->is_bad = true;
 		return (int64_t)n;
@@ -178,6 +181,7 @@ static struct slice take_bytes(struct cursor *c)
 {
 	uint8_t tag = (uint8_t)take_big_endian(c, 1);
 	uint64_t len = 0;
+
 	if (tag >= 0xa0 && tag <= 0xbf)
 		len = tag & 0x1f;
 	else if (tag >= 0xd9 && tag <= 0xdb)
@@ -201,6 +205,7 @@ static struct slice take_bytes(struct cursor *c)
 static uint64_t take_count(struct cursor *c, uint8_t fix_tag, uint8_t tag16)
 {
 	uint8_t tag = (uint8_t)take_big_endian(c, 1);
+
 	if ((tag & 0xf0) == fix_tag)
 		return tag & 0x0f;
 	if (tag == tag16)
@@ -227,6 +232,7 @@ static const char *decode_headers(struct cursor *c, struct msg_header *headers,
 				  struct msg_spec *spec)
 {
 	uint64_t count = take_count(c, 0x80, 0xde);
+
 	if (c->is_bad)
 		return "headers are no map";
 	if (count > MSG_HEADERS_MAX)
@@ -288,8 +294,10 @@ int codec_decode(struct slice body, const struct msg_spec *known, struct msg **o
 	struct msg_header headers[MSG_HEADERS_MAX];
 	struct msg_spec spec = { .id = known->id, .pool = known->pool };
 	const char *wrong = decode_fields(&c, &spec, headers, rank);
+
 	if (wrong) {
 		size_t offset = body.len - c.left;
+
 		return error_set(err, TIDE_ESTORE, "corrupt at byte %zu of %zu: %s",
 				 offset, body.len, wrong);
 	}

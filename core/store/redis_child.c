@@ -112,9 +112,9 @@ static int prepare(struct redis_child *child, struct error *err)
 		return error_set(err, -errno,
 				 "the data directory %s cannot be opened: %s",
 				 child->data_dir, strerror(errno));
-	int status = lock_directory(child, err);
-	if (status < 0)
-		return status;
+	int rc = lock_directory(child, err);
+	if (rc < 0)
+		return rc;
 	make_socket_path(child);
 	child->program = find_program("redis-server");
 	if (!child->program)
@@ -140,13 +140,14 @@ int redis_child_create(struct redis_child **out, const char *data_dir,
 		       enum store_fsync fsync, struct error *err)
 {
 	struct redis_child *child = mem_zalloc(sizeof(*child));
+
 	child->data_dir = mem_strdup(data_dir);
 	child->fsync = fsync;
 	child->dir_fd = child->broker_lock_fd = -1;
-	int status = prepare(child, err);
-	if (status < 0) {
+	int rc = prepare(child, err);
+	if (rc < 0) {
 		destroy(child);
-		return status;
+		return rc;
 	}
 	*out = child;
 	return TIDE_OK;
@@ -164,6 +165,7 @@ const char *redis_child_fsync(const struct redis_child *child)
 		[STORE_FSYNC_EVERYSEC] = "everysec",
 		[STORE_FSYNC_NO] = "no",
 	};
+
 	return names[child->fsync];
 }
 
@@ -171,8 +173,10 @@ const char *redis_child_fsync(const struct redis_child *child)
 static const char *skip_log_prefix(const char *line)
 {
 	static const char *const marks[] = { " # ", " * ", " - ", " . " };
+
 	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
 		const char *mark = strstr(line, marks[i]);
+
 		if (mark && mark - line < 48)
 			return mark + 3;
 	}
@@ -303,12 +307,14 @@ static int start(struct redis_child *child, int lock_fd, struct error *err)
 static int take_redis_lock(const struct redis_child *child, int *out_fd)
 {
 	int fd = open_in(child, "redis.lock", O_RDWR | O_CREAT);
+
 	if (fd < 0)
 		return -errno;
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		int status = -errno;
+		int rc = -errno;
+
 		close(fd);
-		return status;
+		return rc;
 	}
 	*out_fd = fd;
 	return TIDE_OK;
@@ -360,6 +366,7 @@ static bool is_gone(struct redis_child *child)
 {
 	int exit_status;
 	int lock_fd;
+
 	if (child->pid)
 		return reap(child, &exit_status);
 	if (take_redis_lock(child, &lock_fd) != TIDE_OK)
@@ -373,6 +380,7 @@ static void on_timer_closed(uv_handle_t *handle)
 	struct redis_child *child = handle->data;
 	void (*on_stopped)(void *ctx) = child->on_stopped;
 	void *ctx = child->stopped_ctx;
+
 	destroy(child);
 	on_stopped(ctx);
 }
@@ -380,6 +388,7 @@ static void on_timer_closed(uv_handle_t *handle)
 static void signal_server(const struct redis_child *child, int signum)
 {
 	pid_t pid = child->pid ? child->pid : child->adopted;
+
 	if (pid > 0)
 		kill(pid, signum);
 }
@@ -388,6 +397,7 @@ static void on_stop_poll(uv_timer_t *timer)
 {
 	struct redis_child *child = timer->data;
 	bool is_over = uv_now(timer->loop) > child->kill_at_ms;
+
 	if (is_gone(child)) {
 		uv_close((uv_handle_t *)timer, on_timer_closed);
 	} else if (is_over && !child->is_killed) {
@@ -413,6 +423,7 @@ void redis_child_stop(struct redis_child *child, uv_loop_t *loop,
 void redis_child_hurry(struct redis_child *child)
 {
 	uint64_t kill_at_ms = uv_now(child->timer.loop) + STOP_HURRIED_MS;
+
 	if (kill_at_ms < child->kill_at_ms)
 		child->kill_at_ms = kill_at_ms;
 }

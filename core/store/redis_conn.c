@@ -78,6 +78,7 @@ static void on_idle(uv_idle_t *handle)
 static void on_prepare(uv_prepare_t *handle)
 {
 	struct redis_conn *c = handle->data;
+
 	uv_prepare_stop(&c->prepare);
 	uv_idle_stop(&c->idle);
 	if (c->link)
@@ -136,6 +137,7 @@ static void drop_link(struct redis_conn *c)
 {
 	struct redis_requests unanswered;
 	struct redis_link *link = c->link;
+
 	if (!link)
 		return;
 	c->link = NULL;
@@ -150,6 +152,7 @@ static void drop_link(struct redis_conn *c)
 static int64_t next_backoff(struct redis_conn *c)
 {
 	int64_t pause_ms = c->backoff_ms;
+
 	/* A Redis that was just started listens after some 20 ms. */
 	if (c->state == STORE_STARTING)
 		return BACKOFF_FIRST_MS;
@@ -195,6 +198,7 @@ static void forget_suspect(struct redis_conn *c)
 static struct redis_request *find_culprit(struct redis_conn *c)
 {
 	struct redis_request *first = TAILQ_FIRST(&c->waiting);
+
 	if (first != c->suspect)
 		forget_suspect(c);
 	c->suspect = first;
@@ -281,6 +285,7 @@ static void tell_up(struct redis_conn *c)
 {
 	struct error err;
 	const struct redis_hello *h = &c->hello;
+
 	error_set(&err, TIDE_OK, "Redis %s at %s, %s%s%s", h->version, c->config.address,
 		  h->is_append_only ? "append-only" : "no append-only file",
 		  h->is_append_only && h->fsync[0] ? ", fsync " : "",
@@ -300,6 +305,7 @@ static void tell_up(struct redis_conn *c)
 static void enter_up(struct redis_conn *c)
 {
 	struct redis_request *r;
+
 	c->phase = PHASE_UP;
 	c->up_at_ms = uv_now(c->loop);
 	c->is_waiting_told = false;
@@ -437,6 +443,7 @@ struct redis_conn *redis_conn_create(uv_loop_t *loop,
 				     const struct redis_conn_hooks *hooks)
 {
 	struct redis_conn *c = mem_zalloc(sizeof(*c));
+
 	c->loop = loop;
 	c->config = *config;
 	c->hooks = *hooks;
@@ -479,6 +486,7 @@ void redis_conn_send(struct redis_conn *c, struct redis_request *r)
 static void finish(struct redis_conn *c)
 {
 	struct redis_request *r;
+
 	drop_link(c);
 	c->phase = PHASE_CLOSED;
 	while ((r = TAILQ_FIRST(&c->waiting))) {
@@ -500,6 +508,7 @@ void redis_conn_close(struct redis_conn *c, int64_t grace_ms,
 		      void (*on_closed)(void *ctx), void *ctx)
 {
 	bool is_idle = c->stats.pending_requests == 0 || c->phase == PHASE_FAILED;
+
 	c->is_closing = true;
 	c->on_closed = on_closed;
 	c->closed_ctx = ctx;

@@ -100,6 +100,7 @@ static void answer(struct redis_link *l)
 	while (!l->is_closing && !l->is_lost) {
 		void *parsed = NULL;
 		struct redis_request *r = TAILQ_FIRST(&l->requests);
+
 		/* A reply can overtake the callback of the write that asked for
 		 * it, but libuv holds the request's bytes until then. */
 		if (r && !r->is_sent && l->is_writing)
@@ -128,12 +129,14 @@ static void answer(struct redis_link *l)
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
 	struct redis_link *l = handle->data;
+
 	*buf = uv_buf_init(l->input, READ_BYTES);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 {
 	struct redis_link *l = stream->data;
+
 	if (count == 0 || l->is_closing)
 		return;
 	if (count < 0) {
@@ -262,6 +265,7 @@ void redis_link_send(struct redis_link *l, struct redis_request *r)
 static void mark_sent(struct redis_link *l, struct redis_request *last)
 {
 	struct redis_request *r = last;
+
 	while (r && !r->is_sent) {
 		r->is_sent = true;
 		r = TAILQ_PREV(r, redis_requests, entry);
@@ -279,6 +283,7 @@ static void write_failed(struct redis_link *l, int status)
 static void on_written(uv_write_t *request, int status)
 {
 	struct redis_link *l = request->data;
+
 	if (l->is_closing)
 		return;
 	l->is_writing = false;
@@ -297,6 +302,7 @@ static unsigned gather(struct redis_link *l)
 {
 	unsigned count = 0;
 	struct redis_request *r = l->next;
+
 	for (; r && r->part_count <= WRITE_PARTS - count; r = TAILQ_NEXT(r, entry)) {
 		memcpy(l->parts + count, r->parts, r->part_count * sizeof(uv_buf_t));
 		count += r->part_count;
@@ -310,6 +316,7 @@ static unsigned gather(struct redis_link *l)
 static int write_parts(struct redis_link *l, unsigned count)
 {
 	int written = uv_try_write(&l->io.stream, l->parts, count);
+
 	if (written < 0 && written != UV_EAGAIN)
 		return written;
 	size_t skip = written > 0 ? (size_t)written : 0;
@@ -321,19 +328,20 @@ static int write_parts(struct redis_link *l, unsigned count)
 	l->parts[first].base += skip;
 	l->parts[first].len -= skip;
 	l->write.data = l;
-	int status = uv_write(&l->write, &l->io.stream, l->parts + first, count - first,
-			      on_written);
-	l->is_writing = status == 0;
-	return status;
+	int rc = uv_write(&l->write, &l->io.stream, l->parts + first, count - first,
+			  on_written);
+	l->is_writing = rc == 0;
+	return rc;
 }
 
 void redis_link_flush(struct redis_link *l)
 {
 	while (l->next && l->is_connected && !l->is_writing && !l->is_deaf &&
 	       !l->is_closing && !l->is_lost) {
-		int status = write_parts(l, gather(l));
-		if (status < 0)
-			write_failed(l, status);
+		int rc = write_parts(l, gather(l));
+
+		if (rc < 0)
+			write_failed(l, rc);
 		else if (!l->is_writing)
 			mark_sent(l, l->last_written);
 	}

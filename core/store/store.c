@@ -155,6 +155,7 @@ struct store_call *store_count_call_create(struct store *s, struct store_shard *
 struct batch *store_batch_begin(struct store *s, struct store_shard *shard)
 {
 	struct batch *b = s->free_batches;
+
 	if (b) {
 		s->free_batches = b->next_free;
 		s->free_batch_count--;
@@ -169,6 +170,7 @@ struct batch *store_batch_begin(struct store *s, struct store_shard *shard)
 static void give_back_batch(struct batch *b)
 {
 	struct store *s = b->store;
+
 	if (s->free_batch_count >= FREE_BATCHES_MAX) {
 		batch_destroy(b);
 		return;
@@ -198,6 +200,7 @@ static void on_batch_reply(struct redis_request *request, const redisReply *repl
 void store_batch_commit_take(struct batch *b, batch_done_fn on_done, void *ctx)
 {
 	static char ping[] = "*1\r\n$4\r\nPING\r\n";
+
 	b->on_done = on_done;
 	b->ctx = ctx;
 	batch_seal(b);
@@ -250,6 +253,7 @@ void store_shard_erase(struct store *s, struct store_shard *shard, store_done_fn
 static void tell_state(void *ctx, enum store_state state, const char *why)
 {
 	struct store *s = ctx;
+
 	if (s->is_closing)
 		return;
 	s->state = state;
@@ -261,6 +265,7 @@ static void tell_state(void *ctx, enum store_state state, const char *why)
 static int before_connect(void *ctx, struct error *err)
 {
 	struct store *s = ctx;
+
 	/* A Redis that dies while the broker stops is not started again. */
 	if (!s->child || s->is_closing)
 		return TIDE_OK;
@@ -295,17 +300,19 @@ static void open_conn(struct store *s)
 		.before_connect = before_connect,
 		.on_state = tell_state,
 	};
+
 	s->conn = redis_conn_create(s->loop, &config, &hooks);
 }
 
 static int open_embedded(struct store *s, struct error *err)
 {
 	const char *data_dir = s->config.data_dir;
+
 	if (!data_dir || !*data_dir)
 		return error_set(err, TIDE_ESYNTAX, "--store embedded needs --data DIR");
-	int status = redis_child_create(&s->child, data_dir, s->config.fsync, err);
-	if (status < 0)
-		return status;
+	int rc = redis_child_create(&s->child, data_dir, s->config.fsync, err);
+	if (rc < 0)
+		return rc;
 	s->url.at.path = mem_strdup(redis_child_socket(s->child));
 	snprintf(s->address, sizeof(s->address), "unix:%s/redis.sock", data_dir);
 	return TIDE_OK;
@@ -323,6 +330,7 @@ static void name_address(struct store *s)
 static void store_free(struct store *s)
 {
 	struct batch *b;
+
 	while ((b = s->free_batches)) {
 		s->free_batches = b->next_free;
 		batch_destroy(b);
@@ -333,17 +341,18 @@ static void store_free(struct store *s)
 
 static int open_kind(struct store *s, struct error *err)
 {
-	int status = redis_url_parse(s->config.url, &s->url, err);
-	if (status < 0)
-		return status;
+	int rc = redis_url_parse(s->config.url, &s->url, err);
+
+	if (rc < 0)
+		return rc;
 	if (s->url.kind == REDIS_URL_NONE) {
 		open_none(s);
 		return TIDE_OK;
 	}
 	if (s->url.kind == REDIS_URL_EMBEDDED) {
-		status = open_embedded(s, err);
-		if (status < 0)
-			return status;
+		rc = open_embedded(s, err);
+		if (rc < 0)
+			return rc;
 	} else {
 		name_address(s);
 	}
@@ -355,6 +364,7 @@ int store_open(struct store **out, uv_loop_t *loop, const struct store_config *c
 	       const struct store_hooks *hooks, struct error *err)
 {
 	struct store *s = mem_zalloc(sizeof(*s));
+
 	s->loop = loop;
 	s->config = *config;
 	s->hooks = *hooks;
@@ -363,10 +373,10 @@ int store_open(struct store **out, uv_loop_t *loop, const struct store_config *c
 		s->config.connect_timeout_ms = CONNECT_TIMEOUT_MS;
 	if (s->config.command_timeout_ms <= 0)
 		s->config.command_timeout_ms = COMMAND_TIMEOUT_MS;
-	int status = open_kind(s, err);
-	if (status < 0) {
+	int rc = open_kind(s, err);
+	if (rc < 0) {
 		store_free(s);
-		return status;
+		return rc;
 	}
 	s->config.url = s->config.data_dir = NULL;
 	*out = s;
@@ -378,6 +388,7 @@ static void end(void *ctx)
 	struct store *s = ctx;
 	void (*on_closed)(void *ctx) = s->on_closed;
 	void *closed_ctx = s->closed_ctx;
+
 	store_free(s);
 	on_closed(closed_ctx);
 }
@@ -390,6 +401,7 @@ static void on_none_closed(uv_handle_t *handle)
 static void on_conn_closed(void *ctx)
 {
 	struct store *s = ctx;
+
 	s->conn = NULL;
 	if (!s->child) {
 		end(s);

@@ -14,6 +14,7 @@ size_t store_dedupe_format_head(const struct store_seen *seen,
 				char out[STORE_DEDUPE_HEAD_MAX])
 {
 	size_t len = ID_HEX_LEN;
+
 	id_format(seen->msg_id, out);
 	if (seen->copy > 0)
 		len += (size_t)snprintf(out + len, STORE_DEDUPE_HEAD_MAX - len, "+%u",
@@ -28,6 +29,7 @@ int store_dedupe_parse_member(struct slice member, struct store_seen *out)
 	struct slice head = { member.data,
 			      space ? (size_t)(space - member.data) : member.len };
 	uint64_t copy = 0;
+
 	if (!space || head.len < ID_HEX_LEN ||
 	    id_parse((struct slice){ head.data, ID_HEX_LEN }, &out->msg_id) != TIDE_OK)
 		return TIDE_ESYNTAX;

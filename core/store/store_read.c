@@ -39,6 +39,7 @@ static const redisReply *next_element(struct element_cursor *c)
 static void read_tries(struct store_row *row, const redisReply *tries)
 {
 	char *end;
+
 	if (!tries || tries->type != REDIS_REPLY_STRING)
 		return;
 	row->attempts = (uint32_t)strtoul(tries->str, &end, 10);
@@ -75,6 +76,7 @@ static int read_body(const struct read_call *r, struct store_row *row,
 static double read_score(const redisReply *score)
 {
 	uint64_t n;
+
 	if (slice_to_uint(store_reply_slice(score), EXACT_INTEGER_MAX, &n))
 		return (double)n;
 	return strtod(score->str, NULL);

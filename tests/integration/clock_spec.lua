@@ -41,8 +41,8 @@ describe('a broker whose clock is set', function()
     c:ok 'DECLARE queue other ack-timeout=1m'
     hold('q', 5)
     -- In the ledger: held for longer than a moment.
-    assert(wait.poll(function() return broker:redis_cli('ZCARD', 'tide:{//q#0}:unack') == '5' end))
-    local before = tonumber((broker:redis_cli('ZRANGE', 'tide:{//q#0}:unack', 0, 0, 'WITHSCORES'):match '\n(%d+)$'))
+    assert(wait.poll(function() return broker:redis_cli('ZCARD', broker:key('q', 'unack')) == '5' end))
+    local before = tonumber((broker:redis_cli('ZRANGE', broker:key('q', 'unack'), 0, 0, 'WITHSCORES'):match '\n(%d+)$'))
     hold('other', 5)
     clock:set(HOUR)
     broker:expect_log 'the clock was set forward by 3%d%d%d s'
@@ -50,7 +50,7 @@ describe('a broker whose clock is set', function()
     assert.equal(5, c:stats('other').unacked)
     -- Redis has the new deadline.
     assert(wait.poll(function()
-      local now = broker:redis_cli('ZRANGE', 'tide:{//q#0}:unack', 0, 0, 'WITHSCORES'):match '\n(%d+)$'
+      local now = broker:redis_cli('ZRANGE', broker:key('q', 'unack'), 0, 0, 'WITHSCORES'):match '\n(%d+)$'
       return math.abs(tonumber(now) - before - HOUR * 1000) < 2000
     end))
     c:send 'ACK 1-10\r\n'

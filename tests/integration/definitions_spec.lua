@@ -111,9 +111,7 @@ describe('the definitions', function()
     it('that are auto-delete go with their last consumer', function()
       c:ok 'DECLARE queue d.auto auto-delete'
       c:ok('PUB - d.auto', 'x')
-      c:send 'GET d.auto\r\n'
-      c:expect_line 'OK 1'
-      c:expect_msg()
+      assert.equal(1, #c:get 'd.auto')
       c:expect_nothing()
       assert.is_truthy(find('queues', 'd.auto')) -- a GET is no consumer
       local other = broker:connect()
@@ -136,17 +134,13 @@ describe('the definitions', function()
       end
       c:ok('PUB - d.cond', 'ready')
       not_empty()
-      c:send 'GET d.cond\r\n'
-      c:expect_line 'OK 1'
-      c:expect_msg()
+      assert.equal(1, #c:get 'd.cond')
       not_empty()
       c:ok 'NACK 1 delay=1h'
       not_empty()
       c:ok 'PURGE d.cond'
       c:ok('PUB - d.cond', 'buried')
-      c:send 'GET d.cond\r\n'
-      c:expect_line 'OK 1'
-      c:expect_msg()
+      assert.equal(1, #c:get 'd.cond')
       c:ok 'NACK 2 dead'
       not_empty()
       c:ok 'PURGE d.cond'
@@ -187,8 +181,7 @@ describe('the definitions', function()
       c:expect_answer('UNSUB s1', "ERR not-found this channel has no subscription 's1'")
       other:close()
       c:ok 'DECLARE queue d.gone'
-      c:send 'GET d.gone\r\n'
-      c:expect_line 'OK 0'
+      assert.same({}, c:get 'd.gone')
       c:ok 'DELETE queue d.gone'
     end)
   end)
@@ -338,11 +331,8 @@ describe('the definitions', function()
       assert.equal(0, #list 'bindings')
       c:expect_answer('GET v.jobs', "ERR not-found there is no queue 'v.jobs'")
       c:ok 'DECLARE queue v.jobs shards=3'
-      c:send 'GET v.jobs\r\n'
-      c:expect_line 'OK 0'
-      shop:send 'GET v.jobs\r\n'
-      shop:expect_line 'OK 1'
-      assert.equal('x', shop:expect_msg().payload)
+      assert.same({}, c:get 'v.jobs')
+      assert.equal('x', shop:get('v.jobs')[1].payload)
       local names = {}
       for _, connection in ipairs(list 'connections') do
         names[connection.name] = connection.vhost

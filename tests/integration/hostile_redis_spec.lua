@@ -69,7 +69,7 @@ describe('a message that is too long for Redis', function()
       c:request('PUB - jobs', big))
     c:ok('PUB - memory', big)
     c:ok('PUB - jobs', 'small')
-    assert.equal('1', redis:cli('ZCARD', 'tide:{//jobs#0}:ready'))
+    assert.equal('1', redis:cli('ZCARD', broker:key('jobs', 'ready')))
     assert.is_nil(broker:log():find 'lost')
   end)
 

@@ -208,9 +208,7 @@ describe('the rules of a running broker', function()
     c:ok 'DECLARE queue q retry=bad priority=bad'
     c:ok('PUB - q', '1')
     c:ok('PUB - q', '2')
-    c:send 'GET q\r\n'
-    c:expect_line 'OK 1'
-    assert.equal('1', c:expect_msg().payload)
+    assert.equal('1', c:get('q')[1].payload)
     c:ok 'NACK 1'
     local m = c:document('PEEK q state=delayed')[1]
     assert.equal('1', m.payload)
@@ -233,13 +231,9 @@ describe('the rules of a running broker', function()
     c:ok 'DECLARE queue dead'
     c:ok 'DECLARE queue q retry=choose dead-letter=-/dead'
     for _, payload in ipairs { 'bury', 'drop', 'dead', 'later' } do c:ok('PUB - q', payload) end
-    c:send 'GET q max=4\r\n'
-    c:expect_line 'OK 4'
-    for _ = 1, 4 do c:expect_msg() end
+    assert.equal(4, #c:get 'q max=4')
     c:ok 'NACK 1-4'
-    c:send 'GET dead wait=10s\r\n'
-    c:expect_line 'OK 1'
-    local m = c:expect_msg()
+    local m = c:get('dead wait=10s')[1]
     assert.equal('dead', m.payload)
     assert.equal('retry/choose.lua', m.headers['x-death-rule'])
     local s = c:document 'STATS q'

@@ -62,9 +62,7 @@ describe('filters in the shadow', function()
     assert.same({ 5, 6 }, { changes.payload.live_bytes, changes.payload.shadow_bytes })
     assert.is_nil(changes.kept)
     -- The active rules were applied.
-    c:send 'GET q\r\n'
-    c:expect_line 'OK 1'
-    local m = c:expect_msg()
+    local m = c:get('q')[1]
     assert.same({ 'hello', 'gold', nil }, { m.payload, m.headers.tier, m.headers.new })
   end)
 
@@ -135,9 +133,7 @@ describe('retry scripts in the shadow', function()
 
   local function fail_one(payload)
     c:ok('PUB - q', payload)
-    c:send 'GET q\r\n'
-    c:expect_line 'OK 1'
-    c:ok('NACK ' .. c:expect_msg().tag)
+    c:ok('NACK ' .. c:get('q')[1].tag)
   end
 
   it('are asked about the same failure, and the live one is done', function()

@@ -18,7 +18,7 @@ void line_init(struct line *l, struct service *service, struct out *out,
 static void uncount(struct line *l)
 {
 	if (l->is_counted)
-		session_count_receiving(l->session, l->msg, -1);
+		session_publish_count_receiving(l->session, l->msg, -1);
 	l->is_counted = false;
 }
 
@@ -35,7 +35,8 @@ void line_deinit(struct line *l)
 bool line_is_held(const struct line *l)
 {
 	return session_is_saturated(l->session) ||
-	       (l->session->service->is_blocked && l->session->has_published && !l->msg);
+	       (!l->msg && session_publish_is_blocked(l->session) &&
+		session_publish_has_begun(l->session));
 }
 
 static void lose(struct line *l, unsigned channel, const struct error *err)
@@ -44,9 +45,6 @@ static void lose(struct line *l, unsigned channel, const struct error *err)
 	l->state = LINE_CLOSED;
 	l->ops->finish(l->ctx);
 }
-
-/* ---- payloads ------------------------------------------------------------------------
- */
 
 static size_t fill(struct line *l, const char *data, size_t len)
 {
@@ -134,9 +132,6 @@ static size_t feed_skip(struct line *l, size_t len)
 	return n;
 }
 
-/* ---- commands -------------------------------------------------------------------------
- */
-
 static void refuse(struct line *l, const struct request *q, const struct error *err)
 {
 	line_reply_error(l, q->channel, err);
@@ -157,9 +152,10 @@ static int check_channel(struct line *l, const struct request *q, struct error *
 			 q->channel);
 }
 
-static void run(struct line *l, struct request *q)
+static int run(struct line *l, struct request *q, struct error *err)
 {
 	struct reply *r = NULL;
+	int rc;
 
 	/* A publish gets its reply when its payload is there. */
 	if (!(q->verb->features & (VERB_NO_CHANNEL | VERB_PAYLOAD)))
@@ -167,7 +163,12 @@ static void run(struct line *l, struct request *q)
 	if (q->verb->features & VERB_DOCUMENT)
 		reply_expect_document(r);
 	l->is_heavy = q->verb->features & (VERB_DOCUMENT | VERB_ANY_OPTIONS);
-	q->verb->run(l, q, r);
+	rc = q->verb->run(l, q, r, err);
+	if (rc < 0 && r) {
+		reply_error(r, err);
+		return TIDE_OK;
+	}
+	return rc;
 }
 
 static void command(struct line *l, char *line, size_t len)
@@ -191,10 +192,10 @@ static void command(struct line *l, char *line, size_t len)
 			&err, TIDE_ETOOLARGE,
 			"a payload of %llu bytes is over the limit of %zu; it is skipped",
 			(unsigned long long)q.payload_len, l->payload_max);
+	if (rc == TIDE_OK)
+		rc = run(l, &q, &err);
 	if (rc < 0)
 		refuse(l, &q, &err);
-	else
-		run(l, &q);
 	l->has_asked = true;
 }
 
@@ -204,12 +205,13 @@ static bool must_wait(struct line *l, struct slice line)
 {
 	const struct verb *verb;
 
-	if (!l->session->service->is_blocked || l->session->has_published)
+	if (!session_publish_is_blocked(l->session) ||
+	    session_publish_has_begun(l->session))
 		return false;
 	verb = request_verb(line);
 	if (!verb || !(verb->features & VERB_PAYLOAD))
 		return false;
-	session_begin_publishing(l->session);
+	session_publish_begin(l->session);
 	return true;
 }
 
@@ -240,7 +242,7 @@ static size_t feed_command(struct line *l, char *data, size_t len)
 /* One peer's requests must neither keep the loop, nor pile up answers. */
 static bool has_had_its_share(struct line *l)
 {
-	return pace_is_spent(&l->session->broker->pace, l->is_heavy) ||
+	return session_is_spent(l->session, l->is_heavy) ||
 	       (l->is_heavy && !l->ops->can_take(l->ctx));
 }
 
@@ -250,7 +252,7 @@ size_t line_feed(struct line *l, char *data, size_t len)
 
 	l->is_paused = false;
 	l->is_heavy = false;
-	broker_begin(l->session->broker);
+	session_begin(l->session);
 	while (at < len && l->state != LINE_CLOSED) {
 		size_t n;
 
@@ -274,7 +276,7 @@ size_t line_feed(struct line *l, char *data, size_t len)
 	}
 	if (l->msg && !l->is_counted) {
 		l->is_counted = true;
-		session_count_receiving(l->session, l->msg, 1);
+		session_publish_count_receiving(l->session, l->msg, 1);
 	}
 	return at;
 }

@@ -4,126 +4,28 @@
 #include <lauxlib.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/container.h"
 #include "base/mem.h"
-#include "base/table.h"
 #include "host/log.h"
 #include "rules/api/api_msg.h"
-#include "engine.h"
+#include "index.h"
 #include "engine_private.h"
 
 #define ROUTE_DESTS_MAX (1024 * 1024)
-#define FREED_AT_ONCE 2000 /* bindings; more are freed by a thread */
-
-/* The engine's own copy, from which a generation's index is built. */
-struct binding {
-	UT_hash_handle hh;
-	uint32_t dest;
-	uint64_t staged;      /* the serial of the build that has it */
-	struct slice pattern; /* in the key */
-	struct args args;
-	size_t key_len;
-	char key[];
-};
-
-/* How many bindings lead to a destination: what a script may hand to `to`. */
-struct destination {
-	UT_hash_handle hh;
-	uint32_t dest;
-	uint32_t bindings;
-};
-
 struct index {
-	struct handle handle; /* first: handle_install casts */
-	struct binding *bindings;
-	struct destination *destinations;
-	/* What the build under way has to bind next; those behind it are new. */
-	struct binding *cursor;
-	uint64_t staging; /* the serial of the build that the cursor is for */
+	struct handle handle;
+	struct index_source source;
+	/* The build under way has bound what is in places below this. */
+	uint32_t staged_end;
+	uint64_t staging; /* the serial of that build */
 };
 
 static const char to_key; /* of `to` in the registry */
 
-/* ---- the copy -------------------------------------------------------------------- */
-
-/* The key of a binding: its destination, pattern and arguments. */
-static void format_key(struct buf *out, struct slice pattern, const struct args *args,
-		       uint32_t dest)
-{
-	buf_append(out, &dest, sizeof(dest));
-	buf_append_slice(out, pattern);
-	buf_append_char(out, '\0');
-	if (args)
-		args_format(args, out);
-}
-
-static struct binding *find_binding(struct index *x, const struct buf *key)
-{
-	struct binding *b;
-	struct slice k = buf_slice(key);
-	HASH_FIND(hh, x->bindings, k.data, k.len, b);
-	return b;
-}
-
-static void add_destination(struct index *x, uint32_t dest)
-{
-	struct destination *d;
-	HASH_FIND(hh, x->destinations, &dest, sizeof(dest), d);
-	if (!d) {
-		d = mem_zalloc(sizeof(*d));
-		d->dest = dest;
-		HASH_ADD(hh, x->destinations, dest, sizeof(dest), d);
-	}
-	d->bindings++;
-}
-
-static void remove_destination(struct index *x, uint32_t dest)
-{
-	struct destination *d;
-	HASH_FIND(hh, x->destinations, &dest, sizeof(dest), d);
-	if (d && --d->bindings == 0) {
-		HASH_DEL(x->destinations, d);
-		mem_free(d);
-	}
-}
-
-static struct binding *add_binding(struct index *x, const struct buf *key,
-				   size_t pattern_len, const struct args *args,
-				   uint32_t dest)
-{
-	struct slice k = buf_slice(key);
-	struct binding *b = mem_alloc(sizeof(*b) + k.len);
-	memcpy(b->key, k.data, k.len);
-	b->key_len = k.len;
-	b->dest = dest;
-	b->pattern = (struct slice){ b->key + sizeof(dest), pattern_len };
-	args_init(&b->args);
-	if (args)
-		args_copy(&b->args, args);
-	b->staged = 0;
-	HASH_ADD_KEYPTR(hh, x->bindings, b->key, b->key_len, b);
-	add_destination(x, dest);
-	return b;
-}
-
-static void remove_binding(struct index *x, struct binding *b)
-{
-	remove_destination(x, b->dest);
-	if (x->cursor == b)
-		x->cursor = b->hh.next;
-	HASH_DEL(x->bindings, b);
-	args_deinit(&b->args);
-	mem_free(b);
-}
-
-/* ---- binding ----------------------------------------------------------------------- */
-
 struct changing {
 	const struct use *use;
 	enum rule_function function;
-	struct slice pattern;
-	const struct args *args;
-	uint32_t dest;
+	const struct index_binding *binding;
 };
 
 /* bind (index, pattern, dest, args), and unbind alike */
@@ -131,11 +33,12 @@ static int l_change(lua_State *L)
 {
 	const struct changing *c = lua_touserdata(L, 1);
 	const struct rule *rule = c->use->rule;
+
 	lua_rawgeti(L, LUA_REGISTRYINDEX, rule->functions[c->function]);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, c->use->state);
-	lua_pushlstring(L, c->pattern.data, c->pattern.len);
-	lua_pushinteger(L, c->dest);
-	options_push(L, &rule->binding_options, c->args);
+	lua_pushlstring(L, c->binding->pattern.data, c->binding->pattern.len);
+	lua_pushinteger(L, c->binding->dest);
+	options_push(L, &rule->binding_options, c->binding->args);
 	lua_call(L, 4, 0);
 	return 0;
 }
@@ -147,178 +50,140 @@ static int change(struct generation *g, const struct changing *c, struct error *
 				    .stats = &rule->stats,
 				    .body = l_change,
 				    .ctx = (void *)c };
+
 	return script_enter(&g->script, &call, err);
 }
 
-static int bind_in(struct index *x, struct generation *g, const struct binding *b,
+static int bind_in(struct index *x, struct generation *g, const struct index_binding *b,
 		   struct error *err)
 {
 	const struct use *use = &g->uses[x->handle.number];
-	struct changing c = { use, RULE_BIND, b->pattern, &b->args, b->dest };
-	int status = options_check(&use->rule->binding_options, &b->args, use->rule->file,
-				   err);
-	return status != TIDE_OK ? status : change(g, &c, err);
+	struct changing c = { use, RULE_BIND, b };
+	int rc =
+		options_check(&use->rule->binding_options, b->args, use->rule->file, err);
+
+	return rc != TIDE_OK ? rc : change(g, &c, err);
 }
 
-int index_rebuild(struct index *x, struct generation *g, struct error *err)
+static int unbind_in(struct index *x, struct generation *g, const struct index_binding *b,
+		     struct error *err)
 {
-	int status = TIDE_OK;
-	for (struct binding *b = x->bindings; b && status == TIDE_OK; b = b->hh.next)
-		status = bind_in(x, g, b, err);
-	return status;
+	struct changing c = { &g->uses[x->handle.number], RULE_UNBIND, b };
+
+	return change(g, &c, err);
 }
 
-/* ---- the build under way --------------------------------------------------------- */
+/* Bind everything that there is. */
+static int rebuild(struct index *x, struct generation *g, struct error *err)
+{
+	struct index_binding b = { .place = 0 };
+	int rc = TIDE_OK;
 
-bool index_stage(struct index *x, struct generation *g, uint64_t serial, int *status,
+	for (; rc == TIDE_OK && x->source.next(x->source.ctx, &b); b.place++)
+		rc = bind_in(x, g, &b, err);
+	return rc;
+}
+
+bool index_stage(struct handle *h, struct generation *g, uint64_t serial, int *rc,
 		 struct error *err)
 {
+	struct index *x = container_of(h, struct index, handle);
+	struct index_binding b;
 	struct error cause;
+
 	if (x->staging != serial) {
 		x->staging = serial;
-		x->cursor = x->bindings;
+		x->staged_end = 0;
 	}
-	struct binding *b = x->cursor;
-	if (!b)
-		return true;
-	*status = bind_in(x, g, b, &cause);
-	if (*status != TIDE_OK) {
-		*status = error_set(err, TIDE_ERULE, "%s (for %s)", cause.text,
-				    x->handle.user);
+	b.place = x->staged_end;
+	if (!x->source.next(x->source.ctx, &b)) {
+		x->staged_end = UINT32_MAX;
 		return true;
 	}
-	b->staged = serial;
-	x->cursor = b->hh.next;
-	return !x->cursor;
+	*rc = bind_in(x, g, &b, &cause);
+	x->staged_end = b.place + 1;
+	if (*rc == TIDE_OK)
+		return false;
+	*rc = error_set(err, TIDE_ERULE, "%s (for %s)", cause.text, x->handle.user);
+	return true;
 }
 
-/* A new binding. Where bindings are still to come, it comes with them. */
-static void follow_bind(struct index *x, struct binding *b)
+/* The generation that a change at a place has to be made in too; NULL when there is
+ * none. What is not yet in it comes, or does not, with the rest. */
+static struct generation *staged_generation(const struct index *x, uint32_t place)
+{
+	struct generation *g = build_generation_of(&x->handle);
+	bool is_in = g && x->staging == x->handle.engine->build.serial &&
+		     place < x->staged_end;
+
+	return is_in ? g : NULL;
+}
+
+static void follow_bind(struct index *x, const struct index_binding *b)
 {
 	struct build *build = &x->handle.engine->build;
-	struct generation *g = build_generation_of(&x->handle);
+	struct generation *g = staged_generation(x, b->place);
 	struct error cause;
-	if (!g || x->staging != build->serial)
-		return;
-	if (x->cursor || build->at == &x->handle) {
-		if (!x->cursor)
-			x->cursor = b;
-		return;
-	}
-	if (bind_in(x, g, b, &cause) == TIDE_OK)
-		b->staged = build->serial;
-	else
+
+	if (g && bind_in(x, g, b, &cause) != TIDE_OK)
 		error_set(&build->failure, TIDE_ERULE, "%s (for %s)", cause.text,
 			  x->handle.user);
 }
 
-/* A binding goes. An index that fails to take it out cannot be used. */
-static void follow_unbind(struct index *x, const struct binding *b)
+/* An index that fails to take a binding out cannot be used. */
+static void follow_unbind(struct index *x, const struct index_binding *b)
 {
-	struct build *build = &x->handle.engine->build;
-	struct generation *g = build_generation_of(&x->handle);
+	struct generation *g = staged_generation(x, b->place);
 	struct error ignored;
-	if (!g || b->staged != build->serial)
-		return;
-	struct changing c = { &g->uses[x->handle.number], RULE_UNBIND, b->pattern,
-			      &b->args, b->dest };
-	if (change(g, &c, &ignored) != TIDE_OK)
-		build->must_restart = true;
+
+	if (g && unbind_in(x, g, b, &ignored) != TIDE_OK)
+		x->handle.engine->build.must_restart = true;
 }
 
-int index_create(struct engine *e, struct slice type, const struct args *args,
-		 const char *user, struct index **out, struct error *err)
+int index_create(struct engine *e, const struct index_spec *spec, struct index **out,
+		 struct error *err)
 {
 	struct index *x = mem_zalloc(sizeof(*x));
-	int status = handle_open(&x->handle, e, SCRIPT_ROUTING, type, args, user, err);
-	if (status != TIDE_OK) {
+	int rc = handle_open(&x->handle, e, SCRIPT_ROUTING, spec->type, spec->options,
+			     spec->user, err);
+
+	if (rc != TIDE_OK) {
 		mem_free(x);
-		return status;
+		return rc;
 	}
+	x->source = spec->source;
 	*out = x;
 	return TIDE_OK;
-}
-
-static void free_index(struct index *x)
-{
-	struct binding *b, *next;
-	HASH_ITER (hh, x->bindings, b, next)
-		remove_binding(x, b);
-	mem_free(x);
-}
-
-struct disposal {
-	uv_work_t work;
-	struct index *index;
-};
-
-static void dispose(uv_work_t *work)
-{
-	free_index(((struct disposal *)work->data)->index);
-}
-
-static void on_disposed(uv_work_t *work, int status)
-{
-	mem_free(work->data);
-}
-
-/* Nobody sees it any more; 100,000 bindings take longer to free than the loop may
- * stand still. */
-static void free_on_thread(struct index *x, uv_loop_t *loop)
-{
-	struct disposal *d = mem_zalloc(sizeof(*d));
-	d->work.data = d;
-	d->index = x;
-	if (uv_queue_work(loop, &d->work, dispose, on_disposed) == 0)
-		return;
-	mem_free(d);
-	free_index(x);
 }
 
 void index_destroy(struct index *x)
 {
 	if (!x)
 		return;
-	uv_loop_t *loop = x->handle.engine->loop;
 	handle_close(&x->handle);
-	if (HASH_COUNT(x->bindings) > FREED_AT_ONCE)
-		free_on_thread(x, loop);
-	else
-		free_index(x);
+	mem_free(x);
 }
 
 /* In the generation in force, if there is one yet. */
-static int bind_now(struct index *x, struct slice pattern, const struct args *args,
-		    uint32_t dest, struct error *err)
+static int bind_now(struct index *x, const struct index_binding *b, struct error *err)
 {
 	struct engine *e = x->handle.engine;
+
 	if (!e->current)
 		return TIDE_OK;
-	const struct use *use = handle_use(&x->handle);
-	struct changing c = { use, RULE_BIND, pattern, args, dest };
-	int status =
-		options_check(&use->rule->binding_options, args, use->rule->file, err);
-	if (status == TIDE_OK)
-		status = room_check(e, err);
-	if (status != TIDE_OK)
-		return status;
-	return room_after_new(e, change(e->current, &c, err), err);
+	int rc = room_check(e, err);
+	if (rc != TIDE_OK)
+		return rc;
+	return room_after_new(e, bind_in(x, e->current, b, err), err);
 }
 
-int index_bind(struct index *x, struct slice pattern, const struct args *args,
-	       uint32_t dest, struct error *err)
+int index_bind(struct index *x, const struct index_binding *b, struct error *err)
 {
-	struct buf key;
-	int status = TIDE_OK;
-	buf_init(&key);
-	format_key(&key, pattern, args, dest);
-	if (!find_binding(x, &key)) {
-		status = bind_now(x, pattern, args, dest, err);
-		if (status == TIDE_OK)
-			follow_bind(x, add_binding(x, &key, pattern.len, args, dest));
-	}
-	buf_deinit(&key);
-	return status;
+	int rc = bind_now(x, b, err);
+
+	if (rc == TIDE_OK)
+		follow_bind(x, b);
+	return rc;
 }
 
 /* The script failed to take a binding out, and nobody knows what its index is
@@ -329,14 +194,15 @@ static int replace_index(struct index *x, struct error *err)
 	struct generation *g = h->engine->current;
 	struct rule *rule = (struct rule *)handle_use(h)->rule;
 	struct use old = *handle_use(h);
+
 	handle_use(h)->rule = NULL;
-	int status = use_open(g, h->number, rule, &h->options, err);
-	if (status == TIDE_OK)
-		status = index_rebuild(x, g, err);
-	if (status != TIDE_OK) {
+	int rc = use_open(g, h->number, rule, &h->options, err);
+	if (rc == TIDE_OK)
+		rc = rebuild(x, g, err);
+	if (rc != TIDE_OK) {
 		use_release(g, h->number);
 		*handle_use(h) = old;
-		return status;
+		return rc;
 	}
 	struct use new = *handle_use(h);
 	*handle_use(h) = old;
@@ -345,45 +211,18 @@ static int replace_index(struct index *x, struct error *err)
 	return TIDE_OK;
 }
 
-static int unbind_now(struct index *x, const struct binding *b, struct error *err)
+int index_unbind(struct index *x, const struct index_binding *b, struct error *err)
 {
 	struct engine *e = x->handle.engine;
-	if (!e->current)
-		return TIDE_OK;
-	struct changing c = { handle_use(&x->handle), RULE_UNBIND, b->pattern, &b->args,
-			      b->dest };
-	return change(e->current, &c, err);
-}
+	int rc = e->current ? unbind_in(x, e->current, b, err) : TIDE_OK;
 
-int index_unbind(struct index *x, struct slice pattern, const struct args *args,
-		 uint32_t dest, struct error *err)
-{
-	struct buf key;
-	buf_init(&key);
-	format_key(&key, pattern, args, dest);
-	struct binding *b = find_binding(x, &key);
-	if (!b) {
-		buf_deinit(&key);
-		return error_set(err, TIDE_ENOTFOUND, "there is no such binding");
-	}
-	/* Taken out first: what the script hands to `to` after this is checked
-	 * against what is left. */
-	int status = unbind_now(x, b, err);
 	follow_unbind(x, b);
-	remove_binding(x, b);
-	if (status != TIDE_OK) {
-		log_warn("%s: %s; the index of %s is built anew",
-			 x->handle.engine->tide.about, err->text, x->handle.user);
-		status = replace_index(x, err);
-	}
-	if (status != TIDE_OK)
-		follow_bind(x, add_binding(x, &key, pattern.len, args, dest));
-	buf_deinit(&key);
-	return status;
+	if (rc == TIDE_OK)
+		return TIDE_OK;
+	log_warn("%s: %s; the index of %s is built anew", e->tide.about, err->text,
+		 x->handle.user);
+	return replace_index(x, err);
 }
-
-/* ---- routing -------------------------------------------------------------------------
- */
 
 bool index_is_pure(const struct index *x)
 {
@@ -404,13 +243,13 @@ void index_count_hit(struct index *x)
 static int l_to(lua_State *L)
 {
 	struct route_sink *sink = lua_touserdata(L, lua_upvalueindex(1));
-	struct destination *d;
-	if (!sink->index)
+	const struct index *x = sink->index;
+
+	if (!x)
 		return luaL_error(L, "'to' has expired: it was good for one call only");
 	lua_Integer n = luaL_checkinteger(L, 1);
 	uint32_t dest = (uint32_t)n;
-	HASH_FIND(hh, sink->index->destinations, &dest, sizeof(dest), d);
-	if (!d || n != (lua_Integer)dest)
+	if (n != (lua_Integer)dest || !x->source.is_dest(x->source.ctx, dest))
 		return luaL_error(L, "no binding leads to %I", n);
 	if (sink->count == sink->cap) {
 		if (sink->cap == ROUTE_DESTS_MAX)
@@ -439,6 +278,7 @@ struct routing {
 static int l_route(lua_State *L)
 {
 	const struct routing *r = lua_touserdata(L, 1);
+
 	lua_rawgeti(L, LUA_REGISTRYINDEX, r->use->rule->functions[RULE_DECIDE]);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, r->use->state);
 	api_msg_push(L, &r->msg);
@@ -453,12 +293,13 @@ int index_route(struct index *x, const struct script_question *q, const uint32_t
 	struct engine *e = x->handle.engine;
 	struct routing routing = { handle_use(&x->handle), { q->msg, 0 } };
 	const struct use_call call = { routing.use, q->context, l_route, &routing };
+
 	e->sink.index = x;
 	e->sink.count = 0;
-	int status = use_decide(e, &call, err);
+	int rc = use_decide(e, &call, err);
 	e->sink.index = NULL;
-	if (status != TIDE_OK)
-		return status;
+	if (rc != TIDE_OK)
+		return rc;
 	*dests = e->sink.dests;
 	*count = e->sink.count;
 	return TIDE_OK;

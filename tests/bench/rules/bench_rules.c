@@ -13,9 +13,12 @@
 
 #include "base/mem.h"
 #include "session/service_turn.h"
+#include "session/session_private.h"
 #include "session/session.h"
 #include "rules/sandbox/pattern.h"
 #include "rules/sandbox/script.h"
+#include "rules/engine/index.h"
+#include "rules/engine/strategy.h"
 
 #define ROUNDS 15
 #define BINDINGS 10000
@@ -66,29 +69,33 @@ static struct msg *make_msg(const char *key)
 
 /* ---- the engine by itself ------------------------------------------------------- */
 
-static void bind_many(struct index *x)
+static void bind_many(struct spec_index *x)
 {
 	char pattern[64];
 	struct error err;
 	for (uint32_t i = 0; i < BINDINGS; i++) {
 		snprintf(pattern, sizeof(pattern), "w%u.x%u.%s", i % 100, i / 100,
 			 i % 3 ? "*" : "eu");
-		if (index_bind(x, slice_from(pattern), NULL, i, &err) != TIDE_OK)
+		if (spec_index_bind(
+			    x, &(struct index_binding){ 0, i, slice_from(pattern), NULL },
+			    &err) != TIDE_OK)
 			fail("bind", &err);
 	}
 }
 
 static void bench_topic(struct engine *e)
 {
-	struct index *x;
+	struct spec_index *x;
 	struct error err;
 	struct msg *messages[512];
 	const uint32_t *dests;
 	size_t count;
 	double ns = 0;
 	char key[64];
-	if (index_create(e, SLICE("topic"), NULL, "exchange 'bench'", &x, &err) !=
-	    TIDE_OK)
+	if (spec_index_create(e,
+			      &(struct index_spec){ .type = SLICE("topic"),
+						    .user = "exchange 'bench'" },
+			      &x, &err) != TIDE_OK)
 		fail("topic", &err);
 	bind_many(x);
 	for (int i = 0; i < 512; i++) {
@@ -109,7 +116,7 @@ static void bench_topic(struct engine *e)
 		      MATCH_LIMIT_NS);
 	for (int i = 0; i < 512; i++)
 		msg_unref(messages[i]);
-	index_destroy(x);
+	spec_index_destroy(x);
 }
 
 static void bench_call(struct engine *e)
@@ -378,9 +385,9 @@ static void define(struct session *s)
 		abort();
 	queue.args = exchange.args = &args;
 	binding.args = &none;
-	session_declare(s, &queue, request(s));
-	session_declare(s, &exchange, request(s));
-	session_bind(s, &binding, request(s));
+	session_define_declare(s, &queue, request(s));
+	session_define_declare(s, &exchange, request(s));
+	session_define_bind(s, &binding, request(s));
 	args_deinit(&args);
 }
 
@@ -391,13 +398,13 @@ static double publish(struct session *s, const struct publish_spec *spec, double
 	uint64_t started = uv_hrtime();
 	for (size_t i = 0; i < count; i++) {
 		struct msg *m;
-		if (session_prepare(s, spec, &m, &err) != TIDE_OK)
+		if (session_publish_prepare(s, spec, &m, &err) != TIDE_OK)
 			fail("prepare", &err);
 		memcpy(m->payload, "hello", 5);
 		session_publish_take(s, m, true, request(s));
 	}
 	so_far = best(so_far, started, count);
-	session_purge(s, SLICE("jobs"), request(s));
+	session_queue_purge(s, SLICE("jobs"), request(s));
 	service_turn(s->service);
 	return so_far;
 }

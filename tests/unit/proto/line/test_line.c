@@ -1,6 +1,7 @@
 #include "check.h"
 #include "cases.h"
 #include "peer.h"
+#include "session/session_private.h"
 
 #define PAYLOAD_MAX 1000
 #define STEPS_MAX 256

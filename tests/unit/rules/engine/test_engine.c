@@ -1,4 +1,5 @@
 #include "fixture.h"
+#include "rules/spec/spec_index.h"
 
 #include "base/buf.h"
 
@@ -12,41 +13,47 @@ static struct args args_of(const char *text)
 	return args;
 }
 
-static struct index *make_index(struct fixture *f, const char *type)
+static struct spec_index *make_index(struct fixture *f, const char *type)
 {
-	struct index *x = NULL;
-	int status = index_create(f->engine, slice_from(type), NULL, "exchange 'shop'",
-				  &x, &f->err);
+	struct spec_index *x = NULL;
+	int status = spec_index_create(f->engine,
+				       &(struct index_spec){ .type = slice_from(type),
+							     .user = "exchange 'shop'" },
+				       &x, &f->err);
 	if (status != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	return x;
 }
 
-static int bind_dest(struct fixture *f, struct index *x, const char *pattern,
+static int bind_dest(struct fixture *f, struct spec_index *x, const char *pattern,
 		     const char *options, uint32_t dest)
 {
 	struct args args = args_of(options);
-	int status = index_bind(x, slice_from(pattern), &args, dest, &f->err);
+	int status = spec_index_bind(
+		x, &(struct index_binding){ 0, dest, slice_from(pattern), &args },
+		&f->err);
 	args_deinit(&args);
 	return status;
 }
 
-static int unbind_dest(struct fixture *f, struct index *x, const char *pattern,
+static int unbind_dest(struct fixture *f, struct spec_index *x, const char *pattern,
 		       const char *options, uint32_t dest)
 {
 	struct args args = args_of(options);
-	int status = index_unbind(x, slice_from(pattern), &args, dest, &f->err);
+	int status = spec_index_unbind(
+		x, &(struct index_binding){ 0, dest, slice_from(pattern), &args },
+		&f->err);
 	args_deinit(&args);
 	return status;
 }
 
 /* The destinations of a message as a sum of powers of two; it is released. */
-static unsigned route(struct fixture *f, struct index *x, struct msg *m)
+static unsigned route(struct fixture *f, struct spec_index *x, struct msg *m)
 {
 	const uint32_t *dests;
 	size_t count;
 	unsigned sum = 0;
-	if (index_route(x, &(struct script_question){ m, NULL }, &dests, &count,
+	if (index_route(x->index, &(struct script_question){ m, NULL }, &dests, &count,
 			&f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	for (size_t i = 0; i < count; i++)
@@ -55,18 +62,18 @@ static unsigned route(struct fixture *f, struct index *x, struct msg *m)
 	return sum;
 }
 
-static unsigned route_key(struct fixture *f, struct index *x, const char *key)
+static unsigned route_key(struct fixture *f, struct spec_index *x, const char *key)
 {
 	return route(f, x, make_msg(key, 0, NULL));
 }
 
-static int route_fails(struct fixture *f, struct index *x)
+static int route_fails(struct fixture *f, struct spec_index *x)
 {
 	const uint32_t *dests;
 	size_t count;
 	struct msg *m = make_msg("k", 0, NULL);
-	int status = index_route(x, &(struct script_question){ m, NULL }, &dests, &count,
-				 &f->err);
+	int status = index_route(x->index, &(struct script_question){ m, NULL }, &dests,
+				 &count, &f->err);
 	msg_unref(m);
 	return status;
 }
@@ -101,9 +108,9 @@ static void direct_routes_by_the_key(void **state)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
-	struct index *x = make_index(f, "direct");
-	assert_true(index_is_pure(x));
-	assert_string_equal(index_script(x), "routing/direct.lua");
+	struct spec_index *x = make_index(f, "direct");
+	assert_true(index_is_pure(x->index));
+	assert_string_equal(index_script(x->index), "routing/direct.lua");
 	assert_int_equal(bind_dest(f, x, "a", "", 0), TIDE_OK);
 	assert_int_equal(bind_dest(f, x, "a", "", 1), TIDE_OK);
 	assert_int_equal(bind_dest(f, x, "b", "", 2), TIDE_OK);
@@ -113,25 +120,25 @@ static void direct_routes_by_the_key(void **state)
 	assert_int_equal(unbind_dest(f, x, "a", "", 0), TIDE_OK);
 	assert_int_equal(route_key(f, x, "a"), 2);
 	assert_int_equal(unbind_dest(f, x, "a", "", 0), TIDE_ENOTFOUND);
-	index_destroy(x);
+	spec_index_destroy(x);
 }
 
 static void fanout_routes_to_every_binding(void **state)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
-	struct index *x = make_index(f, "fanout");
+	struct spec_index *x = make_index(f, "fanout");
 	assert_int_equal(bind_dest(f, x, "a", "", 0), TIDE_OK);
 	assert_int_equal(bind_dest(f, x, "-", "", 3), TIDE_OK);
 	assert_int_equal(route_key(f, x, "whatever"), 9);
-	index_destroy(x);
+	spec_index_destroy(x);
 }
 
 static void topic_routes_by_words(void **state)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
-	struct index *x = make_index(f, "topic");
+	struct spec_index *x = make_index(f, "topic");
 	assert_int_equal(bind_dest(f, x, "orders.*.eu", "", 0), TIDE_OK);
 	assert_int_equal(bind_dest(f, x, "orders.#", "", 1), TIDE_OK);
 	assert_int_equal(bind_dest(f, x, "#", "", 2), TIDE_OK);
@@ -140,15 +147,15 @@ static void topic_routes_by_words(void **state)
 	assert_int_equal(route_key(f, x, "other"), 4);
 	assert_int_equal(unbind_dest(f, x, "orders.#", "", 1), TIDE_OK);
 	assert_int_equal(route_key(f, x, "orders.new.eu"), 5);
-	index_destroy(x);
+	spec_index_destroy(x);
 }
 
 static void headers_route_by_all_or_any_value(void **state)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
-	struct index *x = make_index(f, "headers");
-	assert_false(index_is_pure(x));
+	struct spec_index *x = make_index(f, "headers");
+	assert_false(index_is_pure(x->index));
 	assert_int_equal(bind_dest(f, x, "-", "region=eu kind=order", 0), TIDE_OK);
 	assert_int_equal(bind_dest(f, x, "-", "region=eu kind=order match=any", 1),
 			 TIDE_OK);
@@ -161,27 +168,30 @@ static void headers_route_by_all_or_any_value(void **state)
 	assert_int_equal(unbind_dest(f, x, "-", "region=eu kind=order match=any", 1),
 			 TIDE_OK);
 	assert_int_equal(route(f, x, make_msg("k", 0, "region=eu", NULL)), 0);
-	index_destroy(x);
+	spec_index_destroy(x);
 }
 
 static void binding_twice_is_binding_once(void **state)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
-	struct index *x = make_index(f, "fanout");
+	struct spec_index *x = make_index(f, "fanout");
 	assert_int_equal(bind_dest(f, x, "a", "", 0), TIDE_OK);
 	assert_int_equal(bind_dest(f, x, "a", "", 0), TIDE_OK);
 	assert_int_equal(unbind_dest(f, x, "a", "", 0), TIDE_OK);
 	assert_int_equal(route_key(f, x, "k"), 0);
-	index_destroy(x);
+	spec_index_destroy(x);
 }
 
 static void unknown_type_names_those_there_are(void **state)
 {
 	struct fixture *f = *state;
-	struct index *x;
+	struct spec_index *x;
 	assert_starts(f);
-	assert_int_equal(index_create(f->engine, SLICE("topik"), NULL, "u", &x, &f->err),
+	assert_int_equal(spec_index_create(f->engine,
+					   &(struct index_spec){ .type = SLICE("topik"),
+								 .user = "u" },
+					   &x, &f->err),
 			 TIDE_ENOTFOUND);
 	assert_contains(f->err.text, "direct fanout headers topic");
 	assert_true(engine_has(f->engine, SCRIPT_ROUTING, SLICE("topic")));
@@ -199,12 +209,12 @@ static void script_that_cannot_unbind_gets_a_new_index(void **state)
 		   "function M.route(i, _, to) for _, d in ipairs(i) do to(d) end end\n"
 		   "return M\n");
 	assert_starts(f);
-	struct index *x = make_index(f, "stuck");
+	struct spec_index *x = make_index(f, "stuck");
 	assert_int_equal(bind_dest(f, x, "a", "", 0), TIDE_OK);
 	assert_int_equal(bind_dest(f, x, "b", "", 1), TIDE_OK);
 	assert_int_equal(unbind_dest(f, x, "a", "", 0), TIDE_OK);
 	assert_int_equal(route_key(f, x, "k"), 2);
-	index_destroy(x);
+	spec_index_destroy(x);
 }
 
 static void destination_that_nothing_is_bound_to_is_refused(void **state)
@@ -218,11 +228,11 @@ static void destination_that_nothing_is_bound_to_is_refused(void **state)
 		   "function M.route(_, _, to) to(7) end\n"
 		   "return M\n");
 	assert_starts(f);
-	struct index *x = make_index(f, "liar");
+	struct spec_index *x = make_index(f, "liar");
 	assert_int_equal(bind_dest(f, x, "a", "", 0), TIDE_OK);
 	assert_int_equal(route_fails(f, x), TIDE_ERULE);
 	assert_contains(f->err.text, "routing/liar.lua:5: no binding leads to 7");
-	index_destroy(x);
+	spec_index_destroy(x);
 }
 
 /* ---- strategies ---------------------------------------------------------------------
@@ -341,7 +351,7 @@ static void reload_rebuilds_the_indexes(void **state)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
-	struct index *x = make_index(f, "direct");
+	struct spec_index *x = make_index(f, "direct");
 	struct strategy *s = make_strategy(f, SCRIPT_RETRY, "exponential", "base=500ms");
 	assert_int_equal(engine_epoch(f->engine), 1);
 	assert_int_equal(bind_dest(f, x, "a", "", 0), TIDE_OK);
@@ -352,7 +362,7 @@ static void reload_rebuilds_the_indexes(void **state)
 	assert_int_equal(engine_epoch(f->engine), 2);
 	assert_int_equal(route_key(f, x, "a"), 3);
 	assert_int_equal(decide(f, s, 1).delay_ms, 500);
-	index_destroy(x);
+	spec_index_destroy(x);
 	strategy_destroy(s);
 }
 
@@ -360,21 +370,21 @@ static void refused_reload_leaves_everything(void **state)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
-	struct index *x = make_index(f, "direct");
+	struct spec_index *x = make_index(f, "direct");
 	assert_int_equal(bind_dest(f, x, "a", "", 0), TIDE_OK);
 	write_file(f, "routing/direct.lua", "local M = {}\n\nreturn M +\n");
 	assert_int_equal(reload_now(f->engine, &f->err), TIDE_ERULE);
 	assert_contains(f->err.text, "routing/direct.lua:4:");
 	assert_int_equal(engine_epoch(f->engine), 1);
 	assert_int_equal(route_key(f, x, "a"), 1);
-	index_destroy(x);
+	spec_index_destroy(x);
 }
 
 static void script_that_refuses_a_binding_refuses_the_reload(void **state)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
-	struct index *x = make_index(f, "direct");
+	struct spec_index *x = make_index(f, "direct");
 	assert_int_equal(bind_dest(f, x, "a", "", 0), TIDE_OK);
 	write_file(f, "routing/direct.lua",
 		   "local M = {}\n"
@@ -386,7 +396,7 @@ static void script_that_refuses_a_binding_refuses_the_reload(void **state)
 	assert_contains(f->err.text, "routing/direct.lua:3: not a");
 	assert_contains(f->err.text, "exchange 'shop'");
 	assert_int_equal(route_key(f, x, "a"), 1);
-	index_destroy(x);
+	spec_index_destroy(x);
 }
 
 static void removed_script_in_use_refuses_the_reload(void **state)
@@ -408,20 +418,20 @@ static void handles_made_after_reloads_do_not_mix(void **state)
 {
 	struct fixture *f = *state;
 	assert_starts(f);
-	struct index *a = make_index(f, "direct");
-	struct index *b = make_index(f, "fanout");
+	struct spec_index *a = make_index(f, "direct");
+	struct spec_index *b = make_index(f, "fanout");
 	assert_int_equal(bind_dest(f, a, "a", "", 0), TIDE_OK);
 	assert_int_equal(bind_dest(f, b, "a", "", 1), TIDE_OK);
-	index_destroy(a);
+	spec_index_destroy(a);
 	assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
-	struct index *c = make_index(f, "direct");
+	struct spec_index *c = make_index(f, "direct");
 	assert_int_equal(bind_dest(f, c, "c", "", 2), TIDE_OK);
 	assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
 	assert_int_equal(route_key(f, b, "c"), 2);
 	assert_int_equal(route_key(f, c, "c"), 4);
 	assert_int_equal(route_key(f, c, "a"), 0);
-	index_destroy(b);
-	index_destroy(c);
+	spec_index_destroy(b);
+	spec_index_destroy(c);
 }
 
 static void start_with_broken_rules_fails_with_the_line(void **state)
@@ -475,24 +485,28 @@ static void every_shortage_of_memory_is_an_error(void **state)
 		assert_true(max < 1024 * 1024);
 		if (start_engine(f) != TIDE_OK)
 			continue;
-		struct index *x = NULL;
+		struct spec_index *x = NULL;
 		const uint32_t *dests;
 		size_t count = 0;
 		struct msg *m = make_msg("a.b", 0, NULL);
-		int status = index_create(f->engine, SLICE("topic"), NULL,
-					  "exchange 'shop'", &x, &f->err);
+		int status = spec_index_create(
+			f->engine,
+			&(struct index_spec){ .type = SLICE("topic"),
+					      .user = "exchange 'shop'" },
+			&x, &f->err);
 		if (status == TIDE_OK)
 			status = bind_dest(f, x, "a.*", "", 5);
 		if (status == TIDE_OK)
 			status = reload_now(f->engine, &f->err);
 		if (status == TIDE_OK)
-			status = index_route(x, &(struct script_question){ m, NULL },
-					     &dests, &count, &f->err);
+			status = index_route(x->index,
+					     &(struct script_question){ m, NULL }, &dests,
+					     &count, &f->err);
 		if (status != TIDE_OK)
 			assert_true(status == TIDE_ERULE || status == TIDE_ELIMIT);
 		has_routed = status == TIDE_OK && count == 1 && dests[0] == 5;
 		msg_unref(m);
-		index_destroy(x);
+		spec_index_destroy(x);
 		engine_close(f->engine, on_fixture_closed, f);
 		uv_run(&f->loop, UV_RUN_DEFAULT);
 		assert_true(f->is_closed);

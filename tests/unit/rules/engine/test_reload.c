@@ -4,10 +4,11 @@
  * TIDE_TEST_RELOADS makes the torture longer (10000 is what was promised). */
 
 #include "fixture.h"
+#include "rules/spec/spec_index.h"
 
 #include <time.h>
 
-#include "rules/engine/bundle.h"
+#include "rules/sandbox/bundle.h"
 #include "rules/engine/engine_private.h"
 
 #define SCRIPTS 100
@@ -38,35 +39,41 @@ static void run_until(struct fixture *f, const struct waiting *all, int count)
 		uv_run(&f->loop, UV_RUN_ONCE);
 }
 
-static struct index *make_index(struct fixture *f, const char *type)
+static struct spec_index *make_index(struct fixture *f, const char *type)
 {
-	struct index *x = NULL;
-	if (index_create(f->engine, slice_from(type), NULL, "exchange 'shop'", &x,
-			 &f->err) != TIDE_OK)
+	struct spec_index *x = NULL;
+	if (spec_index_create(f->engine,
+			      &(struct index_spec){ .type = slice_from(type),
+						    .user = "exchange 'shop'" },
+			      &x, &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	return x;
 }
 
-static void bind_key(struct fixture *f, struct index *x, const char *pattern,
+static void bind_key(struct fixture *f, struct spec_index *x, const char *pattern,
 		     uint32_t dest)
 {
-	if (index_bind(x, slice_from(pattern), NULL, dest, &f->err) != TIDE_OK)
+	if (spec_index_bind(x,
+			    &(struct index_binding){ 0, dest, slice_from(pattern), NULL },
+			    &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 }
 
-static void unbind_key(struct fixture *f, struct index *x, const char *pattern,
+static void unbind_key(struct fixture *f, struct spec_index *x, const char *pattern,
 		       uint32_t dest)
 {
-	if (index_unbind(x, slice_from(pattern), NULL, dest, &f->err) != TIDE_OK)
+	if (spec_index_unbind(
+		    x, &(struct index_binding){ 0, dest, slice_from(pattern), NULL },
+		    &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 }
 
-static size_t routes_of(struct fixture *f, struct index *x, const char *key)
+static size_t routes_of(struct fixture *f, struct spec_index *x, const char *key)
 {
 	const uint32_t *dests;
 	size_t count = 0;
 	struct msg *m = make_msg(key, 0, NULL);
-	if (index_route(x, &(struct script_question){ m, NULL }, &dests, &count,
+	if (index_route(x->index, &(struct script_question){ m, NULL }, &dests, &count,
 			&f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	msg_unref(m);
@@ -86,7 +93,7 @@ static void write_many(struct fixture *f)
 	}
 }
 
-static void bind_many(struct fixture *f, struct index *x)
+static void bind_many(struct fixture *f, struct spec_index *x)
 {
 	char pattern[64];
 	for (uint32_t i = 0; i < BINDINGS; i++) {
@@ -147,7 +154,7 @@ static void large_reload_does_not_stall_the_loop(void **state)
 	f->config.memory_max_bytes = 64 * 1024 * 1024;
 	write_many(f);
 	assert_starts(f);
-	struct index *x = make_index(f, "topic");
+	struct spec_index *x = make_index(f, "topic");
 	bind_many(f, x);
 	for (int i = 0; i < 5; i++) {
 		reload_start(f->engine, on_done, &w);
@@ -168,7 +175,7 @@ static void large_reload_does_not_stall_the_loop(void **state)
 	}
 	/* Sanitizers make everything slower. */
 	assert_in_range(best_us, 0, getenv("ASAN_OPTIONS") ? 25000 : 5000);
-	index_destroy(x);
+	spec_index_destroy(x);
 }
 
 /* At each stage of a build, bind and unbind what is there already, is on its way,
@@ -181,9 +188,9 @@ static void changes_during_a_build_are_in_both_generations(void **state)
 	char key[64];
 	f->config.memory_max_bytes = 64 * 1024 * 1024;
 	assert_starts(f);
-	struct index *before = make_index(f, "topic"), *x = make_index(f, "topic"),
-		     *after = make_index(f, "topic"), *new = NULL, *gone;
-	struct index *const indexes[] = { before, x, after };
+	struct spec_index *before = make_index(f, "topic"), *x = make_index(f, "topic"),
+			  *after = make_index(f, "topic"), *new = NULL, *gone;
+	struct spec_index *const indexes[] = { before, x, after };
 	bind_many(f, x);
 	for (int i = 0; i < 3; i++)
 		bind_key(f, indexes[i], "old.key", 1);
@@ -217,7 +224,7 @@ static void changes_during_a_build_are_in_both_generations(void **state)
 			}
 			new = make_index(f, "fanout");
 			bind_key(f, new, "-", 9);
-			index_destroy(gone);
+			spec_index_destroy(gone);
 		}
 	}
 	assert_int_equal(all.result.code, TIDE_OK);
@@ -239,8 +246,8 @@ static void changes_during_a_build_are_in_both_generations(void **state)
 	}
 	assert_int_equal(routes_of(f, new, "any"), 1);
 	for (int i = 0; i < 3; i++)
-		index_destroy(indexes[i]);
-	index_destroy(new);
+		spec_index_destroy(indexes[i]);
+	spec_index_destroy(new);
 }
 
 static void closing_during_a_build_tells_who_waits(void **state)
@@ -250,14 +257,14 @@ static void closing_during_a_build_tells_who_waits(void **state)
 	struct waiter w = { &all, 1 };
 	write_many(f);
 	assert_starts(f);
-	struct index *x = make_index(f, "topic");
+	struct spec_index *x = make_index(f, "topic");
 	bind_many(f, x);
 	reload_start(f->engine, on_done, &w);
 	uv_run(&f->loop, UV_RUN_NOWAIT);
 	uv_run(&f->loop, UV_RUN_NOWAIT);
 	assert_true(f->engine->build.is_under_way);
 	reload_start(f->engine, on_done, &w);
-	index_destroy(x);
+	spec_index_destroy(x);
 	engine_close(f->engine, on_fixture_closed, f);
 	f->engine = NULL;
 	assert_int_equal(all.count, 2);
@@ -304,7 +311,7 @@ static void files_are_loaded_in_turns_and_a_reload_comes_after(void **state)
 	write_file(f, "retry/mine.lua", returns_one);
 	assert_starts(f);
 	struct strategy *s = use_mine(f);
-	struct index *x = make_index(f, "topic");
+	struct spec_index *x = make_index(f, "topic");
 	bind_many(f, x);
 	struct bundle *first = bundle_ref(engine_files(f->engine));
 	write_file(f, "retry/mine.lua", returns_two);
@@ -330,7 +337,7 @@ static void files_are_loaded_in_turns_and_a_reload_comes_after(void **state)
 	assert_int_equal(routes_of(f, x, "w5.x7.z"), 1);
 	bundle_unref(first);
 	strategy_destroy(s);
-	index_destroy(x);
+	spec_index_destroy(x);
 }
 
 static void files_that_lack_what_is_used_are_refused(void **state)
@@ -370,7 +377,7 @@ static void engine_without_a_generation_is_loaded_in_turns(void **state)
 	assert_int_equal(engine_open(&f->engine, &f->loop, &f->config, &hooks, &f->err),
 			 TIDE_OK);
 	struct strategy *s = use_mine(f), *gone = use_mine(f);
-	struct index *x = make_index(f, "topic");
+	struct spec_index *x = make_index(f, "topic");
 	bind_many(f, x);
 	bind_key(f, x, "a.b", 1);
 	bind_key(f, x, "c.d", 2);
@@ -390,7 +397,7 @@ static void engine_without_a_generation_is_loaded_in_turns(void **state)
 	assert_int_equal(routes_of(f, x, "a.b"), 0);
 	assert_int_equal(routes_of(f, x, "c.d"), 0);
 	assert_int_equal(routes_of(f, x, "e.f"), 1);
-	index_destroy(x);
+	spec_index_destroy(x);
 	strategy_destroy(s);
 }
 
@@ -402,13 +409,13 @@ static void engine_without_a_generation_can_be_refused_and_closed(void **state)
 	assert_int_equal(engine_open(&f->engine, &f->loop, &f->config, NULL, &f->err),
 			 TIDE_OK);
 	struct strategy *s = use_mine(f);
-	struct index *x = make_index(f, "topic");
+	struct spec_index *x = make_index(f, "topic");
 	bind_key(f, x, "a.b", 1);
 	reload_start(f->engine, on_done, &w);
 	run_until(f, &all, 1);
 	assert_int_equal(all.result.code, TIDE_ERULE);
 	assert_contains(all.result.text, "retry/mine.lua: is gone, but queue 'jobs'");
-	index_destroy(x);
+	spec_index_destroy(x);
 	strategy_destroy(s);
 }
 
@@ -462,7 +469,7 @@ static void touching_a_file_makes_no_generation(void **state)
 	write_file(f, "retry/mine.lua",
 		   "return { decide = function() return 1 end, doc = 'x' .. require "
 		   "'lib' }");
-	while (f->engine->refusal.code != TIDE_OK)
+	while (f->engine->reload.refusal.code != TIDE_OK)
 		run_for(f, 1);
 	assert_int_equal(engine_epoch(f->engine), 2);
 }
@@ -516,7 +523,7 @@ static void reload_after_reload_loses_and_leaks_nothing(void **state)
 	size_t early_kb = 0;
 	change_file(f, 0);
 	assert_starts(f);
-	struct index *x = make_index(f, "topic");
+	struct spec_index *x = make_index(f, "topic");
 	bind_key(f, x, "a.*", 1);
 	assert_int_equal(strategy_create(f->engine, SCRIPT_RETRY, SLICE("mine"), NULL,
 					 "queue 'jobs'", &s, &f->err),
@@ -546,7 +553,7 @@ static void reload_after_reload_loses_and_leaks_nothing(void **state)
 	if (!getenv("ASAN_OPTIONS"))
 		assert_in_range(resident_kb(), 0, early_kb + 4096);
 	strategy_destroy(s);
-	index_destroy(x);
+	spec_index_destroy(x);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)

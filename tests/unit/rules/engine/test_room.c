@@ -1,18 +1,21 @@
 /* What scripts keep comes near their memory ceiling. */
 
 #include "fixture.h"
+#include "rules/spec/spec_index.h"
 
 #include "rules/engine/engine_private.h"
 
 #define CEILING ((size_t)4 * 1024 * 1024)
 
-static struct index *start_and_use(struct fixture *f, const char *type)
+static struct spec_index *start_and_use(struct fixture *f, const char *type)
 {
-	struct index *x = NULL;
+	struct spec_index *x = NULL;
 	f->config.memory_max_bytes = CEILING;
 	assert_starts(f);
-	if (index_create(f->engine, slice_from(type), NULL, "exchange 'shop'", &x,
-			 &f->err) != TIDE_OK)
+	if (spec_index_create(f->engine,
+			      &(struct index_spec){ .type = slice_from(type),
+						    .user = "exchange 'shop'" },
+			      &x, &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	return x;
 }
@@ -22,23 +25,26 @@ static const struct script_state *state_of(const struct fixture *f)
 	return &f->engine->current->script;
 }
 
-static int bind_number(struct fixture *f, struct index *x, uint32_t n)
+static int bind_number(struct fixture *f, struct spec_index *x, uint32_t n)
 {
 	char pattern[64];
 	snprintf(pattern, sizeof(pattern), "w%u.x%u.*", n % 100, n / 100);
-	return index_bind(x, slice_from(pattern), NULL, n, &f->err);
+	return spec_index_bind(
+		x, &(struct index_binding){ 0, n, slice_from(pattern), NULL }, &f->err);
 }
 
-static void unbind_number(struct fixture *f, struct index *x, uint32_t n)
+static void unbind_number(struct fixture *f, struct spec_index *x, uint32_t n)
 {
 	char pattern[64];
 	snprintf(pattern, sizeof(pattern), "w%u.x%u.*", n % 100, n / 100);
-	if (index_unbind(x, slice_from(pattern), NULL, n, &f->err) != TIDE_OK)
+	if (spec_index_unbind(x,
+			      &(struct index_binding){ 0, n, slice_from(pattern), NULL },
+			      &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 }
 
 /* How many went in; no allocation was refused on the way. */
-static uint32_t bind_until_refused(struct fixture *f, struct index *x)
+static uint32_t bind_until_refused(struct fixture *f, struct spec_index *x)
 {
 	uint32_t n = 0;
 	while (bind_number(f, x, n) == TIDE_OK) {
@@ -48,12 +54,12 @@ static uint32_t bind_until_refused(struct fixture *f, struct index *x)
 	return n;
 }
 
-static size_t routes_of(struct fixture *f, struct index *x, const char *key)
+static size_t routes_of(struct fixture *f, struct spec_index *x, const char *key)
 {
 	const uint32_t *dests;
 	size_t count = 0;
 	struct msg *m = make_msg(key, 0, NULL);
-	if (index_route(x, &(struct script_question){ m, NULL }, &dests, &count,
+	if (index_route(x->index, &(struct script_question){ m, NULL }, &dests, &count,
 			&f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	msg_unref(m);
@@ -63,15 +69,17 @@ static size_t routes_of(struct fixture *f, struct index *x, const char *key)
 static void bindings_are_refused_before_memory_is(void **state)
 {
 	struct fixture *f = *state;
-	struct index *x = start_and_use(f, "topic"), *other;
+	struct spec_index *x = start_and_use(f, "topic"), *other;
 	uint32_t n = bind_until_refused(f, x);
 	assert_true(n > 1000);
 	assert_int_equal(f->err.code, TIDE_ELIMIT);
 	assert_contains(f->err.text, "the rules' memory is nearly used up");
 	assert_contains(f->err.text, " of 4096 KiB");
 	assert_contains(f->err.text, "--rules-memory");
-	assert_int_equal(index_create(f->engine, SLICE("topic"), NULL, "exchange 'y'",
-				      &other, &f->err),
+	assert_int_equal(spec_index_create(f->engine,
+					   &(struct index_spec){ .type = SLICE("topic"),
+								 .user = "exchange 'y'" },
+					   &other, &f->err),
 			 TIDE_ELIMIT);
 	/* There is room for calls, and for all of it once more in a new generation. */
 	for (int i = 0; i < 2000; i++) {
@@ -80,44 +88,44 @@ static void bindings_are_refused_before_memory_is(void **state)
 	}
 	assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
 	assert_int_equal(routes_of(f, x, "w7.x3.z"), 1);
-	index_destroy(x);
+	spec_index_destroy(x);
 }
 
 static void what_is_unbound_makes_room(void **state)
 {
 	struct fixture *f = *state;
-	struct index *x = start_and_use(f, "topic");
+	struct spec_index *x = start_and_use(f, "topic");
 	uint32_t n = bind_until_refused(f, x);
 	for (uint32_t i = 0; i < n / 2; i++)
 		unbind_number(f, x, i);
 	/* What is garbage now is collected between the turns, if it was not yet. */
 	while (bind_number(f, x, 0) != TIDE_OK) {
 		assert_int_equal(f->err.code, TIDE_ELIMIT);
-		assert_true(uv_is_active((uv_handle_t *)&f->engine->collector));
+		assert_true(uv_is_active((uv_handle_t *)&f->engine->room.collector));
 		uv_run(&f->loop, UV_RUN_ONCE);
 	}
 	for (uint32_t i = 1; i < n / 3; i++)
 		assert_int_equal(bind_number(f, x, i), TIDE_OK);
-	index_destroy(x);
+	spec_index_destroy(x);
 }
 
 /* A state that is full of bindings is collected once, and not again for each. */
 static void collecting_in_vain_is_not_repeated(void **state)
 {
 	struct fixture *f = *state;
-	struct index *x = start_and_use(f, "topic");
+	struct spec_index *x = start_and_use(f, "topic");
 	uint32_t n = bind_until_refused(f, x);
 	/* The little that each frees is used, until there is nothing. */
 	do {
-		while (uv_is_active((uv_handle_t *)&f->engine->collector))
+		while (uv_is_active((uv_handle_t *)&f->engine->room.collector))
 			uv_run(&f->loop, UV_RUN_ONCE);
 		while (bind_number(f, x, n) == TIDE_OK)
 			n++;
-	} while (uv_is_active((uv_handle_t *)&f->engine->collector));
+	} while (uv_is_active((uv_handle_t *)&f->engine->room.collector));
 	for (int i = 0; i < 10; i++)
 		assert_int_equal(bind_number(f, x, n), TIDE_ELIMIT);
-	assert_false(uv_is_active((uv_handle_t *)&f->engine->collector));
-	index_destroy(x);
+	assert_false(uv_is_active((uv_handle_t *)&f->engine->room.collector));
+	spec_index_destroy(x);
 }
 
 /* Garbage of a state that is three quarters full is collected in time. */
@@ -183,7 +191,7 @@ static void scripts_without_memory_are_not_asked_again_at_once(void **state)
 	assert_int_equal(state_of(f)->serial, calls);
 	assert_contains(f->err.text, "not called: the rules' memory ceiling of 4096 KiB");
 	/* Without a loop there is no new generation; after a while one is tried. */
-	f->engine->rests_until_ms = 0;
+	f->engine->room.rests_until_ms = 0;
 	assert_int_equal(strategy_decide(s, &(struct script_question){ m, NULL },
 					 &failure, &d, &f->err),
 			 TIDE_ERULE);

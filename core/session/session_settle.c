@@ -1,9 +1,13 @@
-#include "settle.h"
-
+/* ACK, NACK and TOUCH: what channels hold is settled.
+ *
+ * A request may name any number of tags, and each may cost a call of a script.
+ * What does not fit into a slice of the turn goes on in the next ones; until it
+ * is done its session is sent no further request (session_is_saturated). */
 #include <inttypes.h>
 
 #include "base/mem.h"
 #include "broker/retry.h"
+#include "session_private.h"
 
 struct settle_job {
 	TAILQ_ENTRY(settle_job) link;
@@ -137,7 +141,7 @@ static void finish(struct session *s, struct settle_job *job)
 	mem_free(job);
 }
 
-void settle_turn(struct service *service)
+void session_settle_turn(struct service *service)
 {
 	struct settle_job *job = TAILQ_FIRST(&service->settling);
 
@@ -154,7 +158,7 @@ void settle_turn(struct service *service)
 	s->ops->on_progress(s->ctx);
 }
 
-void settle_cancel(struct session *s)
+void session_settle_cancel(struct session *s)
 {
 	if (s->settling)
 		finish(s, s->settling);

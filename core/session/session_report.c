@@ -1,11 +1,10 @@
 /* LIST and STATS: documents about what there is. */
 #include "base/json.h"
 #include "shard/dedupe.h"
-#include "session.h"
+#include "session_private.h"
 #include "broker/unusable.h"
-
-/* ---- lists
-   ------------------------------------------------------------------------ */
+#include "rules/engine/index.h"
+#include "rules/engine/engine_status.h"
 
 static void add_args(struct json *j, const char *key, const struct args *args)
 {
@@ -83,10 +82,10 @@ static void list_bindings(struct session *s, struct json *j)
 	struct exchange *x, *next;
 
 	HASH_ITER (hh, s->vhost->exchanges, x, next) {
-		for (uint32_t i = 0; i < x->binding_cap; i++) {
+		for (uint32_t i = 0; i < x->number_count; i++) {
 			const struct binding *b = x->bindings[i];
 
-			if (!b)
+			if (!b || b->is_released)
 				continue;
 			json_object_begin(j);
 			json_member_text(j, "exchange", x->name);
@@ -147,7 +146,7 @@ static void list_connections(struct session *self, struct json *j)
 	}
 }
 
-void session_list(struct session *s, enum list_what what, struct reply *r)
+void session_report_list(struct session *s, enum list_what what, struct reply *r)
 {
 	static void (*const lists[])(struct session *, struct json *) = {
 		[LIST_EXCHANGES] = list_exchanges,     [LIST_QUEUES] = list_queues,
@@ -169,8 +168,6 @@ void session_list(struct session *s, enum list_what what, struct reply *r)
 	reply_data_take(r, &text);
 }
 
-/* ---- stats ------------------------------------------------------------------------- */
-
 static void queue_stats(const struct queue *q, struct json *j)
 {
 	const struct queue_counters *n = &q->counters;
@@ -186,7 +183,7 @@ static void queue_stats(const struct queue *q, struct json *j)
 	json_member_int(j, "consumers", q->consumer_count);
 	json_member_int(j, "published", (int64_t)n->published);
 	json_member_int(j, "duplicates", (int64_t)n->duplicates);
-	json_member_int(j, "dedupe_ids", (int64_t)dedupe_count(q));
+	json_member_int(j, "dedupe_ids", (int64_t)dedupe_count(&q->dedupe));
 	json_member_int(j, "delivered", (int64_t)n->delivered);
 	json_member_int(j, "redelivered", (int64_t)n->redelivered);
 	json_member_int(j, "acked", (int64_t)n->acked);
@@ -266,14 +263,14 @@ static void broker_stats(const struct service *service, struct json *j)
 	store_members(b, j);
 }
 
-void session_stats(struct session *s, struct slice queue, struct reply *r)
+void session_report_stats(struct session *s, struct slice queue, struct reply *r)
 {
 	struct queue *q = NULL;
 	struct error err;
 	struct buf text;
 	struct json j;
 
-	if (queue.len && session_queue(s, queue, &q, &err) < 0) {
+	if (queue.len && session_queue_usable(s, queue, &q, &err) < 0) {
 		reply_error(r, &err);
 		return;
 	}

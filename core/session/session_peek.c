@@ -1,10 +1,7 @@
-/* PEEK, PURGE and KICK: looking at and clearing what waits in a queue. */
-#include <stdio.h>
-#include <inttypes.h>
-
+/* PEEK: a look at what waits in a queue. */
 #include "base/json.h"
 #include "base/mem.h"
-#include "session.h"
+#include "session_private.h"
 
 #define PEEK_BYTES_MAX \
 	((size_t)8 << 20) /* of messages, in memory and in Redis; one at least */
@@ -14,9 +11,6 @@ static const char *const state_names[] = {
 	[ENTRY_BURIED] = "buried", [ENTRY_UNACKED] = "unacked",
 	[ENTRY_MOVING] = "moving", [ENTRY_GONE] = "gone",
 };
-
-/* ---- one message --------------------------------------------------------------------
- */
 
 static void add_base64(struct buf *out, const char *data, size_t len)
 {
@@ -52,7 +46,7 @@ static void add_payload(struct json *j, const struct msg *m)
 }
 
 /* What of a message differs from place to place. */
-struct view {
+struct peek_view {
 	const struct msg *msg;
 	uint64_t id;
 	const char *state;
@@ -75,7 +69,7 @@ static void add_headers(struct json *j, const struct msg *m)
 	json_object_end(j);
 }
 
-static void add_message(struct json *j, const struct view *v)
+static void add_message(struct json *j, const struct peek_view *v)
 {
 	const struct msg *m = v->msg;
 	char id[ID_HEX_LEN];
@@ -104,9 +98,6 @@ static void add_message(struct json *j, const struct view *v)
 	json_object_end(j);
 }
 
-/* ---- peek
- * ------------------------------------------------------------------------------ */
-
 /* A PEEK that has to ask Redis for what is beyond the windows. */
 struct peek {
 	struct reply *reply;
@@ -123,7 +114,7 @@ struct peek {
 
 static void peek_next(struct peek *p);
 
-static void show(struct peek *p, const struct view *v)
+static void show(struct peek *p, const struct peek_view *v)
 {
 	add_message(&p->json, v);
 	p->left = v->msg->bytes < p->bytes_left ? p->left - 1 : 0;
@@ -132,9 +123,9 @@ static void show(struct peek *p, const struct view *v)
 
 static void show_entry(struct peek *p, const struct entry *e)
 {
-	struct view v = { e->msg,          e->id,       state_names[e->state],
-			  e->shard->index, e->rank,     e->at_unix_ms,
-			  e->attempts,     e->failures, e->reason };
+	struct peek_view v = { e->msg,          e->id,       state_names[e->state],
+			       e->shard->index, e->rank,     e->at_unix_ms,
+			       e->attempts,     e->failures, e->reason };
 
 	show(p, &v);
 }
@@ -160,15 +151,15 @@ static void on_rows(void *ctx, int status, const char *text, struct store_row *r
 	for (size_t i = 0; status == TIDE_OK && !sh->is_closed && i < count && p->left;
 	     i++) {
 		const struct store_row *row = &rows[i];
-		struct view v = { row->msg,
-				  row->id,
-				  state_names[p->state],
-				  sh->index,
-				  row->rank,
-				  p->state == ENTRY_READY ? 0 : (int64_t)row->score,
-				  row->attempts,
-				  row->failures,
-				  row->reason };
+		struct peek_view v = { row->msg,
+				       row->id,
+				       state_names[p->state],
+				       sh->index,
+				       row->rank,
+				       p->state == ENTRY_READY ? 0 : (int64_t)row->score,
+				       row->attempts,
+				       row->failures,
+				       row->reason };
 
 		if (!row->msg ||
 		    place_is_before((struct place){ row->score, row->id }, p->edge))
@@ -235,17 +226,23 @@ static void peek_next(struct peek *p)
 
 void session_peek(struct session *s, const struct peek_spec *spec, struct reply *r)
 {
+	static const enum entry_state states[] = {
+		[PEEK_READY] = ENTRY_READY,
+		[PEEK_DELAYED] = ENTRY_DELAYED,
+		[PEEK_BURIED] = ENTRY_BURIED,
+		[PEEK_UNACKED] = ENTRY_UNACKED,
+	};
 	struct queue *q;
 	struct error err;
 	struct peek *p;
 
-	if (session_queue(s, spec->queue, &q, &err) < 0) {
+	if (session_queue_usable(s, spec->queue, &q, &err) < 0) {
 		reply_error(r, &err);
 		return;
 	}
 	p = mem_zalloc(sizeof(*p));
 	p->reply = r;
-	p->state = spec->state;
+	p->state = states[spec->state];
 	p->left = spec->max;
 	p->bytes_left = PEEK_BYTES_MAX;
 	buf_init(&p->text);
@@ -255,51 +252,4 @@ void session_peek(struct session *s, const struct peek_spec *spec, struct reply 
 	for (unsigned i = 0; i < q->config.shards; i++)
 		p->shards[p->shard_count++] = shard_ref(q->shards[i]);
 	peek_next(p);
-}
-
-/* ---- purge and kick
- * ---------------------------------------------------------------------- */
-
-static int check_quiet(const struct queue *q, struct error *err)
-{
-	for (unsigned i = 0; i < q->config.shards; i++)
-		if (q->shards[i]->is_held_back || q->shards[i]->kick_waiter)
-			return error_set(err, TIDE_EBUSY,
-					 "queue '%s' is being purged or kicked already",
-					 q->name);
-	return TIDE_OK;
-}
-
-void session_purge(struct session *s, struct slice queue, struct reply *r)
-{
-	struct queue *q;
-	struct error err;
-	uint64_t count = 0;
-
-	if (session_queue(s, queue, &q, &err) < 0 || check_quiet(q, &err) < 0) {
-		reply_error(r, &err);
-		return;
-	}
-	for (unsigned i = 0; i < q->config.shards; i++)
-		count += shard_purge(q->shards[i], &r->waiter);
-	reply_count(r, count);
-}
-
-void session_kick(struct session *s, struct slice queue, uint64_t max, struct reply *r)
-{
-	struct queue *q;
-	struct error err;
-	uint64_t count = 0;
-
-	if (session_queue(s, queue, &q, &err) < 0 || check_quiet(q, &err) < 0) {
-		reply_error(r, &err);
-		return;
-	}
-	for (unsigned i = 0; i < q->config.shards && count < max; i++) {
-		uint64_t kicked = 0;
-
-		if (shard_kick(q->shards[i], max - count, &r->waiter, &kicked) == TIDE_OK)
-			count += kicked;
-	}
-	reply_count(r, count);
 }

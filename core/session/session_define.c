@@ -2,7 +2,7 @@
  * durable definition is answered when Redis has it. */
 #include "base/mem.h"
 #include "host/log.h"
-#include "session.h"
+#include "session_private.h"
 #include "broker/unusable.h"
 
 /* What is new must find room; what is in Redis comes back at a start whatever the
@@ -57,7 +57,8 @@ static int declare_exchange(struct session *s, const struct declare_spec *spec,
 	return rc;
 }
 
-void session_declare(struct session *s, const struct declare_spec *spec, struct reply *r)
+void session_define_declare(struct session *s, const struct declare_spec *spec,
+			    struct reply *r)
 {
 	struct error err;
 	int rc;
@@ -77,13 +78,11 @@ void session_declare(struct session *s, const struct declare_spec *spec, struct 
 		reply_ok(r);
 }
 
-/* ---- delete ---------------------------------------------------------------------- */
-
 static int delete_queue(struct session *s, const struct delete_spec *spec,
 			struct reply *r, struct error *err)
 {
 	struct queue *q;
-	int rc = session_find_queue(s, spec->name, &q, err);
+	int rc = session_queue_find(s, spec->name, &q, err);
 
 	if (rc < 0)
 		return rc;
@@ -121,7 +120,8 @@ static int delete_exchange(struct session *s, const struct delete_spec *spec,
 	return TIDE_OK;
 }
 
-void session_delete(struct session *s, const struct delete_spec *spec, struct reply *r)
+void session_define_delete(struct session *s, const struct delete_spec *spec,
+			   struct reply *r)
 {
 	struct error err;
 	int rc = spec->is_queue ? delete_queue(s, spec, r, &err)
@@ -132,8 +132,6 @@ void session_delete(struct session *s, const struct delete_spec *spec, struct re
 	else
 		reply_ok(r);
 }
-
-/* ---- bind ------------------------------------------------------------------------ */
 
 static int resolve(struct session *s, const struct bind_spec *spec,
 		   struct binding_spec *out, struct error *err)
@@ -150,7 +148,7 @@ static int resolve(struct session *s, const struct bind_spec *spec,
 				 "there is no exchange '%" SLICE_FMT "'",
 				 SLICE_ARG(spec->exchange));
 	if (!spec->to_exchange)
-		return session_find_queue(s, spec->dest, &out->queue, err);
+		return session_queue_find(s, spec->dest, &out->queue, err);
 	out->exchange = exchange_find(s->vhost, spec->dest);
 	if (!out->exchange)
 		return error_set(err, TIDE_ENOTFOUND,
@@ -170,7 +168,7 @@ static int check_usable(const struct binding_spec *spec, struct error *err)
 	return TIDE_OK;
 }
 
-void session_bind(struct session *s, const struct bind_spec *spec, struct reply *r)
+void session_define_bind(struct session *s, const struct bind_spec *spec, struct reply *r)
 {
 	struct binding_spec binding;
 	struct binding *b;
@@ -191,7 +189,8 @@ void session_bind(struct session *s, const struct bind_spec *spec, struct reply 
 	reply_ok(r);
 }
 
-void session_unbind(struct session *s, const struct bind_spec *spec, struct reply *r)
+void session_define_unbind(struct session *s, const struct bind_spec *spec,
+			   struct reply *r)
 {
 	struct binding_spec binding;
 	struct binding *b;

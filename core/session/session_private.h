@@ -1,0 +1,53 @@
+/* session_private.h: a session as its own files know it. */
+#ifndef TIDE_SESSION_SESSION_PRIVATE_H
+#define TIDE_SESSION_SESSION_PRIVATE_H
+
+#include "broker/queue.h"
+#include "channel.h"
+#include "service.h"
+#include "session.h"
+
+struct session {
+	TAILQ_ENTRY(session) link;
+	struct service *service;
+	struct broker *broker;
+	struct vhost *vhost;
+	const struct session_ops *ops;
+	void *ctx;
+	uint64_t number;
+	char *name; /* from HELLO; NULL when none */
+	char *user; /* likewise; nobody has checked it */
+	size_t user_len;
+	struct channel *channels; /* uthash by number */
+	struct channel zero;
+	unsigned channel_count;
+	unsigned subscription_count; /* of all its channels */
+	unsigned pending;            /* replies that have not left */
+	unsigned documents;          /* of these, those that may be large */
+	struct settle_job *settling; /* a request that goes on; NULL for none */
+	bool has_published;
+	bool is_closed;
+	struct queue_list exclusive;
+	/* What was published to last, and the message that was prepared for it: it
+	 * need not be looked for again, as long as the version is the same. */
+	struct exchange *exchange;
+	uint64_t exchange_version;
+	const struct msg *prepared; /* NULL once it is published */
+};
+
+/* Between session and channel: it is closed and owes no reply any more. */
+void session_forget_channel(struct channel *ch);
+
+/* The queue, if this session may use it, whether it is usable or not: unusable.h. */
+TIDE_MUST_USE int session_queue_find(struct session *s, struct slice name,
+				     struct queue **out, struct error *err);
+/* The queue, if this session may use it and it can be used. */
+TIDE_MUST_USE int session_queue_usable(struct session *s, struct slice name,
+				       struct queue **out, struct error *err);
+
+/* Go on with the ACKs and NACKs of many tags that were left. */
+void session_settle_turn(struct service *service);
+/* The session ends and has returned what it holds: the reply completes unseen. */
+void session_settle_cancel(struct session *s);
+
+#endif

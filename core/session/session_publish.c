@@ -1,0 +1,119 @@
+/* PUB: the message is made when its line is there, and published with its payload. */
+#include "broker/publish.h"
+#include "session_private.h"
+
+static bool is_last_exchange(const struct session *s, struct slice name)
+{
+	const struct exchange *x = s->exchange;
+
+	if (s->exchange_version != s->broker->route_version)
+		return false; /* it may be gone */
+	return x ? x->name_len == name.len && bytes_is_equal(x->name, name.data, name.len)
+		 : name.len == 0;
+}
+
+static int find_exchange(struct session *s, struct slice name, struct error *err)
+{
+	s->exchange = name.len ? exchange_find(s->vhost, name) : NULL;
+	s->exchange_version = s->broker->route_version;
+	if (name.len && !s->exchange)
+		return error_set(err, TIDE_ENOTFOUND,
+				 "there is no exchange '%" SLICE_FMT "'",
+				 SLICE_ARG(name));
+	return TIDE_OK;
+}
+
+int session_publish_prepare(struct session *s, const struct publish_spec *spec,
+			    struct msg **out, struct error *err)
+{
+	struct broker *b = s->broker;
+	struct msg_spec m;
+	int rc;
+
+	if (b->is_draining)
+		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
+	if (!is_last_exchange(s, spec->exchange)) {
+		rc = find_exchange(s, spec->exchange, err);
+		if (rc < 0)
+			return rc;
+	}
+	m = (struct msg_spec){
+		.id = broker_next_id(b),
+		.ts_unix_ms = b->now_ms,
+		.due_unix_ms = spec->delay_ms ? b->now_ms + spec->delay_ms : 0,
+		.expires_unix_ms =
+			spec->ttl_ms ? b->now_ms + spec->delay_ms + spec->ttl_ms : 0,
+		.priority = spec->priority,
+		.header_count = (uint8_t)spec->header_count,
+		.exchange = spec->exchange,
+		.key = spec->key,
+		.headers = spec->headers,
+		.payload = spec->payload,
+		.payload_len = spec->payload_len,
+		.pool = &b->msgs,
+		.dedupe_id = spec->dedupe_id,
+		.user = { s->user, s->user_len },
+	};
+	s->prepared = *out = msg_create(&m);
+	if (!*out)
+		return error_set(err, TIDE_EBUSY, "there is no memory for %zu bytes now",
+				 spec->payload_len);
+	return TIDE_OK;
+}
+
+void session_publish_count_receiving(struct session *s, const struct msg *m, int sign)
+{
+	struct service *service = s->service;
+
+	if (sign < 0) {
+		service->receiving_bytes -= m->bytes;
+		return;
+	}
+	service->receiving_bytes += m->bytes;
+	/* Now: the next connection of this turn may ask for as much. */
+	service_check_pressure(service);
+}
+
+void session_publish_begin(struct session *s)
+{
+	if (!s->has_published && s->service->is_blocked)
+		s->ops->on_blocked(s->ctx, true, s->service->blocked_why);
+	s->has_published = true;
+}
+
+void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
+			  struct reply *r)
+{
+	struct service *service = s->service;
+	struct error err;
+	struct published published = { .id = m->id };
+	int rc = TIDE_OK;
+
+	if (s->prepared != m || s->exchange_version != s->broker->route_version)
+		rc = find_exchange(s, m->exchange, &err);
+	s->prepared = NULL;
+	session_publish_begin(s);
+	r->kind = REPLY_PUBLISHED;
+	if (rc == TIDE_OK)
+		rc = publish_message(s->vhost, s->exchange, m, is_mandatory, &r->waiter,
+				     &published, &err);
+	r->id = published.id;
+	r->count = published.queues;
+	r->is_duplicate = published.is_duplicate;
+	if (rc < 0)
+		reply_error(r, &err);
+	else
+		reply_when_done(r);
+	msg_unref(m);
+	service_check_pressure(service);
+}
+
+bool session_publish_is_blocked(const struct session *s)
+{
+	return s->service->is_blocked;
+}
+
+bool session_publish_has_begun(const struct session *s)
+{
+	return s->has_published;
+}

@@ -1,0 +1,71 @@
+/* Queues, as a session may use them; PURGE and KICK. */
+#include "broker/unusable.h"
+#include "session_private.h"
+
+int session_queue_find(struct session *s, struct slice name, struct queue **out,
+		       struct error *err)
+{
+	struct queue *q = queue_find(s->vhost, name);
+
+	if (!q)
+		return error_set(err, TIDE_ENOTFOUND,
+				 "there is no queue '%" SLICE_FMT "'", SLICE_ARG(name));
+	if (q->owner && q->owner != &s->exclusive)
+		return error_set(err, TIDE_EDENIED,
+				 "queue '%s' belongs to another connection", q->name);
+	*out = q;
+	return TIDE_OK;
+}
+
+int session_queue_usable(struct session *s, struct slice name, struct queue **out,
+			 struct error *err)
+{
+	int rc = session_queue_find(s, name, out, err);
+
+	return rc == TIDE_OK && (*out)->unusable ? unusable_queue_error(*out, err) : rc;
+}
+
+static int check_quiet(const struct queue *q, struct error *err)
+{
+	for (unsigned i = 0; i < q->config.shards; i++)
+		if (q->shards[i]->is_held_back || q->shards[i]->kick_waiter)
+			return error_set(err, TIDE_EBUSY,
+					 "queue '%s' is being purged or kicked already",
+					 q->name);
+	return TIDE_OK;
+}
+
+void session_queue_purge(struct session *s, struct slice queue, struct reply *r)
+{
+	struct queue *q;
+	struct error err;
+	uint64_t count = 0;
+
+	if (session_queue_usable(s, queue, &q, &err) < 0 || check_quiet(q, &err) < 0) {
+		reply_error(r, &err);
+		return;
+	}
+	for (unsigned i = 0; i < q->config.shards; i++)
+		count += shard_purge(q->shards[i], &r->waiter);
+	reply_count(r, count);
+}
+
+void session_queue_kick(struct session *s, struct slice queue, uint64_t max,
+			struct reply *r)
+{
+	struct queue *q;
+	struct error err;
+	uint64_t count = 0;
+
+	if (session_queue_usable(s, queue, &q, &err) < 0 || check_quiet(q, &err) < 0) {
+		reply_error(r, &err);
+		return;
+	}
+	for (unsigned i = 0; i < q->config.shards && count < max; i++) {
+		uint64_t kicked = 0;
+
+		if (shard_kick(q->shards[i], max - count, &r->waiter, &kicked) == TIDE_OK)
+			count += kicked;
+	}
+	reply_count(r, count);
+}
