@@ -5,8 +5,18 @@
 
 #include "base/mem.h"
 #include "host/log.h"
-#include "redis_script.h"
 #include "store_private.h"
+
+/* KEYS: dedupe. ARGV: the last score, how many at most. Returns how many were removed.
+ *
+ * By score, so that a script that is sent twice removes nothing that is good. */
+static const struct slice script_trim = SLICE(
+	"local old = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, "
+	"ARGV[2])\n"
+	"for i = 1, #old, 1000 do\n"
+	"  redis.call('ZREM', KEYS[1], unpack(old, i, math.min(i + 999, #old)))\n"
+	"end\n"
+	"return #old\n");
 
 #define COPY_MAX UINT16_MAX
 
@@ -96,8 +106,8 @@ void store_dedupe_trim(struct store *s, struct store_shard *shard, int64_t until
 {
 	struct store_call *call = store_count_call_create(s, shard, on_trimmed, ctx);
 
-	store_call_add(call, "EVAL %b 1 %s%s %lld %u", redis_script_trim.data,
-		       redis_script_trim.len, STORE_KEY(shard, LAYOUT_DEDUPE),
-		       (long long)until_unix_ms, store_clamp_count(count));
+	store_call_add(call, "EVAL %b 1 %s%s %lld %u", script_trim.data, script_trim.len,
+		       STORE_KEY(shard, LAYOUT_DEDUPE), (long long)until_unix_ms,
+		       store_clamp_count(count));
 	store_call_send(call, REDIS_REPLY_INTEGER);
 }

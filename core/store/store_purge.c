@@ -2,9 +2,27 @@
  *
  * In two steps, ids first. In one step, a request that is sent again after a
  * reconnect would remove as many again. */
-#include "redis_script.h"
 #include "resp.h"
 #include "store_private.h"
+
+/* KEYS: the set, msg, tries, expiry. ARGV: ids. Removes those that are still members of
+ * the set, with all that belongs to them; returns how many. A member that left the set
+ * since its id was read is in use again, and its body must stay. */
+static const struct slice script_remove =
+	SLICE("local gone, count = {}, 0\n"
+	      "for i = 1, #ARGV do\n"
+	      "  if redis.call('ZREM', KEYS[1], ARGV[i]) == 1 then\n"
+	      "    count = count + 1\n"
+	      "    gone[count] = ARGV[i]\n"
+	      "  end\n"
+	      "end\n"
+	      "for from = 1, count, 1000 do\n"
+	      "  local last = math.min(from + 999, count)\n"
+	      "  redis.call('HDEL', KEYS[2], unpack(gone, from, last))\n"
+	      "  redis.call('HDEL', KEYS[3], unpack(gone, from, last))\n"
+	      "  redis.call('ZREM', KEYS[4], unpack(gone, from, last))\n"
+	      "end\n"
+	      "return count\n");
 
 struct purge_call {
 	struct store_call call;
@@ -20,7 +38,7 @@ static void remove_ids(const struct purge_call *p, const redisReply *ids)
 	struct slice prefix = shard_prefix(call->shard);
 
 	resp_text(out, "EVAL");
-	resp_bulk(out, redis_script_remove);
+	resp_bulk(out, script_remove);
 	resp_text(out, "4");
 	layout_resp_key(out, prefix, layout_set_key(p->set));
 	layout_resp_key(out, prefix, LAYOUT_MSG);

@@ -6,8 +6,54 @@
 #include "base/mem.h"
 #include "host/log.h"
 #include "codec.h"
-#include "redis_script.h"
 #include "store_private.h"
+
+/* KEYS: the set, msg, tries. ARGV: first index, last index, max_bytes (0: no bodies).
+ *
+ * Returns { members and scores, bodies, tries }: the first a flat list, the others
+ * lists of lists, chunk by chunk, with nil where there is none. There are fewer bodies
+ * than members when max_bytes is reached.
+ *
+ * Redis must never build a reply above max_bytes, however large the bodies are. One
+ * body comes in any case: a large one would stop a reader for ever. The script reads a
+ * few bodies at a time, as many as may fit by the largest of those before. Where large
+ * ones follow many small ones it reads 16 at most, and drops those beyond max_bytes.
+ * (To ask for the length of each first costs half as much as all the rest.) unpack has
+ * a limit of some thousand values, hence the chunks of tries.
+ *
+ * Scripts are sent with EVAL each time: a kilobyte beside hundreds of rows, and there is
+ * no NOSCRIPT to answer by asking again out of order. Redis compiles a text once. */
+static const struct slice script_read = SLICE(
+	"local rows = redis.call('ZRANGE', KEYS[1], ARGV[1], ARGV[2], 'WITHSCORES')\n"
+	"local left = tonumber(ARGV[3])\n"
+	"local ids, bodies, tries = {}, {}, {}\n"
+	"for i = 1, #rows, 2 do ids[(i + 1) / 2] = rows[i] end\n"
+	"local total, count, step = 0, #ids, 1\n"
+	"if left == 0 then total = count end\n"
+	"while total < count and left > 0 do\n"
+	"  local last, largest = math.min(total + step, count), 1\n"
+	"  local chunk = redis.call('HMGET', KEYS[2], unpack(ids, total + 1, last))\n"
+	"  for i = 1, last - total do\n"
+	"    local size = chunk[i] and #chunk[i] or 0\n"
+	"    left = left - size\n"
+	"    if left < 1 and total + i > 1 then\n"
+	"      for j = last - total, i, -1 do chunk[j] = nil end\n"
+	"      last = total + i - 1\n"
+	"      break\n"
+	"    end\n"
+	"    if size > largest then largest = size end\n"
+	"  end\n"
+	"  bodies[#bodies + 1] = chunk\n"
+	"  total = last\n"
+	"  step = math.min(2 * step, 16, math.max(1, math.floor(left / largest)))\n"
+	"end\n"
+	"if redis.call('EXISTS', KEYS[3]) == 1 then\n"
+	"  for from = 1, total, 1000 do\n"
+	"    local last = math.min(from + 999, total)\n"
+	"    tries[#tries + 1] = redis.call('HMGET', KEYS[3], unpack(ids, from, last))\n"
+	"  end\n"
+	"end\n"
+	"return { rows, bodies, tries }\n");
 
 struct read_call {
 	struct store_call call;
@@ -166,7 +212,7 @@ void store_read(struct store *s, struct store_shard *shard, enum store_set set,
 	r->set = set;
 	r->ids_only = ids_only;
 	store_call_add(&r->call, "EVAL %b 3 %s%s %s%s %s%s %lld %lld %llu",
-		       redis_script_read.data, redis_script_read.len,
+		       script_read.data, script_read.len,
 		       STORE_KEY(shard, layout_set_key(set)),
 		       STORE_KEY(shard, LAYOUT_MSG), STORE_KEY(shard, LAYOUT_TRIES),
 		       (long long)start, store_last_index(start, count),
