@@ -2,7 +2,7 @@
  * bytes that are in no UTF-8 text say what happens in between. Whatever they
  * send, the client library can read what the broker says. */
 #include "client/decoder.h"
-#include "proto/peer.h"
+#include "proto/line/peer.h"
 
 #include <time.h>
 
