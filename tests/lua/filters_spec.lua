@@ -299,7 +299,9 @@ describe("a filter", function()
     local m = { exchange = "x", key = "a.b", payload = "hello", headers = { tenant = "t" } }
     local best = math.huge
     for _ = 1, 20 do
-      best = math.min(best, (assert(engine:filter_ns(m, 5000))))
+      local started = os.clock()
+      for _ = 1, 5000 do pass(m) end
+      best = math.min(best, (os.clock() - started) * 1e9 / 5000)
     end
     -- tests/bench measures; this bound is for a machine that is busy with others.
     assert.is_true(best < 10000, best)
