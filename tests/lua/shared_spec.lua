@@ -320,7 +320,7 @@ describe("a schedule", function()
     for message, text in pairs {
       ["nil"] = "table expected, got nil",
       ["{ kee = 1 }"] = "a message has no 'kee'; it has exchange, key, payload",
-      ["{ key = {} }"] = "'key' is a text, not a table",
+      ["{ key = {} }"] = "'key' must be a text, not a table",
       ["{ key = 'a b' }"] = "'key' has 1 to 255 bytes and no white space",
       ["{ exchange = ' ' }"] = "'exchange' is no name",
       ["{ delay = 'soon' }"] = "'delay' is 'soon'",
@@ -367,14 +367,14 @@ describe("a schedule", function()
     for declaration, text in pairs {
       [""] = "a schedule has either 'every' or 'cron'",
       ['every = "1s", cron = "* * * * *",'] = "a schedule has either 'every' or 'cron'",
-      ['every = 5,'] = "'every' is a text, not a number",
+      ['every = 5,'] = "'every' must be a text, not a number",
       ['every = "often",'] = "'every' is 'often'; write 250ms, 30s",
       ['every = "1ms",'] = "'every' is 1ms; the least is 10ms",
       ['cron = "61 * * * *",'] = "'cron': '61' is no minute",
       ['cron = "* * *",'] = "has 3 fields; wanted are 5",
       ['every = "1s", missed = "never",'] = "'missed' is 'never'; there are skip, once and all",
       ['every = "1s", jitter = "1s",'] = "'jitter' must be less than the time between two ticks",
-      ['every = "1s", active = 1,'] = "'active' is true or false, not a number",
+      ['every = "1s", active = 1,'] = "'active' must be true or false, not a number",
       ['every = "1s", pure = true,'] = "a schedule script has no 'pure'",
       ['every = "1s", options = {},'] = "a schedule script has no 'options'",
     } do

@@ -54,7 +54,7 @@ static int l_xpcall(lua_State *L)
 }
 
 /* As the library's, which gives its own `next` away: that one looks at no budget. */
-static int l_next(lua_State *L)
+int safe_lib_next(lua_State *L)
 {
 	script_check(L);
 	luaL_checktype(L, 1, LUA_TTABLE);
@@ -74,7 +74,7 @@ static int l_pairs(lua_State *L)
 		lua_call(L, 1, 3);
 		return 3;
 	}
-	lua_pushcfunction(L, l_next);
+	lua_pushcfunction(L, safe_lib_next);
 	lua_pushvalue(L, 1);
 	lua_pushnil(L);
 	return 3;
@@ -261,7 +261,7 @@ void safe_lib_install(lua_State *L, int idx)
 	/* The special ones first, each with its original; then all that are left. */
 	safe_lib_wrap(L, idx, "pcall", l_pcall);
 	safe_lib_wrap(L, idx, "xpcall", l_xpcall);
-	safe_lib_wrap(L, idx, "next", l_next);
+	safe_lib_wrap(L, idx, "next", safe_lib_next);
 	safe_lib_wrap(L, idx, "pairs", l_pairs);
 	safe_meta_install(L, idx);
 	install_string(L, idx);

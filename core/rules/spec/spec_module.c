@@ -8,6 +8,7 @@
 #include "rules/engine/engine_status.h"
 #include "rules/engine/strategy.h"
 #include "rules/engine/schedule.h"
+#include "rules/sandbox/field.h"
 #include "simulate_retry.h"
 #include "spec_index.h"
 
@@ -235,14 +236,9 @@ static int l_status(lua_State *L)
 	return 1;
 }
 
-static void push_slice(lua_State *L, struct slice s)
-{
-	lua_pushlstring(L, s.len ? s.data : "", s.len);
-}
-
 static void set_slice(lua_State *L, const char *name, struct slice value)
 {
-	push_slice(L, value);
+	field_push(L, value);
 	lua_setfield(L, -2, name);
 }
 
@@ -256,8 +252,8 @@ static void set_headers(lua_State *L, const struct msg_header *headers, unsigned
 {
 	lua_newtable(L);
 	for (unsigned i = 0; i < count; i++) {
-		push_slice(L, headers[i].name);
-		push_slice(L, headers[i].value);
+		field_push(L, headers[i].name);
+		field_push(L, headers[i].value);
 		lua_rawset(L, -3);
 	}
 	lua_setfield(L, -2, "headers");
