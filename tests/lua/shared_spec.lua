@@ -92,7 +92,7 @@ describe("what scripts share", function()
         ['tide.shared.set("k", 1, 0)'] = "1 millisecond or more",
         ['tide.shared.set("k", 1, "0s")'] = "1 millisecond or more",
         ['tide.shared.set("k", 1, "soon")'] = "a duration is written 250ms",
-        ['tide.shared.set("k", "x") tide.shared.incr("k")'] = "'k' is no number but a string",
+        ['tide.shared.set("k", "x") tide.shared.incr("k")'] = "'k' is not a number but a string",
         ['tide.shared.incr("k", "1")'] = "number expected, got string",
         ['tide.shared.x = 1'] = "this table is read%-only",
         ['tide.counter("c").incr()'] = "call this as a method of a counter, with ':'",
@@ -101,7 +101,7 @@ describe("what scripts share", function()
         ['tide.bucket("b", { burst = 2 })'] = "'rate' is a number of tokens a second above 0",
         ['tide.bucket("b", { rate = "5/week" })'] = "'rate' is a number of tokens a second",
         ['tide.bucket("b", { rate = 1, burst = 0 })'] = "'burst' is how many tokens",
-        ['tide.bucket("b", { rate = 1 }):take(2)'] = "never holds as many tokens",
+        ['tide.bucket("b", { rate = 1 }):take(2)'] = "never holds that many tokens",
       } do
         local run = scripts({}, code)
         local ok, text = run()
@@ -137,7 +137,7 @@ describe("what scripts share", function()
         file:close()
         local ok, message = engine:reload()
         assert.is_nil(ok)
-        assert.matches("s2.lua:1: nothing shared can be changed while files are loaded", message)
+        assert.matches("s2.lua:1: tide.shared cannot be changed while files are loaded", message)
       end
     end)
   end)

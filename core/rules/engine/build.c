@@ -3,7 +3,6 @@
 #include "base/mem.h"
 #include "host/machine.h"
 #include "engine_private.h"
-#include "rules/api/api_shared.h"
 #include "rules/api/draft.h"
 
 void build_start(struct engine *e, struct bundle *from, enum engine_origin origin)
@@ -56,9 +55,6 @@ void build_open_api(lua_State *L, void *engine)
 	strategy_open(L);
 	draft_open(L);
 	schedule_open(L, e);
-	sandbox_push_global(L, "tide");
-	api_shared_add(L, &e->tide);
-	lua_pop(L, 1);
 }
 
 static int begin(struct engine *e, struct error *err)

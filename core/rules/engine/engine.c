@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "host/log.h"
+#include "host/machine.h"
 #include "base/mem.h"
 #include "engine_private.h"
 #include "rules/api/shared.h"
@@ -65,7 +66,7 @@ static int prepare(struct engine **out, uv_loop_t *loop,
 	TAILQ_INIT(&e->handles);
 	STAILQ_INIT(&e->reload.waiters);
 	STAILQ_INIT(&e->reload.followers);
-	api_tide_init(&e->tide);
+	e->tide = (struct api_tide){ .about = "rules", .random_state = machine_random() };
 	if (config->about)
 		e->tide.about = e->config.about = mem_strdup(config->about);
 	e->tide.shared =
@@ -262,7 +263,7 @@ uint64_t engine_random_state(const struct engine *e)
 
 void engine_seed(struct engine *e, uint64_t seed)
 {
-	api_tide_seed(&e->tide, seed);
+	e->tide.random_state = seed;
 }
 
 const char *engine_origin_name(enum engine_origin origin)

@@ -368,10 +368,3 @@ void sandbox_add_global(lua_State *L, const char *name)
 	lua_setfield(L, -2, name);
 	lua_pop(L, 1);
 }
-
-void sandbox_push_global(lua_State *L, const char *name)
-{
-	lua_rawgetp(L, LUA_REGISTRYINDEX, &template_key);
-	lua_getfield(L, -1, name);
-	lua_remove(L, -2);
-}

@@ -36,9 +36,6 @@ void sandbox_open(lua_State *L, struct sandbox *sandbox);
  * a copy of a table. */
 void sandbox_add_global(lua_State *L, const char *name);
 
-/* Push the value that was added under `name`. */
-void sandbox_push_global(lua_State *L, const char *name);
-
 /* Push the chunk of `source`, with an environment of its own, and free the source. Errors
  * call the file `name`. */
 void sandbox_load_take(lua_State *L, struct source *source, const char *name);
