@@ -122,7 +122,7 @@ describe("what scripts share", function()
       assert(run "b")
       local ok, message = run "c"
       assert.is_nil(ok)
-      assert.matches("tide.shared is full: it has 2 entries", message)
+      assert.matches("tide.shared is full: 2 entries", message)
       assert(run "a")
     end)
 

@@ -71,7 +71,7 @@ static int prepare(struct engine **out, uv_loop_t *loop,
 		e->tide.about = e->config.about = mem_strdup(config->about);
 	e->tide.shared =
 		shared_create(config->shared_entries_max, config->shared_bytes_max);
-	int rc = watchdog_create(&e->watchdog, config->call_budget_ms);
+	int rc = watchdog_create(&e->watchdog, config->call_budget_ms, script_on_overrun);
 	if (rc != 0) {
 		error_set(err, rc, "no watchdog for the rules: %s", uv_strerror(rc));
 		free_engine(e);

@@ -76,8 +76,6 @@ static int load_file(struct generation *g, enum script_kind kind, const char *fi
 	}
 	g->rules = mem_realloc(g->rules, (g->rule_count + 1) * sizeof(struct rule *));
 	g->rules[g->rule_count++] = rule;
-	if (!g->sandbox.from)
-		source_list_add(&g->sandbox.sources, path, rule->hash);
 	return TIDE_OK;
 }
 
@@ -140,7 +138,9 @@ bool generation_is_current(const struct generation *g)
 		if (!has_same_files(g, (enum script_kind)kind, &found))
 			return false;
 	}
-	return found == g->rule_count && source_list_is_current(&g->sandbox.sources);
+	return found == g->rule_count &&
+	       bundle_is_current(g->files, g->sandbox.rules_dir) &&
+	       bundle_is_current(g->sandbox.framework, g->sandbox.lua_dir);
 }
 
 struct opening {
@@ -152,7 +152,6 @@ static int l_open(lua_State *L)
 {
 	struct opening *o = lua_touserdata(L, 1);
 
-	watchdog_adopt(o->config->watchdog, L);
 	sandbox_open(L, &o->generation->sandbox);
 	api_msg_open(L);
 	api_tide_open(L, o->config->tide);
@@ -183,6 +182,7 @@ int generation_begin(struct generation **out, const struct generation_config *co
 	g->sandbox.lua_dir = config->lua_dir;
 	g->sandbox.from = config->from;
 	g->files = g->sandbox.files = bundle_create();
+	g->sandbox.framework = bundle_create();
 	g->loading = mem_zalloc(sizeof(*g->loading));
 	int rc = TIDE_OK;
 	if (!config->from && !is_directory(config->rules_dir))
@@ -222,7 +222,7 @@ void generation_destroy(struct generation *g)
 	script_state_deinit(&g->script);
 	for (size_t i = 0; i < g->rule_count; i++)
 		rule_destroy(g->rules[i]);
-	source_list_deinit(&g->sandbox.sources);
+	bundle_unref(g->sandbox.framework);
 	mem_free(g->rules);
 	mem_free(g->uses);
 	bundle_unref(g->files);

@@ -1,5 +1,7 @@
 #include "bundle.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -85,6 +87,24 @@ uint64_t bundle_hash(const struct bundle *b)
 	return hash;
 }
 
+bool bundle_is_current(const struct bundle *b, const char *dir)
+{
+	bool is_same = true;
+
+	for (size_t i = 0; i < b->count && is_same; i++) {
+		const struct bundle_file *f = &b->files[i];
+		char path[PATH_MAX];
+		struct source now;
+		struct error ignored;
+		snprintf(path, sizeof(path), "%s/%s", dir, f->path);
+		is_same = source_read(&now, path, f->path, &ignored) == TIDE_OK &&
+			  slice_is_equal((struct slice){ now.data, now.len },
+					 (struct slice){ f->text, f->len });
+		source_free(&now);
+	}
+	return is_same;
+}
+
 void bundle_compare(const struct bundle *from, const struct bundle *to,
 		    bundle_change_fn on_change, void *ctx)
 {
@@ -119,7 +139,7 @@ int bundle_read(const struct bundle *from, struct bundle *into, struct source *o
 	*out = (struct source){ .data = NULL };
 	if (!f)
 		return error_set(err, TIDE_ENOTFOUND,
-				 "%s: is not among the files of that generation", name);
+				 "%s: is not a file of that generation", name);
 	if (into)
 		bundle_add(into, name, (struct slice){ f->text, f->len });
 	*out = (struct source){ .data = mem_strndup(f->text, f->len),

@@ -24,9 +24,9 @@ struct bundle;
 struct sandbox {
 	const char *rules_dir;
 	const char *lua_dir;
-	const struct bundle *from;  /* instead of rules_dir; NULL: the directory */
-	struct bundle *files;       /* receives what is read; may be NULL */
-	struct source_list sources; /* modules that were read; the loader adds scripts */
+	const struct bundle *from; /* instead of rules_dir; NULL: the directory */
+	struct bundle *files;      /* receives what is read of it; may be NULL */
+	struct bundle *framework;  /* receives what is read of lua_dir; may be NULL */
 };
 
 /* Open the libraries in a new state. */

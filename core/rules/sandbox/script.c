@@ -146,11 +146,29 @@ void script_set_place(struct script_state *s, const char *file, int line)
 	snprintf(s->place, sizeof(s->place), "%s:%d", file, line);
 }
 
+/* At the line under way. Where there is none any more (a close handler that is a C
+ * function, after its function's end), where the error was raised first. */
+void script_on_overrun(lua_State *L, lua_Debug *where)
+{
+	struct script_state *s = script_state_of(L);
+	char place[SCRIPT_PLACE_MAX] = "?:0";
+
+	bool has_line = nearest_line(L, NULL, place, sizeof(place));
+	if (has_line && !s->overrun_at[0])
+		memcpy(s->overrun_at, place, sizeof(place));
+	else if (!has_line && s->overrun_at[0])
+		memcpy(place, s->overrun_at, sizeof(place));
+	lua_pushfstring(L, "%s: ran longer than its budget of %d ms", place,
+			(int)watchdog_budget_ms(s->watchdog));
+	lua_error(L);
+}
+
 int script_raise(lua_State *L)
 {
 	const struct script_state *s = script_state_of(L);
 
-	watchdog_check(s->watchdog, L);
+	if (watchdog_has_fired(s->watchdog))
+		script_on_overrun(L, NULL);
 	lua_pushstring(L, s->fault);
 	return lua_error(L);
 }
@@ -178,10 +196,9 @@ static bool describe_fault(const struct script_state *s, bool overran, const cha
 	const char *and = text ? "; then: " : "";
 
 	if (overran && !(text && strstr(text, ": ran longer than its budget"))) {
-		const char *place = watchdog_place(s->watchdog);
 		error_set(err, TIDE_ERULE, "%s: ran longer than its budget of %d ms%s%s",
-			  place[0] ? place : file, (int)watchdog_budget_ms(s->watchdog),
-			  and, text ? text : "");
+			  s->overrun_at[0] ? s->overrun_at : file,
+			  (int)watchdog_budget_ms(s->watchdog), and, text ? text : "");
 		return true;
 	}
 	if (overran || !s->fault[0] || (text && strstr(text, s->fault)))
@@ -199,7 +216,7 @@ static void describe(struct script_state *s, int rc, const char *file, bool over
 		return;
 	if (rc == LUA_ERRMEM && s->was_string) {
 		error_set(err, TIDE_ERULE,
-			  "%s: a text of more than %zu bytes, the most that a rule has",
+			  "%s: a text of more than %zu bytes, the limit for scripts",
 			  s->refused_at[0] ? s->refused_at : file, SCRIPT_STRING_MAX);
 	} else if (rc == LUA_ERRMEM) {
 		error_set(err, TIDE_ERULE,
@@ -272,7 +289,7 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	s->file = call->file;
 	s->context = call->context;
 	s->place[0] = '\0';
-	s->fault[0] = '\0';
+	s->fault[0] = s->overrun_at[0] = '\0';
 	s->serial++;
 	s->was_refused = false;
 	s->was_string = false;

@@ -55,6 +55,8 @@ struct script_state {
 	struct decision_context *context; /* of the call under way; may be NULL */
 	/* Where the last allocation was refused: Lua's own error does not say. */
 	char refused_at[SCRIPT_PLACE_MAX];
+	/* Where the error of the time budget was raised first; "" when it was not. */
+	char overrun_at[SCRIPT_PLACE_MAX];
 	bool was_string; /* it was for a text over SCRIPT_STRING_MAX */
 	/* A budget of the call under way is used up: its error, whatever catches it in
 	 * between; "" for none. */
@@ -85,6 +87,9 @@ struct script_call {
 	lua_CFunction body; /* called with `ctx` as a light userdata; may raise */
 	void *ctx;
 };
+
+/* The hook of a watchdog for states of this kind. */
+void script_on_overrun(lua_State *L, lua_Debug *where);
 
 /* TIDE_ELIMIT: not even an empty state fits under the ceiling. */
 TIDE_MUST_USE int script_state_init(struct script_state *s, struct watchdog *watchdog,
