@@ -35,7 +35,7 @@ int unusable_exchange_error(const struct exchange *x, struct error *err);
 int unusable_explain(enum script_kind kind, const char *script, const struct error *cause,
 		     struct error *err);
 
-/* Attach what is not attached yet to the rules in force; at the start. Gives how many
+/* Attach what is not attached yet to the active rules; at the start. Gives how many
  * queues and exchanges are unusable. */
 unsigned unusable_attach_all(struct broker *b);
 /* Take everything from its scripts, so that another engine may be tried. */
