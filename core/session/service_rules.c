@@ -23,7 +23,7 @@ static void on_reload(void *ctx, const struct error *result)
 			 by[0] ? ", asked for by " : "", by);
 	history_note(b->history, result);
 	if (result->code == TIDE_OK)
-		unusable_retry(b);
+		unusable_retry_all(b);
 	scheduler_update(s->scheduler);
 }
 

@@ -20,7 +20,6 @@ static int declare_queue(struct session *s, const struct declare_spec *spec,
 {
 	const struct broker *b = s->broker;
 	struct queue *q;
-	bool is_new;
 	int rc;
 
 	q = queue_find(s->vhost, spec->name);
@@ -32,9 +31,9 @@ static int declare_queue(struct session *s, const struct declare_spec *spec,
 			    b->config.queues_max, "queues", err);
 	if (rc == TIDE_OK)
 		rc = queue_declare(s->vhost, spec->name, spec->args, &s->exclusive, &q,
-				   &is_new, err);
+				   err);
 	if (rc == TIDE_OK)
-		definition_send_queue(q, &r->waiter);
+		definition_send(&q->definition, &r->waiter);
 	return rc;
 }
 
@@ -43,7 +42,6 @@ static int declare_exchange(struct session *s, const struct declare_spec *spec,
 {
 	const struct broker *b = s->broker;
 	struct exchange *x;
-	bool is_new;
 	int rc = exchange_find(s->vhost, spec->name)
 			 ? TIDE_OK
 			 : check_room(b->exchange_count, b->config.exchanges_max,
@@ -51,9 +49,9 @@ static int declare_exchange(struct session *s, const struct declare_spec *spec,
 
 	if (rc == TIDE_OK)
 		rc = exchange_declare(s->vhost, spec->name, spec->type, spec->args, &x,
-				      &is_new, err);
+				      err);
 	if (rc == TIDE_OK)
-		definition_send_exchange(x, &r->waiter);
+		definition_send(&x->definition, &r->waiter);
 	return rc;
 }
 
@@ -87,8 +85,8 @@ static int delete_queue(struct session *s, const struct delete_spec *spec,
 	if (rc < 0)
 		return rc;
 	/* Its messages have not been counted. */
-	if (spec->if_empty && q->unusable)
-		return unusable_queue_error(q, err);
+	if (spec->if_empty && unusable_check(&q->definition, err) < 0)
+		return err->code;
 	if (spec->if_unused && q->consumer_count)
 		return error_set(err, TIDE_EEXISTS,
 				 "queue '%s' is in use: it has %u consumers", q->name,
@@ -159,13 +157,13 @@ static int resolve(struct session *s, const struct bind_spec *spec,
 
 static int check_usable(const struct binding_spec *spec, struct error *err)
 {
-	if (spec->source->unusable)
-		return unusable_exchange_error(spec->source, err);
-	if (spec->queue && spec->queue->unusable)
-		return unusable_queue_error(spec->queue, err);
-	if (spec->exchange && spec->exchange->unusable)
-		return unusable_exchange_error(spec->exchange, err);
-	return TIDE_OK;
+	int rc = unusable_check(&spec->source->definition, err);
+
+	if (rc == TIDE_OK)
+		rc = unusable_check(spec->queue ? &spec->queue->definition
+						: &spec->exchange->definition,
+				    err);
+	return rc;
 }
 
 void session_define_bind(struct session *s, const struct bind_spec *spec, struct reply *r)
@@ -185,7 +183,7 @@ void session_define_bind(struct session *s, const struct bind_spec *spec, struct
 		reply_error(r, &err);
 		return;
 	}
-	definition_send_binding(b, &r->waiter);
+	definition_send(&b->definition, &r->waiter);
 	reply_ok(r);
 }
 
@@ -206,16 +204,11 @@ void session_define_unbind(struct session *s, const struct bind_spec *spec,
 		reply_refuse(r, TIDE_ENOTFOUND, "there is no such binding");
 		return;
 	}
-	if (s->broker->env.store && binding_is_durable(b)) {
-		waiter_add(&r->waiter);
-		store_definition_remove(s->broker->store, STORE_BINDINGS,
-					vhost_slice(s->vhost), binding_slice(b),
-					waiter_store_done, &r->waiter);
-	}
+	definition_remove(&b->definition, &r->waiter);
 	source = b->source;
 	binding_destroy(b);
 	/* That one may have been what its script refused. */
-	unusable_retry_exchange(source);
+	unusable_retry(&source->definition);
 	exchange_collect(source, &r->waiter);
 	reply_ok(r);
 }

@@ -22,7 +22,7 @@ int session_queue_usable(struct session *s, struct slice name, struct queue **ou
 {
 	int rc = session_queue_find(s, name, out, err);
 
-	return rc == TIDE_OK && (*out)->unusable ? unusable_queue_error(*out, err) : rc;
+	return rc == TIDE_OK ? unusable_check(&(*out)->definition, err) : rc;
 }
 
 static int check_quiet(const struct queue *q, struct error *err)

@@ -27,8 +27,8 @@ static void list_exchanges(struct session *s, struct json *j)
 		json_member_bool(j, "auto_delete", x->is_auto_delete);
 		json_member_int(j, "bindings", x->binding_count);
 		json_member_int(j, "published", (int64_t)x->published);
-		if (x->unusable)
-			json_member_text(j, "unusable", x->unusable);
+		if (x->definition.unusable)
+			json_member_text(j, "unusable", x->definition.unusable);
 		else
 			json_member_text(j, "script",
 					 index_script(x->indexes[RULESET_ACTIVE]));
@@ -66,8 +66,8 @@ static void list_queues(struct session *s, struct json *j)
 		json_object_begin(j);
 		json_member_text(j, "name", q->name);
 		/* What has not been read is not known to be none. */
-		if (q->unusable)
-			json_member_text(j, "unusable", q->unusable);
+		if (q->definition.unusable)
+			json_member_text(j, "unusable", q->definition.unusable);
 		else
 			add_states(j, q);
 		json_member_int(j, "consumers", q->consumer_count);
