@@ -90,14 +90,20 @@ static size_t wanted_bytes(const struct outcome *o)
 	return bytes;
 }
 
-/* Is there room for the publish ids that would be remembered? */
-static int admit(const struct decision *d, const struct broker *b, struct error *err)
+static int admit_ids(const struct decision *d, const struct broker *b, struct error *err)
 {
 	size_t bytes = wanted_bytes(&d->first);
 
 	for (unsigned i = 0; i < d->copy_count; i++)
 		bytes += wanted_bytes(&d->copies[i]);
 	return bytes ? dedupe_admit(b->dedupe, bytes, err) : TIDE_OK;
+}
+
+/* Is there room for the publish ids that would be remembered? Most have none. */
+static inline int admit(const struct decision *d, const struct broker *b,
+			struct error *err)
+{
+	return d->copy_count || d->first.msg->dedupe_len ? admit_ids(d, b, err) : TIDE_OK;
 }
 
 static int refuse_unroutable(const struct outcome *o, struct broker *b, struct error *err)

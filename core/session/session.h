@@ -138,8 +138,8 @@ TIDE_MUST_USE int session_publish_prepare(struct session *s,
 void session_publish_count_receiving(struct session *s, const struct msg *m, int sign);
 /* Publishers are held back. */
 bool session_publish_is_blocked(const struct session *s);
-/* It has published, or is about to. */
-bool session_publish_has_begun(const struct session *s);
+/* They are, and this session has not published yet. */
+bool session_publish_is_next_held(const struct session *s);
 /* It is about to publish for the first time: from now on it is held back, and told
  * so, like those that have. */
 void session_publish_begin(struct session *s);
