@@ -132,17 +132,23 @@ static int check_size(const struct outcome *o, const struct broker *b, struct er
 	return TIDE_OK;
 }
 
-static int check_sizes(const struct decision *d, const struct broker *b,
-		       struct error *err)
+static int check_each_size(const struct decision *d, const struct broker *b,
+			   struct error *err)
 {
-	int rc = TIDE_OK;
+	int rc = check_size(&d->first, b, err);
 
-	/* Most are so small that nothing need be asked. */
-	if (d->first.msg->bytes > STORE_BODY_MAX_MIN)
-		rc = check_size(&d->first, b, err);
 	for (unsigned i = 0; i < d->copy_count && rc == TIDE_OK; i++)
 		rc = check_size(&d->copies[i], b, err);
 	return rc;
+}
+
+/* Most are so small that nothing need be asked. */
+static inline int check_sizes(const struct decision *d, const struct broker *b,
+			      struct error *err)
+{
+	return d->copy_count || d->first.msg->bytes > STORE_BODY_MAX_MIN
+		       ? check_each_size(d, b, err)
+		       : TIDE_OK;
 }
 
 /* The active rules decide it, and who watches may look at it. */
