@@ -28,8 +28,6 @@ struct serve {
 	int status;
 };
 
-/* ---- the end ----------------------------------------------------------------------- */
-
 /* What connections held has been returned; the journal writes it in the next turn,
  * which the broker's end waits for: until the drain timer is over. */
 static void close_service_when_idle(struct serve *s)
@@ -116,9 +114,6 @@ static void on_service_closed(void *ctx)
 	s->service = NULL;
 	close_handles(s);
 }
-
-/* ---- running -------------------------------------------------------------------------
- */
 
 static void on_turn(void *ctx)
 {

@@ -63,6 +63,7 @@ int args_add(struct args *a, struct slice name, struct slice value)
 const char *args_get(const struct args *a, const char *name)
 {
 	const struct arg *arg = find(a, slice_from(name));
+
 	return arg ? arg->value : NULL;
 }
 
@@ -71,6 +72,7 @@ void args_copy(struct args *to, const struct args *from)
 	args_init(to);
 	for (size_t i = 0; i < from->count; i++) {
 		const struct arg *arg = &from->items[i];
+
 		append(to, slice_from(arg->name),
 		       (struct slice){ arg->value, arg->value_len });
 	}
@@ -91,6 +93,7 @@ void args_format(const struct args *a, struct buf *out)
 {
 	struct arg sorted[ARGS_MAX]; /* the strings stay with `a` */
 	struct args view = { sorted, a->count };
+
 	if (a->count > 0)
 		memcpy(sorted, a->items, a->count * sizeof(*sorted));
 	args_sort(&view);
@@ -107,6 +110,7 @@ void args_format(const struct args *a, struct buf *out)
 static int parse_pair(struct args *a, struct slice pair)
 {
 	const char *equals = memchr(pair.data, '=', pair.len);
+
 	if (!equals)
 		return TIDE_ESYNTAX;
 	struct slice name = { pair.data, (size_t)(equals - pair.data) };
@@ -126,6 +130,7 @@ int args_parse(struct args *a, struct slice text)
 	while (text.len > 0) {
 		const char *space = memchr(text.data, ' ', text.len);
 		size_t len = space ? (size_t)(space - text.data) : text.len;
+
 		/* A space is between two pairs: one at the end has none behind it. */
 		bool is_cut = space && len + 1 == text.len;
 		if (is_cut ||

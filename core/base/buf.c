@@ -26,6 +26,7 @@ void buf_deinit(struct buf *b)
 static void move_to_front(struct buf *b)
 {
 	size_t len = buf_len(b);
+
 	if (len > 0)
 		memmove(b->data, b->data + b->start, len);
 	b->start = 0;
@@ -36,6 +37,7 @@ static void move_to_front(struct buf *b)
 static bool grow_to(struct buf *b, size_t need)
 {
 	size_t cap = b->cap > SIZE_MAX / 2 ? need : b->cap * 2;
+
 	if (cap < need)
 		cap = need;
 	if (cap < CAP_MIN)
@@ -53,6 +55,7 @@ static bool grow_to(struct buf *b, size_t need)
 int buf_try_reserve(struct buf *b, size_t len)
 {
 	size_t used = buf_len(b);
+
 	if (b->data && len <= b->cap - b->end)
 		return TIDE_OK;
 	if (len > SIZE_MAX - used)
@@ -105,6 +108,7 @@ void buf_append_char(struct buf *b, char c)
 void buf_append_uint(struct buf *b, uint64_t n)
 {
 	char *to = buf_reserve(b, DECIMAL_MAX);
+
 	b->end += (size_t)(decimal_put(to, n) - to);
 }
 
@@ -113,6 +117,7 @@ void buf_printf(struct buf *b, const char *format, ...)
 	va_list ap;
 	char *at = buf_reserve(b, CAP_MIN);
 	size_t room = b->cap - b->end;
+
 	va_start(ap, format);
 	int len = vsnprintf(at, room, format, ap);
 	va_end(ap);

@@ -13,6 +13,7 @@
 static inline uint64_t bytes_load_eight(const char *data)
 {
 	uint64_t n;
+
 	memcpy(&n, data, sizeof(n));
 	return n;
 }
@@ -23,6 +24,7 @@ static inline uint64_t bytes_load_few(const char *data, size_t len)
 {
 	const unsigned char *bytes = (const unsigned char *)data;
 	uint32_t first, last;
+
 	if (len >= 4) {
 		memcpy(&first, data, sizeof(first));
 		memcpy(&last, data + len - 4, sizeof(last));
@@ -46,6 +48,7 @@ static inline uint32_t bytes_hash(const char *data, size_t len)
 {
 	const uint64_t factor = UINT64_C(0x9e3779b97f4a7c15);
 	uint64_t h = len * factor;
+
 	for (; len > 8; data += 8, len -= 8) {
 		h = (h ^ bytes_load_eight(data)) * factor;
 		h ^= h >> 32;

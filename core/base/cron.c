@@ -36,8 +36,6 @@ static const char *const macros[][2] = {
 	{ "@annually", "0 0 1 1 *" },
 };
 
-/* ---- parsing ------------------------------------------------------------------ */
-
 /* Cut off what stands before the separator; false when nothing is left. */
 static bool cut(struct slice *rest, char separator, struct slice *out)
 {
@@ -58,6 +56,7 @@ static bool read_value(enum field f, struct slice text, unsigned *out)
 {
 	const char *const *names = fields[f].names;
 	uint64_t n;
+
 	for (unsigned i = 0; names && names[i]; i++) {
 		if (text.len == 3 && strncasecmp(text.data, names[i], 3) == 0) {
 			*out = fields[f].min + i;
@@ -75,6 +74,7 @@ static bool read_range(enum field f, struct slice text, bool has_step, unsigned 
 		       unsigned *last)
 {
 	struct slice rest = text, low, high;
+
 	*first = fields[f].min;
 	*last = f == WEEKDAYS ? 6 : fields[f].max;
 	if (slice_is(text, "*"))
@@ -96,6 +96,7 @@ static bool read_element(enum field f, struct slice text, uint64_t *bits)
 	struct slice rest = text, range;
 	uint64_t step = 1;
 	unsigned first, last;
+
 	if (!cut(&rest, '/', &range))
 		return false;
 	if (rest.data && (!slice_to_uint(rest, 1000, &step) || step == 0))
@@ -110,6 +111,7 @@ static bool read_element(enum field f, struct slice text, uint64_t *bits)
 static int read_field(enum field f, struct slice text, uint64_t *bits, struct error *err)
 {
 	struct slice rest = text, element;
+
 	*bits = 0;
 	while (cut(&rest, ',', &element)) {
 		if (!read_element(f, element, bits))
@@ -148,6 +150,7 @@ int cron_parse(struct slice text, struct cron *out, struct error *err)
 	struct slice rest = expand_macro(text), words[FIELD_COUNT], more;
 	uint64_t *const bits[FIELD_COUNT] = { &out->minutes, &out->hours, &out->days,
 					      &out->months, &out->weekdays };
+
 	for (int f = 0; f < FIELD_COUNT; f++)
 		if (!next_word(&rest, &words[f]))
 			return error_set(err, TIDE_ESYNTAX,
@@ -159,9 +162,10 @@ int cron_parse(struct slice text, struct cron *out, struct error *err)
 				 "'%" SLICE_FMT "' has more than 5 fields",
 				 SLICE_ARG(text));
 	for (int f = 0; f < FIELD_COUNT; f++) {
-		int status = read_field((enum field)f, words[f], bits[f], err);
-		if (status != TIDE_OK)
-			return status;
+		int rc = read_field((enum field)f, words[f], bits[f], err);
+
+		if (rc != TIDE_OK)
+			return rc;
 	}
 	out->needs_both_days =
 		words[DAYS].data[0] == '*' || words[WEEKDAYS].data[0] == '*';
@@ -170,8 +174,6 @@ int cron_parse(struct slice text, struct cron *out, struct error *err)
 				 SLICE_ARG(text));
 	return TIDE_OK;
 }
-
-/* ---- the calendar ---------------------------------------------------------------- */
 
 /* Month and day of a day since 1970, in the Gregorian calendar. Years are
  * counted from March, so that a leap day is the last of its year. */
@@ -182,6 +184,7 @@ static void date_of(int64_t day, unsigned *month, unsigned *day_of_month)
 	int64_t year = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
 	int64_t of_year = of_era - (365 * year + year / 4 - year / 100);
 	int64_t from_march = (5 * of_year + 2) / 153;
+
 	*day_of_month = (unsigned)(of_year - (153 * from_march + 2) / 5 + 1);
 	*month = (unsigned)(from_march < 10 ? from_march + 3 : from_march - 9);
 }
@@ -194,6 +197,7 @@ static bool has(uint64_t bits, unsigned n)
 static bool is_day(const struct cron *c, int64_t day)
 {
 	unsigned month, day_of_month;
+
 	date_of(day, &month, &day_of_month);
 	bool is_date = has(c->days, day_of_month);
 	bool is_weekday = has(c->weekdays, (unsigned)((day + 4) % 7)); /* a Thursday */
@@ -212,6 +216,7 @@ int64_t cron_next(const struct cron *c, int64_t after_unix_ms)
 	int64_t start = after_unix_ms / MINUTE_MS + 1;
 	int64_t day = start / DAY_MINUTES;
 	int minute = (int)(start % DAY_MINUTES);
+
 	for (int i = 0; i < SEARCH_DAYS; i++, day++, minute = 0) {
 		if (!is_day(c, day))
 			continue;
@@ -227,6 +232,7 @@ int64_t cron_prev(const struct cron *c, int64_t at_unix_ms)
 	int64_t start = at_unix_ms / MINUTE_MS;
 	int64_t day = start / DAY_MINUTES;
 	int minute = (int)(start % DAY_MINUTES);
+
 	for (int i = 0; i < SEARCH_DAYS && day >= 0;
 	     i++, day--, minute = DAY_MINUTES - 1) {
 		if (!is_day(c, day))

@@ -20,12 +20,14 @@ static const struct unit {
 int duration_parse(struct slice text, int64_t *out_ms)
 {
 	size_t digits = 0;
+
 	while (digits < text.len && text.data[digits] >= '0' && text.data[digits] <= '9')
 		digits++;
 	struct slice number = { text.data, digits };
 	struct slice name = { text.data + digits, text.len - digits };
 	for (size_t i = 0; i < UNIT_COUNT; i++) {
 		uint64_t n;
+
 		if (!slice_is(name, units[i].name))
 			continue;
 		if (!slice_to_uint(number, (uint64_t)(DURATION_MAX_MS / units[i].ms), &n))
@@ -39,6 +41,7 @@ int duration_parse(struct slice text, int64_t *out_ms)
 void duration_format(int64_t ms, char out[DURATION_TEXT_MAX])
 {
 	size_t i = 0;
+
 	if (ms == 0)
 		i = 3; /* every unit is exact; seconds are the plain one */
 	while (ms % units[i].ms != 0)

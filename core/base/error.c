@@ -60,6 +60,7 @@ int error_set(struct error *err, int code, const char *format, ...)
 const char *error_wire_code(int code)
 {
 	const struct entry *e = entry_find(code);
+
 	if (e)
 		return e->wire;
 	if (code == TIDE_EMPTY)
@@ -72,6 +73,7 @@ const char *error_wire_code(int code)
 int error_from_wire(const char *code, size_t len)
 {
 	struct slice word = { code, len };
+
 	for (size_t i = 0; i < ENTRY_COUNT; i++) {
 		if (slice_is(word, entries[i].wire))
 			return entries[i].number;
@@ -82,6 +84,7 @@ int error_from_wire(const char *code, size_t len)
 const char *error_text(int code)
 {
 	const struct entry *e = entry_find(code);
+
 	if (e)
 		return e->text;
 	if (code == TIDE_OK)

@@ -36,8 +36,10 @@ static void place(struct heap *h, struct heap_node *n, size_t index)
 static void sift_up(struct heap *h, struct heap_node *n)
 {
 	size_t i = n->index;
+
 	while (i > 0) {
 		size_t parent = (i - 1) / 2;
+
 		if (h->nodes[parent]->key <= n->key)
 			break;
 		place(h, h->nodes[parent], i);
@@ -49,8 +51,10 @@ static void sift_up(struct heap *h, struct heap_node *n)
 static void sift_down(struct heap *h, struct heap_node *n)
 {
 	size_t i = n->index;
+
 	for (;;) {
 		size_t child = 2 * i + 1;
+
 		if (child >= h->count)
 			break;
 		if (child + 1 < h->count &&

@@ -18,6 +18,7 @@ void id_source_init(struct id_source *s, unsigned node)
 void id_source_advance(struct id_source *s, uint64_t id)
 {
 	int64_t ms = id_unix_ms(id);
+
 	if (ms < s->last_ms)
 		return;
 	/* The node of `id` may be above ours, so its whole millisecond is over. */
@@ -56,6 +57,7 @@ uint64_t id_at_unix_ms(int64_t unix_ms)
 static uint64_t hex_digits(uint32_t bits)
 {
 	uint64_t n = bits;
+
 	n = (n << 16 | n) & UINT64_C(0x0000ffff0000ffff);
 	n = (n << 8 | n) & UINT64_C(0x00ff00ff00ff00ff);
 	n = (n << 4 | n) & UINT64_C(0x0f0f0f0f0f0f0f0f);
@@ -69,6 +71,7 @@ void id_format(uint64_t id, char out[ID_HEX_LEN])
 {
 	uint64_t high = htobe64(hex_digits((uint32_t)(id >> 32)));
 	uint64_t low = htobe64(hex_digits((uint32_t)id));
+
 	memcpy(out, &high, sizeof(high));
 	memcpy(out + sizeof(high), &low, sizeof(low));
 }

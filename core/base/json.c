@@ -91,6 +91,7 @@ static void quote(struct buf *out, struct slice s)
 	buf_append_char(out, '"');
 	for (size_t i = 0; i < s.len;) {
 		size_t run = i;
+
 		while (run < s.len && is_plain((unsigned char)s.data[run]))
 			run++;
 		buf_append(out, s.data + i, run - i);

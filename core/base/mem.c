@@ -46,6 +46,7 @@ char *mem_strdup(const char *text)
 char *mem_strndup(const char *text, size_t len)
 {
 	char *copy = mem_alloc(len + 1);
+
 	if (len > 0)
 		memcpy(copy, text, len);
 	copy[len] = '\0';

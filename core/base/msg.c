@@ -29,6 +29,7 @@ static bool total_size(const struct msg_spec *spec, size_t *out)
 static struct slice copy(char **at, struct slice s)
 {
 	struct slice out = { *at, s.len };
+
 	if (s.len > 0)
 		memcpy(*at, s.data, s.len);
 	*at += s.len;
@@ -38,6 +39,7 @@ static struct slice copy(char **at, struct slice s)
 struct msg *msg_create(const struct msg_spec *spec)
 {
 	size_t bytes;
+
 	assert(spec->dedupe_id.len <= MSG_DEDUPE_ID_MAX);
 	assert(spec->user.len <= MSG_USER_MAX);
 	if (!total_size(spec, &bytes))

@@ -21,8 +21,10 @@ void percent_encode(struct buf *out, struct slice value)
 int percent_decode(struct slice value, char *out, size_t *out_len)
 {
 	size_t len = 0;
+
 	for (size_t i = 0; i < value.len; i++) {
 		char c = value.data[i];
+
 		if (c == '%') {
 			if (value.len - i < 3)
 				return TIDE_ESYNTAX;

@@ -20,8 +20,10 @@ void pool_init(struct pool *p, size_t size, size_t keep_max)
 void pool_deinit(struct pool *p)
 {
 	struct link *link = p->free_list;
+
 	while (link) {
 		struct link *next = link->next;
+
 		mem_free(link);
 		link = next;
 	}
@@ -32,6 +34,7 @@ void pool_deinit(struct pool *p)
 void *pool_take_raw(struct pool *p)
 {
 	struct link *link = p->free_list;
+
 	if (!link)
 		return mem_alloc(p->size);
 	p->free_list = link->next;

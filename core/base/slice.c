@@ -45,6 +45,7 @@ static bool is_graphic(uint64_t bytes)
 static bool is_graphic_name(struct slice s)
 {
 	uint64_t few;
+
 	for (; s.len > 8; s = slice_skip(s, 8))
 		if (!is_graphic(bytes_load_eight(s.data)))
 			return false;
@@ -60,6 +61,7 @@ bool slice_is_name(struct slice s)
 		return true;
 	for (size_t i = 0; i < s.len;) {
 		unsigned char c = (unsigned char)s.data[i];
+
 		if (c < 0x80) {
 			if (c < 0x21 || c == 0x7f)
 				return false;
@@ -80,6 +82,7 @@ bool slice_is_name(struct slice s)
 static size_t skip_ascii(const char *data, size_t len)
 {
 	size_t i = 0;
+
 	for (; len - i >= 32; i += 32)
 		if ((bytes_load_eight(data + i) | bytes_load_eight(data + i + 8) |
 		     bytes_load_eight(data + i + 16) | bytes_load_eight(data + i + 24)) &
@@ -95,6 +98,7 @@ bool slice_is_utf8(struct slice s)
 {
 	for (size_t i = 0; i < s.len;) {
 		uint32_t point;
+
 		i += skip_ascii(s.data + i, s.len - i);
 		if (i == s.len)
 			break;

@@ -19,6 +19,9 @@ struct slice {
 #define SLICE_FMT ".*s"
 #define SLICE_ARG(s) (int)(s).len, (s).data
 
+/* The same for at most `max` bytes of it. */
+#define SLICE_HEAD(s, max) (int)((s).len < (max) ? (s).len : (max)), (s).data
+
 static inline struct slice slice_from(const char *text)
 {
 	return (struct slice){ text, text ? strlen(text) : 0 };
@@ -37,7 +40,14 @@ static inline bool slice_is(struct slice s, const char *text)
 static inline bool slice_has_prefix(struct slice s, const char *prefix)
 {
 	size_t len = strlen(prefix);
+
 	return s.len >= len && memcmp(s.data, prefix, len) == 0;
+}
+
+static inline bool slice_has_suffix(struct slice s, const char *suffix)
+{
+	size_t len = strlen(suffix);
+	return s.len >= len && memcmp(s.data + s.len - len, suffix, len) == 0;
 }
 
 static inline struct slice slice_skip(struct slice s, size_t n)

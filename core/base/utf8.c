@@ -28,6 +28,7 @@ size_t utf8_decode(const char *data, size_t len, uint32_t *out)
 	uint32_t point = n == 1 ? lead : lead & (0x7fu >> n);
 	for (size_t i = 1; i < n; i++) {
 		unsigned char c = (unsigned char)data[i];
+
 		if ((c & 0xc0) != 0x80)
 			return 0;
 		point = point << 6 | (c & 0x3f);
@@ -41,8 +42,10 @@ size_t utf8_decode(const char *data, size_t len, uint32_t *out)
 size_t utf8_whole(const char *data, size_t len)
 {
 	size_t back = 0;
+
 	while (back < 4 && back < len) {
 		unsigned char c = (unsigned char)data[len - 1 - back];
+
 		back++;
 		if ((c & 0xc0) == 0x80)
 			continue;

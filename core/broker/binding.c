@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "exchange.h"
 #include "queue.h"
+#include "rules/engine/index.h"
 
 static void format(const struct binding_spec *spec, struct buf *out)
 {

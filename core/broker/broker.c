@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "clock.h"
 #include "deal.h"
-#include "route.h"
+#include "route_cache.h"
 #include "rules/api/shared.h"
 #include "shard/dedupe.h"
 
@@ -92,7 +92,7 @@ void broker_destroy(struct broker *b)
 	heap_deinit(&b->waits);
 	journal_destroy(b->journal);
 	dedupe_destroy(b->dedupe);
-	route_destroy(b->route);
+	route_cache_free(b->route);
 	msg_pool_deinit(&b->msgs);
 	mem_free(b);
 }

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "broker.h"
+#include "rules/engine/strategy.h"
 
 static void deinit_outcome(struct decision *d, struct outcome *o)
 {
@@ -10,7 +11,7 @@ static void deinit_outcome(struct decision *d, struct outcome *o)
 	msg_unref(o->msg);
 }
 
-void decision_deinit(struct decision *d)
+void decide_deinit(struct decision *d)
 {
 	deinit_outcome(d, &d->first);
 	if (!d->copies)

@@ -68,7 +68,7 @@ struct decide_spec {
 
 /* TIDE_EREJECTED when a filter refuses the message, TIDE_ERULE when a script fails:
  * then an outcome has the picks that were made before. TIDE_ENOTFOUND: the exchange that
- * the message names. Call decision_deinit in every case. */
+ * the message names. Call decide_deinit in every case. */
 TIDE_MUST_USE int decide(struct decision *d, const struct decide_spec *spec,
 			 struct error *err);
 /* Its two halves: the filters; then, unless they have failed, route, shards and ranks.
@@ -77,6 +77,12 @@ TIDE_MUST_USE int decide_filter(struct decision *d, const struct decide_spec *sp
 				struct error *err);
 TIDE_MUST_USE int decide_route(struct decision *d, const struct decide_spec *spec,
 			       struct error *err);
-void decision_deinit(struct decision *d);
+void decide_deinit(struct decision *d);
+
+/* What queues remember the outcome by; an empty id: not at all. */
+static inline struct dedupe_key decide_dedupe_key(const struct outcome *o)
+{
+	return (struct dedupe_key){ msg_dedupe_id(o->msg), o->number };
+}
 
 #endif

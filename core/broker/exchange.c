@@ -2,8 +2,9 @@
 
 #include "base/mem.h"
 #include "queue.h"
-#include "route.h"
+#include "route_cache.h"
 #include "unusable.h"
+#include "rules/engine/index.h"
 
 struct exchange *exchange_find(struct vhost *v, struct slice name)
 {

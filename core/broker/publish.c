@@ -1,7 +1,24 @@
 #include "publish.h"
 
 #include "broker.h"
-#include "shard/dedupe.h"
+
+/* Whether the queue has it now, and had not before. */
+static bool store_new(const struct outcome *o, const struct pick *pick,
+		      struct waiter *waiter, uint64_t *first)
+{
+	const struct dedupe_publish p = {
+		.key = decide_dedupe_key(o),
+		.window_ms = queue_dedupe_ms(pick->queue),
+		.shard = pick->shard,
+		.msg = o->msg,
+		.rank = pick->rank,
+	};
+
+	if (p.window_ms > 0)
+		return dedupe_publish(&pick->queue->dedupe, &p, waiter, first);
+	shard_publish(pick->shard, o->msg, pick->rank, waiter);
+	return true;
+}
 
 /* For a message with a publish id, each queue decides whether it has seen it. Gives how
  * many had; `*first` is the message that the first of those has. */
@@ -14,7 +31,7 @@ static unsigned store_once(struct broker *b, const struct outcome *o,
 	for (unsigned i = 0; i < o->count; i++) {
 		struct queue *q = o->picks[i].queue;
 
-		if (dedupe_publish(o, &o->picks[i], waiter, &id)) {
+		if (store_new(o, &o->picks[i], waiter, &id)) {
 			q->counters.published++;
 			continue;
 		}
@@ -60,12 +77,27 @@ static void apply(const struct decision *d, struct broker *b, struct waiter *wai
 		store(b, &d->copies[i], waiter, &first);
 }
 
-static bool has_dedupe_id(const struct decision *d)
+static size_t wanted_bytes(const struct outcome *o)
 {
+	const struct dedupe_key key = decide_dedupe_key(o);
+	size_t bytes = 0;
+
+	if (key.publish_id.len == 0)
+		return 0;
+	for (unsigned i = 0; i < o->count; i++)
+		if (queue_dedupe_ms(o->picks[i].queue) > 0)
+			bytes += dedupe_wanted(&o->picks[i].queue->dedupe, &key);
+	return bytes;
+}
+
+/* Is there room for the publish ids that would be remembered? */
+static int admit(const struct decision *d, const struct broker *b, struct error *err)
+{
+	size_t bytes = wanted_bytes(&d->first);
+
 	for (unsigned i = 0; i < d->copy_count; i++)
-		if (d->copies[i].msg->dedupe_len)
-			return true;
-	return d->first.msg->dedupe_len > 0;
+		bytes += wanted_bytes(&d->copies[i]);
+	return bytes ? dedupe_admit(b->dedupe, bytes, err) : TIDE_OK;
 }
 
 static int refuse_unroutable(const struct outcome *o, struct broker *b, struct error *err)
@@ -107,69 +139,68 @@ static int check_sizes(const struct decision *d, const struct broker *b,
 	return rc;
 }
 
-/* A publish is decided by the active rules, and who watches may look at it. */
-struct publishing {
-	struct decide_spec spec;
-	uint64_t random_state; /* before the decision */
-};
-
-static inline void begin(struct publishing *p, const struct broker *b)
+/* The active rules decide it, and who watches may look at it. */
+static inline void begin(struct decide_spec *spec, struct watched_publish *p)
 {
+	const struct broker *b = spec->vhost->broker;
 	const struct watcher *w = &b->watcher;
 
-	p->spec.rules = &b->active_rules;
-	p->spec.now_ms = b->now_ms;
+	spec->rules = &b->active_rules;
+	spec->now_ms = b->now_ms;
 	if (w->on_publish)
-		p->spec.context = w->on_publish(w->ctx);
-	if (w->on_decided)
-		p->random_state = engine_random_state(b->engine);
+		spec->context = w->on_publish(w->ctx);
+	p->spec = spec;
+	p->random_state = engine_random_state(b->engine);
 }
 
-static inline void tell(const struct publishing *p, const struct broker *b,
-			const struct decision *d, const struct error *refusal)
+static inline void tell(struct watched_publish *p, const struct decision *d,
+			const struct error *refusal)
 {
-	const struct watcher *w = &b->watcher;
+	const struct watcher *w = &p->spec->vhost->broker->watcher;
 
+	p->decision = d;
+	p->refusal = refusal;
 	if (w->on_decided)
-		w->on_decided(w->ctx, &(struct watched_publish){ &p->spec, d, refusal,
-								 p->random_state });
+		w->on_decided(w->ctx, p);
 }
 
 int publish_message(struct vhost *v, struct exchange *x, struct msg *m, bool is_mandatory,
 		    struct waiter *waiter, struct published *out, struct error *err)
 {
-	struct publishing p = { .spec = { .vhost = v, .exchange = x, .msg = m } };
+	struct decide_spec spec = { .vhost = v, .exchange = x, .msg = m };
+	struct watched_publish watched;
 	struct decision d;
 	int rc;
 
-	begin(&p, v->broker);
-	rc = decide(&d, &p.spec, err);
+	begin(&spec, &watched);
+	rc = decide(&d, &spec, err);
 	if (rc == TIDE_OK)
 		rc = check_sizes(&d, v->broker, err);
-	tell(&p, v->broker, &d, rc < 0 ? err : NULL);
+	tell(&watched, &d, rc < 0 ? err : NULL);
 	*out = (struct published){ .id = m->id };
 	if (rc == TIDE_OK && is_mandatory && d.first.count == 0)
 		rc = refuse_unroutable(&d.first, v->broker, err);
-	if (rc == TIDE_OK && has_dedupe_id(&d))
-		rc = dedupe_admit(v->broker, &d, err);
+	if (rc == TIDE_OK)
+		rc = admit(&d, v->broker, err);
 	if (rc == TIDE_OK)
 		apply(&d, v->broker, waiter, out);
-	decision_deinit(&d);
+	decide_deinit(&d);
 	return rc;
 }
 
-int publish_filter(struct decision *d, const struct decide_spec *spec, struct error *err)
+int publish_filter(struct decision *d, const struct decide_spec *given, struct error *err)
 {
-	const struct broker *b = spec->vhost->broker;
-	struct publishing p = { .spec = *spec };
+	const struct broker *b = given->vhost->broker;
+	struct decide_spec spec = *given;
+	struct watched_publish watched;
 	int rc;
 
-	p.spec.rules = &b->active_rules;
-	p.spec.now_ms = b->now_ms;
-	rc = decide_filter(d, &p.spec, err);
+	spec.rules = &b->active_rules;
+	spec.now_ms = b->now_ms;
+	rc = decide_filter(d, &spec, err);
 	if (rc < 0) {
-		begin(&p, b);
-		tell(&p, b, d, err);
+		begin(&spec, &watched);
+		tell(&watched, d, err);
 	}
 	return rc;
 }
@@ -190,22 +221,23 @@ static void store_unknown(struct broker *b, struct outcome *o,
 	store(b, o, waiter, &ignored);
 }
 
-int publish_filtered(struct decision *d, const struct decide_spec *spec,
+int publish_filtered(struct decision *d, const struct decide_spec *given,
 		     const struct publish_known *known, struct waiter *waiter,
 		     struct error *err)
 {
-	struct broker *b = spec->vhost->broker;
-	struct publishing p = { .spec = *spec };
+	struct broker *b = given->vhost->broker;
+	struct decide_spec spec = *given;
+	struct watched_publish watched;
 	int rc;
 
 	/* The filters have had another moment. */
-	begin(&p, b);
-	rc = decide_route(d, &p.spec, err);
+	begin(&spec, &watched);
+	rc = decide_route(d, &spec, err);
 	if (rc == TIDE_OK)
 		rc = check_sizes(d, b, err);
-	tell(&p, b, d, rc < 0 ? err : NULL);
-	if (rc == TIDE_OK && has_dedupe_id(d))
-		rc = dedupe_admit(b, d, err);
+	tell(&watched, d, rc < 0 ? err : NULL);
+	if (rc == TIDE_OK)
+		rc = admit(d, b, err);
 	if (rc < 0)
 		return rc;
 	store_unknown(b, &d->first, known, waiter);

@@ -26,7 +26,7 @@ struct publish_known {
 
 /* A publish in two halves, for who writes down the ids in between. Of the spec the vhost,
  * the exchange and the message are the caller's. The first half is the filters. Call
- * decision_deinit in every case. */
+ * decide_deinit in every case. */
 TIDE_MUST_USE int publish_filter(struct decision *d, const struct decide_spec *spec,
 				 struct error *err);
 /* The second, unless the first has failed. On an error nothing was stored. */

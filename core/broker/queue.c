@@ -3,8 +3,7 @@
 #include <math.h>
 
 #include "base/mem.h"
-#include "shard/dedupe.h"
-#include "route.h"
+#include "route_cache.h"
 #include "unusable.h"
 
 struct queue *queue_find(struct vhost *v, struct slice name)
@@ -50,7 +49,6 @@ void queue_view(const struct queue *q, const struct shard *sh, struct queue_view
 	out->served = served(sh);
 	out->ready = shard_count(sh, ENTRY_READY);
 }
-
 
 static const enum script_kind script_kinds[] = { SCRIPT_SHARDING, SCRIPT_PRIORITY,
 						 SCRIPT_RETRY };
@@ -115,7 +113,7 @@ static void free_parts(struct queue *q)
 	for (int slot = 0; slot < RULESET_SLOTS; slot++)
 		queue_detach(q, slot);
 	queue_config_deinit(&q->config);
-	route_destroy(q->direct);
+	route_cache_free(q->direct);
 	mem_free(q->shards);
 	mem_free(q->name);
 	mem_free(q);
@@ -126,6 +124,7 @@ static void create_shards(struct queue *q)
 	struct broker *b = q->vhost->broker;
 
 	q->shards = mem_zalloc(q->config.shards * sizeof(struct shard *));
+	q->dedupe = (struct dedupe_scope){ b->dedupe, q->shards, q->config.shards, NULL };
 	for (unsigned i = 0; i < q->config.shards; i++) {
 		struct store_shard *keys = NULL;
 
@@ -237,13 +236,13 @@ void queue_recover(struct queue *q, struct waiter *waiter)
 {
 	for (unsigned i = 0; i < q->config.shards; i++) {
 		shard_recover(q->shards[i], waiter);
-		dedupe_recover(q->shards[i], waiter);
+		dedupe_recover(&q->dedupe, q->shards[i], waiter);
 	}
 }
 
 void queue_renew_shards(struct queue *q)
 {
-	dedupe_close_queue(q);
+	dedupe_close(&q->dedupe);
 	for (unsigned i = 0; i < q->config.shards; i++)
 		shard_close(q->shards[i]);
 	mem_free(q->shards);
@@ -334,7 +333,7 @@ void queue_destroy(struct queue *q)
 		binding_release(binding);
 		exchange_collect(source, NULL);
 	}
-	dedupe_close_queue(q);
+	dedupe_close(&q->dedupe);
 	for (unsigned i = 0; i < q->config.shards; i++)
 		shard_close(q->shards[i]);
 	if (q->is_active)

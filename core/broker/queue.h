@@ -6,10 +6,11 @@
 #include "consumer.h"
 #include "exchange.h"
 #include "queue_config.h"
+#include "shard/dedupe.h"
 #include "shard/shard.h"
 #include "vhost.h"
+#include "rules/engine/strategy.h"
 
-struct dedupe_queue;
 struct route;
 
 struct queue_counters {
@@ -49,9 +50,9 @@ struct queue {
 	struct binding_list incoming;
 	TAILQ_ENTRY(queue) active_link;
 	bool is_active;
-	uint64_t visit;              /* the last routing that came by */
-	struct route *direct;        /* from the default exchange */
-	struct dedupe_queue *dedupe; /* the publish ids it has seen; NULL: none yet */
+	uint64_t visit;             /* the last routing that came by */
+	struct route *direct;       /* from the default exchange */
+	struct dedupe_scope dedupe; /* the publish ids it has seen */
 	struct queue_counters counters;
 };
 
@@ -100,6 +101,13 @@ void queue_view(const struct queue *q, const struct shard *sh, struct queue_view
 static inline struct slice queue_slice(const struct queue *q)
 {
 	return (struct slice){ q->name, q->name_len };
+}
+
+/* How long it remembers publish ids; 0 = not at all. */
+static inline int64_t queue_dedupe_ms(const struct queue *q)
+{
+	return q->config.dedupe_ms >= 0 ? q->config.dedupe_ms
+					: q->vhost->broker->config.dedupe_window_ms;
 }
 
 static inline struct queue *entry_queue(const struct entry *e)

@@ -18,7 +18,7 @@ enum option_type {
 	OPTION_TARGET
 };
 
-struct option {
+struct queue_option {
 	const char *name;
 	const char *fallback;
 	enum option_type type;
@@ -28,7 +28,7 @@ struct option {
 
 #define FIELD(name) offsetof(struct queue_config, name)
 
-static const struct option options[] = {
+static const struct queue_option options[] = {
 	{ "durable", "1", OPTION_BOOL, FIELD(is_durable), 0, 1 },
 	{ "exclusive", "0", OPTION_BOOL, FIELD(is_exclusive), 0, 1 },
 	{ "auto-delete", "0", OPTION_BOOL, FIELD(is_auto_delete), 0, 1 },
@@ -79,8 +79,8 @@ static int set_target(struct queue_config *c, const char *value, struct error *e
 	return TIDE_OK;
 }
 
-static int set_number(struct queue_config *c, const struct option *o, const char *value,
-		      struct error *err)
+static int set_number(struct queue_config *c, const struct queue_option *o,
+		      const char *value, struct error *err)
 {
 	char *field = (char *)c + o->offset;
 	uint64_t n;
@@ -112,8 +112,8 @@ static int set_window(struct queue_config *c, const char *value, struct error *e
 	return TIDE_OK;
 }
 
-static int set_option(struct queue_config *c, const struct option *o, const char *value,
-		      struct error *err)
+static int set_option(struct queue_config *c, const struct queue_option *o,
+		      const char *value, struct error *err)
 {
 	int64_t ms;
 
@@ -148,7 +148,7 @@ static int set_option(struct queue_config *c, const struct option *o, const char
 static int set_script_arg(struct queue_config *c, const struct arg *a, struct error *err)
 {
 	for (size_t i = 0; i < OPTION_COUNT; i++) {
-		const struct option *o = &options[i];
+		const struct queue_option *o = &options[i];
 		size_t len = strlen(o->name);
 
 		if (o->type != OPTION_SCRIPT || strncmp(a->name, o->name, len) != 0 ||
@@ -165,7 +165,7 @@ static int set_script_arg(struct queue_config *c, const struct arg *a, struct er
 			 a->name, allowed);
 }
 
-static const struct option *find_option(const char *name)
+static const struct queue_option *find_option(const char *name)
 {
 	for (size_t i = 0; i < OPTION_COUNT; i++)
 		if (strcmp(options[i].name, name) == 0)
@@ -215,7 +215,7 @@ void queue_config_deinit(struct queue_config *c)
 
 static bool is_same_value(const char *name, const char *a, const char *b)
 {
-	const struct option *o = find_option(name);
+	const struct queue_option *o = find_option(name);
 	int64_t a_ms, b_ms;
 
 	if (o && (o->type == OPTION_DURATION || o->type == OPTION_WINDOW) &&
@@ -227,7 +227,7 @@ static bool is_same_value(const char *name, const char *a, const char *b)
 
 bool queue_config_is_default(const struct arg *a)
 {
-	const struct option *o = find_option(a->name);
+	const struct queue_option *o = find_option(a->name);
 
 	return o && strcmp(o->fallback, a->value) == 0;
 }

@@ -4,6 +4,7 @@
 #include "dead_letter.h"
 #include "queue.h"
 #include "broker.h"
+#include "rules/engine/strategy.h"
 
 /* A message whose retry script failed is kept and tried again after this. */
 #define SCRIPT_FAILED_DELAY_MS 5000

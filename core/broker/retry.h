@@ -6,6 +6,7 @@
 #define TIDE_BROKER_RETRY_H
 
 #include "rules/engine/engine.h"
+#include "rules/engine/strategy.h"
 #include "shard/entry.h"
 
 struct queue;

@@ -6,50 +6,11 @@
 #include "broker.h"
 #include "decide.h"
 #include "unusable.h"
-
-void route_destroy(struct route *r)
-{
-	if (!r)
-		return;
-	mem_free(r->targets);
-	mem_free(r);
-}
-
-static size_t size_of(const struct route *r)
-{
-	return sizeof(*r) + r->key_len + r->cap * sizeof(*r->targets);
-}
-
-static void forget(struct route *r)
-{
-	struct exchange *x = r->exchange;
-	struct broker *b = x->vhost->broker;
-
-	HASH_DEL(x->routes, r);
-	x->route_count--;
-	TAILQ_REMOVE(&b->routes, r, memory_link);
-	b->route_bytes -= size_of(r);
-	route_destroy(r);
-}
-
-void route_cache_clear(struct exchange *x)
-{
-	while (x->routes)
-		forget(x->routes);
-}
-
-static struct route *route_create(struct slice key)
-{
-	struct route *r = mem_zalloc(sizeof(*r) + key.len);
-
-	r->key_len = key.len;
-	if (key.len)
-		memcpy(r->key, key.data, key.len);
-	return r;
-}
+#include "rules/engine/index.h"
+#include "rules/engine/strategy.h"
 
 /* A routing under way. */
-struct walk {
+struct route_walk {
 	const struct decide_spec *spec;
 	const struct outcome *outcome;
 	struct script_question question;
@@ -59,7 +20,8 @@ struct walk {
 };
 
 /* What the queue's scripts decide by the key alone is decided now. */
-static int fill_target(const struct walk *w, struct route_target *t, struct error *err)
+static int fill_target(const struct route_walk *w, struct route_target *t,
+		       struct error *err)
 {
 	struct queue *q = t->queue;
 	struct strategy **strategies = q->strategies[w->spec->rules->slot];
@@ -90,8 +52,8 @@ static int fill_target(const struct walk *w, struct route_target *t, struct erro
 	return TIDE_OK;
 }
 
-static int add_queue(const struct walk *w, struct queue *q, const struct binding *binding,
-		     struct error *err)
+static int add_queue(const struct route_walk *w, struct queue *q,
+		     const struct binding *binding, struct error *err)
 {
 	struct route *r = w->route;
 
@@ -109,7 +71,7 @@ static int add_queue(const struct walk *w, struct queue *q, const struct binding
 }
 
 /* Once, so bindings between exchanges may form a loop. */
-static void add_exchange(struct walk *w, struct exchange *x)
+static void add_exchange(struct route_walk *w, struct exchange *x)
 {
 	if (x->visit == w->broker->route_stamp)
 		return;
@@ -132,7 +94,7 @@ static const struct binding *binding_at(const struct exchange *x, uint32_t numbe
 	return b && !b->is_released ? b : NULL;
 }
 
-static void trace(const struct walk *w, struct exchange *x, const uint32_t *found,
+static void trace(const struct route_walk *w, struct exchange *x, const uint32_t *found,
 		  size_t count)
 {
 	const struct decide_spec *spec = w->spec;
@@ -151,7 +113,7 @@ static void trace(const struct walk *w, struct exchange *x, const uint32_t *foun
 }
 
 /* Follow the matching bindings of an exchange. */
-static int visit(struct walk *w, struct exchange *x, struct error *err)
+static int visit(struct route_walk *w, struct exchange *x, struct error *err)
 {
 	struct index *index = x->indexes[w->spec->rules->slot];
 	const uint32_t *found;
@@ -187,7 +149,7 @@ static int visit(struct walk *w, struct exchange *x, struct error *err)
 	return rc;
 }
 
-static int visit_all(struct walk *w, struct error *err)
+static int visit_all(struct route_walk *w, struct error *err)
 {
 	const struct outcome *o = w->outcome;
 	struct exchange *x;
@@ -212,14 +174,14 @@ static int make(const struct decide_spec *spec, const struct outcome *o,
 		struct decision_context *context, struct route **out, struct error *err)
 {
 	struct broker *b = spec->vhost->broker;
-	struct route *r = route_create(o->exchange ? o->msg->key : SLICE(""));
-	struct walk w = { spec, o, { o->msg, context }, b, r, NULL };
+	struct route *r = route_cache_new(o->exchange ? o->msg->key : SLICE(""));
+	struct route_walk w = { spec, o, { o->msg, context }, b, r, NULL };
 	int rc;
 
 	r->is_pure = true;
 	rc = visit_all(&w, err);
 	if (rc < 0) {
-		route_destroy(r);
+		route_cache_free(r);
 		return rc;
 	}
 	r->version = b->route_version;
@@ -249,32 +211,6 @@ static inline struct route *recall(const struct decide_spec *spec,
 		       : NULL;
 }
 
-/* Keep a pure decision, in the place of an outdated one for the same key. */
-static void remember(struct exchange *x, struct route *r)
-{
-	struct broker *b = x->vhost->broker;
-	struct route *old;
-
-	HASH_FIND(hh, x->routes, r->key, r->key_len, old);
-	if (old)
-		forget(old);
-	/* The first of the table is the oldest. */
-	if (x->route_count >= ROUTE_CACHE_MAX)
-		forget(x->routes);
-	if (r->count && r->count < r->cap) {
-		r->cap = r->count;
-		r->targets = mem_realloc(r->targets, r->cap * sizeof(*r->targets));
-	}
-	r->exchange = x;
-	HASH_ADD_KEYPTR(hh, x->routes, r->key, r->key_len, r);
-	x->route_count++;
-	TAILQ_INSERT_TAIL(&b->routes, r, memory_link);
-	b->route_bytes += size_of(r);
-	while (b->route_bytes > b->config.memory_max_bytes / ROUTE_CACHE_SHARE &&
-	       TAILQ_FIRST(&b->routes) != r)
-		forget(TAILQ_FIRST(&b->routes));
-}
-
 static void keep(const struct decide_spec *spec, const struct outcome *o, struct route *r)
 {
 	struct broker *b = spec->vhost->broker;
@@ -282,12 +218,12 @@ static void keep(const struct decide_spec *spec, const struct outcome *o, struct
 			(spec->context && spec->context->is_dry);
 
 	if (is_trial || !r->is_pure) {
-		route_destroy(b->route);
+		route_cache_free(b->route);
 		b->route = r;
 	} else if (o->exchange) {
-		remember(o->exchange, r);
+		route_cache_add(o->exchange, r);
 	} else {
-		route_destroy(r->targets[0].queue->direct);
+		route_cache_free(r->targets[0].queue->direct);
 		r->targets[0].queue->direct = r;
 	}
 }
@@ -302,28 +238,40 @@ static void visit_again(const struct decide_spec *spec, const struct outcome *o)
 
 	quiet.costs = NULL;
 	if (make(spec, o, &quiet, &r, &ignored) == TIDE_OK)
-		route_destroy(r);
+		route_cache_free(r);
+}
+
+/* @param known  what is remembered; NULL: nothing */
+static int find(const struct decide_spec *spec, const struct outcome *o,
+		struct route *known, const struct route **out, struct error *err)
+{
+	struct route *made;
+	int rc;
+
+	if (known) {
+		visit_again(spec, o);
+		known->was_cached = true;
+		*out = known;
+		return TIDE_OK;
+	}
+	rc = make(spec, o, spec->context, &made, err);
+	if (rc < 0)
+		return rc;
+	keep(spec, o, made);
+	*out = made;
+	return TIDE_OK;
 }
 
 int route_find(const struct decide_spec *spec, const struct outcome *o,
 	       const struct route **out, struct error *err)
 {
-	struct route *r = NULL;
-	int rc = TIDE_OK;
+	struct route *r = spec->rules->slot == RULESET_ACTIVE ? recall(spec, o) : NULL;
 
-	if (spec->rules->slot == RULESET_ACTIVE)
-		r = recall(spec, o);
-	if (r) {
-		if (spec->on_visit)
-			visit_again(spec, o);
-		else if (o->exchange)
-			index_count_hit(o->exchange->indexes[RULESET_ACTIVE]);
-		r->was_cached = true;
-	} else {
-		rc = make(spec, o, spec->context, &r, err);
-		if (rc == TIDE_OK)
-			keep(spec, o, r);
-	}
+	if (!r || spec->on_visit)
+		return find(spec, o, r, out, err);
+	if (o->exchange)
+		index_count_hit(o->exchange->indexes[RULESET_ACTIVE]);
+	r->was_cached = true;
 	*out = r;
-	return rc;
+	return TIDE_OK;
 }

@@ -1,45 +1,8 @@
-/* route.h: which queues, and which shards of them, a message goes to.
- *
- * Where every script on the way says that its decision depends on the routing
- * key alone, the exchange remembers the whole of it and no script is called
- * until a binding or a generation changes. Where that becomes too much, the
- * oldest go, so those that have been outdated by a change go first. */
+/* route.h: which queues, and which shards of them, a message goes to. */
 #ifndef TIDE_BROKER_ROUTE_H
 #define TIDE_BROKER_ROUTE_H
 
-#include "exchange.h"
-#include "queue.h"
-
-#define ROUTE_CACHE_MAX 8192 /* keys that an exchange remembers */
-/* What all exchanges remember may take this share of the memory for messages. */
-#define ROUTE_CACHE_SHARE 16
-#define ROUTE_ASK ((unsigned)-1)
-
-struct route_target {
-	struct queue *queue;
-	unsigned shard; /* ROUTE_ASK: the script is asked for each message */
-	bool has_rank;  /* else the script is asked for each message */
-	double rank;
-	const struct binding
-		*binding; /* that led there; NULL from the default exchange */
-};
-
-struct route {
-	UT_hash_handle hh;              /* of the exchange that remembers it */
-	TAILQ_ENTRY(route) memory_link; /* in the order in which they were made */
-	struct exchange *exchange;
-	uint64_t version;
-	uint64_t epoch;
-	struct route_target *targets;
-	unsigned count;
-	unsigned cap;
-	bool is_pure;
-	/* For EXPLAIN. Not beside is_pure: it is written for each message, and reading
-	 * both at once then would wait for the write. */
-	bool was_cached;
-	size_t key_len;
-	char key[];
-};
+#include "route_cache.h"
 
 struct decide_spec;
 struct outcome;
@@ -48,8 +11,5 @@ struct outcome;
  * call. Only a live decision by the active rules is remembered. */
 TIDE_MUST_USE int route_find(const struct decide_spec *spec, const struct outcome *o,
 			     const struct route **out, struct error *err);
-void route_cache_clear(struct exchange *x);
-/* Accepts NULL. */
-void route_destroy(struct route *r);
 
 #endif

@@ -6,7 +6,9 @@
 #include "exchange.h"
 #include "queue.h"
 
-bool vhost_name_is_valid(struct slice name)
+/* "/" or 1–255 bytes of a name without '/' and ':', which separate the parts
+ * of Redis's keys. */
+static bool name_is_valid(struct slice name)
 {
 	if (slice_is(name, "/"))
 		return true;
@@ -24,7 +26,7 @@ struct vhost *vhost_find(struct broker *b, struct slice name)
 
 static int check_name(struct slice name, struct error *err)
 {
-	if (vhost_name_is_valid(name))
+	if (name_is_valid(name))
 		return TIDE_OK;
 	return error_set(err, TIDE_ESYNTAX,
 			 "'%" SLICE_FMT "' is no vhost: wanted is / or a name of 1-255 "
@@ -48,7 +50,7 @@ static struct vhost *create(struct broker *b, struct slice name)
 int vhost_open(struct broker *b, struct slice name, struct vhost **out, struct error *err)
 {
 	if (!vhost_find(b, name) && HASH_COUNT(b->vhosts) >= b->config.vhosts_max &&
-	    vhost_name_is_valid(name))
+	    name_is_valid(name))
 		return error_set(err, TIDE_ELIMIT,
 				 "there are %u vhosts already, which is the limit",
 				 HASH_COUNT(b->vhosts));

@@ -28,9 +28,6 @@ struct vhost {
 	TAILQ_ENTRY(vhost) idle_link;
 };
 
-/* "/" or 1–255 bytes of a name without '/' and ':', which separate the parts
- * of Redis's keys. */
-bool vhost_name_is_valid(struct slice name);
 struct vhost *vhost_find(struct broker *b, struct slice name);
 /* The vhost, made when it is new. */
 TIDE_MUST_USE int vhost_open(struct broker *b, struct slice name, struct vhost **out,

@@ -144,7 +144,7 @@ static void link_dead_letter(struct circles *c, const struct queue *q, const cha
 		for (unsigned i = 0; i < d.copy_count; i++)
 			link_outcome(c, q, &d.copies[i]);
 	}
-	decision_deinit(&d);
+	decide_deinit(&d);
 	msg_unref(dead);
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "rules/engine/bundle.h"
+#include "rules/sandbox/bundle.h"
 #include "text.h"
 
 /* What follows the number of "10-orders"; the number in `*order`, -1 for none. */

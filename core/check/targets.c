@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "broker/exchange.h"
 #include "broker/queue.h"
-#include "rules/engine/bundle.h"
+#include "rules/sandbox/bundle.h"
 #include "text.h"
 
 struct sender {

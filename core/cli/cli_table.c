@@ -84,6 +84,7 @@ static void append_time(struct buf *out, json_int_t unix_ms)
 	time_t seconds = (time_t)(unix_ms / 1000);
 	struct tm tm;
 	char text[32];
+
 	if (unix_ms <= 0 || !gmtime_r(&seconds, &tm) ||
 	    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm) == 0) {
 		buf_append_char(out, '-');

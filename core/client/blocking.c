@@ -21,11 +21,10 @@ struct blocking {
 	struct tidemq_error refusal; /* the first of the pipelined requests' */
 };
 
-/* ---- waiting ------------------------------------------------------------- */
-
 static void on_late(uv_timer_t *timer)
 {
 	struct blocking *b = timer->data;
+
 	b->is_late = true;
 	/* The turn that ran this timer must not go on to wait for input. */
 	uv_stop(&b->loop);
@@ -39,6 +38,7 @@ static int wait_until(struct tidemq_client *c, until_fn is_reached, const void *
 		      int64_t timeout_ms)
 {
 	struct blocking *b = c->blocking;
+
 	b->is_late = false;
 	if (timeout_ms >= 0)
 		uv_timer_start(&b->timer, on_late, (uint64_t)timeout_ms, 0);
@@ -69,13 +69,12 @@ static int wait_reply(struct tidemq_client *c, until_fn is_reached, const void *
 		      int64_t longer_ms)
 {
 	int64_t timeout_ms = c->options.request_timeout_ms;
+
 	if (timeout_ms > 0)
 		timeout_ms += longer_ms;
-	int status = wait_until(c, is_reached, ctx, timeout_ms);
-	return status == TIDEMQ_ETIMEDOUT ? give_up(c, timeout_ms) : status;
+	int rc = wait_until(c, is_reached, ctx, timeout_ms);
+	return rc == TIDEMQ_ETIMEDOUT ? give_up(c, timeout_ms) : rc;
 }
-
-/* ---- handlers ------------------------------------------------------------ */
 
 static void on_connected(struct tidemq_client *c, const struct tidemq_error *why,
 			 void *ctx)
@@ -96,14 +95,13 @@ static void on_event(struct tidemq_client *c, unsigned channel, const char *text
 		     void *ctx)
 {
 	static const char prefix[] = "cancelled ";
+
 	if (strncmp(text, prefix, sizeof(prefix) - 1) != 0)
 		return;
 	struct cancelled *item = mem_zalloc(sizeof(*item));
 	snprintf(item->text, sizeof(item->text), "%s", text + sizeof(prefix) - 1);
 	TAILQ_INSERT_TAIL(&c->blocking->cancellations, item, link);
 }
-
-/* ---- connect and disconnect ---------------------------------------------- */
 
 static bool is_settled(const struct tidemq_client *c, const void *ctx)
 {
@@ -132,13 +130,13 @@ static void free_blocking(struct blocking *b)
 static struct blocking *create_blocking(struct tidemq_error *err)
 {
 	struct blocking *b = mem_zalloc(sizeof(*b));
+
 	TAILQ_INIT(&b->inbox);
 	TAILQ_INIT(&b->cancellations);
 	buf_init(&b->reply_text);
-	int status = uv_loop_init(&b->loop);
-	if (status != 0) {
-		client_fail(err, TIDEMQ_ECONNECT, "no event loop: %s",
-			    uv_strerror(status));
+	int rc = uv_loop_init(&b->loop);
+	if (rc != 0) {
+		client_fail(err, TIDEMQ_ECONNECT, "no event loop: %s", uv_strerror(rc));
 		mem_free(b);
 		return NULL;
 	}
@@ -156,6 +154,7 @@ struct tidemq_client *tidemq_connect(const char *url,
 							 .on_msg = on_msg,
 							 .on_event = on_event };
 	struct blocking *b = create_blocking(err);
+
 	if (!b)
 		return NULL;
 	struct tidemq_client *c = client_start(&b->loop, url, options, &handlers, err);
@@ -182,8 +181,6 @@ void tidemq_disconnect(struct tidemq_client *c)
 	free_blocking(b);
 }
 
-/* ---- requests ------------------------------------------------------------ */
-
 struct blocking_call {
 	bool is_done;
 	bool is_document;
@@ -199,6 +196,7 @@ static void on_call_done(struct tidemq_client *c, const struct tidemq_reply *rep
 			 void *ctx)
 {
 	struct blocking_call *call = ctx;
+
 	call->is_done = true;
 	call->is_document = reply->is_document;
 	buf_clear(&c->blocking->reply_text);
@@ -218,48 +216,50 @@ static bool has_room(const struct tidemq_client *c, const void *ctx)
 /* Wait until a request may be sent. */
 static int make_room(struct tidemq_client *c)
 {
-	int status = client_check(c);
-	return status == TIDEMQ_EBUSY ? wait_reply(c, has_room, NULL, 0) : status;
+	int rc = client_check(c);
+
+	return rc == TIDEMQ_EBUSY ? wait_reply(c, has_room, NULL, 0) : rc;
 }
 
 static int finish_call(struct tidemq_client *c, struct blocking_call *call,
 		       int64_t longer_ms, struct tidemq_reply *reply)
 {
-	int status = wait_reply(c, is_call_done, call, longer_ms);
-	if (status == TIDEMQ_OK) {
+	int rc = wait_reply(c, is_call_done, call, longer_ms);
+
+	if (rc == TIDEMQ_OK) {
 		c->error = call->error;
-		status = call->error.status;
+		rc = call->error.status;
 	}
 	if (reply)
 		*reply = (struct tidemq_reply){
-			.status = status,
+			.status = rc,
 			.word = c->error.word,
-			.text = status == TIDEMQ_OK ? buf_cstr(&c->blocking->reply_text)
-						    : c->error.text,
+			.text = rc == TIDEMQ_OK ? buf_cstr(&c->blocking->reply_text)
+						: c->error.text,
 			.is_document = call->is_document,
 		};
 	if (reply)
-		reply->len = status == TIDEMQ_OK ? buf_len(&c->blocking->reply_text)
-						 : strlen(reply->text);
-	return status;
+		reply->len = rc == TIDEMQ_OK ? buf_len(&c->blocking->reply_text)
+					     : strlen(reply->text);
+	return rc;
 }
 
 static int request(struct tidemq_client *c, const char *line, struct slice payload,
 		   int64_t longer_ms, struct tidemq_reply *reply)
 {
 	struct blocking_call call = { 0 };
-	int status = make_room(c);
-	if (status == TIDEMQ_OK)
-		status = tidemq_send(c, line, payload.data, payload.len, on_call_done,
-				     &call);
-	if (status == TIDEMQ_OK)
+	int rc = make_room(c);
+
+	if (rc == TIDEMQ_OK)
+		rc = tidemq_send(c, line, payload.data, payload.len, on_call_done, &call);
+	if (rc == TIDEMQ_OK)
 		return finish_call(c, &call, longer_ms, reply);
 	if (reply)
-		*reply = (struct tidemq_reply){ .status = status,
+		*reply = (struct tidemq_reply){ .status = rc,
 						.word = c->error.word,
 						.text = c->error.text,
 						.len = strlen(c->error.text) };
-	return status;
+	return rc;
 }
 
 int tidemq_request(struct tidemq_client *c, const char *line, const void *payload,
@@ -272,39 +272,39 @@ int tidemq_request(struct tidemq_client *c, const char *line, const void *payloa
 static int request_take(struct tidemq_client *c, struct buf *line, int encoded,
 			int64_t longer_ms, struct tidemq_reply *reply)
 {
-	int status = encoded;
-	if (status == TIDEMQ_OK)
-		status = request(c, buf_cstr(line), (struct slice){ NULL, 0 }, longer_ms,
-				 reply);
-	buf_deinit(line);
-	return status;
-}
+	int rc = encoded;
 
-/* ---- publishing ---------------------------------------------------------- */
+	if (rc == TIDEMQ_OK)
+		rc = request(c, buf_cstr(line), (struct slice){ NULL, 0 }, longer_ms,
+			     reply);
+	buf_deinit(line);
+	return rc;
+}
 
 int tidemq_publish(struct tidemq_client *c, const struct tidemq_publication *p,
 		   struct tidemq_receipt *receipt)
 {
 	struct blocking_call call = { 0 };
 	struct tidemq_reply reply;
-	int status = make_room(c);
-	if (status == TIDEMQ_OK)
-		status = tidemq_send_publication(c, 0, p, on_call_done, &call);
-	if (status == TIDEMQ_OK)
-		status = finish_call(c, &call, 0, &reply);
-	if (status != TIDEMQ_OK || !receipt)
-		return status;
-	status = tidemq_reply_receipt(&reply, receipt);
-	return status == TIDEMQ_OK
-		       ? TIDEMQ_OK
-		       : client_fail(&c->error, status,
-				     "the broker's confirm is not understood");
+	int rc = make_room(c);
+
+	if (rc == TIDEMQ_OK)
+		rc = tidemq_send_publication(c, 0, p, on_call_done, &call);
+	if (rc == TIDEMQ_OK)
+		rc = finish_call(c, &call, 0, &reply);
+	if (rc != TIDEMQ_OK || !receipt)
+		return rc;
+	rc = tidemq_reply_receipt(&reply, receipt);
+	return rc == TIDEMQ_OK ? TIDEMQ_OK
+			       : client_fail(&c->error, rc,
+					     "the broker's confirm is not understood");
 }
 
 static void on_pipelined(struct tidemq_client *c, const struct tidemq_reply *reply,
 			 void *ctx)
 {
 	struct tidemq_error *refusal = &c->blocking->refusal;
+
 	if (reply->status != TIDEMQ_OK && refusal->status == TIDEMQ_OK)
 		client_fail_remote(refusal, reply->status, slice_from(reply->word),
 				   (struct slice){ reply->text, reply->len });
@@ -314,6 +314,7 @@ static void on_pipelined(struct tidemq_client *c, const struct tidemq_reply *rep
 static int take_refusal(struct tidemq_client *c)
 {
 	struct tidemq_error *refusal = &c->blocking->refusal;
+
 	if (refusal->status == TIDEMQ_OK)
 		return TIDEMQ_OK;
 	c->error = *refusal;
@@ -323,12 +324,13 @@ static int take_refusal(struct tidemq_client *c)
 
 int tidemq_publish_pipelined(struct tidemq_client *c, const struct tidemq_publication *p)
 {
-	int status = make_room(c);
-	if (status == TIDEMQ_OK)
-		status = take_refusal(c);
-	if (status == TIDEMQ_OK)
-		status = tidemq_send_publication(c, 0, p, on_pipelined, NULL);
-	return status;
+	int rc = make_room(c);
+
+	if (rc == TIDEMQ_OK)
+		rc = take_refusal(c);
+	if (rc == TIDEMQ_OK)
+		rc = tidemq_send_publication(c, 0, p, on_pipelined, NULL);
+	return rc;
 }
 
 static bool is_confirmed(const struct tidemq_client *c, const void *ctx)
@@ -338,37 +340,38 @@ static bool is_confirmed(const struct tidemq_client *c, const void *ctx)
 
 int tidemq_flush(struct tidemq_client *c)
 {
-	int status = wait_reply(c, is_confirmed, NULL, 0);
+	int rc = wait_reply(c, is_confirmed, NULL, 0);
 	int refused = take_refusal(c);
-	return status == TIDEMQ_OK ? refused : status;
-}
 
-/* ---- consuming ----------------------------------------------------------- */
+	return rc == TIDEMQ_OK ? refused : rc;
+}
 
 int tidemq_subscribe(struct tidemq_client *c, const char *queue, const char *sid,
 		     unsigned prefetch, bool auto_ack)
 {
 	struct buf line;
+
 	buf_init(&line);
 	buf_append_text(&line, "SUB ");
-	int status = encode_word(&line, queue, "queue", false, &c->error);
+	int rc = encode_word(&line, queue, "queue", false, &c->error);
 	buf_append_char(&line, ' ');
-	if (status == TIDEMQ_OK)
-		status = encode_word(&line, sid, "subscription's name", false, &c->error);
+	if (rc == TIDEMQ_OK)
+		rc = encode_word(&line, sid, "subscription's name", false, &c->error);
 	if (prefetch > 0)
 		buf_printf(&line, " prefetch=%u", prefetch);
 	if (auto_ack)
 		buf_append_text(&line, " ack=auto");
-	return request_take(c, &line, status, 0, NULL);
+	return request_take(c, &line, rc, 0, NULL);
 }
 
 int tidemq_unsubscribe(struct tidemq_client *c, const char *sid)
 {
 	struct buf line;
+
 	buf_init(&line);
 	buf_append_text(&line, "UNSUB ");
-	int status = encode_word(&line, sid, "subscription's name", false, &c->error);
-	return request_take(c, &line, status, 0, NULL);
+	int rc = encode_word(&line, sid, "subscription's name", false, &c->error);
+	return request_take(c, &line, rc, 0, NULL);
 }
 
 int tidemq_get(struct tidemq_client *c, const char *queue, unsigned max, int64_t wait_ms,
@@ -376,21 +379,22 @@ int tidemq_get(struct tidemq_client *c, const char *queue, unsigned max, int64_t
 {
 	struct tidemq_reply reply;
 	struct buf line;
+
 	buf_init(&line);
 	buf_append_text(&line, "GET ");
-	int status = encode_word(&line, queue, "queue", false, &c->error);
+	int rc = encode_word(&line, queue, "queue", false, &c->error);
 	buf_printf(&line, " max=%u", max);
 	if (wait_ms > 0)
 		buf_printf(&line, " wait=%" PRId64, wait_ms);
 	if (auto_ack)
 		buf_append_text(&line, " ack=auto");
 	*count = 0;
-	status = request_take(c, &line, status, wait_ms > 0 ? wait_ms : 0, &reply);
+	rc = request_take(c, &line, rc, wait_ms > 0 ? wait_ms : 0, &reply);
 	uint64_t n;
-	if (status == TIDEMQ_OK &&
+	if (rc == TIDEMQ_OK &&
 	    slice_to_uint((struct slice){ reply.text, reply.len }, max, &n))
 		*count = (unsigned)n;
-	return status;
+	return rc;
 }
 
 static bool has_arrival(const struct tidemq_client *c, const void *ctx)
@@ -402,12 +406,13 @@ static bool has_arrival(const struct tidemq_client *c, const void *ctx)
 int tidemq_next(struct tidemq_client *c, int64_t timeout_ms, struct tidemq_msg **out)
 {
 	struct blocking *b = c->blocking;
+
 	*out = NULL;
-	int status = wait_until(c, has_arrival, NULL, timeout_ms);
-	if (status == TIDEMQ_ETIMEDOUT)
-		return client_fail(&c->error, status, "no message came");
-	if (status != TIDEMQ_OK)
-		return status;
+	int rc = wait_until(c, has_arrival, NULL, timeout_ms);
+	if (rc == TIDEMQ_ETIMEDOUT)
+		return client_fail(&c->error, rc, "no message came");
+	if (rc != TIDEMQ_OK)
+		return rc;
 	struct msg_box *box = TAILQ_FIRST(&b->inbox);
 	if (box) {
 		TAILQ_REMOVE(&b->inbox, box, link);
@@ -442,24 +447,26 @@ static int settle(struct tidemq_client *c, const struct tidemq_msg *m, const cha
 		  const char *option, int64_t value_ms)
 {
 	struct buf line;
+
 	buf_init(&line);
-	int status = settle_line(c, m, &line, verb, option, value_ms);
-	return request_take(c, &line, status, 0, NULL);
+	int rc = settle_line(c, m, &line, verb, option, value_ms);
+	return request_take(c, &line, rc, 0, NULL);
 }
 
 int tidemq_ack_pipelined(struct tidemq_client *c, const struct tidemq_msg *m)
 {
 	struct buf line;
+
 	buf_init(&line);
-	int status = make_room(c);
-	if (status == TIDEMQ_OK)
-		status = take_refusal(c);
-	if (status == TIDEMQ_OK)
-		status = settle_line(c, m, &line, "ACK", "", -1);
-	if (status == TIDEMQ_OK)
-		status = tidemq_send(c, buf_cstr(&line), NULL, 0, on_pipelined, NULL);
+	int rc = make_room(c);
+	if (rc == TIDEMQ_OK)
+		rc = take_refusal(c);
+	if (rc == TIDEMQ_OK)
+		rc = settle_line(c, m, &line, "ACK", "", -1);
+	if (rc == TIDEMQ_OK)
+		rc = tidemq_send(c, buf_cstr(&line), NULL, 0, on_pipelined, NULL);
 	buf_deinit(&line);
-	return status;
+	return rc;
 }
 
 int tidemq_ack(struct tidemq_client *c, const struct tidemq_msg *m)
@@ -472,6 +479,7 @@ int tidemq_nack(struct tidemq_client *c, const struct tidemq_msg *m, enum tidemq
 	static const char *const options[] = { [TIDEMQ_NACK_RETRY] = "",
 					       [TIDEMQ_NACK_REQUEUE] = " requeue",
 					       [TIDEMQ_NACK_DEAD] = " dead" };
+
 	return settle(c, m, "NACK", options[how], -1);
 }
 

@@ -14,11 +14,10 @@
 #define PAYLOAD_MAX_BYTES (256u * 1024 * 1024)
 #define READ_LEN 65536
 
-/* ---- replies ------------------------------------------------------------- */
-
 static struct client_channel *get_channel(struct tidemq_client *c, unsigned number)
 {
 	struct client_channel *channel;
+
 	HASH_FIND_INT(c->channels, &number, channel);
 	if (channel)
 		return channel;
@@ -33,6 +32,7 @@ static void expect_reply(struct tidemq_client *c, unsigned channel,
 			 tidemq_reply_fn on_reply, void *ctx)
 {
 	struct pending *p = mem_zalloc(sizeof(*p));
+
 	p->on_reply = on_reply;
 	p->ctx = ctx;
 	TAILQ_INSERT_TAIL(&get_channel(c, channel)->pending, p, link);
@@ -43,6 +43,7 @@ static struct pending *take_pending(struct tidemq_client *c,
 				    struct client_channel *channel)
 {
 	struct pending *p = TAILQ_FIRST(&channel->pending);
+
 	if (!p)
 		return NULL;
 	TAILQ_REMOVE(&channel->pending, p, link);
@@ -66,8 +67,10 @@ static void fail_pending(struct tidemq_client *c)
 					    .text = c->loss.text,
 					    .len = strlen(c->loss.text) };
 	struct client_channel *channel, *next;
+
 	HASH_ITER (hh, c->channels, channel, next) {
 		struct pending *p;
+
 		while ((p = take_pending(c, channel)))
 			answer(c, p, &reply);
 	}
@@ -88,6 +91,7 @@ static void on_answer(struct tidemq_client *c, const struct decoder_item *item)
 {
 	struct client_channel *channel = get_channel(c, item->channel);
 	struct pending *p = take_pending(c, channel);
+
 	if (!p) {
 		on_unasked(c, item);
 		return;
@@ -108,6 +112,7 @@ static void on_answer(struct tidemq_client *c, const struct decoder_item *item)
 static void on_event(struct tidemq_client *c, const struct decoder_item *item)
 {
 	struct slice text = item->text;
+
 	if (slice_is(text, "heartbeat"))
 		return;
 	if (slice_has_prefix(text, "closed ")) {
@@ -132,11 +137,10 @@ static void dispatch(struct tidemq_client *c, struct decoder_item *item)
 		on_answer(c, item);
 }
 
-/* ---- reading ------------------------------------------------------------- */
-
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
 	struct tidemq_client *c = handle->data;
+
 	if (buf_try_reserve(&c->decoder.in, READ_LEN) != TIDE_OK) {
 		*buf = uv_buf_init(NULL, 0);
 		return;
@@ -164,6 +168,7 @@ static bool is_alive(const struct tidemq_client *c)
 static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
 {
 	struct tidemq_client *c = stream->data;
+
 	if (len < 0) {
 		on_end(c, (int)len);
 		return;
@@ -171,25 +176,24 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
 	buf_grow(&c->decoder.in, (size_t)len);
 	struct decoder_item item;
 	struct tidemq_error err;
-	int status;
-	while ((status = decoder_next(&c->decoder, &item, &err)) == TIDEMQ_OK) {
+	int rc;
+	while ((rc = decoder_next(&c->decoder, &item, &err)) == TIDEMQ_OK) {
 		dispatch(c, &item);
 		if (!is_alive(c))
 			return;
 	}
-	if (status != TIDE_AGAIN) {
+	if (rc != TIDE_AGAIN) {
 		c->loss = err;
 		client_lose(c);
 	}
 }
-
-/* ---- writing ------------------------------------------------------------- */
 
 static void flush(struct tidemq_client *c);
 
 static void on_written(uv_write_t *req, int status)
 {
 	struct tidemq_client *c = req->data;
+
 	c->is_writing = false;
 	buf_clear(&c->writing);
 	if (!is_alive(c))
@@ -217,6 +221,7 @@ static void flush(struct tidemq_client *c)
 static void on_prepare(uv_prepare_t *prepare)
 {
 	struct tidemq_client *c = prepare->data;
+
 	uv_prepare_stop(prepare);
 	flush(c);
 }
@@ -253,15 +258,15 @@ int tidemq_send(struct tidemq_client *c, const char *line, const void *payload,
 {
 	struct request_head head;
 	struct slice text = slice_from(line);
-	int status = client_check(c);
-	if (status == TIDEMQ_OK)
-		status = encode_inspect(text, &head, &c->error);
-	if (status == TIDEMQ_OK)
-		status =
-			encode_request(&c->out, text, &head,
-				       (struct slice){ payload, payload_len }, &c->error);
-	if (status != TIDEMQ_OK)
-		return status;
+	int rc = client_check(c);
+
+	if (rc == TIDEMQ_OK)
+		rc = encode_inspect(text, &head, &c->error);
+	if (rc == TIDEMQ_OK)
+		rc = encode_request(&c->out, text, &head,
+				    (struct slice){ payload, payload_len }, &c->error);
+	if (rc != TIDEMQ_OK)
+		return rc;
 	expect_reply(c, head.channel, on_reply, ctx);
 	flush_soon(c);
 	return TIDEMQ_OK;
@@ -271,23 +276,25 @@ int tidemq_send_publication(struct tidemq_client *c, unsigned channel,
 			    const struct tidemq_publication *p, tidemq_reply_fn on_reply,
 			    void *ctx)
 {
-	int status = client_check(c);
-	if (status != TIDEMQ_OK)
-		return status;
+	int rc = client_check(c);
+
+	if (rc != TIDEMQ_OK)
+		return rc;
 	struct buf line;
 	buf_init(&line);
-	status = encode_publication(&line, channel, p, &c->error);
-	if (status == TIDEMQ_OK)
-		status = tidemq_send(c, buf_cstr(&line), p->payload, p->payload_len,
-				     on_reply, ctx);
+	rc = encode_publication(&line, channel, p, &c->error);
+	if (rc == TIDEMQ_OK)
+		rc = tidemq_send(c, buf_cstr(&line), p->payload, p->payload_len, on_reply,
+				 ctx);
 	buf_deinit(&line);
-	return status;
+	return rc;
 }
 
 int tidemq_reply_receipt(const struct tidemq_reply *reply, struct tidemq_receipt *receipt)
 {
 	struct slice text = { reply->text, reply->len };
 	const size_t id_len = sizeof(receipt->id) - 1;
+
 	if (reply->status != TIDEMQ_OK || text.len < id_len + 2 ||
 	    text.data[id_len] != ' ')
 		return TIDEMQ_EPROTOCOL;
@@ -310,11 +317,10 @@ int tidemq_reply_receipt(const struct tidemq_reply *reply, struct tidemq_receipt
 	return TIDEMQ_OK;
 }
 
-/* ---- HELLO and heartbeat ------------------------------------------------- */
-
 static void on_heartbeat(uv_timer_t *timer)
 {
 	struct tidemq_client *c = timer->data;
+
 	buf_append_text(&c->out, "\r\n");
 	flush(c);
 }
@@ -363,14 +369,12 @@ void client_greet(struct tidemq_client *c)
 		buf_printf(out, " heartbeat=%" PRId64, c->options.heartbeat_ms);
 	buf_append_text(out, "\r\n");
 	expect_reply(c, 0, on_hello, NULL);
-	int status = uv_read_start(&c->socket.stream, on_alloc, on_read);
-	if (status != 0)
-		on_end(c, status);
+	int rc = uv_read_start(&c->socket.stream, on_alloc, on_read);
+	if (rc != 0)
+		on_end(c, rc);
 	else
 		flush(c);
 }
-
-/* ---- start and end ------------------------------------------------------- */
 
 static void on_connect_timeout(uv_timer_t *timer)
 {
@@ -387,6 +391,7 @@ static int fill_options(struct tidemq_client *c, const struct tidemq_options *op
 			struct tidemq_error *err)
 {
 	struct tidemq_options *o = &c->options;
+
 	if (options)
 		*o = *options;
 	if (o->connect_timeout_ms <= 0)
@@ -415,6 +420,7 @@ static int fill_options(struct tidemq_client *c, const struct tidemq_options *op
 static void free_client(struct tidemq_client *c)
 {
 	struct client_channel *channel, *next;
+
 	HASH_ITER (hh, c->channels, channel, next) {
 		HASH_DEL(c->channels, channel);
 		mem_free(channel);
@@ -436,6 +442,7 @@ struct tidemq_client *client_start(uv_loop_t *loop, const char *url,
 				   struct tidemq_error *err)
 {
 	struct tidemq_client *c = mem_zalloc(sizeof(*c));
+
 	c->loop = loop;
 	c->handlers = *handlers;
 	if (client_url_parse(url, &c->url, err) != TIDEMQ_OK ||
@@ -483,6 +490,7 @@ void client_finish(struct tidemq_client *c)
 void client_on_handle_closed(uv_handle_t *handle)
 {
 	struct tidemq_client *c = handle->data;
+
 	c->handles--;
 	client_finish(c);
 }
@@ -490,6 +498,7 @@ void client_on_handle_closed(uv_handle_t *handle)
 static void on_socket_closed(uv_handle_t *handle)
 {
 	struct tidemq_client *c = handle->data;
+
 	c->socket_is_open = false;
 	client_on_handle_closed(handle);
 }

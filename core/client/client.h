@@ -98,8 +98,6 @@ void client_lose(struct tidemq_client *c);
 /* May a request be sent now? TIDEMQ_OK, TIDEMQ_EBUSY, TIDEMQ_ECLOSED. */
 TIDE_MUST_USE int client_check(struct tidemq_client *c);
 
-/* ---- between dial.c and conn.c ------------------------------------------- */
-
 /* Begin to connect; a failure is reported through the loop. */
 void dial_start(struct tidemq_client *c);
 /* The socket is connected: read, and say HELLO. */

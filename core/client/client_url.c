@@ -71,7 +71,7 @@ static int parse(struct slice text, struct client_url *out, struct error *err)
 	} else {
 		rc = error_set(err, TIDE_ESYNTAX,
 			       "'%.*s' must begin with " SCHEME_TCP " or " SCHEME_UNIX,
-			       (int)(text.len < 100 ? text.len : 100), text.data);
+			       SLICE_HEAD(text, 100));
 	}
 	if (rc == TIDE_OK && out->at.user && !out->at.user[0])
 		rc = error_set(err, TIDE_ESYNTAX, "the user is empty");

@@ -17,14 +17,13 @@ void decoder_deinit(struct decoder *d)
 	buf_deinit(&d->in);
 }
 
-/* ---- words --------------------------------------------------------------- */
-
 /* Take the next word off `line`; an empty one when the line is at its end. */
 static struct slice take_word(struct slice *line)
 {
 	const char *space = line->len ? memchr(line->data, ' ', line->len) : NULL;
 	size_t len = space ? (size_t)(space - line->data) : line->len;
 	struct slice word = { line->data, len };
+
 	*line = slice_skip(*line, space ? len + 1 : len);
 	return word;
 }
@@ -33,8 +32,10 @@ static struct slice take_word(struct slice *line)
 static struct slice take_last_word(struct slice *line)
 {
 	const char *space = line->len ? memrchr(line->data, ' ', line->len) : NULL;
+
 	if (!space) {
 		struct slice all = *line;
+
 		line->len = 0;
 		return all;
 	}
@@ -53,8 +54,6 @@ static int broken(struct tidemq_error *err, struct slice line)
 			   SLICE_ARG(line));
 }
 
-/* ---- messages ------------------------------------------------------------ */
-
 void tidemq_msg_free(struct tidemq_msg *m)
 {
 	if (m)
@@ -72,6 +71,7 @@ const char *tidemq_msg_header(const struct tidemq_msg *m, const char *name)
 static size_t count_headers(struct slice line)
 {
 	size_t count = 0;
+
 	/* Most messages have none. */
 	if (!memmem(line.data, line.len, " h:", 3))
 		return 0;
@@ -85,6 +85,7 @@ static size_t count_headers(struct slice line)
 static const char *word_text(struct slice word)
 {
 	char *text = (char *)(uintptr_t)word.data;
+
 	text[word.len] = 0;
 	return slice_is(word, "-") ? "" : text;
 }
@@ -115,6 +116,7 @@ static bool parse_uint(struct slice s, uint64_t max, uint64_t *out)
 static bool parse_option(struct slice word, struct tidemq_msg *m)
 {
 	uint64_t n;
+
 	if (slice_has_prefix(word, "id=")) {
 		if (word.len != 3 + sizeof(m->id) - 1)
 			return false;
@@ -141,6 +143,7 @@ static bool parse_msg(struct slice line, struct tidemq_msg *m,
 	struct slice sid = take_word(&line);
 	struct slice tag = take_word(&line);
 	uint64_t attempt = 0;
+
 	if (sid.len == 0 || !parse_uint(take_word(&line), UINT32_MAX, &attempt))
 		return false;
 	if (!slice_is(tag, "-") && !parse_uint(tag, UINT64_MAX, &m->tag))
@@ -152,6 +155,7 @@ static bool parse_msg(struct slice line, struct tidemq_msg *m,
 	m->attempt = (unsigned)attempt;
 	while (line.len > 0) {
 		struct slice word = take_word(&line);
+
 		if (slice_has_prefix(word, "h:")) {
 			if (!parse_header(word, &headers[m->header_count++]))
 				return false;
@@ -173,6 +177,7 @@ static int build_msg(struct slice line, struct slice body, unsigned channel,
 	size_t headers_size = header_count * sizeof(struct tidemq_header);
 	struct msg_box *box =
 		mem_try_alloc(sizeof(*box) + headers_size + line.len + 1 + body.len + 1);
+
 	if (!box)
 		return client_fail(err, TIDEMQ_ENOMEM,
 				   "no memory for a message of %zu bytes", body.len);
@@ -198,8 +203,6 @@ static int build_msg(struct slice line, struct slice body, unsigned channel,
 	*out = m;
 	return TIDEMQ_OK;
 }
-
-/* ---- items --------------------------------------------------------------- */
 
 static const struct {
 	const char *word;
@@ -234,10 +237,12 @@ static int parse_line(struct decoder *d, struct slice line, struct tidemq_error 
 {
 	struct slice whole = line, code = { line.data, 0 };
 	struct slice word = take_word(&line);
+
 	d->channel = 0;
 	d->body_len = 0;
 	if (slice_has_prefix(word, "@")) {
 		uint64_t n;
+
 		if (!slice_to_uint(slice_skip(word, 1), CHANNEL_MAX, &n))
 			return broken(err, whole);
 		d->channel = (unsigned)n;
@@ -249,6 +254,7 @@ static int parse_line(struct decoder *d, struct slice line, struct tidemq_error 
 		code = take_word(&line);
 	if (d->has_body) {
 		uint64_t len;
+
 		if (!slice_to_uint(take_last_word(&line), SIZE_MAX / 2, &len))
 			return broken(err, whole);
 		if (len > d->body_max)
@@ -279,6 +285,7 @@ static int find_line(struct decoder *d, struct tidemq_error *err)
 	const char *end = all.len > d->scanned ? memchr(all.data + d->scanned, '\n',
 							all.len - d->scanned)
 					       : NULL;
+
 	if (!end) {
 		d->scanned = all.len;
 		if (all.len > DECODE_LINE_MAX)
@@ -288,9 +295,9 @@ static int find_line(struct decoder *d, struct tidemq_error *err)
 		return TIDE_AGAIN;
 	}
 	size_t line_len = (size_t)(end - all.data) + 1;
-	int status = parse_line(d, without_line_end(all.data, line_len), err);
-	if (status != TIDEMQ_OK)
-		return status;
+	int rc = parse_line(d, without_line_end(all.data, line_len), err);
+	if (rc != TIDEMQ_OK)
+		return rc;
 	d->scanned = 0;
 	d->line_len = line_len;
 	return TIDEMQ_OK;
@@ -301,6 +308,7 @@ static int measure_body(struct decoder *d, size_t *out, struct tidemq_error *err
 {
 	struct slice rest = slice_skip(buf_slice(&d->in), d->line_len);
 	size_t len = d->body_len;
+
 	if (rest.len <= len || (rest.data[len] == '\r' && rest.len - len < 2)) {
 		if (buf_try_reserve(&d->in,
 				    len + 2 - (rest.len < len ? rest.len : len)) !=
@@ -323,6 +331,7 @@ static int give(struct decoder *d, size_t body_and_end, struct decoder_item *out
 {
 	const char *data = buf_slice(&d->in).data;
 	struct slice body = { data + d->line_len, d->body_len };
+
 	*out = (struct decoder_item){
 		.kind = d->kind,
 		.channel = d->channel,
@@ -344,11 +353,12 @@ int decoder_next(struct decoder *d, struct decoder_item *out, struct tidemq_erro
 	buf_consume(&d->in, d->done);
 	d->done = 0;
 	if (d->line_len == 0) {
-		int status = find_line(d, err);
-		if (status != TIDEMQ_OK)
-			return status;
+		int rc = find_line(d, err);
+
+		if (rc != TIDEMQ_OK)
+			return rc;
 	}
 	size_t body_and_end = 0;
-	int status = d->has_body ? measure_body(d, &body_and_end, err) : TIDEMQ_OK;
-	return status == TIDEMQ_OK ? give(d, body_and_end, out, err) : status;
+	int rc = d->has_body ? measure_body(d, &body_and_end, err) : TIDEMQ_OK;
+	return rc == TIDEMQ_OK ? give(d, body_and_end, out, err) : rc;
 }

@@ -19,6 +19,7 @@ static void give_up(struct tidemq_client *c, int uv_error)
 static void on_failed_socket_closed(uv_handle_t *handle)
 {
 	struct tidemq_client *c = handle->data;
+
 	c->socket_is_open = false;
 	if (c->state == CLIENT_CONNECTING)
 		try_next(c);
@@ -28,6 +29,7 @@ static void on_failed_socket_closed(uv_handle_t *handle)
 static void on_connect(uv_connect_t *req, int status)
 {
 	struct tidemq_client *c = req->data;
+
 	if (c->state != CLIENT_CONNECTING || uv_is_closing(&c->socket.handle))
 		return;
 	if (status == 0) {
@@ -41,9 +43,10 @@ static void on_connect(uv_connect_t *req, int status)
 
 static int connect_tcp(struct tidemq_client *c, const struct sockaddr *address)
 {
-	int status = uv_tcp_init(c->loop, &c->socket.tcp);
-	if (status != 0)
-		return status;
+	int rc = uv_tcp_init(c->loop, &c->socket.tcp);
+
+	if (rc != 0)
+		return rc;
 	c->socket.handle.data = c;
 	c->socket_is_open = true;
 	c->handles++;
@@ -55,19 +58,21 @@ static int connect_tcp(struct tidemq_client *c, const struct sockaddr *address)
 static void try_next(struct tidemq_client *c)
 {
 	struct addrinfo *a = c->address;
+
 	c->address = a->ai_next;
-	int status = connect_tcp(c, a->ai_addr);
-	if (status == 0)
+	int rc = connect_tcp(c, a->ai_addr);
+	if (rc == 0)
 		return;
 	if (c->address && c->socket_is_open)
 		uv_close(&c->socket.handle, on_failed_socket_closed);
 	else
-		give_up(c, status);
+		give_up(c, rc);
 }
 
 static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *addresses)
 {
 	struct tidemq_client *c = req->data;
+
 	c->is_resolving = false;
 	c->addresses = addresses;
 	c->address = addresses;
@@ -82,6 +87,7 @@ static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *addr
 static void on_failed_at_once(uv_timer_t *timer)
 {
 	struct tidemq_client *c = timer->data;
+
 	give_up(c, c->dial_error);
 }
 
@@ -94,9 +100,10 @@ static void fail_later(struct tidemq_client *c, int status)
 
 static void dial_unix(struct tidemq_client *c)
 {
-	int status = uv_pipe_init(c->loop, &c->socket.pipe, 0);
-	if (status != 0) {
-		fail_later(c, status);
+	int rc = uv_pipe_init(c->loop, &c->socket.pipe, 0);
+
+	if (rc != 0) {
+		fail_later(c, rc);
 		return;
 	}
 	c->socket.handle.data = c;
@@ -108,14 +115,15 @@ static void dial_unix(struct tidemq_client *c)
 static void dial_name(struct tidemq_client *c)
 {
 	char port[8];
+
 	snprintf(port, sizeof(port), "%u", c->url.at.port);
 	const struct addrinfo hints = { .ai_family = AF_UNSPEC,
 					.ai_socktype = SOCK_STREAM };
 	c->resolve.data = c;
-	int status = uv_getaddrinfo(c->loop, &c->resolve, on_resolved, c->url.at.host,
-				    port, &hints);
-	if (status != 0)
-		fail_later(c, status);
+	int rc = uv_getaddrinfo(c->loop, &c->resolve, on_resolved, c->url.at.host, port,
+				&hints);
+	if (rc != 0)
+		fail_later(c, rc);
 	else
 		c->is_resolving = true;
 }
@@ -139,7 +147,7 @@ void dial_start(struct tidemq_client *c)
 		dial_name(c);
 		return;
 	}
-	int status = connect_tcp(c, &address.any);
-	if (status != 0)
-		fail_later(c, status);
+	int rc = connect_tcp(c, &address.any);
+	if (rc != 0)
+		fail_later(c, rc);
 }

@@ -15,6 +15,7 @@ static bool is_verb(struct slice word, const char *verb)
 static struct slice first_word(struct slice line)
 {
 	const char *space = line.len ? memchr(line.data, ' ', line.len) : NULL;
+
 	return space ? (struct slice){ line.data, (size_t)(space - line.data) } : line;
 }
 
@@ -29,6 +30,7 @@ int encode_inspect(struct slice line, struct request_head *out, struct tidemq_er
 	struct slice word = first_word(line);
 	if (slice_has_prefix(word, "@")) {
 		uint64_t n;
+
 		if (!slice_to_uint(slice_skip(word, 1), CHANNEL_MAX, &n) ||
 		    word.len == line.len)
 			return client_fail(
@@ -71,6 +73,7 @@ int encode_word(struct buf *out, const char *text, const char *what, bool may_be
 		struct tidemq_error *err)
 {
 	struct slice s = slice_from(text);
+
 	if (s.len == 0 && may_be_empty) {
 		buf_append_char(out, '-');
 		return TIDEMQ_OK;
@@ -88,9 +91,9 @@ static int header_encode(struct buf *out, const struct tidemq_header *h,
 			 struct tidemq_error *err)
 {
 	buf_append_text(out, " h:");
-	int status = encode_word(out, h->name, "name of a header", false, err);
-	if (status != TIDEMQ_OK)
-		return status;
+	int rc = encode_word(out, h->name, "name of a header", false, err);
+	if (rc != TIDEMQ_OK)
+		return rc;
 	if (strchr(h->name, '='))
 		return client_fail(err, TIDEMQ_EINVAL, "a header's name has no '='");
 	buf_append_char(out, '=');
@@ -118,17 +121,18 @@ static int check_publication(const struct tidemq_publication *p, struct tidemq_e
 int encode_publication(struct buf *out, unsigned channel,
 		       const struct tidemq_publication *p, struct tidemq_error *err)
 {
-	int status = check_publication(p, err);
-	if (status != TIDEMQ_OK)
-		return status;
+	int rc = check_publication(p, err);
+
+	if (rc != TIDEMQ_OK)
+		return rc;
 	if (channel > 0)
 		buf_printf(out, "@%u ", channel);
 	buf_append_text(out, "PUB ");
-	status = encode_word(out, p->exchange, "exchange", true, err);
-	if (status != TIDEMQ_OK)
-		return status;
+	rc = encode_word(out, p->exchange, "exchange", true, err);
+	if (rc != TIDEMQ_OK)
+		return rc;
 	buf_append_char(out, ' ');
-	status = encode_word(out, p->key, "key", true, err);
+	rc = encode_word(out, p->key, "key", true, err);
 	if (p->priority > 0)
 		buf_printf(out, " pri=%u", p->priority);
 	if (p->delay_ms > 0)
@@ -141,7 +145,7 @@ int encode_publication(struct buf *out, unsigned channel,
 	}
 	if (p->must)
 		buf_append_text(out, " must");
-	for (size_t i = 0; i < p->header_count && status == TIDEMQ_OK; i++)
-		status = header_encode(out, &p->headers[i], err);
-	return status;
+	for (size_t i = 0; i < p->header_count && rc == TIDEMQ_OK; i++)
+		rc = header_encode(out, &p->headers[i], err);
+	return rc;
 }

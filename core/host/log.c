@@ -48,6 +48,7 @@ static void write_line(const char *line, size_t len)
 {
 	while (len > 0) {
 		ssize_t n = write(STDERR_FILENO, line, len);
+
 		if (n <= 0)
 			return;
 		line += n;

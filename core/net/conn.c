@@ -8,8 +8,6 @@
 #define WRITE_IOVECS 64
 #define LINGER_MS 2000
 
-/* ---- what the protocol asks for -------------------------------------------------- */
-
 static void op_wrote(void *ctx)
 {
 	struct conn *c = ctx;
@@ -70,12 +68,11 @@ static const struct line_ops ops = {
 	.peer = op_peer,
 };
 
-/* ---- reading ---------------------------------------------------------------------- */
-
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
 	struct conn *c = handle->data;
 	struct server *s = c->server;
+
 	/* What comes after the end is thrown away, and goes before nothing. */
 	size_t held = c->is_finishing ? 0 : buf_len(&c->in), len;
 	char *direct = c->has_session && held == 0 ? line_direct(&c->line, &len) : NULL;
@@ -217,8 +214,6 @@ static void resume(struct conn *c)
 		start_reading(c);
 }
 
-/* ---- writing --------------------------------------------------------------------- */
-
 static void after_write(struct conn *c, size_t len)
 {
 	out_consume(&c->out, len);
@@ -290,8 +285,6 @@ static void flush(struct conn *c)
 		return;
 	}
 }
-
-/* ---- the end --------------------------------------------------------------------- */
 
 static void on_handle_closed(uv_handle_t *handle)
 {
@@ -435,8 +428,6 @@ void conn_tick(struct conn *c, int64_t now_ms)
 		 now_ms - c->last_write_ms + 1000 > c->heartbeat_ms)
 		line_reply_event(&c->line, 0, "heartbeat", "");
 }
-
-/* ---- the beginning --------------------------------------------------------------- */
 
 static void name_peer(struct conn *c)
 {

@@ -41,9 +41,6 @@ void listener_close(struct listener *l)
 		uv_close((uv_handle_t *)&l->handle, on_handle_closed);
 }
 
-/* ---- TCP ------------------------------------------------------------------------------
- */
-
 /* "HOST:PORT" or "[HOST]:PORT"; an empty host or * is every address. */
 static int split(const char *address, char *host, size_t host_size, char *port,
 		 size_t port_size)
@@ -75,6 +72,7 @@ static int resolve(struct server *s, const char *host, const char *port,
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE };
 	uv_getaddrinfo_t req;
+
 	/* Without a callback it blocks, which is allowed before the start. */
 	int rc = uv_getaddrinfo(s->loop, &req, NULL, host, port, &hints);
 
@@ -125,9 +123,6 @@ static int bind_tcp(struct listener *l, const char *address, struct error *err)
 	return TIDE_OK;
 }
 
-/* ---- Unix
- * -------------------------------------------------------------------------------- */
-
 /* Remove a socket that nobody listens on any more, left by a killed broker. */
 static void remove_stale(const char *path)
 {
@@ -164,9 +159,6 @@ static int bind_unix(struct listener *l, const char *path, struct error *err)
 				 uv_strerror(rc));
 	return TIDE_OK;
 }
-
-/* ---- either
- * --------------------------------------------------------------------------------- */
 
 int listener_open(struct server *s, const char *address, char bound[SERVER_ADDRESS_MAX],
 		  struct error *err)

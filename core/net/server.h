@@ -71,8 +71,6 @@ bool server_is_drained(const struct server *s);
 /* Close every connection and listener, free the server, then on_closed. */
 void server_close(struct server *s, void (*on_closed)(void *ctx), void *ctx);
 
-/* ---- between the files of the layer ------------------------------------------------ */
-
 /* Have the connection served at the end of the turn. */
 void server_due(struct server *s, struct conn *c);
 void server_conn_gone(struct server *s);

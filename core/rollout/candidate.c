@@ -8,7 +8,10 @@
 
 #include "base/mem.h"
 #include "broker/queue.h"
-#include "rules/engine/bundle.h"
+#include "rules/sandbox/bundle.h"
+#include "rules/engine/reload.h"
+#include "rules/engine/strategy.h"
+#include "rules/engine/rules_dir.h"
 
 /* Exchanges and queues that are attached in a step. */
 #define STEP_MAX 500
@@ -64,7 +67,7 @@ static bool has_same_modules(struct candidate *c)
 
 	if (c->epoch != engine_epoch(active)) {
 		c->epoch = engine_epoch(active);
-		c->has_same_modules = bundle_has_same_modules(
+		c->has_same_modules = rules_dir_has_same_modules(
 			engine_files(active), engine_files(c->rules.engine));
 	}
 	return c->has_same_modules;

@@ -34,7 +34,7 @@ TIDE_MUST_USE int candidate_create(struct candidate **out, struct broker *b,
 void candidate_destroy(struct candidate *c);
 
 /* Decide a publish once loaded. Of the spec all but the rules and the exchange is the
- * caller's. Call decision_deinit in every case.
+ * caller's. Call decide_deinit in every case.
  * @param active  what the active rules have decided, whose copies give theirs the ids
  *                that scripts see; NULL: not known */
 TIDE_MUST_USE int candidate_decide(struct candidate *c, struct decide_spec *spec,

@@ -82,7 +82,7 @@ static uint64_t scan(const struct gate *g)
 {
 	const struct engine *e = g->broker->engine;
 	struct bundle *files =
-		bundle_scan(g->broker->config.rules_dir, e ? engine_files(e) : NULL);
+		rules_dir_scan(g->broker->config.rules_dir, e ? engine_files(e) : NULL);
 	uint64_t hash = bundle_hash(files);
 
 	bundle_unref(files);

@@ -8,7 +8,8 @@
 #ifndef TIDE_ROLLOUT_GATE_H
 #define TIDE_ROLLOUT_GATE_H
 
-#include "rules/engine/bundle.h"
+#include "rules/sandbox/bundle.h"
+#include "rules/engine/rules_dir.h"
 #include "broker/broker.h"
 
 #define GATE_TIMEOUT_MS 60000

@@ -15,17 +15,10 @@
 #define SPEC_END "_spec.lua"
 #define DEPTH_MAX 8
 
-static bool ends_in(const char *text, const char *end)
-{
-	size_t text_len = strlen(text), end_len = strlen(end);
-
-	return text_len > end_len && strcmp(text + text_len - end_len, end) == 0;
-}
-
 /* nftw has no context; these two need none. */
 static int find_spec(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
-	return type == FTW_F && ends_in(path, SPEC_END);
+	return type == FTW_F && slice_has_suffix(slice_from(path), SPEC_END);
 }
 
 static int remove_entry(const char *path, const struct stat *st, int type,
@@ -100,7 +93,8 @@ static bool is_script_folder(const char *name)
 static bool is_wanted(const char *name, bool may_be_script)
 {
 	return name[0] != '.' &&
-	       !(may_be_script && ends_in(name, SCRIPT_END) && !ends_in(name, SPEC_END));
+	       !(may_be_script && slice_has_suffix(slice_from(name), SCRIPT_END) &&
+		 !slice_has_suffix(slice_from(name), SPEC_END));
 }
 
 static bool link_others(const char *from, const char *to, bool is_script_dir, int depth);

@@ -10,7 +10,7 @@
 #include <limits.h>
 #include <stdbool.h>
 
-#include "rules/engine/bundle.h"
+#include "rules/sandbox/bundle.h"
 
 /* Whether there is a *_spec.lua in the directory or below it. */
 bool gate_dir_has_specs(const char *dir);

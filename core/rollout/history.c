@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "host/log.h"
 #include "base/waiter.h"
+#include "rules/engine/reload.h"
 
 #define HASH_LEN 16
 #define HASH_PREFIX_MIN 4
@@ -487,7 +488,7 @@ void history_note(struct history *h, const struct error *result)
 	}
 	found = reload_refused_files(e);
 	found = found ? bundle_ref(found)
-		      : bundle_scan(h->broker->config.rules_dir, engine_files(e));
+		      : rules_dir_scan(h->broker->config.rules_dir, engine_files(e));
 	note(h, &(struct note){ .origin = reload_attempt(e),
 				.by = author(e, reload_attempt(e)),
 				.refusal = result,
@@ -500,7 +501,7 @@ void history_note_start(struct history *h, const struct error *refusal)
 {
 	struct bundle *last = history_last_good(h), *found;
 
-	found = bundle_scan(h->broker->config.rules_dir, last);
+	found = rules_dir_scan(h->broker->config.rules_dir, last);
 	note(h, &(struct note){ .origin = ENGINE_START,
 				.by = "",
 				.refusal = refusal,

@@ -7,7 +7,8 @@
 #ifndef TIDE_ROLLOUT_HISTORY_H
 #define TIDE_ROLLOUT_HISTORY_H
 
-#include "rules/engine/bundle.h"
+#include "rules/sandbox/bundle.h"
+#include "rules/engine/rules_dir.h"
 #include "broker/broker.h"
 
 #define HISTORY_ENTRIES 100

@@ -137,7 +137,7 @@ static void replay_one(struct replay *p, const struct replayed *item)
 		p->not_called++;
 	else if (item->before.status != TIDE_ETOOLARGE) /* for the store, by any rules */
 		compare(p, item, context.was_absent_read ? NULL : &after, &err);
-	decision_deinit(&d);
+	decide_deinit(&d);
 	p->slow += uv_hrtime() - start >= SHADOW_SLOW_NS;
 }
 

@@ -11,6 +11,7 @@
 #include "changes.h"
 #include "recent.h"
 #include "shadow_failures.h"
+#include "rules/engine/strategy.h"
 
 /* A publish on which the two disagree. */
 struct sample {
@@ -278,7 +279,7 @@ static void look(struct shadow *s, const struct watched_publish *p)
 		count_difference(s, difference);
 		keep_sample(s, &b, difference);
 	}
-	decision_deinit(&mine);
+	decide_deinit(&mine);
 }
 
 static void on_decided(void *ctx, const struct watched_publish *p)
@@ -321,7 +322,7 @@ static struct decision_context *on_failure(void *ctx, const struct retry_failure
 		f->queue, f->msg, f->view, { .error = NULL }, { .error = NULL }
 	};
 	rc = candidate_retry(s->candidate, &context, f, &asked->shadow.decision, &err);
-	shadow_outcome_set(&asked->shadow, rc < 0 ? &err : NULL);
+	shadow_failures_set(&asked->shadow, rc < 0 ? &err : NULL);
 	count_time(s, uv_hrtime() - start);
 	return &s->taken;
 }
@@ -335,7 +336,7 @@ static void on_failed(void *ctx, const struct retry_failure *f,
 		return;
 	if (!err)
 		s->asked.live.decision = *d;
-	shadow_outcome_set(&s->asked.live, err);
+	shadow_failures_set(&s->asked.live, err);
 	shadow_failures_add_take(&s->failures, &s->asked);
 	s->asked.queue = NULL;
 }

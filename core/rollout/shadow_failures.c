@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "recent.h"
 
-void shadow_outcome_set(struct shadow_outcome *o, const struct error *err)
+void shadow_failures_set(struct shadow_outcome *o, const struct error *err)
 {
 	o->error = err ? mem_strdup(err->text) : NULL;
 }

@@ -4,6 +4,7 @@
 #define TIDE_ROLLOUT_SHADOW_FAILURES_H
 
 #include "broker/queue.h"
+#include "rules/engine/strategy.h"
 
 #define SHADOW_FAILURE_SAMPLES 20
 
@@ -34,7 +35,7 @@ struct shadow_failures {
 };
 
 /* The script has failed with `err`; NULL: it has decided. */
-void shadow_outcome_set(struct shadow_outcome *o, const struct error *err);
+void shadow_failures_set(struct shadow_outcome *o, const struct error *err);
 /* Both have decided. Takes what the outcomes hold. */
 void shadow_failures_add_take(struct shadow_failures *s, struct shadow_failure *f);
 void shadow_failures_deinit(struct shadow_failures *s);

@@ -8,6 +8,7 @@
 #include "broker/queue.h"
 #include "broker/route.h"
 #include "schedule_run.h"
+#include "rules/engine/schedule.h"
 
 /* The ids of a message and its copies, as the first run has written them down. */
 static const struct schedule_id *ids_of(const struct schedule *s, unsigned message)
@@ -172,7 +173,7 @@ static void publish_one(struct schedule *s, struct passing *p)
 			     publish_filtered(&p->decision, &p->spec, &known, &s->waiter,
 					      &err),
 			     &err);
-	decision_deinit(&p->decision);
+	decide_deinit(&p->decision);
 }
 
 /* The filters come first, since the mark has the ids of what they copy. That of a

@@ -5,6 +5,7 @@
 #include "rollout/gate.h"
 #include "rollout/history.h"
 #include "schedule/scheduler.h"
+#include "rules/engine/reload.h"
 
 static void on_reload(void *ctx, const struct error *result)
 {

@@ -8,7 +8,8 @@
 #include "broker/unusable.h"
 #include "rollout/gate.h"
 #include "rollout/history.h"
-#include "rules/engine/bundle.h"
+#include "rules/sandbox/bundle.h"
+#include "rules/engine/rules_dir.h"
 #include "schedule/scheduler.h"
 #include "service_rules.h"
 
@@ -90,7 +91,8 @@ static int serve_last_good(struct service *s)
 /* It was loaded some time ago, and is not watched any more when the engine is closed. */
 static bool has_directory_changed(const struct service *s, const struct engine *e)
 {
-	struct bundle *found = bundle_scan(s->broker->config.rules_dir, engine_files(e));
+	struct bundle *found =
+		rules_dir_scan(s->broker->config.rules_dir, engine_files(e));
 	bool has_changed = bundle_hash(found) != engine_hash(e);
 
 	bundle_unref(found);

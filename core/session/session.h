@@ -207,12 +207,12 @@ void session_report_stats(struct session *s, struct slice queue, struct reply *r
 void session_rules_reload(struct session *s, struct reply *r);
 void session_rules_status(struct session *s, struct reply *r);
 struct retry_spec {
-	struct slice name; /* of the retry script */
-	const struct args *options;
-	const char *reason;      /* "nack", "timeout" or "gone" */
-	unsigned failures_max;   /* where it stops if the script does not */
-	uint32_t delivery_limit; /* as a queue has it; 0 = none */
-	int64_t held_ms;         /* between a delivery and its failure */
+	struct slice name;          /* of the retry script */
+	const struct args *options; /* of the script */
+	const struct args
+		*queue_options; /* as in DECLARE: what is not given is default */
+	const char *reason;     /* "nack", "timeout" or "gone" */
+	unsigned failures_max;  /* where it stops if the script does not */
 };
 void session_rules_simulate(struct session *s, const struct retry_spec *spec,
 			    struct reply *r);

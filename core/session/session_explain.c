@@ -3,9 +3,10 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "rules/api/dry_run.h"
+#include "rules/engine/index.h"
+#include "rules/engine/strategy.h"
 #include "rollout/changes.h"
 #include "broker/decide.h"
-#include "shard/dedupe.h"
 #include "session_private.h"
 
 #define PATTERNS_MAX 20 /* bindings of an exchange that are told; more are counted */
@@ -112,6 +113,7 @@ static void on_visit(void *ctx, unsigned number, struct exchange *x,
 static void add_pick(struct json *j, const struct pick *pick, const struct outcome *o)
 {
 	struct queue *q = pick->queue;
+	const struct dedupe_key key = decide_dedupe_key(o);
 	struct strategy **strategies = q->strategies[RULESET_ACTIVE];
 
 	json_object_begin(j);
@@ -131,7 +133,7 @@ static void add_pick(struct json *j, const struct pick *pick, const struct outco
 	json_member_text(j, "state", o->msg->due_unix_ms ? "delayed" : "ready");
 	json_member_bool(j, "durable", queue_is_durable(q));
 	if (o->msg->dedupe_len)
-		dedupe_explain(o, pick, j);
+		dedupe_explain(&q->dedupe, &key, queue_dedupe_ms(q), j);
 	json_object_end(j);
 }
 
@@ -273,7 +275,7 @@ static void explain(const struct decide_spec *spec, struct explanation *x,
 		answer(x, spec, &d, rc == TIDE_OK ? NULL : &err, r);
 	else
 		reply_error(r, &err);
-	decision_deinit(&d);
+	decide_deinit(&d);
 }
 
 static struct explanation *explanation_create(void)

@@ -6,7 +6,9 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "rules/engine/bundle.h"
+#include "rules/sandbox/bundle.h"
+#include "rules/engine/reload.h"
+#include "rules/engine/engine_status.h"
 #include "rollout/gate.h"
 #include "rollout/history.h"
 #include "rollout/recent.h"
@@ -274,18 +276,26 @@ void session_rules_replay(struct session *s, struct slice dir, struct reply *r)
 void session_rules_simulate(struct session *s, const struct retry_spec *spec,
 			    struct reply *r)
 {
-	const struct simulate_spec what = {
+	struct simulate_spec what = {
 		.name = spec->name,
 		.options = spec->options,
 		.reason = spec->reason,
 		.failures_max = spec->failures_max,
-		.delivery_limit = spec->delivery_limit,
-		.held_ms = spec->held_ms,
 	};
+	struct queue_config queue;
 	struct error err;
 	struct buf text;
 	struct json j;
 
+	if (queue_config_parse(&queue, spec->queue_options, &err) < 0) {
+		reply_error(r, &err);
+		return;
+	}
+	what.delivery_limit = queue.delivery_limit;
+	/* A NACK comes when the consumer likes, and here at once. */
+	if (strcmp(spec->reason, "timeout") == 0)
+		what.held_ms = queue.ack_timeout_ms;
+	queue_config_deinit(&queue);
 	buf_init(&text);
 	json_init(&j, &text);
 	if (simulate_retry(s->broker->engine, &what, &j, &err) < 0) {

@@ -2,17 +2,134 @@
 
 #include <assert.h>
 
+#include "base/container.h"
+#include "base/id.h"
+#include "base/json.h"
 #include "base/mem.h"
-#include "dedupe_private.h"
+#include "host/log.h"
+#include "host/machine.h"
 #include "journal.h"
 
-/* ---- ids that are not settled -------------------------------------------------------
- */
+#define READ_ROWS 4096
+#define TRIM_ROWS 4096
+#define FORGET_MAX 4096 /* of a turn */
+#define REST_MS 1000    /* between two rounds of a queue, so that a round is worth it */
+#define PENDINGS_KEPT 4096
+
+TAILQ_HEAD(dedupe_queue_list, dedupe_queue);
+
+struct dedupe {
+	struct shard_env *env;
+	struct heap due; /* of queues, by when something is to be forgotten */
+	struct dedupe_queue_list dropped; /* of queues that are gone: freed bit by bit */
+	struct pool pendings;
+	size_t bytes; /* of all records */
+	size_t max_bytes;
+	uint32_t seed;
+};
+
+struct dedupe_queue {
+	struct dedupe *dedupe;
+	struct dedupe_scope *scope; /* NULL: the queue is gone */
+	struct dedupe_table table;
+	struct heap_node due;
+	TAILQ_ENTRY(dedupe_queue) dropped_link;
+};
+
+/* Where an id is that is not settled; also the list of its shard that it is in. */
+enum dedupe_state {
+	DEDUPE_FRESH,  /* its message is to be written, and the id with it */
+	DEDUPE_ALONE,  /* its message is gone without having been written */
+	DEDUPE_FLYING, /* a batch under way has it */
+	DEDUPE_STATE_COUNT,
+};
+
+struct dedupe_wait {
+	struct waiter *waiter;
+	struct dedupe_wait *next;
+};
+
+struct dedupe_pending {
+	struct waiter entry; /* told by the message's entry */
+	struct dedupe_shard *home;
+	struct dedupe_record *record; /* NULL: the queue is gone */
+	struct dedupe_wait *waits;    /* who wants to know */
+	TAILQ_ENTRY(dedupe_pending) link;
+	uint8_t state; /* enum dedupe_state */
+};
+
+TAILQ_HEAD(dedupe_pending_list, dedupe_pending);
+
+/* Owned by its shard, which a batch under way outlives its queue with. */
+struct dedupe_shard {
+	struct shard *shard;
+	struct dedupe_queue *queue; /* NULL: it is gone */
+	struct dedupe_pending_list lists[DEDUPE_STATE_COUNT];
+	bool is_stale; /* Redis has what memory has forgotten */
+	bool is_trimming;
+};
+
+/* Over, and nobody waits for what becomes of it. */
+static bool is_over(const struct dedupe_record *r, int64_t now_ms)
+{
+	return r->until_unix_ms <= now_ms && !r->pending;
+}
+
+static struct dedupe_record *remember(struct dedupe_queue *dq,
+				      const struct dedupe_key *key, uint64_t msg_id,
+				      int64_t until_unix_ms)
+{
+	struct dedupe_record *r = dedupe_table_add(&dq->table, key);
+
+	r->msg_id = msg_id;
+	r->until_unix_ms = until_unix_ms;
+	dq->dedupe->bytes += dedupe_table_record_bytes(r->len);
+	if (!heap_has(&dq->due))
+		heap_set(&dq->dedupe->due, &dq->due, until_unix_ms + REST_MS);
+	return r;
+}
+
+static void forget(struct dedupe_queue *dq, struct dedupe_record *r)
+{
+	struct shard *sh = dq->scope ? dq->scope->shards[r->shard] : NULL;
+
+	if (sh && sh->dedupe && sh->keys)
+		sh->dedupe->is_stale = true;
+	dq->dedupe->bytes -= dedupe_table_record_bytes(r->len);
+	dedupe_table_remove(&dq->table, r);
+}
+
+static struct dedupe_queue *queue_of(struct dedupe_scope *scope)
+{
+	struct dedupe_queue *dq = scope->seen;
+
+	if (dq)
+		return dq;
+	dq = scope->seen = mem_zalloc(sizeof(*dq));
+	dq->dedupe = scope->dedupe;
+	dq->scope = scope;
+	dedupe_table_init(&dq->table, dq->dedupe->seed);
+	heap_node_init(&dq->due);
+	return dq;
+}
+
+static struct dedupe_shard *shard_of(struct shard *sh, struct dedupe_queue *dq)
+{
+	struct dedupe_shard *ds = sh->dedupe;
+
+	if (ds)
+		return ds;
+	ds = sh->dedupe = mem_zalloc(sizeof(*ds));
+	ds->shard = sh;
+	ds->queue = dq;
+	for (int i = 0; i < DEDUPE_STATE_COUNT; i++)
+		TAILQ_INIT(&ds->lists[i]);
+	return ds;
+}
 
 static struct dedupe_pending *pending_of(struct waiter *w)
 {
-	return (struct dedupe_pending *)((char *)w -
-					 offsetof(struct dedupe_pending, entry));
+	return container_of(w, struct dedupe_pending, entry);
 }
 
 static void move(struct dedupe_pending *p, enum dedupe_state state)
@@ -22,7 +139,8 @@ static void move(struct dedupe_pending *p, enum dedupe_state state)
 	TAILQ_INSERT_TAIL(&p->home->lists[state], p, link);
 }
 
-void dedupe_settle(struct dedupe_pending *p, int status, const char *text)
+/* It ends as `status` says, and those who wait are told. */
+static void settle(struct dedupe_pending *p, int status, const char *text)
 {
 	struct dedupe_shard *ds = p->home;
 	struct dedupe_wait *wait = p->waits, *next;
@@ -33,7 +151,7 @@ void dedupe_settle(struct dedupe_pending *p, int status, const char *text)
 	if (r)
 		r->pending = NULL;
 	if (r && status < 0)
-		dedupe_forget(ds->queue, r);
+		forget(ds->queue, r);
 	pool_give(&env->dedupe->pendings, p);
 	for (; wait; wait = next) {
 		next = wait->next;
@@ -52,7 +170,7 @@ static void on_entry_done(struct waiter *w)
 	if (p->state != DEDUPE_FRESH)
 		return;
 	if (w->status < 0 || !p->record) {
-		dedupe_settle(p, w->status, w->text);
+		settle(p, w->status, w->text);
 		return;
 	}
 	move(p, DEDUPE_ALONE);
@@ -71,10 +189,9 @@ static void wait_for(struct dedupe_pending *p, struct waiter *waiter)
 	p->waits = wait;
 }
 
-static struct dedupe_pending *pend(struct dedupe_record *r, struct shard *sh)
+static struct dedupe_pending *pend(struct dedupe_record *r, struct dedupe_shard *ds)
 {
-	struct dedupe_shard *ds = dedupe_shard_of(sh);
-	struct dedupe_pending *p = pool_take(&sh->env->dedupe->pendings);
+	struct dedupe_pending *p = pool_take(&ds->shard->env->dedupe->pendings);
 
 	waiter_init(&p->entry, on_entry_done);
 	p->home = ds;
@@ -85,40 +202,19 @@ static struct dedupe_pending *pend(struct dedupe_record *r, struct shard *sh)
 	return p;
 }
 
-/* ---- publishing -------------------------------------------------------------------- */
-
-int64_t dedupe_window_ms(const struct queue *q)
-{
-	return q->config.dedupe_ms >= 0 ? q->config.dedupe_ms
-					: q->vhost->broker->config.dedupe_window_ms;
-}
-
-static struct dedupe_key key_of(const struct outcome *o)
-{
-	return (struct dedupe_key){ msg_dedupe_id(o->msg), o->number };
-}
-
 /* NULL when the queue has not seen it, or long ago. */
-static struct dedupe_record *find_seen(const struct queue *q, const struct outcome *o)
+static struct dedupe_record *find_seen(const struct dedupe_scope *scope,
+				       const struct dedupe_key *key)
 {
-	struct dedupe_key key = key_of(o);
 	struct dedupe_record *r =
-		q->dedupe ? dedupe_table_find(&q->dedupe->table, &key) : NULL;
+		scope->seen ? dedupe_table_find(&scope->seen->table, key) : NULL;
 
-	return r && !dedupe_is_over(r, q->vhost->broker->now_ms) ? r : NULL;
+	return r && !is_over(r, scope->dedupe->env->now_ms) ? r : NULL;
 }
 
-static size_t wanted_bytes(const struct outcome *o)
+size_t dedupe_wanted(const struct dedupe_scope *scope, const struct dedupe_key *key)
 {
-	size_t count = 0;
-
-	if (o->msg->dedupe_len == 0)
-		return 0;
-	for (unsigned i = 0; i < o->count; i++)
-		if (dedupe_window_ms(o->picks[i].queue) > 0 &&
-		    !find_seen(o->picks[i].queue, o))
-			count++;
-	return count * dedupe_record_bytes(o->msg->dedupe_len);
+	return find_seen(scope, key) ? 0 : dedupe_table_record_bytes(key->publish_id.len);
 }
 
 static bool has_room(const struct dedupe *d, size_t bytes)
@@ -127,76 +223,65 @@ static bool has_room(const struct dedupe *d, size_t bytes)
 	       (d->bytes <= d->max_bytes && bytes <= d->max_bytes - d->bytes);
 }
 
-int dedupe_admit(struct broker *b, const struct decision *decision, struct error *err)
+int dedupe_admit(const struct dedupe *d, size_t bytes, struct error *err)
 {
-	size_t bytes = wanted_bytes(&decision->first);
-
-	for (unsigned i = 0; i < decision->copy_count; i++)
-		bytes += wanted_bytes(&decision->copies[i]);
-	if (has_room(b->dedupe, bytes))
+	if (has_room(d, bytes))
 		return TIDE_OK;
 	return error_set(err, TIDE_EFULL,
 			 "the publish ids that are remembered fill %zu KiB, which is the "
 			 "limit (--max-dedupe-bytes); there is room again when a dedupe "
 			 "window is over",
-			 b->dedupe->bytes >> 10);
+			 d->bytes >> 10);
 }
 
-static void publish_first(const struct outcome *o, const struct pick *pick,
-			  int64_t window_ms, struct waiter *waiter)
+static void publish_first(struct dedupe_queue *dq, const struct dedupe_publish *publish,
+			  struct waiter *waiter)
 {
-	struct dedupe_queue *dq = dedupe_queue_of(pick->queue);
-	struct shard *sh = pick->shard;
-	struct dedupe_key key = key_of(o);
-	struct dedupe_record *r = dedupe_table_find(&dq->table, &key);
+	struct shard *sh = publish->shard;
+	struct dedupe_record *r = dedupe_table_find(&dq->table, &publish->key);
 	struct dedupe_pending *p;
 
 	if (r)
-		dedupe_forget(dq, r); /* it is over */
-	r = dedupe_remember(dq, &key, o->msg->id, sh->env->now_ms + window_ms);
+		forget(dq, r); /* it is over */
+	r = remember(dq, &publish->key, publish->msg->id,
+		     sh->env->now_ms + publish->window_ms);
 	r->shard = (uint8_t)sh->index;
 	if (!sh->keys) {
-		shard_publish(sh, o->msg, pick->rank, waiter);
+		shard_publish(sh, publish->msg, publish->rank, waiter);
 		return;
 	}
-	p = pend(r, sh);
+	p = pend(r, shard_of(sh, dq));
 	wait_for(p, waiter);
-	shard_publish_once(sh, o->msg, pick->rank, &p->entry);
+	shard_publish_once(sh, publish->msg, publish->rank, &p->entry);
 	waiter_done(&p->entry, TIDE_OK, NULL);
 }
 
-bool dedupe_publish(const struct outcome *o, const struct pick *pick,
+bool dedupe_publish(struct dedupe_scope *scope, const struct dedupe_publish *p,
 		    struct waiter *waiter, uint64_t *first)
 {
-	int64_t window_ms = dedupe_window_ms(pick->queue);
-	const struct dedupe_record *seen =
-		window_ms > 0 ? find_seen(pick->queue, o) : NULL;
+	const struct dedupe_record *seen = find_seen(scope, &p->key);
 
-	if (seen) {
-		*first = seen->msg_id;
-		if (seen->pending)
-			wait_for(seen->pending, waiter);
-		return false;
+	if (!seen) {
+		publish_first(queue_of(scope), p, waiter);
+		return true;
 	}
-	if (window_ms > 0)
-		publish_first(o, pick, window_ms, waiter);
-	else
-		shard_publish(pick->shard, o->msg, pick->rank, waiter);
-	return true;
+	*first = seen->msg_id;
+	if (seen->pending)
+		wait_for(seen->pending, waiter);
+	return false;
 }
 
-void dedupe_explain(const struct outcome *o, const struct pick *pick, struct json *j)
+void dedupe_explain(const struct dedupe_scope *scope, const struct dedupe_key *key,
+		    int64_t window_ms, struct json *j)
 {
-	int64_t window_ms = dedupe_window_ms(pick->queue);
-	const struct dedupe_record *seen = find_seen(pick->queue, o);
-	const struct dedupe *d = pick->queue->vhost->broker->dedupe;
+	const struct dedupe_record *seen = find_seen(scope, key);
 	char id[ID_HEX_LEN];
 
 	if (window_ms == 0)
 		json_member_text(j, "dedupe", "off");
 	else if (seen)
 		json_member_text(j, "dedupe", "duplicate");
-	else if (has_room(d, dedupe_record_bytes(o->msg->dedupe_len)))
+	else if (has_room(scope->dedupe, dedupe_table_record_bytes(key->publish_id.len)))
 		json_member_text(j, "dedupe", "new");
 	else
 		json_member_text(j, "dedupe", "full");
@@ -207,9 +292,6 @@ void dedupe_explain(const struct outcome *o, const struct pick *pick, struct jso
 	json_member_string(j, "first", (struct slice){ id, sizeof(id) });
 	json_member_int(j, "remembered_until", seen->until_unix_ms);
 }
-
-/* ---- for the journal ----------------------------------------------------------------
- */
 
 bool dedupe_is_dirty(const struct dedupe_shard *ds)
 {
@@ -253,5 +335,248 @@ void dedupe_landed(struct dedupe_shard *ds, const struct batch_result *result)
 	struct dedupe_pending *p;
 
 	while ((p = TAILQ_FIRST(&ds->lists[DEDUPE_FLYING])) != NULL)
-		dedupe_settle(p, result->written, result->text);
+		settle(p, result->written, result->text);
+}
+
+struct dedupe *dedupe_create(struct shard_env *env, size_t max_bytes)
+{
+	struct dedupe *d = mem_zalloc(sizeof(*d));
+
+	d->env = env;
+	d->max_bytes = max_bytes;
+	heap_init(&d->due);
+	TAILQ_INIT(&d->dropped);
+	pool_init(&d->pendings, sizeof(struct dedupe_pending), PENDINGS_KEPT);
+	/* With a predictable seed a client can slow down only its own lookups. */
+	d->seed = (uint32_t)machine_random();
+	return d;
+}
+
+static void free_dropped(struct dedupe *d, unsigned *budget)
+{
+	struct dedupe_queue *dq;
+	struct dedupe_record *r;
+
+	while ((dq = TAILQ_FIRST(&d->dropped)) != NULL && *budget > 0) {
+		while ((r = dedupe_table_oldest(&dq->table)) != NULL && *budget > 0) {
+			(*budget)--;
+			forget(dq, r);
+		}
+		if (r)
+			return;
+		TAILQ_REMOVE(&d->dropped, dq, dropped_link);
+		mem_free(dq);
+	}
+}
+
+void dedupe_destroy(struct dedupe *d)
+{
+	unsigned all = UINT32_MAX;
+
+	if (!d)
+		return;
+	free_dropped(d, &all);
+	heap_deinit(&d->due);
+	pool_deinit(&d->pendings);
+	mem_free(d);
+}
+
+size_t dedupe_bytes(const struct dedupe *d)
+{
+	return d->bytes;
+}
+
+void dedupe_shard_destroy(struct dedupe_shard *ds)
+{
+	mem_free(ds);
+}
+
+size_t dedupe_count(const struct dedupe_scope *scope)
+{
+	return scope->seen ? scope->seen->table.count : 0;
+}
+
+/* What its messages or a batch will still tell about finds no record any more. */
+static void close_shard(struct shard *sh)
+{
+	struct dedupe_shard *ds = sh->dedupe;
+	struct dedupe_pending *p;
+
+	ds->queue = NULL;
+	for (int i = 0; i < DEDUPE_STATE_COUNT; i++)
+		TAILQ_FOREACH (p, &ds->lists[i], link)
+			p->record = NULL;
+	while ((p = TAILQ_FIRST(&ds->lists[DEDUPE_ALONE])) != NULL)
+		settle(p, TIDE_OK, NULL);
+	if (TAILQ_EMPTY(&sh->dirty))
+		journal_drop(sh->env->journal, sh);
+}
+
+void dedupe_close(struct dedupe_scope *scope)
+{
+	struct dedupe_queue *dq = scope->seen;
+	unsigned budget = FORGET_MAX;
+
+	if (!dq)
+		return;
+	for (unsigned i = 0; i < scope->shard_count; i++)
+		if (scope->shards[i]->dedupe)
+			close_shard(scope->shards[i]);
+	heap_remove(&dq->dedupe->due, &dq->due);
+	scope->seen = NULL;
+	dq->scope = NULL;
+	TAILQ_INSERT_TAIL(&dq->dedupe->dropped, dq, dropped_link);
+	free_dropped(dq->dedupe, &budget);
+}
+
+struct dedupe_recovery {
+	struct dedupe_scope *scope; /* good until the shard is closed */
+	struct shard *shard;
+	struct waiter *waiter;
+	int64_t start;
+};
+
+static void recover_row(struct dedupe_scope *scope, struct shard *sh,
+			const struct store_seen *row)
+{
+	struct dedupe_shard *ds = shard_of(sh, queue_of(scope));
+	struct dedupe_key key = { row->publish_id, row->copy };
+	struct dedupe_record *r;
+
+	if (row->until_unix_ms <= sh->env->now_ms) {
+		ds->is_stale = true;
+		heap_set(&ds->queue->dedupe->due, &ds->queue->due, sh->env->now_ms);
+		return;
+	}
+	r = dedupe_table_find(&ds->queue->table, &key);
+	if (r && r->until_unix_ms >= row->until_unix_ms)
+		return;
+	if (r)
+		forget(ds->queue, r);
+	r = remember(ds->queue, &key, row->msg_id, row->until_unix_ms);
+	r->shard = (uint8_t)sh->index;
+}
+
+static void recovery_end(struct dedupe_recovery *r, int status, const char *text)
+{
+	waiter_done(r->waiter, status, text);
+	shard_unref(r->shard);
+	mem_free(r);
+}
+
+static void on_rows(void *ctx, int status, const char *text,
+		    const struct store_seen *rows, size_t count, size_t total)
+{
+	struct dedupe_recovery *r = ctx;
+	struct shard *sh = r->shard;
+
+	if (status < 0 || sh->is_closed) {
+		recovery_end(r, status, text);
+		return;
+	}
+	for (size_t i = 0; i < count; i++)
+		recover_row(r->scope, sh, &rows[i]);
+	if (total < READ_ROWS) {
+		recovery_end(r, TIDE_OK, NULL);
+		return;
+	}
+	r->start += (int64_t)total;
+	store_dedupe_read(sh->env->store, sh->keys, r->start, READ_ROWS, on_rows, r);
+}
+
+void dedupe_recover(struct dedupe_scope *scope, struct shard *sh, struct waiter *waiter)
+{
+	struct dedupe_recovery *r = mem_zalloc(sizeof(*r));
+
+	waiter_add(waiter);
+	r->scope = scope;
+	r->shard = shard_ref(sh);
+	r->waiter = waiter;
+	store_dedupe_read(sh->env->store, sh->keys, 0, READ_ROWS, on_rows, r);
+}
+
+static void on_trimmed(void *ctx, int status, const char *text, uint64_t removed)
+{
+	struct shard *sh = ctx;
+	struct dedupe_shard *ds = sh->dedupe;
+	int64_t rest_ms = status < 0 ? REST_MS : 0;
+
+	ds->is_trimming = false;
+	if (status < 0 && status != TIDE_ESHUTDOWN)
+		log_warn("publish ids that are over stay in Redis: %s", text);
+	if ((status < 0 || removed >= TRIM_ROWS) && ds->queue) {
+		ds->is_stale = true;
+		heap_set(&ds->queue->dedupe->due, &ds->queue->due,
+			 sh->env->now_ms + rest_ms);
+	}
+	shard_unref(sh);
+}
+
+/* What memory has forgotten leaves Redis too, in pieces. */
+static void trim(struct dedupe_shard *ds)
+{
+	struct shard *sh = ds->shard;
+
+	if (!ds->is_stale || ds->is_trimming)
+		return;
+	ds->is_stale = false;
+	ds->is_trimming = true;
+	store_dedupe_trim(sh->env->store, sh->keys, sh->env->now_ms, TRIM_ROWS,
+			  on_trimmed, shard_ref(sh));
+}
+
+static void set_due(struct dedupe_queue *dq, bool is_cut_short)
+{
+	const struct dedupe_record *r = dedupe_table_oldest(&dq->table);
+	int64_t now_ms = dq->dedupe->env->now_ms;
+	int64_t due_ms = now_ms;
+
+	if (!r) {
+		heap_remove(&dq->dedupe->due, &dq->due);
+		return;
+	}
+	/* One that is pending yet, though its time is over, keeps those behind it. */
+	if (!is_cut_short)
+		due_ms =
+			REST_MS + (r->until_unix_ms > now_ms ? r->until_unix_ms : now_ms);
+	heap_set(&dq->dedupe->due, &dq->due, due_ms);
+}
+
+static void forget_due(struct dedupe_queue *dq, unsigned *budget)
+{
+	int64_t now_ms = dq->dedupe->env->now_ms;
+	const struct dedupe_scope *scope = dq->scope;
+	struct dedupe_record *r;
+
+	while ((r = dedupe_table_oldest(&dq->table)) != NULL && is_over(r, now_ms) &&
+	       *budget > 0) {
+		(*budget)--;
+		forget(dq, r);
+	}
+	for (unsigned i = 0; i < scope->shard_count; i++)
+		if (scope->shards[i]->dedupe)
+			trim(scope->shards[i]->dedupe);
+	/* Queues cost something too, however little they have to forget. */
+	set_due(dq, *budget == 0);
+	if (*budget > 0)
+		(*budget)--;
+}
+
+void dedupe_turn(struct dedupe *d)
+{
+	unsigned budget = FORGET_MAX;
+	struct heap_node *n;
+
+	while ((n = heap_min(&d->due)) != NULL && n->key <= d->env->now_ms && budget > 0)
+		forget_due(container_of(n, struct dedupe_queue, due), &budget);
+	free_dropped(d, &budget);
+}
+
+int64_t dedupe_due_ms(const struct dedupe *d)
+{
+	const struct heap_node *n = heap_min(&d->due);
+
+	if (!TAILQ_EMPTY(&d->dropped))
+		return d->env->now_ms;
+	return n ? n->key : 0;
 }

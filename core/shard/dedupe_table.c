@@ -16,7 +16,7 @@ void dedupe_table_init(struct dedupe_table *t, uint32_t seed)
 	TAILQ_INIT(&t->ages);
 }
 
-size_t dedupe_record_bytes(size_t len)
+size_t dedupe_table_record_bytes(size_t len)
 {
 	return sizeof(struct dedupe_record) + len + ALLOC_OVERHEAD + sizeof(void *);
 }

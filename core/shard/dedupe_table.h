@@ -60,7 +60,7 @@ struct dedupe_record *dedupe_table_add(struct dedupe_table *t,
 void dedupe_table_remove(struct dedupe_table *t, struct dedupe_record *r);
 
 /* What a record with an id of that length costs, its part of the table included. */
-size_t dedupe_record_bytes(size_t len);
+size_t dedupe_table_record_bytes(size_t len);
 
 static inline struct dedupe_record *dedupe_table_oldest(const struct dedupe_table *t)
 {

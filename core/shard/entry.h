@@ -74,7 +74,4 @@ struct entry {
 
 TAILQ_HEAD(entry_list, entry);
 
-/* The literal for a reason that was read from Redis; NULL for "". */
-const char *entry_reason_intern(const char *text);
-
 #endif

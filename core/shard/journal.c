@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "host/log.h"
-#include "dedupe_shard.h"
+#include "dedupe.h"
 
 /* Bounds of one flush: what Redis writes and syncs in one go. */
 #define FLUSH_ENTRIES_MAX 16384
@@ -127,8 +127,6 @@ void journal_count_elided(struct journal *j)
 	j->stats.elided++;
 }
 
-/* ---- flights ------------------------------------------------------------------- */
-
 static struct flight *flight_take(struct journal *j, struct shard *sh)
 {
 	struct flight *f = j->spare;
@@ -184,8 +182,6 @@ bool journal_last_old_place(const struct shard *sh, enum store_set set,
 	}
 	return has_any;
 }
-
-/* ---- encoding -------------------------------------------------------------------- */
 
 /* The set that Redis should have the entry in. A message that is held only for
  * a moment stays where it is, so that a quick ack costs one removal. */
@@ -255,8 +251,6 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 	if (e->flags & ENTRY_OUTSIDE)
 		stage_entry_encoded(&e->shard->stages[e->state], e);
 }
-
-/* ---- answers --------------------------------------------------------------------- */
 
 static void entry_written(struct entry *e)
 {
@@ -372,8 +366,6 @@ static void on_batch(void *ctx, const struct batch_result *result)
 		j->stats.last_error[0] = '\0';
 	j->is_refused = false;
 }
-
-/* ---- flush ----------------------------------------------------------------------- */
 
 static size_t flush_shard(struct journal *j, struct shard *sh, unsigned *entries)
 {

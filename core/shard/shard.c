@@ -4,12 +4,10 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "dedupe_shard.h"
+#include "dedupe.h"
 #include "journal.h"
 
-/* ---- entries ---------------------------------------------------------------- */
-
-const char *entry_reason_intern(const char *text)
+const char *shard_reason_intern(const char *text)
 {
 	static const char *const known[] = { "nack", "timeout", "gone", "expired",
 					     "rejected" };
@@ -102,8 +100,6 @@ void shard_entry_dirty(struct entry *e)
 	journal_add(sh->env->journal, sh);
 }
 
-/* ---- the shard --------------------------------------------------------------- */
-
 struct shard *shard_create(struct shard_env *env, void *owner, unsigned index,
 			   struct store_shard *keys_take)
 {
@@ -158,10 +154,8 @@ uint64_t shard_count(const struct shard *sh, enum entry_state state)
 	return sh->stages[state].window.count + sh->stages[state].beyond;
 }
 
-/* ---- transitions ---------------------------------------------------------------- */
-
 /* Take the entry out of where its state keeps it. */
-void shard_entry_leave(struct entry *e)
+static void entry_leave(struct entry *e)
 {
 	struct shard *sh = e->shard;
 
@@ -251,7 +245,7 @@ void shard_hold(struct entry *e, int64_t deadline_ms)
 	struct shard *sh = e->shard;
 	int64_t now_ms = sh->env->now_ms;
 
-	shard_entry_leave(e);
+	entry_leave(e);
 	sh->served = e->rank;
 	e->state = ENTRY_UNACKED;
 	e->attempts++;
@@ -295,7 +289,7 @@ void shard_touch(struct entry *e, int64_t deadline_ms)
 
 void shard_return(struct entry *e, int64_t due_ms)
 {
-	shard_entry_leave(e);
+	entry_leave(e);
 	e->holder = NULL;
 	e->consumer = NULL;
 	/* The attempt was not written while it was held for a moment only. */
@@ -310,7 +304,7 @@ void shard_return(struct entry *e, int64_t due_ms)
 
 void shard_bury(struct entry *e)
 {
-	shard_entry_leave(e);
+	entry_leave(e);
 	e->holder = NULL;
 	e->consumer = NULL;
 	e->flags |= ENTRY_TRIES_DIRTY;
@@ -320,7 +314,7 @@ void shard_bury(struct entry *e)
 
 void shard_set_moving(struct entry *e)
 {
-	shard_entry_leave(e);
+	entry_leave(e);
 	e->holder = NULL;
 	e->consumer = NULL;
 	e->state = ENTRY_MOVING;
@@ -336,7 +330,7 @@ void shard_count_failure(struct entry *e, const char *reason)
 
 void shard_remove(struct entry *e, struct waiter *waiter)
 {
-	shard_entry_leave(e);
+	entry_leave(e);
 	e->state = ENTRY_GONE;
 	/* An acknowledged message is confirmed, whether Redis ever saw it or not. */
 	tell_waiter(e, TIDE_OK);
@@ -360,12 +354,76 @@ void shard_remove(struct entry *e, struct waiter *waiter)
 
 void shard_discard(struct entry *e)
 {
-	shard_entry_leave(e);
+	entry_leave(e);
 	shard_entry_clean(e);
 	shard_entry_free(e);
 }
 
-/* ---- time -------------------------------------------------------------------- */
+#define KICK_RETRY_MS 100
+
+static struct entry *first_buried(struct stage *st)
+{
+	if (st->window.count == 0)
+		stage_refill(st);
+	return window_first(&st->window);
+}
+
+void shard_kick_continue(struct shard *sh)
+{
+	struct stage *st = &sh->stages[ENTRY_BURIED];
+	struct waiter *w = sh->kick_waiter;
+	struct entry *e;
+
+	if (!w)
+		return;
+	while (sh->kicks_wanted > 0 && (e = first_buried(st)) != NULL) {
+		sh->kicks_wanted--;
+		e->failures = 0;
+		e->reason = NULL;
+		e->flags |= ENTRY_TRIES_DIRTY;
+		entry_leave(e);
+		shard_entry_enter(e, ENTRY_READY, e->rank);
+	}
+	if (sh->kicks_wanted > 0 && st->beyond > 0) {
+		/* The read that brings them will call again. */
+		if (!st->is_refilling)
+			shard_wake_by(sh, sh->env->now_ms + KICK_RETRY_MS);
+		return;
+	}
+	sh->kicks_wanted = 0;
+	sh->kick_waiter = NULL;
+	waiter_done(w, TIDE_OK, NULL);
+}
+
+int shard_kick(struct shard *sh, uint64_t n, struct waiter *waiter, uint64_t *kicked)
+{
+	uint64_t buried = shard_count(sh, ENTRY_BURIED);
+
+	if (sh->kick_waiter || sh->is_held_back)
+		return TIDE_EBUSY;
+	*kicked = n < buried ? n : buried;
+	if (*kicked == 0)
+		return TIDE_OK;
+	waiter_add(waiter);
+	sh->kicks_wanted = *kicked;
+	sh->kick_waiter = waiter;
+	shard_kick_continue(sh);
+	return TIDE_OK;
+}
+
+void shard_resume(struct shard *sh)
+{
+	sh->is_held_back = false;
+	if (sh->is_closed)
+		return;
+	if (!TAILQ_EMPTY(&sh->dirty))
+		journal_add(sh->env->journal, sh);
+	for (int i = 0; i < SHARD_STAGES; i++)
+		stage_relieve(&sh->stages[i]);
+	/* Whatever was not asked for meanwhile: the tick finds it. */
+	shard_wake_by(sh, sh->env->now_ms);
+	sh->ops->on_ready(sh);
+}
 
 #define TICK_MAX 4096 /* entries of one tick, so that a turn stays short */
 
@@ -447,12 +505,10 @@ void shard_tick(struct shard *sh)
 	shard_unref(sh);
 }
 
-/* ---- close ------------------------------------------------------------------- */
-
 /* Forget an entry at once, whatever Redis has of it. */
 static void drop(struct entry *e)
 {
-	shard_entry_leave(e);
+	entry_leave(e);
 	tell_waiter(e, TIDE_OK);
 	clear_unstored(e);
 	shard_entry_clean(e);

@@ -144,7 +144,7 @@ uint64_t shard_count(const struct shard *sh, enum entry_state stage);
  * what the ledger says was held. The waiter is told when it can serve. */
 void shard_recover(struct shard *sh, struct waiter *waiter);
 
-/* ---- between the files of the shard (shard, stage, journal) -------------- */
+/* Between the files of the shard: shard*, stage, journal, dedupe. */
 
 /* The entry's memory: nothing refers to it any more. */
 void shard_entry_free(struct entry *e);
@@ -152,8 +152,7 @@ void shard_entry_dirty(struct entry *e);
 void shard_entry_clean(struct entry *e);
 /* Forget an entry that Redis does not have; its waiter has been told. */
 void shard_discard(struct entry *e);
-/* Take it out of its place and put it into a stage; it may be freed by it. */
-void shard_entry_leave(struct entry *e);
+/* Put an entry that has left its place into a stage. It may be freed by the call. */
 void shard_entry_enter(struct entry *e, enum entry_state state, double score);
 /* Keep the count of what Redis has in a stage's set at or before its edge;
  * called around every change of home or of ENTRY_OUTSIDE. */
@@ -161,6 +160,10 @@ void shard_account(struct entry *e, int delta);
 struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
 				 double rank);
 void shard_wake_by(struct shard *sh, int64_t at_ms);
+/* A purge or a recovery is over: the journal may have it again. */
+void shard_resume(struct shard *sh);
+/* The literal for a failure's reason that was read from Redis; NULL for "". */
+const char *shard_reason_intern(const char *text);
 /* Continue a kick for which a refill of the buried has brought messages. */
 void shard_kick_continue(struct shard *sh);
 

@@ -104,7 +104,8 @@ static struct place last_shadow(const struct stage *st)
 	return max;
 }
 
-void stage_put_outside(struct stage *st, struct entry *e)
+/* Make an entry that is in no window one beyond the edge. It may be freed by the call. */
+static void put_outside(struct stage *st, struct entry *e)
 {
 	bool is_written = !is_unwritten(st, e);
 
@@ -135,7 +136,7 @@ void stage_put_last(struct stage *st, struct entry *e)
 	else if (st->edge.score >= (double)at_unix_ms)
 		at_unix_ms = (int64_t)st->edge.score + 1;
 	e->at_unix_ms = at_unix_ms;
-	stage_put_outside(st, e);
+	put_outside(st, e);
 }
 
 #define EVICT_REST_MS 10
@@ -164,7 +165,7 @@ static void evict(struct stage *st)
 		}
 		window_remove(&st->window, last);
 		st->edge = place;
-		stage_put_outside(st, last);
+		put_outside(st, last);
 	}
 }
 
@@ -173,7 +174,7 @@ void stage_insert(struct stage *st, struct entry *e, double score)
 	struct place place = { score, e->id };
 
 	if (st->shard->keys && has_edge(st) && !place_is_before(place, st->edge)) {
-		stage_put_outside(st, e);
+		put_outside(st, e);
 		return;
 	}
 	window_insert(&st->window, e, score);
@@ -240,8 +241,6 @@ void stage_relieve(struct stage *st)
 	if (st->shard->keys && is_over(st))
 		evict(st);
 }
-
-/* ---- refill ----------------------------------------------------------------- */
 
 #define LOCATE_MAX 4096 /* rows of a read of ids alone */
 
@@ -336,7 +335,7 @@ static void take_row(struct stage *st, const struct store_row *row)
 	e->stored_score = row->score;
 	e->attempts = row->attempts;
 	e->failures = row->failures;
-	e->reason = entry_reason_intern(row->reason);
+	e->reason = shard_reason_intern(row->reason);
 	if (row->attempts)
 		e->flags |= ENTRY_TRIES_STORED;
 	shard_account(e, 1);
@@ -426,7 +425,7 @@ static void fail_refill(struct stage *st, int status, const char *text)
 /* Ids of messages that are outside, for which a row may come all the same: what
  * Redis has of them is only not up to date, or was written while the read went
  * on. */
-struct known {
+struct stage_known {
 	uint64_t *ids;
 	size_t count;
 };
@@ -438,11 +437,11 @@ static int compare_ids(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void known_init(struct known *k, const struct stage *st)
+static void known_init(struct stage_known *k, const struct stage *st)
 {
 	const struct entry *e;
 
-	*k = (struct known){ 0 };
+	*k = (struct stage_known){ 0 };
 	if (TAILQ_EMPTY(&st->outside))
 		return;
 	k->ids = mem_alloc((size_t)count_outside(st) * sizeof(*k->ids));
@@ -452,7 +451,7 @@ static void known_init(struct known *k, const struct stage *st)
 	qsort(k->ids, k->count, sizeof(*k->ids), compare_ids);
 }
 
-static bool known_has(const struct known *k, uint64_t id)
+static bool known_has(const struct stage_known *k, uint64_t id)
 {
 	return k->count > 0 &&
 	       bsearch(&id, k->ids, k->count, sizeof(*k->ids), compare_ids) != NULL;
@@ -460,7 +459,7 @@ static bool known_has(const struct known *k, uint64_t id)
 
 static void take_rows(struct stage *st, struct store_row *rows, size_t count)
 {
-	struct known known;
+	struct stage_known known;
 
 	known_init(&known, st);
 	for (size_t i = 0; i < count; i++) {
@@ -547,8 +546,6 @@ static void on_rows(void *ctx, int status, const char *text, struct store_row *r
 		locate(st);
 }
 
-/* ---- what is beyond, as a whole ------------------------------------------------ */
-
 uint64_t stage_forget_beyond(struct stage *st)
 {
 	struct entry *e, *next;
@@ -575,7 +572,7 @@ void stage_restore_beyond(struct stage *st, uint64_t count)
 	while ((e = window_last(&st->window)) != NULL &&
 	       !place_is_before(window_place(e), st->edge)) {
 		window_remove(&st->window, e);
-		stage_put_outside(st, e);
+		put_outside(st, e);
 	}
 	st->beyond += count;
 }

@@ -48,11 +48,8 @@ void stage_refill(struct stage *st);
 void stage_entry_encoded(struct stage *st, struct entry *e);
 /* That batch was refused, and the entry is dirty again. */
 void stage_entry_refused(struct stage *st, struct entry *e);
-/* Make an entry that is in no window one that is beyond the edge. It may be
- * freed by the call. */
-void stage_put_outside(struct stage *st, struct entry *e);
-/* The same for one that has no body, and therefore may never be in a window: it
- * is given a time that is behind all others. */
+/* Put an entry without a body beyond the edge: it may never be in a window. It gets a
+ * time behind all others, and may be freed by the call. */
 void stage_put_last(struct stage *st, struct entry *e);
 /* Take out what is beyond and in Redis alone; gives how many they are. What is
  * left in `outside` was not written yet. */

@@ -53,6 +53,7 @@ static struct kind_info kind_info(enum batch_kind kind)
 struct batch *batch_create(void)
 {
 	struct batch *b = mem_zalloc(sizeof(*b));
+
 	buf_init(&b->prefix);
 	for (int i = 0; i < BATCH_KIND_COUNT; i++)
 		buf_init(&b->sections[i].bytes);
@@ -75,6 +76,7 @@ void batch_reset(struct batch *b, struct slice prefix)
 	buf_append_slice(&b->prefix, prefix);
 	for (int i = 0; i < BATCH_KIND_COUNT; i++) {
 		struct batch_section *section = &b->sections[i];
+
 		buf_clear(&section->bytes);
 		if (section->bytes.cap > KEEP_BYTES)
 			buf_shrink(&section->bytes);
@@ -87,12 +89,11 @@ void batch_reset(struct batch *b, struct slice prefix)
 	b->result = (struct batch_result){ TIDE_OK, TIDE_OK, NULL };
 }
 
-/* ---- building --------------------------------------------------------------- */
-
 static void open_command(struct batch *b, enum batch_kind kind)
 {
 	struct batch_section *section = &b->sections[kind];
 	struct kind_info info = kind_info(kind);
+
 	section->offset = buf_len(&section->bytes);
 	memset(buf_reserve(&section->bytes, RESP_ARRAY_MAX), ' ', RESP_ARRAY_MAX);
 	buf_grow(&section->bytes, RESP_ARRAY_MAX);
@@ -108,6 +109,7 @@ static void close_command(struct batch *b, enum batch_kind kind)
 	char *base = section->bytes.data + section->bytes.start;
 	char *head = resp_array_before(base + section->offset + RESP_ARRAY_MAX, words);
 	struct batch_command *command = &b->commands[b->command_count++];
+
 	command->kind = kind;
 	command->offset = (size_t)(head - base);
 	command->len = buf_len(&section->bytes) - command->offset;
@@ -120,6 +122,7 @@ __attribute__((noinline)) static void open_first_or_next(struct batch *b,
 {
 	const struct batch_section *section = &b->sections[kind];
 	bool may_close = b->command_count + BATCH_KIND_COUNT < BATCH_COMMANDS_MAX;
+
 	if (section->entries > 0 && may_close)
 		close_command(b, kind);
 	if (section->entries == 0)
@@ -130,6 +133,7 @@ __attribute__((noinline)) static void open_first_or_next(struct batch *b,
 static struct buf *entry(struct batch *b, enum batch_kind kind)
 {
 	struct batch_section *section = &b->sections[kind];
+
 	if (section->entries == 0 || section->entries >= BATCH_ENTRIES_MAX)
 		open_first_or_next(b, kind);
 	section->entries++;
@@ -140,6 +144,7 @@ static struct buf *entry(struct batch *b, enum batch_kind kind)
 static void added(struct batch *b, struct buf *out, const char *end)
 {
 	size_t len = (size_t)(end - (out->data + out->end));
+
 	buf_grow(out, len);
 	b->bytes += len;
 }
@@ -152,6 +157,7 @@ struct id_word {
 static struct id_word id_word(uint64_t id)
 {
 	struct id_word word;
+
 	resp_put_id(word.text, id);
 	return word;
 }
@@ -165,6 +171,7 @@ static char *put_id(char *to, const struct id_word *id)
 static void add_id(struct batch *b, enum batch_kind kind, const struct id_word *id)
 {
 	struct buf *out = entry(b, kind);
+
 	added(b, out, put_id(buf_reserve(out, RESP_ID_LEN), id));
 }
 
@@ -173,6 +180,7 @@ static void add_scored(struct batch *b, enum batch_kind kind, double score,
 {
 	struct buf *out = entry(b, kind);
 	char *to = buf_reserve(out, RESP_SCORE_MAX + RESP_ID_LEN);
+
 	added(b, out, put_id(resp_put_score(to, score), id));
 }
 
@@ -181,6 +189,7 @@ static void add_msg(struct batch *b, const struct msg *m, double rank,
 {
 	struct buf *out = entry(b, BATCH_WRITE_MSG);
 	struct codec_plan plan;
+
 	codec_plan(&plan, m, rank);
 	char *to = buf_reserve(out, RESP_ID_LEN + RESP_BULK_HEAD_MAX + plan.size + 2);
 	to = resp_put_bulk_head(put_id(to, id), plan.size);
@@ -191,6 +200,7 @@ void batch_insert(struct batch *b, const struct msg *m, double rank, enum store_
 		  double score)
 {
 	struct id_word id = id_word(m->id);
+
 	add_msg(b, m, rank, &id);
 	add_scored(b, (enum batch_kind)(BATCH_ADD_TO + (int)set), score, &id);
 	if (m->expires_unix_ms)
@@ -201,6 +211,7 @@ void batch_move(struct batch *b, uint64_t id, enum store_set from, enum store_se
 		double score)
 {
 	struct id_word word = id_word(id);
+
 	if (from != to)
 		add_id(b, (enum batch_kind)(BATCH_LEAVE + (int)from), &word);
 	add_scored(b, (enum batch_kind)(BATCH_ADD_TO + (int)to), score, &word);
@@ -213,6 +224,7 @@ void batch_tries(struct batch *b, uint64_t id, uint32_t attempts, uint32_t failu
 	struct buf *out = entry(b, BATCH_WRITE_TRIES);
 	int len = snprintf(text, sizeof(text), "%u %u %.31s", attempts, failures,
 			   reason ? reason : "");
+
 	resp_id(out, id);
 	resp_bulk(out, (struct slice){ text, (size_t)len });
 	b->bytes += RESP_ID_LEN + (size_t)len;
@@ -222,6 +234,7 @@ void batch_remove(struct batch *b, uint64_t id, enum store_set set, bool has_tri
 		  bool has_expiry)
 {
 	struct id_word word = id_word(id);
+
 	if (has_tries)
 		add_id(b, BATCH_REMOVE_TRIES, &word);
 	if (has_expiry)
@@ -235,6 +248,7 @@ void batch_dedupe(struct batch *b, const struct store_seen *seen)
 	struct buf *out = entry(b, BATCH_WRITE_DEDUPE);
 	char head[STORE_DEDUPE_HEAD_MAX];
 	size_t len = store_dedupe_format_head(seen, head);
+
 	resp_score(out, (double)seen->until_unix_ms);
 	resp_bulk_begin(out, len + seen->publish_id.len);
 	buf_append_slice(out, (struct slice){ head, len });
@@ -247,8 +261,6 @@ size_t batch_bytes(const struct batch *b)
 	return b->bytes;
 }
 
-/* ---- sending ------------------------------------------------------------------ */
-
 static void add_part(struct batch *b, const char *bytes, size_t len)
 {
 	b->parts[b->request.part_count++] =
@@ -259,10 +271,13 @@ static void add_part(struct batch *b, const char *bytes, size_t len)
 static unsigned add_commands(struct batch *b, int from, int to)
 {
 	unsigned count = 0;
+
 	for (int kind = from; kind < to; kind++) {
 		struct slice bytes = buf_slice(&b->sections[kind].bytes);
+
 		for (unsigned i = 0; i < b->command_count; i++) {
 			const struct batch_command *command = &b->commands[i];
+
 			if ((int)command->kind != kind)
 				continue;
 			add_part(b, bytes.data + command->offset, command->len);
@@ -276,6 +291,7 @@ void batch_seal(struct batch *b)
 {
 	static const char multi[] = "*1\r\n$5\r\nMULTI\r\n";
 	static const char exec[] = "*1\r\n$4\r\nEXEC\r\n";
+
 	for (int kind = 0; kind < BATCH_KIND_COUNT; kind++)
 		if (b->sections[kind].entries > 0)
 			close_command(b, (enum batch_kind)kind);
@@ -295,8 +311,6 @@ void batch_seal(struct batch *b)
 	}
 	b->request.replies = b->removal_replies + writes + (b->has_exec ? 2 : 0);
 }
-
-/* ---- what Redis said ----------------------------------------------------------- */
 
 static void refuse(struct batch *b, int *status, const char *text)
 {
@@ -324,6 +338,7 @@ void batch_reply(struct batch *b, const redisReply *reply)
 	unsigned answered = b->request.answered;
 	bool is_removal = answered <= b->removal_replies;
 	bool is_exec = b->has_exec && answered == b->request.replies;
+
 	if (answered == 1) /* perhaps for the second time, after a reconnect */
 		b->result = (struct batch_result){ TIDE_OK, TIDE_OK, NULL };
 	if (reply->type == REDIS_REPLY_ERROR)

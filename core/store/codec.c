@@ -16,9 +16,7 @@ static bool rank_is_integer(double rank)
 	       rank == (double)(int64_t)rank;
 }
 
-/* ---- encoding ----------------------------------------------------------
- *
- * Written by hand, into room that is there: a packer that appends each number by
+/* Written by hand, into room that is there: a packer that appends each number by
  * a call took three times as long for a message of 128 bytes. */
 
 static size_t size_uint(uint64_t n)
@@ -67,9 +65,11 @@ static struct slice msg_payload(const struct msg *m)
 static size_t plan_headers(struct codec_plan *plan, const struct msg *m)
 {
 	size_t size = m->header_count < 16 ? 1 : 3;
+
 	for (unsigned i = 0; i < m->header_count; i++) {
 		struct slice value = m->headers[i].value;
 		bool is_str = is_text(value);
+
 		plan->text_headers |= (uint64_t)is_str << i;
 		size += size_str(m->headers[i].name.len);
 		size += is_str ? size_str(value.len) : size_bin(value.len);
@@ -206,9 +206,7 @@ void codec_encode(struct buf *out, const struct msg *m, double rank)
 	buf_grow(out, plan.size);
 }
 
-/* ---- decoding ----------------------------------------------------------
- *
- * Read with a cursor of our own and not with msgpack_unpack_next: that one
+/* Read with a cursor of our own and not with msgpack_unpack_next: that one
  * allocates what a length in the bytes asks for before it looks whether the
  * bytes are there, and needs a heap of objects for each message. */
 
@@ -221,6 +219,7 @@ struct cursor {
 static uint64_t take_big_endian(struct cursor *c, size_t width)
 {
 	uint64_t n = 0;
+
 	if (c->left < width) {
 		c->is_bad = true;
 		return 0;
@@ -235,12 +234,14 @@ static uint64_t take_big_endian(struct cursor *c, size_t width)
 static int64_t take_int(struct cursor *c)
 {
 	uint8_t tag = (uint8_t)take_big_endian(c, 1);
+
 	if (tag < 0x80)
 		return tag;
 	if (tag >= 0xe0)
 		return (int8_t)tag;
 	if (tag >= 0xcc && tag <= 0xcf) {
 		uint64_t n = take_big_endian(c, (size_t)1 << (tag - 0xcc));
+
 		if (n > INT64_MAX)
 			c->is_bad = true;
 		return (int64_t)n;
@@ -276,6 +277,7 @@ static struct slice take_bytes(struct cursor *c)
 {
 	uint8_t tag = (uint8_t)take_big_endian(c, 1);
 	uint64_t len = 0;
+
 	if (tag >= 0xa0 && tag <= 0xbf)
 		len = tag & 0x1f;
 	else if (tag >= 0xd9 && tag <= 0xdb)
@@ -299,6 +301,7 @@ static struct slice take_bytes(struct cursor *c)
 static uint64_t take_count(struct cursor *c, uint8_t fix_tag, uint8_t tag16)
 {
 	uint8_t tag = (uint8_t)take_big_endian(c, 1);
+
 	if ((tag & 0xf0) == fix_tag)
 		return tag & 0x0f;
 	if (tag == tag16)
@@ -325,6 +328,7 @@ static const char *decode_headers(struct cursor *c, struct msg_header *headers,
 				  struct msg_spec *spec)
 {
 	uint64_t count = take_count(c, 0x80, 0xde);
+
 	if (c->is_bad)
 		return "headers are no map";
 	if (count > MSG_HEADERS_MAX)
@@ -386,8 +390,10 @@ int codec_decode(struct slice body, const struct msg_spec *known, struct msg **o
 	struct msg_header headers[MSG_HEADERS_MAX];
 	struct msg_spec spec = { .id = known->id, .pool = known->pool };
 	const char *wrong = decode_fields(&c, &spec, headers, rank);
+
 	if (wrong) {
 		size_t offset = body.len - c.left;
+
 		return error_set(err, TIDE_ESTORE, "corrupt at byte %zu of %zu: %s",
 				 offset, body.len, wrong);
 	}

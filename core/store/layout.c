@@ -40,6 +40,7 @@ const char *layout_key_suffix(enum layout_key key)
 void layout_resp_key(struct buf *out, struct slice prefix, enum layout_key key)
 {
 	struct slice suffix = slice_from(key_suffixes[key]);
+
 	resp_bulk_begin(out, prefix.len + suffix.len);
 	buf_append_slice(out, prefix);
 	buf_append_slice(out, suffix);

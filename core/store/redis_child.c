@@ -44,8 +44,6 @@ struct redis_child {
 	void *stopped_ctx;
 };
 
-/* ---- the data directory --------------------------------------------------- */
-
 static int open_in(const struct redis_child *child, const char *name, int flags)
 {
 	return openat(child->dir_fd, name, flags | O_CLOEXEC, 0600);
@@ -55,12 +53,14 @@ static int open_in(const struct redis_child *child, const char *name, int flags)
 static int lock_directory(struct redis_child *child, struct error *err)
 {
 	char holder[32] = "";
+
 	child->broker_lock_fd = open_in(child, "lock", O_RDWR | O_CREAT);
 	if (child->broker_lock_fd < 0)
 		return error_set(err, -errno, "cannot open %s/lock: %s", child->data_dir,
 				 strerror(errno));
 	if (flock(child->broker_lock_fd, LOCK_EX | LOCK_NB) < 0) {
 		ssize_t len = pread(child->broker_lock_fd, holder, sizeof(holder) - 1, 0);
+
 		holder[len > 0 ? len : 0] = '\0';
 		holder[strcspn(holder, "\n")] = '\0';
 		return error_set(
@@ -80,6 +80,7 @@ static int lock_directory(struct redis_child *child, struct error *err)
 static void make_socket_path(struct redis_child *child)
 {
 	struct buf path;
+
 	buf_init(&path);
 	buf_printf(&path, "%s/" SOCKET_NAME, child->data_dir);
 	if (buf_len(&path) >= sizeof(child->socket)) {
@@ -94,11 +95,13 @@ static char *find_program(const char *name)
 {
 	const char *path = getenv("PATH");
 	char *found = NULL;
+
 	if (!path || !*path)
 		path = "/usr/local/bin:/usr/bin:/bin";
 	while (!found) {
 		size_t len = strcspn(path, ":");
 		struct buf candidate;
+
 		buf_init(&candidate);
 		buf_printf(&candidate, "%.*s/%s", (int)len, path, name);
 		if (len > 0 && access(buf_cstr(&candidate), X_OK) == 0)
@@ -118,9 +121,9 @@ static int prepare(struct redis_child *child, struct error *err)
 		return error_set(err, -errno,
 				 "the data directory %s cannot be opened: %s",
 				 child->data_dir, strerror(errno));
-	int status = lock_directory(child, err);
-	if (status < 0)
-		return status;
+	int rc = lock_directory(child, err);
+	if (rc < 0)
+		return rc;
 	make_socket_path(child);
 	child->program = find_program("redis-server");
 	if (!child->program)
@@ -146,13 +149,14 @@ int redis_child_create(struct redis_child **out, const char *data_dir,
 		       enum store_fsync fsync, struct error *err)
 {
 	struct redis_child *child = mem_zalloc(sizeof(*child));
+
 	child->data_dir = mem_strdup(data_dir);
 	child->fsync = fsync;
 	child->dir_fd = child->broker_lock_fd = -1;
-	int status = prepare(child, err);
-	if (status < 0) {
+	int rc = prepare(child, err);
+	if (rc < 0) {
 		destroy(child);
-		return status;
+		return rc;
 	}
 	*out = child;
 	return TIDE_OK;
@@ -170,17 +174,18 @@ const char *redis_child_fsync(const struct redis_child *child)
 		[STORE_FSYNC_EVERYSEC] = "everysec",
 		[STORE_FSYNC_NO] = "no",
 	};
+
 	return names[child->fsync];
 }
-
-/* ---- what it said last ----------------------------------------------------- */
 
 /* "12:M 21 Nov 2026 09:45:52.123 # text" -> "text" */
 static const char *skip_log_prefix(const char *line)
 {
 	static const char *const marks[] = { " # ", " * ", " - ", " . " };
+
 	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
 		const char *mark = strstr(line, marks[i]);
+
 		if (mark && mark - line < 48)
 			return mark + 3;
 	}
@@ -192,9 +197,11 @@ static void last_log_line(const struct redis_child *child, char *out, size_t siz
 	char tail[LOG_TAIL_BYTES + 1];
 	ssize_t len = -1;
 	int fd = open_in(child, LOG_NAME, O_RDONLY);
+
 	if (fd >= 0) {
 		off_t end = lseek(fd, 0, SEEK_END);
 		off_t from = end > LOG_TAIL_BYTES ? end - LOG_TAIL_BYTES : 0;
+
 		len = pread(fd, tail, LOG_TAIL_BYTES, from);
 		close(fd);
 	}
@@ -217,8 +224,6 @@ static void describe_exit(int status, char *out, size_t size)
 	else
 		snprintf(out, size, "ended with status %d", WEXITSTATUS(status));
 }
-
-/* ---- starting ---------------------------------------------------------------- */
 
 struct server_option {
 	const char *name;
@@ -253,6 +258,7 @@ static void make_args(const struct redis_child *child, const char **args)
 	*args++ = child->program;
 	for (size_t i = 0; i < OPTION_COUNT; i++) {
 		const char *value = server_options[i].value;
+
 		*args++ = server_options[i].name;
 		*args++ = value ? value : redis_child_fsync(child);
 	}
@@ -294,6 +300,7 @@ static void run_server(const struct redis_child *child, const char *const *args,
 static int start(struct redis_child *child, int lock_fd, struct error *err)
 {
 	const char *args[ARGS_ROOM];
+
 	make_args(child, args);
 	pid_t broker = getpid();
 	pid_t pid = fork();
@@ -312,12 +319,14 @@ static int start(struct redis_child *child, int lock_fd, struct error *err)
 static int take_redis_lock(const struct redis_child *child, int *out_fd)
 {
 	int fd = open_in(child, "redis.lock", O_RDWR | O_CREAT);
+
 	if (fd < 0)
 		return -errno;
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		int status = -errno;
+		int rc = -errno;
+
 		close(fd);
-		return status;
+		return rc;
 	}
 	*out_fd = fd;
 	return TIDE_OK;
@@ -336,6 +345,7 @@ static int note_death(struct redis_child *child, int exit_status, struct error *
 {
 	char how[80];
 	char line[256];
+
 	describe_exit(exit_status, how, sizeof(how));
 	last_log_line(child, line, sizeof(line));
 	bool is_surprise = child->has_answered;
@@ -353,23 +363,25 @@ int redis_child_ensure(struct redis_child *child, struct error *err)
 {
 	int exit_status;
 	int lock_fd = -1;
+
 	if (reap(child, &exit_status)) {
-		int status = note_death(child, exit_status, err);
-		if (status < 0)
-			return status;
+		int rc = note_death(child, exit_status, err);
+
+		if (rc < 0)
+			return rc;
 	}
 	if (child->pid)
 		return TIDE_OK;
-	int status = take_redis_lock(child, &lock_fd);
-	if (status == UV_EAGAIN)
+	int rc = take_redis_lock(child, &lock_fd);
+	if (rc == UV_EAGAIN)
 		return TIDE_OK; /* one is there already; the connection finds it */
-	if (status < 0)
-		return error_set(err, status, "cannot lock %s/redis.lock: %s",
-				 child->data_dir, strerror(-status));
+	if (rc < 0)
+		return error_set(err, rc, "cannot lock %s/redis.lock: %s",
+				 child->data_dir, strerror(-rc));
 	child->adopted = 0;
-	status = start(child, lock_fd, err);
+	rc = start(child, lock_fd, err);
 	close(lock_fd);
-	return status;
+	return rc;
 }
 
 void redis_child_set_answered(struct redis_child *child, int64_t pid)
@@ -385,12 +397,11 @@ void redis_child_set_answered(struct redis_child *child, int64_t pid)
 	child->adopted = (pid_t)pid;
 }
 
-/* ---- stopping ------------------------------------------------------------------ */
-
 static bool is_gone(struct redis_child *child)
 {
 	int exit_status;
 	int lock_fd;
+
 	if (child->pid)
 		return reap(child, &exit_status);
 	if (take_redis_lock(child, &lock_fd) != TIDE_OK)
@@ -404,6 +415,7 @@ static void on_timer_closed(uv_handle_t *handle)
 	struct redis_child *child = handle->data;
 	void (*on_stopped)(void *ctx) = child->on_stopped;
 	void *ctx = child->stopped_ctx;
+
 	destroy(child);
 	on_stopped(ctx);
 }
@@ -411,6 +423,7 @@ static void on_timer_closed(uv_handle_t *handle)
 static void signal_server(const struct redis_child *child, int signum)
 {
 	pid_t pid = child->pid ? child->pid : child->adopted;
+
 	if (pid > 0)
 		kill(pid, signum);
 }
@@ -419,6 +432,7 @@ static void on_stop_poll(uv_timer_t *timer)
 {
 	struct redis_child *child = timer->data;
 	bool is_over = uv_now(timer->loop) > child->kill_at_ms;
+
 	if (is_gone(child)) {
 		uv_close((uv_handle_t *)timer, on_timer_closed);
 	} else if (is_over && !child->is_killed) {
@@ -444,6 +458,7 @@ void redis_child_stop(struct redis_child *child, uv_loop_t *loop,
 void redis_child_hurry(struct redis_child *child)
 {
 	uint64_t kill_at_ms = uv_now(child->timer.loop) + STOP_HURRIED_MS;
+
 	if (kill_at_ms < child->kill_at_ms)
 		child->kill_at_ms = kill_at_ms;
 }

@@ -66,8 +66,6 @@ struct redis_conn {
 static void try_connect(struct redis_conn *c);
 static void on_grace_over(uv_timer_t *timer);
 
-/* ---- writing at the end of a turn --------------------------------------- */
-
 /* The prepare callback runs before the loop sleeps. The idle handle does
  * nothing but keep the loop from sleeping, for the case that the flush was
  * asked for by another prepare callback, when ours has already run. */
@@ -78,6 +76,7 @@ static void on_idle(uv_idle_t *handle)
 static void on_prepare(uv_prepare_t *handle)
 {
 	struct redis_conn *c = handle->data;
+
 	uv_prepare_stop(&c->prepare);
 	uv_idle_stop(&c->idle);
 	if (c->link)
@@ -92,14 +91,13 @@ static void schedule_flush(struct redis_conn *c)
 	uv_idle_start(&c->idle, on_idle);
 }
 
-/* ---- time-outs ---------------------------------------------------------- */
-
 static void lose(struct redis_conn *c, const char *why, bool is_final, int64_t pause_ms);
 
 static void on_tick(uv_timer_t *timer)
 {
 	struct redis_conn *c = timer->data;
 	struct error err;
+
 	if (c->stats.pending_requests == 0) {
 		uv_timer_stop(&c->timer);
 		return;
@@ -114,6 +112,7 @@ static void on_tick(uv_timer_t *timer)
 static void start_ticks(struct redis_conn *c)
 {
 	uint64_t tick_ms = (uint64_t)c->config.command_timeout_ms / TICKS_PER_TIMEOUT;
+
 	c->silent_ticks = 0;
 	uv_timer_start(&c->timer, on_tick, tick_ms ? tick_ms : 1, tick_ms ? tick_ms : 1);
 }
@@ -122,6 +121,7 @@ static void on_connect_timeout(uv_timer_t *timer)
 {
 	struct redis_conn *c = timer->data;
 	struct error err;
+
 	error_set(&err, UV_ETIMEDOUT, "no connection within %lld ms",
 		  (long long)c->config.connect_timeout_ms);
 	lose(c, err.text, false, 0);
@@ -131,6 +131,7 @@ static void on_hello_timeout(uv_timer_t *timer)
 {
 	struct redis_conn *c = timer->data;
 	struct error err;
+
 	error_set(&err, UV_ETIMEDOUT, "connected, but no reply within %lld ms",
 		  (long long)c->config.command_timeout_ms);
 	lose(c, err.text, true, 0);
@@ -141,12 +142,11 @@ static void on_pause_over(uv_timer_t *timer)
 	try_connect(timer->data);
 }
 
-/* ---- losing and failing -------------------------------------------------- */
-
 static void drop_link(struct redis_conn *c)
 {
 	struct redis_requests unanswered;
 	struct redis_link *link = c->link;
+
 	if (!link)
 		return;
 	c->link = NULL;
@@ -161,6 +161,7 @@ static void drop_link(struct redis_conn *c)
 static int64_t next_backoff(struct redis_conn *c)
 {
 	int64_t pause_ms = c->backoff_ms;
+
 	/* A Redis that was just started listens after some 20 ms. */
 	if (c->state == STORE_STARTING)
 		return BACKOFF_FIRST_MS;
@@ -181,8 +182,6 @@ static bool is_start_over(const struct redis_conn *c, bool is_final)
 	return is_final || !c->config.is_patient ||
 	       uv_now(c->loop) - c->began_at_ms > PATIENCE_MS;
 }
-
-/* ---- a request that Redis will not have ------------------------------------- */
 
 /* A command that Redis cannot read, because a word of it is too long for one, ends
  * the connection, and would end the next one as well. */
@@ -208,6 +207,7 @@ static void forget_suspect(struct redis_conn *c)
 static struct redis_request *find_culprit(struct redis_conn *c)
 {
 	struct redis_request *first = TAILQ_FIRST(&c->waiting);
+
 	if (first != c->suspect)
 		forget_suspect(c);
 	c->suspect = first;
@@ -227,6 +227,7 @@ static void give_up(struct redis_conn *c, struct redis_request *r)
 	struct error err;
 	redisReply reply = { .type = REDIS_REPLY_ERROR, .str = err.text };
 	unsigned replies = r->replies;
+
 	if (c->refusal[0])
 		error_set(&err, TIDE_ESTORE, "%s", c->refusal);
 	else
@@ -253,6 +254,7 @@ static void lose(struct redis_conn *c, const char *why, bool is_final, int64_t p
 {
 	struct error err;
 	struct redis_request *culprit = NULL;
+
 	error_set(&err, TIDE_ESTORE, "Redis at %s: %s", c->config.address, why);
 	drop_link(c);
 	if (c->phase == PHASE_UP)
@@ -279,12 +281,11 @@ static void lose(struct redis_conn *c, const char *why, bool is_final, int64_t p
 		give_up(c, culprit);
 }
 
-/* ---- the greeting -------------------------------------------------------- */
-
 static void tell_up(struct redis_conn *c)
 {
 	struct error err;
 	const struct redis_hello *h = &c->hello;
+
 	error_set(&err, TIDE_OK, "Redis %s at %s, %s%s%s", h->version, c->config.address,
 		  h->is_append_only ? "append-only" : "no append-only file",
 		  h->is_append_only && h->fsync[0] ? ", fsync " : "",
@@ -304,6 +305,7 @@ static void tell_up(struct redis_conn *c)
 static void enter_up(struct redis_conn *c)
 {
 	struct redis_request *r;
+
 	c->phase = PHASE_UP;
 	c->up_at_ms = uv_now(c->loop);
 	c->is_waiting_told = false;
@@ -321,6 +323,7 @@ static void on_hello_reply(struct redis_request *r, const redisReply *reply)
 {
 	struct redis_conn *c = container_of(r, struct redis_conn, hello_request);
 	struct error err;
+
 	redis_hello_reply(&c->hello, r->answered - 1, reply);
 	if (r->answered < r->replies)
 		return;
@@ -351,6 +354,7 @@ static void on_hello_reply(struct redis_request *r, const redisReply *reply)
 static void on_link_connected(void *ctx)
 {
 	struct redis_conn *c = ctx;
+
 	c->phase = PHASE_HELLO;
 	buf_clear(&c->hello_bytes);
 	c->hello_request.replies = redis_hello_begin(&c->hello, &c->hello_bytes);
@@ -365,11 +369,10 @@ static void on_link_connected(void *ctx)
 	redis_link_flush(c->link);
 }
 
-/* ---- the link ------------------------------------------------------------ */
-
 static void on_link_bytes(void *ctx)
 {
 	struct redis_conn *c = ctx;
+
 	c->silent_ticks = 0;
 }
 
@@ -377,6 +380,7 @@ static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *
 			  bool is_last)
 {
 	struct redis_conn *c = ctx;
+
 	if (r != &c->hello_request)
 		note_refusal(c, r, reply);
 	if (is_last && r != &c->hello_request) {
@@ -393,6 +397,7 @@ static void on_link_lost(void *ctx, const char *why)
 {
 	struct redis_conn *c = ctx;
 	struct error err;
+
 	/* Redis tells why it hangs up in a reply to whatever was asked first. */
 	bool has_reason = c->phase == PHASE_HELLO && c->hello.complaint[0];
 	error_set(&err, TIDE_ESTORE, "%s%s%s", why, has_reason ? ": " : "",
@@ -424,6 +429,7 @@ static void on_handle_closed(uv_handle_t *handle)
 static void try_connect(struct redis_conn *c)
 {
 	struct error err;
+
 	if (c->hooks.before_connect && c->hooks.before_connect(c->hooks.ctx, &err) < 0) {
 		lose(c, err.text, true, 0);
 		return;
@@ -441,18 +447,17 @@ static void try_connect(struct redis_conn *c)
 	c->phase = PHASE_CONNECTING;
 	uv_timer_start(&c->timer, on_connect_timeout,
 		       (uint64_t)c->config.connect_timeout_ms, 0);
-	int status = redis_link_connect(c->link);
-	if (status < 0)
-		lose(c, uv_strerror(status), false, 0);
+	int rc = redis_link_connect(c->link);
+	if (rc < 0)
+		lose(c, uv_strerror(rc), false, 0);
 }
-
-/* ---- the life of the connection ------------------------------------------ */
 
 struct redis_conn *redis_conn_create(uv_loop_t *loop,
 				     const struct redis_conn_config *config,
 				     const struct redis_conn_hooks *hooks)
 {
 	struct redis_conn *c = mem_zalloc(sizeof(*c));
+
 	c->loop = loop;
 	c->config = *config;
 	c->hooks = *hooks;
@@ -496,6 +501,7 @@ void redis_conn_send(struct redis_conn *c, struct redis_request *r)
 static void finish(struct redis_conn *c)
 {
 	struct redis_request *r;
+
 	drop_link(c);
 	c->phase = PHASE_CLOSED;
 	while ((r = TAILQ_FIRST(&c->waiting))) {
@@ -519,6 +525,7 @@ void redis_conn_close(struct redis_conn *c, int64_t grace_ms,
 		      void (*on_closed)(void *ctx), void *ctx)
 {
 	bool is_idle = c->stats.pending_requests == 0 || c->phase == PHASE_FAILED;
+
 	c->is_closing = true;
 	c->on_closed = on_closed;
 	c->closed_ctx = ctx;

@@ -21,6 +21,7 @@ enum hello_step {
 static unsigned steps_of(const struct redis_hello *h, enum hello_step steps[STEP_COUNT])
 {
 	unsigned count = 0;
+
 	if (h->url->at.password)
 		steps[count++] = STEP_AUTH;
 	if (h->url->db)
@@ -37,6 +38,7 @@ static unsigned steps_of(const struct redis_hello *h, enum hello_step steps[STEP
 static void write_words(struct buf *out, const char *const *words)
 {
 	size_t count = 0;
+
 	while (words[count])
 		count++;
 	resp_array(out, count);
@@ -87,6 +89,7 @@ unsigned redis_hello_begin(struct redis_hello *h, struct buf *out)
 {
 	enum hello_step steps[STEP_COUNT];
 	unsigned count = steps_of(h, steps);
+
 	h->version[0] = h->fsync[0] = '\0';
 	h->is_append_only = false;
 	h->process_id = 0;
@@ -118,6 +121,7 @@ static void judge_error(struct redis_hello *h, enum hello_step step, const char 
 		[STEP_INFO] = "Redis does not answer INFO",
 	};
 	struct error err;
+
 	if (!h->complaint[0])
 		snprintf(h->complaint, sizeof(h->complaint), "%s", text);
 	if (strncmp(text, "LOADING", 7) == 0 || strncmp(text, "MASTERDOWN", 10) == 0) {
@@ -135,10 +139,12 @@ static void judge_error(struct redis_hello *h, enum hello_step step, const char 
 static struct slice info_value(struct slice info, const char *name)
 {
 	size_t name_len = strlen(name);
+
 	while (info.len > 0) {
 		const char *end = memchr(info.data, '\n', info.len);
 		size_t len = end ? (size_t)(end - info.data) : info.len;
 		struct slice line = { info.data, len };
+
 		info = slice_skip(info, end ? len + 1 : len);
 		if (line.len && line.data[line.len - 1] == '\r')
 			line.len--;
@@ -154,6 +160,7 @@ static void judge_version(struct redis_hello *h, struct slice version)
 	struct error err;
 	size_t len =
 		version.len < sizeof(h->version) ? version.len : sizeof(h->version) - 1;
+
 	memcpy(h->version, version.data, len);
 	h->version[len] = '\0';
 	if (strtol(h->version, NULL, 10) >= REDIS_VERSION_MIN_MAJOR)
@@ -167,6 +174,7 @@ static void judge_version(struct redis_hello *h, struct slice version)
 static void judge_policy(struct redis_hello *h, struct slice policy)
 {
 	struct error err;
+
 	if (policy.len == 0 || slice_is(policy, "noeviction"))
 		return;
 	error_set(&err, TIDE_ESTORE,
@@ -179,6 +187,7 @@ static void judge_policy(struct redis_hello *h, struct slice policy)
 static void read_info(struct redis_hello *h, struct slice info)
 {
 	uint64_t pid = 0;
+
 	if (slice_is(info_value(info, "loading"), "1"))
 		judge(h, REDIS_HELLO_WAIT, "Redis is loading its data set");
 	judge_version(h, info_value(info, "redis_version"));
@@ -214,6 +223,7 @@ static void read_fsync(struct redis_hello *h, struct slice value)
 static void read_word_max(struct redis_hello *h, struct slice value)
 {
 	uint64_t bytes;
+
 	if (slice_to_uint(value, SIZE_MAX, &bytes) && bytes > 0)
 		h->word_max = (size_t)bytes;
 }
@@ -221,6 +231,7 @@ static void read_word_max(struct redis_hello *h, struct slice value)
 void redis_hello_reply(struct redis_hello *h, unsigned index, const redisReply *reply)
 {
 	enum hello_step steps[STEP_COUNT];
+
 	if (index >= steps_of(h, steps))
 		return;
 	if (reply->type == REDIS_REPLY_ERROR)

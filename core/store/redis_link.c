@@ -51,6 +51,7 @@ struct redis_link *redis_link_create(uv_loop_t *loop, const struct redis_url *ur
 				     const struct redis_link_hooks *hooks)
 {
 	struct redis_link *l = mem_alloc(sizeof(*l));
+
 	memset(l, 0, offsetof(struct redis_link, parts));
 	l->loop = loop;
 	l->url = url;
@@ -66,6 +67,7 @@ struct redis_link *redis_link_create(uv_loop_t *loop, const struct redis_url *ur
 static void link_free(struct redis_link *l)
 {
 	struct redis_link_hooks hooks = l->hooks;
+
 	if (l->addresses)
 		uv_freeaddrinfo(l->addresses);
 	if (l->reader)
@@ -83,14 +85,13 @@ static void link_lost(struct redis_link *l, const char *why)
 	l->hooks.on_lost(l->hooks.ctx, why);
 }
 
-/* ---- reading ----------------------------------------------------------- */
-
 /* Give the replies that are complete to their requests, in order. */
 static void answer(struct redis_link *l)
 {
 	while (!l->is_closing && !l->is_lost) {
 		void *parsed = NULL;
 		struct redis_request *r = TAILQ_FIRST(&l->requests);
+
 		/* A reply can overtake the callback of the write that asked for
 		 * it, but libuv holds the request's bytes until then. */
 		if (r && !r->is_sent && l->is_writing)
@@ -120,12 +121,14 @@ static void answer(struct redis_link *l)
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
 	struct redis_link *l = handle->data;
+
 	*buf = uv_buf_init(l->input, READ_BYTES);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 {
 	struct redis_link *l = stream->data;
+
 	if (count == 0 || l->is_closing)
 		return;
 	if (count < 0) {
@@ -141,11 +144,10 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 	answer(l);
 }
 
-/* ---- connecting -------------------------------------------------------- */
-
 static void on_io_closed(uv_handle_t *handle)
 {
 	struct redis_link *l = handle->data;
+
 	l->has_io = false;
 	if (!l->is_closing)
 		try_address(l);
@@ -156,6 +158,7 @@ static void on_io_closed(uv_handle_t *handle)
 static void on_connected(uv_connect_t *request, int status)
 {
 	struct redis_link *l = request->data;
+
 	if (l->is_closing || status == UV_ECANCELED)
 		return;
 	if (status < 0 && l->address && l->address->ai_next) {
@@ -175,9 +178,10 @@ static void on_connected(uv_connect_t *request, int status)
 
 static int connect_tcp(struct redis_link *l)
 {
-	int status = uv_tcp_init(l->loop, &l->io.tcp);
-	if (status < 0)
-		return status;
+	int rc = uv_tcp_init(l->loop, &l->io.tcp);
+
+	if (rc < 0)
+		return rc;
 	l->has_io = true;
 	l->io.handle.data = l;
 	uv_tcp_nodelay(&l->io.tcp, 1);
@@ -187,8 +191,9 @@ static int connect_tcp(struct redis_link *l)
 
 static void try_address(struct redis_link *l)
 {
-	int status = connect_tcp(l);
-	if (status == 0)
+	int rc = connect_tcp(l);
+
+	if (rc == 0)
 		return;
 	/* There is no way to it (no IPv6, say), which connect() tells at once. */
 	if (l->has_io && l->address->ai_next) {
@@ -196,12 +201,13 @@ static void try_address(struct redis_link *l)
 		uv_close(&l->io.handle, on_io_closed);
 		return;
 	}
-	link_lost(l, uv_strerror(status));
+	link_lost(l, uv_strerror(rc));
 }
 
 static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *addresses)
 {
 	struct redis_link *l = request->data;
+
 	l->is_resolving = false;
 	l->addresses = l->address = status == 0 ? addresses : NULL;
 	if (l->is_closing) {
@@ -217,9 +223,10 @@ static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *
 
 static int connect_unix(struct redis_link *l)
 {
-	int status = uv_pipe_init(l->loop, &l->io.pipe, 0);
-	if (status < 0)
-		return status;
+	int rc = uv_pipe_init(l->loop, &l->io.pipe, 0);
+
+	if (rc < 0)
+		return rc;
 	l->has_io = true;
 	l->io.handle.data = l;
 	uv_pipe_connect(&l->connect, &l->io.pipe, l->url->at.path, on_connected);
@@ -237,10 +244,10 @@ int redis_link_connect(struct redis_link *l)
 	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
 	snprintf(port, sizeof(port), "%u", l->url->at.port);
 	l->resolve.data = l;
-	int status = uv_getaddrinfo(l->loop, &l->resolve, on_resolved, l->url->at.host,
-				    port, &hints);
-	l->is_resolving = status == 0;
-	return status;
+	int rc = uv_getaddrinfo(l->loop, &l->resolve, on_resolved, l->url->at.host, port,
+				&hints);
+	l->is_resolving = rc == 0;
+	return rc;
 }
 
 static void on_nothing_to_close(uv_handle_t *handle)
@@ -269,8 +276,6 @@ void redis_link_close(struct redis_link *l, struct redis_requests *unanswered)
 	}
 }
 
-/* ---- writing ----------------------------------------------------------- */
-
 void redis_link_send(struct redis_link *l, struct redis_request *r)
 {
 	assert(r->part_count > 0 && r->part_count <= REDIS_REQUEST_PARTS_MAX);
@@ -285,6 +290,7 @@ void redis_link_send(struct redis_link *l, struct redis_request *r)
 static void mark_sent(struct redis_link *l, struct redis_request *last)
 {
 	struct redis_request *r = last;
+
 	while (r && !r->is_sent) {
 		r->is_sent = true;
 		r = TAILQ_PREV(r, redis_requests, entry);
@@ -302,6 +308,7 @@ static void write_failed(struct redis_link *l, int status)
 static void on_written(uv_write_t *request, int status)
 {
 	struct redis_link *l = request->data;
+
 	if (l->is_closing)
 		return;
 	l->is_writing = false;
@@ -320,6 +327,7 @@ static unsigned gather(struct redis_link *l)
 {
 	unsigned count = 0;
 	struct redis_request *r = l->next;
+
 	for (; r && r->part_count <= WRITE_PARTS - count; r = TAILQ_NEXT(r, entry)) {
 		memcpy(l->parts + count, r->parts, r->part_count * sizeof(uv_buf_t));
 		count += r->part_count;
@@ -333,6 +341,7 @@ static unsigned gather(struct redis_link *l)
 static int write_parts(struct redis_link *l, unsigned count)
 {
 	int written = uv_try_write(&l->io.stream, l->parts, count);
+
 	if (written < 0 && written != UV_EAGAIN)
 		return written;
 	size_t skip = written > 0 ? (size_t)written : 0;
@@ -344,19 +353,20 @@ static int write_parts(struct redis_link *l, unsigned count)
 	l->parts[first].base += skip;
 	l->parts[first].len -= skip;
 	l->write.data = l;
-	int status = uv_write(&l->write, &l->io.stream, l->parts + first, count - first,
-			      on_written);
-	l->is_writing = status == 0;
-	return status;
+	int rc = uv_write(&l->write, &l->io.stream, l->parts + first, count - first,
+			  on_written);
+	l->is_writing = rc == 0;
+	return rc;
 }
 
 void redis_link_flush(struct redis_link *l)
 {
 	while (l->next && l->is_connected && !l->is_writing && !l->is_deaf &&
 	       !l->is_closing && !l->is_lost) {
-		int status = write_parts(l, gather(l));
-		if (status < 0)
-			write_failed(l, status);
+		int rc = write_parts(l, gather(l));
+
+		if (rc < 0)
+			write_failed(l, rc);
 		else if (!l->is_writing)
 			mark_sent(l, l->last_written);
 	}

@@ -25,6 +25,7 @@ static void free_blocks(struct reply_block *b)
 {
 	while (b) {
 		struct reply_block *next = b->next;
+
 		mem_free(b);
 		b = next;
 	}
@@ -96,8 +97,6 @@ static void *allocate(struct reply_arena *a, size_t size)
 	return result;
 }
 
-/* ---- what hiredis's reader calls ----------------------------------------------- */
-
 static redisReply *create(const redisReadTask *task, size_t extra)
 {
 	redisReply *reply = extra > SIZE_MAX - sizeof(*reply)
@@ -110,6 +109,7 @@ static redisReply *create(const redisReadTask *task, size_t extra)
 	reply->type = task->type;
 	if (task->parent) {
 		redisReply *parent = task->parent->obj;
+
 		parent->element[task->idx] = reply;
 	}
 	return reply;

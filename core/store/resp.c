@@ -49,6 +49,7 @@ void resp_text(struct buf *out, const char *word)
 void resp_int(struct buf *out, int64_t n)
 {
 	char text[DECIMAL_MAX];
+
 	resp_bulk(out, (struct slice){ text, (size_t)(decimal_put_int(text, n) - text) });
 }
 

@@ -11,11 +11,10 @@
 #define COMMAND_TIMEOUT_MS 10000
 #define COUNT_MAX 4096
 
-/* ---- requests ------------------------------------------------------------- */
-
 void *store_call_create(struct store *s, size_t size)
 {
 	struct store_call *call = mem_zalloc(size);
+
 	call->store = s;
 	buf_init(&call->bytes);
 	return call;
@@ -24,6 +23,7 @@ void *store_call_create(struct store *s, size_t size)
 void store_call_send(struct store_call *call, unsigned replies, redis_reply_fn on_reply)
 {
 	struct slice bytes = buf_slice(&call->bytes);
+
 	call->part = uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.len);
 	call->request.parts = &call->part;
 	call->request.part_count = 1;
@@ -68,6 +68,7 @@ struct store_done_call *store_done_call_create(struct store *s, store_done_fn on
 					       void *ctx)
 {
 	struct store_done_call *d = store_call_create(s, sizeof(*d));
+
 	d->on_done = on_done;
 	d->ctx = ctx;
 	return d;
@@ -76,10 +77,11 @@ struct store_done_call *store_done_call_create(struct store *s, store_done_fn on
 static void note_reply(struct store_done_call *d, const redisReply *reply)
 {
 	const char *text;
-	int status = store_reply_status(reply, &text);
-	if (status == TIDE_OK || d->status < 0)
+	int rc = store_reply_status(reply, &text);
+
+	if (rc == TIDE_OK || d->status < 0)
 		return;
-	d->status = status;
+	d->status = rc;
 	d->text = mem_strdup(text);
 }
 
@@ -94,6 +96,7 @@ static void on_done_reply(struct redis_request *request, const redisReply *reply
 {
 	struct store_done_call *d =
 		container_of(request, struct store_done_call, call.request);
+
 	if (reply && request->answered == 1)
 		forget_replies(d); /* the first, perhaps for the second time */
 	note_reply(d, reply);
@@ -110,11 +113,10 @@ void store_done_call_send(struct store_done_call *d, unsigned replies)
 	store_call_send(&d->call, replies, on_done_reply);
 }
 
-/* ---- batches ---------------------------------------------------------------- */
-
 struct batch *store_batch_begin(struct store *s, const struct store_shard *shard)
 {
 	struct batch *b = s->free_batches;
+
 	if (b) {
 		s->free_batches = b->next_free;
 		s->free_batch_count--;
@@ -129,6 +131,7 @@ struct batch *store_batch_begin(struct store *s, const struct store_shard *shard
 static void give_back_batch(struct batch *b)
 {
 	struct store *s = b->store;
+
 	if (s->free_batch_count >= FREE_BATCHES_MAX) {
 		batch_destroy(b);
 		return;
@@ -144,6 +147,7 @@ static void on_batch_reply(struct redis_request *request, const redisReply *repl
 	struct batch *b = container_of(request, struct batch, request);
 	struct batch_result closing = { TIDE_ESHUTDOWN, TIDE_ESHUTDOWN,
 					error_text(TIDE_ESHUTDOWN) };
+
 	if (reply)
 		batch_reply(b, reply);
 	if (reply && request->answered < request->replies)
@@ -156,6 +160,7 @@ static void on_batch_reply(struct redis_request *request, const redisReply *repl
 void store_batch_commit_take(struct batch *b, batch_done_fn on_done, void *ctx)
 {
 	static char ping[] = "*1\r\n$4\r\nPING\r\n";
+
 	b->on_done = on_done;
 	b->ctx = ctx;
 	batch_seal(b);
@@ -171,12 +176,11 @@ void store_batch_commit_take(struct batch *b, batch_done_fn on_done, void *ctx)
 	redis_conn_send(b->store->conn, &b->request);
 }
 
-/* ---- shards ------------------------------------------------------------------ */
-
 struct store_shard *store_shard_create(struct store *s, struct slice vhost,
 				       struct slice queue, unsigned index)
 {
 	struct buf prefix;
+
 	buf_init(&prefix);
 	layout_shard_prefix(&prefix, vhost, queue, index);
 	struct slice text = buf_slice(&prefix);
@@ -197,6 +201,7 @@ void store_shard_erase(struct store *s, const struct store_shard *shard,
 {
 	struct store_done_call *d = store_done_call_create(s, on_done, ctx);
 	struct buf *out = &d->call.bytes;
+
 	resp_array(out, 1 + LAYOUT_KEY_COUNT);
 	resp_text(out, "UNLINK");
 	for (int key = 0; key < LAYOUT_KEY_COUNT; key++)
@@ -204,11 +209,10 @@ void store_shard_erase(struct store *s, const struct store_shard *shard,
 	store_done_call_send(d, 1);
 }
 
-/* ---- opening ------------------------------------------------------------------ */
-
 static void tell_state(void *ctx, enum store_state state, const char *why)
 {
 	struct store *s = ctx;
+
 	if (s->is_closing)
 		return;
 	s->state = state;
@@ -220,6 +224,7 @@ static void tell_state(void *ctx, enum store_state state, const char *why)
 static int before_connect(void *ctx, struct error *err)
 {
 	struct store *s = ctx;
+
 	/* A Redis that dies while the broker stops is not started again. */
 	if (!s->child || s->is_closing)
 		return TIDE_OK;
@@ -254,17 +259,19 @@ static void open_conn(struct store *s)
 		.before_connect = before_connect,
 		.on_state = tell_state,
 	};
+
 	s->conn = redis_conn_create(s->loop, &config, &hooks);
 }
 
 static int open_embedded(struct store *s, struct error *err)
 {
 	const char *data_dir = s->config.data_dir;
+
 	if (!data_dir || !*data_dir)
 		return error_set(err, TIDE_ESYNTAX, "--store embedded needs --data DIR");
-	int status = redis_child_create(&s->child, data_dir, s->config.fsync, err);
-	if (status < 0)
-		return status;
+	int rc = redis_child_create(&s->child, data_dir, s->config.fsync, err);
+	if (rc < 0)
+		return rc;
 	s->url.at.path = mem_strdup(redis_child_socket(s->child));
 	snprintf(s->address, sizeof(s->address), "unix:%s/redis.sock", data_dir);
 	return TIDE_OK;
@@ -282,6 +289,7 @@ static void name_address(struct store *s)
 static void store_free(struct store *s)
 {
 	struct batch *b;
+
 	while ((b = s->free_batches)) {
 		s->free_batches = b->next_free;
 		batch_destroy(b);
@@ -292,17 +300,18 @@ static void store_free(struct store *s)
 
 static int open_kind(struct store *s, struct error *err)
 {
-	int status = redis_url_parse(s->config.url, &s->url, err);
-	if (status < 0)
-		return status;
+	int rc = redis_url_parse(s->config.url, &s->url, err);
+
+	if (rc < 0)
+		return rc;
 	if (s->url.kind == REDIS_URL_NONE) {
 		open_none(s);
 		return TIDE_OK;
 	}
 	if (s->url.kind == REDIS_URL_EMBEDDED) {
-		status = open_embedded(s, err);
-		if (status < 0)
-			return status;
+		rc = open_embedded(s, err);
+		if (rc < 0)
+			return rc;
 	} else {
 		name_address(s);
 	}
@@ -314,6 +323,7 @@ int store_open(struct store **out, uv_loop_t *loop, const struct store_config *c
 	       const struct store_hooks *hooks, struct error *err)
 {
 	struct store *s = mem_zalloc(sizeof(*s));
+
 	s->loop = loop;
 	s->config = *config;
 	s->hooks = *hooks;
@@ -322,23 +332,22 @@ int store_open(struct store **out, uv_loop_t *loop, const struct store_config *c
 		s->config.connect_timeout_ms = CONNECT_TIMEOUT_MS;
 	if (s->config.command_timeout_ms <= 0)
 		s->config.command_timeout_ms = COMMAND_TIMEOUT_MS;
-	int status = open_kind(s, err);
-	if (status < 0) {
+	int rc = open_kind(s, err);
+	if (rc < 0) {
 		store_free(s);
-		return status;
+		return rc;
 	}
 	s->config.url = s->config.data_dir = NULL;
 	*out = s;
 	return TIDE_OK;
 }
 
-/* ---- closing ------------------------------------------------------------------- */
-
 static void end(void *ctx)
 {
 	struct store *s = ctx;
 	void (*on_closed)(void *ctx) = s->on_closed;
 	void *closed_ctx = s->closed_ctx;
+
 	store_free(s);
 	on_closed(closed_ctx);
 }
@@ -351,6 +360,7 @@ static void on_none_closed(uv_handle_t *handle)
 static void on_conn_closed(void *ctx)
 {
 	struct store *s = ctx;
+
 	s->conn = NULL;
 	if (!s->child) {
 		end(s);
@@ -382,8 +392,6 @@ void store_hurry(struct store *s)
 		redis_child_hurry(s->child);
 }
 
-/* ---- what it is ------------------------------------------------------------------ */
-
 bool store_is_durable(const struct store *s)
 {
 	return s->url.kind != REDIS_URL_NONE;
@@ -407,6 +415,7 @@ void store_stats(const struct store *s, struct store_stats *out)
 		[REDIS_URL_TCP] = "redis",
 		[REDIS_URL_UNIX] = "redis",
 	};
+
 	*out = (struct store_stats){ .kind = kinds[s->url.kind] };
 	snprintf(out->address, sizeof(out->address), "%s", s->address);
 	out->transactions = s->transactions;

@@ -99,8 +99,6 @@ struct store_stats {
 };
 void store_stats(const struct store *s, struct store_stats *out);
 
-/* ---- shards ---------------------------------------------------------- */
-
 /* The sorted sets of a shard; a stored message is in exactly one of them. */
 enum store_set { STORE_READY, STORE_DELAYED, STORE_UNACK, STORE_BURIED, STORE_SET_COUNT };
 
@@ -112,8 +110,6 @@ struct store_shard *store_shard_create(struct store *s, struct slice vhost,
 void store_shard_destroy(struct store_shard *shard);
 
 typedef void (*store_done_fn)(void *ctx, int status, const char *text);
-
-/* ---- writing: one batch is what a shard changed in a turn -------------- */
 
 /* The writes of a batch are one transaction. Its removals are sent before it
  * and in none: a Redis whose memory is out refuses whatever stands in a MULTI,
@@ -158,8 +154,6 @@ typedef void (*batch_done_fn)(void *ctx, const struct batch_result *result);
 /* Send it; the batch is the store's from here on. An empty batch completes
  * too (from the loop, like any other). */
 void store_batch_commit_take(struct batch *b, batch_done_fn on_done, void *ctx);
-
-/* ---- reading ----------------------------------------------------------- */
 
 struct store_row {
 	uint64_t id;
@@ -227,8 +221,6 @@ void store_dedupe_trim(struct store *s, const struct store_shard *shard,
 void store_shard_erase(struct store *s, const struct store_shard *shard,
 		       store_done_fn on_done, void *ctx);
 
-/* ---- definitions -------------------------------------------------------- */
-
 enum store_table {
 	STORE_VHOSTS,    /* set of names */
 	STORE_EXCHANGES, /* hash of a vhost: name -> definition */
@@ -254,9 +246,7 @@ typedef void (*store_definition_fn)(void *ctx, const struct store_definition *d)
 void store_definition_load(struct store *s, store_definition_fn on_definition,
 			   store_done_fn on_end, void *ctx);
 
-/* ---- documents ---------------------------------------------------------------
- *
- * Small hashes beside the messages, for what the broker keeps of itself, what
+/* Small hashes beside the messages, for what the broker keeps of itself, what
  * scripts keep and what schedules have done: the document "rules:last" is the
  * hash tide:rules:last. */
 

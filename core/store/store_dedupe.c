@@ -11,12 +11,11 @@
 
 #define COPY_MAX UINT16_MAX
 
-/* ---- a member ------------------------------------------------------------------ */
-
 size_t store_dedupe_format_head(const struct store_seen *seen,
 				char out[STORE_DEDUPE_HEAD_MAX])
 {
 	size_t len = ID_HEX_LEN;
+
 	id_format(seen->msg_id, out);
 	if (seen->copy > 0)
 		len += (size_t)snprintf(out + len, STORE_DEDUPE_HEAD_MAX - len, "+%u",
@@ -31,6 +30,7 @@ int store_dedupe_parse_member(struct slice member, struct store_seen *out)
 	struct slice head = { member.data,
 			      space ? (size_t)(space - member.data) : member.len };
 	uint64_t copy = 0;
+
 	if (!space || head.len < ID_HEX_LEN ||
 	    id_parse((struct slice){ head.data, ID_HEX_LEN }, &out->msg_id) != TIDE_OK)
 		return TIDE_ESYNTAX;
@@ -44,8 +44,6 @@ int store_dedupe_parse_member(struct slice member, struct store_seen *out)
 		return TIDE_ESYNTAX;
 	return TIDE_OK;
 }
-
-/* ---- store_dedupe_read ----------------------------------------------------------- */
 
 struct seen_call {
 	struct store_call call;
@@ -75,11 +73,12 @@ static void on_seen_reply(struct redis_request *request, const redisReply *reply
 	struct store_seen *rows = NULL;
 	const char *text;
 	size_t total = 0, count = 0;
-	int status = store_reply_status(reply, &text);
-	if (status == TIDE_OK && reply->type != REDIS_REPLY_ARRAY) {
-		status = TIDE_ESTORE;
+	int rc = store_reply_status(reply, &text);
+
+	if (rc == TIDE_OK && reply->type != REDIS_REPLY_ARRAY) {
+		rc = TIDE_ESTORE;
 		text = "an unexpected reply to a read";
-	} else if (status == TIDE_OK) {
+	} else if (rc == TIDE_OK) {
 		total = reply->elements / 2;
 		rows = mem_alloc((total ? total : 1) * sizeof(*rows));
 	}
@@ -87,7 +86,7 @@ static void on_seen_reply(struct redis_request *request, const redisReply *reply
 		if (read_seen(reply->element[2 * i], reply->element[2 * i + 1],
 			      &rows[count]))
 			count++;
-	r->on_rows(r->ctx, status, text, rows, count, total);
+	r->on_rows(r->ctx, rc, text, rows, count, total);
 	mem_free(rows);
 	store_call_destroy(&r->call);
 }
@@ -97,6 +96,7 @@ void store_dedupe_read(struct store *s, const struct store_shard *shard, int64_t
 {
 	struct seen_call *r = store_call_create(s, sizeof(*r));
 	struct buf *out = &r->call.bytes;
+
 	r->on_rows = on_rows;
 	r->ctx = ctx;
 	resp_array(out, 5);
@@ -108,8 +108,6 @@ void store_dedupe_read(struct store *s, const struct store_shard *shard, int64_t
 	store_call_send(&r->call, 1, on_seen_reply);
 }
 
-/* ---- store_dedupe_trim ----------------------------------------------------------- */
-
 struct trim_call {
 	struct store_call call;
 	store_purged_fn on_trimmed;
@@ -120,9 +118,10 @@ static void on_trim_reply(struct redis_request *request, const redisReply *reply
 {
 	struct trim_call *t = container_of(request, struct trim_call, call.request);
 	const char *text;
-	int status = store_reply_status(reply, &text);
-	bool has_count = status == TIDE_OK && reply->type == REDIS_REPLY_INTEGER;
-	t->on_trimmed(t->ctx, status, text, has_count ? (uint64_t)reply->integer : 0);
+	int rc = store_reply_status(reply, &text);
+	bool has_count = rc == TIDE_OK && reply->type == REDIS_REPLY_INTEGER;
+
+	t->on_trimmed(t->ctx, rc, text, has_count ? (uint64_t)reply->integer : 0);
 	store_call_destroy(&t->call);
 }
 
@@ -132,6 +131,7 @@ void store_dedupe_trim(struct store *s, const struct store_shard *shard,
 {
 	struct trim_call *t = store_call_create(s, sizeof(*t));
 	struct buf *out = &t->call.bytes;
+
 	t->on_trimmed = on_trimmed;
 	t->ctx = ctx;
 	resp_array(out, 6);

@@ -14,6 +14,7 @@ static bool table_is_hash(enum store_table table)
 static void write_table_key(struct buf *out, enum store_table table, struct slice vhost)
 {
 	struct buf key;
+
 	buf_init(&key);
 	layout_table_key(&key, table, vhost);
 	resp_bulk(out, buf_slice(&key));
@@ -26,6 +27,7 @@ void store_definition_set(struct store *s, enum store_table table, struct slice 
 {
 	struct store_done_call *d = store_done_call_create(s, on_done, ctx);
 	struct buf *out = &d->call.bytes;
+
 	resp_array(out, table_is_hash(table) ? 4 : 3);
 	resp_text(out, table_is_hash(table) ? "HSET" : "SADD");
 	write_table_key(out, table, vhost);
@@ -40,6 +42,7 @@ void store_definition_remove(struct store *s, enum store_table table, struct sli
 {
 	struct store_done_call *d = store_done_call_create(s, on_done, ctx);
 	struct buf *out = &d->call.bytes;
+
 	resp_array(out, 3);
 	resp_text(out, table_is_hash(table) ? "HDEL" : "SREM");
 	write_table_key(out, table, vhost);
@@ -47,10 +50,7 @@ void store_definition_remove(struct store *s, enum store_table table, struct sli
 	store_done_call_send(d, 1);
 }
 
-/* ---- store_definition_load
- * -------------------------------------------------------------------
- *
- * First the vhosts; then, for each, a request a table, so that a definition is
+/* First the vhosts; then, for each, a request a table, so that a definition is
  * told once whatever the connection does in between. */
 
 struct load {
@@ -84,6 +84,7 @@ static void fail_load(struct load *load, int status, const char *text)
 static void tell_definitions(const struct load_call *l, const redisReply *reply)
 {
 	size_t step = table_is_hash(l->table) ? 2 : 1;
+
 	for (size_t i = 0; i + step <= reply->elements; i += step) {
 		struct store_definition d = {
 			.table = l->table,
@@ -92,6 +93,7 @@ static void tell_definitions(const struct load_call *l, const redisReply *reply)
 			.value = step == 2 ? store_reply_slice(reply->element[i + 1])
 					   : (struct slice){ "", 0 },
 		};
+
 		l->load->on_definition(l->load->ctx, &d);
 	}
 }
@@ -109,9 +111,10 @@ static void on_load_reply(struct redis_request *request, const redisReply *reply
 	struct load_call *l = container_of(request, struct load_call, call.request);
 	struct load *load = l->load;
 	const char *text;
-	int status = store_reply_status(reply, &text);
-	if (status < 0) {
-		fail_load(load, status, text);
+	int rc = store_reply_status(reply, &text);
+
+	if (rc < 0) {
+		fail_load(load, rc, text);
 	} else if (reply->type != REDIS_REPLY_ARRAY) {
 		fail_load(load, TIDE_ESTORE, "an unexpected reply to a load");
 	} else {
@@ -130,6 +133,7 @@ static void send_load(struct store *s, struct load *load, enum store_table table
 		      struct slice vhost)
 {
 	struct load_call *l = store_call_create(s, sizeof(*l) + vhost.len);
+
 	l->load = load;
 	l->table = table;
 	l->vhost_len = vhost.len;
@@ -145,6 +149,7 @@ void store_definition_load(struct store *s, store_definition_fn on_definition,
 			   store_done_fn on_end, void *ctx)
 {
 	struct load *load = mem_zalloc(sizeof(*load));
+
 	load->on_definition = on_definition;
 	load->on_end = on_end;
 	load->ctx = ctx;

@@ -7,13 +7,12 @@
 static void write_key(struct buf *out, const char *name)
 {
 	struct slice key = slice_from(name);
+
 	resp_bulk_begin(out, sizeof("tide:") - 1 + key.len);
 	buf_append_text(out, "tide:");
 	buf_append_slice(out, key);
 	resp_bulk_end(out);
 }
-
-/* ---- changing --------------------------------------------------------------------- */
 
 static void write_head(struct buf *out, const char *verb, const char *name, size_t words)
 {
@@ -25,6 +24,7 @@ static void write_head(struct buf *out, const char *verb, const char *name, size
 static size_t count_removed(const struct store_field *changes, size_t count)
 {
 	size_t removed = 0;
+
 	for (size_t i = 0; i < count; i++)
 		removed += changes[i].value.data == NULL;
 	return removed;
@@ -37,6 +37,7 @@ void store_document_change(struct store *s, const char *name,
 	struct store_done_call *d = store_done_call_create(s, on_done, ctx);
 	struct buf *out = &d->call.bytes;
 	size_t removed = count_removed(changes, count);
+
 	if (removed)
 		write_head(out, "HDEL", name, removed);
 	for (size_t i = 0; removed && i < count; i++)
@@ -57,11 +58,10 @@ void store_document_remove(struct store *s, const char *name, store_done_fn on_d
 			   void *ctx)
 {
 	struct store_done_call *d = store_done_call_create(s, on_done, ctx);
+
 	write_head(&d->call.bytes, "UNLINK", name, 0);
 	store_done_call_send(d, 1);
 }
-
-/* ---- reading ---------------------------------------------------------------------- */
 
 struct document_call {
 	struct store_call call;
@@ -73,6 +73,7 @@ static void tell_fields(const struct document_call *c, const redisReply *reply)
 {
 	size_t count = reply->elements / 2;
 	struct store_field *fields = mem_alloc((count + 1) * sizeof(*fields));
+
 	for (size_t i = 0; i < count; i++)
 		fields[i] = (struct store_field){
 			.name = store_reply_slice(reply->element[2 * i]),
@@ -87,15 +88,16 @@ static void on_read_reply(struct redis_request *request, const redisReply *reply
 	struct document_call *c =
 		container_of(request, struct document_call, call.request);
 	const char *text;
-	int status = store_reply_status(reply, &text);
-	if (status == TIDE_OK && reply->type != REDIS_REPLY_ARRAY) {
-		status = TIDE_ESTORE;
+	int rc = store_reply_status(reply, &text);
+
+	if (rc == TIDE_OK && reply->type != REDIS_REPLY_ARRAY) {
+		rc = TIDE_ESTORE;
 		text = "an unexpected reply to the reading of a document";
 	}
-	if (status == TIDE_OK)
+	if (rc == TIDE_OK)
 		tell_fields(c, reply);
 	else
-		c->on_fields(c->ctx, status, text, NULL, 0);
+		c->on_fields(c->ctx, rc, text, NULL, 0);
 	store_call_destroy(&c->call);
 }
 
@@ -103,6 +105,7 @@ void store_document_read(struct store *s, const char *name, store_fields_fn on_f
 			 void *ctx)
 {
 	struct document_call *c = store_call_create(s, sizeof(*c));
+
 	c->on_fields = on_fields;
 	c->ctx = ctx;
 	write_head(&c->call.bytes, "HGETALL", name, 0);

@@ -27,9 +27,10 @@ static void end_purge(struct purge_call *p, int status, const char *text,
 static void on_removed_reply(struct redis_request *request, const redisReply *reply)
 {
 	const char *text;
-	int status = store_reply_status(reply, &text);
-	bool has_count = status == TIDE_OK && reply->type == REDIS_REPLY_INTEGER;
-	end_purge(container_of(request, struct purge_call, call.request), status, text,
+	int rc = store_reply_status(reply, &text);
+	bool has_count = rc == TIDE_OK && reply->type == REDIS_REPLY_INTEGER;
+
+	end_purge(container_of(request, struct purge_call, call.request), rc, text,
 		  has_count ? (uint64_t)reply->integer : 0);
 }
 
@@ -39,12 +40,12 @@ static void on_ids_reply(struct redis_request *request, const redisReply *reply)
 	struct slice prefix = { p->prefix, p->prefix_len };
 	struct buf *out = &p->call.bytes;
 	const char *text;
-	int status = store_reply_status(reply, &text);
-	size_t count = status == TIDE_OK && reply->type == REDIS_REPLY_ARRAY
-			       ? reply->elements
-			       : 0;
+	int rc = store_reply_status(reply, &text);
+	size_t count =
+		rc == TIDE_OK && reply->type == REDIS_REPLY_ARRAY ? reply->elements : 0;
+
 	if (count == 0) {
-		end_purge(p, status, text, 0);
+		end_purge(p, rc, text, 0);
 		return;
 	}
 	buf_clear(out);
@@ -67,6 +68,7 @@ void store_purge(struct store *s, const struct store_shard *shard, enum store_se
 	struct slice prefix = shard_prefix(shard);
 	struct purge_call *p = store_call_create(s, sizeof(*p) + prefix.len);
 	struct buf *out = &p->call.bytes;
+
 	p->on_purged = on_purged;
 	p->ctx = ctx;
 	p->set = set;

@@ -10,8 +10,6 @@
 #include "redis_script.h"
 #include "store_private.h"
 
-/* ---- store_read --------------------------------------------------------------- */
-
 struct read_call {
 	struct store_call call;
 	store_rows_fn on_rows;
@@ -28,6 +26,7 @@ static const redisReply *next_element(const redisReply *lists, size_t *chunk,
 {
 	while (*chunk < lists->elements) {
 		const redisReply *list = lists->element[*chunk];
+
 		if (list->type == REDIS_REPLY_ARRAY && *within < list->elements)
 			return list->element[(*within)++];
 		(*chunk)++;
@@ -39,6 +38,7 @@ static const redisReply *next_element(const redisReply *lists, size_t *chunk,
 static size_t count_elements(const redisReply *lists)
 {
 	size_t count = 0;
+
 	for (size_t i = 0; i < lists->elements; i++)
 		if (lists->element[i]->type == REDIS_REPLY_ARRAY)
 			count += lists->element[i]->elements;
@@ -49,6 +49,7 @@ static size_t count_elements(const redisReply *lists)
 static void read_tries(struct store_row *row, const redisReply *tries)
 {
 	char *end;
+
 	if (!tries || tries->type != REDIS_REPLY_STRING)
 		return;
 	row->attempts = (uint32_t)strtoul(tries->str, &end, 10);
@@ -65,12 +66,13 @@ static int read_body(const struct read_call *r, struct store_row *row,
 {
 	struct msg_spec known = { .id = row->id, .pool = r->call.store->config.msgs };
 	struct error err;
+
 	if (!body || body->type != REDIS_REPLY_STRING)
 		return TIDE_OK;
-	int status = codec_decode(store_reply_slice(body), &known, &row->msg, &row->rank,
-				  &err);
-	if (status != TIDE_ESTORE)
-		return status;
+	int rc = codec_decode(store_reply_slice(body), &known, &row->msg, &row->rank,
+			      &err);
+	if (rc != TIDE_ESTORE)
+		return rc;
 	row->rank = 0;
 	row->is_corrupt = true;
 	log_error("store: message %016llx in %.*smsg: %s", (unsigned long long)row->id,
@@ -89,6 +91,7 @@ struct row_list {
 static double read_score(const redisReply *score)
 {
 	uint64_t n;
+
 	if (slice_to_uint(store_reply_slice(score), EXACT_INTEGER_MAX, &n))
 		return (double)n;
 	return strtod(score->str, NULL);
@@ -116,6 +119,7 @@ static int read_rows(const struct read_call *r, const redisReply *reply,
 	const redisReply *tries = reply->element[2];
 	size_t body_chunk = 0, body_at = 0, tries_chunk = 0, tries_at = 0;
 	size_t total = members->elements / 2;
+
 	if (!r->ids_only)
 		total = count_elements(bodies) < total ? count_elements(bodies) : total;
 	out->rows = mem_alloc((total ? total : 1) * sizeof(*out->rows));
@@ -123,13 +127,14 @@ static int read_rows(const struct read_call *r, const redisReply *reply,
 		const redisReply *body = next_element(bodies, &body_chunk, &body_at);
 		const redisReply *tried = next_element(tries, &tries_chunk, &tries_at);
 		struct store_row *row = &out->rows[out->count];
+
 		*row = (struct store_row){ .id = 0 };
 		if (read_member(r, row, members->element[2 * i],
 				members->element[2 * i + 1]) < 0)
 			continue;
-		int status = read_body(r, row, body);
-		if (status < 0)
-			return status;
+		int rc = read_body(r, row, body);
+		if (rc < 0)
+			return rc;
 		read_tries(row, tried);
 		out->count++;
 	}
@@ -149,16 +154,16 @@ static void on_read_reply(struct redis_request *request, const redisReply *reply
 	struct read_call *r = container_of(request, struct read_call, call.request);
 	struct row_list list = { NULL, 0 };
 	const char *text;
-	int status = store_reply_status(reply, &text);
-	if (status == TIDE_OK && !is_rows_reply(reply)) {
-		status = TIDE_ESTORE;
+	int rc = store_reply_status(reply, &text);
+
+	if (rc == TIDE_OK && !is_rows_reply(reply)) {
+		rc = TIDE_ESTORE;
 		text = "an unexpected reply to a read";
-	} else if (status == TIDE_OK) {
-		status = read_rows(r, reply, &list);
-		text = status < 0 ? "no memory for what was read" : NULL;
+	} else if (rc == TIDE_OK) {
+		rc = read_rows(r, reply, &list);
+		text = rc < 0 ? "no memory for what was read" : NULL;
 	}
-	r->on_rows(r->ctx, status, text, status < 0 ? NULL : list.rows,
-		   status < 0 ? 0 : list.count);
+	r->on_rows(r->ctx, rc, text, rc < 0 ? NULL : list.rows, rc < 0 ? 0 : list.count);
 	for (size_t i = 0; i < list.count; i++)
 		msg_unref(list.rows[i].msg);
 	mem_free(list.rows);
@@ -186,6 +191,7 @@ static void send_read(struct store *s, const struct store_shard *shard,
 {
 	struct slice prefix = shard_prefix(shard);
 	struct read_call *r = store_call_create(s, sizeof(*r) + prefix.len);
+
 	r->on_rows = what->on_rows;
 	r->ctx = what->ctx;
 	r->set = what->set;
@@ -202,13 +208,11 @@ void store_read(struct store *s, const struct store_shard *shard, enum store_set
 		store_rows_fn on_rows, void *ctx)
 {
 	struct read_call what = { .on_rows = on_rows, .ctx = ctx, .set = set };
+
 	/* 0 means no bodies at all to the script. */
 	size_t budget = ids_only ? 0 : max_bytes < INT32_MAX ? max_bytes + 1 : INT32_MAX;
 	send_read(s, shard, &what, start, count, budget);
 }
-
-/* ---- store_read_counts --------------------------------------------------------------
- */
 
 struct count_call {
 	struct store_call call;
@@ -223,19 +227,20 @@ static void note_count(struct count_call *c, const redisReply *reply)
 {
 	const char *text;
 	unsigned index = c->call.request.answered - 1;
-	int status = store_reply_status(reply, &text);
+	int rc = store_reply_status(reply, &text);
+
 	if (index == 0)
 		c->status = TIDE_OK;
-	if (status == TIDE_OK && reply->type != REDIS_REPLY_INTEGER) {
-		status = TIDE_ESTORE;
+	if (rc == TIDE_OK && reply->type != REDIS_REPLY_INTEGER) {
+		rc = TIDE_ESTORE;
 		text = "an unexpected reply to a count";
 	}
-	if (status < 0 && c->status == TIDE_OK) {
-		c->status = status;
+	if (rc < 0 && c->status == TIDE_OK) {
+		c->status = rc;
 		snprintf(c->text, sizeof(c->text), "%s", text);
-	} else if (status == TIDE_OK && index == 0) {
+	} else if (rc == TIDE_OK && index == 0) {
 		c->counts.bodies = (uint64_t)reply->integer;
-	} else if (status == TIDE_OK) {
+	} else if (rc == TIDE_OK) {
 		c->counts.sets[index - 1] = (uint64_t)reply->integer;
 	}
 }
@@ -243,6 +248,7 @@ static void note_count(struct count_call *c, const redisReply *reply)
 static void on_count_reply(struct redis_request *request, const redisReply *reply)
 {
 	struct count_call *c = container_of(request, struct count_call, call.request);
+
 	if (reply) {
 		note_count(c, reply);
 		if (request->answered < request->replies)
@@ -260,6 +266,7 @@ void store_read_counts(struct store *s, const struct store_shard *shard,
 {
 	struct count_call *c = store_call_create(s, sizeof(*c));
 	struct buf *out = &c->call.bytes;
+
 	c->on_counts = on_counts;
 	c->ctx = ctx;
 	resp_array(out, 2);
@@ -274,10 +281,6 @@ void store_read_counts(struct store *s, const struct store_shard *shard,
 	store_call_send(&c->call, 1 + STORE_SET_COUNT, on_count_reply);
 }
 
-/* ---- store_read_has
- * ------------------------------------------------------------------------
- */
-
 struct has_call {
 	struct store_call call;
 	store_has_fn on_has;
@@ -290,11 +293,11 @@ static void on_has_reply(struct redis_request *request, const redisReply *reply)
 {
 	struct has_call *h = container_of(request, struct has_call, call.request);
 	const char *ignored;
-	int status = store_reply_status(reply, &ignored);
+	int rc = store_reply_status(reply, &ignored);
+
 	/* An error: the key is no hash, so no message is in it. */
 	if (reply)
-		h->found[request->answered - 1] =
-			status == TIDE_OK && reply->integer == 1;
+		h->found[request->answered - 1] = rc == TIDE_OK && reply->integer == 1;
 	if (reply && request->answered < request->replies)
 		return;
 	h->on_has(h->ctx, reply ? TIDE_OK : TIDE_ESHUTDOWN, h->found, h->count);
@@ -305,6 +308,7 @@ void store_read_has(struct store *s, const struct store_shard *shard, const uint
 		    unsigned count, store_has_fn on_has, void *ctx)
 {
 	struct has_call *h = store_call_create(s, sizeof(*h) + count * sizeof(bool));
+
 	h->on_has = on_has;
 	h->ctx = ctx;
 	h->count = count;

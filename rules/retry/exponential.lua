@@ -16,10 +16,6 @@ return {
     if failure.failures >= opts.max then
       return tide.DEAD_LETTER
     end
-    -- An expired message may have no failure. The broker ignores a delay for it.
-    if failure.failures == 0 then
-      return 0
-    end
     local delay = math.min(opts.base * opts.factor ^ (failure.failures - 1), opts.cap)
     return delay * (1 - opts.jitter * tide.random())
   end,

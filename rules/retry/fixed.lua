@@ -12,7 +12,6 @@ return {
     if failure.failures >= opts.max then
       return tide.DEAD_LETTER
     end
-    -- An expired message may have no failure. The broker ignores a delay for it.
-    return failure.failures == 0 and 0 or opts.delay
+    return opts.delay
   end,
 }

@@ -9,10 +9,6 @@ return {
   },
 
   decide = function(_, failure, opts)
-    -- An expired message may have no failure. The broker ignores a delay for it.
-    if failure.failures == 0 then
-      return 0
-    end
     return opts.delays[failure.failures] or tide.DEAD_LETTER
   end,
 }

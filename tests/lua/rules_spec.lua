@@ -220,11 +220,6 @@ describe("a shipped rule", function()
       assert.equal(first, s:decide({}, { failures = 1 }))
     end)
 
-    it("does not punish a message whose consumer went away", function()
-      local s = strategy("retry", "exponential")
-      assert.equal(0, s:decide({}, { reason = "gone", attempts = 3, failures = 0 }))
-    end)
-
     it("refuses options that make no sense", function()
       local function refused(options)
         local s, message, code = engine:strategy("retry", "exponential", options)

@@ -97,7 +97,7 @@ describe("what scripts share", function()
         ['tide.shared.x = 1'] = "this table is read%-only",
         ['tide.counter("c").incr()'] = "call this as a method of a counter, with ':'",
         ['tide.counter("c").incr(tide.bucket("b", { rate = 1 }))'] = "method of a counter",
-        ['tide.bucket("b", { rate = 1, brust = 2 })'] = "a bucket has no 'brust'; it has rate and burst",
+        ['tide.bucket("b", { rate = 1, brust = 2 })'] = "a bucket has no 'brust'; it has rate, burst",
         ['tide.bucket("b", { burst = 2 })'] = "'rate' is a number of tokens a second above 0",
         ['tide.bucket("b", { rate = "5/week" })'] = "'rate' is a number of tokens a second",
         ['tide.bucket("b", { rate = 1, burst = 0 })'] = "'burst' is how many tokens",

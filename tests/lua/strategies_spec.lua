@@ -596,13 +596,6 @@ describe("a shipped strategy (seed " .. seed .. ")", function()
     end
   end)
 
-  for _, name in ipairs { "immediate", "fixed", "exponential", "schedule", "none" } do
-    it("retry/" .. name .. " does not punish a message whose consumer went away", function()
-      local s = strategy("retry", name)
-      assert.equal(0, s:decide({}, { reason = "gone", attempts = 9, failures = 0 }))
-    end)
-  end
-
   -- ---- simulation ----------------------------------------------------------------------
 
   local function with_rule(text, body)

@@ -16,9 +16,6 @@
 #define WAIT_MAX_MS (3600 * 1000)
 #define TAG_RANGES_INLINE 64
 
-/* ---- reading words and options
- * --------------------------------------------------------- */
-
 static int read_name(const char *what, struct slice s, struct error *err)
 {
 	if (slice_is_name(s))
@@ -39,40 +36,6 @@ static int read_word(const char *what, struct slice *s, struct error *err)
 	return read_name(what, *s, err);
 }
 
-static int read_uint(const struct request *q, const char *name, uint64_t min,
-		     uint64_t max, uint64_t *out, struct error *err)
-{
-	struct slice value = request_option(q, name);
-
-	if (!value.data)
-		return TIDE_OK;
-	if (slice_to_uint(value, max, out) && *out >= min)
-		return TIDE_OK;
-	return error_set(err, TIDE_ESYNTAX,
-			 "%s=%.*s: wanted is a number from %llu to %llu", name,
-			 (int)(value.len < 64 ? value.len : 64), value.data,
-			 (unsigned long long)min, (unsigned long long)max);
-}
-
-static int read_duration(const struct request *q, const char *name, int64_t min_ms,
-			 int64_t max_ms, int64_t *out, struct error *err)
-{
-	struct slice value = request_option(q, name);
-	char least[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX];
-
-	if (!value.data)
-		return TIDE_OK;
-	if (duration_parse(value, out) == TIDE_OK && *out >= min_ms && *out <= max_ms)
-		return TIDE_OK;
-	duration_format(min_ms, least);
-	duration_format(max_ms, most);
-	return error_set(err, TIDE_ESYNTAX,
-			 "%s=%.*s: wanted is a duration like 250ms, 30s, 5m, 2h or 1d, "
-			 "from %s to %s",
-			 name, (int)(value.len < 64 ? value.len : 64), value.data, least,
-			 most);
-}
-
 static int read_ack(const struct request *q, bool *is_auto, struct error *err)
 {
 	struct slice value = request_option(q, "ack");
@@ -80,8 +43,7 @@ static int read_ack(const struct request *q, bool *is_auto, struct error *err)
 	*is_auto = slice_is(value, "auto");
 	if (!value.data || *is_auto || slice_is(value, "manual"))
 		return TIDE_OK;
-	return error_set(err, TIDE_ESYNTAX, "ack=%.*s: wanted is manual or auto",
-			 (int)(value.len < 64 ? value.len : 64), value.data);
+	return request_refuse("ack", value, err, "manual or auto");
 }
 
 /* Options as the model takes them, without the one named `except`. */
@@ -110,9 +72,6 @@ static int read_args(const struct request *q, const char *except, struct args *o
 	}
 	return TIDE_OK;
 }
-
-/* ---- the connection
- * ------------------------------------------------------------------------ */
 
 static void hello_document(struct line *l, struct json *j)
 {
@@ -147,8 +106,10 @@ static int hello(struct line *l, const struct request *q, struct error *err)
 
 	if (l->has_asked)
 		return error_set(err, TIDE_EDENIED, "HELLO is the first request or none");
-	rc = read_duration(q, "heartbeat", HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS,
-			   &heartbeat_ms, err);
+	rc = request_duration(q,
+			      (struct request_limits){ "heartbeat", HEARTBEAT_MIN_MS,
+						       HEARTBEAT_MAX_MS },
+			      &heartbeat_ms, err);
 	if (rc == TIDE_OK && name.data)
 		rc = read_name("name", name, err);
 	if (rc == TIDE_OK && user.data)
@@ -168,23 +129,23 @@ static int hello(struct line *l, const struct request *q, struct error *err)
 
 COMMAND(hello)
 {
-	struct error err;
+	int rc = hello(l, q, err);
 	struct buf text;
 	struct json j;
 
-	if (hello(l, q, &err) < 0) {
-		reply_error(r, &err);
-		return;
-	}
+	if (rc < 0)
+		return rc;
 	buf_init(&text);
 	json_init(&j, &text);
 	hello_document(l, &j);
 	reply_data_take(r, &text);
+	return TIDE_OK;
 }
 
 COMMAND(ping)
 {
 	reply_ok(r);
+	return TIDE_OK;
 }
 
 COMMAND(quit)
@@ -192,49 +153,42 @@ COMMAND(quit)
 	reply_ok(r);
 	l->state = LINE_CLOSED;
 	l->ops->finish(l->ctx);
+	return TIDE_OK;
 }
 
 COMMAND(open)
 {
 	struct channel *ch;
-	struct error err;
+	int rc = session_open(l->session, q->channel, &ch, err);
 
-	if (session_open(l->session, q->channel, &ch, &err) < 0)
-		line_reply_error(l, q->channel, &err);
-	else
+	if (rc == TIDE_OK)
 		reply_ok(reply_create(ch, q->is_quiet));
+	return rc;
 }
 
 COMMAND(close)
 {
 	struct channel *ch = session_channel(l->session, q->channel);
-	struct error err;
 
-	if (q->channel == 0) {
-		error_set(&err, TIDE_EDENIED,
-			  "channel 0 lives as long as the connection: QUIT");
-		line_reply_error(l, 0, &err);
-	} else if (!ch) {
-		error_set(&err, TIDE_ENOTFOUND, "channel %u is not open", q->channel);
-		line_reply_error(l, q->channel, &err);
-	} else {
-		session_close_channel(ch, reply_create(ch, q->is_quiet));
-	}
+	if (q->channel == 0)
+		return error_set(err, TIDE_EDENIED,
+				 "channel 0 lives as long as the connection: QUIT");
+	if (!ch)
+		return error_set(err, TIDE_ENOTFOUND, "channel %u is not open",
+				 q->channel);
+	session_close_channel(ch, reply_create(ch, q->is_quiet));
+	return TIDE_OK;
 }
-
-/* ---- definitions
- * ----------------------------------------------------------------------------- */
 
 static int read_kind(struct slice word, bool *is_queue, struct error *err)
 {
 	*is_queue = slice_is(word, "queue");
 	if (*is_queue || slice_is(word, "exchange"))
 		return TIDE_OK;
-	return error_set(err, TIDE_ESYNTAX, "'%.*s': wanted is queue or exchange",
-			 (int)(word.len < 40 ? word.len : 40), word.data);
+	return request_refuse(NULL, word, err, "queue or exchange");
 }
 
-static int declare(struct line *l, struct request *q, struct reply *r, struct error *err)
+COMMAND(declare)
 {
 	struct declare_spec spec = { .name = q->words[1] };
 	struct args args;
@@ -268,71 +222,64 @@ static int declare(struct line *l, struct request *q, struct reply *r, struct er
 	return TIDE_OK;
 }
 
-COMMAND(declare)
-{
-	struct error err;
-
-	if (declare(l, q, r, &err) < 0)
-		reply_error(r, &err);
-}
-
 COMMAND(delete)
 {
 	struct delete_spec spec = { .name = q->words[1] };
-	struct error err;
+	int rc = read_kind(q->words[0], &spec.is_queue, err);
 
-	if (read_kind(q->words[0], &spec.is_queue, &err) < 0 ||
-	    read_name("a name", spec.name, &err) < 0) {
-		reply_error(r, &err);
-		return;
-	}
+	if (rc == TIDE_OK)
+		rc = read_name("a name", spec.name, err);
+	if (rc < 0)
+		return rc;
 	spec.if_empty = request_has_flag(q, "if-empty");
 	spec.if_unused = request_has_flag(q, "if-unused");
 	session_define_delete(l->session, &spec, r);
+	return TIDE_OK;
 }
 
-static void bind_or_unbind(struct line *l, struct request *q, struct reply *r,
-			   void (*run)(struct session *s, const struct bind_spec *spec,
-				       struct reply *r))
+static int read_bind(const struct request *q, struct bind_spec *out, struct args *args,
+		     struct error *err)
 {
-	struct bind_spec spec = { q->words[0], q->words[1], q->words[2], NULL, false };
 	struct slice dest = request_option(q, "dest");
-	struct args args;
-	struct error err;
-	int rc = read_name("a destination", spec.dest, &err);
+	int rc;
 
+	*out = (struct bind_spec){ q->words[0], q->words[1], q->words[2], args, false };
+	rc = read_name("a destination", out->dest, err);
 	if (rc == TIDE_OK)
-		rc = read_name("an exchange", spec.exchange, &err);
+		rc = read_name("an exchange", out->exchange, err);
 	if (rc == TIDE_OK)
-		rc = read_word("a pattern", &spec.pattern, &err);
-	spec.to_exchange = slice_is(dest, "exchange");
-	if (rc == TIDE_OK && dest.data && !spec.to_exchange && !slice_is(dest, "queue"))
-		rc = error_set(&err, TIDE_ESYNTAX,
-			       "dest=%.*s: wanted is queue or exchange",
-			       (int)(dest.len < 40 ? dest.len : 40), dest.data);
-	if (rc == TIDE_OK)
-		rc = read_args(q, "dest", &args, &err);
-	if (rc < 0) {
-		reply_error(r, &err);
-		return;
-	}
-	spec.args = &args;
-	run(l->session, &spec, r);
-	args_deinit(&args);
+		rc = read_word("a pattern", &out->pattern, err);
+	out->to_exchange = slice_is(dest, "exchange");
+	if (rc == TIDE_OK && dest.data && !out->to_exchange && !slice_is(dest, "queue"))
+		rc = request_refuse("dest", dest, err, "queue or exchange");
+	return rc < 0 ? rc : read_args(q, "dest", args, err);
 }
 
 COMMAND(bind)
 {
-	bind_or_unbind(l, q, r, session_define_bind);
+	struct bind_spec spec;
+	struct args args;
+	int rc = read_bind(q, &spec, &args, err);
+
+	if (rc < 0)
+		return rc;
+	session_define_bind(l->session, &spec, r);
+	args_deinit(&args);
+	return TIDE_OK;
 }
 
 COMMAND(unbind)
 {
-	bind_or_unbind(l, q, r, session_define_unbind);
-}
+	struct bind_spec spec;
+	struct args args;
+	int rc = read_bind(q, &spec, &args, err);
 
-/* ---- publishing
- * -------------------------------------------------------------------------------- */
+	if (rc < 0)
+		return rc;
+	session_define_unbind(l->session, &spec, r);
+	args_deinit(&args);
+	return TIDE_OK;
+}
 
 static int read_dedupe_id(const struct request *q, struct slice *out, struct error *err)
 {
@@ -365,11 +312,16 @@ static int read_publish(const struct request *q, struct publish_spec *spec,
 		rc = read_word("a key", &spec->key, err);
 	if (rc < 0 || q->option_count == 0)
 		return rc;
-	rc = read_uint(q, "pri", 0, MSG_PRIORITY_MAX, &priority, err);
+	rc = request_uint(q, (struct request_limits){ "pri", 0, MSG_PRIORITY_MAX },
+			  &priority, err);
 	if (rc == TIDE_OK)
-		rc = read_duration(q, "delay", 0, DURATION_MAX_MS, &spec->delay_ms, err);
+		rc = request_duration(
+			q, (struct request_limits){ "delay", 0, DURATION_MAX_MS },
+			&spec->delay_ms, err);
 	if (rc == TIDE_OK)
-		rc = read_duration(q, "ttl", 1, DURATION_MAX_MS, &spec->ttl_ms, err);
+		rc = request_duration(
+			q, (struct request_limits){ "ttl", 1, DURATION_MAX_MS },
+			&spec->ttl_ms, err);
 	if (rc == TIDE_OK)
 		rc = read_dedupe_id(q, &spec->dedupe_id, err);
 	spec->priority = (uint8_t)priority;
@@ -379,103 +331,90 @@ static int read_publish(const struct request *q, struct publish_spec *spec,
 COMMAND(publish)
 {
 	struct publish_spec spec;
-	struct error err;
-	int rc = read_publish(q, &spec, &err);
+	int rc = read_publish(q, &spec, err);
 
 	(void)r; /* made when the payload is there */
 	if (rc == TIDE_OK)
-		rc = session_publish_prepare(l->session, &spec, &l->msg, &err);
+		rc = session_publish_prepare(l->session, &spec, &l->msg, err);
+	if (rc < 0)
+		return rc;
 	l->channel = q->channel;
-	if (rc < 0) {
-		reply_error(reply_create(session_channel(l->session, q->channel), false),
-			    &err);
-		l->skip = q->payload_len;
-		l->state = l->skip ? LINE_SKIPPING : LINE_SKIPPED;
-		return;
-	}
 	l->is_mandatory = request_has_flag(q, "must");
 	l->is_quiet = q->is_quiet;
 	l->filled = 0;
 	l->state = spec.payload_len ? LINE_PAYLOAD : LINE_ENDING;
+	return TIDE_OK;
 }
 
 COMMAND(explain)
 {
 	struct publish_spec spec;
-	struct error err;
+	int rc = read_publish(q, &spec, err);
 
-	if (read_publish(q, &spec, &err) < 0) {
-		reply_error(r, &err);
-		return;
-	}
+	if (rc < 0)
+		return rc;
 	spec.payload = request_option(q, "payload").data;
 	spec.payload_len = request_option(q, "payload").len;
 	session_explain(l->session, &spec, r);
+	return TIDE_OK;
 }
-
-/* ---- consuming
- * ---------------------------------------------------------------------------------- */
 
 COMMAND(subscribe)
 {
 	struct subscribe_spec spec = { .queue = q->words[0], .sid = q->words[1] };
 	uint64_t prefetch = PREFETCH_DEFAULT;
-	struct error err;
-	int rc = read_name("a queue", spec.queue, &err);
+	int rc = read_name("a queue", spec.queue, err);
 
 	if (rc == TIDE_OK)
-		rc = read_name("a subscription's id", spec.sid, &err);
+		rc = read_name("a subscription's id", spec.sid, err);
 	if (rc == TIDE_OK && slice_is(spec.sid, "-"))
-		rc = error_set(&err, TIDE_ESYNTAX,
+		rc = error_set(err, TIDE_ESYNTAX,
 			       "'-' stands for no subscription and cannot be the name "
 			       "of one");
 	if (rc == TIDE_OK)
-		rc = read_uint(q, "prefetch", 1, PREFETCH_MAX, &prefetch, &err);
+		rc = request_uint(q,
+				  (struct request_limits){ "prefetch", 1, PREFETCH_MAX },
+				  &prefetch, err);
 	if (rc == TIDE_OK)
-		rc = read_ack(q, &spec.is_auto_ack, &err);
-	if (rc < 0) {
-		reply_error(r, &err);
-		return;
-	}
+		rc = read_ack(q, &spec.is_auto_ack, err);
+	if (rc < 0)
+		return rc;
 	spec.prefetch = (uint32_t)prefetch;
 	session_consume_subscribe(session_channel(l->session, q->channel), &spec, r);
+	return TIDE_OK;
 }
 
 COMMAND(unsubscribe)
 {
-	struct error err;
+	int rc = read_name("a subscription's id", q->words[0], err);
 
-	if (read_name("a subscription's id", q->words[0], &err) < 0)
-		reply_error(r, &err);
-	else
+	if (rc == TIDE_OK)
 		session_consume_unsubscribe(session_channel(l->session, q->channel),
 					    q->words[0], r);
+	return rc;
 }
 
 COMMAND(get)
 {
 	struct get_spec spec = { .queue = q->words[0] };
 	uint64_t max = 1;
-	struct error err;
-	int rc = read_name("a queue", spec.queue, &err);
+	int rc = read_name("a queue", spec.queue, err);
 
 	if (rc == TIDE_OK)
-		rc = read_uint(q, "max", 1, GET_MAX, &max, &err);
+		rc = request_uint(q, (struct request_limits){ "max", 1, GET_MAX }, &max,
+				  err);
 	if (rc == TIDE_OK)
-		rc = read_duration(q, "wait", 0, WAIT_MAX_MS, &spec.wait_ms, &err);
+		rc = request_duration(q,
+				      (struct request_limits){ "wait", 0, WAIT_MAX_MS },
+				      &spec.wait_ms, err);
 	if (rc == TIDE_OK)
-		rc = read_ack(q, &spec.is_auto_ack, &err);
-	if (rc < 0) {
-		reply_error(r, &err);
-		return;
-	}
+		rc = read_ack(q, &spec.is_auto_ack, err);
+	if (rc < 0)
+		return rc;
 	spec.max = (uint32_t)max;
 	session_consume_get(session_channel(l->session, q->channel), &spec, r);
+	return TIDE_OK;
 }
-
-/* ---- settling
- * --------------------------------------------------------------------------------------
- */
 
 static int read_range(struct slice word, struct tag_range *out, struct error *err)
 {
@@ -491,45 +430,37 @@ static int read_range(struct slice word, struct tag_range *out, struct error *er
 	}
 	return error_set(err, TIDE_ESYNTAX,
 			 "'%.*s' is no tag: wanted are numbers, or ranges like 3-7",
-			 (int)(word.len < 40 ? word.len : 40), word.data);
+			 SLICE_HEAD(word, 40));
 }
 
-static void settle(struct line *l, struct request *q, struct settle_spec *spec,
-		   struct reply *r)
+static int settle(struct line *l, struct request *q, struct settle_spec *spec,
+		  struct reply *r, struct error *err)
 {
 	struct tag_range inline_ranges[TAG_RANGES_INLINE], *ranges = inline_ranges;
 	struct slice rest = q->tags;
-	struct error err;
 	size_t words = 1;
+	int rc = TIDE_OK;
 
 	for (size_t i = 0; i < rest.len; i++)
 		words += rest.data[i] == ' ';
 	if (words > TAG_RANGES_INLINE)
 		ranges = mem_alloc(words * sizeof(*ranges));
+	for (size_t i = 0; i < words && rc == TIDE_OK; i++)
+		rc = read_range(slice_cut(&rest, ' '), &ranges[i], err);
 	spec->ranges = ranges;
 	spec->count = words;
-	for (size_t i = 0; i < words; i++) {
-		const char *space = memchr(rest.data, ' ', rest.len);
-		struct slice word = { rest.data,
-				      space ? (size_t)(space - rest.data) : rest.len };
-
-		if (read_range(word, &ranges[i], &err) < 0) {
-			reply_error(r, &err);
-			goto done;
-		}
-		rest = slice_skip(rest, space ? word.len + 1 : word.len);
-	}
-	session_settle(session_channel(l->session, q->channel), spec, r);
-done:
+	if (rc == TIDE_OK)
+		session_settle(session_channel(l->session, q->channel), spec, r);
 	if (ranges != inline_ranges)
 		mem_free(ranges);
+	return rc;
 }
 
 COMMAND(ack)
 {
 	struct settle_spec spec = { .how = SETTLE_ACK };
 
-	settle(l, q, &spec, r);
+	return settle(l, q, &spec, r, err);
 }
 
 COMMAND(nack)
@@ -538,37 +469,30 @@ COMMAND(nack)
 	bool is_dead = request_has_flag(q, "dead"),
 	     is_requeue = request_has_flag(q, "requeue");
 	struct slice delay = request_option(q, "delay");
-	struct error err;
-	int rc = read_duration(q, "delay", 0, DURATION_MAX_MS, &spec.ms, &err);
+	int rc = request_duration(
+		q, (struct request_limits){ "delay", 0, DURATION_MAX_MS }, &spec.ms, err);
 
 	if (rc == TIDE_OK && is_dead + is_requeue + (delay.data != NULL) > 1)
-		rc = error_set(&err, TIDE_ESYNTAX,
+		rc = error_set(err, TIDE_ESYNTAX,
 			       "NACK takes one of delay=, dead and requeue");
-	if (rc < 0) {
-		reply_error(r, &err);
-		return;
-	}
+	if (rc < 0)
+		return rc;
 	if (is_dead)
 		spec.how = SETTLE_DEAD;
 	else if (is_requeue || delay.data)
 		spec.how = SETTLE_AFTER;
-	settle(l, q, &spec, r);
+	return settle(l, q, &spec, r, err);
 }
 
 COMMAND(touch)
 {
 	struct settle_spec spec = { .how = SETTLE_TOUCH };
-	struct error err;
+	int rc = request_duration(
+		q, (struct request_limits){ "for", 10, INT64_C(24) * 3600 * 1000 },
+		&spec.ms, err);
 
-	if (read_duration(q, "for", 10, INT64_C(24) * 3600 * 1000, &spec.ms, &err) < 0)
-		reply_error(r, &err);
-	else
-		settle(l, q, &spec, r);
+	return rc < 0 ? rc : settle(l, q, &spec, r, err);
 }
-
-/* ---- looking
- * ------------------------------------------------------------------------------------------
- */
 
 static int read_state(const struct request *q, enum peek_state *out, struct error *err)
 {
@@ -592,9 +516,7 @@ static int read_state(const struct request *q, enum peek_state *out, struct erro
 			return TIDE_OK;
 		}
 	}
-	return error_set(err, TIDE_ESYNTAX,
-			 "state=%.*s: wanted is ready, delayed, unacked or buried",
-			 (int)(value.len < 40 ? value.len : 40), value.data);
+	return request_refuse("state", value, err, "ready, delayed, unacked or buried");
 }
 
 /* The second word, a count, where it may be left out. */
@@ -605,52 +527,48 @@ static int read_count(const struct request *q, uint64_t max, uint64_t *out,
 		return TIDE_OK;
 	if (slice_to_uint(q->words[1], max, out) && *out > 0)
 		return TIDE_OK;
-	return error_set(err, TIDE_ESYNTAX, "'%.*s': wanted is a number from 1 to %llu",
-			 (int)(q->words[1].len < 40 ? q->words[1].len : 40),
-			 q->words[1].data, (unsigned long long)max);
+	return request_refuse(NULL, q->words[1], err, "a number from 1 to %llu",
+			      (unsigned long long)max);
 }
 
 COMMAND(peek)
 {
 	struct peek_spec spec = { .queue = q->words[0] };
 	uint64_t max = 1;
-	struct error err;
+	int rc = read_name("a queue", spec.queue, err);
 
-	if (read_name("a queue", spec.queue, &err) < 0 ||
-	    read_count(q, PEEK_MAX, &max, &err) < 0 ||
-	    read_state(q, &spec.state, &err) < 0) {
-		reply_error(r, &err);
-		return;
-	}
+	if (rc == TIDE_OK)
+		rc = read_count(q, PEEK_MAX, &max, err);
+	if (rc == TIDE_OK)
+		rc = read_state(q, &spec.state, err);
 	spec.max = (unsigned)max;
-	session_peek(l->session, &spec, r);
+	if (rc == TIDE_OK)
+		session_peek(l->session, &spec, r);
+	return rc;
 }
 
 COMMAND(purge)
 {
-	struct error err;
+	int rc = read_name("a queue", q->words[0], err);
 
-	if (read_name("a queue", q->words[0], &err) < 0)
-		reply_error(r, &err);
-	else
+	if (rc == TIDE_OK)
 		session_queue_purge(l->session, q->words[0], r);
+	return rc;
 }
 
 COMMAND(kick)
 {
 	uint64_t max = UINT64_MAX;
-	struct error err;
-	int rc = read_name("a queue", q->words[0], &err);
+	int rc = read_name("a queue", q->words[0], err);
 
 	if (rc == TIDE_OK && q->word_count == 2 && slice_is(q->words[1], "quiet"))
 		r->is_quiet = true;
 	else if (rc == TIDE_OK)
-		rc = read_count(q, UINT64_MAX - 1, &max, &err);
-	if (rc < 0) {
-		reply_error(r, &err);
-		return;
-	}
+		rc = read_count(q, UINT64_MAX - 1, &max, err);
+	if (rc < 0)
+		return rc;
 	session_queue_kick(l->session, q->words[0], max, r);
+	return TIDE_OK;
 }
 
 COMMAND(list)
@@ -664,21 +582,20 @@ COMMAND(list)
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (slice_is(q->words[0], names[i])) {
 			session_report_list(l->session, (enum list_what)i, r);
-			return;
+			return TIDE_OK;
 		}
 	}
-	reply_refuse(r, TIDE_ESYNTAX,
-		     "LIST knows exchanges, queues, bindings, consumers, connections and "
-		     "rules");
+	return error_set(err, TIDE_ESYNTAX,
+			 "LIST knows exchanges, queues, bindings, consumers, connections "
+			 "and rules");
 }
 
 COMMAND(stats)
 {
-	struct error err;
+	struct slice queue = q->word_count ? q->words[0] : SLICE("");
+	int rc = q->word_count ? read_name("a queue", queue, err) : TIDE_OK;
 
-	if (q->word_count && read_name("a queue", q->words[0], &err) < 0)
-		reply_error(r, &err);
-	else
-		session_report_stats(l->session, q->word_count ? q->words[0] : SLICE(""),
-				     r);
+	if (rc == TIDE_OK)
+		session_report_stats(l->session, queue, r);
+	return rc;
 }

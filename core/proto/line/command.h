@@ -3,12 +3,16 @@
 #ifndef TIDE_PROTO_LINE_COMMAND_H
 #define TIDE_PROTO_LINE_COMMAND_H
 
+struct error;
 struct line;
 struct request;
 struct reply;
 
-#define COMMAND(name) \
-	void command_##name(struct line *l, struct request *q, struct reply *r)
+/* Finish `r` now or later, or return an error and leave `r` alone: it is then the
+ * answer. */
+#define COMMAND(name)                                                          \
+	int command_##name(struct line *l, struct request *q, struct reply *r, \
+			   struct error *err)
 
 COMMAND(hello);
 COMMAND(ping);

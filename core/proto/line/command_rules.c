@@ -5,33 +5,41 @@
 
 #define RECENT_DEFAULT 20
 
+#define RULES_WORD(name)                                                          \
+	static int run_##name(struct line *l, struct request *q, struct reply *r, \
+			      struct error *err)
+
 struct rules_word {
 	const char *name;
 	unsigned words_max; /* after it */
 	unsigned words_min;
 	const char *option; /* the only one; NULL: none; "*": it looks at them itself */
-	void (*run)(struct line *l, struct request *q, struct reply *r);
+	int (*run)(struct line *l, struct request *q, struct reply *r, struct error *err);
 };
 
-static void run_reload(struct line *l, struct request *q, struct reply *r)
+RULES_WORD(reload)
 {
 	session_rules_reload(l->session, r);
+	return TIDE_OK;
 }
 
-static void run_status(struct line *l, struct request *q, struct reply *r)
+RULES_WORD(status)
 {
 	session_rules_status(l->session, r);
+	return TIDE_OK;
 }
 
-static void run_log(struct line *l, struct request *q, struct reply *r)
+RULES_WORD(log)
 {
 	session_rules_log(l->session, r);
+	return TIDE_OK;
 }
 
-static void run_rollback(struct line *l, struct request *q, struct reply *r)
+RULES_WORD(rollback)
 {
 	session_rules_rollback(l->session, q->word_count > 1 ? q->words[1] : SLICE(""),
 			       r);
+	return TIDE_OK;
 }
 
 /* A percentage: "10%", "0.5%", or the number alone. */
@@ -65,14 +73,14 @@ static int read_share(struct slice s, double *out, struct error *err)
 		return TIDE_OK;
 	return error_set(err, TIDE_ESYNTAX,
 			 "share=%.*s: wanted is a percentage above 0, up to 100",
-			 (int)(s.len < 64 ? s.len : 64), s.data);
+			 SLICE_HEAD(s, 64));
 }
 
-static void run_shadow(struct line *l, struct request *q, struct reply *r)
+RULES_WORD(shadow)
 {
 	struct slice dir = q->words[1];
 	double share;
-	struct error err;
+	int rc = TIDE_OK;
 
 	if (slice_is(dir, "status"))
 		session_rules_shadow_status(l->session, r);
@@ -80,28 +88,27 @@ static void run_shadow(struct line *l, struct request *q, struct reply *r)
 		session_rules_shadow_promote(l->session, r);
 	else if (slice_is(dir, "drop"))
 		session_rules_shadow_drop(l->session, r);
-	else if (read_share(request_option(q, "share"), &share, &err) < 0)
-		reply_error(r, &err);
-	else
+	else if ((rc = read_share(request_option(q, "share"), &share, err)) == TIDE_OK)
 		session_rules_shadow(l->session, dir, share, r);
+	return rc;
 }
 
-static void run_recent(struct line *l, struct request *q, struct reply *r)
+RULES_WORD(recent)
 {
 	uint64_t max = RECENT_DEFAULT;
 
 	if (q->word_count > 1 &&
 	    (!slice_to_uint(q->words[1], SESSION_RECENT_MAX, &max) || max == 0))
-		reply_refuse(r, TIDE_ESYNTAX, "'%.*s': wanted is a number from 1 to %d",
-			     (int)(q->words[1].len < 40 ? q->words[1].len : 40),
-			     q->words[1].data, SESSION_RECENT_MAX);
-	else
-		session_rules_recent(l->session, (size_t)max, r);
+		return request_refuse(NULL, q->words[1], err, "a number from 1 to %d",
+				      SESSION_RECENT_MAX);
+	session_rules_recent(l->session, (size_t)max, r);
+	return TIDE_OK;
 }
 
-static void run_replay(struct line *l, struct request *q, struct reply *r)
+RULES_WORD(replay)
 {
 	session_rules_replay(l->session, q->words[1], r);
+	return TIDE_OK;
 }
 
 static const struct rules_word words[] = {
@@ -118,25 +125,10 @@ static const struct rules_word words[] = {
 };
 #define WORD_COUNT (sizeof(words) / sizeof(words[0]))
 
-static void refuse_word(struct reply *r)
-{
-	struct buf names;
-
-	buf_init(&names);
-	for (size_t i = 0; i < WORD_COUNT; i++)
-		buf_printf(&names, "%s%s",
-			   i == 0                ? ""
-			   : i == WORD_COUNT - 1 ? " and "
-						 : ", ",
-			   words[i].name);
-	reply_refuse(r, TIDE_ESYNTAX, "RULES knows %s", buf_cstr(&names));
-	buf_deinit(&names);
-}
-
 static int refuse_extra(const struct rules_word *w, struct slice extra, struct error *err)
 {
 	return error_set(err, TIDE_ESYNTAX, "RULES does not understand '%.*s' behind %s",
-			 (int)(extra.len < 40 ? extra.len : 40), extra.data, w->name);
+			 SLICE_HEAD(extra, 40), w->name);
 }
 
 static int check(const struct rules_word *w, const struct request *q, struct error *err)
@@ -160,16 +152,15 @@ static int check(const struct rules_word *w, const struct request *q, struct err
 
 COMMAND(rules)
 {
-	struct error err;
-
 	for (size_t i = 0; i < WORD_COUNT; i++) {
+		int rc;
+
 		if (!slice_is(q->words[0], words[i].name))
 			continue;
-		if (check(&words[i], q, &err) < 0)
-			reply_error(r, &err);
-		else
-			words[i].run(l, q, r);
-		return;
+		rc = check(&words[i], q, err);
+		return rc < 0 ? rc : words[i].run(l, q, r, err);
 	}
-	refuse_word(r);
+	return error_set(err, TIDE_ESYNTAX,
+			 "RULES knows reload, status, log, rollback, shadow, recent, "
+			 "replay and simulate");
 }

@@ -46,9 +46,6 @@ static void lose(struct line *l, unsigned channel, const struct error *err)
 	l->ops->finish(l->ctx);
 }
 
-/* ---- payloads ------------------------------------------------------------------------
- */
-
 static size_t fill(struct line *l, const char *data, size_t len)
 {
 	size_t wanted = l->msg->payload_len - l->filled;
@@ -135,9 +132,6 @@ static size_t feed_skip(struct line *l, size_t len)
 	return n;
 }
 
-/* ---- commands -------------------------------------------------------------------------
- */
-
 static void refuse(struct line *l, const struct request *q, const struct error *err)
 {
 	line_reply_error(l, q->channel, err);
@@ -158,9 +152,10 @@ static int check_channel(struct line *l, const struct request *q, struct error *
 			 q->channel);
 }
 
-static void run(struct line *l, struct request *q)
+static int run(struct line *l, struct request *q, struct error *err)
 {
 	struct reply *r = NULL;
+	int rc;
 
 	/* A publish gets its reply when its payload is there. */
 	if (!(q->verb->features & (VERB_NO_CHANNEL | VERB_PAYLOAD)))
@@ -168,7 +163,12 @@ static void run(struct line *l, struct request *q)
 	if (q->verb->features & VERB_DOCUMENT)
 		reply_expect_document(r);
 	l->is_heavy = q->verb->features & (VERB_DOCUMENT | VERB_ANY_OPTIONS);
-	q->verb->run(l, q, r);
+	rc = q->verb->run(l, q, r, err);
+	if (rc < 0 && r) {
+		reply_error(r, err);
+		return TIDE_OK;
+	}
+	return rc;
 }
 
 static void command(struct line *l, char *line, size_t len)
@@ -192,10 +192,10 @@ static void command(struct line *l, char *line, size_t len)
 			&err, TIDE_ETOOLARGE,
 			"a payload of %llu bytes is over the limit of %zu; it is skipped",
 			(unsigned long long)q.payload_len, l->payload_max);
+	if (rc == TIDE_OK)
+		rc = run(l, &q, &err);
 	if (rc < 0)
 		refuse(l, &q, &err);
-	else
-		run(l, &q);
 	l->has_asked = true;
 }
 

@@ -88,8 +88,6 @@ void line_reply_event(struct line *l, unsigned channel, const char *what,
  * still owes, so that no client takes it for the answer to another request. */
 void line_reply_error(struct line *l, unsigned channel, const struct error *err);
 
-/* ---- between the files of the protocol -------------------------------------------- */
-
 extern const struct session_ops line_reply_ops;
 
 #endif

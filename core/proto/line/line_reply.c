@@ -4,8 +4,6 @@
 #include "base/percent.h"
 #include "line.h"
 
-/* ---- pieces ------------------------------------------------------------------------ */
-
 static char *put_text(char *at, const char *text, size_t len)
 {
 	memcpy(at, text, len);
@@ -38,9 +36,6 @@ static void put_line(struct line *l, const char *start, const char *end)
 {
 	out_grow(l->out, (size_t)(end - start));
 }
-
-/* ---- messages ------------------------------------------------------------------------
- */
 
 /* Percent-encoded, with lower-case digits. */
 static void append_encoded(struct out *o, struct slice s)
@@ -135,9 +130,6 @@ static void message(struct line *l, unsigned channel, const char *sid, uint64_t 
 	out_append(l->out, "\r\n", 2);
 }
 
-/* ---- replies
- * ----------------------------------------------------------------------------- */
-
 static void error_line(struct line *l, unsigned channel, int code, const char *text)
 {
 	char *start = out_reserve(l->out, LINE_SMALL);
@@ -220,9 +212,6 @@ static void on_deliver(void *ctx, unsigned channel, const char *sid, uint64_t ta
 	message(l, channel, sid, tag, attempt, m);
 	l->ops->wrote(l->ctx);
 }
-
-/* ---- events
- * ---------------------------------------------------------------------------------- */
 
 void line_reply_event(struct line *l, unsigned channel, const char *what,
 		      const char *words)

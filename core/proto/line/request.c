@@ -1,5 +1,9 @@
 #include "request.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/duration.h"
 #include "base/percent.h"
 #include "verb.h"
 
@@ -34,7 +38,7 @@ static int take_channel(struct request *r, struct slice *rest, struct error *err
 		return error_set(
 			err, TIDE_ESYNTAX,
 			"'%.*s' is no channel: wanted is @0 to @65535 and a space",
-			(int)(word.len < 40 ? word.len : 40), word.data);
+			SLICE_HEAD(word, 40));
 	r->channel = (unsigned)n;
 	if (!rest->data)
 		return error_set(err, TIDE_ESYNTAX,
@@ -97,7 +101,7 @@ static int check_value(struct slice name, struct slice value, struct error *err)
 	return error_set(err, TIDE_ESYNTAX,
 			 "the value of '%.*s' has a control character; it is written as "
 			 "%% and two hex digits",
-			 (int)(name.len < 64 ? name.len : 64), name.data);
+			 SLICE_HEAD(name, 64));
 }
 
 static int decode(struct slice *value, struct error *err, struct slice name)
@@ -111,7 +115,7 @@ static int decode(struct slice *value, struct error *err, struct slice name)
 		return error_set(err, TIDE_ESYNTAX,
 				 "the value of '%.*s' has a %% that is not followed by "
 				 "two hex digits",
-				 (int)(name.len < 64 ? name.len : 64), name.data);
+				 SLICE_HEAD(name, 64));
 	value->len = len;
 	return TIDE_OK;
 }
@@ -164,8 +168,7 @@ static int take_option(struct request *r, struct slice name, struct slice value,
 	if (!(v->features & VERB_ANY_OPTIONS) && !is_listed(v->options, name))
 		return error_set(err, TIDE_ESYNTAX,
 				 "%s has no option '%.*s'; it takes: %s", v->name,
-				 (int)(name.len < 64 ? name.len : 64), name.data,
-				 v->options ? v->options : "none");
+				 SLICE_HEAD(name, 64), v->options ? v->options : "none");
 	if (check_name("an option", name, err) < 0)
 		return err->code;
 	if (r->option_count == REQUEST_OPTIONS_MAX)
@@ -198,8 +201,7 @@ static int take_flag(struct request *r, struct slice word, struct error *err)
 	if (!is_listed(v->flags, word))
 		return error_set(err, TIDE_ESYNTAX,
 				 "%s does not understand '%.*s'; its flags are: %s%s",
-				 v->name, (int)(word.len < 64 ? word.len : 64), word.data,
-				 v->flags ? v->flags : "",
+				 v->name, SLICE_HEAD(word, 64), v->flags ? v->flags : "",
 				 v->features & VERB_ANSWERS
 					 ? (v->flags ? "" : "none")
 					 : (v->flags ? " quiet" : "quiet"));
@@ -308,7 +310,7 @@ static int take_verb(struct request *r, struct slice *rest, struct error *err)
 				 "a request begins with a verb, and words are "
 				 "separated by single spaces");
 	return error_set(err, TIDE_EVERB, "there is no verb '%.*s'",
-			 (int)(word.len < 40 ? word.len : 40), word.data);
+			 SLICE_HEAD(word, 40));
 }
 
 /* A channel that cannot be read does not make requests of what a client sends
@@ -378,4 +380,47 @@ bool request_has_flag(const struct request *r, const char *name)
 		if (slice_is(r->flags[i], name))
 			return true;
 	return false;
+}
+
+int request_refuse(const char *name, struct slice value, struct error *err,
+		   const char *wanted, ...)
+{
+	char text[ERROR_TEXT_MAX];
+	va_list ap;
+
+	va_start(ap, wanted);
+	vsnprintf(text, sizeof(text), wanted, ap);
+	va_end(ap);
+	return error_set(err, TIDE_ESYNTAX,
+			 name ? "%s=%.*s: wanted is %s" : "%s'%.*s': wanted is %s",
+			 name ? name : "", SLICE_HEAD(value, 64), text);
+}
+
+int request_uint(const struct request *r, struct request_limits limits, uint64_t *out,
+		 struct error *err)
+{
+	struct slice value = request_option(r, limits.name);
+
+	if (!value.data || (slice_to_uint(value, limits.max, out) && *out >= limits.min))
+		return TIDE_OK;
+	return request_refuse(limits.name, value, err, "a number from %llu to %llu",
+			      (unsigned long long)limits.min,
+			      (unsigned long long)limits.max);
+}
+
+int request_duration(const struct request *r, struct request_limits limits,
+		     int64_t *out_ms, struct error *err)
+{
+	struct slice value = request_option(r, limits.name);
+	char least[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX];
+
+	if (!value.data ||
+	    (duration_parse(value, out_ms) == TIDE_OK &&
+	     (uint64_t)*out_ms >= limits.min && (uint64_t)*out_ms <= limits.max))
+		return TIDE_OK;
+	duration_format((int64_t)limits.min, least);
+	duration_format((int64_t)limits.max, most);
+	return request_refuse(limits.name, value, err,
+			      "a duration like 250ms, 30s, 5m, 2h or 1d, from %s to %s",
+			      least, most);
 }

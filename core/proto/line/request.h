@@ -48,8 +48,22 @@ TIDE_MUST_USE int request_parse(struct request *r, char *line, size_t len, bool 
 /* The verb of a line that is not to be taken apart yet; NULL when there is none. */
 const struct verb *request_verb(struct slice line);
 
+/* Fill `err`: the value of the option, or of a word without a name, is not what is
+ * wanted. TIDE_ESYNTAX. */
+int request_refuse(const char *name, struct slice value, struct error *err,
+		   const char *wanted, ...) TIDE_PRINTF(4, 5);
+
 /* The option's value; data == NULL when it is not there. */
 struct slice request_option(const struct request *r, const char *name);
+/* Read the option into `out`, which stays as it is when the option is not there. */
+struct request_limits {
+	const char *name;
+	uint64_t min, max;
+};
+TIDE_MUST_USE int request_uint(const struct request *r, struct request_limits limits,
+			       uint64_t *out, struct error *err);
+TIDE_MUST_USE int request_duration(const struct request *r, struct request_limits limits,
+				   int64_t *out_ms, struct error *err);
 bool request_has_flag(const struct request *r, const char *name);
 
 #endif

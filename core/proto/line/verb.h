@@ -27,8 +27,8 @@ struct verb {
 	unsigned features;
 	const char *options; /* separated by spaces; NULL: none */
 	const char *flags;
-	/* Finish `r` now or later; with VERB_NO_CHANNEL `r` is NULL. */
-	void (*run)(struct line *l, struct request *q, struct reply *r);
+	/* See COMMAND in command.h; with VERB_NO_CHANNEL and VERB_PAYLOAD `r` is NULL. */
+	int (*run)(struct line *l, struct request *q, struct reply *r, struct error *err);
 };
 
 const struct verb *verb_find(struct slice name);

@@ -33,12 +33,14 @@ static void push_key(lua_State *L, const void *subject)
 static size_t absent_bytes(lua_State *L, const struct msg *m)
 {
 	const struct decision_context *c = decision_context_of(L);
+
 	return c && m->payload_len == 0 ? c->absent_bytes : 0;
 }
 
 static void push_payload(lua_State *L, const void *subject)
 {
 	const struct msg *m = message(subject);
+
 	if (absent_bytes(L, m) > 0) {
 		decision_context_of(L)->was_absent_read = true;
 		luaL_error(
@@ -51,6 +53,7 @@ static void push_payload(lua_State *L, const void *subject)
 static void push_size(lua_State *L, const void *subject)
 {
 	const struct msg *m = message(subject);
+
 	lua_pushinteger(L, (lua_Integer)(m->payload_len + absent_bytes(L, m)));
 }
 
@@ -62,6 +65,7 @@ static void push_priority(lua_State *L, const void *subject)
 static void push_id(lua_State *L, const void *subject)
 {
 	char hex[ID_HEX_LEN];
+
 	id_format(message(subject)->id, hex);
 	lua_pushlstring(L, hex, sizeof(hex));
 }
@@ -75,6 +79,7 @@ static void push_delay(lua_State *L, const void *subject)
 {
 	const struct msg *m = message(subject);
 	int64_t delay_ms = m->due_unix_ms - m->ts_unix_ms;
+
 	lua_pushinteger(L, m->due_unix_ms && delay_ms > 0 ? delay_ms : 0);
 }
 
@@ -83,6 +88,7 @@ static void push_ttl(lua_State *L, const void *subject)
 	const struct msg *m = message(subject);
 	/* It lives so long from when it is due. */
 	int64_t from_ms = m->due_unix_ms ? m->due_unix_ms : m->ts_unix_ms;
+
 	if (m->expires_unix_ms)
 		lua_pushinteger(L, m->expires_unix_ms - from_ms);
 	else
@@ -92,6 +98,7 @@ static void push_ttl(lua_State *L, const void *subject)
 static void push_dedupe_id(lua_State *L, const void *subject)
 {
 	struct slice id = msg_dedupe_id(message(subject));
+
 	if (id.len)
 		push_slice(L, id);
 	else
@@ -101,6 +108,7 @@ static void push_dedupe_id(lua_State *L, const void *subject)
 static void push_user(lua_State *L, const void *subject)
 {
 	struct slice user = msg_user(message(subject));
+
 	if (user.len)
 		push_slice(L, user);
 	else
@@ -142,11 +150,10 @@ const struct view_field api_msg_draft_fields[] = {
 };
 static const struct view_type msg_type = { .name = "msg", .fields = msg_fields };
 
-/* ---- headers ---------------------------------------------------------------- */
-
 static int l_header(lua_State *L)
 {
 	const struct msg *m = message(view_check(L, 1, &headers_type));
+
 	if (lua_type(L, 2) != LUA_TSTRING)
 		return luaL_error(L, "a header's name is a string, not a %s",
 				  luaL_typename(L, 2));
@@ -164,6 +171,7 @@ static int l_next_header(lua_State *L)
 {
 	const struct msg *m = message(view_check(L, lua_upvalueindex(1), &headers_type));
 	lua_Integer i = lua_tointeger(L, lua_upvalueindex(2));
+
 	if (i >= m->header_count)
 		return 0;
 	lua_pushinteger(L, i + 1);

@@ -5,17 +5,16 @@
 #include <string.h>
 
 #include "base/duration.h"
+#include "api_tide.h"
 #include "decision_context.h"
-#include "rules/engine/engine_private.h"
+#include "rules/sandbox/field.h"
 #include "rules/sandbox/sandbox.h"
 #include "shared.h"
 
 static const char counter_type[] = "counter";
 static const char bucket_type[] = "bucket";
 
-/* ---- arguments -------------------------------------------------------------------- */
-
-static struct engine *self(lua_State *L)
+static struct api_tide *self(lua_State *L)
 {
 	return lua_touserdata(L, lua_upvalueindex(1));
 }
@@ -23,12 +22,14 @@ static struct engine *self(lua_State *L)
 static struct shared *shared_of(lua_State *L)
 {
 	const struct decision_context *c = decision_context_of(L);
+
 	return c && c->shared ? c->shared : self(L)->shared;
 }
 
 static struct slice check_key(lua_State *L, int arg)
 {
 	struct slice key;
+
 	key.data = luaL_checklstring(L, arg, &key.len);
 	luaL_argcheck(L, key.len >= 1 && key.len <= SHARED_KEY_MAX, arg,
 		      "a key has 1 to 256 bytes");
@@ -39,11 +40,12 @@ static struct slice check_key(lua_State *L, int arg)
 static int64_t check_duration(lua_State *L, int arg)
 {
 	int64_t ms = 0;
+
 	if (lua_isnoneornil(L, arg))
 		return 0;
 	if (lua_type(L, arg) == LUA_TSTRING) {
-		int status = duration_parse(slice_from(lua_tostring(L, arg)), &ms);
-		luaL_argcheck(L, status == TIDE_OK, arg,
+		int rc = duration_parse(slice_from(lua_tostring(L, arg)), &ms);
+		luaL_argcheck(L, rc == TIDE_OK, arg,
 			      "a duration is written 250ms, 30s, 5m, 2h, 1d");
 	} else {
 		double given = luaL_checknumber(L, arg);
@@ -103,7 +105,7 @@ static struct shared_op make_op(lua_State *L, enum shared_space space, struct sl
 {
 	return (struct shared_op){ .space = space,
 				   .key = key,
-				   .now_ms = api_tide_call_ms(L, &self(L)->tide) };
+				   .now_ms = api_tide_call_ms(L, self(L)) };
 }
 
 static struct shared_op read_op(lua_State *L)
@@ -114,10 +116,7 @@ static struct shared_op read_op(lua_State *L)
 /* An operation that is about to change something. */
 static void allow_change(lua_State *L, struct shared_op *op)
 {
-	/* Every state is a generation's. */
-	_Static_assert(offsetof(struct generation, script) == 0, "it comes first");
-	const struct generation *g = (struct generation *)script_state_of(L);
-	if (g->sandbox.is_loading)
+	if (script_state_of(L)->is_loading)
 		luaL_error(L, "nothing shared can be changed while files are loaded");
 	op->is_dry = decision_context_is_dry(L);
 }
@@ -126,6 +125,7 @@ static struct shared_op change_op(lua_State *L, int ttl_arg)
 {
 	struct shared_op op = read_op(L);
 	int64_t ttl_ms = ttl_arg ? check_duration(L, ttl_arg) : 0;
+
 	allow_change(L, &op);
 	op.expires_unix_ms = ttl_ms ? op.now_ms + ttl_ms : 0;
 	return op;
@@ -136,13 +136,12 @@ static int raise_error(lua_State *L, const struct error *err)
 	return luaL_error(L, "%s", err->text);
 }
 
-/* ---- tide.shared ------------------------------------------------------------------ */
-
 /* get (key) -> value or nil */
 static int l_get(lua_State *L)
 {
 	struct shared_value value;
 	struct shared_op op = read_op(L);
+
 	if (shared_get(shared_of(L), &op, &value) != TIDE_OK)
 		return 0;
 	push_value(L, &value);
@@ -154,6 +153,7 @@ static int l_set(lua_State *L)
 {
 	struct shared_value value;
 	struct error err;
+
 	check_value(L, 2, &value);
 	struct shared_op op = change_op(L, 3);
 	if (shared_set(shared_of(L), &op, &value, &err) != TIDE_OK)
@@ -166,12 +166,13 @@ static int l_add(lua_State *L)
 {
 	struct shared_value value;
 	struct error err;
+
 	check_value(L, 2, &value);
 	struct shared_op op = change_op(L, 3);
-	int status = shared_add(shared_of(L), &op, &value, &err);
-	if (status != TIDE_OK && status != TIDE_EEXISTS)
+	int rc = shared_add(shared_of(L), &op, &value, &err);
+	if (rc != TIDE_OK && rc != TIDE_EEXISTS)
 		return raise_error(L, &err);
-	lua_pushboolean(L, status == TIDE_OK);
+	lua_pushboolean(L, rc == TIDE_OK);
 	return 1;
 }
 
@@ -179,6 +180,7 @@ static int add_number(lua_State *L, const struct shared_op *op, int arg)
 {
 	struct shared_value by = { .type = SHARED_INTEGER, .integer = 1 }, sum;
 	struct error err;
+
 	if (!lua_isnoneornil(L, arg)) {
 		luaL_checktype(L, arg, LUA_TNUMBER);
 		check_value(L, arg, &by);
@@ -193,6 +195,7 @@ static int add_number(lua_State *L, const struct shared_op *op, int arg)
 static int l_incr(lua_State *L)
 {
 	struct shared_op op = change_op(L, 3);
+
 	return add_number(L, &op, 2);
 }
 
@@ -200,13 +203,12 @@ static int l_incr(lua_State *L)
 static int l_delete(lua_State *L)
 {
 	struct shared_op op = change_op(L, 0);
+
 	lua_pushboolean(L, shared_remove(shared_of(L), &op));
 	return 1;
 }
 
-/* ---- what has a name and methods: upvalue 1 the engine, 2 the metatable
- * ------------------ */
-
+/* A counter or a bucket. The upvalues of its functions: the api_tide, the metatable. */
 struct named {
 	double interval_ms;  /* a bucket's: between two tokens */
 	double tolerance_ms; /* a bucket's: what it holds, as time */
@@ -219,6 +221,7 @@ static struct named *push_named(lua_State *L)
 {
 	struct slice name = check_key(L, 1);
 	struct named *n = lua_newuserdatauv(L, sizeof(*n) + name.len, 0);
+
 	*n = (struct named){ .len = name.len };
 	memcpy(n->name, name.data, name.len);
 	lua_pushvalue(L, lua_upvalueindex(2));
@@ -230,6 +233,7 @@ static struct named *push_named(lua_State *L)
 static const struct named *check_named(lua_State *L, const char *type)
 {
 	const struct named *n = lua_touserdata(L, 1);
+
 	if (!n || !lua_getmetatable(L, 1) || !lua_rawequal(L, -1, lua_upvalueindex(2)))
 		luaL_error(L, "call this as a method of a %s, with ':'", type);
 	lua_pop(L, 1);
@@ -253,6 +257,7 @@ static int l_counter(lua_State *L)
 static int l_counter_incr(lua_State *L)
 {
 	struct shared_op op = named_op(L, check_named(L, counter_type), SHARED_COUNTERS);
+
 	allow_change(L, &op);
 	return add_number(L, &op, 2);
 }
@@ -262,13 +267,12 @@ static int l_counter_get(lua_State *L)
 {
 	struct shared_op op = named_op(L, check_named(L, counter_type), SHARED_COUNTERS);
 	struct shared_value value = { .type = SHARED_INTEGER };
+
 	if (shared_get(shared_of(L), &op, &value) != TIDE_OK)
 		value = (struct shared_value){ .type = SHARED_INTEGER };
 	push_value(L, &value);
 	return 1;
 }
-
-/* ---- tide.bucket ------------------------------------------------------------------ */
 
 /* Tokens a second: a number, or "100/s", "600/m", "5/10s". */
 static double read_rate(lua_State *L, int idx)
@@ -277,6 +281,7 @@ static double read_rate(lua_State *L, int idx)
 		"'rate' is a number of tokens a second above 0, or a "
 		"text like \"100/s\", \"600/m\", \"5/10s\"";
 	double rate = 0;
+
 	if (lua_type(L, idx) == LUA_TNUMBER) {
 		rate = lua_tonumber(L, idx);
 	} else if (lua_type(L, idx) == LUA_TSTRING) {
@@ -301,22 +306,14 @@ static double read_rate(lua_State *L, int idx)
 	return rate;
 }
 
-static void check_bucket_options(lua_State *L)
-{
-	luaL_checktype(L, 2, LUA_TTABLE);
-	for (lua_pushnil(L); lua_next(L, 2) != 0; lua_pop(L, 1)) {
-		const char *key =
-			lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
-		if (strcmp(key, "rate") != 0 && strcmp(key, "burst") != 0)
-			luaL_error(L, "a bucket has no '%s'; it has rate and burst", key);
-	}
-}
-
 /* bucket (name, { rate = tokens a second, burst = tokens it holds }) */
 static int l_bucket(lua_State *L)
 {
+	static const char *const fields[] = { "rate", "burst", NULL };
+
 	lua_settop(L, 2);
-	check_bucket_options(L);
+	luaL_checktype(L, 2, LUA_TTABLE);
+	field_check_names(L, 2, "a bucket", fields);
 	lua_getfield(L, 2, "rate");
 	lua_getfield(L, 2, "burst");
 	double rate = read_rate(L, 3);
@@ -337,6 +334,7 @@ static double full_at(lua_State *L, const struct named *n, const struct shared_o
 {
 	struct shared_value value;
 	double now = (double)op->now_ms;
+
 	if (shared_get(shared_of(L), op, &value) != TIDE_OK ||
 	    value.type != SHARED_NUMBER)
 		return now;
@@ -346,6 +344,7 @@ static double full_at(lua_State *L, const struct named *n, const struct shared_o
 static double check_tokens(lua_State *L, const struct named *n)
 {
 	double tokens = luaL_optnumber(L, 2, 1);
+
 	luaL_argcheck(L, tokens >= 0, 2, "a number of tokens is not negative");
 	if (!(tokens <= n->burst))
 		luaL_error(L, "the bucket never holds as many tokens at once");
@@ -360,6 +359,7 @@ static int64_t take_ahead(lua_State *L, const struct named *n, double tokens,
 	struct shared_op op = named_op(L, n, SHARED_BUCKETS);
 	struct shared_value full = { .type = SHARED_NUMBER };
 	struct error err;
+
 	allow_change(L, &op);
 	full.number = full_at(L, n, &op, ahead_ms) + tokens * n->interval_ms;
 	double over_ms = full.number - (double)op.now_ms - n->tolerance_ms;
@@ -379,6 +379,7 @@ static int l_take(lua_State *L)
 {
 	const struct named *n = check_named(L, bucket_type);
 	int64_t wait_ms = take_ahead(L, n, check_tokens(L, n), 0);
+
 	lua_pushboolean(L, wait_ms == 0);
 	if (wait_ms == 0)
 		return 1;
@@ -393,6 +394,7 @@ static int l_reserve(lua_State *L)
 	const struct named *n = check_named(L, bucket_type);
 	double tokens = check_tokens(L, n);
 	int64_t ahead_ms = check_duration(L, 3);
+
 	luaL_argcheck(L, ahead_ms > 0, 3, "the longest wait is a duration above 0");
 	int64_t wait_ms = take_ahead(L, n, tokens, (double)ahead_ms);
 	if (wait_ms >= 0) {
@@ -404,16 +406,13 @@ static int l_reserve(lua_State *L)
 	return 2;
 }
 
-/* ---- the tables
- * ------------------------------------------------------------------------ */
-
 /* tide.<type> = a function that makes one; the table `tide` is on the top. */
-static void add_named(lua_State *L, struct engine *e, const char *type,
+static void add_named(lua_State *L, struct api_tide *t, const char *type,
 		      lua_CFunction create, const luaL_Reg *methods)
 {
 	lua_newtable(L); /* the metatable */
 	lua_newtable(L);
-	lua_pushlightuserdata(L, e);
+	lua_pushlightuserdata(L, t);
 	lua_pushvalue(L, -3);
 	luaL_setfuncs(L, methods, 2);
 	sandbox_protect(L);
@@ -422,13 +421,13 @@ static void add_named(lua_State *L, struct engine *e, const char *type,
 	lua_setfield(L, -2, "__name");
 	lua_pushboolean(L, 0);
 	lua_setfield(L, -2, "__metatable");
-	lua_pushlightuserdata(L, e);
+	lua_pushlightuserdata(L, t);
 	lua_insert(L, -2);
 	lua_pushcclosure(L, create, 2);
 	lua_setfield(L, -2, type);
 }
 
-void api_shared_add(lua_State *L, struct engine *e)
+void api_shared_add(lua_State *L, struct api_tide *t)
 {
 	static const luaL_Reg shared[] = {
 		{ "add", l_add },   { "delete", l_delete }, { "get", l_get },
@@ -440,11 +439,12 @@ void api_shared_add(lua_State *L, struct engine *e)
 	static const luaL_Reg bucket[] = { { "reserve", l_reserve },
 					   { "take", l_take },
 					   { NULL, NULL } };
+
 	lua_newtable(L);
-	lua_pushlightuserdata(L, e);
+	lua_pushlightuserdata(L, t);
 	luaL_setfuncs(L, shared, 1);
 	sandbox_protect(L);
 	lua_setfield(L, -2, "shared");
-	add_named(L, e, counter_type, l_counter, counter);
-	add_named(L, e, bucket_type, l_bucket, bucket);
+	add_named(L, t, counter_type, l_counter, counter);
+	add_named(L, t, bucket_type, l_bucket, bucket);
 }

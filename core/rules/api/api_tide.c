@@ -20,8 +20,6 @@ static struct api_tide *self(lua_State *L)
 	return lua_touserdata(L, lua_upvalueindex(1));
 }
 
-/* ---- time ------------------------------------------------------------------ */
-
 int64_t api_tide_now_ms(const struct api_tide *t)
 {
 	return t->is_clock_fixed ? t->fixed_now_ms : machine_clock_ms(CLOCK_REALTIME);
@@ -30,6 +28,7 @@ int64_t api_tide_now_ms(const struct api_tide *t)
 int64_t api_tide_call_ms(lua_State *L, const struct api_tide *t)
 {
 	const struct decision_context *c = decision_context_of(L);
+
 	return c && c->now_ms ? c->now_ms : api_tide_now_ms(t);
 }
 
@@ -45,6 +44,7 @@ static int l_duration(lua_State *L)
 {
 	struct slice text;
 	int64_t ms;
+
 	text.data = luaL_checklstring(L, 1, &text.len);
 	if (duration_parse(text, &ms) != TIDE_OK) {
 		lua_pushnil(L);
@@ -56,13 +56,12 @@ static int l_duration(lua_State *L)
 	return 1;
 }
 
-/* ---- numbers --------------------------------------------------------------- */
-
 /* hash (text) -> integer, 0 .. 2^63-1, the same in every process and version */
 static int l_hash(lua_State *L)
 {
 	size_t len;
 	const char *text = luaL_checklstring(L, 1, &len);
+
 	lua_pushinteger(L, (lua_Integer)(source_hash(text, len) >> 1));
 	return 1;
 }
@@ -81,6 +80,7 @@ void api_tide_init(struct api_tide *t)
 static uint64_t *sequence(lua_State *L)
 {
 	struct decision_context *c = decision_context_of(L);
+
 	return c && c->has_random ? &c->random_state : &self(L)->random_state;
 }
 
@@ -95,6 +95,7 @@ static int l_is_dry_run(lua_State *L)
 static int l_random(lua_State *L)
 {
 	uint64_t *state = sequence(L);
+
 	if (lua_gettop(L) == 0) {
 		lua_pushnumber(L, (lua_Number)(random_next(state) >> 11) * 0x1p-53);
 		return 1;
@@ -108,13 +109,12 @@ static int l_random(lua_State *L)
 	return 1;
 }
 
-/* ---- the log ---------------------------------------------------------------- */
-
 /* Whether a line may be written in this second, and the word about those that
  * were not in the last. */
 static bool may_log(struct api_tide *t)
 {
 	int64_t second = (int64_t)(uv_hrtime() / 1000000000);
+
 	if (second != t->log_second) {
 		if (t->log_lines > API_TIDE_LOG_LINES_PER_SECOND)
 			log_warn("%s: %u lines of scripts were not logged", t->about,
@@ -175,8 +175,6 @@ static int l_log(lua_State *L)
 	return 0;
 }
 
-/* ---- the table ------------------------------------------------------------ */
-
 static void set_functions(lua_State *L, const luaL_Reg *functions, struct api_tide *t)
 {
 	lua_pushlightuserdata(L, t);
@@ -190,6 +188,7 @@ static void push_log(lua_State *L, struct api_tide *t)
 		{ "debug", l_log_debug }, { "info", l_log_info }, { "warn", l_log_warn },
 		{ "error", l_log_error }, { NULL, NULL },
 	};
+
 	lua_newtable(L);
 	set_functions(L, functions, t);
 	sandbox_protect(L);
@@ -214,6 +213,7 @@ void api_tide_open(lua_State *L, struct api_tide *t)
 						{ "DEAD_LETTER", API_TIDE_DEAD_LETTER },
 						{ "DROP", API_TIDE_DROP },
 						{ NULL, NULL } };
+
 	lua_newtable(L);
 	set_functions(L, functions, t);
 	push_log(L, t);

@@ -9,10 +9,13 @@
 
 #include "base/slice.h"
 
+struct shared;
+
 /* What the functions of `tide` work on; one per engine, so that the sequence of
  * random numbers goes on through a reload. */
 struct api_tide {
-	const char *about; /* what lines of the log begin with */
+	const char *about;     /* what lines of the log begin with */
+	struct shared *shared; /* behind tide.shared; see api_shared.h */
 	uint64_t random_state;
 	bool is_clock_fixed; /* for tests: `now` is then fixed_now_ms */
 	int64_t fixed_now_ms;

@@ -9,8 +9,6 @@
 
 static const struct view_type draft_type, headers_type;
 
-/* ---- life ------------------------------------------------------------------------- */
-
 void draft_init(struct draft *d, const struct msg *m, int64_t now_unix_ms,
 		struct draft_copies *copies)
 {
@@ -49,16 +47,16 @@ void draft_deinit(struct draft *d)
 struct msg *draft_build(const struct draft *d)
 {
 	struct msg_spec spec;
+
 	msg_to_spec(&d->now, &spec);
 	return msg_create(&spec);
 }
-
-/* ---- values ----------------------------------------------------------------------- */
 
 /* What is wrong with the value on the top, in the words of its writer. */
 static int refuse(lua_State *L, const char *field, const char *wanted)
 {
 	const char *value = luaL_tolstring(L, -1, NULL);
+
 	return luaL_error(L, "msg.%s is %s, not '%s'", field, wanted, value);
 }
 
@@ -66,6 +64,7 @@ static int refuse(lua_State *L, const char *field, const char *wanted)
 static struct slice keep(lua_State *L, char **place, struct slice text)
 {
 	char *own = mem_try_alloc(text.len + 1);
+
 	if (!own)
 		luaL_error(L, "there is no memory for %I bytes now",
 			   (lua_Integer)text.len);
@@ -78,6 +77,7 @@ static struct slice keep(lua_State *L, char **place, struct slice text)
 static struct slice read_text(lua_State *L, const char *field)
 {
 	struct slice text;
+
 	if (lua_type(L, -1) != LUA_TSTRING)
 		refuse(L, field, "a text");
 	text.data = lua_tolstring(L, -1, &text.len);
@@ -88,6 +88,7 @@ static struct slice read_text(lua_State *L, const char *field)
 static struct slice read_word(lua_State *L, const char *field)
 {
 	struct slice text = read_text(L, field);
+
 	if (text.len == 0 || slice_is(text, "-"))
 		return SLICE("");
 	if (!slice_is_name(text))
@@ -101,6 +102,7 @@ static int64_t read_ms(lua_State *L, const char *field, int64_t min_ms)
 {
 	double number = lua_tonumber(L, -1);
 	int64_t ms = -1;
+
 	if (lua_type(L, -1) == LUA_TSTRING) {
 		struct slice text = read_text(L, field);
 		if (duration_parse(text, &ms) != TIDE_OK)
@@ -116,12 +118,10 @@ static int64_t read_ms(lua_State *L, const char *field, int64_t min_ms)
 	return ms;
 }
 
-/* ---- fields: each writes the value on the top -----------------------------------------
- */
-
 static void set_exchange(lua_State *L, struct draft *d)
 {
 	struct slice name = read_word(L, "exchange");
+
 	if (slice_is_equal(name, d->now.exchange))
 		return;
 	d->now.exchange = keep(L, &d->exchange, name);
@@ -132,6 +132,7 @@ static void set_exchange(lua_State *L, struct draft *d)
 static void set_key(lua_State *L, struct draft *d)
 {
 	struct slice key = read_word(L, "key");
+
 	if (slice_is_equal(key, d->now.key))
 		return;
 	d->now.key = keep(L, &d->key, key);
@@ -142,6 +143,7 @@ static void set_key(lua_State *L, struct draft *d)
 static void set_payload(lua_State *L, struct draft *d)
 {
 	struct slice payload = read_text(L, "payload");
+
 	if (payload.len > DRAFT_PAYLOAD_MAX)
 		luaL_error(L, "msg.payload has %I bytes; %I are allowed",
 			   (lua_Integer)payload.len, (lua_Integer)DRAFT_PAYLOAD_MAX);
@@ -154,6 +156,7 @@ static void set_priority(lua_State *L, struct draft *d)
 {
 	int is_integer = 0;
 	lua_Integer n = lua_tointegerx(L, -1, &is_integer);
+
 	if (!is_integer || lua_type(L, -1) != LUA_TNUMBER || n < 0 ||
 	    n > MSG_PRIORITY_MAX)
 		refuse(L, "priority", "an integer from 0 to 255");
@@ -164,6 +167,7 @@ static void set_priority(lua_State *L, struct draft *d)
 static void set_dedupe_id(lua_State *L, struct draft *d)
 {
 	struct slice id = { "", 0 };
+
 	if (!lua_isnil(L, -1))
 		id = read_text(L, "dedupe_id");
 	if (id.len > MSG_DEDUPE_ID_MAX)
@@ -179,12 +183,14 @@ static int64_t ttl_of(const struct draft *d)
 {
 	const struct msg *m = &d->now;
 	int64_t from_ms = m->due_unix_ms ? m->due_unix_ms : m->ts_unix_ms;
+
 	return m->expires_unix_ms ? m->expires_unix_ms - from_ms : 0;
 }
 
 static void set_times(struct draft *d, int64_t due_unix_ms, int64_t ttl_ms)
 {
 	int64_t from_ms = due_unix_ms ? due_unix_ms : d->now_unix_ms;
+
 	d->now.due_unix_ms = due_unix_ms;
 	d->now.expires_unix_ms = ttl_ms ? from_ms + ttl_ms : 0;
 	d->is_changed = true;
@@ -193,12 +199,14 @@ static void set_times(struct draft *d, int64_t due_unix_ms, int64_t ttl_ms)
 static void set_delay(lua_State *L, struct draft *d)
 {
 	int64_t delay_ms = read_ms(L, "delay", 0);
+
 	set_times(d, delay_ms ? d->now_unix_ms + delay_ms : 0, ttl_of(d));
 }
 
 static void set_ttl(lua_State *L, struct draft *d)
 {
 	int64_t ttl_ms = lua_isnil(L, -1) ? 0 : read_ms(L, "ttl", 1);
+
 	set_times(d, d->now.due_unix_ms, ttl_ms);
 }
 
@@ -234,6 +242,7 @@ static int l_set_field(lua_State *L)
 {
 	struct draft *d = (struct draft *)view_check(L, 1, &draft_type);
 	const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : NULL;
+
 	lua_settop(L, 3);
 	if (set_field(L, d, name))
 		return 0;
@@ -242,9 +251,6 @@ static int l_set_field(lua_State *L)
 			  " and headers.<name>",
 			  luaL_tolstring(L, 2, NULL));
 }
-
-/* ---- headers
- * ------------------------------------------------------------------------------ */
 
 static void own_headers(struct draft *d)
 {
@@ -261,6 +267,7 @@ static void own_headers(struct draft *d)
 static size_t encoded_len(struct slice value)
 {
 	size_t len = value.len;
+
 	for (size_t i = 0; i < value.len; i++) {
 		unsigned char c = (unsigned char)value.data[i];
 		if (c < 0x21 || c == 0x7f || c == '%')
@@ -278,6 +285,7 @@ static size_t wire_len(const struct msg_header *h)
 static unsigned find_header(const struct draft *d, struct slice name)
 {
 	unsigned i = 0;
+
 	while (i < d->now.header_count && !slice_is_equal(d->now.headers[i].name, name))
 		i++;
 	return i;
@@ -300,6 +308,7 @@ static void check_header(lua_State *L, const struct draft *d, unsigned at,
 			 const struct msg_header *h)
 {
 	size_t len = wire_len(h);
+
 	if (!slice_is_name(h->name) || memchr(h->name.data, '=', h->name.len))
 		luaL_error(L, "a header's name is 1-255 bytes of UTF-8 without white "
 			      "space, control characters and '='");
@@ -316,6 +325,7 @@ static void check_header(lua_State *L, const struct draft *d, unsigned at,
 static void set_header(lua_State *L, struct draft *d, struct slice name)
 {
 	unsigned at = find_header(d, name);
+
 	if (lua_isnil(L, -1)) {
 		remove_header(d, at);
 		return;
@@ -346,6 +356,7 @@ static void set_header(lua_State *L, struct draft *d, struct slice name)
 static struct slice read_name(lua_State *L, int idx)
 {
 	struct slice name;
+
 	if (lua_type(L, idx) != LUA_TSTRING)
 		luaL_error(L, "a header's name is a text, not a %s",
 			   luaL_typename(L, idx));
@@ -357,6 +368,7 @@ static struct slice read_name(lua_State *L, int idx)
 static int l_set_header(lua_State *L)
 {
 	struct draft *d = (struct draft *)view_check(L, 1, &headers_type);
+
 	lua_settop(L, 3);
 	set_header(L, d, read_name(L, 2));
 	return 0;
@@ -366,6 +378,7 @@ static int l_header(lua_State *L)
 {
 	const struct draft *d = view_check(L, 1, &headers_type);
 	struct slice value = msg_header(&d->now, read_name(L, 2));
+
 	if (!value.data)
 		return 0;
 	lua_pushlstring(L, value.len ? value.data : "", value.len);
@@ -383,6 +396,7 @@ static int l_next_header(lua_State *L)
 static int l_headers(lua_State *L)
 {
 	const struct draft *d = view_check(L, 1, &headers_type);
+
 	lua_pushcfunction(L, l_next_header);
 	lua_createtable(L, 0, d->now.header_count);
 	for (unsigned i = 0; i < d->now.header_count; i++) {
@@ -394,12 +408,10 @@ static int l_headers(lua_State *L)
 	return 2;
 }
 
-/* ---- copies
- * ----------------------------------------------------------------------------------- */
-
 static void set_copy_headers(lua_State *L, struct draft *copy)
 {
 	int headers = lua_gettop(L);
+
 	if (!lua_istable(L, headers))
 		luaL_error(L, "the headers of a copy are a table, not a %s",
 			   luaL_typename(L, headers));
@@ -432,6 +444,7 @@ static void set_copy_fields(lua_State *L, struct draft *copy)
 static int l_copy(lua_State *L)
 {
 	struct draft *d = (struct draft *)view_check(L, 1, &draft_type);
+
 	luaL_checktype(L, 2, LUA_TTABLE);
 	lua_settop(L, 2);
 	if (d->copies->count >= d->copies->max)
@@ -449,9 +462,6 @@ static int l_copy(lua_State *L)
 	return 0;
 }
 
-/* ---- the views
- * ---------------------------------------------------------------------------------- */
-
 void draft_push_headers(lua_State *L, const void *subject)
 {
 	view_push(L, &headers_type, subject);
@@ -460,6 +470,7 @@ void draft_push_headers(lua_State *L, const void *subject)
 void draft_push_vhost(lua_State *L, const void *subject)
 {
 	struct slice vhost = ((const struct draft *)subject)->vhost;
+
 	lua_pushlstring(L, vhost.data, vhost.len);
 }
 

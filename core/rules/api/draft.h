@@ -51,7 +51,7 @@ struct msg *draft_build(const struct draft *d);
 void draft_open(lua_State *L);
 void draft_push(lua_State *L, struct draft *d);
 
-/* ---- for api_msg.c, whose table of fields has these ------------------------- */
+/* For the table of fields in api_msg.c. */
 
 void draft_push_headers(lua_State *L, const void *subject);
 void draft_push_copy(lua_State *L, const void *subject);

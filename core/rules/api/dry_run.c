@@ -7,6 +7,7 @@
 void dry_run_count(struct dry_run *run, const char *file, uint64_t time_ns)
 {
 	size_t i = 0;
+
 	while (i < run->count && run->scripts[i].file != file)
 		i++;
 	if (i == DRY_RUN_SCRIPTS_MAX)
@@ -16,8 +17,6 @@ void dry_run_count(struct dry_run *run, const char *file, uint64_t time_ns)
 	run->scripts[i].calls++;
 	run->scripts[i].time_ns += time_ns;
 }
-
-/* ---- a table whose changes are lost ------------------------------------------ */
 
 /* What the script has is an empty table with these metamethods. Their upvalues:
  * the real table, and the changes by key, where this light userdata stands for
@@ -81,6 +80,7 @@ static bool has_element(lua_State *L, lua_Integer n)
 static int l_len(lua_State *L)
 {
 	lua_Integer n = luaL_len(L, lua_upvalueindex(REAL));
+
 	while (n > 0 && !has_element(L, n))
 		n--;
 	while (has_element(L, n + 1))
@@ -121,6 +121,7 @@ static void push_shadow(lua_State *L)
 		{ "__len", l_len },     { "__pairs", l_pairs },
 		{ NULL, NULL },
 	};
+
 	luaL_checkstack(L, 8, NULL);
 	int real = lua_gettop(L);
 	lua_newtable(L);
@@ -137,6 +138,7 @@ static void push_shadow(lua_State *L)
 void dry_run_push_state(lua_State *L, int reference)
 {
 	int type = lua_rawgeti(L, LUA_REGISTRYINDEX, reference);
+
 	if (type == LUA_TTABLE && decision_context_is_dry(L))
 		push_shadow(L);
 }

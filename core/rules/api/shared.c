@@ -3,6 +3,7 @@
 #include <math.h>
 #include <sys/queue.h>
 
+#include "base/container.h"
 #include "base/heap.h"
 #include "base/mem.h"
 #include "base/table.h"
@@ -60,6 +61,7 @@ static void make_key(struct key *out, const struct shared_op *op)
 struct shared *shared_create(size_t entries_max, size_t bytes_max)
 {
 	struct shared *s = mem_zalloc(sizeof(*s));
+
 	s->count_max = entries_max ? entries_max : SHARED_ENTRIES_DEFAULT;
 	s->bytes_max = bytes_max ? bytes_max : SHARED_BYTES_DEFAULT;
 	heap_init(&s->expiries);
@@ -68,8 +70,6 @@ struct shared *shared_create(size_t entries_max, size_t bytes_max)
 	TAILQ_INIT(&s->counters);
 	return s;
 }
-
-/* ---- entries ------------------------------------------------------------------- */
 
 static struct slice text_of(const struct shared_value *value)
 {
@@ -87,6 +87,7 @@ static void assign(struct shared *s, struct shared_entry *e,
 {
 	struct shared_value copy = *value;
 	struct slice old = text_of(&e->value);
+
 	if (copy.type == SHARED_TEXT)
 		copy.text.data = mem_strndup(value->text.data, value->text.len);
 	s->bytes += text_of(&copy).len;
@@ -99,6 +100,7 @@ static void assign(struct shared *s, struct shared_entry *e,
 static struct shared_entry *create(struct shared *s, const char *key, size_t key_len)
 {
 	struct shared_entry *e = mem_zalloc(sizeof(*e) + key_len);
+
 	e->key_len = key_len;
 	memcpy(e->key, key, key_len);
 	e->value.type = SHARED_BOOLEAN;
@@ -127,6 +129,7 @@ static void forget(struct shared *s, struct shared_entry *e)
 void shared_destroy(struct shared *s)
 {
 	struct shared_entry *e, *next;
+
 	if (!s)
 		return;
 	HASH_ITER (hh, s->entries, e, next)
@@ -162,6 +165,7 @@ static void set_expiry(struct shared *s, struct shared_entry *e, int64_t expires
 static void drop(struct shared *s, struct shared_entry *e)
 {
 	const struct shared_value nothing = { .type = SHARED_BOOLEAN };
+
 	if (!e->is_kept && e->home != HOME_SENT) {
 		if (e->home == HOME_DIRTY) {
 			TAILQ_REMOVE(&s->dirty, e, link);
@@ -179,6 +183,7 @@ static void drop(struct shared *s, struct shared_entry *e)
 static struct shared_entry *find(const struct shared *s, const struct key *key)
 {
 	struct shared_entry *e;
+
 	HASH_FIND(hh, s->entries, key->text, key->len, e);
 	return e;
 }
@@ -191,20 +196,19 @@ static bool is_alive(const struct shared_entry *e, int64_t now_ms)
 static struct shared_entry *find_alive(const struct shared *s, const struct shared_op *op)
 {
 	struct key key;
+
 	make_key(&key, op);
 	struct shared_entry *e = find(s, &key);
 	return is_alive(e, op->now_ms) ? e : NULL;
 }
 
-/* ---- room ------------------------------------------------------------------------ */
-
 static bool reclaim_one(struct shared *s, int64_t now_ms)
 {
 	struct heap_node *n = heap_min(&s->expiries);
+
 	if (!n || n->key > now_ms)
 		return false;
-	drop(s,
-	     (struct shared_entry *)((char *)n - offsetof(struct shared_entry, expiry)));
+	drop(s, container_of(n, struct shared_entry, expiry));
 	return true;
 }
 
@@ -242,6 +246,7 @@ static int obtain(struct shared *s, const struct shared_op *op,
 		  struct error *err)
 {
 	struct key key;
+
 	make_key(&key, op);
 	struct shared_entry *e = find(s, &key);
 	size_t old = e ? text_of(&e->value).len : 0;
@@ -249,21 +254,20 @@ static int obtain(struct shared *s, const struct shared_op *op,
 	size_t more = e ? 0 : entry_bytes(key.len, value);
 	if (e && new > old)
 		more = new - old;
-	int status = make_room(s, !e, more, op->now_ms, err);
-	if (status != TIDE_OK)
-		return status;
+	int rc = make_room(s, !e, more, op->now_ms, err);
+	if (rc != TIDE_OK)
+		return rc;
 	/* What had expired may have been forgotten on the way. */
 	e = find(s, &key);
 	*out = e ? e : create(s, key.text, key.len);
 	return TIDE_OK;
 }
 
-/* ---- calls ------------------------------------------------------------------------ */
-
 int shared_get(const struct shared *s, const struct shared_op *op,
 	       struct shared_value *out)
 {
 	const struct shared_entry *e = find_alive(s, op);
+
 	if (!e)
 		return TIDE_EMPTY;
 	*out = e->value;
@@ -274,11 +278,12 @@ int shared_set(struct shared *s, const struct shared_op *op,
 	       const struct shared_value *value, struct error *err)
 {
 	struct shared_entry *e;
+
 	if (op->is_dry)
 		return TIDE_OK;
-	int status = obtain(s, op, value, &e, err);
-	if (status != TIDE_OK)
-		return status;
+	int rc = obtain(s, op, value, &e, err);
+	if (rc != TIDE_OK)
+		return rc;
 	assign(s, e, value);
 	set_expiry(s, e, op->expires_unix_ms);
 	e->is_gone = false;
@@ -324,6 +329,7 @@ int shared_incr(struct shared *s, const struct shared_op *op,
 	struct shared_op set = *op;
 	const struct shared_entry *e = find_alive(s, op);
 	const struct shared_value *old = e ? &e->value : &zero;
+
 	if (!is_number(old))
 		return error_set(err, TIDE_EMISMATCH,
 				 "'%" SLICE_FMT "' is no number but a %s",
@@ -346,6 +352,7 @@ int shared_incr(struct shared *s, const struct shared_op *op,
 bool shared_remove(struct shared *s, const struct shared_op *op)
 {
 	struct shared_entry *e = find_alive(s, op);
+
 	if (e && !op->is_dry)
 		drop(s, e);
 	return e != NULL;
@@ -364,6 +371,7 @@ void shared_each_counter(const struct shared *s, int64_t now_ms, unsigned max,
 			 shared_counter_fn fn, void *ctx)
 {
 	const struct shared_entry *e;
+
 	TAILQ_FOREACH (e, &s->counters, counter_link) {
 		if (!is_alive(e, now_ms))
 			continue;
@@ -372,9 +380,6 @@ void shared_each_counter(const struct shared *s, int64_t now_ms, unsigned max,
 		fn(ctx, (struct slice){ e->key + 2, e->key_len - 2 }, &e->value);
 	}
 }
-
-/* ---- coming back ---------------------------------------------------------------------
- */
 
 static bool is_kept_key(struct slice key)
 {
@@ -388,6 +393,7 @@ int shared_restore(struct shared *s, struct slice key, struct slice text)
 	struct shared_value value;
 	int64_t expires_unix_ms;
 	struct key k = { .len = key.len };
+
 	if (!is_kept_key(key) || !shared_text_decode(text, &expires_unix_ms, &value))
 		return TIDE_ESYNTAX;
 	memcpy(k.text, key.data, key.len);
@@ -402,8 +408,6 @@ int shared_restore(struct shared *s, struct slice key, struct slice text)
 	e->is_kept = true;
 	return TIDE_OK;
 }
-
-/* ---- being kept ------------------------------------------------------------------- */
 
 void shared_keep(struct shared *s)
 {
@@ -426,6 +430,7 @@ size_t shared_send(struct shared *s, size_t max, shared_change_fn fn, void *ctx)
 	struct shared_entry *e;
 	struct buf text;
 	size_t n = 0;
+
 	buf_init(&text);
 	while (n < max && (e = TAILQ_FIRST(&s->dirty)) != NULL) {
 		TAILQ_REMOVE(&s->dirty, e, link);
@@ -459,6 +464,7 @@ static void settle(struct shared *s, struct shared_entry *e, bool is_kept)
 void shared_sent(struct shared *s, bool is_kept)
 {
 	struct shared_entry *e;
+
 	while ((e = TAILQ_FIRST(&s->sent)) != NULL) {
 		TAILQ_REMOVE(&s->sent, e, link);
 		settle(s, e, is_kept);

@@ -29,6 +29,7 @@ void shared_text_encode(struct buf *out, int64_t expires_unix_ms,
 static bool decode_number(struct slice text, struct shared_value *out)
 {
 	char digits[64], *end;
+
 	if (text.len == 0 || text.len >= sizeof(digits))
 		return false;
 	memcpy(digits, text.data, text.len);
@@ -46,6 +47,7 @@ bool shared_text_decode(struct slice text, int64_t *expires_unix_ms,
 	const char *space = memchr(text.data, ' ', text.len);
 	uint64_t expires;
 	size_t head = space ? (size_t)(space - text.data) : 0;
+
 	if (!space || text.len < head + 2 ||
 	    !slice_to_uint((struct slice){ text.data, head }, INT64_MAX, &expires))
 		return false;

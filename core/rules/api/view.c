@@ -26,6 +26,7 @@ static int l_index(lua_State *L)
 {
 	const struct view_type *type = lua_touserdata(L, lua_upvalueindex(2));
 	const void *subject = subject_of(L, lua_touserdata(L, 1), type);
+
 	lua_pushvalue(L, 2);
 	lua_rawget(L, lua_upvalueindex(1));
 	const struct view_field *field = lua_touserdata(L, -1);
@@ -47,6 +48,7 @@ static int l_newindex(lua_State *L)
 static void push_fields(lua_State *L, const struct view_type *type)
 {
 	luaL_Buffer names;
+
 	lua_newtable(L);
 	for (const struct view_field *f = type->fields; f->name; f++) {
 		lua_pushlightuserdata(L, (void *)f);
@@ -88,6 +90,7 @@ void view_open(lua_State *L, const struct view_type *type)
 void view_push(lua_State *L, const struct view_type *type, const void *subject)
 {
 	struct view *v = lua_newuserdatauv(L, sizeof(*v), 0);
+
 	v->subject = subject;
 	v->serial = script_state_of(L)->serial;
 	lua_rawgetp(L, LUA_REGISTRYINDEX, type);
@@ -98,6 +101,7 @@ const void *view_check(lua_State *L, int idx, const struct view_type *type)
 {
 	struct view *v = lua_touserdata(L, idx);
 	bool is_view = v && lua_getmetatable(L, idx);
+
 	if (!is_view)
 		luaL_typeerror(L, idx, type->name);
 	lua_rawgetp(L, LUA_REGISTRYINDEX, type);

@@ -1,8 +1,7 @@
 /* view.h: what scripts see of the broker's structures: read-only userdata.
  *
- * A view is good for the call it was made in; later it is expired and says so.
- * Reading a field that there is not is an error that lists the fields, writing
- * is an error. */
+ * A view is good for the call in which it is made, and says so when it is used later.
+ * Reading an unknown field is an error that lists the fields. Writing is an error. */
 #ifndef TIDE_RULES_API_VIEW_H
 #define TIDE_RULES_API_VIEW_H
 
@@ -16,17 +15,17 @@ struct view_field {
 struct view_type {
 	const char *name;                /* "msg" */
 	const struct view_field *fields; /* ends with a NULL name */
-	/* For views with names that are not known beforehand, in place of fields. */
+	/* Instead of fields, for names that are not known beforehand. */
 	lua_CFunction index;
 	lua_CFunction pairs;
 	lua_CFunction newindex; /* NULL: it is read-only */
 };
 
-/* Make the type known to the state; once, before view_push. May raise. */
+/* Make the type known to the state, once, before view_push. May raise. */
 void view_open(lua_State *L, const struct view_type *type);
-/* Push a view of `subject`, which outlives the call under way. May raise. */
+/* Push a view of `subject`, which must outlive the call under way. May raise. */
 void view_push(lua_State *L, const struct view_type *type, const void *subject);
-/* The subject of the view at `idx`; raises when it is another thing or expired. */
+/* The subject of the view at `idx`. Raises for other values and expired views. */
 const void *view_check(lua_State *L, int idx, const struct view_type *type);
 
 #endif

@@ -3,11 +3,14 @@
 #include "base/mem.h"
 #include "host/machine.h"
 #include "engine_private.h"
+#include "rules/api/api_shared.h"
+#include "rules/api/draft.h"
 
 void build_start(struct engine *e, struct bundle *from, enum engine_origin origin)
 {
 	struct build *b = &e->build;
 	uint64_t serial = b->serial;
+
 	*b = (struct build){ .is_under_way = true,
 			     .from = from ? bundle_ref(from) : NULL,
 			     .origin = origin,
@@ -32,11 +35,31 @@ void build_abort(struct engine *e)
 struct generation *build_take(struct engine *e)
 {
 	struct generation *next = e->build.next;
+
 	end(&e->build);
 	return next;
 }
 
-/* ---- steps ---------------------------------------------------------------------- */
+struct generation *build_take_dropped(struct engine *e)
+{
+	struct generation *dropped = e->build.dropped;
+
+	e->build.dropped = NULL;
+	return dropped;
+}
+
+void build_open_api(lua_State *L, void *engine)
+{
+	struct engine *e = engine;
+
+	index_open(L, e);
+	strategy_open(L);
+	draft_open(L);
+	schedule_open(L, e);
+	sandbox_push_global(L, "tide");
+	api_shared_add(L, &e->tide);
+	lua_pop(L, 1);
+}
 
 static int begin(struct engine *e, struct error *err)
 {
@@ -51,18 +74,18 @@ static int begin(struct engine *e, struct error *err)
 		.open = build_open_api,
 		.open_ctx = e,
 	};
+
 	b->serial++;
 	b->at = NULL;
 	b->must_restart = false;
 	return generation_begin(&b->next, &config, err);
 }
 
-static void restart(struct engine *e)
+static void restart(struct build *b)
 {
-	struct build *b = &e->build;
 	b->restarts++;
 	b->at = NULL;
-	engine_retire(e, b->next);
+	b->dropped = b->next;
 	b->next = NULL;
 }
 
@@ -70,24 +93,25 @@ static int step_handle(struct engine *e, struct error *err)
 {
 	struct build *b = &e->build;
 	struct handle *h = b->at;
-	int status = TIDE_OK;
+	int rc = TIDE_OK;
+
 	if (h->staged != b->serial) {
-		status = handle_install(h, b->next, err);
-		if (status != TIDE_OK)
-			return status;
+		rc = handle_install(h, b->next, err);
+		if (rc != TIDE_OK)
+			return rc;
 		h->staged = b->serial;
 	}
-	if (h->kind == SCRIPT_ROUTING &&
-	    !index_stage((struct index *)h, b->next, b->serial, &status, err))
-		return status;
+	if (h->kind == SCRIPT_ROUTING && !index_stage(h, b->next, b->serial, &rc, err))
+		return rc;
 	b->at = TAILQ_NEXT(h, link);
-	return status;
+	return rc;
 }
 
 /* Handles that have come since the last was put in are at the end. */
 static struct handle *first_missing(const struct engine *e)
 {
 	struct handle *first = NULL, *h;
+
 	TAILQ_FOREACH_REVERSE(h, &e->handles, handle_list, link)
 	{
 		if (h->staged == e->build.serial)
@@ -100,12 +124,13 @@ static struct handle *first_missing(const struct engine *e)
 static int step(struct engine *e, bool *is_done, struct error *err)
 {
 	struct build *b = &e->build;
+
 	if (b->failure.code != TIDE_OK) {
 		*err = b->failure;
 		return b->failure.code;
 	}
 	if (b->must_restart)
-		restart(e);
+		restart(b);
 	if (!b->next)
 		return begin(e, err);
 	if (b->next->loading)
@@ -120,24 +145,26 @@ static int step(struct engine *e, bool *is_done, struct error *err)
 		return TIDE_OK;
 	}
 	if (must_check && !generation_is_current(b->next))
-		restart(e);
+		restart(b);
 	else
 		*is_done = true;
 	b->is_checking = false;
 	return TIDE_OK;
 }
 
-bool build_turn(struct engine *e, int64_t max_ns, int *status, struct error *err)
+bool build_turn(struct engine *e, int64_t max_ns, int *rc, struct error *err)
 {
 	struct build *b = &e->build;
 	int64_t started_ns = (int64_t)uv_hrtime(), took_ns;
 	int64_t started_cpu_ns = machine_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	bool is_done = false;
-	*status = TIDE_OK;
+
+	*rc = TIDE_OK;
 	do {
-		*status = step(e, &is_done, err);
+		*rc = step(e, &is_done, err);
 		took_ns = (int64_t)uv_hrtime() - started_ns;
-	} while (*status == TIDE_OK && !is_done && !b->is_checking && took_ns < max_ns);
+	} while (*rc == TIDE_OK && !is_done && !b->is_checking && !b->dropped &&
+		 took_ns < max_ns);
 	b->turns++;
 	b->worked_ns += took_ns;
 	b->took_ns = started_ns + took_ns - b->started_ns;
@@ -146,21 +173,21 @@ bool build_turn(struct engine *e, int64_t max_ns, int *status, struct error *err
 	int64_t cpu_ns = machine_clock_ns(CLOCK_THREAD_CPUTIME_ID) - started_cpu_ns;
 	if (cpu_ns > b->longest_cpu_ns)
 		b->longest_cpu_ns = cpu_ns;
-	return is_done || *status != TIDE_OK;
+	return is_done || *rc != TIDE_OK;
 }
-
-/* ---- what changes meanwhile ----------------------------------------------------- */
 
 struct generation *build_generation_of(const struct handle *h)
 {
 	const struct build *b = &h->engine->build;
 	bool is_in = b->is_under_way && b->next && h->staged == b->serial;
+
 	return is_in && !b->must_restart ? b->next : NULL;
 }
 
 void build_forget(struct engine *e, struct handle *h)
 {
 	struct build *b = &e->build;
+
 	if (!b->next)
 		return;
 	if (b->at == h)

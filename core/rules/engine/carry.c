@@ -5,8 +5,6 @@
 #include "host/log.h"
 #include "engine_private.h"
 
-/* ---- a copy from one state into another ------------------------------------------- */
-
 struct carrying {
 	lua_State *from; /* the former generation's; nothing runs in it */
 	const struct use *source;
@@ -27,6 +25,7 @@ static bool is_key(int type)
 static void copy_fields(lua_State *L, struct carrying *c, int copies, int depth)
 {
 	int table = lua_gettop(L);
+
 	if (depth == CARRY_DEPTH_MAX || !lua_checkstack(c->from, 4))
 		luaL_error(L,
 			   "a state is carried over with at most %d tables in each other",
@@ -52,6 +51,7 @@ static void copy_fields(lua_State *L, struct carrying *c, int copies, int depth)
 static void copy_table(lua_State *L, struct carrying *c, int copies, int depth)
 {
 	const void *identity = lua_topointer(c->from, -1);
+
 	if (lua_rawgetp(L, copies, identity) == LUA_TTABLE)
 		return;
 	lua_pop(L, 1);
@@ -66,6 +66,7 @@ static void copy_value(lua_State *L, struct carrying *c, int copies, int depth)
 {
 	size_t len;
 	const char *text;
+
 	if (++c->values > CARRY_VALUES_MAX)
 		luaL_error(L,
 			   "a state of more than %d keys and values is not carried over",
@@ -95,6 +96,7 @@ static void copy_value(lua_State *L, struct carrying *c, int copies, int depth)
 static int l_copy(lua_State *L)
 {
 	struct carrying *c = lua_touserdata(L, 1);
+
 	script_set_place(script_state_of(L), c->use->rule->file,
 			 c->use->rule->decide_line);
 	lua_newtable(L);
@@ -109,6 +111,7 @@ static int l_copy(lua_State *L)
 static int l_carry(lua_State *L)
 {
 	struct carrying *c = lua_touserdata(L, 1);
+
 	lua_rawgeti(L, LUA_REGISTRYINDEX, c->use->rule->functions[RULE_CARRY]);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, c->old);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, c->use->options);
@@ -118,8 +121,6 @@ static int l_carry(lua_State *L)
 	return 0;
 }
 
-/* ---- one use ---------------------------------------------------------------------- */
-
 /* The copy is not the script's doing: its time is not taken from the budget. */
 static int run(struct script_state *s, struct carrying *c, struct error *err)
 {
@@ -128,15 +129,16 @@ static int run(struct script_state *s, struct carrying *c, struct error *err)
 		.file = rule->file, .stats = &rule->stats, .body = l_copy, .ctx = c
 	};
 	int top = lua_gettop(c->from);
-	int status = lua_checkstack(c->from, 4)
-			     ? script_enter(s, &call, err)
-			     : error_set(err, TIDE_ELIMIT, "there is no memory");
+	int rc = lua_checkstack(c->from, 4)
+			 ? script_enter(s, &call, err)
+			 : error_set(err, TIDE_ELIMIT, "there is no memory");
+
 	lua_settop(c->from, top);
 	call.body = l_carry;
-	if (status == TIDE_OK && c->old != LUA_REFNIL)
-		status = script_enter(s, &call, err);
+	if (rc == TIDE_OK && c->old != LUA_REFNIL)
+		rc = script_enter(s, &call, err);
 	luaL_unref(s->L, LUA_REGISTRYINDEX, c->old);
-	return status;
+	return rc;
 }
 
 void carry_use(const struct handle *h)
@@ -147,6 +149,7 @@ void carry_use(const struct handle *h)
 			      .use = handle_use(h),
 			      .old = LUA_NOREF };
 	struct error err;
+
 	if (!c.use->must_carry)
 		return;
 	c.use->must_carry = false;
@@ -163,15 +166,15 @@ void carry_use(const struct handle *h)
 void carry_note(const struct handle *h, struct generation *g)
 {
 	struct use *use = &g->uses[h->number];
+
 	use->must_carry = use->rule->functions[RULE_CARRY] != LUA_NOREF;
 	g->must_carry |= use->must_carry;
 }
 
-/* ---- all of them ------------------------------------------------------------------ */
-
 static struct generation *end(struct engine *e)
 {
 	struct generation *former = e->former;
+
 	e->former = NULL;
 	e->carry_at = NULL;
 	return former;
@@ -191,6 +194,7 @@ struct generation *carry_begin(struct engine *e, struct generation *old)
 static bool step(struct engine *e)
 {
 	const struct handle *h = e->carry_at;
+
 	if (!h)
 		return false;
 	e->carry_at = TAILQ_NEXT(h, link);
@@ -198,14 +202,14 @@ static bool step(struct engine *e)
 	return true;
 }
 
-void carry_turn(struct engine *e, int64_t max_ns)
+struct generation *carry_turn(struct engine *e, int64_t max_ns)
 {
 	int64_t started_ns = (int64_t)uv_hrtime();
 	bool is_left = true;
+
 	while (is_left && (int64_t)uv_hrtime() - started_ns < max_ns)
 		is_left = step(e);
-	if (!is_left)
-		engine_retire(e, end(e));
+	return is_left ? NULL : end(e);
 }
 
 void carry_finish(struct engine *e)

@@ -1,36 +1,19 @@
-/* engine_private.h: the engine's inside, for engine.c, index.c and strategy.c.
- *
- * Every handle of the broker (an index, a strategy) has a number, which is that
- * of its use in each generation, and keeps what is needed to make that use
- * again: the script's name, the options, for an index the bindings. */
+/* engine_private.h: the inside of the engine, for the files of this folder. */
 #ifndef TIDE_RULES_ENGINE_ENGINE_PRIVATE_H
 #define TIDE_RULES_ENGINE_ENGINE_PRIVATE_H
 
-#include <sys/queue.h>
-
 #include "build.h"
 #include "carry.h"
-#include "rules/api/decision_context.h"
-#include "rules/api/dry_run.h"
 #include "engine.h"
 #include "filter.h"
 #include "generation.h"
+#include "handle.h"
+#include "index.h"
+#include "reload.h"
 #include "room.h"
+#include "rules/api/dry_run.h"
+#include "use.h"
 #include "watch.h"
-
-/* What a handle of either sort begins with. */
-struct handle {
-	TAILQ_ENTRY(handle) link;
-	struct engine *engine;
-	size_t number;
-	enum script_kind kind;
-	char *name;
-	char *user; /* "exchange 'orders'" */
-	struct args options;
-	uint64_t staged;     /* the serial of the build that has it */
-	uint64_t cache_hits; /* decisions that the broker remembered */
-};
-TAILQ_HEAD(handle_list, handle);
 
 /* Where `to(dest)` puts its argument during a call of index_route. */
 struct route_sink {
@@ -40,16 +23,25 @@ struct route_sink {
 	size_t cap;
 };
 
-#define ENGINE_ASKER_MAX 320
-
-/* Somebody who waits for the end of a reload. */
-struct reload_waiter {
-	STAILQ_ENTRY(reload_waiter) link;
-	reload_done_fn *on_done;
-	void *ctx;
-	char asker[ENGINE_ASKER_MAX];
-};
 STAILQ_HEAD(reload_waiters, reload_waiter);
+
+/* reload.c */
+struct reload {
+	uv_idle_t turn;                /* active while a build or a carry is under way */
+	struct reload_waiters waiters; /* for the build under way */
+	struct reload_waiters followers; /* for the build after it */
+	bool must_follow; /* the directory changed: another build follows */
+	bool must_build;  /* the next change starts a build, whatever the files say */
+	char asker[RELOAD_ASKER_MAX];    /* of the next attempt */
+	char asked_by[RELOAD_ASKER_MAX]; /* those of the last attempt */
+	enum engine_origin attempt;      /* the last one, refused or not */
+	struct bundle *refused;   /* its files if it was refused; NULL: the directory */
+	struct bundle *directory; /* as it was loaded last; NULL: never */
+	struct error refusal;     /* of the last attempt; code 0: it was accepted */
+	uint64_t refused_count;
+	int64_t refused_unix_ms;
+	uint64_t unread; /* see unread_warn */
+};
 
 struct engine {
 	uv_loop_t *loop;
@@ -58,95 +50,59 @@ struct engine {
 	struct watchdog *watchdog;
 	struct watch *watch;
 	struct api_tide tide;
-	struct shared *shared;
 	struct schedule_call *schedule_call; /* the run under way, or NULL */
-	struct generation *current;   /* NULL until the first is loaded: engine_open */
-	struct generation *former;    /* while its states are carried over; else NULL */
-	struct handle *carry_at;      /* the next one to be asked */
-	struct filter_set *filters;   /* of the generation in force */
-	enum engine_origin origin;    /* of the current one */
-	enum engine_origin attempt;   /* of the last one, refused or not */
-	uint64_t unread;              /* see unread_warn */
-	char asker[ENGINE_ASKER_MAX]; /* of the next one */
-	char attempt_by[ENGINE_ASKER_MAX]; /* those of the last one */
-	struct bundle *refused;   /* its files if it was refused; NULL: the directory */
-	struct bundle *directory; /* as it was loaded last; NULL: never */
+
+	struct generation *current; /* NULL until the first is loaded */
+	struct filter_set *filters; /* of the active generation */
+	enum engine_origin origin;  /* of the active generation */
 	uint64_t epoch;
 	uint64_t call_count; /* decisions asked of scripts */
-	/* Room for what scripts keep: room.c. */
-	uint64_t ending_epoch;   /* the last one that used up its memory */
-	size_t fresh_bytes;      /* of the current one when it was loaded */
-	uint64_t rests_until_ms; /* it is not asked, its memory being used up */
-	uv_idle_t collector;     /* active while it is collected in steps */
-	uint64_t collecting;     /* the epoch for which it is */
-	int cycles_left;
 
+	struct generation *former; /* while its states are carried over; else NULL */
+	struct handle *carry_at;   /* the next one to be asked */
 	struct build build;
-	uv_idle_t turn;                  /* active while a build is under way */
-	struct reload_waiters waiters;   /* for the build under way */
-	struct reload_waiters followers; /* for the one after it */
-	bool must_follow;                /* another build comes after this one */
-	bool must_build;   /* the next change is one, whatever the files say */
-	unsigned retiring; /* generations that a thread frees */
-	bool is_closing;
-	unsigned open_parts; /* of an engine that is closing */
+	struct reload reload;
+	struct room room;
 
 	struct handle_list handles;
 	size_t *free_numbers;
 	size_t free_count, free_cap, number_count;
 	struct route_sink sink;
 
-	uint64_t refused_count;
-	int64_t refused_unix_ms;
-	struct error refusal; /* of the last reload; code 0 when it was accepted */
-
+	unsigned retiring;   /* generations that a thread frees */
+	unsigned open_parts; /* those, the watch and the handles of the loop */
+	bool is_closing;
 	void (*on_closed)(void *ctx);
 	void *closed_ctx;
 };
 
-/* Enter the handle in the engine and make its use in the generation in force; on
- * failure the handle is as it was before. */
-TIDE_MUST_USE int handle_open(struct handle *h, struct engine *e, enum script_kind kind,
-			      struct slice name, const struct args *options,
-			      const char *user, struct error *err);
-void handle_close(struct handle *h);
-/* Make the handle's use in a generation, for an index without its bindings. The
- * error names the user. */
-TIDE_MUST_USE int handle_install(struct handle *h, struct generation *g,
-				 struct error *err);
-
+/* The use in the active generation. */
 static inline struct use *handle_use(const struct handle *h)
 {
 	return &h->engine->current->uses[h->number];
 }
 
+/* Free a generation (may be NULL) that nobody uses, on a thread: a large one takes
+ * longer than the loop may stand still. */
+void engine_retire(struct engine *e, struct generation *g);
+/* Load the first generation: the directory, or `last_good` instead of a directory that
+ * was refused with this error. */
+TIDE_MUST_USE int reload_first(struct engine *e, struct bundle *last_good,
+			       const struct error *refusal, struct error *err);
+void reload_open(struct engine *e);
+/* Tell those who wait. */
+void reload_close(struct engine *e);
+/* The watch noticed a change in the directory. */
+void reload_on_change(void *engine);
+
 /* Bind the next binding that generation `g` lacks. True when none is left, or at a
  * failure. */
-bool index_stage(struct index *x, struct generation *g, uint64_t serial, int *status,
+bool index_stage(struct handle *h, struct generation *g, uint64_t serial, int *rc,
 		 struct error *err);
 
-/* Free a generation that nobody uses, on a thread: a large one takes longer than
- * the loop may stand still. */
-void engine_retire(struct engine *e, struct generation *g);
-/* Adds what is the engine's to a new state. */
-void build_open_api(lua_State *L, void *engine);
-
-/* Make known to a new state what the calls need; both may raise. */
+/* Make known to a new state what the calls need; they may raise. */
 void index_open(lua_State *L, struct engine *e);
 void strategy_open(lua_State *L);
 void schedule_open(lua_State *L, struct engine *e);
-
-/* The members of the status that tell of tide.shared. */
-void status_shared(const struct engine *e, struct json *out);
-
-/* A script is asked for a decision. */
-struct use_call {
-	const struct use *use;
-	struct decision_context *context; /* NULL: live */
-	lua_CFunction body;
-	void *ctx; /* of the body */
-};
-TIDE_MUST_USE int use_decide(struct engine *e, const struct use_call *c,
-			     struct error *err);
 
 #endif

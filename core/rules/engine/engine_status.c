@@ -1,24 +1,20 @@
 /* engine_status.c: the engine's state as a document, for RULES status and LIST rules. */
 
+#include "engine_status.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "engine.h"
 #include "engine_private.h"
+#include "host/machine.h"
+#include "rules/api/shared.h"
 
-const char *engine_origin_name(enum engine_origin origin)
-{
-	static const char *const names[] = {
-		[ENGINE_START] = "start",       [ENGINE_LAST_GOOD] = "last good",
-		[ENGINE_FILES] = "files",       [ENGINE_RELOAD] = "reload",
-		[ENGINE_ROLLBACK] = "rollback", [ENGINE_PROMOTE] = "promote",
-	};
-	return names[origin];
-}
+#define COUNTERS_SHOWN 256
 
 static void write_hash(struct json *out, uint64_t hash)
 {
 	char hex[17];
+
 	snprintf(hex, sizeof(hex), "%016" PRIx64, hash);
 	json_member_text(out, "hash", hex);
 }
@@ -72,6 +68,7 @@ static void write_options(struct json *out, const char *key, const struct option
 static size_t count_uses(const struct engine *e, const struct rule *rule)
 {
 	size_t count = 0;
+
 	for (size_t i = 0; i < e->current->use_count; i++)
 		count += e->current->uses[i].rule == rule;
 	return count;
@@ -80,6 +77,7 @@ static size_t count_uses(const struct engine *e, const struct rule *rule)
 static void write_match(struct json *out, const struct rule *rule)
 {
 	const char *exchange = rule->match_exchange;
+
 	json_member_int(out, "uses", exchange != NULL);
 	json_member_bool(out, "active", exchange != NULL);
 	json_member_int(out, "rejected", (int64_t)rule->stats.rejected);
@@ -97,6 +95,7 @@ static uint64_t count_hits(const struct engine *e, const struct rule *rule)
 {
 	const struct handle *h;
 	uint64_t hits = rule->stats.cache_hits;
+
 	TAILQ_FOREACH (h, &e->handles, link) {
 		if (e->current->uses[h->number].rule == rule)
 			hits += h->cache_hits;
@@ -108,7 +107,8 @@ static void write_circuit(struct json *out, const struct engine *e,
 			  const struct script_stats *stats)
 {
 	const struct breaker *b = &stats->breaker;
-	int64_t now_ms = (int64_t)(uv_hrtime() / 1000000);
+	int64_t now_ms = machine_clock_ms(CLOCK_MONOTONIC);
+
 	json_member_text(out, "circuit",
 			 breaker_state(b, now_ms, e->config.breaker_rest_ms));
 	if (b->is_open)
@@ -119,6 +119,7 @@ static void write_circuit(struct json *out, const struct engine *e,
 static void write_rule(struct json *out, const struct engine *e, const struct rule *rule)
 {
 	const struct script_stats *stats = &rule->stats;
+
 	json_object_begin(out);
 	json_member_text(out, "kind", script_kind_name(rule->kind));
 	json_member_text(out, "name", rule->name);
@@ -151,13 +152,13 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 static void write_refusal(struct json *out, const struct engine *e)
 {
 	json_key(out, "refusal");
-	if (e->refusal.code == TIDE_OK) {
+	if (e->reload.refusal.code == TIDE_OK) {
 		json_nil(out);
 		return;
 	}
 	json_object_begin(out);
-	json_member_text(out, "error", e->refusal.text);
-	json_member_int(out, "ms", e->refused_unix_ms);
+	json_member_text(out, "error", e->reload.refusal.text);
+	json_member_int(out, "ms", e->reload.refused_unix_ms);
 	json_object_end(out);
 }
 
@@ -175,15 +176,52 @@ static void write_build(struct json *out, const struct build *b)
 	json_object_end(out);
 }
 
+static void write_counter(void *ctx, struct slice name, const struct shared_value *value)
+{
+	struct json *out = ctx;
+
+	json_key_slice(out, name);
+	if (value->type == SHARED_INTEGER)
+		json_int(out, value->integer);
+	else
+		json_number(out, value->number);
+}
+
+void engine_status_counters(const struct engine *e, struct json *out)
+{
+	shared_each_counter(e->tide.shared, engine_now_ms(e), COUNTERS_SHOWN,
+			    write_counter, out);
+}
+
+static void write_shared(const struct engine *e, struct json *out)
+{
+	struct shared_stats stats;
+
+	shared_stats(e->tide.shared, &stats);
+	json_key(out, "shared");
+	json_object_begin(out);
+	json_member_int(out, "entries", (int64_t)stats.entries);
+	json_member_int(out, "entries_max", (int64_t)stats.entries_max);
+	json_member_int(out, "bytes", (int64_t)stats.bytes);
+	json_member_int(out, "bytes_max", (int64_t)stats.bytes_max);
+	json_member_int(out, "unwritten", (int64_t)stats.unwritten);
+	json_object_end(out);
+	json_key(out, "counters");
+	json_object_begin(out);
+	engine_status_counters(e, out);
+	json_object_end(out);
+}
+
 void engine_status(const struct engine *e, struct json *out)
 {
 	const struct generation *g = e->current;
+
 	json_object_begin(out);
 	json_member_int(out, "generation", (int64_t)e->epoch);
 	write_hash(out, g->hash);
 	json_member_text(out, "origin", engine_origin_name(e->origin));
 	json_member_int(out, "loaded_ms", g->loaded_unix_ms);
-	json_member_int(out, "refused", (int64_t)e->refused_count);
+	json_member_int(out, "refused", (int64_t)e->reload.refused_count);
 	write_refusal(out, e);
 	json_member_int(out, "memory_bytes", (int64_t)g->script.memory_bytes);
 	json_member_int(out, "memory_max_bytes", (int64_t)g->script.memory_max_bytes);
@@ -193,7 +231,7 @@ void engine_status(const struct engine *e, struct json *out)
 	for (size_t i = 0; i < g->rule_count; i++)
 		write_rule(out, e, g->rules[i]);
 	json_array_end(out);
-	status_shared(e, out);
+	write_shared(e, out);
 	if (e->hooks.add_status)
 		e->hooks.add_status(e->hooks.ctx, out);
 	json_object_end(out);

@@ -29,8 +29,6 @@ struct filter_set {
 	struct plan *spare; /* of a dry run, which leaves nothing behind */
 };
 
-/* ---- which filters match ------------------------------------------------------ */
-
 static bool is_for_all(const struct rule *r)
 {
 	return strcmp(r->match_exchange, "*") == 0;
@@ -45,6 +43,7 @@ static bool is_match(const struct rule *r, struct slice exchange, struct slice k
 struct filter_set *filter_set_create(const struct generation *g)
 {
 	struct filter_set *set = mem_zalloc(sizeof(*set));
+
 	for (size_t i = 0; i < g->rule_count; i++)
 		set->count += g->rules[i]->match_exchange != NULL;
 	if (set->count == 0)
@@ -61,6 +60,7 @@ struct filter_set *filter_set_create(const struct generation *g)
 static void forget_plans(struct filter_set *set)
 {
 	struct plan *plan, *next;
+
 	HASH_ITER (hh, set->plans, plan, next) {
 		HASH_DEL(set->plans, plan);
 		mem_free(plan);
@@ -83,6 +83,7 @@ static struct plan *make_plan(struct filter_set *set, const struct msg *m, const
 {
 	size_t room = set->count * sizeof(uint16_t);
 	struct plan *plan = mem_zalloc(sizeof(*plan) + room + id_len);
+
 	plan->indexes = (uint16_t *)(plan + 1);
 	plan->key = (char *)(plan + 1) + room;
 	plan->key_len = id_len;
@@ -110,6 +111,7 @@ static const struct plan *find_plan(struct filter_set *set, const struct msg *m,
 	char id[2 * NAME_LEN_MAX + 1];
 	size_t id_len = m->exchange.len + 1 + m->key.len;
 	struct plan *plan;
+
 	if (m->exchange.len)
 		memcpy(id, m->exchange.data, m->exchange.len);
 	id[m->exchange.len] = '\0';
@@ -125,8 +127,6 @@ static const struct plan *find_plan(struct filter_set *set, const struct msg *m,
 	return set->spare = plan;
 }
 
-/* ---- one filter ------------------------------------------------------------------- */
-
 struct filter_call {
 	const struct rule *rule;
 	struct draft *draft;
@@ -138,6 +138,7 @@ struct filter_call {
 static int l_publish(lua_State *L)
 {
 	struct filter_call *c = lua_touserdata(L, 1);
+
 	lua_rawgeti(L, LUA_REGISTRYINDEX, c->rule->functions[RULE_DECIDE]);
 	draft_push(L, c->draft);
 	lua_call(L, 1, 2);
@@ -197,26 +198,24 @@ static int run_filter(struct engine *e, struct rule *rule, struct draft *d,
 	unsigned copies = p->copies.count;
 	struct msg *before = take_picture(p, d);
 	uint64_t started_ns = before ? uv_hrtime() : 0;
+
 	call.rule = rule;
 	call.draft = d;
 	call.is_rejected = false;
 	const struct use_call asked = { &use, p->context, l_publish, &call };
-	int status = use_decide(e, &asked, err);
+	int rc = use_decide(e, &asked, err);
 	tell(p, &call, before, copies, before ? uv_hrtime() - started_ns : 0);
 	for (unsigned i = copies; i < p->copies.count; i++) {
 		p->copy_senders[i] = rule->file;
 		p->copy_lines[i] = rule->decide_line;
 	}
-	if (status == TIDE_OK && call.is_rejected) {
+	if (rc == TIDE_OK && call.is_rejected) {
 		if (!is_dry(p))
 			rule->stats.rejected++;
 		return error_set(err, TIDE_EREJECTED, "%s (%s)", call.reason, rule->file);
 	}
-	return status;
+	return rc;
 }
-
-/* ---- the chain ------------------------------------------------------------------------
- */
 
 /* Which filters for all exchanges have seen the message, once that counts. */
 struct seen {
@@ -227,6 +226,7 @@ struct seen {
 static bool has_seen(const struct seen *seen, unsigned index)
 {
 	const uint64_t *bits = seen->many ? seen->many : &seen->few;
+
 	return (index < 64 || seen->many) && (bits[index / 64] >> index % 64 & 1);
 }
 
@@ -256,6 +256,7 @@ static int hop(struct filter_pass *p, struct rule *rule, struct error *err)
 static unsigned place_behind(const struct plan *plan, unsigned index)
 {
 	unsigned i = 0;
+
 	while (i < plan->count && plan->indexes[i] <= index)
 		i++;
 	return i;
@@ -266,15 +267,16 @@ static int run_chain(struct engine *e, const struct plan *plan, struct draft *d,
 {
 	struct filter_set *set = e->filters;
 	struct seen seen = { 0, NULL };
-	int status = TIDE_OK;
-	for (unsigned i = 0; status == TIDE_OK && i < plan->count; i++) {
+	int rc = TIDE_OK;
+
+	for (unsigned i = 0; rc == TIDE_OK && i < plan->count; i++) {
 		unsigned index = plan->indexes[i];
 		uint32_t exchanges = d->exchange_changes, keys = d->key_changes;
 		if (has_seen(&seen, index))
 			continue;
-		status = run_filter(e, set->filters[index], d, p, err);
+		rc = run_filter(e, set->filters[index], d, p, err);
 		mark(&seen, set, index);
-		if (status != TIDE_OK)
+		if (rc != TIDE_OK)
 			break;
 		bool is_moved = d->exchange_changes != exchanges;
 		if (!is_moved && d->key_changes == keys)
@@ -282,11 +284,11 @@ static int run_chain(struct engine *e, const struct plan *plan, struct draft *d,
 		plan = find_plan(set, &d->now, is_dry(p));
 		i = is_moved ? 0 : place_behind(plan, index);
 		if (is_moved)
-			status = hop(p, set->filters[index], err);
+			rc = hop(p, set->filters[index], err);
 		i--; /* the loop adds it again */
 	}
 	mem_free(seen.many);
-	return status;
+	return rc;
 }
 
 unsigned filter_count(const struct engine *e)
@@ -298,23 +300,24 @@ int filter_run(struct engine *e, struct filter_pass *p, struct error *err)
 {
 	struct draft d;
 	const struct plan *plan = find_plan(e->filters, p->msg, is_dry(p));
+
 	p->copies.count = 0;
 	if (plan->count == 0)
 		return TIDE_OK;
 	draft_init(&d, p->msg, p->now_unix_ms, &p->copies);
 	d.vhost = p->vhost;
-	int status = run_chain(e, plan, &d, p, err);
-	if (status == TIDE_OK && d.is_changed) {
+	int rc = run_chain(e, plan, &d, p, err);
+	if (rc == TIDE_OK && d.is_changed) {
 		struct msg *changed = draft_build(&d);
 		if (changed) {
 			msg_unref(p->msg);
 			p->msg = changed;
 		} else {
-			status = error_set(err, TIDE_EBUSY,
-					   "there is no memory for the changed message "
-					   "now");
+			rc = error_set(err, TIDE_EBUSY,
+				       "there is no memory for the changed message "
+				       "now");
 		}
 	}
 	draft_deinit(&d);
-	return status;
+	return rc;
 }

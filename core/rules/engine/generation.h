@@ -1,21 +1,19 @@
-/* generation.h: all scripts of the rules directory in one Lua state, and their
- * uses.
+/* generation.h: all scripts of the rules directory in one Lua state, and their uses.
  *
- * A use is a script with the options of one queue or exchange: for routing the
- * index that the script built from the bindings. The engine numbers the uses,
- * and the same number means the same use in each generation; so a handle of the
- * engine is good in whichever generation is asked, and a second generation may
- * stand beside the one in force. */
+ * A use is a script with the options of one queue or exchange. A use of a routing script
+ * is the index that the script builds from the bindings. The same number means the same
+ * use in each generation: a handle of the engine works with any of them. A second
+ * generation may stand beside the active one. */
 #ifndef TIDE_RULES_ENGINE_GENERATION_H
 #define TIDE_RULES_ENGINE_GENERATION_H
 
 #include "rules/api/api_tide.h"
-#include "bundle.h"
+#include "rules/sandbox/bundle.h"
 #include "rule.h"
 
 struct generation_config {
 	const char *rules_dir;
-	const struct bundle *from; /* in the place of rules_dir; NULL: files */
+	const struct bundle *from; /* instead of rules_dir; NULL: the directory */
 	const char *lua_dir;
 	struct watchdog *watchdog;
 	size_t memory_max_bytes;
@@ -24,14 +22,7 @@ struct generation_config {
 	void *open_ctx;
 };
 
-struct use {
-	const struct rule *rule; /* NULL: this number is not in use */
-	int options;             /* references */
-	int state;               /* what `new` returned: for routing the index */
-	bool is_pure;
-	bool must_carry; /* see carry.h */
-};
-
+struct use;
 struct generation_loading;
 
 struct generation {
@@ -43,39 +34,29 @@ struct generation {
 	size_t use_count;
 	bool must_carry; /* one of the uses, or more */
 	int64_t loaded_unix_ms;
-	struct bundle *files;               /* what was loaded, the framework excepted */
+	struct bundle *files;               /* what was loaded, without the framework */
 	uint64_t hash;                      /* of the files */
 	struct generation_loading *loading; /* NULL: everything is loaded */
 };
 
-/* Load every script in steps, for a loop that must not stall: begin, then step until
- * `loading` is NULL. A step loads one file. TIDE_ERULE with file and line of the first
- * that fails; after a failed step, destroy. */
+/* Load every script in steps, for a loop that must not block: begin, then step until
+ * `loading` is NULL. A step loads one file. TIDE_ERULE with file and line: the file
+ * fails; further steps load the others. */
 TIDE_MUST_USE int generation_begin(struct generation **out,
 				   const struct generation_config *config,
 				   struct error *err);
 TIDE_MUST_USE int generation_step(struct generation *g, struct error *err);
 
-/* Are the files still those that the generation was loaded from? Reads them. Of one
- * from a bundle they never are. */
+/* Read the files: are they still those of the generation? Never for one from a bundle. */
 bool generation_is_current(const struct generation *g);
 
-/* Accepts NULL. Any thread, for one that nobody uses. */
+/* Accepts NULL. From any thread, when nobody uses the generation. */
 void generation_destroy(struct generation *g);
-
-/* By its name, a file of a kind's folder is a script of the kind. */
-bool script_kind_is_file(const char *file);
 
 struct rule *generation_find(const struct generation *g, enum script_kind kind,
 			     struct slice name);
-/* TIDE_ENOTFOUND, with a text that names the scripts of the kind that there are. */
+/* TIDE_ENOTFOUND: the error names the scripts of the kind. */
 TIDE_MUST_USE int generation_get(const struct generation *g, enum script_kind kind,
 				 struct slice name, struct rule **out, struct error *err);
-
-/* Make use `number` of a script. TIDE_EMISMATCH for wrong options. */
-TIDE_MUST_USE int use_open(struct generation *g, size_t number, struct rule *rule,
-			   const struct args *options, struct error *err);
-/* Harmless for a number that is not in use. */
-void use_release(struct generation *g, size_t number);
 
 #endif

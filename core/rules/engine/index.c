@@ -4,15 +4,16 @@
 #include <lauxlib.h>
 #include <string.h>
 
+#include "base/container.h"
 #include "base/mem.h"
 #include "host/log.h"
 #include "rules/api/api_msg.h"
-#include "engine.h"
+#include "index.h"
 #include "engine_private.h"
 
 #define ROUTE_DESTS_MAX (1024 * 1024)
 struct index {
-	struct handle handle; /* first: handle_install casts */
+	struct handle handle;
 	struct index_source source;
 	/* The build under way has bound what is in places below this. */
 	uint32_t staged_end;
@@ -20,8 +21,6 @@ struct index {
 };
 
 static const char to_key; /* of `to` in the registry */
-
-/* ---- binding ----------------------------------------------------------------------- */
 
 struct changing {
 	const struct use *use;
@@ -34,6 +33,7 @@ static int l_change(lua_State *L)
 {
 	const struct changing *c = lua_touserdata(L, 1);
 	const struct rule *rule = c->use->rule;
+
 	lua_rawgeti(L, LUA_REGISTRYINDEX, rule->functions[c->function]);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, c->use->state);
 	lua_pushlstring(L, c->binding->pattern.data, c->binding->pattern.len);
@@ -50,6 +50,7 @@ static int change(struct generation *g, const struct changing *c, struct error *
 				    .stats = &rule->stats,
 				    .body = l_change,
 				    .ctx = (void *)c };
+
 	return script_enter(&g->script, &call, err);
 }
 
@@ -58,15 +59,17 @@ static int bind_in(struct index *x, struct generation *g, const struct index_bin
 {
 	const struct use *use = &g->uses[x->handle.number];
 	struct changing c = { use, RULE_BIND, b };
-	int status =
+	int rc =
 		options_check(&use->rule->binding_options, b->args, use->rule->file, err);
-	return status != TIDE_OK ? status : change(g, &c, err);
+
+	return rc != TIDE_OK ? rc : change(g, &c, err);
 }
 
 static int unbind_in(struct index *x, struct generation *g, const struct index_binding *b,
 		     struct error *err)
 {
 	struct changing c = { &g->uses[x->handle.number], RULE_UNBIND, b };
+
 	return change(g, &c, err);
 }
 
@@ -74,19 +77,20 @@ static int unbind_in(struct index *x, struct generation *g, const struct index_b
 static int rebuild(struct index *x, struct generation *g, struct error *err)
 {
 	struct index_binding b = { .place = 0 };
-	int status = TIDE_OK;
-	for (; status == TIDE_OK && x->source.next(x->source.ctx, &b); b.place++)
-		status = bind_in(x, g, &b, err);
-	return status;
+	int rc = TIDE_OK;
+
+	for (; rc == TIDE_OK && x->source.next(x->source.ctx, &b); b.place++)
+		rc = bind_in(x, g, &b, err);
+	return rc;
 }
 
-/* ---- the build under way --------------------------------------------------------- */
-
-bool index_stage(struct index *x, struct generation *g, uint64_t serial, int *status,
+bool index_stage(struct handle *h, struct generation *g, uint64_t serial, int *rc,
 		 struct error *err)
 {
+	struct index *x = container_of(h, struct index, handle);
 	struct index_binding b;
 	struct error cause;
+
 	if (x->staging != serial) {
 		x->staging = serial;
 		x->staged_end = 0;
@@ -96,11 +100,11 @@ bool index_stage(struct index *x, struct generation *g, uint64_t serial, int *st
 		x->staged_end = UINT32_MAX;
 		return true;
 	}
-	*status = bind_in(x, g, &b, &cause);
+	*rc = bind_in(x, g, &b, &cause);
 	x->staged_end = b.place + 1;
-	if (*status == TIDE_OK)
+	if (*rc == TIDE_OK)
 		return false;
-	*status = error_set(err, TIDE_ERULE, "%s (for %s)", cause.text, x->handle.user);
+	*rc = error_set(err, TIDE_ERULE, "%s (for %s)", cause.text, x->handle.user);
 	return true;
 }
 
@@ -111,6 +115,7 @@ static struct generation *staged_generation(const struct index *x, uint32_t plac
 	struct generation *g = build_generation_of(&x->handle);
 	bool is_in = g && x->staging == x->handle.engine->build.serial &&
 		     place < x->staged_end;
+
 	return is_in ? g : NULL;
 }
 
@@ -119,6 +124,7 @@ static void follow_bind(struct index *x, const struct index_binding *b)
 	struct build *build = &x->handle.engine->build;
 	struct generation *g = staged_generation(x, b->place);
 	struct error cause;
+
 	if (g && bind_in(x, g, b, &cause) != TIDE_OK)
 		error_set(&build->failure, TIDE_ERULE, "%s (for %s)", cause.text,
 			  x->handle.user);
@@ -129,6 +135,7 @@ static void follow_unbind(struct index *x, const struct index_binding *b)
 {
 	struct generation *g = staged_generation(x, b->place);
 	struct error ignored;
+
 	if (g && unbind_in(x, g, b, &ignored) != TIDE_OK)
 		x->handle.engine->build.must_restart = true;
 }
@@ -137,11 +144,12 @@ int index_create(struct engine *e, const struct index_spec *spec, struct index *
 		 struct error *err)
 {
 	struct index *x = mem_zalloc(sizeof(*x));
-	int status = handle_open(&x->handle, e, SCRIPT_ROUTING, spec->type, spec->options,
-				 spec->user, err);
-	if (status != TIDE_OK) {
+	int rc = handle_open(&x->handle, e, SCRIPT_ROUTING, spec->type, spec->options,
+			     spec->user, err);
+
+	if (rc != TIDE_OK) {
 		mem_free(x);
-		return status;
+		return rc;
 	}
 	x->source = spec->source;
 	*out = x;
@@ -160,20 +168,22 @@ void index_destroy(struct index *x)
 static int bind_now(struct index *x, const struct index_binding *b, struct error *err)
 {
 	struct engine *e = x->handle.engine;
+
 	if (!e->current)
 		return TIDE_OK;
-	int status = room_check(e, err);
-	if (status != TIDE_OK)
-		return status;
+	int rc = room_check(e, err);
+	if (rc != TIDE_OK)
+		return rc;
 	return room_after_new(e, bind_in(x, e->current, b, err), err);
 }
 
 int index_bind(struct index *x, const struct index_binding *b, struct error *err)
 {
-	int status = bind_now(x, b, err);
-	if (status == TIDE_OK)
+	int rc = bind_now(x, b, err);
+
+	if (rc == TIDE_OK)
 		follow_bind(x, b);
-	return status;
+	return rc;
 }
 
 /* The script failed to take a binding out, and nobody knows what its index is
@@ -184,14 +194,15 @@ static int replace_index(struct index *x, struct error *err)
 	struct generation *g = h->engine->current;
 	struct rule *rule = (struct rule *)handle_use(h)->rule;
 	struct use old = *handle_use(h);
+
 	handle_use(h)->rule = NULL;
-	int status = use_open(g, h->number, rule, &h->options, err);
-	if (status == TIDE_OK)
-		status = rebuild(x, g, err);
-	if (status != TIDE_OK) {
+	int rc = use_open(g, h->number, rule, &h->options, err);
+	if (rc == TIDE_OK)
+		rc = rebuild(x, g, err);
+	if (rc != TIDE_OK) {
 		use_release(g, h->number);
 		*handle_use(h) = old;
-		return status;
+		return rc;
 	}
 	struct use new = *handle_use(h);
 	*handle_use(h) = old;
@@ -203,17 +214,15 @@ static int replace_index(struct index *x, struct error *err)
 int index_unbind(struct index *x, const struct index_binding *b, struct error *err)
 {
 	struct engine *e = x->handle.engine;
-	int status = e->current ? unbind_in(x, e->current, b, err) : TIDE_OK;
+	int rc = e->current ? unbind_in(x, e->current, b, err) : TIDE_OK;
+
 	follow_unbind(x, b);
-	if (status == TIDE_OK)
+	if (rc == TIDE_OK)
 		return TIDE_OK;
 	log_warn("%s: %s; the index of %s is built anew", e->tide.about, err->text,
 		 x->handle.user);
 	return replace_index(x, err);
 }
-
-/* ---- routing -------------------------------------------------------------------------
- */
 
 bool index_is_pure(const struct index *x)
 {
@@ -235,6 +244,7 @@ static int l_to(lua_State *L)
 {
 	struct route_sink *sink = lua_touserdata(L, lua_upvalueindex(1));
 	const struct index *x = sink->index;
+
 	if (!x)
 		return luaL_error(L, "'to' has expired: it was good for one call only");
 	lua_Integer n = luaL_checkinteger(L, 1);
@@ -268,6 +278,7 @@ struct routing {
 static int l_route(lua_State *L)
 {
 	const struct routing *r = lua_touserdata(L, 1);
+
 	lua_rawgeti(L, LUA_REGISTRYINDEX, r->use->rule->functions[RULE_DECIDE]);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, r->use->state);
 	api_msg_push(L, &r->msg);
@@ -282,12 +293,13 @@ int index_route(struct index *x, const struct script_question *q, const uint32_t
 	struct engine *e = x->handle.engine;
 	struct routing routing = { handle_use(&x->handle), { q->msg, 0 } };
 	const struct use_call call = { routing.use, q->context, l_route, &routing };
+
 	e->sink.index = x;
 	e->sink.count = 0;
-	int status = use_decide(e, &call, err);
+	int rc = use_decide(e, &call, err);
 	e->sink.index = NULL;
-	if (status != TIDE_OK)
-		return status;
+	if (rc != TIDE_OK)
+		return rc;
 	*dests = e->sink.dests;
 	*count = e->sink.count;
 	return TIDE_OK;

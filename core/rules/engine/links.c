@@ -8,7 +8,7 @@
 
 #define LINKS_MAX 40 /* on one path, as the kernel has it */
 
-struct walk {
+struct links_walk {
 	char real[PATH_MAX]; /* so far; "" for the root */
 	char rest[PATH_MAX];
 	char name[NAME_MAX + 1]; /* the component under way */
@@ -17,16 +17,17 @@ struct walk {
 	void *ctx;
 };
 
-static void tell(const struct walk *w)
+static void tell(const struct links_walk *w)
 {
 	w->on_place(w->ctx, w->real[0] ? w->real : "/", w->name);
 }
 
 /* The next component from the rest; false when it is too long. */
-static bool take_name(struct walk *w)
+static bool take_name(struct links_walk *w)
 {
 	char *start = w->rest + strspn(w->rest, "/");
 	size_t len = strcspn(start, "/");
+
 	if (len > NAME_MAX)
 		return false;
 	memcpy(w->name, start, len);
@@ -37,16 +38,18 @@ static bool take_name(struct walk *w)
 	return true;
 }
 
-static void go_up(struct walk *w)
+static void go_up(struct links_walk *w)
 {
 	char *slash = strrchr(w->real, '/');
+
 	if (slash)
 		*slash = '\0';
 }
 
-static bool go_down(struct walk *w)
+static bool go_down(struct links_walk *w)
 {
 	size_t len = strlen(w->real), name_len = strlen(w->name);
+
 	if (len + 1 + name_len >= sizeof(w->real))
 		return false;
 	w->real[len] = '/';
@@ -55,11 +58,12 @@ static bool go_down(struct walk *w)
 }
 
 /* Put what the link says before the rest. */
-static bool expand(struct walk *w, const char *path)
+static bool expand(struct links_walk *w, const char *path)
 {
 	char text[PATH_MAX];
 	ssize_t len = readlink(path, text, sizeof(text) - 1);
 	size_t rest_len = strlen(w->rest);
+
 	if (len <= 0 || ++w->links > LINKS_MAX ||
 	    (size_t)len + 1 + rest_len >= sizeof(w->rest))
 		return false;
@@ -72,10 +76,11 @@ static bool expand(struct walk *w, const char *path)
 }
 
 /* False when the path does not lead on from here. */
-static bool step(struct walk *w)
+static bool step(struct links_walk *w)
 {
 	char path[PATH_MAX];
 	struct stat st;
+
 	if (!take_name(w))
 		return false;
 	if (strcmp(w->name, "..") == 0)
@@ -95,8 +100,9 @@ static bool step(struct walk *w)
 bool links_follow(const char *base, const char *path, links_place_fn *on_place, void *ctx,
 		  char *out)
 {
-	struct walk w = { .on_place = on_place, .ctx = ctx };
+	struct links_walk w = { .on_place = on_place, .ctx = ctx };
 	bool is_absolute = path[0] == '/';
+
 	if (strlen(path) >= sizeof(w.rest) || strlen(base) >= sizeof(w.real))
 		return false;
 	strcpy(w.rest, path);

@@ -17,6 +17,7 @@ static int l_loads(lua_State *L)
 {
 	struct subject *s = lua_touserdata(L, lua_upvalueindex(1));
 	lua_Integer shard = luaL_checkinteger(L, 1);
+
 	if (s->serial != script_state_of(L)->serial)
 		return luaL_error(L,
 				  "'loads' has expired: it was good for one call only");
@@ -32,6 +33,7 @@ static int l_loads(lua_State *L)
 void loads_open(lua_State *L)
 {
 	struct subject *s = lua_newuserdatauv(L, sizeof(*s), 0);
+
 	*s = (struct subject){ .loads = NULL };
 	lua_pushcclosure(L, l_loads, 1);
 	lua_rawsetp(L, LUA_REGISTRYINDEX, &loads_key);

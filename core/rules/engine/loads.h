@@ -7,7 +7,7 @@
 
 #include <lua.h>
 
-#include "engine.h"
+#include "strategy.h"
 
 struct loads {
 	unsigned shards;

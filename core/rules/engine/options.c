@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <lauxlib.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,22 +11,69 @@
 #include "base/buf.h"
 #include "base/duration.h"
 #include "base/mem.h"
+#include "rules/sandbox/field.h"
 #include "rules/sandbox/sandbox.h"
 #include "rules/sandbox/script.h"
 
 #define WILDCARD "*"
 
-/* By enum option_type. */
+/* What a text stands for. */
+struct option_value {
+	lua_Integer integer;
+	lua_Number number; /* for types with an order */
+	bool boolean;
+};
+
+static bool parse_integer(const char *text, struct option_value *out)
+{
+	char *end;
+
+	errno = 0;
+	out->integer = strtoll(text, &end, 10);
+	out->number = (lua_Number)out->integer;
+	return end != text && *end == '\0' && errno == 0 && !strchr(" \t\n\v\f\r", *text);
+}
+
+static bool parse_number(const char *text, struct option_value *out)
+{
+	char *end;
+
+	if (text[0] == '\0' || strspn(text, "0123456789+-.eE") != strlen(text))
+		return false;
+	out->number = strtod(text, &end);
+	return *end == '\0' && isfinite(out->number);
+}
+
+static bool parse_boolean(const char *text, struct option_value *out)
+{
+	out->boolean = strcmp(text, "1") == 0 || strcmp(text, "true") == 0;
+	return out->boolean || strcmp(text, "0") == 0 || strcmp(text, "false") == 0;
+}
+
+static bool parse_duration(const char *text, struct option_value *out)
+{
+	int64_t ms;
+
+	if (duration_parse(slice_from(text), &ms) != TIDE_OK)
+		return false;
+	out->integer = ms;
+	out->number = (lua_Number)ms;
+	return true;
+}
+
+/* By enum option_type. Types with an order have bounds. */
 static const struct {
 	const char *name;
 	const char *what;
+	bool is_ordered;
+	bool (*parse)(const char *text, struct option_value *out); /* NULL: any text */
 } types[] = {
-	{ "string", "a text" },
-	{ "integer", "an integer" },
-	{ "number", "a number" },
-	{ "boolean", "1, 0, true or false" },
-	{ "duration", "a duration such as 500ms, 30s or 5m" },
-	{ "list", "a list: values with commas between them" },
+	{ "string", "a text", false, NULL },
+	{ "integer", "an integer", true, parse_integer },
+	{ "number", "a number", true, parse_number },
+	{ "boolean", "1, 0, true or false", false, parse_boolean },
+	{ "duration", "a duration such as 500ms, 30s or 5m", true, parse_duration },
+	{ "list", "a list: values with commas between them", false, NULL },
 };
 #define TYPE_COUNT (sizeof(types) / sizeof(types[0]))
 
@@ -52,79 +100,15 @@ void options_deinit(struct options *o)
 	options_init(o);
 }
 
-/* ---- values ----------------------------------------------------------------- */
-
-struct option_value {
-	lua_Integer integer;
-	lua_Number number; /* of every type with an order */
-	bool boolean;
-};
-
-static bool parse_integer(const char *text, struct option_value *out)
-{
-	char *end;
-	errno = 0;
-	out->integer = strtoll(text, &end, 10);
-	out->number = (lua_Number)out->integer;
-	return end != text && *end == '\0' && errno == 0 && !strchr(" \t\n\v\f\r", *text);
-}
-
-static bool parse_number(const char *text, struct option_value *out)
-{
-	char *end;
-	if (text[0] == '\0' || strspn(text, "0123456789+-.eE") != strlen(text))
-		return false;
-	out->number = strtod(text, &end);
-	return *end == '\0' && isfinite(out->number);
-}
-
-static bool parse_boolean(const char *text, struct option_value *out)
-{
-	out->boolean = strcmp(text, "1") == 0 || strcmp(text, "true") == 0;
-	return out->boolean || strcmp(text, "0") == 0 || strcmp(text, "false") == 0;
-}
-
-static bool parse_duration(const char *text, struct option_value *out)
-{
-	int64_t ms;
-	if (duration_parse(slice_from(text), &ms) != TIDE_OK)
-		return false;
-	out->integer = ms;
-	out->number = (lua_Number)ms;
-	return true;
-}
-
-static bool parse_value(enum option_type type, const char *text, struct option_value *out)
-{
-	switch (type) {
-	case OPTION_INTEGER:
-		return parse_integer(text, out);
-	case OPTION_NUMBER:
-		return parse_number(text, out);
-	case OPTION_BOOLEAN:
-		return parse_boolean(text, out);
-	case OPTION_DURATION:
-		return parse_duration(text, out);
-	case OPTION_STRING:
-	case OPTION_LIST:
-		return true;
-	}
-	return false;
-}
-
-static bool is_ordered(enum option_type type)
-{
-	return type == OPTION_INTEGER || type == OPTION_NUMBER || type == OPTION_DURATION;
-}
-
 static bool is_allowed(const struct option *o, enum option_type type, const char *text)
 {
 	struct option_value value;
+
 	if (o->choices.count > 0 && !args_get(&o->choices, text))
 		return false;
-	if (!parse_value(type, text, &value))
+	if (types[type].parse && !types[type].parse(text, &value))
 		return false;
-	if (!is_ordered(type))
+	if (!types[type].is_ordered)
 		return true;
 	return !(o->has_min && value.number < o->min) &&
 	       !(o->has_max && value.number > o->max);
@@ -146,6 +130,7 @@ static bool is_allowed_text(const struct option *o, const char *text)
 {
 	struct buf element;
 	bool is_ok = true;
+
 	if (o->type != OPTION_LIST)
 		return is_allowed(o, o->type, text);
 	buf_init(&element);
@@ -170,32 +155,45 @@ static void describe(const struct option *o, struct buf *out)
 			   o->choices.items[i].name);
 }
 
-/* ---- declarations ------------------------------------------------------------ */
-
-char *options_take_text(lua_State *L, const char *whose, const char *what)
+/* Raise: "option '<name>': ...". */
+static void refuse(lua_State *L, const char *name, const char *format, ...)
 {
+	va_list args;
+
+	lua_pushfstring(L, "option '%s': ", name);
+	va_start(args, format);
+	lua_pushvfstring(L, format, args);
+	va_end(args);
+	lua_concat(L, 2);
+	lua_error(L);
+}
+
+char *options_take_doc(lua_State *L, const char *name)
+{
+	char whose[OPTION_NAME_MAX + 16] = "";
 	size_t len;
+
+	if (name)
+		snprintf(whose, sizeof(whose), "option '%s': ", name);
 	if (lua_type(L, -1) != LUA_TSTRING)
-		luaL_error(L, "%s'%s' is a text, not a %s", whose, what,
-			   luaL_typename(L, -1));
+		luaL_error(L, "%s'doc' is a text, not a %s", whose, luaL_typename(L, -1));
 	const char *text = lua_tolstring(L, -1, &len);
 	if (len > OPTION_TEXT_MAX)
-		luaL_error(L, "%s'%s' has more than %d bytes", whose, what,
-			   OPTION_TEXT_MAX);
+		luaL_error(L, "%s'doc' has more than %d bytes", whose, OPTION_TEXT_MAX);
 	return mem_strdup(text);
 }
 
 static void check_preset_len(lua_State *L, size_t len, const char *name)
 {
 	if (len > OPTION_TEXT_MAX)
-		luaL_error(L, "option '%s': the default has more than %d bytes", name,
-			   OPTION_TEXT_MAX);
+		refuse(L, name, "the default has more than %d bytes", OPTION_TEXT_MAX);
 }
 
 /* The values of a list with commas between them. */
 static const char *list_text(lua_State *L, int idx, const char *name)
 {
 	luaL_Buffer list;
+
 	luaL_buffinit(L, &list);
 	lua_Integer count = luaL_len(L, idx);
 	size_t sum = 0, len;
@@ -205,8 +203,8 @@ static const char *list_text(lua_State *L, int idx, const char *name)
 			luaL_addchar(&list, ',');
 		lua_geti(L, idx, i);
 		if (!lua_isstring(L, -1))
-			luaL_error(L, "option '%s': element %d of the default is a %s",
-				   name, (int)i, luaL_typename(L, -1));
+			refuse(L, name, "element %d of the default is a %s", (int)i,
+			       luaL_typename(L, -1));
 		lua_tolstring(L, -1, &len);
 		sum += len + 1;
 		check_preset_len(L, sum - 1, name);
@@ -234,8 +232,7 @@ static const char *preset_text(lua_State *L, int idx, const char *name)
 	case LUA_TTABLE:
 		return list_text(L, idx, name);
 	default:
-		luaL_error(L, "option '%s': the default cannot be a %s", name,
-			   luaL_typename(L, idx));
+		refuse(L, name, "the default cannot be a %s", luaL_typename(L, idx));
 	}
 	return NULL;
 }
@@ -243,14 +240,14 @@ static const char *preset_text(lua_State *L, int idx, const char *name)
 static enum option_type check_type(lua_State *L, const char *name)
 {
 	const char *text = lua_tostring(L, -1);
+
 	for (size_t i = 0; text && i < TYPE_COUNT; i++) {
 		if (strcmp(text, types[i].name) == 0)
 			return (enum option_type)i;
 	}
-	luaL_error(L,
-		   "option '%s': a type is one of string integer number boolean "
-		   "duration list, not %s",
-		   name, luaL_tolstring(L, -1, NULL));
+	refuse(L, name,
+	       "a type is one of string integer number boolean duration list, not %s",
+	       luaL_tolstring(L, -1, NULL));
 	return OPTION_STRING;
 }
 
@@ -258,6 +255,7 @@ static enum option_type check_type(lua_State *L, const char *name)
 static double check_bound(lua_State *L, const char *name)
 {
 	struct option_value value;
+
 	if (lua_type(L, -1) == LUA_TNUMBER && isfinite(lua_tonumber(L, -1)))
 		return lua_tonumber(L, -1);
 	if (lua_type(L, -1) == LUA_TSTRING && parse_duration(lua_tostring(L, -1), &value))
@@ -268,13 +266,12 @@ static double check_bound(lua_State *L, const char *name)
 static void check_choices(lua_State *L, struct option *o)
 {
 	if (!lua_istable(L, -1))
-		luaL_error(L, "option '%s': 'choices' is a list of texts", o->name);
+		refuse(L, o->name, "'choices' is a list of texts");
 	lua_Integer count = luaL_len(L, -1);
 	if (count < 1)
-		luaL_error(L, "option '%s': no choices", o->name);
+		refuse(L, o->name, "no choices");
 	if (count > OPTION_CHOICES_MAX)
-		luaL_error(L, "option '%s': more than %d choices", o->name,
-			   OPTION_CHOICES_MAX);
+		refuse(L, o->name, "more than %d choices", OPTION_CHOICES_MAX);
 	for (lua_Integer i = 1; i <= count; i++) {
 		size_t len;
 		lua_geti(L, -1, i);
@@ -282,46 +279,11 @@ static void check_choices(lua_State *L, struct option *o)
 		if (!choice || len > OPTION_CHOICE_MAX ||
 		    args_add(&o->choices, (struct slice){ choice, len }, SLICE("1")) !=
 			    TIDE_OK)
-			luaL_error(L,
-				   "option '%s': choice %d is no text of 1 to %d bytes "
-				   "without white space and '=', or there twice",
-				   o->name, (int)i, OPTION_CHOICE_MAX);
+			refuse(L, o->name,
+			       "choice %d is no text of 1 to %d bytes without white "
+			       "space and '=', or there twice",
+			       (int)i, OPTION_CHOICE_MAX);
 		lua_pop(L, 1);
-	}
-}
-
-/* One field of a declaration, its value on the top. */
-static void declare_field(lua_State *L, struct option *o, const char *field)
-{
-	if (strcmp(field, "type") == 0) {
-		o->type = check_type(L, o->name);
-	} else if (strcmp(field, "of") == 0) {
-		o->of = check_type(L, o->name);
-	} else if (strcmp(field, "doc") == 0) {
-		char whose[OPTION_NAME_MAX + 16];
-		snprintf(whose, sizeof(whose), "option '%s': ", o->name);
-		o->doc = options_take_text(L, whose, "doc");
-	} else if (strcmp(field, "default") == 0) {
-		o->preset = mem_strdup(preset_text(L, -1, o->name));
-	} else if (strcmp(field, "required") == 0) {
-		if (!lua_isboolean(L, -1))
-			luaL_error(L,
-				   "option '%s': 'required' is true or false, not a %s",
-				   o->name, luaL_typename(L, -1));
-		o->is_required = lua_toboolean(L, -1);
-	} else if (strcmp(field, "min") == 0) {
-		o->min = check_bound(L, o->name);
-		o->has_min = true;
-	} else if (strcmp(field, "max") == 0) {
-		o->max = check_bound(L, o->name);
-		o->has_max = true;
-	} else if (strcmp(field, "choices") == 0) {
-		check_choices(L, o);
-	} else {
-		luaL_error(L,
-			   "option '%s': cannot be told '%s'; a declaration has type, "
-			   "default, doc, min, max, choices, required, of",
-			   o->name, field);
 	}
 }
 
@@ -335,44 +297,38 @@ static void check_bounds(lua_State *L, const struct option *o)
 {
 	if (!o->has_min && !o->has_max)
 		return;
-	if (!is_ordered(value_type(o)))
-		luaL_error(L,
-			   "option '%s': min and max are for what has an order, not for "
-			   "a %s",
-			   o->name, types[value_type(o)].name);
+	if (!types[value_type(o)].is_ordered)
+		refuse(L, o->name, "min and max are for what has an order, not for a %s",
+		       types[value_type(o)].name);
 	if (o->has_min && o->has_max && o->min > o->max)
-		luaL_error(L, "option '%s': min is more than max", o->name);
+		refuse(L, o->name, "min is more than max");
 }
 
-static void check_declaration(lua_State *L, const struct option *o, bool has_of)
+static void check_declaration(lua_State *L, const struct option *o)
 {
 	if (o->type == OPTION_LIST && o->of == OPTION_LIST)
-		luaL_error(L, "option '%s': a list of lists", o->name);
-	if (has_of && o->type != OPTION_LIST)
-		luaL_error(L, "option '%s': 'of' is for a list", o->name);
+		refuse(L, o->name, "a list of lists");
 	check_bounds(L, o);
 	if (strcmp(o->name, WILDCARD) == 0 && (o->is_required || o->preset))
 		luaL_error(L,
 			   "option '*': stands for any name, so it is neither required "
 			   "nor has a default");
 	if (o->is_required && o->preset)
-		luaL_error(L, "option '%s': one that is required has no default",
-			   o->name);
+		refuse(L, o->name, "one that is required has no default");
 	for (size_t i = 0; i < o->choices.count; i++) {
 		const char *choice = o->choices.items[i].name;
 		if (!is_allowed(o, value_type(o), choice))
-			luaL_error(L,
-				   "option '%s': the choice '%s' is not allowed itself",
-				   o->name, choice);
+			refuse(L, o->name, "the choice '%s' is not allowed itself",
+			       choice);
 	}
 	if (o->preset && !is_allowed_text(o, o->preset))
-		luaL_error(L, "option '%s': the default '%s' is not allowed itself",
-			   o->name, o->preset);
+		refuse(L, o->name, "the default '%s' is not allowed itself", o->preset);
 }
 
 static const char *check_name(lua_State *L, int idx)
 {
 	struct slice name;
+
 	name.data = lua_tolstring(L, idx, &name.len);
 	if (!slice_is_name(name) || name.len > OPTION_NAME_MAX ||
 	    memchr(name.data, '=', name.len))
@@ -381,6 +337,46 @@ static const char *check_name(lua_State *L, int idx)
 			   "space and '='",
 			   name.data, OPTION_NAME_MAX);
 	return name.data;
+}
+
+/* Push the field in the place of the one before. */
+static bool has_field(lua_State *L, int table, const char *name)
+{
+	lua_settop(L, table);
+	lua_pushstring(L, name);
+	return lua_rawget(L, table) != LUA_TNIL;
+}
+
+static void read_fields(lua_State *L, int table, struct option *o)
+{
+	static const char *const names[] = { "type", "default", "doc",      "min", "max",
+					     "of",   "choices", "required", NULL };
+	char owner[OPTION_NAME_MAX + 16];
+
+	snprintf(owner, sizeof(owner), "option '%s'", o->name);
+	field_check_names(L, table, owner, names);
+	if (has_field(L, table, "type"))
+		o->type = check_type(L, o->name);
+	if (has_field(L, table, "of")) {
+		o->of = check_type(L, o->name);
+		if (o->type != OPTION_LIST)
+			refuse(L, o->name, "'of' is for a list");
+	}
+	if (has_field(L, table, "doc"))
+		o->doc = options_take_doc(L, o->name);
+	if (has_field(L, table, "default"))
+		o->preset = mem_strdup(preset_text(L, -1, o->name));
+	if (has_field(L, table, "required") && !lua_isboolean(L, -1))
+		refuse(L, o->name, "'required' is true or false, not a %s",
+		       luaL_typename(L, -1));
+	o->is_required = lua_toboolean(L, -1);
+	o->has_min = has_field(L, table, "min");
+	o->min = o->has_min ? check_bound(L, o->name) : 0;
+	o->has_max = has_field(L, table, "max");
+	o->max = o->has_max ? check_bound(L, o->name) : 0;
+	if (has_field(L, table, "choices"))
+		check_choices(L, o);
+	lua_settop(L, table);
 }
 
 /* The declaration of one option on the top, its name below. */
@@ -392,20 +388,11 @@ static void declare(lua_State *L, struct options *o)
 		luaL_error(L, "more than %d options", OPTIONS_MAX);
 	const char *name = check_name(L, -2);
 	struct option *option = &o->items[o->count++];
-	bool has_of = false;
+
 	*option = (struct option){ .name = mem_strdup(name) };
 	args_init(&option->choices);
-	for (lua_pushnil(L); lua_next(L, -2) != 0;) {
-		int top = lua_gettop(L);
-		if (lua_type(L, -2) != LUA_TSTRING)
-			luaL_error(L, "option '%s': a field without a name",
-				   option->name);
-		const char *field = lua_tostring(L, -2);
-		has_of |= strcmp(field, "of") == 0;
-		declare_field(L, option, field);
-		lua_settop(L, top - 1);
-	}
-	check_declaration(L, option, has_of);
+	read_fields(L, lua_gettop(L), option);
+	check_declaration(L, option);
 }
 
 static int by_name(const void *a, const void *b)
@@ -426,11 +413,10 @@ void options_declare(lua_State *L, struct options *o)
 	qsort(o->items, o->count, sizeof(*o->items), by_name);
 }
 
-/* ---- checking and handing over ----------------------------------------------- */
-
 static const struct option *find(const struct options *o, const char *name)
 {
 	const struct option *wildcard = NULL;
+
 	for (size_t i = 0; i < o->count; i++) {
 		if (strcmp(o->items[i].name, name) == 0)
 			return &o->items[i];
@@ -444,6 +430,7 @@ static int refuse_name(const struct options *o, const char *name, const char *sc
 		       struct error *err)
 {
 	struct buf names;
+
 	buf_init(&names);
 	for (size_t i = 0; i < o->count; i++)
 		buf_printf(&names, " %s", o->items[i].name);
@@ -461,6 +448,7 @@ static int refuse_value(const struct option *o, const struct arg *arg, const cha
 			struct error *err)
 {
 	struct buf what;
+
 	buf_init(&what);
 	describe(o, &what);
 	error_set(err, TIDE_EMISMATCH, "option '%s' of %s is %s; it cannot be '%s'",
@@ -492,7 +480,9 @@ int options_check(const struct options *o, const struct args *args, const char *
 static void push_value(lua_State *L, enum option_type type, const char *text, size_t len)
 {
 	struct option_value value = { .integer = 0 };
-	parse_value(type, text, &value);
+
+	if (types[type].parse)
+		types[type].parse(text, &value);
 	if (type == OPTION_INTEGER || type == OPTION_DURATION)
 		lua_pushinteger(L, value.integer);
 	else if (type == OPTION_NUMBER)
@@ -532,6 +522,7 @@ static void set_option(lua_State *L, const struct option *o, const char *name,
 static void push_empty(lua_State *L)
 {
 	static const char key;
+
 	if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) != LUA_TNIL)
 		return;
 	lua_pop(L, 1);

@@ -6,9 +6,9 @@
  *     ["*"]  = { type = "string", doc = "any other name" },
  *   }
  *
- * A declaration is data of ours, read once when the script is loaded: values
- * are checked without the script. Defaults are kept as the text that a user
- * would have given. */
+ * A declaration is read once, when the script is loaded. It is data of the engine: values
+ * are checked without the script. A default is kept as the text that a user would give.
+ */
 #ifndef TIDE_RULES_ENGINE_OPTIONS_H
 #define TIDE_RULES_ENGINE_OPTIONS_H
 
@@ -17,9 +17,9 @@
 
 #include "base/args.h"
 
+/* A declaration is kept outside of the scripts' memory, and therefore bounded: a doc or
+ * a default, the name of an option, its choices. */
 #define OPTIONS_MAX 64
-/* What a declaration keeps is outside of the scripts' memory, so it is bounded here:
- * a doc or a default, the name of an option, the choices of one. */
 #define OPTION_TEXT_MAX 1024
 #define OPTION_NAME_MAX 64
 #define OPTION_CHOICES_MAX 64
@@ -35,15 +35,15 @@ enum option_type {
 };
 
 struct option {
-	char *name; /* "*": every name that is not declared */
-	char *doc;  /* NULL when there is none, like the next */
-	char *preset;
+	char *name;   /* "*": every name that is not declared */
+	char *doc;    /* may be NULL */
+	char *preset; /* may be NULL */
 	enum option_type type;
-	enum option_type of; /* of a list's elements */
+	enum option_type of; /* of the elements of a list */
 	bool is_required;
 	bool has_min, has_max;
 	double min, max;
-	struct args choices; /* names alone; empty when anything goes */
+	struct args choices; /* names alone; empty: any value */
 };
 
 struct options {
@@ -54,21 +54,21 @@ struct options {
 void options_init(struct options *o);
 void options_deinit(struct options *o);
 
-/* Read the declaration on the top of the stack into `o`, which is initialised
- * and its owner's: a wrong declaration raises. Nil declares nothing. */
+/* Read the declaration on the top of the stack into `o`, which is initialised and whose
+ * owner frees it. Nil declares nothing. A wrong declaration raises. */
 void options_declare(lua_State *L, struct options *o);
 
-/* TIDE_EMISMATCH for an option that is not declared, is missing, or whose value
- * is not of its type. `script` is what the error calls their script. */
+/* TIDE_EMISMATCH for an option that is not declared, that is missing, or whose value is
+ * not of its type. `script` is what the error calls the script. */
 TIDE_MUST_USE int options_check(const struct options *o, const struct args *args,
 				const char *script, struct error *err);
 
-/* Push the read-only table of values, checked before, defaults included. */
+/* Push the read-only table of values, which have been checked, with the defaults. */
 void options_push(lua_State *L, const struct options *o, const struct args *args);
 
-/* The text on the top, of at most OPTION_TEXT_MAX bytes, for an owner outside of
- * the state; raises when it is none. `whose` is how the error begins. */
-char *options_take_text(lua_State *L, const char *whose, const char *what);
+/* Copy the `doc` on the top, at most OPTION_TEXT_MAX bytes; raises when it is no text.
+ * `name` is that of its option; NULL: the doc of the script. */
+char *options_take_doc(lua_State *L, const char *name);
 
 const char *options_type_name(enum option_type type);
 

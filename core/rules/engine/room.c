@@ -1,14 +1,13 @@
 #include "room.h"
 
 #include "host/log.h"
+#include "host/machine.h"
 #include "engine_private.h"
 
 static struct script_state *state_of(struct engine *e)
 {
 	return &e->current->script;
 }
-
-/* ---- collecting ------------------------------------------------------------------- */
 
 /* Two ends of a cycle: the first may be of one that had marked already what has become
  * garbage since. */
@@ -17,14 +16,15 @@ static void on_collect(uv_idle_t *idle)
 	struct engine *e = idle->data;
 	struct script_state *s = state_of(e);
 	uint64_t start_ns = uv_hrtime();
-	if (e->collecting != e->epoch) {
+
+	if (e->room.collecting != e->epoch) {
 		uv_idle_stop(idle);
 		return;
 	}
 	do
-		e->cycles_left -= script_collect_step(s);
-	while (e->cycles_left > 0 && uv_hrtime() - start_ns < ROOM_TURN_NS);
-	if (e->cycles_left > 0)
+		e->room.cycles_left -= script_collect_step(s);
+	while (e->room.cycles_left > 0 && uv_hrtime() - start_ns < ROOM_TURN_NS);
+	if (e->room.cycles_left > 0)
 		return;
 	s->collected_bytes = s->memory_bytes;
 	uv_idle_stop(idle);
@@ -36,26 +36,26 @@ static void collect(struct engine *e)
 	const struct script_state *s = state_of(e);
 	bool is_done = s->collected_bytes > 0 &&
 		       s->memory_bytes <= s->collected_bytes + s->memory_max_bytes / 64;
-	if (is_done || e->is_closing || uv_is_active((uv_handle_t *)&e->collector))
+
+	if (is_done || e->is_closing || uv_is_active((uv_handle_t *)&e->room.collector))
 		return;
-	e->collecting = e->epoch;
-	e->cycles_left = 2;
-	uv_idle_start(&e->collector, on_collect);
+	e->room.collecting = e->epoch;
+	e->room.cycles_left = 2;
+	uv_idle_start(&e->room.collector, on_collect);
 }
 
 void room_open(struct engine *e)
 {
-	uv_idle_init(e->loop, &e->collector);
-	e->collector.data = e;
+	uv_idle_init(e->loop, &e->room.collector);
+	e->room.collector.data = e;
 }
-
-/* ---- what is new ------------------------------------------------------------------ */
 
 int room_check(struct engine *e, struct error *err)
 {
 	struct script_state *s = state_of(e);
 	size_t max = s->memory_max_bytes;
 	size_t limit = max - ROOM_RESERVE(max);
+
 	if (s->full_bytes > 0 && s->full_bytes < max)
 		limit = s->full_bytes - ROOM_RESERVE(s->full_bytes);
 	if (s->memory_bytes <= limit) {
@@ -69,39 +69,40 @@ int room_check(struct engine *e, struct error *err)
 			 s->memory_bytes / 1024, max / 1024);
 }
 
-int room_after_new(struct engine *e, int status, struct error *err)
+int room_after_new(struct engine *e, int rc, struct error *err)
 {
 	struct script_state *s = state_of(e);
-	if (status == TIDE_OK || !s->was_refused)
-		return status;
+
+	if (rc == TIDE_OK || !s->was_refused)
+		return rc;
 	s->full_bytes = s->memory_bytes;
 	collect(e);
 	err->code = TIDE_ELIMIT;
 	return TIDE_ELIMIT;
 }
 
-/* ---- calls ------------------------------------------------------------------------ */
-
 /* What scripts have kept since they were loaded would fail them for ever: the next
  * generation begins without it. But to load anew what is as large would be in vain. */
 static void start_afresh(struct engine *e)
 {
 	const struct script_state *s = state_of(e);
-	bool is_kept = s->memory_bytes > e->fresh_bytes + s->memory_max_bytes / 8;
-	if (!is_kept || e->ending_epoch == e->epoch)
+	bool is_kept = s->memory_bytes > e->room.fresh_bytes + s->memory_max_bytes / 8;
+
+	if (!is_kept || e->room.ending_epoch == e->epoch)
 		return;
-	e->ending_epoch = e->epoch;
+	e->room.ending_epoch = e->epoch;
 	log_warn("%s: what scripts keep has used up their %zu KiB (--rules-memory); "
 		 "they are loaded anew",
 		 e->tide.about, s->memory_max_bytes / 1024);
-	e->must_build = true;
+	e->reload.must_build = true;
 	watch_poke(e->watch);
 }
 
 bool room_allows_call(struct engine *e, const struct rule *rule, struct error *err)
 {
 	const struct script_state *s = state_of(e);
-	if (uv_hrtime() / 1000000 >= e->rests_until_ms)
+
+	if (machine_clock_ms(CLOCK_MONOTONIC) >= e->room.rests_until_ms)
 		return true;
 	error_set(err, TIDE_ERULE,
 		  "%s: not called: the rules' memory ceiling of %zu KiB is reached "
@@ -110,17 +111,18 @@ bool room_allows_call(struct engine *e, const struct rule *rule, struct error *e
 	return false;
 }
 
-void room_after_call(struct engine *e, int status)
+void room_after_call(struct engine *e, int rc)
 {
 	struct script_state *s = state_of(e);
-	if (status == TIDE_OK && !s->was_refused) {
+
+	if (rc == TIDE_OK && !s->was_refused) {
 		s->is_exhausted = false;
 		return;
 	}
 	if (s->was_refused)
 		collect(e);
-	if (status == TIDE_OK || !s->is_exhausted)
+	if (rc == TIDE_OK || !s->is_exhausted)
 		return;
-	e->rests_until_ms = uv_hrtime() / 1000000 + ROOM_REST_MS;
+	e->room.rests_until_ms = machine_clock_ms(CLOCK_MONOTONIC) + ROOM_REST_MS;
 	start_afresh(e);
 }

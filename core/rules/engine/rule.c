@@ -5,11 +5,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "bundle.h"
-
-static const char *const kind_names[SCRIPT_KIND_COUNT] = { "routing",  "sharding",
-							   "priority", "retry",
-							   "filter",   "schedule" };
+#include "rules/sandbox/bundle.h"
+#include "rules/sandbox/field.h"
 
 /* The functions of each kind, NULL for one that it does not have. */
 static const struct {
@@ -39,11 +36,6 @@ static const struct {
 };
 #define ATTRIBUTE_COUNT (sizeof(attributes) / sizeof(attributes[0]))
 
-const char *script_kind_name(enum script_kind kind)
-{
-	return kind_names[kind];
-}
-
 const char *rule_decide_name(enum script_kind kind)
 {
 	return shapes[kind].names[RULE_DECIDE];
@@ -64,12 +56,11 @@ void rule_destroy(struct rule *r)
 	mem_free(r);
 }
 
-/* ---- the shape; everything from here to rule_load runs inside the door -------- */
+/* From here to rule_load everything runs inside the door: it may raise. */
 
 struct rule_loading {
 	struct rule *rule;
 	struct source *source;
-	struct sandbox *sandbox;
 };
 
 /* The last line of the chunk on the top. What is wrong with the table that it
@@ -78,6 +69,7 @@ static int last_line(lua_State *L)
 {
 	lua_Debug chunk;
 	int last = 1;
+
 	lua_pushvalue(L, -1);
 	lua_getinfo(L, ">L", &chunk);
 	for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
@@ -88,39 +80,33 @@ static int last_line(lua_State *L)
 	return last;
 }
 
-static bool is_key_of(enum script_kind kind, const char *key)
-{
-	for (size_t i = 0; i < RULE_FUNCTION_COUNT; i++) {
-		const char *name = shapes[kind].names[i];
-		if (name && strcmp(name, key) == 0)
-			return true;
-	}
-	if (kind == SCRIPT_SCHEDULE && schedule_spec_is_key(key))
-		return true;
-	for (size_t i = 0; i < ATTRIBUTE_COUNT; i++) {
-		if (attributes[i].kinds >> kind & 1 &&
-		    strcmp(attributes[i].name, key) == 0)
-			return true;
-	}
-	return false;
-}
-
-/* Refuse keys that mean nothing; the script's table is on the top. */
+/* Refuse keys that mean nothing: most likely a misspelt one. */
 static void check_keys(lua_State *L, enum script_kind kind)
 {
-	for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
-		const char *key =
-			lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : NULL;
-		if (key && is_key_of(kind, key))
-			continue;
-		luaL_error(L, "a %s script has no '%s'", kind_names[kind],
-			   luaL_tolstring(L, -2, NULL));
+	const char
+		*names[RULE_FUNCTION_COUNT + ATTRIBUTE_COUNT + SCHEDULE_SPEC_FIELDS + 1];
+	char owner[32];
+	size_t count = 0;
+
+	for (size_t i = 0; i < RULE_FUNCTION_COUNT; i++) {
+		if (shapes[kind].names[i])
+			names[count++] = shapes[kind].names[i];
 	}
+	for (size_t i = 0; i < ATTRIBUTE_COUNT; i++) {
+		if (attributes[i].kinds >> kind & 1)
+			names[count++] = attributes[i].name;
+	}
+	for (size_t i = 0; kind == SCRIPT_SCHEDULE && i < SCHEDULE_SPEC_FIELDS; i++)
+		names[count++] = schedule_spec_fields[i];
+	names[count] = NULL;
+	snprintf(owner, sizeof(owner), "a %s script", script_kind_name(kind));
+	field_check_names(L, -1, owner, names);
 }
 
 static void take_function(lua_State *L, struct rule *r, enum rule_function f)
 {
 	const char *name = shapes[r->kind].names[f];
+
 	r->functions[f] = LUA_NOREF;
 	if (!name)
 		return;
@@ -133,7 +119,7 @@ static void take_function(lua_State *L, struct rule *r, enum rule_function f)
 	}
 	if (type != LUA_TFUNCTION)
 		luaL_error(L, "a %s script needs a function '%s', which is %s here",
-			   kind_names[r->kind], name,
+			   script_kind_name(r->kind), name,
 			   type == LUA_TNIL ? "missing" : luaL_typename(L, -1));
 	r->functions[f] = luaL_ref(L, LUA_REGISTRYINDEX);
 }
@@ -150,6 +136,7 @@ static void check_carry(lua_State *L, const struct rule *r)
 static void take_decide_line(lua_State *L, struct rule *r)
 {
 	lua_Debug function;
+
 	lua_rawgeti(L, LUA_REGISTRYINDEX, r->functions[RULE_DECIDE]);
 	lua_getinfo(L, ">S", &function);
 	r->decide_line = function.linedefined > 0 ? function.linedefined : 1;
@@ -157,40 +144,35 @@ static void take_decide_line(lua_State *L, struct rule *r)
 
 static void take_pure(lua_State *L, struct rule *r)
 {
-	switch (lua_getfield(L, -1, "pure")) {
-	case LUA_TNIL:
-		r->pure = RULE_NOT_PURE;
-		break;
-	case LUA_TBOOLEAN:
-		r->pure = lua_toboolean(L, -1) ? RULE_PURE : RULE_NOT_PURE;
-		break;
-	case LUA_TFUNCTION:
+	if (lua_getfield(L, -1, "pure") == LUA_TFUNCTION) {
 		r->pure = RULE_PURE_BY_OPTIONS;
 		r->pure_function = luaL_ref(L, LUA_REGISTRYINDEX);
 		return;
-	default:
+	}
+	if (!lua_isnil(L, -1) && !lua_isboolean(L, -1))
 		luaL_error(L, "'pure' is true, false or a function, not a %s",
 			   luaL_typename(L, -1));
-	}
+	r->pure = lua_toboolean(L, -1) ? RULE_PURE : RULE_NOT_PURE;
 	lua_pop(L, 1);
 }
 
 static void take_doc(lua_State *L, struct rule *r)
 {
 	if (lua_getfield(L, -1, "doc") != LUA_TNIL)
-		r->doc = options_take_text(L, "", "doc");
+		r->doc = options_take_doc(L, NULL);
 	lua_pop(L, 1);
 }
 
-/* A name or pattern of the table on the top, for the filter's own; '-' is the
- * empty one, as on the wire. */
+/* A name or pattern of `match` on the top, for the filter's own. '-' is the empty one,
+ * as on the wire. */
 static char *take_match_text(lua_State *L, const char *name, const char *preset)
 {
 	struct slice text = slice_from(preset);
 	int type = lua_getfield(L, -1, name);
+
 	if (type == LUA_TSTRING)
 		text.data = lua_tolstring(L, -1, &text.len);
-	if (type != LUA_TSTRING && type != LUA_TNIL)
+	else if (type != LUA_TNIL)
 		luaL_error(L, "'match.%s' is a text, not a %s", name,
 			   luaL_typename(L, -1));
 	if (slice_is(text, "-"))
@@ -207,20 +189,16 @@ static char *take_match_text(lua_State *L, const char *name, const char *preset)
 
 static void take_match(lua_State *L, struct rule *r)
 {
+	static const char *const names[] = { "exchange", "key", NULL };
 	int type = lua_getfield(L, -1, "match");
+
 	if (type != LUA_TNIL && type != LUA_TTABLE)
 		luaL_error(L,
 			   "'match' is a table like { exchange = \"orders\", key = "
 			   "\"#\" }, not a %s",
 			   luaL_typename(L, -1));
 	if (type == LUA_TTABLE) {
-		for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
-			const char *key =
-				lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "";
-			if (strcmp(key, "exchange") != 0 && strcmp(key, "key") != 0)
-				luaL_error(L, "'match' has exchange and key, not '%s'",
-					   luaL_tolstring(L, -2, NULL));
-		}
+		field_check_names(L, -1, "'match'", names);
 		r->match_key = take_match_text(L, "key", "#");
 		r->match_exchange = take_match_text(L, "exchange", "*");
 	}
@@ -231,10 +209,11 @@ static int l_load(lua_State *L)
 {
 	struct rule_loading *l = lua_touserdata(L, 1);
 	struct rule *r = l->rule;
+
 	script_set_place(script_state_of(L), r->file, 1);
 	sandbox_load_take(L, l->source, r->file);
 	script_set_place(script_state_of(L), r->file, last_line(L));
-	l->sandbox->is_loading = true;
+	script_state_of(L)->is_loading = true;
 	lua_call(L, 0, 1);
 	if (!lua_istable(L, -1))
 		return luaL_error(L, "a rule returns a table; this file returned %s",
@@ -264,10 +243,11 @@ int rule_load(struct script_state *s, struct sandbox *sandbox, enum script_kind 
 {
 	struct source source;
 	char file[SCRIPT_PLACE_MAX];
-	snprintf(file, sizeof(file), "%s/%s.lua", kind_names[kind], name);
-	int status = bundle_read(sandbox->from, sandbox->files, &source, path, file, err);
-	if (status != TIDE_OK)
-		return status;
+
+	snprintf(file, sizeof(file), "%s/%s.lua", script_kind_name(kind), name);
+	int rc = bundle_read(sandbox->from, sandbox->files, &source, path, file, err);
+	if (rc != TIDE_OK)
+		return rc;
 	struct rule *r = mem_zalloc(sizeof(*r));
 	r->kind = kind;
 	r->name = mem_strdup(name);
@@ -276,14 +256,14 @@ int rule_load(struct script_state *s, struct sandbox *sandbox, enum script_kind 
 	r->hash = source.hash;
 	options_init(&r->options);
 	options_init(&r->binding_options);
-	struct rule_loading loading = { r, &source, sandbox };
+	struct rule_loading loading = { r, &source };
 	struct script_call call = { .file = r->file, .body = l_load, .ctx = &loading };
-	status = script_enter(s, &call, err);
-	sandbox->is_loading = false;
+	rc = script_enter(s, &call, err);
+	s->is_loading = false;
 	source_free(&source);
-	if (status == TIDE_OK)
+	if (rc == TIDE_OK)
 		*out = r;
 	else
 		rule_destroy(r);
-	return status;
+	return rc;
 }

@@ -1,23 +1,22 @@
 /* rule.h: one script of the rules directory: loaded, its shape checked.
  *
- * A script returns a table with the functions of its kind (DESIGN section 6),
- * `pure`, `options`, for routing `binding_options`, and `doc`; any other key is
- * an error, since it is most likely one of these misspelt. */
+ * A script returns a table with the functions of its kind (DESIGN section 6), `pure`,
+ * `options`, for routing `binding_options`, and `doc`. Any other key is an error: most
+ * likely it is one of these, misspelt. */
 #ifndef TIDE_RULES_ENGINE_RULE_H
 #define TIDE_RULES_ENGINE_RULE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine.h"
 #include "options.h"
 #include "rules/sandbox/sandbox.h"
-#include "schedule_spec.h"
 #include "rules/sandbox/script.h"
-#include "rules/sandbox/source.h"
+#include "schedule_spec.h"
+#include "script_kind.h"
 
-/* The functions of a script. What decides is `route`, `pick`, `rank` or
- * `decide`, by the kind. */
+/* The functions of a script. RULE_DECIDE is `route`, `pick`, `rank`, `decide`, `publish`
+ * or `run`, by the kind. */
 enum rule_function {
 	RULE_DECIDE,
 	RULE_NEW,
@@ -35,13 +34,13 @@ struct rule {
 	char *file; /* "routing/topic.lua" */
 	char *doc;  /* NULL when there is none */
 	uint64_t hash;
-	/* References into the state's registry; LUA_NOREF for one that is not there. */
+	/* References into the state's registry; LUA_NOREF for a missing function. */
 	int functions[RULE_FUNCTION_COUNT];
-	/* The options table of the uses that were given none: read-only, so one is
-	 * enough for 100,000 queues. LUA_NOREF until the first. */
+	/* The options of uses without options of their own: read-only, one table for
+	 * 100,000 queues. LUA_NOREF until the first. */
 	int preset_options;
 	int decide_line; /* where the function begins, for errors in its result */
-	/* Of a filter: what it is for, NULL when it is not active. */
+	/* What a filter matches; NULL when it is not active. */
 	char *match_exchange; /* "" is the default exchange, "*" any */
 	char *match_key;      /* a topic pattern */
 	enum rule_pure pure;
@@ -52,15 +51,15 @@ struct rule {
 	struct script_stats stats;
 };
 
-/* The name of what decides in scripts of the kind: "route", ... */
+/* The name of RULE_DECIDE in scripts of the kind: "route", ... */
 const char *rule_decide_name(enum script_kind kind);
 
-/* Load `path` as the script `name` into the state. TIDE_ERULE with file and
- * line; TIDE_ENOTFOUND when the file is gone. The sandbox is the state's. */
+/* Load `path` as the script `name` into the state, whose sandbox this is. TIDE_ERULE with
+ * file and line: it fails. TIDE_ENOTFOUND: there is no such file. */
 TIDE_MUST_USE int rule_load(struct script_state *s, struct sandbox *sandbox,
 			    enum script_kind kind, const char *name, const char *path,
 			    struct rule **out, struct error *err);
-/* Accepts NULL. Its references go with the state. */
+/* Accepts NULL. The references go with the state. */
 void rule_destroy(struct rule *r);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "base/duration.h"
 #include "engine_private.h"
+#include "rules/sandbox/field.h"
 #include "rules/sandbox/sandbox.h"
 
 struct schedule_call {
@@ -19,6 +20,7 @@ static const char broker_key;
 void schedule_each(const struct engine *e, schedule_fn fn, void *ctx)
 {
 	const struct generation *g = e->current;
+
 	for (size_t i = 0; i < g->rule_count; i++) {
 		const struct rule *rule = g->rules[i];
 		if (rule->kind != SCRIPT_SCHEDULE)
@@ -29,53 +31,26 @@ void schedule_each(const struct engine *e, schedule_fn fn, void *ctx)
 	}
 }
 
-/* ---- broker.publish { ... } -----------------------------------------------------------
- */
-
 /* It is one table for all runs: whoever keeps it can do nothing with it. */
 static const struct schedule_broker *broker_of(lua_State *L)
 {
 	const struct engine *e = lua_touserdata(L, lua_upvalueindex(1));
+
 	if (!e->schedule_call)
 		luaL_error(L, "'broker' was good for the run that it was given to");
 	return e->schedule_call->broker;
 }
 
-static bool is_message_field(const char *name)
-{
-	static const char *const names[] = { "exchange", "key",   "payload",
-					     "headers",  "delay", "priority" };
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strcmp(name, names[i]) == 0)
-			return true;
-	return false;
-}
-
-static void check_message_fields(lua_State *L)
-{
-	luaL_checktype(L, 1, LUA_TTABLE);
-	for (lua_pushnil(L); lua_next(L, 1) != 0; lua_pop(L, 1)) {
-		if (lua_type(L, -2) == LUA_TSTRING &&
-		    is_message_field(lua_tostring(L, -2)))
-			continue;
-		luaL_error(L,
-			   "a message has no '%s'; it has exchange, key, payload, "
-			   "headers, delay, priority",
-			   luaL_tolstring(L, -2, NULL));
-	}
-}
-
-/* The field's text, which stays on the stack. */
+/* The field's text, which stays on the stack. A number is one too. */
 static struct slice message_text(lua_State *L, const char *name)
 {
-	struct slice text = { "", 0 };
-	int type = lua_getfield(L, 1, name);
-	if (type == LUA_TNIL)
-		return text;
-	if (type != LUA_TSTRING && type != LUA_TNUMBER)
-		luaL_error(L, "'%s' is a text, not a %s", name, luaL_typename(L, -1));
-	text.data = lua_tolstring(L, -1, &text.len);
-	return text;
+	struct slice text;
+
+	if (lua_getfield(L, 1, name) == LUA_TNUMBER)
+		text.data = lua_tolstring(L, -1, &text.len);
+	else
+		text = field_text(L, 1, name);
+	return text.data ? text : (struct slice){ "", 0 };
 }
 
 static void read_address(lua_State *L, struct schedule_message *m)
@@ -99,12 +74,9 @@ static void read_address(lua_State *L, struct schedule_message *m)
 static void read_numbers(lua_State *L, struct schedule_message *m)
 {
 	double delay_ms = 0;
+
 	if (lua_getfield(L, 1, "delay") == LUA_TSTRING) {
-		int64_t ms;
-		if (duration_parse(slice_from(lua_tostring(L, -1)), &ms) != TIDE_OK)
-			luaL_error(L, "'delay' is '%s'; write 250ms, 30s, 5m, 2h, 1d",
-				   lua_tostring(L, -1));
-		delay_ms = (double)ms;
+		delay_ms = (double)field_duration(L, 1, "delay");
 	} else if (!lua_isnil(L, -1)) {
 		delay_ms = lua_tonumber(L, -1);
 		if (lua_type(L, -1) != LUA_TNUMBER || !(delay_ms >= 0) ||
@@ -127,6 +99,7 @@ static void read_headers(lua_State *L, struct schedule_message *m)
 {
 	int type = lua_getfield(L, 1, "headers");
 	int headers = lua_gettop(L);
+
 	if (type == LUA_TNIL)
 		return;
 	if (type != LUA_TTABLE)
@@ -152,10 +125,15 @@ static void read_headers(lua_State *L, struct schedule_message *m)
 
 static int l_publish(lua_State *L)
 {
+	static const char *const fields[] = { "exchange", "key",   "payload",
+					      "headers",  "delay", "priority",
+					      NULL };
 	const struct schedule_broker *broker = broker_of(L);
 	struct schedule_message m = { .header_count = 0 };
 	struct error err;
-	check_message_fields(L);
+
+	luaL_checktype(L, 1, LUA_TTABLE);
+	field_check_names(L, 1, "a message", fields);
 	read_address(L, &m);
 	read_numbers(L, &m);
 	read_headers(L, &m);
@@ -164,15 +142,13 @@ static int l_publish(lua_State *L)
 	return 0;
 }
 
-/* ---- broker.queue (name)
- * --------------------------------------------------------------- */
-
 /* queue (name) -> { ready, delayed, unacked, buried, consumers }, or nil */
 static int l_queue(lua_State *L)
 {
 	const struct schedule_broker *broker = broker_of(L);
 	struct schedule_queue q;
 	struct slice name;
+
 	name.data = luaL_checklstring(L, 1, &name.len);
 	if (!broker->queue(broker->ctx, name, &q))
 		return 0;
@@ -195,6 +171,7 @@ void schedule_open(lua_State *L, struct engine *e)
 	static const luaL_Reg functions[] = { { "publish", l_publish },
 					      { "queue", l_queue },
 					      { NULL, NULL } };
+
 	lua_newtable(L);
 	lua_pushlightuserdata(L, e);
 	luaL_setfuncs(L, functions, 1);
@@ -202,13 +179,11 @@ void schedule_open(lua_State *L, struct engine *e)
 	lua_rawsetp(L, LUA_REGISTRYINDEX, &broker_key);
 }
 
-/* ---- the run
- * ------------------------------------------------------------------------------ */
-
 /* run (broker, { ms =, missed = }) */
 static int l_run(lua_State *L)
 {
 	const struct schedule_call *call = lua_touserdata(L, 1);
+
 	lua_rawgeti(L, LUA_REGISTRYINDEX, call->use->rule->functions[RULE_DECIDE]);
 	lua_rawgetp(L, LUA_REGISTRYINDEX, &broker_key);
 	lua_createtable(L, 0, 2);
@@ -224,13 +199,14 @@ int schedule_run(struct engine *e, struct slice name, const struct schedule_tick
 		 const struct schedule_broker *broker, struct error *err)
 {
 	struct rule *rule;
-	int status = generation_get(e->current, SCRIPT_SCHEDULE, name, &rule, err);
-	if (status != TIDE_OK)
-		return status;
+	int rc = generation_get(e->current, SCRIPT_SCHEDULE, name, &rule, err);
+
+	if (rc != TIDE_OK)
+		return rc;
 	const struct use use = { .rule = rule, .options = LUA_NOREF, .state = LUA_NOREF };
 	struct schedule_call call = { .use = &use, .tick = tick, .broker = broker };
 	e->schedule_call = &call;
-	status = use_decide(e, &(struct use_call){ &use, NULL, l_run, &call }, err);
+	rc = use_decide(e, &(struct use_call){ &use, NULL, l_run, &call }, err);
 	e->schedule_call = NULL;
-	return status;
+	return rc;
 }

@@ -1,8 +1,8 @@
 /* schedule.h: the scripts of schedule/, for the broker, which has the clock.
  *
- * The engine says which schedules there are and when they are due; the broker
- * calls their run. What a run publishes is handed to the broker one by one, and
- * stored by it when the run has ended well. */
+ * The engine lists the schedules and says when they are due. The broker calls their run.
+ * A run hands its messages to the broker one by one. The broker stores them when the run
+ * has succeeded. */
 #ifndef TIDE_RULES_ENGINE_SCHEDULE_H
 #define TIDE_RULES_ENGINE_SCHEDULE_H
 
@@ -18,7 +18,7 @@ struct schedule_info {
 	const struct schedule_spec *spec;
 };
 typedef void (*schedule_fn)(void *ctx, const struct schedule_info *info);
-/* All of them, inactive ones too, by name. */
+/* All schedules by name, inactive ones too. */
 void schedule_each(const struct engine *e, schedule_fn fn, void *ctx);
 
 struct schedule_message {
@@ -39,19 +39,18 @@ struct schedule_queue {
 /* What a script sees as `broker`. */
 struct schedule_broker {
 	void *ctx;
-	/* A message whose texts are good for the call; an error is raised in the script.
-	 */
+	/* The texts of the message are good for the call. The script gets the error. */
 	int (*publish)(void *ctx, const struct schedule_message *m, struct error *err);
-	/* False when there is no such queue. */
+	/* False: there is no such queue. */
 	bool (*queue)(void *ctx, struct slice name, struct schedule_queue *out);
 };
 
 struct schedule_tick {
 	int64_t ms;
-	uint64_t missed; /* earlier ticks that this one stands for */
+	uint64_t missed; /* earlier ticks that this one replaces */
 };
 
-/* TIDE_ENOTFOUND when there is no such script, TIDE_ERULE when it fails. */
+/* TIDE_ENOTFOUND: there is no such script. TIDE_ERULE: it fails. */
 TIDE_MUST_USE int schedule_run(struct engine *e, struct slice name,
 			       const struct schedule_tick *tick,
 			       const struct schedule_broker *broker, struct error *err);

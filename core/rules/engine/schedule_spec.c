@@ -5,27 +5,21 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/duration.h"
 #include "base/mem.h"
+#include "rules/sandbox/field.h"
 #include "rules/sandbox/source.h"
 
 #define CRON_MIN_MS 60000
 
-static const char *const keys[] = { "every",  "cron",  "missed", "jitter",
-				    "active", "vhost", NULL };
+const char *const schedule_spec_fields[SCHEDULE_SPEC_FIELDS] = { "every",  "cron",
+								 "missed", "jitter",
+								 "active", "vhost" };
+
 static const char *const missed_names[] = {
 	[SCHEDULE_SKIP] = "skip",
 	[SCHEDULE_ONCE] = "once",
 	[SCHEDULE_ALL] = "all",
 };
-
-bool schedule_spec_is_key(const char *key)
-{
-	for (int i = 0; keys[i]; i++)
-		if (strcmp(key, keys[i]) == 0)
-			return true;
-	return false;
-}
 
 const char *schedule_spec_missed_name(enum schedule_missed missed)
 {
@@ -41,34 +35,13 @@ void schedule_spec_free(struct schedule_spec *s)
 	mem_free(s);
 }
 
-/* ---- reading ---------------------------------------------------------------------- */
-
-/* A text or nil, which stays on the stack. */
-static const char *text_field(lua_State *L, int table, const char *key)
-{
-	int type = lua_getfield(L, table, key);
-	if (type == LUA_TNIL)
-		return NULL;
-	if (type != LUA_TSTRING)
-		luaL_error(L, "'%s' is a text, not a %s", key, luaL_typename(L, -1));
-	return lua_tostring(L, -1);
-}
-
-static int64_t duration_field(lua_State *L, int table, const char *key)
-{
-	const char *text = text_field(L, table, key);
-	int64_t ms = 0;
-	if (text && duration_parse(slice_from(text), &ms) != TIDE_OK)
-		luaL_error(L, "'%s' is '%s'; write 250ms, 30s, 5m, 2h, 1d", key, text);
-	return ms;
-}
-
 static void read_when(lua_State *L, int table, struct schedule_spec *out)
 {
 	struct error err;
 	char when[256];
-	const char *every = text_field(L, table, "every");
-	const char *cron = text_field(L, table, "cron");
+	const char *every = field_text(L, table, "every").data;
+	const char *cron = field_text(L, table, "cron").data;
+
 	if (!every == !cron)
 		luaL_error(L, "a schedule has either 'every' or 'cron'");
 	snprintf(when, sizeof(when), "%s %s", every ? "every" : "cron",
@@ -78,7 +51,7 @@ static void read_when(lua_State *L, int table, struct schedule_spec *out)
 		luaL_error(L, "'cron': %s", err.text);
 	if (cron)
 		return;
-	out->every_ms = duration_field(L, table, "every");
+	out->every_ms = field_duration(L, table, "every");
 	if (out->every_ms < SCHEDULE_EVERY_MIN_MS)
 		luaL_error(L, "'every' is %s; the least is %dms", every,
 			   SCHEDULE_EVERY_MIN_MS);
@@ -86,7 +59,8 @@ static void read_when(lua_State *L, int table, struct schedule_spec *out)
 
 static void read_missed(lua_State *L, int table, struct schedule_spec *out)
 {
-	const char *missed = text_field(L, table, "missed");
+	const char *missed = field_text(L, table, "missed").data;
+
 	out->missed = SCHEDULE_ONCE;
 	for (int i = SCHEDULE_SKIP; missed && i <= SCHEDULE_ALL; i++) {
 		if (strcmp(missed, missed_names[i]) == 0) {
@@ -100,30 +74,26 @@ static void read_missed(lua_State *L, int table, struct schedule_spec *out)
 
 static void read_vhost(lua_State *L, int table, struct schedule_spec *out)
 {
-	const char *vhost = text_field(L, table, "vhost");
-	if (vhost && !slice_is_name(slice_from(vhost)))
-		luaL_error(L, "'vhost' is '%s', which is no name", vhost);
-	out->vhost = mem_strdup(vhost ? vhost : "/");
+	struct slice vhost = field_text(L, table, "vhost");
+
+	if (vhost.data && !slice_is_name(vhost))
+		luaL_error(L, "'vhost' is '%s', which is no name", vhost.data);
+	out->vhost = mem_strdup(vhost.data ? vhost.data : "/");
 }
 
 void schedule_spec_read(lua_State *L, struct schedule_spec *out)
 {
 	int table = lua_gettop(L);
+
 	read_when(L, table, out);
 	read_missed(L, table, out);
 	read_vhost(L, table, out);
-	out->jitter_ms = duration_field(L, table, "jitter");
+	out->jitter_ms = field_duration(L, table, "jitter");
 	if (out->jitter_ms >= (out->every_ms ? out->every_ms : CRON_MIN_MS))
 		luaL_error(L, "'jitter' must be less than the time between two ticks");
-	int type = lua_getfield(L, table, "active");
-	if (type != LUA_TNIL && type != LUA_TBOOLEAN)
-		luaL_error(L, "'active' is true or false, not a %s",
-			   luaL_typename(L, -1));
-	out->is_active = type == LUA_TNIL || lua_toboolean(L, -1);
+	out->is_active = field_boolean(L, table, "active", true);
 	lua_settop(L, table);
 }
-
-/* ---- ticks ------------------------------------------------------------------------ */
 
 int64_t schedule_spec_next(const struct schedule_spec *s, int64_t after_unix_ms)
 {
@@ -143,6 +113,7 @@ int64_t schedule_spec_due(const struct schedule_spec *s, const char *name,
 			  int64_t tick_ms)
 {
 	struct buf text;
+
 	if (s->jitter_ms == 0)
 		return tick_ms;
 	buf_init(&text);

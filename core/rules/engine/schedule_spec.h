@@ -1,10 +1,10 @@
-/* schedule_spec.h: when a script of schedule/ is due: what it declares.
+/* schedule_spec.h: when a script of schedule/ is due, as it declares.
  *
  *   every = "5m"  or  cron = "0 6 * * mon-fri"
  *   missed = "once", jitter = "10s", active = true, vhost = "/"
  *
- * A tick is a point in time on a grid that does not depend on when the broker
- * was started: for `every` the multiples of the interval since 1970. */
+ * Ticks do not depend on when the broker was started. For `every` they are the multiples
+ * of the interval since 1970. */
 #ifndef TIDE_RULES_ENGINE_SCHEDULE_SPEC_H
 #define TIDE_RULES_ENGINE_SCHEDULE_SPEC_H
 
@@ -19,7 +19,7 @@
 enum schedule_missed { SCHEDULE_SKIP, SCHEDULE_ONCE, SCHEDULE_ALL };
 
 struct schedule_spec {
-	char *when; /* "every 5m", "cron 0 6 * * *": for people, and for comparing */
+	char *when;       /* "every 5m", "cron 0 6 * * *": to show and to compare */
 	int64_t every_ms; /* 0: `cron` holds */
 	struct cron cron;
 	enum schedule_missed missed;
@@ -28,20 +28,21 @@ struct schedule_spec {
 	bool is_active;
 };
 
-bool schedule_spec_is_key(const char *key);
-/* Read the script's table on the top of the stack into `out`, which is zeroed and
- * its owner's: a wrong declaration raises. */
+#define SCHEDULE_SPEC_FIELDS 6
+extern const char *const schedule_spec_fields[SCHEDULE_SPEC_FIELDS];
+
+/* Read the script's table on the top of the stack into `out`, which is zeroed and whose
+ * owner frees it. A wrong declaration raises. */
 void schedule_spec_read(lua_State *L, struct schedule_spec *out);
 /* Accepts NULL. */
 void schedule_spec_free(struct schedule_spec *s);
 
 const char *schedule_spec_missed_name(enum schedule_missed missed);
 
-/* The first tick after that time; the last one at or before it. 0: none. */
+/* The first tick after a time; the last tick at or before it. 0: none. */
 int64_t schedule_spec_next(const struct schedule_spec *s, int64_t after_unix_ms);
 int64_t schedule_spec_prev(const struct schedule_spec *s, int64_t at_unix_ms);
-/* When the tick is to be run: the jitter is chosen by schedule and tick, so that
- * a restart changes nothing. */
+/* When the tick runs. Schedule and tick choose the jitter: a restart changes nothing. */
 int64_t schedule_spec_due(const struct schedule_spec *s, const char *name,
 			  int64_t tick_ms);
 

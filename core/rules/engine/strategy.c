@@ -7,13 +7,13 @@
 #include "base/duration.h"
 #include "base/mem.h"
 #include "rules/api/api_msg.h"
-#include "engine.h"
+#include "strategy.h"
 #include "engine_private.h"
 #include "loads.h"
 #include "rules/api/view.h"
 
 struct strategy {
-	struct handle handle; /* first: handle_install casts */
+	struct handle handle;
 	strategy_load_fn *load;
 	const void *load_ctx;
 };
@@ -23,10 +23,11 @@ int strategy_create(struct engine *e, enum script_kind kind, struct slice name,
 		    struct error *err)
 {
 	struct strategy *s = mem_zalloc(sizeof(*s));
-	int status = handle_open(&s->handle, e, kind, name, options, user, err);
-	if (status != TIDE_OK) {
+	int rc = handle_open(&s->handle, e, kind, name, options, user, err);
+
+	if (rc != TIDE_OK) {
 		mem_free(s);
-		return status;
+		return rc;
 	}
 	*out = s;
 	return TIDE_OK;
@@ -61,13 +62,6 @@ uint64_t strategy_hash(const struct strategy *s)
 	return handle_use(&s->handle)->rule->hash;
 }
 
-void strategy_count_hit(struct strategy *s)
-{
-	s->handle.cache_hits++;
-}
-
-/* ---- queue and failure as scripts see them ------------------------------------- */
-
 static const struct queue_view *queue_of(const void *subject)
 {
 	return subject;
@@ -81,12 +75,14 @@ static const struct failure_view *failure_of(const void *subject)
 static void push_queue_vhost(lua_State *L, const void *subject)
 {
 	struct slice vhost = queue_of(subject)->vhost;
+
 	lua_pushlstring(L, vhost.len ? vhost.data : "", vhost.len);
 }
 
 static void push_queue_name(lua_State *L, const void *subject)
 {
 	struct slice name = queue_of(subject)->name;
+
 	lua_pushlstring(L, name.len ? name.data : "", name.len);
 }
 
@@ -143,9 +139,6 @@ void strategy_open(lua_State *L)
 	loads_open(L);
 }
 
-/* ---- the calls ----------------------------------------------------------------------
- */
-
 struct deciding {
 	const struct use *use;
 	struct decision_context *context;
@@ -178,6 +171,7 @@ static void call_script(lua_State *L, const struct deciding *d)
 static int refuse_result(lua_State *L, const struct deciding *d, const char *wanted)
 {
 	const struct rule *rule = d->use->rule;
+
 	script_set_place(script_state_of(L), rule->file, rule->decide_line);
 	return luaL_error(
 		L, "%s must return %s, not %s", rule_decide_name(rule->kind), wanted,
@@ -190,6 +184,7 @@ static int l_pick(lua_State *L)
 	struct deciding *d = lua_touserdata(L, 1);
 	int is_integer = 0;
 	lua_Integer shards = d->loads->shards;
+
 	lua_pushinteger(L, shards);
 	call_script(L, d);
 	lua_Integer picked = lua_tointegerx(L, -1, &is_integer);
@@ -204,6 +199,7 @@ static int l_pick(lua_State *L)
 static int l_rank(lua_State *L)
 {
 	struct deciding *d = lua_touserdata(L, 1);
+
 	view_push(L, &queue_type, d->queue);
 	call_script(L, d);
 	d->rank = lua_tonumber(L, -1);
@@ -221,6 +217,7 @@ static bool is_action(lua_State *L, struct deciding *d)
 			{ API_TIDE_DEAD_LETTER, RETRY_DEAD_LETTER },
 			{ API_TIDE_DROP, RETRY_DROP } };
 	const char *text = lua_tostring(L, -1);
+
 	for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++) {
 		if (strcmp(text, actions[i].text) == 0) {
 			d->retry.action = actions[i].action;
@@ -236,6 +233,7 @@ static int l_decide(lua_State *L)
 	static const char wanted[] = "a finite delay of 0 or more milliseconds, "
 				     "tide.BURY, tide.DEAD_LETTER or tide.DROP";
 	struct deciding *d = lua_touserdata(L, 1);
+
 	view_push(L, &failure_type, d->failure);
 	call_script(L, d);
 	if (lua_type(L, -1) == LUA_TSTRING && is_action(L, d))
@@ -267,10 +265,11 @@ int strategy_pick(struct strategy *s, const struct script_question *q, unsigned 
 	struct deciding d = { .context = q->context,
 			      .msg = { q->msg, 0 },
 			      .loads = &loads };
-	int status = decide(s, &d, l_pick, err);
-	if (status == TIDE_OK)
+	int rc = decide(s, &d, l_pick, err);
+
+	if (rc == TIDE_OK)
 		*shard = d.shard;
-	return status;
+	return rc;
 }
 
 int strategy_rank(struct strategy *s, const struct script_question *q,
@@ -279,10 +278,11 @@ int strategy_rank(struct strategy *s, const struct script_question *q,
 	struct deciding d = { .context = q->context,
 			      .msg = { q->msg, 0 },
 			      .queue = queue };
-	int status = decide(s, &d, l_rank, err);
-	if (status == TIDE_OK)
+	int rc = decide(s, &d, l_rank, err);
+
+	if (rc == TIDE_OK)
 		*rank = d.rank;
-	return status;
+	return rc;
 }
 
 int strategy_decide(struct strategy *s, const struct script_question *q,
@@ -292,8 +292,9 @@ int strategy_decide(struct strategy *s, const struct script_question *q,
 	struct deciding d = { .context = q->context,
 			      .msg = { q->msg, failure->attempts },
 			      .failure = failure };
-	int status = decide(s, &d, l_decide, err);
-	if (status == TIDE_OK)
+	int rc = decide(s, &d, l_decide, err);
+
+	if (rc == TIDE_OK)
 		*decision = d.retry;
-	return status;
+	return rc;
 }

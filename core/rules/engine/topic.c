@@ -15,6 +15,7 @@ static struct words words_of(struct slice text)
 static struct slice first(const struct words *w)
 {
 	const char *dot = memchr(w->rest.data, '.', w->rest.len);
+
 	return (struct slice){ w->rest.data,
 			       dot ? (size_t)(dot - w->rest.data) : w->rest.len };
 }
@@ -22,6 +23,7 @@ static struct slice first(const struct words *w)
 static void step(struct words *w)
 {
 	size_t len = first(w).len;
+
 	w->has_more = len < w->rest.len;
 	w->rest = slice_skip(w->rest, w->has_more ? len + 1 : len);
 }
@@ -33,6 +35,7 @@ bool topic_matches(struct slice pattern, struct slice key)
 	struct words p = words_of(pattern), k = words_of(key);
 	struct words after_many, taken_to;
 	bool has_many = false;
+
 	while (k.has_more || p.has_more) {
 		struct slice word = p.has_more ? first(&p) : (struct slice){ NULL, 0 };
 		if (p.has_more && slice_is(word, "#")) {

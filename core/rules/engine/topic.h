@@ -1,6 +1,5 @@
-/* topic.h: topic patterns in C, for the `match` of filters: words with dots
- * between them, `*` is one word, `#` any number. The grammar is that of
- * lua/tide/topic_trie.lua. */
+/* topic.h: topic patterns in C, for the `match` of filters. Dots separate words. `*` is
+ * one word, `#` any number. lua/tide/topic_trie.lua has the same grammar. */
 #ifndef TIDE_RULES_ENGINE_TOPIC_H
 #define TIDE_RULES_ENGINE_TOPIC_H
 
@@ -8,7 +7,7 @@
 
 #include "base/slice.h"
 
-/* Takes (words of the pattern) x (words of the key) steps at most. */
+/* At most (words of the pattern) x (words of the key) steps. */
 bool topic_matches(struct slice pattern, struct slice key);
 
 #endif

@@ -17,13 +17,6 @@ struct search {
 	void *ctx;
 };
 
-static bool ends_in(const char *text, const char *end)
-{
-	size_t text_len = strlen(text), end_len = strlen(end);
-
-	return text_len >= end_len && strcmp(text + text_len - end_len, end) == 0;
-}
-
 static bool is_in_folder(const char *path, const char *folder)
 {
 	size_t len = strlen(folder);
@@ -86,7 +79,7 @@ static void explain(const struct search *s, const char *path, struct buf *why)
 	else if (!folder && similar)
 		buf_printf(why, "is not loaded: %s scripts belong in %s/, not in %.*s/",
 			   similar, similar, (int)strcspn(path, "/"), path);
-	else if (!folder && ends_in(path, "/init" EXTENSION))
+	else if (!folder && slice_has_suffix(slice_from(path), "/init" EXTENSION))
 		explain_init(path, why);
 }
 
@@ -100,7 +93,7 @@ static void visit(const struct search *s, FTS *tree, FTSENT *entry, const char *
 		return;
 	}
 	buf_init(&why);
-	if (is_folder && ends_in(path, EXTENSION))
+	if (is_folder && slice_has_suffix(slice_from(path), EXTENSION))
 		buf_append_text(&why, "is a folder, but a script must be a file; nothing "
 				      "in it is loaded");
 	else if (!is_folder && script_kind_is_file(entry->fts_name))

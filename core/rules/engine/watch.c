@@ -55,9 +55,10 @@ static bool counts(const struct folder *f, const char *name)
 	return strcmp(strrchr(f->path, '/') + 1, name) == 0;
 }
 
-static void on_event(uv_fs_event_t *event, const char *name, int events, int status)
+static void on_event(uv_fs_event_t *event, const char *name, int events, int rc)
 {
 	struct folder *f = event->data;
+
 	if (!f->watch->is_closing && counts(f, name))
 		watch_poke(f->watch);
 }
@@ -67,6 +68,7 @@ void watch_poke(struct watch *w)
 	uint64_t now_ms = uv_now(w->loop);
 	uint64_t debounce_ms = (uint64_t)w->config.debounce_ms;
 	bool is_resting = uv_is_active((uv_handle_t *)&w->rest);
+
 	if (!is_resting)
 		w->since_ms = now_ms;
 	/* Starting a timer that runs starts it over: that is the debounce. */
@@ -99,6 +101,7 @@ static void on_folder_closed(uv_handle_t *handle)
 {
 	struct folder *f = handle->data;
 	struct watch *w = f->watch;
+
 	free_folder(f);
 	release(w);
 }
@@ -111,6 +114,7 @@ static void on_timer_closed(uv_handle_t *handle)
 static void forget_folders(struct watch *w)
 {
 	struct folder *f;
+
 	while ((f = TAILQ_FIRST(&w->folders))) {
 		TAILQ_REMOVE(&w->folders, f, link);
 		uv_close((uv_handle_t *)&f->event, on_folder_closed);
@@ -121,6 +125,7 @@ static void forget_folders(struct watch *w)
 static struct folder *find_folder(struct watch *w, const char *path)
 {
 	struct folder *f;
+
 	TAILQ_FOREACH (f, &w->folders, link)
 		if (strcmp(f->path, path) == 0)
 			return f;
@@ -129,32 +134,31 @@ static struct folder *find_folder(struct watch *w, const char *path)
 
 /* What cannot be watched (no permission, no more watches) is left out, and told of
  * once. */
-static void note_short(struct watch *w, const char *path, int status)
+static void note_short(struct watch *w, const char *path, int rc)
 {
 	if (w->is_short)
 		return;
 	w->is_short = true;
 	log_warn("rules: changes in %s and perhaps elsewhere are not noticed: %s; "
 		 "use RULES reload",
-		 path,
-		 status == UV_ENOSPC ? "there are too many folders"
-				     : uv_strerror(status));
+		 path, rc == UV_ENOSPC ? "there are too many folders" : uv_strerror(rc));
 }
 
 static int start_folder(struct watch *w, struct folder *f)
 {
-	int status = w->folder_count < FOLDERS_MAX ? uv_fs_event_init(w->loop, &f->event)
-						   : UV_ENOSPC;
-	if (status != 0) {
+	int rc = w->folder_count < FOLDERS_MAX ? uv_fs_event_init(w->loop, &f->event)
+					       : UV_ENOSPC;
+
+	if (rc != 0) {
 		free_folder(f);
-		return status;
+		return rc;
 	}
 	uv_unref((uv_handle_t *)&f->event);
 	w->open_handles++;
-	status = uv_fs_event_start(&f->event, on_event, f->path, 0);
-	if (status != 0) {
+	rc = uv_fs_event_start(&f->event, on_event, f->path, 0);
+	if (rc != 0) {
 		uv_close((uv_handle_t *)&f->event, on_folder_closed);
-		return status;
+		return rc;
 	}
 	w->folder_count++;
 	TAILQ_INSERT_TAIL(&w->folders, f, link);
@@ -164,26 +168,28 @@ static int start_folder(struct watch *w, struct folder *f)
 static int add_folder(struct watch *w, const char *path, struct folder **out)
 {
 	struct folder *f = mem_zalloc(sizeof(*f));
+
 	f->watch = w;
 	f->event.data = f;
 	f->path = mem_strdup(path);
-	int status = start_folder(w, f);
-	*out = status == 0 ? f : NULL;
-	if (status != 0 && status != UV_ENOENT && status != UV_ENOTDIR)
-		note_short(w, path, status);
-	return status;
+	int rc = start_folder(w, f);
+	*out = rc == 0 ? f : NULL;
+	if (rc != 0 && rc != UV_ENOENT && rc != UV_ENOTDIR)
+		note_short(w, path, rc);
+	return rc;
 }
 
 /* Watch all that is in a directory. False when this is done already, which ends the
  * way round links that lead to each other. */
-static bool add_whole(struct watch *w, const char *path, int *status)
+static bool add_whole(struct watch *w, const char *path, int *rc)
 {
 	struct folder *f = find_folder(w, path);
+
 	if (f && f->name_count == 0)
 		return false;
 	if (!f) {
-		*status = add_folder(w, path, &f);
-		return *status == 0;
+		*rc = add_folder(w, path, &f);
+		return *rc == 0;
 	}
 	for (size_t i = 0; i < f->name_count; i++)
 		mem_free(f->names[i]);
@@ -197,6 +203,7 @@ static void add_place(void *ctx, const char *dir, const char *name)
 	struct watch *w = ctx;
 	struct folder *f = find_folder(w, dir);
 	bool is_new = !f;
+
 	if ((is_new && add_folder(w, dir, &f) != 0) || (!is_new && f->name_count == 0) ||
 	    (!is_new && counts(f, name)))
 		return;
@@ -210,6 +217,7 @@ static void add_entry(struct watch *w, const char *dir, const char *name, int de
 {
 	char real[PATH_MAX];
 	struct stat st;
+
 	if (snprintf(real, sizeof(real), "%s/%s", dir, name) >= (int)sizeof(real) ||
 	    lstat(real, &st) != 0)
 		return;
@@ -223,9 +231,10 @@ static void add_entry(struct watch *w, const char *dir, const char *name, int de
 /* Watch a directory, which is no link, and the folders in it. */
 static void add_tree(struct watch *w, const char *path, int depth)
 {
-	int status = 0;
+	int rc = 0;
 	struct dirent *entry;
-	if (!add_whole(w, path, &status))
+
+	if (!add_whole(w, path, &rc))
 		return;
 	DIR *dir = opendir(path);
 	while (dir && (entry = readdir(dir)))
@@ -240,6 +249,7 @@ static int add_dir(struct watch *w, const char *path)
 {
 	char here[PATH_MAX], real[PATH_MAX];
 	size_t before = w->folder_count;
+
 	if (!getcwd(here, sizeof(here)))
 		return UV_ENOENT;
 	if (links_follow(here, path, add_place, w, real))
@@ -249,12 +259,13 @@ static int add_dir(struct watch *w, const char *path)
 
 static int add_all(struct watch *w)
 {
-	int status = 0;
-	for (int i = 0; i < WATCH_DIRS_MAX && status == 0; i++) {
+	int rc = 0;
+
+	for (int i = 0; i < WATCH_DIRS_MAX && rc == 0; i++) {
 		if (w->config.dirs[i])
-			status = add_dir(w, w->config.dirs[i]);
+			rc = add_dir(w, w->config.dirs[i]);
 	}
-	return status;
+	return rc;
 }
 
 void watch_renew(struct watch *w)
@@ -266,6 +277,7 @@ void watch_renew(struct watch *w)
 static void on_rest(uv_timer_t *timer)
 {
 	struct watch *w = timer->data;
+
 	watch_renew(w);
 	w->config.on_change(w->config.ctx);
 }
@@ -273,6 +285,7 @@ static void on_rest(uv_timer_t *timer)
 int watch_open(struct watch **out, uv_loop_t *loop, const struct watch_config *config)
 {
 	struct watch *w = mem_zalloc(sizeof(*w));
+
 	w->loop = loop;
 	w->config = *config;
 	TAILQ_INIT(&w->folders);

@@ -1,12 +1,13 @@
-/* watch.h: tells when something changed in a directory, after it came to rest.
+/* watch.h: reports a change in directories, after it has come to rest.
  *
- * Watched are the directory, its folders to a depth of WATCH_DEPTH_MAX, and what
- * symbolic links in them lead to, files or folders; besides each link on the way
- * there, and on the way to the directory, so that a link that is switched is
- * noticed wherever it is (`current` in releases/current/rules, `..data` of a
- * Kubernetes volume). Names that begin with a dot are left out, unless a link leads
- * to them. Events within `debounce_ms` of each other are one. The watches are set
- * anew after each event, before it is told: what changes later is an event again. */
+ * Watched are the directory, its folders to a depth of WATCH_DEPTH_MAX, and the files or
+ * folders that symbolic links in them lead to. Each link on the way there, and on the way
+ * to the directory, is watched too: a switched link is noticed wherever it is (`current`
+ * in releases/current/rules, `..data` of a Kubernetes volume). Names that begin with a
+ * dot are left out, unless a link leads to them.
+ *
+ * Events within `debounce_ms` of each other are one. After each event the watches are set
+ * anew, then it is reported. A later change is another event. */
 #ifndef TIDE_RULES_ENGINE_WATCH_H
 #define TIDE_RULES_ENGINE_WATCH_H
 
@@ -17,7 +18,7 @@
 #include "base/error.h"
 
 #define WATCH_DIRS_MAX 2
-#define WATCH_DEPTH_MAX 8 /* folders in folders */
+#define WATCH_DEPTH_MAX 8 /* folders in folders; bounds the recursion */
 
 struct watch;
 
@@ -28,15 +29,15 @@ struct watch_config {
 	void *ctx;
 };
 
-/* libuv's error when a directory cannot be watched at all; the watch is open all
- * the same, and has to be closed. It keeps no loop alive. */
+/* libuv's error when a directory cannot be watched at all. The watch is open even then,
+ * and must be closed. It keeps no loop alive. */
 TIDE_MUST_USE int watch_open(struct watch **out, uv_loop_t *loop,
 			     const struct watch_config *config);
-/* As if something had changed just now. */
+/* Act as if something had changed now. */
 void watch_poke(struct watch *w);
-/* Set the watches anew, as after an event: before files are read for another reason. */
+/* Set the watches anew, as after an event, before files are read for another reason. */
 void watch_renew(struct watch *w);
-/* on_change is not called any more; on_closed is, from the loop. */
+/* on_change is not called again. on_closed is called from the loop. */
 void watch_close(struct watch *w, void (*on_closed)(void *ctx), void *ctx);
 
 #endif

@@ -5,6 +5,7 @@
 static void turn_window(struct breaker *b, int64_t now_ms)
 {
 	int64_t age_ms = now_ms - b->half_ms;
+
 	if (age_ms < HALF_MS)
 		return;
 	bool is_fresh = age_ms < 2 * (int64_t)HALF_MS;
@@ -18,6 +19,7 @@ static bool has_too_many(const struct breaker *b)
 {
 	uint64_t calls = (uint64_t)b->calls[0] + b->calls[1];
 	uint64_t errors = (uint64_t)b->errors[0] + b->errors[1];
+
 	return calls >= BREAKER_CALLS && errors * 2 >= calls;
 }
 

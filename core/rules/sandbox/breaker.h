@@ -1,12 +1,12 @@
-/* breaker.h: keeps a script that fails again and again from being called.
+/* breaker.h: a circuit breaker, which stops calling a script that keeps failing.
  *
- * When half of its last calls have failed (BREAKER_CALLS of them at least, within
- * BREAKER_WINDOW_MS), the circuit opens: calls fail at once, with the same
- * consequences as a failure, and cost nothing. After a rest it is half-open: one
- * call is tried, which closes it or opens it for another rest. A new generation
- * begins closed.
+ * The circuit opens when half of the calls within BREAKER_WINDOW_MS have failed, and
+ * there were at least BREAKER_CALLS. While it is open, calls fail at once. They have the
+ * consequences of a failure and cost nothing. After a rest the circuit is half-open: one
+ * call is tried, and closes it or starts another rest. A new generation starts with a
+ * closed circuit.
  *
- * Time is monotonic, in milliseconds, and an argument. */
+ * Time is an argument: monotonic, in milliseconds. */
 #ifndef TIDE_RULES_SANDBOX_BREAKER_H
 #define TIDE_RULES_SANDBOX_BREAKER_H
 
@@ -17,12 +17,12 @@
 #define BREAKER_WINDOW_MS 10000
 #define BREAKER_REST_MS 5000
 
-/* All zeroes is a closed one. */
+/* All zeroes: closed. */
 struct breaker {
 	bool is_open;
-	int64_t opened_ms;     /* or when the last trial failed */
-	int64_t since_unix_ms; /* when it opened first */
-	/* The window is two halves, the older of which is forgotten as a whole. */
+	int64_t opened_ms;     /* the start of the rest */
+	int64_t since_unix_ms; /* when it opened; later rests do not change it */
+	/* The window has two halves. The older one is forgotten as a whole. */
 	int64_t half_ms;
 	uint32_t calls[2], errors[2];
 };
@@ -34,8 +34,8 @@ static inline bool breaker_allows(const struct breaker *b, int64_t now_ms,
 	return !b->is_open || now_ms - b->opened_ms >= rest_ms;
 }
 
-/* It has been called. True when the circuit opened or closed by that; one that
- * stays open after a trial has not changed. */
+/* Count a call. Did the circuit open or close? It does neither when the call of a
+ * half-open circuit fails. */
 bool breaker_count(struct breaker *b, bool has_failed, int64_t now_ms);
 
 /* "closed", "open", "half-open" */

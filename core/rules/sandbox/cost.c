@@ -4,6 +4,7 @@
 uint64_t cost_quantile_ns(const struct cost *c, double share)
 {
 	uint64_t total = 0, before = 0;
+
 	for (int i = 0; i < COST_BUCKETS; i++)
 		total += c->buckets[i];
 	double wanted = share * (double)total;

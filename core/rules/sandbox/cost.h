@@ -6,8 +6,8 @@
 
 #include "base/json.h"
 
-/* Bucket n has what took at least 2^n nanoseconds and less than 2^(n+1); the last
- * one, a minute, has all that took longer. */
+/* Bucket n counts calls of at least 2^n nanoseconds and less than 2^(n+1). The last one,
+ * about a minute, also counts longer calls. */
 #define COST_BUCKETS 36
 
 struct cost {
@@ -23,12 +23,12 @@ static inline void cost_add(struct cost *c, uint64_t ns)
 		c->max_ns = ns;
 }
 
-/* What `share` (0..1) of the calls did not take longer than, to the accuracy of
- * a bucket; 0 without calls. */
+/* The time that `share` (0..1) of the calls did not exceed, as the bound of a bucket. 0
+ * without calls. */
 uint64_t cost_quantile_ns(const struct cost *c, double share);
 
-/* Members p50_ns, p99_ns, max_ns and "histogram": pairs of a lower bound in
- * nanoseconds and a count, without those that are empty. */
+/* Members p50_ns, p99_ns, max_ns and "histogram": for each bucket that is not empty its
+ * lower bound in nanoseconds and its count. */
 void cost_write(const struct cost *c, struct json *out);
 
 #endif

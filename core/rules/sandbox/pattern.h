@@ -1,19 +1,17 @@
-/* pattern.h: Lua's pattern language with a budget.
+/* pattern.h: the pattern functions of Lua's string library, with a budget.
  *
- * Lua's own matcher is a C function that nothing interrupts: a pattern of a few
- * dozen bytes can keep it busy for longer than the universe. This one has the
- * language of section 6.4.1 of the manual, and counts what it does.
+ * Why not Lua's own: its matcher is a C function, and no hook interrupts it. A pattern of
+ * a few dozen bytes can keep it busy for years. This matcher has the language of section
+ * 6.4.1 of the manual, and counts its steps.
  *
- * A pattern is compiled into a row of items, one after the other: there are no
- * alternatives, so a pattern is a straight line. Going back means going to the
- * nearest item with a repetition before, and what lies behind that item is done
- * anew. Hence the memory of a match is one choice for each repetition, whatever
- * the subject is, and captures need not be restored: those before the item stay
- * as they are, those after it are set again before they are read. There is no
- * recursion.
+ * A pattern is compiled into a row of items. There are no alternatives. To go back is to
+ * go to the nearest repetition before; what follows it is matched again. A match
+ * therefore needs one choice for each repetition, whatever the subject is, and no
+ * recursion. Captures need no restoring: those before the repetition stay, those behind
+ * it are set again before they are read.
  *
- * Wrong patterns are refused when they are compiled, also in parts that a match
- * would not have come to. */
+ * A wrong pattern is refused when it is compiled, even if the match would not reach the
+ * wrong part. */
 #ifndef TIDE_RULES_SANDBOX_PATTERN_H
 #define TIDE_RULES_SANDBOX_PATTERN_H
 
@@ -21,8 +19,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The steps that a call has; for each byte of the subject it gets some more, so
- * that one pass over a large payload is no matter. A step is about 1 to 3 ns. */
+/* The steps of one call, of 1 to 3 ns each. Each byte of the subject adds some, enough
+ * for one pass over a large payload. */
 #define PATTERN_STEPS 1000000
 #define PATTERN_STEPS_PER_BYTE 32
 
@@ -79,7 +77,7 @@ struct pattern_capture {
 
 #define PATTERN_SMALL 24
 
-/* A compiled pattern; short ones are compiled without an allocation. */
+/* A compiled pattern. A short one needs no allocation. */
 struct pattern {
 	struct pattern_item *items;
 	struct pattern_choice *choices;
@@ -101,30 +99,24 @@ struct pattern_match {
 	struct pattern_capture captures[PATTERN_CAPTURES_MAX];
 };
 
-/* Compile, or raise. For a long pattern a userdata is pushed, which must stay on
- * the stack for as long as the pattern is used; else nil is. */
+/* Compile, or raise. Pushes a userdata for a long pattern, else nil. It must stay on the
+ * stack while the pattern is used. */
 void pattern_compile(lua_State *L, struct pattern *p, const char *text, size_t len,
 		     bool has_anchor);
 
 void pattern_match_init(struct pattern_match *m, lua_State *L, const char *function,
 			const char *subject, size_t len);
-/* Where the match that begins at `at` ends; NULL when there is none. Raises when
- * the call's steps, or its time, are used up. */
-const char *pattern_match_at(struct pattern_match *m, const struct pattern *p,
-			     const char *at);
-/* The first match at `*at` or behind it, which `*at` is set to. */
+/* The end of the first match at `*at` or behind it, NULL when there is none. `*at` is set
+ * to its begin. Raises when the call has used up its steps or its time. */
 const char *pattern_match_search(struct pattern_match *m, const struct pattern *p,
 				 const char **at);
-/* Take `steps` from the budget, for work done beside the matching. */
+/* Take `steps` from the budget, for work beside the matching. */
 void pattern_match_spend(struct pattern_match *m, size_t steps);
 
-/* The class that a letter names (a, d, ...), upper case or lower, as bits of
- * pattern_compile_classes; 0 when it names none. */
-uint16_t pattern_class(unsigned char letter);
+/* The classes of each byte, as bits: those that %a, %d, ... name. */
 extern const uint16_t pattern_compile_classes[256];
 
-/* Put find, match, gmatch and gsub in the place of the originals in the table
- * at `idx`. */
+/* Replace find, match, gmatch and gsub in the table at `idx`. */
 void pattern_lib_install(lua_State *L, int idx);
 
 #endif

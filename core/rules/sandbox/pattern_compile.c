@@ -4,8 +4,6 @@
 
 #include "pattern.h"
 
-/* ---- classes ------------------------------------------------------------------- */
-
 enum {
 	ALPHA = 1 << 0,
 	CNTRL = 1 << 1,
@@ -35,7 +33,7 @@ const uint16_t pattern_compile_classes[256] = {
 	[127] = CNTRL,
 };
 
-uint16_t pattern_class(unsigned char letter)
+static uint16_t class_of(unsigned char letter)
 {
 	switch (tolower(letter)) {
 	case 'a':
@@ -63,8 +61,6 @@ uint16_t pattern_class(unsigned char letter)
 	}
 }
 
-/* ---- sets ------------------------------------------------------------------------ */
-
 struct compiler {
 	lua_State *L;
 	struct pattern *out;
@@ -82,8 +78,9 @@ static void set_add(struct pattern_set *set, unsigned char byte)
 
 static void set_add_class(struct pattern_set *set, unsigned char letter)
 {
-	uint16_t class = pattern_class(letter);
+	uint16_t class = class_of(letter);
 	bool is_negated = isupper(letter) != 0;
+
 	if (!class) {
 		set_add(set, letter);
 		return;
@@ -111,6 +108,7 @@ static const char *end_of_set(struct compiler *c, const char *p)
 static void compile_set(struct compiler *c, struct pattern_item *item)
 {
 	struct pattern_set *set = &c->out->sets[c->out->set_count++];
+
 	*set = (struct pattern_set){ { 0 } };
 	item->test = PATTERN_TEST_SET;
 	item->set = set;
@@ -133,11 +131,10 @@ static void compile_set(struct compiler *c, struct pattern_item *item)
 	c->p = end + 1;
 }
 
-/* ---- items ------------------------------------------------------------------------- */
-
 static struct pattern_item *add_item(struct compiler *c, enum pattern_op op)
 {
 	struct pattern_item *item = &c->out->items[c->out->item_count++];
+
 	*item = (struct pattern_item){ .op = (uint8_t)op };
 	return item;
 }
@@ -145,6 +142,7 @@ static struct pattern_item *add_item(struct compiler *c, enum pattern_op op)
 static void compile_repetition(struct compiler *c, struct pattern_item *item)
 {
 	char sign = c->p < c->end ? *c->p : '\0';
+
 	if (sign == '*' || sign == '+' || sign == '?') {
 		item->op = PATTERN_MANY;
 		item->min = sign == '+';
@@ -161,6 +159,7 @@ static void compile_single(struct compiler *c)
 {
 	struct pattern_item *item = add_item(c, PATTERN_ONE);
 	unsigned char byte = (unsigned char)*c->p++;
+
 	item->test = PATTERN_TEST_BYTE;
 	item->byte = byte;
 	if (byte == '.') {
@@ -169,7 +168,7 @@ static void compile_single(struct compiler *c)
 		compile_set(c, item);
 	} else if (byte == '%') {
 		item->byte = (unsigned char)*c->p++;
-		item->class = pattern_class(item->byte);
+		item->class = class_of(item->byte);
 		item->is_negated = isupper(item->byte) != 0;
 		if (item->class)
 			item->test = PATTERN_TEST_CLASS;
@@ -181,6 +180,7 @@ static void compile_open(struct compiler *c)
 {
 	unsigned number = c->out->captures;
 	bool is_position = c->p + 1 < c->end && c->p[1] == ')';
+
 	if (number == PATTERN_CAPTURES_MAX)
 		luaL_error(c->L, "too many captures");
 	c->out->captures++;
@@ -205,6 +205,7 @@ static void compile_close(struct compiler *c)
 static void compile_again(struct compiler *c, char digit)
 {
 	int number = digit - '1';
+
 	if (number < 0 || number >= (int)c->out->captures || c->state[number] == IS_OPEN)
 		luaL_error(c->L, "invalid capture index %%%d in the pattern", number + 1);
 	add_item(c, PATTERN_AGAIN)->capture = (uint8_t)number;
@@ -284,6 +285,7 @@ void pattern_compile(lua_State *L, struct pattern *p, const char *text, size_t l
 		     bool has_anchor)
 {
 	struct compiler c = { .L = L, .out = p, .p = text, .end = text + len };
+
 	/* A longer one would need more memory than all scripts together have. */
 	if (len > 1024 * 1024)
 		luaL_error(L, "the pattern is over %d bytes", 1024 * 1024);

@@ -6,8 +6,6 @@
 #include "pattern.h"
 #include "script.h"
 
-/* ---- what they share ------------------------------------------------------------ */
-
 /* One capture, or the whole match where the pattern has none. */
 static void push_capture(const struct pattern_match *m, const struct pattern *p,
 			 unsigned number, const char *from, const char *to)
@@ -30,6 +28,7 @@ static int push_captures(const struct pattern_match *m, const struct pattern *p,
 			 const char *from, const char *to)
 {
 	unsigned count = p->captures ? p->captures : 1;
+
 	luaL_checkstack(m->L, (int)count, "too many captures");
 	for (unsigned i = 0; i < count; i++)
 		push_capture(m, p, i, from, to);
@@ -41,14 +40,13 @@ static int push_captures(const struct pattern_match *m, const struct pattern *p,
 static size_t read_init(lua_State *L, int idx, size_t len)
 {
 	lua_Integer init = luaL_optinteger(L, idx, 1);
+
 	if (init > 0)
 		return (size_t)init - 1;
 	if (init == 0 || init < -(lua_Integer)len)
 		return 0;
 	return len - (size_t)-init;
 }
-
-/* ---- find and match ------------------------------------------------------------- */
 
 static bool is_plain(const char *text, size_t len)
 {
@@ -64,6 +62,7 @@ static int search(lua_State *L, const char *function, bool is_find)
 	struct pattern p;
 	struct pattern_match m;
 	size_t len, pattern_len;
+
 	script_check(L);
 	const char *text = luaL_checklstring(L, 1, &len);
 	const char *pattern = luaL_checklstring(L, 2, &pattern_len);
@@ -104,8 +103,6 @@ static int l_match(lua_State *L)
 	return search(L, "string.match", false);
 }
 
-/* ---- gmatch --------------------------------------------------------------------- */
-
 struct iteration {
 	struct pattern pattern;
 	const char *at;
@@ -120,6 +117,7 @@ static int l_next(lua_State *L)
 	struct pattern_match m;
 	size_t len;
 	const char *text = lua_tolstring(L, lua_upvalueindex(1), &len);
+
 	script_check(L);
 	pattern_match_init(&m, L, "string.gmatch", text, len);
 	while (it->at <= m.end) {
@@ -141,6 +139,7 @@ static int l_next(lua_State *L)
 static int l_gmatch(lua_State *L)
 {
 	size_t len, pattern_len;
+
 	script_check(L);
 	const char *text = luaL_checklstring(L, 1, &len);
 	const char *pattern = luaL_checklstring(L, 2, &pattern_len);
@@ -153,8 +152,6 @@ static int l_gmatch(lua_State *L)
 	lua_pushcclosure(L, l_next, 4);
 	return 1;
 }
-
-/* ---- gsub ------------------------------------------------------------------------ */
 
 struct substitution {
 	struct pattern pattern;
@@ -169,6 +166,7 @@ static void add_text(struct substitution *s, const char *from, const char *to)
 	lua_State *L = s->match.L;
 	size_t len;
 	const char *text = lua_tolstring(L, 3, &len), *end = text + len, *percent;
+
 	pattern_match_spend(&s->match, len / 16);
 	for (; (percent = memchr(text, '%', (size_t)(end - text))); text = percent + 2) {
 		pattern_match_spend(&s->match, 2);
@@ -195,6 +193,7 @@ static void add_text(struct substitution *s, const char *from, const char *to)
 static bool add_value(struct substitution *s, const char *from, const char *to)
 {
 	lua_State *L = s->match.L;
+
 	if (s->type == LUA_TFUNCTION) {
 		lua_pushvalue(L, 3);
 		lua_call(L, push_captures(&s->match, &s->pattern, from, to), 1);
@@ -230,6 +229,7 @@ static lua_Integer substitute(struct substitution *s, lua_Integer max, bool *has
 	struct pattern_match *m = &s->match;
 	const char *at = m->subject, *last = NULL;
 	lua_Integer count = 0;
+
 	while (count < max) {
 		const char *from = at;
 		const char *end = pattern_match_search(m, &s->pattern, &from);
@@ -260,6 +260,7 @@ static int l_gsub(lua_State *L)
 	bool has_changed = false;
 	const char *text = luaL_checklstring(L, 1, &len);
 	const char *pattern = luaL_checklstring(L, 2, &pattern_len);
+
 	s.type = lua_type(L, 3);
 	luaL_argexpected(L,
 			 s.type == LUA_TNUMBER || s.type == LUA_TSTRING ||
@@ -284,6 +285,7 @@ void pattern_lib_install(lua_State *L, int idx)
 		{ "find", l_find },   { "gmatch", l_gmatch }, { "gsub", l_gsub },
 		{ "match", l_match }, { NULL, NULL },
 	};
+
 	lua_pushvalue(L, idx);
 	luaL_setfuncs(L, functions, 0);
 	lua_pop(L, 1);

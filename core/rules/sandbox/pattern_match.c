@@ -50,12 +50,10 @@ void pattern_match_spend(struct pattern_match *m, size_t steps)
 	spend(m, (ptrdiff_t)steps);
 }
 
-/* ---- characters ---------------------------------------------------------------------
- */
-
 static inline bool is_in_set(const struct pattern_item *item, unsigned char byte)
 {
 	bool is_in = (item->set->bits[byte >> 5] >> (byte & 31)) & 1;
+
 	return is_in != item->is_negated;
 }
 
@@ -67,6 +65,7 @@ static inline bool is_in_class(const struct pattern_item *item, unsigned char by
 static inline bool takes(const struct pattern_item *item, const char *at)
 {
 	unsigned char byte = (unsigned char)*at;
+
 	switch (item->test) {
 	case PATTERN_TEST_BYTE:
 		return item->byte == byte;
@@ -100,13 +99,11 @@ static const char *pass(const struct pattern_item *item, const char *at, const c
 	}
 }
 
-/* ---- items that are no characters; each NULL when it does not match -------------------
- */
-
 static const char *match_again(struct pattern_match *m, const struct pattern_item *item,
 			       const char *at)
 {
 	const struct pattern_capture *capture = &m->captures[item->capture];
+
 	if (!capture->end)
 		return NULL;
 	ptrdiff_t len = capture->end - capture->start;
@@ -121,6 +118,7 @@ static const char *match_balance(struct pattern_match *m, const struct pattern_i
 {
 	size_t depth = 0;
 	const char *p = at;
+
 	if (at == m->end || (unsigned char)*at != item->byte)
 		return NULL;
 	for (; p < m->end; p++) {
@@ -143,6 +141,7 @@ static bool match_frontier(const struct pattern_match *m, const struct pattern_i
 {
 	unsigned char before = at == m->subject ? 0 : (unsigned char)at[-1];
 	unsigned char here = at == m->end ? 0 : (unsigned char)*at;
+
 	return !is_in_set(item, before) && is_in_set(item, here);
 }
 
@@ -150,6 +149,7 @@ static const char *match_other(struct pattern_match *m, const struct pattern_ite
 			       const char *at)
 {
 	struct pattern_capture *capture = &m->captures[item->capture];
+
 	switch (item->op) {
 	case PATTERN_OPEN:
 		*capture = (struct pattern_capture){ at, at };
@@ -171,9 +171,6 @@ static const char *match_other(struct pattern_match *m, const struct pattern_ite
 	}
 }
 
-/* ---- the match
- * --------------------------------------------------------------------------- */
-
 /* Take as many as there are; that it might be fewer is a choice. */
 static const char *take_many(struct pattern_match *m, const struct pattern_item *item,
 			     const char *at, struct pattern_choice **top)
@@ -181,6 +178,7 @@ static const char *take_many(struct pattern_match *m, const struct pattern_item 
 	const char *end = item->is_single && at < m->end ? at + 1 : m->end;
 	const char *last = pass(item, at, end);
 	const char *low = at + item->min;
+
 	spend(m, last - at);
 	if (last < low)
 		return NULL;
@@ -199,11 +197,12 @@ static const char *choose_again(struct pattern_match *m, struct pattern_choice *
 	return ++choice->at;
 }
 
-const char *pattern_match_at(struct pattern_match *m, const struct pattern *p,
-			     const char *at)
+static const char *match_at(struct pattern_match *m, const struct pattern *p,
+			    const char *at)
 {
 	const struct pattern_item *item = p->items;
 	struct pattern_choice *top = p->choices;
+
 	while (item->op != PATTERN_END) {
 		spend(m, 1);
 		switch (item->op) {
@@ -236,8 +235,9 @@ const char *pattern_match_search(struct pattern_match *m, const struct pattern *
 				 const char **at)
 {
 	const struct pattern_item *first = p->items;
+
 	if (p->is_anchored)
-		return pattern_match_at(m, p, *at);
+		return match_at(m, p, *at);
 	bool has_first_byte =
 		first->op == PATTERN_ONE && first->test == PATTERN_TEST_BYTE;
 	for (const char *from = *at; from <= m->end; from++) {
@@ -249,7 +249,7 @@ const char *pattern_match_search(struct pattern_match *m, const struct pattern *
 				return NULL;
 			from = next;
 		}
-		const char *end = pattern_match_at(m, p, from);
+		const char *end = match_at(m, p, from);
 		if (end) {
 			*at = from;
 			return end;

@@ -19,8 +19,6 @@ static int l_checked(lua_State *L)
 	return safe_lib_call_original(L);
 }
 
-/* ---- errors --------------------------------------------------------------------- */
-
 /* The hook of an overrun raises at each instruction anyway; this check spares a
  * script that catches it the instructions in between. */
 static int l_pcall(lua_State *L)
@@ -37,6 +35,7 @@ static int l_pcall(lua_State *L)
 static int l_handle(lua_State *L)
 {
 	const struct script_state *s = script_state_of(L);
+
 	if (s->fault[0] || watchdog_has_fired(s->watchdog))
 		return 1;
 	lua_pushvalue(L, lua_upvalueindex(1));
@@ -53,8 +52,6 @@ static int l_xpcall(lua_State *L)
 	lua_replace(L, 2);
 	return l_pcall(L);
 }
-
-/* ---- iterating ------------------------------------------------------------------- */
 
 /* As the library's, which gives its own `next` away: that one looks at no budget. */
 static int l_next(lua_State *L)
@@ -83,11 +80,10 @@ static int l_pairs(lua_State *L)
 	return 3;
 }
 
-/* ---- strings --------------------------------------------------------------------- */
-
 static int l_rep(lua_State *L)
 {
 	size_t len, separator_len = 0;
+
 	script_check(L);
 	luaL_checklstring(L, 1, &len);
 	lua_Integer n = luaL_checkinteger(L, 2);
@@ -103,6 +99,7 @@ static int l_rep(lua_State *L)
 static size_t text_bytes(lua_State *L)
 {
 	size_t sum = 0;
+
 	for (int i = lua_gettop(L); i > 0; i--)
 		sum += lua_type(L, i) == LUA_TSTRING ? lua_rawlen(L, i) : 0;
 	return sum;
@@ -112,6 +109,7 @@ static size_t text_bytes(lua_State *L)
 static int l_pack(lua_State *L)
 {
 	unsigned long long sum = 0;
+
 	script_check(L);
 	const char *format = luaL_checkstring(L, 1);
 	for (char *end; *format; format++) {
@@ -156,6 +154,7 @@ static int l_of_numbers(lua_State *L)
 static bool is_simple_format(lua_State *L)
 {
 	int top = lua_gettop(L);
+
 	for (int i = 2; i <= top && i <= FORMAT_ARGUMENTS; i++) {
 		bool has_type =
 			lua_type(L, i) == LUA_TTABLE || lua_type(L, i) == LUA_TUSERDATA;
@@ -172,6 +171,7 @@ static size_t push_conversion(lua_State *L, const char *at, const char *end, int
 			      int arguments)
 {
 	size_t len = 1 + strspn(at + 1, "-+#0 .123456789");
+
 	len += at + len < end;
 	if (arg > arguments)
 		luaL_argerror(L, arg, "no value");
@@ -191,6 +191,7 @@ static int l_format(lua_State *L)
 	luaL_Buffer out;
 	size_t len;
 	int arg = 1;
+
 	script_check(L);
 	if (is_simple_format(L))
 		return safe_lib_call_original(L);
@@ -219,9 +220,6 @@ static int l_format(lua_State *L)
 	luaL_pushresult(&out);
 	return 1;
 }
-
-/* ---- putting them in place ----------------------------------------------------------
- */
 
 void safe_lib_wrap(lua_State *L, int idx, const char *name, lua_CFunction function)
 {
@@ -259,6 +257,7 @@ static void install_string(lua_State *L, int idx)
 void safe_lib_install(lua_State *L, int idx)
 {
 	static const char *const libraries[] = { "string", "table", "math", "utf8" };
+
 	/* The special ones first, each with its original; then all that are left. */
 	safe_lib_wrap(L, idx, "pcall", l_pcall);
 	safe_lib_wrap(L, idx, "xpcall", l_xpcall);

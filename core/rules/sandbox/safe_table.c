@@ -13,6 +13,7 @@ static void check_elements(lua_State *L, lua_Integer from, lua_Integer to)
 {
 	bool is_over =
 		to > from && (lua_Unsigned)to - (lua_Unsigned)from >= SAFE_TABLE_MAX;
+
 	if (is_over)
 		luaL_error(L, "more than %d elements at once", SAFE_TABLE_MAX);
 }
@@ -45,6 +46,7 @@ static int l_insert(lua_State *L)
 	lua_Integer end = (lua_Integer)((lua_Unsigned)length(L, 1) + 1);
 	lua_Integer at = end;
 	int arguments = lua_gettop(L);
+
 	if (arguments < 2 || arguments > 3)
 		return luaL_error(L, "wrong number of arguments to 'insert'");
 	if (arguments == 3) {
@@ -65,6 +67,7 @@ static int l_remove(lua_State *L)
 {
 	lua_Integer end = length(L, 1);
 	lua_Integer at = luaL_optinteger(L, 2, end);
+
 	if (at != end)
 		luaL_argcheck(L, (lua_Unsigned)at - 1 <= (lua_Unsigned)end, 2,
 			      "position out of bounds");
@@ -85,6 +88,7 @@ static int l_move(lua_State *L)
 	lua_Integer to = luaL_checkinteger(L, 3);
 	lua_Integer at = luaL_checkinteger(L, 4);
 	int into = lua_isnoneornil(L, 5) ? 1 : 5;
+
 	check_list(L, 1);
 	check_list(L, into);
 	check_elements(L, from, to);
@@ -117,6 +121,7 @@ static int l_concat(lua_State *L)
 	luaL_Buffer out;
 	size_t len, separator_len, sum = 0;
 	lua_Integer from, to;
+
 	check_list(L, 1);
 	const char *separator = luaL_optlstring(L, 2, "", &separator_len);
 	read_range(L, 3, &from, &to);
@@ -147,6 +152,7 @@ static int l_concat(lua_State *L)
 static int l_unpack(lua_State *L)
 {
 	lua_Integer from, to;
+
 	read_range(L, 2, &from, &to);
 	if (from > to)
 		return 0;
@@ -199,6 +205,7 @@ void safe_table_install(lua_State *L, int idx)
 		{ "concat", l_concat }, { "insert", l_insert }, { "move", l_move },
 		{ "remove", l_remove }, { "unpack", l_unpack }, { NULL, NULL },
 	};
+
 	safe_lib_wrap(L, idx, "sort", l_sort);
 	lua_pushvalue(L, idx);
 	luaL_setfuncs(L, functions, 0);

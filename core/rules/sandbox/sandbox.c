@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "rules/engine/bundle.h"
+#include "bundle.h"
 #include "safe_lib.h"
 #include "script.h"
 #include "source.h"
@@ -41,8 +41,6 @@ static void copy_table(lua_State *L, int from)
 	}
 }
 
-/* ---- read-only tables --------------------------------------------------------- */
-
 static int l_read_only(lua_State *L)
 {
 	return luaL_error(L, "this table is read-only");
@@ -74,6 +72,7 @@ static int l_len(lua_State *L)
 void sandbox_protect(lua_State *L)
 {
 	int table = lua_gettop(L);
+
 	lua_newtable(L);
 	lua_createtable(L, 0, 5);
 	lua_pushvalue(L, table);
@@ -91,8 +90,6 @@ void sandbox_protect(lua_State *L)
 	lua_setmetatable(L, -2);
 	lua_replace(L, table);
 }
-
-/* ---- files ------------------------------------------------------------------------ */
 
 /* An environment: the globals, and a copy of each library among them. */
 static void push_environment(lua_State *L)
@@ -129,6 +126,7 @@ static const char *read_piece(lua_State *L, void *ctx, size_t *len)
 	struct compiling *r = ctx;
 	const struct watchdog *watchdog = script_state_of(L)->watchdog;
 	const char *piece = r->at;
+
 	if (watchdog_has_fired(watchdog))
 		luaL_error(L, "%s:%d: ran longer than its budget of %d ms to be compiled",
 			   r->name, r->line, (int)watchdog_budget_ms(watchdog));
@@ -151,6 +149,7 @@ static bool is_word(const char *at, const char *word)
 static int find_too_many_jumps(const struct source *source)
 {
 	int line = 1, jumps = 0;
+
 	for (size_t i = 0; i + strlen("break") <= source->len; i++) {
 		const char *at = source->data + i;
 		line += *at == '\n';
@@ -165,33 +164,33 @@ static int find_too_many_jumps(const struct source *source)
 void sandbox_load_take(lua_State *L, struct source *source, const char *name)
 {
 	char chunk_name[SCRIPT_PLACE_MAX];
+
 	snprintf(chunk_name, sizeof(chunk_name), "=%s", name);
 	bool is_bytecode = source->len > 0 && source->data[0] == LUA_SIGNATURE[0];
 	int line = find_too_many_jumps(source);
 	struct compiling reading = { name, source->data, source->data + source->len, 1 };
 	/* Parsing is protected by Lua itself: nothing raises before the free. */
-	int status = LUA_OK;
+	int rc = LUA_OK;
 	if (line == 0)
-		status = lua_load(L, read_piece, &reading, chunk_name, "t");
+		rc = lua_load(L, read_piece, &reading, chunk_name, "t");
 	source_free(source);
 	if (is_bytecode)
 		luaL_error(L, "%s:1: is bytecode; a rule is Lua text", name);
 	if (line > 0)
 		luaL_error(L, "%s:%d: more than %d 'goto' and 'break' in a file", name,
 			   line, SOURCE_JUMPS_MAX);
-	if (status != LUA_OK)
+	if (rc != LUA_OK)
 		lua_error(L);
 	push_environment(L);
 	lua_setupvalue(L, -2, 1);
 }
-
-/* ---- require ------------------------------------------------------------------ */
 
 /* "a.b-c.d": words of letters, digits, '_' and '-', so there is no way out of a
  * directory. */
 static bool is_module_name(const char *name, size_t len)
 {
 	size_t word = 0;
+
 	for (const char *c = name; c < name + len; c++) {
 		bool is_letter = isalnum((unsigned char)*c) || *c == '_' || *c == '-';
 		if (!is_letter && (*c != '.' || word == 0))
@@ -207,6 +206,7 @@ static int read_module(struct sandbox *sandbox, const char *name, char *file,
 {
 	bool is_framework = strncmp(name, "tide.", strlen("tide.")) == 0;
 	char path[PATH_MAX];
+
 	snprintf(file, MODULE_FILE_MAX, "%s.lua", name);
 	for (char *c = file; c < file + strlen(name); c++) {
 		if (*c == '.')
@@ -216,29 +216,38 @@ static int read_module(struct sandbox *sandbox, const char *name, char *file,
 			   is_framework ? sandbox->lua_dir : sandbox->rules_dir, file);
 	if (len >= (int)sizeof(path))
 		return error_set(err, TIDE_ERULE, "%s: the path is too long", file);
-	int status = is_framework ? source_read(source, path, file, err)
-				  : bundle_read(sandbox->from, sandbox->files, source,
-						path, file, err);
-	if (status == TIDE_OK && !sandbox->from)
+	int rc = is_framework ? source_read(source, path, file, err)
+			      : bundle_read(sandbox->from, sandbox->files, source, path,
+					    file, err);
+	if (rc == TIDE_OK && !sandbox->from)
 		source_list_add(&sandbox->sources, path, source->hash);
-	return status;
+	return rc;
+}
+
+/* Push the chunk of the module. Not inline: modules that require each other nest, and the
+ * buffers here would be on the stack once for each. */
+static __attribute__((noinline)) void push_module(lua_State *L, struct sandbox *sandbox,
+						  const char *name)
+{
+	char file[MODULE_FILE_MAX];
+	struct source source;
+	struct error err;
+	int rc = read_module(sandbox, name, file, &source, &err);
+
+	if (rc == TIDE_ENOTFOUND)
+		luaL_error(L,
+			   "no module '%s': neither the framework nor the rules "
+			   "directory has %s",
+			   name, file);
+	if (rc != TIDE_OK)
+		luaL_error(L, "%s", err.text);
+	sandbox_load_take(L, &source, file);
 }
 
 /* Run the module's file and leave its result on the stack. */
 static void run_module(lua_State *L, struct sandbox *sandbox, const char *name)
 {
-	char file[MODULE_FILE_MAX];
-	struct source source;
-	struct error err;
-	int status = read_module(sandbox, name, file, &source, &err);
-	if (status == TIDE_ENOTFOUND)
-		luaL_error(L,
-			   "no module '%s': neither the framework nor the rules "
-			   "directory has %s",
-			   name, file);
-	if (status != TIDE_OK)
-		luaL_error(L, "%s", err.text);
-	sandbox_load_take(L, &source, file);
+	push_module(L, sandbox, name);
 	lua_pushstring(L, name);
 	lua_call(L, 1, 1);
 	if (lua_istable(L, -1))
@@ -254,6 +263,7 @@ static int l_require(lua_State *L)
 	struct sandbox *sandbox = lua_touserdata(L, lua_upvalueindex(1));
 	size_t len;
 	const char *name = luaL_checklstring(L, 1, &len);
+
 	luaL_argcheck(L, is_module_name(name, len), 1, "no name of a module");
 	lua_settop(L, 1);
 	lua_rawgetp(L, LUA_REGISTRYINDEX, &modules_key);
@@ -263,7 +273,7 @@ static int l_require(lua_State *L)
 		return luaL_error(L, "module '%s' requires itself", name);
 	if (!is_mark && !lua_isnil(L, -1))
 		return 1;
-	if (!sandbox->is_loading)
+	if (!script_state_of(L)->is_loading)
 		return luaL_error(L,
 				  "module '%s' is not loaded, and a decision loads "
 				  "none: require it at the top of the file",
@@ -275,8 +285,6 @@ static int l_require(lua_State *L)
 	lua_setfield(L, 2, name);
 	return 1;
 }
-
-/* ---- opening -------------------------------------------------------------------- */
 
 static void remove_fields(lua_State *L, int table, const char *const *names)
 {
@@ -305,6 +313,7 @@ static void open_libraries(lua_State *L)
 {
 	static const char *const unsafe_string[] = { "dump", NULL };
 	static const char *const unsafe_math[] = { "random", "randomseed", NULL };
+
 	luaL_requiref(L, LUA_GNAME, luaopen_base, 0);
 	luaL_requiref(L, LUA_STRLIBNAME, luaopen_string, 1);
 	luaL_requiref(L, LUA_TABLIBNAME, luaopen_table, 1);
@@ -323,6 +332,7 @@ static void open_libraries(lua_State *L)
 static int l_open(lua_State *L)
 {
 	struct sandbox *sandbox = lua_touserdata(L, 1);
+
 	lua_remove(L, 1);
 	open_libraries(L); /* 1 */
 	lua_newtable(L);   /* 2: the template */

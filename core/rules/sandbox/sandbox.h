@@ -1,13 +1,15 @@
 /* sandbox.h: what a script can reach.
  *
- * Each file has an environment of its own, with copies of the safe libraries:
- * what a file does to its globals or to `string` is seen by no other. There is
- * no io, os, debug, package, coroutine, load, dofile, collectgarbage or rawset,
- * no bytecode, no __gc. `require` finds "tide.x" in the framework's directory
- * and any other name in the rules directory, once per generation, and only
- * while files are loaded: a decision never reads a file.
+ * Each file has an environment of its own, with copies of the safe libraries. What a file
+ * does to its globals or to `string`, no other file sees. There is no io, os, debug,
+ * package, coroutine, load, dofile, collectgarbage or rawset, no bytecode and no __gc.
  *
- * All functions here run inside script_enter and may raise. */
+ * `require` finds "tide.x" in the framework's directory and other names in the rules
+ * directory. It loads a module once per generation, and only while files are loaded: a
+ * decision never reads a file. Modules that require each other nest as deep as Lua's C
+ * calls may (LUAI_MAXCCALLS, 200).
+ *
+ * All functions run inside script_enter and may raise. */
 #ifndef TIDE_RULES_SANDBOX_SANDBOX_H
 #define TIDE_RULES_SANDBOX_SANDBOX_H
 
@@ -22,29 +24,27 @@ struct bundle;
 struct sandbox {
 	const char *rules_dir;
 	const char *lua_dir;
-	const struct bundle *from; /* in the place of rules_dir; NULL: files */
-	struct bundle *files;      /* notes what was read there; may be NULL */
-	bool is_loading;           /* `require` may read files */
-	struct source_list
-		sources; /* what it has read; scripts are added by their loader */
+	const struct bundle *from;  /* instead of rules_dir; NULL: the directory */
+	struct bundle *files;       /* receives what is read; may be NULL */
+	struct source_list sources; /* modules that were read; the loader adds scripts */
 };
 
 /* Open the libraries in a new state. */
 void sandbox_open(lua_State *L, struct sandbox *sandbox);
 
-/* Pop a value: every file loaded from now on has it under the global `name`; a
- * table is copied for each. */
+/* Pop a value. Every file loaded from now on has it as the global `name`. Each file gets
+ * a copy of a table. */
 void sandbox_add_global(lua_State *L, const char *name);
 
 /* Push the value that was added under `name`. */
 void sandbox_push_global(lua_State *L, const char *name);
 
-/* Push the chunk of `source`, in an environment of its own, and free the source.
- * `name` is what errors call the file. */
+/* Push the chunk of `source`, with an environment of its own, and free the source. Errors
+ * call the file `name`. */
 void sandbox_load_take(lua_State *L, struct source *source, const char *name);
 
-/* Replace the table on the top by a read-only view of it: an empty table that
- * reads through, in which nothing can be set, by nobody who has it. */
+/* Replace the table on the top by a read-only view: an empty table that reads through and
+ * refuses every change. */
 void sandbox_protect(lua_State *L);
 
 #endif

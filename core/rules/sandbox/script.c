@@ -8,12 +8,11 @@
 
 #include "host/machine.h"
 
-/* ---- memory --------------------------------------------------------------- */
-
 /* The nearest line of Lua on the stack, at most `max` bytes of it in `out`. */
 static bool nearest_line(lua_State *L, const char *file, char *out, size_t max)
 {
 	lua_Debug where;
+
 	for (int level = 0; lua_getstack(L, level, &where); level++) {
 		lua_getinfo(L, "Sl", &where);
 		if (where.currentline <= 0)
@@ -31,6 +30,7 @@ static void *allocate(void *ctx, void *old, size_t old_size, size_t size)
 	struct script_state *s = ctx;
 	size_t held = old ? old_size : 0; /* for new objects Lua passes their type */
 	bool is_string = !old && old_size == LUA_TSTRING;
+
 	if (size == 0) {
 		s->memory_bytes -= held;
 		free(old);
@@ -100,13 +100,12 @@ void script_state_deinit(struct script_state *s)
 	s->L = NULL;
 }
 
-/* ---- errors --------------------------------------------------------------- */
-
 /* Does the text begin with "<file>.lua:<digits>:"? */
 static bool has_place(const char *text)
 {
 	const char *place = strstr(text, ".lua:");
 	const char *space = strchr(text, ' ');
+
 	if (!place || (space && space < place))
 		return false;
 	place += strlen(".lua:");
@@ -126,6 +125,7 @@ static int l_message(lua_State *L)
 	const struct script_state *s = script_state_of(L);
 	char place[SCRIPT_PLACE_MAX];
 	const char *text;
+
 	if (lua_isstring(L, 1) || luaL_getmetafield(L, 1, "__tostring"))
 		text = luaL_tolstring(L, 1, NULL);
 	else
@@ -149,6 +149,7 @@ void script_set_place(struct script_state *s, const char *file, int line)
 int script_raise(lua_State *L)
 {
 	const struct script_state *s = script_state_of(L);
+
 	watchdog_check(s->watchdog, L);
 	lua_pushstring(L, s->fault);
 	return lua_error(L);
@@ -159,6 +160,7 @@ int script_fail(lua_State *L, const char *format, ...)
 	struct script_state *s = script_state_of(L);
 	char place[SCRIPT_PLACE_MAX], text[ERROR_TEXT_MAX - SCRIPT_PLACE_MAX - 2];
 	va_list args;
+
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
@@ -174,6 +176,7 @@ static bool describe_fault(const struct script_state *s, bool overran, const cha
 			   const char *file, struct error *err)
 {
 	const char *and = text ? "; then: " : "";
+
 	if (overran && !(text && strstr(text, ": ran longer than its budget"))) {
 		const char *place = watchdog_place(s->watchdog);
 		error_set(err, TIDE_ERULE, "%s: ran longer than its budget of %d ms%s%s",
@@ -187,17 +190,18 @@ static bool describe_fault(const struct script_state *s, bool overran, const cha
 	return true;
 }
 
-static void describe(struct script_state *s, int status, const char *file, bool overran,
+static void describe(struct script_state *s, int rc, const char *file, bool overran,
 		     struct error *err)
 {
 	const char *text = lua_tostring(s->L, -1);
+
 	if (describe_fault(s, overran, text, file, err))
 		return;
-	if (status == LUA_ERRMEM && s->was_string) {
+	if (rc == LUA_ERRMEM && s->was_string) {
 		error_set(err, TIDE_ERULE,
 			  "%s: a text of more than %zu bytes, the most that a rule has",
 			  s->refused_at[0] ? s->refused_at : file, SCRIPT_STRING_MAX);
-	} else if (status == LUA_ERRMEM) {
+	} else if (rc == LUA_ERRMEM) {
 		error_set(err, TIDE_ERULE,
 			  "%s: over the rules' memory ceiling of %zu KiB "
 			  "(--rules-memory)",
@@ -208,7 +212,7 @@ static void describe(struct script_state *s, int status, const char *file, bool 
 			  "%s, collecting memory: the rules' memory ceiling of %zu KiB "
 			  "is reached (--rules-memory)",
 			  text, s->memory_max_bytes / 1024);
-	} else if (!text || status == LUA_ERRERR) {
+	} else if (!text || rc == LUA_ERRERR) {
 		error_set(err, TIDE_ERULE, "%s: an error while an error was handled%s%s",
 			  file, text ? ": " : "", text ? text : "");
 	} else {
@@ -223,6 +227,7 @@ static void describe(struct script_state *s, int status, const char *file, bool 
 static void look_for_room(struct script_state *s)
 {
 	size_t most = s->memory_max_bytes - s->memory_max_bytes / 4;
+
 	s->is_exhausted =
 		s->memory_bytes > most && s->memory_bytes - most > s->grown_bytes;
 }
@@ -232,6 +237,7 @@ static void count_decision(struct script_stats *stats, bool has_failed,
 			   int64_t started_ns)
 {
 	int64_t now_ns = machine_clock_ns(CLOCK_MONOTONIC);
+
 	stats->calls++;
 	stats->time_ns += (uint64_t)(now_ns - started_ns);
 	cost_add(&stats->cost, (uint64_t)(now_ns - started_ns));
@@ -239,15 +245,16 @@ static void count_decision(struct script_stats *stats, bool has_failed,
 		stats->breaker.since_unix_ms = machine_clock_ms(CLOCK_REALTIME);
 }
 
-static void count(const struct script_call *call, int status, bool overran,
+static void count(const struct script_call *call, int rc, bool overran,
 		  int64_t started_ns, const struct error *err)
 {
 	struct script_stats *stats = call->stats;
+
 	if (!stats)
 		return;
 	if (call->is_decision)
-		count_decision(stats, status != LUA_OK, started_ns);
-	if (status == LUA_OK)
+		count_decision(stats, rc != LUA_OK, started_ns);
+	if (rc == LUA_OK)
 		return;
 	stats->errors++;
 	stats->overruns += overran;
@@ -261,6 +268,7 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	lua_State *L = s->L;
 	int64_t started_ns = call->is_decision ? machine_clock_ns(CLOCK_MONOTONIC) : 0;
 	int top = lua_gettop(L);
+
 	s->file = call->file;
 	s->context = call->context;
 	s->place[0] = '\0';
@@ -276,18 +284,18 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	lua_pushcfunction(L, call->body);
 	lua_pushlightuserdata(L, call->ctx);
 	watchdog_enter(s->watchdog, L);
-	int status = lua_pcall(L, 1, 0, top + 1);
+	int rc = lua_pcall(L, 1, 0, top + 1);
 	bool overran = watchdog_leave(s->watchdog);
 	s->serial++;
 	s->context = NULL;
 	struct error own;
-	if (status != LUA_OK)
-		describe(s, status, call->file, overran, &own);
+	if (rc != LUA_OK)
+		describe(s, rc, call->file, overran, &own);
 	lua_settop(L, top);
-	if (status == LUA_ERRMEM && !s->was_string)
+	if (rc == LUA_ERRMEM && !s->was_string)
 		look_for_room(s);
-	count(call, status, overran, started_ns, &own);
-	if (status == LUA_OK)
+	count(call, rc, overran, started_ns, &own);
+	if (rc == LUA_OK)
 		return TIDE_OK;
 	*err = own;
 	return TIDE_ERULE;

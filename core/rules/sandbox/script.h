@@ -1,17 +1,16 @@
 /* script.h: the Lua state of a generation, and the one door into it.
  *
- * Everything that a state does (open libraries, load a file, bind, decide) is a
- * C function that script_enter calls inside the only lua_pcall of the program.
- * There it may allocate, convert and call scripts as it likes: whatever is
- * raised, also a refused allocation, comes out as one line with file and line
- * number. Outside of it nothing that may allocate in the state is allowed,
- * since an error there has no handler.
+ * Everything that happens in a state (open libraries, load a file, bind, decide) is a C
+ * function that script_enter calls inside the only lua_pcall of the program. It may
+ * allocate, convert and call scripts. Whatever is raised, a refused allocation too, ends
+ * as one line with file and line number. Outside of the door nothing may allocate in the
+ * state: an error there has no handler.
  *
- * Memory: the state's allocator counts, and refuses what goes over the ceiling; a
- * script may catch that and go on with less. The collector is paced by how near that
+ * Memory: the allocator counts, and refuses what exceeds the ceiling. A script may catch
+ * that and continue with less. The pace of the collector depends on how near the ceiling
  * is; room.h says why.
- * Time: the watchdog's budget holds for each call. This error, and that of any other
- * budget of work (script_fail), nothing in the script catches. */
+ * Time: the watchdog's budget holds for each call. No script can catch its error, nor
+ * that of another budget of work (script_fail). */
 #ifndef TIDE_RULES_SANDBOX_SCRIPT_H
 #define TIDE_RULES_SANDBOX_SCRIPT_H
 
@@ -27,8 +26,8 @@
 
 #define SCRIPT_PLACE_MAX 128
 
-/* The longest text in a state: a single instruction compares or hashes a whole
- * text, and nothing interrupts an instruction. */
+/* The longest text in a state. One instruction compares or hashes a whole text, and
+ * nothing interrupts an instruction. */
 #define SCRIPT_STRING_MAX ((size_t)16 << 20)
 
 struct decision_context; /* of rules/api, for what scripts call there */
@@ -38,17 +37,18 @@ struct script_state {
 	struct watchdog *watchdog;
 	size_t memory_bytes;
 	size_t memory_max_bytes;
-	/* Odd inside a call. What is good for one call only remembers it. */
+	/* Odd inside a call. What expires with the call keeps it to compare. */
 	uint64_t serial;
+	bool is_loading;  /* a file: `require` may read others */
 	const char *file; /* the script that the call under way is for */
-	/* What errors that no line of Lua raises are said to be at; "" when unset. */
+	/* The place of errors that no line of Lua raises; "" when unset. */
 	char place[SCRIPT_PLACE_MAX];
 	/* While memory_bytes is within `pace_span` above `pace_low`, the collector's pace
 	 * is right. */
 	size_t pace_low, pace_span;
 	size_t grown_bytes; /* by the allocations of the call under way */
 	bool was_refused;   /* an allocation of the call under way, or of the last */
-	/* What scripts keep leaves no room: calls will go on failing in this state. */
+	/* What scripts keep leaves no room: further calls in this state fail too. */
 	bool is_exhausted;
 	size_t collected_bytes; /* what was left by the last whole collection; 0: none */
 	size_t full_bytes;      /* at which something new found no room; 0: none */
@@ -56,12 +56,12 @@ struct script_state {
 	/* Where the last allocation was refused: Lua's own error does not say. */
 	char refused_at[SCRIPT_PLACE_MAX];
 	bool was_string; /* it was for a text over SCRIPT_STRING_MAX */
-	/* A budget of the call under way is used up: the error that it ends with,
-	 * whatever catches it in between; "" when none is. */
+	/* A budget of the call under way is used up: its error, whatever catches it in
+	 * between; "" for none. */
 	char fault[ERROR_TEXT_MAX];
 };
 
-/* What a script has cost; kept by whom it is counted for. */
+/* What the calls of a script have cost. */
 struct script_stats {
 	uint64_t calls; /* decisions alone: neither loading nor binding */
 	uint64_t errors;
@@ -69,7 +69,7 @@ struct script_stats {
 	uint64_t rejected; /* messages that a filter refused; no errors */
 	uint64_t time_ns;  /* of the decisions */
 	uint64_t skipped;  /* decisions that the open circuit failed at once */
-	/* Decisions that the broker remembered, of uses that are gone. */
+	/* Decisions from the broker's cache, of uses that are gone. */
 	uint64_t cache_hits;
 	struct cost cost;
 	struct breaker breaker;
@@ -86,7 +86,7 @@ struct script_call {
 	void *ctx;
 };
 
-/* TIDE_ELIMIT when not even an empty state fits under the ceiling. */
+/* TIDE_ELIMIT: not even an empty state fits under the ceiling. */
 TIDE_MUST_USE int script_state_init(struct script_state *s, struct watchdog *watchdog,
 				    size_t memory_max_bytes);
 void script_state_deinit(struct script_state *s);
@@ -102,9 +102,9 @@ static inline struct script_state *script_state_of(lua_State *L)
 
 int script_raise(lua_State *L);
 
-/* Raise the error of a used-up budget again, of time or another, if the call under
- * way has one: for C functions that work long, are called by other C functions, or
- * catch errors. Costs two loads. */
+/* Raise the error of a used-up budget again, if the call under way has one. For C
+ * functions that work long, are called by other C functions, or catch errors. Costs two
+ * loads. */
 static inline void script_check(lua_State *L)
 {
 	struct script_state *s = script_state_of(L);
@@ -112,14 +112,14 @@ static inline void script_check(lua_State *L)
 		script_raise(L);
 }
 
-/* End the call under way with this error, which no pcall catches. */
+/* End the call under way with this error. No pcall catches it. */
 int script_fail(lua_State *L, const char *format, ...);
 
-/* For the rest of the call under way, errors of ours are at this line. */
+/* The place of errors from C, for the rest of the call under way. */
 void script_set_place(struct script_state *s, const char *file, int line);
 
-/* The door. TIDE_ERULE with one line in `err` when the body, or a script that
- * it called, raised an error, ran too long or asked for too much memory. */
+/* The door. TIDE_ERULE with one line in `err`: the body, or a script that it called,
+ * raised an error, ran too long or asked for too much memory. */
 TIDE_MUST_USE int script_enter(struct script_state *s, const struct script_call *call,
 			       struct error *err);
 

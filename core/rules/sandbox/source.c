@@ -11,6 +11,7 @@
 uint64_t source_hash(const char *data, size_t len)
 {
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
 	for (size_t i = 0; i < len; i++) {
 		hash ^= (unsigned char)data[i];
 		hash *= UINT64_C(0x100000001b3);
@@ -41,6 +42,7 @@ static int read_all(int fd, char *data, size_t *len)
 int source_read(struct source *out, const char *path, const char *name, struct error *err)
 {
 	struct stat st;
+
 	*out = (struct source){ .data = NULL };
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
@@ -51,21 +53,20 @@ int source_read(struct source *out, const char *path, const char *name, struct e
 		return error_set(err, TIDE_ERULE, "%s: is no regular file", name);
 	}
 	out->data = mem_alloc(SOURCE_MAX_BYTES + 1);
-	int status = read_all(fd, out->data, &out->len);
+	int rc = read_all(fd, out->data, &out->len);
 	close(fd);
-	if (status == 0) {
+	if (rc == 0) {
 		out->data = mem_realloc(out->data, out->len + 1);
 		out->hash = source_hash(out->data, out->len);
 		return TIDE_OK;
 	}
 	source_free(out);
-	if (status == -EFBIG)
+	if (rc == -EFBIG)
 		return error_set(err, TIDE_ERULE,
 				 "%s:1: is larger than %d bytes, the most that a "
 				 "file has",
 				 name, SOURCE_MAX_BYTES);
-	return error_set(err, TIDE_ERULE, "%s: cannot be read: %s", name,
-			 strerror(-status));
+	return error_set(err, TIDE_ERULE, "%s: cannot be read: %s", name, strerror(-rc));
 }
 
 void source_free(struct source *s)

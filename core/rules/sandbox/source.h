@@ -9,7 +9,7 @@
 #include "base/error.h"
 
 #define SOURCE_MAX_BYTES (256 * 1024)
-/* The most 'goto' and 'break' in a file: sandbox.c says why. */
+/* The most 'goto' and 'break' in a file; sandbox.c says why. */
 #define SOURCE_JUMPS_MAX 4096
 
 struct source {
@@ -18,7 +18,7 @@ struct source {
 	uint64_t hash;
 };
 
-/* Only regular files, so that a pipe in the directory blocks nobody.
+/* Read a regular file. Others are refused: a pipe in the directory must not block.
  *
  * @param name  what the error calls the file
  * @return      TIDE_OK; TIDE_ENOTFOUND no such file; TIDE_ERULE unreadable, no
@@ -28,7 +28,7 @@ TIDE_MUST_USE int source_read(struct source *out, const char *path, const char *
 /* Harmless when nothing was read, and when called twice. */
 void source_free(struct source *s);
 
-/* The files that were read, and what was in them. */
+/* Files that were read, with the hash of their text. */
 struct source_list {
 	struct source_entry {
 		char *path;
@@ -39,11 +39,11 @@ struct source_list {
 
 void source_list_add(struct source_list *l, const char *path, uint64_t hash);
 void source_list_deinit(struct source_list *l);
-/* Reads all of them again: is everything as it was? */
+/* Read all of them again: are they as they were? */
 bool source_list_is_current(const struct source_list *l);
 
-/* FNV-1a of 64 bits, then MurmurHash3's finaliser: FNV alone leaves the high
- * bits of short texts nearly equal. What scripts get from tide.hash. */
+/* FNV-1a of 64 bits, then the finaliser of MurmurHash3: FNV alone leaves the high bits of
+ * short texts nearly equal. Scripts have it as tide.hash. */
 uint64_t source_hash(const char *data, size_t len);
 
 #endif

@@ -39,6 +39,7 @@ struct watchdog {
 static void raise_overrun(struct watchdog *w, lua_State *L, const lua_Debug *where)
 {
 	char line[sizeof(w->place)];
+
 	snprintf(line, sizeof(line), "%s:%d", where->short_src, where->currentline);
 	if (w->place[0] == '\0' && where->currentline > 0)
 		memcpy(w->place, line, sizeof(line));
@@ -99,6 +100,7 @@ static void watch(void *arg)
 	const int64_t budget_ns = w->budget_ms * 1000000;
 	uint64_t seen = 0;
 	int64_t since_ns = 0;
+
 	uv_mutex_lock(&w->mutex);
 	while (!w->is_stopping) {
 		uint64_t now = atomic_load(&w->sequence);
@@ -122,6 +124,7 @@ static int handle_signal(void)
 {
 	struct sigaction action = { .sa_sigaction = on_signal,
 				    .sa_flags = SA_SIGINFO | SA_RESTART };
+
 	sigset_t set;
 	sigemptyset(&action.sa_mask);
 	sigemptyset(&set);
@@ -134,21 +137,22 @@ static int handle_signal(void)
 int watchdog_create(struct watchdog **out, int64_t budget_ms)
 {
 	struct watchdog *w = mem_zalloc(sizeof(*w));
+
 	w->budget_ms = budget_ms;
 	w->watched = pthread_self();
-	int status = -pthread_getcpuclockid(w->watched, &w->watched_clock);
-	if (status == 0)
-		status = handle_signal();
-	if (status != 0)
+	int rc = -pthread_getcpuclockid(w->watched, &w->watched_clock);
+	if (rc == 0)
+		rc = handle_signal();
+	if (rc != 0)
 		goto fail_memory;
-	status = uv_mutex_init(&w->mutex);
-	if (status != 0)
+	rc = uv_mutex_init(&w->mutex);
+	if (rc != 0)
 		goto fail_memory;
-	status = uv_cond_init(&w->wake);
-	if (status != 0)
+	rc = uv_cond_init(&w->wake);
+	if (rc != 0)
 		goto fail_mutex;
-	status = uv_thread_create(&w->thread, watch, w);
-	if (status != 0)
+	rc = uv_thread_create(&w->thread, watch, w);
+	if (rc != 0)
 		goto fail_cond;
 	*out = w;
 	return TIDE_OK;
@@ -159,7 +163,7 @@ fail_mutex:
 	uv_mutex_destroy(&w->mutex);
 fail_memory:
 	mem_free(w);
-	return status;
+	return rc;
 }
 
 void watchdog_destroy(struct watchdog *w)
@@ -223,6 +227,7 @@ bool watchdog_has_fired(const struct watchdog *w)
 void watchdog_check(struct watchdog *w, lua_State *L)
 {
 	lua_Debug where = { .short_src = "?", .currentline = 0 };
+
 	if (!w->fired)
 		return;
 	for (int level = 0; lua_getstack(L, level, &where); level++) {

@@ -1,19 +1,17 @@
 /* watchdog.h: the time ceiling of a call into a script.
  *
- * A thread looks, a few times per budget, whether the loop's thread is still in
- * the call in which it was last seen; a call that has used up its budget gets a
- * count hook, which raises an error at the next instruction and at each one
- * after it, so that no pcall in the script can swallow it. A call that behaves
- * costs two atomic stores. While nothing calls, the thread sleeps and nothing
- * wakes it.
+ * A thread looks a few times per budget whether the loop's thread is still in the same
+ * call. A call that has used up its budget gets a count hook. The hook raises an error at
+ * the next instruction and at each one after it: no pcall in the script swallows it. A
+ * call within its budget costs two atomic stores. While nothing calls, the thread sleeps.
  *
- * The budget is processor time of the loop's thread: a script cannot block, so
- * for it that is wall time, and a busy machine is not the script's fault.
+ * The budget is processor time of the loop's thread. A script cannot block, so this is
+ * wall time for it, and a busy machine is not the script's fault.
  *
- * lua_sethook walks the state's call chain and must not do so beside a running
- * interpreter; so the thread only sends a signal, and the hook is set by the
- * signal's handler, on the loop's thread. The handler finds the watchdog in the
- * signal's value. The thread that creates the watchdog is the one it watches. */
+ * lua_sethook walks the call chain of the state and must not run beside the interpreter.
+ * The thread therefore sends a signal, and the signal's handler sets the hook on the
+ * loop's thread. The handler finds the watchdog in the signal's value. A watchdog watches
+ * the thread that creates it. */
 #ifndef TIDE_RULES_SANDBOX_WATCHDOG_H
 #define TIDE_RULES_SANDBOX_WATCHDOG_H
 
@@ -33,20 +31,20 @@ void watchdog_destroy(struct watchdog *w);
 /* Once for each state that will be entered; may raise for lack of memory. */
 void watchdog_adopt(struct watchdog *w, lua_State *L);
 
-/* The calling thread goes into `L`. Calls do not nest. */
+/* The calling thread enters `L`. Calls do not nest. */
 void watchdog_enter(struct watchdog *w, lua_State *L);
-/* It is back. True when the call overran its budget. */
+/* The call has ended. Did it overrun its budget? */
 bool watchdog_leave(struct watchdog *w);
 
 int64_t watchdog_budget_ms(const struct watchdog *w);
-/* Where the call that overran last was when it was told so: file and line, or ""
- * when it was never told. Good until the next one overruns. */
+/* Where the hook met the last call that overran: file and line, or "". Good until the
+ * next overrun. */
 const char *watchdog_place(const struct watchdog *w);
 
-/* The call under way has overrun. */
+/* Has the call under way overrun? */
 bool watchdog_has_fired(const struct watchdog *w);
-/* Raise the error of an overrun if the call under way has one: for C functions
- * that work long or catch errors. */
+/* Raise the error of an overrun, if the call under way has overrun. For C functions that
+ * work long or catch errors. */
 void watchdog_check(struct watchdog *w, lua_State *L);
 
 #endif

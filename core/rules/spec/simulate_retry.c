@@ -4,6 +4,7 @@
 #include "rules/api/api_tide.h"
 #include "rules/api/decision_context.h"
 #include "rules/api/shared.h"
+#include "rules/engine/strategy.h"
 
 /* The loop waits for it. */
 #define SIMULATE_MAX_NS (UINT64_C(100) * 1000 * 1000)
@@ -111,11 +112,11 @@ int simulate_retry(struct engine *e, const struct simulate_spec *spec, struct js
 				  .end_ns = uv_hrtime() + SIMULATE_MAX_NS,
 				  .attempt = 1,
 				  .out = out };
-	int status = strategy_create(e, SCRIPT_RETRY, spec->name, spec->options,
-				     "a simulation", &sim.strategy, err);
+	int rc = strategy_create(e, SCRIPT_RETRY, spec->name, spec->options,
+				 "a simulation", &sim.strategy, err);
 
-	if (status != TIDE_OK)
-		return status;
+	if (rc != TIDE_OK)
+		return rc;
 	sim.msg = create_message(engine_now_ms(e));
 	if (sim.msg) {
 		/* What scripts keep in tide.shared is simulated too. */
@@ -128,9 +129,9 @@ int simulate_retry(struct engine *e, const struct simulate_spec *spec, struct js
 		simulate(&sim);
 		shared_destroy(sim.context.shared);
 	} else {
-		status = error_set(err, TIDE_EBUSY, "there is no memory for a message");
+		rc = error_set(err, TIDE_EBUSY, "there is no memory for a message");
 	}
 	msg_unref(sim.msg);
 	strategy_destroy(sim.strategy);
-	return status;
+	return rc;
 }

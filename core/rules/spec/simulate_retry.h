@@ -1,8 +1,8 @@
 /* simulate_retry.h: the timetable of a retry script's attempts, for RULES simulate.
  *
- * A message that fails each time is taken through the script that is in force,
- * on a clock of its own. Nothing is stored; the script's figures, the sequence
- * of random numbers and the time are afterwards what they were. */
+ * A message that fails each time passes through the active script, on a clock of its own.
+ * Nothing is stored. The script's counters, the sequence of random numbers and the time
+ * are as before afterwards. */
 #ifndef TIDE_RULES_SPEC_SIMULATE_RETRY_H
 #define TIDE_RULES_SPEC_SIMULATE_RETRY_H
 
@@ -17,9 +17,9 @@ struct simulate_spec {
 	int64_t held_ms;         /* between a delivery and its failure */
 };
 
-/* Write the document, an object. TIDE_ENOTFOUND and TIDE_EMISMATCH as with
- * strategy_create, and `out` is then as it was; a script that fails is
- * part of the document. Ends early when the calls take 100 ms together. */
+/* Write the document, an object. TIDE_ENOTFOUND and TIDE_EMISMATCH as strategy_create;
+ * `out` is then unchanged. A failing script is part of the document. Ends early when the
+ * calls have taken 100 ms together. */
 TIDE_MUST_USE int simulate_retry(struct engine *e, const struct simulate_spec *spec,
 				 struct json *out, struct error *err);
 

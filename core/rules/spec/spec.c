@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "spec_module.h"
+
 /* A spec that talks to the network would pass here and fail there. One that ends the
  * process would be taken for one that passes: only busted ends it, when all have run. */
 static const char prelude[] =
@@ -40,7 +42,7 @@ static int open_state(lua_State *L, const char *dir, const char *lua_dir)
 	lua_pushstring(L, lua_dir);
 	lua_setfield(L, LUA_REGISTRYINDEX, "lua");
 	luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
-	lua_pushcfunction(L, luaopen_luatide);
+	lua_pushcfunction(L, spec_module_open);
 	lua_setfield(L, -2, "tidemq");
 	lua_settop(L, 0);
 	return luaL_loadbufferx(L, prelude, strlen(prelude), "=tidemq test", "t");
@@ -49,7 +51,7 @@ static int open_state(lua_State *L, const char *dir, const char *lua_dir)
 int spec_run(const char *dir, const char *lua_dir)
 {
 	lua_State *L = luaL_newstate();
-	int status;
+	int rc;
 
 	if (!L) {
 		fprintf(stderr, "tidemq: there is no memory for a Lua state\n");
@@ -57,14 +59,14 @@ int spec_run(const char *dir, const char *lua_dir)
 	}
 	/* Not the door of script.h: a spec is a program of its author, not a rule.
 	 * busted ends the process itself, with the status that it should have. */
-	status = open_state(L, dir, lua_dir);
-	if (status == LUA_OK) {
+	rc = open_state(L, dir, lua_dir);
+	if (rc == LUA_OK) {
 		lua_pushstring(L, dir);
-		status = lua_pcall(L, 1, 1, 0);
+		rc = lua_pcall(L, 1, 1, 0);
 	}
-	if (status != LUA_OK)
+	if (rc != LUA_OK)
 		fprintf(stderr, "tidemq: %s\n", luaL_tolstring(L, -1, NULL));
-	bool has_run = status == LUA_OK && lua_isnil(L, -1);
+	bool has_run = rc == LUA_OK && lua_isnil(L, -1);
 	lua_close(L);
 	return has_run ? 0 : 1;
 }

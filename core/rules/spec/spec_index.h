@@ -5,7 +5,7 @@
 #ifndef TIDE_RULES_SPEC_SPEC_INDEX_H
 #define TIDE_RULES_SPEC_SPEC_INDEX_H
 
-#include "rules/engine/engine.h"
+#include "rules/engine/index.h"
 
 struct spec_binding;
 

@@ -1,31 +1,14 @@
-/* The rule engine as a Lua module, so that specs exercise scripts in the real
- * thing: sandbox, options, views, reload. `tidemq test` has it as "tidemq"; for
- * the project's own specs it is built as a library (tests/lua/luatide.mk).
- *
- *   local tidemq = require "tidemq"
- *   local engine = assert(tidemq.open { rules = "rules", lua = "lua" })
- *   local index = assert(engine:index("topic"))
- *   index:bind("orders.#", 1)
- *   index:route { key = "orders.new" }          --> { 1 }
- *   local s = assert(engine:strategy("retry", "exponential", { base = "500ms" }))
- *   s:decide({}, { failures = 1 })              --> 500
- *   engine:simulate("exponential", { max = 3 }) --> as RULES simulate
- *   engine:filter { exchange = "orders", key = "k", headers = { a = "b" } }
- *       --> the message as the filters leave it, with `copies`; or nil, reason, code
- *   engine:set_now(1790000000000); engine:seed(1) --> tide.now and tide.random
- *   engine:run("heartbeat", 60000)              --> { { key = "heartbeat", … } }
- *   engine:next_run("heartbeat", 60000)         --> 90000
- *
- * What the engine refuses is nil and its message. */
+#include "spec_module.h"
 
 #include <lauxlib.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rules/engine/engine_private.h"
+#include "rules/engine/engine_status.h"
+#include "rules/engine/strategy.h"
 #include "rules/engine/schedule.h"
 #include "simulate_retry.h"
-#include "spec.h"
 #include "spec_index.h"
 
 #define ENGINE "luatide.engine"
@@ -40,6 +23,7 @@ struct box {
 static void *unbox(lua_State *L, const char *type)
 {
 	struct box *box = luaL_checkudata(L, 1, type);
+
 	luaL_argcheck(L, box->object != NULL, 1, "is closed");
 	return box->object;
 }
@@ -48,6 +32,7 @@ static void *unbox(lua_State *L, const char *type)
 static struct box *push_box(lua_State *L, const char *type, int owner)
 {
 	struct box *box = lua_newuserdatauv(L, sizeof(*box), 1);
+
 	*box = (struct box){ .object = NULL };
 	luaL_setmetatable(L, type);
 	if (owner) {
@@ -62,23 +47,22 @@ static struct decision_context *context_of(lua_State *L)
 {
 	bool is_owned = lua_getiuservalue(L, 1, 1) == LUA_TUSERDATA;
 	struct box *box = lua_touserdata(L, is_owned ? -1 : 1);
+
 	lua_pop(L, 1);
 	return box->context;
 }
 
-static int push_result(lua_State *L, int status, const struct error *err)
+static int push_result(lua_State *L, int rc, const struct error *err)
 {
-	if (status == TIDE_OK) {
+	if (rc == TIDE_OK) {
 		lua_pushboolean(L, 1);
 		return 1;
 	}
 	lua_pushnil(L);
 	lua_pushstring(L, err->text);
-	lua_pushstring(L, error_wire_code(status));
+	lua_pushstring(L, error_wire_code(rc));
 	return 3;
 }
-
-/* ---- arguments -------------------------------------------------------------------- */
 
 static void read_args(lua_State *L, int idx, struct args *out)
 {
@@ -116,6 +100,7 @@ static const char *text_field(lua_State *L, int idx, const char *name, const cha
 static struct slice word_field(lua_State *L, int idx, const char *name)
 {
 	struct slice word = slice_from(text_field(L, idx, name, ""));
+
 	if (word.len > NAME_LEN_MAX)
 		luaL_error(L, "a message's %s has at most %d bytes", name, NAME_LEN_MAX);
 	return word;
@@ -124,6 +109,7 @@ static struct slice word_field(lua_State *L, int idx, const char *name)
 static struct msg *read_msg(lua_State *L, int idx)
 {
 	struct msg_header headers[MSG_HEADERS_MAX];
+
 	luaL_checktype(L, idx, LUA_TTABLE);
 	struct msg_spec spec = {
 		.id = (uint64_t)integer_field(L, idx, "id", 1),
@@ -154,8 +140,6 @@ static struct msg *read_msg(lua_State *L, int idx)
 	return msg_create(&spec);
 }
 
-/* ---- engine ------------------------------------------------------------------------ */
-
 /* Left by spec_run in the registry; else the directory of that name. */
 static const char *dir_field(lua_State *L, const char *name)
 {
@@ -167,6 +151,7 @@ static const char *dir_field(lua_State *L, const char *name)
 static int l_open(lua_State *L)
 {
 	struct error err;
+
 	if (lua_isnoneornil(L, 1)) {
 		lua_settop(L, 0);
 		lua_newtable(L);
@@ -184,11 +169,11 @@ static int l_open(lua_State *L)
 	uv_loop_t *loop = malloc(sizeof(*loop));
 	uv_loop_init(loop);
 	struct engine *e;
-	int status = engine_create(&e, loop, &config, NULL, &err);
-	if (status != TIDE_OK) {
+	int rc = engine_create(&e, loop, &config, NULL, &err);
+	if (rc != TIDE_OK) {
 		uv_loop_close(loop);
 		free(loop);
-		return push_result(L, status, &err);
+		return push_result(L, rc, &err);
 	}
 	box->object = e;
 	return 1;
@@ -198,6 +183,7 @@ static int l_engine_close(lua_State *L)
 {
 	struct box *box = luaL_checkudata(L, 1, ENGINE);
 	struct engine *e = box->object;
+
 	if (!e || TAILQ_FIRST(&e->handles))
 		return 0;
 	uv_loop_t *loop = e->loop;
@@ -212,8 +198,9 @@ static int l_engine_close(lua_State *L)
 static int l_reload(lua_State *L)
 {
 	struct error err;
-	int status = reload_now(unbox(L, ENGINE), &err);
-	return push_result(L, status, &err);
+	int rc = reload_now(unbox(L, ENGINE), &err);
+
+	return push_result(L, rc, &err);
 }
 
 static int l_seed(lua_State *L)
@@ -226,6 +213,7 @@ static int l_seed(lua_State *L)
 static int l_set_now(lua_State *L)
 {
 	struct engine *e = unbox(L, ENGINE);
+
 	if (lua_isnil(L, 2))
 		engine_release_clock(e);
 	else
@@ -238,6 +226,7 @@ static int l_status(lua_State *L)
 	struct json json;
 	struct buf out;
 	struct engine *e = unbox(L, ENGINE);
+
 	buf_init(&out);
 	json_init(&json, &out);
 	engine_status(e, &json);
@@ -246,13 +235,11 @@ static int l_status(lua_State *L)
 	return 1;
 }
 
-/* ---- schedules ----------------------------------------------------------------------
- */
-
 /* A run's messages go into the table on the top of this state. */
 static int take_message(void *ctx, const struct schedule_message *m, struct error *err)
 {
 	lua_State *L = ctx;
+
 	if (slice_is(m->exchange, "nowhere"))
 		return error_set(err, TIDE_ENOTFOUND, "there is no exchange 'nowhere'");
 	lua_newtable(L);
@@ -293,11 +280,12 @@ static int l_run(lua_State *L)
 	struct schedule_tick tick = { luaL_checkinteger(L, 3),
 				      (uint64_t)luaL_optinteger(L, 4, 0) };
 	struct error err;
+
 	lua_newtable(L);
-	int status =
+	int rc =
 		schedule_run(e, slice_from(luaL_checkstring(L, 2)), &tick, &broker, &err);
-	if (status != TIDE_OK)
-		return push_result(L, status, &err);
+	if (rc != TIDE_OK)
+		return push_result(L, rc, &err);
 	return 1;
 }
 
@@ -309,6 +297,7 @@ struct asked_tick {
 static void next_tick(void *ctx, const struct schedule_info *info)
 {
 	struct asked_tick *asked = ctx;
+
 	if (strcmp(info->name, asked->name) == 0)
 		asked->ms = schedule_spec_due(info->spec, info->name,
 					      schedule_spec_next(info->spec, asked->ms));
@@ -318,12 +307,11 @@ static void next_tick(void *ctx, const struct schedule_info *info)
 static int l_next_run(lua_State *L)
 {
 	struct asked_tick asked = { luaL_checkstring(L, 2), luaL_checkinteger(L, 3) };
+
 	schedule_each(unbox(L, ENGINE), next_tick, &asked);
 	lua_pushinteger(L, asked.ms);
 	return 1;
 }
-
-/* ---- routing ----------------------------------------------------------------------- */
 
 static int l_index(lua_State *L)
 {
@@ -335,11 +323,12 @@ static int l_index(lua_State *L)
 					 .options = &args,
 					 .user = "exchange 'spec'" };
 	struct box *box = push_box(L, INDEX, 1);
+
 	read_args(L, 3, &args);
-	int status = spec_index_create(e, &spec, &x, &err);
+	int rc = spec_index_create(e, &spec, &x, &err);
 	args_deinit(&args);
-	if (status != TIDE_OK)
-		return push_result(L, status, &err);
+	if (rc != TIDE_OK)
+		return push_result(L, rc, &err);
 	box->object = x;
 	return 1;
 }
@@ -347,6 +336,7 @@ static int l_index(lua_State *L)
 static int l_index_close(lua_State *L)
 {
 	struct box *box = luaL_checkudata(L, 1, INDEX);
+
 	spec_index_destroy(box->object);
 	box->object = NULL;
 	return 0;
@@ -363,10 +353,11 @@ static int change(lua_State *L, change_fn make)
 	const struct index_binding b = { .dest = (uint32_t)luaL_checkinteger(L, 3),
 					 .pattern = slice_from(luaL_checkstring(L, 2)),
 					 .args = &args };
+
 	read_args(L, 4, &args);
-	int status = make(x, &b, &err);
+	int rc = make(x, &b, &err);
 	args_deinit(&args);
-	return push_result(L, status, &err);
+	return push_result(L, rc, &err);
 }
 
 static int l_bind(lua_State *L)
@@ -386,10 +377,11 @@ static int l_route(lua_State *L)
 	const uint32_t *dests;
 	size_t count;
 	struct script_question q = { read_msg(L, 2), context_of(L) };
-	int status = index_route(x->index, &q, &dests, &count, &err);
+	int rc = index_route(x->index, &q, &dests, &count, &err);
+
 	msg_unref((struct msg *)q.msg);
-	if (status != TIDE_OK)
-		return push_result(L, status, &err);
+	if (rc != TIDE_OK)
+		return push_result(L, rc, &err);
 	lua_createtable(L, (int)count, 0);
 	for (size_t i = 0; i < count; i++) {
 		lua_pushinteger(L, dests[i]);
@@ -403,8 +395,6 @@ static int l_index_is_pure(lua_State *L)
 	lua_pushboolean(L, index_is_pure(((struct spec_index *)unbox(L, INDEX))->index));
 	return 1;
 }
-
-/* ---- filters ----------------------------------------------------------------------- */
 
 static void set_slice(lua_State *L, const char *name, struct slice value)
 {
@@ -465,9 +455,10 @@ static int l_filter(lua_State *L)
 				 .context = context_of(L),
 				 .vhost = slice_from(text_field(L, 2, "vhost", "/")),
 				 .copies = { .max = DRAFT_COPIES_MAX } };
+
 	p.now_unix_ms = p.msg->ts_unix_ms;
-	int status = filter_run(e, &p, &err);
-	int count = status == TIDE_OK ? push_pass(L, &p) : push_result(L, status, &err);
+	int rc = filter_run(e, &p, &err);
+	int count = rc == TIDE_OK ? push_pass(L, &p) : push_result(L, rc, &err);
 	for (unsigned i = 0; i < p.copies.count; i++)
 		msg_unref(p.copies.items[i]);
 	msg_unref(p.msg);
@@ -487,9 +478,10 @@ static int l_filter_ns(lua_State *L)
 	lua_Integer n = luaL_checkinteger(L, 3);
 	struct error err;
 	struct msg *m = read_msg(L, 2);
-	int status = TIDE_OK;
+	int rc = TIDE_OK;
 	uint64_t started_ns = uv_hrtime();
-	for (lua_Integer i = 0; i < n && status == TIDE_OK; i++) {
+
+	for (lua_Integer i = 0; i < n && rc == TIDE_OK; i++) {
 		struct filter_pass p;
 		p.msg = msg_ref(m);
 		p.context = NULL;
@@ -499,13 +491,13 @@ static int l_filter_ns(lua_State *L)
 		p.sender = NULL;
 		p.copies.max = 0;
 		p.on_step = NULL;
-		status = filter_run(e, &p, &err);
+		rc = filter_run(e, &p, &err);
 		msg_unref(p.msg);
 	}
 	uint64_t time_ns = uv_hrtime() - started_ns;
 	msg_unref(m);
-	if (status != TIDE_OK)
-		return push_result(L, status, &err);
+	if (rc != TIDE_OK)
+		return push_result(L, rc, &err);
 	lua_pushnumber(L, (lua_Number)time_ns / (lua_Number)n);
 	return 1;
 }
@@ -519,15 +511,13 @@ static int l_dry_run(lua_State *L)
 		.is_dry = true,
 	};
 	struct box *box = lua_touserdata(L, 1), outer = *box;
+
 	lua_settop(L, 2);
 	box->context = &context;
-	int status = lua_pcall(L, 0, LUA_MULTRET, 0);
+	int rc = lua_pcall(L, 0, LUA_MULTRET, 0);
 	box->context = outer.context;
-	return status == LUA_OK ? lua_gettop(L) - 1 : lua_error(L);
+	return rc == LUA_OK ? lua_gettop(L) - 1 : lua_error(L);
 }
-
-/* ---- strategies ----------------------------------------------------------------------
- */
 
 static int l_strategy(lua_State *L)
 {
@@ -540,12 +530,13 @@ static int l_strategy(lua_State *L)
 	enum script_kind kind = (enum script_kind)luaL_checkoption(L, 2, NULL, kinds);
 	const char *name = luaL_checkstring(L, 3);
 	struct box *box = push_box(L, STRATEGY, 1);
+
 	read_args(L, 4, &args);
-	int status = strategy_create(e, kind, slice_from(name), &args, "queue 'spec'", &s,
-				     &err);
+	int rc = strategy_create(e, kind, slice_from(name), &args, "queue 'spec'", &s,
+				 &err);
 	args_deinit(&args);
-	if (status != TIDE_OK)
-		return push_result(L, status, &err);
+	if (rc != TIDE_OK)
+		return push_result(L, rc, &err);
 	box->object = s;
 	return 1;
 }
@@ -553,6 +544,7 @@ static int l_strategy(lua_State *L)
 static int l_strategy_close(lua_State *L)
 {
 	struct box *box = luaL_checkudata(L, 1, STRATEGY);
+
 	strategy_destroy(box->object);
 	box->object = NULL;
 	return 0;
@@ -562,6 +554,7 @@ static int l_strategy_close(lua_State *L)
 static uint64_t table_load(const void *ctx, unsigned shard)
 {
 	lua_State *L = (lua_State *)(uintptr_t)ctx;
+
 	lua_rawgeti(L, 4, shard); /* which raises nothing through the engine */
 	uint64_t load = (uint64_t)lua_tointeger(L, -1);
 	lua_pop(L, 1);
@@ -574,13 +567,14 @@ static int l_pick(lua_State *L)
 	struct strategy *s = unbox(L, STRATEGY);
 	struct error err;
 	unsigned shard, shards = (unsigned)luaL_checkinteger(L, 3);
+
 	lua_settop(L, 4);
 	strategy_set_load(s, lua_istable(L, 4) ? table_load : NULL, L);
 	struct script_question q = { read_msg(L, 2), context_of(L) };
-	int status = strategy_pick(s, &q, shards, &shard, &err);
+	int rc = strategy_pick(s, &q, shards, &shard, &err);
 	msg_unref((struct msg *)q.msg);
-	if (status != TIDE_OK)
-		return push_result(L, status, &err);
+	if (rc != TIDE_OK)
+		return push_result(L, rc, &err);
 	lua_pushinteger(L, shard);
 	return 1;
 }
@@ -592,6 +586,7 @@ static int l_rank(lua_State *L)
 	struct error err;
 	struct queue_view queue = { .vhost = SLICE("/"), .name = SLICE("spec") };
 	double rank;
+
 	if (lua_istable(L, 3)) {
 		lua_getfield(L, 3, "served");
 		queue.served = luaL_optnumber(L, -1, 0);
@@ -599,10 +594,10 @@ static int l_rank(lua_State *L)
 		queue.shard = (unsigned)integer_field(L, 3, "shard", 0);
 	}
 	struct script_question q = { read_msg(L, 2), context_of(L) };
-	int status = strategy_rank(s, &q, &queue, &rank, &err);
+	int rc = strategy_rank(s, &q, &queue, &rank, &err);
 	msg_unref((struct msg *)q.msg);
-	if (status != TIDE_OK)
-		return push_result(L, status, &err);
+	if (rc != TIDE_OK)
+		return push_result(L, rc, &err);
 	lua_pushnumber(L, rank);
 	return 1;
 }
@@ -614,6 +609,7 @@ static int l_decide(lua_State *L)
 	struct strategy *s = unbox(L, STRATEGY);
 	struct error err;
 	struct retry_decision decision;
+
 	luaL_checktype(L, 3, LUA_TTABLE);
 	lua_Integer failures = integer_field(L, 3, "failures", 1);
 	struct failure_view failure = {
@@ -622,10 +618,10 @@ static int l_decide(lua_State *L)
 		.failures = (uint32_t)failures,
 	};
 	struct script_question q = { read_msg(L, 2), context_of(L) };
-	int status = strategy_decide(s, &q, &failure, &decision, &err);
+	int rc = strategy_decide(s, &q, &failure, &decision, &err);
 	msg_unref((struct msg *)q.msg);
-	if (status != TIDE_OK)
-		return push_result(L, status, &err);
+	if (rc != TIDE_OK)
+		return push_result(L, rc, &err);
 	if (decision.action == RETRY_AFTER)
 		lua_pushinteger(L, decision.delay_ms);
 	else
@@ -642,6 +638,7 @@ static int l_simulate(lua_State *L)
 	struct args args;
 	struct buf out;
 	struct json json;
+
 	lua_settop(L, 4);
 	if (lua_isnil(L, 4))
 		lua_newtable(L);
@@ -657,12 +654,12 @@ static int l_simulate(lua_State *L)
 	read_args(L, 3, &args);
 	buf_init(&out);
 	json_init(&json, &out);
-	int status = simulate_retry(e, &spec, &json, &err);
+	int rc = simulate_retry(e, &spec, &json, &err);
 	args_deinit(&args);
-	if (status == TIDE_OK)
+	if (rc == TIDE_OK)
 		lua_pushstring(L, buf_cstr(&out));
 	buf_deinit(&out);
-	return status == TIDE_OK ? 1 : push_result(L, status, &err);
+	return rc == TIDE_OK ? 1 : push_result(L, rc, &err);
 }
 
 static int l_strategy_is_pure(lua_State *L)
@@ -670,9 +667,6 @@ static int l_strategy_is_pure(lua_State *L)
 	lua_pushboolean(L, strategy_is_pure(unbox(L, STRATEGY)));
 	return 1;
 }
-
-/* ---- the module
- * ------------------------------------------------------------------------ */
 
 static void new_type(lua_State *L, const char *type, const luaL_Reg *methods,
 		     lua_CFunction close)
@@ -688,7 +682,7 @@ static void new_type(lua_State *L, const char *type, const luaL_Reg *methods,
 	lua_pop(L, 1);
 }
 
-int luaopen_luatide(lua_State *L)
+int spec_module_open(lua_State *L)
 {
 	static const luaL_Reg functions[] = { { "open", l_open }, { NULL, NULL } };
 	static const luaL_Reg engine[] = {
@@ -717,6 +711,7 @@ int luaopen_luatide(lua_State *L)
 		{ "decide", l_decide }, { "is_pure", l_strategy_is_pure },
 		{ NULL, NULL },
 	};
+
 	new_type(L, ENGINE, engine, l_engine_close);
 	new_type(L, INDEX, index, l_index_close);
 	new_type(L, STRATEGY, strategy, l_strategy_close);

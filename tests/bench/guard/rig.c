@@ -1,4 +1,5 @@
 #include "rig.h"
+#include "session/session_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,9 @@
 #define TIDE_GUARD_RIG_H
 
 #include "base/buf.h"
+#include "session/channel.h"
 #include "session/service_turn.h"
+#include "session/session_private.h"
 #include "broker/exchange.h"
 #include "broker/queue.h"
 #include "proto/line/line.h"

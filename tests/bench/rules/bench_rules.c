@@ -17,6 +17,8 @@
 #include "session/session.h"
 #include "rules/sandbox/pattern.h"
 #include "rules/sandbox/script.h"
+#include "rules/engine/index.h"
+#include "rules/engine/strategy.h"
 
 #define ROUNDS 15
 #define BINDINGS 10000

@@ -49,9 +49,12 @@ end
 ---  in the directory: a copy of the repository's rules with these on top
 ---@field config? string a configuration file
 ---@field redis? string[] run on a Redis of the test's own, started with these arguments and ended with the broker
+---@field stack_kib? integer of the process, which has some MiB without it
 ---@field may_fail? boolean the start may fail: `start` then returns nil, the standard error and the exit status
 
-local known = { args = true, config = true, env = true, redis = true, listen = true, rules = true, may_fail = true }
+local known = {
+  args = true, config = true, env = true, redis = true, listen = true, rules = true, stack_kib = true, may_fail = true,
+}
 
 ---@param options BrokerOptions?
 ---@return Broker?, string?, integer?
@@ -76,7 +79,8 @@ function Broker.start(options)
 end
 
 local function command_line(self)
-  local words = { 'exec', 'env' }
+  local limit = self.options.stack_kib and ('ulimit -s %d; '):format(self.options.stack_kib) or ''
+  local words = { limit .. 'exec', 'env' }
   local function add(word)
     words[#words + 1] = quote((tostring(word):gsub('@DIR@', self.dir)))
   end

@@ -2,7 +2,7 @@
 -- that the spec writes.
 
 local build = (os.getenv("TIDEMQ") or "build/tidemq"):match("^(.*)/") or "."
-local load_module = assert(package.loadlib(build .. "/luatide.so", "luaopen_luatide"))
+local load_module = assert(package.loadlib(build .. "/luatide.so", "spec_module_open"))
 
 local M = { luatide = load_module() }
 

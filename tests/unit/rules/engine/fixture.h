@@ -18,6 +18,10 @@
 #include <uv.h>
 
 #include "rules/engine/engine.h"
+#include "rules/engine/engine_status.h"
+#include "rules/engine/index.h"
+#include "rules/engine/reload.h"
+#include "rules/engine/strategy.h"
 
 #define FRAMEWORK_DIR "lua" /* tests run in the top folder */
 #define SHIPPED_RULES "rules"

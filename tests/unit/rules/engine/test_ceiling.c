@@ -154,7 +154,11 @@ static void no_function_hides_from_the_budget(void **state)
 	f->config.memory_max_bytes = 64 * 1024 * 1024;
 	f->config.breaker_rest_ms = 1;
 	write_file(f, "priority/all.lua", script);
-	assert_starts(f);
+	/* A busy machine may need longer than the budget to load the script. */
+	for (int i = 0; !f->engine && i < 50; i++)
+		if (start_engine(f) != TIDE_OK)
+			assert_contains(f->err.text, "ran longer than its budget");
+	assert_non_null(f->engine);
 	struct strategy *s = NULL;
 	assert_int_equal(strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("all"), NULL,
 					 "queue 'jobs'", &s, &f->err),

@@ -492,6 +492,26 @@ static void hostile_files_are_refused_with_their_line(void **state)
 	strategy_destroy(strict);
 }
 
+/* The stack depth does not depend on how many modules a rule has. */
+static void modules_that_require_each_other_nest_to_a_bound(void **state)
+{
+	struct fixture *f = *state;
+	char name[32], text[64];
+
+	for (int i = 0; i < 1000; i++) {
+		snprintf(name, sizeof(name), "m%d.lua", i);
+		snprintf(text, sizeof(text), "return require 'm%d'", i + 1);
+		write_file(f, name, text);
+	}
+	assert_starts(f);
+	write_file(f, "priority/deep.lua", "require 'm0' return { rank = type }");
+	assert_int_equal(reload_now(f->engine, &f->err), TIDE_ERULE);
+	assert_non_null(strstr(f->err.text, "C stack overflow"));
+	write_file(f, "priority/deep.lua", "require 'm950' return { rank = type }");
+	write_file(f, "m1000.lua", "return {}");
+	assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
+}
+
 static void globals_of_one_file_are_not_those_of_another(void **state)
 {
 	struct fixture *f = *state;
@@ -613,6 +633,7 @@ int main(void)
 		TEST(hostile_calls_end_in_an_error_with_its_line),
 		TEST(overrun_costs_at_most_twice_the_budget),
 		TEST(hostile_files_are_refused_with_their_line),
+		TEST(modules_that_require_each_other_nest_to_a_bound),
 		TEST(globals_of_one_file_are_not_those_of_another),
 		TEST(kept_view_is_expired_in_the_next_call),
 		TEST(fields_of_a_message_are_those_published),

@@ -8,7 +8,7 @@
 
 #include <time.h>
 
-#include "rules/engine/bundle.h"
+#include "rules/sandbox/bundle.h"
 #include "rules/engine/engine_private.h"
 
 #define SCRIPTS 100
@@ -469,7 +469,7 @@ static void touching_a_file_makes_no_generation(void **state)
 	write_file(f, "retry/mine.lua",
 		   "return { decide = function() return 1 end, doc = 'x' .. require "
 		   "'lib' }");
-	while (f->engine->refusal.code != TIDE_OK)
+	while (f->engine->reload.refusal.code != TIDE_OK)
 		run_for(f, 1);
 	assert_int_equal(engine_epoch(f->engine), 2);
 }

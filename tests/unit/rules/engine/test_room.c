@@ -101,7 +101,7 @@ static void what_is_unbound_makes_room(void **state)
 	/* What is garbage now is collected between the turns, if it was not yet. */
 	while (bind_number(f, x, 0) != TIDE_OK) {
 		assert_int_equal(f->err.code, TIDE_ELIMIT);
-		assert_true(uv_is_active((uv_handle_t *)&f->engine->collector));
+		assert_true(uv_is_active((uv_handle_t *)&f->engine->room.collector));
 		uv_run(&f->loop, UV_RUN_ONCE);
 	}
 	for (uint32_t i = 1; i < n / 3; i++)
@@ -117,14 +117,14 @@ static void collecting_in_vain_is_not_repeated(void **state)
 	uint32_t n = bind_until_refused(f, x);
 	/* The little that each frees is used, until there is nothing. */
 	do {
-		while (uv_is_active((uv_handle_t *)&f->engine->collector))
+		while (uv_is_active((uv_handle_t *)&f->engine->room.collector))
 			uv_run(&f->loop, UV_RUN_ONCE);
 		while (bind_number(f, x, n) == TIDE_OK)
 			n++;
-	} while (uv_is_active((uv_handle_t *)&f->engine->collector));
+	} while (uv_is_active((uv_handle_t *)&f->engine->room.collector));
 	for (int i = 0; i < 10; i++)
 		assert_int_equal(bind_number(f, x, n), TIDE_ELIMIT);
-	assert_false(uv_is_active((uv_handle_t *)&f->engine->collector));
+	assert_false(uv_is_active((uv_handle_t *)&f->engine->room.collector));
 	spec_index_destroy(x);
 }
 
@@ -191,7 +191,7 @@ static void scripts_without_memory_are_not_asked_again_at_once(void **state)
 	assert_int_equal(state_of(f)->serial, calls);
 	assert_contains(f->err.text, "not called: the rules' memory ceiling of 4096 KiB");
 	/* Without a loop there is no new generation; after a while one is tried. */
-	f->engine->rests_until_ms = 0;
+	f->engine->room.rests_until_ms = 0;
 	assert_int_equal(strategy_decide(s, &(struct script_question){ m, NULL },
 					 &failure, &d, &f->err),
 			 TIDE_ERULE);

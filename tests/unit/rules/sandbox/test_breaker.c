@@ -5,6 +5,9 @@
 #include "base/json.h"
 #include "rules/sandbox/breaker.h"
 #include "rules/sandbox/cost.h"
+#include "rules/engine/reload.h"
+#include "rules/engine/strategy.h"
+#include "rules/engine/engine_status.h"
 
 static bool count_many(struct breaker *b, int calls, int every, int64_t now_ms)
 {

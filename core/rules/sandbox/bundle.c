@@ -1,17 +1,14 @@
 #include "bundle.h"
 
-#include <dirent.h>
-#include <limits.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "generation.h"
-#include "rules/sandbox/source.h"
+#include "source.h"
 
 struct bundle *bundle_create(void)
 {
 	struct bundle *b = mem_zalloc(sizeof(*b));
+
 	b->refs = 1;
 	return b;
 }
@@ -32,6 +29,7 @@ void bundle_unref(struct bundle *b)
 static size_t place_of(const struct bundle *b, const char *path, bool *is_there)
 {
 	size_t low = 0, high = b->count;
+
 	*is_there = false;
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
@@ -52,6 +50,7 @@ void bundle_add(struct bundle *b, const char *path, struct slice text)
 {
 	bool is_there;
 	size_t at = place_of(b, path, &is_there);
+
 	if (is_there)
 		return;
 	b->files = mem_realloc(b->files, (b->count + 1) * sizeof(*b->files));
@@ -69,12 +68,14 @@ const struct bundle_file *bundle_find(const struct bundle *b, const char *path)
 {
 	bool is_there;
 	size_t at = place_of(b, path, &is_there);
+
 	return is_there ? &b->files[at] : NULL;
 }
 
 uint64_t bundle_hash(const struct bundle *b)
 {
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
 	for (size_t i = 0; i < b->count; i++) {
 		const struct bundle_file *f = &b->files[i];
 		hash = (hash ^ source_hash(f->path, strlen(f->path))) *
@@ -88,6 +89,7 @@ void bundle_compare(const struct bundle *from, const struct bundle *to,
 		    bundle_change_fn on_change, void *ctx)
 {
 	size_t from_count = from ? from->count : 0, to_count = to ? to->count : 0;
+
 	for (size_t i = 0, j = 0; i < from_count || j < to_count;) {
 		const struct bundle_file *old = i < from_count ? &from->files[i] : NULL;
 		const struct bundle_file *new = j < to_count ? &to->files[j] : NULL;
@@ -108,10 +110,10 @@ int bundle_read(const struct bundle *from, struct bundle *into, struct source *o
 		const char *path, const char *name, struct error *err)
 {
 	if (!from) {
-		int status = source_read(out, path, name, err);
-		if (status == TIDE_OK && into)
+		int rc = source_read(out, path, name, err);
+		if (rc == TIDE_OK && into)
 			bundle_add(into, name, (struct slice){ out->data, out->len });
-		return status;
+		return rc;
 	}
 	const struct bundle_file *f = bundle_find(from, name);
 	*out = (struct source){ .data = NULL };
@@ -124,74 +126,4 @@ int bundle_read(const struct bundle *from, struct bundle *into, struct source *o
 				.len = f->len,
 				.hash = source_hash(f->text, f->len) };
 	return TIDE_OK;
-}
-
-/* ---- a look at the directory ------------------------------------------------------ */
-
-static void scan_file(struct bundle *b, const char *rules_dir, const char *name)
-{
-	char path[PATH_MAX];
-	struct source source;
-	struct error ignored; /* it is the loading that complains */
-	if (snprintf(path, sizeof(path), "%s/%s", rules_dir, name) >= (int)sizeof(path))
-		return;
-	int status = bundle_read(NULL, b, &source, path, name, &ignored);
-	if (status == TIDE_OK)
-		source_free(&source);
-}
-
-static void scan_kind(struct bundle *b, const char *rules_dir, enum script_kind kind)
-{
-	char path[PATH_MAX], name[PATH_MAX];
-	struct dirent *entry;
-	if (snprintf(path, sizeof(path), "%s/%s", rules_dir, script_kind_name(kind)) >=
-	    (int)sizeof(path))
-		return;
-	DIR *dir = opendir(path);
-	while (dir && (entry = readdir(dir))) {
-		if (!script_kind_is_file(entry->d_name))
-			continue;
-		snprintf(name, sizeof(name), "%s/%s", script_kind_name(kind),
-			 entry->d_name);
-		scan_file(b, rules_dir, name);
-	}
-	if (dir)
-		closedir(dir);
-}
-
-struct bundle *bundle_scan(const char *rules_dir, const struct bundle *known)
-{
-	struct bundle *b = bundle_create();
-	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++)
-		scan_kind(b, rules_dir, (enum script_kind)kind);
-	for (size_t i = 0; known && i < known->count; i++)
-		scan_file(b, rules_dir, known->files[i].path);
-	return b;
-}
-
-/* ---- modules ---------------------------------------------------------------------- */
-
-static bool is_script(const char *path)
-{
-	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
-		const char *folder = script_kind_name((enum script_kind)kind);
-		size_t len = strlen(folder);
-		if (strncmp(path, folder, len) == 0 && path[len] == '/' &&
-		    !strchr(path + len + 1, '/'))
-			return script_kind_is_file(path + len + 1);
-	}
-	return false;
-}
-
-static void look_at_change(void *ctx, enum bundle_change change, const char *path)
-{
-	bool *is_same = ctx;
-	*is_same &= is_script(path);
-}
-
-bool bundle_has_same_modules(const struct bundle *a, const struct bundle *b)
-{
-	bool is_same = true;
-	bundle_compare(a, b, look_at_change, &is_same);
-	return is_same;
 }

@@ -1,10 +1,10 @@
 /* bundle.h: the files of a generation, by their path in the rules directory.
  *
- * What was loaded is kept as it was read, so that a generation can be loaded
- * again after its files are gone. Files are sorted by path; nothing in a bundle
- * changes once it is shared. Reference counted, not thread safe. */
-#ifndef TIDE_RULES_ENGINE_BUNDLE_H
-#define TIDE_RULES_ENGINE_BUNDLE_H
+ * A bundle keeps what was loaded as it was read. A generation can be loaded from it
+ * again when the files are gone. Files are sorted by path. A shared bundle does not
+ * change. Reference counted, not thread safe. */
+#ifndef TIDE_RULES_SANDBOX_BUNDLE_H
+#define TIDE_RULES_SANDBOX_BUNDLE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,11 +37,11 @@ static inline struct bundle *bundle_ref(struct bundle *b)
 /* Accepts NULL. */
 void bundle_unref(struct bundle *b);
 
-/* A copy of the text. A path that is there already stays as it is. */
+/* Copies the text. A path that the bundle has already keeps its text. */
 void bundle_add(struct bundle *b, const char *path, struct slice text);
 /* NULL when there is no such file. */
 const struct bundle_file *bundle_find(const struct bundle *b, const char *path);
-/* Of all paths and texts: equal for equal bundles. */
+/* Over all paths and texts: equal for equal bundles. */
 uint64_t bundle_hash(const struct bundle *b);
 
 /* The way from one bundle to another; either may be NULL, for none. */
@@ -50,17 +50,13 @@ typedef void (*bundle_change_fn)(void *ctx, enum bundle_change change, const cha
 void bundle_compare(const struct bundle *from, const struct bundle *to,
 		    bundle_change_fn on_change, void *ctx);
 
-/* Are all files the same that are no scripts, but what scripts `require`? */
-bool bundle_has_same_modules(const struct bundle *a, const struct bundle *b);
-
-/* source_read from `from`, or where that is NULL from the file system, noted in
- * `into`. @param name  the path in the rules directory */
+/* Read a file from `from`, or with source_read if that is NULL, and add it to `into`
+ * (may be NULL).
+ *
+ * @param path  in the file system
+ * @param name  in the rules directory */
 TIDE_MUST_USE int bundle_read(const struct bundle *from, struct bundle *into,
 			      struct source *out, const char *path, const char *name,
 			      struct error *err);
-
-/* What lies in the directory, without being loaded: the scripts of all kinds,
- * and those other files that `known` has. What cannot be read is left out. */
-struct bundle *bundle_scan(const char *rules_dir, const struct bundle *known);
 
 #endif

@@ -2,7 +2,8 @@
 
 #include <stdio.h>
 
-#include "rules/engine/bundle.h"
+#include "rules/sandbox/bundle.h"
+#include "rules/engine/rules_dir.h"
 #include "rules/sandbox/source.h"
 
 static struct bundle *make(const char *const files[][2], size_t count)
@@ -101,10 +102,10 @@ static void modules_are_what_is_no_script(void **state)
 						 { "retry/lib/c.lua", "2" } };
 	struct bundle *a = make(one, 3), *b = make(script, 4), *c = make(module, 3);
 
-	assert_true(bundle_has_same_modules(a, a));
-	assert_true(bundle_has_same_modules(a, b));
-	assert_false(bundle_has_same_modules(a, c));
-	assert_false(bundle_has_same_modules(a, NULL));
+	assert_true(rules_dir_has_same_modules(a, a));
+	assert_true(rules_dir_has_same_modules(a, b));
+	assert_false(rules_dir_has_same_modules(a, c));
+	assert_false(rules_dir_has_same_modules(a, NULL));
 	bundle_unref(a);
 	bundle_unref(b);
 	bundle_unref(c);

@@ -1,0 +1,15 @@
+/* engine_status.h: the state of the engine as a document, for RULES status and LIST
+ * rules. */
+#ifndef TIDE_RULES_ENGINE_ENGINE_STATUS_H
+#define TIDE_RULES_ENGINE_ENGINE_STATUS_H
+
+#include "engine.h"
+
+/* An object with the generation, when it was loaded, the last refusal, and for each
+ * script its kind, file, hash, calls, errors and times. */
+void engine_status(const struct engine *e, struct json *out);
+
+/* The counters of scripts by name, at most 256 of them: members of an object. */
+void engine_status_counters(const struct engine *e, struct json *out);
+
+#endif

@@ -1,0 +1,375 @@
+#include "reload.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "host/log.h"
+#include "base/mem.h"
+#include "engine_private.h"
+#include "rules_dir.h"
+#include "unread.h"
+
+struct reload_waiter {
+	STAILQ_ENTRY(reload_waiter) link;
+	reload_done_fn *on_done;
+	void *ctx;
+	char asker[RELOAD_ASKER_MAX];
+};
+
+void reload_set_asker(struct engine *e, const char *who)
+{
+	snprintf(e->reload.asker, sizeof(e->reload.asker), "%s", who);
+}
+
+const char *reload_asked_by(const struct engine *e)
+{
+	return e->reload.asked_by;
+}
+
+enum engine_origin reload_attempt(const struct engine *e)
+{
+	return e->reload.attempt;
+}
+
+struct bundle *reload_refused_files(const struct engine *e)
+{
+	return e->reload.refused;
+}
+
+static void take_asker(struct reload *r, char out[RELOAD_ASKER_MAX])
+{
+	memcpy(out, r->asker, RELOAD_ASKER_MAX);
+	r->asker[0] = '\0';
+}
+
+static void add_waiter(struct reload *r, struct reload_waiters *list,
+		       reload_done_fn *on_done, void *ctx)
+{
+	struct reload_waiter *w = mem_zalloc(sizeof(*w));
+
+	w->on_done = on_done;
+	w->ctx = ctx;
+	take_asker(r, w->asker);
+	STAILQ_INSERT_TAIL(list, w, link);
+}
+
+/* Report the end of an attempt to the owner and to those who wait. */
+static void answer(struct engine *e, const struct error *result)
+{
+	struct reload_waiters waiters = STAILQ_HEAD_INITIALIZER(waiters);
+	struct reload_waiter *w;
+	char *by = e->reload.asked_by;
+	size_t len = 0;
+
+	STAILQ_CONCAT(&waiters, &e->reload.waiters);
+	by[0] = '\0';
+	STAILQ_FOREACH (w, &waiters, link) {
+		if (w->asker[0])
+			snprintf(by + len, RELOAD_ASKER_MAX - len, "%s%s",
+				 len ? ", " : "", w->asker);
+		len = strlen(by);
+	}
+	if (e->hooks.on_reload && !e->is_closing)
+		e->hooks.on_reload(e->hooks.ctx, result);
+	while ((w = STAILQ_FIRST(&waiters))) {
+		STAILQ_REMOVE_HEAD(&waiters, link);
+		if (w->on_done)
+			w->on_done(w->ctx, result);
+		mem_free(w);
+	}
+}
+
+static bool is_of_directory(enum engine_origin origin)
+{
+	return origin == ENGINE_START || origin == ENGINE_FILES ||
+	       origin == ENGINE_RELOAD;
+}
+
+/* Counters continue. The last error stays while the script is the same. Circuits start
+ * closed. */
+static void inherit_stats(struct generation *to, const struct generation *from)
+{
+	for (size_t i = 0; i < to->rule_count; i++) {
+		struct rule *rule = to->rules[i];
+		const struct rule *old =
+			generation_find(from, rule->kind, slice_from(rule->name));
+
+		if (!old)
+			continue;
+		rule->stats = old->stats;
+		rule->stats.breaker = (struct breaker){ .is_open = false };
+		if (old->hash != rule->hash) {
+			rule->stats.last_error[0] = '\0';
+			rule->stats.last_error_unix_ms = 0;
+		}
+	}
+}
+
+static void set_attempt(struct reload *r, enum engine_origin origin,
+			struct bundle *refused)
+{
+	if (refused)
+		bundle_ref(refused);
+	bundle_unref(r->refused);
+	r->refused = refused;
+	r->attempt = origin;
+}
+
+/* The generation of the build becomes the active one. */
+static void activate(struct engine *e)
+{
+	enum engine_origin origin = e->build.origin;
+	struct generation *next = build_take(e);
+
+	set_attempt(&e->reload, origin, NULL);
+	if (e->current)
+		inherit_stats(next, e->current);
+	e->current = next;
+	e->room.fresh_bytes = next->script.memory_bytes;
+	e->origin = origin;
+	e->epoch++;
+	filter_set_destroy(e->filters);
+	e->filters = filter_set_create(next);
+	if (!is_of_directory(origin))
+		return;
+	bundle_unref(e->reload.directory);
+	e->reload.directory = bundle_ref(next->files);
+	unread_warn(e->tide.about, e->config.rules_dir, next, &e->reload.unread);
+}
+
+static void refuse(struct engine *e, enum engine_origin origin, struct bundle *files,
+		   struct error *result)
+{
+	struct reload *r = &e->reload;
+
+	result->code = TIDE_ERULE;
+	set_attempt(r, origin, files);
+	r->refusal = *result;
+	r->refused_count++;
+	r->refused_unix_ms = api_tide_now_ms(&e->tide);
+}
+
+/* What the caller frees, perhaps NULL: the former generation, unless its states are
+ * still needed, or the refused one. */
+static struct generation *conclude(struct engine *e, int rc, struct error *result)
+{
+	struct generation *rest = e->current;
+
+	if (rc == TIDE_OK) {
+		activate(e);
+		rest = carry_begin(e, rest);
+		e->reload.refusal.code = result->code = TIDE_OK;
+	} else {
+		refuse(e, e->build.origin, e->build.from, result);
+		rest = build_take(e);
+	}
+	answer(e, result);
+	return rest;
+}
+
+static void on_turn(uv_idle_t *idle);
+
+static void start_turns(struct engine *e, struct bundle *from, enum engine_origin origin)
+{
+	/* File systems without events report no change: look at the places anew. */
+	if (origin == ENGINE_RELOAD)
+		watch_renew(e->watch);
+	build_start(e, from, origin);
+	uv_idle_start(&e->reload.turn, on_turn);
+}
+
+/* The build has ended: the next one, if somebody waits or the directory changed. */
+static void start_next(struct engine *e)
+{
+	struct reload *r = &e->reload;
+	bool must_follow = r->must_follow;
+
+	r->must_follow = false;
+	STAILQ_CONCAT(&r->waiters, &r->followers);
+	if (!STAILQ_EMPTY(&r->waiters))
+		start_turns(e, NULL, ENGINE_RELOAD);
+	else if (must_follow)
+		reload_on_change(e);
+}
+
+static void on_turn(uv_idle_t *idle)
+{
+	struct engine *e = idle->data;
+	struct error result = { .code = TIDE_OK };
+	int rc;
+
+	/* The former generation goes before the next one comes. */
+	if (e->former) {
+		engine_retire(e, carry_turn(e, BUILD_TURN_NS));
+		return;
+	}
+	if (!e->build.is_under_way) {
+		uv_idle_stop(idle);
+		return;
+	}
+	/* The memory of retired generations is not free yet. */
+	if (e->retiring > 1)
+		return;
+	bool has_ended = build_turn(e, BUILD_TURN_NS, &rc, &result);
+	engine_retire(e, build_take_dropped(e));
+	if (!has_ended)
+		return;
+	uv_idle_stop(idle);
+	engine_retire(e, conclude(e, rc, &result));
+	if (e->former && !e->is_closing)
+		uv_idle_start(idle, on_turn);
+	if (!e->is_closing && !e->build.is_under_way)
+		start_next(e);
+}
+
+void reload_start(struct engine *e, reload_done_fn *on_done, void *ctx)
+{
+	struct reload *r = &e->reload;
+
+	if (e->build.is_under_way) {
+		add_waiter(r, &r->followers, on_done, ctx);
+		return;
+	}
+	add_waiter(r, &r->waiters, on_done, ctx);
+	start_turns(e, NULL, e->current ? ENGINE_RELOAD : ENGINE_START);
+}
+
+int reload_files(struct engine *e, struct bundle *files, enum engine_origin origin,
+		 reload_done_fn *on_done, void *ctx, struct error *err)
+{
+	if (e->build.is_under_way) {
+		e->reload.asker[0] = '\0';
+		return error_set(err, TIDE_EBUSY,
+				 "other rules are being loaded; ask again");
+	}
+	add_waiter(&e->reload, &e->reload.waiters, on_done, ctx);
+	start_turns(e, files, origin);
+	return TIDE_OK;
+}
+
+void reload_follow(struct engine *e)
+{
+	if (e->build.is_under_way)
+		e->reload.must_follow = true;
+	else
+		start_turns(e, NULL, ENGINE_FILES);
+}
+
+void reload_refuse(struct engine *e, enum engine_origin origin, struct bundle *files,
+		   const struct error *why)
+{
+	struct error result = *why;
+
+	refuse(e, origin, files, &result);
+	take_asker(&e->reload, e->reload.asked_by);
+	if (e->hooks.on_reload)
+		e->hooks.on_reload(e->hooks.ctx, &result);
+}
+
+/* All turns in one. */
+static int build_now(struct engine *e, struct bundle *from, enum engine_origin origin,
+		     struct error *err)
+{
+	bool has_ended;
+	int rc;
+
+	carry_finish(e);
+	build_start(e, from, origin);
+	do {
+		has_ended = build_turn(e, INT64_MAX, &rc, err);
+		generation_destroy(build_take_dropped(e));
+	} while (!has_ended);
+	return rc;
+}
+
+int reload_first(struct engine *e, struct bundle *last_good, const struct error *refusal,
+		 struct error *err)
+{
+	enum engine_origin origin = last_good ? ENGINE_LAST_GOOD : ENGINE_START;
+	int rc = build_now(e, last_good, origin, err);
+
+	if (rc != TIDE_OK)
+		return rc;
+	activate(e);
+	if (last_good) {
+		struct error why = *refusal;
+
+		refuse(e, origin, NULL, &why);
+	}
+	return TIDE_OK;
+}
+
+int reload_now(struct engine *e, struct error *err)
+{
+	struct error result = { .code = TIDE_OK };
+	struct reload *r = &e->reload;
+
+	build_abort(e);
+	uv_idle_stop(&r->turn);
+	STAILQ_CONCAT(&r->waiters, &r->followers);
+	int rc = build_now(e, NULL, ENGINE_RELOAD, &result);
+	generation_destroy(conclude(e, rc, &result));
+	carry_finish(e);
+	if (rc != TIDE_OK && err)
+		*err = result;
+	return rc != TIDE_OK ? TIDE_ERULE : TIDE_OK;
+}
+
+/* Has the directory changed since it was loaded last? */
+static bool has_directory_changed(const struct engine *e)
+{
+	const struct bundle *last = e->reload.directory;
+
+	if (!last)
+		return true;
+	struct bundle *found = rules_dir_scan(e->config.rules_dir, last);
+	bool has_changed = bundle_hash(found) != bundle_hash(last);
+	bundle_unref(found);
+	return has_changed;
+}
+
+/* A file that was touched, or changed and changed back, is no change. */
+void reload_on_change(void *engine)
+{
+	struct engine *e = engine;
+	struct reload *r = &e->reload;
+	bool is_rolled_back = !is_of_directory(e->origin);
+	bool must_build = r->must_build;
+
+	if (e->build.is_under_way) {
+		r->must_follow = true;
+		return;
+	}
+	r->must_build = false;
+	/* A generation that was rolled back to stays when it has used up its memory.
+	 * Only a change supersedes it: not the event of the change that it undoes. */
+	if (must_build && is_rolled_back) {
+		start_turns(e, e->current->files, e->origin);
+		return;
+	}
+	if (is_rolled_back ? has_directory_changed(e)
+			   : must_build || !generation_is_current(e->current)) {
+		if (e->hooks.on_change)
+			e->hooks.on_change(e->hooks.ctx);
+		else
+			reload_follow(e);
+	} else if (!is_rolled_back && r->refusal.code != TIDE_OK) {
+		r->refusal.code = TIDE_OK;
+		log_info("rules: the files are again those of the active rules");
+	}
+}
+
+void reload_open(struct engine *e)
+{
+	uv_idle_init(e->loop, &e->reload.turn);
+	e->reload.turn.data = e;
+}
+
+void reload_close(struct engine *e)
+{
+	const struct error stopping = { TIDE_ESHUTDOWN, "the broker is stopping" };
+
+	STAILQ_CONCAT(&e->reload.waiters, &e->reload.followers);
+	answer(e, &stopping);
+	engine_retire(e, build_take(e));
+}

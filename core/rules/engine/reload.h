@@ -1,0 +1,48 @@
+/* reload.h: replaces the active generation.
+ *
+ * The new generation is built in steps, between the turns of the event loop. It becomes
+ * active when everything in use works with it. Otherwise the attempt is refused, and the
+ * active generation stays. */
+#ifndef TIDE_RULES_ENGINE_RELOAD_H
+#define TIDE_RULES_ENGINE_RELOAD_H
+
+#include "engine.h"
+
+#define RELOAD_ASKER_MAX 320
+
+/* The end of a reload: TIDE_OK, or TIDE_ERULE with the reason of the refusal. Called
+ * from the loop or from engine_close, never before the function that started it has
+ * returned. */
+typedef void reload_done_fn(void *ctx, const struct error *result);
+
+/* Load the rules directory. While a build is under way, another one follows it, and
+ * that one is the answer. `on_done` may be NULL. */
+void reload_start(struct engine *e, reload_done_fn *on_done, void *ctx);
+
+/* The same, before it returns: for tests and tools, which may block. */
+TIDE_MUST_USE int reload_now(struct engine *e, struct error *err);
+
+/* Load these files, as reload_start loads the directory. The directory is not touched.
+ * Its next change, or a reload, supersedes the files. TIDE_EBUSY while a build is under
+ * way. */
+TIDE_MUST_USE int reload_files(struct engine *e, struct bundle *files,
+			       enum engine_origin origin, reload_done_fn *on_done,
+			       void *ctx, struct error *err);
+
+/* The owner's answers to engine_hooks.on_change: load the directory, or refuse the
+ * files (NULL: those of the directory). */
+void reload_follow(struct engine *e);
+void reload_refuse(struct engine *e, enum engine_origin origin, struct bundle *files,
+		   const struct error *why);
+
+/* Who asks for the next reload_start, reload_files or reload_refuse. */
+void reload_set_asker(struct engine *e, const char *who);
+
+/* About the last attempt, during engine_hooks.on_reload: who asked for it (several are
+ * separated by ", "; "" nobody), its origin, and the files that were refused (borrowed;
+ * NULL: those of the directory). */
+const char *reload_asked_by(const struct engine *e);
+enum engine_origin reload_attempt(const struct engine *e);
+struct bundle *reload_refused_files(const struct engine *e);
+
+#endif

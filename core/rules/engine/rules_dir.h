@@ -1,0 +1,30 @@
+/* rules_dir.h: which scripts the rules directory, or a bundle, has. */
+#ifndef TIDE_RULES_ENGINE_RULES_DIR_H
+#define TIDE_RULES_ENGINE_RULES_DIR_H
+
+#include "rules/sandbox/bundle.h"
+#include "script_kind.h"
+
+/* File names, sorted. */
+struct rules_dir_list {
+	char **names;
+	size_t count;
+};
+
+/* The files of the kind's folder that have the name of a script. A missing folder has
+ * none. Free the list in every case. */
+TIDE_MUST_USE int rules_dir_list(struct rules_dir_list *out, const char *rules_dir,
+				 enum script_kind kind, struct error *err);
+/* The same in a bundle. */
+void rules_dir_list_bundle(struct rules_dir_list *out, const struct bundle *b,
+			   enum script_kind kind);
+void rules_dir_list_free(struct rules_dir_list *list);
+
+/* The files in the directory, without loading them: the scripts of all kinds, and the
+ * other files that `known` has (may be NULL). Unreadable files are left out. */
+struct bundle *rules_dir_scan(const char *rules_dir, const struct bundle *known);
+
+/* Do the bundles differ in scripts at most? The other files are modules. */
+bool rules_dir_has_same_modules(const struct bundle *a, const struct bundle *b);
+
+#endif

@@ -1,0 +1,61 @@
+/* strategy.h: a script in use by a queue: sharding, priority or retry. */
+#ifndef TIDE_RULES_ENGINE_STRATEGY_H
+#define TIDE_RULES_ENGINE_STRATEGY_H
+
+#include "engine.h"
+
+struct strategy;
+
+/* TIDE_ENOTFOUND: no such script; the error names those that exist. TIDE_EMISMATCH: an
+ * option is not declared, is missing, or has a value of another type. */
+TIDE_MUST_USE int strategy_create(struct engine *e, enum script_kind kind,
+				  struct slice name, const struct args *options,
+				  const char *user, struct strategy **out,
+				  struct error *err);
+void strategy_destroy(struct strategy *s);
+bool strategy_is_pure(const struct strategy *s);
+const char *strategy_script(const struct strategy *s);
+/* The hash of the script's file. */
+uint64_t strategy_hash(const struct strategy *s);
+
+/* How a sharding script learns the load of a shard. It is called when a script asks.
+ * Without it the load of every shard is 0. */
+typedef uint64_t strategy_load_fn(const void *ctx, unsigned shard);
+void strategy_set_load(struct strategy *s, strategy_load_fn *load, const void *ctx);
+
+/* What scripts see as `queue`. */
+struct queue_view {
+	struct slice vhost;
+	struct slice name;
+	double served;  /* the rank of the last message served; 0 before the first */
+	uint64_t ready; /* messages waiting */
+	unsigned
+		shard; /* the message enters it; `served` and `ready` are of this shard */
+};
+
+/* What scripts see as `failure`. */
+struct failure_view {
+	const char *reason; /* "nack" "timeout" "gone" "expired" */
+	uint32_t attempts;  /* deliveries so far, this one included */
+	uint32_t failures;  /* failures so far, this one included */
+};
+
+enum retry_action { RETRY_AFTER, RETRY_BURY, RETRY_DEAD_LETTER, RETRY_DROP };
+struct retry_decision {
+	enum retry_action action;
+	int64_t delay_ms; /* for RETRY_AFTER; 0 = ready again at once */
+};
+
+/* 0 <= *shard < shards. */
+TIDE_MUST_USE int strategy_pick(struct strategy *s, const struct script_question *q,
+				unsigned shards, unsigned *shard, struct error *err);
+/* A finite number. */
+TIDE_MUST_USE int strategy_rank(struct strategy *s, const struct script_question *q,
+				const struct queue_view *queue, double *rank,
+				struct error *err);
+/* What to do about a failure. */
+TIDE_MUST_USE int strategy_decide(struct strategy *s, const struct script_question *q,
+				  const struct failure_view *failure,
+				  struct retry_decision *decision, struct error *err);
+
+#endif

@@ -1,0 +1,157 @@
+#include "use.h"
+
+#include <lauxlib.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "host/log.h"
+#include "host/machine.h"
+#include "base/mem.h"
+#include "engine_private.h"
+
+struct using
+{
+	struct use *use;
+	struct rule *rule;
+	const struct args *options;
+};
+
+/* Push the options of a use: those of every use that was given none are one table. */
+static void push_options(lua_State *L, struct rule *rule, const struct args *options)
+{
+	if (options && options->count) {
+		options_push(L, &rule->options, options);
+		return;
+	}
+	if (rule->preset_options == LUA_NOREF) {
+		options_push(L, &rule->options, options);
+		rule->preset_options = luaL_ref(L, LUA_REGISTRYINDEX);
+	}
+	lua_rawgeti(L, LUA_REGISTRYINDEX, rule->preset_options);
+}
+
+/* Each reference is in the use before the next step may raise. */
+static int l_use(lua_State *L)
+{
+	struct using *u = lua_touserdata(L, 1);
+	struct use *use = u->use;
+	const struct rule *rule = use->rule;
+
+	script_set_place(script_state_of(L), rule->file, rule->decide_line);
+	push_options(L, u->rule, u->options);
+	lua_pushvalue(L, -1);
+	use->options = luaL_ref(L, LUA_REGISTRYINDEX);
+	use->is_pure = rule->pure == RULE_PURE;
+	if (rule->pure == RULE_PURE_BY_OPTIONS) {
+		lua_rawgeti(L, LUA_REGISTRYINDEX, rule->pure_function);
+		lua_pushvalue(L, -2);
+		lua_call(L, 1, 1);
+		use->is_pure = lua_toboolean(L, -1);
+		lua_pop(L, 1);
+	}
+	if (rule->functions[RULE_NEW] != LUA_NOREF) {
+		lua_rawgeti(L, LUA_REGISTRYINDEX, rule->functions[RULE_NEW]);
+		lua_pushvalue(L, -2);
+		lua_call(L, 1, 1);
+		use->state = luaL_ref(L, LUA_REGISTRYINDEX);
+	}
+	return 0;
+}
+
+static struct use *make_room(struct generation *g, size_t number)
+{
+	if (number >= g->use_count) {
+		size_t count = number + number / 2 + 8;
+		g->uses = mem_realloc(g->uses, count * sizeof(*g->uses));
+		memset(g->uses + g->use_count, 0,
+		       (count - g->use_count) * sizeof(*g->uses));
+		g->use_count = count;
+	}
+	return &g->uses[number];
+}
+
+int use_open(struct generation *g, size_t number, struct rule *rule,
+	     const struct args *options, struct error *err)
+{
+	char script[SCRIPT_PLACE_MAX];
+
+	snprintf(script, sizeof(script), "%s/%s", script_kind_name(rule->kind),
+		 rule->name);
+	int rc = options_check(&rule->options, options, script, err);
+	if (rc != TIDE_OK)
+		return rc;
+	struct use *use = make_room(g, number);
+	*use = (struct use){ .rule = rule, .options = LUA_NOREF, .state = LUA_NOREF };
+	struct using using = { use, rule, options };
+	struct script_call call = {
+		.file = rule->file, .stats = &rule->stats, .body = l_use, .ctx = &using
+	};
+	rc = script_enter(&g->script, &call, err);
+	if (rc != TIDE_OK)
+		use_release(g, number);
+	return rc;
+}
+
+void use_release(struct generation *g, size_t number)
+{
+	if (number >= g->use_count || !g->uses[number].rule)
+		return;
+	struct use *use = &g->uses[number];
+	/* A reference's slot exists, so giving it back allocates nothing. */
+	luaL_unref(g->script.L, LUA_REGISTRYINDEX, use->options);
+	luaL_unref(g->script.L, LUA_REGISTRYINDEX, use->state);
+	use->rule = NULL;
+}
+
+static int refuse_call(struct engine *e, struct rule *rule, bool is_counted,
+		       struct error *err)
+{
+	rule->stats.skipped += is_counted;
+	return error_set(err, TIDE_ERULE, "%s (" USE_NOT_CALLED "; tried every %d s)",
+			 rule->stats.last_error,
+			 (int)((e->config.breaker_rest_ms + 999) / 1000));
+}
+
+static void tell_of_breaker(const struct engine *e, const struct rule *rule)
+{
+	if (rule->stats.breaker.is_open)
+		log_error("%s: %s fails too often and is not called for %d ms at a "
+			  "time; the last error: %s",
+			  e->tide.about, rule->file, (int)e->config.breaker_rest_ms,
+			  rule->stats.last_error);
+	else
+		log_info("%s: %s works again", e->tide.about, rule->file);
+}
+
+int use_decide(struct engine *e, const struct use_call *c, struct error *err)
+{
+	struct rule *rule = (struct rule *)c->use->rule;
+	struct dry_run *costs = c->context ? c->context->costs : NULL;
+	bool is_counted =
+		!c->context || !(c->context->is_dry || c->context->is_uncounted);
+	struct script_call call = { .file = rule->file,
+				    .stats = is_counted ? &rule->stats : NULL,
+				    .is_decision = true,
+				    .context = c->context,
+				    .body = c->body,
+				    .ctx = c->ctx };
+	bool was_open = rule->stats.breaker.is_open && !e->config.has_no_breaker;
+	const struct script_state *s = &e->current->script;
+
+	if (s->is_exhausted && !room_allows_call(e, rule, err))
+		return TIDE_ERULE;
+	if (was_open &&
+	    !breaker_allows(&rule->stats.breaker, machine_clock_ms(CLOCK_MONOTONIC),
+			    e->config.breaker_rest_ms))
+		return refuse_call(e, rule, is_counted, err);
+	e->call_count++;
+	uint64_t started_ns = costs ? uv_hrtime() : 0;
+	int rc = script_enter(&e->current->script, &call, err);
+	if (costs)
+		dry_run_count(costs, rule->file, uv_hrtime() - started_ns);
+	if (was_open != rule->stats.breaker.is_open && !e->config.has_no_breaker)
+		tell_of_breaker(e, rule);
+	if (s->was_refused || s->is_exhausted)
+		room_after_call(e, rc);
+	return rc;
+}

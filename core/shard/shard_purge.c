@@ -1,0 +1,130 @@
+/* shard_purge.c: everything that nobody holds is removed, in memory and in Redis. */
+#include "base/mem.h"
+#include "host/log.h"
+#include "shard.h"
+
+#define PURGE_ROWS 2048 /* of one request */
+
+struct purge {
+	struct shard *shard;
+	struct waiter *waiter;
+	uint64_t left[SHARD_STAGES]; /* to be removed from Redis alone */
+	unsigned asked;              /* how many the request under way may remove */
+	unsigned recounts;
+	int stage;
+};
+
+/* A request that was sent twice removes less than it is asked to, and says so;
+ * what else is a reason to count once more ends after some times. */
+#define RECOUNTS_MAX 16
+
+static void purge_end(struct purge *p, int status, const char *text)
+{
+	struct shard *sh = p->shard;
+
+	if (status < 0)
+		log_warn("purge: %s", text ? text : error_text(status));
+	for (int i = 0; i < SHARD_STAGES && !sh->is_closed; i++)
+		stage_restore_beyond(&sh->stages[i], p->left[i]);
+	shard_resume(sh);
+	waiter_done(p->waiter, status, text);
+	shard_unref(sh);
+	mem_free(p);
+}
+
+static void purge_next(struct purge *p);
+static void purge_count(struct purge *p);
+
+static void on_purged(void *ctx, int status, const char *text, uint64_t removed)
+{
+	struct purge *p = ctx;
+
+	if (status < 0) {
+		purge_end(p, status, text);
+		return;
+	}
+	p->left[p->stage] -= removed < p->asked ? removed : p->asked;
+	if (removed < p->asked && p->recounts++ < RECOUNTS_MAX)
+		purge_count(p);
+	else
+		purge_next(p);
+}
+
+static void purge_next(struct purge *p)
+{
+	struct shard *sh = p->shard;
+
+	while (p->stage < SHARD_STAGES && p->left[p->stage] == 0)
+		p->stage++;
+	if (p->stage == SHARD_STAGES || sh->is_closed || p->recounts > RECOUNTS_MAX) {
+		purge_end(p, TIDE_OK, NULL);
+		return;
+	}
+	p->asked =
+		p->left[p->stage] < PURGE_ROWS ? (unsigned)p->left[p->stage] : PURGE_ROWS;
+	store_purge(sh->env->store, sh->keys, sh->stages[p->stage].set,
+		    (int64_t)sh->stages[p->stage].indexed, p->asked, on_purged, p);
+}
+
+/* No batch is under way any more, and none will be: what Redis has before the
+ * edge is known for certain, and all that is behind it is to go. */
+static void on_purge_counts(void *ctx, int status, const char *text,
+			    const struct store_counts *counts)
+{
+	struct purge *p = ctx;
+
+	if (status < 0) {
+		purge_end(p, status, text);
+		return;
+	}
+	for (int i = 0; i < SHARD_STAGES; i++) {
+		const struct stage *st = &p->shard->stages[i];
+		uint64_t size = counts->sets[st->set];
+
+		p->left[i] = size > st->indexed ? size - st->indexed : 0;
+	}
+	p->stage = 0;
+	purge_next(p);
+}
+
+static void purge_count(struct purge *p)
+{
+	store_read_counts(p->shard->env->store, p->shard->keys, on_purge_counts, p);
+}
+
+static uint64_t remove_all(struct entry_list *list, struct window *w,
+			   struct waiter *waiter)
+{
+	struct entry *e;
+	uint64_t n = 0;
+
+	while ((e = window_first(w)) != NULL || (e = TAILQ_FIRST(list)) != NULL) {
+		shard_remove(e, waiter);
+		n++;
+	}
+	return n;
+}
+
+uint64_t shard_purge(struct shard *sh, struct waiter *waiter)
+{
+	struct purge *p = mem_zalloc(sizeof(*p));
+	uint64_t n = 0;
+
+	for (int i = 0; i < SHARD_STAGES; i++) {
+		struct stage *st = &sh->stages[i];
+
+		p->left[i] = stage_forget_beyond(st);
+		n += p->left[i] + remove_all(&st->outside, &st->window, waiter);
+	}
+	sh->purges++;
+	waiter_add(waiter);
+	p->shard = shard_ref(sh);
+	p->waiter = waiter;
+	if (!sh->keys) {
+		purge_end(p, TIDE_OK, NULL);
+		return n;
+	}
+	sh->is_held_back = true;
+	purge_count(p);
+	return n;
+}

@@ -1,0 +1,109 @@
+/* shard_recover.c: a shard is read that was there before this process. */
+#include <float.h>
+#include <math.h>
+
+#include "base/mem.h"
+#include "shard.h"
+
+#define READ_ROWS 2048 /* of one request */
+
+struct shard_recovery {
+	struct shard *shard;
+	struct waiter *waiter;
+	int64_t start;
+	struct place last; /* of the rows that were taken */
+};
+
+static void recovery_end(struct shard_recovery *r, int status, const char *text)
+{
+	struct shard *sh = r->shard;
+
+	shard_resume(sh);
+	if (!sh->is_closed && status == TIDE_OK) {
+		stage_refill(&sh->stages[ENTRY_DELAYED]);
+		stage_refill(&sh->stages[ENTRY_READY]);
+		if (shard_count(sh, ENTRY_READY) > 0)
+			sh->served = NAN;
+	}
+	waiter_done(r->waiter, status, text);
+	shard_unref(sh);
+	mem_free(r);
+}
+
+static void recover_row(struct shard *sh, const struct store_row *row)
+{
+	struct entry *e = shard_entry_create(sh, row->msg, row->id, row->rank);
+
+	e->home = STORE_UNACK;
+	e->stored_score = row->score;
+	e->attempts = row->attempts;
+	e->failures = row->failures;
+	e->reason = shard_reason_intern(row->reason);
+	e->flags |= ENTRY_TRIES_STORED;
+	if (!row->msg && !row->is_corrupt) {
+		e->state = ENTRY_GONE;
+		shard_entry_dirty(e);
+	} else if (!row->msg) {
+		e->state = ENTRY_BURIED;
+		shard_entry_dirty(e);
+		stage_put_last(&sh->stages[ENTRY_BURIED], e);
+	} else {
+		shard_entry_enter(e, ENTRY_READY, e->rank);
+	}
+}
+
+static void on_unacked(void *ctx, int status, const char *text, struct store_row *rows,
+		       size_t count)
+{
+	struct shard_recovery *r = ctx;
+	struct shard *sh = r->shard;
+
+	if (status < 0 || sh->is_closed || count == 0) {
+		recovery_end(r, status < 0 ? status : TIDE_OK, text);
+		return;
+	}
+	for (size_t i = 0; i < count; i++) {
+		struct place place = { rows[i].score, rows[i].id };
+
+		/* Members that are no ids are counted in the start, not in the rows. */
+		if (!place_is_before(r->last, place))
+			continue;
+		r->last = place;
+		recover_row(sh, &rows[i]);
+	}
+	r->start += (int64_t)count;
+	store_read(sh->env->store, sh->keys, STORE_UNACK, r->start, READ_ROWS,
+		   sh->env->window_bytes, false, on_unacked, r);
+}
+
+static void on_counts(void *ctx, int status, const char *text,
+		      const struct store_counts *c)
+{
+	struct shard_recovery *r = ctx;
+	struct shard *sh = r->shard;
+
+	if (status < 0 || sh->is_closed) {
+		recovery_end(r, status, text);
+		return;
+	}
+	for (int i = 0; i < SHARD_STAGES; i++)
+		stage_recover(&sh->stages[i], c->sets[sh->stages[i].set]);
+	if (c->sets[STORE_UNACK] == 0) {
+		recovery_end(r, TIDE_OK, NULL);
+		return;
+	}
+	store_read(sh->env->store, sh->keys, STORE_UNACK, 0, READ_ROWS,
+		   sh->env->window_bytes, false, on_unacked, r);
+}
+
+void shard_recover(struct shard *sh, struct waiter *waiter)
+{
+	struct shard_recovery *r = mem_zalloc(sizeof(*r));
+
+	waiter_add(waiter);
+	r->shard = shard_ref(sh);
+	r->waiter = waiter;
+	r->last = (struct place){ -DBL_MAX, 0 };
+	sh->is_held_back = true;
+	store_read_counts(sh->env->store, sh->keys, on_counts, r);
+}
