@@ -37,12 +37,12 @@ static int take_channel(struct request *r, struct slice *rest, struct error *err
 	if (!slice_to_uint(slice_skip(word, 1), REQUEST_CHANNEL_MAX, &n))
 		return error_set(
 			err, TIDE_ESYNTAX,
-			"'%.*s' is no channel: wanted is @0 to @65535 and a space",
+			"'%.*s' is not a channel: expected @0 to @65535 and a space",
 			SLICE_HEAD(word, 40));
 	r->channel = (unsigned)n;
 	if (!rest->data)
 		return error_set(err, TIDE_ESYNTAX,
-				 "a verb is missing behind the channel");
+				 "a verb is missing after the channel");
 	return TIDE_OK;
 }
 
@@ -59,9 +59,8 @@ static int take_length(struct request *r, struct slice *rest, bool *is_lost,
 	if (!slice_to_uint(word, REQUEST_PAYLOAD_ABSURD, &r->payload_len)) {
 		*is_lost = true;
 		return error_set(err, TIDE_ESYNTAX,
-				 "%s ends in the payload's length in bytes, a decimal "
-				 "number; what "
-				 "follows cannot be read any more",
+				 "%s must end with the length of the payload in decimal; "
+				 "the connection cannot continue",
 				 r->verb->name);
 	}
 	*rest = at > 0 ? (struct slice){ rest->data, at - 1 } : (struct slice){ NULL, 0 };
@@ -99,7 +98,7 @@ static int check_value(struct slice name, struct slice value, struct error *err)
 	if (!has_control(value))
 		return TIDE_OK;
 	return error_set(err, TIDE_ESYNTAX,
-			 "the value of '%.*s' has a control character; it is written as "
+			 "the value of '%.*s' has a control character; write it as "
 			 "%% and two hex digits",
 			 SLICE_HEAD(name, 64));
 }
@@ -120,14 +119,14 @@ static int decode(struct slice *value, struct error *err, struct slice name)
 	return TIDE_OK;
 }
 
-static int check_name(const char *what, struct slice name, struct error *err)
+static int check_name(struct slice name, const char *what, struct error *err)
 {
 	if (slice_is_name(name))
 		return TIDE_OK;
-	return error_set(err, name.len > NAME_LEN_MAX ? TIDE_ETOOLONG : TIDE_ESYNTAX,
-			 "the name of %s is 1-%d bytes of UTF-8 without white space and "
-			 "control characters",
-			 what, NAME_LEN_MAX);
+	return error_set(
+		err, name.len > NAME_LEN_MAX ? TIDE_ETOOLONG : TIDE_ESYNTAX,
+		"%s is 1-%d bytes of UTF-8 without white space and control characters",
+		what, NAME_LEN_MAX);
 }
 
 static int take_header(struct request *r, struct slice name, struct slice value,
@@ -135,7 +134,7 @@ static int take_header(struct request *r, struct slice name, struct slice value,
 {
 	if (!(r->verb->features & VERB_HEADERS))
 		return error_set(err, TIDE_ESYNTAX, "%s takes no headers", r->verb->name);
-	if (check_name("a header", name, err) < 0)
+	if (check_name(name, "the name of a header", err) < 0)
 		return err->code;
 	if (r->header_count == MSG_HEADERS_MAX)
 		return error_set(err, TIDE_ETOOLONG, "a message has at most %d headers",
@@ -145,7 +144,7 @@ static int take_header(struct request *r, struct slice name, struct slice value,
 	for (unsigned i = 0; i < r->header_count; i++)
 		if (slice_is_equal(r->headers[i].name, name))
 			return error_set(err, TIDE_ESYNTAX,
-					 "header '%" SLICE_FMT "' is there twice",
+					 "header '%" SLICE_FMT "' appears twice",
 					 SLICE_ARG(name));
 	r->headers[r->header_count++] = (struct msg_header){ name, value };
 	return TIDE_OK;
@@ -169,7 +168,7 @@ static int take_option(struct request *r, struct slice name, struct slice value,
 		return error_set(err, TIDE_ESYNTAX,
 				 "%s has no option '%.*s'; it takes: %s", v->name,
 				 SLICE_HEAD(name, 64), v->options ? v->options : "none");
-	if (check_name("an option", name, err) < 0)
+	if (check_name(name, "the name of an option", err) < 0)
 		return err->code;
 	if (r->option_count == REQUEST_OPTIONS_MAX)
 		return error_set(err, TIDE_ETOOLONG, "a request has at most %d options",
@@ -181,7 +180,7 @@ static int take_option(struct request *r, struct slice name, struct slice value,
 	for (unsigned i = 0; i < r->option_count; i++)
 		if (slice_is_equal(r->options[i].name, name))
 			return error_set(err, TIDE_ESYNTAX,
-					 "option '%" SLICE_FMT "' is there twice",
+					 "option '%" SLICE_FMT "' appears twice",
 					 SLICE_ARG(name));
 	r->options[r->option_count++] = (struct request_option){ name, value };
 	return TIDE_OK;
@@ -199,12 +198,11 @@ static int take_flag(struct request *r, struct slice word, struct error *err)
 	if (v->features & VERB_ANY_OPTIONS)
 		return take_option(r, word, SLICE("1"), err);
 	if (!is_listed(v->flags, word))
-		return error_set(err, TIDE_ESYNTAX,
-				 "%s does not understand '%.*s'; its flags are: %s%s",
-				 v->name, SLICE_HEAD(word, 64), v->flags ? v->flags : "",
-				 v->features & VERB_ANSWERS
-					 ? (v->flags ? "" : "none")
-					 : (v->flags ? " quiet" : "quiet"));
+		return error_set(
+			err, TIDE_ESYNTAX, "%s has no flag '%.*s'; it takes: %s%s",
+			v->name, SLICE_HEAD(word, 64), v->flags ? v->flags : "",
+			v->features & VERB_ANSWERS ? (v->flags ? "" : "none")
+						   : (v->flags ? " quiet" : "quiet"));
 	if (r->flag_count == REQUEST_FLAGS_MAX)
 		return error_set(err, TIDE_ESYNTAX, "too many flags");
 	r->flags[r->flag_count++] = word;
@@ -222,7 +220,7 @@ static int take_rest(struct request *r, struct slice *rest, struct error *err)
 
 		if (word.len == 0)
 			return error_set(err, TIDE_ESYNTAX,
-					 "words are separated by single spaces");
+					 "single spaces separate words");
 		if (!equals) {
 			rc = take_flag(r, word, err);
 		} else {
@@ -281,7 +279,7 @@ static int take_words(struct request *r, struct slice *rest, struct error *err)
 			break;
 		if (word.len == 0)
 			return error_set(err, TIDE_ESYNTAX,
-					 "words are separated by single spaces");
+					 "single spaces separate words");
 		/* A word that may be left out is not confused with an option, if there
 		 * are any. */
 		if (r->word_count >= v->min_words && takes_options(v) &&
@@ -292,8 +290,8 @@ static int take_words(struct request *r, struct slice *rest, struct error *err)
 		r->words[r->word_count++] = word;
 	}
 	if (r->word_count < v->min_words)
-		return error_set(err, TIDE_ESYNTAX, "%s needs %u words behind it, not %u",
-				 v->name, v->min_words, r->word_count);
+		return error_set(err, TIDE_ESYNTAX, "%s needs %u words, not %u", v->name,
+				 v->min_words, r->word_count);
 	return TIDE_OK;
 }
 
@@ -307,8 +305,8 @@ static int take_verb(struct request *r, struct slice *rest, struct error *err)
 		return TIDE_OK;
 	if (!slice_is_name(word))
 		return error_set(err, TIDE_ESYNTAX,
-				 "a request begins with a verb, and words are "
-				 "separated by single spaces");
+				 "a request begins with a verb; single spaces separate "
+				 "words");
 	return error_set(err, TIDE_EVERB, "there is no verb '%.*s'",
 			 SLICE_HEAD(word, 40));
 }
@@ -328,6 +326,8 @@ int request_parse(struct request *r, char *line, size_t len, bool *is_lost,
 	struct slice rest = { line, len };
 	int rc;
 
+	r->err = err;
+	r->rc = TIDE_OK;
 	r->verb = NULL;
 	r->word_count = r->option_count = r->flag_count = r->header_count = 0;
 	r->is_quiet = false;
@@ -382,45 +382,108 @@ bool request_has_flag(const struct request *r, const char *name)
 	return false;
 }
 
-int request_refuse(const char *name, struct slice value, struct error *err,
-		   const char *wanted, ...)
+void request_refuse(struct request *r, const char *name, struct slice value,
+		    const char *expected, ...)
 {
 	char text[ERROR_TEXT_MAX];
 	va_list ap;
 
-	va_start(ap, wanted);
-	vsnprintf(text, sizeof(text), wanted, ap);
+	if (r->rc < 0)
+		return;
+	va_start(ap, expected);
+	vsnprintf(text, sizeof(text), expected, ap);
 	va_end(ap);
-	return error_set(err, TIDE_ESYNTAX,
-			 name ? "%s=%.*s: wanted is %s" : "%s'%.*s': wanted is %s",
-			 name ? name : "", SLICE_HEAD(value, 64), text);
+	r->rc = error_set(r->err, TIDE_ESYNTAX,
+			  name ? "%s=%.*s: expected %s" : "%s'%.*s': expected %s",
+			  name ? name : "", SLICE_HEAD(value, 64), text);
 }
 
-int request_uint(const struct request *r, struct request_limits limits, uint64_t *out,
-		 struct error *err)
+void request_check_name(struct request *r, struct slice name, const char *what)
 {
-	struct slice value = request_option(r, limits.name);
-
-	if (!value.data || (slice_to_uint(value, limits.max, out) && *out >= limits.min))
-		return TIDE_OK;
-	return request_refuse(limits.name, value, err, "a number from %llu to %llu",
-			      (unsigned long long)limits.min,
-			      (unsigned long long)limits.max);
+	if (r->rc == TIDE_OK)
+		r->rc = check_name(name, what, r->err);
 }
 
-int request_duration(const struct request *r, struct request_limits limits,
-		     int64_t *out_ms, struct error *err)
+struct slice request_name(struct request *r, unsigned word, const char *what)
 {
-	struct slice value = request_option(r, limits.name);
+	request_check_name(r, r->words[word], what);
+	return r->words[word];
+}
+
+struct slice request_word(struct request *r, unsigned word, const char *what)
+{
+	if (slice_is(r->words[word], "-"))
+		return SLICE("");
+	return request_name(r, word, what);
+}
+
+uint64_t request_uint(struct request *r, const char *name, struct request_limits limits,
+		      uint64_t fallback)
+{
+	struct slice value = request_option(r, name);
+	uint64_t n = fallback;
+
+	if (value.data && (!slice_to_uint(value, limits.max, &n) || n < limits.min))
+		request_refuse(r, name, value, "a number from %llu to %llu",
+			       (unsigned long long)limits.min,
+			       (unsigned long long)limits.max);
+	return n;
+}
+
+int64_t request_duration(struct request *r, const char *name,
+			 struct request_limits limits)
+{
+	struct slice value = request_option(r, name);
 	char least[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX];
+	int64_t ms = 0;
 
-	if (!value.data ||
-	    (duration_parse(value, out_ms) == TIDE_OK &&
-	     (uint64_t)*out_ms >= limits.min && (uint64_t)*out_ms <= limits.max))
-		return TIDE_OK;
+	if (!value.data || (duration_parse(value, &ms) == TIDE_OK &&
+			    (uint64_t)ms >= limits.min && (uint64_t)ms <= limits.max))
+		return ms;
 	duration_format((int64_t)limits.min, least);
 	duration_format((int64_t)limits.max, most);
-	return request_refuse(limits.name, value, err,
-			      "a duration like 250ms, 30s, 5m, 2h or 1d, from %s to %s",
-			      least, most);
+	request_refuse(r, name, value,
+		       "a duration like 250ms, 30s, 5m, 2h or 1d, from %s to %s", least,
+		       most);
+	return 0;
+}
+
+bool request_find(const char *choices, struct slice word, unsigned *index)
+{
+	struct slice rest = slice_from(choices);
+
+	*index = 0;
+	while (rest.len > 0) {
+		struct slice choice = slice_cut(&rest, ' ');
+
+		if (slice_is(choice, "or"))
+			continue;
+		if (choice.data[choice.len - 1] == ',')
+			choice.len--;
+		if (slice_is_equal(choice, word))
+			return true;
+		++*index;
+	}
+	return false;
+}
+
+unsigned request_choice(struct request *r, const char *name, const char *choices)
+{
+	struct slice value = request_option(r, name);
+	unsigned index = 0;
+
+	if (!value.data || request_find(choices, value, &index))
+		return index;
+	request_refuse(r, name, value, "%s", choices);
+	return 0;
+}
+
+uint64_t request_count(struct request *r, unsigned word, uint64_t max, uint64_t fallback)
+{
+	uint64_t n = fallback;
+
+	if (r->word_count > word && (!slice_to_uint(r->words[word], max, &n) || n == 0))
+		request_refuse(r, NULL, r->words[word], "a number from 1 to %llu",
+			       (unsigned long long)max);
+	return n;
 }
