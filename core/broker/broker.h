@@ -76,6 +76,7 @@ TAILQ_HEAD(queue_list, queue);
 TAILQ_HEAD(route_list, route);
 TAILQ_HEAD(vhost_list, vhost);
 TAILQ_HEAD(exchange_list, exchange);
+STAILQ_HEAD(move_list, move);
 
 struct broker {
 	uv_loop_t *loop;
@@ -117,6 +118,8 @@ struct broker {
 	struct route_list routes;       /* that exchanges remember, from the oldest on */
 	size_t route_bytes;             /* of these */
 	unsigned unusable;              /* queues and exchanges: unusable.h */
+	struct move_list ending_moves;  /* of dead letters; dead_letter.c */
+	bool is_ending_moves;
 	bool is_started;
 	bool is_draining; /* no new work */
 	bool is_closing;

@@ -45,9 +45,6 @@ static void add_time(struct json *j, uint64_t time_ns)
 	json_number(j, (double)(time_ns / 100) / 10);
 }
 
-/* ---- filters ------------------------------------------------------------------------
- */
-
 static void add_changes(struct json *j, const struct msg *from, const struct msg *to)
 {
 	struct changes c = { .out = j, .one = "from", .other = "to" };
@@ -77,9 +74,6 @@ static void on_filter(void *ctx, unsigned number, const struct filter_step *step
 	json_object_end(j);
 }
 
-/* ---- exchanges ----------------------------------------------------------------------
- */
-
 static void add_pattern(struct json *j, const struct binding *b)
 {
 	json_object_begin(j);
@@ -106,9 +100,6 @@ static void on_visit(void *ctx, unsigned number, struct exchange *x,
 	json_array_end(j);
 	json_object_end(j);
 }
-
-/* ---- outcomes -----------------------------------------------------------------------
- */
 
 static void add_pick(struct json *j, const struct pick *pick, const struct outcome *o)
 {
@@ -204,9 +195,6 @@ static void add_copies(struct json *j, struct explanation *x, const struct decis
 	}
 	json_array_end(j);
 }
-
-/* ---- the document -------------------------------------------------------------------
- */
 
 static void add_scripts(struct json *j, const struct dry_run *run)
 {

@@ -170,7 +170,7 @@ static void judge_version(struct redis_hello *h, struct slice version)
 	judge(h, REDIS_HELLO_REFUSED, err.text);
 }
 
-/* Also with maxmemory 0: whoever sets a limit later would lose messages. */
+/* Also with maxmemory 0: a limit that is set later would lose messages. */
 static void judge_policy(struct redis_hello *h, struct slice policy)
 {
 	struct error err;

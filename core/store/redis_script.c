@@ -42,8 +42,8 @@ const struct slice redis_script_read = SLICE(
 	"end\n"
 	"return { rows, bodies, tries }\n");
 
-/* A member that left the set since its id was read is somebody's again, and
- * its body must stay. */
+/* A member that left the set since its id was read is in use again, and its body
+ * must stay. */
 const struct slice redis_script_remove =
 	SLICE("local gone, count, done = {}, 0, 0\n"
 	      "for i = 1, #ARGV do\n"

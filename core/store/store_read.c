@@ -97,7 +97,7 @@ static double read_score(const redisReply *score)
 	return strtod(score->str, NULL);
 }
 
-/* One member with its score; TIDE_EMPTY when it is none that we wrote. */
+/* One member with its score; TIDE_EMPTY when no broker wrote it. */
 static int read_member(const struct read_call *r, struct store_row *row,
 		       const redisReply *member, const redisReply *score)
 {
