@@ -25,7 +25,7 @@ static bool next_word(struct slice *rest, struct slice *word)
 	return true;
 }
 
-static int take_channel(struct request *r, struct slice *rest, struct error *err)
+static int take_channel(struct request *r, struct slice *rest)
 {
 	struct slice word;
 	uint64_t n;
@@ -36,19 +36,18 @@ static int take_channel(struct request *r, struct slice *rest, struct error *err
 	next_word(rest, &word);
 	if (!slice_to_uint(slice_skip(word, 1), REQUEST_CHANNEL_MAX, &n))
 		return error_set(
-			err, TIDE_ESYNTAX,
+			r->err, TIDE_ESYNTAX,
 			"'%.*s' is not a channel: expected @0 to @65535 and a space",
 			SLICE_HEAD(word, 40));
 	r->channel = (unsigned)n;
 	if (!rest->data)
-		return error_set(err, TIDE_ESYNTAX,
+		return error_set(r->err, TIDE_ESYNTAX,
 				 "a verb is missing after the channel");
 	return TIDE_OK;
 }
 
 /* The length is the last word of the line, whatever stands before it. */
-static int take_length(struct request *r, struct slice *rest, bool *is_lost,
-		       struct error *err)
+static bool read_length(struct request *r, struct slice *rest)
 {
 	size_t at = rest->data ? rest->len : 0;
 	struct slice word;
@@ -56,15 +55,10 @@ static int take_length(struct request *r, struct slice *rest, bool *is_lost,
 	while (at > 0 && rest->data[at - 1] != ' ')
 		at--;
 	word = rest->data ? slice_skip(*rest, at) : (struct slice){ NULL, 0 };
-	if (!slice_to_uint(word, REQUEST_PAYLOAD_ABSURD, &r->payload_len)) {
-		*is_lost = true;
-		return error_set(err, TIDE_ESYNTAX,
-				 "%s must end with the length of the payload in decimal; "
-				 "the connection cannot continue",
-				 r->verb->name);
-	}
+	if (!slice_to_uint(word, REQUEST_PAYLOAD_ABSURD, &r->payload_len))
+		return false;
 	*rest = at > 0 ? (struct slice){ rest->data, at - 1 } : (struct slice){ NULL, 0 };
-	return TIDE_OK;
+	return true;
 }
 
 /* Whether a space-separated list of names has this one. */
@@ -129,21 +123,21 @@ static int check_name(struct slice name, const char *what, struct error *err)
 		what, NAME_LEN_MAX);
 }
 
-static int take_header(struct request *r, struct slice name, struct slice value,
-		       struct error *err)
+static int take_header(struct request *r, struct slice name, struct slice value)
 {
 	if (!(r->verb->features & VERB_HEADERS))
-		return error_set(err, TIDE_ESYNTAX, "%s takes no headers", r->verb->name);
-	if (check_name(name, "the name of a header", err) < 0)
-		return err->code;
+		return error_set(r->err, TIDE_ESYNTAX, "%s takes no headers",
+				 r->verb->name);
+	if (check_name(name, "the name of a header", r->err) < 0)
+		return r->err->code;
 	if (r->header_count == MSG_HEADERS_MAX)
-		return error_set(err, TIDE_ETOOLONG, "a message has at most %d headers",
-				 MSG_HEADERS_MAX);
-	if (check_value(name, value, err) < 0 || decode(&value, err, name) < 0)
-		return err->code;
+		return error_set(r->err, TIDE_ETOOLONG,
+				 "a message has at most %d headers", MSG_HEADERS_MAX);
+	if (check_value(name, value, r->err) < 0 || decode(&value, r->err, name) < 0)
+		return r->err->code;
 	for (unsigned i = 0; i < r->header_count; i++)
 		if (slice_is_equal(r->headers[i].name, name))
-			return error_set(err, TIDE_ESYNTAX,
+			return error_set(r->err, TIDE_ESYNTAX,
 					 "header '%" SLICE_FMT "' appears twice",
 					 SLICE_ARG(name));
 	r->headers[r->header_count++] = (struct msg_header){ name, value };
@@ -159,34 +153,33 @@ static bool is_percentage(const struct verb *v, struct slice name, struct slice 
 	       is_listed(v->options, name);
 }
 
-static int take_option(struct request *r, struct slice name, struct slice value,
-		       struct error *err)
+static int take_option(struct request *r, struct slice name, struct slice value)
 {
 	const struct verb *v = r->verb;
 
 	if (!(v->features & VERB_ANY_OPTIONS) && !is_listed(v->options, name))
-		return error_set(err, TIDE_ESYNTAX,
+		return error_set(r->err, TIDE_ESYNTAX,
 				 "%s has no option '%.*s'; it takes: %s", v->name,
 				 SLICE_HEAD(name, 64), v->options ? v->options : "none");
-	if (check_name(name, "the name of an option", err) < 0)
-		return err->code;
+	if (check_name(name, "the name of an option", r->err) < 0)
+		return r->err->code;
 	if (r->option_count == REQUEST_OPTIONS_MAX)
-		return error_set(err, TIDE_ETOOLONG, "a request has at most %d options",
-				 REQUEST_OPTIONS_MAX);
-	if (check_value(name, value, err) < 0)
-		return err->code;
-	if (!is_percentage(v, name, value) && decode(&value, err, name) < 0)
-		return err->code;
+		return error_set(r->err, TIDE_ETOOLONG,
+				 "a request has at most %d options", REQUEST_OPTIONS_MAX);
+	if (check_value(name, value, r->err) < 0)
+		return r->err->code;
+	if (!is_percentage(v, name, value) && decode(&value, r->err, name) < 0)
+		return r->err->code;
 	for (unsigned i = 0; i < r->option_count; i++)
 		if (slice_is_equal(r->options[i].name, name))
-			return error_set(err, TIDE_ESYNTAX,
+			return error_set(r->err, TIDE_ESYNTAX,
 					 "option '%" SLICE_FMT "' appears twice",
 					 SLICE_ARG(name));
 	r->options[r->option_count++] = (struct request_option){ name, value };
 	return TIDE_OK;
 }
 
-static int take_flag(struct request *r, struct slice word, struct error *err)
+static int take_flag(struct request *r, struct slice word)
 {
 	const struct verb *v = r->verb;
 
@@ -196,20 +189,20 @@ static int take_flag(struct request *r, struct slice word, struct error *err)
 	}
 	/* A flag of DECLARE or BIND is an option that is on. */
 	if (v->features & VERB_ANY_OPTIONS)
-		return take_option(r, word, SLICE("1"), err);
+		return take_option(r, word, SLICE("1"));
 	if (!is_listed(v->flags, word))
 		return error_set(
-			err, TIDE_ESYNTAX, "%s has no flag '%.*s'; it takes: %s%s",
+			r->err, TIDE_ESYNTAX, "%s has no flag '%.*s'; it takes: %s%s",
 			v->name, SLICE_HEAD(word, 64), v->flags ? v->flags : "",
 			v->features & VERB_ANSWERS ? (v->flags ? "" : "none")
 						   : (v->flags ? " quiet" : "quiet"));
 	if (r->flag_count == REQUEST_FLAGS_MAX)
-		return error_set(err, TIDE_ESYNTAX, "too many flags");
+		return error_set(r->err, TIDE_ESYNTAX, "too many flags");
 	r->flags[r->flag_count++] = word;
 	return TIDE_OK;
 }
 
-static int take_rest(struct request *r, struct slice *rest, struct error *err)
+static int take_rest(struct request *r, struct slice *rest)
 {
 	struct slice word;
 
@@ -219,16 +212,16 @@ static int take_rest(struct request *r, struct slice *rest, struct error *err)
 		int rc;
 
 		if (word.len == 0)
-			return error_set(err, TIDE_ESYNTAX,
+			return error_set(r->err, TIDE_ESYNTAX,
 					 "single spaces separate words");
 		if (!equals) {
-			rc = take_flag(r, word, err);
+			rc = take_flag(r, word);
 		} else {
 			name = (struct slice){ word.data, (size_t)(equals - word.data) };
 			value = slice_skip(word, name.len + 1);
 			rc = slice_has_prefix(name, "h:")
-				     ? take_header(r, slice_skip(name, 2), value, err)
-				     : take_option(r, name, value, err);
+				     ? take_header(r, slice_skip(name, 2), value)
+				     : take_option(r, name, value);
 		}
 		if (rc < 0)
 			return rc;
@@ -242,7 +235,7 @@ static bool is_digit(char c)
 }
 
 /* The words of a list of tags: those at the front that begin with a digit. */
-static int take_tags(struct request *r, struct slice *rest, struct error *err)
+static int take_tags(struct request *r, struct slice *rest)
 {
 	struct slice before = *rest, word;
 	const char *start = rest->data;
@@ -255,7 +248,7 @@ static int take_tags(struct request *r, struct slice *rest, struct error *err)
 	}
 	*rest = before;
 	if (end == start)
-		return error_set(err, TIDE_ESYNTAX,
+		return error_set(r->err, TIDE_ESYNTAX,
 				 "%s needs tags: numbers, or ranges like 3-7",
 				 r->verb->name);
 	r->tags = (struct slice){ start, (size_t)(end - start) };
@@ -267,7 +260,7 @@ static bool takes_options(const struct verb *v)
 	return v->options || (v->features & (VERB_ANY_OPTIONS | VERB_HEADERS));
 }
 
-static int take_words(struct request *r, struct slice *rest, struct error *err)
+static int take_words(struct request *r, struct slice *rest)
 {
 	const struct verb *v = r->verb;
 	struct slice word;
@@ -278,7 +271,7 @@ static int take_words(struct request *r, struct slice *rest, struct error *err)
 		if (!next_word(rest, &word))
 			break;
 		if (word.len == 0)
-			return error_set(err, TIDE_ESYNTAX,
+			return error_set(r->err, TIDE_ESYNTAX,
 					 "single spaces separate words");
 		/* A word that may be left out is not confused with an option, if there
 		 * are any. */
@@ -290,12 +283,12 @@ static int take_words(struct request *r, struct slice *rest, struct error *err)
 		r->words[r->word_count++] = word;
 	}
 	if (r->word_count < v->min_words)
-		return error_set(err, TIDE_ESYNTAX, "%s needs %u words, not %u", v->name,
-				 v->min_words, r->word_count);
+		return error_set(r->err, TIDE_ESYNTAX, "%s needs %u words, not %u",
+				 v->name, v->min_words, r->word_count);
 	return TIDE_OK;
 }
 
-static int take_verb(struct request *r, struct slice *rest, struct error *err)
+static int take_verb(struct request *r, struct slice *rest)
 {
 	struct slice word;
 
@@ -304,10 +297,10 @@ static int take_verb(struct request *r, struct slice *rest, struct error *err)
 	if (r->verb)
 		return TIDE_OK;
 	if (!slice_is_name(word))
-		return error_set(err, TIDE_ESYNTAX,
+		return error_set(r->err, TIDE_ESYNTAX,
 				 "a request begins with a verb; single spaces separate "
 				 "words");
-	return error_set(err, TIDE_EVERB, "there is no verb '%.*s'",
+	return error_set(r->err, TIDE_EVERB, "there is no verb '%.*s'",
 			 SLICE_HEAD(word, 40));
 }
 
@@ -315,9 +308,12 @@ static int take_verb(struct request *r, struct slice *rest, struct error *err)
  * as a payload. */
 static void find_payload(struct request *r, struct slice *rest, bool *is_lost)
 {
-	if (rest->data && take_verb(r, rest, NULL) == TIDE_OK &&
-	    (r->verb->features & VERB_PAYLOAD))
-		(void)take_length(r, rest, is_lost, NULL);
+	struct slice word;
+
+	if (!next_word(rest, &word))
+		return;
+	r->verb = verb_find(word);
+	*is_lost = r->verb && (r->verb->features & VERB_PAYLOAD) && !read_length(r, rest);
 }
 
 int request_parse(struct request *r, char *line, size_t len, bool *is_lost,
@@ -334,24 +330,28 @@ int request_parse(struct request *r, char *line, size_t len, bool *is_lost,
 	r->payload_len = 0;
 	r->tags = (struct slice){ NULL, 0 };
 	*is_lost = false;
-	rc = take_channel(r, &rest, err);
+	rc = take_channel(r, &rest);
 	if (rc < 0) {
 		find_payload(r, &rest, is_lost);
 		return rc;
 	}
-	rc = take_verb(r, &rest, err);
+	rc = take_verb(r, &rest);
 	if (rc < 0)
 		return rc;
-	if (r->verb->features & VERB_PAYLOAD)
-		rc = take_length(r, &rest, is_lost, err);
-	if (rc == TIDE_OK && memchr(line, '\0', len))
+	*is_lost = (r->verb->features & VERB_PAYLOAD) && !read_length(r, &rest);
+	if (*is_lost)
+		return error_set(err, TIDE_ESYNTAX,
+				 "%s must end with the length of the payload in decimal; "
+				 "the connection cannot continue",
+				 r->verb->name);
+	if (memchr(line, '\0', len))
 		rc = error_set(err, TIDE_ESYNTAX, "a line has no zero bytes");
 	if (rc == TIDE_OK)
-		rc = take_words(r, &rest, err);
+		rc = take_words(r, &rest);
 	if (rc == TIDE_OK && (r->verb->features & VERB_TAGS))
-		rc = take_tags(r, &rest, err);
+		rc = take_tags(r, &rest);
 	if (rc == TIDE_OK)
-		rc = take_rest(r, &rest, err);
+		rc = take_rest(r, &rest);
 	return rc;
 }
 
@@ -400,7 +400,7 @@ void request_refuse(struct request *r, const char *name, struct slice value,
 
 void request_check_name(struct request *r, struct slice name, const char *what)
 {
-	if (r->rc == TIDE_OK)
+	if (r->rc == TIDE_OK && !slice_is_name(name))
 		r->rc = check_name(name, what, r->err);
 }
 
