@@ -147,8 +147,8 @@ static void create_shards(struct queue *q)
 		struct store_shard *keys = NULL;
 
 		if (queue_is_durable(q))
-			keys = store_shard_create(b->store, vhost_slice(q->vhost),
-						  queue_slice(q), i);
+			keys = store_shard_create(vhost_slice(q->vhost), queue_slice(q),
+						  i);
 		q->shards[i] = shard_create(&b->env, q, i, keys);
 	}
 }

@@ -223,11 +223,9 @@ static void add_address(struct json *j, const struct msg *m)
 static void answer(struct explanation *x, const struct decide_spec *spec,
 		   const struct decision *d, const struct error *failure, struct reply *r)
 {
-	struct buf text;
 	struct json j;
 
-	buf_init(&text);
-	json_init(&j, &text);
+	reply_json(r, &j);
 	json_object_begin(&j);
 	if (failure && failure->code == TIDE_EREJECTED)
 		json_member_text(&j, "rejected", failure->text);
@@ -249,7 +247,7 @@ static void answer(struct explanation *x, const struct decide_spec *spec,
 		add_copies(&j, x, d);
 	add_scripts(&j, &x->run);
 	json_object_end(&j);
-	reply_data_take(r, &text);
+	reply_data(r);
 }
 
 static void explain(const struct decide_spec *spec, struct explanation *x,

@@ -73,7 +73,6 @@ COMMAND(hello)
 	struct slice vhost = request_option(q, "vhost"), name = request_option(q, "name"),
 		     user = request_option(q, "user");
 	int64_t heartbeat_ms;
-	struct buf text;
 	struct json j;
 
 	if (l->has_asked)
@@ -93,10 +92,9 @@ COMMAND(hello)
 		session_set_user(l->session, user);
 	l->heartbeat_ms = heartbeat_ms;
 	l->ops->set_heartbeat(l->ctx, heartbeat_ms);
-	buf_init(&text);
-	json_init(&j, &text);
+	reply_json(r, &j);
 	hello_document(l, &j);
-	reply_data_take(r, &text);
+	reply_data(r);
 	return TIDE_OK;
 }
 
