@@ -261,16 +261,14 @@ static void broker_stats(const struct service *service, struct json *j)
 	store_members(b, j);
 }
 
-void session_report_stats(struct session *s, struct slice queue, struct reply *r)
+int session_report_stats(struct session *s, struct slice queue, struct reply *r,
+			 struct error *err)
 {
 	struct queue *q = NULL;
-	struct error err;
 	struct json j;
 
-	if (queue.len && session_queue_usable(s, queue, &q, &err) < 0) {
-		reply_error(r, &err);
-		return;
-	}
+	if (queue.len && session_queue_usable(s, queue, &q, err) < 0)
+		return err->code;
 	reply_json(r, &j);
 	json_object_begin(&j);
 	if (q)
@@ -279,4 +277,5 @@ void session_report_stats(struct session *s, struct slice queue, struct reply *r
 		broker_stats(s->service, &j);
 	json_object_end(&j);
 	reply_data(r);
+	return TIDE_OK;
 }
