@@ -16,7 +16,7 @@ static bool store_new(const struct outcome *o, const struct pick *pick,
 
 	if (p.window_ms > 0)
 		return dedupe_publish(&pick->queue->dedupe, &p, waiter, first);
-	shard_publish(pick->shard, o->msg, pick->rank, waiter);
+	shard_publish(pick->shard, o->msg, pick->rank, waiter, false);
 	return true;
 }
 
@@ -57,7 +57,7 @@ static unsigned store(struct broker *b, const struct outcome *o, struct waiter *
 		return store_once(b, o, waiter, first);
 	for (unsigned i = 0; i < o->count; i++) {
 		o->picks[i].queue->counters.published++;
-		shard_publish(o->picks[i].shard, o->msg, o->picks[i].rank, waiter);
+		shard_publish(o->picks[i].shard, o->msg, o->picks[i].rank, waiter, false);
 	}
 	b->counters.routed += o->count;
 	return 0;

@@ -247,12 +247,12 @@ static void publish_first(struct dedupe_queue *dq, const struct dedupe_publish *
 		     sh->env->now_ms + publish->window_ms);
 	r->shard = (uint8_t)sh->index;
 	if (!sh->keys) {
-		shard_publish(sh, publish->msg, publish->rank, waiter);
+		shard_publish(sh, publish->msg, publish->rank, waiter, false);
 		return;
 	}
 	p = pend(r, shard_of(sh, dq));
 	wait_for(p, waiter);
-	shard_publish_once(sh, publish->msg, publish->rank, &p->entry);
+	shard_publish(sh, publish->msg, publish->rank, &p->entry, true);
 	waiter_done(&p->entry, TIDE_OK, NULL);
 }
 

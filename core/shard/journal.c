@@ -114,12 +114,18 @@ const struct journal_stats *journal_stats(const struct journal *j)
 	return &j->stats;
 }
 
-void journal_count_unstored(struct journal *j, const struct entry *e, int sign)
+void journal_add_unstored(struct journal *j, struct entry *e)
 {
-	if (sign > 0)
-		j->stats.unstored_bytes += e->msg->bytes;
-	else
-		j->stats.unstored_bytes -= e->msg->bytes;
+	e->flags |= ENTRY_UNSTORED;
+	j->stats.unstored_bytes += e->msg->bytes;
+}
+
+void journal_drop_unstored(struct journal *j, struct entry *e)
+{
+	if (!(e->flags & ENTRY_UNSTORED))
+		return;
+	e->flags &= (uint16_t)~ENTRY_UNSTORED;
+	j->stats.unstored_bytes -= e->msg->bytes;
 }
 
 void journal_count_elided(struct journal *j)
@@ -187,21 +193,14 @@ bool journal_last_old_place(const struct shard *sh, enum store_set set,
  * a moment stays where it is, so that a quick ack costs one removal. */
 static uint8_t wanted_home(const struct entry *e)
 {
-	switch (e->state) {
-	case ENTRY_READY:
-		return STORE_READY;
-	case ENTRY_DELAYED:
-		return STORE_DELAYED;
-	case ENTRY_BURIED:
-		return STORE_BURIED;
-	case ENTRY_UNACKED:
+	if (e->state < SHARD_STAGES)
+		return e->state;
+	if (e->state == ENTRY_UNACKED)
 		return e->flags & ENTRY_LEDGERED ? STORE_UNACK : STORE_READY;
-	case ENTRY_MOVING:
-		/* It was held: its place among the ready ones may be anywhere. */
+	/* It was held: its place among the ready ones may be anywhere. */
+	if (e->state == ENTRY_MOVING)
 		return e->home == STORE_READY ? STORE_READY : STORE_UNACK;
-	default:
-		return HOME_NONE;
-	}
+	return HOME_NONE;
 }
 
 static double wanted_score(const struct entry *e, uint8_t home)
@@ -254,17 +253,10 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 
 static void entry_written(struct entry *e)
 {
-	struct waiter *w = e->waiter;
-
-	if (e->flags & ENTRY_UNSTORED) {
-		e->flags &= (uint16_t)~ENTRY_UNSTORED;
-		journal_count_unstored(e->shard->env->journal, e, -1);
-	}
+	journal_drop_unstored(e->shard->env->journal, e);
 	/* The waiter of an entry that is gone waits for its removal instead. */
-	if (w && (e->state != ENTRY_GONE || e->home == HOME_NONE)) {
-		e->waiter = NULL;
-		waiter_done(w, TIDE_OK, NULL);
-	}
+	if (e->state != ENTRY_GONE || e->home == HOME_NONE)
+		entry_tell(e, TIDE_OK, NULL);
 	if ((e->state == ENTRY_GONE && e->home == HOME_NONE) ||
 	    ((e->flags & (ENTRY_OUTSIDE | ENTRY_LISTED)) == ENTRY_OUTSIDE &&
 	     !(e->flags & ENTRY_DIRTY)))
@@ -276,25 +268,17 @@ static void entry_written(struct entry *e)
 static void insert_refused(struct entry *e, const struct batch_result *result)
 {
 	struct journal *j = e->shard->env->journal;
-	struct waiter *w = e->waiter;
 
 	j->stats.refused++;
-	e->waiter = NULL;
-	if (e->flags & ENTRY_UNSTORED) {
-		e->flags &= (uint16_t)~ENTRY_UNSTORED;
-		journal_count_unstored(j, e, -1);
-	}
+	journal_drop_unstored(j, e);
 	if (e->state == ENTRY_GONE) {
 		shard_entry_clean(e);
-		if (w)
-			waiter_done(w, TIDE_OK, NULL);
+		entry_tell(e, TIDE_OK, NULL);
 		shard_entry_free(e);
 		return;
 	}
-	if (w)
-		waiter_done(w, result->written, result->text);
-	if (e->state == ENTRY_READY || e->state == ENTRY_DELAYED ||
-	    e->state == ENTRY_BURIED)
+	entry_tell(e, result->written, result->text);
+	if (e->state < SHARD_STAGES)
 		shard_discard(e);
 }
 

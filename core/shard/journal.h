@@ -49,8 +49,9 @@ const struct journal_stats *journal_stats(const struct journal *j);
 bool journal_last_old_place(const struct shard *sh, enum store_set set,
 			    struct place *last);
 
-/* Accounting, by the shard. */
-void journal_count_unstored(struct journal *j, const struct entry *e, int sign);
+/* Accounting: the message is not durable yet; it is, or need not become so. */
+void journal_add_unstored(struct journal *j, struct entry *e);
+void journal_drop_unstored(struct journal *j, struct entry *e);
 void journal_count_elided(struct journal *j);
 
 #endif

@@ -100,13 +100,14 @@ void shard_unref(struct shard *sh);
 void shard_close(struct shard *sh);
 void shard_close_some(struct shard *sh);
 
-/* Enter a message; `waiter`, when not NULL, is counted up and told when it is
- * durable or acknowledged. Takes a reference of the message. */
-void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter);
-/* The same for a message whose publish id is to be written with it: the waiter is that
- * of dedupe.c. */
-void shard_publish_once(struct shard *sh, struct msg *m, double rank,
-			struct waiter *waiter);
+/* Enter a message. Takes a reference of it.
+ *
+ * @param waiter  counted up, and told when the message is durable or acknowledged; may
+ *                be NULL
+ * @param has_id  for dedupe.c alone: the publish id is written with the message, and the
+ *                waiter is that of the id */
+void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter,
+		   bool has_id);
 
 /* The message that is to be delivered next; NULL when none is in memory (Redis
  * is then being asked, if it has some). Borrowed, still ready. */

@@ -72,11 +72,9 @@ static void raise_shadow(struct place *max, double score, uint64_t id)
  * this stage, where it may not be at all. */
 static bool is_misplaced(const struct stage *st, const struct entry *e)
 {
-	bool is_here = e->state < SHARD_STAGES && &st->shard->stages[e->state] == st;
-
 	if (e->home != st->set)
 		return false;
-	return !is_here ||
+	return e->state != st->set ||
 	       (e->flags & (ENTRY_SCORE_DIRTY | ENTRY_OUTSIDE)) == ENTRY_SCORE_DIRTY;
 }
 
@@ -343,9 +341,7 @@ static void take_row(struct stage *st, const struct store_row *row)
 		take_bodiless(st, e, row->is_corrupt);
 		return;
 	}
-	e->state = st->set == STORE_READY     ? ENTRY_READY
-		   : st->set == STORE_DELAYED ? ENTRY_DELAYED
-					      : ENTRY_BURIED;
+	e->state = (uint8_t)st->set;
 	e->at_unix_ms = st->set == STORE_READY ? 0 : (int64_t)row->score;
 	if (st->set == STORE_READY)
 		e->rank = row->score;

@@ -42,6 +42,13 @@ void stage_init(struct stage *st, struct shard *sh, enum store_set set,
 void stage_insert(struct stage *st, struct entry *e, double score);
 /* Take out one that is in the window or outside. */
 void stage_remove(struct stage *st, struct entry *e);
+/* Any that is in the window or outside; NULL when none is. */
+static inline struct entry *stage_any(const struct stage *st)
+{
+	struct entry *first = window_first(&st->window);
+
+	return first ? first : TAILQ_FIRST(&st->outside);
+}
 /* Ask Redis for more when the window is low and there is more. */
 void stage_refill(struct stage *st);
 /* A batch that names an outside entry was built. */

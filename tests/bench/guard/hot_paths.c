@@ -95,7 +95,7 @@ static void drop_msgs(struct bench *b)
 static void publish_all(struct bench *b, struct queue *q)
 {
 	for (int i = 0; i < OPS; i++)
-		shard_publish(q->shards[0], b->msgs[i], 0, NULL);
+		shard_publish(q->shards[0], b->msgs[i], 0, NULL, false);
 }
 
 static void deal_all(struct queue *q)
