@@ -15,7 +15,7 @@ static bool store_new(const struct outcome *o, const struct pick *pick,
 	};
 
 	if (p.window_ms > 0)
-		return dedupe_publish(&pick->queue->dedupe, &p, waiter, first);
+		return dedupe_publish(pick->queue->dedupe, &p, waiter, first);
 	shard_publish(pick->shard, o->msg, pick->rank, waiter, false);
 	return true;
 }
@@ -86,7 +86,7 @@ static size_t wanted_bytes(const struct outcome *o)
 		return 0;
 	for (unsigned i = 0; i < o->count; i++)
 		if (queue_dedupe_ms(o->picks[i].queue) > 0)
-			bytes += dedupe_wanted(&o->picks[i].queue->dedupe, &key);
+			bytes += dedupe_wanted(o->picks[i].queue->dedupe, &key);
 	return bytes;
 }
 

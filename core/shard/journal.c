@@ -339,8 +339,7 @@ static void on_batch(void *ctx, const struct batch_result *result)
 			 result->text ? result->text : "the store is closed");
 	}
 	flight_land(f, result);
-	if (f->shard->dedupe)
-		dedupe_landed(f->shard->dedupe, result);
+	dedupe_landed(f->shard, result);
 	flight_give(f);
 	if (--j->flights > 0)
 		return;
@@ -366,8 +365,7 @@ static size_t flush_shard(struct journal *j, struct shard *sh, unsigned *entries
 		flight_add(f, e);
 		encode_entry(j, b, e);
 	}
-	if (sh->dedupe)
-		dedupe_flush(sh->dedupe, b, entries);
+	dedupe_flush(sh, b, entries);
 	bytes = batch_bytes(b);
 	j->flights++;
 	store_batch_commit_take(b, on_batch, f);
@@ -399,8 +397,7 @@ void journal_flush(struct journal *j)
 			continue;
 		journal_drop(j, sh);
 		bytes += flush_shard(j, sh, &entries);
-		if (!TAILQ_EMPTY(&sh->dirty) ||
-		    (sh->dedupe && dedupe_is_dirty(sh->dedupe))) {
+		if (shard_is_dirty(sh)) {
 			/* Behind the others, so that a busy shard starves none. */
 			journal_add(j, sh);
 			break;

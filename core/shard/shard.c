@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "dedupe.h"
 #include "journal.h"
 
 const char *shard_reason_intern(const char *text)
@@ -61,7 +60,7 @@ void shard_entry_clean(struct entry *e)
 		return;
 	e->flags &= (uint16_t)~ENTRY_DIRTY;
 	TAILQ_REMOVE(&sh->dirty, e, dirty_link);
-	if (TAILQ_EMPTY(&sh->dirty) && !(sh->dedupe && dedupe_is_dirty(sh->dedupe)))
+	if (!shard_is_dirty(sh))
 		journal_drop(sh->env->journal, sh);
 }
 
@@ -89,6 +88,8 @@ struct shard *shard_create(struct shard_env *env, void *owner, unsigned index,
 	sh->keys = keys_take;
 	for (int i = 0; i < SHARD_STAGES; i++)
 		stage_init(&sh->stages[i], sh, (enum store_set)i, &env->lanes);
+	for (int i = 0; i < DEDUPE_STATE_COUNT; i++)
+		TAILQ_INIT(&sh->dedupe.lists[i]);
 	window_init(&sh->held, &env->lanes);
 	TAILQ_INIT(&sh->young);
 	TAILQ_INIT(&sh->moving);
@@ -108,7 +109,6 @@ void shard_unref(struct shard *sh)
 	if (--sh->refs > 0)
 		return;
 	store_shard_destroy(sh->keys);
-	dedupe_shard_destroy(sh->dedupe);
 	mem_free(sh);
 }
 

@@ -16,7 +16,8 @@
 #include "stage.h"
 
 struct dedupe;
-struct dedupe_shard;
+struct dedupe_pending;
+struct dedupe_queue;
 struct flight;
 struct journal;
 struct shard;
@@ -51,6 +52,24 @@ struct shard_env {
 
 #define SHARD_STAGES 3
 
+/* Where a publish id is that is not settled; also the list of its shard that it is in. */
+enum dedupe_state {
+	DEDUPE_FRESH,  /* its message is to be written, and the id with it */
+	DEDUPE_ALONE,  /* its message is gone without having been written */
+	DEDUPE_FLYING, /* a batch under way has it */
+	DEDUPE_STATE_COUNT,
+};
+
+TAILQ_HEAD(dedupe_pending_list, dedupe_pending);
+
+/* The publish ids of a shard: see dedupe.h. */
+struct dedupe_shard {
+	struct dedupe_queue *queue; /* NULL: it is gone */
+	struct dedupe_pending_list lists[DEDUPE_STATE_COUNT];
+	bool is_stale; /* Redis has what memory has forgotten */
+	bool is_trimming;
+};
+
 struct shard {
 	struct shard_env *env;
 	const struct shard_ops *ops;
@@ -74,8 +93,8 @@ struct shard {
 	struct entry_list dirty;
 	bool is_journaled; /* in the journal's list of dirty shards */
 	TAILQ_ENTRY(shard) journal_link;
-	struct flight *flight;       /* its batch under way */
-	struct dedupe_shard *dedupe; /* of its publish ids; NULL: there were none */
+	struct flight *flight; /* its batch under way */
+	struct dedupe_shard dedupe;
 	struct heap_node timer;
 
 	/* The journal must leave it alone: a purge or a recovery relies on Redis's
@@ -146,6 +165,12 @@ uint64_t shard_count(const struct shard *sh, enum entry_state stage);
 void shard_recover(struct shard *sh, struct waiter *waiter);
 
 /* Between the files of the shard: shard*, stage, journal, dedupe. */
+
+/* It has something to write. */
+static inline bool shard_is_dirty(const struct shard *sh)
+{
+	return !TAILQ_EMPTY(&sh->dirty) || !TAILQ_EMPTY(&sh->dedupe.lists[DEDUPE_ALONE]);
+}
 
 /* The entry's memory: nothing refers to it any more. */
 void shard_entry_free(struct entry *e);
