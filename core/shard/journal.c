@@ -18,29 +18,17 @@ TAILQ_HEAD(shard_list, shard);
 struct journal {
 	struct shard_env *env;
 	struct shard_list dirty;
-	struct flight *spare; /* flights to be used again */
-	unsigned flights;     /* batches under way */
-	bool is_refused;      /* something of this flush was refused */
+	unsigned flights; /* batches under way */
+	bool is_refused;  /* something of this flush was refused */
 	int64_t retry_unix_ms;
 	struct journal_stats stats;
 };
 
-struct item {
+struct flight_item {
 	struct entry *entry;
 	double old_score;
 	uint8_t old_home;
 	bool is_removal;
-};
-
-/* A batch under way, with what it is about. */
-struct flight {
-	struct journal *journal;
-	struct shard *shard;
-	struct flight *next_spare;
-	struct item *items;
-	size_t count;
-	size_t cap;
-	unsigned purges; /* of the shard, when the batch was built */
 };
 
 struct journal *journal_create(struct shard_env *env)
@@ -54,15 +42,6 @@ struct journal *journal_create(struct shard_env *env)
 
 void journal_destroy(struct journal *j)
 {
-	struct flight *f;
-
-	if (!j)
-		return;
-	while ((f = j->spare) != NULL) {
-		j->spare = f->next_spare;
-		mem_free(f->items);
-		mem_free(f);
-	}
 	mem_free(j);
 }
 
@@ -133,50 +112,25 @@ void journal_count_elided(struct journal *j)
 	j->stats.elided++;
 }
 
-static struct flight *flight_take(struct journal *j, struct shard *sh)
-{
-	struct flight *f = j->spare;
-
-	if (f)
-		j->spare = f->next_spare;
-	else
-		f = mem_zalloc(sizeof(*f));
-	f->journal = j;
-	f->shard = shard_ref(sh);
-	sh->flight = f;
-	f->purges = sh->purges;
-	f->count = 0;
-	return f;
-}
-
-static void flight_give(struct flight *f)
-{
-	f->shard->flight = NULL;
-	shard_unref(f->shard);
-	f->shard = NULL;
-	f->next_spare = f->journal->spare;
-	f->journal->spare = f;
-}
-
 static void flight_add(struct flight *f, struct entry *e)
 {
 	if (f->count == f->cap) {
 		f->cap = f->cap ? f->cap * 2 : 64;
 		f->items = mem_realloc(f->items, f->cap * sizeof(*f->items));
 	}
-	f->items[f->count++] =
-		(struct item){ e, e->stored_score, e->home, e->state == ENTRY_GONE };
+	f->items[f->count++] = (struct flight_item){ e, e->stored_score, e->home,
+						     e->state == ENTRY_GONE };
 	e->flags |= ENTRY_IN_FLIGHT;
 }
 
 bool journal_last_old_place(const struct shard *sh, enum store_set set,
 			    struct place *last)
 {
-	const struct flight *f = sh->flight;
+	const struct flight *f = &sh->flight;
 	bool has_any = false;
 
-	for (size_t i = 0; f && i < f->count; i++) {
-		const struct item *item = &f->items[i];
+	for (size_t i = 0; i < f->count; i++) {
+		const struct flight_item *item = &f->items[i];
 		struct place place = { item->old_score, item->entry->id };
 
 		if (item->old_home != set || (item->entry->home == set &&
@@ -283,19 +237,19 @@ static void insert_refused(struct entry *e, const struct batch_result *result)
 }
 
 /* It was left to Redis, and what Redis had was purged: nothing counts it. */
-static bool is_purged(const struct flight *f, const struct entry *e)
+static bool is_purged(const struct entry *e)
 {
 	return (e->flags & (ENTRY_OUTSIDE | ENTRY_LISTED)) == ENTRY_OUTSIDE &&
-	       f->purges != f->shard->purges;
+	       e->shard->flight.purges != e->shard->purges;
 }
 
-static void entry_refused(const struct flight *f, const struct item *item,
+static void entry_refused(const struct flight_item *item,
 			  const struct batch_result *result)
 {
 	struct entry *e = item->entry;
 
 	shard_account(e, -1);
-	if (is_purged(f, e)) {
+	if (is_purged(e)) {
 		e->flags &= (uint16_t)~ENTRY_OUTSIDE;
 		e->state = ENTRY_GONE;
 	}
@@ -313,34 +267,38 @@ static void entry_refused(const struct flight *f, const struct item *item,
 	shard_entry_dirty(e);
 }
 
-static void flight_land(struct flight *f, const struct batch_result *result)
+static void flight_land(struct shard *sh, const struct batch_result *result)
 {
+	struct flight *f = &sh->flight;
+
 	for (size_t i = 0; i < f->count; i++) {
-		struct item *item = &f->items[i];
+		struct flight_item *item = &f->items[i];
 		struct entry *e = item->entry;
 		int status = item->is_removal ? result->removed : result->written;
 
 		e->flags &= (uint16_t)~ENTRY_IN_FLIGHT;
-		if (status < 0 && !f->shard->is_closed)
-			entry_refused(f, item, result);
+		if (status < 0 && !sh->is_closed)
+			entry_refused(item, result);
 		else
 			entry_written(e);
 	}
+	mem_free(f->items);
+	*f = (struct flight){ 0 };
 }
 
 static void on_batch(void *ctx, const struct batch_result *result)
 {
-	struct flight *f = ctx;
-	struct journal *j = f->journal;
+	struct shard *sh = ctx;
+	struct journal *j = sh->env->journal;
 
 	if (result->removed < 0 || result->written < 0) {
 		j->is_refused = true;
 		snprintf(j->stats.last_error, sizeof(j->stats.last_error), "%s",
 			 result->text ? result->text : "the store is closed");
 	}
-	flight_land(f, result);
-	dedupe_landed(f->shard, result);
-	flight_give(f);
+	flight_land(sh, result);
+	dedupe_landed(sh, result);
+	shard_unref(sh);
 	if (--j->flights > 0)
 		return;
 	if (j->is_refused)
@@ -352,23 +310,23 @@ static void on_batch(void *ctx, const struct batch_result *result)
 
 static size_t flush_shard(struct journal *j, struct shard *sh, unsigned *entries)
 {
-	struct flight *f = flight_take(j, sh);
 	struct batch *b = store_batch_begin(j->env->store, sh->keys);
 	struct entry *e;
 	size_t bytes;
 
+	sh->flight.purges = sh->purges;
 	while ((e = TAILQ_FIRST(&sh->dirty)) != NULL && *entries > 0 &&
 	       batch_bytes(b) < FLUSH_BYTES_MAX) {
 		TAILQ_REMOVE(&sh->dirty, e, dirty_link);
 		e->flags &= (uint16_t)~ENTRY_DIRTY;
 		(*entries)--;
-		flight_add(f, e);
+		flight_add(&sh->flight, e);
 		encode_entry(j, b, e);
 	}
 	dedupe_flush(sh, b, entries);
 	bytes = batch_bytes(b);
 	j->flights++;
-	store_batch_commit_take(b, on_batch, f);
+	store_batch_commit_take(b, on_batch, shard_ref(sh));
 	return bytes;
 }
 

@@ -18,7 +18,7 @@
 struct dedupe;
 struct dedupe_pending;
 struct dedupe_queue;
-struct flight;
+struct flight_item;
 struct journal;
 struct shard;
 
@@ -62,6 +62,14 @@ enum dedupe_state {
 
 TAILQ_HEAD(dedupe_pending_list, dedupe_pending);
 
+/* The entries of a batch that is under way: see journal.c. */
+struct flight {
+	struct flight_item *items;
+	size_t count; /* 0: none is under way */
+	size_t cap;
+	unsigned purges; /* of the shard, when the batch was built */
+};
+
 /* The publish ids of a shard: see dedupe.h. */
 struct dedupe_shard {
 	struct dedupe_queue *queue; /* NULL: it is gone */
@@ -93,7 +101,7 @@ struct shard {
 	struct entry_list dirty;
 	bool is_journaled; /* in the journal's list of dirty shards */
 	TAILQ_ENTRY(shard) journal_link;
-	struct flight *flight; /* its batch under way */
+	struct flight flight; /* its batch under way */
 	struct dedupe_shard dedupe;
 	struct heap_node timer;
 
