@@ -81,7 +81,6 @@ struct shard *shard_create(struct shard_env *env, void *owner, unsigned index,
 	struct shard *sh = mem_zalloc(sizeof(*sh));
 
 	sh->env = env;
-	sh->ops = env->ops;
 	sh->owner = owner;
 	sh->index = index;
 	sh->refs = 1;
@@ -164,7 +163,7 @@ void shard_entry_enter(struct entry *e, enum entry_state state, double score)
 		shard_wake_by(sh, e->at_unix_ms);
 	stage_insert(st, e, score);
 	if (state == ENTRY_READY)
-		sh->ops->on_ready(sh);
+		sh->env->ops->on_ready(sh);
 }
 
 /* Among the ready ones, or the delayed ones until it is due. */
@@ -374,7 +373,7 @@ void shard_resume(struct shard *sh)
 		stage_relieve(&sh->stages[i]);
 	/* Whatever was not asked for meanwhile: the tick finds it. */
 	shard_wake_by(sh, sh->env->now_ms);
-	sh->ops->on_ready(sh);
+	sh->env->ops->on_ready(sh);
 }
 
 #define TICK_MAX 4096 /* entries of one tick, so that a turn stays short */
@@ -425,7 +424,7 @@ static int64_t tick_held(struct shard *sh, unsigned *budget)
 		if (e->at_unix_ms > sh->env->now_ms || *budget == 0)
 			return e->at_unix_ms;
 		(*budget)--;
-		if (!sh->ops->on_timeout(sh, e))
+		if (!sh->env->ops->on_timeout(sh, e))
 			*budget = 0;
 	}
 	return INT64_MAX;
@@ -449,7 +448,7 @@ void shard_tick(struct shard *sh)
 	if (!sh->is_closed) {
 		/* A read may have failed that they were waiting for. */
 		if (sh->stages[ENTRY_READY].beyond)
-			sh->ops->on_ready(sh);
+			sh->env->ops->on_ready(sh);
 		shard_kick_continue(sh);
 	}
 	if (next_ms != INT64_MAX && !sh->is_closed)

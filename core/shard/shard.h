@@ -80,7 +80,6 @@ struct dedupe_shard {
 
 struct shard {
 	struct shard_env *env;
-	const struct shard_ops *ops;
 	void *owner; /* the queue */
 	unsigned index;
 	unsigned refs;
