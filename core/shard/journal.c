@@ -93,20 +93,6 @@ const struct journal_stats *journal_stats(const struct journal *j)
 	return &j->stats;
 }
 
-void journal_add_unstored(struct journal *j, struct entry *e)
-{
-	e->flags |= ENTRY_UNSTORED;
-	j->stats.unstored_bytes += e->msg->bytes;
-}
-
-void journal_drop_unstored(struct journal *j, struct entry *e)
-{
-	if (!(e->flags & ENTRY_UNSTORED))
-		return;
-	e->flags &= (uint16_t)~ENTRY_UNSTORED;
-	j->stats.unstored_bytes -= e->msg->bytes;
-}
-
 void journal_count_elided(struct journal *j)
 {
 	j->stats.elided++;
@@ -207,7 +193,7 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 
 static void entry_written(struct entry *e)
 {
-	journal_drop_unstored(e->shard->env->journal, e);
+	shard_entry_stored(e);
 	/* The waiter of an entry that is gone waits for its removal instead. */
 	if (e->state != ENTRY_GONE || e->home == HOME_NONE)
 		entry_tell(e, TIDE_OK, NULL);
@@ -224,7 +210,7 @@ static void insert_refused(struct entry *e, const struct batch_result *result)
 	struct journal *j = e->shard->env->journal;
 
 	j->stats.refused++;
-	journal_drop_unstored(j, e);
+	shard_entry_stored(e);
 	if (e->state == ENTRY_GONE) {
 		shard_entry_clean(e);
 		entry_tell(e, TIDE_OK, NULL);

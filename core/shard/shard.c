@@ -167,7 +167,7 @@ void shard_entry_enter(struct entry *e, enum entry_state state, double score)
 }
 
 /* Among the ready ones, or the delayed ones until it is due. */
-static void enter_by(struct entry *e, int64_t due_ms)
+static inline void enter_by(struct entry *e, int64_t due_ms)
 {
 	if (due_ms > e->shard->env->now_ms) {
 		e->at_unix_ms = due_ms;
@@ -183,9 +183,8 @@ void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *
 	struct entry *e = shard_entry_create(sh, m, m->id, rank);
 
 	if (sh->keys) {
-		journal_add_unstored(sh->env->journal, e);
-		if (has_id)
-			e->flags |= ENTRY_DEDUPE;
+		e->flags |= has_id ? ENTRY_UNSTORED | ENTRY_DEDUPE : ENTRY_UNSTORED;
+		sh->env->unstored_bytes += m->bytes;
 		if (waiter) {
 			waiter_add(waiter);
 			e->waiter = waiter;
@@ -285,7 +284,7 @@ void shard_remove(struct entry *e, struct waiter *waiter)
 	e->state = ENTRY_GONE;
 	/* An acknowledged message is confirmed, whether Redis ever saw it or not. */
 	entry_tell(e, TIDE_OK, NULL);
-	journal_drop_unstored(e->shard->env->journal, e);
+	shard_entry_stored(e);
 	if (e->home == HOME_NONE && !(e->flags & ENTRY_IN_FLIGHT)) {
 		if (e->shard->keys)
 			journal_count_elided(e->shard->env->journal);
@@ -461,7 +460,7 @@ static void drop(struct entry *e)
 {
 	entry_leave(e);
 	entry_tell(e, TIDE_OK, NULL);
-	journal_drop_unstored(e->shard->env->journal, e);
+	shard_entry_stored(e);
 	shard_entry_clean(e);
 	e->state = ENTRY_GONE;
 	e->home = HOME_NONE;
@@ -520,6 +519,8 @@ void shard_close(struct shard *sh)
 {
 	struct entry *e;
 
+	/* First: those who are told must not look for entries here. */
+	sh->is_closed = true;
 	/* In memory alone nobody waits for a message, nor is one being moved. */
 	if (sh->keys) {
 		drop_some(sh, UINT_MAX);
@@ -533,7 +534,6 @@ void shard_close(struct shard *sh)
 		sh->kick_waiter = NULL;
 	}
 	heap_remove(sh->env->timers, &sh->timer);
-	sh->is_closed = true;
 	if (sh->keys) {
 		shard_unref(sh);
 		return;

@@ -45,6 +45,7 @@ struct shard_env {
 	size_t window_messages; /* limits of a stage's window */
 	size_t window_bytes;
 	struct closing_list closing; /* that still have messages to free */
+	size_t unstored_bytes;       /* of messages that are not durable yet */
 	size_t memory_bytes;         /* of messages in all windows and hands */
 	size_t memory_soft_bytes;    /* over it, windows shrink */
 	int64_t now_ms;              /* wall clock of this turn */
@@ -177,6 +178,15 @@ void shard_recover(struct shard *sh, struct waiter *waiter);
 static inline bool shard_is_dirty(const struct shard *sh)
 {
 	return !TAILQ_EMPTY(&sh->dirty) || !TAILQ_EMPTY(&sh->dedupe.lists[DEDUPE_ALONE]);
+}
+
+/* The message is durable, or need not become so. */
+static inline void shard_entry_stored(struct entry *e)
+{
+	if (!(e->flags & ENTRY_UNSTORED))
+		return;
+	e->flags &= (uint16_t)~ENTRY_UNSTORED;
+	e->shard->env->unstored_bytes -= e->msg->bytes;
 }
 
 /* The entry's memory: nothing refers to it any more. */

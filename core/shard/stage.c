@@ -186,7 +186,8 @@ void stage_insert(struct stage *st, struct entry *e, double score)
 		return;
 	}
 	window_insert(&st->window, e, score);
-	stage_relieve(st);
+	if (st->shard->keys && is_over(st))
+		evict(st);
 }
 
 void stage_entry_refused(struct stage *st, struct entry *e)

@@ -34,9 +34,7 @@ void line_deinit(struct line *l)
 
 bool line_is_held(const struct line *l)
 {
-	return session_is_saturated(l->session) ||
-	       (!l->msg && session_publish_is_blocked(l->session) &&
-		session_publish_has_begun(l->session));
+	return session_is_held(l->session, l->msg != NULL);
 }
 
 static void lose(struct line *l, unsigned channel, const struct error *err)
@@ -205,8 +203,7 @@ static bool must_wait(struct line *l, struct slice line)
 {
 	const struct verb *verb;
 
-	if (!session_publish_is_blocked(l->session) ||
-	    session_publish_has_begun(l->session))
+	if (!session_publish_is_next_held(l->session))
 		return false;
 	verb = request_verb(line);
 	if (!verb || !(verb->features & VERB_PAYLOAD))
