@@ -56,8 +56,9 @@ void session_set_user(struct session *s, struct slice user);
 void session_end_waits(struct session *s);
 /* The output has drained. */
 void session_drained(struct session *s);
-/* It has its limit of unanswered requests, or one that resumes in the next turn. */
-bool session_is_saturated(const struct session *s);
+/* It must wait: it has its limit of unanswered requests, or one that resumes in the
+ * next turn, or publishers are held back. They are not in the middle of a payload. */
+bool session_is_held(const struct session *s, bool is_receiving);
 
 /* All its requests are answered. */
 bool session_is_answered(const struct session *s);
