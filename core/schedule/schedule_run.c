@@ -30,7 +30,7 @@ static int gather(void *ctx, const struct schedule_message *m, struct error *err
 {
 	struct schedule *s = ctx;
 	int64_t now_ms = s->broker->now_ms;
-	struct msg_spec spec = {
+	struct msg spec = {
 		.ts_unix_ms = now_ms,
 		.due_unix_ms = m->delay_ms ? now_ms + m->delay_ms : 0,
 		.priority = m->priority,

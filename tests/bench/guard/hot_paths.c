@@ -74,7 +74,7 @@ static struct msg *make_msg(struct bench *b, const char *exchange, const char *k
 	struct msg *m;
 
 	must(session_publish_prepare(b->rig.line.session, &spec, &m, &err), "a message");
-	memset(m->payload, 'x', PAYLOAD_BYTES);
+	memset(msg_payload_room(m), 'x', PAYLOAD_BYTES);
 	return m;
 }
 
