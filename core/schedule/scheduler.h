@@ -1,7 +1,7 @@
 /* scheduler.h: the schedules of the rules directory, run when they are due.
  *
- * What a schedule has done is kept in Redis (tide:rules:schedule), so that each
- * of its ticks is run once, whatever happens to the broker:
+ * Redis keeps what a schedule has done (tide:rules:schedule). Each tick runs once,
+ * whatever happens to the broker:
  *
  *   1. the script runs; what it publishes is gathered, passes the filters, and gets
  *      ids, the copies that filters make too;
@@ -39,10 +39,8 @@ struct schedule {
 	struct scheduler *scheduler;
 	struct broker *broker;
 	char *name;
-	char *when;                /* as the script has it */
-	char *vhost;               /* likewise */
-	struct schedule_spec spec; /* its texts are not used */
-	bool is_listed;            /* the generation in force has it, active */
+	struct schedule_spec spec; /* with its own texts */
+	bool is_listed;            /* an active schedule of the active rules */
 	bool is_busy;
 	bool is_starting;  /* not yet looked at since the broker's start */
 	bool has_new_when; /* changed while it was busy */
@@ -103,7 +101,16 @@ bool scheduler_is_idle(const struct scheduler *s);
 /* The member "schedules" of RULES status. */
 void scheduler_status(const struct scheduler *s, struct json *out);
 
-/* For schedule_run.c: note the id of the run's message number `message`, or of a copy. */
+/* Between scheduler.c and schedule_run.c. */
+
+/* The schedule's vhost; TIDE_ENOTFOUND when there is none yet. */
+TIDE_MUST_USE int schedule_run_home(const struct schedule *s, struct vhost **out,
+				    struct error *err);
+/* Run a tick. The schedule is busy until scheduler_finish or scheduler_postpone, which
+ * may come within the call. */
+void schedule_run_tick(struct schedule *s, int64_t tick_ms, uint64_t missed);
+
+/* Note the id of the run's message number `message`, or of a copy of it. */
 void scheduler_add_id(struct schedule *s, uint64_t id, unsigned message);
 /* The tick is done; `why` is NULL when all went well. */
 void scheduler_finish(struct schedule *s, const char *why);

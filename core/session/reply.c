@@ -1,9 +1,5 @@
 #include "reply.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "base/container.h"
 #include "base/mem.h"
 #include "session_private.h"
@@ -130,30 +126,27 @@ void reply_count(struct reply *r, uint64_t count)
 	reply_when_done(r);
 }
 
-void reply_data_take(struct reply *r, struct buf *data)
+void reply_json(struct reply *r, struct json *out)
+{
+	json_init(out, &r->data);
+}
+
+void reply_data(struct reply *r)
 {
 	r->kind = REPLY_DATA;
+	reply_when_done(r);
+}
+
+void reply_data_take(struct reply *r, struct buf *data)
+{
 	r->data = *data;
 	buf_init(data);
-	reply_when_done(r);
+	reply_data(r);
 }
 
 void reply_error(struct reply *r, const struct error *err)
 {
 	waiter_done(&r->waiter, err->code, err->text);
-}
-
-void reply_refuse(struct reply *r, int code, const char *format, ...)
-{
-	struct error err;
-	va_list ap;
-
-	va_start(ap, format);
-	vsnprintf(err.text, sizeof(err.text), format, ap);
-	va_end(ap);
-	/* Once more, for what the arguments may have of control characters. */
-	error_set(&err, code, "%s", err.text);
-	reply_error(r, &err);
 }
 
 void reply_messages_take(struct reply *r, struct delivery *deliveries, uint64_t count)

@@ -1,5 +1,7 @@
 #include "session_private.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "broker/deal.h"
 
@@ -79,6 +81,7 @@ void session_set_name(struct session *s, struct slice name)
 
 void session_set_user(struct session *s, struct slice user)
 {
+	assert(user.len <= MSG_USER_MAX);
 	mem_free(s->user);
 	s->user = mem_strndup(user.data, user.len);
 	s->user_len = user.len;
@@ -121,10 +124,11 @@ void session_end_waits(struct session *s)
 		end_waits(ch);
 }
 
-bool session_is_saturated(const struct session *s)
+bool session_is_held(const struct session *s, bool is_receiving)
 {
 	return s->pending >= s->broker->config.replies_max ||
-	       s->documents >= DOCUMENTS_MAX || s->settling;
+	       s->documents >= DOCUMENTS_MAX || s->settling ||
+	       (s->service->is_blocked && s->has_published && !is_receiving);
 }
 
 static struct channel *find_channel(struct session *s, unsigned number)

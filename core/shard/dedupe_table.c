@@ -21,8 +21,6 @@ size_t dedupe_table_record_bytes(size_t len)
 	return sizeof(struct dedupe_record) + len + ALLOC_OVERHEAD + sizeof(void *);
 }
 
-/* ---- buckets --------------------------------------------------------------------- */
-
 static uint32_t hash_key(const struct dedupe_table *t, const struct dedupe_key *key)
 {
 	uint64_t h = (((uint64_t)t->seed << 32) | t->seed) + key->copy;
@@ -130,8 +128,6 @@ static void free_buckets(struct dedupe_table *t)
 	t->segment_cap = t->buckets = 0;
 }
 
-/* ---- records --------------------------------------------------------------------- */
-
 struct dedupe_record *dedupe_table_find(const struct dedupe_table *t,
 					const struct dedupe_key *key)
 {
@@ -181,12 +177,4 @@ void dedupe_table_remove(struct dedupe_table *t, struct dedupe_record *r)
 		free_buckets(t);
 	else if (t->count < t->buckets / 2)
 		shrink(t);
-}
-
-void dedupe_table_deinit(struct dedupe_table *t)
-{
-	struct dedupe_record *r;
-
-	while ((r = dedupe_table_oldest(t)) != NULL)
-		dedupe_table_remove(t, r);
 }

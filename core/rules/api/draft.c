@@ -17,6 +17,7 @@ void draft_init(struct draft *d, const struct msg *m, int64_t now_unix_ms,
 	memset(d, 0, offsetof(struct draft, headers));
 	d->view = (struct api_msg){ &d->now, 0 };
 	d->now = *m;
+	d->now.pool = NULL;
 	d->now_unix_ms = now_unix_ms;
 	d->copies = copies;
 }
@@ -43,10 +44,7 @@ void draft_deinit(struct draft *d)
 
 struct msg *draft_build(const struct draft *d)
 {
-	struct msg_spec spec;
-
-	msg_to_spec(&d->now, &spec);
-	return msg_create(&spec);
+	return msg_create(&d->now);
 }
 
 /* What is wrong with the value on the top, in the words of its writer. */
@@ -139,7 +137,7 @@ static void set_payload(lua_State *L, struct draft *d)
 	if (payload.len > DRAFT_PAYLOAD_MAX)
 		luaL_error(L, "msg.payload has %I bytes; %I are allowed",
 			   (lua_Integer)payload.len, (lua_Integer)DRAFT_PAYLOAD_MAX);
-	d->now.payload = (char *)keep(L, &d->payload, payload).data;
+	d->now.payload = keep(L, &d->payload, payload).data;
 	d->now.payload_len = payload.len;
 	d->is_changed = true;
 }

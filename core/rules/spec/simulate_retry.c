@@ -93,10 +93,10 @@ int simulate_retry(struct engine *e, const struct simulate_spec *spec, struct js
 				  .end_ns = uv_hrtime() + SIMULATE_MAX_NS,
 				  .attempt = 1,
 				  .out = out };
-	const struct msg_spec msg = { .id = 1,
-				      .ts_unix_ms = engine_now_ms(e),
-				      .key = SLICE("simulation"),
-				      .payload = "" };
+	const struct msg msg = { .id = 1,
+				 .ts_unix_ms = engine_now_ms(e),
+				 .key = SLICE("simulation"),
+				 .payload = "" };
 	int rc = strategy_create(e, SCRIPT_RETRY, spec->name, spec->options,
 				 "a simulation", &sim.strategy, err);
 
