@@ -122,12 +122,15 @@ struct compiling {
 static const char *read_piece(lua_State *L, void *ctx, size_t *len)
 {
 	struct compiling *r = ctx;
-	const struct watchdog *watchdog = script_state_of(L)->watchdog;
+	struct script_state *s = script_state_of(L);
 	const char *piece = r->at;
 
-	if (watchdog_has_fired(watchdog))
-		luaL_error(L, "%s:%d: ran longer than its budget of %d ms to be compiled",
-			   r->name, r->line, (int)watchdog_budget_ms(watchdog));
+	if (watchdog_has_fired(s->watchdog)) {
+		snprintf(s->fault, sizeof(s->fault),
+			 "%s:%d: ran longer than its budget of %d ms to be compiled",
+			 r->name, r->line, (int)watchdog_budget_ms(s->watchdog));
+		script_raise(L);
+	}
 	*len = (size_t)(r->end - r->at);
 	if (*len > PIECE_BYTES)
 		*len = PIECE_BYTES;

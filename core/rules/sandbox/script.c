@@ -146,31 +146,20 @@ void script_set_place(struct script_state *s, const char *file, int line)
 	snprintf(s->place, sizeof(s->place), "%s:%d", file, line);
 }
 
-/* At the line under way. Where there is none any more (a close handler that is a C
- * function, after its function's end), where the error was raised first. */
-void script_on_overrun(lua_State *L, lua_Debug *where)
-{
-	struct script_state *s = script_state_of(L);
-	char place[SCRIPT_PLACE_MAX] = "?:0";
-
-	bool has_line = nearest_line(L, NULL, place, sizeof(place));
-	if (has_line && !s->overrun_at[0])
-		memcpy(s->overrun_at, place, sizeof(place));
-	else if (!has_line && s->overrun_at[0])
-		memcpy(place, s->overrun_at, sizeof(place));
-	lua_pushfstring(L, "%s: ran longer than its budget of %d ms", place,
-			(int)watchdog_budget_ms(s->watchdog));
-	lua_error(L);
-}
-
 int script_raise(lua_State *L)
 {
 	const struct script_state *s = script_state_of(L);
 
-	if (watchdog_has_fired(s->watchdog))
-		script_on_overrun(L, NULL);
+	if (!s->fault[0])
+		return script_fail(L, "ran longer than its budget of %d ms",
+				   (int)watchdog_budget_ms(s->watchdog));
 	lua_pushstring(L, s->fault);
 	return lua_error(L);
+}
+
+void script_on_overrun(lua_State *L, lua_Debug *where)
+{
+	script_raise(L);
 }
 
 int script_fail(lua_State *L, const char *format, ...)
@@ -188,33 +177,20 @@ int script_fail(lua_State *L, const char *format, ...)
 	return script_raise(L);
 }
 
-/* The call used up a budget, but what it ended with says something else: a close
- * handler raised an error of its own on the way out. */
-static bool describe_fault(const struct script_state *s, bool overran, const char *text,
-			   const char *file, struct error *err)
-{
-	const char *and = text ? "; then: " : "";
-
-	if (overran && !(text && strstr(text, ": ran longer than its budget"))) {
-		error_set(err, TIDE_ERULE, "%s: ran longer than its budget of %d ms%s%s",
-			  s->overrun_at[0] ? s->overrun_at : file,
-			  (int)watchdog_budget_ms(s->watchdog), and, text ? text : "");
-		return true;
-	}
-	if (overran || !s->fault[0] || (text && strstr(text, s->fault)))
-		return false;
-	error_set(err, TIDE_ERULE, "%s%s%s", s->fault, and, text ? text : "");
-	return true;
-}
-
 static void describe(struct script_state *s, int rc, const char *file, bool overran,
 		     struct error *err)
 {
 	const char *text = lua_tostring(s->L, -1);
 
-	if (describe_fault(s, overran, text, file, err))
-		return;
-	if (rc == LUA_ERRMEM && s->was_string) {
+	if (overran && !s->fault[0])
+		snprintf(s->fault, sizeof(s->fault),
+			 "%s: ran longer than its budget of %d ms", file,
+			 (int)watchdog_budget_ms(s->watchdog));
+	if (s->fault[0] && !(text && strstr(text, s->fault))) {
+		/* A close handler raised an error of its own on the way out. */
+		error_set(err, TIDE_ERULE, "%s%s%s", s->fault, text ? "; then: " : "",
+			  text ? text : "");
+	} else if (rc == LUA_ERRMEM && s->was_string) {
 		error_set(err, TIDE_ERULE,
 			  "%s: a text of more than %zu bytes, the limit for scripts",
 			  s->refused_at[0] ? s->refused_at : file, SCRIPT_STRING_MAX);
@@ -289,7 +265,7 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	s->file = call->file;
 	s->context = call->context;
 	s->place[0] = '\0';
-	s->fault[0] = s->overrun_at[0] = '\0';
+	s->fault[0] = '\0';
 	s->serial++;
 	s->was_refused = false;
 	s->was_string = false;

@@ -55,8 +55,6 @@ struct script_state {
 	struct decision_context *context; /* of the call under way; may be NULL */
 	/* Where the last allocation was refused: Lua's own error does not say. */
 	char refused_at[SCRIPT_PLACE_MAX];
-	/* Where the error of the time budget was raised first; "" when it was not. */
-	char overrun_at[SCRIPT_PLACE_MAX];
 	bool was_string; /* it was for a text over SCRIPT_STRING_MAX */
 	/* A budget of the call under way is used up: its error, whatever catches it in
 	 * between; "" for none. */
