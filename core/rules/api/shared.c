@@ -292,11 +292,6 @@ int shared_add(struct shared *s, const struct shared_op *op,
 	return shared_set(s, op, value, err);
 }
 
-static bool is_number(const struct shared_value *v)
-{
-	return v->type == SHARED_INTEGER || v->type == SHARED_NUMBER;
-}
-
 static double as_double(const struct shared_value *v)
 {
 	return v->type == SHARED_INTEGER ? (double)v->integer : v->number;
@@ -323,7 +318,7 @@ int shared_incr(struct shared *s, const struct shared_op *op,
 	const struct shared_entry *e = find_alive(s, op);
 	const struct shared_value *old = e ? &e->value : &zero;
 
-	if (!is_number(old))
+	if (old->type != SHARED_INTEGER && old->type != SHARED_NUMBER)
 		return error_set(err, TIDE_EMISMATCH,
 				 "'%" SLICE_FMT "' is not a number but a %s",
 				 SLICE_ARG(op->key),

@@ -12,8 +12,6 @@ struct view {
 
 static const void *subject_of(lua_State *L, struct view *v, const struct view_type *type)
 {
-	if (!v)
-		luaL_typeerror(L, 1, type->name);
 	if (v->serial != script_state_of(L)->serial)
 		luaL_error(L, "this '%s' has expired: it was good for one call only",
 			   type->name);
@@ -104,12 +102,10 @@ void view_push(lua_State *L, const struct view_type *type, const void *subject)
 const void *view_check(lua_State *L, int idx, const struct view_type *type)
 {
 	struct view *v = lua_touserdata(L, idx);
-	bool is_view = v && lua_getmetatable(L, idx);
 
-	if (!is_view)
-		luaL_typeerror(L, idx, type->name);
-	lua_rawgetp(L, LUA_REGISTRYINDEX, type);
-	if (!lua_rawequal(L, -1, -2))
+	if (!v || !lua_getmetatable(L, idx) ||
+	    lua_rawgetp(L, LUA_REGISTRYINDEX, type) == LUA_TNIL ||
+	    !lua_rawequal(L, -1, -2))
 		luaL_typeerror(L, idx, type->name);
 	lua_pop(L, 2);
 	return subject_of(L, v, type);

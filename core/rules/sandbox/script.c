@@ -55,11 +55,6 @@ static void *allocate(void *ctx, void *old, size_t old_size, size_t size)
 	return new;
 }
 
-bool script_collect_step(struct script_state *s)
-{
-	return lua_gc(s->L, LUA_GCSTEP, 0) != 0;
-}
-
 /* Lua begins a cycle when what is in use has doubled; near the ceiling that would be
  * never, and then everything at once. Let it begin when half of what is left has been
  * used, and look again when that has changed by a quarter. */
@@ -77,7 +72,7 @@ static void pace(struct script_state *s)
 	/* The pause is of the next cycle. The one to come was arranged when there was
 	 * less, and may be too late: it begins now. */
 	if (is_more && pause < 200)
-		script_collect_step(s);
+		lua_gc(s->L, LUA_GCSTEP, 0);
 }
 
 int script_state_init(struct script_state *s, struct watchdog *watchdog,
@@ -113,11 +108,6 @@ static bool has_place(const char *text)
 	return digits > 0 && place[digits] == ':';
 }
 
-static bool has_prefix(const char *text, const char *prefix)
-{
-	return strncmp(text, prefix, strlen(prefix)) == 0;
-}
-
 /* The message handler: an error of any type becomes one line with its place,
  * and with the line of the script that was called when that is another file. */
 static int l_message(lua_State *L)
@@ -135,7 +125,8 @@ static int l_message(lua_State *L)
 		text = lua_pushfstring(L, "%s: %s", place, text);
 	else if (!has_place(text) && s->place[0])
 		text = lua_pushfstring(L, "%s: %s", s->place, text);
-	if (!has_prefix(text, s->file) && nearest_line(L, s->file, place, sizeof(place)))
+	if (strncmp(text, s->file, strlen(s->file)) != 0 &&
+	    nearest_line(L, s->file, place, sizeof(place)))
 		text = lua_pushfstring(L, "%s (called from %s)", text, place);
 	lua_pushstring(L, text);
 	return 1;

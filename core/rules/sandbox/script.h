@@ -94,9 +94,6 @@ TIDE_MUST_USE int script_state_init(struct script_state *s, struct watchdog *wat
 				    size_t memory_max_bytes);
 void script_state_deinit(struct script_state *s);
 
-/* A step of the collector, below a millisecond. True at the end of a cycle. */
-bool script_collect_step(struct script_state *s);
-
 /* The state that `L` belongs to, for functions that Lua calls. */
 static inline struct script_state *script_state_of(lua_State *L)
 {

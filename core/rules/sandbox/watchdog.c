@@ -46,12 +46,6 @@ static void on_signal(int number, siginfo_t *info, void *context)
 	lua_sethook(w->L, w->hook, LUA_MASKCOUNT, 1);
 }
 
-static void send_signal(struct watchdog *w, uint64_t sequence)
-{
-	atomic_store(&w->overrun, sequence);
-	pthread_sigqueue(w->watched, WATCHDOG_SIGNAL, (union sigval){ .sival_ptr = w });
-}
-
 /* Sleep until a call begins. The order matters: the flag is set before the
  * sequence is read again, and watchdog_enter does it the other way round, so
  * that one of the two sees the other. */
@@ -82,7 +76,9 @@ static void watch(void *arg)
 			park(w, seen);
 			continue;
 		} else if (machine_clock_ns(w->watched_clock) - since_ns >= budget_ns) {
-			send_signal(w, now);
+			atomic_store(&w->overrun, now);
+			pthread_sigqueue(w->watched, WATCHDOG_SIGNAL,
+					 (union sigval){ .sival_ptr = w });
 		}
 		uv_cond_timedwait(&w->wake, &w->mutex,
 				  (uint64_t)(budget_ns / LOOKS_PER_BUDGET));

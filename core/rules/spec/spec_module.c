@@ -303,27 +303,18 @@ static int l_run(lua_State *L)
 	return answer(L, rc, &err);
 }
 
-struct asked_tick {
-	const char *name;
-	int64_t ms;
-};
-
-static void next_tick(void *ctx, const struct schedule_info *info)
-{
-	struct asked_tick *asked = ctx;
-
-	if (strcmp(info->name, asked->name) == 0)
-		asked->ms = schedule_spec_due(info->spec, info->name,
-					      schedule_spec_next(info->spec, asked->ms));
-}
-
 /* next_run (name, ms) -> when the schedule's first tick after that time is run */
 static int l_next_run(lua_State *L)
 {
-	struct asked_tick asked = { luaL_checkstring(L, 2), luaL_checkinteger(L, 3) };
+	const struct engine *e = unbox(L, ENGINE);
+	struct slice name = slice_from(luaL_checkstring(L, 2));
+	const struct rule *r = generation_find(e->current, SCRIPT_SCHEDULE, name);
+	int64_t ms = luaL_checkinteger(L, 3);
 
-	schedule_each(unbox(L, ENGINE), next_tick, &asked);
-	lua_pushinteger(L, asked.ms);
+	if (r)
+		ms = schedule_spec_due(r->schedule, r->name,
+				       schedule_spec_next(r->schedule, ms));
+	lua_pushinteger(L, ms);
 	return 1;
 }
 
