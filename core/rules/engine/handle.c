@@ -65,8 +65,7 @@ void handle_close(struct handle *h)
 	carry_forget(h);
 	TAILQ_REMOVE(&e->handles, h, link);
 	if (e->current) {
-		struct rule *rule = (struct rule *)handle_use(h)->rule;
-		rule->stats.cache_hits += h->cache_hits;
+		handle_use(h)->rule->stats.cache_hits += h->cache_hits;
 		use_release(e->current, h->number);
 	}
 	give_number(e, h->number);

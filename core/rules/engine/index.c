@@ -32,7 +32,7 @@ struct changing {
 static int l_change(lua_State *L)
 {
 	const struct changing *c = lua_touserdata(L, 1);
-	const struct rule *rule = c->use->rule;
+	struct rule *rule = c->use->rule;
 
 	lua_rawgeti(L, LUA_REGISTRYINDEX, rule->functions[c->function]);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, c->use->state);
@@ -45,7 +45,7 @@ static int l_change(lua_State *L)
 
 static int change(struct generation *g, const struct changing *c, struct error *err)
 {
-	struct rule *rule = (struct rule *)c->use->rule;
+	struct rule *rule = c->use->rule;
 	struct script_call call = { .file = rule->file,
 				    .stats = &rule->stats,
 				    .body = l_change,
@@ -192,7 +192,7 @@ static int replace_index(struct index *x, struct error *err)
 {
 	struct handle *h = &x->handle;
 	struct generation *g = h->engine->current;
-	struct rule *rule = (struct rule *)handle_use(h)->rule;
+	struct rule *rule = handle_use(h)->rule;
 	struct use old = *handle_use(h);
 
 	handle_use(h)->rule = NULL;
