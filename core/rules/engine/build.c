@@ -64,21 +64,11 @@ void build_open_api(lua_State *L, void *engine)
 static int begin(struct engine *e, struct error *err)
 {
 	struct build *b = &e->build;
-	const struct generation_config config = {
-		.rules_dir = e->config.rules_dir,
-		.from = b->from,
-		.lua_dir = e->config.lua_dir,
-		.watchdog = e->watchdog,
-		.memory_max_bytes = e->config.memory_max_bytes,
-		.tide = &e->tide,
-		.open = build_open_api,
-		.open_ctx = e,
-	};
 
 	b->serial++;
 	b->at = NULL;
 	b->must_restart = false;
-	return generation_begin(&b->next, &config, err);
+	return generation_begin(&b->next, &e->scripts, b->from, err);
 }
 
 static void restart(struct build *b)

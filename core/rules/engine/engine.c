@@ -18,7 +18,7 @@ static void free_engine(struct engine *e)
 	shared_destroy(e->tide.shared);
 	bundle_unref(e->reload.directory);
 	bundle_unref(e->reload.refused);
-	watchdog_destroy(e->watchdog);
+	watchdog_destroy(e->scripts.watchdog);
 	mem_free(e->free_numbers);
 	mem_free(e->sink.dests);
 	mem_free((char *)e->config.rules_dir);
@@ -58,6 +58,14 @@ static int prepare(struct engine **out, uv_loop_t *loop,
 	e->config = *config;
 	e->config.rules_dir = mem_strdup(config->rules_dir);
 	e->config.lua_dir = mem_strdup(config->lua_dir);
+	e->scripts = (struct generation_config){
+		.rules_dir = e->config.rules_dir,
+		.lua_dir = e->config.lua_dir,
+		.memory_max_bytes = config->memory_max_bytes,
+		.tide = &e->tide,
+		.open = build_open_api,
+		.open_ctx = e,
+	};
 	if (hooks)
 		e->hooks = *hooks;
 	if (e->config.breaker_rest_ms <= 0)
@@ -70,7 +78,7 @@ static int prepare(struct engine **out, uv_loop_t *loop,
 		e->tide.about = e->config.about = mem_strdup(config->about);
 	e->tide.shared =
 		shared_create(config->shared_entries_max, config->shared_bytes_max);
-	int rc = watchdog_create(&e->watchdog, config->call_budget_ms);
+	int rc = watchdog_create(&e->scripts.watchdog, config->call_budget_ms);
 	if (rc != 0) {
 		error_set(err, rc, "no watchdog for the rules: %s", uv_strerror(rc));
 		free_engine(e);

@@ -47,7 +47,7 @@ struct engine {
 	uv_loop_t *loop;
 	struct engine_config config; /* with copies of the strings */
 	struct engine_hooks hooks;
-	struct watchdog *watchdog;
+	struct generation_config scripts;
 	struct watch *watch;
 	struct api_tide tide;
 	struct schedule_call *schedule_call; /* the run under way, or NULL */

@@ -175,17 +175,17 @@ static int open_state(struct generation *g, const struct generation_config *conf
 }
 
 int generation_begin(struct generation **out, const struct generation_config *config,
-		     struct error *err)
+		     const struct bundle *from, struct error *err)
 {
 	struct generation *g = mem_zalloc(sizeof(*g));
 
 	g->sandbox.rules_dir = config->rules_dir;
 	g->sandbox.lua_dir = config->lua_dir;
-	g->sandbox.from = config->from;
+	g->sandbox.from = from;
 	g->files = g->sandbox.files = bundle_create();
 	g->loading = mem_zalloc(sizeof(*g->loading));
 	int rc = TIDE_OK;
-	if (!config->from && !is_directory(config->rules_dir))
+	if (!from && !is_directory(config->rules_dir))
 		rc = error_set(err, TIDE_ERULE, "there is no rules directory '%s'",
 			       config->rules_dir);
 	if (rc == TIDE_OK)

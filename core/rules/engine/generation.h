@@ -11,9 +11,9 @@
 #include "rules/sandbox/bundle.h"
 #include "rule.h"
 
+/* What the generations of an engine have in common. */
 struct generation_config {
 	const char *rules_dir;
-	const struct bundle *from; /* instead of rules_dir; NULL: the directory */
 	const char *lua_dir;
 	struct watchdog *watchdog;
 	size_t memory_max_bytes;
@@ -41,10 +41,12 @@ struct generation {
 
 /* Load every script in steps, for a loop that must not block: begin, then step until
  * `loading` is NULL. A step loads one file. TIDE_ERULE with file and line: the file
- * fails; further steps load the others. */
+ * fails; further steps load the others.
+ *
+ * @param from  instead of the rules directory; NULL: the directory */
 TIDE_MUST_USE int generation_begin(struct generation **out,
 				   const struct generation_config *config,
-				   struct error *err);
+				   const struct bundle *from, struct error *err);
 TIDE_MUST_USE int generation_step(struct generation *g, struct error *err);
 
 /* Read the files: are they still those of the generation? Never for one from a bundle. */
