@@ -2,16 +2,17 @@
 
 #include <string.h>
 
-#include "host/log.h"
 #include "base/mem.h"
 #include "engine_private.h"
+#include "host/log.h"
+#include "rules/api/api_shared.h"
+#include "rules/api/draft.h"
 #include "rules/api/shared.h"
 
 static void free_engine(struct engine *e)
 {
 	void (*on_closed)(void *ctx) = e->on_closed;
 	void *closed_ctx = e->closed_ctx;
-	build_abort(e);
 	filter_set_destroy(e->filters);
 	generation_destroy(e->former);
 	generation_destroy(e->current);
@@ -47,6 +48,20 @@ static void start_watch(struct engine *e)
 			 e->config.rules_dir, uv_strerror(rc));
 }
 
+/* Add the tables of the engine to a new state; may raise. */
+static void open_api(lua_State *L, void *engine)
+{
+	struct engine *e = engine;
+
+	index_open(L, e);
+	strategy_open(L);
+	draft_open(L);
+	schedule_open(L, e);
+	sandbox_push_global(L, "tide");
+	api_shared_add(L, &e->tide);
+	lua_pop(L, 1);
+}
+
 /* Without its handles of the loop: free_engine ends it. */
 static int prepare(struct engine **out, uv_loop_t *loop,
 		   const struct engine_config *config, const struct engine_hooks *hooks,
@@ -63,7 +78,7 @@ static int prepare(struct engine **out, uv_loop_t *loop,
 		.lua_dir = e->config.lua_dir,
 		.memory_max_bytes = config->memory_max_bytes,
 		.tide = &e->tide,
-		.open = build_open_api,
+		.open = open_api,
 		.open_ctx = e,
 	};
 	if (hooks)

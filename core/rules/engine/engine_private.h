@@ -2,7 +2,6 @@
 #ifndef TIDE_RULES_ENGINE_ENGINE_PRIVATE_H
 #define TIDE_RULES_ENGINE_ENGINE_PRIVATE_H
 
-#include "build.h"
 #include "carry.h"
 #include "engine.h"
 #include "filter.h"
@@ -25,7 +24,31 @@ struct route_sink {
 
 STAILQ_HEAD(reload_waiters, reload_waiter);
 
-/* reload.c */
+/* reload.c: the next generation, made in steps between the turns of the event loop.
+ *
+ * A step loads one file, makes one use, or binds one binding. A turn makes as many steps
+ * as fit into RELOAD_TURN_NS. Meanwhile the active generation decides, and exchanges,
+ * queues and bindings come and go. A handle that is not yet in the next generation enters
+ * it as it is then. A change of a handle that is already there is made in both. At the
+ * end the files are read once more. If they have changed, the build starts again. */
+struct build {
+	bool is_under_way;
+	struct bundle *from; /* instead of the directory; NULL: the directory */
+	enum engine_origin origin;
+	bool must_restart;
+	bool is_checking;        /* the next step reads all files, in a turn of its own */
+	struct generation *next; /* NULL: not begun yet */
+	struct generation *dropped; /* by a restart of the last turn */
+	uint64_t serial;            /* handles keep that of their build */
+	struct handle *at;          /* the next one to enter */
+	unsigned restarts;
+	struct error failure; /* of a change made in both; code 0: none */
+	/* What it costs the loop; afterwards, what it has cost. */
+	unsigned turns;
+	int64_t started_ns, took_ns, worked_ns, longest_ns;
+	int64_t longest_cpu_ns; /* of a turn, without the time of other processes */
+};
+
 struct reload {
 	uv_idle_t turn;                /* active while a build or a carry is under way */
 	struct reload_waiters waiters; /* for the build under way */
@@ -90,15 +113,18 @@ void engine_retire(struct engine *e, struct generation *g);
 TIDE_MUST_USE int reload_first(struct engine *e, struct bundle *last_good,
 			       const struct error *refusal, struct error *err);
 void reload_open(struct engine *e);
-/* Tell those who wait. */
+/* Tell those who wait, and give up the build. */
 void reload_close(struct engine *e);
 /* The watch noticed a change in the directory. */
 void reload_on_change(void *engine);
+/* A handle goes; call this before it leaves the list. */
+void reload_forget(struct handle *h);
+/* The generation of the build that has this handle already; a change is made there too.
+ * NULL for none. */
+struct generation *reload_generation_of(const struct handle *h);
 
-/* Bind the next binding that generation `g` lacks. True when none is left, or at a
- * failure. */
-bool index_stage(struct handle *h, struct generation *g, uint64_t serial, int *rc,
-		 struct error *err);
+/* Bind the next binding that generation `g` lacks. TIDE_EMPTY when none is left. */
+int index_stage(struct handle *h, struct generation *g, struct error *err);
 
 /* Make known to a new state what the calls need; they may raise. */
 void index_open(lua_State *L, struct engine *e);

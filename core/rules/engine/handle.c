@@ -61,7 +61,7 @@ void handle_close(struct handle *h)
 {
 	struct engine *e = h->engine;
 
-	build_forget(e, h);
+	reload_forget(h);
 	carry_forget(h);
 	TAILQ_REMOVE(&e->handles, h, link);
 	if (e->current) {

@@ -19,6 +19,7 @@ struct handle {
 	char *user; /* "exchange 'orders'" */
 	struct args options;
 	uint64_t staged;     /* the serial of the build that has it */
+	uint32_t staged_end; /* of an index: it has the bindings in places below */
 	uint64_t cache_hits; /* decisions that the broker remembered */
 };
 TAILQ_HEAD(handle_list, handle);
