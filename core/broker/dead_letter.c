@@ -102,16 +102,16 @@ static struct msg *make_copy(const struct entry *e, const char *reason, const ch
 static int publish_copy(struct queue *q, struct msg *m, struct waiter *w,
 			struct error *err)
 {
-	struct exchange *x = NULL;
+	struct decide_spec spec = { .vhost = q->vhost, .msg = m };
 	struct published ignored;
 
 	if (m->exchange.len) {
-		x = exchange_find(q->vhost, m->exchange);
-		if (!x)
+		spec.exchange = exchange_find(q->vhost, m->exchange);
+		if (!spec.exchange)
 			return error_set(err, TIDE_ENOTFOUND, "there is no exchange '%s'",
 					 q->config.dead_exchange);
 	}
-	return publish_message(q->vhost, x, m, true, w, &ignored, err);
+	return publish_message(&spec, true, w, &ignored, err);
 }
 
 void dead_letter(struct entry *e, const char *reason, const char *rule)

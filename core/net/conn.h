@@ -47,7 +47,7 @@ struct conn {
 	bool has_session;
 };
 
-/* Take a connection from a listener; NULL when there is none to be had. With
+/* Take a connection from a listener; NULL when none can be accepted. With
  * `is_over_limit` it is told so and closed. */
 struct conn *conn_accept(struct server *s, uv_stream_t *listener, bool is_over_limit);
 void conn_close(struct conn *c);

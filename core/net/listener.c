@@ -123,7 +123,7 @@ static int bind_tcp(struct listener *l, const char *address, struct error *err)
 	return TIDE_OK;
 }
 
-/* Remove a socket that nobody listens on any more, left by a killed broker. */
+/* Remove the socket of a killed broker, which has no listener. */
 static void remove_stale(const char *path)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };

@@ -17,38 +17,30 @@ struct kind_info {
 	uint32_t words_per_entry;
 };
 
-static struct kind_info kind_info(enum batch_kind kind)
-{
-	if (kind >= BATCH_LEAVE)
-		return (struct kind_info){
-			"ZREM", layout_set_key((enum store_set)(kind - BATCH_LEAVE)), 1
-		};
-	if (kind >= BATCH_ADD_TO)
-		return (struct kind_info){
-			"ZADD", layout_set_key((enum store_set)(kind - BATCH_ADD_TO)), 2
-		};
-	switch (kind) {
-	case BATCH_REMOVE_TRIES:
-		return (struct kind_info){ "HDEL", LAYOUT_TRIES, 1 };
-	case BATCH_REMOVE_EXPIRY:
-		return (struct kind_info){ "ZREM", LAYOUT_EXPIRY, 1 };
-	case BATCH_REMOVE_MSG:
-		return (struct kind_info){ "HDEL", LAYOUT_MSG, 1 };
-	case BATCH_WRITE_MSG:
-		return (struct kind_info){ "HSET", LAYOUT_MSG, 2 };
-	case BATCH_WRITE_TRIES:
-		return (struct kind_info){ "HSET", LAYOUT_TRIES, 2 };
-	case BATCH_WRITE_EXPIRY:
-		return (struct kind_info){ "ZADD", LAYOUT_EXPIRY, 2 };
-	case BATCH_WRITE_DEDUPE:
-		return (struct kind_info){ "ZADD", LAYOUT_DEDUPE, 2 };
-	default:
-		return (struct kind_info){
-			"ZREM",
-			layout_set_key((enum store_set)(kind - BATCH_REMOVE_FROM)), 1
-		};
-	}
-}
+#define ADD(set) [BATCH_ADD_TO + (set)] = { "ZADD", LAYOUT_SETS + (set), 2 }
+#define LEAVE(first, set) [(first) + (set)] = { "ZREM", LAYOUT_SETS + (set), 1 }
+
+static const struct kind_info kind_infos[BATCH_KIND_COUNT] = {
+	[BATCH_REMOVE_TRIES] = { "HDEL", LAYOUT_TRIES, 1 },
+	[BATCH_REMOVE_EXPIRY] = { "ZREM", LAYOUT_EXPIRY, 1 },
+	[BATCH_REMOVE_MSG] = { "HDEL", LAYOUT_MSG, 1 },
+	LEAVE(BATCH_REMOVE_FROM, STORE_READY),
+	LEAVE(BATCH_REMOVE_FROM, STORE_DELAYED),
+	LEAVE(BATCH_REMOVE_FROM, STORE_UNACK),
+	LEAVE(BATCH_REMOVE_FROM, STORE_BURIED),
+	[BATCH_WRITE_MSG] = { "HSET", LAYOUT_MSG, 2 },
+	[BATCH_WRITE_TRIES] = { "HSET", LAYOUT_TRIES, 2 },
+	[BATCH_WRITE_EXPIRY] = { "ZADD", LAYOUT_EXPIRY, 2 },
+	[BATCH_WRITE_DEDUPE] = { "ZADD", LAYOUT_DEDUPE, 2 },
+	ADD(STORE_READY),
+	ADD(STORE_DELAYED),
+	ADD(STORE_UNACK),
+	ADD(STORE_BURIED),
+	LEAVE(BATCH_LEAVE, STORE_READY),
+	LEAVE(BATCH_LEAVE, STORE_DELAYED),
+	LEAVE(BATCH_LEAVE, STORE_UNACK),
+	LEAVE(BATCH_LEAVE, STORE_BURIED),
+};
 
 struct batch *batch_create(void)
 {
@@ -62,8 +54,6 @@ struct batch *batch_create(void)
 
 void batch_destroy(struct batch *b)
 {
-	if (!b)
-		return;
 	for (int i = 0; i < BATCH_KIND_COUNT; i++)
 		buf_deinit(&b->sections[i].bytes);
 	buf_deinit(&b->prefix);
@@ -92,20 +82,19 @@ void batch_reset(struct batch *b, struct slice prefix)
 static void open_command(struct batch *b, enum batch_kind kind)
 {
 	struct batch_section *section = &b->sections[kind];
-	struct kind_info info = kind_info(kind);
-
+	const struct kind_info *info = &kind_infos[kind];
 	section->offset = buf_len(&section->bytes);
 	memset(buf_reserve(&section->bytes, RESP_ARRAY_MAX), ' ', RESP_ARRAY_MAX);
 	buf_grow(&section->bytes, RESP_ARRAY_MAX);
-	resp_text(&section->bytes, info.verb);
-	layout_resp_key(&section->bytes, buf_slice(&b->prefix), info.key);
+	resp_text(&section->bytes, info->verb);
+	layout_resp_key(&section->bytes, buf_slice(&b->prefix), info->key);
 }
 
 /* Write the command's head into the room in front of it. */
 static void close_command(struct batch *b, enum batch_kind kind)
 {
 	struct batch_section *section = &b->sections[kind];
-	uint32_t words = 2 + section->entries * kind_info(kind).words_per_entry;
+	uint32_t words = 2 + section->entries * kind_infos[kind].words_per_entry;
 	char *base = section->bytes.data + section->bytes.start;
 	char *head = resp_array_before(base + section->offset + RESP_ARRAY_MAX, words);
 	struct batch_command *command = &b->commands[b->command_count++];
@@ -188,12 +177,17 @@ static void add_msg(struct batch *b, const struct msg *m, double rank,
 		    const struct id_word *id)
 {
 	struct buf *out = entry(b, BATCH_WRITE_MSG);
-	struct codec_plan plan;
+	size_t before = RESP_ID_LEN + RESP_BULK_HEAD_MAX;
+	size_t head_max = codec_head_max(m);
+	char *to = buf_reserve(out, before + head_max + m->payload_len + 2);
+	char *head = to + before;
+	size_t head_len = (size_t)(codec_put_head(head, m, rank) - head);
 
-	codec_plan(&plan, m, rank);
-	char *to = buf_reserve(out, RESP_ID_LEN + RESP_BULK_HEAD_MAX + plan.size + 2);
-	to = resp_put_bulk_head(put_id(to, id), plan.size);
-	added(b, out, resp_put_end(codec_write(to, m, rank, &plan)));
+	/* The size stands before the head, which moves to the end of it. */
+	to = resp_put_bulk_head(put_id(to, id), head_len + m->payload_len);
+	memmove(to, head, head_len);
+	memcpy(to + head_len, m->payload, m->payload_len);
+	added(b, out, resp_put_end(to + head_len + m->payload_len));
 }
 
 void batch_insert(struct batch *b, const struct msg *m, double rank, enum store_set set,
@@ -346,9 +340,4 @@ void batch_reply(struct batch *b, const redisReply *reply)
 		       reply->str);
 	else if (is_exec)
 		check_exec(b, reply);
-}
-
-const struct batch_result *batch_end(struct batch *b)
-{
-	return &b->result;
 }

@@ -74,7 +74,5 @@ void batch_reset(struct batch *b, struct slice prefix);
 void batch_seal(struct batch *b);
 /* Note what a reply to the sealed request means. */
 void batch_reply(struct batch *b, const redisReply *reply);
-/* batch_reply has seen all, or Redis was not asked. */
-const struct batch_result *batch_end(struct batch *b);
 
 #endif

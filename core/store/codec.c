@@ -1,97 +1,21 @@
 #include "codec.h"
 
-#include <assert.h>
 #include <endian.h>
 #include <string.h>
 
 enum { FIELD_COUNT = 10 };
 
-_Static_assert(MSG_HEADERS_MAX <= 64, "codec_plan has a bit for each header");
-
 #define EXACT_INTEGER_MAX 9007199254740992.0
 
-static bool rank_is_integer(double rank)
-{
-	return rank >= -EXACT_INTEGER_MAX && rank <= EXACT_INTEGER_MAX &&
-	       rank == (double)(int64_t)rank;
-}
+/* See codec_head_max: the fixed fields take less than the struct does, the tags of a
+ * header less than its struct. */
+_Static_assert(sizeof(struct msg) >= 2 + 2 * 5 + 3 * 9 + 3 + 9 + 3 + 5, "a head fits");
+_Static_assert(sizeof(struct msg_header) >= 2 * 5, "the tags of a header fit");
 
-/* Written by hand, into room that is there: a packer that appends each number by
- * a call took three times as long for a message of 128 bytes. */
+/* The encoder is written by hand, into room that is there: a packer that appends each
+ * number by a call took three times as long for a message of 128 bytes. */
 
-static size_t size_uint(uint64_t n)
-{
-	return n < 128           ? 1
-	       : n <= UINT8_MAX  ? 2
-	       : n <= UINT16_MAX ? 3
-	       : n <= UINT32_MAX ? 5
-				 : 9;
-}
-
-static size_t size_int(int64_t n)
-{
-	if (n >= 0)
-		return size_uint((uint64_t)n);
-	return n >= -32         ? 1
-	       : n >= INT8_MIN  ? 2
-	       : n >= INT16_MIN ? 3
-	       : n >= INT32_MIN ? 5
-				: 9;
-}
-
-static size_t size_bin(size_t len)
-{
-	return len + (len <= UINT8_MAX ? 2 : len <= UINT16_MAX ? 3 : 5);
-}
-
-static size_t size_str(size_t len)
-{
-	return len < 32 ? len + 1 : size_bin(len);
-}
-
-/* A header's value or the payload: str where it can be, so that any reader of
- * MessagePack shows it as text (the cmsgpack inside of Redis knows no bin at
- * all); not looked at for ever where it is long. */
-static bool is_text(struct slice s)
-{
-	return s.len <= CODEC_TEXT_MAX && slice_is_utf8(s);
-}
-
-static struct slice msg_payload(const struct msg *m)
-{
-	return (struct slice){ m->payload, m->payload_len };
-}
-
-static size_t plan_headers(struct codec_plan *plan, const struct msg *m)
-{
-	size_t size = m->header_count < 16 ? 1 : 3;
-
-	for (unsigned i = 0; i < m->header_count; i++) {
-		struct slice value = m->headers[i].value;
-		bool is_str = is_text(value);
-
-		plan->text_headers |= (uint64_t)is_str << i;
-		size += size_str(m->headers[i].name.len);
-		size += is_str ? size_str(value.len) : size_bin(value.len);
-	}
-	return size;
-}
-
-void codec_plan(struct codec_plan *plan, const struct msg *m, double rank)
-{
-	plan->text_headers = 0;
-	plan->is_text = is_text(msg_payload(m));
-	plan->size =
-		1 + size_uint(CODEC_VERSION) + size_str(m->exchange.len) +
-		size_str(m->key.len) + size_int(m->ts_unix_ms) +
-		size_int(m->due_unix_ms) + size_int(m->expires_unix_ms) +
-		size_uint(m->priority) +
-		(rank_is_integer(rank) ? size_int((int64_t)rank) : 9) +
-		plan_headers(plan, m) +
-		(plan->is_text ? size_str(m->payload_len) : size_bin(m->payload_len));
-}
-
-/* A tag, and the low `width` bytes of a number behind it, the highest first. */
+/* A tag, and the low `width` bytes of a number after it, the highest first. */
 static inline char *put_tagged(char *at, uint8_t tag, uint64_t n, unsigned width)
 {
 	*at++ = (char)tag;
@@ -132,78 +56,63 @@ static char *put_number(char *at, double number)
 {
 	uint64_t bits;
 
-	if (rank_is_integer(number))
+	if (number >= -EXACT_INTEGER_MAX && number <= EXACT_INTEGER_MAX &&
+	    number == (double)(int64_t)number)
 		return put_int(at, (int64_t)number);
 	memcpy(&bits, &number, sizeof(bits));
 	return put_tagged(at, 0xcb, bits, 8);
 }
 
-/* `tag8` is the tag of the form with an 8-bit length, those of the forms with 16
- * and 32 bits follow it. */
-static char *put_bytes(char *at, uint8_t tag8, struct slice s)
+/* The tag and the length of a str or a bin. */
+static char *put_len(char *at, bool is_str, size_t len)
 {
-	at = s.len <= UINT8_MAX    ? put_tagged(at, tag8, s.len, 1)
-	     : s.len <= UINT16_MAX ? put_tagged(at, (uint8_t)(tag8 + 1), s.len, 2)
-				   : put_tagged(at, (uint8_t)(tag8 + 2), s.len, 4);
-	if (s.len > 0)
-		memcpy(at, s.data, s.len);
-	return at + s.len;
-}
+	uint8_t tag8 = is_str ? 0xd9 : 0xc4; /* 16 and 32 bits of length: the next tags */
 
-static char *put_str(char *at, struct slice s)
-{
-	if (s.len >= 32)
-		return put_bytes(at, 0xd9, s);
-	*at++ = (char)(0xa0 | s.len);
-	if (s.len > 0)
-		memcpy(at, s.data, s.len);
-	return at + s.len;
-}
-
-static char *put_str_or_bin(char *at, bool is_str, struct slice s)
-{
-	return is_str ? put_str(at, s) : put_bytes(at, 0xc4, s);
-}
-
-static char *put_headers(char *at, const struct msg *m, uint64_t text_headers)
-{
-	if (m->header_count < 16)
-		*at++ = (char)(0x80 | m->header_count);
-	else
-		at = put_tagged(at, 0xde, m->header_count, 2);
-	for (unsigned i = 0; i < m->header_count; i++) {
-		at = put_str(at, m->headers[i].name);
-		at = put_str_or_bin(at, text_headers >> i & 1, m->headers[i].value);
+	if (is_str && len < 32) {
+		*at = (char)(0xa0 | len);
+		return at + 1;
 	}
-	return at;
+	return len <= UINT8_MAX    ? put_tagged(at, tag8, len, 1)
+	       : len <= UINT16_MAX ? put_tagged(at, (uint8_t)(tag8 + 1), len, 2)
+				   : put_tagged(at, (uint8_t)(tag8 + 2), len, 4);
 }
 
-char *codec_write(char *at, const struct msg *m, double rank,
-		  const struct codec_plan *plan)
+static char *put_bytes(char *at, bool is_str, struct slice s)
+{
+	at = put_len(at, is_str, s.len);
+	if (s.len > 0)
+		memcpy(at, s.data, s.len);
+	return at + s.len;
+}
+
+/* A value is a str where it can be: any reader of MessagePack shows it as text, and
+ * the cmsgpack of Redis knows no bin. The bound limits the time for a long one. */
+static bool is_text(struct slice s)
+{
+	return s.len <= CODEC_TEXT_MAX && slice_is_utf8(s);
+}
+
+char *codec_put_head(char *at, const struct msg *m, double rank)
 {
 	*at++ = (char)(0x90 | FIELD_COUNT);
 	*at++ = CODEC_VERSION;
-	at = put_str(at, m->exchange);
-	at = put_str(at, m->key);
+	at = put_bytes(at, true, m->exchange);
+	at = put_bytes(at, true, m->key);
 	at = put_int(at, m->ts_unix_ms);
 	at = put_int(at, m->due_unix_ms);
 	at = put_int(at, m->expires_unix_ms);
 	at = put_uint(at, m->priority);
 	at = put_number(at, rank);
-	at = put_headers(at, m, plan->text_headers);
-	return put_str_or_bin(at, plan->is_text, msg_payload(m));
-}
-
-void codec_encode(struct buf *out, const struct msg *m, double rank)
-{
-	struct codec_plan plan;
-	char *start, *end;
-
-	codec_plan(&plan, m, rank);
-	start = buf_reserve(out, plan.size);
-	end = codec_write(start, m, rank, &plan);
-	assert(end == start + plan.size);
-	buf_grow(out, plan.size);
+	if (m->header_count < 16)
+		*at++ = (char)(0x80 | m->header_count);
+	else
+		at = put_tagged(at, 0xde, m->header_count, 2);
+	for (unsigned i = 0; i < m->header_count; i++) {
+		at = put_bytes(at, true, m->headers[i].name);
+		at = put_bytes(at, is_text(m->headers[i].value), m->headers[i].value);
+	}
+	return put_len(at, is_text((struct slice){ m->payload, m->payload_len }),
+		       m->payload_len);
 }
 
 /* Read with a cursor of our own and not with msgpack_unpack_next: that one
@@ -246,19 +155,14 @@ static int64_t take_int(struct cursor *c)
 			c->is_bad = true;
 		return (int64_t)n;
 	}
-	switch (tag) {
-	case 0xd0:
-		return (int8_t)take_big_endian(c, 1);
-	case 0xd1:
-		return (int16_t)take_big_endian(c, 2);
-	case 0xd2:
-		return (int32_t)take_big_endian(c, 4);
-	case 0xd3:
-		return (int64_t)take_big_endian(c, 8);
-	default:
-		c->is_bad = true;
-		return 0;
+	if (tag >= 0xd0 && tag <= 0xd3) {
+		unsigned width = 1u << (tag - 0xd0);
+		unsigned unused = 64 - 8 * width;
+
+		return (int64_t)(take_big_endian(c, width) << unused) >> unused;
 	}
+	c->is_bad = true;
+	return 0;
 }
 
 static double take_number(struct cursor *c)

@@ -16,19 +16,16 @@
 #define CODEC_VERSION 1
 #define CODEC_TEXT_MAX (64 * 1024)
 
-/* What has to be known of a message before it is written. */
-struct codec_plan {
-	size_t size;           /* exactly what will be written */
-	uint64_t text_headers; /* bit i: the value of header i is a str */
-	bool is_text;          /* the payload is a str */
-};
+/* Room that is enough for the head of `m`: whatever is in the head is in the
+ * allocation of the message too, where it takes more. */
+static inline size_t codec_head_max(const struct msg *m)
+{
+	return m->bytes - m->payload_len;
+}
 
-void codec_plan(struct codec_plan *plan, const struct msg *m, double rank);
-/* Write `plan->size` bytes; gives the place behind them. */
-char *codec_write(char *at, const struct msg *m, double rank,
-		  const struct codec_plan *plan);
-/* Both, at the end of a buffer. */
-void codec_encode(struct buf *out, const struct msg *m, double rank);
+/* Write the whole array but for the bytes of the payload, which are to follow as they
+ * are; gives the place after the head. */
+char *codec_put_head(char *at, const struct msg *m, double rank);
 
 /* A message with one reference. Nothing about the bytes is trusted. `known` is what
  * they do not say: its id, and the pool for its memory.

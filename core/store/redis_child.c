@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/mem.h"
+#include "base/slice.h"
 #include "host/log.h"
 
 #define SOCKET_NAME "redis.sock"
@@ -34,7 +35,7 @@ struct redis_child {
 	int dir_fd;
 	int broker_lock_fd;
 	pid_t pid;     /* our child; 0: there is none */
-	pid_t adopted; /* somebody else's, by its own word; 0: none */
+	pid_t adopted; /* of an earlier broker, as it says; 0: none */
 	bool has_answered;
 	/* While stopping. */
 	uv_timer_t timer;
@@ -49,69 +50,59 @@ static int open_in(const struct redis_child *child, const char *name, int flags)
 	return openat(child->dir_fd, name, flags | O_CLOEXEC, 0600);
 }
 
-/* Hold <data>/lock and write our pid into it, for whoever finds it held. */
+/* Hold <data>/lock and write our pid into it, for the broker that finds it held. */
 static int lock_directory(struct redis_child *child, struct error *err)
 {
 	char holder[32] = "";
+	int fd = child->broker_lock_fd = open_in(child, "lock", O_RDWR | O_CREAT);
+	int len;
 
-	child->broker_lock_fd = open_in(child, "lock", O_RDWR | O_CREAT);
-	if (child->broker_lock_fd < 0)
+	if (fd < 0)
 		return error_set(err, -errno, "cannot open %s/lock: %s", child->data_dir,
 				 strerror(errno));
-	if (flock(child->broker_lock_fd, LOCK_EX | LOCK_NB) < 0) {
-		ssize_t len = pread(child->broker_lock_fd, holder, sizeof(holder) - 1, 0);
-
-		holder[len > 0 ? len : 0] = '\0';
-		holder[strcspn(holder, "\n")] = '\0';
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		if (pread(fd, holder, sizeof(holder) - 1, 0) > 0)
+			holder[strcspn(holder, "\n")] = '\0';
 		return error_set(
 			err, TIDE_EEXISTS,
 			"the data directory %s is in use by the broker with pid %s",
 			child->data_dir, holder[0] ? holder : "(unknown)");
 	}
-	int len = snprintf(holder, sizeof(holder), "%ld\n", (long)getpid());
-	if (ftruncate(child->broker_lock_fd, 0) < 0 ||
-	    pwrite(child->broker_lock_fd, holder, (size_t)len, 0) != len)
+	len = snprintf(holder, sizeof(holder), "%ld\n", (long)getpid());
+	if (ftruncate(fd, 0) < 0 || pwrite(fd, holder, (size_t)len, 0) != len)
 		return error_set(err, -errno, "cannot write %s/lock: %s", child->data_dir,
 				 strerror(errno));
 	return TIDE_OK;
 }
 
-/* A sockaddr_un has room for 107 bytes. A longer way leads through /proc. */
+/* A sockaddr_un has room for 107 bytes. A longer path goes through /proc. */
 static void make_socket_path(struct redis_child *child)
 {
-	struct buf path;
+	size_t size = sizeof(child->socket);
+	int len = snprintf(child->socket, size, "%s/" SOCKET_NAME, child->data_dir);
 
-	buf_init(&path);
-	buf_printf(&path, "%s/" SOCKET_NAME, child->data_dir);
-	if (buf_len(&path) >= sizeof(child->socket)) {
-		buf_clear(&path);
-		buf_printf(&path, "/proc/self/fd/%d/" SOCKET_NAME, child->dir_fd);
-	}
-	memcpy(child->socket, buf_cstr(&path), buf_len(&path) + 1);
-	buf_deinit(&path);
+	if ((size_t)len >= size)
+		snprintf(child->socket, size, "/proc/self/fd/%d/" SOCKET_NAME,
+			 child->dir_fd);
 }
 
 static char *find_program(const char *name)
 {
 	const char *path = getenv("PATH");
-	char *found = NULL;
+	struct slice rest =
+		slice_from(path && *path ? path : "/usr/local/bin:/usr/bin:/bin");
+	char candidate[PATH_MAX];
 
-	if (!path || !*path)
-		path = "/usr/local/bin:/usr/bin:/bin";
-	while (!found) {
-		size_t len = strcspn(path, ":");
-		struct buf candidate;
+	while (rest.len > 0) {
+		struct slice dir = slice_cut(&rest, ':');
+		int len = snprintf(candidate, sizeof(candidate), "%" SLICE_FMT "/%s",
+				   SLICE_ARG(dir), name);
 
-		buf_init(&candidate);
-		buf_printf(&candidate, "%.*s/%s", (int)len, path, name);
-		if (len > 0 && access(buf_cstr(&candidate), X_OK) == 0)
-			found = mem_strdup(buf_cstr(&candidate));
-		buf_deinit(&candidate);
-		if (!path[len])
-			break;
-		path += len + 1;
+		if (dir.len > 0 && (size_t)len < sizeof(candidate) &&
+		    access(candidate, X_OK) == 0)
+			return mem_strdup(candidate);
 	}
-	return found;
+	return NULL;
 }
 
 static int prepare(struct redis_child *child, struct error *err)
@@ -200,9 +191,9 @@ static void last_log_line(const struct redis_child *child, char *out, size_t siz
 
 	if (fd >= 0) {
 		off_t end = lseek(fd, 0, SEEK_END);
-		off_t from = end > LOG_TAIL_BYTES ? end - LOG_TAIL_BYTES : 0;
 
-		len = pread(fd, tail, LOG_TAIL_BYTES, from);
+		len = pread(fd, tail, LOG_TAIL_BYTES,
+			    end > LOG_TAIL_BYTES ? end - LOG_TAIL_BYTES : 0);
 		close(fd);
 	}
 	while (len > 0 && (tail[len - 1] == '\n' || tail[len - 1] == ' '))
@@ -216,21 +207,29 @@ static void last_log_line(const struct redis_child *child, char *out, size_t siz
 	snprintf(out, size, "%.200s", skip_log_prefix(line ? line + 1 : tail));
 }
 
-static void describe_exit(int status, char *out, size_t size)
+static int note_death(struct redis_child *child, int exit_status, struct error *err)
 {
-	if (WIFSIGNALED(status))
-		snprintf(out, size, "was killed by signal %d (%s)", WTERMSIG(status),
-			 strsignal(WTERMSIG(status)));
+	bool is_surprise = child->has_answered;
+	char how[80];
+	char line[256];
+
+	if (WIFSIGNALED(exit_status))
+		snprintf(how, sizeof(how), "was killed by signal %d (%s)",
+			 WTERMSIG(exit_status), strsignal(WTERMSIG(exit_status)));
 	else
-		snprintf(out, size, "ended with status %d", WEXITSTATUS(status));
+		snprintf(how, sizeof(how), "ended with status %d",
+			 WEXITSTATUS(exit_status));
+	last_log_line(child, line, sizeof(line));
+	child->has_answered = false;
+	if (!is_surprise)
+		return error_set(err, TIDE_ESTORE,
+				 "redis-server %s; last line of %s/%s: %s", how,
+				 child->data_dir, LOG_NAME, line);
+	log_error("store: redis-server %s; restarting it; last log line: %s", how, line);
+	return TIDE_OK;
 }
 
-struct server_option {
-	const char *name;
-	const char *value; /* NULL: the one of --fsync */
-};
-
-static const struct server_option server_options[] = {
+static const char *const server_options[][2] = {
 	{ "--port", "0" },
 	{ "--unixsocket", SOCKET_NAME },
 	{ "--unixsocketperm", "700" },
@@ -238,7 +237,6 @@ static const struct server_option server_options[] = {
 	{ "--daemonize", "no" },
 	{ "--logfile", LOG_NAME },
 	{ "--appendonly", "yes" },
-	{ "--appendfsync", NULL },
 	{ "--no-appendfsync-on-rewrite", "no" },
 	{ "--aof-use-rdb-preamble", "yes" },
 	{ "--aof-load-truncated", "yes" },
@@ -250,20 +248,7 @@ static const struct server_option server_options[] = {
 	{ "--maxmemory-policy", "noeviction" },
 };
 
-#define OPTION_COUNT (sizeof(server_options) / sizeof(server_options[0]))
-#define ARGS_ROOM (2 * OPTION_COUNT + 2)
-
-static void make_args(const struct redis_child *child, const char **args)
-{
-	*args++ = child->program;
-	for (size_t i = 0; i < OPTION_COUNT; i++) {
-		const char *value = server_options[i].value;
-
-		*args++ = server_options[i].name;
-		*args++ = value ? value : redis_child_fsync(child);
-	}
-	*args = NULL;
-}
+#define OPTION_WORDS (sizeof(server_options) / sizeof(const char *))
 
 /* In the new process, between fork and exec, where only async-signal-safe
  * functions may be called: the broker has threads. */
@@ -299,11 +284,14 @@ static void run_server(const struct redis_child *child, const char *const *args,
 
 static int start(struct redis_child *child, int lock_fd, struct error *err)
 {
-	const char *args[ARGS_ROOM];
-
-	make_args(child, args);
+	const char *args[OPTION_WORDS + 4] = { child->program };
 	pid_t broker = getpid();
-	pid_t pid = fork();
+	pid_t pid;
+
+	memcpy(args + 1, server_options, sizeof(server_options));
+	args[OPTION_WORDS + 1] = "--appendfsync";
+	args[OPTION_WORDS + 2] = redis_child_fsync(child);
+	pid = fork();
 	if (pid < 0)
 		return error_set(err, -errno, "redis-server cannot be started: %s",
 				 strerror(errno));
@@ -341,38 +329,16 @@ static bool reap(struct redis_child *child, int *exit_status)
 	return true;
 }
 
-static int note_death(struct redis_child *child, int exit_status, struct error *err)
-{
-	char how[80];
-	char line[256];
-
-	describe_exit(exit_status, how, sizeof(how));
-	last_log_line(child, line, sizeof(line));
-	bool is_surprise = child->has_answered;
-	child->has_answered = false;
-	if (is_surprise) {
-		log_error("store: redis-server %s; starting it again; its last words: %s",
-			  how, line);
-		return TIDE_OK;
-	}
-	return error_set(err, TIDE_ESTORE, "redis-server %s; its last words in %s/%s: %s",
-			 how, child->data_dir, LOG_NAME, line);
-}
-
 int redis_child_ensure(struct redis_child *child, struct error *err)
 {
-	int exit_status;
-	int lock_fd = -1;
+	int exit_status, lock_fd;
+	int rc = TIDE_OK;
 
-	if (reap(child, &exit_status)) {
-		int rc = note_death(child, exit_status, err);
-
-		if (rc < 0)
-			return rc;
-	}
-	if (child->pid)
-		return TIDE_OK;
-	int rc = take_redis_lock(child, &lock_fd);
+	if (reap(child, &exit_status))
+		rc = note_death(child, exit_status, err);
+	if (rc < 0 || child->pid)
+		return rc;
+	rc = take_redis_lock(child, &lock_fd);
 	if (rc == UV_EAGAIN)
 		return TIDE_OK; /* one is there already; the connection finds it */
 	if (rc < 0)
@@ -390,9 +356,8 @@ void redis_child_set_answered(struct redis_child *child, int64_t pid)
 	if (child->pid)
 		return;
 	if (child->adopted != (pid_t)pid)
-		log_info("store: using the redis-server with pid %lld that an earlier "
-			 "broker "
-			 "left in %s",
+		log_info("store: using the redis-server with pid %lld, which an earlier "
+			 "broker left in %s",
 			 (long long)pid, child->data_dir);
 	child->adopted = (pid_t)pid;
 }
@@ -436,7 +401,7 @@ static void on_stop_poll(uv_timer_t *timer)
 	if (is_gone(child)) {
 		uv_close((uv_handle_t *)timer, on_timer_closed);
 	} else if (is_over && !child->is_killed) {
-		log_warn("store: redis-server does not end; killing it");
+		log_warn("store: redis-server does not stop; killing it");
 		child->is_killed = true;
 		signal_server(child, SIGKILL);
 	}

@@ -47,8 +47,8 @@ struct redis_conn {
 	/* The first one without an answer when a connection was lost. */
 	struct redis_request *suspect;
 	unsigned suspect_losses;
-	char refusal[128]; /* what Redis said to it before it hung up; "" */
-	struct redis_conn_stats stats;
+	char refusal[128];        /* what Redis said to it before it hung up; "" */
+	struct store_stats stats; /* its own figures alone */
 	int64_t backoff_ms;
 	uint64_t began_at_ms; /* of the loop's clock: start, or the loss */
 	uint64_t up_at_ms;
@@ -63,6 +63,8 @@ struct redis_conn {
 	void *closed_ctx;
 };
 
+static void lose(struct redis_conn *c, bool is_final, const char *format, ...)
+	TIDE_PRINTF(3, 4);
 static void try_connect(struct redis_conn *c);
 static void on_grace_over(uv_timer_t *timer);
 
@@ -91,22 +93,36 @@ static void schedule_flush(struct redis_conn *c)
 	uv_idle_start(&c->idle, on_idle);
 }
 
-static void lose(struct redis_conn *c, const char *why, bool is_final, int64_t pause_ms);
+static void on_tick(struct redis_conn *c)
+{
+	if (c->stats.pending_requests == 0)
+		uv_timer_stop(&c->timer);
+	else if (++c->silent_ticks > TICKS_PER_TIMEOUT)
+		lose(c, false, "no reply within %lld ms",
+		     (long long)c->config.command_timeout_ms);
+}
 
-static void on_tick(uv_timer_t *timer)
+static void on_timer(uv_timer_t *timer)
 {
 	struct redis_conn *c = timer->data;
-	struct error err;
 
-	if (c->stats.pending_requests == 0) {
-		uv_timer_stop(&c->timer);
-		return;
-	}
-	if (++c->silent_ticks <= TICKS_PER_TIMEOUT)
-		return;
-	error_set(&err, UV_ETIMEDOUT, "no reply within %lld ms",
-		  (long long)c->config.command_timeout_ms);
-	lose(c, err.text, false, 0);
+	if (c->phase == PHASE_WAITING)
+		try_connect(c);
+	else if (c->phase == PHASE_CONNECTING)
+		lose(c, false, "no connection within %lld ms",
+		     (long long)c->config.connect_timeout_ms);
+	else if (c->phase == PHASE_HELLO)
+		lose(c, true, "connected, but no reply within %lld ms",
+		     (long long)c->config.command_timeout_ms);
+	else
+		on_tick(c);
+}
+
+/* Enter a phase that ends after `ms`, unless something else ends it. */
+static void enter(struct redis_conn *c, enum phase phase, int64_t ms)
+{
+	c->phase = phase;
+	uv_timer_start(&c->timer, on_timer, (uint64_t)ms, 0);
 }
 
 static void start_ticks(struct redis_conn *c)
@@ -114,32 +130,7 @@ static void start_ticks(struct redis_conn *c)
 	uint64_t tick_ms = (uint64_t)c->config.command_timeout_ms / TICKS_PER_TIMEOUT;
 
 	c->silent_ticks = 0;
-	uv_timer_start(&c->timer, on_tick, tick_ms ? tick_ms : 1, tick_ms ? tick_ms : 1);
-}
-
-static void on_connect_timeout(uv_timer_t *timer)
-{
-	struct redis_conn *c = timer->data;
-	struct error err;
-
-	error_set(&err, UV_ETIMEDOUT, "no connection within %lld ms",
-		  (long long)c->config.connect_timeout_ms);
-	lose(c, err.text, false, 0);
-}
-
-static void on_hello_timeout(uv_timer_t *timer)
-{
-	struct redis_conn *c = timer->data;
-	struct error err;
-
-	error_set(&err, UV_ETIMEDOUT, "connected, but no reply within %lld ms",
-		  (long long)c->config.command_timeout_ms);
-	lose(c, err.text, true, 0);
-}
-
-static void on_pause_over(uv_timer_t *timer)
-{
-	try_connect(timer->data);
+	uv_timer_start(&c->timer, on_timer, tick_ms ? tick_ms : 1, tick_ms ? tick_ms : 1);
 }
 
 static void drop_link(struct redis_conn *c)
@@ -216,6 +207,14 @@ static struct redis_request *find_culprit(struct redis_conn *c)
 	return NULL;
 }
 
+/* It is not asked again. */
+static void take_waiting(struct redis_conn *c, struct redis_request *r)
+{
+	TAILQ_REMOVE(&c->waiting, r, entry);
+	c->stats.pending_requests--;
+	c->stats.pending_bytes -= r->bytes;
+}
+
 static void close_if_idle(struct redis_conn *c)
 {
 	if (c->is_closing && c->stats.pending_requests == 0)
@@ -235,12 +234,10 @@ static void give_up(struct redis_conn *c, struct redis_request *r)
 			  "%u connections to Redis were lost over this request",
 			  c->suspect_losses);
 	reply.len = strlen(err.text);
-	log_error("store: a request of %zu bytes is given up, those behind it go on: %s",
+	log_error("store: giving up a request of %zu bytes, the others continue: %s",
 		  r->bytes, err.text);
 	forget_suspect(c);
-	TAILQ_REMOVE(&c->waiting, r, entry);
-	c->stats.pending_requests--;
-	c->stats.pending_bytes -= r->bytes;
+	take_waiting(c, r);
 	for (unsigned i = 1; i <= replies; i++) {
 		r->answered = i;
 		r->on_reply(r, &reply);
@@ -249,12 +246,17 @@ static void give_up(struct redis_conn *c, struct redis_request *r)
 }
 
 /* The link is gone, or could not be made. `is_final`: a first connection is
- * not tried again. `pause_ms` 0: the growing pause. */
-static void lose(struct redis_conn *c, const char *why, bool is_final, int64_t pause_ms)
+ * not tried again. */
+static void lose(struct redis_conn *c, bool is_final, const char *format, ...)
 {
-	struct error err;
 	struct redis_request *culprit = NULL;
+	char why[ERROR_TEXT_MAX];
+	struct error err;
+	va_list args;
 
+	va_start(args, format);
+	vsnprintf(why, sizeof(why), format, args);
+	va_end(args);
 	error_set(&err, TIDE_ESTORE, "Redis at %s: %s", c->config.address, why);
 	drop_link(c);
 	if (c->phase == PHASE_UP)
@@ -265,11 +267,9 @@ static void lose(struct redis_conn *c, const char *why, bool is_final, int64_t p
 		set_state(c, STORE_FAILED, err.text);
 		return;
 	}
-	c->phase = PHASE_WAITING;
 	if (c->state == STORE_UP && uv_now(c->loop) - c->up_at_ms > STEADY_MS)
 		c->backoff_ms = BACKOFF_FIRST_MS;
-	uv_timer_start(&c->timer, on_pause_over,
-		       (uint64_t)(pause_ms ? pause_ms : next_backoff(c)), 0);
+	enter(c, PHASE_WAITING, next_backoff(c));
 	if (c->state == STORE_UP) {
 		c->began_at_ms = uv_now(c->loop);
 		log_error("store: lost %s; reconnecting", err.text);
@@ -296,7 +296,7 @@ static void tell_up(struct redis_conn *c)
 			 err.text, (unsigned long long)(uv_now(c->loop) - c->began_at_ms),
 			 (unsigned long long)c->stats.pending_requests);
 	} else if (!h->is_append_only) {
-		log_warn("store: %s: what it has confirmed may be lost with it",
+		log_warn("store: %s: confirmed messages may be lost if it dies",
 			 err.text);
 	}
 	set_state(c, STORE_UP, err.text);
@@ -319,52 +319,45 @@ static void enter_up(struct redis_conn *c)
 	tell_up(c);
 }
 
-static void on_hello_reply(struct redis_request *r, const redisReply *reply)
+static void on_hello_reply(struct redis_conn *c, const redisReply *reply)
 {
-	struct redis_conn *c = container_of(r, struct redis_conn, hello_request);
-	struct error err;
+	struct redis_hello *h = &c->hello;
 
-	redis_hello_reply(&c->hello, r->answered - 1, reply);
-	if (r->answered < r->replies)
+	redis_hello_reply(h, c->hello_request.answered - 1, reply);
+	if (c->hello_request.answered < c->hello_request.replies)
 		return;
-	switch (redis_hello_end(&c->hello, &err)) {
-	case REDIS_HELLO_OK:
+	if (h->verdict == REDIS_HELLO_OK) {
 		enter_up(c);
-		break;
-	case REDIS_HELLO_WAIT:
+		return;
+	}
+	if (h->verdict == REDIS_HELLO_WAIT) {
 		if (!c->is_waiting_told)
 			log_info("store: Redis at %s: %s; waiting", c->config.address,
-				 err.text);
-		c->is_waiting_told = true;
+				 h->reason);
 		c->began_at_ms = uv_now(c->loop);
 		drop_link(c);
-		c->phase = PHASE_WAITING;
-		uv_timer_start(&c->timer, on_pause_over, LOADING_RETRY_MS, 0);
-		break;
-	case REDIS_HELLO_REFUSED:
+		enter(c, PHASE_WAITING, LOADING_RETRY_MS);
+	} else {
 		if (c->state != STORE_STARTING && !c->is_waiting_told)
 			log_error("store: Redis at %s: %s; trying again",
-				  c->config.address, err.text);
-		c->is_waiting_told = true;
-		lose(c, err.text, true, 0);
-		break;
+				  c->config.address, h->reason);
+		lose(c, true, "%s", h->reason);
 	}
+	c->is_waiting_told = true;
 }
 
 static void on_link_connected(void *ctx)
 {
 	struct redis_conn *c = ctx;
+	struct slice bytes;
 
-	c->phase = PHASE_HELLO;
 	buf_clear(&c->hello_bytes);
 	c->hello_request.replies = redis_hello_begin(&c->hello, &c->hello_bytes);
-	struct slice bytes = buf_slice(&c->hello_bytes);
+	bytes = buf_slice(&c->hello_bytes);
 	c->hello_part = uv_buf_init((char *)bytes.data, (unsigned)bytes.len);
 	c->hello_request.parts = &c->hello_part;
 	c->hello_request.part_count = 1;
-	c->hello_request.on_reply = on_hello_reply;
-	uv_timer_start(&c->timer, on_hello_timeout,
-		       (uint64_t)c->config.command_timeout_ms, 0);
+	enter(c, PHASE_HELLO, c->config.command_timeout_ms);
 	redis_link_send(c->link, &c->hello_request);
 	redis_link_flush(c->link);
 }
@@ -376,14 +369,16 @@ static void on_link_bytes(void *ctx)
 	c->silent_ticks = 0;
 }
 
-static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *reply,
-			  bool is_last)
+static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *reply)
 {
 	struct redis_conn *c = ctx;
 
-	if (r != &c->hello_request)
-		note_refusal(c, r, reply);
-	if (is_last && r != &c->hello_request) {
+	if (r == &c->hello_request) {
+		on_hello_reply(c, reply);
+		return;
+	}
+	note_refusal(c, r, reply);
+	if (r->answered == r->replies) {
 		c->stats.pending_requests--;
 		c->stats.pending_bytes -= r->bytes;
 		if (r == c->suspect)
@@ -396,29 +391,22 @@ static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *
 static void on_link_lost(void *ctx, const char *why)
 {
 	struct redis_conn *c = ctx;
-	struct error err;
-
 	/* Redis tells why it hangs up in a reply to whatever was asked first. */
 	bool has_reason = c->phase == PHASE_HELLO && c->hello.complaint[0];
-	error_set(&err, TIDE_ESTORE, "%s%s%s", why, has_reason ? ": " : "",
-		  has_reason ? c->hello.complaint : "");
-	lose(c, err.text, false, 0);
+
+	lose(c, false, "%s%s%s", why, has_reason ? ": " : "",
+	     has_reason ? c->hello.complaint : "");
 }
 
-static void on_part_closed(struct redis_conn *c)
+static void on_part_closed(void *ctx)
 {
+	struct redis_conn *c = ctx;
+
 	if (--c->open_count > 0)
 		return;
-	void (*on_closed)(void *ctx) = c->on_closed;
-	void *ctx = c->closed_ctx;
 	buf_deinit(&c->hello_bytes);
+	c->on_closed(c->closed_ctx);
 	mem_free(c);
-	on_closed(ctx);
-}
-
-static void on_link_closed(void *ctx)
-{
-	on_part_closed(ctx);
 }
 
 static void on_handle_closed(uv_handle_t *handle)
@@ -428,28 +416,26 @@ static void on_handle_closed(uv_handle_t *handle)
 
 static void try_connect(struct redis_conn *c)
 {
-	struct error err;
-
-	if (c->hooks.before_connect && c->hooks.before_connect(c->hooks.ctx, &err) < 0) {
-		lose(c, err.text, true, 0);
-		return;
-	}
-	struct redis_link_hooks hooks = {
-		.ctx = c,
+	static const struct redis_link_ops ops = {
 		.on_connected = on_link_connected,
 		.on_bytes = on_link_bytes,
 		.on_reply = on_link_reply,
 		.on_lost = on_link_lost,
-		.on_closed = on_link_closed,
+		.on_closed = on_part_closed,
 	};
-	c->link = redis_link_create(c->loop, c->config.url, &hooks);
+	struct error err;
+	int rc;
+
+	if (c->hooks.before_connect(c->hooks.ctx, &err) < 0) {
+		lose(c, true, "%s", err.text);
+		return;
+	}
+	c->link = redis_link_create(c->loop, c->config.url, &ops, c);
 	c->open_count++;
-	c->phase = PHASE_CONNECTING;
-	uv_timer_start(&c->timer, on_connect_timeout,
-		       (uint64_t)c->config.connect_timeout_ms, 0);
-	int rc = redis_link_connect(c->link);
+	enter(c, PHASE_CONNECTING, c->config.connect_timeout_ms);
+	rc = redis_link_connect(c->link);
 	if (rc < 0)
-		lose(c, uv_strerror(rc), false, 0);
+		lose(c, false, "%s", uv_strerror(rc));
 }
 
 struct redis_conn *redis_conn_create(uv_loop_t *loop,
@@ -461,7 +447,6 @@ struct redis_conn *redis_conn_create(uv_loop_t *loop,
 	c->loop = loop;
 	c->config = *config;
 	c->hooks = *hooks;
-	c->phase = PHASE_WAITING;
 	c->state = STORE_STARTING;
 	c->backoff_ms = BACKOFF_FIRST_MS;
 	c->began_at_ms = uv_now(loop);
@@ -475,7 +460,7 @@ struct redis_conn *redis_conn_create(uv_loop_t *loop,
 	uv_idle_init(loop, &c->idle);
 	c->timer.data = c->grace.data = c->prepare.data = c->idle.data = c;
 	c->open_count = 4;
-	uv_timer_start(&c->timer, on_pause_over, 0, 0);
+	enter(c, PHASE_WAITING, 0);
 	return c;
 }
 
@@ -505,9 +490,7 @@ static void finish(struct redis_conn *c)
 	drop_link(c);
 	c->phase = PHASE_CLOSED;
 	while ((r = TAILQ_FIRST(&c->waiting))) {
-		TAILQ_REMOVE(&c->waiting, r, entry);
-		c->stats.pending_requests--;
-		c->stats.pending_bytes -= r->bytes;
+		take_waiting(c, r);
 		r->on_reply(r, NULL);
 	}
 	uv_close((uv_handle_t *)&c->timer, on_handle_closed);
@@ -543,7 +526,7 @@ const struct redis_hello *redis_conn_hello(const struct redis_conn *c)
 	return &c->hello;
 }
 
-const struct redis_conn_stats *redis_conn_stats(const struct redis_conn *c)
+const struct store_stats *redis_conn_stats(const struct redis_conn *c)
 {
 	return &c->stats;
 }

@@ -29,18 +29,10 @@ struct redis_conn_config {
 struct redis_conn_hooks {
 	void *ctx;
 	/* Before each try to connect; an error is why there is nothing to connect
-	 * to. May be NULL. */
+	 * to. */
 	int (*before_connect)(void *ctx, struct error *err);
 	/* STORE_UP, STORE_DOWN, STORE_FAILED, as in store_hooks. */
 	void (*on_state)(void *ctx, enum store_state state, const char *why);
-};
-
-struct redis_conn_stats {
-	uint64_t requests;
-	uint64_t reconnects;
-	uint64_t bytes_sent;
-	uint64_t pending_requests;
-	size_t pending_bytes;
 };
 
 /* Everything begins in the loop, not in the call. */
@@ -58,6 +50,7 @@ void redis_conn_close(struct redis_conn *c, int64_t grace_ms,
 void redis_conn_hurry(struct redis_conn *c);
 
 const struct redis_hello *redis_conn_hello(const struct redis_conn *c);
-const struct redis_conn_stats *redis_conn_stats(const struct redis_conn *c);
+/* Requests, reconnects, bytes sent, what is pending; the rest is 0. */
+const struct store_stats *redis_conn_stats(const struct redis_conn *c);
 
 #endif

@@ -1,5 +1,5 @@
-/* redis_hello.h: what is said and checked first on each connection to Redis:
- * password, database, version, role, eviction policy, persistence. */
+/* redis_hello.h: the first commands on each connection to Redis, and the check of
+ * their replies: password, database, version, role, eviction policy, persistence. */
 #ifndef TIDE_STORE_REDIS_HELLO_H
 #define TIDE_STORE_REDIS_HELLO_H
 
@@ -7,17 +7,21 @@
 #include "redis_request.h"
 #include "redis_url.h"
 
-/* What the commands need: HSET and ZADD with many members, UNLINK, HSTRLEN in
- * scripts that write after they have read, and AUTH with a user name. */
-#define REDIS_VERSION_MIN_MAJOR 6
-
-/* The largest word of a command that Redis takes, when it does not tell. */
-#define REDIS_WORD_MAX ((size_t)512 << 20)
-
 enum redis_hello_verdict {
 	REDIS_HELLO_OK,
 	REDIS_HELLO_WAIT,    /* it is loading its data set: try again soon */
 	REDIS_HELLO_REFUSED, /* it is not fit to keep messages, or denies itself */
+};
+
+enum redis_hello_step {
+	HELLO_AUTH,
+	HELLO_SELECT,
+	HELLO_NAME,
+	HELLO_SET_FSYNC,
+	HELLO_FSYNC,
+	HELLO_WORD_MAX,
+	HELLO_INFO,
+	HELLO_STEP_COUNT
 };
 
 struct redis_hello {
@@ -28,12 +32,15 @@ struct redis_hello {
 	char version[32];
 	char fsync[16]; /* "" where Redis does not tell */
 	bool is_append_only;
-	size_t word_max; /* proto-max-bulk-len */
+	size_t word_max; /* proto-max-bulk-len: the largest word of a command */
 	int64_t process_id;
 	char complaint[128]; /* the first error reply, whatever it was about */
-	/* Within. */
+	/* After the last reply. */
 	enum redis_hello_verdict verdict;
-	struct error err;
+	char reason[ERROR_TEXT_MAX]; /* why it is not REDIS_HELLO_OK */
+	/* Within. */
+	enum redis_hello_step steps[HELLO_STEP_COUNT]; /* those that are needed */
+	unsigned step_count;
 };
 
 /* Append the commands to `out` and forget what an earlier check has found.
@@ -42,7 +49,5 @@ struct redis_hello {
 unsigned redis_hello_begin(struct redis_hello *h, struct buf *out);
 /* The index-th reply, from 0. */
 void redis_hello_reply(struct redis_hello *h, unsigned index, const redisReply *reply);
-/* After the last reply; `err` says why it is not REDIS_HELLO_OK. */
-enum redis_hello_verdict redis_hello_end(const struct redis_hello *h, struct error *err);
 
 #endif

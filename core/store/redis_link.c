@@ -17,16 +17,17 @@
 struct redis_link {
 	uv_loop_t *loop;
 	const struct redis_url *url;
-	struct redis_link_hooks hooks;
+	const struct redis_link_ops *ops;
+	void *ctx;
 	union {
 		uv_handle_t handle;
 		uv_stream_t stream;
 		uv_tcp_t tcp;
 		uv_pipe_t pipe;
 	} io;
-	bool has_io;
 	bool is_connected;
 	bool is_closing;
+	bool is_io_closed; /* after is_closing */
 	bool is_lost;
 	bool is_resolving;
 	bool is_writing;
@@ -45,36 +46,44 @@ struct redis_link {
 	char input[READ_BYTES];
 };
 
-static void try_address(struct redis_link *l);
+static void open_io(struct redis_link *l)
+{
+	if (l->url->kind == REDIS_URL_TCP) {
+		uv_tcp_init(l->loop, &l->io.tcp);
+		uv_tcp_nodelay(&l->io.tcp, 1);
+		uv_tcp_keepalive(&l->io.tcp, 1, KEEPALIVE_SECONDS);
+	} else {
+		uv_pipe_init(l->loop, &l->io.pipe, 0);
+	}
+	l->io.handle.data = l;
+}
 
 struct redis_link *redis_link_create(uv_loop_t *loop, const struct redis_url *url,
-				     const struct redis_link_hooks *hooks)
+				     const struct redis_link_ops *ops, void *ctx)
 {
 	struct redis_link *l = mem_alloc(sizeof(*l));
 
 	memset(l, 0, offsetof(struct redis_link, parts));
 	l->loop = loop;
 	l->url = url;
-	l->hooks = *hooks;
+	l->ops = ops;
+	l->ctx = ctx;
 	reply_arena_init(&l->replies);
 	l->reader = reply_arena_reader(&l->replies);
-	if (l->reader)
-		l->reader->maxbuf = READER_KEEP_BYTES;
+	l->reader->maxbuf = READER_KEEP_BYTES;
 	TAILQ_INIT(&l->requests);
+	open_io(l);
 	return l;
 }
 
 static void link_free(struct redis_link *l)
 {
-	struct redis_link_hooks hooks = l->hooks;
-
 	if (l->addresses)
 		uv_freeaddrinfo(l->addresses);
-	if (l->reader)
-		redisReaderFree(l->reader);
+	redisReaderFree(l->reader);
 	reply_arena_deinit(&l->replies);
+	l->ops->on_closed(l->ctx);
 	mem_free(l);
-	hooks.on_closed(hooks.ctx);
 }
 
 static void link_lost(struct redis_link *l, const char *why)
@@ -82,7 +91,7 @@ static void link_lost(struct redis_link *l, const char *why)
 	if (l->is_closing || l->is_lost)
 		return;
 	l->is_lost = true;
-	l->hooks.on_lost(l->hooks.ctx, why);
+	l->ops->on_lost(l->ctx, why);
 }
 
 /* Give the replies that are complete to their requests, in order. */
@@ -110,10 +119,9 @@ static void answer(struct redis_link *l)
 					     : "a reply to no request");
 			return;
 		}
-		bool is_last = ++r->answered == r->replies;
-		if (is_last)
+		if (++r->answered == r->replies)
 			TAILQ_REMOVE(&l->requests, r, entry);
-		l->hooks.on_reply(l->hooks.ctx, r, reply, is_last);
+		l->ops->on_reply(l->ctx, r, reply);
 		reply_arena_reset(&l->replies);
 	}
 }
@@ -136,7 +144,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 					     : uv_strerror((int)count));
 		return;
 	}
-	l->hooks.on_bytes(l->hooks.ctx);
+	l->ops->on_bytes(l->ctx);
 	if (redisReaderFeed(l->reader, buf->base, (size_t)count) != REDIS_OK) {
 		link_lost(l, l->reader->errstr);
 		return;
@@ -144,15 +152,41 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 	answer(l);
 }
 
+static void on_connected(uv_connect_t *request, int status);
+static void on_io_closed(uv_handle_t *handle);
+
+/* There may be no way to an address (no IPv6, say), but one to the next. */
+static void address_failed(struct redis_link *l, int rc)
+{
+	if (l->address && l->address->ai_next) {
+		l->address = l->address->ai_next;
+		uv_close(&l->io.handle, on_io_closed);
+	} else {
+		link_lost(l, uv_strerror(rc));
+	}
+}
+
+static void try_address(struct redis_link *l)
+{
+	int rc = uv_tcp_connect(&l->connect, &l->io.tcp, l->address->ai_addr,
+				on_connected);
+
+	if (rc < 0)
+		address_failed(l, rc);
+}
+
 static void on_io_closed(uv_handle_t *handle)
 {
 	struct redis_link *l = handle->data;
 
-	l->has_io = false;
-	if (!l->is_closing)
-		try_address(l);
-	else if (!l->is_resolving)
-		link_free(l);
+	l->is_io_closed = l->is_closing;
+	if (l->is_closing) {
+		if (!l->is_resolving)
+			link_free(l);
+		return;
+	}
+	open_io(l);
+	try_address(l);
 }
 
 static void on_connected(uv_connect_t *request, int status)
@@ -161,47 +195,17 @@ static void on_connected(uv_connect_t *request, int status)
 
 	if (l->is_closing || status == UV_ECANCELED)
 		return;
-	if (status < 0 && l->address && l->address->ai_next) {
-		l->address = l->address->ai_next;
-		uv_close(&l->io.handle, on_io_closed);
+	if (status < 0) {
+		address_failed(l, status);
 		return;
 	}
-	if (status == 0)
-		status = uv_read_start(&l->io.stream, on_alloc, on_read);
+	status = uv_read_start(&l->io.stream, on_alloc, on_read);
 	if (status < 0) {
 		link_lost(l, uv_strerror(status));
 		return;
 	}
 	l->is_connected = true;
-	l->hooks.on_connected(l->hooks.ctx);
-}
-
-static int connect_tcp(struct redis_link *l)
-{
-	int rc = uv_tcp_init(l->loop, &l->io.tcp);
-
-	if (rc < 0)
-		return rc;
-	l->has_io = true;
-	l->io.handle.data = l;
-	uv_tcp_nodelay(&l->io.tcp, 1);
-	uv_tcp_keepalive(&l->io.tcp, 1, KEEPALIVE_SECONDS);
-	return uv_tcp_connect(&l->connect, &l->io.tcp, l->address->ai_addr, on_connected);
-}
-
-static void try_address(struct redis_link *l)
-{
-	int rc = connect_tcp(l);
-
-	if (rc == 0)
-		return;
-	/* There is no way to it (no IPv6, say), which connect() tells at once. */
-	if (l->has_io && l->address->ai_next) {
-		l->address = l->address->ai_next;
-		uv_close(&l->io.handle, on_io_closed);
-		return;
-	}
-	link_lost(l, uv_strerror(rc));
+	l->ops->on_connected(l->ctx);
 }
 
 static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *addresses)
@@ -210,70 +214,41 @@ static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *
 
 	l->is_resolving = false;
 	l->addresses = l->address = status == 0 ? addresses : NULL;
-	if (l->is_closing) {
-		if (!l->has_io)
-			link_free(l);
-		return;
-	}
-	if (status < 0)
+	if (l->is_io_closed)
+		link_free(l);
+	else if (status < 0)
 		link_lost(l, uv_strerror(status));
-	else
+	else if (!l->is_closing)
 		try_address(l);
-}
-
-static int connect_unix(struct redis_link *l)
-{
-	int rc = uv_pipe_init(l->loop, &l->io.pipe, 0);
-
-	if (rc < 0)
-		return rc;
-	l->has_io = true;
-	l->io.handle.data = l;
-	uv_pipe_connect(&l->connect, &l->io.pipe, l->url->at.path, on_connected);
-	return TIDE_OK;
 }
 
 int redis_link_connect(struct redis_link *l)
 {
-	if (!l->reader)
-		return UV_ENOMEM;
-	l->connect.data = l;
-	if (l->url->kind != REDIS_URL_TCP)
-		return connect_unix(l);
-	char port[8];
 	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
+	char port[8];
+	int rc;
+
+	l->connect.data = l->resolve.data = l;
+	if (l->url->kind != REDIS_URL_TCP) {
+		uv_pipe_connect(&l->connect, &l->io.pipe, l->url->at.path, on_connected);
+		return TIDE_OK;
+	}
 	snprintf(port, sizeof(port), "%u", l->url->at.port);
-	l->resolve.data = l;
-	int rc = uv_getaddrinfo(l->loop, &l->resolve, on_resolved, l->url->at.host, port,
-				&hints);
+	rc = uv_getaddrinfo(l->loop, &l->resolve, on_resolved, l->url->at.host, port,
+			    &hints);
 	l->is_resolving = rc == 0;
 	return rc;
-}
-
-static void on_nothing_to_close(uv_handle_t *handle)
-{
-	link_free(handle->data);
 }
 
 void redis_link_close(struct redis_link *l, struct redis_requests *unanswered)
 {
 	TAILQ_CONCAT(unanswered, &l->requests, entry);
 	l->next = NULL;
-	if (l->is_closing)
-		return;
 	l->is_closing = true;
 	if (l->is_resolving)
 		uv_cancel((uv_req_t *)&l->resolve);
-	if (l->has_io) {
-		if (!uv_is_closing(&l->io.handle))
-			uv_close(&l->io.handle, on_io_closed);
-	} else if (!l->is_resolving) {
-		/* Nothing of libuv's is there whose callback could free us, and
-		 * on_closed must not run in here: a handle made to be closed. */
-		uv_pipe_init(l->loop, &l->io.pipe, 0);
-		l->io.handle.data = l;
-		uv_close(&l->io.handle, on_nothing_to_close);
-	}
+	if (!uv_is_closing(&l->io.handle))
+		uv_close(&l->io.handle, on_io_closed);
 }
 
 void redis_link_send(struct redis_link *l, struct redis_request *r)

@@ -2,8 +2,12 @@
  * libuv stream for the bytes and hiredis's reader for the replies.
  *
  * A link lives once. When it is lost it says why, once, and is of no more use;
- * redis_conn takes the unanswered requests and makes another one. hiredis's
- * own libuv adapter is not used: it never reports a refused connection.
+ * redis_conn takes the unanswered requests and makes another one.
+ *
+ * The connection is written by hand because hiredis's asynchronous API lacks what it
+ * needs. That API copies each command into a buffer of its own; a batch is written from
+ * where it lies. It drops the commands of a lost connection; ours are sent again. It
+ * has no time-outs, and its libuv adapter never reports a refused connection.
  *
  * No hook is called by redis_link_connect, _send and _close themselves. */
 #ifndef TIDE_STORE_REDIS_LINK_H
@@ -15,29 +19,27 @@
 
 struct redis_link;
 
-struct redis_link_hooks {
-	void *ctx;
+struct redis_link_ops {
 	void (*on_connected)(void *ctx);
 	/* Bytes came: Redis is alive, whether or not a reply is complete. */
 	void (*on_bytes)(void *ctx);
-	/* A reply to `r`, which has left the link when `is_last`. */
-	void (*on_reply)(void *ctx, struct redis_request *r, const redisReply *reply,
-			 bool is_last);
+	/* A reply to `r`, which has left the link with its last one. */
+	void (*on_reply)(void *ctx, struct redis_request *r, const redisReply *reply);
 	/* The owner closes the link, in here or later. */
 	void (*on_lost)(void *ctx, const char *why);
 	/* The link's memory is gone after this. */
 	void (*on_closed)(void *ctx);
 };
 
-/* `url` must outlive the link. */
+/* `url` and `ops` must outlive the link. */
 struct redis_link *redis_link_create(uv_loop_t *loop, const struct redis_url *url,
-				     const struct redis_link_hooks *hooks);
+				     const struct redis_link_ops *ops, void *ctx);
 /* Begin; a failure is on_lost's, or the returned one when it is immediate. */
 TIDE_MUST_USE int redis_link_connect(struct redis_link *l);
 /* Put the request behind those that are waiting; redis_link_flush writes. */
 void redis_link_send(struct redis_link *l, struct redis_request *r);
 void redis_link_flush(struct redis_link *l);
-/* Close; what is unanswered is appended to `unanswered` in order. Idempotent. */
+/* Close; what is unanswered is appended to `unanswered` in order. */
 void redis_link_close(struct redis_link *l, struct redis_requests *unanswered);
 
 #endif

@@ -183,7 +183,8 @@ redisReader *reply_arena_reader(struct reply_arena *a)
 	};
 	redisReader *reader = redisReaderCreateWithFunctions(&functions);
 
-	if (reader)
-		redisReaderSetPrivdata(reader, a);
+	if (!reader)
+		mem_fail(sizeof(*reader));
+	redisReaderSetPrivdata(reader, a);
 	return reader;
 }

@@ -19,7 +19,7 @@ struct reply_arena {
 
 void reply_arena_init(struct reply_arena *a);
 void reply_arena_deinit(struct reply_arena *a);
-/* A reader whose replies lie in `a`, which outlives it; NULL without memory.
+/* A reader whose replies lie in `a`, which outlives it.
  * They are not to be freed: see reply_arena_reset. */
 redisReader *reply_arena_reader(struct reply_arena *a);
 /* Forget the reply; not while the reader is in the middle of the next one. */

@@ -1,7 +1,10 @@
 #include "resp.h"
 
+#include <hiredis/hiredis.h>
 #include <math.h>
 #include <stdio.h>
+
+#include "base/mem.h"
 
 /* Doubles hold each integer up to 2^53. */
 #define EXACT_INTEGER_MAX 9007199254740992.0
@@ -11,6 +14,17 @@ void resp_array(struct buf *out, size_t words)
 	buf_append_char(out, '*');
 	buf_append_uint(out, words);
 	buf_append(out, "\r\n", 2);
+}
+
+void resp_command(struct buf *out, const char *format, va_list args)
+{
+	char *bytes;
+	int len = redisvFormatCommand(&bytes, format, args);
+
+	if (len < 0)
+		mem_fail(strlen(format));
+	buf_append(out, bytes, (size_t)len);
+	redisFreeCommand(bytes);
 }
 
 char *resp_array_before(char *end, uint32_t words)
@@ -44,13 +58,6 @@ void resp_bulk(struct buf *out, struct slice word)
 void resp_text(struct buf *out, const char *word)
 {
 	resp_bulk(out, slice_from(word));
-}
-
-void resp_int(struct buf *out, int64_t n)
-{
-	char text[DECIMAL_MAX];
-
-	resp_bulk(out, (struct slice){ text, (size_t)(decimal_put_int(text, n) - text) });
 }
 
 void resp_id(struct buf *out, uint64_t id)

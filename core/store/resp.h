@@ -4,6 +4,7 @@
 #ifndef TIDE_STORE_RESP_H
 #define TIDE_STORE_RESP_H
 
+#include <stdarg.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -20,12 +21,13 @@
 #define RESP_SCORE_MAX (RESP_BULK_HEAD_MAX + RESP_SCORE_TEXT_MAX + 2)
 
 void resp_array(struct buf *out, size_t words);
+/* A whole command, in the format of redisCommand: %b is data and size_t. */
+void resp_command(struct buf *out, const char *format, va_list args);
 /* The line "*<words>\r\n" written so that it ends right before `end`, which
  * has RESP_ARRAY_MAX bytes in front of it; its first byte is returned. */
 char *resp_array_before(char *end, uint32_t words);
 void resp_bulk(struct buf *out, struct slice word);
 void resp_text(struct buf *out, const char *word);
-void resp_int(struct buf *out, int64_t n);
 void resp_id(struct buf *out, uint64_t id);
 /* "$<len>\r\n" alone: the caller appends `len` bytes and resp_bulk_end. */
 void resp_bulk_begin(struct buf *out, size_t len);

@@ -11,45 +11,88 @@
 #define COMMAND_TIMEOUT_MS 10000
 #define COUNT_MAX 4096
 
-void *store_call_create(struct store *s, size_t size)
+void *store_call_create(struct store *s, struct store_shard *shard, size_t size,
+			store_reply_fn on_reply, void *ctx)
 {
 	struct store_call *call = mem_zalloc(size);
 
 	call->store = s;
+	call->shard = shard;
+	if (shard)
+		shard->refs++;
+	call->on_reply = on_reply;
+	call->ctx = ctx;
 	buf_init(&call->bytes);
 	return call;
 }
 
-void store_call_send(struct store_call *call, unsigned replies, redis_reply_fn on_reply)
+void store_call_add(struct store_call *call, const char *format, ...)
 {
-	struct slice bytes = buf_slice(&call->bytes);
+	va_list args;
 
-	call->part = uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.len);
-	call->request.parts = &call->part;
-	call->request.part_count = 1;
-	call->request.replies = replies;
-	call->request.on_reply = on_reply;
-	redis_conn_send(call->store->conn, &call->request);
+	va_start(args, format);
+	resp_command(&call->bytes, format, args);
+	va_end(args);
+	call->request.replies++;
 }
 
-void store_call_destroy(struct store_call *call)
+struct buf *store_call_add_words(struct store_call *call, size_t words)
 {
+	resp_array(&call->bytes, words);
+	call->request.replies++;
+	return &call->bytes;
+}
+
+void store_call_fail(struct store_call *call, int code, const char *text)
+{
+	if (call->err.code == TIDE_OK)
+		error_set(&call->err, code, "%s", text);
+}
+
+const char *store_call_text(const struct store_call *call)
+{
+	return call->err.code < 0 ? call->err.text : NULL;
+}
+
+static bool check_reply(struct store_call *call, const redisReply *reply)
+{
+	/* After a reconnect the replies come again from the first. */
+	if (!reply || call->request.answered == 1)
+		call->err.code = TIDE_OK;
+	if (!reply)
+		store_call_fail(call, TIDE_ESHUTDOWN, error_text(TIDE_ESHUTDOWN));
+	else if (reply->type == REDIS_REPLY_ERROR)
+		store_call_fail(call, TIDE_ESTORE, reply->str);
+	else if (call->type && reply->type != call->type)
+		store_call_fail(call, TIDE_ESTORE, "an unexpected reply of Redis");
+	else
+		return true;
+	return false;
+}
+
+static void on_call_reply(struct redis_request *request, const redisReply *reply)
+{
+	struct store_call *call = container_of(request, struct store_call, request);
+	bool is_last = !reply || request->answered == request->replies;
+
+	call->on_reply(call, check_reply(call, reply) ? reply : NULL, is_last);
+	if (!is_last)
+		return;
+	store_shard_destroy(call->shard);
 	buf_deinit(&call->bytes);
 	mem_free(call);
 }
 
-int store_reply_status(const redisReply *reply, const char **text)
+void store_call_send(struct store_call *call, int type)
 {
-	if (!reply) {
-		*text = error_text(TIDE_ESHUTDOWN);
-		return TIDE_ESHUTDOWN;
-	}
-	if (reply->type == REDIS_REPLY_ERROR) {
-		*text = reply->str;
-		return TIDE_ESTORE;
-	}
-	*text = NULL;
-	return TIDE_OK;
+	struct slice bytes = buf_slice(&call->bytes);
+
+	call->type = type;
+	call->part = uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.len);
+	call->request.parts = &call->part;
+	call->request.part_count = 1;
+	call->request.on_reply = on_call_reply;
+	redis_conn_send(call->store->conn, &call->request);
 }
 
 unsigned store_clamp_count(unsigned count)
@@ -57,63 +100,59 @@ unsigned store_clamp_count(unsigned count)
 	return count < 1 ? 1 : count > COUNT_MAX ? COUNT_MAX : count;
 }
 
-int64_t store_last_index(int64_t start, unsigned count)
+long long store_last_index(int64_t start, unsigned count)
 {
-	int64_t last = start + (int64_t)count - 1;
+	int64_t last = start + (int64_t)store_clamp_count(count) - 1;
 
 	return start < 0 && last >= 0 ? -1 : last;
 }
 
-struct store_done_call *store_done_call_create(struct store *s, store_done_fn on_done,
-					       void *ctx)
+struct done_call {
+	struct store_call call;
+	store_done_fn on_done;
+};
+
+static void on_done_reply(struct store_call *call, const redisReply *reply, bool is_last)
 {
-	struct store_done_call *d = store_call_create(s, sizeof(*d));
+	struct done_call *d = container_of(call, struct done_call, call);
+
+	if (is_last && d->on_done)
+		d->on_done(call->ctx, call->err.code, store_call_text(call));
+}
+
+struct store_call *store_done_call_create(struct store *s, struct store_shard *shard,
+					  store_done_fn on_done, void *ctx)
+{
+	struct done_call *d = store_call_create(s, shard, sizeof(*d), on_done_reply, ctx);
 
 	d->on_done = on_done;
-	d->ctx = ctx;
-	return d;
+	return &d->call;
 }
 
-static void note_reply(struct store_done_call *d, const redisReply *reply)
+struct count_call {
+	struct store_call call;
+	store_purged_fn on_count;
+};
+
+static void on_count_reply(struct store_call *call, const redisReply *reply, bool is_last)
 {
-	const char *text;
-	int rc = store_reply_status(reply, &text);
+	struct count_call *c = container_of(call, struct count_call, call);
 
-	if (rc == TIDE_OK || d->status < 0)
-		return;
-	d->status = rc;
-	d->text = mem_strdup(text);
+	c->on_count(call->ctx, call->err.code, store_call_text(call),
+		    reply ? (uint64_t)reply->integer : 0);
 }
 
-static void forget_replies(struct store_done_call *d)
+struct store_call *store_count_call_create(struct store *s, struct store_shard *shard,
+					   store_purged_fn on_count, void *ctx)
 {
-	mem_free(d->text);
-	d->text = NULL;
-	d->status = TIDE_OK;
+	struct count_call *c =
+		store_call_create(s, shard, sizeof(*c), on_count_reply, ctx);
+
+	c->on_count = on_count;
+	return &c->call;
 }
 
-static void on_done_reply(struct redis_request *request, const redisReply *reply)
-{
-	struct store_done_call *d =
-		container_of(request, struct store_done_call, call.request);
-
-	if (reply && request->answered == 1)
-		forget_replies(d); /* the first, perhaps for the second time */
-	note_reply(d, reply);
-	if (reply && request->answered < request->replies)
-		return;
-	if (d->on_done)
-		d->on_done(d->ctx, d->status, d->text);
-	mem_free(d->text);
-	store_call_destroy(&d->call);
-}
-
-void store_done_call_send(struct store_done_call *d, unsigned replies)
-{
-	store_call_send(&d->call, replies, on_done_reply);
-}
-
-struct batch *store_batch_begin(struct store *s, const struct store_shard *shard)
+struct batch *store_batch_begin(struct store *s, struct store_shard *shard)
 {
 	struct batch *b = s->free_batches;
 
@@ -145,15 +184,16 @@ static void give_back_batch(struct batch *b)
 static void on_batch_reply(struct redis_request *request, const redisReply *reply)
 {
 	struct batch *b = container_of(request, struct batch, request);
-	struct batch_result closing = { TIDE_ESHUTDOWN, TIDE_ESHUTDOWN,
-					error_text(TIDE_ESHUTDOWN) };
 
 	if (reply)
 		batch_reply(b, reply);
+	else
+		b->result = (struct batch_result){ TIDE_ESHUTDOWN, TIDE_ESHUTDOWN,
+						   error_text(TIDE_ESHUTDOWN) };
 	if (reply && request->answered < request->replies)
 		return;
 	if (b->on_done)
-		b->on_done(b->ctx, reply ? batch_end(b) : &closing);
+		b->on_done(b->ctx, &b->result);
 	give_back_batch(b);
 }
 
@@ -176,37 +216,38 @@ void store_batch_commit_take(struct batch *b, batch_done_fn on_done, void *ctx)
 	redis_conn_send(b->store->conn, &b->request);
 }
 
-struct store_shard *store_shard_create(struct store *s, struct slice vhost,
-				       struct slice queue, unsigned index)
+struct store_shard *store_shard_create(struct slice vhost, struct slice queue,
+				       unsigned index)
 {
+	struct store_shard *shard;
 	struct buf prefix;
 
 	buf_init(&prefix);
 	layout_shard_prefix(&prefix, vhost, queue, index);
-	struct slice text = buf_slice(&prefix);
-	struct store_shard *shard = mem_alloc(sizeof(*shard) + text.len);
-	shard->prefix_len = text.len;
-	memcpy(shard->prefix, text.data, text.len);
+	shard = mem_alloc(sizeof(*shard) + buf_len(&prefix) + 1);
+	shard->refs = 1;
+	shard->prefix_len = buf_len(&prefix);
+	memcpy(shard->prefix, buf_cstr(&prefix), shard->prefix_len + 1);
 	buf_deinit(&prefix);
 	return shard;
 }
 
 void store_shard_destroy(struct store_shard *shard)
 {
-	mem_free(shard);
+	if (shard && --shard->refs == 0)
+		mem_free(shard);
 }
 
-void store_shard_erase(struct store *s, const struct store_shard *shard,
-		       store_done_fn on_done, void *ctx)
+void store_shard_erase(struct store *s, struct store_shard *shard, store_done_fn on_done,
+		       void *ctx)
 {
-	struct store_done_call *d = store_done_call_create(s, on_done, ctx);
-	struct buf *out = &d->call.bytes;
+	struct store_call *call = store_done_call_create(s, shard, on_done, ctx);
+	struct buf *out = store_call_add_words(call, 1 + LAYOUT_KEY_COUNT);
 
-	resp_array(out, 1 + LAYOUT_KEY_COUNT);
 	resp_text(out, "UNLINK");
 	for (int key = 0; key < LAYOUT_KEY_COUNT; key++)
 		layout_resp_key(out, shard_prefix(shard), (enum layout_key)key);
-	store_done_call_send(d, 1);
+	store_call_send(call, 0);
 }
 
 static void tell_state(void *ctx, enum store_state state, const char *why)
@@ -415,18 +456,11 @@ void store_stats(const struct store *s, struct store_stats *out)
 		[REDIS_URL_TCP] = "redis",
 		[REDIS_URL_UNIX] = "redis",
 	};
-
-	*out = (struct store_stats){ .kind = kinds[s->url.kind] };
-	snprintf(out->address, sizeof(out->address), "%s", s->address);
+	*out = s->conn ? *redis_conn_stats(s->conn) : (struct store_stats){ 0 };
+	out->kind = kinds[s->url.kind];
 	out->transactions = s->transactions;
-	if (!s->conn)
-		return;
-	const struct redis_conn_stats *stats = redis_conn_stats(s->conn);
-	snprintf(out->version, sizeof(out->version), "%s",
-		 redis_conn_hello(s->conn)->version);
-	out->requests = stats->requests;
-	out->reconnects = stats->reconnects;
-	out->bytes_sent = stats->bytes_sent;
-	out->pending_requests = stats->pending_requests;
-	out->pending_bytes = stats->pending_bytes;
+	snprintf(out->address, sizeof(out->address), "%s", s->address);
+	if (s->conn)
+		snprintf(out->version, sizeof(out->version), "%s",
+			 redis_conn_hello(s->conn)->version);
 }

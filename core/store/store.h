@@ -11,7 +11,7 @@
  * (TIDE_ESHUTDOWN). Every completion is called exactly once.
  *
  * The store logs what happens to its connection; who is told by on_state need
- * not log it again, but for STORE_FAILED. The program must ignore SIGPIPE.
+ * not log it again, except for STORE_FAILED. The program must ignore SIGPIPE.
  *
  * With `--store none` store_is_durable() is false, and nothing but open and
  * close may be called. */
@@ -105,8 +105,8 @@ enum store_set { STORE_READY, STORE_DELAYED, STORE_UNACK, STORE_BURIED, STORE_SE
 /* A shard's key names. Freed by store_shard_destroy, which accepts NULL; the
  * requests under way do not need it any more. */
 struct store_shard;
-struct store_shard *store_shard_create(struct store *s, struct slice vhost,
-				       struct slice queue, unsigned index);
+struct store_shard *store_shard_create(struct slice vhost, struct slice queue,
+				       unsigned index);
 void store_shard_destroy(struct store_shard *shard);
 
 typedef void (*store_done_fn)(void *ctx, int status, const char *text);
@@ -114,11 +114,11 @@ typedef void (*store_done_fn)(void *ctx, int status, const char *text);
 /* The writes of a batch are one transaction. Its removals are sent before it
  * and in none: a Redis whose memory is out refuses whatever stands in a MULTI,
  * and it is removals that free some. A message may be named by at most one of
- * insert, move and remove in a batch, besides tries. Built by hand as RESP in
+ * insert, move and remove in a batch, apart from tries. Built by hand as RESP in
  * buffers that are used again. */
 struct batch;
 
-struct batch *store_batch_begin(struct store *s, const struct store_shard *shard);
+struct batch *store_batch_begin(struct store *s, struct store_shard *shard);
 /* A new message: its body, and its place in `set`. Score: the rank (ready),
  * when it is due (delayed), the ack deadline (unack), when it was buried; all
  * times in unix ms. The rank is kept with the body too. A message that expires
@@ -166,18 +166,17 @@ struct store_row {
 	char reason[32]; /* of the last failure; "" when none */
 };
 
-/* The rows are the store's; whoever wants a message beyond the call takes a
+/* The rows are the store's; to keep a message beyond the call, take a
  * reference. `status` < 0: nothing was read, `text` says why. */
 typedef void (*store_rows_fn)(void *ctx, int status, const char *text,
 			      struct store_row *rows, size_t count);
 
-/* The members of a set by (score, id), from index `start`, `count` at most
- * (1–4096), bodies included, and no more than `max_bytes` of bodies (but one
- * row at least), in one round trip. With ids_only no body is read: msg is NULL
- * and rank 0 in each row, the tries are there. Members that are no ids (nobody
- * of ours wrote them) are logged and left out. A negative `start` counts from
- * the end, as in ZRANGE. */
-void store_read(struct store *s, const struct store_shard *shard, enum store_set set,
+/* Read members of a set by (score, id), from index `start`, `count` at most (1–4096),
+ * with their bodies, in one round trip. A negative `start` counts from the end, as in
+ * ZRANGE. The bodies have at most `max_bytes`; one row comes in any case. With ids_only
+ * no body is read: msg is NULL and rank 0, the tries are there. A member that is no id
+ * is logged and left out. */
+void store_read(struct store *s, struct store_shard *shard, enum store_set set,
 		int64_t start, unsigned count, size_t max_bytes, bool ids_only,
 		store_rows_fn on_rows, void *ctx);
 
@@ -187,13 +186,13 @@ struct store_counts {
 };
 typedef void (*store_counts_fn)(void *ctx, int status, const char *text,
 				const struct store_counts *counts);
-void store_read_counts(struct store *s, const struct store_shard *shard,
+void store_read_counts(struct store *s, struct store_shard *shard,
 		       store_counts_fn on_counts, void *ctx);
 
 /* Which of the messages a shard has, whatever their state: found[i] for ids[i].
  * `count` is 1 or more. TIDE_ESHUTDOWN is the only failure. */
 typedef void (*store_has_fn)(void *ctx, int status, const bool *found, unsigned count);
-void store_read_has(struct store *s, const struct store_shard *shard, const uint64_t *ids,
+void store_read_has(struct store *s, struct store_shard *shard, const uint64_t *ids,
 		    unsigned count, store_has_fn on_has, void *ctx);
 
 /* Remove at most `count` (1–4096) members of a set from index `start` on, with
@@ -202,7 +201,7 @@ void store_read_has(struct store *s, const struct store_shard *shard, const uint
  * that of a later request. `removed` may then be too low, never too high. */
 typedef void (*store_purged_fn)(void *ctx, int status, const char *text,
 				uint64_t removed);
-void store_purge(struct store *s, const struct store_shard *shard, enum store_set set,
+void store_purge(struct store *s, struct store_shard *shard, enum store_set set,
 		 int64_t start, unsigned count, store_purged_fn on_purged, void *ctx);
 
 /* What has been seen, by `until_unix_ms`, from index `start`, `count` at most (1–4096).
@@ -210,16 +209,15 @@ void store_purge(struct store *s, const struct store_shard *shard, enum store_se
  * `total` counts them too. */
 typedef void (*store_seen_fn)(void *ctx, int status, const char *text,
 			      const struct store_seen *rows, size_t count, size_t total);
-void store_dedupe_read(struct store *s, const struct store_shard *shard, int64_t start,
+void store_dedupe_read(struct store *s, struct store_shard *shard, int64_t start,
 		       unsigned count, store_seen_fn on_rows, void *ctx);
 /* Remove at most `count` (1–4096) of those whose time is `until_unix_ms` or earlier. */
-void store_dedupe_trim(struct store *s, const struct store_shard *shard,
-		       int64_t until_unix_ms, unsigned count, store_purged_fn on_trimmed,
-		       void *ctx);
+void store_dedupe_trim(struct store *s, struct store_shard *shard, int64_t until_unix_ms,
+		       unsigned count, store_purged_fn on_trimmed, void *ctx);
 
 /* Remove all keys of the shard. */
-void store_shard_erase(struct store *s, const struct store_shard *shard,
-		       store_done_fn on_done, void *ctx);
+void store_shard_erase(struct store *s, struct store_shard *shard, store_done_fn on_done,
+		       void *ctx);
 
 enum store_table {
 	STORE_VHOSTS,    /* set of names */

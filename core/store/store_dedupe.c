@@ -5,9 +5,18 @@
 
 #include "base/mem.h"
 #include "host/log.h"
-#include "resp.h"
-#include "redis_script.h"
 #include "store_private.h"
+
+/* KEYS: dedupe. ARGV: the last score, how many at most. Returns how many were removed.
+ *
+ * By score, so that a script that is sent twice removes nothing that is good. */
+static const struct slice script_trim = SLICE(
+	"local old = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, "
+	"ARGV[2])\n"
+	"for i = 1, #old, 1000 do\n"
+	"  redis.call('ZREM', KEYS[1], unpack(old, i, math.min(i + 999, #old)))\n"
+	"end\n"
+	"return #old\n");
 
 #define COPY_MAX UINT16_MAX
 
@@ -48,7 +57,6 @@ int store_dedupe_parse_member(struct slice member, struct store_seen *out)
 struct seen_call {
 	struct store_call call;
 	store_seen_fn on_rows;
-	void *ctx;
 };
 
 static bool read_seen(const redisReply *member, const redisReply *score,
@@ -67,79 +75,39 @@ static bool read_seen(const redisReply *member, const redisReply *score,
 	return true;
 }
 
-static void on_seen_reply(struct redis_request *request, const redisReply *reply)
+static void on_seen_reply(struct store_call *call, const redisReply *reply, bool is_last)
 {
-	struct seen_call *r = container_of(request, struct seen_call, call.request);
-	struct store_seen *rows = NULL;
-	const char *text;
-	size_t total = 0, count = 0;
-	int rc = store_reply_status(reply, &text);
+	struct seen_call *r = container_of(call, struct seen_call, call);
+	size_t total = reply ? reply->elements / 2 : 0, count = 0;
+	struct store_seen *rows = mem_alloc((total + 1) * sizeof(*rows));
 
-	if (rc == TIDE_OK && reply->type != REDIS_REPLY_ARRAY) {
-		rc = TIDE_ESTORE;
-		text = "an unexpected reply to a read";
-	} else if (rc == TIDE_OK) {
-		total = reply->elements / 2;
-		rows = mem_alloc((total ? total : 1) * sizeof(*rows));
-	}
 	for (size_t i = 0; i < total; i++)
 		if (read_seen(reply->element[2 * i], reply->element[2 * i + 1],
 			      &rows[count]))
 			count++;
-	r->on_rows(r->ctx, rc, text, rows, count, total);
+	r->on_rows(call->ctx, call->err.code, store_call_text(call), rows, count, total);
 	mem_free(rows);
-	store_call_destroy(&r->call);
 }
 
-void store_dedupe_read(struct store *s, const struct store_shard *shard, int64_t start,
+void store_dedupe_read(struct store *s, struct store_shard *shard, int64_t start,
 		       unsigned count, store_seen_fn on_rows, void *ctx)
 {
-	struct seen_call *r = store_call_create(s, sizeof(*r));
-	struct buf *out = &r->call.bytes;
+	struct seen_call *r = store_call_create(s, shard, sizeof(*r), on_seen_reply, ctx);
 
 	r->on_rows = on_rows;
-	r->ctx = ctx;
-	resp_array(out, 5);
-	resp_text(out, "ZRANGE");
-	layout_resp_key(out, shard_prefix(shard), LAYOUT_DEDUPE);
-	resp_int(out, start);
-	resp_int(out, start + (int64_t)store_clamp_count(count) - 1);
-	resp_text(out, "WITHSCORES");
-	store_call_send(&r->call, 1, on_seen_reply);
+	store_call_add(&r->call, "ZRANGE %s%s %lld %lld WITHSCORES",
+		       STORE_KEY(shard, LAYOUT_DEDUPE), (long long)start,
+		       store_last_index(start, count));
+	store_call_send(&r->call, REDIS_REPLY_ARRAY);
 }
 
-struct trim_call {
-	struct store_call call;
-	store_purged_fn on_trimmed;
-	void *ctx;
-};
-
-static void on_trim_reply(struct redis_request *request, const redisReply *reply)
+void store_dedupe_trim(struct store *s, struct store_shard *shard, int64_t until_unix_ms,
+		       unsigned count, store_purged_fn on_trimmed, void *ctx)
 {
-	struct trim_call *t = container_of(request, struct trim_call, call.request);
-	const char *text;
-	int rc = store_reply_status(reply, &text);
-	bool has_count = rc == TIDE_OK && reply->type == REDIS_REPLY_INTEGER;
+	struct store_call *call = store_count_call_create(s, shard, on_trimmed, ctx);
 
-	t->on_trimmed(t->ctx, rc, text, has_count ? (uint64_t)reply->integer : 0);
-	store_call_destroy(&t->call);
-}
-
-void store_dedupe_trim(struct store *s, const struct store_shard *shard,
-		       int64_t until_unix_ms, unsigned count, store_purged_fn on_trimmed,
-		       void *ctx)
-{
-	struct trim_call *t = store_call_create(s, sizeof(*t));
-	struct buf *out = &t->call.bytes;
-
-	t->on_trimmed = on_trimmed;
-	t->ctx = ctx;
-	resp_array(out, 6);
-	resp_text(out, "EVAL");
-	resp_bulk(out, redis_script_trim);
-	resp_text(out, "1");
-	layout_resp_key(out, shard_prefix(shard), LAYOUT_DEDUPE);
-	resp_int(out, until_unix_ms);
-	resp_int(out, store_clamp_count(count));
-	store_call_send(&t->call, 1, on_trim_reply);
+	store_call_add(call, "EVAL %b 1 %s%s %lld %u", script_trim.data, script_trim.len,
+		       STORE_KEY(shard, LAYOUT_DEDUPE), (long long)until_unix_ms,
+		       store_clamp_count(count));
+	store_call_send(call, REDIS_REPLY_INTEGER);
 }

@@ -1,5 +1,4 @@
 /* store_definition.c: the tables of definitions. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -11,55 +10,55 @@ static bool table_is_hash(enum store_table table)
 	return table == STORE_EXCHANGES || table == STORE_QUEUES;
 }
 
-static void write_table_key(struct buf *out, enum store_table table, struct slice vhost)
+/* The caller appends `words` words. */
+static struct buf *add_command(struct store_call *call, const char *verb,
+			       enum store_table table, struct slice vhost, size_t words)
 {
+	struct buf *out = store_call_add_words(call, 2 + words);
 	struct buf key;
 
 	buf_init(&key);
 	layout_table_key(&key, table, vhost);
+	resp_text(out, verb);
 	resp_bulk(out, buf_slice(&key));
 	buf_deinit(&key);
+	return out;
 }
 
 void store_definition_set(struct store *s, enum store_table table, struct slice vhost,
 			  struct slice name, struct slice value, store_done_fn on_done,
 			  void *ctx)
 {
-	struct store_done_call *d = store_done_call_create(s, on_done, ctx);
-	struct buf *out = &d->call.bytes;
+	struct store_call *call = store_done_call_create(s, NULL, on_done, ctx);
+	bool is_hash = table_is_hash(table);
+	struct buf *out =
+		add_command(call, is_hash ? "HSET" : "SADD", table, vhost, 1 + is_hash);
 
-	resp_array(out, table_is_hash(table) ? 4 : 3);
-	resp_text(out, table_is_hash(table) ? "HSET" : "SADD");
-	write_table_key(out, table, vhost);
 	resp_bulk(out, name);
-	if (table_is_hash(table))
+	if (is_hash)
 		resp_bulk(out, value);
-	store_done_call_send(d, 1);
+	store_call_send(call, 0);
 }
 
 void store_definition_remove(struct store *s, enum store_table table, struct slice vhost,
 			     struct slice name, store_done_fn on_done, void *ctx)
 {
-	struct store_done_call *d = store_done_call_create(s, on_done, ctx);
-	struct buf *out = &d->call.bytes;
+	struct store_call *call = store_done_call_create(s, NULL, on_done, ctx);
+	const char *verb = table_is_hash(table) ? "HDEL" : "SREM";
 
-	resp_array(out, 3);
-	resp_text(out, table_is_hash(table) ? "HDEL" : "SREM");
-	write_table_key(out, table, vhost);
-	resp_bulk(out, name);
-	store_done_call_send(d, 1);
+	resp_bulk(add_command(call, verb, table, vhost, 1), name);
+	store_call_send(call, 0);
 }
 
-/* First the vhosts; then, for each, a request a table, so that a definition is
- * told once whatever the connection does in between. */
+/* The vhosts are read first, then, for each, its other tables with a request each. A
+ * definition is told once, whatever the connection does in between. */
 
 struct load {
 	store_definition_fn on_definition;
 	store_done_fn on_end;
 	void *ctx;
 	unsigned left; /* requests without their reply */
-	int status;
-	char text[256];
+	struct error err;
 };
 
 struct load_call {
@@ -70,79 +69,61 @@ struct load_call {
 	char vhost[];
 };
 
-static void send_load(struct store *s, struct load *load, enum store_table table,
-		      struct slice vhost);
-
-static void fail_load(struct load *load, int status, const char *text)
-{
-	if (load->status < 0)
-		return;
-	load->status = status;
-	snprintf(load->text, sizeof(load->text), "%s", text);
-}
-
 static void tell_definitions(const struct load_call *l, const redisReply *reply)
 {
-	size_t step = table_is_hash(l->table) ? 2 : 1;
+	bool is_hash = table_is_hash(l->table);
+	size_t step = 1 + is_hash;
 
 	for (size_t i = 0; i + step <= reply->elements; i += step) {
 		struct store_definition d = {
 			.table = l->table,
 			.vhost = { l->vhost, l->vhost_len },
 			.name = store_reply_slice(reply->element[i]),
-			.value = step == 2 ? store_reply_slice(reply->element[i + 1])
-					   : (struct slice){ "", 0 },
+			.value = is_hash ? store_reply_slice(reply->element[i + 1])
+					 : SLICE(""),
 		};
 
 		l->load->on_definition(l->load->ctx, &d);
 	}
 }
 
-static void send_vhosts(const struct load_call *l, const redisReply *reply)
-{
-	for (size_t i = 0; i < reply->elements; i++)
-		for (int table = STORE_EXCHANGES; table < STORE_TABLE_COUNT; table++)
-			send_load(l->call.store, l->load, (enum store_table)table,
-				  store_reply_slice(reply->element[i]));
-}
+static void send_load(struct store *s, struct load *load, enum store_table table,
+		      struct slice vhost);
 
-static void on_load_reply(struct redis_request *request, const redisReply *reply)
+static void on_load_reply(struct store_call *call, const redisReply *reply, bool is_last)
 {
-	struct load_call *l = container_of(request, struct load_call, call.request);
+	struct load_call *l = container_of(call, struct load_call, call);
 	struct load *load = l->load;
-	const char *text;
-	int rc = store_reply_status(reply, &text);
 
-	if (rc < 0) {
-		fail_load(load, rc, text);
-	} else if (reply->type != REDIS_REPLY_ARRAY) {
-		fail_load(load, TIDE_ESTORE, "an unexpected reply to a load");
-	} else {
+	if (reply)
 		tell_definitions(l, reply);
-		if (l->table == STORE_VHOSTS)
-			send_vhosts(l, reply);
-	}
-	store_call_destroy(&l->call);
+	else if (load->err.code == TIDE_OK)
+		load->err = call->err;
+	for (size_t i = 0; reply && l->table == STORE_VHOSTS && i < reply->elements; i++)
+		for (int table = STORE_EXCHANGES; table < STORE_TABLE_COUNT; table++)
+			send_load(call->store, load, (enum store_table)table,
+				  store_reply_slice(reply->element[i]));
 	if (--load->left > 0)
 		return;
-	load->on_end(load->ctx, load->status, load->status < 0 ? load->text : NULL);
+	load->on_end(load->ctx, load->err.code,
+		     load->err.code < 0 ? load->err.text : NULL);
 	mem_free(load);
 }
 
 static void send_load(struct store *s, struct load *load, enum store_table table,
 		      struct slice vhost)
 {
-	struct load_call *l = store_call_create(s, sizeof(*l) + vhost.len);
+	struct load_call *l =
+		store_call_create(s, NULL, sizeof(*l) + vhost.len, on_load_reply, NULL);
 
 	l->load = load;
 	l->table = table;
 	l->vhost_len = vhost.len;
 	memcpy(l->vhost, vhost.data, vhost.len);
 	load->left++;
-	resp_array(&l->call.bytes, 2);
-	resp_text(&l->call.bytes, table_is_hash(table) ? "HGETALL" : "SMEMBERS");
-	write_table_key(&l->call.bytes, table, vhost);
-	store_call_send(&l->call, 1, on_load_reply);
+	add_command(&l->call, table_is_hash(table) ? "HGETALL" : "SMEMBERS", table, vhost,
+		    0);
+	store_call_send(&l->call, REDIS_REPLY_ARRAY);
 }
 
 void store_definition_load(struct store *s, store_definition_fn on_definition,
@@ -153,5 +134,5 @@ void store_definition_load(struct store *s, store_definition_fn on_definition,
 	load->on_definition = on_definition;
 	load->on_end = on_end;
 	load->ctx = ctx;
-	send_load(s, load, STORE_VHOSTS, (struct slice){ "", 0 });
+	send_load(s, load, STORE_VHOSTS, SLICE(""));
 }

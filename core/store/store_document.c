@@ -4,74 +4,64 @@
 #include "resp.h"
 #include "store_private.h"
 
-static void write_key(struct buf *out, const char *name)
+/* The caller appends `words` words. */
+static struct buf *add_command(struct store_call *call, const char *verb,
+			       const char *name, size_t words)
 {
-	struct slice key = slice_from(name);
+	struct buf *out = store_call_add_words(call, 2 + words);
 
-	resp_bulk_begin(out, sizeof("tide:") - 1 + key.len);
-	buf_append_text(out, "tide:");
-	buf_append_slice(out, key);
-	resp_bulk_end(out);
-}
-
-static void write_head(struct buf *out, const char *verb, const char *name, size_t words)
-{
-	resp_array(out, 2 + words);
 	resp_text(out, verb);
-	write_key(out, name);
-}
-
-static size_t count_removed(const struct store_field *changes, size_t count)
-{
-	size_t removed = 0;
-
-	for (size_t i = 0; i < count; i++)
-		removed += changes[i].value.data == NULL;
-	return removed;
+	resp_bulk_begin(out, strlen("tide:") + strlen(name));
+	buf_append_text(out, "tide:");
+	buf_append_text(out, name);
+	resp_bulk_end(out);
+	return out;
 }
 
 void store_document_change(struct store *s, const char *name,
 			   const struct store_field *changes, size_t count,
 			   store_done_fn on_done, void *ctx)
 {
-	struct store_done_call *d = store_done_call_create(s, on_done, ctx);
-	struct buf *out = &d->call.bytes;
-	size_t removed = count_removed(changes, count);
+	struct store_call *call = store_done_call_create(s, NULL, on_done, ctx);
+	struct buf *out;
+	size_t removed = 0;
 
-	if (removed)
-		write_head(out, "HDEL", name, removed);
-	for (size_t i = 0; removed && i < count; i++)
+	for (size_t i = 0; i < count; i++)
+		removed += changes[i].value.data == NULL;
+	if (removed > 0)
+		out = add_command(call, "HDEL", name, removed);
+	for (size_t i = 0; removed > 0 && i < count; i++)
 		if (!changes[i].value.data)
 			resp_bulk(out, changes[i].name);
 	if (removed < count)
-		write_head(out, "HSET", name, 2 * (count - removed));
+		out = add_command(call, "HSET", name, 2 * (count - removed));
 	for (size_t i = 0; removed < count && i < count; i++) {
 		if (!changes[i].value.data)
 			continue;
 		resp_bulk(out, changes[i].name);
 		resp_bulk(out, changes[i].value);
 	}
-	store_done_call_send(d, (removed > 0) + (removed < count));
+	store_call_send(call, 0);
 }
 
 void store_document_remove(struct store *s, const char *name, store_done_fn on_done,
 			   void *ctx)
 {
-	struct store_done_call *d = store_done_call_create(s, on_done, ctx);
+	struct store_call *call = store_done_call_create(s, NULL, on_done, ctx);
 
-	write_head(&d->call.bytes, "UNLINK", name, 0);
-	store_done_call_send(d, 1);
+	add_command(call, "UNLINK", name, 0);
+	store_call_send(call, 0);
 }
 
 struct document_call {
 	struct store_call call;
 	store_fields_fn on_fields;
-	void *ctx;
 };
 
-static void tell_fields(const struct document_call *c, const redisReply *reply)
+static void on_read_reply(struct store_call *call, const redisReply *reply, bool is_last)
 {
-	size_t count = reply->elements / 2;
+	struct document_call *c = container_of(call, struct document_call, call);
+	size_t count = reply ? reply->elements / 2 : 0;
 	struct store_field *fields = mem_alloc((count + 1) * sizeof(*fields));
 
 	for (size_t i = 0; i < count; i++)
@@ -79,35 +69,17 @@ static void tell_fields(const struct document_call *c, const redisReply *reply)
 			.name = store_reply_slice(reply->element[2 * i]),
 			.value = store_reply_slice(reply->element[2 * i + 1])
 		};
-	c->on_fields(c->ctx, TIDE_OK, NULL, fields, count);
+	c->on_fields(call->ctx, call->err.code, store_call_text(call), fields, count);
 	mem_free(fields);
-}
-
-static void on_read_reply(struct redis_request *request, const redisReply *reply)
-{
-	struct document_call *c =
-		container_of(request, struct document_call, call.request);
-	const char *text;
-	int rc = store_reply_status(reply, &text);
-
-	if (rc == TIDE_OK && reply->type != REDIS_REPLY_ARRAY) {
-		rc = TIDE_ESTORE;
-		text = "an unexpected reply to the reading of a document";
-	}
-	if (rc == TIDE_OK)
-		tell_fields(c, reply);
-	else
-		c->on_fields(c->ctx, rc, text, NULL, 0);
-	store_call_destroy(&c->call);
 }
 
 void store_document_read(struct store *s, const char *name, store_fields_fn on_fields,
 			 void *ctx)
 {
-	struct document_call *c = store_call_create(s, sizeof(*c));
+	struct document_call *c =
+		store_call_create(s, NULL, sizeof(*c), on_read_reply, ctx);
 
 	c->on_fields = on_fields;
-	c->ctx = ctx;
-	write_head(&c->call.bytes, "HGETALL", name, 0);
-	store_call_send(&c->call, 1, on_read_reply);
+	add_command(&c->call, "HGETALL", name, 0);
+	store_call_send(&c->call, REDIS_REPLY_ARRAY);
 }

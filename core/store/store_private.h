@@ -30,9 +30,11 @@ struct store {
 	void *closed_ctx;
 };
 
+/* The owner has a reference, and each request under way. */
 struct store_shard {
+	unsigned refs;
 	size_t prefix_len;
-	char prefix[]; /* see layout_shard_prefix */
+	char prefix[]; /* see layout_shard_prefix; ends with a zero */
 };
 
 static inline struct slice shard_prefix(const struct store_shard *shard)
@@ -40,23 +42,42 @@ static inline struct slice shard_prefix(const struct store_shard *shard)
 	return (struct slice){ shard->prefix, shard->prefix_len };
 }
 
-/* A request of one piece, whose bytes it owns: the first member of each
- * request's structure, except the batch's. */
+/* For the "%s%s" of a format: a key of a shard. */
+#define STORE_KEY(shard, key) (shard)->prefix, layout_key_suffix(key)
+
+/* Commands whose bytes and replies belong together: the first member of each request's
+ * structure, except the batch's. It ends itself after the last reply. */
+struct store_call;
+
+/* A reply; NULL when it is an error, which the call notes, or when the store is being
+ * closed. */
+typedef void (*store_reply_fn)(struct store_call *call, const redisReply *reply,
+			       bool is_last);
+
 struct store_call {
 	struct redis_request request;
 	struct store *store;
+	struct store_shard *shard; /* NULL: of no shard */
+	store_reply_fn on_reply;
+	void *ctx; /* of whoever is told the end */
 	struct buf bytes;
 	uv_buf_t part;
+	int type;         /* of each reply; 0: any */
+	struct error err; /* the first one */
 };
 
-/* `size` is that of the whole structure, which is zeroed. */
-void *store_call_create(struct store *s, size_t size);
-/* The command's bytes are in the call. */
-void store_call_send(struct store_call *call, unsigned replies, redis_reply_fn on_reply);
-void store_call_destroy(struct store_call *call);
-
-/* TIDE_OK, or the error that the reply is (NULL: TIDE_ESHUTDOWN) and its text. */
-int store_reply_status(const redisReply *reply, const char **text);
+/* `size` is that of the whole structure, which is zeroed. `shard` may be NULL. */
+void *store_call_create(struct store *s, struct store_shard *shard, size_t size,
+			store_reply_fn on_reply, void *ctx);
+/* Add a command, in the format of redisCommand: %b is a slice's data and len. */
+void store_call_add(struct store_call *call, const char *format, ...);
+/* Add a command of so many words, which the caller appends to `bytes`. */
+struct buf *store_call_add_words(struct store_call *call, size_t words);
+/* Every reply that is no error has the type `type`, or any with 0. */
+void store_call_send(struct store_call *call, int type);
+void store_call_fail(struct store_call *call, int code, const char *text);
+/* What went wrong; NULL: nothing. */
+const char *store_call_text(const struct store_call *call);
 
 /* The text of a reply; empty when it is no string. */
 static inline struct slice store_reply_slice(const redisReply *reply)
@@ -70,20 +91,13 @@ static inline struct slice store_reply_slice(const redisReply *reply)
 unsigned store_clamp_count(unsigned count);
 /* The last index of a range, for ZRANGE. A negative start must not run through -1
  * into the front of the set. */
-int64_t store_last_index(int64_t start, unsigned count);
+long long store_last_index(int64_t start, unsigned count);
 
-/* A request that is done or not: on_done, which may be NULL, has the first error
- * of its replies. */
-struct store_done_call {
-	struct store_call call;
-	store_done_fn on_done;
-	void *ctx;
-	int status;
-	char *text;
-};
-
-struct store_done_call *store_done_call_create(struct store *s, store_done_fn on_done,
-					       void *ctx);
-void store_done_call_send(struct store_done_call *d, unsigned replies);
+/* A request that is done or not; on_done may be NULL. */
+struct store_call *store_done_call_create(struct store *s, struct store_shard *shard,
+					  store_done_fn on_done, void *ctx);
+/* A request whose reply is a number. */
+struct store_call *store_count_call_create(struct store *s, struct store_shard *shard,
+					   store_purged_fn on_count, void *ctx);
 
 #endif

@@ -2,82 +2,72 @@
  *
  * In two steps, ids first. In one step, a request that is sent again after a
  * reconnect would remove as many again. */
-#include <string.h>
-
-#include "redis_script.h"
 #include "resp.h"
 #include "store_private.h"
+
+/* KEYS: the set, msg, tries, expiry. ARGV: ids. Removes those that are still members of
+ * the set, with all that belongs to them; returns how many. A member that left the set
+ * since its id was read is in use again, and its body must stay. */
+static const struct slice script_remove =
+	SLICE("local gone, count = {}, 0\n"
+	      "for i = 1, #ARGV do\n"
+	      "  if redis.call('ZREM', KEYS[1], ARGV[i]) == 1 then\n"
+	      "    count = count + 1\n"
+	      "    gone[count] = ARGV[i]\n"
+	      "  end\n"
+	      "end\n"
+	      "for from = 1, count, 1000 do\n"
+	      "  local last = math.min(from + 999, count)\n"
+	      "  redis.call('HDEL', KEYS[2], unpack(gone, from, last))\n"
+	      "  redis.call('HDEL', KEYS[3], unpack(gone, from, last))\n"
+	      "  redis.call('ZREM', KEYS[4], unpack(gone, from, last))\n"
+	      "end\n"
+	      "return count\n");
 
 struct purge_call {
 	struct store_call call;
 	store_purged_fn on_purged;
-	void *ctx;
 	enum store_set set;
-	size_t prefix_len;
-	char prefix[];
 };
 
-static void end_purge(struct purge_call *p, int status, const char *text,
-		      uint64_t removed)
+static void remove_ids(const struct purge_call *p, const redisReply *ids)
 {
-	p->on_purged(p->ctx, status, text, removed);
-	store_call_destroy(&p->call);
-}
+	struct store_call *call = store_count_call_create(p->call.store, p->call.shard,
+							  p->on_purged, p->call.ctx);
+	struct buf *out = store_call_add_words(call, 7 + ids->elements);
+	struct slice prefix = shard_prefix(call->shard);
 
-static void on_removed_reply(struct redis_request *request, const redisReply *reply)
-{
-	const char *text;
-	int rc = store_reply_status(reply, &text);
-	bool has_count = rc == TIDE_OK && reply->type == REDIS_REPLY_INTEGER;
-
-	end_purge(container_of(request, struct purge_call, call.request), rc, text,
-		  has_count ? (uint64_t)reply->integer : 0);
-}
-
-static void on_ids_reply(struct redis_request *request, const redisReply *reply)
-{
-	struct purge_call *p = container_of(request, struct purge_call, call.request);
-	struct slice prefix = { p->prefix, p->prefix_len };
-	struct buf *out = &p->call.bytes;
-	const char *text;
-	int rc = store_reply_status(reply, &text);
-	size_t count =
-		rc == TIDE_OK && reply->type == REDIS_REPLY_ARRAY ? reply->elements : 0;
-
-	if (count == 0) {
-		end_purge(p, rc, text, 0);
-		return;
-	}
-	buf_clear(out);
-	resp_array(out, 7 + count);
 	resp_text(out, "EVAL");
-	resp_bulk(out, redis_script_remove);
+	resp_bulk(out, script_remove);
 	resp_text(out, "4");
 	layout_resp_key(out, prefix, layout_set_key(p->set));
 	layout_resp_key(out, prefix, LAYOUT_MSG);
 	layout_resp_key(out, prefix, LAYOUT_TRIES);
 	layout_resp_key(out, prefix, LAYOUT_EXPIRY);
-	for (size_t i = 0; i < count; i++)
-		resp_bulk(out, store_reply_slice(reply->element[i]));
-	store_call_send(&p->call, 1, on_removed_reply);
+	for (size_t i = 0; i < ids->elements; i++)
+		resp_bulk(out, store_reply_slice(ids->element[i]));
+	store_call_send(call, REDIS_REPLY_INTEGER);
 }
 
-void store_purge(struct store *s, const struct store_shard *shard, enum store_set set,
+static void on_ids_reply(struct store_call *call, const redisReply *ids, bool is_last)
+{
+	const struct purge_call *p = container_of(call, struct purge_call, call);
+
+	if (ids && ids->elements > 0)
+		remove_ids(p, ids);
+	else
+		p->on_purged(call->ctx, call->err.code, store_call_text(call), 0);
+}
+
+void store_purge(struct store *s, struct store_shard *shard, enum store_set set,
 		 int64_t start, unsigned count, store_purged_fn on_purged, void *ctx)
 {
-	struct slice prefix = shard_prefix(shard);
-	struct purge_call *p = store_call_create(s, sizeof(*p) + prefix.len);
-	struct buf *out = &p->call.bytes;
+	struct purge_call *p = store_call_create(s, shard, sizeof(*p), on_ids_reply, ctx);
 
 	p->on_purged = on_purged;
-	p->ctx = ctx;
 	p->set = set;
-	p->prefix_len = prefix.len;
-	memcpy(p->prefix, prefix.data, prefix.len);
-	resp_array(out, 4);
-	resp_text(out, "ZRANGE");
-	layout_resp_key(out, prefix, layout_set_key(set));
-	resp_int(out, start);
-	resp_int(out, store_last_index(start, store_clamp_count(count)));
-	store_call_send(&p->call, 1, on_ids_reply);
+	store_call_add(&p->call, "ZRANGE %s%s %lld %lld",
+		       STORE_KEY(shard, layout_set_key(set)), (long long)start,
+		       store_last_index(start, count));
+	store_call_send(&p->call, REDIS_REPLY_ARRAY);
 }

@@ -1,48 +1,84 @@
 /* store_read.c: the requests that read a shard. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/id.h"
 #include "base/mem.h"
 #include "host/log.h"
 #include "codec.h"
-#include "resp.h"
-#include "redis_script.h"
 #include "store_private.h"
+
+/* KEYS: the set, msg, tries. ARGV: first index, last index, max_bytes (0: no bodies).
+ *
+ * Returns { members and scores, bodies, tries }: the first a flat list, the others
+ * lists of lists, chunk by chunk, with nil where there is none. There are fewer bodies
+ * than members when max_bytes is reached.
+ *
+ * Redis must never build a reply above max_bytes, however large the bodies are. One
+ * body comes in any case: a large one would stop a reader for ever. The script reads a
+ * few bodies at a time, as many as may fit by the largest of those before. Where large
+ * ones follow many small ones it reads 16 at most, and drops those beyond max_bytes.
+ * (To ask for the length of each first costs half as much as all the rest.) unpack has
+ * a limit of some thousand values, hence the chunks of tries.
+ *
+ * Scripts are sent with EVAL each time: a kilobyte beside hundreds of rows, and there is
+ * no NOSCRIPT to answer by asking again out of order. Redis compiles a text once. */
+static const struct slice script_read = SLICE(
+	"local rows = redis.call('ZRANGE', KEYS[1], ARGV[1], ARGV[2], 'WITHSCORES')\n"
+	"local left = tonumber(ARGV[3])\n"
+	"local ids, bodies, tries = {}, {}, {}\n"
+	"for i = 1, #rows, 2 do ids[(i + 1) / 2] = rows[i] end\n"
+	"local total, count, step = 0, #ids, 1\n"
+	"if left == 0 then total = count end\n"
+	"while total < count and left > 0 do\n"
+	"  local last, largest = math.min(total + step, count), 1\n"
+	"  local chunk = redis.call('HMGET', KEYS[2], unpack(ids, total + 1, last))\n"
+	"  for i = 1, last - total do\n"
+	"    local size = chunk[i] and #chunk[i] or 0\n"
+	"    left = left - size\n"
+	"    if left < 1 and total + i > 1 then\n"
+	"      for j = last - total, i, -1 do chunk[j] = nil end\n"
+	"      last = total + i - 1\n"
+	"      break\n"
+	"    end\n"
+	"    if size > largest then largest = size end\n"
+	"  end\n"
+	"  bodies[#bodies + 1] = chunk\n"
+	"  total = last\n"
+	"  step = math.min(2 * step, 16, math.max(1, math.floor(left / largest)))\n"
+	"end\n"
+	"if redis.call('EXISTS', KEYS[3]) == 1 then\n"
+	"  for from = 1, total, 1000 do\n"
+	"    local last = math.min(from + 999, total)\n"
+	"    tries[#tries + 1] = redis.call('HMGET', KEYS[3], unpack(ids, from, last))\n"
+	"  end\n"
+	"end\n"
+	"return { rows, bodies, tries }\n");
 
 struct read_call {
 	struct store_call call;
 	store_rows_fn on_rows;
-	void *ctx;
 	enum store_set set;
 	bool ids_only;
-	size_t prefix_len;
-	char prefix[]; /* of the shard's keys, for the log */
 };
 
-/* The element of a list of lists, or NULL; `*chunk` and `*within` are where. */
-static const redisReply *next_element(const redisReply *lists, size_t *chunk,
-				      size_t *within)
-{
-	while (*chunk < lists->elements) {
-		const redisReply *list = lists->element[*chunk];
+/* A place in a list of lists. */
+struct element_cursor {
+	const redisReply *lists;
+	size_t list;
+	size_t at;
+};
 
-		if (list->type == REDIS_REPLY_ARRAY && *within < list->elements)
-			return list->element[(*within)++];
-		(*chunk)++;
-		*within = 0;
+/* The next element, or NULL after the last. */
+static const redisReply *next_element(struct element_cursor *c)
+{
+	for (; c->list < c->lists->elements; c->list++, c->at = 0) {
+		const redisReply *list = c->lists->element[c->list];
+
+		if (list->type == REDIS_REPLY_ARRAY && c->at < list->elements)
+			return list->element[c->at++];
 	}
 	return NULL;
-}
-
-static size_t count_elements(const redisReply *lists)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < lists->elements; i++)
-		if (lists->element[i]->type == REDIS_REPLY_ARRAY)
-			count += lists->element[i]->elements;
-	return count;
 }
 
 /* "attempts failures reason" */
@@ -66,24 +102,19 @@ static int read_body(const struct read_call *r, struct store_row *row,
 {
 	struct msg_spec known = { .id = row->id, .pool = r->call.store->config.msgs };
 	struct error err;
+	int rc;
 
 	if (!body || body->type != REDIS_REPLY_STRING)
 		return TIDE_OK;
-	int rc = codec_decode(store_reply_slice(body), &known, &row->msg, &row->rank,
-			      &err);
+	rc = codec_decode(store_reply_slice(body), &known, &row->msg, &row->rank, &err);
 	if (rc != TIDE_ESTORE)
 		return rc;
 	row->rank = 0;
 	row->is_corrupt = true;
-	log_error("store: message %016llx in %.*smsg: %s", (unsigned long long)row->id,
-		  (int)r->prefix_len, r->prefix, err.text);
+	log_error("store: message %016llx in %smsg: %s", (unsigned long long)row->id,
+		  r->call.shard->prefix, err.text);
 	return TIDE_OK;
 }
-
-struct row_list {
-	struct store_row *rows;
-	size_t count;
-};
 
 #define EXACT_INTEGER_MAX (UINT64_C(1) << 53)
 
@@ -97,226 +128,161 @@ static double read_score(const redisReply *score)
 	return strtod(score->str, NULL);
 }
 
-/* One member with its score; TIDE_EMPTY when it is none that we wrote. */
-static int read_member(const struct read_call *r, struct store_row *row,
-		       const redisReply *member, const redisReply *score)
+/* One member with its score; false when it is not one of ours. */
+static bool read_member(const struct read_call *r, struct store_row *row,
+			const redisReply *member, const redisReply *score)
 {
 	if (member->type != REDIS_REPLY_STRING || score->type != REDIS_REPLY_STRING)
-		return TIDE_EMPTY;
+		return false;
 	row->score = read_score(score);
 	if (id_parse(store_reply_slice(member), &row->id) == TIDE_OK)
-		return TIDE_OK;
-	log_error("store: %.*s%s has a member that is no id: %.40s", (int)r->prefix_len,
-		  r->prefix, layout_key_suffix(layout_set_key(r->set)), member->str);
-	return TIDE_EMPTY;
+		return true;
+	log_error("store: %s%s has a member that is not an id: %.40s",
+		  STORE_KEY(r->call.shard, layout_set_key(r->set)), member->str);
+	return false;
 }
 
+/* `count` is that of the rows that hold a message, also after a failure. */
 static int read_rows(const struct read_call *r, const redisReply *reply,
-		     struct row_list *out)
+		     struct store_row *rows, size_t *count)
 {
 	const redisReply *members = reply->element[0];
-	const redisReply *bodies = reply->element[1];
-	const redisReply *tries = reply->element[2];
-	size_t body_chunk = 0, body_at = 0, tries_chunk = 0, tries_at = 0;
-	size_t total = members->elements / 2;
+	struct element_cursor bodies = { .lists = reply->element[1] };
+	struct element_cursor tries = { .lists = reply->element[2] };
+	int rc;
 
-	if (!r->ids_only)
-		total = count_elements(bodies) < total ? count_elements(bodies) : total;
-	out->rows = mem_alloc((total ? total : 1) * sizeof(*out->rows));
-	for (size_t i = 0; i < total; i++) {
-		const redisReply *body = next_element(bodies, &body_chunk, &body_at);
-		const redisReply *tried = next_element(tries, &tries_chunk, &tries_at);
-		struct store_row *row = &out->rows[out->count];
+	for (size_t i = 0; i + 1 < members->elements; i += 2) {
+		const redisReply *body = next_element(&bodies);
+		const redisReply *tried = next_element(&tries);
+		struct store_row *row = &rows[*count];
 
+		if (!body && !r->ids_only)
+			break;
 		*row = (struct store_row){ .id = 0 };
-		if (read_member(r, row, members->element[2 * i],
-				members->element[2 * i + 1]) < 0)
+		if (!read_member(r, row, members->element[i], members->element[i + 1]))
 			continue;
-		int rc = read_body(r, row, body);
+		rc = read_body(r, row, body);
 		if (rc < 0)
 			return rc;
 		read_tries(row, tried);
-		out->count++;
+		++*count;
 	}
 	return TIDE_OK;
 }
 
 static bool is_rows_reply(const redisReply *reply)
 {
-	return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
-	       reply->element[0]->type == REDIS_REPLY_ARRAY &&
+	return reply->elements == 3 && reply->element[0]->type == REDIS_REPLY_ARRAY &&
 	       reply->element[1]->type == REDIS_REPLY_ARRAY &&
 	       reply->element[2]->type == REDIS_REPLY_ARRAY;
 }
 
-static void on_read_reply(struct redis_request *request, const redisReply *reply)
+static void on_read_reply(struct store_call *call, const redisReply *reply, bool is_last)
 {
-	struct read_call *r = container_of(request, struct read_call, call.request);
-	struct row_list list = { NULL, 0 };
-	const char *text;
-	int rc = store_reply_status(reply, &text);
+	struct read_call *r = container_of(call, struct read_call, call);
+	struct store_row *rows = NULL;
+	size_t count = 0;
+	int rc;
 
-	if (rc == TIDE_OK && !is_rows_reply(reply)) {
-		rc = TIDE_ESTORE;
-		text = "an unexpected reply to a read";
-	} else if (rc == TIDE_OK) {
-		rc = read_rows(r, reply, &list);
-		text = rc < 0 ? "no memory for what was read" : NULL;
+	if (reply && is_rows_reply(reply)) {
+		rows = mem_alloc((reply->element[0]->elements / 2 + 1) * sizeof(*rows));
+		rc = read_rows(r, reply, rows, &count);
+		if (rc < 0)
+			store_call_fail(call, rc, "out of memory for what was read");
+	} else {
+		store_call_fail(call, TIDE_ESTORE, "an unexpected reply of Redis");
 	}
-	r->on_rows(r->ctx, rc, text, rc < 0 ? NULL : list.rows, rc < 0 ? 0 : list.count);
-	for (size_t i = 0; i < list.count; i++)
-		msg_unref(list.rows[i].msg);
-	mem_free(list.rows);
-	store_call_destroy(&r->call);
+	rc = call->err.code;
+	r->on_rows(call->ctx, rc, store_call_text(call), rc < 0 ? NULL : rows,
+		   rc < 0 ? 0 : count);
+	for (size_t i = 0; i < count; i++)
+		msg_unref(rows[i].msg);
+	mem_free(rows);
 }
 
-static void write_read(struct buf *out, struct slice prefix, enum store_set set,
-		       int64_t start, int64_t last, size_t max_bytes)
-{
-	resp_array(out, 9);
-	resp_text(out, "EVAL");
-	resp_bulk(out, redis_script_read);
-	resp_text(out, "3");
-	layout_resp_key(out, prefix, layout_set_key(set));
-	layout_resp_key(out, prefix, LAYOUT_MSG);
-	layout_resp_key(out, prefix, LAYOUT_TRIES);
-	resp_int(out, start);
-	resp_int(out, last);
-	resp_int(out, (int64_t)max_bytes);
-}
-
-static void send_read(struct store *s, const struct store_shard *shard,
-		      const struct read_call *what, int64_t start, unsigned count,
-		      size_t max_bytes)
-{
-	struct slice prefix = shard_prefix(shard);
-	struct read_call *r = store_call_create(s, sizeof(*r) + prefix.len);
-
-	r->on_rows = what->on_rows;
-	r->ctx = what->ctx;
-	r->set = what->set;
-	r->ids_only = max_bytes == 0;
-	r->prefix_len = prefix.len;
-	memcpy(r->prefix, prefix.data, prefix.len);
-	write_read(&r->call.bytes, prefix, what->set, start,
-		   store_last_index(start, store_clamp_count(count)), max_bytes);
-	store_call_send(&r->call, 1, on_read_reply);
-}
-
-void store_read(struct store *s, const struct store_shard *shard, enum store_set set,
+void store_read(struct store *s, struct store_shard *shard, enum store_set set,
 		int64_t start, unsigned count, size_t max_bytes, bool ids_only,
 		store_rows_fn on_rows, void *ctx)
 {
-	struct read_call what = { .on_rows = on_rows, .ctx = ctx, .set = set };
-
+	struct read_call *r = store_call_create(s, shard, sizeof(*r), on_read_reply, ctx);
 	/* 0 means no bodies at all to the script. */
 	size_t budget = ids_only ? 0 : max_bytes < INT32_MAX ? max_bytes + 1 : INT32_MAX;
-	send_read(s, shard, &what, start, count, budget);
+
+	r->on_rows = on_rows;
+	r->set = set;
+	r->ids_only = ids_only;
+	store_call_add(&r->call, "EVAL %b 3 %s%s %s%s %s%s %lld %lld %llu",
+		       script_read.data, script_read.len,
+		       STORE_KEY(shard, layout_set_key(set)),
+		       STORE_KEY(shard, LAYOUT_MSG), STORE_KEY(shard, LAYOUT_TRIES),
+		       (long long)start, store_last_index(start, count),
+		       (unsigned long long)budget);
+	store_call_send(&r->call, REDIS_REPLY_ARRAY);
 }
 
-struct count_call {
+struct counts_call {
 	struct store_call call;
 	store_counts_fn on_counts;
-	void *ctx;
 	struct store_counts counts;
-	int status;
-	char text[256];
 };
 
-static void note_count(struct count_call *c, const redisReply *reply)
+static void on_counts_reply(struct store_call *call, const redisReply *reply,
+			    bool is_last)
 {
-	const char *text;
-	unsigned index = c->call.request.answered - 1;
-	int rc = store_reply_status(reply, &text);
+	struct counts_call *c = container_of(call, struct counts_call, call);
+	unsigned answered = call->request.answered;
 
-	if (index == 0)
-		c->status = TIDE_OK;
-	if (rc == TIDE_OK && reply->type != REDIS_REPLY_INTEGER) {
-		rc = TIDE_ESTORE;
-		text = "an unexpected reply to a count";
-	}
-	if (rc < 0 && c->status == TIDE_OK) {
-		c->status = rc;
-		snprintf(c->text, sizeof(c->text), "%s", text);
-	} else if (rc == TIDE_OK && index == 0) {
+	if (reply && answered == 1)
 		c->counts.bodies = (uint64_t)reply->integer;
-	} else if (rc == TIDE_OK) {
-		c->counts.sets[index - 1] = (uint64_t)reply->integer;
-	}
+	else if (reply)
+		c->counts.sets[answered - 2] = (uint64_t)reply->integer;
+	if (is_last)
+		c->on_counts(call->ctx, call->err.code, store_call_text(call),
+			     call->err.code < 0 ? NULL : &c->counts);
 }
 
-static void on_count_reply(struct redis_request *request, const redisReply *reply)
-{
-	struct count_call *c = container_of(request, struct count_call, call.request);
-
-	if (reply) {
-		note_count(c, reply);
-		if (request->answered < request->replies)
-			return;
-		c->on_counts(c->ctx, c->status, c->status < 0 ? c->text : NULL,
-			     c->status < 0 ? NULL : &c->counts);
-	} else {
-		c->on_counts(c->ctx, TIDE_ESHUTDOWN, error_text(TIDE_ESHUTDOWN), NULL);
-	}
-	store_call_destroy(&c->call);
-}
-
-void store_read_counts(struct store *s, const struct store_shard *shard,
+void store_read_counts(struct store *s, struct store_shard *shard,
 		       store_counts_fn on_counts, void *ctx)
 {
-	struct count_call *c = store_call_create(s, sizeof(*c));
-	struct buf *out = &c->call.bytes;
+	struct counts_call *c =
+		store_call_create(s, shard, sizeof(*c), on_counts_reply, ctx);
 
 	c->on_counts = on_counts;
-	c->ctx = ctx;
-	resp_array(out, 2);
-	resp_text(out, "HLEN");
-	layout_resp_key(out, shard_prefix(shard), LAYOUT_MSG);
-	for (int set = 0; set < STORE_SET_COUNT; set++) {
-		resp_array(out, 2);
-		resp_text(out, "ZCARD");
-		layout_resp_key(out, shard_prefix(shard),
-				layout_set_key((enum store_set)set));
-	}
-	store_call_send(&c->call, 1 + STORE_SET_COUNT, on_count_reply);
+	store_call_add(&c->call, "HLEN %s%s", STORE_KEY(shard, LAYOUT_MSG));
+	for (int set = 0; set < STORE_SET_COUNT; set++)
+		store_call_add(&c->call, "ZCARD %s%s",
+			       STORE_KEY(shard, layout_set_key((enum store_set)set)));
+	store_call_send(&c->call, REDIS_REPLY_INTEGER);
 }
 
 struct has_call {
 	struct store_call call;
 	store_has_fn on_has;
-	void *ctx;
-	unsigned count;
 	bool found[];
 };
 
-static void on_has_reply(struct redis_request *request, const redisReply *reply)
+static void on_has_reply(struct store_call *call, const redisReply *reply, bool is_last)
 {
-	struct has_call *h = container_of(request, struct has_call, call.request);
-	const char *ignored;
-	int rc = store_reply_status(reply, &ignored);
+	struct has_call *h = container_of(call, struct has_call, call);
+	bool is_shutdown = call->err.code == TIDE_ESHUTDOWN;
 
-	/* An error: the key is no hash, so no message is in it. */
-	if (reply)
-		h->found[request->answered - 1] = rc == TIDE_OK && reply->integer == 1;
-	if (reply && request->answered < request->replies)
-		return;
-	h->on_has(h->ctx, reply ? TIDE_OK : TIDE_ESHUTDOWN, h->found, h->count);
-	store_call_destroy(&h->call);
+	/* An error: the key is not a hash, and the message is not in it. */
+	if (!is_shutdown)
+		h->found[call->request.answered - 1] = reply && reply->integer == 1;
+	if (is_last)
+		h->on_has(call->ctx, is_shutdown ? TIDE_ESHUTDOWN : TIDE_OK, h->found,
+			  call->request.replies);
 }
 
-void store_read_has(struct store *s, const struct store_shard *shard, const uint64_t *ids,
+void store_read_has(struct store *s, struct store_shard *shard, const uint64_t *ids,
 		    unsigned count, store_has_fn on_has, void *ctx)
 {
-	struct has_call *h = store_call_create(s, sizeof(*h) + count * sizeof(bool));
+	struct has_call *h = store_call_create(
+		s, shard, sizeof(*h) + count * sizeof(bool), on_has_reply, ctx);
 
 	h->on_has = on_has;
-	h->ctx = ctx;
-	h->count = count;
-	for (unsigned i = 0; i < count; i++) {
-		resp_array(&h->call.bytes, 3);
-		resp_text(&h->call.bytes, "HEXISTS");
-		layout_resp_key(&h->call.bytes, shard_prefix(shard), LAYOUT_MSG);
-		resp_id(&h->call.bytes, ids[i]);
-	}
-	store_call_send(&h->call, count, on_has_reply);
+	for (unsigned i = 0; i < count; i++)
+		store_call_add(&h->call, "HEXISTS %s%s %016llx",
+			       STORE_KEY(shard, LAYOUT_MSG), (unsigned long long)ids[i]);
+	store_call_send(&h->call, 0);
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "store/codec.h"
+#include "store/codec_encode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

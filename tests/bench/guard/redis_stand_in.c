@@ -7,7 +7,7 @@ struct redis_conn {
 	uv_idle_t idle; /* runs when there is something to tell from the loop */
 	struct redis_conn_hooks hooks;
 	struct redis_requests pending;
-	struct redis_conn_stats stats;
+	struct store_stats stats;
 	struct redis_hello hello;
 	bool is_up;
 	void (*on_closed)(void *ctx);
@@ -102,7 +102,7 @@ const struct redis_hello *redis_conn_hello(const struct redis_conn *c)
 	return &c->hello;
 }
 
-const struct redis_conn_stats *redis_conn_stats(const struct redis_conn *c)
+const struct store_stats *redis_conn_stats(const struct redis_conn *c)
 {
 	return &c->stats;
 }

@@ -48,7 +48,7 @@ static void adopt_redis(void)
 static struct shard *make_shard(void)
 {
 	return shard_create(&w.env, NULL, 0,
-			    store_shard_create(w.h.store, SLICE("/"), SLICE("jobs"), 0));
+			    store_shard_create(SLICE("/"), SLICE("jobs"), 0));
 }
 
 static void crash(void)

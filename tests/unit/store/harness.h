@@ -105,7 +105,7 @@ static inline void harness_open(struct harness *h, const char *url)
 	struct error err = { 0, "" };
 	if (harness_try_open(h, url, &err) < 0)
 		fail_msg("%s", err.text);
-	h->shard = store_shard_create(h->store, SLICE("/"), SLICE("jobs"), 0);
+	h->shard = store_shard_create(SLICE("/"), SLICE("jobs"), 0);
 }
 
 static inline void harness_open_up(struct harness *h)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "store/codec.h"
+#include "codec_encode.h"
 
 static struct msg_header headers[] = {
 	{ { "tier", 4 }, { "gold", 4 } },

@@ -385,7 +385,7 @@ static void erase_removes_the_shard_and_no_other(void **state)
 	struct outcome o = { 0 };
 	insert_range(h, 1, 10);
 	struct store_shard *other =
-		store_shard_create(h->store, SLICE("/"), SLICE("jobs"), 1);
+		store_shard_create(SLICE("/"), SLICE("jobs"), 1);
 	struct batch *b = store_batch_begin(h->store, other);
 	insert(b, 1, STORE_READY, 0);
 	store_shard_destroy(other);
