@@ -63,7 +63,7 @@ struct reload {
 	struct error refusal;     /* of the last attempt; code 0: it was accepted */
 	uint64_t refused_count;
 	int64_t refused_unix_ms;
-	uint64_t unread; /* see unread_warn */
+	uint64_t unread; /* see rules_dir_warn_unread */
 };
 
 struct engine {

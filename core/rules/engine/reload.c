@@ -8,7 +8,6 @@
 #include "host/log.h"
 #include "host/machine.h"
 #include "rules_dir.h"
-#include "unread.h"
 
 #define RELOAD_TURN_NS 1500000
 /* Then a directory that changes all the time is taken as it is. */
@@ -273,7 +272,8 @@ static void activate(struct engine *e)
 		return;
 	bundle_unref(e->reload.directory);
 	e->reload.directory = bundle_ref(next->files);
-	unread_warn(e->tide.about, e->config.rules_dir, next, &e->reload.unread);
+	rules_dir_warn_unread(e->config.rules_dir, next->files, e->tide.about,
+			      &e->reload.unread);
 }
 
 static void refuse(struct engine *e, enum engine_origin origin, struct bundle *files,

@@ -104,8 +104,9 @@ const struct bundle *survey_files(const struct survey *s)
 	return s->generation ? s->generation->files : NULL;
 }
 
-void survey_each_unread(const struct survey *s, unread_fn *on_file, void *ctx)
+void survey_each_unread(const struct survey *s, rules_dir_unread_fn *on_file, void *ctx)
 {
 	if (s->generation)
-		unread_each(s->engine->config.rules_dir, s->generation, on_file, ctx);
+		rules_dir_each_unread(s->engine->config.rules_dir, s->generation->files,
+				      on_file, ctx);
 }
