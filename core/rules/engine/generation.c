@@ -12,7 +12,6 @@
 #include "rules_dir.h"
 
 #define SCRIPT_NAME_MAX 64
-#define RULES_MAX 4096
 
 static bool is_directory(const char *path)
 {
@@ -70,9 +69,10 @@ static int load_file(struct generation *g, enum script_kind kind, const char *fi
 		err->code = TIDE_ERULE;
 		return TIDE_ERULE;
 	}
-	if (g->rule_count == RULES_MAX) {
+	if (g->rule_count == GENERATION_RULES_MAX) {
 		rule_destroy(rule);
-		return error_set(err, TIDE_ERULE, "more than %d scripts", RULES_MAX);
+		return error_set(err, TIDE_ERULE, "more than %d scripts",
+				 GENERATION_RULES_MAX);
 	}
 	g->rules = mem_realloc(g->rules, (g->rule_count + 1) * sizeof(struct rule *));
 	g->rules[g->rule_count++] = rule;

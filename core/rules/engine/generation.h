@@ -11,6 +11,8 @@
 #include "rules/sandbox/bundle.h"
 #include "rule.h"
 
+#define GENERATION_RULES_MAX 4096
+
 /* What the generations of an engine have in common. */
 struct generation_config {
 	const char *rules_dir;
