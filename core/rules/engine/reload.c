@@ -173,7 +173,7 @@ static int step(struct engine *e, bool *is_done, struct error *err)
 		restart(b);
 	if (!b->next)
 		return begin(e, err);
-	if (b->next->loading)
+	if (b->next->is_loading)
 		return generation_step(b->next, err);
 	if (!b->at)
 		b->at = first_missing(e);

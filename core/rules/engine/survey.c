@@ -67,7 +67,7 @@ struct survey *survey_open(const char *rules_dir, const char *lua_dir,
 	}
 	s->is_complete = true;
 	/* Each step loads a file; one that fails leaves the others as they are. */
-	while (s->generation->loading) {
+	while (s->generation->is_loading) {
 		if (generation_step(s->generation, &err) == TIDE_OK)
 			continue;
 		s->is_complete = false;
