@@ -2,17 +2,47 @@
 #ifndef TIDE_RULES_ENGINE_ENGINE_PRIVATE_H
 #define TIDE_RULES_ENGINE_ENGINE_PRIVATE_H
 
+#include <sys/queue.h>
+
 #include "carry.h"
 #include "engine.h"
 #include "filter.h"
 #include "generation.h"
-#include "handle.h"
 #include "index.h"
 #include "reload.h"
-#include "room.h"
 #include "rules/api/dry_run.h"
 #include "use.h"
 #include "watch.h"
+
+/* handle.c: what the broker holds of a script: an index or a strategy.
+ *
+ * A handle has a number, which is that of its use in each generation. It keeps what is
+ * needed to make that use again: the script's name and the options. The owner of an index
+ * keeps the bindings. */
+struct handle {
+	TAILQ_ENTRY(handle) link;
+	struct engine *engine;
+	size_t number;
+	enum script_kind kind;
+	char *name;
+	char *user; /* "exchange 'orders'" */
+	struct args options;
+	uint64_t staged;     /* the serial of the build that has it */
+	uint32_t staged_end; /* of an index: it has the bindings in places below */
+	uint64_t cache_hits; /* decisions that the broker remembered */
+};
+TAILQ_HEAD(handle_list, handle);
+
+/* Enter the handle in the engine and make its use in the active generation. A failure
+ * leaves the handle as it was. */
+TIDE_MUST_USE int handle_open(struct handle *h, struct engine *e, enum script_kind kind,
+			      struct slice name, const struct args *options,
+			      const char *user, struct error *err);
+void handle_close(struct handle *h);
+/* Make the handle's use in a generation, for an index without its bindings. The error
+ * names the user. */
+TIDE_MUST_USE int handle_install(struct handle *h, struct generation *g,
+				 struct error *err);
 
 /* Where `to(dest)` puts its argument during a call of index_route. */
 struct route_sink {
@@ -65,6 +95,33 @@ struct reload {
 	int64_t refused_unix_ms;
 	uint64_t unread; /* see rules_dir_warn_unread */
 };
+
+/* room.c: what happens when scripts come near their memory ceiling.
+ *
+ * When an allocation is refused, Lua collects the whole state at once, which nothing can
+ * interrupt: 200 ms for a full state of 64 MiB. Three things avoid it. The collector
+ * starts early enough (script.c). A new binding or queue is refused while there is still
+ * room for calls. Possible garbage is then collected in steps, between the turns of the
+ * event loop. */
+struct room {
+	uint64_t ending_epoch;  /* the last one that used up its memory */
+	size_t fresh_bytes;     /* of the active generation when it was loaded */
+	int64_t rests_until_ms; /* no script is called: the memory is used up */
+	uv_idle_t collector;    /* active while the state is collected in steps */
+	uint64_t collecting;    /* the epoch that is collected */
+	int cycles_left;
+};
+
+void room_open(struct engine *e);
+/* TIDE_ELIMIT: there is no room for anything new. */
+TIDE_MUST_USE int room_check(struct engine *e, struct error *err);
+/* A call that creates something has ended with `rc`. A shortage of memory becomes
+ * TIDE_ELIMIT, and nothing new is created before there is more room. */
+TIDE_MUST_USE int room_after_new(struct engine *e, int rc, struct error *err);
+/* The state is exhausted: may the script be called now? */
+bool room_allows_call(struct engine *e, const struct rule *rule, struct error *err);
+/* A call has ended, to which memory was refused, or to one before it. */
+void room_after_call(struct engine *e, int rc);
 
 struct engine {
 	uv_loop_t *loop;

@@ -1,5 +1,3 @@
-#include "handle.h"
-
 #include "base/mem.h"
 #include "engine_private.h"
 
