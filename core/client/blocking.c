@@ -48,8 +48,7 @@ static int wait_until(struct tidemq_client *c, until_fn is_reached, const void *
 	return c->loss.status;
 }
 
-/* A reply that is late would be taken for the next request's: the connection
- * is of no use any more. */
+/* A late reply would be taken for that of the next request: end the connection. */
 static int give_up(struct tidemq_client *c, int64_t timeout_ms)
 {
 	client_fail(&c->loss, TIDEMQ_ETIMEDOUT, "no reply within %" PRId64 " ms",
