@@ -85,12 +85,6 @@ struct tidemq_client {
 	void *on_closed_ctx;
 };
 
-/* tidemq_start for both kinds of client; `loop` is running or will be run. */
-struct tidemq_client *client_start(uv_loop_t *loop, const char *url,
-				   const struct tidemq_options *options,
-				   const struct tidemq_handlers *handlers,
-				   struct tidemq_error *err);
-
 /* End the connection for the reason in c->loss. Fails what is in flight and tells the
  * owner. Only from a callback of the loop. */
 void client_lose(struct tidemq_client *c);
