@@ -64,11 +64,16 @@ static bool read_length(struct request *r, struct slice *rest)
 /* The list has this name; spaces separate its names. */
 static bool is_listed(const char *list, struct slice name)
 {
-	struct slice rest = slice_from(list);
+	const char *at = list;
 
-	while (rest.len > 0)
-		if (slice_is_equal(slice_cut(&rest, ' '), name))
+	while (at && *at) {
+		const char *end = strchr(at, ' ');
+		size_t len = end ? (size_t)(end - at) : strlen(at);
+
+		if (len == name.len && memcmp(at, name.data, len) == 0)
 			return true;
+		at = end ? end + 1 : NULL;
+	}
 	return false;
 }
 
