@@ -22,9 +22,8 @@ struct rules_word {
 
 RULES_WORD(rollback)
 {
-	session_rules_rollback(l->session, q->word_count > 1 ? q->words[1] : SLICE(""),
-			       r);
-	return TIDE_OK;
+	return session_rules_rollback(
+		l->session, q->word_count > 1 ? q->words[1] : SLICE(""), r, err);
 }
 
 /* A percentage: "10%", "0.5%", or the number alone. */
@@ -63,11 +62,11 @@ RULES_WORD(shadow)
 	if (slice_is(dir, "status"))
 		session_rules_shadow_status(l->session, r);
 	else if (slice_is(dir, "promote"))
-		session_rules_shadow_promote(l->session, r);
+		rc = session_rules_shadow_promote(l->session, r, err);
 	else if (slice_is(dir, "drop"))
-		session_rules_shadow_drop(l->session, r);
+		rc = session_rules_shadow_drop(l->session, r, err);
 	else if ((rc = read_share(request_option(q, "share"), &share, err)) == TIDE_OK)
-		session_rules_shadow(l->session, dir, share, r);
+		rc = session_rules_shadow(l->session, dir, share, r, err);
 	return rc;
 }
 
@@ -82,8 +81,7 @@ RULES_WORD(recent)
 
 RULES_WORD(replay)
 {
-	session_rules_replay(l->session, q->words[1], r);
-	return TIDE_OK;
+	return session_rules_replay(l->session, q->words[1], r, err);
 }
 
 struct simulate_words {
@@ -148,7 +146,7 @@ RULES_WORD(simulate)
 	args_init(&in.queue_options);
 	rc = read_words(&in, q, err);
 	if (rc == TIDE_OK)
-		session_rules_simulate(l->session, &in.spec, r);
+		rc = session_rules_simulate(l->session, &in.spec, r, err);
 	args_deinit(&in.options);
 	args_deinit(&in.queue_options);
 	return rc;
