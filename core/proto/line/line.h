@@ -30,9 +30,9 @@ struct line_ops {
 enum line_state {
 	LINE_COMMAND,
 	LINE_PAYLOAD,  /* of `msg`, filled up to `filled` */
-	LINE_ENDING,   /* the CRLF behind a payload */
+	LINE_ENDING,   /* the CRLF after a payload */
 	LINE_SKIPPING, /* a payload that was refused */
-	LINE_SKIPPED,  /* the CRLF behind it */
+	LINE_SKIPPED,  /* the CRLF after it */
 	LINE_CLOSED,   /* nothing more is read */
 };
 
@@ -84,7 +84,7 @@ void line_direct_filled(struct line *l, size_t len);
 /* EVT <what> <words>; `words` may be "". */
 void line_reply_event(struct line *l, unsigned channel, const char *what,
 		      const char *words);
-/* ERR for a request that has no reply yet; behind the replies that its channel
+/* ERR for a request that has no reply yet; after the replies that its channel
  * still owes, so that no client takes it for the answer to another request. */
 void line_reply_error(struct line *l, unsigned channel, const struct error *err);
 
