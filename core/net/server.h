@@ -21,12 +21,13 @@ TAILQ_HEAD(conn_list, conn);
 struct server_config {
 	unsigned connections_max;
 	size_t payload_max;
-	size_t output_high_bytes; /* of a connection: no more deliveries, no more reading
-				   */
+	/* Above the first, a connection gets no deliveries and is not read, until its
+	 * output is at the second. */
+	size_t output_high_bytes;
 	size_t output_low_bytes;
-	int64_t idle_timeout_ms; /* a connection that is silent for so long is closed; 0 =
-				    never */
-	int64_t write_timeout_ms; /* one that reads nothing for so long; 0 = never */
+	/* 0: never. */
+	int64_t idle_timeout_ms;  /* close a connection that sends nothing for so long */
+	int64_t write_timeout_ms; /* and one that reads none of its output for so long */
 };
 
 void server_config_init(struct server_config *c);

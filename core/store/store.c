@@ -7,8 +7,6 @@
 #include "resp.h"
 
 #define FREE_BATCHES_MAX 8
-#define CONNECT_TIMEOUT_MS 5000
-#define COMMAND_TIMEOUT_MS 10000
 #define COUNT_MAX 4096
 
 void *store_call_create(struct store *s, struct store_shard *shard, size_t size,
@@ -175,7 +173,7 @@ static void give_back_batch(struct batch *b)
 		batch_destroy(b);
 		return;
 	}
-	batch_reset(b, (struct slice){ "", 0 });
+	batch_reset(b, SLICE(""));
 	b->next_free = s->free_batches;
 	s->free_batches = b;
 	s->free_batch_count++;
@@ -318,15 +316,6 @@ static int open_embedded(struct store *s, struct error *err)
 	return TIDE_OK;
 }
 
-static void name_address(struct store *s)
-{
-	char address[URL_ADDRESS_MAX];
-
-	url_address(&s->url.at, address);
-	snprintf(s->address, sizeof(s->address), "%s%.250s",
-		 s->url.at.path ? "unix:" : "", address);
-}
-
 static void store_free(struct store *s)
 {
 	struct batch *b;
@@ -341,6 +330,7 @@ static void store_free(struct store *s)
 
 static int open_kind(struct store *s, struct error *err)
 {
+	char address[URL_ADDRESS_MAX];
 	int rc = redis_url_parse(s->config.url, &s->url, err);
 
 	if (rc < 0)
@@ -354,7 +344,9 @@ static int open_kind(struct store *s, struct error *err)
 		if (rc < 0)
 			return rc;
 	} else {
-		name_address(s);
+		url_address(&s->url.at, address);
+		snprintf(s->address, sizeof(s->address), "%s%.250s",
+			 s->url.at.path ? "unix:" : "", address);
 	}
 	open_conn(s);
 	return TIDE_OK;
@@ -369,10 +361,6 @@ int store_open(struct store **out, uv_loop_t *loop, const struct store_config *c
 	s->config = *config;
 	s->hooks = *hooks;
 	s->state = STORE_STARTING;
-	if (s->config.connect_timeout_ms <= 0)
-		s->config.connect_timeout_ms = CONNECT_TIMEOUT_MS;
-	if (s->config.command_timeout_ms <= 0)
-		s->config.command_timeout_ms = COMMAND_TIMEOUT_MS;
 	int rc = open_kind(s, err);
 	if (rc < 0) {
 		store_free(s);

@@ -587,7 +587,12 @@ static void long_data_directory_is_no_obstacle(void **state)
 	memcpy(dir, h->dir, sizeof(dir));
 	snprintf(long_dir, sizeof(long_dir), "%s/%0*d", dir, 200, 0);
 	assert_int_equal(mkdir(long_dir, 0700), 0);
-	struct store_config config = { .url = "embedded", .data_dir = long_dir };
+	struct store_config config = {
+		.url = "embedded",
+		.data_dir = long_dir,
+		.connect_timeout_ms = 2000,
+		.command_timeout_ms = 2000,
+	};
 	struct store_hooks hooks = { h, harness_on_state };
 	struct error err;
 	assert_int_equal(store_open(&h->store, &h->loop, &config, &hooks, &err), TIDE_OK);
