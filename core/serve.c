@@ -71,7 +71,7 @@ static void on_drain_timeout(uv_timer_t *timer)
 	}
 }
 
-/* A second signal: nobody is waited for. */
+/* A second signal: wait for nothing. */
 static void hurry(struct serve *s)
 {
 	s->is_hurried = true;

@@ -56,7 +56,7 @@ static const struct command_option rows[] = {
 			"of messages not yet durable, before publishers are held back",
 			MIB, 1024 * GIB),
 	  BROKER(unstored_max_bytes) },
-	{ COMMAND_NUMBER("max-channels", "256", "of a connection, besides channel 0", 1,
+	{ COMMAND_NUMBER("max-channels", "256", "of a connection, without channel 0", 1,
 			 65535),
 	  BROKER(channels_max) },
 	{ COMMAND_NUMBER("max-consumers", "65535", "subscriptions of a connection", 1,

@@ -1,13 +1,40 @@
 #include "histogram.h"
 
-#include <math.h>
-
 #include "mem.h"
 
-#define SUB_BITS 6 /* 64 buckets a power of two */
-#define SUB (1u << SUB_BITS)
+#define SUB_BITS 6
 #define VALUE_BITS 40
-#define BUCKETS ((VALUE_BITS - SUB_BITS + 1) * SUB)
+#define BUCKETS ((VALUE_BITS - SUB_BITS + 1) << SUB_BITS)
+
+uint64_t histogram_lowest(unsigned bucket, unsigned sub_bits)
+{
+	unsigned shift = bucket >> sub_bits;
+	uint64_t sub = UINT64_C(1) << sub_bits;
+
+	return shift == 0 ? bucket : ((bucket & (sub - 1)) + sub) << (shift - 1);
+}
+
+uint64_t histogram_quantile(const uint64_t *counts, unsigned buckets, unsigned sub_bits,
+			    double share, uint64_t max)
+{
+	uint64_t total = 0, before = 0;
+	double wanted;
+
+	for (unsigned i = 0; i < buckets; i++)
+		total += counts[i];
+	wanted = share * (double)total;
+	for (unsigned i = 0; i < buckets; before += counts[i++]) {
+		double low, value;
+
+		if (counts[i] == 0 || (double)(before + counts[i]) < wanted)
+			continue;
+		low = (double)histogram_lowest(i, sub_bits);
+		value = low + ((double)histogram_lowest(i + 1, sub_bits) - low) *
+				      (wanted - (double)before) / (double)counts[i];
+		return value < (double)max ? (uint64_t)value : max;
+	}
+	return max;
+}
 
 void histogram_init(struct histogram *h)
 {
@@ -22,23 +49,9 @@ void histogram_deinit(struct histogram *h)
 
 static unsigned bucket_of(uint64_t value)
 {
-	unsigned shift;
+	unsigned bucket = histogram_bucket(value, SUB_BITS);
 
-	if (value < SUB)
-		return (unsigned)value;
-	if (value >> VALUE_BITS)
-		return BUCKETS - 1;
-	shift = 63 - (unsigned)__builtin_clzll(value) - SUB_BITS;
-	return (shift + 1) * SUB + (unsigned)((value >> shift) - SUB);
-}
-
-static uint64_t value_of(unsigned bucket)
-{
-	unsigned shift = bucket / SUB;
-
-	if (shift == 0)
-		return bucket;
-	return ((uint64_t)(bucket % SUB) + SUB) << (shift - 1);
+	return bucket < BUCKETS ? bucket : BUCKETS - 1;
 }
 
 void histogram_add(struct histogram *h, uint64_t value)
@@ -51,15 +64,7 @@ void histogram_add(struct histogram *h, uint64_t value)
 
 uint64_t histogram_at(const struct histogram *h, double share)
 {
-	uint64_t wanted = (uint64_t)ceil(share * (double)h->total);
-	uint64_t seen = 0;
-
-	for (unsigned i = 0; i < BUCKETS && h->total; i++) {
-		seen += h->counts[i];
-		if (seen >= wanted && seen > 0)
-			return value_of(i) < h->max ? value_of(i) : h->max;
-	}
-	return h->max;
+	return histogram_quantile(h->counts, BUCKETS, SUB_BITS, share, h->max);
 }
 
 uint64_t histogram_between(const struct histogram *h, uint64_t from, uint64_t to)

@@ -1,12 +1,32 @@
-/* histogram.h: counts of values by size, for percentiles of latencies.
+/* histogram.h: counts of values by size, for quantiles.
  *
- * Log-linear buckets: each power of two is cut into 64, so a value is known to
- * within 1.6 %. Values are unsigned, of any unit, up to 2^40. */
+ * Log-linear buckets: each power of two is cut into 2^sub_bits. Bucket 0 has the value
+ * 0. The caller of the first three functions keeps the counts. */
 #ifndef TIDE_BASE_HISTOGRAM_H
 #define TIDE_BASE_HISTOGRAM_H
 
 #include <stdint.h>
 
+/* The bucket of a value; it may lie behind the last one of the caller's array. */
+static inline unsigned histogram_bucket(uint64_t value, unsigned sub_bits)
+{
+	unsigned shift;
+
+	if (value >> sub_bits == 0)
+		return (unsigned)value;
+	shift = 63 - (unsigned)__builtin_clzll(value) - sub_bits;
+	return (shift << sub_bits) + (unsigned)(value >> shift);
+}
+
+/* The lowest value of a bucket. */
+uint64_t histogram_lowest(unsigned bucket, unsigned sub_bits);
+
+/* What `share` (0..1) of the values are at or below; 0 when there is none. Within a
+ * bucket the values are taken to be spread evenly; none is above `max`. */
+uint64_t histogram_quantile(const uint64_t *counts, unsigned buckets, unsigned sub_bits,
+			    double share, uint64_t max);
+
+/* A histogram of values up to 2^40, of any unit, known to within 1.6 %. */
 struct histogram {
 	uint64_t *counts;
 	uint64_t total;
@@ -16,9 +36,7 @@ struct histogram {
 void histogram_init(struct histogram *h);
 void histogram_deinit(struct histogram *h);
 void histogram_add(struct histogram *h, uint64_t value);
-/* The value that `share` (0..1) of all are at or below; 0 when there is none. */
 uint64_t histogram_at(const struct histogram *h, double share);
-
 /* How many values are at least `from` and below `to`, to within a bucket. */
 uint64_t histogram_between(const struct histogram *h, uint64_t from, uint64_t to);
 

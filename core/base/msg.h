@@ -30,7 +30,7 @@ struct msg {
 	uint8_t priority; /* higher is more urgent */
 	uint8_t header_count;
 	uint8_t dedupe_len; /* of dedupe_id; 0 = it has none */
-	uint8_t user_len;   /* of user; 0 = nobody in particular */
+	uint8_t user_len;   /* of user; 0 = no user */
 	uint64_t id;
 	int64_t ts_unix_ms;      /* when it was published */
 	int64_t due_unix_ms;     /* not to be delivered before; 0 = at once */
@@ -77,7 +77,7 @@ static inline struct msg *msg_ref(struct msg *m)
 	return m;
 }
 
-/* For msg_unref, when nobody has a reference any more. */
+/* For msg_unref, when the last reference is gone. */
 void msg_free(struct msg *m);
 
 /* Accepts NULL. */

@@ -1,6 +1,6 @@
 /* table.h: uthash, with a hash and a comparison that suit short keys.
  *
- * Instead of <uthash.h>: whoever works on one table must agree on its hash. */
+ * Include it instead of <uthash.h>: all users of a table must agree on its hash. */
 #ifndef TIDE_BASE_TABLE_H
 #define TIDE_BASE_TABLE_H
 

@@ -1,4 +1,4 @@
-/* waiter.h: a count of things that must be done before somebody is told.
+/* waiter.h: a count of steps that must end before a callback runs.
  *
  * Embedded in what waits; `remaining` starts at 1 for the one who sets it up,
  * so that it cannot complete while things are still being added. The first

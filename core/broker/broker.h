@@ -53,7 +53,7 @@ struct broker_config {
 	bool rules_watch;
 	size_t shared_entries_max; /* of tide.shared */
 	size_t shared_bytes_max;
-	bool has_rules_gate;      /* the specs of rules pass before they go in force */
+	bool has_rules_gate;      /* rules become active only when their specs pass */
 	int64_t dedupe_window_ms; /* of queues that do not say otherwise */
 	size_t dedupe_max_bytes;  /* of all publish ids that are remembered */
 	bool replay_payloads;     /* the recent publishes are kept with them */
@@ -76,6 +76,7 @@ TAILQ_HEAD(queue_list, queue);
 TAILQ_HEAD(route_list, route);
 TAILQ_HEAD(vhost_list, vhost);
 TAILQ_HEAD(exchange_list, exchange);
+STAILQ_HEAD(move_list, move);
 
 struct broker {
 	uv_loop_t *loop;
@@ -86,7 +87,7 @@ struct broker {
 	struct ruleset *candidates[RULESET_SLOTS]; /* NULL where there is none */
 	struct watcher watcher;  /* set by rollout/recent.c and rollout/shadow.c */
 	struct history *history; /* of the rules */
-	struct gate *gate;       /* before rules go in force */
+	struct gate *gate;       /* before rules become active */
 	struct recent *recent;   /* the last publishes */
 	struct shadow *shadow;   /* rules that decide in parallel; NULL for none */
 	struct replay *replay;   /* under way; NULL for none */
@@ -117,6 +118,8 @@ struct broker {
 	struct route_list routes;       /* that exchanges remember, from the oldest on */
 	size_t route_bytes;             /* of these */
 	unsigned unusable;              /* queues and exchanges: unusable.h */
+	struct move_list ending_moves;  /* of dead letters; dead_letter.c */
+	bool is_ending_moves;
 	bool is_started;
 	bool is_draining; /* no new work */
 	bool is_closing;

@@ -3,8 +3,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/container.h"
 #include "base/mem.h"
 #include "host/log.h"
+#include "broker.h"
 #include "publish.h"
 
 #define HEADER_PREFIX "x-death-"
@@ -12,38 +14,44 @@
 
 /* A move under way: the message here waits for its copy there. */
 struct move {
+	STAILQ_ENTRY(move) link; /* in the broker's list of those that end */
 	struct waiter waiter;
+	struct broker *broker;
 	struct shard *shard;
-	struct entry *entry; /* NULL once the shard has been closed under it */
-	uint64_t id;
+	struct entry *entry; /* moving, until the shard is closed */
 };
 
-static struct entry *find_moving(const struct move *move)
+static void end_move(struct move *move)
 {
-	struct entry *e;
+	bool is_gone = move->shard->is_closed;
 
-	if (move->shard->is_closed)
-		return NULL;
-	TAILQ_FOREACH (e, &move->shard->moving, link)
-		if (e == move->entry && e->id == move->id)
-			return e;
-	return NULL;
-}
-
-static void on_copied(struct waiter *w)
-{
-	struct move *move = (struct move *)((char *)w - offsetof(struct move, waiter));
-	struct entry *e = find_moving(move);
-
-	if (e && w->status < 0) {
-		log_warn("dead-lettering: %s; the message is buried instead",
-			 w->text ? w->text : error_text(w->status));
-		shard_bury(e);
-	} else if (e) {
-		shard_remove(e, NULL);
-	}
+	if (!is_gone && move->waiter.status < 0)
+		shard_bury(move->entry);
+	else if (!is_gone)
+		shard_remove(move->entry, NULL);
 	shard_unref(move->shard);
 	mem_free(move);
+}
+
+/* The message may be the copy of another one, whose move ends with it, and so on: a
+ * list and no recursion, since clients make chains of any length. */
+static void on_copied(struct waiter *w)
+{
+	struct move *move = container_of(w, struct move, waiter);
+	struct broker *b = move->broker;
+
+	if (w->status < 0 && !move->shard->is_closed)
+		log_warn("dead-lettering: %s; the message is buried instead",
+			 w->text ? w->text : error_text(w->status));
+	STAILQ_INSERT_TAIL(&b->ending_moves, move, link);
+	if (b->is_ending_moves)
+		return;
+	b->is_ending_moves = true;
+	while ((move = STAILQ_FIRST(&b->ending_moves)) != NULL) {
+		STAILQ_REMOVE_HEAD(&b->ending_moves, link);
+		end_move(move);
+	}
+	b->is_ending_moves = false;
 }
 
 static unsigned copy_headers(const struct msg *m, struct msg_header *out)
@@ -94,16 +102,16 @@ static struct msg *make_copy(const struct entry *e, const char *reason, const ch
 static int publish_copy(struct queue *q, struct msg *m, struct waiter *w,
 			struct error *err)
 {
-	struct exchange *x = NULL;
+	struct decide_spec spec = { .vhost = q->vhost, .msg = m };
 	struct published ignored;
 
 	if (m->exchange.len) {
-		x = exchange_find(q->vhost, m->exchange);
-		if (!x)
+		spec.exchange = exchange_find(q->vhost, m->exchange);
+		if (!spec.exchange)
 			return error_set(err, TIDE_ENOTFOUND, "there is no exchange '%s'",
 					 q->config.dead_exchange);
 	}
-	return publish_message(q->vhost, x, m, true, w, &ignored, err);
+	return publish_message(&spec, true, w, &ignored, err);
 }
 
 void dead_letter(struct entry *e, const char *reason, const char *rule)
@@ -125,9 +133,9 @@ void dead_letter(struct entry *e, const char *reason, const char *rule)
 	}
 	move = mem_zalloc(sizeof(*move));
 	waiter_init(&move->waiter, on_copied);
+	move->broker = q->vhost->broker;
 	move->shard = shard_ref(e->shard);
 	move->entry = e;
-	move->id = e->id;
 	shard_set_moving(e);
 	rc = publish_copy(q, copy, &move->waiter, &err);
 	msg_unref(copy);

@@ -161,7 +161,7 @@ static int create(struct vhost *v, struct slice name, struct slice type,
 		return rc;
 	}
 	enter(x);
-	ruleset_follow_exchange(x);
+	exchange_follow(x);
 	*out = x;
 	return TIDE_OK;
 }
@@ -231,6 +231,24 @@ void exchange_detach(struct exchange *x, enum ruleset_slot slot)
 {
 	index_destroy(x->indexes[slot]);
 	x->indexes[slot] = NULL;
+}
+
+bool exchange_needs(const struct exchange *x, enum ruleset_slot slot)
+{
+	return x->indexes[RULESET_ACTIVE] && !x->indexes[slot];
+}
+
+void exchange_follow(struct exchange *x)
+{
+	struct broker *b = x->vhost->broker;
+	struct error why;
+
+	for (int slot = RULESET_ACTIVE + 1; slot < RULESET_SLOTS; slot++) {
+		struct ruleset *r = b->candidates[slot];
+
+		if (r && exchange_needs(x, slot) && exchange_attach(x, r, &why) < 0)
+			ruleset_note_failure(r, "exchange", x->name, &why);
+	}
 }
 
 int exchange_declare(struct vhost *v, struct slice name, struct slice type,

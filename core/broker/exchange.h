@@ -67,6 +67,10 @@ void exchange_set_unreadable(struct exchange *x, const char *what,
 TIDE_MUST_USE int exchange_attach(struct exchange *x, const struct ruleset *r,
 				  struct error *err);
 void exchange_detach(struct exchange *x, enum ruleset_slot slot);
+/* It is attached to the active rules, and not yet to these. */
+bool exchange_needs(const struct exchange *x, enum ruleset_slot slot);
+/* Attach it to all candidate rules that it needs. */
+void exchange_follow(struct exchange *x);
 /* Remove the definition and the bindings, both ways, from Redis; before
  * exchange_destroy. `waiter` may be NULL. */
 void exchange_erase(struct exchange *x, struct waiter *waiter);

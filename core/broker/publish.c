@@ -147,8 +147,7 @@ static inline void begin(struct decide_spec *spec, struct watched_publish *p)
 
 	spec->rules = &b->active_rules;
 	spec->now_ms = b->now_ms;
-	if (w->on_publish)
-		spec->context = w->on_publish(w->ctx);
+	spec->context = w->on_publish ? w->on_publish(w->ctx) : NULL;
 	p->spec = spec;
 	p->random_state = engine_random_state(b->engine);
 }
@@ -164,42 +163,41 @@ static inline void tell(struct watched_publish *p, const struct decision *d,
 		w->on_decided(w->ctx, p);
 }
 
-int publish_message(struct vhost *v, struct exchange *x, struct msg *m, bool is_mandatory,
-		    struct waiter *waiter, struct published *out, struct error *err)
+int publish_message(struct decide_spec *spec, bool is_mandatory, struct waiter *waiter,
+		    struct published *out, struct error *err)
 {
-	struct decide_spec spec = { .vhost = v, .exchange = x, .msg = m };
+	struct broker *b = spec->vhost->broker;
 	struct watched_publish watched;
 	struct decision d;
 	int rc;
 
-	begin(&spec, &watched);
-	rc = decide(&d, &spec, err);
+	begin(spec, &watched);
+	rc = decide(&d, spec, err);
 	if (rc == TIDE_OK)
-		rc = check_sizes(&d, v->broker, err);
+		rc = check_sizes(&d, b, err);
 	tell(&watched, &d, rc < 0 ? err : NULL);
-	*out = (struct published){ .id = m->id };
+	*out = (struct published){ .id = spec->msg->id };
 	if (rc == TIDE_OK && is_mandatory && d.first.count == 0)
-		rc = refuse_unroutable(&d.first, v->broker, err);
+		rc = refuse_unroutable(&d.first, b, err);
 	if (rc == TIDE_OK)
-		rc = admit(&d, v->broker, err);
+		rc = admit(&d, b, err);
 	if (rc == TIDE_OK)
-		apply(&d, v->broker, waiter, out);
+		apply(&d, b, waiter, out);
 	decide_deinit(&d);
 	return rc;
 }
 
-int publish_filter(struct decision *d, const struct decide_spec *given, struct error *err)
+int publish_filter(struct decision *d, struct decide_spec *spec, struct error *err)
 {
-	const struct broker *b = given->vhost->broker;
-	struct decide_spec spec = *given;
+	const struct broker *b = spec->vhost->broker;
 	struct watched_publish watched;
 	int rc;
 
-	spec.rules = &b->active_rules;
-	spec.now_ms = b->now_ms;
-	rc = decide_filter(d, &spec, err);
+	spec->rules = &b->active_rules;
+	spec->now_ms = b->now_ms;
+	rc = decide_filter(d, spec, err);
 	if (rc < 0) {
-		begin(&spec, &watched);
+		begin(spec, &watched);
 		tell(&watched, d, err);
 	}
 	return rc;
@@ -221,18 +219,17 @@ static void store_unknown(struct broker *b, struct outcome *o,
 	store(b, o, waiter, &ignored);
 }
 
-int publish_filtered(struct decision *d, const struct decide_spec *given,
+int publish_filtered(struct decision *d, struct decide_spec *spec,
 		     const struct publish_known *known, struct waiter *waiter,
 		     struct error *err)
 {
-	struct broker *b = given->vhost->broker;
-	struct decide_spec spec = *given;
+	struct broker *b = spec->vhost->broker;
 	struct watched_publish watched;
 	int rc;
 
 	/* The filters have had another moment. */
-	begin(&spec, &watched);
-	rc = decide_route(d, &spec, err);
+	begin(spec, &watched);
+	rc = decide_route(d, spec, err);
 	if (rc == TIDE_OK)
 		rc = check_sizes(d, b, err);
 	tell(&watched, d, rc < 0 ? err : NULL);

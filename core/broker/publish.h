@@ -11,12 +11,12 @@ struct published {
 	uint64_t id;
 };
 
-/* Publish `m` through `x` (NULL: the default exchange). The waiter, when not
- * NULL, is counted up for every copy that is to become durable. On an error nothing
- * was stored. */
-TIDE_MUST_USE int publish_message(struct vhost *v, struct exchange *x, struct msg *m,
-				  bool is_mandatory, struct waiter *waiter,
-				  struct published *out, struct error *err);
+/* Publish a message. Of the spec the vhost, the exchange and the message are the
+ * caller's. The waiter, when not NULL, is counted up for every copy that is to become
+ * durable. On an error nothing was stored. */
+TIDE_MUST_USE int publish_message(struct decide_spec *spec, bool is_mandatory,
+				  struct waiter *waiter, struct published *out,
+				  struct error *err);
 
 /* Where a message is already: nothing is stored there. */
 struct publish_known {
@@ -24,13 +24,12 @@ struct publish_known {
 	const void *ctx;
 };
 
-/* A publish in two halves, for who writes down the ids in between. Of the spec the vhost,
- * the exchange and the message are the caller's. The first half is the filters. Call
- * decide_deinit in every case. */
-TIDE_MUST_USE int publish_filter(struct decision *d, const struct decide_spec *spec,
+/* A publish in two halves, for who writes down the ids in between. The first half is the
+ * filters. Call decide_deinit in every case. */
+TIDE_MUST_USE int publish_filter(struct decision *d, struct decide_spec *spec,
 				 struct error *err);
 /* The second, unless the first has failed. On an error nothing was stored. */
-TIDE_MUST_USE int publish_filtered(struct decision *d, const struct decide_spec *spec,
+TIDE_MUST_USE int publish_filtered(struct decision *d, struct decide_spec *spec,
 				   const struct publish_known *known,
 				   struct waiter *waiter, struct error *err);
 

@@ -107,6 +107,24 @@ bool queue_is_attached(const struct queue *q, enum ruleset_slot slot)
 	return q->strategies[slot][SCRIPT_RETRY] != NULL;
 }
 
+bool queue_needs(const struct queue *q, enum ruleset_slot slot)
+{
+	return queue_is_attached(q, RULESET_ACTIVE) && !queue_is_attached(q, slot);
+}
+
+void queue_follow(struct queue *q)
+{
+	struct broker *b = q->vhost->broker;
+	struct error why;
+
+	for (int slot = RULESET_ACTIVE + 1; slot < RULESET_SLOTS; slot++) {
+		struct ruleset *r = b->candidates[slot];
+
+		if (r && queue_needs(q, slot) && queue_attach(q, r, &why) < 0)
+			ruleset_note_failure(r, "queue", q->name, &why);
+	}
+}
+
 static void free_parts(struct queue *q)
 {
 	unusable_clear_queue(q);
@@ -179,7 +197,7 @@ static int create(struct vhost *v, struct slice name, struct queue_config *confi
 		return rc;
 	}
 	enter(q);
-	ruleset_follow_queue(q);
+	queue_follow(q);
 	if (q->config.is_exclusive) {
 		q->owner = owner;
 		TAILQ_INSERT_TAIL(owner, q, owner_link);

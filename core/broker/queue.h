@@ -73,6 +73,10 @@ TIDE_MUST_USE int queue_attach(struct queue *q, const struct ruleset *r,
 			       struct error *err);
 void queue_detach(struct queue *q, enum ruleset_slot slot);
 bool queue_is_attached(const struct queue *q, enum ruleset_slot slot);
+/* It is attached to the active rules, and not yet to these. */
+bool queue_needs(const struct queue *q, enum ruleset_slot slot);
+/* Attach it to all candidate rules that it needs. */
+void queue_follow(struct queue *q);
 /* Read the counts of its shards, what their ledgers say was held, and the publish ids.
  * The waiter is told. */
 void queue_recover(struct queue *q, struct waiter *waiter);

@@ -25,7 +25,7 @@ struct queue_config {
 	char *scripts[SCRIPT_KIND_COUNT]; /* sharding, priority, retry */
 	struct args
 		script_args[SCRIPT_KIND_COUNT]; /* their options, without the prefix */
-	struct args canonical; /* every option with its value in force, sorted */
+	struct args canonical; /* every option with its effective value, sorted */
 };
 
 /* TIDE_ESYNTAX with what is wrong and what is allowed; nothing is owned then. */

@@ -36,11 +36,13 @@ bool ruleset_step(const struct ruleset *r, struct broker *b, unsigned max);
 /* Detach all of them. Before the engine is closed. */
 void ruleset_leave(const struct ruleset *r, struct broker *b);
 
-/* Attach one to all candidate rules. Those to which it is attached stay as they are. */
-void ruleset_follow_exchange(struct exchange *x);
-void ruleset_follow_queue(struct queue *q);
 /* Keep a failure for the next decision. `what`: "exchange", "queue" */
-void ruleset_note_failure(struct ruleset *r, const char *what, const char *name,
-			  const struct error *cause);
+static inline void ruleset_note_failure(struct ruleset *r, const char *what,
+					const char *name, const struct error *cause)
+{
+	if (r->failure.code == TIDE_OK)
+		error_set(&r->failure, TIDE_ERULE, "%s '%s': %s", what, name,
+			  cause->text);
+}
 
 #endif

@@ -224,7 +224,7 @@ static void retry_queue(struct visitor *v, struct queue *q)
 		unusable_set_queue(q, why.text);
 		return;
 	}
-	ruleset_follow_queue(q);
+	queue_follow(q);
 	revive(q);
 }
 
@@ -246,7 +246,7 @@ void unusable_retry_exchange(struct exchange *x)
 	log_info("exchange '%s' of vhost '%s' can be used again", x->name,
 		 x->vhost->name);
 	unusable_clear_exchange(x);
-	ruleset_follow_exchange(x);
+	exchange_follow(x);
 }
 
 void unusable_retry(struct broker *b)

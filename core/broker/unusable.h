@@ -1,12 +1,12 @@
-/* unusable.h: queues and exchanges that are defined in Redis, and for which the rules
- * in force cannot decide.
+/* unusable.h: queues and exchanges that are defined in Redis, and for which the active
+ * rules cannot decide.
  *
- * What is defined exists, whatever the rules are: its name is taken, its bindings
- * stand, and a message that would go there is refused, not lost. At the start
- * everything is made without scripts (queue_restore, exchange_restore) and can be used
- * from when it is attached to them. What could not be attached is tried again with
- * every generation. A binding that its routing script refuses makes the exchange
- * unusable, since nobody knows which messages it is for. */
+ * What is defined exists, whatever the rules are: its name is taken, its bindings stand,
+ * and a message that would go there is refused, not lost. At the start everything is
+ * made without scripts (queue_restore, exchange_restore). It can be used once it is
+ * attached to them. What could not be attached is tried again with every generation. A
+ * binding that its routing script refuses makes the exchange unusable: nobody knows which
+ * messages the binding is for. */
 #ifndef TIDE_BROKER_UNUSABLE_H
 #define TIDE_BROKER_UNUSABLE_H
 
@@ -35,7 +35,7 @@ int unusable_exchange_error(const struct exchange *x, struct error *err);
 int unusable_explain(enum script_kind kind, const char *script, const struct error *cause,
 		     struct error *err);
 
-/* Attach what is not attached yet to the rules in force; at the start. Gives how many
+/* Attach what is not attached yet to the active rules; at the start. Gives how many
  * queues and exchanges are unusable. */
 unsigned unusable_attach_all(struct broker *b);
 /* Take everything from its scripts, so that another engine may be tried. */

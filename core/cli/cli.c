@@ -122,10 +122,11 @@ int cli_add_option(const struct cli *cli, struct buf *line, const char *word)
 	return CLI_DONE;
 }
 
-int cli_ask_take(struct cli *cli, struct buf *line, struct tidemq_reply *reply)
+int cli_ask_take(struct cli *cli, struct buf *line, int status,
+		 struct tidemq_reply *reply)
 {
-	int status = cli->client ? CLI_DONE : cli_connect(cli, NULL);
-
+	if (status == CLI_DONE && !cli->client)
+		status = cli_connect(cli, NULL);
 	if (status == CLI_DONE &&
 	    tidemq_request(cli->client, buf_cstr(line), NULL, 0, reply) != TIDEMQ_OK)
 		status = cli_client_failure(cli);

@@ -65,9 +65,11 @@ int cli_flush(void);
  * option, whose value is percent-encoded. */
 int cli_add_word(const struct cli *cli, struct buf *line, const char *word);
 int cli_add_option(const struct cli *cli, struct buf *line, const char *word);
-/* Connect, send the request, release the line. On CLI_DONE the reply is good
- * until the next call on the client. */
-int cli_ask_take(struct cli *cli, struct buf *line, struct tidemq_reply *reply);
+/* Send the request and release the line; connect first if need be. `status` is that of
+ * writing the line: nothing is sent unless it is CLI_DONE. The reply is good until the
+ * next call on the client. */
+int cli_ask_take(struct cli *cli, struct buf *line, int status,
+		 struct tidemq_reply *reply);
 
 /* `rules simulate`, `rules log`, `rules top` and `rules show NAME` */
 int cli_simulate(struct cli *cli);

@@ -257,11 +257,7 @@ static int run_peek(struct cli *cli)
 	status = cli_add_word(cli, &line, cli->words[0]);
 	buf_printf(&line, " %" PRIu64 " state=%s", cli_number(cli, "count"),
 		   cli_get(cli, "state"));
-	if (status != CLI_DONE) {
-		buf_deinit(&line);
-		return status;
-	}
-	status = cli_ask_take(cli, &line, &reply);
+	status = cli_ask_take(cli, &line, status, &reply);
 	if (status != CLI_DONE)
 		return status;
 	if (cli->json) {

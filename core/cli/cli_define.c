@@ -8,11 +8,7 @@ static int finish(struct cli *cli, struct buf *line, int status, const char *don
 {
 	struct tidemq_reply reply;
 
-	if (status != CLI_DONE) {
-		buf_deinit(line);
-		return status;
-	}
-	status = cli_ask_take(cli, line, &reply);
+	status = cli_ask_take(cli, line, status, &reply);
 	if (status != CLI_DONE)
 		return status;
 	if (cli->json && reply.len > 0)

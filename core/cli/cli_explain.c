@@ -178,11 +178,7 @@ static int run_explain(struct cli *cli)
 
 	buf_init(&line);
 	status = make_request(cli, &line);
-	if (status != CLI_DONE) {
-		buf_deinit(&line);
-		return status;
-	}
-	status = cli_ask_take(cli, &line, &reply);
+	status = cli_ask_take(cli, &line, status, &reply);
 	if (status != CLI_DONE)
 		return status;
 	if (!cli->json)

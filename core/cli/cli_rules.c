@@ -187,11 +187,7 @@ static int ask(struct cli *cli, const struct word *w)
 	buf_printf(&line, "RULES %s", w->name);
 	if (w->add)
 		status = w->add(cli, &line);
-	if (status != CLI_DONE) {
-		buf_deinit(&line);
-		return status;
-	}
-	status = cli_ask_take(cli, &line, &reply);
+	status = cli_ask_take(cli, &line, status, &reply);
 	return status == CLI_DONE ? show(cli, w, &reply) : status;
 }
 
@@ -225,38 +221,37 @@ static const struct command_option rules_options[] = {
 
 const struct cli_verb cli_rules_verbs[] = {
 	{ .name = "rules",
-	  .summary = "show and change which rules are in force",
+	  .summary = "show and change which rules are active",
 	  .usage = "[options] reload | status | top | show NAME | log | rollback [HASH] "
 		   "|\n"
 		   "       shadow DIR|status|promote|drop | recent [N] | replay DIR |\n"
 		   "       simulate retry NAME [OPTION=VALUE]...",
-	  .details =
-		  "reload     load the directory anew\n"
-		  "status     what is in force, and how its scripts fare\n"
-		  "top        what the scripts cost, the dearest first\n"
-		  "show       a script and its options\n"
-		  "log        the generations that there were, the newest first\n"
-		  "rollback   put the generation before in force, or the one of that "
-		  "hash;\n"
-		  "           the directory is not written, and its next change "
-		  "supersedes it\n"
-		  "shadow     let the rules in DIR decide beside those in force, and "
-		  "show where\n"
-		  "           they differ; promote puts them in force, drop forgets "
-		  "them\n"
-		  "recent     the last publishes, and what was decided\n"
-		  "replay     decide them again under the rules in DIR, and show what "
-		  "changes\n"
-		  "simulate   print what would become of a message that fails each "
-		  "time: when it\n"
-		  "           is attempted, what the script decides, and how it ends. "
-		  "The OPTIONs\n"
-		  "           are those of the script, with or without \"retry.\" before "
-		  "them, and\n"
-		  "           delivery-limit and ack-timeout as a queue has them:\n"
-		  "\n"
-		  "  tidemq rules simulate retry exponential base=500ms cap=1m "
-		  "delivery-limit=0",
+	  .details = "reload     load the rules directory again\n"
+		     "status     the active rules, and how their scripts do\n"
+		     "top        what the scripts cost, the most expensive first\n"
+		     "show       a script and its options\n"
+		     "log        the generations, the newest first\n"
+		     "rollback   make the previous generation active, or the one with "
+		     "this hash;\n"
+		     "           the rules directory stays as it is, and its next change "
+		     "is loaded\n"
+		     "shadow     let the candidate rules in DIR decide beside the active "
+		     "ones, and\n"
+		     "           show where they differ; promote makes them active, drop "
+		     "ends it\n"
+		     "recent     the last publishes, and what was decided\n"
+		     "replay     decide them again with the rules in DIR, and show what "
+		     "changes\n"
+		     "simulate   print what becomes of a message that fails each time: "
+		     "when it is\n"
+		     "           attempted, what the script decides, and how it ends. An "
+		     "OPTION is\n"
+		     "           one of the script, with or without \"retry.\" before "
+		     "it, or\n"
+		     "           delivery-limit or ack-timeout of the queue:\n"
+		     "\n"
+		     "  tidemq rules simulate retry exponential base=500ms cap=1m "
+		     "delivery-limit=0",
 	  .options = rules_options,
 	  .words_min = 1,
 	  .words_max = 80,

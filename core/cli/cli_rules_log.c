@@ -1,4 +1,4 @@
-/* cli_rules_log.c: rules log: who put what in force, in a line each. */
+/* cli_rules_log.c: rules log: who made which rules active, a line each. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>

@@ -21,7 +21,7 @@ static json_t *ask_status(struct cli *cli, int *status)
 	json_error_t err;
 	buf_init(&line);
 	buf_append_text(&line, "RULES status");
-	*status = cli_ask_take(cli, &line, &reply);
+	*status = cli_ask_take(cli, &line, CLI_DONE, &reply);
 	if (*status != CLI_DONE)
 		return NULL;
 	json_t *root = json_loadb(reply.text, reply.len, 0, &err);

@@ -49,7 +49,7 @@ static int run_list(struct cli *cli)
 			cli->words[0]);
 	buf_init(&line);
 	buf_printf(&line, "LIST %s", cli->words[0]);
-	int status = cli_ask_take(cli, &line, &reply);
+	int status = cli_ask_take(cli, &line, CLI_DONE, &reply);
 	if (status != CLI_DONE)
 		return status;
 	if (!cli->json)
@@ -68,11 +68,7 @@ static int run_stats(struct cli *cli)
 	buf_append_text(&line, "STATS");
 	if (cli->word_count > 0)
 		status = cli_add_word(cli, &line, cli->words[0]);
-	if (status != CLI_DONE) {
-		buf_deinit(&line);
-		return status;
-	}
-	status = cli_ask_take(cli, &line, &reply);
+	status = cli_ask_take(cli, &line, status, &reply);
 	return status == CLI_DONE ? print_stats(cli, &reply) : status;
 }
 
@@ -87,7 +83,7 @@ static int run_ping(struct cli *cli)
 	buf_init(&line);
 	buf_append_text(&line, "PING");
 	uint64_t start = uv_hrtime();
-	status = cli_ask_take(cli, &line, &reply);
+	status = cli_ask_take(cli, &line, CLI_DONE, &reply);
 	double ms = (double)(uv_hrtime() - start) / 1e6;
 	if (status == CLI_DONE)
 		printf(cli->json ? "{\"ok\":true,\"ms\":%.3f}\n" : "OK in %.3f ms\n", ms);

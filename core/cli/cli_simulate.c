@@ -46,11 +46,7 @@ int cli_simulate(struct cli *cli)
 	buf_init(&line);
 	buf_append_text(&line, "RULES simulate retry");
 	int status = add_request(cli, &line);
-	if (status != CLI_DONE) {
-		buf_deinit(&line);
-		return status;
-	}
-	status = cli_ask_take(cli, &line, &reply);
+	status = cli_ask_take(cli, &line, status, &reply);
 	if (status != CLI_DONE)
 		return status;
 	if (cli->json) {

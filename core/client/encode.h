@@ -10,7 +10,7 @@
 #define ENCODE_HEADERS_MAX 64
 #define ENCODE_DEDUPE_ID_MAX 128
 
-/* What a line says, as far as the client must know. */
+/* What the client must know of a line. */
 struct request_head {
 	unsigned channel;
 	bool has_payload; /* PUB */

@@ -43,7 +43,7 @@ static size_t stamp(char *out, size_t room)
 }
 
 /* One write a line: lines of several processes on one descriptor stay whole.
- * A log that cannot be written has nobody to be told to. */
+ * There is no place to report that the log cannot be written. */
 static void write_line(const char *line, size_t len)
 {
 	while (len > 0) {

@@ -133,7 +133,7 @@ static int resolve(struct server *s, const char *address, struct sockaddr_storag
 	return TIDE_OK;
 }
 
-/* Remove a socket that nobody listens on any more, left by a killed broker. */
+/* Remove the socket of a killed broker, which has no listener. */
 static void remove_stale(const struct sockaddr_un *addr)
 {
 	struct stat st;

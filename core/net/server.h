@@ -70,7 +70,7 @@ TIDE_MUST_USE int server_listen(struct server *s, const char *address,
 /* The end of a loop turn. */
 void server_turn(struct server *s);
 
-/* Accept nobody, read nothing more, say so to everyone. */
+/* Accept no connection, read nothing more, tell all clients. */
 void server_drain(struct server *s);
 /* Every answer has been sent. */
 bool server_is_drained(const struct server *s);

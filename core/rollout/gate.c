@@ -51,8 +51,6 @@ struct gate {
 	unsigned rounds;
 };
 
-/* ---- asking ----------------------------------------------------------------------- */
-
 struct gate *gate_create(struct broker *b)
 {
 	struct gate *g = mem_zalloc(sizeof(*g));
@@ -88,8 +86,6 @@ static uint64_t scan(const struct gate *g)
 	bundle_unref(files);
 	return hash;
 }
-
-/* ---- a run ------------------------------------------------------------------------ */
 
 static void start(struct gate *g);
 

@@ -1,10 +1,10 @@
-/* gate.h: nothing goes in force before its specs pass.
+/* gate.h: no rules become active before their specs pass.
  *
- * With --rules-gate test whatever is to be put in force, and the start, first runs
- * `tidemq test` in a child process of this binary; the broker goes on meanwhile.
- * Without it, or where there are no specs, the answer is yes at once. One run at a
- * time, in the order of the asking; who asks about the directory while it is being
- * tested shares the next run. */
+ * With --rules-gate test, the start and everything that loads rules first runs
+ * `tidemq test` in a child process of this binary. The broker goes on meanwhile.
+ * Without it, or where there are no specs, the answer is yes at once. Runs follow each
+ * other in the order of the asking. All who ask about the directory while it is being
+ * tested share the next run. */
 #ifndef TIDE_ROLLOUT_GATE_H
 #define TIDE_ROLLOUT_GATE_H
 
@@ -20,8 +20,8 @@ struct gate *gate_create(struct broker *b);
 /* Accepts NULL. Who asked and was not answered is told TIDE_ESHUTDOWN. */
 void gate_destroy(struct gate *g);
 
-/* May the directory, as it is now, go in force? The answer is TIDE_OK, or why
- * not, and may come within the call. A NULL gate says yes. */
+/* May the rules in the directory, as it is now, become active? The answer is TIDE_OK, or
+ * why not, and may come within the call. A NULL gate says yes. */
 typedef void (*gate_answer_fn)(void *ctx, const struct error *answer);
 void gate_ask(struct gate *g, gate_answer_fn on_answer, void *ctx);
 

@@ -38,8 +38,6 @@ void gate_dir_remove(const char *dir)
 	nftw(dir, remove_entry, DEPTH_MAX, FTW_DEPTH | FTW_PHYS);
 }
 
-/* ---- the files -------------------------------------------------------------------- */
-
 /* The folders above the file. */
 static void make_folders(char *path, size_t from)
 {
@@ -77,9 +75,6 @@ static bool write_files(const struct bundle *files, const char *dir)
 	}
 	return true;
 }
-
-/* ---- what else there is --------------------------------------------------------------
- */
 
 static bool is_script_folder(const char *name)
 {

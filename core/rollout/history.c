@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/container.h"
 #include "base/mem.h"
 #include "host/log.h"
 #include "base/waiter.h"
@@ -34,7 +35,7 @@ struct history {
 	uint64_t last_number;
 	struct kept kept[HISTORY_KEPT]; /* the newest first; NULL files: not read yet */
 	size_t kept_count;
-	uint64_t last;   /* hash of what was in force last; 0 = nothing */
+	uint64_t last;   /* hash of the rules that were active last; 0 = nothing */
 	uint64_t passed; /* the gate last; 0 = nothing. It may not be kept yet */
 	struct waiter loading;
 	store_done_fn on_loaded;
@@ -43,8 +44,7 @@ struct history {
 
 static void on_waited(struct waiter *w)
 {
-	struct history *h =
-		(struct history *)((char *)w - offsetof(struct history, loading));
+	struct history *h = container_of(w, struct history, loading);
 
 	h->on_loaded(h->loaded_ctx, w->status, w->text);
 }
@@ -88,8 +88,6 @@ static bool parse_hash(struct slice s, uint64_t *out)
 	}
 	return true;
 }
-
-/* ---- Redis ------------------------------------------------------------------------ */
 
 /* NULL when there is none to write to, or not any more. */
 static struct store *store_of(const struct history *h)
@@ -186,8 +184,6 @@ static void forget_entry(struct history *h, uint64_t number)
 	struct store_field removal = { slice_from(text), { NULL, 0 } };
 	store_document_change(store_of(h), DOC_LOG, &removal, 1, on_written, NULL);
 }
-
-/* ---- reading what was kept -------------------------------------------------------- */
 
 static void add_entry(struct history *h, uint64_t number, char *json)
 {
@@ -319,16 +315,14 @@ void history_load(struct history *h, store_done_fn on_done, void *ctx)
 	store_document_read(store_of(h), DOC_LOG, on_log, h);
 }
 
-/* ---- noting ----------------------------------------------------------------------- */
-
-struct changes {
+struct file_changes {
 	struct buf names[3]; /* by enum bundle_change: the members of an array */
 	size_t count[3];
 };
 
 static void on_change(void *ctx, enum bundle_change change, const char *path)
 {
-	struct changes *c = ctx;
+	struct file_changes *c = ctx;
 	struct json j = { &c->names[change], c->count[change] > 0 };
 
 	if (c->count[change]++ < HISTORY_NAMES)
@@ -339,7 +333,7 @@ static void write_changes(struct json *j, const struct bundle *from,
 			  const struct bundle *to)
 {
 	static const char *const names[] = { "added", "changed", "removed" };
-	struct changes c = { .count = { 0 } };
+	struct file_changes c = { .count = { 0 } };
 	char count[32];
 
 	bundle_compare(from, to, on_change, &c);
@@ -509,8 +503,6 @@ void history_note_start(struct history *h, const struct error *refusal)
 				.after = found });
 	bundle_unref(found);
 }
-
-/* ---- asking ----------------------------------------------------------------------- */
 
 struct bundle *history_last_good(const struct history *h)
 {

@@ -1,9 +1,8 @@
-/* history.h: the generations of rules that there were, and the files of the last
- * ones.
+/* history.h: the generations of rules that there were, and the files of the last ones.
  *
- * Noted is every attempt to load rules, accepted or refused; kept are the files
- * of the last HISTORY_KEPT accepted generations, in memory and in Redis. One of
- * them is the last good: what was in force last. docs/redis.md has the keys. */
+ * Every attempt to load rules is noted, accepted or refused. The files of the last
+ * HISTORY_KEPT accepted generations are kept, in memory and in Redis. One of them is the
+ * last good: the rules that were active last. docs/redis.md has the keys. */
 #ifndef TIDE_ROLLOUT_HISTORY_H
 #define TIDE_ROLLOUT_HISTORY_H
 
@@ -25,7 +24,7 @@ void history_destroy(struct history *h);
 /* Read what brokers before this one kept; then on_done, from the loop. */
 void history_load(struct history *h, store_done_fn on_done, void *ctx);
 
-/* What was in force last, by what is kept; NULL when nothing is. */
+/* The rules that were active last; NULL when they are not kept. */
 struct bundle *history_last_good(const struct history *h);
 
 /* The engine has loaded a generation, or refused to (result->code < 0). */
@@ -34,7 +33,7 @@ void history_note(struct history *h, const struct error *result);
 void history_note_start(struct history *h, const struct error *refusal);
 
 /* The kept generation of that hash (or of the only one that begins so); with an
- * empty one that before the generation in force. */
+ * empty one that before the active generation. */
 TIDE_MUST_USE int history_find(const struct history *h, struct slice hash,
 			       struct bundle **out, struct error *err);
 

@@ -125,11 +125,34 @@ bool recent_has_payloads(const struct recent *r)
 	return r->has_payloads;
 }
 
-struct msg *recent_message(const struct recent *r, const struct recent_record *record)
+struct recent_record *recent_copy(const struct recent *r, size_t *count)
 {
-	if (r->has_payloads || record->msg->payload_len == 0)
-		return msg_ref(record->msg);
-	return strip(record->msg);
+	struct recent_record *copy = mem_alloc((r->count + 1) * sizeof(*copy));
+
+	*count = 0;
+	for (size_t i = 0; i < r->count; i++) {
+		struct recent_record *to = &copy[*count];
+
+		*to = *recent_get(r, i);
+		to->msg = r->has_payloads || to->msg->payload_len == 0 ? msg_ref(to->msg)
+								       : strip(to->msg);
+		if (!to->msg)
+			continue;
+		vhost_ref(to->vhost);
+		to->error = to->error ? mem_strdup(to->error) : NULL;
+		++*count;
+	}
+	return copy;
+}
+
+void recent_free(struct recent_record *copy_take, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		msg_unref(copy_take[i].msg);
+		vhost_unref(copy_take[i].vhost);
+		mem_free(copy_take[i].error);
+	}
+	mem_free(copy_take);
 }
 
 void recent_write_publish(const struct vhost *v, const struct msg *m, size_t size,

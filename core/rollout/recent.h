@@ -42,9 +42,11 @@ size_t recent_bytes(const struct recent *r);
 const struct recent_record *recent_get(const struct recent *r, size_t i);
 bool recent_has_payloads(const struct recent *r);
 
-/* The message as a script may see it again: without its payload, unless
- * payloads are kept. A reference; NULL when there is no memory for it. */
-struct msg *recent_message(const struct recent *r, const struct recent_record *record);
+/* A copy of all, from the oldest on, with the messages as a script may see them again:
+ * without their payloads, unless payloads are kept. Without those for which there is no
+ * memory. */
+struct recent_record *recent_copy(const struct recent *r, size_t *count);
+void recent_free(struct recent_record *copy_take, size_t count);
 
 /* Members of an object: what was published. */
 void recent_write_publish(const struct vhost *v, const struct msg *m, size_t size,

@@ -6,24 +6,13 @@
 #include "recent.h"
 #include "shadow.h"
 
-/* The ring goes on while this is under way: here is how it was. */
-struct replayed {
-	struct msg *msg;
-	struct vhost *vhost;
-	uint64_t number;
-	size_t size;
-	uint64_t random_state;
-	char *error;
-	struct verdict before;
-};
-
 struct replay {
 	struct broker *broker;
 	struct candidate *candidate;
 	replay_done_fn *on_done;
 	void *ctx;
 	uv_idle_t idle;
-	struct replayed *items;
+	struct recent_record *items; /* of the ring as it was, which goes on */
 	size_t count, at;
 	size_t changed;
 	size_t not_called;    /* refused then since a script's circuit was open */
@@ -37,20 +26,11 @@ static void on_closed(uv_handle_t *handle)
 	mem_free(handle->data);
 }
 
-static void free_item(struct replayed *item)
-{
-	msg_unref(item->msg);
-	vhost_unref(item->vhost);
-	mem_free(item->error);
-}
-
 /* Free it, then tell how it went. */
 static void end(struct replay *p, struct buf *document_take, const struct error *failure)
 {
 	p->broker->replay = NULL;
-	for (size_t i = 0; i < p->count; i++)
-		free_item(&p->items[i]);
-	mem_free(p->items);
+	recent_free(p->items, p->count);
 	buf_deinit(&p->changes);
 	candidate_destroy(p->candidate);
 	uv_close((uv_handle_t *)&p->idle, on_closed);
@@ -81,7 +61,7 @@ static void finish(struct replay *p)
 	end(p, &text, NULL);
 }
 
-static void write_change(struct replay *p, const struct replayed *item,
+static void write_change(struct replay *p, const struct recent_record *item,
 			 unsigned difference, const struct verdict *after,
 			 const struct error *err)
 {
@@ -93,17 +73,17 @@ static void write_change(struct replay *p, const struct replayed *item,
 	verdict_write_difference(difference, &j);
 	recent_write_publish(item->vhost, item->msg, item->size, &j);
 	json_key(&j, "before");
-	verdict_write(&item->before, p->broker, item->error, &j);
+	verdict_write(&item->verdict, p->broker, item->error, &j);
 	json_key(&j, "after");
 	verdict_write(after, p->broker, err->text, &j);
 	json_object_end(&j);
 }
 
 /* @param after  NULL: it cannot be told without the payload */
-static void compare(struct replay *p, const struct replayed *item,
+static void compare(struct replay *p, const struct recent_record *item,
 		    const struct verdict *after, const struct error *err)
 {
-	unsigned difference = after ? verdict_compare(&item->before, after) : 0;
+	unsigned difference = after ? verdict_compare(&item->verdict, after) : 0;
 
 	if (!after)
 		p->needs_payload++;
@@ -111,7 +91,7 @@ static void compare(struct replay *p, const struct replayed *item,
 		write_change(p, item, difference, after, err);
 }
 
-static void replay_one(struct replay *p, const struct replayed *item)
+static void replay_one(struct replay *p, const struct recent_record *item)
 {
 	struct decision_context context = {
 		.now_ms = item->msg->ts_unix_ms,
@@ -135,7 +115,7 @@ static void replay_one(struct replay *p, const struct replayed *item)
 	 * publish all the same. */
 	if (item->error && engine_is_not_called(item->error))
 		p->not_called++;
-	else if (item->before.status != TIDE_ETOOLARGE) /* for the store, by any rules */
+	else if (item->verdict.status != TIDE_ETOOLARGE) /* for the store, by any rules */
 		compare(p, item, context.was_absent_read ? NULL : &after, &err);
 	decide_deinit(&d);
 	p->slow += uv_hrtime() - start >= SHADOW_SLOW_NS;
@@ -155,29 +135,6 @@ static void on_idle(uv_idle_t *handle)
 		replay_one(p, &p->items[p->at]);
 	if (is_over(p))
 		finish(p);
-}
-
-static void take_recent(struct replay *p)
-{
-	const struct recent *recent = p->broker->recent;
-	size_t count = recent_count(recent);
-
-	p->items = mem_alloc((count + 1) * sizeof(*p->items));
-	for (size_t i = 0; i < count; i++) {
-		const struct recent_record *record = recent_get(recent, i);
-		struct msg *m = recent_message(recent, record);
-
-		if (m)
-			p->items[p->count++] = (struct replayed){
-				.msg = m,
-				.vhost = vhost_ref(record->vhost),
-				.number = record->number,
-				.size = record->size,
-				.random_state = record->random_state,
-				.error = record->error ? mem_strdup(record->error) : NULL,
-				.before = record->verdict,
-			};
-	}
 }
 
 static void on_loaded(void *ctx, const struct error *result)
@@ -210,7 +167,7 @@ int replay_start(struct broker *b, struct slice dir, replay_done_fn *on_done, vo
 	p->on_done = on_done;
 	p->ctx = ctx;
 	buf_init(&p->changes);
-	take_recent(p);
+	p->items = recent_copy(b->recent, &p->count);
 	uv_idle_init(b->loop, &p->idle);
 	p->idle.data = p;
 	b->replay = p;

@@ -148,8 +148,6 @@ const char *shadow_dir(const struct broker *b)
 	return candidate_dir(b->shadow->candidate);
 }
 
-/* ---- looking ---------------------------------------------------------------------- */
-
 /* The share is taken at random: no pattern in the traffic can meet one of ours. */
 static bool is_taken(struct shadow *s)
 {
@@ -348,8 +346,6 @@ static void watch(struct shadow *s)
 	s->before = b->watcher;
 	b->watcher = (struct watcher){ s, on_publish, on_decided, on_failure, on_failed };
 }
-
-/* ---- telling ---------------------------------------------------------------------- */
 
 static void write_sample(const struct sample *sample, struct broker *b, struct json *out)
 {

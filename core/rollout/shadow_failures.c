@@ -62,8 +62,6 @@ void shadow_failures_deinit(struct shadow_failures *s)
 		free_sample(&s->samples[i]);
 }
 
-/* ---- telling ---------------------------------------------------------------------- */
-
 static void write_outcome(const char *name, const struct shadow_outcome *o,
 			  struct json *out)
 {

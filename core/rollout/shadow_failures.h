@@ -1,5 +1,5 @@
-/* shadow_failures.h: what the rules in force and those in the shadow decide about the
- * same failures of messages. */
+/* shadow_failures.h: what the active rules and those in the shadow decide about the same
+ * failures. */
 #ifndef TIDE_ROLLOUT_SHADOW_FAILURES_H
 #define TIDE_ROLLOUT_SHADOW_FAILURES_H
 

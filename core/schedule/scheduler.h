@@ -1,7 +1,7 @@
 /* scheduler.h: the schedules of the rules directory, run when they are due.
  *
- * What a schedule has done is kept in Redis (tide:rules:schedule), so that each
- * of its ticks is run once, whatever happens to the broker:
+ * Redis keeps what a schedule has done (tide:rules:schedule). Each tick runs once,
+ * whatever happens to the broker:
  *
  *   1. the script runs; what it publishes is gathered, passes the filters, and gets
  *      ids, the copies that filters make too;
@@ -42,7 +42,7 @@ struct schedule {
 	char *when;                /* as the script has it */
 	char *vhost;               /* likewise */
 	struct schedule_spec spec; /* its texts are not used */
-	bool is_listed;            /* the generation in force has it, active */
+	bool is_listed;            /* an active schedule of the active rules */
 	bool is_busy;
 	bool is_starting;  /* not yet looked at since the broker's start */
 	bool has_new_when; /* changed while it was busy */

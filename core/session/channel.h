@@ -22,8 +22,7 @@ struct channel {
 };
 
 void channel_init(struct channel *ch, struct session *s, unsigned number);
-/* Ends its subscriptions, returns what it holds: it is as good as new, but for the
- * replies that it owes. */
+/* End its subscriptions and return its messages. The replies that it owes remain. */
 void channel_end(struct channel *ch);
 /* Likewise, and drops its replies. */
 void channel_deinit(struct channel *ch);

@@ -130,12 +130,22 @@ void reply_count(struct reply *r, uint64_t count)
 	reply_when_done(r);
 }
 
-void reply_data_take(struct reply *r, struct buf *data)
+void reply_json(struct reply *r, struct json *out)
+{
+	json_init(out, &r->data);
+}
+
+void reply_data(struct reply *r)
 {
 	r->kind = REPLY_DATA;
+	reply_when_done(r);
+}
+
+void reply_data_take(struct reply *r, struct buf *data)
+{
 	r->data = *data;
 	buf_init(data);
-	reply_when_done(r);
+	reply_data(r);
 }
 
 void reply_error(struct reply *r, const struct error *err)

@@ -8,7 +8,7 @@
 #ifndef TIDE_SESSION_REPLY_H
 #define TIDE_SESSION_REPLY_H
 
-#include "base/buf.h"
+#include "base/json.h"
 #include "base/msg.h"
 #include "base/waiter.h"
 
@@ -63,6 +63,9 @@ void reply_expect_document(struct reply *r);
 
 void reply_ok(struct reply *r);
 void reply_count(struct reply *r, uint64_t count);
+/* Write a document into the reply, then finish it by reply_data, or by reply_error. */
+void reply_json(struct reply *r, struct json *out);
+void reply_data(struct reply *r);
 /* The document is taken; `data` is empty afterwards. */
 void reply_data_take(struct reply *r, struct buf *data);
 void reply_error(struct reply *r, const struct error *err);

@@ -105,7 +105,7 @@ static void on_reload_gate(void *ctx, const struct error *answer)
 
 void service_rules_reload(struct service *s)
 {
-	/* A start that goes on loads them anyhow. */
+	/* A start under way loads them itself. */
 	if (may_change(s))
 		gate_ask(s->broker->gate, on_reload_gate, s);
 }

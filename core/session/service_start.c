@@ -67,7 +67,7 @@ static void tell_of_last_good(struct service *s)
 	history_note_start(s->broker->history, &s->rules_refusal);
 }
 
-/* Broken rules at the start: what was in force last serves on. */
+/* The rules directory is broken: the last good generation serves. */
 static int serve_last_good(struct service *s)
 {
 	struct bundle *last = history_last_good(s->broker->history);
@@ -88,7 +88,7 @@ static int serve_last_good(struct service *s)
 	return TIDE_OK;
 }
 
-/* It was loaded some time ago, and is not watched any more when the engine is closed. */
+/* The engine was loaded some time ago, and watches no more once it is closed. */
 static bool has_directory_changed(const struct service *s, const struct engine *e)
 {
 	struct bundle *found =
@@ -99,8 +99,8 @@ static bool has_directory_changed(const struct service *s, const struct engine *
 	return has_changed;
 }
 
-/* The rules of the directory do not carry all that Redis has defined. Those that were
- * in force last take their place if they carry more of it. */
+/* The rules directory does not carry all definitions of Redis. The last good generation
+ * serves instead, if it carries more of them. */
 static void try_last_good(struct service *s)
 {
 	struct engine *directory = s->broker->engine;

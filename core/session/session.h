@@ -1,10 +1,9 @@
 /* session.h: what a client may ask of the broker, whatever protocol it speaks.
  *
- * A session belongs to one connection. Every request opens a reply first
- * (session_request), then calls the command with it; the command finishes the
- * reply now or later. What comes back goes through session_ops, in the
- * channel's order. Any of these calls may end with the connection closing
- * itself, but a session is destroyed only by its owner.
+ * A session belongs to one connection. A request first makes a reply (reply_create),
+ * then calls a command with it. The command finishes the reply, now or later. Replies
+ * leave through session_ops, in the order of their channel. Any of these calls may make
+ * the connection close itself. Only its owner destroys a session.
  *
  * Sessions and channels are closed: a protocol knows them by these functions alone. */
 #ifndef TIDE_SESSION_SESSION_H
@@ -26,8 +25,7 @@ struct session_ops {
 	/* what: "cancelled"; words: the rest of the line. */
 	void (*on_event)(void *ctx, unsigned channel, const char *what,
 			 const char *words);
-	/* A reply that need not be sent (quiet) has been taken off: the session
-	 * has fewer requests pending, and nothing was written that says so. */
+	/* A quiet reply is done and nothing was written: fewer requests are pending. */
 	void (*on_progress)(void *ctx);
 	/* The connection's output is below its high-water mark. */
 	bool (*can_take)(void *ctx);
@@ -41,7 +39,7 @@ struct session_ops {
 
 struct session *session_create(struct service *service, const struct session_ops *ops,
 			       void *ctx);
-/* Everything it holds is returned, its exclusive queues are deleted. */
+/* Its messages are returned, its exclusive queues are deleted. */
 void session_destroy(struct session *s);
 
 /* The channel, or NULL when it is not open. */
@@ -51,23 +49,23 @@ struct channel *session_closing_channel(struct session *s, unsigned number);
 TIDE_MUST_USE int session_set_vhost(struct session *s, struct slice name,
 				    struct error *err);
 void session_set_name(struct session *s, struct slice name);
-/* MSG_USER_MAX bytes at most; what it publishes is published by this user. */
+/* The user of its publishes: MSG_USER_MAX bytes at most. */
 void session_set_user(struct session *s, struct slice user);
-/* The peer has ended its side: its GETs that wait take what is there now. Who is
- * gone for good would otherwise be given messages for as long as they wait. */
+/* The peer has ended its side: its waiting GETs take what is there now. Otherwise a
+ * peer that is gone would get messages for as long as they wait. */
 void session_end_waits(struct session *s);
 /* The output has drained. */
 void session_drained(struct session *s);
-/* It has as many unanswered requests as it may have, or one under way that goes
- * on in the next turn. */
+/* It has its limit of unanswered requests, or one that resumes in the next turn. */
 bool session_is_saturated(const struct session *s);
 
-/* Nothing that it asked for waits for an answer. */
+/* All its requests are answered. */
 bool session_is_answered(const struct session *s);
-/* Its requests follow: take the time, since the loop may have waited for them for long,
- * and begin its slice of the turn. */
+/* Its requests follow: take the time, and begin its slice of the turn. The loop may
+ * have waited long for them. */
 void session_begin(struct session *s);
-/* After a request: the slice is used up. `is_heavy`: it may have taken long by itself. */
+/* After a request: its slice is used up.
+ * @param is_heavy  the request alone may have taken long */
 bool session_is_spent(struct session *s, bool is_heavy);
 
 /* What HELLO tells. */
@@ -202,8 +200,8 @@ enum list_what {
 void session_report_list(struct session *s, enum list_what what, struct reply *r);
 /* An empty name: the broker's. */
 void session_report_stats(struct session *s, struct slice queue, struct reply *r);
-/* What is put in force, or in the shadow, is so when the reply comes, whether the
- * session is there then or not. */
+/* The reply comes when the rules are active, or in the shadow. The session may end
+ * before: the change goes on. */
 void session_rules_reload(struct session *s, struct reply *r);
 void session_rules_status(struct session *s, struct reply *r);
 struct retry_spec {
@@ -226,7 +224,7 @@ void session_rules_shadow_drop(struct session *s, struct reply *r);
 #define SESSION_RECENT_MAX 1024
 void session_rules_recent(struct session *s, size_t max, struct reply *r);
 void session_rules_replay(struct session *s, struct slice dir, struct reply *r);
-/* An empty hash: the generation before the one in force. */
+/* An empty hash: the generation before the active one. */
 void session_rules_rollback(struct session *s, struct slice hash, struct reply *r);
 void session_explain(struct session *s, const struct publish_spec *spec, struct reply *r);
 

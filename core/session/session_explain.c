@@ -45,9 +45,6 @@ static void add_time(struct json *j, uint64_t time_ns)
 	json_number(j, (double)(time_ns / 100) / 10);
 }
 
-/* ---- filters ------------------------------------------------------------------------
- */
-
 static void add_changes(struct json *j, const struct msg *from, const struct msg *to)
 {
 	struct changes c = { .out = j, .one = "from", .other = "to" };
@@ -77,9 +74,6 @@ static void on_filter(void *ctx, unsigned number, const struct filter_step *step
 	json_object_end(j);
 }
 
-/* ---- exchanges ----------------------------------------------------------------------
- */
-
 static void add_pattern(struct json *j, const struct binding *b)
 {
 	json_object_begin(j);
@@ -106,9 +100,6 @@ static void on_visit(void *ctx, unsigned number, struct exchange *x,
 	json_array_end(j);
 	json_object_end(j);
 }
-
-/* ---- outcomes -----------------------------------------------------------------------
- */
 
 static void add_pick(struct json *j, const struct pick *pick, const struct outcome *o)
 {
@@ -205,9 +196,6 @@ static void add_copies(struct json *j, struct explanation *x, const struct decis
 	json_array_end(j);
 }
 
-/* ---- the document -------------------------------------------------------------------
- */
-
 static void add_scripts(struct json *j, const struct dry_run *run)
 {
 	json_key(j, "scripts");
@@ -235,11 +223,9 @@ static void add_address(struct json *j, const struct msg *m)
 static void answer(struct explanation *x, const struct decide_spec *spec,
 		   const struct decision *d, const struct error *failure, struct reply *r)
 {
-	struct buf text;
 	struct json j;
 
-	buf_init(&text);
-	json_init(&j, &text);
+	reply_json(r, &j);
 	json_object_begin(&j);
 	if (failure && failure->code == TIDE_EREJECTED)
 		json_member_text(&j, "rejected", failure->text);
@@ -261,7 +247,7 @@ static void answer(struct explanation *x, const struct decide_spec *spec,
 		add_copies(&j, x, d);
 	add_scripts(&j, &x->run);
 	json_object_end(&j);
-	reply_data_take(r, &text);
+	reply_data(r);
 }
 
 static void explain(const struct decide_spec *spec, struct explanation *x,

@@ -86,17 +86,18 @@ void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 {
 	struct service *service = s->service;
 	struct error err;
+	struct decide_spec spec = { .vhost = s->vhost, .msg = m };
 	struct published published = { .id = m->id };
 	int rc = TIDE_OK;
 
 	if (s->prepared != m || s->exchange_version != s->broker->route_version)
 		rc = find_exchange(s, m->exchange, &err);
+	spec.exchange = s->exchange;
 	s->prepared = NULL;
 	session_publish_begin(s);
 	r->kind = REPLY_PUBLISHED;
 	if (rc == TIDE_OK)
-		rc = publish_message(s->vhost, s->exchange, m, is_mandatory, &r->waiter,
-				     &published, &err);
+		rc = publish_message(&spec, is_mandatory, &r->waiter, &published, &err);
 	r->id = published.id;
 	r->count = published.queues;
 	r->is_duplicate = published.is_duplicate;

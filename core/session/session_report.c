@@ -153,11 +153,9 @@ void session_report_list(struct session *s, enum list_what what, struct reply *r
 		[LIST_BINDINGS] = list_bindings,       [LIST_CONSUMERS] = list_consumers,
 		[LIST_CONNECTIONS] = list_connections,
 	};
-	struct buf text;
 	struct json j;
 
-	buf_init(&text);
-	json_init(&j, &text);
+	reply_json(r, &j);
 	if (what == LIST_RULES) {
 		engine_status(s->broker->engine, &j);
 	} else {
@@ -165,7 +163,7 @@ void session_report_list(struct session *s, enum list_what what, struct reply *r
 		lists[what](s, &j);
 		json_array_end(&j);
 	}
-	reply_data_take(r, &text);
+	reply_data(r);
 }
 
 static void queue_stats(const struct queue *q, struct json *j)
@@ -267,20 +265,18 @@ void session_report_stats(struct session *s, struct slice queue, struct reply *r
 {
 	struct queue *q = NULL;
 	struct error err;
-	struct buf text;
 	struct json j;
 
 	if (queue.len && session_queue_usable(s, queue, &q, &err) < 0) {
 		reply_error(r, &err);
 		return;
 	}
-	buf_init(&text);
-	json_init(&j, &text);
+	reply_json(r, &j);
 	json_object_begin(&j);
 	if (q)
 		queue_stats(q, &j);
 	else
 		broker_stats(s->service, &j);
 	json_object_end(&j);
-	reply_data_take(r, &text);
+	reply_data(r);
 }

@@ -37,13 +37,11 @@ static void write_author(const struct session *s, char out[AUTHOR_MAX])
 static void reply_status(struct reply *r)
 {
 	const struct broker *b = ((struct service *)r->context)->broker;
-	struct buf text;
 	struct json j;
 
-	buf_init(&text);
-	json_init(&j, &text);
+	reply_json(r, &j);
 	engine_status(b->engine, &j);
-	reply_data_take(r, &text);
+	reply_data(r);
 }
 
 void session_rules_status(struct session *s, struct reply *r)
@@ -93,7 +91,7 @@ void session_rules_reload(struct session *s, struct reply *r)
 	gate_ask(s->broker->gate, on_directory_passed, a);
 }
 
-/* On their way to be put in force. */
+/* Files that are to become the active rules. */
 struct loading {
 	struct broker *broker;
 	struct bundle *files; /* a reference */
@@ -145,9 +143,8 @@ static void on_files_passed(void *ctx, const struct error *answer)
 	refuse_loading(l, &err);
 }
 
-static void put_in_force(struct session *s, struct bundle *files,
-			 enum engine_origin origin, const char *specs_dir,
-			 struct reply *r)
+static void activate(struct session *s, struct bundle *files, enum engine_origin origin,
+		     const char *specs_dir, struct reply *r)
 {
 	struct broker *b = s->broker;
 	struct loading *l = mem_zalloc(sizeof(*l));
@@ -169,29 +166,25 @@ void session_rules_rollback(struct session *s, struct slice hash, struct reply *
 	if (history_find(b->history, hash, &files, &err) < 0)
 		reply_error(r, &err);
 	else
-		put_in_force(s, files, ENGINE_ROLLBACK, b->config.rules_dir, r);
+		activate(s, files, ENGINE_ROLLBACK, b->config.rules_dir, r);
 }
 
 void session_rules_log(struct session *s, struct reply *r)
 {
-	struct buf text;
 	struct json j;
 
-	buf_init(&text);
-	json_init(&j, &text);
+	reply_json(r, &j);
 	history_write(s->broker->history, &j);
-	reply_data_take(r, &text);
+	reply_data(r);
 }
 
 static void reply_shadow(struct reply *r)
 {
-	struct buf text;
 	struct json j;
 
-	buf_init(&text);
-	json_init(&j, &text);
+	reply_json(r, &j);
 	shadow_write(((struct service *)r->context)->broker, &j);
-	reply_data_take(r, &text);
+	reply_data(r);
 }
 
 void session_rules_shadow_status(struct session *s, struct reply *r)
@@ -235,7 +228,7 @@ void session_rules_shadow_promote(struct session *s, struct reply *r)
 	if (!shadow_files(b))
 		reply_refuse(r, TIDE_EBUSY, "the shadow is being loaded; ask again");
 	else
-		put_in_force(s, shadow_files(b), ENGINE_PROMOTE, shadow_dir(b), r);
+		activate(s, shadow_files(b), ENGINE_PROMOTE, shadow_dir(b), r);
 }
 
 void session_rules_shadow_drop(struct session *s, struct reply *r)
@@ -248,13 +241,11 @@ void session_rules_shadow_drop(struct session *s, struct reply *r)
 
 void session_rules_recent(struct session *s, size_t max, struct reply *r)
 {
-	struct buf text;
 	struct json j;
 
-	buf_init(&text);
-	json_init(&j, &text);
+	reply_json(r, &j);
 	recent_write(s->broker->recent, s->broker, max, &j);
-	reply_data_take(r, &text);
+	reply_data(r);
 }
 
 static void on_replayed(void *ctx, struct buf *document_take, const struct error *failure)
@@ -284,7 +275,6 @@ void session_rules_simulate(struct session *s, const struct retry_spec *spec,
 	};
 	struct queue_config queue;
 	struct error err;
-	struct buf text;
 	struct json j;
 
 	if (queue_config_parse(&queue, spec->queue_options, &err) < 0) {
@@ -296,12 +286,10 @@ void session_rules_simulate(struct session *s, const struct retry_spec *spec,
 	if (strcmp(spec->reason, "timeout") == 0)
 		what.held_ms = queue.ack_timeout_ms;
 	queue_config_deinit(&queue);
-	buf_init(&text);
-	json_init(&j, &text);
+	reply_json(r, &j);
 	if (simulate_retry(s->broker->engine, &what, &j, &err) < 0) {
-		buf_deinit(&text);
 		reply_error(r, &err);
 	} else {
-		reply_data_take(r, &text);
+		reply_data(r);
 	}
 }

@@ -21,8 +21,6 @@ size_t dedupe_table_record_bytes(size_t len)
 	return sizeof(struct dedupe_record) + len + ALLOC_OVERHEAD + sizeof(void *);
 }
 
-/* ---- buckets --------------------------------------------------------------------- */
-
 static uint32_t hash_key(const struct dedupe_table *t, const struct dedupe_key *key)
 {
 	uint64_t h = (((uint64_t)t->seed << 32) | t->seed) + key->copy;
@@ -129,8 +127,6 @@ static void free_buckets(struct dedupe_table *t)
 	t->segments = NULL;
 	t->segment_cap = t->buckets = 0;
 }
-
-/* ---- records --------------------------------------------------------------------- */
 
 struct dedupe_record *dedupe_table_find(const struct dedupe_table *t,
 					const struct dedupe_key *key)

@@ -578,6 +578,8 @@ static void drop_dirty(struct shard *sh)
 
 void shard_close(struct shard *sh)
 {
+	/* First: those who are told must not look for entries here. */
+	sh->is_closed = true;
 	/* In memory alone nobody waits for a message, nor is one being moved. */
 	if (sh->keys) {
 		drop_some(sh, UINT_MAX);
@@ -590,7 +592,6 @@ void shard_close(struct shard *sh)
 		sh->kick_waiter = NULL;
 	}
 	heap_remove(sh->env->timers, &sh->timer);
-	sh->is_closed = true;
 	if (sh->keys) {
 		shard_unref(sh);
 		return;

@@ -35,7 +35,7 @@ struct redis_child {
 	int dir_fd;
 	int broker_lock_fd;
 	pid_t pid;     /* our child; 0: there is none */
-	pid_t adopted; /* somebody else's, by its own word; 0: none */
+	pid_t adopted; /* of an earlier broker, as it says; 0: none */
 	bool has_answered;
 	/* While stopping. */
 	uv_timer_t timer;
@@ -50,7 +50,7 @@ static int open_in(const struct redis_child *child, const char *name, int flags)
 	return openat(child->dir_fd, name, flags | O_CLOEXEC, 0600);
 }
 
-/* Hold <data>/lock and write our pid into it, for whoever finds it held. */
+/* Hold <data>/lock and write our pid into it, for the broker that finds it held. */
 static int lock_directory(struct redis_child *child, struct error *err)
 {
 	char holder[32] = "";

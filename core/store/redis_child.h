@@ -8,7 +8,7 @@
  *   <data>/appendonlydir/...  what it keeps
  *
  * The redis-server inherits the locked descriptor of redis.lock, so whether
- * one is alive is known without a pid that could be somebody else's by now: a
+ * one is alive is known without a pid, which may belong to another process: a
  * redis-server that a killed broker left behind is found, and is used instead
  * of a second one. It gets SIGTERM from the kernel when the broker dies, and
  * has a session of its own, so that a terminal's Ctrl-C reaches the broker

@@ -11,7 +11,7 @@
  * (TIDE_ESHUTDOWN). Every completion is called exactly once.
  *
  * The store logs what happens to its connection; who is told by on_state need
- * not log it again, but for STORE_FAILED. The program must ignore SIGPIPE.
+ * not log it again, except for STORE_FAILED. The program must ignore SIGPIPE.
  *
  * With `--store none` store_is_durable() is false, and nothing but open and
  * close may be called. */
@@ -114,7 +114,7 @@ typedef void (*store_done_fn)(void *ctx, int status, const char *text);
 /* The writes of a batch are one transaction. Its removals are sent before it
  * and in none: a Redis whose memory is out refuses whatever stands in a MULTI,
  * and it is removals that free some. A message may be named by at most one of
- * insert, move and remove in a batch, besides tries. Built by hand as RESP in
+ * insert, move and remove in a batch, apart from tries. Built by hand as RESP in
  * buffers that are used again. */
 struct batch;
 
@@ -166,17 +166,16 @@ struct store_row {
 	char reason[32]; /* of the last failure; "" when none */
 };
 
-/* The rows are the store's; whoever wants a message beyond the call takes a
+/* The rows are the store's; to keep a message beyond the call, take a
  * reference. `status` < 0: nothing was read, `text` says why. */
 typedef void (*store_rows_fn)(void *ctx, int status, const char *text,
 			      struct store_row *rows, size_t count);
 
-/* The members of a set by (score, id), from index `start`, `count` at most
- * (1–4096), bodies included, and no more than `max_bytes` of bodies (but one
- * row at least), in one round trip. With ids_only no body is read: msg is NULL
- * and rank 0 in each row, the tries are there. Members that are no ids (nobody
- * of ours wrote them) are logged and left out. A negative `start` counts from
- * the end, as in ZRANGE. */
+/* Read members of a set by (score, id), from index `start`, `count` at most (1–4096),
+ * with their bodies, in one round trip. A negative `start` counts from the end, as in
+ * ZRANGE. The bodies have at most `max_bytes`; one row comes in any case. With ids_only
+ * no body is read: msg is NULL and rank 0, the tries are there. A member that is no id
+ * is logged and left out. */
 void store_read(struct store *s, struct store_shard *shard, enum store_set set,
 		int64_t start, unsigned count, size_t max_bytes, bool ids_only,
 		store_rows_fn on_rows, void *ctx);

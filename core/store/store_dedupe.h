@@ -13,7 +13,7 @@
 /* What stands before the publish id; gives its length. */
 size_t store_dedupe_format_head(const struct store_seen *seen,
 				char out[STORE_DEDUPE_HEAD_MAX]);
-/* The slice points into `member`. TIDE_ESYNTAX: nobody of ours wrote it. */
+/* The slice points into `member`. TIDE_ESYNTAX: no broker wrote it. */
 TIDE_MUST_USE int store_dedupe_parse_member(struct slice member, struct store_seen *out);
 
 #endif

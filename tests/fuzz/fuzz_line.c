@@ -2,7 +2,7 @@
  * bytes that are in no UTF-8 text say what happens in between. Whatever they
  * send, the client library can read what the broker says. */
 #include "client/decoder.h"
-#include "proto/peer.h"
+#include "proto/line/peer.h"
 
 #include <time.h>
 
@@ -155,14 +155,14 @@ static void forget_everything(void)
 	struct vhost *v, *next;
 	struct error err;
 
-	HASH_ITER (hh, rig.broker->vhosts, v, next)
+	HASH_ITER (hh, rig.service->broker->vhosts, v, next)
 		vhost_destroy(v);
-	if (vhost_open(rig.broker, SLICE("/"), &v, &err) < 0)
+	if (vhost_open(rig.service->broker, SLICE("/"), &v, &err) < 0)
 		abort();
 	rig_settle(&rig);
-	if (rig.broker->env.memory_bytes != 0) {
+	if (rig.service->broker->env.memory_bytes != 0) {
 		fprintf(stderr, "%zu bytes of messages are left over\n",
-			rig.broker->env.memory_bytes);
+			rig.service->broker->env.memory_bytes);
 		abort();
 	}
 }

@@ -53,6 +53,34 @@ describe('a broker', function()
     for _ = 1, 500 do publisher:expect '^OK %x+ 1$' end
   end)
 
+  -- Each message of the chain waits for its copy, and the last copy ends them all.
+  it('survives a message that was dead-lettered very often while Redis was gone', function()
+    broker = Broker.start { redis = {}, stack_kib = 512 }
+    redis = broker.redis
+    c = broker:connect()
+    c:ok 'DECLARE queue loop dead-letter=-/loop'
+    local pid = redis:pid()
+    redis:signal('STOP', pid)
+    broker:connect():send 'PUB - loop 1\r\na\r\n'
+    traffic.expect_counts(c, 'loop', { ready = 1 })
+    local hops, step = 10000, 500
+    for first = 1, hops, step do
+      local lines = {}
+      for tag = first, first + step - 1 do lines[#lines + 1] = ('GET loop\r\nNACK %d dead\r\n'):format(tag) end
+      c:send(table.concat(lines))
+      for _ = 1, step do
+        c:expect '^OK 1$'
+        c:expect_msg()
+        c:expect '^OK 1$'
+      end
+    end
+    c:send 'GET loop ack=auto\r\n'
+    c:expect '^OK 1$'
+    c:expect_msg()
+    redis:signal('CONT', pid)
+    traffic.expect_counts(c, 'loop', { ready = 0, unacked = 0, buried = 0 })
+  end)
+
   local DEFINITIONS = 'DECLARE exchange e topic\r\nDECLARE queue q\r\nBIND q e a.*\r\n'
 
   it('says OK to whoever declares a thing, first or again, when Redis has it', function()

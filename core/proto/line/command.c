@@ -129,15 +129,13 @@ static int hello(struct line *l, const struct request *q, struct error *err)
 COMMAND(hello)
 {
 	int rc = hello(l, q, err);
-	struct buf text;
 	struct json j;
 
 	if (rc < 0)
 		return rc;
-	buf_init(&text);
-	json_init(&j, &text);
+	reply_json(r, &j);
 	hello_document(l, &j);
-	reply_data_take(r, &text);
+	reply_data(r);
 	return TIDE_OK;
 }
 

@@ -42,7 +42,7 @@ const struct verb *verb_table(void)
 	return verbs;
 }
 
-/* Verbs are letters, and but for its case a letter has no other byte that is the
+/* Verbs are letters. Apart from its other case, a letter has no other byte that is the
  * same without that bit. */
 #define CASE_BIT 0x20
 

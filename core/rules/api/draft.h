@@ -51,8 +51,6 @@ struct msg *draft_build(const struct draft *d);
 void draft_open(lua_State *L);
 void draft_push(lua_State *L, struct draft *d);
 
-/* For the table of fields in api_msg.c. */
-
 void draft_push_headers(lua_State *L, const void *subject);
 void draft_push_copy(lua_State *L, const void *subject);
 void draft_push_vhost(lua_State *L, const void *subject);

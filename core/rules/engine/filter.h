@@ -52,8 +52,6 @@ unsigned filter_count(const struct engine *e);
  * fails. The copies made until then are the caller's too. */
 TIDE_MUST_USE int filter_run(struct engine *e, struct filter_pass *p, struct error *err);
 
-/* For the files of the engine. */
-
 struct filter_set;
 struct generation;
 

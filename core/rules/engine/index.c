@@ -164,7 +164,7 @@ void index_destroy(struct index *x)
 	mem_free(x);
 }
 
-/* In the generation in force, if there is one yet. */
+/* In the active generation, if there is one yet. */
 static int bind_now(struct index *x, const struct index_binding *b, struct error *err)
 {
 	struct engine *e = x->handle.engine;

@@ -4,11 +4,12 @@
 
 #include <stdint.h>
 
+#include "base/histogram.h"
 #include "base/json.h"
 
-/* Bucket n counts calls of at least 2^n nanoseconds and less than 2^(n+1). The last one,
- * about a minute, also counts longer calls. */
-#define COST_BUCKETS 36
+/* Bucket n + 1 counts calls of at least 2^n nanoseconds and less than 2^(n+1). The last
+ * one, about half a minute, also counts longer calls. */
+#define COST_BUCKETS 37
 
 struct cost {
 	uint64_t buckets[COST_BUCKETS];
@@ -17,7 +18,8 @@ struct cost {
 
 static inline void cost_add(struct cost *c, uint64_t ns)
 {
-	unsigned bucket = ns ? 63 - (unsigned)__builtin_clzll(ns) : 0;
+	unsigned bucket = histogram_bucket(ns, 0);
+
 	c->buckets[bucket < COST_BUCKETS ? bucket : COST_BUCKETS - 1]++;
 	if (ns > c->max_ns)
 		c->max_ns = ns;

@@ -235,6 +235,34 @@ static int l_status(lua_State *L)
 	return 1;
 }
 
+static void push_slice(lua_State *L, struct slice s)
+{
+	lua_pushlstring(L, s.len ? s.data : "", s.len);
+}
+
+static void set_slice(lua_State *L, const char *name, struct slice value)
+{
+	push_slice(L, value);
+	lua_setfield(L, -2, name);
+}
+
+static void set_integer(lua_State *L, const char *name, int64_t value)
+{
+	lua_pushinteger(L, value);
+	lua_setfield(L, -2, name);
+}
+
+static void set_headers(lua_State *L, const struct msg_header *headers, unsigned count)
+{
+	lua_newtable(L);
+	for (unsigned i = 0; i < count; i++) {
+		push_slice(L, headers[i].name);
+		push_slice(L, headers[i].value);
+		lua_rawset(L, -3);
+	}
+	lua_setfield(L, -2, "headers");
+}
+
 /* A run's messages go into the table on the top of this state. */
 static int take_message(void *ctx, const struct schedule_message *m, struct error *err)
 {
@@ -243,24 +271,12 @@ static int take_message(void *ctx, const struct schedule_message *m, struct erro
 	if (slice_is(m->exchange, "nowhere"))
 		return error_set(err, TIDE_ENOTFOUND, "there is no exchange 'nowhere'");
 	lua_newtable(L);
-	lua_pushlstring(L, m->exchange.data, m->exchange.len);
-	lua_setfield(L, -2, "exchange");
-	lua_pushlstring(L, m->key.data, m->key.len);
-	lua_setfield(L, -2, "key");
-	lua_pushlstring(L, m->payload.data, m->payload.len);
-	lua_setfield(L, -2, "payload");
-	lua_pushinteger(L, m->delay_ms);
-	lua_setfield(L, -2, "delay");
-	lua_pushinteger(L, m->priority);
-	lua_setfield(L, -2, "priority");
-	lua_newtable(L);
-	for (unsigned i = 0; i < m->header_count; i++) {
-		const struct msg_header *h = &m->headers[i];
-		lua_pushlstring(L, h->name.data, h->name.len);
-		lua_pushlstring(L, h->value.data, h->value.len);
-		lua_settable(L, -3);
-	}
-	lua_setfield(L, -2, "headers");
+	set_slice(L, "exchange", m->exchange);
+	set_slice(L, "key", m->key);
+	set_slice(L, "payload", m->payload);
+	set_integer(L, "delay", m->delay_ms);
+	set_integer(L, "priority", m->priority);
+	set_headers(L, m->headers, m->header_count);
 	lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
 	return TIDE_OK;
 }
@@ -396,18 +412,6 @@ static int l_index_is_pure(lua_State *L)
 	return 1;
 }
 
-static void set_slice(lua_State *L, const char *name, struct slice value)
-{
-	lua_pushlstring(L, value.len ? value.data : "", value.len);
-	lua_setfield(L, -2, name);
-}
-
-static void set_integer(lua_State *L, const char *name, int64_t value)
-{
-	lua_pushinteger(L, value);
-	lua_setfield(L, -2, name);
-}
-
 static void push_msg(lua_State *L, const struct msg *m)
 {
 	lua_newtable(L);
@@ -422,14 +426,7 @@ static void push_msg(lua_State *L, const struct msg *m)
 	set_integer(L, "priority", m->priority);
 	set_integer(L, "due", m->due_unix_ms);
 	set_integer(L, "expires", m->expires_unix_ms);
-	lua_newtable(L);
-	for (unsigned i = 0; i < m->header_count; i++) {
-		struct slice name = m->headers[i].name, value = m->headers[i].value;
-		lua_pushlstring(L, name.data, name.len);
-		lua_pushlstring(L, value.len ? value.data : "", value.len);
-		lua_rawset(L, -3);
-	}
-	lua_setfield(L, -2, "headers");
+	set_headers(L, m->headers, m->header_count);
 }
 
 static int push_pass(lua_State *L, struct filter_pass *p)

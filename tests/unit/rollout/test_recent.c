@@ -74,19 +74,22 @@ static void bytes_are_bounded_with_payloads_too(void **state)
 static void a_script_sees_the_payload_only_where_it_is_kept(void **state)
 {
 	struct recent *without = recent_create(false), *with = recent_create(true);
-	struct msg *m;
+	struct recent_record *copy;
+	size_t count;
 
 	add(without, "k", 5);
-	m = recent_message(without, recent_get(without, 0));
-	assert_int_equal(m->payload_len, 0);
-	assert_slice(m->key, "k");
-	msg_unref(m);
+	copy = recent_copy(without, &count);
+	assert_int_equal(count, 1);
+	assert_int_equal(copy[0].msg->payload_len, 0);
+	assert_slice(copy[0].msg->key, "k");
+	recent_free(copy, count);
 	add(with, "k", 5);
-	m = recent_message(with, recent_get(with, 0));
-	assert_int_equal(m->payload_len, 5);
-	msg_unref(m);
+	copy = recent_copy(with, &count);
+	assert_int_equal(copy[0].msg->payload_len, 5);
+	recent_free(copy, count);
 	recent_destroy(without);
 	recent_destroy(with);
+	assert_int_equal(vhost.refs, 1);
 }
 
 /* ---- verdicts ---------------------------------------------------------------------- */
