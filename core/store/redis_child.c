@@ -109,8 +109,7 @@ static int prepare(struct redis_child *child, struct error *err)
 {
 	child->dir_fd = open(child->data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (child->dir_fd < 0)
-		return error_set(err, -errno,
-				 "the data directory %s cannot be opened: %s",
+		return error_set(err, -errno, "cannot open the data directory %s: %s",
 				 child->data_dir, strerror(errno));
 	int rc = lock_directory(child, err);
 	if (rc < 0)
@@ -293,7 +292,7 @@ static int start(struct redis_child *child, int lock_fd, struct error *err)
 	args[OPTION_WORDS + 2] = redis_child_fsync(child);
 	pid = fork();
 	if (pid < 0)
-		return error_set(err, -errno, "redis-server cannot be started: %s",
+		return error_set(err, -errno, "cannot start redis-server: %s",
 				 strerror(errno));
 	if (pid == 0)
 		run_server(child, args, lock_fd, broker);
