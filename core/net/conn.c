@@ -122,12 +122,10 @@ static bool is_paused(const struct conn *c)
 
 static void after_feed(struct conn *c)
 {
-	if (is_paused(c)) {
-		stop_reading(c);
+	if (is_paused(c))
 		server_due(c->server, c);
-	} else if (!may_read(c)) {
+	if (is_paused(c) || !may_read(c))
 		stop_reading(c);
-	}
 }
 
 static void feed(struct conn *c, size_t len)
