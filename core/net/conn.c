@@ -62,8 +62,6 @@ static const struct line_ops ops = {
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
 	struct conn *c = handle->data;
-	struct server *s = c->server;
-
 	/* What comes after the end is thrown away, and goes before nothing. */
 	size_t held = c->is_finishing ? 0 : buf_len(&c->in), len;
 	char *direct = c->has_session && held == 0 ? line_direct(&c->line, &len) : NULL;
@@ -74,7 +72,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 		return;
 	}
 	/* The beginning of a cut line goes before what is read now. */
-	*out = uv_buf_init(s->read_buf + held, SERVER_READ_BYTES);
+	*out = uv_buf_init(c->server->read_buf + held, SERVER_READ_BYTES);
 }
 
 static void stop_reading(struct conn *c)

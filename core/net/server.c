@@ -215,9 +215,9 @@ void server_due(struct server *s, struct conn *c)
 	TAILQ_INSERT_TAIL(&s->due, c, due_link);
 }
 
+/* It keeps the loop from waiting; the turn does the work. */
 static void on_idle(uv_idle_t *handle)
 {
-	/* It keeps the loop from waiting; the turn does the work. */
 }
 
 void server_turn(struct server *s)

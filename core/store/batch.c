@@ -241,10 +241,7 @@ void batch_dedupe(struct batch *b, const struct store_seen *seen)
 	size_t len = store_dedupe_format_head(seen, head);
 
 	buf_grow(out, (size_t)(resp_put_score(to, (double)seen->until_unix_ms) - to));
-	resp_bulk_begin(out, len + seen->publish_id.len);
-	buf_append_slice(out, (struct slice){ head, len });
-	buf_append_slice(out, seen->publish_id);
-	resp_bulk_end(out);
+	resp_pair(out, (struct slice){ head, len }, seen->publish_id);
 }
 
 size_t batch_bytes(const struct batch *b)

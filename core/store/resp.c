@@ -36,23 +36,19 @@ char *resp_array_before(char *end, uint32_t words)
 	return start;
 }
 
-void resp_bulk_begin(struct buf *out, size_t len)
+void resp_pair(struct buf *out, struct slice a, struct slice b)
 {
 	char *to = buf_reserve(out, RESP_BULK_HEAD_MAX);
 
-	buf_grow(out, (size_t)(resp_put_bulk_head(to, len) - to));
-}
-
-void resp_bulk_end(struct buf *out)
-{
+	buf_grow(out, (size_t)(resp_put_bulk_head(to, a.len + b.len) - to));
+	buf_append_slice(out, a);
+	buf_append_slice(out, b);
 	buf_append(out, "\r\n", 2);
 }
 
 void resp_bulk(struct buf *out, struct slice word)
 {
-	resp_bulk_begin(out, word.len);
-	buf_append_slice(out, word);
-	resp_bulk_end(out);
+	resp_pair(out, word, SLICE(""));
 }
 
 void resp_text(struct buf *out, const char *word)

@@ -28,9 +28,8 @@ void resp_command(struct buf *out, const char *format, va_list args);
 char *resp_array_before(char *end, uint32_t words);
 void resp_bulk(struct buf *out, struct slice word);
 void resp_text(struct buf *out, const char *word);
-/* "$<len>\r\n" alone: the caller appends `len` bytes and resp_bulk_end. */
-void resp_bulk_begin(struct buf *out, size_t len);
-void resp_bulk_end(struct buf *out);
+/* One word of two parts. */
+void resp_pair(struct buf *out, struct slice a, struct slice b);
 
 /* The same for those who have room already: an entry of a batch is several words.
  * They give the place behind what they wrote. */

@@ -275,14 +275,6 @@ static void on_none_timer(uv_timer_t *timer)
 	tell_state(timer->data, STORE_UP, "messages are kept in memory alone");
 }
 
-static void open_none(struct store *s)
-{
-	snprintf(s->address, sizeof(s->address), "memory");
-	uv_timer_init(s->loop, &s->none_timer);
-	s->none_timer.data = s;
-	uv_timer_start(&s->none_timer, on_none_timer, 0, 0);
-}
-
 static void open_conn(struct store *s)
 {
 	struct redis_conn_config config = {
@@ -336,7 +328,10 @@ static int open_kind(struct store *s, struct error *err)
 	if (rc < 0)
 		return rc;
 	if (s->url.kind == REDIS_URL_NONE) {
-		open_none(s);
+		snprintf(s->address, sizeof(s->address), "memory");
+		uv_timer_init(s->loop, &s->none_timer);
+		s->none_timer.data = s;
+		uv_timer_start(&s->none_timer, on_none_timer, 0, 0);
 		return TIDE_OK;
 	}
 	if (s->url.kind == REDIS_URL_EMBEDDED) {
