@@ -17,12 +17,9 @@
 struct line_ops {
 	/* Close once everything written has been sent. */
 	void (*finish)(void *ctx);
-	/* Both sides promised to be heard at least this often; 0 = no promise. */
-	void (*set_heartbeat)(void *ctx, int64_t interval_ms);
-	/* Something was written outside of line_feed. */
-	void (*wrote)(void *ctx);
+	/* Something was written outside of line_feed, or input may be taken again. */
+	void (*wake)(void *ctx);
 	bool (*can_take)(void *ctx);
-	void (*resume)(void *ctx);
 	void (*describe)(void *ctx, struct json *out);
 	const char *(*peer)(void *ctx); /* may be NULL */
 };
@@ -42,7 +39,7 @@ struct line {
 	const struct line_ops *ops;
 	void *ctx;
 	size_t payload_max;
-	int64_t heartbeat_ms;
+	int64_t heartbeat_ms; /* both sides promised to be heard so often; 0: none did */
 	struct msg *msg;
 	size_t filled;
 	uint64_t skip;
