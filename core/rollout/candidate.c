@@ -16,17 +16,6 @@
 /* Exchanges and queues that are attached in a step. */
 #define STEP_MAX 500
 
-struct candidate {
-	struct broker *broker;
-	struct ruleset rules;
-	char *dir;
-	uint64_t epoch; /* of the active rules with which modules were compared */
-	bool has_same_modules;
-	uv_idle_t turn; /* until everything is attached */
-	candidate_loaded_fn *on_loaded;
-	void *ctx;
-};
-
 static void give_ids(struct decision *d, const struct decision *active)
 {
 	for (unsigned i = 0, k = 0; i < d->copy_count; i++) {
@@ -122,13 +111,6 @@ bool candidate_has_other_retry(struct candidate *c, const struct queue *q)
 	return !strategy_of(c, q, SCRIPT_RETRY) || is_other(c, q, SCRIPT_RETRY);
 }
 
-int candidate_retry(struct candidate *c, struct decision_context *context,
-		    const struct retry_failure *f, struct retry_decision *decision,
-		    struct error *err)
-{
-	return retry_decide(&c->rules, context, f, decision, err);
-}
-
 static int resolve(struct broker *b, struct slice dir, char out[PATH_MAX],
 		   struct error *err)
 {
@@ -222,21 +204,6 @@ void candidate_destroy(struct candidate *c)
 	ruleset_leave(&c->rules, c->broker);
 	engine_close(c->rules.engine, NULL, NULL);
 	uv_close((uv_handle_t *)&c->turn, on_closed);
-}
-
-const char *candidate_dir(const struct candidate *c)
-{
-	return c->dir;
-}
-
-struct bundle *candidate_files(const struct candidate *c)
-{
-	return engine_files(c->rules.engine);
-}
-
-bool candidate_is_active(const struct candidate *c)
-{
-	return engine_hash(c->rules.engine) == engine_hash(c->broker->engine);
 }
 
 void candidate_write(const struct candidate *c, struct json *out)

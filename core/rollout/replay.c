@@ -39,6 +39,7 @@ static void end(struct replay *p, struct buf *document_take, const struct error 
 
 static void finish(struct replay *p)
 {
+	uint64_t hash = engine_hash(p->candidate->rules.engine);
 	struct buf text;
 	struct json j;
 
@@ -50,7 +51,7 @@ static void finish(struct replay *p)
 	json_member_int(&j, "changed", (int64_t)p->changed);
 	json_member_int(&j, "needs_payload", (int64_t)p->needs_payload);
 	json_member_int(&j, "not_called", (int64_t)p->not_called);
-	json_member_bool(&j, "in_force", candidate_is_active(p->candidate));
+	json_member_bool(&j, "in_force", hash == engine_hash(p->broker->engine));
 	json_member_bool(&j, "stopped", p->slow >= REPLAY_SLOW_MAX);
 	json_member_bool(&j, "payloads", recent_has_payloads(p->broker->recent));
 	json_key(&j, "changes");
@@ -69,7 +70,6 @@ static void write_change(struct replay *p, const struct recent_record *item,
 
 	json_object_begin(&j);
 	json_member_int(&j, "number", (int64_t)item->number);
-	json_key(&j, "differs");
 	verdict_write_difference(difference, &j);
 	recent_write_publish(item->vhost, item->msg, item->size, &j);
 	json_key(&j, "before");
