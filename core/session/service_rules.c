@@ -86,7 +86,7 @@ void service_rules_follow(struct service *s)
 	/* The start goes on with what it has checked, and looks again when it is done. */
 	s->has_changed_rules = !s->broker->is_started;
 	if (may_change(s))
-		gate_ask(s->broker->gate, on_change_gate, s);
+		gate_ask(s->broker->gate, NULL, NULL, on_change_gate, s);
 }
 
 static void on_reload_gate(void *ctx, const struct error *answer)
@@ -107,5 +107,5 @@ void service_rules_reload(struct service *s)
 {
 	/* A start under way loads them itself. */
 	if (may_change(s))
-		gate_ask(s->broker->gate, on_reload_gate, s);
+		gate_ask(s->broker->gate, NULL, NULL, on_reload_gate, s);
 }

@@ -88,7 +88,7 @@ void session_rules_reload(struct session *s, struct reply *r)
 
 	a->reply = r;
 	write_author(s, a->by);
-	gate_ask(s->broker->gate, on_directory_passed, a);
+	gate_ask(s->broker->gate, NULL, NULL, on_directory_passed, a);
 }
 
 /* Files that are to become the active rules. */
@@ -154,7 +154,7 @@ static void activate(struct session *s, struct bundle *files, enum engine_origin
 	l->origin = origin;
 	l->reply = r;
 	write_author(s, l->by);
-	gate_ask_files(b->gate, files, specs_dir, on_files_passed, l);
+	gate_ask(b->gate, files, specs_dir, on_files_passed, l);
 }
 
 void session_rules_rollback(struct session *s, struct slice hash, struct reply *r)
