@@ -17,32 +17,15 @@ void decoder_deinit(struct decoder *d)
 	buf_deinit(&d->in);
 }
 
-/* Take the next word off `line`; an empty one when the line is at its end. */
-static struct slice take_word(struct slice *line)
-{
-	const char *space = line->len ? memchr(line->data, ' ', line->len) : NULL;
-	size_t len = space ? (size_t)(space - line->data) : line->len;
-	struct slice word = { line->data, len };
-
-	*line = slice_skip(*line, space ? len + 1 : len);
-	return word;
-}
-
-/* Take the last word off `line`. */
-static struct slice take_last_word(struct slice *line)
+/* Take the last word, a number, off `line`. */
+static bool take_len(struct slice *line, uint64_t *out)
 {
 	const char *space = line->len ? memrchr(line->data, ' ', line->len) : NULL;
+	size_t at = space ? (size_t)(space - line->data) : 0;
+	struct slice word = slice_skip(*line, space ? at + 1 : 0);
 
-	if (!space) {
-		struct slice all = *line;
-
-		line->len = 0;
-		return all;
-	}
-	size_t at = (size_t)(space - line->data);
-	struct slice word = slice_skip(*line, at + 1);
 	line->len = at;
-	return word;
+	return slice_to_uint(word, SIZE_MAX / 2, out);
 }
 
 static int broken(struct tidemq_error *err, struct slice line)
@@ -76,7 +59,7 @@ static size_t count_headers(struct slice line)
 	if (!memmem(line.data, line.len, " h:", 3))
 		return 0;
 	while (line.len > 0)
-		count += slice_has_prefix(take_word(&line), "h:");
+		count += slice_has_prefix(slice_cut(&line, ' '), "h:");
 	return count;
 }
 
@@ -108,53 +91,48 @@ static bool parse_header(struct slice word, struct tidemq_header *h)
 	return true;
 }
 
-static bool parse_uint(struct slice s, uint64_t max, uint64_t *out)
-{
-	return slice_to_uint(s, max, out);
-}
-
 static bool parse_option(struct slice word, struct tidemq_msg *m)
 {
-	uint64_t n;
+	struct slice value = word, name = slice_cut(&value, '=');
+	uint64_t n = 0;
+	bool is_good = true;
 
-	if (slice_has_prefix(word, "id=")) {
-		if (word.len != 3 + sizeof(m->id) - 1)
-			return false;
-		memcpy(m->id, word.data + 3, sizeof(m->id) - 1);
-	} else if (slice_has_prefix(word, "ts=")) {
-		if (!parse_uint(slice_skip(word, 3), INT64_MAX, &n))
-			return false;
+	if (slice_is(name, "id")) {
+		is_good = value.len == sizeof(m->id) - 1;
+		if (is_good)
+			memcpy(m->id, value.data, value.len);
+	} else if (slice_is(name, "ts")) {
+		is_good = slice_to_uint(value, INT64_MAX, &n);
 		m->ts_unix_ms = (int64_t)n;
-	} else if (slice_has_prefix(word, "pri=")) {
-		if (!parse_uint(slice_skip(word, 4), UINT32_MAX, &n))
-			return false;
+	} else if (slice_is(name, "pri")) {
+		is_good = slice_to_uint(value, UINT32_MAX, &n);
 		m->priority = (unsigned)n;
 	} else if (slice_is(word, "redelivered")) {
 		m->redelivered = true;
 	}
 	/* Words of later protocol versions are passed over. */
-	return true;
+	return is_good;
 }
 
 /* Fill `m` from the words behind MSG, which lie in its own memory. */
 static bool parse_msg(struct slice line, struct tidemq_msg *m,
 		      struct tidemq_header *headers)
 {
-	struct slice sid = take_word(&line);
-	struct slice tag = take_word(&line);
+	struct slice sid = slice_cut(&line, ' ');
+	struct slice tag = slice_cut(&line, ' ');
 	uint64_t attempt = 0;
 
-	if (sid.len == 0 || !parse_uint(take_word(&line), UINT32_MAX, &attempt))
+	if (sid.len == 0 || !slice_to_uint(slice_cut(&line, ' '), UINT32_MAX, &attempt))
 		return false;
-	if (!slice_is(tag, "-") && !parse_uint(tag, UINT64_MAX, &m->tag))
+	if (!slice_is(tag, "-") && !slice_to_uint(tag, UINT64_MAX, &m->tag))
 		return false;
-	struct slice exchange = take_word(&line);
-	struct slice key = take_word(&line);
+	struct slice exchange = slice_cut(&line, ' ');
+	struct slice key = slice_cut(&line, ' ');
 	if (exchange.len == 0 || key.len == 0)
 		return false;
 	m->attempt = (unsigned)attempt;
 	while (line.len > 0) {
-		struct slice word = take_word(&line);
+		struct slice word = slice_cut(&line, ' ');
 
 		if (slice_has_prefix(word, "h:")) {
 			if (!parse_header(word, &headers[m->header_count++]))
@@ -236,7 +214,7 @@ static struct decoder_words words_within(struct slice whole, struct slice part)
 static int parse_line(struct decoder *d, struct slice line, struct tidemq_error *err)
 {
 	struct slice whole = line, code = { line.data, 0 };
-	struct slice word = take_word(&line);
+	struct slice word = slice_cut(&line, ' ');
 
 	d->channel = 0;
 	d->body_len = 0;
@@ -246,16 +224,16 @@ static int parse_line(struct decoder *d, struct slice line, struct tidemq_error 
 		if (!slice_to_uint(slice_skip(word, 1), CHANNEL_MAX, &n))
 			return broken(err, whole);
 		d->channel = (unsigned)n;
-		word = take_word(&line);
+		word = slice_cut(&line, ' ');
 	}
 	if (!parse_kind(word, d))
 		return broken(err, whole);
 	if (d->kind == ITEM_ERR)
-		code = take_word(&line);
+		code = slice_cut(&line, ' ');
 	if (d->has_body) {
 		uint64_t len;
 
-		if (!slice_to_uint(take_last_word(&line), SIZE_MAX / 2, &len))
+		if (!take_len(&line, &len))
 			return broken(err, whole);
 		if (len > d->body_max)
 			return client_fail(
