@@ -93,12 +93,20 @@ static void append_hash(struct buf *list, uint64_t hash)
 	buf_printf(list, "%s%016" PRIx64, buf_len(list) ? " " : "", hash);
 }
 
+static void change_document(struct history *h, const char *name,
+			    const struct store_field *changes, size_t count)
+{
+	if (store_of(h))
+		store_document_change(store_of(h), name, changes, count, on_written,
+				      NULL);
+}
+
 static void store_files(struct history *h, const struct kept *k)
 {
 	char name[GEN_NAME_SIZE];
 	struct store_field *fields;
 
-	if (!store_of(h) || k->files->count == 0)
+	if (k->files->count == 0)
 		return;
 	fields = mem_alloc(k->files->count * sizeof(*fields));
 	for (size_t i = 0; i < k->files->count; i++)
@@ -107,8 +115,7 @@ static void store_files(struct history *h, const struct kept *k)
 			.value = { k->files->files[i].text, k->files->files[i].len },
 		};
 	gen_name(k->hash, name);
-	store_document_change(store_of(h), name, fields, k->files->count, on_written,
-			      NULL);
+	change_document(h, name, fields, k->files->count);
 	mem_free(fields);
 }
 
@@ -126,8 +133,6 @@ static void store_last(struct history *h)
 {
 	struct buf last, kept, passed;
 
-	if (!store_of(h))
-		return;
 	buf_init(&last);
 	buf_init(&kept);
 	buf_init(&passed);
@@ -143,7 +148,7 @@ static void store_last(struct history *h)
 		{ SLICE("kept"), slice_from(buf_cstr(&kept)) },
 		{ SLICE("passed"), slice_from(buf_cstr(&passed)) },
 	};
-	store_document_change(store_of(h), DOC_LAST, fields, 3, on_written, NULL);
+	change_document(h, DOC_LAST, fields, 3);
 	buf_deinit(&last);
 	buf_deinit(&kept);
 	buf_deinit(&passed);
@@ -154,11 +159,9 @@ static void store_entry(struct history *h, uint64_t number, const char *json)
 {
 	char text[24];
 
-	if (!store_of(h))
-		return;
 	snprintf(text, sizeof(text), "%" PRIu64, number);
 	struct store_field field = { slice_from(text), slice_from(json) };
-	store_document_change(store_of(h), DOC_LOG, &field, 1, on_written, NULL);
+	change_document(h, DOC_LOG, &field, 1);
 }
 
 static void add_entry(struct history *h, uint64_t number, char *json_take)
