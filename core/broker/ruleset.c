@@ -4,11 +4,6 @@
 #include "exchange.h"
 #include "queue.h"
 
-void ruleset_enter(struct ruleset *r, struct broker *b)
-{
-	b->candidates[r->slot] = r;
-}
-
 /* Nothing fails while the engine has no scripts yet. */
 static bool attach_some(const struct ruleset *r, const struct vhost *v, unsigned *left)
 {

@@ -16,8 +16,7 @@
 typedef void candidate_loaded_fn(void *ctx, const struct error *result);
 
 struct candidate_spec {
-	enum ruleset_slot
-		slot; /* for RULESET_REPLAY scripts are called however they fail */
+	enum ruleset_slot slot; /* RULESET_REPLAY: scripts are called however they fail */
 	struct slice dir;
 	candidate_loaded_fn *on_loaded;
 	void *ctx;
@@ -29,7 +28,7 @@ struct candidate {
 	char *dir;
 	uint64_t epoch; /* of the active rules with which modules were compared */
 	bool has_same_modules;
-	uv_idle_t turn; /* until everything is attached */
+	uv_idle_t turn; /* until everything is attached; then for the owner */
 	candidate_loaded_fn *on_loaded;
 	void *ctx;
 };

@@ -11,7 +11,6 @@ struct replay {
 	struct candidate *candidate;
 	replay_done_fn *on_done;
 	void *ctx;
-	uv_idle_t idle;
 	struct recent_record *items; /* of the ring as it was, which goes on */
 	size_t count, at;
 	size_t changed;
@@ -21,11 +20,6 @@ struct replay {
 	struct buf changes; /* the members of an array */
 };
 
-static void on_closed(uv_handle_t *handle)
-{
-	mem_free(handle->data);
-}
-
 /* Free it, then tell how it went. */
 static void end(struct replay *p, struct buf *document_take, const struct error *failure)
 {
@@ -33,8 +27,8 @@ static void end(struct replay *p, struct buf *document_take, const struct error 
 	recent_free(p->items, p->count);
 	buf_deinit(&p->changes);
 	candidate_destroy(p->candidate);
-	uv_close((uv_handle_t *)&p->idle, on_closed);
 	p->on_done(p->ctx, document_take, failure);
+	mem_free(p);
 }
 
 static void finish(struct replay *p)
@@ -53,7 +47,7 @@ static void finish(struct replay *p)
 	json_member_int(&j, "not_called", (int64_t)p->not_called);
 	json_member_bool(&j, "in_force", hash == engine_hash(p->broker->engine));
 	json_member_bool(&j, "stopped", p->slow >= REPLAY_SLOW_MAX);
-	json_member_bool(&j, "payloads", recent_has_payloads(p->broker->recent));
+	json_member_bool(&j, "payloads", p->broker->config.replay_payloads);
 	json_key(&j, "changes");
 	json_array_begin(&j);
 	buf_append_slice(&text, buf_slice(&p->changes));
@@ -128,7 +122,7 @@ static bool is_over(const struct replay *p)
 
 static void on_idle(uv_idle_t *handle)
 {
-	struct replay *p = handle->data;
+	struct replay *p = ((struct candidate *)handle->data)->ctx;
 	uint64_t start = uv_hrtime();
 
 	while (!is_over(p) && uv_hrtime() - start < REPLAY_SLICE_NS)
@@ -142,7 +136,7 @@ static void on_loaded(void *ctx, const struct error *result)
 	struct replay *p = ctx;
 
 	if (result->code == TIDE_OK)
-		uv_idle_start(&p->idle, on_idle);
+		uv_idle_start(&p->candidate->turn, on_idle);
 	else
 		end(p, NULL, result);
 }
@@ -168,8 +162,6 @@ int replay_start(struct broker *b, struct slice dir, replay_done_fn *on_done, vo
 	p->ctx = ctx;
 	buf_init(&p->changes);
 	p->items = recent_copy(b->recent, &p->count);
-	uv_idle_init(b->loop, &p->idle);
-	p->idle.data = p;
 	b->replay = p;
 	return TIDE_OK;
 }
