@@ -136,43 +136,34 @@ static bool begins_failure(struct slice line)
 	return slice_has_prefix(line, "Failure ") || slice_has_prefix(line, "Error ");
 }
 
-/* The lines of a failure up to its stack, as one: where it is, the test's name, what
- * was expected and what came. `out` has its first line. */
-static void add_failure(struct buf *out, struct slice rest)
-{
-	while (rest.len > 0 && buf_len(out) < ERROR_TEXT_MAX) {
-		struct slice line = slice_cut(&rest, '\n');
-
-		while (line.len > 0 && line.data[0] == ' ')
-			line = slice_skip(line, 1);
-		if (begins_failure(line) || slice_has_prefix(line, "stack traceback"))
-			return;
-		if (line.len == 0)
-			continue;
-		buf_append_text(out, buf_cstr(out)[buf_len(out) - 1] == ':' ? " " : "; ");
-		buf_append_slice(out, line);
-	}
-}
-
-/* What a person needs first: the first failure, or how the output ends. */
+/* What a person needs first: the first failure up to its stack, as one line (where it is,
+ * the test's name, what was expected and what came), or how the output ends. */
 static void describe(const struct run *r, struct error *err)
 {
-	struct slice all = buf_slice(&r->output), last = SLICE("");
+	struct slice all = buf_slice(&r->output);
+	bool is_failure = false;
 	struct buf text;
 
 	buf_init(&text);
-	while (all.len > 0 && buf_len(&text) == 0) {
+	while (all.len > 0 && !(is_failure && buf_len(&text) >= ERROR_TEXT_MAX)) {
 		struct slice line = slice_cut(&all, '\n');
 
-		if (line.len > 0)
-			last = line;
-		if (begins_failure(line)) {
-			buf_append_slice(&text, line);
-			add_failure(&text, all);
-		}
+		while (is_failure && line.len > 0 && line.data[0] == ' ')
+			line = slice_skip(line, 1);
+		if (line.len == 0)
+			continue;
+		if (is_failure &&
+		    (begins_failure(line) || slice_has_prefix(line, "stack traceback")))
+			break;
+		if (!is_failure)
+			buf_clear(&text);
+		else
+			buf_append_text(&text, slice_has_suffix(buf_slice(&text), ":")
+						       ? " "
+						       : "; ");
+		is_failure |= begins_failure(line);
+		buf_append_slice(&text, line);
 	}
-	if (buf_len(&text) == 0)
-		buf_append_slice(&text, last);
 	if (r->is_late)
 		error_set(err, TIDE_ERULE, "the specs did not finish within %d s",
 			  GATE_TIMEOUT_MS / 1000);

@@ -73,18 +73,6 @@ static void write_change(struct replay *p, const struct recent_record *item,
 	json_object_end(&j);
 }
 
-/* @param after  NULL: it cannot be told without the payload */
-static void compare(struct replay *p, const struct recent_record *item,
-		    const struct verdict *after, const struct error *err)
-{
-	unsigned difference = after ? verdict_compare(&item->verdict, after) : 0;
-
-	if (!after)
-		p->needs_payload++;
-	else if (difference != VERDICT_SAME && ++p->changed <= REPLAY_CHANGES_MAX)
-		write_change(p, item, difference, after, err);
-}
-
 static void replay_one(struct replay *p, const struct recent_record *item)
 {
 	struct decision_context context = {
@@ -97,20 +85,27 @@ static void replay_one(struct replay *p, const struct recent_record *item)
 				    .vhost = item->vhost,
 				    .msg = item->msg,
 				    .now_ms = item->msg->ts_unix_ms };
+	/* What is too large is so for the store, by any rules. */
+	bool is_of_rules = item->verdict.status != TIDE_ETOOLARGE;
 	uint64_t start = uv_hrtime();
 	struct decision d;
 	struct verdict after;
 	struct error err;
+	unsigned difference;
 
 	p->at++;
 	candidate_judge(p->candidate, &d,
 			candidate_decide(p->candidate, &spec, NULL, &d, &err), &after);
-	/* What the circuit decided then is not of the rules; they remember the
-	 * publish all the same. */
+	difference = verdict_compare(&item->verdict, &after);
+	/* What the circuit decided then is not of the rules; they remember the publish
+	 * all the same. */
 	if (item->error && engine_is_not_called(item->error))
 		p->not_called++;
-	else if (item->verdict.status != TIDE_ETOOLARGE) /* for the store, by any rules */
-		compare(p, item, context.was_absent_read ? NULL : &after, &err);
+	else if (is_of_rules && context.was_absent_read)
+		p->needs_payload++;
+	else if (is_of_rules && difference != VERDICT_SAME &&
+		 ++p->changed <= REPLAY_CHANGES_MAX)
+		write_change(p, item, difference, &after, &err);
 	decide_deinit(&d);
 	p->slow += uv_hrtime() - start >= SHADOW_SLOW_NS;
 }

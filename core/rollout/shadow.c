@@ -57,8 +57,6 @@ struct shadow {
 	struct watcher before;    /* that of the broker */
 };
 
-static void watch(struct shadow *s);
-
 static void tell(struct shadow *s, const struct error *result)
 {
 	shadow_started_fn *on_started = s->on_started;
@@ -83,36 +81,6 @@ static void on_loaded(void *ctx, const struct error *result)
 	log_info("rules: '%s' decides in the shadow on %g%% of the publishes",
 		 s->candidate->dir, s->share * 100);
 	tell(s, result);
-}
-
-int shadow_start(struct broker *b, const struct shadow_spec *spec,
-		 shadow_started_fn *on_started, void *ctx, struct error *err)
-{
-	struct candidate_spec wanted = { RULESET_SHADOW, spec->dir, on_loaded, NULL };
-	struct shadow *s;
-	int rc;
-
-	if (b->shadow)
-		return error_set(err, TIDE_EEXISTS,
-				 "'%s' is in the shadow already; promote or drop it "
-				 "first",
-				 b->shadow->candidate->dir);
-	s = mem_zalloc(sizeof(*s));
-	wanted.ctx = s;
-	rc = candidate_create(&s->candidate, b, &wanted, err);
-	if (rc < 0) {
-		mem_free(s);
-		return rc;
-	}
-	s->broker = b;
-	s->on_started = on_started;
-	s->ctx = ctx;
-	s->share = spec->share;
-	s->threshold = s->share >= 1 ? UINT64_MAX : (uint64_t)(s->share * 0x1p64);
-	s->random = machine_random();
-	b->shadow = s;
-	watch(s);
-	return TIDE_OK;
 }
 
 static void free_sample(struct sample *sample)
@@ -353,12 +321,35 @@ static void on_failed(void *ctx, const struct retry_failure *f,
 		keep(&s->failures, &sample, err, asked_err);
 }
 
-static void watch(struct shadow *s)
+int shadow_start(struct broker *b, const struct shadow_spec *spec,
+		 shadow_started_fn *on_started, void *ctx, struct error *err)
 {
-	struct broker *b = s->broker;
+	struct candidate_spec wanted = { RULESET_SHADOW, spec->dir, on_loaded, NULL };
+	struct shadow *s;
+	int rc;
 
+	if (b->shadow)
+		return error_set(err, TIDE_EEXISTS,
+				 "'%s' is in the shadow already; promote or drop it "
+				 "first",
+				 b->shadow->candidate->dir);
+	s = mem_zalloc(sizeof(*s));
+	wanted.ctx = s;
+	rc = candidate_create(&s->candidate, b, &wanted, err);
+	if (rc < 0) {
+		mem_free(s);
+		return rc;
+	}
+	s->broker = b;
+	s->on_started = on_started;
+	s->ctx = ctx;
+	s->share = spec->share;
+	s->threshold = s->share >= 1 ? UINT64_MAX : (uint64_t)(s->share * 0x1p64);
+	s->random = machine_random();
+	b->shadow = s;
 	s->before = b->watcher;
 	b->watcher = (struct watcher){ s, on_publish, on_decided, on_failure, on_failed };
+	return TIDE_OK;
 }
 
 static void write_action(const struct side *side, struct json *out)
