@@ -23,12 +23,12 @@ struct recent *recent_create(bool with_payloads)
 	return r;
 }
 
-static size_t bytes_of(const struct recent_record *record)
+static inline size_t bytes_of(const struct recent_record *record)
 {
 	return record->msg->bytes + (record->error ? strlen(record->error) : 0);
 }
 
-static void free_record(struct recent_record *record)
+static inline void free_record(struct recent_record *record)
 {
 	msg_unref(record->msg);
 	vhost_unref(record->vhost);
