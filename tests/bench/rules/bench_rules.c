@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "session/service_turn.h"
+#include "session/service.h"
 #include "session/session_private.h"
 #include "session/session.h"
 #include "rules/sandbox/pattern.h"
