@@ -100,6 +100,17 @@ void msg_to_spec(const struct msg *m, struct msg_spec *out)
 	};
 }
 
+void msg_write_headers(const struct msg *m, struct json *out)
+{
+	json_key(out, "headers");
+	json_object_begin(out);
+	for (unsigned i = 0; i < m->header_count; i++) {
+		json_key_slice(out, m->headers[i].name);
+		json_slice(out, m->headers[i].value);
+	}
+	json_object_end(out);
+}
+
 void msg_free(struct msg *m)
 {
 	assert(m->refs == 0);

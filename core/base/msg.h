@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "error.h"
+#include "json.h"
 #include "slice.h"
 
 #define MSG_HEADERS_MAX 64
@@ -70,6 +71,9 @@ struct msg_spec {
 struct msg *msg_create(const struct msg_spec *spec);
 /* The spec that would make an equal message; its slices point into `m`. */
 void msg_to_spec(const struct msg *m, struct msg_spec *out);
+
+/* The member "headers". */
+void msg_write_headers(const struct msg *m, struct json *out);
 
 static inline struct msg *msg_ref(struct msg *m)
 {
