@@ -67,7 +67,7 @@ static void decide(struct entry *e, const char *reason, struct retry_decision *d
 		w->on_failed(w->ctx, &f, d, rc < 0 ? &err : NULL);
 	if (rc == TIDE_OK)
 		return;
-	log_warn("queue '%s': %s; the message is kept and tried again in 5 s", q->name,
+	log_warn("queue '%s': %s; keeping the message, next attempt in 5 s", q->name,
 		 err.text);
 	*d = (struct retry_decision){ RETRY_AFTER, SCRIPT_FAILED_DELAY_MS };
 }

@@ -240,7 +240,7 @@ static void set_blocked(struct service *s, bool is_blocked)
 	if (is_blocked)
 		log_warn("publishers are held back: %s", s->blocked_why);
 	else
-		log_info("publishers go on");
+		log_info("publishers are no longer held back");
 	for (peer = TAILQ_FIRST(&s->sessions); peer; peer = next) {
 		next = TAILQ_NEXT(peer, link);
 		if (peer->has_published)
@@ -263,7 +263,7 @@ void service_check_pressure(struct service *s)
 
 	if (!s->is_blocked && unstored > unstored_max) {
 		snprintf(s->blocked_why, sizeof(s->blocked_why),
-			 "%zu MiB wait to be written to Redis", unstored >> 20);
+			 "%zu MiB are waiting to be written to Redis", unstored >> 20);
 		set_blocked(s, true);
 	} else if (!s->is_blocked && memory > memory_max) {
 		snprintf(s->blocked_why, sizeof(s->blocked_why),
