@@ -97,17 +97,6 @@ unsigned unusable_attach_all(struct broker *b)
 	return b->unusable;
 }
 
-static bool detach(void *ctx, struct definition *d)
-{
-	definition_detach(d, RULESET_ACTIVE);
-	return true;
-}
-
-void unusable_detach_all(struct broker *b)
-{
-	definition_each(b, detach, NULL);
-}
-
 /* The messages of a queue that can be used are read. It may be deleted meanwhile. */
 struct revival {
 	struct waiter waiter;

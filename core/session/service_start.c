@@ -112,7 +112,7 @@ static void try_last_good(struct service *s)
 	if (!last || bundle_hash(last) == engine_hash(directory))
 		return;
 	unusable_count(s->broker, &count);
-	unusable_detach_all(s->broker);
+	definition_detach_all(s->broker, RULESET_ACTIVE);
 	if (before > 1)
 		error_set(&s->rules_refusal, TIDE_ERULE, "%s; %u more cannot be used",
 			  count.first.text, before - 1);
@@ -126,7 +126,7 @@ static void try_last_good(struct service *s)
 		tell_of_last_good(s);
 		return;
 	} else {
-		unusable_detach_all(s->broker);
+		definition_detach_all(s->broker, RULESET_ACTIVE);
 		engine_close(s->broker->engine, NULL, NULL);
 	}
 	broker_set_engine(s->broker, directory);
