@@ -60,9 +60,6 @@ int error_set(struct error *err, int code, const char *format, ...) TIDE_PRINTF(
 /* The word of the line protocol for `code`; libuv's errors are "store". */
 const char *error_wire_code(int code);
 
-/* The number of a wire code, 0 when there is no such code. */
-int error_from_wire(const char *code, size_t len);
-
 /* What `code` means, for libuv's numbers too. Never NULL; static storage. */
 const char *error_text(int code);
 
