@@ -159,10 +159,8 @@ static struct dedupe_pending *pend(struct dedupe_record *r, struct shard *sh)
 {
 	struct dedupe_pending *p = pool_take(&sh->env->dedupe->pendings);
 
+	*p = (struct dedupe_pending){ .shard = sh, .record = r, .state = DEDUPE_FRESH };
 	waiter_init(&p->entry, on_entry_done);
-	p->shard = sh;
-	p->record = r;
-	p->state = DEDUPE_FRESH;
 	TAILQ_INSERT_TAIL(&sh->dedupe.lists[DEDUPE_FRESH], p, link);
 	r->pending = p;
 	return p;

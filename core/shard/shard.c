@@ -20,7 +20,7 @@ const char *shard_reason_intern(const char *text)
 struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
 				 double rank)
 {
-	struct entry *e = pool_take_raw(&sh->env->entries);
+	struct entry *e = pool_take(&sh->env->entries);
 
 	*e = (struct entry){
 		.msg = m ? msg_ref(m) : NULL,
