@@ -145,10 +145,8 @@ static void entry_leave(struct entry *e)
 	}
 }
 
-/* Enter a stage. The entry may be freed by the call, when Redis alone is to
- * keep it; it is marked dirty before, so that it is not where there is
- * something to write. It may have left this stage since the last batch, and
- * come back with another time. */
+/* The call frees an entry that Redis alone is to keep, unless it is dirty. It may have
+ * left this stage since the last batch, and come back with another time. */
 void shard_entry_enter(struct entry *e, enum entry_state state, double score)
 {
 	struct shard *sh = e->shard;
