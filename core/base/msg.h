@@ -23,7 +23,20 @@ struct msg_header {
 	struct slice value; /* decoded; any bytes */
 };
 
-struct msg_pool;
+/* Free lists for the memory of small messages, by size. Each message is made and dropped
+ * once, in an order for which malloc has no short way. */
+#define MSG_POOL_STEP 64                      /* sizes are multiples of this */
+#define MSG_POOL_BLOCK_MAX 1024               /* larger ones are malloc's */
+#define MSG_POOL_KEEP_BYTES ((size_t)1 << 20) /* of free blocks, of all sizes */
+
+struct msg_pool {
+	/* By the size in steps. All NULL at first. */
+	struct msg_block *free_lists[MSG_POOL_BLOCK_MAX / MSG_POOL_STEP + 1];
+	size_t kept_bytes;
+};
+
+/* Frees the free blocks; no message may use it any more. */
+void msg_pool_deinit(struct msg_pool *p);
 
 struct msg {
 	uint32_t refs;
