@@ -199,8 +199,6 @@ struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
 void shard_wake_by(struct shard *sh, int64_t at_ms);
 /* A purge or a recovery is over: the journal may write again. */
 void shard_resume(struct shard *sh);
-/* The literal for a failure's reason that was read from Redis; NULL for "". */
-const char *shard_reason_intern(const char *text);
 /* Continue a kick: a refill has brought buried messages. */
 void shard_kick_continue(struct shard *sh);
 

@@ -305,6 +305,18 @@ void stage_refill(struct stage *st)
 	read_more(st);
 }
 
+/* The literal for a failure's reason; NULL for "". */
+static const char *intern_reason(const char *text)
+{
+	static const char *const known[] = { "nack", "timeout", "gone", "expired",
+					     "rejected" };
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (strcmp(known[i], text) == 0)
+			return known[i];
+	return text[0] ? "unknown" : NULL;
+}
+
 struct entry *stage_row_entry(struct shard *sh, const struct store_row *row,
 			      enum store_set set)
 {
@@ -314,7 +326,7 @@ struct entry *stage_row_entry(struct shard *sh, const struct store_row *row,
 	e->stored_score = row->score;
 	e->attempts = row->attempts;
 	e->failures = row->failures;
-	e->reason = shard_reason_intern(row->reason);
+	e->reason = intern_reason(row->reason);
 	if (row->attempts || set == STORE_UNACK)
 		e->flags |= ENTRY_TRIES_STORED;
 	shard_account(e, 1);
