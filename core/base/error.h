@@ -1,12 +1,11 @@
 /* error.h: the one error space of tidemq.
  *
- * Every fallible function returns an int: 0 is success, a negative number an
- * error. Numbers above -5000 are libuv's (and so errno's, negated); ours start
- * at -5001. The wire code of an error is its word in the line protocol; an
- * error without a word of its own is shown to clients as its nearest one.
+ * Every fallible function returns an int: 0 is success, a negative number an error.
+ * Numbers above -5000 are libuv's (and errno's, negated); ours start at -5001. The wire
+ * code of an error is its word in the line protocol.
  *
- * `struct error` carries a code with the sentence that a person reads. The
- * function that handles an error logs it; everyone below returns it. */
+ * `struct error` carries a code with a sentence for people. The function that handles an
+ * error logs it; everyone below returns it. */
 #ifndef TIDE_BASE_ERROR_H
 #define TIDE_BASE_ERROR_H
 

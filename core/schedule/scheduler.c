@@ -15,9 +15,8 @@
 /* A last tick that is further in the future was made by a wrong clock. */
 #define WRONG_CLOCK_MS (INT64_C(24) * 3600 * 1000)
 
-/* What schedules have done is kept by their names: "<done>", or
- * "<done> <begun> <missed> <id>,<id>..." while a tick is under way, where an id may be
- * followed by those of the message's copies: "<id>+<id>+<id>". */
+/* By the schedule's name: "<done>", or "<done> <begun> <missed> <id>,<id>..." while a
+ * tick is under way. The ids of a message's copies follow its own: "<id>+<id>+<id>". */
 #define DOC_SCHEDULE "rules:schedule"
 
 struct scheduler *scheduler_create(struct broker *b)
