@@ -1,9 +1,14 @@
-#include "carry.h"
+/* carry.c: copies of what strategies keep, for the next generation. */
 
 #include <lauxlib.h>
 
-#include "host/log.h"
 #include "engine_private.h"
+#include "host/log.h"
+
+/* Keys and values of one use; copying a million takes about 0.1 s. */
+#define CARRY_VALUES_MAX 1000000
+/* Tables inside tables; bounds the recursion of the copy. */
+#define CARRY_DEPTH_MAX 64
 
 struct carrying {
 	lua_State *from; /* the former generation's; nothing runs in it */
@@ -163,14 +168,6 @@ void carry_use(const struct handle *h)
 			 e->tide.about, h->user, err.text);
 }
 
-void carry_note(const struct handle *h, struct generation *g)
-{
-	struct use *use = &g->uses[h->number];
-
-	use->must_carry = use->rule->functions[RULE_CARRY] != LUA_NOREF;
-	g->must_carry |= use->must_carry;
-}
-
 static struct generation *end(struct engine *e)
 {
 	struct generation *former = e->former;
@@ -219,10 +216,4 @@ void carry_finish(struct engine *e)
 	while (step(e))
 		;
 	generation_destroy(end(e));
-}
-
-void carry_forget(const struct handle *h)
-{
-	if (h->engine->carry_at == h)
-		h->engine->carry_at = TAILQ_NEXT(h, link);
 }

@@ -4,7 +4,6 @@
 
 #include <sys/queue.h>
 
-#include "carry.h"
 #include "engine.h"
 #include "filter.h"
 #include "generation.h"
@@ -95,6 +94,25 @@ struct reload {
 	int64_t refused_unix_ms;
 	uint64_t unread; /* see rules_dir_warn_unread */
 };
+
+/* carry.c: the `state` of a strategy moves into the next generation.
+ *
+ * A script may have a function carry(old, opts). After a reload, before the script
+ * decides anything, it gets a copy of the state that the same use had in the former
+ * generation. Its result is the new state. The former generation stays until every use
+ * has been asked: between the turns of the event loop, or at the first call of the use.
+ * Nothing that a script remembered is lost by the switch.
+ *
+ * `old` (may be NULL) has just been replaced. Returns it when no use wants its state.
+ * Else keeps it, as e->former, until carry_turn or carry_finish has ended. */
+struct generation *carry_begin(struct engine *e, struct generation *old);
+/* Ask some of the uses, for about `max_ns`. At the end returns the old generation, which
+ * the caller frees; before NULL. */
+struct generation *carry_turn(struct engine *e, int64_t max_ns);
+/* Ask all uses that are left, and free the old generation. */
+void carry_finish(struct engine *e);
+/* The handle is about to be called, and there is a former generation. */
+void carry_use(const struct handle *h);
 
 /* room.c: what happens when scripts come near their memory ceiling.
  *

@@ -17,7 +17,7 @@ struct use {
 	int options;       /* references */
 	int state;         /* what `new` returned: for routing the index */
 	bool is_pure;
-	bool must_carry; /* see carry.h */
+	bool must_carry; /* the state of the former use, which nobody has asked for yet */
 };
 
 /* Make use `number` of a script. TIDE_EMISMATCH for wrong options. */
