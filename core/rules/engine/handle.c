@@ -81,7 +81,7 @@ int handle_install(struct handle *h, struct generation *g, struct error *err)
 	struct rule *rule = generation_find(g, h->kind, slice_from(h->name));
 
 	if (!rule)
-		return error_set(err, TIDE_ERULE, "%s/%s.lua: is gone, but %s uses it",
+		return error_set(err, TIDE_ERULE, "%s/%s.lua: is missing, but %s uses it",
 				 script_kind_name(h->kind), h->name, h->user);
 	int rc = use_open(g, h->number, rule, &h->options, &cause);
 	if (rc != TIDE_OK)

@@ -37,7 +37,7 @@ static const struct schedule_broker *broker_of(lua_State *L)
 	const struct engine *e = lua_touserdata(L, lua_upvalueindex(1));
 
 	if (!e->schedule_call)
-		luaL_error(L, "'broker' was good for the run that it was given to");
+		luaL_error(L, "'broker' has expired: it was good for one run only");
 	return e->schedule_call->broker;
 }
 
@@ -59,12 +59,13 @@ static void read_address(lua_State *L, struct schedule_message *m)
 	if (slice_is(m->exchange, "-"))
 		m->exchange.len = 0;
 	if (m->exchange.len && !slice_is_name(m->exchange))
-		luaL_error(L, "'exchange' is no name");
+		luaL_error(L, "'exchange' is not a name");
 	m->key = message_text(L, "key");
 	if (slice_is(m->key, "-"))
 		m->key.len = 0;
 	if (m->key.len && !slice_is_name(m->key))
-		luaL_error(L, "'key' has 1 to %d bytes and no white space", NAME_LEN_MAX);
+		luaL_error(L, "'key' must be 1 to %d bytes without white space",
+			   NAME_LEN_MAX);
 	m->payload = message_text(L, "payload");
 	if (m->payload.len > SCHEDULE_PAYLOAD_MAX)
 		luaL_error(L, "'payload' has %d KiB at most",
@@ -81,7 +82,9 @@ static void read_numbers(lua_State *L, struct schedule_message *m)
 		delay_ms = lua_tonumber(L, -1);
 		if (lua_type(L, -1) != LUA_TNUMBER || !(delay_ms >= 0) ||
 		    delay_ms > (double)DURATION_MAX_MS)
-			luaL_error(L, "'delay' is a duration, or milliseconds from 0 on");
+			luaL_error(
+				L,
+				"'delay' must be a duration, or milliseconds from 0 on");
 	}
 	m->delay_ms = (int64_t)delay_ms;
 	int is_integer = 1;
@@ -89,7 +92,8 @@ static void read_numbers(lua_State *L, struct schedule_message *m)
 	if (lua_getfield(L, 1, "priority") != LUA_TNIL)
 		priority = lua_tointegerx(L, -1, &is_integer);
 	if (!is_integer || priority < 0 || priority > MSG_PRIORITY_MAX)
-		luaL_error(L, "'priority' is an integer from 0 to %d", MSG_PRIORITY_MAX);
+		luaL_error(L, "'priority' must be an integer from 0 to %d",
+			   MSG_PRIORITY_MAX);
 	m->priority = (uint8_t)priority;
 }
 
@@ -103,14 +107,15 @@ static void read_headers(lua_State *L, struct schedule_message *m)
 	if (type == LUA_TNIL)
 		return;
 	if (type != LUA_TTABLE)
-		luaL_error(L, "'headers' is a table, not a %s", luaL_typename(L, -1));
+		luaL_error(L, "'headers' must be a table, not a %s",
+			   luaL_typename(L, -1));
 	luaL_checkstack(L, MSG_HEADERS_MAX + 8, NULL);
 	lua_pushnil(L);
 	while (lua_next(L, headers) != 0) {
 		int value = lua_type(L, -1);
 		if (lua_type(L, -2) != LUA_TSTRING ||
 		    (value != LUA_TSTRING && value != LUA_TNUMBER))
-			luaL_error(L, "headers are texts by name");
+			luaL_error(L, "headers must be texts by name");
 		if (m->header_count == MSG_HEADERS_MAX)
 			luaL_error(L, "a message has %d headers at most",
 				   MSG_HEADERS_MAX);
@@ -118,7 +123,7 @@ static void read_headers(lua_State *L, struct schedule_message *m)
 		h->name.data = lua_tolstring(L, -2, &h->name.len);
 		h->value.data = lua_tolstring(L, -1, &h->value.len);
 		if (!slice_is_name(h->name) || memchr(h->name.data, '=', h->name.len))
-			luaL_error(L, "'%s' is no name of a header", h->name.data);
+			luaL_error(L, "'%s' is not a name of a header", h->name.data);
 		lua_insert(L, -2); /* the value stays below the name */
 	}
 }

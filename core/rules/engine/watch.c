@@ -139,7 +139,7 @@ static void note_short(struct watch *w, const char *path, int rc)
 	if (w->is_short)
 		return;
 	w->is_short = true;
-	log_warn("rules: changes in %s and perhaps elsewhere are not noticed: %s; "
+	log_warn("rules: cannot watch %s, and perhaps other folders: %s; "
 		 "use RULES reload",
 		 path, rc == UV_ENOSPC ? "there are too many folders" : uv_strerror(rc));
 }
