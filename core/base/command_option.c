@@ -124,14 +124,6 @@ static void know(struct long_options *k, const struct command_option *table)
 	}
 }
 
-static const struct command_option *find_help(const struct long_options *k)
-{
-	for (int i = 0; i < k->count; i++)
-		if (strcmp(k->options[i]->name, "help") == 0)
-			return k->options[i];
-	return NULL;
-}
-
 static int add_given(struct command_line *line, const struct command_option *o,
 		     const char *text, struct error *err)
 {
@@ -164,8 +156,8 @@ int command_option_parse(struct command_line *line, int argc, char **argv,
 					 argv[optind - 1]);
 		if (c == 0)
 			o = known.options[which];
-		else if (c == 'h')
-			o = find_help(&known);
+		else if (c == 'h' && !(o = command_option_find(line->options, "help")))
+			o = command_option_find(line->common, "help");
 		if (!o)
 			return error_set(err, TIDE_ESYNTAX, "there is no option '%s'",
 					 argv[optind - 1]);

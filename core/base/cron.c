@@ -36,22 +36,6 @@ static const char *const macros[][2] = {
 	{ "@annually", "0 0 1 1 *" },
 };
 
-/* Cut off what stands before the separator; false when nothing is left. */
-static bool cut(struct slice *rest, char separator, struct slice *out)
-{
-	if (!rest->data)
-		return false;
-	const char *at = memchr(rest->data, separator, rest->len);
-	*out = *rest;
-	if (!at) {
-		*rest = (struct slice){ NULL, 0 };
-		return true;
-	}
-	out->len = (size_t)(at - rest->data);
-	*rest = slice_skip(*rest, out->len + 1);
-	return true;
-}
-
 static bool read_value(enum field f, struct slice text, unsigned *out)
 {
 	const char *const *names = fields[f].names;
@@ -73,35 +57,33 @@ static bool read_value(enum field f, struct slice text, unsigned *out)
 static bool read_range(enum field f, struct slice text, bool has_step, unsigned *first,
 		       unsigned *last)
 {
-	struct slice rest = text, low, high;
+	struct slice low = slice_cut(&text, '-');
+	bool has_last = text.data > low.data + low.len;
 
 	*first = fields[f].min;
 	*last = f == WEEKDAYS ? 6 : fields[f].max;
-	if (slice_is(text, "*"))
-		return true;
-	if (!cut(&rest, '-', &low) || !read_value(f, low, first))
+	if (slice_is(low, "*"))
+		return !has_last;
+	if (!read_value(f, low, first))
 		return false;
-	if (!rest.data) {
-		if (!has_step)
-			*last = *first;
-		return *first <= *last;
-	}
-	high = rest;
-	return read_value(f, high, last) && *first <= *last;
+	if (has_last && !read_value(f, text, last))
+		return false;
+	if (!has_last && !has_step)
+		*last = *first;
+	return *first <= *last;
 }
 
 /* A range with or without a step. */
 static bool read_element(enum field f, struct slice text, uint64_t *bits)
 {
-	struct slice rest = text, range;
+	struct slice range = slice_cut(&text, '/');
+	bool has_step = text.data > range.data + range.len;
 	uint64_t step = 1;
 	unsigned first, last;
 
-	if (!cut(&rest, '/', &range))
+	if (has_step && (!slice_to_uint(text, 1000, &step) || step == 0))
 		return false;
-	if (rest.data && (!slice_to_uint(rest, 1000, &step) || step == 0))
-		return false;
-	if (!read_range(f, range, rest.data != NULL, &first, &last))
+	if (!read_range(f, range, has_step, &first, &last))
 		return false;
 	for (unsigned n = first; n <= last; n += (unsigned)step)
 		*bits |= UINT64_C(1) << (f == WEEKDAYS ? n % 7 : n);
@@ -113,15 +95,15 @@ static int read_field(enum field f, struct slice text, uint64_t *bits, struct er
 	struct slice rest = text, element;
 
 	*bits = 0;
-	while (cut(&rest, ',', &element)) {
+	do {
+		element = slice_cut(&rest, ',');
 		if (!read_element(f, element, bits))
 			return error_set(err, TIDE_ESYNTAX,
-					 "'%" SLICE_FMT
-					 "' is no %s: wanted is * or numbers "
-					 "from %u to %u, as 1,5 or 1-5 or */5",
+					 "'%" SLICE_FMT "' is not a valid %s: expected * "
+					 "or numbers from %u to %u, as 1,5 or 1-5 or */5",
 					 SLICE_ARG(text), fields[f].what, fields[f].min,
 					 fields[f].max);
-	}
+	} while (rest.data > element.data + element.len);
 	return TIDE_OK;
 }
 
@@ -154,7 +136,7 @@ int cron_parse(struct slice text, struct cron *out, struct error *err)
 	for (int f = 0; f < FIELD_COUNT; f++)
 		if (!next_word(&rest, &words[f]))
 			return error_set(err, TIDE_ESYNTAX,
-					 "'%" SLICE_FMT "' has %d fields; wanted are 5: "
+					 "'%" SLICE_FMT "' has %d fields; expected 5: "
 					 "minute, hour, day, month, weekday",
 					 SLICE_ARG(text), f);
 	if (next_word(&rest, &more))
@@ -170,7 +152,8 @@ int cron_parse(struct slice text, struct cron *out, struct error *err)
 	out->needs_both_days =
 		words[DAYS].data[0] == '*' || words[WEEKDAYS].data[0] == '*';
 	if (cron_next(out, 0) == 0)
-		return error_set(err, TIDE_ESYNTAX, "'%" SLICE_FMT "' never comes",
+		return error_set(err, TIDE_ESYNTAX,
+				 "'%" SLICE_FMT "' never matches a date",
 				 SLICE_ARG(text));
 	return TIDE_OK;
 }
@@ -211,35 +194,29 @@ static bool is_minute(const struct cron *c, int minute)
 	       has(c->minutes, (unsigned)minute % 60);
 }
 
-int64_t cron_next(const struct cron *c, int64_t after_unix_ms)
+/* The first minute that fits from `minute` on, in steps of 1 or -1; 0 when there is none
+ * within SEARCH_DAYS. */
+static int64_t search(const struct cron *c, int64_t minute, int step)
 {
-	int64_t start = after_unix_ms / MINUTE_MS + 1;
-	int64_t day = start / DAY_MINUTES;
-	int minute = (int)(start % DAY_MINUTES);
+	int64_t day = minute / DAY_MINUTES;
+	int of_day = (int)(minute % DAY_MINUTES);
 
-	for (int i = 0; i < SEARCH_DAYS; i++, day++, minute = 0) {
-		if (!is_day(c, day))
-			continue;
-		for (; minute < DAY_MINUTES; minute++)
-			if (is_minute(c, minute))
-				return (day * DAY_MINUTES + minute) * MINUTE_MS;
+	for (int i = 0; i < SEARCH_DAYS && day >= 0; i++, day += step) {
+		if (is_day(c, day))
+			for (; of_day >= 0 && of_day < DAY_MINUTES; of_day += step)
+				if (is_minute(c, of_day))
+					return (day * DAY_MINUTES + of_day) * MINUTE_MS;
+		of_day = step > 0 ? 0 : DAY_MINUTES - 1;
 	}
 	return 0;
 }
 
+int64_t cron_next(const struct cron *c, int64_t after_unix_ms)
+{
+	return search(c, after_unix_ms / MINUTE_MS + 1, 1);
+}
+
 int64_t cron_prev(const struct cron *c, int64_t at_unix_ms)
 {
-	int64_t start = at_unix_ms / MINUTE_MS;
-	int64_t day = start / DAY_MINUTES;
-	int minute = (int)(start % DAY_MINUTES);
-
-	for (int i = 0; i < SEARCH_DAYS && day >= 0;
-	     i++, day--, minute = DAY_MINUTES - 1) {
-		if (!is_day(c, day))
-			continue;
-		for (; minute >= 0; minute--)
-			if (is_minute(c, minute))
-				return (day * DAY_MINUTES + minute) * MINUTE_MS;
-	}
-	return 0;
+	return search(c, at_unix_ms / MINUTE_MS, -1);
 }

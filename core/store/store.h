@@ -43,10 +43,10 @@ struct store_config {
 	/* "embedded", "none", "redis://[user:pass@]host[:port][/db]",
 	 * "redis+unix:[user:pass@]/path[?db=N]" */
 	const char *url;
-	const char *data_dir;   /* of the embedded Redis; exists */
-	enum store_fsync fsync; /* of the embedded Redis; an other one has its own */
-	int64_t connect_timeout_ms;
-	int64_t command_timeout_ms;
+	const char *data_dir;       /* of the embedded Redis; exists */
+	enum store_fsync fsync;     /* of the embedded Redis; an other one has its own */
+	int64_t connect_timeout_ms; /* more than 0 */
+	int64_t command_timeout_ms; /* more than 0 */
 	/* For the messages that are read; it outlives them. NULL: malloc. */
 	struct msg_pool *msgs;
 };
@@ -100,7 +100,7 @@ struct store_stats {
 void store_stats(const struct store *s, struct store_stats *out);
 
 /* The sorted sets of a shard; a stored message is in exactly one of them. */
-enum store_set { STORE_READY, STORE_DELAYED, STORE_UNACK, STORE_BURIED, STORE_SET_COUNT };
+enum store_set { STORE_READY, STORE_DELAYED, STORE_BURIED, STORE_UNACK, STORE_SET_COUNT };
 
 /* A shard's key names. Freed by store_shard_destroy, which accepts NULL; the
  * requests under way do not need it any more. */

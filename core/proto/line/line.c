@@ -49,7 +49,7 @@ static size_t fill(struct line *l, const char *data, size_t len)
 	size_t wanted = l->msg->payload_len - l->filled;
 	size_t n = len < wanted ? len : wanted;
 
-	memcpy(l->msg->payload + l->filled, data, n);
+	memcpy(msg_payload_room(l->msg) + l->filled, data, n);
 	l->filled += n;
 	if (l->filled == l->msg->payload_len)
 		l->state = LINE_ENDING;
@@ -61,7 +61,7 @@ char *line_direct(struct line *l, size_t *len)
 	if (l->state != LINE_PAYLOAD || l->msg->payload_len - l->filled < DIRECT_BYTES)
 		return NULL;
 	*len = l->msg->payload_len - l->filled;
-	return l->msg->payload + l->filled;
+	return msg_payload_room(l->msg) + l->filled;
 }
 
 void line_direct_filled(struct line *l, size_t len)
@@ -88,7 +88,7 @@ static void publish(struct line *l)
 			     reply_create(ch, l->is_quiet));
 }
 
-/* The end of the line behind a payload: how many bytes it has, 0 when more
+/* The line end after a payload: how many bytes it has, 0 when more
  * must come, -1 when it is something else. */
 static int line_end(const char *data, size_t len)
 {
@@ -196,8 +196,7 @@ static void command(struct line *l, char *line, size_t len)
 	l->has_asked = true;
 }
 
-/* A connection's first publish finds publishers held back. What is not a publish is
- * none of their business. */
+/* A connection's first publish finds publishers held back. Other requests do not wait. */
 static bool must_wait(struct line *l, struct slice line)
 {
 	const struct verb *verb;

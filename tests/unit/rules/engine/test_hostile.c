@@ -427,7 +427,7 @@ static const struct {
 	{ "required of any name",
 	  "return { rank = type, options = { ['*'] = { required = true } } }",
 	  "hostile.lua:1: option '*' stands for any name: it can be neither required nor "
-	  "has a default" },
+	  "have a default" },
 	{ "of, but no list",
 	  "return { rank = type, options = { a = { of = 'integer' } } }",
 	  "hostile.lua:1: option 'a': 'of' is for a list" },
