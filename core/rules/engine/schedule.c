@@ -53,16 +53,20 @@ static struct slice message_text(lua_State *L, const char *name)
 	return text.data ? text : (struct slice){ "", 0 };
 }
 
+/* '-' is the empty one, as on the wire. */
+static struct slice address(lua_State *L, const char *name)
+{
+	struct slice text = message_text(L, name);
+
+	return slice_is(text, "-") ? (struct slice){ "", 0 } : text;
+}
+
 static void read_address(lua_State *L, struct schedule_message *m)
 {
-	m->exchange = message_text(L, "exchange");
-	if (slice_is(m->exchange, "-"))
-		m->exchange.len = 0;
+	m->exchange = address(L, "exchange");
 	if (m->exchange.len && !slice_is_name(m->exchange))
 		luaL_error(L, "'exchange' is not a name");
-	m->key = message_text(L, "key");
-	if (slice_is(m->key, "-"))
-		m->key.len = 0;
+	m->key = address(L, "key");
 	if (m->key.len && !slice_is_name(m->key))
 		luaL_error(L, "'key' must be 1 to %d bytes without white space",
 			   NAME_LEN_MAX);
@@ -147,6 +151,13 @@ static int l_publish(lua_State *L)
 	return 0;
 }
 
+/* Set a field of the table on the top. */
+static void set_integer(lua_State *L, const char *name, lua_Integer n)
+{
+	lua_pushinteger(L, n);
+	lua_setfield(L, -2, name);
+}
+
 /* queue (name) -> { ready, delayed, unacked, buried, consumers }, or nil */
 static int l_queue(lua_State *L)
 {
@@ -158,16 +169,11 @@ static int l_queue(lua_State *L)
 	if (!broker->queue(broker->ctx, name, &q))
 		return 0;
 	lua_createtable(L, 0, 5);
-	lua_pushinteger(L, (lua_Integer)q.ready);
-	lua_setfield(L, -2, "ready");
-	lua_pushinteger(L, (lua_Integer)q.delayed);
-	lua_setfield(L, -2, "delayed");
-	lua_pushinteger(L, (lua_Integer)q.unacked);
-	lua_setfield(L, -2, "unacked");
-	lua_pushinteger(L, (lua_Integer)q.buried);
-	lua_setfield(L, -2, "buried");
-	lua_pushinteger(L, q.consumers);
-	lua_setfield(L, -2, "consumers");
+	set_integer(L, "ready", (lua_Integer)q.ready);
+	set_integer(L, "delayed", (lua_Integer)q.delayed);
+	set_integer(L, "unacked", (lua_Integer)q.unacked);
+	set_integer(L, "buried", (lua_Integer)q.buried);
+	set_integer(L, "consumers", q.consumers);
 	return 1;
 }
 
@@ -192,10 +198,8 @@ static int l_run(lua_State *L)
 	lua_rawgeti(L, LUA_REGISTRYINDEX, call->use->rule->functions[RULE_DECIDE]);
 	lua_rawgetp(L, LUA_REGISTRYINDEX, &broker_key);
 	lua_createtable(L, 0, 2);
-	lua_pushinteger(L, call->tick->ms);
-	lua_setfield(L, -2, "ms");
-	lua_pushinteger(L, (lua_Integer)call->tick->missed);
-	lua_setfield(L, -2, "missed");
+	set_integer(L, "ms", call->tick->ms);
+	set_integer(L, "missed", (lua_Integer)call->tick->missed);
 	lua_call(L, 2, 0);
 	return 0;
 }
