@@ -1,5 +1,3 @@
-#include "use.h"
-
 #include <lauxlib.h>
 #include <stdio.h>
 #include <string.h>
