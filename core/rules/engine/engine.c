@@ -243,11 +243,6 @@ enum engine_origin engine_origin(const struct engine *e)
 	return e->origin;
 }
 
-bool engine_has(const struct engine *e, enum script_kind kind, struct slice name)
-{
-	return generation_find(e->current, kind, name) != NULL;
-}
-
 const uint64_t *engine_call_count(const struct engine *e)
 {
 	return &e->call_count;
