@@ -155,12 +155,6 @@ static int l_publish(lua_State *L)
 	return 0;
 }
 
-/* The message as it stands before a filter, which EXPLAIN compares with. */
-static struct msg *take_picture(const struct filter_pass *p, const struct draft *d)
-{
-	return p->on_step ? draft_build(d) : NULL;
-}
-
 static void tell(const struct filter_pass *p, const struct filter_call *c,
 		 struct msg *before, unsigned copies, uint64_t time_ns)
 {
@@ -191,7 +185,8 @@ static int run_filter(struct engine *e, struct rule *rule, struct draft *d,
 	const struct use use = { .rule = rule };
 	struct filter_call call;
 	unsigned copies = p->copies.count;
-	struct msg *before = take_picture(p, d);
+	/* EXPLAIN compares with the message as it stands before the filter. */
+	struct msg *before = p->on_step ? draft_build(d) : NULL;
 	uint64_t started_ns = before ? uv_hrtime() : 0;
 
 	call.rule = rule;
