@@ -91,7 +91,7 @@ static void stop_reading(struct conn *c)
 	if (!c->is_reading)
 		return;
 	c->is_reading = false;
-	uv_read_stop(&c->handle.stream);
+	uv_read_stop(&c->socket.stream);
 }
 
 static bool may_feed(const struct conn *c)
@@ -192,7 +192,7 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 
 static void start_reading(struct conn *c)
 {
-	if (c->is_reading || uv_read_start(&c->handle.stream, on_alloc, on_read) < 0)
+	if (c->is_reading || uv_read_start(&c->socket.stream, on_alloc, on_read) < 0)
 		return;
 	c->is_reading = true;
 }
@@ -265,7 +265,7 @@ static void flush(struct conn *c)
 
 	while (c->out.bytes > 0 && c->writing == 0) {
 		total = gather(c, bufs, &count);
-		n = uv_try_write(&c->handle.stream, bufs, count);
+		n = uv_try_write(&c->socket.stream, bufs, count);
 		if (n == UV_EAGAIN)
 			n = 0;
 		if (n < 0) {
@@ -278,7 +278,7 @@ static void flush(struct conn *c)
 		/* The socket is full: libuv writes the rest when it has room. */
 		c->writing = gather(c, bufs, &count);
 		c->write.data = c;
-		if (uv_write(&c->write, &c->handle.stream, bufs, count, on_written) < 0) {
+		if (uv_write(&c->write, &c->socket.stream, bufs, count, on_written) < 0) {
 			c->writing = 0;
 			conn_close(c);
 		}
@@ -317,7 +317,7 @@ static void close_now(struct conn *c)
 		TAILQ_REMOVE(&c->server->due, c, due_link);
 		c->is_due = false;
 	}
-	uv_close((uv_handle_t *)&c->handle, on_handle_closed);
+	uv_close(&c->socket.handle, on_handle_closed);
 }
 
 void conn_close(struct conn *c)
@@ -339,7 +339,7 @@ static void linger(struct conn *c)
 	end_session(c);
 	c->is_lingering = true;
 	c->linger_until_ms = (int64_t)uv_now(c->server->loop) + LINGER_MS;
-	if (uv_shutdown(&c->shutdown, &c->handle.stream, on_shutdown) < 0) {
+	if (uv_shutdown(&c->shutdown, &c->socket.stream, on_shutdown) < 0) {
 		conn_close(c);
 		return;
 	}
@@ -393,7 +393,7 @@ static bool is_in_the_way(const struct conn *c, int64_t silent_ms)
 static bool is_stuck(struct conn *c, int64_t now_ms)
 {
 	int64_t timeout_ms = c->server->config.write_timeout_ms;
-	size_t unwritten = uv_stream_get_write_queue_size(&c->handle.stream);
+	size_t unwritten = uv_stream_get_write_queue_size(&c->socket.stream);
 
 	if (c->writing == 0 || unwritten != c->unwritten) {
 		c->unwritten = unwritten;
@@ -433,26 +433,13 @@ static void name_peer(struct conn *c)
 {
 	struct sockaddr_storage addr;
 	int len = sizeof(addr);
-	char host[INET6_ADDRSTRLEN] = "?";
 
-	if (c->handle.stream.type == UV_NAMED_PIPE) {
+	if (c->socket.handle.type == UV_NAMED_PIPE)
 		snprintf(c->peer, sizeof(c->peer), "unix");
-		return;
-	}
-	if (uv_tcp_getpeername(&c->handle.tcp, (struct sockaddr *)&addr, &len) < 0) {
+	else if (uv_tcp_getpeername(&c->socket.tcp, (struct sockaddr *)&addr, &len) < 0)
 		snprintf(c->peer, sizeof(c->peer), "?");
-	} else if (addr.ss_family == AF_INET6) {
-		const struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&addr;
-
-		uv_ip6_name(in6, host, sizeof(host));
-		snprintf(c->peer, sizeof(c->peer), "[%s]:%d", host,
-			 ntohs(in6->sin6_port));
-	} else {
-		const struct sockaddr_in *in4 = (struct sockaddr_in *)&addr;
-
-		uv_ip4_name(in4, host, sizeof(host));
-		snprintf(c->peer, sizeof(c->peer), "%s:%d", host, ntohs(in4->sin_port));
-	}
+	else
+		server_format_address(&addr, c->peer);
 }
 
 static void refuse(struct conn *c)
@@ -467,34 +454,30 @@ static void refuse(struct conn *c)
 	op_finish(c);
 }
 
-struct conn *conn_accept(struct server *s, uv_stream_t *listener, bool is_over_limit)
+void conn_accept(struct server *s, uv_stream_t *listener)
 {
 	struct conn *c = mem_zalloc(sizeof(*c));
 
 	c->server = s;
 	out_init(&c->out, &s->chunks);
 	buf_init(&c->in);
-	if (listener->type == UV_NAMED_PIPE)
-		uv_pipe_init(s->loop, &c->handle.pipe, 0);
-	else
-		uv_tcp_init(s->loop, &c->handle.tcp);
-	c->handle.stream.data = c;
+	server_open_socket(s, &c->socket, listener->type == UV_NAMED_PIPE);
+	c->socket.handle.data = c;
 	TAILQ_INSERT_TAIL(&s->conns, c, link);
 	s->conn_count++;
-	if (uv_accept(listener, &c->handle.stream) < 0) {
+	if (uv_accept(listener, &c->socket.stream) < 0) {
 		conn_close(c);
-		return NULL;
+		return;
 	}
 	if (listener->type == UV_TCP)
-		uv_tcp_nodelay(&c->handle.tcp, 1);
+		uv_tcp_nodelay(&c->socket.tcp, 1);
 	name_peer(c);
 	c->last_read_ms = c->last_write_ms = (int64_t)uv_now(s->loop);
-	if (is_over_limit) {
+	if (s->conn_count > s->config.connections_max) {
 		refuse(c);
-		return c;
+		return;
 	}
 	line_init(&c->line, s->service, &c->out, &ops, c, s->config.payload_max);
 	c->has_session = true;
 	start_reading(c);
-	return c;
 }

@@ -14,11 +14,7 @@
 struct conn {
 	TAILQ_ENTRY(conn) link;
 	TAILQ_ENTRY(conn) due_link;
-	union {
-		uv_stream_t stream;
-		uv_tcp_t tcp;
-		uv_pipe_t pipe;
-	} handle;
+	union server_socket socket;
 	uv_write_t write;
 	uv_shutdown_t shutdown;
 	struct server *server;
@@ -47,9 +43,8 @@ struct conn {
 	bool has_session;
 };
 
-/* Take a connection from a listener; NULL when none can be accepted. With
- * `is_over_limit` it is told so and closed. */
-struct conn *conn_accept(struct server *s, uv_stream_t *listener, bool is_over_limit);
+/* Take a connection from a listener. One over the limit is told so and closed. */
+void conn_accept(struct server *s, uv_stream_t *listener);
 void conn_close(struct conn *c);
 /* Send what was written, resume or end what is to be resumed or ended. */
 void conn_serve(struct conn *c);

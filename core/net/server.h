@@ -11,9 +11,15 @@
 
 #include "proto/line/line.h"
 
-struct conn;
-struct listener;
 TAILQ_HEAD(conn_list, conn);
+SLIST_HEAD(listener_list, listener);
+
+union server_socket {
+	uv_handle_t handle;
+	uv_stream_t stream;
+	uv_tcp_t tcp;
+	uv_pipe_t pipe;
+};
 
 /* What one read takes at most; a line that the read before cut off goes before
  * it in the same buffer. */
@@ -22,12 +28,12 @@ TAILQ_HEAD(conn_list, conn);
 struct server_config {
 	unsigned connections_max;
 	size_t payload_max;
-	size_t output_high_bytes; /* of a connection: no more deliveries, no more reading
-				   */
+	/* Above `high`, a connection gets no deliveries and is not read, until its
+	 * output is down to `low`. */
+	size_t output_high_bytes;
 	size_t output_low_bytes;
-	int64_t idle_timeout_ms; /* a connection that is silent for so long is closed; 0 =
-				    never */
-	int64_t write_timeout_ms; /* one that reads nothing for so long; 0 = never */
+	int64_t idle_timeout_ms;  /* closes a silent connection; 0 = never */
+	int64_t write_timeout_ms; /* closes one that reads nothing; 0 = never */
 };
 
 void server_config_init(struct server_config *c);
@@ -39,8 +45,7 @@ struct server {
 	struct conn_list conns;
 	struct conn_list due;
 	unsigned conn_count;
-	uint64_t accepted;
-	struct listener *listeners; /* a chain */
+	struct listener_list listeners;
 	struct pool chunks;
 	char *read_buf;
 	uv_timer_t timer; /* heartbeats, idleness, lingering */
@@ -58,6 +63,7 @@ struct server *server_create(uv_loop_t *loop, struct service *service,
 /* "HOST:PORT", "[IPv6]:PORT" or "unix:PATH". Port 0 takes a free one. `bound`
  * receives what it listens on, in the same form. */
 #define SERVER_ADDRESS_MAX 256
+#define SERVER_UNIX "unix:"
 TIDE_MUST_USE int server_listen(struct server *s, const char *address,
 				char bound[SERVER_ADDRESS_MAX], struct error *err);
 
@@ -71,9 +77,12 @@ bool server_is_drained(const struct server *s);
 /* Close every connection and listener, free the server, then on_closed. */
 void server_close(struct server *s, void (*on_closed)(void *ctx), void *ctx);
 
-/* Have the connection served at the end of the turn. */
+/* For conn.c. Have the connection served at the end of the turn. */
 void server_due(struct server *s, struct conn *c);
 void server_conn_gone(struct server *s);
-void server_handle_closed(struct server *s);
+void server_open_socket(struct server *s, union server_socket *socket, bool is_unix);
+/* "HOST:PORT" or "[IPv6]:PORT". */
+void server_format_address(const struct sockaddr_storage *from,
+			   char out[SERVER_ADDRESS_MAX]);
 
 #endif
