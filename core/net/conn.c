@@ -23,13 +23,6 @@ static void op_finish(void *ctx)
 	server_due(c->server, c);
 }
 
-static void op_set_heartbeat(void *ctx, int64_t interval_ms)
-{
-	struct conn *c = ctx;
-
-	c->heartbeat_ms = interval_ms;
-}
-
 static bool op_can_take(void *ctx)
 {
 	struct conn *c = ctx;
@@ -60,10 +53,8 @@ static const char *op_peer(void *ctx)
 
 static const struct line_ops ops = {
 	.finish = op_finish,
-	.set_heartbeat = op_set_heartbeat,
 	.wrote = op_wrote,
 	.can_take = op_can_take,
-	.resume = op_wrote,
 	.describe = op_describe,
 	.peer = op_peer,
 };
@@ -406,6 +397,7 @@ static bool is_stuck(struct conn *c, int64_t now_ms)
 void conn_tick(struct conn *c, int64_t now_ms)
 {
 	int64_t idle_ms = c->server->config.idle_timeout_ms;
+	int64_t heartbeat_ms = c->line.heartbeat_ms;
 	int64_t silent_ms = now_ms - c->last_read_ms;
 
 	if (c->is_lingering && now_ms >= c->linger_until_ms)
@@ -418,14 +410,14 @@ void conn_tick(struct conn *c, int64_t now_ms)
 	/* Input that is held back is not silence. */
 	if (!c->has_session || c->is_finishing || c->is_closing)
 		return;
-	if (c->is_reading && c->heartbeat_ms && silent_ms > 2 * c->heartbeat_ms)
+	if (c->is_reading && heartbeat_ms && silent_ms > 2 * heartbeat_ms)
 		close_with(c, "busy nothing was heard for two heartbeats");
 	else if (is_in_the_way(c, silent_ms))
 		close_with(c, "busy the rest of a payload has not come");
 	else if (c->is_reading && idle_ms && silent_ms > idle_ms)
 		close_with(c, "busy nothing was heard for the idle time-out");
-	else if (c->heartbeat_ms && c->out.bytes == 0 &&
-		 now_ms - c->last_write_ms + 1000 > c->heartbeat_ms)
+	else if (heartbeat_ms && c->out.bytes == 0 &&
+		 now_ms - c->last_write_ms + 1000 > heartbeat_ms)
 		line_reply_event(&c->line, 0, "heartbeat", "");
 }
 

@@ -24,7 +24,6 @@ struct conn {
 	size_t writing;   /* bytes that uv_write is at work on */
 	size_t unwritten; /* of these, at the last tick */
 	int64_t last_progress_ms;
-	int64_t heartbeat_ms;
 	int64_t last_read_ms; /* of the loop's clock */
 	int64_t last_write_ms;
 	int64_t linger_until_ms;

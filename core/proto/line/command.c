@@ -123,7 +123,6 @@ static int hello(struct line *l, const struct request *q, struct error *err)
 	if (user.data)
 		session_set_user(l->session, user);
 	l->heartbeat_ms = heartbeat_ms;
-	l->ops->set_heartbeat(l->ctx, heartbeat_ms);
 	return TIDE_OK;
 }
 

@@ -17,12 +17,9 @@
 struct line_ops {
 	/* Close once everything written has been sent. */
 	void (*finish)(void *ctx);
-	/* Both sides promised to be heard at least this often; 0 = no promise. */
-	void (*set_heartbeat)(void *ctx, int64_t interval_ms);
-	/* Something was written outside of line_feed. */
+	/* Something was written outside of line_feed, or line_feed may go on. */
 	void (*wrote)(void *ctx);
 	bool (*can_take)(void *ctx);
-	void (*resume)(void *ctx);
 	void (*describe)(void *ctx, struct json *out);
 	const char *(*peer)(void *ctx); /* may be NULL */
 };
@@ -42,6 +39,7 @@ struct line {
 	const struct line_ops *ops;
 	void *ctx;
 	size_t payload_max;
+	/* Both sides promised to be heard at least this often; 0 = no promise. */
 	int64_t heartbeat_ms;
 	struct msg *msg;
 	size_t filled;

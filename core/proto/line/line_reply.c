@@ -272,7 +272,7 @@ static void on_blocked(void *ctx, bool is_blocked, const char *why)
 				 is_blocked ? why : "");
 	l->is_told_blocked = is_blocked;
 	if (!is_blocked)
-		l->ops->resume(l->ctx);
+		l->ops->wrote(l->ctx);
 }
 
 static void describe(void *ctx, struct json *out)
