@@ -221,26 +221,27 @@ static int make_room(struct tidemq_client *c)
 	return rc == TIDEMQ_EBUSY ? wait_reply(c, has_room, NULL, 0) : rc;
 }
 
-static int finish_call(struct tidemq_client *c, struct blocking_call *call,
+/* What comes of a call whose sending gave `rc`. */
+static int finish_call(struct tidemq_client *c, int rc, struct blocking_call *call,
 		       int64_t longer_ms, struct tidemq_reply *reply)
 {
-	int rc = wait_reply(c, is_call_done, call, longer_ms);
-
+	if (rc == TIDEMQ_OK)
+		rc = wait_reply(c, is_call_done, call, longer_ms);
 	if (rc == TIDEMQ_OK) {
 		c->error = call->error;
 		rc = call->error.status;
 	}
-	if (reply)
-		*reply = (struct tidemq_reply){
-			.status = rc,
-			.word = c->error.word,
-			.text = rc == TIDEMQ_OK ? buf_cstr(&c->blocking->reply_text)
-						: c->error.text,
-			.is_document = call->is_document,
-		};
-	if (reply)
-		reply->len = rc == TIDEMQ_OK ? buf_len(&c->blocking->reply_text)
-					     : strlen(reply->text);
+	if (!reply)
+		return rc;
+	*reply = (struct tidemq_reply){ .status = rc,
+					.word = c->error.word,
+					.text = c->error.text,
+					.len = strlen(c->error.text),
+					.is_document = call->is_document };
+	if (rc == TIDEMQ_OK) {
+		reply->text = buf_cstr(&c->blocking->reply_text);
+		reply->len = buf_len(&c->blocking->reply_text);
+	}
 	return rc;
 }
 
@@ -252,14 +253,7 @@ static int request(struct tidemq_client *c, const char *line, struct slice paylo
 
 	if (rc == TIDEMQ_OK)
 		rc = tidemq_send(c, line, payload.data, payload.len, on_call_done, &call);
-	if (rc == TIDEMQ_OK)
-		return finish_call(c, &call, longer_ms, reply);
-	if (reply)
-		*reply = (struct tidemq_reply){ .status = rc,
-						.word = c->error.word,
-						.text = c->error.text,
-						.len = strlen(c->error.text) };
-	return rc;
+	return finish_call(c, rc, &call, longer_ms, reply);
 }
 
 int tidemq_request(struct tidemq_client *c, const char *line, const void *payload,
@@ -268,12 +262,10 @@ int tidemq_request(struct tidemq_client *c, const char *line, const void *payloa
 	return request(c, line, (struct slice){ payload, payload_len }, 0, reply);
 }
 
-/* Send the line that `line` holds and release it. */
-static int request_take(struct tidemq_client *c, struct buf *line, int encoded,
+/* Send the line that `line` holds, if its encoding gave OK, and release it. */
+static int request_take(struct tidemq_client *c, struct buf *line, int rc,
 			int64_t longer_ms, struct tidemq_reply *reply)
 {
-	int rc = encoded;
-
 	if (rc == TIDEMQ_OK)
 		rc = request(c, buf_cstr(line), (struct slice){ NULL, 0 }, longer_ms,
 			     reply);
@@ -290,8 +282,7 @@ int tidemq_publish(struct tidemq_client *c, const struct tidemq_publication *p,
 
 	if (rc == TIDEMQ_OK)
 		rc = tidemq_send_publication(c, 0, p, on_call_done, &call);
-	if (rc == TIDEMQ_OK)
-		rc = finish_call(c, &call, 0, &reply);
+	rc = finish_call(c, rc, &call, 0, &reply);
 	if (rc != TIDEMQ_OK || !receipt)
 		return rc;
 	rc = tidemq_reply_receipt(&reply, receipt);

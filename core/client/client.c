@@ -117,11 +117,8 @@ static void on_event(struct tidemq_client *c, const struct decoder_item *item)
 		return;
 	if (slice_has_prefix(text, "closed ")) {
 		text = slice_skip(text, strlen("closed "));
-		const char *space = memchr(text.data, ' ', text.len);
-		size_t len = space ? (size_t)(space - text.data) : text.len;
-		client_fail_remote(&c->farewell, TIDEMQ_ECLOSED,
-				   (struct slice){ text.data, len },
-				   slice_skip(text, space ? len + 1 : len));
+		struct slice word = slice_cut(&text, ' ');
+		client_fail_remote(&c->farewell, TIDEMQ_ECLOSED, word, text);
 	}
 	if (c->handlers.on_event)
 		c->handlers.on_event(c, item->channel, item->text.data, c->handlers.ctx);
@@ -300,20 +297,13 @@ int tidemq_reply_receipt(const struct tidemq_reply *reply, struct tidemq_receipt
 		return TIDEMQ_EPROTOCOL;
 	memcpy(receipt->id, text.data, id_len);
 	receipt->id[id_len] = 0;
-	struct slice count = slice_skip(text, id_len + 1);
-	const char *space = memchr(count.data, ' ', count.len);
-	struct slice rest = { "", 0 };
-	if (space) {
-		rest = slice_skip(count, (size_t)(space - count.data) + 1);
-		count.len = (size_t)(space - count.data);
-	}
+	struct slice rest = slice_skip(text, id_len + 1);
 	uint64_t queues;
-	if (!slice_to_uint(count, UINT32_MAX, &queues))
+	if (!slice_to_uint(slice_cut(&rest, ' '), UINT32_MAX, &queues))
 		return TIDEMQ_EPROTOCOL;
 	receipt->queues = (unsigned)queues;
-	/* Words of later versions may stand behind it. */
-	receipt->is_duplicate =
-		slice_is(rest, "duplicate") || slice_has_prefix(rest, "duplicate ");
+	/* Words of later versions may follow it. */
+	receipt->is_duplicate = slice_is(slice_cut(&rest, ' '), "duplicate");
 	return TIDEMQ_OK;
 }
 

@@ -17,41 +17,22 @@ void decoder_deinit(struct decoder *d)
 	buf_deinit(&d->in);
 }
 
-/* Take the next word off `line`; an empty one when the line is at its end. */
-static struct slice take_word(struct slice *line)
-{
-	const char *space = line->len ? memchr(line->data, ' ', line->len) : NULL;
-	size_t len = space ? (size_t)(space - line->data) : line->len;
-	struct slice word = { line->data, len };
-
-	*line = slice_skip(*line, space ? len + 1 : len);
-	return word;
-}
-
 /* Take the last word off `line`. */
 static struct slice take_last_word(struct slice *line)
 {
 	const char *space = line->len ? memrchr(line->data, ' ', line->len) : NULL;
+	size_t at = space ? (size_t)(space - line->data) : 0;
+	struct slice word = slice_skip(*line, space ? at + 1 : 0);
 
-	if (!space) {
-		struct slice all = *line;
-
-		line->len = 0;
-		return all;
-	}
-	size_t at = (size_t)(space - line->data);
-	struct slice word = slice_skip(*line, at + 1);
 	line->len = at;
 	return word;
 }
 
 static int broken(struct tidemq_error *err, struct slice line)
 {
-	if (line.len > 80)
-		line.len = 80;
 	return client_fail(err, TIDEMQ_EPROTOCOL,
 			   "not a reply of a tidemq broker: '%" SLICE_FMT "'",
-			   SLICE_ARG(line));
+			   SLICE_HEAD(line, 80));
 }
 
 void tidemq_msg_free(struct tidemq_msg *m)
@@ -76,7 +57,7 @@ static size_t count_headers(struct slice line)
 	if (!memmem(line.data, line.len, " h:", 3))
 		return 0;
 	while (line.len > 0)
-		count += slice_has_prefix(take_word(&line), "h:");
+		count += slice_has_prefix(slice_cut(&line, ' '), "h:");
 	return count;
 }
 
@@ -108,11 +89,6 @@ static bool parse_header(struct slice word, struct tidemq_header *h)
 	return true;
 }
 
-static bool parse_uint(struct slice s, uint64_t max, uint64_t *out)
-{
-	return slice_to_uint(s, max, out);
-}
-
 static bool parse_option(struct slice word, struct tidemq_msg *m)
 {
 	uint64_t n;
@@ -122,11 +98,11 @@ static bool parse_option(struct slice word, struct tidemq_msg *m)
 			return false;
 		memcpy(m->id, word.data + 3, sizeof(m->id) - 1);
 	} else if (slice_has_prefix(word, "ts=")) {
-		if (!parse_uint(slice_skip(word, 3), INT64_MAX, &n))
+		if (!slice_to_uint(slice_skip(word, 3), INT64_MAX, &n))
 			return false;
 		m->ts_unix_ms = (int64_t)n;
 	} else if (slice_has_prefix(word, "pri=")) {
-		if (!parse_uint(slice_skip(word, 4), UINT32_MAX, &n))
+		if (!slice_to_uint(slice_skip(word, 4), UINT32_MAX, &n))
 			return false;
 		m->priority = (unsigned)n;
 	} else if (slice_is(word, "redelivered")) {
@@ -140,21 +116,21 @@ static bool parse_option(struct slice word, struct tidemq_msg *m)
 static bool parse_msg(struct slice line, struct tidemq_msg *m,
 		      struct tidemq_header *headers)
 {
-	struct slice sid = take_word(&line);
-	struct slice tag = take_word(&line);
+	struct slice sid = slice_cut(&line, ' ');
+	struct slice tag = slice_cut(&line, ' ');
 	uint64_t attempt = 0;
 
-	if (sid.len == 0 || !parse_uint(take_word(&line), UINT32_MAX, &attempt))
+	if (sid.len == 0 || !slice_to_uint(slice_cut(&line, ' '), UINT32_MAX, &attempt))
 		return false;
-	if (!slice_is(tag, "-") && !parse_uint(tag, UINT64_MAX, &m->tag))
+	if (!slice_is(tag, "-") && !slice_to_uint(tag, UINT64_MAX, &m->tag))
 		return false;
-	struct slice exchange = take_word(&line);
-	struct slice key = take_word(&line);
+	struct slice exchange = slice_cut(&line, ' ');
+	struct slice key = slice_cut(&line, ' ');
 	if (exchange.len == 0 || key.len == 0)
 		return false;
 	m->attempt = (unsigned)attempt;
 	while (line.len > 0) {
-		struct slice word = take_word(&line);
+		struct slice word = slice_cut(&line, ' ');
 
 		if (slice_has_prefix(word, "h:")) {
 			if (!parse_header(word, &headers[m->header_count++]))
@@ -236,7 +212,7 @@ static struct decoder_words words_within(struct slice whole, struct slice part)
 static int parse_line(struct decoder *d, struct slice line, struct tidemq_error *err)
 {
 	struct slice whole = line, code = { line.data, 0 };
-	struct slice word = take_word(&line);
+	struct slice word = slice_cut(&line, ' ');
 
 	d->channel = 0;
 	d->body_len = 0;
@@ -246,12 +222,12 @@ static int parse_line(struct decoder *d, struct slice line, struct tidemq_error 
 		if (!slice_to_uint(slice_skip(word, 1), CHANNEL_MAX, &n))
 			return broken(err, whole);
 		d->channel = (unsigned)n;
-		word = take_word(&line);
+		word = slice_cut(&line, ' ');
 	}
 	if (!parse_kind(word, d))
 		return broken(err, whole);
 	if (d->kind == ITEM_ERR)
-		code = take_word(&line);
+		code = slice_cut(&line, ' ');
 	if (d->has_body) {
 		uint64_t len;
 
@@ -270,23 +246,14 @@ static int parse_line(struct decoder *d, struct slice line, struct tidemq_error 
 	return TIDEMQ_OK;
 }
 
-static struct slice without_line_end(const char *data, size_t len)
-{
-	len--;
-	if (len > 0 && data[len - 1] == '\r')
-		len--;
-	return (struct slice){ data, len };
-}
-
 /* Find the next line and, when a body follows it, how long that is. */
 static int find_line(struct decoder *d, struct tidemq_error *err)
 {
 	struct slice all = buf_slice(&d->in);
-	const char *end = all.len > d->scanned ? memchr(all.data + d->scanned, '\n',
-							all.len - d->scanned)
-					       : NULL;
+	struct slice line = { all.data, 0 };
 
-	if (!end) {
+	line.len = d->scanned + slice_find(slice_skip(all, d->scanned), '\n');
+	if (line.len == all.len) {
 		d->scanned = all.len;
 		if (all.len > DECODE_LINE_MAX)
 			return client_fail(err, TIDEMQ_EPROTOCOL,
@@ -294,13 +261,11 @@ static int find_line(struct decoder *d, struct tidemq_error *err)
 					   DECODE_LINE_MAX);
 		return TIDE_AGAIN;
 	}
-	size_t line_len = (size_t)(end - all.data) + 1;
-	int rc = parse_line(d, without_line_end(all.data, line_len), err);
-	if (rc != TIDEMQ_OK)
-		return rc;
 	d->scanned = 0;
-	d->line_len = line_len;
-	return TIDEMQ_OK;
+	d->line_len = line.len + 1;
+	if (slice_has_suffix(line, "\r"))
+		line.len--;
+	return parse_line(d, line, err);
 }
 
 /* The length of the body with its line end: TIDE_AGAIN while it is not whole. */
@@ -352,13 +317,9 @@ int decoder_next(struct decoder *d, struct decoder_item *out, struct tidemq_erro
 {
 	buf_consume(&d->in, d->done);
 	d->done = 0;
-	if (d->line_len == 0) {
-		int rc = find_line(d, err);
-
-		if (rc != TIDEMQ_OK)
-			return rc;
-	}
 	size_t body_and_end = 0;
-	int rc = d->has_body ? measure_body(d, &body_and_end, err) : TIDEMQ_OK;
+	int rc = d->line_len == 0 ? find_line(d, err) : TIDEMQ_OK;
+	if (rc == TIDEMQ_OK && d->has_body)
+		rc = measure_body(d, &body_and_end, err);
 	return rc == TIDEMQ_OK ? give(d, body_and_end, out, err) : rc;
 }

@@ -12,13 +12,6 @@ static bool is_verb(struct slice word, const char *verb)
 	return word.len == strlen(verb) && strncasecmp(word.data, verb, word.len) == 0;
 }
 
-static struct slice first_word(struct slice line)
-{
-	const char *space = line.len ? memchr(line.data, ' ', line.len) : NULL;
-
-	return space ? (struct slice){ line.data, (size_t)(space - line.data) } : line;
-}
-
 int encode_inspect(struct slice line, struct request_head *out, struct tidemq_error *err)
 {
 	memset(out, 0, sizeof(*out));
@@ -27,7 +20,7 @@ int encode_inspect(struct slice line, struct request_head *out, struct tidemq_er
 	if (memchr(line.data, '\n', line.len) || memchr(line.data, '\r', line.len))
 		return client_fail(err, TIDEMQ_EINVAL,
 				   "the request contains a line break");
-	struct slice word = first_word(line);
+	struct slice rest = line, word = slice_cut(&rest, ' ');
 	if (slice_has_prefix(word, "@")) {
 		uint64_t n;
 
@@ -38,7 +31,7 @@ int encode_inspect(struct slice line, struct request_head *out, struct tidemq_er
 				"a channel is written '@N VERB' with N up to %d",
 				CHANNEL_MAX);
 		out->channel = (unsigned)n;
-		word = first_word(slice_skip(line, word.len + 1));
+		word = slice_cut(&rest, ' ');
 	}
 	out->has_payload = is_verb(word, "PUB");
 	return TIDEMQ_OK;
