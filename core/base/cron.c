@@ -22,11 +22,11 @@ static const struct {
 	unsigned min, max;
 	const char *const *names; /* the first one is for `min` */
 } fields[FIELD_COUNT] = {
-	[MINUTES] = { "minute", 0, 59, NULL },
-	[HOURS] = { "hour", 0, 23, NULL },
-	[DAYS] = { "day of the month", 1, 31, NULL },
-	[MONTHS] = { "month", 1, 12, month_names },
-	[WEEKDAYS] = { "day of the week", 0, 7, weekday_names },
+	[MINUTES] = { "a minute", 0, 59, NULL },
+	[HOURS] = { "an hour", 0, 23, NULL },
+	[DAYS] = { "a day of the month", 1, 31, NULL },
+	[MONTHS] = { "a month", 1, 12, month_names },
+	[WEEKDAYS] = { "a day of the week", 0, 7, weekday_names },
 };
 
 static const char *const macros[][2] = {
@@ -35,22 +35,6 @@ static const char *const macros[][2] = {
 	{ "@monthly", "0 0 1 * *" },  { "@yearly", "0 0 1 1 *" },
 	{ "@annually", "0 0 1 1 *" },
 };
-
-/* Cut off what stands before the separator; false when nothing is left. */
-static bool cut(struct slice *rest, char separator, struct slice *out)
-{
-	if (!rest->data)
-		return false;
-	const char *at = memchr(rest->data, separator, rest->len);
-	*out = *rest;
-	if (!at) {
-		*rest = (struct slice){ NULL, 0 };
-		return true;
-	}
-	out->len = (size_t)(at - rest->data);
-	*rest = slice_skip(*rest, out->len + 1);
-	return true;
-}
 
 static bool read_value(enum field f, struct slice text, unsigned *out)
 {
@@ -73,35 +57,32 @@ static bool read_value(enum field f, struct slice text, unsigned *out)
 static bool read_range(enum field f, struct slice text, bool has_step, unsigned *first,
 		       unsigned *last)
 {
-	struct slice rest = text, low, high;
+	struct slice high = text, low = slice_cut(&high, '-');
 
 	*first = fields[f].min;
 	*last = f == WEEKDAYS ? 6 : fields[f].max;
 	if (slice_is(text, "*"))
 		return true;
-	if (!cut(&rest, '-', &low) || !read_value(f, low, first))
+	if (!read_value(f, low, first))
 		return false;
-	if (!rest.data) {
-		if (!has_step)
-			*last = *first;
-		return *first <= *last;
-	}
-	high = rest;
-	return read_value(f, high, last) && *first <= *last;
+	if (low.len < text.len)
+		return read_value(f, high, last) && *first <= *last;
+	if (!has_step)
+		*last = *first;
+	return *first <= *last;
 }
 
 /* A range with or without a step. */
 static bool read_element(enum field f, struct slice text, uint64_t *bits)
 {
-	struct slice rest = text, range;
+	struct slice step_text = text, range = slice_cut(&step_text, '/');
+	bool has_step = range.len < text.len;
 	uint64_t step = 1;
 	unsigned first, last;
 
-	if (!cut(&rest, '/', &range))
+	if (has_step && (!slice_to_uint(step_text, 1000, &step) || step == 0))
 		return false;
-	if (rest.data && (!slice_to_uint(rest, 1000, &step) || step == 0))
-		return false;
-	if (!read_range(f, range, rest.data != NULL, &first, &last))
+	if (!read_range(f, range, has_step, &first, &last))
 		return false;
 	for (unsigned n = first; n <= last; n += (unsigned)step)
 		*bits |= UINT64_C(1) << (f == WEEKDAYS ? n % 7 : n);
@@ -110,19 +91,18 @@ static bool read_element(enum field f, struct slice text, uint64_t *bits)
 
 static int read_field(enum field f, struct slice text, uint64_t *bits, struct error *err)
 {
-	struct slice rest = text, element;
+	struct slice rest = text;
+	bool is_read = !slice_has_suffix(text, ",");
 
 	*bits = 0;
-	while (cut(&rest, ',', &element)) {
-		if (!read_element(f, element, bits))
-			return error_set(err, TIDE_ESYNTAX,
-					 "'%" SLICE_FMT
-					 "' is no %s: wanted is * or numbers "
-					 "from %u to %u, as 1,5 or 1-5 or */5",
-					 SLICE_ARG(text), fields[f].what, fields[f].min,
-					 fields[f].max);
-	}
-	return TIDE_OK;
+	while (is_read && rest.len > 0)
+		is_read = read_element(f, slice_cut(&rest, ','), bits);
+	return is_read ? TIDE_OK
+		       : error_set(err, TIDE_ESYNTAX,
+				   "'%" SLICE_FMT "' is not %s: expected * or numbers "
+				   "from %u to %u, as 1,5 or 1-5 or */5",
+				   SLICE_ARG(text), fields[f].what, fields[f].min,
+				   fields[f].max);
 }
 
 static bool next_word(struct slice *text, struct slice *word)
@@ -154,8 +134,9 @@ int cron_parse(struct slice text, struct cron *out, struct error *err)
 	for (int f = 0; f < FIELD_COUNT; f++)
 		if (!next_word(&rest, &words[f]))
 			return error_set(err, TIDE_ESYNTAX,
-					 "'%" SLICE_FMT "' has %d fields; wanted are 5: "
-					 "minute, hour, day, month, weekday",
+					 "'%" SLICE_FMT
+					 "' has %d fields; expected 5: minute, "
+					 " hour, day, month, weekday",
 					 SLICE_ARG(text), f);
 	if (next_word(&rest, &more))
 		return error_set(err, TIDE_ESYNTAX,
@@ -170,7 +151,8 @@ int cron_parse(struct slice text, struct cron *out, struct error *err)
 	out->needs_both_days =
 		words[DAYS].data[0] == '*' || words[WEEKDAYS].data[0] == '*';
 	if (cron_next(out, 0) == 0)
-		return error_set(err, TIDE_ESYNTAX, "'%" SLICE_FMT "' never comes",
+		return error_set(err, TIDE_ESYNTAX,
+				 "'%" SLICE_FMT "' never matches a date",
 				 SLICE_ARG(text));
 	return TIDE_OK;
 }
@@ -211,35 +193,28 @@ static bool is_minute(const struct cron *c, int minute)
 	       has(c->minutes, (unsigned)minute % 60);
 }
 
-int64_t cron_next(const struct cron *c, int64_t after_unix_ms)
+/* The first minute that matches, from `start` on in steps of 1 or -1. */
+static int64_t find_minute(const struct cron *c, int64_t start, int step)
 {
-	int64_t start = after_unix_ms / MINUTE_MS + 1;
 	int64_t day = start / DAY_MINUTES;
 	int minute = (int)(start % DAY_MINUTES);
 
-	for (int i = 0; i < SEARCH_DAYS; i++, day++, minute = 0) {
-		if (!is_day(c, day))
-			continue;
-		for (; minute < DAY_MINUTES; minute++)
-			if (is_minute(c, minute))
-				return (day * DAY_MINUTES + minute) * MINUTE_MS;
+	for (int i = 0; i < SEARCH_DAYS && day >= 0; i++, day += step) {
+		if (is_day(c, day))
+			for (; minute >= 0 && minute < DAY_MINUTES; minute += step)
+				if (is_minute(c, minute))
+					return (day * DAY_MINUTES + minute) * MINUTE_MS;
+		minute = step > 0 ? 0 : DAY_MINUTES - 1;
 	}
 	return 0;
 }
 
+int64_t cron_next(const struct cron *c, int64_t after_unix_ms)
+{
+	return find_minute(c, after_unix_ms / MINUTE_MS + 1, 1);
+}
+
 int64_t cron_prev(const struct cron *c, int64_t at_unix_ms)
 {
-	int64_t start = at_unix_ms / MINUTE_MS;
-	int64_t day = start / DAY_MINUTES;
-	int minute = (int)(start % DAY_MINUTES);
-
-	for (int i = 0; i < SEARCH_DAYS && day >= 0;
-	     i++, day--, minute = DAY_MINUTES - 1) {
-		if (!is_day(c, day))
-			continue;
-		for (; minute >= 0; minute--)
-			if (is_minute(c, minute))
-				return (day * DAY_MINUTES + minute) * MINUTE_MS;
-	}
-	return 0;
+	return find_minute(c, at_unix_ms / MINUTE_MS, -1);
 }
