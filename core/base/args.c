@@ -109,15 +109,15 @@ void args_format(const struct args *a, struct buf *out)
 
 static int parse_pair(struct args *a, struct slice pair)
 {
-	const char *equals = memchr(pair.data, '=', pair.len);
-
-	if (!equals)
-		return TIDE_ESYNTAX;
-	struct slice name = { pair.data, (size_t)(equals - pair.data) };
-	struct slice coded = slice_skip(pair, name.len + 1);
-	char *value = mem_alloc(coded.len);
+	struct slice coded = pair, name = slice_cut(&coded, '=');
+	char *value;
 	size_t len;
-	int rc = percent_decode(coded, value, &len);
+	int rc;
+
+	if (name.len == pair.len)
+		return TIDE_ESYNTAX;
+	value = mem_alloc(coded.len);
+	rc = percent_decode(coded, value, &len);
 	if (rc == TIDE_OK)
 		rc = args_add(a, name, (struct slice){ value, len });
 	mem_free(value);
@@ -126,19 +126,13 @@ static int parse_pair(struct args *a, struct slice pair)
 
 int args_parse(struct args *a, struct slice text)
 {
-	args_init(a);
-	while (text.len > 0) {
-		const char *space = memchr(text.data, ' ', text.len);
-		size_t len = space ? (size_t)(space - text.data) : text.len;
+	/* A space is between two pairs: no pair follows one at the end. */
+	int rc = slice_has_suffix(text, " ") ? TIDE_ESYNTAX : TIDE_OK;
 
-		/* A space is between two pairs: one at the end has none behind it. */
-		bool is_cut = space && len + 1 == text.len;
-		if (is_cut ||
-		    parse_pair(a, (struct slice){ text.data, len }) != TIDE_OK) {
-			args_deinit(a);
-			return TIDE_ESYNTAX;
-		}
-		text = slice_skip(text, space ? len + 1 : len);
-	}
-	return TIDE_OK;
+	args_init(a);
+	while (rc == TIDE_OK && text.len > 0)
+		rc = parse_pair(a, slice_cut(&text, ' '));
+	if (rc < 0)
+		args_deinit(a);
+	return rc < 0 ? TIDE_ESYNTAX : TIDE_OK;
 }
