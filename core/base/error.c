@@ -21,6 +21,9 @@ static const struct entry {
 #define X(name, number, code, text) { number, code, text },
 	TIDE_ERRORS(X)
 #undef X
+	/* After those of which they share the wire code: see error_from_wire. */
+	{ TIDE_EMPTY, "not-found", "nothing is there now" },
+	{ TIDE_AGAIN, "busy", "more input is needed" },
 };
 
 #define ENTRY_COUNT (sizeof(entries) / sizeof(entries[0]))
@@ -61,13 +64,7 @@ const char *error_wire_code(int code)
 {
 	const struct entry *e = entry_find(code);
 
-	if (e)
-		return e->wire;
-	if (code == TIDE_EMPTY)
-		return "not-found";
-	if (code == TIDE_AGAIN)
-		return "busy";
-	return "store";
+	return e ? e->wire : "store";
 }
 
 int error_from_wire(const char *code, size_t len)
@@ -89,10 +86,6 @@ const char *error_text(int code)
 		return e->text;
 	if (code == TIDE_OK)
 		return "no error";
-	if (code == TIDE_EMPTY)
-		return "nothing is there now";
-	if (code == TIDE_AGAIN)
-		return "more input is needed";
 	if (code == NUMBER_EOF)
 		return "end of file";
 	if (code <= NUMBER_RESOLVER_FIRST && code >= NUMBER_RESOLVER_LAST)
