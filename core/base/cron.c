@@ -136,7 +136,7 @@ int cron_parse(struct slice text, struct cron *out, struct error *err)
 			return error_set(err, TIDE_ESYNTAX,
 					 "'%" SLICE_FMT
 					 "' has %d fields; expected 5: minute, "
-					 " hour, day, month, weekday",
+					 "hour, day, month, weekday",
 					 SLICE_ARG(text), f);
 	if (next_word(&rest, &more))
 		return error_set(err, TIDE_ESYNTAX,
