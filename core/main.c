@@ -7,6 +7,12 @@
 #include "serve.h"
 #include "serve_options.h"
 
+static const struct cli_verb *const tables[] = {
+	offline_verbs,     cli_publish_verbs, cli_consume_verbs,
+	cli_define_verbs,  cli_show_verbs,    cli_rules_verbs,
+	cli_explain_verbs, cli_bench_verbs,   NULL,
+};
+
 static void help(FILE *out)
 {
 	fputs("tidemq " TIDE_VERSION
@@ -14,28 +20,34 @@ static void help(FILE *out)
 	      "usage: tidemq VERB [options]; `tidemq help VERB` explains each\n\n"
 	      "  serve    run a broker\n",
 	      out);
-	offline_help_list(out);
-	command_line_list(out);
+	command_line_list(tables, out);
 }
 
-static int help_main(int argc, char **argv)
+static int refuse_verb(const char *name)
 {
-	if (argc < 2) {
-		help(stdout);
-		return 0;
-	}
-	if (strcmp(argv[1], "serve") == 0) {
-		serve_options_help(stdout);
-		return 0;
-	}
-	if (offline_help(stdout, argv[1]) || command_line_help(stdout, argv[1]))
-		return 0;
-	fprintf(stderr, "tidemq: there is no verb '%s'; see tidemq help\n", argv[1]);
+	fprintf(stderr, "tidemq: there is no verb '%s'; see tidemq help\n", name);
 	return 2;
+}
+
+static int help_main(const char *name)
+{
+	const struct cli_verb *verb = command_line_find(tables, name);
+
+	if (strcmp(name, "serve") == 0)
+		serve_options_help(stdout);
+	else if (strcmp(name, "help") == 0)
+		help(stdout);
+	else if (verb)
+		command_line_help(verb);
+	else
+		return refuse_verb(name);
+	return 0;
 }
 
 int main(int argc, char **argv)
 {
+	const struct cli_verb *verb;
+
 	if (argc < 2) {
 		help(stderr);
 		return 2;
@@ -43,15 +55,11 @@ int main(int argc, char **argv)
 	if (strcmp(argv[1], "serve") == 0)
 		return serve_main(argc - 1, argv + 1);
 	if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0)
-		return help_main(argc - 1, argv + 1);
+		return help_main(argc > 2 ? argv[2] : "help");
 	if (strcmp(argv[1], "version") == 0 || strcmp(argv[1], "--version") == 0) {
 		puts("tidemq " TIDE_VERSION);
 		return 0;
 	}
-	if (offline_has(argv[1]))
-		return offline_main(argc - 1, argv + 1);
-	if (command_line_has(argv[1]))
-		return command_line_run(argc, argv);
-	fprintf(stderr, "tidemq: there is no verb '%s'; see tidemq help\n", argv[1]);
-	return 2;
+	verb = command_line_find(tables, argv[1]);
+	return verb ? command_line_run(verb, argc - 1, argv + 1) : refuse_verb(argv[1]);
 }

@@ -2,13 +2,10 @@
 #ifndef TIDE_OFFLINE_H
 #define TIDE_OFFLINE_H
 
-#include <stdbool.h>
-#include <stdio.h>
+#include "cli/cli.h"
 
-bool offline_has(const char *verb);
-/* Exit status: 0 no problem, 1 problems in the rules, 2 wrong usage. */
-int offline_main(int argc, char **argv);
-void offline_help_list(FILE *out);
-bool offline_help(FILE *out, const char *verb);
+/* Ends in a NULL name. Exit status: 0 no problem, 1 problems in the rules, 2 wrong
+ * usage. */
+extern const struct cli_verb offline_verbs[];
 
 #endif

@@ -1,13 +1,12 @@
 #include "share.h"
 
 #include <limits.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool is_dir(const char *path)
+bool share_is_dir(const char *path)
 {
 	struct stat st;
 
@@ -36,11 +35,11 @@ static const char *find(const char *name, const char *probe, char out[PATH_MAX])
 	char checkout[PATH_MAX], path[PATH_MAX + 64];
 
 	snprintf(path, sizeof(path), "%s/%s", name, probe);
-	if (is_dir(path))
+	if (share_is_dir(path))
 		return name;
 	if (checkout_dir(checkout)) {
 		snprintf(path, sizeof(path), "%s/%s/%s", checkout, name, probe);
-		if (is_dir(path) &&
+		if (share_is_dir(path) &&
 		    snprintf(out, PATH_MAX, "%s/%s", checkout, name) < PATH_MAX)
 			return out;
 	}

@@ -90,14 +90,20 @@ static size_t wanted_bytes(const struct outcome *o)
 	return bytes;
 }
 
-/* Is there room for the publish ids that would be remembered? */
-static int admit(const struct decision *d, const struct broker *b, struct error *err)
+static int admit_ids(const struct decision *d, const struct broker *b, struct error *err)
 {
 	size_t bytes = wanted_bytes(&d->first);
 
 	for (unsigned i = 0; i < d->copy_count; i++)
 		bytes += wanted_bytes(&d->copies[i]);
 	return bytes ? dedupe_admit(b->dedupe, bytes, err) : TIDE_OK;
+}
+
+/* Is there room for the publish ids that would be remembered? Most have none. */
+static inline int admit(const struct decision *d, const struct broker *b,
+			struct error *err)
+{
+	return d->copy_count || d->first.msg->dedupe_len ? admit_ids(d, b, err) : TIDE_OK;
 }
 
 static int refuse_unroutable(const struct outcome *o, struct broker *b, struct error *err)
@@ -126,17 +132,23 @@ static int check_size(const struct outcome *o, const struct broker *b, struct er
 	return TIDE_OK;
 }
 
-static int check_sizes(const struct decision *d, const struct broker *b,
-		       struct error *err)
+static int check_each_size(const struct decision *d, const struct broker *b,
+			   struct error *err)
 {
-	int rc = TIDE_OK;
+	int rc = check_size(&d->first, b, err);
 
-	/* Most are so small that nothing need be asked. */
-	if (d->first.msg->bytes > STORE_BODY_MAX_MIN)
-		rc = check_size(&d->first, b, err);
 	for (unsigned i = 0; i < d->copy_count && rc == TIDE_OK; i++)
 		rc = check_size(&d->copies[i], b, err);
 	return rc;
+}
+
+/* Most are so small that nothing need be asked. */
+static inline int check_sizes(const struct decision *d, const struct broker *b,
+			      struct error *err)
+{
+	return d->copy_count || d->first.msg->bytes > STORE_BODY_MAX_MIN
+		       ? check_each_size(d, b, err)
+		       : TIDE_OK;
 }
 
 /* The active rules decide it, and who watches may look at it. */

@@ -241,9 +241,12 @@ static void visit_again(const struct decide_spec *spec, const struct outcome *o)
 		route_cache_free(r);
 }
 
-/* @param known  what is remembered; NULL: nothing */
-static int find(const struct decide_spec *spec, const struct outcome *o,
-		struct route *known, const struct route **out, struct error *err)
+/* Out of line: a route that is remembered must not pay for its registers.
+ *
+ * @param known  what is remembered; NULL: nothing */
+static __attribute__((noinline)) int find(const struct decide_spec *spec,
+					  const struct outcome *o, struct route *known,
+					  const struct route **out, struct error *err)
 {
 	struct route *made;
 	int rc;

@@ -71,12 +71,6 @@ int vhost_recover(struct broker *b, struct slice name, struct vhost **out,
 	return rc;
 }
 
-struct vhost *vhost_ref(struct vhost *v)
-{
-	v->refs++;
-	return v;
-}
-
 void vhost_unref(struct vhost *v)
 {
 	if (!v || --v->refs > 0)

@@ -43,7 +43,11 @@ void vhost_check(struct vhost *v);
 /* Let those go that are empty, from Redis too. */
 void vhost_turn(struct broker *b);
 /* Who remembers it; it may be gone otherwise, and be empty then. */
-struct vhost *vhost_ref(struct vhost *v);
+static inline struct vhost *vhost_ref(struct vhost *v)
+{
+	v->refs++;
+	return v;
+}
 /* Accepts NULL. */
 void vhost_unref(struct vhost *v);
 /* Frees everything in it, tells nobody and removes nothing from Redis. */

@@ -36,62 +36,40 @@ static void end_line(struct buf *line, json_t *item)
 	buf_append_char(line, '\n');
 }
 
-static void write_exchanges(struct buf *out, json_t *list)
+static void write_exchange(struct buf *out, const json_t *x)
 {
-	size_t i;
-	json_t *x;
-
-	json_array_foreach(list, i, x)
-	{
-		buf_printf(out, "DECLARE exchange %s %s", text(x, "name"),
-			   text(x, "type"));
-		end_line(out, x);
-	}
+	buf_printf(out, "DECLARE exchange %s %s", text(x, "name"), text(x, "type"));
 }
 
-static void write_queues(struct buf *out, json_t *list)
+static void write_queue(struct buf *out, const json_t *q)
 {
-	size_t i;
-	json_t *q;
-
-	json_array_foreach(list, i, q)
-	{
-		buf_printf(out, "DECLARE queue %s", text(q, "name"));
-		end_line(out, q);
-	}
+	buf_printf(out, "DECLARE queue %s", text(q, "name"));
 }
 
-static void write_bindings(struct buf *out, json_t *list)
+static void write_binding(struct buf *out, const json_t *b)
 {
-	size_t i;
-	json_t *b;
+	const char *pattern = text(b, "pattern");
 
-	json_array_foreach(list, i, b)
-	{
-		const char *pattern = text(b, "pattern");
-
-		buf_printf(out, "BIND %s %s %s", text(b, "destination"),
-			   text(b, "exchange"), pattern[0] ? pattern : "-");
-		if (strcmp(text(b, "to"), "exchange") == 0)
-			buf_append_text(out, " dest=exchange");
-		end_line(out, b);
-	}
+	buf_printf(out, "BIND %s %s %s%s", text(b, "destination"), text(b, "exchange"),
+		   pattern[0] ? pattern : "-",
+		   strcmp(text(b, "to"), "exchange") == 0 ? " dest=exchange" : "");
 }
 
 static const struct {
 	const char *request;
-	void (*write)(struct buf *out, json_t *list);
+	void (*write)(struct buf *out, const json_t *item);
 } lists[] = {
-	{ "LIST exchanges", write_exchanges },
-	{ "LIST queues", write_queues },
-	{ "LIST bindings", write_bindings },
+	{ "LIST exchanges", write_exchange },
+	{ "LIST queues", write_queue },
+	{ "LIST bindings", write_binding },
 };
 
 static int ask(struct tidemq_client *client, size_t i, struct buf *lines,
 	       struct error *err)
 {
 	struct tidemq_reply reply;
-	json_t *list;
+	json_t *list, *item;
+	size_t n;
 
 	if (tidemq_request(client, lists[i].request, NULL, 0, &reply) != TIDEMQ_OK)
 		return error_set(err, TIDE_EDENIED, "%s: %s", lists[i].request,
@@ -102,7 +80,11 @@ static int ask(struct tidemq_client *client, size_t i, struct buf *lines,
 		return error_set(err, TIDE_ESYNTAX, "%s: the answer is not a list",
 				 lists[i].request);
 	}
-	lists[i].write(lines, list);
+	json_array_foreach(list, n, item)
+	{
+		lists[i].write(lines, item);
+		end_line(lines, item);
+	}
 	json_decref(list);
 	return TIDE_OK;
 }

@@ -71,74 +71,63 @@ static void add_take(struct findings *f, struct finding new)
 	f->problems += !new.is_note;
 }
 
-static char *format_text(const char *format, va_list ap)
+static void add_formatted(struct findings *f, const char *file, struct finding new,
+			  const char *format, va_list ap)
 {
-	char *text, *own;
-
-	if (vasprintf(&text, format, ap) < 0)
-		return mem_strdup(format);
-	own = mem_strdup(text);
-	free(text);
-	return own;
+	if (vasprintf(&new.text, format, ap) < 0)
+		new.text = mem_strdup(format);
+	new.file = mem_strdup(file);
+	add_take(f, new);
 }
 
 void findings_add(struct findings *f, const char *file, int line, const char *format, ...)
 {
-	struct finding new = { .file = mem_strdup(file), .line = line };
 	va_list ap;
 
 	va_start(ap, format);
-	new.text = format_text(format, ap);
+	add_formatted(f, file, (struct finding){ .line = line }, format, ap);
 	va_end(ap);
-	add_take(f, new);
 }
 
 void findings_note(struct findings *f, const char *file, int line, const char *format,
 		   ...)
 {
-	struct finding new = { .file = mem_strdup(file), .line = line, .is_note = true };
 	va_list ap;
 
 	va_start(ap, format);
-	new.text = format_text(format, ap);
+	add_formatted(f, file, (struct finding){ .line = line, .is_note = true }, format,
+		      ap);
 	va_end(ap);
-	add_take(f, new);
 }
 
 void findings_add_outside(struct findings *f, const char *place, int line,
 			  const char *format, ...)
 {
-	struct finding new = { .file = mem_strdup(place),
-			       .line = line,
-			       .is_outside = true };
 	va_list ap;
 
 	va_start(ap, format);
-	new.text = format_text(format, ap);
+	add_formatted(f, place, (struct finding){ .line = line, .is_outside = true },
+		      format, ap);
 	va_end(ap);
-	add_take(f, new);
 }
 
 void findings_add_error(struct findings *f, const char *text)
 {
-	const char *end = strstr(text, ".lua:"), *space = strchr(text, ' ');
+	const char *end = strstr(text, ".lua:");
 	struct finding new = { .line = 1 };
-	char *after;
+	char *after = NULL;
 	long line;
 
-	if (!end || (space && space < end)) {
-		new.file = mem_strdup("");
-		new.text = mem_strdup(text);
-		add_take(f, new);
-		return;
+	/* A place has no spaces. */
+	if (end && strcspn(text, " ") > (size_t)(end - text)) {
+		end += strlen(".lua");
+		line = strtol(end + 1, &after, 10);
+		/* "retry/fixed.lua: is larger than ..." has no line. */
+		if (after > end + 1)
+			new.line = (int)line;
 	}
-	end += strlen(".lua");
-	line = strtol(end + 1, &after, 10);
-	/* "retry/fixed.lua: is larger than ..." has no line. */
-	if (after > end + 1)
-		new.line = (int)line;
-	new.file = mem_strndup(text, (size_t)(end - text));
-	new.text = mem_strdup(after + strspn(after, ": "));
+	new.file = mem_strndup(text, after ? (size_t)(end - text) : 0);
+	new.text = mem_strdup(after ? after + strspn(after, ": ") : text);
 	add_take(f, new);
 }
 

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "broker/vhost.h"
 
-#define ANSWER_MAX 1024
+#define BROKER "broker" /* the place of what a running broker has */
 #define PAYLOAD_MAX 1024
 #define WORDS_MAX 4
 #define WORD_MAX 300
@@ -143,12 +143,6 @@ static bool is_refused(const struct model *m, const char *kind, const char *name
 	return place && place->is_refused;
 }
 
-static void add_finding(struct model *m, const char *file, int line, const char *text)
-{
-	findings_add_outside(m->findings, file ? file : "broker", file ? line : 0, "%s",
-			     text);
-}
-
 void model_report(struct model *m, const char *kind, const char *name, const char *format,
 		  ...)
 {
@@ -162,43 +156,25 @@ void model_report(struct model *m, const char *kind, const char *name, const cha
 	va_end(ap);
 	if (len < 0)
 		return;
-	add_finding(m, place ? place->file : NULL, place ? place->line : 0, text);
+	findings_add_outside(m->findings, place ? place->file : BROKER,
+			     place ? place->line : 0, "%s", text);
 	free(text);
 }
 
-/* The answer to a request, without its end. */
-static void take_answer(struct model *m, char *answer)
+/* Carry out a request; its answer, without the line end, is a text. */
+static const char *ask(struct model *m, const char *request, struct buf *answer)
 {
-	struct iovec vec[8];
-	unsigned count;
-	size_t len = 0;
+	struct iovec piece;
 
-	while ((count = out_iovecs(&m->out, vec, 8)) > 0) {
-		size_t taken = 0;
-
-		for (unsigned i = 0; i < count; i++) {
-			size_t room = ANSWER_MAX - 1 - len;
-			size_t some = vec[i].iov_len < room ? vec[i].iov_len : room;
-
-			memcpy(answer + len, vec[i].iov_base, some);
-			len += some;
-			taken += vec[i].iov_len;
-		}
-		out_consume(&m->out, taken);
+	buf_printf(answer, "%s\r\n", request);
+	line_feed(&m->line, answer->data + answer->start, buf_len(answer));
+	buf_clear(answer);
+	while (out_iovecs(&m->out, &piece, 1) > 0) {
+		buf_append(answer, piece.iov_base, piece.iov_len);
+		out_consume(&m->out, piece.iov_len);
 	}
-	answer[len] = '\0';
-	answer[strcspn(answer, "\r\n")] = '\0';
-}
-
-static void ask(struct model *m, const char *request, char *answer)
-{
-	struct buf line;
-
-	buf_init(&line);
-	buf_printf(&line, "%s\r\n", request);
-	line_feed(&m->line, line.data + line.start, buf_len(&line));
-	buf_deinit(&line);
-	take_answer(m, answer);
+	answer->end = answer->start + strcspn(buf_cstr(answer), "\r\n");
+	return buf_cstr(answer);
 }
 
 /* What a line is about. */
@@ -236,37 +212,39 @@ static bool is_consequence(const struct model *m, const struct declaration *s)
 static void report_refusal(struct model *m, const struct declaration *s,
 			   struct model_place at, const char *why)
 {
-	char text[2 * ANSWER_MAX];
-
 	why = strncmp(why, "ERR ", 4) == 0 ? why + 4 : why;
 	why += strcspn(why, " ");
 	if (s->is_bind)
-		snprintf(text, sizeof(text), "binding of '%s' to '%s':%s", s->words[1],
-			 s->words[2], why);
+		findings_add_outside(m->findings, at.file, at.line,
+				     "binding of '%s' to '%s':%s", s->words[1],
+				     s->words[2], why);
 	else
-		snprintf(text, sizeof(text), "%s '%s':%s", s->words[1], s->words[2], why);
-	add_finding(m, at.file, at.line, text);
+		findings_add_outside(m->findings, at.file, at.line, "%s '%s':%s",
+				     s->words[1], s->words[2], why);
 }
 
 static void read_line(struct model *m, const char *line, struct model_place at)
 {
 	struct declaration s = { .id = "" };
-	char answer[ANSWER_MAX], text[ANSWER_MAX];
+	struct buf buf;
+	const char *answer;
 
 	if (!read_declaration(line, &s)) {
-		snprintf(text, sizeof(text),
-			 "'%.80s' is not a definition; definitions are: DECLARE exchange "
-			 "<name> <type>, DECLARE queue <name>, BIND <queue> <exchange> "
-			 "<pattern>, each with its options, in at most %d bytes",
-			 line, LINE_MAX_BYTES);
-		add_finding(m, at.file, at.line, text);
+		findings_add_outside(
+			m->findings, at.file, at.line,
+			"'%.80s' is not a definition; definitions are: DECLARE exchange "
+			"<name> <type>, DECLARE queue <name>, BIND <queue> <exchange> "
+			"<pattern>, each with its options, in at most %d bytes",
+			line, LINE_MAX_BYTES);
 		return;
 	}
-	ask(m, line, answer);
+	buf_init(&buf);
+	answer = ask(m, line, &buf);
 	at.is_refused = strncmp(answer, "OK", 2) != 0;
 	note_place(m, s.id, at);
 	if (at.is_refused && !is_consequence(m, &s))
 		report_refusal(m, &s, at, answer);
+	buf_deinit(&buf);
 }
 
 /* Cut off blanks at both ends. */
@@ -284,11 +262,11 @@ static char *trim(char *line)
 void model_read(struct model *m, struct slice text, const char *file)
 {
 	char *copy = mem_strndup(text.len ? text.data : "", text.len), *rest = copy;
-	struct model_place at = { .file = file };
+	struct model_place at = { .file = file ? file : BROKER };
 	char *line;
 
 	while ((line = strsep(&rest, "\n"))) {
-		at.line++;
+		at.line += file != NULL;
 		line = trim(line);
 		if (line[0] && line[0] != '#')
 			read_line(m, line, at);

@@ -13,8 +13,8 @@
 /* Where a definition came from. */
 struct model_place {
 	UT_hash_handle hh;
-	const char *file; /* NULL: a running broker */
-	int line;
+	const char *file; /* "broker": a running one */
+	int line;         /* 0 for a broker */
 	bool is_refused;
 	char id[]; /* "queue jobs", "exchange orders", "binding orders audit" */
 };

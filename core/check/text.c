@@ -31,12 +31,8 @@ static struct slice cut_line(struct reader *r, struct slice line)
 static bool next_line(struct reader *r, struct slice *code)
 {
 	while (r->rest.len > 0) {
-		const char *newline = memchr(r->rest.data, '\n', r->rest.len);
-		struct slice line = r->rest;
+		struct slice line = slice_cut(&r->rest, '\n');
 
-		if (newline)
-			line.len = (size_t)(newline - line.data);
-		r->rest = slice_skip(r->rest, line.len + (newline != NULL));
 		r->line++;
 		if (!r->is_in_long) {
 			*code = cut_line(r, line);

@@ -25,24 +25,20 @@ struct stamp {
 
 struct bench;
 
-struct bench_producer {
+/* A producer or a consumer. */
+struct worker {
 	struct bench *bench;
 	struct tidemq_client *client;
-	unsigned number;
 	char queue[300];
+	/* Of a producer. */
+	unsigned number;
 	uint64_t quota;
 	uint64_t sent;
 	uint64_t in_flight;
 	uint64_t *due_ns; /* of the last `window` sent, by number */
 	uint64_t confirmed;
 	uint64_t *seen; /* a bit a message: which have been received */
-};
-
-struct bench_consumer {
-	struct bench *bench;
-	struct tidemq_client *client;
-	unsigned number;
-	char queue[300];
+	/* Of a consumer. */
 	uint64_t first_tag, last_tag; /* received and not acknowledged */
 	uint64_t *next; /* by producer: the number after the last one received */
 };
@@ -55,9 +51,9 @@ struct bench {
 	uv_timer_t progress;
 	uv_poll_t pacer; /* a timerfd: due times are finer than the loop's clock */
 	int pacer_fd;
-	struct bench_producer *producers;
-	struct bench_consumer *consumers;
-	unsigned waiting; /* for connections and subscriptions */
+	struct worker *consumers;
+	struct worker *producers; /* after the consumers */
+	unsigned waiting;         /* for connections and subscriptions */
 	uint32_t run;
 	char *payload;
 	uint64_t start_ns;
@@ -101,10 +97,7 @@ static void end(struct bench *b)
 	close_handle((uv_handle_t *)&b->progress);
 	if (b->pacer_fd >= 0)
 		close_handle((uv_handle_t *)&b->pacer);
-	for (unsigned i = 0; i < o->producers; i++)
-		if (b->producers[i].client)
-			tidemq_close(b->producers[i].client, NULL, NULL);
-	for (unsigned i = 0; i < o->consumers; i++)
+	for (unsigned i = 0; i < o->consumers + o->producers; i++)
 		if (b->consumers[i].client)
 			tidemq_close(b->consumers[i].client, NULL, NULL);
 }
@@ -128,12 +121,12 @@ static void check_end(struct bench *b)
 	end(b);
 }
 
-static void produce(struct bench_producer *p, uint64_t now);
+static void produce(struct worker *p, uint64_t now);
 
 static void on_confirm(struct tidemq_client *c, const struct tidemq_reply *reply,
 		       void *ctx)
 {
-	struct bench_producer *p = ctx;
+	struct worker *p = ctx;
 	struct bench *b = p->bench;
 	uint64_t now = about_now_ns(b);
 
@@ -153,7 +146,7 @@ static void on_confirm(struct tidemq_client *c, const struct tidemq_reply *reply
 	check_end(b);
 }
 
-static int send_one(struct bench_producer *p, uint64_t due_ns)
+static int send_one(struct worker *p, uint64_t due_ns)
 {
 	struct bench *b = p->bench;
 	struct stamp stamp = { b->run, p->number, p->sent, due_ns };
@@ -172,7 +165,7 @@ static int send_one(struct bench_producer *p, uint64_t due_ns)
 	return TIDEMQ_OK;
 }
 
-static void produce(struct bench_producer *p, uint64_t now)
+static void produce(struct worker *p, uint64_t now)
 {
 	struct bench *b = p->bench;
 
@@ -212,8 +205,7 @@ static void on_pace(uv_poll_t *handle, int status, int events)
 	}
 	while (!b->is_over && b->result->sent < b->options->count) {
 		uint64_t due = due_of(b, b->result->sent);
-		struct bench_producer *p =
-			&b->producers[b->result->sent % b->options->producers];
+		struct worker *p = &b->producers[b->result->sent % b->options->producers];
 
 		/* A full window makes it late; its latency still counts from `due`. */
 		if (due > now_ns() || p->in_flight >= b->options->window ||
@@ -224,11 +216,11 @@ static void on_pace(uv_poll_t *handle, int status, int events)
 		arm_pacer(b);
 }
 
-static void count_receipt(struct bench_consumer *c, const struct stamp *s, uint64_t now)
+static void count_receipt(struct worker *c, const struct stamp *s, uint64_t now)
 {
 	struct bench *b = c->bench;
 	struct bench_result *r = b->result;
-	struct bench_producer *p = &b->producers[s->producer];
+	struct worker *p = &b->producers[s->producer];
 	uint64_t bit = UINT64_C(1) << (s->number % 64);
 
 	if (p->seen[s->number / 64] & bit) {
@@ -244,7 +236,7 @@ static void count_receipt(struct bench_consumer *c, const struct stamp *s, uint6
 
 static void on_msg(struct tidemq_client *client, struct tidemq_msg *m, void *ctx)
 {
-	struct bench_consumer *c = ctx;
+	struct worker *c = ctx;
 	struct bench *b = c->bench;
 	uint64_t now = about_now_ns(b);
 	struct stamp s = { 0 };
@@ -271,7 +263,7 @@ static void on_msg(struct tidemq_client *client, struct tidemq_msg *m, void *ctx
 
 static void on_acked(struct tidemq_client *c, const struct tidemq_reply *reply, void *ctx)
 {
-	struct bench_consumer *consumer = ctx;
+	struct worker *consumer = ctx;
 
 	if (!consumer->bench->is_over && reply->status != TIDEMQ_OK)
 		fail(consumer->bench, "an ack was refused", reply->text);
@@ -284,7 +276,7 @@ static void on_check(uv_check_t *handle)
 
 	b->clock_uses = 0;
 	for (unsigned i = 0; i < b->options->consumers && !b->is_over; i++) {
-		struct bench_consumer *c = &b->consumers[i];
+		struct worker *c = &b->consumers[i];
 		char line[64];
 
 		if (!c->first_tag)
@@ -320,7 +312,7 @@ static void one_is_ready(struct bench *b)
 static void on_subscribed(struct tidemq_client *c, const struct tidemq_reply *reply,
 			  void *ctx)
 {
-	struct bench_consumer *consumer = ctx;
+	struct worker *consumer = ctx;
 
 	if (reply->status != TIDEMQ_OK)
 		fail(consumer->bench, "cannot subscribe", reply->text);
@@ -328,52 +320,33 @@ static void on_subscribed(struct tidemq_client *c, const struct tidemq_reply *re
 		one_is_ready(consumer->bench);
 }
 
-static void on_consumer_connected(struct tidemq_client *client,
-				  const struct tidemq_error *why, void *ctx)
+static void on_connected(struct tidemq_client *client, const struct tidemq_error *why,
+			 void *ctx)
 {
-	struct bench_consumer *c = ctx;
-	struct bench *b = c->bench;
+	struct worker *w = ctx;
+	struct bench *b = w->bench;
 	char line[400];
 
-	if (why && why->status != TIDEMQ_OK) {
+	if (why->status != TIDEMQ_OK) {
 		fail(b, "cannot connect", why->text);
 		return;
 	}
-	snprintf(line, sizeof(line), "SUB %s bench prefetch=%u ack=%s", c->queue,
+	if (w >= b->producers) {
+		one_is_ready(b);
+		return;
+	}
+	snprintf(line, sizeof(line), "SUB %s bench prefetch=%u ack=%s", w->queue,
 		 b->options->prefetch, b->options->is_auto_ack ? "auto" : "manual");
-	if (tidemq_send(client, line, NULL, 0, on_subscribed, c) != TIDEMQ_OK)
+	if (tidemq_send(client, line, NULL, 0, on_subscribed, w) != TIDEMQ_OK)
 		fail(b, "cannot subscribe", "the request could not be sent");
 }
 
-static void on_producer_connected(struct tidemq_client *client,
-				  const struct tidemq_error *why, void *ctx)
+static void on_lost(struct tidemq_client *c, const struct tidemq_error *why, void *ctx)
 {
-	struct bench_producer *p = ctx;
-
-	if (why && why->status != TIDEMQ_OK)
-		fail(p->bench, "cannot connect", why->text);
-	else
-		one_is_ready(p->bench);
+	fail(((struct worker *)ctx)->bench, "connection lost", why->text);
 }
 
-static void on_producer_lost(struct tidemq_client *c, const struct tidemq_error *why,
-			     void *ctx)
-{
-	fail(((struct bench_producer *)ctx)->bench, "connection lost", why->text);
-}
-
-static void on_consumer_lost(struct tidemq_client *c, const struct tidemq_error *why,
-			     void *ctx)
-{
-	fail(((struct bench_consumer *)ctx)->bench, "connection lost", why->text);
-}
-
-static void no_msg(struct tidemq_client *c, struct tidemq_msg *m, void *ctx)
-{
-	tidemq_msg_free(m);
-}
-
-static int connect_workers(struct bench *b)
+static void connect_workers(struct bench *b)
 {
 	const struct bench_options *o = b->options;
 	struct tidemq_options options = { .name = "bench", .window = o->window + 16 };
@@ -382,28 +355,16 @@ static int connect_workers(struct bench *b)
 	if (options.window < 256)
 		options.window = 256;
 	b->waiting = o->producers + o->consumers;
-	for (unsigned i = 0; i < o->consumers; i++) {
-		struct tidemq_handlers h = { &b->consumers[i], on_consumer_connected,
-					     on_msg, NULL, on_consumer_lost };
+	for (unsigned i = 0; i < o->consumers + o->producers; i++) {
+		struct worker *w = &b->consumers[i];
+		struct tidemq_handlers h = { w, on_connected, on_msg, NULL, on_lost };
 
-		b->consumers[i].client =
-			tidemq_start(&b->loop, o->url, &options, &h, &err);
-		if (!b->consumers[i].client)
-			goto fail;
+		w->client = tidemq_start(&b->loop, o->url, &options, &h, &err);
+		if (!w->client) {
+			fail(b, "cannot connect", err.text);
+			return;
+		}
 	}
-	for (unsigned i = 0; i < o->producers; i++) {
-		struct tidemq_handlers h = { &b->producers[i], on_producer_connected,
-					     no_msg, NULL, on_producer_lost };
-
-		b->producers[i].client =
-			tidemq_start(&b->loop, o->url, &options, &h, &err);
-		if (!b->producers[i].client)
-			goto fail;
-	}
-	return 0;
-fail:
-	fail(b, "cannot connect", err.text);
-	return -1;
 }
 
 static void on_progress(uv_timer_t *timer)
@@ -423,10 +384,10 @@ static void make_workers(struct bench *b)
 {
 	const struct bench_options *o = b->options;
 
-	b->producers = mem_zalloc((o->producers + 1) * sizeof(*b->producers));
-	b->consumers = mem_zalloc((o->consumers + 1) * sizeof(*b->consumers));
+	b->consumers = mem_zalloc((o->consumers + o->producers) * sizeof(*b->consumers));
+	b->producers = b->consumers + o->consumers;
 	for (unsigned i = 0; i < o->producers; i++) {
-		struct bench_producer *p = &b->producers[i];
+		struct worker *p = &b->producers[i];
 
 		p->bench = b;
 		p->number = i;
@@ -437,32 +398,30 @@ static void make_workers(struct bench *b)
 			 i % o->queues + 1);
 	}
 	for (unsigned i = 0; i < o->consumers; i++) {
-		struct bench_consumer *c = &b->consumers[i];
+		struct worker *c = &b->consumers[i];
 
 		c->bench = b;
-		c->number = i;
 		c->next = mem_zalloc((o->producers + 1) * sizeof(uint64_t));
 		snprintf(c->queue, sizeof(c->queue), "%s-%u", o->queue,
 			 i % o->queues + 1);
 	}
-	b->payload = mem_zalloc(o->size);
+	b->payload = mem_alloc(o->size);
 	memset(b->payload, 'x', o->size);
 }
 
 static void free_workers(struct bench *b)
 {
-	for (unsigned i = 0; i < b->options->producers; i++) {
-		mem_free(b->producers[i].due_ns);
-		mem_free(b->producers[i].seen);
-	}
-	for (unsigned i = 0; i < b->options->consumers; i++)
+	for (unsigned i = 0; i < b->options->consumers + b->options->producers; i++) {
+		mem_free(b->consumers[i].due_ns);
+		mem_free(b->consumers[i].seen);
 		mem_free(b->consumers[i].next);
-	mem_free(b->producers);
+	}
 	mem_free(b->consumers);
 	mem_free(b->payload);
 }
 
-static int each_queue(const struct bench_options *o, const char *format,
+/* `verb` is "DECLARE" or "DELETE". */
+static int each_queue(const struct bench_options *o, const char *verb, const char *more,
 		      struct bench_result *r)
 {
 	struct tidemq_error err;
@@ -471,15 +430,11 @@ static int each_queue(const struct bench_options *o, const char *format,
 	int status = TIDEMQ_OK;
 
 	if (!c) {
-		snprintf(r->error, sizeof(r->error), "cannot connect: %s", err.text);
+		snprintf(r->error, sizeof(r->error), "%s", err.text);
 		return -1;
 	}
 	for (unsigned i = 1; i <= o->queues && status == TIDEMQ_OK; i++) {
-		snprintf(line, sizeof(line), "%s %s-%u %s", format, o->queue, i,
-			 strcmp(format, "DECLARE queue") == 0 ? o->declare : "");
-		line[strcspn(line, "\r\n")] = '\0';
-		if (line[strlen(line) - 1] == ' ')
-			line[strlen(line) - 1] = '\0';
+		snprintf(line, sizeof(line), "%s queue %s-%u%s", verb, o->queue, i, more);
 		status = tidemq_request(c, line, NULL, 0, NULL);
 	}
 	if (status != TIDEMQ_OK && !r->error[0])
@@ -521,7 +476,7 @@ int bench_run(const struct bench_options *o, struct bench_result *r)
 	*r = (struct bench_result){ 0 };
 	histogram_init(&r->confirm);
 	histogram_init(&r->deliver);
-	if (!o->is_drain && each_queue(o, "DECLARE queue", r) < 0)
+	if (!o->is_drain && each_queue(o, "DECLARE", o->declare, r) < 0)
 		return -1;
 	b.run = (uint32_t)(now_ns() ^ (uint64_t)getpid() << 20);
 	make_workers(&b);
@@ -532,7 +487,7 @@ int bench_run(const struct bench_options *o, struct bench_result *r)
 	if (o->consumers && !o->is_drain)
 		r->missing = o->count - (r->received - r->duplicates);
 	if (!o->keep)
-		each_queue(o, "DELETE queue", r);
+		each_queue(o, "DELETE", "", r);
 	return r->error[0] ? -1 : 0;
 }
 

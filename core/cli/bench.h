@@ -17,7 +17,7 @@
 struct bench_options {
 	const char *url;
 	const char *queue;   /* names are this, a dash and a number from 1 */
-	const char *declare; /* further options of the queues, or "" */
+	const char *declare; /* further options of the queues, a space before each */
 	unsigned producers;
 	unsigned consumers;
 	unsigned queues;

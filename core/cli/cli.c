@@ -32,9 +32,7 @@ int cli_failure(const char *format, ...)
 
 static int report(const struct tidemq_error *err)
 {
-	if (err->word[0])
-		return cli_failure("%s: %s", err->word, err->text);
-	return cli_failure("%s", err->text);
+	return cli_failure("%s%s%s", err->word, err->word[0] ? ": " : "", err->text);
 }
 
 int cli_client_failure(const struct cli *cli)
@@ -92,44 +90,55 @@ int cli_connect(struct cli *cli, const struct tidemq_options *options)
 	return cli->client ? CLI_DONE : report(&err);
 }
 
-int cli_add_word(const struct cli *cli, struct buf *line, const char *word)
+void cli_add_word(struct cli *cli, const char *word)
 {
 	struct tidemq_error err;
 
-	if (buf_len(line) > 0)
-		buf_append_char(line, ' ');
-	if (encode_word(line, word, "argument", true, &err) == TIDEMQ_OK)
-		return CLI_DONE;
-	return cli_usage_error(cli, "'%.60s' is no name: 1-%d bytes without white space",
-			       word, NAME_LEN_MAX);
+	if (cli->status != CLI_DONE)
+		return;
+	if (buf_len(&cli->request) > 0)
+		buf_append_char(&cli->request, ' ');
+	if (encode_word(&cli->request, word, "argument", true, &err) != TIDEMQ_OK)
+		cli->status = cli_usage_error(
+			cli, "'%.60s' is not a name: 1-%d bytes without white space",
+			word, NAME_LEN_MAX);
 }
 
-int cli_add_option(const struct cli *cli, struct buf *line, const char *word)
+static void add_option(struct cli *cli, struct slice name, const char *value)
 {
-	struct slice name = slice_from(word);
-	const char *equals = strchr(word, '=');
-
-	if (equals)
-		name.len = (size_t)(equals - word);
-	if (!slice_is_name(name))
-		return cli_usage_error(cli, "'%.60s' is no option: name=value", word);
-	buf_append_char(line, ' ');
-	buf_append_slice(line, name);
-	if (!equals)
-		return CLI_DONE;
-	buf_append_char(line, '=');
-	percent_encode(line, slice_from(equals + 1));
-	return CLI_DONE;
+	buf_append_char(&cli->request, ' ');
+	buf_append_slice(&cli->request, name);
+	if (!value)
+		return;
+	buf_append_char(&cli->request, '=');
+	percent_encode(&cli->request, slice_from(value));
 }
 
-int cli_ask_take(struct cli *cli, struct buf *line, int status,
-		 struct tidemq_reply *reply)
+void cli_add_value(struct cli *cli, const char *name, const char *value)
 {
-	if (status == CLI_DONE && !cli->client)
-		status = cli_connect(cli, NULL);
-	if (status == CLI_DONE &&
-	    tidemq_request(cli->client, buf_cstr(line), NULL, 0, reply) != TIDEMQ_OK)
-		status = cli_client_failure(cli);
-	buf_deinit(line);
-	return status;
+	add_option(cli, slice_from(name), value);
+}
+
+void cli_add_option(struct cli *cli, const char *word)
+{
+	struct slice rest = slice_from(word), name = slice_cut(&rest, '=');
+
+	if (cli->status != CLI_DONE)
+		return;
+	if (slice_is_name(name))
+		add_option(cli, name, strchr(word, '=') ? rest.data : NULL);
+	else
+		cli->status = cli_usage_error(cli, "'%.60s' is not an option: name=value",
+					      word);
+}
+
+int cli_ask(struct cli *cli, struct tidemq_reply *reply)
+{
+	if (cli->status == CLI_DONE && !cli->client)
+		cli->status = cli_connect(cli, NULL);
+	if (cli->status == CLI_DONE &&
+	    tidemq_request(cli->client, buf_cstr(&cli->request), NULL, 0, reply) !=
+		    TIDEMQ_OK)
+		cli->status = cli_client_failure(cli);
+	return cli->status;
 }

@@ -1,4 +1,8 @@
-/* cli.h: what the files of verbs share. */
+/* cli.h: what the verbs of the command line share.
+ *
+ * A verb appends words to cli->request and sends it with cli_ask or cli_table_ask. The
+ * first failure stays in cli->status. After a failure nothing more is appended or sent.
+ */
 #ifndef TIDE_CLI_CLI_H
 #define TIDE_CLI_CLI_H
 
@@ -20,6 +24,7 @@ struct cli_verb {
 	const char *details;                  /* further lines of the help, or NULL */
 	const struct command_option *options; /* see struct command_line */
 	int words_min, words_max;             /* positional words */
+	bool is_local;                        /* needs no broker */
 	int (*run)(struct cli *cli);
 };
 
@@ -39,6 +44,8 @@ struct cli {
 	struct command_line line;
 	char **words; /* those of the line */
 	int word_count;
+	struct buf request;
+	int status;
 	struct tidemq_client *client; /* NULL until cli_connect */
 };
 
@@ -61,20 +68,15 @@ int cli_connect(struct cli *cli, const struct tidemq_options *options);
 /* Write out what was printed: CLI_FAILED when standard output is gone. */
 int cli_flush(void);
 
-/* Append a word of the command line to a request: a name, or with `=` in it an
+/* Append a word of the command line to the request: a name, or with `=` in it an
  * option, whose value is percent-encoded. */
-int cli_add_word(const struct cli *cli, struct buf *line, const char *word);
-int cli_add_option(const struct cli *cli, struct buf *line, const char *word);
-/* Send the request and release the line; connect first if need be. `status` is that of
- * writing the line: nothing is sent unless it is CLI_DONE. The reply is good until the
- * next call on the client. */
-int cli_ask_take(struct cli *cli, struct buf *line, int status,
-		 struct tidemq_reply *reply);
+void cli_add_word(struct cli *cli, const char *word);
+void cli_add_option(struct cli *cli, const char *word);
+/* Append an option of the protocol. */
+void cli_add_value(struct cli *cli, const char *name, const char *value);
 
-/* `rules simulate`, `rules log`, `rules top` and `rules show NAME` */
-int cli_simulate(struct cli *cli);
-int cli_rules_log(struct cli *cli, const struct tidemq_reply *reply);
-int cli_rules_show_top(struct cli *cli);
-int cli_rules_show(struct cli *cli, const char *name);
+/* Connect and send the request; return cli->status. On CLI_DONE the reply is good until
+ * the next call on the client. */
+int cli_ask(struct cli *cli, struct tidemq_reply *reply);
 
 #endif

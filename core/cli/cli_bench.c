@@ -12,21 +12,21 @@ static const struct command_option options[] = {
 			 0, BENCH_WORKERS_MAX) },
 	{ COMMAND_NUMBER("consumers", "1", "connections that consume", 0,
 			 BENCH_WORKERS_MAX) },
-	{ COMMAND_NUMBER("queues", "1", "dealt out among them", 1, 1000000) },
+	{ COMMAND_NUMBER("queues", "1", "shared out among them", 1, 1000000) },
 	{ COMMAND_NUMBER("count", "200000", "messages in all", 1, UINT32_MAX) },
 	{ COMMAND_BYTES("size", "128", "of a payload", BENCH_SIZE_MIN, 1 << 24) },
 	{ COMMAND_NUMBER("window", "1000", "unconfirmed messages of a producer", 1,
 			 1000000) },
 	{ COMMAND_NUMBER("prefetch", "1000", "unacknowledged messages of a consumer", 1,
 			 65535) },
-	{ COMMAND_NUMBER("rate", "0", "messages a second in all; 0 = as fast as it goes",
-			 0, 100000000) },
+	{ COMMAND_NUMBER("rate", "0", "messages a second in all; 0 = unlimited", 0,
+			 100000000) },
 	{ COMMAND_CHOICE("ack", "manual|auto", "manual", "who acknowledges") },
 	{ COMMAND_TEXT("queue", "NAME", "bench",
 		       "what the names of the queues begin with") },
 	{ COMMAND_FLAG("fill", "publish only, and keep the messages") },
 	{ COMMAND_FLAG("drain", "consume only, what --fill left") },
-	{ COMMAND_FLAG("chart", "draw how the latencies are spread") },
+	{ COMMAND_FLAG("chart", "draw the distribution of latencies") },
 	{ .name = NULL },
 };
 
@@ -34,33 +34,37 @@ static int read_options(const struct cli *cli, struct bench_options *o)
 {
 	bool is_fill = cli_is_given(cli, "fill"), is_drain = cli_is_given(cli, "drain");
 
-	o->producers = is_drain ? 0 : (unsigned)cli_number(cli, "producers");
-	o->consumers = is_fill ? 0 : (unsigned)cli_number(cli, "consumers");
-	o->queues = (unsigned)cli_number(cli, "queues");
-	o->size = (unsigned)cli_number(cli, "size");
-	o->window = (unsigned)cli_number(cli, "window");
-	o->prefetch = (unsigned)cli_number(cli, "prefetch");
-	o->count = cli_number(cli, "count");
-	o->rate = cli_number(cli, "rate");
-	o->is_auto_ack = strcmp(cli_get(cli, "ack"), "auto") == 0;
-	o->queue = cli_get(cli, "queue");
-	o->is_drain = is_drain;
+	*o = (struct bench_options){
+		.url = cli->url,
+		.queue = cli_get(cli, "queue"),
+		.producers = is_drain ? 0 : (unsigned)cli_number(cli, "producers"),
+		.consumers = is_fill ? 0 : (unsigned)cli_number(cli, "consumers"),
+		.queues = (unsigned)cli_number(cli, "queues"),
+		.size = (unsigned)cli_number(cli, "size"),
+		.window = (unsigned)cli_number(cli, "window"),
+		.prefetch = (unsigned)cli_number(cli, "prefetch"),
+		.count = cli_number(cli, "count"),
+		.rate = cli_number(cli, "rate"),
+		.is_auto_ack = strcmp(cli_get(cli, "ack"), "auto") == 0,
+		.is_drain = is_drain,
+		.progress = isatty(STDERR_FILENO) && !cli->json ? stderr : NULL,
+	};
 	o->keep = o->consumers == 0;
 	if (is_fill && is_drain)
-		return cli_usage_error(cli, "--fill and --drain are two runs");
+		return cli_usage_error(cli, "use --fill and --drain in separate runs");
 	if (o->producers + o->consumers == 0)
-		return cli_usage_error(cli,
-				       "neither producers nor consumers: nothing to do");
+		return cli_usage_error(
+			cli, "nothing to do: there are no producers and no consumers");
 	if (o->producers == 0 && !is_drain)
-		return cli_usage_error(cli, "consumers alone are --drain");
+		return cli_usage_error(cli,
+				       "for consumers without producers use --drain");
 	return CLI_DONE;
 }
 
-struct percentile {
+static const struct {
 	const char *name;
 	double share;
-};
-static const struct percentile percentiles[] = {
+} percentiles[] = {
 	{ "p50", 0.5 }, { "p90", 0.9 }, { "p99", 0.99 }, { "p999", 0.999 }, { "max", 1 },
 };
 #define PERCENTILES (sizeof(percentiles) / sizeof(percentiles[0]))
@@ -155,9 +159,9 @@ static void print_json(const struct bench_options *o, const struct bench_result 
 	puts("}");
 }
 
-static int bench(struct cli *cli)
+static int run_bench(struct cli *cli)
 {
-	struct bench_options o = { .url = cli->url };
+	struct bench_options o;
 	struct bench_result r;
 	struct buf declare;
 	int status = read_options(cli, &o);
@@ -166,34 +170,37 @@ static int bench(struct cli *cli)
 		return status;
 	buf_init(&declare);
 	for (int i = 0; i < cli->word_count; i++)
-		buf_printf(&declare, "%s%s", i ? " " : "", cli->words[i]);
-	o.declare = cli->word_count ? buf_cstr(&declare) : "";
-	if (isatty(STDERR_FILENO) && !cli->json)
-		o.progress = stderr;
-	status = CLI_DONE;
+		buf_printf(&declare, " %s", cli->words[i]);
+	o.declare = buf_cstr(&declare);
 	if (bench_run(&o, &r) < 0)
 		status = cli_failure("%s", r.error);
 	else if (cli->json)
 		print_json(&o, &r);
 	else
 		print_text(&o, &r);
-	if (status == CLI_DONE && cli_get(cli, "chart") && !cli->json) {
+	if (status == CLI_DONE && cli_is_given(cli, "chart") && !cli->json) {
 		print_chart("confirm", &r.confirm);
 		print_chart("deliver", &r.deliver);
 	}
-	if (status == CLI_DONE && (r.missing || r.duplicates))
+	if (r.missing || r.duplicates)
 		status = CLI_FAILED;
 	bench_result_deinit(&r);
 	buf_deinit(&declare);
-	return status == CLI_DONE ? cli_flush() : status;
+	return status;
 }
 
 const struct cli_verb cli_bench_verbs[] = {
-	{ "bench", "measure throughput and latency, and check what comes",
-	  "[options] [NAME=VALUE...]",
-	  "NAME=VALUE are options of the queues that it declares, and deletes at the\n"
-	  "end. Every message is checked to come once and in order; latencies count\n"
-	  "from when a message was due, so with --rate a stall shows in all of them.",
-	  options, 0, 32, bench },
-	{ NULL, NULL, NULL, NULL, NULL, 0, 0, NULL },
+	{ .name = "bench",
+	  .summary = "measure throughput and latency, and check every message",
+	  .usage = "[options] [NAME=VALUE...]",
+	  .details = "NAME=VALUE are options of the queues that it declares, and deletes "
+		     "at the\n"
+		     "end. Every message is checked to come once and in order; latencies "
+		     "count\n"
+		     "from when a message was due, so with --rate a stall shows in all "
+		     "of them.",
+	  .options = options,
+	  .words_max = 32,
+	  .run = run_bench },
+	{ .name = NULL },
 };

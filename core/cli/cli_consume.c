@@ -1,13 +1,13 @@
-/* cli_consume.c: sub, get, peek. */
+/* cli_consume.c: sub and get. */
 #include <inttypes.h>
 
 #include <jansson.h>
 
 #include "cli.h"
-#include "cli_table.h"
 
 /* Of one GET. */
 #define GET_MAX 1000
+#define PREFETCH_DEFAULT 100
 #define GET_WAIT_MAX_MS (3600 * 1000)
 #define HEARTBEAT_MS 30000
 
@@ -19,12 +19,12 @@
 	"'" FORMAT_DEFAULT "'."
 
 static void print_headers(const struct tidemq_msg *m, const char *between,
-			  const char *behind)
+			  const char *after)
 {
 	for (size_t i = 0; i < m->header_count; i++) {
 		printf("%s%s=", i ? between : "", m->headers[i].name);
 		fwrite(m->headers[i].value, 1, m->headers[i].value_len, stdout);
-		fputs(behind, stdout);
+		fputs(after, stdout);
 	}
 }
 
@@ -87,19 +87,18 @@ static json_t *json_bytes(const char *data, size_t len)
 
 static void print_json(const struct tidemq_msg *m)
 {
-	json_t *headers = json_object();
+	json_t *headers = json_object(), *object;
 
 	for (size_t i = 0; i < m->header_count; i++)
 		json_object_set_new(
 			headers, m->headers[i].name,
 			json_bytes(m->headers[i].value, m->headers[i].value_len));
-	json_t *object =
-		json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:b, s:o, s:I, s:o}", "id",
-			  m->id, "exchange", m->exchange, "key", m->key, "ts",
-			  (json_int_t)m->ts_unix_ms, "priority", (int)m->priority,
-			  "attempt", (int)m->attempt, "redelivered", (int)m->redelivered,
-			  "headers", headers, "size", (json_int_t)m->payload_len,
-			  "payload", json_bytes(m->payload, m->payload_len));
+	object = json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:b, s:o, s:I, s:o}", "id",
+			   m->id, "exchange", m->exchange, "key", m->key, "ts",
+			   (json_int_t)m->ts_unix_ms, "priority", (int)m->priority,
+			   "attempt", (int)m->attempt, "redelivered", (int)m->redelivered,
+			   "headers", headers, "size", (json_int_t)m->payload_len,
+			   "payload", json_bytes(m->payload, m->payload_len));
 	json_dumpf(object, stdout, JSON_COMPACT);
 	putchar('\n');
 	json_decref(object);
@@ -108,19 +107,11 @@ static void print_json(const struct tidemq_msg *m)
 struct consuming {
 	const char *format;
 	uint64_t count; /* 0 = no end */
-	uint64_t prefetch;
+	unsigned prefetch;
 	int64_t timeout_ms; /* negative = no end */
 	bool is_auto;
 	bool nack;
-	bool json;
 };
-
-static void read_options(const struct cli *cli, struct consuming *c)
-{
-	c->json = cli->json;
-	c->format = cli_get(cli, "format");
-	c->is_auto = strcmp(cli_get(cli, "ack"), "auto") == 0;
-}
 
 static int settle(struct cli *cli, const struct consuming *c, const struct tidemq_msg *m)
 {
@@ -133,11 +124,13 @@ static int settle(struct cli *cli, const struct consuming *c, const struct tidem
 /* Print, and acknowledge only what has really been written. */
 static int take(struct cli *cli, const struct consuming *c, const struct tidemq_msg *m)
 {
-	if (c->json)
+	int status;
+
+	if (cli->json)
 		print_json(m);
 	else
 		print_formatted(c->format, m);
-	int status = cli_flush();
+	status = cli_flush();
 	return status == CLI_DONE && m->tag > 0 ? settle(cli, c, m) : status;
 }
 
@@ -171,21 +164,23 @@ static int finish(struct cli *cli, int status)
 static int get_some(struct cli *cli, const struct consuming *c, unsigned max,
 		    int64_t wait_ms, unsigned *count)
 {
+	int status = CLI_DONE;
+	bool ended = false;
+
 	if (tidemq_get(cli->client, cli->words[0], max, wait_ms, c->is_auto, count) !=
 	    TIDEMQ_OK)
 		return cli_client_failure(cli);
-	int status = CLI_DONE;
-	bool ended = false;
 	for (unsigned i = 0; i < *count && status == CLI_DONE; i++)
 		status = next(cli, c, -1, &ended);
 	return finish(cli, status);
 }
 
-/* A subscription would be sent more than are wanted: each ack makes room for
- * another message. GET never takes more than it is asked for. */
+/* A subscription would be sent more than `count`: each ack makes room for another
+ * message. GET never takes more than it is asked for. */
 static int sub_counted(struct cli *cli, const struct consuming *c)
 {
-	uint64_t batch = c->prefetch ? c->prefetch : 100;
+	unsigned batch = c->prefetch ? c->prefetch : PREFETCH_DEFAULT;
+	int64_t wait_ms = c->timeout_ms < 0 ? GET_WAIT_MAX_MS : c->timeout_ms;
 	uint64_t left = c->count;
 	int status = CLI_DONE;
 
@@ -193,10 +188,9 @@ static int sub_counted(struct cli *cli, const struct consuming *c)
 		batch = GET_MAX;
 	while (left > 0 && status == CLI_DONE) {
 		unsigned count;
-		unsigned max = (unsigned)(left < batch ? left : batch);
-		int64_t wait_ms = c->timeout_ms < 0 ? GET_WAIT_MAX_MS : c->timeout_ms;
 
-		status = get_some(cli, c, max, wait_ms, &count);
+		status = get_some(cli, c, left < batch ? (unsigned)left : batch, wait_ms,
+				  &count);
 		left -= count;
 		if (count == 0 && c->timeout_ms >= 0)
 			break;
@@ -209,7 +203,7 @@ static int sub_endless(struct cli *cli, const struct consuming *c)
 	int status = CLI_DONE;
 	bool ended = false;
 
-	if (tidemq_subscribe(cli->client, cli->words[0], "cli", (unsigned)c->prefetch,
+	if (tidemq_subscribe(cli->client, cli->words[0], "cli", c->prefetch,
 			     c->is_auto) != TIDEMQ_OK)
 		return cli_client_failure(cli);
 	while (status == CLI_DONE && !ended)
@@ -217,63 +211,43 @@ static int sub_endless(struct cli *cli, const struct consuming *c)
 	return finish(cli, status);
 }
 
+static struct consuming read_options(const struct cli *cli)
+{
+	return (struct consuming){ .format = cli_get(cli, "format"),
+				   .is_auto = strcmp(cli_get(cli, "ack"), "auto") == 0 };
+}
+
 static int run_sub(struct cli *cli)
 {
 	const struct tidemq_options options = { .heartbeat_ms = HEARTBEAT_MS };
-	struct consuming c = { .count = cli_number(cli, "count"),
-			       .prefetch = cli_number(cli, "prefetch"),
-			       .timeout_ms = -1 };
-	int status = cli_connect(cli, &options);
+	struct consuming c = read_options(cli);
 
-	read_options(cli, &c);
+	c.count = cli_number(cli, "count");
+	c.prefetch = (unsigned)cli_number(cli, "prefetch");
+	c.timeout_ms = -1;
 	if (cli_is_given(cli, "timeout"))
 		c.timeout_ms = (int64_t)cli_number(cli, "timeout");
-	if (status != CLI_DONE)
-		return status;
+	if (cli_connect(cli, &options) != CLI_DONE)
+		return CLI_FAILED;
 	return c.count > 0 ? sub_counted(cli, &c) : sub_endless(cli, &c);
 }
 
 static int run_get(struct cli *cli)
 {
-	struct consuming c = { .nack = cli_is_given(cli, "nack") };
-	int64_t wait_ms = (int64_t)cli_number(cli, "wait");
-	unsigned count = 0;
-	int status = cli_connect(cli, NULL);
+	struct consuming c = read_options(cli);
+	unsigned count;
 
-	read_options(cli, &c);
-	if (status != CLI_DONE)
-		return status;
-	return get_some(cli, &c, (unsigned)cli_number(cli, "max"), wait_ms, &count);
+	c.nack = cli_is_given(cli, "nack");
+	if (cli_connect(cli, NULL) != CLI_DONE)
+		return CLI_FAILED;
+	return get_some(cli, &c, (unsigned)cli_number(cli, "max"),
+			(int64_t)cli_number(cli, "wait"), &count);
 }
 
-static int run_peek(struct cli *cli)
-{
-	struct tidemq_reply reply;
-	struct buf line;
-	int status;
-
-	buf_init(&line);
-	buf_append_text(&line, "PEEK");
-	status = cli_add_word(cli, &line, cli->words[0]);
-	buf_printf(&line, " %" PRIu64 " state=%s", cli_number(cli, "count"),
-		   cli_get(cli, "state"));
-	status = cli_ask_take(cli, &line, status, &reply);
-	if (status != CLI_DONE)
-		return status;
-	if (cli->json) {
-		puts(reply.text);
-		return CLI_DONE;
-	}
-	return cli_table_print(
-		reply.text, reply.len, NULL,
-		"id exchange key priority ts:time due:time attempts failures reason "
-		"headers size payload:payload");
-}
-
-#define OPTION_ACK                                                                  \
-	{                                                                           \
-		COMMAND_CHOICE("ack", "manual|auto", "manual",                      \
-			       "manual: when it is printed; auto: when it is sent") \
+#define OPTION_ACK                                                              \
+	{                                                                       \
+		COMMAND_CHOICE("ack", "manual|auto", "manual",                  \
+			       "manual: ack when printed; auto: ack when sent") \
 	}
 #define OPTION_FORMAT                                             \
 	{                                                         \
@@ -298,20 +272,13 @@ static const struct command_option get_options[] = {
 	OPTION_FORMAT,
 	{ COMMAND_NUMBER("max", "1", "1-1000: how many at most", 1, 1000) },
 	{ COMMAND_DURATION("wait", "0", "how long to wait for the first", 0, 0) },
-	{ COMMAND_FLAG("nack", "refuse them: the retry rule of the queue decides") },
-	{ .name = NULL },
-};
-
-static const struct command_option peek_options[] = {
-	{ COMMAND_NUMBER("count", "10", "1-100: how many at most", 1, 100) },
-	{ COMMAND_CHOICE("state", "ready|delayed|unacked|buried", "ready",
-			 "which of them") },
+	{ COMMAND_FLAG("nack", "reject them: the retry script of the queue decides") },
 	{ .name = NULL },
 };
 
 const struct cli_verb cli_consume_verbs[] = {
 	{ .name = "sub",
-	  .summary = "print the messages of a queue as they come",
+	  .summary = "print the messages of a queue as they arrive",
 	  .usage = "[options] QUEUE",
 	  .details = FORMAT_HELP,
 	  .options = sub_options,
@@ -326,12 +293,5 @@ const struct cli_verb cli_consume_verbs[] = {
 	  .words_min = 1,
 	  .words_max = 1,
 	  .run = run_get },
-	{ .name = "peek",
-	  .summary = "show messages of a queue without taking them",
-	  .usage = "[options] QUEUE",
-	  .options = peek_options,
-	  .words_min = 1,
-	  .words_max = 1,
-	  .run = run_peek },
 	{ .name = NULL },
 };

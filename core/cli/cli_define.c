@@ -1,16 +1,27 @@
-/* cli_define.c: declare, delete, bind, unbind, purge, kick: verbs whose words
- * are the protocol's, and whose reply is OK. */
+/* cli_define.c: declare, delete, bind, unbind, purge, kick: verbs whose words are the
+ * protocol's, and whose reply is OK. */
+#include <inttypes.h>
+
 #include "cli.h"
 
 #define WORDS_MAX 80
 
-static int finish(struct cli *cli, struct buf *line, int status, const char *done)
+/* Names, then options. */
+static void add_words(struct cli *cli, int name_count)
+{
+	for (int i = 0; i < name_count; i++)
+		cli_add_word(cli, cli->words[i]);
+	for (int i = name_count; i < cli->word_count; i++)
+		cli_add_option(cli, cli->words[i]);
+}
+
+/* Of a reply with a count print what was `done`. */
+static int finish(struct cli *cli, const char *done)
 {
 	struct tidemq_reply reply;
 
-	status = cli_ask_take(cli, line, status, &reply);
-	if (status != CLI_DONE)
-		return status;
+	if (cli_ask(cli, &reply) != CLI_DONE)
+		return cli->status;
 	if (cli->json && reply.len > 0)
 		printf("{\"ok\":true,\"count\":%s}\n", reply.text);
 	else if (cli->json)
@@ -19,24 +30,6 @@ static int finish(struct cli *cli, struct buf *line, int status, const char *don
 		printf("%s %s message%s\n", done, reply.text,
 		       strcmp(reply.text, "1") == 0 ? "" : "s");
 	return CLI_DONE;
-}
-
-static int add_words(struct cli *cli, struct buf *line, int first, int last)
-{
-	int status = CLI_DONE;
-
-	for (int i = first; i < last && status == CLI_DONE; i++)
-		status = cli_add_word(cli, line, cli->words[i]);
-	return status;
-}
-
-static int add_options(struct cli *cli, struct buf *line, int first)
-{
-	int status = CLI_DONE;
-
-	for (int i = first; i < cli->word_count && status == CLI_DONE; i++)
-		status = cli_add_option(cli, line, cli->words[i]);
-	return status;
 }
 
 static bool is_exchange(const struct cli *cli)
@@ -48,88 +41,59 @@ static int check_kind(const struct cli *cli)
 {
 	if (is_exchange(cli) || strcmp(cli->words[0], "queue") == 0)
 		return CLI_DONE;
-	return cli_usage_error(cli, "say 'exchange' or 'queue', not '%s'", cli->words[0]);
+	return cli_usage_error(cli, "expected 'exchange' or 'queue', not '%s'",
+			       cli->words[0]);
 }
 
 static int run_declare(struct cli *cli)
 {
-	struct buf line;
-	int status = check_kind(cli);
-
-	if (status != CLI_DONE)
-		return status;
 	int names = is_exchange(cli) ? 3 : 2;
+
+	if (check_kind(cli) != CLI_DONE)
+		return CLI_USAGE;
 	if (cli->word_count < names)
-		return cli_usage_error(cli, "say of which type the exchange is");
-	buf_init(&line);
-	buf_append_text(&line, "DECLARE");
-	status = add_words(cli, &line, 0, names);
-	if (status == CLI_DONE)
-		status = add_options(cli, &line, names);
-	return finish(cli, &line, status, "");
+		return cli_usage_error(cli, "the type of the exchange is missing");
+	buf_append_text(&cli->request, "DECLARE");
+	add_words(cli, names);
+	return finish(cli, "");
 }
 
 static int run_delete(struct cli *cli)
 {
-	struct buf line;
-	int status = check_kind(cli);
-
-	if (status != CLI_DONE)
-		return status;
-	buf_init(&line);
-	buf_append_text(&line, "DELETE");
-	status = add_words(cli, &line, 0, 2);
+	if (check_kind(cli) != CLI_DONE)
+		return CLI_USAGE;
+	buf_append_text(&cli->request, "DELETE");
+	add_words(cli, 2);
 	if (cli_is_given(cli, "if-empty"))
-		buf_append_text(&line, " if-empty");
+		cli_add_option(cli, "if-empty");
 	if (cli_is_given(cli, "if-unused"))
-		buf_append_text(&line, " if-unused");
-	return finish(cli, &line, status, "");
-}
-
-static int bind_or_unbind(struct cli *cli, const char *verb)
-{
-	struct buf line;
-
-	buf_init(&line);
-	buf_append_text(&line, verb);
-	int status = add_words(cli, &line, 0, 3);
-	if (status == CLI_DONE)
-		status = add_options(cli, &line, 3);
-	return finish(cli, &line, status, "");
+		cli_add_option(cli, "if-unused");
+	return finish(cli, "");
 }
 
 static int run_bind(struct cli *cli)
 {
-	return bind_or_unbind(cli, "BIND");
-}
-
-static int run_unbind(struct cli *cli)
-{
-	return bind_or_unbind(cli, "UNBIND");
+	buf_append_text(&cli->request, cli->verb->name);
+	add_words(cli, 3);
+	return finish(cli, "");
 }
 
 static int run_purge(struct cli *cli)
 {
-	struct buf line;
-
-	buf_init(&line);
-	buf_append_text(&line, "PURGE");
-	int status = add_words(cli, &line, 0, 1);
-	return finish(cli, &line, status, "purged");
+	buf_append_text(&cli->request, "PURGE");
+	add_words(cli, 1);
+	return finish(cli, "purged");
 }
 
 static int run_kick(struct cli *cli)
 {
-	struct buf line;
 	uint64_t count = cli_number(cli, "count");
-	int status;
 
-	buf_init(&line);
-	buf_append_text(&line, "KICK");
-	status = add_words(cli, &line, 0, 1);
+	buf_append_text(&cli->request, "KICK");
+	add_words(cli, 1);
 	if (count > 0)
-		buf_printf(&line, " %llu", (unsigned long long)count);
-	return finish(cli, &line, status, "kicked");
+		buf_printf(&cli->request, " %" PRIu64, count);
+	return finish(cli, "kicked");
 }
 
 static const struct command_option delete_options[] = {
@@ -150,7 +114,7 @@ static const struct command_option kick_options[] = {
 
 const struct cli_verb cli_define_verbs[] = {
 	{ .name = "declare",
-	  .summary = "make an exchange or a queue, or check that it is as said",
+	  .summary = "declare an exchange or a queue",
 	  .usage = "[options] exchange NAME TYPE [NAME=VALUE...] | queue NAME "
 		   "[NAME=VALUE...]",
 	  .details = "NAME=VALUE are the options of DECLARE in docs/protocol.md, for "
@@ -167,19 +131,19 @@ const struct cli_verb cli_define_verbs[] = {
 	  .words_max = 2,
 	  .run = run_delete },
 	{ .name = "bind",
-	  .summary = "have an exchange give a queue what matches a pattern",
+	  .summary = "bind a queue to an exchange",
 	  .usage = BIND_USAGE,
 	  .details = BIND_DETAILS,
 	  .words_min = 3,
 	  .words_max = WORDS_MAX,
 	  .run = run_bind },
 	{ .name = "unbind",
-	  .summary = "take a binding back",
+	  .summary = "remove a binding",
 	  .usage = BIND_USAGE,
 	  .details = BIND_DETAILS,
 	  .words_min = 3,
 	  .words_max = WORDS_MAX,
-	  .run = run_unbind },
+	  .run = run_bind },
 	{ .name = "purge",
 	  .summary = "remove the messages of a queue that no consumer holds",
 	  .usage = "[options] QUEUE",

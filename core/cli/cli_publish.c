@@ -1,5 +1,6 @@
 /* cli_publish.c: pub. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -12,9 +13,8 @@ static const struct command_option options[] = {
 	{ COMMAND_DURATION("delay", NULL, "not delivered before; 250ms, 30s, 5m, 2h, 1d",
 			   0, 0) },
 	{ COMMAND_DURATION("ttl", NULL, "not delivered later", 0, 0) },
-	{ COMMAND_TEXT(
-		"id", "ID", NULL,
-		"your own id for it: queues that have seen it store it no second time") },
+	{ COMMAND_TEXT("id", "ID", NULL,
+		       "your own id: a queue that has seen it does not store it again") },
 	{ COMMAND_FLAG("must", "fail when no queue takes it") },
 	{ COMMAND_NUMBER("count", "1", "publish it N times", 1, UINT32_MAX) },
 	{ COMMAND_FLAG("lines", "publish each line of standard input") },
@@ -51,11 +51,14 @@ static int read_options(const struct cli *cli, struct pub_request *pub)
 {
 	int status = CLI_DONE;
 
-	pub->p.priority = (unsigned)cli_number(cli, "priority");
-	pub->p.must = cli_is_given(cli, "must");
-	pub->p.dedupe_id = cli_get(cli, "id");
-	pub->p.delay_ms = (int64_t)cli_number(cli, "delay");
-	pub->p.ttl_ms = (int64_t)cli_number(cli, "ttl");
+	pub->p = (struct tidemq_publication){
+		.headers = pub->headers,
+		.priority = (unsigned)cli_number(cli, "priority"),
+		.must = cli_is_given(cli, "must"),
+		.dedupe_id = cli_get(cli, "id"),
+		.delay_ms = (int64_t)cli_number(cli, "delay"),
+		.ttl_ms = (int64_t)cli_number(cli, "ttl"),
+	};
 	pub->count = cli_number(cli, "count");
 	for (int i = 0; i < cli->line.given_count && status == CLI_DONE; i++)
 		if (strcmp(cli->line.given[i].option->name, "header") == 0)
@@ -89,19 +92,9 @@ static void print_receipt(const struct cli *cli, const struct tidemq_receipt *r)
 		printf("{\"id\":\"%s\",\"queues\":%u%s}\n", r->id, r->queues,
 		       r->is_duplicate ? ",\"duplicate\":true" : "");
 	else
-		printf("%s %s %s %u queue%s\n",
-		       r->is_duplicate ? "duplicate of" : "published", r->id,
-		       r->is_duplicate ? "in" : "to", r->queues,
-		       r->queues == 1 ? "" : "s");
-}
-
-static void print_total(const struct cli *cli, uint64_t total)
-{
-	if (cli->json)
-		printf("{\"published\":%llu}\n", (unsigned long long)total);
-	else
-		printf("published %llu message%s\n", (unsigned long long)total,
-		       total == 1 ? "" : "s");
+		printf(r->is_duplicate ? "duplicate of %s in %u queue%s\n"
+				       : "published %s to %u queue%s\n",
+		       r->id, r->queues, r->queues == 1 ? "" : "s");
 }
 
 static int publish_one(struct cli *cli, struct pub_request *pub)
@@ -114,23 +107,20 @@ static int publish_one(struct cli *cli, struct pub_request *pub)
 	return CLI_DONE;
 }
 
-static int publish_many(struct cli *cli, struct pub_request *pub)
+static int publish_pipelined(struct cli *cli, struct pub_request *pub, uint64_t *total)
 {
-	for (uint64_t i = 0; i < pub->count; i++)
-		if (tidemq_publish_pipelined(cli->client, &pub->p) != TIDEMQ_OK)
-			return cli_client_failure(cli);
-	if (tidemq_flush(cli->client) != TIDEMQ_OK)
-		return cli_client_failure(cli);
-	print_total(cli, pub->count);
-	return CLI_DONE;
+	int status = TIDEMQ_OK;
+
+	for (uint64_t i = 0; i < pub->count && status == TIDEMQ_OK; i++, ++*total)
+		status = tidemq_publish_pipelined(cli->client, &pub->p);
+	return status;
 }
 
-static int publish_lines(struct cli *cli, struct pub_request *pub)
+static int publish_lines(struct cli *cli, struct pub_request *pub, uint64_t *total)
 {
 	char *line = NULL;
 	size_t cap = 0;
 	ssize_t len;
-	uint64_t total = 0;
 	int status = TIDEMQ_OK;
 
 	while (status == TIDEMQ_OK && (len = getline(&line, &cap, stdin)) >= 0) {
@@ -138,15 +128,24 @@ static int publish_lines(struct cli *cli, struct pub_request *pub)
 			len--;
 		pub->p.payload = line;
 		pub->p.payload_len = (size_t)len;
-		for (uint64_t i = 0; i < pub->count && status == TIDEMQ_OK; i++, total++)
-			status = tidemq_publish_pipelined(cli->client, &pub->p);
+		status = publish_pipelined(cli, pub, total);
 	}
 	free(line);
-	if (status == TIDEMQ_OK)
-		status = tidemq_flush(cli->client);
-	if (status != TIDEMQ_OK)
+	return status;
+}
+
+static int publish_many(struct cli *cli, struct pub_request *pub, bool by_line)
+{
+	uint64_t total = 0;
+	int status = by_line ? publish_lines(cli, pub, &total)
+			     : publish_pipelined(cli, pub, &total);
+
+	if (status != TIDEMQ_OK || tidemq_flush(cli->client) != TIDEMQ_OK)
 		return cli_client_failure(cli);
-	print_total(cli, total);
+	if (cli->json)
+		printf("{\"published\":%" PRIu64 "}\n", total);
+	else
+		printf("published %" PRIu64 " message%s\n", total, total == 1 ? "" : "s");
 	return CLI_DONE;
 }
 
@@ -164,7 +163,6 @@ static int publish(struct cli *cli, struct pub_request *pub)
 	if (by_line == (payload != NULL))
 		return cli_usage_error(
 			cli, "give a PAYLOAD, or - for standard input, or --lines");
-	pub->p.headers = pub->headers;
 	pub->p.exchange = exchange_word(cli->words[0]);
 	pub->p.key = exchange_word(cli->words[1]);
 	if (payload && strcmp(payload, "-") == 0) {
@@ -179,17 +177,17 @@ static int publish(struct cli *cli, struct pub_request *pub)
 		status = cli_connect(cli, NULL);
 	if (status != CLI_DONE)
 		return status;
-	if (by_line)
-		return publish_lines(cli, pub);
-	return pub->count > 1 ? publish_many(cli, pub) : publish_one(cli, pub);
+	return by_line || pub->count > 1 ? publish_many(cli, pub, by_line)
+					 : publish_one(cli, pub);
 }
 
 static int run_pub(struct cli *cli)
 {
-	struct pub_request pub = { 0 };
+	struct pub_request pub;
+	int status;
 
 	buf_init(&pub.input);
-	int status = publish(cli, &pub);
+	status = publish(cli, &pub);
 	for (size_t i = 0; i < pub.p.header_count; i++)
 		mem_free(pub.header_names[i]);
 	buf_deinit(&pub.input);

@@ -1,80 +1,62 @@
 /* cli_rules.c: rules, and its words. */
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "base/percent.h"
-#include "cli.h"
+#include "cli_rules_show.h"
 #include "cli_table.h"
 
-/* What is asked with a word, and how the answer is shown: as an object, or with
- * `columns` as a table of these members (of the array `array`, or of the whole). */
+#define NAMES_WIDTH_MAX 40 /* of a kind of change; beyond it the files are counted */
+
+/* What is asked with a word, and how the answer is shown. */
 struct word {
 	const char *name;
 	int words_max; /* after it */
 	int words_min;
-	const char *array;
-	const char *columns;
-	int (*add)(struct cli *cli, struct buf *line); /* what follows; may be NULL */
-	int (*show)(struct cli *cli, const struct tidemq_reply *reply);
+	const struct cli_table_view *view;
+	void (*add)(struct cli *cli); /* what follows; NULL: its words */
+	int (*print_take)(struct cli *cli, json_t *document); /* NULL: by `view` */
 	int (*run)(struct cli *cli); /* in the place of all this; may be NULL */
 };
 
-static int add_words(struct cli *cli, struct buf *line)
-{
-	int status = CLI_DONE;
-
-	for (int i = 1; i < cli->word_count && status == CLI_DONE; i++)
-		status = cli_add_word(cli, line, cli->words[i]);
-	return status;
-}
-
-static int run_top(struct cli *cli)
-{
-	if (cli->word_count > 1)
-		return cli_usage_error(cli, "there are too many arguments");
-	return cli_rules_show_top(cli);
-}
-
-static int run_show(struct cli *cli)
-{
-	if (cli->word_count != 2)
-		return cli_usage_error(cli, "say 'show' and a script's name");
-	return cli_rules_show(cli, cli->words[1]);
-}
-
-/* What the broker takes as a directory: the same one, whatever our own current
- * directory is. */
-static int add_dir(struct cli *cli, struct buf *line)
+/* The broker takes the same directory, whatever the current one is. */
+static void add_dir(struct cli *cli)
 {
 	char path[PATH_MAX];
-	const char *dir = cli->words[1];
 
-	if (!realpath(dir, path))
-		return cli_failure("cannot find the directory '%s': %s", dir,
-				   strerror(errno));
-	return cli_add_word(cli, line, path);
+	if (realpath(cli->words[1], path))
+		cli_add_word(cli, path);
+	else
+		cli->status = cli_failure("cannot find the directory '%s': %s",
+					  cli->words[1], strerror(errno));
 }
 
-static bool is_shadow_verb(const char *word)
+static void add_shadow(struct cli *cli)
 {
-	return strcmp(word, "status") == 0 || strcmp(word, "promote") == 0 ||
-	       strcmp(word, "drop") == 0;
-}
+	const char *share = cli_get(cli, "share"), *word = cli->words[1];
 
-static int add_shadow(struct cli *cli, struct buf *line)
-{
-	const char *share = cli_get(cli, "share");
-
-	if (is_shadow_verb(cli->words[1]))
-		return cli_add_word(cli, line, cli->words[1]);
-	int status = add_dir(cli, line);
-	if (status == CLI_DONE && share) {
-		buf_append_text(line, " share=");
-		percent_encode(line, slice_from(share));
+	if (strcmp(word, "status") == 0 || strcmp(word, "promote") == 0 ||
+	    strcmp(word, "drop") == 0) {
+		cli_add_word(cli, word);
+		return;
 	}
-	return status;
+	add_dir(cli);
+	if (share)
+		cli_add_value(cli, "share", share);
+}
+
+static void add_simulate(struct cli *cli)
+{
+	if (strcmp(cli->words[1], "retry") != 0)
+		cli->status = cli_usage_error(cli, "usage: tidemq rules simulate retry "
+						   "NAME [OPTION=VALUE]...");
+	cli_add_word(cli, "retry");
+	cli_add_word(cli, cli->words[2]);
+	buf_printf(&cli->request, " failures=%" PRIu64 " reason=%s",
+		   cli_number(cli, "failures"), cli_get(cli, "reason"));
+	for (int i = 3; i < cli->word_count; i++)
+		cli_add_option(cli, cli->words[i]);
 }
 
 static const struct cli_table_view status_view = {
@@ -91,18 +73,22 @@ static const struct cli_table_view status_view = {
 };
 
 /* The candidate rules, then a table of the decisions that differ. */
-static int show_changes(struct cli *cli, const struct tidemq_reply *reply,
-			const struct cli_table_view *view, const char *columns)
+static int print_changes_take(json_t *document, const struct cli_table_view *view,
+			      const char *columns)
 {
-	int rc = cli_table_print_object(reply->text, reply->len, view);
+	const struct cli_table_view table = { .columns = columns };
+	json_t *changes = json_incref(json_object_get(document, view->without));
+	int status = cli_table_print_take(document, view);
 
-	if (rc != CLI_DONE)
-		return rc;
+	if (status != CLI_DONE) {
+		json_decref(changes);
+		return status;
+	}
 	putchar('\n');
-	return cli_table_print(reply->text, reply->len, view->without, columns);
+	return cli_table_print_take(changes, &table);
 }
 
-static int show_shadow(struct cli *cli, const struct tidemq_reply *reply)
+static int print_shadow_take(struct cli *cli, json_t *document)
 {
 	/* The samples of the document are publishes; those within are failures. */
 	static const struct cli_table_view view = {
@@ -116,97 +102,148 @@ static int show_shadow(struct cli *cli, const struct tidemq_reply *reply)
 	};
 
 	if (strcmp(cli->words[1], "promote") == 0)
-		return cli_table_print_object(reply->text, reply->len, &status_view);
-	return show_changes(cli, reply, &view,
-			    "differs exchange key headers live shadow changes");
+		return cli_table_print_take(document, &status_view);
+	return print_changes_take(document, &view,
+				  "differs exchange key headers live shadow changes");
 }
 
-static int show_replay(struct cli *cli, const struct tidemq_reply *reply)
+static int print_replay_take(struct cli *cli, json_t *document)
 {
-	static const struct cli_table_view view = { .units = "", .without = "changes" };
+	static const struct cli_table_view view = { .without = "changes" };
 
-	return show_changes(cli, reply, &view,
-			    "number differs exchange key headers before after");
+	return print_changes_take(document, &view,
+				  "number differs exchange key headers before after");
 }
+
+/* "a.lua, b.lua", or "27 files" */
+static void shorten(json_t *entry, const char *kind)
+{
+	json_t *names = json_object_get(entry, kind), *name;
+	size_t count = json_array_size(names), i;
+	const json_t *given;
+	struct buf out;
+
+	buf_init(&out);
+	buf_printf(&out, "%s_count", kind);
+	given = json_object_get(entry, buf_cstr(&out));
+	buf_clear(&out);
+	if (given)
+		count = (size_t)json_integer_value(given);
+	json_array_foreach(names, i, name)
+		buf_printf(&out, "%s%s", i ? ", " : "", json_string_value(name));
+	if (buf_len(&out) > NAMES_WIDTH_MAX || count > json_array_size(names)) {
+		buf_clear(&out);
+		buf_printf(&out, "%zu file%s", count, count == 1 ? "" : "s");
+	}
+	if (count > 0)
+		json_object_set_new(entry, kind, json_string(buf_cstr(&out)));
+	buf_deinit(&out);
+}
+
+static int print_log_take(struct cli *cli, json_t *log)
+{
+	static const struct cli_table_view view = {
+		.columns = "number loaded_ms:time origin by result hash added changed "
+			   "removed error"
+	};
+	size_t i;
+	json_t *entry;
+
+	json_array_foreach(log, i, entry)
+	{
+		shorten(entry, "added");
+		shorten(entry, "changed");
+		shorten(entry, "removed");
+	}
+	return cli_table_print_take(log, &view);
+}
+
+/* Why the last row of the table is the last. */
+static const char *explain_end(const json_t *document)
+{
+	const json_t *attempts = json_object_get(document, "attempts");
+	size_t count = json_array_size(attempts);
+	const char *end = cli_table_text(document, "end", "");
+
+	if (count && strcmp(cli_table_text(json_array_get(attempts, count - 1), "by", ""),
+			    "delivery-limit") == 0)
+		return "The queue's delivery-limit ends it, not the script.";
+	if (strcmp(end, "error") == 0)
+		return "The script failed; a queue would keep the message and try it "
+		       "again after 5s.";
+	if (strcmp(end, "failures") == 0)
+		return "It would go on; see --failures.";
+	return strcmp(end, "time") == 0 ? "It would go on for a very long time." : NULL;
+}
+
+static int print_simulation_take(struct cli *cli, json_t *document)
+{
+	static const struct cli_table_view view = {
+		.columns = "attempt at_ms:duration delay_ms:duration happens error?",
+		.array = "attempts",
+	};
+	const char *end = explain_end(document);
+	int status = cli_table_print_take(document, &view);
+
+	if (status == CLI_DONE && end)
+		puts(end);
+	return status;
+}
+
+static const struct cli_table_view recent_view = {
+	.columns = "number published_ms:time exchange key priority size headers decision"
+};
 
 static const struct word words[] = {
-	{ .name = "reload" },
-	{ .name = "status" },
-	{ .name = "log", .show = cli_rules_log },
-	{ .name = "rollback", .words_max = 1, .add = add_words },
-	{ .name = "top", .run = run_top },
-	{ .name = "show", .run = run_show },
-	{ .name = "simulate", .run = cli_simulate },
-	{ .name = "shadow",
-	  .words_min = 1,
-	  .words_max = 1,
-	  .add = add_shadow,
-	  .show = show_shadow },
-	{ .name = "recent",
-	  .words_max = 1,
-	  .columns =
-		  "number published_ms:time exchange key priority size headers decision",
-	  .add = add_words },
-	{ .name = "replay",
-	  .words_min = 1,
-	  .words_max = 1,
-	  .add = add_dir,
-	  .show = show_replay },
+	{ "reload", .view = &status_view },
+	{ "status", .view = &status_view },
+	{ "log", .print_take = print_log_take },
+	{ "rollback", 1, .view = &status_view },
+	{ "top", .run = cli_rules_show_top },
+	{ "show", 1, 1, .run = cli_rules_show },
+	{ "simulate", 79, 2, .add = add_simulate, .print_take = print_simulation_take },
+	{ "shadow", 1, 1, .add = add_shadow, .print_take = print_shadow_take },
+	{ "recent", 1, .view = &recent_view },
+	{ "replay", 1, 1, .add = add_dir, .print_take = print_replay_take },
 };
 #define WORD_COUNT (sizeof(words) / sizeof(words[0]))
 
-static int show(struct cli *cli, const struct word *w, const struct tidemq_reply *reply)
-{
-	if (reply->len == 0) {
-		puts(cli->json ? "{\"ok\":true}" : "OK");
-		return CLI_DONE;
-	}
-	if (cli->json) {
-		puts(reply->text);
-		return CLI_DONE;
-	}
-	if (w->show)
-		return w->show(cli, reply);
-	if (w->columns)
-		return cli_table_print(reply->text, reply->len, w->array, w->columns);
-	return cli_table_print_object(reply->text, reply->len, &status_view);
-}
-
 static int ask(struct cli *cli, const struct word *w)
 {
-	struct tidemq_reply reply;
-	struct buf line;
-	int more = cli->word_count - 1, status = CLI_DONE;
+	int more = cli->word_count - 1;
+	json_t *document;
 
+	if (more < w->words_min || more > w->words_max)
+		return cli_usage_error(cli, "'%s' takes %d to %d arguments, not %d",
+				       w->name, w->words_min, w->words_max, more);
 	if (w->run)
 		return w->run(cli);
-	if (more < w->words_min || more > w->words_max)
-		return cli_usage_error(cli, "'%s' takes %d to %d words, not %d", w->name,
-				       w->words_min, w->words_max, more);
-	buf_init(&line);
-	buf_printf(&line, "RULES %s", w->name);
+	buf_printf(&cli->request, "RULES %s", w->name);
 	if (w->add)
-		status = w->add(cli, &line);
-	status = cli_ask_take(cli, &line, status, &reply);
-	return status == CLI_DONE ? show(cli, w, &reply) : status;
+		w->add(cli);
+	else if (more > 0)
+		cli_add_word(cli, cli->words[1]);
+	document = cli_table_ask_document(cli);
+	if (!document)
+		return cli->status;
+	return w->view ? cli_table_print_take(document, w->view)
+		       : w->print_take(cli, document);
 }
 
 static int run_rules(struct cli *cli)
 {
 	struct buf names;
 
-	buf_init(&names);
-	for (size_t i = 0; i < WORD_COUNT; i++) {
-		if (strcmp(cli->words[0], words[i].name) == 0) {
-			buf_deinit(&names);
+	for (size_t i = 0; i < WORD_COUNT; i++)
+		if (strcmp(cli->words[0], words[i].name) == 0)
 			return ask(cli, &words[i]);
-		}
+	buf_init(&names);
+	for (size_t i = 0; i < WORD_COUNT; i++)
 		buf_printf(&names, "%s%s", i ? ", " : "", words[i].name);
-	}
-	int status = cli_usage_error(cli, "there is no 'rules %s'; there are: %s",
-				     cli->words[0], buf_cstr(&names));
+	cli_usage_error(cli, "there is no verb 'rules %s'; expected one of %s",
+			cli->words[0], buf_cstr(&names));
 	buf_deinit(&names);
-	return status;
+	return CLI_USAGE;
 }
 
 static const struct command_option rules_options[] = {
@@ -221,37 +258,36 @@ static const struct command_option rules_options[] = {
 
 const struct cli_verb cli_rules_verbs[] = {
 	{ .name = "rules",
-	  .summary = "show and change which rules are active",
+	  .summary = "show and change the active rules",
 	  .usage = "[options] reload | status | top | show NAME | log | rollback [HASH] "
 		   "|\n"
 		   "       shadow DIR|status|promote|drop | recent [N] | replay DIR |\n"
 		   "       simulate retry NAME [OPTION=VALUE]...",
-	  .details = "reload     load the rules directory again\n"
-		     "status     the active rules, and how their scripts do\n"
-		     "top        what the scripts cost, the most expensive first\n"
-		     "show       a script and its options\n"
-		     "log        the generations, the newest first\n"
-		     "rollback   make the previous generation active, or the one with "
-		     "this hash;\n"
-		     "           the rules directory stays as it is, and its next change "
-		     "is loaded\n"
-		     "shadow     let the candidate rules in DIR decide beside the active "
-		     "ones, and\n"
-		     "           show where they differ; promote makes them active, drop "
-		     "ends it\n"
-		     "recent     the last publishes, and what was decided\n"
-		     "replay     decide them again with the rules in DIR, and show what "
-		     "changes\n"
-		     "simulate   print what becomes of a message that fails each time: "
-		     "when it is\n"
-		     "           attempted, what the script decides, and how it ends. An "
-		     "OPTION is\n"
-		     "           one of the script, with or without \"retry.\" before "
-		     "it, or\n"
-		     "           delivery-limit or ack-timeout of the queue:\n"
-		     "\n"
-		     "  tidemq rules simulate retry exponential base=500ms cap=1m "
-		     "delivery-limit=0",
+	  .details =
+		  "reload     load the rules directory\n"
+		  "status     the active rules and the figures of their scripts\n"
+		  "top        what the scripts cost, the most expensive first\n"
+		  "show       a script and its options\n"
+		  "log        the last attempts to load rules, newest first\n"
+		  "rollback   reinstate the previous generation, or the one with that\n"
+		  "           hash; the rules directory stays as it is, and its next\n"
+		  "           change replaces this generation\n"
+		  "shadow     try candidate rules from DIR beside the active rules, and\n"
+		  "           show where they differ; promote makes them active, drop\n"
+		  "           discards them\n"
+		  "recent     the last publishes, and what was decided\n"
+		  "replay     decide them again under the rules in DIR, and show what\n"
+		  "           changes\n"
+		  "simulate   show what happens to a message that fails each time: when\n"
+		  "           it is attempted, what the script decides, and how it "
+		  "ends.\n"
+		  "           The OPTIONs are those of the script, with or without\n"
+		  "           \"retry.\" before them, and delivery-limit and "
+		  "ack-timeout\n"
+		  "           as a queue has them:\n"
+		  "\n"
+		  "  tidemq rules simulate retry exponential base=500ms cap=1m "
+		  "delivery-limit=0",
 	  .options = rules_options,
 	  .words_min = 1,
 	  .words_max = 80,

@@ -1,53 +1,28 @@
-/* cli_rules_show.c: rules top, rules show: what scripts cost, and what they take. */
+#include "cli_rules_show.h"
+
 #include <stdlib.h>
 
-#include <jansson.h>
-
 #include "base/mem.h"
-#include "cli.h"
 #include "cli_table.h"
 
-#define TOP_COLUMNS                                                                     \
-	"script calls cache_hits errors overruns skipped p50_us p99_us max_us time_us " \
-	"circuit"
-#define OPTION_COLUMNS "name type default allowed doc"
-
-/* The document of RULES status; NULL after a message. */
-static json_t *ask_status(struct cli *cli, int *status)
+/* The document of RULES status, which has an array of scripts; or NULL. */
+static json_t *ask_status(struct cli *cli, json_t **scripts)
 {
 	struct tidemq_reply reply;
-	struct buf line;
+	json_t *status;
 
-	json_error_t err;
-	buf_init(&line);
-	buf_append_text(&line, "RULES status");
-	*status = cli_ask_take(cli, &line, CLI_DONE, &reply);
-	if (*status != CLI_DONE)
+	buf_append_text(&cli->request, "RULES status");
+	if (cli_ask(cli, &reply) != CLI_DONE)
 		return NULL;
-	json_t *root = json_loadb(reply.text, reply.len, 0, &err);
-	if (!root || !json_is_array(json_object_get(root, "scripts"))) {
-		json_decref(root);
-		*status = cli_failure("the broker's document is not understood; "
-				      "'rules status --json' shows it");
-		return NULL;
-	}
-	return root;
+	status = cli_table_parse(cli, &reply);
+	*scripts = json_object_get(status, "scripts");
+	return status;
 }
 
-/* Print an array of objects, as a table or as it is. */
-static int print_array(const struct cli *cli, const json_t *array, const char *columns)
+static void print_json(const json_t *value)
 {
-	int status = CLI_DONE;
-	char *text = json_dumps(array, JSON_COMPACT);
-
-	if (!text)
-		return cli_failure("the broker's document is not understood");
-	if (cli->json)
-		puts(text);
-	else
-		status = cli_table_print(text, strlen(text), NULL, columns);
-	free(text);
-	return status;
+	json_dumpf(value, stdout, JSON_COMPACT);
+	putchar('\n');
 }
 
 static json_int_t integer_of(const json_t *object, const char *name)
@@ -63,180 +38,170 @@ static int by_time(const void *a, const void *b)
 	return x < y ? 1 : x > y ? -1 : 0;
 }
 
-static void copy_member(json_t *row, const json_t *script, const char *name)
+static json_t *make_row(json_t *script)
 {
-	json_object_set(row, name, json_object_get(script, name));
-}
+	static const char *const copied[] = { "calls",    "cache_hits", "errors",
+					      "overruns", "skipped",    "time_us",
+					      "circuit" };
+	json_t *row =
+		json_pack("{s:O?,s:f,s:f,s:f}", "script", json_object_get(script, "file"),
+			  "p50_us", (double)integer_of(script, "p50_ns") / 1000, "p99_us",
+			  (double)integer_of(script, "p99_ns") / 1000, "max_us",
+			  (double)integer_of(script, "max_ns") / 1000);
 
-static void copy_time(json_t *row, const json_t *script, const char *name, const char *ns)
-{
-	double us = (double)integer_of(script, ns) / 1000;
-
-	json_object_set_new(row, name, json_real(us));
-}
-
-static json_t *make_row(const json_t *script)
-{
-	json_t *row = json_object();
-
-	json_object_set(row, "script", json_object_get(script, "file"));
-	copy_member(row, script, "calls");
-	copy_member(row, script, "cache_hits");
-	copy_member(row, script, "errors");
-	copy_member(row, script, "overruns");
-	copy_member(row, script, "skipped");
-	copy_time(row, script, "p50_us", "p50_ns");
-	copy_time(row, script, "p99_us", "p99_ns");
-	copy_time(row, script, "max_us", "max_ns");
-	copy_member(row, script, "time_us");
-	copy_member(row, script, "circuit");
+	for (size_t i = 0; i < sizeof(copied) / sizeof(copied[0]); i++)
+		json_object_set(row, copied[i], json_object_get(script, copied[i]));
 	return row;
 }
 
-int cli_rules_show_top(struct cli *cli)
+static json_t *make_rows(const json_t *scripts)
 {
-	int status;
-	json_t *root = ask_status(cli, &status);
-
-	if (!root)
-		return status;
-	const json_t *scripts = json_object_get(root, "scripts");
 	size_t count = json_array_size(scripts);
-	json_t **sorted = mem_alloc((count + 1) * sizeof(*sorted));
-	json_t *rows = json_array();
+	json_t **sorted = mem_alloc((count + 1) * sizeof(*sorted)), *rows = json_array();
+
 	for (size_t i = 0; i < count; i++)
 		sorted[i] = json_array_get(scripts, i);
 	qsort(sorted, count, sizeof(*sorted), by_time);
 	for (size_t i = 0; i < count; i++)
 		json_array_append_new(rows, make_row(sorted[i]));
 	mem_free(sorted);
-	status = print_array(cli, rows, TOP_COLUMNS);
-	json_decref(rows);
-	json_decref(root);
-	return status;
+	return rows;
 }
 
-static const char *text_of(const json_t *object, const char *name)
+int cli_rules_show_top(struct cli *cli)
 {
-	const char *text = json_string_value(json_object_get(object, name));
+	static const struct cli_table_view view = {
+		.columns = "script calls cache_hits errors overruns skipped p50_us "
+			   "p99_us max_us "
+			   "time_us circuit"
+	};
+	json_t *scripts, *rows, *document = ask_status(cli, &scripts);
 
-	return text ? text : "";
+	if (!document)
+		return cli->status;
+	rows = make_rows(scripts);
+	json_decref(document);
+	if (!cli->json)
+		return cli_table_print_take(rows, &view);
+	print_json(rows);
+	json_decref(rows);
+	return CLI_DONE;
 }
 
 /* "topic" or "routing/topic" */
 static bool is_named(const json_t *script, const char *wanted)
 {
-	const char *kind = text_of(script, "kind");
+	const char *kind = cli_table_text(script, "kind", "");
 	size_t len = strlen(kind);
 	bool has_kind = strncmp(wanted, kind, len) == 0 && wanted[len] == '/';
 
-	return strcmp(has_kind ? wanted + len + 1 : wanted, text_of(script, "name")) == 0;
+	return strcmp(has_kind ? wanted + len + 1 : wanted,
+		      cli_table_text(script, "name", "")) == 0;
 }
 
 static void append_number(struct buf *out, const char *word, const json_t *value)
 {
-	if (!value)
-		return;
-	buf_printf(out, "%s%s %.15g", buf_len(out) ? ", " : "", word,
-		   json_number_value(value));
+	if (value)
+		buf_printf(out, "%s%s %.15g", buf_len(out) ? ", " : "", word,
+			   json_number_value(value));
 }
 
 /* What the option may be besides its type, in words. */
 static void add_allowed(json_t *option)
 {
 	struct buf out;
-	const json_t *choices = json_object_get(option, "choices");
+	size_t i;
+	json_t *choice;
 
 	buf_init(&out);
 	if (json_is_true(json_object_get(option, "required")))
 		buf_append_text(&out, "required");
 	append_number(&out, "from", json_object_get(option, "min"));
 	append_number(&out, "to", json_object_get(option, "max"));
-	for (size_t i = 0; i < json_array_size(choices); i++)
-		buf_printf(&out, "%s%s", i == 0 ? (buf_len(&out) ? ", " : "") : " or ",
-			   json_string_value(json_array_get(choices, i)));
+	json_array_foreach(json_object_get(option, "choices"), i, choice)
+	{
+		const char *comma = buf_len(&out) ? ", " : "";
+
+		buf_printf(&out, "%s%s", i == 0 ? comma : " or ",
+			   json_string_value(choice));
+	}
 	if (buf_len(&out) > 0)
 		json_object_set_new(option, "allowed", json_string(buf_cstr(&out)));
 	buf_deinit(&out);
 }
 
-static int show_options(const struct cli *cli, const json_t *script, const char *member)
+static int print_options(json_t *options, const char *title)
 {
-	json_t *options = json_object_get(script, member);
+	static const struct cli_table_view view = {
+		.columns = "name type default allowed doc"
+	};
+	size_t i;
+	json_t *option;
 
 	if (json_array_size(options) == 0)
 		return CLI_DONE;
-	for (size_t i = 0; i < json_array_size(options); i++)
-		add_allowed(json_array_get(options, i));
-	printf("\n%s\n", strcmp(member, "options") == 0 ? "options" : "options of BIND");
-	return print_array(cli, options, OPTION_COLUMNS);
+	json_array_foreach(options, i, option) add_allowed(option);
+	printf("\n%s\n", title);
+	return cli_table_print_take(json_incref(options), &view);
 }
 
-static int show_script(const struct cli *cli, json_t *script)
+static int print_script(json_t *script)
 {
 	static const struct cli_table_view view = {
 		.units = "circuit_since_ms:time last_error_ms:time",
 	};
-	char *text;
-	json_t *head = json_deep_copy(script);
+	json_t *head = json_copy(script);
+	int status;
 
 	json_object_del(head, "options");
 	json_object_del(head, "binding_options");
 	json_object_del(head, "histogram");
-	text = json_dumps(head, JSON_COMPACT);
-	int status =
-		text ? cli_table_print_object(text, strlen(text), &view) : CLI_FAILED;
-	free(text);
-	json_decref(head);
+	status = cli_table_print_take(head, &view);
 	if (status == CLI_DONE)
-		status = show_options(cli, script, "options");
-	return status == CLI_DONE ? show_options(cli, script, "binding_options") : status;
+		status = print_options(json_object_get(script, "options"), "options");
+	if (status == CLI_DONE)
+		status = print_options(json_object_get(script, "binding_options"),
+				       "options of BIND");
+	return status;
 }
 
 static int refuse_name(const json_t *scripts, const char *wanted)
 {
 	struct buf names;
+	size_t i;
+	json_t *script;
 
 	buf_init(&names);
-	for (size_t i = 0; i < json_array_size(scripts); i++) {
-		const json_t *script = json_array_get(scripts, i);
-
-		buf_printf(&names, " %s/%s", text_of(script, "kind"),
-			   text_of(script, "name"));
-	}
-	int status = cli_failure("there is no script '%s'; there are:%s", wanted,
-				 buf_cstr(&names));
+	json_array_foreach(scripts, i, script)
+		buf_printf(&names, " %s/%s", cli_table_text(script, "kind", ""),
+			   cli_table_text(script, "name", ""));
+	cli_failure("there is no script '%s'; there are:%s", wanted, buf_cstr(&names));
 	buf_deinit(&names);
-	return status;
+	return CLI_FAILED;
 }
 
-int cli_rules_show(struct cli *cli, const char *name)
+int cli_rules_show(struct cli *cli)
 {
-	int status;
-	size_t shown = 0;
-	json_t *root = ask_status(cli, &status);
+	const char *name = cli->words[1];
+	json_t *scripts, *script, *document = ask_status(cli, &scripts);
+	int status = CLI_DONE;
+	size_t shown = 0, i;
 
-	if (!root)
-		return status;
-	json_t *scripts = json_object_get(root, "scripts");
-	for (size_t i = 0; i < json_array_size(scripts) && status == CLI_DONE; i++) {
-		json_t *script = json_array_get(scripts, i);
-
-		if (!is_named(script, name))
+	if (!document)
+		return cli->status;
+	json_array_foreach(scripts, i, script)
+	{
+		if (!is_named(script, name) || status != CLI_DONE)
 			continue;
 		if (shown++ > 0 && !cli->json)
 			putchar('\n');
-		if (cli->json) {
-			char *text = json_dumps(script, JSON_COMPACT);
-
-			puts(text ? text : "null");
-			free(text);
-		} else {
-			status = show_script(cli, script);
-		}
+		if (cli->json)
+			print_json(script);
+		else
+			status = print_script(script);
 	}
-	if (status == CLI_DONE && shown == 0)
+	if (shown == 0)
 		status = refuse_name(scripts, name);
-	json_decref(root);
+	json_decref(document);
 	return status;
 }

@@ -4,15 +4,13 @@
 #include <inttypes.h>
 #include <time.h>
 
-#include <jansson.h>
-
 #include "base/mem.h"
-#include "cli.h"
 
 #define COLUMNS_MAX 24
 #define NAME_MAX_BYTES 32
 #define CELL_WIDTH_MAX 60
 #define GAP 2
+#define DEPTH_MAX 32 /* of objects and lists in each other */
 
 enum unit { NO_UNIT, TIME, DURATION, PAYLOAD };
 
@@ -128,68 +126,62 @@ static void append_integer(struct buf *out, enum unit unit, json_int_t n)
 		buf_printf(out, "%" JSON_INTEGER_FORMAT, n);
 }
 
-/* Nested as the document is; jansson refuses more than 2,048 levels. */
 static void append_value(struct buf *out, const struct columns *units, enum unit unit,
-			 const json_t *value);
+			 const json_t *value, int depth);
 
-static void append_list(struct buf *out, const struct columns *units, const json_t *array)
+static void append_list(struct buf *out, const struct columns *units, const json_t *array,
+			int depth)
 {
-	for (size_t i = 0; i < json_array_size(array); i++) {
+	size_t i;
+	json_t *item;
+
+	json_array_foreach(array, i, item)
+	{
 		if (i > 0)
 			buf_append_text(out, ", ");
-		append_value(out, units, NO_UNIT, json_array_get(array, i));
+		append_value(out, units, NO_UNIT, item, depth);
 	}
 }
 
-static void append_members(struct buf *out, const struct columns *units, json_t *object)
+static void append_members(struct buf *out, const struct columns *units, json_t *object,
+			   int depth)
 {
+	size_t start = buf_len(out);
 	const char *name;
 	json_t *value;
-	bool is_first = true;
 
 	json_object_foreach(object, name, value)
 	{
-		if (!is_first)
+		if (buf_len(out) > start)
 			buf_append_char(out, ' ');
-		is_first = false;
 		append_printable(out, name, strlen(name));
 		buf_append_char(out, '=');
 		if (!json_is_string(value) || json_string_length(value) > 0)
-			append_value(out, units, unit_of(units, name), value);
+			append_value(out, units, unit_of(units, name), value, depth);
 	}
 }
 
+/* Append a value in one line; lists and objects only down to DEPTH_MAX. */
 static void append_value(struct buf *out, const struct columns *units, enum unit unit,
-			 const json_t *value)
+			 const json_t *value, int depth)
 {
 	size_t before = buf_len(out);
 
-	switch (json_typeof(value)) {
-	case JSON_STRING:
+	if (json_is_string(value))
 		append_printable(out, json_string_value(value),
 				 json_string_length(value));
-		break;
-	case JSON_INTEGER:
+	else if (json_is_integer(value))
 		append_integer(out, unit, json_integer_value(value));
-		break;
-	case JSON_REAL:
+	else if (json_is_real(value))
 		buf_printf(out, "%.6g", json_real_value(value));
-		break;
-	case JSON_TRUE:
-		buf_append_text(out, "yes");
-		break;
-	case JSON_FALSE:
-		buf_append_text(out, "no");
-		break;
-	case JSON_ARRAY:
-		append_list(out, units, value);
-		break;
-	case JSON_OBJECT:
-		append_members(out, units, (json_t *)(uintptr_t)value);
-		break;
-	case JSON_NULL:
-		break;
-	}
+	else if (json_is_boolean(value))
+		buf_append_text(out, json_is_true(value) ? "yes" : "no");
+	else if (!json_is_null(value) && depth == DEPTH_MAX)
+		buf_append_text(out, "...");
+	else if (json_is_array(value))
+		append_list(out, units, value, depth + 1);
+	else if (json_is_object(value))
+		append_members(out, units, (json_t *)(uintptr_t)value, depth + 1);
 	if (buf_len(out) == before)
 		buf_append_char(out, '-');
 }
@@ -240,7 +232,7 @@ static void fill_cell(struct cell *cell, const json_t *object, const struct colu
 	const json_t *value = member_of(object, c);
 
 	if (value)
-		append_value(&cell->text, units, c->unit, value);
+		append_value(&cell->text, units, c->unit, value, 0);
 	else
 		buf_append_char(&cell->text, '-');
 	cell->is_number = json_is_number(value) && c->unit != TIME;
@@ -343,7 +335,7 @@ static const char *columns_of(const struct cli_table_view *view, const char *mem
 
 	while (a->member && strcmp(a->member, member) != 0)
 		a++;
-	return a->member ? a->columns : NULL;
+	return a->columns;
 }
 
 static void print_name(const char *name, size_t column_width, int indent)
@@ -361,7 +353,7 @@ static void print_line(const json_t *value, enum unit unit, const struct columns
 	struct buf text;
 
 	buf_init(&text);
-	append_value(&text, units, unit, value);
+	append_value(&text, units, unit, value, 0);
 	puts(buf_cstr(&text));
 	buf_deinit(&text);
 }
@@ -382,7 +374,8 @@ static void print_members(json_t *object, const struct cli_table_view *view,
 	{
 		const char *columns = columns_of(view, name);
 		bool is_table = columns && json_array_size(value) > 0;
-		bool is_nested = is_table || json_object_size(value) > 0;
+		bool is_nested = is_table || (json_object_size(value) > 0 &&
+					      indent < DEPTH_MAX * GAP);
 
 		print_name(name, is_nested ? 0 : longest, indent);
 		if (is_nested)
@@ -396,41 +389,62 @@ static void print_members(json_t *object, const struct cli_table_view *view,
 	}
 }
 
-static json_t *parse(const char *document, size_t len, bool is_object)
+int cli_table_print_take(json_t *document, const struct cli_table_view *view)
 {
-	json_t *root = json_loadb(document, len, 0, NULL);
+	const json_t *table =
+		view->array ? json_object_get(document, view->array) : document;
+	int status = CLI_DONE;
+	struct columns units;
 
-	if (is_object ? json_is_object(root) : json_is_array(root))
-		return root;
-	cli_failure("cannot read the broker's document; --json shows it");
-	json_decref(root);
+	parse_columns(view->units, &units);
+	if (view->columns && json_is_array(table)) {
+		print_array(table, view->columns, &units, 0);
+	} else if (!view->columns && json_is_object(document)) {
+		if (view->without)
+			json_object_del(document, view->without);
+		print_members(document, view, &units, 0);
+	} else {
+		status =
+			cli_failure("cannot read the broker's document; --json shows it");
+	}
+	json_decref(document);
+	return status;
+}
+
+json_t *cli_table_parse(struct cli *cli, const struct tidemq_reply *reply)
+{
+	json_t *document = json_loadb(reply->text, reply->len, 0, NULL);
+
+	if (!document)
+		cli->status = cli_failure("the broker's answer is not JSON");
+	return document;
+}
+
+json_t *cli_table_ask_document(struct cli *cli)
+{
+	struct tidemq_reply reply;
+
+	if (cli_ask(cli, &reply) != CLI_DONE)
+		return NULL;
+	if (reply.is_document && !cli->json)
+		return cli_table_parse(cli, &reply);
+	if (reply.is_document)
+		puts(reply.text);
+	else
+		puts(cli->json ? "{\"ok\":true}" : "OK");
 	return NULL;
 }
 
-int cli_table_print(const char *document, size_t len, const char *array,
-		    const char *columns)
+int cli_table_ask(struct cli *cli, const struct cli_table_view *view)
 {
-	json_t *root = parse(document, len, array != NULL);
+	json_t *document = cli_table_ask_document(cli);
 
-	if (!root)
-		return CLI_FAILED;
-	print_array(array ? json_object_get(root, array) : root, columns, NULL, 0);
-	json_decref(root);
-	return CLI_DONE;
+	return document ? cli_table_print_take(document, view) : cli->status;
 }
 
-int cli_table_print_object(const char *document, size_t len,
-			   const struct cli_table_view *view)
+const char *cli_table_text(const json_t *object, const char *name, const char *fallback)
 {
-	json_t *root = parse(document, len, true);
-	struct columns units;
+	const char *text = json_string_value(json_object_get(object, name));
 
-	if (!root)
-		return CLI_FAILED;
-	if (view->without)
-		json_object_del(root, view->without);
-	parse_columns(view->units, &units);
-	print_members(root, view, &units, 0);
-	json_decref(root);
-	return CLI_DONE;
+	return text ? text : fallback;
 }

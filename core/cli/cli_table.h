@@ -1,8 +1,8 @@
 /* cli_table.h: JSON documents as aligned text.
  *
- * The verb names what it prints in a list of members separated by spaces. Behind a
- * member stands its unit, if it has one, and '?' for a column that is left out when no
- * row has it: "name size due:time? delay_ms:duration".
+ * A list of members is a text with spaces between the names. After a name stands its
+ * unit, if it has one, and '?' for a column that is left out when no row has it:
+ * "name size due:time? delay_ms:duration".
  *
  *   :time      milliseconds since 1970; shown as 2026-01-31T12:00:00.000Z
  *   :duration  milliseconds; shown as 250ms, 1.500s or 5h2m1s
@@ -13,7 +13,9 @@
 #ifndef TIDE_CLI_CLI_TABLE_H
 #define TIDE_CLI_CLI_TABLE_H
 
-#include <stddef.h>
+#include <jansson.h>
+
+#include "cli.h"
 
 /* An array of objects within an object. */
 struct cli_table_array {
@@ -21,21 +23,36 @@ struct cli_table_array {
 	const char *columns;
 };
 
-/* How to print an object: a line a member, members of members indented. */
+/* How to print a document: an array of objects as a table, or an object with a line a
+ * member, members of members indented. */
 struct cli_table_view {
-	const char *units; /* of its members at any depth; members without: as they are */
-	const char *without; /* a member of the document that is not shown; or NULL */
+	const char *columns; /* of a table; NULL: the document is an object */
+	const char *array; /* this member of the document is the table; NULL: all of it */
+	const char *units; /* of an object's members at any depth, or NULL */
+	const char *without; /* a member of the object that is not shown; or NULL */
 	/* Arrays that are shown as tables, up to one without a name. Other arrays are
 	 * lists within a line. */
 	struct cli_table_array arrays[8];
 };
 
-/* Print the array of objects that is the document, or its member `array`.
+/* Send the request. With --json print the answer as it is; print OK if it is not a
+ * document. The document for which neither is true is the caller's.
+ *
+ * @return  NULL: nothing is left to print, and cli->status is set */
+json_t *cli_table_ask_document(struct cli *cli);
+
+/* Print a document, and release it.
  *
  * @return  CLI_DONE; CLI_FAILED after a message */
-int cli_table_print(const char *document, size_t len, const char *array,
-		    const char *columns);
-int cli_table_print_object(const char *document, size_t len,
-			   const struct cli_table_view *view);
+int cli_table_print_take(json_t *document, const struct cli_table_view *view);
+
+/* Both in one: returns cli->status. */
+int cli_table_ask(struct cli *cli, const struct cli_table_view *view);
+
+/* The document of a reply; NULL after a message, with cli->status set. */
+json_t *cli_table_parse(struct cli *cli, const struct tidemq_reply *reply);
+
+/* A member that is a text; `fallback` if it is missing or another type. */
+const char *cli_table_text(const json_t *object, const char *name, const char *fallback);
 
 #endif

@@ -4,11 +4,10 @@
 #include <stdlib.h>
 
 #include "client/client_url.h"
-#include "cli.h"
 
 #define ENV_URL "TIDEMQ_URL"
 
-static const struct command_option common_options[] = {
+static const struct command_option client_options[] = {
 	{ COMMAND_TEXT("url", "URL", "$" ENV_URL " or " CLIENT_URL_DEFAULT,
 		       "the broker") },
 	{ COMMAND_FLAG("json", "print JSON, for programs") },
@@ -16,59 +15,69 @@ static const struct command_option common_options[] = {
 	{ .name = NULL },
 };
 
-static const struct cli_verb *const tables[] = {
-	cli_publish_verbs, cli_consume_verbs, cli_define_verbs, cli_show_verbs,
-	cli_rules_verbs,   cli_explain_verbs, cli_bench_verbs,
+static const struct command_option local_options[] = {
+	{ COMMAND_FLAG("help", "print this page") },
+	{ .name = NULL },
 };
-#define TABLE_COUNT (sizeof(tables) / sizeof(tables[0]))
 
-static const struct cli_verb *find_verb(const char *name)
+static const struct command_option *common_options(const struct cli_verb *verb)
 {
-	for (size_t i = 0; name && i < TABLE_COUNT; i++)
-		for (const struct cli_verb *v = tables[i]; v->name; v++)
+	return verb->is_local ? local_options : client_options;
+}
+
+const struct cli_verb *command_line_find(const struct cli_verb *const *tables,
+					 const char *name)
+{
+	for (; *tables; tables++)
+		for (const struct cli_verb *v = *tables; v->name; v++)
 			if (strcmp(v->name, name) == 0)
 				return v;
 	return NULL;
 }
 
-bool command_line_has(const char *verb)
+void command_line_list(const struct cli_verb *const *tables, FILE *out)
 {
-	return find_verb(verb) != NULL;
-}
-
-void command_line_list(FILE *out)
-{
-	for (size_t i = 0; i < TABLE_COUNT; i++)
-		for (const struct cli_verb *v = tables[i]; v->name; v++)
+	for (; *tables; tables++)
+		for (const struct cli_verb *v = *tables; v->name; v++)
 			fprintf(out, "  %-8s %s\n", v->name, v->summary);
 }
 
-bool command_line_help(FILE *out, const char *verb)
+void command_line_help(const struct cli_verb *v)
 {
-	const struct cli_verb *v = find_verb(verb);
 	struct buf options;
 
-	if (!v)
-		return false;
-	fprintf(out, "usage: tidemq %s %s\n\n%s.\n", v->name, v->usage, v->summary);
+	printf("usage: tidemq %s %s\n\n%s.\n", v->name, v->usage, v->summary);
 	if (v->details)
-		fprintf(out, "\n%s\n", v->details);
+		printf("\n%s\n", v->details);
 	buf_init(&options);
 	command_option_help(v->options, &options);
-	command_option_help(common_options, &options);
-	fprintf(out, "\noptions, with their defaults in parentheses:\n%s",
-		buf_cstr(&options));
+	command_option_help(common_options(v), &options);
+	printf("\noptions, with their defaults in parentheses:\n%s", buf_cstr(&options));
 	buf_deinit(&options);
-	fputs("\nexit status: 0 done, 1 refused or failed, 2 wrong usage\n", out);
-	return true;
+	printf("\nexit status: 0 %s, 2 wrong usage\n",
+	       v->is_local ? "no problem, 1 problems" : "done, 1 refused or failed");
 }
 
-static int check_words(const struct cli *cli)
+static int run_verb(struct cli *cli)
 {
+	const struct command_given *url = command_option_given(&cli->line, "url");
 	const struct cli_verb *v = cli->verb;
+	const char *of_environment = getenv(ENV_URL);
 
-	if (cli->word_count >= v->words_min && cli->word_count <= v->words_max)
+	if (cli_is_given(cli, "help")) {
+		command_line_help(v);
 		return CLI_DONE;
+	}
+	cli->url = CLIENT_URL_DEFAULT;
+	if (of_environment && *of_environment)
+		cli->url = of_environment;
+	if (url)
+		cli->url = url->text;
+	cli->json = cli_is_given(cli, "json");
+	cli->words = cli->line.words;
+	cli->word_count = cli->line.word_count;
+	if (cli->word_count >= v->words_min && cli->word_count <= v->words_max)
+		return v->run(cli);
 	return cli_usage_error(cli, "%s; usage: tidemq %s %s",
 			       cli->word_count < v->words_min
 				       ? "an argument is missing"
@@ -76,49 +85,23 @@ static int check_words(const struct cli *cli)
 			       v->name, v->usage);
 }
 
-static const char *default_url(void)
+int command_line_run(const struct cli_verb *verb, int argc, char **argv)
 {
-	const char *url = getenv(ENV_URL);
-
-	return url && *url ? url : CLIENT_URL_DEFAULT;
-}
-
-static int run_verb(struct cli *cli)
-{
-	const struct command_given *url = command_option_given(&cli->line, "url");
-
-	if (cli_is_given(cli, "help")) {
-		command_line_help(stdout, cli->verb->name);
-		return CLI_DONE;
-	}
-	cli->url = url ? url->text : default_url();
-	cli->json = cli_is_given(cli, "json");
-	cli->words = cli->line.words;
-	cli->word_count = cli->line.word_count;
-	int status = check_words(cli);
-	return status == CLI_DONE ? cli->verb->run(cli) : status;
-}
-
-int command_line_run(int argc, char **argv)
-{
-	struct cli cli = { .verb = find_verb(argc > 1 ? argv[1] : NULL) };
+	struct cli cli = { .verb = verb,
+			   .line = { .options = verb->options,
+				     .common = common_options(verb) } };
 	struct error err;
-	int status;
+	int status, flushed;
 
-	if (!cli.verb) {
-		fprintf(stderr, "tidemq: there is no verb '%s'; see tidemq help\n",
-			argc > 1 ? argv[1] : "");
-		return CLI_USAGE;
-	}
-	/* A reader that goes away is an error of a write, not the end of us. */
-	signal(SIGPIPE, SIG_IGN);
-	cli.line.options = cli.verb->options;
-	cli.line.common = common_options;
-	if (command_option_parse(&cli.line, argc - 1, argv + 1, &err) < 0)
+	/* A reader that goes away is an error of a write, not the end of the process. */
+	if (!verb->is_local)
+		signal(SIGPIPE, SIG_IGN);
+	if (command_option_parse(&cli.line, argc, argv, &err) < 0)
 		status = cli_usage_error(&cli, "%s", err.text);
 	else
 		status = run_verb(&cli);
-	int flushed = cli_flush();
+	flushed = cli_flush();
+	buf_deinit(&cli.request);
 	tidemq_disconnect(cli.client);
 	return status == CLI_DONE ? flushed : status;
 }

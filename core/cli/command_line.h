@@ -1,23 +1,23 @@
-/* command_line.h: the command-line verbs that are clients of a running broker.
+/* command_line.h: the verbs of the command line that have a struct cli_verb.
  *
- * Exit status: 0 done, 1 refused or failed, 2 wrong usage; the last two with
- * one line on standard error. */
+ * Exit status: 0 done, 1 refused or failed, 2 wrong usage; the last two with one line on
+ * standard error. */
 #ifndef TIDE_CLI_COMMAND_LINE_H
 #define TIDE_CLI_COMMAND_LINE_H
 
-#include <stdbool.h>
-#include <stdio.h>
+#include "cli.h"
 
-/* Is there such a verb? */
-bool command_line_has(const char *verb);
+/* The verb of this name in any of the tables, which a NULL ends; or NULL. */
+const struct cli_verb *command_line_find(const struct cli_verb *const *tables,
+					 const char *name);
 
-/* Run the verb argv[1] with what follows it; returns the exit status. */
-int command_line_run(int argc, char **argv);
+/* Run the verb argv[0] with what follows it; returns the exit status. */
+int command_line_run(const struct cli_verb *verb, int argc, char **argv);
 
 /* One line for each verb: two spaces, the name, what it does. */
-void command_line_list(FILE *out);
+void command_line_list(const struct cli_verb *const *tables, FILE *out);
 
-/* The page of one verb; false when there is no such verb. */
-bool command_line_help(FILE *out, const char *verb);
+/* Print the page of one verb. */
+void command_line_help(const struct cli_verb *verb);
 
 #endif

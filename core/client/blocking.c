@@ -6,17 +6,12 @@
 #include "base/mem.h"
 #include "client.h"
 
-struct cancelled {
-	TAILQ_ENTRY(cancelled) link;
-	char text[TIDEMQ_TEXT_MAX];
-};
-
 struct blocking {
 	uv_loop_t loop;
 	uv_timer_t timer;
 	bool is_late; /* the timer of the present wait has run out */
 	TAILQ_HEAD(, msg_box) inbox;
-	TAILQ_HEAD(, cancelled) cancellations;
+	struct buf cancellations;    /* texts, each ends in a zero */
 	struct buf reply_text;       /* of the last tidemq_request */
 	struct tidemq_error refusal; /* the first of the pipelined requests' */
 };
@@ -76,12 +71,8 @@ static int wait_reply(struct tidemq_client *c, until_fn is_reached, const void *
 	return rc == TIDEMQ_ETIMEDOUT ? give_up(c, timeout_ms) : rc;
 }
 
-static void on_connected(struct tidemq_client *c, const struct tidemq_error *why,
-			 void *ctx)
-{
-}
-
-static void on_lost(struct tidemq_client *c, const struct tidemq_error *why, void *ctx)
+/* A wait looks at the state instead. */
+static void on_change(struct tidemq_client *c, const struct tidemq_error *why, void *ctx)
 {
 }
 
@@ -95,12 +86,10 @@ static void on_event(struct tidemq_client *c, unsigned channel, const char *text
 		     void *ctx)
 {
 	static const char prefix[] = "cancelled ";
+	const char *what = text + strlen(prefix);
 
-	if (strncmp(text, prefix, sizeof(prefix) - 1) != 0)
-		return;
-	struct cancelled *item = mem_zalloc(sizeof(*item));
-	snprintf(item->text, sizeof(item->text), "%s", text + sizeof(prefix) - 1);
-	TAILQ_INSERT_TAIL(&c->blocking->cancellations, item, link);
+	if (strncmp(text, prefix, strlen(prefix)) == 0)
+		buf_append(&c->blocking->cancellations, what, strlen(what) + 1);
 }
 
 static bool is_settled(const struct tidemq_client *c, const void *ctx)
@@ -110,19 +99,16 @@ static bool is_settled(const struct tidemq_client *c, const void *ctx)
 
 static void free_blocking(struct blocking *b)
 {
+	struct msg_box *box;
+
 	uv_close((uv_handle_t *)&b->timer, NULL);
 	uv_run(&b->loop, UV_RUN_DEFAULT);
 	uv_loop_close(&b->loop);
-	struct msg_box *box;
 	while ((box = TAILQ_FIRST(&b->inbox))) {
 		TAILQ_REMOVE(&b->inbox, box, link);
 		tidemq_msg_free(&box->msg);
 	}
-	struct cancelled *item;
-	while ((item = TAILQ_FIRST(&b->cancellations))) {
-		TAILQ_REMOVE(&b->cancellations, item, link);
-		mem_free(item);
-	}
+	buf_deinit(&b->cancellations);
 	buf_deinit(&b->reply_text);
 	mem_free(b);
 }
@@ -130,16 +116,14 @@ static void free_blocking(struct blocking *b)
 static struct blocking *create_blocking(struct tidemq_error *err)
 {
 	struct blocking *b = mem_zalloc(sizeof(*b));
-
-	TAILQ_INIT(&b->inbox);
-	TAILQ_INIT(&b->cancellations);
-	buf_init(&b->reply_text);
 	int rc = uv_loop_init(&b->loop);
+
 	if (rc != 0) {
 		client_fail(err, TIDEMQ_ECONNECT, "no event loop: %s", uv_strerror(rc));
 		mem_free(b);
 		return NULL;
 	}
+	TAILQ_INIT(&b->inbox);
 	uv_timer_init(&b->loop, &b->timer);
 	b->timer.data = b;
 	return b;
@@ -149,15 +133,16 @@ struct tidemq_client *tidemq_connect(const char *url,
 				     const struct tidemq_options *options,
 				     struct tidemq_error *err)
 {
-	static const struct tidemq_handlers handlers = { .on_connected = on_connected,
-							 .on_lost = on_lost,
+	static const struct tidemq_handlers handlers = { .on_connected = on_change,
+							 .on_lost = on_change,
 							 .on_msg = on_msg,
 							 .on_event = on_event };
 	struct blocking *b = create_blocking(err);
+	struct tidemq_client *c;
 
 	if (!b)
 		return NULL;
-	struct tidemq_client *c = client_start(&b->loop, url, options, &handlers, err);
+	c = client_start(&b->loop, url, options, &handlers, err);
 	if (!c) {
 		free_blocking(b);
 		return NULL;
@@ -174,9 +159,11 @@ struct tidemq_client *tidemq_connect(const char *url,
 
 void tidemq_disconnect(struct tidemq_client *c)
 {
+	struct blocking *b;
+
 	if (!c)
 		return;
-	struct blocking *b = c->blocking;
+	b = c->blocking;
 	tidemq_close(c, NULL, NULL);
 	free_blocking(b);
 }
@@ -221,26 +208,25 @@ static int make_room(struct tidemq_client *c)
 	return rc == TIDEMQ_EBUSY ? wait_reply(c, has_room, NULL, 0) : rc;
 }
 
-/* What comes of a call whose sending gave `rc`. */
-static int finish_call(struct tidemq_client *c, int rc, struct blocking_call *call,
+/* Wait for the reply to what was sent, if it was. */
+static int finish_call(struct tidemq_client *c, struct blocking_call *call, int sent,
 		       int64_t longer_ms, struct tidemq_reply *reply)
 {
-	if (rc == TIDEMQ_OK)
-		rc = wait_reply(c, is_call_done, call, longer_ms);
+	struct buf *text = &c->blocking->reply_text;
+	int rc = sent == TIDEMQ_OK ? wait_reply(c, is_call_done, call, longer_ms) : sent;
+
 	if (rc == TIDEMQ_OK) {
 		c->error = call->error;
 		rc = call->error.status;
 	}
 	if (!reply)
 		return rc;
-	*reply = (struct tidemq_reply){ .status = rc,
-					.word = c->error.word,
-					.text = c->error.text,
-					.len = strlen(c->error.text),
-					.is_document = call->is_document };
+	*reply = client_failed_reply(&c->error);
+	reply->status = rc;
+	reply->is_document = call->is_document;
 	if (rc == TIDEMQ_OK) {
-		reply->text = buf_cstr(&c->blocking->reply_text);
-		reply->len = buf_len(&c->blocking->reply_text);
+		reply->text = buf_cstr(text);
+		reply->len = buf_len(text);
 	}
 	return rc;
 }
@@ -253,7 +239,7 @@ static int request(struct tidemq_client *c, const char *line, struct slice paylo
 
 	if (rc == TIDEMQ_OK)
 		rc = tidemq_send(c, line, payload.data, payload.len, on_call_done, &call);
-	return finish_call(c, rc, &call, longer_ms, reply);
+	return finish_call(c, &call, rc, longer_ms, reply);
 }
 
 int tidemq_request(struct tidemq_client *c, const char *line, const void *payload,
@@ -262,13 +248,14 @@ int tidemq_request(struct tidemq_client *c, const char *line, const void *payloa
 	return request(c, line, (struct slice){ payload, payload_len }, 0, reply);
 }
 
-/* Send the line that `line` holds, if its encoding gave OK, and release it. */
-static int request_take(struct tidemq_client *c, struct buf *line, int rc,
+/* Send the line that `line` holds and release it. */
+static int request_take(struct tidemq_client *c, struct buf *line, int encoded,
 			int64_t longer_ms, struct tidemq_reply *reply)
 {
+	int rc = encoded;
+
 	if (rc == TIDEMQ_OK)
-		rc = request(c, buf_cstr(line), (struct slice){ NULL, 0 }, longer_ms,
-			     reply);
+		rc = request(c, buf_cstr(line), SLICE(""), longer_ms, reply);
 	buf_deinit(line);
 	return rc;
 }
@@ -282,13 +269,12 @@ int tidemq_publish(struct tidemq_client *c, const struct tidemq_publication *p,
 
 	if (rc == TIDEMQ_OK)
 		rc = tidemq_send_publication(c, 0, p, on_call_done, &call);
-	rc = finish_call(c, rc, &call, 0, &reply);
-	if (rc != TIDEMQ_OK || !receipt)
-		return rc;
-	rc = tidemq_reply_receipt(&reply, receipt);
-	return rc == TIDEMQ_OK ? TIDEMQ_OK
-			       : client_fail(&c->error, rc,
-					     "the broker's confirm is not understood");
+	rc = finish_call(c, &call, rc, 0, &reply);
+	if (rc == TIDEMQ_OK && receipt &&
+	    tidemq_reply_receipt(&reply, receipt) != TIDEMQ_OK)
+		rc = client_fail(&c->error, TIDEMQ_EPROTOCOL,
+				 "cannot read the broker's confirm");
+	return rc;
 }
 
 static void on_pipelined(struct tidemq_client *c, const struct tidemq_reply *reply,
@@ -313,15 +299,20 @@ static int take_refusal(struct tidemq_client *c)
 	return c->error.status;
 }
 
-int tidemq_publish_pipelined(struct tidemq_client *c, const struct tidemq_publication *p)
+/* Wait until a pipelined request may be sent. */
+static int begin_pipelined(struct tidemq_client *c)
 {
 	int rc = make_room(c);
 
-	if (rc == TIDEMQ_OK)
-		rc = take_refusal(c);
-	if (rc == TIDEMQ_OK)
-		rc = tidemq_send_publication(c, 0, p, on_pipelined, NULL);
-	return rc;
+	return rc == TIDEMQ_OK ? take_refusal(c) : rc;
+}
+
+int tidemq_publish_pipelined(struct tidemq_client *c, const struct tidemq_publication *p)
+{
+	int rc = begin_pipelined(c);
+
+	return rc == TIDEMQ_OK ? tidemq_send_publication(c, 0, p, on_pipelined, NULL)
+			       : rc;
 }
 
 static bool is_confirmed(const struct tidemq_client *c, const void *ctx)
@@ -391,37 +382,35 @@ int tidemq_get(struct tidemq_client *c, const char *queue, unsigned max, int64_t
 static bool has_arrival(const struct tidemq_client *c, const void *ctx)
 {
 	return !TAILQ_EMPTY(&c->blocking->inbox) ||
-	       !TAILQ_EMPTY(&c->blocking->cancellations);
+	       buf_len(&c->blocking->cancellations) > 0;
 }
 
 int tidemq_next(struct tidemq_client *c, int64_t timeout_ms, struct tidemq_msg **out)
 {
 	struct blocking *b = c->blocking;
+	int rc = wait_until(c, has_arrival, NULL, timeout_ms);
+	struct msg_box *box = TAILQ_FIRST(&b->inbox);
+	const char *cancelled;
 
 	*out = NULL;
-	int rc = wait_until(c, has_arrival, NULL, timeout_ms);
 	if (rc == TIDEMQ_ETIMEDOUT)
 		return client_fail(&c->error, rc, "no message came");
 	if (rc != TIDEMQ_OK)
 		return rc;
-	struct msg_box *box = TAILQ_FIRST(&b->inbox);
 	if (box) {
 		TAILQ_REMOVE(&b->inbox, box, link);
 		*out = &box->msg;
 		return TIDEMQ_OK;
 	}
-	struct cancelled *item = TAILQ_FIRST(&b->cancellations);
-	TAILQ_REMOVE(&b->cancellations, item, link);
-	client_fail(&c->error, TIDEMQ_ECANCELLED, "%s", item->text);
-	mem_free(item);
+	cancelled = buf_slice(&b->cancellations).data;
+	client_fail(&c->error, TIDEMQ_ECANCELLED, "%s", cancelled);
+	buf_consume(&b->cancellations, strlen(cancelled) + 1);
 	return TIDEMQ_ECANCELLED;
 }
 
-/* The line that settles a message: verb, tag, option with a value in ms (-1 =
- * none). */
+/* The line that settles a message. */
 static int settle_line(struct tidemq_client *c, const struct tidemq_msg *m,
-		       struct buf *line, const char *verb, const char *option,
-		       int64_t value_ms)
+		       const char *verb, const char *option, struct buf *line)
 {
 	if (m->tag == 0)
 		return client_fail(&c->error, TIDEMQ_EINVAL,
@@ -429,31 +418,25 @@ static int settle_line(struct tidemq_client *c, const struct tidemq_msg *m,
 	if (m->channel > 0)
 		buf_printf(line, "@%u ", m->channel);
 	buf_printf(line, "%s %" PRIu64 "%s", verb, m->tag, option);
-	if (value_ms >= 0)
-		buf_printf(line, "%" PRId64, value_ms);
 	return TIDEMQ_OK;
 }
 
 static int settle(struct tidemq_client *c, const struct tidemq_msg *m, const char *verb,
-		  const char *option, int64_t value_ms)
+		  const char *option)
 {
-	struct buf line;
+	struct buf line = { 0 };
+	int rc = settle_line(c, m, verb, option, &line);
 
-	buf_init(&line);
-	int rc = settle_line(c, m, &line, verb, option, value_ms);
 	return request_take(c, &line, rc, 0, NULL);
 }
 
 int tidemq_ack_pipelined(struct tidemq_client *c, const struct tidemq_msg *m)
 {
-	struct buf line;
+	struct buf line = { 0 };
+	int rc = begin_pipelined(c);
 
-	buf_init(&line);
-	int rc = make_room(c);
 	if (rc == TIDEMQ_OK)
-		rc = take_refusal(c);
-	if (rc == TIDEMQ_OK)
-		rc = settle_line(c, m, &line, "ACK", "", -1);
+		rc = settle_line(c, m, "ACK", "", &line);
 	if (rc == TIDEMQ_OK)
 		rc = tidemq_send(c, buf_cstr(&line), NULL, 0, on_pipelined, NULL);
 	buf_deinit(&line);
@@ -462,7 +445,7 @@ int tidemq_ack_pipelined(struct tidemq_client *c, const struct tidemq_msg *m)
 
 int tidemq_ack(struct tidemq_client *c, const struct tidemq_msg *m)
 {
-	return settle(c, m, "ACK", "", -1);
+	return settle(c, m, "ACK", "");
 }
 
 int tidemq_nack(struct tidemq_client *c, const struct tidemq_msg *m, enum tidemq_nack how)
@@ -471,16 +454,23 @@ int tidemq_nack(struct tidemq_client *c, const struct tidemq_msg *m, enum tidemq
 					       [TIDEMQ_NACK_REQUEUE] = " requeue",
 					       [TIDEMQ_NACK_DEAD] = " dead" };
 
-	return settle(c, m, "NACK", options[how], -1);
+	return settle(c, m, "NACK", options[how]);
 }
 
 int tidemq_nack_delay(struct tidemq_client *c, const struct tidemq_msg *m,
 		      int64_t delay_ms)
 {
-	return settle(c, m, "NACK", " delay=", delay_ms < 0 ? 0 : delay_ms);
+	char option[40];
+
+	snprintf(option, sizeof(option), " delay=%" PRId64, delay_ms < 0 ? 0 : delay_ms);
+	return settle(c, m, "NACK", option);
 }
 
 int tidemq_touch(struct tidemq_client *c, const struct tidemq_msg *m, int64_t for_ms)
 {
-	return settle(c, m, "TOUCH", for_ms > 0 ? " for=" : "", for_ms > 0 ? for_ms : -1);
+	char option[40] = "";
+
+	if (for_ms > 0)
+		snprintf(option, sizeof(option), " for=%" PRId64, for_ms);
+	return settle(c, m, "TOUCH", option);
 }

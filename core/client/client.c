@@ -59,21 +59,25 @@ static void answer(struct tidemq_client *c, struct pending *p,
 	mem_free(p);
 }
 
+struct tidemq_reply client_failed_reply(const struct tidemq_error *err)
+{
+	return (struct tidemq_reply){ .status = err->status,
+				      .word = err->word,
+				      .text = err->text,
+				      .len = strlen(err->text) };
+}
+
 /* The callbacks may send (and are refused) but not free the client. */
 static void fail_pending(struct tidemq_client *c)
 {
-	const struct tidemq_reply reply = { .status = TIDEMQ_ECLOSED,
-					    .word = c->loss.word,
-					    .text = c->loss.text,
-					    .len = strlen(c->loss.text) };
+	struct tidemq_reply reply = client_failed_reply(&c->loss);
 	struct client_channel *channel, *next;
+	struct pending *p;
 
-	HASH_ITER (hh, c->channels, channel, next) {
-		struct pending *p;
-
+	reply.status = TIDEMQ_ECLOSED;
+	HASH_ITER (hh, c->channels, channel, next)
 		while ((p = take_pending(c, channel)))
 			answer(c, p, &reply);
-	}
 }
 
 /* A broker that closes the connection after an ERR says so without being asked. */
@@ -111,14 +115,14 @@ static void on_answer(struct tidemq_client *c, const struct decoder_item *item)
 
 static void on_event(struct tidemq_client *c, const struct decoder_item *item)
 {
-	struct slice text = item->text;
+	struct slice text = item->text, code;
 
 	if (slice_is(text, "heartbeat"))
 		return;
 	if (slice_has_prefix(text, "closed ")) {
 		text = slice_skip(text, strlen("closed "));
-		struct slice word = slice_cut(&text, ' ');
-		client_fail_remote(&c->farewell, TIDEMQ_ECLOSED, word, text);
+		code = slice_cut(&text, ' ');
+		client_fail_remote(&c->farewell, TIDEMQ_ECLOSED, code, text);
 	}
 	if (c->handlers.on_event)
 		c->handlers.on_event(c, item->channel, item->text.data, c->handlers.ctx);
@@ -253,18 +257,16 @@ int client_check(struct tidemq_client *c)
 int tidemq_send(struct tidemq_client *c, const char *line, const void *payload,
 		size_t payload_len, tidemq_reply_fn on_reply, void *ctx)
 {
-	struct request_head head;
-	struct slice text = slice_from(line);
+	unsigned channel;
 	int rc = client_check(c);
 
 	if (rc == TIDEMQ_OK)
-		rc = encode_inspect(text, &head, &c->error);
-	if (rc == TIDEMQ_OK)
-		rc = encode_request(&c->out, text, &head,
-				    (struct slice){ payload, payload_len }, &c->error);
+		rc = encode_request(&c->out, slice_from(line),
+				    (struct slice){ payload, payload_len }, &channel,
+				    &c->error);
 	if (rc != TIDEMQ_OK)
 		return rc;
-	expect_reply(c, head.channel, on_reply, ctx);
+	expect_reply(c, channel, on_reply, ctx);
 	flush_soon(c);
 	return TIDEMQ_OK;
 }
@@ -289,20 +291,17 @@ int tidemq_send_publication(struct tidemq_client *c, unsigned channel,
 
 int tidemq_reply_receipt(const struct tidemq_reply *reply, struct tidemq_receipt *receipt)
 {
-	struct slice text = { reply->text, reply->len };
-	const size_t id_len = sizeof(receipt->id) - 1;
-
-	if (reply->status != TIDEMQ_OK || text.len < id_len + 2 ||
-	    text.data[id_len] != ' ')
-		return TIDEMQ_EPROTOCOL;
-	memcpy(receipt->id, text.data, id_len);
-	receipt->id[id_len] = 0;
-	struct slice rest = slice_skip(text, id_len + 1);
+	struct slice rest = { reply->text, reply->len };
+	struct slice id = slice_cut(&rest, ' '), count = slice_cut(&rest, ' ');
 	uint64_t queues;
-	if (!slice_to_uint(slice_cut(&rest, ' '), UINT32_MAX, &queues))
+
+	if (reply->status != TIDEMQ_OK || id.len != sizeof(receipt->id) - 1 ||
+	    !slice_to_uint(count, UINT32_MAX, &queues))
 		return TIDEMQ_EPROTOCOL;
+	memcpy(receipt->id, id.data, id.len);
+	receipt->id[id.len] = '\0';
 	receipt->queues = (unsigned)queues;
-	/* Words of later versions may follow it. */
+	/* Words of later versions may follow. */
 	receipt->is_duplicate = slice_is(slice_cut(&rest, ' '), "duplicate");
 	return TIDEMQ_OK;
 }

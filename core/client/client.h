@@ -98,6 +98,9 @@ void client_lose(struct tidemq_client *c);
 /* May a request be sent now? TIDEMQ_OK, TIDEMQ_EBUSY, TIDEMQ_ECLOSED. */
 TIDE_MUST_USE int client_check(struct tidemq_client *c);
 
+/* The reply to a request that has failed; its texts are those of `err`. */
+struct tidemq_reply client_failed_reply(const struct tidemq_error *err);
+
 /* Begin to connect; a failure is reported through the loop. */
 void dial_start(struct tidemq_client *c);
 /* The socket is connected: read, and say HELLO. */

@@ -17,22 +17,24 @@ void decoder_deinit(struct decoder *d)
 	buf_deinit(&d->in);
 }
 
-/* Take the last word off `line`. */
-static struct slice take_last_word(struct slice *line)
+/* Take the last word, a number, off `line`. */
+static bool take_len(struct slice *line, uint64_t *out)
 {
 	const char *space = line->len ? memrchr(line->data, ' ', line->len) : NULL;
 	size_t at = space ? (size_t)(space - line->data) : 0;
 	struct slice word = slice_skip(*line, space ? at + 1 : 0);
 
 	line->len = at;
-	return word;
+	return slice_to_uint(word, SIZE_MAX / 2, out);
 }
 
 static int broken(struct tidemq_error *err, struct slice line)
 {
+	if (line.len > 80)
+		line.len = 80;
 	return client_fail(err, TIDEMQ_EPROTOCOL,
 			   "not a reply of a tidemq broker: '%" SLICE_FMT "'",
-			   SLICE_HEAD(line, 80));
+			   SLICE_ARG(line));
 }
 
 void tidemq_msg_free(struct tidemq_msg *m)
@@ -91,25 +93,25 @@ static bool parse_header(struct slice word, struct tidemq_header *h)
 
 static bool parse_option(struct slice word, struct tidemq_msg *m)
 {
-	uint64_t n;
+	struct slice value = word, name = slice_cut(&value, '=');
+	uint64_t n = 0;
+	bool is_good = true;
 
-	if (slice_has_prefix(word, "id=")) {
-		if (word.len != 3 + sizeof(m->id) - 1)
-			return false;
-		memcpy(m->id, word.data + 3, sizeof(m->id) - 1);
-	} else if (slice_has_prefix(word, "ts=")) {
-		if (!slice_to_uint(slice_skip(word, 3), INT64_MAX, &n))
-			return false;
+	if (slice_is(name, "id")) {
+		is_good = value.len == sizeof(m->id) - 1;
+		if (is_good)
+			memcpy(m->id, value.data, value.len);
+	} else if (slice_is(name, "ts")) {
+		is_good = slice_to_uint(value, INT64_MAX, &n);
 		m->ts_unix_ms = (int64_t)n;
-	} else if (slice_has_prefix(word, "pri=")) {
-		if (!slice_to_uint(slice_skip(word, 4), UINT32_MAX, &n))
-			return false;
+	} else if (slice_is(name, "pri")) {
+		is_good = slice_to_uint(value, UINT32_MAX, &n);
 		m->priority = (unsigned)n;
 	} else if (slice_is(word, "redelivered")) {
 		m->redelivered = true;
 	}
 	/* Words of later protocol versions are passed over. */
-	return true;
+	return is_good;
 }
 
 /* Fill `m` from the words behind MSG, which lie in its own memory. */
@@ -231,7 +233,7 @@ static int parse_line(struct decoder *d, struct slice line, struct tidemq_error 
 	if (d->has_body) {
 		uint64_t len;
 
-		if (!slice_to_uint(take_last_word(&line), SIZE_MAX / 2, &len))
+		if (!take_len(&line, &len))
 			return broken(err, whole);
 		if (len > d->body_max)
 			return client_fail(
@@ -246,14 +248,23 @@ static int parse_line(struct decoder *d, struct slice line, struct tidemq_error 
 	return TIDEMQ_OK;
 }
 
+static struct slice without_line_end(const char *data, size_t len)
+{
+	len--;
+	if (len > 0 && data[len - 1] == '\r')
+		len--;
+	return (struct slice){ data, len };
+}
+
 /* Find the next line and, when a body follows it, how long that is. */
 static int find_line(struct decoder *d, struct tidemq_error *err)
 {
 	struct slice all = buf_slice(&d->in);
-	struct slice line = { all.data, 0 };
+	const char *end = all.len > d->scanned ? memchr(all.data + d->scanned, '\n',
+							all.len - d->scanned)
+					       : NULL;
 
-	line.len = d->scanned + slice_find(slice_skip(all, d->scanned), '\n');
-	if (line.len == all.len) {
+	if (!end) {
 		d->scanned = all.len;
 		if (all.len > DECODE_LINE_MAX)
 			return client_fail(err, TIDEMQ_EPROTOCOL,
@@ -261,11 +272,13 @@ static int find_line(struct decoder *d, struct tidemq_error *err)
 					   DECODE_LINE_MAX);
 		return TIDE_AGAIN;
 	}
+	size_t line_len = (size_t)(end - all.data) + 1;
+	int rc = parse_line(d, without_line_end(all.data, line_len), err);
+	if (rc != TIDEMQ_OK)
+		return rc;
 	d->scanned = 0;
-	d->line_len = line.len + 1;
-	if (slice_has_suffix(line, "\r"))
-		line.len--;
-	return parse_line(d, line, err);
+	d->line_len = line_len;
+	return TIDEMQ_OK;
 }
 
 /* The length of the body with its line end: TIDE_AGAIN while it is not whole. */
@@ -317,9 +330,13 @@ int decoder_next(struct decoder *d, struct decoder_item *out, struct tidemq_erro
 {
 	buf_consume(&d->in, d->done);
 	d->done = 0;
+	if (d->line_len == 0) {
+		int rc = find_line(d, err);
+
+		if (rc != TIDEMQ_OK)
+			return rc;
+	}
 	size_t body_and_end = 0;
-	int rc = d->line_len == 0 ? find_line(d, err) : TIDEMQ_OK;
-	if (rc == TIDEMQ_OK && d->has_body)
-		rc = measure_body(d, &body_and_end, err);
+	int rc = d->has_body ? measure_body(d, &body_and_end, err) : TIDEMQ_OK;
 	return rc == TIDEMQ_OK ? give(d, body_and_end, out, err) : rc;
 }

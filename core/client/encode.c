@@ -7,40 +7,41 @@
 
 #define CHANNEL_MAX 65535
 
-static bool is_verb(struct slice word, const char *verb)
+/* The channel that the line is for, and whether it is a PUB. */
+static int inspect(struct slice line, unsigned *channel, bool *is_pub,
+		   struct tidemq_error *err)
 {
-	return word.len == strlen(verb) && strncasecmp(word.data, verb, word.len) == 0;
-}
+	struct slice rest = line, word = slice_cut(&rest, ' ');
+	uint64_t n = 0;
 
-int encode_inspect(struct slice line, struct request_head *out, struct tidemq_error *err)
-{
-	memset(out, 0, sizeof(*out));
 	if (line.len == 0)
 		return client_fail(err, TIDEMQ_EINVAL, "the request is empty");
 	if (memchr(line.data, '\n', line.len) || memchr(line.data, '\r', line.len))
 		return client_fail(err, TIDEMQ_EINVAL,
 				   "the request contains a line break");
-	struct slice rest = line, word = slice_cut(&rest, ' ');
 	if (slice_has_prefix(word, "@")) {
-		uint64_t n;
-
 		if (!slice_to_uint(slice_skip(word, 1), CHANNEL_MAX, &n) ||
 		    word.len == line.len)
 			return client_fail(
 				err, TIDEMQ_EINVAL,
 				"a channel is written '@N VERB' with N up to %d",
 				CHANNEL_MAX);
-		out->channel = (unsigned)n;
 		word = slice_cut(&rest, ' ');
 	}
-	out->has_payload = is_verb(word, "PUB");
+	*channel = (unsigned)n;
+	*is_pub = word.len == 3 && strncasecmp(word.data, "PUB", 3) == 0;
 	return TIDEMQ_OK;
 }
 
-int encode_request(struct buf *out, struct slice line, const struct request_head *head,
-		   struct slice payload, struct tidemq_error *err)
+int encode_request(struct buf *out, struct slice line, struct slice payload,
+		   unsigned *channel, struct tidemq_error *err)
 {
-	if (payload.len > 0 && !head->has_payload)
+	bool is_pub = false;
+	int rc = inspect(line, channel, &is_pub, err);
+
+	if (rc != TIDEMQ_OK)
+		return rc;
+	if (payload.len > 0 && !is_pub)
 		return client_fail(err, TIDEMQ_EINVAL, "only PUB has a payload");
 	/* The longest length is 20 digits; with it come a space and the line end. */
 	if (line.len > ENCODE_LINE_MAX - 23)
@@ -52,7 +53,7 @@ int encode_request(struct buf *out, struct slice line, const struct request_head
 		return client_fail(err, TIDEMQ_ENOMEM,
 				   "no memory for a payload of %zu bytes", payload.len);
 	buf_append_slice(out, line);
-	if (head->has_payload) {
+	if (is_pub) {
 		buf_append_char(out, ' ');
 		buf_append_uint(out, payload.len);
 		buf_append_text(out, "\r\n");

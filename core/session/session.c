@@ -121,10 +121,11 @@ void session_end_waits(struct session *s)
 		end_waits(ch);
 }
 
-bool session_is_saturated(const struct session *s)
+bool session_is_held(const struct session *s, bool is_receiving)
 {
 	return s->pending >= s->broker->config.replies_max ||
-	       s->documents >= DOCUMENTS_MAX || s->settling;
+	       s->documents >= DOCUMENTS_MAX || s->settling ||
+	       (s->service->is_blocked && s->has_published && !is_receiving);
 }
 
 static struct channel *find_channel(struct session *s, unsigned number)

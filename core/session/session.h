@@ -56,8 +56,9 @@ void session_set_user(struct session *s, struct slice user);
 void session_end_waits(struct session *s);
 /* The output has drained. */
 void session_drained(struct session *s);
-/* It has its limit of unanswered requests, or one that resumes in the next turn. */
-bool session_is_saturated(const struct session *s);
+/* It must wait: it has its limit of unanswered requests, or one that resumes in the
+ * next turn, or publishers are held back. They are not in the middle of a payload. */
+bool session_is_held(const struct session *s, bool is_receiving);
 
 /* All its requests are answered. */
 bool session_is_answered(const struct session *s);
@@ -138,8 +139,8 @@ TIDE_MUST_USE int session_publish_prepare(struct session *s,
 void session_publish_count_receiving(struct session *s, const struct msg *m, int sign);
 /* Publishers are held back. */
 bool session_publish_is_blocked(const struct session *s);
-/* It has published, or is about to. */
-bool session_publish_has_begun(const struct session *s);
+/* They are, and this session has not published yet. */
+bool session_publish_is_next_held(const struct session *s);
 /* It is about to publish for the first time: from now on it is held back, and told
  * so, like those that have. */
 void session_publish_begin(struct session *s);

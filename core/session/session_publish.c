@@ -114,7 +114,7 @@ bool session_publish_is_blocked(const struct session *s)
 	return s->service->is_blocked;
 }
 
-bool session_publish_has_begun(const struct session *s)
+bool session_publish_is_next_held(const struct session *s)
 {
-	return s->has_published;
+	return s->service->is_blocked && !s->has_published;
 }

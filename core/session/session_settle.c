@@ -2,7 +2,7 @@
  *
  * A request may name any number of tags, and each may cost a call of a script.
  * What does not fit into a slice of the turn goes on in the next ones; until it
- * is done its session is sent no further request (session_is_saturated). */
+ * is done its session is sent no further request (session_is_held). */
 #include <inttypes.h>
 
 #include "base/mem.h"

@@ -37,15 +37,15 @@ describe('a channel', function()
   it('0 is always open', function()
     says('@0 PING\r\n', 'OK')
     says('OPEN\r\n', 'ERR exists channel 0 is open already')
-    says('@0 CLOSE\r\n', 'ERR denied channel 0 lives as long as the connection: QUIT')
+    says('@0 CLOSE\r\n', 'ERR denied channel 0 ends with the connection; send QUIT')
   end)
 
   it('has a number from 0 to 65535', function()
     says('@65535 OPEN\r\n', '@65535 OK')
     for _, word in ipairs { '@65536', '@', '@-1', '@1x', '@99999999999999999999' } do
-      says(word .. ' PING\r\n', ("ERR syntax '%s' is no channel: wanted is @0 to @65535 and a space"):format(word))
+      says(word .. ' PING\r\n', ("ERR syntax '%s' is not a channel: expected @0 to @65535 and a space"):format(word))
     end
-    says('@5\r\n', '@5 ERR syntax a verb is missing behind the channel')
+    says('@5\r\n', '@5 ERR syntax a verb is missing after the channel')
     says('@65535 FROB\r\n', "@65535 ERR unknown-verb there is no verb 'FROB'")
     c:expect_nothing()
   end)

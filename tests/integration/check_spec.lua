@@ -356,7 +356,7 @@ return {
         .. "be 'soon'"),
       at(8, "queue 'r' dead-letters to exchange 'nowhere', which does not exist: its dead letters are buried"),
       at(10, "queue 's' dead-letters to queue 'gone', which does not exist: its dead letters are buried"),
-      at(11, "queue 't': words are separated by single spaces"),
+      at(11, "queue 't': single spaces separate words"),
       at(11, "queue 't' dead-letters to itself in the end: t -> u -> t"),
       at(14, "binding of 'u' to 'dlx': there is no queue 'u'"),
       at(18, "queue 'v' dead-letters to exchange 'empty', which has no bindings: its dead letters are buried"),

@@ -91,9 +91,9 @@ for _, durable in ipairs { '1', '0' } do
 
       it('refuses what is out of range', function()
         declare 'q'
-        local duration = ': wanted is a duration like 250ms, 30s, 5m, 2h or 1d, from '
+        local duration = ': expected a duration like 250ms, 30s, 5m, 2h or 1d, from '
         for option, text in pairs {
-          ['pri=-1'] = 'pri=-1: wanted is a number from 0 to 255',
+          ['pri=-1'] = 'pri=-1: expected a number from 0 to 255',
           ['delay=soon'] = 'delay=soon' .. duration .. '0s to 3660d',
           ['delay=4000d'] = 'delay=4000d' .. duration .. '0s to 3660d',
           ['ttl=0'] = 'ttl=0' .. duration .. '1ms to 3660d',
@@ -233,9 +233,9 @@ for _, durable in ipairs { '1', '0' } do
         c:expect_line '@1 OK'
         c:expect_line '@1 OK'
         c:expect_answer('SUB nobody s2', "ERR not-found there is no queue 'nobody'")
-        c:expect_answer('SUB q s2 prefetch=0', 'ERR syntax prefetch=0: wanted is a number from 1 to 65535')
-        c:expect_answer('SUB q s2 prefetch=65536', 'ERR syntax prefetch=65536: wanted is a number from 1 to 65535')
-        c:expect_answer('SUB q s2 ack=never', 'ERR syntax ack=never: wanted is manual or auto')
+        c:expect_answer('SUB q s2 prefetch=0', 'ERR syntax prefetch=0: expected a number from 1 to 65535')
+        c:expect_answer('SUB q s2 prefetch=65536', 'ERR syntax prefetch=65536: expected a number from 1 to 65535')
+        c:expect_answer('SUB q s2 ack=never', 'ERR syntax ack=never: expected manual or auto')
         local consumers = c:document 'LIST consumers'
         assert.equal(2, #consumers)
         assert.equal('s', consumers[1].sid)
@@ -252,9 +252,9 @@ for _, durable in ipairs { '1', '0' } do
         local m = c:get('q')[1]
         assert.equal('-', m.sid)
         assert.equal('1', m.tag)
-        c:expect_answer('GET q max=0', 'ERR syntax max=0: wanted is a number from 1 to 1000')
-        c:expect_answer('GET q max=1001', 'ERR syntax max=1001: wanted is a number from 1 to 1000')
-        c:expect_answer('GET q wait=2h', 'ERR syntax wait=2h: wanted is a duration like 250ms, 30s, 5m, 2h or 1d, '
+        c:expect_answer('GET q max=0', 'ERR syntax max=0: expected a number from 1 to 1000')
+        c:expect_answer('GET q max=1001', 'ERR syntax max=1001: expected a number from 1 to 1000')
+        c:expect_answer('GET q wait=2h', 'ERR syntax wait=2h: expected a duration like 250ms, 30s, 5m, 2h or 1d, '
           .. 'from 0s to 1h')
         c:expect_answer('GET nobody', "ERR not-found there is no queue 'nobody'")
       end)
@@ -333,13 +333,13 @@ for _, durable in ipairs { '1', '0' } do
       it('is named by words that are tags', function()
         for _, word in ipairs { '1-', '3-1', '1-2-3', '1x', '99999999999999999999' } do
           c:expect_answer('ACK ' .. word,
-            ("ERR syntax '%s' is no tag: wanted are numbers, or ranges like 3-7"):format(word))
+            ("ERR syntax '%s' is not a tag: expected numbers, or ranges like 3-7"):format(word))
         end
         c:expect_answer('ACK', 'ERR syntax ACK needs tags: numbers, or ranges like 3-7')
         c:expect_answer('ACK x', 'ERR syntax ACK needs tags: numbers, or ranges like 3-7')
-        c:expect_answer('NACK 1 dead requeue', 'ERR syntax NACK takes one of delay=, dead and requeue')
-        c:expect_answer('NACK 1 dead delay=1s', 'ERR syntax NACK takes one of delay=, dead and requeue')
-        c:expect_answer('TOUCH 1 for=1ms', 'ERR syntax for=1ms: wanted is a duration like 250ms, 30s, 5m, 2h or 1d, '
+        c:expect_answer('NACK 1 dead requeue', 'ERR syntax NACK takes only one of delay=, dead and requeue')
+        c:expect_answer('NACK 1 dead delay=1s', 'ERR syntax NACK takes only one of delay=, dead and requeue')
+        c:expect_answer('TOUCH 1 for=1ms', 'ERR syntax for=1ms: expected a duration like 250ms, 30s, 5m, 2h or 1d, '
           .. 'from 10ms to 1d')
       end)
 
@@ -546,7 +546,7 @@ for _, durable in ipairs { '1', '0' } do
         assert.equal('2', c:ok 'KICK q')
         assert.equal('b c', payloads(c:get 'q max=10'))
         assert.equal('0', c:ok 'KICK q')
-        c:expect_answer('KICK q 0', "ERR syntax '0': wanted is a number from 1 to 18446744073709551614")
+        c:expect_answer('KICK q 0', "ERR syntax '0': expected a number from 1 to 18446744073709551614")
       end)
 
       it('is buried when no queue takes it', function()
@@ -649,9 +649,9 @@ for _, durable in ipairs { '1', '0' } do
         assert.equal(1, unacked[1].attempts)
         assert.equal('unacked', unacked[1].state)
         assert.equal(1, #c:document 'PEEK q')
-        c:expect_answer('PEEK q 0', "ERR syntax '0': wanted is a number from 1 to 100")
-        c:expect_answer('PEEK q 101', "ERR syntax '101': wanted is a number from 1 to 100")
-        c:expect_answer('PEEK q state=lost', 'ERR syntax state=lost: wanted is ready, delayed, unacked or buried')
+        c:expect_answer('PEEK q 0', "ERR syntax '0': expected a number from 1 to 100")
+        c:expect_answer('PEEK q 101', "ERR syntax '101': expected a number from 1 to 100")
+        c:expect_answer('PEEK q state=lost', 'ERR syntax state=lost: expected ready, delayed, unacked or buried')
         c:expect_answer('PEEK nobody', "ERR not-found there is no queue 'nobody'")
       end)
 

@@ -46,7 +46,7 @@ describe('a publish with an id', function()
       c:expect_line('OK ' .. first .. ' 1 duplicate')
     end
     assert.equal('11', broker:redis_cli('ZCARD', broker:key('bytes', 'dedupe')))
-    assert.matches('^ERR syntax id= has 0 bytes; wanted are 1%-128$', c:request('PUB - bytes id=', 'x'))
+    assert.matches('^ERR syntax id= has 0 bytes; expected 1%-128$', c:request('PUB - bytes id=', 'x'))
     assert.matches('^ERR too%-long id= has 129 bytes', c:request('PUB - bytes id=' .. longest .. 'x', 'x'))
     traffic.expect_counts(c, 'bytes', { ready = 11 })
   end)

@@ -211,7 +211,7 @@ describe('the definitions', function()
       c:expect_answer('DECLARE exchange x.bad topic durable=2', 'ERR syntax durable=2: wanted is 0 or 1')
       c:expect_answer('DECLARE exchange - topic',
         "ERR syntax '-' stands for the default exchange and cannot be declared")
-      c:expect_answer('DECLARE teapot x.bad topic', "ERR syntax 'teapot': wanted is queue or exchange")
+      c:expect_answer('DECLARE teapot x.bad topic', "ERR syntax 'teapot': expected queue or exchange")
       assert.is_nil(find('exchanges', 'x.bad'))
     end)
 
@@ -288,11 +288,11 @@ describe('the definitions', function()
       c:expect_answer('BIND nobody b.x a', "ERR not-found there is no queue 'nobody'")
       c:expect_answer('BIND b.q nowhere a', "ERR not-found there is no exchange 'nowhere'")
       c:expect_answer('BIND b.q b.x a dest=exchange', "ERR not-found there is no exchange 'b.q'")
-      c:expect_answer('BIND b.q b.x a dest=moon', 'ERR syntax dest=moon: wanted is queue or exchange')
+      c:expect_answer('BIND b.q b.x a dest=moon', 'ERR syntax dest=moon: expected queue or exchange')
       c:expect_answer('BIND b.q - a',
         'ERR denied the default exchange routes to the queue that the key names and takes no '
         .. 'bindings')
-      c:expect_answer('BIND b.q b.x', 'ERR syntax BIND needs 3 words behind it, not 2')
+      c:expect_answer('BIND b.q b.x', 'ERR syntax BIND needs 3 words, not 2')
       c:send 'BIND b.q b.x a frob=1\r\n'
       assert.is_truthy(c:expect('^ERR mismatch (.*)$'):find('frob', 1, true))
     end)
@@ -345,13 +345,13 @@ describe('the definitions', function()
 
     it('are chosen by HELLO, the first request', function()
       c:expect_answer('PING', 'OK')
-      c:expect_answer('HELLO', 'ERR denied HELLO is the first request or none')
+      c:expect_answer('HELLO', 'ERR denied HELLO must be the first request')
       for line, answer in pairs {
         ['HELLO vhost=a/b'] = "ERR syntax 'a/b' is no vhost: wanted is / or a name of 1-255 bytes without white space, "
           .. "'/' and ':'",
         ['HELLO vhost='] = "ERR syntax '' is no vhost: wanted is / or a name of 1-255 bytes without white space, "
           .. "'/' and ':'",
-        ['HELLO heartbeat=1ms'] = 'ERR syntax heartbeat=1ms: wanted is a duration like 250ms, 30s, 5m, 2h or 1d, '
+        ['HELLO heartbeat=1ms'] = 'ERR syntax heartbeat=1ms: expected a duration like 250ms, 30s, 5m, 2h or 1d, '
           .. 'from 1s to 1h',
         ['HELLO colour=red'] = "ERR syntax HELLO has no option 'colour'; it takes: user pass vhost name heartbeat",
       } do

@@ -82,15 +82,15 @@ describe('the framing of the line protocol', function()
 
     it('have single spaces between their words', function()
       c:send 'DELETE  queue f\r\n'
-      c:expect_line 'ERR syntax words are separated by single spaces'
+      c:expect_line 'ERR syntax single spaces separate words'
       c:send 'GET f \r\n'
-      c:expect_line 'ERR syntax words are separated by single spaces'
+      c:expect_line 'ERR syntax single spaces separate words'
       c:send 'GET f  max=2\r\n'
-      c:expect_line 'ERR syntax words are separated by single spaces'
+      c:expect_line 'ERR syntax single spaces separate words'
       c:send ' PING\r\n'
-      c:expect_line 'ERR syntax a request begins with a verb, and words are separated by single spaces'
+      c:expect_line 'ERR syntax a request begins with a verb; single spaces separate words'
       c:send 'PUB - f  2\r\nhi\r\n'
-      c:expect_line 'ERR syntax words are separated by single spaces'
+      c:expect_line 'ERR syntax single spaces separate words'
       c:expect_nothing()
     end)
 
@@ -180,25 +180,25 @@ describe('the framing of the line protocol', function()
 
     it('longer than their length end the connection', function()
       c:send 'PUB - f 3\r\nhello\r\n'
-      c:expect_line 'ERR syntax the payload is not followed by a line end: is its length right?'
+      c:expect_line 'ERR syntax no line end follows the payload; check its length'
       c:expect_closed()
     end)
 
     it('shorter than their length take in what follows', function()
       c:send 'PUB - f 9\r\nhello\r\nPING\r\nPING\r\n'
-      c:expect_line 'ERR syntax the payload is not followed by a line end: is its length right?'
+      c:expect_line 'ERR syntax no line end follows the payload; check its length'
       c:expect_closed()
     end)
 
     it('followed by CR and something else end the connection', function()
       c:send 'PUB - f 5\r\nhello\rX'
-      c:expect_line 'ERR syntax the payload is not followed by a line end: is its length right?'
+      c:expect_line 'ERR syntax no line end follows the payload; check its length'
       c:expect_closed()
     end)
 
     it('without a length that is a number end the connection', function()
-      local text = "ERR syntax PUB ends in the payload's length in bytes, a decimal number; "
-        .. 'what follows cannot be read any more'
+      local text = 'ERR syntax PUB must end with the length of the payload in decimal; '
+        .. 'the connection cannot continue'
       for _, line in ipairs {
         'PUB - f five', 'PUB - f -1', 'PUB - f +1', 'PUB - f 1.5', 'PUB - f 0x10', 'PUB - f must', 'PUB - f 5 ', 'PUB',
         'PUB - f 9007199254740993', 'PUB - f 18446744073709551616', 'PUB - f 99999999999999999999999999',
@@ -212,7 +212,7 @@ describe('the framing of the line protocol', function()
 
     it('over the limit are skipped, and the connection goes on', function()
       c:send('PUB - f 1048577\r\n' .. ('x'):rep(1048577) .. '\r\n')
-      c:expect_line 'ERR too-large a payload of 1048577 bytes is over the limit of 1048576; it is skipped'
+      c:expect_line 'ERR too-large the payload of 1048577 bytes exceeds the limit of 1048576 and is skipped'
       c:expect_nothing()
       c:send('PUB - f 1048576\r\n' .. ('x'):rep(1048576) .. '\r\n')
       c:expect '^OK %x+ 1$'
@@ -227,13 +227,13 @@ describe('the framing of the line protocol', function()
         c:expect_nothing()
       end
       refused('PUB nowhere k', "ERR not-found there is no exchange 'nowhere'")
-      refused('PUB - f pri=256', 'ERR syntax pri=256: wanted is a number from 0 to 255')
-      refused('PUB - f maybe', "ERR syntax PUB does not understand 'maybe'; its flags are: must quiet")
+      refused('PUB - f pri=256', 'ERR syntax pri=256: expected a number from 0 to 255')
+      refused('PUB - f maybe', "ERR syntax PUB has no flag 'maybe'; it takes: must quiet")
       refused('PUB - f frob=1', "ERR syntax PUB has no option 'frob'; it takes: pri delay ttl id")
-      refused('PUB -', 'ERR syntax PUB needs 2 words behind it, not 1')
+      refused('PUB -', 'ERR syntax PUB needs 2 words, not 1')
       refused('@7 PUB - f', '@7 ERR not-found channel 7 is not open: send @7 OPEN first')
-      refused('@x PUB - f', "ERR syntax '@x' is no channel: wanted is @0 to @65535 and a space")
-      refused('@65536 PUB - f', "ERR syntax '@65536' is no channel: wanted is @0 to @65535 and a space")
+      refused('@x PUB - f', "ERR syntax '@x' is not a channel: expected @0 to @65535 and a space")
+      refused('@65536 PUB - f', "ERR syntax '@65536' is not a channel: expected @0 to @65535 and a space")
       refused('PUB - nobody must', "ERR unroutable no queue takes key 'nobody' from exchange '-'")
     end)
   end)
@@ -282,7 +282,7 @@ describe('the framing of the line protocol', function()
 
     it('that stand twice are refused', function()
       c:send 'PUB - f h:a=1 h:b=1 h:a=2 2\r\nhi\r\n'
-      c:expect_line "ERR syntax header 'a' is there twice"
+      c:expect_line "ERR syntax header 'a' appears twice"
       c:expect_nothing()
     end)
 
@@ -305,9 +305,9 @@ describe('the framing of the line protocol', function()
   describe('options', function()
     it('that stand twice are refused', function()
       c:send 'GET f max=1 max=1\r\n'
-      c:expect_line "ERR syntax option 'max' is there twice"
+      c:expect_line "ERR syntax option 'max' appears twice"
       c:send 'DECLARE queue twice exclusive exclusive=1\r\n'
-      c:expect_line "ERR syntax option 'exclusive' is there twice"
+      c:expect_line "ERR syntax option 'exclusive' appears twice"
     end)
 
     it('are percent-decoded', function()
@@ -319,7 +319,7 @@ describe('the framing of the line protocol', function()
 
     it('that a verb does not know are refused, with those that it does', function()
       c:send 'PING now\r\n'
-      c:expect_line "ERR syntax PING does not understand 'now'; its flags are: quiet"
+      c:expect_line "ERR syntax PING has no flag 'now'; it takes: quiet"
       c:send 'PING a=b\r\n'
       c:expect_line "ERR syntax PING has no option 'a'; it takes: none"
       c:send 'SUB f s pre=3\r\n'
@@ -378,9 +378,9 @@ describe('the framing of the line protocol', function()
       c:send 'PURGE a\rb\r\n'
       c:expect_line('ERR syntax a queue is ' .. NAME)
       c:send 'LIST a\rb\r\n'
-      c:expect '^ERR syntax LIST knows '
+      c:expect '^ERR syntax LIST lists '
       c:send 'GET f max=%1b\r\n'
-      c:expect_line 'ERR syntax max= : wanted is a number from 1 to 1000'
+      c:expect_line 'ERR syntax max= : expected a number from 1 to 1000'
     end)
 
     it('and headers make no line of a message longer than 72 KiB', function()
@@ -415,9 +415,9 @@ describe('the framing of the line protocol', function()
 
     it('have values in which control characters are encoded', function()
       c:send 'PUB - f h:a=x\x01y 5\r\nhello\r\n'
-      c:expect_line "ERR syntax the value of 'a' has a control character; it is written as % and two hex digits"
+      c:expect_line "ERR syntax the value of 'a' has a control character; write it as % and two hex digits"
       c:send 'GET f max=\x1b\r\n'
-      c:expect_line "ERR syntax the value of 'max' has a control character; it is written as % and two hex digits"
+      c:expect_line "ERR syntax the value of 'max' has a control character; write it as % and two hex digits"
       c:expect_nothing()
     end)
 
@@ -425,7 +425,7 @@ describe('the framing of the line protocol', function()
       c:send 'DECLARE queue -\r\n'
       c:expect_line "ERR syntax '-' stands for the default exchange and cannot be declared"
       c:send 'SUB f -\r\n'
-      c:expect_line "ERR syntax '-' stands for no subscription and cannot be the name of one"
+      c:expect_line "ERR syntax '-' cannot be the name of a subscription"
       c:send 'GET -\r\n'
       c:expect_line "ERR not-found there is no queue '-'"
     end)
@@ -442,12 +442,12 @@ describe('the framing of the line protocol', function()
     end)
 
     it('is not for verbs that are asked for their answer', function()
-      for _, line in ipairs {
-        'GET f quiet', 'PEEK f 1 quiet', 'LIST queues quiet', 'EXPLAIN - f quiet', 'RULES status quiet',
-      } do
+      for _, line in ipairs { 'GET f quiet', 'PEEK f 1 quiet', 'LIST queues quiet', 'EXPLAIN - f quiet' } do
         c:send(line .. '\r\n')
-        c:expect "^ERR syntax %u+ does not understand 'quiet'"
+        c:expect "^ERR syntax %u+ has no flag 'quiet'"
       end
+      c:send 'RULES status quiet\r\n'
+      c:expect_line "ERR syntax RULES status does not take 'quiet'"
     end)
 
     it('never stops a connection, however many requests are unanswered', function()

@@ -197,7 +197,7 @@ describe('routing', function()
     c:send 'EXPLAIN nowhere k\r\n'
     c:expect_line "ERR not-found there is no exchange 'nowhere'"
     c:send 'EXPLAIN x k pri=300\r\n'
-    c:expect_line 'ERR syntax pri=300: wanted is a number from 0 to 255'
+    c:expect_line 'ERR syntax pri=300: expected a number from 0 to 255'
     c:send 'GET a\r\nGET s\r\n'
     c:expect_line 'OK 0'
     c:expect_line 'OK 0'

@@ -76,7 +76,7 @@ describe('the rules of a running broker', function()
     c:ok('PUB x k', '2')
     assert.same({ 1, 1 }, { count 'left', count 'right' })
     assert.is_nil(after.refusal and after.refusal.error)
-    refused('RULES restart', '^ERR syntax RULES knows reload, status')
+    refused('RULES restart', '^ERR syntax RULES takes reload, status')
   end)
 
   it('that are broken are refused with file and line, and the old ones go on', function()

@@ -332,3 +332,42 @@ describe("lua/meta/tide.lua", function()
     engine:close()
   end)
 end)
+
+describe("docs/architecture.md", function()
+  local text = read("docs/architecture.md")
+
+  --- The file of the tree that the page calls so, or nil.
+  local function find(path)
+    for _, candidate in ipairs { "core/" .. path, path } do
+      local file = io.open(candidate)
+      if file then
+        file:close()
+        return candidate
+      end
+    end
+  end
+
+  it("names files that exist", function()
+    local count = 0
+    for path in text:gmatch("`([%w_/]+/[%w_]+%.[%a]+)`") do
+      assert(find(path), path)
+      count = count + 1
+    end
+    assert.is_true(count > 50)
+  end)
+
+  it("says of ten behaviours which two functions they are in", function()
+    local rows = 0
+    for row in text:match("## Where a behaviour is(.-)\n## "):gmatch("\n| ([^\n]*`[^\n]*)") do
+      local places = 0
+      for path, symbol in row:gmatch("`([%w_/]+%.%a+)` `([%w_]+)`") do
+        local where = assert(find(path), path)
+        assert(read(where):find("%f[%w_]" .. symbol .. "%f[^%w_]"), where .. ": " .. symbol)
+        places = places + 1
+      end
+      assert.equal(2, places, row)
+      rows = rows + 1
+    end
+    assert.equal(10, rows)
+  end)
+end)

@@ -14,26 +14,9 @@ struct rules_word {
 	unsigned words_max; /* after it */
 	unsigned words_min;
 	const char *option; /* the only one; NULL: none; "*": it looks at them itself */
+	void (*ask)(struct session *s, struct reply *r); /* of a word that stands alone */
 	int (*run)(struct line *l, struct request *q, struct reply *r, struct error *err);
 };
-
-RULES_WORD(reload)
-{
-	session_rules_reload(l->session, r);
-	return TIDE_OK;
-}
-
-RULES_WORD(status)
-{
-	session_rules_status(l->session, r);
-	return TIDE_OK;
-}
-
-RULES_WORD(log)
-{
-	session_rules_log(l->session, r);
-	return TIDE_OK;
-}
 
 RULES_WORD(rollback)
 {
@@ -45,34 +28,27 @@ RULES_WORD(rollback)
 /* A percentage: "10%", "0.5%", or the number alone. */
 static int read_share(struct slice s, double *out, struct error *err)
 {
-	struct slice number = s;
-	uint64_t whole = 0, part = 0;
+	struct slice fraction = s, whole;
+	uint64_t percent = 0, part = 0;
 	double unit = 1;
-	const char *dot;
+	bool is_number;
 
 	*out = 0; /* the default */
 	if (!s.data)
 		return TIDE_OK;
-	if (number.len && number.data[number.len - 1] == '%')
-		number.len--;
-	dot = number.len ? memchr(number.data, '.', number.len) : NULL;
-	if (dot) {
-		struct slice rest = slice_skip(number, (size_t)(dot - number.data) + 1);
-
-		for (size_t i = 0; i < rest.len; i++)
-			unit *= 10;
-		number.len = (size_t)(dot - number.data);
-		if (rest.len > 6 || !slice_to_uint(rest, 999999, &part))
-			whole = 101;
-	}
-	if (whole == 0 && slice_to_uint(number, 100, &whole))
-		*out = ((double)whole + (double)part / unit) / 100;
-	else
-		*out = 0;
+	if (s.len && s.data[s.len - 1] == '%')
+		fraction.len--;
+	is_number = fraction.len && fraction.data[fraction.len - 1] != '.';
+	whole = slice_cut(&fraction, '.');
+	for (size_t i = 0; i < fraction.len; i++)
+		unit *= 10;
+	if (is_number && slice_to_uint(whole, 100, &percent) && fraction.len <= 6 &&
+	    (fraction.len == 0 || slice_to_uint(fraction, 999999, &part)))
+		*out = ((double)percent + (double)part / unit) / 100;
 	if (*out > 0 && *out <= 1)
 		return TIDE_OK;
 	return error_set(err, TIDE_ESYNTAX,
-			 "share=%.*s: wanted is a percentage above 0, up to 100",
+			 "share=%.*s: expected a percentage above 0, up to 100",
 			 SLICE_HEAD(s, 64));
 }
 
@@ -95,14 +71,11 @@ RULES_WORD(shadow)
 
 RULES_WORD(recent)
 {
-	uint64_t max = RECENT_DEFAULT;
+	uint64_t max = request_count(q, 1, SESSION_RECENT_MAX, RECENT_DEFAULT);
 
-	if (q->word_count > 1 &&
-	    (!slice_to_uint(q->words[1], SESSION_RECENT_MAX, &max) || max == 0))
-		return request_refuse(NULL, q->words[1], err, "a number from 1 to %d",
-				      SESSION_RECENT_MAX);
-	session_rules_recent(l->session, (size_t)max, r);
-	return TIDE_OK;
+	if (q->rc == TIDE_OK)
+		session_rules_recent(l->session, (size_t)max, r);
+	return q->rc;
 }
 
 RULES_WORD(replay)
@@ -113,22 +86,22 @@ RULES_WORD(replay)
 
 static const struct rules_word words[] = {
 	/* clang-format off */
-	{ "reload",   0, 0, NULL,    run_reload },
-	{ "status",   0, 0, NULL,    run_status },
-	{ "log",      0, 0, NULL,    run_log },
-	{ "rollback", 1, 0, NULL,    run_rollback },
-	{ "shadow",   1, 1, "share", run_shadow },
-	{ "recent",   1, 0, NULL,    run_recent },
-	{ "replay",   1, 1, NULL,    run_replay },
-	{ "simulate", 2, 0, "*",     command_simulate },
+	{ "reload",   0, 0, NULL,    session_rules_reload, NULL },
+	{ "status",   0, 0, NULL,    session_rules_status, NULL },
+	{ "log",      0, 0, NULL,    session_rules_log, NULL },
+	{ "rollback", 1, 0, NULL,    NULL, run_rollback },
+	{ "shadow",   1, 1, "share", NULL, run_shadow },
+	{ "recent",   1, 0, NULL,    NULL, run_recent },
+	{ "replay",   1, 1, NULL,    NULL, run_replay },
+	{ "simulate", 2, 0, "*",     NULL, command_simulate },
 	/* clang-format on */
 };
 #define WORD_COUNT (sizeof(words) / sizeof(words[0]))
 
 static int refuse_extra(const struct rules_word *w, struct slice extra, struct error *err)
 {
-	return error_set(err, TIDE_ESYNTAX, "RULES does not understand '%.*s' behind %s",
-			 SLICE_HEAD(extra, 40), w->name);
+	return error_set(err, TIDE_ESYNTAX, "RULES %s does not take '%.*s'", w->name,
+			 SLICE_HEAD(extra, 40));
 }
 
 static int check(const struct rules_word *w, const struct request *q, struct error *err)
@@ -138,7 +111,7 @@ static int check(const struct rules_word *w, const struct request *q, struct err
 	if (more > w->words_max)
 		return refuse_extra(w, q->words[1 + w->words_max], err);
 	if (more < w->words_min)
-		return error_set(err, TIDE_ESYNTAX, "RULES %s needs a word behind it",
+		return error_set(err, TIDE_ESYNTAX, "RULES %s needs an argument",
 				 w->name);
 	for (unsigned i = 0; i < q->option_count; i++) {
 		struct slice name = q->options[i].name;
@@ -158,9 +131,14 @@ COMMAND(rules)
 		if (!slice_is(q->words[0], words[i].name))
 			continue;
 		rc = check(&words[i], q, err);
-		return rc < 0 ? rc : words[i].run(l, q, r, err);
+		if (rc < 0)
+			return rc;
+		if (words[i].run)
+			return words[i].run(l, q, r, err);
+		words[i].ask(l->session, r);
+		return TIDE_OK;
 	}
 	return error_set(err, TIDE_ESYNTAX,
-			 "RULES knows reload, status, log, rollback, shadow, recent, "
+			 "RULES takes reload, status, log, rollback, shadow, recent, "
 			 "replay and simulate");
 }

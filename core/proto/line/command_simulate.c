@@ -11,22 +11,6 @@ struct simulate_words {
 	struct args queue_options, options;
 };
 
-static int read_reason(const struct request *q, const char **out, struct error *err)
-{
-	static const char *const reasons[] = { "nack", "timeout", "gone" };
-	struct slice value = request_option(q, "reason");
-
-	*out = reasons[0];
-	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
-		if (slice_is(value, reasons[i])) {
-			*out = reasons[i];
-			return TIDE_OK;
-		}
-	}
-	return value.data ? request_refuse("reason", value, err, "nack, timeout or gone")
-			  : TIDE_OK;
-}
-
 /* The options of the queue, and those of the script, which are written as in DECLARE
  * ("retry.base") or bare. */
 static int read_option(struct simulate_words *in, const struct request_option *o,
@@ -44,34 +28,32 @@ static int read_option(struct simulate_words *in, const struct request_option *o
 		name = slice_skip(name, sizeof(prefix) - 1);
 	rc = args_add(is_queue ? &in->queue_options : &in->options, name, o->value);
 	if (rc == TIDE_EEXISTS)
-		return error_set(err, TIDE_ESYNTAX, "option '%.*s' is there twice",
+		return error_set(err, TIDE_ESYNTAX, "option '%.*s' appears twice",
 				 SLICE_HEAD(name, 64));
 	if (rc < 0)
-		return error_set(err, TIDE_ESYNTAX,
-				 "option '%.*s' has a name or value that cannot be kept",
-				 SLICE_HEAD(name, 64));
+		return error_set(
+			err, TIDE_ESYNTAX,
+			"option '%.*s' has a name or value that cannot be stored",
+			SLICE_HEAD(name, 64));
 	return TIDE_OK;
 }
 
-static int read_words(struct simulate_words *in, const struct request *q,
-		      struct error *err)
+static int read_words(struct simulate_words *in, struct request *q, struct error *err)
 {
-	uint64_t failures = FAILURES_DEFAULT;
-	int rc;
+	static const char *const reasons[] = { "nack", "timeout", "gone" };
+	const struct request_limits failures = { 1, FAILURES_MAX };
 
 	if (q->word_count < 3 || !slice_is(q->words[1], "retry") ||
 	    !slice_is_name(q->words[2]))
 		return error_set(err, TIDE_ESYNTAX,
-				 "wanted is RULES simulate retry <name> [options]");
+				 "usage: RULES simulate retry <name> [options]");
 	in->spec.name = q->words[2];
-	rc = request_uint(q, (struct request_limits){ "failures", 1, FAILURES_MAX },
-			  &failures, err);
-	if (rc == TIDE_OK)
-		rc = read_reason(q, &in->spec.reason, err);
-	for (unsigned i = 0; i < q->option_count && rc == TIDE_OK; i++)
-		rc = read_option(in, &q->options[i], err);
-	in->spec.failures_max = (unsigned)failures;
-	return rc;
+	in->spec.failures_max =
+		(unsigned)request_uint(q, "failures", failures, FAILURES_DEFAULT);
+	in->spec.reason = reasons[request_choice(q, "reason", "nack, timeout or gone")];
+	for (unsigned i = 0; i < q->option_count && q->rc == TIDE_OK; i++)
+		q->rc = read_option(in, &q->options[i], err);
+	return q->rc;
 }
 
 COMMAND(simulate)

@@ -34,9 +34,7 @@ void line_deinit(struct line *l)
 
 bool line_is_held(const struct line *l)
 {
-	return session_is_saturated(l->session) ||
-	       (!l->msg && session_publish_is_blocked(l->session) &&
-		session_publish_has_begun(l->session));
+	return session_is_held(l->session, l->msg != NULL);
 }
 
 static void lose(struct line *l, unsigned channel, const struct error *err)
@@ -110,8 +108,7 @@ static size_t feed_ending(struct line *l, const char *data, size_t len)
 
 	if (n < 0) {
 		error_set(&err, TIDE_ESYNTAX,
-			  "the payload is not followed by a line end: is its length "
-			  "right?");
+			  "no line end follows the payload; check its length");
 		lose(l, l->channel, &err);
 		return 0;
 	}
@@ -188,10 +185,10 @@ static void command(struct line *l, char *line, size_t len)
 	if (rc == TIDE_OK)
 		rc = check_channel(l, &q, &err);
 	if (rc == TIDE_OK && q.payload_len > l->payload_max)
-		rc = error_set(
-			&err, TIDE_ETOOLARGE,
-			"a payload of %llu bytes is over the limit of %zu; it is skipped",
-			(unsigned long long)q.payload_len, l->payload_max);
+		rc = error_set(&err, TIDE_ETOOLARGE,
+			       "the payload of %llu bytes exceeds the limit of %zu and "
+			       "is skipped",
+			       (unsigned long long)q.payload_len, l->payload_max);
 	if (rc == TIDE_OK)
 		rc = run(l, &q, &err);
 	if (rc < 0)
@@ -205,8 +202,7 @@ static bool must_wait(struct line *l, struct slice line)
 {
 	const struct verb *verb;
 
-	if (!session_publish_is_blocked(l->session) ||
-	    session_publish_has_begun(l->session))
+	if (!session_publish_is_next_held(l->session))
 		return false;
 	verb = request_verb(line);
 	if (!verb || !(verb->features & VERB_PAYLOAD))

@@ -1,6 +1,5 @@
 #include "out.h"
 
-#include "base/decimal.h"
 #include "base/mem.h"
 
 #define POOL_KEEP 256 /* free chunks kept: 4 MiB */
@@ -91,13 +90,6 @@ void out_append(struct out *o, const void *data, size_t len)
 void out_append_slice(struct out *o, struct slice s)
 {
 	out_append(o, s.data, s.len);
-}
-
-void out_append_uint(struct out *o, uint64_t n)
-{
-	char digits[DECIMAL_MAX];
-
-	out_append(o, digits, (size_t)(decimal_put(digits, n) - digits));
 }
 
 void out_append_payload(struct out *o, struct msg *m)

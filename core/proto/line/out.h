@@ -43,7 +43,6 @@ char *out_reserve(struct out *o, size_t len);
 void out_grow(struct out *o, size_t len);
 void out_append(struct out *o, const void *data, size_t len);
 void out_append_slice(struct out *o, struct slice s);
-void out_append_uint(struct out *o, uint64_t n);
 /* The payload of a message, by copy or by reference. */
 void out_append_payload(struct out *o, struct msg *m);
 

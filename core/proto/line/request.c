@@ -25,7 +25,7 @@ static bool next_word(struct slice *rest, struct slice *word)
 	return true;
 }
 
-static int take_channel(struct request *r, struct slice *rest, struct error *err)
+static int take_channel(struct request *r, struct slice *rest)
 {
 	struct slice word;
 	uint64_t n;
@@ -36,19 +36,18 @@ static int take_channel(struct request *r, struct slice *rest, struct error *err
 	next_word(rest, &word);
 	if (!slice_to_uint(slice_skip(word, 1), REQUEST_CHANNEL_MAX, &n))
 		return error_set(
-			err, TIDE_ESYNTAX,
-			"'%.*s' is no channel: wanted is @0 to @65535 and a space",
+			r->err, TIDE_ESYNTAX,
+			"'%.*s' is not a channel: expected @0 to @65535 and a space",
 			SLICE_HEAD(word, 40));
 	r->channel = (unsigned)n;
 	if (!rest->data)
-		return error_set(err, TIDE_ESYNTAX,
-				 "a verb is missing behind the channel");
+		return error_set(r->err, TIDE_ESYNTAX,
+				 "a verb is missing after the channel");
 	return TIDE_OK;
 }
 
 /* The length is the last word of the line, whatever stands before it. */
-static int take_length(struct request *r, struct slice *rest, bool *is_lost,
-		       struct error *err)
+static bool read_length(struct request *r, struct slice *rest)
 {
 	size_t at = rest->data ? rest->len : 0;
 	struct slice word;
@@ -56,16 +55,10 @@ static int take_length(struct request *r, struct slice *rest, bool *is_lost,
 	while (at > 0 && rest->data[at - 1] != ' ')
 		at--;
 	word = rest->data ? slice_skip(*rest, at) : (struct slice){ NULL, 0 };
-	if (!slice_to_uint(word, REQUEST_PAYLOAD_ABSURD, &r->payload_len)) {
-		*is_lost = true;
-		return error_set(err, TIDE_ESYNTAX,
-				 "%s ends in the payload's length in bytes, a decimal "
-				 "number; what "
-				 "follows cannot be read any more",
-				 r->verb->name);
-	}
+	if (!slice_to_uint(word, REQUEST_PAYLOAD_ABSURD, &r->payload_len))
+		return false;
 	*rest = at > 0 ? (struct slice){ rest->data, at - 1 } : (struct slice){ NULL, 0 };
-	return TIDE_OK;
+	return true;
 }
 
 /* Whether a space-separated list of names has this one. */
@@ -99,7 +92,7 @@ static int check_value(struct slice name, struct slice value, struct error *err)
 	if (!has_control(value))
 		return TIDE_OK;
 	return error_set(err, TIDE_ESYNTAX,
-			 "the value of '%.*s' has a control character; it is written as "
+			 "the value of '%.*s' has a control character; write it as "
 			 "%% and two hex digits",
 			 SLICE_HEAD(name, 64));
 }
@@ -120,32 +113,32 @@ static int decode(struct slice *value, struct error *err, struct slice name)
 	return TIDE_OK;
 }
 
-static int check_name(const char *what, struct slice name, struct error *err)
+static int check_name(struct slice name, const char *what, struct error *err)
 {
 	if (slice_is_name(name))
 		return TIDE_OK;
-	return error_set(err, name.len > NAME_LEN_MAX ? TIDE_ETOOLONG : TIDE_ESYNTAX,
-			 "the name of %s is 1-%d bytes of UTF-8 without white space and "
-			 "control characters",
-			 what, NAME_LEN_MAX);
+	return error_set(
+		err, name.len > NAME_LEN_MAX ? TIDE_ETOOLONG : TIDE_ESYNTAX,
+		"%s is 1-%d bytes of UTF-8 without white space and control characters",
+		what, NAME_LEN_MAX);
 }
 
-static int take_header(struct request *r, struct slice name, struct slice value,
-		       struct error *err)
+static int take_header(struct request *r, struct slice name, struct slice value)
 {
 	if (!(r->verb->features & VERB_HEADERS))
-		return error_set(err, TIDE_ESYNTAX, "%s takes no headers", r->verb->name);
-	if (check_name("a header", name, err) < 0)
-		return err->code;
+		return error_set(r->err, TIDE_ESYNTAX, "%s takes no headers",
+				 r->verb->name);
+	if (check_name(name, "the name of a header", r->err) < 0)
+		return r->err->code;
 	if (r->header_count == MSG_HEADERS_MAX)
-		return error_set(err, TIDE_ETOOLONG, "a message has at most %d headers",
-				 MSG_HEADERS_MAX);
-	if (check_value(name, value, err) < 0 || decode(&value, err, name) < 0)
-		return err->code;
+		return error_set(r->err, TIDE_ETOOLONG,
+				 "a message has at most %d headers", MSG_HEADERS_MAX);
+	if (check_value(name, value, r->err) < 0 || decode(&value, r->err, name) < 0)
+		return r->err->code;
 	for (unsigned i = 0; i < r->header_count; i++)
 		if (slice_is_equal(r->headers[i].name, name))
-			return error_set(err, TIDE_ESYNTAX,
-					 "header '%" SLICE_FMT "' is there twice",
+			return error_set(r->err, TIDE_ESYNTAX,
+					 "header '%" SLICE_FMT "' appears twice",
 					 SLICE_ARG(name));
 	r->headers[r->header_count++] = (struct msg_header){ name, value };
 	return TIDE_OK;
@@ -160,34 +153,33 @@ static bool is_percentage(const struct verb *v, struct slice name, struct slice 
 	       is_listed(v->options, name);
 }
 
-static int take_option(struct request *r, struct slice name, struct slice value,
-		       struct error *err)
+static int take_option(struct request *r, struct slice name, struct slice value)
 {
 	const struct verb *v = r->verb;
 
 	if (!(v->features & VERB_ANY_OPTIONS) && !is_listed(v->options, name))
-		return error_set(err, TIDE_ESYNTAX,
+		return error_set(r->err, TIDE_ESYNTAX,
 				 "%s has no option '%.*s'; it takes: %s", v->name,
 				 SLICE_HEAD(name, 64), v->options ? v->options : "none");
-	if (check_name("an option", name, err) < 0)
-		return err->code;
+	if (check_name(name, "the name of an option", r->err) < 0)
+		return r->err->code;
 	if (r->option_count == REQUEST_OPTIONS_MAX)
-		return error_set(err, TIDE_ETOOLONG, "a request has at most %d options",
-				 REQUEST_OPTIONS_MAX);
-	if (check_value(name, value, err) < 0)
-		return err->code;
-	if (!is_percentage(v, name, value) && decode(&value, err, name) < 0)
-		return err->code;
+		return error_set(r->err, TIDE_ETOOLONG,
+				 "a request has at most %d options", REQUEST_OPTIONS_MAX);
+	if (check_value(name, value, r->err) < 0)
+		return r->err->code;
+	if (!is_percentage(v, name, value) && decode(&value, r->err, name) < 0)
+		return r->err->code;
 	for (unsigned i = 0; i < r->option_count; i++)
 		if (slice_is_equal(r->options[i].name, name))
-			return error_set(err, TIDE_ESYNTAX,
-					 "option '%" SLICE_FMT "' is there twice",
+			return error_set(r->err, TIDE_ESYNTAX,
+					 "option '%" SLICE_FMT "' appears twice",
 					 SLICE_ARG(name));
 	r->options[r->option_count++] = (struct request_option){ name, value };
 	return TIDE_OK;
 }
 
-static int take_flag(struct request *r, struct slice word, struct error *err)
+static int take_flag(struct request *r, struct slice word)
 {
 	const struct verb *v = r->verb;
 
@@ -197,21 +189,20 @@ static int take_flag(struct request *r, struct slice word, struct error *err)
 	}
 	/* A flag of DECLARE or BIND is an option that is on. */
 	if (v->features & VERB_ANY_OPTIONS)
-		return take_option(r, word, SLICE("1"), err);
+		return take_option(r, word, SLICE("1"));
 	if (!is_listed(v->flags, word))
-		return error_set(err, TIDE_ESYNTAX,
-				 "%s does not understand '%.*s'; its flags are: %s%s",
-				 v->name, SLICE_HEAD(word, 64), v->flags ? v->flags : "",
-				 v->features & VERB_ANSWERS
-					 ? (v->flags ? "" : "none")
-					 : (v->flags ? " quiet" : "quiet"));
+		return error_set(
+			r->err, TIDE_ESYNTAX, "%s has no flag '%.*s'; it takes: %s%s",
+			v->name, SLICE_HEAD(word, 64), v->flags ? v->flags : "",
+			v->features & VERB_ANSWERS ? (v->flags ? "" : "none")
+						   : (v->flags ? " quiet" : "quiet"));
 	if (r->flag_count == REQUEST_FLAGS_MAX)
-		return error_set(err, TIDE_ESYNTAX, "too many flags");
+		return error_set(r->err, TIDE_ESYNTAX, "too many flags");
 	r->flags[r->flag_count++] = word;
 	return TIDE_OK;
 }
 
-static int take_rest(struct request *r, struct slice *rest, struct error *err)
+static int take_rest(struct request *r, struct slice *rest)
 {
 	struct slice word;
 
@@ -221,16 +212,16 @@ static int take_rest(struct request *r, struct slice *rest, struct error *err)
 		int rc;
 
 		if (word.len == 0)
-			return error_set(err, TIDE_ESYNTAX,
-					 "words are separated by single spaces");
+			return error_set(r->err, TIDE_ESYNTAX,
+					 "single spaces separate words");
 		if (!equals) {
-			rc = take_flag(r, word, err);
+			rc = take_flag(r, word);
 		} else {
 			name = (struct slice){ word.data, (size_t)(equals - word.data) };
 			value = slice_skip(word, name.len + 1);
 			rc = slice_has_prefix(name, "h:")
-				     ? take_header(r, slice_skip(name, 2), value, err)
-				     : take_option(r, name, value, err);
+				     ? take_header(r, slice_skip(name, 2), value)
+				     : take_option(r, name, value);
 		}
 		if (rc < 0)
 			return rc;
@@ -244,7 +235,7 @@ static bool is_digit(char c)
 }
 
 /* The words of a list of tags: those at the front that begin with a digit. */
-static int take_tags(struct request *r, struct slice *rest, struct error *err)
+static int take_tags(struct request *r, struct slice *rest)
 {
 	struct slice before = *rest, word;
 	const char *start = rest->data;
@@ -257,7 +248,7 @@ static int take_tags(struct request *r, struct slice *rest, struct error *err)
 	}
 	*rest = before;
 	if (end == start)
-		return error_set(err, TIDE_ESYNTAX,
+		return error_set(r->err, TIDE_ESYNTAX,
 				 "%s needs tags: numbers, or ranges like 3-7",
 				 r->verb->name);
 	r->tags = (struct slice){ start, (size_t)(end - start) };
@@ -269,7 +260,7 @@ static bool takes_options(const struct verb *v)
 	return v->options || (v->features & (VERB_ANY_OPTIONS | VERB_HEADERS));
 }
 
-static int take_words(struct request *r, struct slice *rest, struct error *err)
+static int take_words(struct request *r, struct slice *rest)
 {
 	const struct verb *v = r->verb;
 	struct slice word;
@@ -280,8 +271,8 @@ static int take_words(struct request *r, struct slice *rest, struct error *err)
 		if (!next_word(rest, &word))
 			break;
 		if (word.len == 0)
-			return error_set(err, TIDE_ESYNTAX,
-					 "words are separated by single spaces");
+			return error_set(r->err, TIDE_ESYNTAX,
+					 "single spaces separate words");
 		/* A word that may be left out is not confused with an option, if there
 		 * are any. */
 		if (r->word_count >= v->min_words && takes_options(v) &&
@@ -292,12 +283,12 @@ static int take_words(struct request *r, struct slice *rest, struct error *err)
 		r->words[r->word_count++] = word;
 	}
 	if (r->word_count < v->min_words)
-		return error_set(err, TIDE_ESYNTAX, "%s needs %u words behind it, not %u",
+		return error_set(r->err, TIDE_ESYNTAX, "%s needs %u words, not %u",
 				 v->name, v->min_words, r->word_count);
 	return TIDE_OK;
 }
 
-static int take_verb(struct request *r, struct slice *rest, struct error *err)
+static int take_verb(struct request *r, struct slice *rest)
 {
 	struct slice word;
 
@@ -306,10 +297,10 @@ static int take_verb(struct request *r, struct slice *rest, struct error *err)
 	if (r->verb)
 		return TIDE_OK;
 	if (!slice_is_name(word))
-		return error_set(err, TIDE_ESYNTAX,
-				 "a request begins with a verb, and words are "
-				 "separated by single spaces");
-	return error_set(err, TIDE_EVERB, "there is no verb '%.*s'",
+		return error_set(r->err, TIDE_ESYNTAX,
+				 "a request begins with a verb; single spaces separate "
+				 "words");
+	return error_set(r->err, TIDE_EVERB, "there is no verb '%.*s'",
 			 SLICE_HEAD(word, 40));
 }
 
@@ -317,9 +308,12 @@ static int take_verb(struct request *r, struct slice *rest, struct error *err)
  * as a payload. */
 static void find_payload(struct request *r, struct slice *rest, bool *is_lost)
 {
-	if (rest->data && take_verb(r, rest, NULL) == TIDE_OK &&
-	    (r->verb->features & VERB_PAYLOAD))
-		(void)take_length(r, rest, is_lost, NULL);
+	struct slice word;
+
+	if (!next_word(rest, &word))
+		return;
+	r->verb = verb_find(word);
+	*is_lost = r->verb && (r->verb->features & VERB_PAYLOAD) && !read_length(r, rest);
 }
 
 int request_parse(struct request *r, char *line, size_t len, bool *is_lost,
@@ -328,30 +322,36 @@ int request_parse(struct request *r, char *line, size_t len, bool *is_lost,
 	struct slice rest = { line, len };
 	int rc;
 
+	r->err = err;
+	r->rc = TIDE_OK;
 	r->verb = NULL;
 	r->word_count = r->option_count = r->flag_count = r->header_count = 0;
 	r->is_quiet = false;
 	r->payload_len = 0;
 	r->tags = (struct slice){ NULL, 0 };
 	*is_lost = false;
-	rc = take_channel(r, &rest, err);
+	rc = take_channel(r, &rest);
 	if (rc < 0) {
 		find_payload(r, &rest, is_lost);
 		return rc;
 	}
-	rc = take_verb(r, &rest, err);
+	rc = take_verb(r, &rest);
 	if (rc < 0)
 		return rc;
-	if (r->verb->features & VERB_PAYLOAD)
-		rc = take_length(r, &rest, is_lost, err);
-	if (rc == TIDE_OK && memchr(line, '\0', len))
+	*is_lost = (r->verb->features & VERB_PAYLOAD) && !read_length(r, &rest);
+	if (*is_lost)
+		return error_set(err, TIDE_ESYNTAX,
+				 "%s must end with the length of the payload in decimal; "
+				 "the connection cannot continue",
+				 r->verb->name);
+	if (memchr(line, '\0', len))
 		rc = error_set(err, TIDE_ESYNTAX, "a line has no zero bytes");
 	if (rc == TIDE_OK)
-		rc = take_words(r, &rest, err);
+		rc = take_words(r, &rest);
 	if (rc == TIDE_OK && (r->verb->features & VERB_TAGS))
-		rc = take_tags(r, &rest, err);
+		rc = take_tags(r, &rest);
 	if (rc == TIDE_OK)
-		rc = take_rest(r, &rest, err);
+		rc = take_rest(r, &rest);
 	return rc;
 }
 
@@ -382,45 +382,108 @@ bool request_has_flag(const struct request *r, const char *name)
 	return false;
 }
 
-int request_refuse(const char *name, struct slice value, struct error *err,
-		   const char *wanted, ...)
+void request_refuse(struct request *r, const char *name, struct slice value,
+		    const char *expected, ...)
 {
 	char text[ERROR_TEXT_MAX];
 	va_list ap;
 
-	va_start(ap, wanted);
-	vsnprintf(text, sizeof(text), wanted, ap);
+	if (r->rc < 0)
+		return;
+	va_start(ap, expected);
+	vsnprintf(text, sizeof(text), expected, ap);
 	va_end(ap);
-	return error_set(err, TIDE_ESYNTAX,
-			 name ? "%s=%.*s: wanted is %s" : "%s'%.*s': wanted is %s",
-			 name ? name : "", SLICE_HEAD(value, 64), text);
+	r->rc = error_set(r->err, TIDE_ESYNTAX,
+			  name ? "%s=%.*s: expected %s" : "%s'%.*s': expected %s",
+			  name ? name : "", SLICE_HEAD(value, 64), text);
 }
 
-int request_uint(const struct request *r, struct request_limits limits, uint64_t *out,
-		 struct error *err)
+void request_check_name(struct request *r, struct slice name, const char *what)
 {
-	struct slice value = request_option(r, limits.name);
-
-	if (!value.data || (slice_to_uint(value, limits.max, out) && *out >= limits.min))
-		return TIDE_OK;
-	return request_refuse(limits.name, value, err, "a number from %llu to %llu",
-			      (unsigned long long)limits.min,
-			      (unsigned long long)limits.max);
+	if (r->rc == TIDE_OK && !slice_is_name(name))
+		r->rc = check_name(name, what, r->err);
 }
 
-int request_duration(const struct request *r, struct request_limits limits,
-		     int64_t *out_ms, struct error *err)
+struct slice request_name(struct request *r, unsigned word, const char *what)
 {
-	struct slice value = request_option(r, limits.name);
+	request_check_name(r, r->words[word], what);
+	return r->words[word];
+}
+
+struct slice request_word(struct request *r, unsigned word, const char *what)
+{
+	if (slice_is(r->words[word], "-"))
+		return SLICE("");
+	return request_name(r, word, what);
+}
+
+uint64_t request_uint(struct request *r, const char *name, struct request_limits limits,
+		      uint64_t fallback)
+{
+	struct slice value = request_option(r, name);
+	uint64_t n = fallback;
+
+	if (value.data && (!slice_to_uint(value, limits.max, &n) || n < limits.min))
+		request_refuse(r, name, value, "a number from %llu to %llu",
+			       (unsigned long long)limits.min,
+			       (unsigned long long)limits.max);
+	return n;
+}
+
+int64_t request_duration(struct request *r, const char *name,
+			 struct request_limits limits)
+{
+	struct slice value = request_option(r, name);
 	char least[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX];
+	int64_t ms = 0;
 
-	if (!value.data ||
-	    (duration_parse(value, out_ms) == TIDE_OK &&
-	     (uint64_t)*out_ms >= limits.min && (uint64_t)*out_ms <= limits.max))
-		return TIDE_OK;
+	if (!value.data || (duration_parse(value, &ms) == TIDE_OK &&
+			    (uint64_t)ms >= limits.min && (uint64_t)ms <= limits.max))
+		return ms;
 	duration_format((int64_t)limits.min, least);
 	duration_format((int64_t)limits.max, most);
-	return request_refuse(limits.name, value, err,
-			      "a duration like 250ms, 30s, 5m, 2h or 1d, from %s to %s",
-			      least, most);
+	request_refuse(r, name, value,
+		       "a duration like 250ms, 30s, 5m, 2h or 1d, from %s to %s", least,
+		       most);
+	return 0;
+}
+
+bool request_find(const char *choices, struct slice word, unsigned *index)
+{
+	struct slice rest = slice_from(choices);
+
+	*index = 0;
+	while (rest.len > 0) {
+		struct slice choice = slice_cut(&rest, ' ');
+
+		if (slice_is(choice, "or"))
+			continue;
+		if (choice.data[choice.len - 1] == ',')
+			choice.len--;
+		if (slice_is_equal(choice, word))
+			return true;
+		++*index;
+	}
+	return false;
+}
+
+unsigned request_choice(struct request *r, const char *name, const char *choices)
+{
+	struct slice value = request_option(r, name);
+	unsigned index = 0;
+
+	if (!value.data || request_find(choices, value, &index))
+		return index;
+	request_refuse(r, name, value, "%s", choices);
+	return 0;
+}
+
+uint64_t request_count(struct request *r, unsigned word, uint64_t max, uint64_t fallback)
+{
+	uint64_t n = fallback;
+
+	if (r->word_count > word && (!slice_to_uint(r->words[word], max, &n) || n == 0))
+		request_refuse(r, NULL, r->words[word], "a number from 1 to %llu",
+			       (unsigned long long)max);
+	return n;
 }

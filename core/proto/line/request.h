@@ -23,6 +23,8 @@ struct request_option {
 struct verb;
 
 struct request {
+	struct error *err;
+	int rc;
 	unsigned channel;
 	const struct verb *verb;
 	unsigned word_count;
@@ -48,22 +50,36 @@ TIDE_MUST_USE int request_parse(struct request *r, char *line, size_t len, bool 
 /* The verb of a line that is not to be taken apart yet; NULL when there is none. */
 const struct verb *request_verb(struct slice line);
 
-/* Fill `err`: the value of the option, or of a word without a name, is not what is
- * wanted. TIDE_ESYNTAX. */
-int request_refuse(const char *name, struct slice value, struct error *err,
-		   const char *wanted, ...) TIDE_PRINTF(4, 5);
-
 /* The option's value; data == NULL when it is not there. */
 struct slice request_option(const struct request *r, const char *name);
-/* Read the option into `out`, which stays as it is when the option is not there. */
+bool request_has_flag(const struct request *r, const char *name);
+
+/* The rest reads words and options for a command. The first that is wrong is told in
+ * the `err` of request_parse, and is in r->rc from then on; what is read is not good. */
+
+/* Refuse the value of an option, or a word (`name` is NULL). */
+void request_refuse(struct request *r, const char *name, struct slice value,
+		    const char *expected, ...) TIDE_PRINTF(4, 5);
+/* A word; `what` is "a queue". */
+struct slice request_name(struct request *r, unsigned word, const char *what);
+/* Likewise, but '-' is the empty word. */
+struct slice request_word(struct request *r, unsigned word, const char *what);
+void request_check_name(struct request *r, struct slice name, const char *what);
+
+/* An option: a number, or `fallback` when it is not there. */
 struct request_limits {
-	const char *name;
 	uint64_t min, max;
 };
-TIDE_MUST_USE int request_uint(const struct request *r, struct request_limits limits,
-			       uint64_t *out, struct error *err);
-TIDE_MUST_USE int request_duration(const struct request *r, struct request_limits limits,
-				   int64_t *out_ms, struct error *err);
-bool request_has_flag(const struct request *r, const char *name);
+uint64_t request_uint(struct request *r, const char *name, struct request_limits limits,
+		      uint64_t fallback);
+/* Milliseconds; 0 when it is not there. */
+int64_t request_duration(struct request *r, const char *name,
+			 struct request_limits limits);
+/* One of "this, that or other": its index; 0 when it is not there. */
+unsigned request_choice(struct request *r, const char *name, const char *choices);
+/* A word that is a number from 1 to `max`, or `fallback` when it is left out. */
+uint64_t request_count(struct request *r, unsigned word, uint64_t max, uint64_t fallback);
+/* The index of a word among such choices; false when it is none of them. */
+bool request_find(const char *choices, struct slice word, unsigned *index);
 
 #endif

@@ -204,9 +204,6 @@ static struct routing route_begin(const struct bench *b)
 
 static void route(struct routing *r, struct msg *m)
 {
-	const struct decide_spec spec = { .rules = &b->rig.service->broker->active_rules,
-					  .vhost = b->topic->vhost };
-	const struct outcome outcome = { .msg = m, .exchange = b->topic };
 	const struct route *found;
 	struct error err;
 

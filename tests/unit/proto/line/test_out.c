@@ -240,23 +240,6 @@ static void a_reservation_is_in_one_piece(void **state)
 	out_deinit(&o);
 }
 
-static void numbers_are_written_in_decimal(void **state)
-{
-	struct iovec vec[1];
-	struct out o;
-
-	out_init(&o, &pool);
-	out_append_uint(&o, 0);
-	out_append(&o, " ", 1);
-	out_append_uint(&o, 1795257322468);
-	out_append(&o, " ", 1);
-	out_append_uint(&o, UINT64_MAX);
-	assert_int_equal(out_iovecs(&o, vec, 1), 1);
-	assert_slice(((struct slice){ vec[0].iov_base, vec[0].iov_len }),
-		     "0 1795257322468 18446744073709551615");
-	out_deinit(&o);
-}
-
 static int make_pool(void **state)
 {
 	out_pool_init(&pool);
@@ -279,7 +262,6 @@ int main(void)
 		cmocka_unit_test(a_large_payload_is_held_and_a_small_one_is_copied),
 		cmocka_unit_test(no_more_iovecs_than_asked_for),
 		cmocka_unit_test(a_reservation_is_in_one_piece),
-		cmocka_unit_test(numbers_are_written_in_decimal),
 	};
 	return cmocka_run_group_tests_name("proto/out", tests, make_pool, drop_pool);
 }
