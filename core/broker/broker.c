@@ -67,8 +67,6 @@ struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config
 	b->loop = loop;
 	b->config = *config;
 	id_lease_init(&b->ids, b->config.node);
-	heap_init(&b->timers);
-	heap_init(&b->waits);
 	TAILQ_INIT(&b->active);
 	TAILQ_INIT(&b->routes);
 	TAILQ_INIT(&b->unbinding);

@@ -109,7 +109,6 @@ static struct dedupe_queue *queue_of(struct dedupe_scope *scope)
 	dq->dedupe = scope->dedupe;
 	dq->scope = scope;
 	dedupe_table_init(&dq->table, dq->dedupe->seed);
-	heap_node_init(&dq->due);
 	return dq;
 }
 
@@ -344,7 +343,6 @@ struct dedupe *dedupe_create(struct shard_env *env, size_t max_bytes)
 
 	d->env = env;
 	d->max_bytes = max_bytes;
-	heap_init(&d->due);
 	TAILQ_INIT(&d->dropped);
 	pool_init(&d->pendings, sizeof(struct dedupe_pending), PENDINGS_KEPT);
 	/* With a predictable seed a client can slow down only its own lookups. */

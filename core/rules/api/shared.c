@@ -64,7 +64,6 @@ struct shared *shared_create(size_t entries_max, size_t bytes_max)
 
 	s->count_max = entries_max ? entries_max : SHARED_ENTRIES_DEFAULT;
 	s->bytes_max = bytes_max ? bytes_max : SHARED_BYTES_DEFAULT;
-	heap_init(&s->expiries);
 	TAILQ_INIT(&s->dirty);
 	TAILQ_INIT(&s->sent);
 	TAILQ_INIT(&s->counters);
@@ -104,7 +103,6 @@ static struct shared_entry *create(struct shared *s, const char *key, size_t key
 	e->key_len = key_len;
 	memcpy(e->key, key, key_len);
 	e->value.type = SHARED_BOOLEAN;
-	heap_node_init(&e->expiry);
 	HASH_ADD_KEYPTR(hh, s->entries, e->key, e->key_len, e);
 	if (e->key[0] == SHARED_COUNTERS)
 		TAILQ_INSERT_TAIL(&s->counters, e, counter_link);
