@@ -261,9 +261,8 @@ void serve_options_deinit(struct serve_options *o)
 
 void serve_options_help(FILE *out)
 {
-	struct buf options;
+	struct buf options = { 0 };
 
-	buf_init(&options);
 	command_option_help(rows, &options);
 	fprintf(out,
 		"usage: tidemq serve [options]\n\n"

@@ -6,11 +6,6 @@
 #include "mem.h"
 #include "percent.h"
 
-void args_init(struct args *a)
-{
-	*a = (struct args){ 0 };
-}
-
 void args_deinit(struct args *a)
 {
 	for (size_t i = 0; i < a->count; i++) {
@@ -18,7 +13,7 @@ void args_deinit(struct args *a)
 		mem_free(a->items[i].value);
 	}
 	mem_free(a->items);
-	args_init(a);
+	*a = (struct args){ 0 };
 }
 
 static bool is_option_name(struct slice name)
@@ -69,7 +64,7 @@ const char *args_get(const struct args *a, const char *name)
 
 void args_copy(struct args *to, const struct args *from)
 {
-	args_init(to);
+	*to = (struct args){ 0 };
 	for (size_t i = 0; i < from->count; i++) {
 		const struct arg *arg = &from->items[i];
 
@@ -129,7 +124,7 @@ int args_parse(struct args *a, struct slice text)
 	/* A space is between two pairs: no pair follows one at the end. */
 	int rc = slice_has_suffix(text, " ") ? TIDE_ESYNTAX : TIDE_OK;
 
-	args_init(a);
+	*a = (struct args){ 0 };
 	while (rc == TIDE_OK && text.len > 0)
 		rc = parse_pair(a, slice_cut(&text, ' '));
 	if (rc < 0)

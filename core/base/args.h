@@ -2,7 +2,8 @@
  *
  * The form in which DECLARE's and BIND's options travel: from the wire to the
  * model, to the scripts (as a table), to Redis (as the canonical text) and
- * back. Names are unique; a flag is an option whose value is "1". */
+ * back. Names are unique; a flag is an option whose value is "1". Zeroed args are
+ * empty. */
 #ifndef TIDE_BASE_ARGS_H
 #define TIDE_BASE_ARGS_H
 
@@ -21,7 +22,6 @@ struct args {
 	size_t count;
 };
 
-void args_init(struct args *a);
 void args_deinit(struct args *a);
 /* Copies both; TIDE_EEXISTS when the name is there, TIDE_ETOOLONG over
  * ARGS_MAX. TIDE_ESYNTAX for a value with a zero byte, and for a name that is

@@ -1,7 +1,7 @@
 /* buf.h: a growable byte buffer, filled at its end and consumed at its front.
  *
- * data[start..end) is the content. Growth aborts when memory is out, except
- * for buf_try_reserve, which is for sizes that a peer chooses. Pointers into
+ * data[start..end) is the content; a zeroed buf is empty. Growth aborts when memory is
+ * out, except for buf_try_reserve, which is for sizes that a peer chooses. Pointers into
  * a buffer are good until the next call that may grow it. */
 #ifndef TIDE_BASE_BUF_H
 #define TIDE_BASE_BUF_H
@@ -19,7 +19,6 @@ struct buf {
 	size_t cap;
 };
 
-void buf_init(struct buf *b);
 void buf_deinit(struct buf *b);
 
 static inline size_t buf_len(const struct buf *b)

@@ -9,11 +9,6 @@
 
 /* A comma is due after a value and after the end of one; a bracket that opens
  * and a key take that back. So one flag serves every depth. */
-void json_init(struct json *j, struct buf *out)
-{
-	*j = (struct json){ .out = out };
-}
-
 static void comma(struct json *j)
 {
 	if (j->need_comma)

@@ -7,12 +7,12 @@
 
 #include "buf.h"
 
+/* struct json j = { .out = &buf }; */
 struct json {
 	struct buf *out;
 	bool need_comma;
 };
 
-void json_init(struct json *j, struct buf *out);
 void json_object_begin(struct json *j);
 void json_object_end(struct json *j);
 void json_array_begin(struct json *j);

@@ -104,14 +104,13 @@ static void job_send(struct job *job, struct slice text)
 void definition_send_queue(struct queue *q, struct waiter *waiter)
 {
 	struct job *job;
-	struct buf text;
+	struct buf text = { 0 };
 
 	if (!queue_is_durable(q) || q->definition.is_stored)
 		return;
 	job = job_create(&q->definition, q->vhost, queue_slice(q), waiter);
 	job->table = STORE_QUEUES;
 	job->serial = q->serial;
-	buf_init(&text);
 	args_format(&q->config.canonical, &text);
 	job_send(job, buf_slice(&text));
 	buf_deinit(&text);
@@ -120,14 +119,13 @@ void definition_send_queue(struct queue *q, struct waiter *waiter)
 void definition_send_exchange(struct exchange *x, struct waiter *waiter)
 {
 	struct job *job;
-	struct buf text;
+	struct buf text = { 0 };
 
 	if (!x->vhost->broker->env.store || !x->is_durable || x->definition.is_stored)
 		return;
 	job = job_create(&x->definition, x->vhost, exchange_slice(x), waiter);
 	job->table = STORE_EXCHANGES;
 	job->serial = x->serial;
-	buf_init(&text);
 	exchange_format(x, &text);
 	job_send(job, buf_slice(&text));
 	buf_deinit(&text);

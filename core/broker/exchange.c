@@ -35,7 +35,6 @@ static int read_args(const struct args *args, struct exchange_args *out,
 	int rc = TIDE_OK;
 
 	*out = (struct exchange_args){ .is_durable = true };
-	args_init(&out->script);
 	for (size_t i = 0; i < args->count && rc == TIDE_OK; i++) {
 		const struct arg *a = &args->items[i];
 
@@ -58,7 +57,7 @@ static int read_args(const struct args *args, struct exchange_args *out,
 static int compare(const struct exchange *x, struct slice type,
 		   const struct exchange_args *a, struct error *err)
 {
-	struct buf has, wanted;
+	struct buf has = { 0 }, wanted = { 0 };
 	int rc = TIDE_OK;
 
 	if (!slice_is(type, x->type))
@@ -69,8 +68,6 @@ static int compare(const struct exchange *x, struct slice type,
 		return error_set(err, TIDE_EMISMATCH,
 				 "exchange '%s' exists with durable=%d auto-delete=%d",
 				 x->name, x->is_durable, x->is_auto_delete);
-	buf_init(&has);
-	buf_init(&wanted);
 	args_format(&x->args, &has);
 	args_format(&a->script, &wanted);
 	if (!slice_is_equal(buf_slice(&has), buf_slice(&wanted)))
@@ -95,7 +92,7 @@ static struct exchange *make(struct vhost *v, struct slice name, struct slice ty
 	x->args = a_take->script;
 	x->is_durable = a_take->is_durable;
 	x->is_auto_delete = a_take->is_auto_delete;
-	args_init(&a_take->script);
+	a_take->script = (struct args){ 0 };
 	TAILQ_INIT(&x->incoming);
 	TAILQ_INIT(&x->unbinding);
 	return x;
@@ -175,7 +172,6 @@ struct exchange *exchange_restore(struct vhost *v, struct slice name, struct sli
 
 	if (!is_readable) {
 		a = (struct exchange_args){ .is_durable = true };
-		args_init(&a.script);
 		if (args)
 			args_copy(&a.script, args);
 	}

@@ -211,10 +211,9 @@ static int create(struct vhost *v, struct slice name, struct queue_config *confi
 static int assume_config(struct queue_config *c, const struct args *args,
 			 struct error *err)
 {
-	struct args none;
+	struct args none = { 0 };
 	int rc;
 
-	args_init(&none);
 	rc = queue_config_parse(c, &none, err);
 	if (rc < 0)
 		return rc;

@@ -331,9 +331,8 @@ int tidemq_flush(struct tidemq_client *c)
 int tidemq_subscribe(struct tidemq_client *c, const char *queue, const char *sid,
 		     unsigned prefetch, bool auto_ack)
 {
-	struct buf line;
+	struct buf line = { 0 };
 
-	buf_init(&line);
 	buf_append_text(&line, "SUB ");
 	int rc = encode_word(&line, queue, "queue", false, &c->error);
 	buf_append_char(&line, ' ');
@@ -348,9 +347,8 @@ int tidemq_subscribe(struct tidemq_client *c, const char *queue, const char *sid
 
 int tidemq_unsubscribe(struct tidemq_client *c, const char *sid)
 {
-	struct buf line;
+	struct buf line = { 0 };
 
-	buf_init(&line);
 	buf_append_text(&line, "UNSUB ");
 	int rc = encode_word(&line, sid, "subscription's name", false, &c->error);
 	return request_take(c, &line, rc, 0, NULL);
@@ -360,9 +358,8 @@ int tidemq_get(struct tidemq_client *c, const char *queue, unsigned max, int64_t
 	       bool auto_ack, unsigned *count)
 {
 	struct tidemq_reply reply;
-	struct buf line;
+	struct buf line = { 0 };
 
-	buf_init(&line);
 	buf_append_text(&line, "GET ");
 	int rc = encode_word(&line, queue, "queue", false, &c->error);
 	buf_printf(&line, " max=%u", max);

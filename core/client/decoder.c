@@ -7,9 +7,7 @@
 
 void decoder_init(struct decoder *d, size_t body_max)
 {
-	memset(d, 0, sizeof(*d));
-	d->body_max = body_max;
-	buf_init(&d->in);
+	*d = (struct decoder){ .body_max = body_max };
 }
 
 void decoder_deinit(struct decoder *d)

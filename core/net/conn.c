@@ -452,7 +452,6 @@ void conn_accept(struct server *s, uv_stream_t *listener)
 
 	c->server = s;
 	out_init(&c->out, &s->chunks);
-	buf_init(&c->in);
 	server_open_socket(s, &c->socket, listener->type == UV_NAMED_PIPE);
 	c->socket.handle.data = c;
 	TAILQ_INSERT_TAIL(&s->conns, c, link);

@@ -166,9 +166,8 @@ static void add_failure(struct buf *out, struct slice rest)
 static void describe(const struct run *r, struct error *err)
 {
 	struct slice all = buf_slice(&r->output), last = SLICE("");
-	struct buf text;
+	struct buf text = { 0 };
 
-	buf_init(&text);
 	while (all.len > 0 && buf_len(&text) == 0) {
 		struct slice line = take_line(&all);
 
@@ -194,12 +193,11 @@ static void hide_dir(struct run *r)
 {
 	struct slice all = buf_slice(&r->output);
 	size_t len = strlen(r->dir);
-	struct buf out;
+	struct buf out = { 0 };
 	const char *at;
 
 	if (len == 0 || all.len == 0)
 		return;
-	buf_init(&out);
 	while ((at = memmem(all.data, all.len, r->dir, len)) != NULL) {
 		size_t before = (size_t)(at - all.data);
 		bool has_slash = before + len < all.len && at[len] == '/';
@@ -406,7 +404,6 @@ static void start(struct gate *g)
 	r->gate = g;
 	r->loop = g->broker->loop;
 	r->work.data = r;
-	buf_init(&r->output);
 	if (!first->files) {
 		g->hash = scan(g);
 		run_child(r, g->broker->config.rules_dir);

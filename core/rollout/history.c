@@ -139,12 +139,10 @@ static void forget_files(struct history *h, uint64_t hash)
 static void store_last(struct history *h)
 {
 	char hash[HASH_LEN + 1];
-	struct buf kept, passed;
+	struct buf kept = { 0 }, passed = { 0 };
 
 	if (!store_of(h))
 		return;
-	buf_init(&kept);
-	buf_init(&passed);
 	for (size_t i = 0; i < h->kept_count; i++) {
 		format_hash(h->kept[i].hash, hash);
 		buf_printf(&kept, "%s%s", i ? " " : "", hash);
@@ -361,11 +359,9 @@ struct note {
 static void note(struct history *h, const struct note *n)
 {
 	char hash[HASH_LEN + 1];
-	struct buf text;
-	struct json j;
+	struct buf text = { 0 };
+	struct json j = { .out = &text };
 
-	buf_init(&text);
-	json_init(&j, &text);
 	json_object_begin(&j);
 	json_member_int(&j, "number", (int64_t)h->last_number + 1);
 	json_member_int(&j, "loaded_ms", h->broker->now_ms);
@@ -513,9 +509,8 @@ static int refuse_unknown(const struct history *h, const char *what, struct slic
 			  struct error *err)
 {
 	char text[HASH_LEN + 1];
-	struct buf kept;
+	struct buf kept = { 0 };
 
-	buf_init(&kept);
 	for (size_t i = 0; i < h->kept_count; i++) {
 		format_hash(h->kept[i].hash, text);
 		buf_printf(&kept, " %s%s", text,

@@ -39,11 +39,9 @@ static void end(struct replay *p, struct buf *document_take, const struct error 
 
 static void finish(struct replay *p)
 {
-	struct buf text;
-	struct json j;
+	struct buf text = { 0 };
+	struct json j = { .out = &text };
 
-	buf_init(&text);
-	json_init(&j, &text);
 	json_object_begin(&j);
 	candidate_write(p->candidate, &j);
 	json_member_int(&j, "publishes", (int64_t)p->at);
@@ -166,7 +164,6 @@ int replay_start(struct broker *b, struct slice dir, replay_done_fn *on_done, vo
 	p->broker = b;
 	p->on_done = on_done;
 	p->ctx = ctx;
-	buf_init(&p->changes);
 	p->items = recent_copy(b->recent, &p->count);
 	uv_idle_init(b->loop, &p->idle);
 	p->idle.data = p;

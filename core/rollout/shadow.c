@@ -229,7 +229,7 @@ static unsigned compare(const struct both *b)
 static void keep_sample(struct shadow *s, const struct both *b, unsigned difference)
 {
 	struct sample *sample = &s->samples[s->sample_count++ % SHADOW_SAMPLES];
-	struct json j;
+	struct json j = { .out = &sample->changes };
 
 	free_sample(sample);
 	*sample = (struct sample){
@@ -242,7 +242,6 @@ static void keep_sample(struct shadow *s, const struct both *b, unsigned differe
 		.shadow_error =
 			b->shadow_error ? mem_strdup(b->shadow_error->text) : NULL,
 	};
-	json_init(&j, &sample->changes);
 	if (difference & VERDICT_MESSAGE)
 		compare_written(b, &j);
 }

@@ -112,9 +112,8 @@ static void write_ids(const struct schedule *s, struct buf *out)
 void scheduler_write_mark(struct schedule *s, struct waiter *waiter)
 {
 	struct store_field change = { slice_from(s->name), { NULL, 0 } };
-	struct buf text;
+	struct buf text = { 0 };
 
-	buf_init(&text);
 	buf_printf(&text, "%" PRId64, s->done_ms);
 	if (s->begun_ms)
 		buf_printf(&text, " %" PRId64 " %" PRIu64, s->begun_ms, s->begun_missed);

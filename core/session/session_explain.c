@@ -25,8 +25,7 @@ struct explanation {
 
 static void list_init(struct list *l)
 {
-	buf_init(&l->text);
-	json_init(&l->items, &l->text);
+	*l = (struct list){ .items = { .out = &l->text } };
 	json_array_begin(&l->items);
 }
 

@@ -32,14 +32,13 @@ static void add_base64(struct buf *out, const char *data, size_t len)
 static void add_payload(struct json *j, const struct msg *m)
 {
 	struct slice payload = { m->payload, m->payload_len };
-	struct buf text;
+	struct buf text = { 0 };
 
 	json_member_int(j, "size", (int64_t)m->payload_len);
 	if (slice_is_utf8(payload)) {
 		json_member_string(j, "payload", payload);
 		return;
 	}
-	buf_init(&text);
 	add_base64(&text, m->payload, m->payload_len);
 	json_member_string(j, "payload_base64", buf_slice(&text));
 	buf_deinit(&text);
@@ -245,8 +244,7 @@ void session_peek(struct session *s, const struct peek_spec *spec, struct reply 
 	p->state = states[spec->state];
 	p->left = spec->max;
 	p->bytes_left = PEEK_BYTES_MAX;
-	buf_init(&p->text);
-	json_init(&p->json, &p->text);
+	p->json.out = &p->text;
 	json_array_begin(&p->json);
 	p->shards = mem_alloc(q->config.shards * sizeof(struct shard *));
 	for (unsigned i = 0; i < q->config.shards; i++)

@@ -20,7 +20,7 @@
 static int read_args(const struct request *q, const char *except, struct args *out,
 		     struct error *err)
 {
-	args_init(out);
+	*out = (struct args){ 0 };
 	for (unsigned i = 0; i < q->option_count; i++) {
 		const struct request_option *o = &q->options[i];
 		int rc;

@@ -426,10 +426,9 @@ size_t shared_send(struct shared *s, size_t max, shared_change_fn fn, void *ctx)
 {
 	const struct slice gone = { NULL, 0 };
 	struct shared_entry *e;
-	struct buf text;
+	struct buf text = { 0 };
 	size_t n = 0;
 
-	buf_init(&text);
 	while (n < max && (e = TAILQ_FIRST(&s->dirty)) != NULL) {
 		TAILQ_REMOVE(&s->dirty, e, link);
 		TAILQ_INSERT_TAIL(&s->sent, e, link);

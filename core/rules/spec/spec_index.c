@@ -99,7 +99,6 @@ static void add(struct spec_index *x, const struct index_binding *b, struct slic
 	added->text_len = text.len;
 	added->binding = *b;
 	added->binding.pattern.data = strchr(added->text, ' ') + 1;
-	args_init(&added->args);
 	if (b->args)
 		args_copy(&added->args, b->args);
 	added->binding.args = &added->args;
@@ -113,11 +112,10 @@ int spec_index_bind(struct spec_index *x, const struct index_binding *b,
 		    struct error *err)
 {
 	struct index_binding added = *b;
-	struct buf text;
+	struct buf text = { 0 };
 	int rc = TIDE_OK;
 
 	added.place = x->count;
-	buf_init(&text);
 	format(b, &text);
 	if (!find(x, buf_slice(&text))) {
 		rc = index_bind(x->index, &added, err);
@@ -132,10 +130,9 @@ int spec_index_unbind(struct spec_index *x, const struct index_binding *b,
 		      struct error *err)
 {
 	struct spec_binding *gone;
-	struct buf text;
+	struct buf text = { 0 };
 	int rc;
 
-	buf_init(&text);
 	format(b, &text);
 	gone = find(x, buf_slice(&text));
 	buf_deinit(&text);

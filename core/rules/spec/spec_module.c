@@ -66,7 +66,7 @@ static int push_result(lua_State *L, int rc, const struct error *err)
 
 static void read_args(lua_State *L, int idx, struct args *out)
 {
-	args_init(out);
+	*out = (struct args){ 0 };
 	if (!lua_istable(L, idx))
 		return;
 	for (lua_pushnil(L); lua_next(L, idx) != 0; lua_pop(L, 2)) {
@@ -223,12 +223,10 @@ static int l_set_now(lua_State *L)
 
 static int l_status(lua_State *L)
 {
-	struct json json;
-	struct buf out;
+	struct buf out = { 0 };
+	struct json json = { .out = &out };
 	struct engine *e = unbox(L, ENGINE);
 
-	buf_init(&out);
-	json_init(&json, &out);
 	engine_status(e, &json);
 	lua_pushstring(L, buf_cstr(&out));
 	buf_deinit(&out);
@@ -633,8 +631,8 @@ static int l_simulate(lua_State *L)
 	struct engine *e = unbox(L, ENGINE);
 	struct error err;
 	struct args args;
-	struct buf out;
-	struct json json;
+	struct buf out = { 0 };
+	struct json json = { .out = &out };
 
 	lua_settop(L, 4);
 	if (lua_isnil(L, 4))
@@ -649,8 +647,6 @@ static int l_simulate(lua_State *L)
 	spec.delivery_limit = (uint32_t)integer_field(L, idx, "limit", 0);
 	spec.held_ms = integer_field(L, idx, "held", 0);
 	read_args(L, 3, &args);
-	buf_init(&out);
-	json_init(&json, &out);
 	int rc = simulate_retry(e, &spec, &json, &err);
 	args_deinit(&args);
 	if (rc == TIDE_OK)
