@@ -25,7 +25,7 @@ static void format(const struct binding_spec *spec, struct buf *out)
 	}
 }
 
-struct binding *binding_find_text(struct exchange *source, struct slice text)
+static struct binding *find_text(struct exchange *source, struct slice text)
 {
 	struct binding *b;
 
@@ -39,7 +39,7 @@ struct binding *binding_find(const struct binding_spec *spec)
 	struct buf text = { 0 };
 
 	format(spec, &text);
-	b = binding_find_text(spec->source, buf_slice(&text));
+	b = find_text(spec->source, buf_slice(&text));
 	buf_deinit(&text);
 	return b;
 }
@@ -78,7 +78,7 @@ static struct binding *add(const struct binding_spec *spec, uint32_t number,
 	struct binding *b = mem_zalloc(sizeof(*b));
 
 	b->number = number;
-	b->serial = ++x->vhost->broker->last_serial;
+	b->definition.table = STORE_BINDINGS;
 	b->source = x;
 	b->queue = spec->queue;
 	b->exchange = spec->exchange;
@@ -137,7 +137,7 @@ int binding_create(const struct binding_spec *spec, struct binding **out,
 
 void binding_restore(const struct binding_spec *spec, struct slice text)
 {
-	if (!binding_find_text(spec->source, text))
+	if (!find_text(spec->source, text))
 		add(spec, take_number(spec->source), text)->definition.is_stored = true;
 }
 
@@ -147,6 +147,7 @@ static void take_out(struct binding *b)
 	struct exchange *x = b->source;
 
 	b->is_released = true;
+	definition_deinit(&b->definition);
 	TAILQ_REMOVE(incoming(b), b, dest_link);
 	HASH_DEL(x->by_text, b);
 	x->binding_count--;
@@ -247,8 +248,10 @@ struct slice binding_dest(const struct binding *b)
 	return b->queue ? queue_slice(b->queue) : exchange_slice(b->exchange);
 }
 
-bool binding_is_durable(const struct binding *b)
+void binding_erase_all(const struct binding_list *incoming)
 {
-	return b->source->is_durable &&
-	       (b->queue ? queue_is_durable(b->queue) : b->exchange->is_durable);
+	const struct binding *b;
+
+	TAILQ_FOREACH (b, incoming, dest_link)
+		definition_remove(&b->definition, NULL);
 }

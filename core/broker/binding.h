@@ -21,7 +21,6 @@ struct queue;
 
 struct binding {
 	UT_hash_handle hh; /* by text, in the source's hash */
-	uint64_t serial;   /* never used again */
 	uint32_t number;   /* its place in the source's table */
 	bool is_released;  /* it has gone, but a script may still lead to it */
 	struct exchange *source;
@@ -49,8 +48,6 @@ struct binding_spec {
 
 /* The one with the same ends, pattern and options, or NULL. */
 struct binding *binding_find(const struct binding_spec *spec);
-/* The one of `source` with this text, or NULL. */
-struct binding *binding_find_text(struct exchange *source, struct slice text);
 /* There is none like it. The routing script is asked, and may refuse. */
 TIDE_MUST_USE int binding_create(const struct binding_spec *spec, struct binding **out,
 				 struct error *err);
@@ -70,8 +67,8 @@ void binding_drop_released(struct exchange *x);
 struct index_binding binding_to_index(const struct binding *b);
 /* The destination's name. */
 struct slice binding_dest(const struct binding *b);
-/* It outlives a restart: both ends are durable. */
-bool binding_is_durable(const struct binding *b);
+/* Remove those of a destination from Redis. */
+void binding_erase_all(const struct binding_list *incoming);
 
 static inline struct slice binding_slice(const struct binding *b)
 {

@@ -107,7 +107,7 @@ struct broker {
 	int64_t now_ms;         /* wall clock */
 	int64_t mono_ms;        /* the clock that nobody sets: for `waits` */
 	int64_t clock_ahead_ms; /* of the monotonic one, when it was looked at last */
-	uint64_t last_serial;   /* of queues, exchanges and bindings */
+	uint64_t last_serial;   /* of queues */
 	struct queue *queues_by_serial; /* uthash */
 	unsigned exchange_count;
 	unsigned binding_count;

@@ -1,146 +1,209 @@
 #include "definition.h"
 
+#include "base/container.h"
 #include "base/mem.h"
-#include "queue.h"
 #include "base/waiter.h"
+#include "queue.h"
 
-/* The thing may be deleted, and another one made under its name, before Redis
- * answers: so it is looked up, and known by its serial. */
-struct job {
+/* A request to Redis. The thing may be deleted before the answer. */
+struct definition_job {
+	LIST_ENTRY(definition_job) link;
+	struct definition *definition; /* NULL: deleted */
 	struct waiter *waiter;
-	struct broker *broker;
-	enum store_table table;
-	uint64_t serial;
-	char *vhost;
-	char *name;
-	char *source; /* of a binding */
 };
 
-struct target {
-	struct queue *queue;
-	struct exchange *exchange;
-	struct binding *binding;
-};
-
-static struct definition *find(const struct job *job, struct target *t)
+static struct queue *queue_of(const struct definition *d)
 {
-	struct vhost *v = vhost_find(job->broker, slice_from(job->vhost));
-	struct slice name = slice_from(job->name);
-
-	*t = (struct target){ 0 };
-	if (!v)
-		return NULL;
-	if (job->table == STORE_QUEUES) {
-		t->queue = queue_find(v, name);
-		return t->queue && t->queue->serial == job->serial ? &t->queue->definition
-								   : NULL;
-	}
-	t->exchange = exchange_find(v, job->source ? slice_from(job->source) : name);
-	if (!t->exchange)
-		return NULL;
-	if (job->table == STORE_EXCHANGES)
-		return t->exchange->serial == job->serial ? &t->exchange->definition
-							  : NULL;
-	t->binding = binding_find_text(t->exchange, name);
-	return t->binding && t->binding->serial == job->serial ? &t->binding->definition
-							       : NULL;
+	return container_of(d, struct queue, definition);
 }
 
-static void drop(const struct target *t)
+static struct exchange *exchange_of(const struct definition *d)
 {
-	if (t->queue)
-		queue_destroy(t->queue);
-	else if (t->binding)
-		binding_destroy(t->binding);
+	return container_of(d, struct exchange, definition);
+}
+
+static struct binding *binding_of(const struct definition *d)
+{
+	return container_of(d, struct binding, definition);
+}
+
+void definition_deinit(struct definition *d)
+{
+	struct definition_job *job;
+
+	LIST_FOREACH (job, &d->jobs, link)
+		job->definition = NULL;
+	LIST_INIT(&d->jobs);
+}
+
+const char *definition_kind(enum store_table table)
+{
+	static const char *const names[STORE_TABLE_COUNT] = {
+		[STORE_VHOSTS] = "vhost",
+		[STORE_EXCHANGES] = "exchange",
+		[STORE_QUEUES] = "queue",
+		[STORE_BINDINGS] = "binding",
+	};
+
+	return names[table];
+}
+
+struct vhost *definition_vhost(const struct definition *d)
+{
+	if (d->table == STORE_QUEUES)
+		return queue_of(d)->vhost;
+	return d->table == STORE_EXCHANGES ? exchange_of(d)->vhost
+					   : binding_of(d)->source->vhost;
+}
+
+struct slice definition_name(const struct definition *d)
+{
+	if (d->table == STORE_QUEUES)
+		return queue_slice(queue_of(d));
+	return d->table == STORE_EXCHANGES ? exchange_slice(exchange_of(d))
+					   : binding_slice(binding_of(d));
+}
+
+/* It outlives a restart; a binding does when both its ends do. */
+static bool is_durable(const struct definition *d)
+{
+	const struct binding *b;
+
+	if (!definition_vhost(d)->broker->env.store)
+		return false;
+	if (d->table == STORE_QUEUES)
+		return queue_is_durable(queue_of(d));
+	if (d->table == STORE_EXCHANGES)
+		return exchange_of(d)->is_durable;
+	b = binding_of(d);
+	return b->source->is_durable &&
+	       (b->queue ? queue_is_durable(b->queue) : b->exchange->is_durable);
+}
+
+static void destroy(struct definition *d)
+{
+	if (d->table == STORE_QUEUES)
+		queue_destroy(queue_of(d));
+	else if (d->table == STORE_EXCHANGES)
+		exchange_destroy(exchange_of(d));
 	else
-		exchange_destroy(t->exchange);
+		binding_destroy(binding_of(d));
 }
 
 static void on_answer(void *ctx, int status, const char *text)
 {
-	struct job *job = ctx;
-	struct target t;
-	struct definition *d = find(job, &t);
+	struct definition_job *job = ctx;
+	struct definition *d = job->definition;
 
 	if (d) {
-		d->pending--;
+		LIST_REMOVE(job, link);
 		d->is_stored |= status == TIDE_OK;
 		if (status < 0 && status != TIDE_ESHUTDOWN && !d->is_stored &&
-		    d->pending == 0)
-			drop(&t);
+		    LIST_EMPTY(&d->jobs))
+			destroy(d);
 	}
 	waiter_done(job->waiter, status, text);
-	mem_free(job->vhost);
-	mem_free(job->name);
-	mem_free(job->source);
 	mem_free(job);
 }
 
-static struct job *job_create(struct definition *d, const struct vhost *v,
-			      struct slice name, struct waiter *waiter)
+static void format(const struct definition *d, struct buf *out)
 {
-	struct job *job = mem_zalloc(sizeof(*job));
+	if (d->table == STORE_QUEUES)
+		args_format(&queue_of(d)->config.canonical, out);
+	else if (d->table == STORE_EXCHANGES)
+		exchange_format(exchange_of(d), out);
+}
 
+void definition_send(struct definition *d, struct waiter *waiter)
+{
+	const struct vhost *v = definition_vhost(d);
+	struct store *store = v->broker->store;
+	struct definition_job *job;
+	struct buf text = { 0 };
+
+	if (d->is_stored || !is_durable(d))
+		return;
+	job = mem_zalloc(sizeof(*job));
+	job->definition = d;
 	job->waiter = waiter;
-	job->broker = v->broker;
-	job->vhost = mem_strdup(v->name);
-	job->name = mem_strndup(name.data, name.len);
+	LIST_INSERT_HEAD(&d->jobs, job, link);
 	waiter_add(waiter);
-	d->pending++;
-	return job;
-}
-
-static void job_send(struct job *job, struct slice text)
-{
-	struct store *store = job->broker->store;
-	struct slice vhost = slice_from(job->vhost);
-
-	store_definition_set(store, STORE_VHOSTS, SLICE(""), vhost, SLICE(""), NULL,
-			     NULL);
-	store_definition_set(store, job->table, vhost, slice_from(job->name), text,
-			     on_answer, job);
-}
-
-void definition_send_queue(struct queue *q, struct waiter *waiter)
-{
-	struct job *job;
-	struct buf text = { 0 };
-
-	if (!queue_is_durable(q) || q->definition.is_stored)
-		return;
-	job = job_create(&q->definition, q->vhost, queue_slice(q), waiter);
-	job->table = STORE_QUEUES;
-	job->serial = q->serial;
-	args_format(&q->config.canonical, &text);
-	job_send(job, buf_slice(&text));
+	format(d, &text);
+	store_definition_set(store, STORE_VHOSTS, SLICE(""), vhost_slice(v), SLICE(""),
+			     NULL, NULL);
+	store_definition_set(store, d->table, vhost_slice(v), definition_name(d),
+			     buf_slice(&text), on_answer, job);
 	buf_deinit(&text);
 }
 
-void definition_send_exchange(struct exchange *x, struct waiter *waiter)
+void definition_remove(const struct definition *d, struct waiter *waiter)
 {
-	struct job *job;
-	struct buf text = { 0 };
+	const struct vhost *v = definition_vhost(d);
 
-	if (!x->vhost->broker->env.store || !x->is_durable || x->definition.is_stored)
+	if (!is_durable(d))
 		return;
-	job = job_create(&x->definition, x->vhost, exchange_slice(x), waiter);
-	job->table = STORE_EXCHANGES;
-	job->serial = x->serial;
-	exchange_format(x, &text);
-	job_send(job, buf_slice(&text));
-	buf_deinit(&text);
+	if (waiter)
+		waiter_add(waiter);
+	store_definition_remove(v->broker->store, d->table, vhost_slice(v),
+				definition_name(d), waiter ? waiter_store_done : NULL,
+				waiter);
 }
 
-void definition_send_binding(struct binding *b, struct waiter *waiter)
+int definition_attach(struct definition *d, const struct ruleset *r, struct error *err)
 {
-	struct vhost *v = b->source->vhost;
-	struct job *job;
+	return d->table == STORE_QUEUES ? queue_attach(queue_of(d), r, err)
+					: exchange_attach(exchange_of(d), r, err);
+}
 
-	if (!v->broker->env.store || !binding_is_durable(b) || b->definition.is_stored)
-		return;
-	job = job_create(&b->definition, v, binding_slice(b), waiter);
-	job->table = STORE_BINDINGS;
-	job->serial = b->serial;
-	job->source = mem_strndup(b->source->name, b->source->name_len);
-	job_send(job, SLICE(""));
+void definition_detach(struct definition *d, enum ruleset_slot slot)
+{
+	if (d->table == STORE_QUEUES)
+		queue_detach(queue_of(d), slot);
+	else
+		exchange_detach(exchange_of(d), slot);
+}
+
+bool definition_is_attached(const struct definition *d, enum ruleset_slot slot)
+{
+	return d->table == STORE_QUEUES
+		       ? queue_of(d)->strategies[slot][SCRIPT_RETRY] != NULL
+		       : exchange_of(d)->indexes[slot] != NULL;
+}
+
+bool definition_needs(const struct definition *d, enum ruleset_slot slot)
+{
+	return definition_is_attached(d, RULESET_ACTIVE) &&
+	       !definition_is_attached(d, slot);
+}
+
+void definition_follow(struct definition *d)
+{
+	const struct broker *b = definition_vhost(d)->broker;
+	struct error why;
+
+	for (int slot = RULESET_ACTIVE + 1; slot < RULESET_SLOTS; slot++) {
+		struct ruleset *r = b->candidates[slot];
+
+		if (r && definition_needs(d, slot) && definition_attach(d, r, &why) < 0)
+			ruleset_note_failure(r, definition_kind(d->table),
+					     definition_name(d).data, &why);
+	}
+}
+
+bool definition_each(const struct broker *b,
+		     bool (*visit)(void *ctx, struct definition *d), void *ctx)
+{
+	struct vhost *v, *next_vhost;
+	struct exchange *x, *next_exchange;
+	struct queue *q, *next_queue;
+
+	HASH_ITER (hh, b->vhosts, v, next_vhost) {
+		HASH_ITER (hh, v->exchanges, x, next_exchange)
+			if (!visit(ctx, &x->definition))
+				return false;
+		HASH_ITER (hh, v->queues, q, next_queue)
+			if (!visit(ctx, &q->definition))
+				return false;
+	}
+	return true;
 }

@@ -1,28 +1,59 @@
-/* definition.h: durable definitions on their way to Redis.
+/* definition.h: what an exchange, a queue and a binding have in common.
  *
- * An exchange, a queue or a binding exists in the broker at once, and in Redis
- * a moment later. Whoever declares it, first or again, is answered when Redis
- * has it; when Redis will not take it, it goes away again. */
+ * Each embeds a definition. A durable one exists in the broker at once, and in Redis a
+ * moment later. Who declares it, first or again, is answered when Redis has it. When
+ * Redis refuses it, it is deleted. */
 #ifndef TIDE_BROKER_DEFINITION_H
 #define TIDE_BROKER_DEFINITION_H
 
-#include <stdbool.h>
+#include <sys/queue.h>
 
-struct binding;
-struct exchange;
-struct queue;
+#include "ruleset.h"
+#include "store/store.h"
+
+struct broker;
+struct vhost;
 struct waiter;
 
-/* Part of the thing that is defined. */
+LIST_HEAD(definition_jobs, definition_job);
+
 struct definition {
-	unsigned pending; /* requests that Redis has not answered */
-	bool is_stored;   /* Redis has it */
+	enum store_table table; /* it is a queue, an exchange or a binding */
+	bool is_stored;         /* Redis has it */
+	bool is_unreadable;     /* what Redis has; of an exchange, or of a binding */
+	bool is_recovering;     /* a queue that can be used in a moment */
+	char *unusable;         /* why it cannot be used; NULL: it can be. unusable.h */
+	struct definition_jobs jobs; /* requests that Redis has not answered */
 };
 
-/* Adds to `waiter` what it has to wait for: nothing for a thing that is not
- * durable, or that Redis has. */
-void definition_send_queue(struct queue *q, struct waiter *waiter);
-void definition_send_exchange(struct exchange *x, struct waiter *waiter);
-void definition_send_binding(struct binding *b, struct waiter *waiter);
+/* It is deleted: what Redis answers about it matters no more. */
+void definition_deinit(struct definition *d);
+
+/* "queue" */
+const char *definition_kind(enum store_table table);
+struct vhost *definition_vhost(const struct definition *d);
+/* Ends with a zero byte. */
+struct slice definition_name(const struct definition *d);
+
+/* Write it to Redis if it is durable and not there. Adds to `waiter` what it has to wait
+ * for. */
+void definition_send(struct definition *d, struct waiter *waiter);
+/* Remove it from Redis if it is durable. `waiter` may be NULL. */
+void definition_remove(const struct definition *d, struct waiter *waiter);
+
+/* Of exchanges and queues: have the scripts of a ruleset work for it. The text of an
+ * error is as unusable_set wants it, and nothing is attached then. */
+TIDE_MUST_USE int definition_attach(struct definition *d, const struct ruleset *r,
+				    struct error *err);
+void definition_detach(struct definition *d, enum ruleset_slot slot);
+bool definition_is_attached(const struct definition *d, enum ruleset_slot slot);
+/* Attached to the active rules, and not yet to these. */
+bool definition_needs(const struct definition *d, enum ruleset_slot slot);
+/* Attach it to all candidate rules that it needs. */
+void definition_follow(struct definition *d);
+
+/* Visit the exchanges and queues of each vhost, until `visit` returns false. */
+bool definition_each(const struct broker *b,
+		     bool (*visit)(void *ctx, struct definition *d), void *ctx);
 
 #endif

@@ -85,7 +85,7 @@ static struct exchange *make(struct vhost *v, struct slice name, struct slice ty
 	struct exchange *x = mem_zalloc(sizeof(*x));
 
 	x->vhost = v;
-	x->serial = ++v->broker->last_serial;
+	x->definition.table = STORE_EXCHANGES;
 	x->name = mem_strndup(name.data, name.len);
 	x->name_len = name.len;
 	x->type = mem_strndup(type.data, type.len);
@@ -158,13 +158,13 @@ static int create(struct vhost *v, struct slice name, struct slice type,
 		return rc;
 	}
 	enter(x);
-	exchange_follow(x);
+	definition_follow(&x->definition);
 	*out = x;
 	return TIDE_OK;
 }
 
-struct exchange *exchange_restore(struct vhost *v, struct slice name, struct slice type,
-				  const struct args *args, struct error *err)
+void exchange_restore(struct vhost *v, struct slice name, struct slice type,
+		      const struct args *args, struct error *err)
 {
 	struct exchange_args a = { .is_durable = true };
 	bool is_readable = args && read_args(args, &a, err) == TIDE_OK;
@@ -179,18 +179,8 @@ struct exchange *exchange_restore(struct vhost *v, struct slice name, struct sli
 	enter(x);
 	x->definition.is_stored = true;
 	if (!is_readable)
-		exchange_set_unreadable(x, "has a definition that cannot be read", err);
-	return x;
-}
-
-void exchange_set_unreadable(struct exchange *x, const char *what,
-			     const struct error *cause)
-{
-	struct error why;
-
-	x->is_unreadable = true;
-	error_set(&why, TIDE_ERULE, "%s: %s", what, cause->text);
-	unusable_set_exchange(x, why.text);
+		unusable_set_unreadable(&x->definition,
+					"has a definition that cannot be read", err);
 }
 
 static int bind_all(struct exchange *x, struct index *index, struct error *err)
@@ -229,27 +219,8 @@ void exchange_detach(struct exchange *x, enum ruleset_slot slot)
 	x->indexes[slot] = NULL;
 }
 
-bool exchange_needs(const struct exchange *x, enum ruleset_slot slot)
-{
-	return x->indexes[RULESET_ACTIVE] && !x->indexes[slot];
-}
-
-void exchange_follow(struct exchange *x)
-{
-	struct broker *b = x->vhost->broker;
-	struct error why;
-
-	for (int slot = RULESET_ACTIVE + 1; slot < RULESET_SLOTS; slot++) {
-		struct ruleset *r = b->candidates[slot];
-
-		if (r && exchange_needs(x, slot) && exchange_attach(x, r, &why) < 0)
-			ruleset_note_failure(r, "exchange", x->name, &why);
-	}
-}
-
 int exchange_declare(struct vhost *v, struct slice name, struct slice type,
-		     const struct args *args, struct exchange **out, bool *is_new,
-		     struct error *err)
+		     const struct args *args, struct exchange **out, struct error *err)
 {
 	struct exchange *x = exchange_find(v, name);
 	struct exchange_args a;
@@ -257,11 +228,10 @@ int exchange_declare(struct vhost *v, struct slice name, struct slice type,
 
 	if (rc < 0)
 		return rc;
-	*is_new = x == NULL;
-	if (x && !x->is_unreadable)
+	if (x && !x->definition.is_unreadable)
 		rc = compare(x, type, &a, err);
-	if (x && rc == TIDE_OK && x->unusable)
-		rc = unusable_exchange_error(x, err);
+	if (x && rc == TIDE_OK)
+		rc = unusable_check(&x->definition, err);
 	if (!x)
 		rc = create(v, name, type, &a, &x, err);
 	args_deinit(&a.script);
@@ -270,45 +240,21 @@ int exchange_declare(struct vhost *v, struct slice name, struct slice type,
 	return rc;
 }
 
-static void undefine(struct binding *binding)
-{
-	struct vhost *v = binding->source->vhost;
-
-	if (binding_is_durable(binding))
-		store_definition_remove(v->broker->store, STORE_BINDINGS, vhost_slice(v),
-					binding_slice(binding), NULL, NULL);
-}
-
-static void undefine_bindings(struct exchange *x)
+void exchange_erase(struct exchange *x, struct waiter *waiter)
 {
 	struct binding *b, *next;
 
 	HASH_ITER (hh, x->by_text, b, next)
-		undefine(b);
-	TAILQ_FOREACH (b, &x->incoming, dest_link)
-		undefine(b);
-}
-
-void exchange_erase(struct exchange *x, struct waiter *waiter)
-{
-	struct broker *b = x->vhost->broker;
-
-	if (!b->env.store)
-		return;
-	undefine_bindings(x);
-	if (!x->is_durable)
-		return;
-	if (waiter)
-		waiter_add(waiter);
-	store_definition_remove(b->store, STORE_EXCHANGES, vhost_slice(x->vhost),
-				exchange_slice(x), waiter ? waiter_store_done : NULL,
-				waiter);
+		definition_remove(&b->definition, NULL);
+	binding_erase_all(&x->incoming);
+	definition_remove(&x->definition, waiter);
 }
 
 static void free_parts(struct exchange *x)
 {
 	route_cache_clear(x);
-	unusable_clear_exchange(x);
+	definition_deinit(&x->definition);
+	unusable_clear(&x->definition);
 	for (int slot = 0; slot < RULESET_SLOTS; slot++)
 		exchange_detach(x, slot);
 	HASH_DEL(x->vhost->exchanges, x);

@@ -17,7 +17,6 @@ struct waiter;
 
 struct exchange {
 	UT_hash_handle hh;
-	uint64_t serial; /* never used again */
 	struct vhost *vhost;
 	char *name;
 	size_t name_len;
@@ -25,8 +24,6 @@ struct exchange {
 	struct args args; /* the routing script's options */
 	bool is_durable;
 	bool is_auto_delete;
-	char *unusable;     /* why it cannot be used; NULL: it can be. unusable.h */
-	bool is_unreadable; /* its definition, or a binding: it never can be */
 	struct definition definition;
 	struct index *indexes[RULESET_SLOTS]; /* NULL: not attached */
 	struct binding **bindings;            /* by number, NULL where free */
@@ -51,26 +48,18 @@ struct exchange {
 struct exchange *exchange_find(struct vhost *v, struct slice name);
 
 /* `args`: durable, auto-delete, and the script's own. When an equal one exists
- * that is the one; TIDE_EMISMATCH when it has other arguments. `is_new` tells. */
+ * that is the one; TIDE_EMISMATCH when it has other arguments. */
 TIDE_MUST_USE int exchange_declare(struct vhost *v, struct slice name, struct slice type,
 				   const struct args *args, struct exchange **out,
-				   bool *is_new, struct error *err);
+				   struct error *err);
 /* One that Redis has: it exists without its script, until exchange_attach.
  * @param args  NULL: the definition cannot be read, for the reason in `err` */
-struct exchange *exchange_restore(struct vhost *v, struct slice name, struct slice type,
-				  const struct args *args, struct error *err);
-/* It can never be used: what Redis has of it is not what this broker writes. */
-void exchange_set_unreadable(struct exchange *x, const char *what,
-			     const struct error *cause);
-/* Have its script in a ruleset index its bindings. The text of an error is as
- * unusable_set_exchange wants it, and nothing is attached then. */
+void exchange_restore(struct vhost *v, struct slice name, struct slice type,
+		      const struct args *args, struct error *err);
+/* Have its script in a ruleset index its bindings: definition_attach. */
 TIDE_MUST_USE int exchange_attach(struct exchange *x, const struct ruleset *r,
 				  struct error *err);
 void exchange_detach(struct exchange *x, enum ruleset_slot slot);
-/* It is attached to the active rules, and not yet to these. */
-bool exchange_needs(const struct exchange *x, enum ruleset_slot slot);
-/* Attach it to all candidate rules that it needs. */
-void exchange_follow(struct exchange *x);
 /* Remove the definition and the bindings, both ways, from Redis; before
  * exchange_destroy. `waiter` may be NULL. */
 void exchange_erase(struct exchange *x, struct waiter *waiter);

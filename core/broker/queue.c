@@ -102,32 +102,10 @@ int queue_attach(struct queue *q, const struct ruleset *r, struct error *err)
 				q->config.scripts[script_kinds[failed]], &cause, err);
 }
 
-bool queue_is_attached(const struct queue *q, enum ruleset_slot slot)
-{
-	return q->strategies[slot][SCRIPT_RETRY] != NULL;
-}
-
-bool queue_needs(const struct queue *q, enum ruleset_slot slot)
-{
-	return queue_is_attached(q, RULESET_ACTIVE) && !queue_is_attached(q, slot);
-}
-
-void queue_follow(struct queue *q)
-{
-	struct broker *b = q->vhost->broker;
-	struct error why;
-
-	for (int slot = RULESET_ACTIVE + 1; slot < RULESET_SLOTS; slot++) {
-		struct ruleset *r = b->candidates[slot];
-
-		if (r && queue_needs(q, slot) && queue_attach(q, r, &why) < 0)
-			ruleset_note_failure(r, "queue", q->name, &why);
-	}
-}
-
 static void free_parts(struct queue *q)
 {
-	unusable_clear_queue(q);
+	definition_deinit(&q->definition);
+	unusable_clear(&q->definition);
 	for (int slot = 0; slot < RULESET_SLOTS; slot++)
 		queue_detach(q, slot);
 	queue_config_deinit(&q->config);
@@ -158,6 +136,7 @@ static struct queue *make(struct vhost *v, struct slice name,
 {
 	struct queue *q = mem_zalloc(sizeof(*q));
 
+	q->definition.table = STORE_QUEUES;
 	q->vhost = v;
 	q->name = mem_strndup(name.data, name.len);
 	q->name_len = name.len;
@@ -197,7 +176,7 @@ static int create(struct vhost *v, struct slice name, struct queue_config *confi
 		return rc;
 	}
 	enter(q);
-	queue_follow(q);
+	definition_follow(&q->definition);
 	if (q->config.is_exclusive) {
 		q->owner = owner;
 		TAILQ_INSERT_TAIL(owner, q, owner_link);
@@ -208,45 +187,36 @@ static int create(struct vhost *v, struct slice name, struct queue_config *confi
 
 /* The configuration of one that cannot be read. What it says is kept, to be shown; and
  * since nobody knows how many shards it has, all go when it is deleted. */
-static int assume_config(struct queue_config *c, const struct args *args,
-			 struct error *err)
+static void assume_config(struct queue_config *c, const struct args *args)
 {
 	struct args none = { 0 };
+	struct error impossible; /* the defaults are valid */
 	int rc;
 
-	rc = queue_config_parse(c, &none, err);
-	if (rc < 0)
-		return rc;
+	rc = queue_config_parse(c, &none, &impossible);
+	(void)rc;
 	c->shards = QUEUE_SHARDS_MAX;
 	if (args) {
 		args_deinit(&c->canonical);
 		args_copy(&c->canonical, args);
 	}
-	return TIDE_OK;
 }
 
-int queue_restore(struct vhost *v, struct slice name, const struct args *args,
-		  struct queue **out, struct error *err)
+void queue_restore(struct vhost *v, struct slice name, const struct args *args,
+		   struct error *err)
 {
 	struct queue_config config;
 	struct queue *q;
 	bool is_readable = args && queue_config_parse(&config, args, err) == TIDE_OK;
-	struct error why;
 
-	if (!is_readable) {
-		error_set(&why, err->code, "has a definition that cannot be read: %s",
-			  err->text);
-		if (assume_config(&config, args, err) < 0)
-			return err->code;
-	}
+	if (!is_readable)
+		assume_config(&config, args);
 	q = make(v, name, &config);
 	enter(q);
 	q->definition.is_stored = true;
-	q->is_unreadable = !is_readable;
-	if (q->is_unreadable)
-		unusable_set_queue(q, why.text);
-	*out = q;
-	return TIDE_OK;
+	if (!is_readable)
+		unusable_set_unreadable(&q->definition,
+					"has a definition that cannot be read", err);
 }
 
 void queue_recover(struct queue *q, struct waiter *waiter)
@@ -266,15 +236,8 @@ void queue_renew_shards(struct queue *q)
 	create_shards(q);
 }
 
-/* Its definition is what is asked for; can it be used? */
-static int check_usable(const struct queue *q, struct error *err)
-{
-	return q->unusable ? unusable_queue_error(q, err) : TIDE_OK;
-}
-
 int queue_declare(struct vhost *v, struct slice name, const struct args *args,
-		  struct queue_list *owner, struct queue **out, bool *is_new,
-		  struct error *err)
+		  struct queue_list *owner, struct queue **out, struct error *err)
 {
 	struct queue *q = queue_find(v, name);
 	struct queue_config config;
@@ -282,10 +245,9 @@ int queue_declare(struct vhost *v, struct slice name, const struct args *args,
 
 	if (rc < 0)
 		return rc;
-	*is_new = q == NULL;
 	if (!q)
 		return create(v, name, &config, owner, out, err);
-	if (!q->is_unreadable)
+	if (!q->definition.is_unreadable)
 		rc = queue_config_compare(&q->config, &config, err);
 	queue_config_deinit(&config);
 	if (rc < 0) {
@@ -295,24 +257,17 @@ int queue_declare(struct vhost *v, struct slice name, const struct args *args,
 				 q->name, why.text);
 	}
 	*out = q;
-	return check_usable(q, err);
+	return unusable_check(&q->definition, err);
 }
 
 void queue_erase(struct queue *q, struct waiter *waiter)
 {
 	struct broker *b = q->vhost->broker;
-	struct binding *binding;
 
 	if (!queue_is_durable(q))
 		return;
-	TAILQ_FOREACH (binding, &q->incoming, dest_link)
-		if (binding_is_durable(binding))
-			store_definition_remove(b->store, STORE_BINDINGS,
-						vhost_slice(q->vhost),
-						binding_slice(binding), NULL, NULL);
-	waiter_add(waiter);
-	store_definition_remove(b->store, STORE_QUEUES, vhost_slice(q->vhost),
-				queue_slice(q), waiter_store_done, waiter);
+	binding_erase_all(&q->incoming);
+	definition_remove(&q->definition, waiter);
 	for (unsigned i = 0; i < q->config.shards; i++) {
 		waiter_add(waiter);
 		store_shard_erase(b->store, q->shards[i]->keys, waiter_store_done,

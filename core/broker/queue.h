@@ -33,9 +33,6 @@ struct queue {
 	struct vhost *vhost;
 	char *name;
 	size_t name_len;
-	char *unusable;     /* why it cannot be used; NULL: it can be. unusable.h */
-	bool is_unreadable; /* its definition is: it never can be */
-	bool is_recovering; /* it can be in a moment */
 	struct queue_config config;
 	struct strategy *strategies[RULESET_SLOTS][SCRIPT_RETRY + 1]; /* by kind */
 	struct shard **shards; /* config.shards of them */
@@ -61,22 +58,15 @@ struct queue *queue_find(struct vhost *v, struct slice name);
 /* As exchange_declare. `owner`: the list that an exclusive queue goes to. */
 TIDE_MUST_USE int queue_declare(struct vhost *v, struct slice name,
 				const struct args *args, struct queue_list *owner,
-				struct queue **out, bool *is_new, struct error *err);
+				struct queue **out, struct error *err);
 /* One that Redis has: it exists without its scripts, until queue_attach.
  * @param args  NULL: the definition cannot be read, for the reason in `err` */
-TIDE_MUST_USE int queue_restore(struct vhost *v, struct slice name,
-				const struct args *args, struct queue **out,
-				struct error *err);
-/* Make its scripts' uses in a ruleset. @return as strategy_create; the text is as
- * unusable_set_queue wants it, and nothing is attached */
+void queue_restore(struct vhost *v, struct slice name, const struct args *args,
+		   struct error *err);
+/* As definition_attach. */
 TIDE_MUST_USE int queue_attach(struct queue *q, const struct ruleset *r,
 			       struct error *err);
 void queue_detach(struct queue *q, enum ruleset_slot slot);
-bool queue_is_attached(const struct queue *q, enum ruleset_slot slot);
-/* It is attached to the active rules, and not yet to these. */
-bool queue_needs(const struct queue *q, enum ruleset_slot slot);
-/* Attach it to all candidate rules that it needs. */
-void queue_follow(struct queue *q);
 /* Read the counts of its shards, what their ledgers say was held, and the publish ids.
  * The waiter is told. */
 void queue_recover(struct queue *q, struct waiter *waiter);

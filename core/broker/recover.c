@@ -12,8 +12,6 @@ struct recovery {
 	void *ctx;
 };
 
-static const char *const table_names[] = { "vhost", "exchange", "queue", "binding" };
-
 static void take_exchange(struct vhost *v, const struct store_definition *d)
 {
 	struct args args, rest = { 0 };
@@ -34,18 +32,15 @@ static void take_exchange(struct vhost *v, const struct store_definition *d)
 	args_deinit(&args);
 }
 
-static int take_queue(struct vhost *v, const struct store_definition *d,
-		      struct error *err)
+static void take_queue(struct vhost *v, const struct store_definition *d)
 {
 	struct args args;
-	struct queue *q;
+	struct error err;
 	int rc = args_parse(&args, d->value);
 
-	if (rc < 0)
-		error_set(err, rc, "'%" SLICE_FMT "'", SLICE_ARG(d->value));
-	rc = queue_restore(v, d->name, rc == TIDE_OK ? &args : NULL, &q, err);
+	error_set(&err, TIDE_ESYNTAX, "'%" SLICE_FMT "'", SLICE_ARG(d->value));
+	queue_restore(v, d->name, rc == TIDE_OK ? &args : NULL, &err);
 	args_deinit(&args);
-	return rc;
 }
 
 static struct slice next_word(struct slice *rest)
@@ -68,7 +63,8 @@ static void take_unreadable_binding(struct binding_spec *spec, struct slice text
 	spec->args = &none;
 	binding_restore(spec, text);
 	error_set(&why, TIDE_ESYNTAX, "%" SLICE_FMT, SLICE_ARG(text));
-	exchange_set_unreadable(spec->source, "has a binding that cannot be read", &why);
+	unusable_set_unreadable(&spec->source->definition,
+				"has a binding that cannot be read", &why);
 }
 
 /* One without its ends was left over by a crash: what it led to has been deleted. */
@@ -110,7 +106,7 @@ static void on_definition(void *ctx, const struct store_definition *d)
 	if (rc == TIDE_OK && d->table == STORE_EXCHANGES)
 		take_exchange(v, d);
 	else if (rc == TIDE_OK && d->table == STORE_QUEUES)
-		rc = take_queue(v, d, &err);
+		take_queue(v, d);
 	else if (rc == TIDE_OK && d->table == STORE_BINDINGS)
 		rc = take_binding(v, d, &err);
 	/* Without its vhost nobody would find it again. */
@@ -119,8 +115,8 @@ static void on_definition(void *ctx, const struct store_definition *d)
 	if (rc < 0)
 		log_error("%s '%" SLICE_FMT "' of vhost '%" SLICE_FMT
 			  "' is ignored and left as it is in Redis: %s",
-			  table_names[d->table], SLICE_ARG(d->name), SLICE_ARG(d->vhost),
-			  err.text);
+			  definition_kind(d->table), SLICE_ARG(d->name),
+			  SLICE_ARG(d->vhost), err.text);
 }
 
 static struct recovery *create(struct broker *b, store_done_fn on_done, void *ctx)
@@ -190,7 +186,7 @@ void recover_shards(struct broker *b, store_done_fn on_done, void *ctx)
 	waiter_init(&r->waiter, on_shards);
 	HASH_ITER (hh, b->vhosts, v, next_vhost) {
 		HASH_ITER (hh, v->queues, q, next_queue)
-			if (!q->unusable)
+			if (!q->definition.unusable)
 				queue_recover(q, &r->waiter);
 		vhost_check(v);
 	}

@@ -59,8 +59,8 @@ static int add_queue(const struct route_walk *w, struct queue *q,
 
 	if (q->visit == w->broker->route_stamp)
 		return TIDE_OK;
-	if (q->unusable)
-		return unusable_queue_error(q, err);
+	if (q->definition.unusable)
+		return unusable_check(&q->definition, err);
 	q->visit = w->broker->route_stamp;
 	if (r->count == r->cap) {
 		r->cap = r->cap ? r->cap * 2 : 4;
@@ -121,8 +121,8 @@ static int visit(struct route_walk *w, struct exchange *x, struct error *err)
 	size_t count;
 	int rc;
 
-	if (x->unusable)
-		return unusable_exchange_error(x, err);
+	if (x->definition.unusable)
+		return unusable_check(&x->definition, err);
 	if (!index)
 		return error_set(err, TIDE_ERULE,
 				 "the script of exchange '%s' is missing", x->name);

@@ -1,58 +1,48 @@
 #include "ruleset.h"
 
 #include "broker.h"
-#include "exchange.h"
-#include "queue.h"
+#include "definition.h"
 
 void ruleset_enter(struct ruleset *r, struct broker *b)
 {
 	b->candidates[r->slot] = r;
 }
 
-/* Nothing fails while the engine has no scripts yet. */
-static bool attach_some(const struct ruleset *r, const struct vhost *v, unsigned *left)
-{
-	struct exchange *x, *next_exchange;
-	struct queue *q, *next_queue;
+struct stepping {
+	enum ruleset_slot slot;
+	unsigned left;
+};
 
-	HASH_ITER (hh, v->exchanges, x, next_exchange) {
-		if (!exchange_needs(x, r->slot))
-			continue;
-		if ((*left)-- == 0)
-			return false;
-		exchange_follow(x);
-	}
-	HASH_ITER (hh, v->queues, q, next_queue) {
-		if (!queue_needs(q, r->slot))
-			continue;
-		if ((*left)-- == 0)
-			return false;
-		queue_follow(q);
-	}
+/* Nothing fails while the engine has no scripts yet. */
+static bool attach(void *ctx, struct definition *d)
+{
+	struct stepping *s = ctx;
+
+	if (!definition_needs(d, s->slot))
+		return true;
+	if (s->left-- == 0)
+		return false;
+	definition_follow(d);
 	return true;
 }
 
 bool ruleset_step(const struct ruleset *r, struct broker *b, unsigned max)
 {
-	struct vhost *v, *next;
+	struct stepping s = { r->slot, max };
 
-	HASH_ITER (hh, b->vhosts, v, next)
-		if (!attach_some(r, v, &max))
-			return false;
+	return definition_each(b, attach, &s);
+}
+
+static bool detach(void *ctx, struct definition *d)
+{
+	const struct ruleset *r = ctx;
+
+	definition_detach(d, r->slot);
 	return true;
 }
 
-void ruleset_leave(const struct ruleset *r, struct broker *b)
+void ruleset_leave(struct ruleset *r, struct broker *b)
 {
-	struct vhost *v, *next_vhost;
-	struct exchange *x, *next_exchange;
-	struct queue *q, *next_queue;
-
-	HASH_ITER (hh, b->vhosts, v, next_vhost) {
-		HASH_ITER (hh, v->exchanges, x, next_exchange)
-			exchange_detach(x, r->slot);
-		HASH_ITER (hh, v->queues, q, next_queue)
-			queue_detach(q, r->slot);
-	}
+	definition_each(b, detach, r);
 	b->candidates[r->slot] = NULL;
 }

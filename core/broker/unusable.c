@@ -1,67 +1,60 @@
 #include "unusable.h"
 
-#include "base/mem.h"
 #include "base/container.h"
 #include "base/json.h"
-#include "host/log.h"
+#include "base/mem.h"
 #include "base/waiter.h"
+#include "host/log.h"
 
 #define LINES_MAX 50    /* in the log */
 #define WRITTEN_MAX 100 /* in a document */
 
-static void set(struct broker *b, char **to, const char *why)
+static struct broker *broker_of(const struct definition *d)
 {
-	b->unusable += *to == NULL;
-	mem_free(*to);
-	*to = mem_strdup(why);
+	return definition_vhost(d)->broker;
 }
 
-static void clear(struct broker *b, char **to)
+void unusable_set(struct definition *d, const char *why)
 {
-	b->unusable -= *to != NULL;
-	mem_free(*to);
-	*to = NULL;
+	broker_of(d)->unusable += d->unusable == NULL;
+	mem_free(d->unusable);
+	d->unusable = mem_strdup(why);
+}
+
+void unusable_set_unreadable(struct definition *d, const char *what,
+			     const struct error *cause)
+{
+	struct error why;
+
+	d->is_unreadable = true;
+	error_set(&why, TIDE_ERULE, "%s: %s", what, cause->text);
+	unusable_set(d, why.text);
+}
+
+void unusable_clear(struct definition *d)
+{
+	if (!d->unusable)
+		return;
+	broker_of(d)->unusable--;
+	mem_free(d->unusable);
+	d->unusable = NULL;
 	/* Routes that found it so were not remembered; those that did not find it,
 	 * being older, are. */
-	b->route_version++;
+	broker_of(d)->route_version++;
 }
 
-void unusable_set_queue(struct queue *q, const char *why)
+int unusable_check(const struct definition *d, struct error *err)
 {
-	set(q->vhost->broker, &q->unusable, why);
-}
+	const char *name = definition_name(d).data;
 
-void unusable_set_exchange(struct exchange *x, const char *why)
-{
-	set(x->vhost->broker, &x->unusable, why);
-}
-
-void unusable_clear_queue(struct queue *q)
-{
-	if (q->unusable)
-		clear(q->vhost->broker, &q->unusable);
-}
-
-void unusable_clear_exchange(struct exchange *x)
-{
-	if (x->unusable)
-		clear(x->vhost->broker, &x->unusable);
-}
-
-int unusable_queue_error(const struct queue *q, struct error *err)
-{
-	if (q->is_recovering)
+	if (!d->unusable)
+		return TIDE_OK;
+	if (d->is_recovering)
 		return error_set(err, TIDE_EBUSY,
 				 "the messages of queue '%s' are being read; ask again",
-				 q->name);
-	return error_set(err, TIDE_ERULE, "queue '%s' is not usable: it %s", q->name,
-			 q->unusable);
-}
-
-int unusable_exchange_error(const struct exchange *x, struct error *err)
-{
-	return error_set(err, TIDE_ERULE, "exchange '%s' is not usable: it %s", x->name,
-			 x->unusable);
+				 name);
+	return error_set(err, TIDE_ERULE, "%s '%s' is not usable: it %s",
+			 definition_kind(d->table), name, d->unusable);
 }
 
 int unusable_explain(enum script_kind kind, const char *script, const struct error *cause,
@@ -80,91 +73,39 @@ int unusable_explain(enum script_kind kind, const char *script, const struct err
 			 script, cause->text);
 }
 
-struct visitor {
-	void (*on_exchange)(struct visitor *v, struct exchange *x);
-	void (*on_queue)(struct visitor *v, struct queue *q);
-};
-
-static void visit_all(const struct broker *b, struct visitor *v)
-{
-	struct vhost *vhost, *next_vhost;
-	struct exchange *x, *next_exchange;
-	struct queue *q, *next_queue;
-
-	HASH_ITER (hh, b->vhosts, vhost, next_vhost) {
-		HASH_ITER (hh, vhost->exchanges, x, next_exchange)
-			v->on_exchange(v, x);
-		HASH_ITER (hh, vhost->queues, q, next_queue)
-			v->on_queue(v, q);
-	}
-}
-
-/* Those that are unusable alone. */
-static void visit(const struct broker *b, struct visitor *v)
-{
-	struct vhost *vhost, *next_vhost;
-	struct exchange *x, *next_exchange;
-	struct queue *q, *next_queue;
-
-	if (b->unusable == 0)
-		return;
-	HASH_ITER (hh, b->vhosts, vhost, next_vhost) {
-		HASH_ITER (hh, vhost->exchanges, x, next_exchange)
-			if (x->unusable)
-				v->on_exchange(v, x);
-		HASH_ITER (hh, vhost->queues, q, next_queue)
-			if (q->unusable)
-				v->on_queue(v, q);
-	}
-}
-
-static void attach_exchange(struct visitor *v, struct exchange *x)
+/* Attach to the active rules, or note why not. */
+static bool attach(struct definition *d)
 {
 	struct error why;
 
-	if (x->indexes[RULESET_ACTIVE] || x->is_unreadable)
-		return;
-	if (exchange_attach(x, &x->vhost->broker->active_rules, &why) == TIDE_OK)
-		unusable_clear_exchange(x);
-	else
-		unusable_set_exchange(x, why.text);
+	if (definition_attach(d, &broker_of(d)->active_rules, &why) == TIDE_OK)
+		return true;
+	unusable_set(d, why.text);
+	return false;
 }
 
-static void attach_queue(struct visitor *v, struct queue *q)
+static bool attach_first(void *ctx, struct definition *d)
 {
-	struct error why;
-
-	if (queue_is_attached(q, RULESET_ACTIVE) || q->is_unreadable)
-		return;
-	if (queue_attach(q, &q->vhost->broker->active_rules, &why) == TIDE_OK)
-		unusable_clear_queue(q);
-	else
-		unusable_set_queue(q, why.text);
+	if (!definition_is_attached(d, RULESET_ACTIVE) && !d->is_unreadable && attach(d))
+		unusable_clear(d);
+	return true;
 }
 
 unsigned unusable_attach_all(struct broker *b)
 {
-	struct visitor v = { attach_exchange, attach_queue };
-
-	visit_all(b, &v);
+	definition_each(b, attach_first, NULL);
 	return b->unusable;
 }
 
-static void detach_exchange(struct visitor *v, struct exchange *x)
+static bool detach(void *ctx, struct definition *d)
 {
-	exchange_detach(x, RULESET_ACTIVE);
-}
-
-static void detach_queue(struct visitor *v, struct queue *q)
-{
-	queue_detach(q, RULESET_ACTIVE);
+	definition_detach(d, RULESET_ACTIVE);
+	return true;
 }
 
 void unusable_detach_all(struct broker *b)
 {
-	struct visitor v = { detach_exchange, detach_queue };
-
-	visit_all(b, &v);
+	definition_each(b, detach, NULL);
 }
 
 /* The messages of a queue that can be used are read. It may be deleted meanwhile. */
@@ -174,30 +115,35 @@ struct revival {
 	uint64_t serial; /* of the queue */
 };
 
-static void on_revived(struct waiter *w)
+static void revived(struct queue *q, const struct waiter *w)
+{
+	struct definition *d = &q->definition;
+	struct error why;
+
+	d->is_recovering = false;
+	if (w->status == TIDE_OK) {
+		log_info("queue '%s' of vhost '%s' can be used again", q->name,
+			 q->vhost->name);
+		unusable_clear(d);
+		return;
+	}
+	error_set(&why, w->status, "has messages that cannot be read: %s",
+		  w->text ? w->text : error_text(w->status));
+	log_error("queue '%s' of vhost '%s' %s", q->name, q->vhost->name, why.text);
+	queue_detach(q, RULESET_ACTIVE);
+	queue_renew_shards(q);
+	unusable_set(d, why.text);
+}
+
+static void on_recovered(struct waiter *w)
 {
 	struct revival *r = container_of(w, struct revival, waiter);
 	struct queue *q;
 
 	HASH_FIND(serial_hh, r->broker->queues_by_serial, &r->serial, sizeof(r->serial),
 		  q);
-	if (q && w->status == TIDE_OK) {
-		log_info("queue '%s' of vhost '%s' can be used again", q->name,
-			 q->vhost->name);
-		q->is_recovering = false;
-		unusable_clear_queue(q);
-	} else if (q && w->status != TIDE_ESHUTDOWN) {
-		struct error why;
-
-		error_set(&why, w->status, "has messages that cannot be read: %s",
-			  w->text ? w->text : error_text(w->status));
-		log_error("queue '%s' of vhost '%s' %s", q->name, q->vhost->name,
-			  why.text);
-		q->is_recovering = false;
-		queue_detach(q, RULESET_ACTIVE);
-		queue_renew_shards(q);
-		unusable_set_queue(q, why.text);
-	}
+	if (q && w->status != TIDE_ESHUTDOWN)
+		revived(q, w);
 	mem_free(r);
 }
 
@@ -207,66 +153,37 @@ static void revive(struct queue *q)
 
 	r->broker = q->vhost->broker;
 	r->serial = q->serial;
-	q->is_recovering = true;
-	unusable_set_queue(q, "is being read from Redis");
-	waiter_init(&r->waiter, on_revived);
+	q->definition.is_recovering = true;
+	unusable_set(&q->definition, "is being read from Redis");
+	waiter_init(&r->waiter, on_recovered);
 	queue_recover(q, &r->waiter);
 	waiter_done(&r->waiter, TIDE_OK, NULL);
 }
 
-static void retry_queue(struct visitor *v, struct queue *q)
+void unusable_retry(struct definition *d)
 {
-	struct error why;
-
-	if (q->is_recovering || q->is_unreadable)
+	if (!d->unusable || d->is_recovering || d->is_unreadable || !attach(d))
 		return;
-	if (queue_attach(q, &q->vhost->broker->active_rules, &why) < 0) {
-		unusable_set_queue(q, why.text);
-		return;
+	if (d->table == STORE_EXCHANGES) {
+		log_info("exchange '%s' of vhost '%s' can be used again",
+			 definition_name(d).data, definition_vhost(d)->name);
+		unusable_clear(d);
 	}
-	queue_follow(q);
-	revive(q);
+	definition_follow(d);
+	if (d->table == STORE_QUEUES)
+		revive(container_of(d, struct queue, definition));
 }
 
-static void retry_exchange(struct visitor *v, struct exchange *x)
+static bool retry(void *ctx, struct definition *d)
 {
-	unusable_retry_exchange(x);
+	unusable_retry(d);
+	return true;
 }
 
-void unusable_retry_exchange(struct exchange *x)
+void unusable_retry_all(struct broker *b)
 {
-	struct error why;
-
-	if (!x->unusable || x->is_unreadable)
-		return;
-	if (exchange_attach(x, &x->vhost->broker->active_rules, &why) < 0) {
-		unusable_set_exchange(x, why.text);
-		return;
-	}
-	log_info("exchange '%s' of vhost '%s' can be used again", x->name,
-		 x->vhost->name);
-	unusable_clear_exchange(x);
-	exchange_follow(x);
-}
-
-void unusable_retry(struct broker *b)
-{
-	struct visitor v = { retry_exchange, retry_queue };
-
-	visit(b, &v);
-}
-
-struct counter {
-	struct visitor visitor;
-	struct unusable_count *out;
-};
-
-static void take_first(struct unusable_count *out, const char *kind, const char *name,
-		       const struct vhost *vhost, const char *why)
-{
-	if (out->first.code == TIDE_OK)
-		error_set(&out->first, TIDE_ERULE, "%s '%s' of vhost '%s' %s", kind, name,
-			  vhost->name, why);
+	if (b->unusable)
+		definition_each(b, retry, NULL);
 }
 
 /* A binding between two that are unusable is counted once: with its source. */
@@ -276,105 +193,101 @@ static unsigned count_incoming(const struct binding_list *incoming)
 	unsigned n = 0;
 
 	TAILQ_FOREACH (b, incoming, dest_link)
-		n += !b->source->unusable;
+		n += !b->source->definition.unusable;
 	return n;
 }
 
-static void count_exchange(struct visitor *v, struct exchange *x)
+static bool count(void *ctx, struct definition *d)
 {
-	struct unusable_count *out = ((struct counter *)v)->out;
+	struct unusable_count *out = ctx;
 
-	out->exchanges++;
-	out->bindings += x->binding_count + count_incoming(&x->incoming);
-	take_first(out, "exchange", x->name, x->vhost, x->unusable);
-}
+	if (!d->unusable)
+		return true;
+	if (d->table == STORE_QUEUES) {
+		out->queues++;
+		out->bindings += count_incoming(
+			&container_of(d, struct queue, definition)->incoming);
+	} else {
+		const struct exchange *x = container_of(d, struct exchange, definition);
 
-static void count_queue(struct visitor *v, struct queue *q)
-{
-	struct unusable_count *out = ((struct counter *)v)->out;
-
-	out->queues++;
-	out->bindings += count_incoming(&q->incoming);
-	take_first(out, "queue", q->name, q->vhost, q->unusable);
+		out->exchanges++;
+		out->bindings += x->binding_count + count_incoming(&x->incoming);
+	}
+	if (out->first.code == TIDE_OK)
+		error_set(&out->first, TIDE_ERULE, "%s '%s' of vhost '%s' %s",
+			  definition_kind(d->table), definition_name(d).data,
+			  definition_vhost(d)->name, d->unusable);
+	return true;
 }
 
 void unusable_count(const struct broker *b, struct unusable_count *out)
 {
-	struct counter c = { { count_exchange, count_queue }, out };
-
 	*out = (struct unusable_count){ 0 };
-	visit(b, &c.visitor);
+	if (b->unusable)
+		definition_each(b, count, out);
 }
 
-struct writer {
-	struct visitor visitor;
-	struct json *out; /* NULL: the log */
-	unsigned count;
-};
-
-static void write_one(struct visitor *v, const char *kind, const char *name,
-		      const struct vhost *vhost, const char *why)
+static bool log_one(void *ctx, struct definition *d)
 {
-	struct writer *w = (struct writer *)v;
+	unsigned *left = ctx;
 
-	if (!w->out) {
-		if (w->count++ < LINES_MAX)
-			log_error("%s '%s' of vhost '%s' IS NOT USABLE and left as it is "
-				  "in Redis: it %s",
-				  kind, name, vhost->name, why);
-		return;
-	}
-	if (w->count++ >= WRITTEN_MAX)
-		return;
-	json_object_begin(w->out);
-	json_member_text(w->out, "kind", kind);
-	json_member_text(w->out, "vhost", vhost->name);
-	json_member_text(w->out, "name", name);
-	json_member_text(w->out, "reason", why);
-	json_object_end(w->out);
-}
-
-static void write_exchange(struct visitor *v, struct exchange *x)
-{
-	write_one(v, "exchange", x->name, x->vhost, x->unusable);
-}
-
-static void write_queue(struct visitor *v, struct queue *q)
-{
-	write_one(v, "queue", q->name, q->vhost, q->unusable);
+	if (!d->unusable)
+		return true;
+	log_error("%s '%s' of vhost '%s' IS NOT USABLE and left as it is in Redis: it %s",
+		  definition_kind(d->table), definition_name(d).data,
+		  definition_vhost(d)->name, d->unusable);
+	return --*left > 0;
 }
 
 void unusable_log(const struct broker *b)
 {
-	struct writer w = { { write_exchange, write_queue }, NULL, 0 };
+	unsigned left = LINES_MAX;
 
-	visit(b, &w.visitor);
-	if (w.count > LINES_MAX)
+	if (b->unusable)
+		definition_each(b, log_one, &left);
+	if (b->unusable > LINES_MAX)
 		log_error("and %u more are not usable; LIST shows them",
-			  w.count - LINES_MAX);
+			  b->unusable - LINES_MAX);
+}
+
+struct writer {
+	struct json *out;
+	unsigned left;
+};
+
+static bool write_one(void *ctx, struct definition *d)
+{
+	struct writer *w = ctx;
+
+	if (!d->unusable)
+		return true;
+	json_object_begin(w->out);
+	json_member_text(w->out, "kind", definition_kind(d->table));
+	json_member_text(w->out, "vhost", definition_vhost(d)->name);
+	json_member_string(w->out, "name", definition_name(d));
+	json_member_text(w->out, "reason", d->unusable);
+	json_object_end(w->out);
+	return --w->left > 0;
 }
 
 void unusable_write(const struct broker *b, struct json *out)
 {
-	struct writer w = { { write_exchange, write_queue }, out, 0 };
+	struct writer w = { out, WRITTEN_MAX };
 
 	json_key(out, "unusable");
 	json_array_begin(out);
-	visit(b, &w.visitor);
+	if (b->unusable)
+		definition_each(b, write_one, &w);
 	json_array_end(out);
 }
 
-void unusable_write_binding(const struct binding *binding, struct json *out)
+void unusable_write_binding(const struct binding *b, struct json *out)
 {
+	const struct definition *dest =
+		b->queue ? &b->queue->definition : &b->exchange->definition;
 	struct error why;
 
-	if (binding->source->unusable)
-		unusable_exchange_error(binding->source, &why);
-	else if (binding->queue && binding->queue->unusable)
-		unusable_queue_error(binding->queue, &why);
-	else if (binding->exchange && binding->exchange->unusable)
-		unusable_exchange_error(binding->exchange, &why);
-	else
-		return;
-	json_member_text(out, "unusable", why.text);
+	if (unusable_check(&b->source->definition, &why) < 0 ||
+	    unusable_check(dest, &why) < 0)
+		json_member_text(out, "unusable", why.text);
 }

@@ -18,33 +18,32 @@ struct unusable_count {
 	struct error first; /* names the first; code 0 when there is none */
 };
 
-/* Say it of a queue or exchange, in the place of what was said before.
- * @param why  goes on after "queue 'q' ": "uses priority/p.lua, which is gone" */
-void unusable_set_queue(struct queue *q, const char *why);
-void unusable_set_exchange(struct exchange *x, const char *why);
-/* They can be used, or go away. Harmless for one that can be. */
-void unusable_clear_queue(struct queue *q);
-void unusable_clear_exchange(struct exchange *x);
+/* Replace the reason.
+ * @param why  follows "queue 'q' ": "uses priority/p.lua, which is gone" */
+void unusable_set(struct definition *d, const char *why);
+/* It never can be used: what Redis has is not what this broker writes. */
+void unusable_set_unreadable(struct definition *d, const char *what,
+			     const struct error *cause);
+/* It can be used, or goes away. Harmless for one that can be used. */
+void unusable_clear(struct definition *d);
+/* The error of a request that needs one that is unusable; else TIDE_OK. */
+int unusable_check(const struct definition *d, struct error *err);
 
-/* The error of a request that needs one that is unusable. */
-int unusable_queue_error(const struct queue *q, struct error *err);
-int unusable_exchange_error(const struct exchange *x, struct error *err);
-
-/* Why a script cannot be used, as unusable_set_queue wants it.
+/* Why a script cannot be used, as unusable_set wants it.
  * @param cause  what the engine said, with its code */
 int unusable_explain(enum script_kind kind, const char *script, const struct error *cause,
 		     struct error *err);
 
-/* Attach what is not attached yet to the active rules; at the start. Gives how many
- * queues and exchanges are unusable. */
+/* At the start: attach to the active rules what is not attached yet. Returns the number
+ * of unusable queues and exchanges. */
 unsigned unusable_attach_all(struct broker *b);
 /* Take everything from its scripts, so that another engine may be tried. */
 void unusable_detach_all(struct broker *b);
-/* The unusable ones once more: there is a new generation. Queues that can be used are
- * recovered with their messages before anybody gets at them. */
-void unusable_retry(struct broker *b);
-/* Once more, since its bindings have changed. */
-void unusable_retry_exchange(struct exchange *x);
+/* There is a new generation: try the unusable ones again. A queue that can be used is
+ * recovered with its messages before anybody gets at it. */
+void unusable_retry_all(struct broker *b);
+/* The bindings of an exchange have changed: try it again. */
+void unusable_retry(struct definition *d);
 
 void unusable_count(const struct broker *b, struct unusable_count *out);
 /* One line for each, at the start. */

@@ -68,7 +68,7 @@ static bool count_queue(void *ctx, struct slice name, struct schedule_queue *out
 	const struct queue *q = queue_find(s->home, name);
 
 	/* How many an unusable one has is not known. */
-	if (!q || q->unusable)
+	if (!q || q->definition.unusable)
 		return false;
 	*out = (struct schedule_queue){
 		.ready = queue_count(q, ENTRY_READY),

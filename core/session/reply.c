@@ -1,9 +1,5 @@
 #include "reply.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "base/container.h"
 #include "base/mem.h"
 #include "session_private.h"
@@ -151,19 +147,6 @@ void reply_data_take(struct reply *r, struct buf *data)
 void reply_error(struct reply *r, const struct error *err)
 {
 	waiter_done(&r->waiter, err->code, err->text);
-}
-
-void reply_refuse(struct reply *r, int code, const char *format, ...)
-{
-	struct error err;
-	va_list ap;
-
-	va_start(ap, format);
-	vsnprintf(err.text, sizeof(err.text), format, ap);
-	va_end(ap);
-	/* Once more, for what the arguments may have of control characters. */
-	error_set(&err, code, "%s", err.text);
-	reply_error(r, &err);
 }
 
 void reply_messages_take(struct reply *r, struct delivery *deliveries, uint64_t count)

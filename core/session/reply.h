@@ -69,7 +69,6 @@ void reply_data(struct reply *r);
 /* The document is taken; `data` is empty afterwards. */
 void reply_data_take(struct reply *r, struct buf *data);
 void reply_error(struct reply *r, const struct error *err);
-TIDE_PRINTF(3, 4) void reply_refuse(struct reply *r, int code, const char *format, ...);
 /* The messages are taken. */
 void reply_messages_take(struct reply *r, struct delivery *deliveries, uint64_t count);
 

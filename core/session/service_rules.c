@@ -1,11 +1,14 @@
 #include "service_rules.h"
 
+#include <stdio.h>
+
+#include "base/mem.h"
 #include "host/log.h"
 #include "broker/unusable.h"
 #include "rollout/gate.h"
 #include "rollout/history.h"
+#include "rollout/shadow.h"
 #include "schedule/scheduler.h"
-#include "rules/engine/reload.h"
 
 static void on_reload(void *ctx, const struct error *result)
 {
@@ -23,7 +26,7 @@ static void on_reload(void *ctx, const struct error *result)
 			 by[0] ? ", asked for by " : "", by);
 	history_note(b->history, result);
 	if (result->code == TIDE_OK)
-		unusable_retry(b);
+		unusable_retry_all(b);
 	scheduler_update(s->scheduler);
 }
 
@@ -64,48 +67,87 @@ int service_rules_load(struct service *s, struct bundle *last_good, struct error
 	return rc;
 }
 
+struct change {
+	struct service *service;
+	enum engine_origin origin;
+	struct bundle *files; /* a reference; NULL: the directory */
+	char by[RELOAD_ASKER_MAX];
+	reload_done_fn *on_done;
+	void *ctx;
+};
+
+static void on_changed(void *ctx, const struct error *result)
+{
+	struct change *c = ctx;
+	struct broker *b = c->service->broker;
+
+	/* Unless it was dropped, or something else put there, meanwhile. */
+	if (result->code == TIDE_OK && c->origin == ENGINE_PROMOTE &&
+	    shadow_files(b) == c->files)
+		shadow_drop(b);
+	if (c->on_done)
+		c->on_done(c->ctx, result);
+	bundle_unref(c->files);
+	mem_free(c);
+}
+
+static void on_gate(void *ctx, const struct error *answer)
+{
+	struct change *c = ctx;
+	struct engine *e = c->service->broker->engine;
+	struct error err = *answer;
+
+	if (c->by[0] && (err.code == TIDE_OK || err.code == TIDE_ERULE))
+		reload_set_asker(e, c->by);
+	if (err.code == TIDE_ERULE)
+		reload_refuse(e, c->origin, c->files, &err);
+	else if (err.code == TIDE_OK && c->origin == ENGINE_FILES)
+		reload_follow(e);
+	else if (err.code == TIDE_OK && !c->files)
+		reload_start(e, on_changed, c);
+	else if (err.code == TIDE_OK)
+		err.code = reload_files(e, c->files, c->origin, on_changed, c, &err);
+	if (err.code < 0 || c->origin == ENGINE_FILES)
+		on_changed(c, &err);
+}
+
+void service_rules_change(struct service *s, const struct rules_change *spec)
+{
+	struct change *c = mem_zalloc(sizeof(*c));
+	struct gate *gate = s->broker->gate;
+
+	c->service = s;
+	c->origin = spec->origin;
+	c->files = spec->files ? bundle_ref(spec->files) : NULL;
+	snprintf(c->by, sizeof(c->by), "%s", spec->by);
+	c->on_done = spec->on_done;
+	c->ctx = spec->ctx;
+	if (c->files)
+		gate_ask_files(gate, c->files, spec->specs_dir, on_gate, c);
+	else
+		gate_ask(gate, on_gate, c);
+}
+
 static bool may_change(const struct service *s)
 {
 	return s->broker->is_started && !s->broker->is_closing;
 }
 
-static void on_change_gate(void *ctx, const struct error *answer)
-{
-	const struct service *s = ctx;
-
-	if (s->broker->is_closing)
-		return;
-	if (answer->code < 0)
-		reload_refuse(s->broker->engine, ENGINE_FILES, NULL, answer);
-	else
-		reload_follow(s->broker->engine);
-}
-
 void service_rules_follow(struct service *s)
 {
+	const struct rules_change spec = { .origin = ENGINE_FILES, .by = "" };
+
 	/* The start goes on with what it has checked, and looks again when it is done. */
 	s->has_changed_rules = !s->broker->is_started;
 	if (may_change(s))
-		gate_ask(s->broker->gate, on_change_gate, s);
-}
-
-static void on_reload_gate(void *ctx, const struct error *answer)
-{
-	const struct service *s = ctx;
-	struct engine *e = s->broker->engine;
-
-	if (s->broker->is_closing)
-		return;
-	reload_set_asker(e, "SIGHUP");
-	if (answer->code < 0)
-		reload_refuse(e, ENGINE_RELOAD, NULL, answer);
-	else
-		reload_start(e, NULL, NULL);
+		service_rules_change(s, &spec);
 }
 
 void service_rules_reload(struct service *s)
 {
+	const struct rules_change spec = { .origin = ENGINE_RELOAD, .by = "SIGHUP" };
+
 	/* A start under way loads them itself. */
 	if (may_change(s))
-		gate_ask(s->broker->gate, on_reload_gate, s);
+		service_rules_change(s, &spec);
 }

@@ -84,7 +84,8 @@ TIDE_MUST_USE int session_open(struct session *s, unsigned number, struct channe
 /* Its GETs that wait are answered with nothing, then `r`, the last of its
  * replies. It is freed when that has left: perhaps within the call. */
 void session_close_channel(struct channel *ch, struct reply *r);
-/* The commands. Each finishes `r`, now or later. */
+/* The commands. Each finishes `r`, now or later. On an error the caller does:
+ * reply_error. */
 
 struct declare_spec {
 	bool is_queue;
@@ -92,8 +93,9 @@ struct declare_spec {
 	struct slice type; /* of an exchange */
 	const struct args *args;
 };
-void session_define_declare(struct session *s, const struct declare_spec *spec,
-			    struct reply *r);
+TIDE_MUST_USE int session_define_declare(struct session *s,
+					 const struct declare_spec *spec, struct reply *r,
+					 struct error *err);
 
 struct delete_spec {
 	bool is_queue;
@@ -101,8 +103,8 @@ struct delete_spec {
 	bool if_empty;
 	bool if_unused;
 };
-void session_define_delete(struct session *s, const struct delete_spec *spec,
-			   struct reply *r);
+TIDE_MUST_USE int session_define_delete(struct session *s, const struct delete_spec *spec,
+					struct reply *r, struct error *err);
 
 struct bind_spec {
 	struct slice dest;
@@ -111,10 +113,10 @@ struct bind_spec {
 	const struct args *args;
 	bool to_exchange;
 };
-void session_define_bind(struct session *s, const struct bind_spec *spec,
-			 struct reply *r);
-void session_define_unbind(struct session *s, const struct bind_spec *spec,
-			   struct reply *r);
+TIDE_MUST_USE int session_define_bind(struct session *s, const struct bind_spec *spec,
+				      struct reply *r, struct error *err);
+TIDE_MUST_USE int session_define_unbind(struct session *s, const struct bind_spec *spec,
+					struct reply *r, struct error *err);
 
 struct publish_spec {
 	struct slice exchange; /* empty: the default exchange */
@@ -153,9 +155,11 @@ struct subscribe_spec {
 	uint32_t prefetch;
 	bool is_auto_ack;
 };
-void session_consume_subscribe(struct channel *ch, const struct subscribe_spec *spec,
-			       struct reply *r);
-void session_consume_unsubscribe(struct channel *ch, struct slice sid, struct reply *r);
+TIDE_MUST_USE int session_consume_subscribe(struct channel *ch,
+					    const struct subscribe_spec *spec,
+					    struct reply *r, struct error *err);
+TIDE_MUST_USE int session_consume_unsubscribe(struct channel *ch, struct slice sid,
+					      struct reply *r, struct error *err);
 
 struct get_spec {
 	struct slice queue;
@@ -163,8 +167,8 @@ struct get_spec {
 	int64_t wait_ms;
 	bool is_auto_ack;
 };
-void session_consume_get(struct channel *ch, const struct get_spec *spec,
-			 struct reply *r);
+TIDE_MUST_USE int session_consume_get(struct channel *ch, const struct get_spec *spec,
+				      struct reply *r, struct error *err);
 
 struct tag_range {
 	uint64_t first, last; /* equal for a single tag */
@@ -177,7 +181,8 @@ struct settle_spec {
 	const struct tag_range *ranges;
 	size_t count;
 };
-void session_settle(struct channel *ch, const struct settle_spec *spec, struct reply *r);
+TIDE_MUST_USE int session_settle(struct channel *ch, const struct settle_spec *spec,
+				 struct reply *r, struct error *err);
 
 enum peek_state { PEEK_READY, PEEK_DELAYED, PEEK_BURIED, PEEK_UNACKED };
 struct peek_spec {
@@ -185,10 +190,12 @@ struct peek_spec {
 	enum peek_state state;
 	unsigned max;
 };
-void session_peek(struct session *s, const struct peek_spec *spec, struct reply *r);
-void session_queue_purge(struct session *s, struct slice queue, struct reply *r);
-void session_queue_kick(struct session *s, struct slice queue, uint64_t max,
-			struct reply *r);
+TIDE_MUST_USE int session_peek(struct session *s, const struct peek_spec *spec,
+			       struct reply *r, struct error *err);
+TIDE_MUST_USE int session_queue_purge(struct session *s, struct slice queue,
+				      struct reply *r, struct error *err);
+TIDE_MUST_USE int session_queue_kick(struct session *s, struct slice queue, uint64_t max,
+				     struct reply *r, struct error *err);
 
 enum list_what {
 	LIST_EXCHANGES,
@@ -200,7 +207,8 @@ enum list_what {
 };
 void session_report_list(struct session *s, enum list_what what, struct reply *r);
 /* An empty name: the broker's. */
-void session_report_stats(struct session *s, struct slice queue, struct reply *r);
+TIDE_MUST_USE int session_report_stats(struct session *s, struct slice queue,
+				       struct reply *r, struct error *err);
 /* The reply comes when the rules are active, or in the shadow. The session may end
  * before: the change goes on. */
 void session_rules_reload(struct session *s, struct reply *r);
@@ -213,20 +221,25 @@ struct retry_spec {
 	const char *reason;     /* "nack", "timeout" or "gone" */
 	unsigned failures_max;  /* where it stops if the script does not */
 };
-void session_rules_simulate(struct session *s, const struct retry_spec *spec,
-			    struct reply *r);
+TIDE_MUST_USE int session_rules_simulate(struct session *s, const struct retry_spec *spec,
+					 struct reply *r, struct error *err);
 void session_rules_log(struct session *s, struct reply *r);
 /* @param share  of the publishes; 0 = the default */
-void session_rules_shadow(struct session *s, struct slice dir, double share,
-			  struct reply *r);
+TIDE_MUST_USE int session_rules_shadow(struct session *s, struct slice dir, double share,
+				       struct reply *r, struct error *err);
 void session_rules_shadow_status(struct session *s, struct reply *r);
-void session_rules_shadow_promote(struct session *s, struct reply *r);
-void session_rules_shadow_drop(struct session *s, struct reply *r);
+TIDE_MUST_USE int session_rules_shadow_promote(struct session *s, struct reply *r,
+					       struct error *err);
+TIDE_MUST_USE int session_rules_shadow_drop(struct session *s, struct reply *r,
+					    struct error *err);
 #define SESSION_RECENT_MAX 1024
 void session_rules_recent(struct session *s, size_t max, struct reply *r);
-void session_rules_replay(struct session *s, struct slice dir, struct reply *r);
+TIDE_MUST_USE int session_rules_replay(struct session *s, struct slice dir,
+				       struct reply *r, struct error *err);
 /* An empty hash: the generation before the active one. */
-void session_rules_rollback(struct session *s, struct slice hash, struct reply *r);
-void session_explain(struct session *s, const struct publish_spec *spec, struct reply *r);
+TIDE_MUST_USE int session_rules_rollback(struct session *s, struct slice hash,
+					 struct reply *r, struct error *err);
+TIDE_MUST_USE int session_explain(struct session *s, const struct publish_spec *spec,
+				  struct reply *r, struct error *err);
 
 #endif

@@ -2,35 +2,27 @@
 #include "broker/deal.h"
 #include "session_private.h"
 
-void session_consume_subscribe(struct channel *ch, const struct subscribe_spec *spec,
-			       struct reply *r)
+int session_consume_subscribe(struct channel *ch, const struct subscribe_spec *spec,
+			      struct reply *r, struct error *err)
 {
 	struct session *s = ch->session;
 	struct subscription *sub;
 	struct queue *q;
-	struct error err;
 
-	if (s->broker->is_draining) {
-		reply_refuse(r, TIDE_ESHUTDOWN, "the broker is stopping");
-		return;
-	}
-	if (session_queue_usable(s, spec->queue, &q, &err) < 0) {
-		reply_error(r, &err);
-		return;
-	}
-	if (channel_subscription(ch, spec->sid)) {
-		reply_refuse(r, TIDE_EEXISTS,
-			     "this channel has a subscription '%" SLICE_FMT "' already",
-			     SLICE_ARG(spec->sid));
-		return;
-	}
-	if (s->subscription_count >= s->broker->config.consumers_max) {
-		error_set(&err, TIDE_ELIMIT,
-			  "this connection has %u subscriptions, which is the limit",
-			  s->subscription_count);
-		reply_error(r, &err);
-		return;
-	}
+	if (s->broker->is_draining)
+		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
+	if (session_queue_usable(s, spec->queue, &q, err) < 0)
+		return err->code;
+	if (channel_subscription(ch, spec->sid))
+		return error_set(err, TIDE_EEXISTS,
+				 "this channel has a subscription '%" SLICE_FMT
+				 "' already",
+				 SLICE_ARG(spec->sid));
+	if (s->subscription_count >= s->broker->config.consumers_max)
+		return error_set(
+			err, TIDE_ELIMIT,
+			"this connection has %u subscriptions, which is the limit",
+			s->subscription_count);
 	sub = subscription_create(ch, spec->sid);
 	sub->consumer.prefetch = spec->prefetch;
 	sub->consumer.is_auto_ack = spec->is_auto_ack;
@@ -39,33 +31,32 @@ void session_consume_subscribe(struct channel *ch, const struct subscribe_spec *
 	r->subscription = sub;
 	consumer_add(q, &sub->consumer);
 	reply_ok(r);
+	return TIDE_OK;
 }
 
-void session_consume_unsubscribe(struct channel *ch, struct slice sid, struct reply *r)
+int session_consume_unsubscribe(struct channel *ch, struct slice sid, struct reply *r,
+				struct error *err)
 {
 	struct subscription *sub = channel_subscription(ch, sid);
 
-	if (!sub) {
-		reply_refuse(r, TIDE_ENOTFOUND,
-			     "this channel has no subscription '%" SLICE_FMT "'",
-			     SLICE_ARG(sid));
-		return;
-	}
+	if (!sub)
+		return error_set(err, TIDE_ENOTFOUND,
+				 "this channel has no subscription '%" SLICE_FMT "'",
+				 SLICE_ARG(sid));
 	subscription_destroy(sub);
 	reply_ok(r);
+	return TIDE_OK;
 }
 
-void session_consume_get(struct channel *ch, const struct get_spec *spec, struct reply *r)
+int session_consume_get(struct channel *ch, const struct get_spec *spec, struct reply *r,
+			struct error *err)
 {
 	struct broker *b = ch->session->broker;
 	struct subscription *sub;
 	struct queue *q;
-	struct error err;
 
-	if (session_queue_usable(ch->session, spec->queue, &q, &err) < 0) {
-		reply_error(r, &err);
-		return;
-	}
+	if (session_queue_usable(ch->session, spec->queue, &q, err) < 0)
+		return err->code;
 	sub = subscription_create(ch, (struct slice){ NULL, 0 });
 	sub->reply = r;
 	sub->consumer.max = spec->max;
@@ -73,7 +64,7 @@ void session_consume_get(struct channel *ch, const struct get_spec *spec, struct
 	consumer_add(q, &sub->consumer);
 	deal_wait(&sub->consumer, b->mono_ms + spec->wait_ms);
 	if (b->is_draining)
-		return; /* answered at the end of the turn */
+		return TIDE_OK; /* answered at the end of the turn */
 	/* Now, and not at the end of the turn: the next request of this channel may
 	 * be to ACK, to PURGE or to DELETE. Those in line before come first. */
 	deal_queue(q);
@@ -81,4 +72,5 @@ void session_consume_get(struct channel *ch, const struct get_spec *spec, struct
 	sub = TAILQ_LAST(&ch->subscriptions, subscription_list);
 	if (sub && sub->reply == r && spec->wait_ms == 0)
 		deal_answer(&sub->consumer);
+	return TIDE_OK;
 }

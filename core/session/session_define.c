@@ -15,12 +15,21 @@ static int check_room(size_t count, unsigned max, const char *what, struct error
 			 count, what);
 }
 
+static int find_exchange(const struct session *s, struct slice name,
+			 struct exchange **out, struct error *err)
+{
+	*out = exchange_find(s->vhost, name);
+	if (*out)
+		return TIDE_OK;
+	return error_set(err, TIDE_ENOTFOUND, "there is no exchange '%" SLICE_FMT "'",
+			 SLICE_ARG(name));
+}
+
 static int declare_queue(struct session *s, const struct declare_spec *spec,
 			 struct reply *r, struct error *err)
 {
 	const struct broker *b = s->broker;
 	struct queue *q;
-	bool is_new;
 	int rc;
 
 	q = queue_find(s->vhost, spec->name);
@@ -32,9 +41,9 @@ static int declare_queue(struct session *s, const struct declare_spec *spec,
 			    b->config.queues_max, "queues", err);
 	if (rc == TIDE_OK)
 		rc = queue_declare(s->vhost, spec->name, spec->args, &s->exclusive, &q,
-				   &is_new, err);
+				   err);
 	if (rc == TIDE_OK)
-		definition_send_queue(q, &r->waiter);
+		definition_send(&q->definition, &r->waiter);
 	return rc;
 }
 
@@ -43,7 +52,6 @@ static int declare_exchange(struct session *s, const struct declare_spec *spec,
 {
 	const struct broker *b = s->broker;
 	struct exchange *x;
-	bool is_new;
 	int rc = exchange_find(s->vhost, spec->name)
 			 ? TIDE_OK
 			 : check_room(b->exchange_count, b->config.exchanges_max,
@@ -51,31 +59,28 @@ static int declare_exchange(struct session *s, const struct declare_spec *spec,
 
 	if (rc == TIDE_OK)
 		rc = exchange_declare(s->vhost, spec->name, spec->type, spec->args, &x,
-				      &is_new, err);
+				      err);
 	if (rc == TIDE_OK)
-		definition_send_exchange(x, &r->waiter);
+		definition_send(&x->definition, &r->waiter);
 	return rc;
 }
 
-void session_define_declare(struct session *s, const struct declare_spec *spec,
-			    struct reply *r)
+int session_define_declare(struct session *s, const struct declare_spec *spec,
+			   struct reply *r, struct error *err)
 {
-	struct error err;
 	int rc;
 
 	if (s->broker->is_draining)
-		rc = error_set(&err, TIDE_ESHUTDOWN, "the broker is stopping");
-	else if (slice_is(spec->name, "-"))
-		rc = error_set(
-			&err, TIDE_ESYNTAX,
+		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
+	if (slice_is(spec->name, "-"))
+		return error_set(
+			err, TIDE_ESYNTAX,
 			"'-' stands for the default exchange and cannot be declared");
-	else
-		rc = spec->is_queue ? declare_queue(s, spec, r, &err)
-				    : declare_exchange(s, spec, r, &err);
-	if (rc < 0)
-		reply_error(r, &err);
-	else
+	rc = spec->is_queue ? declare_queue(s, spec, r, err)
+			    : declare_exchange(s, spec, r, err);
+	if (rc == TIDE_OK)
 		reply_ok(r);
+	return rc;
 }
 
 static int delete_queue(struct session *s, const struct delete_spec *spec,
@@ -87,8 +92,8 @@ static int delete_queue(struct session *s, const struct delete_spec *spec,
 	if (rc < 0)
 		return rc;
 	/* Its messages have not been counted. */
-	if (spec->if_empty && q->unusable)
-		return unusable_queue_error(q, err);
+	if (spec->if_empty && unusable_check(&q->definition, err) < 0)
+		return err->code;
 	if (spec->if_unused && q->consumer_count)
 		return error_set(err, TIDE_EEXISTS,
 				 "queue '%s' is in use: it has %u consumers", q->name,
@@ -105,12 +110,10 @@ static int delete_queue(struct session *s, const struct delete_spec *spec,
 static int delete_exchange(struct session *s, const struct delete_spec *spec,
 			   struct reply *r, struct error *err)
 {
-	struct exchange *x = exchange_find(s->vhost, spec->name);
+	struct exchange *x;
 
-	if (!x)
-		return error_set(err, TIDE_ENOTFOUND,
-				 "there is no exchange '%" SLICE_FMT "'",
-				 SLICE_ARG(spec->name));
+	if (find_exchange(s, spec->name, &x, err) < 0)
+		return err->code;
 	if (spec->if_unused && x->binding_count)
 		return error_set(err, TIDE_EEXISTS,
 				 "exchange '%s' is in use: it has %u bindings", x->name,
@@ -120,17 +123,15 @@ static int delete_exchange(struct session *s, const struct delete_spec *spec,
 	return TIDE_OK;
 }
 
-void session_define_delete(struct session *s, const struct delete_spec *spec,
-			   struct reply *r)
+int session_define_delete(struct session *s, const struct delete_spec *spec,
+			  struct reply *r, struct error *err)
 {
-	struct error err;
-	int rc = spec->is_queue ? delete_queue(s, spec, r, &err)
-				: delete_exchange(s, spec, r, &err);
+	int rc = spec->is_queue ? delete_queue(s, spec, r, err)
+				: delete_exchange(s, spec, r, err);
 
-	if (rc < 0)
-		reply_error(r, &err);
-	else
+	if (rc == TIDE_OK)
 		reply_ok(r);
+	return rc;
 }
 
 static int resolve(struct session *s, const struct bind_spec *spec,
@@ -142,80 +143,59 @@ static int resolve(struct session *s, const struct bind_spec *spec,
 			err, TIDE_EDENIED,
 			"the default exchange routes to the queue that the key names and "
 			"takes no bindings");
-	out->source = exchange_find(s->vhost, spec->exchange);
-	if (!out->source)
-		return error_set(err, TIDE_ENOTFOUND,
-				 "there is no exchange '%" SLICE_FMT "'",
-				 SLICE_ARG(spec->exchange));
-	if (!spec->to_exchange)
-		return session_queue_find(s, spec->dest, &out->queue, err);
-	out->exchange = exchange_find(s->vhost, spec->dest);
-	if (!out->exchange)
-		return error_set(err, TIDE_ENOTFOUND,
-				 "there is no exchange '%" SLICE_FMT "'",
-				 SLICE_ARG(spec->dest));
-	return TIDE_OK;
+	if (find_exchange(s, spec->exchange, &out->source, err) < 0)
+		return err->code;
+	return spec->to_exchange ? find_exchange(s, spec->dest, &out->exchange, err)
+				 : session_queue_find(s, spec->dest, &out->queue, err);
 }
 
 static int check_usable(const struct binding_spec *spec, struct error *err)
 {
-	if (spec->source->unusable)
-		return unusable_exchange_error(spec->source, err);
-	if (spec->queue && spec->queue->unusable)
-		return unusable_queue_error(spec->queue, err);
-	if (spec->exchange && spec->exchange->unusable)
-		return unusable_exchange_error(spec->exchange, err);
-	return TIDE_OK;
+	int rc = unusable_check(&spec->source->definition, err);
+
+	if (rc == TIDE_OK)
+		rc = unusable_check(spec->queue ? &spec->queue->definition
+						: &spec->exchange->definition,
+				    err);
+	return rc;
 }
 
-void session_define_bind(struct session *s, const struct bind_spec *spec, struct reply *r)
+int session_define_bind(struct session *s, const struct bind_spec *spec, struct reply *r,
+			struct error *err)
 {
 	struct binding_spec binding;
 	struct binding *b;
-	struct error err;
 
-	if (resolve(s, spec, &binding, &err) < 0 || check_usable(&binding, &err) < 0) {
-		reply_error(r, &err);
-		return;
-	}
+	if (resolve(s, spec, &binding, err) < 0 || check_usable(&binding, err) < 0)
+		return err->code;
 	b = binding_find(&binding);
 	if (!b && (check_room(s->broker->binding_count, s->broker->config.bindings_max,
-			      "bindings", &err) < 0 ||
-		   binding_create(&binding, &b, &err) < 0)) {
-		reply_error(r, &err);
-		return;
-	}
-	definition_send_binding(b, &r->waiter);
+			      "bindings", err) < 0 ||
+		   binding_create(&binding, &b, err) < 0))
+		return err->code;
+	definition_send(&b->definition, &r->waiter);
 	reply_ok(r);
+	return TIDE_OK;
 }
 
-void session_define_unbind(struct session *s, const struct bind_spec *spec,
-			   struct reply *r)
+int session_define_unbind(struct session *s, const struct bind_spec *spec,
+			  struct reply *r, struct error *err)
 {
 	struct binding_spec binding;
 	struct binding *b;
 	struct exchange *source;
-	struct error err;
 
-	if (resolve(s, spec, &binding, &err) < 0) {
-		reply_error(r, &err);
-		return;
-	}
+	if (resolve(s, spec, &binding, err) < 0)
+		return err->code;
 	b = binding_find(&binding);
-	if (!b) {
-		reply_refuse(r, TIDE_ENOTFOUND, "there is no such binding");
-		return;
-	}
-	if (s->broker->env.store && binding_is_durable(b)) {
-		waiter_add(&r->waiter);
-		store_definition_remove(s->broker->store, STORE_BINDINGS,
-					vhost_slice(s->vhost), binding_slice(b),
-					waiter_store_done, &r->waiter);
-	}
+	if (!b)
+		return error_set(err, TIDE_ENOTFOUND, "there is no such binding");
+	definition_remove(&b->definition, &r->waiter);
 	source = b->source;
 	binding_destroy(b);
 	/* That one may have been what its script refused. */
-	unusable_retry_exchange(source);
+	unusable_retry(&source->definition);
 	exchange_collect(source, &r->waiter);
 	reply_ok(r);
+	return TIDE_OK;
 }

@@ -249,20 +249,6 @@ static void answer(struct explanation *x, const struct decide_spec *spec,
 	reply_data(r);
 }
 
-static void explain(const struct decide_spec *spec, struct explanation *x,
-		    struct reply *r)
-{
-	struct decision d;
-	struct error err;
-	int rc = decide(&d, spec, &err);
-
-	if (rc == TIDE_OK || rc == TIDE_EREJECTED || rc == TIDE_ERULE)
-		answer(x, spec, &d, rc == TIDE_OK ? NULL : &err, r);
-	else
-		reply_error(r, &err);
-	decide_deinit(&d);
-}
-
 static struct explanation *explanation_create(void)
 {
 	struct explanation *x = mem_alloc(sizeof(*x));
@@ -282,9 +268,11 @@ static void explanation_destroy(struct explanation *x)
 	mem_free(x);
 }
 
-void session_explain(struct session *s, const struct publish_spec *spec, struct reply *r)
+int session_explain(struct session *s, const struct publish_spec *spec, struct reply *r,
+		    struct error *err)
 {
 	struct explanation *x;
+	struct decision d;
 	struct decision_context context = { .has_random = true, .is_dry = true };
 	struct decide_spec what = { .rules = &s->broker->active_rules,
 				    .context = &context,
@@ -292,18 +280,22 @@ void session_explain(struct session *s, const struct publish_spec *spec, struct 
 				    .now_ms = s->broker->now_ms,
 				    .on_filter = on_filter,
 				    .on_visit = on_visit };
-	struct error err;
 	struct msg *m;
+	int rc = session_publish_prepare(s, spec, &m, err);
 
-	if (session_publish_prepare(s, spec, &m, &err) < 0) {
-		reply_error(r, &err);
-		return;
-	}
+	if (rc < 0)
+		return rc;
 	what.ctx = x = explanation_create();
 	what.msg = m;
 	context.costs = &x->run;
 	context.random_state = engine_random_state(s->broker->engine);
-	explain(&what, x, r);
+	rc = decide(&d, &what, err);
+	if (rc == TIDE_OK || rc == TIDE_EREJECTED || rc == TIDE_ERULE) {
+		answer(x, &what, &d, rc == TIDE_OK ? NULL : err, r);
+		rc = TIDE_OK;
+	}
+	decide_deinit(&d);
 	explanation_destroy(x);
 	msg_unref(m);
+	return rc;
 }

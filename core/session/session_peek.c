@@ -223,7 +223,8 @@ static void peek_next(struct peek *p)
 	peek_end(p);
 }
 
-void session_peek(struct session *s, const struct peek_spec *spec, struct reply *r)
+int session_peek(struct session *s, const struct peek_spec *spec, struct reply *r,
+		 struct error *err)
 {
 	static const enum entry_state states[] = {
 		[PEEK_READY] = ENTRY_READY,
@@ -232,13 +233,10 @@ void session_peek(struct session *s, const struct peek_spec *spec, struct reply 
 		[PEEK_UNACKED] = ENTRY_UNACKED,
 	};
 	struct queue *q;
-	struct error err;
 	struct peek *p;
 
-	if (session_queue_usable(s, spec->queue, &q, &err) < 0) {
-		reply_error(r, &err);
-		return;
-	}
+	if (session_queue_usable(s, spec->queue, &q, err) < 0)
+		return err->code;
 	p = mem_zalloc(sizeof(*p));
 	p->reply = r;
 	p->state = states[spec->state];
@@ -250,4 +248,5 @@ void session_peek(struct session *s, const struct peek_spec *spec, struct reply 
 	for (unsigned i = 0; i < q->config.shards; i++)
 		p->shards[p->shard_count++] = shard_ref(q->shards[i]);
 	peek_next(p);
+	return TIDE_OK;
 }

@@ -22,7 +22,7 @@ int session_queue_usable(struct session *s, struct slice name, struct queue **ou
 {
 	int rc = session_queue_find(s, name, out, err);
 
-	return rc == TIDE_OK && (*out)->unusable ? unusable_queue_error(*out, err) : rc;
+	return rc == TIDE_OK ? unusable_check(&(*out)->definition, err) : rc;
 }
 
 static int check_quiet(const struct queue *q, struct error *err)
@@ -35,32 +35,28 @@ static int check_quiet(const struct queue *q, struct error *err)
 	return TIDE_OK;
 }
 
-void session_queue_purge(struct session *s, struct slice queue, struct reply *r)
+int session_queue_purge(struct session *s, struct slice queue, struct reply *r,
+			struct error *err)
 {
 	struct queue *q;
-	struct error err;
 	uint64_t count = 0;
 
-	if (session_queue_usable(s, queue, &q, &err) < 0 || check_quiet(q, &err) < 0) {
-		reply_error(r, &err);
-		return;
-	}
+	if (session_queue_usable(s, queue, &q, err) < 0 || check_quiet(q, err) < 0)
+		return err->code;
 	for (unsigned i = 0; i < q->config.shards; i++)
 		count += shard_purge(q->shards[i], &r->waiter);
 	reply_count(r, count);
+	return TIDE_OK;
 }
 
-void session_queue_kick(struct session *s, struct slice queue, uint64_t max,
-			struct reply *r)
+int session_queue_kick(struct session *s, struct slice queue, uint64_t max,
+		       struct reply *r, struct error *err)
 {
 	struct queue *q;
-	struct error err;
 	uint64_t count = 0;
 
-	if (session_queue_usable(s, queue, &q, &err) < 0 || check_quiet(q, &err) < 0) {
-		reply_error(r, &err);
-		return;
-	}
+	if (session_queue_usable(s, queue, &q, err) < 0 || check_quiet(q, err) < 0)
+		return err->code;
 	for (unsigned i = 0; i < q->config.shards && count < max; i++) {
 		uint64_t kicked = 0;
 
@@ -68,4 +64,5 @@ void session_queue_kick(struct session *s, struct slice queue, uint64_t max,
 			count += kicked;
 	}
 	reply_count(r, count);
+	return TIDE_OK;
 }

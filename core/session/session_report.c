@@ -27,8 +27,8 @@ static void list_exchanges(struct session *s, struct json *j)
 		json_member_bool(j, "auto_delete", x->is_auto_delete);
 		json_member_int(j, "bindings", x->binding_count);
 		json_member_int(j, "published", (int64_t)x->published);
-		if (x->unusable)
-			json_member_text(j, "unusable", x->unusable);
+		if (x->definition.unusable)
+			json_member_text(j, "unusable", x->definition.unusable);
 		else
 			json_member_text(j, "script",
 					 index_script(x->indexes[RULESET_ACTIVE]));
@@ -66,8 +66,8 @@ static void list_queues(struct session *s, struct json *j)
 		json_object_begin(j);
 		json_member_text(j, "name", q->name);
 		/* What has not been read is not known to be none. */
-		if (q->unusable)
-			json_member_text(j, "unusable", q->unusable);
+		if (q->definition.unusable)
+			json_member_text(j, "unusable", q->definition.unusable);
 		else
 			add_states(j, q);
 		json_member_int(j, "consumers", q->consumer_count);
@@ -261,16 +261,14 @@ static void broker_stats(const struct service *service, struct json *j)
 	store_members(b, j);
 }
 
-void session_report_stats(struct session *s, struct slice queue, struct reply *r)
+int session_report_stats(struct session *s, struct slice queue, struct reply *r,
+			 struct error *err)
 {
 	struct queue *q = NULL;
-	struct error err;
 	struct json j;
 
-	if (queue.len && session_queue_usable(s, queue, &q, &err) < 0) {
-		reply_error(r, &err);
-		return;
-	}
+	if (queue.len && session_queue_usable(s, queue, &q, err) < 0)
+		return err->code;
 	reply_json(r, &j);
 	json_object_begin(&j);
 	if (q)
@@ -279,4 +277,5 @@ void session_report_stats(struct session *s, struct slice queue, struct reply *r
 		broker_stats(s->service, &j);
 	json_object_end(&j);
 	reply_data(r);
+	return TIDE_OK;
 }

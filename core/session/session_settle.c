@@ -114,22 +114,20 @@ static void keep(const struct settle_job *job)
 	TAILQ_INSERT_TAIL(&s->service->settling, kept, link);
 }
 
-void session_settle(struct channel *ch, const struct settle_spec *spec, struct reply *r)
+int session_settle(struct channel *ch, const struct settle_spec *spec, struct reply *r,
+		   struct error *err)
 {
 	struct settle_job job = { .channel = ch, .spec = *spec, .reply = r };
-	struct error err;
 
 	/* Checked first: an error changes nothing. */
-	for (size_t i = 0; i < spec->count; i++) {
-		if (check_range(ch, &spec->ranges[i], &err) < 0) {
-			reply_error(r, &err);
-			return;
-		}
-	}
+	for (size_t i = 0; i < spec->count; i++)
+		if (check_range(ch, &spec->ranges[i], err) < 0)
+			return err->code;
 	if (settle_some(&job))
 		reply_count(r, job.count);
 	else
 		keep(&job);
+	return TIDE_OK;
 }
 
 static void finish(struct session *s, struct settle_job *job)

@@ -176,9 +176,9 @@ COMMAND(declare)
 		q->rc = read_args(q, NULL, &args, err);
 	if (q->rc < 0)
 		return q->rc;
-	session_define_declare(l->session, &spec, r);
+	q->rc = session_define_declare(l->session, &spec, r, err);
 	args_deinit(&args);
-	return TIDE_OK;
+	return q->rc;
 }
 
 COMMAND(delete)
@@ -190,12 +190,13 @@ COMMAND(delete)
 
 	spec.is_queue = read_is_queue(q);
 	spec.name = request_name(q, 1, "a name");
-	if (q->rc == TIDE_OK)
-		session_define_delete(l->session, &spec, r);
-	return q->rc;
+	if (q->rc < 0)
+		return q->rc;
+	return session_define_delete(l->session, &spec, r, err);
 }
 
-typedef void bind_fn(struct session *s, const struct bind_spec *spec, struct reply *r);
+typedef int bind_fn(struct session *s, const struct bind_spec *spec, struct reply *r,
+		    struct error *err);
 
 static int bind_or_unbind(struct line *l, struct request *q, struct reply *r,
 			  bind_fn *run)
@@ -211,9 +212,9 @@ static int bind_or_unbind(struct line *l, struct request *q, struct reply *r,
 		q->rc = read_args(q, "dest", &args, q->err);
 	if (q->rc < 0)
 		return q->rc;
-	run(l->session, &spec, r);
+	q->rc = run(l->session, &spec, r, q->err);
 	args_deinit(&args);
-	return TIDE_OK;
+	return q->rc;
 }
 
 COMMAND(bind)
@@ -279,9 +280,7 @@ COMMAND(explain)
 
 	spec.payload = request_option(q, "payload").data;
 	spec.payload_len = request_option(q, "payload").len;
-	if (rc == TIDE_OK)
-		session_explain(l->session, &spec, r);
-	return rc;
+	return rc < 0 ? rc : session_explain(l->session, &spec, r, err);
 }
 
 #define ACK_MODES "manual or auto"
@@ -297,20 +296,20 @@ COMMAND(subscribe)
 				 "'-' cannot be the name of a subscription");
 	spec.prefetch = (uint32_t)request_uint(q, "prefetch", prefetch, PREFETCH_DEFAULT);
 	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
-	if (q->rc == TIDE_OK)
-		session_consume_subscribe(session_channel(l->session, q->channel), &spec,
-					  r);
-	return q->rc;
+	if (q->rc < 0)
+		return q->rc;
+	return session_consume_subscribe(session_channel(l->session, q->channel), &spec,
+					 r, err);
 }
 
 COMMAND(unsubscribe)
 {
 	struct slice sid = request_name(q, 0, "a subscription's id");
 
-	if (q->rc == TIDE_OK)
-		session_consume_unsubscribe(session_channel(l->session, q->channel), sid,
-					    r);
-	return q->rc;
+	if (q->rc < 0)
+		return q->rc;
+	return session_consume_unsubscribe(session_channel(l->session, q->channel), sid,
+					   r, err);
 }
 
 COMMAND(get)
@@ -321,9 +320,10 @@ COMMAND(get)
 	spec.max = (uint32_t)request_uint(q, "max", max, 1);
 	spec.wait_ms = request_duration(q, "wait", wait);
 	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
-	if (q->rc == TIDE_OK)
-		session_consume_get(session_channel(l->session, q->channel), &spec, r);
-	return q->rc;
+	if (q->rc < 0)
+		return q->rc;
+	return session_consume_get(session_channel(l->session, q->channel), &spec, r,
+				   err);
 }
 
 static int read_range(struct slice word, struct tag_range *out, struct error *err)
@@ -360,7 +360,8 @@ static int settle(struct line *l, struct request *q, struct settle_spec *spec,
 	spec->ranges = ranges;
 	spec->count = words;
 	if (rc == TIDE_OK)
-		session_settle(session_channel(l->session, q->channel), spec, r);
+		rc = session_settle(session_channel(l->session, q->channel), spec, r,
+				    err);
 	if (ranges != inline_ranges)
 		mem_free(ranges);
 	return rc;
@@ -410,18 +411,18 @@ COMMAND(peek)
 	spec.max = (unsigned)request_count(q, 1, PEEK_MAX, 1);
 	spec.state =
 		states[request_choice(q, "state", "ready, delayed, unacked or buried")];
-	if (q->rc == TIDE_OK)
-		session_peek(l->session, &spec, r);
-	return q->rc;
+	if (q->rc < 0)
+		return q->rc;
+	return session_peek(l->session, &spec, r, err);
 }
 
 COMMAND(purge)
 {
 	struct slice queue = request_name(q, 0, "a queue");
 
-	if (q->rc == TIDE_OK)
-		session_queue_purge(l->session, queue, r);
-	return q->rc;
+	if (q->rc < 0)
+		return q->rc;
+	return session_queue_purge(l->session, queue, r, err);
 }
 
 COMMAND(kick)
@@ -433,9 +434,9 @@ COMMAND(kick)
 		r->is_quiet = true;
 	else
 		max = request_count(q, 1, UINT64_MAX - 1, UINT64_MAX);
-	if (q->rc == TIDE_OK)
-		session_queue_kick(l->session, queue, max, r);
-	return q->rc;
+	if (q->rc < 0)
+		return q->rc;
+	return session_queue_kick(l->session, queue, max, r, err);
 }
 
 /* In the order of enum list_what. */
@@ -457,7 +458,7 @@ COMMAND(stats)
 
 	if (q->word_count > 0)
 		queue = request_name(q, 0, "a queue");
-	if (q->rc == TIDE_OK)
-		session_report_stats(l->session, queue, r);
-	return q->rc;
+	if (q->rc < 0)
+		return q->rc;
+	return session_report_stats(l->session, queue, r, err);
 }

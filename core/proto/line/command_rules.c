@@ -20,9 +20,8 @@ struct rules_word {
 
 RULES_WORD(rollback)
 {
-	session_rules_rollback(l->session, q->word_count > 1 ? q->words[1] : SLICE(""),
-			       r);
-	return TIDE_OK;
+	return session_rules_rollback(
+		l->session, q->word_count > 1 ? q->words[1] : SLICE(""), r, err);
 }
 
 /* A percentage: "10%", "0.5%", or the number alone. */
@@ -61,11 +60,11 @@ RULES_WORD(shadow)
 	if (slice_is(dir, "status"))
 		session_rules_shadow_status(l->session, r);
 	else if (slice_is(dir, "promote"))
-		session_rules_shadow_promote(l->session, r);
+		rc = session_rules_shadow_promote(l->session, r, err);
 	else if (slice_is(dir, "drop"))
-		session_rules_shadow_drop(l->session, r);
+		rc = session_rules_shadow_drop(l->session, r, err);
 	else if ((rc = read_share(request_option(q, "share"), &share, err)) == TIDE_OK)
-		session_rules_shadow(l->session, dir, share, r);
+		rc = session_rules_shadow(l->session, dir, share, r, err);
 	return rc;
 }
 
@@ -80,8 +79,7 @@ RULES_WORD(recent)
 
 RULES_WORD(replay)
 {
-	session_rules_replay(l->session, q->words[1], r);
-	return TIDE_OK;
+	return session_rules_replay(l->session, q->words[1], r, err);
 }
 
 static const struct rules_word words[] = {

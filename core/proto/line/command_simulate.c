@@ -63,7 +63,7 @@ COMMAND(simulate)
 	int rc = read_words(&in, q, err);
 
 	if (rc == TIDE_OK)
-		session_rules_simulate(l->session, &in.spec, r);
+		rc = session_rules_simulate(l->session, &in.spec, r, err);
 	args_deinit(&in.options);
 	args_deinit(&in.queue_options);
 	return rc;

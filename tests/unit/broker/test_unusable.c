@@ -15,6 +15,7 @@ struct model {
 
 static void add_exchange(struct model *m, struct exchange *x, char *name)
 {
+	x->definition.table = STORE_EXCHANGES;
 	x->vhost = &m->vhost;
 	x->name = name;
 	x->name_len = strlen(name);
@@ -35,6 +36,7 @@ static struct model *model_create(void)
 	HASH_ADD_KEYPTR(hh, m->broker.vhosts, v->name, v->name_len, v);
 	add_exchange(m, &m->x, x);
 	add_exchange(m, &m->y, y);
+	queue->definition.table = STORE_QUEUES;
 	queue->vhost = v;
 	queue->name = q;
 	queue->name_len = 1;
@@ -50,9 +52,9 @@ static struct model *model_create(void)
 
 static void model_destroy(struct model *m)
 {
-	unusable_clear_exchange(&m->x);
-	unusable_clear_exchange(&m->y);
-	unusable_clear_queue(&m->q);
+	unusable_clear(&m->x.definition);
+	unusable_clear(&m->y.definition);
+	unusable_clear(&m->q.definition);
 	assert_int_equal(0, m->broker.unusable);
 	HASH_CLEAR(hh, m->vhost.queues);
 	HASH_CLEAR(hh, m->vhost.exchanges);
@@ -85,12 +87,12 @@ static void a_request_is_refused_with_the_reason(void **state)
 	struct model *m = model_create();
 	struct error err;
 
-	unusable_set_queue(&m->q, "uses retry/o.lua, which is gone");
-	assert_int_equal(TIDE_ERULE, unusable_queue_error(&m->q, &err));
+	unusable_set(&m->q.definition, "uses retry/o.lua, which is gone");
+	assert_int_equal(TIDE_ERULE, unusable_check(&m->q.definition, &err));
 	assert_string_equal("queue 'q' is not usable: it uses retry/o.lua, which is gone",
 			    err.text);
-	unusable_set_exchange(&m->y, "is odd");
-	assert_int_equal(TIDE_ERULE, unusable_exchange_error(&m->y, &err));
+	unusable_set(&m->y.definition, "is odd");
+	assert_int_equal(TIDE_ERULE, unusable_check(&m->y.definition, &err));
 	assert_string_equal("exchange 'y' is not usable: it is odd", err.text);
 	model_destroy(m);
 }
@@ -100,9 +102,9 @@ static void a_queue_that_is_being_read_is_asked_for_again(void **state)
 	struct model *m = model_create();
 	struct error err;
 
-	unusable_set_queue(&m->q, "is being read");
-	m->q.is_recovering = true;
-	assert_int_equal(TIDE_EBUSY, unusable_queue_error(&m->q, &err));
+	unusable_set(&m->q.definition, "is being read");
+	m->q.definition.is_recovering = true;
+	assert_int_equal(TIDE_EBUSY, unusable_check(&m->q.definition, &err));
 	model_destroy(m);
 }
 
@@ -114,18 +116,18 @@ static void bindings_are_counted_once(void **state)
 	unusable_count(&m->broker, &n);
 	assert_int_equal(0, n.exchanges + n.queues + n.bindings);
 	assert_int_equal(TIDE_OK, n.first.code);
-	unusable_set_queue(&m->q, "is odd");
-	unusable_set_queue(&m->q, "is very odd");
+	unusable_set(&m->q.definition, "is odd");
+	unusable_set(&m->q.definition, "is very odd");
 	unusable_count(&m->broker, &n);
 	assert_int_equal(1, m->broker.unusable);
 	assert_int_equal(0, n.exchanges);
 	assert_int_equal(1, n.queues);
 	assert_int_equal(1, n.bindings);
 	assert_string_equal("queue 'q' of vhost '/' is very odd", n.first.text);
-	unusable_set_exchange(&m->y, "is odd");
+	unusable_set(&m->y.definition, "is odd");
 	unusable_count(&m->broker, &n);
 	assert_int_equal(2, n.bindings);
-	unusable_set_exchange(&m->x, "is odd");
+	unusable_set(&m->x.definition, "is odd");
 	unusable_count(&m->broker, &n);
 	assert_int_equal(2, n.exchanges);
 	assert_int_equal(2, n.bindings);
@@ -137,11 +139,11 @@ static void what_can_be_used_again_makes_routes_old(void **state)
 	struct model *m = model_create();
 	uint64_t version;
 
-	unusable_set_queue(&m->q, "is odd");
+	unusable_set(&m->q.definition, "is odd");
 	version = m->broker.route_version;
-	unusable_clear_queue(&m->q);
+	unusable_clear(&m->q.definition);
 	assert_true(m->broker.route_version > version);
-	assert_null(m->q.unusable);
+	assert_null(m->q.definition.unusable);
 	model_destroy(m);
 }
 
@@ -151,7 +153,7 @@ static void both_ends_of_a_binding_are_looked_at(void **state)
 	struct buf text = { 0 };
 	struct json j;
 
-	unusable_set_queue(&m->q, "is odd");
+	unusable_set(&m->q.definition, "is odd");
 	j = (struct json){ .out = &text };
 	json_object_begin(&j);
 	unusable_write_binding(&m->to_y, &j);
@@ -169,7 +171,7 @@ static void the_status_has_each_with_its_reason(void **state)
 	struct buf text = { 0 };
 	struct json j;
 
-	unusable_set_exchange(&m->y, "is odd");
+	unusable_set(&m->y.definition, "is odd");
 	j = (struct json){ .out = &text };
 	json_object_begin(&j);
 	unusable_write(&m->broker, &j);
