@@ -108,17 +108,20 @@ int command_option_value(const struct command_option *o, const char *text, uint6
 	return TIDE_OK;
 }
 
-static void know(struct option rows[KNOWN_MAX], const struct command_option *table)
-{
-	int n = 0;
+/* The table of getopt_long, and what its rows stand for. */
+struct long_options {
+	struct option rows[KNOWN_MAX];
+	const struct command_option *options[KNOWN_MAX];
+	int count;
+};
 
-	while (rows[n].name)
-		n++;
-	for (; table && table->name && n < KNOWN_MAX - 1; table++)
-		rows[n++] = (struct option){
-			.name = table->name,
-			.has_arg = table->arg ? required_argument : no_argument,
-		};
+static void know(struct long_options *k, const struct command_option *table)
+{
+	for (; table && table->name && k->count < KNOWN_MAX - 1; table++) {
+		k->rows[k->count].name = table->name;
+		k->rows[k->count].has_arg = table->arg ? required_argument : no_argument;
+		k->options[k->count++] = table;
+	}
 }
 
 static int add_given(struct command_line *line, const struct command_option *o,
@@ -137,23 +140,24 @@ static int add_given(struct command_line *line, const struct command_option *o,
 int command_option_parse(struct command_line *line, int argc, char **argv,
 			 struct error *err)
 {
-	struct option known[KNOWN_MAX] = { 0 };
+	struct long_options known = { .count = 0 };
 	int c, which, rc = TIDE_OK;
 
-	know(known, line->options);
-	know(known, line->common);
+	know(&known, line->options);
+	know(&known, line->common);
 	opterr = 0;
 	optind = 0;
 	while (rc == TIDE_OK &&
-	       (c = getopt_long(argc, argv, ":h", known, &which)) != -1) {
-		const char *name = c == 0 ? known[which].name : c == 'h' ? "help" : "";
-		const struct command_option *o = command_option_find(line->options, name);
+	       (c = getopt_long(argc, argv, ":h", known.rows, &which)) != -1) {
+		const struct command_option *o = NULL;
 
-		if (!o)
-			o = command_option_find(line->common, name);
 		if (c == ':')
 			return error_set(err, TIDE_ESYNTAX, "option '%s' needs a value",
 					 argv[optind - 1]);
+		if (c == 0)
+			o = known.options[which];
+		else if (c == 'h' && !(o = command_option_find(line->options, "help")))
+			o = command_option_find(line->common, "help");
 		if (!o)
 			return error_set(err, TIDE_ESYNTAX, "there is no option '%s'",
 					 argv[optind - 1]);

@@ -22,11 +22,11 @@ static const struct {
 	unsigned min, max;
 	const char *const *names; /* the first one is for `min` */
 } fields[FIELD_COUNT] = {
-	[MINUTES] = { "a minute", 0, 59, NULL },
-	[HOURS] = { "an hour", 0, 23, NULL },
-	[DAYS] = { "a day of the month", 1, 31, NULL },
-	[MONTHS] = { "a month", 1, 12, month_names },
-	[WEEKDAYS] = { "a day of the week", 0, 7, weekday_names },
+	[MINUTES] = { "minute", 0, 59, NULL },
+	[HOURS] = { "hour", 0, 23, NULL },
+	[DAYS] = { "day of the month", 1, 31, NULL },
+	[MONTHS] = { "month", 1, 12, month_names },
+	[WEEKDAYS] = { "day of the week", 0, 7, weekday_names },
 };
 
 static const char *const macros[][2] = {
@@ -57,17 +57,18 @@ static bool read_value(enum field f, struct slice text, unsigned *out)
 static bool read_range(enum field f, struct slice text, bool has_step, unsigned *first,
 		       unsigned *last)
 {
-	struct slice high = text, low = slice_cut(&high, '-');
+	struct slice low = slice_cut(&text, '-');
+	bool has_last = text.data > low.data + low.len;
 
 	*first = fields[f].min;
 	*last = f == WEEKDAYS ? 6 : fields[f].max;
-	if (slice_is(text, "*"))
-		return true;
+	if (slice_is(low, "*"))
+		return !has_last;
 	if (!read_value(f, low, first))
 		return false;
-	if (low.len < text.len)
-		return read_value(f, high, last) && *first <= *last;
-	if (!has_step)
+	if (has_last && !read_value(f, text, last))
+		return false;
+	if (!has_last && !has_step)
 		*last = *first;
 	return *first <= *last;
 }
@@ -75,12 +76,12 @@ static bool read_range(enum field f, struct slice text, bool has_step, unsigned 
 /* A range with or without a step. */
 static bool read_element(enum field f, struct slice text, uint64_t *bits)
 {
-	struct slice step_text = text, range = slice_cut(&step_text, '/');
-	bool has_step = range.len < text.len;
+	struct slice range = slice_cut(&text, '/');
+	bool has_step = text.data > range.data + range.len;
 	uint64_t step = 1;
 	unsigned first, last;
 
-	if (has_step && (!slice_to_uint(step_text, 1000, &step) || step == 0))
+	if (has_step && (!slice_to_uint(text, 1000, &step) || step == 0))
 		return false;
 	if (!read_range(f, range, has_step, &first, &last))
 		return false;
@@ -91,18 +92,19 @@ static bool read_element(enum field f, struct slice text, uint64_t *bits)
 
 static int read_field(enum field f, struct slice text, uint64_t *bits, struct error *err)
 {
-	struct slice rest = text;
-	bool is_read = !slice_has_suffix(text, ",");
+	struct slice rest = text, element;
 
 	*bits = 0;
-	while (is_read && rest.len > 0)
-		is_read = read_element(f, slice_cut(&rest, ','), bits);
-	return is_read ? TIDE_OK
-		       : error_set(err, TIDE_ESYNTAX,
-				   "'%" SLICE_FMT "' is not %s: expected * or numbers "
-				   "from %u to %u, as 1,5 or 1-5 or */5",
-				   SLICE_ARG(text), fields[f].what, fields[f].min,
-				   fields[f].max);
+	do {
+		element = slice_cut(&rest, ',');
+		if (!read_element(f, element, bits))
+			return error_set(err, TIDE_ESYNTAX,
+					 "'%" SLICE_FMT "' is not a valid %s: expected * "
+					 "or numbers from %u to %u, as 1,5 or 1-5 or */5",
+					 SLICE_ARG(text), fields[f].what, fields[f].min,
+					 fields[f].max);
+	} while (rest.data > element.data + element.len);
+	return TIDE_OK;
 }
 
 static bool next_word(struct slice *text, struct slice *word)
@@ -134,9 +136,8 @@ int cron_parse(struct slice text, struct cron *out, struct error *err)
 	for (int f = 0; f < FIELD_COUNT; f++)
 		if (!next_word(&rest, &words[f]))
 			return error_set(err, TIDE_ESYNTAX,
-					 "'%" SLICE_FMT
-					 "' has %d fields; expected 5: minute, "
-					 "hour, day, month, weekday",
+					 "'%" SLICE_FMT "' has %d fields; expected 5: "
+					 "minute, hour, day, month, weekday",
 					 SLICE_ARG(text), f);
 	if (next_word(&rest, &more))
 		return error_set(err, TIDE_ESYNTAX,
@@ -193,28 +194,29 @@ static bool is_minute(const struct cron *c, int minute)
 	       has(c->minutes, (unsigned)minute % 60);
 }
 
-/* The first minute that matches, from `start` on in steps of 1 or -1. */
-static int64_t find_minute(const struct cron *c, int64_t start, int step)
+/* The first minute that fits from `minute` on, in steps of 1 or -1; 0 when there is none
+ * within SEARCH_DAYS. */
+static int64_t search(const struct cron *c, int64_t minute, int step)
 {
-	int64_t day = start / DAY_MINUTES;
-	int minute = (int)(start % DAY_MINUTES);
+	int64_t day = minute / DAY_MINUTES;
+	int of_day = (int)(minute % DAY_MINUTES);
 
 	for (int i = 0; i < SEARCH_DAYS && day >= 0; i++, day += step) {
 		if (is_day(c, day))
-			for (; minute >= 0 && minute < DAY_MINUTES; minute += step)
-				if (is_minute(c, minute))
-					return (day * DAY_MINUTES + minute) * MINUTE_MS;
-		minute = step > 0 ? 0 : DAY_MINUTES - 1;
+			for (; of_day >= 0 && of_day < DAY_MINUTES; of_day += step)
+				if (is_minute(c, of_day))
+					return (day * DAY_MINUTES + of_day) * MINUTE_MS;
+		of_day = step > 0 ? 0 : DAY_MINUTES - 1;
 	}
 	return 0;
 }
 
 int64_t cron_next(const struct cron *c, int64_t after_unix_ms)
 {
-	return find_minute(c, after_unix_ms / MINUTE_MS + 1, 1);
+	return search(c, after_unix_ms / MINUTE_MS + 1, 1);
 }
 
 int64_t cron_prev(const struct cron *c, int64_t at_unix_ms)
 {
-	return find_minute(c, at_unix_ms / MINUTE_MS, -1);
+	return search(c, at_unix_ms / MINUTE_MS, -1);
 }

@@ -21,9 +21,10 @@ static const struct entry {
 #define X(name, number, code, text) { number, code, text },
 	TIDE_ERRORS(X)
 #undef X
-	/* After those of which they share the wire code: see error_from_wire. */
+		{ TIDE_OK, "store", "no error" },
 	{ TIDE_EMPTY, "not-found", "nothing is there now" },
 	{ TIDE_AGAIN, "busy", "more input is needed" },
+	{ NUMBER_EOF, "store", "end of file" },
 };
 
 #define ENTRY_COUNT (sizeof(entries) / sizeof(entries[0]))
@@ -84,10 +85,6 @@ const char *error_text(int code)
 
 	if (e)
 		return e->text;
-	if (code == TIDE_OK)
-		return "no error";
-	if (code == NUMBER_EOF)
-		return "end of file";
 	if (code <= NUMBER_RESOLVER_FIRST && code >= NUMBER_RESOLVER_LAST)
 		return "the host name cannot be resolved";
 	const char *text = code < 0 && code > -4096 ? strerrordesc_np(-code) : NULL;

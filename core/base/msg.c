@@ -14,15 +14,15 @@ static bool add(size_t *sum, size_t n)
 
 /* Struct, headers, strings, payload, dedupe id, user, in this order; false when it is
  * more than an address space holds. */
-static bool total_size(const struct msg_spec *spec, size_t *out)
+static bool total_size(const struct msg *like, size_t *out)
 {
-	*out = sizeof(struct msg) + spec->header_count * sizeof(struct msg_header);
-	bool fits = add(out, spec->exchange.len) && add(out, spec->key.len);
-	for (size_t i = 0; fits && i < spec->header_count; i++)
-		fits = add(out, spec->headers[i].name.len) &&
-		       add(out, spec->headers[i].value.len);
-	return fits && add(out, spec->payload_len) && add(out, spec->dedupe_id.len) &&
-	       add(out, spec->user.len);
+	*out = sizeof(struct msg) + like->header_count * sizeof(struct msg_header);
+	bool fits = add(out, like->exchange.len) && add(out, like->key.len);
+	for (size_t i = 0; fits && i < like->header_count; i++)
+		fits = add(out, like->headers[i].name.len) &&
+		       add(out, like->headers[i].value.len);
+	return fits && add(out, like->payload_len) && add(out, like->dedupe_len) &&
+	       add(out, like->user_len);
 }
 
 /* Copy the bytes to where `at` is and move it behind them. */
@@ -36,68 +36,38 @@ static struct slice copy(char **at, struct slice s)
 	return out;
 }
 
-struct msg *msg_create(const struct msg_spec *spec)
+struct msg *msg_create(const struct msg *like)
 {
+	struct msg_header *headers;
 	size_t bytes;
+	char *at;
 
-	assert(spec->dedupe_id.len <= MSG_DEDUPE_ID_MAX);
-	assert(spec->user.len <= MSG_USER_MAX);
-	if (!total_size(spec, &bytes))
+	assert(like->dedupe_len <= MSG_DEDUPE_ID_MAX);
+	if (!total_size(like, &bytes))
 		return NULL;
 	struct msg *m =
-		spec->pool ? msg_pool_try_take(spec->pool, &bytes) : mem_try_alloc(bytes);
+		like->pool ? msg_pool_try_take(like->pool, &bytes) : mem_try_alloc(bytes);
 	if (!m)
 		return NULL;
-	*m = (struct msg){
-		.refs = 1,
-		.priority = spec->priority,
-		.header_count = spec->header_count,
-		.dedupe_len = (uint8_t)spec->dedupe_id.len,
-		.user_len = (uint8_t)spec->user.len,
-		.id = spec->id,
-		.ts_unix_ms = spec->ts_unix_ms,
-		.due_unix_ms = spec->due_unix_ms,
-		.expires_unix_ms = spec->expires_unix_ms,
-		.headers = (struct msg_header *)(m + 1),
-		.payload_len = spec->payload_len,
-		.bytes = bytes,
-		.pool = spec->pool,
-	};
-	char *at = (char *)(m->headers + spec->header_count);
-	m->exchange = copy(&at, spec->exchange);
-	m->key = copy(&at, spec->key);
-	for (size_t i = 0; i < spec->header_count; i++) {
-		m->headers[i].name = copy(&at, spec->headers[i].name);
-		m->headers[i].value = copy(&at, spec->headers[i].value);
+	*m = *like;
+	m->refs = 1;
+	m->bytes = bytes;
+	headers = (struct msg_header *)(m + 1);
+	m->headers = headers;
+	at = (char *)(headers + like->header_count);
+	m->exchange = copy(&at, like->exchange);
+	m->key = copy(&at, like->key);
+	for (size_t i = 0; i < like->header_count; i++) {
+		headers[i].name = copy(&at, like->headers[i].name);
+		headers[i].value = copy(&at, like->headers[i].value);
 	}
 	m->payload = at;
-	if (spec->payload && spec->payload_len > 0)
-		memcpy(m->payload, spec->payload, spec->payload_len);
-	at += spec->payload_len;
-	if (spec->dedupe_id.len > 0)
-		m->dedupe_id = copy(&at, spec->dedupe_id).data;
-	if (spec->user.len > 0)
-		m->user = copy(&at, spec->user).data;
+	if (like->payload && like->payload_len > 0)
+		memcpy(at, like->payload, like->payload_len);
+	at += like->payload_len;
+	m->dedupe_id = copy(&at, msg_dedupe_id(like)).data;
+	m->user = copy(&at, msg_user(like)).data;
 	return m;
-}
-
-void msg_to_spec(const struct msg *m, struct msg_spec *out)
-{
-	*out = (struct msg_spec){
-		.id = m->id,
-		.ts_unix_ms = m->ts_unix_ms,
-		.due_unix_ms = m->due_unix_ms,
-		.expires_unix_ms = m->expires_unix_ms,
-		.priority = m->priority,
-		.header_count = m->header_count,
-		.exchange = m->exchange,
-		.key = m->key,
-		.headers = m->headers,
-		.payload = m->payload,
-		.payload_len = m->payload_len,
-		.dedupe_id = msg_dedupe_id(m),
-		.user = msg_user(m),
-	};
 }
 
 void msg_free(struct msg *m)

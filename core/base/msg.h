@@ -37,39 +37,26 @@ struct msg {
 	int64_t expires_unix_ms; /* not to be delivered after; 0 = never */
 	struct slice exchange;   /* empty = the default exchange */
 	struct slice key;
-	struct msg_header *headers; /* inside the allocation, like all below */
-	char *payload;              /* writable until the message is published */
+	const struct msg_header *headers; /* inside the allocation, like all below */
+	const char *payload;
 	size_t payload_len;
 	size_t bytes;          /* size of the whole allocation: what a window accounts */
-	struct msg_pool *pool; /* where its memory goes back to; NULL: it is malloc's */
+	struct msg_pool *pool; /* of its memory, which outlives it; NULL: malloc */
 	/* The publisher's own id for it, which is not kept with it: see msg_dedupe_id. */
 	const char *dedupe_id;
 	const char *user; /* who has published it; not kept either: see msg_user */
 };
 
-/* What a message is made from. Everything is copied, except that the payload
- * may be NULL with a length: its bytes are then filled in by the caller. */
-struct msg_spec {
-	uint64_t id;
-	int64_t ts_unix_ms;
-	int64_t due_unix_ms;
-	int64_t expires_unix_ms;
-	uint8_t priority;
-	uint8_t header_count;
-	struct slice exchange;
-	struct slice key;
-	const struct msg_header *headers;
-	const char *payload;
-	size_t payload_len;
-	struct msg_pool *pool;  /* which outlives the message; NULL: malloc */
-	struct slice dedupe_id; /* MSG_DEDUPE_ID_MAX bytes at most; empty = none */
-	struct slice user;      /* MSG_USER_MAX bytes at most; empty = none */
-};
+/* A message with one reference, or NULL when there is no memory for it. Everything is
+ * copied from `like`, which may lie on the stack, but refs and bytes.
+ *
+ * Without a payload there, msg_payload_room of the new message is to be filled. */
+struct msg *msg_create(const struct msg *like);
 
-/* A message with one reference, or NULL when there is no memory for it. */
-struct msg *msg_create(const struct msg_spec *spec);
-/* The spec that would make an equal message; its slices point into `m`. */
-void msg_to_spec(const struct msg *m, struct msg_spec *out);
+static inline char *msg_payload_room(struct msg *m)
+{
+	return (char *)m->payload;
+}
 
 static inline struct msg *msg_ref(struct msg *m)
 {

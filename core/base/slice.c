@@ -22,10 +22,9 @@ bool slice_to_uint(struct slice s, uint64_t max, uint64_t *out)
 	return true;
 }
 
-/* White space and control characters beyond ASCII. */
 static bool is_blank_or_control(uint32_t point)
 {
-	return (point >= 0x80 && point <= 0xa0) || point == 0x1680 ||
+	return point <= 0x20 || (point >= 0x7f && point <= 0xa0) || point == 0x1680 ||
 	       (point >= 0x2000 && point <= 0x200a) || point == 0x2028 ||
 	       point == 0x2029 || point == 0x202f || point == 0x205f || point == 0x3000;
 }
@@ -59,20 +58,12 @@ bool slice_is_name(struct slice s)
 		return false;
 	if (is_graphic_name(s))
 		return true;
-	for (size_t i = 0; i < s.len;) {
-		unsigned char c = (unsigned char)s.data[i];
-
-		if (c < 0x80) {
-			if (c < 0x21 || c == 0x7f)
-				return false;
-			i++;
-			continue;
-		}
+	for (size_t i = 0, n; i < s.len; i += n) {
 		uint32_t point;
-		size_t n = utf8_decode(s.data + i, s.len - i, &point);
+
+		n = utf8_decode(s.data + i, s.len - i, &point);
 		if (n == 0 || is_blank_or_control(point))
 			return false;
-		i += n;
 	}
 	return true;
 }

@@ -69,7 +69,7 @@ static struct msg *make_copy(const struct entry *e, const char *reason, const ch
 {
 	const struct queue *q = entry_queue(e);
 	struct msg_header headers[MSG_HEADERS_MAX];
-	struct msg_spec spec;
+	struct msg like = *e->msg;
 	unsigned n;
 	char attempts[16];
 
@@ -85,18 +85,18 @@ static struct msg *make_copy(const struct entry *e, const char *reason, const ch
 		(struct msg_header){ SLICE("x-death-attempts"), slice_from(attempts) };
 	headers[n++] = (struct msg_header){ SLICE("x-death-rule"), slice_from(rule) };
 
-	msg_to_spec(e->msg, &spec);
-	spec.id = broker_next_id(q->vhost->broker);
+	like.id = broker_next_id(q->vhost->broker);
 	/* The copy is no second publish, wherever this has been before. */
-	spec.dedupe_id = spec.user = (struct slice){ NULL, 0 };
-	spec.due_unix_ms = 0;
-	spec.expires_unix_ms = 0;
-	spec.exchange = slice_from(q->config.dead_exchange);
+	like.dedupe_len = like.user_len = 0;
+	like.pool = NULL;
+	like.due_unix_ms = 0;
+	like.expires_unix_ms = 0;
+	like.exchange = slice_from(q->config.dead_exchange);
 	if (q->config.dead_key)
-		spec.key = slice_from(q->config.dead_key);
-	spec.headers = headers;
-	spec.header_count = (uint8_t)n;
-	return msg_create(&spec);
+		like.key = slice_from(q->config.dead_key);
+	like.headers = headers;
+	like.header_count = (uint8_t)n;
+	return msg_create(&like);
 }
 
 static int publish_copy(struct queue *q, struct msg *m, struct waiter *w,

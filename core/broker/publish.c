@@ -15,8 +15,8 @@ static bool store_new(const struct outcome *o, const struct pick *pick,
 	};
 
 	if (p.window_ms > 0)
-		return dedupe_publish(&pick->queue->dedupe, &p, waiter, first);
-	shard_publish(pick->shard, o->msg, pick->rank, waiter);
+		return dedupe_publish(pick->queue->dedupe, &p, waiter, first);
+	shard_publish(pick->shard, o->msg, pick->rank, waiter, false);
 	return true;
 }
 
@@ -57,7 +57,7 @@ static unsigned store(struct broker *b, const struct outcome *o, struct waiter *
 		return store_once(b, o, waiter, first);
 	for (unsigned i = 0; i < o->count; i++) {
 		o->picks[i].queue->counters.published++;
-		shard_publish(o->picks[i].shard, o->msg, o->picks[i].rank, waiter);
+		shard_publish(o->picks[i].shard, o->msg, o->picks[i].rank, waiter, false);
 	}
 	b->counters.routed += o->count;
 	return 0;
@@ -86,7 +86,7 @@ static size_t wanted_bytes(const struct outcome *o)
 		return 0;
 	for (unsigned i = 0; i < o->count; i++)
 		if (queue_dedupe_ms(o->picks[i].queue) > 0)
-			bytes += dedupe_wanted(&o->picks[i].queue->dedupe, &key);
+			bytes += dedupe_wanted(o->picks[i].queue->dedupe, &key);
 	return bytes;
 }
 

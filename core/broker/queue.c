@@ -120,7 +120,6 @@ static void create_shards(struct queue *q)
 	struct broker *b = q->vhost->broker;
 
 	q->shards = mem_zalloc(q->config.shards * sizeof(struct shard *));
-	q->dedupe = (struct dedupe_scope){ b->dedupe, q->shards, q->config.shards, NULL };
 	for (unsigned i = 0; i < q->config.shards; i++) {
 		struct store_shard *keys = NULL;
 
@@ -129,6 +128,7 @@ static void create_shards(struct queue *q)
 						  i);
 		q->shards[i] = shard_create(&b->env, q, i, keys);
 	}
+	q->dedupe = dedupe_open(b->dedupe, q->shards, q->config.shards);
 }
 
 static struct queue *make(struct vhost *v, struct slice name,
@@ -223,13 +223,13 @@ void queue_recover(struct queue *q, struct waiter *waiter)
 {
 	for (unsigned i = 0; i < q->config.shards; i++) {
 		shard_recover(q->shards[i], waiter);
-		dedupe_recover(&q->dedupe, q->shards[i], waiter);
+		dedupe_recover(q->shards[i], waiter);
 	}
 }
 
 void queue_renew_shards(struct queue *q)
 {
-	dedupe_close(&q->dedupe);
+	dedupe_close(q->dedupe);
 	for (unsigned i = 0; i < q->config.shards; i++)
 		shard_close(q->shards[i]);
 	mem_free(q->shards);
@@ -305,7 +305,7 @@ void queue_destroy(struct queue *q)
 		binding_release(binding);
 		exchange_collect(source, NULL);
 	}
-	dedupe_close(&q->dedupe);
+	dedupe_close(q->dedupe);
 	for (unsigned i = 0; i < q->config.shards; i++)
 		shard_close(q->shards[i]);
 	if (q->is_active)

@@ -49,7 +49,7 @@ struct queue {
 	bool is_active;
 	uint64_t visit;             /* the last routing that came by */
 	struct route *direct;       /* from the default exchange */
-	struct dedupe_scope dedupe; /* the publish ids it has seen */
+	struct dedupe_queue *dedupe; /* the publish ids it has seen */
 	struct queue_counters counters;
 };
 

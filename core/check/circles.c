@@ -104,7 +104,7 @@ static struct msg *make_dead_letter(const struct queue *q, const char *key)
 		{ SLICE("x-death-key"), slice_from(key) },
 		{ SLICE("x-death-attempts"), SLICE("1") },
 	};
-	const struct msg_spec spec = {
+	const struct msg spec = {
 		.id = 1,
 		.ts_unix_ms = q->vhost->broker->now_ms,
 		.exchange = slice_from(q->config.dead_exchange),

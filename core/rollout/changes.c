@@ -57,14 +57,14 @@ static void add_header(struct changes *c, struct slice name, struct slice one,
 static void add_headers(struct changes *c, const struct msg *one, const struct msg *other)
 {
 	for (unsigned i = 0; i < one->header_count; i++) {
-		struct msg_header *h = &one->headers[i];
+		const struct msg_header *h = &one->headers[i];
 		struct slice value = msg_header(other, h->name);
 
 		if (!value.data || !slice_is_equal(value, h->value))
 			add_header(c, h->name, h->value, value);
 	}
 	for (unsigned i = 0; i < other->header_count; i++) {
-		struct msg_header *h = &other->headers[i];
+		const struct msg_header *h = &other->headers[i];
 
 		if (!msg_header(one, h->name).data)
 			add_header(c, h->name, (struct slice){ NULL, 0 }, h->value);

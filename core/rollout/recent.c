@@ -61,12 +61,12 @@ void recent_destroy(struct recent *r)
 
 static struct msg *strip(const struct msg *m)
 {
-	struct msg_spec spec;
+	struct msg like = *m;
 
-	msg_to_spec(m, &spec);
-	spec.payload = NULL;
-	spec.payload_len = 0;
-	return msg_create(&spec);
+	like.payload = NULL;
+	like.payload_len = 0;
+	like.pool = NULL;
+	return msg_create(&like);
 }
 
 void recent_add(struct recent *r, const struct watched_publish *p)

@@ -7,8 +7,7 @@
 #include "broker/publish.h"
 #include "broker/queue.h"
 #include "broker/route.h"
-#include "schedule_run.h"
-#include "rules/engine/schedule.h"
+#include "scheduler.h"
 
 /* The ids of a message and its copies, as the first run has written them down. */
 static const struct schedule_id *ids_of(const struct schedule *s, unsigned message)
@@ -31,7 +30,7 @@ static int gather(void *ctx, const struct schedule_message *m, struct error *err
 {
 	struct schedule *s = ctx;
 	int64_t now_ms = s->broker->now_ms;
-	struct msg_spec spec = {
+	struct msg spec = {
 		.ts_unix_ms = now_ms,
 		.due_unix_ms = m->delay_ms ? now_ms + m->delay_ms : 0,
 		.priority = m->priority,
@@ -54,7 +53,7 @@ static int gather(void *ctx, const struct schedule_message *m, struct error *err
 	spec.id = next_id(s);
 	msg = msg_create(&spec);
 	if (!msg)
-		return error_set(err, TIDE_EBUSY, "there is no memory for %zu bytes now",
+		return error_set(err, TIDE_EBUSY, "out of memory for %zu bytes",
 				 m->payload.len);
 	if (!s->msgs)
 		s->msgs = mem_alloc(SCHEDULE_MESSAGES_MAX * sizeof(struct msg *));
@@ -136,7 +135,7 @@ static void pass_filters(struct schedule *s, unsigned n, struct passing *p)
 	if (m->exchange.len) {
 		p->spec.exchange = exchange_find(s->home, m->exchange);
 		if (!p->spec.exchange) {
-			error_set(&err, TIDE_ENOTFOUND, "an exchange has gone");
+			error_set(&err, TIDE_ENOTFOUND, "an exchange no longer exists");
 			note_failure(s, p, TIDE_ENOTFOUND, &err);
 			return;
 		}
@@ -267,12 +266,12 @@ static void look_for_messages(struct schedule *s)
 
 int schedule_run_home(const struct schedule *s, struct vhost **out, struct error *err)
 {
-	*out = vhost_find(s->broker, slice_from(s->vhost));
+	*out = vhost_find(s->broker, slice_from(s->spec.vhost));
 	if (*out)
 		return TIDE_OK;
 	return error_set(err, TIDE_ENOTFOUND,
-			 "there is no vhost '%s'; HELLO vhost=%s makes it", s->vhost,
-			 s->vhost);
+			 "there is no vhost '%s'; HELLO vhost=%s makes it", s->spec.vhost,
+			 s->spec.vhost);
 }
 
 void schedule_run_tick(struct schedule *s, int64_t tick_ms, uint64_t missed)

@@ -1,4 +1,4 @@
-#include "schedule_run.h"
+#include "scheduler.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,12 +29,12 @@ struct scheduler *scheduler_create(struct broker *b)
 	return s;
 }
 
-static struct schedule *find(const struct scheduler *sched, struct slice name)
+static struct schedule *find(const struct scheduler *sched, const char *name)
 {
 	struct schedule *s;
 
 	TAILQ_FOREACH (s, &sched->schedules, link)
-		if (slice_is(name, s->name))
+		if (strcmp(name, s->name) == 0)
 			return s;
 	return NULL;
 }
@@ -76,24 +76,24 @@ static void on_mark_written(void *ctx, int status, const char *text)
 		return;
 	if (!sched->has_failed)
 		log_error(
-			"a schedule's last tick cannot be written to Redis, and is tried "
-			"again: %s",
+			"cannot write a schedule's last tick to Redis, trying again: %s",
 			text ? text : error_text(status));
 	sched->has_failed = true;
 }
 
-static void write_field(struct scheduler *sched, const struct store_field *change,
-			struct waiter *waiter)
+/* Set the schedule's field of the document; an empty value removes it. */
+static void write_field(struct schedule *s, struct slice value, struct waiter *waiter)
 {
-	struct broker *b = sched->broker;
+	const struct store_field change = { slice_from(s->name), value };
+	struct broker *b = s->broker;
 
 	if (!b->env.store || b->is_closing)
 		return;
 	if (waiter)
 		waiter_add(waiter);
-	store_document_change(b->store, DOC_SCHEDULE, change, 1,
+	store_document_change(b->store, DOC_SCHEDULE, &change, 1,
 			      waiter ? waiter_store_done : on_mark_written,
-			      waiter ? (void *)waiter : sched);
+			      waiter ? (void *)waiter : s->scheduler);
 }
 
 static void write_ids(const struct schedule *s, struct buf *out)
@@ -111,24 +111,15 @@ static void write_ids(const struct schedule *s, struct buf *out)
 
 void scheduler_write_mark(struct schedule *s, struct waiter *waiter)
 {
-	struct store_field change = { slice_from(s->name), { NULL, 0 } };
 	struct buf text = { 0 };
 
 	buf_printf(&text, "%" PRId64, s->done_ms);
-	if (s->begun_ms)
+	if (s->begun_ms) {
 		buf_printf(&text, " %" PRId64 " %" PRIu64, s->begun_ms, s->begun_missed);
-	if (s->begun_ms)
 		write_ids(s, &text);
-	change.value = buf_slice(&text);
-	write_field(s->scheduler, &change, waiter);
+	}
+	write_field(s, buf_slice(&text), waiter);
 	buf_deinit(&text);
-}
-
-static void remove_mark(struct schedule *s)
-{
-	struct store_field change = { slice_from(s->name), { NULL, 0 } };
-
-	write_field(s->scheduler, &change, NULL);
 }
 
 static void write_marks_again(struct scheduler *sched)
@@ -141,18 +132,27 @@ static void write_marks_again(struct scheduler *sched)
 			scheduler_write_mark(s, NULL);
 }
 
-static void destroy(struct schedule *s)
+static void release_run(struct schedule *s)
 {
-	TAILQ_REMOVE(&s->scheduler->schedules, s, link);
 	for (unsigned i = 0; i < s->msg_count; i++)
 		msg_unref(s->msgs[i]);
 	mem_free(s->msgs);
 	mem_free(s->finds);
+	vhost_unref(s->home);
+	s->home = NULL;
+	s->msgs = NULL;
+	s->finds = NULL;
+	s->msg_count = s->find_count = 0;
+}
+
+static void destroy(struct schedule *s)
+{
+	TAILQ_REMOVE(&s->scheduler->schedules, s, link);
+	release_run(s);
 	forget_ids(s);
 	mem_free(s->name);
-	mem_free(s->when);
-	mem_free(s->vhost);
-	vhost_unref(s->home);
+	mem_free(s->spec.when);
+	mem_free(s->spec.vhost);
 	mem_free(s);
 }
 
@@ -165,30 +165,15 @@ void scheduler_destroy(struct scheduler *s)
 	mem_free(s);
 }
 
-/* Cut a word off the text. */
-static struct slice take_word(struct slice *text, char separator)
-{
-	const char *end = text->len ? memchr(text->data, separator, text->len) : NULL;
-	struct slice word = { text->data, end ? (size_t)(end - text->data) : text->len };
-
-	*text = slice_skip(*text, end ? word.len + 1 : word.len);
-	return word;
-}
-
-static bool take_number(struct slice *text, uint64_t *out)
-{
-	return slice_to_uint(take_word(text, ' '), INT64_MAX, out);
-}
-
 static bool read_ids(struct schedule *s, struct slice text)
 {
 	for (unsigned n = 0; text.len && n < SCHEDULE_MESSAGES_MAX; n++) {
-		struct slice ids = take_word(&text, ',');
+		struct slice ids = slice_cut(&text, ',');
 
 		do {
 			uint64_t id;
 
-			if (id_parse(take_word(&ids, '+'), &id) != TIDE_OK)
+			if (id_parse(slice_cut(&ids, '+'), &id) != TIDE_OK)
 				return false;
 			scheduler_add_id(s, id, n);
 		} while (ids.len);
@@ -200,13 +185,14 @@ static bool read_mark(struct schedule *s, struct slice text)
 {
 	uint64_t done, begun;
 
-	if (!take_number(&text, &done))
+	if (!slice_to_uint(slice_cut(&text, ' '), INT64_MAX, &done))
 		return false;
 	s->done_ms = (int64_t)done;
 	s->last_tick_ms = s->done_ms;
 	if (text.len == 0)
 		return true;
-	if (!take_number(&text, &begun) || !take_number(&text, &s->begun_missed) ||
+	if (!slice_to_uint(slice_cut(&text, ' '), INT64_MAX, &begun) ||
+	    !slice_to_uint(slice_cut(&text, ' '), INT64_MAX, &s->begun_missed) ||
 	    !read_ids(s, text)) {
 		forget_ids(s);
 		return false;
@@ -243,14 +229,13 @@ static void take_timing(struct schedule *s, const struct schedule_info *info)
 {
 	int64_t now_ms = s->broker->now_ms;
 	bool is_new = s->done_ms == 0 && s->begun_ms == 0;
-	bool is_other = s->when && strcmp(s->when, info->spec->when) != 0;
+	bool is_other = s->spec.when && strcmp(s->spec.when, info->spec->when) != 0;
 
-	mem_free(s->when);
-	s->when = mem_strdup(info->spec->when);
-	mem_free(s->vhost);
-	s->vhost = mem_strdup(info->spec->vhost);
+	mem_free(s->spec.when);
+	mem_free(s->spec.vhost);
 	s->spec = *info->spec;
-	s->spec.when = s->spec.vhost = NULL;
+	s->spec.when = mem_strdup(info->spec->when);
+	s->spec.vhost = mem_strdup(info->spec->vhost);
 	s->due_ms = 0;
 	/* Ticks before now were none of this timing's. */
 	if (is_other && s->is_busy)
@@ -264,14 +249,12 @@ static void take_timing(struct schedule *s, const struct schedule_info *info)
 
 static void update_one(void *ctx, const struct schedule_info *info)
 {
-	struct scheduler *sched = ctx;
-	struct schedule *s;
+	struct schedule *s = find(ctx, info->name);
 
 	if (!info->spec->is_active)
 		return;
-	s = find(sched, slice_from(info->name));
 	if (!s)
-		s = create(sched, slice_from(info->name));
+		s = create(ctx, slice_from(info->name));
 	s->is_listed = true;
 	take_timing(s, info);
 }
@@ -280,7 +263,7 @@ static void drop_if_unlisted(struct schedule *s)
 {
 	if (s->is_listed || s->is_busy)
 		return;
-	remove_mark(s);
+	write_field(s, (struct slice){ 0 }, NULL);
 	destroy(s);
 }
 
@@ -308,15 +291,7 @@ void scheduler_start(struct scheduler *sched)
 
 static void end_run(struct schedule *s)
 {
-	for (unsigned i = 0; i < s->msg_count; i++)
-		msg_unref(s->msgs[i]);
-	mem_free(s->msgs);
-	mem_free(s->finds);
-	vhost_unref(s->home);
-	s->home = NULL;
-	s->msgs = NULL;
-	s->finds = NULL;
-	s->msg_count = s->find_count = 0;
+	release_run(s);
 	s->is_busy = false;
 	s->scheduler->busy--;
 	s->due_ms = 0;
@@ -388,7 +363,7 @@ static uint64_t count_missed(const struct schedule *s, int64_t first, int64_t la
 
 static void skip_to(struct schedule *s, int64_t tick_ms, uint64_t count)
 {
-	log_info("schedule '%s': %s%" PRIu64 " missed ticks are skipped", s->name,
+	log_info("schedule '%s': skipping %s%" PRIu64 " missed ticks", s->name,
 		 count >= SCHEDULE_MISSED_MAX ? "at least " : "", count);
 	s->skipped += count;
 	s->done_ms = tick_ms;
@@ -411,7 +386,7 @@ static void run_due(struct schedule *s, int64_t first, int64_t last)
 		return;
 	}
 	if (from > first)
-		log_warn("schedule '%s': of the missed ticks the last %d are made up for",
+		log_warn("schedule '%s': running only the last %d of the missed ticks",
 			 s->name, SCHEDULE_MISSED_MAX);
 	schedule_run_tick(s, from, 0);
 }
@@ -420,8 +395,8 @@ static void check_clock(struct schedule *s, int64_t now_ms)
 {
 	if (s->done_ms <= now_ms + WRONG_CLOCK_MS)
 		return;
-	log_warn("schedule '%s': its last tick lies days in the future, so a clock was "
-		 "wrong; it starts anew",
+	log_warn("schedule '%s': its last tick is days in the future: a clock was wrong. "
+		 "The schedule starts again from now",
 		 s->name);
 	forget_ids(s);
 	s->done_ms = now_ms;
@@ -552,7 +527,7 @@ static void write_state(struct json *out, const struct schedule *s)
 static void write_one(void *ctx, const struct schedule_info *info)
 {
 	struct status *st = ctx;
-	const struct schedule *s = find(st->scheduler, slice_from(info->name));
+	const struct schedule *s = find(st->scheduler, info->name);
 
 	json_object_begin(st->out);
 	json_member_text(st->out, "name", info->name);

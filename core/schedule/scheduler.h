@@ -39,9 +39,7 @@ struct schedule {
 	struct scheduler *scheduler;
 	struct broker *broker;
 	char *name;
-	char *when;                /* as the script has it */
-	char *vhost;               /* likewise */
-	struct schedule_spec spec; /* its texts are not used */
+	struct schedule_spec spec; /* with its own texts */
 	bool is_listed;            /* an active schedule of the active rules */
 	bool is_busy;
 	bool is_starting;  /* not yet looked at since the broker's start */
@@ -103,7 +101,16 @@ bool scheduler_is_idle(const struct scheduler *s);
 /* The member "schedules" of RULES status. */
 void scheduler_status(const struct scheduler *s, struct json *out);
 
-/* For schedule_run.c: note the id of the run's message number `message`, or of a copy. */
+/* Between scheduler.c and schedule_run.c. */
+
+/* The schedule's vhost; TIDE_ENOTFOUND when there is none yet. */
+TIDE_MUST_USE int schedule_run_home(const struct schedule *s, struct vhost **out,
+				    struct error *err);
+/* Run a tick. The schedule is busy until scheduler_finish or scheduler_postpone, which
+ * may come within the call. */
+void schedule_run_tick(struct schedule *s, int64_t tick_ms, uint64_t missed);
+
+/* Note the id of the run's message number `message`, or of a copy of it. */
 void scheduler_add_id(struct schedule *s, uint64_t id, unsigned message);
 /* The tick is done; `why` is NULL when all went well. */
 void scheduler_finish(struct schedule *s, const char *why);

@@ -1,5 +1,7 @@
 #include "session_private.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "broker/deal.h"
 
@@ -79,6 +81,7 @@ void session_set_name(struct session *s, struct slice name)
 
 void session_set_user(struct session *s, struct slice user)
 {
+	assert(user.len <= MSG_USER_MAX);
 	mem_free(s->user);
 	s->user = mem_strndup(user.data, user.len);
 	s->user_len = user.len;

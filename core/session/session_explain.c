@@ -123,7 +123,7 @@ static void add_pick(struct json *j, const struct pick *pick, const struct outco
 	json_member_text(j, "state", o->msg->due_unix_ms ? "delayed" : "ready");
 	json_member_bool(j, "durable", queue_is_durable(q));
 	if (o->msg->dedupe_len)
-		dedupe_explain(&q->dedupe, &key, queue_dedupe_ms(q), j);
+		dedupe_explain(q->dedupe, &key, queue_dedupe_ms(q), j);
 	json_object_end(j);
 }
 

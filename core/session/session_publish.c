@@ -1,4 +1,6 @@
 /* PUB: the message is made when its line is there, and published with its payload. */
+#include <assert.h>
+
 #include "broker/publish.h"
 #include "session_private.h"
 
@@ -27,7 +29,7 @@ int session_publish_prepare(struct session *s, const struct publish_spec *spec,
 			    struct msg **out, struct error *err)
 {
 	struct broker *b = s->broker;
-	struct msg_spec m;
+	struct msg m;
 	int rc;
 
 	if (b->is_draining)
@@ -37,7 +39,8 @@ int session_publish_prepare(struct session *s, const struct publish_spec *spec,
 		if (rc < 0)
 			return rc;
 	}
-	m = (struct msg_spec){
+	assert(spec->dedupe_id.len <= MSG_DEDUPE_ID_MAX);
+	m = (struct msg){
 		.id = broker_next_id(b),
 		.ts_unix_ms = b->now_ms,
 		.due_unix_ms = spec->delay_ms ? b->now_ms + spec->delay_ms : 0,
@@ -51,8 +54,10 @@ int session_publish_prepare(struct session *s, const struct publish_spec *spec,
 		.payload = spec->payload,
 		.payload_len = spec->payload_len,
 		.pool = &b->msgs,
-		.dedupe_id = spec->dedupe_id,
-		.user = { s->user, s->user_len },
+		.dedupe_id = spec->dedupe_id.data,
+		.dedupe_len = (uint8_t)spec->dedupe_id.len,
+		.user = s->user,
+		.user_len = s->user_len,
 	};
 	s->prepared = *out = msg_create(&m);
 	if (!*out)

@@ -181,7 +181,7 @@ static void queue_stats(const struct queue *q, struct json *j)
 	json_member_int(j, "consumers", q->consumer_count);
 	json_member_int(j, "published", (int64_t)n->published);
 	json_member_int(j, "duplicates", (int64_t)n->duplicates);
-	json_member_int(j, "dedupe_ids", (int64_t)dedupe_count(&q->dedupe));
+	json_member_int(j, "dedupe_ids", (int64_t)dedupe_count(q->dedupe));
 	json_member_int(j, "delivered", (int64_t)n->delivered);
 	json_member_int(j, "redelivered", (int64_t)n->redelivered);
 	json_member_int(j, "acked", (int64_t)n->acked);
@@ -214,7 +214,7 @@ static void store_members(const struct broker *b, struct json *j)
 	json_member_int(j, "removed", (int64_t)n->removed);
 	json_member_int(j, "elided", (int64_t)n->elided);
 	json_member_int(j, "refused", (int64_t)n->refused);
-	json_member_int(j, "unstored_bytes", (int64_t)n->unstored_bytes);
+	json_member_int(j, "unstored_bytes", (int64_t)b->env.unstored_bytes);
 	json_member_text(j, "last_error", n->last_error);
 	json_object_end(j);
 }

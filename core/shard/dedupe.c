@@ -30,18 +30,11 @@ struct dedupe {
 
 struct dedupe_queue {
 	struct dedupe *dedupe;
-	struct dedupe_scope *scope; /* NULL: the queue is gone */
+	struct shard **shards; /* borrowed; NULL: the queue is gone */
+	unsigned shard_count;
 	struct dedupe_table table;
 	struct heap_node due;
 	TAILQ_ENTRY(dedupe_queue) dropped_link;
-};
-
-/* Where an id is that is not settled; also the list of its shard that it is in. */
-enum dedupe_state {
-	DEDUPE_FRESH,  /* its message is to be written, and the id with it */
-	DEDUPE_ALONE,  /* its message is gone without having been written */
-	DEDUPE_FLYING, /* a batch under way has it */
-	DEDUPE_STATE_COUNT,
 };
 
 struct dedupe_wait {
@@ -51,22 +44,11 @@ struct dedupe_wait {
 
 struct dedupe_pending {
 	struct waiter entry; /* told by the message's entry */
-	struct dedupe_shard *home;
+	struct shard *shard;
 	struct dedupe_record *record; /* NULL: the queue is gone */
 	struct dedupe_wait *waits;    /* who wants to know */
 	TAILQ_ENTRY(dedupe_pending) link;
 	uint8_t state; /* enum dedupe_state */
-};
-
-TAILQ_HEAD(dedupe_pending_list, dedupe_pending);
-
-/* Owned by its shard, which a batch under way outlives its queue with. */
-struct dedupe_shard {
-	struct shard *shard;
-	struct dedupe_queue *queue; /* NULL: it is gone */
-	struct dedupe_pending_list lists[DEDUPE_STATE_COUNT];
-	bool is_stale; /* Redis has what memory has forgotten */
-	bool is_trimming;
 };
 
 /* Over, and nobody waits for what becomes of it. */
@@ -91,39 +73,23 @@ static struct dedupe_record *remember(struct dedupe_queue *dq,
 
 static void forget(struct dedupe_queue *dq, struct dedupe_record *r)
 {
-	struct shard *sh = dq->scope ? dq->scope->shards[r->shard] : NULL;
-
-	if (sh && sh->dedupe && sh->keys)
-		sh->dedupe->is_stale = true;
+	if (dq->shards && dq->shards[r->shard]->keys)
+		dq->shards[r->shard]->dedupe.is_stale = true;
 	dq->dedupe->bytes -= dedupe_table_record_bytes(r->len);
 	dedupe_table_remove(&dq->table, r);
 }
 
-static struct dedupe_queue *queue_of(struct dedupe_scope *scope)
+struct dedupe_queue *dedupe_open(struct dedupe *d, struct shard **shards, unsigned count)
 {
-	struct dedupe_queue *dq = scope->seen;
+	struct dedupe_queue *dq = mem_zalloc(sizeof(*dq));
 
-	if (dq)
-		return dq;
-	dq = scope->seen = mem_zalloc(sizeof(*dq));
-	dq->dedupe = scope->dedupe;
-	dq->scope = scope;
-	dedupe_table_init(&dq->table, dq->dedupe->seed);
+	dq->dedupe = d;
+	dq->shards = shards;
+	dq->shard_count = count;
+	dedupe_table_init(&dq->table, d->seed);
+	for (unsigned i = 0; i < count; i++)
+		shards[i]->dedupe.queue = dq;
 	return dq;
-}
-
-static struct dedupe_shard *shard_of(struct shard *sh, struct dedupe_queue *dq)
-{
-	struct dedupe_shard *ds = sh->dedupe;
-
-	if (ds)
-		return ds;
-	ds = sh->dedupe = mem_zalloc(sizeof(*ds));
-	ds->shard = sh;
-	ds->queue = dq;
-	for (int i = 0; i < DEDUPE_STATE_COUNT; i++)
-		TAILQ_INIT(&ds->lists[i]);
-	return ds;
 }
 
 static struct dedupe_pending *pending_of(struct waiter *w)
@@ -133,25 +99,26 @@ static struct dedupe_pending *pending_of(struct waiter *w)
 
 static void move(struct dedupe_pending *p, enum dedupe_state state)
 {
-	TAILQ_REMOVE(&p->home->lists[p->state], p, link);
+	struct dedupe_shard *ds = &p->shard->dedupe;
+
+	TAILQ_REMOVE(&ds->lists[p->state], p, link);
 	p->state = (uint8_t)state;
-	TAILQ_INSERT_TAIL(&p->home->lists[state], p, link);
+	TAILQ_INSERT_TAIL(&ds->lists[state], p, link);
 }
 
 /* It ends as `status` says, and those who wait are told. */
 static void settle(struct dedupe_pending *p, int status, const char *text)
 {
-	struct dedupe_shard *ds = p->home;
+	struct dedupe_shard *ds = &p->shard->dedupe;
 	struct dedupe_wait *wait = p->waits, *next;
 	struct dedupe_record *r = p->record;
-	struct shard_env *env = ds->shard->env;
 
 	TAILQ_REMOVE(&ds->lists[p->state], p, link);
 	if (r)
 		r->pending = NULL;
 	if (r && status < 0)
 		forget(ds->queue, r);
-	pool_give(&env->dedupe->pendings, p);
+	pool_give(&p->shard->env->dedupe->pendings, p);
 	for (; wait; wait = next) {
 		next = wait->next;
 		waiter_done(wait->waiter, status, text);
@@ -164,7 +131,6 @@ static void settle(struct dedupe_pending *p, int status, const char *text)
 static void on_entry_done(struct waiter *w)
 {
 	struct dedupe_pending *p = pending_of(w);
-	struct shard *sh = p->home->shard;
 
 	if (p->state != DEDUPE_FRESH)
 		return;
@@ -173,7 +139,7 @@ static void on_entry_done(struct waiter *w)
 		return;
 	}
 	move(p, DEDUPE_ALONE);
-	journal_add(sh->env->journal, sh);
+	journal_add(p->shard->env->journal, p->shard);
 }
 
 static void wait_for(struct dedupe_pending *p, struct waiter *waiter)
@@ -188,32 +154,31 @@ static void wait_for(struct dedupe_pending *p, struct waiter *waiter)
 	p->waits = wait;
 }
 
-static struct dedupe_pending *pend(struct dedupe_record *r, struct dedupe_shard *ds)
+static struct dedupe_pending *pend(struct dedupe_record *r, struct shard *sh)
 {
-	struct dedupe_pending *p = pool_take(&ds->shard->env->dedupe->pendings);
+	struct dedupe_pending *p = pool_take(&sh->env->dedupe->pendings);
 
 	waiter_init(&p->entry, on_entry_done);
-	p->home = ds;
+	p->shard = sh;
 	p->record = r;
 	p->state = DEDUPE_FRESH;
-	TAILQ_INSERT_TAIL(&ds->lists[DEDUPE_FRESH], p, link);
+	TAILQ_INSERT_TAIL(&sh->dedupe.lists[DEDUPE_FRESH], p, link);
 	r->pending = p;
 	return p;
 }
 
 /* NULL when the queue has not seen it, or long ago. */
-static struct dedupe_record *find_seen(const struct dedupe_scope *scope,
+static struct dedupe_record *find_seen(const struct dedupe_queue *dq,
 				       const struct dedupe_key *key)
 {
-	struct dedupe_record *r =
-		scope->seen ? dedupe_table_find(&scope->seen->table, key) : NULL;
+	struct dedupe_record *r = dedupe_table_find(&dq->table, key);
 
-	return r && !is_over(r, scope->dedupe->env->now_ms) ? r : NULL;
+	return r && !is_over(r, dq->dedupe->env->now_ms) ? r : NULL;
 }
 
-size_t dedupe_wanted(const struct dedupe_scope *scope, const struct dedupe_key *key)
+size_t dedupe_wanted(const struct dedupe_queue *dq, const struct dedupe_key *key)
 {
-	return find_seen(scope, key) ? 0 : dedupe_table_record_bytes(key->publish_id.len);
+	return find_seen(dq, key) ? 0 : dedupe_table_record_bytes(key->publish_id.len);
 }
 
 static bool has_room(const struct dedupe *d, size_t bytes)
@@ -246,22 +211,22 @@ static void publish_first(struct dedupe_queue *dq, const struct dedupe_publish *
 		     sh->env->now_ms + publish->window_ms);
 	r->shard = (uint8_t)sh->index;
 	if (!sh->keys) {
-		shard_publish(sh, publish->msg, publish->rank, waiter);
+		shard_publish(sh, publish->msg, publish->rank, waiter, false);
 		return;
 	}
-	p = pend(r, shard_of(sh, dq));
+	p = pend(r, sh);
 	wait_for(p, waiter);
-	shard_publish_once(sh, publish->msg, publish->rank, &p->entry);
+	shard_publish(sh, publish->msg, publish->rank, &p->entry, true);
 	waiter_done(&p->entry, TIDE_OK, NULL);
 }
 
-bool dedupe_publish(struct dedupe_scope *scope, const struct dedupe_publish *p,
+bool dedupe_publish(struct dedupe_queue *dq, const struct dedupe_publish *p,
 		    struct waiter *waiter, uint64_t *first)
 {
-	const struct dedupe_record *seen = find_seen(scope, &p->key);
+	const struct dedupe_record *seen = find_seen(dq, &p->key);
 
 	if (!seen) {
-		publish_first(queue_of(scope), p, waiter);
+		publish_first(dq, p, waiter);
 		return true;
 	}
 	*first = seen->msg_id;
@@ -270,17 +235,17 @@ bool dedupe_publish(struct dedupe_scope *scope, const struct dedupe_publish *p,
 	return false;
 }
 
-void dedupe_explain(const struct dedupe_scope *scope, const struct dedupe_key *key,
+void dedupe_explain(const struct dedupe_queue *dq, const struct dedupe_key *key,
 		    int64_t window_ms, struct json *j)
 {
-	const struct dedupe_record *seen = find_seen(scope, key);
+	const struct dedupe_record *seen = find_seen(dq, key);
 	char id[ID_HEX_LEN];
 
 	if (window_ms == 0)
 		json_member_text(j, "dedupe", "off");
 	else if (seen)
 		json_member_text(j, "dedupe", "duplicate");
-	else if (has_room(scope->dedupe, dedupe_table_record_bytes(key->publish_id.len)))
+	else if (has_room(dq->dedupe, dedupe_table_record_bytes(key->publish_id.len)))
 		json_member_text(j, "dedupe", "new");
 	else
 		json_member_text(j, "dedupe", "full");
@@ -290,11 +255,6 @@ void dedupe_explain(const struct dedupe_scope *scope, const struct dedupe_key *k
 	id_format(seen->msg_id, id);
 	json_member_string(j, "first", (struct slice){ id, sizeof(id) });
 	json_member_int(j, "remembered_until", seen->until_unix_ms);
-}
-
-bool dedupe_is_dirty(const struct dedupe_shard *ds)
-{
-	return !TAILQ_EMPTY(&ds->lists[DEDUPE_ALONE]);
 }
 
 static void encode(struct dedupe_pending *p, struct batch *b)
@@ -319,21 +279,22 @@ void dedupe_encode(struct entry *e, struct batch *b)
 	encode(pending_of(e->waiter), b);
 }
 
-void dedupe_flush(struct dedupe_shard *ds, struct batch *b, unsigned *budget)
+void dedupe_flush(struct shard *sh, struct batch *b, unsigned *budget)
 {
 	struct dedupe_pending *p;
 
-	while ((p = TAILQ_FIRST(&ds->lists[DEDUPE_ALONE])) != NULL && *budget > 0) {
+	while ((p = TAILQ_FIRST(&sh->dedupe.lists[DEDUPE_ALONE])) != NULL &&
+	       *budget > 0) {
 		(*budget)--;
 		encode(p, b);
 	}
 }
 
-void dedupe_landed(struct dedupe_shard *ds, const struct batch_result *result)
+void dedupe_landed(struct shard *sh, const struct batch_result *result)
 {
 	struct dedupe_pending *p;
 
-	while ((p = TAILQ_FIRST(&ds->lists[DEDUPE_FLYING])) != NULL)
+	while ((p = TAILQ_FIRST(&sh->dedupe.lists[DEDUPE_FLYING])) != NULL)
 		settle(p, result->written, result->text);
 }
 
@@ -384,20 +345,15 @@ size_t dedupe_bytes(const struct dedupe *d)
 	return d->bytes;
 }
 
-void dedupe_shard_destroy(struct dedupe_shard *ds)
+size_t dedupe_count(const struct dedupe_queue *dq)
 {
-	mem_free(ds);
-}
-
-size_t dedupe_count(const struct dedupe_scope *scope)
-{
-	return scope->seen ? scope->seen->table.count : 0;
+	return dq->table.count;
 }
 
 /* What its messages or a batch will still tell about finds no record any more. */
 static void close_shard(struct shard *sh)
 {
-	struct dedupe_shard *ds = sh->dedupe;
+	struct dedupe_shard *ds = &sh->dedupe;
 	struct dedupe_pending *p;
 
 	ds->queue = NULL;
@@ -406,52 +362,45 @@ static void close_shard(struct shard *sh)
 			p->record = NULL;
 	while ((p = TAILQ_FIRST(&ds->lists[DEDUPE_ALONE])) != NULL)
 		settle(p, TIDE_OK, NULL);
-	if (TAILQ_EMPTY(&sh->dirty))
+	if (!shard_is_dirty(sh))
 		journal_drop(sh->env->journal, sh);
 }
 
-void dedupe_close(struct dedupe_scope *scope)
+void dedupe_close(struct dedupe_queue *dq)
 {
-	struct dedupe_queue *dq = scope->seen;
 	unsigned budget = FORGET_MAX;
 
-	if (!dq)
-		return;
-	for (unsigned i = 0; i < scope->shard_count; i++)
-		if (scope->shards[i]->dedupe)
-			close_shard(scope->shards[i]);
+	for (unsigned i = 0; i < dq->shard_count; i++)
+		close_shard(dq->shards[i]);
 	heap_remove(&dq->dedupe->due, &dq->due);
-	scope->seen = NULL;
-	dq->scope = NULL;
+	dq->shards = NULL;
 	TAILQ_INSERT_TAIL(&dq->dedupe->dropped, dq, dropped_link);
 	free_dropped(dq->dedupe, &budget);
 }
 
 struct dedupe_recovery {
-	struct dedupe_scope *scope; /* good until the shard is closed */
 	struct shard *shard;
 	struct waiter *waiter;
 	int64_t start;
 };
 
-static void recover_row(struct dedupe_scope *scope, struct shard *sh,
-			const struct store_seen *row)
+static void recover_row(struct shard *sh, const struct store_seen *row)
 {
-	struct dedupe_shard *ds = shard_of(sh, queue_of(scope));
+	struct dedupe_queue *dq = sh->dedupe.queue;
 	struct dedupe_key key = { row->publish_id, row->copy };
 	struct dedupe_record *r;
 
 	if (row->until_unix_ms <= sh->env->now_ms) {
-		ds->is_stale = true;
-		heap_set(&ds->queue->dedupe->due, &ds->queue->due, sh->env->now_ms);
+		sh->dedupe.is_stale = true;
+		heap_set(&dq->dedupe->due, &dq->due, sh->env->now_ms);
 		return;
 	}
-	r = dedupe_table_find(&ds->queue->table, &key);
+	r = dedupe_table_find(&dq->table, &key);
 	if (r && r->until_unix_ms >= row->until_unix_ms)
 		return;
 	if (r)
-		forget(ds->queue, r);
-	r = remember(ds->queue, &key, row->msg_id, row->until_unix_ms);
+		forget(dq, r);
+	r = remember(dq, &key, row->msg_id, row->until_unix_ms);
 	r->shard = (uint8_t)sh->index;
 }
 
@@ -473,7 +422,7 @@ static void on_rows(void *ctx, int status, const char *text,
 		return;
 	}
 	for (size_t i = 0; i < count; i++)
-		recover_row(r->scope, sh, &rows[i]);
+		recover_row(sh, &rows[i]);
 	if (total < READ_ROWS) {
 		recovery_end(r, TIDE_OK, NULL);
 		return;
@@ -482,12 +431,11 @@ static void on_rows(void *ctx, int status, const char *text,
 	store_dedupe_read(sh->env->store, sh->keys, r->start, READ_ROWS, on_rows, r);
 }
 
-void dedupe_recover(struct dedupe_scope *scope, struct shard *sh, struct waiter *waiter)
+void dedupe_recover(struct shard *sh, struct waiter *waiter)
 {
 	struct dedupe_recovery *r = mem_zalloc(sizeof(*r));
 
 	waiter_add(waiter);
-	r->scope = scope;
 	r->shard = shard_ref(sh);
 	r->waiter = waiter;
 	store_dedupe_read(sh->env->store, sh->keys, 0, READ_ROWS, on_rows, r);
@@ -496,7 +444,7 @@ void dedupe_recover(struct dedupe_scope *scope, struct shard *sh, struct waiter 
 static void on_trimmed(void *ctx, int status, const char *text, uint64_t removed)
 {
 	struct shard *sh = ctx;
-	struct dedupe_shard *ds = sh->dedupe;
+	struct dedupe_shard *ds = &sh->dedupe;
 	int64_t rest_ms = status < 0 ? REST_MS : 0;
 
 	ds->is_trimming = false;
@@ -511,9 +459,9 @@ static void on_trimmed(void *ctx, int status, const char *text, uint64_t removed
 }
 
 /* What memory has forgotten leaves Redis too, in pieces. */
-static void trim(struct dedupe_shard *ds)
+static void trim(struct shard *sh)
 {
-	struct shard *sh = ds->shard;
+	struct dedupe_shard *ds = &sh->dedupe;
 
 	if (!ds->is_stale || ds->is_trimming)
 		return;
@@ -543,7 +491,6 @@ static void set_due(struct dedupe_queue *dq, bool is_cut_short)
 static void forget_due(struct dedupe_queue *dq, unsigned *budget)
 {
 	int64_t now_ms = dq->dedupe->env->now_ms;
-	const struct dedupe_scope *scope = dq->scope;
 	struct dedupe_record *r;
 
 	while ((r = dedupe_table_oldest(&dq->table)) != NULL && is_over(r, now_ms) &&
@@ -551,9 +498,8 @@ static void forget_due(struct dedupe_queue *dq, unsigned *budget)
 		(*budget)--;
 		forget(dq, r);
 	}
-	for (unsigned i = 0; i < scope->shard_count; i++)
-		if (scope->shards[i]->dedupe)
-			trim(scope->shards[i]->dedupe);
+	for (unsigned i = 0; i < dq->shard_count; i++)
+		trim(dq->shards[i]);
 	/* Queues cost something too, however little they have to forget. */
 	set_due(dq, *budget == 0);
 	if (*budget > 0)

@@ -26,16 +26,16 @@ struct dedupe *dedupe_create(struct shard_env *env, size_t max_bytes);
 /* Every queue is gone. */
 void dedupe_destroy(struct dedupe *d);
 
-/* Part of a queue: the shards that remember publish ids together. */
-struct dedupe_scope {
-	struct dedupe *dedupe;
-	struct shard **shards; /* borrowed; until dedupe_close */
-	unsigned shard_count;
-	struct dedupe_queue *seen; /* NULL: nothing yet */
-};
+/* Begin for the shards of a queue, which remember publish ids together. They and the
+ * array are good until dedupe_close. */
+struct dedupe_queue *dedupe_open(struct dedupe *d, struct shard **shards, unsigned count);
+/* The queue is about to close its shards: it forgets everything. */
+void dedupe_close(struct dedupe_queue *dq_take);
+/* Read what Redis has of a shard. The waiter is told when that is done. */
+void dedupe_recover(struct shard *sh, struct waiter *waiter);
 
 /* Room in memory for the id, or 0 when it has been seen. */
-size_t dedupe_wanted(const struct dedupe_scope *scope, const struct dedupe_key *key);
+size_t dedupe_wanted(const struct dedupe_queue *dq, const struct dedupe_key *key);
 /* Is there room for so much? TIDE_EFULL */
 TIDE_MUST_USE int dedupe_admit(const struct dedupe *d, size_t bytes, struct error *err);
 
@@ -48,17 +48,13 @@ struct dedupe_publish {
 };
 /* As shard_publish. False: it is a duplicate, `*first` is the message that came first,
  * and the waiter, if it is not NULL, is told when that one is durable. */
-bool dedupe_publish(struct dedupe_scope *scope, const struct dedupe_publish *p,
+bool dedupe_publish(struct dedupe_queue *dq, const struct dedupe_publish *p,
 		    struct waiter *waiter, uint64_t *first);
 /* Members of an EXPLAIN's queue object. @param window_ms  0 = nothing is remembered */
-void dedupe_explain(const struct dedupe_scope *scope, const struct dedupe_key *key,
+void dedupe_explain(const struct dedupe_queue *dq, const struct dedupe_key *key,
 		    int64_t window_ms, struct json *j);
 
-size_t dedupe_count(const struct dedupe_scope *scope);
-/* The queue is about to close its shards: it forgets everything. */
-void dedupe_close(struct dedupe_scope *scope);
-/* Read what Redis has of a shard. The waiter is told when that is done. */
-void dedupe_recover(struct dedupe_scope *scope, struct shard *sh, struct waiter *waiter);
+size_t dedupe_count(const struct dedupe_queue *dq);
 
 /* Forget what is due, as much of it as a turn may. */
 void dedupe_turn(struct dedupe *d);
@@ -68,15 +64,11 @@ size_t dedupe_bytes(const struct dedupe *d);
 
 /* For the journal. */
 
-/* The shard has ids to write that belong to no message any more. */
-bool dedupe_is_dirty(const struct dedupe_shard *ds);
 /* The entry, which has ENTRY_DEDUPE, is being written: so is its id. */
 void dedupe_encode(struct entry *e, struct batch *b);
-/* Write those that are left alone, `*budget` at most. */
-void dedupe_flush(struct dedupe_shard *ds, struct batch *b, unsigned *budget);
+/* Write the ids that belong to no message any more, `*budget` at most. */
+void dedupe_flush(struct shard *sh, struct batch *b, unsigned *budget);
 /* The shard's batch was answered; its entries have been told. */
-void dedupe_landed(struct dedupe_shard *ds, const struct batch_result *result);
-/* Accepts NULL. Nothing is under way. */
-void dedupe_shard_destroy(struct dedupe_shard *ds);
+void dedupe_landed(struct shard *sh, const struct batch_result *result);
 
 #endif

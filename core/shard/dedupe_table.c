@@ -178,11 +178,3 @@ void dedupe_table_remove(struct dedupe_table *t, struct dedupe_record *r)
 	else if (t->count < t->buckets / 2)
 		shrink(t);
 }
-
-void dedupe_table_deinit(struct dedupe_table *t)
-{
-	struct dedupe_record *r;
-
-	while ((r = dedupe_table_oldest(t)) != NULL)
-		dedupe_table_remove(t, r);
-}

@@ -47,8 +47,6 @@ struct dedupe_key {
 };
 
 void dedupe_table_init(struct dedupe_table *t, uint32_t seed);
-/* Frees every record. */
-void dedupe_table_deinit(struct dedupe_table *t);
 
 /* NULL when it is not there. */
 struct dedupe_record *dedupe_table_find(const struct dedupe_table *t,

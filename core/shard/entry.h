@@ -16,11 +16,12 @@
 #include "store/store.h"
 #include "base/waiter.h"
 
+/* The first four have a set in Redis each, of the same number. */
 enum entry_state {
-	ENTRY_READY,
-	ENTRY_DELAYED,
-	ENTRY_BURIED,
-	ENTRY_UNACKED,
+	ENTRY_READY = STORE_READY,
+	ENTRY_DELAYED = STORE_DELAYED,
+	ENTRY_BURIED = STORE_BURIED,
+	ENTRY_UNACKED = STORE_UNACK,
 	ENTRY_MOVING, /* being dead-lettered: its copy is not durable yet */
 	ENTRY_GONE,
 };
@@ -73,5 +74,15 @@ struct entry {
 };
 
 TAILQ_HEAD(entry_list, entry);
+
+/* Tell the waiter, if the entry has one; it has none afterwards. */
+static inline void entry_tell(struct entry *e, int status, const char *text)
+{
+	struct waiter *w = e->waiter;
+
+	e->waiter = NULL;
+	if (w)
+		waiter_done(w, status, text);
+}
 
 #endif

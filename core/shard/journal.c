@@ -18,29 +18,17 @@ TAILQ_HEAD(shard_list, shard);
 struct journal {
 	struct shard_env *env;
 	struct shard_list dirty;
-	struct flight *spare; /* flights to be used again */
-	unsigned flights;     /* batches under way */
-	bool is_refused;      /* something of this flush was refused */
+	unsigned flights; /* batches under way */
+	bool is_refused;  /* something of this flush was refused */
 	int64_t retry_unix_ms;
 	struct journal_stats stats;
 };
 
-struct item {
+struct flight_item {
 	struct entry *entry;
 	double old_score;
 	uint8_t old_home;
 	bool is_removal;
-};
-
-/* A batch under way, with what it is about. */
-struct flight {
-	struct journal *journal;
-	struct shard *shard;
-	struct flight *next_spare;
-	struct item *items;
-	size_t count;
-	size_t cap;
-	unsigned purges; /* of the shard, when the batch was built */
 };
 
 struct journal *journal_create(struct shard_env *env)
@@ -54,15 +42,6 @@ struct journal *journal_create(struct shard_env *env)
 
 void journal_destroy(struct journal *j)
 {
-	struct flight *f;
-
-	if (!j)
-		return;
-	while ((f = j->spare) != NULL) {
-		j->spare = f->next_spare;
-		mem_free(f->items);
-		mem_free(f);
-	}
 	mem_free(j);
 }
 
@@ -114,42 +93,9 @@ const struct journal_stats *journal_stats(const struct journal *j)
 	return &j->stats;
 }
 
-void journal_count_unstored(struct journal *j, const struct entry *e, int sign)
-{
-	if (sign > 0)
-		j->stats.unstored_bytes += e->msg->bytes;
-	else
-		j->stats.unstored_bytes -= e->msg->bytes;
-}
-
 void journal_count_elided(struct journal *j)
 {
 	j->stats.elided++;
-}
-
-static struct flight *flight_take(struct journal *j, struct shard *sh)
-{
-	struct flight *f = j->spare;
-
-	if (f)
-		j->spare = f->next_spare;
-	else
-		f = mem_zalloc(sizeof(*f));
-	f->journal = j;
-	f->shard = shard_ref(sh);
-	sh->flight = f;
-	f->purges = sh->purges;
-	f->count = 0;
-	return f;
-}
-
-static void flight_give(struct flight *f)
-{
-	f->shard->flight = NULL;
-	shard_unref(f->shard);
-	f->shard = NULL;
-	f->next_spare = f->journal->spare;
-	f->journal->spare = f;
 }
 
 static void flight_add(struct flight *f, struct entry *e)
@@ -158,19 +104,19 @@ static void flight_add(struct flight *f, struct entry *e)
 		f->cap = f->cap ? f->cap * 2 : 64;
 		f->items = mem_realloc(f->items, f->cap * sizeof(*f->items));
 	}
-	f->items[f->count++] =
-		(struct item){ e, e->stored_score, e->home, e->state == ENTRY_GONE };
+	f->items[f->count++] = (struct flight_item){ e, e->stored_score, e->home,
+						     e->state == ENTRY_GONE };
 	e->flags |= ENTRY_IN_FLIGHT;
 }
 
 bool journal_last_old_place(const struct shard *sh, enum store_set set,
 			    struct place *last)
 {
-	const struct flight *f = sh->flight;
+	const struct flight *f = &sh->flight;
 	bool has_any = false;
 
-	for (size_t i = 0; f && i < f->count; i++) {
-		const struct item *item = &f->items[i];
+	for (size_t i = 0; i < f->count; i++) {
+		const struct flight_item *item = &f->items[i];
 		struct place place = { item->old_score, item->entry->id };
 
 		if (item->old_home != set || (item->entry->home == set &&
@@ -187,21 +133,14 @@ bool journal_last_old_place(const struct shard *sh, enum store_set set,
  * a moment stays where it is, so that a quick ack costs one removal. */
 static uint8_t wanted_home(const struct entry *e)
 {
-	switch (e->state) {
-	case ENTRY_READY:
-		return STORE_READY;
-	case ENTRY_DELAYED:
-		return STORE_DELAYED;
-	case ENTRY_BURIED:
-		return STORE_BURIED;
-	case ENTRY_UNACKED:
+	if (e->state < SHARD_STAGES)
+		return e->state;
+	if (e->state == ENTRY_UNACKED)
 		return e->flags & ENTRY_LEDGERED ? STORE_UNACK : STORE_READY;
-	case ENTRY_MOVING:
-		/* It was held: its place among the ready ones may be anywhere. */
+	/* It was held: its place among the ready ones may be anywhere. */
+	if (e->state == ENTRY_MOVING)
 		return e->home == STORE_READY ? STORE_READY : STORE_UNACK;
-	default:
-		return HOME_NONE;
-	}
+	return HOME_NONE;
 }
 
 static double wanted_score(const struct entry *e, uint8_t home)
@@ -254,17 +193,10 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 
 static void entry_written(struct entry *e)
 {
-	struct waiter *w = e->waiter;
-
-	if (e->flags & ENTRY_UNSTORED) {
-		e->flags &= (uint16_t)~ENTRY_UNSTORED;
-		journal_count_unstored(e->shard->env->journal, e, -1);
-	}
+	shard_entry_stored(e);
 	/* The waiter of an entry that is gone waits for its removal instead. */
-	if (w && (e->state != ENTRY_GONE || e->home == HOME_NONE)) {
-		e->waiter = NULL;
-		waiter_done(w, TIDE_OK, NULL);
-	}
+	if (e->state != ENTRY_GONE || e->home == HOME_NONE)
+		entry_tell(e, TIDE_OK, NULL);
 	if ((e->state == ENTRY_GONE && e->home == HOME_NONE) ||
 	    ((e->flags & (ENTRY_OUTSIDE | ENTRY_LISTED)) == ENTRY_OUTSIDE &&
 	     !(e->flags & ENTRY_DIRTY)))
@@ -276,42 +208,34 @@ static void entry_written(struct entry *e)
 static void insert_refused(struct entry *e, const struct batch_result *result)
 {
 	struct journal *j = e->shard->env->journal;
-	struct waiter *w = e->waiter;
 
 	j->stats.refused++;
-	e->waiter = NULL;
-	if (e->flags & ENTRY_UNSTORED) {
-		e->flags &= (uint16_t)~ENTRY_UNSTORED;
-		journal_count_unstored(j, e, -1);
-	}
+	shard_entry_stored(e);
 	if (e->state == ENTRY_GONE) {
 		shard_entry_clean(e);
-		if (w)
-			waiter_done(w, TIDE_OK, NULL);
+		entry_tell(e, TIDE_OK, NULL);
 		shard_entry_free(e);
 		return;
 	}
-	if (w)
-		waiter_done(w, result->written, result->text);
-	if (e->state == ENTRY_READY || e->state == ENTRY_DELAYED ||
-	    e->state == ENTRY_BURIED)
+	entry_tell(e, result->written, result->text);
+	if (e->state < SHARD_STAGES)
 		shard_discard(e);
 }
 
 /* It was left to Redis, and what Redis had was purged: nothing counts it. */
-static bool is_purged(const struct flight *f, const struct entry *e)
+static bool is_purged(const struct entry *e)
 {
 	return (e->flags & (ENTRY_OUTSIDE | ENTRY_LISTED)) == ENTRY_OUTSIDE &&
-	       f->purges != f->shard->purges;
+	       e->shard->flight.purges != e->shard->purges;
 }
 
-static void entry_refused(const struct flight *f, const struct item *item,
+static void entry_refused(const struct flight_item *item,
 			  const struct batch_result *result)
 {
 	struct entry *e = item->entry;
 
 	shard_account(e, -1);
-	if (is_purged(f, e)) {
+	if (is_purged(e)) {
 		e->flags &= (uint16_t)~ENTRY_OUTSIDE;
 		e->state = ENTRY_GONE;
 	}
@@ -329,35 +253,38 @@ static void entry_refused(const struct flight *f, const struct item *item,
 	shard_entry_dirty(e);
 }
 
-static void flight_land(struct flight *f, const struct batch_result *result)
+static void flight_land(struct shard *sh, const struct batch_result *result)
 {
+	struct flight *f = &sh->flight;
+
 	for (size_t i = 0; i < f->count; i++) {
-		struct item *item = &f->items[i];
+		struct flight_item *item = &f->items[i];
 		struct entry *e = item->entry;
 		int status = item->is_removal ? result->removed : result->written;
 
 		e->flags &= (uint16_t)~ENTRY_IN_FLIGHT;
-		if (status < 0 && !f->shard->is_closed)
-			entry_refused(f, item, result);
+		if (status < 0 && !sh->is_closed)
+			entry_refused(item, result);
 		else
 			entry_written(e);
 	}
+	mem_free(f->items);
+	*f = (struct flight){ 0 };
 }
 
 static void on_batch(void *ctx, const struct batch_result *result)
 {
-	struct flight *f = ctx;
-	struct journal *j = f->journal;
+	struct shard *sh = ctx;
+	struct journal *j = sh->env->journal;
 
 	if (result->removed < 0 || result->written < 0) {
 		j->is_refused = true;
 		snprintf(j->stats.last_error, sizeof(j->stats.last_error), "%s",
 			 result->text ? result->text : "the store is closed");
 	}
-	flight_land(f, result);
-	if (f->shard->dedupe)
-		dedupe_landed(f->shard->dedupe, result);
-	flight_give(f);
+	flight_land(sh, result);
+	dedupe_landed(sh, result);
+	shard_unref(sh);
 	if (--j->flights > 0)
 		return;
 	if (j->is_refused)
@@ -369,24 +296,23 @@ static void on_batch(void *ctx, const struct batch_result *result)
 
 static size_t flush_shard(struct journal *j, struct shard *sh, unsigned *entries)
 {
-	struct flight *f = flight_take(j, sh);
 	struct batch *b = store_batch_begin(j->env->store, sh->keys);
 	struct entry *e;
 	size_t bytes;
 
+	sh->flight.purges = sh->purges;
 	while ((e = TAILQ_FIRST(&sh->dirty)) != NULL && *entries > 0 &&
 	       batch_bytes(b) < FLUSH_BYTES_MAX) {
 		TAILQ_REMOVE(&sh->dirty, e, dirty_link);
 		e->flags &= (uint16_t)~ENTRY_DIRTY;
 		(*entries)--;
-		flight_add(f, e);
+		flight_add(&sh->flight, e);
 		encode_entry(j, b, e);
 	}
-	if (sh->dedupe)
-		dedupe_flush(sh->dedupe, b, entries);
+	dedupe_flush(sh, b, entries);
 	bytes = batch_bytes(b);
 	j->flights++;
-	store_batch_commit_take(b, on_batch, f);
+	store_batch_commit_take(b, on_batch, shard_ref(sh));
 	return bytes;
 }
 
@@ -415,8 +341,7 @@ void journal_flush(struct journal *j)
 			continue;
 		journal_drop(j, sh);
 		bytes += flush_shard(j, sh, &entries);
-		if (!TAILQ_EMPTY(&sh->dirty) ||
-		    (sh->dedupe && dedupe_is_dirty(sh->dedupe))) {
+		if (shard_is_dirty(sh)) {
 			/* Behind the others, so that a busy shard starves none. */
 			journal_add(j, sh);
 			break;

@@ -17,11 +17,10 @@ struct journal;
 
 struct journal_stats {
 	uint64_t flushes;
-	uint64_t inserted;     /* messages written */
-	uint64_t removed;      /* messages removed from Redis */
-	uint64_t elided;       /* messages that were done with before they were written */
-	uint64_t refused;      /* publishes that Redis refused */
-	size_t unstored_bytes; /* of messages that are not durable yet */
+	uint64_t inserted; /* messages written */
+	uint64_t removed;  /* messages removed from Redis */
+	uint64_t elided;   /* messages that were done with before they were written */
+	uint64_t refused;  /* publishes that Redis refused */
 	char last_error[ERROR_TEXT_MAX]; /* "" when the last flush went well */
 };
 
@@ -49,8 +48,6 @@ const struct journal_stats *journal_stats(const struct journal *j);
 bool journal_last_old_place(const struct shard *sh, enum store_set set,
 			    struct place *last);
 
-/* Accounting, by the shard. */
-void journal_count_unstored(struct journal *j, const struct entry *e, int sign);
 void journal_count_elided(struct journal *j);
 
 #endif

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "dedupe.h"
 #include "journal.h"
 
 const char *shard_reason_intern(const char *text)
@@ -47,34 +46,10 @@ void shard_entry_free(struct entry *e)
 
 void shard_account(struct entry *e, int delta)
 {
-	/* The stage whose set it is in. */
-	static const uint8_t stages[HOME_NONE + 1] = {
-		[STORE_READY] = ENTRY_READY,   [STORE_DELAYED] = ENTRY_DELAYED,
-		[STORE_BURIED] = ENTRY_BURIED, [STORE_UNACK] = SHARD_STAGES,
-		[HOME_NONE] = SHARD_STAGES,
-	};
-	uint8_t stage = stages[e->home];
-	bool is_beyond = (e->flags & ENTRY_OUTSIDE) && e->state == stage;
+	bool is_beyond = (e->flags & ENTRY_OUTSIDE) && e->state == e->home;
 
-	if (stage < SHARD_STAGES && !is_beyond)
-		e->shard->stages[stage].indexed += (uint64_t)(int64_t)delta;
-}
-
-static void tell_waiter(struct entry *e, int status)
-{
-	struct waiter *w = e->waiter;
-
-	e->waiter = NULL;
-	if (w)
-		waiter_done(w, status, NULL);
-}
-
-static void clear_unstored(struct entry *e)
-{
-	if (!(e->flags & ENTRY_UNSTORED))
-		return;
-	e->flags &= (uint16_t)~ENTRY_UNSTORED;
-	journal_count_unstored(e->shard->env->journal, e, -1);
+	if (e->home < SHARD_STAGES && !is_beyond)
+		e->shard->stages[e->home].indexed += (uint64_t)(int64_t)delta;
 }
 
 void shard_entry_clean(struct entry *e)
@@ -85,7 +60,7 @@ void shard_entry_clean(struct entry *e)
 		return;
 	e->flags &= (uint16_t)~ENTRY_DIRTY;
 	TAILQ_REMOVE(&sh->dirty, e, dirty_link);
-	if (TAILQ_EMPTY(&sh->dirty) && !(sh->dedupe && dedupe_is_dirty(sh->dedupe)))
+	if (!shard_is_dirty(sh))
 		journal_drop(sh->env->journal, sh);
 }
 
@@ -103,21 +78,17 @@ void shard_entry_dirty(struct entry *e)
 struct shard *shard_create(struct shard_env *env, void *owner, unsigned index,
 			   struct store_shard *keys_take)
 {
-	static const enum store_set sets[SHARD_STAGES] = {
-		[ENTRY_READY] = STORE_READY,
-		[ENTRY_DELAYED] = STORE_DELAYED,
-		[ENTRY_BURIED] = STORE_BURIED,
-	};
 	struct shard *sh = mem_zalloc(sizeof(*sh));
 
 	sh->env = env;
-	sh->ops = env->ops;
 	sh->owner = owner;
 	sh->index = index;
 	sh->refs = 1;
 	sh->keys = keys_take;
 	for (int i = 0; i < SHARD_STAGES; i++)
-		stage_init(&sh->stages[i], sh, sets[i], &env->lanes);
+		stage_init(&sh->stages[i], sh, (enum store_set)i, &env->lanes);
+	for (int i = 0; i < DEDUPE_STATE_COUNT; i++)
+		TAILQ_INIT(&sh->dedupe.lists[i]);
 	window_init(&sh->held, &env->lanes);
 	TAILQ_INIT(&sh->young);
 	TAILQ_INIT(&sh->moving);
@@ -136,7 +107,6 @@ void shard_unref(struct shard *sh)
 	if (--sh->refs > 0)
 		return;
 	store_shard_destroy(sh->keys);
-	dedupe_shard_destroy(sh->dedupe);
 	mem_free(sh);
 }
 
@@ -158,23 +128,19 @@ static void entry_leave(struct entry *e)
 {
 	struct shard *sh = e->shard;
 
-	switch (e->state) {
-	case ENTRY_READY:
-	case ENTRY_DELAYED:
-	case ENTRY_BURIED:
+	if (e->state < SHARD_STAGES) {
 		stage_remove(&sh->stages[e->state], e);
-		return;
-	case ENTRY_UNACKED:
+	} else if (e->state == ENTRY_MOVING) {
+		TAILQ_REMOVE(&sh->moving, e, link);
+	} else if (e->state == ENTRY_UNACKED) {
 		if (e->lane)
 			window_remove(&sh->held, e);
 		else
 			TAILQ_REMOVE(&sh->young, e, link);
 		e->flags &= (uint16_t)~ENTRY_LEDGERED;
+		e->holder = NULL;
+		e->consumer = NULL;
 		sh->unacked--;
-		return;
-	case ENTRY_MOVING:
-		TAILQ_REMOVE(&sh->moving, e, link);
-		return;
 	}
 }
 
@@ -196,39 +162,34 @@ void shard_entry_enter(struct entry *e, enum entry_state state, double score)
 		shard_wake_by(sh, e->at_unix_ms);
 	stage_insert(st, e, score);
 	if (state == ENTRY_READY)
-		sh->ops->on_ready(sh);
+		sh->env->ops->on_ready(sh);
 }
 
-static inline void publish(struct shard *sh, struct msg *m, double rank,
-			   struct waiter *waiter, uint16_t flags)
+/* Among the ready ones, or the delayed ones until it is due. */
+static inline void enter_by(struct entry *e, int64_t due_ms)
+{
+	if (due_ms > e->shard->env->now_ms) {
+		e->at_unix_ms = due_ms;
+		shard_entry_enter(e, ENTRY_DELAYED, (double)due_ms);
+	} else {
+		shard_entry_enter(e, ENTRY_READY, e->rank);
+	}
+}
+
+void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter,
+		   bool has_id)
 {
 	struct entry *e = shard_entry_create(sh, m, m->id, rank);
 
 	if (sh->keys) {
-		e->flags |= flags;
-		journal_count_unstored(sh->env->journal, e, 1);
+		e->flags |= has_id ? ENTRY_UNSTORED | ENTRY_DEDUPE : ENTRY_UNSTORED;
+		sh->env->unstored_bytes += m->bytes;
 		if (waiter) {
 			waiter_add(waiter);
 			e->waiter = waiter;
 		}
 	}
-	if (m->due_unix_ms > sh->env->now_ms) {
-		e->at_unix_ms = m->due_unix_ms;
-		shard_entry_enter(e, ENTRY_DELAYED, (double)e->at_unix_ms);
-	} else {
-		shard_entry_enter(e, ENTRY_READY, rank);
-	}
-}
-
-void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter)
-{
-	publish(sh, m, rank, waiter, ENTRY_UNSTORED);
-}
-
-void shard_publish_once(struct shard *sh, struct msg *m, double rank,
-			struct waiter *waiter)
-{
-	publish(sh, m, rank, waiter, ENTRY_UNSTORED | ENTRY_DEDUPE);
+	enter_by(e, m->due_unix_ms);
 }
 
 struct entry *shard_next(struct shard *sh)
@@ -289,23 +250,14 @@ void shard_touch(struct entry *e, int64_t deadline_ms)
 void shard_return(struct entry *e, int64_t due_ms)
 {
 	entry_leave(e);
-	e->holder = NULL;
-	e->consumer = NULL;
 	/* The attempt was not written while it was held for a moment only. */
 	e->flags |= ENTRY_TRIES_DIRTY;
-	if (due_ms > e->shard->env->now_ms) {
-		e->at_unix_ms = due_ms;
-		shard_entry_enter(e, ENTRY_DELAYED, (double)due_ms);
-	} else {
-		shard_entry_enter(e, ENTRY_READY, e->rank);
-	}
+	enter_by(e, due_ms);
 }
 
 void shard_bury(struct entry *e)
 {
 	entry_leave(e);
-	e->holder = NULL;
-	e->consumer = NULL;
 	e->flags |= ENTRY_TRIES_DIRTY;
 	e->at_unix_ms = e->shard->env->now_ms;
 	shard_entry_enter(e, ENTRY_BURIED, (double)e->at_unix_ms);
@@ -314,8 +266,6 @@ void shard_bury(struct entry *e)
 void shard_set_moving(struct entry *e)
 {
 	entry_leave(e);
-	e->holder = NULL;
-	e->consumer = NULL;
 	e->state = ENTRY_MOVING;
 	TAILQ_INSERT_TAIL(&e->shard->moving, e, link);
 }
@@ -332,8 +282,8 @@ void shard_remove(struct entry *e, struct waiter *waiter)
 	entry_leave(e);
 	e->state = ENTRY_GONE;
 	/* An acknowledged message is confirmed, whether Redis ever saw it or not. */
-	tell_waiter(e, TIDE_OK);
-	clear_unstored(e);
+	entry_tell(e, TIDE_OK, NULL);
+	shard_entry_stored(e);
 	if (e->home == HOME_NONE && !(e->flags & ENTRY_IN_FLIGHT)) {
 		if (e->shard->keys)
 			journal_count_elided(e->shard->env->journal);
@@ -421,7 +371,7 @@ void shard_resume(struct shard *sh)
 		stage_relieve(&sh->stages[i]);
 	/* Whatever was not asked for meanwhile: the tick finds it. */
 	shard_wake_by(sh, sh->env->now_ms);
-	sh->ops->on_ready(sh);
+	sh->env->ops->on_ready(sh);
 }
 
 #define TICK_MAX 4096 /* entries of one tick, so that a turn stays short */
@@ -472,7 +422,7 @@ static int64_t tick_held(struct shard *sh, unsigned *budget)
 		if (e->at_unix_ms > sh->env->now_ms || *budget == 0)
 			return e->at_unix_ms;
 		(*budget)--;
-		if (!sh->ops->on_timeout(sh, e))
+		if (!sh->env->ops->on_timeout(sh, e))
 			*budget = 0;
 	}
 	return INT64_MAX;
@@ -496,7 +446,7 @@ void shard_tick(struct shard *sh)
 	if (!sh->is_closed) {
 		/* A read may have failed that they were waiting for. */
 		if (sh->stages[ENTRY_READY].beyond)
-			sh->ops->on_ready(sh);
+			sh->env->ops->on_ready(sh);
 		shard_kick_continue(sh);
 	}
 	if (next_ms != INT64_MAX && !sh->is_closed)
@@ -508,8 +458,8 @@ void shard_tick(struct shard *sh)
 static void drop(struct entry *e)
 {
 	entry_leave(e);
-	tell_waiter(e, TIDE_OK);
-	clear_unstored(e);
+	entry_tell(e, TIDE_OK, NULL);
+	shard_entry_stored(e);
 	shard_entry_clean(e);
 	e->state = ENTRY_GONE;
 	e->home = HOME_NONE;
@@ -517,45 +467,34 @@ static void drop(struct entry *e)
 		shard_entry_free(e);
 }
 
-#define CLOSE_STEP \
-	256 /* entries, of those that are freed between two looks at the clock */
+/* Entries that are freed between two looks at the clock. */
+#define CLOSE_STEP 256
 
-static unsigned drop_list(struct entry_list *list, unsigned max)
+/* One of those that are in a stage, held or moving. */
+static struct entry *any_entry(const struct shard *sh)
 {
-	struct entry *e;
-	unsigned n = 0;
+	struct entry *e = TAILQ_FIRST(&sh->moving);
 
-	for (; n < max && (e = TAILQ_FIRST(list)) != NULL; n++)
-		drop(e);
-	return n;
+	for (int i = 0; i < SHARD_STAGES && !e; i++)
+		e = stage_any(&sh->stages[i]);
+	if (!e)
+		e = TAILQ_FIRST(&sh->young);
+	return e ? e : window_first(&sh->held);
 }
 
-static unsigned drop_window(struct window *w, unsigned max)
+/* False when none is left. */
+static bool drop_some(struct shard *sh, unsigned max)
 {
-	struct entry *e;
-	unsigned n = 0;
+	struct entry *e = any_entry(sh);
 
-	for (; n < max && (e = window_first(w)) != NULL; n++)
+	for (; e && max > 0; max--, e = any_entry(sh))
 		drop(e);
-	return n;
-}
-
-/* Gives how many it dropped: less than `max` when none is left. */
-static unsigned drop_some(struct shard *sh, unsigned max)
-{
-	unsigned n = drop_list(&sh->moving, max);
-
-	for (int i = 0; i < SHARD_STAGES; i++) {
-		n += drop_window(&sh->stages[i].window, max - n);
-		n += drop_list(&sh->stages[i].outside, max - n);
-	}
-	n += drop_list(&sh->young, max - n);
-	return n + drop_window(&sh->held, max - n);
+	return e != NULL;
 }
 
 void shard_close_some(struct shard *sh)
 {
-	if (drop_some(sh, CLOSE_STEP) == CLOSE_STEP)
+	if (drop_some(sh, CLOSE_STEP))
 		return;
 	TAILQ_REMOVE(&sh->env->closing, sh, closing_link);
 	shard_unref(sh);
@@ -568,7 +507,7 @@ static void drop_dirty(struct shard *sh)
 	/* What is left was removed before and only waits to be written. */
 	while ((e = TAILQ_FIRST(&sh->dirty)) != NULL) {
 		shard_entry_clean(e);
-		tell_waiter(e, TIDE_OK);
+		entry_tell(e, TIDE_OK, NULL);
 		e->home = HOME_NONE;
 		if (!(e->flags & ENTRY_IN_FLIGHT))
 			shard_entry_free(e);
@@ -577,6 +516,8 @@ static void drop_dirty(struct shard *sh)
 
 void shard_close(struct shard *sh)
 {
+	struct entry *e;
+
 	/* First: those who are told must not look for entries here. */
 	sh->is_closed = true;
 	/* In memory alone nobody waits for a message, nor is one being moved. */
@@ -584,7 +525,8 @@ void shard_close(struct shard *sh)
 		drop_some(sh, UINT_MAX);
 		drop_dirty(sh);
 	} else {
-		drop_list(&sh->moving, UINT_MAX);
+		while ((e = TAILQ_FIRST(&sh->moving)) != NULL)
+			drop(e);
 	}
 	if (sh->kick_waiter) {
 		waiter_done(sh->kick_waiter, TIDE_ENOTFOUND, "the queue was deleted");

@@ -16,8 +16,9 @@
 #include "stage.h"
 
 struct dedupe;
-struct dedupe_shard;
-struct flight;
+struct dedupe_pending;
+struct dedupe_queue;
+struct flight_item;
 struct journal;
 struct shard;
 
@@ -44,6 +45,7 @@ struct shard_env {
 	size_t window_messages; /* limits of a stage's window */
 	size_t window_bytes;
 	struct closing_list closing; /* that still have messages to free */
+	size_t unstored_bytes;       /* of messages that are not durable yet */
 	size_t memory_bytes;         /* of messages in all windows and hands */
 	size_t memory_soft_bytes;    /* over it, windows shrink */
 	int64_t now_ms;              /* wall clock of this turn */
@@ -51,9 +53,34 @@ struct shard_env {
 
 #define SHARD_STAGES 3
 
+/* Where a publish id is that is not settled; also the list of its shard that it is in. */
+enum dedupe_state {
+	DEDUPE_FRESH,  /* its message is to be written, and the id with it */
+	DEDUPE_ALONE,  /* its message is gone without having been written */
+	DEDUPE_FLYING, /* a batch under way has it */
+	DEDUPE_STATE_COUNT,
+};
+
+TAILQ_HEAD(dedupe_pending_list, dedupe_pending);
+
+/* The entries of a batch that is under way: see journal.c. */
+struct flight {
+	struct flight_item *items;
+	size_t count; /* 0: none is under way */
+	size_t cap;
+	unsigned purges; /* of the shard, when the batch was built */
+};
+
+/* The publish ids of a shard: see dedupe.h. */
+struct dedupe_shard {
+	struct dedupe_queue *queue; /* NULL: it is gone */
+	struct dedupe_pending_list lists[DEDUPE_STATE_COUNT];
+	bool is_stale; /* Redis has what memory has forgotten */
+	bool is_trimming;
+};
+
 struct shard {
 	struct shard_env *env;
-	const struct shard_ops *ops;
 	void *owner; /* the queue */
 	unsigned index;
 	unsigned refs;
@@ -74,8 +101,8 @@ struct shard {
 	struct entry_list dirty;
 	bool is_journaled; /* in the journal's list of dirty shards */
 	TAILQ_ENTRY(shard) journal_link;
-	struct flight *flight;       /* its batch under way */
-	struct dedupe_shard *dedupe; /* of its publish ids; NULL: there were none */
+	struct flight flight; /* its batch under way */
+	struct dedupe_shard dedupe;
 	struct heap_node timer;
 
 	/* The journal must leave it alone: a purge or a recovery relies on Redis's
@@ -100,13 +127,14 @@ void shard_unref(struct shard *sh);
 void shard_close(struct shard *sh);
 void shard_close_some(struct shard *sh);
 
-/* Enter a message; `waiter`, when not NULL, is counted up and told when it is
- * durable or acknowledged. Takes a reference of the message. */
-void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter);
-/* The same for a message whose publish id is to be written with it: the waiter is that
- * of dedupe.c. */
-void shard_publish_once(struct shard *sh, struct msg *m, double rank,
-			struct waiter *waiter);
+/* Enter a message. Takes a reference of it.
+ *
+ * @param waiter  counted up, and told when the message is durable or acknowledged; may
+ *                be NULL
+ * @param has_id  for dedupe.c alone: the publish id is written with the message, and the
+ *                waiter is that of the id */
+void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter,
+		   bool has_id);
 
 /* The message that is to be delivered next; NULL when none is in memory (Redis
  * is then being asked, if it has some). Borrowed, still ready. */
@@ -145,6 +173,21 @@ uint64_t shard_count(const struct shard *sh, enum entry_state stage);
 void shard_recover(struct shard *sh, struct waiter *waiter);
 
 /* Between the files of the shard: shard*, stage, journal, dedupe. */
+
+/* It has something to write. */
+static inline bool shard_is_dirty(const struct shard *sh)
+{
+	return !TAILQ_EMPTY(&sh->dirty) || !TAILQ_EMPTY(&sh->dedupe.lists[DEDUPE_ALONE]);
+}
+
+/* The message is durable, or need not become so. */
+static inline void shard_entry_stored(struct entry *e)
+{
+	if (!(e->flags & ENTRY_UNSTORED))
+		return;
+	e->flags &= (uint16_t)~ENTRY_UNSTORED;
+	e->shard->env->unstored_bytes -= e->msg->bytes;
+}
 
 /* The entry's memory: nothing refers to it any more. */
 void shard_entry_free(struct entry *e);

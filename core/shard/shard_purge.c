@@ -92,29 +92,17 @@ static void purge_count(struct purge *p)
 	store_read_counts(p->shard->env->store, p->shard->keys, on_purge_counts, p);
 }
 
-static uint64_t remove_all(struct entry_list *list, struct window *w,
-			   struct waiter *waiter)
-{
-	struct entry *e;
-	uint64_t n = 0;
-
-	while ((e = window_first(w)) != NULL || (e = TAILQ_FIRST(list)) != NULL) {
-		shard_remove(e, waiter);
-		n++;
-	}
-	return n;
-}
-
 uint64_t shard_purge(struct shard *sh, struct waiter *waiter)
 {
 	struct purge *p = mem_zalloc(sizeof(*p));
+	struct entry *e;
 	uint64_t n = 0;
 
 	for (int i = 0; i < SHARD_STAGES; i++) {
-		struct stage *st = &sh->stages[i];
-
-		p->left[i] = stage_forget_beyond(st);
-		n += p->left[i] + remove_all(&st->outside, &st->window, waiter);
+		p->left[i] = stage_forget_beyond(&sh->stages[i]);
+		n += p->left[i];
+		for (; (e = stage_any(&sh->stages[i])) != NULL; n++)
+			shard_remove(e, waiter);
 	}
 	sh->purges++;
 	waiter_add(waiter);

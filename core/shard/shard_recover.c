@@ -30,28 +30,6 @@ static void recovery_end(struct shard_recovery *r, int status, const char *text)
 	mem_free(r);
 }
 
-static void recover_row(struct shard *sh, const struct store_row *row)
-{
-	struct entry *e = shard_entry_create(sh, row->msg, row->id, row->rank);
-
-	e->home = STORE_UNACK;
-	e->stored_score = row->score;
-	e->attempts = row->attempts;
-	e->failures = row->failures;
-	e->reason = shard_reason_intern(row->reason);
-	e->flags |= ENTRY_TRIES_STORED;
-	if (!row->msg && !row->is_corrupt) {
-		e->state = ENTRY_GONE;
-		shard_entry_dirty(e);
-	} else if (!row->msg) {
-		e->state = ENTRY_BURIED;
-		shard_entry_dirty(e);
-		stage_put_last(&sh->stages[ENTRY_BURIED], e);
-	} else {
-		shard_entry_enter(e, ENTRY_READY, e->rank);
-	}
-}
-
 static void on_unacked(void *ctx, int status, const char *text, struct store_row *rows,
 		       size_t count)
 {
@@ -63,13 +41,16 @@ static void on_unacked(void *ctx, int status, const char *text, struct store_row
 		return;
 	}
 	for (size_t i = 0; i < count; i++) {
-		struct place place = { rows[i].score, rows[i].id };
+		struct place place = place_of_row(&rows[i]);
+		struct entry *e;
 
 		/* Members that are no ids are counted in the start, not in the rows. */
 		if (!place_is_before(r->last, place))
 			continue;
 		r->last = place;
-		recover_row(sh, &rows[i]);
+		e = stage_row_entry(sh, &rows[i], STORE_UNACK);
+		if (e)
+			shard_entry_enter(e, ENTRY_READY, e->rank);
 	}
 	r->start += (int64_t)count;
 	store_read(sh->env->store, sh->keys, STORE_UNACK, r->start, READ_ROWS,

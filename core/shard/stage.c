@@ -20,22 +20,21 @@ void stage_init(struct stage *st, struct shard *sh, enum store_set set,
 	TAILQ_INIT(&st->outside);
 }
 
+static size_t limit(const struct shard_env *env, size_t full)
+{
+	return env->memory_bytes > env->memory_soft_bytes ? full / SHRINK : full;
+}
+
 static size_t limit_messages(const struct stage *st)
 {
-	const struct shard_env *env = st->shard->env;
-	size_t limit = env->window_messages;
+	size_t most = limit(st->shard->env, st->shard->env->window_messages);
 
-	if (env->memory_bytes > env->memory_soft_bytes)
-		limit /= SHRINK;
-	return limit > 2 ? limit : 2;
+	return most > 2 ? most : 2;
 }
 
 static size_t limit_bytes(const struct stage *st)
 {
-	const struct shard_env *env = st->shard->env;
-
-	return env->memory_bytes > env->memory_soft_bytes ? env->window_bytes / SHRINK
-							  : env->window_bytes;
+	return limit(st->shard->env, st->shard->env->window_bytes);
 }
 
 static bool is_over(const struct stage *st)
@@ -60,10 +59,8 @@ static struct place entry_place(const struct stage *st, const struct entry *e)
 			       e->id };
 }
 
-static void raise_shadow(struct place *max, double score, uint64_t id)
+static void raise_shadow(struct place *max, struct place place)
 {
-	struct place place = { score, id };
-
 	if (place_is_before(*max, place))
 		*max = place;
 }
@@ -72,11 +69,9 @@ static void raise_shadow(struct place *max, double score, uint64_t id)
  * this stage, where it may not be at all. */
 static bool is_misplaced(const struct stage *st, const struct entry *e)
 {
-	bool is_here = e->state < SHARD_STAGES && &st->shard->stages[e->state] == st;
-
 	if (e->home != st->set)
 		return false;
-	return !is_here ||
+	return e->state != st->set ||
 	       (e->flags & (ENTRY_SCORE_DIRTY | ENTRY_OUTSIDE)) == ENTRY_SCORE_DIRTY;
 }
 
@@ -91,17 +86,23 @@ static struct place last_shadow(const struct stage *st)
 	const struct entry *e;
 
 	if (journal_last_old_place(sh, st->set, &old))
-		raise_shadow(&max, old.score, old.id);
+		raise_shadow(&max, old);
 	TAILQ_FOREACH (e, &sh->dirty, dirty_link)
 		if (is_misplaced(st, e))
-			raise_shadow(&max, e->stored_score, e->id);
+			raise_shadow(&max, (struct place){ e->stored_score, e->id });
 	if (st->set != STORE_READY)
 		return max;
 	TAILQ_FOREACH (e, &sh->young, link)
-		raise_shadow(&max, e->rank, e->id);
+		raise_shadow(&max, (struct place){ e->rank, e->id });
 	TAILQ_FOREACH (e, &sh->moving, link)
-		raise_shadow(&max, e->rank, e->id);
+		raise_shadow(&max, (struct place){ e->rank, e->id });
 	return max;
+}
+
+static void list(struct stage *st, struct entry *e)
+{
+	e->flags |= ENTRY_LISTED;
+	TAILQ_INSERT_TAIL(&st->outside, e, link);
 }
 
 /* Make an entry that is in no window one beyond the edge. It may be freed by the call. */
@@ -118,13 +119,14 @@ static void put_outside(struct stage *st, struct entry *e)
 			shard_entry_free(e);
 		return;
 	}
-	e->flags |= ENTRY_LISTED;
-	TAILQ_INSERT_TAIL(&st->outside, e, link);
+	list(st, e);
 	if (!is_written)
 		st->outside_unwritten++;
 }
 
-void stage_put_last(struct stage *st, struct entry *e)
+/* Put an entry without a body beyond the edge: it may never be in a window. It gets a
+ * time behind all others, and may be freed by the call. */
+static void put_last(struct stage *st, struct entry *e)
 {
 	const struct entry *last = window_last(&st->window);
 	int64_t at_unix_ms = st->shard->env->now_ms + 1;
@@ -169,6 +171,12 @@ static void evict(struct stage *st)
 	}
 }
 
+void stage_relieve(struct stage *st)
+{
+	if (st->shard->keys && is_over(st))
+		evict(st);
+}
+
 void stage_insert(struct stage *st, struct entry *e, double score)
 {
 	struct place place = { score, e->id };
@@ -184,13 +192,9 @@ void stage_insert(struct stage *st, struct entry *e, double score)
 
 void stage_entry_refused(struct stage *st, struct entry *e)
 {
-	if (e->flags & ENTRY_LISTED)
-		st->outside_unwritten++;
-	else {
-		e->flags |= ENTRY_LISTED;
-		TAILQ_INSERT_TAIL(&st->outside, e, link);
-		st->outside_unwritten++;
-	}
+	if (!(e->flags & ENTRY_LISTED))
+		list(st, e);
+	st->outside_unwritten++;
 }
 
 static void unlist(struct stage *st, struct entry *e)
@@ -234,12 +238,6 @@ static void drop_written(struct stage *st, struct entry *e)
 	unlist(st, e);
 	if (!(e->flags & ENTRY_IN_FLIGHT))
 		shard_entry_free(e);
-}
-
-void stage_relieve(struct stage *st)
-{
-	if (st->shard->keys && is_over(st))
-		evict(st);
 }
 
 #define LOCATE_MAX 4096 /* rows of a read of ids alone */
@@ -307,48 +305,47 @@ void stage_refill(struct stage *st)
 	read_more(st);
 }
 
-static void take_bodiless(struct stage *st, struct entry *e, bool is_corrupt)
+struct entry *stage_row_entry(struct shard *sh, const struct store_row *row,
+			      enum store_set set)
 {
-	struct shard *sh = st->shard;
+	struct entry *e = shard_entry_create(sh, row->msg, row->id, row->rank);
 
-	if (!is_corrupt) {
-		/* An id without a body: the end of an interrupted removal. */
-		e->state = ENTRY_GONE;
-		shard_entry_dirty(e);
-		return;
-	}
-	/* The bytes stay in Redis, where an operator can look at them. */
-	if (st->set == STORE_BURIED) {
-		shard_entry_free(e);
-		return;
-	}
-	e->state = ENTRY_BURIED;
-	shard_entry_dirty(e);
-	stage_put_last(&sh->stages[ENTRY_BURIED], e);
-}
-
-static void take_row(struct stage *st, const struct store_row *row)
-{
-	struct entry *e = shard_entry_create(st->shard, row->msg, row->id, row->rank);
-
-	e->home = (uint8_t)st->set;
+	e->home = (uint8_t)set;
 	e->stored_score = row->score;
 	e->attempts = row->attempts;
 	e->failures = row->failures;
 	e->reason = shard_reason_intern(row->reason);
-	if (row->attempts)
+	if (row->attempts || set == STORE_UNACK)
 		e->flags |= ENTRY_TRIES_STORED;
 	shard_account(e, 1);
-	if (!row->msg) {
-		take_bodiless(st, e, row->is_corrupt);
-		return;
+	if (row->msg)
+		return e;
+	if (!row->is_corrupt) {
+		/* An id without a body: the end of an interrupted removal. */
+		e->state = ENTRY_GONE;
+		shard_entry_dirty(e);
+	} else if (set == STORE_BURIED) {
+		shard_entry_free(e);
+	} else {
+		/* The bytes stay in Redis, where an operator can look at them. */
+		e->state = ENTRY_BURIED;
+		shard_entry_dirty(e);
+		put_last(&sh->stages[ENTRY_BURIED], e);
 	}
-	e->state = st->set == STORE_READY     ? ENTRY_READY
-		   : st->set == STORE_DELAYED ? ENTRY_DELAYED
-					      : ENTRY_BURIED;
-	e->at_unix_ms = st->set == STORE_READY ? 0 : (int64_t)row->score;
+	return NULL;
+}
+
+static void take_row(struct stage *st, const struct store_row *row)
+{
+	struct entry *e = stage_row_entry(st->shard, row, st->set);
+
+	if (!e)
+		return;
+	e->state = (uint8_t)st->set;
 	if (st->set == STORE_READY)
 		e->rank = row->score;
+	else
+		e->at_unix_ms = (int64_t)row->score;
 	window_insert(&st->window, e, row->score);
 }
 
@@ -399,7 +396,7 @@ static void end_refill(struct stage *st)
 		if (st->window.count == 0)
 			stage_refill(st);
 		if (st->set == STORE_READY)
-			sh->ops->on_ready(sh);
+			sh->env->ops->on_ready(sh);
 		else if (st->set == STORE_DELAYED && st->window.count)
 			shard_wake_by(sh, window_first(&st->window)->at_unix_ms);
 		else if (st->set == STORE_BURIED)
@@ -463,9 +460,7 @@ static void take_rows(struct stage *st, struct store_row *rows, size_t count)
 
 	known_init(&known, st);
 	for (size_t i = 0; i < count; i++) {
-		struct place place = { rows[i].score, rows[i].id };
-
-		if (place_is_before(place, st->refill_edge))
+		if (place_is_before(place_of_row(&rows[i]), st->refill_edge))
 			continue;
 		st->edge = (struct place){ rows[i].score, rows[i].id + 1 };
 		if (known_has(&known, rows[i].id))
@@ -498,8 +493,7 @@ static void take_located(struct stage *st, const struct store_row *rows, size_t 
 	int64_t at = st->refill_start;
 
 	for (size_t i = 0; i < count; i++, at++) {
-		if (place_is_before((struct place){ rows[i].score, rows[i].id },
-				    st->refill_edge))
+		if (place_is_before(place_of_row(&rows[i]), st->refill_edge))
 			continue;
 		st->is_locating = false;
 		st->refill_start = at > 0 ? at - 1 : 0;
@@ -519,14 +513,11 @@ static void take_located(struct stage *st, const struct store_row *rows, size_t 
 static bool is_right_place(const struct stage *st, const struct store_row *rows,
 			   size_t count)
 {
-	struct place first, last;
-
 	if (count == 0)
 		return st->refill_start == 0;
-	first = (struct place){ rows[0].score, rows[0].id };
-	last = (struct place){ rows[count - 1].score, rows[count - 1].id };
-	return (st->refill_start == 0 || place_is_before(first, st->refill_edge)) &&
-	       !place_is_before(last, st->refill_edge);
+	return (st->refill_start == 0 ||
+		place_is_before(place_of_row(&rows[0]), st->refill_edge)) &&
+	       !place_is_before(place_of_row(&rows[count - 1]), st->refill_edge);
 }
 
 static void on_rows(void *ctx, int status, const char *text, struct store_row *rows,

@@ -42,15 +42,23 @@ void stage_init(struct stage *st, struct shard *sh, enum store_set set,
 void stage_insert(struct stage *st, struct entry *e, double score);
 /* Take out one that is in the window or outside. */
 void stage_remove(struct stage *st, struct entry *e);
+/* Any that is in the window or outside; NULL when none is. */
+static inline struct entry *stage_any(const struct stage *st)
+{
+	struct entry *first = window_first(&st->window);
+
+	return first ? first : TAILQ_FIRST(&st->outside);
+}
 /* Ask Redis for more when the window is low and there is more. */
 void stage_refill(struct stage *st);
 /* A batch that names an outside entry was built. */
 void stage_entry_encoded(struct stage *st, struct entry *e);
 /* That batch was refused, and the entry is dirty again. */
 void stage_entry_refused(struct stage *st, struct entry *e);
-/* Put an entry without a body beyond the edge: it may never be in a window. It gets a
- * time behind all others, and may be freed by the call. */
-void stage_put_last(struct stage *st, struct entry *e);
+/* The entry of a row that was read from a set. It is in no stage yet. NULL for a row
+ * without a readable body: what is to become of that is settled by the call. */
+struct entry *stage_row_entry(struct shard *sh, const struct store_row *row,
+			      enum store_set set);
 /* Take out what is beyond and in Redis alone; gives how many they are. What is
  * left in `outside` was not written yet. */
 uint64_t stage_forget_beyond(struct stage *st);

@@ -25,11 +25,6 @@ void window_init(struct window *w, struct pool *lanes)
 	RB_INIT(&w->lanes);
 }
 
-void window_deinit(struct window *w)
-{
-	w->pool = NULL;
-}
-
 static struct lane *lane_find(struct window *w, double score)
 {
 	struct lane wanted = { .score = score };
@@ -190,9 +185,4 @@ struct entry *window_next(const struct window *w, const struct entry *e)
 		return next;
 	lane = RB_NEXT(lane_tree, (struct lane_tree *)&w->lanes, e->lane);
 	return lane ? TAILQ_FIRST(&lane->entries) : NULL;
-}
-
-struct place window_place(const struct entry *e)
-{
-	return (struct place){ e->lane->score, e->id };
 }

@@ -46,14 +46,17 @@ struct place {
 	uint64_t id;
 };
 
+static inline struct place place_of_row(const struct store_row *row)
+{
+	return (struct place){ row->score, row->id };
+}
+
 static inline bool place_is_before(struct place a, struct place b)
 {
 	return a.score < b.score || (a.score == b.score && a.id < b.id);
 }
 
 void window_init(struct window *w, struct pool *lanes);
-/* The window must be empty. */
-void window_deinit(struct window *w);
 void window_insert(struct window *w, struct entry *e, double score);
 void window_remove(struct window *w, struct entry *e);
 /* NULL when empty. */
@@ -61,6 +64,9 @@ struct entry *window_first(const struct window *w);
 struct entry *window_last(const struct window *w);
 /* The entry behind `e` in the order, or NULL. */
 struct entry *window_next(const struct window *w, const struct entry *e);
-struct place window_place(const struct entry *e);
+static inline struct place window_place(const struct entry *e)
+{
+	return (struct place){ e->lane->score, e->id };
+}
 
 #endif

@@ -229,7 +229,7 @@ static bool is_header_name(struct slice s)
 }
 
 static const char *decode_headers(struct cursor *c, struct msg_header *headers,
-				  struct msg_spec *spec)
+				  struct msg *spec)
 {
 	uint64_t count = take_count(c, 0x80, 0xde);
 
@@ -251,7 +251,7 @@ static const char *decode_headers(struct cursor *c, struct msg_header *headers,
 }
 
 /* What is wrong, or NULL. */
-static const char *decode_fields(struct cursor *c, struct msg_spec *spec,
+static const char *decode_fields(struct cursor *c, struct msg *spec,
 				 struct msg_header *headers, double *rank)
 {
 	if (take_count(c, 0x90, 0xdc) != FIELD_COUNT || c->is_bad)
@@ -287,12 +287,12 @@ static const char *decode_fields(struct cursor *c, struct msg_spec *spec,
 	return c->left > 0 ? "bytes follow the message" : NULL;
 }
 
-int codec_decode(struct slice body, const struct msg_spec *known, struct msg **out,
+int codec_decode(struct slice body, const struct msg *known, struct msg **out,
 		 double *rank, struct error *err)
 {
 	struct cursor c = { (const uint8_t *)body.data, body.len, false };
 	struct msg_header headers[MSG_HEADERS_MAX];
-	struct msg_spec spec = { .id = known->id, .pool = known->pool };
+	struct msg spec = { .id = known->id, .pool = known->pool };
 	const char *wrong = decode_fields(&c, &spec, headers, rank);
 
 	if (wrong) {

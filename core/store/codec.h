@@ -32,7 +32,7 @@ char *codec_put_head(char *at, const struct msg *m, double rank);
  *
  * @return  TIDE_OK; TIDE_ESTORE the bytes are no message (`err` says where
  *          they are wrong); TIDE_ELIMIT there is no memory for the message */
-TIDE_MUST_USE int codec_decode(struct slice body, const struct msg_spec *known,
+TIDE_MUST_USE int codec_decode(struct slice body, const struct msg *known,
 			       struct msg **out, double *rank, struct error *err);
 
 #endif

@@ -100,7 +100,7 @@ struct store_stats {
 void store_stats(const struct store *s, struct store_stats *out);
 
 /* The sorted sets of a shard; a stored message is in exactly one of them. */
-enum store_set { STORE_READY, STORE_DELAYED, STORE_UNACK, STORE_BURIED, STORE_SET_COUNT };
+enum store_set { STORE_READY, STORE_DELAYED, STORE_BURIED, STORE_UNACK, STORE_SET_COUNT };
 
 /* A shard's key names. Freed by store_shard_destroy, which accepts NULL; the
  * requests under way do not need it any more. */

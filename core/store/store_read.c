@@ -100,7 +100,7 @@ static void read_tries(struct store_row *row, const redisReply *tries)
 static int read_body(const struct read_call *r, struct store_row *row,
 		     const redisReply *body)
 {
-	struct msg_spec known = { .id = row->id, .pool = r->call.store->config.msgs };
+	struct msg known = { .id = row->id, .pool = r->call.store->config.msgs };
 	struct error err;
 	int rc;
 

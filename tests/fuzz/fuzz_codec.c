@@ -26,7 +26,7 @@ static void check_same(const struct msg *a, const struct msg *b)
 
 static void write_and_read(const struct msg *m, double rank)
 {
-	struct msg_spec known = { .id = m->id };
+	struct msg known = { .id = m->id };
 	struct msg *again;
 	struct error err;
 	struct buf body = { 0 };
@@ -45,7 +45,7 @@ static void write_and_read(const struct msg *m, double rank)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *body = mem_alloc(size ? size : 1);
-	struct msg_spec known = { .id = 1 };
+	struct msg known = { .id = 1 };
 	struct error err = { 0 };
 	struct msg *m;
 	double rank;

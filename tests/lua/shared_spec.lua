@@ -370,7 +370,7 @@ describe("a schedule", function()
       ['every = 5,'] = "'every' is a text, not a number",
       ['every = "often",'] = "'every' is 'often'; write 250ms, 30s",
       ['every = "1ms",'] = "'every' is 1ms; the least is 10ms",
-      ['cron = "61 * * * *",'] = "'cron': '61' is not a minute",
+      ['cron = "61 * * * *",'] = "'cron': '61' is not a valid minute",
       ['cron = "* * *",'] = "has 3 fields; expected 5",
       ['every = "1s", missed = "never",'] = "'missed' is 'never'; there are skip, once and all",
       ['every = "1s", jitter = "1s",'] = "'jitter' must be less than the time between two ticks",

@@ -49,7 +49,7 @@ static size_t fill(struct line *l, const char *data, size_t len)
 	size_t wanted = l->msg->payload_len - l->filled;
 	size_t n = len < wanted ? len : wanted;
 
-	memcpy(l->msg->payload + l->filled, data, n);
+	memcpy(msg_payload_room(l->msg) + l->filled, data, n);
 	l->filled += n;
 	if (l->filled == l->msg->payload_len)
 		l->state = LINE_ENDING;
@@ -61,7 +61,7 @@ char *line_direct(struct line *l, size_t *len)
 	if (l->state != LINE_PAYLOAD || l->msg->payload_len - l->filled < DIRECT_BYTES)
 		return NULL;
 	*len = l->msg->payload_len - l->filled;
-	return l->msg->payload + l->filled;
+	return msg_payload_room(l->msg) + l->filled;
 }
 
 void line_direct_filled(struct line *l, size_t len)

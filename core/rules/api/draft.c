@@ -15,6 +15,7 @@ void draft_init(struct draft *d, const struct msg *m, int64_t now_unix_ms,
 	/* The arrays of headers are filled when a header is written. */
 	d->view = (struct api_msg){ &d->now, 0 };
 	d->now = *m;
+	d->now.pool = NULL;
 	d->vhost = SLICE("");
 	d->now_unix_ms = now_unix_ms;
 	d->is_changed = d->has_own_headers = false;
@@ -46,10 +47,7 @@ void draft_deinit(struct draft *d)
 
 struct msg *draft_build(const struct draft *d)
 {
-	struct msg_spec spec;
-
-	msg_to_spec(&d->now, &spec);
-	return msg_create(&spec);
+	return msg_create(&d->now);
 }
 
 /* What is wrong with the value on the top, in the words of its writer. */
@@ -147,7 +145,7 @@ static void set_payload(lua_State *L, struct draft *d)
 	if (payload.len > DRAFT_PAYLOAD_MAX)
 		luaL_error(L, "msg.payload has %I bytes; %I are allowed",
 			   (lua_Integer)payload.len, (lua_Integer)DRAFT_PAYLOAD_MAX);
-	d->now.payload = (char *)keep(L, &d->payload, payload).data;
+	d->now.payload = keep(L, &d->payload, payload).data;
 	d->now.payload_len = payload.len;
 	d->is_changed = true;
 }

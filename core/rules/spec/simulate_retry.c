@@ -98,7 +98,7 @@ static void simulate(struct simulation *sim)
 
 static struct msg *create_message(int64_t now_ms)
 {
-	const struct msg_spec spec = {
+	const struct msg spec = {
 		.id = 1, .ts_unix_ms = now_ms, .key = SLICE("simulation"), .payload = ""
 	};
 

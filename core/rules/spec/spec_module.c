@@ -111,7 +111,9 @@ static struct msg *read_msg(lua_State *L, int idx)
 	struct msg_header headers[MSG_HEADERS_MAX];
 
 	luaL_checktype(L, idx, LUA_TTABLE);
-	struct msg_spec spec = {
+	struct slice dedupe_id = slice_from(text_field(L, idx, "dedupe_id", ""));
+	struct slice user = word_field(L, idx, "user");
+	struct msg spec = {
 		.id = (uint64_t)integer_field(L, idx, "id", 1),
 		.ts_unix_ms = integer_field(L, idx, "ts", 0),
 		.due_unix_ms = integer_field(L, idx, "due", 0),
@@ -121,12 +123,14 @@ static struct msg *read_msg(lua_State *L, int idx)
 		.key = word_field(L, idx, "key"),
 		.headers = headers,
 		.payload = text_field(L, idx, "payload", ""),
-		.dedupe_id = slice_from(text_field(L, idx, "dedupe_id", "")),
-		.user = word_field(L, idx, "user"),
 	};
-	luaL_argcheck(L, spec.dedupe_id.len <= MSG_DEDUPE_ID_MAX, idx,
+	luaL_argcheck(L, dedupe_id.len <= MSG_DEDUPE_ID_MAX, idx,
 		      "the dedupe_id is too long");
 	spec.payload_len = strlen(spec.payload);
+	spec.dedupe_id = dedupe_id.data;
+	spec.dedupe_len = (uint8_t)dedupe_id.len;
+	spec.user = user.data;
+	spec.user_len = (uint8_t)user.len;
 	if (lua_getfield(L, idx, "headers") == LUA_TTABLE) {
 		for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
 			if (spec.header_count == MSG_HEADERS_MAX)

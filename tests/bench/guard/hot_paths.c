@@ -74,7 +74,7 @@ static struct msg *make_msg(struct bench *b, const char *exchange, const char *k
 	struct msg *m;
 
 	must(session_publish_prepare(b->rig.line.session, &spec, &m, &err), "a message");
-	memset(m->payload, 'x', PAYLOAD_BYTES);
+	memset(msg_payload_room(m), 'x', PAYLOAD_BYTES);
 	return m;
 }
 
@@ -95,7 +95,7 @@ static void drop_msgs(struct bench *b)
 static void publish_all(struct bench *b, struct queue *q)
 {
 	for (int i = 0; i < OPS; i++)
-		shard_publish(q->shards[0], b->msgs[i], 0, NULL);
+		shard_publish(q->shards[0], b->msgs[i], 0, NULL, false);
 }
 
 static void deal_all(struct queue *q)

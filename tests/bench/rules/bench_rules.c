@@ -55,7 +55,7 @@ static double best(double so_far, uint64_t started_ns, size_t calls)
 
 static struct msg *make_msg(const char *key)
 {
-	struct msg_spec spec = { .id = 1,
+	struct msg spec = { .id = 1,
 				 .ts_unix_ms = 1,
 				 .exchange = SLICE("shop"),
 				 .key = slice_from(key),
@@ -155,7 +155,7 @@ static void bench_fair(struct engine *e)
 	double rank, ns = 0;
 	char tenant[32];
 	struct msg_header header = { SLICE("tenant"), SLICE("") };
-	struct msg_spec spec = {
+	struct msg spec = {
 		.id = 1, .key = SLICE("jobs"), .headers = &header, .header_count = 1
 	};
 	for (int i = 0; i < TENANTS; i++) {
@@ -398,7 +398,7 @@ static double publish(struct session *s, const struct publish_spec *spec, double
 		struct msg *m;
 		if (session_publish_prepare(s, spec, &m, &err) != TIDE_OK)
 			fail("prepare", &err);
-		memcpy(m->payload, "hello", 5);
+		memcpy(msg_payload_room(m), "hello", 5);
 		session_publish_take(s, m, true, request(s));
 	}
 	so_far = best(so_far, started, count);

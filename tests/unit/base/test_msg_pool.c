@@ -62,7 +62,7 @@ static void only_so_much_is_kept(void **state)
 static void a_message_goes_back_to_its_pool(void **state)
 {
 	struct msg_pool p;
-	struct msg_spec spec = { .key = SLICE("k"),
+	struct msg spec = { .key = SLICE("k"),
 				 .payload = "hello",
 				 .payload_len = 5 };
 	struct msg *m;

@@ -17,7 +17,7 @@ static const struct msg_header others[] = { { SLICE("same"), SLICE("1") },
 static struct msg *make(const struct msg_header *headers, int priority,
 			const char *exchange, const char *payload)
 {
-	const struct msg_spec spec = { .id = 1,
+	const struct msg spec = { .id = 1,
 				       .priority = (uint8_t)priority,
 				       .header_count = 2,
 				       .exchange = slice_from(exchange),

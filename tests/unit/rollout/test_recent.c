@@ -9,11 +9,11 @@ static struct vhost vhost = { .refs = 1 };
 
 static struct msg *make(const char *key, size_t payload_len)
 {
-	struct msg_spec spec = { .key = slice_from(key), .payload_len = payload_len };
+	struct msg spec = { .key = slice_from(key), .payload_len = payload_len };
 	struct msg *m = msg_create(&spec);
 
 	assert_non_null(m);
-	memset(m->payload, 'x', payload_len);
+	memset(msg_payload_room(m), 'x', payload_len);
 	return m;
 }
 

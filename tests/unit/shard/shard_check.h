@@ -173,7 +173,7 @@ static void dump_shadows(const struct stage *st)
 	}
 }
 
-static const char *const set_names[] = { "ready", "delayed", "unack", "buried" };
+static const char *const set_names[] = { "ready", "delayed", "buried", "unack" };
 
 /* Everything in a set: each thing is sighted; the place in the order is
  * compared with the stage's edge. */

@@ -222,7 +222,7 @@ static void publish(void)
 		t->was_delayed = true;
 	}
 	c = call_create(w.count - 1, w.count, true);
-	shard_publish(w.shard, m, t->rank, &c->waiter);
+	shard_publish(w.shard, m, t->rank, &c->waiter, false);
 	waiter_done(&c->waiter, TIDE_OK, NULL);
 	msg_unref(m);
 }

@@ -15,7 +15,10 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	dedupe_table_deinit(&table);
+	struct dedupe_record *r;
+
+	while ((r = dedupe_table_oldest(&table)) != NULL)
+		dedupe_table_remove(&table, r);
 	return 0;
 }
 

@@ -258,7 +258,7 @@ static void run(uint64_t seed, bool has_trouble, bool may_refuse)
 	if (!may_refuse)
 		assert_int_equal(ask_int(w.redis, "DBSIZE"), 0);
 	assert_int_equal(w.env.memory_bytes, 0);
-	assert_int_equal(journal_stats(w.env.journal)->unstored_bytes, 0);
+	assert_int_equal(w.env.unstored_bytes, 0);
 	printf("%zu published, %llu deliveries, %llu refused, %llu crashes, %llu "
 	       "purges\n",
 	       w.count, (unsigned long long)w.delivered, (unsigned long long)w.refusals,

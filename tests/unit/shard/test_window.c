@@ -29,7 +29,6 @@ static int teardown(void **state)
 
 	while ((e = window_first(&window)) != NULL)
 		window_remove(&window, e);
-	window_deinit(&window);
 	pool_deinit(&lanes);
 	return 0;
 }

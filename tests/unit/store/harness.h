@@ -185,7 +185,7 @@ static inline struct msg *make_msg(uint64_t id, const char *key, const char *pay
 				   size_t len)
 {
 	struct msg_header headers[1] = { { SLICE("tier"), SLICE("gold") } };
-	struct msg_spec spec = {
+	struct msg spec = {
 		.id = id,
 		.ts_unix_ms = 1790000000000,
 		.priority = 7,

@@ -18,7 +18,7 @@ static struct msg_header headers[] = {
 
 static struct msg *make(size_t payload_len, unsigned header_count)
 {
-	struct msg_spec spec = {
+	struct msg spec = {
 		.id = 42,
 		.ts_unix_ms = 1790000000000,
 		.due_unix_ms = 1790000001000,
@@ -32,7 +32,7 @@ static struct msg *make(size_t payload_len, unsigned header_count)
 	};
 	struct msg *m = msg_create(&spec);
 	assert_non_null(m);
-	memset(m->payload, 0xc1, payload_len);
+	memset(msg_payload_room(m), 0xc1, payload_len);
 	return m;
 }
 
@@ -54,7 +54,7 @@ static void assert_same(const struct msg *a, const struct msg *b)
 	assert_memory_equal(a->payload, b->payload, a->payload_len);
 }
 
-static const struct msg_spec known = { .id = 42 };
+static const struct msg known = { .id = 42 };
 
 static void round_trip(struct msg *m, double rank)
 {
@@ -89,7 +89,7 @@ static void text_is_a_str_and_all_else_a_bin(void **state)
 	struct buf out = { 0 };
 	codec_encode(&out, m, 0);
 	assert_memory_equal(out.data + out.end - 7, "\xc4\x05\xc1\xc1\xc1\xc1\xc1", 7);
-	memcpy(m->payload, "h\xc3\xa9ll", 5);
+	memcpy(msg_payload_room(m), "h\xc3\xa9ll", 5);
 	buf_clear(&out);
 	codec_encode(&out, m, 0);
 	assert_memory_equal(out.data + out.end - 6, "\xa5h\xc3\xa9ll", 6);
@@ -97,7 +97,7 @@ static void text_is_a_str_and_all_else_a_bin(void **state)
 	msg_unref(m);
 	for (size_t len = CODEC_TEXT_MAX; len <= CODEC_TEXT_MAX + 1; len++) {
 		m = make(len, 0);
-		memset(m->payload, 'x', len);
+		memset(msg_payload_room(m), 'x', len);
 		buf_clear(&out);
 		codec_encode(&out, m, 0);
 		char tag = out.data[out.end - len - 5];
@@ -151,10 +151,10 @@ static void many_headers_come_back_the_same(void **state)
 	for (unsigned i = 0; i < MSG_HEADERS_MAX; i++)
 		many[i] = (struct msg_header){ SLICE("name"), { value, i * 600 } };
 	for (unsigned count = 14; count <= MSG_HEADERS_MAX; count++) {
-		struct msg_spec spec = { .id = 42,
-					 .headers = many,
-					 .header_count = (uint8_t)count,
-					 .payload = "" };
+		struct msg spec = { .id = 42,
+				    .headers = many,
+				    .header_count = (uint8_t)count,
+				    .payload = "" };
 		struct msg *m = msg_create(&spec);
 		round_trip(m, 0);
 		msg_unref(m);
@@ -228,7 +228,7 @@ static void random_bytes_are_survived(void **state)
 	}
 }
 
-static int decode_spec(const struct msg_spec *spec)
+static int decode_spec(const struct msg *spec)
 {
 	struct msg *m = msg_create(spec);
 	struct buf out = { 0 };
@@ -262,9 +262,9 @@ static void a_name_in_a_body_is_one_that_pub_takes(void **state)
 	memset(most, 'k', sizeof(most));
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct msg_header header = { cases[i].name, SLICE("v") };
-		struct msg_spec key = { .key = cases[i].name };
-		struct msg_spec exchange = { .exchange = cases[i].name };
-		struct msg_spec named = { .headers = &header, .header_count = 1 };
+		struct msg key = { .key = cases[i].name };
+		struct msg exchange = { .exchange = cases[i].name };
+		struct msg named = { .headers = &header, .header_count = 1 };
 
 		assert_int_equal(decode_spec(&key), cases[i].as_word);
 		assert_int_equal(decode_spec(&exchange), cases[i].as_word);

@@ -209,7 +209,7 @@ static void moves_tries_and_removals_change_exactly_what_they_name(void **state)
 static void expiring_messages_are_in_the_expiry_set_until_they_are_removed(void **state)
 {
 	struct harness *h = *state;
-	struct msg_spec spec = { .id = 9,
+	struct msg spec = { .id = 9,
 				 .expires_unix_ms = 1790000000123,
 				 .payload = "" };
 	struct msg *m = msg_create(&spec);

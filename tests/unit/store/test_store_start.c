@@ -486,7 +486,7 @@ static void on_refused(void *ctx, const struct batch_result *result)
 static void commit_two(struct harness *h, batch_done_fn on_done_fn, unsigned *calls)
 {
 	struct batch *b = store_batch_begin(h->store, h->shard);
-	struct msg_spec spec = { .id = 1, .key = SLICE("k"), .payload = "x" };
+	struct msg spec = { .id = 1, .key = SLICE("k"), .payload = "x" };
 	struct msg *m = msg_create(&spec);
 	batch_insert(b, m, 0, STORE_READY, 0);
 	store_batch_commit_take(b, on_done_fn, calls);

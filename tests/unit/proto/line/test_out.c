@@ -13,14 +13,14 @@ static char pattern(size_t i)
 
 static struct msg *make_msg(size_t len, size_t from)
 {
-	struct msg_spec spec = { .exchange = SLICE("x"),
+	struct msg spec = { .exchange = SLICE("x"),
 				 .key = SLICE("k"),
 				 .payload_len = len };
 	struct msg *m = msg_create(&spec);
 
 	assert_non_null(m);
 	for (size_t i = 0; i < len; i++)
-		m->payload[i] = pattern(from + i);
+		msg_payload_room(m)[i] = pattern(from + i);
 	return m;
 }
 

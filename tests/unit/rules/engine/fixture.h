@@ -161,7 +161,7 @@ static inline int fixture_teardown(void **state)
 static inline struct msg *make_msg(const char *key, int priority, ...)
 {
 	struct msg_header headers[8];
-	struct msg_spec spec = { .id = 0x1234,
+	struct msg spec = { .id = 0x1234,
 				 .ts_unix_ms = 1000000,
 				 .priority = (uint8_t)priority,
 				 .exchange = SLICE("shop"),
