@@ -171,6 +171,25 @@ void json_number(struct json *j, double n)
 	value(j, text);
 }
 
+void json_member_object(struct json *j, const char *key)
+{
+	json_key(j, key);
+	json_object_begin(j);
+}
+
+void json_member_array(struct json *j, const char *key)
+{
+	json_key(j, key);
+	json_array_begin(j);
+}
+
+void json_member_list(struct json *j, const char *key, struct slice elements)
+{
+	json_member_array(j, key);
+	buf_append_slice(j->out, elements);
+	json_array_end(j);
+}
+
 void json_member_string(struct json *j, const char *key, struct slice s)
 {
 	json_key(j, key);
@@ -187,6 +206,12 @@ void json_member_int(struct json *j, const char *key, int64_t n)
 {
 	json_key(j, key);
 	json_int(j, n);
+}
+
+void json_member_number(struct json *j, const char *key, double n)
+{
+	json_key(j, key);
+	json_number(j, n);
 }
 
 void json_member_bool(struct json *j, const char *key, bool b)

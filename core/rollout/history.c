@@ -336,10 +336,7 @@ static void write_changes(struct json *j, const struct bundle *from,
 
 	bundle_compare(from, to, on_change, &c);
 	for (int i = 0; i < 3; i++) {
-		json_key(j, names[i]);
-		json_array_begin(j);
-		buf_append_slice(j->out, buf_slice(&c.names[i]));
-		json_array_end(j);
+		json_member_list(j, names[i], buf_slice(&c.names[i]));
 		buf_deinit(&c.names[i]);
 		if (c.count[i] > HISTORY_NAMES) {
 			snprintf(count, sizeof(count), "%s_count", names[i]);

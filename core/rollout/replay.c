@@ -51,10 +51,7 @@ static void finish(struct replay *p)
 	json_member_bool(&j, "in_force", candidate_is_active(p->candidate));
 	json_member_bool(&j, "stopped", p->slow >= REPLAY_SLOW_MAX);
 	json_member_bool(&j, "payloads", recent_has_payloads(p->broker->recent));
-	json_key(&j, "changes");
-	json_array_begin(&j);
-	buf_append_slice(&text, buf_slice(&p->changes));
-	json_array_end(&j);
+	json_member_list(&j, "changes", buf_slice(&p->changes));
 	json_object_end(&j);
 	end(p, &text, NULL);
 }

@@ -357,10 +357,7 @@ static void write_sample(const struct sample *sample, struct broker *b, struct j
 	json_key(out, "shadow");
 	verdict_write(&sample->shadow, b, sample->shadow_error, out);
 	if (sample->difference & VERDICT_MESSAGE) {
-		json_key(out, "changes");
-		json_array_begin(out);
-		buf_append_slice(out->out, buf_slice(&sample->changes));
-		json_array_end(out);
+		json_member_list(out, "changes", buf_slice(&sample->changes));
 	}
 	json_object_end(out);
 }
@@ -370,8 +367,7 @@ static void write_samples(const struct shadow *s, struct json *out)
 	uint64_t first =
 		s->sample_count > SHADOW_SAMPLES ? s->sample_count - SHADOW_SAMPLES : 0;
 
-	json_key(out, "samples");
-	json_array_begin(out);
+	json_member_array(out, "samples");
 	for (uint64_t i = s->sample_count; i > first; i--)
 		write_sample(&s->samples[(i - 1) % SHADOW_SAMPLES], s->broker, out);
 	json_array_end(out);
@@ -385,8 +381,7 @@ static void write_counts(const struct shadow *s, struct json *out)
 	json_member_int(out, "seen", (int64_t)s->seen);
 	json_member_int(out, "compared", (int64_t)s->compared);
 	json_member_int(out, "differing", (int64_t)s->differing);
-	json_key(out, "differences");
-	json_object_begin(out);
+	json_member_object(out, "differences");
 	for (int i = 0; i < VERDICT_DIFFERENCES; i++)
 		json_member_int(out, names[i], (int64_t)s->differences[i]);
 	json_object_end(out);
@@ -404,8 +399,7 @@ void shadow_write(const struct broker *b, struct json *out)
 		json_member_text(out, "loading", candidate_dir(s->candidate));
 	if (s && s->is_loaded) {
 		candidate_write(s->candidate, out);
-		json_key(out, "share");
-		json_number(out, s->share);
+		json_member_number(out, "share", s->share);
 		json_member_int(out, "started_ms", s->started_unix_ms);
 		json_member_bool(out, "stopped", s->is_stopped);
 		write_counts(s, out);

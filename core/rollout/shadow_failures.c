@@ -72,8 +72,7 @@ static void write_outcome(const char *name, const struct shadow_outcome *o,
 		[RETRY_DROP] = "drop",
 	};
 
-	json_key(out, name);
-	json_object_begin(out);
+	json_member_object(out, name);
 	if (o->error) {
 		json_member_text(out, "code", error_wire_code(TIDE_ERULE));
 		json_member_text(out, "error", o->error);
@@ -109,13 +108,11 @@ void shadow_failures_write(const struct shadow_failures *s, struct json *out)
 				 ? s->sample_count - SHADOW_FAILURE_SAMPLES
 				 : 0;
 
-	json_key(out, "failures");
-	json_object_begin(out);
+	json_member_object(out, "failures");
 	json_member_int(out, "seen", (int64_t)s->seen);
 	json_member_int(out, "compared", (int64_t)s->compared);
 	json_member_int(out, "differing", (int64_t)s->differing);
-	json_key(out, "samples");
-	json_array_begin(out);
+	json_member_array(out, "samples");
 	for (uint64_t i = s->sample_count; i > first; i--)
 		write_sample(&s->samples[(i - 1) % SHADOW_FAILURE_SAMPLES], out);
 	json_array_end(out);

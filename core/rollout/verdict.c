@@ -93,8 +93,7 @@ static void write_target(const struct verdict_target *t, struct broker *b,
 	json_object_begin(out);
 	json_member_text(out, "queue", q ? q->name : "(deleted)");
 	json_member_int(out, "shard", t->shard);
-	json_key(out, "rank");
-	json_number(out, t->rank);
+	json_member_number(out, "rank", t->rank);
 	json_object_end(out);
 }
 
@@ -107,8 +106,7 @@ void verdict_write(const struct verdict *v, struct broker *b, const char *error,
 		json_member_text(out, "error", error ? error : error_text(v->status));
 	}
 	json_member_int(out, "count", v->count);
-	json_key(out, "queues");
-	json_array_begin(out);
+	json_member_array(out, "queues");
 	for (uint32_t i = 0; i < v->count && i < VERDICT_TARGETS; i++)
 		write_target(&v->targets[i], b, out);
 	json_array_end(out);

@@ -547,8 +547,7 @@ void scheduler_status(const struct scheduler *sched, struct json *out)
 {
 	struct status st = { sched, out };
 
-	json_key(out, "schedules");
-	json_array_begin(out);
+	json_member_array(out, "schedules");
 	schedule_each(sched->broker->engine, write_one, &st);
 	json_array_end(out);
 }

@@ -40,16 +40,14 @@ static void list_write(struct list *l, const char *name, struct json *j)
 
 static void add_time(struct json *j, uint64_t time_ns)
 {
-	json_key(j, "us");
-	json_number(j, (double)(time_ns / 100) / 10);
+	json_member_number(j, "us", (double)(time_ns / 100) / 10);
 }
 
 static void add_changes(struct json *j, const struct msg *from, const struct msg *to)
 {
 	struct changes c = { .out = j, .one = "from", .other = "to" };
 
-	json_key(j, "changes");
-	json_array_begin(j);
+	json_member_array(j, "changes");
 	changes_add(&c, from, to);
 	json_array_end(j);
 }
@@ -92,8 +90,7 @@ static void on_visit(void *ctx, unsigned number, struct exchange *x,
 	json_member_text(j, "script", index_script(x->indexes[RULESET_ACTIVE]));
 	json_member_int(j, "bindings", x->binding_count);
 	json_member_int(j, "matched", (int64_t)count);
-	json_key(j, "patterns");
-	json_array_begin(j);
+	json_member_array(j, "patterns");
 	for (size_t i = 0; i < count && i < PATTERNS_MAX; i++)
 		add_pattern(j, x->bindings[numbers[i]]);
 	json_array_end(j);
@@ -114,8 +111,7 @@ static void add_pick(struct json *j, const struct pick *pick, const struct outco
 	}
 	json_member_int(j, "shard", pick->shard->index);
 	json_member_text(j, "sharding", strategy_script(strategies[SCRIPT_SHARDING]));
-	json_key(j, "rank");
-	json_number(j, pick->rank);
+	json_member_number(j, "rank", pick->rank);
 	json_member_text(j, "priority", strategy_script(strategies[SCRIPT_PRIORITY]));
 	json_member_bool(j, "shard_cached", o->was_cached && pick->is_shard_known);
 	json_member_bool(j, "rank_cached", o->was_cached && pick->is_rank_known);
@@ -143,8 +139,7 @@ static void add_times(struct json *j, const struct msg *m)
 
 static void add_headers(struct json *j, const struct msg *m)
 {
-	json_key(j, "headers");
-	json_object_begin(j);
+	json_member_object(j, "headers");
 	for (unsigned i = 0; i < m->header_count; i++) {
 		json_key_slice(j, m->headers[i].name);
 		json_slice(j, m->headers[i].value);
@@ -174,8 +169,7 @@ static void add_outcome(struct json *j, struct explanation *e, const struct outc
 		json_member_string(j, "user", msg_user(o->msg));
 	add_times(j, o->msg);
 	add_headers(j, o->msg);
-	json_key(j, "queues");
-	json_array_begin(j);
+	json_member_array(j, "queues");
 	for (unsigned i = 0; i < o->count; i++)
 		add_pick(j, &o->picks[i], o);
 	json_array_end(j);
@@ -183,8 +177,7 @@ static void add_outcome(struct json *j, struct explanation *e, const struct outc
 
 static void add_copies(struct json *j, struct explanation *x, const struct decision *d)
 {
-	json_key(j, "copies");
-	json_array_begin(j);
+	json_member_array(j, "copies");
 	for (unsigned i = 0; i < d->copy_count; i++) {
 		json_object_begin(j);
 		json_member_int(j, "copy", d->copies[i].number);
@@ -197,8 +190,7 @@ static void add_copies(struct json *j, struct explanation *x, const struct decis
 
 static void add_scripts(struct json *j, const struct dry_run *run)
 {
-	json_key(j, "scripts");
-	json_array_begin(j);
+	json_member_array(j, "scripts");
 	for (size_t i = 0; i < run->count; i++) {
 		json_object_begin(j);
 		json_member_text(j, "script", run->scripts[i].file);
@@ -237,8 +229,7 @@ static void answer(struct explanation *x, const struct decide_spec *spec,
 		json_member_int(&j, "generation",
 				(int64_t)engine_epoch(spec->vhost->broker->engine));
 		list_write(&x->exchanges[0], "exchanges", &j);
-		json_key(&j, "queues");
-		json_array_begin(&j);
+		json_member_array(&j, "queues");
 		json_array_end(&j);
 	}
 	list_write(&x->filters, "filters", &j);

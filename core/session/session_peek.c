@@ -59,8 +59,7 @@ struct peek_view {
 
 static void add_headers(struct json *j, const struct msg *m)
 {
-	json_key(j, "headers");
-	json_object_begin(j);
+	json_member_object(j, "headers");
 	for (unsigned i = 0; i < m->header_count; i++) {
 		json_key_slice(j, m->headers[i].name);
 		json_slice(j, m->headers[i].value);
@@ -86,8 +85,7 @@ static void add_message(struct json *j, const struct peek_view *v)
 		json_member_int(j, "due", v->at_unix_ms);
 	if (m->expires_unix_ms)
 		json_member_int(j, "expires", m->expires_unix_ms);
-	json_key(j, "rank");
-	json_number(j, v->rank);
+	json_member_number(j, "rank", v->rank);
 	json_member_int(j, "attempts", v->attempts);
 	json_member_int(j, "failures", v->failures);
 	if (v->reason && v->reason[0])
