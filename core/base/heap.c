@@ -60,6 +60,12 @@ void heap_set(struct heap *h, struct heap_node *n, int64_t key)
 	sift_down(h, n);
 }
 
+void heap_set_all(struct heap *h, int64_t key)
+{
+	for (size_t i = 1; i <= h->count; i++)
+		h->nodes[i]->key = key;
+}
+
 void heap_remove(struct heap *h, struct heap_node *n)
 {
 	if (!heap_has(n))

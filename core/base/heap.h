@@ -31,6 +31,8 @@ static inline bool heap_has(const struct heap_node *n)
 struct heap_node *heap_min(const struct heap *h);
 /* Insert the node, or move it when it is in the heap already. */
 void heap_set(struct heap *h, struct heap_node *n, int64_t key);
+/* Give every node the same key. */
+void heap_set_all(struct heap *h, int64_t key);
 /* Take the node out; harmless when it is not in. */
 void heap_remove(struct heap *h, struct heap_node *n);
 

@@ -122,8 +122,7 @@ void broker_drain(struct broker *b)
 {
 	b->is_draining = true;
 	/* GETs that wait are answered with nothing, at the end of this turn. */
-	for (size_t i = 0; i < b->waits.count; i++)
-		b->waits.nodes[i]->key = b->mono_ms;
+	heap_set_all(&b->waits, b->mono_ms);
 }
 
 bool broker_is_idle(const struct broker *b)

@@ -80,12 +80,28 @@ static void any_mix_of_set_move_and_remove_keeps_the_order(void **state)
 	heap_deinit(&h);
 }
 
+static void all_nodes_may_get_one_key(void **state)
+{
+	struct heap_node nodes[5] = { 0 };
+	struct heap h = { 0 };
+
+	heap_set_all(&h, 7);
+	for (size_t i = 0; i < COUNT(nodes); i++)
+		heap_set(&h, &nodes[i], (int64_t)i);
+	heap_set_all(&h, 7);
+	for (size_t i = 0; i < COUNT(nodes); i++)
+		assert_int_equal(nodes[i].key, 7);
+	check_heap(&h);
+	heap_deinit(&h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_empty_heap_has_no_least),
 		cmocka_unit_test(nodes_come_out_by_their_keys),
 		cmocka_unit_test(the_extreme_keys_are_ordered_too),
+		cmocka_unit_test(all_nodes_may_get_one_key),
 		cmocka_unit_test(any_mix_of_set_move_and_remove_keeps_the_order),
 	};
 	return cmocka_run_group_tests_name("base/heap", tests, NULL, NULL);
