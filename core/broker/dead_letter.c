@@ -70,20 +70,21 @@ static struct msg *make_copy(const struct entry *e, const char *reason, const ch
 	const struct queue *q = entry_queue(e);
 	struct msg_header headers[MSG_HEADERS_MAX];
 	struct msg like = *e->msg;
-	unsigned n;
+	unsigned n = copy_headers(e->msg, headers);
 	char attempts[16];
 
 	snprintf(attempts, sizeof(attempts), "%" PRIu32, e->attempts);
-	n = copy_headers(e->msg, headers);
-	headers[n++] = (struct msg_header){ SLICE("x-death-reason"), slice_from(reason) };
-	headers[n++] = (struct msg_header){ SLICE("x-death-queue"), queue_slice(q) };
-	headers[n++] = (struct msg_header){ SLICE("x-death-exchange"),
-					    e->msg->exchange.len ? e->msg->exchange
-								 : SLICE("-") };
-	headers[n++] = (struct msg_header){ SLICE("x-death-key"), e->msg->key };
-	headers[n++] =
-		(struct msg_header){ SLICE("x-death-attempts"), slice_from(attempts) };
-	headers[n++] = (struct msg_header){ SLICE("x-death-rule"), slice_from(rule) };
+	const struct msg_header death[] = {
+		{ SLICE("x-death-reason"), slice_from(reason) },
+		{ SLICE("x-death-queue"), queue_slice(q) },
+		{ SLICE("x-death-exchange"),
+		  e->msg->exchange.len ? e->msg->exchange : SLICE("-") },
+		{ SLICE("x-death-key"), e->msg->key },
+		{ SLICE("x-death-attempts"), slice_from(attempts) },
+		{ SLICE("x-death-rule"), slice_from(rule) },
+	};
+	memcpy(&headers[n], death, sizeof(death));
+	n += sizeof(death) / sizeof(*death);
 
 	like.id = broker_next_id(q->vhost->broker);
 	/* The copy is no second publish, wherever this has been before. */
@@ -122,11 +123,7 @@ void dead_letter(struct entry *e, const char *reason, const char *rule)
 	struct error err;
 	int rc;
 
-	if (!q->config.dead_exchange) {
-		shard_bury(e);
-		return;
-	}
-	copy = make_copy(e, reason, rule);
+	copy = q->config.dead_exchange ? make_copy(e, reason, rule) : NULL;
 	if (!copy) {
 		shard_bury(e);
 		return;

@@ -67,7 +67,7 @@ static void decide(struct entry *e, const char *reason, struct retry_decision *d
 		w->on_failed(w->ctx, &f, d, rc < 0 ? &err : NULL);
 	if (rc == TIDE_OK)
 		return;
-	log_warn("queue '%s': %s; the message is kept and tried again in 5 s", q->name,
+	log_warn("queue '%s': %s; keeping the message, next attempt in 5 s", q->name,
 		 err.text);
 	*d = (struct retry_decision){ RETRY_AFTER, SCRIPT_FAILED_DELAY_MS };
 }
@@ -86,18 +86,25 @@ static void expired(struct entry *e)
 	apply(e, &d, "expired");
 }
 
+/* @param reason  NULL: it counts as no failure of the message */
+static void count(struct entry *e, const char *reason)
+{
+	consumer_release(e);
+	entry_queue(e)->vhost->broker->counters.failed++;
+	if (reason)
+		shard_count_failure(e, reason);
+}
+
 void retry_failed(struct entry *e, const char *reason)
 {
-	struct queue *q = entry_queue(e);
+	bool is_expired = strcmp(reason, "expired") == 0;
 	struct retry_decision d;
 
-	consumer_release(e);
-	q->vhost->broker->counters.failed++;
-	if (strcmp(reason, "expired") == 0) {
+	count(e, is_expired ? NULL : reason);
+	if (is_expired) {
 		expired(e);
 		return;
 	}
-	shard_count_failure(e, reason);
 	if (is_over_limit(e)) {
 		dead_letter(e, reason, "delivery-limit");
 		return;
@@ -108,11 +115,7 @@ void retry_failed(struct entry *e, const char *reason)
 
 void retry_after(struct entry *e, int64_t delay_ms)
 {
-	struct queue *q = entry_queue(e);
-
-	consumer_release(e);
-	q->vhost->broker->counters.failed++;
-	shard_count_failure(e, "nack");
+	count(e, "nack");
 	if (is_over_limit(e))
 		dead_letter(e, "nack", "delivery-limit");
 	else
@@ -121,9 +124,7 @@ void retry_after(struct entry *e, int64_t delay_ms)
 
 void retry_dead(struct entry *e, const char *reason)
 {
-	consumer_release(e);
-	entry_queue(e)->vhost->broker->counters.failed++;
-	shard_count_failure(e, reason);
+	count(e, reason);
 	dead_letter(e, reason, "consumer");
 }
 

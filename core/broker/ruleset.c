@@ -3,11 +3,6 @@
 #include "broker.h"
 #include "definition.h"
 
-void ruleset_enter(struct ruleset *r, struct broker *b)
-{
-	b->candidates[r->slot] = r;
-}
-
 struct stepping {
 	enum ruleset_slot slot;
 	unsigned left;

@@ -28,9 +28,8 @@ struct ruleset {
 	struct error failure; /* the first that is not reported yet; code 0: none */
 };
 
-/* Candidate rules: what there is comes into them by ruleset_step, what is declared from
- * now on by itself. */
-void ruleset_enter(struct ruleset *r, struct broker *b);
+/* Candidate rules are in broker->candidates: what is declared from now on comes into them
+ * by itself, what there is by ruleset_step. */
 /* Attach up to `max` exchanges and queues. True when all are. */
 bool ruleset_step(const struct ruleset *r, struct broker *b, unsigned max);
 /* Detach all of them. Before the engine is closed. */

@@ -43,7 +43,7 @@ static void describe(void *ctx, struct json *out)
 
 static const struct line_ops ops = {
 	.finish = nothing,
-	.wrote = nothing,
+	.wake = nothing,
 	.can_take = can_take,
 	.describe = describe,
 };

@@ -8,7 +8,7 @@
 #define WRITE_IOVECS 64
 #define LINGER_MS 2000
 
-static void op_wrote(void *ctx)
+static void op_wake(void *ctx)
 {
 	struct conn *c = ctx;
 
@@ -53,7 +53,7 @@ static const char *op_peer(void *ctx)
 
 static const struct line_ops ops = {
 	.finish = op_finish,
-	.wrote = op_wrote,
+	.wake = op_wake,
 	.can_take = op_can_take,
 	.describe = op_describe,
 	.peer = op_peer,
@@ -62,8 +62,6 @@ static const struct line_ops ops = {
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
 	struct conn *c = handle->data;
-	struct server *s = c->server;
-
 	/* What comes after the end is thrown away, and goes before nothing. */
 	size_t held = c->is_finishing ? 0 : buf_len(&c->in), len;
 	char *direct = c->has_session && held == 0 ? line_direct(&c->line, &len) : NULL;
@@ -74,7 +72,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 		return;
 	}
 	/* The beginning of a cut line goes before what is read now. */
-	*out = uv_buf_init(s->read_buf + held, SERVER_READ_BYTES);
+	*out = uv_buf_init(c->server->read_buf + held, SERVER_READ_BYTES);
 }
 
 static void stop_reading(struct conn *c)
@@ -107,7 +105,7 @@ static void keep(struct conn *c, const char *data, size_t len)
 		return;
 	}
 	if (buf_try_reserve(&c->in, len) < 0) {
-		log_warn("%s: closed, there is no memory for its input", c->peer);
+		log_warn("%s: closed: out of memory for its input", c->peer);
 		conn_close(c);
 		return;
 	}
@@ -122,12 +120,10 @@ static bool is_paused(const struct conn *c)
 
 static void after_feed(struct conn *c)
 {
-	if (is_paused(c)) {
-		stop_reading(c);
+	if (is_paused(c))
 		server_due(c->server, c);
-	} else if (!may_read(c)) {
+	if (is_paused(c) || !may_read(c))
 		stop_reading(c);
-	}
 }
 
 static void feed(struct conn *c, size_t len)
@@ -397,14 +393,13 @@ static bool is_stuck(struct conn *c, int64_t now_ms)
 void conn_tick(struct conn *c, int64_t now_ms)
 {
 	int64_t idle_ms = c->server->config.idle_timeout_ms;
-	int64_t heartbeat_ms = c->line.heartbeat_ms;
 	int64_t silent_ms = now_ms - c->last_read_ms;
+	int64_t heartbeat_ms = c->line.heartbeat_ms;
 
 	if (c->is_lingering && now_ms >= c->linger_until_ms)
 		conn_close(c);
 	if (!c->is_closing && is_stuck(c, now_ms)) {
-		log_warn("%s: closed, it has read nothing for the write time-out",
-			 c->peer);
+		log_warn("%s: closed: it read nothing for the write time-out", c->peer);
 		conn_close(c);
 	}
 	/* Input that is held back is not silence. */
@@ -419,19 +414,6 @@ void conn_tick(struct conn *c, int64_t now_ms)
 	else if (heartbeat_ms && c->out.bytes == 0 &&
 		 now_ms - c->last_write_ms + 1000 > heartbeat_ms)
 		line_reply_event(&c->line, 0, "heartbeat", "");
-}
-
-static void name_peer(struct conn *c)
-{
-	struct sockaddr_storage addr;
-	int len = sizeof(addr);
-
-	if (c->socket.handle.type == UV_NAMED_PIPE)
-		snprintf(c->peer, sizeof(c->peer), "unix");
-	else if (uv_tcp_getpeername(&c->socket.tcp, (struct sockaddr *)&addr, &len) < 0)
-		snprintf(c->peer, sizeof(c->peer), "?");
-	else
-		server_format_address(&addr, c->peer);
 }
 
 static void refuse(struct conn *c)
@@ -449,20 +431,27 @@ static void refuse(struct conn *c)
 void conn_accept(struct server *s, uv_stream_t *listener)
 {
 	struct conn *c = mem_zalloc(sizeof(*c));
+	bool is_unix = listener->type == UV_NAMED_PIPE;
+	struct sockaddr_storage addr;
+	int len = sizeof(addr);
 
 	c->server = s;
 	out_init(&c->out, &s->chunks);
-	server_open_socket(s, &c->socket, listener->type == UV_NAMED_PIPE);
-	c->socket.handle.data = c;
+	server_init_socket(s, &c->socket, is_unix);
+	c->socket.stream.data = c;
 	TAILQ_INSERT_TAIL(&s->conns, c, link);
 	s->conn_count++;
 	if (uv_accept(listener, &c->socket.stream) < 0) {
 		conn_close(c);
 		return;
 	}
-	if (listener->type == UV_TCP)
+	snprintf(c->peer, sizeof(c->peer), is_unix ? "unix" : "?");
+	if (!is_unix) {
 		uv_tcp_nodelay(&c->socket.tcp, 1);
-	name_peer(c);
+		if (uv_tcp_getpeername(&c->socket.tcp, (struct sockaddr *)&addr, &len) ==
+		    0)
+			server_format_address(&addr, c->peer);
+	}
 	c->last_read_ms = c->last_write_ms = (int64_t)uv_now(s->loop);
 	if (s->conn_count > s->config.connections_max) {
 		refuse(c);

@@ -42,7 +42,7 @@ struct conn {
 	bool has_session;
 };
 
-/* Take a connection from a listener. One over the limit is told so and closed. */
+/* Take a connection from a listener. Over the limit it is told so and closed. */
 void conn_accept(struct server *s, uv_stream_t *listener);
 void conn_close(struct conn *c);
 /* Send what was written, resume or end what is to be resumed or ended. */

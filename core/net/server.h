@@ -11,15 +11,8 @@
 
 #include "proto/line/line.h"
 
+struct conn;
 TAILQ_HEAD(conn_list, conn);
-SLIST_HEAD(listener_list, listener);
-
-union server_socket {
-	uv_handle_t handle;
-	uv_stream_t stream;
-	uv_tcp_t tcp;
-	uv_pipe_t pipe;
-};
 
 /* What one read takes at most; a line that the read before cut off goes before
  * it in the same buffer. */
@@ -28,15 +21,23 @@ union server_socket {
 struct server_config {
 	unsigned connections_max;
 	size_t payload_max;
-	/* Above `high`, a connection gets no deliveries and is not read, until its
-	 * output is down to `low`. */
+	/* Above the first, a connection gets no deliveries and is not read, until its
+	 * output is at the second. */
 	size_t output_high_bytes;
 	size_t output_low_bytes;
-	int64_t idle_timeout_ms;  /* closes a silent connection; 0 = never */
-	int64_t write_timeout_ms; /* closes one that reads nothing; 0 = never */
+	/* 0: never. */
+	int64_t idle_timeout_ms;  /* close a connection that sends nothing for so long */
+	int64_t write_timeout_ms; /* and one that reads none of its output for so long */
 };
 
 void server_config_init(struct server_config *c);
+
+union server_socket {
+	uv_handle_t handle;
+	uv_stream_t stream;
+	uv_tcp_t tcp;
+	uv_pipe_t pipe;
+};
 
 struct server {
 	uv_loop_t *loop;
@@ -45,7 +46,7 @@ struct server {
 	struct conn_list conns;
 	struct conn_list due;
 	unsigned conn_count;
-	struct listener_list listeners;
+	struct listener *listeners; /* those that are open */
 	struct pool chunks;
 	char *read_buf;
 	uv_timer_t timer; /* heartbeats, idleness, lingering */
@@ -63,7 +64,6 @@ struct server *server_create(uv_loop_t *loop, struct service *service,
 /* "HOST:PORT", "[IPv6]:PORT" or "unix:PATH". Port 0 takes a free one. `bound`
  * receives what it listens on, in the same form. */
 #define SERVER_ADDRESS_MAX 256
-#define SERVER_UNIX "unix:"
 TIDE_MUST_USE int server_listen(struct server *s, const char *address,
 				char bound[SERVER_ADDRESS_MAX], struct error *err);
 
@@ -77,12 +77,11 @@ bool server_is_drained(const struct server *s);
 /* Close every connection and listener, free the server, then on_closed. */
 void server_close(struct server *s, void (*on_closed)(void *ctx), void *ctx);
 
-/* For conn.c. Have the connection served at the end of the turn. */
+/* Have the connection served at the end of the turn. */
 void server_due(struct server *s, struct conn *c);
 void server_conn_gone(struct server *s);
-void server_open_socket(struct server *s, union server_socket *socket, bool is_unix);
-/* "HOST:PORT" or "[IPv6]:PORT". */
-void server_format_address(const struct sockaddr_storage *from,
+void server_init_socket(struct server *s, union server_socket *socket, bool is_unix);
+void server_format_address(const struct sockaddr_storage *addr,
 			   char out[SERVER_ADDRESS_MAX]);
 
 #endif

@@ -16,17 +16,6 @@
 /* Exchanges and queues that are attached in a step. */
 #define STEP_MAX 500
 
-struct candidate {
-	struct broker *broker;
-	struct ruleset rules;
-	char *dir;
-	uint64_t epoch; /* of the active rules with which modules were compared */
-	bool has_same_modules;
-	uv_idle_t turn; /* until everything is attached */
-	candidate_loaded_fn *on_loaded;
-	void *ctx;
-};
-
 static void give_ids(struct decision *d, const struct decision *active)
 {
 	for (unsigned i = 0, k = 0; i < d->copy_count; i++) {
@@ -73,60 +62,42 @@ static bool has_same_modules(struct candidate *c)
 	return c->has_same_modules;
 }
 
-static const struct strategy *strategy_of(const struct candidate *c,
-					  const struct queue *q, enum script_kind kind)
-{
-	return q->strategies[c->rules.slot][kind];
-}
-
 static bool is_other(struct candidate *c, const struct queue *q, enum script_kind kind)
 {
-	return strategy_hash(strategy_of(c, q, kind)) !=
+	return strategy_hash(q->strategies[c->rules.slot][kind]) !=
 		       strategy_hash(q->strategies[RULESET_ACTIVE][kind]) ||
 	       !has_same_modules(c);
 }
 
 static bool is_telling(struct candidate *c, const struct queue *q, enum script_kind kind)
 {
-	return strategy_is_pure(strategy_of(c, q, kind)) || is_other(c, q, kind);
-}
-
-/* @param at  how many picks the verdict has before those of the outcome */
-static unsigned mark(struct candidate *c, const struct outcome *o, struct verdict *v,
-		     unsigned at)
-{
-	for (unsigned i = 0; i < o->count && at + i < VERDICT_TARGETS; i++) {
-		struct verdict_target *t = &v->targets[at + i];
-
-		t->is_shard_telling = is_telling(c, o->picks[i].queue, SCRIPT_SHARDING);
-		t->is_rank_telling = is_telling(c, o->picks[i].queue, SCRIPT_PRIORITY);
-	}
-	return at + o->count;
+	return strategy_is_pure(q->strategies[c->rules.slot][kind]) ||
+	       is_other(c, q, kind);
 }
 
 void candidate_judge(struct candidate *c, const struct decision *d, int status,
 		     struct verdict *out)
 {
-	unsigned at;
+	struct verdict_target *t = out->targets;
 
 	verdict_set(out, d, status);
-	if (status != TIDE_OK)
-		return;
-	at = mark(c, &d->first, out, 0);
-	for (unsigned i = 0; i < d->copy_count; i++)
-		at = mark(c, &d->copies[i], out, at);
+	for (unsigned n = 0; status == TIDE_OK && n <= d->copy_count; n++) {
+		const struct outcome *o = n ? &d->copies[n - 1] : &d->first;
+
+		for (unsigned i = 0; i < o->count && t < out->targets + VERDICT_TARGETS;
+		     i++, t++) {
+			const struct queue *q = o->picks[i].queue;
+
+			t->is_shard_telling = is_telling(c, q, SCRIPT_SHARDING);
+			t->is_rank_telling = is_telling(c, q, SCRIPT_PRIORITY);
+		}
+	}
 }
 
 bool candidate_has_other_retry(struct candidate *c, const struct queue *q)
 {
-	return !strategy_of(c, q, SCRIPT_RETRY) || is_other(c, q, SCRIPT_RETRY);
-}
-
-int candidate_retry(struct candidate *c, struct decision_context *context,
-		    const struct retry_failure *f, struct retry_decision *decision,
-		    struct error *err)
-{
-	return retry_decide(&c->rules, context, f, decision, err);
+	return !q->strategies[c->rules.slot][SCRIPT_RETRY] ||
+	       is_other(c, q, SCRIPT_RETRY);
 }
 
 static int resolve(struct broker *b, struct slice dir, char out[PATH_MAX],
@@ -170,16 +141,25 @@ static void on_turn(uv_idle_t *handle)
 int candidate_create(struct candidate **out, struct broker *b,
 		     const struct candidate_spec *spec, struct error *err)
 {
+	bool is_replay = spec->slot == RULESET_REPLAY;
+	char path[PATH_MAX], about[PATH_MAX + 32];
 	struct engine_config config = {
+		.rules_dir = path,
+		.about = about,
+		.has_no_breaker = is_replay,
 		.lua_dir = b->config.lua_dir,
 		.memory_max_bytes = b->config.rules_memory_bytes,
 		.call_budget_ms = b->config.rules_budget_ms,
 	};
+	struct engine *e;
 	struct candidate *c;
-	bool is_replay = spec->slot == RULESET_REPLAY;
-	char path[PATH_MAX], about[PATH_MAX + 32];
 	int rc = resolve(b, spec->dir, path, err);
 
+	if (rc < 0)
+		return rc;
+	snprintf(about, sizeof(about), "rules of '%s' (%s)", path,
+		 is_replay ? "replay" : "shadow");
+	rc = engine_open(&e, b->loop, &config, NULL, err);
 	if (rc < 0)
 		return rc;
 	c = mem_zalloc(sizeof(*c));
@@ -187,19 +167,9 @@ int candidate_create(struct candidate **out, struct broker *b,
 	c->dir = mem_strdup(path);
 	c->on_loaded = spec->on_loaded;
 	c->ctx = spec->ctx;
-	config.rules_dir = c->dir;
-	config.has_no_breaker = is_replay;
-	config.about = about;
-	snprintf(about, sizeof(about), "rules of '%s' (%s)", c->dir,
-		 is_replay ? "replay" : "shadow");
-	rc = engine_open(&c->rules.engine, b->loop, &config, NULL, err);
-	if (rc < 0) {
-		mem_free(c->dir);
-		mem_free(c);
-		return rc;
-	}
+	c->rules.engine = e;
 	c->rules.slot = spec->slot;
-	ruleset_enter(&c->rules, b);
+	b->candidates[spec->slot] = &c->rules;
 	uv_idle_init(b->loop, &c->turn);
 	c->turn.data = c;
 	uv_idle_start(&c->turn, on_turn);
@@ -222,21 +192,6 @@ void candidate_destroy(struct candidate *c)
 	ruleset_leave(&c->rules, c->broker);
 	engine_close(c->rules.engine, NULL, NULL);
 	uv_close((uv_handle_t *)&c->turn, on_closed);
-}
-
-const char *candidate_dir(const struct candidate *c)
-{
-	return c->dir;
-}
-
-struct bundle *candidate_files(const struct candidate *c)
-{
-	return engine_files(c->rules.engine);
-}
-
-bool candidate_is_active(const struct candidate *c)
-{
-	return engine_hash(c->rules.engine) == engine_hash(c->broker->engine);
 }
 
 void candidate_write(const struct candidate *c, struct json *out)

@@ -12,15 +12,23 @@
 #include "broker/retry.h"
 #include "verdict.h"
 
-struct candidate;
-
 /* It is loaded, or TIDE_ERULE: why a reload of this directory would be refused. */
 typedef void candidate_loaded_fn(void *ctx, const struct error *result);
 
 struct candidate_spec {
-	enum ruleset_slot
-		slot; /* for RULESET_REPLAY scripts are called however they fail */
+	enum ruleset_slot slot; /* RULESET_REPLAY: scripts are called however they fail */
 	struct slice dir;
+	candidate_loaded_fn *on_loaded;
+	void *ctx;
+};
+
+struct candidate {
+	struct broker *broker;
+	struct ruleset rules;
+	char *dir;
+	uint64_t epoch; /* of the active rules with which modules were compared */
+	bool has_same_modules;
+	uv_idle_t turn; /* until everything is attached; then for the owner */
 	candidate_loaded_fn *on_loaded;
 	void *ctx;
 };
@@ -47,16 +55,7 @@ void candidate_judge(struct candidate *c, const struct decision *d, int status,
 /* Is the queue's retry script another one than in the active rules, or has it other
  * modules? If it is the same, its decisions differ in what it remembers alone. */
 bool candidate_has_other_retry(struct candidate *c, const struct queue *q);
-/* What it would do about a failure. */
-TIDE_MUST_USE int candidate_retry(struct candidate *c, struct decision_context *context,
-				  const struct retry_failure *f,
-				  struct retry_decision *decision, struct error *err);
 
-const char *candidate_dir(const struct candidate *c);
-/* What is loaded. */
-struct bundle *candidate_files(const struct candidate *c);
-/* Are these the active rules? */
-bool candidate_is_active(const struct candidate *c);
 /* Members of an object: the directory and the hash. */
 void candidate_write(const struct candidate *c, struct json *out);
 

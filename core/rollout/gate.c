@@ -16,7 +16,7 @@
 struct ask {
 	STAILQ_ENTRY(ask) link;
 	struct bundle *files; /* a reference; NULL: the directory */
-	char *specs_dir;      /* with files */
+	char *specs_dir;
 	gate_answer_fn on_answer;
 	void *ctx;
 };
@@ -38,8 +38,9 @@ struct run {
 	unsigned handles; /* not yet closed */
 	struct buf output;
 	char chunk[4096];
+	unsigned pending; /* until it has ended, and its output is read */
 	int64_t status;
-	bool has_ended, is_read, is_late;
+	bool is_late;
 };
 
 struct gate {
@@ -109,9 +110,10 @@ static void on_removed(uv_work_t *work, int status)
 
 static void end_run(struct run *r)
 {
-	if (r->dir[0] && uv_queue_work(r->loop, &r->work, work_remove, on_removed) == 0)
-		return;
-	free_run(r);
+	if (!r->dir[0])
+		free_run(r);
+	else
+		uv_queue_work(r->loop, &r->work, work_remove, on_removed);
 }
 
 static void on_closed(uv_handle_t *handle)
@@ -129,59 +131,40 @@ static void close_run(struct run *r)
 	uv_close((uv_handle_t *)&r->process, on_closed);
 }
 
-/* Take a line off the output. */
-static struct slice take_line(struct slice *all)
-{
-	const char *end = memchr(all->data, '\n', all->len);
-	struct slice line = { all->data, end ? (size_t)(end - all->data) : all->len };
-
-	*all = slice_skip(*all, end ? line.len + 1 : line.len);
-	return line;
-}
-
 static bool begins_failure(struct slice line)
 {
 	return slice_has_prefix(line, "Failure ") || slice_has_prefix(line, "Error ");
 }
 
-/* The lines of a failure up to its stack, as one: where it is, the test's name, what
- * was expected and what came. `out` has its first line. */
-static void add_failure(struct buf *out, struct slice rest)
-{
-	while (rest.len > 0 && buf_len(out) < ERROR_TEXT_MAX) {
-		struct slice line = take_line(&rest);
-
-		while (line.len > 0 && line.data[0] == ' ')
-			line = slice_skip(line, 1);
-		if (begins_failure(line) || slice_has_prefix(line, "stack traceback"))
-			return;
-		if (line.len == 0)
-			continue;
-		buf_append_text(out, buf_cstr(out)[buf_len(out) - 1] == ':' ? " " : "; ");
-		buf_append_slice(out, line);
-	}
-}
-
-/* What a person needs first: the first failure, or how the output ends. */
+/* What a person needs first: the first failure up to its stack, as one line (where it is,
+ * the test's name, what was expected and what came), or how the output ends. */
 static void describe(const struct run *r, struct error *err)
 {
-	struct slice all = buf_slice(&r->output), last = SLICE("");
+	struct slice all = buf_slice(&r->output);
+	bool is_failure = false;
 	struct buf text = { 0 };
 
-	while (all.len > 0 && buf_len(&text) == 0) {
-		struct slice line = take_line(&all);
+	while (all.len > 0 && !(is_failure && buf_len(&text) >= ERROR_TEXT_MAX)) {
+		struct slice line = slice_cut(&all, '\n');
 
-		if (line.len > 0)
-			last = line;
-		if (begins_failure(line)) {
-			buf_append_slice(&text, line);
-			add_failure(&text, all);
-		}
+		while (is_failure && line.len > 0 && line.data[0] == ' ')
+			line = slice_skip(line, 1);
+		if (line.len == 0)
+			continue;
+		if (is_failure &&
+		    (begins_failure(line) || slice_has_prefix(line, "stack traceback")))
+			break;
+		if (!is_failure)
+			buf_clear(&text);
+		else
+			buf_append_text(&text, slice_has_suffix(buf_slice(&text), ":")
+						       ? " "
+						       : "; ");
+		is_failure |= begins_failure(line);
+		buf_append_slice(&text, line);
 	}
-	if (buf_len(&text) == 0)
-		buf_append_slice(&text, last);
 	if (r->is_late)
-		error_set(err, TIDE_ERULE, "the specs have not ended within %d s",
+		error_set(err, TIDE_ERULE, "the specs did not finish within %d s",
 			  GATE_TIMEOUT_MS / 1000);
 	else
 		error_set(err, TIDE_ERULE, "the specs fail: %s", buf_cstr(&text));
@@ -200,10 +183,11 @@ static void hide_dir(struct run *r)
 		return;
 	while ((at = memmem(all.data, all.len, r->dir, len)) != NULL) {
 		size_t before = (size_t)(at - all.data);
-		bool has_slash = before + len < all.len && at[len] == '/';
 
 		buf_append(&out, all.data, before);
-		all = slice_skip(all, before + len + has_slash);
+		all = slice_skip(all, before + len);
+		if (all.len > 0 && all.data[0] == '/')
+			all = slice_skip(all, 1);
 	}
 	buf_append_slice(&out, all);
 	buf_deinit(&r->output);
@@ -215,58 +199,58 @@ static void log_output(const struct run *r)
 	struct slice all = buf_slice(&r->output);
 
 	for (int i = 0; i < OUTPUT_LINES && all.len > 0; i++) {
-		struct slice line = take_line(&all);
+		struct slice line = slice_cut(&all, '\n');
 
 		if (line.len > 0)
-			log_warn("rules: specs: %.*s",
-				 (int)(line.len < 400 ? line.len : 400), line.data);
+			log_warn("rules: specs: %" SLICE_FMT, SLICE_HEAD(line, 400));
 	}
 }
 
+/* The run is over: answer, and go on with those who have asked meanwhile. */
 static void conclude(struct gate *g, const struct error *result)
 {
+	g->run = NULL;
 	g->rounds = 0;
 	if (result->code == TIDE_OK)
 		history_note_passed(g->broker->history, g->hash);
 	answer(&g->current, result);
+	if (!g->run && !STAILQ_EMPTY(&g->next))
+		start(g);
+}
+
+/* The specs have passed. Were they those of what is there now? */
+static bool has_changed(const struct run *r)
+{
+	return !r->files && scan(r->gate) != r->gate->hash;
 }
 
 static void finish(struct run *r)
 {
 	struct gate *g = r->gate;
 	struct error result = { .code = TIDE_OK };
-	bool is_again = false;
 
-	if (!g || !r->has_ended || !r->is_read)
+	if (--r->pending > 0 || !g)
 		return;
-	g->run = NULL;
 	hide_dir(r);
+	close_run(r);
 	if (r->status != 0) {
 		describe(r, &result);
 		log_output(r);
-	} else if (!r->files && scan(g) != g->hash) {
-		/* Those were the specs of what is not there any more. */
-		is_again = ++g->rounds < ROUNDS_MAX;
-		if (!is_again)
-			error_set(&result, TIDE_ERULE,
-				  "the directory keeps changing while its specs run");
+	} else if (has_changed(r)) {
+		if (++g->rounds < ROUNDS_MAX) {
+			start(g);
+			return;
+		}
+		error_set(&result, TIDE_ERULE,
+			  "the directory keeps changing while its specs run");
 	}
-	close_run(r);
-	if (is_again) {
-		STAILQ_CONCAT(&g->current, &g->next);
-		STAILQ_CONCAT(&g->next, &g->current);
-	} else {
-		conclude(g, &result);
-	}
-	if (!g->run && !STAILQ_EMPTY(&g->next))
-		start(g);
+	conclude(g, &result);
 }
 
 static void on_exit_status(uv_process_t *process, int64_t status, int signal_number)
 {
 	struct run *r = process->data;
 
-	r->has_ended = true;
 	r->status = signal_number ? -signal_number : status;
 	finish(r);
 }
@@ -287,7 +271,6 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *data)
 	if (n >= 0)
 		return;
 	uv_read_stop(stream);
-	r->is_read = true;
 	finish(r);
 }
 
@@ -323,22 +306,13 @@ static int spawn(struct run *r, uv_loop_t *loop, const char *dir)
 	return uv_spawn(loop, &r->process, &options);
 }
 
-static void fail_run(struct run *r, const struct error *why)
-{
-	struct gate *g = r->gate;
-
-	g->run = NULL;
-	conclude(g, why);
-	if (!g->run && !STAILQ_EMPTY(&g->next))
-		start(g);
-}
-
 static void run_child(struct run *r, const char *dir)
 {
 	struct error err;
 	int rc;
 
 	r->handles = 3;
+	r->pending = 2;
 	uv_pipe_init(r->loop, &r->pipe, 0);
 	uv_timer_init(r->loop, &r->timer);
 	rc = spawn(r, r->loop, dir);
@@ -346,7 +320,7 @@ static void run_child(struct run *r, const char *dir)
 		error_set(&err, TIDE_ERULE, "the specs cannot be run: %s",
 			  uv_strerror(rc));
 		close_run(r);
-		fail_run(r, &err);
+		conclude(r->gate, &err);
 		return;
 	}
 	uv_read_start((uv_stream_t *)&r->pipe, on_alloc, on_read);
@@ -370,18 +344,21 @@ static void on_made(uv_work_t *work, int status)
 		return;
 	}
 	if (r->gate)
-		fail_run(r, &r->failure);
+		conclude(r->gate, &r->failure);
 	end_run(r);
 }
 
 /* Those that ask about the directory have one run together. */
 static void take_asks(struct gate *g)
 {
-	struct ask *first = STAILQ_FIRST(&g->next), *a, *next;
+	struct ask *a, *next;
 
-	STAILQ_REMOVE_HEAD(&g->next, link);
-	STAILQ_INSERT_TAIL(&g->current, first, link);
-	if (first->files)
+	if (STAILQ_EMPTY(&g->current)) {
+		a = STAILQ_FIRST(&g->next);
+		STAILQ_REMOVE_HEAD(&g->next, link);
+		STAILQ_INSERT_TAIL(&g->current, a, link);
+	}
+	if (STAILQ_FIRST(&g->current)->files)
 		return;
 	for (a = STAILQ_FIRST(&g->next); a; a = next) {
 		next = STAILQ_NEXT(a, link);
@@ -396,7 +373,6 @@ static void start(struct gate *g)
 {
 	struct run *r = mem_zalloc(sizeof(*r));
 	struct ask *first;
-	int rc;
 
 	take_asks(g);
 	first = STAILQ_FIRST(&g->current);
@@ -406,57 +382,36 @@ static void start(struct gate *g)
 	r->work.data = r;
 	if (!first->files) {
 		g->hash = scan(g);
-		run_child(r, g->broker->config.rules_dir);
+		run_child(r, first->specs_dir);
 		return;
 	}
 	g->hash = bundle_hash(first->files);
 	r->files = bundle_ref(first->files);
 	r->specs_dir = mem_strdup(first->specs_dir);
-	rc = uv_queue_work(r->loop, &r->work, work_make, on_made);
-	if (rc < 0) {
-		error_set(&r->failure, TIDE_ERULE, "the specs cannot be run: %s",
-			  uv_strerror(rc));
-		fail_run(r, &r->failure);
-		free_run(r);
-	}
+	uv_queue_work(r->loop, &r->work, work_make, on_made);
 }
 
-static void add_ask(struct gate *g, const struct ask *spec)
+void gate_ask(struct gate *g, struct bundle *files, const char *specs_dir,
+	      gate_answer_fn on_answer, void *ctx)
 {
-	struct ask *a = mem_zalloc(sizeof(*a));
+	const struct error yes = { .code = TIDE_OK };
+	struct ask *a;
 
-	*a = *spec;
+	if (g && (!files || !gate_dir_has_specs(specs_dir)))
+		specs_dir = g->broker->config.rules_dir;
+	if (!g || !g->broker->config.has_rules_gate || !gate_dir_has_specs(specs_dir) ||
+	    (files && history_has_passed(g->broker->history, bundle_hash(files)))) {
+		on_answer(ctx, &yes);
+		return;
+	}
+	a = mem_zalloc(sizeof(*a));
+	a->files = files ? bundle_ref(files) : NULL;
+	a->specs_dir = mem_strdup(specs_dir);
+	a->on_answer = on_answer;
+	a->ctx = ctx;
 	STAILQ_INSERT_TAIL(&g->next, a, link);
 	if (!g->run)
 		start(g);
-}
-
-static const struct error yes = { .code = TIDE_OK };
-
-void gate_ask(struct gate *g, gate_answer_fn on_answer, void *ctx)
-{
-	if (!g || !g->broker->config.has_rules_gate ||
-	    !gate_dir_has_specs(g->broker->config.rules_dir)) {
-		on_answer(ctx, &yes);
-		return;
-	}
-	add_ask(g, &(struct ask){ .on_answer = on_answer, .ctx = ctx });
-}
-
-void gate_ask_files(struct gate *g, struct bundle *files, const char *specs_dir,
-		    gate_answer_fn on_answer, void *ctx)
-{
-	if (g && !gate_dir_has_specs(specs_dir))
-		specs_dir = g->broker->config.rules_dir;
-	if (!g || !g->broker->config.has_rules_gate || !gate_dir_has_specs(specs_dir) ||
-	    history_has_passed(g->broker->history, bundle_hash(files))) {
-		on_answer(ctx, &yes);
-		return;
-	}
-	add_ask(g, &(struct ask){ .files = bundle_ref(files),
-				  .specs_dir = mem_strdup(specs_dir),
-				  .on_answer = on_answer,
-				  .ctx = ctx });
 }
 
 void gate_destroy(struct gate *g)

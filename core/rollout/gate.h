@@ -20,15 +20,14 @@ struct gate *gate_create(struct broker *b);
 /* Accepts NULL. Who asked and was not answered is told TIDE_ESHUTDOWN. */
 void gate_destroy(struct gate *g);
 
-/* May the rules in the directory, as it is now, become active? The answer is TIDE_OK, or
- * why not, and may come within the call. A NULL gate says yes. */
+/* May these rules become active? The answer is TIDE_OK, or why not, and may come within
+ * the call. A NULL gate says yes. What has passed before, by the history, need not again.
+ *
+ * @param files      NULL: what is in the rules directory now, tested by its specs
+ * @param specs_dir  of the files' specs; when it has none, those in the rules directory
+ *                   test them */
 typedef void (*gate_answer_fn)(void *ctx, const struct error *answer);
-void gate_ask(struct gate *g, gate_answer_fn on_answer, void *ctx);
-
-/* May these files? What has passed before, by the history, need not again. They are
- * tested by the specs in `specs_dir`, or if it has none by those in the rules
- * directory. */
-void gate_ask_files(struct gate *g, struct bundle *files, const char *specs_dir,
-		    gate_answer_fn on_answer, void *ctx);
+void gate_ask(struct gate *g, struct bundle *files, const char *specs_dir,
+	      gate_answer_fn on_answer, void *ctx);
 
 #endif

@@ -4,17 +4,18 @@
 #include <stdio.h>
 
 #include "base/container.h"
+#include "base/id.h"
 #include "base/mem.h"
 #include "host/log.h"
 #include "base/waiter.h"
 #include "rules/engine/reload.h"
 
-#define HASH_LEN 16
 #define HASH_PREFIX_MIN 4
 
 #define DOC_LAST "rules:last"
 #define DOC_LOG "rules:log"
 #define DOC_GEN "rules:gen:"
+#define GEN_NAME_SIZE (sizeof(DOC_GEN) + ID_HEX_LEN)
 
 /* An entry is kept as it is shown, so that nobody has to read it back. */
 struct entry_text {
@@ -68,27 +69,6 @@ void history_destroy(struct history *h)
 	mem_free(h);
 }
 
-static void format_hash(uint64_t hash, char out[HASH_LEN + 1])
-{
-	snprintf(out, HASH_LEN + 1, "%016" PRIx64, hash);
-}
-
-static bool parse_hash(struct slice s, uint64_t *out)
-{
-	*out = 0;
-	if (s.len == 0 || s.len > HASH_LEN)
-		return false;
-	for (size_t i = 0; i < s.len; i++) {
-		const char *digits = "0123456789abcdef";
-		const char *at = s.data[i] ? strchr(digits, s.data[i]) : NULL;
-
-		if (!at)
-			return false;
-		*out = *out << 4 | (uint64_t)(at - digits);
-	}
-	return true;
-}
-
 /* NULL when there is none to write to, or not any more. */
 static struct store *store_of(const struct history *h)
 {
@@ -98,21 +78,35 @@ static struct store *store_of(const struct history *h)
 static void on_written(void *ctx, int status, const char *text)
 {
 	if (status < 0 && status != TIDE_ESHUTDOWN)
-		log_error("rules: the history is not kept: %s",
+		log_error("rules: cannot write the history to Redis: %s",
 			  text ? text : error_text(status));
 }
 
-static void gen_name(uint64_t hash, char out[sizeof(DOC_GEN) + HASH_LEN])
+/* Hashes are written like ids. */
+static void gen_name(uint64_t hash, char out[GEN_NAME_SIZE])
 {
-	snprintf(out, sizeof(DOC_GEN) + HASH_LEN, DOC_GEN "%016" PRIx64, hash);
+	snprintf(out, GEN_NAME_SIZE, DOC_GEN "%016" PRIx64, hash);
+}
+
+static void append_hash(struct buf *list, uint64_t hash)
+{
+	buf_printf(list, "%s%016" PRIx64, buf_len(list) ? " " : "", hash);
+}
+
+static void change_document(struct history *h, const char *name,
+			    const struct store_field *changes, size_t count)
+{
+	if (store_of(h))
+		store_document_change(store_of(h), name, changes, count, on_written,
+				      NULL);
 }
 
 static void store_files(struct history *h, const struct kept *k)
 {
-	char name[sizeof(DOC_GEN) + HASH_LEN];
+	char name[GEN_NAME_SIZE];
 	struct store_field *fields;
 
-	if (!store_of(h) || k->files->count == 0)
+	if (k->files->count == 0)
 		return;
 	fields = mem_alloc(k->files->count * sizeof(*fields));
 	for (size_t i = 0; i < k->files->count; i++)
@@ -121,14 +115,13 @@ static void store_files(struct history *h, const struct kept *k)
 			.value = { k->files->files[i].text, k->files->files[i].len },
 		};
 	gen_name(k->hash, name);
-	store_document_change(store_of(h), name, fields, k->files->count, on_written,
-			      NULL);
+	change_document(h, name, fields, k->files->count);
 	mem_free(fields);
 }
 
 static void forget_files(struct history *h, uint64_t hash)
 {
-	char name[sizeof(DOC_GEN) + HASH_LEN];
+	char name[GEN_NAME_SIZE];
 
 	gen_name(hash, name);
 	if (store_of(h))
@@ -138,60 +131,45 @@ static void forget_files(struct history *h, uint64_t hash)
 /* Which is the last, and which are kept, in one command. */
 static void store_last(struct history *h)
 {
-	char hash[HASH_LEN + 1];
-	struct buf kept = { 0 }, passed = { 0 };
+	struct buf last = { 0 }, kept = { 0 }, passed = { 0 };
 
-	if (!store_of(h))
-		return;
+	append_hash(&last, h->last);
 	for (size_t i = 0; i < h->kept_count; i++) {
-		format_hash(h->kept[i].hash, hash);
-		buf_printf(&kept, "%s%s", i ? " " : "", hash);
+		append_hash(&kept, h->kept[i].hash);
 		if (h->kept[i].has_passed)
-			buf_printf(&passed, "%s%s", buf_len(&passed) ? " " : "", hash);
+			append_hash(&passed, h->kept[i].hash);
 	}
-	format_hash(h->last, hash);
 	struct store_field fields[] = {
-		{ SLICE("hash"), slice_from(hash) },
+		{ SLICE("hash"), buf_slice(&last) },
 		/* Empty when there is none, but never a removal. */
 		{ SLICE("kept"), slice_from(buf_cstr(&kept)) },
 		{ SLICE("passed"), slice_from(buf_cstr(&passed)) },
 	};
-	store_document_change(store_of(h), DOC_LAST, fields, 3, on_written, NULL);
+	change_document(h, DOC_LAST, fields, 3);
+	buf_deinit(&last);
 	buf_deinit(&kept);
 	buf_deinit(&passed);
 }
 
-static void store_entry(struct history *h, const struct entry_text *e)
-{
-	char number[24];
-
-	if (!store_of(h))
-		return;
-	snprintf(number, sizeof(number), "%" PRIu64, e->number);
-	struct store_field field = { slice_from(number), slice_from(e->json) };
-	store_document_change(store_of(h), DOC_LOG, &field, 1, on_written, NULL);
-}
-
-static void forget_entry(struct history *h, uint64_t number)
+/* @param json  NULL: the entry is removed */
+static void store_entry(struct history *h, uint64_t number, const char *json)
 {
 	char text[24];
 
-	if (!store_of(h))
-		return;
 	snprintf(text, sizeof(text), "%" PRIu64, number);
-	struct store_field removal = { slice_from(text), { NULL, 0 } };
-	store_document_change(store_of(h), DOC_LOG, &removal, 1, on_written, NULL);
+	struct store_field field = { slice_from(text), slice_from(json) };
+	change_document(h, DOC_LOG, &field, 1);
 }
 
-static void add_entry(struct history *h, uint64_t number, char *json)
+static void add_entry(struct history *h, uint64_t number, char *json_take)
 {
 	if (h->count == HISTORY_ENTRIES) {
-		forget_entry(h, h->entries[0].number);
+		store_entry(h, h->entries[0].number, NULL);
 		mem_free(h->entries[0].json);
 		h->count--;
 		memmove(h->entries, h->entries + 1, h->count * sizeof(*h->entries));
 	}
-	h->entries[h->count++] = (struct entry_text){ number, json };
+	h->entries[h->count++] = (struct entry_text){ number, json_take };
 	if (number > h->last_number)
 		h->last_number = number;
 }
@@ -245,29 +223,20 @@ static void on_files(void *ctx, int status, const char *text,
 	h->kept[i].files = files;
 	if (status == TIDE_OK && bundle_hash(files) != h->kept[i].hash) {
 		log_warn("rules: generation %016" PRIx64
-			 " is not in Redis as it was kept, and left out",
+			 " in Redis does not match its hash; ignoring it",
 			 h->kept[i].hash);
 		drop_kept(h, i);
 	}
 	waiter_done(&h->loading, status, text);
 }
 
-/* The next hash of a list; false at its end, or where it cannot be read. */
-static bool next_hash(struct slice *list, uint64_t *hash)
-{
-	if (list->len < HASH_LEN ||
-	    !parse_hash((struct slice){ list->data, HASH_LEN }, hash))
-		return false;
-	*list = slice_skip(*list, list->len > HASH_LEN ? HASH_LEN + 1 : HASH_LEN);
-	return true;
-}
-
 static void ask_for_kept(struct history *h, struct slice list)
 {
-	char name[sizeof(DOC_GEN) + HASH_LEN];
+	char name[GEN_NAME_SIZE];
 	uint64_t hash;
 
-	while (h->kept_count < HISTORY_KEPT && next_hash(&list, &hash)) {
+	while (h->kept_count < HISTORY_KEPT &&
+	       id_parse(slice_cut(&list, ' '), &hash) == TIDE_OK) {
 		h->kept[h->kept_count++] = (struct kept){ .hash = hash };
 		gen_name(hash, name);
 		waiter_add(&h->loading);
@@ -279,7 +248,7 @@ static void mark_passed(struct history *h, struct slice list)
 {
 	uint64_t hash;
 
-	while (next_hash(&list, &hash))
+	while (id_parse(slice_cut(&list, ' '), &hash) == TIDE_OK)
 		for (size_t i = 0; i < h->kept_count; i++)
 			h->kept[i].has_passed |= h->kept[i].hash == hash;
 }
@@ -296,8 +265,9 @@ static void on_last(void *ctx, int status, const char *text,
 		else if (slice_is(fields[i].name, "passed"))
 			passed = fields[i].value;
 		else if (slice_is(fields[i].name, "hash") &&
-			 !parse_hash(fields[i].value, &h->last))
-			log_warn("rules: tide:" DOC_LAST " in Redis names no generation");
+			 id_parse(fields[i].value, &h->last) < 0)
+			log_warn("rules: tide:" DOC_LAST
+				 " in Redis does not name a generation");
 	}
 	mark_passed(h, passed);
 	waiter_done(&h->loading, status, text);
@@ -313,72 +283,74 @@ void history_load(struct history *h, store_done_fn on_done, void *ctx)
 	store_document_read(store_of(h), DOC_LOG, on_log, h);
 }
 
-struct file_changes {
-	struct buf names[3]; /* by enum bundle_change: the members of an array */
-	size_t count[3];
+struct change_list {
+	struct json *out;
+	enum bundle_change change; /* the only one that is listed */
+	size_t count;
 };
 
 static void on_change(void *ctx, enum bundle_change change, const char *path)
 {
-	struct file_changes *c = ctx;
-	struct json j = { &c->names[change], c->count[change] > 0 };
+	struct change_list *l = ctx;
 
-	if (c->count[change]++ < HISTORY_NAMES)
-		json_text(&j, path);
+	if (change == l->change && l->count++ < HISTORY_NAMES)
+		json_text(l->out, path);
 }
 
 static void write_changes(struct json *j, const struct bundle *from,
 			  const struct bundle *to)
 {
 	static const char *const names[] = { "added", "changed", "removed" };
-	struct file_changes c = { .count = { 0 } };
 	char count[32];
 
-	bundle_compare(from, to, on_change, &c);
 	for (int i = 0; i < 3; i++) {
-		json_member_list(j, names[i], buf_slice(&c.names[i]));
-		buf_deinit(&c.names[i]);
-		if (c.count[i] > HISTORY_NAMES) {
+		struct change_list list = { j, (enum bundle_change)i, 0 };
+
+		json_member_array(j, names[i]);
+		bundle_compare(from, to, on_change, &list);
+		json_array_end(j);
+		if (list.count > HISTORY_NAMES) {
 			snprintf(count, sizeof(count), "%s_count", names[i]);
-			json_member_int(j, count, (int64_t)c.count[i]);
+			json_member_int(j, count, (int64_t)list.count);
 		}
 	}
 }
 
-struct note {
-	enum engine_origin origin;
-	const char *by;              /* who asked for it; "" nobody */
-	const struct error *refusal; /* NULL: accepted */
-	uint64_t generation;         /* 0: there is no engine yet */
-	const struct bundle *before, *after;
-};
-
-static void note(struct history *h, const struct note *n)
+/* @param refusal  NULL: the files `after` have become the active rules */
+static void note(struct history *h, enum engine_origin origin,
+		 const struct error *refusal, const struct bundle *before,
+		 const struct bundle *after)
 {
-	char hash[HASH_LEN + 1];
+	const struct engine *e = h->broker->engine;
+	const char *by = reload_asked_by(e);
+	uint64_t number = h->last_number + 1;
+	char hash[ID_HEX_LEN + 1];
 	struct buf text = { 0 };
-	struct json j = { .out = &text };
+	struct json j;
 
+	/* Nobody asks for files to change. */
+	if (!by[0] && origin == ENGINE_FILES)
+		by = "files changed";
+	j = (struct json){ .out = &text };
 	json_object_begin(&j);
-	json_member_int(&j, "number", (int64_t)h->last_number + 1);
+	json_member_int(&j, "number", (int64_t)number);
 	json_member_int(&j, "loaded_ms", h->broker->now_ms);
-	json_member_text(&j, "origin", engine_origin_name(n->origin));
-	if (n->by[0])
-		json_member_text(&j, "by", n->by);
-	json_member_text(&j, "result", n->refusal ? "refused" : "accepted");
-	if (n->refusal) {
-		json_member_text(&j, "error", n->refusal->text);
+	json_member_text(&j, "origin", engine_origin_name(origin));
+	if (by[0])
+		json_member_text(&j, "by", by);
+	json_member_text(&j, "result", refusal ? "refused" : "accepted");
+	if (refusal) {
+		json_member_text(&j, "error", refusal->text);
 	} else {
-		format_hash(bundle_hash(n->after), hash);
+		snprintf(hash, sizeof(hash), "%016" PRIx64, bundle_hash(after));
 		json_member_text(&j, "hash", hash);
-		json_member_int(&j, "generation", (int64_t)n->generation);
-		json_member_int(&j, "files", (int64_t)n->after->count);
+		json_member_int(&j, "generation", (int64_t)engine_epoch(e));
+		json_member_int(&j, "files", (int64_t)after->count);
 	}
-	write_changes(&j, n->before, n->after);
+	write_changes(&j, before, after);
 	json_object_end(&j);
-	add_entry(h, h->last_number + 1,
-		  mem_strndup(buf_slice(&text).data, buf_len(&text)));
-	store_entry(h, &h->entries[h->count - 1]);
+	add_entry(h, number, mem_strdup(buf_cstr(&text)));
+	store_entry(h, number, buf_cstr(&text));
 	buf_deinit(&text);
 }
 
@@ -440,60 +412,31 @@ static void keep(struct history *h, struct bundle *files, uint64_t hash,
 	h->kept[0] = k;
 }
 
-/* Files that changed have been asked for by nobody. */
-static const char *author(const struct engine *e, enum engine_origin origin)
-{
-	const char *by = reload_asked_by(e);
-
-	return !by[0] && origin == ENGINE_FILES ? "files changed" : by;
-}
-
-static void note_accepted(struct history *h)
-{
-	const struct engine *e = h->broker->engine;
-	enum engine_origin origin = engine_origin(e);
-	struct bundle *files = engine_files(e);
-
-	note(h, &(struct note){ .origin = origin,
-				.by = author(e, origin),
-				.generation = engine_epoch(e),
-				.before = files_of(h, h->last),
-				.after = files });
-	keep(h, files, engine_hash(e),
-	     origin == ENGINE_ROLLBACK || origin == ENGINE_LAST_GOOD);
-	store_last(h);
-}
-
 void history_note(struct history *h, const struct error *result)
 {
 	const struct engine *e = h->broker->engine;
-	struct bundle *found;
+	struct bundle *files = engine_files(e), *refused = reload_refused_files(e);
+	enum engine_origin origin = engine_origin(e);
 
 	if (result->code == TIDE_OK) {
-		note_accepted(h);
+		note(h, origin, NULL, files_of(h, h->last), files);
+		keep(h, files, engine_hash(e),
+		     origin == ENGINE_ROLLBACK || origin == ENGINE_LAST_GOOD);
+		store_last(h);
 		return;
 	}
-	found = reload_refused_files(e);
-	found = found ? bundle_ref(found)
-		      : rules_dir_scan(h->broker->config.rules_dir, engine_files(e));
-	note(h, &(struct note){ .origin = reload_attempt(e),
-				.by = author(e, reload_attempt(e)),
-				.refusal = result,
-				.before = engine_files(e),
-				.after = found });
-	bundle_unref(found);
+	refused = refused ? bundle_ref(refused)
+			  : rules_dir_scan(h->broker->config.rules_dir, files);
+	note(h, reload_attempt(e), result, files, refused);
+	bundle_unref(refused);
 }
 
 void history_note_start(struct history *h, const struct error *refusal)
 {
-	struct bundle *last = history_last_good(h), *found;
+	struct bundle *last = history_last_good(h);
+	struct bundle *found = rules_dir_scan(h->broker->config.rules_dir, last);
 
-	found = rules_dir_scan(h->broker->config.rules_dir, last);
-	note(h, &(struct note){ .origin = ENGINE_START,
-				.by = "",
-				.refusal = refusal,
-				.before = last,
-				.after = found });
+	note(h, ENGINE_START, refusal, last, found);
 	bundle_unref(found);
 }
 
@@ -505,18 +448,15 @@ struct bundle *history_last_good(const struct history *h)
 static int refuse_unknown(const struct history *h, const char *what, struct slice hash,
 			  struct error *err)
 {
-	char text[HASH_LEN + 1];
 	struct buf kept = { 0 };
 
-	for (size_t i = 0; i < h->kept_count; i++) {
-		format_hash(h->kept[i].hash, text);
-		buf_printf(&kept, " %s%s", text,
-			   h->kept[i].hash == engine_hash(h->broker->engine)
-				   ? " (in force)"
-				   : "");
-	}
-	error_set(err, TIDE_ENOTFOUND, "%s%" SLICE_FMT "; kept are, the newest first:%s",
-		  what, SLICE_ARG(hash), buf_cstr(&kept));
+	for (size_t i = 0; i < h->kept_count; i++)
+		buf_printf(&kept, " %016" PRIx64 "%s", h->kept[i].hash,
+			   h->kept[i].hash == engine_hash(h->broker->engine) ? " (active)"
+									     : "");
+	error_set(err, TIDE_ENOTFOUND,
+		  "%s%" SLICE_FMT "; kept generations, newest first:%s", what,
+		  SLICE_ARG(hash), buf_cstr(&kept));
 	buf_deinit(&kept);
 	return TIDE_ENOTFOUND;
 }
@@ -528,7 +468,7 @@ static int find_previous(const struct history *h, struct bundle **out, struct er
 	/* One too large to be kept is newer than all that are. */
 	i = i == h->kept_count ? 0 : i + 1;
 	if (i >= h->kept_count)
-		return refuse_unknown(h, "there is no generation before the one in force",
+		return refuse_unknown(h, "there is no generation before the active one",
 				      SLICE(""), err);
 	*out = h->kept[i].files;
 	return TIDE_OK;
@@ -537,27 +477,27 @@ static int find_previous(const struct history *h, struct bundle **out, struct er
 int history_find(const struct history *h, struct slice hash, struct bundle **out,
 		 struct error *err)
 {
-	char text[HASH_LEN + 1];
+	char text[ID_HEX_LEN + 1];
 	size_t found = 0, count = 0;
 
 	if (hash.len == 0)
 		return find_previous(h, out, err);
 	for (size_t i = 0; i < h->kept_count; i++) {
-		format_hash(h->kept[i].hash, text);
-		if (hash.len <= HASH_LEN && strncmp(text, hash.data, hash.len) == 0) {
+		snprintf(text, sizeof(text), "%016" PRIx64, h->kept[i].hash);
+		if (hash.len <= ID_HEX_LEN && memcmp(text, hash.data, hash.len) == 0) {
 			found = i;
 			count++;
 		}
 	}
 	if (count != 1 || hash.len < HASH_PREFIX_MIN)
 		return refuse_unknown(h,
-				      count ? "more than one generation, or too few "
-					      "digits: "
-					    : "no generation is kept under ",
+				      count ? "more than one generation begins with, or "
+					      "fewer than 4 digits: "
+					    : "no kept generation begins with ",
 				      hash, err);
 	if (h->kept[found].hash == engine_hash(h->broker->engine))
 		return error_set(err, TIDE_EEXISTS,
-				 "generation %016" PRIx64 " is in force already",
+				 "generation %016" PRIx64 " is active already",
 				 h->kept[found].hash);
 	*out = h->kept[found].files;
 	return TIDE_OK;

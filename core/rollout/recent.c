@@ -23,29 +23,25 @@ struct recent *recent_create(bool with_payloads)
 	return r;
 }
 
-static void keep_error(struct recent *r, struct recent_record *record,
-		       const struct error *refusal)
+static inline size_t bytes_of(const struct recent_record *record)
 {
-	record->error = mem_strdup(refusal->text);
-	r->bytes += strlen(record->error);
+	return record->msg->bytes + (record->error ? strlen(record->error) : 0);
 }
 
-static void drop_error(struct recent *r, struct recent_record *record)
+static inline void free_record(struct recent_record *record)
 {
-	r->bytes -= strlen(record->error);
-	mem_free(record->error);
-	record->error = NULL;
+	msg_unref(record->msg);
+	vhost_unref(record->vhost);
+	if (record->error)
+		mem_free(record->error);
 }
 
 static void drop_first(struct recent *r)
 {
 	struct recent_record *record = &r->ring[r->first];
 
-	r->bytes -= record->msg->bytes;
-	msg_unref(record->msg);
-	vhost_unref(record->vhost);
-	if (record->error)
-		drop_error(r, record);
+	r->bytes -= bytes_of(record);
+	free_record(record);
 	r->first = (r->first + 1) % RECENT_MAX;
 	r->count--;
 }
@@ -69,8 +65,9 @@ static struct msg *strip(const struct msg *m)
 	return msg_create(&like);
 }
 
-void recent_add(struct recent *r, const struct watched_publish *p)
+void recent_add(void *recent, const struct watched_publish *p)
 {
+	struct recent *r = recent;
 	struct msg *m = p->spec->msg;
 	struct msg *kept = m->bytes <= r->whole_bytes ? msg_ref(m) : strip(m);
 	struct recent_record *record;
@@ -83,26 +80,20 @@ void recent_add(struct recent *r, const struct watched_publish *p)
 	while (r->count > 0 && r->bytes + kept->bytes > RECENT_BYTES)
 		drop_first(r);
 	record = &r->ring[(r->first + r->count++) % RECENT_MAX];
-	r->bytes += kept->bytes;
 	record->msg = kept;
 	record->vhost = vhost_ref(p->spec->vhost);
 	record->number = ++r->last_number;
 	record->size = m->payload_len;
 	record->random_state = p->random_state;
-	if (p->refusal)
-		keep_error(r, record, p->refusal);
+	record->error = p->refusal ? mem_strdup(p->refusal->text) : NULL;
+	r->bytes += bytes_of(record);
 	verdict_set(&record->verdict, p->decision,
 		    p->refusal ? p->refusal->code : TIDE_OK);
 }
 
-static void on_decided(void *ctx, const struct watched_publish *p)
-{
-	recent_add(ctx, p);
-}
-
 void recent_watch(struct recent *r, struct broker *b)
 {
-	b->watcher = (struct watcher){ .ctx = r, .on_decided = on_decided };
+	b->watcher = (struct watcher){ .ctx = r, .on_decided = recent_add };
 }
 
 size_t recent_count(const struct recent *r)
@@ -118,11 +109,6 @@ size_t recent_bytes(const struct recent *r)
 const struct recent_record *recent_get(const struct recent *r, size_t i)
 {
 	return &r->ring[(r->first + i) % RECENT_MAX];
-}
-
-bool recent_has_payloads(const struct recent *r)
-{
-	return r->has_payloads;
 }
 
 struct recent_record *recent_copy(const struct recent *r, size_t *count)
@@ -147,11 +133,8 @@ struct recent_record *recent_copy(const struct recent *r, size_t *count)
 
 void recent_free(struct recent_record *copy_take, size_t count)
 {
-	for (size_t i = 0; i < count; i++) {
-		msg_unref(copy_take[i].msg);
-		vhost_unref(copy_take[i].vhost);
-		mem_free(copy_take[i].error);
-	}
+	for (size_t i = 0; i < count; i++)
+		free_record(&copy_take[i]);
 	mem_free(copy_take);
 }
 

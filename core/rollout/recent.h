@@ -31,7 +31,8 @@ struct recent *recent_create(bool with_payloads);
 /* Accepts NULL. */
 void recent_destroy(struct recent *r);
 
-void recent_add(struct recent *r, const struct watched_publish *p);
+/* The hook of a watcher. */
+void recent_add(void *recent, const struct watched_publish *p);
 /* Add what is published from now on. */
 void recent_watch(struct recent *r, struct broker *b);
 
@@ -40,7 +41,6 @@ size_t recent_count(const struct recent *r);
 size_t recent_bytes(const struct recent *r);
 /* The i-th, from the oldest on; good until the next recent_add. */
 const struct recent_record *recent_get(const struct recent *r, size_t i);
-bool recent_has_payloads(const struct recent *r);
 
 /* A copy of all, from the oldest on, with the messages as a script may see them again:
  * without their payloads, unless payloads are kept. Without those for which there is no

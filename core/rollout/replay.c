@@ -11,7 +11,6 @@ struct replay {
 	struct candidate *candidate;
 	replay_done_fn *on_done;
 	void *ctx;
-	uv_idle_t idle;
 	struct recent_record *items; /* of the ring as it was, which goes on */
 	size_t count, at;
 	size_t changed;
@@ -21,11 +20,6 @@ struct replay {
 	struct buf changes; /* the members of an array */
 };
 
-static void on_closed(uv_handle_t *handle)
-{
-	mem_free(handle->data);
-}
-
 /* Free it, then tell how it went. */
 static void end(struct replay *p, struct buf *document_take, const struct error *failure)
 {
@@ -33,12 +27,13 @@ static void end(struct replay *p, struct buf *document_take, const struct error 
 	recent_free(p->items, p->count);
 	buf_deinit(&p->changes);
 	candidate_destroy(p->candidate);
-	uv_close((uv_handle_t *)&p->idle, on_closed);
 	p->on_done(p->ctx, document_take, failure);
+	mem_free(p);
 }
 
 static void finish(struct replay *p)
 {
+	uint64_t hash = engine_hash(p->candidate->rules.engine);
 	struct buf text = { 0 };
 	struct json j = { .out = &text };
 
@@ -48,9 +43,9 @@ static void finish(struct replay *p)
 	json_member_int(&j, "changed", (int64_t)p->changed);
 	json_member_int(&j, "needs_payload", (int64_t)p->needs_payload);
 	json_member_int(&j, "not_called", (int64_t)p->not_called);
-	json_member_bool(&j, "in_force", candidate_is_active(p->candidate));
+	json_member_bool(&j, "in_force", hash == engine_hash(p->broker->engine));
 	json_member_bool(&j, "stopped", p->slow >= REPLAY_SLOW_MAX);
-	json_member_bool(&j, "payloads", recent_has_payloads(p->broker->recent));
+	json_member_bool(&j, "payloads", p->broker->config.replay_payloads);
 	json_member_list(&j, "changes", buf_slice(&p->changes));
 	json_object_end(&j);
 	end(p, &text, NULL);
@@ -64,7 +59,6 @@ static void write_change(struct replay *p, const struct recent_record *item,
 
 	json_object_begin(&j);
 	json_member_int(&j, "number", (int64_t)item->number);
-	json_key(&j, "differs");
 	verdict_write_difference(difference, &j);
 	recent_write_publish(item->vhost, item->msg, item->size, &j);
 	json_key(&j, "before");
@@ -72,18 +66,6 @@ static void write_change(struct replay *p, const struct recent_record *item,
 	json_key(&j, "after");
 	verdict_write(after, p->broker, err->text, &j);
 	json_object_end(&j);
-}
-
-/* @param after  NULL: it cannot be told without the payload */
-static void compare(struct replay *p, const struct recent_record *item,
-		    const struct verdict *after, const struct error *err)
-{
-	unsigned difference = after ? verdict_compare(&item->verdict, after) : 0;
-
-	if (!after)
-		p->needs_payload++;
-	else if (difference != VERDICT_SAME && ++p->changed <= REPLAY_CHANGES_MAX)
-		write_change(p, item, difference, after, err);
 }
 
 static void replay_one(struct replay *p, const struct recent_record *item)
@@ -98,20 +80,27 @@ static void replay_one(struct replay *p, const struct recent_record *item)
 				    .vhost = item->vhost,
 				    .msg = item->msg,
 				    .now_ms = item->msg->ts_unix_ms };
+	/* What is too large is so for the store, by any rules. */
+	bool is_of_rules = item->verdict.status != TIDE_ETOOLARGE;
 	uint64_t start = uv_hrtime();
 	struct decision d;
 	struct verdict after;
 	struct error err;
+	unsigned difference;
 
 	p->at++;
 	candidate_judge(p->candidate, &d,
 			candidate_decide(p->candidate, &spec, NULL, &d, &err), &after);
-	/* What the circuit decided then is not of the rules; they remember the
-	 * publish all the same. */
+	difference = verdict_compare(&item->verdict, &after);
+	/* What the circuit decided then is not of the rules; they remember the publish
+	 * all the same. */
 	if (item->error && engine_is_not_called(item->error))
 		p->not_called++;
-	else if (item->verdict.status != TIDE_ETOOLARGE) /* for the store, by any rules */
-		compare(p, item, context.was_absent_read ? NULL : &after, &err);
+	else if (is_of_rules && context.was_absent_read)
+		p->needs_payload++;
+	else if (is_of_rules && difference != VERDICT_SAME &&
+		 ++p->changed <= REPLAY_CHANGES_MAX)
+		write_change(p, item, difference, &after, &err);
 	decide_deinit(&d);
 	p->slow += uv_hrtime() - start >= SHADOW_SLOW_NS;
 }
@@ -123,7 +112,7 @@ static bool is_over(const struct replay *p)
 
 static void on_idle(uv_idle_t *handle)
 {
-	struct replay *p = handle->data;
+	struct replay *p = ((struct candidate *)handle->data)->ctx;
 	uint64_t start = uv_hrtime();
 
 	while (!is_over(p) && uv_hrtime() - start < REPLAY_SLICE_NS)
@@ -137,7 +126,7 @@ static void on_loaded(void *ctx, const struct error *result)
 	struct replay *p = ctx;
 
 	if (result->code == TIDE_OK)
-		uv_idle_start(&p->idle, on_idle);
+		uv_idle_start(&p->candidate->turn, on_idle);
 	else
 		end(p, NULL, result);
 }
@@ -162,8 +151,6 @@ int replay_start(struct broker *b, struct slice dir, replay_done_fn *on_done, vo
 	p->on_done = on_done;
 	p->ctx = ctx;
 	p->items = recent_copy(b->recent, &p->count);
-	uv_idle_init(b->loop, &p->idle);
-	p->idle.data = p;
 	b->replay = p;
 	return TIDE_OK;
 }

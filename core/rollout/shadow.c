@@ -10,17 +10,29 @@
 #include "candidate.h"
 #include "changes.h"
 #include "recent.h"
-#include "shadow_failures.h"
 #include "rules/engine/strategy.h"
 
-/* A publish on which the two disagree. */
+/* What one of the two decided: a verdict about a publish, or an action for a failure. */
+struct side {
+	struct verdict verdict;
+	struct retry_decision decision;
+	char *error; /* NULL where there is none */
+};
+
+/* A publish or a failure on which the two disagree. */
 struct sample {
 	struct msg *msg;
 	struct vhost *vhost;
-	unsigned difference;
-	struct verdict live, shadow;
-	char *live_error, *shadow_error; /* NULL where there is none */
-	struct buf changes; /* with VERDICT_MESSAGE: the members of an array */
+	struct side live, shadow;
+	unsigned difference;         /* of a publish */
+	struct buf changes;          /* with VERDICT_MESSAGE: the members of an array */
+	struct failure_view failure; /* of a publish without a reason */
+	uint64_t queue;              /* of a failure: the serial number */
+};
+
+struct comparison {
+	uint64_t seen, compared, differing;
+	struct sample samples[SHADOW_SAMPLES]; /* a ring: the last that differ */
 };
 
 struct shadow {
@@ -33,20 +45,17 @@ struct shadow {
 	uint64_t threshold; /* of random numbers, below which a publish is taken */
 	uint64_t random;
 	int64_t started_unix_ms;
-	uint64_t seen, compared, differing;
+	struct comparison publishes, failures;
 	uint64_t differences[VERDICT_DIFFERENCES]; /* by the bits of the enum */
 	uint64_t time_ns, time_max_ns;
 	unsigned slow;
 	bool is_stopped;
-	struct sample samples[SHADOW_SAMPLES]; /* a ring: the last ones */
-	uint64_t sample_count;                 /* ever */
 	struct decision_context taken; /* of the publish or failure that is taken */
-	struct shadow_failures failures;
-	struct shadow_failure asked; /* the one that is not told of yet; or no queue */
-	struct watcher before;       /* that of the broker */
+	bool is_asked; /* about the failure that the active rules decide now */
+	struct retry_decision asked;
+	struct error asked_error; /* code 0: it has decided */
+	struct watcher before;    /* that of the broker */
 };
-
-static void watch(struct shadow *s);
 
 static void tell(struct shadow *s, const struct error *result)
 {
@@ -70,47 +79,32 @@ static void on_loaded(void *ctx, const struct error *result)
 	s->is_loaded = true;
 	s->started_unix_ms = b->now_ms;
 	log_info("rules: '%s' decides in the shadow on %g%% of the publishes",
-		 candidate_dir(s->candidate), s->share * 100);
+		 s->candidate->dir, s->share * 100);
 	tell(s, result);
-}
-
-int shadow_start(struct broker *b, const struct shadow_spec *spec,
-		 shadow_started_fn *on_started, void *ctx, struct error *err)
-{
-	struct candidate_spec wanted = { RULESET_SHADOW, spec->dir, on_loaded, NULL };
-	struct shadow *s;
-	int rc;
-
-	if (b->shadow)
-		return error_set(err, TIDE_EEXISTS,
-				 "'%s' is in the shadow already; promote or drop it "
-				 "first",
-				 candidate_dir(b->shadow->candidate));
-	s = mem_zalloc(sizeof(*s));
-	wanted.ctx = s;
-	rc = candidate_create(&s->candidate, b, &wanted, err);
-	if (rc < 0) {
-		mem_free(s);
-		return rc;
-	}
-	s->broker = b;
-	s->on_started = on_started;
-	s->ctx = ctx;
-	s->share = spec->share;
-	s->threshold = s->share >= 1 ? UINT64_MAX : (uint64_t)(s->share * 0x1p64);
-	s->random = machine_random();
-	b->shadow = s;
-	watch(s);
-	return TIDE_OK;
 }
 
 static void free_sample(struct sample *sample)
 {
 	msg_unref(sample->msg);
 	vhost_unref(sample->vhost);
-	mem_free(sample->live_error);
-	mem_free(sample->shadow_error);
+	mem_free(sample->live.error);
+	mem_free(sample->shadow.error);
 	buf_deinit(&sample->changes);
+}
+
+/* Keep a sample, which borrows the message and the vhost, in the place of the oldest. */
+static struct sample *keep(struct comparison *c, const struct sample *sample,
+			   const struct error *live, const struct error *shadow)
+{
+	struct sample *kept = &c->samples[c->differing++ % SHADOW_SAMPLES];
+
+	free_sample(kept);
+	*kept = *sample;
+	msg_ref(kept->msg);
+	vhost_ref(kept->vhost);
+	kept->live.error = live ? mem_strdup(live->text) : NULL;
+	kept->shadow.error = shadow ? mem_strdup(shadow->text) : NULL;
+	return kept;
 }
 
 void shadow_drop(struct broker *b)
@@ -125,13 +119,15 @@ void shadow_drop(struct broker *b)
 	if (s->on_started && b->is_closing)
 		error_set(&err, TIDE_ESHUTDOWN, "the broker is stopping");
 	else
-		error_set(&err, TIDE_ENOTFOUND, "it was dropped before it was loaded");
+		error_set(&err, TIDE_ENOTFOUND,
+			  "the shadow was dropped before it was loaded");
 	tell(s, &err);
 	if (s->is_loaded)
-		log_info("rules: '%s' is out of the shadow", candidate_dir(s->candidate));
-	for (size_t i = 0; i < SHADOW_SAMPLES; i++)
-		free_sample(&s->samples[i]);
-	shadow_failures_deinit(&s->failures);
+		log_info("rules: '%s' has left the shadow", s->candidate->dir);
+	for (size_t i = 0; i < SHADOW_SAMPLES; i++) {
+		free_sample(&s->publishes.samples[i]);
+		free_sample(&s->failures.samples[i]);
+	}
 	candidate_destroy(s->candidate);
 	mem_free(s);
 }
@@ -140,25 +136,18 @@ struct bundle *shadow_files(const struct broker *b)
 {
 	const struct shadow *s = b->shadow;
 
-	return s && s->is_loaded ? candidate_files(s->candidate) : NULL;
+	return s && s->is_loaded ? engine_files(s->candidate->rules.engine) : NULL;
 }
 
 const char *shadow_dir(const struct broker *b)
 {
-	return candidate_dir(b->shadow->candidate);
+	return b->shadow->candidate->dir;
 }
 
 /* The share is taken at random: no pattern in the traffic can meet one of ours. */
 static bool is_taken(struct shadow *s)
 {
 	return random_next(&s->random) <= s->threshold;
-}
-
-static void count_difference(struct shadow *s, unsigned difference)
-{
-	s->differing++;
-	for (int i = 0; i < VERDICT_DIFFERENCES; i++)
-		s->differences[i] += difference >> i & 1;
 }
 
 static void count_time(struct shadow *s, uint64_t ns)
@@ -169,9 +158,9 @@ static void count_time(struct shadow *s, uint64_t ns)
 	if (ns < SHADOW_SLOW_NS || ++s->slow < SHADOW_SLOW_MAX)
 		return;
 	s->is_stopped = true;
-	log_warn("rules: '%s' in the shadow has held up the broker %d times, for up to "
-		 "%llu ms, and is stopped",
-		 candidate_dir(s->candidate), SHADOW_SLOW_MAX,
+	log_warn("rules: stopped '%s' in the shadow: it held up the broker %d times, for "
+		 "up to %llu ms",
+		 s->candidate->dir, SHADOW_SLOW_MAX,
 		 (unsigned long long)(s->time_max_ns / 1000000));
 }
 
@@ -189,61 +178,44 @@ static struct decision_context *on_publish(void *ctx)
 {
 	struct shadow *s = ctx;
 
-	s->seen++;
+	s->publishes.seen++;
 	return take(s) ? &s->taken : NULL;
 }
 
-/* A publish that both have decided. */
-struct both {
-	const struct decide_spec *spec;
-	const struct decision *live, *shadow;
-	const struct error *live_error, *shadow_error; /* NULL: none */
-	struct verdict live_verdict, shadow_verdict;
-};
-
 /* What filters of either wrote into the message and its copies, in the order of their
  * making; members of an array, with `out` NULL only counted. */
-static unsigned compare_written(const struct both *b, struct json *out)
+static unsigned compare_written(const struct decision *live,
+				const struct decision *shadow, struct json *out)
 {
 	struct changes c = { .out = out, .one = "live", .other = "shadow" };
-	unsigned lives = b->live->copy_count, shadows = b->shadow->copy_count;
 
-	changes_add(&c, b->live->first.msg, b->shadow->first.msg);
-	changes_add_int(&c, "copies", lives, shadows);
-	for (unsigned i = 0; i < lives && i < shadows; i++) {
+	changes_add(&c, live->first.msg, shadow->first.msg);
+	changes_add_int(&c, "copies", live->copy_count, shadow->copy_count);
+	for (unsigned i = 0; i < live->copy_count && i < shadow->copy_count; i++) {
 		c.copy = i + 1;
-		changes_add(&c, b->live->copies[i].msg, b->shadow->copies[i].msg);
+		changes_add(&c, live->copies[i].msg, shadow->copies[i].msg);
 	}
 	return c.count;
 }
 
-static unsigned compare(const struct both *b)
+static void compare(struct shadow *s, const struct watched_publish *p,
+		    const struct decision *d, const struct error *err,
+		    struct sample *sample)
 {
-	unsigned difference = verdict_compare(&b->live_verdict, &b->shadow_verdict);
+	struct json j;
 
-	if (!b->live_error && !b->shadow_error && compare_written(b, NULL) > 0)
-		difference |= VERDICT_MESSAGE;
-	return difference;
-}
-
-static void keep_sample(struct shadow *s, const struct both *b, unsigned difference)
-{
-	struct sample *sample = &s->samples[s->sample_count++ % SHADOW_SAMPLES];
-	struct json j = { .out = &sample->changes };
-
-	free_sample(sample);
-	*sample = (struct sample){
-		.msg = msg_ref(b->spec->msg),
-		.vhost = vhost_ref(b->spec->vhost),
-		.difference = difference,
-		.live = b->live_verdict,
-		.shadow = b->shadow_verdict,
-		.live_error = b->live_error ? mem_strdup(b->live_error->text) : NULL,
-		.shadow_error =
-			b->shadow_error ? mem_strdup(b->shadow_error->text) : NULL,
-	};
-	if (difference & VERDICT_MESSAGE)
-		compare_written(b, &j);
+	s->publishes.compared++;
+	sample->difference =
+		verdict_compare(&sample->live.verdict, &sample->shadow.verdict);
+	if (!p->refusal && !err && compare_written(p->decision, d, NULL) > 0)
+		sample->difference |= VERDICT_MESSAGE;
+	if (sample->difference == VERDICT_SAME)
+		return;
+	for (int i = 0; i < VERDICT_DIFFERENCES; i++)
+		s->differences[i] += sample->difference >> i & 1;
+	sample = keep(&s->publishes, sample, p->refusal, err);
+	if (sample->difference & VERDICT_MESSAGE)
+		compare_written(p->decision, d, &j);
 }
 
 static void look(struct shadow *s, const struct watched_publish *p)
@@ -255,27 +227,17 @@ static void look(struct shadow *s, const struct watched_publish *p)
 				    .vhost = p->spec->vhost,
 				    .msg = p->spec->msg,
 				    .now_ms = p->spec->now_ms };
-	struct both b = { .spec = p->spec,
-			  .live = p->decision,
-			  .live_error = p->refusal };
+	struct sample sample = { .msg = spec.msg, .vhost = spec.vhost };
 	uint64_t start = uv_hrtime();
 	struct decision mine;
 	struct error err;
-	unsigned difference;
 	int rc = candidate_decide(s->candidate, &spec, p->decision, &mine, &err);
 
-	b.shadow = &mine;
-	b.shadow_error = rc < 0 ? &err : NULL;
-	candidate_judge(s->candidate, &mine, rc, &b.shadow_verdict);
-	verdict_set(&b.live_verdict, p->decision,
+	candidate_judge(s->candidate, &mine, rc, &sample.shadow.verdict);
+	verdict_set(&sample.live.verdict, p->decision,
 		    p->refusal ? p->refusal->code : TIDE_OK);
 	count_time(s, uv_hrtime() - start);
-	s->compared++;
-	difference = compare(&b);
-	if (difference != VERDICT_SAME) {
-		count_difference(s, difference);
-		keep_sample(s, &b, difference);
-	}
+	compare(s, p, &mine, rc < 0 ? &err : NULL, &sample);
 	decide_deinit(&mine);
 }
 
@@ -294,13 +256,10 @@ static struct decision_context *on_failure(void *ctx, const struct retry_failure
 {
 	struct shadow *s = ctx;
 	struct engine *active = s->broker->engine;
-	struct shadow_failure *asked = &s->asked;
 	struct decision_context context;
-	struct error err;
 	uint64_t start;
-	int rc;
 
-	asked->queue = NULL;
+	s->is_asked = false;
 	s->failures.seen++;
 	if (!take(s))
 		return NULL;
@@ -315,78 +274,176 @@ static struct decision_context *on_failure(void *ctx, const struct retry_failure
 		.is_dry = true,
 	};
 	start = uv_hrtime();
-	*asked = (struct shadow_failure){
-		f->queue, f->msg, f->view, { .error = NULL }, { .error = NULL }
-	};
-	rc = candidate_retry(s->candidate, &context, f, &asked->shadow.decision, &err);
-	shadow_failures_set(&asked->shadow, rc < 0 ? &err : NULL);
+	s->is_asked = true;
+	s->asked_error.code = retry_decide(&s->candidate->rules, &context, f, &s->asked,
+					   &s->asked_error);
 	count_time(s, uv_hrtime() - start);
 	return &s->taken;
+}
+
+/* An expired message cannot be returned: a delay dead-letters it. */
+static struct retry_decision settled(struct retry_decision d,
+				     const struct retry_failure *f)
+{
+	if (strcmp(f->view.reason, "expired") == 0 && d.action == RETRY_AFTER)
+		d.action = RETRY_DEAD_LETTER;
+	return d;
+}
+
+static bool is_same_action(const struct retry_decision *a, const struct retry_decision *b)
+{
+	return a->action == b->action &&
+	       (a->action != RETRY_AFTER || a->delay_ms == b->delay_ms);
 }
 
 static void on_failed(void *ctx, const struct retry_failure *f,
 		      const struct retry_decision *d, const struct error *err)
 {
 	struct shadow *s = ctx;
+	const struct error *asked_err = s->asked_error.code < 0 ? &s->asked_error : NULL;
+	struct sample sample = { .msg = f->msg,
+				 .vhost = f->queue->vhost,
+				 .failure = f->view,
+				 .queue = f->queue->serial };
+	bool is_same = err && asked_err && strcmp(err->text, asked_err->text) == 0;
 
-	if (!s->asked.queue)
+	if (!s->is_asked)
 		return;
+	s->is_asked = false;
 	if (!err)
-		s->asked.live.decision = *d;
-	shadow_failures_set(&s->asked.live, err);
-	shadow_failures_add_take(&s->failures, &s->asked);
-	s->asked.queue = NULL;
+		sample.live.decision = settled(*d, f);
+	if (!asked_err)
+		sample.shadow.decision = settled(s->asked, f);
+	if (!err && !asked_err)
+		is_same = is_same_action(&sample.live.decision, &sample.shadow.decision);
+	if (!is_same)
+		keep(&s->failures, &sample, err, asked_err);
 }
 
-static void watch(struct shadow *s)
+int shadow_start(struct broker *b, const struct shadow_spec *spec,
+		 shadow_started_fn *on_started, void *ctx, struct error *err)
 {
-	struct broker *b = s->broker;
+	struct candidate_spec wanted = { RULESET_SHADOW, spec->dir, on_loaded, NULL };
+	struct shadow *s;
+	int rc;
 
+	if (b->shadow)
+		return error_set(err, TIDE_EEXISTS,
+				 "'%s' is in the shadow already; promote or drop it "
+				 "first",
+				 b->shadow->candidate->dir);
+	s = mem_zalloc(sizeof(*s));
+	wanted.ctx = s;
+	rc = candidate_create(&s->candidate, b, &wanted, err);
+	if (rc < 0) {
+		mem_free(s);
+		return rc;
+	}
+	s->broker = b;
+	s->on_started = on_started;
+	s->ctx = ctx;
+	s->share = spec->share;
+	s->threshold = s->share >= 1 ? UINT64_MAX : (uint64_t)(s->share * 0x1p64);
+	s->random = machine_random();
+	b->shadow = s;
 	s->before = b->watcher;
 	b->watcher = (struct watcher){ s, on_publish, on_decided, on_failure, on_failed };
+	return TIDE_OK;
+}
+
+static void write_action(const struct side *side, struct json *out)
+{
+	static const char *const actions[] = {
+		[RETRY_AFTER] = "retry",
+		[RETRY_BURY] = "bury",
+		[RETRY_DEAD_LETTER] = "dead-letter",
+		[RETRY_DROP] = "drop",
+	};
+
+	json_object_begin(out);
+	if (side->error) {
+		json_member_text(out, "code", error_wire_code(TIDE_ERULE));
+		json_member_text(out, "error", side->error);
+	} else {
+		json_member_text(out, "action", actions[side->decision.action]);
+		if (side->decision.action == RETRY_AFTER)
+			json_member_int(out, "delay_ms", side->decision.delay_ms);
+	}
+	json_object_end(out);
+}
+
+static void write_side(const char *name, const struct side *side, bool is_failure,
+		       struct broker *b, struct json *out)
+{
+	json_key(out, name);
+	if (is_failure)
+		write_action(side, out);
+	else
+		verdict_write(&side->verdict, b, side->error, out);
 }
 
 static void write_sample(const struct sample *sample, struct broker *b, struct json *out)
 {
+	bool is_failure = sample->failure.reason != NULL;
+
 	json_object_begin(out);
-	json_key(out, "differs");
-	verdict_write_difference(sample->difference, out);
+	if (is_failure) {
+		verdict_write_queue(sample->queue, b, out);
+		json_member_text(out, "reason", sample->failure.reason);
+		json_member_int(out, "attempts", sample->failure.attempts);
+		json_member_int(out, "failures", sample->failure.failures);
+	} else {
+		verdict_write_difference(sample->difference, out);
+	}
 	recent_write_publish(sample->vhost, sample->msg, sample->msg->payload_len, out);
-	json_key(out, "live");
-	verdict_write(&sample->live, b, sample->live_error, out);
-	json_key(out, "shadow");
-	verdict_write(&sample->shadow, b, sample->shadow_error, out);
+	write_side("live", &sample->live, is_failure, b, out);
+	write_side("shadow", &sample->shadow, is_failure, b, out);
 	if (sample->difference & VERDICT_MESSAGE) {
 		json_member_list(out, "changes", buf_slice(&sample->changes));
 	}
 	json_object_end(out);
 }
 
-static void write_samples(const struct shadow *s, struct json *out)
+/* Members of an object. */
+static void write_comparison(const struct comparison *c, struct broker *b,
+			     struct json *out)
 {
 	uint64_t first =
-		s->sample_count > SHADOW_SAMPLES ? s->sample_count - SHADOW_SAMPLES : 0;
+		c->differing > SHADOW_SAMPLES ? c->differing - SHADOW_SAMPLES : 0;
 
+	json_member_int(out, "seen", (int64_t)c->seen);
+	json_member_int(out, "compared", (int64_t)c->compared);
+	json_member_int(out, "differing", (int64_t)c->differing);
 	json_member_array(out, "samples");
-	for (uint64_t i = s->sample_count; i > first; i--)
-		write_sample(&s->samples[(i - 1) % SHADOW_SAMPLES], s->broker, out);
+	for (uint64_t i = c->differing; i > first; i--)
+		write_sample(&c->samples[(i - 1) % SHADOW_SAMPLES], b, out);
 	json_array_end(out);
 }
 
-static void write_counts(const struct shadow *s, struct json *out)
+static void write_differences(const struct shadow *s, struct json *out)
 {
 	static const char *const names[] = { "errors", "queues", "shards", "ranks",
 					     "messages" };
 
-	json_member_int(out, "seen", (int64_t)s->seen);
-	json_member_int(out, "compared", (int64_t)s->compared);
-	json_member_int(out, "differing", (int64_t)s->differing);
 	json_member_object(out, "differences");
 	for (int i = 0; i < VERDICT_DIFFERENCES; i++)
 		json_member_int(out, names[i], (int64_t)s->differences[i]);
 	json_object_end(out);
+}
+
+static void write_loaded(const struct shadow *s, struct json *out)
+{
+	candidate_write(s->candidate, out);
+	json_member_number(out, "share", s->share);
+	json_member_int(out, "started_ms", s->started_unix_ms);
+	json_member_bool(out, "stopped", s->is_stopped);
+	write_differences(s, out);
 	json_member_int(out, "time_us", (int64_t)(s->time_ns / 1000));
 	json_member_int(out, "time_max_us", (int64_t)(s->time_max_ns / 1000));
+	write_comparison(&s->publishes, s->broker, out);
+	json_member_object(out, "failures");
+	write_comparison(&s->failures, s->broker, out);
+	json_object_end(out);
 }
 
 void shadow_write(const struct broker *b, struct json *out)
@@ -396,15 +453,8 @@ void shadow_write(const struct broker *b, struct json *out)
 	json_object_begin(out);
 	json_member_bool(out, "active", s && s->is_loaded);
 	if (s && !s->is_loaded)
-		json_member_text(out, "loading", candidate_dir(s->candidate));
-	if (s && s->is_loaded) {
-		candidate_write(s->candidate, out);
-		json_member_number(out, "share", s->share);
-		json_member_int(out, "started_ms", s->started_unix_ms);
-		json_member_bool(out, "stopped", s->is_stopped);
-		write_counts(s, out);
-		write_samples(s, out);
-		shadow_failures_write(&s->failures, out);
-	}
+		json_member_text(out, "loading", s->candidate->dir);
+	if (s && s->is_loaded)
+		write_loaded(s, out);
 	json_object_end(out);
 }

@@ -77,21 +77,26 @@ void verdict_write_difference(unsigned difference, struct json *out)
 	static const char *const names[] = { "error", "queues", "shard", "rank",
 					     "message" };
 
-	json_array_begin(out);
+	json_member_array(out, "differs");
 	for (int i = 0; i < VERDICT_DIFFERENCES; i++)
 		if (difference & 1u << i)
 			json_text(out, names[i]);
 	json_array_end(out);
 }
 
-static void write_target(const struct verdict_target *t, struct broker *b,
-			 struct json *out)
+void verdict_write_queue(uint64_t serial, const struct broker *b, struct json *out)
 {
 	struct queue *q;
 
-	HASH_FIND(serial_hh, b->queues_by_serial, &t->queue, sizeof(t->queue), q);
-	json_object_begin(out);
+	HASH_FIND(serial_hh, b->queues_by_serial, &serial, sizeof(serial), q);
 	json_member_text(out, "queue", q ? q->name : "(deleted)");
+}
+
+static void write_target(const struct verdict_target *t, struct broker *b,
+			 struct json *out)
+{
+	json_object_begin(out);
+	verdict_write_queue(t->queue, b, out);
 	json_member_int(out, "shard", t->shard);
 	json_member_number(out, "rank", t->rank);
 	json_object_end(out);

@@ -69,8 +69,10 @@ enum verdict_difference {
 /* All but VERDICT_MESSAGE, of which verdicts know nothing. */
 unsigned verdict_compare(const struct verdict *a, const struct verdict *b);
 
-/* An array of the names in a set of differences. */
+/* The member `differs`: an array of the names in a set of differences. */
 void verdict_write_difference(unsigned difference, struct json *out);
+/* The member `queue`: the name; "(deleted)" when there is none of that number. */
+void verdict_write_queue(uint64_t serial, const struct broker *b, struct json *out);
 /* An object; `error` is the text that belongs to a refusal, or NULL. */
 void verdict_write(const struct verdict *v, struct broker *b, const char *error,
 		   struct json *out);

@@ -122,10 +122,7 @@ void service_rules_change(struct service *s, const struct rules_change *spec)
 	snprintf(c->by, sizeof(c->by), "%s", spec->by);
 	c->on_done = spec->on_done;
 	c->ctx = spec->ctx;
-	if (c->files)
-		gate_ask_files(gate, c->files, spec->specs_dir, on_gate, c);
-	else
-		gate_ask(gate, on_gate, c);
+	gate_ask(gate, c->files, spec->specs_dir, on_gate, c);
 }
 
 static bool may_change(const struct service *s)

@@ -200,7 +200,7 @@ static void on_history(void *ctx, int status, const char *text)
 	if (status < 0)
 		start_failed(s, status, text ? text : error_text(status));
 	else if (s->broker->engine)
-		gate_ask(s->broker->gate, on_start_gate, s);
+		gate_ask(s->broker->gate, NULL, NULL, on_start_gate, s);
 	else if (serve_last_good(s) == TIDE_OK)
 		start_recovery(s);
 }

@@ -166,7 +166,7 @@ describe('a shadow', function()
     c:send(('RULES shadow %s\r\nRULES shadow %s\r\nRULES shadow promote\r\n'):format(dir, dir))
     d:ok 'PING'
     d:ok 'RULES shadow drop'
-    c:expect '^ERR not%-found it was dropped before it was loaded'
+    c:expect '^ERR not%-found the shadow was dropped before it was loaded'
     c:expect '^ERR exists'
     c:expect '^ERR busy the shadow is being loaded'
     assert.is_false(c:document('RULES shadow status').active)

@@ -173,9 +173,9 @@ describe('RULES rollback', function()
     assert.equal(first, c:document('RULES rollback ' .. first:sub(1, 8)).hash)
     assert.equal(0, shard_of(c, 'q'))
     c:send('RULES rollback ' .. first .. '\r\n')
-    c:expect '^ERR exists generation %x+ is in force already'
+    c:expect '^ERR exists generation %x+ is active already'
     c:send 'RULES rollback 0123456789abcdef\r\n'
-    c:expect '^ERR not%-found no generation is kept under 0123456789abcdef'
+    c:expect '^ERR not%-found no kept generation begins with 0123456789abcdef'
     c:send 'RULES rollback zz\r\n'
     c:expect '^ERR not%-found'
   end)

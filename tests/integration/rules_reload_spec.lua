@@ -213,7 +213,7 @@ describe('the rules of a running broker', function()
     local m = c:document('PEEK q state=delayed')[1]
     assert.equal('1', m.payload)
     assert.is_true(m.due - m.ts >= 5000)
-    broker:expect_log "queue 'q': retry/bad%.lua:1: no idea; the message is kept and tried again in 5 s"
+    broker:expect_log "queue 'q': retry/bad%.lua:1: no idea; keeping the message, next attempt in 5 s"
     assert.equal(1, script('retry/bad.lua').errors)
     assert.is_true(script('priority/bad.lua').errors >= 2)
     c:ok 'DECLARE queue s sharding=bad shards=3'

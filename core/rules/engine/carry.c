@@ -124,7 +124,7 @@ static int l_carry(lua_State *L)
 /* The copy is not the script's doing: its time is not taken from the budget. */
 static int run(struct script_state *s, struct carrying *c, struct error *err)
 {
-	struct rule *rule = (struct rule *)c->use->rule;
+	struct rule *rule = c->use->rule;
 	struct script_call call = {
 		.file = rule->file, .stats = &rule->stats, .body = l_copy, .ctx = c
 	};

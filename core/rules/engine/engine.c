@@ -2,23 +2,24 @@
 
 #include <string.h>
 
-#include "host/log.h"
 #include "base/mem.h"
 #include "engine_private.h"
+#include "host/log.h"
+#include "rules/api/api_shared.h"
+#include "rules/api/draft.h"
 #include "rules/api/shared.h"
 
 static void free_engine(struct engine *e)
 {
 	void (*on_closed)(void *ctx) = e->on_closed;
 	void *closed_ctx = e->closed_ctx;
-	build_abort(e);
 	filter_set_destroy(e->filters);
 	generation_destroy(e->former);
 	generation_destroy(e->current);
 	shared_destroy(e->tide.shared);
 	bundle_unref(e->reload.directory);
 	bundle_unref(e->reload.refused);
-	watchdog_destroy(e->watchdog);
+	watchdog_destroy(e->scripts.watchdog);
 	mem_free(e->free_numbers);
 	mem_free(e->sink.dests);
 	mem_free((char *)e->config.rules_dir);
@@ -47,6 +48,20 @@ static void start_watch(struct engine *e)
 			 e->config.rules_dir, uv_strerror(rc));
 }
 
+/* Add the tables of the engine to a new state; may raise. */
+static void open_api(lua_State *L, void *engine)
+{
+	struct engine *e = engine;
+
+	index_open(L, e);
+	strategy_open(L);
+	draft_open(L);
+	schedule_open(L, e);
+	sandbox_push_global(L, "tide");
+	api_shared_add(L, &e->tide);
+	lua_pop(L, 1);
+}
+
 /* Without its handles of the loop: free_engine ends it. */
 static int prepare(struct engine **out, uv_loop_t *loop,
 		   const struct engine_config *config, const struct engine_hooks *hooks,
@@ -58,6 +73,14 @@ static int prepare(struct engine **out, uv_loop_t *loop,
 	e->config = *config;
 	e->config.rules_dir = mem_strdup(config->rules_dir);
 	e->config.lua_dir = mem_strdup(config->lua_dir);
+	e->scripts = (struct generation_config){
+		.rules_dir = e->config.rules_dir,
+		.lua_dir = e->config.lua_dir,
+		.memory_max_bytes = config->memory_max_bytes,
+		.tide = &e->tide,
+		.open = open_api,
+		.open_ctx = e,
+	};
 	if (hooks)
 		e->hooks = *hooks;
 	if (e->config.breaker_rest_ms <= 0)
@@ -70,7 +93,7 @@ static int prepare(struct engine **out, uv_loop_t *loop,
 		e->tide.about = e->config.about = mem_strdup(config->about);
 	e->tide.shared =
 		shared_create(config->shared_entries_max, config->shared_bytes_max);
-	int rc = watchdog_create(&e->watchdog, config->call_budget_ms);
+	int rc = watchdog_create(&e->scripts.watchdog, config->call_budget_ms);
 	if (rc != 0) {
 		error_set(err, rc, "no watchdog for the rules: %s", uv_strerror(rc));
 		free_engine(e);

@@ -2,18 +2,47 @@
 #ifndef TIDE_RULES_ENGINE_ENGINE_PRIVATE_H
 #define TIDE_RULES_ENGINE_ENGINE_PRIVATE_H
 
-#include "build.h"
+#include <sys/queue.h>
+
 #include "carry.h"
 #include "engine.h"
 #include "filter.h"
 #include "generation.h"
-#include "handle.h"
 #include "index.h"
 #include "reload.h"
-#include "room.h"
 #include "rules/api/dry_run.h"
 #include "use.h"
 #include "watch.h"
+
+/* handle.c: what the broker holds of a script: an index or a strategy.
+ *
+ * A handle has a number, which is that of its use in each generation. It keeps what is
+ * needed to make that use again: the script's name and the options. The owner of an index
+ * keeps the bindings. */
+struct handle {
+	TAILQ_ENTRY(handle) link;
+	struct engine *engine;
+	size_t number;
+	enum script_kind kind;
+	char *name;
+	char *user; /* "exchange 'orders'" */
+	struct args options;
+	uint64_t staged;     /* the serial of the build that has it */
+	uint32_t staged_end; /* of an index: it has the bindings in places below */
+	uint64_t cache_hits; /* decisions that the broker remembered */
+};
+TAILQ_HEAD(handle_list, handle);
+
+/* Enter the handle in the engine and make its use in the active generation. A failure
+ * leaves the handle as it was. */
+TIDE_MUST_USE int handle_open(struct handle *h, struct engine *e, enum script_kind kind,
+			      struct slice name, const struct args *options,
+			      const char *user, struct error *err);
+void handle_close(struct handle *h);
+/* Make the handle's use in a generation, for an index without its bindings. The error
+ * names the user. */
+TIDE_MUST_USE int handle_install(struct handle *h, struct generation *g,
+				 struct error *err);
 
 /* Where `to(dest)` puts its argument during a call of index_route. */
 struct route_sink {
@@ -25,7 +54,31 @@ struct route_sink {
 
 STAILQ_HEAD(reload_waiters, reload_waiter);
 
-/* reload.c */
+/* reload.c: the next generation, made in steps between the turns of the event loop.
+ *
+ * A step loads one file, makes one use, or binds one binding. A turn makes as many steps
+ * as fit into RELOAD_TURN_NS. Meanwhile the active generation decides, and exchanges,
+ * queues and bindings come and go. A handle that is not yet in the next generation enters
+ * it as it is then. A change of a handle that is already there is made in both. At the
+ * end the files are read once more. If they have changed, the build starts again. */
+struct build {
+	bool is_under_way;
+	struct bundle *from; /* instead of the directory; NULL: the directory */
+	enum engine_origin origin;
+	bool must_restart;
+	bool is_checking;        /* the next step reads all files, in a turn of its own */
+	struct generation *next; /* NULL: not begun yet */
+	struct generation *dropped; /* by a restart of the last turn */
+	uint64_t serial;            /* handles keep that of their build */
+	struct handle *at;          /* the next one to enter */
+	unsigned restarts;
+	struct error failure; /* of a change made in both; code 0: none */
+	/* What it costs the loop; afterwards, what it has cost. */
+	unsigned turns;
+	int64_t started_ns, took_ns, worked_ns, longest_ns;
+	int64_t longest_cpu_ns; /* of a turn, without the time of other processes */
+};
+
 struct reload {
 	uv_idle_t turn;                /* active while a build or a carry is under way */
 	struct reload_waiters waiters; /* for the build under way */
@@ -40,14 +93,41 @@ struct reload {
 	struct error refusal;     /* of the last attempt; code 0: it was accepted */
 	uint64_t refused_count;
 	int64_t refused_unix_ms;
-	uint64_t unread; /* see unread_warn */
+	uint64_t unread; /* see rules_dir_warn_unread */
 };
+
+/* room.c: what happens when scripts come near their memory ceiling.
+ *
+ * When an allocation is refused, Lua collects the whole state at once, which nothing can
+ * interrupt: 200 ms for a full state of 64 MiB. Three things avoid it. The collector
+ * starts early enough (script.c). A new binding or queue is refused while there is still
+ * room for calls. Possible garbage is then collected in steps, between the turns of the
+ * event loop. */
+struct room {
+	uint64_t ending_epoch;  /* the last one that used up its memory */
+	size_t fresh_bytes;     /* of the active generation when it was loaded */
+	int64_t rests_until_ms; /* no script is called: the memory is used up */
+	uv_idle_t collector;    /* active while the state is collected in steps */
+	uint64_t collecting;    /* the epoch that is collected */
+	int cycles_left;
+};
+
+void room_open(struct engine *e);
+/* TIDE_ELIMIT: there is no room for anything new. */
+TIDE_MUST_USE int room_check(struct engine *e, struct error *err);
+/* A call that creates something has ended with `rc`. A shortage of memory becomes
+ * TIDE_ELIMIT, and nothing new is created before there is more room. */
+TIDE_MUST_USE int room_after_new(struct engine *e, int rc, struct error *err);
+/* The state is exhausted: may the script be called now? */
+bool room_allows_call(struct engine *e, const struct rule *rule, struct error *err);
+/* A call has ended, to which memory was refused, or to one before it. */
+void room_after_call(struct engine *e, int rc);
 
 struct engine {
 	uv_loop_t *loop;
 	struct engine_config config; /* with copies of the strings */
 	struct engine_hooks hooks;
-	struct watchdog *watchdog;
+	struct generation_config scripts;
 	struct watch *watch;
 	struct api_tide tide;
 	struct schedule_call *schedule_call; /* the run under way, or NULL */
@@ -90,15 +170,18 @@ void engine_retire(struct engine *e, struct generation *g);
 TIDE_MUST_USE int reload_first(struct engine *e, struct bundle *last_good,
 			       const struct error *refusal, struct error *err);
 void reload_open(struct engine *e);
-/* Tell those who wait. */
+/* Tell those who wait, and give up the build. */
 void reload_close(struct engine *e);
 /* The watch noticed a change in the directory. */
 void reload_on_change(void *engine);
+/* A handle goes; call this before it leaves the list. */
+void reload_forget(struct handle *h);
+/* The generation of the build that has this handle already; a change is made there too.
+ * NULL for none. */
+struct generation *reload_generation_of(const struct handle *h);
 
-/* Bind the next binding that generation `g` lacks. True when none is left, or at a
- * failure. */
-bool index_stage(struct handle *h, struct generation *g, uint64_t serial, int *rc,
-		 struct error *err);
+/* Bind the next binding that generation `g` lacks. TIDE_EMPTY when none is left. */
+int index_stage(struct handle *h, struct generation *g, struct error *err);
 
 /* Make known to a new state what the calls need; they may raise. */
 void index_open(lua_State *L, struct engine *e);

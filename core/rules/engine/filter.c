@@ -44,12 +44,7 @@ struct filter_set *filter_set_create(const struct generation *g)
 {
 	struct filter_set *set = mem_zalloc(sizeof(*set));
 
-	for (size_t i = 0; i < g->rule_count; i++)
-		set->count += g->rules[i]->match_exchange != NULL;
-	if (set->count == 0)
-		return set;
-	set->filters = mem_alloc(set->count * sizeof(struct rule *));
-	set->count = 0;
+	set->filters = mem_alloc((g->rule_count + 1) * sizeof(struct rule *));
 	for (size_t i = 0; i < g->rule_count; i++) {
 		if (g->rules[i]->match_exchange)
 			set->filters[set->count++] = g->rules[i];
@@ -217,29 +212,6 @@ static int run_filter(struct engine *e, struct rule *rule, struct draft *d,
 	return rc;
 }
 
-/* Which filters for all exchanges have seen the message, once that counts. */
-struct seen {
-	uint64_t few;   /* of up to 64 filters */
-	uint64_t *many; /* else; NULL before the first */
-};
-
-static bool has_seen(const struct seen *seen, unsigned index)
-{
-	const uint64_t *bits = seen->many ? seen->many : &seen->few;
-
-	return (index < 64 || seen->many) && (bits[index / 64] >> index % 64 & 1);
-}
-
-static void mark(struct seen *seen, const struct filter_set *set, unsigned index)
-{
-	if (!is_for_all(set->filters[index]))
-		return;
-	if (set->count > 64 && !seen->many)
-		seen->many = mem_zalloc((set->count + 63) / 64 * sizeof(*seen->many));
-	uint64_t *bits = seen->many ? seen->many : &seen->few;
-	bits[index / 64] |= UINT64_C(1) << index % 64;
-}
-
 static int hop(struct filter_pass *p, struct rule *rule, struct error *err)
 {
 	p->sender = rule->file;
@@ -266,16 +238,20 @@ static int run_chain(struct engine *e, const struct plan *plan, struct draft *d,
 		     struct filter_pass *p, struct error *err)
 {
 	struct filter_set *set = e->filters;
-	struct seen seen = { 0, NULL };
+	/* The filters for all exchanges that have seen the message, a bit for each. */
+	uint64_t seen[GENERATION_RULES_MAX / 64];
 	int rc = TIDE_OK;
 
+	memset(seen, 0, (set->count + 63) / 64 * sizeof(*seen));
 	for (unsigned i = 0; rc == TIDE_OK && i < plan->count; i++) {
 		unsigned index = plan->indexes[i];
+		uint64_t bit = UINT64_C(1) << index % 64;
 		uint32_t exchanges = d->exchange_changes, keys = d->key_changes;
-		if (has_seen(&seen, index))
+		if (seen[index / 64] & bit)
 			continue;
 		rc = run_filter(e, set->filters[index], d, p, err);
-		mark(&seen, set, index);
+		if (is_for_all(set->filters[index]))
+			seen[index / 64] |= bit;
 		if (rc != TIDE_OK)
 			break;
 		bool is_moved = d->exchange_changes != exchanges;
@@ -287,7 +263,6 @@ static int run_chain(struct engine *e, const struct plan *plan, struct draft *d,
 			rc = hop(p, set->filters[index], err);
 		i--; /* the loop adds it again */
 	}
-	mem_free(seen.many);
 	return rc;
 }
 

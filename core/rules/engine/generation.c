@@ -9,10 +9,8 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "rules/api/api_msg.h"
-#include "rules_dir.h"
 
 #define SCRIPT_NAME_MAX 64
-#define RULES_MAX 4096
 
 static bool is_directory(const char *path)
 {
@@ -70,9 +68,10 @@ static int load_file(struct generation *g, enum script_kind kind, const char *fi
 		err->code = TIDE_ERULE;
 		return TIDE_ERULE;
 	}
-	if (g->rule_count == RULES_MAX) {
+	if (g->rule_count == GENERATION_RULES_MAX) {
 		rule_destroy(rule);
-		return error_set(err, TIDE_ERULE, "more than %d scripts", RULES_MAX);
+		return error_set(err, TIDE_ERULE, "more than %d scripts",
+				 GENERATION_RULES_MAX);
 	}
 	g->rules = mem_realloc(g->rules, (g->rule_count + 1) * sizeof(struct rule *));
 	g->rules[g->rule_count++] = rule;
@@ -81,16 +80,9 @@ static int load_file(struct generation *g, enum script_kind kind, const char *fi
 	return TIDE_OK;
 }
 
-/* What is left to load: the rest of the files of a kind, then the kinds after it. */
-struct generation_loading {
-	enum script_kind kind;
-	struct rules_dir_list files;
-	size_t next;
-};
-
 static int open_kind(struct generation *g, enum script_kind kind, struct error *err)
 {
-	struct generation_loading *l = g->loading;
+	struct generation_rest *l = &g->rest;
 
 	rules_dir_list_free(&l->files);
 	l->kind = kind;
@@ -99,14 +91,6 @@ static int open_kind(struct generation *g, enum script_kind kind, struct error *
 		return rules_dir_list(&l->files, g->sandbox.rules_dir, kind, err);
 	rules_dir_list_bundle(&l->files, g->sandbox.from, kind);
 	return TIDE_OK;
-}
-
-static void end_loading(struct generation *g)
-{
-	if (g->loading)
-		rules_dir_list_free(&g->loading->files);
-	mem_free(g->loading);
-	g->loading = NULL;
 }
 
 /* Does the generation have a script for each of the kind's files? Counts them. */
@@ -143,28 +127,23 @@ bool generation_is_current(const struct generation *g)
 	return found == g->rule_count && source_list_is_current(&g->sandbox.sources);
 }
 
-struct opening {
-	struct generation *generation;
-	const struct generation_config *config;
-};
-
 static int l_open(lua_State *L)
 {
-	struct opening *o = lua_touserdata(L, 1);
+	struct generation *g = lua_touserdata(L, 1);
+	const struct generation_config *config = g->config;
 
-	watchdog_adopt(o->config->watchdog, L);
-	sandbox_open(L, &o->generation->sandbox);
+	watchdog_adopt(config->watchdog, L);
+	sandbox_open(L, &g->sandbox);
 	api_msg_open(L);
-	api_tide_open(L, o->config->tide);
-	o->config->open(L, o->config->open_ctx);
+	api_tide_open(L, config->tide);
+	config->open(L, config->open_ctx);
 	return 0;
 }
 
-static int open_state(struct generation *g, const struct generation_config *config,
-		      struct error *err)
+static int open_state(struct generation *g, struct error *err)
 {
-	struct opening opening = { g, config };
-	struct script_call call = { .file = "rules", .body = l_open, .ctx = &opening };
+	const struct generation_config *config = g->config;
+	struct script_call call = { .file = "rules", .body = l_open, .ctx = g };
 	int rc =
 		script_state_init(&g->script, config->watchdog, config->memory_max_bytes);
 
@@ -175,21 +154,22 @@ static int open_state(struct generation *g, const struct generation_config *conf
 }
 
 int generation_begin(struct generation **out, const struct generation_config *config,
-		     struct error *err)
+		     const struct bundle *from, struct error *err)
 {
 	struct generation *g = mem_zalloc(sizeof(*g));
 
 	g->sandbox.rules_dir = config->rules_dir;
 	g->sandbox.lua_dir = config->lua_dir;
-	g->sandbox.from = config->from;
+	g->sandbox.from = from;
 	g->files = g->sandbox.files = bundle_create();
-	g->loading = mem_zalloc(sizeof(*g->loading));
+	g->config = config;
+	g->is_loading = true;
 	int rc = TIDE_OK;
-	if (!config->from && !is_directory(config->rules_dir))
+	if (!from && !is_directory(config->rules_dir))
 		rc = error_set(err, TIDE_ERULE, "there is no rules directory '%s'",
 			       config->rules_dir);
 	if (rc == TIDE_OK)
-		rc = open_state(g, config, err);
+		rc = open_state(g, err);
 	if (rc == TIDE_OK)
 		rc = open_kind(g, 0, err);
 	if (rc != TIDE_OK) {
@@ -203,13 +183,13 @@ int generation_begin(struct generation **out, const struct generation_config *co
 
 int generation_step(struct generation *g, struct error *err)
 {
-	struct generation_loading *l = g->loading;
+	struct generation_rest *l = &g->rest;
 
 	if (l->next < l->files.count)
 		return load_file(g, l->kind, l->files.names[l->next++], err);
 	if (l->kind + 1 < SCRIPT_KIND_COUNT)
 		return open_kind(g, l->kind + 1, err);
-	end_loading(g);
+	g->is_loading = false;
 	g->hash = bundle_hash(g->files);
 	return TIDE_OK;
 }
@@ -218,7 +198,7 @@ void generation_destroy(struct generation *g)
 {
 	if (!g)
 		return;
-	end_loading(g);
+	rules_dir_list_free(&g->rest.files);
 	script_state_deinit(&g->script);
 	for (size_t i = 0; i < g->rule_count; i++)
 		rule_destroy(g->rules[i]);

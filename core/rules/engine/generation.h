@@ -10,10 +10,13 @@
 #include "rules/api/api_tide.h"
 #include "rules/sandbox/bundle.h"
 #include "rule.h"
+#include "rules_dir.h"
 
+#define GENERATION_RULES_MAX 4096
+
+/* What the generations of an engine have in common. */
 struct generation_config {
 	const char *rules_dir;
-	const struct bundle *from; /* instead of rules_dir; NULL: the directory */
 	const char *lua_dir;
 	struct watchdog *watchdog;
 	size_t memory_max_bytes;
@@ -23,9 +26,9 @@ struct generation_config {
 };
 
 struct use;
-struct generation_loading;
 
 struct generation {
+	const struct generation_config *config; /* the engine's */
 	struct script_state script;
 	struct sandbox sandbox;
 	struct rule **rules; /* by kind, then by name */
@@ -34,17 +37,26 @@ struct generation {
 	size_t use_count;
 	bool must_carry; /* one of the uses, or more */
 	int64_t loaded_unix_ms;
-	struct bundle *files;               /* what was loaded, without the framework */
-	uint64_t hash;                      /* of the files */
-	struct generation_loading *loading; /* NULL: everything is loaded */
+	struct bundle *files; /* what was loaded, without the framework */
+	uint64_t hash;        /* of the files */
+	bool is_loading;
+	/* What is left to load: the files of a kind from `next` on, then further kinds.
+	 */
+	struct generation_rest {
+		enum script_kind kind;
+		struct rules_dir_list files;
+		size_t next;
+	} rest;
 };
 
-/* Load every script in steps, for a loop that must not block: begin, then step until
- * `loading` is NULL. A step loads one file. TIDE_ERULE with file and line: the file
- * fails; further steps load the others. */
+/* Load every script in steps, for a loop that must not block: begin, then step while
+ * `is_loading`. A step loads one file. TIDE_ERULE with file and line: the file
+ * fails; further steps load the others.
+ *
+ * @param from  instead of the rules directory; NULL: the directory */
 TIDE_MUST_USE int generation_begin(struct generation **out,
 				   const struct generation_config *config,
-				   struct error *err);
+				   const struct bundle *from, struct error *err);
 TIDE_MUST_USE int generation_step(struct generation *g, struct error *err);
 
 /* Read the files: are they still those of the generation? Never for one from a bundle. */

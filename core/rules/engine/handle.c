@@ -1,5 +1,3 @@
-#include "handle.h"
-
 #include "base/mem.h"
 #include "engine_private.h"
 
@@ -61,12 +59,11 @@ void handle_close(struct handle *h)
 {
 	struct engine *e = h->engine;
 
-	build_forget(e, h);
+	reload_forget(h);
 	carry_forget(h);
 	TAILQ_REMOVE(&e->handles, h, link);
 	if (e->current) {
-		struct rule *rule = (struct rule *)handle_use(h)->rule;
-		rule->stats.cache_hits += h->cache_hits;
+		handle_use(h)->rule->stats.cache_hits += h->cache_hits;
 		use_release(e->current, h->number);
 	}
 	give_number(e, h->number);

@@ -12,12 +12,10 @@
 #include "engine_private.h"
 
 #define ROUTE_DESTS_MAX (1024 * 1024)
+
 struct index {
 	struct handle handle;
 	struct index_source source;
-	/* The build under way has bound what is in places below this. */
-	uint32_t staged_end;
-	uint64_t staging; /* the serial of that build */
 };
 
 static const char to_key; /* of `to` in the registry */
@@ -32,7 +30,7 @@ struct changing {
 static int l_change(lua_State *L)
 {
 	const struct changing *c = lua_touserdata(L, 1);
-	const struct rule *rule = c->use->rule;
+	struct rule *rule = c->use->rule;
 
 	lua_rawgeti(L, LUA_REGISTRYINDEX, rule->functions[c->function]);
 	lua_rawgeti(L, LUA_REGISTRYINDEX, c->use->state);
@@ -45,7 +43,7 @@ static int l_change(lua_State *L)
 
 static int change(struct generation *g, const struct changing *c, struct error *err)
 {
-	struct rule *rule = (struct rule *)c->use->rule;
+	struct rule *rule = c->use->rule;
 	struct script_call call = { .file = rule->file,
 				    .stats = &rule->stats,
 				    .body = l_change,
@@ -84,39 +82,27 @@ static int rebuild(struct index *x, struct generation *g, struct error *err)
 	return rc;
 }
 
-bool index_stage(struct handle *h, struct generation *g, uint64_t serial, int *rc,
-		 struct error *err)
+int index_stage(struct handle *h, struct generation *g, struct error *err)
 {
 	struct index *x = container_of(h, struct index, handle);
-	struct index_binding b;
+	struct index_binding b = { .place = h->staged_end };
 	struct error cause;
 
-	if (x->staging != serial) {
-		x->staging = serial;
-		x->staged_end = 0;
-	}
-	b.place = x->staged_end;
 	if (!x->source.next(x->source.ctx, &b)) {
-		x->staged_end = UINT32_MAX;
-		return true;
+		h->staged_end = UINT32_MAX;
+		return TIDE_EMPTY;
 	}
-	*rc = bind_in(x, g, &b, &cause);
-	x->staged_end = b.place + 1;
-	if (*rc == TIDE_OK)
-		return false;
-	*rc = error_set(err, TIDE_ERULE, "%s (for %s)", cause.text, x->handle.user);
-	return true;
+	h->staged_end = b.place + 1;
+	if (bind_in(x, g, &b, &cause) == TIDE_OK)
+		return TIDE_OK;
+	return error_set(err, TIDE_ERULE, "%s (for %s)", cause.text, h->user);
 }
 
 /* The generation that a change at a place has to be made in too; NULL when there is
  * none. What is not yet in it comes, or does not, with the rest. */
 static struct generation *staged_generation(const struct index *x, uint32_t place)
 {
-	struct generation *g = build_generation_of(&x->handle);
-	bool is_in = g && x->staging == x->handle.engine->build.serial &&
-		     place < x->staged_end;
-
-	return is_in ? g : NULL;
+	return place < x->handle.staged_end ? reload_generation_of(&x->handle) : NULL;
 }
 
 static void follow_bind(struct index *x, const struct index_binding *b)
@@ -192,7 +178,7 @@ static int replace_index(struct index *x, struct error *err)
 {
 	struct handle *h = &x->handle;
 	struct generation *g = h->engine->current;
-	struct rule *rule = (struct rule *)handle_use(h)->rule;
+	struct rule *rule = handle_use(h)->rule;
 	struct use old = *handle_use(h);
 
 	handle_use(h)->rule = NULL;

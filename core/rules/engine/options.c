@@ -84,7 +84,7 @@ const char *options_type_name(enum option_type type)
 
 void options_init(struct options *o)
 {
-	*o = (struct options){ .items = NULL };
+	*o = (struct options){ .presets = LUA_NOREF };
 }
 
 void options_deinit(struct options *o)
@@ -514,24 +514,12 @@ static void set_option(lua_State *L, const struct option *o, const char *name,
 	lua_setfield(L, -2, name);
 }
 
-/* Ten thousand bindings without options share one table. */
-static void push_empty(lua_State *L)
+void options_push(lua_State *L, struct options *o, const struct args *args)
 {
-	static const char key;
+	bool has_args = args && args->count > 0;
 
-	if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) != LUA_TNIL)
-		return;
-	lua_pop(L, 1);
-	lua_newtable(L);
-	sandbox_protect(L);
-	lua_pushvalue(L, -1);
-	lua_rawsetp(L, LUA_REGISTRYINDEX, &key);
-}
-
-void options_push(lua_State *L, const struct options *o, const struct args *args)
-{
-	if (o->count == 0) {
-		push_empty(L);
+	if (!has_args && o->presets != LUA_NOREF) {
+		lua_rawgeti(L, LUA_REGISTRYINDEX, o->presets);
 		return;
 	}
 	lua_newtable(L);
@@ -540,10 +528,14 @@ void options_push(lua_State *L, const struct options *o, const struct args *args
 		if (option->preset)
 			set_option(L, option, option->name, slice_from(option->preset));
 	}
-	for (size_t i = 0; args && i < args->count; i++) {
+	for (size_t i = 0; has_args && i < args->count; i++) {
 		const struct arg *arg = &args->items[i];
 		set_option(L, find(o, arg->name), arg->name,
 			   (struct slice){ arg->value, arg->value_len });
 	}
 	sandbox_protect(L);
+	if (!has_args) {
+		lua_pushvalue(L, -1);
+		o->presets = luaL_ref(L, LUA_REGISTRYINDEX);
+	}
 }

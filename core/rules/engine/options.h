@@ -49,6 +49,9 @@ struct option {
 struct options {
 	struct option *items; /* by name */
 	size_t count;
+	/* The table of the defaults, which all uses and bindings without options of their
+	 * own share. A reference into the registry; LUA_NOREF before the first. */
+	int presets;
 };
 
 void options_init(struct options *o);
@@ -64,7 +67,7 @@ TIDE_MUST_USE int options_check(const struct options *o, const struct args *args
 				const char *script, struct error *err);
 
 /* Push the read-only table of values, which have been checked, with the defaults. */
-void options_push(lua_State *L, const struct options *o, const struct args *args);
+void options_push(lua_State *L, struct options *o, const struct args *args);
 
 /* Copy the `doc` on the top, at most OPTION_TEXT_MAX bytes; raises when it is no text.
  * `name` is that of its option; NULL: the doc of the script. */

@@ -3,11 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "host/log.h"
 #include "base/mem.h"
 #include "engine_private.h"
+#include "host/log.h"
+#include "host/machine.h"
 #include "rules_dir.h"
-#include "unread.h"
+
+#define RELOAD_TURN_NS 1500000
+/* Then a directory that changes all the time is taken as it is. */
+#define RESTARTS_MAX 5
 
 struct reload_waiter {
 	STAILQ_ENTRY(reload_waiter) link;
@@ -79,6 +83,141 @@ static void answer(struct engine *e, const struct error *result)
 	}
 }
 
+static void build_start(struct engine *e, struct bundle *from, enum engine_origin origin)
+{
+	struct build *b = &e->build;
+	uint64_t serial = b->serial;
+
+	*b = (struct build){ .is_under_way = true,
+			     .from = from ? bundle_ref(from) : NULL,
+			     .origin = origin,
+			     .serial = serial,
+			     .started_ns = (int64_t)uv_hrtime() };
+}
+
+/* End the build, if one is under way, and take its generation; may be NULL. */
+static struct generation *build_take(struct engine *e)
+{
+	struct build *b = &e->build;
+	struct generation *next = b->next;
+
+	bundle_unref(b->from);
+	b->from = NULL;
+	b->next = NULL;
+	b->is_under_way = false;
+	return next;
+}
+
+static int begin(struct engine *e, struct error *err)
+{
+	struct build *b = &e->build;
+
+	b->serial++;
+	b->at = NULL;
+	b->must_restart = false;
+	return generation_begin(&b->next, &e->scripts, b->from, err);
+}
+
+static void restart(struct build *b)
+{
+	b->restarts++;
+	b->at = NULL;
+	b->dropped = b->next;
+	b->next = NULL;
+}
+
+static int step_handle(struct engine *e, struct error *err)
+{
+	struct build *b = &e->build;
+	struct handle *h = b->at;
+
+	if (h->staged != b->serial) {
+		int rc = handle_install(h, b->next, err);
+		if (rc != TIDE_OK)
+			return rc;
+		h->staged = b->serial;
+		h->staged_end = 0;
+	}
+	if (h->kind == SCRIPT_ROUTING) {
+		int rc = index_stage(h, b->next, err);
+		if (rc != TIDE_EMPTY)
+			return rc;
+	}
+	b->at = TAILQ_NEXT(h, link);
+	return TIDE_OK;
+}
+
+/* Handles that have come since the last was put in are at the end. */
+static struct handle *first_missing(const struct engine *e)
+{
+	struct handle *first = NULL, *h;
+
+	TAILQ_FOREACH_REVERSE(h, &e->handles, handle_list, link)
+	{
+		if (h->staged == e->build.serial)
+			break;
+		first = h;
+	}
+	return first;
+}
+
+static int step(struct engine *e, bool *is_done, struct error *err)
+{
+	struct build *b = &e->build;
+
+	if (b->failure.code != TIDE_OK) {
+		*err = b->failure;
+		return b->failure.code;
+	}
+	if (b->must_restart)
+		restart(b);
+	if (!b->next)
+		return begin(e, err);
+	if (b->next->is_loading)
+		return generation_step(b->next, err);
+	if (!b->at)
+		b->at = first_missing(e);
+	if (b->at)
+		return step_handle(e, err);
+	bool must_check = !b->from && b->restarts < RESTARTS_MAX;
+	if (must_check && !b->is_checking) {
+		b->is_checking = true;
+		return TIDE_OK;
+	}
+	if (must_check && !generation_is_current(b->next))
+		restart(b);
+	else
+		*is_done = true;
+	b->is_checking = false;
+	return TIDE_OK;
+}
+
+/* Work for about `max_ns`. True at the end of the build: `*rc` is TIDE_OK, or `err`
+ * has the reason of its failure. The caller frees `dropped`. */
+static bool build_turn(struct engine *e, int64_t max_ns, int *rc, struct error *err)
+{
+	struct build *b = &e->build;
+	int64_t started_ns = (int64_t)uv_hrtime(), took_ns;
+	int64_t started_cpu_ns = machine_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	bool is_done = false;
+
+	*rc = TIDE_OK;
+	do {
+		*rc = step(e, &is_done, err);
+		took_ns = (int64_t)uv_hrtime() - started_ns;
+	} while (*rc == TIDE_OK && !is_done && !b->is_checking && !b->dropped &&
+		 took_ns < max_ns);
+	b->turns++;
+	b->worked_ns += took_ns;
+	b->took_ns = started_ns + took_ns - b->started_ns;
+	if (took_ns > b->longest_ns)
+		b->longest_ns = took_ns;
+	int64_t cpu_ns = machine_clock_ns(CLOCK_THREAD_CPUTIME_ID) - started_cpu_ns;
+	if (cpu_ns > b->longest_cpu_ns)
+		b->longest_cpu_ns = cpu_ns;
+	return is_done || *rc != TIDE_OK;
+}
+
 static bool is_of_directory(enum engine_origin origin)
 {
 	return origin == ENGINE_START || origin == ENGINE_FILES ||
@@ -105,11 +244,10 @@ static void inherit_stats(struct generation *to, const struct generation *from)
 	}
 }
 
+/* Takes over the reference. */
 static void set_attempt(struct reload *r, enum engine_origin origin,
 			struct bundle *refused)
 {
-	if (refused)
-		bundle_ref(refused);
 	bundle_unref(r->refused);
 	r->refused = refused;
 	r->attempt = origin;
@@ -134,7 +272,8 @@ static void activate(struct engine *e)
 		return;
 	bundle_unref(e->reload.directory);
 	e->reload.directory = bundle_ref(next->files);
-	unread_warn(e->tide.about, e->config.rules_dir, next, &e->reload.unread);
+	rules_dir_warn_unread(e->config.rules_dir, next->files, e->tide.about,
+			      &e->reload.unread);
 }
 
 static void refuse(struct engine *e, enum engine_origin origin, struct bundle *files,
@@ -143,7 +282,7 @@ static void refuse(struct engine *e, enum engine_origin origin, struct bundle *f
 	struct reload *r = &e->reload;
 
 	result->code = TIDE_ERULE;
-	set_attempt(r, origin, files);
+	set_attempt(r, origin, files ? bundle_ref(files) : NULL);
 	r->refusal = *result;
 	r->refused_count++;
 	r->refused_unix_ms = api_tide_now_ms(&e->tide);
@@ -200,7 +339,7 @@ static void on_turn(uv_idle_t *idle)
 
 	/* The former generation goes before the next one comes. */
 	if (e->former) {
-		engine_retire(e, carry_turn(e, BUILD_TURN_NS));
+		engine_retire(e, carry_turn(e, RELOAD_TURN_NS));
 		return;
 	}
 	if (!e->build.is_under_way) {
@@ -210,8 +349,9 @@ static void on_turn(uv_idle_t *idle)
 	/* The memory of retired generations is not free yet. */
 	if (e->retiring > 1)
 		return;
-	bool has_ended = build_turn(e, BUILD_TURN_NS, &rc, &result);
-	engine_retire(e, build_take_dropped(e));
+	bool has_ended = build_turn(e, RELOAD_TURN_NS, &rc, &result);
+	engine_retire(e, e->build.dropped);
+	e->build.dropped = NULL;
 	if (!has_ended)
 		return;
 	uv_idle_stop(idle);
@@ -277,7 +417,8 @@ static int build_now(struct engine *e, struct bundle *from, enum engine_origin o
 	build_start(e, from, origin);
 	do {
 		has_ended = build_turn(e, INT64_MAX, &rc, err);
-		generation_destroy(build_take_dropped(e));
+		generation_destroy(e->build.dropped);
+		e->build.dropped = NULL;
 	} while (!has_ended);
 	return rc;
 }
@@ -288,8 +429,10 @@ int reload_first(struct engine *e, struct bundle *last_good, const struct error 
 	enum engine_origin origin = last_good ? ENGINE_LAST_GOOD : ENGINE_START;
 	int rc = build_now(e, last_good, origin, err);
 
-	if (rc != TIDE_OK)
+	if (rc != TIDE_OK) {
+		generation_destroy(build_take(e));
 		return rc;
+	}
 	activate(e);
 	if (last_good) {
 		struct error why = *refusal;
@@ -304,7 +447,7 @@ int reload_now(struct engine *e, struct error *err)
 	struct error result = { .code = TIDE_OK };
 	struct reload *r = &e->reload;
 
-	build_abort(e);
+	generation_destroy(build_take(e));
 	uv_idle_stop(&r->turn);
 	STAILQ_CONCAT(&r->waiters, &r->followers);
 	int rc = build_now(e, NULL, ENGINE_RELOAD, &result);
@@ -372,4 +515,24 @@ void reload_close(struct engine *e)
 	STAILQ_CONCAT(&e->reload.waiters, &e->reload.followers);
 	answer(e, &stopping);
 	engine_retire(e, build_take(e));
+}
+
+struct generation *reload_generation_of(const struct handle *h)
+{
+	const struct build *b = &h->engine->build;
+	bool is_in = b->is_under_way && b->next && h->staged == b->serial;
+
+	return is_in && !b->must_restart ? b->next : NULL;
+}
+
+void reload_forget(struct handle *h)
+{
+	struct build *b = &h->engine->build;
+
+	if (!b->next)
+		return;
+	if (b->at == h)
+		b->at = TAILQ_NEXT(h, link);
+	if (h->staged == b->serial)
+		use_release(b->next, h->number);
 }

@@ -1,8 +1,15 @@
-#include "room.h"
+/* room.c: the memory ceiling of scripts; see engine_private.h. */
 
+#include "engine_private.h"
 #include "host/log.h"
 #include "host/machine.h"
-#include "engine_private.h"
+
+/* The part of the ceiling for calls alone: nothing is bound or declared in it. */
+#define RESERVE(max) ((max) / 16)
+/* How long scripts are not called when their memory is used up: each call would collect
+ * all of it. */
+#define REST_MS 1000
+#define TURN_NS 1000000
 
 static struct script_state *state_of(struct engine *e)
 {
@@ -23,7 +30,7 @@ static void on_collect(uv_idle_t *idle)
 	}
 	do
 		e->room.cycles_left -= script_collect_step(s);
-	while (e->room.cycles_left > 0 && uv_hrtime() - start_ns < ROOM_TURN_NS);
+	while (e->room.cycles_left > 0 && uv_hrtime() - start_ns < TURN_NS);
 	if (e->room.cycles_left > 0)
 		return;
 	s->collected_bytes = s->memory_bytes;
@@ -54,10 +61,10 @@ int room_check(struct engine *e, struct error *err)
 {
 	struct script_state *s = state_of(e);
 	size_t max = s->memory_max_bytes;
-	size_t limit = max - ROOM_RESERVE(max);
+	size_t limit = max - RESERVE(max);
 
 	if (s->full_bytes > 0 && s->full_bytes < max)
-		limit = s->full_bytes - ROOM_RESERVE(s->full_bytes);
+		limit = s->full_bytes - RESERVE(s->full_bytes);
 	if (s->memory_bytes <= limit) {
 		s->full_bytes = 0;
 		return TIDE_OK;
@@ -123,6 +130,6 @@ void room_after_call(struct engine *e, int rc)
 		collect(e);
 	if (rc == TIDE_OK || !s->is_exhausted)
 		return;
-	e->room.rests_until_ms = machine_clock_ms(CLOCK_MONOTONIC) + ROOM_REST_MS;
+	e->room.rests_until_ms = machine_clock_ms(CLOCK_MONOTONIC) + REST_MS;
 	start_afresh(e);
 }

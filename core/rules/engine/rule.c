@@ -252,7 +252,6 @@ int rule_load(struct script_state *s, struct sandbox *sandbox, enum script_kind 
 	r->kind = kind;
 	r->name = mem_strdup(name);
 	r->file = mem_strdup(file);
-	r->preset_options = LUA_NOREF;
 	r->hash = source.hash;
 	options_init(&r->options);
 	options_init(&r->binding_options);

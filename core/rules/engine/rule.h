@@ -36,9 +36,6 @@ struct rule {
 	uint64_t hash;
 	/* References into the state's registry; LUA_NOREF for a missing function. */
 	int functions[RULE_FUNCTION_COUNT];
-	/* The options of uses without options of their own: read-only, one table for
-	 * 100,000 queues. LUA_NOREF until the first. */
-	int preset_options;
 	int decide_line; /* where the function begins, for errors in its result */
 	/* What a filter matches; NULL when it is not active. */
 	char *match_exchange; /* "" is the default exchange, "*" any */

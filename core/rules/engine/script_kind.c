@@ -19,17 +19,26 @@ bool script_kind_is_file(const char *name)
 	       !slice_has_suffix(slice_from(name), "_spec.lua");
 }
 
-bool script_kind_is_path(const char *path)
+enum script_kind script_kind_of(const char *path, const char **file)
 {
-	const char *slash = strchr(path, '/');
+	enum script_kind kind = 0;
 
-	if (!slash || strchr(slash + 1, '/') || !script_kind_is_file(slash + 1))
-		return false;
-	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
+	for (; kind < SCRIPT_KIND_COUNT; kind++) {
 		size_t len = strlen(names[kind]);
 
-		if (len == (size_t)(slash - path) && memcmp(path, names[kind], len) == 0)
-			return true;
+		if (strncmp(path, names[kind], len) == 0 && path[len] == '/') {
+			*file = path + len + 1;
+			return kind;
+		}
 	}
-	return false;
+	*file = NULL;
+	return kind;
+}
+
+bool script_kind_is_path(const char *path)
+{
+	const char *file;
+
+	script_kind_of(path, &file);
+	return file && !strchr(file, '/') && script_kind_is_file(file);
 }

@@ -21,7 +21,11 @@ const char *script_kind_name(enum script_kind kind);
  * editors leave behind (.x.lua.swp, #x.lua#, x.lua~) do not. */
 bool script_kind_is_file(const char *name);
 
-/* The same for a path in the rules directory: "routing/topic.lua". */
+/* The kind whose folder a path in the rules directory begins with: "routing/topic.lua".
+ * `*file` is what follows the folder; NULL, with SCRIPT_KIND_COUNT, for other paths. */
+enum script_kind script_kind_of(const char *path, const char **file);
+
+/* script_kind_is_file for such a path, directly in the folder. */
 bool script_kind_is_path(const char *path);
 
 #endif

@@ -6,11 +6,10 @@
 
 #include "base/duration.h"
 #include "base/mem.h"
-#include "rules/api/api_msg.h"
-#include "strategy.h"
 #include "engine_private.h"
-#include "loads.h"
+#include "rules/api/api_msg.h"
 #include "rules/api/view.h"
+#include "strategy.h"
 
 struct strategy {
 	struct handle handle;
@@ -132,11 +131,66 @@ static const struct view_field failure_fields[] = {
 static const struct view_type failure_type = { .name = "failure",
 					       .fields = failure_fields };
 
+/* `loads(i)`: how much shard i has to do. One function for all calls of a state, so that
+ * handing it to a script that does not use it makes no object. */
+static const char loads_key; /* of the function in the registry */
+
+struct loads {
+	unsigned shards;
+	strategy_load_fn *load; /* NULL: every shard has none */
+	const void *ctx;
+};
+
+/* The function's upvalue. */
+struct subject {
+	const struct loads *loads;
+	uint64_t serial; /* of the call that it is good for */
+};
+
+/* loads (shard) -> messages that are ready or unacknowledged in it */
+static int l_loads(lua_State *L)
+{
+	struct subject *s = lua_touserdata(L, lua_upvalueindex(1));
+	lua_Integer shard = luaL_checkinteger(L, 1);
+
+	if (s->serial != script_state_of(L)->serial)
+		return luaL_error(L,
+				  "'loads' has expired: it was good for one call only");
+	if (shard < 0 || shard >= (lua_Integer)s->loads->shards)
+		return luaL_error(L, "there is no shard %I: they are 0 to %d",
+				  (LUAI_UACINT)shard, (int)s->loads->shards - 1);
+	uint64_t load =
+		s->loads->load ? s->loads->load(s->loads->ctx, (unsigned)shard) : 0;
+	lua_pushinteger(L, (lua_Integer)load);
+	return 1;
+}
+
+static void open_loads(lua_State *L)
+{
+	struct subject *s = lua_newuserdatauv(L, sizeof(*s), 0);
+
+	*s = (struct subject){ .loads = NULL };
+	lua_pushcclosure(L, l_loads, 1);
+	lua_rawsetp(L, LUA_REGISTRYINDEX, &loads_key);
+}
+
+/* Push the function, which from here on speaks of `l`; that outlives the call under
+ * way. */
+static void push_loads(lua_State *L, const struct loads *l)
+{
+	lua_rawgetp(L, LUA_REGISTRYINDEX, &loads_key);
+	lua_getupvalue(L, -1, 1);
+	struct subject *s = lua_touserdata(L, -1);
+	lua_pop(L, 1);
+	s->loads = l;
+	s->serial = script_state_of(L)->serial;
+}
+
 void strategy_open(lua_State *L)
 {
 	view_open(L, &queue_type);
 	view_open(L, &failure_type);
-	loads_open(L);
+	open_loads(L);
 }
 
 struct deciding {
@@ -163,7 +217,7 @@ static void call_script(lua_State *L, const struct deciding *d)
 	lua_rawgeti(L, LUA_REGISTRYINDEX, d->use->options);
 	dry_run_push_state(L, d->use->state);
 	if (d->loads)
-		loads_push(L, d->loads);
+		push_loads(L, d->loads);
 	lua_call(L, d->loads ? 5 : 4, 1);
 }
 

@@ -7,62 +7,28 @@
 #define SURVEY_BUDGET_MS 1000
 
 struct survey {
-	const char *rules_dir, *lua_dir;
 	uv_loop_t loop;
 	struct engine *engine;         /* without scripts; NULL if it cannot be */
 	struct generation *generation; /* its functions belong to the engine */
 	struct survey_script *scripts;
 	size_t count;
 	bool is_complete;
-	void (*on_error)(void *ctx, const char *text);
-	void *ctx;
 };
 
-static int open_engine(struct survey *s, struct error *err)
+static int begin(struct survey *s, const char *rules_dir, const char *lua_dir,
+		 struct error *err)
 {
-	const struct error none = { .code = TIDE_OK };
-	struct bundle *empty = bundle_create();
 	const struct engine_config config = {
-		.rules_dir = s->rules_dir,
-		.lua_dir = s->lua_dir,
+		.rules_dir = rules_dir,
+		.lua_dir = lua_dir,
 		.memory_max_bytes = SURVEY_MEMORY_BYTES,
 		.call_budget_ms = SURVEY_BUDGET_MS,
-		.last_good = empty,
-		.refusal = &none,
 	};
-	int rc = engine_create(&s->engine, &s->loop, &config, NULL, err);
+	int rc = engine_open(&s->engine, &s->loop, &config, NULL, err);
 
-	bundle_unref(empty);
+	if (rc == TIDE_OK)
+		rc = generation_begin(&s->generation, &s->engine->scripts, NULL, err);
 	return rc;
-}
-
-static int begin(struct survey *s, struct error *err)
-{
-	const struct generation_config config = {
-		.rules_dir = s->rules_dir,
-		.lua_dir = s->lua_dir,
-		.watchdog = s->engine->watchdog,
-		.memory_max_bytes = SURVEY_MEMORY_BYTES,
-		.tide = &s->engine->tide,
-		.open = build_open_api,
-		.open_ctx = s->engine,
-	};
-
-	return generation_begin(&s->generation, &config, err);
-}
-
-/* Each step loads a file; one that fails leaves the others as they are. */
-static void load_all(struct survey *s)
-{
-	struct error err;
-
-	s->is_complete = true;
-	while (s->generation->loading) {
-		if (generation_step(s->generation, &err) == TIDE_OK)
-			continue;
-		s->is_complete = false;
-		s->on_error(s->ctx, err.text);
-	}
 }
 
 static void list_scripts(struct survey *s)
@@ -94,16 +60,19 @@ struct survey *survey_open(const char *rules_dir, const char *lua_dir,
 	struct survey *s = mem_zalloc(sizeof(*s));
 	struct error err;
 
-	s->rules_dir = rules_dir;
-	s->lua_dir = lua_dir;
-	s->on_error = on_error;
-	s->ctx = ctx;
 	uv_loop_init(&s->loop);
-	if (open_engine(s, &err) < 0 || begin(s, &err) < 0) {
+	if (begin(s, rules_dir, lua_dir, &err) != TIDE_OK) {
 		on_error(ctx, err.text);
 		return s;
 	}
-	load_all(s);
+	s->is_complete = true;
+	/* Each step loads a file; one that fails leaves the others as they are. */
+	while (s->generation->is_loading) {
+		if (generation_step(s->generation, &err) == TIDE_OK)
+			continue;
+		s->is_complete = false;
+		on_error(ctx, err.text);
+	}
 	list_scripts(s);
 	return s;
 }
@@ -135,8 +104,9 @@ const struct bundle *survey_files(const struct survey *s)
 	return s->generation ? s->generation->files : NULL;
 }
 
-void survey_each_unread(const struct survey *s, unread_fn *on_file, void *ctx)
+void survey_each_unread(const struct survey *s, rules_dir_unread_fn *on_file, void *ctx)
 {
 	if (s->generation)
-		unread_each(s->rules_dir, s->generation, on_file, ctx);
+		rules_dir_each_unread(s->engine->config.rules_dir, s->generation->files,
+				      on_file, ctx);
 }

@@ -7,7 +7,7 @@
 #define TIDE_RULES_SURVEY_H
 
 #include "engine.h"
-#include "unread.h"
+#include "rules_dir.h"
 
 struct bundle;
 struct survey;
@@ -38,7 +38,7 @@ const struct survey_script *survey_scripts(const struct survey *s, size_t *count
 /* The scripts and the modules that they require, as they were read, with those that do
  * not load. NULL when the directory cannot be read. */
 const struct bundle *survey_files(const struct survey *s);
-/* unread_each for the directory. */
-void survey_each_unread(const struct survey *s, unread_fn *on_file, void *ctx);
+/* rules_dir_each_unread for the directory. */
+void survey_each_unread(const struct survey *s, rules_dir_unread_fn *on_file, void *ctx);
 
 #endif

@@ -12,33 +12,18 @@
 struct using
 {
 	struct use *use;
-	struct rule *rule;
 	const struct args *options;
 };
-
-/* Push the options of a use: those of every use that was given none are one table. */
-static void push_options(lua_State *L, struct rule *rule, const struct args *options)
-{
-	if (options && options->count) {
-		options_push(L, &rule->options, options);
-		return;
-	}
-	if (rule->preset_options == LUA_NOREF) {
-		options_push(L, &rule->options, options);
-		rule->preset_options = luaL_ref(L, LUA_REGISTRYINDEX);
-	}
-	lua_rawgeti(L, LUA_REGISTRYINDEX, rule->preset_options);
-}
 
 /* Each reference is in the use before the next step may raise. */
 static int l_use(lua_State *L)
 {
 	struct using *u = lua_touserdata(L, 1);
 	struct use *use = u->use;
-	const struct rule *rule = use->rule;
+	struct rule *rule = use->rule;
 
 	script_set_place(script_state_of(L), rule->file, rule->decide_line);
-	push_options(L, u->rule, u->options);
+	options_push(L, &rule->options, u->options);
 	lua_pushvalue(L, -1);
 	use->options = luaL_ref(L, LUA_REGISTRYINDEX);
 	use->is_pure = rule->pure == RULE_PURE;
@@ -82,7 +67,7 @@ int use_open(struct generation *g, size_t number, struct rule *rule,
 		return rc;
 	struct use *use = make_room(g, number);
 	*use = (struct use){ .rule = rule, .options = LUA_NOREF, .state = LUA_NOREF };
-	struct using using = { use, rule, options };
+	struct using using = { use, options };
 	struct script_call call = {
 		.file = rule->file, .stats = &rule->stats, .body = l_use, .ctx = &using
 	};
@@ -125,7 +110,7 @@ static void tell_of_breaker(const struct engine *e, const struct rule *rule)
 
 int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 {
-	struct rule *rule = (struct rule *)c->use->rule;
+	struct rule *rule = c->use->rule;
 	struct dry_run *costs = c->context ? c->context->costs : NULL;
 	bool is_counted =
 		!c->context || !(c->context->is_dry || c->context->is_uncounted);

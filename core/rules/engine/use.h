@@ -13,9 +13,9 @@ struct engine;
 #define USE_NOT_CALLED "not called again: it fails too often"
 
 struct use {
-	const struct rule *rule; /* NULL: this number is not in use */
-	int options;             /* references */
-	int state;               /* what `new` returned: for routing the index */
+	struct rule *rule; /* NULL: this number is not in use */
+	int options;       /* references */
+	int state;         /* what `new` returned: for routing the index */
 	bool is_pure;
 	bool must_carry; /* see carry.h */
 };

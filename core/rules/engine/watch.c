@@ -11,8 +11,8 @@
 
 #include "base/mem.h"
 #include "host/log.h"
-#include "links.h"
 
+#define LINKS_MAX 40     /* on one path, as the kernel has it */
 #define FOLDERS_MAX 1024 /* watches in all: inotify's are limited per user */
 
 /* A directory in which something changes all the time is looked at too. */
@@ -197,10 +197,10 @@ static bool add_whole(struct watch *w, const char *path, int *rc)
 	return true;
 }
 
-/* Watch a name in a directory. */
-static void add_place(void *ctx, const char *dir, const char *name)
+/* Watch a name in a directory, whose path has no links. If the name is replaced, the
+ * path that goes through it leads elsewhere. */
+static void add_place(struct watch *w, const char *dir, const char *name)
 {
-	struct watch *w = ctx;
 	struct folder *f = find_folder(w, dir);
 	bool is_new = !f;
 
@@ -209,6 +209,80 @@ static void add_place(void *ctx, const char *dir, const char *name)
 		return;
 	f->names = mem_realloc(f->names, (f->name_count + 1) * sizeof(*f->names));
 	f->names[f->name_count++] = mem_strdup(name);
+}
+
+/* A path on the way to where it leads. */
+struct way {
+	char real[PATH_MAX]; /* so far, without links; "" for the root */
+	char rest[PATH_MAX];
+	int links;
+};
+
+/* Put what the link at `path` says before the rest. */
+static bool expand(struct way *way, const char *path)
+{
+	char text[PATH_MAX], rest[PATH_MAX];
+	ssize_t len = readlink(path, text, sizeof(text) - 1);
+
+	if (len <= 0 || ++way->links > LINKS_MAX)
+		return false;
+	text[len] = '\0';
+	strcpy(rest, way->rest);
+	if (text[0] == '/')
+		way->real[0] = '\0';
+	return snprintf(way->rest, sizeof(way->rest), "%s/%s", text, rest) <
+	       (int)sizeof(way->rest);
+}
+
+/* Go on to the next name of the rest. False when the path does not lead on. */
+static bool step(struct watch *w, struct way *way)
+{
+	char path[PATH_MAX], name[NAME_MAX + 1];
+	struct stat st;
+	char *start = way->rest + strspn(way->rest, "/");
+	size_t len = strcspn(start, "/");
+
+	if (len > NAME_MAX)
+		return false;
+	snprintf(name, sizeof(name), "%.*s", (int)len, start);
+	start += len + strspn(start + len, "/");
+	memmove(way->rest, start, strlen(start) + 1);
+	if (strcmp(name, "..") == 0 && way->real[0])
+		*strrchr(way->real, '/') = '\0';
+	if (!name[0] || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+		return true;
+	if (snprintf(path, sizeof(path), "%s/%s", way->real, name) >= (int)sizeof(path))
+		return false;
+	bool is_there = lstat(path, &st) == 0, is_link = is_there && S_ISLNK(st.st_mode);
+	if (!is_there || is_link || !way->rest[0])
+		add_place(w, way->real[0] ? way->real : "/", name);
+	if (is_link)
+		return expand(way, path);
+	strcpy(way->real, path);
+	return is_there;
+}
+
+/* Follow the path, in a loop and over LINKS_MAX links at most, as the kernel does. Watch
+ * each symbolic link on the way, and the place where the path ends or would continue.
+ *
+ * @param base  where a relative path starts: absolute, without links
+ * @param out   PATH_MAX bytes: the path without links
+ * @return      does the path lead somewhere? */
+static bool follow(struct watch *w, const char *base, const char *path, char *out)
+{
+	struct way way = { .links = 0 };
+	bool is_from_root = path[0] == '/' || strcmp(base, "/") == 0;
+
+	if (strlen(path) >= sizeof(way.rest) || strlen(base) >= sizeof(way.real))
+		return false;
+	strcpy(way.rest, path);
+	strcpy(way.real, is_from_root ? "" : base);
+	while (way.rest[0]) {
+		if (!step(w, &way))
+			return false;
+	}
+	strcpy(out, way.real[0] ? way.real : "/");
+	return true;
 }
 
 static void add_tree(struct watch *w, const char *path, int depth);
@@ -221,8 +295,7 @@ static void add_entry(struct watch *w, const char *dir, const char *name, int de
 	if (snprintf(real, sizeof(real), "%s/%s", dir, name) >= (int)sizeof(real) ||
 	    lstat(real, &st) != 0)
 		return;
-	if (S_ISLNK(st.st_mode) &&
-	    (!links_follow(dir, name, add_place, w, real) || stat(real, &st) != 0))
+	if (S_ISLNK(st.st_mode) && (!follow(w, dir, name, real) || stat(real, &st) != 0))
 		return;
 	if (S_ISDIR(st.st_mode) && depth < WATCH_DEPTH_MAX)
 		add_tree(w, real, depth + 1);
@@ -252,7 +325,7 @@ static int add_dir(struct watch *w, const char *path)
 
 	if (!getcwd(here, sizeof(here)))
 		return UV_ENOENT;
-	if (links_follow(here, path, add_place, w, real))
+	if (follow(w, here, path, real))
 		add_tree(w, real, 0);
 	return w->folder_count > before ? 0 : UV_ENOENT;
 }

@@ -8,7 +8,7 @@
  *
  * Memory: the allocator counts, and refuses what exceeds the ceiling. A script may catch
  * that and continue with less. The pace of the collector depends on how near the ceiling
- * is; room.h says why.
+ * is; room.c says why.
  * Time: the watchdog's budget holds for each call. No script can catch its error, nor
  * that of another budget of work (script_fail). */
 #ifndef TIDE_RULES_SANDBOX_SCRIPT_H

@@ -25,7 +25,7 @@ static void keys_of_a_shard_share_a_hash_tag(void **state)
 static void each_key_has_the_suffix_that_the_manual_gives(void **state)
 {
 	static const char *const suffixes[] = { "msg",   "tries",   "expiry", "dedupe",
-						"ready", "delayed", "unack",  "buried" };
+						"ready", "delayed", "buried", "unack" };
 	for (int key = 0; key < LAYOUT_KEY_COUNT; key++)
 		assert_string_equal(layout_key_suffix((enum layout_key)key),
 				    suffixes[key]);
