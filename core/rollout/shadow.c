@@ -202,7 +202,7 @@ static void compare(struct shadow *s, const struct watched_publish *p,
 		    const struct decision *d, const struct error *err,
 		    struct sample *sample)
 {
-	struct json j;
+	struct json j = { 0 };
 
 	s->publishes.compared++;
 	sample->difference =
@@ -214,6 +214,7 @@ static void compare(struct shadow *s, const struct watched_publish *p,
 	for (int i = 0; i < VERDICT_DIFFERENCES; i++)
 		s->differences[i] += sample->difference >> i & 1;
 	sample = keep(&s->publishes, sample, p->refusal, err);
+	j.out = &sample->changes;
 	if (sample->difference & VERDICT_MESSAGE)
 		compare_written(p->decision, d, &j);
 }

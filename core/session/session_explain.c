@@ -11,7 +11,7 @@
 
 #define PATTERNS_MAX 20 /* bindings of an exchange that are told; more are counted */
 
-/* An array, as it is told, that grows while the decision is made. */
+/* The elements of an array that grows while the decision is made. */
 struct list {
 	struct buf text;
 	struct json items;
@@ -22,21 +22,6 @@ struct explanation {
 	struct list filters;
 	struct list exchanges[1 + DRAFT_COPIES_MAX]; /* of the message, of the copies */
 };
-
-static void list_init(struct list *l)
-{
-	*l = (struct list){ .items = { .out = &l->text } };
-	json_array_begin(&l->items);
-}
-
-/* As a member; once. */
-static void list_write(struct list *l, const char *name, struct json *j)
-{
-	json_array_end(&l->items);
-	json_key(j, name);
-	buf_append_slice(j->out, buf_slice(&l->text));
-	j->need_comma = true;
-}
 
 static void add_time(struct json *j, uint64_t time_ns)
 {
@@ -154,10 +139,9 @@ static void add_outcome(struct json *j, struct explanation *e, const struct outc
 
 	json_member_text(j, "exchange", x ? x->name : "-");
 	json_member_text(j, "type", x ? x->type : "default");
-	if (x) {
+	if (x)
 		json_member_text(j, "script", index_script(x->indexes[RULESET_ACTIVE]));
-	}
-	list_write(&e->exchanges[o->number], "exchanges", j);
+	json_member_list(j, "exchanges", buf_slice(&e->exchanges[o->number].text));
 	json_member_string(j, "key", o->msg->key);
 	json_member_int(j, "message_priority", o->msg->priority);
 	json_member_int(j, "generation", (int64_t)o->epoch);
@@ -228,11 +212,11 @@ static void answer(struct explanation *x, const struct decide_spec *spec,
 		add_address(&j, d->first.msg);
 		json_member_int(&j, "generation",
 				(int64_t)engine_epoch(spec->vhost->broker->engine));
-		list_write(&x->exchanges[0], "exchanges", &j);
+		json_member_list(&j, "exchanges", buf_slice(&x->exchanges[0].text));
 		json_member_array(&j, "queues");
 		json_array_end(&j);
 	}
-	list_write(&x->filters, "filters", &j);
+	json_member_list(&j, "filters", buf_slice(&x->filters.text));
 	if (d->first.epoch)
 		add_copies(&j, x, d);
 	add_scripts(&j, &x->run);
@@ -245,9 +229,11 @@ static struct explanation *explanation_create(void)
 	struct explanation *x = mem_alloc(sizeof(*x));
 
 	x->run.count = 0;
-	list_init(&x->filters);
+	x->filters = (struct list){ .items = { .out = &x->filters.text } };
 	for (int i = 0; i <= DRAFT_COPIES_MAX; i++)
-		list_init(&x->exchanges[i]);
+		x->exchanges[i] = (struct list){
+			.items = { .out = &x->exchanges[i].text },
+		};
 	return x;
 }
 
