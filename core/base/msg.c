@@ -70,6 +70,17 @@ struct msg *msg_create(const struct msg *like)
 	return m;
 }
 
+void msg_write_headers(const struct msg *m, struct json *out)
+{
+	json_key(out, "headers");
+	json_object_begin(out);
+	for (unsigned i = 0; i < m->header_count; i++) {
+		json_key_slice(out, m->headers[i].name);
+		json_slice(out, m->headers[i].value);
+	}
+	json_object_end(out);
+}
+
 void msg_free(struct msg *m)
 {
 	assert(m->refs == 0);

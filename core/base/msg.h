@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "error.h"
+#include "json.h"
 #include "slice.h"
 
 #define MSG_HEADERS_MAX 64
@@ -57,6 +58,9 @@ static inline char *msg_payload_room(struct msg *m)
 {
 	return (char *)m->payload;
 }
+
+/* The member "headers". */
+void msg_write_headers(const struct msg *m, struct json *out);
 
 static inline struct msg *msg_ref(struct msg *m)
 {

@@ -326,12 +326,11 @@ static void note(struct history *h, enum engine_origin origin,
 	uint64_t number = h->last_number + 1;
 	char hash[ID_HEX_LEN + 1];
 	struct buf text = { 0 };
-	struct json j;
+	struct json j = { .out = &text };
 
 	/* Nobody asks for files to change. */
 	if (!by[0] && origin == ENGINE_FILES)
 		by = "files changed";
-	j = (struct json){ .out = &text };
 	json_object_begin(&j);
 	json_member_int(&j, "number", (int64_t)number);
 	json_member_int(&j, "loaded_ms", h->broker->now_ms);

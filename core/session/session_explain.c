@@ -122,16 +122,6 @@ static void add_times(struct json *j, const struct msg *m)
 	}
 }
 
-static void add_headers(struct json *j, const struct msg *m)
-{
-	json_member_object(j, "headers");
-	for (unsigned i = 0; i < m->header_count; i++) {
-		json_key_slice(j, m->headers[i].name);
-		json_slice(j, m->headers[i].value);
-	}
-	json_object_end(j);
-}
-
 /* The members of an outcome. */
 static void add_outcome(struct json *j, struct explanation *e, const struct outcome *o)
 {
@@ -152,7 +142,7 @@ static void add_outcome(struct json *j, struct explanation *e, const struct outc
 	if (o->msg->user_len)
 		json_member_string(j, "user", msg_user(o->msg));
 	add_times(j, o->msg);
-	add_headers(j, o->msg);
+	msg_write_headers(o->msg, j);
 	json_member_array(j, "queues");
 	for (unsigned i = 0; i < o->count; i++)
 		add_pick(j, &o->picks[i], o);
@@ -191,7 +181,7 @@ static void add_address(struct json *j, const struct msg *m)
 	json_member_string(j, "exchange", m->exchange.len ? m->exchange : SLICE("-"));
 	json_member_string(j, "key", m->key);
 	json_member_int(j, "message_priority", m->priority);
-	add_headers(j, m);
+	msg_write_headers(m, j);
 }
 
 /* The decision, or as much of it as was made when it failed. */
