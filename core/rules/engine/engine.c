@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "engine_private.h"
 #include "host/log.h"
-#include "rules/api/api_shared.h"
+#include "host/machine.h"
 #include "rules/api/draft.h"
 #include "rules/api/shared.h"
 
@@ -44,7 +44,7 @@ static void start_watch(struct engine *e)
 	int rc = watch_open(&e->watch, e->loop, &config);
 
 	if (rc != 0)
-		log_warn("rules: %s is not watched: %s; use RULES reload",
+		log_warn("rules: cannot watch %s: %s; use RULES reload",
 			 e->config.rules_dir, uv_strerror(rc));
 }
 
@@ -57,9 +57,6 @@ static void open_api(lua_State *L, void *engine)
 	strategy_open(L);
 	draft_open(L);
 	schedule_open(L, e);
-	sandbox_push_global(L, "tide");
-	api_shared_add(L, &e->tide);
-	lua_pop(L, 1);
 }
 
 /* Without its handles of the loop: free_engine ends it. */
@@ -88,14 +85,16 @@ static int prepare(struct engine **out, uv_loop_t *loop,
 	TAILQ_INIT(&e->handles);
 	STAILQ_INIT(&e->reload.waiters);
 	STAILQ_INIT(&e->reload.followers);
-	api_tide_init(&e->tide);
+	e->tide = (struct api_tide){ .about = "rules", .random_state = machine_random() };
 	if (config->about)
 		e->tide.about = e->config.about = mem_strdup(config->about);
 	e->tide.shared =
 		shared_create(config->shared_entries_max, config->shared_bytes_max);
-	int rc = watchdog_create(&e->scripts.watchdog, config->call_budget_ms);
+	int rc = watchdog_create(&e->scripts.watchdog, config->call_budget_ms,
+				 script_on_overrun);
 	if (rc != 0) {
-		error_set(err, rc, "no watchdog for the rules: %s", uv_strerror(rc));
+		error_set(err, rc, "cannot start the watchdog of the rules: %s",
+			  uv_strerror(rc));
 		free_engine(e);
 		return rc;
 	}
@@ -242,11 +241,6 @@ enum engine_origin engine_origin(const struct engine *e)
 	return e->origin;
 }
 
-bool engine_has(const struct engine *e, enum script_kind kind, struct slice name)
-{
-	return generation_find(e->current, kind, name) != NULL;
-}
-
 const uint64_t *engine_call_count(const struct engine *e)
 {
 	return &e->call_count;
@@ -285,7 +279,7 @@ uint64_t engine_random_state(const struct engine *e)
 
 void engine_seed(struct engine *e, uint64_t seed)
 {
-	api_tide_seed(&e->tide, seed);
+	e->tide.random_state = seed;
 }
 
 const char *engine_origin_name(enum engine_origin origin)

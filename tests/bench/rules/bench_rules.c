@@ -233,7 +233,8 @@ static void bench_watchdog(void)
 	struct script_state s;
 	struct error err = { .text = "" };
 	double watched = 0, plain = 0, door = 0;
-	if (watchdog_create(&w, 1000) != TIDE_OK || script_state_init(&s, w, 1 << 24) < 0)
+	if (watchdog_create(&w, 1000, script_on_overrun) != TIDE_OK ||
+	    script_state_init(&s, w, 1 << 24) < 0)
 		fail("watchdog", &err);
 	enter(&s, l_load_work, work);
 	for (int round = 0; round < ROUNDS * 4; round++) {
@@ -318,7 +319,7 @@ static void bench_patterns(void)
 	struct watchdog *w;
 	struct script_state s;
 	struct error err = { .text = "" };
-	if (watchdog_create(&w, 60000) != TIDE_OK ||
+	if (watchdog_create(&w, 60000, script_on_overrun) != TIDE_OK ||
 	    script_state_init(&s, w, 1 << 26) != TIDE_OK)
 		fail("watchdog", &err);
 	enter(&s, l_patterns, NULL);

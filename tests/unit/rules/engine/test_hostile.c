@@ -344,7 +344,7 @@ static const struct {
 	const char *text;
 	const char *expected;
 } at_load[] = {
-	{ "empty file", "", "hostile.lua:1: a rule returns a table" },
+	{ "empty file", "", "hostile.lua:1: a script must return a table" },
 	{ "half a file", "return {\n  rank = function() return", "hostile.lua:2:" },
 	{ "bytecode", "\033LuaT", "hostile.lua:1: is bytecode" },
 	{ "endless loop", "\nwhile true do end", "hostile.lua:2: ran longer than" },
@@ -361,16 +361,17 @@ static const struct {
 	{ "no function", "return {}",
 	  "hostile.lua:1: a priority script needs a function" },
 	{ "no function but a number", "return {\nrank = 1\n}",
-	  "hostile.lua:3: a priority script needs a function 'rank', which is number" },
+	  "hostile.lua:3: a priority script needs a function 'rank'; here it is number" },
 	{ "a misspelt key", "return { rank = type, puer = true }",
 	  "hostile.lua:1: a priority script has no 'puer'" },
-	{ "pure of a wrong type", "return { rank = type, pure = 1 }", "'pure' is true" },
+	{ "pure of a wrong type", "return { rank = type, pure = 1 }",
+	  "'pure' must be true" },
 	{ "an option of no type",
 	  "return { rank = type,\noptions = { a = { type = 'durations' } } }",
 	  "hostile.lua:2: option 'a': a type is one of" },
 	{ "a default that is not allowed",
 	  "return { rank = type, options = { a = { type = 'integer', default = 'x' } } }",
-	  "option 'a': the default 'x' is not allowed itself" },
+	  "option 'a': the default 'x' is not allowed" },
 	{ "a declaration that is none", "return { rank = type, options = { 'a' } }",
 	  "options are declared as" },
 	{ "a long doc", "return { rank = type, doc = ('x'):rep(1 << 20) }",
@@ -388,7 +389,7 @@ static const struct {
 	  "hostile.lua:1: option 'a': 'doc' has more than 1024 bytes" },
 	{ "a doc that is no text",
 	  "return { rank = type, options = { a = { doc = 5 } } }",
-	  "hostile.lua:1: option 'a': 'doc' is a text, not a number" },
+	  "hostile.lua:1: option 'a': 'doc' must be a text, not a number" },
 	{ "a long choice",
 	  "return { rank = type, options = { a = { choices = { ('x'):rep(1 << 20) } } } "
 	  "}",
@@ -402,18 +403,18 @@ static const struct {
 	{ "a choice that is not of the type",
 	  "return { rank = type, options = { a = { type = 'integer', choices = { 'x' } } "
 	  "} }",
-	  "hostile.lua:1: option 'a': the choice 'x' is not allowed itself" },
+	  "hostile.lua:1: option 'a': the choice 'x' is not allowed" },
 	{ "min over max",
 	  "return { rank = type, options = { a = { type = 'integer', min = 5, max = 1 } "
 	  "} "
 	  "}",
 	  "hostile.lua:1: option 'a': min is more than max" },
 	{ "min of a string", "return { rank = type, options = { a = { min = 5 } } }",
-	  "hostile.lua:1: option 'a': min and max are for what has an order, not for a "
+	  "hostile.lua:1: option 'a': min and max need a type with an order, not "
 	  "string" },
 	{ "max of a list of strings",
 	  "return { rank = type, options = { a = { type = 'list', max = 5 } } }",
-	  "hostile.lua:1: option 'a': min and max are for what has an order" },
+	  "hostile.lua:1: option 'a': min and max need a type with an order" },
 	{ "min that is no number",
 	  "return { rank = type, options = { a = { type = 'number', min = 0/0 } } }",
 	  "hostile.lua:1: option 'a': a bound is a number or a duration" },
@@ -422,22 +423,22 @@ static const struct {
 	  "hostile.lua:1: option 'a': one that is required has no default" },
 	{ "required of a wrong type",
 	  "return { rank = type, options = { a = { required = 'no' } } }",
-	  "hostile.lua:1: option 'a': 'required' is true or false" },
+	  "hostile.lua:1: option 'a': 'required' must be true or false" },
 	{ "required of any name",
 	  "return { rank = type, options = { ['*'] = { required = true } } }",
-	  "hostile.lua:1: option '*': stands for any name, so it is neither required nor "
-	  "has a default" },
+	  "hostile.lua:1: option '*' stands for any name: it can be neither required nor "
+	  "have a default" },
 	{ "of, but no list",
 	  "return { rank = type, options = { a = { of = 'integer' } } }",
 	  "hostile.lua:1: option 'a': 'of' is for a list" },
 	{ "a name with a space", "return { rank = type, options = { ['a b'] = {} } }",
-	  "hostile.lua:1: 'a b' is no name of an option" },
+	  "hostile.lua:1: 'a b' is not a name of an option" },
 	{ "a name with a sign", "return { rank = type, options = { ['a=b'] = {} } }",
-	  "hostile.lua:1: 'a=b' is no name of an option" },
+	  "hostile.lua:1: 'a=b' is not a name of an option" },
 	{ "an empty name", "return { rank = type, options = { [''] = {} } }",
-	  "hostile.lua:1: '' is no name of an option" },
+	  "hostile.lua:1: '' is not a name of an option" },
 	{ "a long name", "return { rank = type, options = { [('x'):rep(65)] = {} } }",
-	  "is no name of an option" },
+	  "is not a name of an option" },
 	{ "a missing module", "\nrequire 'nowhere'",
 	  "hostile.lua:2: no module 'nowhere'" },
 	{ "a module of a broken text", "require 'broken'", "broken.lua:1:" },
@@ -605,7 +606,7 @@ static void pipe_in_the_directory_blocks_nobody(void **state)
 	snprintf(path, sizeof(path), "%s/priority/pipe.lua", f->dir);
 	assert_int_equal(mkfifo(path, 0600), 0);
 	assert_int_equal(start_engine(f), TIDE_ERULE);
-	assert_contains(f->err.text, "pipe.lua: is no regular file");
+	assert_contains(f->err.text, "pipe.lua: is not a regular file");
 	f->engine = NULL;
 }
 
