@@ -17,10 +17,9 @@ static const char *text(const json_t *object, const char *key)
 static void end_line(struct buf *line, json_t *item)
 {
 	const char *name;
-	struct args args;
+	struct args args = { 0 };
 	json_t *value;
 
-	args_init(&args);
 	json_object_foreach(json_object_get(item, "options"), name, value)
 	{
 		struct slice given = { json_string_value(value),

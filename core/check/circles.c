@@ -51,14 +51,13 @@ static void on_circle(void *ctx, const size_t *way, size_t count)
 {
 	struct circles *c = ctx;
 	const char *first;
-	struct buf path;
+	struct buf path = { 0 };
 	size_t start = 0;
 
 	for (size_t i = 0; i < count; i++)
 		if (way[i] < way[start])
 			start = i;
 	first = c->names[way[start]];
-	buf_init(&path);
 	for (size_t i = 0; i < count && i < WAY_SHOWN_MAX; i++)
 		buf_printf(&path, "%s -> ", c->names[way[(start + i) % count]]);
 	buf_printf(&path, "%s%s", count > WAY_SHOWN_MAX ? "... -> " : "", first);

@@ -117,13 +117,12 @@ static int run(const char *dir, struct buf *output, int *status)
 
 void lint_rules(const char *dir, struct findings *f)
 {
-	struct buf output;
+	struct buf output = { 0 };
 	char real[PATH_MAX]; /* luacheck writes ./rules as rules */
 	int rc, status = 0;
 
 	if (!realpath(dir, real))
 		snprintf(real, sizeof(real), "%s", dir);
-	buf_init(&output);
 	rc = run(real, &output, &status);
 	if (rc == ENOENT)
 		findings_note(f, "", 0,

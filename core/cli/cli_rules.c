@@ -121,9 +121,8 @@ static void shorten(json_t *entry, const char *kind)
 	json_t *names = json_object_get(entry, kind), *name;
 	size_t count = json_array_size(names), i;
 	const json_t *given;
-	struct buf out;
+	struct buf out = { 0 };
 
-	buf_init(&out);
 	buf_printf(&out, "%s_count", kind);
 	given = json_object_get(entry, buf_cstr(&out));
 	buf_clear(&out);
@@ -232,12 +231,11 @@ static int ask(struct cli *cli, const struct word *w)
 
 static int run_rules(struct cli *cli)
 {
-	struct buf names;
+	struct buf names = { 0 };
 
 	for (size_t i = 0; i < WORD_COUNT; i++)
 		if (strcmp(cli->words[0], words[i].name) == 0)
 			return ask(cli, &words[i]);
-	buf_init(&names);
 	for (size_t i = 0; i < WORD_COUNT; i++)
 		buf_printf(&names, "%s%s", i ? ", " : "", words[i].name);
 	cli_usage_error(cli, "there is no verb 'rules %s'; expected one of %s",

@@ -109,11 +109,10 @@ static void append_number(struct buf *out, const char *word, const json_t *value
 /* What the option may be besides its type, in words. */
 static void add_allowed(json_t *option)
 {
-	struct buf out;
+	struct buf out = { 0 };
 	size_t i;
 	json_t *choice;
 
-	buf_init(&out);
 	if (json_is_true(json_object_get(option, "required")))
 		buf_append_text(&out, "required");
 	append_number(&out, "from", json_object_get(option, "min"));
@@ -167,11 +166,10 @@ static int print_script(json_t *script)
 
 static int refuse_name(const json_t *scripts, const char *wanted)
 {
-	struct buf names;
+	struct buf names = { 0 };
 	size_t i;
 	json_t *script;
 
-	buf_init(&names);
 	json_array_foreach(scripts, i, script)
 		buf_printf(&names, " %s/%s", cli_table_text(script, "kind", ""),
 			   cli_table_text(script, "name", ""));

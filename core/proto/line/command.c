@@ -20,7 +20,7 @@
 static int read_args(const struct request *q, const char *except, struct args *out,
 		     struct error *err)
 {
-	args_init(out);
+	*out = (struct args){ 0 };
 	for (unsigned i = 0; i < q->option_count; i++) {
 		const struct request_option *o = &q->options[i];
 		int rc;
@@ -54,8 +54,7 @@ static void hello_document(struct line *l, struct json *j)
 	json_member_int(j, "node", facts.node);
 	json_member_string(j, "vhost", facts.vhost);
 	json_member_int(j, "heartbeat_ms", l->heartbeat_ms);
-	json_key(j, "limits");
-	json_object_begin(j);
+	json_member_object(j, "limits");
 	json_member_int(j, "line", LINE_MAX_BYTES);
 	json_member_int(j, "payload", (int64_t)l->payload_max);
 	json_member_int(j, "headers", MSG_HEADERS_MAX);

@@ -62,7 +62,6 @@ struct shared *shared_create(size_t entries_max, size_t bytes_max)
 
 	s->count_max = entries_max ? entries_max : SHARED_ENTRIES_DEFAULT;
 	s->bytes_max = bytes_max ? bytes_max : SHARED_BYTES_DEFAULT;
-	heap_init(&s->expiries);
 	TAILQ_INIT(&s->dirty);
 	TAILQ_INIT(&s->sent);
 	TAILQ_INIT(&s->counters);
@@ -102,7 +101,6 @@ static struct shared_entry *create(struct shared *s, struct slice key)
 	e->key_len = key.len;
 	memcpy(e->key, key.data, key.len);
 	e->value.type = SHARED_BOOLEAN;
-	heap_node_init(&e->expiry);
 	HASH_ADD_KEYPTR(hh, s->entries, e->key, e->key_len, e);
 	if (e->key[0] == SHARED_COUNTERS)
 		TAILQ_INSERT_TAIL(&s->counters, e, counter_link);
@@ -480,10 +478,9 @@ size_t shared_send(struct shared *s, size_t max, shared_change_fn fn, void *ctx)
 {
 	const struct slice gone = { NULL, 0 };
 	struct shared_entry *e;
-	struct buf text;
+	struct buf text = { 0 };
 	size_t n = 0;
 
-	buf_init(&text);
 	while (n < max && (e = TAILQ_FIRST(&s->dirty)) != NULL) {
 		TAILQ_REMOVE(&s->dirty, e, link);
 		TAILQ_INSERT_TAIL(&s->sent, e, link);

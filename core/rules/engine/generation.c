@@ -222,12 +222,11 @@ struct rule *generation_find(const struct generation *g, enum script_kind kind,
 int generation_get(const struct generation *g, enum script_kind kind, struct slice name,
 		   struct rule **out, struct error *err)
 {
-	struct buf names;
+	struct buf names = { 0 };
 
 	*out = generation_find(g, kind, name);
 	if (*out)
 		return TIDE_OK;
-	buf_init(&names);
 	for (size_t i = 0; i < g->rule_count; i++) {
 		if (g->rules[i]->kind == kind)
 			buf_printf(&names, " %s", g->rules[i]->name);

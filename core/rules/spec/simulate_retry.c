@@ -76,8 +76,7 @@ static void simulate(struct simulation *sim)
 	json_member_text(sim->out, "script", strategy_script(sim->strategy));
 	json_member_text(sim->out, "reason", sim->spec->reason);
 	json_member_int(sim->out, "delivery_limit", sim->spec->delivery_limit);
-	json_key(sim->out, "attempts");
-	json_array_begin(sim->out);
+	json_member_array(sim->out, "attempts");
 	while (!end)
 		end = attempt(sim);
 	json_array_end(sim->out);

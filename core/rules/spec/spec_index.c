@@ -97,7 +97,6 @@ static void add(struct spec_index *x, const struct index_binding *b, struct slic
 	added->text_len = text.len;
 	added->binding = *b;
 	added->binding.pattern.data = strchr(added->text, ' ') + 1;
-	args_init(&added->args);
 	if (b->args)
 		args_copy(&added->args, b->args);
 	added->binding.args = &added->args;
@@ -111,11 +110,10 @@ int spec_index_bind(struct spec_index *x, const struct index_binding *b,
 		    struct error *err)
 {
 	struct index_binding added = *b;
-	struct buf text;
+	struct buf text = { 0 };
 	int rc = TIDE_OK;
 
 	added.place = x->count;
-	buf_init(&text);
 	if (!find(x, b, &text)) {
 		rc = index_bind(x->index, &added, err);
 		if (rc == TIDE_OK)
@@ -128,9 +126,8 @@ int spec_index_bind(struct spec_index *x, const struct index_binding *b,
 int spec_index_unbind(struct spec_index *x, const struct index_binding *b,
 		      struct error *err)
 {
-	struct buf text;
+	struct buf text = { 0 };
 
-	buf_init(&text);
 	struct spec_binding *gone = find(x, b, &text);
 	buf_deinit(&text);
 	if (!gone)

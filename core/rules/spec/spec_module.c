@@ -66,7 +66,7 @@ static int answer(lua_State *L, int rc, const struct error *err)
 
 static void read_args(lua_State *L, int idx, struct args *out)
 {
-	args_init(out);
+	*out = (struct args){ 0 };
 	if (!lua_istable(L, idx))
 		return;
 	for (lua_pushnil(L); lua_next(L, idx) != 0; lua_pop(L, 2)) {
@@ -228,12 +228,10 @@ static int l_set_now(lua_State *L)
 
 static int l_status(lua_State *L)
 {
-	struct json json;
-	struct buf out;
+	struct buf out = { 0 };
+	struct json json = { .out = &out };
 	struct engine *e = unbox(L, ENGINE);
 
-	buf_init(&out);
-	json_init(&json, &out);
 	engine_status(e, &json);
 	lua_pushstring(L, buf_cstr(&out));
 	buf_deinit(&out);
@@ -585,8 +583,8 @@ static int l_simulate(lua_State *L)
 	struct engine *e = unbox(L, ENGINE);
 	struct error err;
 	struct args args;
-	struct buf out;
-	struct json json;
+	struct buf out = { 0 };
+	struct json json = { .out = &out };
 
 	lua_settop(L, 4);
 	if (lua_isnil(L, 4)) {
@@ -602,8 +600,6 @@ static int l_simulate(lua_State *L)
 		.held_ms = integer_field(L, 4, "held", 0),
 	};
 	read_args(L, 3, &args);
-	buf_init(&out);
-	json_init(&json, &out);
 	int rc = simulate_retry(e, &spec, &json, &err);
 	args_deinit(&args);
 	if (rc == TIDE_OK)

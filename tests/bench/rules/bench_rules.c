@@ -379,10 +379,8 @@ static void define(struct session *s)
 	struct bind_spec binding = { .dest = SLICE("jobs"),
 				     .exchange = SLICE("shop"),
 				     .pattern = SLICE("*.eu.#") };
-	struct args args, none;
+	struct args args = { 0 }, none = { 0 };
 	struct error err;
-	args_init(&args);
-	args_init(&none);
 	if (args_add(&args, SLICE("durable"), SLICE("0")) != TIDE_OK)
 		abort();
 	queue.args = exchange.args = &args;

@@ -16,11 +16,10 @@ static void write_way(void *ctx, const size_t *way, size_t count)
 static void assert_circles(size_t nodes, const char *links, const char *wanted)
 {
 	struct graph *g = graph_create(nodes);
-	struct buf out;
+	struct buf out = { 0 };
 
 	for (; *links; links += 2)
 		graph_link(g, (size_t)(links[0] - '0'), (size_t)(links[1] - '0'));
-	buf_init(&out);
 	graph_each_circle(g, write_way, &out);
 	assert_buf(&out, wanted);
 	buf_deinit(&out);
