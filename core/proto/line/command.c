@@ -403,13 +403,12 @@ COMMAND(touch)
 
 COMMAND(peek)
 {
-	static const enum peek_state states[] = { PEEK_READY, PEEK_DELAYED, PEEK_UNACKED,
-						  PEEK_BURIED };
 	struct peek_spec spec = { .queue = request_name(q, 0, "a queue") };
 
 	spec.max = (unsigned)request_count(q, 1, PEEK_MAX, 1);
-	spec.state =
-		states[request_choice(q, "state", "ready, delayed, unacked or buried")];
+	/* In the order of enum peek_state. */
+	spec.state = (enum peek_state)request_choice(q, "state",
+						     "ready, delayed, unacked or buried");
 	if (q->rc < 0)
 		return q->rc;
 	return session_peek(l->session, &spec, r, err);

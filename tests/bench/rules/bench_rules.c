@@ -19,6 +19,7 @@
 #include "rules/sandbox/script.h"
 #include "rules/engine/index.h"
 #include "rules/engine/strategy.h"
+#include "rules/spec/spec_index.h"
 
 #define ROUNDS 15
 #define BINDINGS 10000
@@ -106,7 +107,7 @@ static void bench_topic(struct engine *e)
 		uint64_t started = uv_hrtime();
 		for (size_t i = 0; i < CALLS; i++)
 			if (index_route(
-				    x,
+				    x->index,
 				    &(struct script_question){ messages[i % 512], NULL },
 				    &dests, &count, &err) != TIDE_OK)
 				fail("route", &err);
