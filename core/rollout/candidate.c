@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
+#include "broker/definition.h"
 #include "broker/queue.h"
 #include "rules/sandbox/bundle.h"
 #include "rules/engine/reload.h"
@@ -126,13 +127,32 @@ static void on_engine(void *ctx, const struct error *result)
 		c->on_loaded(c->ctx, result);
 }
 
+struct stepping {
+	enum ruleset_slot slot;
+	unsigned left;
+};
+
+/* Nothing fails while the engine has no scripts yet. */
+static bool attach(void *ctx, struct definition *d)
+{
+	struct stepping *s = ctx;
+
+	if (!definition_needs(d, s->slot))
+		return true;
+	if (s->left-- == 0)
+		return false;
+	definition_follow(d);
+	return true;
+}
+
 /* What there is, then the scripts: the build of the first generation makes the uses
  * and the bindings in it, and follows what changes. */
 static void on_turn(uv_idle_t *handle)
 {
 	struct candidate *c = handle->data;
+	struct stepping s = { c->rules.slot, STEP_MAX };
 
-	if (!ruleset_step(&c->rules, c->broker, STEP_MAX))
+	if (!definition_each(c->broker, attach, &s))
 		return;
 	uv_idle_stop(handle);
 	reload_start(c->rules.engine, on_engine, c);
@@ -185,11 +205,18 @@ static void on_closed(uv_handle_t *handle)
 	mem_free(c);
 }
 
+static bool detach(void *ctx, struct definition *d)
+{
+	definition_detach(d, ((struct candidate *)ctx)->rules.slot);
+	return true;
+}
+
 void candidate_destroy(struct candidate *c)
 {
 	if (!c)
 		return;
-	ruleset_leave(&c->rules, c->broker);
+	definition_each(c->broker, detach, c);
+	c->broker->candidates[c->rules.slot] = NULL;
 	engine_close(c->rules.engine, NULL, NULL);
 	uv_close((uv_handle_t *)&c->turn, on_closed);
 }
