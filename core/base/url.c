@@ -82,7 +82,7 @@ int url_parse_host(struct slice text, unsigned port_default, struct url *out,
 	if (rc < 0 || authority.len == 0)
 		return rc;
 	if (authority.data[0] != ':')
-		return error_set(err, TIDE_ESYNTAX, "after the host comes :port");
+		return error_set(err, TIDE_ESYNTAX, "expected :port after the host");
 	return parse_port(slice_skip(authority, 1), out, err);
 }
 

@@ -77,7 +77,8 @@ static int ask(struct tidemq_client *client, size_t i, struct buf *lines,
 	list = json_loadb(reply.text, reply.len, 0, NULL);
 	if (!json_is_array(list)) {
 		json_decref(list);
-		return error_set(err, TIDE_ESYNTAX, "%s: the answer is not a list",
+		return error_set(err, TIDE_ESYNTAX,
+				 "%s: the broker's answer is not a list",
 				 lists[i].request);
 	}
 	json_array_foreach(list, n, item)

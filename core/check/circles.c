@@ -76,9 +76,9 @@ static void report(struct circles *c)
 
 static void check_bindings(struct model *m)
 {
-	struct circles c = {
-		m, "exchange", "is bound to itself in the end", NULL, 0, NULL
-	};
+	struct circles c = { .model = m,
+			     .kind = "exchange",
+			     .what = "is bound to itself in the end" };
 	const struct exchange *x;
 
 	c.names = mem_alloc((HASH_COUNT(m->vhost->exchanges) + 1) * sizeof(*c.names));
@@ -181,8 +181,9 @@ static void link_dead_letters(struct circles *c, const struct queue *q)
 
 static void check_dead_letters(struct model *m)
 {
-	struct circles c = { m,    "queue", "dead-letters to itself in the end",
-			     NULL, 0,       NULL };
+	struct circles c = { .model = m,
+			     .kind = "queue",
+			     .what = "dead-letters to itself in the end" };
 	const struct queue *q;
 
 	c.names = mem_alloc((HASH_COUNT(m->vhost->queues) + 1) * sizeof(*c.names));

@@ -32,10 +32,6 @@ static void nothing(void *ctx)
 {
 }
 
-static void set_heartbeat(void *ctx, int64_t interval_ms)
-{
-}
-
 static bool can_take(void *ctx)
 {
 	return true;
@@ -47,10 +43,8 @@ static void describe(void *ctx, struct json *out)
 
 static const struct line_ops ops = {
 	.finish = nothing,
-	.set_heartbeat = set_heartbeat,
-	.wrote = nothing,
+	.wake = nothing,
 	.can_take = can_take,
-	.resume = nothing,
 	.describe = describe,
 };
 

@@ -20,7 +20,7 @@ struct word {
 	int (*run)(struct cli *cli); /* in the place of all this; may be NULL */
 };
 
-/* The broker takes the same directory, whatever the current one is. */
+/* The absolute path: the current directory of the broker may be another. */
 static void add_dir(struct cli *cli)
 {
 	char path[PATH_MAX];

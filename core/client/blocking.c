@@ -48,8 +48,7 @@ static int wait_until(struct tidemq_client *c, until_fn is_reached, const void *
 	return c->loss.status;
 }
 
-/* A reply that is late would be taken for the next request's: the connection
- * is of no use any more. */
+/* A late reply would be taken for that of the next request: end the connection. */
 static int give_up(struct tidemq_client *c, int64_t timeout_ms)
 {
 	client_fail(&c->loss, TIDEMQ_ETIMEDOUT, "no reply within %" PRId64 " ms",
@@ -142,7 +141,7 @@ struct tidemq_client *tidemq_connect(const char *url,
 
 	if (!b)
 		return NULL;
-	c = client_start(&b->loop, url, options, &handlers, err);
+	c = tidemq_start(&b->loop, url, options, &handlers, err);
 	if (!c) {
 		free_blocking(b);
 		return NULL;
@@ -331,11 +330,11 @@ int tidemq_flush(struct tidemq_client *c)
 int tidemq_subscribe(struct tidemq_client *c, const char *queue, const char *sid,
 		     unsigned prefetch, bool auto_ack)
 {
-	struct buf line;
+	struct buf line = { 0 };
+	int rc;
 
-	buf_init(&line);
 	buf_append_text(&line, "SUB ");
-	int rc = encode_word(&line, queue, "queue", false, &c->error);
+	rc = encode_word(&line, queue, "queue", false, &c->error);
 	buf_append_char(&line, ' ');
 	if (rc == TIDEMQ_OK)
 		rc = encode_word(&line, sid, "subscription's name", false, &c->error);
@@ -348,11 +347,11 @@ int tidemq_subscribe(struct tidemq_client *c, const char *queue, const char *sid
 
 int tidemq_unsubscribe(struct tidemq_client *c, const char *sid)
 {
-	struct buf line;
+	struct buf line = { 0 };
+	int rc;
 
-	buf_init(&line);
 	buf_append_text(&line, "UNSUB ");
-	int rc = encode_word(&line, sid, "subscription's name", false, &c->error);
+	rc = encode_word(&line, sid, "subscription's name", false, &c->error);
 	return request_take(c, &line, rc, 0, NULL);
 }
 
@@ -360,11 +359,12 @@ int tidemq_get(struct tidemq_client *c, const char *queue, unsigned max, int64_t
 	       bool auto_ack, unsigned *count)
 {
 	struct tidemq_reply reply;
-	struct buf line;
+	struct buf line = { 0 };
+	uint64_t n;
+	int rc;
 
-	buf_init(&line);
 	buf_append_text(&line, "GET ");
-	int rc = encode_word(&line, queue, "queue", false, &c->error);
+	rc = encode_word(&line, queue, "queue", false, &c->error);
 	buf_printf(&line, " max=%u", max);
 	if (wait_ms > 0)
 		buf_printf(&line, " wait=%" PRId64, wait_ms);
@@ -372,7 +372,6 @@ int tidemq_get(struct tidemq_client *c, const char *queue, unsigned max, int64_t
 		buf_append_text(&line, " ack=auto");
 	*count = 0;
 	rc = request_take(c, &line, rc, wait_ms > 0 ? wait_ms : 0, &reply);
-	uint64_t n;
 	if (rc == TIDEMQ_OK &&
 	    slice_to_uint((struct slice){ reply.text, reply.len }, max, &n))
 		*count = (unsigned)n;

@@ -425,13 +425,19 @@ static void free_client(struct tidemq_client *c)
 	mem_free(c);
 }
 
-struct tidemq_client *client_start(uv_loop_t *loop, const char *url,
+struct tidemq_client *tidemq_start(struct uv_loop_s *loop, const char *url,
 				   const struct tidemq_options *options,
 				   const struct tidemq_handlers *handlers,
 				   struct tidemq_error *err)
 {
-	struct tidemq_client *c = mem_zalloc(sizeof(*c));
+	struct tidemq_client *c;
 
+	if (!handlers->on_connected || !handlers->on_msg || !handlers->on_lost) {
+		client_fail(err, TIDEMQ_EINVAL,
+			    "the handlers on_connected, on_msg and on_lost are required");
+		return NULL;
+	}
+	c = mem_zalloc(sizeof(*c));
 	c->loop = loop;
 	c->handlers = *handlers;
 	if (client_url_parse(url, &c->url, err) != TIDEMQ_OK ||
@@ -449,19 +455,6 @@ struct tidemq_client *client_start(uv_loop_t *loop, const char *url,
 		       (uint64_t)c->options.connect_timeout_ms, 0);
 	dial_start(c);
 	return c;
-}
-
-struct tidemq_client *tidemq_start(struct uv_loop_s *loop, const char *url,
-				   const struct tidemq_options *options,
-				   const struct tidemq_handlers *handlers,
-				   struct tidemq_error *err)
-{
-	if (!handlers->on_connected || !handlers->on_msg || !handlers->on_lost) {
-		client_fail(err, TIDEMQ_EINVAL,
-			    "the handlers on_connected, on_msg and on_lost are required");
-		return NULL;
-	}
-	return client_start(loop, url, options, handlers, err);
 }
 
 void client_finish(struct tidemq_client *c)

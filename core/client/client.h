@@ -85,14 +85,8 @@ struct tidemq_client {
 	void *on_closed_ctx;
 };
 
-/* tidemq_start for both kinds of client; `loop` is running or will be run. */
-struct tidemq_client *client_start(uv_loop_t *loop, const char *url,
-				   const struct tidemq_options *options,
-				   const struct tidemq_handlers *handlers,
-				   struct tidemq_error *err);
-
-/* The connection is of no use any more, for the reason in c->loss. Fails what is
- * in flight and tells the owner. Only from a callback of the loop. */
+/* End the connection for the reason in c->loss. Fails what is in flight and tells the
+ * owner. Only from a callback of the loop. */
 void client_lose(struct tidemq_client *c);
 
 /* May a request be sent now? TIDEMQ_OK, TIDEMQ_EBUSY, TIDEMQ_ECLOSED. */
@@ -106,7 +100,7 @@ void dial_start(struct tidemq_client *c);
 /* The socket is connected: read, and say HELLO. */
 void client_greet(struct tidemq_client *c);
 void client_on_handle_closed(uv_handle_t *handle);
-/* Free a closing client once libuv has nothing of it any more. */
+/* Free a closing client once libuv holds nothing of it. */
 void client_finish(struct tidemq_client *c);
 
 #endif

@@ -36,7 +36,7 @@ static int parse_query(struct slice query, struct client_url *out, struct error 
 		else
 			rc = error_set(err, TIDE_ESYNTAX,
 				       "the option '%" SLICE_FMT
-				       "' is none of vhost, user, pass",
+				       "' is not one of vhost, user, pass",
 				       SLICE_ARG(name));
 	}
 	return rc;

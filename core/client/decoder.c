@@ -64,7 +64,7 @@ static size_t count_headers(struct slice line)
 }
 
 /* The word, which lies in the message's own copy of the line, as a text: the
- * space behind it has room for the zero. `-` is the empty text. */
+ * space after it has room for the zero. `-` is the empty text. */
 static const char *word_text(struct slice word)
 {
 	char *text = (char *)(uintptr_t)word.data;
@@ -114,7 +114,7 @@ static bool parse_option(struct slice word, struct tidemq_msg *m)
 	return is_good;
 }
 
-/* Fill `m` from the words behind MSG, which lie in its own memory. */
+/* Fill `m` from the words after MSG, which lie in its own memory. */
 static bool parse_msg(struct slice line, struct tidemq_msg *m,
 		      struct tidemq_header *headers)
 {

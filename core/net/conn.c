@@ -8,7 +8,7 @@
 #define WRITE_IOVECS 64
 #define LINGER_MS 2000
 
-static void op_wrote(void *ctx)
+static void op_wake(void *ctx)
 {
 	struct conn *c = ctx;
 
@@ -21,13 +21,6 @@ static void op_finish(void *ctx)
 
 	c->is_finishing = true;
 	server_due(c->server, c);
-}
-
-static void op_set_heartbeat(void *ctx, int64_t interval_ms)
-{
-	struct conn *c = ctx;
-
-	c->heartbeat_ms = interval_ms;
 }
 
 static bool op_can_take(void *ctx)
@@ -60,10 +53,8 @@ static const char *op_peer(void *ctx)
 
 static const struct line_ops ops = {
 	.finish = op_finish,
-	.set_heartbeat = op_set_heartbeat,
-	.wrote = op_wrote,
+	.wake = op_wake,
 	.can_take = op_can_take,
-	.resume = op_wrote,
 	.describe = op_describe,
 	.peer = op_peer,
 };
@@ -71,8 +62,6 @@ static const struct line_ops ops = {
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
 	struct conn *c = handle->data;
-	struct server *s = c->server;
-
 	/* What comes after the end is thrown away, and goes before nothing. */
 	size_t held = c->is_finishing ? 0 : buf_len(&c->in), len;
 	char *direct = c->has_session && held == 0 ? line_direct(&c->line, &len) : NULL;
@@ -83,7 +72,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 		return;
 	}
 	/* The beginning of a cut line goes before what is read now. */
-	*out = uv_buf_init(s->read_buf + held, SERVER_READ_BYTES);
+	*out = uv_buf_init(c->server->read_buf + held, SERVER_READ_BYTES);
 }
 
 static void stop_reading(struct conn *c)
@@ -91,7 +80,7 @@ static void stop_reading(struct conn *c)
 	if (!c->is_reading)
 		return;
 	c->is_reading = false;
-	uv_read_stop(&c->handle.stream);
+	uv_read_stop(&c->socket.stream);
 }
 
 static bool may_feed(const struct conn *c)
@@ -116,7 +105,7 @@ static void keep(struct conn *c, const char *data, size_t len)
 		return;
 	}
 	if (buf_try_reserve(&c->in, len) < 0) {
-		log_warn("%s: closed, there is no memory for its input", c->peer);
+		log_warn("%s: closed: out of memory for its input", c->peer);
 		conn_close(c);
 		return;
 	}
@@ -131,12 +120,10 @@ static bool is_paused(const struct conn *c)
 
 static void after_feed(struct conn *c)
 {
-	if (is_paused(c)) {
-		stop_reading(c);
+	if (is_paused(c))
 		server_due(c->server, c);
-	} else if (!may_read(c)) {
+	if (is_paused(c) || !may_read(c))
 		stop_reading(c);
-	}
 }
 
 static void feed(struct conn *c, size_t len)
@@ -192,7 +179,7 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 
 static void start_reading(struct conn *c)
 {
-	if (c->is_reading || uv_read_start(&c->handle.stream, on_alloc, on_read) < 0)
+	if (c->is_reading || uv_read_start(&c->socket.stream, on_alloc, on_read) < 0)
 		return;
 	c->is_reading = true;
 }
@@ -265,7 +252,7 @@ static void flush(struct conn *c)
 
 	while (c->out.bytes > 0 && c->writing == 0) {
 		total = gather(c, bufs, &count);
-		n = uv_try_write(&c->handle.stream, bufs, count);
+		n = uv_try_write(&c->socket.stream, bufs, count);
 		if (n == UV_EAGAIN)
 			n = 0;
 		if (n < 0) {
@@ -278,7 +265,7 @@ static void flush(struct conn *c)
 		/* The socket is full: libuv writes the rest when it has room. */
 		c->writing = gather(c, bufs, &count);
 		c->write.data = c;
-		if (uv_write(&c->write, &c->handle.stream, bufs, count, on_written) < 0) {
+		if (uv_write(&c->write, &c->socket.stream, bufs, count, on_written) < 0) {
 			c->writing = 0;
 			conn_close(c);
 		}
@@ -317,7 +304,7 @@ static void close_now(struct conn *c)
 		TAILQ_REMOVE(&c->server->due, c, due_link);
 		c->is_due = false;
 	}
-	uv_close((uv_handle_t *)&c->handle, on_handle_closed);
+	uv_close(&c->socket.handle, on_handle_closed);
 }
 
 void conn_close(struct conn *c)
@@ -339,7 +326,7 @@ static void linger(struct conn *c)
 	end_session(c);
 	c->is_lingering = true;
 	c->linger_until_ms = (int64_t)uv_now(c->server->loop) + LINGER_MS;
-	if (uv_shutdown(&c->shutdown, &c->handle.stream, on_shutdown) < 0) {
+	if (uv_shutdown(&c->shutdown, &c->socket.stream, on_shutdown) < 0) {
 		conn_close(c);
 		return;
 	}
@@ -393,7 +380,7 @@ static bool is_in_the_way(const struct conn *c, int64_t silent_ms)
 static bool is_stuck(struct conn *c, int64_t now_ms)
 {
 	int64_t timeout_ms = c->server->config.write_timeout_ms;
-	size_t unwritten = uv_stream_get_write_queue_size(&c->handle.stream);
+	size_t unwritten = uv_stream_get_write_queue_size(&c->socket.stream);
 
 	if (c->writing == 0 || unwritten != c->unwritten) {
 		c->unwritten = unwritten;
@@ -407,52 +394,26 @@ void conn_tick(struct conn *c, int64_t now_ms)
 {
 	int64_t idle_ms = c->server->config.idle_timeout_ms;
 	int64_t silent_ms = now_ms - c->last_read_ms;
+	int64_t heartbeat_ms = c->line.heartbeat_ms;
 
 	if (c->is_lingering && now_ms >= c->linger_until_ms)
 		conn_close(c);
 	if (!c->is_closing && is_stuck(c, now_ms)) {
-		log_warn("%s: closed, it has read nothing for the write time-out",
-			 c->peer);
+		log_warn("%s: closed: it read nothing for the write time-out", c->peer);
 		conn_close(c);
 	}
 	/* Input that is held back is not silence. */
 	if (!c->has_session || c->is_finishing || c->is_closing)
 		return;
-	if (c->is_reading && c->heartbeat_ms && silent_ms > 2 * c->heartbeat_ms)
+	if (c->is_reading && heartbeat_ms && silent_ms > 2 * heartbeat_ms)
 		close_with(c, "busy nothing was heard for two heartbeats");
 	else if (is_in_the_way(c, silent_ms))
 		close_with(c, "busy the rest of a payload has not come");
 	else if (c->is_reading && idle_ms && silent_ms > idle_ms)
 		close_with(c, "busy nothing was heard for the idle time-out");
-	else if (c->heartbeat_ms && c->out.bytes == 0 &&
-		 now_ms - c->last_write_ms + 1000 > c->heartbeat_ms)
+	else if (heartbeat_ms && c->out.bytes == 0 &&
+		 now_ms - c->last_write_ms + 1000 > heartbeat_ms)
 		line_reply_event(&c->line, 0, "heartbeat", "");
-}
-
-static void name_peer(struct conn *c)
-{
-	struct sockaddr_storage addr;
-	int len = sizeof(addr);
-	char host[INET6_ADDRSTRLEN] = "?";
-
-	if (c->handle.stream.type == UV_NAMED_PIPE) {
-		snprintf(c->peer, sizeof(c->peer), "unix");
-		return;
-	}
-	if (uv_tcp_getpeername(&c->handle.tcp, (struct sockaddr *)&addr, &len) < 0) {
-		snprintf(c->peer, sizeof(c->peer), "?");
-	} else if (addr.ss_family == AF_INET6) {
-		const struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&addr;
-
-		uv_ip6_name(in6, host, sizeof(host));
-		snprintf(c->peer, sizeof(c->peer), "[%s]:%d", host,
-			 ntohs(in6->sin6_port));
-	} else {
-		const struct sockaddr_in *in4 = (struct sockaddr_in *)&addr;
-
-		uv_ip4_name(in4, host, sizeof(host));
-		snprintf(c->peer, sizeof(c->peer), "%s:%d", host, ntohs(in4->sin_port));
-	}
 }
 
 static void refuse(struct conn *c)
@@ -467,34 +428,37 @@ static void refuse(struct conn *c)
 	op_finish(c);
 }
 
-struct conn *conn_accept(struct server *s, uv_stream_t *listener, bool is_over_limit)
+void conn_accept(struct server *s, uv_stream_t *listener)
 {
 	struct conn *c = mem_zalloc(sizeof(*c));
+	bool is_unix = listener->type == UV_NAMED_PIPE;
+	struct sockaddr_storage addr;
+	int len = sizeof(addr);
 
 	c->server = s;
 	out_init(&c->out, &s->chunks);
 	buf_init(&c->in);
-	if (listener->type == UV_NAMED_PIPE)
-		uv_pipe_init(s->loop, &c->handle.pipe, 0);
-	else
-		uv_tcp_init(s->loop, &c->handle.tcp);
-	c->handle.stream.data = c;
+	server_init_socket(s, &c->socket, is_unix);
+	c->socket.stream.data = c;
 	TAILQ_INSERT_TAIL(&s->conns, c, link);
 	s->conn_count++;
-	if (uv_accept(listener, &c->handle.stream) < 0) {
+	if (uv_accept(listener, &c->socket.stream) < 0) {
 		conn_close(c);
-		return NULL;
+		return;
 	}
-	if (listener->type == UV_TCP)
-		uv_tcp_nodelay(&c->handle.tcp, 1);
-	name_peer(c);
+	snprintf(c->peer, sizeof(c->peer), is_unix ? "unix" : "?");
+	if (!is_unix) {
+		uv_tcp_nodelay(&c->socket.tcp, 1);
+		if (uv_tcp_getpeername(&c->socket.tcp, (struct sockaddr *)&addr, &len) ==
+		    0)
+			server_format_address(&addr, c->peer);
+	}
 	c->last_read_ms = c->last_write_ms = (int64_t)uv_now(s->loop);
-	if (is_over_limit) {
+	if (s->conn_count > s->config.connections_max) {
 		refuse(c);
-		return c;
+		return;
 	}
 	line_init(&c->line, s->service, &c->out, &ops, c, s->config.payload_max);
 	c->has_session = true;
 	start_reading(c);
-	return c;
 }

@@ -14,11 +14,7 @@
 struct conn {
 	TAILQ_ENTRY(conn) link;
 	TAILQ_ENTRY(conn) due_link;
-	union {
-		uv_stream_t stream;
-		uv_tcp_t tcp;
-		uv_pipe_t pipe;
-	} handle;
+	union server_socket socket;
 	uv_write_t write;
 	uv_shutdown_t shutdown;
 	struct server *server;
@@ -28,7 +24,6 @@ struct conn {
 	size_t writing;   /* bytes that uv_write is at work on */
 	size_t unwritten; /* of these, at the last tick */
 	int64_t last_progress_ms;
-	int64_t heartbeat_ms;
 	int64_t last_read_ms; /* of the loop's clock */
 	int64_t last_write_ms;
 	int64_t linger_until_ms;
@@ -47,9 +42,8 @@ struct conn {
 	bool has_session;
 };
 
-/* Take a connection from a listener; NULL when none can be accepted. With
- * `is_over_limit` it is told so and closed. */
-struct conn *conn_accept(struct server *s, uv_stream_t *listener, bool is_over_limit);
+/* Take a connection from a listener. Over the limit it is told so and closed. */
+void conn_accept(struct server *s, uv_stream_t *listener);
 void conn_close(struct conn *c);
 /* Send what was written, resume or end what is to be resumed or ended. */
 void conn_serve(struct conn *c);

@@ -1,11 +1,26 @@
 #include "server.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
 #include "base/mem.h"
 #include "host/log.h"
 #include "conn.h"
-#include "listener.h"
 
 #define TICK_MS 1000
+#define BACKLOG 4096
+#define HOST_MAX 128
+
+/* A socket that connections come from: TCP (IPv4, IPv6) or Unix. */
+struct listener {
+	struct listener *next;
+	struct server *server;
+	union server_socket socket;
+};
 
 void server_config_init(struct server_config *c)
 {
@@ -51,10 +66,145 @@ struct server *server_create(uv_loop_t *loop, struct service *service,
 	return s;
 }
 
+void server_init_socket(struct server *s, union server_socket *socket, bool is_unix)
+{
+	if (is_unix)
+		uv_pipe_init(s->loop, &socket->pipe, 0);
+	else
+		uv_tcp_init(s->loop, &socket->tcp);
+}
+
+void server_format_address(const struct sockaddr_storage *addr,
+			   char out[SERVER_ADDRESS_MAX])
+{
+	bool is_v6 = addr->ss_family == AF_INET6;
+	unsigned port = is_v6 ? ((const struct sockaddr_in6 *)addr)->sin6_port
+			      : ((const struct sockaddr_in *)addr)->sin_port;
+	char host[INET6_ADDRSTRLEN] = "?";
+
+	uv_ip_name((const struct sockaddr *)addr, host, sizeof(host));
+	snprintf(out, SERVER_ADDRESS_MAX, is_v6 ? "[%s]:%u" : "%s:%u", host,
+		 ntohs((uint16_t)port));
+}
+
+/* "HOST:PORT" or "[HOST]:PORT"; an empty host or * is every address. */
+static bool split(const char *address, char host_out[HOST_MAX], const char **port)
+{
+	const char *colon = strrchr(address, ':');
+	struct slice host = { address, colon ? (size_t)(colon - address) : 0 };
+	uint64_t n;
+
+	if (!colon || !slice_to_uint(slice_from(colon + 1), 65535, &n))
+		return false;
+	if (host.len >= 2 && address[0] == '[' && colon[-1] == ']')
+		host = (struct slice){ address + 1, host.len - 2 };
+	else if (memchr(address, ':', host.len))
+		return false;
+	if (host.len >= HOST_MAX)
+		return false;
+	if (host.len == 0 || slice_is(host, "*"))
+		host = SLICE("0.0.0.0");
+	snprintf(host_out, HOST_MAX, "%" SLICE_FMT, SLICE_ARG(host));
+	*port = colon + 1;
+	return true;
+}
+
+static int resolve(struct server *s, const char *address, struct sockaddr_storage *out,
+		   struct error *err)
+{
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE };
+	char host[HOST_MAX];
+	const char *port;
+	uv_getaddrinfo_t req;
+	int rc;
+
+	if (!split(address, host, &port))
+		return error_set(err, TIDE_ESYNTAX,
+				 "'%s' is not an address: expected HOST:PORT, "
+				 "[IPv6]:PORT or unix:PATH",
+				 address);
+	/* Without a callback it blocks, which is allowed before the start. */
+	rc = uv_getaddrinfo(s->loop, &req, NULL, host, port, &hints);
+	if (rc < 0)
+		return error_set(err, rc, "cannot resolve '%s': %s", host,
+				 uv_strerror(rc));
+	memcpy(out, req.addrinfo->ai_addr, req.addrinfo->ai_addrlen);
+	uv_freeaddrinfo(req.addrinfo);
+	return TIDE_OK;
+}
+
+/* Remove the socket of a killed broker, which has no listener. */
+static void remove_stale(const struct sockaddr_un *addr)
+{
+	struct stat st;
+	int fd;
+
+	if (lstat(addr->sun_path, &st) < 0 || !S_ISSOCK(st.st_mode))
+		return;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return;
+	/* Any other failure may come from a broker that is only busy. */
+	if (connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) < 0 &&
+	    errno == ECONNREFUSED)
+		unlink(addr->sun_path);
+	close(fd);
+}
+
+static int prepare_path(const char *path, struct error *err)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int len = snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
+
+	if (len <= 0 || (size_t)len >= sizeof(addr.sun_path))
+		return error_set(err, TIDE_ESYNTAX,
+				 "unix:%s: expected a path of 1-%zu bytes", path,
+				 sizeof(addr.sun_path) - 1);
+	remove_stale(&addr);
+	return TIDE_OK;
+}
+
+static void on_connection(uv_stream_t *stream, int status)
+{
+	struct listener *l = stream->data;
+
+	if (status < 0)
+		log_warn("cannot accept a connection: %s", uv_strerror(status));
+	else
+		conn_accept(l->server, stream);
+}
+
 int server_listen(struct server *s, const char *address, char bound[SERVER_ADDRESS_MAX],
 		  struct error *err)
 {
-	return listener_open(s, address, bound, err);
+	bool is_unix = strncmp(address, "unix:", 5) == 0;
+	const char *path = address + 5;
+	struct sockaddr_storage addr;
+	int len = sizeof(addr);
+	int rc = is_unix ? prepare_path(path, err) : resolve(s, address, &addr, err);
+	struct listener *l;
+
+	if (rc < 0)
+		return rc;
+	l = mem_zalloc(sizeof(*l));
+	l->server = s;
+	l->next = s->listeners;
+	s->listeners = l;
+	s->handles++;
+	server_init_socket(s, &l->socket, is_unix);
+	l->socket.stream.data = l;
+	rc = is_unix ? uv_pipe_bind(&l->socket.pipe, path)
+		     : uv_tcp_bind(&l->socket.tcp, (struct sockaddr *)&addr, 0);
+	if (rc == 0)
+		rc = uv_listen(&l->socket.stream, BACKLOG, on_connection);
+	if (rc < 0)
+		return error_set(err, rc, "cannot listen on %s: %s", address,
+				 uv_strerror(rc));
+	snprintf(bound, SERVER_ADDRESS_MAX, "%s", address);
+	if (!is_unix &&
+	    uv_tcp_getsockname(&l->socket.tcp, (struct sockaddr *)&addr, &len) == 0)
+		server_format_address(&addr, bound);
+	return TIDE_OK;
 }
 
 void server_due(struct server *s, struct conn *c)
@@ -65,9 +215,9 @@ void server_due(struct server *s, struct conn *c)
 	TAILQ_INSERT_TAIL(&s->due, c, due_link);
 }
 
+/* It keeps the loop from waiting; the turn does the work. */
 static void on_idle(uv_idle_t *handle)
 {
-	/* It keeps the loop from waiting; the turn does the work. */
 }
 
 void server_turn(struct server *s)
@@ -91,13 +241,43 @@ void server_turn(struct server *s)
 		uv_idle_stop(&s->idle);
 }
 
+static void finish_close(struct server *s)
+{
+	void (*on_closed)(void *ctx) = s->on_closed;
+	void *ctx = s->ctx;
+
+	if (!s->is_closing || s->handles > 0 || s->conn_count > 0)
+		return;
+	pool_deinit(&s->chunks);
+	mem_free(s->read_buf);
+	mem_free(s);
+	on_closed(ctx);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+	struct server *s = handle->data;
+
+	s->handles--;
+	finish_close(s);
+}
+
+static void on_listener_closed(uv_handle_t *handle)
+{
+	struct listener *l = handle->data;
+
+	handle->data = l->server;
+	on_handle_closed(handle);
+	mem_free(l);
+}
+
 static void close_listeners(struct server *s)
 {
 	struct listener *l;
 
 	while ((l = s->listeners) != NULL) {
 		s->listeners = l->next;
-		listener_close(l);
+		uv_close(&l->socket.handle, on_listener_closed);
 	}
 }
 
@@ -121,34 +301,10 @@ bool server_is_drained(const struct server *s)
 	return true;
 }
 
-static void finish_close(struct server *s)
-{
-	void (*on_closed)(void *ctx) = s->on_closed;
-	void *ctx = s->ctx;
-
-	if (!s->is_closing || s->handles > 0 || s->conn_count > 0)
-		return;
-	pool_deinit(&s->chunks);
-	mem_free(s->read_buf);
-	mem_free(s);
-	on_closed(ctx);
-}
-
 void server_conn_gone(struct server *s)
 {
 	s->conn_count--;
 	finish_close(s);
-}
-
-void server_handle_closed(struct server *s)
-{
-	s->handles--;
-	finish_close(s);
-}
-
-static void on_handle_closed(uv_handle_t *handle)
-{
-	server_handle_closed(handle->data);
 }
 
 void server_close(struct server *s, void (*on_closed)(void *ctx), void *ctx)

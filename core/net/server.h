@@ -12,7 +12,6 @@
 #include "proto/line/line.h"
 
 struct conn;
-struct listener;
 TAILQ_HEAD(conn_list, conn);
 
 /* What one read takes at most; a line that the read before cut off goes before
@@ -22,15 +21,23 @@ TAILQ_HEAD(conn_list, conn);
 struct server_config {
 	unsigned connections_max;
 	size_t payload_max;
-	size_t output_high_bytes; /* of a connection: no more deliveries, no more reading
-				   */
+	/* Above the first, a connection gets no deliveries and is not read, until its
+	 * output is at the second. */
+	size_t output_high_bytes;
 	size_t output_low_bytes;
-	int64_t idle_timeout_ms; /* a connection that is silent for so long is closed; 0 =
-				    never */
-	int64_t write_timeout_ms; /* one that reads nothing for so long; 0 = never */
+	/* 0: never. */
+	int64_t idle_timeout_ms;  /* close a connection that sends nothing for so long */
+	int64_t write_timeout_ms; /* and one that reads none of its output for so long */
 };
 
 void server_config_init(struct server_config *c);
+
+union server_socket {
+	uv_handle_t handle;
+	uv_stream_t stream;
+	uv_tcp_t tcp;
+	uv_pipe_t pipe;
+};
 
 struct server {
 	uv_loop_t *loop;
@@ -39,8 +46,7 @@ struct server {
 	struct conn_list conns;
 	struct conn_list due;
 	unsigned conn_count;
-	uint64_t accepted;
-	struct listener *listeners; /* a chain */
+	struct listener *listeners; /* those that are open */
 	struct pool chunks;
 	char *read_buf;
 	uv_timer_t timer; /* heartbeats, idleness, lingering */
@@ -74,6 +80,8 @@ void server_close(struct server *s, void (*on_closed)(void *ctx), void *ctx);
 /* Have the connection served at the end of the turn. */
 void server_due(struct server *s, struct conn *c);
 void server_conn_gone(struct server *s);
-void server_handle_closed(struct server *s);
+void server_init_socket(struct server *s, union server_socket *socket, bool is_unix);
+void server_format_address(const struct sockaddr_storage *addr,
+			   char out[SERVER_ADDRESS_MAX]);
 
 #endif

@@ -46,7 +46,6 @@ struct batch *batch_create(void)
 {
 	struct batch *b = mem_zalloc(sizeof(*b));
 
-	buf_init(&b->prefix);
 	for (int i = 0; i < BATCH_KIND_COUNT; i++)
 		buf_init(&b->sections[i].bytes);
 	return b;
@@ -56,14 +55,12 @@ void batch_destroy(struct batch *b)
 {
 	for (int i = 0; i < BATCH_KIND_COUNT; i++)
 		buf_deinit(&b->sections[i].bytes);
-	buf_deinit(&b->prefix);
 	mem_free(b);
 }
 
 void batch_reset(struct batch *b, struct slice prefix)
 {
-	buf_clear(&b->prefix);
-	buf_append_slice(&b->prefix, prefix);
+	b->prefix = prefix;
 	for (int i = 0; i < BATCH_KIND_COUNT; i++) {
 		struct batch_section *section = &b->sections[i];
 
@@ -74,8 +71,6 @@ void batch_reset(struct batch *b, struct slice prefix)
 	}
 	b->bytes = 0;
 	b->command_count = 0;
-	b->removal_replies = 0;
-	b->has_exec = false;
 	b->result = (struct batch_result){ TIDE_OK, TIDE_OK, NULL };
 }
 
@@ -87,7 +82,7 @@ static void open_command(struct batch *b, enum batch_kind kind)
 	memset(buf_reserve(&section->bytes, RESP_ARRAY_MAX), ' ', RESP_ARRAY_MAX);
 	buf_grow(&section->bytes, RESP_ARRAY_MAX);
 	resp_text(&section->bytes, info->verb);
-	layout_resp_key(&section->bytes, buf_slice(&b->prefix), info->key);
+	layout_resp_key(&section->bytes, b->prefix, info->key);
 }
 
 /* Write the command's head into the room in front of it. */
@@ -215,11 +210,12 @@ void batch_tries(struct batch *b, uint64_t id, uint32_t attempts, uint32_t failu
 		 const char *reason)
 {
 	char text[64];
+	struct id_word word = id_word(id);
 	struct buf *out = entry(b, BATCH_WRITE_TRIES);
 	int len = snprintf(text, sizeof(text), "%u %u %.31s", attempts, failures,
 			   reason ? reason : "");
 
-	resp_id(out, id);
+	buf_append(out, word.text, RESP_ID_LEN);
 	resp_bulk(out, (struct slice){ text, (size_t)len });
 	b->bytes += RESP_ID_LEN + (size_t)len;
 }
@@ -240,14 +236,12 @@ void batch_remove(struct batch *b, uint64_t id, enum store_set set, bool has_tri
 void batch_dedupe(struct batch *b, const struct store_seen *seen)
 {
 	struct buf *out = entry(b, BATCH_WRITE_DEDUPE);
+	char *to = buf_reserve(out, RESP_SCORE_MAX);
 	char head[STORE_DEDUPE_HEAD_MAX];
 	size_t len = store_dedupe_format_head(seen, head);
 
-	resp_score(out, (double)seen->until_unix_ms);
-	resp_bulk_begin(out, len + seen->publish_id.len);
-	buf_append_slice(out, (struct slice){ head, len });
-	buf_append_slice(out, seen->publish_id);
-	resp_bulk_end(out);
+	buf_grow(out, (size_t)(resp_put_score(to, (double)seen->until_unix_ms) - to));
+	resp_pair(out, (struct slice){ head, len }, seen->publish_id);
 }
 
 size_t batch_bytes(const struct batch *b)

@@ -50,7 +50,7 @@ struct batch_section {
 struct batch {
 	struct store *store;
 	struct batch *next_free;
-	struct buf prefix; /* of the shard's keys */
+	struct slice prefix; /* of the shard's keys; borrowed until batch_seal */
 	struct batch_section sections[BATCH_KIND_COUNT];
 	struct batch_command commands[BATCH_COMMANDS_MAX]; /* those that are closed */
 	unsigned command_count;

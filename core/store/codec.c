@@ -216,8 +216,8 @@ static uint64_t take_count(struct cursor *c, uint8_t fix_tag, uint8_t tag16)
 	return 0;
 }
 
-/* What PUB refuses no body has either: those who write it into a line, or into
- * room for two names, count on it. */
+/* What PUB refuses is corrupt in a body: a reply line and the room for two names
+ * depend on it. */
 static bool is_word(struct slice s)
 {
 	return s.len == 0 || slice_is_name(s);
@@ -234,7 +234,7 @@ static const char *decode_headers(struct cursor *c, struct msg_header *headers,
 	uint64_t count = take_count(c, 0x80, 0xde);
 
 	if (c->is_bad)
-		return "headers are no map";
+		return "the headers are not a map";
 	if (count > MSG_HEADERS_MAX)
 		return "too many headers";
 	for (uint64_t i = 0; i < count; i++) {
@@ -243,7 +243,7 @@ static const char *decode_headers(struct cursor *c, struct msg_header *headers,
 		if (c->is_bad)
 			return "a header is not two strings";
 		if (!is_header_name(headers[i].name))
-			return "a header's name is no name";
+			return "the name of a header is not a name";
 	}
 	spec->headers = headers;
 	spec->header_count = (uint8_t)count;
@@ -261,21 +261,21 @@ static const char *decode_fields(struct cursor *c, struct msg *spec,
 	spec->exchange = take_bytes(c);
 	spec->key = take_bytes(c);
 	if (c->is_bad)
-		return "exchange or key is no string";
+		return "exchange or key is not a string";
 	if (!is_word(spec->exchange) || !is_word(spec->key))
-		return "exchange or key is no name";
+		return "exchange or key is not a name";
 	spec->ts_unix_ms = take_int(c);
 	spec->due_unix_ms = take_int(c);
 	spec->expires_unix_ms = take_int(c);
 	if (c->is_bad)
-		return "a time is no integer";
+		return "a time is not an integer";
 	int64_t priority = take_int(c);
 	if (c->is_bad || priority < 0 || priority > MSG_PRIORITY_MAX)
 		return "the priority is out of range";
 	spec->priority = (uint8_t)priority;
 	*rank = take_number(c);
 	if (c->is_bad || *rank != *rank)
-		return "the rank is no number";
+		return "the rank is not a number";
 	const char *wrong = decode_headers(c, headers, spec);
 	if (wrong)
 		return wrong;
@@ -303,8 +303,8 @@ int codec_decode(struct slice body, const struct msg *known, struct msg **out,
 	}
 	struct msg *m = msg_create(&spec);
 	if (!m)
-		return error_set(err, TIDE_ELIMIT, "no memory for a message of %zu bytes",
-				 body.len);
+		return error_set(err, TIDE_ELIMIT,
+				 "out of memory for a message of %zu bytes", body.len);
 	*out = m;
 	return TIDE_OK;
 }

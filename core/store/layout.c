@@ -39,12 +39,7 @@ const char *layout_key_suffix(enum layout_key key)
 
 void layout_resp_key(struct buf *out, struct slice prefix, enum layout_key key)
 {
-	struct slice suffix = slice_from(key_suffixes[key]);
-
-	resp_bulk_begin(out, prefix.len + suffix.len);
-	buf_append_slice(out, prefix);
-	buf_append_slice(out, suffix);
-	resp_bulk_end(out);
+	resp_pair(out, prefix, slice_from(key_suffixes[key]));
 }
 
 void layout_table_key(struct buf *out, enum store_table table, struct slice vhost)

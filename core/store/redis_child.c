@@ -105,26 +105,6 @@ static char *find_program(const char *name)
 	return NULL;
 }
 
-static int prepare(struct redis_child *child, struct error *err)
-{
-	child->dir_fd = open(child->data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (child->dir_fd < 0)
-		return error_set(err, -errno,
-				 "the data directory %s cannot be opened: %s",
-				 child->data_dir, strerror(errno));
-	int rc = lock_directory(child, err);
-	if (rc < 0)
-		return rc;
-	make_socket_path(child);
-	child->program = find_program("redis-server");
-	if (!child->program)
-		return error_set(
-			err, UV_ENOENT,
-			"redis-server is not on the PATH; install it (Debian: apt "
-			"install redis-server) or name another with --store redis://");
-	return TIDE_OK;
-}
-
 static void destroy(struct redis_child *child)
 {
 	if (child->broker_lock_fd >= 0)
@@ -140,15 +120,28 @@ int redis_child_create(struct redis_child **out, const char *data_dir,
 		       enum store_fsync fsync, struct error *err)
 {
 	struct redis_child *child = mem_zalloc(sizeof(*child));
+	int rc;
 
 	child->data_dir = mem_strdup(data_dir);
+	child->program = find_program("redis-server");
 	child->fsync = fsync;
-	child->dir_fd = child->broker_lock_fd = -1;
-	int rc = prepare(child, err);
+	child->broker_lock_fd = -1;
+	child->dir_fd = open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (child->dir_fd < 0)
+		rc = error_set(err, -errno, "cannot open the data directory %s: %s",
+			       data_dir, strerror(errno));
+	else
+		rc = lock_directory(child, err);
+	if (rc == TIDE_OK && !child->program)
+		rc = error_set(err, UV_ENOENT,
+			       "redis-server is not on the PATH; install it (Debian: apt "
+			       "install redis-server) or name another with --store "
+			       "redis://");
 	if (rc < 0) {
 		destroy(child);
 		return rc;
 	}
+	make_socket_path(child);
 	*out = child;
 	return TIDE_OK;
 }
@@ -293,7 +286,7 @@ static int start(struct redis_child *child, int lock_fd, struct error *err)
 	args[OPTION_WORDS + 2] = redis_child_fsync(child);
 	pid = fork();
 	if (pid < 0)
-		return error_set(err, -errno, "redis-server cannot be started: %s",
+		return error_set(err, -errno, "cannot start redis-server: %s",
 				 strerror(errno));
 	if (pid == 0)
 		run_server(child, args, lock_fd, broker);

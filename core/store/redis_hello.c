@@ -79,7 +79,7 @@ static void judge_error(struct redis_hello *h, enum redis_hello_step step,
 		judge(h, REDIS_HELLO_WAIT, "Redis is loading its data set");
 	else if (strncmp(text, "NOAUTH", 6) == 0)
 		judge(h, REDIS_HELLO_REFUSED,
-		      "Redis wants a password; write redis://:password@host:port");
+		      "Redis requires a password; write redis://:password@host:port");
 	else if (refusals[step])
 		judge(h, REDIS_HELLO_REFUSED, "%s: %s", refusals[step], text);
 }

@@ -11,7 +11,7 @@ static int parse_db(struct slice text, struct redis_url *out, struct error *err)
 
 	if (!slice_to_uint(text, REDIS_DB_MAX, &db))
 		return error_set(err, TIDE_ESYNTAX,
-				 "the database is a number, not '%" SLICE_FMT "'",
+				 "the database must be a number, not '%" SLICE_FMT "'",
 				 SLICE_ARG(text));
 	out->db = (unsigned)db;
 	return TIDE_OK;
@@ -22,7 +22,7 @@ static int check_user(struct url *at, struct error *err)
 {
 	if (at->user && !at->password)
 		return error_set(err, TIDE_ESYNTAX,
-				 "before the @ stands user:password or :password");
+				 "expected user:password or :password before the @");
 	if (at->user && !at->user[0]) {
 		mem_free(at->user);
 		at->user = NULL;
@@ -63,7 +63,7 @@ static int parse_unix(struct slice text, struct redis_url *out, struct error *er
 	if (query.len == 0)
 		return TIDE_OK;
 	if (!slice_has_prefix(query, "db="))
-		return error_set(err, TIDE_ESYNTAX, "after the ? comes db=N");
+		return error_set(err, TIDE_ESYNTAX, "expected db=N after the ?");
 	return parse_db(slice_skip(query, 3), out, err);
 }
 

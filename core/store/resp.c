@@ -36,23 +36,19 @@ char *resp_array_before(char *end, uint32_t words)
 	return start;
 }
 
-void resp_bulk_begin(struct buf *out, size_t len)
+void resp_pair(struct buf *out, struct slice a, struct slice b)
 {
 	char *to = buf_reserve(out, RESP_BULK_HEAD_MAX);
 
-	buf_grow(out, (size_t)(resp_put_bulk_head(to, len) - to));
-}
-
-void resp_bulk_end(struct buf *out)
-{
+	buf_grow(out, (size_t)(resp_put_bulk_head(to, a.len + b.len) - to));
+	buf_append_slice(out, a);
+	buf_append_slice(out, b);
 	buf_append(out, "\r\n", 2);
 }
 
 void resp_bulk(struct buf *out, struct slice word)
 {
-	resp_bulk_begin(out, word.len);
-	buf_append_slice(out, word);
-	resp_bulk_end(out);
+	resp_pair(out, word, SLICE(""));
 }
 
 void resp_text(struct buf *out, const char *word)
@@ -60,36 +56,20 @@ void resp_text(struct buf *out, const char *word)
 	resp_bulk(out, slice_from(word));
 }
 
-void resp_id(struct buf *out, uint64_t id)
+char *resp_put_score(char *to, double score)
 {
-	resp_put_id(buf_reserve(out, RESP_ID_LEN), id);
-	buf_grow(out, RESP_ID_LEN);
-}
+	char text[RESP_SCORE_TEXT_MAX];
+	size_t len;
 
-size_t resp_score_format(double score, char out[RESP_SCORE_TEXT_MAX])
-{
 	if (isnan(score))
 		score = 0;
 	/* Not snprintf: it is most of what a score costs. */
 	if (score >= -EXACT_INTEGER_MAX && score <= EXACT_INTEGER_MAX &&
 	    score == (double)(int64_t)score)
-		return (size_t)(decimal_put_int(out, (int64_t)score) - out);
-	return (size_t)snprintf(out, RESP_SCORE_TEXT_MAX, "%.17g", score);
-}
-
-char *resp_put_score(char *to, double score)
-{
-	char text[RESP_SCORE_TEXT_MAX];
-	size_t len = resp_score_format(score, text);
-
+		len = (size_t)(decimal_put_int(text, (int64_t)score) - text);
+	else
+		len = (size_t)snprintf(text, sizeof(text), "%.17g", score);
 	to = resp_put_bulk_head(to, len);
 	memcpy(to, text, len);
 	return resp_put_end(to + len);
-}
-
-void resp_score(struct buf *out, double score)
-{
-	char *to = buf_reserve(out, RESP_SCORE_MAX);
-
-	buf_grow(out, (size_t)(resp_put_score(to, score) - to));
 }

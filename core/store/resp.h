@@ -28,10 +28,8 @@ void resp_command(struct buf *out, const char *format, va_list args);
 char *resp_array_before(char *end, uint32_t words);
 void resp_bulk(struct buf *out, struct slice word);
 void resp_text(struct buf *out, const char *word);
-void resp_id(struct buf *out, uint64_t id);
-/* "$<len>\r\n" alone: the caller appends `len` bytes and resp_bulk_end. */
-void resp_bulk_begin(struct buf *out, size_t len);
-void resp_bulk_end(struct buf *out);
+/* One word of two parts. */
+void resp_pair(struct buf *out, struct slice a, struct slice b);
 
 /* The same for those who have room already: an entry of a batch is several words.
  * They give the place behind what they wrote. */
@@ -54,11 +52,8 @@ static inline char *resp_put_bulk_head(char *to, size_t len)
 	return resp_put_end(decimal_put(to + 1, len));
 }
 
-char *resp_put_score(char *to, double score);
-
 /* The shortest of the integer and the %.17g form: what Redis reads back is
  * the same double. NaN, which no sorted set can hold, counts as 0. */
-size_t resp_score_format(double score, char out[RESP_SCORE_TEXT_MAX]);
-void resp_score(struct buf *out, double score);
+char *resp_put_score(char *to, double score);
 
 #endif

@@ -7,8 +7,6 @@
 #include "resp.h"
 
 #define FREE_BATCHES_MAX 8
-#define CONNECT_TIMEOUT_MS 5000
-#define COMMAND_TIMEOUT_MS 10000
 #define COUNT_MAX 4096
 
 void *store_call_create(struct store *s, struct store_shard *shard, size_t size,
@@ -175,7 +173,7 @@ static void give_back_batch(struct batch *b)
 		batch_destroy(b);
 		return;
 	}
-	batch_reset(b, (struct slice){ "", 0 });
+	batch_reset(b, SLICE(""));
 	b->next_free = s->free_batches;
 	s->free_batches = b;
 	s->free_batch_count++;
@@ -277,14 +275,6 @@ static void on_none_timer(uv_timer_t *timer)
 	tell_state(timer->data, STORE_UP, "messages are kept in memory alone");
 }
 
-static void open_none(struct store *s)
-{
-	snprintf(s->address, sizeof(s->address), "memory");
-	uv_timer_init(s->loop, &s->none_timer);
-	s->none_timer.data = s;
-	uv_timer_start(&s->none_timer, on_none_timer, 0, 0);
-}
-
 static void open_conn(struct store *s)
 {
 	struct redis_conn_config config = {
@@ -318,15 +308,6 @@ static int open_embedded(struct store *s, struct error *err)
 	return TIDE_OK;
 }
 
-static void name_address(struct store *s)
-{
-	char address[URL_ADDRESS_MAX];
-
-	url_address(&s->url.at, address);
-	snprintf(s->address, sizeof(s->address), "%s%.250s",
-		 s->url.at.path ? "unix:" : "", address);
-}
-
 static void store_free(struct store *s)
 {
 	struct batch *b;
@@ -341,12 +322,16 @@ static void store_free(struct store *s)
 
 static int open_kind(struct store *s, struct error *err)
 {
+	char address[URL_ADDRESS_MAX];
 	int rc = redis_url_parse(s->config.url, &s->url, err);
 
 	if (rc < 0)
 		return rc;
 	if (s->url.kind == REDIS_URL_NONE) {
-		open_none(s);
+		snprintf(s->address, sizeof(s->address), "memory");
+		uv_timer_init(s->loop, &s->none_timer);
+		s->none_timer.data = s;
+		uv_timer_start(&s->none_timer, on_none_timer, 0, 0);
 		return TIDE_OK;
 	}
 	if (s->url.kind == REDIS_URL_EMBEDDED) {
@@ -354,7 +339,9 @@ static int open_kind(struct store *s, struct error *err)
 		if (rc < 0)
 			return rc;
 	} else {
-		name_address(s);
+		url_address(&s->url.at, address);
+		snprintf(s->address, sizeof(s->address), "%s%.250s",
+			 s->url.at.path ? "unix:" : "", address);
 	}
 	open_conn(s);
 	return TIDE_OK;
@@ -369,10 +356,6 @@ int store_open(struct store **out, uv_loop_t *loop, const struct store_config *c
 	s->config = *config;
 	s->hooks = *hooks;
 	s->state = STORE_STARTING;
-	if (s->config.connect_timeout_ms <= 0)
-		s->config.connect_timeout_ms = CONNECT_TIMEOUT_MS;
-	if (s->config.command_timeout_ms <= 0)
-		s->config.command_timeout_ms = COMMAND_TIMEOUT_MS;
 	int rc = open_kind(s, err);
 	if (rc < 0) {
 		store_free(s);

@@ -43,10 +43,10 @@ struct store_config {
 	/* "embedded", "none", "redis://[user:pass@]host[:port][/db]",
 	 * "redis+unix:[user:pass@]/path[?db=N]" */
 	const char *url;
-	const char *data_dir;   /* of the embedded Redis; exists */
-	enum store_fsync fsync; /* of the embedded Redis; an other one has its own */
-	int64_t connect_timeout_ms;
-	int64_t command_timeout_ms;
+	const char *data_dir;       /* of the embedded Redis; exists */
+	enum store_fsync fsync;     /* of the embedded Redis; an other one has its own */
+	int64_t connect_timeout_ms; /* more than 0 */
+	int64_t command_timeout_ms; /* more than 0 */
 	/* For the messages that are read; it outlives them. NULL: malloc. */
 	struct msg_pool *msgs;
 };

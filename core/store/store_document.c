@@ -11,10 +11,7 @@ static struct buf *add_command(struct store_call *call, const char *verb,
 	struct buf *out = store_call_add_words(call, 2 + words);
 
 	resp_text(out, verb);
-	resp_bulk_begin(out, strlen("tide:") + strlen(name));
-	buf_append_text(out, "tide:");
-	buf_append_text(out, name);
-	resp_bulk_end(out);
+	resp_pair(out, SLICE("tide:"), slice_from(name));
 	return out;
 }
 

@@ -1,6 +1,6 @@
 /* store_read.c: the requests that read a shard. */
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/id.h"
 #include "base/mem.h"
@@ -92,9 +92,7 @@ static void read_tries(struct store_row *row, const redisReply *tries)
 	row->failures = (uint32_t)strtoul(end, &end, 10);
 	while (*end == ' ')
 		end++;
-	size_t len = strnlen(end, sizeof(row->reason) - 1);
-	memcpy(row->reason, end, len);
-	row->reason[len] = '\0';
+	snprintf(row->reason, sizeof(row->reason), "%s", end);
 }
 
 static int read_body(const struct read_call *r, struct store_row *row,

@@ -40,7 +40,7 @@ describe('a body in Redis', function()
       c:send(('GET %s\r\n'):format(queue))
       c:expect_line 'OK 0'
     end
-    for _, id in ipairs(ids) do broker:expect_log(id .. '.-is no name') end
+    for _, id in ipairs(ids) do broker:expect_log(id .. '.-is not a name') end
     broker:expect_clean_stop()
   end)
 end)
@@ -79,7 +79,7 @@ describe('a message that is too long for Redis', function()
     -- The broker has asked at the start.
     redis:cli('CONFIG', 'SET', 'proto-max-bulk-len', '1mb')
     assert.matches('^ERR store ', c:request('PUB - jobs', big))
-    broker:expect_log 'a request of %d+ bytes is given up'
+    broker:expect_log 'giving up a request of %d+ bytes'
     c:ok('PUB - jobs', 'behind')
     -- By now it has asked again.
     assert.matches('^ERR too%-large ', c:request('PUB - jobs', big))

@@ -91,7 +91,6 @@ COMMAND(hello)
 	if (user.data)
 		session_set_user(l->session, user);
 	l->heartbeat_ms = heartbeat_ms;
-	l->ops->set_heartbeat(l->ctx, heartbeat_ms);
 	reply_json(r, &j);
 	hello_document(l, &j);
 	reply_data(r);

@@ -38,8 +38,4 @@ COMMAND(stats);
 COMMAND(rules);
 COMMAND(explain);
 
-/* RULES simulate retry <name> [failures=] [reason=] [delivery-limit=]
- * [ack-timeout=] [options of the script] */
-COMMAND(simulate);
-
 #endif

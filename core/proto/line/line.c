@@ -88,7 +88,7 @@ static void publish(struct line *l)
 			     reply_create(ch, l->is_quiet));
 }
 
-/* The end of the line behind a payload: how many bytes it has, 0 when more
+/* The line end after a payload: how many bytes it has, 0 when more
  * must come, -1 when it is something else. */
 static int line_end(const char *data, size_t len)
 {
@@ -196,8 +196,7 @@ static void command(struct line *l, char *line, size_t len)
 	l->has_asked = true;
 }
 
-/* A connection's first publish finds publishers held back. What is not a publish is
- * none of their business. */
+/* A connection's first publish finds publishers held back. Other requests do not wait. */
 static bool must_wait(struct line *l, struct slice line)
 {
 	const struct verb *verb;

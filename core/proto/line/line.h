@@ -17,12 +17,9 @@
 struct line_ops {
 	/* Close once everything written has been sent. */
 	void (*finish)(void *ctx);
-	/* Both sides promised to be heard at least this often; 0 = no promise. */
-	void (*set_heartbeat)(void *ctx, int64_t interval_ms);
-	/* Something was written outside of line_feed. */
-	void (*wrote)(void *ctx);
+	/* Something was written outside of line_feed, or input may be taken again. */
+	void (*wake)(void *ctx);
 	bool (*can_take)(void *ctx);
-	void (*resume)(void *ctx);
 	void (*describe)(void *ctx, struct json *out);
 	const char *(*peer)(void *ctx); /* may be NULL */
 };
@@ -30,9 +27,9 @@ struct line_ops {
 enum line_state {
 	LINE_COMMAND,
 	LINE_PAYLOAD,  /* of `msg`, filled up to `filled` */
-	LINE_ENDING,   /* the CRLF behind a payload */
+	LINE_ENDING,   /* the CRLF after a payload */
 	LINE_SKIPPING, /* a payload that was refused */
-	LINE_SKIPPED,  /* the CRLF behind it */
+	LINE_SKIPPED,  /* the CRLF after it */
 	LINE_CLOSED,   /* nothing more is read */
 };
 
@@ -42,7 +39,7 @@ struct line {
 	const struct line_ops *ops;
 	void *ctx;
 	size_t payload_max;
-	int64_t heartbeat_ms;
+	int64_t heartbeat_ms; /* both sides promised to be heard so often; 0: none did */
 	struct msg *msg;
 	size_t filled;
 	uint64_t skip;
@@ -84,7 +81,7 @@ void line_direct_filled(struct line *l, size_t len);
 /* EVT <what> <words>; `words` may be "". */
 void line_reply_event(struct line *l, unsigned channel, const char *what,
 		      const char *words);
-/* ERR for a request that has no reply yet; behind the replies that its channel
+/* ERR for a request that has no reply yet; after the replies that its channel
  * still owes, so that no client takes it for the answer to another request. */
 void line_reply_error(struct line *l, unsigned channel, const struct error *err);
 

@@ -201,7 +201,7 @@ static void on_reply(void *ctx, unsigned channel, struct reply *r)
 				r->deliveries[i].attempt, r->deliveries[i].msg);
 		break;
 	}
-	l->ops->wrote(l->ctx);
+	l->ops->wake(l->ctx);
 }
 
 static void on_deliver(void *ctx, unsigned channel, const char *sid, uint64_t tag,
@@ -210,7 +210,7 @@ static void on_deliver(void *ctx, unsigned channel, const char *sid, uint64_t ta
 	struct line *l = ctx;
 
 	message(l, channel, sid, tag, attempt, m);
-	l->ops->wrote(l->ctx);
+	l->ops->wake(l->ctx);
 }
 
 void line_reply_event(struct line *l, unsigned channel, const char *what,
@@ -227,7 +227,7 @@ void line_reply_event(struct line *l, unsigned channel, const char *what,
 		out_append_slice(l->out, slice_from(words));
 	}
 	out_append(l->out, "\r\n", 2);
-	l->ops->wrote(l->ctx);
+	l->ops->wake(l->ctx);
 }
 
 void line_reply_error(struct line *l, unsigned channel, const struct error *err)
@@ -241,14 +241,14 @@ void line_reply_error(struct line *l, unsigned channel, const struct error *err)
 		return;
 	}
 	error_line(l, channel, err->code, err->text);
-	l->ops->wrote(l->ctx);
+	l->ops->wake(l->ctx);
 }
 
 static void on_progress(void *ctx)
 {
 	struct line *l = ctx;
 
-	l->ops->wrote(l->ctx);
+	l->ops->wake(l->ctx);
 }
 
 static void on_event(void *ctx, unsigned channel, const char *what, const char *words)
@@ -272,7 +272,7 @@ static void on_blocked(void *ctx, bool is_blocked, const char *why)
 				 is_blocked ? why : "");
 	l->is_told_blocked = is_blocked;
 	if (!is_blocked)
-		l->ops->resume(l->ctx);
+		l->ops->wake(l->ctx);
 }
 
 static void describe(void *ctx, struct json *out)

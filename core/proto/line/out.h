@@ -1,4 +1,4 @@
-/* out.h: what is to be sent on a connection: a chain of chunks and payloads.
+/* out.h: the output of a connection: a chain of chunks and payloads.
  *
  * Small things are written into chunks, which connections share a pool of, so
  * that an idle one owns none. A large payload is not copied: the chain holds a

@@ -61,7 +61,7 @@ static bool read_length(struct request *r, struct slice *rest)
 	return true;
 }
 
-/* Whether a space-separated list of names has this one. */
+/* The list has this name; spaces separate its names. */
 static bool is_listed(const char *list, struct slice name)
 {
 	const char *at = list;

@@ -40,10 +40,9 @@ struct request {
 	struct msg_header headers[MSG_HEADERS_MAX];
 };
 
-/* Take a line apart; `line` is without its end. Verb and channel are set as
- * far as they could be read, whatever is returned. When the length of a payload
- * could not be read, which leaves the stream unreadable, `*is_lost` is set;
- * otherwise payload_len is good even with an error. */
+/* Take a line apart; `line` is without its end. Verb and channel are set if they can be
+ * read, even with an error. `*is_lost`: the length of a payload cannot be read, and the
+ * stream cannot continue. Otherwise payload_len is good, even with an error. */
 TIDE_MUST_USE int request_parse(struct request *r, char *line, size_t len, bool *is_lost,
 				struct error *err);
 
@@ -62,7 +61,7 @@ void request_refuse(struct request *r, const char *name, struct slice value,
 		    const char *expected, ...) TIDE_PRINTF(4, 5);
 /* A word; `what` is "a queue". */
 struct slice request_name(struct request *r, unsigned word, const char *what);
-/* Likewise, but '-' is the empty word. */
+/* The same, but '-' is the empty word. */
 struct slice request_word(struct request *r, unsigned word, const char *what);
 void request_check_name(struct request *r, struct slice name, const char *what);
 
@@ -79,7 +78,7 @@ int64_t request_duration(struct request *r, const char *name,
 unsigned request_choice(struct request *r, const char *name, const char *choices);
 /* A word that is a number from 1 to `max`, or `fallback` when it is left out. */
 uint64_t request_count(struct request *r, unsigned word, uint64_t max, uint64_t fallback);
-/* The index of a word among such choices; false when it is none of them. */
+/* The index of a word among such choices; false when there is no such choice. */
 bool request_find(const char *choices, struct slice word, unsigned *index);
 
 #endif

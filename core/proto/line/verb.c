@@ -55,7 +55,7 @@ const struct verb *verb_find(struct slice name)
 	for (size_t i = 0; i < name.len; i++) {
 		word[i] = (char)(name.data[i] & ~CASE_BIT);
 		if (!word[i])
-			return NULL; /* not a zero behind a verb */
+			return NULL; /* not the zero after a verb */
 	}
 	/* Eight bytes at once. */
 	for (const struct verb *v = verbs; v->name[0]; v++)

@@ -22,7 +22,7 @@ enum {
 #define VERB_NAME_MAX 7
 
 struct verb {
-	char name[VERB_NAME_MAX + 1]; /* capital letters, with zeros behind them */
+	char name[VERB_NAME_MAX + 1]; /* capital letters, then zeros */
 	unsigned min_words, max_words;
 	unsigned features;
 	const char *options; /* separated by spaces; NULL: none */

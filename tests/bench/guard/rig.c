@@ -48,10 +48,6 @@ static void op_nothing(void *ctx)
 {
 }
 
-static void op_set_heartbeat(void *ctx, int64_t interval_ms)
-{
-}
-
 static bool op_can_take(void *ctx)
 {
 	return true;
@@ -63,10 +59,8 @@ static void op_describe(void *ctx, struct json *out)
 
 static const struct line_ops ops = {
 	.finish = op_nothing,
-	.set_heartbeat = op_set_heartbeat,
-	.wrote = op_nothing,
+	.wake = op_nothing,
 	.can_take = op_can_take,
-	.resume = op_nothing,
 	.describe = op_describe,
 };
 

@@ -36,7 +36,7 @@ static void an_ipv6_address_stands_in_brackets(void **state)
 	check("tide://[::1]/", "[::1]:7310", "/");
 	check("tide://[::1]:80/v", "[::1]:80", "v");
 	check_bad("tide://[::1/", "no ]");
-	check_bad("tide://[::1]80/", "after the host comes :port");
+	check_bad("tide://[::1]80/", "expected :port after the host");
 }
 
 static void user_and_password_are_decoded(void **state)

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -260,10 +261,13 @@ static void scores_are_exact(void **state)
 		{ NAN, "0" },
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		char text[RESP_SCORE_TEXT_MAX];
-		size_t len = resp_score_format(cases[i].score, text);
-		assert_int_equal(len, strlen(cases[i].text));
-		assert_memory_equal(text, cases[i].text, len);
+		char text[RESP_SCORE_MAX], want[64];
+		char *end = resp_put_score(text, cases[i].score);
+		int len = snprintf(want, sizeof(want), "$%zu\r\n%s\r\n",
+				   strlen(cases[i].text), cases[i].text);
+
+		assert_int_equal(end - text, len);
+		assert_memory_equal(text, want, len);
 	}
 }
 

@@ -83,7 +83,7 @@ static void bad_urls_are_refused_and_say_why(void **state)
 		{ "redis://h:", "port" },
 		{ "redis://h:x", "port" },
 		{ "redis://[::1", "no ]" },
-		{ "redis://[::1]7", "after the host comes :port" },
+		{ "redis://[::1]7", "expected :port after the host" },
 		{ "redis://h/x", "database" },
 		{ "redis://h/-1", "database" },
 		{ "redis://h/1048576", "database" },

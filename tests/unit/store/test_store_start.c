@@ -158,7 +158,7 @@ static void unreadable_configuration_fails_at_once(void **state)
 	assert_open_fails(h, "postgres://h", TIDE_ESYNTAX, "--store: give");
 	memcpy(dir, h->dir, sizeof(dir));
 	strcat(h->dir, "/none");
-	assert_open_fails(h, "embedded", UV_ENOENT, "cannot be opened");
+	assert_open_fails(h, "embedded", UV_ENOENT, "cannot open the data directory");
 	h->dir[0] = '\0';
 	assert_open_fails(h, "embedded", TIDE_ESYNTAX, "--data");
 	memcpy(h->dir, dir, sizeof(dir));
@@ -201,7 +201,7 @@ static void passwords_are_checked(void **state)
 	char path[200];
 	static const char *const args[] = { "--requirepass", "s3cret", NULL };
 	pid_t pid = start_unix_redis(h, path, sizeof(path), args);
-	assert_start_fails(h, path, "wants a password");
+	assert_start_fails(h, path, "requires a password");
 	const char *socket_path = path + strlen("redis+unix:");
 	snprintf(url, sizeof(url), "redis+unix::wrong@%s", socket_path);
 	assert_start_fails(h, url, "WRONGPASS");
@@ -587,7 +587,12 @@ static void long_data_directory_is_no_obstacle(void **state)
 	memcpy(dir, h->dir, sizeof(dir));
 	snprintf(long_dir, sizeof(long_dir), "%s/%0*d", dir, 200, 0);
 	assert_int_equal(mkdir(long_dir, 0700), 0);
-	struct store_config config = { .url = "embedded", .data_dir = long_dir };
+	struct store_config config = {
+		.url = "embedded",
+		.data_dir = long_dir,
+		.connect_timeout_ms = 2000,
+		.command_timeout_ms = 2000,
+	};
 	struct store_hooks hooks = { h, harness_on_state };
 	struct error err;
 	assert_int_equal(store_open(&h->store, &h->loop, &config, &hooks, &err), TIDE_OK);

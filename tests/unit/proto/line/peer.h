@@ -32,7 +32,6 @@ struct peer {
 	bool is_direct;  /* large payloads are read to their place */
 	bool is_full;    /* takes no deliveries */
 	bool is_finished;
-	int64_t heartbeat_ms;
 };
 
 /* ---- the broker ----------------------------------------------------------------------
@@ -122,11 +121,6 @@ static inline void peer_op_finish(void *ctx)
 	((struct peer *)ctx)->is_finished = true;
 }
 
-static inline void peer_op_set_heartbeat(void *ctx, int64_t interval_ms)
-{
-	((struct peer *)ctx)->heartbeat_ms = interval_ms;
-}
-
 static inline void peer_op_nothing(void *ctx)
 {
 	(void)ctx;
@@ -150,10 +144,8 @@ static inline struct peer *peer_create(struct rig *rig, size_t payload_max)
 {
 	static const struct line_ops ops = {
 		.finish = peer_op_finish,
-		.set_heartbeat = peer_op_set_heartbeat,
-		.wrote = peer_op_nothing,
+		.wake = peer_op_nothing,
 		.can_take = peer_op_can_take,
-		.resume = peer_op_nothing,
 		.describe = peer_op_describe,
 	};
 

@@ -534,7 +534,7 @@ static void hello_is_the_first_request_or_none(void **state)
 
 	p = peer_create(&rig, PAYLOAD_MAX);
 	assert_answer(p, "\r\n\nHELLO heartbeat=30s vhost=v name=n\r\n", "DATA\r\n");
-	assert_int_equal(p->heartbeat_ms, 30000);
+	assert_int_equal(p->line.heartbeat_ms, 30000);
 	assert_string_equal(p->line.session->vhost->name, "v");
 	assert_string_equal(p->line.session->name, "n");
 	assert_answer(p, "HELLO\r\n", "ERR denied\r\n");
@@ -542,7 +542,7 @@ static void hello_is_the_first_request_or_none(void **state)
 
 	p = peer_create(&rig, PAYLOAD_MAX);
 	assert_answer(p, "HELLO heartbeat=999ms\r\n", "ERR syntax\r\n");
-	assert_int_equal(p->heartbeat_ms, 0);
+	assert_int_equal(p->line.heartbeat_ms, 0);
 	assert_answer(p, "HELLO\r\n", "ERR denied\r\n");
 	peer_destroy(p);
 }
