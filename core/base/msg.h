@@ -23,6 +23,7 @@ struct msg_header {
 	struct slice value; /* decoded; any bytes */
 };
 
+struct json;
 struct msg_pool;
 
 struct msg {
@@ -89,7 +90,15 @@ static inline struct slice msg_user(const struct msg *m)
 	return (struct slice){ m->user, m->user_len };
 }
 
+/* As clients name it: "-" is the default exchange. */
+static inline struct slice msg_exchange_word(const struct msg *m)
+{
+	return m->exchange.len ? m->exchange : SLICE("-");
+}
+
 /* The header's value; a slice with data == NULL when there is none. */
 struct slice msg_header(const struct msg *m, struct slice name);
+/* The member `headers` of an object. */
+void msg_write_headers(const struct msg *m, struct json *out);
 
 #endif

@@ -1,6 +1,5 @@
 #include "candidate.h"
 
-#include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
@@ -223,9 +222,6 @@ void candidate_destroy(struct candidate *c)
 
 void candidate_write(const struct candidate *c, struct json *out)
 {
-	char hash[17];
-
-	snprintf(hash, sizeof(hash), "%016" PRIx64, engine_hash(c->rules.engine));
 	json_member_text(out, "directory", c->dir);
-	json_member_text(out, "hash", hash);
+	json_member_hex(out, "hash", engine_hash(c->rules.engine));
 }

@@ -141,14 +141,10 @@ void recent_free(struct recent_record *copy_take, size_t count)
 void recent_write_publish(const struct vhost *v, const struct msg *m, size_t size,
 			  struct json *out)
 {
-	char id[ID_HEX_LEN + 1];
-
-	id_format(m->id, id);
-	id[ID_HEX_LEN] = '\0';
-	json_member_text(out, "id", id);
+	json_member_hex(out, "id", m->id);
 	json_member_int(out, "published_ms", m->ts_unix_ms);
 	json_member_string(out, "vhost", vhost_slice(v));
-	json_member_string(out, "exchange", m->exchange.len ? m->exchange : SLICE("-"));
+	json_member_string(out, "exchange", msg_exchange_word(m));
 	json_member_string(out, "key", m->key);
 	json_member_int(out, "priority", m->priority);
 	if (m->dedupe_len)
@@ -158,13 +154,7 @@ void recent_write_publish(const struct vhost *v, const struct msg *m, size_t siz
 	if (m->due_unix_ms)
 		json_member_int(out, "due_ms", m->due_unix_ms);
 	json_member_int(out, "size", (int64_t)size);
-	json_key(out, "headers");
-	json_object_begin(out);
-	for (unsigned i = 0; i < m->header_count; i++) {
-		json_key_slice(out, m->headers[i].name);
-		json_slice(out, m->headers[i].value);
-	}
-	json_object_end(out);
+	msg_write_headers(m, out);
 }
 
 void recent_write(const struct recent *r, struct broker *b, size_t max, struct json *out)

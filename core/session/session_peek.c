@@ -58,28 +58,15 @@ struct peek_view {
 	const char *reason;
 };
 
-static void add_headers(struct json *j, const struct msg *m)
-{
-	json_key(j, "headers");
-	json_object_begin(j);
-	for (unsigned i = 0; i < m->header_count; i++) {
-		json_key_slice(j, m->headers[i].name);
-		json_slice(j, m->headers[i].value);
-	}
-	json_object_end(j);
-}
-
 static void add_message(struct json *j, const struct peek_view *v)
 {
 	const struct msg *m = v->msg;
-	char id[ID_HEX_LEN];
 
-	id_format(v->id, id);
 	json_object_begin(j);
-	json_member_string(j, "id", (struct slice){ id, sizeof(id) });
+	json_member_hex(j, "id", v->id);
 	json_member_text(j, "state", v->state);
 	json_member_int(j, "shard", v->shard);
-	json_member_string(j, "exchange", m->exchange.len ? m->exchange : SLICE("-"));
+	json_member_string(j, "exchange", msg_exchange_word(m));
 	json_member_string(j, "key", m->key);
 	json_member_int(j, "priority", m->priority);
 	json_member_int(j, "ts", m->ts_unix_ms);
@@ -93,7 +80,7 @@ static void add_message(struct json *j, const struct peek_view *v)
 	json_member_int(j, "failures", v->failures);
 	if (v->reason && v->reason[0])
 		json_member_text(j, "reason", v->reason);
-	add_headers(j, m);
+	msg_write_headers(m, j);
 	add_payload(j, m);
 	json_object_end(j);
 }
