@@ -71,6 +71,17 @@ struct msg *msg_create(const struct msg *like)
 	return m;
 }
 
+void msg_write_headers(const struct msg *m, struct json *out)
+{
+	json_key(out, "headers");
+	json_object_begin(out);
+	for (unsigned i = 0; i < m->header_count; i++) {
+		json_key_slice(out, m->headers[i].name);
+		json_slice(out, m->headers[i].value);
+	}
+	json_object_end(out);
+}
+
 void msg_free(struct msg *m)
 {
 	assert(m->refs == 0);
@@ -87,15 +98,4 @@ struct slice msg_header(const struct msg *m, struct slice name)
 			return m->headers[i].value;
 	}
 	return (struct slice){ 0 };
-}
-
-void msg_write_headers(const struct msg *m, struct json *out)
-{
-	json_key(out, "headers");
-	json_object_begin(out);
-	for (unsigned i = 0; i < m->header_count; i++) {
-		json_key_slice(out, m->headers[i].name);
-		json_slice(out, m->headers[i].value);
-	}
-	json_object_end(out);
 }

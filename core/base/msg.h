@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "error.h"
+#include "json.h"
 #include "slice.h"
 
 #define MSG_HEADERS_MAX 64
@@ -59,6 +60,9 @@ static inline char *msg_payload_room(struct msg *m)
 	return (char *)m->payload;
 }
 
+/* The member "headers". */
+void msg_write_headers(const struct msg *m, struct json *out);
+
 static inline struct msg *msg_ref(struct msg *m)
 {
 	m->refs++;
@@ -98,7 +102,5 @@ static inline struct slice msg_exchange_word(const struct msg *m)
 
 /* The header's value; a slice with data == NULL when there is none. */
 struct slice msg_header(const struct msg *m, struct slice name);
-/* The member `headers` of an object. */
-void msg_write_headers(const struct msg *m, struct json *out);
 
 #endif

@@ -204,17 +204,11 @@ static void on_closed(uv_handle_t *handle)
 	mem_free(c);
 }
 
-static bool detach(void *ctx, struct definition *d)
-{
-	definition_detach(d, ((struct candidate *)ctx)->rules.slot);
-	return true;
-}
-
 void candidate_destroy(struct candidate *c)
 {
 	if (!c)
 		return;
-	definition_each(c->broker, detach, c);
+	definition_detach_all(c->broker, c->rules.slot);
 	c->broker->candidates[c->rules.slot] = NULL;
 	engine_close(c->rules.engine, NULL, NULL);
 	uv_close((uv_handle_t *)&c->turn, on_closed);

@@ -149,9 +149,8 @@ static void add_outcome(struct json *j, struct explanation *e, const struct outc
 
 	json_member_text(j, "exchange", x ? x->name : "-");
 	json_member_text(j, "type", x ? x->type : "default");
-	if (x) {
+	if (x)
 		json_member_text(j, "script", index_script(x->indexes[RULESET_ACTIVE]));
-	}
 	list_write(&e->exchanges[o->number], "exchanges", j);
 	json_member_string(j, "key", o->msg->key);
 	json_member_int(j, "message_priority", o->msg->priority);

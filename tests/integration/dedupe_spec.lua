@@ -122,7 +122,7 @@ describe('a publish with an id', function()
     c:ok 'DECLARE queue never dedupe=0'
     for _ = 1, 2 do assert.matches('^OK %x+ 1$', c:request('PUB - never id=a', 'x')) end
     assert.equal('0', broker:redis_cli('EXISTS', broker:key('never', 'dedupe')))
-    assert.matches('^ERR syntax dedupe=1y: wanted is a duration up to 1d', c:request 'DECLARE queue bad dedupe=1y')
+    assert.matches('^ERR syntax dedupe=1y: expected a duration up to 1d', c:request 'DECLARE queue bad dedupe=1y')
     assert.matches('^ERR syntax dedupe=2d', c:request 'DECLARE queue bad dedupe=2d')
     assert.matches('^ERR mismatch', c:request 'DECLARE queue never dedupe=1s')
   end)
