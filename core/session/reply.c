@@ -76,7 +76,7 @@ static void on_waiter_done(struct waiter *w)
 struct reply *reply_create(struct channel *ch, bool is_quiet)
 {
 	struct service *s = ch->session->service;
-	struct reply *r = pool_take_raw(&s->replies);
+	struct reply *r = pool_take(&s->replies);
 
 	*r = (struct reply){ .channel = ch, .service = s, .is_quiet = is_quiet };
 	waiter_init(&r->waiter, on_waiter_done);

@@ -231,7 +231,7 @@ describe('a limit of the ids that are remembered', function()
       local line = c:request('PUB - q id=n' .. taken, 'x')
       if line:find '^OK' then taken = taken + 1 else refusal = line end
     until refusal
-    assert.matches('^ERR full the publish ids that are remembered fill %d+ KiB.*%-%-max%-dedupe%-bytes', refusal)
+    assert.matches('^ERR full remembered publish ids fill their limit of %d+ KiB.*%-%-max%-dedupe%-bytes', refusal)
     assert(taken > 200)
     traffic.expect_counts(c, 'q', { ready = taken })
     assert.equal('full', c:document('EXPLAIN - q id=other').queues[1].dedupe)
