@@ -111,7 +111,7 @@ struct broker {
 	struct queue *queues_by_serial; /* uthash */
 	unsigned exchange_count;
 	unsigned binding_count;
-	uint64_t route_version;         /* changes with every binding */
+	uint64_t route_version;         /* changes with every binding and generation */
 	uint64_t route_stamp;           /* marks what a routing has visited */
 	struct route *route;            /* the last one that may not be remembered */
 	struct exchange_list unbinding; /* that have bindings to take out of the index */
