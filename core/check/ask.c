@@ -1,4 +1,4 @@
-#include "ask.h"
+#include "steps.h"
 
 #include <jansson.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "circles.h"
+#include "steps.h"
 
 #include "base/mem.h"
 #include "broker/decide.h"
@@ -20,20 +20,20 @@ static void on_circle(void *ctx, struct graph_node *const *way, size_t count)
 {
 	struct circles *c = ctx;
 	const char *first;
-	struct buf path;
+	struct buf text;
 	size_t start = 0;
 
 	for (size_t i = 0; i < count; i++)
 		if (strcmp(way[i]->name, way[start]->name) < 0)
 			start = i;
 	first = way[start]->name;
-	buf_init(&path);
+	buf_init(&text);
+	buf_printf(&text, "%s '%s' %s: ", c->kind, first, c->what);
 	for (size_t i = 0; i < count && i < WAY_SHOWN_MAX; i++)
-		buf_printf(&path, "%s -> ", way[(start + i) % count]->name);
-	buf_printf(&path, "%s%s", count > WAY_SHOWN_MAX ? "... -> " : "", first);
-	model_report(c->model, c->kind, first, "%s '%s' %s: %s", c->kind, first, c->what,
-		     buf_cstr(&path));
-	buf_deinit(&path);
+		buf_printf(&text, "%s -> ", way[(start + i) % count]->name);
+	buf_printf(&text, "%s%s", count > WAY_SHOWN_MAX ? "... -> " : "", first);
+	model_report(c->model, c->kind, first, buf_cstr(&text));
+	buf_deinit(&text);
 }
 
 static void report(struct circles *c)

@@ -1,8 +1,6 @@
 #include "model.h"
 
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <strings.h>
 
 #include "base/mem.h"
@@ -143,22 +141,12 @@ static bool is_refused(const struct model *m, const char *kind, const char *name
 	return place && place->is_refused;
 }
 
-void model_report(struct model *m, const char *kind, const char *name, const char *format,
-		  ...)
+void model_report(struct model *m, const char *kind, const char *name, const char *text)
 {
 	const struct model_place *place = find_place(m, kind, name);
-	char *text;
-	va_list ap;
-	int len;
 
-	va_start(ap, format);
-	len = vasprintf(&text, format, ap);
-	va_end(ap);
-	if (len < 0)
-		return;
 	findings_add_outside(m->findings, place ? place->file : BROKER,
 			     place ? place->line : 0, "%s", text);
-	free(text);
 }
 
 /* Carry out a request; its answer, without the line end, is a text. */
@@ -214,13 +202,9 @@ static void report_refusal(struct model *m, const struct declaration *s,
 {
 	why = strncmp(why, "ERR ", 4) == 0 ? why + 4 : why;
 	why += strcspn(why, " ");
-	if (s->is_bind)
-		findings_add_outside(m->findings, at.file, at.line,
-				     "binding of '%s' to '%s':%s", s->words[1],
-				     s->words[2], why);
-	else
-		findings_add_outside(m->findings, at.file, at.line, "%s '%s':%s",
-				     s->words[1], s->words[2], why);
+	findings_add_outside(m->findings, at.file, at.line,
+			     s->is_bind ? "binding of '%s' to '%s':%s" : "%s '%s':%s",
+			     s->words[1], s->words[2], why);
 }
 
 static void read_line(struct model *m, const char *line, struct model_place at)
