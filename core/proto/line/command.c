@@ -1,11 +1,8 @@
-#include "command.h"
-
-#include <strings.h>
+#include "verb.h"
 
 #include "base/duration.h"
 #include "base/mem.h"
 #include "line.h"
-#include "verb.h"
 
 #define PREFETCH_DEFAULT 100
 #define PREFETCH_MAX 65535
@@ -17,8 +14,7 @@
 #define TAG_RANGES_INLINE 64
 
 /* Options as the model takes them, without the one named `except`. */
-static int read_args(const struct request *q, const char *except, struct args *out,
-		     struct error *err)
+static int read_args(struct request *q, const char *except, struct args *out)
 {
 	args_init(out);
 	for (unsigned i = 0; i < q->option_count; i++) {
@@ -31,10 +27,10 @@ static int read_args(const struct request *q, const char *except, struct args *o
 		if (rc < 0) {
 			args_deinit(out);
 			if (rc == TIDE_EEXISTS)
-				return error_set(err, TIDE_ESYNTAX,
+				return error_set(q->err, TIDE_ESYNTAX,
 						 "option '%" SLICE_FMT "' appears twice",
 						 SLICE_ARG(o->name));
-			return error_set(err, TIDE_ESYNTAX,
+			return error_set(q->err, TIDE_ESYNTAX,
 					 "option '%" SLICE_FMT
 					 "' has a value that cannot be stored",
 					 SLICE_ARG(o->name));
@@ -76,14 +72,14 @@ COMMAND(hello)
 	struct json j;
 
 	if (l->has_asked)
-		return error_set(err, TIDE_EDENIED, "HELLO must be the first request");
+		return error_set(q->err, TIDE_EDENIED, "HELLO must be the first request");
 	heartbeat_ms = request_duration(q, "heartbeat", heartbeat);
 	if (name.data)
 		request_check_name(q, name, "name");
 	if (user.data)
 		request_check_name(q, user, "user");
 	if (q->rc == TIDE_OK && vhost.data)
-		q->rc = session_set_vhost(l->session, vhost, err);
+		q->rc = session_set_vhost(l->session, vhost, q->err);
 	if (q->rc < 0)
 		return q->rc;
 	if (name.data)
@@ -114,7 +110,7 @@ COMMAND(quit)
 COMMAND(open)
 {
 	struct channel *ch;
-	int rc = session_open(l->session, q->channel, &ch, err);
+	int rc = session_open(l->session, q->channel, &ch, q->err);
 
 	if (rc == TIDE_OK)
 		reply_ok(reply_create(ch, q->is_quiet));
@@ -126,10 +122,10 @@ COMMAND(close)
 	struct channel *ch = session_channel(l->session, q->channel);
 
 	if (q->channel == 0)
-		return error_set(err, TIDE_EDENIED,
+		return error_set(q->err, TIDE_EDENIED,
 				 "channel 0 ends with the connection; send QUIT");
 	if (!ch)
-		return error_set(err, TIDE_ENOTFOUND, "channel %u is not open",
+		return error_set(q->err, TIDE_ENOTFOUND, "channel %u is not open",
 				 q->channel);
 	session_close_channel(ch, reply_create(ch, q->is_quiet));
 	return TIDE_OK;
@@ -146,10 +142,10 @@ static bool read_is_queue(struct request *q)
 }
 
 /* The third word of a queue is a flag, which is an option that is on. */
-static int read_queue_flag(struct request *q, struct reply *r, struct error *err)
+static int read_queue_flag(struct request *q, struct reply *r)
 {
 	if (q->option_count == REQUEST_OPTIONS_MAX)
-		return error_set(err, TIDE_ETOOLONG, "too many options");
+		return error_set(q->err, TIDE_ETOOLONG, "too many options");
 	if (slice_is(q->words[2], "quiet"))
 		q->is_quiet = r->is_quiet = true;
 	else
@@ -168,15 +164,15 @@ COMMAND(declare)
 	if (!spec.is_queue && q->word_count > 2)
 		spec.type = request_name(q, 2, "a type");
 	else if (q->rc == TIDE_OK && !spec.is_queue)
-		return error_set(err, TIDE_ESYNTAX,
+		return error_set(q->err, TIDE_ESYNTAX,
 				 "DECLARE exchange needs a name and a type");
 	else if (q->rc == TIDE_OK && q->word_count > 2)
-		q->rc = read_queue_flag(q, r, err);
+		q->rc = read_queue_flag(q, r);
 	if (q->rc == TIDE_OK)
-		q->rc = read_args(q, NULL, &args, err);
+		q->rc = read_args(q, NULL, &args);
 	if (q->rc < 0)
 		return q->rc;
-	q->rc = session_define_declare(l->session, &spec, r, err);
+	q->rc = session_define_declare(l->session, &spec, r, q->err);
 	args_deinit(&args);
 	return q->rc;
 }
@@ -192,7 +188,7 @@ COMMAND(delete)
 	spec.name = request_name(q, 1, "a name");
 	if (q->rc < 0)
 		return q->rc;
-	return session_define_delete(l->session, &spec, r, err);
+	return session_define_delete(l->session, &spec, r, q->err);
 }
 
 typedef int bind_fn(struct session *s, const struct bind_spec *spec, struct reply *r,
@@ -209,7 +205,7 @@ static int bind_or_unbind(struct line *l, struct request *q, struct reply *r,
 	spec.pattern = request_word(q, 2, "a pattern");
 	spec.to_exchange = request_choice(q, "dest", "queue or exchange");
 	if (q->rc == TIDE_OK)
-		q->rc = read_args(q, "dest", &args, q->err);
+		q->rc = read_args(q, "dest", &args);
 	if (q->rc < 0)
 		return q->rc;
 	q->rc = run(l->session, &spec, r, q->err);
@@ -262,7 +258,7 @@ COMMAND(publish)
 
 	(void)r; /* made when the payload is there */
 	if (rc == TIDE_OK)
-		rc = session_publish_prepare(l->session, &spec, &l->msg, err);
+		rc = session_publish_prepare(l->session, &spec, &l->msg, q->err);
 	if (rc < 0)
 		return rc;
 	l->channel = q->channel;
@@ -280,7 +276,7 @@ COMMAND(explain)
 
 	spec.payload = request_option(q, "payload").data;
 	spec.payload_len = request_option(q, "payload").len;
-	return rc < 0 ? rc : session_explain(l->session, &spec, r, err);
+	return rc < 0 ? rc : session_explain(l->session, &spec, r, q->err);
 }
 
 #define ACK_MODES "manual or auto"
@@ -292,14 +288,14 @@ COMMAND(subscribe)
 
 	spec.sid = request_name(q, 1, "a subscription's id");
 	if (q->rc == TIDE_OK && slice_is(spec.sid, "-"))
-		return error_set(err, TIDE_ESYNTAX,
+		return error_set(q->err, TIDE_ESYNTAX,
 				 "'-' cannot be the name of a subscription");
 	spec.prefetch = (uint32_t)request_uint(q, "prefetch", prefetch, PREFETCH_DEFAULT);
 	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
 	if (q->rc < 0)
 		return q->rc;
 	return session_consume_subscribe(session_channel(l->session, q->channel), &spec,
-					 r, err);
+					 r, q->err);
 }
 
 COMMAND(unsubscribe)
@@ -309,7 +305,7 @@ COMMAND(unsubscribe)
 	if (q->rc < 0)
 		return q->rc;
 	return session_consume_unsubscribe(session_channel(l->session, q->channel), sid,
-					   r, err);
+					   r, q->err);
 }
 
 COMMAND(get)
@@ -323,7 +319,7 @@ COMMAND(get)
 	if (q->rc < 0)
 		return q->rc;
 	return session_consume_get(session_channel(l->session, q->channel), &spec, r,
-				   err);
+				   q->err);
 }
 
 static int read_range(struct slice word, struct tag_range *out, struct error *err)
@@ -344,7 +340,7 @@ static int read_range(struct slice word, struct tag_range *out, struct error *er
 }
 
 static int settle(struct line *l, struct request *q, struct settle_spec *spec,
-		  struct reply *r, struct error *err)
+		  struct reply *r)
 {
 	struct tag_range inline_ranges[TAG_RANGES_INLINE], *ranges = inline_ranges;
 	struct slice rest = q->tags;
@@ -356,12 +352,12 @@ static int settle(struct line *l, struct request *q, struct settle_spec *spec,
 	if (words > TAG_RANGES_INLINE)
 		ranges = mem_alloc(words * sizeof(*ranges));
 	for (size_t i = 0; i < words && rc == TIDE_OK; i++)
-		rc = read_range(slice_cut(&rest, ' '), &ranges[i], err);
+		rc = read_range(slice_cut(&rest, ' '), &ranges[i], q->err);
 	spec->ranges = ranges;
 	spec->count = words;
 	if (rc == TIDE_OK)
 		rc = session_settle(session_channel(l->session, q->channel), spec, r,
-				    err);
+				    q->err);
 	if (ranges != inline_ranges)
 		mem_free(ranges);
 	return rc;
@@ -371,7 +367,7 @@ COMMAND(ack)
 {
 	struct settle_spec spec = { .how = SETTLE_ACK };
 
-	return settle(l, q, &spec, r, err);
+	return settle(l, q, &spec, r);
 }
 
 COMMAND(nack)
@@ -385,12 +381,12 @@ COMMAND(nack)
 	if (q->rc < 0)
 		return q->rc;
 	if (is_dead + is_requeue + is_delayed > 1)
-		return error_set(err, TIDE_ESYNTAX,
+		return error_set(q->err, TIDE_ESYNTAX,
 				 "NACK takes only one of delay=, dead and requeue");
 	spec.how = is_dead                    ? SETTLE_DEAD
 		   : is_requeue || is_delayed ? SETTLE_AFTER
 					      : SETTLE_RETRY;
-	return settle(l, q, &spec, r, err);
+	return settle(l, q, &spec, r);
 }
 
 COMMAND(touch)
@@ -399,7 +395,7 @@ COMMAND(touch)
 	struct settle_spec spec = { .how = SETTLE_TOUCH,
 				    .ms = request_duration(q, "for", limits) };
 
-	return q->rc < 0 ? q->rc : settle(l, q, &spec, r, err);
+	return q->rc < 0 ? q->rc : settle(l, q, &spec, r);
 }
 
 COMMAND(peek)
@@ -413,7 +409,7 @@ COMMAND(peek)
 		states[request_choice(q, "state", "ready, delayed, unacked or buried")];
 	if (q->rc < 0)
 		return q->rc;
-	return session_peek(l->session, &spec, r, err);
+	return session_peek(l->session, &spec, r, q->err);
 }
 
 COMMAND(purge)
@@ -422,7 +418,7 @@ COMMAND(purge)
 
 	if (q->rc < 0)
 		return q->rc;
-	return session_queue_purge(l->session, queue, r, err);
+	return session_queue_purge(l->session, queue, r, q->err);
 }
 
 COMMAND(kick)
@@ -436,7 +432,7 @@ COMMAND(kick)
 		max = request_count(q, 1, UINT64_MAX - 1, UINT64_MAX);
 	if (q->rc < 0)
 		return q->rc;
-	return session_queue_kick(l->session, queue, max, r, err);
+	return session_queue_kick(l->session, queue, max, r, q->err);
 }
 
 /* In the order of enum list_what. */
@@ -447,7 +443,7 @@ COMMAND(list)
 	unsigned what;
 
 	if (!request_find(LISTS, q->words[0], &what))
-		return error_set(err, TIDE_ESYNTAX, "LIST lists " LISTS);
+		return error_set(q->err, TIDE_ESYNTAX, "LIST lists " LISTS);
 	session_report_list(l->session, (enum list_what)what, r);
 	return TIDE_OK;
 }
@@ -460,5 +456,5 @@ COMMAND(stats)
 		queue = request_name(q, 0, "a queue");
 	if (q->rc < 0)
 		return q->rc;
-	return session_report_stats(l->session, queue, r, err);
+	return session_report_stats(l->session, queue, r, q->err);
 }

@@ -44,15 +44,20 @@ static void lose(struct line *l, unsigned channel, const struct error *err)
 	l->ops->finish(l->ctx);
 }
 
+void line_direct_filled(struct line *l, size_t len)
+{
+	l->filled += len;
+	if (l->filled == l->msg->payload_len)
+		l->state = LINE_ENDING;
+}
+
 static size_t fill(struct line *l, const char *data, size_t len)
 {
 	size_t wanted = l->msg->payload_len - l->filled;
 	size_t n = len < wanted ? len : wanted;
 
 	memcpy(msg_payload_room(l->msg) + l->filled, data, n);
-	l->filled += n;
-	if (l->filled == l->msg->payload_len)
-		l->state = LINE_ENDING;
+	line_direct_filled(l, n);
 	return n;
 }
 
@@ -62,13 +67,6 @@ char *line_direct(struct line *l, size_t *len)
 		return NULL;
 	*len = l->msg->payload_len - l->filled;
 	return msg_payload_room(l->msg) + l->filled;
-}
-
-void line_direct_filled(struct line *l, size_t len)
-{
-	l->filled += len;
-	if (l->filled == l->msg->payload_len)
-		l->state = LINE_ENDING;
 }
 
 static void publish(struct line *l)
@@ -149,7 +147,7 @@ static int check_channel(struct line *l, const struct request *q, struct error *
 			 q->channel);
 }
 
-static int run(struct line *l, struct request *q, struct error *err)
+static int run(struct line *l, struct request *q)
 {
 	struct reply *r = NULL;
 	int rc;
@@ -160,9 +158,9 @@ static int run(struct line *l, struct request *q, struct error *err)
 	if (q->verb->features & VERB_DOCUMENT)
 		reply_expect_document(r);
 	l->is_heavy = q->verb->features & (VERB_DOCUMENT | VERB_ANY_OPTIONS);
-	rc = q->verb->run(l, q, r, err);
+	rc = q->verb->run(l, q, r);
 	if (rc < 0 && r) {
-		reply_error(r, err);
+		reply_error(r, q->err);
 		return TIDE_OK;
 	}
 	return rc;
@@ -190,7 +188,7 @@ static void command(struct line *l, char *line, size_t len)
 			       "is skipped",
 			       (unsigned long long)q.payload_len, l->payload_max);
 	if (rc == TIDE_OK)
-		rc = run(l, &q, &err);
+		rc = run(l, &q);
 	if (rc < 0)
 		refuse(l, &q, &err);
 	l->has_asked = true;
