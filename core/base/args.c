@@ -107,17 +107,17 @@ void args_format(const struct args *a, struct buf *out)
 	}
 }
 
-static int parse_pair(struct args *a, struct slice pair)
+static int parse_pair(struct args *a, struct slice coded)
 {
-	const char *equals = memchr(pair.data, '=', pair.len);
-
-	if (!equals)
-		return TIDE_ESYNTAX;
-	struct slice name = { pair.data, (size_t)(equals - pair.data) };
-	struct slice coded = slice_skip(pair, name.len + 1);
-	char *value = mem_alloc(coded.len);
+	struct slice name = slice_cut(&coded, '=');
+	char *value;
 	size_t len;
-	int rc = percent_decode(coded, value, &len);
+	int rc;
+
+	if (coded.data == name.data + name.len)
+		return TIDE_ESYNTAX; /* there is no '=' */
+	value = mem_alloc(coded.len);
+	rc = percent_decode(coded, value, &len);
 	if (rc == TIDE_OK)
 		rc = args_add(a, name, (struct slice){ value, len });
 	mem_free(value);
@@ -128,17 +128,13 @@ int args_parse(struct args *a, struct slice text)
 {
 	args_init(a);
 	while (text.len > 0) {
-		const char *space = memchr(text.data, ' ', text.len);
-		size_t len = space ? (size_t)(space - text.data) : text.len;
+		struct slice pair = slice_cut(&text, ' ');
+		bool ends_in_space = !text.len && text.data > pair.data + pair.len;
 
-		/* A space is between two pairs: one at the end has none behind it. */
-		bool is_cut = space && len + 1 == text.len;
-		if (is_cut ||
-		    parse_pair(a, (struct slice){ text.data, len }) != TIDE_OK) {
+		if (ends_in_space || parse_pair(a, pair) != TIDE_OK) {
 			args_deinit(a);
 			return TIDE_ESYNTAX;
 		}
-		text = slice_skip(text, space ? len + 1 : len);
 	}
 	return TIDE_OK;
 }

@@ -1,8 +1,8 @@
 /* args.h: options as name=value pairs, in the order they were given.
  *
- * The form in which DECLARE's and BIND's options travel: from the wire to the
- * model, to the scripts (as a table), to Redis (as the canonical text) and
- * back. Names are unique; a flag is an option whose value is "1". */
+ * The form of DECLARE's and BIND's options on their way from the wire to the model, to
+ * the scripts (a table) and to Redis (the canonical text). Names are unique. The value of
+ * a flag is "1". */
 #ifndef TIDE_BASE_ARGS_H
 #define TIDE_BASE_ARGS_H
 

@@ -1,8 +1,7 @@
 /* buf.h: a growable byte buffer, filled at its end and consumed at its front.
  *
- * data[start..end) is the content. Growth aborts when memory is out, except
- * for buf_try_reserve, which is for sizes that a peer chooses. Pointers into
- * a buffer are good until the next call that may grow it. */
+ * data[start..end) is the content. Without memory growth aborts, except buf_try_reserve,
+ * for sizes that a peer chooses. Pointers are good until the next call that may grow. */
 #ifndef TIDE_BASE_BUF_H
 #define TIDE_BASE_BUF_H
 

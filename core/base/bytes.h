@@ -1,7 +1,6 @@
 /* bytes.h: short runs of bytes, eight at a time.
  *
- * Names and keys are mostly shorter than 20 bytes; for so little a call of memcmp
- * or a loop over bytes costs more than the work. */
+ * Most names and keys are shorter than 20 bytes: memcmp or a loop would cost more. */
 #ifndef TIDE_BASE_BYTES_H
 #define TIDE_BASE_BYTES_H
 

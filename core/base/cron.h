@@ -1,12 +1,11 @@
-/* cron.h: times as crontab(5) writes them: minute, hour, day of the month, month,
- * day of the week; in UTC, so that no hour is missing or comes twice.
+/* cron.h: times as crontab(5) writes them: minute, hour, day of the month, month, day of
+ * the week. They are UTC: no hour is missing or comes twice.
  *
- * A field is "*", a number, a range "a-b", each perhaps with a step "/n", or a
- * list of these with commas; months and weekdays may be the first three letters
- * of their names; Sunday is 0 and 7. "a/n" is from a to the end in steps. When
- * neither day of the month nor day of the week begins with "*", one of them is
- * enough, as everywhere. "@hourly", "@daily", "@weekly", "@monthly", "@yearly"
- * stand for what they say. */
+ * A field is a list, with commas, of "*", "a" and "a-b", each with an optional step "/n".
+ * "a/n" goes from a to the end. Months and weekdays may be the first three letters of
+ * their names; Sunday is 0 and 7. One of the two days is enough, unless one of them
+ * begins with "*". "@hourly", "@daily", "@weekly", "@monthly", "@yearly" are known too.
+ */
 #ifndef TIDE_BASE_CRON_H
 #define TIDE_BASE_CRON_H
 

@@ -68,17 +68,6 @@ const char *error_wire_code(int code)
 	return e ? e->wire : "store";
 }
 
-int error_from_wire(const char *code, size_t len)
-{
-	struct slice word = { code, len };
-
-	for (size_t i = 0; i < ENTRY_COUNT; i++) {
-		if (slice_is(word, entries[i].wire))
-			return entries[i].number;
-	}
-	return 0;
-}
-
 const char *error_text(int code)
 {
 	const struct entry *e = entry_find(code);

@@ -1,12 +1,11 @@
 /* error.h: the one error space of tidemq.
  *
- * Every fallible function returns an int: 0 is success, a negative number an
- * error. Numbers above -5000 are libuv's (and so errno's, negated); ours start
- * at -5001. The wire code of an error is its word in the line protocol; an
- * error without a word of its own is shown to clients as its nearest one.
+ * Every fallible function returns an int: 0 is success, a negative number an error.
+ * Numbers above -5000 are libuv's (and errno's, negated); ours start at -5001. The wire
+ * code of an error is its word in the line protocol.
  *
- * `struct error` carries a code with the sentence that a person reads. The
- * function that handles an error logs it; everyone below returns it. */
+ * `struct error` carries a code with a sentence for people. The function that handles an
+ * error logs it; everyone below returns it. */
 #ifndef TIDE_BASE_ERROR_H
 #define TIDE_BASE_ERROR_H
 
@@ -59,9 +58,6 @@ int error_set(struct error *err, int code, const char *format, ...) TIDE_PRINTF(
 
 /* The word of the line protocol for `code`; libuv's errors are "store". */
 const char *error_wire_code(int code);
-
-/* The number of a wire code, 0 when there is no such code. */
-int error_from_wire(const char *code, size_t len);
 
 /* What `code` means, for libuv's numbers too. Never NULL; static storage. */
 const char *error_text(int code);

@@ -1,10 +1,9 @@
 /* id.h: message ids, made without coordination.
  *
- * 64 bits: 42 of milliseconds since 1970, 10 of node, 12 of sequence. On the
- * wire and in Redis an id is 16 lower-case hex digits, so that the order of
- * ids as strings is their order in time. Strictly increasing per source: when
- * the clock stands still or goes back, or a millisecond's 4,096 ids are used
- * up, the source runs ahead of the clock. */
+ * 64 bits: 42 of milliseconds since 1970, 10 of node, 12 of sequence. On the wire and in
+ * Redis an id is 16 lower-case hex digits: ids sort as strings as they do in time. A
+ * source's ids increase strictly. It runs ahead of a clock that stands still or goes
+ * back, and of a millisecond whose 4,096 ids are used up. */
 #ifndef TIDE_BASE_ID_H
 #define TIDE_BASE_ID_H
 

@@ -1,10 +1,8 @@
 /* mem.h: allocation.
  *
- * Small structures of the broker's own come from mem_alloc, which does not
- * return on failure: it says so on standard error and aborts. A broker process
- * can be thrown away at any time (nothing confirmed is in it alone), and a
- * check behind every small allocation would be code that no test reaches.
- * Sizes that a peer chooses (payloads, buffers) come from mem_try_alloc and
+ * The broker's own small structures come from mem_alloc, which aborts without memory: a
+ * broker holds nothing confirmed alone, and no test would reach a check behind every
+ * allocation. Sizes that a peer chooses (payloads, buffers) come from mem_try_alloc and
  * mem_try_realloc, whose failure is answered to that peer. */
 #ifndef TIDE_BASE_MEM_H
 #define TIDE_BASE_MEM_H

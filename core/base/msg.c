@@ -5,7 +5,41 @@
 #include <string.h>
 
 #include "mem.h"
-#include "msg_pool.h"
+#include "pool.h"
+
+/* What a free block's first bytes hold. */
+struct msg_block {
+	struct msg_block *next;
+};
+
+void msg_pool_deinit(struct msg_pool *p)
+{
+	struct msg_block *block;
+
+	for (size_t i = 0; i < sizeof(p->free_lists) / sizeof(p->free_lists[0]); i++)
+		while ((block = p->free_lists[i]) != NULL) {
+			p->free_lists[i] = block->next;
+			mem_free(block);
+		}
+	p->kept_bytes = 0;
+}
+
+/* At least `*bytes`, which is set to how many they are; NULL when memory is out. */
+static void *take_block(struct msg_pool *p, size_t *bytes)
+{
+	size_t steps = (*bytes + MSG_POOL_STEP - 1) / MSG_POOL_STEP;
+	struct msg_block *block;
+
+	if (*bytes > MSG_POOL_BLOCK_MAX)
+		return mem_try_alloc(*bytes);
+	*bytes = steps * MSG_POOL_STEP;
+	block = p->free_lists[steps];
+	if (!block)
+		return mem_try_alloc(*bytes);
+	p->free_lists[steps] = block->next;
+	p->kept_bytes -= *bytes;
+	return block;
+}
 
 static bool add(size_t *sum, size_t n)
 {
@@ -46,7 +80,7 @@ struct msg *msg_create(const struct msg *like)
 	if (!total_size(like, &bytes))
 		return NULL;
 	struct msg *m =
-		like->pool ? msg_pool_try_take(like->pool, &bytes) : mem_try_alloc(bytes);
+		like->pool ? take_block(like->pool, &bytes) : mem_try_alloc(bytes);
 	if (!m)
 		return NULL;
 	*m = *like;
@@ -70,13 +104,32 @@ struct msg *msg_create(const struct msg *like)
 	return m;
 }
 
+void msg_write_headers(const struct msg *m, struct json *out)
+{
+	json_key(out, "headers");
+	json_object_begin(out);
+	for (unsigned i = 0; i < m->header_count; i++) {
+		json_key_slice(out, m->headers[i].name);
+		json_slice(out, m->headers[i].value);
+	}
+	json_object_end(out);
+}
+
 void msg_free(struct msg *m)
 {
+	struct msg_block *block = (struct msg_block *)m;
+	struct msg_pool *p = m->pool;
+	size_t bytes = m->bytes;
+
 	assert(m->refs == 0);
-	if (m->pool)
-		msg_pool_give(m->pool, m, m->bytes);
-	else
+	if (!p || bytes > MSG_POOL_BLOCK_MAX || POOL_KEEPS_NOTHING ||
+	    p->kept_bytes + bytes > MSG_POOL_KEEP_BYTES) {
 		mem_free(m);
+		return;
+	}
+	block->next = p->free_lists[bytes / MSG_POOL_STEP];
+	p->free_lists[bytes / MSG_POOL_STEP] = block;
+	p->kept_bytes += bytes;
 }
 
 struct slice msg_header(const struct msg *m, struct slice name)

@@ -1,16 +1,16 @@
 /* msg.h: a message, as it was published.
  *
- * One allocation holds the struct, its strings, its headers and its payload;
- * nothing in it changes after publication, so any number of queues, consumers
- * and batches share it by counting references. What is different from queue to
- * queue (rank, state, attempts) is kept by the queue. Shared by the store, the
- * rule engine and the broker, none of which knows the others. Not thread safe. */
+ * One allocation holds the struct, its strings, its headers and its payload. Nothing in
+ * it changes after publication: queues, consumers and batches share it by counting
+ * references. The queue keeps what differs from queue to queue (rank, state, attempts).
+ * Not thread safe. */
 #ifndef TIDE_BASE_MSG_H
 #define TIDE_BASE_MSG_H
 
 #include <stdint.h>
 
 #include "error.h"
+#include "json.h"
 #include "slice.h"
 
 #define MSG_HEADERS_MAX 64
@@ -23,7 +23,20 @@ struct msg_header {
 	struct slice value; /* decoded; any bytes */
 };
 
-struct msg_pool;
+/* Free lists for the memory of small messages, by size. Each message is made and dropped
+ * once, in an order for which malloc has no short way. */
+#define MSG_POOL_STEP 64                      /* sizes are multiples of this */
+#define MSG_POOL_BLOCK_MAX 1024               /* larger ones are malloc's */
+#define MSG_POOL_KEEP_BYTES ((size_t)1 << 20) /* of free blocks, of all sizes */
+
+struct msg_pool {
+	/* By the size in steps. All NULL at first. */
+	struct msg_block *free_lists[MSG_POOL_BLOCK_MAX / MSG_POOL_STEP + 1];
+	size_t kept_bytes;
+};
+
+/* Frees the free blocks; no message may use it any more. */
+void msg_pool_deinit(struct msg_pool *p);
 
 struct msg {
 	uint32_t refs;
@@ -47,16 +60,17 @@ struct msg {
 	const char *user; /* who has published it; not kept either: see msg_user */
 };
 
-/* A message with one reference, or NULL when there is no memory for it. Everything is
- * copied from `like`, which may lie on the stack, but refs and bytes.
- *
- * Without a payload there, msg_payload_room of the new message is to be filled. */
+/* A copy of `like`, whatever its refs and bytes, with one reference. NULL: out of memory.
+ * Without a payload in `like`, fill msg_payload_room before publishing. */
 struct msg *msg_create(const struct msg *like);
 
 static inline char *msg_payload_room(struct msg *m)
 {
 	return (char *)m->payload;
 }
+
+/* The member "headers". */
+void msg_write_headers(const struct msg *m, struct json *out);
 
 static inline struct msg *msg_ref(struct msg *m)
 {

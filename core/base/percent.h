@@ -1,7 +1,6 @@
 /* percent.h: percent-encoding of header values (RFC 3986, section 2.1).
  *
- * Encoded are bytes below 0x21, 0x7f, and '%' itself: exactly what could not
- * stand in a word of a line. */
+ * Encoded are bytes below 0x21, 0x7f, and '%': what a word of a line may not hold. */
 #ifndef TIDE_BASE_PERCENT_H
 #define TIDE_BASE_PERCENT_H
 

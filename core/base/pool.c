@@ -1,7 +1,5 @@
 #include "pool.h"
 
-#include <string.h>
-
 #include "mem.h"
 
 /* What a free object's first bytes hold. */
@@ -31,7 +29,7 @@ void pool_deinit(struct pool *p)
 	p->free_count = 0;
 }
 
-void *pool_take_raw(struct pool *p)
+void *pool_take(struct pool *p)
 {
 	struct link *link = p->free_list;
 
@@ -40,11 +38,6 @@ void *pool_take_raw(struct pool *p)
 	p->free_list = link->next;
 	p->free_count--;
 	return link;
-}
-
-void *pool_take(struct pool *p)
-{
-	return memset(pool_take_raw(p), 0, p->size);
 }
 
 void pool_give(struct pool *p, void *object)

@@ -1,8 +1,7 @@
 /* waiter.h: a count of steps that must end before a callback runs.
  *
- * Embedded in what waits; `remaining` starts at 1 for the one who sets it up,
- * so that it cannot complete while things are still being added. The first
- * failure is the one that is kept. */
+ * Embedded in what waits. `remaining` starts at 1 for its creator: it cannot complete
+ * while steps are still being added. The first failure is kept. */
 #ifndef TIDE_BASE_WAITER_H
 #define TIDE_BASE_WAITER_H
 

@@ -70,9 +70,4 @@ struct slice binding_dest(const struct binding *b);
 /* Remove those of a destination from Redis. */
 void binding_erase_all(const struct binding_list *incoming);
 
-static inline struct slice binding_slice(const struct binding *b)
-{
-	return (struct slice){ b->text, b->text_len };
-}
-
 #endif

@@ -75,7 +75,6 @@ struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config
 	TAILQ_INIT(&b->idle_vhosts);
 	STAILQ_INIT(&b->ending_moves);
 	pace_init(&b->pace);
-	msg_pool_init(&b->msgs);
 	init_shard_env(b);
 	b->started_unix_ms = b->now_ms;
 	rc = vhost_open(b, SLICE("/"), &v, &impossible);

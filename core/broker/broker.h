@@ -8,7 +8,7 @@
 #include <uv.h>
 
 #include "base/heap.h"
-#include "base/msg_pool.h"
+#include "base/msg.h"
 #include "base/table.h"
 #include "rules/engine/engine.h"
 #include "id_lease.h"

@@ -60,8 +60,9 @@ struct slice definition_name(const struct definition *d)
 {
 	if (d->table == STORE_QUEUES)
 		return queue_slice(queue_of(d));
-	return d->table == STORE_EXCHANGES ? exchange_slice(exchange_of(d))
-					   : binding_slice(binding_of(d));
+	if (d->table == STORE_EXCHANGES)
+		return exchange_slice(exchange_of(d));
+	return (struct slice){ binding_of(d)->text, binding_of(d)->text_len };
 }
 
 /* It outlives a restart; a binding does when both its ends do. */
@@ -156,14 +157,6 @@ int definition_attach(struct definition *d, const struct ruleset *r, struct erro
 					: exchange_attach(exchange_of(d), r, err);
 }
 
-void definition_detach(struct definition *d, enum ruleset_slot slot)
-{
-	if (d->table == STORE_QUEUES)
-		queue_detach(queue_of(d), slot);
-	else
-		exchange_detach(exchange_of(d), slot);
-}
-
 bool definition_is_attached(const struct definition *d, enum ruleset_slot slot)
 {
 	return d->table == STORE_QUEUES
@@ -207,4 +200,20 @@ bool definition_each(const struct broker *b,
 				return false;
 	}
 	return true;
+}
+
+static bool detach(void *ctx, struct definition *d)
+{
+	const enum ruleset_slot *slot = ctx;
+
+	if (d->table == STORE_QUEUES)
+		queue_detach(queue_of(d), *slot);
+	else
+		exchange_detach(exchange_of(d), *slot);
+	return true;
+}
+
+void definition_detach_all(const struct broker *b, enum ruleset_slot slot)
+{
+	definition_each(b, detach, &slot);
 }

@@ -45,7 +45,8 @@ void definition_remove(const struct definition *d, struct waiter *waiter);
  * error is as unusable_set wants it, and nothing is attached then. */
 TIDE_MUST_USE int definition_attach(struct definition *d, const struct ruleset *r,
 				    struct error *err);
-void definition_detach(struct definition *d, enum ruleset_slot slot);
+/* Take everything from the scripts of a ruleset, before its engine is closed. */
+void definition_detach_all(const struct broker *b, enum ruleset_slot slot);
 bool definition_is_attached(const struct definition *d, enum ruleset_slot slot);
 /* Attached to the active rules, and not yet to these. */
 bool definition_needs(const struct definition *d, enum ruleset_slot slot);

@@ -14,65 +14,54 @@ struct exchange *exchange_find(struct vhost *v, struct slice name)
 	return x;
 }
 
-struct exchange_args {
-	bool is_durable;
-	bool is_auto_delete;
-	struct args script; /* the routing script's own */
-};
-
 static int read_flag(const char *name, const char *value, bool *out, struct error *err)
 {
 	if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
-		return error_set(err, TIDE_ESYNTAX, "%s=%s: wanted is 0 or 1", name,
+		return error_set(err, TIDE_ESYNTAX, "%s=%s: expected 0 or 1", name,
 				 value);
 	*out = value[0] == '1';
 	return TIDE_OK;
 }
 
-static int read_args(const struct args *args, struct exchange_args *out,
-		     struct error *err)
+static int read_args(struct exchange *x, const struct args *args, struct error *err)
 {
 	int rc = TIDE_OK;
 
-	*out = (struct exchange_args){ .is_durable = true };
-	args_init(&out->script);
 	for (size_t i = 0; i < args->count && rc == TIDE_OK; i++) {
 		const struct arg *a = &args->items[i];
 
 		if (strcmp(a->name, "durable") == 0)
-			rc = read_flag(a->name, a->value, &out->is_durable, err);
+			rc = read_flag(a->name, a->value, &x->is_durable, err);
 		else if (strcmp(a->name, "auto-delete") == 0)
-			rc = read_flag(a->name, a->value, &out->is_auto_delete, err);
-		else if (args_add(&out->script, slice_from(a->name),
+			rc = read_flag(a->name, a->value, &x->is_auto_delete, err);
+		else if (args_add(&x->args, slice_from(a->name),
 				  (struct slice){ a->value, a->value_len }) < 0)
-			rc = error_set(err, TIDE_ESYNTAX, "option '%s' is there twice",
+			rc = error_set(err, TIDE_ESYNTAX, "option '%s' appears twice",
 				       a->name);
 	}
-	if (rc < 0)
-		args_deinit(&out->script);
-	else
-		args_sort(&out->script);
+	args_sort(&x->args);
 	return rc;
 }
 
-static int compare(const struct exchange *x, struct slice type,
-		   const struct exchange_args *a, struct error *err)
+static int compare(const struct exchange *x, const struct exchange *other,
+		   struct error *err)
 {
 	struct buf has, wanted;
 	int rc = TIDE_OK;
 
-	if (!slice_is(type, x->type))
+	if (strcmp(x->type, other->type) != 0)
 		return error_set(err, TIDE_EMISMATCH,
-				 "exchange '%s' exists with type %s, not %" SLICE_FMT,
-				 x->name, x->type, SLICE_ARG(type));
-	if (x->is_durable != a->is_durable || x->is_auto_delete != a->is_auto_delete)
+				 "exchange '%s' exists with type %s, not %s", x->name,
+				 x->type, other->type);
+	if (x->is_durable != other->is_durable ||
+	    x->is_auto_delete != other->is_auto_delete)
 		return error_set(err, TIDE_EMISMATCH,
 				 "exchange '%s' exists with durable=%d auto-delete=%d",
 				 x->name, x->is_durable, x->is_auto_delete);
 	buf_init(&has);
 	buf_init(&wanted);
 	args_format(&x->args, &has);
-	args_format(&a->script, &wanted);
+	args_format(&other->args, &wanted);
 	if (!slice_is_equal(buf_slice(&has), buf_slice(&wanted)))
 		rc = error_set(err, TIDE_EMISMATCH,
 			       "exchange '%s' exists with the options '%s', not '%s'",
@@ -82,8 +71,7 @@ static int compare(const struct exchange *x, struct slice type,
 	return rc;
 }
 
-static struct exchange *make(struct vhost *v, struct slice name, struct slice type,
-			     struct exchange_args *a_take)
+static struct exchange *make(struct vhost *v, struct slice name, struct slice type)
 {
 	struct exchange *x = mem_zalloc(sizeof(*x));
 
@@ -92,10 +80,8 @@ static struct exchange *make(struct vhost *v, struct slice name, struct slice ty
 	x->name = mem_strndup(name.data, name.len);
 	x->name_len = name.len;
 	x->type = mem_strndup(type.data, type.len);
-	x->args = a_take->script;
-	x->is_durable = a_take->is_durable;
-	x->is_auto_delete = a_take->is_auto_delete;
-	args_init(&a_take->script);
+	x->is_durable = true;
+	args_init(&x->args);
 	TAILQ_INIT(&x->incoming);
 	TAILQ_INIT(&x->unbinding);
 	return x;
@@ -150,41 +136,24 @@ static int create_index(struct exchange *x, const struct ruleset *r, struct erro
 	return index_create(r->engine, &spec, &x->indexes[r->slot], err);
 }
 
-static int create(struct vhost *v, struct slice name, struct slice type,
-		  struct exchange_args *a, struct exchange **out, struct error *err)
-{
-	struct exchange *x = make(v, name, type, a);
-	int rc = create_index(x, &v->broker->active_rules, err);
-
-	if (rc < 0) {
-		free_memory(x);
-		return rc;
-	}
-	enter(x);
-	definition_follow(&x->definition);
-	*out = x;
-	return TIDE_OK;
-}
-
 void exchange_restore(struct vhost *v, struct slice name, struct slice type,
 		      const struct args *args, struct error *err)
 {
-	struct exchange_args a = { .is_durable = true };
-	bool is_readable = args && read_args(args, &a, err) == TIDE_OK;
-	struct exchange *x;
+	struct exchange *x = make(v, name, type);
+	bool is_readable = args && read_args(x, args, err) == TIDE_OK;
 
-	if (!is_readable) {
-		a = (struct exchange_args){ .is_durable = true };
-		args_init(&a.script);
-		if (args)
-			args_copy(&a.script, args);
-	}
-	x = make(v, name, type, &a);
 	enter(x);
 	x->definition.is_stored = true;
-	if (!is_readable)
-		unusable_set_unreadable(&x->definition,
-					"has a definition that cannot be read", err);
+	if (is_readable)
+		return;
+	x->is_durable = true;
+	x->is_auto_delete = false;
+	args_deinit(&x->args);
+	args_init(&x->args);
+	if (args)
+		args_copy(&x->args, args);
+	unusable_set_unreadable(&x->definition, "has a definition that cannot be read",
+				err);
 }
 
 static int bind_all(struct exchange *x, struct index *index, struct error *err)
@@ -226,22 +195,25 @@ void exchange_detach(struct exchange *x, enum ruleset_slot slot)
 int exchange_declare(struct vhost *v, struct slice name, struct slice type,
 		     const struct args *args, struct exchange **out, struct error *err)
 {
-	struct exchange *x = exchange_find(v, name);
-	struct exchange_args a;
-	int rc = read_args(args, &a, err);
+	struct exchange *has = exchange_find(v, name);
+	struct exchange *x = make(v, name, type);
+	int rc = read_args(x, args, err);
 
-	if (rc < 0)
-		return rc;
-	if (x && !x->definition.is_unreadable)
-		rc = compare(x, type, &a, err);
-	if (x && rc == TIDE_OK)
-		rc = unusable_check(&x->definition, err);
-	if (!x)
-		rc = create(v, name, type, &a, &x, err);
-	args_deinit(&a.script);
+	if (rc == TIDE_OK && has && !has->definition.is_unreadable)
+		rc = compare(has, x, err);
+	if (rc == TIDE_OK && has)
+		rc = unusable_check(&has->definition, err);
+	if (rc == TIDE_OK && !has)
+		rc = create_index(x, &v->broker->active_rules, err);
 	if (rc == TIDE_OK)
-		*out = x;
-	return rc;
+		*out = has ? has : x;
+	if (rc < 0 || has) {
+		free_memory(x);
+		return rc;
+	}
+	enter(x);
+	definition_follow(&x->definition);
+	return TIDE_OK;
 }
 
 void exchange_erase(struct exchange *x, struct waiter *waiter)

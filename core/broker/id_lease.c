@@ -26,7 +26,7 @@ static void on_written(void *ctx, int status, const char *text)
 
 	if (status == TIDE_OK || status == TIDE_ESHUTDOWN)
 		return;
-	log_warn("tide:ids cannot be written to Redis, and is tried again: %s",
+	log_warn("tide:ids cannot be written to Redis, trying again: %s",
 		 text ? text : error_text(status));
 	b->ids.renew_ms = b->ids.source.last_ms + REFUSED_REST_MS;
 }

@@ -47,8 +47,8 @@ struct queue {
 	struct binding_list incoming;
 	TAILQ_ENTRY(queue) active_link;
 	bool is_active;
-	uint64_t visit;             /* the last routing that came by */
-	struct route *direct;       /* from the default exchange */
+	uint64_t visit;              /* the last routing that came by */
+	struct route *direct;        /* from the default exchange */
 	struct dedupe_queue *dedupe; /* the publish ids it has seen */
 	struct queue_counters counters;
 };

@@ -5,9 +5,7 @@
 #include "base/duration.h"
 #include "base/mem.h"
 
-#define ACK_TIMEOUT_MAX_MS (INT64_C(24) * 3600 * 1000)
-#define DELIVERY_LIMIT_MAX 1000000
-#define DEDUPE_MAX_MS (INT64_C(24) * 3600 * 1000)
+#define DAY_MS (INT64_C(24) * 3600 * 1000)
 
 enum option_type {
 	OPTION_BOOL,
@@ -22,126 +20,106 @@ struct queue_option {
 	const char *name;
 	const char *fallback;
 	enum option_type type;
-	size_t offset;
+	size_t offset; /* in struct queue_config; of a script: its kind */
 	uint64_t min, max;
+	const char *expected;
 };
 
 #define FIELD(name) offsetof(struct queue_config, name)
 
 static const struct queue_option options[] = {
-	{ "durable", "1", OPTION_BOOL, FIELD(is_durable), 0, 1 },
-	{ "exclusive", "0", OPTION_BOOL, FIELD(is_exclusive), 0, 1 },
-	{ "auto-delete", "0", OPTION_BOOL, FIELD(is_auto_delete), 0, 1 },
-	{ "shards", "1", OPTION_UINT, FIELD(shards), 1, QUEUE_SHARDS_MAX },
-	{ "sharding", "hash", OPTION_SCRIPT, SCRIPT_SHARDING, 0, 0 },
-	{ "priority", "fifo", OPTION_SCRIPT, SCRIPT_PRIORITY, 0, 0 },
-	{ "retry", "immediate", OPTION_SCRIPT, SCRIPT_RETRY, 0, 0 },
-	{ "ack-timeout", "60s", OPTION_DURATION, FIELD(ack_timeout_ms), 10,
-	  ACK_TIMEOUT_MAX_MS },
-	{ "delivery-limit", "20", OPTION_UINT, FIELD(delivery_limit), 0,
-	  DELIVERY_LIMIT_MAX },
-	{ "dead-letter", "", OPTION_TARGET, 0, 0, 0 },
-	{ "dedupe", "", OPTION_WINDOW, FIELD(dedupe_ms), 0, DEDUPE_MAX_MS },
+	{ "durable", "1", OPTION_BOOL, FIELD(is_durable), 0, 1, "0 or 1" },
+	{ "exclusive", "0", OPTION_BOOL, FIELD(is_exclusive), 0, 1, "0 or 1" },
+	{ "auto-delete", "0", OPTION_BOOL, FIELD(is_auto_delete), 0, 1, "0 or 1" },
+	{ "shards", "1", OPTION_UINT, FIELD(shards), 1, QUEUE_SHARDS_MAX,
+	  "a number from 1 to 64" },
+	{ "sharding", "hash", OPTION_SCRIPT, SCRIPT_SHARDING, 0, 0,
+	  "the name of a script in sharding/" },
+	{ "priority", "fifo", OPTION_SCRIPT, SCRIPT_PRIORITY, 0, 0,
+	  "the name of a script in priority/" },
+	{ "retry", "immediate", OPTION_SCRIPT, SCRIPT_RETRY, 0, 0,
+	  "the name of a script in retry/" },
+	{ "ack-timeout", "60s", OPTION_DURATION, FIELD(ack_timeout_ms), 10, DAY_MS,
+	  "a duration from 10ms to 1d" },
+	{ "delivery-limit", "20", OPTION_UINT, FIELD(delivery_limit), 0, 1000000,
+	  "a number from 0 to 1000000" },
+	{ "dead-letter", "", OPTION_TARGET, 0, 0, 0,
+	  "<exchange>/<key>, with - for the default exchange, which needs a key (a "
+	  "queue's name); without a key the message keeps its own" },
+	{ "dedupe", "", OPTION_WINDOW, FIELD(dedupe_ms), 0, DAY_MS,
+	  "a duration up to 1d; 0 remembers no publish ids" },
 };
 #define OPTION_COUNT (sizeof(options) / sizeof(options[0]))
+
+_Static_assert(QUEUE_SHARDS_MAX == 64, "the text about shards says so");
 
 static const char allowed[] =
 	"durable exclusive auto-delete shards sharding priority retry ack-timeout "
 	"delivery-limit dead-letter dedupe, and sharding.* priority.* retry.* for the "
-	"scripts' "
-	"own";
+	"options of the scripts";
 
-static int set_target(struct queue_config *c, const char *value, struct error *err)
+static bool set_target(struct queue_config *c, const char *value)
 {
-	const char *slash = strchr(value, '/');
-	struct slice exchange = { value,
-				  slash ? (size_t)(slash - value) : strlen(value) };
+	struct slice key = slice_from(value), exchange = slice_cut(&key, '/');
+	bool is_default = slice_is(exchange, "-");
 
 	if (value[0] == '\0')
-		return TIDE_OK;
-	if (!slice_is_name(exchange) ||
-	    (slash && slash[1] && !slice_is_name(slice_from(slash + 1))))
-		return error_set(
-			err, TIDE_ESYNTAX,
-			"dead-letter=%s: wanted is <exchange>/<key>, with - for the "
-			"default exchange; without a key the message keeps its own",
-			value);
-	c->dead_exchange = slice_is(exchange, "-")
-				   ? mem_strdup("")
-				   : mem_strndup(exchange.data, exchange.len);
-	if (slash && slash[1])
-		c->dead_key = mem_strdup(slash + 1);
-	if (!c->dead_key && c->dead_exchange[0] == '\0')
-		return error_set(err, TIDE_ESYNTAX,
-				 "dead-letter=%s: the default exchange needs a key (a "
-				 "queue's name)",
-				 value);
-	return TIDE_OK;
+		return true;
+	if (!slice_is_name(exchange) || (key.len && !slice_is_name(key)) ||
+	    (is_default && !key.len))
+		return false;
+	c->dead_exchange =
+		is_default ? mem_strdup("") : mem_strndup(exchange.data, exchange.len);
+	c->dead_key = key.len ? mem_strndup(key.data, key.len) : NULL;
+	return true;
 }
 
-static int set_number(struct queue_config *c, const struct queue_option *o,
-		      const char *value, struct error *err)
+static bool set_number(struct queue_config *c, const struct queue_option *o,
+		       const char *value)
 {
 	char *field = (char *)c + o->offset;
 	uint64_t n;
 
 	if (!slice_to_uint(slice_from(value), o->max, &n) || n < o->min)
-		return error_set(err, TIDE_ESYNTAX,
-				 "%s=%s: wanted is a number from %llu to %llu", o->name,
-				 value, (unsigned long long)o->min,
-				 (unsigned long long)o->max);
+		return false;
 	if (o->type == OPTION_BOOL)
 		*(bool *)field = n == 1;
 	else
 		*(uint32_t *)field = (uint32_t)n;
-	return TIDE_OK;
+	return true;
 }
 
-/* Empty: the broker's own, which may be another after its next start. */
-static int set_window(struct queue_config *c, const char *value, struct error *err)
+static bool set_duration(struct queue_config *c, const struct queue_option *o,
+			 const char *value)
 {
-	c->dedupe_ms = -1;
-	if (value[0] == '\0')
-		return TIDE_OK;
-	if (duration_parse(slice_from(value), &c->dedupe_ms) < 0 ||
-	    c->dedupe_ms > DEDUPE_MAX_MS)
-		return error_set(err, TIDE_ESYNTAX,
-				 "dedupe=%s: wanted is a duration up to 1d; 0 = no "
-				 "publish ids are remembered",
-				 value);
-	return TIDE_OK;
+	int64_t ms = -1;
+
+	/* Empty: the broker's own, which may be another after its next start. */
+	if (o->type != OPTION_WINDOW || value[0])
+		if (duration_parse(slice_from(value), &ms) < 0 || ms < (int64_t)o->min ||
+		    ms > (int64_t)o->max)
+			return false;
+	*(int64_t *)((char *)c + o->offset) = ms;
+	return true;
 }
 
-static int set_option(struct queue_config *c, const struct queue_option *o,
-		      const char *value, struct error *err)
+static bool set_option(struct queue_config *c, const struct queue_option *o,
+		       const char *value)
 {
-	int64_t ms;
-
 	switch (o->type) {
 	case OPTION_BOOL:
 	case OPTION_UINT:
-		return set_number(c, o, value, err);
+		return set_number(c, o, value);
 	case OPTION_WINDOW:
-		return set_window(c, value, err);
 	case OPTION_DURATION:
-		if (duration_parse(slice_from(value), &ms) < 0 || ms < (int64_t)o->min ||
-		    ms > (int64_t)o->max)
-			return error_set(err, TIDE_ESYNTAX,
-					 "%s=%s: wanted is a duration from 10ms to 1d",
-					 o->name, value);
-		*(int64_t *)((char *)c + o->offset) = ms;
-		return TIDE_OK;
+		return set_duration(c, o, value);
 	case OPTION_SCRIPT:
-		if (!slice_is_name(slice_from(value)))
-			return error_set(err, TIDE_ESYNTAX,
-					 "%s=%s: wanted is the name of a script in %s/",
-					 o->name, value, o->name);
 		c->scripts[o->offset] = mem_strdup(value);
-		return TIDE_OK;
+		return slice_is_name(slice_from(value));
 	case OPTION_TARGET:
-		return set_target(c, value, err);
+		return set_target(c, value);
 	}
-	return TIDE_OK;
+	return false;
 }
 
 /* Hand "retry.base" to the retry script; NOTFOUND when it is no such option. */
@@ -156,7 +134,7 @@ static int set_script_arg(struct queue_config *c, const struct arg *a, struct er
 			continue;
 		if (args_add(&c->script_args[o->offset], slice_from(a->name + len + 1),
 			     (struct slice){ a->value, a->value_len }) < 0)
-			return error_set(err, TIDE_ESYNTAX, "option '%s' is there twice",
+			return error_set(err, TIDE_ESYNTAX, "option '%s' appears twice",
 					 a->name);
 		return args_add(&c->canonical, slice_from(a->name),
 				(struct slice){ a->value, a->value_len });
@@ -185,12 +163,15 @@ int queue_config_parse(struct queue_config *c, const struct args *args, struct e
 		if (!find_option(args->items[i].name))
 			rc = set_script_arg(c, &args->items[i], err);
 	for (size_t i = 0; i < OPTION_COUNT && rc == TIDE_OK; i++) {
-		const char *value = args_get(args, options[i].name);
+		const struct queue_option *o = &options[i];
+		const char *given = args_get(args, o->name);
+		const char *value = given ? given : o->fallback;
 
-		rc = set_option(c, &options[i], value ? value : options[i].fallback, err);
-		if (rc == TIDE_OK &&
-		    args_add(&c->canonical, slice_from(options[i].name),
-			     slice_from(value ? value : options[i].fallback)) < 0)
+		if (!set_option(c, o, value))
+			rc = error_set(err, TIDE_ESYNTAX, "%s=%s: expected %s", o->name,
+				       value, o->expected);
+		else if (args_add(&c->canonical, slice_from(o->name), slice_from(value)) <
+			 0)
 			rc = error_set(err, TIDE_ETOOLONG, "too many options");
 	}
 	if (rc < 0) {
@@ -249,8 +230,8 @@ int queue_config_compare(const struct queue_config *has,
 
 		if (!args_get(&wanted->canonical, h->name))
 			return error_set(err, TIDE_EMISMATCH,
-					 "it has %s=%s, which is missing here", h->name,
-					 h->value);
+					 "it has %s=%s, which this DECLARE lacks",
+					 h->name, h->value);
 	}
 	return TIDE_OK;
 }

@@ -86,7 +86,8 @@ static int take_binding(struct vhost *v, const struct store_definition *d,
 	else
 		spec.exchange = exchange_find(v, dest);
 	if (!spec.source || (!spec.queue && !spec.exchange))
-		return error_set(err, TIDE_ENOTFOUND, "one of its ends does not exist");
+		return error_set(err, TIDE_ENOTFOUND,
+				 "its queue or exchange does not exist");
 	if (args_parse(&args, rest) < 0) {
 		take_unreadable_binding(&spec, d->name);
 		return TIDE_OK;
@@ -164,9 +165,10 @@ static void log_counts(const struct broker *b)
 	if (none.exchanges + none.queues == 0)
 		return;
 	unusable_log(b);
-	log_error("NOT USABLE: %u exchanges, %u queues, %u bindings; what is published "
-		  "to them is refused until the rules can carry them",
-		  none.exchanges, none.queues, none.bindings);
+	log_error(
+		"cannot be used: %u exchanges, %u queues, %u bindings; what is published "
+		"to them is refused until the rules can carry them",
+		none.exchanges, none.queues, none.bindings);
 }
 
 static void on_shards(struct waiter *w)

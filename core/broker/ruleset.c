@@ -28,16 +28,8 @@ bool ruleset_step(const struct ruleset *r, struct broker *b, unsigned max)
 	return definition_each(b, attach, &s);
 }
 
-static bool detach(void *ctx, struct definition *d)
+void ruleset_leave(const struct ruleset *r, struct broker *b)
 {
-	const struct ruleset *r = ctx;
-
-	definition_detach(d, r->slot);
-	return true;
-}
-
-void ruleset_leave(struct ruleset *r, struct broker *b)
-{
-	definition_each(b, detach, r);
+	definition_detach_all(b, r->slot);
 	b->candidates[r->slot] = NULL;
 }

@@ -33,7 +33,7 @@ struct ruleset {
 /* Attach up to `max` exchanges and queues. True when all are. */
 bool ruleset_step(const struct ruleset *r, struct broker *b, unsigned max);
 /* Detach all of them. Before the engine is closed. */
-void ruleset_leave(struct ruleset *r, struct broker *b);
+void ruleset_leave(const struct ruleset *r, struct broker *b);
 
 /* Keep a failure for the next decision. `what`: "exchange", "queue" */
 static inline void ruleset_note_failure(struct ruleset *r, const char *what,

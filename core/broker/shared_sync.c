@@ -38,44 +38,33 @@ void shared_sync_load(struct broker *b, store_done_fn on_loaded, void *ctx)
 }
 
 struct gathering {
-	struct buf bytes; /* names and values, one behind the other */
-	struct store_field changes[BATCH_MAX]; /* data: offsets until the end */
+	struct buf values;
+	struct store_field changes[BATCH_MAX]; /* of values: offsets until the end */
 	size_t count;
 };
-
-/* The buffer may move while it grows. */
-static struct slice put(struct buf *bytes, struct slice s)
-{
-	size_t at = buf_len(bytes);
-
-	buf_append_slice(bytes, s);
-	return (struct slice){ (const char *)at, s.len };
-}
 
 static void on_change(void *ctx, struct slice key, struct slice text)
 {
 	struct gathering *g = ctx;
 	struct store_field *c = &g->changes[g->count++];
 
-	c->name = put(&g->bytes, key);
+	/* The buffer may move while it grows. An offset of 0 would be a removal. */
+	c->name = key;
 	c->value = text;
-	if (text.data) {
-		c->value = put(&g->bytes, text);
-		c->value.data++; /* an offset of 0 would be a removal */
-	}
+	if (!text.data)
+		return;
+	c->value.data = (const char *)buf_len(&g->values) + 1;
+	buf_append_slice(&g->values, text);
 }
 
 static void resolve(struct gathering *g)
 {
-	const char *base = buf_slice(&g->bytes).data;
+	const char *base = buf_slice(&g->values).data;
 
-	for (size_t i = 0; i < g->count; i++) {
-		struct store_field *c = &g->changes[i];
-
-		c->name.data = base + (size_t)c->name.data;
-		if (c->value.data)
-			c->value.data = base + (size_t)c->value.data - 1;
-	}
+	for (size_t i = 0; i < g->count; i++)
+		if (g->changes[i].value.data)
+			g->changes[i].value.data =
+				base + (size_t)g->changes[i].value.data - 1;
 }
 
 static void on_written(void *ctx, int status, const char *text)
@@ -104,13 +93,13 @@ static void send_batch(struct broker *b)
 {
 	struct gathering *g = mem_zalloc(sizeof(*g));
 
-	buf_init(&g->bytes);
+	buf_init(&g->values);
 	b->shared_sync.is_behind = shared_send(engine_shared(b->engine), BATCH_MAX,
 					       on_change, g) == BATCH_MAX;
 	resolve(g);
 	b->shared_sync.is_sending = true;
 	store_document_change(b->store, DOC_SHARED, g->changes, g->count, on_written, b);
-	buf_deinit(&g->bytes);
+	buf_deinit(&g->values);
 	mem_free(g);
 }
 

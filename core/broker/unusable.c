@@ -51,9 +51,9 @@ int unusable_check(const struct definition *d, struct error *err)
 		return TIDE_OK;
 	if (d->is_recovering)
 		return error_set(err, TIDE_EBUSY,
-				 "the messages of queue '%s' are being read; ask again",
+				 "queue '%s' is still being read from Redis; try again",
 				 name);
-	return error_set(err, TIDE_ERULE, "%s '%s' is not usable: it %s",
+	return error_set(err, TIDE_ERULE, "%s '%s' cannot be used: it %s",
 			 definition_kind(d->table), name, d->unusable);
 }
 
@@ -95,17 +95,6 @@ unsigned unusable_attach_all(struct broker *b)
 {
 	definition_each(b, attach_first, NULL);
 	return b->unusable;
-}
-
-static bool detach(void *ctx, struct definition *d)
-{
-	definition_detach(d, RULESET_ACTIVE);
-	return true;
-}
-
-void unusable_detach_all(struct broker *b)
-{
-	definition_each(b, detach, NULL);
 }
 
 /* The messages of a queue that can be used are read. It may be deleted meanwhile. */
@@ -233,7 +222,7 @@ static bool log_one(void *ctx, struct definition *d)
 
 	if (!d->unusable)
 		return true;
-	log_error("%s '%s' of vhost '%s' IS NOT USABLE and left as it is in Redis: it %s",
+	log_error("%s '%s' of vhost '%s' cannot be used and stays in Redis: it %s",
 		  definition_kind(d->table), definition_name(d).data,
 		  definition_vhost(d)->name, d->unusable);
 	return --*left > 0;
@@ -246,7 +235,7 @@ void unusable_log(const struct broker *b)
 	if (b->unusable)
 		definition_each(b, log_one, &left);
 	if (b->unusable > LINES_MAX)
-		log_error("and %u more are not usable; LIST shows them",
+		log_error("%u more cannot be used; LIST shows them",
 			  b->unusable - LINES_MAX);
 }
 

@@ -37,8 +37,6 @@ int unusable_explain(enum script_kind kind, const char *script, const struct err
 /* At the start: attach to the active rules what is not attached yet. Returns the number
  * of unusable queues and exchanges. */
 unsigned unusable_attach_all(struct broker *b);
-/* Take everything from its scripts, so that another engine may be tried. */
-void unusable_detach_all(struct broker *b);
 /* There is a new generation: try the unusable ones again. A queue that can be used is
  * recovered with its messages before anybody gets at it. */
 void unusable_retry_all(struct broker *b);

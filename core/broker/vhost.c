@@ -29,7 +29,7 @@ static int check_name(struct slice name, struct error *err)
 	if (name_is_valid(name))
 		return TIDE_OK;
 	return error_set(err, TIDE_ESYNTAX,
-			 "'%" SLICE_FMT "' is no vhost: wanted is / or a name of 1-255 "
+			 "'%" SLICE_FMT "' is not a vhost: expected / or a name of 1-255 "
 			 "bytes without white space, '/' and ':'",
 			 SLICE_ARG(name));
 }
@@ -51,8 +51,7 @@ int vhost_open(struct broker *b, struct slice name, struct vhost **out, struct e
 {
 	if (!vhost_find(b, name) && HASH_COUNT(b->vhosts) >= b->config.vhosts_max &&
 	    name_is_valid(name))
-		return error_set(err, TIDE_ELIMIT,
-				 "there are %u vhosts already, which is the limit",
+		return error_set(err, TIDE_ELIMIT, "the limit of %u vhosts is reached",
 				 HASH_COUNT(b->vhosts));
 	return vhost_recover(b, name, out, err);
 }

@@ -3,6 +3,7 @@
 #define TIDE_HOST_MACHINE_H
 
 #include <stdint.h>
+#include <sys/random.h>
 #include <time.h>
 
 /* What the clock shows; 0 when it cannot be read, as the clock of a thread that ended. */
@@ -21,6 +22,13 @@ static inline int64_t machine_clock_ms(clockid_t clock)
 
 /* 64 bits of entropy, for seeds. They are no secret: a machine that has no entropy
  * yet gives its clock. */
-uint64_t machine_random(void);
+static inline uint64_t machine_random(void)
+{
+	uint64_t bits;
+
+	if (getrandom(&bits, sizeof(bits), GRND_NONBLOCK) != sizeof(bits))
+		bits = (uint64_t)machine_clock_ns(CLOCK_REALTIME);
+	return bits;
+}
 
 #endif

@@ -158,13 +158,7 @@ void recent_write_publish(const struct vhost *v, const struct msg *m, size_t siz
 	if (m->due_unix_ms)
 		json_member_int(out, "due_ms", m->due_unix_ms);
 	json_member_int(out, "size", (int64_t)size);
-	json_key(out, "headers");
-	json_object_begin(out);
-	for (unsigned i = 0; i < m->header_count; i++) {
-		json_key_slice(out, m->headers[i].name);
-		json_slice(out, m->headers[i].value);
-	}
-	json_object_end(out);
+	msg_write_headers(m, out);
 }
 
 void recent_write(const struct recent *r, struct broker *b, size_t max, struct json *out)

@@ -15,9 +15,8 @@
 /* A last tick that is further in the future was made by a wrong clock. */
 #define WRONG_CLOCK_MS (INT64_C(24) * 3600 * 1000)
 
-/* What schedules have done is kept by their names: "<done>", or
- * "<done> <begun> <missed> <id>,<id>..." while a tick is under way, where an id may be
- * followed by those of the message's copies: "<id>+<id>+<id>". */
+/* By the schedule's name: "<done>", or "<done> <begun> <missed> <id>,<id>..." while a
+ * tick is under way. The ids of a message's copies follow its own: "<id>+<id>+<id>". */
 #define DOC_SCHEDULE "rules:schedule"
 
 struct scheduler *scheduler_create(struct broker *b)
@@ -226,9 +225,16 @@ void scheduler_load(struct scheduler *sched, store_done_fn on_loaded, void *ctx)
 	store_document_read(sched->broker->store, DOC_SCHEDULE, on_fields, sched);
 }
 
+/* Earlier ticks are none of this schedule's. */
+static void start_from_now(struct schedule *s)
+{
+	forget_ids(s);
+	s->done_ms = s->broker->now_ms;
+	scheduler_write_mark(s, NULL);
+}
+
 static void take_timing(struct schedule *s, const struct schedule_info *info)
 {
-	int64_t now_ms = s->broker->now_ms;
 	bool is_new = s->done_ms == 0 && s->begun_ms == 0;
 	bool is_other = s->spec.when && strcmp(s->spec.when, info->spec->when) != 0;
 
@@ -238,14 +244,10 @@ static void take_timing(struct schedule *s, const struct schedule_info *info)
 	s->spec.when = mem_strdup(info->spec->when);
 	s->spec.vhost = mem_strdup(info->spec->vhost);
 	s->due_ms = 0;
-	/* Ticks before now were none of this timing's. */
 	if (is_other && s->is_busy)
 		s->has_new_when = true;
-	else if (is_new || is_other) {
-		forget_ids(s);
-		s->done_ms = now_ms;
-		scheduler_write_mark(s, NULL);
-	}
+	else if (is_new || is_other)
+		start_from_now(s);
 }
 
 static void update_one(void *ctx, const struct schedule_info *info)
@@ -399,9 +401,7 @@ static void check_clock(struct schedule *s, int64_t now_ms)
 	log_warn("schedule '%s': its last tick is days in the future: a clock was wrong. "
 		 "The schedule starts again from now",
 		 s->name);
-	forget_ids(s);
-	s->done_ms = now_ms;
-	scheduler_write_mark(s, NULL);
+	start_from_now(s);
 }
 
 static void look_at(struct schedule *s, int64_t now_ms)

@@ -68,13 +68,6 @@ static size_t lower_bound(const struct held *h, uint64_t tag)
 	return low;
 }
 
-struct entry *held_find(const struct held *h, uint64_t tag)
-{
-	size_t i = lower_bound(h, tag);
-
-	return i < h->end && h->items[i].tag == tag ? entry_of(&h->items[i]) : NULL;
-}
-
 /* The index of the first item at or behind `i` that is no gap. */
 static size_t skip_gaps(const struct held *h, size_t i)
 {

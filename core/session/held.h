@@ -30,8 +30,6 @@ void held_init(struct held *h);
 void held_deinit(struct held *h);
 /* The new entry's tag, which is also noted in it. */
 uint64_t held_add(struct held *h, struct entry *e);
-/* NULL when the tag is not held. */
-struct entry *held_find(const struct held *h, uint64_t tag);
 void held_remove(struct held *h, uint64_t tag);
 /* The first entry with a tag of at least `tag`, or NULL. */
 struct entry *held_from(const struct held *h, uint64_t tag);

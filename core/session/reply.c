@@ -51,7 +51,7 @@ static void flush(struct channel *ch)
 
 static void finish(struct reply *r)
 {
-	struct service *s = r->context;
+	struct service *s = r->service;
 
 	r->is_done = true;
 	if (r->channel)
@@ -76,9 +76,9 @@ static void on_waiter_done(struct waiter *w)
 struct reply *reply_create(struct channel *ch, bool is_quiet)
 {
 	struct service *s = ch->session->service;
-	struct reply *r = pool_take_raw(&s->replies);
+	struct reply *r = pool_take(&s->replies);
 
-	*r = (struct reply){ .channel = ch, .context = s, .is_quiet = is_quiet };
+	*r = (struct reply){ .channel = ch, .service = s, .is_quiet = is_quiet };
 	waiter_init(&r->waiter, on_waiter_done);
 	STAILQ_INSERT_TAIL(&ch->replies, r, link);
 	ch->session->pending++;

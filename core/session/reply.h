@@ -31,6 +31,7 @@ struct delivery {
 };
 
 struct channel;
+struct service;
 struct subscription;
 
 struct reply {
@@ -49,7 +50,7 @@ struct reply {
 	struct buf data;                   /* for REPLY_DATA */
 	struct subscription *subscription; /* of a SUB: it waits for this reply */
 	struct delivery *deliveries; /* for REPLY_MESSAGES; `count` of them; owned */
-	void *context;               /* the service, whose pool it goes back to */
+	struct service *service;     /* whose pool it goes back to */
 };
 
 STAILQ_HEAD(reply_list, reply);

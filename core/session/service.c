@@ -4,6 +4,7 @@
 
 #include "host/log.h"
 #include "base/mem.h"
+#include "broker/turn.h"
 #include "rollout/gate.h"
 #include "rollout/history.h"
 #include "rollout/recent.h"
@@ -11,7 +12,6 @@
 #include "rollout/shadow.h"
 #include "schedule/scheduler.h"
 #include "service_start.h"
-#include "service_turn.h"
 #include "session_private.h"
 
 /* Below these shares of a limit, publishers who were held back go on. */
@@ -49,6 +49,97 @@ static void destroy(struct service *s)
 	mem_free(s);
 }
 
+static void on_timer(uv_timer_t *handle)
+{
+	struct service *s = handle->data;
+
+	/* The turn comes next. Within this callback it could set the timer anew, and
+	 * libuv would call it again and again without ever looking at a socket. */
+	s->timer_due_ms = 0;
+}
+
+static void on_idle(uv_idle_t *handle)
+{
+	/* It keeps the loop from waiting; the turn does the work. */
+}
+
+static int64_t next_due_ms(const struct service *s)
+{
+	int64_t due_ms = turn_due_ms(s->broker);
+	int64_t schedule_ms = scheduler_due_ms(s->scheduler);
+
+	return !due_ms || (schedule_ms && schedule_ms < due_ms) ? schedule_ms : due_ms;
+}
+
+static void arm(struct service *s)
+{
+	int64_t now_ms = s->broker->now_ms;
+	int64_t due_ms = next_due_ms(s);
+	bool is_due = due_ms != 0 && due_ms <= now_ms;
+	bool is_busy = is_due || turn_is_busy(s->broker) || !TAILQ_EMPTY(&s->settling);
+
+	if (is_busy && !uv_is_active((uv_handle_t *)&s->idle))
+		uv_idle_start(&s->idle, on_idle);
+	else if (!is_busy && uv_is_active((uv_handle_t *)&s->idle))
+		uv_idle_stop(&s->idle);
+	if (is_due)
+		due_ms = 0; /* the next turn comes without a timer */
+	if (due_ms == s->timer_due_ms)
+		return;
+	s->timer_due_ms = due_ms;
+	if (due_ms == 0)
+		uv_timer_stop(&s->timer);
+	else
+		uv_timer_start(&s->timer, on_timer, (uint64_t)(due_ms - now_ms), 0);
+}
+
+void service_turn(struct service *s)
+{
+	struct broker *b = s->broker;
+
+	broker_begin(b);
+	session_settle_turn(s);
+	turn_tick(b);
+	scheduler_turn(s->scheduler);
+	turn_deal(b);
+	s->hooks.on_turn(s->hooks.ctx);
+	if (b->is_closing)
+		return; /* it was the last turn */
+	turn_flush(b);
+	service_check_pressure(s);
+	arm(s);
+}
+
+static void on_prepare(uv_prepare_t *handle)
+{
+	service_turn(handle->data);
+}
+
+static void on_check(uv_check_t *handle)
+{
+	service_turn(handle->data);
+}
+
+static void start_turns(struct service *s)
+{
+	uv_timer_init(s->loop, &s->timer);
+	uv_prepare_init(s->loop, &s->prepare);
+	uv_check_init(s->loop, &s->check);
+	uv_idle_init(s->loop, &s->idle);
+	s->timer.data = s->prepare.data = s->check.data = s->idle.data = s;
+	s->handles = 4;
+	uv_prepare_start(&s->prepare, on_prepare);
+	uv_check_start(&s->check, on_check);
+}
+
+static void stop_turns(struct service *s)
+{
+	uv_prepare_stop(&s->prepare);
+	uv_check_stop(&s->check);
+	uv_timer_stop(&s->timer);
+	uv_idle_stop(&s->idle);
+}
+
 int service_create(struct service **out, uv_loop_t *loop,
 		   const struct broker_config *config, const struct service_hooks *hooks,
 		   struct error *err)
@@ -61,7 +152,7 @@ int service_create(struct service **out, uv_loop_t *loop,
 		destroy(s);
 		return rc;
 	}
-	service_turn_start(s);
+	start_turns(s);
 	*out = s;
 	return TIDE_OK;
 }
@@ -77,17 +168,25 @@ bool service_is_idle(const struct service *s)
 	       (!s->broker->env.store || scheduler_is_idle(s->scheduler));
 }
 
-static void on_turns_closed(struct service *s)
+static void on_handle_closed(uv_handle_t *handle)
 {
+	struct service *s = handle->data;
 	struct service_hooks hooks = s->hooks;
 
+	if (--s->handles > 0)
+		return;
 	destroy(s);
 	hooks.on_closed(hooks.ctx);
 }
 
 static void on_engine_closed(void *ctx)
 {
-	service_turn_close(ctx, on_turns_closed);
+	struct service *s = ctx;
+
+	uv_close((uv_handle_t *)&s->timer, on_handle_closed);
+	uv_close((uv_handle_t *)&s->prepare, on_handle_closed);
+	uv_close((uv_handle_t *)&s->check, on_handle_closed);
+	uv_close((uv_handle_t *)&s->idle, on_handle_closed);
 }
 
 /* The answers to what was under way have been given: nothing refers to the
@@ -113,7 +212,7 @@ void service_close(struct service *s, int64_t grace_ms)
 		return;
 	id_lease_end(b);
 	b->is_closing = b->is_draining = true;
-	service_turn_stop(s);
+	stop_turns(s);
 	shadow_drop(b);
 	replay_cancel(b);
 	gate_destroy(b->gate);
@@ -141,7 +240,7 @@ static void set_blocked(struct service *s, bool is_blocked)
 	if (is_blocked)
 		log_warn("publishers are held back: %s", s->blocked_why);
 	else
-		log_info("publishers go on");
+		log_info("publishers are no longer held back");
 	for (peer = TAILQ_FIRST(&s->sessions); peer; peer = next) {
 		next = TAILQ_NEXT(peer, link);
 		if (peer->has_published)
@@ -164,7 +263,7 @@ void service_check_pressure(struct service *s)
 
 	if (!s->is_blocked && unstored > unstored_max) {
 		snprintf(s->blocked_why, sizeof(s->blocked_why),
-			 "%zu MiB wait to be written to Redis", unstored >> 20);
+			 "%zu MiB are waiting to be written to Redis", unstored >> 20);
 		set_blocked(s, true);
 	} else if (!s->is_blocked && memory > memory_max) {
 		snprintf(s->blocked_why, sizeof(s->blocked_why),

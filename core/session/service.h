@@ -40,8 +40,7 @@ struct service {
 	uv_prepare_t prepare;
 	uv_check_t check;
 	uv_idle_t idle;
-	unsigned handles; /* not yet closed */
-	void (*on_turns_closed)(struct service *s);
+	unsigned handles;     /* not yet closed */
 	int64_t timer_due_ms; /* what the uv timer is set to; 0 = stopped */
 
 	/* The start. */
@@ -69,6 +68,9 @@ bool service_is_idle(const struct service *s);
 void service_close(struct service *s, int64_t grace_ms);
 /* Likewise, or hurry a close under way: Redis is not waited for. */
 void service_close_now(struct service *s);
+
+/* A turn: take the time, and do what has been gathered. Handles of the loop drive it. */
+void service_turn(struct service *s);
 
 /* The size of a message that Redis takes at most. */
 size_t service_body_max(const struct service *s);

@@ -17,10 +17,10 @@ static void on_reload(void *ctx, const struct error *result)
 	const char *by = reload_asked_by(b->engine);
 
 	if (result && result->code < 0)
-		log_error("rules: the change is refused, the old rules go on: %s",
+		log_error("rules: change refused, the active rules stay: %s",
 			  result->text);
 	else
-		log_info("rules: generation %llu is in force, from %s%s%s",
+		log_info("rules: generation %llu is active, from %s%s%s",
 			 (unsigned long long)engine_epoch(b->engine),
 			 engine_origin_name(engine_origin(b->engine)),
 			 by[0] ? ", asked for by " : "", by);

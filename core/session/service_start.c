@@ -59,10 +59,10 @@ static void on_shards_recovered(void *ctx, int status, const char *text)
 
 static void tell_of_last_good(struct service *s)
 {
-	log_error("rules: '%s' IS BROKEN: %s", s->broker->config.rules_dir,
-		  s->rules_refusal.text);
+	log_error("rules: the rules directory '%s' is broken: %s",
+		  s->broker->config.rules_dir, s->rules_refusal.text);
 	log_error("rules: serving with the last good generation, %016llx, until the "
-		  "directory is put right",
+		  "directory is repaired",
 		  (unsigned long long)engine_hash(s->broker->engine));
 	history_note_start(s->broker->history, &s->rules_refusal);
 }
@@ -79,7 +79,7 @@ static int serve_last_good(struct service *s)
 	}
 	if (service_rules_load(s, last, &err) < 0) {
 		error_set(&err, TIDE_ERULE,
-			  "%s; nor can the last good generation serve: %s",
+			  "%s; the last good generation cannot serve either: %s",
 			  s->rules_refusal.text, err.text);
 		start_failed(s, TIDE_ERULE, err.text);
 		return TIDE_ERULE;
@@ -112,9 +112,9 @@ static void try_last_good(struct service *s)
 	if (!last || bundle_hash(last) == engine_hash(directory))
 		return;
 	unusable_count(s->broker, &count);
-	unusable_detach_all(s->broker);
+	definition_detach_all(s->broker, RULESET_ACTIVE);
 	if (before > 1)
-		error_set(&s->rules_refusal, TIDE_ERULE, "%s; and %u more are not usable",
+		error_set(&s->rules_refusal, TIDE_ERULE, "%s; %u more cannot be used",
 			  count.first.text, before - 1);
 	else
 		s->rules_refusal = count.first;
@@ -126,7 +126,7 @@ static void try_last_good(struct service *s)
 		tell_of_last_good(s);
 		return;
 	} else {
-		unusable_detach_all(s->broker);
+		definition_detach_all(s->broker, RULESET_ACTIVE);
 		engine_close(s->broker->engine, NULL, NULL);
 	}
 	broker_set_engine(s->broker, directory);

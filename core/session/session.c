@@ -87,41 +87,34 @@ void session_set_user(struct session *s, struct slice user)
 	s->user_len = user.len;
 }
 
-static void update_consumers(struct channel *ch)
+/* The channel behind `ch`; the first one behind NULL. */
+static struct channel *next_channel(struct session *s, const struct channel *ch)
 {
-	struct subscription *sub;
-
-	TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
-		if (sub->consumer.is_waiting)
-			consumer_update(&sub->consumer);
+	if (!ch)
+		return &s->zero;
+	return ch == &s->zero ? s->channels : ch->hh.next;
 }
 
 void session_drained(struct session *s)
 {
-	struct channel *ch, *next;
-
-	update_consumers(&s->zero);
-	HASH_ITER (hh, s->channels, ch, next)
-		update_consumers(ch);
-}
-
-static void end_waits(struct channel *ch)
-{
-	int64_t now_ms = ch->session->broker->mono_ms;
+	struct channel *ch = NULL;
 	struct subscription *sub;
 
-	TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
-		if (sub->reply && !sub->consumer.is_extended)
-			deal_wait(&sub->consumer, now_ms);
+	while ((ch = next_channel(s, ch)) != NULL)
+		TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
+			if (sub->consumer.is_waiting)
+				consumer_update(&sub->consumer);
 }
 
 void session_end_waits(struct session *s)
 {
-	struct channel *ch, *next;
+	struct channel *ch = NULL;
+	struct subscription *sub;
 
-	end_waits(&s->zero);
-	HASH_ITER (hh, s->channels, ch, next)
-		end_waits(ch);
+	while ((ch = next_channel(s, ch)) != NULL)
+		TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
+			if (sub->reply && !sub->consumer.is_extended)
+				deal_wait(&sub->consumer, s->broker->mono_ms);
 }
 
 bool session_is_held(const struct session *s, bool is_receiving)

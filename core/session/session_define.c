@@ -11,8 +11,7 @@ static int check_room(size_t count, unsigned max, const char *what, struct error
 {
 	if (count < max)
 		return TIDE_OK;
-	return error_set(err, TIDE_ELIMIT, "there are %zu %s already, which is the limit",
-			 count, what);
+	return error_set(err, TIDE_ELIMIT, "the limit of %zu %s is reached", count, what);
 }
 
 static int find_exchange(const struct session *s, struct slice name,

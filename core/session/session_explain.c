@@ -142,17 +142,6 @@ static void add_times(struct json *j, const struct msg *m)
 	}
 }
 
-static void add_headers(struct json *j, const struct msg *m)
-{
-	json_key(j, "headers");
-	json_object_begin(j);
-	for (unsigned i = 0; i < m->header_count; i++) {
-		json_key_slice(j, m->headers[i].name);
-		json_slice(j, m->headers[i].value);
-	}
-	json_object_end(j);
-}
-
 /* The members of an outcome. */
 static void add_outcome(struct json *j, struct explanation *e, const struct outcome *o)
 {
@@ -160,9 +149,8 @@ static void add_outcome(struct json *j, struct explanation *e, const struct outc
 
 	json_member_text(j, "exchange", x ? x->name : "-");
 	json_member_text(j, "type", x ? x->type : "default");
-	if (x) {
+	if (x)
 		json_member_text(j, "script", index_script(x->indexes[RULESET_ACTIVE]));
-	}
 	list_write(&e->exchanges[o->number], "exchanges", j);
 	json_member_string(j, "key", o->msg->key);
 	json_member_int(j, "message_priority", o->msg->priority);
@@ -174,7 +162,7 @@ static void add_outcome(struct json *j, struct explanation *e, const struct outc
 	if (o->msg->user_len)
 		json_member_string(j, "user", msg_user(o->msg));
 	add_times(j, o->msg);
-	add_headers(j, o->msg);
+	msg_write_headers(o->msg, j);
 	json_key(j, "queues");
 	json_array_begin(j);
 	for (unsigned i = 0; i < o->count; i++)
@@ -216,7 +204,7 @@ static void add_address(struct json *j, const struct msg *m)
 	json_member_string(j, "exchange", m->exchange.len ? m->exchange : SLICE("-"));
 	json_member_string(j, "key", m->key);
 	json_member_int(j, "message_priority", m->priority);
-	add_headers(j, m);
+	msg_write_headers(m, j);
 }
 
 /* The decision, or as much of it as was made when it failed. */

@@ -45,64 +45,10 @@ static void add_payload(struct json *j, const struct msg *m)
 	buf_deinit(&text);
 }
 
-/* What of a message differs from place to place. */
-struct peek_view {
-	const struct msg *msg;
-	uint64_t id;
-	const char *state;
-	unsigned shard;
-	double rank;
-	int64_t at_unix_ms;
-	uint32_t attempts;
-	uint32_t failures;
-	const char *reason;
-};
-
-static void add_headers(struct json *j, const struct msg *m)
-{
-	json_key(j, "headers");
-	json_object_begin(j);
-	for (unsigned i = 0; i < m->header_count; i++) {
-		json_key_slice(j, m->headers[i].name);
-		json_slice(j, m->headers[i].value);
-	}
-	json_object_end(j);
-}
-
-static void add_message(struct json *j, const struct peek_view *v)
-{
-	const struct msg *m = v->msg;
-	char id[ID_HEX_LEN];
-
-	id_format(v->id, id);
-	json_object_begin(j);
-	json_member_string(j, "id", (struct slice){ id, sizeof(id) });
-	json_member_text(j, "state", v->state);
-	json_member_int(j, "shard", v->shard);
-	json_member_string(j, "exchange", m->exchange.len ? m->exchange : SLICE("-"));
-	json_member_string(j, "key", m->key);
-	json_member_int(j, "priority", m->priority);
-	json_member_int(j, "ts", m->ts_unix_ms);
-	if (v->at_unix_ms)
-		json_member_int(j, "due", v->at_unix_ms);
-	if (m->expires_unix_ms)
-		json_member_int(j, "expires", m->expires_unix_ms);
-	json_key(j, "rank");
-	json_number(j, v->rank);
-	json_member_int(j, "attempts", v->attempts);
-	json_member_int(j, "failures", v->failures);
-	if (v->reason && v->reason[0])
-		json_member_text(j, "reason", v->reason);
-	add_headers(j, m);
-	add_payload(j, m);
-	json_object_end(j);
-}
-
 /* A PEEK that has to ask Redis for what is beyond the windows. */
 struct peek {
 	struct reply *reply;
-	struct buf text;
-	struct json json;
+	struct json json; /* into the reply */
 	enum entry_state state;
 	struct shard **shards; /* each with a reference */
 	unsigned shard_count;
@@ -114,20 +60,52 @@ struct peek {
 
 static void peek_next(struct peek *p);
 
-static void show(struct peek *p, const struct peek_view *v)
+/* A message in a state, which it leaves at the time that `row` has as its score. */
+static void show(struct peek *p, const struct shard *sh, enum entry_state state,
+		 const struct store_row *row)
 {
-	add_message(&p->json, v);
-	p->left = v->msg->bytes < p->bytes_left ? p->left - 1 : 0;
-	p->bytes_left -= p->left ? v->msg->bytes : 0;
+	struct json *j = &p->json;
+	const struct msg *m = row->msg;
+	char id[ID_HEX_LEN];
+
+	id_format(row->id, id);
+	json_object_begin(j);
+	json_member_string(j, "id", (struct slice){ id, sizeof(id) });
+	json_member_text(j, "state", state_names[state]);
+	json_member_int(j, "shard", sh->index);
+	json_member_string(j, "exchange", m->exchange.len ? m->exchange : SLICE("-"));
+	json_member_string(j, "key", m->key);
+	json_member_int(j, "priority", m->priority);
+	json_member_int(j, "ts", m->ts_unix_ms);
+	if (row->score != 0)
+		json_member_int(j, "due", (int64_t)row->score);
+	if (m->expires_unix_ms)
+		json_member_int(j, "expires", m->expires_unix_ms);
+	json_key(j, "rank");
+	json_number(j, row->rank);
+	json_member_int(j, "attempts", row->attempts);
+	json_member_int(j, "failures", row->failures);
+	if (row->reason[0])
+		json_member_text(j, "reason", row->reason);
+	msg_write_headers(m, j);
+	add_payload(j, m);
+	json_object_end(j);
+	p->left = m->bytes < p->bytes_left ? p->left - 1 : 0;
+	p->bytes_left -= p->left ? m->bytes : 0;
 }
 
 static void show_entry(struct peek *p, const struct entry *e)
 {
-	struct peek_view v = { e->msg,          e->id,       state_names[e->state],
-			       e->shard->index, e->rank,     e->at_unix_ms,
-			       e->attempts,     e->failures, e->reason };
+	struct store_row row = { .id = e->id,
+				 .score = (double)e->at_unix_ms,
+				 .rank = e->rank,
+				 .msg = e->msg,
+				 .attempts = e->attempts,
+				 .failures = e->failures };
 
-	show(p, &v);
+	if (e->reason)
+		snprintf(row.reason, sizeof(row.reason), "%s", e->reason);
+	show(p, e->shard, e->state, &row);
 }
 
 static void peek_end(struct peek *p)
@@ -135,8 +113,7 @@ static void peek_end(struct peek *p)
 	json_array_end(&p->json);
 	for (unsigned i = 0; i < p->shard_count; i++)
 		shard_unref(p->shards[i]);
-	reply_data_take(p->reply, &p->text);
-	buf_deinit(&p->text);
+	reply_data(p->reply);
 	mem_free(p->shards);
 	mem_free(p);
 }
@@ -150,21 +127,14 @@ static void on_rows(void *ctx, int status, const char *text, struct store_row *r
 	/* What cannot be read is left out: a look is better than none. */
 	for (size_t i = 0; status == TIDE_OK && !sh->is_closed && i < count && p->left;
 	     i++) {
-		const struct store_row *row = &rows[i];
-		struct peek_view v = { row->msg,
-				       row->id,
-				       state_names[p->state],
-				       sh->index,
-				       row->rank,
-				       p->state == ENTRY_READY ? 0 : (int64_t)row->score,
-				       row->attempts,
-				       row->failures,
-				       row->reason };
+		struct store_row *row = &rows[i];
 
 		if (!row->msg ||
 		    place_is_before((struct place){ row->score, row->id }, p->edge))
 			continue;
-		show(p, &v);
+		if (p->state == ENTRY_READY)
+			row->score = 0; /* it is the rank */
+		show(p, sh, p->state, row);
 	}
 	p->next++;
 	peek_next(p);
@@ -243,8 +213,7 @@ int session_peek(struct session *s, const struct peek_spec *spec, struct reply *
 	p->state = states[spec->state];
 	p->left = spec->max;
 	p->bytes_left = PEEK_BYTES_MAX;
-	buf_init(&p->text);
-	json_init(&p->json, &p->text);
+	reply_json(r, &p->json);
 	json_array_begin(&p->json);
 	p->shards = mem_alloc(q->config.shards * sizeof(struct shard *));
 	for (unsigned i = 0; i < q->config.shards; i++)

@@ -33,7 +33,7 @@ static void write_author(const struct session *s, char out[AUTHOR_MAX])
 
 static void reply_status(struct reply *r)
 {
-	const struct broker *b = ((struct service *)r->context)->broker;
+	const struct broker *b = r->service->broker;
 	struct json j;
 
 	reply_json(r, &j);
@@ -95,7 +95,7 @@ static void reply_shadow(struct reply *r)
 	struct json j;
 
 	reply_json(r, &j);
-	shadow_write(((struct service *)r->context)->broker, &j);
+	shadow_write(r->service->broker, &j);
 	reply_data(r);
 }
 

@@ -127,8 +127,7 @@ static void settle(struct dedupe_pending *p, int status, const char *text)
 	}
 }
 
-/* The message is written, refused or done with. When the id is under way too, its own
- * batch tells what becomes of it. */
+/* The message is written, refused or done. The batch of an id under way settles it. */
 static void on_entry_done(struct waiter *w)
 {
 	struct dedupe_pending *p = pending_of(w);
@@ -159,10 +158,8 @@ static struct dedupe_pending *pend(struct dedupe_record *r, struct shard *sh)
 {
 	struct dedupe_pending *p = pool_take(&sh->env->dedupe->pendings);
 
+	*p = (struct dedupe_pending){ .shard = sh, .record = r, .state = DEDUPE_FRESH };
 	waiter_init(&p->entry, on_entry_done);
-	p->shard = sh;
-	p->record = r;
-	p->state = DEDUPE_FRESH;
 	TAILQ_INSERT_TAIL(&sh->dedupe.lists[DEDUPE_FRESH], p, link);
 	r->pending = p;
 	return p;
@@ -193,9 +190,8 @@ int dedupe_admit(const struct dedupe *d, size_t bytes, struct error *err)
 	if (has_room(d, bytes))
 		return TIDE_OK;
 	return error_set(err, TIDE_EFULL,
-			 "the publish ids that are remembered fill %zu KiB, which is the "
-			 "limit (--max-dedupe-bytes); there is room again when a dedupe "
-			 "window is over",
+			 "remembered publish ids fill their limit of %zu KiB "
+			 "(--max-dedupe-bytes); room returns as their windows end",
 			 d->bytes >> 10);
 }
 
@@ -451,7 +447,7 @@ static void on_trimmed(void *ctx, int status, const char *text, uint64_t removed
 
 	ds->is_trimming = false;
 	if (status < 0 && status != TIDE_ESHUTDOWN)
-		log_warn("publish ids that are over stay in Redis: %s", text);
+		log_warn("cannot remove expired publish ids from Redis: %s", text);
 	if ((status < 0 || removed >= TRIM_ROWS) && ds->queue) {
 		ds->is_stale = true;
 		heap_set(&ds->queue->dedupe->due, &ds->queue->due,

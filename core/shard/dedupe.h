@@ -1,17 +1,16 @@
 /* dedupe.h: what a queue has seen: a second publish with the same id is not stored.
  *
- * Each queue decides alone. It keeps the ids of its publishes (PUB id=) for its dedupe
- * window, all of them in memory, whatever shard their messages are in. For a durable
- * queue an id goes to Redis in the transaction that writes its message, so that a crash
- * leaves both or none; and when the message was acknowledged before it was written, the
- * id is written alone. A publish with an id is confirmed when its id is written: from
- * then on it is remembered, also through kill -9, until the window is over.
+ * Each queue decides alone. It keeps the ids of its publishes (PUB id=) in memory for its
+ * dedupe window, whatever their shard. The transaction that writes a durable message
+ * writes its id too: a crash leaves both or none. The id of a message that is
+ * acknowledged before it is written is written alone. The confirm comes when the id is
+ * written: from then on kill -9 does not lose it.
  *
- * Until then the id is *pending*, and a repeated publish waits for what becomes of the
- * first: it succeeds or fails with it. An id whose write was refused is forgotten.
+ * Until then the id is *pending*. A repeated publish succeeds or fails with the first. A
+ * refused write makes the queue forget the id.
  *
- * The ids of all queues have one limit of memory. Beyond it a publish with a new one is
- * refused: to forget an old one instead would break a promise. */
+ * The ids of all queues share one limit of memory. At the limit a publish with a new id
+ * is refused: forgetting an old one would break a promise. */
 #ifndef TIDE_SHARD_DEDUPE_H
 #define TIDE_SHARD_DEDUPE_H
 
@@ -46,8 +45,8 @@ struct dedupe_publish {
 	struct msg *msg;
 	double rank;
 };
-/* As shard_publish. False: it is a duplicate, `*first` is the message that came first,
- * and the waiter, if it is not NULL, is told when that one is durable. */
+/* As shard_publish. False: a duplicate of message `*first`; the waiter, if any, is told
+ * when that one is durable. */
 bool dedupe_publish(struct dedupe_queue *dq, const struct dedupe_publish *p,
 		    struct waiter *waiter, uint64_t *first);
 /* Members of an EXPLAIN's queue object. @param window_ms  0 = nothing is remembered */

@@ -79,42 +79,37 @@ static void put(struct dedupe_table *t, struct dedupe_record *r)
 	*at = r;
 }
 
+/* Put the records of a chain where they belong now. */
+static void put_chain(struct dedupe_table *t, struct dedupe_record **chain)
+{
+	struct dedupe_record *r = *chain, *next;
+
+	for (*chain = NULL; r; r = next) {
+		next = r->chain;
+		put(t, r);
+	}
+}
+
 /* One bucket more: what belongs there leaves the one that it is split from. */
 static void grow(struct dedupe_table *t)
 {
-	struct dedupe_record *r, *next;
-
 	if (t->buckets % SEGMENT_BUCKETS == 0)
 		add_segment(t);
 	if (t->buckets == 0) {
 		t->buckets = SEGMENT_BUCKETS;
 		return;
 	}
-	struct dedupe_record **from = bucket(t, t->buckets - floor_power(t->buckets));
-
-	r = *from;
-	*from = NULL;
 	t->buckets++;
-	for (; r; r = next) {
-		next = r->chain;
-		put(t, r);
-	}
+	put_chain(t, bucket(t, t->buckets - 1 - floor_power(t->buckets - 1)));
 }
 
 /* One bucket less, unless it is one of the first. */
 static void shrink(struct dedupe_table *t)
 {
-	struct dedupe_record **last, *r, *next;
-
 	if (t->buckets <= SEGMENT_BUCKETS)
 		return;
 	t->buckets--;
-	last = bucket(t, t->buckets);
-	for (r = *last; r; r = next) {
-		next = r->chain;
-		put(t, r);
-	}
-	*last = NULL;
+	put_chain(t, bucket(t, t->buckets));
 	if (t->buckets % SEGMENT_BUCKETS == 0)
 		mem_free(t->segments[t->buckets / SEGMENT_BUCKETS]);
 }

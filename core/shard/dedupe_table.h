@@ -1,11 +1,8 @@
 /* dedupe_table.h: the publish ids that a queue has seen, by id and by age.
  *
- * A hash table that grows and shrinks a bucket at a time (linear hashing): there may be
- * millions of records, and doubling a table of so many would stop the loop for longer
- * than a turn may take. That is why it is none of uthash's.
- *
- * Records are kept in the order in which they were added, which is nearly that of the
- * times when they may be forgotten. */
+ * A hash table that grows and shrinks a bucket at a time (linear hashing): doubling
+ * uthash's table of millions of records would stop the loop for longer than a turn may
+ * take. Age is the order of adding, nearly that of the times of forgetting. */
 #ifndef TIDE_SHARD_DEDUPE_TABLE_H
 #define TIDE_SHARD_DEDUPE_TABLE_H
 

@@ -1,10 +1,9 @@
 /* entry.h: a message in a shard: what differs from queue to queue.
  *
- * The message itself is shared and never changes; the entry says where it
- * stands in this shard. `state` is the truth in memory, `home` is the set of
- * Redis that the last encoded batch put it into. The journal writes the
- * difference of the two, so whatever happens to a message within a turn costs
- * one write at most, and one that comes and goes between two batches none. */
+ * The message is shared and never changes; the entry says where it stands in this shard.
+ * `state` is the truth in memory, `home` the set of Redis that the last encoded batch put
+ * it into. The journal writes the difference: at most one write a batch, and none for a
+ * message that comes and goes between two. */
 #ifndef TIDE_SHARD_ENTRY_H
 #define TIDE_SHARD_ENTRY_H
 

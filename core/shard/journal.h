@@ -1,13 +1,11 @@
 /* journal.h: group commit: what shards changed, written a flush at a time.
  *
- * Shards whose entries are dirty queue up here. At the end of a loop turn,
- * when no flush is under way, each of them turns its dirty entries into one
- * batch; while those batches are on their way the next flush gathers. So the
- * slower Redis is, the larger the batches, and the more messages are
- * acknowledged before they would have been written, which then never are.
+ * Shards with dirty entries queue up here. At the end of a turn without a flush under
+ * way, each of them sends its dirty entries as one batch. The next flush gathers
+ * meanwhile: the slower Redis is, the larger are the batches, and the more messages are
+ * acknowledged before they are written. Those are never written.
  *
- * A write that Redis refuses fails the publishes that it was for; moves and
- * removals are put back and tried again a little later. */
+ * A refused write fails its publishes. Moves and removals are tried again later. */
 #ifndef TIDE_SHARD_JOURNAL_H
 #define TIDE_SHARD_JOURNAL_H
 
@@ -34,8 +32,7 @@ void journal_add(struct journal *j, struct shard *sh);
 void journal_drop(struct journal *j, struct shard *sh);
 /* Write what is dirty, if no flush is under way. */
 void journal_flush(struct journal *j);
-/* A flush would leave now, it would be a small one, and among its messages are such
- * as consumers are at work on. */
+/* A flush now would be small, and hold messages that consumers are working on. */
 bool journal_is_light(const struct journal *j);
 /* Nothing is dirty or under way. */
 bool journal_is_idle(const struct journal *j);
@@ -43,8 +40,8 @@ bool journal_is_idle(const struct journal *j);
 int64_t journal_retry_unix_ms(const struct journal *j);
 const struct journal_stats *journal_stats(const struct journal *j);
 
-/* The last place in a set that a batch under way has taken a message from: when
- * it is refused the message is there again. False when there is none. */
+/* The last place in a set from which the batch under way takes a message: a refusal puts
+ * it back there. False: there is none. */
 bool journal_last_old_place(const struct shard *sh, enum store_set set,
 			    struct place *last);
 

@@ -6,21 +6,10 @@
 #include "base/mem.h"
 #include "journal.h"
 
-const char *shard_reason_intern(const char *text)
-{
-	static const char *const known[] = { "nack", "timeout", "gone", "expired",
-					     "rejected" };
-
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (strcmp(known[i], text) == 0)
-			return known[i];
-	return text[0] ? "unknown" : NULL;
-}
-
 struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
 				 double rank)
 {
-	struct entry *e = pool_take_raw(&sh->env->entries);
+	struct entry *e = pool_take(&sh->env->entries);
 
 	*e = (struct entry){
 		.msg = m ? msg_ref(m) : NULL,
@@ -113,7 +102,7 @@ void shard_unref(struct shard *sh)
 
 void shard_wake_by(struct shard *sh, int64_t at_ms)
 {
-	if (!heap_has(&sh->timer) || sh->timer.key > at_ms)
+	if (!sh->is_closed && (!heap_has(&sh->timer) || sh->timer.key > at_ms))
 		heap_set(sh->env->timers, &sh->timer, at_ms);
 }
 
@@ -145,10 +134,8 @@ static void entry_leave(struct entry *e)
 	}
 }
 
-/* Enter a stage. The entry may be freed by the call, when Redis alone is to
- * keep it; it is marked dirty before, so that it is not where there is
- * something to write. It may have left this stage since the last batch, and
- * come back with another time. */
+/* The call frees an entry that Redis alone is to keep, unless it is dirty. It may have
+ * left this stage since the last batch, and come back with another time. */
 void shard_entry_enter(struct entry *e, enum entry_state state, double score)
 {
 	struct shard *sh = e->shard;
@@ -383,22 +370,23 @@ static struct entry *first_delayed(struct stage *st)
 	return window_first(&st->window);
 }
 
-static int64_t tick_delayed(struct shard *sh, unsigned *budget)
+static void tick_delayed(struct shard *sh, unsigned *budget)
 {
 	struct stage *st = &sh->stages[ENTRY_DELAYED];
 	struct entry *e;
 
 	while ((e = first_delayed(st)) != NULL) {
-		if (e->at_unix_ms > sh->env->now_ms || *budget == 0)
-			return e->at_unix_ms;
+		if (e->at_unix_ms > sh->env->now_ms || *budget == 0) {
+			shard_wake_by(sh, e->at_unix_ms);
+			return;
+		}
 		(*budget)--;
 		stage_remove(st, e);
 		shard_entry_enter(e, ENTRY_READY, e->rank);
 	}
-	return INT64_MAX;
 }
 
-static int64_t tick_young(struct shard *sh, unsigned *budget)
+static void tick_young(struct shard *sh, unsigned *budget)
 {
 	struct entry *e;
 
@@ -407,51 +395,47 @@ static int64_t tick_young(struct shard *sh, unsigned *budget)
 
 		if (e->at_unix_ms < due_ms)
 			due_ms = e->at_unix_ms;
-		if (due_ms > sh->env->now_ms || *budget == 0)
-			return due_ms;
+		if (due_ms > sh->env->now_ms || *budget == 0) {
+			shard_wake_by(sh, due_ms);
+			return;
+		}
 		(*budget)--;
 		grow_old(e);
 	}
-	return INT64_MAX;
 }
 
-static int64_t tick_held(struct shard *sh, unsigned *budget)
+static void tick_held(struct shard *sh, unsigned *budget)
 {
 	struct entry *e;
 
 	while ((e = window_first(&sh->held)) != NULL) {
-		if (e->at_unix_ms > sh->env->now_ms || *budget == 0)
-			return e->at_unix_ms;
+		if (e->at_unix_ms > sh->env->now_ms || *budget == 0) {
+			shard_wake_by(sh, e->at_unix_ms);
+			return;
+		}
 		(*budget)--;
 		if (!sh->env->ops->on_timeout(sh, e))
 			*budget = 0;
 	}
-	return INT64_MAX;
 }
 
 void shard_tick(struct shard *sh)
 {
 	unsigned budget = TICK_MAX;
-	int64_t delayed_ms, young_ms, held_ms, next_ms;
 
 	heap_remove(sh->env->timers, &sh->timer);
 	if (sh->is_closed)
 		return;
 	shard_ref(sh);
-	young_ms = tick_young(sh, &budget);
-	held_ms = tick_held(sh, &budget);
-	delayed_ms = tick_delayed(sh, &budget);
-	next_ms = young_ms < held_ms ? young_ms : held_ms;
-	if (delayed_ms < next_ms)
-		next_ms = delayed_ms;
+	tick_young(sh, &budget);
+	tick_held(sh, &budget);
+	tick_delayed(sh, &budget);
 	if (!sh->is_closed) {
 		/* A read may have failed that they were waiting for. */
 		if (sh->stages[ENTRY_READY].beyond)
 			sh->env->ops->on_ready(sh);
 		shard_kick_continue(sh);
 	}
-	if (next_ms != INT64_MAX && !sh->is_closed)
-		shard_wake_by(sh, next_ms);
 	shard_unref(sh);
 }
 

@@ -1,13 +1,11 @@
 /* shard.h: one shard of a queue: its messages and the states they are in.
  *
- * delayed -> ready -> unacked -> gone, or back to ready, delayed or buried. A
- * shard decides nothing: the queue above it chooses consumers and asks the
- * retry script. It keeps in memory the first messages of each set (a stage)
- * and knows how many more Redis has.
+ * delayed -> ready -> unacked -> gone, or back to ready, delayed or buried. A shard
+ * decides nothing: its queue chooses consumers and asks the retry script. It keeps the
+ * first messages of each set (a stage) in memory and knows how many more Redis has.
  *
- * A shard is counted: its queue holds one reference, a batch or a read under
- * way another, so that what comes back from Redis finds it. After
- * shard_close it is empty and only waits for those. */
+ * Shards are counted: the queue holds a reference, and so does each batch or read under
+ * way. After shard_close a shard is empty and waits for the latter. */
 #ifndef TIDE_SHARD_SHARD_H
 #define TIDE_SHARD_SHARD_H
 
@@ -28,8 +26,8 @@ TAILQ_HEAD(closing_list, shard);
 struct shard_ops {
 	/* A message may have become ready. */
 	void (*on_ready)(struct shard *sh);
-	/* The ack deadline of a held message is over. Must move it. False: that is
-	 * enough for one turn. */
+	/* The ack deadline of a held message has passed; it must be moved. False: enough
+	 * for this turn. */
 	bool (*on_timeout)(struct shard *sh, struct entry *e);
 };
 
@@ -105,8 +103,7 @@ struct shard {
 	struct dedupe_shard dedupe;
 	struct heap_node timer;
 
-	/* The journal must leave it alone: a purge or a recovery relies on Redis's
-	 * sets standing still. */
+	/* A purge or a recovery relies on Redis's sets: the journal writes nothing. */
 	bool is_held_back;
 	unsigned purges; /* so far: a batch sent before one may be about what is gone */
 
@@ -121,9 +118,8 @@ struct shard *shard_create(struct shard_env *env, void *owner, unsigned index,
 			   struct store_shard *keys_take);
 struct shard *shard_ref(struct shard *sh);
 void shard_unref(struct shard *sh);
-/* Drop every message; whoever waits for one is told that it is done. Where there are
- * many in memory alone it is the owner of the environment who frees them, some at a
- * time. */
+/* Drop every message and tell their waiters. A shard in memory alone may have many: the
+ * owner of env->closing frees them with shard_close_some, some at a time. */
 void shard_close(struct shard *sh);
 void shard_close_some(struct shard *sh);
 
@@ -136,8 +132,8 @@ void shard_close_some(struct shard *sh);
 void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter,
 		   bool has_id);
 
-/* The message that is to be delivered next; NULL when none is in memory (Redis
- * is then being asked, if it has some). Borrowed, still ready. */
+/* The message to deliver next, borrowed and still ready. NULL when none is in memory; if
+ * Redis has some, a read is under way. */
 struct entry *shard_next(struct shard *sh);
 /* Give it to somebody until `deadline_ms`; counts the attempt. */
 void shard_hold(struct entry *e, int64_t deadline_ms);
@@ -149,30 +145,29 @@ void shard_bury(struct entry *e);
 void shard_set_moving(struct entry *e);
 /* Count a failure; `reason` is a literal. */
 void shard_count_failure(struct entry *e, const char *reason);
-/* It is done with; the waiter (may be NULL) is told when Redis has forgotten
- * it. The entry may not be used after the call. */
+/* The message is done. The waiter, which may be NULL, is told when Redis has removed it.
+ * The entry may not be used after the call. */
 void shard_remove(struct entry *e, struct waiter *waiter);
 
-/* Make `n` buried messages ready. The waiter is told when it has happened;
- * gives how many there are to be made ready. One kick at a time (TIDE_EBUSY). */
+/* Make `n` buried messages ready, or as many as there are: `*kicked`. The waiter is told
+ * when they are. TIDE_EBUSY: a kick is under way. */
 TIDE_MUST_USE int shard_kick(struct shard *sh, uint64_t n, struct waiter *waiter,
 			     uint64_t *kicked);
 
-/* Remove everything that nobody holds. Gives how many; the waiter is told when
- * Redis has forgotten them. */
+/* Remove everything that is not held. Returns how many; the waiter is told when Redis has
+ * removed them. */
 uint64_t shard_purge(struct shard *sh, struct waiter *waiter);
 
-/* Do what is due: delayed messages become ready, long-held ones enter the
- * ledger, expired leases are reported. */
+/* Do what is due: delayed messages, the ledger, ack deadlines. */
 void shard_tick(struct shard *sh);
 
 uint64_t shard_count(const struct shard *sh, enum entry_state stage);
 
-/* Read the counts of a shard that was there before this process, and put back
- * what the ledger says was held. The waiter is told when it can serve. */
+/* Read the counts of an earlier process's shard, and return what the ledger names as
+ * held. The waiter is told when the shard can serve. */
 void shard_recover(struct shard *sh, struct waiter *waiter);
 
-/* Between the files of the shard: shard*, stage, journal, dedupe. */
+/* For the files of this floor alone. */
 
 /* It has something to write. */
 static inline bool shard_is_dirty(const struct shard *sh)
@@ -195,19 +190,16 @@ void shard_entry_dirty(struct entry *e);
 void shard_entry_clean(struct entry *e);
 /* Forget an entry that Redis does not have; its waiter has been told. */
 void shard_discard(struct entry *e);
-/* Put an entry that has left its place into a stage. It may be freed by the call. */
+/* Put an entry that has left its place into a stage. The call may free it. */
 void shard_entry_enter(struct entry *e, enum entry_state state, double score);
-/* Keep the count of what Redis has in a stage's set at or before its edge;
- * called around every change of home or of ENTRY_OUTSIDE. */
+/* Keep stage.indexed; called around every change of home or of ENTRY_OUTSIDE. */
 void shard_account(struct entry *e, int delta);
 struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
 				 double rank);
 void shard_wake_by(struct shard *sh, int64_t at_ms);
-/* A purge or a recovery is over: the journal may have it again. */
+/* A purge or a recovery is over: the journal may write again. */
 void shard_resume(struct shard *sh);
-/* The literal for a failure's reason that was read from Redis; NULL for "". */
-const char *shard_reason_intern(const char *text);
-/* Continue a kick for which a refill of the buried has brought messages. */
+/* Continue a kick: a refill has brought buried messages. */
 void shard_kick_continue(struct shard *sh);
 
 #endif

@@ -75,10 +75,9 @@ static bool is_misplaced(const struct stage *st, const struct entry *e)
 	       (e->flags & (ENTRY_SCORE_DIRTY | ENTRY_OUTSIDE)) == ENTRY_SCORE_DIRTY;
 }
 
-/* The last place of a message that Redis's set names, or will name with the
- * next batch, and that is not to be found in this stage: it is in somebody's
- * hands, or on its way to another set. (What is held for a moment only is ready
- * to Redis.) Were the edge put before it, a refill would bring it again. */
+/* The last place that Redis's set names, now or after the next batch, for a message that
+ * is not in this stage: it is held, or on its way to another set. With the edge before
+ * that place, a refill would bring the message again. */
 static struct place last_shadow(const struct stage *st)
 {
 	const struct shard *sh = st->shard;
@@ -305,6 +304,18 @@ void stage_refill(struct stage *st)
 	read_more(st);
 }
 
+/* The literal for a failure's reason; NULL for "". */
+static const char *intern_reason(const char *text)
+{
+	static const char *const known[] = { "nack", "timeout", "gone", "expired",
+					     "rejected" };
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (strcmp(known[i], text) == 0)
+			return known[i];
+	return text[0] ? "unknown" : NULL;
+}
+
 struct entry *stage_row_entry(struct shard *sh, const struct store_row *row,
 			      enum store_set set)
 {
@@ -314,7 +325,7 @@ struct entry *stage_row_entry(struct shard *sh, const struct store_row *row,
 	e->stored_score = row->score;
 	e->attempts = row->attempts;
 	e->failures = row->failures;
-	e->reason = shard_reason_intern(row->reason);
+	e->reason = intern_reason(row->reason);
 	if (row->attempts || set == STORE_UNACK)
 		e->flags |= ENTRY_TRIES_STORED;
 	shard_account(e, 1);
@@ -419,9 +430,8 @@ static void fail_refill(struct stage *st, int status, const char *text)
 	shard_unref(sh);
 }
 
-/* Ids of messages that are outside, for which a row may come all the same: what
- * Redis has of them is only not up to date, or was written while the read went
- * on. */
+/* Ids of outside messages that a read may bring: Redis has an older state of them, or
+ * they were written during the read. */
 struct stage_known {
 	uint64_t *ids;
 	size_t count;

@@ -1,9 +1,8 @@
 /* stage.h: one ordered set of a shard, of which only the front is in memory.
  *
- * What is in memory sorts before the edge; what is beyond it (in Redis, or on
- * its way there) sorts at or behind the edge. An entry placed behind the edge
- * is kept just until Redis has it. When the window runs low it is refilled
- * with one ordered read. */
+ * What is in memory sorts before the edge. What is in Redis alone, or on its way there,
+ * sorts at or beyond the edge: such an entry is kept until Redis has it. One ordered read
+ * refills a window that runs low. */
 #ifndef TIDE_SHARD_STAGE_H
 #define TIDE_SHARD_STAGE_H
 
@@ -16,13 +15,13 @@ struct stage {
 
 	uint64_t beyond;   /* how many sort at or behind the edge */
 	struct place edge; /* good while something is beyond or a refill is under way */
-	/* Entries beyond the edge that a read which has been asked for may not see:
-	 * those not yet encoded, and while a refill is under way all. */
+	/* Entries beyond the edge that a read may miss: those not yet encoded, and all
+	 * during a refill. */
 	struct entry_list outside;
 	uint64_t outside_unwritten;
 
-	/* How many members Redis's set has before the edge, in the order of what
-	 * has been sent: where the next read starts. */
+	/* Members of Redis's set before the edge, once what was sent has arrived: where
+	 * the next read starts. */
 	uint64_t indexed;
 
 	bool is_refilling;
@@ -59,12 +58,12 @@ void stage_entry_refused(struct stage *st, struct entry *e);
  * without a readable body: what is to become of that is settled by the call. */
 struct entry *stage_row_entry(struct shard *sh, const struct store_row *row,
 			      enum store_set set);
-/* Take out what is beyond and in Redis alone; gives how many they are. What is
- * left in `outside` was not written yet. */
+/* Stop counting what is in Redis alone, and return its count. What stays in `outside` is
+ * not yet written. */
 uint64_t stage_forget_beyond(struct stage *st);
-/* Those that were forgotten are there after all. */
+/* Count them again: Redis still has them. */
 void stage_restore_beyond(struct stage *st, uint64_t count);
-/* What could not be given back to Redis while the shard was held back. */
+/* Give back to Redis what is over the limits. */
 void stage_relieve(struct stage *st);
 /* Redis says how many there are; nothing is in memory yet. */
 void stage_recover(struct stage *st, uint64_t count);

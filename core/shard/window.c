@@ -99,9 +99,8 @@ static void look_around(struct lane *lane, struct entry *e, struct entry **befor
 		*behind = recent;
 }
 
-/* Most new messages belong at the end, and returned ones at the front, or one
- * behind the other. For all else the walk goes from both sides at once. One that
- * was long leaves a finger, which halves the next one thereabouts. */
+/* Most new messages belong at the end, returned ones at the front or one after the other.
+ * Else the walk goes from both sides at once, and leaves a finger when it was long. */
 static void lane_insert(struct lane *lane, struct entry *e)
 {
 	struct entry *last = TAILQ_LAST(&lane->entries, entry_list);

@@ -1,10 +1,9 @@
 /* window.h: entries ordered by (score, id), for the part of a set in memory.
  *
- * A tree of lanes, one a score, each a list in the order of ids. Where all
- * scores are equal there is one lane and appending and taking are O(1); where
- * all differ, a lane holds one entry and both are O(log n). What goes between
- * two others is O(log n) too, over many such: where the walk to its place was
- * long, the lane keeps a finger. Entries are borrowed: the window frees none. */
+ * A tree of lanes, one a score, each a list in the order of ids. Appending and taking are
+ * O(1) when all scores are equal (one lane), O(log n) when all differ. Inserting between
+ * two others is amortised O(log n): after a long walk the lane keeps a finger. Entries
+ * are borrowed: the window frees none. */
 #ifndef TIDE_SHARD_WINDOW_H
 #define TIDE_SHARD_WINDOW_H
 

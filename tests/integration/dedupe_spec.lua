@@ -122,7 +122,7 @@ describe('a publish with an id', function()
     c:ok 'DECLARE queue never dedupe=0'
     for _ = 1, 2 do assert.matches('^OK %x+ 1$', c:request('PUB - never id=a', 'x')) end
     assert.equal('0', broker:redis_cli('EXISTS', broker:key('never', 'dedupe')))
-    assert.matches('^ERR syntax dedupe=1y: wanted is a duration up to 1d', c:request 'DECLARE queue bad dedupe=1y')
+    assert.matches('^ERR syntax dedupe=1y: expected a duration up to 1d', c:request 'DECLARE queue bad dedupe=1y')
     assert.matches('^ERR syntax dedupe=2d', c:request 'DECLARE queue bad dedupe=2d')
     assert.matches('^ERR mismatch', c:request 'DECLARE queue never dedupe=1s')
   end)
@@ -231,7 +231,7 @@ describe('a limit of the ids that are remembered', function()
       local line = c:request('PUB - q id=n' .. taken, 'x')
       if line:find '^OK' then taken = taken + 1 else refusal = line end
     until refusal
-    assert.matches('^ERR full the publish ids that are remembered fill %d+ KiB.*%-%-max%-dedupe%-bytes', refusal)
+    assert.matches('^ERR full remembered publish ids fill their limit of %d+ KiB.*%-%-max%-dedupe%-bytes', refusal)
     assert(taken > 200)
     traffic.expect_counts(c, 'q', { ready = taken })
     assert.equal('full', c:document('EXPLAIN - q id=other').queues[1].dedupe)

@@ -34,7 +34,7 @@ describe('the definitions', function()
       c:expect_answer('DECLARE queue d.other shards=5 retry.max=3',
         "ERR mismatch queue 'd.other' exists with other options: it has shards=4, not shards=5")
       c:expect_answer('DECLARE queue d.other shards=4',
-        "ERR mismatch queue 'd.other' exists with other options: it has retry.max=3, which is missing here")
+        "ERR mismatch queue 'd.other' exists with other options: it has retry.max=3, which this DECLARE lacks")
       c:expect_answer('DECLARE queue d.other shards=4 retry.max=3 sharding.by=tenant',
         "ERR mismatch queue 'd.other' exists with other options: it has sharding.by=(none), not sharding.by=tenant")
       c:expect_answer('DECLARE queue d.other shards=4 retry.max=3 durable=0',
@@ -44,20 +44,21 @@ describe('the definitions', function()
 
     it('take options within their ranges alone', function()
       local function bad(option, text) c:expect_answer('DECLARE queue d.bad ' .. option, 'ERR ' .. text) end
-      bad('shards=0', 'syntax shards=0: wanted is a number from 1 to 64')
-      bad('shards=65', 'syntax shards=65: wanted is a number from 1 to 64')
-      bad('shards=many', 'syntax shards=many: wanted is a number from 1 to 64')
-      bad('durable=yes', 'syntax durable=yes: wanted is a number from 0 to 1')
-      bad('ack-timeout=9ms', 'syntax ack-timeout=9ms: wanted is a duration from 10ms to 1d')
-      bad('ack-timeout=2d', 'syntax ack-timeout=2d: wanted is a duration from 10ms to 1d')
-      bad('ack-timeout=soon', 'syntax ack-timeout=soon: wanted is a duration from 10ms to 1d')
-      bad('delivery-limit=1000001', 'syntax delivery-limit=1000001: wanted is a number from 0 to 1000000')
-      bad('dead-letter=-/', 'syntax dead-letter=-/: the default exchange needs a key (a queue\'s name)')
-      bad('dead-letter=/k', 'syntax dead-letter=/k: wanted is <exchange>/<key>, with - for the default exchange; '
-        .. 'without a key the message keeps its own')
+      bad('shards=0', 'syntax shards=0: expected a number from 1 to 64')
+      bad('shards=65', 'syntax shards=65: expected a number from 1 to 64')
+      bad('shards=many', 'syntax shards=many: expected a number from 1 to 64')
+      bad('durable=yes', 'syntax durable=yes: expected 0 or 1')
+      bad('ack-timeout=9ms', 'syntax ack-timeout=9ms: expected a duration from 10ms to 1d')
+      bad('ack-timeout=2d', 'syntax ack-timeout=2d: expected a duration from 10ms to 1d')
+      bad('ack-timeout=soon', 'syntax ack-timeout=soon: expected a duration from 10ms to 1d')
+      bad('delivery-limit=1000001', 'syntax delivery-limit=1000001: expected a number from 0 to 1000000')
+      for _, target in ipairs { '-/', '/k' } do
+        bad('dead-letter=' .. target, 'syntax dead-letter=' .. target .. ': expected <exchange>/<key>, with - for the '
+          .. "default exchange, which needs a key (a queue's name); without a key the message keeps its own")
+      end
       bad('max-speed=3', "syntax a queue has no option 'max-speed'; it takes: durable exclusive auto-delete shards "
         .. 'sharding priority retry ack-timeout delivery-limit dead-letter dedupe, and sharding.* priority.* '
-        .. "retry.* for the scripts' own")
+        .. "retry.* for the options of the scripts")
       assert.is_nil(find('queues', 'd.bad'))
     end)
 
@@ -208,7 +209,7 @@ describe('the definitions', function()
         .. 'direct fanout headers topic')
       c:send 'DECLARE exchange x.bad topic frob=1\r\n'
       assert.is_truthy(c:expect('^ERR mismatch (.*)$'):find('frob', 1, true))
-      c:expect_answer('DECLARE exchange x.bad topic durable=2', 'ERR syntax durable=2: wanted is 0 or 1')
+      c:expect_answer('DECLARE exchange x.bad topic durable=2', 'ERR syntax durable=2: expected 0 or 1')
       c:expect_answer('DECLARE exchange - topic',
         "ERR syntax '-' stands for the default exchange and cannot be declared")
       c:expect_answer('DECLARE teapot x.bad topic', "ERR syntax 'teapot': expected queue or exchange")
@@ -347,9 +348,9 @@ describe('the definitions', function()
       c:expect_answer('PING', 'OK')
       c:expect_answer('HELLO', 'ERR denied HELLO must be the first request')
       for line, answer in pairs {
-        ['HELLO vhost=a/b'] = "ERR syntax 'a/b' is no vhost: wanted is / or a name of 1-255 bytes without white space, "
+        ['HELLO vhost=a/b'] = "ERR syntax 'a/b' is not a vhost: expected / or a name of 1-255 bytes without white space, "
           .. "'/' and ':'",
-        ['HELLO vhost='] = "ERR syntax '' is no vhost: wanted is / or a name of 1-255 bytes without white space, "
+        ['HELLO vhost='] = "ERR syntax '' is not a vhost: expected / or a name of 1-255 bytes without white space, "
           .. "'/' and ':'",
         ['HELLO heartbeat=1ms'] = 'ERR syntax heartbeat=1ms: expected a duration like 250ms, 30s, 5m, 2h or 1d, '
           .. 'from 1s to 1h',
@@ -368,7 +369,7 @@ describe('the definitions', function()
       local one, two = small:connect(), small:connect()
       assert.equal('one', one:document('HELLO vhost=one').vhost)
       two:send 'HELLO vhost=two\r\n'
-      two:expect_line 'ERR limit there are 2 vhosts already, which is the limit'
+      two:expect_line 'ERR limit the limit of 2 vhosts is reached'
       two:expect_nothing()
       small:expect_clean_stop()
     end)

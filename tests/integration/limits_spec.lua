@@ -150,14 +150,14 @@ describe('a broker with low limits', function()
       local declare = 'DECLARE ' .. what
       c:ok(declare:format 'one')
       other:ok(declare:format 'one')
-      c:expect_answer(declare:format 'two', ('ERR limit there are 2 %ss already, which is the limit'):format(kind))
+      c:expect_answer(declare:format 'two', ('ERR limit the limit of 2 %ss is reached'):format(kind))
       c:ok(declare:format 'one') -- again is no more
       other:ok('DELETE ' .. kind .. ' one')
       c:ok(declare:format 'two')
     end
     c:ok 'BIND one one -'
     c:ok 'BIND one two -'
-    c:expect_answer('BIND two two -', 'ERR limit there are 2 bindings already, which is the limit')
+    c:expect_answer('BIND two two -', 'ERR limit the limit of 2 bindings is reached')
     c:ok 'BIND one two -'
     c:ok 'DELETE exchange two'
     c:ok 'BIND two one -'

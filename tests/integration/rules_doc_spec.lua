@@ -148,7 +148,7 @@ describe('docs/rules.md', function()
   it('is played in full', function() assert.is_true(played == #blocks and played >= 10) end)
 
   it('has the line of the log that a new file brings', function()
-    local line = doc:match 'says `(rules: generation 2 is in force[^`]*)`'
+    local line = doc:match 'says `(rules: generation 2 is active[^`]*)`'
     broker:destroy()
     broker = Broker.start { rules = {}, args = { '--store', 'none' } }
     broker:write_rule('routing/country.lua', rules['routing/country.lua'])

@@ -226,7 +226,7 @@ describe('a start with broken rules', function()
     broker:write_rule('sharding/mine.lua', 'return {\n')
     broker:remove_rule 'lib.lua'
     broker:restart()
-    broker:expect_log 'IS BROKEN: sharding/mine.lua:'
+    broker:expect_log 'is broken: sharding/mine.lua:'
     broker:expect_log('last good generation, ' .. good)
     c = broker:connect()
     assert.equal(2, shard_of(c, 'q'))
@@ -249,7 +249,7 @@ describe('a start with broken rules', function()
     broker:write_rule('sharding/mine.lua', 'return {')
     broker:restart()
     broker:restart()
-    local _, count = broker:log():gsub('IS BROKEN', '')
+    local _, count = broker:log():gsub('is broken', '')
     assert.equal(2, count)
   end)
 

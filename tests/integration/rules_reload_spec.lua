@@ -63,7 +63,7 @@ describe('the rules of a running broker', function()
     assert.is_truthy(wait.poll(function() return c:document('RULES status').generation > before end))
     c:ok('PUB x k', '2')
     assert.same({ 1, 1 }, { count 'left', count 'right' })
-    broker:expect_log 'rules: generation %d+ is in force'
+    broker:expect_log 'rules: generation %d+ is active'
   end)
 
   it('are read again by RULES reload at once', function()

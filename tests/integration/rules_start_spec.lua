@@ -73,10 +73,10 @@ describe('at a start, what the directory does not carry', function()
     assert.equal('last good', status.origin)
     assert.equal(reason, status.refusal.error:sub(1, #reason))
     assert.same({}, status.unusable)
-    broker:expect_log('IS BROKEN: ' .. reason:gsub('%p', '%%%0'))
+    broker:expect_log('is broken: ' .. reason:gsub('%p', '%%%0'))
     broker:expect_log 'serving with the last good generation'
     broker:expect_log 'recovered 1 exchanges, 3 queues, 1 bindings'
-    assert.is_nil(broker:log():find 'NOT USABLE')
+    assert.is_nil(broker:log():find 'cannot be used')
     local log = c:document 'RULES log'
     assert.equal('last good', log[1].origin)
     assert.equal('refused', log[2].result)
@@ -153,7 +153,7 @@ describe('at a start, what the directory does not carry', function()
     c = broker:connect()
     local text = c:document('RULES status').refusal.error
     assert.is_truthy(text:find "'later' of vhost 'shop'" or text:find "'x' of vhost '/'", text)
-    assert.is_truthy(text:find '; and 1 more are not usable$', text)
+    assert.is_truthy(text:find '; 1 more cannot be used$', text)
   end)
 
   it('is told of by check, against the directory', function()
@@ -183,7 +183,7 @@ end)
 
 describe('without last good rules, what cannot be used', function()
   local broker, c
-  local GONE = "^ERR rule queue 'q' is not usable: it uses priority/p.lua, which is gone$"
+  local GONE = "^ERR rule queue 'q' cannot be used: it uses priority/p.lua, which is gone$"
   before_each(function()
     broker = start()
     c = broker:connect()
@@ -210,8 +210,8 @@ describe('without last good rules, what cannot be used', function()
   it('is refused with the reason, in every request, and nothing is dropped', function()
     restart_without 'priority/p.lua'
     broker:expect_log 'recovered 2 exchanges, 1 queues, 2 bindings\n'
-    broker:expect_log 'NOT USABLE: 0 exchanges, 1 queues, 1 bindings'
-    broker:expect_log "queue 'q' of vhost '/' IS NOT USABLE and left as it is in Redis: it uses priority/p.lua"
+    broker:expect_log 'cannot be used: 0 exchanges, 1 queues, 1 bindings'
+    broker:expect_log "queue 'q' of vhost '/' cannot be used and stays in Redis: it uses priority/p.lua"
     for _, line in ipairs {
       'SUB q s', 'GET q', 'PEEK q', 'STATS q', 'BIND q f c', 'PURGE q', 'KICK q', 'DELETE queue q if-empty',
       'DECLARE queue q priority=p',
@@ -237,7 +237,7 @@ describe('without last good rules, what cannot be used', function()
     assert.equal('p', q.options.priority)
     assert.is_nil(find(c:document 'LIST queues', 'name', 'plain').unusable)
     local b = find(c:document 'LIST bindings', 'destination', 'q')
-    assert.equal("queue 'q' is not usable: it uses priority/p.lua, which is gone", b.unusable)
+    assert.equal("queue 'q' cannot be used: it uses priority/p.lua, which is gone", b.unusable)
     local status = c:document 'RULES status'
     assert.same({ { kind = 'queue', vhost = '/', name = 'q', reason = q.unusable } }, status.unusable)
     assert.equal(1, c:document('STATS').unusable)
@@ -355,7 +355,7 @@ describe('without last good rules, what cannot be used', function()
     broker:write_rule('retry/o.lua', retry 'b')
     broker:run()
     c = broker:connect()
-    refused(c, 'PUB - o', 'x', "^ERR rule queue 'o' is not usable: it uses retry/o.lua, which refuses its options: ")
+    refused(c, 'PUB - o', 'x', "^ERR rule queue 'o' cannot be used: it uses retry/o.lua, which refuses its options: ")
     broker:write_rule('retry/o.lua', retry 'a' .. '\n')
     assert.is_truthy(wait.poll(function() return is_usable 'o' end))
   end)
@@ -364,18 +364,18 @@ describe('without last good rules, what cannot be used', function()
     c:ok 'DECLARE exchange outer fanout'
     c:ok 'BIND x outer a dest=exchange'
     restart_without 'routing/r.lua'
-    local gone = "^ERR rule exchange 'x' is not usable: it uses routing/r.lua, which is gone$"
+    local gone = "^ERR rule exchange 'x' cannot be used: it uses routing/r.lua, which is gone$"
     refused(c, 'PUB x k', 'x', gone)
     refused(c, 'PUB outer k', 'x', gone)
     refused(c, 'BIND plain x more', nil, gone)
     assert.is_truthy(('ERR rule ' .. c:document('EXPLAIN x k').error):find(gone))
     refused(c, 'DECLARE exchange x r', nil, gone)
     refused(c, 'DECLARE exchange x topic', nil, "^ERR mismatch exchange 'x' exists with type r")
-    broker:expect_log 'NOT USABLE: 1 exchanges, 0 queues, 2 bindings'
+    broker:expect_log 'cannot be used: 1 exchanges, 0 queues, 2 bindings'
     local list = c:document 'LIST exchanges'
     assert.equal('uses routing/r.lua, which is gone', find(list, 'name', 'x').unusable)
     local b = find(c:document 'LIST bindings', 'exchange', 'outer')
-    assert.equal("exchange 'x' is not usable: it uses routing/r.lua, which is gone", b.unusable)
+    assert.equal("exchange 'x' cannot be used: it uses routing/r.lua, which is gone", b.unusable)
     broker:write_rule('routing/r.lua', ROUTING:format '')
     assert.is_truthy(wait.poll(function() return c:request('PUB x k', 'x'):find '^OK %x+ 1$' end))
     assert.equal('1', c:ok('PUB outer k', 'x'):match '%d+$')
@@ -394,7 +394,7 @@ return {
   run = function(broker) broker.publish { key = "q", payload = "tick" } end,
 }
 ]])
-    broker:expect_log "schedule 'tick': queue 'q' is not usable: it uses priority/p.lua, which is gone"
+    broker:expect_log "schedule 'tick': queue 'q' cannot be used: it uses priority/p.lua, which is gone"
     broker:write_rule('priority/p.lua', PRIORITY)
     assert.is_truthy(wait.poll(function() return is_usable 'q' and c:document('STATS q').ready > 2 end))
     assert.equal('2', c:ok('PUB f k', 'x'):match '%d+$')
@@ -419,7 +419,7 @@ return {
     broker:write_rule('routing/r.lua', ROUTING:format 'all')
     broker:run()
     c = broker:connect()
-    refused(c, 'PUB x k', 'x', "^ERR rule exchange 'x' is not usable: it has a binding that routing/r.lua refuses, "
+    refused(c, 'PUB x k', 'x', "^ERR rule exchange 'x' cannot be used: it has a binding that routing/r.lua refuses, "
       .. "'queue plain x all': routing/r.lua:4: not this one")
     c:ok 'UNBIND plain x all'
     assert.equal('1', c:ok('PUB x k', 'x'):match '%d+$')
@@ -431,10 +431,10 @@ return {
     broker:redis_cli('SADD', 'tide:/:bindings', 'queue plain f b =x')
     broker:redis_cli('HSET', 'tide:{//newer#1}:msg', 'id', 'body')
     restart_without()
-    refused(c, 'PUB - newer', 'x', "^ERR rule queue 'newer' is not usable: it has a definition that cannot be read: ")
+    refused(c, 'PUB - newer', 'x', "^ERR rule queue 'newer' cannot be used: it has a definition that cannot be read: ")
     refused(c, 'DECLARE queue newer', nil, '^ERR rule ')
-    refused(c, 'PUB odd k', 'x', "^ERR rule exchange 'odd' is not usable: it has a definition that cannot be read: ")
-    refused(c, 'PUB f k', 'x', "^ERR rule exchange 'f' is not usable: it has a binding that cannot be read: "
+    refused(c, 'PUB odd k', 'x', "^ERR rule exchange 'odd' cannot be used: it has a definition that cannot be read: ")
+    refused(c, 'PUB f k', 'x', "^ERR rule exchange 'f' cannot be used: it has a binding that cannot be read: "
       .. 'queue plain f b =x$')
     c:document 'RULES reload'
     refused(c, 'PUB - newer', 'x', '^ERR rule ')

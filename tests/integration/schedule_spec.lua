@@ -199,11 +199,11 @@ describe('a schedule', function()
     broker = start 'all'
     wait_for_ticks(broker, 2)
     broker:write_rule('schedule/other.lua', 'return { cron = "0 0 1 1 *", run = function() end }')
-    broker:expect_log 'generation 2 is in force'
+    broker:expect_log 'generation 2 is active'
     wait_for_ticks(broker, ready(broker) + 2)
     assert.equal('cron 0 0 1 1 *', schedule_status(broker, 'other').when)
     broker:remove_rule 'schedule/ticker.lua'
-    broker:expect_log 'generation 3 is in force'
+    broker:expect_log 'generation 3 is active'
     assert(wait.poll(function()
       return broker:redis_cli('HEXISTS', 'tide:rules:schedule', 'ticker') == '0'
     end))
@@ -309,7 +309,7 @@ describe('tide.shared', function()
     publish(broker)
     broker:expect_log 'mine.lua:%d+: 0.5 false 3'
     broker:write_rule('sharding/mine.lua', RULE:format '2')
-    broker:expect_log 'generation 2 is in force'
+    broker:expect_log 'generation 2 is active'
     publish(broker)
     broker:expect_log 'mine.lua:%d+: 1.0 false 3'
     local c = broker:connect()

@@ -116,7 +116,7 @@ describe('what the shipped scripts remember', function()
       many(1000, 'one', 'h:tenant=flood', 'flood')
       take('one', 100)
       for _, renew in ipairs { reload, function() change('priority/fair.lua', FAIR) end,
-        function() broker:signal 'HUP' broker:expect_log 'generation 4 is in force' end } do
+        function() broker:signal 'HUP' broker:expect_log 'generation 4 is active' end } do
         renew()
         -- As much of the flood again, and a quiet tenant after it: they take turns.
         many(50, 'one', 'h:tenant=flood', 'flood')

@@ -51,7 +51,7 @@ char *out_reserve(struct out *o, size_t len)
 	struct out_chunk *c = o->last;
 
 	if (!c || c->msg || OUT_CHUNK_BYTES - c->end < len) {
-		c = pool_take_raw(o->pool);
+		c = pool_take(o->pool);
 		c->msg = NULL;
 		c->data = c->bytes;
 		c->start = c->end = 0;

@@ -114,12 +114,13 @@ static void settle_held(struct bench *b, unsigned per_request)
 {
 	struct channel *ch = rig_channel(&b->rig);
 	const struct entry *e;
+	struct error err;
 
 	while ((e = held_from(&ch->held, 0)) != NULL) {
 		struct tag_range range = { e->tag, e->tag + per_request - 1 };
 		struct settle_spec spec = { SETTLE_ACK, 0, &range, 1 };
 
-		session_settle(ch, &spec, reply_create(ch, false));
+		must(session_settle(ch, &spec, reply_create(ch, false), &err), "settle");
 	}
 }
 

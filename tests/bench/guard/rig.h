@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 #include "session/channel.h"
-#include "session/service_turn.h"
+#include "session/service.h"
 #include "session/session_private.h"
 #include "broker/exchange.h"
 #include "broker/queue.h"

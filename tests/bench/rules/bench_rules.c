@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "session/service_turn.h"
+#include "session/service.h"
 #include "session/session_private.h"
 #include "session/session.h"
 #include "rules/sandbox/pattern.h"
@@ -379,15 +379,17 @@ static void define(struct session *s)
 				     .exchange = SLICE("shop"),
 				     .pattern = SLICE("*.eu.#") };
 	struct args args, none;
+	struct error err;
 	args_init(&args);
 	args_init(&none);
 	if (args_add(&args, SLICE("durable"), SLICE("0")) != TIDE_OK)
 		abort();
 	queue.args = exchange.args = &args;
 	binding.args = &none;
-	session_define_declare(s, &queue, request(s));
-	session_define_declare(s, &exchange, request(s));
-	session_define_bind(s, &binding, request(s));
+	if (session_define_declare(s, &queue, request(s), &err) < 0 ||
+	    session_define_declare(s, &exchange, request(s), &err) < 0 ||
+	    session_define_bind(s, &binding, request(s), &err) < 0)
+		fail("define", &err);
 	args_deinit(&args);
 }
 
@@ -404,7 +406,8 @@ static double publish(struct session *s, const struct publish_spec *spec, double
 		session_publish_take(s, m, true, request(s));
 	}
 	so_far = best(so_far, started, count);
-	session_queue_purge(s, SLICE("jobs"), request(s));
+	if (session_queue_purge(s, SLICE("jobs"), request(s), &err) < 0)
+		fail("purge", &err);
 	service_turn(s->service);
 	return so_far;
 }

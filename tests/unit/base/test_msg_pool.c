@@ -1,5 +1,3 @@
-#include "base/msg_pool.h"
-
 #include "base/mem.h"
 #include "base/msg.h"
 #include "base/pool.h"
@@ -7,23 +5,33 @@
 
 #include "failing_mem.h"
 
+static struct msg *take(struct msg_pool *p, size_t payload_len)
+{
+	const struct msg like = { .payload_len = payload_len, .pool = p };
+	struct msg *m = msg_create(&like);
+
+	assert_non_null(m);
+	memset(msg_payload_room(m), 'x', payload_len);
+	return m;
+}
+
 static void a_block_has_the_size_asked_for_and_comes_again(void **state)
 {
-	struct msg_pool p;
+	struct msg_pool p = { .kept_bytes = 0 };
 
-	msg_pool_init(&p);
-	for (size_t asked = 1; asked <= MSG_POOL_BLOCK_MAX; asked++) {
-		size_t bytes = asked, again = asked;
-		char *block = msg_pool_try_take(&p, &bytes), *next;
+	for (size_t len = 0; len <= MSG_POOL_BLOCK_MAX - sizeof(struct msg); len++) {
+		struct msg *m = take(&p, len), *next;
+		size_t bytes = m->bytes;
 
-		assert_in_range(bytes, asked, asked + MSG_POOL_STEP - 1);
-		memset(block, 'x', bytes);
-		msg_pool_give(&p, block, bytes);
-		next = msg_pool_try_take(&p, &again);
-		assert_int_equal(again, bytes);
+		assert_int_equal(bytes % MSG_POOL_STEP, 0);
+		assert_in_range(bytes, sizeof(*m) + len,
+				sizeof(*m) + len + MSG_POOL_STEP - 1);
+		msg_unref(m);
+		next = take(&p, len);
+		assert_int_equal(next->bytes, bytes);
 		if (!POOL_KEEPS_NOTHING)
-			assert_ptr_equal(next, block);
-		msg_pool_give(&p, next, again);
+			assert_ptr_equal(next, m);
+		msg_unref(next);
 	}
 	msg_pool_deinit(&p);
 	assert_int_equal(p.kept_bytes, 0);
@@ -31,27 +39,24 @@ static void a_block_has_the_size_asked_for_and_comes_again(void **state)
 
 static void a_large_block_is_not_kept(void **state)
 {
-	size_t bytes = MSG_POOL_BLOCK_MAX + 1;
-	struct msg_pool p;
+	struct msg_pool p = { .kept_bytes = 0 };
+	struct msg *m = take(&p, MSG_POOL_BLOCK_MAX);
 
-	msg_pool_init(&p);
-	msg_pool_give(&p, msg_pool_try_take(&p, &bytes), bytes);
-	assert_int_equal(bytes, MSG_POOL_BLOCK_MAX + 1);
+	assert_int_equal(m->bytes, sizeof(*m) + MSG_POOL_BLOCK_MAX);
+	msg_unref(m);
 	assert_int_equal(p.kept_bytes, 0);
 	msg_pool_deinit(&p);
 }
 
 static void only_so_much_is_kept(void **state)
 {
-	static void *blocks[MSG_POOL_KEEP_BYTES / MSG_POOL_BLOCK_MAX + 10];
-	size_t bytes = MSG_POOL_BLOCK_MAX;
-	struct msg_pool p;
+	static struct msg *msgs[MSG_POOL_KEEP_BYTES / MSG_POOL_BLOCK_MAX + 10];
+	struct msg_pool p = { .kept_bytes = 0 };
 
-	msg_pool_init(&p);
-	for (size_t i = 0; i < COUNT(blocks); i++)
-		blocks[i] = msg_pool_try_take(&p, &bytes);
-	for (size_t i = 0; i < COUNT(blocks); i++) {
-		msg_pool_give(&p, blocks[i], bytes);
+	for (size_t i = 0; i < COUNT(msgs); i++)
+		msgs[i] = take(&p, MSG_POOL_BLOCK_MAX - sizeof(struct msg));
+	for (size_t i = 0; i < COUNT(msgs); i++) {
+		msg_unref(msgs[i]);
 		assert_in_range(p.kept_bytes, 0, MSG_POOL_KEEP_BYTES);
 	}
 	if (!POOL_KEEPS_NOTHING)
@@ -61,22 +66,18 @@ static void only_so_much_is_kept(void **state)
 
 static void a_message_goes_back_to_its_pool(void **state)
 {
-	struct msg_pool p;
-	struct msg spec = { .key = SLICE("k"),
-				 .payload = "hello",
-				 .payload_len = 5 };
-	struct msg *m;
+	struct msg_pool p = { .kept_bytes = 0 };
+	struct msg like = {
+		.key = SLICE("k"), .payload = "hello", .payload_len = 5, .pool = &p
+	};
+	struct msg *m = msg_create(&like);
 
-	msg_pool_init(&p);
-	spec.pool = &p;
-	m = msg_create(&spec);
-	assert_int_equal(m->bytes % MSG_POOL_STEP, 0);
 	assert_memory_equal(m->payload, "hello", 5);
 	msg_unref(m);
 	assert_int_equal(p.kept_bytes > 0, !POOL_KEEPS_NOTHING);
 	msg_pool_deinit(&p);
 	mem_fail_at = 1;
-	assert_null(msg_create(&spec));
+	assert_null(msg_create(&like));
 	mem_fail_at = 0;
 }
 

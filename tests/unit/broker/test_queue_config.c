@@ -211,7 +211,7 @@ static void the_first_difference_is_named(void **state)
 	compare("durable=0", "", "it has durable=0, not durable=1");
 	compare("ack-timeout=1m", "ack-timeout=2m",
 		"it has ack-timeout=1m, not ack-timeout=2m");
-	compare("retry.base=1s", "", "it has retry.base=1s, which is missing here");
+	compare("retry.base=1s", "", "it has retry.base=1s, which this DECLARE lacks");
 	compare("", "retry.base=1s", "it has retry.base=(none), not retry.base=1s");
 	compare("dead-letter=-/q", "", "it has dead-letter=-/q, not dead-letter=");
 }

@@ -89,11 +89,11 @@ static void a_request_is_refused_with_the_reason(void **state)
 
 	unusable_set(&m->q.definition, "uses retry/o.lua, which is gone");
 	assert_int_equal(TIDE_ERULE, unusable_check(&m->q.definition, &err));
-	assert_string_equal("queue 'q' is not usable: it uses retry/o.lua, which is gone",
+	assert_string_equal("queue 'q' cannot be used: it uses retry/o.lua, which is gone",
 			    err.text);
 	unusable_set(&m->y.definition, "is odd");
 	assert_int_equal(TIDE_ERULE, unusable_check(&m->y.definition, &err));
-	assert_string_equal("exchange 'y' is not usable: it is odd", err.text);
+	assert_string_equal("exchange 'y' cannot be used: it is odd", err.text);
 	model_destroy(m);
 }
 
@@ -160,7 +160,7 @@ static void both_ends_of_a_binding_are_looked_at(void **state)
 	unusable_write_binding(&m->to_y, &j);
 	unusable_write_binding(&m->to_q, &j);
 	json_object_end(&j);
-	assert_string_equal("{\"unusable\":\"queue 'q' is not usable: it is odd\"}",
+	assert_string_equal("{\"unusable\":\"queue 'q' cannot be used: it is odd\"}",
 			    buf_cstr(&text));
 	buf_deinit(&text);
 	model_destroy(m);

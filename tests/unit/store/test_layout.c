@@ -25,8 +25,17 @@ static void keys_of_a_shard_share_a_hash_tag(void **state)
 
 static void each_key_has_the_suffix_that_the_manual_gives(void **state)
 {
-	static const char *const suffixes[] = { "msg",   "tries",   "expiry", "dedupe",
-						"ready", "delayed", "unack",  "buried" };
+	static const char *const suffixes[LAYOUT_KEY_COUNT] = {
+		[LAYOUT_MSG] = "msg",
+		[LAYOUT_TRIES] = "tries",
+		[LAYOUT_EXPIRY] = "expiry",
+		[LAYOUT_DEDUPE] = "dedupe",
+		[LAYOUT_SETS + STORE_READY] = "ready",
+		[LAYOUT_SETS + STORE_DELAYED] = "delayed",
+		[LAYOUT_SETS + STORE_UNACK] = "unack",
+		[LAYOUT_SETS + STORE_BURIED] = "buried",
+	};
+
 	for (int key = 0; key < LAYOUT_KEY_COUNT; key++)
 		assert_string_equal(layout_key_suffix((enum layout_key)key),
 				    suffixes[key]);

@@ -10,7 +10,7 @@
 #include "base/buf.h"
 #include "host/log.h"
 #include "base/mem.h"
-#include "session/service_turn.h"
+#include "session/service.h"
 #include "broker/vhost.h"
 #include "proto/line/line.h"
 
