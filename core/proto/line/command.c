@@ -13,30 +13,31 @@
 #define WAIT_MAX_MS (3600 * 1000)
 #define TAG_RANGES_INLINE 64
 
+void command_add_arg(struct request *q, struct args *args, struct slice name,
+		     struct slice value)
+{
+	int rc = args_add(args, name, value);
+
+	if (rc == TIDE_EEXISTS)
+		q->rc = error_set(q->err, TIDE_ESYNTAX,
+				  "option '%" SLICE_FMT "' appears twice",
+				  SLICE_ARG(name));
+	else if (rc < 0)
+		q->rc = error_set(q->err, TIDE_ESYNTAX,
+				  "option '%" SLICE_FMT
+				  "' has a name or value that cannot be stored",
+				  SLICE_ARG(name));
+}
+
 /* Options as the model takes them, without the one named `except`. */
-static int read_args(struct request *q, const char *except, struct args *out)
+static void read_args(struct request *q, const char *except, struct args *out)
 {
 	args_init(out);
-	for (unsigned i = 0; i < q->option_count; i++) {
-		const struct request_option *o = &q->options[i];
-		int rc;
-
-		if (except && slice_is(o->name, except))
-			continue;
-		rc = args_add(out, o->name, o->value);
-		if (rc < 0) {
-			args_deinit(out);
-			if (rc == TIDE_EEXISTS)
-				return error_set(q->err, TIDE_ESYNTAX,
-						 "option '%" SLICE_FMT "' appears twice",
-						 SLICE_ARG(o->name));
-			return error_set(q->err, TIDE_ESYNTAX,
-					 "option '%" SLICE_FMT
-					 "' has a value that cannot be stored",
-					 SLICE_ARG(o->name));
-		}
-	}
-	return TIDE_OK;
+	for (unsigned i = 0; i < q->option_count && q->rc == TIDE_OK; i++)
+		if (!except || !slice_is(q->options[i].name, except))
+			command_add_arg(q, out, q->options[i].name, q->options[i].value);
+	if (q->rc < 0)
+		args_deinit(out);
 }
 
 static void hello_document(struct line *l, struct json *j)
@@ -169,7 +170,7 @@ COMMAND(declare)
 	else if (q->rc == TIDE_OK && q->word_count > 2)
 		q->rc = read_queue_flag(q, r);
 	if (q->rc == TIDE_OK)
-		q->rc = read_args(q, NULL, &args);
+		read_args(q, NULL, &args);
 	if (q->rc < 0)
 		return q->rc;
 	q->rc = session_define_declare(l->session, &spec, r, q->err);
@@ -205,7 +206,7 @@ static int bind_or_unbind(struct line *l, struct request *q, struct reply *r,
 	spec.pattern = request_word(q, 2, "a pattern");
 	spec.to_exchange = request_choice(q, "dest", "queue or exchange");
 	if (q->rc == TIDE_OK)
-		q->rc = read_args(q, "dest", &args);
+		read_args(q, "dest", &args);
 	if (q->rc < 0)
 		return q->rc;
 	q->rc = run(l->session, &spec, r, q->err);

@@ -89,29 +89,19 @@ struct simulate_words {
 
 /* The options of the queue, and those of the script, which are written as in DECLARE
  * ("retry.base") or bare. */
-static int read_option(struct simulate_words *in, const struct request_option *o,
-		       struct error *err)
+static void read_option(struct simulate_words *in, struct request *q,
+			const struct request_option *o)
 {
 	static const char prefix[] = "retry.";
 	bool is_queue =
 		slice_is(o->name, "delivery-limit") || slice_is(o->name, "ack-timeout");
 	struct slice name = o->name;
-	int rc;
 
 	if (slice_is(name, "failures") || slice_is(name, "reason"))
-		return TIDE_OK;
+		return;
 	if (slice_has_prefix(name, prefix))
 		name = slice_skip(name, sizeof(prefix) - 1);
-	rc = args_add(is_queue ? &in->queue_options : &in->options, name, o->value);
-	if (rc == TIDE_EEXISTS)
-		return error_set(err, TIDE_ESYNTAX, "option '%.*s' appears twice",
-				 SLICE_HEAD(name, 64));
-	if (rc < 0)
-		return error_set(
-			err, TIDE_ESYNTAX,
-			"option '%.*s' has a name or value that cannot be stored",
-			SLICE_HEAD(name, 64));
-	return TIDE_OK;
+	command_add_arg(q, is_queue ? &in->queue_options : &in->options, name, o->value);
 }
 
 static int read_words(struct simulate_words *in, struct request *q)
@@ -128,7 +118,7 @@ static int read_words(struct simulate_words *in, struct request *q)
 		(unsigned)request_uint(q, "failures", failures, FAILURES_DEFAULT);
 	in->spec.reason = reasons[request_choice(q, "reason", "nack, timeout or gone")];
 	for (unsigned i = 0; i < q->option_count && q->rc == TIDE_OK; i++)
-		q->rc = read_option(in, &q->options[i], q->err);
+		read_option(in, q, &q->options[i]);
 	return q->rc;
 }
 

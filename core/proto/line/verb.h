@@ -4,6 +4,7 @@
 #ifndef TIDE_PROTO_LINE_VERB_H
 #define TIDE_PROTO_LINE_VERB_H
 
+#include "base/args.h"
 #include "request.h"
 
 struct line;
@@ -39,6 +40,10 @@ const struct verb *verb_table(void);
 
 #define COMMAND(name) \
 	int command_##name(struct line *l, struct request *q, struct reply *r)
+
+/* Add to options as the model takes them. */
+void command_add_arg(struct request *q, struct args *args, struct slice name,
+		     struct slice value);
 
 COMMAND(hello);
 COMMAND(ping);
