@@ -22,10 +22,6 @@ static void on_started(void *ctx, const struct error *err)
 	uv_stop(&m->loop);
 }
 
-static void on_closed(void *ctx)
-{
-}
-
 static void nothing(void *ctx)
 {
 }
@@ -57,7 +53,7 @@ static void close_broker(struct model *m)
 int model_open(struct model *m, const char *rules_dir, const char *lua_dir,
 	       struct findings *f, struct error *err)
 {
-	struct service_hooks hooks = { m, on_started, nothing, on_closed };
+	struct service_hooks hooks = { m, on_started, nothing, nothing };
 	struct broker_config config;
 	int rc;
 

@@ -90,13 +90,11 @@ static void publish(struct line *l)
  * must come, -1 when it is something else. */
 static int line_end(const char *data, size_t len)
 {
-	if (len >= 1 && data[0] == '\n')
-		return 1;
-	if (len >= 1 && data[0] != '\r')
-		return -1;
-	if (len < 2)
+	size_t n = len > 0 && data[0] == '\r';
+
+	if (n == len)
 		return 0;
-	return data[1] == '\n' ? 2 : -1;
+	return data[n] == '\n' ? (int)n + 1 : -1;
 }
 
 static size_t feed_ending(struct line *l, const char *data, size_t len)
@@ -225,10 +223,7 @@ static size_t feed_command(struct line *l, char *data, size_t len)
 	line_len = (size_t)(end - data);
 	if (must_wait(l, (struct slice){ data, line_len }))
 		return 0;
-	if (line_len > 0 && data[line_len - 1] == '\r')
-		command(l, data, line_len - 1);
-	else
-		command(l, data, line_len);
+	command(l, data, line_len - (line_len > 0 && data[line_len - 1] == '\r'));
 	return line_len + 1;
 }
 
