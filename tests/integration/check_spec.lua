@@ -152,7 +152,7 @@ BIND billing orders orders.*.placed
       "retry/broken.lua:3: unexpected symbol near '}'",
       "routing/9lives.lua:1: the name of a script is a letter (of a filter also a digit), then letters, digits, '_' "
         .. "and '-', at most 64 in all",
-      "sharding/number.lua:3: a sharding script needs a function 'pick', which is number here",
+      "sharding/number.lua:3: a sharding script needs a function 'pick'; here it is number",
     })
   end)
 
@@ -352,8 +352,8 @@ return {
       "schedule/tick.lua:5: sends to exchange 'nox', which does not exist: the publish fails",
       at(1, "exchange 'a' is bound to itself in the end: a -> b -> a"),
       at(3, "exchange 'c': there is no routing script 'nosuch'; there are: direct fanout headers topic"),
-      at(7, "queue 'q': retry=fixed: option 'delay' of retry/fixed is a duration such as 500ms, 30s or 5m; it cannot "
-        .. "be 'soon'"),
+      at(7, "queue 'q': retry=fixed: option 'delay' of retry/fixed must be a duration such as 500ms, 30s or 5m, "
+        .. "not 'soon'"),
       at(8, "queue 'r' dead-letters to exchange 'nowhere', which does not exist: its dead letters are buried"),
       at(10, "queue 's' dead-letters to queue 'gone', which does not exist: its dead letters are buried"),
       at(11, "queue 't': single spaces separate words"),

@@ -124,7 +124,7 @@ describe('a rollback', function()
     c:document 'RULES reload'
     c:ok 'DECLARE queue l shards=4 sharding=late'
     c:send 'RULES rollback\r\n'
-    c:expect "^ERR rule sharding/late.lua: is gone, but queue 'l' uses it"
+    c:expect "^ERR rule sharding/late.lua: is missing, but queue 'l' uses it"
     local entry = c:document('RULES log')[1]
     assert.equal('rollback', entry.origin)
     assert.equal('refused', entry.result)

@@ -197,7 +197,7 @@ describe('RULES rollback', function()
     c:ok 'DECLARE queue q shards=4 sharding=late'
     local first = c:document 'RULES log'
     c:send('RULES rollback ' .. first[#first].hash .. '\r\n')
-    c:expect "^ERR rule sharding/late.lua: is gone, but queue 'q' uses it"
+    c:expect "^ERR rule sharding/late.lua: is missing, but queue 'q' uses it"
     assert.equal('refused', c:document('RULES log')[1].result)
   end)
 

@@ -2,8 +2,8 @@
 local Broker = require 'support.broker'
 local wait = require 'support.wait'
 
-local refusal = "^ERR limit .*the rules' memory is nearly used up, %d+ of 4096 KiB: "
-  .. 'give them more with %-%-rules%-memory'
+local refusal = "^ERR limit .*the scripts' memory is nearly full, %d+ of 4096 KiB; "
+  .. 'raise %-%-rules%-memory'
 
 describe('the memory of the rules', function()
   local broker, c

@@ -169,7 +169,7 @@ end }
     local dir = broker:copy_rules('without', {})
     assert(os.remove(dir .. '/sharding/mine.lua'))
     c:send('RULES shadow ' .. dir .. '\r\n')
-    c:expect "^ERR rule sharding/mine.lua: is gone, but queue 'q' of vhost 'test%-%d+' uses it"
+    c:expect "^ERR rule sharding/mine.lua: is missing, but queue 'q' of vhost 'test%-%d+' uses it"
     c:send 'RULES shadow /nowhere\r\n'
     c:expect "^ERR not%-found the broker finds no directory '/nowhere'"
     for _, share in ipairs { '0', '101', 'x', '10%%', '-1', '' } do

@@ -98,7 +98,7 @@ describe('at a start, what the directory does not carry', function()
     expect_last_good "queue 'q' of vhost '/' uses priority/p.lua, which is gone"
     assert.equal('1', c:ok('PUB - q', 'lost?'):match '%d+$')
     c:send 'RULES reload\r\n'
-    c:expect "^ERR rule priority/p.lua: is gone, but queue 'q' uses it"
+    c:expect "^ERR rule priority/p.lua: is missing, but queue 'q' uses it"
     broker:write_rule('priority/p.lua', PRIORITY .. '-- back\n')
     expect_directory()
     assert.equal('one', get(c, 'q'))
@@ -146,7 +146,7 @@ describe('at a start, what the directory does not carry', function()
     c:ok 'DELETE queue q'
     broker:remove_rule 'priority/p.lua'
     c:send 'RULES reload\r\n'
-    c:expect "^ERR rule priority/p.lua: is gone, but queue 'later' of vhost 'shop' uses it"
+    c:expect "^ERR rule priority/p.lua: is missing, but queue 'later' of vhost 'shop' uses it"
     broker:expect_clean_stop()
     broker:remove_rule 'routing/r.lua'
     broker:run()

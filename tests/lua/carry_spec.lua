@@ -153,7 +153,7 @@ describe("carry", function()
     }]]
     assert(engine:reload())
     assert.equal(0, rank())
-    assert.matches("with at most 64 tables in each other", status().last_error)
+    assert.matches("a carried state may nest at most 64 tables", status().last_error)
     write [[return {
       new = function() return {} end,
       carry = function(old) return old end,
@@ -165,7 +165,7 @@ describe("carry", function()
     assert(engine:reload())
     assert.equal(1000001, rank())
     assert(engine:reload())
-    assert.matches("a state of more than 1000000 keys and values is not carried over", status().last_error)
+    assert.matches("a carried state has at most 1000000 keys and values", status().last_error)
   end)
 
   it("begins anew when what was kept has used up the memory", function()
@@ -196,9 +196,9 @@ describe("carry", function()
   it("needs `new`, and belongs to strategies", function()
     for file, case in pairs {
       ["priority/mine.lua"] = { "return { rank = print, carry = print }",
-        "'carry' gives a state in the place of that of 'new', which is missing here" },
+        "'carry' replaces the state of 'new'; this script has no 'new'" },
       ["retry/mine.lua"] = { "return { decide = print, new = print, carry = 5 }",
-        "a retry script needs a function 'carry', which is number here" },
+        "a retry script needs a function 'carry'; here it is number" },
       ["routing/mine.lua"] = { "return { carry = print }", "a routing script has no 'carry'" },
       ["filter/mine.lua"] = { "return { publish = print, carry = print }", "a filter script has no 'carry'" },
     } do

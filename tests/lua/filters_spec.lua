@@ -120,7 +120,7 @@ describe("a filter", function()
       { "msg:copy()", "table expected" },
       { "for i = 1, 65 do msg:copy {} end", "a publish makes at most 64 copies" },
       { "return 5", "publish must return nothing, or false and a reason, not number" },
-      { "return false, {}", "the reason of a refusal is a text, not a table" },
+      { "return false, {}", "the reason of a refusal must be a text, not a table" },
       { "return msg.nokey", "there is no 'msg.nokey'; it has " },
       { "error 'boom'", "boom" },
     }
@@ -260,11 +260,11 @@ describe("a filter", function()
     assert.matches("needs a function 'publish'", refused "return { match = {} }")
     assert.matches("a filter script has no 'options'", refused "return { options = {}, publish = print }")
     assert.matches("a filter script has no 'pure'", refused "return { pure = true, publish = print }")
-    assert.matches("'match' is a table", refused "return { match = 'x', publish = print }")
+    assert.matches("'match' must be a table", refused "return { match = 'x', publish = print }")
     assert.matches("'match' has no 'keys'; it has exchange, key",
       refused "return { match = { keys = '#' }, publish = print }")
-    assert.matches("'match.key' is a text", refused "return { match = { key = 5 }, publish = print }")
-    assert.matches("'match.exchange' is 1%-255 bytes",
+    assert.matches("'match.key' must be a text", refused "return { match = { key = 5 }, publish = print }")
+    assert.matches("'match.exchange' must be 1%-255 bytes",
       refused "return { match = { exchange = 'a b' }, publish = print }")
     open {}
   end)

@@ -1,9 +1,14 @@
-#include "carry.h"
+/* carry.c: copies of what strategies keep, for the next generation. */
 
 #include <lauxlib.h>
 
-#include "host/log.h"
 #include "engine_private.h"
+#include "host/log.h"
+
+/* Keys and values of one use; copying a million takes about 0.1 s. */
+#define CARRY_VALUES_MAX 1000000
+/* Tables inside tables; bounds the recursion of the copy. */
+#define CARRY_DEPTH_MAX 64
 
 struct carrying {
 	lua_State *from; /* the former generation's; nothing runs in it */
@@ -27,8 +32,7 @@ static void copy_fields(lua_State *L, struct carrying *c, int copies, int depth)
 	int table = lua_gettop(L);
 
 	if (depth == CARRY_DEPTH_MAX || !lua_checkstack(c->from, 4))
-		luaL_error(L,
-			   "a state is carried over with at most %d tables in each other",
+		luaL_error(L, "a carried state may nest at most %d tables",
 			   CARRY_DEPTH_MAX);
 	luaL_checkstack(L, 4, NULL);
 	for (lua_pushnil(c->from); lua_next(c->from, -2) != 0; lua_pop(c->from, 1)) {
@@ -68,8 +72,7 @@ static void copy_value(lua_State *L, struct carrying *c, int copies, int depth)
 	const char *text;
 
 	if (++c->values > CARRY_VALUES_MAX)
-		luaL_error(L,
-			   "a state of more than %d keys and values is not carried over",
+		luaL_error(L, "a carried state has at most %d keys and values",
 			   CARRY_VALUES_MAX);
 	switch (lua_type(c->from, -1)) {
 	case LUA_TTABLE:
@@ -131,7 +134,8 @@ static int run(struct script_state *s, struct carrying *c, struct error *err)
 	int top = lua_gettop(c->from);
 	int rc = lua_checkstack(c->from, 4)
 			 ? script_enter(s, &call, err)
-			 : error_set(err, TIDE_ELIMIT, "there is no memory");
+			 : error_set(err, TIDE_ELIMIT,
+				     "out of memory for the carried state");
 
 	lua_settop(c->from, top);
 	call.body = l_carry;
@@ -159,16 +163,8 @@ void carry_use(const struct handle *h)
 	if (c.source->state == LUA_NOREF || c.source->state == LUA_REFNIL)
 		return;
 	if (run(&e->current->script, &c, &err) != TIDE_OK)
-		log_warn("%s: what %s has remembered is lost with the reload: %s",
-			 e->tide.about, h->user, err.text);
-}
-
-void carry_note(const struct handle *h, struct generation *g)
-{
-	struct use *use = &g->uses[h->number];
-
-	use->must_carry = use->rule->functions[RULE_CARRY] != LUA_NOREF;
-	g->must_carry |= use->must_carry;
+		log_warn("%s: the reload loses the state of %s: %s", e->tide.about,
+			 h->user, err.text);
 }
 
 static struct generation *end(struct engine *e)
@@ -219,10 +215,4 @@ void carry_finish(struct engine *e)
 	while (step(e))
 		;
 	generation_destroy(end(e));
-}
-
-void carry_forget(const struct handle *h)
-{
-	if (h->engine->carry_at == h)
-		h->engine->carry_at = TAILQ_NEXT(h, link);
 }

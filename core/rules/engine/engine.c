@@ -44,7 +44,7 @@ static void start_watch(struct engine *e)
 	int rc = watch_open(&e->watch, e->loop, &config);
 
 	if (rc != 0)
-		log_warn("rules: %s is not watched: %s; use RULES reload",
+		log_warn("rules: cannot watch %s: %s; use RULES reload",
 			 e->config.rules_dir, uv_strerror(rc));
 }
 
@@ -95,7 +95,8 @@ static int prepare(struct engine **out, uv_loop_t *loop,
 		shared_create(config->shared_entries_max, config->shared_bytes_max);
 	int rc = watchdog_create(&e->scripts.watchdog, config->call_budget_ms);
 	if (rc != 0) {
-		error_set(err, rc, "no watchdog for the rules: %s", uv_strerror(rc));
+		error_set(err, rc, "cannot start the watchdog of the rules: %s",
+			  uv_strerror(rc));
 		free_engine(e);
 		return rc;
 	}
@@ -240,11 +241,6 @@ uint64_t engine_epoch(const struct engine *e)
 enum engine_origin engine_origin(const struct engine *e)
 {
 	return e->origin;
-}
-
-bool engine_has(const struct engine *e, enum script_kind kind, struct slice name)
-{
-	return generation_find(e->current, kind, name) != NULL;
 }
 
 const uint64_t *engine_call_count(const struct engine *e)

@@ -109,8 +109,6 @@ enum engine_origin engine_origin(const struct engine *e);
 /* Changes with every generation, from 1: a cached decision is good for one epoch. */
 uint64_t engine_epoch(const struct engine *e);
 
-bool engine_has(const struct engine *e, enum script_kind kind, struct slice name);
-
 /* Is this the error of a call that was not made, because the script fails too often? */
 bool engine_is_not_called(const char *error_text);
 

@@ -4,15 +4,47 @@
 
 #include <sys/queue.h>
 
-#include "carry.h"
 #include "engine.h"
 #include "filter.h"
 #include "generation.h"
 #include "index.h"
 #include "reload.h"
+#include "rules/api/decision_context.h"
 #include "rules/api/dry_run.h"
-#include "use.h"
 #include "watch.h"
+
+/* In the error of a call that the open circuit did not make. */
+#define USE_NOT_CALLED "not called again: it fails too often"
+
+/* use.c: a script with the options of one queue or exchange, and the calls of it.
+ *
+ * The engine numbers the uses. A number means the same use in each generation. */
+struct use {
+	struct rule *rule; /* NULL: this number is not in use */
+	int options;       /* references */
+	int state;         /* what `new` returned: for routing the index */
+	bool is_pure;
+	bool must_carry; /* the state of the former use, which nobody has asked for yet */
+};
+
+/* Make use `number` of a script. TIDE_EMISMATCH for wrong options. */
+TIDE_MUST_USE int use_open(struct generation *g, size_t number, struct rule *rule,
+			   const struct args *options, struct error *err);
+/* Harmless for a number that is not in use. */
+void use_release(struct generation *g, size_t number);
+
+/* A script is asked for a decision. */
+struct use_call {
+	const struct use *use;
+	struct decision_context *context; /* NULL: live */
+	lua_CFunction body;               /* runs inside the door */
+	void *ctx;                        /* of the body */
+};
+
+/* Make the call. While the script's circuit is open, or the rules' memory is used up, it
+ * fails at once. */
+TIDE_MUST_USE int use_decide(struct engine *e, const struct use_call *c,
+			     struct error *err);
 
 /* handle.c: what the broker holds of a script: an index or a strategy.
  *
@@ -95,6 +127,25 @@ struct reload {
 	int64_t refused_unix_ms;
 	uint64_t unread; /* see rules_dir_warn_unread */
 };
+
+/* carry.c: the `state` of a strategy moves into the next generation.
+ *
+ * A script may have a function carry(old, opts). After a reload, before the script
+ * decides anything, it gets a copy of the state that the same use had in the former
+ * generation. Its result is the new state. The former generation stays until every use
+ * has been asked: between the turns of the event loop, or at the first call of the use.
+ * Nothing that a script remembered is lost by the switch.
+ *
+ * `old` (may be NULL) has just been replaced. Returns it when no use wants its state.
+ * Else keeps it, as e->former, until carry_turn or carry_finish has ended. */
+struct generation *carry_begin(struct engine *e, struct generation *old);
+/* Ask some of the uses, for about `max_ns`. At the end returns the old generation, which
+ * the caller frees; before NULL. */
+struct generation *carry_turn(struct engine *e, int64_t max_ns);
+/* Ask all uses that are left, and free the old generation. */
+void carry_finish(struct engine *e);
+/* The handle is about to be called, and there is a former generation. */
+void carry_use(const struct handle *h);
 
 /* room.c: what happens when scripts come near their memory ceiling.
  *

@@ -145,7 +145,7 @@ static int l_publish(lua_State *L)
 			L, "publish must return nothing, or false and a reason, not %s",
 			luaL_typename(L, -2));
 	if (!lua_isnil(L, -1) && lua_type(L, -1) != LUA_TSTRING)
-		return luaL_error(L, "the reason of a refusal is a text, not a %s",
+		return luaL_error(L, "the reason of a refusal must be a text, not a %s",
 				  luaL_typename(L, -1));
 	c->is_rejected = true;
 	const char *reason = luaL_optstring(L, -1, "");
@@ -153,12 +153,6 @@ static int l_publish(lua_State *L)
 	snprintf(c->reason, sizeof(c->reason), "%s",
 		 is_blank ? "a filter refused the message" : reason);
 	return 0;
-}
-
-/* The message as it stands before a filter, which EXPLAIN compares with. */
-static struct msg *take_picture(const struct filter_pass *p, const struct draft *d)
-{
-	return p->on_step ? draft_build(d) : NULL;
 }
 
 static void tell(const struct filter_pass *p, const struct filter_call *c,
@@ -191,7 +185,8 @@ static int run_filter(struct engine *e, struct rule *rule, struct draft *d,
 	const struct use use = { .rule = rule };
 	struct filter_call call;
 	unsigned copies = p->copies.count;
-	struct msg *before = take_picture(p, d);
+	/* EXPLAIN compares with the message as it stands before the filter. */
+	struct msg *before = p->on_step ? draft_build(d) : NULL;
 	uint64_t started_ns = before ? uv_hrtime() : 0;
 
 	call.rule = rule;
@@ -220,7 +215,7 @@ static int hop(struct filter_pass *p, struct rule *rule, struct error *err)
 		return TIDE_OK;
 	return error_set(err, TIDE_ERULE,
 			 "%s:%d: the message has been rerouted or copied more than %d "
-			 "times; do filters send it in a circle?",
+			 "times; filters may send it in a circle",
 			 rule->file, rule->decide_line, FILTER_HOPS_MAX);
 }
 
@@ -289,8 +284,7 @@ int filter_run(struct engine *e, struct filter_pass *p, struct error *err)
 			p->msg = changed;
 		} else {
 			rc = error_set(err, TIDE_EBUSY,
-				       "there is no memory for the changed message "
-				       "now");
+				       "out of memory for the changed message");
 		}
 	}
 	draft_deinit(&d);

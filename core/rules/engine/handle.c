@@ -1,3 +1,5 @@
+#include <lauxlib.h>
+
 #include "base/mem.h"
 #include "engine_private.h"
 
@@ -60,7 +62,8 @@ void handle_close(struct handle *h)
 	struct engine *e = h->engine;
 
 	reload_forget(h);
-	carry_forget(h);
+	if (e->carry_at == h)
+		e->carry_at = TAILQ_NEXT(h, link);
 	TAILQ_REMOVE(&e->handles, h, link);
 	if (e->current) {
 		handle_use(h)->rule->stats.cache_hits += h->cache_hits;
@@ -78,11 +81,13 @@ int handle_install(struct handle *h, struct generation *g, struct error *err)
 	struct rule *rule = generation_find(g, h->kind, slice_from(h->name));
 
 	if (!rule)
-		return error_set(err, TIDE_ERULE, "%s/%s.lua: is gone, but %s uses it",
+		return error_set(err, TIDE_ERULE, "%s/%s.lua: is missing, but %s uses it",
 				 script_kind_name(h->kind), h->name, h->user);
 	int rc = use_open(g, h->number, rule, &h->options, &cause);
 	if (rc != TIDE_OK)
 		return error_set(err, TIDE_ERULE, "%s (for %s)", cause.text, h->user);
-	carry_note(h, g);
+	struct use *use = &g->uses[h->number];
+	use->must_carry = rule->functions[RULE_CARRY] != LUA_NOREF;
+	g->must_carry |= use->must_carry;
 	return TIDE_OK;
 }

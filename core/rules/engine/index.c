@@ -205,7 +205,7 @@ int index_unbind(struct index *x, const struct index_binding *b, struct error *e
 	follow_unbind(x, b);
 	if (rc == TIDE_OK)
 		return TIDE_OK;
-	log_warn("%s: %s; the index of %s is built anew", e->tide.about, err->text,
+	log_warn("%s: %s; rebuilding the index of %s", e->tide.about, err->text,
 		 x->handle.user);
 	return replace_index(x, err);
 }

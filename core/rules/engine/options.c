@@ -176,7 +176,8 @@ char *options_take_doc(lua_State *L, const char *name)
 	if (name)
 		snprintf(whose, sizeof(whose), "option '%s': ", name);
 	if (lua_type(L, -1) != LUA_TSTRING)
-		luaL_error(L, "%s'doc' is a text, not a %s", whose, luaL_typename(L, -1));
+		luaL_error(L, "%s'doc' must be a text, not a %s", whose,
+			   luaL_typename(L, -1));
 	const char *text = lua_tolstring(L, -1, &len);
 	if (len > OPTION_TEXT_MAX)
 		luaL_error(L, "%s'doc' has more than %d bytes", whose, OPTION_TEXT_MAX);
@@ -280,8 +281,8 @@ static void check_choices(lua_State *L, struct option *o)
 		    args_add(&o->choices, (struct slice){ choice, len }, SLICE("1")) !=
 			    TIDE_OK)
 			refuse(L, o->name,
-			       "choice %d is no text of 1 to %d bytes without white "
-			       "space and '=', or there twice",
+			       "choice %d must be a text of 1 to %d bytes without "
+			       "white space and '=', and appear once",
 			       (int)i, OPTION_CHOICE_MAX);
 		lua_pop(L, 1);
 	}
@@ -298,7 +299,7 @@ static void check_bounds(lua_State *L, const struct option *o)
 	if (!o->has_min && !o->has_max)
 		return;
 	if (!types[value_type(o)].is_ordered)
-		refuse(L, o->name, "min and max are for what has an order, not for a %s",
+		refuse(L, o->name, "min and max need a type with an order, not %s",
 		       types[value_type(o)].name);
 	if (o->has_min && o->has_max && o->min > o->max)
 		refuse(L, o->name, "min is more than max");
@@ -310,19 +311,17 @@ static void check_declaration(lua_State *L, const struct option *o)
 		refuse(L, o->name, "a list of lists");
 	check_bounds(L, o);
 	if (strcmp(o->name, WILDCARD) == 0 && (o->is_required || o->preset))
-		luaL_error(L,
-			   "option '*': stands for any name, so it is neither required "
-			   "nor has a default");
+		luaL_error(L, "option '*' stands for any name: it can be neither "
+			      "required nor have a default");
 	if (o->is_required && o->preset)
 		refuse(L, o->name, "one that is required has no default");
 	for (size_t i = 0; i < o->choices.count; i++) {
 		const char *choice = o->choices.items[i].name;
 		if (!is_allowed(o, value_type(o), choice))
-			refuse(L, o->name, "the choice '%s' is not allowed itself",
-			       choice);
+			refuse(L, o->name, "the choice '%s' is not allowed", choice);
 	}
 	if (o->preset && !is_allowed_text(o, o->preset))
-		refuse(L, o->name, "the default '%s' is not allowed itself", o->preset);
+		refuse(L, o->name, "the default '%s' is not allowed", o->preset);
 }
 
 static const char *check_name(lua_State *L, int idx)
@@ -333,7 +332,7 @@ static const char *check_name(lua_State *L, int idx)
 	if (!slice_is_name(name) || name.len > OPTION_NAME_MAX ||
 	    memchr(name.data, '=', name.len))
 		luaL_error(L,
-			   "'%s' is no name of an option: 1 to %d bytes without white "
+			   "'%s' is not a name of an option: 1 to %d bytes without white "
 			   "space and '='",
 			   name.data, OPTION_NAME_MAX);
 	return name.data;
@@ -367,7 +366,7 @@ static void read_fields(lua_State *L, int table, struct option *o)
 	if (has_field(L, table, "default"))
 		o->preset = mem_strdup(preset_text(L, -1, o->name));
 	if (has_field(L, table, "required") && !lua_isboolean(L, -1))
-		refuse(L, o->name, "'required' is true or false, not a %s",
+		refuse(L, o->name, "'required' must be true or false, not a %s",
 		       luaL_typename(L, -1));
 	o->is_required = lua_toboolean(L, -1);
 	o->has_min = has_field(L, table, "min");
@@ -405,7 +404,7 @@ void options_declare(lua_State *L, struct options *o)
 	if (lua_isnil(L, -1))
 		return;
 	if (!lua_istable(L, -1))
-		luaL_error(L, "options are a table, not a %s", luaL_typename(L, -1));
+		luaL_error(L, "options must be a table, not a %s", luaL_typename(L, -1));
 	o->items = mem_zalloc(OPTIONS_MAX * sizeof(*o->items));
 	for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1))
 		declare(L, o);
@@ -434,12 +433,8 @@ static int refuse_name(const struct options *o, const char *name, const char *sc
 	buf_init(&names);
 	for (size_t i = 0; i < o->count; i++)
 		buf_printf(&names, " %s", o->items[i].name);
-	if (o->count == 0)
-		error_set(err, TIDE_EMISMATCH, "%s has no option '%s', and no other",
-			  script, name);
-	else
-		error_set(err, TIDE_EMISMATCH, "%s has no option '%s'; it has%s", script,
-			  name, buf_cstr(&names));
+	error_set(err, TIDE_EMISMATCH, "%s has no option '%s'; it has%s", script, name,
+		  o->count ? buf_cstr(&names) : " none");
 	buf_deinit(&names);
 	return TIDE_EMISMATCH;
 }
@@ -451,7 +446,7 @@ static int refuse_value(const struct option *o, const struct arg *arg, const cha
 
 	buf_init(&what);
 	describe(o, &what);
-	error_set(err, TIDE_EMISMATCH, "option '%s' of %s is %s; it cannot be '%s'",
+	error_set(err, TIDE_EMISMATCH, "option '%s' of %s must be %s, not '%s'",
 		  arg->name, script, buf_cstr(&what), arg->value);
 	buf_deinit(&what);
 	return TIDE_EMISMATCH;

@@ -498,7 +498,7 @@ void reload_on_change(void *engine)
 			reload_follow(e);
 	} else if (!is_rolled_back && r->refusal.code != TIDE_OK) {
 		r->refusal.code = TIDE_OK;
-		log_info("rules: the files are again those of the active rules");
+		log_info("rules: the files match the active rules again");
 	}
 }
 

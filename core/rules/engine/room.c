@@ -71,8 +71,8 @@ int room_check(struct engine *e, struct error *err)
 	}
 	collect(e);
 	return error_set(err, TIDE_ELIMIT,
-			 "the rules' memory is nearly used up, %zu of %zu KiB: give "
-			 "them more with --rules-memory, or unbind what is not needed",
+			 "the scripts' memory is nearly full, %zu of %zu KiB; raise "
+			 "--rules-memory or remove bindings",
 			 s->memory_bytes / 1024, max / 1024);
 }
 
@@ -98,8 +98,7 @@ static void start_afresh(struct engine *e)
 	if (!is_kept || e->room.ending_epoch == e->epoch)
 		return;
 	e->room.ending_epoch = e->epoch;
-	log_warn("%s: what scripts keep has used up their %zu KiB (--rules-memory); "
-		 "they are loaded anew",
+	log_warn("%s: scripts have filled their %zu KiB (--rules-memory); reloading them",
 		 e->tide.about, s->memory_max_bytes / 1024);
 	e->reload.must_build = true;
 	watch_poke(e->watch);

@@ -118,7 +118,7 @@ static void take_function(lua_State *L, struct rule *r, enum rule_function f)
 		return;
 	}
 	if (type != LUA_TFUNCTION)
-		luaL_error(L, "a %s script needs a function '%s', which is %s here",
+		luaL_error(L, "a %s script needs a function '%s'; here it is %s",
 			   script_kind_name(r->kind), name,
 			   type == LUA_TNIL ? "missing" : luaL_typename(L, -1));
 	r->functions[f] = luaL_ref(L, LUA_REGISTRYINDEX);
@@ -129,8 +129,7 @@ static void check_carry(lua_State *L, const struct rule *r)
 	if (r->functions[RULE_CARRY] != LUA_NOREF && r->functions[RULE_NEW] == LUA_NOREF)
 		luaL_error(
 			L,
-			"'carry' gives a state in the place of that of 'new', which is "
-			"missing here");
+			"'carry' replaces the state of 'new'; this script has no 'new'");
 }
 
 static void take_decide_line(lua_State *L, struct rule *r)
@@ -150,7 +149,7 @@ static void take_pure(lua_State *L, struct rule *r)
 		return;
 	}
 	if (!lua_isnil(L, -1) && !lua_isboolean(L, -1))
-		luaL_error(L, "'pure' is true, false or a function, not a %s",
+		luaL_error(L, "'pure' must be true, false or a function, not a %s",
 			   luaL_typename(L, -1));
 	r->pure = lua_toboolean(L, -1) ? RULE_PURE : RULE_NOT_PURE;
 	lua_pop(L, 1);
@@ -173,13 +172,13 @@ static char *take_match_text(lua_State *L, const char *name, const char *preset)
 	if (type == LUA_TSTRING)
 		text.data = lua_tolstring(L, -1, &text.len);
 	else if (type != LUA_TNIL)
-		luaL_error(L, "'match.%s' is a text, not a %s", name,
+		luaL_error(L, "'match.%s' must be a text, not a %s", name,
 			   luaL_typename(L, -1));
 	if (slice_is(text, "-"))
 		text.len = 0;
 	if (text.len > 0 && !slice_is_name(text))
 		luaL_error(L,
-			   "'match.%s' is 1-255 bytes of UTF-8 without white space "
+			   "'match.%s' must be 1-255 bytes of UTF-8 without white space "
 			   "and control characters",
 			   name);
 	char *own = mem_strndup(text.data, text.len);
@@ -194,7 +193,7 @@ static void take_match(lua_State *L, struct rule *r)
 
 	if (type != LUA_TNIL && type != LUA_TTABLE)
 		luaL_error(L,
-			   "'match' is a table like { exchange = \"orders\", key = "
+			   "'match' must be a table like { exchange = \"orders\", key = "
 			   "\"#\" }, not a %s",
 			   luaL_typename(L, -1));
 	if (type == LUA_TTABLE) {
@@ -216,7 +215,8 @@ static int l_load(lua_State *L)
 	script_state_of(L)->is_loading = true;
 	lua_call(L, 0, 1);
 	if (!lua_istable(L, -1))
-		return luaL_error(L, "a rule returns a table; this file returned %s",
+		return luaL_error(L,
+				  "a script must return a table; this file returned %s",
 				  luaL_typename(L, -1));
 	check_keys(L, r->kind);
 	for (int f = 0; f < RULE_FUNCTION_COUNT; f++)

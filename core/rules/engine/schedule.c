@@ -37,7 +37,7 @@ static const struct schedule_broker *broker_of(lua_State *L)
 	const struct engine *e = lua_touserdata(L, lua_upvalueindex(1));
 
 	if (!e->schedule_call)
-		luaL_error(L, "'broker' was good for the run that it was given to");
+		luaL_error(L, "'broker' has expired: it was good for one run only");
 	return e->schedule_call->broker;
 }
 
@@ -53,18 +53,23 @@ static struct slice message_text(lua_State *L, const char *name)
 	return text.data ? text : (struct slice){ "", 0 };
 }
 
+/* '-' is the empty one, as on the wire. */
+static struct slice address(lua_State *L, const char *name)
+{
+	struct slice text = message_text(L, name);
+
+	return slice_is(text, "-") ? (struct slice){ "", 0 } : text;
+}
+
 static void read_address(lua_State *L, struct schedule_message *m)
 {
-	m->exchange = message_text(L, "exchange");
-	if (slice_is(m->exchange, "-"))
-		m->exchange.len = 0;
+	m->exchange = address(L, "exchange");
 	if (m->exchange.len && !slice_is_name(m->exchange))
-		luaL_error(L, "'exchange' is no name");
-	m->key = message_text(L, "key");
-	if (slice_is(m->key, "-"))
-		m->key.len = 0;
+		luaL_error(L, "'exchange' is not a name");
+	m->key = address(L, "key");
 	if (m->key.len && !slice_is_name(m->key))
-		luaL_error(L, "'key' has 1 to %d bytes and no white space", NAME_LEN_MAX);
+		luaL_error(L, "'key' must be 1 to %d bytes without white space",
+			   NAME_LEN_MAX);
 	m->payload = message_text(L, "payload");
 	if (m->payload.len > SCHEDULE_PAYLOAD_MAX)
 		luaL_error(L, "'payload' has %d KiB at most",
@@ -81,7 +86,9 @@ static void read_numbers(lua_State *L, struct schedule_message *m)
 		delay_ms = lua_tonumber(L, -1);
 		if (lua_type(L, -1) != LUA_TNUMBER || !(delay_ms >= 0) ||
 		    delay_ms > (double)DURATION_MAX_MS)
-			luaL_error(L, "'delay' is a duration, or milliseconds from 0 on");
+			luaL_error(
+				L,
+				"'delay' must be a duration, or milliseconds from 0 on");
 	}
 	m->delay_ms = (int64_t)delay_ms;
 	int is_integer = 1;
@@ -89,7 +96,8 @@ static void read_numbers(lua_State *L, struct schedule_message *m)
 	if (lua_getfield(L, 1, "priority") != LUA_TNIL)
 		priority = lua_tointegerx(L, -1, &is_integer);
 	if (!is_integer || priority < 0 || priority > MSG_PRIORITY_MAX)
-		luaL_error(L, "'priority' is an integer from 0 to %d", MSG_PRIORITY_MAX);
+		luaL_error(L, "'priority' must be an integer from 0 to %d",
+			   MSG_PRIORITY_MAX);
 	m->priority = (uint8_t)priority;
 }
 
@@ -103,14 +111,15 @@ static void read_headers(lua_State *L, struct schedule_message *m)
 	if (type == LUA_TNIL)
 		return;
 	if (type != LUA_TTABLE)
-		luaL_error(L, "'headers' is a table, not a %s", luaL_typename(L, -1));
+		luaL_error(L, "'headers' must be a table, not a %s",
+			   luaL_typename(L, -1));
 	luaL_checkstack(L, MSG_HEADERS_MAX + 8, NULL);
 	lua_pushnil(L);
 	while (lua_next(L, headers) != 0) {
 		int value = lua_type(L, -1);
 		if (lua_type(L, -2) != LUA_TSTRING ||
 		    (value != LUA_TSTRING && value != LUA_TNUMBER))
-			luaL_error(L, "headers are texts by name");
+			luaL_error(L, "headers must be texts by name");
 		if (m->header_count == MSG_HEADERS_MAX)
 			luaL_error(L, "a message has %d headers at most",
 				   MSG_HEADERS_MAX);
@@ -118,7 +127,7 @@ static void read_headers(lua_State *L, struct schedule_message *m)
 		h->name.data = lua_tolstring(L, -2, &h->name.len);
 		h->value.data = lua_tolstring(L, -1, &h->value.len);
 		if (!slice_is_name(h->name) || memchr(h->name.data, '=', h->name.len))
-			luaL_error(L, "'%s' is no name of a header", h->name.data);
+			luaL_error(L, "'%s' is not a name of a header", h->name.data);
 		lua_insert(L, -2); /* the value stays below the name */
 	}
 }
@@ -142,6 +151,13 @@ static int l_publish(lua_State *L)
 	return 0;
 }
 
+/* Set a field of the table on the top. */
+static void set_integer(lua_State *L, const char *name, lua_Integer n)
+{
+	lua_pushinteger(L, n);
+	lua_setfield(L, -2, name);
+}
+
 /* queue (name) -> { ready, delayed, unacked, buried, consumers }, or nil */
 static int l_queue(lua_State *L)
 {
@@ -153,16 +169,11 @@ static int l_queue(lua_State *L)
 	if (!broker->queue(broker->ctx, name, &q))
 		return 0;
 	lua_createtable(L, 0, 5);
-	lua_pushinteger(L, (lua_Integer)q.ready);
-	lua_setfield(L, -2, "ready");
-	lua_pushinteger(L, (lua_Integer)q.delayed);
-	lua_setfield(L, -2, "delayed");
-	lua_pushinteger(L, (lua_Integer)q.unacked);
-	lua_setfield(L, -2, "unacked");
-	lua_pushinteger(L, (lua_Integer)q.buried);
-	lua_setfield(L, -2, "buried");
-	lua_pushinteger(L, q.consumers);
-	lua_setfield(L, -2, "consumers");
+	set_integer(L, "ready", (lua_Integer)q.ready);
+	set_integer(L, "delayed", (lua_Integer)q.delayed);
+	set_integer(L, "unacked", (lua_Integer)q.unacked);
+	set_integer(L, "buried", (lua_Integer)q.buried);
+	set_integer(L, "consumers", q.consumers);
 	return 1;
 }
 
@@ -187,10 +198,8 @@ static int l_run(lua_State *L)
 	lua_rawgeti(L, LUA_REGISTRYINDEX, call->use->rule->functions[RULE_DECIDE]);
 	lua_rawgetp(L, LUA_REGISTRYINDEX, &broker_key);
 	lua_createtable(L, 0, 2);
-	lua_pushinteger(L, call->tick->ms);
-	lua_setfield(L, -2, "ms");
-	lua_pushinteger(L, (lua_Integer)call->tick->missed);
-	lua_setfield(L, -2, "missed");
+	set_integer(L, "ms", call->tick->ms);
+	set_integer(L, "missed", (lua_Integer)call->tick->missed);
 	lua_call(L, 2, 0);
 	return 0;
 }

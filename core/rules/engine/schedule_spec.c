@@ -53,7 +53,7 @@ static void read_when(lua_State *L, int table, struct schedule_spec *out)
 		return;
 	out->every_ms = field_duration(L, table, "every");
 	if (out->every_ms < SCHEDULE_EVERY_MIN_MS)
-		luaL_error(L, "'every' is %s; the least is %dms", every,
+		luaL_error(L, "'every' is %s; it must be at least %dms", every,
 			   SCHEDULE_EVERY_MIN_MS);
 }
 
@@ -77,7 +77,7 @@ static void read_vhost(lua_State *L, int table, struct schedule_spec *out)
 	struct slice vhost = field_text(L, table, "vhost");
 
 	if (vhost.data && !slice_is_name(vhost))
-		luaL_error(L, "'vhost' is '%s', which is no name", vhost.data);
+		luaL_error(L, "'vhost' is '%s', which is not a name", vhost.data);
 	out->vhost = mem_strdup(vhost.data ? vhost.data : "/");
 }
 

@@ -61,58 +61,49 @@ uint64_t strategy_hash(const struct strategy *s)
 	return handle_use(&s->handle)->rule->hash;
 }
 
-static const struct queue_view *queue_of(const void *subject)
+static void push_slice(lua_State *L, struct slice s)
 {
-	return subject;
+	lua_pushlstring(L, s.len ? s.data : "", s.len);
 }
 
-static const struct failure_view *failure_of(const void *subject)
+static void push_queue_vhost(lua_State *L, const void *queue)
 {
-	return subject;
+	push_slice(L, ((const struct queue_view *)queue)->vhost);
 }
 
-static void push_queue_vhost(lua_State *L, const void *subject)
+static void push_queue_name(lua_State *L, const void *queue)
 {
-	struct slice vhost = queue_of(subject)->vhost;
-
-	lua_pushlstring(L, vhost.len ? vhost.data : "", vhost.len);
+	push_slice(L, ((const struct queue_view *)queue)->name);
 }
 
-static void push_queue_name(lua_State *L, const void *subject)
+static void push_queue_served(lua_State *L, const void *queue)
 {
-	struct slice name = queue_of(subject)->name;
-
-	lua_pushlstring(L, name.len ? name.data : "", name.len);
+	lua_pushnumber(L, ((const struct queue_view *)queue)->served);
 }
 
-static void push_queue_served(lua_State *L, const void *subject)
+static void push_queue_ready(lua_State *L, const void *queue)
 {
-	lua_pushnumber(L, queue_of(subject)->served);
+	lua_pushinteger(L, (lua_Integer)((const struct queue_view *)queue)->ready);
 }
 
-static void push_queue_ready(lua_State *L, const void *subject)
+static void push_queue_shard(lua_State *L, const void *queue)
 {
-	lua_pushinteger(L, (lua_Integer)queue_of(subject)->ready);
+	lua_pushinteger(L, ((const struct queue_view *)queue)->shard);
 }
 
-static void push_queue_shard(lua_State *L, const void *subject)
+static void push_failure_reason(lua_State *L, const void *failure)
 {
-	lua_pushinteger(L, queue_of(subject)->shard);
+	lua_pushstring(L, ((const struct failure_view *)failure)->reason);
 }
 
-static void push_failure_reason(lua_State *L, const void *subject)
+static void push_failure_attempts(lua_State *L, const void *failure)
 {
-	lua_pushstring(L, failure_of(subject)->reason);
+	lua_pushinteger(L, ((const struct failure_view *)failure)->attempts);
 }
 
-static void push_failure_attempts(lua_State *L, const void *subject)
+static void push_failure_failures(lua_State *L, const void *failure)
 {
-	lua_pushinteger(L, failure_of(subject)->attempts);
-}
-
-static void push_failure_failures(lua_State *L, const void *subject)
-{
-	lua_pushinteger(L, failure_of(subject)->failures);
+	lua_pushinteger(L, ((const struct failure_view *)failure)->failures);
 }
 
 static const struct view_field queue_fields[] = {

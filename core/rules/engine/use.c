@@ -1,5 +1,3 @@
-#include "use.h"
-
 #include <lauxlib.h>
 #include <stdio.h>
 #include <string.h>
@@ -100,8 +98,8 @@ static int refuse_call(struct engine *e, struct rule *rule, bool is_counted,
 static void tell_of_breaker(const struct engine *e, const struct rule *rule)
 {
 	if (rule->stats.breaker.is_open)
-		log_error("%s: %s fails too often and is not called for %d ms at a "
-			  "time; the last error: %s",
+		log_error("%s: %s fails too often; paused for %d ms at a time; last "
+			  "error: %s",
 			  e->tide.about, rule->file, (int)e->config.breaker_rest_ms,
 			  rule->stats.last_error);
 	else

@@ -88,10 +88,16 @@ static void release(struct watch *w)
 	on_closed(ctx);
 }
 
-static void free_folder(struct folder *f)
+static void forget_names(struct folder *f)
 {
 	for (size_t i = 0; i < f->name_count; i++)
 		mem_free(f->names[i]);
+	f->name_count = 0;
+}
+
+static void free_folder(struct folder *f)
+{
+	forget_names(f);
 	mem_free(f->names);
 	mem_free(f->path);
 	mem_free(f);
@@ -139,7 +145,7 @@ static void note_short(struct watch *w, const char *path, int rc)
 	if (w->is_short)
 		return;
 	w->is_short = true;
-	log_warn("rules: changes in %s and perhaps elsewhere are not noticed: %s; "
+	log_warn("rules: cannot watch %s, and perhaps other folders: %s; "
 		 "use RULES reload",
 		 path, rc == UV_ENOSPC ? "there are too many folders" : uv_strerror(rc));
 }
@@ -191,9 +197,7 @@ static bool add_whole(struct watch *w, const char *path, int *rc)
 		*rc = add_folder(w, path, &f);
 		return *rc == 0;
 	}
-	for (size_t i = 0; i < f->name_count; i++)
-		mem_free(f->names[i]);
-	f->name_count = 0;
+	forget_names(f);
 	return true;
 }
 
@@ -202,10 +206,8 @@ static bool add_whole(struct watch *w, const char *path, int *rc)
 static void add_place(struct watch *w, const char *dir, const char *name)
 {
 	struct folder *f = find_folder(w, dir);
-	bool is_new = !f;
 
-	if ((is_new && add_folder(w, dir, &f) != 0) || (!is_new && f->name_count == 0) ||
-	    (!is_new && counts(f, name)))
+	if (f ? counts(f, name) : add_folder(w, dir, &f) != 0)
 		return;
 	f->names = mem_realloc(f->names, (f->name_count + 1) * sizeof(*f->names));
 	f->names[f->name_count++] = mem_strdup(name);

@@ -1,4 +1,5 @@
 #include "fixture.h"
+#include "rules/engine/engine_private.h"
 #include "rules/spec/spec_index.h"
 
 #include "base/buf.h"
@@ -194,8 +195,9 @@ static void unknown_type_names_those_there_are(void **state)
 					   &x, &f->err),
 			 TIDE_ENOTFOUND);
 	assert_contains(f->err.text, "direct fanout headers topic");
-	assert_true(engine_has(f->engine, SCRIPT_ROUTING, SLICE("topic")));
-	assert_false(engine_has(f->engine, SCRIPT_RETRY, SLICE("topic")));
+	assert_non_null(
+		generation_find(f->engine->current, SCRIPT_ROUTING, SLICE("topic")));
+	assert_null(generation_find(f->engine->current, SCRIPT_RETRY, SLICE("topic")));
 }
 
 static void script_that_cannot_unbind_gets_a_new_index(void **state)
@@ -411,7 +413,8 @@ static void removed_script_in_use_refuses_the_reload(void **state)
 	assert_int_equal(decide(f, s, 1).action, RETRY_AFTER);
 	strategy_destroy(s);
 	assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
-	assert_false(engine_has(f->engine, SCRIPT_RETRY, SLICE("immediate")));
+	assert_null(
+		generation_find(f->engine->current, SCRIPT_RETRY, SLICE("immediate")));
 }
 
 static void handles_made_after_reloads_do_not_mix(void **state)

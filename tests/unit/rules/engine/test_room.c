@@ -73,7 +73,7 @@ static void bindings_are_refused_before_memory_is(void **state)
 	uint32_t n = bind_until_refused(f, x);
 	assert_true(n > 1000);
 	assert_int_equal(f->err.code, TIDE_ELIMIT);
-	assert_contains(f->err.text, "the rules' memory is nearly used up");
+	assert_contains(f->err.text, "the scripts' memory is nearly full");
 	assert_contains(f->err.text, " of 4096 KiB");
 	assert_contains(f->err.text, "--rules-memory");
 	assert_int_equal(spec_index_create(f->engine,
