@@ -107,7 +107,7 @@ void cli_add_word(struct cli *cli, const char *word)
 			word, NAME_LEN_MAX);
 }
 
-static void add_option(struct cli *cli, struct slice name, const char *value)
+void cli_add_value(struct cli *cli, struct slice name, const char *value)
 {
 	buf_append_char(&cli->request, ' ');
 	buf_append_slice(&cli->request, name);
@@ -117,11 +117,6 @@ static void add_option(struct cli *cli, struct slice name, const char *value)
 	percent_encode(&cli->request, slice_from(value));
 }
 
-void cli_add_value(struct cli *cli, const char *name, const char *value)
-{
-	add_option(cli, slice_from(name), value);
-}
-
 void cli_add_option(struct cli *cli, const char *word)
 {
 	struct slice rest = slice_from(word), name = slice_cut(&rest, '=');
@@ -129,7 +124,7 @@ void cli_add_option(struct cli *cli, const char *word)
 	if (cli->status != CLI_DONE)
 		return;
 	if (slice_is_name(name))
-		add_option(cli, name, strchr(word, '=') ? rest.data : NULL);
+		cli_add_value(cli, name, strchr(word, '=') ? rest.data : NULL);
 	else
 		cli->status = cli_usage_error(cli, "'%.60s' is not an option: name=value",
 					      word);

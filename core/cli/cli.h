@@ -75,8 +75,8 @@ int cli_flush(void);
  * option, whose value is percent-encoded. */
 void cli_add_word(struct cli *cli, const char *word);
 void cli_add_option(struct cli *cli, const char *word);
-/* Append an option of the protocol. */
-void cli_add_value(struct cli *cli, const char *name, const char *value);
+/* Append an option of the protocol, or a flag if the value is NULL. */
+void cli_add_value(struct cli *cli, struct slice name, const char *value);
 
 /* Connect and send the request; return cli->status. On CLI_DONE the reply is good until
  * the next call on the client. */

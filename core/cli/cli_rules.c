@@ -43,7 +43,7 @@ static void add_shadow(struct cli *cli)
 	}
 	add_dir(cli);
 	if (share)
-		cli_add_value(cli, "share", share);
+		cli_add_value(cli, SLICE("share"), share);
 }
 
 static void add_simulate(struct cli *cli)
