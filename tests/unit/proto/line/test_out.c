@@ -14,8 +14,8 @@ static char pattern(size_t i)
 static struct msg *make_msg(size_t len, size_t from)
 {
 	struct msg spec = { .exchange = SLICE("x"),
-				 .key = SLICE("k"),
-				 .payload_len = len };
+			    .key = SLICE("k"),
+			    .payload_len = len };
 	struct msg *m = msg_create(&spec);
 
 	assert_non_null(m);
