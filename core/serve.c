@@ -11,8 +11,8 @@
 #include "session/service_rules.h"
 #include "serve_options.h"
 
-/* The store gets this long, after the drain, to take what connections gave back,
- * and as long again to answer what it still owes. */
+/* After the drain, the store has this long to take the messages that connections gave
+ * back, and as long again to answer. */
 #define STORE_GRACE_MS 5000
 
 struct serve {
@@ -28,8 +28,8 @@ struct serve {
 	int status;
 };
 
-/* What connections held has been returned; the journal writes it in the next turn,
- * which the broker's end waits for: until the drain timer is over. */
+/* The journal writes what connections gave back in the next turn. The end of the broker
+ * waits for it, until the drain timer fires. */
 static void close_service_when_idle(struct serve *s)
 {
 	if (s->is_hurried)
@@ -62,10 +62,10 @@ static void on_drain_timeout(uv_timer_t *timer)
 	struct serve *s = timer->data;
 
 	if (!s->is_closing) {
-		log_warn("not everything was answered within the drain time-out");
+		log_warn("some requests were not answered within the drain time-out");
 		close_server(s);
 	} else if (!s->server && s->service && !service_is_idle(s->service)) {
-		log_warn("Redis has not taken within %d s what connections gave back",
+		log_warn("Redis did not store the returned messages within %d s",
 			 STORE_GRACE_MS / 1000);
 		service_close(s->service, 0);
 	}
@@ -100,19 +100,14 @@ static void stop(struct serve *s, const char *why)
 		       (uint64_t)s->options.drain_timeout_ms, 1000);
 }
 
-static void close_handles(struct serve *s)
-{
-	for (int i = 0; i < 3; i++)
-		uv_close((uv_handle_t *)&s->signals[i], NULL);
-	uv_close((uv_handle_t *)&s->drain_timer, NULL);
-}
-
 static void on_service_closed(void *ctx)
 {
 	struct serve *s = ctx;
 
 	s->service = NULL;
-	close_handles(s);
+	for (int i = 0; i < 3; i++)
+		uv_close((uv_handle_t *)&s->signals[i], NULL);
+	uv_close((uv_handle_t *)&s->drain_timer, NULL);
 }
 
 static void on_turn(void *ctx)

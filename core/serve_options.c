@@ -23,8 +23,8 @@
  * handled in set_option. */
 static const struct command_option rows[] = {
 	{ COMMAND_TEXT("listen", "ADDRESS", LISTEN_DEFAULT,
-		       "HOST:PORT, [IPv6]:PORT or unix:PATH; may be given several times; "
-		       "port 0 takes a free one") },
+		       "HOST:PORT, [IPv6]:PORT or unix:PATH; may be repeated; port 0 "
+		       "takes a free one") },
 	{ COMMAND_TEXT("data", "DIR", "./data",
 		       "where the embedded Redis keeps its files"),
 	  BROKER(store.data_dir) },
@@ -41,23 +41,24 @@ static const struct command_option rows[] = {
 	{ COMMAND_NUMBER("node", "0", "the number of this broker in message ids, 0-1023",
 			 0, ID_NODE_MAX),
 	  BROKER(node) },
-	{ COMMAND_NUMBER("max-connections", "20000", "more are answered ERR limit", 1,
-			 1000000),
+	{ COMMAND_NUMBER("max-connections", "20000",
+			 "clients; further ones get ERR limit", 1, 1000000),
 	  SERVER(connections_max) },
-	{ COMMAND_BYTES("max-payload", "16M",
-			"of a message, 256M at most; K, M and G may follow the number", 1,
-			256 * MIB),
+	{ COMMAND_BYTES(
+		  "max-payload", "16M",
+		  "payload of a message, at most 256M; numbers may end in K, M or G", 1,
+		  256 * MIB),
 	  SERVER(payload_max) },
 	{ COMMAND_BYTES("max-memory", "1G",
-			"of messages in memory, before publishers are held back", MIB,
+			"memory for messages; at the limit publishers are held back", MIB,
 			1024 * GIB),
 	  BROKER(memory_max_bytes) },
 	{ COMMAND_BYTES("max-unstored", "64M",
-			"of messages not yet durable, before publishers are held back",
+			"messages not yet durable; at the limit publishers are held back",
 			MIB, 1024 * GIB),
 	  BROKER(unstored_max_bytes) },
-	{ COMMAND_NUMBER("max-channels", "256", "of a connection, without channel 0", 1,
-			 65535),
+	{ COMMAND_NUMBER("max-channels", "256",
+			 "channels of a connection, without channel 0", 1, 65535),
 	  BROKER(channels_max) },
 	{ COMMAND_NUMBER("max-consumers", "65535", "subscriptions of a connection", 1,
 			 10000000),
@@ -67,68 +68,68 @@ static const struct command_option rows[] = {
 			 1000000),
 	  BROKER(replies_max) },
 	{ COMMAND_NUMBER("max-vhosts", "256", "vhosts", 1, 100000), BROKER(vhosts_max) },
-	{ COMMAND_NUMBER("max-queues", "1000000", "queues of all vhosts together", 1,
-			 100000000),
+	{ COMMAND_NUMBER("max-queues", "1000000", "queues in all vhosts", 1, 100000000),
 	  BROKER(queues_max) },
-	{ COMMAND_NUMBER("max-exchanges", "1000000", "exchanges of all vhosts together",
-			 1, 100000000),
+	{ COMMAND_NUMBER("max-exchanges", "1000000", "exchanges in all vhosts", 1,
+			 100000000),
 	  BROKER(exchanges_max) },
-	{ COMMAND_NUMBER("max-bindings", "1000000", "bindings of all vhosts together", 1,
+	{ COMMAND_NUMBER("max-bindings", "1000000", "bindings in all vhosts", 1,
 			 100000000),
 	  BROKER(bindings_max) },
 	{ COMMAND_NUMBER("window-messages", "16384",
-			 "messages of a shard in memory; the rest is in Redis alone", 16,
+			 "messages of a shard in memory; further ones stay in Redis", 16,
 			 10000000),
 	  BROKER(window_messages) },
-	{ COMMAND_BYTES("window-bytes", "16M", "of the messages of a shard in memory",
+	{ COMMAND_BYTES("window-bytes", "16M", "memory for the messages of a shard",
 			64 * KIB, 64 * GIB),
 	  BROKER(window_bytes) },
 	{ COMMAND_DURATION("idle-timeout", "0",
-			   "a connection silent for so long is closed; 0 = never", 0,
-			   DAY_MS),
+			   "close a connection after this long without input; 0 = never",
+			   0, DAY_MS),
 	  SERVER(idle_timeout_ms) },
 	{ COMMAND_DURATION("write-timeout", "5m",
-			   "a connection that reads nothing of what waits for it for so "
-			   "long is closed; 0 = never",
+			   "close a connection that reads no output for this long; "
+			   "0 = never",
 			   0, DAY_MS),
 	  SERVER(write_timeout_ms) },
-	{ COMMAND_DURATION("drain-timeout", "5s", "at SIGTERM, for answers still owed", 0,
-			   DAY_MS),
+	{ COMMAND_DURATION("drain-timeout", "5s",
+			   "at SIGTERM, time for answers still owed", 0, DAY_MS),
 	  FIELD(drain_timeout_ms) },
 	{ COMMAND_BYTES("rules-memory", "256M",
-			"of all scripts together, with what they keep of bindings", MIB,
+			"memory for all scripts, with what they keep of bindings", MIB,
 			64 * GIB),
 	  BROKER(rules_memory_bytes) },
-	{ COMMAND_DURATION("rules-budget", "50ms", "of one call into a script", 1, 60000),
+	{ COMMAND_DURATION("rules-budget", "50ms", "time for one call of a script", 1,
+			   60000),
 	  BROKER(rules_budget_ms) },
 	{ COMMAND_BYTES("max-shared", "100000",
-			"entries that scripts keep in tide.shared, counters and buckets",
-			1, 100000000),
+			"entries in tide.shared, counters and buckets", 1, 100000000),
 	  BROKER(shared_entries_max) },
-	{ COMMAND_BYTES("max-shared-bytes", "16M", "of these entries", 64 * KIB,
+	{ COMMAND_BYTES("max-shared-bytes", "16M",
+			"memory for tide.shared, counters and buckets", 64 * KIB,
 			64 * GIB),
 	  BROKER(shared_bytes_max) },
 	{ COMMAND_DURATION("dedupe-window", "2m",
-			   "how long queues remember the ids of publishes (PUB id=); 0 = "
-			   "not",
-			   0, DAY_MS),
+			   "how long queues remember publish ids (PUB id=); 0 = never", 0,
+			   DAY_MS),
 	  BROKER(dedupe_window_ms) },
-	{ COMMAND_BYTES("max-dedupe-bytes", "256M",
-			"of ids that are remembered; more publishes with one are refused",
-			64 * KIB, 1024 * GIB),
+	{ COMMAND_BYTES(
+		  "max-dedupe-bytes", "256M",
+		  "memory for these ids; at the limit publishes with an id are refused",
+		  64 * KIB, 1024 * GIB),
 	  BROKER(dedupe_max_bytes) },
 	{ COMMAND_CHOICE("rules-gate", "none|test", "none",
-			 "test: rules become active when their specs pass (tidemq test)"),
+			 "test: rules become active only when their specs pass"),
 	  BROKER(has_rules_gate) },
-	{ COMMAND_FLAG("replay-payloads",
-		       "keep the payloads of the recent publishes, for "
-		       "RULES recent and RULES replay"),
+	{ COMMAND_FLAG(
+		  "replay-payloads",
+		  "keep the payloads of recent publishes for RULES recent and replay"),
 	  BROKER(replay_payloads) },
 	{ COMMAND_CHOICE("log", "error|warn|info|debug", "info", "what is logged"),
 	  FIELD(log_level) },
 	{ COMMAND_TEXT("config", "FILE", NULL,
 		       "a Lua file that returns a table of these options, { fsync = "
-		       "\"no\", ... }; the command line has the last word") },
+		       "\"no\", ... }; the command line overrides it") },
 	{ COMMAND_FLAG("help", "print this page") },
 	{ .name = NULL },
 };
@@ -219,7 +220,7 @@ static int set_from_file(void *ctx, const char *name, const char *value,
 	return rc < 0 ? rc : set_option(o, row, text, number, err);
 }
 
-/* The command line has the last word: the files are read first, and its listeners
+/* The command line overrides the files: these are read first, and its listeners
  * replace theirs. */
 static int apply(struct serve_options *o, const struct command_line *line,
 		 struct error *err)
@@ -247,7 +248,7 @@ int serve_options_parse(struct serve_options *o, int argc, char **argv, struct e
 	set_defaults(o);
 	rc = command_option_parse(&line, argc, argv, err);
 	if (rc == TIDE_OK && line.word_count > 0)
-		rc = error_set(err, TIDE_ESYNTAX, "it takes options alone, not '%s'",
+		rc = error_set(err, TIDE_ESYNTAX, "it takes only options, not '%s'",
 			       line.words[0]);
 	return rc < 0 ? rc : apply(o, &line, err);
 }
@@ -261,15 +262,14 @@ void serve_options_deinit(struct serve_options *o)
 
 void serve_options_help(FILE *out)
 {
-	struct buf options;
+	struct buf options = { 0 };
 
-	buf_init(&options);
 	command_option_help(rows, &options);
 	fprintf(out,
 		"usage: tidemq serve [options]\n\n"
 		"run a broker.\n\n"
 		"It prints `listening on ADDRESS` on standard output for each listener.\n"
-		"SIGTERM or Ctrl-C ends it in order, SIGHUP reloads the rules.\n\n"
+		"SIGTERM or Ctrl-C stops it in order; SIGHUP reloads the rules.\n\n"
 		"options, with their defaults in parentheses:\n%s",
 		buf_cstr(&options));
 	buf_deinit(&options);

@@ -1,4 +1,4 @@
-/* serve_options.h: what `tidemq serve` is told, on the command line. */
+/* serve_options.h: the options of `tidemq serve`. */
 #ifndef TIDE_SERVE_OPTIONS_H
 #define TIDE_SERVE_OPTIONS_H
 
@@ -23,9 +23,8 @@ struct serve_options {
 	unsigned from_file_count;
 };
 
-/* The configuration file first, then the command line, which has the last word.
- * The strings of the command line stay the caller's. TIDE_ESYNTAX says what is
- * wrong and allowed; the options are to be deinitialised in either case. */
+/* Read the configuration file, then the command line, which overrides it. Texts of the
+ * command line are borrowed. Call serve_options_deinit in every case. */
 TIDE_MUST_USE int serve_options_parse(struct serve_options *o, int argc, char **argv,
 				      struct error *err);
 void serve_options_deinit(struct serve_options *o);

@@ -6,11 +6,6 @@
 #include "mem.h"
 #include "percent.h"
 
-void args_init(struct args *a)
-{
-	*a = (struct args){ 0 };
-}
-
 void args_deinit(struct args *a)
 {
 	for (size_t i = 0; i < a->count; i++) {
@@ -18,7 +13,7 @@ void args_deinit(struct args *a)
 		mem_free(a->items[i].value);
 	}
 	mem_free(a->items);
-	args_init(a);
+	*a = (struct args){ 0 };
 }
 
 static bool is_option_name(struct slice name)
@@ -69,7 +64,7 @@ const char *args_get(const struct args *a, const char *name)
 
 void args_copy(struct args *to, const struct args *from)
 {
-	args_init(to);
+	*to = (struct args){ 0 };
 	for (size_t i = 0; i < from->count; i++) {
 		const struct arg *arg = &from->items[i];
 
@@ -107,15 +102,15 @@ void args_format(const struct args *a, struct buf *out)
 	}
 }
 
-static int parse_pair(struct args *a, struct slice coded)
+static int parse_pair(struct args *a, struct slice pair)
 {
-	struct slice name = slice_cut(&coded, '=');
+	struct slice coded = pair, name = slice_cut(&coded, '=');
 	char *value;
 	size_t len;
 	int rc;
 
-	if (coded.data == name.data + name.len)
-		return TIDE_ESYNTAX; /* there is no '=' */
+	if (name.len == pair.len)
+		return TIDE_ESYNTAX;
 	value = mem_alloc(coded.len);
 	rc = percent_decode(coded, value, &len);
 	if (rc == TIDE_OK)
@@ -126,15 +121,13 @@ static int parse_pair(struct args *a, struct slice coded)
 
 int args_parse(struct args *a, struct slice text)
 {
-	args_init(a);
-	while (text.len > 0) {
-		struct slice pair = slice_cut(&text, ' ');
-		bool ends_in_space = !text.len && text.data > pair.data + pair.len;
+	/* A space is between two pairs: no pair follows one at the end. */
+	int rc = slice_has_suffix(text, " ") ? TIDE_ESYNTAX : TIDE_OK;
 
-		if (ends_in_space || parse_pair(a, pair) != TIDE_OK) {
-			args_deinit(a);
-			return TIDE_ESYNTAX;
-		}
-	}
-	return TIDE_OK;
+	*a = (struct args){ 0 };
+	while (rc == TIDE_OK && text.len > 0)
+		rc = parse_pair(a, slice_cut(&text, ' '));
+	if (rc < 0)
+		args_deinit(a);
+	return rc < 0 ? TIDE_ESYNTAX : TIDE_OK;
 }

@@ -2,7 +2,7 @@
  *
  * The form of DECLARE's and BIND's options on their way from the wire to the model, to
  * the scripts (a table) and to Redis (the canonical text). Names are unique. The value of
- * a flag is "1". */
+ * a flag is "1". Zeroed args are empty. */
 #ifndef TIDE_BASE_ARGS_H
 #define TIDE_BASE_ARGS_H
 
@@ -21,7 +21,6 @@ struct args {
 	size_t count;
 };
 
-void args_init(struct args *a);
 void args_deinit(struct args *a);
 /* Copies both; TIDE_EEXISTS when the name is there, TIDE_ETOOLONG over
  * ARGS_MAX. TIDE_ESYNTAX for a value with a zero byte, and for a name that is

@@ -12,15 +12,10 @@
 /* The first allocation: a short request or reply fits. */
 #define CAP_MIN 64
 
-void buf_init(struct buf *b)
-{
-	*b = (struct buf){ 0 };
-}
-
 void buf_deinit(struct buf *b)
 {
 	mem_free(b->data);
-	buf_init(b);
+	*b = (struct buf){ 0 };
 }
 
 static void move_to_front(struct buf *b)

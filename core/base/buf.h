@@ -1,7 +1,8 @@
 /* buf.h: a growable byte buffer, filled at its end and consumed at its front.
  *
- * data[start..end) is the content. Without memory growth aborts, except buf_try_reserve,
- * for sizes that a peer chooses. Pointers are good until the next call that may grow. */
+ * data[start..end) is the content; a zeroed buf is empty. Without memory growth aborts,
+ * except buf_try_reserve, for sizes that a peer chooses. Pointers are good until the next
+ * call that may grow. */
 #ifndef TIDE_BASE_BUF_H
 #define TIDE_BASE_BUF_H
 
@@ -18,7 +19,6 @@ struct buf {
 	size_t cap;
 };
 
-void buf_init(struct buf *b);
 void buf_deinit(struct buf *b);
 
 static inline size_t buf_len(const struct buf *b)

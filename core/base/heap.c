@@ -2,27 +2,17 @@
 
 #include "mem.h"
 
-void heap_init(struct heap *h)
-{
-	*h = (struct heap){ 0 };
-}
-
 void heap_deinit(struct heap *h)
 {
-	for (size_t i = 0; i < h->count; i++)
-		h->nodes[i]->index = HEAP_NONE;
+	for (size_t i = 1; i <= h->count; i++)
+		h->nodes[i]->index = 0;
 	mem_free(h->nodes);
-	heap_init(h);
-}
-
-void heap_node_init(struct heap_node *n)
-{
-	*n = (struct heap_node){ .index = HEAP_NONE };
+	*h = (struct heap){ 0 };
 }
 
 struct heap_node *heap_min(const struct heap *h)
 {
-	return h->count > 0 ? h->nodes[0] : NULL;
+	return h->count > 0 ? h->nodes[1] : NULL;
 }
 
 static void place(struct heap *h, struct heap_node *n, size_t index)
@@ -37,33 +27,21 @@ static void sift_up(struct heap *h, struct heap_node *n)
 {
 	size_t i = n->index;
 
-	while (i > 0) {
-		size_t parent = (i - 1) / 2;
-
-		if (h->nodes[parent]->key <= n->key)
-			break;
-		place(h, h->nodes[parent], i);
-		i = parent;
-	}
+	for (; i > 1 && h->nodes[i / 2]->key > n->key; i /= 2)
+		place(h, h->nodes[i / 2], i);
 	place(h, n, i);
 }
 
 static void sift_down(struct heap *h, struct heap_node *n)
 {
-	size_t i = n->index;
+	size_t i = n->index, child;
 
-	for (;;) {
-		size_t child = 2 * i + 1;
-
-		if (child >= h->count)
-			break;
-		if (child + 1 < h->count &&
-		    h->nodes[child + 1]->key < h->nodes[child]->key)
+	for (; (child = 2 * i) <= h->count; i = child) {
+		if (child < h->count && h->nodes[child + 1]->key < h->nodes[child]->key)
 			child++;
 		if (n->key <= h->nodes[child]->key)
 			break;
 		place(h, h->nodes[child], i);
-		i = child;
 	}
 	place(h, n, i);
 }
@@ -72,25 +50,31 @@ void heap_set(struct heap *h, struct heap_node *n, int64_t key)
 {
 	n->key = key;
 	if (!heap_has(n)) {
-		if (h->count == h->cap) {
+		if (h->count + 1 >= h->cap) {
 			h->cap = h->cap ? h->cap * 2 : 16;
 			h->nodes = mem_realloc(h->nodes, h->cap * sizeof(*h->nodes));
 		}
-		place(h, n, h->count++);
+		place(h, n, ++h->count);
 	}
 	sift_up(h, n);
 	sift_down(h, n);
+}
+
+void heap_set_all(struct heap *h, int64_t key)
+{
+	for (size_t i = 1; i <= h->count; i++)
+		h->nodes[i]->key = key;
 }
 
 void heap_remove(struct heap *h, struct heap_node *n)
 {
 	if (!heap_has(n))
 		return;
-	struct heap_node *last = h->nodes[--h->count];
+	struct heap_node *last = h->nodes[h->count--];
 	if (last != n) {
 		place(h, last, n->index);
 		sift_up(h, last);
 		sift_down(h, last);
 	}
-	n->index = HEAP_NONE;
+	n->index = 0;
 }

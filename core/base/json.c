@@ -9,11 +9,6 @@
 
 /* A comma is due after a value and after the end of one; a bracket that opens
  * and a key take that back. So one flag serves every depth. */
-void json_init(struct json *j, struct buf *out)
-{
-	*j = (struct json){ .out = out };
-}
-
 static void comma(struct json *j)
 {
 	if (j->need_comma)
@@ -176,6 +171,25 @@ void json_number(struct json *j, double n)
 	value(j, text);
 }
 
+void json_member_object(struct json *j, const char *key)
+{
+	json_key(j, key);
+	json_object_begin(j);
+}
+
+void json_member_array(struct json *j, const char *key)
+{
+	json_key(j, key);
+	json_array_begin(j);
+}
+
+void json_member_list(struct json *j, const char *key, struct slice elements)
+{
+	json_member_array(j, key);
+	buf_append_slice(j->out, elements);
+	json_array_end(j);
+}
+
 void json_member_string(struct json *j, const char *key, struct slice s)
 {
 	json_key(j, key);
@@ -192,6 +206,12 @@ void json_member_int(struct json *j, const char *key, int64_t n)
 {
 	json_key(j, key);
 	json_int(j, n);
+}
+
+void json_member_number(struct json *j, const char *key, double n)
+{
+	json_key(j, key);
+	json_number(j, n);
 }
 
 void json_member_bool(struct json *j, const char *key, bool b)

@@ -7,12 +7,13 @@
 
 #include "buf.h"
 
+/* struct json j = { .out = &buf }; */
+/* struct json j = { .out = &buf }; */
 struct json {
 	struct buf *out;
 	bool need_comma;
 };
 
-void json_init(struct json *j, struct buf *out);
 void json_object_begin(struct json *j);
 void json_object_end(struct json *j);
 void json_array_begin(struct json *j);
@@ -26,10 +27,15 @@ void json_uint(struct json *j, uint64_t n);
 void json_number(struct json *j, double n);
 void json_nil(struct json *j);
 
-/* A member of an object in one call. */
+/* A member of an object in one call; the first two only begin one. */
+void json_member_object(struct json *j, const char *key);
+void json_member_array(struct json *j, const char *key);
+/* An array whose elements, with their commas, are written already. */
+void json_member_list(struct json *j, const char *key, struct slice elements);
 void json_member_string(struct json *j, const char *key, struct slice s);
 void json_member_text(struct json *j, const char *key, const char *text);
 void json_member_int(struct json *j, const char *key, int64_t n);
+void json_member_number(struct json *j, const char *key, double n);
 void json_member_bool(struct json *j, const char *key, bool b);
 
 #endif

@@ -36,9 +36,8 @@ static struct binding *find_text(struct exchange *source, struct slice text)
 struct binding *binding_find(const struct binding_spec *spec)
 {
 	struct binding *b;
-	struct buf text;
+	struct buf text = { 0 };
 
-	buf_init(&text);
 	format(spec, &text);
 	b = find_text(spec->source, buf_slice(&text));
 	buf_deinit(&text);
@@ -122,14 +121,13 @@ int binding_create(const struct binding_spec *spec, struct binding **out,
 	struct exchange *x = spec->source;
 	uint32_t number = take_number(x);
 	const struct index_binding added = { number, number, spec->pattern, spec->args };
-	struct buf text;
+	struct buf text = { 0 };
 	int rc = index_bind(x->indexes[RULESET_ACTIVE], &added, err);
 
 	if (rc < 0) {
 		give_number(x, number);
 		return rc;
 	}
-	buf_init(&text);
 	format(spec, &text);
 	*out = add(spec, number, buf_slice(&text));
 	buf_deinit(&text);

@@ -67,8 +67,6 @@ struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config
 	b->loop = loop;
 	b->config = *config;
 	id_lease_init(&b->ids, b->config.node);
-	heap_init(&b->timers);
-	heap_init(&b->waits);
 	TAILQ_INIT(&b->active);
 	TAILQ_INIT(&b->routes);
 	TAILQ_INIT(&b->unbinding);
@@ -123,8 +121,7 @@ void broker_drain(struct broker *b)
 {
 	b->is_draining = true;
 	/* GETs that wait are answered with nothing, at the end of this turn. */
-	for (size_t i = 0; i < b->waits.count; i++)
-		b->waits.nodes[i]->key = b->mono_ms;
+	heap_set_all(&b->waits, b->mono_ms);
 }
 
 bool broker_is_idle(const struct broker *b)

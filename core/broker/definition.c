@@ -120,7 +120,7 @@ void definition_send(struct definition *d, struct waiter *waiter)
 	const struct vhost *v = definition_vhost(d);
 	struct store *store = v->broker->store;
 	struct definition_job *job;
-	struct buf text;
+	struct buf text = { 0 };
 
 	if (d->is_stored || !is_durable(d))
 		return;
@@ -129,7 +129,6 @@ void definition_send(struct definition *d, struct waiter *waiter)
 	job->waiter = waiter;
 	LIST_INSERT_HEAD(&d->jobs, job, link);
 	waiter_add(waiter);
-	buf_init(&text);
 	format(d, &text);
 	store_definition_set(store, STORE_VHOSTS, SLICE(""), vhost_slice(v), SLICE(""),
 			     NULL, NULL);

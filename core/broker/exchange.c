@@ -46,7 +46,7 @@ static int read_args(struct exchange *x, const struct args *args, struct error *
 static int compare(const struct exchange *x, const struct exchange *other,
 		   struct error *err)
 {
-	struct buf has, wanted;
+	struct buf has = { 0 }, wanted = { 0 };
 	int rc = TIDE_OK;
 
 	if (strcmp(x->type, other->type) != 0)
@@ -58,8 +58,6 @@ static int compare(const struct exchange *x, const struct exchange *other,
 		return error_set(err, TIDE_EMISMATCH,
 				 "exchange '%s' exists with durable=%d auto-delete=%d",
 				 x->name, x->is_durable, x->is_auto_delete);
-	buf_init(&has);
-	buf_init(&wanted);
 	args_format(&x->args, &has);
 	args_format(&other->args, &wanted);
 	if (!slice_is_equal(buf_slice(&has), buf_slice(&wanted)))
@@ -81,7 +79,6 @@ static struct exchange *make(struct vhost *v, struct slice name, struct slice ty
 	x->name_len = name.len;
 	x->type = mem_strndup(type.data, type.len);
 	x->is_durable = true;
-	args_init(&x->args);
 	TAILQ_INIT(&x->incoming);
 	TAILQ_INIT(&x->unbinding);
 	return x;
@@ -149,7 +146,6 @@ void exchange_restore(struct vhost *v, struct slice name, struct slice type,
 	x->is_durable = true;
 	x->is_auto_delete = false;
 	args_deinit(&x->args);
-	args_init(&x->args);
 	if (args)
 		args_copy(&x->args, args);
 	unusable_set_unreadable(&x->definition, "has a definition that cannot be read",

@@ -189,11 +189,10 @@ static int create(struct vhost *v, struct slice name, struct queue_config *confi
  * since nobody knows how many shards it has, all go when it is deleted. */
 static void assume_config(struct queue_config *c, const struct args *args)
 {
-	struct args none;
+	struct args none = { 0 };
 	struct error impossible; /* the defaults are valid */
 	int rc;
 
-	args_init(&none);
 	rc = queue_config_parse(c, &none, &impossible);
 	(void)rc;
 	c->shards = QUEUE_SHARDS_MAX;

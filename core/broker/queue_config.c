@@ -156,9 +156,6 @@ int queue_config_parse(struct queue_config *c, const struct args *args, struct e
 	int rc = TIDE_OK;
 
 	*c = (struct queue_config){ 0 };
-	args_init(&c->canonical);
-	for (int i = 0; i < SCRIPT_KIND_COUNT; i++)
-		args_init(&c->script_args[i]);
 	for (size_t i = 0; i < args->count && rc == TIDE_OK; i++)
 		if (!find_option(args->items[i].name))
 			rc = set_script_arg(c, &args->items[i], err);

@@ -14,12 +14,11 @@ struct recovery {
 
 static void take_exchange(struct vhost *v, const struct store_definition *d)
 {
-	struct args args, rest;
+	struct args args, rest = { 0 };
 	struct error err;
 	const char *type = NULL;
 	int rc = args_parse(&args, d->value);
 
-	args_init(&rest);
 	if (rc == TIDE_OK)
 		type = args_get(&args, "type");
 	error_set(&err, TIDE_ESYNTAX, "'%" SLICE_FMT "'", SLICE_ARG(d->value));
@@ -59,9 +58,8 @@ static struct slice next_word(struct slice *rest)
 static void take_unreadable_binding(struct binding_spec *spec, struct slice text)
 {
 	struct error why;
-	struct args none;
+	struct args none = { 0 };
 
-	args_init(&none);
 	spec->args = &none;
 	binding_restore(spec, text);
 	error_set(&why, TIDE_ESYNTAX, "%" SLICE_FMT, SLICE_ARG(text));

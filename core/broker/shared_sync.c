@@ -93,7 +93,6 @@ static void send_batch(struct broker *b)
 {
 	struct gathering *g = mem_zalloc(sizeof(*g));
 
-	buf_init(&g->values);
 	b->shared_sync.is_behind = shared_send(engine_shared(b->engine), BATCH_MAX,
 					       on_change, g) == BATCH_MAX;
 	resolve(g);

@@ -263,8 +263,7 @@ void unusable_write(const struct broker *b, struct json *out)
 {
 	struct writer w = { out, WRITTEN_MAX };
 
-	json_key(out, "unusable");
-	json_array_begin(out);
+	json_member_array(out, "unusable");
 	if (b->unusable)
 		definition_each(b, write_one, &w);
 	json_array_end(out);

@@ -38,10 +38,9 @@ static void write_words(struct buf *line, size_t i, const json_t *item)
 static void end_line(struct buf *line, json_t *item)
 {
 	const char *name;
-	struct args args;
+	struct args args = { 0 };
 	json_t *value;
 
-	args_init(&args);
 	json_object_foreach(json_object_get(item, "options"), name, value)
 	{
 		struct slice given = { json_string_value(value),

@@ -50,7 +50,7 @@ static void check_model(const struct check_options *o, const struct survey *s,
 static void check_definitions(const struct check_options *o, const struct survey *s,
 			      struct slice definitions, struct findings *f)
 {
-	struct buf of_broker;
+	struct buf of_broker = { 0 };
 	struct error err;
 
 	if (!o->url && !o->definitions)
@@ -60,7 +60,6 @@ static void check_definitions(const struct check_options *o, const struct survey
 				 "script loads");
 		return;
 	}
-	buf_init(&of_broker);
 	/* Without an answer nobody knows whether the rules fit: that is a problem. */
 	if (o->url && ask_broker(o->url, &of_broker, &err) < 0)
 		findings_add_outside(f, "broker", 0, "%s", err.text);
@@ -93,10 +92,9 @@ static int check_with(const struct check_options *o, struct slice definitions)
 
 int check_run(const struct check_options *o)
 {
-	struct buf definitions;
+	struct buf definitions = { 0 };
 	int status = 2;
 
-	buf_init(&definitions);
 	if (o->definitions && read_file(o->definitions, &definitions) < 0)
 		fprintf(stderr, "tidemq: cannot read '%s': %s\n", o->definitions,
 			strerror(errno));

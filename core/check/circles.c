@@ -20,14 +20,13 @@ static void on_circle(void *ctx, struct graph_node *const *way, size_t count)
 {
 	struct circles *c = ctx;
 	const char *first;
-	struct buf text;
+	struct buf text = { 0 };
 	size_t start = 0;
 
 	for (size_t i = 0; i < count; i++)
 		if (strcmp(way[i]->name, way[start]->name) < 0)
 			start = i;
 	first = way[start]->name;
-	buf_init(&text);
 	buf_printf(&text, "%s '%s' %s: ", c->kind, first, c->what);
 	for (size_t i = 0; i < count && i < WAY_SHOWN_MAX; i++)
 		buf_printf(&text, "%s -> ", way[(start + i) % count]->name);

@@ -206,7 +206,7 @@ static void report_refusal(struct model *m, const struct declaration *s,
 static void read_line(struct model *m, const char *line, struct model_place at)
 {
 	struct declaration s = { .id = "" };
-	struct buf buf;
+	struct buf buf = { 0 };
 	const char *answer;
 
 	if (!read_declaration(line, &s)) {
@@ -218,7 +218,6 @@ static void read_line(struct model *m, const char *line, struct model_place at)
 			line, LINE_MAX_BYTES);
 		return;
 	}
-	buf_init(&buf);
 	answer = ask(m, line, &buf);
 	at.is_refused = strncmp(answer, "OK", 2) != 0;
 	note_place(m, s.id, at);

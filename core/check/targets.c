@@ -52,7 +52,7 @@ static void check_dead_letters(struct model *m, const struct queue *q)
 	bool is_to_queue = exchange && !exchange[0];
 	const char *name = is_to_queue ? q->config.dead_key : exchange;
 	const struct exchange *x;
-	struct buf text;
+	struct buf text = { 0 };
 
 	if (!exchange)
 		return;
@@ -64,7 +64,6 @@ static void check_dead_letters(struct model *m, const struct queue *q)
 		problem = "has no bindings";
 	if (!problem)
 		return;
-	buf_init(&text);
 	buf_printf(&text,
 		   "queue '%s' dead-letters to %s '%s', which %s: its dead letters are "
 		   "buried",

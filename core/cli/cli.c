@@ -180,12 +180,11 @@ void cli_list_verbs(const struct cli_verb *const *tables, FILE *out)
 
 void cli_help(const struct cli_verb *v)
 {
-	struct buf options;
+	struct buf options = { 0 };
 
 	printf("usage: tidemq %s %s\n\n%s.\n", v->name, v->usage, v->summary);
 	if (v->details)
 		printf("\n%s\n", v->details);
-	buf_init(&options);
 	command_option_help(v->options, &options);
 	command_option_help(common_options(v), &options);
 	printf("\noptions, with their defaults in parentheses:\n%s", buf_cstr(&options));

@@ -163,12 +163,11 @@ static int run_bench(struct cli *cli)
 {
 	struct bench_options o;
 	struct bench_result r;
-	struct buf declare;
+	struct buf declare = { 0 };
 	int status = read_options(cli, &o);
 
 	if (status != CLI_DONE)
 		return status;
-	buf_init(&declare);
 	for (int i = 0; i < cli->word_count; i++)
 		buf_printf(&declare, " %s", cli->words[i]);
 	o.declare = buf_cstr(&declare);

@@ -6,13 +6,12 @@
 static void add_given(struct cli *cli, const struct command_given *given)
 {
 	const char *name = given->option->name;
-	struct buf header;
+	struct buf header = { 0 };
 
 	if (strcmp(name, "header") == 0 && !strchr(given->text, '=')) {
 		cli->status = cli_usage_error(
 			cli, "--header must be NAME=VALUE, not '%s'", given->text);
 	} else if (strcmp(name, "header") == 0) {
-		buf_init(&header);
 		buf_printf(&header, "h:%s", given->text);
 		cli_add_option(cli, buf_cstr(&header));
 		buf_deinit(&header);
@@ -71,9 +70,8 @@ static void flatten(json_t *document, const char *name, const char *member,
 
 	json_array_foreach(json_object_get(document, name), i, object)
 	{
-		struct buf out;
+		struct buf out = { 0 };
 
-		buf_init(&out);
 		json_array_foreach(json_object_get(object, member), n, item)
 		{
 			if (n > 0)

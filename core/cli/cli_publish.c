@@ -183,11 +183,9 @@ static int publish(struct cli *cli, struct pub_request *pub)
 
 static int run_pub(struct cli *cli)
 {
-	struct pub_request pub;
-	int status;
+	struct pub_request pub = { .input = { 0 } };
+	int status = publish(cli, &pub);
 
-	buf_init(&pub.input);
-	status = publish(cli, &pub);
 	for (size_t i = 0; i < pub.p.header_count; i++)
 		mem_free(pub.header_names[i]);
 	buf_deinit(&pub.input);

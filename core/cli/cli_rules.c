@@ -121,9 +121,8 @@ static void shorten(json_t *entry, const char *kind)
 	json_t *names = json_object_get(entry, kind), *name;
 	size_t count = json_array_size(names), i;
 	const json_t *given;
-	struct buf out;
+	struct buf out = { 0 };
 
-	buf_init(&out);
 	buf_printf(&out, "%s_count", kind);
 	given = json_object_get(entry, buf_cstr(&out));
 	buf_clear(&out);
@@ -298,11 +297,10 @@ static void append_number(struct buf *out, const char *word, const json_t *value
 /* What the option may be besides its type, in words. */
 static void add_allowed(json_t *option)
 {
-	struct buf out;
+	struct buf out = { 0 };
 	size_t i;
 	json_t *choice;
 
-	buf_init(&out);
 	if (json_is_true(json_object_get(option, "required")))
 		buf_append_text(&out, "required");
 	append_number(&out, "from", json_object_get(option, "min"));
@@ -356,11 +354,10 @@ static int print_script(json_t *script)
 
 static int refuse_name(const json_t *scripts, const char *wanted)
 {
-	struct buf names;
+	struct buf names = { 0 };
 	size_t i;
 	json_t *script;
 
-	buf_init(&names);
 	json_array_foreach(scripts, i, script)
 		buf_printf(&names, " %s/%s", cli_table_text(script, "kind", ""),
 			   cli_table_text(script, "name", ""));
@@ -433,12 +430,11 @@ static int ask(struct cli *cli, const struct word *w)
 
 static int run_rules(struct cli *cli)
 {
-	struct buf names;
+	struct buf names = { 0 };
 
 	for (size_t i = 0; i < WORD_COUNT; i++)
 		if (strcmp(cli->words[0], words[i].name) == 0)
 			return ask(cli, &words[i]);
-	buf_init(&names);
 	for (size_t i = 0; i < WORD_COUNT; i++)
 		buf_printf(&names, "%s%s", i ? ", " : "", words[i].name);
 	cli_usage_error(cli, "there is no verb 'rules %s'; expected one of %s",

@@ -350,9 +350,8 @@ static void print_name(const char *name, size_t column_width, int indent)
 
 static void print_line(const json_t *value, enum unit unit, const struct columns *units)
 {
-	struct buf text;
+	struct buf text = { 0 };
 
-	buf_init(&text);
 	append_value(&text, units, unit, value, 0);
 	puts(buf_cstr(&text));
 	buf_deinit(&text);

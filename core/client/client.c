@@ -279,8 +279,7 @@ int tidemq_send_publication(struct tidemq_client *c, unsigned channel,
 
 	if (rc != TIDEMQ_OK)
 		return rc;
-	struct buf line;
-	buf_init(&line);
+	struct buf line = { 0 };
 	rc = encode_publication(&line, channel, p, &c->error);
 	if (rc == TIDEMQ_OK)
 		rc = tidemq_send(c, buf_cstr(&line), p->payload, p->payload_len, on_reply,

@@ -7,9 +7,7 @@
 
 void decoder_init(struct decoder *d, size_t body_max)
 {
-	memset(d, 0, sizeof(*d));
-	d->body_max = body_max;
-	buf_init(&d->in);
+	*d = (struct decoder){ .body_max = body_max };
 }
 
 void decoder_deinit(struct decoder *d)
@@ -30,11 +28,9 @@ static bool take_len(struct slice *line, uint64_t *out)
 
 static int broken(struct tidemq_error *err, struct slice line)
 {
-	if (line.len > 80)
-		line.len = 80;
 	return client_fail(err, TIDEMQ_EPROTOCOL,
 			   "not a reply of a tidemq broker: '%" SLICE_FMT "'",
-			   SLICE_ARG(line));
+			   SLICE_HEAD(line, 80));
 }
 
 void tidemq_msg_free(struct tidemq_msg *m)
@@ -248,23 +244,14 @@ static int parse_line(struct decoder *d, struct slice line, struct tidemq_error 
 	return TIDEMQ_OK;
 }
 
-static struct slice without_line_end(const char *data, size_t len)
-{
-	len--;
-	if (len > 0 && data[len - 1] == '\r')
-		len--;
-	return (struct slice){ data, len };
-}
-
 /* Find the next line and, when a body follows it, how long that is. */
 static int find_line(struct decoder *d, struct tidemq_error *err)
 {
 	struct slice all = buf_slice(&d->in);
-	const char *end = all.len > d->scanned ? memchr(all.data + d->scanned, '\n',
-							all.len - d->scanned)
-					       : NULL;
+	struct slice line = { all.data, 0 };
 
-	if (!end) {
+	line.len = d->scanned + slice_find(slice_skip(all, d->scanned), '\n');
+	if (line.len == all.len) {
 		d->scanned = all.len;
 		if (all.len > DECODE_LINE_MAX)
 			return client_fail(err, TIDEMQ_EPROTOCOL,
@@ -272,13 +259,11 @@ static int find_line(struct decoder *d, struct tidemq_error *err)
 					   DECODE_LINE_MAX);
 		return TIDE_AGAIN;
 	}
-	size_t line_len = (size_t)(end - all.data) + 1;
-	int rc = parse_line(d, without_line_end(all.data, line_len), err);
-	if (rc != TIDEMQ_OK)
-		return rc;
 	d->scanned = 0;
-	d->line_len = line_len;
-	return TIDEMQ_OK;
+	d->line_len = line.len + 1;
+	if (slice_has_suffix(line, "\r"))
+		line.len--;
+	return parse_line(d, line, err);
 }
 
 /* The length of the body with its line end: TIDE_AGAIN while it is not whole. */
@@ -330,13 +315,9 @@ int decoder_next(struct decoder *d, struct decoder_item *out, struct tidemq_erro
 {
 	buf_consume(&d->in, d->done);
 	d->done = 0;
-	if (d->line_len == 0) {
-		int rc = find_line(d, err);
-
-		if (rc != TIDEMQ_OK)
-			return rc;
-	}
 	size_t body_and_end = 0;
-	int rc = d->has_body ? measure_body(d, &body_and_end, err) : TIDEMQ_OK;
+	int rc = d->line_len == 0 ? find_line(d, err) : TIDEMQ_OK;
+	if (rc == TIDEMQ_OK && d->has_body)
+		rc = measure_body(d, &body_and_end, err);
 	return rc == TIDEMQ_OK ? give(d, body_and_end, out, err) : rc;
 }

@@ -41,15 +41,21 @@ static void on_connect(uv_connect_t *req, int status)
 	}
 }
 
-static int connect_tcp(struct tidemq_client *c, const struct sockaddr *address)
+/* Neither initialisation can fail: no descriptor is made yet. */
+static void open_socket(struct tidemq_client *c)
 {
-	int rc = uv_tcp_init(c->loop, &c->socket.tcp);
-
-	if (rc != 0)
-		return rc;
+	if (c->url.at.path)
+		uv_pipe_init(c->loop, &c->socket.pipe, 0);
+	else
+		uv_tcp_init(c->loop, &c->socket.tcp);
 	c->socket.handle.data = c;
 	c->socket_is_open = true;
 	c->handles++;
+}
+
+static int connect_tcp(struct tidemq_client *c, const struct sockaddr *address)
+{
+	open_socket(c);
 	uv_tcp_nodelay(&c->socket.tcp, 1);
 	return uv_tcp_connect(&c->connect, &c->socket.tcp, address, on_connect);
 }
@@ -63,7 +69,7 @@ static void try_next(struct tidemq_client *c)
 	int rc = connect_tcp(c, a->ai_addr);
 	if (rc == 0)
 		return;
-	if (c->address && c->socket_is_open)
+	if (c->address)
 		uv_close(&c->socket.handle, on_failed_socket_closed);
 	else
 		give_up(c, rc);
@@ -98,20 +104,6 @@ static void fail_later(struct tidemq_client *c, int status)
 	uv_timer_start(&c->timer, on_failed_at_once, 0, 0);
 }
 
-static void dial_unix(struct tidemq_client *c)
-{
-	int rc = uv_pipe_init(c->loop, &c->socket.pipe, 0);
-
-	if (rc != 0) {
-		fail_later(c, rc);
-		return;
-	}
-	c->socket.handle.data = c;
-	c->socket_is_open = true;
-	c->handles++;
-	uv_pipe_connect(&c->connect, &c->socket.pipe, c->url.at.path, on_connect);
-}
-
 static void dial_name(struct tidemq_client *c)
 {
 	char port[8];
@@ -132,7 +124,8 @@ void dial_start(struct tidemq_client *c)
 {
 	c->connect.data = c;
 	if (c->url.at.path) {
-		dial_unix(c);
+		open_socket(c);
+		uv_pipe_connect(&c->connect, &c->socket.pipe, c->url.at.path, on_connect);
 		return;
 	}
 	/* An address as digits needs no resolver, whose work is done by threads. */

@@ -437,7 +437,6 @@ void conn_accept(struct server *s, uv_stream_t *listener)
 
 	c->server = s;
 	out_init(&c->out, &s->chunks);
-	buf_init(&c->in);
 	server_init_socket(s, &c->socket, is_unix);
 	c->socket.stream.data = c;
 	TAILQ_INSERT_TAIL(&s->conns, c, link);

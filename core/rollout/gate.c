@@ -142,9 +142,8 @@ static void describe(const struct run *r, struct error *err)
 {
 	struct slice all = buf_slice(&r->output);
 	bool is_failure = false;
-	struct buf text;
+	struct buf text = { 0 };
 
-	buf_init(&text);
 	while (all.len > 0 && !(is_failure && buf_len(&text) >= ERROR_TEXT_MAX)) {
 		struct slice line = slice_cut(&all, '\n');
 
@@ -177,12 +176,11 @@ static void hide_dir(struct run *r)
 {
 	struct slice all = buf_slice(&r->output);
 	size_t len = strlen(r->dir);
-	struct buf out;
+	struct buf out = { 0 };
 	const char *at;
 
 	if (len == 0 || all.len == 0)
 		return;
-	buf_init(&out);
 	while ((at = memmem(all.data, all.len, r->dir, len)) != NULL) {
 		size_t before = (size_t)(at - all.data);
 
@@ -382,7 +380,6 @@ static void start(struct gate *g)
 	r->gate = g;
 	r->loop = g->broker->loop;
 	r->work.data = r;
-	buf_init(&r->output);
 	if (!first->files) {
 		g->hash = scan(g);
 		run_child(r, first->specs_dir);

@@ -131,11 +131,8 @@ static void forget_files(struct history *h, uint64_t hash)
 /* Which is the last, and which are kept, in one command. */
 static void store_last(struct history *h)
 {
-	struct buf last, kept, passed;
+	struct buf last = { 0 }, kept = { 0 }, passed = { 0 };
 
-	buf_init(&last);
-	buf_init(&kept);
-	buf_init(&passed);
 	append_hash(&last, h->last);
 	for (size_t i = 0; i < h->kept_count; i++) {
 		append_hash(&kept, h->kept[i].hash);
@@ -309,8 +306,7 @@ static void write_changes(struct json *j, const struct bundle *from,
 	for (int i = 0; i < 3; i++) {
 		struct change_list list = { j, (enum bundle_change)i, 0 };
 
-		json_key(j, names[i]);
-		json_array_begin(j);
+		json_member_array(j, names[i]);
 		bundle_compare(from, to, on_change, &list);
 		json_array_end(j);
 		if (list.count > HISTORY_NAMES) {
@@ -329,14 +325,12 @@ static void note(struct history *h, enum engine_origin origin,
 	const char *by = reload_asked_by(e);
 	uint64_t number = h->last_number + 1;
 	char hash[ID_HEX_LEN + 1];
-	struct buf text;
-	struct json j;
+	struct buf text = { 0 };
+	struct json j = { .out = &text };
 
 	/* Nobody asks for files to change. */
 	if (!by[0] && origin == ENGINE_FILES)
 		by = "files changed";
-	buf_init(&text);
-	json_init(&j, &text);
 	json_object_begin(&j);
 	json_member_int(&j, "number", (int64_t)number);
 	json_member_int(&j, "loaded_ms", h->broker->now_ms);
@@ -453,9 +447,8 @@ struct bundle *history_last_good(const struct history *h)
 static int refuse_unknown(const struct history *h, const char *what, struct slice hash,
 			  struct error *err)
 {
-	struct buf kept;
+	struct buf kept = { 0 };
 
-	buf_init(&kept);
 	for (size_t i = 0; i < h->kept_count; i++)
 		buf_printf(&kept, " %016" PRIx64 "%s", h->kept[i].hash,
 			   h->kept[i].hash == engine_hash(h->broker->engine) ? " (active)"

@@ -34,11 +34,9 @@ static void end(struct replay *p, struct buf *document_take, const struct error 
 static void finish(struct replay *p)
 {
 	uint64_t hash = engine_hash(p->candidate->rules.engine);
-	struct buf text;
-	struct json j;
+	struct buf text = { 0 };
+	struct json j = { .out = &text };
 
-	buf_init(&text);
-	json_init(&j, &text);
 	json_object_begin(&j);
 	candidate_write(p->candidate, &j);
 	json_member_int(&j, "publishes", (int64_t)p->at);
@@ -48,10 +46,7 @@ static void finish(struct replay *p)
 	json_member_bool(&j, "in_force", hash == engine_hash(p->broker->engine));
 	json_member_bool(&j, "stopped", p->slow >= REPLAY_SLOW_MAX);
 	json_member_bool(&j, "payloads", p->broker->config.replay_payloads);
-	json_key(&j, "changes");
-	json_array_begin(&j);
-	buf_append_slice(&text, buf_slice(&p->changes));
-	json_array_end(&j);
+	json_member_list(&j, "changes", buf_slice(&p->changes));
 	json_object_end(&j);
 	end(p, &text, NULL);
 }
@@ -155,7 +150,6 @@ int replay_start(struct broker *b, struct slice dir, replay_done_fn *on_done, vo
 	p->broker = b;
 	p->on_done = on_done;
 	p->ctx = ctx;
-	buf_init(&p->changes);
 	p->items = recent_copy(b->recent, &p->count);
 	b->replay = p;
 	return TIDE_OK;

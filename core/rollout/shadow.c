@@ -202,7 +202,7 @@ static void compare(struct shadow *s, const struct watched_publish *p,
 		    const struct decision *d, const struct error *err,
 		    struct sample *sample)
 {
-	struct json j;
+	struct json j = { 0 };
 
 	s->publishes.compared++;
 	sample->difference =
@@ -214,7 +214,7 @@ static void compare(struct shadow *s, const struct watched_publish *p,
 	for (int i = 0; i < VERDICT_DIFFERENCES; i++)
 		s->differences[i] += sample->difference >> i & 1;
 	sample = keep(&s->publishes, sample, p->refusal, err);
-	json_init(&j, &sample->changes);
+	j.out = &sample->changes;
 	if (sample->difference & VERDICT_MESSAGE)
 		compare_written(p->decision, d, &j);
 }
@@ -400,10 +400,7 @@ static void write_sample(const struct sample *sample, struct broker *b, struct j
 	write_side("live", &sample->live, is_failure, b, out);
 	write_side("shadow", &sample->shadow, is_failure, b, out);
 	if (sample->difference & VERDICT_MESSAGE) {
-		json_key(out, "changes");
-		json_array_begin(out);
-		buf_append_slice(out->out, buf_slice(&sample->changes));
-		json_array_end(out);
+		json_member_list(out, "changes", buf_slice(&sample->changes));
 	}
 	json_object_end(out);
 }
@@ -418,8 +415,7 @@ static void write_comparison(const struct comparison *c, struct broker *b,
 	json_member_int(out, "seen", (int64_t)c->seen);
 	json_member_int(out, "compared", (int64_t)c->compared);
 	json_member_int(out, "differing", (int64_t)c->differing);
-	json_key(out, "samples");
-	json_array_begin(out);
+	json_member_array(out, "samples");
 	for (uint64_t i = c->differing; i > first; i--)
 		write_sample(&c->samples[(i - 1) % SHADOW_SAMPLES], b, out);
 	json_array_end(out);
@@ -430,8 +426,7 @@ static void write_differences(const struct shadow *s, struct json *out)
 	static const char *const names[] = { "errors", "queues", "shards", "ranks",
 					     "messages" };
 
-	json_key(out, "differences");
-	json_object_begin(out);
+	json_member_object(out, "differences");
 	for (int i = 0; i < VERDICT_DIFFERENCES; i++)
 		json_member_int(out, names[i], (int64_t)s->differences[i]);
 	json_object_end(out);
@@ -440,16 +435,14 @@ static void write_differences(const struct shadow *s, struct json *out)
 static void write_loaded(const struct shadow *s, struct json *out)
 {
 	candidate_write(s->candidate, out);
-	json_key(out, "share");
-	json_number(out, s->share);
+	json_member_number(out, "share", s->share);
 	json_member_int(out, "started_ms", s->started_unix_ms);
 	json_member_bool(out, "stopped", s->is_stopped);
 	write_differences(s, out);
 	json_member_int(out, "time_us", (int64_t)(s->time_ns / 1000));
 	json_member_int(out, "time_max_us", (int64_t)(s->time_max_ns / 1000));
 	write_comparison(&s->publishes, s->broker, out);
-	json_key(out, "failures");
-	json_object_begin(out);
+	json_member_object(out, "failures");
 	write_comparison(&s->failures, s->broker, out);
 	json_object_end(out);
 }

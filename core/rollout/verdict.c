@@ -77,8 +77,7 @@ void verdict_write_difference(unsigned difference, struct json *out)
 	static const char *const names[] = { "error", "queues", "shard", "rank",
 					     "message" };
 
-	json_key(out, "differs");
-	json_array_begin(out);
+	json_member_array(out, "differs");
 	for (int i = 0; i < VERDICT_DIFFERENCES; i++)
 		if (difference & 1u << i)
 			json_text(out, names[i]);
@@ -99,8 +98,7 @@ static void write_target(const struct verdict_target *t, struct broker *b,
 	json_object_begin(out);
 	verdict_write_queue(t->queue, b, out);
 	json_member_int(out, "shard", t->shard);
-	json_key(out, "rank");
-	json_number(out, t->rank);
+	json_member_number(out, "rank", t->rank);
 	json_object_end(out);
 }
 
@@ -113,8 +111,7 @@ void verdict_write(const struct verdict *v, struct broker *b, const char *error,
 		json_member_text(out, "error", error ? error : error_text(v->status));
 	}
 	json_member_int(out, "count", v->count);
-	json_key(out, "queues");
-	json_array_begin(out);
+	json_member_array(out, "queues");
 	for (uint32_t i = 0; i < v->count && i < VERDICT_TARGETS; i++)
 		write_target(&v->targets[i], b, out);
 	json_array_end(out);

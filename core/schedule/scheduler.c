@@ -110,9 +110,8 @@ static void write_ids(const struct schedule *s, struct buf *out)
 
 void scheduler_write_mark(struct schedule *s, struct waiter *waiter)
 {
-	struct buf text;
+	struct buf text = { 0 };
 
-	buf_init(&text);
 	buf_printf(&text, "%" PRId64, s->done_ms);
 	if (s->begun_ms) {
 		buf_printf(&text, " %" PRId64 " %" PRIu64, s->begun_ms, s->begun_missed);
@@ -548,8 +547,7 @@ void scheduler_status(const struct scheduler *sched, struct json *out)
 {
 	struct status st = { sched, out };
 
-	json_key(out, "schedules");
-	json_array_begin(out);
+	json_member_array(out, "schedules");
 	schedule_each(sched->broker->engine, write_one, &st);
 	json_array_end(out);
 }

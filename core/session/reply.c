@@ -128,7 +128,7 @@ void reply_count(struct reply *r, uint64_t count)
 
 void reply_json(struct reply *r, struct json *out)
 {
-	json_init(out, &r->data);
+	*out = (struct json){ .out = &r->data };
 }
 
 void reply_data(struct reply *r)
@@ -140,7 +140,7 @@ void reply_data(struct reply *r)
 void reply_data_take(struct reply *r, struct buf *data)
 {
 	r->data = *data;
-	buf_init(data);
+	*data = (struct buf){ 0 };
 	reply_data(r);
 }
 

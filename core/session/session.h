@@ -184,7 +184,7 @@ struct settle_spec {
 TIDE_MUST_USE int session_settle(struct channel *ch, const struct settle_spec *spec,
 				 struct reply *r, struct error *err);
 
-enum peek_state { PEEK_READY, PEEK_DELAYED, PEEK_BURIED, PEEK_UNACKED };
+enum peek_state { PEEK_READY, PEEK_DELAYED, PEEK_UNACKED, PEEK_BURIED };
 struct peek_spec {
 	struct slice queue;
 	enum peek_state state;

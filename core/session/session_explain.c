@@ -11,7 +11,7 @@
 
 #define PATTERNS_MAX 20 /* bindings of an exchange that are told; more are counted */
 
-/* An array, as it is told, that grows while the decision is made. */
+/* The elements of an array that grows while the decision is made. */
 struct list {
 	struct buf text;
 	struct json items;
@@ -23,34 +23,16 @@ struct explanation {
 	struct list exchanges[1 + DRAFT_COPIES_MAX]; /* of the message, of the copies */
 };
 
-static void list_init(struct list *l)
-{
-	buf_init(&l->text);
-	json_init(&l->items, &l->text);
-	json_array_begin(&l->items);
-}
-
-/* As a member; once. */
-static void list_write(struct list *l, const char *name, struct json *j)
-{
-	json_array_end(&l->items);
-	json_key(j, name);
-	buf_append_slice(j->out, buf_slice(&l->text));
-	j->need_comma = true;
-}
-
 static void add_time(struct json *j, uint64_t time_ns)
 {
-	json_key(j, "us");
-	json_number(j, (double)(time_ns / 100) / 10);
+	json_member_number(j, "us", (double)(time_ns / 100) / 10);
 }
 
 static void add_changes(struct json *j, const struct msg *from, const struct msg *to)
 {
 	struct changes c = { .out = j, .one = "from", .other = "to" };
 
-	json_key(j, "changes");
-	json_array_begin(j);
+	json_member_array(j, "changes");
 	changes_add(&c, from, to);
 	json_array_end(j);
 }
@@ -93,8 +75,7 @@ static void on_visit(void *ctx, unsigned number, struct exchange *x,
 	json_member_text(j, "script", index_script(x->indexes[RULESET_ACTIVE]));
 	json_member_int(j, "bindings", x->binding_count);
 	json_member_int(j, "matched", (int64_t)count);
-	json_key(j, "patterns");
-	json_array_begin(j);
+	json_member_array(j, "patterns");
 	for (size_t i = 0; i < count && i < PATTERNS_MAX; i++)
 		add_pattern(j, x->bindings[numbers[i]]);
 	json_array_end(j);
@@ -115,8 +96,7 @@ static void add_pick(struct json *j, const struct pick *pick, const struct outco
 	}
 	json_member_int(j, "shard", pick->shard->index);
 	json_member_text(j, "sharding", strategy_script(strategies[SCRIPT_SHARDING]));
-	json_key(j, "rank");
-	json_number(j, pick->rank);
+	json_member_number(j, "rank", pick->rank);
 	json_member_text(j, "priority", strategy_script(strategies[SCRIPT_PRIORITY]));
 	json_member_bool(j, "shard_cached", o->was_cached && pick->is_shard_known);
 	json_member_bool(j, "rank_cached", o->was_cached && pick->is_rank_known);
@@ -151,7 +131,7 @@ static void add_outcome(struct json *j, struct explanation *e, const struct outc
 	json_member_text(j, "type", x ? x->type : "default");
 	if (x)
 		json_member_text(j, "script", index_script(x->indexes[RULESET_ACTIVE]));
-	list_write(&e->exchanges[o->number], "exchanges", j);
+	json_member_list(j, "exchanges", buf_slice(&e->exchanges[o->number].text));
 	json_member_string(j, "key", o->msg->key);
 	json_member_int(j, "message_priority", o->msg->priority);
 	json_member_int(j, "generation", (int64_t)o->epoch);
@@ -163,8 +143,7 @@ static void add_outcome(struct json *j, struct explanation *e, const struct outc
 		json_member_string(j, "user", msg_user(o->msg));
 	add_times(j, o->msg);
 	msg_write_headers(o->msg, j);
-	json_key(j, "queues");
-	json_array_begin(j);
+	json_member_array(j, "queues");
 	for (unsigned i = 0; i < o->count; i++)
 		add_pick(j, &o->picks[i], o);
 	json_array_end(j);
@@ -172,8 +151,7 @@ static void add_outcome(struct json *j, struct explanation *e, const struct outc
 
 static void add_copies(struct json *j, struct explanation *x, const struct decision *d)
 {
-	json_key(j, "copies");
-	json_array_begin(j);
+	json_member_array(j, "copies");
 	for (unsigned i = 0; i < d->copy_count; i++) {
 		json_object_begin(j);
 		json_member_int(j, "copy", d->copies[i].number);
@@ -186,8 +164,7 @@ static void add_copies(struct json *j, struct explanation *x, const struct decis
 
 static void add_scripts(struct json *j, const struct dry_run *run)
 {
-	json_key(j, "scripts");
-	json_array_begin(j);
+	json_member_array(j, "scripts");
 	for (size_t i = 0; i < run->count; i++) {
 		json_object_begin(j);
 		json_member_text(j, "script", run->scripts[i].file);
@@ -225,12 +202,11 @@ static void answer(struct explanation *x, const struct decide_spec *spec,
 		add_address(&j, d->first.msg);
 		json_member_int(&j, "generation",
 				(int64_t)engine_epoch(spec->vhost->broker->engine));
-		list_write(&x->exchanges[0], "exchanges", &j);
-		json_key(&j, "queues");
-		json_array_begin(&j);
+		json_member_list(&j, "exchanges", buf_slice(&x->exchanges[0].text));
+		json_member_array(&j, "queues");
 		json_array_end(&j);
 	}
-	list_write(&x->filters, "filters", &j);
+	json_member_list(&j, "filters", buf_slice(&x->filters.text));
 	if (d->first.epoch)
 		add_copies(&j, x, d);
 	add_scripts(&j, &x->run);
@@ -243,9 +219,11 @@ static struct explanation *explanation_create(void)
 	struct explanation *x = mem_alloc(sizeof(*x));
 
 	x->run.count = 0;
-	list_init(&x->filters);
+	x->filters = (struct list){ .items = { .out = &x->filters.text } };
 	for (int i = 0; i <= DRAFT_COPIES_MAX; i++)
-		list_init(&x->exchanges[i]);
+		x->exchanges[i] = (struct list){
+			.items = { .out = &x->exchanges[i].text },
+		};
 	return x;
 }
 

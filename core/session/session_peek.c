@@ -32,14 +32,13 @@ static void add_base64(struct buf *out, const char *data, size_t len)
 static void add_payload(struct json *j, const struct msg *m)
 {
 	struct slice payload = { m->payload, m->payload_len };
-	struct buf text;
+	struct buf text = { 0 };
 
 	json_member_int(j, "size", (int64_t)m->payload_len);
 	if (slice_is_utf8(payload)) {
 		json_member_string(j, "payload", payload);
 		return;
 	}
-	buf_init(&text);
 	add_base64(&text, m->payload, m->payload_len);
 	json_member_string(j, "payload_base64", buf_slice(&text));
 	buf_deinit(&text);
@@ -81,8 +80,7 @@ static void show(struct peek *p, const struct shard *sh, enum entry_state state,
 		json_member_int(j, "due", (int64_t)row->score);
 	if (m->expires_unix_ms)
 		json_member_int(j, "expires", m->expires_unix_ms);
-	json_key(j, "rank");
-	json_number(j, row->rank);
+	json_member_number(j, "rank", row->rank);
 	json_member_int(j, "attempts", row->attempts);
 	json_member_int(j, "failures", row->failures);
 	if (row->reason[0])

@@ -8,8 +8,7 @@
 
 static void add_args(struct json *j, const char *key, const struct args *args)
 {
-	json_key(j, key);
-	json_object_begin(j);
+	json_member_object(j, key);
 	for (size_t i = 0; i < args->count; i++)
 		json_member_text(j, args->items[i].name, args->items[i].value);
 	json_object_end(j);
@@ -50,8 +49,7 @@ static void add_options(struct json *j, const struct queue *q)
 {
 	const struct args *all = &q->config.canonical;
 
-	json_key(j, "options");
-	json_object_begin(j);
+	json_member_object(j, "options");
 	for (size_t i = 0; i < all->count; i++)
 		if (!queue_config_is_default(&all->items[i]))
 			json_member_text(j, all->items[i].name, all->items[i].value);
@@ -198,8 +196,7 @@ static void store_members(const struct broker *b, struct json *j)
 	struct store_stats st;
 
 	store_stats(b->store, &st);
-	json_key(j, "store");
-	json_object_begin(j);
+	json_member_object(j, "store");
 	json_member_text(j, "kind", st.kind);
 	json_member_text(j, "address", st.address);
 	json_member_text(j, "version", st.version);
@@ -254,8 +251,7 @@ static void broker_stats(const struct service *service, struct json *j)
 	json_member_int(j, "routes_bytes", (int64_t)b->route_bytes);
 	json_member_bool(j, "blocked", service->is_blocked);
 	json_member_int(j, "rules_generation", (int64_t)engine_epoch(b->engine));
-	json_key(j, "counters");
-	json_object_begin(j);
+	json_member_object(j, "counters");
 	engine_status_counters(b->engine, j);
 	json_object_end(j);
 	store_members(b, j);

@@ -88,7 +88,6 @@ struct subscription *subscription_create(struct channel *ch, struct slice sid)
 	sub->channel = ch;
 	sub->consumer.ops = &ops;
 	sub->consumer.is_get = sid.len == 0;
-	heap_node_init(&sub->consumer.wait);
 	TAILQ_INSERT_TAIL(&ch->subscriptions, sub, channel_link);
 	if (sid.len == 0)
 		return sub;

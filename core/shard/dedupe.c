@@ -87,7 +87,6 @@ struct dedupe_queue *dedupe_open(struct dedupe *d, struct shard **shards, unsign
 	dq->shards = shards;
 	dq->shard_count = count;
 	dedupe_table_init(&dq->table, d->seed);
-	heap_node_init(&dq->due);
 	for (unsigned i = 0; i < count; i++)
 		shards[i]->dedupe.queue = dq;
 	return dq;
@@ -301,7 +300,6 @@ struct dedupe *dedupe_create(struct shard_env *env, size_t max_bytes)
 
 	d->env = env;
 	d->max_bytes = max_bytes;
-	heap_init(&d->due);
 	TAILQ_INIT(&d->dropped);
 	pool_init(&d->pendings, sizeof(struct dedupe_pending), PENDINGS_KEPT);
 	/* With a predictable seed a client can slow down only its own lookups. */

@@ -82,7 +82,6 @@ struct shard *shard_create(struct shard_env *env, void *owner, unsigned index,
 	TAILQ_INIT(&sh->young);
 	TAILQ_INIT(&sh->moving);
 	TAILQ_INIT(&sh->dirty);
-	heap_node_init(&sh->timer);
 	return sh;
 }
 

@@ -44,11 +44,7 @@ static const struct kind_info kind_infos[BATCH_KIND_COUNT] = {
 
 struct batch *batch_create(void)
 {
-	struct batch *b = mem_zalloc(sizeof(*b));
-
-	for (int i = 0; i < BATCH_KIND_COUNT; i++)
-		buf_init(&b->sections[i].bytes);
-	return b;
+	return mem_zalloc(sizeof(struct batch));
 }
 
 void batch_destroy(struct batch *b)

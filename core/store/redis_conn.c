@@ -453,7 +453,6 @@ struct redis_conn *redis_conn_create(uv_loop_t *loop,
 	c->hello.url = config->url;
 	c->hello.set_fsync = config->set_fsync;
 	TAILQ_INIT(&c->waiting);
-	buf_init(&c->hello_bytes);
 	uv_timer_init(loop, &c->timer);
 	uv_timer_init(loop, &c->grace);
 	uv_prepare_init(loop, &c->prepare);

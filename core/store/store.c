@@ -20,7 +20,6 @@ void *store_call_create(struct store *s, struct store_shard *shard, size_t size,
 		shard->refs++;
 	call->on_reply = on_reply;
 	call->ctx = ctx;
-	buf_init(&call->bytes);
 	return call;
 }
 
@@ -218,9 +217,8 @@ struct store_shard *store_shard_create(struct slice vhost, struct slice queue,
 				       unsigned index)
 {
 	struct store_shard *shard;
-	struct buf prefix;
+	struct buf prefix = { 0 };
 
-	buf_init(&prefix);
 	layout_shard_prefix(&prefix, vhost, queue, index);
 	shard = mem_alloc(sizeof(*shard) + buf_len(&prefix) + 1);
 	shard->refs = 1;

@@ -15,9 +15,8 @@ static struct buf *add_command(struct store_call *call, const char *verb,
 			       enum store_table table, struct slice vhost, size_t words)
 {
 	struct buf *out = store_call_add_words(call, 2 + words);
-	struct buf key;
+	struct buf key = { 0 };
 
-	buf_init(&key);
 	layout_table_key(&key, table, vhost);
 	resp_text(out, verb);
 	resp_bulk(out, buf_slice(&key));

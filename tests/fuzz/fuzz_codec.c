@@ -29,10 +29,9 @@ static void write_and_read(const struct msg *m, double rank)
 	struct msg known = { .id = m->id };
 	struct msg *again;
 	struct error err;
-	struct buf body;
+	struct buf body = { 0 };
 	double rank_again;
 
-	buf_init(&body);
 	codec_encode(&body, m, rank);
 	if (codec_decode(buf_slice(&body), &known, &again, &rank_again, &err) < 0)
 		abort();

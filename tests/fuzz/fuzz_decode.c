@@ -45,10 +45,8 @@ static int decode(const uint8_t *data, size_t size, size_t piece, struct buf *ou
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct buf whole, pieces;
+	struct buf whole = { 0 }, pieces = { 0 };
 
-	buf_init(&whole);
-	buf_init(&pieces);
 	if (decode(data, size, size, &whole) != decode(data, size, 1, &pieces) ||
 	    !slice_is_equal(buf_slice(&whole), buf_slice(&pieces)))
 		abort();

@@ -17,11 +17,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void try_args(struct slice text)
 {
 	struct args a, again;
-	struct buf out;
+	struct buf out = { 0 };
 
 	if (args_parse(&a, text) < 0)
 		return;
-	buf_init(&out);
 	args_format(&a, &out);
 	if (args_parse(&again, buf_slice(&out)) < 0 || again.count != a.count)
 		abort();
@@ -53,11 +52,10 @@ static void try_duration(struct slice text)
 static void try_percent(struct slice text)
 {
 	char *out = mem_alloc(text.len ? text.len : 1);
-	struct buf coded;
+	struct buf coded = { 0 };
 	size_t len;
 
 	(void)(percent_decode(text, out, &len) < 0);
-	buf_init(&coded);
 	percent_encode(&coded, text);
 	out = mem_realloc(out, buf_len(&coded) ? buf_len(&coded) : 1);
 	if (percent_decode(buf_slice(&coded), out, &len) < 0 ||
@@ -71,11 +69,10 @@ static void try_seen(struct slice text)
 {
 	struct store_seen seen, again;
 	char head[STORE_DEDUPE_HEAD_MAX];
-	struct buf out;
+	struct buf out = { 0 };
 
 	if (store_dedupe_parse_member(text, &seen) < 0)
 		return;
-	buf_init(&out);
 	buf_append_slice(&out,
 			 (struct slice){ head, store_dedupe_format_head(&seen, head) });
 	buf_append_slice(&out, seen.publish_id);

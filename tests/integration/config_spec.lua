@@ -21,7 +21,7 @@ describe('a configuration file', function()
 
   for _, case in ipairs {
     { 'return { colour = "red" }', "no option 'colour'" },
-    { 'return { node = {} , store = {{}} }', 'wanted is a text' },
+    { 'return { node = {} , store = {{}} }', 'expected a text' },
     { 'return { node = 5000 }', "--node must be 0-1023, not '5000'" },
     { 'return 5', 'returns a table' },
     { 'return {', 'line 1' or ':1:' },

@@ -139,6 +139,8 @@ describe('a backlog beyond the window', function()
       taken = taken + n
     end
     traffic.expect_counts(c, 'jobs', { buried = 500 })
+    -- The OK of a NACK does not wait for Redis.
+    assert(wait.poll(function() return broker:redis_cli('ZCARD', broker:key('jobs', 'buried')) == '500' end))
     restart 'kill9_all'
     traffic.expect_counts(c, 'jobs', { buried = 500 })
     assert.equal('120', c:ok 'KICK jobs 120')

@@ -89,7 +89,7 @@ describe('the command line of serve', function()
   it('that is wrong ends with status 2 and one line', function()
     for words, text in pairs {
       ['serve --frob'] = "tidemq serve: there is no option '--frob'; see tidemq help serve",
-      ['serve now'] = "tidemq serve: it takes options alone, not 'now'; see tidemq help serve",
+      ['serve now'] = "tidemq serve: it takes only options, not 'now'; see tidemq help serve",
       ['serve --data'] = "tidemq serve: option '--data' needs a value; see tidemq help serve",
       ['serve --node 1024'] = "tidemq serve: --node must be 0-1023, not '1024'; see tidemq help serve",
       ['serve --fsync maybe'] = "tidemq serve: --fsync must be one of always|everysec|no, not 'maybe'; "

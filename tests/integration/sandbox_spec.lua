@@ -101,9 +101,9 @@ describe('the sandbox', function()
 
   it('counts no counter to infinity', function()
     publish_through [[tide.counter("n"):incr(3)]]
-    assert.matches("^ERR rule filter/10%-x.lua:2: 'n' plus this is no finite number",
+    assert.matches("^ERR rule filter/10%-x.lua:2: 'n' plus this is not a finite number",
       (publish_through [[tide.counter("n"):incr(0 / 0)]]))
-    assert.matches("^ERR rule filter/10%-x.lua:2: 'n' plus this is no finite number",
+    assert.matches("^ERR rule filter/10%-x.lua:2: 'n' plus this is not a finite number",
       (publish_through [[tide.counter("n"):incr(math.huge)]]))
     assert.equal(3, c:document('RULES status').counters.n)
   end)

@@ -353,7 +353,7 @@ describe('tide.shared', function()
     assert.equal(2, status.shared.entries)
     for _, script in ipairs(status.scripts) do
       if script.name == 'many' then
-        assert.matches('many.lua:1: .*tide.shared is full: it has 2 entries', script.last_error)
+        assert.matches('many.lua:1: .*tide.shared is full: 2 entries', script.last_error)
       end
     end
     broker:expect_clean_stop()

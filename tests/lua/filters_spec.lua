@@ -87,36 +87,36 @@ describe("a filter", function()
     assert.equal(128, #pass({ payload = ("y"):rep(128) }).dedupe_id)
     assert.matches("msg.dedupe_id has 129 bytes; 128 are allowed", fails { payload = ("y"):rep(129) })
     open { a = "msg.dedupe_id = 5" }
-    assert.matches("msg.dedupe_id is a text, not '5'", fails {})
+    assert.matches("msg.dedupe_id must be a text, not '5'", fails {})
   end)
 
   it("says what may be written", function()
     local cases = {
-      { "msg.priority = 256", "msg.priority is an integer from 0 to 255, not '256'" },
-      { "msg.priority = '5'", "msg.priority is an integer from 0 to 255, not '5'" },
-      { "msg.key = 'a b'", "msg.key is 1-255 bytes of UTF-8 without white space and control characters, not 'a b'" },
-      { "msg.key = ('x'):rep(256)", "msg.key is 1-255 bytes" },
-      { "msg.exchange = nil", "msg.exchange is a text, not 'nil'" },
-      { "msg.delay = -1", "msg.delay is milliseconds from 0, or a duration like '30s', not '-1'" },
-      { "msg.delay = 'soon'", "msg.delay is milliseconds from 0" },
-      { "msg.delay = 0/0", "msg.delay is milliseconds from 0" },
-      { "msg.delay = 1e300", "msg.delay is milliseconds from 0" },
-      { "msg.ttl = 0", "msg.ttl is milliseconds from 1, a duration like '30s', or nil, not '0'" },
-      { "msg.payload = {}", "msg.payload is a text, not 'table" },
-      { "msg.id = 'x'", "'msg.id' cannot be written; a filter writes dedupe_id delay exchange key payload priority ttl "
+      { "msg.priority = 256", "msg.priority must be an integer from 0 to 255, not '256'" },
+      { "msg.priority = '5'", "msg.priority must be an integer from 0 to 255, not '5'" },
+      { "msg.key = 'a b'", "msg.key must be 1-255 bytes of UTF-8 without white space and control characters, not 'a b'" },
+      { "msg.key = ('x'):rep(256)", "msg.key must be 1-255 bytes" },
+      { "msg.exchange = nil", "msg.exchange must be a text, not 'nil'" },
+      { "msg.delay = -1", "msg.delay must be milliseconds from 0, or a duration like '30s', not '-1'" },
+      { "msg.delay = 'soon'", "msg.delay must be milliseconds from 0" },
+      { "msg.delay = 0/0", "msg.delay must be milliseconds from 0" },
+      { "msg.delay = 1e300", "msg.delay must be milliseconds from 0" },
+      { "msg.ttl = 0", "msg.ttl must be milliseconds from 1, a duration like '30s', or nil, not '0'" },
+      { "msg.payload = {}", "msg.payload must be a text, not 'table" },
+      { "msg.id = 'x'", "'msg.id' is read-only; a filter may write dedupe_id delay exchange key payload priority ttl "
         .. "and headers.<name>" },
-      { "msg.headers = {}", "'msg.headers' cannot be written" },
-      { "msg[1] = 1", "'msg.1' cannot be written" },
+      { "msg.headers = {}", "'msg.headers' is read-only" },
+      { "msg[1] = 1", "'msg.1' is read-only" },
       { "msg.headers['a b'] = 'x'", "a header's name is 1-255 bytes" },
       { "msg.headers['a=b'] = 'x'", "without white space, control characters and '='" },
-      { "msg.headers[1] = 'x'", "a header's name is a text, not a number" },
-      { "msg.headers.x = true", "a header's value is a text, a number or nil, not a boolean" },
+      { "msg.headers[1] = 'x'", "a header's name must be a text, not a number" },
+      { "msg.headers.x = true", "a header's value must be a text, a number or nil, not a boolean" },
       { "for i = 1, 65 do msg.headers['h' .. i] = 'x' end", "a message has at most 64 headers" },
       { "msg.headers.x = (' '):rep(30000)", "the headers of a message have at most 61440 bytes in all" },
       { "msg:copy { exchnage = 'x' }",
         "msg:copy takes dedupe_id delay exchange key payload priority ttl headers, not 'exchnage'" },
-      { "msg:copy { headers = 'x' }", "the headers of a copy are a table, not a string" },
-      { "msg:copy { priority = 300 }", "msg.priority is an integer" },
+      { "msg:copy { headers = 'x' }", "the headers of a copy must be a table, not a string" },
+      { "msg:copy { priority = 300 }", "msg.priority must be an integer" },
       { "msg:copy()", "table expected" },
       { "for i = 1, 65 do msg:copy {} end", "a publish makes at most 64 copies" },
       { "return 5", "publish must return nothing, or false and a reason, not number" },
@@ -299,7 +299,9 @@ describe("a filter", function()
     local m = { exchange = "x", key = "a.b", payload = "hello", headers = { tenant = "t" } }
     local best = math.huge
     for _ = 1, 20 do
-      best = math.min(best, (assert(engine:filter_ns(m, 5000))))
+      local started = os.clock()
+      for _ = 1, 5000 do pass(m) end
+      best = math.min(best, (os.clock() - started) * 1e9 / 5000)
     end
     -- tests/bench measures; this bound is for a machine that is busy with others.
     assert.is_true(best < 10000, best)

@@ -1,4 +1,4 @@
-# The rule engine as a Lua module for the specs in tests/lua; see core/rules/spec/spec_module.h.
+# The rule engine as a Lua module for the specs in tests/lua; see core/rules/spec/spec.h.
 # It takes its Lua from the interpreter that loads it, so it links with none.
 
 LUATIDE_SOURCES := $(wildcard core/rules/*/*.c core/base/*.c core/host/*.c)

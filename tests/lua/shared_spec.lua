@@ -92,7 +92,7 @@ describe("what scripts share", function()
         ['tide.shared.set("k", 1, 0)'] = "1 millisecond or more",
         ['tide.shared.set("k", 1, "0s")'] = "1 millisecond or more",
         ['tide.shared.set("k", 1, "soon")'] = "a duration is written 250ms",
-        ['tide.shared.set("k", "x") tide.shared.incr("k")'] = "'k' is no number but a string",
+        ['tide.shared.set("k", "x") tide.shared.incr("k")'] = "'k' is not a number but a string",
         ['tide.shared.incr("k", "1")'] = "number expected, got string",
         ['tide.shared.x = 1'] = "this table is read%-only",
         ['tide.counter("c").incr()'] = "call this as a method of a counter, with ':'",
@@ -101,7 +101,7 @@ describe("what scripts share", function()
         ['tide.bucket("b", { burst = 2 })'] = "'rate' is a number of tokens a second above 0",
         ['tide.bucket("b", { rate = "5/week" })'] = "'rate' is a number of tokens a second",
         ['tide.bucket("b", { rate = 1, burst = 0 })'] = "'burst' is how many tokens",
-        ['tide.bucket("b", { rate = 1 }):take(2)'] = "never holds as many tokens",
+        ['tide.bucket("b", { rate = 1 }):take(2)'] = "never holds that many tokens",
       } do
         local run = scripts({}, code)
         local ok, text = run()
@@ -122,7 +122,7 @@ describe("what scripts share", function()
       assert(run "b")
       local ok, message = run "c"
       assert.is_nil(ok)
-      assert.matches("tide.shared is full: it has 2 entries", message)
+      assert.matches("tide.shared is full: 2 entries", message)
       assert(run "a")
     end)
 
@@ -137,7 +137,7 @@ describe("what scripts share", function()
         file:close()
         local ok, message = engine:reload()
         assert.is_nil(ok)
-        assert.matches("s2.lua:1: nothing shared can be changed while files are loaded", message)
+        assert.matches("s2.lua:1: tide.shared cannot be changed while files are loaded", message)
       end
     end)
   end)
@@ -320,7 +320,7 @@ describe("a schedule", function()
     for message, text in pairs {
       ["nil"] = "table expected, got nil",
       ["{ kee = 1 }"] = "a message has no 'kee'; it has exchange, key, payload",
-      ["{ key = {} }"] = "'key' is a text, not a table",
+      ["{ key = {} }"] = "'key' must be a text, not a table",
       ["{ key = 'a b' }"] = "'key' must be 1 to 255 bytes without white space",
       ["{ exchange = ' ' }"] = "'exchange' is not a name",
       ["{ delay = 'soon' }"] = "'delay' is 'soon'",
@@ -367,14 +367,14 @@ describe("a schedule", function()
     for declaration, text in pairs {
       [""] = "a schedule has either 'every' or 'cron'",
       ['every = "1s", cron = "* * * * *",'] = "a schedule has either 'every' or 'cron'",
-      ['every = 5,'] = "'every' is a text, not a number",
+      ['every = 5,'] = "'every' must be a text, not a number",
       ['every = "often",'] = "'every' is 'often'; write 250ms, 30s",
       ['every = "1ms",'] = "'every' is 1ms; it must be at least 10ms",
       ['cron = "61 * * * *",'] = "'cron': '61' is not a valid minute",
       ['cron = "* * *",'] = "has 3 fields; expected 5",
       ['every = "1s", missed = "never",'] = "'missed' is 'never'; there are skip, once and all",
       ['every = "1s", jitter = "1s",'] = "'jitter' must be less than the time between two ticks",
-      ['every = "1s", active = 1,'] = "'active' is true or false, not a number",
+      ['every = "1s", active = 1,'] = "'active' must be true or false, not a number",
       ['every = "1s", pure = true,'] = "a schedule script has no 'pure'",
       ['every = "1s", options = {},'] = "a schedule script has no 'options'",
     } do

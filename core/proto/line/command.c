@@ -32,7 +32,7 @@ void command_add_arg(struct request *q, struct args *args, struct slice name,
 /* Options as the model takes them, without the one named `except`. */
 static void read_args(struct request *q, const char *except, struct args *out)
 {
-	args_init(out);
+	*out = (struct args){ 0 };
 	for (unsigned i = 0; i < q->option_count && q->rc == TIDE_OK; i++)
 		if (!except || !slice_is(q->options[i].name, except))
 			command_add_arg(q, out, q->options[i].name, q->options[i].value);
@@ -401,13 +401,12 @@ COMMAND(touch)
 
 COMMAND(peek)
 {
-	static const enum peek_state states[] = { PEEK_READY, PEEK_DELAYED, PEEK_UNACKED,
-						  PEEK_BURIED };
 	struct peek_spec spec = { .queue = request_name(q, 0, "a queue") };
 
 	spec.max = (unsigned)request_count(q, 1, PEEK_MAX, 1);
-	spec.state =
-		states[request_choice(q, "state", "ready, delayed, unacked or buried")];
+	/* In the order of enum peek_state. */
+	spec.state = (enum peek_state)request_choice(q, "state",
+						     "ready, delayed, unacked or buried");
 	if (q->rc < 0)
 		return q->rc;
 	return session_peek(l->session, &spec, r, q->err);

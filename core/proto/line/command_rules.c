@@ -128,11 +128,8 @@ RULES_WORD(simulate)
 {
 	struct simulate_words in = { .spec = { .options = &in.options,
 					       .queue_options = &in.queue_options } };
-	int rc;
+	int rc = read_words(&in, q);
 
-	args_init(&in.options);
-	args_init(&in.queue_options);
-	rc = read_words(&in, q);
 	if (rc == TIDE_OK)
 		rc = session_rules_simulate(l->session, &in.spec, r, q->err);
 	args_deinit(&in.options);

@@ -4,14 +4,17 @@
 
 #include "base/id.h"
 #include "decision_context.h"
-#include "draft.h"
+#include "rules/sandbox/field.h"
 #include "view.h"
 
 static const struct view_type headers_type;
 
-static void push_slice(lua_State *L, struct slice s)
+void api_msg_push_optional(lua_State *L, struct slice s)
 {
-	lua_pushlstring(L, s.len ? s.data : "", s.len);
+	if (s.len)
+		field_push(L, s);
+	else
+		lua_pushnil(L);
 }
 
 static const struct msg *message(const void *subject)
@@ -21,12 +24,12 @@ static const struct msg *message(const void *subject)
 
 static void push_exchange(lua_State *L, const void *subject)
 {
-	push_slice(L, message(subject)->exchange);
+	field_push(L, message(subject)->exchange);
 }
 
 static void push_key(lua_State *L, const void *subject)
 {
-	push_slice(L, message(subject)->key);
+	field_push(L, message(subject)->key);
 }
 
 /* The size of a payload that the message has lost; 0 when it has none. */
@@ -43,11 +46,10 @@ static void push_payload(lua_State *L, const void *subject)
 
 	if (absent_bytes(L, m) > 0) {
 		decision_context_of(L)->was_absent_read = true;
-		luaL_error(
-			L,
-			"msg.payload is not there any more; see serve --replay-payloads");
+		luaL_error(L, "msg.payload is no longer kept; start the broker with "
+			      "--replay-payloads");
 	}
-	push_slice(L, (struct slice){ m->payload, m->payload_len });
+	field_push(L, (struct slice){ m->payload, m->payload_len });
 }
 
 static void push_size(lua_State *L, const void *subject)
@@ -97,22 +99,7 @@ static void push_ttl(lua_State *L, const void *subject)
 
 static void push_dedupe_id(lua_State *L, const void *subject)
 {
-	struct slice id = msg_dedupe_id(message(subject));
-
-	if (id.len)
-		push_slice(L, id);
-	else
-		lua_pushnil(L);
-}
-
-static void push_user(lua_State *L, const void *subject)
-{
-	struct slice user = msg_user(message(subject));
-
-	if (user.len)
-		push_slice(L, user);
-	else
-		lua_pushnil(L);
+	api_msg_push_optional(L, msg_dedupe_id(message(subject)));
 }
 
 static void push_attempt(lua_State *L, const void *subject)
@@ -126,43 +113,36 @@ static void push_headers(lua_State *L, const void *subject)
 }
 
 /* All but the headers, which filters write to. */
-#define COMMON_FIELDS                                                                    \
-	{ "attempt", push_attempt }, { "dedupe_id", push_dedupe_id },                    \
-		{ "delay", push_delay }, { "exchange", push_exchange },                  \
-		{ "id", push_id }, { "key", push_key }, { "payload", push_payload },     \
-		{ "priority", push_priority }, { "size", push_size }, { "ts", push_ts }, \
-	{                                                                                \
-		"ttl", push_ttl                                                          \
-	}
-
-static const struct view_field msg_fields[] = {
-	COMMON_FIELDS,
-	{ "headers", push_headers },
-	{ NULL, NULL },
+const struct view_field api_msg_fields[] = {
+	{ "attempt", push_attempt }, { "dedupe_id", push_dedupe_id },
+	{ "delay", push_delay },     { "exchange", push_exchange },
+	{ "id", push_id },           { "key", push_key },
+	{ "payload", push_payload }, { "priority", push_priority },
+	{ "size", push_size },       { "ts", push_ts },
+	{ "ttl", push_ttl },         { NULL, NULL },
 };
-const struct view_field api_msg_draft_fields[] = {
-	COMMON_FIELDS,
-	{ "headers", draft_push_headers },
-	{ "copy", draft_push_copy },
-	{ "user", push_user },
-	{ "vhost", draft_push_vhost },
-	{ NULL, NULL },
-};
-static const struct view_type msg_type = { .name = "msg", .fields = msg_fields };
+static const struct view_field headers_field[] = { { "headers", push_headers },
+						   { NULL, NULL } };
+static const struct view_type msg_type = { .name = "msg",
+					   .fields = headers_field,
+					   .more = api_msg_fields };
 
-static int l_header(lua_State *L)
+struct slice api_msg_header_name(lua_State *L, int idx)
 {
-	const struct msg *m = message(view_check(L, 1, &headers_type));
+	if (lua_type(L, idx) != LUA_TSTRING)
+		luaL_error(L, "a header's name must be a text, not a %s",
+			   luaL_typename(L, idx));
+	return field_slice(L, idx);
+}
 
-	if (lua_type(L, 2) != LUA_TSTRING)
-		return luaL_error(L, "a header's name is a string, not a %s",
-				  luaL_typename(L, 2));
-	struct slice name;
-	name.data = lua_tolstring(L, 2, &name.len);
-	struct slice value = msg_header(m, name);
+int api_msg_header(lua_State *L)
+{
+	const struct msg *m = message(view_self(L));
+	struct slice value = msg_header(m, api_msg_header_name(L, 2));
+
 	if (!value.data)
 		return 0;
-	push_slice(L, value);
+	field_push(L, value);
 	return 1;
 }
 
@@ -176,14 +156,14 @@ static int l_next_header(lua_State *L)
 		return 0;
 	lua_pushinteger(L, i + 1);
 	lua_replace(L, lua_upvalueindex(2));
-	push_slice(L, m->headers[i].name);
-	push_slice(L, m->headers[i].value);
+	field_push(L, m->headers[i].name);
+	field_push(L, m->headers[i].value);
 	return 2;
 }
 
 static int l_headers(lua_State *L)
 {
-	view_check(L, 1, &headers_type);
+	view_self(L);
 	lua_settop(L, 1);
 	lua_pushinteger(L, 0);
 	lua_pushcclosure(L, l_next_header, 2);
@@ -191,7 +171,7 @@ static int l_headers(lua_State *L)
 }
 
 static const struct view_type headers_type = { .name = "msg.headers",
-					       .index = l_header,
+					       .index = api_msg_header,
 					       .pairs = l_headers };
 
 void api_msg_open(lua_State *L)

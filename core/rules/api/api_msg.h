@@ -13,8 +13,12 @@ struct api_msg {
 	uint32_t attempt; /* 0 before the first delivery */
 };
 
-/* The fields of a message in the hands of filters: see draft.h. */
-extern const struct view_field api_msg_draft_fields[];
+/* For draft.c: the fields but the headers; `__index` of the headers; the name of a header
+ * at `idx`; nil for an empty slice. */
+extern const struct view_field api_msg_fields[];
+int api_msg_header(lua_State *L);
+struct slice api_msg_header_name(lua_State *L, int idx);
+void api_msg_push_optional(lua_State *L, struct slice s);
 
 /* Both may raise. */
 void api_msg_open(lua_State *L);

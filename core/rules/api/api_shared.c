@@ -1,5 +1,3 @@
-#include "api_shared.h"
-
 #include <lauxlib.h>
 #include <math.h>
 #include <string.h>
@@ -10,9 +8,6 @@
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/sandbox.h"
 #include "shared.h"
-
-static const char counter_type[] = "counter";
-static const char bucket_type[] = "bucket";
 
 static struct api_tide *self(lua_State *L)
 {
@@ -28,9 +23,8 @@ static struct shared *shared_of(lua_State *L)
 
 static struct slice check_key(lua_State *L, int arg)
 {
-	struct slice key;
-
-	key.data = luaL_checklstring(L, arg, &key.len);
+	luaL_checkstring(L, arg);
+	struct slice key = field_slice(L, arg);
 	luaL_argcheck(L, key.len >= 1 && key.len <= SHARED_KEY_MAX, arg,
 		      "a key has 1 to 256 bytes");
 	return key;
@@ -61,8 +55,8 @@ static void check_value(lua_State *L, int arg, struct shared_value *out)
 {
 	switch (lua_type(L, arg)) {
 	case LUA_TSTRING:
-		*out = (struct shared_value){ .type = SHARED_TEXT };
-		out->text.data = lua_tolstring(L, arg, &out->text.len);
+		*out = (struct shared_value){ .type = SHARED_TEXT,
+					      .text = field_slice(L, arg) };
 		luaL_argcheck(L, out->text.len <= SHARED_TEXT_MAX, arg,
 			      "a text here has 65536 bytes at most");
 		break;
@@ -87,7 +81,7 @@ static void push_value(lua_State *L, const struct shared_value *v)
 {
 	switch (v->type) {
 	case SHARED_TEXT:
-		lua_pushlstring(L, v->text.data, v->text.len);
+		field_push(L, v->text);
 		break;
 	case SHARED_INTEGER:
 		lua_pushinteger(L, v->integer);
@@ -108,22 +102,18 @@ static struct shared_op make_op(lua_State *L, enum shared_space space, struct sl
 				   .now_ms = api_tide_call_ms(L, self(L)) };
 }
 
-static struct shared_op read_op(lua_State *L)
-{
-	return make_op(L, SHARED_KEYS, check_key(L, 1));
-}
-
 /* An operation that is about to change something. */
 static void allow_change(lua_State *L, struct shared_op *op)
 {
 	if (script_state_of(L)->is_loading)
-		luaL_error(L, "nothing shared can be changed while files are loaded");
+		luaL_error(L, "tide.shared cannot be changed while files are loaded");
 	op->is_dry = decision_context_is_dry(L);
 }
 
+/* The key is argument 1. */
 static struct shared_op change_op(lua_State *L, int ttl_arg)
 {
-	struct shared_op op = read_op(L);
+	struct shared_op op = make_op(L, SHARED_KEYS, check_key(L, 1));
 	int64_t ttl_ms = ttl_arg ? check_duration(L, ttl_arg) : 0;
 
 	allow_change(L, &op);
@@ -140,7 +130,7 @@ static int raise_error(lua_State *L, const struct error *err)
 static int l_get(lua_State *L)
 {
 	struct shared_value value;
-	struct shared_op op = read_op(L);
+	struct shared_op op = make_op(L, SHARED_KEYS, check_key(L, 1));
 
 	if (shared_get(shared_of(L), &op, &value) != TIDE_OK)
 		return 0;
@@ -217,7 +207,8 @@ struct named {
 	char name[];
 };
 
-static struct named *push_named(lua_State *L)
+/* counter (name) */
+static int l_named(lua_State *L)
 {
 	struct slice name = check_key(L, 1);
 	struct named *n = lua_newuserdatauv(L, sizeof(*n) + name.len, 0);
@@ -226,18 +217,21 @@ static struct named *push_named(lua_State *L)
 	memcpy(n->name, name.data, name.len);
 	lua_pushvalue(L, lua_upvalueindex(2));
 	lua_setmetatable(L, -2);
-	return n;
+	return 1;
 }
 
 /* The methods' metatable is their second upvalue too. */
-static const struct named *check_named(lua_State *L, const char *type)
+static const struct named *check_named(lua_State *L)
 {
 	const struct named *n = lua_touserdata(L, 1);
 
-	if (!n || !lua_getmetatable(L, 1) || !lua_rawequal(L, -1, lua_upvalueindex(2)))
-		luaL_error(L, "call this as a method of a %s, with ':'", type);
-	lua_pop(L, 1);
-	return n;
+	if (n && lua_getmetatable(L, 1) && lua_rawequal(L, -1, lua_upvalueindex(2))) {
+		lua_pop(L, 1);
+		return n;
+	}
+	lua_getfield(L, lua_upvalueindex(2), "__name");
+	luaL_error(L, "call this as a method of a %s, with ':'", lua_tostring(L, -1));
+	return NULL;
 }
 
 static struct shared_op named_op(lua_State *L, const struct named *n,
@@ -246,17 +240,10 @@ static struct shared_op named_op(lua_State *L, const struct named *n,
 	return make_op(L, space, (struct slice){ n->name, n->len });
 }
 
-/* counter (name) */
-static int l_counter(lua_State *L)
-{
-	push_named(L);
-	return 1;
-}
-
 /* counter:incr ([by]) -> the new value */
 static int l_counter_incr(lua_State *L)
 {
-	struct shared_op op = named_op(L, check_named(L, counter_type), SHARED_COUNTERS);
+	struct shared_op op = named_op(L, check_named(L), SHARED_COUNTERS);
 
 	allow_change(L, &op);
 	return add_number(L, &op, 2);
@@ -265,8 +252,8 @@ static int l_counter_incr(lua_State *L)
 /* counter:get () -> value */
 static int l_counter_get(lua_State *L)
 {
-	struct shared_op op = named_op(L, check_named(L, counter_type), SHARED_COUNTERS);
-	struct shared_value value = { .type = SHARED_INTEGER };
+	struct shared_op op = named_op(L, check_named(L), SHARED_COUNTERS);
+	struct shared_value value;
 
 	if (shared_get(shared_of(L), &op, &value) != TIDE_OK)
 		value = (struct shared_value){ .type = SHARED_INTEGER };
@@ -320,7 +307,8 @@ static int l_bucket(lua_State *L)
 	double burst = luaL_optnumber(L, 4, rate > 1 ? ceil(rate) : 1);
 	if (!(burst >= 1 && burst <= 1e9))
 		luaL_error(L, "'burst' is how many tokens the bucket holds: 1 or more");
-	struct named *n = push_named(L);
+	l_named(L);
+	struct named *n = lua_touserdata(L, -1);
 	n->interval_ms = 1000 / rate;
 	n->burst = burst;
 	n->tolerance_ms = burst * n->interval_ms;
@@ -347,7 +335,7 @@ static double check_tokens(lua_State *L, const struct named *n)
 
 	luaL_argcheck(L, tokens >= 0, 2, "a number of tokens is not negative");
 	if (!(tokens <= n->burst))
-		luaL_error(L, "the bucket never holds as many tokens at once");
+		luaL_error(L, "the bucket never holds that many tokens");
 	return tokens;
 }
 
@@ -377,7 +365,7 @@ static int64_t take_ahead(lua_State *L, const struct named *n, double tokens,
 /* bucket:take ([n]) -> true, or false and the milliseconds to wait */
 static int l_take(lua_State *L)
 {
-	const struct named *n = check_named(L, bucket_type);
+	const struct named *n = check_named(L);
 	int64_t wait_ms = take_ahead(L, n, check_tokens(L, n), 0);
 
 	lua_pushboolean(L, wait_ms == 0);
@@ -391,7 +379,7 @@ static int l_take(lua_State *L)
  * which are taken; or false and the milliseconds that it would be */
 static int l_reserve(lua_State *L)
 {
-	const struct named *n = check_named(L, bucket_type);
+	const struct named *n = check_named(L);
 	double tokens = check_tokens(L, n);
 	int64_t ahead_ms = check_duration(L, 3);
 
@@ -445,6 +433,6 @@ void api_shared_add(lua_State *L, struct api_tide *t)
 	luaL_setfuncs(L, shared, 1);
 	sandbox_protect(L);
 	lua_setfield(L, -2, "shared");
-	add_named(L, t, counter_type, l_counter, counter);
-	add_named(L, t, bucket_type, l_bucket, bucket);
+	add_named(L, t, "counter", l_named, counter);
+	add_named(L, t, "bucket", l_bucket, bucket);
 }

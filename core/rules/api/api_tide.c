@@ -6,11 +6,11 @@
 
 #include "base/duration.h"
 #include "base/random.h"
+#include "decision_context.h"
 #include "host/log.h"
 #include "host/machine.h"
-#include "decision_context.h"
+#include "rules/sandbox/field.h"
 #include "rules/sandbox/sandbox.h"
-#include "rules/sandbox/script.h"
 #include "rules/sandbox/source.h"
 
 #define LOG_LINE_MAX 1000
@@ -42,14 +42,12 @@ static int l_now(lua_State *L)
 /* duration (text) -> milliseconds, or nil and a message */
 static int l_duration(lua_State *L)
 {
-	struct slice text;
+	const char *text = luaL_checkstring(L, 1);
 	int64_t ms;
 
-	text.data = luaL_checklstring(L, 1, &text.len);
-	if (duration_parse(text, &ms) != TIDE_OK) {
+	if (duration_parse(field_slice(L, 1), &ms) != TIDE_OK) {
 		lua_pushnil(L);
-		lua_pushfstring(L, "'%s' is no duration; write 250ms, 30s, 5m, 2h, 1d",
-				text.data);
+		lua_pushfstring(L, "'%s' is not a duration; " FIELD_DURATIONS, text);
 		return 2;
 	}
 	lua_pushinteger(L, ms);
@@ -64,16 +62,6 @@ static int l_hash(lua_State *L)
 
 	lua_pushinteger(L, (lua_Integer)(source_hash(text, len) >> 1));
 	return 1;
-}
-
-void api_tide_seed(struct api_tide *t, uint64_t seed)
-{
-	t->random_state = seed;
-}
-
-void api_tide_init(struct api_tide *t)
-{
-	*t = (struct api_tide){ .about = "rules", .random_state = machine_random() };
 }
 
 /* The sequence that the call under way draws from. */
@@ -144,57 +132,42 @@ static void write_line(lua_State *L, enum log_level level, int first)
 		  lua_tostring(L, -1));
 }
 
-static int l_log_info(lua_State *L)
-{
-	write_line(L, LOG_INFO, 1);
-	return 0;
-}
-
-static int l_log_debug(lua_State *L)
-{
-	write_line(L, LOG_DEBUG, 1);
-	return 0;
-}
-
-static int l_log_warn(lua_State *L)
-{
-	write_line(L, LOG_WARN, 1);
-	return 0;
-}
-
-static int l_log_error(lua_State *L)
-{
-	write_line(L, LOG_ERROR, 1);
-	return 0;
-}
-
-/* tide.log (...) is tide.log.info (...); the first argument is the table. */
+/* Upvalues: the api_tide, the level, the first argument that is written. */
 static int l_log(lua_State *L)
 {
-	write_line(L, LOG_INFO, 2);
+	write_line(L, (enum log_level)lua_tointeger(L, lua_upvalueindex(2)),
+		   (int)lua_tointeger(L, lua_upvalueindex(3)));
 	return 0;
 }
 
-static void set_functions(lua_State *L, const luaL_Reg *functions, struct api_tide *t)
+static void push_log(lua_State *L, struct api_tide *t, enum log_level level, int first)
 {
 	lua_pushlightuserdata(L, t);
-	luaL_setfuncs(L, functions, 1);
+	lua_pushinteger(L, level);
+	lua_pushinteger(L, first);
+	lua_pushcclosure(L, l_log, 3);
 }
 
-/* One for all files, so read-only; and it can be called. */
-static void push_log(lua_State *L, struct api_tide *t)
+/* Push tide.log: one table for all files, so read-only. A call of it is tide.log.info,
+ * with the table as an additional first argument. */
+static void push_logs(lua_State *L, struct api_tide *t)
 {
-	static const luaL_Reg functions[] = {
-		{ "debug", l_log_debug }, { "info", l_log_info }, { "warn", l_log_warn },
-		{ "error", l_log_error }, { NULL, NULL },
-	};
+	static const struct {
+		const char *name;
+		enum log_level level;
+	} logs[] = { { "debug", LOG_DEBUG },
+		     { "info", LOG_INFO },
+		     { "warn", LOG_WARN },
+		     { "error", LOG_ERROR } };
 
 	lua_newtable(L);
-	set_functions(L, functions, t);
+	for (size_t i = 0; i < sizeof(logs) / sizeof(logs[0]); i++) {
+		push_log(L, t, logs[i].level, 1);
+		lua_setfield(L, -2, logs[i].name);
+	}
 	sandbox_protect(L);
 	lua_getmetatable(L, -1);
-	lua_pushlightuserdata(L, t);
-	lua_pushcclosure(L, l_log, 1);
+	push_log(L, t, LOG_INFO, 2);
 	lua_setfield(L, -2, "__call");
 	lua_pop(L, 1);
 }
@@ -215,15 +188,16 @@ void api_tide_open(lua_State *L, struct api_tide *t)
 						{ NULL, NULL } };
 
 	lua_newtable(L);
-	set_functions(L, functions, t);
-	push_log(L, t);
+	lua_pushlightuserdata(L, t);
+	luaL_setfuncs(L, functions, 1);
+	push_logs(L, t);
 	lua_setfield(L, -2, "log");
+	api_shared_add(L, t);
 	for (int i = 0; names[i][0]; i++) {
 		lua_pushstring(L, names[i][1]);
 		lua_setfield(L, -2, names[i][0]);
 	}
 	sandbox_add_global(L, "tide");
-	lua_pushlightuserdata(L, t);
-	lua_pushcclosure(L, l_log_info, 1);
+	push_log(L, t, LOG_INFO, 1);
 	sandbox_add_global(L, "print");
 }

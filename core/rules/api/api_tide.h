@@ -1,5 +1,8 @@
-/* api_tide.h: the table `tide` that every script has: hash, now, random, log,
- * duration, and the names of the decisions on a failure. */
+/* api_tide.h: the table `tide` that every script has.
+ *
+ * tide.shared, tide.counter and tide.bucket use the one dictionary of the engine
+ * (shared.h). A bucket is the time at which it is full again (GCRA), and expires then.
+ * While files are loaded a change is an error: the load may fail. */
 #ifndef TIDE_RULES_API_API_TIDE_H
 #define TIDE_RULES_API_API_TIDE_H
 
@@ -11,11 +14,10 @@
 
 struct shared;
 
-/* What the functions of `tide` work on; one per engine, so that the sequence of
- * random numbers goes on through a reload. */
+/* What the functions of `tide` work on: one per engine, which outlives reloads. */
 struct api_tide {
 	const char *about;     /* what lines of the log begin with */
-	struct shared *shared; /* behind tide.shared; see api_shared.h */
+	struct shared *shared; /* behind tide.shared */
 	uint64_t random_state;
 	bool is_clock_fixed; /* for tests: `now` is then fixed_now_ms */
 	int64_t fixed_now_ms;
@@ -30,15 +32,14 @@ struct api_tide {
 #define API_TIDE_DEAD_LETTER "dead-letter"
 #define API_TIDE_DROP "drop"
 
-/* From the system's entropy. */
-void api_tide_init(struct api_tide *t);
-void api_tide_seed(struct api_tide *t, uint64_t seed);
 int64_t api_tide_now_ms(const struct api_tide *t);
 /* What tide.now gives in the call under way. */
 int64_t api_tide_call_ms(lua_State *L, const struct api_tide *t);
 
-/* Make `tide` and `print` known to the sandbox of the state; after
- * sandbox_open. May raise. */
+/* Make `tide` and `print` known to the sandbox of the state, after sandbox_open. May
+ * raise. */
 void api_tide_open(lua_State *L, struct api_tide *t);
+/* The part of api_tide_open for tide.shared: `tide` is on the top. */
+void api_shared_add(lua_State *L, struct api_tide *t);
 
 #endif

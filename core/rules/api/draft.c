@@ -5,6 +5,8 @@
 
 #include "base/duration.h"
 #include "base/mem.h"
+#include "rules/sandbox/field.h"
+#include "rules/sandbox/safe_lib.h"
 #include "view.h"
 
 static const struct view_type draft_type, headers_type;
@@ -12,16 +14,11 @@ static const struct view_type draft_type, headers_type;
 void draft_init(struct draft *d, const struct msg *m, int64_t now_unix_ms,
 		struct draft_copies *copies)
 {
-	/* The arrays of headers are filled when a header is written. */
+	memset(d, 0, offsetof(struct draft, headers));
 	d->view = (struct api_msg){ &d->now, 0 };
 	d->now = *m;
 	d->now.pool = NULL;
-	d->vhost = SLICE("");
 	d->now_unix_ms = now_unix_ms;
-	d->is_changed = d->has_own_headers = false;
-	d->exchange_changes = d->key_changes = 0;
-	d->exchange = d->key = d->payload = d->dedupe_id = NULL;
-	d->scratch = NULL;
 	d->copies = copies;
 }
 
@@ -55,7 +52,7 @@ static int refuse(lua_State *L, const char *field, const char *wanted)
 {
 	const char *value = luaL_tolstring(L, -1, NULL);
 
-	return luaL_error(L, "msg.%s is %s, not '%s'", field, wanted, value);
+	return luaL_error(L, "msg.%s must be %s, not '%s'", field, wanted, value);
 }
 
 /* A copy in the place of an earlier one; may raise before anything has changed. */
@@ -64,8 +61,7 @@ static struct slice keep(lua_State *L, char **place, struct slice text)
 	char *own = mem_try_alloc(text.len + 1);
 
 	if (!own)
-		luaL_error(L, "there is no memory for %I bytes now",
-			   (lua_Integer)text.len);
+		luaL_error(L, "out of memory for %I bytes", (lua_Integer)text.len);
 	memcpy(own, text.data, text.len);
 	mem_free(*place);
 	*place = own;
@@ -74,12 +70,9 @@ static struct slice keep(lua_State *L, char **place, struct slice text)
 
 static struct slice read_text(lua_State *L, const char *field)
 {
-	struct slice text;
-
 	if (lua_type(L, -1) != LUA_TSTRING)
 		refuse(L, field, "a text");
-	text.data = lua_tolstring(L, -1, &text.len);
-	return text;
+	return field_slice(L, -1);
 }
 
 /* A name, where '-' is the empty one as on the wire. */
@@ -102,8 +95,7 @@ static int64_t read_ms(lua_State *L, const char *field, int64_t min_ms)
 	int64_t ms = -1;
 
 	if (lua_type(L, -1) == LUA_TSTRING) {
-		struct slice text = read_text(L, field);
-		if (duration_parse(text, &ms) != TIDE_OK)
+		if (duration_parse(field_slice(L, -1), &ms) != TIDE_OK)
 			ms = -1;
 	} else if (lua_type(L, -1) == LUA_TNUMBER && number >= 0 &&
 		   number <= (double)DURATION_MAX_MS) {
@@ -238,14 +230,14 @@ static bool set_field(lua_State *L, struct draft *d, const char *name)
 /* msg.<field> = value */
 static int l_set_field(lua_State *L)
 {
-	struct draft *d = (struct draft *)view_check(L, 1, &draft_type);
+	struct draft *d = (struct draft *)view_self(L);
 	const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : NULL;
 
 	lua_settop(L, 3);
 	if (set_field(L, d, name))
 		return 0;
 	return luaL_error(L,
-			  "'msg.%s' cannot be written; a filter writes " FIELD_NAMES
+			  "'msg.%s' is read-only; a filter may write " FIELD_NAMES
 			  " and headers.<name>",
 			  luaL_tolstring(L, 2, NULL));
 }
@@ -330,13 +322,14 @@ static void set_header(lua_State *L, struct draft *d, struct slice name)
 	}
 	struct msg_header h = { .name = name };
 	if (lua_type(L, -1) != LUA_TSTRING && lua_type(L, -1) != LUA_TNUMBER)
-		luaL_error(L, "a header's value is a text, a number or nil, not a %s",
+		luaL_error(L,
+			   "a header's value must be a text, a number or nil, not a %s",
 			   luaL_typename(L, -1));
-	h.value.data = lua_tolstring(L, -1, &h.value.len);
+	h.value = field_slice(L, -1);
 	check_header(L, d, at, &h);
 	char *text = mem_try_alloc(name.len + h.value.len);
 	if (!text)
-		luaL_error(L, "there is no memory for a header now");
+		luaL_error(L, "out of memory for a header");
 	own_headers(d);
 	memcpy(text, name.data, name.len);
 	memcpy(text + name.len, h.value.data, h.value.len);
@@ -351,56 +344,27 @@ static void set_header(lua_State *L, struct draft *d, struct slice name)
 	d->is_changed = true;
 }
 
-static struct slice read_name(lua_State *L, int idx)
-{
-	struct slice name;
-
-	if (lua_type(L, idx) != LUA_TSTRING)
-		luaL_error(L, "a header's name is a text, not a %s",
-			   luaL_typename(L, idx));
-	name.data = lua_tolstring(L, idx, &name.len);
-	return name;
-}
-
 /* msg.headers.<name> = value */
 static int l_set_header(lua_State *L)
 {
-	struct draft *d = (struct draft *)view_check(L, 1, &headers_type);
+	struct draft *d = (struct draft *)view_self(L);
 
 	lua_settop(L, 3);
-	set_header(L, d, read_name(L, 2));
+	set_header(L, d, api_msg_header_name(L, 2));
 	return 0;
-}
-
-static int l_header(lua_State *L)
-{
-	const struct draft *d = view_check(L, 1, &headers_type);
-	struct slice value = msg_header(&d->now, read_name(L, 2));
-
-	if (!value.data)
-		return 0;
-	lua_pushlstring(L, value.len ? value.data : "", value.len);
-	return 1;
-}
-
-static int l_next_header(lua_State *L)
-{
-	luaL_checktype(L, 1, LUA_TTABLE); /* scripts can call it with anything */
-	lua_settop(L, 2);
-	return lua_next(L, 1) ? 2 : 0;
 }
 
 /* They are gone through as they are now, so that the loop may write them. */
 static int l_headers(lua_State *L)
 {
-	const struct draft *d = view_check(L, 1, &headers_type);
+	const struct draft *d = view_self(L);
 
-	lua_pushcfunction(L, l_next_header);
+	lua_pushcfunction(L, safe_lib_next);
 	lua_createtable(L, 0, d->now.header_count);
 	for (unsigned i = 0; i < d->now.header_count; i++) {
 		const struct msg_header *h = &d->now.headers[i];
-		lua_pushlstring(L, h->name.data, h->name.len);
-		lua_pushlstring(L, h->value.len ? h->value.data : "", h->value.len);
+		field_push(L, h->name);
+		field_push(L, h->value);
 		lua_rawset(L, -3);
 	}
 	return 2;
@@ -411,10 +375,10 @@ static void set_copy_headers(lua_State *L, struct draft *copy)
 	int headers = lua_gettop(L);
 
 	if (!lua_istable(L, headers))
-		luaL_error(L, "the headers of a copy are a table, not a %s",
+		luaL_error(L, "the headers of a copy must be a table, not a %s",
 			   luaL_typename(L, headers));
 	for (lua_pushnil(L); lua_next(L, headers) != 0; lua_settop(L, headers + 1)) {
-		struct slice name = read_name(L, headers + 1);
+		struct slice name = api_msg_header_name(L, headers + 1);
 		/* A nil would not be in the table. */
 		if (lua_isboolean(L, -1) && !lua_toboolean(L, -1)) {
 			lua_pushnil(L);
@@ -454,34 +418,42 @@ static int l_copy(lua_State *L)
 	set_copy_fields(L, d->scratch);
 	struct msg *copy = draft_build(d->scratch);
 	if (!copy)
-		return luaL_error(L, "there is no memory for a copy now");
+		return luaL_error(L, "out of memory for a copy");
 	d->copies->items[d->copies->count++] = copy;
 	free_scratch(d);
 	return 0;
 }
 
-void draft_push_headers(lua_State *L, const void *subject)
+static void push_headers(lua_State *L, const void *subject)
 {
 	view_push(L, &headers_type, subject);
 }
 
-void draft_push_vhost(lua_State *L, const void *subject)
+static void push_vhost(lua_State *L, const void *subject)
 {
-	struct slice vhost = ((const struct draft *)subject)->vhost;
-
-	lua_pushlstring(L, vhost.data, vhost.len);
+	field_push(L, ((const struct draft *)subject)->vhost);
 }
 
-void draft_push_copy(lua_State *L, const void *subject)
+static void push_user(lua_State *L, const void *subject)
+{
+	api_msg_push_optional(L, msg_user(&((const struct draft *)subject)->now));
+}
+
+static void push_copy(lua_State *L, const void *subject)
 {
 	lua_pushcfunction(L, l_copy);
 }
 
+static const struct view_field draft_fields[] = {
+	{ "headers", push_headers }, { "copy", push_copy }, { "user", push_user },
+	{ "vhost", push_vhost },     { NULL, NULL },
+};
 static const struct view_type draft_type = { .name = "msg",
-					     .fields = api_msg_draft_fields,
+					     .fields = draft_fields,
+					     .more = api_msg_fields,
 					     .newindex = l_set_field };
 static const struct view_type headers_type = { .name = "msg.headers",
-					       .index = l_header,
+					       .index = api_msg_header,
 					       .newindex = l_set_header,
 					       .pairs = l_headers };
 

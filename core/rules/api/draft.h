@@ -1,8 +1,7 @@
-/* draft.h: a message in the hands of the filters: the `msg` that they may
- * write to.
+/* draft.h: the `msg` that filters may write to.
  *
- * A message never changes; what filters write is laid over it, and a new message
- * is made at the end of the chain, once, and only if something was written. */
+ * A message never changes. A draft holds what filters write over it. A new message is
+ * made once, at the end of the chain, if something was written. */
 #ifndef TIDE_RULES_API_DRAFT_H
 #define TIDE_RULES_API_DRAFT_H
 
@@ -33,11 +32,11 @@ struct draft {
 	uint32_t exchange_changes, key_changes;
 	/* What was written; NULL where nothing was. */
 	char *exchange, *key, *payload, *dedupe_id;
-	bool has_own_headers;
-	struct msg_header headers[MSG_HEADERS_MAX];
-	char *header_texts[MSG_HEADERS_MAX];
 	struct draft *scratch; /* a copy in the making: freed here if that raises */
 	struct draft_copies *copies;
+	bool has_own_headers; /* the arrays below, filled when a header is written */
+	struct msg_header headers[MSG_HEADERS_MAX];
+	char *header_texts[MSG_HEADERS_MAX];
 };
 
 /* `m` and `copies` outlive the draft. */
@@ -50,9 +49,5 @@ struct msg *draft_build(const struct draft *d);
 /* Both may raise. */
 void draft_open(lua_State *L);
 void draft_push(lua_State *L, struct draft *d);
-
-void draft_push_headers(lua_State *L, const void *subject);
-void draft_push_copy(lua_State *L, const void *subject);
-void draft_push_vhost(lua_State *L, const void *subject);
 
 #endif

@@ -3,6 +3,7 @@
 #include <lauxlib.h>
 
 #include "decision_context.h"
+#include "rules/sandbox/safe_lib.h"
 
 void dry_run_count(struct dry_run *run, const char *file, uint64_t time_ns)
 {
@@ -89,17 +90,11 @@ static int l_len(lua_State *L)
 	return 1;
 }
 
-static int l_next(lua_State *L)
-{
-	lua_settop(L, 2);
-	return lua_next(L, 1) ? 2 : 0;
-}
-
 /* All that there is, in a table of its own. */
 static int l_pairs(lua_State *L)
 {
 	lua_settop(L, 0);
-	lua_pushcfunction(L, l_next);
+	lua_pushcfunction(L, safe_lib_next);
 	lua_newtable(L);
 	for (int from = REAL; from <= CHANGES; from++) {
 		for (lua_pushnil(L); lua_next(L, lua_upvalueindex(from)) != 0;

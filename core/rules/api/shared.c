@@ -1,13 +1,15 @@
 #include "shared.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/queue.h>
 
 #include "base/container.h"
 #include "base/heap.h"
 #include "base/mem.h"
 #include "base/table.h"
-#include "shared_text.h"
 
 /* Expired entries whose room each new one takes back: more than one, so that
  * they become fewer. */
@@ -45,17 +47,13 @@ struct shared {
 	bool is_kept;
 };
 
-struct key {
-	size_t len;
-	char text[KEY_BYTES_MAX];
-};
-
-static void make_key(struct key *out, const struct shared_op *op)
+/* The key as it is kept, in `out`. */
+static struct slice make_key(char out[KEY_BYTES_MAX], const struct shared_op *op)
 {
-	out->text[0] = (char)op->space;
-	out->text[1] = ':';
-	memcpy(out->text + 2, op->key.data, op->key.len);
-	out->len = 2 + op->key.len;
+	out[0] = (char)op->space;
+	out[1] = ':';
+	memcpy(out + 2, op->key.data, op->key.len);
+	return (struct slice){ out, 2 + op->key.len };
 }
 
 struct shared *shared_create(size_t entries_max, size_t bytes_max)
@@ -64,7 +62,6 @@ struct shared *shared_create(size_t entries_max, size_t bytes_max)
 
 	s->count_max = entries_max ? entries_max : SHARED_ENTRIES_DEFAULT;
 	s->bytes_max = bytes_max ? bytes_max : SHARED_BYTES_DEFAULT;
-	heap_init(&s->expiries);
 	TAILQ_INIT(&s->dirty);
 	TAILQ_INIT(&s->sent);
 	TAILQ_INIT(&s->counters);
@@ -97,19 +94,18 @@ static void assign(struct shared *s, struct shared_entry *e,
 	e->value = copy;
 }
 
-static struct shared_entry *create(struct shared *s, const char *key, size_t key_len)
+static struct shared_entry *create(struct shared *s, struct slice key)
 {
-	struct shared_entry *e = mem_zalloc(sizeof(*e) + key_len);
+	struct shared_entry *e = mem_zalloc(sizeof(*e) + key.len);
 
-	e->key_len = key_len;
-	memcpy(e->key, key, key_len);
+	e->key_len = key.len;
+	memcpy(e->key, key.data, key.len);
 	e->value.type = SHARED_BOOLEAN;
-	heap_node_init(&e->expiry);
 	HASH_ADD_KEYPTR(hh, s->entries, e->key, e->key_len, e);
 	if (e->key[0] == SHARED_COUNTERS)
 		TAILQ_INSERT_TAIL(&s->counters, e, counter_link);
 	s->count++;
-	s->bytes += entry_bytes(key_len, &e->value);
+	s->bytes += entry_bytes(key.len, &e->value);
 	return e;
 }
 
@@ -164,8 +160,6 @@ static void set_expiry(struct shared *s, struct shared_entry *e, int64_t expires
  * until it has been removed there. */
 static void drop(struct shared *s, struct shared_entry *e)
 {
-	const struct shared_value nothing = { .type = SHARED_BOOLEAN };
-
 	if (!e->is_kept && e->home != HOME_SENT) {
 		if (e->home == HOME_DIRTY) {
 			TAILQ_REMOVE(&s->dirty, e, link);
@@ -174,17 +168,17 @@ static void drop(struct shared *s, struct shared_entry *e)
 		forget(s, e);
 		return;
 	}
-	assign(s, e, &nothing);
+	assign(s, e, &(struct shared_value){ .type = SHARED_BOOLEAN });
 	set_expiry(s, e, 0);
 	e->is_gone = true;
 	set_dirty(s, e);
 }
 
-static struct shared_entry *find(const struct shared *s, const struct key *key)
+static struct shared_entry *find(const struct shared *s, struct slice key)
 {
 	struct shared_entry *e;
 
-	HASH_FIND(hh, s->entries, key->text, key->len, e);
+	HASH_FIND(hh, s->entries, key.data, key.len, e);
 	return e;
 }
 
@@ -195,10 +189,9 @@ static bool is_alive(const struct shared_entry *e, int64_t now_ms)
 
 static struct shared_entry *find_alive(const struct shared *s, const struct shared_op *op)
 {
-	struct key key;
+	char key[KEY_BYTES_MAX];
+	struct shared_entry *e = find(s, make_key(key, op));
 
-	make_key(&key, op);
-	struct shared_entry *e = find(s, &key);
 	return is_alive(e, op->now_ms) ? e : NULL;
 }
 
@@ -228,8 +221,7 @@ static int make_room(struct shared *s, size_t entries, size_t bytes, int64_t now
 		;
 	if (s->count + entries > s->count_max)
 		return error_set(err, TIDE_ELIMIT,
-				 "tide.shared is full: it has %zu entries, as many as it "
-				 "may (--max-shared)",
+				 "tide.shared is full: %zu entries (--max-shared)",
 				 s->count);
 	if (s->bytes + bytes > s->bytes_max)
 		return error_set(
@@ -245,10 +237,9 @@ static int obtain(struct shared *s, const struct shared_op *op,
 		  const struct shared_value *value, struct shared_entry **out,
 		  struct error *err)
 {
-	struct key key;
-
-	make_key(&key, op);
-	struct shared_entry *e = find(s, &key);
+	char text[KEY_BYTES_MAX];
+	struct slice key = make_key(text, op);
+	struct shared_entry *e = find(s, key);
 	size_t old = e ? text_of(&e->value).len : 0;
 	size_t new = text_of(value).len;
 	size_t more = e ? 0 : entry_bytes(key.len, value);
@@ -258,8 +249,8 @@ static int obtain(struct shared *s, const struct shared_op *op,
 	if (rc != TIDE_OK)
 		return rc;
 	/* What had expired may have been forgotten on the way. */
-	e = find(s, &key);
-	*out = e ? e : create(s, key.text, key.len);
+	e = find(s, key);
+	*out = e ? e : create(s, key);
 	return TIDE_OK;
 }
 
@@ -299,11 +290,6 @@ int shared_add(struct shared *s, const struct shared_op *op,
 	return shared_set(s, op, value, err);
 }
 
-static bool is_number(const struct shared_value *v)
-{
-	return v->type == SHARED_INTEGER || v->type == SHARED_NUMBER;
-}
-
 static double as_double(const struct shared_value *v)
 {
 	return v->type == SHARED_INTEGER ? (double)v->integer : v->number;
@@ -330,19 +316,19 @@ int shared_incr(struct shared *s, const struct shared_op *op,
 	const struct shared_entry *e = find_alive(s, op);
 	const struct shared_value *old = e ? &e->value : &zero;
 
-	if (!is_number(old))
+	if (old->type != SHARED_INTEGER && old->type != SHARED_NUMBER)
 		return error_set(err, TIDE_EMISMATCH,
-				 "'%" SLICE_FMT "' is no number but a %s",
+				 "'%" SLICE_FMT "' is not a number but a %s",
 				 SLICE_ARG(op->key),
 				 old->type == SHARED_TEXT ? "string" : "boolean");
 	bool has_sum = sum(old, by, out);
 	if (out->type == SHARED_NUMBER && !isfinite(out->number))
 		return error_set(err, TIDE_EMISMATCH,
-				 "'%" SLICE_FMT "' plus this is no finite number",
+				 "'%" SLICE_FMT "' plus this is not a finite number",
 				 SLICE_ARG(op->key));
 	if (!has_sum)
 		return error_set(err, TIDE_EMISMATCH,
-				 "'%" SLICE_FMT "' would be more than an integer holds",
+				 "'%" SLICE_FMT "' would overflow an integer",
 				 SLICE_ARG(op->key));
 	if (e)
 		set.expires_unix_ms = e->expires_unix_ms;
@@ -381,6 +367,74 @@ void shared_each_counter(const struct shared *s, int64_t now_ms, unsigned max,
 	}
 }
 
+/* An entry as the text that is kept elsewhere: "<expiry> <type><value>". */
+static void encode(struct buf *out, int64_t expires_unix_ms, const struct shared_value *v)
+{
+	buf_printf(out, "%" PRId64 " ", expires_unix_ms);
+	switch (v->type) {
+	case SHARED_TEXT:
+		buf_append_char(out, 's');
+		buf_append_slice(out, v->text);
+		break;
+	case SHARED_INTEGER:
+		buf_printf(out, "i%" PRId64, v->integer);
+		break;
+	case SHARED_NUMBER:
+		buf_printf(out, "n%.17g", v->number);
+		break;
+	case SHARED_BOOLEAN:
+		buf_append_text(out, v->boolean ? "b1" : "b0");
+		break;
+	}
+}
+
+/* A number that is the whole of the text, which is no longer than any of ours. */
+static bool decode_number(struct slice text, struct shared_value *out)
+{
+	char digits[64], *end;
+
+	if (text.len == 0 || text.len >= sizeof(digits))
+		return false;
+	memcpy(digits, text.data, text.len);
+	digits[text.len] = '\0';
+	if (out->type == SHARED_INTEGER)
+		out->integer = strtoll(digits, &end, 10);
+	else
+		out->number = strtod(digits, &end);
+	return *end == '\0';
+}
+
+/* False for other texts. A value of type s points into `text`. */
+static bool decode(struct slice text, int64_t *expires_unix_ms, struct shared_value *out)
+{
+	const char *space = memchr(text.data, ' ', text.len);
+	uint64_t expires;
+	size_t head = space ? (size_t)(space - text.data) : 0;
+
+	if (!space || text.len < head + 2 ||
+	    !slice_to_uint((struct slice){ text.data, head }, INT64_MAX, &expires))
+		return false;
+	*expires_unix_ms = (int64_t)expires;
+	struct slice value = slice_skip(text, head + 2);
+	switch (text.data[head + 1]) {
+	case 's':
+		*out = (struct shared_value){ .type = SHARED_TEXT, .text = value };
+		return true;
+	case 'i':
+		*out = (struct shared_value){ .type = SHARED_INTEGER };
+		return decode_number(value, out);
+	case 'n':
+		*out = (struct shared_value){ .type = SHARED_NUMBER };
+		return decode_number(value, out);
+	case 'b':
+		*out = (struct shared_value){ .type = SHARED_BOOLEAN,
+					      .boolean = slice_is(value, "1") };
+		return value.len == 1;
+	default:
+		return false;
+	}
+}
+
 static bool is_kept_key(struct slice key)
 {
 	return key.len > 2 && key.len <= KEY_BYTES_MAX && key.data[1] == ':' &&
@@ -392,19 +446,15 @@ int shared_restore(struct shared *s, struct slice key, struct slice text)
 {
 	struct shared_value value;
 	int64_t expires_unix_ms;
-	struct key k = { .len = key.len };
 
-	if (!is_kept_key(key) || !shared_text_decode(text, &expires_unix_ms, &value))
+	if (!is_kept_key(key) || !decode(text, &expires_unix_ms, &value))
 		return TIDE_ESYNTAX;
-	memcpy(k.text, key.data, key.len);
-	struct shared_entry *e = find(s, &k);
-	if (e) {
-		e->is_kept = true;
-		return TIDE_OK;
+	struct shared_entry *e = find(s, key);
+	if (!e) {
+		e = create(s, key);
+		assign(s, e, &value);
+		set_expiry(s, e, expires_unix_ms);
 	}
-	e = create(s, k.text, k.len);
-	assign(s, e, &value);
-	set_expiry(s, e, expires_unix_ms);
 	e->is_kept = true;
 	return TIDE_OK;
 }
@@ -428,17 +478,16 @@ size_t shared_send(struct shared *s, size_t max, shared_change_fn fn, void *ctx)
 {
 	const struct slice gone = { NULL, 0 };
 	struct shared_entry *e;
-	struct buf text;
+	struct buf text = { 0 };
 	size_t n = 0;
 
-	buf_init(&text);
 	while (n < max && (e = TAILQ_FIRST(&s->dirty)) != NULL) {
 		TAILQ_REMOVE(&s->dirty, e, link);
 		TAILQ_INSERT_TAIL(&s->sent, e, link);
 		e->home = HOME_SENT;
 		e->is_changed = false;
 		buf_clear(&text);
-		shared_text_encode(&text, e->expires_unix_ms, &e->value);
+		encode(&text, e->expires_unix_ms, &e->value);
 		fn(ctx, (struct slice){ e->key, e->key_len },
 		   e->is_gone ? gone : buf_slice(&text));
 		n++;

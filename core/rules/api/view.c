@@ -12,23 +12,21 @@ struct view {
 
 static const void *subject_of(lua_State *L, struct view *v, const struct view_type *type)
 {
-	if (!v)
-		luaL_typeerror(L, 1, type->name);
 	if (v->serial != script_state_of(L)->serial)
 		luaL_error(L, "this '%s' has expired: it was good for one call only",
 			   type->name);
 	return v->subject;
 }
 
-/* Upvalues: the fields by name (light userdata), the type. The metatable is out
- * of the scripts' reach, so the first argument is known to be a view. */
+/* Upvalues: the type, the fields by name (light userdata), their names. The metatable is
+ * out of the scripts' reach, so the first argument is known to be a view. */
 static int l_index(lua_State *L)
 {
-	const struct view_type *type = lua_touserdata(L, lua_upvalueindex(2));
+	const struct view_type *type = lua_touserdata(L, lua_upvalueindex(1));
 	const void *subject = subject_of(L, lua_touserdata(L, 1), type);
 
 	lua_pushvalue(L, 2);
-	lua_rawget(L, lua_upvalueindex(1));
+	lua_rawget(L, lua_upvalueindex(2));
 	const struct view_field *field = lua_touserdata(L, -1);
 	if (field) {
 		field->push(L, subject);
@@ -41,47 +39,51 @@ static int l_index(lua_State *L)
 
 static int l_newindex(lua_State *L)
 {
-	return luaL_error(L, "'%s' is read-only here",
-			  lua_tostring(L, lua_upvalueindex(1)));
+	const struct view_type *type = lua_touserdata(L, lua_upvalueindex(1));
+
+	return luaL_error(L, "'%s' is read-only here", type->name);
 }
 
-static void push_fields(lua_State *L, const struct view_type *type)
+/* To the table and the list of names on the top. */
+static void add_fields(lua_State *L, const struct view_field *f)
 {
-	luaL_Buffer names;
-
-	lua_newtable(L);
-	for (const struct view_field *f = type->fields; f->name; f++) {
+	for (; f && f->name; f++) {
 		lua_pushlightuserdata(L, (void *)f);
-		lua_setfield(L, -2, f->name);
+		lua_setfield(L, -3, f->name);
+		const char *names = lua_tostring(L, -1);
+		lua_pushfstring(L, "%s%s%s", names, *names ? " " : "", f->name);
+		lua_remove(L, -2);
 	}
+}
+
+/* Set the metamethod `name`. */
+static void set_method(lua_State *L, const struct view_type *type, const char *name,
+		       lua_CFunction method)
+{
 	lua_pushlightuserdata(L, (void *)type);
-	luaL_buffinit(L, &names);
-	for (const struct view_field *f = type->fields; f->name; f++) {
-		luaL_addstring(&names, f->name);
-		luaL_addstring(&names, f[1].name ? " " : "");
-	}
-	luaL_pushresult(&names);
+	lua_pushcclosure(L, method, 1);
+	lua_setfield(L, -2, name);
 }
 
 void view_open(lua_State *L, const struct view_type *type)
 {
 	lua_newtable(L);
 	if (type->index) {
-		lua_pushcfunction(L, type->index);
+		set_method(L, type, "__index", type->index);
 	} else {
-		push_fields(L, type);
+		lua_pushlightuserdata(L, (void *)type);
+		lua_newtable(L);
+		lua_pushliteral(L, "");
+		add_fields(L, type->more);
+		add_fields(L, type->fields);
 		lua_pushcclosure(L, l_index, 3);
+		lua_setfield(L, -2, "__index");
 	}
-	lua_setfield(L, -2, "__index");
-	if (type->pairs) {
-		lua_pushcfunction(L, type->pairs);
-		lua_setfield(L, -2, "__pairs");
-	}
+	if (type->pairs)
+		set_method(L, type, "__pairs", type->pairs);
+	set_method(L, type, "__newindex", type->newindex ? type->newindex : l_newindex);
 	lua_pushstring(L, type->name);
-	lua_pushvalue(L, -1);
-	lua_setfield(L, -3, "__name");
-	lua_pushcclosure(L, type->newindex ? type->newindex : l_newindex, 1);
-	lua_setfield(L, -2, "__newindex");
+	lua_setfield(L, -2, "__name");
 	lua_pushboolean(L, 0);
 	lua_setfield(L, -2, "__metatable");
 	lua_rawsetp(L, LUA_REGISTRYINDEX, type);
@@ -100,13 +102,16 @@ void view_push(lua_State *L, const struct view_type *type, const void *subject)
 const void *view_check(lua_State *L, int idx, const struct view_type *type)
 {
 	struct view *v = lua_touserdata(L, idx);
-	bool is_view = v && lua_getmetatable(L, idx);
 
-	if (!is_view)
-		luaL_typeerror(L, idx, type->name);
-	lua_rawgetp(L, LUA_REGISTRYINDEX, type);
-	if (!lua_rawequal(L, -1, -2))
+	if (!v || !lua_getmetatable(L, idx) ||
+	    lua_rawgetp(L, LUA_REGISTRYINDEX, type) == LUA_TNIL ||
+	    !lua_rawequal(L, -1, -2))
 		luaL_typeerror(L, idx, type->name);
 	lua_pop(L, 2);
 	return subject_of(L, v, type);
+}
+
+const void *view_self(lua_State *L)
+{
+	return view_check(L, 1, lua_touserdata(L, lua_upvalueindex(1)));
 }

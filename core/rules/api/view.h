@@ -15,8 +15,9 @@ struct view_field {
 struct view_type {
 	const char *name;                /* "msg" */
 	const struct view_field *fields; /* ends with a NULL name */
-	/* Instead of fields, for names that are not known beforehand. */
-	lua_CFunction index;
+	const struct view_field *more;   /* further fields, or NULL */
+	/* Functions with the type as their first upvalue: see view_self. */
+	lua_CFunction index; /* instead of fields, for names that are not known before */
 	lua_CFunction pairs;
 	lua_CFunction newindex; /* NULL: it is read-only */
 };
@@ -27,5 +28,7 @@ void view_open(lua_State *L, const struct view_type *type);
 void view_push(lua_State *L, const struct view_type *type, const void *subject);
 /* The subject of the view at `idx`. Raises for other values and expired views. */
 const void *view_check(lua_State *L, int idx, const struct view_type *type);
+/* That of argument 1, for the functions of a type. */
+const void *view_self(lua_State *L);
 
 #endif

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "engine_private.h"
 #include "host/log.h"
-#include "rules/api/api_shared.h"
+#include "host/machine.h"
 #include "rules/api/draft.h"
 #include "rules/api/shared.h"
 
@@ -57,9 +57,6 @@ static void open_api(lua_State *L, void *engine)
 	strategy_open(L);
 	draft_open(L);
 	schedule_open(L, e);
-	sandbox_push_global(L, "tide");
-	api_shared_add(L, &e->tide);
-	lua_pop(L, 1);
 }
 
 /* Without its handles of the loop: free_engine ends it. */
@@ -88,12 +85,13 @@ static int prepare(struct engine **out, uv_loop_t *loop,
 	TAILQ_INIT(&e->handles);
 	STAILQ_INIT(&e->reload.waiters);
 	STAILQ_INIT(&e->reload.followers);
-	api_tide_init(&e->tide);
+	e->tide = (struct api_tide){ .about = "rules", .random_state = machine_random() };
 	if (config->about)
 		e->tide.about = e->config.about = mem_strdup(config->about);
 	e->tide.shared =
 		shared_create(config->shared_entries_max, config->shared_bytes_max);
-	int rc = watchdog_create(&e->scripts.watchdog, config->call_budget_ms);
+	int rc = watchdog_create(&e->scripts.watchdog, config->call_budget_ms,
+				 script_on_overrun);
 	if (rc != 0) {
 		error_set(err, rc, "cannot start the watchdog of the rules: %s",
 			  uv_strerror(rc));
@@ -281,7 +279,7 @@ uint64_t engine_random_state(const struct engine *e)
 
 void engine_seed(struct engine *e, uint64_t seed)
 {
-	api_tide_seed(&e->tide, seed);
+	e->tide.random_state = seed;
 }
 
 const char *engine_origin_name(enum engine_origin origin)

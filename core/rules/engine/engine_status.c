@@ -27,17 +27,14 @@ static void write_allowed(struct json *out, const struct option *o)
 	if (o->is_required)
 		json_member_bool(out, "required", true);
 	if (o->has_min) {
-		json_key(out, "min");
-		json_number(out, o->min);
+		json_member_number(out, "min", o->min);
 	}
 	if (o->has_max) {
-		json_key(out, "max");
-		json_number(out, o->max);
+		json_member_number(out, "max", o->max);
 	}
 	if (o->choices.count == 0)
 		return;
-	json_key(out, "choices");
-	json_array_begin(out);
+	json_member_array(out, "choices");
 	for (size_t i = 0; i < o->choices.count; i++)
 		json_text(out, o->choices.items[i].name);
 	json_array_end(out);
@@ -58,8 +55,7 @@ static void write_option(struct json *out, const struct option *o)
 
 static void write_options(struct json *out, const char *key, const struct options *o)
 {
-	json_key(out, key);
-	json_array_begin(out);
+	json_member_array(out, key);
 	for (size_t i = 0; i < o->count; i++)
 		write_option(out, &o->items[i]);
 	json_array_end(out);
@@ -83,8 +79,7 @@ static void write_match(struct json *out, const struct rule *rule)
 	json_member_int(out, "rejected", (int64_t)rule->stats.rejected);
 	if (!exchange)
 		return;
-	json_key(out, "match");
-	json_object_begin(out);
+	json_member_object(out, "match");
 	json_member_text(out, "exchange", exchange[0] ? exchange : "-");
 	json_member_text(out, "key", rule->match_key[0] ? rule->match_key : "-");
 	json_object_end(out);
@@ -165,8 +160,7 @@ static void write_refusal(struct json *out, const struct engine *e)
 /* What the last build, or the one under way, has cost the loop. */
 static void write_build(struct json *out, const struct build *b)
 {
-	json_key(out, "build");
-	json_object_begin(out);
+	json_member_object(out, "build");
 	json_member_bool(out, "under_way", b->is_under_way);
 	json_member_int(out, "turns", b->turns);
 	json_member_int(out, "took_us", b->took_ns / 1000);
@@ -198,16 +192,14 @@ static void write_shared(const struct engine *e, struct json *out)
 	struct shared_stats stats;
 
 	shared_stats(e->tide.shared, &stats);
-	json_key(out, "shared");
-	json_object_begin(out);
+	json_member_object(out, "shared");
 	json_member_int(out, "entries", (int64_t)stats.entries);
 	json_member_int(out, "entries_max", (int64_t)stats.entries_max);
 	json_member_int(out, "bytes", (int64_t)stats.bytes);
 	json_member_int(out, "bytes_max", (int64_t)stats.bytes_max);
 	json_member_int(out, "unwritten", (int64_t)stats.unwritten);
 	json_object_end(out);
-	json_key(out, "counters");
-	json_object_begin(out);
+	json_member_object(out, "counters");
 	engine_status_counters(e, out);
 	json_object_end(out);
 }
@@ -226,8 +218,7 @@ void engine_status(const struct engine *e, struct json *out)
 	json_member_int(out, "memory_bytes", (int64_t)g->script.memory_bytes);
 	json_member_int(out, "memory_max_bytes", (int64_t)g->script.memory_max_bytes);
 	write_build(out, &e->build);
-	json_key(out, "scripts");
-	json_array_begin(out);
+	json_member_array(out, "scripts");
 	for (size_t i = 0; i < g->rule_count; i++)
 		write_rule(out, e, g->rules[i]);
 	json_array_end(out);

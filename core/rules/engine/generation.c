@@ -75,8 +75,6 @@ static int load_file(struct generation *g, enum script_kind kind, const char *fi
 	}
 	g->rules = mem_realloc(g->rules, (g->rule_count + 1) * sizeof(struct rule *));
 	g->rules[g->rule_count++] = rule;
-	if (!g->sandbox.from)
-		source_list_add(&g->sandbox.sources, path, rule->hash);
 	return TIDE_OK;
 }
 
@@ -124,7 +122,9 @@ bool generation_is_current(const struct generation *g)
 		if (!has_same_files(g, (enum script_kind)kind, &found))
 			return false;
 	}
-	return found == g->rule_count && source_list_is_current(&g->sandbox.sources);
+	return found == g->rule_count &&
+	       bundle_is_current(g->files, g->sandbox.rules_dir) &&
+	       bundle_is_current(g->sandbox.framework, g->sandbox.lua_dir);
 }
 
 static int l_open(lua_State *L)
@@ -132,7 +132,6 @@ static int l_open(lua_State *L)
 	struct generation *g = lua_touserdata(L, 1);
 	const struct generation_config *config = g->config;
 
-	watchdog_adopt(config->watchdog, L);
 	sandbox_open(L, &g->sandbox);
 	api_msg_open(L);
 	api_tide_open(L, config->tide);
@@ -162,6 +161,7 @@ int generation_begin(struct generation **out, const struct generation_config *co
 	g->sandbox.lua_dir = config->lua_dir;
 	g->sandbox.from = from;
 	g->files = g->sandbox.files = bundle_create();
+	g->sandbox.framework = bundle_create();
 	g->config = config;
 	g->is_loading = true;
 	int rc = TIDE_OK;
@@ -202,7 +202,7 @@ void generation_destroy(struct generation *g)
 	script_state_deinit(&g->script);
 	for (size_t i = 0; i < g->rule_count; i++)
 		rule_destroy(g->rules[i]);
-	source_list_deinit(&g->sandbox.sources);
+	bundle_unref(g->sandbox.framework);
 	mem_free(g->rules);
 	mem_free(g->uses);
 	bundle_unref(g->files);
@@ -222,12 +222,11 @@ struct rule *generation_find(const struct generation *g, enum script_kind kind,
 int generation_get(const struct generation *g, enum script_kind kind, struct slice name,
 		   struct rule **out, struct error *err)
 {
-	struct buf names;
+	struct buf names = { 0 };
 
 	*out = generation_find(g, kind, name);
 	if (*out)
 		return TIDE_OK;
-	buf_init(&names);
 	for (size_t i = 0; i < g->rule_count; i++) {
 		if (g->rules[i]->kind == kind)
 			buf_printf(&names, " %s", g->rules[i]->name);

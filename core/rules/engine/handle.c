@@ -50,7 +50,7 @@ int handle_open(struct handle *h, struct engine *e, enum script_kind kind,
 	h->kind = kind;
 	h->name = mem_strndup(name.data, name.len);
 	h->user = mem_strdup(user);
-	args_init(&h->options);
+	h->options = (struct args){ 0 };
 	if (options)
 		args_copy(&h->options, options);
 	TAILQ_INSERT_TAIL(&e->handles, h, link);

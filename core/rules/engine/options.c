@@ -128,12 +128,11 @@ static bool next_element(const char **list, struct buf *out)
 
 static bool is_allowed_text(const struct option *o, const char *text)
 {
-	struct buf element;
+	struct buf element = { 0 };
 	bool is_ok = true;
 
 	if (o->type != OPTION_LIST)
 		return is_allowed(o, o->type, text);
-	buf_init(&element);
 	while (is_ok && next_element(&text, &element))
 		is_ok = is_allowed(o, o->of, buf_cstr(&element));
 	buf_deinit(&element);
@@ -389,7 +388,6 @@ static void declare(lua_State *L, struct options *o)
 	struct option *option = &o->items[o->count++];
 
 	*option = (struct option){ .name = mem_strdup(name) };
-	args_init(&option->choices);
 	read_fields(L, lua_gettop(L), option);
 	check_declaration(L, option);
 }
@@ -428,9 +426,8 @@ static const struct option *find(const struct options *o, const char *name)
 static int refuse_name(const struct options *o, const char *name, const char *script,
 		       struct error *err)
 {
-	struct buf names;
+	struct buf names = { 0 };
 
-	buf_init(&names);
 	for (size_t i = 0; i < o->count; i++)
 		buf_printf(&names, " %s", o->items[i].name);
 	error_set(err, TIDE_EMISMATCH, "%s has no option '%s'; it has%s", script, name,
@@ -442,9 +439,8 @@ static int refuse_name(const struct options *o, const char *name, const char *sc
 static int refuse_value(const struct option *o, const struct arg *arg, const char *script,
 			struct error *err)
 {
-	struct buf what;
+	struct buf what = { 0 };
 
-	buf_init(&what);
 	describe(o, &what);
 	error_set(err, TIDE_EMISMATCH, "option '%s' of %s must be %s, not '%s'",
 		  arg->name, script, buf_cstr(&what), arg->value);

@@ -28,8 +28,8 @@ static void on_collect(uv_idle_t *idle)
 		uv_idle_stop(idle);
 		return;
 	}
-	do
-		e->room.cycles_left -= script_collect_step(s);
+	do /* a step of the collector, below a millisecond */
+		e->room.cycles_left -= lua_gc(s->L, LUA_GCSTEP, 0) != 0;
 	while (e->room.cycles_left > 0 && uv_hrtime() - start_ns < TURN_NS);
 	if (e->room.cycles_left > 0)
 		return;

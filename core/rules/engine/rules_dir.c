@@ -189,13 +189,12 @@ static void explain(const struct search *s, const char *path, struct buf *why)
 static void visit(const struct search *s, FTS *tree, FTSENT *entry, const char *path)
 {
 	bool is_folder = entry->fts_info == FTS_D;
-	struct buf why;
+	struct buf why = { 0 };
 
 	if (is_folder && entry->fts_name[0] == '.') {
 		fts_set(tree, entry, FTS_SKIP);
 		return;
 	}
-	buf_init(&why);
 	if (is_folder && slice_has_suffix(slice_from(path), EXTENSION))
 		buf_append_text(&why, "is a folder, but a script must be a file; nothing "
 				      "in it is loaded");

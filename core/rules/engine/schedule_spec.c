@@ -112,11 +112,10 @@ int64_t schedule_spec_prev(const struct schedule_spec *s, int64_t at_unix_ms)
 int64_t schedule_spec_due(const struct schedule_spec *s, const char *name,
 			  int64_t tick_ms)
 {
-	struct buf text;
+	struct buf text = { 0 };
 
 	if (s->jitter_ms == 0)
 		return tick_ms;
-	buf_init(&text);
 	buf_append_text(&text, name);
 	buf_append_uint(&text, (uint64_t)tick_ms);
 	uint64_t hash = source_hash(buf_slice(&text).data, buf_len(&text));

@@ -1,5 +1,7 @@
 #include "bundle.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -25,33 +27,29 @@ void bundle_unref(struct bundle *b)
 	mem_free(b);
 }
 
-/* The place of the path, or where it would be. */
-static size_t place_of(const struct bundle *b, const char *path, bool *is_there)
+/* The place of the path, or where it would be. Files come in their order mostly. */
+static size_t place_of(const struct bundle *b, const char *path)
 {
-	size_t low = 0, high = b->count;
+	size_t at = b->count;
 
-	*is_there = false;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		int order = strcmp(b->files[middle].path, path);
-		if (order == 0) {
-			*is_there = true;
-			return middle;
-		}
-		if (order < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	while (at > 0 && strcmp(b->files[at - 1].path, path) >= 0)
+		at--;
+	return at;
+}
+
+const struct bundle_file *bundle_find(const struct bundle *b, const char *path)
+{
+	size_t at = place_of(b, path);
+
+	return at < b->count && strcmp(b->files[at].path, path) == 0 ? &b->files[at]
+								     : NULL;
 }
 
 void bundle_add(struct bundle *b, const char *path, struct slice text)
 {
-	bool is_there;
-	size_t at = place_of(b, path, &is_there);
+	size_t at = place_of(b, path);
 
-	if (is_there)
+	if (bundle_find(b, path))
 		return;
 	b->files = mem_realloc(b->files, (b->count + 1) * sizeof(*b->files));
 	memmove(&b->files[at + 1], &b->files[at], (b->count - at) * sizeof(*b->files));
@@ -62,14 +60,6 @@ void bundle_add(struct bundle *b, const char *path, struct slice text)
 	};
 	b->count++;
 	b->bytes += strlen(path) + text.len;
-}
-
-const struct bundle_file *bundle_find(const struct bundle *b, const char *path)
-{
-	bool is_there;
-	size_t at = place_of(b, path, &is_there);
-
-	return is_there ? &b->files[at] : NULL;
 }
 
 uint64_t bundle_hash(const struct bundle *b)
@@ -83,6 +73,24 @@ uint64_t bundle_hash(const struct bundle *b)
 		hash = (hash ^ source_hash(f->text, f->len)) * UINT64_C(0x100000001b3);
 	}
 	return hash;
+}
+
+bool bundle_is_current(const struct bundle *b, const char *dir)
+{
+	bool is_same = true;
+
+	for (size_t i = 0; i < b->count && is_same; i++) {
+		const struct bundle_file *f = &b->files[i];
+		char path[PATH_MAX];
+		struct source now;
+		struct error ignored;
+		snprintf(path, sizeof(path), "%s/%s", dir, f->path);
+		is_same = source_read(&now, path, f->path, &ignored) == TIDE_OK &&
+			  slice_is_equal((struct slice){ now.data, now.len },
+					 (struct slice){ f->text, f->len });
+		source_free(&now);
+	}
+	return is_same;
 }
 
 void bundle_compare(const struct bundle *from, const struct bundle *to,
@@ -109,21 +117,20 @@ void bundle_compare(const struct bundle *from, const struct bundle *to,
 int bundle_read(const struct bundle *from, struct bundle *into, struct source *out,
 		const char *path, const char *name, struct error *err)
 {
-	if (!from) {
-		int rc = source_read(out, path, name, err);
-		if (rc == TIDE_OK && into)
-			bundle_add(into, name, (struct slice){ out->data, out->len });
-		return rc;
-	}
-	const struct bundle_file *f = bundle_find(from, name);
+	const struct bundle_file *f = from ? bundle_find(from, name) : NULL;
+	int rc = TIDE_OK;
+
 	*out = (struct source){ .data = NULL };
-	if (!f)
-		return error_set(err, TIDE_ENOTFOUND,
-				 "%s: is not among the files of that generation", name);
-	if (into)
-		bundle_add(into, name, (struct slice){ f->text, f->len });
-	*out = (struct source){ .data = mem_strndup(f->text, f->len),
-				.len = f->len,
-				.hash = source_hash(f->text, f->len) };
-	return TIDE_OK;
+	if (f)
+		*out = (struct source){ .data = mem_strndup(f->text, f->len),
+					.len = f->len,
+					.hash = source_hash(f->text, f->len) };
+	else if (from)
+		rc = error_set(err, TIDE_ENOTFOUND,
+			       "%s: is not a file of that generation", name);
+	else
+		rc = source_read(out, path, name, err);
+	if (rc == TIDE_OK && into)
+		bundle_add(into, name, (struct slice){ out->data, out->len });
+	return rc;
 }

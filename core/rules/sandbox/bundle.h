@@ -44,6 +44,9 @@ const struct bundle_file *bundle_find(const struct bundle *b, const char *path);
 /* Over all paths and texts: equal for equal bundles. */
 uint64_t bundle_hash(const struct bundle *b);
 
+/* Are the files in the directory as they are here? */
+bool bundle_is_current(const struct bundle *b, const char *dir);
+
 /* The way from one bundle to another; either may be NULL, for none. */
 enum bundle_change { BUNDLE_ADDED, BUNDLE_CHANGED, BUNDLE_REMOVED };
 typedef void (*bundle_change_fn)(void *ctx, enum bundle_change change, const char *path);

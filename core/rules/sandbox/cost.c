@@ -10,8 +10,7 @@ void cost_write(const struct cost *c, struct json *out)
 	json_member_int(out, "p50_ns", (int64_t)cost_quantile_ns(c, 0.5));
 	json_member_int(out, "p99_ns", (int64_t)cost_quantile_ns(c, 0.99));
 	json_member_int(out, "max_ns", (int64_t)c->max_ns);
-	json_key(out, "histogram");
-	json_array_begin(out);
+	json_member_array(out, "histogram");
 	for (unsigned i = 0; i < COST_BUCKETS; i++) {
 		if (c->buckets[i] == 0)
 			continue;

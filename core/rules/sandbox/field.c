@@ -39,14 +39,12 @@ void field_check_names(lua_State *L, int table, const char *owner,
 
 struct slice field_text(lua_State *L, int table, const char *name)
 {
-	struct slice text = { NULL, 0 };
 	int type = lua_getfield(L, table, name);
 
-	if (type == LUA_TSTRING)
-		text.data = lua_tolstring(L, -1, &text.len);
-	else if (type != LUA_TNIL)
-		luaL_error(L, "'%s' is a text, not a %s", name, luaL_typename(L, -1));
-	return text;
+	if (type != LUA_TSTRING && type != LUA_TNIL)
+		luaL_error(L, "'%s' must be a text, not a %s", name,
+			   luaL_typename(L, -1));
+	return field_slice(L, -1);
 }
 
 int64_t field_duration(lua_State *L, int table, const char *name)
@@ -64,7 +62,7 @@ bool field_boolean(lua_State *L, int table, const char *name, bool preset)
 	int type = lua_getfield(L, table, name);
 
 	if (type != LUA_TNIL && type != LUA_TBOOLEAN)
-		luaL_error(L, "'%s' is true or false, not a %s", name,
+		luaL_error(L, "'%s' must be true or false, not a %s", name,
 			   luaL_typename(L, -1));
 	return type == LUA_TNIL ? preset : lua_toboolean(L, -1);
 }

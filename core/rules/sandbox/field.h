@@ -1,7 +1,7 @@
-/* field.h: the fields of a table that a script gives.
+/* field.h: texts on the stack, and the fields of a table that a script gives.
  *
- * Each function raises for a wrong value, with the name of the field. What it reads
- * stays on the stack, and texts are good as long as it does. */
+ * Each function for a field raises for a wrong value, with the name of the field. What it
+ * reads stays on the stack. Slices are good while their value is on the stack. */
 #ifndef TIDE_RULES_SANDBOX_FIELD_H
 #define TIDE_RULES_SANDBOX_FIELD_H
 
@@ -12,6 +12,19 @@
 #include "base/slice.h"
 
 #define FIELD_DURATIONS "write 250ms, 30s, 5m, 2h, 1d"
+
+/* The string at `idx`, or the number, which becomes one. */
+static inline struct slice field_slice(lua_State *L, int idx)
+{
+	struct slice s;
+	s.data = lua_tolstring(L, idx, &s.len);
+	return s;
+}
+
+static inline void field_push(lua_State *L, struct slice s)
+{
+	lua_pushlstring(L, s.len ? s.data : "", s.len);
+}
 
 /* Refuse every key of the table that is not among `names`, which ends with NULL. `owner`
  * begins the error: "a bucket". */

@@ -40,27 +40,21 @@ enum pattern_op {
 	PATTERN_END,
 };
 
-enum pattern_test {
-	PATTERN_TEST_ANY,
-	PATTERN_TEST_BYTE,
-	PATTERN_TEST_CLASS,
-	PATTERN_TEST_SET,
-};
-
 struct pattern_set {
-	uint32_t bits[8];
+	uint32_t bits[8]; /* one for each byte */
 };
 
 struct pattern_item {
 	uint8_t op;
-	uint8_t test;
 	unsigned char byte, close; /* the pair of a balance */
-	bool is_negated;
-	bool is_single; /* '?': one at most */
+	bool is_single;            /* '?': one at most */
 	uint8_t min;
 	uint8_t capture;
-	uint16_t class;
+	/* The characters: those of the set, or those that are not; `byte` alone if NULL.
+	 */
 	const struct pattern_set *set;
+	bool is_negated;
+	bool is_any; /* '.': the set is that of all */
 };
 
 /* Where to go on when what follows an item has failed. */
@@ -112,9 +106,6 @@ const char *pattern_match_search(struct pattern_match *m, const struct pattern *
 				 const char **at);
 /* Take `steps` from the budget, for work beside the matching. */
 void pattern_match_spend(struct pattern_match *m, size_t steps);
-
-/* The classes of each byte, as bits: those that %a, %d, ... name. */
-extern const uint16_t pattern_compile_classes[256];
 
 /* Replace find, match, gmatch and gsub in the table at `idx`. */
 void pattern_lib_install(lua_State *L, int idx);

@@ -4,61 +4,27 @@
 
 #include "pattern.h"
 
-enum {
-	ALPHA = 1 << 0,
-	CNTRL = 1 << 1,
-	DIGIT = 1 << 2,
-	LOWER = 1 << 3,
-	PUNCT = 1 << 4,
-	SPACE = 1 << 5,
-	UPPER = 1 << 6,
-	XDIGIT = 1 << 7,
-};
-
 /* ASCII, whatever the locale: a rule decides alike on every machine. */
-const uint16_t pattern_compile_classes[256] = {
-	[0 ... 8] = CNTRL,
-	[9 ... 13] = CNTRL | SPACE,
-	[14 ... 31] = CNTRL,
-	[' '] = SPACE,
-	['!' ... '/'] = PUNCT,
-	['0' ... '9'] = DIGIT | XDIGIT,
-	[':' ... '@'] = PUNCT,
-	['A' ... 'F'] = ALPHA | UPPER | XDIGIT,
-	['G' ... 'Z'] = ALPHA | UPPER,
-	['[' ... '`'] = PUNCT,
-	['a' ... 'f'] = ALPHA | LOWER | XDIGIT,
-	['g' ... 'z'] = ALPHA | LOWER,
-	['{' ... '~'] = PUNCT,
-	[127] = CNTRL,
+static const struct pattern_set classes[26] = {
+	['a' - 'a'] = { { 0, 0, 0x07fffffe, 0x07fffffe } },
+	['c' - 'a'] = { { 0xffffffff, 0, 0, 0x80000000 } },
+	['d' - 'a'] = { { 0, 0x03ff0000, 0, 0 } },
+	['g' - 'a'] = { { 0, 0xfffffffe, 0xffffffff, 0x7fffffff } },
+	['l' - 'a'] = { { 0, 0, 0, 0x07fffffe } },
+	['p' - 'a'] = { { 0, 0xfc00fffe, 0xf8000001, 0x78000001 } },
+	['s' - 'a'] = { { 0x00003e00, 0x00000001, 0, 0 } },
+	['u' - 'a'] = { { 0, 0, 0x07fffffe, 0 } },
+	['w' - 'a'] = { { 0, 0x03ff0000, 0x07fffffe, 0x07fffffe } },
+	['x' - 'a'] = { { 0, 0x03ff0000, 0x0000007e, 0x0000007e } },
 };
+static const struct pattern_set none;
 
-static uint16_t class_of(unsigned char letter)
+/* The set of the class that `letter` names; NULL: it stands for itself. */
+static const struct pattern_set *class_of(unsigned char letter)
 {
-	switch (tolower(letter)) {
-	case 'a':
-		return ALPHA;
-	case 'c':
-		return CNTRL;
-	case 'd':
-		return DIGIT;
-	case 'g':
-		return ALPHA | DIGIT | PUNCT;
-	case 'l':
-		return LOWER;
-	case 'p':
-		return PUNCT;
-	case 's':
-		return SPACE;
-	case 'u':
-		return UPPER;
-	case 'w':
-		return ALPHA | DIGIT;
-	case 'x':
-		return XDIGIT;
-	default:
-		return 0;
-	}
+	return letter < 0x80 && isalpha(letter) && strchr("acdglpsuwx", tolower(letter))
+		       ? &classes[tolower(letter) - 'a']
+		       : NULL;
 }
 
 struct compiler {
@@ -78,17 +44,14 @@ static void set_add(struct pattern_set *set, unsigned char byte)
 
 static void set_add_class(struct pattern_set *set, unsigned char letter)
 {
-	uint16_t class = class_of(letter);
-	bool is_negated = isupper(letter) != 0;
+	const struct pattern_set *class = class_of(letter);
 
 	if (!class) {
 		set_add(set, letter);
 		return;
 	}
-	for (unsigned c = 0; c < 256; c++) {
-		if (((pattern_compile_classes[c] & class) != 0) != is_negated)
-			set_add(set, (unsigned char)c);
-	}
+	for (int i = 0; i < 8; i++)
+		set->bits[i] |= isupper(letter) ? ~class->bits[i] : class->bits[i];
 }
 
 /* The ']' that ends the set which begins at `p`, behind '[' and '^'. The first
@@ -110,7 +73,6 @@ static void compile_set(struct compiler *c, struct pattern_item *item)
 	struct pattern_set *set = &c->out->sets[c->out->set_count++];
 
 	*set = (struct pattern_set){ { 0 } };
-	item->test = PATTERN_TEST_SET;
 	item->set = set;
 	item->is_negated = c->p < c->end && *c->p == '^';
 	c->p += item->is_negated;
@@ -160,18 +122,16 @@ static void compile_single(struct compiler *c)
 	struct pattern_item *item = add_item(c, PATTERN_ONE);
 	unsigned char byte = (unsigned char)*c->p++;
 
-	item->test = PATTERN_TEST_BYTE;
 	item->byte = byte;
 	if (byte == '.') {
-		item->test = PATTERN_TEST_ANY;
+		item->set = &none;
+		item->is_any = item->is_negated = true;
 	} else if (byte == '[') {
 		compile_set(c, item);
 	} else if (byte == '%') {
 		item->byte = (unsigned char)*c->p++;
-		item->class = class_of(item->byte);
+		item->set = class_of(item->byte);
 		item->is_negated = isupper(item->byte) != 0;
-		if (item->class)
-			item->test = PATTERN_TEST_CLASS;
 	}
 	compile_repetition(c, item);
 }

@@ -57,46 +57,21 @@ static inline bool is_in_set(const struct pattern_item *item, unsigned char byte
 	return is_in != item->is_negated;
 }
 
-static inline bool is_in_class(const struct pattern_item *item, unsigned char byte)
-{
-	return ((pattern_compile_classes[byte] & item->class) != 0) != item->is_negated;
-}
-
 static inline bool takes(const struct pattern_item *item, const char *at)
 {
 	unsigned char byte = (unsigned char)*at;
 
-	switch (item->test) {
-	case PATTERN_TEST_BYTE:
-		return item->byte == byte;
-	case PATTERN_TEST_CLASS:
-		return is_in_class(item, byte);
-	case PATTERN_TEST_SET:
-		return is_in_set(item, byte);
-	default:
-		return true;
-	}
+	return item->set ? is_in_set(item, byte) : item->byte == byte;
 }
 
 /* The first character from `at` that the item does not take. */
 static const char *pass(const struct pattern_item *item, const char *at, const char *end)
 {
-	switch (item->test) {
-	case PATTERN_TEST_BYTE:
-		while (at < end && (unsigned char)*at == item->byte)
-			at++;
-		return at;
-	case PATTERN_TEST_CLASS:
-		while (at < end && is_in_class(item, (unsigned char)*at))
-			at++;
-		return at;
-	case PATTERN_TEST_SET:
-		while (at < end && is_in_set(item, (unsigned char)*at))
-			at++;
-		return at;
-	default:
+	if (item->is_any)
 		return end;
-	}
+	while (at < end && takes(item, at))
+		at++;
+	return at;
 }
 
 static const char *match_again(struct pattern_match *m, const struct pattern_item *item,
@@ -238,8 +213,7 @@ const char *pattern_match_search(struct pattern_match *m, const struct pattern *
 
 	if (p->is_anchored)
 		return match_at(m, p, *at);
-	bool has_first_byte =
-		first->op == PATTERN_ONE && first->test == PATTERN_TEST_BYTE;
+	bool has_first_byte = first->op == PATTERN_ONE && !first->set;
 	for (const char *from = *at; from <= m->end; from++) {
 		if (has_first_byte) {
 			const char *next =

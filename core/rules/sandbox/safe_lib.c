@@ -54,7 +54,7 @@ static int l_xpcall(lua_State *L)
 }
 
 /* As the library's, which gives its own `next` away: that one looks at no budget. */
-static int l_next(lua_State *L)
+int safe_lib_next(lua_State *L)
 {
 	script_check(L);
 	luaL_checktype(L, 1, LUA_TTABLE);
@@ -74,7 +74,7 @@ static int l_pairs(lua_State *L)
 		lua_call(L, 1, 3);
 		return 3;
 	}
-	lua_pushcfunction(L, l_next);
+	lua_pushcfunction(L, safe_lib_next);
 	lua_pushvalue(L, 1);
 	lua_pushnil(L);
 	return 3;
@@ -196,25 +196,18 @@ static int l_format(lua_State *L)
 	if (is_simple_format(L))
 		return safe_lib_call_original(L);
 	const char *at = luaL_checklstring(L, 1, &len), *end = at + len, *percent;
-	int parts = lua_gettop(L) + 1;
-	lua_newtable(L);
-	lua_Integer count = 0;
+	int arguments = lua_gettop(L);
+	luaL_buffinit(L, &out);
 	for (; (percent = memchr(at, '%', (size_t)(end - at))); at = percent + len) {
 		script_check(L);
-		lua_pushlstring(L, at, (size_t)(percent - at));
-		lua_rawseti(L, parts, ++count);
-		bool is_percent = percent + 1 < end && percent[1] == '%';
+		luaL_addlstring(&out, at, (size_t)(percent - at));
 		len = 2;
-		if (is_percent)
-			lua_pushliteral(L, "%");
-		else
-			len = push_conversion(L, percent, end, ++arg, parts - 1);
-		lua_rawseti(L, parts, ++count);
-	}
-	luaL_buffinit(L, &out);
-	for (lua_Integer i = 1; i <= count; i++) {
-		lua_rawgeti(L, parts, i);
-		luaL_addvalue(&out);
+		if (percent + 1 < end && percent[1] == '%') {
+			luaL_addchar(&out, '%');
+		} else {
+			len = push_conversion(L, percent, end, ++arg, arguments);
+			luaL_addvalue(&out);
+		}
 	}
 	luaL_addlstring(&out, at, (size_t)(end - at));
 	luaL_pushresult(&out);
@@ -243,39 +236,34 @@ static void wrap_all(lua_State *L, int idx)
 	}
 }
 
-static void install_string(lua_State *L, int idx)
-{
-	lua_getfield(L, idx, "string");
-	safe_lib_wrap(L, -1, "rep", l_rep);
-	safe_lib_wrap(L, -1, "pack", l_pack);
-	safe_lib_wrap(L, -1, "char", l_of_numbers);
-	safe_lib_wrap(L, -1, "format", l_format);
-	pattern_lib_install(L, -1);
-	lua_pop(L, 1);
-}
-
 void safe_lib_install(lua_State *L, int idx)
 {
-	static const char *const libraries[] = { "string", "table", "math", "utf8" };
+	static const struct {
+		const char *library, *name;
+		lua_CFunction function;
+	} replaced[] = {
+		{ "_G", "pcall", l_pcall },         { "_G", "xpcall", l_xpcall },
+		{ "_G", "next", safe_lib_next },    { "_G", "pairs", l_pairs },
+		{ "string", "rep", l_rep },         { "string", "pack", l_pack },
+		{ "string", "char", l_of_numbers }, { "string", "format", l_format },
+		{ "math", "max", l_of_numbers },    { "math", "min", l_of_numbers },
+		{ "utf8", "char", l_of_numbers },
+	};
+	static const char *const libraries[] = { "_G", "string", "table", "math",
+						 "utf8" };
 
 	/* The special ones first, each with its original; then all that are left. */
-	safe_lib_wrap(L, idx, "pcall", l_pcall);
-	safe_lib_wrap(L, idx, "xpcall", l_xpcall);
-	safe_lib_wrap(L, idx, "next", l_next);
-	safe_lib_wrap(L, idx, "pairs", l_pairs);
+	for (size_t i = 0; i < sizeof(replaced) / sizeof(replaced[0]); i++) {
+		lua_getfield(L, idx, replaced[i].library);
+		safe_lib_wrap(L, -1, replaced[i].name, replaced[i].function);
+		lua_pop(L, 1);
+	}
 	safe_meta_install(L, idx);
-	install_string(L, idx);
+	lua_getfield(L, idx, "string");
+	pattern_lib_install(L, -1);
 	lua_getfield(L, idx, "table");
 	safe_table_install(L, -1);
-	lua_pop(L, 1);
-	lua_getfield(L, idx, "math");
-	safe_lib_wrap(L, -1, "max", l_of_numbers);
-	safe_lib_wrap(L, -1, "min", l_of_numbers);
-	lua_pop(L, 1);
-	lua_getfield(L, idx, "utf8");
-	safe_lib_wrap(L, -1, "char", l_of_numbers);
-	lua_pop(L, 1);
-	wrap_all(L, idx);
+	lua_pop(L, 2);
 	for (size_t i = 0; i < sizeof(libraries) / sizeof(libraries[0]); i++) {
 		lua_getfield(L, idx, libraries[i]);
 		wrap_all(L, -1);

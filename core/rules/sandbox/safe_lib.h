@@ -31,6 +31,8 @@ void safe_lib_install(lua_State *L, int idx);
 void safe_table_install(lua_State *L, int idx);
 void safe_meta_install(lua_State *L, int idx);
 
+/* next, with a check of the budgets. */
+int safe_lib_next(lua_State *L);
 /* Call the original, which is the first upvalue, with the same arguments. */
 int safe_lib_call_original(lua_State *L);
 /* Replace the function `name` by `function`, with the original as its upvalue. */

@@ -51,9 +51,7 @@ static int l_read_only(lua_State *L)
 static int l_next(lua_State *L)
 {
 	lua_settop(L, 2);
-	if (lua_next(L, lua_upvalueindex(1)))
-		return 2;
-	return 0;
+	return lua_next(L, lua_upvalueindex(1)) ? 2 : 0;
 }
 
 static int l_pairs(lua_State *L)
@@ -71,20 +69,20 @@ static int l_len(lua_State *L)
 
 void sandbox_protect(lua_State *L)
 {
+	static const luaL_Reg metamethods[] = {
+		{ "__newindex", l_read_only },
+		{ "__pairs", l_pairs },
+		{ "__len", l_len },
+		{ NULL, NULL },
+	};
 	int table = lua_gettop(L);
 
 	lua_newtable(L);
 	lua_createtable(L, 0, 5);
 	lua_pushvalue(L, table);
+	luaL_setfuncs(L, metamethods, 1);
+	lua_pushvalue(L, table);
 	lua_setfield(L, -2, "__index");
-	lua_pushcfunction(L, l_read_only);
-	lua_setfield(L, -2, "__newindex");
-	lua_pushvalue(L, table);
-	lua_pushcclosure(L, l_pairs, 1);
-	lua_setfield(L, -2, "__pairs");
-	lua_pushvalue(L, table);
-	lua_pushcclosure(L, l_len, 1);
-	lua_setfield(L, -2, "__len");
 	lua_pushboolean(L, 0);
 	lua_setfield(L, -2, "__metatable");
 	lua_setmetatable(L, -2);
@@ -124,23 +122,21 @@ struct compiling {
 static const char *read_piece(lua_State *L, void *ctx, size_t *len)
 {
 	struct compiling *r = ctx;
-	const struct watchdog *watchdog = script_state_of(L)->watchdog;
+	struct script_state *s = script_state_of(L);
 	const char *piece = r->at;
 
-	if (watchdog_has_fired(watchdog))
-		luaL_error(L, "%s:%d: ran longer than its budget of %d ms to be compiled",
-			   r->name, r->line, (int)watchdog_budget_ms(watchdog));
+	if (watchdog_has_fired(s->watchdog)) {
+		snprintf(s->fault, sizeof(s->fault),
+			 "%s:%d: ran longer than its budget of %d ms to be compiled",
+			 r->name, r->line, (int)watchdog_budget_ms(s->watchdog));
+		script_raise(L);
+	}
 	*len = (size_t)(r->end - r->at);
 	if (*len > PIECE_BYTES)
 		*len = PIECE_BYTES;
 	for (r->at += *len; piece < r->at; piece++)
 		r->line += *piece == '\n';
 	return r->at - *len;
-}
-
-static bool is_word(const char *at, const char *word)
-{
-	return strncmp(at, word, strlen(word)) == 0;
 }
 
 /* When a label appears, or a loop ends, the compiler takes the jumps to it out of
@@ -150,15 +146,14 @@ static int find_too_many_jumps(const struct source *source)
 {
 	int line = 1, jumps = 0;
 
-	for (size_t i = 0; i + strlen("break") <= source->len; i++) {
-		const char *at = source->data + i;
-		line += *at == '\n';
-		if (*at == 'b' || *at == 'g')
-			jumps += is_word(at, "break") || is_word(at, "goto");
-		if (jumps > SOURCE_JUMPS_MAX)
-			return line;
+	for (size_t i = 0; i < source->len && jumps <= SOURCE_JUMPS_MAX; i++) {
+		struct slice rest = { source->data + i, source->len - i };
+		line += *rest.data == '\n';
+		if (*rest.data == 'b' || *rest.data == 'g')
+			jumps += slice_has_prefix(rest, "break") ||
+				 slice_has_prefix(rest, "goto");
 	}
-	return 0;
+	return jumps > SOURCE_JUMPS_MAX ? line : 0;
 }
 
 void sandbox_load_take(lua_State *L, struct source *source, const char *name)
@@ -175,7 +170,7 @@ void sandbox_load_take(lua_State *L, struct source *source, const char *name)
 		rc = lua_load(L, read_piece, &reading, chunk_name, "t");
 	source_free(source);
 	if (is_bytecode)
-		luaL_error(L, "%s:1: is bytecode; a rule is Lua text", name);
+		luaL_error(L, "%s:1: is bytecode; a script must be Lua text", name);
 	if (line > 0)
 		luaL_error(L, "%s:%d: more than %d 'goto' and 'break' in a file", name,
 			   line, SOURCE_JUMPS_MAX);
@@ -216,12 +211,9 @@ static int read_module(struct sandbox *sandbox, const char *name, char *file,
 			   is_framework ? sandbox->lua_dir : sandbox->rules_dir, file);
 	if (len >= (int)sizeof(path))
 		return error_set(err, TIDE_ERULE, "%s: the path is too long", file);
-	int rc = is_framework ? source_read(source, path, file, err)
-			      : bundle_read(sandbox->from, sandbox->files, source, path,
-					    file, err);
-	if (rc == TIDE_OK && !sandbox->from)
-		source_list_add(&sandbox->sources, path, source->hash);
-	return rc;
+	return bundle_read(is_framework ? NULL : sandbox->from,
+			   is_framework ? sandbox->framework : sandbox->files, source,
+			   path, file, err);
 }
 
 /* Push the chunk of the module. Not inline: modules that require each other nest, and the
@@ -264,7 +256,7 @@ static int l_require(lua_State *L)
 	size_t len;
 	const char *name = luaL_checklstring(L, 1, &len);
 
-	luaL_argcheck(L, is_module_name(name, len), 1, "no name of a module");
+	luaL_argcheck(L, is_module_name(name, len), 1, "not the name of a module");
 	lua_settop(L, 1);
 	lua_rawgetp(L, LUA_REGISTRYINDEX, &modules_key);
 	void *mark = (void *)(uintptr_t)script_state_of(L)->serial;
@@ -275,8 +267,8 @@ static int l_require(lua_State *L)
 		return 1;
 	if (!script_state_of(L)->is_loading)
 		return luaL_error(L,
-				  "module '%s' is not loaded, and a decision loads "
-				  "none: require it at the top of the file",
+				  "module '%s' cannot be loaded during a decision; "
+				  "require it at the top of the file",
 				  name);
 	lua_pushlightuserdata(L, mark);
 	lua_setfield(L, 2, name);
@@ -286,12 +278,10 @@ static int l_require(lua_State *L)
 	return 1;
 }
 
-static void remove_fields(lua_State *L, int table, const char *const *names)
+static void remove_field(lua_State *L, int table, const char *name)
 {
-	for (; *names; names++) {
-		lua_pushnil(L);
-		lua_setfield(L, table, *names);
-	}
+	lua_pushnil(L);
+	lua_setfield(L, table, name);
 }
 
 /* The methods of strings are a table that no script can reach: all files share
@@ -311,9 +301,6 @@ static void protect_strings(lua_State *L, int string)
  * table that they are in. */
 static void open_libraries(lua_State *L)
 {
-	static const char *const unsafe_string[] = { "dump", NULL };
-	static const char *const unsafe_math[] = { "random", "randomseed", NULL };
-
 	luaL_requiref(L, LUA_GNAME, luaopen_base, 0);
 	luaL_requiref(L, LUA_STRLIBNAME, luaopen_string, 1);
 	luaL_requiref(L, LUA_TABLIBNAME, luaopen_table, 1);
@@ -322,10 +309,11 @@ static void open_libraries(lua_State *L)
 	lua_settop(L, 1);
 	safe_lib_install(L, 1);
 	lua_getfield(L, 1, LUA_STRLIBNAME);
-	remove_fields(L, 2, unsafe_string);
+	remove_field(L, 2, "dump");
 	protect_strings(L, 2);
 	lua_getfield(L, 1, LUA_MATHLIBNAME);
-	remove_fields(L, 3, unsafe_math);
+	remove_field(L, 3, "random");
+	remove_field(L, 3, "randomseed");
 	lua_settop(L, 1);
 }
 
@@ -367,11 +355,4 @@ void sandbox_add_global(lua_State *L, const char *name)
 	lua_insert(L, -2);
 	lua_setfield(L, -2, name);
 	lua_pop(L, 1);
-}
-
-void sandbox_push_global(lua_State *L, const char *name)
-{
-	lua_rawgetp(L, LUA_REGISTRYINDEX, &template_key);
-	lua_getfield(L, -1, name);
-	lua_remove(L, -2);
 }

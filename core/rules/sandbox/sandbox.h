@@ -24,9 +24,9 @@ struct bundle;
 struct sandbox {
 	const char *rules_dir;
 	const char *lua_dir;
-	const struct bundle *from;  /* instead of rules_dir; NULL: the directory */
-	struct bundle *files;       /* receives what is read; may be NULL */
-	struct source_list sources; /* modules that were read; the loader adds scripts */
+	const struct bundle *from; /* instead of rules_dir; NULL: the directory */
+	struct bundle *files;      /* receives what is read of it; may be NULL */
+	struct bundle *framework;  /* receives what is read of lua_dir; may be NULL */
 };
 
 /* Open the libraries in a new state. */
@@ -35,9 +35,6 @@ void sandbox_open(lua_State *L, struct sandbox *sandbox);
 /* Pop a value. Every file loaded from now on has it as the global `name`. Each file gets
  * a copy of a table. */
 void sandbox_add_global(lua_State *L, const char *name);
-
-/* Push the value that was added under `name`. */
-void sandbox_push_global(lua_State *L, const char *name);
 
 /* Push the chunk of `source`, with an environment of its own, and free the source. Errors
  * call the file `name`. */

@@ -55,11 +55,6 @@ static void *allocate(void *ctx, void *old, size_t old_size, size_t size)
 	return new;
 }
 
-bool script_collect_step(struct script_state *s)
-{
-	return lua_gc(s->L, LUA_GCSTEP, 0) != 0;
-}
-
 /* Lua begins a cycle when what is in use has doubled; near the ceiling that would be
  * never, and then everything at once. Let it begin when half of what is left has been
  * used, and look again when that has changed by a quarter. */
@@ -77,7 +72,7 @@ static void pace(struct script_state *s)
 	/* The pause is of the next cycle. The one to come was arranged when there was
 	 * less, and may be too late: it begins now. */
 	if (is_more && pause < 200)
-		script_collect_step(s);
+		lua_gc(s->L, LUA_GCSTEP, 0);
 }
 
 int script_state_init(struct script_state *s, struct watchdog *watchdog,
@@ -113,11 +108,6 @@ static bool has_place(const char *text)
 	return digits > 0 && place[digits] == ':';
 }
 
-static bool has_prefix(const char *text, const char *prefix)
-{
-	return strncmp(text, prefix, strlen(prefix)) == 0;
-}
-
 /* The message handler: an error of any type becomes one line with its place,
  * and with the line of the script that was called when that is another file. */
 static int l_message(lua_State *L)
@@ -135,7 +125,8 @@ static int l_message(lua_State *L)
 		text = lua_pushfstring(L, "%s: %s", place, text);
 	else if (!has_place(text) && s->place[0])
 		text = lua_pushfstring(L, "%s: %s", s->place, text);
-	if (!has_prefix(text, s->file) && nearest_line(L, s->file, place, sizeof(place)))
+	if (strncmp(text, s->file, strlen(s->file)) != 0 &&
+	    nearest_line(L, s->file, place, sizeof(place)))
 		text = lua_pushfstring(L, "%s (called from %s)", text, place);
 	lua_pushstring(L, text);
 	return 1;
@@ -150,9 +141,16 @@ int script_raise(lua_State *L)
 {
 	const struct script_state *s = script_state_of(L);
 
-	watchdog_check(s->watchdog, L);
+	if (!s->fault[0])
+		return script_fail(L, "ran longer than its budget of %d ms",
+				   (int)watchdog_budget_ms(s->watchdog));
 	lua_pushstring(L, s->fault);
 	return lua_error(L);
+}
+
+void script_on_overrun(lua_State *L, lua_Debug *where)
+{
+	script_raise(L);
 }
 
 int script_fail(lua_State *L, const char *format, ...)
@@ -170,36 +168,22 @@ int script_fail(lua_State *L, const char *format, ...)
 	return script_raise(L);
 }
 
-/* The call used up a budget, but what it ended with says something else: a close
- * handler raised an error of its own on the way out. */
-static bool describe_fault(const struct script_state *s, bool overran, const char *text,
-			   const char *file, struct error *err)
-{
-	const char *and = text ? "; then: " : "";
-
-	if (overran && !(text && strstr(text, ": ran longer than its budget"))) {
-		const char *place = watchdog_place(s->watchdog);
-		error_set(err, TIDE_ERULE, "%s: ran longer than its budget of %d ms%s%s",
-			  place[0] ? place : file, (int)watchdog_budget_ms(s->watchdog),
-			  and, text ? text : "");
-		return true;
-	}
-	if (overran || !s->fault[0] || (text && strstr(text, s->fault)))
-		return false;
-	error_set(err, TIDE_ERULE, "%s%s%s", s->fault, and, text ? text : "");
-	return true;
-}
-
 static void describe(struct script_state *s, int rc, const char *file, bool overran,
 		     struct error *err)
 {
 	const char *text = lua_tostring(s->L, -1);
 
-	if (describe_fault(s, overran, text, file, err))
-		return;
-	if (rc == LUA_ERRMEM && s->was_string) {
+	if (overran && !s->fault[0])
+		snprintf(s->fault, sizeof(s->fault),
+			 "%s: ran longer than its budget of %d ms", file,
+			 (int)watchdog_budget_ms(s->watchdog));
+	if (s->fault[0] && !(text && strstr(text, s->fault))) {
+		/* A close handler raised an error of its own on the way out. */
+		error_set(err, TIDE_ERULE, "%s%s%s", s->fault, text ? "; then: " : "",
+			  text ? text : "");
+	} else if (rc == LUA_ERRMEM && s->was_string) {
 		error_set(err, TIDE_ERULE,
-			  "%s: a text of more than %zu bytes, the most that a rule has",
+			  "%s: a text of more than %zu bytes, the limit for scripts",
 			  s->refused_at[0] ? s->refused_at : file, SCRIPT_STRING_MAX);
 	} else if (rc == LUA_ERRMEM) {
 		error_set(err, TIDE_ERULE,

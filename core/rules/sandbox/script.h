@@ -86,13 +86,13 @@ struct script_call {
 	void *ctx;
 };
 
+/* The hook of a watchdog for states of this kind. */
+void script_on_overrun(lua_State *L, lua_Debug *where);
+
 /* TIDE_ELIMIT: not even an empty state fits under the ceiling. */
 TIDE_MUST_USE int script_state_init(struct script_state *s, struct watchdog *watchdog,
 				    size_t memory_max_bytes);
 void script_state_deinit(struct script_state *s);
-
-/* A step of the collector, below a millisecond. True at the end of a cycle. */
-bool script_collect_step(struct script_state *s);
 
 /* The state that `L` belongs to, for functions that Lua calls. */
 static inline struct script_state *script_state_of(lua_State *L)

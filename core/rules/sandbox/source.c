@@ -50,7 +50,7 @@ int source_read(struct source *out, const char *path, const char *name, struct e
 				 "%s: cannot be read: %s", name, strerror(errno));
 	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
 		close(fd);
-		return error_set(err, TIDE_ERULE, "%s: is no regular file", name);
+		return error_set(err, TIDE_ERULE, "%s: is not a regular file", name);
 	}
 	out->data = mem_alloc(SOURCE_MAX_BYTES + 1);
 	int rc = read_all(fd, out->data, &out->len);
@@ -63,8 +63,7 @@ int source_read(struct source *out, const char *path, const char *name, struct e
 	source_free(out);
 	if (rc == -EFBIG)
 		return error_set(err, TIDE_ERULE,
-				 "%s:1: is larger than %d bytes, the most that a "
-				 "file has",
+				 "%s:1: is larger than %d bytes, the limit for a file",
 				 name, SOURCE_MAX_BYTES);
 	return error_set(err, TIDE_ERULE, "%s: cannot be read: %s", name, strerror(-rc));
 }
@@ -73,37 +72,4 @@ void source_free(struct source *s)
 {
 	mem_free(s->data);
 	*s = (struct source){ .data = NULL };
-}
-
-void source_list_add(struct source_list *l, const char *path, uint64_t hash)
-{
-	if (l->count == l->cap) {
-		l->cap = l->cap * 2 + 16;
-		l->entries = mem_realloc(l->entries, l->cap * sizeof(*l->entries));
-	}
-	l->entries[l->count++] = (struct source_entry){ mem_strdup(path), hash };
-}
-
-void source_list_deinit(struct source_list *l)
-{
-	for (size_t i = 0; i < l->count; i++)
-		mem_free(l->entries[i].path);
-	mem_free(l->entries);
-	*l = (struct source_list){ .entries = NULL };
-}
-
-bool source_list_is_current(const struct source_list *l)
-{
-	for (size_t i = 0; i < l->count; i++) {
-		struct source source;
-		struct error ignored;
-		const struct source_entry *entry = &l->entries[i];
-		if (source_read(&source, entry->path, entry->path, &ignored) != TIDE_OK)
-			return false;
-		uint64_t hash = source.hash;
-		source_free(&source);
-		if (hash != entry->hash)
-			return false;
-	}
-	return true;
 }

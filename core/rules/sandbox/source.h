@@ -28,20 +28,6 @@ TIDE_MUST_USE int source_read(struct source *out, const char *path, const char *
 /* Harmless when nothing was read, and when called twice. */
 void source_free(struct source *s);
 
-/* Files that were read, with the hash of their text. */
-struct source_list {
-	struct source_entry {
-		char *path;
-		uint64_t hash;
-	} * entries;
-	size_t count, cap;
-};
-
-void source_list_add(struct source_list *l, const char *path, uint64_t hash);
-void source_list_deinit(struct source_list *l);
-/* Read all of them again: are they as they were? */
-bool source_list_is_current(const struct source_list *l);
-
 /* FNV-1a of 64 bits, then the finaliser of MurmurHash3: FNV alone leaves the high bits of
  * short texts nearly equal. Scripts have it as tide.hash. */
 uint64_t source_hash(const char *data, size_t len);

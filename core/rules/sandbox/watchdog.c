@@ -23,7 +23,7 @@ struct watchdog {
 	_Atomic bool is_parked;      /* the thread sleeps until it is told */
 	volatile sig_atomic_t fired; /* of the loop's thread, as is L */
 	lua_State *L;
-	char place[128]; /* where the overrun was raised first */
+	lua_Hook hook;
 
 	int64_t budget_ms;
 	pthread_t watched;
@@ -34,34 +34,6 @@ struct watchdog {
 	bool is_stopping; /* under the mutex */
 };
 
-/* At the line under way, or, where there is none any more (a close handler that is a
- * C function, after its function's end), where the call was told first. */
-static void raise_overrun(struct watchdog *w, lua_State *L, const lua_Debug *where)
-{
-	char line[sizeof(w->place)];
-
-	snprintf(line, sizeof(line), "%s:%d", where->short_src, where->currentline);
-	if (w->place[0] == '\0' && where->currentline > 0)
-		memcpy(w->place, line, sizeof(line));
-	lua_pushfstring(L, "%s: ran longer than its budget of %d ms",
-			where->currentline > 0 || !w->place[0] ? line : w->place,
-			(int)w->budget_ms);
-	lua_error(L);
-}
-
-/* The budget is in the hook's state, not at hand here; the extra space of a Lua
- * state belongs to script.c, which this module does not know. It is found
- * through the registry, under the address of this key. */
-static const char registry_key;
-
-static void on_instruction(lua_State *L, lua_Debug *where)
-{
-	lua_rawgetp(L, LUA_REGISTRYINDEX, &registry_key);
-	struct watchdog *w = lua_touserdata(L, -1);
-	lua_getinfo(L, "Sl", where);
-	raise_overrun(w, L, where);
-}
-
 static void on_signal(int number, siginfo_t *info, void *context)
 {
 	/* A signal from another process carries no watchdog of ours. */
@@ -70,16 +42,8 @@ static void on_signal(int number, siginfo_t *info, void *context)
 	struct watchdog *w = info->si_value.sival_ptr;
 	if (atomic_load(&w->sequence) != atomic_load(&w->overrun))
 		return; /* the call has ended meanwhile */
-	if (!w->fired)
-		w->place[0] = '\0';
 	w->fired = 1;
-	lua_sethook(w->L, on_instruction, LUA_MASKCOUNT, 1);
-}
-
-static void send_signal(struct watchdog *w, uint64_t sequence)
-{
-	atomic_store(&w->overrun, sequence);
-	pthread_sigqueue(w->watched, WATCHDOG_SIGNAL, (union sigval){ .sival_ptr = w });
+	lua_sethook(w->L, w->hook, LUA_MASKCOUNT, 1);
 }
 
 /* Sleep until a call begins. The order matters: the flag is set before the
@@ -112,7 +76,9 @@ static void watch(void *arg)
 			park(w, seen);
 			continue;
 		} else if (machine_clock_ns(w->watched_clock) - since_ns >= budget_ns) {
-			send_signal(w, now);
+			atomic_store(&w->overrun, now);
+			pthread_sigqueue(w->watched, WATCHDOG_SIGNAL,
+					 (union sigval){ .sival_ptr = w });
 		}
 		uv_cond_timedwait(&w->wake, &w->mutex,
 				  (uint64_t)(budget_ns / LOOKS_PER_BUDGET));
@@ -134,11 +100,12 @@ static int handle_signal(void)
 	return -pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
-int watchdog_create(struct watchdog **out, int64_t budget_ms)
+int watchdog_create(struct watchdog **out, int64_t budget_ms, lua_Hook hook)
 {
 	struct watchdog *w = mem_zalloc(sizeof(*w));
 
 	w->budget_ms = budget_ms;
+	w->hook = hook;
 	w->watched = pthread_self();
 	int rc = -pthread_getcpuclockid(w->watched, &w->watched_clock);
 	if (rc == 0)
@@ -181,12 +148,6 @@ void watchdog_destroy(struct watchdog *w)
 	mem_free(w);
 }
 
-void watchdog_adopt(struct watchdog *w, lua_State *L)
-{
-	lua_pushlightuserdata(L, w);
-	lua_rawsetp(L, LUA_REGISTRYINDEX, &registry_key);
-}
-
 void watchdog_enter(struct watchdog *w, lua_State *L)
 {
 	w->L = L;
@@ -214,28 +175,7 @@ int64_t watchdog_budget_ms(const struct watchdog *w)
 	return w->budget_ms;
 }
 
-const char *watchdog_place(const struct watchdog *w)
-{
-	return w->place;
-}
-
 bool watchdog_has_fired(const struct watchdog *w)
 {
 	return w->fired != 0;
-}
-
-void watchdog_check(struct watchdog *w, lua_State *L)
-{
-	lua_Debug where = { .short_src = "?", .currentline = 0 };
-
-	if (!w->fired)
-		return;
-	for (int level = 0; lua_getstack(L, level, &where); level++) {
-		lua_getinfo(L, "Sl", &where);
-		if (where.currentline > 0)
-			break;
-	}
-	if (where.currentline <= 0)
-		where = (lua_Debug){ .short_src = "?" };
-	raise_overrun(w, L, &where);
 }

@@ -23,13 +23,11 @@
 
 struct watchdog;
 
-/* libuv's error when the thread cannot be started. */
-TIDE_MUST_USE int watchdog_create(struct watchdog **out, int64_t budget_ms);
+/* `hook` raises the error. libuv's error when the thread cannot be started. */
+TIDE_MUST_USE int watchdog_create(struct watchdog **out, int64_t budget_ms,
+				  lua_Hook hook);
 /* Accepts NULL. Not inside a call. */
 void watchdog_destroy(struct watchdog *w);
-
-/* Once for each state that will be entered; may raise for lack of memory. */
-void watchdog_adopt(struct watchdog *w, lua_State *L);
 
 /* The calling thread enters `L`. Calls do not nest. */
 void watchdog_enter(struct watchdog *w, lua_State *L);
@@ -37,14 +35,6 @@ void watchdog_enter(struct watchdog *w, lua_State *L);
 bool watchdog_leave(struct watchdog *w);
 
 int64_t watchdog_budget_ms(const struct watchdog *w);
-/* Where the hook met the last call that overran: file and line, or "". Good until the
- * next overrun. */
-const char *watchdog_place(const struct watchdog *w);
-
 /* Has the call under way overrun? */
 bool watchdog_has_fired(const struct watchdog *w);
-/* Raise the error of an overrun, if the call under way has overrun. For C functions that
- * work long or catch errors. */
-void watchdog_check(struct watchdog *w, lua_State *L);
-
 #endif

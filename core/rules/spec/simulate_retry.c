@@ -6,7 +6,7 @@
 #include "rules/api/shared.h"
 #include "rules/engine/strategy.h"
 
-/* The loop waits for it. */
+/* The event loop waits for it. */
 #define SIMULATE_MAX_NS (UINT64_C(100) * 1000 * 1000)
 
 struct simulation {
@@ -21,23 +21,13 @@ struct simulation {
 };
 
 /* What a decision is called in the document. */
-static const char *action_name(enum retry_action action)
-{
-	switch (action) {
-	case RETRY_AFTER:
-		return "retry";
-	case RETRY_BURY:
-		return API_TIDE_BURY;
-	case RETRY_DEAD_LETTER:
-		return API_TIDE_DEAD_LETTER;
-	case RETRY_DROP:
-		return API_TIDE_DROP;
-	}
-	return NULL;
-}
+static const char *const action_names[] = { [RETRY_AFTER] = "retry",
+					    [RETRY_BURY] = API_TIDE_BURY,
+					    [RETRY_DEAD_LETTER] = API_TIDE_DEAD_LETTER,
+					    [RETRY_DROP] = API_TIDE_DROP };
 
-/* What follows the failure of the attempt under way, as core/broker/retry.c does
- * it: the delivery limit is applied before the script is asked. */
+/* What follows a failure, as in core/broker/retry.c: the delivery limit comes before the
+ * script. */
 static const char *decide(struct simulation *sim, struct retry_decision *d)
 {
 	const struct simulate_spec *spec = sim->spec;
@@ -54,7 +44,7 @@ static const char *decide(struct simulation *sim, struct retry_decision *d)
 		json_member_text(sim->out, "error", err.text);
 		return "error";
 	}
-	return action_name(d->action);
+	return action_names[d->action];
 }
 
 /* One row. Gives how it all ends, or NULL when there is another attempt. */
@@ -86,23 +76,13 @@ static void simulate(struct simulation *sim)
 	json_member_text(sim->out, "script", strategy_script(sim->strategy));
 	json_member_text(sim->out, "reason", sim->spec->reason);
 	json_member_int(sim->out, "delivery_limit", sim->spec->delivery_limit);
-	json_key(sim->out, "attempts");
-	json_array_begin(sim->out);
+	json_member_array(sim->out, "attempts");
 	while (!end)
 		end = attempt(sim);
 	json_array_end(sim->out);
 	json_member_text(sim->out, "end", end);
 	json_member_int(sim->out, "end_ms", sim->at_ms);
 	json_object_end(sim->out);
-}
-
-static struct msg *create_message(int64_t now_ms)
-{
-	const struct msg spec = {
-		.id = 1, .ts_unix_ms = now_ms, .key = SLICE("simulation"), .payload = ""
-	};
-
-	return msg_create(&spec);
 }
 
 int simulate_retry(struct engine *e, const struct simulate_spec *spec, struct json *out,
@@ -112,12 +92,16 @@ int simulate_retry(struct engine *e, const struct simulate_spec *spec, struct js
 				  .end_ns = uv_hrtime() + SIMULATE_MAX_NS,
 				  .attempt = 1,
 				  .out = out };
+	const struct msg msg = { .id = 1,
+				 .ts_unix_ms = engine_now_ms(e),
+				 .key = SLICE("simulation"),
+				 .payload = "" };
 	int rc = strategy_create(e, SCRIPT_RETRY, spec->name, spec->options,
 				 "a simulation", &sim.strategy, err);
 
 	if (rc != TIDE_OK)
 		return rc;
-	sim.msg = create_message(engine_now_ms(e));
+	sim.msg = msg_create(&msg);
 	if (sim.msg) {
 		/* What scripts keep in tide.shared is simulated too. */
 		sim.context = (struct decision_context){
@@ -129,7 +113,7 @@ int simulate_retry(struct engine *e, const struct simulate_spec *spec, struct js
 		simulate(&sim);
 		shared_destroy(sim.context.shared);
 	} else {
-		rc = error_set(err, TIDE_EBUSY, "there is no memory for a message");
+		rc = error_set(err, TIDE_EBUSY, "out of memory for a message");
 	}
 	msg_unref(sim.msg);
 	strategy_destroy(sim.strategy);

@@ -1,8 +1,7 @@
 /* simulate_retry.h: the timetable of a retry script's attempts, for RULES simulate.
  *
  * A message that fails each time passes through the active script, on a clock of its own.
- * Nothing is stored. The script's counters, the sequence of random numbers and the time
- * are as before afterwards. */
+ * The script's counters, random numbers and tide.shared stay as they are. */
 #ifndef TIDE_RULES_SPEC_SIMULATE_RETRY_H
 #define TIDE_RULES_SPEC_SIMULATE_RETRY_H
 

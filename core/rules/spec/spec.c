@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "spec_module.h"
-
 /* A spec that talks to the network would pass here and fail there. One that ends the
  * process would be taken for one that passes: only busted ends it, when all have run. */
 static const char prelude[] =

@@ -74,20 +74,18 @@ void spec_index_destroy(struct spec_index *x)
 	mem_free(x);
 }
 
-static void format(const struct index_binding *b, struct buf *out)
-{
-	buf_printf(out, "%lu ", (unsigned long)b->dest);
-	buf_append_slice(out, b->pattern);
-	buf_append_char(out, ' ');
-	if (b->args)
-		args_format(b->args, out);
-}
-
-static struct spec_binding *find(const struct spec_index *x, struct slice text)
+/* Format the binding in `text`, and find it. */
+static struct spec_binding *find(const struct spec_index *x,
+				 const struct index_binding *b, struct buf *text)
 {
 	struct spec_binding *found;
 
-	HASH_FIND(hh, x->by_text, text.data, text.len, found);
+	buf_printf(text, "%lu ", (unsigned long)b->dest);
+	buf_append_slice(text, b->pattern);
+	buf_append_char(text, ' ');
+	if (b->args)
+		args_format(b->args, text);
+	HASH_FIND(hh, x->by_text, buf_slice(text).data, buf_len(text), found);
 	return found;
 }
 
@@ -99,7 +97,6 @@ static void add(struct spec_index *x, const struct index_binding *b, struct slic
 	added->text_len = text.len;
 	added->binding = *b;
 	added->binding.pattern.data = strchr(added->text, ' ') + 1;
-	args_init(&added->args);
 	if (b->args)
 		args_copy(&added->args, b->args);
 	added->binding.args = &added->args;
@@ -113,13 +110,11 @@ int spec_index_bind(struct spec_index *x, const struct index_binding *b,
 		    struct error *err)
 {
 	struct index_binding added = *b;
-	struct buf text;
+	struct buf text = { 0 };
 	int rc = TIDE_OK;
 
 	added.place = x->count;
-	buf_init(&text);
-	format(b, &text);
-	if (!find(x, buf_slice(&text))) {
+	if (!find(x, b, &text)) {
 		rc = index_bind(x->index, &added, err);
 		if (rc == TIDE_OK)
 			add(x, &added, buf_slice(&text));
@@ -131,18 +126,14 @@ int spec_index_bind(struct spec_index *x, const struct index_binding *b,
 int spec_index_unbind(struct spec_index *x, const struct index_binding *b,
 		      struct error *err)
 {
-	struct spec_binding *gone;
-	struct buf text;
-	int rc;
+	struct buf text = { 0 };
 
-	buf_init(&text);
-	format(b, &text);
-	gone = find(x, buf_slice(&text));
+	struct spec_binding *gone = find(x, b, &text);
 	buf_deinit(&text);
 	if (!gone)
 		return error_set(err, TIDE_ENOTFOUND, "there is no such binding");
 	x->places[gone->binding.place] = NULL;
-	rc = index_unbind(x->index, &gone->binding, err);
+	int rc = index_unbind(x->index, &gone->binding, err);
 	if (rc == TIDE_OK)
 		free_binding(x, gone);
 	else

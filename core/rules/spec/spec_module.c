@@ -1,4 +1,4 @@
-#include "spec_module.h"
+#include "spec.h"
 
 #include <lauxlib.h>
 #include <stdlib.h>
@@ -8,6 +8,7 @@
 #include "rules/engine/engine_status.h"
 #include "rules/engine/strategy.h"
 #include "rules/engine/schedule.h"
+#include "rules/sandbox/field.h"
 #include "simulate_retry.h"
 #include "spec_index.h"
 
@@ -52,12 +53,11 @@ static struct decision_context *context_of(lua_State *L)
 	return box->context;
 }
 
-static int push_result(lua_State *L, int rc, const struct error *err)
+/* The value on the top, or what the engine refuses. */
+static int answer(lua_State *L, int rc, const struct error *err)
 {
-	if (rc == TIDE_OK) {
-		lua_pushboolean(L, 1);
+	if (rc == TIDE_OK)
 		return 1;
-	}
 	lua_pushnil(L);
 	lua_pushstring(L, err->text);
 	lua_pushstring(L, error_wire_code(rc));
@@ -66,7 +66,7 @@ static int push_result(lua_State *L, int rc, const struct error *err)
 
 static void read_args(lua_State *L, int idx, struct args *out)
 {
-	args_init(out);
+	*out = (struct args){ 0 };
 	if (!lua_istable(L, idx))
 		return;
 	for (lua_pushnil(L); lua_next(L, idx) != 0; lua_pop(L, 2)) {
@@ -177,7 +177,7 @@ static int l_open(lua_State *L)
 	if (rc != TIDE_OK) {
 		uv_loop_close(loop);
 		free(loop);
-		return push_result(L, rc, &err);
+		return answer(L, rc, &err);
 	}
 	box->object = e;
 	return 1;
@@ -204,7 +204,8 @@ static int l_reload(lua_State *L)
 	struct error err;
 	int rc = reload_now(unbox(L, ENGINE), &err);
 
-	return push_result(L, rc, &err);
+	lua_pushboolean(L, 1);
+	return answer(L, rc, &err);
 }
 
 static int l_seed(lua_State *L)
@@ -227,26 +228,19 @@ static int l_set_now(lua_State *L)
 
 static int l_status(lua_State *L)
 {
-	struct json json;
-	struct buf out;
+	struct buf out = { 0 };
+	struct json json = { .out = &out };
 	struct engine *e = unbox(L, ENGINE);
 
-	buf_init(&out);
-	json_init(&json, &out);
 	engine_status(e, &json);
 	lua_pushstring(L, buf_cstr(&out));
 	buf_deinit(&out);
 	return 1;
 }
 
-static void push_slice(lua_State *L, struct slice s)
-{
-	lua_pushlstring(L, s.len ? s.data : "", s.len);
-}
-
 static void set_slice(lua_State *L, const char *name, struct slice value)
 {
-	push_slice(L, value);
+	field_push(L, value);
 	lua_setfield(L, -2, name);
 }
 
@@ -260,8 +254,8 @@ static void set_headers(lua_State *L, const struct msg_header *headers, unsigned
 {
 	lua_newtable(L);
 	for (unsigned i = 0; i < count; i++) {
-		push_slice(L, headers[i].name);
-		push_slice(L, headers[i].value);
+		field_push(L, headers[i].name);
+		field_push(L, headers[i].value);
 		lua_rawset(L, -3);
 	}
 	lua_setfield(L, -2, "headers");
@@ -304,32 +298,21 @@ static int l_run(lua_State *L)
 	lua_newtable(L);
 	int rc =
 		schedule_run(e, slice_from(luaL_checkstring(L, 2)), &tick, &broker, &err);
-	if (rc != TIDE_OK)
-		return push_result(L, rc, &err);
-	return 1;
-}
-
-struct asked_tick {
-	const char *name;
-	int64_t ms;
-};
-
-static void next_tick(void *ctx, const struct schedule_info *info)
-{
-	struct asked_tick *asked = ctx;
-
-	if (strcmp(info->name, asked->name) == 0)
-		asked->ms = schedule_spec_due(info->spec, info->name,
-					      schedule_spec_next(info->spec, asked->ms));
+	return answer(L, rc, &err);
 }
 
 /* next_run (name, ms) -> when the schedule's first tick after that time is run */
 static int l_next_run(lua_State *L)
 {
-	struct asked_tick asked = { luaL_checkstring(L, 2), luaL_checkinteger(L, 3) };
+	const struct engine *e = unbox(L, ENGINE);
+	struct slice name = slice_from(luaL_checkstring(L, 2));
+	const struct rule *r = generation_find(e->current, SCRIPT_SCHEDULE, name);
+	int64_t ms = luaL_checkinteger(L, 3);
 
-	schedule_each(unbox(L, ENGINE), next_tick, &asked);
-	lua_pushinteger(L, asked.ms);
+	if (r)
+		ms = schedule_spec_due(r->schedule, r->name,
+				       schedule_spec_next(r->schedule, ms));
+	lua_pushinteger(L, ms);
 	return 1;
 }
 
@@ -347,10 +330,9 @@ static int l_index(lua_State *L)
 	read_args(L, 3, &args);
 	int rc = spec_index_create(e, &spec, &x, &err);
 	args_deinit(&args);
-	if (rc != TIDE_OK)
-		return push_result(L, rc, &err);
-	box->object = x;
-	return 1;
+	if (rc == TIDE_OK)
+		box->object = x;
+	return answer(L, rc, &err);
 }
 
 static int l_index_close(lua_State *L)
@@ -362,10 +344,9 @@ static int l_index_close(lua_State *L)
 	return 0;
 }
 
-typedef int (*change_fn)(struct spec_index *x, const struct index_binding *b,
-			 struct error *err);
-
-static int change(lua_State *L, change_fn make)
+static int change(lua_State *L,
+		  int (*make)(struct spec_index *x, const struct index_binding *b,
+			      struct error *err))
 {
 	struct spec_index *x = unbox(L, INDEX);
 	struct error err;
@@ -377,7 +358,8 @@ static int change(lua_State *L, change_fn make)
 	read_args(L, 4, &args);
 	int rc = make(x, &b, &err);
 	args_deinit(&args);
-	return push_result(L, rc, &err);
+	lua_pushboolean(L, 1);
+	return answer(L, rc, &err);
 }
 
 static int l_bind(lua_State *L)
@@ -401,7 +383,7 @@ static int l_route(lua_State *L)
 
 	msg_unref((struct msg *)q.msg);
 	if (rc != TIDE_OK)
-		return push_result(L, rc, &err);
+		return answer(L, rc, &err);
 	lua_createtable(L, (int)count, 0);
 	for (size_t i = 0; i < count; i++) {
 		lua_pushinteger(L, dests[i]);
@@ -433,7 +415,7 @@ static void push_msg(lua_State *L, const struct msg *m)
 	set_headers(L, m->headers, m->header_count);
 }
 
-static int push_pass(lua_State *L, struct filter_pass *p)
+static void push_pass(lua_State *L, const struct filter_pass *p)
 {
 	push_msg(L, p->msg);
 	lua_newtable(L);
@@ -443,7 +425,6 @@ static int push_pass(lua_State *L, struct filter_pass *p)
 	}
 	lua_setfield(L, -2, "copies");
 	set_integer(L, "hops", p->hops);
-	return 1;
 }
 
 /* filter (msg) -> what became of it, with `copies` and `hops`; the copies do not
@@ -459,47 +440,17 @@ static int l_filter(lua_State *L)
 
 	p.now_unix_ms = p.msg->ts_unix_ms;
 	int rc = filter_run(e, &p, &err);
-	int count = rc == TIDE_OK ? push_pass(L, &p) : push_result(L, rc, &err);
+	if (rc == TIDE_OK)
+		push_pass(L, &p);
 	for (unsigned i = 0; i < p.copies.count; i++)
 		msg_unref(p.copies.items[i]);
 	msg_unref(p.msg);
-	return count;
+	return answer(L, rc, &err);
 }
 
 static int l_filter_count(lua_State *L)
 {
 	lua_pushinteger(L, filter_count(unbox(L, ENGINE)));
-	return 1;
-}
-
-/* filter_ns (msg, n) -> what a message costs on average, over n of them */
-static int l_filter_ns(lua_State *L)
-{
-	struct engine *e = unbox(L, ENGINE);
-	lua_Integer n = luaL_checkinteger(L, 3);
-	struct error err;
-	struct msg *m = read_msg(L, 2);
-	int rc = TIDE_OK;
-	uint64_t started_ns = uv_hrtime();
-
-	for (lua_Integer i = 0; i < n && rc == TIDE_OK; i++) {
-		struct filter_pass p;
-		p.msg = msg_ref(m);
-		p.context = NULL;
-		p.vhost = SLICE("/");
-		p.now_unix_ms = m->ts_unix_ms;
-		p.hops = 0;
-		p.sender = NULL;
-		p.copies.max = 0;
-		p.on_step = NULL;
-		rc = filter_run(e, &p, &err);
-		msg_unref(p.msg);
-	}
-	uint64_t time_ns = uv_hrtime() - started_ns;
-	msg_unref(m);
-	if (rc != TIDE_OK)
-		return push_result(L, rc, &err);
-	lua_pushnumber(L, (lua_Number)time_ns / (lua_Number)n);
 	return 1;
 }
 
@@ -536,10 +487,9 @@ static int l_strategy(lua_State *L)
 	int rc = strategy_create(e, kind, slice_from(name), &args, "queue 'spec'", &s,
 				 &err);
 	args_deinit(&args);
-	if (rc != TIDE_OK)
-		return push_result(L, rc, &err);
-	box->object = s;
-	return 1;
+	if (rc == TIDE_OK)
+		box->object = s;
+	return answer(L, rc, &err);
 }
 
 static int l_strategy_close(lua_State *L)
@@ -574,10 +524,9 @@ static int l_pick(lua_State *L)
 	struct script_question q = { read_msg(L, 2), context_of(L) };
 	int rc = strategy_pick(s, &q, shards, &shard, &err);
 	msg_unref((struct msg *)q.msg);
-	if (rc != TIDE_OK)
-		return push_result(L, rc, &err);
-	lua_pushinteger(L, shard);
-	return 1;
+	if (rc == TIDE_OK)
+		lua_pushinteger(L, shard);
+	return answer(L, rc, &err);
 }
 
 /* rank (msg, { served =, ready =, shard = }) */
@@ -597,10 +546,9 @@ static int l_rank(lua_State *L)
 	struct script_question q = { read_msg(L, 2), context_of(L) };
 	int rc = strategy_rank(s, &q, &queue, &rank, &err);
 	msg_unref((struct msg *)q.msg);
-	if (rc != TIDE_OK)
-		return push_result(L, rc, &err);
-	lua_pushnumber(L, rank);
-	return 1;
+	if (rc == TIDE_OK)
+		lua_pushnumber(L, rank);
+	return answer(L, rc, &err);
 }
 
 /* decide (msg, { reason =, attempts =, failures = }) -> delay or a name */
@@ -621,13 +569,11 @@ static int l_decide(lua_State *L)
 	struct script_question q = { read_msg(L, 2), context_of(L) };
 	int rc = strategy_decide(s, &q, &failure, &decision, &err);
 	msg_unref((struct msg *)q.msg);
-	if (rc != TIDE_OK)
-		return push_result(L, rc, &err);
-	if (decision.action == RETRY_AFTER)
+	if (rc == TIDE_OK && decision.action == RETRY_AFTER)
 		lua_pushinteger(L, decision.delay_ms);
-	else
+	else if (rc == TIDE_OK)
 		lua_pushstring(L, names[decision.action]);
-	return 1;
+	return answer(L, rc, &err);
 }
 
 /* simulate (name, options, { reason =, failures =, limit =, held = }) -> the
@@ -637,30 +583,29 @@ static int l_simulate(lua_State *L)
 	struct engine *e = unbox(L, ENGINE);
 	struct error err;
 	struct args args;
-	struct buf out;
-	struct json json;
+	struct buf out = { 0 };
+	struct json json = { .out = &out };
 
 	lua_settop(L, 4);
-	if (lua_isnil(L, 4))
+	if (lua_isnil(L, 4)) {
 		lua_newtable(L);
+		lua_replace(L, 4);
+	}
 	struct simulate_spec spec = {
 		.name = slice_from(luaL_checkstring(L, 2)),
 		.options = &args,
-		.reason = text_field(L, lua_gettop(L), "reason", "nack"),
+		.reason = text_field(L, 4, "reason", "nack"),
+		.failures_max = (unsigned)integer_field(L, 4, "failures", 100),
+		.delivery_limit = (uint32_t)integer_field(L, 4, "limit", 0),
+		.held_ms = integer_field(L, 4, "held", 0),
 	};
-	int idx = lua_gettop(L) - 1;
-	spec.failures_max = (unsigned)integer_field(L, idx, "failures", 100);
-	spec.delivery_limit = (uint32_t)integer_field(L, idx, "limit", 0);
-	spec.held_ms = integer_field(L, idx, "held", 0);
 	read_args(L, 3, &args);
-	buf_init(&out);
-	json_init(&json, &out);
 	int rc = simulate_retry(e, &spec, &json, &err);
 	args_deinit(&args);
 	if (rc == TIDE_OK)
 		lua_pushstring(L, buf_cstr(&out));
 	buf_deinit(&out);
-	return rc == TIDE_OK ? 1 : push_result(L, rc, &err);
+	return answer(L, rc, &err);
 }
 
 static int l_strategy_is_pure(lua_State *L)
@@ -692,7 +637,6 @@ int spec_module_open(lua_State *L)
 		{ "reload", l_reload },
 		{ "filter", l_filter },
 		{ "filter_count", l_filter_count },
-		{ "filter_ns", l_filter_ns },
 		{ "dry_run", l_dry_run },
 		{ "seed", l_seed },
 		{ "set_now", l_set_now },

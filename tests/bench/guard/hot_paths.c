@@ -374,7 +374,7 @@ SECTION section_journal_land(struct bench *b)
 static void make_requests(struct buf *out, const char *exchange, const char *const *to,
 			  unsigned keys_count)
 {
-	buf_init(out);
+	*out = (struct buf){ 0 };
 	for (unsigned i = 0; i < OPS; i++) {
 		buf_printf(out, "PUB %s %s %d\r\n", exchange, to[i % keys_count],
 			   PAYLOAD_BYTES);

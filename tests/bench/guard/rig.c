@@ -152,10 +152,9 @@ void rig_settle(struct rig *rig)
 
 void rig_ask(struct rig *rig, const char *line)
 {
-	struct buf text;
+	struct buf text = { 0 };
 	struct iovec vec;
 
-	buf_init(&text);
 	buf_append_text(&text, line);
 	buf_append_text(&text, "\r\n");
 	rig_feed(rig, (char *)buf_slice(&text).data, buf_len(&text));

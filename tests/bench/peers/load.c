@@ -73,9 +73,9 @@ static void link_connect(struct link *l)
 		die("cannot connect to %s:%u: %s", run_of(l)->options.host,
 		    run_of(l)->options.port, strerror(errno));
 	setsockopt(l->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	buf_init(&l->in);
-	buf_init(&l->out);
-	buf_init(&l->scratch);
+	l->in = (struct buf){ 0 };
+	l->out = (struct buf){ 0 };
+	l->scratch = (struct buf){ 0 };
 }
 
 /* Write what the socket takes; what is left goes when it is writable. */

@@ -32,7 +32,7 @@ static void open_link(struct link *l)
 {
 	if (l->role == LINK_CONSUMER) {
 		read_more(l);
-		buf_init(&l->scratch);
+		l->scratch = (struct buf){ 0 };
 	}
 }
 

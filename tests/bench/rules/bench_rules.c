@@ -19,6 +19,7 @@
 #include "rules/sandbox/script.h"
 #include "rules/engine/index.h"
 #include "rules/engine/strategy.h"
+#include "rules/spec/spec_index.h"
 
 #define ROUNDS 15
 #define BINDINGS 10000
@@ -106,7 +107,7 @@ static void bench_topic(struct engine *e)
 		uint64_t started = uv_hrtime();
 		for (size_t i = 0; i < CALLS; i++)
 			if (index_route(
-				    x,
+				    x->index,
 				    &(struct script_question){ messages[i % 512], NULL },
 				    &dests, &count, &err) != TIDE_OK)
 				fail("route", &err);
@@ -233,7 +234,8 @@ static void bench_watchdog(void)
 	struct script_state s;
 	struct error err = { .text = "" };
 	double watched = 0, plain = 0, door = 0;
-	if (watchdog_create(&w, 1000) != TIDE_OK || script_state_init(&s, w, 1 << 24) < 0)
+	if (watchdog_create(&w, 1000, script_on_overrun) != TIDE_OK ||
+	    script_state_init(&s, w, 1 << 24) < 0)
 		fail("watchdog", &err);
 	enter(&s, l_load_work, work);
 	for (int round = 0; round < ROUNDS * 4; round++) {
@@ -318,7 +320,7 @@ static void bench_patterns(void)
 	struct watchdog *w;
 	struct script_state s;
 	struct error err = { .text = "" };
-	if (watchdog_create(&w, 60000) != TIDE_OK ||
+	if (watchdog_create(&w, 60000, script_on_overrun) != TIDE_OK ||
 	    script_state_init(&s, w, 1 << 26) != TIDE_OK)
 		fail("watchdog", &err);
 	enter(&s, l_patterns, NULL);
@@ -378,10 +380,8 @@ static void define(struct session *s)
 	struct bind_spec binding = { .dest = SLICE("jobs"),
 				     .exchange = SLICE("shop"),
 				     .pattern = SLICE("*.eu.#") };
-	struct args args, none;
+	struct args args = { 0 }, none = { 0 };
 	struct error err;
-	args_init(&args);
-	args_init(&none);
 	if (args_add(&args, SLICE("durable"), SLICE("0")) != TIDE_OK)
 		abort();
 	queue.args = exchange.args = &args;

@@ -11,8 +11,7 @@ static void add_ok(struct args *a, const char *name, const char *value)
 
 static void options_keep_their_order_and_are_found_by_name(void **state)
 {
-	struct args a;
-	args_init(&a);
+	struct args a = { 0 };
 	add_ok(&a, "shards", "4");
 	add_ok(&a, "durable", "1");
 	add_ok(&a, "empty", "");
@@ -28,8 +27,7 @@ static void options_keep_their_order_and_are_found_by_name(void **state)
 
 static void what_is_no_option_is_refused(void **state)
 {
-	struct args a;
-	args_init(&a);
+	struct args a = { 0 };
 	add_ok(&a, "x", "1");
 	assert_int_equal(args_add(&a, SLICE("x"), SLICE("2")), TIDE_EEXISTS);
 	assert_int_equal(args_add(&a, SLICE(""), SLICE("2")), TIDE_ESYNTAX);
@@ -44,8 +42,7 @@ static void what_is_no_option_is_refused(void **state)
 
 static void there_are_64_options_at_most(void **state)
 {
-	struct args a;
-	args_init(&a);
+	struct args a = { 0 };
 	for (int i = 0; i < ARGS_MAX; i++) {
 		char name[16];
 		snprintf(name, sizeof(name), "o%d", i);
@@ -53,8 +50,7 @@ static void there_are_64_options_at_most(void **state)
 	}
 	assert_int_equal(args_add(&a, SLICE("one-more"), SLICE("1")), TIDE_ETOOLONG);
 	assert_int_equal(a.count, ARGS_MAX);
-	struct buf text;
-	buf_init(&text);
+	struct buf text = { 0 };
 	args_format(&a, &text);
 	struct args back;
 	assert_int_equal(args_parse(&back, buf_slice(&text)), TIDE_OK);
@@ -66,10 +62,8 @@ static void there_are_64_options_at_most(void **state)
 
 static void the_canonical_text_is_sorted_and_encoded(void **state)
 {
-	struct args a;
-	struct buf text;
-	args_init(&a);
-	buf_init(&text);
+	struct args a = { 0 };
+	struct buf text = { 0 };
 	args_format(&a, &text);
 	assert_buf(&text, "");
 	add_ok(&a, "retry.max", "5");
@@ -116,8 +110,7 @@ static void text_that_no_format_wrote_is_refused(void **state)
 
 static void a_copy_has_its_own_strings(void **state)
 {
-	struct args a, b;
-	args_init(&a);
+	struct args a = { 0 }, b;
 	add_ok(&a, "x", "1");
 	add_ok(&a, "w", "2");
 	args_copy(&b, &a);

@@ -6,8 +6,7 @@
 
 static void a_new_buffer_is_empty_and_owns_nothing(void **state)
 {
-	struct buf b;
-	buf_init(&b);
+	struct buf b = { 0 };
 	assert_int_equal(buf_len(&b), 0);
 	assert_null(b.data);
 	assert_int_equal(buf_slice(&b).len, 0);
@@ -18,8 +17,7 @@ static void a_new_buffer_is_empty_and_owns_nothing(void **state)
 
 static void everything_appends_in_order(void **state)
 {
-	struct buf b;
-	buf_init(&b);
+	struct buf b = { 0 };
 	buf_append_text(&b, "OK ");
 	buf_append_uint(&b, 0);
 	buf_append_char(&b, ' ');
@@ -36,8 +34,7 @@ static void printf_of_any_length_fits(void **state)
 	char text[1000];
 	memset(text, 'y', sizeof(text));
 	for (int len = 0; len < (int)sizeof(text); len++) {
-		struct buf b;
-		buf_init(&b);
+		struct buf b = { 0 };
 		buf_append_char(&b, '<');
 		buf_printf(&b, "%.*s>", len, text);
 		assert_int_equal(buf_len(&b), len + 2);
@@ -48,8 +45,7 @@ static void printf_of_any_length_fits(void **state)
 
 static void bytes_come_out_in_the_order_they_went_in(void **state)
 {
-	struct buf b;
-	buf_init(&b);
+	struct buf b = { 0 };
 	uint8_t in = 0, out = 0;
 	for (size_t step = 1; step < 2000; step++) {
 		for (size_t i = 0; i < step % 97; i++)
@@ -64,8 +60,7 @@ static void bytes_come_out_in_the_order_they_went_in(void **state)
 
 static void a_steady_flow_does_not_grow_the_buffer(void **state)
 {
-	struct buf b;
-	buf_init(&b);
+	struct buf b = { 0 };
 	char block[100] = { 0 };
 	for (int i = 0; i < 10000; i++) {
 		buf_append(&b, block, sizeof(block));
@@ -78,8 +73,7 @@ static void a_steady_flow_does_not_grow_the_buffer(void **state)
 
 static void an_emptied_buffer_starts_at_its_front_again(void **state)
 {
-	struct buf b;
-	buf_init(&b);
+	struct buf b = { 0 };
 	buf_append_text(&b, "hello");
 	buf_consume(&b, 5);
 	assert_int_equal(b.start, 0);
@@ -95,8 +89,7 @@ static void an_emptied_buffer_starts_at_its_front_again(void **state)
 
 static void reserve_gives_room_and_grow_takes_it(void **state)
 {
-	struct buf b;
-	buf_init(&b);
+	struct buf b = { 0 };
 	assert_non_null(buf_reserve(&b, 0));
 	char *at = buf_reserve(&b, 300);
 	memset(at, 'z', 300);
@@ -107,8 +100,7 @@ static void reserve_gives_room_and_grow_takes_it(void **state)
 
 static void a_size_that_no_memory_holds_is_refused(void **state)
 {
-	struct buf b;
-	buf_init(&b);
+	struct buf b = { 0 };
 	buf_append_text(&b, "kept");
 	assert_int_equal(buf_try_reserve(&b, SIZE_MAX), -ENOMEM);
 	assert_int_equal(buf_try_reserve(&b, SIZE_MAX - 3), -ENOMEM);
@@ -118,8 +110,7 @@ static void a_size_that_no_memory_holds_is_refused(void **state)
 
 static void a_failed_reserve_leaves_the_content(void **state)
 {
-	struct buf b;
-	buf_init(&b);
+	struct buf b = { 0 };
 	mem_fail_at = 1;
 	assert_int_equal(buf_try_reserve(&b, 10), -ENOMEM);
 	buf_append_text(&b, "drop,kept");

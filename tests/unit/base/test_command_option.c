@@ -157,9 +157,8 @@ static void help_comes_before_what_is_wrong_behind_it(void **state)
 
 static void the_help_has_a_line_for_each_option(void **state)
 {
-	struct buf text;
+	struct buf text = { 0 };
 
-	buf_init(&text);
 	command_option_help(options, &text);
 	command_option_help(NULL, &text);
 	assert_string_equal(buf_cstr(&text),

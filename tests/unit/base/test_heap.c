@@ -8,19 +8,17 @@
 
 static void check_heap(const struct heap *h)
 {
-	for (size_t i = 0; i < h->count; i++) {
+	for (size_t i = 1; i <= h->count; i++) {
 		assert_int_equal(h->nodes[i]->index, i);
-		if (i > 0)
-			assert_true(h->nodes[(i - 1) / 2]->key <= h->nodes[i]->key);
+		if (i > 1)
+			assert_true(h->nodes[i / 2]->key <= h->nodes[i]->key);
 	}
 }
 
 static void an_empty_heap_has_no_least(void **state)
 {
-	struct heap h;
-	struct heap_node n;
-	heap_init(&h);
-	heap_node_init(&n);
+	struct heap h = { 0 };
+	struct heap_node n = { 0 };
 	assert_null(heap_min(&h));
 	assert_false(heap_has(&n));
 	heap_remove(&h, &n);
@@ -29,14 +27,11 @@ static void an_empty_heap_has_no_least(void **state)
 
 static void nodes_come_out_by_their_keys(void **state)
 {
-	static struct heap_node nodes[NODES];
-	struct heap h;
-	heap_init(&h);
+	struct heap_node nodes[NODES] = { 0 };
+	struct heap h = { 0 };
 	srand(7);
-	for (size_t i = 0; i < NODES; i++) {
-		heap_node_init(&nodes[i]);
+	for (size_t i = 0; i < NODES; i++)
 		heap_set(&h, &nodes[i], rand() % 100 - 50);
-	}
 	int64_t last = INT64_MIN;
 	size_t count = 0;
 	for (struct heap_node *n; (n = heap_min(&h)); count++) {
@@ -52,13 +47,10 @@ static void nodes_come_out_by_their_keys(void **state)
 static void the_extreme_keys_are_ordered_too(void **state)
 {
 	static const int64_t keys[] = { INT64_MAX, 0, INT64_MIN, -1, INT64_MAX - 1 };
-	struct heap_node nodes[COUNT(keys)];
-	struct heap h;
-	heap_init(&h);
-	for (size_t i = 0; i < COUNT(keys); i++) {
-		heap_node_init(&nodes[i]);
+	struct heap_node nodes[COUNT(keys)] = { 0 };
+	struct heap h = { 0 };
+	for (size_t i = 0; i < COUNT(keys); i++)
 		heap_set(&h, &nodes[i], keys[i]);
-	}
 	assert_int_equal(heap_min(&h)->key, INT64_MIN);
 	heap_remove(&h, heap_min(&h));
 	assert_int_equal(heap_min(&h)->key, -1);
@@ -68,12 +60,9 @@ static void the_extreme_keys_are_ordered_too(void **state)
 
 static void any_mix_of_set_move_and_remove_keeps_the_order(void **state)
 {
-	static struct heap_node nodes[NODES];
-	struct heap h;
-	heap_init(&h);
+	struct heap_node nodes[NODES] = { 0 };
+	struct heap h = { 0 };
 	srand(11);
-	for (size_t i = 0; i < NODES; i++)
-		heap_node_init(&nodes[i]);
 	for (int round = 0; round < 5000; round++) {
 		struct heap_node *n = &nodes[rand() % NODES];
 		if (rand() % 3 == 0)
@@ -91,12 +80,28 @@ static void any_mix_of_set_move_and_remove_keeps_the_order(void **state)
 	heap_deinit(&h);
 }
 
+static void all_nodes_may_get_one_key(void **state)
+{
+	struct heap_node nodes[5] = { 0 };
+	struct heap h = { 0 };
+
+	heap_set_all(&h, 7);
+	for (size_t i = 0; i < COUNT(nodes); i++)
+		heap_set(&h, &nodes[i], (int64_t)i);
+	heap_set_all(&h, 7);
+	for (size_t i = 0; i < COUNT(nodes); i++)
+		assert_int_equal(nodes[i].key, 7);
+	check_heap(&h);
+	heap_deinit(&h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_empty_heap_has_no_least),
 		cmocka_unit_test(nodes_come_out_by_their_keys),
 		cmocka_unit_test(the_extreme_keys_are_ordered_too),
+		cmocka_unit_test(all_nodes_may_get_one_key),
 		cmocka_unit_test(any_mix_of_set_move_and_remove_keeps_the_order),
 	};
 	return cmocka_run_group_tests_name("base/heap", tests, NULL, NULL);

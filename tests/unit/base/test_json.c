@@ -12,8 +12,8 @@ struct document {
 static int set_up(void **state)
 {
 	static struct document d;
-	buf_init(&d.out);
-	json_init(&d.j, &d.out);
+	d.out = (struct buf){ 0 };
+	d.j = (struct json){ .out = &d.out };
 	*state = &d;
 	return 0;
 }
@@ -127,10 +127,9 @@ static void numbers_are_short_and_exact_and_never_infinite(void **state)
 		{ 0.1 + 0.2, "0.30000000000000004" },
 	};
 	for (size_t i = 0; i < COUNT(cases); i++) {
-		struct buf out;
+		struct buf out = { 0 };
 		struct json j;
-		buf_init(&out);
-		json_init(&j, &out);
+		j = (struct json){ .out = &out };
 		json_number(&j, cases[i].n);
 		assert_buf(&out, cases[i].text);
 		buf_deinit(&out);

@@ -19,8 +19,7 @@ static void only_what_cannot_stand_in_a_word_is_encoded(void **state)
 		{ "%20", "%2520" },
 	};
 	for (size_t i = 0; i < COUNT(cases); i++) {
-		struct buf out;
-		buf_init(&out);
+		struct buf out = { 0 };
 		percent_encode(&out, slice_from(cases[i].value));
 		assert_buf(&out, cases[i].coded);
 		buf_deinit(&out);
@@ -32,8 +31,7 @@ static void any_bytes_read_back(void **state)
 	char bytes[256], back[3 * 256];
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (char)i;
-	struct buf coded;
-	buf_init(&coded);
+	struct buf coded = { 0 };
 	percent_encode(&coded, (struct slice){ bytes, sizeof(bytes) });
 	size_t len = 0;
 	assert_int_equal(percent_decode(buf_slice(&coded), back, &len), TIDE_OK);

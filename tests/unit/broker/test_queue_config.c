@@ -27,9 +27,8 @@ static void parse_good(struct queue_config *c, const char *text)
 static void what_is_not_said_has_its_default(void **state)
 {
 	struct queue_config c;
-	struct buf text;
+	struct buf text = { 0 };
 
-	buf_init(&text);
 	parse_good(&c, "");
 	assert_true(c.is_durable);
 	assert_false(c.is_exclusive);
@@ -167,10 +166,9 @@ static void a_target_is_an_exchange_with_or_without_a_key(void **state)
 static void too_many_options_are_refused(void **state)
 {
 	struct queue_config c;
-	struct buf text;
+	struct buf text = { 0 };
 	struct error err;
 
-	buf_init(&text);
 	for (int i = 0; i < ARGS_MAX; i++)
 		buf_printf(&text, "%sretry.o%d=1", i ? " " : "", i);
 	assert_int_equal(parse(&c, buf_cstr(&text), &err), TIDE_ETOOLONG);

@@ -150,12 +150,11 @@ static void what_can_be_used_again_makes_routes_old(void **state)
 static void both_ends_of_a_binding_are_looked_at(void **state)
 {
 	struct model *m = model_create();
-	struct buf text;
+	struct buf text = { 0 };
 	struct json j;
 
 	unusable_set(&m->q.definition, "is odd");
-	buf_init(&text);
-	json_init(&j, &text);
+	j = (struct json){ .out = &text };
 	json_object_begin(&j);
 	unusable_write_binding(&m->to_y, &j);
 	unusable_write_binding(&m->to_q, &j);
@@ -169,12 +168,11 @@ static void both_ends_of_a_binding_are_looked_at(void **state)
 static void the_status_has_each_with_its_reason(void **state)
 {
 	struct model *m = model_create();
-	struct buf text;
+	struct buf text = { 0 };
 	struct json j;
 
 	unusable_set(&m->y.definition, "is odd");
-	buf_init(&text);
-	json_init(&j, &text);
+	j = (struct json){ .out = &text };
 	json_object_begin(&j);
 	unusable_write(&m->broker, &j);
 	json_object_end(&j);

@@ -20,11 +20,10 @@ static void assert_circles(const char *links, const char *wanted)
 {
 	static const char *const names[] = { "0", "1", "2", "3", "4" };
 	struct graph g = { 0 };
-	struct buf out;
+	struct buf out = { 0 };
 
 	for (; *links; links += 2)
 		graph_link(&g, names[links[0] - '0'], names[links[1] - '0']);
-	buf_init(&out);
 	graph_each_circle(&g, write_way, &out);
 	assert_buf(&out, wanted);
 	buf_deinit(&out);

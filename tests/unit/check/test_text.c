@@ -16,9 +16,8 @@ static void assert_cases(const struct text_case *cases, size_t count,
 			 void (*each)(struct slice, text_fn *, void *))
 {
 	for (size_t i = 0; i < count; i++) {
-		struct buf out;
+		struct buf out = { 0 };
 
-		buf_init(&out);
 		each(slice_from(cases[i].text), write_name, &out);
 		assert_buf(&out, cases[i].wanted);
 		buf_deinit(&out);

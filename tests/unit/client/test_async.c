@@ -69,7 +69,7 @@ static void run(const char *const *script, const struct tidemq_options *options,
 						  .on_msg = on_msg,
 						  .on_event = on_event,
 						  .on_lost = on_lost };
-	buf_init(&s.log);
+	s.log = (struct buf){ 0 };
 	fake_start(&f, script);
 	assert_int_equal(uv_loop_init(&loop), 0);
 	s.client = tidemq_start(&loop, f.url, options, &handlers, NULL);
@@ -187,7 +187,7 @@ static void close_while_connecting_leaves_nothing_behind(void **state)
 								  .on_connected = on_lost,
 								  .on_msg = on_msg,
 								  .on_lost = on_lost };
-			buf_init(&s.log);
+			s.log = (struct buf){ 0 };
 			assert_int_equal(uv_loop_init(&loop), 0);
 			struct tidemq_client *c =
 				tidemq_start(&loop, urls[u], NULL, &handlers, NULL);

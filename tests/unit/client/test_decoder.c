@@ -72,8 +72,7 @@ static const char stream[] =
 static void check_stream(struct buf *out)
 {
 	static const char z[] = "z=<\0\r\n>";
-	struct buf want;
-	buf_init(&want);
+	struct buf want = { 0 };
 	buf_append_text(
 		&want, "ok 0 <>\n"
 		       "ok 0 <0c5e1f3a90001000 2>\n"
@@ -102,9 +101,8 @@ static void check_stream(struct buf *out)
 static void a_stream_reads_the_same_in_pieces_of_any_size(void **state)
 {
 	for (size_t piece = 1; piece <= sizeof(stream); piece++) {
-		struct buf out;
+		struct buf out = { 0 };
 		struct tidemq_error err;
-		buf_init(&out);
 		assert_int_equal(decode(SLICE(stream), piece, &out, &err), TIDE_AGAIN);
 		check_stream(&out);
 		buf_deinit(&out);
@@ -117,8 +115,7 @@ static void a_stream_reads_the_same_split_anywhere(void **state)
 		struct decoder d;
 		struct decoder_item item;
 		struct tidemq_error err;
-		struct buf out;
-		buf_init(&out);
+		struct buf out = { 0 };
 		decoder_init(&d, PAYLOAD_MAX);
 		struct slice parts[2] = { { stream, at },
 					  { stream + at, sizeof(stream) - 1 - at } };
@@ -140,9 +137,8 @@ static void a_stream_reads_the_same_split_anywhere(void **state)
 
 static void check_bad(const char *text, const char *sentence)
 {
-	struct buf out;
+	struct buf out = { 0 };
 	struct tidemq_error err = { 0 };
-	buf_init(&out);
 	assert_int_equal(decode(slice_from(text), 3, &out, &err), TIDEMQ_EPROTOCOL);
 	assert_int_equal(err.status, TIDEMQ_EPROTOCOL);
 	assert_non_null(strstr(err.text, sentence));

@@ -4,9 +4,8 @@
 
 static void check(const struct tidemq_publication *p, unsigned channel, const char *line)
 {
-	struct buf out;
+	struct buf out = { 0 };
 	struct tidemq_error err;
-	buf_init(&out);
 	assert_int_equal(encode_publication(&out, channel, p, &err), TIDEMQ_OK);
 	assert_buf(&out, line);
 	buf_deinit(&out);
@@ -14,9 +13,8 @@ static void check(const struct tidemq_publication *p, unsigned channel, const ch
 
 static void check_bad(const struct tidemq_publication *p, const char *sentence)
 {
-	struct buf out;
+	struct buf out = { 0 };
 	struct tidemq_error err;
-	buf_init(&out);
 	assert_int_equal(encode_publication(&out, 0, p, &err), TIDEMQ_EINVAL);
 	assert_non_null(strstr(err.text, sentence));
 	buf_deinit(&out);
@@ -69,10 +67,9 @@ static void what_would_break_the_framing_is_refused(void **state)
 static void check_line(const char *line, int status, unsigned channel, bool has_payload)
 {
 	struct tidemq_error err;
-	struct buf out;
+	struct buf out = { 0 };
 	unsigned got;
 
-	buf_init(&out);
 	assert_int_equal(encode_request(&out, slice_from(line), SLICE(""), &got, &err),
 			 status);
 	if (status == TIDEMQ_OK) {
@@ -102,8 +99,7 @@ static void a_payload_is_behind_its_length(void **state)
 {
 	unsigned channel;
 	struct tidemq_error err;
-	struct buf out;
-	buf_init(&out);
+	struct buf out = { 0 };
 	assert_int_equal(
 		encode_request(&out, SLICE("PUB - q"), SLICE("a\r\nb"), &channel, &err),
 		TIDEMQ_OK);
@@ -126,8 +122,7 @@ static void a_payload_without_memory_is_refused(void **state)
 {
 	unsigned channel;
 	struct tidemq_error err;
-	struct buf out;
-	buf_init(&out);
+	struct buf out = { 0 };
 	mem_fail_at = 1;
 	assert_int_equal(
 		encode_request(&out, SLICE("PUB - q"), SLICE("x"), &channel, &err),
@@ -141,8 +136,7 @@ static void a_line_over_64_kib_is_refused(void **state)
 	static char line[ENCODE_LINE_MAX];
 	unsigned channel;
 	struct tidemq_error err;
-	struct buf out;
-	buf_init(&out);
+	struct buf out = { 0 };
 	memset(line, 'x', sizeof(line));
 	assert_int_equal(encode_request(&out, (struct slice){ line, sizeof(line) - 22 },
 					SLICE(""), &channel, &err),

@@ -34,8 +34,8 @@ static unsigned compare(const struct msg *a, const struct msg *b, struct buf *ou
 	struct json j;
 	struct changes c = { .out = &j, .one = "live", .other = "shadow" };
 
-	buf_init(out);
-	json_init(&j, out);
+	*out = (struct buf){ 0 };
+	j = (struct json){ .out = out };
 	json_array_begin(&j);
 	changes_add(&c, a, b);
 	json_array_end(&j);

@@ -213,7 +213,6 @@ static void begin(uint64_t seed)
 	w.env.window_bytes = pick(2) ? 1 << 20 : 4096;
 	w.env.memory_soft_bytes = pick(3) ? 1 << 30 : 30000;
 	w.env.now_ms = 1790000000000;
-	heap_init(&w.timers);
 	pool_init(&w.env.entries, sizeof(struct entry), 64);
 	pool_init(&w.env.lanes, sizeof(struct lane), 64);
 	w.env.journal = journal_create(&w.env);

@@ -25,8 +25,7 @@ static struct batch *begin(void)
 static void render(struct batch *b, struct buf *out)
 {
 	batch_seal(b);
-	struct buf all;
-	buf_init(&all);
+	struct buf all = { 0 };
 	for (unsigned i = 0; i < b->request.part_count; i++)
 		buf_append(&all, b->request.parts[i].base, b->request.parts[i].len);
 	char *at = (char *)buf_cstr(&all);
@@ -50,8 +49,7 @@ static void render(struct batch *b, struct buf *out)
 
 static void assert_commands(struct batch *b, const char *want, unsigned replies)
 {
-	struct buf out;
-	buf_init(&out);
+	struct buf out = { 0 };
 	render(b, &out);
 	assert_string_equal(buf_cstr(&out), want);
 	assert_int_equal(b->request.replies, replies);
@@ -122,16 +120,14 @@ static void insert_writes_body_place_and_expiry(void **state)
 				 .payload = "" };
 	struct msg *m = msg_create(&spec);
 	struct batch *b = begin();
-	struct buf want;
-	buf_init(&want);
+	struct buf want = { 0 };
 	buf_append_text(&want, "MULTI\nHSET " PREFIX "msg " ID(7) " ");
 	codec_encode(&want, m, 2);
 	buf_append_text(&want, "\nZADD " PREFIX "expiry 1790000000009 " ID(
 				       7) "\n"
 					  "ZADD " PREFIX "delayed 17 " ID(7) "\nEXEC\n");
 	batch_insert(b, m, 2, STORE_DELAYED, 17);
-	struct buf out;
-	buf_init(&out);
+	struct buf out = { 0 };
 	render(b, &out);
 	assert_true(slice_is_equal(buf_slice(&out), buf_slice(&want)));
 	assert_int_equal(b->request.replies, 5);

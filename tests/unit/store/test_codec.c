@@ -58,11 +58,10 @@ static const struct msg known = { .id = 42 };
 
 static void round_trip(struct msg *m, double rank)
 {
-	struct buf out;
+	struct buf out = { 0 };
 	struct msg *back;
 	struct error err;
 	double rank_back;
-	buf_init(&out);
 	codec_encode(&out, m, rank);
 	assert_int_equal(codec_decode(buf_slice(&out), &known, &back, &rank_back, &err),
 			 TIDE_OK);
@@ -87,8 +86,7 @@ static void messages_of_all_sizes_come_back_the_same(void **state)
 static void text_is_a_str_and_all_else_a_bin(void **state)
 {
 	struct msg *m = make(5, 0);
-	struct buf out;
-	buf_init(&out);
+	struct buf out = { 0 };
 	codec_encode(&out, m, 0);
 	assert_memory_equal(out.data + out.end - 7, "\xc4\x05\xc1\xc1\xc1\xc1\xc1", 7);
 	memcpy(msg_payload_room(m), "h\xc3\xa9ll", 5);
@@ -183,8 +181,7 @@ static int decode_copy(const char *bytes, size_t len)
 static void truncation_at_each_byte_is_corrupt(void **state)
 {
 	struct msg *m = make(300, 4);
-	struct buf out;
-	buf_init(&out);
+	struct buf out = { 0 };
 	codec_encode(&out, m, 0.5);
 	struct slice bytes = buf_slice(&out);
 	for (size_t len = 0; len < bytes.len; len++)
@@ -200,8 +197,7 @@ static void truncation_at_each_byte_is_corrupt(void **state)
 static void any_changed_byte_is_survived(void **state)
 {
 	struct msg *m = make(40, 4);
-	struct buf out;
-	buf_init(&out);
+	struct buf out = { 0 };
 	codec_encode(&out, m, 0.5);
 	for (size_t i = 0; i < buf_len(&out); i++) {
 		char *at = out.data + out.start + i;
@@ -235,10 +231,9 @@ static void random_bytes_are_survived(void **state)
 static int decode_spec(const struct msg *spec)
 {
 	struct msg *m = msg_create(spec);
-	struct buf out;
+	struct buf out = { 0 };
 	int status;
 
-	buf_init(&out);
 	codec_encode(&out, m, 0);
 	status = decode_copy(out.data + out.start, buf_len(&out));
 	buf_deinit(&out);

@@ -9,8 +9,7 @@
 static void assert_prefix(struct slice vhost, struct slice queue, unsigned index,
 			  const char *want)
 {
-	struct buf out;
-	buf_init(&out);
+	struct buf out = { 0 };
 	layout_shard_prefix(&out, vhost, queue, index);
 	assert_string_equal(buf_cstr(&out), want);
 	buf_deinit(&out);
@@ -39,8 +38,7 @@ static void each_key_has_the_suffix_that_the_manual_gives(void **state)
 	for (int key = 0; key < LAYOUT_KEY_COUNT; key++)
 		assert_string_equal(layout_key_suffix((enum layout_key)key),
 				    suffixes[key]);
-	struct buf out;
-	buf_init(&out);
+	struct buf out = { 0 };
 	layout_resp_key(&out, SLICE("tide:{//q#0}:"), layout_set_key(STORE_UNACK));
 	assert_string_equal(buf_cstr(&out), "$18\r\ntide:{//q#0}:unack\r\n");
 	buf_deinit(&out);
@@ -55,8 +53,7 @@ static void tables_have_the_names_that_the_manual_gives(void **state)
 		"tide:/:bindings",
 	};
 	for (int table = 0; table < STORE_TABLE_COUNT; table++) {
-		struct buf out;
-		buf_init(&out);
+		struct buf out = { 0 };
 		layout_table_key(&out, (enum store_table)table, SLICE("/"));
 		assert_string_equal(buf_cstr(&out), names[table]);
 		buf_deinit(&out);

@@ -153,8 +153,8 @@ static inline struct peer *peer_create(struct rig *rig, size_t payload_max)
 
 	p->rig = rig;
 	out_init(&p->out, &rig->chunks);
-	buf_init(&p->in);
-	buf_init(&p->sent);
+	p->in = (struct buf){ 0 };
+	p->sent = (struct buf){ 0 };
 	line_init(&p->line, rig->service, &p->out, &ops, p, payload_max);
 	return p;
 }

@@ -143,7 +143,7 @@ static void shorten(struct slice s, struct buf *out)
 static void assert_same(struct slice got, struct slice wanted, const char *what,
 			unsigned number)
 {
-	struct buf a, b;
+	struct buf a = { 0 }, b = { 0 };
 	size_t same = 0;
 
 	if (slice_is_equal(got, wanted))
@@ -151,8 +151,6 @@ static void assert_same(struct slice got, struct slice wanted, const char *what,
 	for (size_t i = 0; i < got.len && i < wanted.len && got.data[i] == wanted.data[i];
 	     i++)
 		same = i;
-	buf_init(&a);
-	buf_init(&b);
 	cases_escape(slice_skip(got, same), &a);
 	cases_escape(slice_skip(wanted, same), &b);
 	fprintf(stderr, "from byte %zu on:\n%.300s\nwanted:\n%.300s\n", same,
@@ -206,13 +204,11 @@ static void converse(const struct conversation *c, size_t piece, size_t cut,
 static void each_step_is_answered_as_the_cases_say(void **state)
 {
 	struct conversation c;
-	struct buf short_answer, got;
+	struct buf short_answer = { 0 }, got = { 0 };
 	struct peer *p;
 	size_t from = 0, answer_from = 0;
 
 	read_conversation(&c);
-	buf_init(&short_answer);
-	buf_init(&got);
 	p = peer_create(&rig, PAYLOAD_MAX);
 	for (unsigned i = 0; i < c.count; i++) {
 		const struct step *s = &c.steps[i];
@@ -240,11 +236,9 @@ static void each_step_is_answered_as_the_cases_say(void **state)
 static void every_cut_in_two_gives_the_same_answer(void **state)
 {
 	struct conversation c;
-	struct buf whole, got;
+	struct buf whole = { 0 }, got = { 0 };
 
 	read_conversation(&c);
-	buf_init(&whole);
-	buf_init(&got);
 	converse(&c, SIZE_MAX, 0, &whole);
 	for (size_t cut = 1; cut < buf_len(&c.input); cut++) {
 		converse(&c, SIZE_MAX, cut, &got);
@@ -259,11 +253,9 @@ static void every_cut_in_two_gives_the_same_answer(void **state)
 static void any_size_of_pieces_gives_the_same_answer(void **state)
 {
 	struct conversation c;
-	struct buf whole, got;
+	struct buf whole = { 0 }, got = { 0 };
 
 	read_conversation(&c);
-	buf_init(&whole);
-	buf_init(&got);
 	converse(&c, SIZE_MAX, 0, &whole);
 	for (size_t piece = 1; piece < 40; piece++) {
 		converse(&c, piece, 0, &got);
@@ -282,9 +274,8 @@ static void any_size_of_pieces_gives_the_same_answer(void **state)
 /* What the broker says to the text, as it is in session.txt. */
 static void ask(struct peer *p, const char *text, struct buf *out)
 {
-	struct buf short_answer;
+	struct buf short_answer = { 0 };
 
-	buf_init(&short_answer);
 	buf_clear(&p->sent);
 	buf_clear(out);
 	peer_say(p, text, strlen(text));
@@ -297,9 +288,8 @@ static void ask(struct peer *p, const char *text, struct buf *out)
 static void assert_answer_at(struct peer *p, const char *text, const char *wanted,
 			     unsigned line)
 {
-	struct buf got;
+	struct buf got = { 0 };
 
-	buf_init(&got);
 	ask(p, text, &got);
 	assert_same(buf_slice(&got), slice_from(wanted), "line", line);
 	buf_deinit(&got);
@@ -361,11 +351,10 @@ static void a_line_has_at_most_64_kib(void **state)
 static void ask_named(struct peer *p, const char *format, size_t len, const char *wanted)
 {
 	char name[300];
-	struct buf text;
+	struct buf text = { 0 };
 
 	memset(name, 'n', len);
 	name[len] = '\0';
-	buf_init(&text);
 	while (*format) {
 		if (*format == '%')
 			buf_append_text(&text, name);
@@ -419,13 +408,12 @@ static void a_large_payload_may_be_read_to_its_place(void **state)
 {
 	enum { LEN = 100000 };
 	char *payload = mem_alloc(LEN + 3);
-	struct buf named;
+	struct buf named = { 0 };
 	struct peer *p;
 
 	for (size_t i = 0; i < LEN; i++)
 		payload[i] = (char)('a' + i % 23);
 	memcpy(payload + LEN, "\r\n", 3);
-	buf_init(&named);
 	for (unsigned direct = 0; direct < 2; direct++) {
 		for (size_t piece = 1000; piece < 2 * LEN; piece = piece * 3 + 1) {
 			p = peer_create(&rig, LEN);

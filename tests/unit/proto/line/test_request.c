@@ -36,13 +36,12 @@ static void show(const struct request *q, struct buf *out)
 static void parse(const char *text, struct buf *out)
 {
 	struct request *q = mem_alloc(sizeof(*q));
-	struct buf line;
+	struct buf line = { 0 };
 	struct error err;
 	bool is_lost = true;
 	char *bytes;
 	size_t len;
 
-	buf_init(&line);
 	cases_bytes(text, &line);
 	len = buf_len(&line);
 	/* Of exactly the right size, so that a look beyond it is seen. */
@@ -68,12 +67,9 @@ static void parse(const char *text, struct buf *out)
 static void every_line_of_the_cases_is_taken_apart_as_they_say(void **state)
 {
 	struct cases c;
-	struct buf got, wanted, shown;
+	struct buf got = { 0 }, wanted = { 0 }, shown = { 0 };
 	unsigned count = 0;
 
-	buf_init(&got);
-	buf_init(&wanted);
-	buf_init(&shown);
 	cases_open(&c, "requests.txt");
 	while (cases_next(&c)) {
 		buf_clear(&got);
@@ -120,10 +116,9 @@ static void nothing_of_the_line_before_remains(void **state)
 	char after[] = "PING";
 	struct request q;
 	struct error err;
-	struct buf out;
+	struct buf out = { 0 };
 	bool is_lost;
 
-	buf_init(&out);
 	assert_int_equal(request_parse(&q, before, strlen(before), &is_lost, &err),
 			 TIDE_OK);
 	assert_int_equal(request_parse(&q, tags, strlen(tags), &is_lost, &err), TIDE_OK);
@@ -140,9 +135,8 @@ static void nothing_of_the_line_before_remains(void **state)
 static void cut_lines_are_parsed_or_refused(void **state)
 {
 	struct cases c;
-	struct buf out;
+	struct buf out = { 0 };
 
-	buf_init(&out);
 	cases_open(&c, "requests.txt");
 	while (cases_next(&c)) {
 		size_t len = strlen(c.line);

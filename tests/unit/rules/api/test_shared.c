@@ -155,7 +155,7 @@ static void incr_adds_to_numbers_alone(void **state)
 	assert_true(sum.type == SHARED_NUMBER && sum.number == -1.5);
 	assert_int_equal(set_op(s, o, text("12")), TIDE_OK);
 	assert_int_equal(shared_incr(s, &o, &by, &sum, &err), TIDE_EMISMATCH);
-	assert_string_equal(err.text, "'n' is no number but a string");
+	assert_string_equal(err.text, "'n' is not a number but a string");
 	assert_int_equal(set_op(s, o, integer(INT64_MAX)), TIDE_OK);
 	by = integer(1);
 	assert_int_equal(shared_incr(s, &o, &by, &sum, &err), TIDE_EMISMATCH);
@@ -203,7 +203,7 @@ static void incr_refuses_what_is_not_finite(void **state)
 	o.space = SHARED_COUNTERS;
 	assert_int_equal(shared_incr(s, &o, &by, &sum, &err), TIDE_OK);
 	assert_int_equal(shared_incr(s, &o, &by, &sum, &err), TIDE_EMISMATCH);
-	assert_string_equal(err.text, "'n' plus this is no finite number");
+	assert_string_equal(err.text, "'n' plus this is not a finite number");
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		by.number = bad[i];
 		assert_int_equal(shared_incr(s, &o, &by, &sum, &err), TIDE_EMISMATCH);

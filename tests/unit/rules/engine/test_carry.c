@@ -43,8 +43,7 @@ static void reload(struct fixture *f)
 static struct strategy *make_use(struct fixture *f, const char *options)
 {
 	struct strategy *s = NULL;
-	struct args args;
-	args_init(&args);
+	struct args args = { 0 };
 	assert_int_equal(args_parse(&args, slice_from(options)), TIDE_OK);
 	if (strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("counting"), &args,
 			    "queue 'jobs'", &s, &f->err) != TIDE_OK)

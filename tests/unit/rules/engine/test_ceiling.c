@@ -253,7 +253,7 @@ static void file_over_the_limit_is_refused(void **state)
 	write_file(f, "priority/long.lua", text);
 	assert_int_equal(reload_now(f->engine, &f->err), TIDE_ERULE);
 	assert_contains(f->err.text,
-			"priority/long.lua:1: is larger than 262144 bytes, the most");
+			"priority/long.lua:1: is larger than 262144 bytes, the limit");
 }
 
 /* What setmetatable promises beside refusing: see safe_meta.c. */

@@ -8,8 +8,7 @@
 
 static struct args args_of(const char *text)
 {
-	struct args args;
-	args_init(&args);
+	struct args args = { 0 };
 	assert_int_equal(args_parse(&args, slice_from(text)), TIDE_OK);
 	return args;
 }
@@ -451,7 +450,7 @@ static void status_tells_calls_errors_and_the_last_refusal(void **state)
 {
 	struct fixture *f = *state;
 	struct json json;
-	struct buf out;
+	struct buf out = { 0 };
 	write_file(f, "priority/bad.lua",
 		   "return { rank = function()\n  return 'x'\nend }\n");
 	assert_starts(f);
@@ -464,8 +463,7 @@ static void status_tells_calls_errors_and_the_last_refusal(void **state)
 			 TIDE_ERULE);
 	write_file(f, "retry/broken.lua", "oops");
 	assert_int_equal(reload_now(f->engine, &f->err), TIDE_ERULE);
-	buf_init(&out);
-	json_init(&json, &out);
+	json = (struct json){ .out = &out };
 	engine_status(f->engine, &json);
 	const char *text = buf_cstr(&out);
 	assert_contains(text, "\"calls\":1,\"errors\":1");

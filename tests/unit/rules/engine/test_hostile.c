@@ -606,7 +606,7 @@ static void pipe_in_the_directory_blocks_nobody(void **state)
 	snprintf(path, sizeof(path), "%s/priority/pipe.lua", f->dir);
 	assert_int_equal(mkfifo(path, 0600), 0);
 	assert_int_equal(start_engine(f), TIDE_ERULE);
-	assert_contains(f->err.text, "pipe.lua: is no regular file");
+	assert_contains(f->err.text, "pipe.lua: is not a regular file");
 	f->engine = NULL;
 }
 

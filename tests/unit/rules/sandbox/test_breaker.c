@@ -95,10 +95,9 @@ static struct strategy *start_moody(struct fixture *f)
 
 static void assert_status(struct fixture *f, const char *part)
 {
-	struct buf text;
+	struct buf text = { 0 };
 	struct json j;
-	buf_init(&text);
-	json_init(&j, &text);
+	j = (struct json){ .out = &text };
 	engine_status(f->engine, &j);
 	assert_contains(buf_cstr(&text), part);
 	buf_deinit(&text);

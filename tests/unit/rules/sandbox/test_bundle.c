@@ -39,9 +39,8 @@ static void the_way_from_one_to_another_is_told(void **state)
 	static const char *const one[][2] = { { "a", "1" }, { "b", "2" }, { "d", "4" } };
 	static const char *const two[][2] = { { "b", "3" }, { "c", "3" }, { "d", "4" } };
 	struct bundle *a = make(one, 3), *b = make(two, 3);
-	struct buf out;
+	struct buf out = { 0 };
 
-	buf_init(&out);
 	bundle_compare(a, b, note_change, &out);
 	assert_buf(&out, "-a ~b +c ");
 	buf_clear(&out);

@@ -32,7 +32,6 @@ static int l_forget(lua_State *L)
 static int l_run(lua_State *L)
 {
 	struct lab *lab = lua_touserdata(L, 1);
-	watchdog_adopt(lab->watchdog, L);
 	luaL_openlibs(L);
 	if (luaL_loadbufferx(L, lab->chunk, strlen(lab->chunk), "=test.lua", "t"))
 		return lua_error(L);
@@ -54,7 +53,8 @@ static int run(const char *chunk, int64_t budget_ms, struct error *err)
 			   .seed = seed ? atoll(seed) : (lua_Integer)time(NULL),
 			   .rounds = rounds ? atoll(rounds) : 30000 };
 	struct script_call call = { .file = "test.lua", .body = l_run, .ctx = &lab };
-	assert_int_equal(watchdog_create(&lab.watchdog, budget_ms), TIDE_OK);
+	assert_int_equal(watchdog_create(&lab.watchdog, budget_ms, script_on_overrun),
+			 TIDE_OK);
 	assert_int_equal(script_state_init(&lab.script, lab.watchdog, 64 * 1024 * 1024),
 			 TIDE_OK);
 	int status = script_enter(&lab.script, &call, err);
