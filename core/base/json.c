@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "hex.h"
+#include "id.h"
 #include "utf8.h"
 
 /* A comma is due after a value and after the end of one; a bracket that opens
@@ -212,6 +213,14 @@ void json_member_number(struct json *j, const char *key, double n)
 {
 	json_key(j, key);
 	json_number(j, n);
+}
+
+void json_member_hex(struct json *j, const char *key, uint64_t n)
+{
+	char text[ID_HEX_LEN];
+
+	id_format(n, text);
+	json_member_string(j, key, (struct slice){ text, sizeof(text) });
 }
 
 void json_member_bool(struct json *j, const char *key, bool b)

@@ -36,6 +36,8 @@ void json_member_string(struct json *j, const char *key, struct slice s);
 void json_member_text(struct json *j, const char *key, const char *text);
 void json_member_int(struct json *j, const char *key, int64_t n);
 void json_member_number(struct json *j, const char *key, double n);
+/* 16 hexadecimal digits: an id or a hash. */
+void json_member_hex(struct json *j, const char *key, uint64_t n);
 void json_member_bool(struct json *j, const char *key, bool b);
 
 #endif

@@ -103,6 +103,12 @@ static inline struct slice msg_user(const struct msg *m)
 	return (struct slice){ m->user, m->user_len };
 }
 
+/* As clients name it: "-" is the default exchange. */
+static inline struct slice msg_exchange_word(const struct msg *m)
+{
+	return m->exchange.len ? m->exchange : SLICE("-");
+}
+
 /* The header's value; a slice with data == NULL when there is none. */
 struct slice msg_header(const struct msg *m, struct slice name);
 

@@ -77,8 +77,7 @@ static struct msg *make_copy(const struct entry *e, const char *reason, const ch
 	const struct msg_header death[] = {
 		{ SLICE("x-death-reason"), slice_from(reason) },
 		{ SLICE("x-death-queue"), queue_slice(q) },
-		{ SLICE("x-death-exchange"),
-		  e->msg->exchange.len ? e->msg->exchange : SLICE("-") },
+		{ SLICE("x-death-exchange"), msg_exchange_word(e->msg) },
 		{ SLICE("x-death-key"), e->msg->key },
 		{ SLICE("x-death-attempts"), slice_from(attempts) },
 		{ SLICE("x-death-rule"), slice_from(rule) },

@@ -124,9 +124,8 @@ static int check_size(const struct outcome *o, const struct broker *b, struct er
 		if (queue_is_durable(o->picks[i].queue))
 			return error_set(
 				err, TIDE_ETOOLARGE,
-				"a message of %zu bytes is larger than what Redis "
-				"takes for the durable queue '%s': "
-				"proto-max-bulk-len is %zu",
+				"a message of %zu bytes is too large for the durable "
+				"queue '%s': Redis accepts %zu (proto-max-bulk-len)",
 				o->msg->bytes, o->picks[i].queue->name,
 				store_body_max(b->env.store));
 	return TIDE_OK;

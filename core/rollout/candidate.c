@@ -1,12 +1,12 @@
 #include "candidate.h"
 
-#include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
 #include "base/mem.h"
+#include "broker/definition.h"
 #include "broker/queue.h"
 #include "rules/sandbox/bundle.h"
 #include "rules/engine/reload.h"
@@ -126,13 +126,32 @@ static void on_engine(void *ctx, const struct error *result)
 		c->on_loaded(c->ctx, result);
 }
 
+struct stepping {
+	enum ruleset_slot slot;
+	unsigned left;
+};
+
+/* Nothing fails while the engine has no scripts yet. */
+static bool attach(void *ctx, struct definition *d)
+{
+	struct stepping *s = ctx;
+
+	if (!definition_needs(d, s->slot))
+		return true;
+	if (s->left-- == 0)
+		return false;
+	definition_follow(d);
+	return true;
+}
+
 /* What there is, then the scripts: the build of the first generation makes the uses
  * and the bindings in it, and follows what changes. */
 static void on_turn(uv_idle_t *handle)
 {
 	struct candidate *c = handle->data;
+	struct stepping s = { c->rules.slot, STEP_MAX };
 
-	if (!ruleset_step(&c->rules, c->broker, STEP_MAX))
+	if (!definition_each(c->broker, attach, &s))
 		return;
 	uv_idle_stop(handle);
 	reload_start(c->rules.engine, on_engine, c);
@@ -189,16 +208,14 @@ void candidate_destroy(struct candidate *c)
 {
 	if (!c)
 		return;
-	ruleset_leave(&c->rules, c->broker);
+	definition_detach_all(c->broker, c->rules.slot);
+	c->broker->candidates[c->rules.slot] = NULL;
 	engine_close(c->rules.engine, NULL, NULL);
 	uv_close((uv_handle_t *)&c->turn, on_closed);
 }
 
 void candidate_write(const struct candidate *c, struct json *out)
 {
-	char hash[17];
-
-	snprintf(hash, sizeof(hash), "%016" PRIx64, engine_hash(c->rules.engine));
 	json_member_text(out, "directory", c->dir);
-	json_member_text(out, "hash", hash);
+	json_member_hex(out, "hash", engine_hash(c->rules.engine));
 }

@@ -93,16 +93,11 @@ static void add_payload(struct changes *c, const struct msg *one, const struct m
 	json_object_end(c->out);
 }
 
-static struct slice exchange_word(const struct msg *m)
-{
-	return m->exchange.len ? m->exchange : SLICE("-");
-}
-
 void changes_add(struct changes *c, const struct msg *one, const struct msg *other)
 {
 	if (one == other)
 		return;
-	add_text(c, "exchange", exchange_word(one), exchange_word(other));
+	add_text(c, "exchange", msg_exchange_word(one), msg_exchange_word(other));
 	add_text(c, "key", one->key, other->key);
 	add_text(c, "dedupe_id", msg_dedupe_id(one), msg_dedupe_id(other));
 	changes_add_int(c, "priority", one->priority, other->priority);

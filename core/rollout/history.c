@@ -324,7 +324,6 @@ static void note(struct history *h, enum engine_origin origin,
 	const struct engine *e = h->broker->engine;
 	const char *by = reload_asked_by(e);
 	uint64_t number = h->last_number + 1;
-	char hash[ID_HEX_LEN + 1];
 	struct buf text = { 0 };
 	struct json j = { .out = &text };
 
@@ -341,8 +340,7 @@ static void note(struct history *h, enum engine_origin origin,
 	if (refusal) {
 		json_member_text(&j, "error", refusal->text);
 	} else {
-		snprintf(hash, sizeof(hash), "%016" PRIx64, bundle_hash(after));
-		json_member_text(&j, "hash", hash);
+		json_member_hex(&j, "hash", bundle_hash(after));
 		json_member_int(&j, "generation", (int64_t)engine_epoch(e));
 		json_member_int(&j, "files", (int64_t)after->count);
 	}

@@ -23,25 +23,18 @@ struct recent *recent_create(bool with_payloads)
 	return r;
 }
 
-static inline size_t bytes_of(const struct recent_record *record)
-{
-	return record->msg->bytes + (record->error ? strlen(record->error) : 0);
-}
-
-static inline void free_record(struct recent_record *record)
-{
-	msg_unref(record->msg);
-	vhost_unref(record->vhost);
-	if (record->error)
-		mem_free(record->error);
-}
-
 static void drop_first(struct recent *r)
 {
 	struct recent_record *record = &r->ring[r->first];
 
-	r->bytes -= bytes_of(record);
-	free_record(record);
+	r->bytes -= record->msg->bytes;
+	msg_unref(record->msg);
+	vhost_unref(record->vhost);
+	if (record->error) {
+		r->bytes -= strlen(record->error);
+		mem_free(record->error);
+		record->error = NULL;
+	}
 	r->first = (r->first + 1) % RECENT_MAX;
 	r->count--;
 }
@@ -85,8 +78,11 @@ void recent_add(void *recent, const struct watched_publish *p)
 	record->number = ++r->last_number;
 	record->size = m->payload_len;
 	record->random_state = p->random_state;
-	record->error = p->refusal ? mem_strdup(p->refusal->text) : NULL;
-	r->bytes += bytes_of(record);
+	r->bytes += kept->bytes;
+	if (p->refusal) {
+		record->error = mem_strdup(p->refusal->text);
+		r->bytes += strlen(record->error);
+	}
 	verdict_set(&record->verdict, p->decision,
 		    p->refusal ? p->refusal->code : TIDE_OK);
 }
@@ -133,22 +129,21 @@ struct recent_record *recent_copy(const struct recent *r, size_t *count)
 
 void recent_free(struct recent_record *copy_take, size_t count)
 {
-	for (size_t i = 0; i < count; i++)
-		free_record(&copy_take[i]);
+	for (size_t i = 0; i < count; i++) {
+		msg_unref(copy_take[i].msg);
+		vhost_unref(copy_take[i].vhost);
+		mem_free(copy_take[i].error);
+	}
 	mem_free(copy_take);
 }
 
 void recent_write_publish(const struct vhost *v, const struct msg *m, size_t size,
 			  struct json *out)
 {
-	char id[ID_HEX_LEN + 1];
-
-	id_format(m->id, id);
-	id[ID_HEX_LEN] = '\0';
-	json_member_text(out, "id", id);
+	json_member_hex(out, "id", m->id);
 	json_member_int(out, "published_ms", m->ts_unix_ms);
 	json_member_string(out, "vhost", vhost_slice(v));
-	json_member_string(out, "exchange", m->exchange.len ? m->exchange : SLICE("-"));
+	json_member_string(out, "exchange", msg_exchange_word(m));
 	json_member_string(out, "key", m->key);
 	json_member_int(out, "priority", m->priority);
 	if (m->dedupe_len)

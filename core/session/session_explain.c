@@ -178,7 +178,7 @@ static void add_scripts(struct json *j, const struct dry_run *run)
 /* What no filter let through has no route. */
 static void add_address(struct json *j, const struct msg *m)
 {
-	json_member_string(j, "exchange", m->exchange.len ? m->exchange : SLICE("-"));
+	json_member_string(j, "exchange", msg_exchange_word(m));
 	json_member_string(j, "key", m->key);
 	json_member_int(j, "message_priority", m->priority);
 	msg_write_headers(m, j);

@@ -65,14 +65,12 @@ static void show(struct peek *p, const struct shard *sh, enum entry_state state,
 {
 	struct json *j = &p->json;
 	const struct msg *m = row->msg;
-	char id[ID_HEX_LEN];
 
-	id_format(row->id, id);
 	json_object_begin(j);
-	json_member_string(j, "id", (struct slice){ id, sizeof(id) });
+	json_member_hex(j, "id", row->id);
 	json_member_text(j, "state", state_names[state]);
 	json_member_int(j, "shard", sh->index);
-	json_member_string(j, "exchange", m->exchange.len ? m->exchange : SLICE("-"));
+	json_member_string(j, "exchange", msg_exchange_word(m));
 	json_member_string(j, "key", m->key);
 	json_member_int(j, "priority", m->priority);
 	json_member_int(j, "ts", m->ts_unix_ms);

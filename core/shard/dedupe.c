@@ -235,7 +235,6 @@ void dedupe_explain(const struct dedupe_queue *dq, const struct dedupe_key *key,
 		    int64_t window_ms, struct json *j)
 {
 	const struct dedupe_record *seen = find_seen(dq, key);
-	char id[ID_HEX_LEN];
 
 	if (window_ms == 0)
 		json_member_text(j, "dedupe", "off");
@@ -248,8 +247,7 @@ void dedupe_explain(const struct dedupe_queue *dq, const struct dedupe_key *key,
 	json_member_int(j, "dedupe_window", window_ms);
 	if (window_ms == 0 || !seen)
 		return;
-	id_format(seen->msg_id, id);
-	json_member_string(j, "first", (struct slice){ id, sizeof(id) });
+	json_member_hex(j, "first", seen->msg_id);
 	json_member_int(j, "remembered_until", seen->until_unix_ms);
 }
 

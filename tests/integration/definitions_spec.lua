@@ -348,7 +348,8 @@ describe('the definitions', function()
       c:expect_answer('PING', 'OK')
       c:expect_answer('HELLO', 'ERR denied HELLO must be the first request')
       for line, answer in pairs {
-        ['HELLO vhost=a/b'] = "ERR syntax 'a/b' is not a vhost: expected / or a name of 1-255 bytes without white space, "
+        ['HELLO vhost=a/b'] = "ERR syntax 'a/b' is not a vhost: "
+          .. 'expected / or a name of 1-255 bytes without white space, '
           .. "'/' and ':'",
         ['HELLO vhost='] = "ERR syntax '' is not a vhost: expected / or a name of 1-255 bytes without white space, "
           .. "'/' and ':'",

@@ -94,7 +94,8 @@ describe("a filter", function()
     local cases = {
       { "msg.priority = 256", "msg.priority must be an integer from 0 to 255, not '256'" },
       { "msg.priority = '5'", "msg.priority must be an integer from 0 to 255, not '5'" },
-      { "msg.key = 'a b'", "msg.key must be 1-255 bytes of UTF-8 without white space and control characters, not 'a b'" },
+      { "msg.key = 'a b'",
+        "msg.key must be 1-255 bytes of UTF-8 without white space and control characters, not 'a b'" },
       { "msg.key = ('x'):rep(256)", "msg.key must be 1-255 bytes" },
       { "msg.exchange = nil", "msg.exchange must be a text, not 'nil'" },
       { "msg.delay = -1", "msg.delay must be milliseconds from 0, or a duration like '30s', not '-1'" },

@@ -2,7 +2,6 @@
 
 #include "engine_status.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 
 #include "engine_private.h"
@@ -10,14 +9,6 @@
 #include "rules/api/shared.h"
 
 #define COUNTERS_SHOWN 256
-
-static void write_hash(struct json *out, uint64_t hash)
-{
-	char hex[17];
-
-	snprintf(hex, sizeof(hex), "%016" PRIx64, hash);
-	json_member_text(out, "hash", hex);
-}
 
 /* What the option may be besides its type. */
 static void write_allowed(struct json *out, const struct option *o)
@@ -119,7 +110,7 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 	json_member_text(out, "kind", script_kind_name(rule->kind));
 	json_member_text(out, "name", rule->name);
 	json_member_text(out, "file", rule->file);
-	write_hash(out, rule->hash);
+	json_member_hex(out, "hash", rule->hash);
 	if (rule->doc)
 		json_member_text(out, "doc", rule->doc);
 	if (rule->kind == SCRIPT_FILTER)
@@ -210,7 +201,7 @@ void engine_status(const struct engine *e, struct json *out)
 
 	json_object_begin(out);
 	json_member_int(out, "generation", (int64_t)e->epoch);
-	write_hash(out, g->hash);
+	json_member_hex(out, "hash", g->hash);
 	json_member_text(out, "origin", engine_origin_name(e->origin));
 	json_member_int(out, "loaded_ms", g->loaded_unix_ms);
 	json_member_int(out, "refused", (int64_t)e->reload.refused_count);

@@ -57,11 +57,11 @@ static double best(double so_far, uint64_t started_ns, size_t calls)
 static struct msg *make_msg(const char *key)
 {
 	struct msg spec = { .id = 1,
-				 .ts_unix_ms = 1,
-				 .exchange = SLICE("shop"),
-				 .key = slice_from(key),
-				 .payload = "hello",
-				 .payload_len = 5 };
+			    .ts_unix_ms = 1,
+			    .exchange = SLICE("shop"),
+			    .key = slice_from(key),
+			    .payload = "hello",
+			    .payload_len = 5 };
 	struct msg *m = msg_create(&spec);
 	if (!m)
 		abort();

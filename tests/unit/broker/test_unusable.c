@@ -89,8 +89,8 @@ static void a_request_is_refused_with_the_reason(void **state)
 
 	unusable_set(&m->q.definition, "uses retry/o.lua, which is gone");
 	assert_int_equal(TIDE_ERULE, unusable_check(&m->q.definition, &err));
-	assert_string_equal("queue 'q' cannot be used: it uses retry/o.lua, which is gone",
-			    err.text);
+	assert_string_equal(
+		"queue 'q' cannot be used: it uses retry/o.lua, which is gone", err.text);
 	unusable_set(&m->y.definition, "is odd");
 	assert_int_equal(TIDE_ERULE, unusable_check(&m->y.definition, &err));
 	assert_string_equal("exchange 'y' cannot be used: it is odd", err.text);

@@ -18,13 +18,13 @@ static struct msg *make(const struct msg_header *headers, int priority,
 			const char *exchange, const char *payload)
 {
 	const struct msg spec = { .id = 1,
-				       .priority = (uint8_t)priority,
-				       .header_count = 2,
-				       .exchange = slice_from(exchange),
-				       .key = SLICE("k"),
-				       .headers = headers,
-				       .payload = payload,
-				       .payload_len = strlen(payload) };
+				  .priority = (uint8_t)priority,
+				  .header_count = 2,
+				  .exchange = slice_from(exchange),
+				  .key = SLICE("k"),
+				  .headers = headers,
+				  .payload = payload,
+				  .payload_len = strlen(payload) };
 
 	return msg_create(&spec);
 }

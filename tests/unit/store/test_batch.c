@@ -115,9 +115,7 @@ static void removals_stand_before_and_outside_of_the_transaction(void **state)
 
 static void insert_writes_body_place_and_expiry(void **state)
 {
-	struct msg spec = { .id = 7,
-				 .expires_unix_ms = 1790000000009,
-				 .payload = "" };
+	struct msg spec = { .id = 7, .expires_unix_ms = 1790000000009, .payload = "" };
 	struct msg *m = msg_create(&spec);
 	struct batch *b = begin();
 	struct buf want = { 0 };

@@ -209,9 +209,7 @@ static void moves_tries_and_removals_change_exactly_what_they_name(void **state)
 static void expiring_messages_are_in_the_expiry_set_until_they_are_removed(void **state)
 {
 	struct harness *h = *state;
-	struct msg spec = { .id = 9,
-				 .expires_unix_ms = 1790000000123,
-				 .payload = "" };
+	struct msg spec = { .id = 9, .expires_unix_ms = 1790000000123, .payload = "" };
 	struct msg *m = msg_create(&spec);
 	struct batch *b = store_batch_begin(h->store, h->shard);
 	batch_insert(b, m, 0, STORE_DELAYED, 1790000000001.0);
@@ -384,8 +382,7 @@ static void erase_removes_the_shard_and_no_other(void **state)
 	struct harness *h = *state;
 	struct outcome o = { 0 };
 	insert_range(h, 1, 10);
-	struct store_shard *other =
-		store_shard_create(SLICE("/"), SLICE("jobs"), 1);
+	struct store_shard *other = store_shard_create(SLICE("/"), SLICE("jobs"), 1);
 	struct batch *b = store_batch_begin(h->store, other);
 	insert(b, 1, STORE_READY, 0);
 	store_shard_destroy(other);

@@ -162,13 +162,13 @@ static inline struct msg *make_msg(const char *key, int priority, ...)
 {
 	struct msg_header headers[8];
 	struct msg spec = { .id = 0x1234,
-				 .ts_unix_ms = 1000000,
-				 .priority = (uint8_t)priority,
-				 .exchange = SLICE("shop"),
-				 .key = slice_from(key),
-				 .headers = headers,
-				 .payload = "hello",
-				 .payload_len = 5 };
+			    .ts_unix_ms = 1000000,
+			    .priority = (uint8_t)priority,
+			    .exchange = SLICE("shop"),
+			    .key = slice_from(key),
+			    .headers = headers,
+			    .payload = "hello",
+			    .payload_len = 5 };
 	va_list list;
 	const char *pair;
 	va_start(list, priority);
