@@ -49,7 +49,6 @@ bool model_has_exchange(const struct model *m, const char *name);
 bool model_has_queue(const struct model *m, const char *name);
 
 /* Add a finding at the definition of this exchange or queue (`kind`). */
-void model_report(struct model *m, const char *kind, const char *name, const char *format,
-		  ...) TIDE_PRINTF(4, 5);
+void model_report(struct model *m, const char *kind, const char *name, const char *text);
 
 #endif

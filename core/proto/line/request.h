@@ -23,7 +23,7 @@ struct request_option {
 struct verb;
 
 struct request {
-	struct error *err;
+	struct error *err; /* where the first error goes */
 	int rc;
 	unsigned channel;
 	const struct verb *verb;
