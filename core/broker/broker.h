@@ -2,8 +2,7 @@
  *
  * Everything hangs off one struct broker. It knows no client, no schedule and no rules
  * on trial: session/service.h composes those with it and drives its turns (turn.h). */
-#ifndef TIDE_BROKER_BROKER_H
-#define TIDE_BROKER_BROKER_H
+#pragma once
 
 #include <uv.h>
 
@@ -155,5 +154,3 @@ static inline uint64_t broker_next_id(struct broker *b)
 
 /* Take the time, and begin a slice of the turn. */
 void broker_begin(struct broker *b);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A note is printed and does not count as a problem. A finding that is added twice is
  * kept once. */
-#ifndef TIDE_CHECK_FINDINGS_H
-#define TIDE_CHECK_FINDINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ void findings_add_error(struct findings *f, const char *text);
 bool findings_has(const struct findings *f, const char *file, int line);
 
 void findings_print(struct findings *f, FILE *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* graph.h: a directed graph of named nodes, and its circles. */
-#ifndef TIDE_CHECK_GRAPH_H
-#define TIDE_CHECK_GRAPH_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -38,5 +37,3 @@ typedef void graph_circle_fn(void *ctx, struct graph_node *const *way, size_t co
  * time in proportion to nodes and links; memory, not the stack, holds the way. Once for
  * a graph. */
 void graph_each_circle(struct graph *g, graph_circle_fn *on_circle, void *ctx);
-
-#endif

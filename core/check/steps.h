@@ -1,6 +1,5 @@
 /* steps.h: what `tidemq check` looks at, a file each. */
-#ifndef TIDE_CHECK_STEPS_H
-#define TIDE_CHECK_STEPS_H
+#pragma once
 
 #include "model.h"
 #include "rules/engine/survey.h"
@@ -26,5 +25,3 @@ void targets_check(struct model *m, const struct survey *s);
 /* Queues whose dead letters come back, and exchanges that are bound to themselves in the
  * end. Dead letters are decided by the rules of the model, as a broker decides them. */
 void circles_check(struct model *m);
-
-#endif

@@ -6,8 +6,7 @@
  * A verb appends words to cli->request and sends it with cli_ask or cli_table_ask. The
  * first failure stays in cli->status. After a failure nothing more is appended or sent.
  */
-#ifndef TIDE_CLI_CLI_H
-#define TIDE_CLI_CLI_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -94,5 +93,3 @@ void cli_list_verbs(const struct cli_verb *const *tables, FILE *out);
 
 /* Print the page of one verb. */
 void cli_help(const struct cli_verb *verb);
-
-#endif

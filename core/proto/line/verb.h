@@ -1,8 +1,7 @@
 /* verb.h: the table of verbs: what each takes, and what does it.
  *
  * A verb is added by a line in verb.c and a section in docs/protocol.md. */
-#ifndef TIDE_PROTO_LINE_VERB_H
-#define TIDE_PROTO_LINE_VERB_H
+#pragma once
 
 #include "base/args.h"
 #include "request.h"
@@ -68,5 +67,3 @@ COMMAND(list);
 COMMAND(stats);
 COMMAND(rules);
 COMMAND(explain);
-
-#endif
