@@ -60,6 +60,7 @@ static void a_socket_is_a_path_with_options(void **state)
 	check("tide+unix:///run/tide.sock", "/run/tide.sock", "/");
 	check("tide+unix:/a%20b?vhost=shop", "/a b", "shop");
 	check("tide+unix:rel?vhost=a&vhost=b", "rel", "b");
+	check("tide+unix:a@b/s", "a@b/s", "/");
 	struct client_url u;
 	assert_int_equal(client_url_parse("tide+unix:/s?user=u&pass=p", &u, NULL),
 			 TIDEMQ_OK);
