@@ -103,18 +103,16 @@ int url_parse_host(struct slice text, unsigned port_default, struct url *out,
 int url_parse_path(struct slice text, struct url *out, struct slice *rest,
 		   struct error *err)
 {
-	struct slice path = slice_cut(&text, '?');
-	struct slice authority = { path.data, slice_find(path, '/') };
+	struct slice authority = { text.data, slice_find(text, '/') };
 	size_t before = authority.len;
 	int rc = TIDE_OK;
 
-	*rest = text;
-	if (before < path.len)
+	if (before < text.len)
 		rc = take_user(&authority, out, err);
 	if (rc < 0)
 		return rc;
-	path = slice_skip(path, before - authority.len);
-	return url_decode(path, "path", &out->path, err);
+	*rest = slice_skip(text, before - authority.len);
+	return url_decode(slice_cut(rest, '?'), "path", &out->path, err);
 }
 
 void url_deinit(struct url *u)
