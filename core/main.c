@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/command_line.h"
+#include "cli/cli.h"
 #include "offline.h"
 #include "serve.h"
 #include "serve_options.h"
@@ -20,7 +20,7 @@ static void help(FILE *out)
 	      "usage: tidemq VERB [options]; `tidemq help VERB` explains each\n\n"
 	      "  serve    run a broker\n",
 	      out);
-	command_line_list(tables, out);
+	cli_list_verbs(tables, out);
 }
 
 static int refuse_verb(const char *name)
@@ -31,14 +31,14 @@ static int refuse_verb(const char *name)
 
 static int help_main(const char *name)
 {
-	const struct cli_verb *verb = command_line_find(tables, name);
+	const struct cli_verb *verb = cli_find_verb(tables, name);
 
 	if (strcmp(name, "serve") == 0)
 		serve_options_help(stdout);
 	else if (strcmp(name, "help") == 0)
 		help(stdout);
 	else if (verb)
-		command_line_help(verb);
+		cli_help(verb);
 	else
 		return refuse_verb(name);
 	return 0;
@@ -60,6 +60,6 @@ int main(int argc, char **argv)
 		puts("tidemq " TIDE_VERSION);
 		return 0;
 	}
-	verb = command_line_find(tables, argv[1]);
-	return verb ? command_line_run(verb, argc - 1, argv + 1) : refuse_verb(argv[1]);
+	verb = cli_find_verb(tables, argv[1]);
+	return verb ? cli_run(verb, argc - 1, argv + 1) : refuse_verb(argv[1]);
 }

@@ -1,11 +1,8 @@
 /* offline.h: the verbs that work on a rules directory without a broker. */
-#ifndef TIDE_OFFLINE_H
-#define TIDE_OFFLINE_H
+#pragma once
 
 #include "cli/cli.h"
 
 /* Ends in a NULL name. Exit status: 0 no problem, 1 problems in the rules, 2 wrong
  * usage. */
 extern const struct cli_verb offline_verbs[];
-
-#endif

@@ -1,6 +1,5 @@
 /* serve_options.h: the options of `tidemq serve`. */
-#ifndef TIDE_SERVE_OPTIONS_H
-#define TIDE_SERVE_OPTIONS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -29,5 +28,3 @@ TIDE_MUST_USE int serve_options_parse(struct serve_options *o, int argc, char **
 				      struct error *err);
 void serve_options_deinit(struct serve_options *o);
 void serve_options_help(FILE *out);
-
-#endif

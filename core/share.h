@@ -1,6 +1,5 @@
 /* share.h: where the framework (lua/) and the shipped rules (rules/) are. */
-#ifndef TIDE_SHARE_H
-#define TIDE_SHARE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -10,5 +9,3 @@ bool share_is_dir(const char *path);
  * or else where it was installed. Static storage. */
 const char *share_lua_dir(void);
 const char *share_rules_dir(void);
-
-#endif

@@ -3,8 +3,7 @@
  * The form of DECLARE's and BIND's options on their way from the wire to the model, to
  * the scripts (a table) and to Redis (the canonical text). Names are unique. The value of
  * a flag is "1". Zeroed args are empty. */
-#ifndef TIDE_BASE_ARGS_H
-#define TIDE_BASE_ARGS_H
+#pragma once
 
 #include "buf.h"
 
@@ -37,5 +36,3 @@ void args_format(const struct args *a, struct buf *out);
 /* What args_format wrote, into `a`, which holds nothing before; TIDE_ESYNTAX
  * otherwise, and `a` is empty then. */
 TIDE_MUST_USE int args_parse(struct args *a, struct slice text);
-
-#endif

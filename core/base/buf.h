@@ -3,8 +3,7 @@
  * data[start..end) is the content; a zeroed buf is empty. Without memory growth aborts,
  * except buf_try_reserve, for sizes that a peer chooses. Pointers are good until the next
  * call that may grow. */
-#ifndef TIDE_BASE_BUF_H
-#define TIDE_BASE_BUF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -58,5 +57,3 @@ void buf_clear(struct buf *b);
 void buf_shrink(struct buf *b);
 /* The content with a zero behind it, which does not count. */
 const char *buf_cstr(struct buf *b);
-
-#endif

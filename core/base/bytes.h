@@ -1,8 +1,7 @@
 /* bytes.h: short runs of bytes, eight at a time.
  *
  * Most names and keys are shorter than 20 bytes: memcmp or a loop would cost more. */
-#ifndef TIDE_BASE_BYTES_H
-#define TIDE_BASE_BYTES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,5 +56,3 @@ static inline uint32_t bytes_hash(const char *data, size_t len)
 	h = (h ^ h >> 32) * factor;
 	return (uint32_t)(h >> 32);
 }
-
-#endif

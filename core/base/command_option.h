@@ -1,7 +1,6 @@
 /* command_option.h: the options of a verb of the command line: one table for the
  * parser, for the checks of values, and for the help. */
-#ifndef TIDE_BASE_COMMAND_OPTION_H
-#define TIDE_BASE_COMMAND_OPTION_H
+#pragma once
 
 #include "buf.h"
 #include "error.h"
@@ -76,5 +75,3 @@ TIDE_MUST_USE int command_option_value(const struct command_option *option,
 
 /* Append a line for each option: "  --name ARG    help (default)". */
 void command_option_help(const struct command_option *table, struct buf *out);
-
-#endif

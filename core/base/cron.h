@@ -6,8 +6,7 @@
  * their names; Sunday is 0 and 7. One of the two days is enough, unless one of them
  * begins with "*". "@hourly", "@daily", "@weekly", "@monthly", "@yearly" are known too.
  */
-#ifndef TIDE_BASE_CRON_H
-#define TIDE_BASE_CRON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ TIDE_MUST_USE int cron_parse(struct slice text, struct cron *out, struct error *
  * since 1970. 0 when there is none within nine years. */
 int64_t cron_next(const struct cron *c, int64_t after_unix_ms);
 int64_t cron_prev(const struct cron *c, int64_t at_unix_ms);
-
-#endif

@@ -1,8 +1,7 @@
 /* decimal.h: whole numbers as decimal digits, written where the caller has room.
  *
  * Every line of the protocol and every command for Redis has some. */
-#ifndef TIDE_BASE_DECIMAL_H
-#define TIDE_BASE_DECIMAL_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -14,5 +13,3 @@ unsigned decimal_len(uint64_t n);
 /* Write the digits; gives the place behind them. */
 char *decimal_put(char *at, uint64_t n);
 char *decimal_put_int(char *at, int64_t n);
-
-#endif

@@ -1,7 +1,6 @@
 /* duration.h: durations as people write them: 250ms 30s 5m 2h 1d, a bare
  * number is milliseconds. Whole numbers only; at most DURATION_MAX_MS. */
-#ifndef TIDE_BASE_DURATION_H
-#define TIDE_BASE_DURATION_H
+#pragma once
 
 #include "error.h"
 #include "slice.h"
@@ -13,5 +12,3 @@
 TIDE_MUST_USE int duration_parse(struct slice text, int64_t *out_ms);
 /* The shortest exact spelling: 90000 is "90s", 3600000 is "1h". */
 void duration_format(int64_t ms, char out[DURATION_TEXT_MAX]);
-
-#endif

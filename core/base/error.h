@@ -6,8 +6,7 @@
  *
  * `struct error` carries a code with a sentence for people. The function that handles an
  * error logs it; everyone below returns it. */
-#ifndef TIDE_BASE_ERROR_H
-#define TIDE_BASE_ERROR_H
+#pragma once
 
 #include <stddef.h>
 
@@ -61,5 +60,3 @@ const char *error_wire_code(int code);
 
 /* What `code` means, for libuv's numbers too. Never NULL; static storage. */
 const char *error_text(int code);
-
-#endif

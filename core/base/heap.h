@@ -2,8 +2,7 @@
  *
  * A node belongs to its owner and is in one heap at most. A zeroed heap is empty, and a
  * zeroed node is in none. Equal keys come in no particular order. */
-#ifndef TIDE_BASE_HEAP_H
-#define TIDE_BASE_HEAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ void heap_set(struct heap *h, struct heap_node *n, int64_t key);
 void heap_set_all(struct heap *h, int64_t key);
 /* Take the node out; harmless when it is not in. */
 void heap_remove(struct heap *h, struct heap_node *n);
-
-#endif

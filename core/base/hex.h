@@ -1,6 +1,5 @@
 /* hex.h: hexadecimal digits. */
-#ifndef TIDE_BASE_HEX_H
-#define TIDE_BASE_HEX_H
+#pragma once
 
 /* The lower-case digit of `n`, 0 to 15. */
 static inline char hex_digit(unsigned n)
@@ -21,5 +20,3 @@ static inline int hex_value(char c)
 {
 	return hex_value_lower(c >= 'A' && c <= 'F' ? (char)(c - 'A' + 'a') : c);
 }
-
-#endif

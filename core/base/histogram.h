@@ -2,8 +2,7 @@
  *
  * Log-linear buckets: each power of two is cut into 2^sub_bits. Bucket 0 has the value
  * 0. The caller of the first three functions keeps the counts. */
-#ifndef TIDE_BASE_HISTOGRAM_H
-#define TIDE_BASE_HISTOGRAM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -39,5 +38,3 @@ void histogram_add(struct histogram *h, uint64_t value);
 uint64_t histogram_at(const struct histogram *h, double share);
 /* How many values are at least `from` and below `to`, to within a bucket. */
 uint64_t histogram_between(const struct histogram *h, uint64_t from, uint64_t to);
-
-#endif

@@ -4,8 +4,7 @@
  * Redis an id is 16 lower-case hex digits: ids sort as strings as they do in time. A
  * source's ids increase strictly. It runs ahead of a clock that stands still or goes
  * back, and of a millisecond whose 4,096 ids are used up. */
-#ifndef TIDE_BASE_ID_H
-#define TIDE_BASE_ID_H
+#pragma once
 
 #include "error.h"
 #include "slice.h"
@@ -28,5 +27,3 @@ int64_t id_unix_ms(uint64_t id);
 uint64_t id_at_unix_ms(int64_t unix_ms);
 void id_format(uint64_t id, char out[ID_HEX_LEN]);
 TIDE_MUST_USE int id_parse(struct slice text, uint64_t *out);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Calls nest as the document does. Bytes that are not UTF-8 become U+FFFD, so
  * that what comes out is always valid JSON. */
-#ifndef TIDE_BASE_JSON_H
-#define TIDE_BASE_JSON_H
+#pragma once
 
 #include "buf.h"
 
@@ -39,5 +38,3 @@ void json_member_number(struct json *j, const char *key, double n);
 /* 16 hexadecimal digits: an id or a hash. */
 void json_member_hex(struct json *j, const char *key, uint64_t n);
 void json_member_bool(struct json *j, const char *key, bool b);
-
-#endif

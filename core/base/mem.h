@@ -4,8 +4,7 @@
  * broker holds nothing confirmed alone, and no test would reach a check behind every
  * allocation. Sizes that a peer chooses (payloads, buffers) come from mem_try_alloc and
  * mem_try_realloc, whose failure is answered to that peer. */
-#ifndef TIDE_BASE_MEM_H
-#define TIDE_BASE_MEM_H
+#pragma once
 
 #include <stddef.h>
 
@@ -20,5 +19,3 @@ void *mem_try_realloc(void *old, size_t size);
 void mem_free(void *p);
 /* Report the size on standard error and abort: the only I/O of base. */
 void mem_fail(size_t size) __attribute__((noreturn));
-
-#endif

@@ -4,8 +4,7 @@
  * it changes after publication: queues, consumers and batches share it by counting
  * references. The queue keeps what differs from queue to queue (rank, state, attempts).
  * Not thread safe. */
-#ifndef TIDE_BASE_MSG_H
-#define TIDE_BASE_MSG_H
+#pragma once
 
 #include <stdint.h>
 
@@ -111,5 +110,3 @@ static inline struct slice msg_exchange_word(const struct msg *m)
 
 /* The header's value; a slice with data == NULL when there is none. */
 struct slice msg_header(const struct msg *m, struct slice name);
-
-#endif

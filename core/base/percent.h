@@ -1,8 +1,7 @@
 /* percent.h: percent-encoding of header values (RFC 3986, section 2.1).
  *
  * Encoded are bytes below 0x21, 0x7f, and '%': what a word of a line may not hold. */
-#ifndef TIDE_BASE_PERCENT_H
-#define TIDE_BASE_PERCENT_H
+#pragma once
 
 #include "buf.h"
 
@@ -22,5 +21,3 @@ void percent_encode(struct buf *out, struct slice value);
  * TIDE_ESYNTAX for a '%' that is not followed by two hex digits. `out` may be
  * the place of the value itself. */
 TIDE_MUST_USE int percent_decode(struct slice value, char *out, size_t *out_len);
-
-#endif

@@ -1,7 +1,6 @@
 /* pool.h: free lists of equal-sized objects, for what the hot path makes and
  * drops with every message. A pool keeps at most `keep_max` free objects. */
-#ifndef TIDE_BASE_POOL_H
-#define TIDE_BASE_POOL_H
+#pragma once
 
 #include <stddef.h>
 
@@ -30,5 +29,3 @@ void pool_deinit(struct pool *p);
 /* An object whose bytes are whatever they were. */
 void *pool_take(struct pool *p) __attribute__((returns_nonnull));
 void pool_give(struct pool *p, void *object);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Every state is as good a seed as any other. The same seed gives the same sequence.
  * Not for secrets. */
-#ifndef TIDE_BASE_RANDOM_H
-#define TIDE_BASE_RANDOM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -31,5 +30,3 @@ static inline uint64_t random_up_to(uint64_t *state, uint64_t limit)
 	while (drawn >= beyond);
 	return drawn % count;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* slice.h: a borrowed run of bytes; it owns nothing and ends in no zero. */
-#ifndef TIDE_BASE_SLICE_H
-#define TIDE_BASE_SLICE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -80,5 +79,3 @@ bool slice_to_uint(struct slice s, uint64_t max, uint64_t *out);
 #define NAME_LEN_MAX 255
 bool slice_is_name(struct slice s);
 bool slice_is_utf8(struct slice s);
-
-#endif

@@ -1,8 +1,7 @@
 /* table.h: uthash, with a hash and a comparison that suit short keys.
  *
  * Include it instead of <uthash.h>: all users of a table must agree on its hash. */
-#ifndef TIDE_BASE_TABLE_H
-#define TIDE_BASE_TABLE_H
+#pragma once
 
 #include "bytes.h"
 
@@ -15,5 +14,3 @@
 	(!bytes_is_equal((const char *)(a), (const char *)(b), (len)))
 
 #include <uthash.h>
-
-#endif

@@ -4,8 +4,7 @@
  *   [user[:password]@]path[?rest]
  *
  * All parts but the rest are percent-decoded. An error never shows a password. */
-#ifndef TIDE_BASE_URL_H
-#define TIDE_BASE_URL_H
+#pragma once
 
 #include "error.h"
 #include "slice.h"
@@ -32,5 +31,3 @@ void url_deinit(struct url *u);
 #define URL_ADDRESS_MAX 300
 /* "host:port", "[IPv6]:port" or the path, for messages. */
 void url_address(const struct url *u, char out[URL_ADDRESS_MAX]);
-
-#endif

@@ -1,6 +1,5 @@
 /* utf8.h: strict UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF. */
-#ifndef TIDE_BASE_UTF8_H
-#define TIDE_BASE_UTF8_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -12,5 +11,3 @@ size_t utf8_decode(const char *data, size_t len, uint32_t *out);
 /* How much of `data` is left when a character that was cut off at its end is
  * dropped. */
 size_t utf8_whole(const char *data, size_t len);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Embedded in what waits. `remaining` starts at 1 for its creator: it cannot complete
  * while steps are still being added. The first failure is kept. */
-#ifndef TIDE_BASE_WAITER_H
-#define TIDE_BASE_WAITER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -47,5 +46,3 @@ static inline void waiter_store_done(void *ctx, int status, const char *text)
 {
 	waiter_done(ctx, status, text);
 }
-
-#endif

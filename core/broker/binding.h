@@ -4,8 +4,7 @@
  * what the routing script knows it by), by text in its source's hash, and in
  * the list of its destination. Destroying it takes it out of all three. From the table
  * generations of rules are built: it keeps what a script has not been told of. */
-#ifndef TIDE_BROKER_BINDING_H
-#define TIDE_BROKER_BINDING_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -69,5 +68,3 @@ struct index_binding binding_to_index(const struct binding *b);
 struct slice binding_dest(const struct binding *b);
 /* Remove those of a destination from Redis. */
 void binding_erase_all(const struct binding_list *incoming);
-
-#endif

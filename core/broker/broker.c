@@ -106,6 +106,7 @@ void broker_clear(struct broker *b)
 void broker_set_engine(struct broker *b, struct engine *e)
 {
 	b->engine = b->active_rules.engine = e;
+	b->route_version++;
 	pace_init(&b->pace);
 	if (e)
 		b->pace.calls = engine_call_count(e);

@@ -2,8 +2,7 @@
  *
  * Everything hangs off one struct broker. It knows no client, no schedule and no rules
  * on trial: session/service.h composes those with it and drives its turns (turn.h). */
-#ifndef TIDE_BROKER_BROKER_H
-#define TIDE_BROKER_BROKER_H
+#pragma once
 
 #include <uv.h>
 
@@ -111,7 +110,7 @@ struct broker {
 	struct queue *queues_by_serial; /* uthash */
 	unsigned exchange_count;
 	unsigned binding_count;
-	uint64_t route_version;         /* changes with every binding */
+	uint64_t route_version;         /* changes with every binding and generation */
 	uint64_t route_stamp;           /* marks what a routing has visited */
 	struct route *route;            /* the last one that may not be remembered */
 	struct exchange_list unbinding; /* that have bindings to take out of the index */
@@ -155,5 +154,3 @@ static inline uint64_t broker_next_id(struct broker *b)
 
 /* Take the time, and begin a slice of the turn. */
 void broker_begin(struct broker *b);
-
-#endif

@@ -4,13 +4,10 @@
  * ids, times, delays, expiries, ack deadlines (which Redis keeps). What is waited for
  * in memory alone goes by the monotonic clock. When the wall clock is set, forward
  * or back, ack deadlines move with it: a consumer has as long as it was given. */
-#ifndef TIDE_BROKER_CLOCK_H
-#define TIDE_BROKER_CLOCK_H
+#pragma once
 
 struct broker;
 
 /* Take the time. When the wall clock was set since the last call, what follows from
  * that is done. */
 void clock_update(struct broker *b);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Who makes a consumer embeds this, and decides by its consumer_ops how a message
  * reaches the client. */
-#ifndef TIDE_BROKER_CONSUMER_H
-#define TIDE_BROKER_CONSUMER_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -73,5 +72,3 @@ static inline void consumer_release(struct entry *e)
 	if (e->holder)
 		e->holder->on_release(e);
 }
-
-#endif

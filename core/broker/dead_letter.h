@@ -1,6 +1,5 @@
 /* dead_letter.h: a message that failed for good goes to the queue's target. */
-#ifndef TIDE_BROKER_DEAD_LETTER_H
-#define TIDE_BROKER_DEAD_LETTER_H
+#pragma once
 
 #include "shard/entry.h"
 
@@ -9,5 +8,3 @@
  * the copy is durable. Without a target, or when nobody takes the copy, the
  * message is buried. */
 void dead_letter(struct entry *e, const char *reason, const char *rule);
-
-#endif

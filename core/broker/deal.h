@@ -1,6 +1,5 @@
 /* deal.h: who gets the next message of a queue. */
-#ifndef TIDE_BROKER_DEAL_H
-#define TIDE_BROKER_DEAL_H
+#pragma once
 
 #include "queue.h"
 
@@ -17,5 +16,3 @@ void deal_wait(struct consumer *c, int64_t mono_ms);
  * Redis is just being asked for more it waits for that, DEAL_READ_MS at most. */
 #define DEAL_READ_MS 5000
 void deal_answer(struct consumer *c);
-
-#endif

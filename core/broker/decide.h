@@ -5,8 +5,7 @@
  * that can fail does so here. Publishes, EXPLAIN, shadow, replay and `tidemq check`
  * decide by this function; publish.c carries the decision out. It is good until
  * anything is declared, deleted or bound. */
-#ifndef TIDE_BROKER_DECIDE_H
-#define TIDE_BROKER_DECIDE_H
+#pragma once
 
 #include "route.h"
 #include "rules/api/decision_context.h"
@@ -84,5 +83,3 @@ static inline struct dedupe_key decide_dedupe_key(const struct outcome *o)
 {
 	return (struct dedupe_key){ msg_dedupe_id(o->msg), o->number };
 }
-
-#endif

@@ -3,8 +3,7 @@
  * Each embeds a definition. A durable one exists in the broker at once, and in Redis a
  * moment later. Who declares it, first or again, is answered when Redis has it. When
  * Redis refuses it, it is deleted. */
-#ifndef TIDE_BROKER_DEFINITION_H
-#define TIDE_BROKER_DEFINITION_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -56,5 +55,3 @@ void definition_follow(struct definition *d);
 /* Visit the exchanges and queues of each vhost, until `visit` returns false. */
 bool definition_each(const struct broker *b,
 		     bool (*visit)(void *ctx, struct definition *d), void *ctx);
-
-#endif

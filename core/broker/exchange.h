@@ -1,8 +1,7 @@
 /* exchange.h: an exchange, its bindings, and what it remembers of routing.
  *
  * The type of an exchange is a script. */
-#ifndef TIDE_BROKER_EXCHANGE_H
-#define TIDE_BROKER_EXCHANGE_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -75,5 +74,3 @@ static inline struct slice exchange_slice(const struct exchange *x)
 {
 	return (struct slice){ x->name, x->name_len };
 }
-
-#endif

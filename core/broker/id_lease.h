@@ -5,8 +5,7 @@
  * a message stays the clock's. The mark is some seconds ahead, so that it is
  * written once in that time, by the first id that comes near it. That write is
  * sent before anything with the id is, on the same connection. */
-#ifndef TIDE_BROKER_ID_LEASE_H
-#define TIDE_BROKER_ID_LEASE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ void id_lease_load(struct broker *b, store_done_fn on_loaded, void *ctx);
 void id_lease_renew(struct broker *b);
 /* The last id has been made: the mark need not be ahead any more. */
 void id_lease_end(struct broker *b);
-
-#endif

@@ -3,8 +3,7 @@
  * Whatever can be long (a feed of pipelined requests, an ACK of many tags, time-outs)
  * stops when pace_is_spent and goes on in the next turn. The clock is read when a
  * script has been called, and otherwise once in a while. */
-#ifndef TIDE_BROKER_PACE_H
-#define TIDE_BROKER_PACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ static inline bool pace_is_spent(struct pace *p, bool is_heavy)
 		return false;
 	return pace_is_over(p);
 }
-
-#endif

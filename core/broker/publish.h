@@ -1,6 +1,5 @@
 /* publish.h: a message enters the broker: filtered, routed, ranked, put into queues. */
-#ifndef TIDE_BROKER_PUBLISH_H
-#define TIDE_BROKER_PUBLISH_H
+#pragma once
 
 #include "decide.h"
 
@@ -32,5 +31,3 @@ TIDE_MUST_USE int publish_filter(struct decision *d, struct decide_spec *spec,
 TIDE_MUST_USE int publish_filtered(struct decision *d, struct decide_spec *spec,
 				   const struct publish_known *known,
 				   struct waiter *waiter, struct error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* queue.h: a queue: its configuration, its shards and its consumers. */
-#ifndef TIDE_BROKER_QUEUE_H
-#define TIDE_BROKER_QUEUE_H
+#pragma once
 
 #include "base/table.h"
 #include "consumer.h"
@@ -108,5 +107,3 @@ static inline struct queue *entry_queue(const struct entry *e)
 {
 	return e->shard->owner;
 }
-
-#endif

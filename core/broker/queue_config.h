@@ -3,8 +3,7 @@
  * The one table of queue options is in queue_config.c. Options with a dot
  * ("retry.base") belong to the script that the option before the dot names,
  * and are checked by that script's declarations. */
-#ifndef TIDE_BROKER_QUEUE_CONFIG_H
-#define TIDE_BROKER_QUEUE_CONFIG_H
+#pragma once
 
 #include "base/args.h"
 #include "rules/engine/engine.h"
@@ -38,5 +37,3 @@ void queue_config_deinit(struct queue_config *c);
 TIDE_MUST_USE int queue_config_compare(const struct queue_config *has,
 				       const struct queue_config *wanted,
 				       struct error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* recover.h: the definitions and shards that an earlier process left in Redis. */
-#ifndef TIDE_BROKER_RECOVER_H
-#define TIDE_BROKER_RECOVER_H
+#pragma once
 
 #include "broker.h"
 
@@ -10,5 +9,3 @@ void recover_definitions(struct broker *b, store_done_fn on_done, void *ctx);
 /* Read the counts of every shard of the queues that can be used, and what its ledger
  * says was held. What that costs depends on the number of queues, not of messages. */
 void recover_shards(struct broker *b, store_done_fn on_done, void *ctx);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Every way back goes through here: the failure is counted, the delivery limit
  * is applied, the queue's retry script is asked, and what it decides is done. */
-#ifndef TIDE_BROKER_RETRY_H
-#define TIDE_BROKER_RETRY_H
+#pragma once
 
 #include "rules/engine/engine.h"
 #include "rules/engine/strategy.h"
@@ -33,5 +32,3 @@ TIDE_MUST_USE int retry_decide(const struct ruleset *r, struct decision_context 
 
 /* Returned unpunished: its consumer went away while at work on another. */
 void retry_unpunished(struct entry *e);
-
-#endif

@@ -205,10 +205,7 @@ static inline struct route *recall(const struct decide_spec *spec,
 		q = queue_find(spec->vhost, m->key);
 		r = q ? q->direct : NULL;
 	}
-	return r && r->version == b->route_version &&
-			       r->epoch == engine_epoch(spec->rules->engine)
-		       ? r
-		       : NULL;
+	return r && r->version == b->route_version ? r : NULL;
 }
 
 static void keep(const struct decide_spec *spec, const struct outcome *o, struct route *r)

@@ -1,6 +1,5 @@
 /* route.h: which queues, and which shards of them, a message goes to. */
-#ifndef TIDE_BROKER_ROUTE_H
-#define TIDE_BROKER_ROUTE_H
+#pragma once
 
 #include "route_cache.h"
 
@@ -11,5 +10,3 @@ struct outcome;
  * call. Only a live decision by the active rules is remembered. */
 TIDE_MUST_USE int route_find(const struct decide_spec *spec, const struct outcome *o,
 			     const struct route **out, struct error *err);
-
-#endif

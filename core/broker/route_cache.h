@@ -4,8 +4,7 @@
  * key alone, the exchange remembers the whole of it and no script is called
  * until a binding or a generation changes. Where that becomes too much, the
  * oldest go, so those that have been outdated by a change go first. */
-#ifndef TIDE_BROKER_ROUTE_CACHE_H
-#define TIDE_BROKER_ROUTE_CACHE_H
+#pragma once
 
 #include "exchange.h"
 #include "queue.h"
@@ -44,5 +43,3 @@ void route_cache_free(struct route *r);
 /* Keep a pure route, in the place of an outdated one for the same key. */
 void route_cache_add(struct exchange *x, struct route *r);
 void route_cache_clear(struct exchange *x);
-
-#endif

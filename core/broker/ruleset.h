@@ -6,8 +6,7 @@
  * queue->strategies[slot]. Candidate rules are in broker->candidates. What is declared,
  * bound, unbound or deleted is so in every ruleset. The active rules may refuse it. What
  * candidate rules refuse they go without, and the next decision by them reports it. */
-#ifndef TIDE_BROKER_RULESET_H
-#define TIDE_BROKER_RULESET_H
+#pragma once
 
 #include "rules/engine/engine.h"
 
@@ -32,5 +31,3 @@ static inline void ruleset_note_failure(struct ruleset *r, const char *what,
 		error_set(&r->failure, TIDE_ERULE, "%s '%s': %s", what, name,
 			  cause->text);
 }
-
-#endif

@@ -4,8 +4,7 @@
  * One batch of changes at a time, SHARED_SYNC_REST_MS after the last unless that was
  * full: a counter that changes with every message costs Redis ten writes a second. The
  * broker's turn drives it. */
-#ifndef TIDE_BROKER_SHARED_SYNC_H
-#define TIDE_BROKER_SHARED_SYNC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ void shared_sync_turn(struct broker *b);
 /* When a turn is needed; 0 = not by itself. */
 int64_t shared_sync_due_ms(const struct broker *b);
 bool shared_sync_is_idle(const struct broker *b);
-
-#endif

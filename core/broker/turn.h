@@ -2,8 +2,7 @@
  *
  * A turn is: broker_begin, turn_tick, turn_deal, turn_flush. Who drives it does its own
  * work in between. */
-#ifndef TIDE_BROKER_TURN_H
-#define TIDE_BROKER_TURN_H
+#pragma once
 
 #include "broker.h"
 
@@ -18,5 +17,3 @@ void turn_flush(struct broker *b);
 int64_t turn_due_ms(const struct broker *b);
 /* It needs one at once. */
 bool turn_is_busy(const struct broker *b);
-
-#endif

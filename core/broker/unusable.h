@@ -7,8 +7,7 @@
  * attached to them. What could not be attached is tried again with every generation. A
  * binding that its routing script refuses makes the exchange unusable: nobody knows which
  * messages the binding is for. */
-#ifndef TIDE_BROKER_UNUSABLE_H
-#define TIDE_BROKER_UNUSABLE_H
+#pragma once
 
 #include "exchange.h"
 #include "queue.h"
@@ -50,5 +49,3 @@ void unusable_log(const struct broker *b);
 void unusable_write(const struct broker *b, struct json *out);
 /* The member `unusable` of a binding in a list, if either of its ends is. */
 void unusable_write_binding(const struct binding *binding, struct json *out);
-
-#endif

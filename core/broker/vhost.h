@@ -3,8 +3,7 @@
  * It is made when it is first named, and goes at the end of a turn in which it has
  * no exchange, no queue and no session any more. The default vhost stays. What has
  * happened in it may be remembered for longer, by references. */
-#ifndef TIDE_BROKER_VHOST_H
-#define TIDE_BROKER_VHOST_H
+#pragma once
 
 #include "base/slice.h"
 #include "base/table.h"
@@ -64,5 +63,3 @@ static inline struct slice vhost_slice(const struct vhost *v)
 {
 	return (struct slice){ v->name, v->name_len };
 }
-
-#endif

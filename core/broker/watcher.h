@@ -4,8 +4,7 @@
  * broker->watcher is empty when nobody does. Each hook may be NULL. Who sets one keeps
  * the watcher that was there, passes on to it, and puts it back. A hook changes nothing
  * that the active rules decide by, except what on_publish and on_failure return. */
-#ifndef TIDE_BROKER_WATCHER_H
-#define TIDE_BROKER_WATCHER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -36,5 +35,3 @@ struct watcher {
 	void (*on_failed)(void *ctx, const struct retry_failure *f,
 			  const struct retry_decision *d, const struct error *err);
 };
-
-#endif

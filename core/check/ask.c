@@ -1,4 +1,4 @@
-#include "ask.h"
+#include "steps.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -11,6 +11,27 @@ static const char *text(const json_t *object, const char *key)
 	const char *value = json_string_value(json_object_get(object, key));
 
 	return value ? value : "";
+}
+
+static const struct {
+	const char *list, *verb;
+	const char *words[3]; /* members of an item */
+} requests[] = {
+	{ "LIST exchanges", "DECLARE exchange", { "name", "type" } },
+	{ "LIST queues", "DECLARE queue", { "name" } },
+	{ "LIST bindings", "BIND", { "destination", "exchange", "pattern" } },
+};
+
+static void write_words(struct buf *line, size_t i, const json_t *item)
+{
+	buf_append_text(line, requests[i].verb);
+	for (size_t n = 0; n < 3 && requests[i].words[n]; n++) {
+		const char *word = text(item, requests[i].words[n]);
+
+		buf_printf(line, " %s", word[0] ? word : "-");
+	}
+	if (strcmp(text(item, "to"), "exchange") == 0)
+		buf_append_text(line, " dest=exchange");
 }
 
 /* Append the options, encoded as in a line, and the end of the line. */
@@ -35,58 +56,29 @@ static void end_line(struct buf *line, json_t *item)
 	buf_append_char(line, '\n');
 }
 
-static void write_exchange(struct buf *out, const json_t *x)
-{
-	buf_printf(out, "DECLARE exchange %s %s", text(x, "name"), text(x, "type"));
-}
-
-static void write_queue(struct buf *out, const json_t *q)
-{
-	buf_printf(out, "DECLARE queue %s", text(q, "name"));
-}
-
-static void write_binding(struct buf *out, const json_t *b)
-{
-	const char *pattern = text(b, "pattern");
-
-	buf_printf(out, "BIND %s %s %s%s", text(b, "destination"), text(b, "exchange"),
-		   pattern[0] ? pattern : "-",
-		   strcmp(text(b, "to"), "exchange") == 0 ? " dest=exchange" : "");
-}
-
-static const struct {
-	const char *request;
-	void (*write)(struct buf *out, const json_t *item);
-} lists[] = {
-	{ "LIST exchanges", write_exchange },
-	{ "LIST queues", write_queue },
-	{ "LIST bindings", write_binding },
-};
-
 static int ask(struct tidemq_client *client, size_t i, struct buf *lines,
 	       struct error *err)
 {
+	const char *request = requests[i].list;
 	struct tidemq_reply reply;
 	json_t *list, *item;
 	size_t n;
+	int rc = TIDE_OK;
 
-	if (tidemq_request(client, lists[i].request, NULL, 0, &reply) != TIDEMQ_OK)
-		return error_set(err, TIDE_EDENIED, "%s: %s", lists[i].request,
+	if (tidemq_request(client, request, NULL, 0, &reply) != TIDEMQ_OK)
+		return error_set(err, TIDE_EDENIED, "%s: %s", request,
 				 tidemq_last_error(client)->text);
 	list = json_loadb(reply.text, reply.len, 0, NULL);
-	if (!json_is_array(list)) {
-		json_decref(list);
-		return error_set(err, TIDE_ESYNTAX,
-				 "%s: the broker's answer is not a list",
-				 lists[i].request);
-	}
+	if (!json_is_array(list))
+		rc = error_set(err, TIDE_ESYNTAX, "%s: the broker's answer is not a list",
+			       request);
 	json_array_foreach(list, n, item)
 	{
-		lists[i].write(lines, item);
+		write_words(lines, i, item);
 		end_line(lines, item);
 	}
 	json_decref(list);
-	return TIDE_OK;
+	return rc;
 }
 
 int ask_broker(const char *url, struct buf *lines, struct error *err)
@@ -97,7 +89,8 @@ int ask_broker(const char *url, struct buf *lines, struct error *err)
 
 	if (!client)
 		return error_set(err, TIDE_ENOTFOUND, "%s", failure.text);
-	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]) && rc == TIDE_OK; i++)
+	for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]) && rc == TIDE_OK;
+	     i++)
 		rc = ask(client, i, lines, err);
 	tidemq_disconnect(client);
 	return rc;

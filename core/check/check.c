@@ -3,12 +3,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "ask.h"
-#include "circles.h"
 #include "host/log.h"
-#include "lint.h"
-#include "scripts.h"
-#include "targets.h"
+#include "steps.h"
 
 #define DEFINITIONS_MAX_BYTES ((size_t)64 << 20)
 
@@ -60,9 +56,8 @@ static void check_definitions(const struct check_options *o, const struct survey
 	if (!o->url && !o->definitions)
 		return;
 	if (!survey_is_complete(s)) {
-		findings_note(f, "", 0,
-			      "not compared with the definitions, because not every "
-			      "script loads");
+		findings_note(f, "not compared with the definitions, because not every "
+				 "script loads");
 		return;
 	}
 	/* Without an answer nobody knows whether the rules fit: that is a problem. */
@@ -71,14 +66,6 @@ static void check_definitions(const struct check_options *o, const struct survey
 	else
 		check_model(o, s, definitions, buf_slice(&of_broker), f);
 	buf_deinit(&of_broker);
-}
-
-static int conclude(const struct check_options *o, struct findings *f)
-{
-	findings_print(f, stdout);
-	printf("%s: %s\n", o->dir,
-	       f->problems ? "not fit to go live" : "nothing is wrong");
-	return f->problems ? 1 : 0;
 }
 
 static int check_with(const struct check_options *o, struct slice definitions)
@@ -95,7 +82,9 @@ static int check_with(const struct check_options *o, struct slice definitions)
 	/* Filters see made-up dead letters; what they log about those helps nobody. */
 	log_configure(LOG_NONE, false);
 	check_definitions(o, s, definitions, &f);
-	status = conclude(o, &f);
+	findings_print(&f, stdout);
+	status = f.problems ? 1 : 0;
+	printf("%s: %s\n", o->dir, status ? "not fit to go live" : "nothing is wrong");
 	survey_close(s);
 	findings_deinit(&f);
 	return status;

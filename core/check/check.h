@@ -1,6 +1,5 @@
 /* check.h: `tidemq check`: look at a rules directory before it goes live. */
-#ifndef TIDE_CHECK_H
-#define TIDE_CHECK_H
+#pragma once
 
 struct check_options {
 	const char *dir;
@@ -15,5 +14,3 @@ struct check_options {
  * @return  exit status: 0 no problem, 1 problems, 2 the file of definitions cannot be
  *          read */
 int check_run(const struct check_options *o);
-
-#endif

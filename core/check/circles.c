@@ -1,6 +1,4 @@
-#include "circles.h"
-
-#include <stdlib.h>
+#include "steps.h"
 
 #include "base/mem.h"
 #include "broker/decide.h"
@@ -10,67 +8,37 @@
 
 #define WAY_SHOWN_MAX 64
 
-/* The nodes of a graph by their names, sorted. */
 struct circles {
 	struct model *model;
-	const char *kind; /* "queue" */
+	const char *kind; /* of the nodes: "queue" */
 	const char *what; /* happens in the circle: "is bound to itself" */
-	const char **names;
-	size_t count;
-	struct graph *graph;
+	struct graph graph;
 };
 
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-static size_t number_of(const struct circles *c, const char *name)
-{
-	const char **found =
-		bsearch(&name, c->names, c->count, sizeof(*c->names), by_name);
-
-	return (size_t)(found - c->names);
-}
-
-/* Call when all names are there. */
-static void open_graph(struct circles *c)
-{
-	if (c->count)
-		qsort(c->names, c->count, sizeof(*c->names), by_name);
-	c->graph = graph_create(c->count);
-}
-
-static void link_names(struct circles *c, const char *from, const char *to)
-{
-	graph_link(c->graph, number_of(c, from), number_of(c, to));
-}
-
 /* Begins with the first name in the alphabet, at whatever node the circle was found. */
-static void on_circle(void *ctx, const size_t *way, size_t count)
+static void on_circle(void *ctx, struct graph_node *const *way, size_t count)
 {
 	struct circles *c = ctx;
 	const char *first;
-	struct buf path = { 0 };
+	struct buf text = { 0 };
 	size_t start = 0;
 
 	for (size_t i = 0; i < count; i++)
-		if (way[i] < way[start])
+		if (strcmp(way[i]->name, way[start]->name) < 0)
 			start = i;
-	first = c->names[way[start]];
+	first = way[start]->name;
+	buf_printf(&text, "%s '%s' %s: ", c->kind, first, c->what);
 	for (size_t i = 0; i < count && i < WAY_SHOWN_MAX; i++)
-		buf_printf(&path, "%s -> ", c->names[way[(start + i) % count]]);
-	buf_printf(&path, "%s%s", count > WAY_SHOWN_MAX ? "... -> " : "", first);
-	model_report(c->model, c->kind, first, "%s '%s' %s: %s", c->kind, first, c->what,
-		     buf_cstr(&path));
-	buf_deinit(&path);
+		buf_printf(&text, "%s -> ", way[(start + i) % count]->name);
+	buf_printf(&text, "%s%s", count > WAY_SHOWN_MAX ? "... -> " : "", first);
+	model_report(c->model, c->kind, first, buf_cstr(&text));
+	buf_deinit(&text);
 }
 
 static void report(struct circles *c)
 {
-	graph_each_circle(c->graph, on_circle, c);
-	graph_destroy(c->graph);
-	mem_free(c->names);
+	graph_each_circle(&c->graph, on_circle, c);
+	graph_deinit(&c->graph);
 }
 
 static void check_bindings(struct model *m)
@@ -78,18 +46,13 @@ static void check_bindings(struct model *m)
 	struct circles c = { .model = m,
 			     .kind = "exchange",
 			     .what = "is bound to itself in the end" };
-	const struct exchange *x;
 
-	c.names = mem_alloc((HASH_COUNT(m->vhost->exchanges) + 1) * sizeof(*c.names));
-	for (x = m->vhost->exchanges; x; x = x->hh.next)
-		c.names[c.count++] = x->name;
-	open_graph(&c);
-	for (x = m->vhost->exchanges; x; x = x->hh.next) {
+	for (const struct exchange *x = m->vhost->exchanges; x; x = x->hh.next) {
 		for (uint32_t i = 0; i < x->binding_cap; i++) {
 			const struct binding *b = x->bindings[i];
 
 			if (b && b->exchange)
-				link_names(&c, x->name, b->exchange->name);
+				graph_link(&c.graph, x->name, b->exchange->name);
 		}
 	}
 	report(&c);
@@ -121,7 +84,7 @@ static void link_outcome(struct circles *c, const struct queue *q,
 			 const struct outcome *o)
 {
 	for (unsigned i = 0; i < o->count; i++)
-		link_names(c, q->name, o->picks[i].queue->name);
+		graph_link(&c->graph, q->name, o->picks[i].queue->name);
 }
 
 /* Links the queue to those that take its dead letters under this key. */
@@ -183,13 +146,8 @@ static void check_dead_letters(struct model *m)
 	struct circles c = { .model = m,
 			     .kind = "queue",
 			     .what = "dead-letters to itself in the end" };
-	const struct queue *q;
 
-	c.names = mem_alloc((HASH_COUNT(m->vhost->queues) + 1) * sizeof(*c.names));
-	for (q = m->vhost->queues; q; q = q->hh.next)
-		c.names[c.count++] = q->name;
-	open_graph(&c);
-	for (q = m->vhost->queues; q; q = q->hh.next)
+	for (const struct queue *q = m->vhost->queues; q; q = q->hh.next)
 		link_dead_letters(&c, q);
 	report(&c);
 }

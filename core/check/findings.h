@@ -3,8 +3,7 @@
  *
  * A note is printed and does not count as a problem. A finding that is added twice is
  * kept once. */
-#ifndef TIDE_CHECK_FINDINGS_H
-#define TIDE_CHECK_FINDINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,8 +26,8 @@ void findings_deinit(struct findings *f);
  * @param line  0 for the whole file */
 void findings_add(struct findings *f, const char *file, int line, const char *format, ...)
 	TIDE_PRINTF(4, 5);
-void findings_note(struct findings *f, const char *file, int line, const char *format,
-		   ...) TIDE_PRINTF(4, 5);
+/* On the directory. */
+void findings_note(struct findings *f, const char *text);
 /* `place` is not in the rules directory: a file of definitions, or "broker". Printed
  * after everything in the directory. */
 void findings_add_outside(struct findings *f, const char *place, int line,
@@ -41,5 +40,3 @@ void findings_add_error(struct findings *f, const char *text);
 bool findings_has(const struct findings *f, const char *file, int line);
 
 void findings_print(struct findings *f, FILE *out);
-
-#endif

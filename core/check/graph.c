@@ -1,77 +1,66 @@
 #include "graph.h"
 
-#include <stdbool.h>
-
 #include "base/mem.h"
 
-struct node {
-	size_t *links;
-	size_t count, cap;
-	size_t at;    /* the next link to follow */
-	size_t place; /* on the way */
-	enum { UNSEEN, ON_WAY, DONE } state;
-	bool is_reported; /* a circle that ends here */
-};
-
-struct graph {
-	size_t count;
-	size_t *way;
-	size_t way_len;
-	struct node nodes[];
-};
-
-struct graph *graph_create(size_t node_count)
+void graph_deinit(struct graph *g)
 {
-	struct graph *g = mem_zalloc(sizeof(*g) + node_count * sizeof(g->nodes[0]));
+	struct graph_node *n, *next;
 
-	g->count = node_count;
-	g->way = mem_alloc((node_count + 1) * sizeof(*g->way));
-	return g;
-}
-
-void graph_destroy(struct graph *g)
-{
-	for (size_t i = 0; i < g->count; i++)
-		mem_free(g->nodes[i].links);
+	HASH_ITER (hh, g->nodes, n, next) {
+		HASH_DEL(g->nodes, n);
+		mem_free(n->links);
+		mem_free(n);
+	}
 	mem_free(g->way);
-	mem_free(g);
 }
 
-void graph_link(struct graph *g, size_t from, size_t to)
+static struct graph_node *node_of(struct graph *g, const char *name)
 {
-	struct node *n = &g->nodes[from];
+	struct graph_node *n;
+
+	HASH_FIND_STR(g->nodes, name, n);
+	if (n)
+		return n;
+	n = mem_zalloc(sizeof(*n));
+	n->name = name;
+	HASH_ADD_KEYPTR(hh, g->nodes, name, strlen(name), n);
+	return n;
+}
+
+void graph_link(struct graph *g, const char *from, const char *to)
+{
+	struct graph_node *n = node_of(g, from);
 
 	if (n->count == n->cap) {
 		n->cap = n->cap * 2 + 4;
 		n->links = mem_realloc(n->links, n->cap * sizeof(*n->links));
 	}
-	n->links[n->count++] = to;
+	n->links[n->count++] = node_of(g, to);
 }
 
-static void enter(struct graph *g, size_t number)
+static void enter(struct graph *g, struct graph_node *n)
 {
-	g->nodes[number].state = ON_WAY;
-	g->nodes[number].place = g->way_len;
-	g->way[g->way_len++] = number;
+	n->state = ON_WAY;
+	n->place = g->way_len;
+	g->way[g->way_len++] = n;
 }
 
 /* Depth first. A link back to a node on the way closes a circle. */
-static void walk_from(struct graph *g, size_t start, graph_circle_fn *on_circle,
-		      void *ctx)
+static void walk_from(struct graph *g, struct graph_node *start,
+		      graph_circle_fn *on_circle, void *ctx)
 {
 	enter(g, start);
 	while (g->way_len > 0) {
-		struct node *last = &g->nodes[g->way[g->way_len - 1]];
-		struct node *next;
+		struct graph_node *last = g->way[g->way_len - 1], *next;
 
 		if (last->at == last->count) {
 			last->state = DONE;
 			g->way_len--;
 			continue;
 		}
-		next = &g->nodes[last->links[last->at++]];
+		next = last->links[last->at++];
 		if (next->state == UNSEEN) {
-			enter(g, (size_t)(next - g->nodes));
+			enter(g, next);
 		} else if (next->state == ON_WAY && !next->is_reported) {
 			next->is_reported = true;
 			on_circle(ctx, &g->way[next->place], g->way_len - next->place);
@@ -79,9 +68,16 @@ static void walk_from(struct graph *g, size_t start, graph_circle_fn *on_circle,
 	}
 }
 
+static int by_name(const struct graph_node *a, const struct graph_node *b)
+{
+	return strcmp(a->name, b->name);
+}
+
 void graph_each_circle(struct graph *g, graph_circle_fn *on_circle, void *ctx)
 {
-	for (size_t i = 0; i < g->count; i++)
-		if (g->nodes[i].state == UNSEEN)
-			walk_from(g, i, on_circle, ctx);
+	HASH_SORT(g->nodes, by_name);
+	g->way = mem_alloc((HASH_COUNT(g->nodes) + 1) * sizeof(struct graph_node *));
+	for (struct graph_node *n = g->nodes; n; n = n->hh.next)
+		if (n->state == UNSEEN)
+			walk_from(g, n, on_circle, ctx);
 }

@@ -1,4 +1,4 @@
-#include "lint.h"
+#include "steps.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,8 +9,6 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "base/buf.h"
 
 extern char **environ;
 
@@ -40,17 +38,6 @@ static int start(const char *dir, int out, pid_t *pid)
 				  environ);
 	posix_spawn_file_actions_destroy(&actions);
 	return rc;
-}
-
-static void read_all(int fd, struct buf *out)
-{
-	ssize_t n = 1;
-
-	while (n > 0 || (n < 0 && errno == EINTR)) {
-		n = read(fd, buf_reserve(out, 4096), 4096);
-		if (n > 0)
-			buf_grow(out, (size_t)n);
-	}
 }
 
 /* Specs have other globals. Files that begin with '.' or '#' belong to an editor. */
@@ -87,18 +74,28 @@ static void take_line(const char *line, const char *dir, struct findings *f)
 		findings_add(f, path, number, "%s", text);
 }
 
-static void take_output(struct buf *output, const char *dir, struct findings *f)
+static void take_output(int fd, const char *dir, struct findings *f)
 {
-	char *rest = (char *)buf_cstr(output), *line;
+	FILE *output = fdopen(fd, "r");
+	char *line = NULL;
+	size_t cap = 0;
+	ssize_t len;
 
-	while ((line = strsep(&rest, "\n")))
+	while (output && (len = getline(&line, &cap, output)) > 0) {
+		line[strcspn(line, "\n")] = '\0';
 		take_line(line, dir, f);
+	}
+	free(line);
+	if (output)
+		fclose(output);
+	else
+		close(fd);
 }
 
-/* Give luacheck's exit status, and what it prints.
+/* Give luacheck's exit status, and take in what it prints.
  *
  * @return  0, or an errno: ENOENT when it is not installed */
-static int run(const char *dir, struct buf *output, int *status)
+static int run(const char *dir, struct findings *f, int *status)
 {
 	int ends[2], rc;
 	pid_t pid;
@@ -107,9 +104,7 @@ static int run(const char *dir, struct buf *output, int *status)
 		return errno;
 	rc = start(dir, ends[1], &pid);
 	close(ends[1]);
-	if (rc == 0)
-		read_all(ends[0], output);
-	close(ends[0]);
+	take_output(ends[0], dir, f);
 	if (rc == 0 && waitpid(pid, status, 0) < 0)
 		rc = errno;
 	return rc;
@@ -117,24 +112,20 @@ static int run(const char *dir, struct buf *output, int *status)
 
 void lint_rules(const char *dir, struct findings *f)
 {
-	struct buf output = { 0 };
 	char real[PATH_MAX]; /* luacheck writes ./rules as rules */
 	int rc, status = 0;
 
 	if (!realpath(dir, real))
 		snprintf(real, sizeof(real), "%s", dir);
-	rc = run(real, &output, &status);
+	rc = run(real, f, &status);
 	if (rc == ENOENT)
-		findings_note(f, "", 0,
+		findings_note(f,
 			      "luacheck is not installed; only what a broker checks was "
 			      "checked");
 	else if (rc != 0)
 		findings_add(f, "", 0, "luacheck cannot be run: %s", strerror(rc));
-	else
-		take_output(&output, real, f);
 	/* Up to 2 it found something; higher values are failures of luacheck itself. */
 	if (rc == 0 && (!WIFEXITED(status) || WEXITSTATUS(status) > 2))
 		findings_add(f, "", 0, "luacheck failed with status %d",
 			     WIFEXITED(status) ? WEXITSTATUS(status) : status);
-	buf_deinit(&output);
 }

@@ -1,8 +1,6 @@
 #include "model.h"
 
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <strings.h>
 
 #include "base/mem.h"
@@ -22,10 +20,6 @@ static void on_started(void *ctx, const struct error *err)
 	if (err)
 		m->start_error = *err;
 	uv_stop(&m->loop);
-}
-
-static void on_closed(void *ctx)
-{
 }
 
 static void nothing(void *ctx)
@@ -59,7 +53,7 @@ static void close_broker(struct model *m)
 int model_open(struct model *m, const char *rules_dir, const char *lua_dir,
 	       struct findings *f, struct error *err)
 {
-	struct service_hooks hooks = { m, on_started, nothing, on_closed };
+	struct service_hooks hooks = { m, on_started, nothing, nothing };
 	struct broker_config config;
 	int rc;
 
@@ -143,22 +137,12 @@ static bool is_refused(const struct model *m, const char *kind, const char *name
 	return place && place->is_refused;
 }
 
-void model_report(struct model *m, const char *kind, const char *name, const char *format,
-		  ...)
+void model_report(struct model *m, const char *kind, const char *name, const char *text)
 {
 	const struct model_place *place = find_place(m, kind, name);
-	char *text;
-	va_list ap;
-	int len;
 
-	va_start(ap, format);
-	len = vasprintf(&text, format, ap);
-	va_end(ap);
-	if (len < 0)
-		return;
 	findings_add_outside(m->findings, place ? place->file : BROKER,
 			     place ? place->line : 0, "%s", text);
-	free(text);
 }
 
 /* Carry out a request; its answer, without the line end, is a text. */
@@ -214,13 +198,9 @@ static void report_refusal(struct model *m, const struct declaration *s,
 {
 	why = strncmp(why, "ERR ", 4) == 0 ? why + 4 : why;
 	why += strcspn(why, " ");
-	if (s->is_bind)
-		findings_add_outside(m->findings, at.file, at.line,
-				     "binding of '%s' to '%s':%s", s->words[1],
-				     s->words[2], why);
-	else
-		findings_add_outside(m->findings, at.file, at.line, "%s '%s':%s",
-				     s->words[1], s->words[2], why);
+	findings_add_outside(m->findings, at.file, at.line,
+			     s->is_bind ? "binding of '%s' to '%s':%s" : "%s '%s':%s",
+			     s->words[1], s->words[2], why);
 }
 
 static void read_line(struct model *m, const char *line, struct model_place at)

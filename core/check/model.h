@@ -3,8 +3,7 @@
  *
  * `tidemq check` declares in it what a file or a running broker has, and looks at what
  * the rules make of it. */
-#ifndef TIDE_CHECK_MODEL_H
-#define TIDE_CHECK_MODEL_H
+#pragma once
 
 #include "session/service.h"
 #include "findings.h"
@@ -49,7 +48,4 @@ bool model_has_exchange(const struct model *m, const char *name);
 bool model_has_queue(const struct model *m, const char *name);
 
 /* Add a finding at the definition of this exchange or queue (`kind`). */
-void model_report(struct model *m, const char *kind, const char *name, const char *format,
-		  ...) TIDE_PRINTF(4, 5);
-
-#endif
+void model_report(struct model *m, const char *kind, const char *name, const char *text);

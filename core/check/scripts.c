@@ -1,4 +1,4 @@
-#include "scripts.h"
+#include "steps.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "targets.h"
+#include "steps.h"
 
 #include "base/mem.h"
 #include "broker/exchange.h"
@@ -48,27 +48,28 @@ static void check_script(struct model *m, const struct survey_script *script,
 
 static void check_dead_letters(struct model *m, const struct queue *q)
 {
-	const char *exchange = q->config.dead_exchange, *key = q->config.dead_key;
+	const char *exchange = q->config.dead_exchange, *problem = NULL;
+	bool is_to_queue = exchange && !exchange[0];
+	const char *name = is_to_queue ? q->config.dead_key : exchange;
 	const struct exchange *x;
+	struct buf text = { 0 };
 
 	if (!exchange)
 		return;
-	x = exchange[0] ? exchange_find(m->vhost, slice_from(exchange)) : NULL;
-	if (!exchange[0] && !model_has_queue(m, key))
-		model_report(m, "queue", q->name,
-			     "queue '%s' dead-letters to queue '%s', which does not "
-			     "exist: its dead letters are buried",
-			     q->name, key);
-	else if (!model_has_exchange(m, exchange))
-		model_report(m, "queue", q->name,
-			     "queue '%s' dead-letters to exchange '%s', which does not "
-			     "exist: its dead letters are buried",
-			     q->name, exchange);
+	/* NULL as well when its declaration was refused. */
+	x = is_to_queue ? NULL : exchange_find(m->vhost, slice_from(name));
+	if (!(is_to_queue ? model_has_queue(m, name) : model_has_exchange(m, name)))
+		problem = "does not exist";
 	else if (x && x->binding_count == 0)
-		model_report(m, "queue", q->name,
-			     "queue '%s' dead-letters to exchange '%s', which has no "
-			     "bindings: its dead letters are buried",
-			     q->name, exchange);
+		problem = "has no bindings";
+	if (!problem)
+		return;
+	buf_printf(&text,
+		   "queue '%s' dead-letters to %s '%s', which %s: its dead letters are "
+		   "buried",
+		   q->name, is_to_queue ? "queue" : "exchange", name, problem);
+	model_report(m, "queue", q->name, buf_cstr(&text));
+	buf_deinit(&text);
 }
 
 void targets_check(struct model *m, const struct survey *s)

@@ -2,8 +2,7 @@
  *
  * This is no parser of Lua. Comments and long strings are skipped; unusual layout is
  * overlooked rather than reported wrongly. */
-#ifndef TIDE_CHECK_TEXT_H
-#define TIDE_CHECK_TEXT_H
+#pragma once
 
 #include "base/slice.h"
 
@@ -13,5 +12,3 @@ typedef void text_fn(void *ctx, struct slice name, int line);
 void text_each_exchange(struct slice text, text_fn *on_name, void *ctx);
 /* Names of functions that are defined at the start of a line: `function M.decide(`. */
 void text_each_function(struct slice text, text_fn *on_name, void *ctx);
-
-#endif

@@ -5,8 +5,7 @@
  * consumers can check that everything came once and in order, and so that
  * latencies count from the time at which a message was due, not from when a
  * busy sender came to it (coordinated omission). */
-#ifndef TIDE_CLI_BENCH_H
-#define TIDE_CLI_BENCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -51,5 +50,3 @@ struct bench_result {
 /* 0, or -1 with result->error. Free the result's histograms in either case. */
 int bench_run(const struct bench_options *options, struct bench_result *result);
 void bench_result_deinit(struct bench_result *result);
-
-#endif

@@ -1,10 +1,12 @@
-/* cli.h: what the verbs of the command line share.
+/* cli.h: the command line, and what its verbs share.
+ *
+ * Exit status: 0 done, 1 refused or failed, 2 wrong usage; the last two with one line on
+ * standard error.
  *
  * A verb appends words to cli->request and sends it with cli_ask or cli_table_ask. The
  * first failure stays in cli->status. After a failure nothing more is appended or sent.
  */
-#ifndef TIDE_CLI_CLI_H
-#define TIDE_CLI_CLI_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -72,11 +74,22 @@ int cli_flush(void);
  * option, whose value is percent-encoded. */
 void cli_add_word(struct cli *cli, const char *word);
 void cli_add_option(struct cli *cli, const char *word);
-/* Append an option of the protocol. */
-void cli_add_value(struct cli *cli, const char *name, const char *value);
+/* Append an option of the protocol, or a flag if the value is NULL. */
+void cli_add_value(struct cli *cli, struct slice name, const char *value);
 
 /* Connect and send the request; return cli->status. On CLI_DONE the reply is good until
  * the next call on the client. */
 int cli_ask(struct cli *cli, struct tidemq_reply *reply);
 
-#endif
+/* The verb of this name in any of the tables, which a NULL ends; or NULL. */
+const struct cli_verb *cli_find_verb(const struct cli_verb *const *tables,
+				     const char *name);
+
+/* Run the verb argv[0] with what follows it; returns the exit status. */
+int cli_run(const struct cli_verb *verb, int argc, char **argv);
+
+/* One line for each verb: two spaces, the name, what it does. */
+void cli_list_verbs(const struct cli_verb *const *tables, FILE *out);
+
+/* Print the page of one verb. */
+void cli_help(const struct cli_verb *verb);

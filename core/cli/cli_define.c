@@ -6,18 +6,20 @@
 
 #define WORDS_MAX 80
 
-/* Names, then options. */
+/* The verb, names, then options. */
 static void add_words(struct cli *cli, int name_count)
 {
+	buf_append_text(&cli->request, cli->verb->name);
 	for (int i = 0; i < name_count; i++)
 		cli_add_word(cli, cli->words[i]);
 	for (int i = name_count; i < cli->word_count; i++)
 		cli_add_option(cli, cli->words[i]);
 }
 
-/* Of a reply with a count print what was `done`. */
-static int finish(struct cli *cli, const char *done)
+/* A reply with a count says how many messages were purged or kicked. */
+static int finish(struct cli *cli)
 {
+	bool is_purge = strcmp(cli->verb->name, "purge") == 0;
 	struct tidemq_reply reply;
 
 	if (cli_ask(cli, &reply) != CLI_DONE)
@@ -27,73 +29,45 @@ static int finish(struct cli *cli, const char *done)
 	else if (cli->json)
 		puts("{\"ok\":true}");
 	else if (reply.len > 0)
-		printf("%s %s message%s\n", done, reply.text,
+		printf("%s %s message%s\n", is_purge ? "purged" : "kicked", reply.text,
 		       strcmp(reply.text, "1") == 0 ? "" : "s");
 	return CLI_DONE;
 }
 
-static bool is_exchange(const struct cli *cli)
+/* bind, unbind, purge */
+static int run_plain(struct cli *cli)
 {
-	return strcmp(cli->words[0], "exchange") == 0;
+	add_words(cli, cli->verb->words_min);
+	return finish(cli);
 }
 
-static int check_kind(const struct cli *cli)
+/* declare, delete */
+static int run_definition(struct cli *cli)
 {
-	if (is_exchange(cli) || strcmp(cli->words[0], "queue") == 0)
-		return CLI_DONE;
-	return cli_usage_error(cli, "expected 'exchange' or 'queue', not '%s'",
-			       cli->words[0]);
-}
+	static const char *const flags[] = { "if-empty", "if-unused" };
+	bool is_declare = strcmp(cli->verb->name, "declare") == 0;
+	bool is_exchange = strcmp(cli->words[0], "exchange") == 0;
 
-static int run_declare(struct cli *cli)
-{
-	int names = is_exchange(cli) ? 3 : 2;
-
-	if (check_kind(cli) != CLI_DONE)
-		return CLI_USAGE;
-	if (cli->word_count < names)
+	if (!is_exchange && strcmp(cli->words[0], "queue") != 0)
+		return cli_usage_error(cli, "expected 'exchange' or 'queue', not '%s'",
+				       cli->words[0]);
+	if (is_declare && is_exchange && cli->word_count < 3)
 		return cli_usage_error(cli, "the type of the exchange is missing");
-	buf_append_text(&cli->request, "DECLARE");
-	add_words(cli, names);
-	return finish(cli, "");
-}
-
-static int run_delete(struct cli *cli)
-{
-	if (check_kind(cli) != CLI_DONE)
-		return CLI_USAGE;
-	buf_append_text(&cli->request, "DELETE");
-	add_words(cli, 2);
-	if (cli_is_given(cli, "if-empty"))
-		cli_add_option(cli, "if-empty");
-	if (cli_is_given(cli, "if-unused"))
-		cli_add_option(cli, "if-unused");
-	return finish(cli, "");
-}
-
-static int run_bind(struct cli *cli)
-{
-	buf_append_text(&cli->request, cli->verb->name);
-	add_words(cli, 3);
-	return finish(cli, "");
-}
-
-static int run_purge(struct cli *cli)
-{
-	buf_append_text(&cli->request, "PURGE");
-	add_words(cli, 1);
-	return finish(cli, "purged");
+	add_words(cli, is_declare && is_exchange ? 3 : 2);
+	for (size_t i = 0; i < 2; i++)
+		if (cli_is_given(cli, flags[i]))
+			cli_add_option(cli, flags[i]);
+	return finish(cli);
 }
 
 static int run_kick(struct cli *cli)
 {
 	uint64_t count = cli_number(cli, "count");
 
-	buf_append_text(&cli->request, "KICK");
 	add_words(cli, 1);
 	if (count > 0)
 		buf_printf(&cli->request, " %" PRIu64, count);
-	return finish(cli, "kicked");
+	return finish(cli);
 }
 
 static const struct command_option delete_options[] = {
@@ -122,34 +96,34 @@ const struct cli_verb cli_define_verbs[] = {
 		     "tidemq declare queue jobs retry=exponential retry.base=500ms",
 	  .words_min = 2,
 	  .words_max = WORDS_MAX,
-	  .run = run_declare },
+	  .run = run_definition },
 	{ .name = "delete",
 	  .summary = "delete an exchange or a queue",
 	  .usage = "[options] exchange|queue NAME",
 	  .options = delete_options,
 	  .words_min = 2,
 	  .words_max = 2,
-	  .run = run_delete },
+	  .run = run_definition },
 	{ .name = "bind",
 	  .summary = "bind a queue to an exchange",
 	  .usage = BIND_USAGE,
 	  .details = BIND_DETAILS,
 	  .words_min = 3,
 	  .words_max = WORDS_MAX,
-	  .run = run_bind },
+	  .run = run_plain },
 	{ .name = "unbind",
 	  .summary = "remove a binding",
 	  .usage = BIND_USAGE,
 	  .details = BIND_DETAILS,
 	  .words_min = 3,
 	  .words_max = WORDS_MAX,
-	  .run = run_bind },
+	  .run = run_plain },
 	{ .name = "purge",
 	  .summary = "remove the messages of a queue that no consumer holds",
 	  .usage = "[options] QUEUE",
 	  .words_min = 1,
 	  .words_max = 1,
-	  .run = run_purge },
+	  .run = run_plain },
 	{ .name = "kick",
 	  .summary = "make buried messages of a queue ready again",
 	  .usage = "[options] QUEUE",

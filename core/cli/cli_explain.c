@@ -20,7 +20,7 @@ static void add_given(struct cli *cli, const struct command_given *given)
 	} else if (given->option->type == COMMAND_OPTION_DURATION) {
 		buf_printf(&cli->request, " %s=%" PRIu64, name, given->value);
 	} else if (strcmp(name, "payload") == 0 || strcmp(name, "id") == 0) {
-		cli_add_value(cli, name, given->text);
+		cli_add_value(cli, slice_from(name), given->text);
 	}
 }
 

@@ -10,8 +10,7 @@
  *
  * Titles of columns are the names in capitals, without the "_ms" of members with a
  * unit. The text of messages is made printable. */
-#ifndef TIDE_CLI_CLI_TABLE_H
-#define TIDE_CLI_CLI_TABLE_H
+#pragma once
 
 #include <jansson.h>
 
@@ -54,5 +53,3 @@ json_t *cli_table_parse(struct cli *cli, const struct tidemq_reply *reply);
 
 /* A member that is a text; `fallback` if it is missing or another type. */
 const char *cli_table_text(const json_t *object, const char *name, const char *fallback);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * and may skip any. Requests wait for their replies in one list a channel;
  * what is sent is gathered in `out` until the loop is about to poll. */
-#ifndef TIDE_CLIENT_CLIENT_H
-#define TIDE_CLIENT_CLIENT_H
+#pragma once
 
 #include <sys/queue.h>
 #include <uv.h>
@@ -102,5 +101,3 @@ void client_greet(struct tidemq_client *c);
 void client_on_handle_closed(uv_handle_t *handle);
 /* Free a closing client once libuv holds nothing of it. */
 void client_finish(struct tidemq_client *c);
-
-#endif

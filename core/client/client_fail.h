@@ -1,6 +1,5 @@
 /* client_fail.h: filling a struct tidemq_error. */
-#ifndef TIDE_CLIENT_CLIENT_FAIL_H
-#define TIDE_CLIENT_CLIENT_FAIL_H
+#pragma once
 
 #include "tidemq/client.h"
 #include "base/error.h"
@@ -13,5 +12,3 @@ int client_fail(struct tidemq_error *err, int status, const char *format, ...)
 /* The same for what the broker said: its code and its sentence. */
 int client_fail_remote(struct tidemq_error *err, int status, struct slice word,
 		       struct slice text);
-
-#endif

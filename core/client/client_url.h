@@ -4,8 +4,7 @@
  *     tide+unix:/path/of/socket[?vhost=name][&user=name][&pass=word]
  *
  * user, pass, vhost and the path of a socket may be percent-encoded. */
-#ifndef TIDE_CLIENT_CLIENT_URL_H
-#define TIDE_CLIENT_CLIENT_URL_H
+#pragma once
 
 #include "base/url.h"
 #include "client_fail.h"
@@ -22,5 +21,3 @@ struct client_url {
 TIDE_MUST_USE int client_url_parse(const char *text, struct client_url *out,
 				   struct tidemq_error *err);
 void client_url_deinit(struct client_url *u);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Bytes are put into `in` in pieces of any size; decoder_next takes whole items
  * out. The slices of an item are good until the next call on the decoder. */
-#ifndef TIDE_CLIENT_DECODER_H
-#define TIDE_CLIENT_DECODER_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -53,5 +52,3 @@ void decoder_deinit(struct decoder *d);
  * TIDEMQ_ENOMEM with `err` filled, after which the stream is unreadable. */
 TIDE_MUST_USE int decoder_next(struct decoder *d, struct decoder_item *out,
 			       struct tidemq_error *err);
-
-#endif

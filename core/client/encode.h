@@ -1,7 +1,6 @@
 /* encode.h: requests as bytes, checked, so that nothing a caller passes can
  * break the framing. */
-#ifndef TIDE_CLIENT_ENCODE_H
-#define TIDE_CLIENT_ENCODE_H
+#pragma once
 
 #include "base/buf.h"
 #include "client_fail.h"
@@ -26,5 +25,3 @@ TIDE_MUST_USE int encode_publication(struct buf *out, unsigned channel,
 /* A word of a request: a name, or `-` for an empty one when `may_be_empty`. */
 TIDE_MUST_USE int encode_word(struct buf *out, const char *text, const char *what,
 			      bool may_be_empty, struct tidemq_error *err);
-
-#endif

@@ -5,8 +5,7 @@
  * The level is the one mutable global of the program. With `journal` the time
  * is left out (systemd adds its own). Control characters in a line become
  * spaces, so that no client can forge a line. */
-#ifndef TIDE_HOST_LOG_H
-#define TIDE_HOST_LOG_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -27,5 +26,3 @@ void log_write(enum log_level level, const char *format, ...) TIDE_PRINTF(2, 3);
 		if (log_is_on(LOG_DEBUG))                  \
 			log_write(LOG_DEBUG, __VA_ARGS__); \
 	} while (0)
-
-#endif

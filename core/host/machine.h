@@ -1,6 +1,5 @@
 /* machine.h: the clocks and the random bytes of the machine. */
-#ifndef TIDE_HOST_MACHINE_H
-#define TIDE_HOST_MACHINE_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/random.h>
@@ -30,5 +29,3 @@ static inline uint64_t machine_random(void)
 		bits = (uint64_t)machine_clock_ns(CLOCK_REALTIME);
 	return bits;
 }
-
-#endif

@@ -6,8 +6,7 @@
  * a reset) -> closing -> gone. conn_close may be called at any time and any
  * number of times; the session ends at the end of the turn, the memory is
  * freed when libuv has closed the handle. */
-#ifndef TIDE_NET_CONN_H
-#define TIDE_NET_CONN_H
+#pragma once
 
 #include "server.h"
 
@@ -52,5 +51,3 @@ void conn_drain(struct conn *c);
 bool conn_is_drained(const struct conn *c);
 /* Once a second: heartbeats, idleness, the end of lingering. */
 void conn_tick(struct conn *c, int64_t now_ms);
-
-#endif

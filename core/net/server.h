@@ -3,8 +3,7 @@
  * Connections that have something to send, to resume or to close queue up, and
  * are served once at the end of a loop turn (server_turn), so that what a turn
  * writes to a connection leaves in one system call. */
-#ifndef TIDE_NET_SERVER_H
-#define TIDE_NET_SERVER_H
+#pragma once
 
 #include <sys/queue.h>
 #include <uv.h>
@@ -83,5 +82,3 @@ void server_conn_gone(struct server *s);
 void server_init_socket(struct server *s, union server_socket *socket, bool is_unix);
 void server_format_address(const struct sockaddr_storage *addr,
 			   char out[SERVER_ADDRESS_MAX]);
-
-#endif

@@ -4,8 +4,7 @@
  * They are a ruleset over the broker's exchanges, bindings and queues, with an engine of
  * their own: what their scripts remember is their own too. Loading goes in steps between
  * the turns of the loop. */
-#ifndef TIDE_ROLLOUT_CANDIDATE_H
-#define TIDE_ROLLOUT_CANDIDATE_H
+#pragma once
 
 #include "broker/broker.h"
 #include "broker/decide.h"
@@ -58,5 +57,3 @@ bool candidate_has_other_retry(struct candidate *c, const struct queue *q);
 
 /* Members of an object: the directory and the hash. */
 void candidate_write(const struct candidate *c, struct json *out);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * An object has `field` (exchange, key, dedupe_id, priority, due, expires, header,
  * payload), of a header its `name`, and the two values, of a payload the two lengths. */
-#ifndef TIDE_ROLLOUT_CHANGES_H
-#define TIDE_ROLLOUT_CHANGES_H
+#pragma once
 
 #include "base/json.h"
 #include "base/msg.h"
@@ -21,5 +20,3 @@ struct changes {
 void changes_add(struct changes *c, const struct msg *one, const struct msg *other);
 /* A difference in a number; none when they are equal. */
 void changes_add_int(struct changes *c, const char *field, int64_t one, int64_t other);
-
-#endif

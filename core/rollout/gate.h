@@ -5,8 +5,7 @@
  * Without it, or where there are no specs, the answer is yes at once. Runs follow each
  * other in the order of the asking. All who ask about the directory while it is being
  * tested share the next run. */
-#ifndef TIDE_ROLLOUT_GATE_H
-#define TIDE_ROLLOUT_GATE_H
+#pragma once
 
 #include "rules/sandbox/bundle.h"
 #include "rules/engine/rules_dir.h"
@@ -29,5 +28,3 @@ void gate_destroy(struct gate *g);
 typedef void (*gate_answer_fn)(void *ctx, const struct error *answer);
 void gate_ask(struct gate *g, struct bundle *files, const char *specs_dir,
 	      gate_answer_fn on_answer, void *ctx);
-
-#endif

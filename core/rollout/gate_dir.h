@@ -4,8 +4,7 @@
  * It is made of the files, and beside them of links to what a directory has that is no
  * script: the specs, and what they need. These functions touch the disk and nothing
  * else, so that a thread may call them. */
-#ifndef TIDE_ROLLOUT_GATE_DIR_H
-#define TIDE_ROLLOUT_GATE_DIR_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -20,5 +19,3 @@ TIDE_MUST_USE int gate_dir_create(const struct bundle *files, const char *specs_
 				  char out[PATH_MAX], struct error *err);
 /* Remove it with all that is in it. */
 void gate_dir_remove(const char *dir);
-
-#endif

@@ -3,8 +3,7 @@
  * Every attempt to load rules is noted, accepted or refused. The files of the last
  * HISTORY_KEPT accepted generations are kept, in memory and in Redis. One of them is the
  * last good: the rules that were active last. docs/redis.md has the keys. */
-#ifndef TIDE_ROLLOUT_HISTORY_H
-#define TIDE_ROLLOUT_HISTORY_H
+#pragma once
 
 #include "rules/sandbox/bundle.h"
 #include "rules/engine/rules_dir.h"
@@ -43,5 +42,3 @@ bool history_has_passed(const struct history *h, uint64_t hash);
 
 /* For RULES log: an array, the newest first. */
 void history_write(const struct history *h, struct json *out);
-
-#endif

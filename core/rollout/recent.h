@@ -4,8 +4,7 @@
  * A ring of bounded length and bytes. It holds references to the messages as
  * they were published, before any filter; of large ones a copy without the
  * payload, so that the ring keeps no payload alive for long. */
-#ifndef TIDE_ROLLOUT_RECENT_H
-#define TIDE_ROLLOUT_RECENT_H
+#pragma once
 
 #include "broker/broker.h"
 #include "verdict.h"
@@ -53,5 +52,3 @@ void recent_write_publish(const struct vhost *v, const struct msg *m, size_t siz
 			  struct json *out);
 /* An array of the last `max`, the newest first. */
 void recent_write(const struct recent *r, struct broker *b, size_t max, struct json *out);
-
-#endif

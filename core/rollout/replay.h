@@ -1,6 +1,5 @@
 /* replay.h: the recent publishes, decided again by candidate rules: RULES replay. */
-#ifndef TIDE_ROLLOUT_REPLAY_H
-#define TIDE_ROLLOUT_REPLAY_H
+#pragma once
 
 #include "broker/broker.h"
 
@@ -20,5 +19,3 @@ TIDE_MUST_USE int replay_start(struct broker *b, struct slice dir,
 			       replay_done_fn *on_done, void *ctx, struct error *err);
 /* End one that is under way, if any. */
 void replay_cancel(struct broker *b);
-
-#endif

@@ -1,7 +1,6 @@
 /* shadow.h: candidate rules that decide on a share of the live publishes and failures,
  * and apply nothing: RULES shadow. */
-#ifndef TIDE_ROLLOUT_SHADOW_H
-#define TIDE_ROLLOUT_SHADOW_H
+#pragma once
 
 #include "broker/broker.h"
 
@@ -37,5 +36,3 @@ struct bundle *shadow_files(const struct broker *b);
 const char *shadow_dir(const struct broker *b);
 /* An object; with `active` false when there is none. */
 void shadow_write(const struct broker *b, struct json *out);
-
-#endif

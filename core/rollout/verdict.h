@@ -2,8 +2,7 @@
  * for comparing: which queues took it, in which shard, at which rank.
  *
  * Queues are named by their serial numbers, so that a verdict outlives them. */
-#ifndef TIDE_ROLLOUT_VERDICT_H
-#define TIDE_ROLLOUT_VERDICT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -76,5 +75,3 @@ void verdict_write_queue(uint64_t serial, const struct broker *b, struct json *o
 /* An object; `error` is the text that belongs to a refusal, or NULL. */
 void verdict_write(const struct verdict *v, struct broker *b, const char *error,
 		   struct json *out);
-
-#endif

@@ -12,8 +12,7 @@
  * A broker that finds a tick begun and not done runs it again with the same ids,
  * and publishes only what is not there. A run that fails publishes nothing; it is
  * done with, and the next tick is another one. The broker's turn drives it. */
-#ifndef TIDE_SCHEDULE_SCHEDULER_H
-#define TIDE_SCHEDULE_SCHEDULER_H
+#pragma once
 
 #include "base/json.h"
 #include "rules/engine/schedule.h"
@@ -118,5 +117,3 @@ void scheduler_finish(struct schedule *s, const char *why);
 void scheduler_postpone(struct schedule *s, const char *why);
 /* Write what is done and begun; the waiter may be NULL. */
 void scheduler_write_mark(struct schedule *s, struct waiter *waiter);
-
-#endif

@@ -1,7 +1,6 @@
 /* channel.h: an independent conversation inside a connection: its own
  * subscriptions, delivery tags and order of replies. */
-#ifndef TIDE_SESSION_CHANNEL_H
-#define TIDE_SESSION_CHANNEL_H
+#pragma once
 
 #include "held.h"
 #include "reply.h"
@@ -31,5 +30,3 @@ void channel_deinit(struct channel *ch);
 struct subscription *channel_subscription(struct channel *ch, struct slice sid);
 /* The entry, which a channel holds, is no longer held: tag and credit come back. */
 void channel_release(struct entry *e);
-
-#endif

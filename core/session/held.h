@@ -6,8 +6,7 @@
  * one for each that came after it. A gap knows how far it is to a later item,
  * and whoever has walked over gaps notes in each how far he came: a client may
  * ask for the same ones again and again. */
-#ifndef TIDE_SESSION_HELD_H
-#define TIDE_SESSION_HELD_H
+#pragma once
 
 #include "shard/entry.h"
 
@@ -35,5 +34,3 @@ void held_remove(struct held *h, uint64_t tag);
 struct entry *held_from(const struct held *h, uint64_t tag);
 /* The one with the highest tag, or NULL. */
 struct entry *held_last(const struct held *h);
-
-#endif

@@ -5,8 +5,7 @@
  * Finished replies leave in the order of the requests of their channel, so one
  * that is ready early waits behind an earlier one. A reply whose channel is
  * gone completes unseen. */
-#ifndef TIDE_SESSION_REPLY_H
-#define TIDE_SESSION_REPLY_H
+#pragma once
 
 #include "base/json.h"
 #include "base/msg.h"
@@ -77,5 +76,3 @@ void reply_messages_take(struct reply *r, struct delivery *deliveries, uint64_t 
  * what it waits for, then end with reply_when_done. A failure of the waiter
  * makes it a REPLY_ERROR. */
 void reply_when_done(struct reply *r);
-
-#endif

@@ -3,8 +3,7 @@
  * A turn of the loop ends with service_turn: ready messages are dealt out to
  * consumers, the network (through on_turn) sends what was written, and the
  * journal sends its batches. Timers run between turns and lead to one too. */
-#ifndef TIDE_SESSION_SERVICE_H
-#define TIDE_SESSION_SERVICE_H
+#pragma once
 
 #include "broker/broker.h"
 
@@ -79,5 +78,3 @@ size_t service_body_max(const struct service *s);
 size_t service_memory(const struct service *s);
 /* Stop or resume publishers as memory and the store demand. */
 void service_check_pressure(struct service *s);
-
-#endif

@@ -16,6 +16,8 @@ static void on_reload(void *ctx, const struct error *result)
 	struct broker *b = s->broker;
 	const char *by = reload_asked_by(b->engine);
 
+	/* No decision of the generation before is remembered. */
+	b->route_version++;
 	if (result && result->code < 0)
 		log_error("rules: change refused, the active rules stay: %s",
 			  result->text);

@@ -1,6 +1,5 @@
 /* service_rules.h: the engine of the active rules, and what follows from a change. */
-#ifndef TIDE_SESSION_SERVICE_RULES_H
-#define TIDE_SESSION_SERVICE_RULES_H
+#pragma once
 
 #include "rules/engine/reload.h"
 #include "service.h"
@@ -26,5 +25,3 @@ void service_rules_follow(struct service *s);
 /* An operator wants the rules directory loaded, as the gate allows. The outcome is
  * logged. */
 void service_rules_reload(struct service *s);
-
-#endif

@@ -2,12 +2,9 @@
  * gate, the ids, the definitions, the shards, tide.shared, the schedules.
  *
  * Broken rules do not stop it: the last good generation serves then. */
-#ifndef TIDE_SESSION_SERVICE_START_H
-#define TIDE_SESSION_SERVICE_START_H
+#pragma once
 
 #include "service.h"
 
 /* Load the rules and open the store. hooks.on_started comes from the loop. */
 TIDE_MUST_USE int service_start(struct service *s, struct error *err);
-
-#endif

@@ -6,8 +6,7 @@
  * the connection close itself. Only its owner destroys a session.
  *
  * Sessions and channels are closed: a protocol knows them by these functions alone. */
-#ifndef TIDE_SESSION_SESSION_H
-#define TIDE_SESSION_SESSION_H
+#pragma once
 
 #include "base/args.h"
 #include "base/json.h"
@@ -241,5 +240,3 @@ TIDE_MUST_USE int session_rules_rollback(struct session *s, struct slice hash,
 					 struct reply *r, struct error *err);
 TIDE_MUST_USE int session_explain(struct session *s, const struct publish_spec *spec,
 				  struct reply *r, struct error *err);
-
-#endif

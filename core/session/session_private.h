@@ -1,6 +1,5 @@
 /* session_private.h: a session as its own files know it. */
-#ifndef TIDE_SESSION_SESSION_PRIVATE_H
-#define TIDE_SESSION_SESSION_PRIVATE_H
+#pragma once
 
 #include "broker/queue.h"
 #include "channel.h"
@@ -49,5 +48,3 @@ TIDE_MUST_USE int session_queue_usable(struct session *s, struct slice name,
 void session_settle_turn(struct service *service);
 /* The session ends and has returned what it holds: the reply completes unseen. */
 void session_settle_cancel(struct session *s);
-
-#endif

@@ -1,6 +1,5 @@
 /* subscription.h: a channel's side of a consumer: a subscription, or a GET that waits. */
-#ifndef TIDE_SESSION_SUBSCRIPTION_H
-#define TIDE_SESSION_SUBSCRIPTION_H
+#pragma once
 
 #include "base/container.h"
 #include "base/table.h"
@@ -42,5 +41,3 @@ void subscription_destroy(struct subscription *sub);
 void subscription_confirmed(struct subscription *sub);
 /* A message that it was given is no longer held. It may be freed by the call. */
 void subscription_settled(struct subscription *sub);
-
-#endif

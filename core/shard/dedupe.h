@@ -11,8 +11,7 @@
  *
  * The ids of all queues share one limit of memory. At the limit a publish with a new id
  * is refused: forgetting an old one would break a promise. */
-#ifndef TIDE_SHARD_DEDUPE_H
-#define TIDE_SHARD_DEDUPE_H
+#pragma once
 
 #include "dedupe_table.h"
 #include "shard.h"
@@ -69,5 +68,3 @@ void dedupe_encode(struct entry *e, struct batch *b);
 void dedupe_flush(struct shard *sh, struct batch *b, unsigned *budget);
 /* The shard's batch was answered; its entries have been told. */
 void dedupe_landed(struct shard *sh, const struct batch_result *result);
-
-#endif

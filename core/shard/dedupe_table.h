@@ -3,8 +3,7 @@
  * A hash table that grows and shrinks a bucket at a time (linear hashing): doubling
  * uthash's table of millions of records would stop the loop for longer than a turn may
  * take. Age is the order of adding, nearly that of the times of forgetting. */
-#ifndef TIDE_SHARD_DEDUPE_TABLE_H
-#define TIDE_SHARD_DEDUPE_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -66,5 +65,3 @@ static inline struct slice dedupe_record_id(const struct dedupe_record *r)
 {
 	return (struct slice){ r->publish_id, r->len };
 }
-
-#endif

@@ -4,8 +4,7 @@
  * `state` is the truth in memory, `home` the set of Redis that the last encoded batch put
  * it into. The journal writes the difference: at most one write a batch, and none for a
  * message that comes and goes between two. */
-#ifndef TIDE_SHARD_ENTRY_H
-#define TIDE_SHARD_ENTRY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -83,5 +82,3 @@ static inline void entry_tell(struct entry *e, int status, const char *text)
 	if (w)
 		waiter_done(w, status, text);
 }
-
-#endif

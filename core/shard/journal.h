@@ -6,8 +6,7 @@
  * acknowledged before they are written. Those are never written.
  *
  * A refused write fails its publishes. Moves and removals are tried again later. */
-#ifndef TIDE_SHARD_JOURNAL_H
-#define TIDE_SHARD_JOURNAL_H
+#pragma once
 
 #include "shard.h"
 
@@ -46,5 +45,3 @@ bool journal_last_old_place(const struct shard *sh, enum store_set set,
 			    struct place *last);
 
 void journal_count_elided(struct journal *j);
-
-#endif

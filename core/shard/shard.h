@@ -6,8 +6,7 @@
  *
  * Shards are counted: the queue holds a reference, and so does each batch or read under
  * way. After shard_close a shard is empty and waits for the latter. */
-#ifndef TIDE_SHARD_SHARD_H
-#define TIDE_SHARD_SHARD_H
+#pragma once
 
 #include "base/heap.h"
 #include "entry.h"
@@ -201,5 +200,3 @@ void shard_wake_by(struct shard *sh, int64_t at_ms);
 void shard_resume(struct shard *sh);
 /* Continue a kick: a refill has brought buried messages. */
 void shard_kick_continue(struct shard *sh);
-
-#endif

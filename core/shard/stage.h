@@ -3,8 +3,7 @@
  * What is in memory sorts before the edge. What is in Redis alone, or on its way there,
  * sorts at or beyond the edge: such an entry is kept until Redis has it. One ordered read
  * refills a window that runs low. */
-#ifndef TIDE_SHARD_STAGE_H
-#define TIDE_SHARD_STAGE_H
+#pragma once
 
 #include "window.h"
 
@@ -67,5 +66,3 @@ void stage_restore_beyond(struct stage *st, uint64_t count);
 void stage_relieve(struct stage *st);
 /* Redis says how many there are; nothing is in memory yet. */
 void stage_recover(struct stage *st, uint64_t count);
-
-#endif

@@ -4,8 +4,7 @@
  * O(1) when all scores are equal (one lane), O(log n) when all differ. Inserting between
  * two others is amortised O(log n): after a long walk the lane keeps a finger. Entries
  * are borrowed: the window frees none. */
-#ifndef TIDE_SHARD_WINDOW_H
-#define TIDE_SHARD_WINDOW_H
+#pragma once
 
 #include <bsd/sys/tree.h>
 
@@ -67,5 +66,3 @@ static inline struct place window_place(const struct entry *e)
 {
 	return (struct place){ e->lane->score, e->id };
 }
-
-#endif

@@ -7,8 +7,7 @@
  * in a MULTI while its memory is out, removals too, though they would free
  * some; that is why those have none. They are ordered so that one that is cut
  * short by a crash leaves at worst a member without a body. */
-#ifndef TIDE_STORE_BATCH_H
-#define TIDE_STORE_BATCH_H
+#pragma once
 
 #include "base/buf.h"
 #include "layout.h"
@@ -74,5 +73,3 @@ void batch_reset(struct batch *b, struct slice prefix);
 void batch_seal(struct batch *b);
 /* Note what a reply to the sealed request means. */
 void batch_reply(struct batch *b, const redisReply *reply);
-
-#endif

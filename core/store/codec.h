@@ -7,8 +7,7 @@
  * A header's value and the payload are a str when they are UTF-8 and no longer
  * than CODEC_TEXT_MAX, else a bin; a reader takes either.
  * The id is not in it: it is the hash field under which the message is kept. */
-#ifndef TIDE_STORE_CODEC_H
-#define TIDE_STORE_CODEC_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/msg.h"
@@ -34,5 +33,3 @@ char *codec_put_head(char *at, const struct msg *m, double rank);
  *          they are wrong); TIDE_ELIMIT there is no memory for the message */
 TIDE_MUST_USE int codec_decode(struct slice body, const struct msg *known,
 			       struct msg **out, double *rank, struct error *err);
-
-#endif

@@ -3,8 +3,7 @@
  * All keys of a shard share the hash tag {<vhost>/<queue>#<shard>}, so a shard
  * lives in one slot of a Redis Cluster. A vhost is "/" or has neither '/' nor
  * ':' in it, and a shard is digits alone: no two shards share a name. */
-#ifndef TIDE_STORE_LAYOUT_H
-#define TIDE_STORE_LAYOUT_H
+#pragma once
 
 #include "base/buf.h"
 #include "store.h"
@@ -32,5 +31,3 @@ static inline enum layout_key layout_set_key(enum store_set set)
 
 /* "tide:vhosts", "tide:<vhost>:queues", ... */
 void layout_table_key(struct buf *out, enum store_table table, struct slice vhost);
-
-#endif

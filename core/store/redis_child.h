@@ -13,8 +13,7 @@
  * of a second one. It gets SIGTERM from the kernel when the broker dies, and
  * has a session of its own, so that a terminal's Ctrl-C reaches the broker
  * alone. */
-#ifndef TIDE_STORE_REDIS_CHILD_H
-#define TIDE_STORE_REDIS_CHILD_H
+#pragma once
 
 #include <uv.h>
 
@@ -52,5 +51,3 @@ void redis_child_stop(struct redis_child *child, uv_loop_t *loop,
 /* While it is being stopped: kill it if it does not end within a second. What it
  * has confirmed is in its file. */
 void redis_child_hurry(struct redis_child *child);
-
-#endif

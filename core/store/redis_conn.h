@@ -8,8 +8,7 @@
  * answered with an error instead, so that those behind it go on. The first
  * connection alone may fail for good (REDIS_CONN_FAILED). What is queued
  * in a turn of the loop is written together at the end of it. */
-#ifndef TIDE_STORE_REDIS_CONN_H
-#define TIDE_STORE_REDIS_CONN_H
+#pragma once
 
 #include "redis_hello.h"
 #include "redis_request.h"
@@ -52,5 +51,3 @@ void redis_conn_hurry(struct redis_conn *c);
 const struct redis_hello *redis_conn_hello(const struct redis_conn *c);
 /* Requests, reconnects, bytes sent, what is pending; the rest is 0. */
 const struct store_stats *redis_conn_stats(const struct redis_conn *c);
-
-#endif

@@ -1,7 +1,6 @@
 /* redis_hello.h: the first commands on each connection to Redis, and the check of
  * their replies: password, database, version, role, eviction policy, persistence. */
-#ifndef TIDE_STORE_REDIS_HELLO_H
-#define TIDE_STORE_REDIS_HELLO_H
+#pragma once
 
 #include "base/buf.h"
 #include "redis_request.h"
@@ -49,5 +48,3 @@ struct redis_hello {
 unsigned redis_hello_begin(struct redis_hello *h, struct buf *out);
 /* The index-th reply, from 0. */
 void redis_hello_reply(struct redis_hello *h, unsigned index, const redisReply *reply);
-
-#endif

@@ -10,8 +10,7 @@
  * has no time-outs, and its libuv adapter never reports a refused connection.
  *
  * No hook is called by redis_link_connect, _send and _close themselves. */
-#ifndef TIDE_STORE_REDIS_LINK_H
-#define TIDE_STORE_REDIS_LINK_H
+#pragma once
 
 #include "base/error.h"
 #include "redis_request.h"
@@ -41,5 +40,3 @@ void redis_link_send(struct redis_link *l, struct redis_request *r);
 void redis_link_flush(struct redis_link *l);
 /* Close; what is unanswered is appended to `unanswered` in order. */
 void redis_link_close(struct redis_link *l, struct redis_requests *unanswered);
-
-#endif

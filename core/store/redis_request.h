@@ -4,8 +4,7 @@
  * redis_conn_send until its last answer it belongs to the connection, which
  * keeps pointers to the bytes: they are written straight from the owner's
  * memory, and written again after a reconnect. */
-#ifndef TIDE_STORE_REDIS_REQUEST_H
-#define TIDE_STORE_REDIS_REQUEST_H
+#pragma once
 
 #include <hiredis/hiredis.h>
 #include <stdbool.h>
@@ -34,5 +33,3 @@ struct redis_request {
 };
 
 TAILQ_HEAD(redis_requests, redis_request);
-
-#endif

@@ -5,8 +5,7 @@
  *   redis+unix:[user:password@]/path[?db=N]
  *
  * User, password, host and path are percent-decoded. */
-#ifndef TIDE_STORE_REDIS_URL_H
-#define TIDE_STORE_REDIS_URL_H
+#pragma once
 
 #include "base/url.h"
 
@@ -25,5 +24,3 @@ struct redis_url {
 TIDE_MUST_USE int redis_url_parse(const char *text, struct redis_url *out,
 				  struct error *err);
 void redis_url_deinit(struct redis_url *url);
-
-#endif

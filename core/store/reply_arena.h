@@ -3,8 +3,7 @@
  * hiredis allocates each element of a reply, and its text, by itself: seven
  * allocations for a message that is read. Here they lie one behind the other
  * and are forgotten together, and the blocks serve the next reply. */
-#ifndef TIDE_STORE_REPLY_ARENA_H
-#define TIDE_STORE_REPLY_ARENA_H
+#pragma once
 
 #include <hiredis/hiredis.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ void reply_arena_deinit(struct reply_arena *a);
 redisReader *reply_arena_reader(struct reply_arena *a);
 /* Forget the reply; not while the reader is in the middle of the next one. */
 void reply_arena_reset(struct reply_arena *a);
-
-#endif

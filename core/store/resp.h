@@ -1,8 +1,7 @@
 /* resp.h: Redis commands as bytes (RESP2), appended to a buf.
  *
  * A command is resp_array with the number of its words, then the words. */
-#ifndef TIDE_STORE_RESP_H
-#define TIDE_STORE_RESP_H
+#pragma once
 
 #include <stdarg.h>
 #include <string.h>
@@ -55,5 +54,3 @@ static inline char *resp_put_bulk_head(char *to, size_t len)
 /* The shortest of the integer and the %.17g form: what Redis reads back is
  * the same double. NaN, which no sorted set can hold, counts as 0. */
 char *resp_put_score(char *to, double score);
-
-#endif

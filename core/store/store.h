@@ -15,8 +15,7 @@
  *
  * With `--store none` store_is_durable() is false, and nothing but open and
  * close may be called. */
-#ifndef TIDE_STORE_STORE_H
-#define TIDE_STORE_STORE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -267,5 +266,3 @@ void store_document_change(struct store *s, const char *name,
 /* Remove the document. on_done may be NULL. */
 void store_document_remove(struct store *s, const char *name, store_done_fn on_done,
 			   void *ctx);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * "<message id> <publish id>", or "<message id>+<n> <publish id>" of the n-th copy that
  * filters made of it; its score is the time when it may be forgotten. */
-#ifndef TIDE_STORE_STORE_DEDUPE_H
-#define TIDE_STORE_STORE_DEDUPE_H
+#pragma once
 
 #include "base/id.h"
 #include "store.h"
@@ -15,5 +14,3 @@ size_t store_dedupe_format_head(const struct store_seen *seen,
 				char out[STORE_DEDUPE_HEAD_MAX]);
 /* The slice points into `member`. TIDE_ESYNTAX: no broker wrote it. */
 TIDE_MUST_USE int store_dedupe_parse_member(struct slice member, struct store_seen *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* store_private.h: what store.c and the files store_*.c share. */
-#ifndef TIDE_STORE_STORE_PRIVATE_H
-#define TIDE_STORE_STORE_PRIVATE_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/container.h"
@@ -99,5 +98,3 @@ struct store_call *store_done_call_create(struct store *s, struct store_shard *s
 /* A request whose reply is a number. */
 struct store_call *store_count_call_create(struct store *s, struct store_shard *shard,
 					   store_purged_fn on_count, void *ctx);
-
-#endif

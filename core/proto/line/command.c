@@ -1,11 +1,8 @@
-#include "command.h"
-
-#include <strings.h>
+#include "verb.h"
 
 #include "base/duration.h"
 #include "base/mem.h"
 #include "line.h"
-#include "verb.h"
 
 #define PREFETCH_DEFAULT 100
 #define PREFETCH_MAX 65535
@@ -16,31 +13,31 @@
 #define WAIT_MAX_MS (3600 * 1000)
 #define TAG_RANGES_INLINE 64
 
+void command_add_arg(struct request *q, struct args *args, struct slice name,
+		     struct slice value)
+{
+	int rc = args_add(args, name, value);
+
+	if (rc == TIDE_EEXISTS)
+		q->rc = error_set(q->err, TIDE_ESYNTAX,
+				  "option '%" SLICE_FMT "' appears twice",
+				  SLICE_ARG(name));
+	else if (rc < 0)
+		q->rc = error_set(q->err, TIDE_ESYNTAX,
+				  "option '%" SLICE_FMT
+				  "' has a name or value that cannot be stored",
+				  SLICE_ARG(name));
+}
+
 /* Options as the model takes them, without the one named `except`. */
-static int read_args(const struct request *q, const char *except, struct args *out,
-		     struct error *err)
+static void read_args(struct request *q, const char *except, struct args *out)
 {
 	*out = (struct args){ 0 };
-	for (unsigned i = 0; i < q->option_count; i++) {
-		const struct request_option *o = &q->options[i];
-		int rc;
-
-		if (except && slice_is(o->name, except))
-			continue;
-		rc = args_add(out, o->name, o->value);
-		if (rc < 0) {
-			args_deinit(out);
-			if (rc == TIDE_EEXISTS)
-				return error_set(err, TIDE_ESYNTAX,
-						 "option '%" SLICE_FMT "' appears twice",
-						 SLICE_ARG(o->name));
-			return error_set(err, TIDE_ESYNTAX,
-					 "option '%" SLICE_FMT
-					 "' has a value that cannot be stored",
-					 SLICE_ARG(o->name));
-		}
-	}
-	return TIDE_OK;
+	for (unsigned i = 0; i < q->option_count && q->rc == TIDE_OK; i++)
+		if (!except || !slice_is(q->options[i].name, except))
+			command_add_arg(q, out, q->options[i].name, q->options[i].value);
+	if (q->rc < 0)
+		args_deinit(out);
 }
 
 static void hello_document(struct line *l, struct json *j)
@@ -54,7 +51,8 @@ static void hello_document(struct line *l, struct json *j)
 	json_member_int(j, "node", facts.node);
 	json_member_string(j, "vhost", facts.vhost);
 	json_member_int(j, "heartbeat_ms", l->heartbeat_ms);
-	json_member_object(j, "limits");
+	json_key(j, "limits");
+	json_object_begin(j);
 	json_member_int(j, "line", LINE_MAX_BYTES);
 	json_member_int(j, "payload", (int64_t)l->payload_max);
 	json_member_int(j, "headers", MSG_HEADERS_MAX);
@@ -75,14 +73,14 @@ COMMAND(hello)
 	struct json j;
 
 	if (l->has_asked)
-		return error_set(err, TIDE_EDENIED, "HELLO must be the first request");
+		return error_set(q->err, TIDE_EDENIED, "HELLO must be the first request");
 	heartbeat_ms = request_duration(q, "heartbeat", heartbeat);
 	if (name.data)
 		request_check_name(q, name, "name");
 	if (user.data)
 		request_check_name(q, user, "user");
 	if (q->rc == TIDE_OK && vhost.data)
-		q->rc = session_set_vhost(l->session, vhost, err);
+		q->rc = session_set_vhost(l->session, vhost, q->err);
 	if (q->rc < 0)
 		return q->rc;
 	if (name.data)
@@ -113,7 +111,7 @@ COMMAND(quit)
 COMMAND(open)
 {
 	struct channel *ch;
-	int rc = session_open(l->session, q->channel, &ch, err);
+	int rc = session_open(l->session, q->channel, &ch, q->err);
 
 	if (rc == TIDE_OK)
 		reply_ok(reply_create(ch, q->is_quiet));
@@ -125,10 +123,10 @@ COMMAND(close)
 	struct channel *ch = session_channel(l->session, q->channel);
 
 	if (q->channel == 0)
-		return error_set(err, TIDE_EDENIED,
+		return error_set(q->err, TIDE_EDENIED,
 				 "channel 0 ends with the connection; send QUIT");
 	if (!ch)
-		return error_set(err, TIDE_ENOTFOUND, "channel %u is not open",
+		return error_set(q->err, TIDE_ENOTFOUND, "channel %u is not open",
 				 q->channel);
 	session_close_channel(ch, reply_create(ch, q->is_quiet));
 	return TIDE_OK;
@@ -145,10 +143,10 @@ static bool read_is_queue(struct request *q)
 }
 
 /* The third word of a queue is a flag, which is an option that is on. */
-static int read_queue_flag(struct request *q, struct reply *r, struct error *err)
+static int read_queue_flag(struct request *q, struct reply *r)
 {
 	if (q->option_count == REQUEST_OPTIONS_MAX)
-		return error_set(err, TIDE_ETOOLONG, "too many options");
+		return error_set(q->err, TIDE_ETOOLONG, "too many options");
 	if (slice_is(q->words[2], "quiet"))
 		q->is_quiet = r->is_quiet = true;
 	else
@@ -167,15 +165,15 @@ COMMAND(declare)
 	if (!spec.is_queue && q->word_count > 2)
 		spec.type = request_name(q, 2, "a type");
 	else if (q->rc == TIDE_OK && !spec.is_queue)
-		return error_set(err, TIDE_ESYNTAX,
+		return error_set(q->err, TIDE_ESYNTAX,
 				 "DECLARE exchange needs a name and a type");
 	else if (q->rc == TIDE_OK && q->word_count > 2)
-		q->rc = read_queue_flag(q, r, err);
+		q->rc = read_queue_flag(q, r);
 	if (q->rc == TIDE_OK)
-		q->rc = read_args(q, NULL, &args, err);
+		read_args(q, NULL, &args);
 	if (q->rc < 0)
 		return q->rc;
-	q->rc = session_define_declare(l->session, &spec, r, err);
+	q->rc = session_define_declare(l->session, &spec, r, q->err);
 	args_deinit(&args);
 	return q->rc;
 }
@@ -191,7 +189,7 @@ COMMAND(delete)
 	spec.name = request_name(q, 1, "a name");
 	if (q->rc < 0)
 		return q->rc;
-	return session_define_delete(l->session, &spec, r, err);
+	return session_define_delete(l->session, &spec, r, q->err);
 }
 
 typedef int bind_fn(struct session *s, const struct bind_spec *spec, struct reply *r,
@@ -208,7 +206,7 @@ static int bind_or_unbind(struct line *l, struct request *q, struct reply *r,
 	spec.pattern = request_word(q, 2, "a pattern");
 	spec.to_exchange = request_choice(q, "dest", "queue or exchange");
 	if (q->rc == TIDE_OK)
-		q->rc = read_args(q, "dest", &args, q->err);
+		read_args(q, "dest", &args);
 	if (q->rc < 0)
 		return q->rc;
 	q->rc = run(l->session, &spec, r, q->err);
@@ -261,7 +259,7 @@ COMMAND(publish)
 
 	(void)r; /* made when the payload is there */
 	if (rc == TIDE_OK)
-		rc = session_publish_prepare(l->session, &spec, &l->msg, err);
+		rc = session_publish_prepare(l->session, &spec, &l->msg, q->err);
 	if (rc < 0)
 		return rc;
 	l->channel = q->channel;
@@ -279,7 +277,7 @@ COMMAND(explain)
 
 	spec.payload = request_option(q, "payload").data;
 	spec.payload_len = request_option(q, "payload").len;
-	return rc < 0 ? rc : session_explain(l->session, &spec, r, err);
+	return rc < 0 ? rc : session_explain(l->session, &spec, r, q->err);
 }
 
 #define ACK_MODES "manual or auto"
@@ -291,14 +289,14 @@ COMMAND(subscribe)
 
 	spec.sid = request_name(q, 1, "a subscription's id");
 	if (q->rc == TIDE_OK && slice_is(spec.sid, "-"))
-		return error_set(err, TIDE_ESYNTAX,
+		return error_set(q->err, TIDE_ESYNTAX,
 				 "'-' cannot be the name of a subscription");
 	spec.prefetch = (uint32_t)request_uint(q, "prefetch", prefetch, PREFETCH_DEFAULT);
 	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
 	if (q->rc < 0)
 		return q->rc;
 	return session_consume_subscribe(session_channel(l->session, q->channel), &spec,
-					 r, err);
+					 r, q->err);
 }
 
 COMMAND(unsubscribe)
@@ -308,7 +306,7 @@ COMMAND(unsubscribe)
 	if (q->rc < 0)
 		return q->rc;
 	return session_consume_unsubscribe(session_channel(l->session, q->channel), sid,
-					   r, err);
+					   r, q->err);
 }
 
 COMMAND(get)
@@ -322,7 +320,7 @@ COMMAND(get)
 	if (q->rc < 0)
 		return q->rc;
 	return session_consume_get(session_channel(l->session, q->channel), &spec, r,
-				   err);
+				   q->err);
 }
 
 static int read_range(struct slice word, struct tag_range *out, struct error *err)
@@ -343,7 +341,7 @@ static int read_range(struct slice word, struct tag_range *out, struct error *er
 }
 
 static int settle(struct line *l, struct request *q, struct settle_spec *spec,
-		  struct reply *r, struct error *err)
+		  struct reply *r)
 {
 	struct tag_range inline_ranges[TAG_RANGES_INLINE], *ranges = inline_ranges;
 	struct slice rest = q->tags;
@@ -355,12 +353,12 @@ static int settle(struct line *l, struct request *q, struct settle_spec *spec,
 	if (words > TAG_RANGES_INLINE)
 		ranges = mem_alloc(words * sizeof(*ranges));
 	for (size_t i = 0; i < words && rc == TIDE_OK; i++)
-		rc = read_range(slice_cut(&rest, ' '), &ranges[i], err);
+		rc = read_range(slice_cut(&rest, ' '), &ranges[i], q->err);
 	spec->ranges = ranges;
 	spec->count = words;
 	if (rc == TIDE_OK)
 		rc = session_settle(session_channel(l->session, q->channel), spec, r,
-				    err);
+				    q->err);
 	if (ranges != inline_ranges)
 		mem_free(ranges);
 	return rc;
@@ -370,7 +368,7 @@ COMMAND(ack)
 {
 	struct settle_spec spec = { .how = SETTLE_ACK };
 
-	return settle(l, q, &spec, r, err);
+	return settle(l, q, &spec, r);
 }
 
 COMMAND(nack)
@@ -384,12 +382,12 @@ COMMAND(nack)
 	if (q->rc < 0)
 		return q->rc;
 	if (is_dead + is_requeue + is_delayed > 1)
-		return error_set(err, TIDE_ESYNTAX,
+		return error_set(q->err, TIDE_ESYNTAX,
 				 "NACK takes only one of delay=, dead and requeue");
 	spec.how = is_dead                    ? SETTLE_DEAD
 		   : is_requeue || is_delayed ? SETTLE_AFTER
 					      : SETTLE_RETRY;
-	return settle(l, q, &spec, r, err);
+	return settle(l, q, &spec, r);
 }
 
 COMMAND(touch)
@@ -398,7 +396,7 @@ COMMAND(touch)
 	struct settle_spec spec = { .how = SETTLE_TOUCH,
 				    .ms = request_duration(q, "for", limits) };
 
-	return q->rc < 0 ? q->rc : settle(l, q, &spec, r, err);
+	return q->rc < 0 ? q->rc : settle(l, q, &spec, r);
 }
 
 COMMAND(peek)
@@ -411,7 +409,7 @@ COMMAND(peek)
 						     "ready, delayed, unacked or buried");
 	if (q->rc < 0)
 		return q->rc;
-	return session_peek(l->session, &spec, r, err);
+	return session_peek(l->session, &spec, r, q->err);
 }
 
 COMMAND(purge)
@@ -420,7 +418,7 @@ COMMAND(purge)
 
 	if (q->rc < 0)
 		return q->rc;
-	return session_queue_purge(l->session, queue, r, err);
+	return session_queue_purge(l->session, queue, r, q->err);
 }
 
 COMMAND(kick)
@@ -434,7 +432,7 @@ COMMAND(kick)
 		max = request_count(q, 1, UINT64_MAX - 1, UINT64_MAX);
 	if (q->rc < 0)
 		return q->rc;
-	return session_queue_kick(l->session, queue, max, r, err);
+	return session_queue_kick(l->session, queue, max, r, q->err);
 }
 
 /* In the order of enum list_what. */
@@ -445,7 +443,7 @@ COMMAND(list)
 	unsigned what;
 
 	if (!request_find(LISTS, q->words[0], &what))
-		return error_set(err, TIDE_ESYNTAX, "LIST lists " LISTS);
+		return error_set(q->err, TIDE_ESYNTAX, "LIST lists " LISTS);
 	session_report_list(l->session, (enum list_what)what, r);
 	return TIDE_OK;
 }
@@ -458,5 +456,5 @@ COMMAND(stats)
 		queue = request_name(q, 0, "a queue");
 	if (q->rc < 0)
 		return q->rc;
-	return session_report_stats(l->session, queue, r, err);
+	return session_report_stats(l->session, queue, r, q->err);
 }

@@ -1,5 +1,4 @@
 /* command_rules.c: RULES and its words. */
-#include "command.h"
 #include "line.h"
 #include "verb.h"
 
@@ -7,9 +6,8 @@
 #define FAILURES_DEFAULT 100
 #define FAILURES_MAX 1000
 
-#define RULES_WORD(name)                                                          \
-	static int run_##name(struct line *l, struct request *q, struct reply *r, \
-			      struct error *err)
+#define RULES_WORD(name) \
+	static int run_##name(struct line *l, struct request *q, struct reply *r)
 
 struct rules_word {
 	const char *name;
@@ -17,13 +15,13 @@ struct rules_word {
 	unsigned words_min;
 	const char *option; /* the only one; NULL: none; "*": it looks at them itself */
 	void (*ask)(struct session *s, struct reply *r); /* of a word that stands alone */
-	int (*run)(struct line *l, struct request *q, struct reply *r, struct error *err);
+	int (*run)(struct line *l, struct request *q, struct reply *r);
 };
 
 RULES_WORD(rollback)
 {
 	return session_rules_rollback(
-		l->session, q->word_count > 1 ? q->words[1] : SLICE(""), r, err);
+		l->session, q->word_count > 1 ? q->words[1] : SLICE(""), r, q->err);
 }
 
 /* A percentage: "10%", "0.5%", or the number alone. */
@@ -62,11 +60,11 @@ RULES_WORD(shadow)
 	if (slice_is(dir, "status"))
 		session_rules_shadow_status(l->session, r);
 	else if (slice_is(dir, "promote"))
-		rc = session_rules_shadow_promote(l->session, r, err);
+		rc = session_rules_shadow_promote(l->session, r, q->err);
 	else if (slice_is(dir, "drop"))
-		rc = session_rules_shadow_drop(l->session, r, err);
-	else if ((rc = read_share(request_option(q, "share"), &share, err)) == TIDE_OK)
-		rc = session_rules_shadow(l->session, dir, share, r, err);
+		rc = session_rules_shadow_drop(l->session, r, q->err);
+	else if ((rc = read_share(request_option(q, "share"), &share, q->err)) == TIDE_OK)
+		rc = session_rules_shadow(l->session, dir, share, r, q->err);
 	return rc;
 }
 
@@ -81,7 +79,7 @@ RULES_WORD(recent)
 
 RULES_WORD(replay)
 {
-	return session_rules_replay(l->session, q->words[1], r, err);
+	return session_rules_replay(l->session, q->words[1], r, q->err);
 }
 
 struct simulate_words {
@@ -91,46 +89,36 @@ struct simulate_words {
 
 /* The options of the queue, and those of the script, which are written as in DECLARE
  * ("retry.base") or bare. */
-static int read_option(struct simulate_words *in, const struct request_option *o,
-		       struct error *err)
+static void read_option(struct simulate_words *in, struct request *q,
+			const struct request_option *o)
 {
 	static const char prefix[] = "retry.";
 	bool is_queue =
 		slice_is(o->name, "delivery-limit") || slice_is(o->name, "ack-timeout");
 	struct slice name = o->name;
-	int rc;
 
 	if (slice_is(name, "failures") || slice_is(name, "reason"))
-		return TIDE_OK;
+		return;
 	if (slice_has_prefix(name, prefix))
 		name = slice_skip(name, sizeof(prefix) - 1);
-	rc = args_add(is_queue ? &in->queue_options : &in->options, name, o->value);
-	if (rc == TIDE_EEXISTS)
-		return error_set(err, TIDE_ESYNTAX, "option '%.*s' appears twice",
-				 SLICE_HEAD(name, 64));
-	if (rc < 0)
-		return error_set(
-			err, TIDE_ESYNTAX,
-			"option '%.*s' has a name or value that cannot be stored",
-			SLICE_HEAD(name, 64));
-	return TIDE_OK;
+	command_add_arg(q, is_queue ? &in->queue_options : &in->options, name, o->value);
 }
 
-static int read_words(struct simulate_words *in, struct request *q, struct error *err)
+static int read_words(struct simulate_words *in, struct request *q)
 {
 	static const char *const reasons[] = { "nack", "timeout", "gone" };
 	const struct request_limits failures = { 1, FAILURES_MAX };
 
 	if (q->word_count < 3 || !slice_is(q->words[1], "retry") ||
 	    !slice_is_name(q->words[2]))
-		return error_set(err, TIDE_ESYNTAX,
+		return error_set(q->err, TIDE_ESYNTAX,
 				 "usage: RULES simulate retry <name> [options]");
 	in->spec.name = q->words[2];
 	in->spec.failures_max =
 		(unsigned)request_uint(q, "failures", failures, FAILURES_DEFAULT);
 	in->spec.reason = reasons[request_choice(q, "reason", "nack, timeout or gone")];
 	for (unsigned i = 0; i < q->option_count && q->rc == TIDE_OK; i++)
-		q->rc = read_option(in, &q->options[i], err);
+		read_option(in, q, &q->options[i]);
 	return q->rc;
 }
 
@@ -140,10 +128,10 @@ RULES_WORD(simulate)
 {
 	struct simulate_words in = { .spec = { .options = &in.options,
 					       .queue_options = &in.queue_options } };
-	int rc = read_words(&in, q, err);
+	int rc = read_words(&in, q);
 
 	if (rc == TIDE_OK)
-		rc = session_rules_simulate(l->session, &in.spec, r, err);
+		rc = session_rules_simulate(l->session, &in.spec, r, q->err);
 	args_deinit(&in.options);
 	args_deinit(&in.queue_options);
 	return rc;
@@ -169,21 +157,21 @@ static int refuse_extra(const struct rules_word *w, struct slice extra, struct e
 			 SLICE_HEAD(extra, 40));
 }
 
-static int check(const struct rules_word *w, const struct request *q, struct error *err)
+static int check(const struct rules_word *w, const struct request *q)
 {
 	unsigned more = q->word_count - 1;
 
 	if (more > w->words_max)
-		return refuse_extra(w, q->words[1 + w->words_max], err);
+		return refuse_extra(w, q->words[1 + w->words_max], q->err);
 	if (more < w->words_min)
-		return error_set(err, TIDE_ESYNTAX, "RULES %s needs an argument",
+		return error_set(q->err, TIDE_ESYNTAX, "RULES %s needs an argument",
 				 w->name);
 	for (unsigned i = 0; i < q->option_count; i++) {
 		struct slice name = q->options[i].name;
 
 		if (!w->option ||
 		    (strcmp(w->option, "*") != 0 && !slice_is(name, w->option)))
-			return refuse_extra(w, name, err);
+			return refuse_extra(w, name, q->err);
 	}
 	return TIDE_OK;
 }
@@ -195,15 +183,15 @@ COMMAND(rules)
 
 		if (!slice_is(q->words[0], words[i].name))
 			continue;
-		rc = check(&words[i], q, err);
+		rc = check(&words[i], q);
 		if (rc < 0)
 			return rc;
 		if (words[i].run)
-			return words[i].run(l, q, r, err);
+			return words[i].run(l, q, r);
 		words[i].ask(l->session, r);
 		return TIDE_OK;
 	}
-	return error_set(err, TIDE_ESYNTAX,
+	return error_set(q->err, TIDE_ESYNTAX,
 			 "RULES takes reload, status, log, rollback, shadow, recent, "
 			 "replay and simulate");
 }

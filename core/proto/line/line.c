@@ -44,15 +44,20 @@ static void lose(struct line *l, unsigned channel, const struct error *err)
 	l->ops->finish(l->ctx);
 }
 
+void line_direct_filled(struct line *l, size_t len)
+{
+	l->filled += len;
+	if (l->filled == l->msg->payload_len)
+		l->state = LINE_ENDING;
+}
+
 static size_t fill(struct line *l, const char *data, size_t len)
 {
 	size_t wanted = l->msg->payload_len - l->filled;
 	size_t n = len < wanted ? len : wanted;
 
 	memcpy(msg_payload_room(l->msg) + l->filled, data, n);
-	l->filled += n;
-	if (l->filled == l->msg->payload_len)
-		l->state = LINE_ENDING;
+	line_direct_filled(l, n);
 	return n;
 }
 
@@ -62,13 +67,6 @@ char *line_direct(struct line *l, size_t *len)
 		return NULL;
 	*len = l->msg->payload_len - l->filled;
 	return msg_payload_room(l->msg) + l->filled;
-}
-
-void line_direct_filled(struct line *l, size_t len)
-{
-	l->filled += len;
-	if (l->filled == l->msg->payload_len)
-		l->state = LINE_ENDING;
 }
 
 static void publish(struct line *l)
@@ -92,13 +90,11 @@ static void publish(struct line *l)
  * must come, -1 when it is something else. */
 static int line_end(const char *data, size_t len)
 {
-	if (len >= 1 && data[0] == '\n')
-		return 1;
-	if (len >= 1 && data[0] != '\r')
-		return -1;
-	if (len < 2)
+	size_t n = len > 0 && data[0] == '\r';
+
+	if (n == len)
 		return 0;
-	return data[1] == '\n' ? 2 : -1;
+	return data[n] == '\n' ? (int)n + 1 : -1;
 }
 
 static size_t feed_ending(struct line *l, const char *data, size_t len)
@@ -149,7 +145,7 @@ static int check_channel(struct line *l, const struct request *q, struct error *
 			 q->channel);
 }
 
-static int run(struct line *l, struct request *q, struct error *err)
+static int run(struct line *l, struct request *q)
 {
 	struct reply *r = NULL;
 	int rc;
@@ -160,9 +156,9 @@ static int run(struct line *l, struct request *q, struct error *err)
 	if (q->verb->features & VERB_DOCUMENT)
 		reply_expect_document(r);
 	l->is_heavy = q->verb->features & (VERB_DOCUMENT | VERB_ANY_OPTIONS);
-	rc = q->verb->run(l, q, r, err);
+	rc = q->verb->run(l, q, r);
 	if (rc < 0 && r) {
-		reply_error(r, err);
+		reply_error(r, q->err);
 		return TIDE_OK;
 	}
 	return rc;
@@ -190,7 +186,7 @@ static void command(struct line *l, char *line, size_t len)
 			       "is skipped",
 			       (unsigned long long)q.payload_len, l->payload_max);
 	if (rc == TIDE_OK)
-		rc = run(l, &q, &err);
+		rc = run(l, &q);
 	if (rc < 0)
 		refuse(l, &q, &err);
 	l->has_asked = true;
@@ -227,10 +223,7 @@ static size_t feed_command(struct line *l, char *data, size_t len)
 	line_len = (size_t)(end - data);
 	if (must_wait(l, (struct slice){ data, line_len }))
 		return 0;
-	if (line_len > 0 && data[line_len - 1] == '\r')
-		command(l, data, line_len - 1);
-	else
-		command(l, data, line_len);
+	command(l, data, line_len - (line_len > 0 && data[line_len - 1] == '\r'));
 	return line_len + 1;
 }
 

@@ -3,8 +3,7 @@
  * docs/protocol.md is the specification. The parser is incremental: any split
  * of the input gives the same result. It holds no policy; what a request may
  * do is the session's business. */
-#ifndef TIDE_PROTO_LINE_LINE_H
-#define TIDE_PROTO_LINE_LINE_H
+#pragma once
 
 #include "base/decimal.h"
 #include "session/session.h"
@@ -86,5 +85,3 @@ void line_reply_event(struct line *l, unsigned channel, const char *what,
 void line_reply_error(struct line *l, unsigned channel, const struct error *err);
 
 extern const struct session_ops line_reply_ops;
-
-#endif

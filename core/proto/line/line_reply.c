@@ -32,9 +32,25 @@ static char *put_word(char *at, struct slice s)
 /* What a line without names takes at most, with room to spare. */
 #define LINE_SMALL 128
 
-static void put_line(struct line *l, const char *start, const char *end)
+/* A line begins in a room of `len` bytes, into which something is put up to `at`. */
+static char *begin_line(struct line *l, unsigned channel, size_t len)
 {
-	out_grow(l->out, (size_t)(end - start));
+	return put_channel(out_reserve(l->out, len), channel);
+}
+
+static void put_line(struct line *l, const char *at)
+{
+	const struct out_chunk *c = l->out->last;
+
+	out_grow(l->out, (size_t)(at - (c->bytes + c->end)));
+}
+
+/* The line ends in the text, whatever its length is. */
+static void end_line(struct line *l, const char *at, struct slice text)
+{
+	put_line(l, at);
+	out_append_slice(l->out, text);
+	out_append(l->out, "\r\n", 2);
 }
 
 /* Percent-encoded, with lower-case digits. */
@@ -83,9 +99,9 @@ static void message(struct line *l, unsigned channel, const char *sid, uint64_t 
 {
 	struct slice name = slice_from(sid);
 	size_t small_len = m->payload_len <= PAYLOAD_SMALL ? m->payload_len + 2 : 0;
-	char *start = out_reserve(l->out, name.len + m->exchange.len + m->key.len +
-						  2 * LINE_SMALL + small_len);
-	char *at = put_channel(start, channel);
+	char *at = begin_line(l, channel,
+			      name.len + m->exchange.len + m->key.len + 2 * LINE_SMALL +
+				      small_len);
 
 	at = PUT(at, "MSG ");
 	at = put_word(at, name);
@@ -112,9 +128,9 @@ static void message(struct line *l, unsigned channel, const char *sid, uint64_t 
 	if (attempt > 1)
 		at = PUT(at, " redelivered");
 	if (m->header_count) {
-		put_line(l, start, at);
+		put_line(l, at);
 		append_headers(l->out, m);
-		at = start = out_reserve(l->out, LINE_SMALL + small_len);
+		at = out_reserve(l->out, LINE_SMALL + small_len);
 	}
 	*at++ = ' ';
 	at = decimal_put(at, m->payload_len);
@@ -122,45 +138,38 @@ static void message(struct line *l, unsigned channel, const char *sid, uint64_t 
 	if (small_len) {
 		at = put_text(at, m->payload, m->payload_len);
 		at = PUT(at, "\r\n");
-		put_line(l, start, at);
+		put_line(l, at);
 		return;
 	}
-	put_line(l, start, at);
+	put_line(l, at);
 	out_append_payload(l->out, (struct msg *)m);
 	out_append(l->out, "\r\n", 2);
 }
 
 static void error_line(struct line *l, unsigned channel, int code, const char *text)
 {
-	char *start = out_reserve(l->out, LINE_SMALL);
-	char *at = put_channel(start, channel);
+	char *at = begin_line(l, channel, LINE_SMALL);
 	const char *wire = error_wire_code(code);
 
 	at = PUT(at, "ERR ");
 	at = put_text(at, wire, strlen(wire));
 	*at++ = ' ';
-	put_line(l, start, at);
-	out_append_slice(l->out, slice_from(text));
-	out_append(l->out, "\r\n", 2);
+	end_line(l, at, slice_from(text));
 }
 
 static void data(struct line *l, unsigned channel, const struct buf *text)
 {
-	char *start = out_reserve(l->out, LINE_SMALL);
-	char *at = put_channel(start, channel);
+	char *at = begin_line(l, channel, LINE_SMALL);
 
 	at = PUT(at, "DATA ");
 	at = decimal_put(at, buf_len(text));
 	at = PUT(at, "\r\n");
-	put_line(l, start, at);
-	out_append_slice(l->out, buf_slice(text));
-	out_append(l->out, "\r\n", 2);
+	end_line(l, at, buf_slice(text));
 }
 
 static void ok(struct line *l, unsigned channel, const struct reply *r)
 {
-	char *start = out_reserve(l->out, LINE_SMALL);
-	char *at = put_channel(start, channel);
+	char *at = begin_line(l, channel, LINE_SMALL);
 
 	at = PUT(at, "OK");
 	if (r->kind == REPLY_PUBLISHED) {
@@ -175,32 +184,22 @@ static void ok(struct line *l, unsigned channel, const struct reply *r)
 	if (r->is_duplicate)
 		at = PUT(at, " duplicate");
 	at = PUT(at, "\r\n");
-	put_line(l, start, at);
+	put_line(l, at);
 }
 
 static void on_reply(void *ctx, unsigned channel, struct reply *r)
 {
 	struct line *l = ctx;
 
-	switch ((enum reply_kind)r->kind) {
-	case REPLY_ERROR:
+	if (r->kind == REPLY_ERROR)
 		error_line(l, channel, r->error, r->text);
-		break;
-	case REPLY_DATA:
+	else if (r->kind == REPLY_DATA)
 		data(l, channel, &r->data);
-		break;
-	case REPLY_OK:
-	case REPLY_COUNT:
-	case REPLY_PUBLISHED:
+	else
 		ok(l, channel, r);
-		break;
-	case REPLY_MESSAGES:
-		ok(l, channel, r);
-		for (uint64_t i = 0; i < r->count; i++)
-			message(l, channel, "-", r->deliveries[i].tag,
-				r->deliveries[i].attempt, r->deliveries[i].msg);
-		break;
-	}
+	for (uint64_t i = 0; r->kind == REPLY_MESSAGES && i < r->count; i++)
+		message(l, channel, "-", r->deliveries[i].tag, r->deliveries[i].attempt,
+			r->deliveries[i].msg);
 	l->ops->wake(l->ctx);
 }
 
@@ -216,17 +215,13 @@ static void on_deliver(void *ctx, unsigned channel, const char *sid, uint64_t ta
 void line_reply_event(struct line *l, unsigned channel, const char *what,
 		      const char *words)
 {
-	char *start = out_reserve(l->out, LINE_SMALL);
-	char *at = put_channel(start, channel);
+	char *at = begin_line(l, channel, LINE_SMALL);
 
 	at = PUT(at, "EVT ");
-	put_line(l, start, at);
-	out_append_slice(l->out, slice_from(what));
-	if (words[0]) {
-		out_append(l->out, " ", 1);
-		out_append_slice(l->out, slice_from(words));
-	}
-	out_append(l->out, "\r\n", 2);
+	at = put_text(at, what, strlen(what));
+	if (words[0])
+		*at++ = ' ';
+	end_line(l, at, slice_from(words));
 	l->ops->wake(l->ctx);
 }
 

@@ -4,8 +4,7 @@
  * that an idle one owns none. A large payload is not copied: the chain holds a
  * reference of its message until it has been sent. No I/O happens here: the
  * network takes the front as iovecs and says how much of it went out. */
-#ifndef TIDE_PROTO_LINE_OUT_H
-#define TIDE_PROTO_LINE_OUT_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/uio.h>
@@ -50,5 +49,3 @@ void out_append_payload(struct out *o, struct msg *m);
 unsigned out_iovecs(const struct out *o, struct iovec *vec, unsigned max);
 /* `len` bytes of the front were sent. */
 void out_consume(struct out *o, size_t len);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Everything points into the line, whose percent-encoded values are decoded in
  * place; it is good as long as the line is. */
-#ifndef TIDE_PROTO_LINE_REQUEST_H
-#define TIDE_PROTO_LINE_REQUEST_H
+#pragma once
 
 #include "base/error.h"
 #include "base/msg.h"
@@ -23,7 +22,7 @@ struct request_option {
 struct verb;
 
 struct request {
-	struct error *err;
+	struct error *err; /* where the first error goes */
 	int rc;
 	unsigned channel;
 	const struct verb *verb;
@@ -80,5 +79,3 @@ unsigned request_choice(struct request *r, const char *name, const char *choices
 uint64_t request_count(struct request *r, unsigned word, uint64_t max, uint64_t fallback);
 /* The index of a word among such choices; false when there is no such choice. */
 bool request_find(const char *choices, struct slice word, unsigned *index);
-
-#endif

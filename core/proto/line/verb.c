@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "command.h"
-
 /* clang-format off */
 #define PUB_OPTIONS "pri delay ttl id"
 

@@ -1,9 +1,9 @@
 /* verb.h: the table of verbs: what each takes, and what does it.
  *
  * A verb is added by a line in verb.c and a section in docs/protocol.md. */
-#ifndef TIDE_PROTO_LINE_VERB_H
-#define TIDE_PROTO_LINE_VERB_H
+#pragma once
 
+#include "base/args.h"
 #include "request.h"
 
 struct line;
@@ -27,12 +27,43 @@ struct verb {
 	unsigned features;
 	const char *options; /* separated by spaces; NULL: none */
 	const char *flags;
-	/* See COMMAND in command.h; with VERB_NO_CHANNEL and VERB_PAYLOAD `r` is NULL. */
-	int (*run)(struct line *l, struct request *q, struct reply *r, struct error *err);
+	/* Read the words and options, check them, and call the session. Finish `r` now or
+	 * later, or return an error that is in q->err, and leave `r` alone: it is then
+	 * the answer. With VERB_NO_CHANNEL and VERB_PAYLOAD `r` is NULL. */
+	int (*run)(struct line *l, struct request *q, struct reply *r);
 };
 
 const struct verb *verb_find(struct slice name);
 /* All of them, ended by one without a name. */
 const struct verb *verb_table(void);
 
-#endif
+#define COMMAND(name) \
+	int command_##name(struct line *l, struct request *q, struct reply *r)
+
+/* Add to options as the model takes them. */
+void command_add_arg(struct request *q, struct args *args, struct slice name,
+		     struct slice value);
+
+COMMAND(hello);
+COMMAND(ping);
+COMMAND(quit);
+COMMAND(open);
+COMMAND(close);
+COMMAND(declare);
+COMMAND(delete);
+COMMAND(bind);
+COMMAND(unbind);
+COMMAND(publish);
+COMMAND(subscribe);
+COMMAND(unsubscribe);
+COMMAND(get);
+COMMAND(ack);
+COMMAND(nack);
+COMMAND(touch);
+COMMAND(peek);
+COMMAND(purge);
+COMMAND(kick);
+COMMAND(list);
+COMMAND(stats);
+COMMAND(rules);
+COMMAND(explain);

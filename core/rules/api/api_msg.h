@@ -1,6 +1,5 @@
 /* api_msg.h: `msg` as scripts see it: a view on a message and its headers. */
-#ifndef TIDE_RULES_API_API_MSG_H
-#define TIDE_RULES_API_API_MSG_H
+#pragma once
 
 #include <lua.h>
 #include <stdint.h>
@@ -24,5 +23,3 @@ void api_msg_push_optional(lua_State *L, struct slice s);
 void api_msg_open(lua_State *L);
 /* Push a view of `m`, which outlives the call under way. */
 void api_msg_push(lua_State *L, const struct api_msg *m);
-
-#endif

@@ -3,8 +3,7 @@
  * tide.shared, tide.counter and tide.bucket use the one dictionary of the engine
  * (shared.h). A bucket is the time at which it is full again (GCRA), and expires then.
  * While files are loaded a change is an error: the load may fail. */
-#ifndef TIDE_RULES_API_API_TIDE_H
-#define TIDE_RULES_API_API_TIDE_H
+#pragma once
 
 #include <lua.h>
 #include <stdbool.h>
@@ -41,5 +40,3 @@ int64_t api_tide_call_ms(lua_State *L, const struct api_tide *t);
 void api_tide_open(lua_State *L, struct api_tide *t);
 /* The part of api_tide_open for tide.shared: `tide` is on the top. */
 void api_shared_add(lua_State *L, struct api_tide *t);
-
-#endif

@@ -4,8 +4,7 @@
  * stands for those of a live publish: the engine's clock, random numbers and
  * tide.shared, a message with its payload, and a decision that counts. The functions
  * that scripts call find it for the time of the call, and no longer. */
-#ifndef TIDE_RULES_API_DECISION_CONTEXT_H
-#define TIDE_RULES_API_DECISION_CONTEXT_H
+#pragma once
 
 #include "rules/sandbox/script.h"
 
@@ -41,5 +40,3 @@ static inline bool decision_context_is_dry(lua_State *L)
 
 	return c && c->is_dry;
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A message never changes. A draft holds what filters write over it. A new message is
  * made once, at the end of the chain, if something was written. */
-#ifndef TIDE_RULES_API_DRAFT_H
-#define TIDE_RULES_API_DRAFT_H
+#pragma once
 
 #include <lua.h>
 #include <stdbool.h>
@@ -49,5 +48,3 @@ struct msg *draft_build(const struct draft *d);
 /* Both may raise. */
 void draft_open(lua_State *L);
 void draft_push(lua_State *L, struct draft *d);
-
-#endif

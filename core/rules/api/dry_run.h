@@ -5,8 +5,7 @@
  * a strategy writes into its `state` is lost, and functions that change anything (a
  * counter, a bucket, a shared table) ask decision_context_is_dry and only compute. A
  * script asks tide.is_dry_run(). */
-#ifndef TIDE_RULES_API_DRY_RUN_H
-#define TIDE_RULES_API_DRY_RUN_H
+#pragma once
 
 #include <lua.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ void dry_run_count(struct dry_run *run, const char *file, uint64_t time_ns);
 /* Push what a strategy gets as its state: the value of the reference, or in a
  * dry run a table that looks like it, and whose changes nobody else sees. */
 void dry_run_push_state(lua_State *L, int reference);
-
-#endif

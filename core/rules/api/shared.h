@@ -7,8 +7,7 @@
  * its room.
  *
  * Keys are in spaces: a counter and a key of the same name are two entries. */
-#ifndef TIDE_RULES_API_SHARED_H
-#define TIDE_RULES_API_SHARED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -105,5 +104,3 @@ void shared_sent(struct shared *s, bool is_kept);
 /* Restore an entry as it was kept. An existing entry stays. The limits do not apply.
  * TIDE_ESYNTAX: the text cannot be read. */
 TIDE_MUST_USE int shared_restore(struct shared *s, struct slice key, struct slice text);
-
-#endif

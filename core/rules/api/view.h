@@ -2,8 +2,7 @@
  *
  * A view is good for the call in which it is made, and says so when it is used later.
  * Reading an unknown field is an error that lists the fields. Writing is an error. */
-#ifndef TIDE_RULES_API_VIEW_H
-#define TIDE_RULES_API_VIEW_H
+#pragma once
 
 #include <lua.h>
 
@@ -30,5 +29,3 @@ void view_push(lua_State *L, const struct view_type *type, const void *subject);
 const void *view_check(lua_State *L, int idx, const struct view_type *type);
 /* That of argument 1, for the functions of a type. */
 const void *view_self(lua_State *L);
-
-#endif

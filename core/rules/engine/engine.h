@@ -17,8 +17,7 @@
  * One thread, that of the loop. A watchdog bounds the time of a call into a script, the
  * allocator bounds its memory. A failing script costs its caller an error with file,
  * line and message (TIDE_ERULE), and nothing else. */
-#ifndef TIDE_RULES_ENGINE_ENGINE_H
-#define TIDE_RULES_ENGINE_ENGINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -127,5 +126,3 @@ int64_t engine_now_ms(const struct engine *e);
 /* The state of tide.random. engine_seed(state) continues its sequence from there. */
 uint64_t engine_random_state(const struct engine *e);
 void engine_seed(struct engine *e, uint64_t seed);
-
-#endif

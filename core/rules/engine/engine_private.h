@@ -1,6 +1,5 @@
 /* engine_private.h: the inside of the engine, for the files of this folder. */
-#ifndef TIDE_RULES_ENGINE_ENGINE_PRIVATE_H
-#define TIDE_RULES_ENGINE_ENGINE_PRIVATE_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -238,5 +237,3 @@ int index_stage(struct handle *h, struct generation *g, struct error *err);
 void index_open(lua_State *L, struct engine *e);
 void strategy_open(lua_State *L);
 void schedule_open(lua_State *L, struct engine *e);
-
-#endif

@@ -1,7 +1,6 @@
 /* engine_status.h: the state of the engine as a document, for RULES status and LIST
  * rules. */
-#ifndef TIDE_RULES_ENGINE_ENGINE_STATUS_H
-#define TIDE_RULES_ENGINE_ENGINE_STATUS_H
+#pragma once
 
 #include "engine.h"
 
@@ -11,5 +10,3 @@ void engine_status(const struct engine *e, struct json *out);
 
 /* The counters of scripts by name, at most 256 of them: members of an object. */
 void engine_status_counters(const struct engine *e, struct json *out);
-
-#endif

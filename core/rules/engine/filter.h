@@ -6,8 +6,7 @@
  * when its turn at the filter comes. Written to another exchange, it begins
  * anew at the first; a filter for all exchanges ("*") sees it once all the same.
  * Which filters match an address is remembered for the generation. */
-#ifndef TIDE_RULES_ENGINE_FILTER_H
-#define TIDE_RULES_ENGINE_FILTER_H
+#pragma once
 
 #include "rules/api/draft.h"
 #include "engine.h"
@@ -58,5 +57,3 @@ struct generation;
 struct filter_set *filter_set_create(const struct generation *g);
 /* Accepts NULL. */
 void filter_set_destroy(struct filter_set *set);
-
-#endif

@@ -4,8 +4,7 @@
  * is the index that the script builds from the bindings. The same number means the same
  * use in each generation: a handle of the engine works with any of them. A second
  * generation may stand beside the active one. */
-#ifndef TIDE_RULES_ENGINE_GENERATION_H
-#define TIDE_RULES_ENGINE_GENERATION_H
+#pragma once
 
 #include "rules/api/api_tide.h"
 #include "rules/sandbox/bundle.h"
@@ -70,5 +69,3 @@ struct rule *generation_find(const struct generation *g, enum script_kind kind,
 /* TIDE_ENOTFOUND: the error names the scripts of the kind. */
 TIDE_MUST_USE int generation_get(const struct generation *g, enum script_kind kind,
 				 struct slice name, struct rule **out, struct error *err);
-
-#endif

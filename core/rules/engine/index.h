@@ -1,6 +1,5 @@
 /* index.h: the bindings of an exchange, as its routing script indexes them. */
-#ifndef TIDE_RULES_ENGINE_INDEX_H
-#define TIDE_RULES_ENGINE_INDEX_H
+#pragma once
 
 #include "engine.h"
 
@@ -56,5 +55,3 @@ void index_count_hit(struct index *x);
  * is the engine's and good until the next call into it. */
 TIDE_MUST_USE int index_route(struct index *x, const struct script_question *q,
 			      const uint32_t **dests, size_t *count, struct error *err);
-
-#endif

@@ -9,8 +9,7 @@
  * A declaration is read once, when the script is loaded. It is data of the engine: values
  * are checked without the script. A default is kept as the text that a user would give.
  */
-#ifndef TIDE_RULES_ENGINE_OPTIONS_H
-#define TIDE_RULES_ENGINE_OPTIONS_H
+#pragma once
 
 #include <lua.h>
 #include <stdbool.h>
@@ -74,5 +73,3 @@ void options_push(lua_State *L, struct options *o, const struct args *args);
 char *options_take_doc(lua_State *L, const char *name);
 
 const char *options_type_name(enum option_type type);
-
-#endif

@@ -3,8 +3,7 @@
  * The new generation is built in steps, between the turns of the event loop. It becomes
  * active when everything in use works with it. Otherwise the attempt is refused, and the
  * active generation stays. */
-#ifndef TIDE_RULES_ENGINE_RELOAD_H
-#define TIDE_RULES_ENGINE_RELOAD_H
+#pragma once
 
 #include "engine.h"
 
@@ -44,5 +43,3 @@ void reload_set_asker(struct engine *e, const char *who);
 const char *reload_asked_by(const struct engine *e);
 enum engine_origin reload_attempt(const struct engine *e);
 struct bundle *reload_refused_files(const struct engine *e);
-
-#endif

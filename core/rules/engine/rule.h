@@ -3,8 +3,7 @@
  * A script returns a table with the functions of its kind (DESIGN section 6), `pure`,
  * `options`, for routing `binding_options`, and `doc`. Any other key is an error: most
  * likely it is one of these, misspelt. */
-#ifndef TIDE_RULES_ENGINE_RULE_H
-#define TIDE_RULES_ENGINE_RULE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -58,5 +57,3 @@ TIDE_MUST_USE int rule_load(struct script_state *s, struct sandbox *sandbox,
 			    struct rule **out, struct error *err);
 /* Accepts NULL. The references go with the state. */
 void rule_destroy(struct rule *r);
-
-#endif

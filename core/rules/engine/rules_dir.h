@@ -1,6 +1,5 @@
 /* rules_dir.h: which scripts the rules directory, or a bundle, has. */
-#ifndef TIDE_RULES_ENGINE_RULES_DIR_H
-#define TIDE_RULES_ENGINE_RULES_DIR_H
+#pragma once
 
 #include "rules/sandbox/bundle.h"
 #include "script_kind.h"
@@ -42,5 +41,3 @@ void rules_dir_each_unread(const char *rules_dir, const struct bundle *loaded,
  * @param known  in and out: a hash of the files that were logged last; 0 at first */
 void rules_dir_warn_unread(const char *rules_dir, const struct bundle *loaded,
 			   const char *about, uint64_t *known);
-
-#endif

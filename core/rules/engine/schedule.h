@@ -3,8 +3,7 @@
  * The engine lists the schedules and says when they are due. The broker calls their run.
  * A run hands its messages to the broker one by one. The broker stores them when the run
  * has succeeded. */
-#ifndef TIDE_RULES_ENGINE_SCHEDULE_H
-#define TIDE_RULES_ENGINE_SCHEDULE_H
+#pragma once
 
 #include "engine.h"
 #include "schedule_spec.h"
@@ -54,5 +53,3 @@ struct schedule_tick {
 TIDE_MUST_USE int schedule_run(struct engine *e, struct slice name,
 			       const struct schedule_tick *tick,
 			       const struct schedule_broker *broker, struct error *err);
-
-#endif

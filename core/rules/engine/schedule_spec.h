@@ -5,8 +5,7 @@
  *
  * Ticks do not depend on when the broker was started. For `every` they are the multiples
  * of the interval since 1970. */
-#ifndef TIDE_RULES_ENGINE_SCHEDULE_SPEC_H
-#define TIDE_RULES_ENGINE_SCHEDULE_SPEC_H
+#pragma once
 
 #include <lua.h>
 #include <stdbool.h>
@@ -45,5 +44,3 @@ int64_t schedule_spec_prev(const struct schedule_spec *s, int64_t at_unix_ms);
 /* When the tick runs. Schedule and tick choose the jitter: a restart changes nothing. */
 int64_t schedule_spec_due(const struct schedule_spec *s, const char *name,
 			  int64_t tick_ms);
-
-#endif

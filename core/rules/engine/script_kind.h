@@ -1,6 +1,5 @@
 /* script_kind.h: the extension points. Each is a folder of the rules directory. */
-#ifndef TIDE_RULES_ENGINE_SCRIPT_KIND_H
-#define TIDE_RULES_ENGINE_SCRIPT_KIND_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -27,5 +26,3 @@ enum script_kind script_kind_of(const char *path, const char **file);
 
 /* script_kind_is_file for such a path, directly in the folder. */
 bool script_kind_is_path(const char *path);
-
-#endif

@@ -1,6 +1,5 @@
 /* strategy.h: a script in use by a queue: sharding, priority or retry. */
-#ifndef TIDE_RULES_ENGINE_STRATEGY_H
-#define TIDE_RULES_ENGINE_STRATEGY_H
+#pragma once
 
 #include "engine.h"
 
@@ -57,5 +56,3 @@ TIDE_MUST_USE int strategy_rank(struct strategy *s, const struct script_question
 TIDE_MUST_USE int strategy_decide(struct strategy *s, const struct script_question *q,
 				  const struct failure_view *failure,
 				  struct retry_decision *decision, struct error *err);
-
-#endif

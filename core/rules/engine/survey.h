@@ -3,8 +3,7 @@
  * A broker refuses a directory at the first script that does not load. A survey
  * reports that script and goes on with the next. It has an engine and an event loop of
  * its own, and runs no decision. */
-#ifndef TIDE_RULES_SURVEY_H
-#define TIDE_RULES_SURVEY_H
+#pragma once
 
 #include "engine.h"
 #include "rules_dir.h"
@@ -40,5 +39,3 @@ const struct survey_script *survey_scripts(const struct survey *s, size_t *count
 const struct bundle *survey_files(const struct survey *s);
 /* rules_dir_each_unread for the directory. */
 void survey_each_unread(const struct survey *s, rules_dir_unread_fn *on_file, void *ctx);
-
-#endif

@@ -1,7 +1,6 @@
 /* topic.h: topic patterns in C, for the `match` of filters. Dots separate words. `*` is
  * one word, `#` any number. lua/tide/topic_trie.lua has the same grammar. */
-#ifndef TIDE_RULES_ENGINE_TOPIC_H
-#define TIDE_RULES_ENGINE_TOPIC_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -9,5 +8,3 @@
 
 /* At most (words of the pattern) x (words of the key) steps. */
 bool topic_matches(struct slice pattern, struct slice key);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * Events within `debounce_ms` of each other are one. After each event the watches are set
  * anew, then it is reported. A later change is another event. */
-#ifndef TIDE_RULES_ENGINE_WATCH_H
-#define TIDE_RULES_ENGINE_WATCH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -39,5 +38,3 @@ void watch_poke(struct watch *w);
 void watch_renew(struct watch *w);
 /* on_change is not called again. on_closed is called from the loop. */
 void watch_close(struct watch *w, void (*on_closed)(void *ctx), void *ctx);
-
-#endif

@@ -7,8 +7,7 @@
  * closed circuit.
  *
  * Time is an argument: monotonic, in milliseconds. */
-#ifndef TIDE_RULES_SANDBOX_BREAKER_H
-#define TIDE_RULES_SANDBOX_BREAKER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ bool breaker_count(struct breaker *b, bool has_failed, int64_t now_ms);
 
 /* "closed", "open", "half-open" */
 const char *breaker_state(const struct breaker *b, int64_t now_ms, int64_t rest_ms);
-
-#endif

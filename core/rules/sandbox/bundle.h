@@ -3,8 +3,7 @@
  * A bundle keeps what was loaded as it was read. A generation can be loaded from it
  * again when the files are gone. Files are sorted by path. A shared bundle does not
  * change. Reference counted, not thread safe. */
-#ifndef TIDE_RULES_SANDBOX_BUNDLE_H
-#define TIDE_RULES_SANDBOX_BUNDLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,5 +60,3 @@ void bundle_compare(const struct bundle *from, const struct bundle *to,
 TIDE_MUST_USE int bundle_read(const struct bundle *from, struct bundle *into,
 			      struct source *out, const char *path, const char *name,
 			      struct error *err);
-
-#endif

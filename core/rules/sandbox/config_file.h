@@ -4,8 +4,7 @@
  *   return { listen = { "127.0.0.1:7310", "unix:/run/tidemq.sock" }, fsync = "everysec" }
  *
  * The file runs in the sandbox of the rules: it can compute, and reaches nothing. */
-#ifndef TIDE_RULES_SANDBOX_CONFIG_FILE_H
-#define TIDE_RULES_SANDBOX_CONFIG_FILE_H
+#pragma once
 
 #include "base/error.h"
 
@@ -18,5 +17,3 @@ typedef int (*config_value_fn)(void *ctx, const char *name, const char *value,
  * there is no such file. */
 TIDE_MUST_USE int config_file_read(const char *path, config_value_fn on_value, void *ctx,
 				   struct error *err);
-
-#endif

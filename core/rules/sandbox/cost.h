@@ -1,6 +1,5 @@
 /* cost.h: how long the calls of a script take, as a histogram of powers of two. */
-#ifndef TIDE_RULES_SANDBOX_COST_H
-#define TIDE_RULES_SANDBOX_COST_H
+#pragma once
 
 #include <stdint.h>
 
@@ -32,5 +31,3 @@ uint64_t cost_quantile_ns(const struct cost *c, double share);
 /* Members p50_ns, p99_ns, max_ns and "histogram": for each bucket that is not empty its
  * lower bound in nanoseconds and its count. */
 void cost_write(const struct cost *c, struct json *out);
-
-#endif

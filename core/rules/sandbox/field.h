@@ -2,8 +2,7 @@
  *
  * Each function for a field raises for a wrong value, with the name of the field. What it
  * reads stays on the stack. Slices are good while their value is on the stack. */
-#ifndef TIDE_RULES_SANDBOX_FIELD_H
-#define TIDE_RULES_SANDBOX_FIELD_H
+#pragma once
 
 #include <lua.h>
 #include <stdbool.h>
@@ -38,5 +37,3 @@ struct slice field_text(lua_State *L, int table, const char *name);
 int64_t field_duration(lua_State *L, int table, const char *name);
 
 bool field_boolean(lua_State *L, int table, const char *name, bool preset);
-
-#endif

@@ -12,8 +12,7 @@
  *
  * A wrong pattern is refused when it is compiled, even if the match would not reach the
  * wrong part. */
-#ifndef TIDE_RULES_SANDBOX_PATTERN_H
-#define TIDE_RULES_SANDBOX_PATTERN_H
+#pragma once
 
 #include <lua.h>
 #include <stdbool.h>
@@ -109,5 +108,3 @@ void pattern_match_spend(struct pattern_match *m, size_t steps);
 
 /* Replace find, match, gmatch and gsub in the table at `idx`. */
 void pattern_lib_install(lua_State *L, int idx);
-
-#endif

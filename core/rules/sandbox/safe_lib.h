@@ -12,8 +12,7 @@
  * tests/unit/rules/engine/test_ceiling.c calls every function from every such loop.
  * pattern.h has the pattern functions, safe_table.c those of `table`, safe_meta.c
  * setmetatable. pcall and xpcall pass on the error of a used-up budget. */
-#ifndef TIDE_RULES_SANDBOX_SAFE_LIB_H
-#define TIDE_RULES_SANDBOX_SAFE_LIB_H
+#pragma once
 
 #include <lua.h>
 
@@ -37,5 +36,3 @@ int safe_lib_next(lua_State *L);
 int safe_lib_call_original(lua_State *L);
 /* Replace the function `name` by `function`, with the original as its upvalue. */
 void safe_lib_wrap(lua_State *L, int idx, const char *name, lua_CFunction function);
-
-#endif

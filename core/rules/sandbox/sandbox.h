@@ -10,8 +10,7 @@
  * calls may (LUAI_MAXCCALLS, 200).
  *
  * All functions run inside script_enter and may raise. */
-#ifndef TIDE_RULES_SANDBOX_SANDBOX_H
-#define TIDE_RULES_SANDBOX_SANDBOX_H
+#pragma once
 
 #include <lua.h>
 #include <stdbool.h>
@@ -43,5 +42,3 @@ void sandbox_load_take(lua_State *L, struct source *source, const char *name);
 /* Replace the table on the top by a read-only view: an empty table that reads through and
  * refuses every change. */
 void sandbox_protect(lua_State *L);
-
-#endif

@@ -11,8 +11,7 @@
  * is; room.c says why.
  * Time: the watchdog's budget holds for each call. No script can catch its error, nor
  * that of another budget of work (script_fail). */
-#ifndef TIDE_RULES_SANDBOX_SCRIPT_H
-#define TIDE_RULES_SANDBOX_SCRIPT_H
+#pragma once
 
 #include <lua.h>
 #include <stdbool.h>
@@ -122,5 +121,3 @@ void script_set_place(struct script_state *s, const char *file, int line);
  * raised an error, ran too long or asked for too much memory. */
 TIDE_MUST_USE int script_enter(struct script_state *s, const struct script_call *call,
 			       struct error *err);
-
-#endif

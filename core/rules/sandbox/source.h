@@ -1,6 +1,5 @@
 /* source.h: a file of Lua text, read whole. */
-#ifndef TIDE_RULES_SANDBOX_SOURCE_H
-#define TIDE_RULES_SANDBOX_SOURCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,5 +30,3 @@ void source_free(struct source *s);
 /* FNV-1a of 64 bits, then the finaliser of MurmurHash3: FNV alone leaves the high bits of
  * short texts nearly equal. Scripts have it as tide.hash. */
 uint64_t source_hash(const char *data, size_t len);
-
-#endif

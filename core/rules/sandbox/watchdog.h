@@ -12,8 +12,7 @@
  * The thread therefore sends a signal, and the signal's handler sets the hook on the
  * loop's thread. The handler finds the watchdog in the signal's value. A watchdog watches
  * the thread that creates it. */
-#ifndef TIDE_RULES_SANDBOX_WATCHDOG_H
-#define TIDE_RULES_SANDBOX_WATCHDOG_H
+#pragma once
 
 #include <lua.h>
 #include <stdbool.h>
@@ -37,4 +36,3 @@ bool watchdog_leave(struct watchdog *w);
 int64_t watchdog_budget_ms(const struct watchdog *w);
 /* Has the call under way overrun? */
 bool watchdog_has_fired(const struct watchdog *w);
-#endif

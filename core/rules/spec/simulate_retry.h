@@ -2,8 +2,7 @@
  *
  * A message that fails each time passes through the active script, on a clock of its own.
  * The script's counters, random numbers and tide.shared stay as they are. */
-#ifndef TIDE_RULES_SPEC_SIMULATE_RETRY_H
-#define TIDE_RULES_SPEC_SIMULATE_RETRY_H
+#pragma once
 
 #include "rules/engine/engine.h"
 
@@ -21,5 +20,3 @@ struct simulate_spec {
  * calls have taken 100 ms together. */
 TIDE_MUST_USE int simulate_retry(struct engine *e, const struct simulate_spec *spec,
 				 struct json *out, struct error *err);
-
-#endif

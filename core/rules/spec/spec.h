@@ -17,8 +17,7 @@
  *   engine:next_run("heartbeat", 60000)         --> 90000
  *
  * What the engine refuses is nil, a message and an error code. */
-#ifndef TIDE_RULES_SPEC_SPEC_H
-#define TIDE_RULES_SPEC_SPEC_H
+#pragma once
 
 #include <lua.h>
 
@@ -31,5 +30,3 @@ int spec_run(const char *dir, const char *lua_dir);
 
 /* Push the module: a function for `package.preload`. */
 int spec_module_open(lua_State *L);
-
-#endif

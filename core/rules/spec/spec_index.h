@@ -2,8 +2,7 @@
  * the bindings to the owner of an index.
  *
  * A binding is a pattern, options and a destination; binding twice is binding once. */
-#ifndef TIDE_RULES_SPEC_SPEC_INDEX_H
-#define TIDE_RULES_SPEC_SPEC_INDEX_H
+#pragma once
 
 #include "rules/engine/index.h"
 
@@ -27,5 +26,3 @@ TIDE_MUST_USE int spec_index_bind(struct spec_index *x, const struct index_bindi
 /* TIDE_ENOTFOUND when there is no such binding. */
 TIDE_MUST_USE int spec_index_unbind(struct spec_index *x, const struct index_binding *b,
 				    struct error *err);
-
-#endif

@@ -23,11 +23,13 @@ static void findings_come_in_the_order_of_files_and_lines(void **state)
 	findings_add(&f, "b.lua", 2, "two");
 	findings_add(&f, "b.lua", 1, "one");
 	findings_add(&f, "a.lua", 10, "ten %d", 10);
-	findings_note(&f, "a.lua", 9, "nine");
+	findings_note(&f, "of all");
+	findings_add(&f, "a.lua", 9, "nine");
 	findings_add(&f, "", 0, "all");
-	assert_int_equal(f.problems, 4);
-	assert_printed(&f, "my/rules: all\n"
-			   "my/rules/a.lua:9: note: nine\n"
+	assert_int_equal(f.problems, 5);
+	assert_printed(&f, "my/rules: note: of all\n"
+			   "my/rules: all\n"
+			   "my/rules/a.lua:9: nine\n"
 			   "my/rules/a.lua:10: ten 10\n"
 			   "my/rules/b.lua:1: one\n"
 			   "my/rules/b.lua:2: two\n");
