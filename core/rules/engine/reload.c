@@ -380,7 +380,7 @@ int reload_files(struct engine *e, struct bundle *files, enum engine_origin orig
 	if (e->build.is_under_way) {
 		e->reload.asker[0] = '\0';
 		return error_set(err, TIDE_EBUSY,
-				 "other rules are being loaded; ask again");
+				 "other rules are being loaded; try again");
 	}
 	add_waiter(&e->reload, &e->reload.waiters, on_done, ctx);
 	start_turns(e, files, origin);

@@ -72,7 +72,7 @@ static void read_address(lua_State *L, struct schedule_message *m)
 			   NAME_LEN_MAX);
 	m->payload = message_text(L, "payload");
 	if (m->payload.len > SCHEDULE_PAYLOAD_MAX)
-		luaL_error(L, "'payload' has %d KiB at most",
+		luaL_error(L, "'payload' has at most %d KiB",
 			   (int)(SCHEDULE_PAYLOAD_MAX / 1024));
 }
 
@@ -121,7 +121,7 @@ static void read_headers(lua_State *L, struct schedule_message *m)
 		    (value != LUA_TSTRING && value != LUA_TNUMBER))
 			luaL_error(L, "headers must be texts by name");
 		if (m->header_count == MSG_HEADERS_MAX)
-			luaL_error(L, "a message has %d headers at most",
+			luaL_error(L, "a message has at most %d headers",
 				   MSG_HEADERS_MAX);
 		struct msg_header *h = &m->headers[m->header_count++];
 		h->name.data = lua_tolstring(L, -2, &h->name.len);
