@@ -231,7 +231,7 @@ static bool is_purged(const struct entry *e)
 	       e->shard->flight.purges != e->shard->purges;
 }
 
-static void entry_refused(const struct flight_item *item,
+static void entry_refused(const struct flight_item *item, uint8_t old_home,
 			  const struct batch_result *result)
 {
 	struct entry *e = item->entry;
@@ -241,12 +241,12 @@ static void entry_refused(const struct flight_item *item,
 		e->flags &= (uint16_t)~ENTRY_OUTSIDE;
 		e->state = ENTRY_GONE;
 	}
-	e->home = item->old_home;
+	e->home = old_home;
 	e->stored_score = item->old_score;
 	shard_account(e, 1);
 	if ((e->flags & (ENTRY_OUTSIDE | ENTRY_DIRTY)) == ENTRY_OUTSIDE)
 		stage_entry_refused(&e->shard->stages[e->state], e);
-	if (item->old_home == HOME_NONE) {
+	if (old_home == HOME_NONE) {
 		insert_refused(e, result);
 		return;
 	}
@@ -260,15 +260,16 @@ static void flight_land(struct shard *sh, const struct batch_result *result)
 	struct flight *f = &sh->flight;
 
 	for (size_t i = 0; i < f->count; i++) {
-		struct flight_item item = f->items[i];
-		struct entry *e = item.entry;
-		int status = item.is_removal ? result->removed : result->written;
+		struct flight_item *item = &f->items[i];
+		struct entry *e = item->entry;
+		int status = item->is_removal ? result->removed : result->written;
+		uint8_t old_home = item->old_home;
 
 		/* It may be freed now, and those who are told may look for old places. */
-		f->items[i].old_home = HOME_NONE;
+		item->old_home = HOME_NONE;
 		e->flags &= (uint16_t)~ENTRY_IN_FLIGHT;
 		if (status < 0 && !sh->is_closed)
-			entry_refused(&item, result);
+			entry_refused(item, old_home, result);
 		else
 			entry_written(e);
 	}
