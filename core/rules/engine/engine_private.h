@@ -116,7 +116,6 @@ struct reload {
 	struct reload_waiters followers; /* for the build after it */
 	bool must_follow; /* the directory changed: another build follows */
 	bool must_build;  /* the next change starts a build, whatever the files say */
-	char asker[RELOAD_ASKER_MAX];    /* of the next attempt */
 	char asked_by[RELOAD_ASKER_MAX]; /* those of the last attempt */
 	enum engine_origin attempt;      /* the last one, refused or not */
 	struct bundle *refused;   /* its files if it was refused; NULL: the directory */

@@ -15,15 +15,8 @@
 
 struct reload_waiter {
 	STAILQ_ENTRY(reload_waiter) link;
-	reload_done_fn *on_done;
-	void *ctx;
-	char asker[RELOAD_ASKER_MAX];
+	struct reload_asker asker;
 };
-
-void reload_set_asker(struct engine *e, const char *who)
-{
-	snprintf(e->reload.asker, sizeof(e->reload.asker), "%s", who);
-}
 
 const char *reload_asked_by(const struct engine *e)
 {
@@ -40,20 +33,11 @@ struct bundle *reload_refused_files(const struct engine *e)
 	return e->reload.refused;
 }
 
-static void take_asker(struct reload *r, char out[RELOAD_ASKER_MAX])
-{
-	memcpy(out, r->asker, RELOAD_ASKER_MAX);
-	r->asker[0] = '\0';
-}
-
-static void add_waiter(struct reload *r, struct reload_waiters *list,
-		       reload_done_fn *on_done, void *ctx)
+static void add_waiter(struct reload_waiters *list, const struct reload_asker *asker)
 {
 	struct reload_waiter *w = mem_zalloc(sizeof(*w));
 
-	w->on_done = on_done;
-	w->ctx = ctx;
-	take_asker(r, w->asker);
+	w->asker = *asker;
 	STAILQ_INSERT_TAIL(list, w, link);
 }
 
@@ -68,17 +52,16 @@ static void answer(struct engine *e, const struct error *result)
 	STAILQ_CONCAT(&waiters, &e->reload.waiters);
 	by[0] = '\0';
 	STAILQ_FOREACH (w, &waiters, link) {
-		if (w->asker[0])
+		if (w->asker.name[0])
 			snprintf(by + len, RELOAD_ASKER_MAX - len, "%s%s",
-				 len ? ", " : "", w->asker);
+				 len ? ", " : "", w->asker.name);
 		len = strlen(by);
 	}
 	if (e->hooks.on_reload && !e->is_closing)
 		e->hooks.on_reload(e->hooks.ctx, result);
 	while ((w = STAILQ_FIRST(&waiters))) {
 		STAILQ_REMOVE_HEAD(&waiters, link);
-		if (w->on_done)
-			w->on_done(w->ctx, result);
+		w->asker.on_done(w->asker.ctx, result);
 		mem_free(w);
 	}
 }
@@ -362,27 +345,23 @@ static void on_turn(uv_idle_t *idle)
 		start_next(e);
 }
 
-void reload_start(struct engine *e, reload_done_fn *on_done, void *ctx)
+void reload_start(struct engine *e, const struct reload_asker *asker)
 {
-	struct reload *r = &e->reload;
-
 	if (e->build.is_under_way) {
-		add_waiter(r, &r->followers, on_done, ctx);
+		add_waiter(&e->reload.followers, asker);
 		return;
 	}
-	add_waiter(r, &r->waiters, on_done, ctx);
+	add_waiter(&e->reload.waiters, asker);
 	start_turns(e, NULL, e->current ? ENGINE_RELOAD : ENGINE_START);
 }
 
 int reload_files(struct engine *e, struct bundle *files, enum engine_origin origin,
-		 reload_done_fn *on_done, void *ctx, struct error *err)
+		 const struct reload_asker *asker, struct error *err)
 {
-	if (e->build.is_under_way) {
-		e->reload.asker[0] = '\0';
+	if (e->build.is_under_way)
 		return error_set(err, TIDE_EBUSY,
 				 "other rules are being loaded; ask again");
-	}
-	add_waiter(&e->reload, &e->reload.waiters, on_done, ctx);
+	add_waiter(&e->reload.waiters, asker);
 	start_turns(e, files, origin);
 	return TIDE_OK;
 }
@@ -396,12 +375,12 @@ void reload_follow(struct engine *e)
 }
 
 void reload_refuse(struct engine *e, enum engine_origin origin, struct bundle *files,
-		   const struct error *why)
+		   const char *asker, const struct error *why)
 {
 	struct error result = *why;
 
 	refuse(e, origin, files, &result);
-	take_asker(&e->reload, e->reload.asked_by);
+	snprintf(e->reload.asked_by, sizeof(e->reload.asked_by), "%s", asker);
 	if (e->hooks.on_reload)
 		e->hooks.on_reload(e->hooks.ctx, &result);
 }
