@@ -9,6 +9,7 @@
 #include "engine_private.h"
 #include "rules/api/api_msg.h"
 #include "rules/api/view.h"
+#include "rules/sandbox/field.h"
 #include "strategy.h"
 
 struct strategy {
@@ -61,63 +62,48 @@ uint64_t strategy_hash(const struct strategy *s)
 	return handle_use(&s->handle)->rule->hash;
 }
 
-static void push_slice(lua_State *L, struct slice s)
+static void push_slice(lua_State *L, const void *member)
 {
-	lua_pushlstring(L, s.len ? s.data : "", s.len);
+	field_push(L, *(const struct slice *)member);
 }
 
-static void push_queue_vhost(lua_State *L, const void *queue)
+static void push_text(lua_State *L, const void *member)
 {
-	push_slice(L, ((const struct queue_view *)queue)->vhost);
+	lua_pushstring(L, *(const char *const *)member);
 }
 
-static void push_queue_name(lua_State *L, const void *queue)
+static void push_uint(lua_State *L, const void *member)
 {
-	push_slice(L, ((const struct queue_view *)queue)->name);
+	lua_pushinteger(L, *(const unsigned *)member);
 }
 
-static void push_queue_served(lua_State *L, const void *queue)
+static void push_uint64(lua_State *L, const void *member)
 {
-	lua_pushnumber(L, ((const struct queue_view *)queue)->served);
+	const uint64_t *n = member;
+
+	lua_pushinteger(L, (lua_Integer)*n);
 }
 
-static void push_queue_ready(lua_State *L, const void *queue)
+static void push_number(lua_State *L, const void *member)
 {
-	lua_pushinteger(L, (lua_Integer)((const struct queue_view *)queue)->ready);
-}
-
-static void push_queue_shard(lua_State *L, const void *queue)
-{
-	lua_pushinteger(L, ((const struct queue_view *)queue)->shard);
-}
-
-static void push_failure_reason(lua_State *L, const void *failure)
-{
-	lua_pushstring(L, ((const struct failure_view *)failure)->reason);
-}
-
-static void push_failure_attempts(lua_State *L, const void *failure)
-{
-	lua_pushinteger(L, ((const struct failure_view *)failure)->attempts);
-}
-
-static void push_failure_failures(lua_State *L, const void *failure)
-{
-	lua_pushinteger(L, ((const struct failure_view *)failure)->failures);
+	lua_pushnumber(L, *(const double *)member);
 }
 
 static const struct view_field queue_fields[] = {
-	{ "name", push_queue_name },     { "ready", push_queue_ready },
-	{ "served", push_queue_served }, { "shard", push_queue_shard },
-	{ "vhost", push_queue_vhost },   { NULL, NULL },
+	{ "name", push_slice, offsetof(struct queue_view, name) },
+	{ "ready", push_uint64, offsetof(struct queue_view, ready) },
+	{ "served", push_number, offsetof(struct queue_view, served) },
+	{ "shard", push_uint, offsetof(struct queue_view, shard) },
+	{ "vhost", push_slice, offsetof(struct queue_view, vhost) },
+	{ NULL, NULL, 0 },
 };
 static const struct view_type queue_type = { .name = "queue", .fields = queue_fields };
 
 static const struct view_field failure_fields[] = {
-	{ "attempts", push_failure_attempts },
-	{ "failures", push_failure_failures },
-	{ "reason", push_failure_reason },
-	{ NULL, NULL },
+	{ "attempts", push_uint, offsetof(struct failure_view, attempts) },
+	{ "failures", push_uint, offsetof(struct failure_view, failures) },
+	{ "reason", push_text, offsetof(struct failure_view, reason) },
+	{ NULL, NULL, 0 },
 };
 static const struct view_type failure_type = { .name = "failure",
 					       .fields = failure_fields };

@@ -35,8 +35,8 @@ struct queue_view {
 /* What scripts see as `failure`. */
 struct failure_view {
 	const char *reason; /* "nack" "timeout" "gone" "expired" */
-	uint32_t attempts;  /* deliveries so far, this one included */
-	uint32_t failures;  /* failures so far, this one included */
+	unsigned attempts;  /* deliveries so far, this one included */
+	unsigned failures;  /* failures so far, this one included */
 };
 
 enum retry_action { RETRY_AFTER, RETRY_BURY, RETRY_DEAD_LETTER, RETRY_DROP };
