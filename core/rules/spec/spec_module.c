@@ -210,7 +210,9 @@ static int l_reload(lua_State *L)
 
 static int l_seed(lua_State *L)
 {
-	engine_seed(unbox(L, ENGINE), (uint64_t)luaL_checkinteger(L, 2));
+	struct engine *e = unbox(L, ENGINE);
+
+	e->tide.random_state = (uint64_t)luaL_checkinteger(L, 2);
 	return 0;
 }
 
@@ -219,10 +221,8 @@ static int l_set_now(lua_State *L)
 {
 	struct engine *e = unbox(L, ENGINE);
 
-	if (lua_isnil(L, 2))
-		engine_release_clock(e);
-	else
-		engine_set_clock(e, luaL_checkinteger(L, 2));
+	e->tide.fixed_now_ms = luaL_optinteger(L, 2, 0);
+	e->tide.is_clock_fixed = !lua_isnil(L, 2);
 	return 0;
 }
 
