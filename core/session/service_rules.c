@@ -14,7 +14,7 @@ static void on_reload(void *ctx, const struct error *result)
 {
 	struct service *s = ctx;
 	struct broker *b = s->broker;
-	const char *by = reload_asked_by(b->engine);
+	const char *by = reload_last(b->engine)->asked_by;
 
 	/* No decision of the generation before is remembered. */
 	b->route_version++;

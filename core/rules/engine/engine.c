@@ -18,7 +18,7 @@ static void free_engine(struct engine *e)
 	generation_destroy(e->current);
 	shared_destroy(e->tide.shared);
 	bundle_unref(e->reload.directory);
-	bundle_unref(e->reload.refused);
+	bundle_unref(e->reload.last.refused);
 	watchdog_destroy(e->scripts.watchdog);
 	mem_free(e->free_numbers);
 	mem_free(e->sink.dests);

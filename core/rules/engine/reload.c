@@ -18,19 +18,9 @@ struct reload_waiter {
 	struct reload_asker asker;
 };
 
-const char *reload_asked_by(const struct engine *e)
+const struct reload_attempt *reload_last(const struct engine *e)
 {
-	return e->reload.asked_by;
-}
-
-enum engine_origin reload_attempt(const struct engine *e)
-{
-	return e->reload.attempt;
-}
-
-struct bundle *reload_refused_files(const struct engine *e)
-{
-	return e->reload.refused;
+	return &e->reload.last;
 }
 
 static void add_waiter(struct reload_waiters *list, const struct reload_asker *asker)
@@ -46,7 +36,7 @@ static void answer(struct engine *e, const struct error *result)
 {
 	struct reload_waiters waiters = STAILQ_HEAD_INITIALIZER(waiters);
 	struct reload_waiter *w;
-	char *by = e->reload.asked_by;
+	char *by = e->reload.last.asked_by;
 	size_t len = 0;
 
 	STAILQ_CONCAT(&waiters, &e->reload.waiters);
@@ -231,9 +221,9 @@ static void inherit_stats(struct generation *to, const struct generation *from)
 static void set_attempt(struct reload *r, enum engine_origin origin,
 			struct bundle *refused)
 {
-	bundle_unref(r->refused);
-	r->refused = refused;
-	r->attempt = origin;
+	bundle_unref(r->last.refused);
+	r->last.refused = refused;
+	r->last.origin = origin;
 }
 
 /* The generation of the build becomes the active one. */
@@ -380,7 +370,7 @@ void reload_refuse(struct engine *e, enum engine_origin origin, struct bundle *f
 	struct error result = *why;
 
 	refuse(e, origin, files, &result);
-	snprintf(e->reload.asked_by, sizeof(e->reload.asked_by), "%s", asker);
+	snprintf(e->reload.last.asked_by, RELOAD_ASKER_MAX, "%s", asker);
 	if (e->hooks.on_reload)
 		e->hooks.on_reload(e->hooks.ctx, &result);
 }

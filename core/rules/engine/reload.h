@@ -41,9 +41,11 @@ void reload_follow(struct engine *e);
 void reload_refuse(struct engine *e, enum engine_origin origin, struct bundle *files,
 		   const char *asker, const struct error *why);
 
-/* About the last attempt, during engine_hooks.on_reload: who asked for it (several are
- * separated by ", "; "" nobody), its origin, and the files that were refused (borrowed;
- * NULL: those of the directory). */
-const char *reload_asked_by(const struct engine *e);
-enum engine_origin reload_attempt(const struct engine *e);
-struct bundle *reload_refused_files(const struct engine *e);
+struct reload_attempt {
+	char asked_by[RELOAD_ASKER_MAX]; /* several are separated by ", "; "": nobody */
+	enum engine_origin origin;
+	struct bundle *refused; /* its files if it was refused; NULL: the directory */
+};
+
+/* The last attempt, for engine_hooks.on_reload. */
+const struct reload_attempt *reload_last(const struct engine *e);

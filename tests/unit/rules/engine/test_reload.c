@@ -358,8 +358,8 @@ static void files_that_lack_what_is_used_are_refused(void **state)
 	run_until(f, &all, 1);
 	assert_int_equal(all.result.code, TIDE_ERULE);
 	assert_contains(all.result.text, "retry/mine.lua: is missing, but queue 'jobs'");
-	assert_int_equal(reload_attempt(f->engine), ENGINE_ROLLBACK);
-	assert_ptr_equal(reload_refused_files(f->engine), first);
+	assert_int_equal(reload_last(f->engine)->origin, ENGINE_ROLLBACK);
+	assert_ptr_equal(reload_last(f->engine)->refused, first);
 	assert_int_equal(engine_origin(f->engine), ENGINE_RELOAD);
 	assert_int_equal(delay_of(f, s), 1);
 	bundle_unref(first);
