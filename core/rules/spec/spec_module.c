@@ -262,7 +262,7 @@ static void set_headers(lua_State *L, const struct msg_header *headers, unsigned
 }
 
 /* A run's messages go into the table on the top of this state. */
-static int take_message(void *ctx, const struct schedule_message *m, struct error *err)
+static int take_message(void *ctx, const struct msg *m, struct error *err)
 {
 	lua_State *L = ctx;
 
@@ -271,8 +271,8 @@ static int take_message(void *ctx, const struct schedule_message *m, struct erro
 	lua_newtable(L);
 	set_slice(L, "exchange", m->exchange);
 	set_slice(L, "key", m->key);
-	set_slice(L, "payload", m->payload);
-	set_integer(L, "delay", m->delay_ms);
+	set_slice(L, "payload", (struct slice){ m->payload, m->payload_len });
+	set_integer(L, "delay", m->due_unix_ms);
 	set_integer(L, "priority", m->priority);
 	set_headers(L, m->headers, m->header_count);
 	lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
