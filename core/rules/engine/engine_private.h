@@ -9,7 +9,6 @@
 #include "index.h"
 #include "reload.h"
 #include "rules/api/decision_context.h"
-#include "rules/api/dry_run.h"
 #include "watch.h"
 
 /* In the error of a call that the open circuit did not make. */
