@@ -22,12 +22,8 @@ void schedule_each(const struct engine *e, schedule_fn fn, void *ctx)
 	const struct generation *g = e->current;
 
 	for (size_t i = 0; i < g->rule_count; i++) {
-		const struct rule *rule = g->rules[i];
-		if (rule->kind != SCRIPT_SCHEDULE)
-			continue;
-		fn(ctx, &(struct schedule_info){ .name = rule->name,
-						 .file = rule->file,
-						 .spec = rule->schedule });
+		if (g->rules[i]->kind == SCRIPT_SCHEDULE)
+			fn(ctx, g->rules[i]);
 	}
 }
 

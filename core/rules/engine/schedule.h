@@ -6,18 +6,12 @@
 #pragma once
 
 #include "engine.h"
-#include "schedule_spec.h"
+#include "rule.h"
 
 #define SCHEDULE_PAYLOAD_MAX ((size_t)1024 * 1024)
 
-/* Good until the next reload. */
-struct schedule_info {
-	const char *name;
-	const char *file;
-	const struct schedule_spec *spec;
-};
-typedef void (*schedule_fn)(void *ctx, const struct schedule_info *info);
-/* All schedules by name, inactive ones too. */
+/* All schedules by name, inactive ones too. They are good until the next reload. */
+typedef void (*schedule_fn)(void *ctx, const struct rule *rule);
 void schedule_each(const struct engine *e, schedule_fn fn, void *ctx);
 
 struct schedule_queue {
