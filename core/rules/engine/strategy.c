@@ -12,6 +12,13 @@
 #include "rules/sandbox/field.h"
 #include "strategy.h"
 
+const char *const strategy_action_names[] = {
+	[RETRY_AFTER] = "retry",
+	[RETRY_BURY] = API_TIDE_BURY,
+	[RETRY_DEAD_LETTER] = API_TIDE_DEAD_LETTER,
+	[RETRY_DROP] = API_TIDE_DROP,
+};
+
 struct strategy {
 	struct handle handle;
 	strategy_load_fn *load;
@@ -241,21 +248,13 @@ static int l_rank(lua_State *L)
 
 static bool is_action(lua_State *L, struct deciding *d)
 {
-	static const struct {
-		const char *text;
-		enum retry_action action;
-	} actions[] = { { API_TIDE_BURY, RETRY_BURY },
-			{ API_TIDE_DEAD_LETTER, RETRY_DEAD_LETTER },
-			{ API_TIDE_DROP, RETRY_DROP } };
-	const char *text = lua_tostring(L, -1);
+	int action = RETRY_BURY;
 
-	for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++) {
-		if (strcmp(text, actions[i].text) == 0) {
-			d->retry.action = actions[i].action;
-			return true;
-		}
-	}
-	return false;
+	while (action <= RETRY_DROP &&
+	       strcmp(lua_tostring(L, -1), strategy_action_names[action]) != 0)
+		action++;
+	d->retry.action = (enum retry_action)action;
+	return action <= RETRY_DROP;
 }
 
 /* decide (msg, failure, opts, state) -> delay in ms, or what else to do */

@@ -40,6 +40,9 @@ struct failure_view {
 };
 
 enum retry_action { RETRY_AFTER, RETRY_BURY, RETRY_DEAD_LETTER, RETRY_DROP };
+/* "retry", "bury", "dead-letter", "drop" */
+extern const char *const strategy_action_names[];
+
 struct retry_decision {
 	enum retry_action action;
 	int64_t delay_ms; /* for RETRY_AFTER; 0 = ready again at once */

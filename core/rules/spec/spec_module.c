@@ -554,7 +554,6 @@ static int l_rank(lua_State *L)
 /* decide (msg, { reason =, attempts =, failures = }) -> delay or a name */
 static int l_decide(lua_State *L)
 {
-	static const char *const names[] = { NULL, "bury", "dead-letter", "drop" };
 	struct strategy *s = unbox(L, STRATEGY);
 	struct error err;
 	struct retry_decision decision;
@@ -572,7 +571,7 @@ static int l_decide(lua_State *L)
 	if (rc == TIDE_OK && decision.action == RETRY_AFTER)
 		lua_pushinteger(L, decision.delay_ms);
 	else if (rc == TIDE_OK)
-		lua_pushstring(L, names[decision.action]);
+		lua_pushstring(L, strategy_action_names[decision.action]);
 	return answer(L, rc, &err);
 }
 
