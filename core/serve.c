@@ -62,7 +62,7 @@ static void on_drain_timeout(uv_timer_t *timer)
 	struct serve *s = timer->data;
 
 	if (!s->is_closing) {
-		log_warn("some requests were not answered within the drain time-out");
+		log_warn("some requests were not answered within the drain timeout");
 		close_server(s);
 	} else if (!s->server && s->service && !service_is_idle(s->service)) {
 		log_warn("Redis did not store the returned messages within %d s",

@@ -62,7 +62,7 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
 		pkg-config --exists lua5.4 hiredis libuv jansson; then
 		exit 0
 	fi
-	echo "This is no Debian system; please install what these packages bring:$missing" >&2
+	echo "This is not a Debian system; please install what these packages bring:$missing" >&2
 	exit 1
 fi
 

@@ -56,6 +56,17 @@ static int parse_port(struct slice text, struct url *out, struct error *err)
 	return TIDE_OK;
 }
 
+/* An IPv6 address. The % before its zone is written %25 or, as everywhere else, bare. */
+static char *copy_address(struct slice text)
+{
+	size_t zone = slice_find(text, '%');
+	char *copy = mem_strndup(text.data, text.len);
+
+	if (slice_has_prefix(slice_skip(text, zone), "%25") && text.len > zone + 3)
+		memmove(copy + zone + 1, copy + zone + 3, text.len - zone - 2);
+	return copy;
+}
+
 int url_parse_host(struct slice text, unsigned port_default, struct url *out,
 		   struct slice *rest, struct error *err)
 {
@@ -77,7 +88,10 @@ int url_parse_host(struct slice text, unsigned port_default, struct url *out,
 	authority = slice_skip(authority, host.len + is_bracketed);
 	if (host.len == 0)
 		return error_set(err, TIDE_ESYNTAX, "no host");
-	rc = url_decode(host, "host", &out->host, err);
+	if (is_bracketed)
+		out->host = copy_address(host);
+	else
+		rc = url_decode(host, "host", &out->host, err);
 	out->port = port_default;
 	if (rc < 0 || authority.len == 0)
 		return rc;
@@ -89,18 +103,16 @@ int url_parse_host(struct slice text, unsigned port_default, struct url *out,
 int url_parse_path(struct slice text, struct url *out, struct slice *rest,
 		   struct error *err)
 {
-	struct slice path = slice_cut(&text, '?');
-	struct slice authority = { path.data, slice_find(path, '/') };
+	struct slice authority = { text.data, slice_find(text, '/') };
 	size_t before = authority.len;
 	int rc = TIDE_OK;
 
-	*rest = text;
-	if (before < path.len)
+	if (before < text.len)
 		rc = take_user(&authority, out, err);
 	if (rc < 0)
 		return rc;
-	path = slice_skip(path, before - authority.len);
-	return url_decode(path, "path", &out->path, err);
+	*rest = slice_skip(text, before - authority.len);
+	return url_decode(slice_cut(rest, '?'), "path", &out->path, err);
 }
 
 void url_deinit(struct url *u)

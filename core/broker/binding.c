@@ -155,20 +155,32 @@ static void take_out(struct binding *b)
 	x->vhost->broker->route_version++;
 }
 
+/* Where the index of rules that fail at it leads now, nobody knows: they go without. */
+static void unbind_candidates(const struct binding *b)
+{
+	const struct index_binding gone = binding_to_index(b);
+	struct exchange *x = b->source;
+	struct error why;
+
+	for (int slot = RULESET_ACTIVE + 1; slot < RULESET_SLOTS; slot++) {
+		if (!x->indexes[slot] ||
+		    index_unbind(x->indexes[slot], &gone, &why) == TIDE_OK)
+			continue;
+		ruleset_note_failure(x->vhost->broker->candidates[slot], "exchange",
+				     x->name, &why);
+		exchange_detach(x, (enum ruleset_slot)slot);
+	}
+}
+
 /* False when the active script fails at it, which the engine counts. */
 static bool unbind(const struct binding *b)
 {
 	const struct index_binding gone = binding_to_index(b);
-	bool is_done = true;
+	struct index *index = b->source->indexes[RULESET_ACTIVE];
 	struct error ignored;
 
-	for (int slot = 0; slot < RULESET_SLOTS; slot++) {
-		struct index *index = b->source->indexes[slot];
-
-		if (index && index_unbind(index, &gone, &ignored) < 0)
-			is_done = is_done && slot != RULESET_ACTIVE;
-	}
-	return is_done;
+	unbind_candidates(b);
+	return !index || index_unbind(index, &gone, &ignored) == TIDE_OK;
 }
 
 /* The scripts are told, unless the index goes as a whole. A number to which one may

@@ -67,7 +67,7 @@ struct broker_counters {
 	uint64_t duplicates; /* like routed, of what queues had already */
 	uint64_t delivered;
 	uint64_t acked;
-	uint64_t failed; /* nacks, time-outs, ... */
+	uint64_t failed; /* nacks, timeouts, ... */
 	uint64_t dead_lettered;
 };
 

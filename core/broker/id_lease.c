@@ -26,7 +26,7 @@ static void on_written(void *ctx, int status, const char *text)
 
 	if (status == TIDE_OK || status == TIDE_ESHUTDOWN)
 		return;
-	log_warn("tide:ids cannot be written to Redis, trying again: %s",
+	log_warn("cannot write tide:ids to Redis, trying again: %s",
 		 text ? text : error_text(status));
 	b->ids.renew_ms = b->ids.source.last_ms + REFUSED_REST_MS;
 }
@@ -62,10 +62,9 @@ static void go_on_from(struct broker *b, int64_t mark_ms)
 {
 	id_source_advance(&b->ids.source, id_at_unix_ms(mark_ms));
 	if (mark_ms > b->now_ms + LEASE_MS)
-		log_warn(
-			"the clock is %lld s behind the ids of messages in tide:ids: was "
-			"it set back? Ids go on from there",
-			(long long)(mark_ms - b->now_ms) / 1000);
+		log_warn("the clock is %lld s behind tide:ids; it may have been set "
+			 "back. Ids continue from tide:ids",
+			 (long long)(mark_ms - b->now_ms) / 1000);
 }
 
 static void on_fields(void *ctx, int status, const char *text,
@@ -81,8 +80,8 @@ static void on_fields(void *ctx, int status, const char *text,
 		if (slice_to_uint(fields[i].value, MARK_MAX, &mark))
 			go_on_from(b, (int64_t)mark);
 		else
-			log_error("tide:ids: '%" SLICE_FMT "' of node %u is no time of "
-				  "an id and is passed over",
+			log_error("tide:ids: '%" SLICE_FMT
+				  "' of node %u is not a time; ignoring it",
 				  SLICE_ARG(fields[i].value), b->config.node);
 	}
 	b->ids.renew_ms = 0; /* the first id writes a mark */

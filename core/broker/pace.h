@@ -1,6 +1,6 @@
 /* pace.h: how long one peer, or one kind of work, may keep the loop at a time.
  *
- * Whatever can be long (a feed of pipelined requests, an ACK of many tags, time-outs)
+ * Whatever can be long (a feed of pipelined requests, an ACK of many tags, timeouts)
  * stops when pace_is_spent and goes on in the next turn. The clock is read when a
  * script has been called, and otherwise once in a while. */
 #pragma once

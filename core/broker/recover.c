@@ -163,10 +163,9 @@ static void log_counts(const struct broker *b)
 	if (none.exchanges + none.queues == 0)
 		return;
 	unusable_log(b);
-	log_error(
-		"cannot be used: %u exchanges, %u queues, %u bindings; what is published "
-		"to them is refused until the rules can carry them",
-		none.exchanges, none.queues, none.bindings);
+	log_error("cannot be used: %u exchanges, %u queues, %u bindings; publishes to "
+		  "them are refused until the rules support them",
+		  none.exchanges, none.queues, none.bindings);
 }
 
 static void on_shards(struct waiter *w)

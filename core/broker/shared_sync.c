@@ -81,8 +81,7 @@ static void on_written(void *ctx, int status, const char *text)
 	else
 		s->after_ms = b->now_ms + (s->is_behind ? 0 : SHARED_SYNC_REST_MS);
 	if (status < 0 && status != TIDE_ESHUTDOWN && !s->has_failed)
-		log_error("tide.shared cannot be written to Redis, and is tried again: "
-			  "%s",
+		log_error("cannot write tide.shared to Redis, trying again: %s",
 			  text ? text : error_text(status));
 	else if (status == TIDE_OK && s->has_failed)
 		log_info("tide.shared is written to Redis again");

@@ -34,7 +34,7 @@ static void auto_delete(struct queue *q)
 {
 	struct waiter *w = mem_zalloc(sizeof(*w));
 
-	log_debug("auto-delete queue '%s' has no consumer any more", q->name);
+	log_debug("auto-delete queue '%s' has lost its last consumer", q->name);
 	waiter_init(w, free_waiter);
 	queue_erase(q, w);
 	queue_destroy(q);

@@ -63,7 +63,7 @@ int unusable_explain(enum script_kind kind, const char *script, const struct err
 	const char *folder = script_kind_name(kind);
 
 	if (cause->code == TIDE_ENOTFOUND)
-		return error_set(err, cause->code, "uses %s/%s.lua, which is gone",
+		return error_set(err, cause->code, "uses %s/%s.lua, which is missing",
 				 folder, script);
 	if (cause->code == TIDE_EMISMATCH)
 		return error_set(err, cause->code,

@@ -18,7 +18,7 @@ struct unusable_count {
 };
 
 /* Replace the reason.
- * @param why  follows "queue 'q' ": "uses priority/p.lua, which is gone" */
+ * @param why  follows "queue 'q' ": "uses priority/p.lua, which is missing" */
 void unusable_set(struct definition *d, const char *why);
 /* It never can be used: what Redis has is not what this broker writes. */
 void unusable_set_unreadable(struct definition *d, const char *what,

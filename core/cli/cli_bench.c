@@ -12,9 +12,11 @@ static const struct command_option options[] = {
 			 0, BENCH_WORKERS_MAX) },
 	{ COMMAND_NUMBER("consumers", "1", "connections that consume", 0,
 			 BENCH_WORKERS_MAX) },
-	{ COMMAND_NUMBER("queues", "1", "shared out among them", 1, 1000000) },
+	{ COMMAND_NUMBER("queues", "1",
+			 "queues; producers and consumers spread over them", 1,
+			 1000000) },
 	{ COMMAND_NUMBER("count", "200000", "messages in all", 1, UINT32_MAX) },
-	{ COMMAND_BYTES("size", "128", "of a payload", BENCH_SIZE_MIN, 1 << 24) },
+	{ COMMAND_BYTES("size", "128", "bytes of a payload", BENCH_SIZE_MIN, 1 << 24) },
 	{ COMMAND_NUMBER("window", "1000", "unconfirmed messages of a producer", 1,
 			 1000000) },
 	{ COMMAND_NUMBER("prefetch", "1000", "unacknowledged messages of a consumer", 1,
@@ -22,10 +24,9 @@ static const struct command_option options[] = {
 	{ COMMAND_NUMBER("rate", "0", "messages a second in all; 0 = unlimited", 0,
 			 100000000) },
 	{ COMMAND_CHOICE("ack", "manual|auto", "manual", "who acknowledges") },
-	{ COMMAND_TEXT("queue", "NAME", "bench",
-		       "what the names of the queues begin with") },
+	{ COMMAND_TEXT("queue", "NAME", "bench", "prefix of the names of the queues") },
 	{ COMMAND_FLAG("fill", "publish only, and keep the messages") },
-	{ COMMAND_FLAG("drain", "consume only, what --fill left") },
+	{ COMMAND_FLAG("drain", "consume only: what --fill left") },
 	{ COMMAND_FLAG("chart", "draw the distribution of latencies") },
 	{ .name = NULL },
 };
@@ -192,12 +193,13 @@ const struct cli_verb cli_bench_verbs[] = {
 	{ .name = "bench",
 	  .summary = "measure throughput and latency, and check every message",
 	  .usage = "[options] [NAME=VALUE...]",
-	  .details = "NAME=VALUE are options of the queues that it declares, and deletes "
-		     "at the\n"
-		     "end. Every message is checked to come once and in order; latencies "
-		     "count\n"
-		     "from when a message was due, so with --rate a stall shows in all "
-		     "of them.",
+	  .details = "NAME=VALUE are options of the queues, which it declares and "
+		     "deletes at the\n"
+		     "end. It checks that every message arrives once and in order. A "
+		     "latency\n"
+		     "counts from when its message was due: with --rate, a stall shows "
+		     "in all\n"
+		     "that it delays.",
 	  .options = options,
 	  .words_max = 32,
 	  .run = run_bench },

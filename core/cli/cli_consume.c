@@ -262,7 +262,7 @@ static const struct command_option sub_options[] = {
 	{ COMMAND_NUMBER("prefetch", NULL, "1-65535: unacknowledged messages at most", 1,
 			 65535) },
 	{ COMMAND_DURATION("timeout", NULL,
-			   "end when no message came for so long, 1h at most", 0,
+			   "end after this long without a message, 1h at most", 0,
 			   GET_WAIT_MAX_MS) },
 	{ .name = NULL },
 };

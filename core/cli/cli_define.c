@@ -84,7 +84,7 @@ static const struct command_option kick_options[] = {
 #define BIND_USAGE "[options] QUEUE EXCHANGE PATTERN [NAME=VALUE...]"
 #define BIND_DETAILS                                                              \
 	"With dest=exchange QUEUE is the name of an exchange. Other NAME=VALUE\n" \
-	"are for the exchange's routing script. PATTERN - is the empty one."
+	"are for the exchange's routing script. PATTERN - is the empty pattern."
 
 const struct cli_verb cli_define_verbs[] = {
 	{ .name = "declare",

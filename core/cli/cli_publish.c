@@ -10,9 +10,9 @@
 static const struct command_option options[] = {
 	{ COMMAND_TEXT("header", "NAME=VALUE", NULL, "a header; may be repeated") },
 	{ COMMAND_NUMBER("priority", "0", "0-255, higher is more urgent", 0, 255) },
-	{ COMMAND_DURATION("delay", NULL, "not delivered before; 250ms, 30s, 5m, 2h, 1d",
-			   0, 0) },
-	{ COMMAND_DURATION("ttl", NULL, "not delivered later", 0, 0) },
+	{ COMMAND_DURATION("delay", NULL,
+			   "time before it is delivered: 250ms, 30s, 5m, 2h, 1d", 0, 0) },
+	{ COMMAND_DURATION("ttl", NULL, "time after which it expires", 0, 0) },
 	{ COMMAND_TEXT("id", "ID", NULL,
 		       "your own id: a queue that has seen it does not store it again") },
 	{ COMMAND_FLAG("must", "fail when no queue takes it") },
@@ -198,9 +198,9 @@ const struct cli_verb cli_publish_verbs[] = {
 	  .usage = "[options] EXCHANGE KEY PAYLOAD|-",
 	  .details = "EXCHANGE - is the default exchange, which gives the message to the "
 		     "queue\n"
-		     "that KEY names. PAYLOAD - is read from standard input. With "
+		     "that KEY names. PAYLOAD - reads it from standard input. With "
 		     "--count or\n"
-		     "--lines many messages are on their way at once.",
+		     "--lines, publishes do not wait for the confirms of earlier ones.",
 	  .options = options,
 	  .words_min = 2,
 	  .words_max = 3,

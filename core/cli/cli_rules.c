@@ -444,12 +444,12 @@ static int run_rules(struct cli *cli)
 }
 
 static const struct command_option rules_options[] = {
-	{ COMMAND_NUMBER("failures", "100", "simulate: end after so many, 1-1000", 1,
+	{ COMMAND_NUMBER("failures", "100", "simulate: end after this many, 1-1000", 1,
 			 1000) },
 	{ COMMAND_CHOICE("reason", "nack|timeout|gone", "nack",
 			 "simulate: why it fails") },
 	{ COMMAND_TEXT("share", "PERCENT", NULL,
-		       "with shadow DIR: of the publishes, 10% by default") },
+		       "with shadow DIR: share of the publishes, 10% by default") },
 	{ .name = NULL },
 };
 

@@ -58,7 +58,7 @@ static int give_up(struct tidemq_client *c, int64_t timeout_ms)
 	return c->loss.status;
 }
 
-/* wait_until for a reply, `longer_ms` more than the request time-out. */
+/* wait_until for a reply, `longer_ms` more than the request timeout. */
 static int wait_reply(struct tidemq_client *c, until_fn is_reached, const void *ctx,
 		      int64_t longer_ms)
 {
@@ -118,7 +118,8 @@ static struct blocking *create_blocking(struct tidemq_error *err)
 	int rc = uv_loop_init(&b->loop);
 
 	if (rc != 0) {
-		client_fail(err, TIDEMQ_ECONNECT, "no event loop: %s", uv_strerror(rc));
+		client_fail(err, TIDEMQ_ECONNECT, "cannot create an event loop: %s",
+			    uv_strerror(rc));
 		mem_free(b);
 		return NULL;
 	}
@@ -147,7 +148,7 @@ struct tidemq_client *tidemq_connect(const char *url,
 		return NULL;
 	}
 	c->blocking = b;
-	/* The client's own time-out ends this wait. */
+	/* The client's own timeout ends this wait. */
 	if (wait_until(c, is_settled, NULL, -1) == TIDEMQ_OK && c->state == CLIENT_UP)
 		return c;
 	if (err)
@@ -393,7 +394,7 @@ int tidemq_next(struct tidemq_client *c, int64_t timeout_ms, struct tidemq_msg *
 
 	*out = NULL;
 	if (rc == TIDEMQ_ETIMEDOUT)
-		return client_fail(&c->error, rc, "no message came");
+		return client_fail(&c->error, rc, "no message arrived");
 	if (rc != TIDEMQ_OK)
 		return rc;
 	if (box) {

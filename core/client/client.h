@@ -59,7 +59,7 @@ struct tidemq_client {
 		uv_pipe_t pipe;
 	} socket;
 	bool socket_is_open;
-	uv_timer_t timer;     /* the connect time-out, then the heartbeat */
+	uv_timer_t timer;     /* the connect timeout, then the heartbeat */
 	uv_prepare_t flusher; /* runs while `out` waits to be written */
 	unsigned handles;     /* that libuv has not yet given back */
 	uv_getaddrinfo_t resolve;

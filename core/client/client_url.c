@@ -44,16 +44,17 @@ static int parse_query(struct slice query, struct client_url *out, struct error 
 
 static int parse_unix(struct slice text, struct client_url *out, struct error *err)
 {
-	struct slice query;
+	struct slice path;
 	int rc;
 
 	/* Both tide+unix:/path and tide+unix:///path are written. */
 	if (slice_has_prefix(text, "///"))
 		text = slice_skip(text, 2);
-	rc = url_parse_path(text, &out->at, &query, err);
-	if (rc == TIDE_OK && !out->at.path[0])
-		rc = error_set(err, TIDE_ESYNTAX, "no socket");
-	return rc < 0 ? rc : parse_query(query, out, err);
+	path = slice_cut(&text, '?');
+	if (path.len == 0)
+		return error_set(err, TIDE_ESYNTAX, "no socket");
+	rc = url_decode(path, "path", &out->at.path, err);
+	return rc < 0 ? rc : parse_query(text, out, err);
 }
 
 static int parse(struct slice text, struct client_url *out, struct error *err)

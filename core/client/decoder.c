@@ -29,7 +29,7 @@ static bool take_len(struct slice *line, uint64_t *out)
 static int broken(struct tidemq_error *err, struct slice line)
 {
 	return client_fail(err, TIDEMQ_EPROTOCOL,
-			   "not a reply of a tidemq broker: '%" SLICE_FMT "'",
+			   "not a reply from a tidemq broker: '%" SLICE_FMT "'",
 			   SLICE_HEAD(line, 80));
 }
 

@@ -1,5 +1,5 @@
 /* dial.c: from a URL to a connected socket: resolve the name, try its addresses
- * in turn. The connect time-out runs over all of it, and over HELLO. */
+ * in turn. The connect timeout runs over all of it, and over HELLO. */
 #include "client.h"
 
 #include <stdio.h>

@@ -89,7 +89,8 @@ static int header_encode(struct buf *out, const struct tidemq_header *h,
 	if (rc != TIDEMQ_OK)
 		return rc;
 	if (strchr(h->name, '='))
-		return client_fail(err, TIDEMQ_EINVAL, "a header's name has no '='");
+		return client_fail(err, TIDEMQ_EINVAL,
+				   "a header's name must not contain '='");
 	buf_append_char(out, '=');
 	percent_encode(out, (struct slice){ h->value, h->value_len });
 	return TIDEMQ_OK;

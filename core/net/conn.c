@@ -399,18 +399,18 @@ void conn_tick(struct conn *c, int64_t now_ms)
 	if (c->is_lingering && now_ms >= c->linger_until_ms)
 		conn_close(c);
 	if (!c->is_closing && is_stuck(c, now_ms)) {
-		log_warn("%s: closed: it read nothing for the write time-out", c->peer);
+		log_warn("%s: closed: it read nothing for the write timeout", c->peer);
 		conn_close(c);
 	}
 	/* Input that is held back is not silence. */
 	if (!c->has_session || c->is_finishing || c->is_closing)
 		return;
 	if (c->is_reading && heartbeat_ms && silent_ms > 2 * heartbeat_ms)
-		close_with(c, "busy nothing was heard for two heartbeats");
+		close_with(c, "busy no input for two heartbeats");
 	else if (is_in_the_way(c, silent_ms))
-		close_with(c, "busy the rest of a payload has not come");
+		close_with(c, "busy the rest of a payload did not arrive");
 	else if (c->is_reading && idle_ms && silent_ms > idle_ms)
-		close_with(c, "busy nothing was heard for the idle time-out");
+		close_with(c, "busy no input for the idle timeout");
 	else if (heartbeat_ms && c->out.bytes == 0 &&
 		 now_ms - c->last_write_ms + 1000 > heartbeat_ms)
 		line_reply_event(&c->line, 0, "heartbeat", "");
@@ -419,10 +419,9 @@ void conn_tick(struct conn *c, int64_t now_ms)
 static void refuse(struct conn *c)
 {
 	char text[96];
-	int len = snprintf(
-		text, sizeof(text),
-		"ERR limit the broker has %u connections, which is the limit\r\n",
-		c->server->config.connections_max);
+	int len = snprintf(text, sizeof(text),
+			   "ERR limit the limit of %u connections is reached\r\n",
+			   c->server->config.connections_max);
 
 	out_append(&c->out, text, (size_t)len);
 	op_finish(c);

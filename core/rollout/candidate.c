@@ -115,7 +115,8 @@ static int resolve(struct broker *b, struct slice dir, char out[PATH_MAX],
 			       SLICE_ARG(dir));
 	if (len < PATH_MAX && stat(out, &st) == 0 && S_ISDIR(st.st_mode))
 		return TIDE_OK;
-	return error_set(err, TIDE_ENOTFOUND, "the broker finds no directory '%s'", out);
+	return error_set(err, TIDE_ENOTFOUND,
+			 "there is no directory '%s' on the broker's machine", out);
 }
 
 static void on_engine(void *ctx, const struct error *result)

@@ -206,16 +206,20 @@ static void log_output(const struct run *r)
 	}
 }
 
-/* The run is over: answer, and go on with those who have asked meanwhile. */
+/* The run is over: go on with those who have asked meanwhile, and answer. That comes
+ * last: who is told may stop the broker, and the gate is gone. */
 static void conclude(struct gate *g, const struct error *result)
 {
+	struct asks answered = STAILQ_HEAD_INITIALIZER(answered);
+
 	g->run = NULL;
 	g->rounds = 0;
 	if (result->code == TIDE_OK)
 		history_note_passed(g->broker->history, g->hash);
-	answer(&g->current, result);
-	if (!g->run && !STAILQ_EMPTY(&g->next))
+	STAILQ_CONCAT(&answered, &g->current);
+	if (!STAILQ_EMPTY(&g->next))
 		start(g);
+	answer(&answered, result);
 }
 
 /* The specs have passed. Were they those of what is there now? */

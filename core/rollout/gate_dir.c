@@ -134,14 +134,15 @@ int gate_dir_create(const struct bundle *files, const char *specs_dir, char out[
 	snprintf(out, PATH_MAX, "%s/tidemq-specs-XXXXXX",
 		 parent && parent[0] == '/' ? parent : "/tmp");
 	if (!mkdtemp(out)) {
-		error_set(err, TIDE_ERULE, "no directory '%s' for the specs: %s", out,
+		error_set(err, TIDE_ERULE,
+			  "cannot create the directory '%s' for the specs: %s", out,
 			  strerror(errno));
 		out[0] = '\0';
 		return TIDE_ERULE;
 	}
 	if (!realpath(specs_dir, source) || !write_files(files, out) ||
 	    !link_others(source, out, false, 0)) {
-		error_set(err, TIDE_ERULE, "the specs cannot be put into '%s': %s", out,
+		error_set(err, TIDE_ERULE, "cannot write the specs into '%s': %s", out,
 			  strerror(errno));
 		gate_dir_remove(out);
 		out[0] = '\0';

@@ -486,10 +486,12 @@ int history_find(const struct history *h, struct slice hash, struct bundle **out
 			count++;
 		}
 	}
-	if (count != 1 || hash.len < HASH_PREFIX_MIN)
+	if (hash.len < HASH_PREFIX_MIN)
+		return refuse_unknown(h, "a hash needs at least 4 digits, not ", hash,
+				      err);
+	if (count != 1)
 		return refuse_unknown(h,
-				      count ? "more than one generation begins with, or "
-					      "fewer than 4 digits: "
+				      count ? "more than one generation begins with "
 					    : "no kept generation begins with ",
 				      hash, err);
 	if (h->kept[found].hash == engine_hash(h->broker->engine))

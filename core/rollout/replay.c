@@ -139,7 +139,7 @@ int replay_start(struct broker *b, struct slice dir, replay_done_fn *on_done, vo
 	int rc;
 
 	if (b->replay)
-		return error_set(err, TIDE_EBUSY, "another replay is under way");
+		return error_set(err, TIDE_EBUSY, "another replay is running");
 	p = mem_zalloc(sizeof(*p));
 	spec.ctx = p;
 	rc = candidate_create(&p->candidate, b, &spec, err);

@@ -36,7 +36,7 @@ static int gather(void *ctx, const struct msg *m, struct error *err)
 				 "there is no exchange '%" SLICE_FMT "'",
 				 SLICE_ARG(m->exchange));
 	if (s->msg_count == SCHEDULE_MESSAGES_MAX)
-		return error_set(err, TIDE_ELIMIT, "a run publishes %d messages at most",
+		return error_set(err, TIDE_ELIMIT, "a run publishes at most %d messages",
 				 SCHEDULE_MESSAGES_MAX);
 	spec.id = next_id(s);
 	spec.ts_unix_ms = s->broker->now_ms;
@@ -261,8 +261,8 @@ int schedule_run_home(const struct schedule *s, struct vhost **out, struct error
 	if (*out)
 		return TIDE_OK;
 	return error_set(err, TIDE_ENOTFOUND,
-			 "there is no vhost '%s'; HELLO vhost=%s makes it", s->spec.vhost,
-			 s->spec.vhost);
+			 "there is no vhost '%s'; HELLO vhost=%s creates it",
+			 s->spec.vhost, s->spec.vhost);
 }
 
 void schedule_run_tick(struct schedule *s, int64_t tick_ms, uint64_t missed)

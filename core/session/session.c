@@ -161,10 +161,9 @@ int session_open(struct session *s, unsigned number, struct channel **out,
 		return TIDE_OK;
 	}
 	if (s->channel_count >= s->broker->config.channels_max)
-		return error_set(
-			err, TIDE_ELIMIT,
-			"this connection has %u channels open, which is the limit",
-			s->channel_count);
+		return error_set(err, TIDE_ELIMIT,
+				 "the limit of %u channels per connection is reached",
+				 s->channel_count);
 	ch = mem_zalloc(sizeof(*ch));
 	channel_init(ch, s, number);
 	HASH_ADD_INT(s->channels, number, ch);

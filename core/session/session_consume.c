@@ -21,7 +21,7 @@ int session_consume_subscribe(struct channel *ch, const struct subscribe_spec *s
 	if (s->subscription_count >= s->broker->config.consumers_max)
 		return error_set(
 			err, TIDE_ELIMIT,
-			"this connection has %u subscriptions, which is the limit",
+			"the limit of %u subscriptions per connection is reached",
 			s->subscription_count);
 	sub = subscription_create(ch, spec->sid);
 	sub->consumer.prefetch = spec->prefetch;

@@ -61,7 +61,7 @@ int session_publish_prepare(struct session *s, const struct publish_spec *spec,
 	};
 	s->prepared = *out = msg_create(&m);
 	if (!*out)
-		return error_set(err, TIDE_EBUSY, "there is no memory for %zu bytes now",
+		return error_set(err, TIDE_EBUSY, "out of memory for %zu bytes",
 				 spec->payload_len);
 	return TIDE_OK;
 }

@@ -137,7 +137,7 @@ int session_rules_shadow_promote(struct session *s, struct reply *r, struct erro
 		return err->code;
 	if (!shadow_files(b))
 		return error_set(err, TIDE_EBUSY,
-				 "the shadow is being loaded; ask again");
+				 "the shadow is being loaded; try again");
 	change(s, ENGINE_PROMOTE, shadow_files(b), shadow_dir(b), r);
 	return TIDE_OK;
 }

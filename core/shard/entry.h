@@ -64,7 +64,7 @@ struct entry {
 	int64_t held_unix_ms; /* since when */
 
 	uint32_t attempts;  /* deliveries so far */
-	uint32_t failures;  /* nacks, time-outs and consumers lost while at work on it */
+	uint32_t failures;  /* nacks, timeouts and consumers lost while at work on it */
 	const char *reason; /* of the last failure; a literal, NULL when none */
 	uint8_t state;      /* enum entry_state */
 	uint8_t home;       /* enum store_set or HOME_NONE */

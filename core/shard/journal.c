@@ -117,10 +117,12 @@ bool journal_last_old_place(const struct shard *sh, enum store_set set,
 
 	for (size_t i = 0; i < f->count; i++) {
 		const struct flight_item *item = &f->items[i];
-		struct place place = { item->old_score, item->entry->id };
+		struct place place;
 
-		if (item->old_home != set || (item->entry->home == set &&
-					      item->entry->stored_score == place.score))
+		if (item->old_home != set)
+			continue;
+		place = (struct place){ item->old_score, item->entry->id };
+		if (item->entry->home == set && item->entry->stored_score == place.score)
 			continue;
 		if (!has_any || place_is_before(*last, place))
 			*last = place;
@@ -258,13 +260,15 @@ static void flight_land(struct shard *sh, const struct batch_result *result)
 	struct flight *f = &sh->flight;
 
 	for (size_t i = 0; i < f->count; i++) {
-		struct flight_item *item = &f->items[i];
-		struct entry *e = item->entry;
-		int status = item->is_removal ? result->removed : result->written;
+		struct flight_item item = f->items[i];
+		struct entry *e = item.entry;
+		int status = item.is_removal ? result->removed : result->written;
 
+		/* It may be freed now, and those who are told may look for old places. */
+		f->items[i].old_home = HOME_NONE;
 		e->flags &= (uint16_t)~ENTRY_IN_FLIGHT;
 		if (status < 0 && !sh->is_closed)
-			entry_refused(item, result);
+			entry_refused(&item, result);
 		else
 			entry_written(e);
 	}

@@ -390,8 +390,8 @@ static void correct_beyond(struct stage *st)
 	uint64_t listed = count_outside(st);
 
 	if (st->beyond != listed)
-		log_warn("queue shard has %llu messages behind its window, %llu were "
-			 "expected; the count is corrected",
+		log_warn("a shard has %llu messages beyond its window, not %llu; "
+			 "correcting the count",
 			 (unsigned long long)listed, (unsigned long long)st->beyond);
 	st->beyond = listed;
 }

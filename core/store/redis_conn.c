@@ -18,7 +18,7 @@
 #define REQUEST_LOSSES_MAX 8
 /* How long a patient first connection is tried at all. */
 #define PATIENCE_MS 60000
-/* The time-out is counted in ticks and not read from the clock, so that a
+/* The timeout is counted in ticks and not read from the clock, so that a
  * pause of our own process does not look like a silent Redis. */
 #define TICKS_PER_TIMEOUT 4
 
@@ -39,7 +39,7 @@ struct redis_conn {
 	enum store_state state;
 	struct redis_link *link; /* in CONNECTING, HELLO and UP */
 	unsigned open_count;     /* handles and links that are not closed */
-	uv_timer_t timer;        /* pause, time-outs, by phase */
+	uv_timer_t timer;        /* pause, timeouts, by phase */
 	uv_timer_t grace;
 	uv_prepare_t prepare;
 	uv_idle_t idle;

@@ -7,7 +7,7 @@
  * The connection is written by hand because hiredis's asynchronous API lacks what it
  * needs. That API copies each command into a buffer of its own; a batch is written from
  * where it lies. It drops the commands of a lost connection; ours are sent again. It
- * has no time-outs, and its libuv adapter never reports a refused connection.
+ * has no timeouts, and its libuv adapter never reports a refused connection.
  *
  * No hook is called by redis_link_connect, _send and _close themselves. */
 #pragma once

@@ -61,7 +61,7 @@ static bool check_reply(struct store_call *call, const redisReply *reply)
 	else if (reply->type == REDIS_REPLY_ERROR)
 		store_call_fail(call, TIDE_ESTORE, reply->str);
 	else if (call->type && reply->type != call->type)
-		store_call_fail(call, TIDE_ESTORE, "an unexpected reply of Redis");
+		store_call_fail(call, TIDE_ESTORE, "an unexpected reply from Redis");
 	else
 		return true;
 	return false;
@@ -270,7 +270,7 @@ static int before_connect(void *ctx, struct error *err)
 
 static void on_none_timer(uv_timer_t *timer)
 {
-	tell_state(timer->data, STORE_UP, "messages are kept in memory alone");
+	tell_state(timer->data, STORE_UP, "messages are kept in memory only");
 }
 
 static void open_conn(struct store *s)

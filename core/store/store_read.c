@@ -188,7 +188,7 @@ static void on_read_reply(struct store_call *call, const redisReply *reply, bool
 		if (rc < 0)
 			store_call_fail(call, rc, "out of memory for what was read");
 	} else {
-		store_call_fail(call, TIDE_ESTORE, "an unexpected reply of Redis");
+		store_call_fail(call, TIDE_ESTORE, "an unexpected reply from Redis");
 	}
 	rc = call->err.code;
 	r->on_rows(call->ctx, rc, store_call_text(call), rc < 0 ? NULL : rows,

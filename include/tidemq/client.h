@@ -265,8 +265,8 @@ struct tidemq_handlers {
 	 * tidemq_msg_free, now or later. */
 	void (*on_msg)(struct tidemq_client *c, struct tidemq_msg *m, void *ctx);
 	/* An EVT other than a heartbeat: "unblocked", "cancelled s1 queue-deleted",
-	 * "blocked 64 MiB wait to be written to Redis". The text is good during the
-	 * callback. May be NULL. */
+	 * "blocked 64 MiB are waiting to be written to Redis". The text is good during
+	 * the callback. May be NULL. */
 	void (*on_event)(struct tidemq_client *c, unsigned channel, const char *text,
 			 void *ctx);
 	/* The connection ended without tidemq_close, which you must still call. Before

@@ -52,7 +52,7 @@ describe('a channel', function()
 
   it('is one of a limited number', function()
     for i = 1, 8 do says(('@%d OPEN\r\n'):format(i), ('@%d OK'):format(i)) end
-    says('@9 OPEN\r\n', '@9 ERR limit this connection has 8 channels open, which is the limit')
+    says('@9 OPEN\r\n', '@9 ERR limit the limit of 8 channels per connection is reached')
     says('@3 CLOSE\r\n', '@3 OK')
     says('@9 OPEN\r\n', '@9 OK')
   end)

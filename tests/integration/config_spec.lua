@@ -23,7 +23,7 @@ describe('a configuration file', function()
     { 'return { colour = "red" }', "no option 'colour'" },
     { 'return { node = {} , store = {{}} }', 'expected a text' },
     { 'return { node = 5000 }', "--node must be 0-1023, not '5000'" },
-    { 'return 5', 'returns a table' },
+    { 'return 5', 'must return a table' },
     { 'return {', 'line 1' or ':1:' },
     { 'os.execute("true") return {}', ":1: " },
     { 'while true do end', 'ran' },

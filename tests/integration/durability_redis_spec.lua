@@ -47,8 +47,11 @@ describe('a broker', function()
     redis:signal('STOP', pid)
     c:ok 'SUB jobs s ack=auto'
     local publisher = broker:connect()
-    publisher:send(('PUB - jobs 1\r\na\r\n'):rep(500))
-    for _ = 1, 500 do c:expect_msg() end
+    -- What the window has no room for is Redis's once a batch with it has left, which is sooner on a busy machine.
+    for _ = 1, 50 do
+      publisher:send(('PUB - jobs 1\r\na\r\n'):rep(10))
+      for _ = 1, 10 do c:expect_msg() end
+    end
     redis:signal('CONT', pid)
     for _ = 1, 500 do publisher:expect '^OK %x+ 1$' end
   end)

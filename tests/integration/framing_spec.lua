@@ -116,9 +116,9 @@ describe('the framing of the line protocol', function()
       c:send 'PING\0PONG and so on\r\n'
       c:expect '^ERR syntax '
       c:send 'GET f\0\r\n'
-      c:expect_line 'ERR syntax a line has no zero bytes'
+      c:expect_line 'ERR syntax a line must not contain zero bytes'
       c:send 'PUB - f\0 2\r\nhi\r\n'
-      c:expect_line 'ERR syntax a line has no zero bytes'
+      c:expect_line 'ERR syntax a line must not contain zero bytes'
       c:expect_nothing()
     end)
 
@@ -288,9 +288,9 @@ describe('the framing of the line protocol', function()
 
     it('have names', function()
       c:send 'PUB - f h:=1 2\r\nhi\r\n'
-      c:expect_line('ERR syntax the name of a header is ' .. NAME)
+      c:expect_line('ERR syntax the name of a header must be ' .. NAME)
       c:send('PUB - f h:' .. ('n'):rep(256) .. '=1 2\r\nhi\r\n')
-      c:expect_line('ERR too-long the name of a header is ' .. NAME)
+      c:expect_line('ERR too-long the name of a header must be ' .. NAME)
       c:send('PUB - f h:' .. ('n'):rep(255) .. '=1 2\r\nhi\r\n')
       c:expect '^OK %x+ 1$'
       assert.equal('1', get('hi').headers[('n'):rep(255)])
@@ -345,11 +345,11 @@ describe('the framing of the line protocol', function()
       assert.equal(longest, msg.key)
       assert.equal(longest, msg.sid)
       c:send('DECLARE queue ' .. longest .. 'q\r\n')
-      c:expect_line('ERR too-long a name is ' .. NAME)
+      c:expect_line('ERR too-long a name must be ' .. NAME)
       c:send('SUB f ' .. longest .. 'q\r\n')
-      c:expect_line("ERR too-long a subscription's id is " .. NAME)
+      c:expect_line("ERR too-long a subscription's id must be " .. NAME)
       c:send('PUB - ' .. longest .. 'q 1\r\nx\r\n')
-      c:expect_line('ERR too-long a key is ' .. NAME)
+      c:expect_line('ERR too-long a key must be ' .. NAME)
     end)
 
     it('are UTF-8', function()
@@ -357,26 +357,26 @@ describe('the framing of the line protocol', function()
       c:ok('PUB - grüße-☃-🌊', 'x')
       for _, bad in ipairs { '\xff', 'a\xc3', '\xc0\xaf', '\xed\xa0\x80', '\xf4\x90\x80\x80', 'x\x80y' } do
         c:send('DECLARE queue ' .. bad .. '\r\n')
-        c:expect_line('ERR syntax a name is ' .. NAME)
+        c:expect_line('ERR syntax a name must be ' .. NAME)
         c:send('PUB - ' .. bad .. ' 1\r\nx\r\n')
-        c:expect_line('ERR syntax a key is ' .. NAME)
+        c:expect_line('ERR syntax a key must be ' .. NAME)
       end
     end)
 
     it('have no control characters and no white space', function()
       for _, bad in ipairs { 'a\tb', 'a\x01', '\x7f', 'a\rb', 'a\u{a0}b', 'a\u{2028}b', 'a\u{85}' } do
         c:send('DECLARE queue ' .. bad .. '\r\n')
-        c:expect_line('ERR syntax a name is ' .. NAME)
+        c:expect_line('ERR syntax a name must be ' .. NAME)
       end
     end)
 
     it('cannot break the line of an error', function()
       c:send 'UNSUB a\rb\x01c\x1b[31m\r\n'
-      c:expect_line("ERR syntax a subscription's id is " .. NAME)
+      c:expect_line("ERR syntax a subscription's id must be " .. NAME)
       c:send 'DELETE queue a\rb\r\n'
-      c:expect_line('ERR syntax a name is ' .. NAME)
+      c:expect_line('ERR syntax a name must be ' .. NAME)
       c:send 'PURGE a\rb\r\n'
-      c:expect_line('ERR syntax a queue is ' .. NAME)
+      c:expect_line('ERR syntax a queue must be ' .. NAME)
       c:send 'LIST a\rb\r\n'
       c:expect '^ERR syntax LIST lists '
       c:send 'GET f max=%1b\r\n'

@@ -48,7 +48,7 @@ describe('the ids of messages', function()
     broker:redis_cli('HSET', 'tide:ids', '0', future, '1', future + 30 * day)
     broker:restart()
     c = broker:connect()
-    broker:expect_log 'the clock is 8%d%d%d%d s behind the ids of messages'
+    broker:expect_log 'the clock is 8%d%d%d%d s behind tide:ids'
     local id = publish()
     assert.equal(future + 1, unix_ms(id))
     assert.is_true(mark() > future)
@@ -75,13 +75,13 @@ describe('the ids of messages', function()
     assert.is_true(mark() < now_ms() + 60000)
   end)
 
-  it('pass over a mark that is no time of an id', function()
+  it('ignore a mark that is not a time', function()
     for _, wrong in ipairs { 'x', '-1', '4398046511103', '99999999999999999999' } do
       broker:redis_cli('HSET', 'tide:ids', '0', wrong)
       broker:kill9_all()
       broker:run()
       c = broker:connect()
-      broker:expect_log("tide:ids: '" .. wrong:gsub('%-', '%%-') .. "' of node 0 is no time of an id")
+      broker:expect_log("tide:ids: '" .. wrong:gsub('%-', '%%-') .. "' of node 0 is not a time")
       assert.is_true(math.abs(unix_ms(publish()) - now_ms()) < 60000)
     end
   end)

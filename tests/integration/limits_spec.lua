@@ -22,7 +22,7 @@ describe('a broker with low limits', function()
     c:expect_answer('SUB q a', 'OK')
     c:expect_answer('SUB q b', 'OK')
     c:expect_answer('@1 SUB q a', '@1 OK')
-    c:expect_answer('@1 SUB q b', '@1 ERR limit this connection has 3 subscriptions, which is the limit')
+    c:expect_answer('@1 SUB q b', '@1 ERR limit the limit of 3 subscriptions per connection is reached')
     c:expect_answer('SUB q a', "ERR exists this channel has a subscription 'a' already")
     -- A GET that waits is none, and others have their own.
     c:send 'GET q wait=1s\r\n'
@@ -34,7 +34,7 @@ describe('a broker with low limits', function()
     c:expect_answer('@1 CLOSE', '@1 OK')
     c:expect_answer('SUB q b', 'OK')
     c:expect_answer('SUB q c', 'OK')
-    c:expect_answer('SUB q d', 'ERR limit this connection has 3 subscriptions, which is the limit')
+    c:expect_answer('SUB q d', 'ERR limit the limit of 3 subscriptions per connection is reached')
   end)
 
   -- What a PEEK makes of a message is up to six times as long.

@@ -133,7 +133,7 @@ describe('a connection', function()
     local c = broker:connect()
     assert.equal(1000, c:document('HELLO heartbeat=1s').heartbeat_ms)
     local last = c:drain_until '^EVT closed .*$'
-    assert.equal('EVT closed busy nothing was heard for two heartbeats', last)
+    assert.equal('EVT closed busy no input for two heartbeats', last)
     c:expect_closed()
   end)
 
@@ -206,7 +206,7 @@ describe('a connection to a broker of its own', function()
     end
     for _ = 1, 3 do
       local c = broker:connect()
-      c:expect_line 'ERR limit the broker has 3 connections, which is the limit'
+      c:expect_line 'ERR limit the limit of 3 connections is reached'
       c:expect_closed()
       c:close()
     end
@@ -224,11 +224,11 @@ describe('a connection to a broker of its own', function()
     broker:expect_clean_stop()
   end)
 
-  it('that is silent for the idle time-out is closed', function()
+  it('that is silent for the idle timeout is closed', function()
     local broker = start { args = { '--idle-timeout', '50ms' } }
     local c = broker:connect()
     c:ok 'PING'
-    c:expect_line 'EVT closed busy nothing was heard for the idle time-out'
+    c:expect_line 'EVT closed busy no input for the idle timeout'
     c:expect_closed()
     broker:expect_clean_stop()
   end)
@@ -248,7 +248,7 @@ describe('a connection to a broker of its own', function()
     assert.is_true(counts().unacked > 0)
     assert.is_true(wait.poll(function() return counts().unacked == 0 end, 20))
     assert.equal(200, counts().ready)
-    broker:expect_log 'it read nothing for the write time%-out'
+    broker:expect_log 'it read nothing for the write timeout'
     broker:expect_clean_stop()
   end)
 

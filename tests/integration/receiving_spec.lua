@@ -108,7 +108,7 @@ describe('half a payload', function()
     wait_blocked(true)
     other:send 'PUB - q 1\r\na\r\n'
     other:expect '^EVT blocked'
-    c:expect_line 'EVT closed busy the rest of a payload has not come'
+    c:expect_line 'EVT closed busy the rest of a payload did not arrive'
     other:expect_line 'EVT unblocked'
     other:expect '^OK %x+ 0$'
   end)

@@ -106,6 +106,35 @@ describe('RULES shadow', function()
     assert.is_nil(status.samples[1].live.error)
   end)
 
+  it('says so when it cannot follow, and calls nothing else a difference', function()
+    local function routing(unbind, bind)
+      return ([[return {
+  new = function() return {} end,
+  bind = function(index, pattern, dest) %s index[dest] = pattern end,
+  unbind = function(index, pattern, dest) %s index[dest] = nil end,
+  route = function(index, msg, to) for dest, key in pairs(index) do if key == msg.key then to(dest) end end end,
+}
+]]):format(bind, unbind)
+    end
+    broker:write_rule('routing/exact.lua', routing('', ''))
+    c:document 'RULES reload'
+    c:ok 'DECLARE exchange e exact'
+    c:ok 'BIND q e old'
+    local dir = broker:copy_rules('next', {
+      ['routing/exact.lua'] = routing('error "stays"', 'if pattern == "no" then error "refused" end'),
+    })
+    c:document('RULES shadow ' .. dir .. ' share=100%')
+    c:ok 'BIND t e no'
+    c:ok 'UNBIND q e old'
+    c:ok 'BIND q e new'
+    for _ = 1, 3 do publish(c, 'e', 'old') end
+    local status = c:document 'RULES shadow status'
+    assert.equal(3, status.compared)
+    assert.equal(3, status.differences.errors)
+    assert.equal(0, status.differences.queues)
+    assert.matches("exchange 'e'", status.samples[1].shadow.error)
+  end)
+
   it('does not call it a difference that an unchanged script remembers otherwise', function()
     publish(c, '-', 't')
     c:document('RULES shadow ' .. broker:copy_rules('next', {}) .. ' share=100')
@@ -171,7 +200,7 @@ end }
     c:send('RULES shadow ' .. dir .. '\r\n')
     c:expect "^ERR rule sharding/mine.lua: is missing, but queue 'q' of vhost 'test%-%d+' uses it"
     c:send 'RULES shadow /nowhere\r\n'
-    c:expect "^ERR not%-found the broker finds no directory '/nowhere'"
+    c:expect "^ERR not%-found there is no directory '/nowhere' on the broker's machine"
     for _, share in ipairs { '0', '101', 'x', '10%%', '-1', '' } do
       c:send('RULES shadow ' .. dir .. ' share=' .. share .. '\r\n')
       c:expect '^ERR syntax'

@@ -95,7 +95,7 @@ describe('at a start, what the directory does not carry', function()
     broker:expect_clean_stop()
     broker:remove_rule 'priority/p.lua'
     broker:run()
-    expect_last_good "queue 'q' of vhost '/' uses priority/p.lua, which is gone"
+    expect_last_good "queue 'q' of vhost '/' uses priority/p.lua, which is missing"
     assert.equal('1', c:ok('PUB - q', 'lost?'):match '%d+$')
     c:send 'RULES reload\r\n'
     c:expect "^ERR rule priority/p.lua: is missing, but queue 'q' uses it"
@@ -110,7 +110,7 @@ describe('at a start, what the directory does not carry', function()
     broker:kill9_all()
     broker:remove_rule 'priority/p.lua'
     broker:run()
-    expect_last_good "queue 'q' of vhost '/' uses priority/p.lua, which is gone"
+    expect_last_good "queue 'q' of vhost '/' uses priority/p.lua, which is missing"
     broker:kill9()
     broker:run()
     c = broker:connect()
@@ -183,7 +183,7 @@ end)
 
 describe('without last good rules, what cannot be used', function()
   local broker, c
-  local GONE = "^ERR rule queue 'q' cannot be used: it uses priority/p.lua, which is gone$"
+  local GONE = "^ERR rule queue 'q' cannot be used: it uses priority/p.lua, which is missing$"
   before_each(function()
     broker = start()
     c = broker:connect()
@@ -232,17 +232,17 @@ describe('without last good rules, what cannot be used', function()
   it('is shown by LIST, RULES status and check', function()
     restart_without 'priority/p.lua'
     local q = find(c:document 'LIST queues', 'name', 'q')
-    assert.equal('uses priority/p.lua, which is gone', q.unusable)
+    assert.equal('uses priority/p.lua, which is missing', q.unusable)
     assert.is_nil(q.ready)
     assert.equal('p', q.options.priority)
     assert.is_nil(find(c:document 'LIST queues', 'name', 'plain').unusable)
     local b = find(c:document 'LIST bindings', 'destination', 'q')
-    assert.equal("queue 'q' cannot be used: it uses priority/p.lua, which is gone", b.unusable)
+    assert.equal("queue 'q' cannot be used: it uses priority/p.lua, which is missing", b.unusable)
     local status = c:document 'RULES status'
     assert.same({ { kind = 'queue', vhost = '/', name = 'q', reason = q.unusable } }, status.unusable)
     assert.equal(1, c:document('STATS').unusable)
     local output = broker:cli('list', 'queues')
-    assert.is_truthy(output:find('uses priority/p.lua, which is gone', 1, true), output)
+    assert.is_truthy(output:find('uses priority/p.lua, which is missing', 1, true), output)
     local text, code = broker:cli('check', broker.rules)
     assert.equal(1, code, text)
     assert.is_truthy(text:find("queue 'q': priority=p: there is no priority script 'p'", 1, true), text)
@@ -346,7 +346,7 @@ describe('without last good rules, what cannot be used', function()
     c:expect '^OK 1$'
     c:ok('NACK ' .. c:expect_msg().tag .. ' dead')
     assert.is_truthy(wait.poll(function() return c:document('STATS plain').buried == 1 end))
-    broker:expect_log 'it uses priority/p.lua, which is gone; the message is buried instead'
+    broker:expect_log 'it uses priority/p.lua, which is missing; the message is buried instead'
   end)
 
   it('is a queue whose options its script does not take', function()
@@ -364,7 +364,7 @@ describe('without last good rules, what cannot be used', function()
     c:ok 'DECLARE exchange outer fanout'
     c:ok 'BIND x outer a dest=exchange'
     restart_without 'routing/r.lua'
-    local gone = "^ERR rule exchange 'x' cannot be used: it uses routing/r.lua, which is gone$"
+    local gone = "^ERR rule exchange 'x' cannot be used: it uses routing/r.lua, which is missing$"
     refused(c, 'PUB x k', 'x', gone)
     refused(c, 'PUB outer k', 'x', gone)
     refused(c, 'BIND plain x more', nil, gone)
@@ -373,9 +373,9 @@ describe('without last good rules, what cannot be used', function()
     refused(c, 'DECLARE exchange x topic', nil, "^ERR mismatch exchange 'x' exists with type r")
     broker:expect_log 'cannot be used: 1 exchanges, 0 queues, 2 bindings'
     local list = c:document 'LIST exchanges'
-    assert.equal('uses routing/r.lua, which is gone', find(list, 'name', 'x').unusable)
+    assert.equal('uses routing/r.lua, which is missing', find(list, 'name', 'x').unusable)
     local b = find(c:document 'LIST bindings', 'exchange', 'outer')
-    assert.equal("exchange 'x' cannot be used: it uses routing/r.lua, which is gone", b.unusable)
+    assert.equal("exchange 'x' cannot be used: it uses routing/r.lua, which is missing", b.unusable)
     broker:write_rule('routing/r.lua', ROUTING:format '')
     assert.is_truthy(wait.poll(function() return c:request('PUB x k', 'x'):find '^OK %x+ 1$' end))
     assert.equal('1', c:ok('PUB outer k', 'x'):match '%d+$')
@@ -394,7 +394,7 @@ return {
   run = function(broker) broker.publish { key = "q", payload = "tick" } end,
 }
 ]])
-    broker:expect_log "schedule 'tick': queue 'q' cannot be used: it uses priority/p.lua, which is gone"
+    broker:expect_log "schedule 'tick': queue 'q' cannot be used: it uses priority/p.lua, which is missing"
     broker:write_rule('priority/p.lua', PRIORITY)
     assert.is_truthy(wait.poll(function() return is_usable 'q' and c:document('STATS q').ready > 2 end))
     assert.equal('2', c:ok('PUB f k', 'x'):match '%d+$')

@@ -68,7 +68,7 @@ describe('the sandbox', function()
 
   it('survives what it gives away', function()
     assert.matches('^ERR rule filter/10%-x.lua:2: bad argument', (publish_through 'pairs(msg.headers)(5)'))
-    assert.matches('^ERR rule filter/10%-x.lua:3: a rule\'s metatable has no __concat', (publish_through [[
+    assert.matches('^ERR rule filter/10%-x.lua:3: a script\'s metatable cannot have __concat', (publish_through [[
       local m, o = {}
       m.__concat = function() return o end o = setmetatable({}, m) return o .. o .. o]]))
   end)

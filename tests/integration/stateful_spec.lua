@@ -341,7 +341,7 @@ describe('a schedule', function()
           broker.publish { exchange = "x", key = "k", payload = "routed" }
         end,
       }]] } }
-    broker:expect_log "schedule 'shop': there is no vhost 'shop'; HELLO vhost=shop makes it"
+    broker:expect_log "schedule 'shop': there is no vhost 'shop'; HELLO vhost=shop creates it"
     local s = schedule(broker, 'shop')
     assert.equal('shop', s.vhost)
     assert.matches("^there is no vhost 'shop'", s.result)

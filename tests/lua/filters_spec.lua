@@ -108,7 +108,7 @@ describe("a filter", function()
         .. "and headers.<name>" },
       { "msg.headers = {}", "'msg.headers' is read-only" },
       { "msg[1] = 1", "'msg.1' is read-only" },
-      { "msg.headers['a b'] = 'x'", "a header's name is 1-255 bytes" },
+      { "msg.headers['a b'] = 'x'", "a header's name must be 1-255 bytes" },
       { "msg.headers['a=b'] = 'x'", "without white space, control characters and '='" },
       { "msg.headers[1] = 'x'", "a header's name must be a text, not a number" },
       { "msg.headers.x = true", "a header's value must be a text, a number or nil, not a boolean" },

@@ -84,13 +84,13 @@ describe("what scripts share", function()
 
     it("refuses what it cannot keep, and says why", function()
       for code, message in pairs {
-        ['tide.shared.set("k")'] = "a value is a string, a number or a boolean",
-        ['tide.shared.set("k", {})'] = "a value is a string, a number or a boolean",
-        ['tide.shared.set("", 1)'] = "a key has 1 to 256 bytes",
-        ['tide.shared.set(("k"):rep(257), 1)'] = "a key has 1 to 256 bytes",
-        ['tide.shared.set("k", ("x"):rep(65537))'] = "a text here has 65536 bytes at most",
-        ['tide.shared.set("k", 1, 0)'] = "1 millisecond or more",
-        ['tide.shared.set("k", 1, "0s")'] = "1 millisecond or more",
+        ['tide.shared.set("k")'] = "a value must be a text, a number or a boolean",
+        ['tide.shared.set("k", {})'] = "a value must be a text, a number or a boolean",
+        ['tide.shared.set("", 1)'] = "a key must have 1 to 256 bytes",
+        ['tide.shared.set(("k"):rep(257), 1)'] = "a key must have 1 to 256 bytes",
+        ['tide.shared.set("k", ("x"):rep(65537))'] = "a text has at most 65536 bytes here",
+        ['tide.shared.set("k", 1, 0)'] = "at least 1 millisecond",
+        ['tide.shared.set("k", 1, "0s")'] = "at least 1 millisecond",
         ['tide.shared.set("k", 1, "soon")'] = "a duration is written 250ms",
         ['tide.shared.set("k", "x") tide.shared.incr("k")'] = "'k' is not a number but a string",
         ['tide.shared.incr("k", "1")'] = "number expected, got string",
@@ -240,7 +240,7 @@ describe("what scripts share", function()
         assert(ok == false and wait >= 100)
         assert(b:reserve(0, 1000) == 300)
         for wrong, what in pairs {
-          ["a duration is written"] = "soon", ["the longest wait is a duration"] = false,
+          ["a duration is written"] = "soon", ["the longest wait must be a duration"] = false,
         } do
           local done, why = pcall(b.reserve, b, 1, what or nil)
           assert(not done and why:find(wrong), why)
@@ -332,7 +332,7 @@ describe("a schedule", function()
       ["{ headers = { x = true } }"] = "headers must be texts by name",
       ["{ headers = { ['a b'] = 1 } }"] = "'a b' is not a name of a header",
       ["{ exchange = 'nowhere' }"] = "there is no exchange 'nowhere'",
-      ["{ payload = ('x'):rep(2 ^ 20) .. 'x' }"] = "'payload' has 1024 KiB at most",
+      ["{ payload = ('x'):rep(2 ^ 20) .. 'x' }"] = "'payload' has at most 1024 KiB",
     } do
       assert(open { ["schedule/s.lua"] = ([[
         return { every = "1s", run = function(broker)
@@ -365,14 +365,14 @@ describe("a schedule", function()
 
   it("is refused with what is wrong in its declaration", function()
     for declaration, text in pairs {
-      [""] = "a schedule has either 'every' or 'cron'",
-      ['every = "1s", cron = "* * * * *",'] = "a schedule has either 'every' or 'cron'",
+      [""] = "a schedule needs either 'every' or 'cron'",
+      ['every = "1s", cron = "* * * * *",'] = "a schedule needs either 'every' or 'cron'",
       ['every = 5,'] = "'every' must be a text, not a number",
       ['every = "often",'] = "'every' is 'often'; write 250ms, 30s",
       ['every = "1ms",'] = "'every' is 1ms; it must be at least 10ms",
       ['cron = "61 * * * *",'] = "'cron': '61' is not a valid minute",
       ['cron = "* * *",'] = "has 3 fields; expected 5",
-      ['every = "1s", missed = "never",'] = "'missed' is 'never'; there are skip, once and all",
+      ['every = "1s", missed = "never",'] = "'missed' must be skip, once or all, not 'never'",
       ['every = "1s", jitter = "1s",'] = "'jitter' must be less than the time between two ticks",
       ['every = "1s", active = 1,'] = "'active' must be true or false, not a number",
       ['every = "1s", pure = true,'] = "a schedule script has no 'pure'",

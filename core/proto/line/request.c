@@ -117,10 +117,10 @@ static int check_name(struct slice name, const char *what, struct error *err)
 {
 	if (slice_is_name(name))
 		return TIDE_OK;
-	return error_set(
-		err, name.len > NAME_LEN_MAX ? TIDE_ETOOLONG : TIDE_ESYNTAX,
-		"%s is 1-%d bytes of UTF-8 without white space and control characters",
-		what, NAME_LEN_MAX);
+	return error_set(err, name.len > NAME_LEN_MAX ? TIDE_ETOOLONG : TIDE_ESYNTAX,
+			 "%s must be 1-%d bytes of UTF-8 without white space and control "
+			 "characters",
+			 what, NAME_LEN_MAX);
 }
 
 static int take_header(struct request *r, struct slice name, struct slice value)
@@ -345,7 +345,7 @@ int request_parse(struct request *r, char *line, size_t len, bool *is_lost,
 				 "the connection cannot continue",
 				 r->verb->name);
 	if (memchr(line, '\0', len))
-		rc = error_set(err, TIDE_ESYNTAX, "a line has no zero bytes");
+		rc = error_set(err, TIDE_ESYNTAX, "a line must not contain zero bytes");
 	if (rc == TIDE_OK)
 		rc = take_words(r, &rest);
 	if (rc == TIDE_OK && (r->verb->features & VERB_TAGS))

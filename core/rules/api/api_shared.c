@@ -26,7 +26,7 @@ static struct slice check_key(lua_State *L, int arg)
 	luaL_checkstring(L, arg);
 	struct slice key = field_slice(L, arg);
 	luaL_argcheck(L, key.len >= 1 && key.len <= SHARED_KEY_MAX, arg,
-		      "a key has 1 to 256 bytes");
+		      "a key must have 1 to 256 bytes");
 	return key;
 }
 
@@ -44,10 +44,10 @@ static int64_t check_duration(lua_State *L, int arg)
 	} else {
 		double given = luaL_checknumber(L, arg);
 		luaL_argcheck(L, given >= 1 && given <= (double)DURATION_MAX_MS, arg,
-			      "a duration is 1 millisecond or more");
+			      "a duration must be at least 1 millisecond");
 		ms = (int64_t)given;
 	}
-	luaL_argcheck(L, ms > 0, arg, "a duration is 1 millisecond or more");
+	luaL_argcheck(L, ms > 0, arg, "a duration must be at least 1 millisecond");
 	return ms;
 }
 
@@ -58,7 +58,7 @@ static void check_value(lua_State *L, int arg, struct shared_value *out)
 		*out = (struct shared_value){ .type = SHARED_TEXT,
 					      .text = field_slice(L, arg) };
 		luaL_argcheck(L, out->text.len <= SHARED_TEXT_MAX, arg,
-			      "a text here has 65536 bytes at most");
+			      "a text has at most 65536 bytes here");
 		break;
 	case LUA_TNUMBER:
 		if (lua_isinteger(L, arg))
@@ -73,7 +73,7 @@ static void check_value(lua_State *L, int arg, struct shared_value *out)
 					      .boolean = lua_toboolean(L, arg) };
 		break;
 	default:
-		luaL_argerror(L, arg, "a value is a string, a number or a boolean");
+		luaL_argerror(L, arg, "a value must be a text, a number or a boolean");
 	}
 }
 
@@ -333,7 +333,7 @@ static double check_tokens(lua_State *L, const struct named *n)
 {
 	double tokens = luaL_optnumber(L, 2, 1);
 
-	luaL_argcheck(L, tokens >= 0, 2, "a number of tokens is not negative");
+	luaL_argcheck(L, tokens >= 0, 2, "a number of tokens must not be negative");
 	if (!(tokens <= n->burst))
 		luaL_error(L, "the bucket never holds that many tokens");
 	return tokens;
@@ -383,7 +383,7 @@ static int l_reserve(lua_State *L)
 	double tokens = check_tokens(L, n);
 	int64_t ahead_ms = check_duration(L, 3);
 
-	luaL_argcheck(L, ahead_ms > 0, 3, "the longest wait is a duration above 0");
+	luaL_argcheck(L, ahead_ms > 0, 3, "the longest wait must be a duration above 0");
 	int64_t wait_ms = take_ahead(L, n, tokens, (double)ahead_ms);
 	if (wait_ms >= 0) {
 		lua_pushinteger(L, wait_ms);

@@ -300,8 +300,9 @@ static void check_header(lua_State *L, const struct draft *d, unsigned at,
 	size_t len = wire_len(h);
 
 	if (!slice_is_name(h->name) || memchr(h->name.data, '=', h->name.len))
-		luaL_error(L, "a header's name is 1-255 bytes of UTF-8 without white "
-			      "space, control characters and '='");
+		luaL_error(L,
+			   "a header's name must be 1-255 bytes of UTF-8 without white "
+			   "space, control characters and '='");
 	if (at == MSG_HEADERS_MAX)
 		luaL_error(L, "a message has at most %d headers", MSG_HEADERS_MAX);
 	for (unsigned i = 0; i < d->now.header_count; i++)

@@ -246,7 +246,8 @@ static enum option_type check_type(lua_State *L, const char *name)
 			return (enum option_type)i;
 	}
 	refuse(L, name,
-	       "a type is one of string integer number boolean duration list, not %s",
+	       "a type must be one of string integer number boolean duration list, not "
+	       "%s",
 	       luaL_tolstring(L, -1, NULL));
 	return OPTION_STRING;
 }
@@ -260,13 +261,13 @@ static double check_bound(lua_State *L, const char *name)
 		return lua_tonumber(L, -1);
 	if (lua_type(L, -1) == LUA_TSTRING && parse_duration(lua_tostring(L, -1), &value))
 		return value.number;
-	return luaL_error(L, "option '%s': a bound is a number or a duration", name);
+	return luaL_error(L, "option '%s': a bound must be a number or a duration", name);
 }
 
 static void check_choices(lua_State *L, struct option *o)
 {
 	if (!lua_istable(L, -1))
-		refuse(L, o->name, "'choices' is a list of texts");
+		refuse(L, o->name, "'choices' must be a list of texts");
 	lua_Integer count = luaL_len(L, -1);
 	if (count < 1)
 		refuse(L, o->name, "no choices");
@@ -307,13 +308,13 @@ static void check_bounds(lua_State *L, const struct option *o)
 static void check_declaration(lua_State *L, const struct option *o)
 {
 	if (o->type == OPTION_LIST && o->of == OPTION_LIST)
-		refuse(L, o->name, "a list of lists");
+		refuse(L, o->name, "a list cannot contain lists");
 	check_bounds(L, o);
 	if (strcmp(o->name, WILDCARD) == 0 && (o->is_required || o->preset))
 		luaL_error(L, "option '*' stands for any name: it can be neither "
 			      "required nor have a default");
 	if (o->is_required && o->preset)
-		refuse(L, o->name, "one that is required has no default");
+		refuse(L, o->name, "a required option cannot have a default");
 	for (size_t i = 0; i < o->choices.count; i++) {
 		const char *choice = o->choices.items[i].name;
 		if (!is_allowed(o, value_type(o), choice))
@@ -358,7 +359,7 @@ static void read_fields(lua_State *L, int table, struct option *o)
 	if (has_field(L, table, "of")) {
 		o->of = check_type(L, o->name);
 		if (o->type != OPTION_LIST)
-			refuse(L, o->name, "'of' is for a list");
+			refuse(L, o->name, "only a list takes 'of'");
 	}
 	if (has_field(L, table, "doc"))
 		o->doc = options_take_doc(L, o->name);

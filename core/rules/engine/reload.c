@@ -350,7 +350,7 @@ int reload_files(struct engine *e, struct bundle *files, enum engine_origin orig
 {
 	if (e->build.is_under_way)
 		return error_set(err, TIDE_EBUSY,
-				 "other rules are being loaded; ask again");
+				 "other rules are being loaded; try again");
 	add_waiter(&e->reload.waiters, asker);
 	start_turns(e, files, origin);
 	return TIDE_OK;

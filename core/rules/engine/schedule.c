@@ -70,7 +70,7 @@ static void read_address(lua_State *L, struct msg *m)
 			   NAME_LEN_MAX);
 	payload = message_text(L, "payload");
 	if (payload.len > SCHEDULE_PAYLOAD_MAX)
-		luaL_error(L, "'payload' has %d KiB at most",
+		luaL_error(L, "'payload' has at most %d KiB",
 			   (int)(SCHEDULE_PAYLOAD_MAX / 1024));
 	m->payload = payload.data;
 	m->payload_len = payload.len;
@@ -121,7 +121,7 @@ static void read_headers(lua_State *L, struct msg *m, struct msg_header *out)
 		    (value != LUA_TSTRING && value != LUA_TNUMBER))
 			luaL_error(L, "headers must be texts by name");
 		if (m->header_count == MSG_HEADERS_MAX)
-			luaL_error(L, "a message has %d headers at most",
+			luaL_error(L, "a message has at most %d headers",
 				   MSG_HEADERS_MAX);
 		struct msg_header *h = &out[m->header_count++];
 		h->name.data = lua_tolstring(L, -2, &h->name.len);

@@ -43,7 +43,7 @@ static void read_when(lua_State *L, int table, struct schedule_spec *out)
 	const char *cron = field_text(L, table, "cron").data;
 
 	if (!every == !cron)
-		luaL_error(L, "a schedule has either 'every' or 'cron'");
+		luaL_error(L, "a schedule needs either 'every' or 'cron'");
 	snprintf(when, sizeof(when), "%s %s", every ? "every" : "cron",
 		 every ? every : cron);
 	out->when = mem_strdup(when);
@@ -69,7 +69,7 @@ static void read_missed(lua_State *L, int table, struct schedule_spec *out)
 		}
 	}
 	if (missed)
-		luaL_error(L, "'missed' is '%s'; there are skip, once and all", missed);
+		luaL_error(L, "'missed' must be skip, once or all, not '%s'", missed);
 }
 
 static void read_vhost(lua_State *L, int table, struct schedule_spec *out)

@@ -141,7 +141,7 @@ static int l_loads(lua_State *L)
 		return luaL_error(L,
 				  "'loads' has expired: it was good for one call only");
 	if (shard < 0 || shard >= (lua_Integer)s->loads->shards)
-		return luaL_error(L, "there is no shard %I: they are 0 to %d",
+		return luaL_error(L, "there is no shard %I; the shards are 0 to %d",
 				  (LUAI_UACINT)shard, (int)s->loads->shards - 1);
 	uint64_t load =
 		s->loads->load ? s->loads->load(s->loads->ctx, (unsigned)shard) : 0;

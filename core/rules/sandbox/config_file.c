@@ -74,7 +74,7 @@ static int body(lua_State *L)
 	lua_call(L, 0, 1);
 	if (!lua_istable(L, -1))
 		return luaL_error(
-			L, "a configuration returns a table; this file returned %s",
+			L, "a configuration must return a table; this file returned %s",
 			luaL_typename(L, -1));
 	size_t count = read_names(L, names);
 	for (size_t i = 0; i < count; i++, lua_settop(L, 2)) {

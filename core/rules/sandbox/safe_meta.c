@@ -42,17 +42,18 @@ static void check_metatable(lua_State *L, int theirs)
 {
 	lua_pushliteral(L, "__gc");
 	if (lua_rawget(L, theirs) != LUA_TNIL)
-		luaL_error(L, "a rule's metatable has no __gc");
+		luaL_error(L, "a script's metatable cannot have __gc");
 	lua_pushliteral(L, "__concat");
 	if (lua_rawget(L, theirs) != LUA_TNIL)
-		luaL_error(L, "a rule's metatable has no __concat; write a method, or "
-			      "__add");
+		luaL_error(L, "a script's metatable cannot have __concat; write a "
+			      "method, or __add");
 	lua_pushliteral(L, "__mode");
 	const char *mode = "";
 	if (lua_rawget(L, theirs) == LUA_TSTRING)
 		mode = lua_tostring(L, -1);
 	if (strchr(mode, 'k') && !strchr(mode, 'v'))
-		luaL_error(L, "a rule's metatable has no __mode 'k', but 'v' or 'kv'");
+		luaL_error(L, "a script's metatable cannot have __mode 'k'; it may have "
+			      "'v' or 'kv'");
 	lua_pop(L, 3);
 }
 

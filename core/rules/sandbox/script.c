@@ -119,7 +119,7 @@ static int l_message(lua_State *L)
 	if (lua_isstring(L, 1) || luaL_getmetafield(L, 1, "__tostring"))
 		text = luaL_tolstring(L, 1, NULL);
 	else
-		text = lua_pushfstring(L, "an error that is no text but a %s value",
+		text = lua_pushfstring(L, "an error that is not a text but a %s value",
 				       luaL_typename(L, 1));
 	if (!has_place(text) && nearest_line(L, NULL, place, sizeof(place)))
 		text = lua_pushfstring(L, "%s: %s", place, text);

@@ -52,7 +52,7 @@ int spec_run(const char *dir, const char *lua_dir)
 	int rc;
 
 	if (!L) {
-		fprintf(stderr, "tidemq: there is no memory for a Lua state\n");
+		fprintf(stderr, "tidemq: out of memory for a Lua state\n");
 		return 1;
 	}
 	/* Not the door of script.h: a spec is a program of its author, not a rule.

@@ -74,7 +74,7 @@ static const char *explain(int code, const char *text)
 
 static void the_reason_names_the_script(void **state)
 {
-	assert_string_equal("uses retry/o.lua, which is gone",
+	assert_string_equal("uses retry/o.lua, which is missing",
 			    explain(TIDE_ENOTFOUND, "there is no retry script 'o'"));
 	assert_string_equal("uses retry/o.lua, which refuses its options: no option 'a'",
 			    explain(TIDE_EMISMATCH, "no option 'a'"));
@@ -87,10 +87,11 @@ static void a_request_is_refused_with_the_reason(void **state)
 	struct model *m = model_create();
 	struct error err;
 
-	unusable_set(&m->q.definition, "uses retry/o.lua, which is gone");
+	unusable_set(&m->q.definition, "uses retry/o.lua, which is missing");
 	assert_int_equal(TIDE_ERULE, unusable_check(&m->q.definition, &err));
 	assert_string_equal(
-		"queue 'q' cannot be used: it uses retry/o.lua, which is gone", err.text);
+		"queue 'q' cannot be used: it uses retry/o.lua, which is missing",
+		err.text);
 	unusable_set(&m->y.definition, "is odd");
 	assert_int_equal(TIDE_ERULE, unusable_check(&m->y.definition, &err));
 	assert_string_equal("exchange 'y' cannot be used: it is odd", err.text);

@@ -35,6 +35,9 @@ static void an_ipv6_address_stands_in_brackets(void **state)
 {
 	check("tide://[::1]/", "[::1]:7310", "/");
 	check("tide://[::1]:80/v", "[::1]:80", "v");
+	check("tide://[fe80::1%eth0]:80/v", "[fe80::1%eth0]:80", "v");
+	check("tide://[fe80::1%25eth0]/", "[fe80::1%eth0]:7310", "/");
+	check("tide://[fe80::1%12]/", "[fe80::1%12]:7310", "/");
 	check_bad("tide://[::1/", "no ]");
 	check_bad("tide://[::1]80/", "expected :port after the host");
 }
@@ -57,6 +60,7 @@ static void a_socket_is_a_path_with_options(void **state)
 	check("tide+unix:///run/tide.sock", "/run/tide.sock", "/");
 	check("tide+unix:/a%20b?vhost=shop", "/a b", "shop");
 	check("tide+unix:rel?vhost=a&vhost=b", "rel", "b");
+	check("tide+unix:a@b/s", "a@b/s", "/");
 	struct client_url u;
 	assert_int_equal(client_url_parse("tide+unix:/s?user=u&pass=p", &u, NULL),
 			 TIDEMQ_OK);

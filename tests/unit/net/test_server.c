@@ -227,7 +227,7 @@ static void one_over_the_limit_is_told_so(void **state)
 	server->config.connections_max = 1;
 	ask(fd, "PING\r\n", "OK\r\n");
 	second = open_client();
-	expect(second, "ERR limit the broker has 1 connections, which is the limit\r\n");
+	expect(second, "ERR limit the limit of 1 connections is reached\r\n");
 	expect_end(second);
 	ask(fd, "PING\r\n", "OK\r\n");
 	close(fd);

@@ -156,6 +156,20 @@ static bool on_timeout(struct shard *sh, struct entry *e)
 
 static const struct shard_ops ops = { on_ready, on_timeout };
 
+/* As a dead letter does whose copy Redis does not take: it is buried in the middle of
+ * what the shard does with the answer. */
+static void bury_moving(void)
+{
+	struct thing *t = any_with(FATE_MOVING);
+	struct entry *e = t ? t->entry : NULL;
+
+	if (!t)
+		return;
+	t->fate = FATE_BURIED;
+	t->entry = NULL;
+	shard_bury(e);
+}
+
 static void on_call(struct waiter *waiter)
 {
 	struct call *c = (struct call *)((char *)waiter - offsetof(struct call, waiter));
@@ -174,6 +188,7 @@ static void on_call(struct waiter *waiter)
 			t->was_refused = true;
 			if (t->fate == FATE_WAITING || t->fate == FATE_BURIED)
 				t->fate = FATE_GONE;
+			bury_moving();
 		}
 	}
 	mem_free(c);

@@ -49,6 +49,7 @@ static void good_urls_are_taken_apart(void **state)
 		  0 },
 		{ "redis+unix:u:p@/a%20b?db=4", REDIS_URL_UNIX, NULL, 0, "/a b", "u", "p",
 		  4 },
+		{ "redis+unix:u:p?q@/a", REDIS_URL_UNIX, NULL, 0, "/a", "u", "p?q", 0 },
 		{ "redis+unix:/a@b", REDIS_URL_UNIX, NULL, 0, "/a@b", NULL, NULL, 0 },
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
