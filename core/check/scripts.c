@@ -18,20 +18,19 @@ static const char *split_order(const char *name, long *order)
 	return name + digits;
 }
 
-static bool is_for_all(const struct survey_script *filter)
+static bool is_for_all(const struct rule *filter)
 {
 	return strcmp(filter->match_exchange, "*") == 0;
 }
 
-static bool may_see_same_message(const struct survey_script *a,
-				 const struct survey_script *b)
+static bool may_see_same_message(const struct rule *a, const struct rule *b)
 {
 	return is_for_all(a) || is_for_all(b) ||
 	       strcmp(a->match_exchange, b->match_exchange) == 0;
 }
 
-static bool compare_filters(const struct survey_script *first,
-			    const struct survey_script *second, struct findings *f)
+static bool compare_filters(const struct rule *first, const struct rule *second,
+			    struct findings *f)
 {
 	long first_order, second_order;
 	const char *first_name = split_order(first->name, &first_order);
@@ -40,13 +39,13 @@ static bool compare_filters(const struct survey_script *first,
 	if (!may_see_same_message(first, second))
 		return false;
 	if (first_name[0] && strcmp(first_name, second_name) == 0)
-		findings_add(f, second->file, second->line,
+		findings_add(f, second->file, second->decide_line,
 			     "has the same name as %s except for the number, and both "
 			     "are active; if one is an old copy, remove it or its "
 			     "match; otherwise rename it",
 			     first->file);
 	else if (first_order > second_order && second_order >= 0)
-		findings_add(f, second->file, second->line,
+		findings_add(f, second->file, second->decide_line,
 			     "runs after %s although its number is lower: names are "
 			     "sorted as text; write all numbers with the same number "
 			     "of digits",
@@ -57,14 +56,15 @@ static bool compare_filters(const struct survey_script *first,
 }
 
 /* An old copy of a script would refuse, copy or publish a second time. */
-static bool compare(const struct survey_script *first, const struct survey_script *second,
+static bool compare(const struct rule *first, const struct rule *second,
 		    struct findings *f)
 {
-	if (first->kind != second->kind || !first->is_active || !second->is_active)
+	if (first->kind != second->kind || !rule_is_active(first) ||
+	    !rule_is_active(second))
 		return false;
 	if (first->hash != second->hash)
 		return first->kind == SCRIPT_FILTER && compare_filters(first, second, f);
-	findings_add(f, second->file, second->line,
+	findings_add(f, second->file, second->decide_line,
 		     "is identical to %s and both are active: everything they do happens "
 		     "twice; remove one of them",
 		     first->file);
@@ -82,18 +82,18 @@ static bool has_lost_wildcard(const char *pattern)
 	return false;
 }
 
-static void check_match(const struct survey_script *s, struct findings *f)
+static void check_match(const struct rule *s, struct findings *f)
 {
 	if (!s->match_exchange)
 		return;
 	if (!is_for_all(s) && strpbrk(s->match_exchange, "*#"))
-		findings_add(f, s->file, s->line,
+		findings_add(f, s->file, s->decide_line,
 			     "match.exchange is '%s', but it takes a name and no "
 			     "pattern; give the name of an exchange, '-' for the default "
 			     "exchange or '*' for all",
 			     s->match_exchange);
 	if (has_lost_wildcard(s->match_key))
-		findings_add(f, s->file, s->line,
+		findings_add(f, s->file, s->decide_line,
 			     "match.key is '%s', but '*' and '#' are wildcards only as "
 			     "whole words; dots separate words",
 			     s->match_key);
@@ -147,13 +147,13 @@ static void on_unread(void *ctx, const char *path, const char *why)
 void scripts_check(const struct survey *s, struct findings *f)
 {
 	size_t count;
-	const struct survey_script *scripts = survey_scripts(s, &count);
+	struct rule *const *scripts = survey_scripts(s, &count);
 	const struct bundle *files = survey_files(s);
 
 	survey_each_unread(s, on_unread, f);
 	for (size_t i = 0; i < count; i++) {
-		check_match(&scripts[i], f);
-		for (size_t j = 0; j < i && !compare(&scripts[j], &scripts[i], f); j++)
+		check_match(scripts[i], f);
+		for (size_t j = 0; j < i && !compare(scripts[j], scripts[i], f); j++)
 			;
 	}
 	for (size_t i = 0; files && i < files->count; i++)

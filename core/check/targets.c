@@ -8,7 +8,7 @@
 
 struct sender {
 	struct model *model;
-	const struct survey_script *script;
+	const struct rule *script;
 };
 
 static void on_exchange(void *ctx, struct slice name, int line)
@@ -27,17 +27,17 @@ static void on_exchange(void *ctx, struct slice name, int line)
 	mem_free(text);
 }
 
-static void check_script(struct model *m, const struct survey_script *script,
+static void check_script(struct model *m, const struct rule *script,
 			 const struct bundle *files)
 {
 	const struct bundle_file *file = bundle_find(files, script->file);
 	const char *matched = script->match_exchange;
 	struct sender sender = { m, script };
 
-	if (!script->is_active)
+	if (!rule_is_active(script))
 		return;
 	if (matched && strcmp(matched, "*") != 0 && !model_has_exchange(m, matched))
-		findings_add(m->findings, script->file, script->line,
+		findings_add(m->findings, script->file, script->decide_line,
 			     "matches exchange '%s', which does not exist: the filter is "
 			     "never called",
 			     matched);
@@ -75,10 +75,10 @@ static void check_dead_letters(struct model *m, const struct queue *q)
 void targets_check(struct model *m, const struct survey *s)
 {
 	size_t count;
-	const struct survey_script *scripts = survey_scripts(s, &count);
+	struct rule *const *scripts = survey_scripts(s, &count);
 
 	for (size_t i = 0; i < count; i++)
-		check_script(m, &scripts[i], survey_files(s));
+		check_script(m, scripts[i], survey_files(s));
 	for (const struct queue *q = m->vhost->queues; q; q = q->hh.next)
 		check_dead_letters(m, q);
 }

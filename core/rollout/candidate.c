@@ -155,7 +155,7 @@ static void on_turn(uv_idle_t *handle)
 	if (!definition_each(c->broker, attach, &s))
 		return;
 	uv_idle_stop(handle);
-	reload_start(c->rules.engine, on_engine, c);
+	reload_start(c->rules.engine, &(struct reload_asker){ "", on_engine, c });
 }
 
 int candidate_create(struct candidate **out, struct broker *b,

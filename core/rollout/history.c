@@ -322,7 +322,7 @@ static void note(struct history *h, enum engine_origin origin,
 		 const struct bundle *after)
 {
 	const struct engine *e = h->broker->engine;
-	const char *by = reload_asked_by(e);
+	const char *by = reload_last(e)->asked_by;
 	uint64_t number = h->last_number + 1;
 	struct buf text = { 0 };
 	struct json j = { .out = &text };
@@ -412,7 +412,7 @@ static void keep(struct history *h, struct bundle *files, uint64_t hash,
 void history_note(struct history *h, const struct error *result)
 {
 	const struct engine *e = h->broker->engine;
-	struct bundle *files = engine_files(e), *refused = reload_refused_files(e);
+	struct bundle *files = engine_files(e), *refused = reload_last(e)->refused;
 	enum engine_origin origin = engine_origin(e);
 
 	if (result->code == TIDE_OK) {
@@ -424,7 +424,7 @@ void history_note(struct history *h, const struct error *result)
 	}
 	refused = refused ? bundle_ref(refused)
 			  : rules_dir_scan(h->broker->config.rules_dir, files);
-	note(h, reload_attempt(e), result, files, refused);
+	note(h, reload_last(e)->origin, result, files, refused);
 	bundle_unref(refused);
 }
 

@@ -354,19 +354,13 @@ int shadow_start(struct broker *b, const struct shadow_spec *spec,
 
 static void write_action(const struct side *side, struct json *out)
 {
-	static const char *const actions[] = {
-		[RETRY_AFTER] = "retry",
-		[RETRY_BURY] = "bury",
-		[RETRY_DEAD_LETTER] = "dead-letter",
-		[RETRY_DROP] = "drop",
-	};
-
 	json_object_begin(out);
 	if (side->error) {
 		json_member_text(out, "code", error_wire_code(TIDE_ERULE));
 		json_member_text(out, "error", side->error);
 	} else {
-		json_member_text(out, "action", actions[side->decision.action]);
+		json_member_text(out, "action",
+				 strategy_action_names[side->decision.action]);
 		if (side->decision.action == RETRY_AFTER)
 			json_member_int(out, "delay_ms", side->decision.delay_ms);
 	}

@@ -26,22 +26,10 @@ static uint64_t next_id(struct schedule *s)
 	return first ? first->id : broker_next_id(s->broker);
 }
 
-static int gather(void *ctx, const struct schedule_message *m, struct error *err)
+static int gather(void *ctx, const struct msg *m, struct error *err)
 {
 	struct schedule *s = ctx;
-	int64_t now_ms = s->broker->now_ms;
-	struct msg spec = {
-		.ts_unix_ms = now_ms,
-		.due_unix_ms = m->delay_ms ? now_ms + m->delay_ms : 0,
-		.priority = m->priority,
-		.header_count = (uint8_t)m->header_count,
-		.exchange = m->exchange,
-		.key = m->key,
-		.headers = m->headers,
-		.payload = m->payload.data,
-		.payload_len = m->payload.len,
-	};
-	struct msg *msg;
+	struct msg spec = *m, *msg;
 
 	if (m->exchange.len && !exchange_find(s->home, m->exchange))
 		return error_set(err, TIDE_ENOTFOUND,
@@ -51,10 +39,13 @@ static int gather(void *ctx, const struct schedule_message *m, struct error *err
 		return error_set(err, TIDE_ELIMIT, "a run publishes at most %d messages",
 				 SCHEDULE_MESSAGES_MAX);
 	spec.id = next_id(s);
+	spec.ts_unix_ms = s->broker->now_ms;
+	if (spec.due_unix_ms)
+		spec.due_unix_ms += spec.ts_unix_ms;
 	msg = msg_create(&spec);
 	if (!msg)
 		return error_set(err, TIDE_EBUSY, "out of memory for %zu bytes",
-				 m->payload.len);
+				 m->payload_len);
 	if (!s->msgs)
 		s->msgs = mem_alloc(SCHEDULE_MESSAGES_MAX * sizeof(struct msg *));
 	s->msgs[s->msg_count++] = msg;

@@ -232,16 +232,16 @@ static void start_from_now(struct schedule *s)
 	scheduler_write_mark(s, NULL);
 }
 
-static void take_timing(struct schedule *s, const struct schedule_info *info)
+static void take_timing(struct schedule *s, const struct schedule_spec *spec)
 {
 	bool is_new = s->done_ms == 0 && s->begun_ms == 0;
-	bool is_other = s->spec.when && strcmp(s->spec.when, info->spec->when) != 0;
+	bool is_other = s->spec.when && strcmp(s->spec.when, spec->when) != 0;
 
 	mem_free(s->spec.when);
 	mem_free(s->spec.vhost);
-	s->spec = *info->spec;
-	s->spec.when = mem_strdup(info->spec->when);
-	s->spec.vhost = mem_strdup(info->spec->vhost);
+	s->spec = *spec;
+	s->spec.when = mem_strdup(spec->when);
+	s->spec.vhost = mem_strdup(spec->vhost);
 	s->due_ms = 0;
 	if (is_other && s->is_busy)
 		s->has_new_when = true;
@@ -249,16 +249,16 @@ static void take_timing(struct schedule *s, const struct schedule_info *info)
 		start_from_now(s);
 }
 
-static void update_one(void *ctx, const struct schedule_info *info)
+static void update_one(void *ctx, const struct rule *rule)
 {
-	struct schedule *s = find(ctx, info->name);
+	struct schedule *s = find(ctx, rule->name);
 
-	if (!info->spec->is_active)
+	if (!rule->schedule->is_active)
 		return;
 	if (!s)
-		s = create(ctx, slice_from(info->name));
+		s = create(ctx, slice_from(rule->name));
 	s->is_listed = true;
-	take_timing(s, info);
+	take_timing(s, rule->schedule);
 }
 
 static void drop_if_unlisted(struct schedule *s)
@@ -524,20 +524,20 @@ static void write_state(struct json *out, const struct schedule *s)
 	json_member_int(out, "messages", (int64_t)s->messages);
 }
 
-static void write_one(void *ctx, const struct schedule_info *info)
+static void write_one(void *ctx, const struct rule *rule)
 {
 	struct status *st = ctx;
-	const struct schedule *s = find(st->scheduler, info->name);
+	const struct schedule *s = find(st->scheduler, rule->name);
 
 	json_object_begin(st->out);
-	json_member_text(st->out, "name", info->name);
-	json_member_text(st->out, "file", info->file);
-	json_member_text(st->out, "when", info->spec->when);
-	json_member_text(st->out, "vhost", info->spec->vhost);
+	json_member_text(st->out, "name", rule->name);
+	json_member_text(st->out, "file", rule->file);
+	json_member_text(st->out, "when", rule->schedule->when);
+	json_member_text(st->out, "vhost", rule->schedule->vhost);
 	json_member_text(st->out, "missed",
-			 schedule_spec_missed_name(info->spec->missed));
-	json_member_int(st->out, "jitter_ms", info->spec->jitter_ms);
-	json_member_bool(st->out, "active", info->spec->is_active);
+			 schedule_spec_missed_name(rule->schedule->missed));
+	json_member_int(st->out, "jitter_ms", rule->schedule->jitter_ms);
+	json_member_bool(st->out, "active", rule->schedule->is_active);
 	if (s && s->is_listed)
 		write_state(st->out, s);
 	json_object_end(st->out);

@@ -14,7 +14,7 @@ static void on_reload(void *ctx, const struct error *result)
 {
 	struct service *s = ctx;
 	struct broker *b = s->broker;
-	const char *by = reload_asked_by(b->engine);
+	const char *by = reload_last(b->engine)->asked_by;
 
 	/* No decision of the generation before is remembered. */
 	b->route_version++;
@@ -97,18 +97,17 @@ static void on_gate(void *ctx, const struct error *answer)
 {
 	struct change *c = ctx;
 	struct engine *e = c->service->broker->engine;
+	const struct reload_asker asker = { c->by, on_changed, c };
 	struct error err = *answer;
 
-	if (c->by[0] && (err.code == TIDE_OK || err.code == TIDE_ERULE))
-		reload_set_asker(e, c->by);
 	if (err.code == TIDE_ERULE)
-		reload_refuse(e, c->origin, c->files, &err);
+		reload_refuse(e, c->origin, c->files, c->by, &err);
 	else if (err.code == TIDE_OK && c->origin == ENGINE_FILES)
 		reload_follow(e);
 	else if (err.code == TIDE_OK && !c->files)
-		reload_start(e, on_changed, c);
+		reload_start(e, &asker);
 	else if (err.code == TIDE_OK)
-		err.code = reload_files(e, c->files, c->origin, on_changed, c, &err);
+		err.code = reload_files(e, c->files, c->origin, &asker, &err);
 	if (err.code < 0 || c->origin == ENGINE_FILES)
 		on_changed(c, &err);
 }

@@ -2,7 +2,6 @@
  * is decided by the code that publishes; then it is printed, not done. */
 #include "base/json.h"
 #include "base/mem.h"
-#include "rules/api/dry_run.h"
 #include "rules/engine/index.h"
 #include "rules/engine/strategy.h"
 #include "rollout/changes.h"

@@ -114,15 +114,15 @@ static void push_headers(lua_State *L, const void *subject)
 
 /* All but the headers, which filters write to. */
 const struct view_field api_msg_fields[] = {
-	{ "attempt", push_attempt }, { "dedupe_id", push_dedupe_id },
-	{ "delay", push_delay },     { "exchange", push_exchange },
-	{ "id", push_id },           { "key", push_key },
-	{ "payload", push_payload }, { "priority", push_priority },
-	{ "size", push_size },       { "ts", push_ts },
-	{ "ttl", push_ttl },         { NULL, NULL },
+	{ "attempt", push_attempt, 0 }, { "dedupe_id", push_dedupe_id, 0 },
+	{ "delay", push_delay, 0 },     { "exchange", push_exchange, 0 },
+	{ "id", push_id, 0 },           { "key", push_key, 0 },
+	{ "payload", push_payload, 0 }, { "priority", push_priority, 0 },
+	{ "size", push_size, 0 },       { "ts", push_ts, 0 },
+	{ "ttl", push_ttl, 0 },         { NULL, NULL, 0 },
 };
-static const struct view_field headers_field[] = { { "headers", push_headers },
-						   { NULL, NULL } };
+static const struct view_field headers_field[] = { { "headers", push_headers, 0 },
+						   { NULL, NULL, 0 } };
 static const struct view_type msg_type = { .name = "msg",
 					   .fields = headers_field,
 					   .more = api_msg_fields };

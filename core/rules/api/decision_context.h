@@ -8,8 +8,20 @@
 
 #include "rules/sandbox/script.h"
 
-struct dry_run;
+#define DRY_RUN_SCRIPTS_MAX 64
+
 struct shared;
+
+/* What the calls of a dry run have cost, by script. Those beyond the limit are left
+ * out. */
+struct dry_run {
+	struct dry_run_script {
+		const char *file; /* the generation's */
+		uint64_t calls;
+		uint64_t time_ns;
+	} scripts[DRY_RUN_SCRIPTS_MAX];
+	size_t count;
+};
 
 struct decision_context {
 	int64_t now_ms; /* what tide.now gives; 0: the engine's clock */
@@ -17,8 +29,12 @@ struct decision_context {
 	bool has_random;
 	uint64_t random_state;
 	struct shared *shared; /* behind tide.shared; NULL: the engine's */
-	bool is_dry;           /* a dry run: see dry_run.h */
-	struct dry_run *costs; /* of the scripts in a dry run; may be NULL */
+	/* A dry run, for EXPLAIN: the same scripts are called, and nothing of it remains.
+	 * The calls are not counted in RULES status. What a strategy writes into its
+	 * `state` is lost. Functions that change anything (a counter, a bucket, a shared
+	 * table) only compute. A script asks tide.is_dry_run(). */
+	bool is_dry;
+	struct dry_run *costs; /* may be NULL */
 	bool is_uncounted;     /* by the figures and the breaker of the script */
 	/* The message has lost a payload of this size. A script that reads it is stopped,
 	 * and its decision means nothing, even if it catches the error. */
@@ -40,3 +56,9 @@ static inline bool decision_context_is_dry(lua_State *L)
 
 	return c && c->is_dry;
 }
+
+void dry_run_count(struct dry_run *run, const char *file, uint64_t time_ns);
+
+/* Push what a strategy gets as its state: the value of the reference, or in a
+ * dry run a table that looks like it, and whose changes nobody else sees. */
+void dry_run_push_state(lua_State *L, int reference);

@@ -446,8 +446,11 @@ static void push_copy(lua_State *L, const void *subject)
 }
 
 static const struct view_field draft_fields[] = {
-	{ "headers", push_headers }, { "copy", push_copy }, { "user", push_user },
-	{ "vhost", push_vhost },     { NULL, NULL },
+	{ "headers", push_headers, 0 },
+	{ "copy", push_copy, 0 },
+	{ "user", push_user, 0 },
+	{ "vhost", push_vhost, 0 },
+	{ NULL, NULL, 0 },
 };
 static const struct view_type draft_type = { .name = "msg",
 					     .fields = draft_fields,

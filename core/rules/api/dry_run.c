@@ -1,5 +1,3 @@
-#include "dry_run.h"
-
 #include <lauxlib.h>
 
 #include "decision_context.h"

@@ -29,7 +29,7 @@ static int l_index(lua_State *L)
 	lua_rawget(L, lua_upvalueindex(2));
 	const struct view_field *field = lua_touserdata(L, -1);
 	if (field) {
-		field->push(L, subject);
+		field->push(L, (const char *)subject + field->offset);
 		return 1;
 	}
 	return luaL_error(L, "there is no '%s.%s'; it has %s", type->name,

@@ -5,10 +5,12 @@
 #pragma once
 
 #include <lua.h>
+#include <stddef.h>
 
 struct view_field {
 	const char *name;
-	void (*push)(lua_State *L, const void *subject);
+	void (*push)(lua_State *L, const void *member);
+	size_t offset; /* of the member in the subject; 0 gives the subject */
 };
 
 struct view_type {

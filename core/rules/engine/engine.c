@@ -18,7 +18,7 @@ static void free_engine(struct engine *e)
 	generation_destroy(e->current);
 	shared_destroy(e->tide.shared);
 	bundle_unref(e->reload.directory);
-	bundle_unref(e->reload.refused);
+	bundle_unref(e->reload.last.refused);
 	watchdog_destroy(e->scripts.watchdog);
 	mem_free(e->free_numbers);
 	mem_free(e->sink.dests);
@@ -256,17 +256,6 @@ struct shared *engine_shared(const struct engine *e)
 	return e->tide.shared;
 }
 
-void engine_set_clock(struct engine *e, int64_t now_ms)
-{
-	e->tide.is_clock_fixed = true;
-	e->tide.fixed_now_ms = now_ms;
-}
-
-void engine_release_clock(struct engine *e)
-{
-	e->tide.is_clock_fixed = false;
-}
-
 int64_t engine_now_ms(const struct engine *e)
 {
 	return api_tide_now_ms(&e->tide);
@@ -275,11 +264,6 @@ int64_t engine_now_ms(const struct engine *e)
 uint64_t engine_random_state(const struct engine *e)
 {
 	return e->tide.random_state;
-}
-
-void engine_seed(struct engine *e, uint64_t seed)
-{
-	e->tide.random_state = seed;
 }
 
 const char *engine_origin_name(enum engine_origin origin)

@@ -117,12 +117,8 @@ const uint64_t *engine_call_count(const struct engine *e);
 /* The values of tide.shared, tide.counter and tide.bucket: shared.h. */
 struct shared *engine_shared(const struct engine *e);
 
-/* Set what tide.now gives, until engine_release_clock. */
-void engine_set_clock(struct engine *e, int64_t now_ms);
-void engine_release_clock(struct engine *e);
 /* What tide.now gives. */
 int64_t engine_now_ms(const struct engine *e);
 
-/* The state of tide.random. engine_seed(state) continues its sequence from there. */
+/* The state of tide.random. */
 uint64_t engine_random_state(const struct engine *e);
-void engine_seed(struct engine *e, uint64_t seed);

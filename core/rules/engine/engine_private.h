@@ -9,7 +9,6 @@
 #include "index.h"
 #include "reload.h"
 #include "rules/api/decision_context.h"
-#include "rules/api/dry_run.h"
 #include "watch.h"
 
 /* In the error of a call that the open circuit did not make. */
@@ -116,12 +115,9 @@ struct reload {
 	struct reload_waiters followers; /* for the build after it */
 	bool must_follow; /* the directory changed: another build follows */
 	bool must_build;  /* the next change starts a build, whatever the files say */
-	char asker[RELOAD_ASKER_MAX];    /* of the next attempt */
-	char asked_by[RELOAD_ASKER_MAX]; /* those of the last attempt */
-	enum engine_origin attempt;      /* the last one, refused or not */
-	struct bundle *refused;   /* its files if it was refused; NULL: the directory */
-	struct bundle *directory; /* as it was loaded last; NULL: never */
-	struct error refusal;     /* of the last attempt; code 0: it was accepted */
+	struct reload_attempt last; /* refused or not */
+	struct bundle *directory;   /* as it was loaded last; NULL: never */
+	struct error refusal;       /* of the last attempt; code 0: it was accepted */
 	uint64_t refused_count;
 	int64_t refused_unix_ms;
 	uint64_t unread; /* see rules_dir_warn_unread */

@@ -15,45 +15,19 @@
 
 struct reload_waiter {
 	STAILQ_ENTRY(reload_waiter) link;
-	reload_done_fn *on_done;
-	void *ctx;
-	char asker[RELOAD_ASKER_MAX];
+	struct reload_asker asker;
 };
 
-void reload_set_asker(struct engine *e, const char *who)
+const struct reload_attempt *reload_last(const struct engine *e)
 {
-	snprintf(e->reload.asker, sizeof(e->reload.asker), "%s", who);
+	return &e->reload.last;
 }
 
-const char *reload_asked_by(const struct engine *e)
-{
-	return e->reload.asked_by;
-}
-
-enum engine_origin reload_attempt(const struct engine *e)
-{
-	return e->reload.attempt;
-}
-
-struct bundle *reload_refused_files(const struct engine *e)
-{
-	return e->reload.refused;
-}
-
-static void take_asker(struct reload *r, char out[RELOAD_ASKER_MAX])
-{
-	memcpy(out, r->asker, RELOAD_ASKER_MAX);
-	r->asker[0] = '\0';
-}
-
-static void add_waiter(struct reload *r, struct reload_waiters *list,
-		       reload_done_fn *on_done, void *ctx)
+static void add_waiter(struct reload_waiters *list, const struct reload_asker *asker)
 {
 	struct reload_waiter *w = mem_zalloc(sizeof(*w));
 
-	w->on_done = on_done;
-	w->ctx = ctx;
-	take_asker(r, w->asker);
+	w->asker = *asker;
 	STAILQ_INSERT_TAIL(list, w, link);
 }
 
@@ -62,23 +36,22 @@ static void answer(struct engine *e, const struct error *result)
 {
 	struct reload_waiters waiters = STAILQ_HEAD_INITIALIZER(waiters);
 	struct reload_waiter *w;
-	char *by = e->reload.asked_by;
+	char *by = e->reload.last.asked_by;
 	size_t len = 0;
 
 	STAILQ_CONCAT(&waiters, &e->reload.waiters);
 	by[0] = '\0';
 	STAILQ_FOREACH (w, &waiters, link) {
-		if (w->asker[0])
+		if (w->asker.name[0])
 			snprintf(by + len, RELOAD_ASKER_MAX - len, "%s%s",
-				 len ? ", " : "", w->asker);
+				 len ? ", " : "", w->asker.name);
 		len = strlen(by);
 	}
 	if (e->hooks.on_reload && !e->is_closing)
 		e->hooks.on_reload(e->hooks.ctx, result);
 	while ((w = STAILQ_FIRST(&waiters))) {
 		STAILQ_REMOVE_HEAD(&waiters, link);
-		if (w->on_done)
-			w->on_done(w->ctx, result);
+		w->asker.on_done(w->asker.ctx, result);
 		mem_free(w);
 	}
 }
@@ -248,9 +221,9 @@ static void inherit_stats(struct generation *to, const struct generation *from)
 static void set_attempt(struct reload *r, enum engine_origin origin,
 			struct bundle *refused)
 {
-	bundle_unref(r->refused);
-	r->refused = refused;
-	r->attempt = origin;
+	bundle_unref(r->last.refused);
+	r->last.refused = refused;
+	r->last.origin = origin;
 }
 
 /* The generation of the build becomes the active one. */
@@ -362,27 +335,23 @@ static void on_turn(uv_idle_t *idle)
 		start_next(e);
 }
 
-void reload_start(struct engine *e, reload_done_fn *on_done, void *ctx)
+void reload_start(struct engine *e, const struct reload_asker *asker)
 {
-	struct reload *r = &e->reload;
-
 	if (e->build.is_under_way) {
-		add_waiter(r, &r->followers, on_done, ctx);
+		add_waiter(&e->reload.followers, asker);
 		return;
 	}
-	add_waiter(r, &r->waiters, on_done, ctx);
+	add_waiter(&e->reload.waiters, asker);
 	start_turns(e, NULL, e->current ? ENGINE_RELOAD : ENGINE_START);
 }
 
 int reload_files(struct engine *e, struct bundle *files, enum engine_origin origin,
-		 reload_done_fn *on_done, void *ctx, struct error *err)
+		 const struct reload_asker *asker, struct error *err)
 {
-	if (e->build.is_under_way) {
-		e->reload.asker[0] = '\0';
+	if (e->build.is_under_way)
 		return error_set(err, TIDE_EBUSY,
 				 "other rules are being loaded; try again");
-	}
-	add_waiter(&e->reload, &e->reload.waiters, on_done, ctx);
+	add_waiter(&e->reload.waiters, asker);
 	start_turns(e, files, origin);
 	return TIDE_OK;
 }
@@ -396,12 +365,12 @@ void reload_follow(struct engine *e)
 }
 
 void reload_refuse(struct engine *e, enum engine_origin origin, struct bundle *files,
-		   const struct error *why)
+		   const char *asker, const struct error *why)
 {
 	struct error result = *why;
 
 	refuse(e, origin, files, &result);
-	take_asker(&e->reload, e->reload.asked_by);
+	snprintf(e->reload.last.asked_by, RELOAD_ASKER_MAX, "%s", asker);
 	if (e->hooks.on_reload)
 		e->hooks.on_reload(e->hooks.ctx, &result);
 }

@@ -14,9 +14,16 @@
  * returned. */
 typedef void reload_done_fn(void *ctx, const struct error *result);
 
+/* Who asks for a reload, and is told its end. */
+struct reload_asker {
+	const char *name; /* until `on_done` is called; "": not known */
+	reload_done_fn *on_done;
+	void *ctx;
+};
+
 /* Load the rules directory. While a build is under way, another one follows it, and
- * that one is the answer. `on_done` may be NULL. */
-void reload_start(struct engine *e, reload_done_fn *on_done, void *ctx);
+ * that one is the answer. */
+void reload_start(struct engine *e, const struct reload_asker *asker);
 
 /* The same, before it returns: for tests and tools, which may block. */
 TIDE_MUST_USE int reload_now(struct engine *e, struct error *err);
@@ -25,21 +32,20 @@ TIDE_MUST_USE int reload_now(struct engine *e, struct error *err);
  * Its next change, or a reload, supersedes the files. TIDE_EBUSY while a build is under
  * way. */
 TIDE_MUST_USE int reload_files(struct engine *e, struct bundle *files,
-			       enum engine_origin origin, reload_done_fn *on_done,
-			       void *ctx, struct error *err);
+			       enum engine_origin origin,
+			       const struct reload_asker *asker, struct error *err);
 
 /* The owner's answers to engine_hooks.on_change: load the directory, or refuse the
  * files (NULL: those of the directory). */
 void reload_follow(struct engine *e);
 void reload_refuse(struct engine *e, enum engine_origin origin, struct bundle *files,
-		   const struct error *why);
+		   const char *asker, const struct error *why);
 
-/* Who asks for the next reload_start, reload_files or reload_refuse. */
-void reload_set_asker(struct engine *e, const char *who);
+struct reload_attempt {
+	char asked_by[RELOAD_ASKER_MAX]; /* several are separated by ", "; "": nobody */
+	enum engine_origin origin;
+	struct bundle *refused; /* its files if it was refused; NULL: the directory */
+};
 
-/* About the last attempt, during engine_hooks.on_reload: who asked for it (several are
- * separated by ", "; "" nobody), its origin, and the files that were refused (borrowed;
- * NULL: those of the directory). */
-const char *reload_asked_by(const struct engine *e);
-enum engine_origin reload_attempt(const struct engine *e);
-struct bundle *reload_refused_files(const struct engine *e);
+/* The last attempt, for engine_hooks.on_reload. */
+const struct reload_attempt *reload_last(const struct engine *e);

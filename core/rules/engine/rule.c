@@ -41,6 +41,11 @@ const char *rule_decide_name(enum script_kind kind)
 	return shapes[kind].names[RULE_DECIDE];
 }
 
+bool rule_is_active(const struct rule *r)
+{
+	return r->match_exchange || (r->schedule && r->schedule->is_active);
+}
+
 void rule_destroy(struct rule *r)
 {
 	if (!r)

@@ -47,6 +47,9 @@ struct rule {
 	struct script_stats stats;
 };
 
+/* A filter with a match, or a schedule that is due at times. */
+bool rule_is_active(const struct rule *r);
+
 /* The name of RULE_DECIDE in scripts of the kind: "route", ... */
 const char *rule_decide_name(enum script_kind kind);
 

@@ -22,12 +22,8 @@ void schedule_each(const struct engine *e, schedule_fn fn, void *ctx)
 	const struct generation *g = e->current;
 
 	for (size_t i = 0; i < g->rule_count; i++) {
-		const struct rule *rule = g->rules[i];
-		if (rule->kind != SCRIPT_SCHEDULE)
-			continue;
-		fn(ctx, &(struct schedule_info){ .name = rule->name,
-						 .file = rule->file,
-						 .spec = rule->schedule });
+		if (g->rules[i]->kind == SCRIPT_SCHEDULE)
+			fn(ctx, g->rules[i]);
 	}
 }
 
@@ -61,8 +57,10 @@ static struct slice address(lua_State *L, const char *name)
 	return slice_is(text, "-") ? (struct slice){ "", 0 } : text;
 }
 
-static void read_address(lua_State *L, struct schedule_message *m)
+static void read_address(lua_State *L, struct msg *m)
 {
+	struct slice payload;
+
 	m->exchange = address(L, "exchange");
 	if (m->exchange.len && !slice_is_name(m->exchange))
 		luaL_error(L, "'exchange' is not a name");
@@ -70,13 +68,15 @@ static void read_address(lua_State *L, struct schedule_message *m)
 	if (m->key.len && !slice_is_name(m->key))
 		luaL_error(L, "'key' must be 1 to %d bytes without white space",
 			   NAME_LEN_MAX);
-	m->payload = message_text(L, "payload");
-	if (m->payload.len > SCHEDULE_PAYLOAD_MAX)
+	payload = message_text(L, "payload");
+	if (payload.len > SCHEDULE_PAYLOAD_MAX)
 		luaL_error(L, "'payload' has at most %d KiB",
 			   (int)(SCHEDULE_PAYLOAD_MAX / 1024));
+	m->payload = payload.data;
+	m->payload_len = payload.len;
 }
 
-static void read_numbers(lua_State *L, struct schedule_message *m)
+static void read_numbers(lua_State *L, struct msg *m)
 {
 	double delay_ms = 0;
 
@@ -90,7 +90,7 @@ static void read_numbers(lua_State *L, struct schedule_message *m)
 				L,
 				"'delay' must be a duration, or milliseconds from 0 on");
 	}
-	m->delay_ms = (int64_t)delay_ms;
+	m->due_unix_ms = (int64_t)delay_ms;
 	int is_integer = 1;
 	lua_Integer priority = 0;
 	if (lua_getfield(L, 1, "priority") != LUA_TNIL)
@@ -103,7 +103,7 @@ static void read_numbers(lua_State *L, struct schedule_message *m)
 
 /* A header's name and value must stay where they are: numbers are converted in
  * copies, which stay on the stack. */
-static void read_headers(lua_State *L, struct schedule_message *m)
+static void read_headers(lua_State *L, struct msg *m, struct msg_header *out)
 {
 	int type = lua_getfield(L, 1, "headers");
 	int headers = lua_gettop(L);
@@ -123,7 +123,7 @@ static void read_headers(lua_State *L, struct schedule_message *m)
 		if (m->header_count == MSG_HEADERS_MAX)
 			luaL_error(L, "a message has at most %d headers",
 				   MSG_HEADERS_MAX);
-		struct msg_header *h = &m->headers[m->header_count++];
+		struct msg_header *h = &out[m->header_count++];
 		h->name.data = lua_tolstring(L, -2, &h->name.len);
 		h->value.data = lua_tolstring(L, -1, &h->value.len);
 		if (!slice_is_name(h->name) || memchr(h->name.data, '=', h->name.len))
@@ -138,14 +138,15 @@ static int l_publish(lua_State *L)
 					      "headers",  "delay", "priority",
 					      NULL };
 	const struct schedule_broker *broker = broker_of(L);
-	struct schedule_message m = { .header_count = 0 };
+	struct msg_header headers[MSG_HEADERS_MAX];
+	struct msg m = { .headers = headers };
 	struct error err;
 
 	luaL_checktype(L, 1, LUA_TTABLE);
 	field_check_names(L, 1, "a message", fields);
 	read_address(L, &m);
 	read_numbers(L, &m);
-	read_headers(L, &m);
+	read_headers(L, &m, headers);
 	if (broker->publish(broker->ctx, &m, &err) != TIDE_OK)
 		luaL_error(L, "%s", err.text);
 	return 0;

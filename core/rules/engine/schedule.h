@@ -6,29 +6,13 @@
 #pragma once
 
 #include "engine.h"
-#include "schedule_spec.h"
+#include "rule.h"
 
 #define SCHEDULE_PAYLOAD_MAX ((size_t)1024 * 1024)
 
-/* Good until the next reload. */
-struct schedule_info {
-	const char *name;
-	const char *file;
-	const struct schedule_spec *spec;
-};
-typedef void (*schedule_fn)(void *ctx, const struct schedule_info *info);
-/* All schedules by name, inactive ones too. */
+/* All schedules by name, inactive ones too. They are good until the next reload. */
+typedef void (*schedule_fn)(void *ctx, const struct rule *rule);
 void schedule_each(const struct engine *e, schedule_fn fn, void *ctx);
-
-struct schedule_message {
-	struct slice exchange; /* empty: the default one */
-	struct slice key;
-	struct slice payload;
-	struct msg_header headers[MSG_HEADERS_MAX];
-	unsigned header_count;
-	int64_t delay_ms;
-	uint8_t priority;
-};
 
 struct schedule_queue {
 	uint64_t ready, delayed, unacked, buried;
@@ -38,8 +22,9 @@ struct schedule_queue {
 /* What a script sees as `broker`. */
 struct schedule_broker {
 	void *ctx;
-	/* The texts of the message are good for the call. The script gets the error. */
-	int (*publish)(void *ctx, const struct schedule_message *m, struct error *err);
+	/* The message is good for the call. It is published at 0, so that it is due after
+	 * its delay. The script gets the error. */
+	int (*publish)(void *ctx, const struct msg *m, struct error *err);
 	/* False: there is no such queue. */
 	bool (*queue)(void *ctx, struct slice name, struct schedule_queue *out);
 };

@@ -9,7 +9,15 @@
 #include "engine_private.h"
 #include "rules/api/api_msg.h"
 #include "rules/api/view.h"
+#include "rules/sandbox/field.h"
 #include "strategy.h"
+
+const char *const strategy_action_names[] = {
+	[RETRY_AFTER] = "retry",
+	[RETRY_BURY] = API_TIDE_BURY,
+	[RETRY_DEAD_LETTER] = API_TIDE_DEAD_LETTER,
+	[RETRY_DROP] = API_TIDE_DROP,
+};
 
 struct strategy {
 	struct handle handle;
@@ -61,63 +69,48 @@ uint64_t strategy_hash(const struct strategy *s)
 	return handle_use(&s->handle)->rule->hash;
 }
 
-static void push_slice(lua_State *L, struct slice s)
+static void push_slice(lua_State *L, const void *member)
 {
-	lua_pushlstring(L, s.len ? s.data : "", s.len);
+	field_push(L, *(const struct slice *)member);
 }
 
-static void push_queue_vhost(lua_State *L, const void *queue)
+static void push_text(lua_State *L, const void *member)
 {
-	push_slice(L, ((const struct queue_view *)queue)->vhost);
+	lua_pushstring(L, *(const char *const *)member);
 }
 
-static void push_queue_name(lua_State *L, const void *queue)
+static void push_uint(lua_State *L, const void *member)
 {
-	push_slice(L, ((const struct queue_view *)queue)->name);
+	lua_pushinteger(L, *(const unsigned *)member);
 }
 
-static void push_queue_served(lua_State *L, const void *queue)
+static void push_uint64(lua_State *L, const void *member)
 {
-	lua_pushnumber(L, ((const struct queue_view *)queue)->served);
+	const uint64_t *n = member;
+
+	lua_pushinteger(L, (lua_Integer)*n);
 }
 
-static void push_queue_ready(lua_State *L, const void *queue)
+static void push_number(lua_State *L, const void *member)
 {
-	lua_pushinteger(L, (lua_Integer)((const struct queue_view *)queue)->ready);
-}
-
-static void push_queue_shard(lua_State *L, const void *queue)
-{
-	lua_pushinteger(L, ((const struct queue_view *)queue)->shard);
-}
-
-static void push_failure_reason(lua_State *L, const void *failure)
-{
-	lua_pushstring(L, ((const struct failure_view *)failure)->reason);
-}
-
-static void push_failure_attempts(lua_State *L, const void *failure)
-{
-	lua_pushinteger(L, ((const struct failure_view *)failure)->attempts);
-}
-
-static void push_failure_failures(lua_State *L, const void *failure)
-{
-	lua_pushinteger(L, ((const struct failure_view *)failure)->failures);
+	lua_pushnumber(L, *(const double *)member);
 }
 
 static const struct view_field queue_fields[] = {
-	{ "name", push_queue_name },     { "ready", push_queue_ready },
-	{ "served", push_queue_served }, { "shard", push_queue_shard },
-	{ "vhost", push_queue_vhost },   { NULL, NULL },
+	{ "name", push_slice, offsetof(struct queue_view, name) },
+	{ "ready", push_uint64, offsetof(struct queue_view, ready) },
+	{ "served", push_number, offsetof(struct queue_view, served) },
+	{ "shard", push_uint, offsetof(struct queue_view, shard) },
+	{ "vhost", push_slice, offsetof(struct queue_view, vhost) },
+	{ NULL, NULL, 0 },
 };
 static const struct view_type queue_type = { .name = "queue", .fields = queue_fields };
 
 static const struct view_field failure_fields[] = {
-	{ "attempts", push_failure_attempts },
-	{ "failures", push_failure_failures },
-	{ "reason", push_failure_reason },
-	{ NULL, NULL },
+	{ "attempts", push_uint, offsetof(struct failure_view, attempts) },
+	{ "failures", push_uint, offsetof(struct failure_view, failures) },
+	{ "reason", push_text, offsetof(struct failure_view, reason) },
+	{ NULL, NULL, 0 },
 };
 static const struct view_type failure_type = { .name = "failure",
 					       .fields = failure_fields };
@@ -255,21 +248,13 @@ static int l_rank(lua_State *L)
 
 static bool is_action(lua_State *L, struct deciding *d)
 {
-	static const struct {
-		const char *text;
-		enum retry_action action;
-	} actions[] = { { API_TIDE_BURY, RETRY_BURY },
-			{ API_TIDE_DEAD_LETTER, RETRY_DEAD_LETTER },
-			{ API_TIDE_DROP, RETRY_DROP } };
-	const char *text = lua_tostring(L, -1);
+	int action = RETRY_BURY;
 
-	for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++) {
-		if (strcmp(text, actions[i].text) == 0) {
-			d->retry.action = actions[i].action;
-			return true;
-		}
-	}
-	return false;
+	while (action <= RETRY_DROP &&
+	       strcmp(lua_tostring(L, -1), strategy_action_names[action]) != 0)
+		action++;
+	d->retry.action = (enum retry_action)action;
+	return action <= RETRY_DROP;
 }
 
 /* decide (msg, failure, opts, state) -> delay in ms, or what else to do */

@@ -35,11 +35,14 @@ struct queue_view {
 /* What scripts see as `failure`. */
 struct failure_view {
 	const char *reason; /* "nack" "timeout" "gone" "expired" */
-	uint32_t attempts;  /* deliveries so far, this one included */
-	uint32_t failures;  /* failures so far, this one included */
+	unsigned attempts;  /* deliveries so far, this one included */
+	unsigned failures;  /* failures so far, this one included */
 };
 
 enum retry_action { RETRY_AFTER, RETRY_BURY, RETRY_DEAD_LETTER, RETRY_DROP };
+/* "retry", "bury", "dead-letter", "drop" */
+extern const char *const strategy_action_names[];
+
 struct retry_decision {
 	enum retry_action action;
 	int64_t delay_ms; /* for RETRY_AFTER; 0 = ready again at once */

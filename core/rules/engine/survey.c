@@ -10,8 +10,6 @@ struct survey {
 	uv_loop_t loop;
 	struct engine *engine;         /* without scripts; NULL if it cannot be */
 	struct generation *generation; /* its functions belong to the engine */
-	struct survey_script *scripts;
-	size_t count;
 	bool is_complete;
 };
 
@@ -29,29 +27,6 @@ static int begin(struct survey *s, const char *rules_dir, const char *lua_dir,
 	if (rc == TIDE_OK)
 		rc = generation_begin(&s->generation, &s->engine->scripts, NULL, err);
 	return rc;
-}
-
-static void list_scripts(struct survey *s)
-{
-	const struct generation *g = s->generation;
-
-	s->count = g->rule_count;
-	s->scripts = mem_zalloc((s->count + 1) * sizeof(*s->scripts));
-	for (size_t i = 0; i < s->count; i++) {
-		const struct rule *r = g->rules[i];
-
-		s->scripts[i] = (struct survey_script){
-			.kind = r->kind,
-			.name = r->name,
-			.file = r->file,
-			.line = r->decide_line,
-			.hash = r->hash,
-			.is_active = r->match_exchange ||
-				     (r->schedule && r->schedule->is_active),
-			.match_exchange = r->match_exchange,
-			.match_key = r->match_key,
-		};
-	}
 }
 
 struct survey *survey_open(const char *rules_dir, const char *lua_dir,
@@ -73,7 +48,6 @@ struct survey *survey_open(const char *rules_dir, const char *lua_dir,
 		s->is_complete = false;
 		on_error(ctx, err.text);
 	}
-	list_scripts(s);
 	return s;
 }
 
@@ -84,7 +58,6 @@ void survey_close(struct survey *s)
 		engine_close(s->engine, NULL, NULL);
 	uv_run(&s->loop, UV_RUN_DEFAULT);
 	uv_loop_close(&s->loop);
-	mem_free(s->scripts);
 	mem_free(s);
 }
 
@@ -93,10 +66,10 @@ bool survey_is_complete(const struct survey *s)
 	return s->is_complete;
 }
 
-const struct survey_script *survey_scripts(const struct survey *s, size_t *count)
+struct rule *const *survey_scripts(const struct survey *s, size_t *count)
 {
-	*count = s->count;
-	return s->scripts;
+	*count = s->generation ? s->generation->rule_count : 0;
+	return s->generation ? s->generation->rules : NULL;
 }
 
 const struct bundle *survey_files(const struct survey *s)

@@ -5,24 +5,11 @@
  * its own, and runs no decision. */
 #pragma once
 
-#include "engine.h"
+#include "rule.h"
 #include "rules_dir.h"
 
 struct bundle;
 struct survey;
-
-/* A script that loads. Texts belong to the survey. */
-struct survey_script {
-	enum script_kind kind;
-	const char *name; /* "10-tag" */
-	const char *file; /* "filter/10-tag.lua" */
-	int line;         /* of the function that decides */
-	uint64_t hash;    /* of the text */
-	bool is_active;   /* a filter with a match, a schedule that is due at times */
-	/* Of an active filter; else NULL. */
-	const char *match_exchange; /* "" is the default exchange, "*" any */
-	const char *match_key;
-};
 
 /* Loads all scripts. Calls `on_error` for each that does not load, with a text that
  * begins with file and line. Always gives a survey, if need be one without scripts. */
@@ -33,7 +20,7 @@ void survey_close(struct survey *s);
 /* Every script loaded. */
 bool survey_is_complete(const struct survey *s);
 /* The scripts that load, by kind, then by name. */
-const struct survey_script *survey_scripts(const struct survey *s, size_t *count);
+struct rule *const *survey_scripts(const struct survey *s, size_t *count);
 /* The scripts and the modules that they require, as they were read, with those that do
  * not load. NULL when the directory cannot be read. */
 const struct bundle *survey_files(const struct survey *s);

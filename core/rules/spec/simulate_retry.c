@@ -1,7 +1,6 @@
 #include "simulate_retry.h"
 
 #include "base/duration.h"
-#include "rules/api/api_tide.h"
 #include "rules/api/decision_context.h"
 #include "rules/api/shared.h"
 #include "rules/engine/strategy.h"
@@ -19,12 +18,6 @@ struct simulation {
 	uint32_t attempt;
 	struct json *out;
 };
-
-/* What a decision is called in the document. */
-static const char *const action_names[] = { [RETRY_AFTER] = "retry",
-					    [RETRY_BURY] = API_TIDE_BURY,
-					    [RETRY_DEAD_LETTER] = API_TIDE_DEAD_LETTER,
-					    [RETRY_DROP] = API_TIDE_DROP };
 
 /* What follows a failure, as in core/broker/retry.c: the delivery limit comes before the
  * script. */
@@ -44,7 +37,7 @@ static const char *decide(struct simulation *sim, struct retry_decision *d)
 		json_member_text(sim->out, "error", err.text);
 		return "error";
 	}
-	return action_names[d->action];
+	return strategy_action_names[d->action];
 }
 
 /* One row. Gives how it all ends, or NULL when there is another attempt. */

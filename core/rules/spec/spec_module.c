@@ -210,7 +210,9 @@ static int l_reload(lua_State *L)
 
 static int l_seed(lua_State *L)
 {
-	engine_seed(unbox(L, ENGINE), (uint64_t)luaL_checkinteger(L, 2));
+	struct engine *e = unbox(L, ENGINE);
+
+	e->tide.random_state = (uint64_t)luaL_checkinteger(L, 2);
 	return 0;
 }
 
@@ -219,10 +221,8 @@ static int l_set_now(lua_State *L)
 {
 	struct engine *e = unbox(L, ENGINE);
 
-	if (lua_isnil(L, 2))
-		engine_release_clock(e);
-	else
-		engine_set_clock(e, luaL_checkinteger(L, 2));
+	e->tide.fixed_now_ms = luaL_optinteger(L, 2, 0);
+	e->tide.is_clock_fixed = !lua_isnil(L, 2);
 	return 0;
 }
 
@@ -262,7 +262,7 @@ static void set_headers(lua_State *L, const struct msg_header *headers, unsigned
 }
 
 /* A run's messages go into the table on the top of this state. */
-static int take_message(void *ctx, const struct schedule_message *m, struct error *err)
+static int take_message(void *ctx, const struct msg *m, struct error *err)
 {
 	lua_State *L = ctx;
 
@@ -271,8 +271,8 @@ static int take_message(void *ctx, const struct schedule_message *m, struct erro
 	lua_newtable(L);
 	set_slice(L, "exchange", m->exchange);
 	set_slice(L, "key", m->key);
-	set_slice(L, "payload", m->payload);
-	set_integer(L, "delay", m->delay_ms);
+	set_slice(L, "payload", (struct slice){ m->payload, m->payload_len });
+	set_integer(L, "delay", m->due_unix_ms);
 	set_integer(L, "priority", m->priority);
 	set_headers(L, m->headers, m->header_count);
 	lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
@@ -554,7 +554,6 @@ static int l_rank(lua_State *L)
 /* decide (msg, { reason =, attempts =, failures = }) -> delay or a name */
 static int l_decide(lua_State *L)
 {
-	static const char *const names[] = { NULL, "bury", "dead-letter", "drop" };
 	struct strategy *s = unbox(L, STRATEGY);
 	struct error err;
 	struct retry_decision decision;
@@ -572,7 +571,7 @@ static int l_decide(lua_State *L)
 	if (rc == TIDE_OK && decision.action == RETRY_AFTER)
 		lua_pushinteger(L, decision.delay_ms);
 	else if (rc == TIDE_OK)
-		lua_pushstring(L, names[decision.action]);
+		lua_pushstring(L, strategy_action_names[decision.action]);
 	return answer(L, rc, &err);
 }
 
