@@ -474,6 +474,13 @@ static void overrun_costs_at_most_twice_the_budget(void **state)
 	strategy_destroy(s);
 }
 
+/* A machine that is busy may use the budget up before a script has done its worst. */
+static bool is_other_overrun(const struct fixture *f, const char *expected)
+{
+	return strstr(f->err.text, "ran longer than its budget") &&
+	       !strstr(f->err.text, expected);
+}
+
 static void hostile_files_are_refused_with_their_line(void **state)
 {
 	struct fixture *f = *state;
@@ -482,9 +489,13 @@ static void hostile_files_are_refused_with_their_line(void **state)
 	write_file(f, "broken.lua", "return +");
 	write_file(f, "itself.lua", "return require 'itself'");
 	for (size_t i = 0; i < sizeof(at_load) / sizeof(at_load[0]); i++) {
+		int tries = 0;
+
 		write_file(f, "priority/hostile.lua", at_load[i].text);
-		if (reload_now(f->engine, &f->err) != TIDE_ERULE)
-			fail_msg("%s: was accepted", at_load[i].name);
+		do {
+			if (reload_now(f->engine, &f->err) != TIDE_ERULE)
+				fail_msg("%s: was accepted", at_load[i].name);
+		} while (is_other_overrun(f, at_load[i].expected) && ++tries < 20);
 		if (!strstr(f->err.text, at_load[i].expected))
 			fail_msg("%s: \"%s\"", at_load[i].name, f->err.text);
 		assert_int_equal(engine_epoch(f->engine), 1);
