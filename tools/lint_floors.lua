@@ -3,9 +3,9 @@
 --
 -- FLOORS are the folders of core/ from the lowest up. A file includes and calls its own
 -- floor and lower ones. Headers include each other without a cycle; a library's header
--- is for the floors that own it. base does no I/O and reads no clock. Within a floor no circle of calls is larger than
--- CIRCLE_MAX files. The prefix of a public function is the name of its file, and somebody
--- outside of the file calls it. File names and struct tags are unique.
+-- is for the floors that own it. base does no I/O and reads no clock. No circle of calls
+-- is larger than CIRCLE_MAX files. The prefix of a public function is the name of its
+-- file, and somebody outside of the file calls it. File names and struct tags are unique.
 
 local CIRCLE_MAX = 6
 

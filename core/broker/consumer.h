@@ -66,7 +66,7 @@ void consumer_update(struct consumer *c);
 /* One of its messages is no longer held: its credit comes back. */
 void consumer_settled(struct consumer *c);
 
-/* If somebody holds the message, he does not any more. */
+/* If somebody holds the message, it does so no longer. */
 static inline void consumer_release(struct entry *e)
 {
 	if (e->holder)

@@ -4,7 +4,7 @@
  * taken out leaves a gap, and the gaps are squeezed out when the array is full
  * and half of it is gaps. One message held for ever thus costs one slot, not
  * one for each that came after it. A gap knows how far it is to a later item,
- * and whoever has walked over gaps notes in each how far he came: a client may
+ * and whoever has walked over gaps notes in each how far that came: a client may
  * ask for the same ones again and again. */
 #pragma once
 

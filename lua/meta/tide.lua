@@ -100,7 +100,7 @@ function bucket:take(tokens) end
 ---Takes tokens that the bucket will have within `longest`.
 ---@param tokens number
 ---@param longest number|string  milliseconds or a duration
----@return integer|false delay_ms  until they are there, 0 for now; false if it is longer
+---@return integer|false delay_ms  until they are there; 0 = they are; false = it is longer
 ---@return integer? wait_ms  how long it would be
 function bucket:reserve(tokens, longest) end
 
