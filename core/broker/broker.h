@@ -19,13 +19,8 @@
 #include "watcher.h"
 
 struct dedupe;
-struct gate;
-struct history;
 struct queue;
-struct recent;
-struct replay;
 struct route;
-struct shadow;
 struct vhost;
 
 struct broker_config {
@@ -84,13 +79,8 @@ struct broker {
 	struct engine *engine; /* of the active rules */
 	struct ruleset active_rules;
 	struct ruleset *candidates[RULESET_SLOTS]; /* NULL where there is none */
-	struct watcher watcher;  /* set by rollout/recent.c and rollout/shadow.c */
-	struct history *history; /* of the rules */
-	struct gate *gate;       /* before rules become active */
-	struct recent *recent;   /* the last publishes */
-	struct shadow *shadow;   /* rules that decide in parallel; NULL for none */
-	struct replay *replay;   /* under way; NULL for none */
-	struct dedupe *dedupe;   /* publish ids that have been seen */
+	struct watcher watcher;                    /* empty: nobody looks at decisions */
+	struct dedupe *dedupe;                     /* publish ids that have been seen */
 	struct journal *journal;
 	struct shared_sync shared_sync;
 	struct shard_env env;

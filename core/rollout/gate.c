@@ -45,6 +45,7 @@ struct run {
 
 struct gate {
 	struct broker *broker;
+	struct history *history;
 	struct asks current; /* whom the run under way answers */
 	struct asks next;
 	struct run *run;
@@ -52,11 +53,12 @@ struct gate {
 	unsigned rounds;
 };
 
-struct gate *gate_create(struct broker *b)
+struct gate *gate_create(struct broker *b, struct history *history)
 {
 	struct gate *g = mem_zalloc(sizeof(*g));
 
 	g->broker = b;
+	g->history = history;
 	STAILQ_INIT(&g->current);
 	STAILQ_INIT(&g->next);
 	return g;
@@ -215,7 +217,7 @@ static void conclude(struct gate *g, const struct error *result)
 	g->run = NULL;
 	g->rounds = 0;
 	if (result->code == TIDE_OK)
-		history_note_passed(g->broker->history, g->hash);
+		history_note_passed(g->history, g->hash);
 	STAILQ_CONCAT(&answered, &g->current);
 	if (!STAILQ_EMPTY(&g->next))
 		start(g);
@@ -404,7 +406,7 @@ void gate_ask(struct gate *g, struct bundle *files, const char *specs_dir,
 	if (g && (!files || !gate_dir_has_specs(specs_dir)))
 		specs_dir = g->broker->config.rules_dir;
 	if (!g || !g->broker->config.has_rules_gate || !gate_dir_has_specs(specs_dir) ||
-	    (files && history_has_passed(g->broker->history, bundle_hash(files)))) {
+	    (files && history_has_passed(g->history, bundle_hash(files)))) {
 		on_answer(ctx, &yes);
 		return;
 	}

@@ -9,13 +9,11 @@
 
 #include "rules/sandbox/bundle.h"
 #include "rules/engine/rules_dir.h"
-#include "broker/broker.h"
+#include "rollout.h"
 
 #define GATE_TIMEOUT_MS 60000
 
-struct gate;
-
-struct gate *gate_create(struct broker *b);
+struct gate *gate_create(struct broker *b, struct history *history);
 /* Accepts NULL. Who asked and was not answered is told TIDE_ESHUTDOWN. */
 void gate_destroy(struct gate *g);
 

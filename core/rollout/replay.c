@@ -7,7 +7,7 @@
 #include "shadow.h"
 
 struct replay {
-	struct broker *broker;
+	struct rollout *rollout;
 	struct candidate *candidate;
 	replay_done_fn *on_done;
 	void *ctx;
@@ -23,7 +23,7 @@ struct replay {
 /* Free it, then tell how it went. */
 static void end(struct replay *p, struct buf *document_take, const struct error *failure)
 {
-	p->broker->replay = NULL;
+	p->rollout->replay = NULL;
 	recent_free(p->items, p->count);
 	buf_deinit(&p->changes);
 	candidate_destroy(p->candidate);
@@ -43,9 +43,9 @@ static void finish(struct replay *p)
 	json_member_int(&j, "changed", (int64_t)p->changed);
 	json_member_int(&j, "needs_payload", (int64_t)p->needs_payload);
 	json_member_int(&j, "not_called", (int64_t)p->not_called);
-	json_member_bool(&j, "in_force", hash == engine_hash(p->broker->engine));
+	json_member_bool(&j, "in_force", hash == engine_hash(p->rollout->broker->engine));
 	json_member_bool(&j, "stopped", p->slow >= REPLAY_SLOW_MAX);
-	json_member_bool(&j, "payloads", p->broker->config.replay_payloads);
+	json_member_bool(&j, "payloads", p->rollout->broker->config.replay_payloads);
 	json_member_list(&j, "changes", buf_slice(&p->changes));
 	json_object_end(&j);
 	end(p, &text, NULL);
@@ -62,9 +62,9 @@ static void write_change(struct replay *p, const struct recent_record *item,
 	verdict_write_difference(difference, &j);
 	recent_write_publish(item->vhost, item->msg, item->size, &j);
 	json_key(&j, "before");
-	verdict_write(&item->verdict, p->broker, item->error, &j);
+	verdict_write(&item->verdict, p->rollout->broker, item->error, &j);
 	json_key(&j, "after");
-	verdict_write(after, p->broker, err->text, &j);
+	verdict_write(after, p->rollout->broker, err->text, &j);
 	json_object_end(&j);
 }
 
@@ -131,34 +131,34 @@ static void on_loaded(void *ctx, const struct error *result)
 		end(p, NULL, result);
 }
 
-int replay_start(struct broker *b, struct slice dir, replay_done_fn *on_done, void *ctx,
+int replay_start(struct rollout *r, struct slice dir, replay_done_fn *on_done, void *ctx,
 		 struct error *err)
 {
 	struct candidate_spec spec = { RULESET_REPLAY, dir, on_loaded, NULL };
 	struct replay *p;
 	int rc;
 
-	if (b->replay)
+	if (r->replay)
 		return error_set(err, TIDE_EBUSY, "another replay is running");
 	p = mem_zalloc(sizeof(*p));
 	spec.ctx = p;
-	rc = candidate_create(&p->candidate, b, &spec, err);
+	rc = candidate_create(&p->candidate, r->broker, &spec, err);
 	if (rc < 0) {
 		mem_free(p);
 		return rc;
 	}
-	p->broker = b;
+	p->rollout = r;
 	p->on_done = on_done;
 	p->ctx = ctx;
-	p->items = recent_copy(b->recent, &p->count);
-	b->replay = p;
+	p->items = recent_copy(r->recent, &p->count);
+	r->replay = p;
 	return TIDE_OK;
 }
 
-void replay_cancel(struct broker *b)
+void replay_cancel(struct rollout *r)
 {
 	const struct error stopping = { TIDE_ESHUTDOWN, "the broker is stopping" };
 
-	if (b->replay)
-		end(b->replay, NULL, &stopping);
+	if (r->replay)
+		end(r->replay, NULL, &stopping);
 }

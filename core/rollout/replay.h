@@ -1,7 +1,7 @@
 /* replay.h: the recent publishes, decided again by candidate rules: RULES replay. */
 #pragma once
 
-#include "broker/broker.h"
+#include "rollout.h"
 
 #define REPLAY_CHANGES_MAX 100 /* that are shown; more are counted */
 /* Decisions of SHADOW_SLOW_NS or more after which it is given up. */
@@ -15,7 +15,7 @@ typedef void replay_done_fn(void *ctx, struct buf *document_take,
 
 /* Decide the recent publishes again by the rules of a directory, a slice in each turn.
  * One at a time: TIDE_EBUSY. TIDE_ENOTFOUND. */
-TIDE_MUST_USE int replay_start(struct broker *b, struct slice dir,
+TIDE_MUST_USE int replay_start(struct rollout *r, struct slice dir,
 			       replay_done_fn *on_done, void *ctx, struct error *err);
 /* End one that is under way, if any. */
-void replay_cancel(struct broker *b);
+void replay_cancel(struct rollout *r);

@@ -36,7 +36,7 @@ struct comparison {
 };
 
 struct shadow {
-	struct broker *broker;
+	struct rollout *rollout;
 	struct candidate *candidate;
 	shadow_started_fn *on_started; /* NULL once told */
 	void *ctx;
@@ -69,11 +69,11 @@ static void tell(struct shadow *s, const struct error *result)
 static void on_loaded(void *ctx, const struct error *result)
 {
 	struct shadow *s = ctx;
-	struct broker *b = s->broker;
+	struct broker *b = s->rollout->broker;
 
 	if (result->code < 0) {
 		tell(s, result);
-		shadow_drop(b);
+		shadow_drop(s->rollout);
 		return;
 	}
 	s->is_loaded = true;
@@ -107,14 +107,15 @@ static struct sample *keep(struct comparison *c, const struct sample *sample,
 	return kept;
 }
 
-void shadow_drop(struct broker *b)
+void shadow_drop(struct rollout *r)
 {
-	struct shadow *s = b->shadow;
+	struct broker *b = r->broker;
+	struct shadow *s = r->shadow;
 	struct error err;
 
 	if (!s)
 		return;
-	b->shadow = NULL;
+	r->shadow = NULL;
 	b->watcher = s->before;
 	if (s->on_started && b->is_closing)
 		error_set(&err, TIDE_ESHUTDOWN, "the broker is stopping");
@@ -132,16 +133,16 @@ void shadow_drop(struct broker *b)
 	mem_free(s);
 }
 
-struct bundle *shadow_files(const struct broker *b)
+struct bundle *shadow_files(const struct rollout *r)
 {
-	const struct shadow *s = b->shadow;
+	const struct shadow *s = r->shadow;
 
 	return s && s->is_loaded ? engine_files(s->candidate->rules.engine) : NULL;
 }
 
-const char *shadow_dir(const struct broker *b)
+const char *shadow_dir(const struct rollout *r)
 {
-	return b->shadow->candidate->dir;
+	return r->shadow->candidate->dir;
 }
 
 /* The share is taken at random: no pattern in the traffic can meet one of ours. */
@@ -167,10 +168,11 @@ static void count_time(struct shadow *s, uint64_t ns)
 /* Is what is decided next one of the share? Then scripts see one moment. */
 static bool take(struct shadow *s)
 {
+	const struct engine *active = s->rollout->broker->engine;
+
 	if (s->is_stopped || !s->is_loaded || !is_taken(s))
 		return false;
-	s->taken =
-		(struct decision_context){ .now_ms = engine_now_ms(s->broker->engine) };
+	s->taken = (struct decision_context){ .now_ms = engine_now_ms(active) };
 	return true;
 }
 
@@ -256,7 +258,7 @@ static void on_decided(void *ctx, const struct watched_publish *p)
 static struct decision_context *on_failure(void *ctx, const struct retry_failure *f)
 {
 	struct shadow *s = ctx;
-	struct engine *active = s->broker->engine;
+	struct engine *active = s->rollout->broker->engine;
 	struct decision_context context;
 	uint64_t start;
 
@@ -321,18 +323,19 @@ static void on_failed(void *ctx, const struct retry_failure *f,
 		keep(&s->failures, &sample, err, asked_err);
 }
 
-int shadow_start(struct broker *b, const struct shadow_spec *spec,
+int shadow_start(struct rollout *r, const struct shadow_spec *spec,
 		 shadow_started_fn *on_started, void *ctx, struct error *err)
 {
 	struct candidate_spec wanted = { RULESET_SHADOW, spec->dir, on_loaded, NULL };
+	struct broker *b = r->broker;
 	struct shadow *s;
 	int rc;
 
-	if (b->shadow)
+	if (r->shadow)
 		return error_set(err, TIDE_EEXISTS,
 				 "'%s' is in the shadow already; promote or drop it "
 				 "first",
-				 b->shadow->candidate->dir);
+				 r->shadow->candidate->dir);
 	s = mem_zalloc(sizeof(*s));
 	wanted.ctx = s;
 	rc = candidate_create(&s->candidate, b, &wanted, err);
@@ -340,13 +343,13 @@ int shadow_start(struct broker *b, const struct shadow_spec *spec,
 		mem_free(s);
 		return rc;
 	}
-	s->broker = b;
+	s->rollout = r;
 	s->on_started = on_started;
 	s->ctx = ctx;
 	s->share = spec->share;
 	s->threshold = s->share >= 1 ? UINT64_MAX : (uint64_t)(s->share * 0x1p64);
 	s->random = machine_random();
-	b->shadow = s;
+	r->shadow = s;
 	s->before = b->watcher;
 	b->watcher = (struct watcher){ s, on_publish, on_decided, on_failure, on_failed };
 	return TIDE_OK;
@@ -435,15 +438,15 @@ static void write_loaded(const struct shadow *s, struct json *out)
 	write_differences(s, out);
 	json_member_int(out, "time_us", (int64_t)(s->time_ns / 1000));
 	json_member_int(out, "time_max_us", (int64_t)(s->time_max_ns / 1000));
-	write_comparison(&s->publishes, s->broker, out);
+	write_comparison(&s->publishes, s->rollout->broker, out);
 	json_member_object(out, "failures");
-	write_comparison(&s->failures, s->broker, out);
+	write_comparison(&s->failures, s->rollout->broker, out);
 	json_object_end(out);
 }
 
-void shadow_write(const struct broker *b, struct json *out)
+void shadow_write(const struct rollout *r, struct json *out)
 {
-	const struct shadow *s = b->shadow;
+	const struct shadow *s = r->shadow;
 
 	json_object_begin(out);
 	json_member_bool(out, "active", s && s->is_loaded);

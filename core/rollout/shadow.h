@@ -2,7 +2,7 @@
  * and apply nothing: RULES shadow. */
 #pragma once
 
-#include "broker/broker.h"
+#include "rollout.h"
 
 #define SHADOW_SHARE_DEFAULT 0.1
 #define SHADOW_SAMPLES 20
@@ -10,8 +10,6 @@
  * the broker, which has one thread. */
 #define SHADOW_SLOW_NS UINT64_C(20000000)
 #define SHADOW_SLOW_MAX 5
-
-struct shadow;
 
 struct shadow_spec {
 	struct slice dir;
@@ -24,15 +22,15 @@ typedef void shadow_started_fn(void *ctx, const struct error *result);
 
 /* Load a directory, in steps, and let it decide on a share. TIDE_EEXISTS when there is
  * one already; TIDE_ENOTFOUND. */
-TIDE_MUST_USE int shadow_start(struct broker *b, const struct shadow_spec *spec,
+TIDE_MUST_USE int shadow_start(struct rollout *r, const struct shadow_spec *spec,
 			       shadow_started_fn *on_started, void *ctx,
 			       struct error *err);
 /* Harmless when there is none. */
-void shadow_drop(struct broker *b);
+void shadow_drop(struct rollout *r);
 
 /* The files of the shadow; NULL when there is none, or it is not loaded. */
-struct bundle *shadow_files(const struct broker *b);
+struct bundle *shadow_files(const struct rollout *r);
 /* Where they are from. */
-const char *shadow_dir(const struct broker *b);
+const char *shadow_dir(const struct rollout *r);
 /* An object; with `active` false when there is none. */
-void shadow_write(const struct broker *b, struct json *out);
+void shadow_write(const struct rollout *r, struct json *out);

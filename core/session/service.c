@@ -29,10 +29,11 @@ static struct service *create(uv_loop_t *loop, const struct broker_config *confi
 	TAILQ_INIT(&s->sessions);
 	TAILQ_INIT(&s->settling);
 	pool_init(&s->replies, sizeof(struct reply), 16384);
-	b->history = history_create(b);
-	b->gate = gate_create(b);
-	b->recent = recent_create(config->replay_payloads);
-	recent_watch(b->recent, b);
+	s->rollout.broker = b;
+	s->rollout.history = history_create(b);
+	s->rollout.gate = gate_create(b, s->rollout.history);
+	s->rollout.recent = recent_create(config->replay_payloads);
+	recent_watch(s->rollout.recent, b);
 	return s;
 }
 
@@ -41,9 +42,9 @@ static void destroy(struct service *s)
 	struct broker *b = s->broker;
 
 	scheduler_destroy(s->scheduler);
-	history_destroy(b->history);
-	gate_destroy(b->gate);
-	recent_destroy(b->recent);
+	history_destroy(s->rollout.history);
+	gate_destroy(s->rollout.gate);
+	recent_destroy(s->rollout.recent);
 	broker_destroy(b);
 	pool_deinit(&s->replies);
 	mem_free(s);
@@ -213,10 +214,10 @@ void service_close(struct service *s, int64_t grace_ms)
 	id_lease_end(b);
 	b->is_closing = b->is_draining = true;
 	stop_turns(s);
-	shadow_drop(b);
-	replay_cancel(b);
-	gate_destroy(b->gate);
-	b->gate = NULL;
+	shadow_drop(&s->rollout);
+	replay_cancel(&s->rollout);
+	gate_destroy(s->rollout.gate);
+	s->rollout.gate = NULL;
 	store_close(b->store, grace_ms, on_store_closed, s);
 }
 

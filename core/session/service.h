@@ -5,7 +5,7 @@
  * journal sends its batches. Timers run between turns and lead to one too. */
 #pragma once
 
-#include "broker/broker.h"
+#include "rollout/rollout.h"
 
 struct scheduler;
 struct session;
@@ -29,6 +29,7 @@ struct service {
 	struct service_hooks hooks;
 	struct broker *broker;
 	struct scheduler *scheduler;
+	struct rollout rollout;
 	struct session_list sessions;
 	uint64_t last_session;
 	struct settle_list settling; /* requests that go on in the next turn */

@@ -26,7 +26,7 @@ static void on_reload(void *ctx, const struct error *result)
 			 (unsigned long long)engine_epoch(b->engine),
 			 engine_origin_name(engine_origin(b->engine)),
 			 by[0] ? ", asked for by " : "", by);
-	history_note(b->history, result);
+	history_note(s->rollout.history, result);
 	if (result->code == TIDE_OK)
 		unusable_retry_all(b);
 	scheduler_update(s->scheduler);
@@ -81,12 +81,12 @@ struct change {
 static void on_changed(void *ctx, const struct error *result)
 {
 	struct change *c = ctx;
-	struct broker *b = c->service->broker;
+	struct rollout *r = &c->service->rollout;
 
 	/* Unless it was dropped, or something else put there, meanwhile. */
 	if (result->code == TIDE_OK && c->origin == ENGINE_PROMOTE &&
-	    shadow_files(b) == c->files)
-		shadow_drop(b);
+	    shadow_files(r) == c->files)
+		shadow_drop(r);
 	if (c->on_done)
 		c->on_done(c->ctx, result);
 	bundle_unref(c->files);
@@ -115,7 +115,7 @@ static void on_gate(void *ctx, const struct error *answer)
 void service_rules_change(struct service *s, const struct rules_change *spec)
 {
 	struct change *c = mem_zalloc(sizeof(*c));
-	struct gate *gate = s->broker->gate;
+	struct gate *gate = s->rollout.gate;
 
 	c->service = s;
 	c->origin = spec->origin;

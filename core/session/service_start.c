@@ -64,13 +64,13 @@ static void tell_of_last_good(struct service *s)
 	log_error("rules: serving with the last good generation, %016llx, until the "
 		  "directory is repaired",
 		  (unsigned long long)engine_hash(s->broker->engine));
-	history_note_start(s->broker->history, &s->rules_refusal);
+	history_note_start(s->rollout.history, &s->rules_refusal);
 }
 
 /* The rules directory is broken: the last good generation serves. */
 static int serve_last_good(struct service *s)
 {
-	struct bundle *last = history_last_good(s->broker->history);
+	struct bundle *last = history_last_good(s->rollout.history);
 	struct error err;
 
 	if (!last) {
@@ -104,7 +104,7 @@ static bool has_directory_changed(const struct service *s, const struct engine *
 static void try_last_good(struct service *s)
 {
 	struct engine *directory = s->broker->engine;
-	struct bundle *last = history_last_good(s->broker->history);
+	struct bundle *last = history_last_good(s->rollout.history);
 	struct unusable_count count;
 	unsigned before = s->broker->unusable;
 	struct error err;
@@ -138,7 +138,7 @@ static void note_accepted(struct service *s)
 {
 	const struct error accepted = { .code = TIDE_OK };
 
-	history_note(s->broker->history, &accepted);
+	history_note(s->rollout.history, &accepted);
 }
 
 static void on_definitions(void *ctx, int status, const char *text)
@@ -200,7 +200,7 @@ static void on_history(void *ctx, int status, const char *text)
 	if (status < 0)
 		start_failed(s, status, text ? text : error_text(status));
 	else if (s->broker->engine)
-		gate_ask(s->broker->gate, NULL, NULL, on_start_gate, s);
+		gate_ask(s->rollout.gate, NULL, NULL, on_start_gate, s);
 	else if (serve_last_good(s) == TIDE_OK)
 		start_recovery(s);
 }
@@ -209,7 +209,7 @@ static void start_loading(struct service *s)
 {
 	s->is_loading = true;
 	if (store_is_durable(s->broker->store))
-		history_load(s->broker->history, on_history, s);
+		history_load(s->rollout.history, on_history, s);
 	else
 		on_history(s, TIDE_OK, NULL);
 }

@@ -72,12 +72,11 @@ void session_rules_reload(struct session *s, struct reply *r)
 int session_rules_rollback(struct session *s, struct slice hash, struct reply *r,
 			   struct error *err)
 {
-	const struct broker *b = s->broker;
 	struct bundle *files;
-	int rc = history_find(b->history, hash, &files, err);
+	int rc = history_find(s->service->rollout.history, hash, &files, err);
 
 	if (rc == TIDE_OK)
-		change(s, ENGINE_ROLLBACK, files, b->config.rules_dir, r);
+		change(s, ENGINE_ROLLBACK, files, s->broker->config.rules_dir, r);
 	return rc;
 }
 
@@ -86,7 +85,7 @@ void session_rules_log(struct session *s, struct reply *r)
 	struct json j;
 
 	reply_json(r, &j);
-	history_write(s->broker->history, &j);
+	history_write(s->service->rollout.history, &j);
 	reply_data(r);
 }
 
@@ -95,7 +94,7 @@ static void reply_shadow(struct reply *r)
 	struct json j;
 
 	reply_json(r, &j);
-	shadow_write(r->service->broker, &j);
+	shadow_write(&r->service->rollout, &j);
 	reply_data(r);
 }
 
@@ -119,26 +118,26 @@ int session_rules_shadow(struct session *s, struct slice dir, double share,
 {
 	struct shadow_spec what = { dir, share ? share : SHADOW_SHARE_DEFAULT };
 
-	return shadow_start(s->broker, &what, on_shadow, r, err);
+	return shadow_start(&s->service->rollout, &what, on_shadow, r, err);
 }
 
 static int check_shadow(const struct session *s, struct error *err)
 {
-	return s->broker->shadow
+	return s->service->rollout.shadow
 		       ? TIDE_OK
 		       : error_set(err, TIDE_ENOTFOUND, "nothing is in the shadow");
 }
 
 int session_rules_shadow_promote(struct session *s, struct reply *r, struct error *err)
 {
-	struct broker *b = s->broker;
+	const struct rollout *rollout = &s->service->rollout;
 
 	if (check_shadow(s, err) < 0)
 		return err->code;
-	if (!shadow_files(b))
+	if (!shadow_files(rollout))
 		return error_set(err, TIDE_EBUSY,
 				 "the shadow is being loaded; try again");
-	change(s, ENGINE_PROMOTE, shadow_files(b), shadow_dir(b), r);
+	change(s, ENGINE_PROMOTE, shadow_files(rollout), shadow_dir(rollout), r);
 	return TIDE_OK;
 }
 
@@ -146,7 +145,7 @@ int session_rules_shadow_drop(struct session *s, struct reply *r, struct error *
 {
 	if (check_shadow(s, err) < 0)
 		return err->code;
-	shadow_drop(s->broker);
+	shadow_drop(&s->service->rollout);
 	reply_ok(r);
 	return TIDE_OK;
 }
@@ -156,7 +155,7 @@ void session_rules_recent(struct session *s, size_t max, struct reply *r)
 	struct json j;
 
 	reply_json(r, &j);
-	recent_write(s->broker->recent, s->broker, max, &j);
+	recent_write(s->service->rollout.recent, s->broker, max, &j);
 	reply_data(r);
 }
 
@@ -171,7 +170,7 @@ static void on_replayed(void *ctx, struct buf *document_take, const struct error
 int session_rules_replay(struct session *s, struct slice dir, struct reply *r,
 			 struct error *err)
 {
-	return replay_start(s->broker, dir, on_replayed, r, err);
+	return replay_start(&s->service->rollout, dir, on_replayed, r, err);
 }
 
 int session_rules_simulate(struct session *s, const struct retry_spec *spec,
