@@ -281,8 +281,8 @@ void queue_erase(struct queue *q, struct waiter *waiter)
 		return;
 	if (waiter)
 		waiter_add(waiter);
-	store_queue_erase(q->vhost->broker->store, &erased,
-			  waiter ? waiter_store_done : NULL, waiter);
+	store_definition_erase_queue(q->vhost->broker->store, &erased,
+				     waiter ? waiter_store_done : NULL, waiter);
 	/* After it: a start removes bindings whose queue is not there. */
 	binding_erase_all(&q->incoming);
 }

@@ -235,8 +235,8 @@ struct store_queue {
 };
 /* Remove a queue's definition and all keys of its shards, at once: a crash leaves
  * all or nothing. on_done may be NULL. */
-void store_queue_erase(struct store *s, const struct store_queue *queue,
-		       store_done_fn on_done, void *ctx);
+void store_definition_erase_queue(struct store *s, const struct store_queue *queue,
+				  store_done_fn on_done, void *ctx);
 
 struct store_definition {
 	enum store_table table;

@@ -68,8 +68,8 @@ static void add_shard_keys(struct buf *out, const struct store_queue *queue)
 	buf_deinit(&prefix);
 }
 
-void store_queue_erase(struct store *s, const struct store_queue *queue,
-		       store_done_fn on_done, void *ctx)
+void store_definition_erase_queue(struct store *s, const struct store_queue *queue,
+				  store_done_fn on_done, void *ctx)
 {
 	struct store_call *call = store_done_call_create(s, NULL, on_done, ctx);
 	size_t keys = 1 + (size_t)queue->shards * LAYOUT_KEY_COUNT;
