@@ -56,8 +56,8 @@ static bool is_rule(const char *path)
  * The rest is style: a script with an unused variable does its work. */
 static bool is_problem(const char *code)
 {
-	static const char *const prefixes[] = { "E", "W0", "W1", "W314", "W51", "W53",
-						"W57", "W58", NULL };
+	static const char *const prefixes[] = { "E",   "W0",  "W1",  "W314", "W51",
+						"W53", "W57", "W58", NULL };
 
 	for (const char *const *prefix = prefixes; *prefix; prefix++)
 		if (strncmp(code, *prefix, strlen(*prefix)) == 0)
