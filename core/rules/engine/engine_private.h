@@ -35,6 +35,7 @@ void use_release(struct generation *g, size_t number);
 struct use_call {
 	const struct use *use;
 	struct decision_context *context; /* NULL: live */
+	bool is_pure;                     /* the answer will be remembered by the key */
 	lua_CFunction body;               /* runs inside the door */
 	void *ctx;                        /* of the body */
 };
