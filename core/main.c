@@ -2,7 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "cli/cli.h"
+#include "host/machine.h"
 #include "offline.h"
 #include "serve.h"
 #include "serve_options.h"
@@ -48,6 +50,7 @@ int main(int argc, char **argv)
 {
 	const struct cli_verb *verb;
 
+	bytes_seed(machine_random(), machine_random());
 	if (argc < 2) {
 		help(stderr);
 		return 2;

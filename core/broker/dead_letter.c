@@ -9,7 +9,6 @@
 #include "broker.h"
 #include "publish.h"
 
-#define HEADER_PREFIX "x-death-"
 #define DEATH_HEADERS 7
 
 /* A move under way: the message here waits for its copy there. */
@@ -59,7 +58,7 @@ static unsigned copy_headers(const struct msg *m, struct msg_header *out)
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < m->header_count; i++)
-		if (!slice_has_prefix(m->headers[i].name, HEADER_PREFIX) &&
+		if (!slice_has_prefix(m->headers[i].name, DEAD_LETTER_PREFIX) &&
 		    count < MSG_HEADERS_MAX - DEATH_HEADERS)
 			out[count++] = m->headers[i];
 	return count;

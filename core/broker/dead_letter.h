@@ -1,7 +1,11 @@
 /* dead_letter.h: a message that failed for good goes to the queue's target. */
 #pragma once
 
+#include "base/slice.h"
 #include "shard/entry.h"
+
+/* Headers that only the broker may set begin so: rules trust them. */
+#define DEAD_LETTER_PREFIX "x-death-"
 
 /* Publish a copy to the queue's dead-letter target, with headers that say why,
  * from where, how often and by which rule, and remove the message here when

@@ -41,6 +41,18 @@ static double served(const struct shard *sh)
 	return next ? next->rank : 0;
 }
 
+double queue_newest_rank(const struct shard *sh)
+{
+	const struct stage *ready = &sh->stages[ENTRY_READY];
+	const struct entry *last = window_last(&ready->window);
+
+	if (!isnan(sh->newest))
+		return sh->newest;
+	if (ready->beyond > 0)
+		return ready->edge.score;
+	return last ? last->rank : served(sh);
+}
+
 void queue_view(const struct queue *q, const struct shard *sh, struct queue_view *out)
 {
 	out->vhost = vhost_slice(q->vhost);

@@ -1,6 +1,7 @@
 /* PUB: the message is made when its line is there, and published with its payload. */
 #include <assert.h>
 
+#include "broker/dead_letter.h"
 #include "broker/publish.h"
 #include "session_private.h"
 
@@ -25,6 +26,20 @@ static int find_exchange(struct session *s, struct slice name, struct error *err
 	return TIDE_OK;
 }
 
+/* A client that calls its publish a dead letter would pass the filters that let those
+ * through. */
+static int check_headers(const struct publish_spec *spec, struct error *err)
+{
+	for (unsigned i = 0; i < spec->header_count; i++)
+		if (slice_has_prefix(spec->headers[i].name, DEAD_LETTER_PREFIX))
+			return error_set(err, TIDE_EDENIED,
+					 "the header '%" SLICE_FMT "' is the broker's; "
+					 "headers of a publish must not begin "
+					 "with " DEAD_LETTER_PREFIX,
+					 SLICE_ARG(spec->headers[i].name));
+	return TIDE_OK;
+}
+
 int session_publish_prepare(struct session *s, const struct publish_spec *spec,
 			    struct msg **out, struct error *err)
 {
@@ -39,6 +54,9 @@ int session_publish_prepare(struct session *s, const struct publish_spec *spec,
 		if (rc < 0)
 			return rc;
 	}
+	rc = check_headers(spec, err);
+	if (rc < 0)
+		return rc;
 	assert(spec->dedupe_id.len <= MSG_DEDUPE_ID_MAX);
 	m = (struct msg){
 		.id = broker_next_id(b),

@@ -25,7 +25,6 @@ struct dedupe {
 	struct pool pendings;
 	size_t bytes; /* of all records */
 	size_t max_bytes;
-	uint32_t seed;
 };
 
 struct dedupe_queue {
@@ -86,7 +85,7 @@ struct dedupe_queue *dedupe_open(struct dedupe *d, struct shard **shards, unsign
 	dq->dedupe = d;
 	dq->shards = shards;
 	dq->shard_count = count;
-	dedupe_table_init(&dq->table, d->seed);
+	dedupe_table_init(&dq->table);
 	for (unsigned i = 0; i < count; i++)
 		shards[i]->dedupe.queue = dq;
 	return dq;
@@ -300,8 +299,6 @@ struct dedupe *dedupe_create(struct shard_env *env, size_t max_bytes)
 	d->max_bytes = max_bytes;
 	TAILQ_INIT(&d->dropped);
 	pool_init(&d->pendings, sizeof(struct dedupe_pending), PENDINGS_KEPT);
-	/* With a predictable seed a client can slow down only its own lookups. */
-	d->seed = (uint32_t)machine_random();
 	return d;
 }
 

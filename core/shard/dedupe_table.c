@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/mem.h"
 #include "base/msg.h"
 
@@ -10,9 +11,9 @@
 #define SEGMENTS_FIRST 4
 #define ALLOC_OVERHEAD 16 /* of malloc, about */
 
-void dedupe_table_init(struct dedupe_table *t, uint32_t seed)
+void dedupe_table_init(struct dedupe_table *t)
 {
-	*t = (struct dedupe_table){ .seed = seed };
+	*t = (struct dedupe_table){ 0 };
 	TAILQ_INIT(&t->ages);
 }
 
@@ -21,22 +22,9 @@ size_t dedupe_table_record_bytes(size_t len)
 	return sizeof(struct dedupe_record) + len + ALLOC_OVERHEAD + sizeof(void *);
 }
 
-static uint32_t hash_key(const struct dedupe_table *t, const struct dedupe_key *key)
+static uint32_t hash_key(const struct dedupe_key *key)
 {
-	uint64_t h = (((uint64_t)t->seed << 32) | t->seed) + key->copy;
-	struct slice rest = key->publish_id;
-
-	while (rest.len > 0) {
-		uint64_t word = rest.len;
-		size_t n = rest.len < sizeof(word) ? rest.len : sizeof(word);
-
-		memcpy(&word, rest.data, n);
-		h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-		h ^= h >> 29;
-		rest = slice_skip(rest, n);
-	}
-	h *= UINT64_C(0xbf58476d1ce4e5b9);
-	return (uint32_t)(h >> 32);
+	return bytes_hash(key->publish_id.data, key->publish_id.len) + key->copy;
 }
 
 /* The largest power of two that is not above `n`. */
@@ -131,7 +119,7 @@ struct dedupe_record *dedupe_table_find(const struct dedupe_table *t,
 
 	if (t->count == 0)
 		return NULL;
-	hash = hash_key(t, key);
+	hash = hash_key(key);
 	for (r = *bucket_of(t, hash); r; r = r->chain)
 		if (r->hash == hash && r->copy == key->copy &&
 		    slice_is_equal(dedupe_record_id(r), key->publish_id))
@@ -149,7 +137,7 @@ struct dedupe_record *dedupe_table_add(struct dedupe_table *t,
 	r->len = (uint8_t)len;
 	r->copy = (uint16_t)key->copy;
 	memcpy(r->publish_id, key->publish_id.data, len);
-	r->hash = hash_key(t, key);
+	r->hash = hash_key(key);
 	if (t->count >= t->buckets)
 		grow(t);
 	put(t, r);

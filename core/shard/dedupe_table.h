@@ -34,7 +34,6 @@ struct dedupe_table {
 	size_t buckets;
 	size_t count;
 	struct dedupe_record_list ages; /* the oldest first */
-	uint32_t seed; /* so that nobody can choose ids that share a bucket */
 };
 
 struct dedupe_key {
@@ -42,7 +41,7 @@ struct dedupe_key {
 	unsigned copy;
 };
 
-void dedupe_table_init(struct dedupe_table *t, uint32_t seed);
+void dedupe_table_init(struct dedupe_table *t);
 
 /* NULL when it is not there. */
 struct dedupe_record *dedupe_table_find(const struct dedupe_table *t,

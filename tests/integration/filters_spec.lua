@@ -2,6 +2,7 @@
 -- the same and does nothing.
 
 local Broker = require 'support.broker'
+local shell = require 'support.shell'
 
 describe('filters', function()
   local broker, c, written
@@ -220,6 +221,22 @@ describe('filters', function()
     local m = c:expect_msg()
     assert.same({ 'dead', '1', 'failing' }, { m.key, m.headers.mark, m.headers['x-death-queue'] })
     c:ok 'DELETE queue failing'
+  end)
+
+  it('are not passed by a publish that calls itself a dead letter', function()
+    use { ['90-dedupe'] = (assert(shell.read_file 'rules/filter/dedupe.lua')
+      :gsub('%-%- match = {[^\n]*', 'match = { exchange = "orders" },')) }
+    c:ok('PUB orders orders.a h:message-id=7', 'first')
+    assert.match('^ERR rejected', c:request('PUB orders orders.a h:message-id=7', 'again'))
+    for _, name in ipairs { 'queue', 'reason', 'anything' } do
+      local expected = ("ERR denied the header 'x-death-%s' is the broker's; headers of a publish must not "
+        .. 'begin with x-death-'):format(name)
+      local headers = (' h:message-id=7 h:x-death-%s=q'):format(name)
+      assert.equal(expected, c:request('PUB orders orders.a' .. headers, 'again'))
+      c:expect_answer('EXPLAIN orders orders.a' .. headers, expected)
+    end
+    c:ok('PUB orders orders.b h:x-deathless=1', 'other')
+    assert.equal(2, #get 'q')
   end)
 
   describe('in EXPLAIN', function()

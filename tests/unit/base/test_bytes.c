@@ -59,11 +59,56 @@ static void lengths_make_a_difference(void **state)
 		assert_int_not_equal(bytes_hash(zeros, len), bytes_hash(zeros, len + 1));
 }
 
+/* What a table of 1,024 buckets makes of texts that an attacker has computed. */
+static void chosen_keys_do_not_share_a_bucket(void **state)
+{
+	/* Twelve times two words whose changed bits cancel out in a hash that multiplies
+	 * by a constant: 4,096 texts of one hash, whatever the first word was mixed with.
+	 */
+	const uint64_t first = UINT64_C(1) << 63, second = first | UINT64_C(1) << 31;
+	unsigned buckets[1024] = { 0 }, fullest = 0;
+
+	for (unsigned i = 0; i < 4096; i++) {
+		uint64_t words[25] = { 0 };
+
+		for (unsigned bit = 0; bit < 12; bit++) {
+			words[2 * bit] = i >> bit & 1 ? first : 0;
+			words[2 * bit + 1] = i >> bit & 1 ? second : 0;
+		}
+		unsigned n = ++buckets[bytes_hash((char *)words, sizeof(words)) %
+				       COUNT(buckets)];
+		fullest = n > fullest ? n : fullest;
+	}
+	assert_in_range(fullest, 4, 20);
+}
+
+/* Each process has its own key: what collides in one does not in another. */
+static void key_changes_the_hash(void **state)
+{
+	const struct bytes_key before = bytes_key;
+	unsigned same = 0;
+
+	for (unsigned i = 0; i < 1000; i++) {
+		char name[16];
+		size_t len = (size_t)snprintf(name, sizeof(name), "key%u", i);
+		uint32_t hash = bytes_hash(name, len);
+
+		bytes_seed(before.first, before.second + 1);
+		same += hash == bytes_hash(name, len);
+		bytes_seed(before.first + 1, before.second);
+		same += hash == bytes_hash(name, len);
+		bytes_seed(before.first, before.second);
+	}
+	assert_in_range(same, 0, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bytes_are_equal_when_each_is),
 		cmocka_unit_test(similar_names_spread),
+		cmocka_unit_test(chosen_keys_do_not_share_a_bucket),
+		cmocka_unit_test(key_changes_the_hash),
 		cmocka_unit_test(lengths_make_a_difference),
 	};
 	return cmocka_run_group_tests_name("base/bytes", tests, NULL, NULL);

@@ -9,7 +9,7 @@ static struct dedupe_table table;
 
 static int setup(void **state)
 {
-	dedupe_table_init(&table, 12345);
+	dedupe_table_init(&table);
 	return 0;
 }
 
