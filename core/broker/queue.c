@@ -274,17 +274,17 @@ int queue_declare(struct vhost *v, struct slice name, const struct args *args,
 
 void queue_erase(struct queue *q, struct waiter *waiter)
 {
-	struct broker *b = q->vhost->broker;
+	const struct store_queue erased = { vhost_slice(q->vhost), queue_slice(q),
+					    q->config.shards };
 
 	if (!queue_is_durable(q))
 		return;
-	binding_erase_all(&q->incoming);
-	definition_remove(&q->definition, waiter);
-	for (unsigned i = 0; i < q->config.shards; i++) {
+	if (waiter)
 		waiter_add(waiter);
-		store_shard_erase(b->store, q->shards[i]->keys, waiter_store_done,
-				  waiter);
-	}
+	store_definition_erase_queue(q->vhost->broker->store, &erased,
+				     waiter ? waiter_store_done : NULL, waiter);
+	/* After it: a start removes bindings whose queue is not there. */
+	binding_erase_all(&q->incoming);
 }
 
 static void release_held(struct shard *sh)
