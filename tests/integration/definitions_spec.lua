@@ -32,8 +32,11 @@ describe('the definitions', function()
     it('may be declared again with equal arguments in another spelling, or with defaults', function()
       c:ok 'DECLARE queue d.spelled retry=exponential retry.base=1s retry.jitter=0.5 delivery-limit=5 dead-letter=d'
       for _, words in ipairs {
-        'retry.base=1000 retry.jitter=0.5', 'retry.base=1000ms retry.jitter=.50', 'retry.jitter=5e-1', -- 1s is the default
-        'retry.jitter=0.5 retry.factor=2.0 retry.cap=600s retry.max=020', 'retry.jitter=0.5 sharding.by=key dedupe=120s',
+        'retry.base=1000 retry.jitter=0.5',
+        'retry.base=1000ms retry.jitter=.50',
+        'retry.jitter=5e-1', -- 1s is the default
+        'retry.jitter=0.5 retry.factor=2.0 retry.cap=600s retry.max=020',
+        'retry.jitter=0.5 sharding.by=key dedupe=120s',
       } do
         c:ok('DECLARE queue d.spelled retry=exponential delivery-limit=05 dead-letter=d/ ' .. words)
       end
@@ -43,8 +46,9 @@ describe('the definitions', function()
       c:ok 'DECLARE queue d.listed retry=schedule retry.delays=1s,10s'
       c:ok 'DECLARE queue d.listed retry=schedule retry.delays=1000,10000ms'
       for _, delays in ipairs { '1s', '1s,10s,1m', '1s,11s' } do
-        c:expect_answer('DECLARE queue d.listed retry=schedule retry.delays=' .. delays, "ERR mismatch queue 'd.listed' "
-          .. 'exists with other options: it has retry.delays=1s,10s, not retry.delays=' .. delays)
+        c:expect_answer('DECLARE queue d.listed retry=schedule retry.delays=' .. delays,
+          "ERR mismatch queue 'd.listed' exists with other options: it has retry.delays=1s,10s, not retry.delays="
+          .. delays)
       end
       c:ok 'DELETE queue d.spelled'
       c:ok 'DELETE queue d.listed'
