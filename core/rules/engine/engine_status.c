@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "engine_private.h"
-#include "host/machine.h"
 #include "rules/api/shared.h"
 
 #define COUNTERS_SHOWN 256
@@ -89,19 +88,6 @@ static uint64_t count_hits(const struct engine *e, const struct rule *rule)
 	return hits;
 }
 
-static void write_circuit(struct json *out, const struct engine *e,
-			  const struct script_stats *stats)
-{
-	const struct breaker *b = &stats->breaker;
-	int64_t now_ms = machine_clock_ms(CLOCK_MONOTONIC);
-
-	json_member_text(out, "circuit",
-			 breaker_state(b, now_ms, e->config.breaker_rest_ms));
-	if (b->is_open)
-		json_member_int(out, "circuit_since_ms", b->since_unix_ms);
-	json_member_int(out, "skipped", (int64_t)stats->skipped);
-}
-
 static void write_rule(struct json *out, const struct engine *e, const struct rule *rule)
 {
 	const struct script_stats *stats = &rule->stats;
@@ -123,7 +109,8 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 	json_member_int(out, "cache_hits", (int64_t)count_hits(e, rule));
 	json_member_int(out, "time_us", (int64_t)(stats->time_ns / 1000));
 	cost_write(&stats->cost, out);
-	write_circuit(out, e, stats);
+	circuit_write(e, rule, out);
+	json_member_int(out, "skipped", (int64_t)stats->skipped);
 	if (stats->last_error[0]) {
 		json_member_text(out, "last_error", stats->last_error);
 		json_member_int(out, "last_error_ms", stats->last_error_unix_ms);

@@ -278,7 +278,11 @@ int index_route(struct index *x, const struct script_question *q, const uint32_t
 {
 	struct engine *e = x->handle.engine;
 	struct routing routing = { handle_use(&x->handle), { q->msg, 0 } };
-	const struct use_call call = { routing.use, q->context, l_route, &routing };
+	const struct use_call call = { .use = routing.use,
+				       .handle = &x->handle,
+				       .context = q->context,
+				       .body = l_route,
+				       .ctx = &routing };
 
 	e->sink.index = x;
 	e->sink.count = 0;

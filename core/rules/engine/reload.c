@@ -209,7 +209,6 @@ static void inherit_stats(struct generation *to, const struct generation *from)
 		if (!old)
 			continue;
 		rule->stats = old->stats;
-		rule->stats.breaker = (struct breaker){ .is_open = false };
 		if (old->hash != rule->hash) {
 			rule->stats.last_error[0] = '\0';
 			rule->stats.last_error_unix_ms = 0;
@@ -235,6 +234,7 @@ static void activate(struct engine *e)
 	set_attempt(&e->reload, origin, NULL);
 	if (e->current)
 		inherit_stats(next, e->current);
+	circuit_forget_all(e);
 	e->current = next;
 	e->room.fresh_bytes = next->script.memory_bytes;
 	e->origin = origin;

@@ -216,7 +216,8 @@ int schedule_run(struct engine *e, struct slice name, const struct schedule_tick
 	const struct use use = { .rule = rule, .options = LUA_NOREF, .state = LUA_NOREF };
 	struct schedule_call call = { .use = &use, .tick = tick, .broker = broker };
 	e->schedule_call = &call;
-	rc = use_decide(e, &(struct use_call){ &use, NULL, l_run, &call }, err);
+	rc = use_decide(e, &(struct use_call){ .use = &use, .body = l_run, .ctx = &call },
+			err);
 	e->schedule_call = NULL;
 	return rc;
 }

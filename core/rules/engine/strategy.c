@@ -284,7 +284,11 @@ static int decide(struct strategy *s, struct deciding *d, lua_CFunction body,
 	if (s->handle.engine->former)
 		carry_use(&s->handle);
 	d->use = handle_use(&s->handle);
-	const struct use_call call = { d->use, d->context, body, d };
+	const struct use_call call = { .use = d->use,
+				       .handle = &s->handle,
+				       .context = d->context,
+				       .body = body,
+				       .ctx = d };
 	return use_decide(s->handle.engine, &call, err);
 }
 
