@@ -158,21 +158,23 @@ static int pick_shard(const struct decide_spec *spec, const struct outcome *o,
 			     q->config.shards, shard, err);
 }
 
-/* 0 when the script fails: the engine counts that, RULES status shows it, and the
- * message is stored all the same. */
-static double rank(const struct decide_spec *spec, const struct outcome *o,
-		   const struct queue *q, const struct shard *sh)
+/* When the script fails, the message is stored all the same, behind the newest. */
+static void rank(const struct decide_spec *spec, const struct outcome *o,
+		 struct pick *pick)
 {
+	struct queue *q = pick->queue;
 	const struct script_question question = { o->msg, spec->context };
 	struct queue_view view;
-	struct error ignored;
-	double found;
+	struct error err;
 
-	queue_view(q, sh, &view);
-	return strategy_rank(q->strategies[spec->rules->slot][SCRIPT_PRIORITY], &question,
-			     &view, &found, &ignored) == TIDE_OK
-		       ? found
-		       : 0;
+	queue_view(q, pick->shard, &view);
+	if (strategy_rank(q->strategies[spec->rules->slot][SCRIPT_PRIORITY], &question,
+			  &view, &pick->rank, &err) == TIDE_OK)
+		return;
+	pick->is_unranked = true;
+	pick->rank = queue_newest_rank(pick->shard);
+	if (spec->on_unranked)
+		spec->on_unranked(spec->ctx, o->number, q, &err);
 }
 
 static int pick_queues(struct outcome *o, const struct decide_spec *spec,
@@ -191,7 +193,10 @@ static int pick_queues(struct outcome *o, const struct decide_spec *spec,
 		}
 		pick->queue = t->queue;
 		pick->shard = t->queue->shards[shard];
-		pick->rank = t->has_rank ? t->rank : rank(spec, o, t->queue, pick->shard);
+		pick->rank = t->rank;
+		pick->is_unranked = false;
+		if (!t->has_rank)
+			rank(spec, o, pick);
 		pick->binding = t->binding;
 		pick->is_shard_known = t->shard != ROUTE_ASK;
 		pick->is_rank_known = t->has_rank;

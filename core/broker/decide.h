@@ -22,6 +22,7 @@ struct pick {
 		*binding;    /* that led there; NULL from the default exchange */
 	bool is_shard_known; /* from the route: no script was asked */
 	bool is_rank_known;
+	bool is_unranked; /* its script failed */
 };
 
 /* The message as the filters left it, or a copy that one of them made. */
@@ -62,6 +63,9 @@ struct decide_spec {
 	 * is remembered the exchanges are visited again, for this alone. */
 	void (*on_visit)(void *ctx, unsigned number, struct exchange *x,
 			 const uint32_t *numbers, size_t count);
+	/* For EXPLAIN, else NULL: a priority script that failed. */
+	void (*on_unranked)(void *ctx, unsigned number, const struct queue *q,
+			    const struct error *why);
 	void *ctx;
 };
 

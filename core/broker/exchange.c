@@ -216,10 +216,11 @@ void exchange_erase(struct exchange *x, struct waiter *waiter)
 {
 	struct binding *b, *next;
 
+	/* First: a start removes bindings whose exchange is not there. */
+	definition_remove(&x->definition, waiter);
 	HASH_ITER (hh, x->by_text, b, next)
 		definition_remove(&b->definition, NULL);
 	binding_erase_all(&x->incoming);
-	definition_remove(&x->definition, waiter);
 }
 
 static void free_parts(struct exchange *x)

@@ -1,6 +1,37 @@
 #include "publish.h"
 
+#include <inttypes.h>
+
 #include "broker.h"
+#include "host/log.h"
+#include "rules/engine/strategy.h"
+
+#define UNRANKED_LOG_MS 60000
+
+/* The script failed: once in a while the log says so. */
+static __attribute__((noinline)) void count_unranked(const struct pick *pick)
+{
+	struct queue *q = pick->queue;
+	const struct broker *b = q->vhost->broker;
+	bool was_logged = q->unranked_logged_ms > b->now_ms - UNRANKED_LOG_MS &&
+			  q->unranked_logged_ms <= b->now_ms;
+
+	q->counters.unranked++;
+	if (was_logged)
+		return;
+	q->unranked_logged_ms = b->now_ms;
+	log_warn("queue '%s' of vhost '%s': the priority script failed; the message goes "
+		 "behind the newest one (%" PRIu64 " so far): %s",
+		 q->name, q->vhost->name, q->counters.unranked,
+		 strategy_last_error(q->strategies[RULESET_ACTIVE][SCRIPT_PRIORITY]));
+}
+
+static inline void count_pick(const struct pick *pick)
+{
+	pick->queue->counters.published++;
+	if (pick->is_unranked)
+		count_unranked(pick);
+}
 
 /* Whether the queue has it now, and had not before. */
 static bool store_new(const struct outcome *o, const struct pick *pick,
@@ -32,7 +63,7 @@ static unsigned store_once(struct broker *b, const struct outcome *o,
 		struct queue *q = o->picks[i].queue;
 
 		if (store_new(o, &o->picks[i], waiter, &id)) {
-			q->counters.published++;
+			count_pick(&o->picks[i]);
 			continue;
 		}
 		q->counters.duplicates++;
@@ -56,7 +87,7 @@ static unsigned store(struct broker *b, const struct outcome *o, struct waiter *
 	if (o->msg->dedupe_len)
 		return store_once(b, o, waiter, first);
 	for (unsigned i = 0; i < o->count; i++) {
-		o->picks[i].queue->counters.published++;
+		count_pick(&o->picks[i]);
 		shard_publish(o->picks[i].shard, o->msg, o->picks[i].rank, waiter, false);
 	}
 	b->counters.routed += o->count;

@@ -41,6 +41,18 @@ static double served(const struct shard *sh)
 	return next ? next->rank : 0;
 }
 
+double queue_newest_rank(const struct shard *sh)
+{
+	const struct stage *ready = &sh->stages[ENTRY_READY];
+	const struct entry *last = window_last(&ready->window);
+
+	if (!isnan(sh->newest))
+		return sh->newest;
+	if (ready->beyond > 0)
+		return ready->edge.score;
+	return last ? last->rank : served(sh);
+}
+
 void queue_view(const struct queue *q, const struct shard *sh, struct queue_view *out)
 {
 	out->vhost = vhost_slice(q->vhost);
@@ -262,17 +274,17 @@ int queue_declare(struct vhost *v, struct slice name, const struct args *args,
 
 void queue_erase(struct queue *q, struct waiter *waiter)
 {
-	struct broker *b = q->vhost->broker;
+	const struct store_queue erased = { vhost_slice(q->vhost), queue_slice(q),
+					    q->config.shards };
 
 	if (!queue_is_durable(q))
 		return;
-	binding_erase_all(&q->incoming);
-	definition_remove(&q->definition, waiter);
-	for (unsigned i = 0; i < q->config.shards; i++) {
+	if (waiter)
 		waiter_add(waiter);
-		store_shard_erase(b->store, q->shards[i]->keys, waiter_store_done,
-				  waiter);
-	}
+	store_definition_erase_queue(q->vhost->broker->store, &erased,
+				     waiter ? waiter_store_done : NULL, waiter);
+	/* After it: a start removes bindings whose queue is not there. */
+	binding_erase_all(&q->incoming);
 }
 
 static void release_held(struct shard *sh)

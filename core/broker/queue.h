@@ -15,6 +15,7 @@ struct route;
 struct queue_counters {
 	uint64_t published;
 	uint64_t duplicates; /* publishes of what it had seen already */
+	uint64_t unranked;   /* publishes for which the priority script failed */
 	uint64_t delivered;
 	uint64_t redelivered;
 	uint64_t acked;
@@ -50,6 +51,7 @@ struct queue {
 	struct route *direct;        /* from the default exchange */
 	struct dedupe_queue *dedupe; /* the publish ids it has seen */
 	struct queue_counters counters;
+	int64_t unranked_logged_ms; /* the log names it once in a while */
 };
 
 struct queue *queue_find(struct vhost *v, struct slice name);
@@ -74,7 +76,8 @@ void queue_renew_shards(struct queue *q);
 /* Cancels its consumers and drops its messages and bindings. Nothing is
  * removed from Redis: that is the caller's business (queue_erase). */
 void queue_destroy(struct queue *q);
-/* Remove the messages and the definition from Redis; before queue_destroy. */
+/* Remove the messages and the definition from Redis; before queue_destroy. `waiter` may
+ * be NULL. */
 void queue_erase(struct queue *q, struct waiter *waiter);
 /* Definition and messages are kept in Redis. */
 bool queue_is_durable(const struct queue *q);
@@ -89,6 +92,9 @@ bool queue_is_abandoned(const struct queue *q);
 /* Have it deal out messages at the end of the turn. */
 void queue_activate(struct queue *q);
 
+/* The rank of the newest waiting message, for one whose own is not known: it goes behind
+ * that one and overtakes nothing. */
+double queue_newest_rank(const struct shard *sh);
 void queue_view(const struct queue *q, const struct shard *sh, struct queue_view *out);
 
 static inline struct slice queue_slice(const struct queue *q)

@@ -4,7 +4,6 @@
 
 #include "base/container.h"
 #include "host/log.h"
-#include "base/mem.h"
 #include "deal.h"
 #include "shard/dedupe.h"
 #include "vhost.h"
@@ -25,20 +24,11 @@ static void tick_shards(struct broker *b)
 	}
 }
 
-static void free_waiter(struct waiter *w)
-{
-	mem_free(w);
-}
-
 static void auto_delete(struct queue *q)
 {
-	struct waiter *w = mem_zalloc(sizeof(*w));
-
 	log_debug("auto-delete queue '%s' has lost its last consumer", q->name);
-	waiter_init(w, free_waiter);
-	queue_erase(q, w);
+	queue_erase(q, NULL);
 	queue_destroy(q);
-	waiter_done(w, TIDE_OK, NULL);
 }
 
 /* One pass over the queues that may have something to deal; those that still

@@ -56,8 +56,9 @@ static void check_definitions(const struct check_options *o, const struct survey
 	if (!o->url && !o->definitions)
 		return;
 	if (!survey_is_complete(s)) {
-		findings_note(f, "not compared with the definitions, because not every "
-				 "script loads");
+		findings_note(f, "", 0,
+			      "not compared with the definitions, because not every "
+			      "script loads");
 		return;
 	}
 	/* Without an answer nobody knows whether the rules fit: that is a problem. */

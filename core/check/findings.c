@@ -89,11 +89,15 @@ void findings_add(struct findings *f, const char *file, int line, const char *fo
 	va_end(ap);
 }
 
-void findings_note(struct findings *f, const char *text)
+void findings_note(struct findings *f, const char *file, int line, const char *format,
+		   ...)
 {
-	add_take(f, (struct finding){ .file = mem_strdup(""),
-				      .text = mem_strdup(text),
-				      .is_note = true });
+	va_list ap;
+
+	va_start(ap, format);
+	add_formatted(f, file, (struct finding){ .line = line, .is_note = true }, format,
+		      ap);
+	va_end(ap);
 }
 
 void findings_add_outside(struct findings *f, const char *place, int line,

@@ -26,8 +26,9 @@ void findings_deinit(struct findings *f);
  * @param line  0 for the whole file */
 void findings_add(struct findings *f, const char *file, int line, const char *format, ...)
 	TIDE_PRINTF(4, 5);
-/* On the directory. */
-void findings_note(struct findings *f, const char *text);
+/* Likewise, but the directory is fit to go live with it. */
+void findings_note(struct findings *f, const char *file, int line, const char *format,
+		   ...) TIDE_PRINTF(4, 5);
 /* `place` is not in the rules directory: a file of definitions, or "broker". Printed
  * after everything in the directory. */
 void findings_add_outside(struct findings *f, const char *place, int line,

@@ -25,6 +25,7 @@ static int start(const char *dir, int out, pid_t *pid)
 				     "--no-color",
 				     "--formatter",
 				     "plain",
+				     "--codes",
 				     "--",
 				     dir,
 				     NULL };
@@ -51,12 +52,25 @@ static bool is_rule(const char *path)
 	       (len < spec_len || strcmp(name + len - spec_len, spec) != 0);
 }
 
-/* "dir/filter/a.lua:3:7: unused variable x" */
+/* By luacheck's codes: errors, globals, code that does something else than it seems to.
+ * The rest is style: a script with an unused variable does its work. */
+static bool is_problem(const char *code)
+{
+	static const char *const prefixes[] = { "E",   "W0",  "W1",  "W314", "W51",
+						"W53", "W57", "W58", NULL };
+
+	for (const char *const *prefix = prefixes; *prefix; prefix++)
+		if (strncmp(code, *prefix, strlen(*prefix)) == 0)
+			return true;
+	return false;
+}
+
+/* "dir/filter/a.lua:3:7: (W211) unused variable x" */
 static void take_line(const char *line, const char *dir, struct findings *f)
 {
 	size_t dir_len = strlen(dir);
 	const char *file = line, *end = strstr(line, ".lua:"), *text;
-	char path[512];
+	char path[512], code[8];
 	int number, length = 0;
 
 	if (!end)
@@ -66,12 +80,17 @@ static void take_line(const char *line, const char *dir, struct findings *f)
 	file += strspn(file, "/");
 	end += strlen(".lua");
 	snprintf(path, sizeof(path), "%.*s", (int)(end - file), file);
-	if (sscanf(end, ":%d:%*d:%n", &number, &length) != 1 || length == 0)
+	if (sscanf(end, ":%d:%*d: (%7[A-Z0-9])%n", &number, code, &length) != 2 ||
+	    length == 0)
 		return;
 	text = end + length + strspn(end + length, " ");
 	/* That a file does not load is known already. */
-	if (is_rule(path) && !findings_has(f, path, number))
+	if (!is_rule(path) || findings_has(f, path, number))
+		return;
+	if (is_problem(code))
 		findings_add(f, path, number, "%s", text);
+	else
+		findings_note(f, path, number, "%s", text);
 }
 
 static void take_output(int fd, const char *dir, struct findings *f)
@@ -119,7 +138,7 @@ void lint_rules(const char *dir, struct findings *f)
 		snprintf(real, sizeof(real), "%s", dir);
 	rc = run(real, f, &status);
 	if (rc == ENOENT)
-		findings_note(f,
+		findings_note(f, "", 0,
 			      "luacheck is not installed; only what a broker checks was "
 			      "checked");
 	else if (rc != 0)

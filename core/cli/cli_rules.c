@@ -226,32 +226,38 @@ static int by_time(const void *a, const void *b)
 	return x < y ? 1 : x > y ? -1 : 0;
 }
 
-static json_t *make_row(json_t *script)
+/* @param figures  of the script: itself, or a member of it */
+static json_t *make_row_new(json_t *script, const json_t *figures)
 {
 	static const char *const copied[] = { "calls",    "cache_hits", "errors",
-					      "overruns", "skipped",    "time_us",
-					      "circuit" };
-	json_t *row =
-		json_pack("{s:O?,s:f,s:f,s:f}", "script", json_object_get(script, "file"),
-			  "p50_us", (double)integer_of(script, "p50_ns") / 1000, "p99_us",
-			  (double)integer_of(script, "p99_ns") / 1000, "max_us",
-			  (double)integer_of(script, "max_ns") / 1000);
+					      "overruns", "skipped",    "time_us" };
+	json_t *row = json_pack("{s:O?,s:f,s:f,s:f,s:O?}", "script",
+				json_object_get(script, "file"), "p50_us",
+				(double)integer_of(figures, "p50_ns") / 1000, "p99_us",
+				(double)integer_of(figures, "p99_ns") / 1000, "max_us",
+				(double)integer_of(figures, "max_ns") / 1000, "circuit",
+				json_object_get(script, "circuit"));
 
 	for (size_t i = 0; i < sizeof(copied) / sizeof(copied[0]); i++)
-		json_object_set(row, copied[i], json_object_get(script, copied[i]));
+		json_object_set(row, copied[i], json_object_get(figures, copied[i]));
 	return row;
 }
 
-static json_t *make_rows(const json_t *scripts)
+static json_t *make_rows(const json_t *scripts, bool of_generation)
 {
 	size_t count = json_array_size(scripts);
 	json_t **sorted = mem_alloc((count + 1) * sizeof(*sorted)), *rows = json_array();
 
-	for (size_t i = 0; i < count; i++)
-		sorted[i] = json_array_get(scripts, i);
+	for (size_t i = 0; i < count; i++) {
+		json_t *script = json_array_get(scripts, i);
+
+		sorted[i] = make_row_new(
+			script, of_generation ? json_object_get(script, "this_generation")
+					      : script);
+	}
 	qsort(sorted, count, sizeof(*sorted), by_time);
 	for (size_t i = 0; i < count; i++)
-		json_array_append_new(rows, make_row(sorted[i]));
+		json_array_append_new(rows, sorted[i]);
 	mem_free(sorted);
 	return rows;
 }
@@ -267,7 +273,7 @@ static int run_top(struct cli *cli)
 
 	if (!document)
 		return cli->status;
-	rows = make_rows(scripts);
+	rows = make_rows(scripts, cli_is_given(cli, "this-generation"));
 	json_decref(document);
 	if (!cli->json)
 		return cli_table_print_take(rows, &view);
@@ -448,6 +454,8 @@ static const struct command_option rules_options[] = {
 			 1000) },
 	{ COMMAND_CHOICE("reason", "nack|timeout|gone", "nack",
 			 "simulate: why it fails") },
+	{ COMMAND_FLAG("this-generation",
+		       "top: since the active rules were loaded, not since the start") },
 	{ COMMAND_TEXT("share", "PERCENT", NULL,
 		       "with shadow DIR: share of the publishes, 10% by default") },
 	{ .name = NULL },

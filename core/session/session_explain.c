@@ -20,6 +20,7 @@ struct explanation {
 	struct dry_run run;
 	struct list filters;
 	struct list exchanges[1 + DRAFT_COPIES_MAX]; /* of the message, of the copies */
+	struct list unranked;
 };
 
 static void add_time(struct json *j, uint64_t time_ns)
@@ -52,6 +53,19 @@ static void on_filter(void *ctx, unsigned number, const struct filter_step *step
 	add_changes(j, step->before, step->after);
 	json_member_int(j, "copies", step->copies);
 	add_time(j, step->time_ns);
+	json_object_end(j);
+}
+
+static void on_unranked(void *ctx, unsigned number, const struct queue *q,
+			const struct error *why)
+{
+	struct json *j = &((struct explanation *)ctx)->unranked.items;
+
+	json_object_begin(j);
+	json_member_text(j, "queue", q->name);
+	if (number > 0)
+		json_member_int(j, "copy", number);
+	json_member_text(j, "error", why->text);
 	json_object_end(j);
 }
 
@@ -97,6 +111,8 @@ static void add_pick(struct json *j, const struct pick *pick, const struct outco
 	json_member_text(j, "sharding", strategy_script(strategies[SCRIPT_SHARDING]));
 	json_member_number(j, "rank", pick->rank);
 	json_member_text(j, "priority", strategy_script(strategies[SCRIPT_PRIORITY]));
+	if (pick->is_unranked)
+		json_member_bool(j, "unranked", true);
 	json_member_bool(j, "shard_cached", o->was_cached && pick->is_shard_known);
 	json_member_bool(j, "rank_cached", o->was_cached && pick->is_rank_known);
 	json_member_text(j, "retry", strategy_script(strategies[SCRIPT_RETRY]));
@@ -208,6 +224,8 @@ static void answer(struct explanation *x, const struct decide_spec *spec,
 	json_member_list(&j, "filters", buf_slice(&x->filters.text));
 	if (d->first.epoch)
 		add_copies(&j, x, d);
+	if (buf_len(&x->unranked.text) > 0)
+		json_member_list(&j, "unranked", buf_slice(&x->unranked.text));
 	add_scripts(&j, &x->run);
 	json_object_end(&j);
 	reply_data(r);
@@ -219,6 +237,7 @@ static struct explanation *explanation_create(void)
 
 	x->run.count = 0;
 	x->filters = (struct list){ .items = { .out = &x->filters.text } };
+	x->unranked = (struct list){ .items = { .out = &x->unranked.text } };
 	for (int i = 0; i <= DRAFT_COPIES_MAX; i++)
 		x->exchanges[i] = (struct list){
 			.items = { .out = &x->exchanges[i].text },
@@ -229,6 +248,7 @@ static struct explanation *explanation_create(void)
 static void explanation_destroy(struct explanation *x)
 {
 	buf_deinit(&x->filters.text);
+	buf_deinit(&x->unranked.text);
 	for (int i = 0; i <= DRAFT_COPIES_MAX; i++)
 		buf_deinit(&x->exchanges[i].text);
 	mem_free(x);
@@ -245,7 +265,8 @@ int session_explain(struct session *s, const struct publish_spec *spec, struct r
 				    .vhost = s->vhost,
 				    .now_ms = s->broker->now_ms,
 				    .on_filter = on_filter,
-				    .on_visit = on_visit };
+				    .on_visit = on_visit,
+				    .on_unranked = on_unranked };
 	struct msg *m;
 	int rc = session_publish_prepare(s, spec, &m, err);
 

@@ -179,6 +179,7 @@ static void queue_stats(const struct queue *q, struct json *j)
 	json_member_int(j, "consumers", q->consumer_count);
 	json_member_int(j, "published", (int64_t)n->published);
 	json_member_int(j, "duplicates", (int64_t)n->duplicates);
+	json_member_int(j, "unranked", (int64_t)n->unranked);
 	json_member_int(j, "dedupe_ids", (int64_t)dedupe_count(q->dedupe));
 	json_member_int(j, "delivered", (int64_t)n->delivered);
 	json_member_int(j, "redelivered", (int64_t)n->redelivered);

@@ -1,6 +1,7 @@
 #include "shard.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -74,6 +75,7 @@ struct shard *shard_create(struct shard_env *env, void *owner, unsigned index,
 	sh->index = index;
 	sh->refs = 1;
 	sh->keys = keys_take;
+	sh->newest = NAN;
 	for (int i = 0; i < SHARD_STAGES; i++)
 		stage_init(&sh->stages[i], sh, (enum store_set)i, &env->lanes);
 	for (int i = 0; i < DEDUPE_STATE_COUNT; i++)
@@ -168,6 +170,7 @@ void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *
 {
 	struct entry *e = shard_entry_create(sh, m, m->id, rank);
 
+	sh->newest = rank;
 	if (sh->keys) {
 		e->flags |= has_id ? ENTRY_UNSTORED | ENTRY_DEDUPE : ENTRY_UNSTORED;
 		sh->env->unstored_bytes += m->bytes;

@@ -94,6 +94,7 @@ struct shard {
 	uint64_t unacked;         /* young and held */
 
 	double served; /* the rank delivered last; NaN: that was before the start */
+	double newest; /* the rank of the last publish; NaN: that was before the start */
 
 	struct entry_list dirty;
 	bool is_journaled; /* in the journal's list of dirty shards */

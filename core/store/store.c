@@ -234,18 +234,6 @@ void store_shard_destroy(struct store_shard *shard)
 		mem_free(shard);
 }
 
-void store_shard_erase(struct store *s, struct store_shard *shard, store_done_fn on_done,
-		       void *ctx)
-{
-	struct store_call *call = store_done_call_create(s, shard, on_done, ctx);
-	struct buf *out = store_call_add_words(call, 1 + LAYOUT_KEY_COUNT);
-
-	resp_text(out, "UNLINK");
-	for (int key = 0; key < LAYOUT_KEY_COUNT; key++)
-		layout_resp_key(out, shard_prefix(shard), (enum layout_key)key);
-	store_call_send(call, 0);
-}
-
 static void tell_state(void *ctx, enum store_state state, const char *why)
 {
 	struct store *s = ctx;

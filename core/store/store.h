@@ -214,10 +214,6 @@ void store_dedupe_read(struct store *s, struct store_shard *shard, int64_t start
 void store_dedupe_trim(struct store *s, struct store_shard *shard, int64_t until_unix_ms,
 		       unsigned count, store_purged_fn on_trimmed, void *ctx);
 
-/* Remove all keys of the shard. */
-void store_shard_erase(struct store *s, struct store_shard *shard, store_done_fn on_done,
-		       void *ctx);
-
 enum store_table {
 	STORE_VHOSTS,    /* set of names */
 	STORE_EXCHANGES, /* hash of a vhost: name -> definition */
@@ -232,6 +228,15 @@ void store_definition_set(struct store *s, enum store_table table, struct slice 
 			  void *ctx);
 void store_definition_remove(struct store *s, enum store_table table, struct slice vhost,
 			     struct slice name, store_done_fn on_done, void *ctx);
+
+struct store_queue {
+	struct slice vhost, name;
+	unsigned shards;
+};
+/* Remove a queue's definition and all keys of its shards, at once: a crash leaves
+ * all or nothing. on_done may be NULL. */
+void store_definition_erase_queue(struct store *s, const struct store_queue *queue,
+				  store_done_fn on_done, void *ctx);
 
 struct store_definition {
 	enum store_table table;

@@ -94,7 +94,7 @@ describe('tidemq check', function()
     write('r/retry/odd.lua', 'local unused = 1\nreturn { decide = function() return 1 end }\n')
     for _, given in ipairs { './r', 'r', 'r/', '../' .. dir:match '[^/]+$' .. '/r' } do
       local text = capture(('cd %s && %s check %s'):format(dir, Broker.binary(), given))
-      assert.is_truthy(text:find(given:gsub('/$', '') .. '/retry/odd.lua:1: unused variable', 1, true), text)
+      assert.is_truthy(text:find(given:gsub('/$', '') .. '/retry/odd.lua:1: note: unused variable', 1, true), text)
     end
   end)
 
@@ -279,6 +279,16 @@ return M
     if not os.execute 'command -v luacheck >/dev/null' then return end
     finds({ ['retry/a.lua'] = 'return {\n  decide = function() unknown = 1 return 0 end,\n}\n' },
       { "retry/a.lua:2: setting non-standard global variable 'unknown'" })
+  end)
+
+  it('calls style a note, which does not affect the exit status', function()
+    if not os.execute 'command -v luacheck >/dev/null' then return end
+    write('r/retry/a.lua', 'local unused = 1\nreturn {\n  decide = function(msg) return 0 end, \n}\n')
+    local text, status = capture(('%s check %s/r'):format(Broker.binary(), dir))
+    assert.is_truthy(text:find("retry/a.lua:1: note: unused variable 'unused'", 1, true), text)
+    assert.is_truthy(text:find("retry/a.lua:3: note: unused argument 'msg'", 1, true), text)
+    assert.is_truthy(text:find('r: nothing is wrong\n', 1, true), text)
+    assert.equal(0, status)
   end)
 
   it('says that luacheck is not installed, when it is not', function()

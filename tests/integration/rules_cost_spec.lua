@@ -117,4 +117,39 @@ describe('a script that fails', function()
     assert.is_true(after.build.longest_turn_cpu_us > 0)
     assert.is_true(after.build.longest_turn_cpu_us <= after.build.longest_turn_us)
   end)
+
+  it('has the figures of its generation, and those since the start', function()
+    local counts = {}
+    local function expect(wanted)
+      local s = script 'routing/moody.lua'
+      counts = { s.calls, s.errors, s.this_generation.calls, s.this_generation.errors }
+      assert.same(wanted, counts)
+      for _, figures in ipairs { s, s.this_generation } do
+        local sum = 0
+        for _, bucket in ipairs(figures.histogram) do sum = sum + bucket[2] end
+        assert.equal(figures.calls, sum)
+        assert.equal(figures.calls == 0, figures.max_ns == 0)
+      end
+    end
+    c:ok 'DECLARE exchange x moody'
+    c:ok 'BIND q x k'
+    for _ = 1, 3 do publish('PUB x bad', '^ERR rule') end
+    expect { 3, 3, 3, 3 }
+    broker:write_rule('routing/moody.lua', routing '')
+    c:document 'RULES reload'
+    expect { 3, 3, 0, 0 }
+    publish('PUB x good', '^OK')
+    expect { 4, 3, 1, 0 }
+    -- A script that was away keeps what it has cost.
+    c:ok 'UNBIND q x k'
+    c:ok 'DELETE exchange x'
+    broker:remove_rule 'routing/moody.lua'
+    c:document 'RULES reload'
+    assert.is_nil(script 'routing/moody.lua')
+    broker:write_rule('routing/moody.lua', routing '')
+    c:document 'RULES reload'
+    expect { 4, 3, 0, 0 }
+    assert.matches('routing/moody%.lua +4 ', (broker:cli('rules', 'top')))
+    assert.matches('routing/moody%.lua +0 ', (broker:cli('rules', 'top', '--this-generation')))
+  end)
 end)

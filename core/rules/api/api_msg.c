@@ -114,15 +114,22 @@ static void push_headers(lua_State *L, const void *subject)
 
 /* All but the headers, which filters write to. */
 const struct view_field api_msg_fields[] = {
-	{ "attempt", push_attempt, 0 }, { "dedupe_id", push_dedupe_id, 0 },
-	{ "delay", push_delay, 0 },     { "exchange", push_exchange, 0 },
-	{ "id", push_id, 0 },           { "key", push_key, 0 },
-	{ "payload", push_payload, 0 }, { "priority", push_priority, 0 },
-	{ "size", push_size, 0 },       { "ts", push_ts, 0 },
-	{ "ttl", push_ttl, 0 },         { NULL, NULL, 0 },
+	{ .name = "attempt", .push = push_attempt },
+	{ .name = "dedupe_id", .push = push_dedupe_id },
+	{ .name = "delay", .push = push_delay },
+	{ .name = "exchange", .push = push_exchange, .is_pure = true },
+	{ .name = "id", .push = push_id },
+	{ .name = "key", .push = push_key, .is_pure = true },
+	{ .name = "payload", .push = push_payload },
+	{ .name = "priority", .push = push_priority },
+	{ .name = "size", .push = push_size },
+	{ .name = "ts", .push = push_ts },
+	{ .name = "ttl", .push = push_ttl },
+	{ .name = NULL },
 };
-static const struct view_field headers_field[] = { { "headers", push_headers, 0 },
-						   { NULL, NULL, 0 } };
+static const struct view_field headers_field[] = {
+	{ .name = "headers", .push = push_headers }, { .name = NULL }
+};
 static const struct view_type msg_type = { .name = "msg",
 					   .fields = headers_field,
 					   .more = api_msg_fields };

@@ -35,6 +35,7 @@ int64_t api_tide_call_ms(lua_State *L, const struct api_tide *t)
 /* now () -> milliseconds since 1970 */
 static int l_now(lua_State *L)
 {
+	script_check_pure(L, "tide.now()");
 	lua_pushinteger(L, api_tide_call_ms(L, self(L)));
 	return 1;
 }
@@ -84,6 +85,7 @@ static int l_random(lua_State *L)
 {
 	uint64_t *state = sequence(L);
 
+	script_check_pure(L, "tide.random()");
 	if (lua_gettop(L) == 0) {
 		lua_pushnumber(L, (lua_Number)(random_next(state) >> 11) * 0x1p-53);
 		return 1;

@@ -446,11 +446,11 @@ static void push_copy(lua_State *L, const void *subject)
 }
 
 static const struct view_field draft_fields[] = {
-	{ "headers", push_headers, 0 },
-	{ "copy", push_copy, 0 },
-	{ "user", push_user, 0 },
-	{ "vhost", push_vhost, 0 },
-	{ NULL, NULL, 0 },
+	{ .name = "headers", .push = push_headers },
+	{ .name = "copy", .push = push_copy },
+	{ .name = "user", .push = push_user },
+	{ .name = "vhost", .push = push_vhost },
+	{ .name = NULL },
 };
 static const struct view_type draft_type = { .name = "msg",
 					     .fields = draft_fields,

@@ -17,8 +17,9 @@ void dry_run_count(struct dry_run *run, const char *file, uint64_t time_ns)
 	run->scripts[i].time_ns += time_ns;
 }
 
-/* What the script has is an empty table with these metamethods. Their upvalues:
- * the real table, and the changes by key, where this light userdata stands for
+/* What the script has is an empty table with these metamethods, which the functions that
+ * look past metamethods (next, rawget, rawlen) know too: see safe_lib_stand_in. Their
+ * upvalues: the real table, and the changes by key, where this light userdata stands for
  * nil. Tables inside are replaced alike when they are read. */
 static const char removed;
 
@@ -26,8 +27,8 @@ enum { REAL = 1, CHANGES = 2 };
 
 static void push_shadow(lua_State *L);
 
-/* Replace the key on the top by its value. */
-static void look_up(lua_State *L)
+/* Replace the key on the top by its value, which `get` reads from the real table. */
+static void look_up(lua_State *L, int get(lua_State *, int))
 {
 	lua_pushvalue(L, -1);
 	if (lua_rawget(L, lua_upvalueindex(CHANGES)) != LUA_TNIL) {
@@ -40,7 +41,7 @@ static void look_up(lua_State *L)
 	}
 	lua_pop(L, 1);
 	lua_pushvalue(L, -1);
-	if (lua_gettable(L, lua_upvalueindex(REAL)) == LUA_TTABLE) {
+	if (get(L, lua_upvalueindex(REAL)) == LUA_TTABLE) {
 		push_shadow(L);
 		lua_pushvalue(L, -2);
 		lua_pushvalue(L, -2);
@@ -52,7 +53,7 @@ static void look_up(lua_State *L)
 static int l_index(lua_State *L)
 {
 	lua_settop(L, 2);
-	look_up(L);
+	look_up(L, lua_gettable);
 	return 1;
 }
 
@@ -70,7 +71,7 @@ static int l_newindex(lua_State *L)
 static bool has_element(lua_State *L, lua_Integer n)
 {
 	lua_pushinteger(L, n);
-	look_up(L);
+	look_up(L, lua_gettable);
 	bool has = !lua_isnil(L, -1);
 	lua_pop(L, 1);
 	return has;
@@ -88,21 +89,62 @@ static int l_len(lua_State *L)
 	return 1;
 }
 
-/* All that there is, in a table of its own. */
-static int l_pairs(lua_State *L)
+/* rawget (table, key) */
+static int l_rawget(lua_State *L)
 {
-	lua_settop(L, 0);
-	lua_pushcfunction(L, safe_lib_next);
-	lua_newtable(L);
-	for (int from = REAL; from <= CHANGES; from++) {
-		for (lua_pushnil(L); lua_next(L, lua_upvalueindex(from)) != 0;
-		     lua_settop(L, 3)) {
-			lua_pushvalue(L, 3);
-			lua_pushvalue(L, 3);
-			look_up(L);
-			lua_rawset(L, 2);
+	luaL_checkany(L, 2);
+	lua_settop(L, 2);
+	look_up(L, lua_rawget);
+	return 1;
+}
+
+static bool is_removed(lua_State *L, int key)
+{
+	lua_pushvalue(L, key);
+	lua_rawget(L, lua_upvalueindex(CHANGES));
+	bool is = lua_touserdata(L, -1) == &removed;
+	lua_pop(L, 1);
+	return is;
+}
+
+/* Whether the table behind the upvalue has the key on the top. */
+static bool has_key(lua_State *L, int table)
+{
+	lua_pushvalue(L, -1);
+	bool has = lua_rawget(L, lua_upvalueindex(table)) != LUA_TNIL;
+	lua_pop(L, 1);
+	return has;
+}
+
+/* Replace the key on the top by the next one that is still there; false: by nothing. A
+ * key of both tables counts as one of the real one. */
+static bool next_key(lua_State *L)
+{
+	int from = lua_isnil(L, -1) || has_key(L, REAL) ? REAL : CHANGES;
+
+	for (; from <= CHANGES; from++, lua_pushnil(L)) {
+		while (lua_next(L, lua_upvalueindex(from)) != 0) {
+			lua_pop(L, 1);
+			script_check(L);
+			bool is_seen = from == CHANGES && has_key(L, REAL);
+			if (!is_seen && !is_removed(L, -1))
+				return true;
 		}
 	}
+	lua_pop(L, 1);
+	return false;
+}
+
+/* next (table, key). The real table's keys first, then the new ones. */
+static int l_next(lua_State *L)
+{
+	lua_settop(L, 2);
+	if (!next_key(L)) {
+		lua_pushnil(L);
+		return 1;
+	}
+	lua_pushvalue(L, -1);
+	look_up(L, lua_rawget);
 	return 2;
 }
 
@@ -110,18 +152,20 @@ static int l_pairs(lua_State *L)
 static void push_shadow(lua_State *L)
 {
 	static const luaL_Reg metamethods[] = {
-		{ "__index", l_index }, { "__newindex", l_newindex },
-		{ "__len", l_len },     { "__pairs", l_pairs },
-		{ NULL, NULL },
+		{ "__index", l_index }, { "__newindex", l_newindex }, { "__len", l_len },
+		{ "next", l_next }, /* these three are for safe_lib.c */
+		{ "rawget", l_rawget }, { "rawlen", l_len },          { NULL, NULL },
 	};
 
 	luaL_checkstack(L, 8, NULL);
 	int real = lua_gettop(L);
 	lua_newtable(L);
-	lua_createtable(L, 0, 5);
+	lua_createtable(L, 0, 8);
 	lua_pushvalue(L, real);
 	lua_newtable(L);
 	luaL_setfuncs(L, metamethods, 2);
+	lua_pushboolean(L, 1);
+	lua_rawsetp(L, -2, &safe_lib_stand_in);
 	lua_pushboolean(L, 0);
 	lua_setfield(L, -2, "__metatable");
 	lua_setmetatable(L, -2);

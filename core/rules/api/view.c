@@ -28,6 +28,10 @@ static int l_index(lua_State *L)
 	lua_pushvalue(L, 2);
 	lua_rawget(L, lua_upvalueindex(2));
 	const struct view_field *field = lua_touserdata(L, -1);
+	if (field && !field->is_pure && script_state_of(L)->is_pure) {
+		lua_pushfstring(L, "%s.%s", type->name, field->name);
+		script_check_pure(L, lua_tostring(L, -1));
+	}
 	if (field) {
 		field->push(L, (const char *)subject + field->offset);
 		return 1;

@@ -5,12 +5,14 @@
 #pragma once
 
 #include <lua.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 struct view_field {
 	const char *name;
 	void (*push)(lua_State *L, const void *member);
 	size_t offset; /* of the member in the subject; 0 gives the subject */
+	bool is_pure;  /* the same for each message with the same address */
 };
 
 struct view_type {

@@ -17,6 +17,7 @@ static void free_engine(struct engine *e)
 	filter_set_destroy(e->filters);
 	generation_destroy(e->former);
 	generation_destroy(e->current);
+	figures_free(e);
 	shared_destroy(e->tide.shared);
 	bundle_unref(e->reload.directory);
 	bundle_unref(e->reload.last.refused);

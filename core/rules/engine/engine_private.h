@@ -4,6 +4,7 @@
 #include <sys/queue.h>
 
 #include "engine.h"
+#include "figures.h"
 #include "filter.h"
 #include "generation.h"
 #include "index.h"
@@ -34,6 +35,7 @@ struct use_call {
 	const struct handle *handle; /* whose use it is; NULL: of a filter or schedule */
 	struct slice vhost;          /* of a filter's message */
 	struct decision_context *context; /* NULL: live */
+	bool is_pure;                     /* the answer will be remembered by the key */
 	lua_CFunction body;               /* runs inside the door */
 	void *ctx;                        /* of the body */
 };
@@ -207,6 +209,9 @@ struct engine {
 	enum engine_origin origin;  /* of the active generation */
 	uint64_t epoch;
 	uint64_t call_count; /* decisions asked of scripts */
+
+	struct figures_past *past; /* figures of scripts that are gone */
+	size_t past_count;
 
 	struct generation *former; /* while its states are carried over; else NULL */
 	struct handle *carry_at;   /* the next one to be asked */

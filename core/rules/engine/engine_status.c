@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "engine_private.h"
+#include "figures.h"
 #include "rules/api/shared.h"
 
 #define COUNTERS_SHOWN 256
@@ -60,13 +61,14 @@ static size_t count_uses(const struct engine *e, const struct rule *rule)
 	return count;
 }
 
-static void write_match(struct json *out, const struct rule *rule)
+static void write_match(struct json *out, const struct rule *rule,
+			const struct script_stats *since_start)
 {
 	const char *exchange = rule->match_exchange;
 
 	json_member_int(out, "uses", exchange != NULL);
 	json_member_bool(out, "active", exchange != NULL);
-	json_member_int(out, "rejected", (int64_t)rule->stats.rejected);
+	json_member_int(out, "rejected", (int64_t)since_start->rejected);
 	if (!exchange)
 		return;
 	json_member_object(out, "match");
@@ -75,23 +77,38 @@ static void write_match(struct json *out, const struct rule *rule)
 	json_object_end(out);
 }
 
-/* Of the uses that there are and of those that have gone. */
-static uint64_t count_hits(const struct engine *e, const struct rule *rule)
+/* Counters and times, of which there may be none yet. */
+static void write_figures(struct json *out, const struct script_stats *stats)
 {
-	const struct handle *h;
-	uint64_t hits = rule->stats.cache_hits;
+	json_member_int(out, "calls", (int64_t)stats->calls);
+	json_member_int(out, "errors", (int64_t)stats->errors);
+	json_member_int(out, "overruns", (int64_t)stats->overruns);
+	json_member_int(out, "cache_hits", (int64_t)stats->cache_hits);
+	json_member_int(out, "time_us", (int64_t)(stats->time_ns / 1000));
+	cost_write(&stats->cost, out);
+	json_member_int(out, "skipped", (int64_t)stats->skipped);
+}
 
-	TAILQ_FOREACH (h, &e->handles, link) {
-		if (e->current->uses[h->number].rule == rule)
-			hits += h->cache_hits;
-	}
-	return hits;
+/* The same of the active generation alone. */
+static void write_this_generation(struct json *out, const struct engine *e,
+				  const struct rule *rule)
+{
+	struct script_stats stats;
+
+	figures_of_generation(e, rule, &stats);
+	json_member_object(out, "this_generation");
+	write_figures(out, &stats);
+	if (rule->kind == SCRIPT_FILTER)
+		json_member_int(out, "rejected", (int64_t)stats.rejected);
+	json_object_end(out);
 }
 
 static void write_rule(struct json *out, const struct engine *e, const struct rule *rule)
 {
 	const struct script_stats *stats = &rule->stats;
+	struct script_stats since_start;
 
+	figures_since_start(e, rule, &since_start);
 	json_object_begin(out);
 	json_member_text(out, "kind", script_kind_name(rule->kind));
 	json_member_text(out, "name", rule->name);
@@ -100,17 +117,12 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 	if (rule->doc)
 		json_member_text(out, "doc", rule->doc);
 	if (rule->kind == SCRIPT_FILTER)
-		write_match(out, rule);
+		write_match(out, rule, &since_start);
 	else
 		json_member_int(out, "uses", (int64_t)count_uses(e, rule));
-	json_member_int(out, "calls", (int64_t)stats->calls);
-	json_member_int(out, "errors", (int64_t)stats->errors);
-	json_member_int(out, "overruns", (int64_t)stats->overruns);
-	json_member_int(out, "cache_hits", (int64_t)count_hits(e, rule));
-	json_member_int(out, "time_us", (int64_t)(stats->time_ns / 1000));
-	cost_write(&stats->cost, out);
+	write_figures(out, &since_start);
+	write_this_generation(out, e, rule);
 	circuit_write(e, rule, out);
-	json_member_int(out, "skipped", (int64_t)stats->skipped);
 	if (stats->last_error[0]) {
 		json_member_text(out, "last_error", stats->last_error);
 		json_member_int(out, "last_error_ms", stats->last_error_unix_ms);

@@ -129,7 +129,8 @@ struct filter_call {
 	char reason[REASON_MAX];
 };
 
-/* publish (msg) -> nothing, or false and a reason */
+/* publish (msg) -> nothing, or false and a reason. A reason without `false` is a slip
+ * that would let the message in. */
 static int l_publish(lua_State *L)
 {
 	struct filter_call *c = lua_touserdata(L, 1);
@@ -137,9 +138,16 @@ static int l_publish(lua_State *L)
 	lua_rawgeti(L, LUA_REGISTRYINDEX, c->rule->functions[RULE_DECIDE]);
 	draft_push(L, c->draft);
 	lua_call(L, 1, 2);
-	if (lua_isnil(L, -2) || (lua_isboolean(L, -2) && lua_toboolean(L, -2)))
+	bool is_let_in = lua_isnil(L, -2) || lua_toboolean(L, -2);
+	if (is_let_in && lua_isnil(L, -1) && (lua_isnil(L, -2) || lua_isboolean(L, -2)))
 		return 0;
 	script_set_place(script_state_of(L), c->rule->file, c->rule->decide_line);
+	if (is_let_in && (lua_isnil(L, -2) || lua_isboolean(L, -2)))
+		return luaL_error(
+			L,
+			"publish returned %s and a %s: to refuse the message it "
+			"must return false and a reason, to let it in nothing",
+			lua_isnil(L, -2) ? "nil" : "true", luaL_typename(L, -1));
 	if (!lua_isboolean(L, -2))
 		return luaL_error(
 			L, "publish must return nothing, or false and a reason, not %s",

@@ -281,6 +281,7 @@ int index_route(struct index *x, const struct script_question *q, const uint32_t
 	const struct use_call call = { .use = routing.use,
 				       .handle = &x->handle,
 				       .context = q->context,
+				       .is_pure = routing.use->is_pure,
 				       .body = l_route,
 				       .ctx = &routing };
 

@@ -197,25 +197,6 @@ static bool is_of_directory(enum engine_origin origin)
 	       origin == ENGINE_RELOAD;
 }
 
-/* Counters continue. The last error stays while the script is the same. Circuits start
- * closed. */
-static void inherit_stats(struct generation *to, const struct generation *from)
-{
-	for (size_t i = 0; i < to->rule_count; i++) {
-		struct rule *rule = to->rules[i];
-		const struct rule *old =
-			generation_find(from, rule->kind, slice_from(rule->name));
-
-		if (!old)
-			continue;
-		rule->stats = old->stats;
-		if (old->hash != rule->hash) {
-			rule->stats.last_error[0] = '\0';
-			rule->stats.last_error_unix_ms = 0;
-		}
-	}
-}
-
 /* Takes over the reference. */
 static void set_attempt(struct reload *r, enum engine_origin origin,
 			struct bundle *refused)
@@ -229,13 +210,12 @@ static void set_attempt(struct reload *r, enum engine_origin origin,
 static void activate(struct engine *e)
 {
 	enum engine_origin origin = e->build.origin;
-	struct generation *next = build_take(e);
+	struct generation *next = build_take(e), *former = e->current;
 
 	set_attempt(&e->reload, origin, NULL);
-	if (e->current)
-		inherit_stats(next, e->current);
 	circuit_forget_all(e);
 	e->current = next;
+	figures_begin(e, former);
 	e->room.fresh_bytes = next->script.memory_bytes;
 	e->origin = origin;
 	e->epoch++;

@@ -44,7 +44,9 @@ struct rule {
 	struct options options;
 	struct options binding_options; /* routing alone */
 	struct schedule_spec *schedule; /* schedules alone */
-	struct script_stats stats;
+	struct script_stats stats;      /* of this generation */
+	struct script_stats earlier;    /* of the generations before: figures.c */
+	uint64_t hits_before;           /* cache hits of its uses then */
 };
 
 /* A filter with a match, or a schedule that is due at times. */

@@ -64,6 +64,11 @@ const char *strategy_script(const struct strategy *s)
 	return handle_use(&s->handle)->rule->file;
 }
 
+const char *strategy_last_error(const struct strategy *s)
+{
+	return handle_use(&s->handle)->rule->stats.last_error;
+}
+
 uint64_t strategy_hash(const struct strategy *s)
 {
 	return handle_use(&s->handle)->rule->hash;
@@ -97,20 +102,38 @@ static void push_number(lua_State *L, const void *member)
 }
 
 static const struct view_field queue_fields[] = {
-	{ "name", push_slice, offsetof(struct queue_view, name) },
-	{ "ready", push_uint64, offsetof(struct queue_view, ready) },
-	{ "served", push_number, offsetof(struct queue_view, served) },
-	{ "shard", push_uint, offsetof(struct queue_view, shard) },
-	{ "vhost", push_slice, offsetof(struct queue_view, vhost) },
-	{ NULL, NULL, 0 },
+	{ .name = "name",
+	  .push = push_slice,
+	  .offset = offsetof(struct queue_view, name),
+	  .is_pure = true },
+	{ .name = "ready",
+	  .push = push_uint64,
+	  .offset = offsetof(struct queue_view, ready) },
+	{ .name = "served",
+	  .push = push_number,
+	  .offset = offsetof(struct queue_view, served) },
+	{ .name = "shard",
+	  .push = push_uint,
+	  .offset = offsetof(struct queue_view, shard) },
+	{ .name = "vhost",
+	  .push = push_slice,
+	  .offset = offsetof(struct queue_view, vhost),
+	  .is_pure = true },
+	{ .name = NULL },
 };
 static const struct view_type queue_type = { .name = "queue", .fields = queue_fields };
 
 static const struct view_field failure_fields[] = {
-	{ "attempts", push_uint, offsetof(struct failure_view, attempts) },
-	{ "failures", push_uint, offsetof(struct failure_view, failures) },
-	{ "reason", push_text, offsetof(struct failure_view, reason) },
-	{ NULL, NULL, 0 },
+	{ .name = "attempts",
+	  .push = push_uint,
+	  .offset = offsetof(struct failure_view, attempts) },
+	{ .name = "failures",
+	  .push = push_uint,
+	  .offset = offsetof(struct failure_view, failures) },
+	{ .name = "reason",
+	  .push = push_text,
+	  .offset = offsetof(struct failure_view, reason) },
+	{ .name = NULL },
 };
 static const struct view_type failure_type = { .name = "failure",
 					       .fields = failure_fields };
@@ -140,6 +163,7 @@ static int l_loads(lua_State *L)
 	if (s->serial != script_state_of(L)->serial)
 		return luaL_error(L,
 				  "'loads' has expired: it was good for one call only");
+	script_check_pure(L, "loads");
 	if (shard < 0 || shard >= (lua_Integer)s->loads->shards)
 		return luaL_error(L, "there is no shard %I; the shards are 0 to %d",
 				  (LUAI_UACINT)shard, (int)s->loads->shards - 1);
@@ -287,6 +311,7 @@ static int decide(struct strategy *s, struct deciding *d, lua_CFunction body,
 	const struct use_call call = { .use = d->use,
 				       .handle = &s->handle,
 				       .context = d->context,
+				       .is_pure = d->use->is_pure && body != l_decide,
 				       .body = body,
 				       .ctx = d };
 	return use_decide(s->handle.engine, &call, err);

@@ -14,6 +14,8 @@ TIDE_MUST_USE int strategy_create(struct engine *e, enum script_kind kind,
 void strategy_destroy(struct strategy *s);
 bool strategy_is_pure(const struct strategy *s);
 const char *strategy_script(const struct strategy *s);
+/* What the script's last failed call said; "" for none. */
+const char *strategy_last_error(const struct strategy *s);
 /* The hash of the script's file. */
 uint64_t strategy_hash(const struct strategy *s);
 

@@ -93,6 +93,7 @@ int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 	struct script_call call = { .file = rule->file,
 				    .stats = is_counted ? &rule->stats : NULL,
 				    .is_decision = true,
+				    .is_pure = c->is_pure,
 				    .context = c->context,
 				    .body = c->body,
 				    .ctx = c->ctx };

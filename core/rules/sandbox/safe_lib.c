@@ -53,10 +53,44 @@ static int l_xpcall(lua_State *L)
 	return l_pcall(L);
 }
 
+const char safe_lib_stand_in = 0;
+
+/* Is argument 1 a table that stands in for another? Then call that one's function with
+ * the arguments, and leave its results. */
+static bool call_stand_in(lua_State *L, const char *name)
+{
+	if (!lua_istable(L, 1) || !lua_getmetatable(L, 1))
+		return false;
+	if (lua_rawgetp(L, -1, &safe_lib_stand_in) == LUA_TNIL) {
+		lua_pop(L, 2);
+		return false;
+	}
+	lua_pop(L, 1);
+	lua_getfield(L, -1, name);
+	lua_replace(L, -2);
+	lua_insert(L, 1);
+	lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+	return true;
+}
+
+static int l_rawget(lua_State *L)
+{
+	script_check(L);
+	return call_stand_in(L, "rawget") ? lua_gettop(L) : safe_lib_call_original(L);
+}
+
+static int l_rawlen(lua_State *L)
+{
+	script_check(L);
+	return call_stand_in(L, "rawlen") ? lua_gettop(L) : safe_lib_call_original(L);
+}
+
 /* As the library's, which gives its own `next` away: that one looks at no budget. */
 int safe_lib_next(lua_State *L)
 {
 	script_check(L);
+	if (call_stand_in(L, "next"))
+		return lua_gettop(L);
 	luaL_checktype(L, 1, LUA_TTABLE);
 	lua_settop(L, 2);
 	if (lua_next(L, 1))
@@ -244,6 +278,7 @@ void safe_lib_install(lua_State *L, int idx)
 	} replaced[] = {
 		{ "_G", "pcall", l_pcall },         { "_G", "xpcall", l_xpcall },
 		{ "_G", "next", safe_lib_next },    { "_G", "pairs", l_pairs },
+		{ "_G", "rawget", l_rawget },       { "_G", "rawlen", l_rawlen },
 		{ "string", "rep", l_rep },         { "string", "pack", l_pack },
 		{ "string", "char", l_of_numbers }, { "string", "format", l_format },
 		{ "math", "max", l_of_numbers },    { "math", "min", l_of_numbers },

@@ -30,6 +30,10 @@ void safe_lib_install(lua_State *L, int idx);
 void safe_table_install(lua_State *L, int idx);
 void safe_meta_install(lua_State *L, int idx);
 
+/* A key of metatables that no script gets hold of: the table stands in for another one,
+ * and the metatable has `next`, `rawget` and `rawlen` for it. */
+extern const char safe_lib_stand_in;
+
 /* next, with a check of the budgets. */
 int safe_lib_next(lua_State *L);
 /* Call the original, which is the first upvalue, with the same arguments. */

@@ -251,6 +251,7 @@ int script_enter(struct script_state *s, const struct script_call *call,
 
 	s->file = call->file;
 	s->context = call->context;
+	s->is_pure = call->is_pure;
 	s->place[0] = '\0';
 	s->fault[0] = '\0';
 	s->serial++;

@@ -38,6 +38,7 @@ struct script_state {
 	/* Odd inside a call. What expires with the call keeps it to compare. */
 	uint64_t serial;
 	bool is_loading;  /* a file: `require` may read others */
+	bool is_pure;     /* the call under way must look at the routing key alone */
 	const char *file; /* the script that the call under way is for */
 	/* The place of errors that no line of Lua raises; "" when unset. */
 	char place[SCRIPT_PLACE_MAX];
@@ -78,6 +79,7 @@ struct script_call {
 	const char *file;                 /* named in errors that have no place */
 	struct script_stats *stats;       /* may be NULL */
 	bool is_decision;                 /* counted and timed */
+	bool is_pure;                     /* its answer will be remembered by the key */
 	struct decision_context *context; /* for what scripts call; may be NULL */
 	lua_CFunction body; /* called with `ctx` as a light userdata; may raise */
 	void *ctx;
@@ -117,6 +119,18 @@ static inline void script_check(lua_State *L)
 
 /* End the call under way with this error. No pcall catches it. */
 int script_fail(lua_State *L, const char *format, ...);
+
+/* A script whose answer is remembered by the routing key looks at `what` else: end its
+ * call, whatever catches errors. For functions that scripts call. */
+static inline void script_check_pure(lua_State *L, const char *what)
+{
+	if (script_state_of(L)->is_pure)
+		script_fail(L,
+			    "a pure script may look at msg.key and msg.exchange alone, "
+			    "not at %s: its decision is remembered by the key. Remove "
+			    "`pure`",
+			    what);
+}
 
 /* The place of errors from C, for the rest of the call under way. */
 void script_set_place(struct script_state *s, const char *file, int line);

@@ -1,6 +1,7 @@
 #include "spec.h"
 
 #include <lauxlib.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -517,12 +518,15 @@ static int l_pick(lua_State *L)
 {
 	struct strategy *s = unbox(L, STRATEGY);
 	struct error err;
-	unsigned shard, shards = (unsigned)luaL_checkinteger(L, 3);
+	lua_Integer shards = luaL_checkinteger(L, 3);
+	unsigned shard;
 
+	luaL_argcheck(L, shards >= 1 && shards <= INT_MAX, 3,
+		      "the number of shards must be 1 or more");
 	lua_settop(L, 4);
 	strategy_set_load(s, lua_istable(L, 4) ? table_load : NULL, L);
 	struct script_question q = { read_msg(L, 2), context_of(L) };
-	int rc = strategy_pick(s, &q, shards, &shard, &err);
+	int rc = strategy_pick(s, &q, (unsigned)shards, &shard, &err);
 	msg_unref((struct msg *)q.msg);
 	if (rc == TIDE_OK)
 		lua_pushinteger(L, shard);

@@ -23,7 +23,7 @@ static void findings_come_in_the_order_of_files_and_lines(void **state)
 	findings_add(&f, "b.lua", 2, "two");
 	findings_add(&f, "b.lua", 1, "one");
 	findings_add(&f, "a.lua", 10, "ten %d", 10);
-	findings_note(&f, "of all");
+	findings_note(&f, "", 0, "of all");
 	findings_add(&f, "a.lua", 9, "nine");
 	findings_add(&f, "", 0, "all");
 	assert_int_equal(f.problems, 5);
