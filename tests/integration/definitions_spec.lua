@@ -293,7 +293,7 @@ describe('the definitions', function()
       c:expect_answer('BIND b.q - a',
         'ERR denied the default exchange routes to the queue that the key names and takes no '
         .. 'bindings')
-      c:expect_answer('BIND b.q b.x', 'ERR syntax BIND needs 3 words, not 2')
+      c:expect_answer('BIND b.q b.x', 'ERR syntax BIND needs <queue>, <exchange> and <pattern>: <pattern> is missing')
       c:send 'BIND b.q b.x a frob=1\r\n'
       assert.is_truthy(c:expect('^ERR mismatch (.*)$'):find('frob', 1, true))
     end)
