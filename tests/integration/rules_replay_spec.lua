@@ -63,7 +63,8 @@ describe('a replay of the active rules', function()
   end)
 
   it('tells of what an open circuit refused, which no rule did', function()
-    local result = assert_same('if tonumber(msg.headers.n) < 25 then while true do end end', { '--rules-budget', '5ms' })
+    local result = assert_same('if tonumber(msg.headers.n) < 25 then while true do end end',
+      { '--rules-budget', '5ms' })
     assert.equal(60 - 10, result.not_called)
   end)
 
