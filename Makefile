@@ -131,7 +131,7 @@ fuzzers: $(FUZZERS)
 
 # ---- running and testing -----------------------------------------------------
 
-.PHONY: deps deps-test deps-lint deps-fuzz deps-bench run test fuzz asan lint format format-check demo clean help
+.PHONY: deps deps-test deps-lint deps-fuzz deps-bench run test matrix fuzz asan lint format format-check demo clean help
 deps:
 	@tools/deps.sh build
 deps-test:
@@ -163,9 +163,14 @@ fuzz: deps-fuzz
 	@$(MAKE) fuzzers B=$(B)/fuzz CC=clang CFLAGS="-O1 -g" SANITIZE="$(FUZZ_SANITIZE)"
 	@tests/fuzz/run.sh $(B)/fuzz $(SECONDS) $(FUZZ)
 
+# The whole crash matrix; the suite takes a tenth of it.
+matrix: deps-test
+	@$(MAKE) all
+	@TIDEMQ=$(abspath $(B))/tidemq tests/chaos/matrix.sh
+
 # What is written in Lua alone has nothing for a sanitizer to see.
 asan:
-	@TIDE_TEST_PATIENCE=3 $(MAKE) test B=$(B)/asan WHAT="integration unit" CFLAGS="-O1 -g" \
+	@TIDE_TEST_PATIENCE=3 TIDE_MATRIX_SHARE=50 $(MAKE) test B=$(B)/asan WHAT="integration unit" CFLAGS="-O1 -g" \
 		SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
 
 C_FILES = $(shell find core include tests examples -name '*.[ch]')
@@ -273,6 +278,7 @@ help:
 #: make                the binary and the client library, in build/
 #: make run            install what is missing, build, and start a broker in ./data
 #: make test           every test; WHAT="unit lua integration" chooses
+#: make matrix         cut, kill broker, kill Redis at every command to Redis (10 minutes)
 #: make asan           the tests under AddressSanitizer and UBSan
 #: make fuzz           fuzz every parser, SECONDS=20 each; FUZZ=fuzz_line names one
 #: make lint           floors, luacheck, shellcheck, format, file lengths
