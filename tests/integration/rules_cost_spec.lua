@@ -107,7 +107,7 @@ describe('a script that fails', function()
     end
     c:ok 'BIND q t b.#'
     for _ = 1, 30 do
-      publish('PUB t ' .. ('a.'):rep(127) .. 'a', '^ERR rule .*the topic patterns take more than 100000 steps for the key')
+      publish('PUB t ' .. ('a.'):rep(127) .. 'a', '^ERR rule .*the topic patterns take more than 100000 steps')
       publish('PUB t b.c', '^OK %x+ 1$')
     end
     assert.same({ 'closed', 0 }, { script 'routing/topic.lua'.circuit, script 'routing/topic.lua'.overruns })
