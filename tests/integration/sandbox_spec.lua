@@ -82,6 +82,20 @@ describe('the sandbox', function()
     assert.is_true(cpu_seconds() - before < 2)
   end)
 
+  it('names no chain of indexes without end in an error', function()
+    local chain = 'return a' .. ('.b'):rep(120000)
+    local refusal = "x.lua:2: more than 200 '.' and '%[' in one expression"
+    local before = cpu_seconds()
+    refuses('retry/x.lua', 'local a = {} a.b = a\n' .. chain, 'retry/' .. refusal)
+    refuses('filter/x.lua', 'local a = {} a.b = a\nreturn { match = {}, publish = function() ' .. chain .. ' end }',
+      'filter/' .. refusal)
+    assert.is_true(cpu_seconds() - before < 2)
+    local dir = broker:copy_rules('chained', { ['retry/x.lua'] = 'local a = {} a.b = a\n' .. chain })
+    local output, status = broker:cli('check', dir)
+    assert.matches(refusal, output)
+    assert.equal(1, status)
+  end)
+
   it('keeps no long texts beside the scripts', function()
     local before = resident_kib()
     refuses('retry/big.lua', [[
