@@ -49,7 +49,7 @@ describe('the sandbox', function()
 
   it('stops what C calls from C', function()
     local answer, took = publish_through [[
-      local o = setmetatable({}, { __name = ("n"):rep(1 << 20), __index = tostring })
+      local o = {} for _ = 1, 1900 do o = setmetatable({}, { __index = o }) end
       table.move(o, 1, 262144, 1, setmetatable({}, { __newindex = rawequal }))]]
     assert.matches('^ERR rule filter/10%-x.lua:3: ran longer than its budget of 50 ms', answer)
     assert.is_true(took < 1, took)
@@ -65,6 +65,14 @@ describe('the sandbox', function()
     assert.matches('^ERR rule filter/10%-x.lua:3: a script\'s metatable cannot have __concat', (publish_through [[
       local m, o = {}
       m.__concat = function() return o end o = setmetatable({}, m) return o .. o .. o]]))
+  end)
+
+  it('shows no address', function()
+    assert.equal('ERR rejected table function msg msg.headers (filter/10-x.lua)', (publish_through [[
+      return false, ("%s %s %s "):format({}, print, msg) .. tostring(msg.headers)]]))
+    publish_through 'print({}, print, msg)'
+    broker:expect_log 'rules: filter/10%-x.lua:2: table function msg\n'
+    assert.is_nil(broker:log():find('0x', 1, true))
   end)
 
   it('says something where a filter does not say why', function()
