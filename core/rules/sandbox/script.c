@@ -8,12 +8,17 @@
 
 #include "host/machine.h"
 
+/* lua_getstack counts from the top of the stack each time, and a stack may have 200,000
+ * levels. Of C there are no more than LUAI_MAXCCALLS (200) and some. */
+#define LEVELS_MAX 256
+
 /* The nearest line of Lua on the stack, at most `max` bytes of it in `out`. */
 static bool nearest_line(lua_State *L, const char *file, char *out, size_t max)
 {
 	lua_Debug where;
 
-	for (int level = 0; lua_getstack(L, level, &where); level++) {
+	for (int level = 0; level < LEVELS_MAX && lua_getstack(L, level, &where);
+	     level++) {
 		lua_getinfo(L, "Sl", &where);
 		if (where.currentline <= 0)
 			continue;
@@ -178,7 +183,7 @@ static void describe(struct script_state *s, int rc, const char *file, bool over
 			 "%s: ran longer than its budget of %d ms", file,
 			 (int)watchdog_budget_ms(s->watchdog));
 	if (s->fault[0] && !(text && strstr(text, s->fault))) {
-		/* A close handler raised an error of its own on the way out. */
+		/* Another error took its place on the way out. */
 		error_set(err, TIDE_ERULE, "%s%s%s", s->fault, text ? "; then: " : "",
 			  text ? text : "");
 	} else if (rc == LUA_ERRMEM && s->was_string) {
