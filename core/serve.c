@@ -228,10 +228,21 @@ static int make_data_dir(const struct serve_options *o, struct error *err)
 	return TIDE_OK;
 }
 
+static const int numbers[] = { SIGTERM, SIGINT, SIGHUP };
+
+/* Until their handlers are there they wait. */
+static void mask_signals(int how)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (int i = 0; i < 3; i++)
+		sigaddset(&set, numbers[i]);
+	sigprocmask(how, &set, NULL);
+}
+
 static void init_handles(struct serve *s)
 {
-	static const int numbers[] = { SIGTERM, SIGINT, SIGHUP };
-
 	for (int i = 0; i < 3; i++) {
 		uv_signal_init(&s->loop, &s->signals[i]);
 		s->signals[i].data = s;
@@ -239,6 +250,16 @@ static void init_handles(struct serve *s)
 	}
 	uv_timer_init(&s->loop, &s->drain_timer);
 	s->drain_timer.data = s;
+	mask_signals(SIG_UNBLOCK);
+}
+
+static int check_addresses(struct serve *s, struct error *err)
+{
+	int rc = TIDE_OK;
+
+	for (unsigned i = 0; i < s->options.listen_count && rc == TIDE_OK; i++)
+		rc = server_check_address(&s->loop, s->options.listen[i], err);
+	return rc;
 }
 
 int serve_main(int argc, char **argv)
@@ -249,6 +270,7 @@ int serve_main(int argc, char **argv)
 	struct error err;
 	int rc;
 
+	mask_signals(SIG_BLOCK);
 	if (serve_options_parse(&s.options, argc, argv, &err) < 0) {
 		fprintf(stderr, "tidemq serve: %s; see tidemq help serve\n", err.text);
 		serve_options_deinit(&s.options);
@@ -263,7 +285,9 @@ int serve_main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	raise_file_limit();
 	uv_loop_init(&s.loop);
-	rc = make_data_dir(&s.options, &err);
+	rc = check_addresses(&s, &err);
+	if (rc == TIDE_OK)
+		rc = make_data_dir(&s.options, &err);
 	if (rc == TIDE_OK)
 		rc = service_create(&s.service, &s.loop, &s.options.broker, &hooks, &err);
 	if (rc < 0) {
