@@ -54,11 +54,13 @@ static const struct command_option rows[] = {
 		  256 * MIB),
 	  SERVER(payload_max) },
 	{ COMMAND_BYTES("max-memory", "1G",
-			"memory for messages; at the limit publishers are held back", MIB,
-			1024 * GIB),
+			"memory for messages; at the limit publishers and schedules are "
+			"held back",
+			MIB, 1024 * GIB),
 	  BROKER(memory_max_bytes) },
 	{ COMMAND_BYTES("max-unstored", "64M",
-			"messages not yet durable; at the limit publishers are held back",
+			"messages not yet durable; at the limit publishers and schedules "
+			"are held back",
 			MIB, 1024 * GIB),
 	  BROKER(unstored_max_bytes) },
 	{ COMMAND_NUMBER("max-channels", "256",
@@ -100,6 +102,11 @@ static const struct command_option rows[] = {
 	{ COMMAND_DURATION("drain-timeout", "5s",
 			   "time at SIGTERM to answer what was asked", 0, DAY_MS),
 	  FIELD(drain_timeout_ms) },
+	{ COMMAND_DURATION("stop-timeout", "5s",
+			   "time after that for Redis to store what was returned, and to "
+			   "stop; then it is not waited for",
+			   0, DAY_MS),
+	  FIELD(stop_timeout_ms) },
 	{ COMMAND_BYTES("rules-memory", "256M",
 			"memory for all scripts, with what they keep of bindings", MIB,
 			64 * GIB),

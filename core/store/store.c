@@ -381,7 +381,9 @@ static void on_conn_closed(void *ctx)
 	}
 	redis_child_stop(s->child, s->loop, end, s);
 	if (s->is_hurried)
-		redis_child_hurry(s->child);
+		redis_child_hurry(s->child, 0);
+	else if (s->close_by_ms)
+		redis_child_hurry(s->child, (int64_t)(s->close_by_ms - uv_now(s->loop)));
 }
 
 /* The last request. Without an answer the lease lapses by itself. */
@@ -404,6 +406,8 @@ void store_close(struct store *s, int64_t grace_ms, void (*on_closed)(void *ctx)
 	s->is_closing = true;
 	s->on_closed = on_closed;
 	s->closed_ctx = ctx;
+	if (grace_ms > 0)
+		s->close_by_ms = uv_now(s->loop) + (uint64_t)grace_ms;
 	if (s->conn) {
 		release(s);
 		redis_conn_close(s->conn, grace_ms, on_conn_closed, s);
@@ -418,7 +422,7 @@ void store_hurry(struct store *s)
 	if (s->conn)
 		redis_conn_hurry(s->conn);
 	else if (s->child)
-		redis_child_hurry(s->child);
+		redis_child_hurry(s->child, 0);
 }
 
 bool store_is_durable(const struct store *s)

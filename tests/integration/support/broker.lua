@@ -78,7 +78,7 @@ function Broker.start(options)
     for path, text in pairs(options.rules) do self:write_rule(path, text) end
   end
   if options.stopped then return self end
-  return self:run()
+  return self:run() -- with all that it returns
 end
 
 local function command_line(self)
