@@ -288,6 +288,7 @@ int index_route(struct index *x, const struct script_question *q, const uint32_t
 	struct engine *e = x->handle.engine;
 	struct routing routing = { handle_use(&x->handle), { q->msg, 0 } };
 	const struct use_call call = { .use = routing.use,
+				       .handle = &x->handle,
 				       .context = q->context,
 				       .is_pure = routing.use->is_pure,
 				       .body = l_route,

@@ -318,6 +318,7 @@ static int decide(struct strategy *s, struct deciding *d, lua_CFunction body,
 		carry_use(&s->handle);
 	d->use = handle_use(&s->handle);
 	const struct use_call call = { .use = d->use,
+				       .handle = &s->handle,
 				       .context = d->context,
 				       .is_pure = d->use->is_pure && body != l_decide,
 				       .body = body,

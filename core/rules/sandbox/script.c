@@ -221,17 +221,13 @@ static void look_for_room(struct script_state *s)
 		s->memory_bytes > most && s->memory_bytes - most > s->grown_bytes;
 }
 
-/* The circuit breaker is told of the end of a decision. */
-static void count_decision(struct script_stats *stats, bool has_failed,
-			   int64_t started_ns)
+static void count_decision(struct script_stats *stats, int64_t started_ns)
 {
-	int64_t now_ns = machine_clock_ns(CLOCK_MONOTONIC);
+	int64_t took_ns = machine_clock_ns(CLOCK_MONOTONIC) - started_ns;
 
 	stats->calls++;
-	stats->time_ns += (uint64_t)(now_ns - started_ns);
-	cost_add(&stats->cost, (uint64_t)(now_ns - started_ns));
-	if (breaker_count(&stats->breaker, has_failed, now_ns / 1000000) && has_failed)
-		stats->breaker.since_unix_ms = machine_clock_ms(CLOCK_REALTIME);
+	stats->time_ns += (uint64_t)took_ns;
+	cost_add(&stats->cost, (uint64_t)took_ns);
 }
 
 static void count(const struct script_call *call, int rc, bool overran,
@@ -242,7 +238,7 @@ static void count(const struct script_call *call, int rc, bool overran,
 	if (!stats)
 		return;
 	if (call->is_decision)
-		count_decision(stats, rc != LUA_OK, started_ns);
+		count_decision(stats, started_ns);
 	if (rc == LUA_OK)
 		return;
 	stats->errors++;
