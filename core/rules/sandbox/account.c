@@ -65,6 +65,16 @@ const struct account *account_largest(const struct account *table)
 	return largest;
 }
 
+size_t account_sum(const struct account *table, const char *file)
+{
+	size_t bytes = 0;
+
+	for (; table; table = table->hh.next)
+		if (strcmp(table->file, file) == 0)
+			bytes += table->bytes;
+	return bytes;
+}
+
 void account_settle(struct account *table)
 {
 	for (; table; table = table->hh.next)

@@ -37,6 +37,9 @@ void account_free_all(struct account **table);
 /* The one that holds most; NULL when there is none. */
 const struct account *account_largest(const struct account *table);
 
+/* What a script holds for all vhosts. */
+size_t account_sum(const struct account *table, const char *file);
+
 /* What it may hold of a state of `max` bytes: twice as much as is then left of three
  * quarters. One alone gets half of the state, the next a sixth, and so on: whoever comes
  * first leaves something for all others. */

@@ -61,9 +61,13 @@ static void *allocate(void *ctx, void *old, size_t old_size, size_t size)
 	struct block *block = old ? (struct block *)old - 1 : NULL;
 	size_t held = old ? old_size : 0; /* for new objects Lua passes their type */
 	bool is_string = !old && old_size == LUA_TSTRING;
+	/* The first block without a type. */
+	bool is_stack = old ? old == s->stack : !s->stack && old_size == 0;
 
 	if (size == 0) {
 		release(s, block, held);
+		if (is_stack)
+			s->stack = s; /* Lua 5.4.4 has moved it to a block of its own */
 		free(block);
 		return NULL;
 	}
@@ -75,12 +79,15 @@ static void *allocate(void *ctx, void *old, size_t old_size, size_t size)
 	struct block *new = is_over ? NULL : realloc(block, sizeof(*new) + size);
 	if (!new) {
 		s->was_refused |= !is_long;
-		s->refused_at[0] = '\0';
 		s->was_string = is_long;
-		if (s->L)
+		/* Lua from 5.4.5 on has offsets for its pointers to the stack while that
+		 * grows: a look at it would end the process. */
+		if (s->L && !is_stack)
 			nearest_line(s->L, NULL, s->refused_at, sizeof(s->refused_at));
 		return NULL;
 	}
+	if (is_stack)
+		s->stack = new + 1;
 	s->memory_bytes = s->memory_bytes - held + size;
 	before->bytes -= held;
 	payer->bytes += size;
@@ -320,6 +327,7 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	s->serial++;
 	s->was_refused = false;
 	s->was_string = false;
+	s->refused_at[0] = '\0';
 	s->grown_bytes = 0;
 	if (s->memory_bytes - s->pace_low > s->pace_span)
 		pace(s);

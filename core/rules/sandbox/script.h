@@ -39,6 +39,7 @@ struct script_state {
 	struct account own;       /* what is of no script */
 	struct account *accounts; /* uthash */
 	struct account *account;  /* of the call under way */
+	const void *stack;        /* the block that L has its stack in */
 	/* Odd inside a call. What expires with the call keeps it to compare. */
 	uint64_t serial;
 	bool is_loading;  /* a file: `require` may read others */
@@ -54,7 +55,7 @@ struct script_state {
 	bool is_exhausted;  /* the account of a call was, which the next will find too */
 	size_t collected_bytes; /* what was left by the last whole collection; 0: none */
 	struct decision_context *context; /* of the call under way; may be NULL */
-	/* Where the last allocation was refused: Lua's own error does not say. */
+	/* Where an allocation was refused last: Lua's own error does not say. */
 	char refused_at[SCRIPT_PLACE_MAX];
 	bool was_string; /* it was for a text over SCRIPT_STRING_MAX */
 	/* A budget of the call under way is used up: its error, whatever catches it in
