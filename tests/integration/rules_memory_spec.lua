@@ -2,8 +2,8 @@
 local Broker = require 'support.broker'
 local wait = require 'support.wait'
 
-local refusal = "^ERR limit .*the scripts' memory is nearly full: %S+ for vhost '/' holds %d+ KiB, its share is %d+ of 4096 KiB; "
-  .. 'raise %-%-rules%-memory'
+local refusal = "^ERR limit .*the scripts' memory is nearly full: %S+ for vhost '/' holds %d+ KiB, "
+  .. 'its share is %d+ of 4096 KiB; raise %-%-rules%-memory'
 
 describe('the memory of the rules', function()
   local broker, c
