@@ -11,10 +11,6 @@
 #include "session/service_rules.h"
 #include "serve_options.h"
 
-/* After the drain, the store has this long to take the messages that connections gave
- * back, and as long again to answer. */
-#define STORE_GRACE_MS 5000
-
 struct serve {
 	uv_loop_t loop;
 	struct serve_options options;
@@ -24,9 +20,17 @@ struct serve {
 	uv_timer_t drain_timer;
 	bool is_draining;
 	bool is_closing;
-	bool is_hurried; /* a second signal */
+	bool is_hurried;     /* a second signal */
+	uint64_t stop_by_ms; /* uv_now: Redis is not waited for any longer */
 	int status;
 };
+
+static int64_t stop_left_ms(const struct serve *s)
+{
+	uint64_t now_ms = uv_now(&s->loop);
+
+	return now_ms < s->stop_by_ms ? (int64_t)(s->stop_by_ms - now_ms) : 0;
+}
 
 /* The journal writes what connections gave back in the next turn. The end of the broker
  * waits for it, until the drain timer fires. */
@@ -35,7 +39,7 @@ static void close_service_when_idle(struct serve *s)
 	if (s->is_hurried)
 		service_close_now(s->service);
 	else if (service_is_idle(s->service))
-		service_close(s->service, STORE_GRACE_MS);
+		service_close(s->service, stop_left_ms(s));
 }
 
 static void on_server_closed(void *ctx)
@@ -53,7 +57,9 @@ static void close_server(struct serve *s)
 	if (s->is_closing)
 		return;
 	s->is_closing = true;
-	uv_timer_start(&s->drain_timer, on_drain_timeout, STORE_GRACE_MS, 1000);
+	s->stop_by_ms = uv_now(&s->loop) + (uint64_t)s->options.stop_timeout_ms;
+	uv_timer_start(&s->drain_timer, on_drain_timeout,
+		       (uint64_t)s->options.stop_timeout_ms, 1000);
 	server_close(s->server, on_server_closed, s);
 }
 
@@ -64,10 +70,11 @@ static void on_drain_timeout(uv_timer_t *timer)
 	if (!s->is_closing) {
 		log_warn("some requests were not answered within the drain timeout");
 		close_server(s);
-	} else if (!s->server && s->service && !service_is_idle(s->service)) {
-		log_warn("Redis did not store the returned messages within %d s",
-			 STORE_GRACE_MS / 1000);
-		service_close(s->service, 0);
+	} else if (!s->server && s->service && !s->is_hurried) {
+		log_warn("Redis did not store the returned messages and stop within "
+			 "--stop-timeout");
+		s->is_hurried = true;
+		service_close_now(s->service);
 	}
 }
 
@@ -206,10 +213,21 @@ static int make_data_dir(const struct serve_options *o, struct error *err)
 	return TIDE_OK;
 }
 
+static const int numbers[] = { SIGTERM, SIGINT, SIGHUP };
+
+/* Until their handlers are there they wait. */
+static void mask_signals(int how)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (int i = 0; i < 3; i++)
+		sigaddset(&set, numbers[i]);
+	sigprocmask(how, &set, NULL);
+}
+
 static void init_handles(struct serve *s)
 {
-	static const int numbers[] = { SIGTERM, SIGINT, SIGHUP };
-
 	for (int i = 0; i < 3; i++) {
 		uv_signal_init(&s->loop, &s->signals[i]);
 		s->signals[i].data = s;
@@ -217,6 +235,16 @@ static void init_handles(struct serve *s)
 	}
 	uv_timer_init(&s->loop, &s->drain_timer);
 	s->drain_timer.data = s;
+	mask_signals(SIG_UNBLOCK);
+}
+
+static int check_addresses(struct serve *s, struct error *err)
+{
+	int rc = TIDE_OK;
+
+	for (unsigned i = 0; i < s->options.listen_count && rc == TIDE_OK; i++)
+		rc = server_check_address(&s->loop, s->options.listen[i], err);
+	return rc;
 }
 
 int serve_main(int argc, char **argv)
@@ -226,6 +254,7 @@ int serve_main(int argc, char **argv)
 	struct error err;
 	int rc;
 
+	mask_signals(SIG_BLOCK);
 	if (serve_options_parse(&s.options, argc, argv, &err) < 0) {
 		fprintf(stderr, "tidemq serve: %s; see tidemq help serve\n", err.text);
 		serve_options_deinit(&s.options);
@@ -240,7 +269,9 @@ int serve_main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	raise_file_limit();
 	uv_loop_init(&s.loop);
-	rc = make_data_dir(&s.options, &err);
+	rc = check_addresses(&s, &err);
+	if (rc == TIDE_OK)
+		rc = make_data_dir(&s.options, &err);
 	if (rc == TIDE_OK)
 		rc = service_create(&s.service, &s.loop, &s.options.broker, &hooks, &err);
 	if (rc < 0) {

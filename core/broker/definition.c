@@ -81,14 +81,19 @@ static bool is_durable(const struct definition *d)
 	       (b->queue ? queue_is_durable(b->queue) : b->exchange->is_durable);
 }
 
-static void destroy(struct definition *d)
+/* Redis has refused it. What was sent behind it may be there all the same: the messages
+ * of a queue, and bindings. */
+static void take_back(struct definition *d)
 {
-	if (d->table == STORE_QUEUES)
+	if (d->table == STORE_QUEUES) {
+		queue_erase(queue_of(d), NULL);
 		queue_destroy(queue_of(d));
-	else if (d->table == STORE_EXCHANGES)
+	} else if (d->table == STORE_EXCHANGES) {
+		exchange_erase(exchange_of(d), NULL);
 		exchange_destroy(exchange_of(d));
-	else
+	} else {
 		binding_destroy(binding_of(d));
+	}
 }
 
 static void on_answer(void *ctx, int status, const char *text)
@@ -101,7 +106,7 @@ static void on_answer(void *ctx, int status, const char *text)
 		d->is_stored |= status == TIDE_OK;
 		if (status < 0 && status != TIDE_ESHUTDOWN && !d->is_stored &&
 		    LIST_EMPTY(&d->jobs))
-			destroy(d);
+			take_back(d);
 	}
 	waiter_done(job->waiter, status, text);
 	mem_free(job);

@@ -5,9 +5,21 @@
 #include "base/mem.h"
 #include "unusable.h"
 
+/* A binding without its ends: an interrupted deletion has left it. */
+struct lost_binding {
+	STAILQ_ENTRY(lost_binding) link;
+	struct vhost *vhost;
+	char *source;
+	size_t text_len;
+	char text[];
+};
+
+STAILQ_HEAD(lost_bindings, lost_binding);
+
 struct recovery {
 	struct waiter waiter;
 	struct broker *broker;
+	struct lost_bindings lost;
 	store_done_fn on_done;
 	void *ctx;
 };
@@ -67,9 +79,20 @@ static void take_unreadable_binding(struct binding_spec *spec, struct slice text
 				"has a binding that cannot be read", &why);
 }
 
-/* One without its ends was left over by a crash: what it led to has been deleted. */
-static int take_binding(struct vhost *v, const struct store_definition *d,
-			struct error *err)
+static void note_lost(struct recovery *r, struct vhost *v, struct slice source,
+		      struct slice text)
+{
+	struct lost_binding *lost = mem_alloc(sizeof(*lost) + text.len);
+
+	lost->vhost = v;
+	lost->source = mem_strndup(source.data, source.len);
+	lost->text_len = text.len;
+	memcpy(lost->text, text.data, text.len);
+	STAILQ_INSERT_TAIL(&r->lost, lost, link);
+}
+
+static void take_binding(struct recovery *r, struct vhost *v,
+			 const struct store_definition *d)
 {
 	struct slice rest = d->name;
 	struct slice kind = next_word(&rest), dest = next_word(&rest),
@@ -83,17 +106,51 @@ static int take_binding(struct vhost *v, const struct store_definition *d,
 		spec.queue = queue_find(v, dest);
 	else
 		spec.exchange = exchange_find(v, dest);
-	if (!spec.source || (!spec.queue && !spec.exchange))
-		return error_set(err, TIDE_ENOTFOUND,
-				 "its queue or exchange does not exist");
+	if (!spec.source || (!spec.queue && !spec.exchange)) {
+		note_lost(r, v, source, d->name);
+		return;
+	}
 	if (args_parse(&args, rest) < 0) {
 		take_unreadable_binding(&spec, d->name);
-		return TIDE_OK;
+		return;
 	}
 	spec.args = &args;
 	binding_restore(&spec, d->name);
 	args_deinit(&args);
-	return TIDE_OK;
+}
+
+static void remove_lost(const struct recovery *r, const struct lost_binding *lost)
+{
+	struct exchange *source = exchange_find(lost->vhost, slice_from(lost->source));
+
+	store_definition_remove(r->broker->store, STORE_BINDINGS,
+				vhost_slice(lost->vhost),
+				(struct slice){ lost->text, lost->text_len }, NULL, NULL);
+	if (source)
+		exchange_collect(source, NULL);
+}
+
+/* What the deletion of a queue or an exchange had still to remove: bindings, and
+ * auto-delete exchanges of which they were the last ones.
+ *
+ * @param is_complete  all definitions were read: what is missing does not exist */
+static void finish_deletions(struct recovery *r, bool is_complete)
+{
+	struct lost_binding *lost;
+	unsigned count = 0;
+
+	while ((lost = STAILQ_FIRST(&r->lost)) != NULL) {
+		STAILQ_REMOVE_HEAD(&r->lost, link);
+		if (is_complete)
+			remove_lost(r, lost);
+		count++;
+		mem_free(lost->source);
+		mem_free(lost);
+	}
+	if (count > 0 && is_complete)
+		log_info("finished a deletion: removed %u bindings whose queue or "
+			 "exchange does not exist",
+			 count);
 }
 
 static void on_definition(void *ctx, const struct store_definition *d)
@@ -109,10 +166,7 @@ static void on_definition(void *ctx, const struct store_definition *d)
 	else if (rc == TIDE_OK && d->table == STORE_QUEUES)
 		take_queue(v, d);
 	else if (rc == TIDE_OK && d->table == STORE_BINDINGS)
-		rc = take_binding(v, d, &err);
-	/* Without its vhost nobody would find it again. */
-	if (rc < 0 && v)
-		v->is_kept = true;
+		take_binding(r, v, d);
 	if (rc < 0)
 		log_error("%s '%" SLICE_FMT "' of vhost '%" SLICE_FMT
 			  "' is ignored and left as it is in Redis: %s",
@@ -127,6 +181,7 @@ static struct recovery *create(struct broker *b, store_done_fn on_done, void *ct
 	r->broker = b;
 	r->on_done = on_done;
 	r->ctx = ctx;
+	STAILQ_INIT(&r->lost);
 	return r;
 }
 
@@ -134,6 +189,7 @@ static void on_end(void *ctx, int status, const char *text)
 {
 	struct recovery *r = ctx;
 
+	finish_deletions(r, status == TIDE_OK && !r->broker->is_closing);
 	r->on_done(r->ctx, status, text);
 	mem_free(r);
 }

@@ -4,7 +4,6 @@
 
 #include "base/container.h"
 #include "host/log.h"
-#include "base/mem.h"
 #include "deal.h"
 #include "shard/dedupe.h"
 #include "vhost.h"
@@ -25,20 +24,11 @@ static void tick_shards(struct broker *b)
 	}
 }
 
-static void free_waiter(struct waiter *w)
-{
-	mem_free(w);
-}
-
 static void auto_delete(struct queue *q)
 {
-	struct waiter *w = mem_zalloc(sizeof(*w));
-
 	log_debug("auto-delete queue '%s' has lost its last consumer", q->name);
-	waiter_init(w, free_waiter);
-	queue_erase(q, w);
+	queue_erase(q, NULL);
 	queue_destroy(q);
-	waiter_done(w, TIDE_OK, NULL);
 }
 
 /* One pass over the queues that may have something to deal; those that still
@@ -115,8 +105,10 @@ void turn_flush(struct broker *b)
 {
 	if (!b->is_started)
 		return;
-	if (b->env.store)
+	if (b->env.store) {
+		id_lease_turn(b);
 		flush(b->journal);
+	}
 	shared_sync_turn(b);
 }
 
@@ -137,6 +129,7 @@ int64_t turn_due_ms(const struct broker *b)
 	if (n)
 		due_ms = earlier(due_ms, b->now_ms + (n->key - b->mono_ms));
 	due_ms = earlier(due_ms, dedupe_due_ms(b->dedupe));
+	due_ms = earlier(due_ms, id_lease_due_ms(b));
 	return earlier(due_ms, shared_sync_due_ms(b));
 }
 

@@ -109,7 +109,7 @@ static bool split(const char *address, char host_out[HOST_MAX], const char **por
 	return true;
 }
 
-static int resolve(struct server *s, const char *address, struct sockaddr_storage *out,
+static int resolve(uv_loop_t *loop, const char *address, struct sockaddr_storage *out,
 		   struct error *err)
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE };
@@ -124,7 +124,7 @@ static int resolve(struct server *s, const char *address, struct sockaddr_storag
 				 "[IPv6]:PORT or unix:PATH",
 				 address);
 	/* Without a callback it blocks, which is allowed before the start. */
-	rc = uv_getaddrinfo(s->loop, &req, NULL, host, port, &hints);
+	rc = uv_getaddrinfo(loop, &req, NULL, host, port, &hints);
 	if (rc < 0)
 		return error_set(err, rc, "cannot resolve '%s': %s", host,
 				 uv_strerror(rc));
@@ -151,17 +151,43 @@ static void remove_stale(const struct sockaddr_un *addr)
 	close(fd);
 }
 
-static int prepare_path(const char *path, struct error *err)
+static int read_path(const char *path, struct sockaddr_un *out, struct error *err)
 {
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	int len = snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
+	int len;
 
-	if (len <= 0 || (size_t)len >= sizeof(addr.sun_path))
+	*out = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	len = snprintf(out->sun_path, sizeof(out->sun_path), "%s", path);
+	if (len <= 0 || (size_t)len >= sizeof(out->sun_path))
 		return error_set(err, TIDE_ESYNTAX,
 				 "unix:%s: expected a path of 1-%zu bytes", path,
-				 sizeof(addr.sun_path) - 1);
-	remove_stale(&addr);
+				 sizeof(out->sun_path) - 1);
 	return TIDE_OK;
+}
+
+static int prepare_path(const char *path, struct error *err)
+{
+	struct sockaddr_un addr;
+	int rc = read_path(path, &addr, err);
+
+	if (rc == TIDE_OK)
+		remove_stale(&addr);
+	return rc;
+}
+
+/* The path of a Unix socket, or NULL. */
+static const char *unix_path(const char *address)
+{
+	return strncmp(address, "unix:", 5) == 0 ? address + 5 : NULL;
+}
+
+int server_check_address(uv_loop_t *loop, const char *address, struct error *err)
+{
+	const char *path = unix_path(address);
+	struct sockaddr_storage addr;
+	struct sockaddr_un unix_addr;
+
+	return path ? read_path(path, &unix_addr, err)
+		    : resolve(loop, address, &addr, err);
 }
 
 static void on_connection(uv_stream_t *stream, int status)
@@ -177,11 +203,12 @@ static void on_connection(uv_stream_t *stream, int status)
 int server_listen(struct server *s, const char *address, char bound[SERVER_ADDRESS_MAX],
 		  struct error *err)
 {
-	bool is_unix = strncmp(address, "unix:", 5) == 0;
-	const char *path = address + 5;
+	const char *path = unix_path(address);
+	bool is_unix = path != NULL;
 	struct sockaddr_storage addr;
 	int len = sizeof(addr);
-	int rc = is_unix ? prepare_path(path, err) : resolve(s, address, &addr, err);
+	int rc =
+		is_unix ? prepare_path(path, err) : resolve(s->loop, address, &addr, err);
 	struct listener *l;
 
 	if (rc < 0)

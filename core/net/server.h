@@ -66,6 +66,10 @@ struct server *server_create(uv_loop_t *loop, struct service *service,
 TIDE_MUST_USE int server_listen(struct server *s, const char *address,
 				char bound[SERVER_ADDRESS_MAX], struct error *err);
 
+/* Whether server_listen can understand the address; it may block. */
+TIDE_MUST_USE int server_check_address(uv_loop_t *loop, const char *address,
+				       struct error *err);
+
 /* The end of a loop turn. */
 void server_turn(struct server *s);
 

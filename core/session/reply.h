@@ -22,11 +22,12 @@ enum reply_kind {
 	REPLY_ERROR,
 };
 
-/* A message handed out by GET. */
+/* A message handed out. */
 struct delivery {
-	struct msg *msg; /* a reference of its own */
+	struct msg *msg; /* in the reply to a GET: a reference of its own */
 	uint64_t tag;    /* 0 = no acknowledgement is wanted */
 	uint32_t attempt;
+	bool is_redelivered; /* somebody may have seen it before */
 };
 
 struct channel;

@@ -68,7 +68,9 @@ TIDE_MUST_USE int store_open(struct store **out, uv_loop_t *loop,
 
 /* Answer what Redis still owes for at most `grace_ms`, give TIDE_ESHUTDOWN to
  * the rest, stop the embedded Redis if it is ours, free everything, call
- * on_closed. The store may not be used after the call. */
+ * on_closed. All of it takes no longer than `grace_ms` and a second, unless that is 0:
+ * then the embedded Redis has some time of its own. The store may not be used after the
+ * call. */
 void store_close(struct store *s, int64_t grace_ms, void (*on_closed)(void *ctx),
 		 void *ctx);
 
@@ -214,10 +216,6 @@ void store_dedupe_read(struct store *s, struct store_shard *shard, int64_t start
 void store_dedupe_trim(struct store *s, struct store_shard *shard, int64_t until_unix_ms,
 		       unsigned count, store_purged_fn on_trimmed, void *ctx);
 
-/* Remove all keys of the shard. */
-void store_shard_erase(struct store *s, struct store_shard *shard, store_done_fn on_done,
-		       void *ctx);
-
 enum store_table {
 	STORE_VHOSTS,    /* set of names */
 	STORE_EXCHANGES, /* hash of a vhost: name -> definition */
@@ -232,6 +230,15 @@ void store_definition_set(struct store *s, enum store_table table, struct slice 
 			  void *ctx);
 void store_definition_remove(struct store *s, enum store_table table, struct slice vhost,
 			     struct slice name, store_done_fn on_done, void *ctx);
+
+struct store_queue {
+	struct slice vhost, name;
+	unsigned shards;
+};
+/* Remove a queue's definition and all keys of its shards, at once: a crash leaves
+ * all or nothing. on_done may be NULL. */
+void store_definition_erase_queue(struct store *s, const struct store_queue *queue,
+				  store_done_fn on_done, void *ctx);
 
 struct store_definition {
 	enum store_table table;

@@ -49,6 +49,46 @@ void store_definition_remove(struct store *s, enum store_table table, struct sli
 	store_call_send(call, 0);
 }
 
+/* KEYS: the table of queues, all keys of the shards. ARGV: the queue. A script and no
+ * transaction: Redis runs this one also while its memory is out. */
+static const struct slice script_erase =
+	SLICE("redis.call('UNLINK', unpack(KEYS, 2))\n"
+	      "return redis.call('HDEL', KEYS[1], ARGV[1])\n");
+
+static void add_shard_keys(struct buf *out, const struct store_queue *queue)
+{
+	struct buf prefix = { 0 };
+
+	for (unsigned i = 0; i < queue->shards; i++) {
+		buf_clear(&prefix);
+		layout_shard_prefix(&prefix, queue->vhost, queue->name, i);
+		for (int key = 0; key < LAYOUT_KEY_COUNT; key++)
+			layout_resp_key(out, buf_slice(&prefix), (enum layout_key)key);
+	}
+	buf_deinit(&prefix);
+}
+
+void store_definition_erase_queue(struct store *s, const struct store_queue *queue,
+				  store_done_fn on_done, void *ctx)
+{
+	struct store_call *call = store_done_call_create(s, NULL, on_done, ctx);
+	size_t keys = 1 + (size_t)queue->shards * LAYOUT_KEY_COUNT;
+	struct buf *out = store_call_add_words(call, 4 + keys);
+	struct buf table = { 0 };
+	char count[DECIMAL_MAX];
+
+	layout_table_key(&table, STORE_QUEUES, queue->vhost);
+	resp_text(out, "EVAL");
+	resp_bulk(out, script_erase);
+	resp_bulk(out,
+		  (struct slice){ count, (size_t)(decimal_put(count, keys) - count) });
+	resp_bulk(out, buf_slice(&table));
+	add_shard_keys(out, queue);
+	resp_bulk(out, queue->name);
+	buf_deinit(&table);
+	store_call_send(call, REDIS_REPLY_INTEGER);
+}
+
 /* The vhosts are read first, then, for each, its other tables with a request each. A
  * definition is told once, whatever the connection does in between. */
 

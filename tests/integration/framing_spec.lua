@@ -1,6 +1,7 @@
 -- Bytes to requests: what a line is, what a payload is, and what becomes of
 -- input that is neither.
 local Broker = require 'support.broker'
+local shell = require 'support.shell'
 
 local NAME = '1-255 bytes of UTF-8 without white space and control characters'
 
@@ -110,6 +111,46 @@ describe('the framing of the line protocol', function()
       c:expect_nothing()
     end)
 
+    it('that lack words are told which', function()
+      for line, text in pairs {
+        ['BIND'] = 'BIND needs <queue>, <exchange> and <pattern>: <queue>, <exchange> and <pattern> are missing',
+        ['DECLARE'] = 'DECLARE needs exchange|queue and <name>: exchange|queue and <name> are missing',
+        ['DECLARE queue'] = 'DECLARE needs exchange|queue and <name>: <name> is missing',
+        ['SUB q'] = 'SUB needs <queue> and <sid>: <sid> is missing',
+        ['GET'] = 'GET needs <queue>: <queue> is missing',
+        ['ACK'] = 'ACK needs tags: numbers, or ranges like 3-7',
+      } do
+        c:expect_answer(line, 'ERR syntax ' .. text)
+      end
+    end)
+
+    it('are all listed by help', function()
+      c:send 'help\r\n'
+      local text = c:expect_data()
+      for name in (shell.read_file 'core/proto/line/verb.c'):gmatch '{ "([A-Z]+)",' do
+        assert.is_truthy(('\n' .. text):find('\n' .. name, 1, true), name)
+      end
+      local pub = 'PUB <exchange> <key> [pri=] [delay=] [ttl=] [id=] [must] [h:name=value]... <length>'
+      assert.is_truthy(text:find(pub, 1, true))
+      assert.is_truthy(text:find('\nPEEK <queue> [n] [state=]\r\n', 1, true))
+    end)
+
+    it('of HTTP end the connection, and their bodies are not carried out', function()
+      for _, head in ipairs {
+        'POST / HTTP/1.1', 'GET / HTTP/1.0', 'delete /queue HTTP/1.1', 'OPTIONS * HTTP/1.1', 'PUT http://x/ HTTP/1.1',
+        'PRI * HTTP/2.0',
+      } do
+        local page = broker:connect()
+        page:send(head .. '\r\nHost: localhost\r\n\r\nDECLARE queue from-a-page\r\nPUB - from-a-page 1\r\nx\r\n')
+        page:expect_line 'ERR syntax this port does not speak HTTP, but the tidemq line protocol'
+        page:expect_closed()
+      end
+      c:expect_answer('STATS from-a-page', "ERR not-found there is no queue 'from-a-page'")
+      -- Only there: a queue may have such a name.
+      c:ok 'DECLARE queue HTTP/1.1'
+      broker:connect():ok 'DELETE queue HTTP/1.1'
+    end)
+
     it('with zero bytes are refused', function()
       c:send 'PING\0\r\n'
       c:expect '^ERR syntax '
@@ -200,12 +241,26 @@ describe('the framing of the line protocol', function()
       local text = 'ERR syntax PUB must end with the length of the payload in decimal; '
         .. 'the connection cannot continue'
       for _, line in ipairs {
-        'PUB - f five', 'PUB - f -1', 'PUB - f +1', 'PUB - f 1.5', 'PUB - f 0x10', 'PUB - f must', 'PUB - f 5 ', 'PUB',
+        'PUB - f five', 'PUB - f -1', 'PUB - f +1', 'PUB - f 1.5', 'PUB - f 0x10', 'PUB - f must', 'PUB - f 5 ',
         'PUB - f 9007199254740993', 'PUB - f 18446744073709551616', 'PUB - f 99999999999999999999999999',
       } do
         local lost = broker:connect()
         lost:send(line .. '\r\nPING\r\n')
         lost:expect_line(text)
+        lost:expect_closed()
+      end
+    end)
+
+    it('whose PUB lacks words are told which, and end the connection', function()
+      for line, missing in pairs {
+        ['PUB'] = '<exchange>, <key> and <length> are',
+        ['pub five'] = '<key> and <length> are',
+        ['PUB - f'] = '<length> is',
+      } do
+        local lost = broker:connect()
+        lost:send(line .. '\r\nPING\r\n')
+        lost:expect_line('ERR syntax PUB needs <exchange>, <key> and <length>: ' .. missing
+          .. ' missing; the connection cannot continue')
         lost:expect_closed()
       end
     end)
@@ -230,7 +285,7 @@ describe('the framing of the line protocol', function()
       refused('PUB - f pri=256', 'ERR syntax pri=256: expected a number from 0 to 255')
       refused('PUB - f maybe', "ERR syntax PUB has no flag 'maybe'; it takes: must quiet")
       refused('PUB - f frob=1', "ERR syntax PUB has no option 'frob'; it takes: pri delay ttl id")
-      refused('PUB -', 'ERR syntax PUB needs 2 words, not 1')
+      refused('PUB -', 'ERR syntax PUB needs <exchange>, <key> and <length>: <key> is missing')
       refused('@7 PUB - f', '@7 ERR not-found channel 7 is not open: send @7 OPEN first')
       refused('@x PUB - f', "ERR syntax '@x' is not a channel: expected @0 to @65535 and a space")
       refused('@65536 PUB - f', "ERR syntax '@65536' is not a channel: expected @0 to @65535 and a space")

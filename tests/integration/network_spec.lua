@@ -74,6 +74,18 @@ describe('a listener', function()
     broker:expect_clean_stop()
   end)
 
+  it('that cannot be understood is refused before Redis is started or a file is made', function()
+    local dir = shell.make_dir 'tidemq-address'
+    for _, address in ipairs { 'x', '127.0.0.1:65536', 'unix:' .. ('x'):rep(200) } do
+      local output, status = shell.run(('cd %s && %s serve --listen %s 2>&1 </dev/null'):format(
+        shell.quote(dir), shell.quote(Broker.binary()), address))
+      assert.equal(1, status)
+      assert.is_truthy(output:find '^tidemq: [^\n]*expected[^\n]*\n$', output)
+    end
+    -- The directory is as empty as it was.
+    assert.is_truthy(os.remove(dir))
+  end)
+
   it('that a running broker has is not taken away by another', function()
     local broker = start { listen = { 'unix:@DIR@/mine.sock' } }
     local none, log, status = start { listen = { broker.address }, may_fail = true }
@@ -400,6 +412,21 @@ describe('a consumer that does not read', function()
 end)
 
 describe('SIGTERM', function()
+  it('while the broker begins ends it with status 0', function()
+    local dir = shell.make_dir 'tidemq-early'
+    -- It takes its lock before it loads the rules, which takes a while.
+    shell.write_file(dir .. '/rules/routing/slow.lua', [[
+      for _ = 1, 1000000 do end
+      return { route = function() end }]])
+    local output, status = shell.run(([[
+      cd %s || exit; %s serve --listen 127.0.0.1:0 --rules rules 2>&1 & broker=$!
+      while [ ! -e data/lock ] && kill -0 $broker; do :; done
+      kill -TERM $broker; wait $broker]]):format(shell.quote(dir), shell.quote(Broker.binary())))
+    os.execute('rm -rf ' .. shell.quote(dir))
+    assert.equal(0, status, output)
+    assert.is_truthy(output:find 'SIGTERM: stopping', output)
+  end)
+
   it('flushes the answers, says why, and ends with status 0', function()
     local broker = Broker.start()
     local c, idle, waiting = broker:connect(), broker:connect(), broker:connect()

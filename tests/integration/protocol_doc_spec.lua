@@ -38,7 +38,7 @@ describe('docs/protocol.md', function()
       -- EXPLAIN says that its options are those of PUB.
       local text = verb == 'EXPLAIN' and section 'PUB' or section(verb)
       for list in columns:gmatch '"([^"]*)"' do
-        for word in list:gmatch '%S+' do
+        for word in list:gmatch '[^%s|]+' do
           assert.is_truthy(text:find(word, 1, true), verb .. ' ' .. word)
         end
       end

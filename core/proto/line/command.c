@@ -100,6 +100,15 @@ COMMAND(ping)
 	return TIDE_OK;
 }
 
+COMMAND(help)
+{
+	struct buf text = { 0 };
+
+	verb_help(&text);
+	reply_data_take(r, &text);
+	return TIDE_OK;
+}
+
 COMMAND(quit)
 {
 	reply_ok(r);

@@ -164,6 +164,16 @@ static int run(struct line *l, struct request *q)
 	return rc;
 }
 
+/* "POST /path HTTP/1.1". A page in a browser can have such a request sent to this port;
+ * the lines of its body are the page's. */
+static bool is_http(struct slice line)
+{
+	struct slice method = slice_cut(&line, ' '), target = slice_cut(&line, ' ');
+	bool is_ours = verb_find(method) && !memchr(target.data, '/', target.len);
+
+	return slice_has_prefix(line, "HTTP/") && !is_ours;
+}
+
 static void command(struct line *l, char *line, size_t len)
 {
 	struct request q;
@@ -173,6 +183,12 @@ static void command(struct line *l, char *line, size_t len)
 
 	if (len == 0)
 		return; /* so that a person may press Enter */
+	if (!l->has_asked && is_http((struct slice){ line, len })) {
+		error_set(&err, TIDE_ESYNTAX,
+			  "this port does not speak HTTP, but the tidemq line protocol");
+		lose(l, 0, &err);
+		return;
+	}
 	rc = request_parse(&q, line, len, &is_lost, &err);
 	if (rc < 0 && is_lost) {
 		lose(l, q.channel, &err);

@@ -260,6 +260,23 @@ static bool takes_options(const struct verb *v)
 	return v->options || (v->features & (VERB_ANY_OPTIONS | VERB_HEADERS));
 }
 
+/* The words from the `from`-th to before the `to`-th are missing. */
+static int refuse_missing(const struct verb *v, unsigned from, unsigned to,
+			  struct error *err)
+{
+	unsigned needed = v->min_words + (v->features & VERB_PAYLOAD ? 1 : 0);
+	struct buf all = { 0 }, missing = { 0 };
+	int rc;
+
+	verb_list_words(v, 0, needed, &all);
+	verb_list_words(v, from, to, &missing);
+	rc = error_set(err, TIDE_ESYNTAX, "%s needs %s: %s %s missing", v->name,
+		       buf_cstr(&all), buf_cstr(&missing), to - from > 1 ? "are" : "is");
+	buf_deinit(&all);
+	buf_deinit(&missing);
+	return rc;
+}
+
 static int take_words(struct request *r, struct slice *rest)
 {
 	const struct verb *v = r->verb;
@@ -282,10 +299,9 @@ static int take_words(struct request *r, struct slice *rest)
 		}
 		r->words[r->word_count++] = word;
 	}
-	if (r->word_count < v->min_words)
-		return error_set(r->err, TIDE_ESYNTAX, "%s needs %u words, not %u",
-				 v->name, v->min_words, r->word_count);
-	return TIDE_OK;
+	return r->word_count < v->min_words
+		       ? refuse_missing(v, r->word_count, v->min_words, r->err)
+		       : TIDE_OK;
 }
 
 static int take_verb(struct request *r, struct slice *rest)
@@ -316,6 +332,24 @@ static void find_payload(struct request *r, struct slice *rest, bool *is_lost)
 	*is_lost = r->verb && (r->verb->features & VERB_PAYLOAD) && !read_length(r, rest);
 }
 
+static int refuse_length(struct request *r, struct slice rest)
+{
+	struct slice word;
+	struct error why;
+	unsigned count = 0;
+
+	while (next_word(&rest, &word))
+		count++;
+	if (count > r->verb->min_words)
+		error_set(&why, TIDE_ESYNTAX,
+			  "%s must end with the length of the payload in decimal",
+			  r->verb->name);
+	else
+		refuse_missing(r->verb, count, r->verb->min_words + 1, &why);
+	return error_set(r->err, why.code, "%s; the connection cannot continue",
+			 why.text);
+}
+
 int request_parse(struct request *r, char *line, size_t len, bool *is_lost,
 		  struct error *err)
 {
@@ -340,10 +374,7 @@ int request_parse(struct request *r, char *line, size_t len, bool *is_lost,
 		return rc;
 	*is_lost = (r->verb->features & VERB_PAYLOAD) && !read_length(r, &rest);
 	if (*is_lost)
-		return error_set(err, TIDE_ESYNTAX,
-				 "%s must end with the length of the payload in decimal; "
-				 "the connection cannot continue",
-				 r->verb->name);
+		return refuse_length(r, rest);
 	if (memchr(line, '\0', len))
 		rc = error_set(err, TIDE_ESYNTAX, "a line must not contain zero bytes");
 	if (rc == TIDE_OK)

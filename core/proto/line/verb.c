@@ -4,34 +4,38 @@
 
 /* clang-format off */
 #define PUB_OPTIONS "pri delay ttl id"
+#define LIST_WORDS "exchanges|queues|bindings|consumers|connections|rules"
+#define RULES_WORDS \
+	"reload|status|log|rollback|shadow|recent|replay|simulate dir|hash|n|retry name"
 
 /* The verbs of every message come first: they are searched from the front. */
 static const struct verb verbs[] = {
-	/* name     words  features                       options and flags                command */
-	{ "PUB",     2, 2, VERB_PAYLOAD | VERB_HEADERS,      PUB_OPTIONS, "must",          command_publish },
-	{ "ACK",     0, 0, VERB_TAGS,                        NULL, NULL,                   command_ack },
-	{ "HELLO",   0, 0, VERB_ANSWERS,   "user pass vhost name heartbeat", NULL,         command_hello },
-	{ "PING",    0, 0, 0,                                NULL, NULL,                   command_ping },
-	{ "QUIT",    0, 0, 0,                                NULL, NULL,                   command_quit },
-	{ "OPEN",    0, 0, VERB_NO_CHANNEL,                  NULL, NULL,                   command_open },
-	{ "CLOSE",   0, 0, VERB_NO_CHANNEL,                  NULL, NULL,                   command_close },
-	{ "DECLARE", 2, 3, VERB_ANY_OPTIONS,                 NULL, NULL,                   command_declare },
-	{ "DELETE",  2, 2, 0,                                NULL, "if-empty if-unused",   command_delete },
-	{ "BIND",    3, 3, VERB_ANY_OPTIONS,                 NULL, NULL,                   command_bind },
-	{ "UNBIND",  3, 3, VERB_ANY_OPTIONS,                 NULL, NULL,                   command_unbind },
-	{ "SUB",     2, 2, 0,                                "prefetch ack", NULL,         command_subscribe },
-	{ "UNSUB",   1, 1, 0,                                NULL, NULL,                   command_unsubscribe },
-	{ "GET",     1, 1, VERB_ANSWERS,                     "max wait ack", NULL,         command_get },
-	{ "NACK",    0, 0, VERB_TAGS,                        "delay", "dead requeue",      command_nack },
-	{ "TOUCH",   0, 0, VERB_TAGS,                        "for", NULL,                  command_touch },
-	{ "PEEK",    1, 2, VERB_DOCUMENT | VERB_ANSWERS,        "state", NULL,                command_peek },
-	{ "PURGE",   1, 1, 0,                                NULL, NULL,                   command_purge },
-	{ "KICK",    1, 2, 0,                                NULL, NULL,                   command_kick },
-	{ "LIST",    1, 1, VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_list },
-	{ "STATS",   0, 1, VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_stats },
-	{ "RULES",   1, 3, VERB_DOCUMENT | VERB_ANSWERS | VERB_ANY_OPTIONS, "share", NULL,                command_rules },
-	{ "EXPLAIN", 2, 2, VERB_DOCUMENT | VERB_ANSWERS | VERB_HEADERS, PUB_OPTIONS " payload", NULL, command_explain },
-	{ "", 0, 0, 0, NULL, NULL, NULL },
+	/* name     words  their names                 features                       options and flags                command */
+	{ "PUB",     2, 2, "exchange key",             VERB_PAYLOAD | VERB_HEADERS,      PUB_OPTIONS, "must",          command_publish },
+	{ "ACK",     0, 0, NULL,                       VERB_TAGS,                        NULL, NULL,                   command_ack },
+	{ "HELLO",   0, 0, NULL,                       VERB_ANSWERS,   "user pass vhost name heartbeat", NULL,         command_hello },
+	{ "PING",    0, 0, NULL,                       0,                                NULL, NULL,                   command_ping },
+	{ "QUIT",    0, 0, NULL,                       0,                                NULL, NULL,                   command_quit },
+	{ "OPEN",    0, 0, NULL,                       VERB_NO_CHANNEL,                  NULL, NULL,                   command_open },
+	{ "CLOSE",   0, 0, NULL,                       VERB_NO_CHANNEL,                  NULL, NULL,                   command_close },
+	{ "DECLARE", 2, 3, "exchange|queue name type", VERB_ANY_OPTIONS,                 NULL, NULL,                   command_declare },
+	{ "DELETE",  2, 2, "exchange|queue name",      0,                                NULL, "if-empty if-unused",   command_delete },
+	{ "BIND",    3, 3, "queue exchange pattern",   VERB_ANY_OPTIONS,                 NULL, NULL,                   command_bind },
+	{ "UNBIND",  3, 3, "queue exchange pattern",   VERB_ANY_OPTIONS,                 NULL, NULL,                   command_unbind },
+	{ "SUB",     2, 2, "queue sid",                0,                                "prefetch ack", NULL,         command_subscribe },
+	{ "UNSUB",   1, 1, "sid",                      0,                                NULL, NULL,                   command_unsubscribe },
+	{ "GET",     1, 1, "queue",                    VERB_ANSWERS,                     "max wait ack", NULL,         command_get },
+	{ "NACK",    0, 0, NULL,                       VERB_TAGS,                        "delay", "dead requeue",      command_nack },
+	{ "TOUCH",   0, 0, NULL,                       VERB_TAGS,                        "for", NULL,                  command_touch },
+	{ "PEEK",    1, 2, "queue n",                  VERB_DOCUMENT | VERB_ANSWERS,        "state", NULL,                command_peek },
+	{ "PURGE",   1, 1, "queue",                    0,                                NULL, NULL,                   command_purge },
+	{ "KICK",    1, 2, "queue n",                  0,                                NULL, NULL,                   command_kick },
+	{ "LIST",    1, 1, LIST_WORDS,                 VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_list },
+	{ "STATS",   0, 1, "queue",                    VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_stats },
+	{ "RULES",   1, 3, RULES_WORDS,                VERB_DOCUMENT | VERB_ANSWERS | VERB_ANY_OPTIONS, "share", NULL,                command_rules },
+	{ "EXPLAIN", 2, 2, "exchange key",             VERB_DOCUMENT | VERB_ANSWERS | VERB_HEADERS, PUB_OPTIONS " payload", NULL, command_explain },
+	{ "HELP",    0, 0, NULL,                       VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_help },
+	{ "", 0, 0, NULL, 0, NULL, NULL, NULL },
 };
 /* clang-format on */
 
@@ -60,4 +64,69 @@ const struct verb *verb_find(struct slice name)
 		if (memcmp(v->name, word, sizeof(word)) == 0)
 			return v;
 	return NULL;
+}
+
+/* "<queue>"; a choice of words, as "exchange|queue", stands for itself. */
+static void add_name(struct buf *out, struct slice name)
+{
+	bool is_choice = memchr(name.data, '|', name.len) != NULL;
+
+	buf_printf(out, is_choice ? "%" SLICE_FMT : "<%" SLICE_FMT ">", SLICE_ARG(name));
+}
+
+void verb_list_words(const struct verb *v, unsigned from, unsigned to, struct buf *out)
+{
+	struct slice rest = slice_from(v->words), name;
+
+	for (unsigned i = 0; i < to; i++) {
+		name = i < v->min_words ? slice_cut(&rest, ' ') : SLICE("length");
+		if (i < from)
+			continue;
+		if (i > from)
+			buf_append_text(out, i == to - 1 ? " and " : ", ");
+		add_name(out, name);
+	}
+}
+
+static void add_optional(const char *words, const char *end, struct buf *out)
+{
+	struct slice rest = slice_from(words);
+
+	while (rest.len > 0) {
+		struct slice word = slice_cut(&rest, ' ');
+
+		buf_printf(out, " [%" SLICE_FMT "%s]", SLICE_ARG(word), end);
+	}
+}
+
+static void add_usage(const struct verb *v, struct buf *out)
+{
+	struct slice words = slice_from(v->words);
+
+	buf_append_text(out, v->name);
+	for (unsigned i = 0; i < v->min_words; i++) {
+		buf_append_char(out, ' ');
+		add_name(out, slice_cut(&words, ' '));
+	}
+	if (v->features & VERB_TAGS)
+		buf_append_text(out, " <tag|first-last>...");
+	add_optional(words.data, "", out);
+	add_optional(v->options, "=", out);
+	add_optional(v->flags, "", out);
+	if (v->features & VERB_ANY_OPTIONS)
+		buf_append_text(out, " [option=value]...");
+	if (v->features & VERB_HEADERS)
+		buf_append_text(out, " [h:name=value]...");
+	if (v->features & VERB_PAYLOAD)
+		buf_append_text(out, " <length>, then a line with the payload");
+	buf_append_text(out, "\r\n");
+}
+
+void verb_help(struct buf *out)
+{
+	for (const struct verb *v = verbs; v->name[0]; v++)
+		add_usage(v, out);
+	buf_append_text(out,
+			"'-' stands for an empty word; single spaces separate words; "
+			"the full text is docs/protocol.md\r\n");
 }

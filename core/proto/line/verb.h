@@ -24,6 +24,7 @@ enum {
 struct verb {
 	char name[VERB_NAME_MAX + 1]; /* capital letters, then zeros */
 	unsigned min_words, max_words;
+	const char *words; /* their names, separated by spaces; NULL: there are none */
 	unsigned features;
 	const char *options; /* separated by spaces; NULL: none */
 	const char *flags;
@@ -36,6 +37,11 @@ struct verb {
 const struct verb *verb_find(struct slice name);
 /* All of them, ended by one without a name. */
 const struct verb *verb_table(void);
+/* The names of the words that a request needs, from the `from`-th to before the
+ * `to`-th, as "<exchange>, <key> and <length>". */
+void verb_list_words(const struct verb *v, unsigned from, unsigned to, struct buf *out);
+/* A line for each verb, for people. */
+void verb_help(struct buf *out);
 
 #define COMMAND(name) \
 	int command_##name(struct line *l, struct request *q, struct reply *r)
@@ -46,6 +52,7 @@ void command_add_arg(struct request *q, struct args *args, struct slice name,
 
 COMMAND(hello);
 COMMAND(ping);
+COMMAND(help);
 COMMAND(quit);
 COMMAND(open);
 COMMAND(close);

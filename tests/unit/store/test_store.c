@@ -377,22 +377,34 @@ static void purge_removes_with_all_that_belongs_to_a_message(void **state)
 	redisFree(c);
 }
 
-static void erase_removes_the_shard_and_no_other(void **state)
+static void erase_removes_a_queue_and_no_other(void **state)
 {
 	struct harness *h = *state;
 	struct outcome o = { 0 };
-	insert_range(h, 1, 10);
-	struct store_shard *other = store_shard_create(SLICE("/"), SLICE("jobs"), 1);
+	struct slice none = { "", 0 }, root = SLICE("/");
+	struct store_shard *other = store_shard_create(root, SLICE("jobs2"), 0);
+	struct store_shard *second = store_shard_create(root, SLICE("jobs"), 1);
+	const struct store_queue queue = { root, SLICE("jobs"), 2 };
 	struct batch *b = store_batch_begin(h->store, other);
+	insert_range(h, 1, 10);
 	insert(b, 1, STORE_READY, 0);
-	store_shard_destroy(other);
 	commit_ok(h, b);
-	store_shard_erase(h->store, h->shard, on_done, &o);
+	b = store_batch_begin(h->store, second);
+	insert(b, 1, STORE_READY, 0);
+	commit_ok(h, b);
+	store_shard_destroy(other);
+	store_shard_destroy(second);
+	store_definition_set(h->store, STORE_QUEUES, root, SLICE("jobs"), none, NULL,
+			     NULL);
+	store_definition_set(h->store, STORE_QUEUES, root, SLICE("jobs2"), none, NULL,
+			     NULL);
+	store_definition_erase_queue(h->store, &queue, on_done, &o);
 	WAIT(h, o.calls == 1);
 	assert_int_equal(o.status, TIDE_OK);
 	assert_int_equal(count_all(h).bodies, 0);
 	redisContext *c = harness_redis(h);
-	assert_int_equal(ask_int(c, "DBSIZE"), 2);
+	assert_int_equal(ask_int(c, "DBSIZE"), 3);
+	assert_int_equal(ask_int(c, "HLEN tide:/:queues"), 1);
 	redisFree(c);
 }
 
@@ -634,7 +646,7 @@ int main(void)
 		STORE_TEST(missing_and_corrupt_bodies_are_told_apart),
 		STORE_TEST(messages_are_found_whatever_their_state),
 		STORE_TEST(purge_removes_with_all_that_belongs_to_a_message),
-		STORE_TEST(erase_removes_the_shard_and_no_other),
+		STORE_TEST(erase_removes_a_queue_and_no_other),
 		STORE_TEST(definitions_come_back_after_a_restart),
 		STORE_TEST(errors_of_redis_reach_the_completion_with_their_text),
 		STORE_TEST(requests_survive_the_death_of_redis_and_complete_once),
