@@ -178,6 +178,7 @@ static void set_defaults(struct serve_options *o)
 		if (row->type != COMMAND_OPTION_TEXT &&
 		    command_option_value(row, row->fallback, &value, NULL) == TIDE_OK)
 			set_field(o, row, row->fallback, value);
+	o->broker.program = "/proc/self/exe";
 	/* A checkout or a directory of one's own comes before what is installed. */
 	o->broker.rules_dir = share_rules_dir();
 	o->broker.lua_dir = share_lua_dir();

@@ -33,7 +33,7 @@ struct canary_trial {
 	/* What to try. The thread only reads the bundles: they are not counted there. */
 	char *dir, *within;
 	struct bundle *files, *known, *framework;
-	const char *rules_dir, *lua_dir; /* the configuration's */
+	const char *program, *rules_dir, *lua_dir; /* the configuration's */
 	size_t memory_bytes;
 	int64_t budget_ms;
 	/* What the child says. */
@@ -102,6 +102,7 @@ static struct canary_trial *create(struct canary *c, const struct canary_spec *s
 	t->files = ref(spec->files);
 	t->known = ref(spec->known);
 	t->framework = ref(spec->framework);
+	t->program = config->program;
 	t->rules_dir = config->rules_dir;
 	t->lua_dir = config->lua_dir;
 	t->memory_bytes = config->rules_memory_bytes;
@@ -197,6 +198,7 @@ static int run_child(struct canary_trial *t, const char *dir)
 	const char *args[] = { "trial", dir,       t->lua_dir,   memory,
 			       budget,  t->within, t->rules_dir, NULL };
 	const struct child_spec spec = {
+		.program = t->program,
 		.args = args,
 		.silence_ms = TRIAL_FILE_S * 1000 + t->budget_ms,
 		.on_line = on_line,
@@ -266,6 +268,8 @@ static void try_files(struct canary_trial *t)
 static void try_rules(struct canary_trial *t)
 {
 	t->result.error.code = TIDE_OK;
+	if (!t->program)
+		return;
 	if (t->files)
 		try_files(t);
 	else if (t->known && rules_dir_is_current(t->dir, t->known) &&
@@ -290,7 +294,7 @@ static void finish(struct canary_trial *t)
 		result->files = bundle_ref(t->files);
 	else if (result->is_known)
 		result->files = bundle_ref(t->known);
-	if (t->canary && result->error.code == TIDE_OK)
+	if (t->canary && result->error.code == TIDE_OK && result->files)
 		note_passed(t->canary, result->files);
 	if (t->on_done)
 		t->on_done(t->ctx, result);

@@ -27,7 +27,8 @@ struct canary_spec {
 
 struct canary_result {
 	struct error error; /* code TIDE_OK: the rules may be loaded */
-	/* What to load, or what was refused; NULL: nothing was read. */
+	/* What to load, or what was refused; NULL: nothing was read. Without a program in
+	 * the configuration nothing is: then the directory is loaded as it is. */
 	struct bundle *files;
 	bool is_known; /* nothing has changed: nothing was tried */
 	/* Files that nothing loads, as one line; "" for none. */

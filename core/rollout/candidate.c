@@ -153,7 +153,8 @@ static void on_canary(void *ctx, const struct canary_result *result)
 	}
 	if (result->unread[0])
 		log_warn("%s: %s", c->about, result->unread);
-	c->files = bundle_ref(result->files);
+	if (result->files)
+		c->files = bundle_ref(result->files);
 	uv_idle_start(&c->turn, on_turn);
 }
 

@@ -50,7 +50,7 @@ static int spawn(const struct child_spec *spec, int out, pid_t *pid)
 	posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
 	rc = set_attributes(&attributes);
 	if (rc == 0)
-		rc = posix_spawn(pid, "/proc/self/exe", &actions, &attributes, argv,
+		rc = posix_spawn(pid, spec->program, &actions, &attributes, argv,
 				 environ);
 	posix_spawn_file_actions_destroy(&actions);
 	posix_spawnattr_destroy(&attributes);

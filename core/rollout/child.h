@@ -1,4 +1,4 @@
-/* child.h: run this binary once more, and read what it says. Blocks: for a thread. */
+/* child.h: run a program, and read what it says. Blocks: for a thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,7 +11,8 @@
 #define CHILD_LINE_MAX 8192
 
 struct child_spec {
-	const char *const *args; /* after the name of the binary; NULL ends them */
+	const char *program;
+	const char *const *args; /* after its name; NULL ends them */
 	int64_t silence_ms;      /* it is ended when it says nothing for so long */
 	void (*on_line)(void *ctx, struct slice line); /* of its standard output */
 	/* The pid; 0 when it has ended. Whoever wants to end it early kills the group. */

@@ -436,7 +436,7 @@ void gate_ask(struct gate *g, const struct gate_question *q, gate_answer_fn on_a
 	struct gate_lane *l;
 	struct ask *a;
 
-	if (!g || !g->broker->config.has_rules_gate ||
+	if (!g || !g->broker->config.has_rules_gate || !q->files ||
 	    (!q->is_directory && history_has_passed(g->history, bundle_hash(q->files)))) {
 		on_answer(ctx, q->files, &yes);
 		return;

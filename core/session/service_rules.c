@@ -172,11 +172,15 @@ static void on_gate(void *ctx, struct bundle *files, const struct error *answer)
 {
 	struct change *c = ctx;
 
+	if (files)
+		bundle_ref(files);
 	bundle_unref(c->files);
-	c->files = bundle_ref(files);
+	c->files = files;
 	set_loading(c, true);
 	if (answer->code < 0)
 		refuse(c, answer);
+	else if (!files)
+		load(c, TIDE_OK, NULL);
 	else
 		history_note_loading(c->service->rollout.history, bundle_hash(files),
 				     load, c);
@@ -192,7 +196,8 @@ static void on_canary(void *ctx, const struct canary_result *result)
 
 	if (!c->files && result->files)
 		c->files = bundle_ref(result->files);
-	if (err.code == TIDE_OK && c->origin == ENGINE_FILES && !result->is_known)
+	if (err.code == TIDE_OK && c->origin == ENGINE_FILES && result->files &&
+	    !result->is_known)
 		err.code = history_check_loading(c->service->rollout.history,
 						 bundle_hash(result->files), &err);
 	if (err.code < 0) {

@@ -233,16 +233,20 @@ static void on_history(void *ctx, int status, const char *text)
 {
 	struct service *s = ctx;
 	struct history *h = s->rollout.history;
+	struct bundle *files = s->directory;
 
 	if (status == TIDE_ESHUTDOWN || s->broker->is_closing)
 		return;
 	if (status < 0)
 		start_failed(s, status, text ? text : error_text(status));
-	else if (!s->directory || history_check_loading(h, bundle_hash(s->directory),
-							&s->rules_refusal) < 0)
+	else if (s->rules_refusal.code < 0 ||
+		 (files &&
+		  history_check_loading(h, bundle_hash(files), &s->rules_refusal) < 0))
 		start_with_last_good(s);
+	else if (!files)
+		on_loading_noted(s, TIDE_OK, NULL);
 	else
-		history_note_loading(h, bundle_hash(s->directory), on_loading_noted, s);
+		history_note_loading(h, bundle_hash(files), on_loading_noted, s);
 }
 
 static void start_loading(struct service *s)
@@ -284,7 +288,8 @@ static void on_start_canary(void *ctx, const struct canary_result *result)
 	s->rules_refusal = result->error;
 	if (result->error.code < 0)
 		return;
-	s->directory = bundle_ref(result->files);
+	if (result->files)
+		s->directory = bundle_ref(result->files);
 	service_rules_tell_unread(s, result->unread);
 }
 
