@@ -47,7 +47,7 @@ struct service {
 
 	unsigned loading; /* changes of the rules that somebody asked for, before
 			   * the specs run and after */
-	char unread[512]; /* what was said last of files that nothing loads */
+	uint64_t unread;  /* hash of what was said last of files that nothing loads */
 
 	/* The start. */
 	bool is_loading;            /* it reads what is in the store */

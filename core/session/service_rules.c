@@ -10,6 +10,7 @@
 #include "rollout/gate.h"
 #include "rollout/history.h"
 #include "rollout/shadow.h"
+#include "rules/sandbox/source.h"
 #include "schedule/scheduler.h"
 
 static void on_reload(void *ctx, const struct error *result)
@@ -74,9 +75,11 @@ int service_rules_load(struct service *s, struct bundle *files,
 
 void service_rules_tell_unread(struct service *s, const char *unread)
 {
-	if (unread[0] && strncmp(s->unread, unread, sizeof(s->unread) - 1) != 0)
+	uint64_t hash = source_hash(unread, strlen(unread));
+
+	if (unread[0] && hash != s->unread)
 		log_warn("rules: %s", unread);
-	snprintf(s->unread, sizeof(s->unread), "%s", unread);
+	s->unread = hash;
 }
 
 /* Tried in another process, then by their specs, then marked in Redis as being loaded,
@@ -90,6 +93,7 @@ struct change {
 	reload_done_fn *on_done;
 	void *ctx;
 	bool is_loading; /* counted in service.loading */
+	uint64_t epoch;  /* when it was asked for */
 };
 
 /* A rollback or a promotion is not queued behind it. Specs may take long: others may
@@ -186,6 +190,17 @@ static void on_gate(void *ctx, struct bundle *files, const struct error *answer)
 				     load, c);
 }
 
+/* Others may have loaded these files while they were tried. */
+static bool is_unchanged(const struct change *c, const struct canary_result *result)
+{
+	const struct engine *e = c->service->broker->engine;
+	const struct bundle *known = reload_known_files(e);
+
+	return result->is_known ||
+	       (engine_epoch(e) != c->epoch && known && result->files &&
+		bundle_hash(known) == bundle_hash(result->files));
+}
+
 static void on_canary(void *ctx, const struct canary_result *result)
 {
 	struct change *c = ctx;
@@ -206,7 +221,7 @@ static void on_canary(void *ctx, const struct canary_result *result)
 	}
 	if (is_directory(c))
 		service_rules_tell_unread(c->service, result->unread);
-	if (c->origin == ENGINE_FILES && result->is_known) {
+	if (c->origin == ENGINE_FILES && is_unchanged(c, result)) {
 		reload_unchanged(c->service->broker->engine);
 		on_changed(c, &result->error);
 		return;
@@ -237,6 +252,7 @@ void service_rules_change(struct service *s, const struct rules_change *spec)
 	c = mem_zalloc(sizeof(*c));
 	c->service = s;
 	c->origin = spec->origin;
+	c->epoch = engine_epoch(e);
 	c->files = spec->files ? bundle_ref(spec->files) : NULL;
 	c->specs_dir = spec->specs_dir ? mem_strdup(spec->specs_dir) : NULL;
 	snprintf(c->by, sizeof(c->by), "%s", spec->by);
