@@ -124,7 +124,7 @@ static bool is_settled(void)
 	for (int i = 0; i < SHARD_STAGES; i++)
 		if (w.shard->stages[i].is_refilling)
 			return false;
-	return true;
+	return !w.shard->expiry.is_taking;
 }
 
 static void settle_all(void)
