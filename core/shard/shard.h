@@ -244,6 +244,8 @@ void shard_expiry_leave(struct entry *e);
 /* A message that Redis alone will keep expires then. */
 void shard_expiry_note(struct shard *sh, int64_t at_ms);
 void shard_expiry_tick(struct shard *sh);
+/* The unack set of an earlier process has a message by that score. */
+void shard_expiry_recover(struct shard *sh, double score);
 /* Continue a kick: a refill has brought buried messages. */
 void shard_kick_continue(struct shard *sh);
 /* End a kick: the shard is being closed. */

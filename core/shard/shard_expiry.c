@@ -74,6 +74,15 @@ void shard_expiry_note(struct shard *sh, int64_t at_ms)
 	shard_wake_by(sh, at_ms);
 }
 
+void shard_expiry_recover(struct shard *sh, double score)
+{
+	int64_t number = score < 0 ? (int64_t)(-score / 2) : 0;
+
+	/* It was taken, and must not be found by a request of this process. */
+	if (number > sh->expiry.last_number)
+		sh->expiry.last_number = number;
+}
+
 /* The messages are held by nobody; what becomes of each is decided now. */
 static void expire_rows(struct shard *sh, const struct store_expired *expired)
 {

@@ -89,13 +89,13 @@ static struct place last_shadow(const struct stage *st)
 	TAILQ_FOREACH (e, &sh->dirty, dirty_link)
 		if (is_misplaced(st, e))
 			raise_shadow(&max, (struct place){ e->stored_score, e->id });
+	TAILQ_FOREACH (e, &sh->moving, link)
+		if (e->home == st->set)
+			raise_shadow(&max, (struct place){ e->stored_score, e->id });
 	if (st->set != STORE_READY)
 		return max;
 	TAILQ_FOREACH (e, &sh->young, link)
 		raise_shadow(&max, (struct place){ e->rank, e->id });
-	TAILQ_FOREACH (e, &sh->moving, link)
-		if (e->home == STORE_READY)
-			raise_shadow(&max, (struct place){ e->rank, e->id });
 	return max;
 }
 
