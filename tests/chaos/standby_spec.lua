@@ -5,6 +5,7 @@
 local Broker = require 'support.broker'
 local Proxy = require 'chaos.support.proxy'
 local Redis = require 'support.redis'
+local shell = require 'support.shell'
 local socket = require 'socket'
 local wait = require 'support.wait'
 
@@ -59,7 +60,9 @@ end
 function Pair:log_of(broker) return broker:log():sub(self.launched[broker] + 1) end
 
 function Pair:is_holder(broker)
-  return self.redis:cli('HGET', 'tide:holder', 'pid') == tostring(broker:pid())
+  -- A process that has just been started has no pid yet.
+  local pid = shell.read_file(broker.dir .. '/pid')
+  return pid ~= nil and self.redis:cli('HGET', 'tide:holder', 'pid') == pid:match '%d+'
 end
 
 local function is_listening(broker) return broker:stdout():find('listening on', 1, true) ~= nil end
