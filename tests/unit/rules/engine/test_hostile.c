@@ -104,7 +104,7 @@ static const struct {
 	{ "nothing of long names",
 	  "local o, t = setmetatable({}, { __name = ('n'):rep(1 << 20) }), {}"
 	  " for i = 1, 1000 do t[i] = o end"
-	  " for _ = 1, 9 do string.format(('%.0s'):rep(1000), table.unpack(t)) end",
+	  " for _ = 1, 900 do string.format(('%.0s'):rep(1000), table.unpack(t)) end",
 	  "hostile.lua:2: ran longer than" },
 	{ "the log of long names",
 	  "local o, t = setmetatable({}, { __name = ('n'):rep(1 << 20) }), {}"
