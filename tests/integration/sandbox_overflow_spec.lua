@@ -120,7 +120,7 @@ describe('a script that fills the stack', function()
   it('is ended as often as it is called', function()
     c:send(('PUB - q h:case=call/recurse 1\r\nx\r\n'):rep(15))
     for _ = 1, 15 do
-      assert.matches('^ERR rule filter/10%-x.lua:%d+: ', (c:read_line(60)))
+      assert.matches('^ERR rule filter/10%-x.lua:', (c:read_line(60)))
     end
   end)
 
