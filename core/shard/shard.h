@@ -94,6 +94,7 @@ struct shard_expiry {
 	int64_t last_number;
 	bool has_taken; /* since offset 0 */
 	bool is_taking; /* a request is under way */
+	bool is_failing;
 	unsigned purges;
 };
 

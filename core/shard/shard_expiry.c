@@ -133,11 +133,15 @@ static void on_expired(void *ctx, int status, const char *text,
 	sh->expiry.is_taking = false;
 	if (status == TIDE_OK && !sh->is_closed) {
 		sh->expiry.number = 0;
+		sh->expiry.is_failing = false;
 		expire_rows(sh, expired);
 	}
 	if (status < 0 && status != TIDE_ESHUTDOWN && !sh->is_closed) {
-		log_warn("cannot take expired messages out of Redis, trying again: %s",
-			 text ? text : error_text(status));
+		if (!sh->expiry.is_failing)
+			log_warn("cannot take expired messages out of Redis, trying "
+				 "again each second: %s",
+				 text ? text : error_text(status));
+		sh->expiry.is_failing = true;
 		shard_expiry_note(sh, sh->env->now_ms + RETRY_MS);
 	} else if (status == TIDE_OK && !sh->is_closed) {
 		note_next(sh, expired);
