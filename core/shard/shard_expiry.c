@@ -17,20 +17,25 @@ struct shard_expiring {
 	struct entry *entry;
 };
 
-void shard_expiry_enter(struct entry *e)
+void shard_expiry_enter(const struct stage *st, struct entry *e)
 {
 	struct shard_env *env = e->shard->env;
-	struct shard_expiring *x = pool_take(&env->expirings);
+	struct shard_expiring *x;
 
+	if (st->set == STORE_BURIED)
+		return;
+	x = pool_take(&env->expirings);
 	*x = (struct shard_expiring){ .entry = e };
 	e->expiring = x;
 	heap_set(&env->expiries, &x->node, e->msg->expires_unix_ms);
 }
 
-void shard_expiry_leave(struct entry *e)
+void shard_expiry_leave(const struct stage *st, struct entry *e)
 {
 	struct shard_env *env = e->shard->env;
 
+	if (st->set == STORE_BURIED)
+		return;
 	heap_remove(&env->expiries, &e->expiring->node);
 	pool_give(&env->expirings, e->expiring);
 	e->expiring = NULL;
