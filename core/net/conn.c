@@ -1,5 +1,6 @@
 #include "conn.h"
 
+#include <poll.h>
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -390,6 +391,30 @@ static bool is_stuck(struct conn *c, int64_t now_ms)
 	return timeout_ms && now_ms - c->last_progress_ms > timeout_ms;
 }
 
+/* Nothing is read of a connection that is held back: its end is asked for. */
+static void look_for_end(struct conn *c)
+{
+	struct pollfd p = { .events = POLLRDHUP };
+
+	if (uv_fileno(&c->socket.handle, &p.fd) < 0 || poll(&p, 1, 0) <= 0)
+		return;
+	if (p.revents & (POLLHUP | POLLERR))
+		conn_close(c);
+	else
+		session_end_waits(c->line.session);
+}
+
+/* The peer may have gone while its requests wait. */
+static void tick_end(struct conn *c)
+{
+	if (!c->has_session || c->is_closing || c->is_reading)
+		return;
+	if (c->is_ended)
+		session_return_held(c->line.session);
+	else
+		look_for_end(c);
+}
+
 void conn_tick(struct conn *c, int64_t now_ms)
 {
 	int64_t idle_ms = c->server->config.idle_timeout_ms;
@@ -402,6 +427,7 @@ void conn_tick(struct conn *c, int64_t now_ms)
 		log_warn("%s: closed: it read nothing for the write timeout", c->peer);
 		conn_close(c);
 	}
+	tick_end(c);
 	/* Input that is held back is not silence. */
 	if (!c->has_session || c->is_finishing || c->is_closing)
 		return;

@@ -53,6 +53,8 @@ void session_set_user(struct session *s, struct slice user);
 /* The peer has ended its side: its waiting GETs take what is there now. Otherwise a
  * peer that is gone would get messages for as long as they wait. */
 void session_end_waits(struct session *s);
+/* Nothing more will come from it, not even an ACK: what it holds is returned. */
+void session_return_held(struct session *s);
 /* The output has drained. */
 void session_drained(struct session *s);
 /* It must wait: it has its limit of unanswered requests, or one that resumes in the

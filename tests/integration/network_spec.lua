@@ -293,6 +293,58 @@ describe('a connection to a broker of its own', function()
     broker:expect_clean_stop()
   end)
 
+  describe('that goes away while its requests wait', function()
+    local served, admin
+
+    setup(function() served = Broker.start { args = { '--max-pending', '16' } } end)
+    teardown(function() served:expect_clean_stop() end)
+    before_each(function()
+      admin = served:enter_vhost()
+      admin:ok 'DECLARE queue q'
+      admin:ok 'DECLARE queue empty'
+      for i = 1, 10 do admin:ok('PUB - q', tostring(i)) end
+    end)
+
+    local function wait_unacked(count)
+      return assert(wait.poll(function() return admin:stats('q').unacked == count end, 20))
+    end
+
+    local function reset(client)
+      client.sock:setoption('linger', { on = true, timeout = 0 })
+      client:close()
+    end
+
+    it('keeps no message, though not all its requests were read', function()
+      for _, leave in ipairs { admin.close, reset } do
+        local gone = served:connect()
+        gone:send(('GET q wait=1h\r\n'):rep(40))
+        wait_unacked(10)
+        leave(gone)
+        wait_unacked(0)
+      end
+      assert(wait.poll(function() return #admin:document 'LIST connections' == 1 end, 20))
+    end)
+
+    it('keeps no message, though Redis does not answer', function()
+      local pid = served:redis_pid()
+      local gone = served:connect()
+      os.execute('kill -STOP ' .. pid)
+      gone:send('PUB - empty 1\r\nx\r\n' .. ('GET q\r\n'):rep(10))
+      wait_unacked(10)
+      gone:close()
+      wait_unacked(0)
+      os.execute('kill -CONT ' .. pid)
+    end)
+
+    it('is answered when it has only closed its side', function()
+      local half = served:connect()
+      half:send(('GET empty wait=1h\r\n'):rep(40))
+      half:shutdown()
+      for _ = 1, 40 do half:expect_line('OK 0', 20) end
+      half:expect_closed(20)
+    end)
+  end)
+
   it('that vanishes loses only what it had not confirmed', function()
     local broker = start()
     local c = broker:connect()
