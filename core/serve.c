@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "host/log.h"
 #include "net/server.h"
@@ -131,15 +132,14 @@ static int listen_all(struct serve *s, struct error *err)
 
 		if (rc < 0)
 			return rc;
-		printf("listening on %s\n", bound);
-		fflush(stdout);
+		log_print(STDOUT_FILENO, "listening on %s", bound);
 	}
 	return TIDE_OK;
 }
 
 static void fail(struct serve *s, const struct error *err)
 {
-	fprintf(stderr, "tidemq: %s\n", err->text);
+	log_print(STDERR_FILENO, "tidemq: %s", err->text);
 	s->status = 1;
 	s->is_draining = s->is_closing = true;
 	if (s->server)
@@ -248,8 +248,10 @@ int serve_main(int argc, char **argv)
 	int rc;
 
 	mask_signals(SIG_BLOCK);
+	log_unblock();
 	if (serve_options_parse(&s.options, argc, argv, &err) < 0) {
-		fprintf(stderr, "tidemq serve: %s; see tidemq help serve\n", err.text);
+		log_print(STDERR_FILENO, "tidemq serve: %s; see tidemq help serve",
+			  err.text);
 		serve_options_deinit(&s.options);
 		return 2;
 	}
@@ -268,7 +270,7 @@ int serve_main(int argc, char **argv)
 	if (rc == TIDE_OK)
 		rc = service_create(&s.service, &s.loop, &s.options.broker, &hooks, &err);
 	if (rc < 0) {
-		fprintf(stderr, "tidemq: %s\n", err.text);
+		log_print(STDERR_FILENO, "tidemq: %s", err.text);
 		s.status = 1;
 	} else {
 		init_handles(&s);

@@ -550,6 +550,30 @@ describe('SIGTERM', function()
   end)
 end)
 
+describe('a log that nobody reads', function()
+  it('stops nobody, and says later what it lacks', function()
+    local broker = start {
+      log_pipe = true,
+      rules = { ['filter/talk.lua'] = [[
+        return { match = { exchange = '*' }, publish = function(msg) tide.log.warn(('x'):rep(1500)) end }]] },
+    }
+    local c = broker:connect()
+    c:ok 'DECLARE queue q durable=0'
+    -- A pipe takes 64 KiB, and a script may log 50 lines a second.
+    assert(os.execute(('head -c 40960 /dev/zero >%s/log'):format(broker.dir)))
+    for _ = 1, 60 do c:ok('PUB - q', 'y') end
+    c:expect_nothing()
+    -- One read takes what is there; the pipe then has room.
+    local function read()
+      return (shell.run(('dd if=%s/log bs=1M count=1 status=none'):format(broker.dir)))
+    end
+    read()
+    c:document 'RULES reload'
+    assert.is_truthy(read():find '^%S+ warn  log: %d+ lines were lost: they were not read\n')
+    broker:expect_clean_stop()
+  end)
+end)
+
 describe('SIGHUP', function()
   it('reloads the rules', function()
     local broker = start { rules = {} }

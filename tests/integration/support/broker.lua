@@ -50,10 +50,12 @@ end
 ---@field config? string a configuration file
 ---@field redis? string[] run on a Redis of the test's own, started with these arguments and ended with the broker
 ---@field stack_kib? integer of the process, which has some MiB without it
+---@field log_pipe? boolean its log is a pipe, @DIR@/log, that nobody reads
 ---@field may_fail? boolean the start may fail: `start` then returns nil, the standard error and the exit status
 
 local known = {
-  args = true, config = true, env = true, redis = true, listen = true, rules = true, stack_kib = true, may_fail = true,
+  args = true, config = true, env = true, redis = true, listen = true, rules = true, stack_kib = true, log_pipe = true,
+  may_fail = true,
 }
 
 ---@param options BrokerOptions?
@@ -68,6 +70,7 @@ function Broker.start(options)
   self.guard = assert(io.popen(support(self, 'guard'), 'w'))
   self.data = self.dir .. '/data'
   assert(os.execute('mkdir ' .. quote(self.data)))
+  if options.log_pipe then assert(os.execute('mkfifo ' .. quote(self.dir .. '/log'))) end
   if options.redis then self.redis = Redis.start(options.redis) end
   self.rules = type(options.rules) == 'string' and options.rules or root .. '/rules'
   if type(options.rules) == 'table' then
@@ -102,6 +105,8 @@ local function command_line(self)
     add '@DIR@/config.lua'
   end
   for _, word in ipairs(self.options.args or {}) do add(word) end
+  -- Open for reading too, the pipe has a reader, who does not read.
+  if self.options.log_pipe then words[#words + 1] = '2<>' .. quote(self.dir .. '/log') end
   return table.concat(words, ' ') .. '\n'
 end
 
