@@ -12,7 +12,18 @@
 
 void id_source_init(struct id_source *s, unsigned node)
 {
-	*s = (struct id_source){ .node = node & ID_NODE_MAX };
+	*s = (struct id_source){
+		.node = node & ID_NODE_MAX,
+		.sequence = SEQUENCE_MAX,
+		.follow_ms = MS_MAX,
+		.end_ms = MS_MAX,
+	};
+}
+
+void id_source_limit(struct id_source *s, int64_t follow_ms, int64_t end_ms)
+{
+	s->end_ms = end_ms < MS_MAX ? end_ms : MS_MAX;
+	s->follow_ms = follow_ms < s->end_ms ? follow_ms : s->end_ms;
 }
 
 void id_source_advance(struct id_source *s, uint64_t id)
@@ -28,16 +39,18 @@ void id_source_advance(struct id_source *s, uint64_t id)
 
 uint64_t id_next(struct id_source *s, int64_t now_ms)
 {
-	if (now_ms > MS_MAX)
-		now_ms = MS_MAX;
+	if (now_ms > s->follow_ms)
+		now_ms = s->follow_ms;
 	if (now_ms > s->last_ms) {
 		s->last_ms = now_ms;
 		s->sequence = 0;
 	} else if (s->sequence < SEQUENCE_MAX) {
 		s->sequence++;
-	} else {
+	} else if (s->last_ms < s->end_ms) {
 		s->last_ms++;
 		s->sequence = 0;
+	} else {
+		return 0;
 	}
 	return (uint64_t)s->last_ms << MS_SHIFT | s->node << SEQUENCE_BITS | s->sequence;
 }

@@ -3,7 +3,10 @@
  * 64 bits: 42 of milliseconds since 1970, 10 of node, 12 of sequence. On the wire and in
  * Redis an id is 16 lower-case hex digits: ids sort as strings as they do in time. A
  * source's ids increase strictly. It runs ahead of a clock that stands still or goes
- * back, and of a millisecond whose 4,096 ids are used up. */
+ * back, and of a millisecond whose 4,096 ids are used up.
+ *
+ * A source has two limits. It follows the clock up to `follow_ms`, and counts on from
+ * there without it. It gives no id later than `end_ms`. */
 #pragma once
 
 #include "error.h"
@@ -16,11 +19,17 @@ struct id_source {
 	uint64_t node;
 	int64_t last_ms;
 	uint32_t sequence;
+	int64_t follow_ms;
+	int64_t end_ms;
 };
 
+/* Without limits. */
 void id_source_init(struct id_source *s, unsigned node);
+/* No id of the source will be above `end_ms`. */
+void id_source_limit(struct id_source *s, int64_t follow_ms, int64_t end_ms);
 /* No id of the source will be at or below `id` from now on. */
 void id_source_advance(struct id_source *s, uint64_t id);
+/* The next id; 0 when all up to the limit are used up. */
 uint64_t id_next(struct id_source *s, int64_t now_ms);
 int64_t id_unix_ms(uint64_t id);
 /* The lowest id of that time. */

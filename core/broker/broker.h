@@ -132,14 +132,10 @@ void broker_drain(struct broker *b);
 /* Nothing waits for the store any more. */
 bool broker_is_idle(const struct broker *b);
 
-/* The id of a new message. */
+/* The id of a new message; 0: there is none, and id_lease_check says why. */
 static inline uint64_t broker_next_id(struct broker *b)
 {
-	uint64_t id = id_next(&b->ids.source, b->now_ms);
-
-	if (b->ids.source.last_ms > b->ids.renew_ms)
-		id_lease_renew(b);
-	return id;
+	return id_next(&b->ids.source, b->now_ms);
 }
 
 /* Take the time, and begin a slice of the turn. */

@@ -10,6 +10,7 @@
 #include "publish.h"
 
 #define DEATH_HEADERS 7
+#define BURIED_INSTEAD "dead-lettering: %s; the message is buried instead"
 
 /* A move under way: the message here waits for its copy there. */
 struct move {
@@ -40,8 +41,7 @@ static void on_copied(struct waiter *w)
 	struct broker *b = move->broker;
 
 	if (w->status < 0 && !move->shard->is_closed)
-		log_warn("dead-lettering: %s; the message is buried instead",
-			 w->text ? w->text : error_text(w->status));
+		log_warn(BURIED_INSTEAD, w->text ? w->text : error_text(w->status));
 	STAILQ_INSERT_TAIL(&b->ending_moves, move, link);
 	if (b->is_ending_moves)
 		return;
@@ -64,7 +64,8 @@ static unsigned copy_headers(const struct msg *m, struct msg_header *out)
 	return count;
 }
 
-static struct msg *make_copy(const struct entry *e, const char *reason, const char *rule)
+static struct msg *make_copy(const struct entry *e, uint64_t id, const char *reason,
+			     const char *rule)
 {
 	const struct queue *q = entry_queue(e);
 	struct msg_header headers[MSG_HEADERS_MAX];
@@ -84,7 +85,7 @@ static struct msg *make_copy(const struct entry *e, const char *reason, const ch
 	memcpy(&headers[n], death, sizeof(death));
 	n += sizeof(death) / sizeof(*death);
 
-	like.id = broker_next_id(q->vhost->broker);
+	like.id = id;
 	/* The copy is no second publish, wherever this has been before. */
 	like.dedupe_len = like.user_len = 0;
 	like.pool = NULL;
@@ -113,6 +114,24 @@ static int publish_copy(struct queue *q, struct msg *m, struct waiter *w,
 	return publish_message(&spec, true, w, &ignored, err);
 }
 
+/* The copy that goes to the target; NULL: there can be none. */
+static struct msg *create_copy(const struct entry *e, const char *reason,
+			       const char *rule)
+{
+	const struct queue *q = entry_queue(e);
+	struct error err;
+	uint64_t id;
+
+	if (!q->config.dead_exchange)
+		return NULL;
+	id = broker_next_id(q->vhost->broker);
+	if (id)
+		return make_copy(e, id, reason, rule);
+	if (id_lease_check(q->vhost->broker, &err) < 0)
+		log_warn(BURIED_INSTEAD, err.text);
+	return NULL;
+}
+
 void dead_letter(struct entry *e, const char *reason, const char *rule)
 {
 	struct queue *q = entry_queue(e);
@@ -121,7 +140,7 @@ void dead_letter(struct entry *e, const char *reason, const char *rule)
 	struct error err;
 	int rc;
 
-	copy = q->config.dead_exchange ? make_copy(e, reason, rule) : NULL;
+	copy = create_copy(e, reason, rule);
 	if (!copy) {
 		shard_bury(e);
 		return;

@@ -36,15 +36,16 @@ static void on_step(void *ctx, const struct filter_step *step)
 }
 
 /* The copies that a filter made of an outcome, as outcomes of their own. Those that may
- * be stored have their own ids from here on. */
-static void take_copies(struct filtering *f)
+ * be stored have their own ids from here on. `rc` is what the filters say. */
+static int take_copies(struct filtering *f, int rc, struct error *err)
 {
 	bool is_active = f->spec->rules->slot == RULESET_ACTIVE;
 	struct decision *d = f->decision;
 	unsigned hops = f->outcome->hops, made = f->pass.copies.count;
+	bool has_ids = true;
 
 	if (made == 0)
-		return;
+		return rc;
 	/* f->outcome may be in this array: it is not used after this. */
 	d->copies = mem_realloc(d->copies, (d->copy_count + made) * sizeof(*d->copies));
 	for (unsigned i = 0; i < made; i++) {
@@ -52,6 +53,7 @@ static void take_copies(struct filtering *f)
 
 		if (is_active)
 			m->id = broker_next_id(f->spec->vhost->broker);
+		has_ids = has_ids && (m->id || !is_active);
 		d->copies[d->copy_count++] = (struct outcome){
 			.msg = m,
 			.number = ++d->copies_made,
@@ -60,6 +62,9 @@ static void take_copies(struct filtering *f)
 			.sender_line = f->pass.copy_lines[i],
 		};
 	}
+	if (rc == TIDE_OK && !has_ids)
+		rc = id_lease_check(f->spec->vhost->broker, err);
+	return rc;
 }
 
 static int filter_outcome(struct filtering *f, struct outcome *o, struct error *err)
@@ -115,14 +120,14 @@ static int run_filters(struct decision *d, const struct decide_spec *spec,
 	f.pass.on_step = spec->on_filter ? on_step : NULL;
 	f.pass.ctx = &f;
 	rc = filter_outcome(&f, &d->first, err);
-	take_copies(&f);
+	rc = take_copies(&f, rc, err);
 	while (rc == TIDE_OK && i < d->copy_count) {
 		rc = filter_outcome(&f, &d->copies[i], err);
 		if (rc == TIDE_EREJECTED) {
 			drop_copy(&f, i);
 			rc = TIDE_OK;
 		} else {
-			take_copies(&f);
+			rc = take_copies(&f, rc, err);
 			i++;
 		}
 	}

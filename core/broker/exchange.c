@@ -43,30 +43,35 @@ static int read_args(struct exchange *x, const struct args *args, struct error *
 	return rc;
 }
 
+static int refuse_flag(const struct exchange *x, const char *name, bool has,
+		       struct error *err)
+{
+	return error_set(err, TIDE_EMISMATCH,
+			 "exchange '%s' exists with other options: it has %s=%d, not "
+			 "%s=%d",
+			 x->name, name, has, name, !has);
+}
+
 static int compare(const struct exchange *x, const struct exchange *other,
 		   struct error *err)
 {
-	struct buf has = { 0 }, wanted = { 0 };
-	int rc = TIDE_OK;
+	struct option_difference d;
 
 	if (strcmp(x->type, other->type) != 0)
 		return error_set(err, TIDE_EMISMATCH,
 				 "exchange '%s' exists with type %s, not %s", x->name,
 				 x->type, other->type);
-	if (x->is_durable != other->is_durable ||
-	    x->is_auto_delete != other->is_auto_delete)
+	if (x->is_durable != other->is_durable)
+		return refuse_flag(x, "durable", x->is_durable, err);
+	if (x->is_auto_delete != other->is_auto_delete)
+		return refuse_flag(x, "auto-delete", x->is_auto_delete, err);
+	if (index_differs(x->indexes[RULESET_ACTIVE], &x->args, &other->args, &d))
 		return error_set(err, TIDE_EMISMATCH,
-				 "exchange '%s' exists with durable=%d auto-delete=%d",
-				 x->name, x->is_durable, x->is_auto_delete);
-	args_format(&x->args, &has);
-	args_format(&other->args, &wanted);
-	if (!slice_is_equal(buf_slice(&has), buf_slice(&wanted)))
-		rc = error_set(err, TIDE_EMISMATCH,
-			       "exchange '%s' exists with the options '%s', not '%s'",
-			       x->name, buf_cstr(&has), buf_cstr(&wanted));
-	buf_deinit(&has);
-	buf_deinit(&wanted);
-	return rc;
+				 "exchange '%s' exists with other options: it has %s=%s, "
+				 "not %s=%s",
+				 x->name, d.name, d.has ? d.has : "(none)", d.name,
+				 d.wanted ? d.wanted : "(none)");
+	return TIDE_OK;
 }
 
 static struct exchange *make(struct vhost *v, struct slice name, struct slice type)

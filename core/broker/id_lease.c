@@ -1,5 +1,8 @@
 #include "id_lease.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "base/decimal.h"
 #include "host/log.h"
 #include "broker.h"
@@ -9,6 +12,11 @@
 /* How far the mark is ahead. Ids are so far from the clock, at most, after a kill
  * and a restart. */
 #define LEASE_MS 10000
+/* The mark moves when it is no further ahead than this. */
+#define RENEW_MS 5000
+/* Ids below the mark that are kept for the time when Redis does not answer: 4,096 for
+ * each of these milliseconds, more than publishers are let send in that time. */
+#define RESERVE_MS 4000
 #define REFUSED_REST_MS 500
 /* Ids have 42 bits of milliseconds. A mark that leaves less than ten years of them
  * is nobody's clock. */
@@ -16,22 +24,62 @@
 
 void id_lease_init(struct id_lease *l, unsigned node)
 {
-	*l = (struct id_lease){ .renew_ms = INT64_MAX };
+	*l = (struct id_lease){ .due_ms = INT64_MAX };
 	id_source_init(&l->source, node);
+}
+
+/* The first mark of this start has been answered. */
+static void end_loading(struct id_lease *l, int status, const char *text)
+{
+	store_done_fn on_loaded = l->on_loaded;
+
+	l->on_loaded = NULL;
+	if (on_loaded)
+		on_loaded(l->ctx, status, text);
+}
+
+static void on_confirmed(struct id_lease *l)
+{
+	if (l->is_refused)
+		log_info("Redis has taken the mark of message ids: new messages are "
+			 "accepted again");
+	l->is_refused = false;
+	id_source_limit(&l->source, l->sent_ms - RESERVE_MS, l->sent_ms);
+}
+
+static void on_refused(struct broker *b, const char *why)
+{
+	struct id_lease *l = &b->ids;
+
+	if (!l->is_refused)
+		log_error("cannot write the mark of message ids to Redis (tide:ids), "
+			  "trying again: %s",
+			  why);
+	l->is_refused = true;
+	l->due_ms = b->now_ms + REFUSED_REST_MS;
+	snprintf(l->why, sizeof(l->why), "%s", why);
 }
 
 static void on_written(void *ctx, int status, const char *text)
 {
 	struct broker *b = ctx;
+	struct id_lease *l = &b->ids;
 
-	if (status == TIDE_OK || status == TIDE_ESHUTDOWN)
+	l->is_sent = false;
+	if (status == TIDE_ESHUTDOWN) {
+		end_loading(l, status, text);
 		return;
-	log_warn("cannot write tide:ids to Redis, trying again: %s",
-		 text ? text : error_text(status));
-	b->ids.renew_ms = b->ids.source.last_ms + REFUSED_REST_MS;
+	}
+	if (b->is_closing)
+		return;
+	if (status == TIDE_OK)
+		on_confirmed(l);
+	else
+		on_refused(b, text ? text : error_text(status));
+	end_loading(l, TIDE_OK, NULL);
 }
 
-static void write_mark(struct broker *b, int64_t mark_ms)
+static void write_mark(struct broker *b, int64_t mark_ms, store_done_fn on_done)
 {
 	char node[DECIMAL_MAX], mark[DECIMAL_MAX];
 	struct store_field change = {
@@ -39,23 +87,79 @@ static void write_mark(struct broker *b, int64_t mark_ms)
 		.value = { mark, (size_t)(decimal_put(mark, (uint64_t)mark_ms) - mark) },
 	};
 
-	store_document_change(b->store, DOC_IDS, &change, 1, on_written, b);
+	store_document_change(b->store, DOC_IDS, &change, 1, on_done, b);
 }
 
-void id_lease_renew(struct broker *b)
+/* A clock of the next century moves nothing. */
+static int64_t next_mark(const struct broker *b)
+{
+	int64_t from_ms = b->ids.source.last_ms;
+
+	if (b->now_ms > from_ms && b->now_ms <= MARK_MAX)
+		from_ms = b->now_ms;
+	return from_ms < MARK_MAX - LEASE_MS ? from_ms + LEASE_MS : MARK_MAX;
+}
+
+static void renew(struct broker *b)
 {
 	struct id_lease *l = &b->ids;
 
-	if (b->is_closing)
+	l->is_sent = true;
+	l->sent_ms = next_mark(b);
+	l->due_ms = b->now_ms + LEASE_MS - RENEW_MS;
+	write_mark(b, l->sent_ms, on_written);
+}
+
+void id_lease_turn(struct broker *b)
+{
+	const struct id_lease *l = &b->ids;
+	int64_t rest_ms = l->due_ms - b->now_ms;
+
+	if (l->is_sent || l->due_ms == INT64_MAX || b->is_closing)
 		return;
-	l->renew_ms = l->source.last_ms + LEASE_MS / 2;
-	write_mark(b, l->source.last_ms + LEASE_MS);
+	/* Longer than any rest: the clock was set back. */
+	if (rest_ms <= 0 || rest_ms > LEASE_MS ||
+	    (!l->is_refused && l->source.last_ms > l->sent_ms - RENEW_MS))
+		renew(b);
+}
+
+int64_t id_lease_due_ms(const struct broker *b)
+{
+	const struct id_lease *l = &b->ids;
+
+	return l->is_sent || l->due_ms == INT64_MAX ? 0 : l->due_ms;
+}
+
+void id_lease_hurry(struct broker *b)
+{
+	if (b->ids.due_ms != INT64_MAX)
+		b->ids.due_ms = b->now_ms;
+}
+
+int id_lease_check(const struct broker *b, struct error *err)
+{
+	struct id_source next = b->ids.source;
+
+	if (id_next(&next, b->now_ms) != 0)
+		return TIDE_OK;
+	if (b->ids.is_refused)
+		return error_set(err, TIDE_ESTORE,
+				 "there is no id for a new message until Redis takes a "
+				 "mark in tide:ids; it says: %s",
+				 b->ids.why);
+	return error_set(err, TIDE_ESTORE,
+			 "there is no id for a new message until Redis confirms a mark "
+			 "in tide:ids; the one before is used up");
 }
 
 void id_lease_end(struct broker *b)
 {
-	if (b->env.store && b->is_started && b->ids.renew_ms > 0)
-		write_mark(b, b->ids.source.last_ms);
+	struct id_lease *l = &b->ids;
+
+	if (!b->env.store || !b->is_started)
+		return;
+	id_source_limit(&l->source, l->source.last_ms, l->source.last_ms);
+	write_mark(b, l->source.last_ms, NULL);
 }
 
 static void go_on_from(struct broker *b, int64_t mark_ms)
@@ -67,30 +171,55 @@ static void go_on_from(struct broker *b, int64_t mark_ms)
 			 (long long)(mark_ms - b->now_ms) / 1000);
 }
 
-static void on_fields(void *ctx, int status, const char *text,
-		      const struct store_field *fields, size_t count)
+/* Nobody knows which ids there are: to begin at the clock may repeat some. */
+static int refuse_mark(const struct broker *b, struct slice value, struct error *err)
 {
-	struct broker *b = ctx;
+	return error_set(
+		err, TIDE_ESTORE,
+		"field %u of tide:ids in Redis is '%" SLICE_FMT
+		"', and should be the time that the ids of messages have reached, "
+		"in ms since 1970; set it to the current time, or to that of the "
+		"newest message if the clock was ahead",
+		b->config.node, SLICE_ARG(value));
+}
+
+static int read_mark(struct broker *b, const struct store_field *fields, size_t count,
+		     struct error *err)
+{
 	uint64_t node, mark;
 
 	for (size_t i = 0; i < count; i++) {
 		if (!slice_to_uint(fields[i].name, ID_NODE_MAX, &node) ||
 		    node != b->config.node)
 			continue;
-		if (slice_to_uint(fields[i].value, MARK_MAX, &mark))
-			go_on_from(b, (int64_t)mark);
-		else
-			log_error("tide:ids: '%" SLICE_FMT
-				  "' of node %u is not a time; ignoring it",
-				  SLICE_ARG(fields[i].value), b->config.node);
+		if (!slice_to_uint(fields[i].value, MARK_MAX, &mark))
+			return refuse_mark(b, fields[i].value, err);
+		go_on_from(b, (int64_t)mark);
 	}
-	b->ids.renew_ms = 0; /* the first id writes a mark */
-	b->ids.on_loaded(b->ids.ctx, status, text);
+	return TIDE_OK;
+}
+
+static void on_fields(void *ctx, int status, const char *text,
+		      const struct store_field *fields, size_t count)
+{
+	struct broker *b = ctx;
+	struct error err;
+
+	if (status == TIDE_OK)
+		status = read_mark(b, fields, count, &err);
+	else
+		error_set(&err, status, "tide:ids in Redis: %s",
+			  text ? text : error_text(status));
+	if (status < 0)
+		end_loading(&b->ids, status, err.text);
+	else
+		renew(b);
 }
 
 void id_lease_load(struct broker *b, store_done_fn on_loaded, void *ctx)
 {
 	b->ids.on_loaded = on_loaded;
 	b->ids.ctx = ctx;
+	id_source_limit(&b->ids.source, 0, 0);
 	store_document_read(b->store, DOC_IDS, on_fields, b);
 }

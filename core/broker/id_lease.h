@@ -1,10 +1,14 @@
-/* id_lease.h: ids of messages that do not repeat when the clock is set back.
+/* id_lease.h: ids of messages that no other start of the broker has given.
  *
- * Redis keeps, for each node, a mark that no id made so far lies above: the hash
- * tide:ids. A broker's ids go on from there, whatever its clock says; the time of
- * a message stays the clock's. The mark is some seconds ahead, so that it is
- * written once in that time, by the first id that comes near it. That write is
- * sent before anything with the id is, on the same connection. */
+ * Redis keeps a mark for each node, in the hash tide:ids: no id made so far lies above
+ * it. The ids of a start begin above the mark that it finds, whatever its clock says.
+ * An id is made only below a mark that Redis has confirmed, in this start. So a message
+ * never has the id of another one, and cannot overwrite it.
+ *
+ * The mark is some seconds ahead of the clock and moves with it. While Redis is late to
+ * confirm a new mark, ids continue below the last one and fall behind the clock; the
+ * time of a message stays the clock's. When they are used up, or when Redis has refused
+ * the first mark, there are none. */
 #pragma once
 
 #include <stdint.h>
@@ -16,16 +20,28 @@ struct broker;
 
 struct id_lease {
 	struct id_source source;
-	int64_t renew_ms; /* an id of a later time writes a new mark */
-	store_done_fn on_loaded;
+	int64_t due_ms;  /* when the mark is to move; wall clock */
+	int64_t sent_ms; /* the mark on its way, or the last one that was */
+	bool is_sent;    /* a mark is on its way */
+	bool is_refused; /* the last one was */
+	char why[ERROR_TEXT_MAX];
+	store_done_fn on_loaded; /* NULL when the first mark has been answered */
 	void *ctx;
 };
 
-/* With no store there is nothing to write. */
+/* With no store nothing is written, and ids have no limit. */
 void id_lease_init(struct id_lease *l, unsigned node);
-/* Read the mark, then on_loaded; no id may be made before. */
+/* Read the mark and move it, then on_loaded; no id may be made before. It succeeds when
+ * Redis refuses the new mark: what is there can be consumed without new ids. It fails
+ * when the mark cannot be read. */
 void id_lease_load(struct broker *b, store_done_fn on_loaded, void *ctx);
-/* Between the files: write a mark ahead of the ids. */
-void id_lease_renew(struct broker *b);
+/* Move the mark when that is due. */
+void id_lease_turn(struct broker *b);
+/* When id_lease_turn is to be called; 0: no time is known. */
+int64_t id_lease_due_ms(const struct broker *b);
+/* Redis may have come back with an earlier mark: move it in the next turn. */
+void id_lease_hurry(struct broker *b);
+/* Is there an id? TIDE_ESTORE */
+TIDE_MUST_USE int id_lease_check(const struct broker *b, struct error *err);
 /* The last id has been made: the mark need not be ahead any more. */
 void id_lease_end(struct broker *b);

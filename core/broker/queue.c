@@ -248,11 +248,34 @@ void queue_renew_shards(struct queue *q)
 	create_shards(q);
 }
 
+static int compare(const struct queue *q, const struct queue_config *wanted,
+		   struct error *err)
+{
+	int rc = queue_config_compare(&q->config, wanted,
+				      q->vhost->broker->config.dedupe_window_ms, err);
+
+	for (int i = 0; i < 3 && rc == TIDE_OK; i++) {
+		enum script_kind kind = script_kinds[i];
+		const char *script = script_kind_name(kind);
+		struct option_difference d;
+
+		if (strategy_differs(q->strategies[RULESET_ACTIVE][kind],
+				     &q->config.script_args[kind],
+				     &wanted->script_args[kind], &d))
+			rc = error_set(err, TIDE_EMISMATCH,
+				       "it has %s.%s=%s, not %s.%s=%s", script, d.name,
+				       d.has ? d.has : "(none)", script, d.name,
+				       d.wanted ? d.wanted : "(none)");
+	}
+	return rc;
+}
+
 int queue_declare(struct vhost *v, struct slice name, const struct args *args,
 		  struct queue_list *owner, struct queue **out, struct error *err)
 {
 	struct queue *q = queue_find(v, name);
 	struct queue_config config;
+	struct error why;
 	int rc = queue_config_parse(&config, args, err);
 
 	if (rc < 0)
@@ -260,14 +283,11 @@ int queue_declare(struct vhost *v, struct slice name, const struct args *args,
 	if (!q)
 		return create(v, name, &config, owner, out, err);
 	if (!q->definition.is_unreadable)
-		rc = queue_config_compare(&q->config, &config, err);
+		rc = compare(q, &config, &why);
 	queue_config_deinit(&config);
-	if (rc < 0) {
-		struct error why = *err;
-
+	if (rc < 0)
 		return error_set(err, rc, "queue '%s' exists with other options: %s",
 				 q->name, why.text);
-	}
 	*out = q;
 	return unusable_check(&q->definition, err);
 }

@@ -191,18 +191,6 @@ void queue_config_deinit(struct queue_config *c)
 	*c = (struct queue_config){ 0 };
 }
 
-static bool is_same_value(const char *name, const char *a, const char *b)
-{
-	const struct queue_option *o = find_option(name);
-	int64_t a_ms, b_ms;
-
-	if (o && (o->type == OPTION_DURATION || o->type == OPTION_WINDOW) &&
-	    duration_parse(slice_from(a), &a_ms) == TIDE_OK &&
-	    duration_parse(slice_from(b), &b_ms) == TIDE_OK)
-		return a_ms == b_ms;
-	return strcmp(a, b) == 0;
-}
-
 bool queue_config_is_default(const struct arg *a)
 {
 	const struct queue_option *o = find_option(a->name);
@@ -210,25 +198,69 @@ bool queue_config_is_default(const struct arg *a)
 	return o && strcmp(o->fallback, a->value) == 0;
 }
 
-int queue_config_compare(const struct queue_config *has,
-			 const struct queue_config *wanted, struct error *err)
+static bool is_same_text(const char *a, const char *b)
 {
-	for (size_t i = 0; i < wanted->canonical.count; i++) {
-		const struct arg *w = &wanted->canonical.items[i];
-		const char *value = args_get(&has->canonical, w->name);
+	return a && b ? strcmp(a, b) == 0 : a == b;
+}
 
-		if (!value || !is_same_value(w->name, value, w->value))
+static bool is_same(const struct queue_option *o, const struct queue_config *a,
+		    const struct queue_config *b)
+{
+	const char *x = (const char *)a + o->offset, *y = (const char *)b + o->offset;
+
+	switch (o->type) {
+	case OPTION_BOOL:
+		return *(const bool *)x == *(const bool *)y;
+	case OPTION_UINT:
+		return *(const uint32_t *)x == *(const uint32_t *)y;
+	case OPTION_DURATION:
+		return *(const int64_t *)x == *(const int64_t *)y;
+	case OPTION_WINDOW:
+		return true; /* compare_windows */
+	case OPTION_SCRIPT:
+		return is_same_text(a->scripts[o->offset], b->scripts[o->offset]);
+	case OPTION_TARGET:
+		return is_same_text(a->dead_exchange, b->dead_exchange) &&
+		       is_same_text(a->dead_key, b->dead_key);
+	}
+	return false;
+}
+
+static const char *shown_value(const struct queue_config *c, const char *name)
+{
+	const char *value = args_get(&c->canonical, name);
+
+	return value && value[0] ? value : "(none)";
+}
+
+/* Whoever does not say how long gets what the broker says. */
+static int compare_windows(const struct queue_config *has,
+			   const struct queue_config *wanted, int64_t dedupe_ms,
+			   struct error *err)
+{
+	int64_t has_ms = has->dedupe_ms < 0 ? dedupe_ms : has->dedupe_ms;
+	int64_t wanted_ms = wanted->dedupe_ms < 0 ? dedupe_ms : wanted->dedupe_ms;
+	char has_text[DURATION_TEXT_MAX], wanted_text[DURATION_TEXT_MAX];
+
+	if (has_ms == wanted_ms)
+		return TIDE_OK;
+	duration_format(has_ms, has_text);
+	duration_format(wanted_ms, wanted_text);
+	return error_set(err, TIDE_EMISMATCH, "it has dedupe=%s, not dedupe=%s", has_text,
+			 wanted_text);
+}
+
+int queue_config_compare(const struct queue_config *has,
+			 const struct queue_config *wanted, int64_t dedupe_ms,
+			 struct error *err)
+{
+	for (size_t i = 0; i < OPTION_COUNT; i++) {
+		const char *name = options[i].name;
+
+		if (!is_same(&options[i], has, wanted))
 			return error_set(err, TIDE_EMISMATCH, "it has %s=%s, not %s=%s",
-					 w->name, value ? value : "(none)", w->name,
-					 w->value);
+					 name, shown_value(has, name), name,
+					 shown_value(wanted, name));
 	}
-	for (size_t i = 0; i < has->canonical.count; i++) {
-		const struct arg *h = &has->canonical.items[i];
-
-		if (!args_get(&wanted->canonical, h->name))
-			return error_set(err, TIDE_EMISMATCH,
-					 "it has %s=%s, which this DECLARE lacks",
-					 h->name, h->value);
-	}
-	return TIDE_OK;
+	return compare_windows(has, wanted, dedupe_ms, err);
 }

@@ -33,7 +33,10 @@ TIDE_MUST_USE int queue_config_parse(struct queue_config *c, const struct args *
 /* The value is what the option has when nobody gives it. */
 bool queue_config_is_default(const struct arg *a);
 void queue_config_deinit(struct queue_config *c);
-/* Name the first option in which they differ; TIDE_OK when there is none. */
+/* Name the first option in which they differ, with both values; TIDE_OK when there is
+ * none. The options of the scripts are the scripts' business (strategy_differs).
+ *
+ * @param dedupe_ms  what the broker says for queues that do not */
 TIDE_MUST_USE int queue_config_compare(const struct queue_config *has,
 				       const struct queue_config *wanted,
-				       struct error *err);
+				       int64_t dedupe_ms, struct error *err);

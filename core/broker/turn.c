@@ -105,8 +105,10 @@ void turn_flush(struct broker *b)
 {
 	if (!b->is_started)
 		return;
-	if (b->env.store)
+	if (b->env.store) {
+		id_lease_turn(b);
 		flush(b->journal);
+	}
 	shared_sync_turn(b);
 }
 
@@ -127,6 +129,7 @@ int64_t turn_due_ms(const struct broker *b)
 	if (n)
 		due_ms = earlier(due_ms, b->now_ms + (n->key - b->mono_ms));
 	due_ms = earlier(due_ms, dedupe_due_ms(b->dedupe));
+	due_ms = earlier(due_ms, id_lease_due_ms(b));
 	return earlier(due_ms, shared_sync_due_ms(b));
 }
 

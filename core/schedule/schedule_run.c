@@ -39,6 +39,8 @@ static int gather(void *ctx, const struct msg *m, struct error *err)
 		return error_set(err, TIDE_ELIMIT, "a run publishes at most %d messages",
 				 SCHEDULE_MESSAGES_MAX);
 	spec.id = next_id(s);
+	if (!spec.id)
+		return id_lease_check(s->broker, err);
 	spec.ts_unix_ms = s->broker->now_ms;
 	if (spec.due_unix_ms)
 		spec.due_unix_ms += spec.ts_unix_ms;
@@ -134,10 +136,13 @@ static void pass_filters(struct schedule *s, unsigned n, struct passing *p)
 	note_failure(s, p, publish_filter(&p->decision, &p->spec, &err), &err);
 }
 
-static void note_ids(struct schedule *s, unsigned n, const struct decision *d)
+/* Of a message that fails the copies may have none. */
+static void note_ids(struct schedule *s, unsigned n, const struct passing *p)
 {
+	const struct decision *d = &p->decision;
+
 	scheduler_add_id(s, s->msgs[n]->id, n);
-	for (unsigned i = 0; i < d->copy_count; i++)
+	for (unsigned i = 0; p->status == TIDE_OK && i < d->copy_count; i++)
 		scheduler_add_id(s, d->copies[i].msg->id, n);
 }
 
@@ -178,7 +183,7 @@ static void publish_all(struct schedule *s)
 		if (s->is_repeat)
 			give_ids(s, i, &all[i].decision);
 		else
-			note_ids(s, i, &all[i].decision);
+			note_ids(s, i, &all[i]);
 	}
 	if (!s->is_repeat) {
 		s->begun_ms = s->tick.ms;
@@ -281,6 +286,10 @@ void schedule_run_tick(struct schedule *s, int64_t tick_ms, uint64_t missed)
 		return;
 	}
 	vhost_ref(s->home);
+	if (id_lease_check(s->broker, &err) < 0) {
+		scheduler_postpone(s, err.text);
+		return;
+	}
 	if (schedule_run(s->broker->engine, slice_from(s->name), &s->tick, &broker,
 			 &err) != TIDE_OK) {
 		s->failure = err;

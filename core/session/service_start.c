@@ -223,6 +223,8 @@ static void on_store_state(void *ctx, enum store_state state, const char *why)
 		start_failed(s, TIDE_ESTORE, s->store_state_why);
 	else if (state == STORE_UP && !s->is_loading)
 		start_loading(s);
+	else if (state == STORE_UP)
+		id_lease_hurry(s->broker);
 }
 
 /* A directory that is not there is a wrong --rules, and no broken rule. */

@@ -44,6 +44,7 @@ int session_publish_prepare(struct session *s, const struct publish_spec *spec,
 			    struct msg **out, struct error *err)
 {
 	struct broker *b = s->broker;
+	uint64_t id;
 	struct msg m;
 	int rc;
 
@@ -57,9 +58,12 @@ int session_publish_prepare(struct session *s, const struct publish_spec *spec,
 	rc = check_headers(spec, err);
 	if (rc < 0)
 		return rc;
+	id = broker_next_id(b);
+	if (!id)
+		return id_lease_check(b, err);
 	assert(spec->dedupe_id.len <= MSG_DEDUPE_ID_MAX);
 	m = (struct msg){
-		.id = broker_next_id(b),
+		.id = id,
 		.ts_unix_ms = b->now_ms,
 		.due_unix_ms = spec->delay_ms ? b->now_ms + spec->delay_ms : 0,
 		.expires_unix_ms =

@@ -1,7 +1,5 @@
 #include "dedupe.h"
 
-#include <assert.h>
-
 #include "base/container.h"
 #include "base/id.h"
 #include "base/json.h"
@@ -264,12 +262,14 @@ static void encode(struct dedupe_pending *p, struct batch *b)
 	move(p, DEDUPE_FLYING);
 }
 
-void dedupe_encode(struct entry *e, struct batch *b)
+void dedupe_encode(const struct entry *e, struct batch *b)
 {
-	/* Whatever tells the waiter before this leaves an entry that is not written. */
-	assert(e->waiter);
-	e->flags &= (uint16_t)~ENTRY_DEDUPE;
 	encode(pending_of(e->waiter), b);
+}
+
+void dedupe_wait(const struct entry *e, struct waiter *waiter)
+{
+	wait_for(pending_of(e->waiter), waiter);
 }
 
 void dedupe_flush(struct shard *sh, struct batch *b, unsigned *budget)

@@ -3,8 +3,8 @@
  * Each queue decides alone. It keeps the ids of its publishes (PUB id=) in memory for its
  * dedupe window, whatever their shard. The transaction that writes a durable message
  * writes its id too: a crash leaves both or none. The id of a message that is
- * acknowledged before it is written is written alone. The confirm comes when the id is
- * written: from then on kill -9 does not lose it.
+ * acknowledged before it is written is written alone. The confirm, and the answer to the
+ * ack, come when the id is written: from then on kill -9 does not lose it.
  *
  * Until then the id is *pending*. A repeated publish succeeds or fails with the first. A
  * refused write makes the queue forget the id.
@@ -60,10 +60,14 @@ void dedupe_turn(struct dedupe *d);
 int64_t dedupe_due_ms(const struct dedupe *d);
 size_t dedupe_bytes(const struct dedupe *d);
 
+/* For shard.c: the entry, which has ENTRY_DEDUPE, is done with. The waiter is told when
+ * its id is written, or refused. */
+void dedupe_wait(const struct entry *e, struct waiter *waiter);
+
 /* For the journal. */
 
 /* The entry, which has ENTRY_DEDUPE, is being written: so is its id. */
-void dedupe_encode(struct entry *e, struct batch *b);
+void dedupe_encode(const struct entry *e, struct batch *b);
 /* Write the ids that belong to no message any more, `*budget` at most. */
 void dedupe_flush(struct shard *sh, struct batch *b, unsigned *budget);
 /* The shard's batch was answered; its entries have been told. */

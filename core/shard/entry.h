@@ -36,7 +36,7 @@ enum {
 	ENTRY_SCORE_DIRTY = 1 << 6,  /* same set, new score */
 	ENTRY_LEDGERED = 1 << 7,     /* held for so long that the unack set names it */
 	ENTRY_UNSTORED = 1 << 8, /* never yet durable; counted in the journal's bytes */
-	ENTRY_DEDUPE = 1 << 9,   /* to be written with its publish id: see dedupe.h */
+	ENTRY_DEDUPE = 1 << 9,   /* its waiter is that of its publish id: see dedupe.h */
 	ENTRY_FINGER = 1 << 10,  /* its lane has a finger at it: see window.c */
 };
 
@@ -79,6 +79,7 @@ static inline void entry_tell(struct entry *e, int status, const char *text)
 	struct waiter *w = e->waiter;
 
 	e->waiter = NULL;
+	e->flags &= (uint16_t)~ENTRY_DEDUPE;
 	if (w)
 		waiter_done(w, status, text);
 }

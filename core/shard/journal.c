@@ -179,11 +179,12 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 			     !e->msg || e->msg->expires_unix_ms);
 		j->stats.removed++;
 	} else {
-		if (e->home == HOME_NONE)
+		if (e->home == HOME_NONE) {
 			j->stats.inserted++;
+			if (e->flags & ENTRY_DEDUPE)
+				dedupe_encode(e, b);
+		}
 		encode_move(b, e, want);
-		if (e->flags & ENTRY_DEDUPE)
-			dedupe_encode(e, b);
 	}
 	shard_account(e, -1);
 	e->home = want;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "dedupe.h"
 #include "journal.h"
 
 struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
@@ -271,6 +272,9 @@ void shard_remove(struct entry *e, struct waiter *waiter)
 {
 	entry_leave(e);
 	e->state = ENTRY_GONE;
+	/* Until its publish id is written, it could be taken a second time. */
+	if (waiter && (e->flags & ENTRY_DEDUPE))
+		dedupe_wait(e, waiter);
 	/* An acknowledged message is confirmed, whether Redis ever saw it or not. */
 	entry_tell(e, TIDE_OK, NULL);
 	shard_entry_stored(e);

@@ -383,6 +383,52 @@ describe('a repetition whose first is not durable yet', function()
     traffic.expect_counts(c, 'q', { ready = 1 })
   end)
 
+  -- Redis stands still with a first message: the others are not even sent to it.
+  local function acknowledge_unwritten(count)
+    local pid = redis:pid()
+    redis:signal('STOP', pid)
+    local publisher, consumer = broker:connect(), broker:connect()
+    publisher:send(pub('q', 'warm'))
+    assert(wait.poll(function() return c:document('STATS').store.pending_requests > 0 end))
+    consumer:ok 'SUB q s'
+    consumer:expect_msg()
+    for i = 1, count do publisher:send(pub('q', 'k' .. i)) end
+    for _ = 1, count do consumer:expect_msg() end
+    consumer:send(('ACK 2-%d\r\n@1 OPEN\r\n@1 PING\r\n'):format(count + 1))
+    consumer:expect_line '@1 OK'
+    consumer:expect_line '@1 OK'
+    return publisher, consumer, pid
+  end
+
+  it('lets its message be acknowledged when the id is written', function()
+    local publisher, consumer, pid = acknowledge_unwritten(9)
+    redis:signal('CONT', pid)
+    consumer:expect_line 'OK 9'
+    -- Whatever was answered OK is known after a kill.
+    broker:kill9()
+    for _ = 1, 10 do publisher:expect '^OK %x+ 1$' end
+    broker:run()
+    c = broker:connect()
+    for i = 1, 9 do assert.matches('duplicate$', c:request('PUB - q id=k' .. i, 'x')) end
+    traffic.expect_counts(c, 'q', { ready = 1 })
+  end)
+
+  it('has its ack refused with the id', function()
+    local publisher, consumer, pid = acknowledge_unwritten(3)
+    local writer = io.popen(('redis-cli -s %s CONFIG SET maxmemory 1'):format(redis.path))
+    redis:signal('CONT', pid)
+    writer:read 'a'
+    writer:close()
+    publisher:expect '^[OE]'
+    local answer = consumer:expect '^.*$'
+    if answer ~= 'OK 3' then assert.matches('^ERR store OOM', answer) end
+    for _ = 1, 3 do publisher:expect(answer == 'OK 3' and '^OK %x+ 1$' or '^ERR store OOM') end
+    redis:cli('CONFIG', 'SET', 'maxmemory', '0')
+    assert(wait.poll(function() return c:request('PUB - q', 'x'):find '^OK' end))
+    local again = c:request('PUB - q id=k1', 'x')
+    assert.matches(answer == 'OK 3' and 'duplicate$' or '^OK %x+ 1$', again)
+  end)
+
   it('fails with it, and then the id is free', function()
     local pid = redis:pid()
     redis:signal('STOP', pid)

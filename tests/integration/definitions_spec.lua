@@ -29,14 +29,39 @@ describe('the definitions', function()
       c:ok 'DELETE queue d.same'
     end)
 
+    it('may be declared again with equal arguments in another spelling, or with defaults', function()
+      c:ok 'DECLARE queue d.spelled retry=exponential retry.base=1s retry.jitter=0.5 delivery-limit=5 dead-letter=d'
+      for _, words in ipairs {
+        'retry.base=1000 retry.jitter=0.5',
+        'retry.base=1000ms retry.jitter=.50',
+        'retry.jitter=5e-1', -- 1s is the default
+        'retry.jitter=0.5 retry.factor=2.0 retry.cap=600s retry.max=020',
+        'retry.jitter=0.5 sharding.by=key dedupe=120s',
+      } do
+        c:ok('DECLARE queue d.spelled retry=exponential delivery-limit=05 dead-letter=d/ ' .. words)
+      end
+      c:expect_answer('DECLARE queue d.spelled retry=exponential retry.base=1001 retry.jitter=0.5 delivery-limit=5 '
+        .. 'dead-letter=d', "ERR mismatch queue 'd.spelled' exists with other options: it has retry.base=1s, not "
+        .. 'retry.base=1001')
+      c:ok 'DECLARE queue d.listed retry=schedule retry.delays=1s,10s'
+      c:ok 'DECLARE queue d.listed retry=schedule retry.delays=1000,10000ms'
+      for _, delays in ipairs { '1s', '1s,10s,1m', '1s,11s' } do
+        c:expect_answer('DECLARE queue d.listed retry=schedule retry.delays=' .. delays,
+          "ERR mismatch queue 'd.listed' exists with other options: it has retry.delays=1s,10s, not retry.delays="
+          .. delays)
+      end
+      c:ok 'DELETE queue d.spelled'
+      c:ok 'DELETE queue d.listed'
+    end)
+
     it('with other arguments are refused, and the difference is named', function()
       c:ok 'DECLARE queue d.other shards=4 retry.max=3'
       c:expect_answer('DECLARE queue d.other shards=5 retry.max=3',
         "ERR mismatch queue 'd.other' exists with other options: it has shards=4, not shards=5")
       c:expect_answer('DECLARE queue d.other shards=4',
-        "ERR mismatch queue 'd.other' exists with other options: it has retry.max=3, which this DECLARE lacks")
+        "ERR mismatch queue 'd.other' exists with other options: it has retry.max=3, not retry.max=20")
       c:expect_answer('DECLARE queue d.other shards=4 retry.max=3 sharding.by=tenant',
-        "ERR mismatch queue 'd.other' exists with other options: it has sharding.by=(none), not sharding.by=tenant")
+        "ERR mismatch queue 'd.other' exists with other options: it has sharding.by=key, not sharding.by=tenant")
       c:expect_answer('DECLARE queue d.other shards=4 retry.max=3 durable=0',
         "ERR mismatch queue 'd.other' exists with other options: it has durable=1, not durable=0")
       c:ok 'DELETE queue d.other'
@@ -193,9 +218,9 @@ describe('the definitions', function()
       c:expect_answer('DECLARE exchange x.same fanout',
         "ERR mismatch exchange 'x.same' exists with type topic, not fanout")
       c:expect_answer('DECLARE exchange x.same topic durable=0',
-        "ERR mismatch exchange 'x.same' exists with durable=1 auto-delete=0")
+        "ERR mismatch exchange 'x.same' exists with other options: it has durable=1, not durable=0")
       c:expect_answer('DECLARE exchange x.same topic auto-delete',
-        "ERR mismatch exchange 'x.same' exists with durable=1 auto-delete=0")
+        "ERR mismatch exchange 'x.same' exists with other options: it has auto-delete=0, not auto-delete=1")
       c:ok 'DELETE exchange x.same'
     end)
 

@@ -550,6 +550,39 @@ describe('SIGTERM', function()
   end)
 end)
 
+describe('few descriptors', function()
+  it('leave those that the broker needs for itself, however many clients come', function()
+    local broker = Broker.start { files = 64 }
+    broker:expect_log 'warn  %-%-max%-connections is 20000, but the limit of 64 open files leaves room for %d+'
+    local c = broker:connect()
+    c:ok 'DECLARE queue q'
+    local host, port = broker.address:match '^(.*):(%d+)$'
+    local crowd = {}
+    for i = 1, 200 do crowd[i] = assert(socket.connect(host, port)) end
+    broker:kill9_redis()
+    assert.matches('^OK %x+ 1$', c:request('PUB - q', 'x'))
+    -- Some are served, some are told why they are not, and some are closed without a word.
+    local served, told = 0, 0
+    for _, sock in ipairs(crowd) do
+      sock:settimeout(20)
+      sock:send 'PING\r\n'
+      local line = sock:receive 'l'
+      served = served + (line == 'OK' and 1 or 0)
+      told = told + ((line or ''):find '^ERR limit the limit of %d+ connections is reached' and 1 or 0)
+      sock:close()
+    end
+    assert.is_true(served >= 10 and told >= 1, served .. ' served, ' .. told .. ' told')
+    broker:expect_clean_stop()
+  end)
+
+  it('that are too few fail the start', function()
+    local none, log, status = Broker.start { files = 24, may_fail = true }
+    assert.is_nil(none)
+    assert.equal(1, status)
+    assert.is_truthy(log:find 'open files', log)
+  end)
+end)
+
 describe('a log that nobody reads', function()
   it('stops nobody, and says later what it lacks', function()
     local broker = start {

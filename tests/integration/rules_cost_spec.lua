@@ -24,7 +24,12 @@ describe('a script that fails', function()
     broker = Broker.start {
       args = { '--store', 'none' },
       rules = {
-        ['routing/moody.lua'] = routing "if msg.key == 'bad' then error 'moody' end",
+        ['routing/moody.lua'] = routing(
+          "if msg.key == 'bad' then error 'moody' elseif msg.key == 'endless' then while true do end end"),
+        ['filter/50-pattern.lua'] = [[
+          return { match = { exchange = "f" }, publish = function(msg)
+            msg.headers.found = tostring(msg.key:find(msg.headers.pattern))
+          end }]],
         ['routing/slow.lua'] = routing 'local _ = msg.key:find(msg.headers.pattern)',
       },
     }
@@ -47,18 +52,65 @@ describe('a script that fails', function()
     c:ok 'DECLARE exchange x moody'
     c:ok 'BIND q x any'
     publish('PUB x good', '^OK %x+ 1$')
-    for _ = 1, 19 do publish('PUB x bad', '^ERR rule routing/moody%.lua:6: moody$') end
-    publish('PUB x good', '^ERR rule routing/moody%.lua:6: moody %(not called again')
+    for _ = 1, 10 do
+      publish('PUB x endless', '^ERR rule routing/moody%.lua:6: ran longer than its budget of 50 ms$')
+    end
+    publish('PUB x good', '^ERR rule routing/moody%.lua:6: ran longer .* %(not called again: it uses up its time')
     local s = script 'routing/moody.lua'
-    assert.same({ 'open', 20, 19, 1 }, { s.circuit, s.calls, s.errors, s.skipped })
+    assert.same({ 'open', 11, 10, 1 }, { s.circuit, s.calls, s.errors, s.skipped })
     assert.is_true(s.circuit_since_ms > 0)
-    assert.matches('routing/moody%.lua +20 .* open\n', (broker:cli('rules', 'top')))
+    assert.same({ "exchange 'x'", 'open' }, { s.circuits[1].user, s.circuits[1].circuit })
+    assert.matches('routing/moody%.lua +11 .* open\n', (broker:cli('rules', 'top')))
     assert.matches('\ncircuit +open\n', (broker:cli('rules', 'show', 'moody')))
     broker:write_rule('routing/moody.lua', routing '')
     c:document 'RULES reload'
     assert.equal('closed', script 'routing/moody.lua'.circuit)
     publish('PUB x bad', '^OK %x+ 1$')
     assert.equal(2, c:document('STATS q').ready)
+  end)
+
+  it('with one client\'s messages works for the messages of others', function()
+    c:ok 'DECLARE exchange x moody'
+    c:ok 'BIND q x any'
+    for _ = 1, 200 do
+      publish('PUB x bad', '^ERR rule routing/moody%.lua:6: moody$')
+      publish('PUB x good', '^OK %x+ 1$')
+    end
+    assert.same({ 'closed', 0 }, { script 'routing/moody.lua'.circuit, script 'routing/moody.lua'.skipped })
+  end)
+
+  it('for the patterns of one vhost works for another vhost', function()
+    local other = broker:connect()
+    other:document 'HELLO vhost=other'
+    for _, client in ipairs { c, other } do client:ok 'DECLARE exchange f fanout' end
+    local hostile = ('PUB f %s h:pattern=%s'):format(('a'):rep(39), ('a?'):rep(40) .. ('a'):rep(40))
+    for i = 1, 30 do
+      publish(hostile, i <= 10 and '^ERR rule filter/50%-pattern%.lua:2: .* its budget'
+        or '^ERR rule filter/50%-pattern%.lua:2: .*%(not called again')
+      other:send 'PUB f k h:pattern=k 1\r\nx\r\n'
+      other:expect '^OK %x+ 0$'
+    end
+    local s = script 'filter/50-pattern.lua'
+    assert.equal("vhost '/'", s.circuits[1].user)
+    broker:expect_log "filter/50%-pattern%.lua uses up its time or memory too often for vhost '/'; paused there"
+  end)
+
+  it('is not what a client makes of a topic with its patterns', function()
+    c:ok 'DECLARE exchange t topic'
+    c:send 'BIND q t #.a.#.b.#\r\n'
+    c:expect "^ERR rule .*a topic pattern may have '#' 2 times, not 3: '#%.a%.#%.b%.#'"
+    math.randomseed(1)
+    for i = 1, 400 do
+      local words = { '#' }
+      for n = 2, 100 do words[n] = math.random(2) == 1 and 'a' or '*' end
+      c:ok(('BIND q t %s.%d'):format(table.concat(words, '.'), i))
+    end
+    c:ok 'BIND q t b.#'
+    for _ = 1, 30 do
+      publish('PUB t ' .. ('a.'):rep(127) .. 'a', '^ERR rule .*the topic patterns take more than 100000 steps')
+      publish('PUB t b.c', '^OK %x+ 1$')
+    end
+    assert.same({ 'closed', 0 }, { script 'routing/topic.lua'.circuit, script 'routing/topic.lua'.overruns })
   end)
 
   it('for a pattern that never ends costs its publisher an error', function()

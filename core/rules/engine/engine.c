@@ -8,6 +8,7 @@
 #include "host/machine.h"
 #include "rules/api/draft.h"
 #include "rules/api/shared.h"
+#include "rules/sandbox/breaker.h"
 
 static void free_engine(struct engine *e)
 {
@@ -216,6 +217,7 @@ void engine_close(struct engine *e, void (*on_closed)(void *ctx), void *ctx)
 	/* Another engine's loop may go on: no large generation is freed in its turn. */
 	filter_set_destroy(e->filters);
 	e->filters = NULL;
+	circuit_forget_all(e);
 	engine_retire(e, e->former);
 	engine_retire(e, e->current);
 	e->former = e->current = NULL;
@@ -249,7 +251,7 @@ const uint64_t *engine_call_count(const struct engine *e)
 
 bool engine_is_not_called(const char *error_text)
 {
-	return strstr(error_text, "(" USE_NOT_CALLED);
+	return strstr(error_text, "(" CIRCUIT_NOT_CALLED);
 }
 
 struct shared *engine_shared(const struct engine *e)

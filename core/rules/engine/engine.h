@@ -108,7 +108,7 @@ enum engine_origin engine_origin(const struct engine *e);
 /* Changes with every generation, from 1: a cached decision is good for one epoch. */
 uint64_t engine_epoch(const struct engine *e);
 
-/* Is this the error of a call that was not made, because the script fails too often? */
+/* Is this the error of a call that was not made, because of an open circuit? */
 bool engine_is_not_called(const char *error_text);
 
 /* How many decisions scripts were asked for. */

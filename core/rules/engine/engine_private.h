@@ -12,9 +12,6 @@
 #include "rules/api/decision_context.h"
 #include "watch.h"
 
-/* In the error of a call that the open circuit did not make. */
-#define USE_NOT_CALLED "not called again: it fails too often"
-
 /* use.c: a script with the options of one queue or exchange, and the calls of it.
  *
  * The engine numbers the uses. A number means the same use in each generation. */
@@ -35,6 +32,8 @@ void use_release(struct generation *g, size_t number);
 /* A script is asked for a decision. */
 struct use_call {
 	const struct use *use;
+	const struct handle *handle; /* whose use it is; NULL: of a filter or schedule */
+	struct slice vhost;          /* of a filter's message */
 	struct decision_context *context; /* NULL: live */
 	bool is_pure;                     /* the answer will be remembered by the key */
 	lua_CFunction body;               /* runs inside the door */
@@ -125,6 +124,31 @@ struct reload {
 	uint64_t unread; /* see rules_dir_warn_unread */
 };
 
+/* circuit.c: a circuit breaker for each use of a script that has used up its time or
+ * memory of late: for an exchange, a queue, or a filter and vhost.
+ *
+ * One breaker for a script would let a client stop it for all others. A generation starts
+ * with closed circuits. */
+struct circuit;
+
+/* In the error of a call that the open circuit did not make. */
+#define CIRCUIT_NOT_CALLED "not called again: it uses up its time or memory too often"
+#define CIRCUITS_SHOWN 20
+
+/* NULL for a use without failures. */
+struct circuit *circuit_find(const struct engine *e, const struct use_call *c);
+bool circuit_allows(const struct engine *e, struct circuit *circuit, struct error *err);
+/* A call has used up its time or memory. */
+void circuit_count_failure(struct engine *e, const struct use_call *c,
+			   const struct error *err);
+/* A call has not. This may free the circuit. */
+void circuit_count_success(struct engine *e, struct circuit *circuit);
+/* The handle goes; its number will be another's. */
+void circuit_forget_handle(struct engine *e, const struct handle *h);
+void circuit_forget_all(struct engine *e);
+/* Members of a script's object: circuit, circuit_since_ms, circuits. */
+void circuit_write(const struct engine *e, const struct rule *rule, struct json *out);
+
 /* carry.c: the `state` of a strategy moves into the next generation.
  *
  * A script may have a function carry(old, opts). After a reload, before the script
@@ -195,6 +219,7 @@ struct engine {
 	struct reload reload;
 	struct room room;
 
+	struct circuit *circuits; /* uthash */
 	struct handle_list handles;
 	size_t *free_numbers;
 	size_t free_count, free_cap, number_count;

@@ -6,7 +6,6 @@
 
 #include "engine_private.h"
 #include "figures.h"
-#include "host/machine.h"
 #include "rules/api/shared.h"
 
 #define COUNTERS_SHOWN 256
@@ -104,18 +103,6 @@ static void write_this_generation(struct json *out, const struct engine *e,
 	json_object_end(out);
 }
 
-static void write_circuit(struct json *out, const struct engine *e,
-			  const struct script_stats *stats)
-{
-	const struct breaker *b = &stats->breaker;
-	int64_t now_ms = machine_clock_ms(CLOCK_MONOTONIC);
-
-	json_member_text(out, "circuit",
-			 breaker_state(b, now_ms, e->config.breaker_rest_ms));
-	if (b->is_open)
-		json_member_int(out, "circuit_since_ms", b->since_unix_ms);
-}
-
 static void write_rule(struct json *out, const struct engine *e, const struct rule *rule)
 {
 	const struct script_stats *stats = &rule->stats;
@@ -135,7 +122,7 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 		json_member_int(out, "uses", (int64_t)count_uses(e, rule));
 	write_figures(out, &since_start);
 	write_this_generation(out, e, rule);
-	write_circuit(out, e, stats);
+	circuit_write(e, rule, out);
 	if (stats->last_error[0]) {
 		json_member_text(out, "last_error", stats->last_error);
 		json_member_int(out, "last_error_ms", stats->last_error_unix_ms);

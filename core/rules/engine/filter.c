@@ -200,9 +200,11 @@ static int run_filter(struct engine *e, struct rule *rule, struct draft *d,
 	call.rule = rule;
 	call.draft = d;
 	call.is_rejected = false;
-	const struct use_call asked = {
-		.use = &use, .context = p->context, .body = l_publish, .ctx = &call
-	};
+	const struct use_call asked = { .use = &use,
+					.vhost = p->vhost,
+					.context = p->context,
+					.body = l_publish,
+					.ctx = &call };
 	int rc = use_decide(e, &asked, err);
 	tell(p, &call, before, copies, before ? uv_hrtime() - started_ns : 0);
 	for (unsigned i = copies; i < p->copies.count; i++) {

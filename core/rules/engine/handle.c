@@ -67,6 +67,7 @@ void handle_close(struct handle *h)
 	TAILQ_REMOVE(&e->handles, h, link);
 	if (e->current) {
 		handle_use(h)->rule->stats.cache_hits += h->cache_hits;
+		circuit_forget_handle(e, h);
 		use_release(e->current, h->number);
 	}
 	give_number(e, h->number);

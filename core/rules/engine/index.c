@@ -220,6 +220,15 @@ const char *index_script(const struct index *x)
 	return handle_use(&x->handle)->rule->file;
 }
 
+bool index_differs(const struct index *x, const struct args *has,
+		   const struct args *wanted, struct option_difference *out)
+{
+	const struct options none = { .items = NULL };
+
+	return options_differ(x ? &handle_use(&x->handle)->rule->options : &none, has,
+			      wanted, out);
+}
+
 void index_count_hit(struct index *x)
 {
 	x->handle.cache_hits++;
@@ -279,6 +288,7 @@ int index_route(struct index *x, const struct script_question *q, const uint32_t
 	struct engine *e = x->handle.engine;
 	struct routing routing = { handle_use(&x->handle), { q->msg, 0 } };
 	const struct use_call call = { .use = routing.use,
+				       .handle = &x->handle,
 				       .context = q->context,
 				       .is_pure = routing.use->is_pure,
 				       .body = l_route,

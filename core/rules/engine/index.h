@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine.h"
+#include "options.h"
 
 struct index;
 
@@ -47,6 +48,10 @@ bool index_is_pure(const struct index *x);
 
 /* The file that decides, relative to the rules directory. */
 const char *index_script(const struct index *x);
+
+/* As options_differ, by what the script declares. NULL: it declares nothing. */
+bool index_differs(const struct index *x, const struct args *has,
+		   const struct args *wanted, struct option_difference *out);
 
 /* Count a decision that the broker took from its cache. */
 void index_count_hit(struct index *x);

@@ -469,6 +469,65 @@ int options_check(const struct options *o, const struct args *args, const char *
 	return TIDE_OK;
 }
 
+static bool is_same_value(enum option_type type, const char *a, const char *b)
+{
+	struct option_value x = { 0 }, y = { 0 };
+
+	if (!types[type].parse || !types[type].parse(a, &x) || !types[type].parse(b, &y))
+		return strcmp(a, b) == 0;
+	return x.integer == y.integer && x.number == y.number && x.boolean == y.boolean;
+}
+
+static bool is_same_list(enum option_type of, const char *a, const char *b)
+{
+	struct buf x = { 0 }, y = { 0 };
+	bool is_same = true;
+
+	while (is_same && a && b) {
+		(void)next_element(&a, &x);
+		(void)next_element(&b, &y);
+		is_same = is_same_value(of, buf_cstr(&x), buf_cstr(&y));
+	}
+	buf_deinit(&x);
+	buf_deinit(&y);
+	return is_same && !a && !b;
+}
+
+static bool is_different(const struct options *o, const struct args *has,
+			 const struct args *wanted, struct option_difference *d)
+{
+	const struct option *option = find(o, d->name);
+	const char *preset = option ? option->preset : NULL;
+
+	d->has = args_get(has, d->name);
+	d->wanted = args_get(wanted, d->name);
+	if (!d->has)
+		d->has = preset;
+	if (!d->wanted)
+		d->wanted = preset;
+	if (!d->has || !d->wanted)
+		return d->has != d->wanted;
+	if (option && option->type == OPTION_LIST)
+		return !is_same_list(option->of, d->has, d->wanted);
+	return !is_same_value(option ? option->type : OPTION_STRING, d->has, d->wanted);
+}
+
+bool options_differ(const struct options *o, const struct args *has,
+		    const struct args *wanted, struct option_difference *out)
+{
+	for (size_t i = 0; i < wanted->count; i++) {
+		out->name = wanted->items[i].name;
+		if (is_different(o, has, wanted, out))
+			return true;
+	}
+	for (size_t i = 0; i < has->count; i++) {
+		out->name = has->items[i].name;
+		if (is_different(o, has, wanted, out))
+			return true;
+	}
+	return false;
+}
+
 static void push_value(lua_State *L, enum option_type type, const char *text, size_t len)
 {
 	struct option_value value = { .integer = 0 };

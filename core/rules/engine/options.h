@@ -65,6 +65,17 @@ void options_declare(lua_State *L, struct options *o);
 TIDE_MUST_USE int options_check(const struct options *o, const struct args *args,
 				const char *script, struct error *err);
 
+/* The first option by which `has` and `wanted` differ, its values, and that it is one.
+ * Equal values are equal however they are spelled; an option that is not given has its
+ * default. A value is NULL where there is neither. */
+struct option_difference {
+	const char *name;
+	const char *has;
+	const char *wanted;
+};
+bool options_differ(const struct options *o, const struct args *has,
+		    const struct args *wanted, struct option_difference *out);
+
 /* Push the read-only table of values, which have been checked, with the defaults. */
 void options_push(lua_State *L, struct options *o, const struct args *args);
 

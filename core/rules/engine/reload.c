@@ -213,6 +213,7 @@ static void activate(struct engine *e)
 	struct generation *next = build_take(e), *former = e->current;
 
 	set_attempt(&e->reload, origin, NULL);
+	circuit_forget_all(e);
 	e->current = next;
 	figures_begin(e, former);
 	e->room.fresh_bytes = next->script.memory_bytes;

@@ -74,6 +74,15 @@ uint64_t strategy_hash(const struct strategy *s)
 	return handle_use(&s->handle)->rule->hash;
 }
 
+bool strategy_differs(const struct strategy *s, const struct args *has,
+		      const struct args *wanted, struct option_difference *out)
+{
+	const struct options none = { .items = NULL };
+
+	return options_differ(s ? &handle_use(&s->handle)->rule->options : &none, has,
+			      wanted, out);
+}
+
 static void push_slice(lua_State *L, const void *member)
 {
 	field_push(L, *(const struct slice *)member);
@@ -309,6 +318,7 @@ static int decide(struct strategy *s, struct deciding *d, lua_CFunction body,
 		carry_use(&s->handle);
 	d->use = handle_use(&s->handle);
 	const struct use_call call = { .use = d->use,
+				       .handle = &s->handle,
 				       .context = d->context,
 				       .is_pure = d->use->is_pure && body != l_decide,
 				       .body = body,

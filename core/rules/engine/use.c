@@ -2,8 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "host/log.h"
-#include "host/machine.h"
 #include "base/mem.h"
 #include "engine_private.h"
 
@@ -86,26 +84,6 @@ void use_release(struct generation *g, size_t number)
 	use->rule = NULL;
 }
 
-static int refuse_call(struct engine *e, struct rule *rule, bool is_counted,
-		       struct error *err)
-{
-	rule->stats.skipped += is_counted;
-	return error_set(err, TIDE_ERULE, "%s (" USE_NOT_CALLED "; tried every %d s)",
-			 rule->stats.last_error,
-			 (int)((e->config.breaker_rest_ms + 999) / 1000));
-}
-
-static void tell_of_breaker(const struct engine *e, const struct rule *rule)
-{
-	if (rule->stats.breaker.is_open)
-		log_error("%s: %s fails too often; paused for %d ms at a time; last "
-			  "error: %s",
-			  e->tide.about, rule->file, (int)e->config.breaker_rest_ms,
-			  rule->stats.last_error);
-	else
-		log_info("%s: %s works again", e->tide.about, rule->file);
-}
-
 int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 {
 	struct rule *rule = c->use->rule;
@@ -119,22 +97,24 @@ int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 				    .context = c->context,
 				    .body = c->body,
 				    .ctx = c->ctx };
-	bool was_open = rule->stats.breaker.is_open && !e->config.has_no_breaker;
+	struct circuit *circuit = circuit_find(e, c);
 	const struct script_state *s = &e->current->script;
 
 	if (s->is_exhausted && !room_allows_call(e, rule, err))
 		return TIDE_ERULE;
-	if (was_open &&
-	    !breaker_allows(&rule->stats.breaker, machine_clock_ms(CLOCK_MONOTONIC),
-			    e->config.breaker_rest_ms))
-		return refuse_call(e, rule, is_counted, err);
+	if (circuit && !circuit_allows(e, circuit, err)) {
+		rule->stats.skipped += is_counted;
+		return TIDE_ERULE;
+	}
 	e->call_count++;
 	uint64_t started_ns = costs ? uv_hrtime() : 0;
 	int rc = script_enter(&e->current->script, &call, err);
 	if (costs)
 		dry_run_count(costs, rule->file, uv_hrtime() - started_ns);
-	if (was_open != rule->stats.breaker.is_open && !e->config.has_no_breaker)
-		tell_of_breaker(e, rule);
+	if (is_counted && rc != TIDE_OK && script_was_costly(s))
+		circuit_count_failure(e, c, err);
+	else if (is_counted && circuit)
+		circuit_count_success(e, circuit);
 	if (s->was_refused || s->is_exhausted)
 		room_after_call(e, rc);
 	return rc;

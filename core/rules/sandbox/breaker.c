@@ -9,18 +9,9 @@ static void turn_window(struct breaker *b, int64_t now_ms)
 	if (age_ms < HALF_MS)
 		return;
 	bool is_fresh = age_ms < 2 * (int64_t)HALF_MS;
-	b->calls[1] = is_fresh ? b->calls[0] : 0;
-	b->errors[1] = is_fresh ? b->errors[0] : 0;
-	b->calls[0] = b->errors[0] = 0;
+	b->failures[1] = is_fresh ? b->failures[0] : 0;
+	b->failures[0] = 0;
 	b->half_ms = now_ms;
-}
-
-static bool has_too_many(const struct breaker *b)
-{
-	uint64_t calls = (uint64_t)b->calls[0] + b->calls[1];
-	uint64_t errors = (uint64_t)b->errors[0] + b->errors[1];
-
-	return calls >= BREAKER_CALLS && errors * 2 >= calls;
 }
 
 bool breaker_count(struct breaker *b, bool has_failed, int64_t now_ms)
@@ -33,13 +24,17 @@ bool breaker_count(struct breaker *b, bool has_failed, int64_t now_ms)
 		return !has_failed;
 	}
 	turn_window(b, now_ms);
-	b->calls[0]++;
-	b->errors[0] += has_failed;
-	if (!has_failed || !has_too_many(b))
+	b->failures[0] += has_failed;
+	if (!has_failed || b->failures[0] + b->failures[1] < BREAKER_FAILURES)
 		return false;
 	b->is_open = true;
 	b->opened_ms = now_ms;
 	return true;
+}
+
+bool breaker_is_blank(const struct breaker *b, int64_t now_ms)
+{
+	return !b->is_open && now_ms - b->half_ms >= BREAKER_WINDOW_MS;
 }
 
 const char *breaker_state(const struct breaker *b, int64_t now_ms, int64_t rest_ms)

@@ -1,21 +1,25 @@
-/* safe_meta.c: setmetatable, without __gc, __concat and weak keys.
+/* safe_meta.c: setmetatable, without what a script could end the process with.
  *
- * A table with weak keys (an ephemeron table) makes the collector go over it once
- * for each link of a chain of its entries: seconds, in one step that nothing
- * interrupts. Lua looks at __mode in the metatable when it collects, so a look at it
- * when it is set is not enough: a script could write it later. So a table's real
- * metatable is one of ours, which no script gets hold of: it has the metamethods
- * that the script's metatable had when it was given to setmetatable, last for any
- * table, and getmetatable gives the script's. Weak values, with weak keys or without,
- * are one pass, and allowed.
+ * - __gc runs at any time, outside of every budget.
+ * - __close: Lua up to 5.4.4 closes the wrong variable when a loop of four values is left
+ *   by a break, and writes to a stack that it has freed.
+ * - __concat: Lua up to 5.4.4 goes on with a stale pointer to its stack when a __concat
+ * in the middle of `a .. b .. c` has made the stack grow, or only been called near its
+ * end.
+ * - Weak keys alone (an ephemeron table) make the collector go over the table once for
+ * each link of a chain of its entries: seconds, in one step that nothing interrupts.
+ * - Weak keys and values: Lua up to 5.4.8 frees the new metatable of such a table while
+ * it is in use, if the collector has seen the table before.
  *
- * __concat is out because Lua up to 5.4.4 goes on with a stale pointer to its stack
- * when a __concat in the middle of `a .. b .. c` has made the stack grow, or only been
- * called near its end: any script that has one can crash the broker.
+ * Lua looks at a metatable when it needs it, so a look at it when it is set is not
+ * enough: a script could write it later. So a table's real metatable is one of ours,
+ * which no script gets hold of: it has the metamethods that the script's metatable had
+ * when it was given to setmetatable, last for any table, and getmetatable gives the
+ * script's.
  *
- * There is one real metatable for all tables with the same one of the script's,
- * found in a table of the registry with weak keys and values, so that neither keeps
- * the other alive there. */
+ * There is one real metatable for all tables with the same one of the script's, found in
+ * a table of the registry with weak keys and values, so that neither keeps the other
+ * alive there. That table never gets another metatable. */
 
 #include <lauxlib.h>
 #include <stdbool.h>
@@ -25,10 +29,10 @@
 #include "script.h"
 
 static const char *const copied[] = {
-	"__add", "__band", "__bnot", "__bor",      "__bxor",     "__call",  "__close",
-	"__div", "__eq",   "__idiv", "__index",    "__le",       "__len",   "__lt",
-	"__mod", "__mode", "__mul",  "__name",     "__newindex", "__pairs", "__pow",
-	"__shl", "__shr",  "__sub",  "__tostring", "__unm",
+	"__add",  "__band", "__bnot",     "__bor",      "__bxor",  "__call", "__div",
+	"__eq",   "__idiv", "__index",    "__le",       "__len",   "__lt",   "__mod",
+	"__mode", "__mul",  "__name",     "__newindex", "__pairs", "__pow",  "__shl",
+	"__shr",  "__sub",  "__tostring", "__unm",
 };
 #define COPIED_COUNT (sizeof(copied) / sizeof(copied[0]))
 
@@ -37,24 +41,31 @@ static const char *const copied[] = {
 static const char reals_key;
 static const char real_key;
 
+static const struct {
+	const char *name, *instead;
+} refused[] = {
+	{ "__gc", "" },
+	{ "__close", "; call a function where the block ends" },
+	{ "__concat", "; write a method, or __add" },
+};
+
 /* The script's metatable is at `theirs`. */
 static void check_metatable(lua_State *L, int theirs)
 {
-	lua_pushliteral(L, "__gc");
-	if (lua_rawget(L, theirs) != LUA_TNIL)
-		luaL_error(L, "a script's metatable cannot have __gc");
-	lua_pushliteral(L, "__concat");
-	if (lua_rawget(L, theirs) != LUA_TNIL)
-		luaL_error(L, "a script's metatable cannot have __concat; write a "
-			      "method, or __add");
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		lua_pushstring(L, refused[i].name);
+		if (lua_rawget(L, theirs) != LUA_TNIL)
+			luaL_error(L, "a script's metatable cannot have %s%s",
+				   refused[i].name, refused[i].instead);
+		lua_pop(L, 1);
+	}
 	lua_pushliteral(L, "__mode");
-	const char *mode = "";
-	if (lua_rawget(L, theirs) == LUA_TSTRING)
-		mode = lua_tostring(L, -1);
-	if (strchr(mode, 'k') && !strchr(mode, 'v'))
-		luaL_error(L, "a script's metatable cannot have __mode 'k'; it may have "
-			      "'v' or 'kv'");
-	lua_pop(L, 3);
+	if (lua_rawget(L, theirs) == LUA_TSTRING && strchr(lua_tostring(L, -1), 'k'))
+		luaL_error(L,
+			   "a script's metatable cannot have __mode '%s'; it may have "
+			   "'v'",
+			   lua_tostring(L, -1));
+	lua_pop(L, 1);
 }
 
 /* Push the real metatable of the script's one, made anew when there is none. */

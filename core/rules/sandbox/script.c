@@ -8,12 +8,17 @@
 
 #include "host/machine.h"
 
+/* lua_getstack counts from the top of the stack each time, and a stack may have 200,000
+ * levels. Of C there are no more than LUAI_MAXCCALLS (200) and some. */
+#define LEVELS_MAX 256
+
 /* The nearest line of Lua on the stack, at most `max` bytes of it in `out`. */
 static bool nearest_line(lua_State *L, const char *file, char *out, size_t max)
 {
 	lua_Debug where;
 
-	for (int level = 0; lua_getstack(L, level, &where); level++) {
+	for (int level = 0; level < LEVELS_MAX && lua_getstack(L, level, &where);
+	     level++) {
 		lua_getinfo(L, "Sl", &where);
 		if (where.currentline <= 0)
 			continue;
@@ -178,7 +183,7 @@ static void describe(struct script_state *s, int rc, const char *file, bool over
 			 "%s: ran longer than its budget of %d ms", file,
 			 (int)watchdog_budget_ms(s->watchdog));
 	if (s->fault[0] && !(text && strstr(text, s->fault))) {
-		/* A close handler raised an error of its own on the way out. */
+		/* Another error took its place on the way out. */
 		error_set(err, TIDE_ERULE, "%s%s%s", s->fault, text ? "; then: " : "",
 			  text ? text : "");
 	} else if (rc == LUA_ERRMEM && s->was_string) {
@@ -216,17 +221,13 @@ static void look_for_room(struct script_state *s)
 		s->memory_bytes > most && s->memory_bytes - most > s->grown_bytes;
 }
 
-/* The circuit breaker is told of the end of a decision. */
-static void count_decision(struct script_stats *stats, bool has_failed,
-			   int64_t started_ns)
+static void count_decision(struct script_stats *stats, int64_t started_ns)
 {
-	int64_t now_ns = machine_clock_ns(CLOCK_MONOTONIC);
+	int64_t took_ns = machine_clock_ns(CLOCK_MONOTONIC) - started_ns;
 
 	stats->calls++;
-	stats->time_ns += (uint64_t)(now_ns - started_ns);
-	cost_add(&stats->cost, (uint64_t)(now_ns - started_ns));
-	if (breaker_count(&stats->breaker, has_failed, now_ns / 1000000) && has_failed)
-		stats->breaker.since_unix_ms = machine_clock_ms(CLOCK_REALTIME);
+	stats->time_ns += (uint64_t)took_ns;
+	cost_add(&stats->cost, (uint64_t)took_ns);
 }
 
 static void count(const struct script_call *call, int rc, bool overran,
@@ -237,7 +238,7 @@ static void count(const struct script_call *call, int rc, bool overran,
 	if (!stats)
 		return;
 	if (call->is_decision)
-		count_decision(stats, rc != LUA_OK, started_ns);
+		count_decision(stats, started_ns);
 	if (rc == LUA_OK)
 		return;
 	stats->errors++;

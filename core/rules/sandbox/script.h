@@ -19,7 +19,6 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "breaker.h"
 #include "cost.h"
 #include "watchdog.h"
 
@@ -72,7 +71,6 @@ struct script_stats {
 	/* Decisions from the broker's cache, of uses that are gone. */
 	uint64_t cache_hits;
 	struct cost cost;
-	struct breaker breaker;
 	int64_t last_error_unix_ms;
 	char last_error[ERROR_TEXT_MAX];
 };
@@ -99,6 +97,12 @@ void script_state_deinit(struct script_state *s);
 static inline struct script_state *script_state_of(lua_State *L)
 {
 	return *(struct script_state **)lua_getextraspace(L);
+}
+
+/* Has the last call used up a budget of time or work, or found no memory? */
+static inline bool script_was_costly(const struct script_state *s)
+{
+	return s->fault[0] || s->was_refused;
 }
 
 int script_raise(lua_State *L);

@@ -58,27 +58,35 @@ static void park(struct watchdog *w, uint64_t seen)
 		uv_cond_wait(&w->wake, &w->mutex);
 }
 
+/* lua_sethook marks each frame of the call chain: milliseconds, when a script has
+ * recursed to the limit of Lua's stack. Signals at a fixed interval would leave it no
+ * time to meet the hook. They come when it has used a quarter more than at the one
+ * before. */
 static void watch(void *arg)
 {
 	struct watchdog *w = arg;
 	const int64_t budget_ns = w->budget_ms * 1000000;
 	uint64_t seen = 0;
-	int64_t since_ns = 0;
+	int64_t since_ns = 0, due_ns = 0;
 
 	uv_mutex_lock(&w->mutex);
 	while (!w->is_stopping) {
 		uint64_t now = atomic_load(&w->sequence);
 		bool is_inside = (now & 1) != 0;
-		if (now != seen) {
-			seen = now;
-			since_ns = is_inside ? machine_clock_ns(w->watched_clock) : 0;
-		} else if (!is_inside) {
+		if (now == seen && !is_inside) {
 			park(w, seen);
 			continue;
-		} else if (machine_clock_ns(w->watched_clock) - since_ns >= budget_ns) {
+		}
+		int64_t used_ns = machine_clock_ns(w->watched_clock) - since_ns;
+		if (now != seen) {
+			seen = now;
+			since_ns += used_ns;
+			due_ns = budget_ns;
+		} else if (used_ns >= due_ns) {
 			atomic_store(&w->overrun, now);
 			pthread_sigqueue(w->watched, WATCHDOG_SIGNAL,
 					 (union sigval){ .sival_ptr = w });
+			due_ns = used_ns + used_ns / LOOKS_PER_BUDGET;
 		}
 		uv_cond_timedwait(&w->wake, &w->mutex,
 				  (uint64_t)(budget_ns / LOOKS_PER_BUDGET));

@@ -50,12 +50,14 @@ end
 ---@field config? string a configuration file
 ---@field redis? string[] run on a Redis of the test's own, started with these arguments and ended with the broker
 ---@field stack_kib? integer of the process, which has some MiB without it
+---@field files? integer descriptors that the process may have open
 ---@field log_pipe? boolean its log is a pipe, @DIR@/log, that nobody reads
 ---@field may_fail? boolean the start may fail: `start` then returns nil, the standard error and the exit status
+---@field stopped? boolean make everything ready, and start nothing: `run` or `launch` does
 
 local known = {
-  args = true, config = true, env = true, redis = true, listen = true, rules = true, stack_kib = true, log_pipe = true,
-  may_fail = true,
+  args = true, config = true, env = true, redis = true, listen = true, rules = true, stack_kib = true, files = true,
+  log_pipe = true, may_fail = true, stopped = true,
 }
 
 ---@param options BrokerOptions?
@@ -72,17 +74,18 @@ function Broker.start(options)
   assert(os.execute('mkdir ' .. quote(self.data)))
   if options.log_pipe then assert(os.execute('mkfifo ' .. quote(self.dir .. '/log'))) end
   if options.redis then self.redis = Redis.start(options.redis) end
-  self.rules = type(options.rules) == 'string' and options.rules or root .. '/rules'
+  self.rules = type(options.rules) == 'string' and options.rules or shell.shipped_rules()
   if type(options.rules) == 'table' then
     self.rules = self.dir .. '/rules'
-    assert(os.execute(('cp -R %s %s'):format(quote(root .. '/rules'), quote(self.rules))))
+    assert(os.execute(('cp -R %s %s'):format(quote(shell.shipped_rules()), quote(self.rules))))
     for path, text in pairs(options.rules) do self:write_rule(path, text) end
   end
-  return self:run()
+  return options.stopped and self or self:run()
 end
 
 local function command_line(self)
   local limit = self.options.stack_kib and ('ulimit -s %d; '):format(self.options.stack_kib) or ''
+  if self.options.files then limit = limit .. ('ulimit -n %d; '):format(self.options.files) end
   local words = { limit .. 'exec', 'env' }
   local function add(word)
     words[#words + 1] = quote((tostring(word):gsub('@DIR@', self.dir)))
@@ -110,12 +113,16 @@ local function command_line(self)
   return table.concat(words, ' ') .. '\n'
 end
 
---- Start the process and wait until every listener listens.
----@return Broker?, string?, integer?
-function Broker:run()
+--- Start the process; it may not listen yet.
+function Broker:launch()
   shell.write_file(self.dir .. '/command', command_line(self))
   for _, name in ipairs { 'pid', 'exit', 'stdout' } do os.remove(self.dir .. '/' .. name) end
   assert(os.execute(support(self, 'run')))
+end
+
+--- Wait until every listener listens, or the process has ended.
+---@return true|integer|nil ready true, the exit status, or nil when neither came in time
+function Broker:wait_ready()
   local count = #(self.options.listen or { 1 })
   local ready = wait.poll(function()
     self.addresses = {}
@@ -126,10 +133,16 @@ function Broker:run()
     local is_known = shell.read_file(self.dir .. '/pid') ~= nil
     return (is_known and #self.addresses >= count) or self:exit_status()
   end, 60)
-  if ready == true then
-    self.address = self.addresses[1]
-    return self
-  end
+  self.address = self.addresses[1]
+  return ready
+end
+
+--- Start the process and wait until every listener listens.
+---@return Broker?, string?, integer?
+function Broker:run()
+  self:launch()
+  local ready = self:wait_ready()
+  if ready == true then return self end
   local text = ('the broker did not start (%s):\n%s'):format(
     ready and 'status ' .. ready or 'no "listening on" in time', self:log())
   local log = self:log()

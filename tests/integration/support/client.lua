@@ -186,16 +186,13 @@ end
 ---@field payload string
 ---@field line string the whole line
 
---- The next line must be a MSG of channel 0, or of `@channel`.
+--- What a MSG line that has been read says, with the payload that follows it.
+---@param line string
 ---@param seconds number?
----@param channel integer?
 ---@return Delivery
-function Client:expect_msg(seconds, channel)
-  local line = must_read_line(self, 'MSG', seconds)
-  local prefix = channel and ('@%d MSG '):format(channel) or 'MSG '
-  if line:sub(1, #prefix) ~= prefix then fail(self, 'expected %q, got %q', prefix, line) end
+function Client:delivery(line, seconds)
   local words = {}
-  for word in line:sub(#prefix + 1):gmatch '%S+' do words[#words + 1] = word end
+  for word in line:match '^@?%d* ?MSG (.*)$':gmatch '%S+' do words[#words + 1] = word end
   local msg = {
     sid = words[1], tag = words[2], attempt = math.tointeger(tonumber(words[3])),
     exchange = words[4], key = words[5], redelivered = false,
@@ -214,6 +211,17 @@ function Client:expect_msg(seconds, channel)
   end
   msg.payload = self:expect_payload(words[#words], seconds)
   return msg
+end
+
+--- The next line must be a MSG of channel 0, or of `@channel`.
+---@param seconds number?
+---@param channel integer?
+---@return Delivery
+function Client:expect_msg(seconds, channel)
+  local line = must_read_line(self, 'MSG', seconds)
+  local prefix = channel and ('@%d MSG '):format(channel) or 'MSG '
+  if line:sub(1, #prefix) ~= prefix then fail(self, 'expected %q, got %q', prefix, line) end
+  return self:delivery(line, seconds)
 end
 
 --- Read and drop lines until one matches; gives its captures.

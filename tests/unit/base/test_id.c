@@ -52,6 +52,43 @@ static void the_first_id_is_never_zero(void **state)
 	assert_true(id_next(&s, 0) > 0);
 }
 
+static void a_source_follows_the_clock_to_one_limit_and_ends_at_the_other(void **state)
+{
+	struct id_source s;
+	uint64_t last = 0, id;
+	unsigned count = 0;
+
+	id_source_init(&s, 3);
+	id_source_limit(&s, NOW + 10, NOW + 12);
+	assert_int_equal(id_unix_ms(id_next(&s, NOW + 9)), NOW + 9);
+	assert_int_equal(id_unix_ms(id_next(&s, NOW + 5000)), NOW + 10);
+	while ((id = id_next(&s, NOW + 5000)) != 0) {
+		assert_true(id > last);
+		last = id;
+		count++;
+	}
+	assert_int_equal(count, 3 * 4096 - 1);
+	assert_int_equal(id_unix_ms(last), NOW + 12);
+	assert_int_equal(id_next(&s, NOW), 0);
+	/* A later limit: it goes on, and follows the clock again. */
+	id_source_limit(&s, NOW + 20, NOW + 30);
+	assert_int_equal(id_unix_ms(id_next(&s, NOW)), NOW + 13);
+	assert_int_equal(id_unix_ms(id_next(&s, NOW + 15)), NOW + 15);
+}
+
+static void a_source_without_a_limit_yet_gives_none(void **state)
+{
+	struct id_source s;
+
+	id_source_init(&s, 3);
+	id_source_limit(&s, 0, 0);
+	assert_int_equal(id_next(&s, NOW), 0);
+	id_source_advance(&s, id_at_unix_ms(NOW));
+	assert_int_equal(id_next(&s, NOW + 1), 0);
+	id_source_limit(&s, NOW + 6000, NOW + 10000);
+	assert_int_equal(id_unix_ms(id_next(&s, NOW - 5)), NOW + 1);
+}
+
 static void after_an_advance_no_id_is_at_or_below(void **state)
 {
 	struct id_source other, s;
@@ -134,6 +171,9 @@ int main(void)
 		cmocka_unit_test(ids_increase_whatever_the_clock_does),
 		cmocka_unit_test(a_used_up_millisecond_runs_ahead_of_the_clock),
 		cmocka_unit_test(the_first_id_is_never_zero),
+		cmocka_unit_test(
+			a_source_follows_the_clock_to_one_limit_and_ends_at_the_other),
+		cmocka_unit_test(a_source_without_a_limit_yet_gives_none),
 		cmocka_unit_test(after_an_advance_no_id_is_at_or_below),
 		cmocka_unit_test(the_text_has_16_lower_case_digits_and_sorts_as_the_ids),
 		cmocka_unit_test(every_digit_is_written_at_every_place),

@@ -184,7 +184,7 @@ static void compare(const char *has, const char *wanted, const char *says)
 
 	parse_good(&a, has);
 	parse_good(&b, wanted);
-	rc = queue_config_compare(&a, &b, &err);
+	rc = queue_config_compare(&a, &b, 120000, &err);
 	assert_int_equal(rc, says ? TIDE_EMISMATCH : TIDE_OK);
 	if (says)
 		assert_string_equal(err.text, says);
@@ -199,8 +199,10 @@ static void declarations_that_mean_the_same_are_the_same(void **state)
 	compare("shards=4 durable=0", "durable=0 shards=4", NULL);
 	compare("ack-timeout=60s", "ack-timeout=1m", NULL);
 	compare("ack-timeout=60000", "", NULL);
-	compare("retry=exponential retry.base=1s", "retry.base=1s retry=exponential",
-		NULL);
+	compare("delivery-limit=20", "delivery-limit=020", NULL);
+	compare("dead-letter=orders", "dead-letter=orders/", NULL);
+	compare("dedupe=2m", "", NULL);
+	compare("dedupe=120s", "dedupe=120000", NULL);
 }
 
 static void the_first_difference_is_named(void **state)
@@ -209,9 +211,10 @@ static void the_first_difference_is_named(void **state)
 	compare("durable=0", "", "it has durable=0, not durable=1");
 	compare("ack-timeout=1m", "ack-timeout=2m",
 		"it has ack-timeout=1m, not ack-timeout=2m");
-	compare("retry.base=1s", "", "it has retry.base=1s, which this DECLARE lacks");
-	compare("", "retry.base=1s", "it has retry.base=(none), not retry.base=1s");
-	compare("dead-letter=-/q", "", "it has dead-letter=-/q, not dead-letter=");
+	compare("retry=fixed", "", "it has retry=fixed, not retry=immediate");
+	compare("dead-letter=-/q", "", "it has dead-letter=-/q, not dead-letter=(none)");
+	compare("", "dedupe=1m", "it has dedupe=2m, not dedupe=1m");
+	compare("dedupe=0", "dedupe=1s", "it has dedupe=0s, not dedupe=1s");
 }
 
 int main(void)

@@ -9,37 +9,38 @@
 #include "rules/engine/strategy.h"
 #include "rules/engine/engine_status.h"
 
-static bool count_many(struct breaker *b, int calls, int every, int64_t now_ms)
+static bool fail_many(struct breaker *b, int calls, int64_t now_ms)
 {
 	bool has_changed = false;
-	for (int i = 1; i <= calls; i++)
-		has_changed |= breaker_count(b, i % every == 0, now_ms);
+	for (int i = 0; i < calls; i++)
+		has_changed |= breaker_count(b, true, now_ms);
 	return has_changed;
 }
 
-static void half_of_twenty_calls_open_the_circuit(void **state)
+static void ten_failures_open_the_circuit(void **state)
 {
 	struct breaker b = { .is_open = false };
-	assert_false(count_many(&b, 19, 1, 1000));
+	assert_false(fail_many(&b, 9, 1000));
+	for (int i = 0; i < 1000; i++)
+		assert_false(breaker_count(&b, false, 1000));
 	assert_true(breaker_count(&b, true, 1000));
 	assert_false(breaker_allows(&b, 1000, 5000));
 	assert_string_equal(breaker_state(&b, 1000, 5000), "open");
-	b = (struct breaker){ .is_open = false };
-	assert_false(count_many(&b, 10000, 3, 1000));
-	assert_string_equal(breaker_state(&b, 1000, 5000), "closed");
 }
 
 static void failures_that_are_long_ago_do_not_count(void **state)
 {
 	struct breaker b = { .is_open = false };
-	for (int64_t now_ms = 0; now_ms < 1000000; now_ms += 1000)
+	for (int64_t now_ms = 0; now_ms < 1000000; now_ms += 1500)
 		assert_false(breaker_count(&b, true, now_ms));
+	assert_false(breaker_is_blank(&b, 1000000));
+	assert_true(breaker_is_blank(&b, 1010000));
 }
 
 static void one_call_is_tried_after_a_rest(void **state)
 {
 	struct breaker b = { .is_open = false };
-	assert_true(count_many(&b, 20, 1, 1000));
+	assert_true(fail_many(&b, 10, 1000));
 	assert_false(breaker_allows(&b, 5999, 5000));
 	assert_true(breaker_allows(&b, 6000, 5000));
 	assert_string_equal(breaker_state(&b, 6000, 5000), "half-open");
@@ -47,7 +48,7 @@ static void one_call_is_tried_after_a_rest(void **state)
 	assert_false(breaker_allows(&b, 6001, 5000));
 	assert_true(breaker_count(&b, false, 11000));
 	assert_string_equal(breaker_state(&b, 11000, 5000), "closed");
-	assert_false(count_many(&b, 19, 1, 11000));
+	assert_false(fail_many(&b, 9, 11000));
 }
 
 static void quantiles_lie_in_their_bucket(void **state)
@@ -67,7 +68,8 @@ static void quantiles_lie_in_their_bucket(void **state)
 /* ---- in the engine ----------------------------------------------------------------- */
 
 static const char moody[] = "return { rank = function(msg)\n"
-			    "  if msg.priority == 1 then error 'moody' end\n"
+			    "  if msg.priority == 1 then while true do end end\n"
+			    "  if msg.priority == 2 then error 'moody' end\n"
 			    "  return 1\n"
 			    "end }\n";
 
@@ -103,19 +105,55 @@ static void assert_status(struct fixture *f, const char *part)
 	buf_deinit(&text);
 }
 
-static void script_that_keeps_failing_is_not_called(void **state)
+static void use_that_keeps_overrunning_is_not_called(void **state)
 {
 	struct fixture *f = *state;
-	struct strategy *s = start_moody(f);
-	for (int i = 0; i < 20; i++)
+	f->config.call_budget_ms = 2;
+	struct strategy *s = start_moody(f), *other;
+	assert_int_equal(strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("moody"), NULL,
+					 "queue 'other'", &other, &f->err),
+			 TIDE_OK);
+	for (int i = 0; i < 10; i++)
 		assert_int_equal(rank(f, s, 1), TIDE_ERULE);
 	/* It would work now, but it is not asked. */
 	assert_int_equal(rank(f, s, 0), TIDE_ERULE);
-	assert_contains(f->err.text, "priority/moody.lua:2: moody (not called again");
-	assert_status(f, "\"calls\":20,\"errors\":20");
+	assert_contains(f->err.text, "ran longer than its budget of 2 ms (not called "
+				     "again: it uses up its time or memory too often");
+	assert_status(f, "\"calls\":10,\"errors\":10");
 	assert_status(f, "\"circuit\":\"open\",\"circuit_since_ms\":1");
+	assert_status(f, "\"circuits\":[{\"user\":\"queue 'jobs'\",\"circuit\":\"open\"");
 	assert_status(f, "\"skipped\":1");
+	/* Another queue has done nothing wrong. */
+	assert_int_equal(rank(f, other, 0), TIDE_OK);
 	assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
+	assert_int_equal(rank(f, s, 0), TIDE_OK);
+	assert_status(f, "\"circuit\":\"closed\"");
+	strategy_destroy(s);
+	strategy_destroy(other);
+}
+
+static void errors_open_no_circuit(void **state)
+{
+	struct fixture *f = *state;
+	struct strategy *s = start_moody(f);
+	for (int i = 0; i < 1000; i++)
+		assert_int_equal(rank(f, s, 2), TIDE_ERULE);
+	assert_int_equal(rank(f, s, 0), TIDE_OK);
+	assert_status(f, "\"circuit\":\"closed\"");
+	strategy_destroy(s);
+}
+
+static void next_use_of_a_number_has_a_closed_circuit(void **state)
+{
+	struct fixture *f = *state;
+	f->config.call_budget_ms = 2;
+	struct strategy *s = start_moody(f);
+	for (int i = 0; i < 10; i++)
+		assert_int_equal(rank(f, s, 1), TIDE_ERULE);
+	strategy_destroy(s);
+	assert_int_equal(strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("moody"), NULL,
+					 "queue 'jobs'", &s, &f->err),
+			 TIDE_OK);
 	assert_int_equal(rank(f, s, 0), TIDE_OK);
 	strategy_destroy(s);
 }
@@ -124,8 +162,9 @@ static void circuit_closes_by_itself_when_a_call_works(void **state)
 {
 	struct fixture *f = *state;
 	f->config.breaker_rest_ms = 1;
+	f->config.call_budget_ms = 2;
 	struct strategy *s = start_moody(f);
-	for (int i = 0; i < 20; i++)
+	for (int i = 0; i < 10; i++)
 		assert_int_equal(rank(f, s, 1), TIDE_ERULE);
 	while (rank(f, s, 0) != TIDE_OK)
 		;
@@ -140,11 +179,13 @@ static void circuit_closes_by_itself_when_a_call_works(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(half_of_twenty_calls_open_the_circuit),
+		cmocka_unit_test(ten_failures_open_the_circuit),
 		cmocka_unit_test(failures_that_are_long_ago_do_not_count),
 		cmocka_unit_test(one_call_is_tried_after_a_rest),
 		cmocka_unit_test(quantiles_lie_in_their_bucket),
-		TEST(script_that_keeps_failing_is_not_called),
+		TEST(use_that_keeps_overrunning_is_not_called),
+		TEST(errors_open_no_circuit),
+		TEST(next_use_of_a_number_has_a_closed_circuit),
 		TEST(circuit_closes_by_itself_when_a_call_works),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,134 @@
+--- A model of what the broker has promised about each message, kept by a test while it
+--- publishes, takes and settles. A message has one copy in each queue that takes it.
+---
+--- A copy `must` come while it is confirmed and nobody has asked for its removal. It `may`
+--- come, from the queues in `places`, from the moment that it is sent until its removal is
+--- answered. Anything else is a broken promise: `seen` and `expect_nothing_lost` raise a
+--- table { broken = text }, which no failure of a connection looks like.
+
+---@class Copy
+---@field text string payload: the identity of the message
+---@field queue string the queue that took it
+---@field places table<string, true> where it may come from now
+---@field must boolean
+---@field id string? of the confirm
+---@field was_handed_out boolean a consumer has had it
+---@field fields Fields
+
+---@class Fields what a delivery must show
+---@field exchange string
+---@field key string
+---@field pri string?
+---@field headers table<string, string>?
+
+---@class Ledger
+local Ledger = {}
+Ledger.__index = Ledger
+
+---@return Ledger
+function Ledger.new() return setmetatable({ copies = {}, ids = {}, last_id = '' }, Ledger) end
+
+local function broken(format, ...) error({ broken = format:format(...) }, 0) end
+Ledger.broken = broken
+
+local function name_of(text, queue) return queue .. '\0' .. text end
+
+---@param text string
+---@param queue string
+---@return Copy?
+function Ledger:copy(text, queue) return self.copies[name_of(text, queue)] end
+
+--- A publish is on its way.
+---@param text string
+---@param queues string[]
+---@param fields Fields
+function Ledger:sent(text, queues, fields)
+  for _, queue in ipairs(queues) do
+    self.copies[name_of(text, queue)] = self:copy(text, queue) or {
+      text = text, queue = queue, places = { [queue] = true }, must = false, fields = fields,
+    }
+  end
+end
+
+--- The publish was answered OK, with an id that no other message has.
+function Ledger:confirmed(text, queues, id)
+  local owner = self.ids[id]
+  if owner and owner ~= text then broken('id %s was given to %q and to %q', id, owner, text) end
+  if not owner and id <= self.last_id then broken('id %s of %q is not above %s', id, text, self.last_id) end
+  self.ids[id], self.last_id = text, math.max(id, self.last_id)
+  for _, queue in ipairs(queues) do
+    local copy = self:copy(text, queue)
+    copy.id = id
+    if not copy.is_unwanted then copy.must = true end
+  end
+end
+
+--- Its removal is asked for (ack, purge, delete): it may come or not.
+---@param copy Copy
+function Ledger:removing(copy) copy.must, copy.is_unwanted = false, true end
+
+--- Its removal from a queue was answered.
+---@param copy Copy
+---@param queue string
+function Ledger:removed(copy, queue)
+  copy.must, copy.is_unwanted = false, true
+  copy.places[queue] = nil
+end
+
+--- It is on its way to another queue: it must be in one of the two, and may be in both.
+---@param copy Copy
+---@param queue string
+function Ledger:moving(copy, queue) copy.places[queue] = true end
+
+---@param queue string
+---@return Copy[] that may be there
+function Ledger:copies_in(queue)
+  local copies = {}
+  for _, copy in pairs(self.copies) do
+    if copy.places[queue] then copies[#copies + 1] = copy end
+  end
+  return copies
+end
+
+local function expect_same(copy, what, expected, got)
+  if expected ~= got then
+    broken('%q of %s has %s=%s, published with %s', copy.text, copy.queue, what, tostring(got), tostring(expected))
+  end
+end
+
+local function expect_headers(copy, got)
+  local expected = copy.fields.headers or {}
+  for name, value in pairs(expected) do expect_same(copy, 'h:' .. name, value, got[name]) end
+  for name, value in pairs(got) do
+    if not name:find '^x%-death%-' then expect_same(copy, 'h:' .. name, expected[name], value) end
+  end
+end
+
+--- A message is in a queue, as a delivery or PEEK shows it.
+---@param queue string
+---@param text string
+---@param shown { id: string, pri: string, exchange: string, key: string, headers: table<string, string> }
+---@return Copy
+function Ledger:seen(queue, text, shown)
+  local origin = shown.headers['x-death-queue'] or queue
+  local copy = self:copy(text, origin)
+  if not copy then broken('%q of %s was never published', text, origin) end
+  if not copy.places[queue] then broken('%q was removed from %s with an OK and comes back', text, queue) end
+  expect_headers(copy, shown.headers)
+  expect_same(copy, 'pri', copy.fields.pri or '0', shown.pri)
+  if queue == origin then
+    expect_same(copy, 'exchange', copy.fields.exchange, shown.exchange)
+    expect_same(copy, 'key', copy.fields.key, shown.key)
+    if copy.id then expect_same(copy, 'id', copy.id, shown.id) end
+  end
+  return copy
+end
+
+--- Nothing that had to come is left.
+function Ledger:expect_nothing_lost()
+  for _, copy in pairs(self.copies) do
+    if copy.must then broken('%q of %s was confirmed (%s) and is lost', copy.text, copy.queue, copy.id) end
+  end
+end
+
+return Ledger
