@@ -171,6 +171,10 @@ static void on_started(void *ctx, const struct error *failed)
 		return;
 	}
 	check_payload_max(s);
+	if (server_limit_connections(&s->options.server, &err) < 0) {
+		fail(s, &err);
+		return;
+	}
 	s->server = server_create(&s->loop, s->service, &s->options.server);
 	if (listen_all(s, &err) < 0)
 		fail(s, &err);

@@ -466,8 +466,10 @@ void conn_accept(struct server *s, uv_stream_t *listener)
 	c->socket.stream.data = c;
 	TAILQ_INSERT_TAIL(&s->conns, c, link);
 	s->conn_count++;
-	if (uv_accept(listener, &c->socket.stream) < 0) {
-		conn_close(c);
+	if (uv_accept(listener, &c->socket.stream) < 0 ||
+	    s->conn_count > s->config.connections_max + SERVER_REFUSED_MAX) {
+		/* Now: the turn may bring thousands, and each has a descriptor. */
+		close_now(c);
 		return;
 	}
 	snprintf(c->peer, sizeof(c->peer), is_unix ? "unix" : "?");

@@ -1,7 +1,9 @@
 #include "server.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -14,6 +16,10 @@
 #define TICK_MS 1000
 #define BACKLOG 4096
 #define HOST_MAX 128
+/* Descriptors that are no client's: for Redis to be started and connected to again, for
+ * specs, rules and listeners. A few go to clients who are being told that they cannot be
+ * served. */
+#define DESCRIPTORS_SPARE 24
 
 /* A socket that connections come from: TCP (IPv4, IPv6) or Unix. */
 struct listener {
@@ -43,6 +49,39 @@ static void on_tick(uv_timer_t *timer)
 		next = TAILQ_NEXT(c, link);
 		conn_tick(c, now_ms);
 	}
+}
+
+static unsigned count_descriptors(unsigned max)
+{
+	unsigned count = 0;
+
+	for (unsigned fd = 0; fd < max; fd++)
+		count += fcntl((int)fd, F_GETFD) >= 0;
+	return count;
+}
+
+/* Those that are open now, at the start, have low numbers. */
+#define DESCRIPTORS_LOOK 1024
+
+int server_limit_connections(struct server_config *c, struct error *err)
+{
+	struct rlimit limit;
+	unsigned reserved = DESCRIPTORS_SPARE + count_descriptors(DESCRIPTORS_LOOK);
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 ||
+	    limit.rlim_cur >= (rlim_t)c->connections_max + reserved)
+		return TIDE_OK;
+	if (limit.rlim_cur <= reserved)
+		return error_set(err, UV_EMFILE,
+				 "the limit of %llu open files is too low: the broker "
+				 "needs %u for itself; raise it (ulimit -n)",
+				 (unsigned long long)limit.rlim_cur, reserved);
+	log_warn("--max-connections is %u, but the limit of %llu open files leaves room "
+		 "for %llu; raise it (ulimit -n, LimitNOFILE=)",
+		 c->connections_max, (unsigned long long)limit.rlim_cur,
+		 (unsigned long long)limit.rlim_cur - reserved);
+	c->connections_max = (unsigned)(limit.rlim_cur - reserved);
+	return TIDE_OK;
 }
 
 struct server *server_create(uv_loop_t *loop, struct service *service,

@@ -30,6 +30,11 @@ struct server_config {
 };
 
 void server_config_init(struct server_config *c);
+/* Lower connections_max to what the limit of open files allows, without those that the
+ * broker needs for itself: call it when it has opened what it keeps open. */
+TIDE_MUST_USE int server_limit_connections(struct server_config *c, struct error *err);
+/* Connections over the limit that are being told so; further ones are closed at once. */
+#define SERVER_REFUSED_MAX 8
 
 union server_socket {
 	uv_handle_t handle;
