@@ -12,10 +12,6 @@
 #include "session/service_rules.h"
 #include "serve_options.h"
 
-/* After the drain, the store has this long to take the messages that connections gave
- * back, and as long again to answer. */
-#define STORE_GRACE_MS 5000
-
 struct serve {
 	uv_loop_t loop;
 	struct serve_options options;
@@ -25,9 +21,17 @@ struct serve {
 	uv_timer_t drain_timer;
 	bool is_draining;
 	bool is_closing;
-	bool is_hurried; /* a second signal */
+	bool is_hurried;     /* a second signal */
+	uint64_t stop_by_ms; /* uv_now: Redis is not waited for any longer */
 	int status;
 };
+
+static int64_t stop_left_ms(const struct serve *s)
+{
+	uint64_t now_ms = uv_now(&s->loop);
+
+	return now_ms < s->stop_by_ms ? (int64_t)(s->stop_by_ms - now_ms) : 0;
+}
 
 /* The journal writes what connections gave back in the next turn. The end of the broker
  * waits for it, until the drain timer fires. */
@@ -36,7 +40,7 @@ static void close_service_when_idle(struct serve *s)
 	if (s->is_hurried)
 		service_close_now(s->service);
 	else if (service_is_idle(s->service))
-		service_close(s->service, STORE_GRACE_MS);
+		service_close(s->service, stop_left_ms(s));
 }
 
 static void on_server_closed(void *ctx)
@@ -54,7 +58,9 @@ static void close_server(struct serve *s)
 	if (s->is_closing)
 		return;
 	s->is_closing = true;
-	uv_timer_start(&s->drain_timer, on_drain_timeout, STORE_GRACE_MS, 1000);
+	s->stop_by_ms = uv_now(&s->loop) + (uint64_t)s->options.stop_timeout_ms;
+	uv_timer_start(&s->drain_timer, on_drain_timeout,
+		       (uint64_t)s->options.stop_timeout_ms, 1000);
 	server_close(s->server, on_server_closed, s);
 }
 
@@ -65,10 +71,11 @@ static void on_drain_timeout(uv_timer_t *timer)
 	if (!s->is_closing) {
 		log_warn("some requests were not answered within the drain timeout");
 		close_server(s);
-	} else if (!s->server && s->service && !service_is_idle(s->service)) {
-		log_warn("Redis did not store the returned messages within %d s",
-			 STORE_GRACE_MS / 1000);
-		service_close(s->service, 0);
+	} else if (!s->server && s->service && !s->is_hurried) {
+		log_warn("Redis did not store the returned messages and stop within "
+			 "--stop-timeout");
+		s->is_hurried = true;
+		service_close_now(s->service);
 	}
 }
 

@@ -98,6 +98,11 @@ static const struct command_option rows[] = {
 	{ COMMAND_DURATION("drain-timeout", "5s",
 			   "time at SIGTERM to answer what was asked", 0, DAY_MS),
 	  FIELD(drain_timeout_ms) },
+	{ COMMAND_DURATION("stop-timeout", "5s",
+			   "time after that for Redis to store what was returned, and to "
+			   "stop; then it is not waited for",
+			   0, DAY_MS),
+	  FIELD(stop_timeout_ms) },
 	{ COMMAND_BYTES("rules-memory", "256M",
 			"memory for all scripts, with what they keep of bindings", MIB,
 			64 * GIB),

@@ -46,6 +46,10 @@ struct shard_env {
 	size_t memory_bytes;         /* of messages in all windows and hands */
 	size_t memory_soft_bytes;    /* over it, windows shrink */
 	int64_t now_ms;              /* wall clock of this turn */
+	/* Messages with ids up to this one may have been handed out by a broker that was
+	 * killed, which has not written it down; if they were due by then. */
+	uint64_t exposed_id;
+	int64_t exposed_ms;
 };
 
 #define SHARD_STAGES 3
@@ -166,6 +170,15 @@ uint64_t shard_count(const struct shard *sh, enum entry_state stage);
 /* Read the counts of an earlier process's shard, and return what the ledger names as
  * held. The waiter is told when the shard can serve. */
 void shard_recover(struct shard *sh, struct waiter *waiter);
+
+/* Somebody may have been given the message before a broker was killed, though no attempt
+ * was counted. */
+static inline bool shard_is_exposed(const struct entry *e)
+{
+	const struct shard_env *env = e->shard->env;
+
+	return e->id <= env->exposed_id && e->msg->due_unix_ms <= env->exposed_ms;
+}
 
 /* For the files of this floor alone. */
 

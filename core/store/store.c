@@ -378,7 +378,9 @@ static void on_conn_closed(void *ctx)
 	}
 	redis_child_stop(s->child, s->loop, end, s);
 	if (s->is_hurried)
-		redis_child_hurry(s->child);
+		redis_child_hurry(s->child, 0);
+	else if (s->close_by_ms)
+		redis_child_hurry(s->child, (int64_t)(s->close_by_ms - uv_now(s->loop)));
 }
 
 void store_close(struct store *s, int64_t grace_ms, void (*on_closed)(void *ctx),
@@ -387,6 +389,8 @@ void store_close(struct store *s, int64_t grace_ms, void (*on_closed)(void *ctx)
 	s->is_closing = true;
 	s->on_closed = on_closed;
 	s->closed_ctx = ctx;
+	if (grace_ms > 0)
+		s->close_by_ms = uv_now(s->loop) + (uint64_t)grace_ms;
 	if (s->conn)
 		redis_conn_close(s->conn, grace_ms, on_conn_closed, s);
 	else
@@ -399,7 +403,7 @@ void store_hurry(struct store *s)
 	if (s->conn)
 		redis_conn_hurry(s->conn);
 	else if (s->child)
-		redis_child_hurry(s->child);
+		redis_child_hurry(s->child, 0);
 }
 
 bool store_is_durable(const struct store *s)

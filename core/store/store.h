@@ -68,7 +68,9 @@ TIDE_MUST_USE int store_open(struct store **out, uv_loop_t *loop,
 
 /* Answer what Redis still owes for at most `grace_ms`, give TIDE_ESHUTDOWN to
  * the rest, stop the embedded Redis if it is ours, free everything, call
- * on_closed. The store may not be used after the call. */
+ * on_closed. All of it takes no longer than `grace_ms` and a second, unless that is 0:
+ * then the embedded Redis has some time of its own. The store may not be used after the
+ * call. */
 void store_close(struct store *s, int64_t grace_ms, void (*on_closed)(void *ctx),
 		 void *ctx);
 
