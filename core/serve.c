@@ -169,6 +169,7 @@ static void check_payload_max(const struct serve *s)
 static void on_started(void *ctx, const struct error *failed)
 {
 	struct serve *s = ctx;
+	unsigned wanted = s->options.server.connections_max;
 	struct error err;
 
 	if (s->is_draining)
@@ -185,6 +186,10 @@ static void on_started(void *ctx, const struct error *failed)
 	s->server = server_create(&s->loop, s->service, &s->options.server);
 	if (listen_all(s, &err) < 0)
 		fail(s, &err);
+	else if (s->options.server.connections_max < wanted)
+		log_warn("--max-connections is %u, but the limit of open files leaves "
+			 "room for %u; raise it (ulimit -n, LimitNOFILE=)",
+			 wanted, s->options.server.connections_max);
 }
 
 static void on_signal(uv_signal_t *handle, int number)

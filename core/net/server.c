@@ -76,10 +76,6 @@ int server_limit_connections(struct server_config *c, struct error *err)
 				 "the limit of %llu open files is too low: the broker "
 				 "needs %u for itself; raise it (ulimit -n)",
 				 (unsigned long long)limit.rlim_cur, reserved);
-	log_warn("--max-connections is %u, but the limit of %llu open files leaves room "
-		 "for %llu; raise it (ulimit -n, LimitNOFILE=)",
-		 c->connections_max, (unsigned long long)limit.rlim_cur,
-		 (unsigned long long)limit.rlim_cur - reserved);
 	c->connections_max = (unsigned)(limit.rlim_cur - reserved);
 	return TIDE_OK;
 }

@@ -553,7 +553,7 @@ end)
 describe('few descriptors', function()
   it('leave those that the broker needs for itself, however many clients come', function()
     local broker = Broker.start { files = 64 }
-    broker:expect_log 'warn  %-%-max%-connections is 20000, but the limit of 64 open files leaves room for %d+'
+    broker:expect_log 'warn  %-%-max%-connections is 20000, but the limit of open files leaves room for %d+'
     local c = broker:connect()
     c:ok 'DECLARE queue q'
     local host, port = broker.address:match '^(.*):(%d+)$'
