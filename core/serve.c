@@ -155,6 +155,28 @@ static void fail(struct serve *s, const struct error *err)
 		service_close(s->service, 0);
 }
 
+/* Clients have been told, and what they are owed is the other broker's to give. */
+static void on_told(uv_timer_t *timer)
+{
+	close_server(timer->data);
+}
+
+static void on_lost(void *ctx, const struct error *err)
+{
+	struct serve *s = ctx;
+
+	log_error("%s", err->text);
+	s->status = 1;
+	s->is_draining = s->is_hurried = true;
+	if (!s->server) {
+		service_close_now(s->service);
+	} else if (!s->is_closing) {
+		service_drain(s->service);
+		server_drain(s->server);
+		uv_timer_start(&s->drain_timer, on_told, 0, 0);
+	}
+}
+
 static void check_payload_max(const struct serve *s)
 {
 	size_t body_max = service_body_max(s->service);
@@ -259,7 +281,8 @@ static int check_addresses(struct serve *s, struct error *err)
 int serve_main(int argc, char **argv)
 {
 	struct serve s = { 0 };
-	struct service_hooks hooks = { &s, on_started, on_turn, on_service_closed };
+	struct service_hooks hooks = { &s, on_started, on_lost, on_turn,
+				       on_service_closed };
 	struct error err;
 	int rc;
 

@@ -29,12 +29,19 @@ struct store;
 
 enum store_fsync { STORE_FSYNC_ALWAYS, STORE_FSYNC_EVERYSEC, STORE_FSYNC_NO };
 
+/* One broker at a time may write to a store; redis_holder.h says how. */
+enum store_hold {
+	STORE_HOLD_NONE,    /* nobody else is there, or nothing is written */
+	STORE_HOLD_OR_FAIL, /* a start fails while another broker holds it */
+	STORE_HOLD_OR_WAIT, /* a start waits until no other does */
+};
+
 enum store_state {
 	STORE_STARTING, /* not yet connected for the first time */
 	STORE_UP,
 	STORE_DOWN, /* lost; reconnecting for ever, requests are kept */
-	/* The first connection failed, or what was found is not fit to keep
-	 * messages; close is all that is left. */
+	/* The first connection failed, what was found is not fit to keep messages, or
+	 * another broker has taken the store over; close is all that is left. */
 	STORE_FAILED,
 };
 
@@ -42,8 +49,10 @@ struct store_config {
 	/* "embedded", "none", "redis://[user:pass@]host[:port][/db]",
 	 * "redis+unix:[user:pass@]/path[?db=N]" */
 	const char *url;
-	const char *data_dir;       /* of the embedded Redis; exists */
-	enum store_fsync fsync;     /* of the embedded Redis; an other one has its own */
+	const char *data_dir;   /* of the embedded Redis; exists */
+	enum store_fsync fsync; /* of the embedded Redis; an other one has its own */
+	enum store_hold hold;
+	unsigned node;              /* of the broker that holds it, for people */
 	int64_t connect_timeout_ms; /* more than 0 */
 	int64_t command_timeout_ms; /* more than 0 */
 	/* For the messages that are read; it outlives them. NULL: malloc. */
