@@ -300,6 +300,9 @@ int serve_main(int argc, char **argv)
 		return 0;
 	}
 	log_configure(s.options.log_level, getenv("JOURNAL_STREAM") != NULL);
+	if (s.options.store_url)
+		log_warn("the password of --store was on the command line, where every "
+			 "user could read it: set TIDEMQ_STORE, or store in a --config");
 	signal(SIGPIPE, SIG_IGN);
 	raise_file_limit();
 	uv_loop_init(&s.loop);

@@ -1,6 +1,7 @@
 -- Sockets: listeners, limits, silence, slow readers, and the ways in which the
 -- broker starts and ends.
 local Broker = require 'support.broker'
+local Redis = require 'support.redis'
 local shell = require 'support.shell'
 local socket = require 'socket'
 local wait = require 'support.wait'
@@ -547,6 +548,47 @@ describe('SIGTERM', function()
       clients[i]:send(('DECLARE queue q%d\r\nSUB q%d s\r\nPUB - q%d 100000\r\nhalf a payload'):format(i, i, i))
     end
     broker:expect_clean_stop()
+  end)
+end)
+
+describe('another user of the machine', function()
+  it('can read no file of a data directory that was there before', function()
+    local broker = Broker.start()
+    broker:connect():ok 'DECLARE queue q'
+    local function expect_closed()
+      assert.equal('755', shell.line('stat -c %a ' .. broker.data))
+      assert.equal('', shell.line(('find %s -mindepth 1 -maxdepth 1 -perm /077'):format(broker.data)))
+    end
+    expect_closed()
+    -- A broker before this one left them open.
+    broker:expect_clean_stop()
+    assert(os.execute('chmod -R go+rX ' .. broker.data))
+    broker:restart()
+    broker:expect_log 'warn  store: other users could read %S+/appendonlydir; now they cannot'
+    expect_closed()
+    broker:connect():ok('PUB - q', 'x')
+    broker:expect_clean_stop()
+  end)
+
+  it('does not see the password of a Redis', function()
+    local redis = Redis.start()
+    redis:cli('CONFIG', 'SET', 'requirepass', 'secret')
+    local url = 'redis+unix:%s' .. redis.path
+    for _, options in ipairs {
+      { args = { '--store', url:format ':secret@' } },
+      { args = { '--store=' .. url:format ':secret@' } },
+      { env = { TIDEMQ_STORE = url:format ':secret@' } },
+      { config = ('return { store = %q }'):format(url:format ':secret@') },
+    } do
+      local broker = Broker.start(options)
+      broker:connect():ok 'DECLARE queue q'
+      local line = shell.read_file(('/proc/%d/cmdline'):format(broker:pid()))
+      assert.is_nil(line:find('secret', 1, true))
+      assert.is_nil(broker:log():find('secret', 1, true))
+      assert.equal(options.args ~= nil, broker:log():find 'warn  the password of %-%-store was' ~= nil)
+      broker:expect_clean_stop()
+    end
+    redis:destroy()
   end)
 end)
 
