@@ -188,6 +188,14 @@ static void check_payload_max(const struct serve *s)
 			 s->options.server.payload_max, body_max);
 }
 
+/* A sixteenth of --max-memory, and room for a few lines at least. */
+static size_t unfinished_max(size_t memory_max)
+{
+	const size_t least = (size_t)1 << 20;
+
+	return memory_max / 16 > least ? memory_max / 16 : least;
+}
+
 static void on_started(void *ctx, const struct error *failed)
 {
 	struct serve *s = ctx;
@@ -205,6 +213,8 @@ static void on_started(void *ctx, const struct error *failed)
 		fail(s, &err);
 		return;
 	}
+	s->options.server.unfinished_max_bytes =
+		unfinished_max(s->options.broker.memory_max_bytes);
 	s->server = server_create(&s->loop, s->service, &s->options.server);
 	if (listen_all(s, &err) < 0)
 		fail(s, &err);

@@ -13,7 +13,6 @@
 #include "host/log.h"
 #include "conn.h"
 
-#define TICK_MS 1000
 #define BACKLOG 4096
 #define HOST_MAX 128
 /* Descriptors that are no client's: for Redis to be started and connected to again, for
@@ -35,6 +34,7 @@ void server_config_init(struct server_config *c)
 		.payload_max = LINE_PAYLOAD_MAX_DEFAULT,
 		.output_high_bytes = (size_t)1 << 20,
 		.output_low_bytes = (size_t)256 << 10,
+		.unfinished_max_bytes = (size_t)64 << 20,
 		.write_timeout_ms = 5 * 60 * 1000,
 	};
 }
@@ -90,6 +90,7 @@ struct server *server_create(uv_loop_t *loop, struct service *service,
 	s->config = *config;
 	TAILQ_INIT(&s->conns);
 	TAILQ_INIT(&s->due);
+	TAILQ_INIT(&s->unfinished);
 	out_pool_init(&s->chunks);
 	s->read_buf = mem_alloc(LINE_MAX_BYTES + SERVER_READ_BYTES);
 	uv_timer_init(loop, &s->timer);
@@ -97,7 +98,7 @@ struct server *server_create(uv_loop_t *loop, struct service *service,
 	uv_idle_init(loop, &s->idle);
 	s->idle.data = s;
 	s->handles = 2;
-	uv_timer_start(&s->timer, on_tick, TICK_MS, TICK_MS);
+	uv_timer_start(&s->timer, on_tick, SERVER_TICK_MS, SERVER_TICK_MS);
 	return s;
 }
 
@@ -267,6 +268,12 @@ int server_listen(struct server *s, const char *address, char bound[SERVER_ADDRE
 	    uv_tcp_getsockname(&l->socket.tcp, (struct sockaddr *)&addr, &len) == 0)
 		server_format_address(&addr, bound);
 	return TIDE_OK;
+}
+
+void server_limit_unfinished(struct server *s)
+{
+	while (s->unfinished_bytes > s->config.unfinished_max_bytes)
+		conn_give_up_line(TAILQ_FIRST(&s->unfinished));
 }
 
 void server_due(struct server *s, struct conn *c)

@@ -17,6 +17,8 @@ TAILQ_HEAD(conn_list, conn);
  * it in the same buffer. */
 #define SERVER_READ_BYTES ((size_t)256 << 10)
 
+#define SERVER_TICK_MS 1000 /* between two looks at all connections */
+
 struct server_config {
 	unsigned connections_max;
 	size_t payload_max;
@@ -25,7 +27,9 @@ struct server_config {
 	size_t output_high_bytes;
 	size_t output_low_bytes;
 	/* 0: never. */
-	int64_t idle_timeout_ms;  /* close a connection that sends nothing for so long */
+	int64_t idle_timeout_ms; /* close a connection that sends nothing for so long */
+	size_t unfinished_max_bytes; /* of lines whose rest has not come, of all
+					connections */
 	int64_t write_timeout_ms; /* and one that reads none of its output for so long */
 };
 
@@ -49,6 +53,8 @@ struct server {
 	struct server_config config;
 	struct conn_list conns;
 	struct conn_list due;
+	struct conn_list unfinished; /* that owe the rest of a line; the oldest first */
+	size_t unfinished_bytes;
 	unsigned conn_count;
 	struct listener *listeners; /* those that are open */
 	struct pool chunks;
@@ -85,6 +91,8 @@ bool server_is_drained(const struct server *s);
 /* Close every connection and listener, free the server, then on_closed. */
 void server_close(struct server *s, void (*on_closed)(void *ctx), void *ctx);
 
+/* Close those that owe the rest of a line for longest, until the others fit the limit. */
+void server_limit_unfinished(struct server *s);
 /* Have the connection served at the end of the turn. */
 void server_due(struct server *s, struct conn *c);
 void server_conn_gone(struct server *s);

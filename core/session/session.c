@@ -129,7 +129,8 @@ bool session_is_held(const struct session *s, bool is_receiving)
 {
 	return s->pending >= s->broker->config.replies_max ||
 	       s->documents >= DOCUMENTS_MAX || s->settling ||
-	       (s->service->is_blocked && s->has_published && !is_receiving);
+	       (s->service->is_blocked &&
+		(is_receiving ? !service_may_receive(s->service, s) : s->has_published));
 }
 
 static struct channel *find_channel(struct session *s, unsigned number)
