@@ -26,6 +26,12 @@ static const struct command_option rows[] = {
 	{ COMMAND_TEXT("listen", "ADDRESS", LISTEN_DEFAULT,
 		       "HOST:PORT, [IPv6]:PORT or unix:PATH; may be repeated; port 0 "
 		       "takes a free one") },
+	{ COMMAND_TEXT(
+		"socket-mode", "MODE", "0600",
+		"who may connect to a unix:PATH: 0660 owner and group, 0666 all") },
+	{ COMMAND_TEXT("socket-group", "GROUP", "that of the process",
+		       "the group of a unix:PATH"),
+	  SERVER(socket_group) },
 	{ COMMAND_TEXT("data", "DIR", "./data",
 		       "where the embedded Redis keeps its files"),
 	  BROKER(store.data_dir) },
@@ -182,6 +188,19 @@ static void set_defaults(struct serve_options *o)
 	o->broker.lua_dir = share_lua_dir();
 }
 
+static int set_socket_mode(struct serve_options *o, const char *text, struct error *err)
+{
+	size_t digits = strspn(text, "01234567");
+
+	if (digits < 3 || digits > 4 || text[digits] || strtoul(text, NULL, 8) > 0777)
+		return error_set(err, TIDE_ESYNTAX,
+				 "--socket-mode must be three octal digits like 660, not "
+				 "'%s'",
+				 text);
+	o->server.socket_mode = (unsigned)strtoul(text, NULL, 8);
+	return TIDE_OK;
+}
+
 static int set_option(struct serve_options *o, const struct command_option *row,
 		      const char *text, uint64_t value, struct error *err)
 {
@@ -189,6 +208,8 @@ static int set_option(struct serve_options *o, const struct command_option *row,
 		set_field(o, row, text, value);
 	else if (strcmp(row->name, "help") == 0)
 		o->is_help = true;
+	else if (strcmp(row->name, "socket-mode") == 0)
+		return set_socket_mode(o, text, err);
 	else if (strcmp(row->name, "listen") == 0) {
 		if (o->listen_count == SERVE_LISTEN_MAX)
 			return error_set(err, TIDE_ESYNTAX,

@@ -16,6 +16,7 @@ TAILQ_HEAD(conn_list, conn);
 /* What one read takes at most; a line that the read before cut off goes before
  * it in the same buffer. */
 #define SERVER_READ_BYTES ((size_t)256 << 10)
+#define SERVER_SOCKET_MODE 0600 /* the owner alone */
 
 #define SERVER_TICK_MS 1000 /* between two looks at all connections */
 
@@ -31,6 +32,9 @@ struct server_config {
 	size_t unfinished_max_bytes; /* of lines whose rest has not come, of all
 					connections */
 	int64_t write_timeout_ms; /* and one that reads none of its output for so long */
+	unsigned socket_mode;     /* of Unix sockets */
+	const char
+		*socket_group; /* that they belong to, by its name; NULL: the process's */
 };
 
 void server_config_init(struct server_config *c);

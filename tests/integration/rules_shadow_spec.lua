@@ -372,7 +372,7 @@ return { pick = function(msg) return #msg.payload end }
     local dir = broker:copy_rules('next', { ['sharding/mine.lua'] = pick(3) })
     local output, status = broker:cli('rules', 'replay', dir)
     assert.equal(0, status, output)
-    assert.is_truthy(output:find 'changed +1' and output:find 'shard=3', output)
+    assert.is_truthy(output:find 'changed +1' and output:find 'shard 3', output)
     output, status = broker:cli('rules', 'recent')
     assert.equal(0, status, output)
     assert.is_truthy(output:find 'DECISION', output)
