@@ -142,7 +142,9 @@ static int l_open(lua_State *L)
 static int open_state(struct generation *g, struct error *err)
 {
 	const struct generation_config *config = g->config;
-	struct script_call call = { .file = "rules", .body = l_open, .ctx = g };
+	struct script_call call = {
+		.file = "rules", .account = &g->script.own, .body = l_open, .ctx = g
+	};
 	int rc =
 		script_state_init(&g->script, config->watchdog, config->memory_max_bytes);
 

@@ -45,8 +45,12 @@ static struct strategy *make_use(struct fixture *f, const char *options)
 	struct strategy *s = NULL;
 	struct args args = { 0 };
 	assert_int_equal(args_parse(&args, slice_from(options)), TIDE_OK);
-	if (strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("counting"), &args,
-			    "queue 'jobs'", &s, &f->err) != TIDE_OK)
+	if (strategy_create(f->engine,
+			    &(struct strategy_spec){ .kind = SCRIPT_PRIORITY,
+						     .name = SLICE("counting"),
+						     .options = &args,
+						     .user = "queue 'jobs'" },
+			    &s, &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	args_deinit(&args);
 	return s;
@@ -178,8 +182,12 @@ static void nobody_asks_when_no_script_wants_it(void **state)
 	struct fixture *f = *state;
 	struct strategy *s = NULL;
 	assert_starts(f);
-	if (strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("strict"), NULL,
-			    "queue 'jobs'", &s, &f->err) != TIDE_OK)
+	if (strategy_create(f->engine,
+			    &(struct strategy_spec){ .kind = SCRIPT_PRIORITY,
+						     .name = SLICE("strict"),
+						     .options = NULL,
+						     .user = "queue 'jobs'" },
+			    &s, &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	reload(f);
 	assert_null(f->engine->former);

@@ -292,7 +292,11 @@ static int64_t delay_of(struct fixture *f, struct strategy *s)
 static struct strategy *use_mine(struct fixture *f)
 {
 	struct strategy *s = NULL;
-	if (strategy_create(f->engine, SCRIPT_RETRY, SLICE("mine"), NULL, "queue 'jobs'",
+	if (strategy_create(f->engine,
+			    &(struct strategy_spec){ .kind = SCRIPT_RETRY,
+						     .name = SLICE("mine"),
+						     .options = NULL,
+						     .user = "queue 'jobs'" },
 			    &s, &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	return s;
@@ -527,9 +531,14 @@ static void reload_after_reload_loses_and_leaks_nothing(void **state)
 	assert_starts(f);
 	struct spec_index *x = make_index(f, "topic");
 	bind_key(f, x, "a.*", 1);
-	assert_int_equal(strategy_create(f->engine, SCRIPT_RETRY, SLICE("mine"), NULL,
-					 "queue 'jobs'", &s, &f->err),
-			 TIDE_OK);
+	assert_int_equal(
+		strategy_create(f->engine,
+				&(struct strategy_spec){ .kind = SCRIPT_RETRY,
+							 .name = SLICE("mine"),
+							 .options = NULL,
+							 .user = "queue 'jobs'" },
+				&s, &f->err),
+		TIDE_OK);
 	for (int i = 1; i <= reloads; i++) {
 		change_file(f, i);
 		reload_start(f->engine, &(struct reload_asker){ "", on_done, &w });
