@@ -140,6 +140,14 @@ static const struct command_option rows[] = {
 	{ COMMAND_CHOICE("rules-gate", "none|test", "none",
 			 "test: rules become active only when their specs pass"),
 	  BROKER(has_rules_gate) },
+	{ COMMAND_DURATION("rules-gate-timeout", "15s",
+			   "with --rules-gate test: specs that take longer fail", 100,
+			   DAY_MS),
+	  BROKER(rules_gate_timeout_ms) },
+	{ COMMAND_TEXT("rules-candidates", "DIR", "where the rules directory is",
+		       "RULES shadow and RULES replay take directories below this one "
+		       "alone"),
+	  BROKER(rules_candidates) },
 	{ COMMAND_FLAG(
 		  "replay-payloads",
 		  "keep the payloads of recent publishes for RULES recent and replay"),
@@ -183,6 +191,7 @@ static void set_defaults(struct serve_options *o)
 			set_field(o, row, row->fallback, value);
 	if (getenv("TIDEMQ_STORE"))
 		o->broker.store.url = getenv("TIDEMQ_STORE");
+	o->broker.program = "/proc/self/exe";
 	/* A checkout or a directory of one's own comes before what is installed. */
 	o->broker.rules_dir = share_rules_dir();
 	o->broker.lua_dir = share_lua_dir();

@@ -99,7 +99,8 @@ bool shard_is_unused(const struct shard *sh)
 	for (int i = 0; i < DEDUPE_STATE_COUNT; i++)
 		is_empty &= TAILQ_EMPTY(&sh->dedupe.lists[i]);
 	return is_empty && sh->refs == 1 && !sh->is_held_back && !sh->kick &&
-	       !sh->dedupe.is_stale && !sh->is_journaled;
+	       !sh->dedupe.is_stale && !sh->is_journaled && !sh->expiry.due_ms &&
+	       !sh->expiry.is_taking && !sh->expiry.last_number;
 }
 
 struct shard *shard_ref(struct shard *sh)
@@ -399,6 +400,7 @@ void shard_tick(struct shard *sh)
 	tick_held(sh, &budget);
 	tick_delayed(sh, &budget);
 	if (!sh->is_closed) {
+		shard_expiry_tick(sh);
 		/* A read may have failed that they were waiting for. */
 		if (sh->stages[ENTRY_READY].beyond)
 			sh->env->ops->on_ready(sh);

@@ -225,8 +225,8 @@ end }
     assert(os.remove(dir .. '/sharding/mine.lua'))
     c:send('RULES shadow ' .. dir .. '\r\n')
     c:expect "^ERR rule sharding/mine.lua: is missing, but queue 'q' of vhost 'test%-%d+' uses it"
-    c:send 'RULES shadow /nowhere\r\n'
-    c:expect "^ERR not%-found there is no directory '/nowhere' on the broker's machine"
+    c:send 'RULES shadow nowhere\r\n'
+    c:expect "^ERR not%-found there is no directory '/[^']*/nowhere' on the broker's machine"
     for _, share in ipairs { '0', '101', 'x', '10%%', '-1', '' } do
       c:send('RULES shadow ' .. dir .. ' share=' .. share .. '\r\n')
       c:expect '^ERR syntax'

@@ -125,7 +125,7 @@ struct reload {
 	struct error refusal;       /* of the last attempt; code 0: it was accepted */
 	uint64_t refused_count;
 	int64_t refused_unix_ms;
-	uint64_t unread; /* see rules_dir_warn_unread */
+	struct bundle *following; /* for the followers; NULL: the directory */
 };
 
 /* circuit.c: a circuit breaker for each use of a script that has used up its time or
@@ -246,9 +246,8 @@ static inline struct use *handle_use(const struct handle *h)
 /* Free a generation (may be NULL) that nobody uses, on a thread: a large one takes
  * longer than the loop may stand still. */
 void engine_retire(struct engine *e, struct generation *g);
-/* Load the first generation: the directory, or `last_good` instead of a directory that
- * was refused with this error. */
-TIDE_MUST_USE int reload_first(struct engine *e, struct bundle *last_good,
+/* Load the first generation: see engine_config. */
+TIDE_MUST_USE int reload_first(struct engine *e, struct bundle *files,
 			       const struct error *refusal, struct error *err);
 void reload_open(struct engine *e);
 /* Tell those who wait, and give up the build. */

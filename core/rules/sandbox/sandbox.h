@@ -6,8 +6,9 @@
  *
  * `require` finds "tide.x" in the framework's directory and other names in the rules
  * directory. It loads a module once per generation, and only while files are loaded: a
- * decision never reads a file. Modules that require each other nest as deep as Lua's C
- * calls may (LUAI_MAXCCALLS, 200).
+ * decision never reads a file. What it gives is read-only at all depths (read_only.h).
+ * Modules that require each other nest as deep as Lua's C calls may (LUAI_MAXCCALLS,
+ * 200).
  *
  * All functions run inside script_enter and may raise. */
 #pragma once
@@ -18,6 +19,7 @@
 #include "source.h"
 
 struct bundle;
+struct bundle_file;
 
 /* Outlives the state; the strings are the owner's. */
 struct sandbox {
@@ -26,7 +28,18 @@ struct sandbox {
 	const struct bundle *from; /* instead of rules_dir; NULL: the directory */
 	struct bundle *files;      /* receives what is read of it; may be NULL */
 	struct bundle *framework;  /* receives what is read of lua_dir; may be NULL */
+	/* Asked before a file of the rules directory is run; NULL: all may. */
+	int (*on_file)(void *ctx, const char *path, const struct bundle_file *file,
+		       struct error *err);
+	void *on_file_ctx;
 };
+
+/* Read a file of the rules directory, or of `from`.
+ *
+ * @param path  in the file system
+ * @param name  in the rules directory */
+TIDE_MUST_USE int sandbox_read(struct sandbox *sandbox, const char *path,
+			       const char *name, struct source *out, struct error *err);
 
 /* Open the libraries in a new state. */
 void sandbox_open(lua_State *L, struct sandbox *sandbox);
@@ -38,7 +51,3 @@ void sandbox_add_global(lua_State *L, const char *name);
 /* Push the chunk of `source`, with an environment of its own, and free the source. Errors
  * call the file `name`. */
 void sandbox_load_take(lua_State *L, struct source *source, const char *name);
-
-/* Replace the table on the top by a read-only view: an empty table that reads through and
- * refuses every change. */
-void sandbox_protect(lua_State *L);

@@ -35,7 +35,7 @@ static void on_done(void *ctx, const struct error *result)
 static void reload(struct fixture *f)
 {
 	struct waiting w = { 0 };
-	reload_start(f->engine, &(struct reload_asker){ "", on_done, &w });
+	reload_start(f->engine, NULL, &(struct reload_asker){ "", on_done, &w });
 	while (w.count == 0)
 		uv_run(&f->loop, UV_RUN_ONCE);
 }
@@ -154,7 +154,7 @@ static void reloads_during_it_lose_nothing(void **state)
 	for (int i = 0; i < 10; i++) {
 		reload(f);
 		/* One behind the other, one that goes on in turns, one at once. */
-		reload_start(f->engine, &(struct reload_asker){ "", on_done, &w });
+		reload_start(f->engine, NULL, &(struct reload_asker){ "", on_done, &w });
 		if (i % 3 == 0)
 			assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
 		assert_int_equal(call(f, uses[i]), i % 3 + 2);
