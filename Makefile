@@ -22,8 +22,10 @@ BASE_CFLAGS = -std=c11 -D_GNU_SOURCE -DTIDE_VERSION='"$(VERSION)"' $(CFLAGS) $(S
 ALL_CFLAGS = $(BASE_CFLAGS) $(WARNINGS)
 LDLIBS = $(PACKAGE_LIBS) -lm -lpthread
 ALL_LDFLAGS = $(SANITIZE) $(LDFLAGS)
+# What an operator edits.
+SYSCONFDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc,$(PREFIX)/etc)
 # Where main finds lua/ and rules/ when the current directory has none.
-SHARE_CFLAGS = -DTIDE_SHARE_DIR='"$(PREFIX)/share/tidemq"'
+SHARE_CFLAGS = -DTIDE_SHARE_DIR='"$(PREFIX)/share/tidemq"' -DTIDE_RULES_DIR='"$(SYSCONFDIR)/tidemq/rules"'
 
 # Every core at once, unless the caller says otherwise; a sub-make shares them.
 ifeq ($(MAKELEVEL),0)
@@ -239,7 +241,9 @@ BIN = $(DESTDIR)$(PREFIX)/bin
 SHARE = $(DESTDIR)$(PREFIX)/share
 LIB = $(DESTDIR)$(PREFIX)/lib
 INCLUDE = $(DESTDIR)$(PREFIX)/include/tidemq
-FILL_IN = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g'
+ETC = $(DESTDIR)$(SYSCONFDIR)/tidemq
+DOC = $(SHARE)/doc/tidemq
+FILL_IN = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|g'
 
 install: all
 	install -d $(BIN) $(INCLUDE) $(LIB)/pkgconfig $(LIB)/systemd/system $(SHARE)/man/man1
@@ -249,12 +253,21 @@ install: all
 	$(FILL_IN) packaging/tidemq.pc.in >$(LIB)/pkgconfig/tidemq.pc
 	$(FILL_IN) packaging/tidemq.service.in >$(LIB)/systemd/system/tidemq.service
 	$(FILL_IN) docs/tidemq.1 >$(SHARE)/man/man1/tidemq.1
-	find lua rules -name '*.lua' | while read -r f; do install -D -m 644 "$$f" "$(SHARE)/tidemq/$$f"; done
+	find lua -name '*.lua' | while read -r f; do install -D -m 644 "$$f" "$(SHARE)/tidemq/$$f"; done
+	tools/install_rules.sh "$(SHARE)/tidemq/rules" "$(ETC)/rules"
+	install -D -m 644 packaging/completion.bash $(SHARE)/bash-completion/completions/tidemq
+	install -d $(DOC)
+	install -m 644 README.md CHANGELOG.md LICENSE docs/*.md $(DOC)
+	find examples -type f | while read -r f; do \
+		install -D -m "$$([ -x "$$f" ] && echo 755 || echo 644)" "$$f" "$(DOC)/$$f"; done
 
+# The rules that an operator edits stay.
 uninstall:
 	rm -f $(BIN)/tidemq $(LIB)/libtidemq.a $(LIB)/pkgconfig/tidemq.pc
 	rm -f $(LIB)/systemd/system/tidemq.service $(SHARE)/man/man1/tidemq.1
-	rm -rf $(INCLUDE) $(SHARE)/tidemq
+	rm -f $(SHARE)/bash-completion/completions/tidemq
+	rm -rf $(INCLUDE) $(SHARE)/tidemq $(DOC)
+	@[ ! -d $(ETC) ] || echo "$(ETC) stays: remove it if nobody needs its rules"
 
 clean:
 	rm -rf $(B)
@@ -277,8 +290,8 @@ help:
 #: make guard          instructions of the hot paths against expected.txt; UPDATE=1 rewrites it
 #: make demo           a guided tour of a broker, crashes included
 #: make deps           install what the build needs (deps-test, deps-lint, deps-fuzz, deps-bench: more)
-#: make install        to $(DESTDIR)$(PREFIX), by default /usr/local; uninstall
+#: make install        to $(DESTDIR)$(PREFIX), by default /usr/local; rules to /etc/tidemq/rules; uninstall
 #: make clean          remove build/
 #:
 #: Variables: B=build CC=cc CFLAGS="-O2 -g" WERROR=-Werror SANITIZE= PREFIX=/usr/local
-#:            DESTDIR= RUN_ARGS="--listen 127.0.0.1:0"
+#:            DESTDIR= SYSCONFDIR=/etc RUN_ARGS="--listen 127.0.0.1:0"

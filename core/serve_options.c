@@ -50,11 +50,13 @@ static const struct command_option rows[] = {
 		  256 * MIB),
 	  SERVER(payload_max) },
 	{ COMMAND_BYTES("max-memory", "1G",
-			"memory for messages; at the limit publishers are held back", MIB,
-			1024 * GIB),
+			"memory for messages; at the limit publishers and schedules are "
+			"held back",
+			MIB, 1024 * GIB),
 	  BROKER(memory_max_bytes) },
 	{ COMMAND_BYTES("max-unstored", "64M",
-			"messages not yet durable; at the limit publishers are held back",
+			"messages not yet durable; at the limit publishers and schedules "
+			"are held back",
 			MIB, 1024 * GIB),
 	  BROKER(unstored_max_bytes) },
 	{ COMMAND_NUMBER("max-channels", "256",

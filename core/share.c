@@ -30,7 +30,9 @@ static bool checkout_dir(char out[PATH_MAX])
 	return true;
 }
 
-static const char *find(const char *name, const char *probe, char out[PATH_MAX])
+/* @param installed  where it is when it is neither here nor beside the binary */
+static const char *find(const char *name, const char *probe, const char *installed,
+			char out[PATH_MAX])
 {
 	char checkout[PATH_MAX], path[PATH_MAX + 64];
 
@@ -43,20 +45,19 @@ static const char *find(const char *name, const char *probe, char out[PATH_MAX])
 		    snprintf(out, PATH_MAX, "%s/%s", checkout, name) < PATH_MAX)
 			return out;
 	}
-	snprintf(out, PATH_MAX, "%s/%s", TIDE_SHARE_DIR, name);
-	return out;
+	return installed;
 }
 
 const char *share_lua_dir(void)
 {
 	static char dir[PATH_MAX];
 
-	return find("lua", "tide", dir);
+	return find("lua", "tide", TIDE_SHARE_DIR "/lua", dir);
 }
 
 const char *share_rules_dir(void)
 {
 	static char dir[PATH_MAX];
 
-	return find("rules", "routing", dir);
+	return find("rules", "routing", TIDE_RULES_DIR, dir);
 }

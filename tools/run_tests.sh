@@ -25,6 +25,13 @@ jobs_started=0
 last_line=$SECONDS
 ticker=
 
+# The shipped rules alone: a user may have put more into rules/, and tests list what is there.
+export TIDE_TEST_RULES=$outputs/rules
+if ! git ls-files -z rules 2>/dev/null | xargs -0r cp --parents -t "$outputs" 2>/dev/null ||
+	[ ! -d "$TIDE_TEST_RULES" ]; then
+	cp -R rules "$outputs"
+fi
+
 end_all() {
 	kill ${ticker:+"$ticker"} "${!job_of[@]}" 2>/dev/null
 	wait

@@ -482,8 +482,8 @@ void scheduler_turn(struct scheduler *sched)
 	sched->seen_ms = b->now_ms;
 	if (is_set_back)
 		sched->rest_until_ms = 0;
-	if (!sched->is_started || b->is_draining || sched->due_ms == 0 ||
-	    (b->now_ms < sched->due_ms && !is_set_back))
+	if (!sched->is_started || b->is_draining || sched->is_held ||
+	    sched->due_ms == 0 || (b->now_ms < sched->due_ms && !is_set_back))
 		return;
 	if (sched->has_failed)
 		write_marks_again(sched);
@@ -491,9 +491,14 @@ void scheduler_turn(struct scheduler *sched)
 	set_due(sched);
 }
 
+void scheduler_hold(struct scheduler *sched, bool is_held)
+{
+	sched->is_held = is_held;
+}
+
 int64_t scheduler_due_ms(const struct scheduler *sched)
 {
-	return sched->broker->is_draining ? 0 : sched->due_ms;
+	return sched->broker->is_draining || sched->is_held ? 0 : sched->due_ms;
 }
 
 bool scheduler_is_idle(const struct scheduler *sched)

@@ -75,7 +75,8 @@ struct scheduler {
 	struct schedule_list schedules;
 	unsigned busy;
 	bool is_started;
-	bool has_failed;       /* a mark could not be written */
+	bool has_failed; /* a mark could not be written */
+	bool is_held;
 	int64_t due_ms;        /* the first of them all; 0 = none */
 	int64_t seen_ms;       /* the clock in the last turn */
 	int64_t rest_until_ms; /* after a run that took long; 0 = no rest */
@@ -93,6 +94,9 @@ void scheduler_start(struct scheduler *s);
 void scheduler_update(struct scheduler *s);
 /* Run what is due. */
 void scheduler_turn(struct scheduler *s);
+/* Publishers are held back, or no longer: begin no run meanwhile. Ticks that pass are
+ * missed ticks. */
+void scheduler_hold(struct scheduler *s, bool is_held);
 /* When the scheduler needs a turn; 0 = it needs none. */
 int64_t scheduler_due_ms(const struct scheduler *s);
 /* No run is under way. */

@@ -238,10 +238,11 @@ static void set_blocked(struct service *s, bool is_blocked)
 	struct session *peer, *next;
 
 	s->is_blocked = is_blocked;
+	scheduler_hold(s->scheduler, is_blocked);
 	if (is_blocked)
-		log_warn("publishers are held back: %s", s->blocked_why);
+		log_warn("publishers and schedules are held back: %s", s->blocked_why);
 	else
-		log_info("publishers are no longer held back");
+		log_info("publishers and schedules are no longer held back");
 	for (peer = TAILQ_FIRST(&s->sessions); peer; peer = next) {
 		next = TAILQ_NEXT(peer, link);
 		if (peer->has_published)

@@ -49,7 +49,7 @@ struct service {
 	struct error rules_refusal; /* of the rules directory; code 0 = accepted */
 	char store_state_why[256];
 
-	/* Publishers are held back while memory or the store is full. */
+	/* Publishers and schedules are held back while memory or the store is full. */
 	bool is_blocked;
 	char blocked_why[128];
 	size_t receiving_bytes; /* of messages whose payload is on its way */

@@ -15,24 +15,55 @@ local M = {
   },
 }
 
--- The index is a list of bindings. `first_of` finds those of a destination, so removing
--- one of 100,000 bindings is as quick as removing one of ten.
+-- The index has a list of bindings for each header and value. A binding with match=any is in
+-- the lists of all its values. One with match=all is in the shortest of them, since a message
+-- must have every value. So a message meets the bindings that want one of its values, and no
+-- others. `first_of` finds the bindings of a destination, for unbind.
 function M.new()
-  return { first_of = {} }
+  return { first_of = {}, lists_of = {}, unconditional = { n = 0 }, step = 0 }
+end
+
+local function add(list, binding)
+  local n = list.n + 1
+  list.n, list[n] = n, binding
+  binding.places[list] = n
+end
+
+local function list_of(index, name, value)
+  local lists = index.lists_of[name] or {}
+  local list = lists[value] or { n = 0, name = name, value = value }
+  index.lists_of[name], lists[value] = lists, list
+  return list
+end
+
+local function length_of(index, name, value)
+  local lists = index.lists_of[name]
+  local list = lists and lists[value]
+  return list and list.n or 0
+end
+
+local function enter(index, binding)
+  local name, shortest
+  for other, value in pairs(binding.args) do
+    local n = other ~= "match" and length_of(index, other, value)
+    if n and binding.is_any then
+      add(list_of(index, other, value), binding)
+    elseif n and (not shortest or n < shortest) then
+      name, shortest = other, n
+    end
+  end
+  if not binding.is_any then
+    add(name and list_of(index, name, binding.args[name]) or index.unconditional, binding)
+  end
 end
 
 function M.bind(index, pattern, dest, args)
-  local place = #index + 1
   local binding = {
-    pattern = pattern, dest = dest, args = args, wanted = {},
-    place = place, next = index.first_of[dest],
+    pattern = pattern, dest = dest, args = args, is_any = args.match == "any",
+    places = {}, step = 0, next = index.first_of[dest],
   }
-  for name, value in pairs(args) do
-    if name ~= "match" then
-      binding.wanted[name] = value
-    end
-  end
-  index[place], index.first_of[dest] = binding, binding
+  enter(index, binding)
+  index.first_of[dest] = binding
 end
 
 local function is_same(a, b)
@@ -44,11 +75,24 @@ local function is_same(a, b)
   return true
 end
 
--- The last binding moves into the gap.
+local function drop(index, list)
+  local lists = index.lists_of[list.name]
+  lists[list.value] = nil
+  if next(lists) == nil then
+    index.lists_of[list.name] = nil
+  end
+end
+
+-- The last binding of a list moves into the gap.
 local function take_out(index, binding)
-  local last = index[#index]
-  index[binding.place], last.place = last, binding.place
-  index[#index] = nil
+  for list, place in pairs(binding.places) do
+    local last = list[list.n]
+    list[place], last.places[list] = last, place
+    list[list.n], list.n = nil, list.n - 1
+    if list.n == 0 and list.name then
+      drop(index, list)
+    end
+  end
 end
 
 function M.unbind(index, pattern, dest, args)
@@ -67,24 +111,39 @@ function M.unbind(index, pattern, dest, args)
   take_out(index, b)
 end
 
--- `all` stops at the first missing value, `any` at the first one present.
-local function is_match(binding, headers)
-  local is_any = binding.args.match == "any"
-  for name, value in pairs(binding.wanted) do
-    if (headers[name] == value) == is_any then
-      return is_any
+local function has_all(headers, args)
+  for name, value in pairs(args) do
+    if name ~= "match" and headers[name] ~= value then
+      return false
     end
   end
-  return not is_any
+  return true
 end
 
-function M.route(index, msg, to)
-  local headers = msg.headers
-  for _, binding in ipairs(index) do
-    if is_match(binding, headers) then
+-- The bindings of a list that match. One with match=any is found once, by whichever of its
+-- values comes first.
+local function try(list, headers, step, to)
+  for i = 1, list.n do
+    local binding = list[i]
+    if not binding.is_any and has_all(headers, binding.args) or binding.is_any and binding.step ~= step then
+      binding.step = step
       to(binding.dest)
     end
   end
+end
+
+function M.route(index, msg, to)
+  local headers, lists_of = msg.headers, index.lists_of
+  local step = index.step + 1
+  index.step = step
+  for name, value in pairs(headers) do
+    local lists = lists_of[name]
+    local list = lists and lists[value]
+    if list then
+      try(list, headers, step, to)
+    end
+  end
+  try(index.unconditional, headers, step, to)
 end
 
 return M

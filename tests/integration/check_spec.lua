@@ -1,5 +1,6 @@
 --- `tidemq check`: a rules directory looked over before it goes live.
 local Broker = require 'support.broker'
+local shell = require 'support.shell'
 
 local function capture(command)
   local pipe = assert(io.popen(command .. ' 2>&1; echo "status $?"'))
@@ -334,7 +335,7 @@ return {
 ]]
   local late = 'return { match = { exchange = "gone" }, publish = function() end }\n'
 
-  local function copy_rules() assert(os.execute(('cp -R rules/. %s/r'):format(dir))) end
+  local function copy_rules() assert(os.execute(('cp -R %s/. %s/r'):format(shell.shipped_rules(), dir))) end
 
   it('holds the rules against a file of definitions', function()
     copy_rules()

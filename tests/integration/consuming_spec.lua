@@ -464,7 +464,7 @@ for _, durable in ipairs { '1', '0' } do
       it('too often is dead-lettered, and says why', function()
         declare 'dead'
         declare('q', 'delivery-limit=2 dead-letter=-/dead')
-        c:ok('PUB - q h:kept=yes h:x-death-queue=forged pri=4 ttl=1h', 'a')
+        c:ok('PUB - q h:kept=yes pri=4 ttl=1h', 'a')
         for _ = 1, 2 do c:ok('NACK ' .. c:get('q')[1].tag .. ' requeue') end
         local m = c:get('dead wait=10s')[1]
         assert.equal('a', m.payload)

@@ -95,6 +95,24 @@ describe('a script that fails', function()
     broker:expect_log "filter/50%-pattern%.lua uses up its time or memory too often for vhost '/'; paused there"
   end)
 
+  it('is not what a client makes of a topic with its patterns', function()
+    c:ok 'DECLARE exchange t topic'
+    c:send 'BIND q t #.a.#.b.#\r\n'
+    c:expect "^ERR rule .*a topic pattern may have '#' 2 times, not 3: '#%.a%.#%.b%.#'"
+    math.randomseed(1)
+    for i = 1, 400 do
+      local words = { '#' }
+      for n = 2, 100 do words[n] = math.random(2) == 1 and 'a' or '*' end
+      c:ok(('BIND q t %s.%d'):format(table.concat(words, '.'), i))
+    end
+    c:ok 'BIND q t b.#'
+    for _ = 1, 30 do
+      publish('PUB t ' .. ('a.'):rep(127) .. 'a', '^ERR rule .*the topic patterns take more than 100000 steps')
+      publish('PUB t b.c', '^OK %x+ 1$')
+    end
+    assert.same({ 'closed', 0 }, { script 'routing/topic.lua'.circuit, script 'routing/topic.lua'.overruns })
+  end)
+
   it('for a pattern that never ends costs its publisher an error', function()
     c:ok 'DECLARE exchange x slow'
     publish(('PUB x %s h:pattern=%s'):format(('a'):rep(39), ('a?'):rep(40) .. ('a'):rep(40)),

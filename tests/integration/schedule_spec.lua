@@ -359,3 +359,27 @@ describe('tide.shared', function()
     broker:expect_clean_stop()
   end)
 end)
+
+it('a schedule is held back while messages fill the memory, like publishers', function()
+  local broker = Broker.start {
+    args = { '--store', 'none', '--max-memory', '8M' },
+    rules = { ['schedule/flood.lua'] = [[
+      return { every = "10ms", run = function(broker)
+        for _ = 1, 10 do broker.publish { key = "flood", payload = ("x"):rep(64 * 1024) } end
+      end }]] },
+  }
+  local c = broker:connect()
+  c:ok 'DECLARE queue flood'
+  local function held() return c:document 'STATS'.blocked end
+  local function runs() return schedule_status(broker, 'flood').runs end
+  assert(wait.poll(held), 'never held back')
+  local before = runs()
+  -- A schedule that went on would run fifty times during these.
+  assert.is_false(wait.poll(function() return runs() > before + 1 end, 0.5) or false)
+  assert.is_true(c:document 'STATS flood'.ready < 300)
+  assert.is_true(broker:memory() < 100 * 1024 * 1024)
+  c:ok 'PURGE flood'
+  assert(wait.poll(function() return runs() > before + 1 end), 'it never went on')
+  broker:expect_log 'publishers and schedules are held back: messages fill 8 MiB of memory'
+  broker:expect_clean_stop()
+end)

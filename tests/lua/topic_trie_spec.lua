@@ -112,10 +112,37 @@ describe("topic_trie", function()
   end)
 
   it("is not slowed down by patterns that match in many ways", function()
-    local t = trie_of(("#.a."):rep(20) .. "#.b")
+    local t = trie_of("#.a" .. (".*"):rep(60) .. ".#.b")
     local started = os.clock()
     assert.same({}, match(t, ("a."):rep(200) .. "a"))
     assert.is_true(os.clock() - started < 1)
+  end)
+
+  it("refuses a pattern with more than two hashes, and takes two", function()
+    local t = trie_of("#.a.#", "#.#.a.#.#", "#.*.a.#")
+    local ok, message = pcall(trie.insert, t, "#.a.#.b.#", 4)
+    assert.same({ false, "a topic pattern may have '#' 2 times, not 3: '#.a.#.b.#'" }, { ok, message })
+    assert.same({ 1, 2, 3 }, match(t, "x.a"))
+    assert.is_false(trie.remove(t, "#.a.#.b.#", 4))
+  end)
+
+  it("gives up a match of too many steps, and works for other keys", function()
+    math.randomseed(seed)
+    local t = trie.new()
+    for dest = 1, 600 do
+      local words = { "#" }
+      for i = 2, 100 do
+        words[i] = math.random(2) == 1 and "a" or "*"
+      end
+      trie.insert(t, table.concat(words, ".") .. ".b", dest)
+    end
+    trie.insert(t, "b.#", 601)
+    local started = os.clock()
+    local ok, message = pcall(match, t, ("a."):rep(127) .. "a")
+    assert.is_true(os.clock() - started < 1)
+    assert.is_false(ok)
+    assert.matches("^the topic patterns take more than 100000 steps for the key 'a%.a", message)
+    assert.same({ 601 }, match(t, "b.c"))
   end)
 
   it("agrees with the definition on random patterns, seed " .. seed, function()
@@ -133,8 +160,9 @@ describe("topic_trie", function()
     for _ = 1, 300 do
       local t, patterns = trie.new(), {}
       for dest = 1, math.random(1, 30) do
-        patterns[dest] = text(true)
-        trie.insert(t, patterns[dest], dest)
+        repeat
+          patterns[dest] = text(true)
+        until pcall(trie.insert, t, patterns[dest], dest) -- no third hash
       end
       for dest = 1, #patterns do
         if math.random() < 0.3 then

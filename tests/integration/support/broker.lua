@@ -71,10 +71,10 @@ function Broker.start(options)
   self.data = self.dir .. '/data'
   assert(os.execute('mkdir ' .. quote(self.data)))
   if options.redis then self.redis = Redis.start(options.redis) end
-  self.rules = type(options.rules) == 'string' and options.rules or root .. '/rules'
+  self.rules = type(options.rules) == 'string' and options.rules or shell.shipped_rules()
   if type(options.rules) == 'table' then
     self.rules = self.dir .. '/rules'
-    assert(os.execute(('cp -R %s %s'):format(quote(root .. '/rules'), quote(self.rules))))
+    assert(os.execute(('cp -R %s %s'):format(quote(shell.shipped_rules()), quote(self.rules))))
     for path, text in pairs(options.rules) do self:write_rule(path, text) end
   end
   return options.stopped and self or self:run()

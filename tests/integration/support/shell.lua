@@ -48,6 +48,12 @@ function M.write_file(path, text)
   assert(file:close())
 end
 
+--- The directory with the shipped rules, and no others.
+---@return string
+function M.shipped_rules()
+  return os.getenv 'TIDE_TEST_RULES' or M.line 'pwd' .. '/rules'
+end
+
 --- A new directory below $TMPDIR, by its real path.
 ---@param name string
 ---@return string

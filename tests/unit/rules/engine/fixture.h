@@ -24,7 +24,13 @@
 #include "rules/engine/strategy.h"
 
 #define FRAMEWORK_DIR "lua" /* tests run in the top folder */
-#define SHIPPED_RULES "rules"
+
+/* Not always "rules", where a user may have put more. */
+static inline const char *shipped_rules(void)
+{
+	const char *dir = getenv("TIDE_TEST_RULES");
+	return dir ? dir : "rules";
+}
 
 struct fixture {
 	char dir[64];
@@ -92,10 +98,10 @@ static inline int fixture_setup(void **state)
 	strcpy(f->dir, "/tmp/tide-rules-XXXXXX");
 	assert_non_null(mkdtemp(f->dir));
 	for (size_t i = 0; i < 4; i++) {
-		char from[256], to[512], shipped[64];
+		char from[512], to[512], shipped[256];
 		snprintf(to, sizeof(to), "%s/%s", f->dir, kinds[i]);
 		assert_int_equal(mkdir(to, 0700), 0);
-		snprintf(shipped, sizeof(shipped), SHIPPED_RULES "/%s", kinds[i]);
+		snprintf(shipped, sizeof(shipped), "%s/%s", shipped_rules(), kinds[i]);
 		DIR *dir = opendir(shipped);
 		struct dirent *entry;
 		assert_non_null(dir);
