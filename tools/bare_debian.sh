@@ -6,7 +6,8 @@
 #   TEST="make test WHAT=unit"   what to run instead of `make test`
 #   WORK=DIR                     where the roots go; default: a new directory, removed at the end
 #   WHO="root"                   as whom; default: "root user"
-# Prints a line for each step, keeps what it said in a log, shows that when it failed.
+# Prints a line for each step, and what it said when it failed.
+# shellcheck disable=SC2317 # the steps are called by their names
 set -eu
 suites=${*:-bookworm trixie}
 tree=$(cd "$(dirname "$0")/.." && pwd)
@@ -53,7 +54,7 @@ step() {
 # What minbase has, and what README asks for.
 bootstrap() {
 	debootstrap --variant=minbase --include=git,make,sudo,ca-certificates,netcat-openbsd \
-		"$1" "$work/$1.new" "$mirror"
+		"$1" "$work/$1.new" "$mirror" || return
 	cat >"$work/$1.new/etc/apt/sources.list" <<-LIST
 		deb $mirror $1 main
 		${security:+deb $security $1-security main}
@@ -92,7 +93,7 @@ session() {
 		until grep -q '^listening on' ~/out; do kill -0 \$broker; sleep 0.1; done
 		export TIDEMQ_URL=tide://\$(sed -n 's/^listening on //p' ~/out)
 		tidemq declare queue jobs
-		tidemq pub --key jobs hello || tidemq pub - jobs hello
+		tidemq pub - jobs hello
 		tidemq get jobs | grep hello
 		cd ~/tidemq
 		$1 make uninstall
@@ -101,15 +102,15 @@ session() {
 }
 
 as_root() {
-	inside "$1" bash -eu -c 'git clone -q /source ~/tidemq'
-	inside "$1" env HOME=/root bash -c "$(session '')"
+	inside "$1" env HOME=/root bash -eu -c 'git clone -q /source.bundle ~/tidemq' &&
+		inside "$1" env HOME=/root bash -c "$(session '')"
 }
 
 as_user() {
 	inside "$1" bash -eu -c 'useradd -m -s /bin/bash tide
 		echo "tide ALL=(ALL) NOPASSWD: ALL" >/etc/sudoers.d/tide
-		runuser -u tide -- env HOME=/home/tide bash -c "git clone -q /source ~/tidemq"'
-	inside "$1" runuser -u tide -- env HOME=/home/tide bash -c "$(session sudo)"
+		runuser -u tide -- env HOME=/home/tide bash -c "git clone -q /source.bundle ~/tidemq"' &&
+		inside "$1" runuser -u tide -- env HOME=/home/tide bash -c "$(session sudo)"
 }
 
 for suite in $suites; do
@@ -118,8 +119,8 @@ for suite in $suites; do
 		root=$work/$suite.$who
 		rm -rf --one-file-system "$root"
 		cp -a "$work/$suite" "$root"
-		git clone -q --bare "$tree" "$root/source"
-		chmod -R a+rX "$root/source"
+		git -C "$tree" bundle create -q "$root/source.bundle" HEAD
+		chmod a+r "$root/source.bundle"
 		step "$suite: build, test, install as $who" "as_$who" "$root" || true
 		rm -rf --one-file-system "$root"
 	done

@@ -113,6 +113,10 @@ function Proxy:go() ask(self, 'go') end
 --- Close every connection, at a point or without one.
 function Proxy:cut() ask(self, 'cut') end
 
+--- Keep each answer of Redis back for so long, as a slow disk does.
+---@param ms number 0: not any more
+function Proxy:delay(ms) ask(self, 'delay ' .. ms) end
+
 --- Begin to note commands, or begin anew; gives those that were noted so far.
 ---@return string[] number and first words of each
 function Proxy:trace()
