@@ -11,10 +11,6 @@
 #include "session/service_rules.h"
 #include "serve_options.h"
 
-/* After the drain, the store has this long to take the messages that connections gave
- * back, and as long again to answer. */
-#define STORE_GRACE_MS 5000
-
 struct serve {
 	uv_loop_t loop;
 	struct serve_options options;
@@ -24,9 +20,17 @@ struct serve {
 	uv_timer_t drain_timer;
 	bool is_draining;
 	bool is_closing;
-	bool is_hurried; /* a second signal */
+	bool is_hurried;     /* a second signal */
+	uint64_t stop_by_ms; /* uv_now: Redis is not waited for any longer */
 	int status;
 };
+
+static int64_t stop_left_ms(const struct serve *s)
+{
+	uint64_t now_ms = uv_now(&s->loop);
+
+	return now_ms < s->stop_by_ms ? (int64_t)(s->stop_by_ms - now_ms) : 0;
+}
 
 /* The journal writes what connections gave back in the next turn. The end of the broker
  * waits for it, until the drain timer fires. */
@@ -35,7 +39,7 @@ static void close_service_when_idle(struct serve *s)
 	if (s->is_hurried)
 		service_close_now(s->service);
 	else if (service_is_idle(s->service))
-		service_close(s->service, STORE_GRACE_MS);
+		service_close(s->service, stop_left_ms(s));
 }
 
 static void on_server_closed(void *ctx)
@@ -53,7 +57,9 @@ static void close_server(struct serve *s)
 	if (s->is_closing)
 		return;
 	s->is_closing = true;
-	uv_timer_start(&s->drain_timer, on_drain_timeout, STORE_GRACE_MS, 1000);
+	s->stop_by_ms = uv_now(&s->loop) + (uint64_t)s->options.stop_timeout_ms;
+	uv_timer_start(&s->drain_timer, on_drain_timeout,
+		       (uint64_t)s->options.stop_timeout_ms, 1000);
 	server_close(s->server, on_server_closed, s);
 }
 
@@ -64,10 +70,11 @@ static void on_drain_timeout(uv_timer_t *timer)
 	if (!s->is_closing) {
 		log_warn("some requests were not answered within the drain timeout");
 		close_server(s);
-	} else if (!s->server && s->service && !service_is_idle(s->service)) {
-		log_warn("Redis did not store the returned messages within %d s",
-			 STORE_GRACE_MS / 1000);
-		service_close(s->service, 0);
+	} else if (!s->server && s->service && !s->is_hurried) {
+		log_warn("Redis did not store the returned messages and stop within "
+			 "--stop-timeout");
+		s->is_hurried = true;
+		service_close_now(s->service);
 	}
 }
 
@@ -146,6 +153,28 @@ static void fail(struct serve *s, const struct error *err)
 		server_close(s->server, on_server_closed, s);
 	else
 		service_close(s->service, 0);
+}
+
+/* Clients have been told, and what they are owed is the other broker's to give. */
+static void on_told(uv_timer_t *timer)
+{
+	close_server(timer->data);
+}
+
+static void on_lost(void *ctx, const struct error *err)
+{
+	struct serve *s = ctx;
+
+	log_error("%s", err->text);
+	s->status = 1;
+	s->is_draining = s->is_hurried = true;
+	if (!s->server) {
+		service_close_now(s->service);
+	} else if (!s->is_closing) {
+		service_drain(s->service);
+		server_drain(s->server);
+		uv_timer_start(&s->drain_timer, on_told, 0, 0);
+	}
 }
 
 static void check_payload_max(const struct serve *s)
@@ -243,7 +272,8 @@ static int check_addresses(struct serve *s, struct error *err)
 int serve_main(int argc, char **argv)
 {
 	struct serve s = { 0 };
-	struct service_hooks hooks = { &s, on_started, on_turn, on_service_closed };
+	struct service_hooks hooks = { &s, on_started, on_lost, on_turn,
+				       on_service_closed };
 	struct error err;
 	int rc;
 

@@ -35,6 +35,10 @@ static const struct command_option rows[] = {
 		       "embedded, none, redis://[user:pass@]host[:port][/db] or "
 		       "redis+unix:PATH"),
 	  BROKER(store.url) },
+	{ COMMAND_FLAG("standby",
+		       "wait while another broker holds the store, and take over when it "
+		       "ends; with redis:// or redis+unix:"),
+	  FIELD(is_standby) },
 	{ COMMAND_CHOICE("fsync", "always|everysec|no", "always",
 			 "when the embedded Redis syncs to disk"),
 	  BROKER(store.fsync) },
@@ -98,6 +102,11 @@ static const struct command_option rows[] = {
 	{ COMMAND_DURATION("drain-timeout", "5s",
 			   "time at SIGTERM to answer what was asked", 0, DAY_MS),
 	  FIELD(drain_timeout_ms) },
+	{ COMMAND_DURATION("stop-timeout", "5s",
+			   "time after that for Redis to store what was returned, and to "
+			   "stop; then it is not waited for",
+			   0, DAY_MS),
+	  FIELD(stop_timeout_ms) },
 	{ COMMAND_BYTES("rules-memory", "256M",
 			"memory for all scripts, with what they keep of bindings", MIB,
 			64 * GIB),
@@ -224,6 +233,20 @@ static int set_from_file(void *ctx, const char *name, const char *value,
 	return rc < 0 ? rc : set_option(o, row, text, number, err);
 }
 
+static int set_hold(struct serve_options *o, struct error *err)
+{
+	struct store_config *store = &o->broker.store;
+
+	store->node = o->broker.node;
+	store->hold = o->is_standby ? STORE_HOLD_OR_WAIT : STORE_HOLD_OR_FAIL;
+	if (o->is_standby && strncmp(store->url, "redis", 5) != 0)
+		return error_set(err, TIDE_ESYNTAX,
+				 "--standby needs a Redis that both brokers reach, "
+				 "--store redis://HOST, not --store %s",
+				 store->url);
+	return TIDE_OK;
+}
+
 /* The command line overrides the files: these are read first, and its listeners
  * replace theirs. */
 static int apply(struct serve_options *o, const struct command_line *line,
@@ -241,7 +264,7 @@ static int apply(struct serve_options *o, const struct command_line *line,
 				line->given[i].value, err);
 	if (rc == TIDE_OK && o->listen_count == 0)
 		o->listen[o->listen_count++] = LISTEN_DEFAULT;
-	return rc;
+	return rc < 0 ? rc : set_hold(o, err);
 }
 
 int serve_options_parse(struct serve_options *o, int argc, char **argv, struct error *err)

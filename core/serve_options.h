@@ -16,6 +16,8 @@ struct serve_options {
 	struct broker_config broker;
 	struct server_config server;
 	int64_t drain_timeout_ms;
+	int64_t stop_timeout_ms;
+	bool is_standby;
 	enum log_level log_level;
 	bool is_help;
 	char *from_file[SERVE_FILE_VALUES_MAX]; /* texts of the configuration file */

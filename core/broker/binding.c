@@ -25,7 +25,7 @@ static void format(const struct binding_spec *spec, struct buf *out)
 	}
 }
 
-static struct binding *find_text(struct exchange *source, struct slice text)
+struct binding *binding_find_text(const struct exchange *source, struct slice text)
 {
 	struct binding *b;
 
@@ -39,7 +39,7 @@ struct binding *binding_find(const struct binding_spec *spec)
 	struct buf text = { 0 };
 
 	format(spec, &text);
-	b = find_text(spec->source, buf_slice(&text));
+	b = binding_find_text(spec->source, buf_slice(&text));
 	buf_deinit(&text);
 	return b;
 }
@@ -137,7 +137,7 @@ int binding_create(const struct binding_spec *spec, struct binding **out,
 
 void binding_restore(const struct binding_spec *spec, struct slice text)
 {
-	if (!find_text(spec->source, text))
+	if (!binding_find_text(spec->source, text))
 		add(spec, take_number(spec->source), text)->definition.is_stored = true;
 }
 

@@ -47,6 +47,8 @@ struct binding_spec {
 
 /* The one with the same ends, pattern and options, or NULL. */
 struct binding *binding_find(const struct binding_spec *spec);
+/* By the text of its definition. */
+struct binding *binding_find_text(const struct exchange *source, struct slice text);
 /* There is none like it. The routing script is asked, and may refuse. */
 TIDE_MUST_USE int binding_create(const struct binding_spec *spec, struct binding **out,
 				 struct error *err);

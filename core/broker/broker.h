@@ -71,6 +71,7 @@ TAILQ_HEAD(route_list, route);
 TAILQ_HEAD(vhost_list, vhost);
 TAILQ_HEAD(exchange_list, exchange);
 STAILQ_HEAD(move_list, move);
+TAILQ_HEAD(removal_list, removal);
 
 struct broker {
 	uv_loop_t *loop;
@@ -109,6 +110,8 @@ struct broker {
 	unsigned unusable;              /* queues and exchanges: unusable.h */
 	struct move_list ending_moves;  /* of dead letters; dead_letter.c */
 	bool is_ending_moves;
+	struct removal_list removals; /* that Redis has refused; removal.c */
+	int64_t removal_due_ms;
 	bool is_started;
 	bool is_draining; /* no new work */
 	bool is_closing;

@@ -62,7 +62,7 @@ static void deliver(struct consumer *c, struct entry *e)
 	c->delivered++;
 	q->counters.delivered++;
 	b->counters.delivered++;
-	if (e->attempts > 0)
+	if (e->attempts > 0 || shard_is_exposed(e))
 		q->counters.redelivered++;
 	if (c->is_auto_ack) {
 		e->shard->served = e->rank;

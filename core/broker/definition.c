@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/waiter.h"
 #include "queue.h"
+#include "removal.h"
 
 /* A request to Redis. The thing may be deleted before the answer. */
 struct definition_job {
@@ -142,17 +143,53 @@ void definition_send(struct definition *d, struct waiter *waiter)
 	buf_deinit(&text);
 }
 
+static const struct definition *find_binding(struct vhost *v, struct slice text)
+{
+	struct slice rest = text;
+	const struct exchange *source;
+	const struct binding *b;
+
+	slice_cut(&rest, ' '); /* what it leads to */
+	slice_cut(&rest, ' ');
+	source = exchange_find(v, slice_cut(&rest, ' '));
+	b = source ? binding_find_text(source, text) : NULL;
+	return b ? &b->definition : NULL;
+}
+
+static bool is_back(struct broker *b, const struct removal_spec *spec)
+{
+	struct vhost *v = vhost_find(b, spec->vhost);
+	const struct definition *d = NULL;
+	const struct exchange *x;
+	const struct queue *q;
+
+	if (!v)
+		return false;
+	if (spec->table == STORE_QUEUES) {
+		q = queue_find(v, spec->name);
+		d = q ? &q->definition : NULL;
+	} else if (spec->table == STORE_EXCHANGES) {
+		x = exchange_find(v, spec->name);
+		d = x ? &x->definition : NULL;
+	} else {
+		d = find_binding(v, spec->name);
+	}
+	return d && is_durable(d);
+}
+
 void definition_remove(const struct definition *d, struct waiter *waiter)
 {
 	const struct vhost *v = definition_vhost(d);
+	const struct removal_spec spec = {
+		.table = d->table,
+		.vhost = vhost_slice(v),
+		.name = definition_name(d),
+		.shards = d->table == STORE_QUEUES ? queue_of(d)->config.shards : 0,
+		.is_back = is_back,
+	};
 
-	if (!is_durable(d))
-		return;
-	if (waiter)
-		waiter_add(waiter);
-	store_definition_remove(v->broker->store, d->table, vhost_slice(v),
-				definition_name(d), waiter ? waiter_store_done : NULL,
-				waiter);
+	if (is_durable(d))
+		removal_send(v->broker, &spec, waiter);
 }
 
 int definition_attach(struct definition *d, const struct ruleset *r, struct error *err)

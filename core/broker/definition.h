@@ -37,7 +37,8 @@ struct slice definition_name(const struct definition *d);
 /* Write it to Redis if it is durable and not there. Adds to `waiter` what it has to wait
  * for. */
 void definition_send(struct definition *d, struct waiter *waiter);
-/* Remove it from Redis if it is durable. `waiter` may be NULL. */
+/* Remove it from Redis if it is durable, with the messages of a queue. `waiter` may be
+ * NULL. */
 void definition_remove(const struct definition *d, struct waiter *waiter);
 
 /* Of exchanges and queues: have the scripts of a ruleset work for it. The text of an

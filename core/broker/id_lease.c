@@ -8,6 +8,8 @@
 #include "broker.h"
 
 #define DOC_IDS "ids"
+/* A field of it that is there while no broker runs: the last one ended cleanly. */
+#define FIELD_CLEAN SLICE("clean")
 
 /* How far the mark is ahead. Ids are so far from the clock, at most, after a kill
  * and a restart. */
@@ -79,15 +81,26 @@ static void on_written(void *ctx, int status, const char *text)
 	end_loading(l, TIDE_OK, NULL);
 }
 
-static void write_mark(struct broker *b, int64_t mark_ms, store_done_fn on_done)
+static struct slice decimal(char text[DECIMAL_MAX], uint64_t n)
 {
-	char node[DECIMAL_MAX], mark[DECIMAL_MAX];
-	struct store_field change = {
-		.name = { node, (size_t)(decimal_put(node, b->config.node) - node) },
-		.value = { mark, (size_t)(decimal_put(mark, (uint64_t)mark_ms) - mark) },
+	return (struct slice){ text, (size_t)(decimal_put(text, n) - text) };
+}
+
+/* @param is_clean  it is the last thing that this broker writes: nothing that consumers
+ *                  have held is unwritten */
+static void write_mark(struct broker *b, int64_t mark_ms, bool is_clean,
+		       store_done_fn on_done)
+{
+	char node[DECIMAL_MAX], mark[DECIMAL_MAX], exposed[DECIMAL_MAX];
+	struct store_field changes[] = {
+		{ decimal(node, b->config.node), decimal(mark, (uint64_t)mark_ms) },
+		{ FIELD_CLEAN, { NULL, 0 } },
 	};
 
-	store_document_change(b->store, DOC_IDS, &change, 1, on_done, b);
+	if (is_clean)
+		changes[1].value =
+			decimal(exposed, (uint64_t)id_unix_ms(b->env.exposed_id));
+	store_document_change(b->store, DOC_IDS, changes, 2, on_done, b);
 }
 
 /* A clock of the next century moves nothing. */
@@ -107,7 +120,7 @@ static void renew(struct broker *b)
 	l->is_sent = true;
 	l->sent_ms = next_mark(b);
 	l->due_ms = b->now_ms + LEASE_MS - RENEW_MS;
-	write_mark(b, l->sent_ms, on_written);
+	write_mark(b, l->sent_ms, false, on_written);
 }
 
 void id_lease_turn(struct broker *b)
@@ -152,14 +165,14 @@ int id_lease_check(const struct broker *b, struct error *err)
 			 "in tide:ids; the one before is used up");
 }
 
-void id_lease_end(struct broker *b)
+void id_lease_end(struct broker *b, bool is_clean)
 {
 	struct id_lease *l = &b->ids;
 
 	if (!b->env.store || !b->is_started)
 		return;
 	id_source_limit(&l->source, l->source.last_ms, l->source.last_ms);
-	write_mark(b, l->source.last_ms, NULL);
+	write_mark(b, l->source.last_ms, is_clean, NULL);
 }
 
 static void go_on_from(struct broker *b, int64_t mark_ms)
@@ -199,12 +212,32 @@ static int read_mark(struct broker *b, const struct store_field *fields, size_t 
 	return TIDE_OK;
 }
 
+/* After an unclean end any message of any node may have been handed out, if it was due.
+ */
+static void read_exposed(struct broker *b, const struct store_field *fields, size_t count)
+{
+	struct shard_env *env = &b->env;
+	uint64_t ms, last_ms = (uint64_t)b->now_ms;
+	bool is_clean = false;
+
+	for (size_t i = 0; i < count && !is_clean; i++) {
+		if (!slice_to_uint(fields[i].value, MARK_MAX, &ms))
+			continue;
+		is_clean = slice_is_equal(fields[i].name, FIELD_CLEAN);
+		if (is_clean || ms > last_ms)
+			last_ms = ms;
+	}
+	env->exposed_id = id_at_unix_ms((int64_t)last_ms + 1) - 1;
+	env->exposed_ms = is_clean ? (int64_t)last_ms : b->now_ms;
+}
+
 static void on_fields(void *ctx, int status, const char *text,
 		      const struct store_field *fields, size_t count)
 {
 	struct broker *b = ctx;
 	struct error err;
 
+	read_exposed(b, fields, count);
 	if (status == TIDE_OK)
 		status = read_mark(b, fields, count, &err);
 	else

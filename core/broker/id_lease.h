@@ -11,6 +11,7 @@
  * the first mark, there are none. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/id.h"
@@ -43,5 +44,6 @@ int64_t id_lease_due_ms(const struct broker *b);
 void id_lease_hurry(struct broker *b);
 /* Is there an id? TIDE_ESTORE */
 TIDE_MUST_USE int id_lease_check(const struct broker *b, struct error *err);
-/* The last id has been made: the mark need not be ahead any more. */
-void id_lease_end(struct broker *b);
+/* The last id has been made: the mark need not be ahead any more. After a clean end
+ * the next start knows that nothing handed out has gone unnoticed. */
+void id_lease_end(struct broker *b, bool is_clean);

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/mem.h"
+#include "removal.h"
 #include "route_cache.h"
 #include "unusable.h"
 
@@ -280,6 +281,11 @@ int queue_declare(struct vhost *v, struct slice name, const struct args *args,
 
 	if (rc < 0)
 		return rc;
+	rc = q ? TIDE_OK : removal_check(v->broker, vhost_slice(v), name, err);
+	if (rc < 0) {
+		queue_config_deinit(&config);
+		return rc;
+	}
 	if (!q)
 		return create(v, name, &config, owner, out, err);
 	if (!q->definition.is_unreadable)
@@ -294,15 +300,9 @@ int queue_declare(struct vhost *v, struct slice name, const struct args *args,
 
 void queue_erase(struct queue *q, struct waiter *waiter)
 {
-	const struct store_queue erased = { vhost_slice(q->vhost), queue_slice(q),
-					    q->config.shards };
-
 	if (!queue_is_durable(q))
 		return;
-	if (waiter)
-		waiter_add(waiter);
-	store_definition_erase_queue(q->vhost->broker->store, &erased,
-				     waiter ? waiter_store_done : NULL, waiter);
+	definition_remove(&q->definition, waiter);
 	/* After it: a start removes bindings whose queue is not there. */
 	binding_erase_all(&q->incoming);
 }

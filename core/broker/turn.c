@@ -5,6 +5,7 @@
 #include "base/container.h"
 #include "host/log.h"
 #include "deal.h"
+#include "removal.h"
 #include "shard/dedupe.h"
 #include "vhost.h"
 
@@ -107,6 +108,7 @@ void turn_flush(struct broker *b)
 		return;
 	if (b->env.store) {
 		id_lease_turn(b);
+		removal_turn(b);
 		flush(b->journal);
 	}
 	shared_sync_turn(b);
@@ -130,6 +132,7 @@ int64_t turn_due_ms(const struct broker *b)
 		due_ms = earlier(due_ms, b->now_ms + (n->key - b->mono_ms));
 	due_ms = earlier(due_ms, dedupe_due_ms(b->dedupe));
 	due_ms = earlier(due_ms, id_lease_due_ms(b));
+	due_ms = earlier(due_ms, removal_due_ms(b));
 	return earlier(due_ms, shared_sync_due_ms(b));
 }
 

@@ -53,7 +53,10 @@ static void close_broker(struct model *m)
 int model_open(struct model *m, const char *rules_dir, const char *lua_dir,
 	       struct findings *f, struct error *err)
 {
-	struct service_hooks hooks = { m, on_started, nothing, nothing };
+	struct service_hooks hooks = { .ctx = m,
+				       .on_started = on_started,
+				       .on_turn = nothing,
+				       .on_closed = nothing };
 	struct broker_config config;
 	int rc;
 

@@ -1,5 +1,10 @@
 /* cli_consume.c: sub and get. */
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
@@ -111,7 +116,29 @@ struct consuming {
 	int64_t timeout_ms; /* negative = no end */
 	bool is_auto;
 	bool nack;
+	bool is_piped; /* standard output has room for one message at a time */
 };
+
+/* A reader like `head -n 1` reads what a pipe holds and drops what it does not want. So
+ * the pipe gets room for one page, and each message waits until the reader has taken the
+ * one before: who ends then has seen all that was acknowledged. */
+static bool narrow_pipe(void)
+{
+	return fcntl(STDOUT_FILENO, F_SETPIPE_SZ, 4096) > 0;
+}
+
+/* Wait until the reader has taken all, for only then a pipe of one page has room again.
+ * False: it has gone away without. */
+static bool is_taken(void)
+{
+	struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
+	int left = 0;
+
+	while (poll(&out, 1, -1) < 0)
+		if (errno != EINTR)
+			return true;
+	return ioctl(STDOUT_FILENO, FIONREAD, &left) < 0 || left == 0;
+}
 
 static int settle(struct cli *cli, const struct consuming *c, const struct tidemq_msg *m)
 {
@@ -131,6 +158,8 @@ static int take(struct cli *cli, const struct consuming *c, const struct tidemq_
 	else
 		print_formatted(c->format, m);
 	status = cli_flush();
+	if (status == CLI_DONE && c->is_piped && !is_taken())
+		status = CLI_FAILED;
 	return status == CLI_DONE && m->tag > 0 ? settle(cli, c, m) : status;
 }
 
@@ -153,12 +182,13 @@ static int next(struct cli *cli, const struct consuming *c, int64_t timeout_ms,
 	return status;
 }
 
-/* Wait until the broker has all acks. */
+/* Wait until the broker has all acks, also when the reader is gone. */
 static int finish(struct cli *cli, int status)
 {
-	if (status == CLI_DONE && tidemq_flush(cli->client) != TIDEMQ_OK)
-		status = cli_client_failure(cli);
-	return status;
+	int flushed = tidemq_flush(cli->client);
+
+	return status == CLI_DONE && flushed != TIDEMQ_OK ? cli_client_failure(cli)
+							  : status;
 }
 
 static int get_some(struct cli *cli, const struct consuming *c, unsigned max,
@@ -214,7 +244,8 @@ static int sub_endless(struct cli *cli, const struct consuming *c)
 static struct consuming read_options(const struct cli *cli)
 {
 	return (struct consuming){ .format = cli_get(cli, "format"),
-				   .is_auto = strcmp(cli_get(cli, "ack"), "auto") == 0 };
+				   .is_auto = strcmp(cli_get(cli, "ack"), "auto") == 0,
+				   .is_piped = narrow_pipe() };
 }
 
 static int run_sub(struct cli *cli)

@@ -16,6 +16,17 @@ static void add_words(struct cli *cli, int name_count)
 		cli_add_option(cli, cli->words[i]);
 }
 
+/* "warning <text>", which a DECLARE is answered where it may not be what was meant. */
+static int warn(const struct cli *cli, const char *reply)
+{
+	const char *text = strchr(reply, ' ') ? strchr(reply, ' ') + 1 : reply;
+
+	if (cli->json)
+		puts("{\"ok\":true}");
+	fprintf(stderr, "tidemq %s: warning: %s\n", cli->verb->name, text);
+	return CLI_DONE;
+}
+
 /* A reply with a count says how many messages were purged or kicked. */
 static int finish(struct cli *cli)
 {
@@ -24,6 +35,8 @@ static int finish(struct cli *cli)
 
 	if (cli_ask(cli, &reply) != CLI_DONE)
 		return cli->status;
+	if (strncmp(reply.text, "warning ", 8) == 0)
+		return warn(cli, reply.text);
 	if (cli->json && reply.len > 0)
 		printf("{\"ok\":true,\"count\":%s}\n", reply.text);
 	else if (cli->json)

@@ -15,7 +15,7 @@ static const struct command_option options[] = {
 	{ COMMAND_DURATION("ttl", NULL, "time after which it expires", 0, 0) },
 	{ COMMAND_TEXT("id", "ID", NULL,
 		       "your own id: a queue that has seen it does not store it again") },
-	{ COMMAND_FLAG("must", "fail when no queue takes it") },
+	{ COMMAND_FLAG("unroutable", "succeed also when no queue takes it") },
 	{ COMMAND_NUMBER("count", "1", "publish it N times", 1, UINT32_MAX) },
 	{ COMMAND_FLAG("lines", "publish each line of standard input") },
 	{ .name = NULL },
@@ -54,7 +54,7 @@ static int read_options(const struct cli *cli, struct pub_request *pub)
 	pub->p = (struct tidemq_publication){
 		.headers = pub->headers,
 		.priority = (unsigned)cli_number(cli, "priority"),
-		.must = cli_is_given(cli, "must"),
+		.must = !cli_is_given(cli, "unroutable"),
 		.dedupe_id = cli_get(cli, "id"),
 		.delay_ms = (int64_t)cli_number(cli, "delay"),
 		.ttl_ms = (int64_t)cli_number(cli, "ttl"),

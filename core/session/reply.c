@@ -119,6 +119,13 @@ void reply_ok(struct reply *r)
 	reply_when_done(r);
 }
 
+void reply_warn(struct reply *r, const struct error *warning)
+{
+	r->kind = REPLY_WARNING;
+	r->text = mem_strdup(warning->text);
+	reply_when_done(r);
+}
+
 void reply_count(struct reply *r, uint64_t count)
 {
 	r->kind = REPLY_COUNT;

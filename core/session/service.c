@@ -211,7 +211,7 @@ void service_close(struct service *s, int64_t grace_ms)
 
 	if (b->is_closing)
 		return;
-	id_lease_end(b);
+	id_lease_end(b, service_is_idle(s));
 	b->is_closing = b->is_draining = true;
 	stop_turns(s);
 	shadow_drop(&s->rollout);

@@ -18,6 +18,8 @@ struct service_hooks {
 	void *ctx;
 	/* It has recovered and may serve; or the start failed. */
 	void (*on_started)(void *ctx, const struct error *err);
+	/* Another broker has taken the store over: close. */
+	void (*on_lost)(void *ctx, const struct error *err);
 	/* The end of a turn: send what was written. */
 	void (*on_turn)(void *ctx);
 	/* service_close is done. */

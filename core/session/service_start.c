@@ -214,12 +214,22 @@ static void start_loading(struct service *s)
 		on_history(s, TIDE_OK, NULL);
 }
 
+static void store_lost(struct service *s)
+{
+	struct error err;
+
+	error_set(&err, TIDE_ESTORE, "%s", s->store_state_why);
+	s->hooks.on_lost(s->hooks.ctx, &err);
+}
+
 static void on_store_state(void *ctx, enum store_state state, const char *why)
 {
 	struct service *s = ctx;
 
 	snprintf(s->store_state_why, sizeof(s->store_state_why), "%s", why ? why : "");
-	if (state == STORE_FAILED)
+	if (state == STORE_FAILED && s->is_loading)
+		store_lost(s);
+	else if (state == STORE_FAILED)
 		start_failed(s, TIDE_ESTORE, s->store_state_why);
 	else if (state == STORE_UP && !s->is_loading)
 		start_loading(s);

@@ -19,8 +19,8 @@ struct session;
 struct session_ops {
 	/* A reply leaves; it is freed after the call. */
 	void (*on_reply)(void *ctx, unsigned channel, struct reply *r);
-	void (*on_deliver)(void *ctx, unsigned channel, const char *sid, uint64_t tag,
-			   uint32_t attempt, const struct msg *m);
+	void (*on_deliver)(void *ctx, unsigned channel, const char *sid,
+			   const struct delivery *d);
 	/* what: "cancelled"; words: the rest of the line. */
 	void (*on_event)(void *ctx, unsigned channel, const char *what,
 			 const char *words);

@@ -24,6 +24,25 @@ static int find_exchange(const struct session *s, struct slice name,
 			 SLICE_ARG(name));
 }
 
+/* Does what a queue's dead letters are for exist? It may be declared later. */
+static int check_target(const struct queue *q, struct error *warning)
+{
+	const char *exchange = q->config.dead_exchange, *key = q->config.dead_key;
+
+	if (!exchange || (exchange[0] && exchange_find(q->vhost, slice_from(exchange))) ||
+	    (!exchange[0] && queue_find(q->vhost, slice_from(key))))
+		return TIDE_OK;
+	if (!exchange[0])
+		return error_set(warning, TIDE_ENOTFOUND,
+				 "dead-letter=-/%s: there is no queue '%s'; until it is "
+				 "declared, dead messages are buried",
+				 key, key);
+	return error_set(warning, TIDE_ENOTFOUND,
+			 "dead-letter=%s%s%s: there is no exchange '%s' (a queue is "
+			 "written -/%s); until it is declared, dead messages are buried",
+			 exchange, key ? "/" : "", key ? key : "", exchange, exchange);
+}
+
 static int declare_queue(struct session *s, const struct declare_spec *spec,
 			 struct reply *r, struct error *err)
 {
@@ -41,9 +60,14 @@ static int declare_queue(struct session *s, const struct declare_spec *spec,
 	if (rc == TIDE_OK)
 		rc = queue_declare(s->vhost, spec->name, spec->args, &s->exclusive, &q,
 				   err);
-	if (rc == TIDE_OK)
-		definition_send(&q->definition, &r->waiter);
-	return rc;
+	if (rc < 0)
+		return rc;
+	definition_send(&q->definition, &r->waiter);
+	if (check_target(q, err) < 0)
+		reply_warn(r, err);
+	else
+		reply_ok(r);
+	return TIDE_OK;
 }
 
 static int declare_exchange(struct session *s, const struct declare_spec *spec,
@@ -59,27 +83,24 @@ static int declare_exchange(struct session *s, const struct declare_spec *spec,
 	if (rc == TIDE_OK)
 		rc = exchange_declare(s->vhost, spec->name, spec->type, spec->args, &x,
 				      err);
-	if (rc == TIDE_OK)
-		definition_send(&x->definition, &r->waiter);
-	return rc;
+	if (rc < 0)
+		return rc;
+	definition_send(&x->definition, &r->waiter);
+	reply_ok(r);
+	return TIDE_OK;
 }
 
 int session_define_declare(struct session *s, const struct declare_spec *spec,
 			   struct reply *r, struct error *err)
 {
-	int rc;
-
 	if (s->broker->is_draining)
 		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
 	if (slice_is(spec->name, "-"))
 		return error_set(
 			err, TIDE_ESYNTAX,
 			"'-' stands for the default exchange and cannot be declared");
-	rc = spec->is_queue ? declare_queue(s, spec, r, err)
-			    : declare_exchange(s, spec, r, err);
-	if (rc == TIDE_OK)
-		reply_ok(r);
-	return rc;
+	return spec->is_queue ? declare_queue(s, spec, r, err)
+			      : declare_exchange(s, spec, r, err);
 }
 
 static int delete_queue(struct session *s, const struct delete_spec *spec,

@@ -44,32 +44,43 @@ static void add_payload(struct json *j, const struct msg *m)
 	buf_deinit(&text);
 }
 
-/* A PEEK that has to ask Redis for what is beyond the windows. */
+/* A message that may be shown. */
+struct peeked {
+	struct store_row row; /* with a reference of the message */
+	unsigned shard;       /* its index */
+	unsigned
+		shard_turn; /* the place of the shard among those that GET asks in turn */
+	unsigned turn;      /* how many of its shard come before it */
+};
+
+/* The first messages of each shard are gathered, from memory and, where that has too
+ * few, from Redis. Then they are put in order. */
 struct peek {
 	struct reply *reply;
-	struct json json; /* into the reply */
 	enum entry_state state;
-	struct shard **shards; /* each with a reference */
+	struct shard **shards; /* each with a reference; in the order of their turns */
 	unsigned shard_count;
 	unsigned next;
-	unsigned left;
-	size_t bytes_left;
+	unsigned max;
+	size_t bytes_left; /* nothing more is gathered when they are used up */
 	struct place edge; /* of the shard, when its memory was looked at */
+	unsigned turn;
+	struct peeked *found;
+	size_t count, cap;
 };
 
 static void peek_next(struct peek *p);
 
 /* A message in a state, which it leaves at the time that `row` has as its score. */
-static void show(struct peek *p, const struct shard *sh, enum entry_state state,
-		 const struct store_row *row)
+static void show(struct json *j, enum entry_state state, const struct peeked *found)
 {
-	struct json *j = &p->json;
+	const struct store_row *row = &found->row;
 	const struct msg *m = row->msg;
 
 	json_object_begin(j);
 	json_member_hex(j, "id", row->id);
 	json_member_text(j, "state", state_names[state]);
-	json_member_int(j, "shard", sh->index);
+	json_member_int(j, "shard", found->shard);
 	json_member_string(j, "exchange", msg_exchange_word(m));
 	json_member_string(j, "key", m->key);
 	json_member_int(j, "priority", m->priority);
@@ -86,11 +97,101 @@ static void show(struct peek *p, const struct shard *sh, enum entry_state state,
 	msg_write_headers(m, j);
 	add_payload(j, m);
 	json_object_end(j);
-	p->left = m->bytes < p->bytes_left ? p->left - 1 : 0;
-	p->bytes_left -= p->left ? m->bytes : 0;
 }
 
-static void show_entry(struct peek *p, const struct entry *e)
+static int by_turn(const void *a, const void *b)
+{
+	const struct peeked *x = a, *y = b;
+
+	if (x->turn != y->turn)
+		return x->turn < y->turn ? -1 : 1;
+	return (x->shard_turn > y->shard_turn) - (x->shard_turn < y->shard_turn);
+}
+
+static int by_time(const void *a, const void *b)
+{
+	struct place x = place_of_row(&((const struct peeked *)a)->row);
+	struct place y = place_of_row(&((const struct peeked *)b)->row);
+
+	return place_is_before(x, y) ? -1 : place_is_before(y, x);
+}
+
+static void show_all(struct peek *p)
+{
+	size_t left = PEEK_BYTES_MAX;
+	struct json json;
+
+	if (p->count > 0)
+		qsort(p->found, p->count, sizeof(*p->found),
+		      p->state == ENTRY_READY ? by_turn : by_time);
+	reply_json(p->reply, &json);
+	json_array_begin(&json);
+	for (size_t i = 0; i < p->count && i < p->max; i++) {
+		size_t bytes = p->found[i].row.msg->bytes;
+
+		show(&json, p->state, &p->found[i]);
+		if (bytes >= left)
+			break;
+		left -= bytes;
+	}
+	json_array_end(&json);
+}
+
+static void peek_end(struct peek *p)
+{
+	show_all(p);
+	for (size_t i = 0; i < p->count; i++)
+		msg_unref(p->found[i].row.msg);
+	for (unsigned i = 0; i < p->shard_count; i++)
+		shard_unref(p->shards[i]);
+	reply_data(p->reply);
+	mem_free(p->found);
+	mem_free(p->shards);
+	mem_free(p);
+}
+
+static bool is_enough(const struct peek *p)
+{
+	return p->turn >= p->max || p->bytes_left == 0;
+}
+
+static void add(struct peek *p, const struct store_row *row)
+{
+	struct peeked *found;
+
+	if (p->count == p->cap) {
+		p->cap = p->cap ? p->cap * 2 : 16;
+		p->found = mem_realloc(p->found, p->cap * sizeof(*p->found));
+	}
+	found = &p->found[p->count++];
+	*found = (struct peeked){ *row, p->shards[p->next]->index, p->next, p->turn++ };
+	msg_ref(row->msg);
+	p->bytes_left -=
+		row->msg->bytes < p->bytes_left ? row->msg->bytes : p->bytes_left;
+}
+
+static void on_rows(void *ctx, int status, const char *text, struct store_row *rows,
+		    size_t count)
+{
+	struct peek *p = ctx;
+	struct shard *sh = p->shards[p->next];
+
+	/* What cannot be read is left out: a look is better than none. */
+	for (size_t i = 0;
+	     status == TIDE_OK && !sh->is_closed && i < count && !is_enough(p); i++) {
+		struct store_row *row = &rows[i];
+
+		if (!row->msg || place_is_before(place_of_row(row), p->edge))
+			continue;
+		if (p->state == ENTRY_READY)
+			row->score = 0; /* it is the rank */
+		add(p, row);
+	}
+	p->next++;
+	peek_next(p);
+}
+
+static void peek_entry(struct peek *p, const struct entry *e)
 {
 	struct store_row row = { .id = e->id,
 				 .score = (double)e->at_unix_ms,
@@ -101,60 +202,30 @@ static void show_entry(struct peek *p, const struct entry *e)
 
 	if (e->reason)
 		snprintf(row.reason, sizeof(row.reason), "%s", e->reason);
-	show(p, e->shard, e->state, &row);
-}
-
-static void peek_end(struct peek *p)
-{
-	json_array_end(&p->json);
-	for (unsigned i = 0; i < p->shard_count; i++)
-		shard_unref(p->shards[i]);
-	reply_data(p->reply);
-	mem_free(p->shards);
-	mem_free(p);
-}
-
-static void on_rows(void *ctx, int status, const char *text, struct store_row *rows,
-		    size_t count)
-{
-	struct peek *p = ctx;
-	struct shard *sh = p->shards[p->next];
-
-	/* What cannot be read is left out: a look is better than none. */
-	for (size_t i = 0; status == TIDE_OK && !sh->is_closed && i < count && p->left;
-	     i++) {
-		struct store_row *row = &rows[i];
-
-		if (!row->msg ||
-		    place_is_before((struct place){ row->score, row->id }, p->edge))
-			continue;
-		if (p->state == ENTRY_READY)
-			row->score = 0; /* it is the rank */
-		show(p, sh, p->state, row);
-	}
-	p->next++;
-	peek_next(p);
+	add(p, &row);
 }
 
 static void peek_window(struct peek *p, const struct window *w)
 {
-	for (struct entry *e = window_first(w); e && p->left; e = window_next(w, e))
-		show_entry(p, e);
+	for (struct entry *e = window_first(w); e && !is_enough(p); e = window_next(w, e))
+		peek_entry(p, e);
 }
 
 static void peek_memory(struct peek *p, const struct shard *sh)
 {
 	const struct entry *e;
 
+	p->turn = 0;
 	if (p->state != ENTRY_UNACKED) {
 		peek_window(p, &sh->stages[p->state].window);
 		return;
 	}
 	peek_window(p, &sh->held);
+	p->turn = 0;
 	TAILQ_FOREACH (e, &sh->young, link) {
-		if (!p->left)
+		if (is_enough(p))
 			return;
-		show_entry(p, e);
+		peek_entry(p, e);
 	}
 }
 
@@ -163,14 +234,14 @@ static bool peek_store(struct peek *p, struct shard *sh)
 {
 	const struct stage *st;
 
-	if (p->state == ENTRY_UNACKED || !sh->keys || !p->left)
+	if (p->state == ENTRY_UNACKED || !sh->keys || is_enough(p))
 		return false;
 	st = &sh->stages[p->state];
 	if (!st->beyond)
 		return false;
 	p->edge = st->edge;
-	store_read(sh->env->store, sh->keys, st->set, (int64_t)st->indexed, p->left,
-		   p->bytes_left, false, on_rows, p);
+	store_read(sh->env->store, sh->keys, st->set, (int64_t)st->indexed,
+		   p->max - p->turn, p->bytes_left, false, on_rows, p);
 	return true;
 }
 
@@ -178,7 +249,7 @@ static bool peek_store(struct peek *p, struct shard *sh)
  * the two would hide what it takes in from both. */
 static void peek_next(struct peek *p)
 {
-	for (; p->next < p->shard_count && p->left; p->next++) {
+	for (; p->next < p->shard_count && p->bytes_left; p->next++) {
 		struct shard *sh = p->shards[p->next];
 
 		if (sh->is_closed)
@@ -207,13 +278,12 @@ int session_peek(struct session *s, const struct peek_spec *spec, struct reply *
 	p = mem_zalloc(sizeof(*p));
 	p->reply = r;
 	p->state = states[spec->state];
-	p->left = spec->max;
+	p->max = spec->max;
 	p->bytes_left = PEEK_BYTES_MAX;
-	reply_json(r, &p->json);
-	json_array_begin(&p->json);
-	p->shards = mem_alloc(q->config.shards * sizeof(struct shard *));
-	for (unsigned i = 0; i < q->config.shards; i++)
-		p->shards[p->shard_count++] = shard_ref(q->shards[i]);
+	p->shard_count = q->config.shards;
+	p->shards = mem_alloc(p->shard_count * sizeof(struct shard *));
+	for (unsigned i = 0; i < p->shard_count; i++)
+		p->shards[i] = shard_ref(q->shards[(q->next_shard + i) % p->shard_count]);
 	peek_next(p);
 	return TIDE_OK;
 }

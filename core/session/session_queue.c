@@ -28,7 +28,7 @@ int session_queue_usable(struct session *s, struct slice name, struct queue **ou
 static int check_quiet(const struct queue *q, struct error *err)
 {
 	for (unsigned i = 0; i < q->config.shards; i++)
-		if (q->shards[i]->is_held_back || q->shards[i]->kick_waiter)
+		if (q->shards[i]->is_held_back || q->shards[i]->kick)
 			return error_set(err, TIDE_EBUSY,
 					 "queue '%s' is being purged or kicked already",
 					 q->name);
@@ -53,16 +53,9 @@ int session_queue_kick(struct session *s, struct slice queue, uint64_t max,
 		       struct reply *r, struct error *err)
 {
 	struct queue *q;
-	uint64_t count = 0;
 
 	if (session_queue_usable(s, queue, &q, err) < 0 || check_quiet(q, err) < 0)
 		return err->code;
-	for (unsigned i = 0; i < q->config.shards && count < max; i++) {
-		uint64_t kicked = 0;
-
-		if (shard_kick(q->shards[i], max - count, &r->waiter, &kicked) == TIDE_OK)
-			count += kicked;
-	}
-	reply_count(r, count);
+	reply_count(r, shard_kick(q->shards, q->config.shards, max, &r->waiter));
 	return TIDE_OK;
 }

@@ -16,12 +16,12 @@ static bool can_take(const struct consumer *c)
 }
 
 /* Its messages leave together, with the reply. */
-static void gather(struct subscription *sub, const struct entry *e, uint32_t attempt)
+static void gather(struct subscription *sub, const struct delivery *d)
 {
 	if (!sub->deliveries)
 		sub->deliveries = mem_alloc(sub->consumer.max * sizeof(*sub->deliveries));
-	sub->deliveries[sub->count++] =
-		(struct delivery){ msg_ref(e->msg), e->tag, attempt };
+	msg_ref(d->msg);
+	sub->deliveries[sub->count++] = *d;
 }
 
 static void on_deliver(struct consumer *c, struct entry *e)
@@ -29,19 +29,20 @@ static void on_deliver(struct consumer *c, struct entry *e)
 	struct subscription *sub = subscription_of(c);
 	struct channel *ch = sub->channel;
 	const struct session *s = ch->session;
-	uint32_t attempt = e->attempts;
+	struct delivery d = { .msg = e->msg, .attempt = e->attempts };
 
 	if (c->is_auto_ack) {
 		e->tag = 0;
-		attempt++; /* nothing counts it any more */
+		d.attempt++; /* nothing counts it any more */
 	} else {
-		held_add(&ch->held, e);
+		d.tag = held_add(&ch->held, e);
 		e->holder = &ch->holder;
 	}
+	d.is_redelivered = d.attempt > 1 || shard_is_exposed(e);
 	if (c->is_get)
-		gather(sub, e, attempt);
+		gather(sub, &d);
 	else
-		s->ops->on_deliver(s->ctx, ch->number, sub->sid, e->tag, attempt, e->msg);
+		s->ops->on_deliver(s->ctx, ch->number, sub->sid, &d);
 }
 
 static void on_answer(struct consumer *c)

@@ -302,58 +302,6 @@ void shard_discard(struct entry *e)
 	shard_entry_free(e);
 }
 
-#define KICK_RETRY_MS 100
-
-static struct entry *first_buried(struct stage *st)
-{
-	if (st->window.count == 0)
-		stage_refill(st);
-	return window_first(&st->window);
-}
-
-void shard_kick_continue(struct shard *sh)
-{
-	struct stage *st = &sh->stages[ENTRY_BURIED];
-	struct waiter *w = sh->kick_waiter;
-	struct entry *e;
-
-	if (!w)
-		return;
-	while (sh->kicks_wanted > 0 && (e = first_buried(st)) != NULL) {
-		sh->kicks_wanted--;
-		e->failures = 0;
-		e->reason = NULL;
-		e->flags |= ENTRY_TRIES_DIRTY;
-		entry_leave(e);
-		shard_entry_enter(e, ENTRY_READY, e->rank);
-	}
-	if (sh->kicks_wanted > 0 && st->beyond > 0) {
-		/* The read that brings them will call again. */
-		if (!st->is_refilling)
-			shard_wake_by(sh, sh->env->now_ms + KICK_RETRY_MS);
-		return;
-	}
-	sh->kicks_wanted = 0;
-	sh->kick_waiter = NULL;
-	waiter_done(w, TIDE_OK, NULL);
-}
-
-int shard_kick(struct shard *sh, uint64_t n, struct waiter *waiter, uint64_t *kicked)
-{
-	uint64_t buried = shard_count(sh, ENTRY_BURIED);
-
-	if (sh->kick_waiter || sh->is_held_back)
-		return TIDE_EBUSY;
-	*kicked = n < buried ? n : buried;
-	if (*kicked == 0)
-		return TIDE_OK;
-	waiter_add(waiter);
-	sh->kicks_wanted = *kicked;
-	sh->kick_waiter = waiter;
-	shard_kick_continue(sh);
-	return TIDE_OK;
-}
-
 void shard_resume(struct shard *sh)
 {
 	sh->is_held_back = false;
@@ -519,10 +467,7 @@ void shard_close(struct shard *sh)
 		while ((e = TAILQ_FIRST(&sh->moving)) != NULL)
 			drop(e);
 	}
-	if (sh->kick_waiter) {
-		waiter_done(sh->kick_waiter, TIDE_ENOTFOUND, "the queue was deleted");
-		sh->kick_waiter = NULL;
-	}
+	shard_kick_cancel(sh);
 	heap_remove(sh->env->timers, &sh->timer);
 	if (sh->keys) {
 		shard_unref(sh);

@@ -18,6 +18,7 @@ struct dedupe_queue;
 struct flight_item;
 struct journal;
 struct shard;
+struct shard_kick;
 
 TAILQ_HEAD(closing_list, shard);
 
@@ -46,6 +47,10 @@ struct shard_env {
 	size_t memory_bytes;         /* of messages in all windows and hands */
 	size_t memory_soft_bytes;    /* over it, windows shrink */
 	int64_t now_ms;              /* wall clock of this turn */
+	/* Messages with ids up to this one may have been handed out by a broker that was
+	 * killed, which has not written it down; if they were due by then. */
+	uint64_t exposed_id;
+	int64_t exposed_ms;
 };
 
 #define SHARD_STAGES 3
@@ -107,8 +112,7 @@ struct shard {
 	bool is_held_back;
 	unsigned purges; /* so far: a batch sent before one may be about what is gone */
 
-	uint64_t kicks_wanted; /* buried messages still to be made ready */
-	struct waiter *kick_waiter;
+	struct shard_kick *kick; /* under way, of all shards of the queue; or NULL */
 };
 
 /* How long a message is held before the ledger of unacked messages names it. */
@@ -149,10 +153,11 @@ void shard_count_failure(struct entry *e, const char *reason);
  * The entry may not be used after the call. */
 void shard_remove(struct entry *e, struct waiter *waiter);
 
-/* Make `n` buried messages ready, or as many as there are: `*kicked`. The waiter is told
- * when they are. TIDE_EBUSY: a kick is under way. */
-TIDE_MUST_USE int shard_kick(struct shard *sh, uint64_t n, struct waiter *waiter,
-			     uint64_t *kicked);
+/* Make the `n` messages of these shards ready that were buried first, or as many as
+ * there are; returns how many. The waiter is told when they are. Not while one of the
+ * shards is held back or has a kick under way. */
+uint64_t shard_kick(struct shard *const *shards, unsigned count, uint64_t n,
+		    struct waiter *waiter);
 
 /* Remove everything that is not held. Returns how many; the waiter is told when Redis has
  * removed them. */
@@ -166,6 +171,15 @@ uint64_t shard_count(const struct shard *sh, enum entry_state stage);
 /* Read the counts of an earlier process's shard, and return what the ledger names as
  * held. The waiter is told when the shard can serve. */
 void shard_recover(struct shard *sh, struct waiter *waiter);
+
+/* Somebody may have been given the message before a broker was killed, though no attempt
+ * was counted. */
+static inline bool shard_is_exposed(const struct entry *e)
+{
+	const struct shard_env *env = e->shard->env;
+
+	return e->id <= env->exposed_id && e->msg->due_unix_ms <= env->exposed_ms;
+}
 
 /* For the files of this floor alone. */
 
@@ -201,3 +215,5 @@ void shard_wake_by(struct shard *sh, int64_t at_ms);
 void shard_resume(struct shard *sh);
 /* Continue a kick: a refill has brought buried messages. */
 void shard_kick_continue(struct shard *sh);
+/* End a kick: the shard is being closed. */
+void shard_kick_cancel(struct shard *sh);

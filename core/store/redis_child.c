@@ -413,9 +413,11 @@ void redis_child_stop(struct redis_child *child, uv_loop_t *loop,
 	uv_timer_start(&child->timer, on_stop_poll, 0, STOP_POLL_MS);
 }
 
-void redis_child_hurry(struct redis_child *child)
+void redis_child_hurry(struct redis_child *child, int64_t within_ms)
 {
-	uint64_t kill_at_ms = uv_now(child->timer.loop) + STOP_HURRIED_MS;
+	uint64_t kill_at_ms =
+		uv_now(child->timer.loop) +
+		(uint64_t)(within_ms > STOP_HURRIED_MS ? within_ms : STOP_HURRIED_MS);
 
 	if (kill_at_ms < child->kill_at_ms)
 		child->kill_at_ms = kill_at_ms;

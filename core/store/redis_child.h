@@ -48,6 +48,6 @@ void redis_child_set_answered(struct redis_child *child, int64_t pid);
 /* End the redis-server, wait for its end, free everything, call on_stopped. */
 void redis_child_stop(struct redis_child *child, uv_loop_t *loop,
 		      void (*on_stopped)(void *ctx), void *ctx);
-/* While it is being stopped: kill it if it does not end within a second. What it
- * has confirmed is in its file. */
-void redis_child_hurry(struct redis_child *child);
+/* While it is being stopped: kill it if it does not end within that time, or a second.
+ * What it has confirmed is in its file. */
+void redis_child_hurry(struct redis_child *child, int64_t within_ms);

@@ -1,6 +1,7 @@
 #include "redis_conn.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/container.h"
@@ -9,7 +10,8 @@
 #include "redis_link.h"
 
 #define BACKOFF_FIRST_MS 10
-#define BACKOFF_MAX_MS 2000
+/* A standby waits longer for a holder that comes back after an outage of Redis. */
+#define BACKOFF_MAX_MS 1000
 /* A connection that held for as long ends the growth of the pauses: one that
  * is lost as soon as it is used (a Redis whose disk is full) does not. */
 #define STEADY_MS 5000
@@ -26,6 +28,8 @@ enum phase {
 	PHASE_WAITING,    /* for the next try */
 	PHASE_CONNECTING, /* a link is on its way */
 	PHASE_HELLO,      /* connected, being checked */
+	PHASE_HOLDER,     /* is the store ours? */
+	PHASE_STANDBY,    /* connected; somebody else's store, to be asked again */
 	PHASE_UP,
 	PHASE_FAILED, /* the first connection failed for good */
 	PHASE_CLOSED, /* only handles are left */
@@ -37,7 +41,7 @@ struct redis_conn {
 	struct redis_conn_hooks hooks;
 	enum phase phase;
 	enum store_state state;
-	struct redis_link *link; /* in CONNECTING, HELLO and UP */
+	struct redis_link *link; /* from CONNECTING to UP */
 	unsigned open_count;     /* handles and links that are not closed */
 	uv_timer_t timer;        /* pause, timeouts, by phase */
 	uv_timer_t grace;
@@ -55,9 +59,15 @@ struct redis_conn {
 	unsigned silent_ticks;
 	bool is_waiting_told; /* that Redis is loading */
 	struct redis_hello hello;
-	struct redis_request hello_request;
-	struct buf hello_bytes;
-	uv_buf_t hello_part;
+	struct redis_holder holder;
+	struct redis_request greeting; /* what is asked before the link is up */
+	struct buf greeting_bytes;
+	uv_buf_t greeting_part;
+	uv_timer_t beat_timer;
+	struct redis_request beat;
+	uv_buf_t beat_part;
+	bool is_beat_out;    /* asked and not answered */
+	bool is_standing_by; /* a start that waits as long as it takes */
 	bool is_closing;
 	void (*on_closed)(void *ctx);
 	void *closed_ctx;
@@ -66,6 +76,7 @@ struct redis_conn {
 static void lose(struct redis_conn *c, bool is_final, const char *format, ...)
 	TIDE_PRINTF(3, 4);
 static void try_connect(struct redis_conn *c);
+static void send_holder_round(struct redis_conn *c);
 static void on_grace_over(uv_timer_t *timer);
 
 /* The prepare callback runs before the loop sleeps. The idle handle does
@@ -95,7 +106,7 @@ static void schedule_flush(struct redis_conn *c)
 
 static void on_tick(struct redis_conn *c)
 {
-	if (c->stats.pending_requests == 0)
+	if (c->stats.pending_requests == 0 && !c->is_beat_out)
 		uv_timer_stop(&c->timer);
 	else if (++c->silent_ticks > TICKS_PER_TIMEOUT)
 		lose(c, false, "no reply within %lld ms",
@@ -111,7 +122,9 @@ static void on_timer(uv_timer_t *timer)
 	else if (c->phase == PHASE_CONNECTING)
 		lose(c, false, "no connection within %lld ms",
 		     (long long)c->config.connect_timeout_ms);
-	else if (c->phase == PHASE_HELLO)
+	else if (c->phase == PHASE_STANDBY)
+		send_holder_round(c);
+	else if (c->phase == PHASE_HELLO || c->phase == PHASE_HOLDER)
 		lose(c, true, "connected, but no reply within %lld ms",
 		     (long long)c->config.command_timeout_ms);
 	else
@@ -143,8 +156,11 @@ static void drop_link(struct redis_conn *c)
 	c->link = NULL;
 	TAILQ_INIT(&unanswered);
 	redis_link_close(link, &unanswered);
-	if (c->phase == PHASE_HELLO)
+	if (c->phase != PHASE_UP)
 		TAILQ_INIT(&unanswered); /* it was the greeting alone */
+	else if (c->is_beat_out)
+		TAILQ_REMOVE(&unanswered, &c->beat, entry);
+	c->is_beat_out = false;
 	TAILQ_CONCAT(&unanswered, &c->waiting, entry);
 	TAILQ_CONCAT(&c->waiting, &unanswered, entry);
 }
@@ -154,7 +170,7 @@ static int64_t next_backoff(struct redis_conn *c)
 	int64_t pause_ms = c->backoff_ms;
 
 	/* A Redis that was just started listens after some 20 ms. */
-	if (c->state == STORE_STARTING)
+	if (c->state == STORE_STARTING && !c->is_standing_by)
 		return BACKOFF_FIRST_MS;
 	c->backoff_ms = pause_ms * 2 < BACKOFF_MAX_MS ? pause_ms * 2 : BACKOFF_MAX_MS;
 	return pause_ms;
@@ -168,7 +184,7 @@ static void set_state(struct redis_conn *c, enum store_state state, const char *
 
 static bool is_start_over(const struct redis_conn *c, bool is_final)
 {
-	if (c->state != STORE_STARTING)
+	if (c->state != STORE_STARTING || c->is_standing_by)
 		return false;
 	return is_final || !c->config.is_patient ||
 	       uv_now(c->loop) - c->began_at_ms > PATIENCE_MS;
@@ -250,6 +266,8 @@ static void give_up(struct redis_conn *c, struct redis_request *r)
 static void lose(struct redis_conn *c, bool is_final, const char *format, ...)
 {
 	struct redis_request *culprit = NULL;
+	bool was_standby = c->is_standing_by &&
+			   (c->phase == PHASE_HOLDER || c->phase == PHASE_STANDBY);
 	char why[ERROR_TEXT_MAX];
 	struct error err;
 	va_list args;
@@ -274,6 +292,8 @@ static void lose(struct redis_conn *c, bool is_final, const char *format, ...)
 		c->began_at_ms = uv_now(c->loop);
 		log_error("store: lost %s; reconnecting", err.text);
 		set_state(c, STORE_DOWN, err.text);
+	} else if (was_standby) {
+		log_error("store: lost %s; still standing by, reconnecting", err.text);
 	} else {
 		log_debug("store: %s", err.text);
 	}
@@ -302,6 +322,19 @@ static void tell_up(struct redis_conn *c)
 	set_state(c, STORE_UP, err.text);
 }
 
+static void on_beat(uv_timer_t *timer)
+{
+	struct redis_conn *c = timer->data;
+
+	if (c->phase != PHASE_UP || c->is_beat_out)
+		return;
+	c->is_beat_out = true;
+	redis_link_send(c->link, &c->beat);
+	schedule_flush(c);
+	if (c->stats.pending_requests == 0)
+		start_ticks(c);
+}
+
 static void enter_up(struct redis_conn *c)
 {
 	struct redis_request *r;
@@ -316,18 +349,101 @@ static void enter_up(struct redis_conn *c)
 	}
 	start_ticks(c);
 	schedule_flush(c);
+	if (c->config.hold != STORE_HOLD_NONE)
+		uv_timer_start(&c->beat_timer, on_beat, 0, REDIS_HOLDER_BEAT_MS);
 	tell_up(c);
+}
+
+/* Somebody else has the store: nothing is sent any more. */
+static void lose_for_good(struct redis_conn *c)
+{
+	struct error err;
+
+	error_set(&err, TIDE_ESTORE, "Redis at %s: %s", c->config.address,
+		  c->holder.reason);
+	drop_link(c);
+	uv_timer_stop(&c->timer);
+	c->phase = PHASE_FAILED;
+	if (c->is_closing)
+		uv_timer_start(&c->grace, on_grace_over, 0, 0);
+	set_state(c, STORE_FAILED, err.text);
+}
+
+static void send_greeting(struct redis_conn *c, enum phase phase, unsigned replies)
+{
+	struct slice bytes = buf_slice(&c->greeting_bytes);
+
+	c->greeting_part =
+		uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.len);
+	c->greeting.replies = replies;
+	c->greeting.parts = &c->greeting_part;
+	c->greeting.part_count = 1;
+	enter(c, phase, c->config.command_timeout_ms);
+	redis_link_send(c->link, &c->greeting);
+	redis_link_flush(c->link);
+}
+
+static void send_holder_round(struct redis_conn *c)
+{
+	buf_clear(&c->greeting_bytes);
+	send_greeting(c, PHASE_HOLDER,
+		      redis_holder_round(&c->holder, &c->greeting_bytes));
+}
+
+static void stand_by(struct redis_conn *c)
+{
+	c->is_standing_by |= c->config.hold == STORE_HOLD_OR_WAIT;
+	c->backoff_ms = BACKOFF_FIRST_MS;
+	enter(c, PHASE_STANDBY, REDIS_HOLDER_PAUSE_MS);
+}
+
+/* The same trouble at each try is told once. */
+static void refused(struct redis_conn *c, const char *why)
+{
+	if (c->state != STORE_STARTING && !c->is_waiting_told)
+		log_error("store: Redis at %s: %s; trying again", c->config.address, why);
+	lose(c, true, "%s", why);
+}
+
+static void on_holder_reply(struct redis_conn *c, const redisReply *reply)
+{
+	redis_holder_reply(&c->holder, c->greeting.answered - 1, reply);
+	if (c->greeting.answered < c->greeting.replies)
+		return;
+	switch (redis_holder_judge(&c->holder)) {
+	case REDIS_HOLDER_OURS:
+		enter_up(c);
+		break;
+	case REDIS_HOLDER_MORE:
+		send_holder_round(c);
+		break;
+	case REDIS_HOLDER_OTHER:
+		stand_by(c);
+		break;
+	case REDIS_HOLDER_LOST:
+		lose_for_good(c);
+		break;
+	case REDIS_HOLDER_REFUSED:
+		refused(c, c->holder.reason);
+		c->is_waiting_told = true;
+		break;
+	}
 }
 
 static void on_hello_reply(struct redis_conn *c, const redisReply *reply)
 {
 	struct redis_hello *h = &c->hello;
 
-	redis_hello_reply(h, c->hello_request.answered - 1, reply);
-	if (c->hello_request.answered < c->hello_request.replies)
+	redis_hello_reply(h, c->greeting.answered - 1, reply);
+	if (c->greeting.answered < c->greeting.replies)
 		return;
-	if (h->verdict == REDIS_HELLO_OK) {
+	if (h->verdict == REDIS_HELLO_OK && c->config.hold == STORE_HOLD_NONE) {
 		enter_up(c);
+		return;
+	}
+	if (h->verdict == REDIS_HELLO_OK) {
+		redis_holder_begin(&c->holder, (unsigned)atoi(h->version));
+		send_holder_round(c);
 		return;
 	}
 	if (h->verdict == REDIS_HELLO_WAIT) {
@@ -338,10 +454,7 @@ static void on_hello_reply(struct redis_conn *c, const redisReply *reply)
 		drop_link(c);
 		enter(c, PHASE_WAITING, LOADING_RETRY_MS);
 	} else {
-		if (c->state != STORE_STARTING && !c->is_waiting_told)
-			log_error("store: Redis at %s: %s; trying again",
-				  c->config.address, h->reason);
-		lose(c, true, "%s", h->reason);
+		refused(c, h->reason);
 	}
 	c->is_waiting_told = true;
 }
@@ -349,17 +462,17 @@ static void on_hello_reply(struct redis_conn *c, const redisReply *reply)
 static void on_link_connected(void *ctx)
 {
 	struct redis_conn *c = ctx;
-	struct slice bytes;
 
-	buf_clear(&c->hello_bytes);
-	c->hello_request.replies = redis_hello_begin(&c->hello, &c->hello_bytes);
-	bytes = buf_slice(&c->hello_bytes);
-	c->hello_part = uv_buf_init((char *)bytes.data, (unsigned)bytes.len);
-	c->hello_request.parts = &c->hello_part;
-	c->hello_request.part_count = 1;
-	enter(c, PHASE_HELLO, c->config.command_timeout_ms);
-	redis_link_send(c->link, &c->hello_request);
-	redis_link_flush(c->link);
+	buf_clear(&c->greeting_bytes);
+	send_greeting(c, PHASE_HELLO, redis_hello_begin(&c->hello, &c->greeting_bytes));
+}
+
+static void on_beat_reply(struct redis_conn *c, const redisReply *reply)
+{
+	c->is_beat_out = false;
+	/* What is so is found out on a new link: it may be ours to take again. */
+	if (!redis_holder_is_ours(&c->holder, reply))
+		lose(c, false, "tide:holder does not name this broker any more");
 }
 
 static void on_link_bytes(void *ctx)
@@ -373,8 +486,16 @@ static void on_link_reply(void *ctx, struct redis_request *r, const redisReply *
 {
 	struct redis_conn *c = ctx;
 
-	if (r == &c->hello_request) {
+	if (r == &c->greeting && c->phase == PHASE_HELLO) {
 		on_hello_reply(c, reply);
+		return;
+	}
+	if (r == &c->greeting) {
+		on_holder_reply(c, reply);
+		return;
+	}
+	if (r == &c->beat) {
+		on_beat_reply(c, reply);
 		return;
 	}
 	note_refusal(c, r, reply);
@@ -404,7 +525,8 @@ static void on_part_closed(void *ctx)
 
 	if (--c->open_count > 0)
 		return;
-	buf_deinit(&c->hello_bytes);
+	redis_holder_deinit(&c->holder);
+	buf_deinit(&c->greeting_bytes);
 	c->on_closed(c->closed_ctx);
 	mem_free(c);
 }
@@ -438,6 +560,21 @@ static void try_connect(struct redis_conn *c)
 		lose(c, false, "%s", uv_strerror(rc));
 }
 
+static void init_holder(struct redis_conn *c)
+{
+	struct slice beat = redis_holder_beat();
+
+	c->holder.hold = c->config.hold;
+	c->holder.node = c->config.node;
+	c->holder.db = c->config.url->db;
+	c->holder.is_sole = c->config.is_sole;
+	redis_holder_init(&c->holder);
+	c->beat_part = uv_buf_init((char *)(uintptr_t)beat.data, (unsigned)beat.len);
+	c->beat.parts = &c->beat_part;
+	c->beat.part_count = 1;
+	c->beat.replies = 1;
+}
+
 struct redis_conn *redis_conn_create(uv_loop_t *loop,
 				     const struct redis_conn_config *config,
 				     const struct redis_conn_hooks *hooks)
@@ -452,13 +589,16 @@ struct redis_conn *redis_conn_create(uv_loop_t *loop,
 	c->began_at_ms = uv_now(loop);
 	c->hello.url = config->url;
 	c->hello.set_fsync = config->set_fsync;
+	init_holder(c);
 	TAILQ_INIT(&c->waiting);
 	uv_timer_init(loop, &c->timer);
 	uv_timer_init(loop, &c->grace);
+	uv_timer_init(loop, &c->beat_timer);
 	uv_prepare_init(loop, &c->prepare);
 	uv_idle_init(loop, &c->idle);
 	c->timer.data = c->grace.data = c->prepare.data = c->idle.data = c;
-	c->open_count = 4;
+	c->beat_timer.data = c;
+	c->open_count = 5;
 	enter(c, PHASE_WAITING, 0);
 	return c;
 }
@@ -494,6 +634,7 @@ static void finish(struct redis_conn *c)
 	}
 	uv_close((uv_handle_t *)&c->timer, on_handle_closed);
 	uv_close((uv_handle_t *)&c->grace, on_handle_closed);
+	uv_close((uv_handle_t *)&c->beat_timer, on_handle_closed);
 	uv_close((uv_handle_t *)&c->prepare, on_handle_closed);
 	uv_close((uv_handle_t *)&c->idle, on_handle_closed);
 }
@@ -518,6 +659,13 @@ void redis_conn_hurry(struct redis_conn *c)
 {
 	if (c->is_closing && c->phase != PHASE_CLOSED)
 		uv_timer_start(&c->grace, on_grace_over, 0, 0);
+}
+
+const struct redis_holder *redis_conn_holder(const struct redis_conn *c)
+{
+	bool is_held = c->phase == PHASE_UP && c->config.hold != STORE_HOLD_NONE;
+
+	return is_held ? &c->holder : NULL;
 }
 
 const struct redis_hello *redis_conn_hello(const struct redis_conn *c)

@@ -6,11 +6,13 @@
  * ever, with growing pauses; what is unanswered is sent again in order. A request
  * that Redis hangs up on, by its own word or each time that it comes first, is
  * answered with an error instead, so that those behind it go on. The first
- * connection alone may fail for good (REDIS_CONN_FAILED). What is queued
+ * connection alone may fail for good (STORE_FAILED), unless another broker takes the
+ * store over: nothing is sent on a link before it is known to be ours. What is queued
  * in a turn of the loop is written together at the end of it. */
 #pragma once
 
 #include "redis_hello.h"
+#include "redis_holder.h"
 #include "redis_request.h"
 #include "store.h"
 
@@ -23,6 +25,9 @@ struct redis_conn_config {
 	int64_t connect_timeout_ms;
 	int64_t command_timeout_ms;
 	bool is_patient; /* a refused first connection is tried again */
+	enum store_hold hold;
+	unsigned node;
+	bool is_sole; /* see redis_holder */
 };
 
 struct redis_conn_hooks {
@@ -48,6 +53,8 @@ void redis_conn_close(struct redis_conn *c, int64_t grace_ms,
 /* Of a connection that is being closed: its grace is over. */
 void redis_conn_hurry(struct redis_conn *c);
 
+/* Ours to give back: the connection stands, and the store is held. NULL: it is not. */
+const struct redis_holder *redis_conn_holder(const struct redis_conn *c);
 const struct redis_hello *redis_conn_hello(const struct redis_conn *c);
 /* Requests, reconnects, bytes sent, what is pending; the rest is 0. */
 const struct store_stats *redis_conn_stats(const struct redis_conn *c);

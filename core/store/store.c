@@ -270,6 +270,9 @@ static void open_conn(struct store *s)
 		.connect_timeout_ms = s->config.connect_timeout_ms,
 		.command_timeout_ms = s->config.command_timeout_ms,
 		.is_patient = s->child != NULL,
+		.hold = s->config.hold,
+		.node = s->config.node,
+		.is_sole = s->child != NULL,
 	};
 	struct redis_conn_hooks hooks = {
 		.ctx = s,
@@ -378,7 +381,23 @@ static void on_conn_closed(void *ctx)
 	}
 	redis_child_stop(s->child, s->loop, end, s);
 	if (s->is_hurried)
-		redis_child_hurry(s->child);
+		redis_child_hurry(s->child, 0);
+	else if (s->close_by_ms)
+		redis_child_hurry(s->child, (int64_t)(s->close_by_ms - uv_now(s->loop)));
+}
+
+/* The last request. Without an answer the lease lapses by itself. */
+static void release(struct store *s)
+{
+	const struct redis_holder *holder = redis_conn_holder(s->conn);
+	struct store_call *call;
+
+	if (!holder)
+		return;
+	call = store_done_call_create(s, NULL, NULL, NULL);
+	redis_holder_release(holder, &call->bytes);
+	call->request.replies++;
+	store_call_send(call, 0);
 }
 
 void store_close(struct store *s, int64_t grace_ms, void (*on_closed)(void *ctx),
@@ -387,10 +406,14 @@ void store_close(struct store *s, int64_t grace_ms, void (*on_closed)(void *ctx)
 	s->is_closing = true;
 	s->on_closed = on_closed;
 	s->closed_ctx = ctx;
-	if (s->conn)
+	if (grace_ms > 0)
+		s->close_by_ms = uv_now(s->loop) + (uint64_t)grace_ms;
+	if (s->conn) {
+		release(s);
 		redis_conn_close(s->conn, grace_ms, on_conn_closed, s);
-	else
+	} else {
 		uv_close((uv_handle_t *)&s->none_timer, on_none_closed);
+	}
 }
 
 void store_hurry(struct store *s)
@@ -399,7 +422,7 @@ void store_hurry(struct store *s)
 	if (s->conn)
 		redis_conn_hurry(s->conn);
 	else if (s->child)
-		redis_child_hurry(s->child);
+		redis_child_hurry(s->child, 0);
 }
 
 bool store_is_durable(const struct store *s)

@@ -29,12 +29,19 @@ struct store;
 
 enum store_fsync { STORE_FSYNC_ALWAYS, STORE_FSYNC_EVERYSEC, STORE_FSYNC_NO };
 
+/* One broker at a time may write to a store; redis_holder.h says how. */
+enum store_hold {
+	STORE_HOLD_NONE,    /* nobody else is there, or nothing is written */
+	STORE_HOLD_OR_FAIL, /* a start fails while another broker holds it */
+	STORE_HOLD_OR_WAIT, /* a start waits until no other does */
+};
+
 enum store_state {
 	STORE_STARTING, /* not yet connected for the first time */
 	STORE_UP,
 	STORE_DOWN, /* lost; reconnecting for ever, requests are kept */
-	/* The first connection failed, or what was found is not fit to keep
-	 * messages; close is all that is left. */
+	/* The first connection failed, what was found is not fit to keep messages, or
+	 * another broker has taken the store over; close is all that is left. */
 	STORE_FAILED,
 };
 
@@ -42,8 +49,10 @@ struct store_config {
 	/* "embedded", "none", "redis://[user:pass@]host[:port][/db]",
 	 * "redis+unix:[user:pass@]/path[?db=N]" */
 	const char *url;
-	const char *data_dir;       /* of the embedded Redis; exists */
-	enum store_fsync fsync;     /* of the embedded Redis; an other one has its own */
+	const char *data_dir;   /* of the embedded Redis; exists */
+	enum store_fsync fsync; /* of the embedded Redis; an other one has its own */
+	enum store_hold hold;
+	unsigned node;              /* of the broker that holds it, for people */
 	int64_t connect_timeout_ms; /* more than 0 */
 	int64_t command_timeout_ms; /* more than 0 */
 	/* For the messages that are read; it outlives them. NULL: malloc. */
@@ -68,7 +77,9 @@ TIDE_MUST_USE int store_open(struct store **out, uv_loop_t *loop,
 
 /* Answer what Redis still owes for at most `grace_ms`, give TIDE_ESHUTDOWN to
  * the rest, stop the embedded Redis if it is ours, free everything, call
- * on_closed. The store may not be used after the call. */
+ * on_closed. All of it takes no longer than `grace_ms` and a second, unless that is 0:
+ * then the embedded Redis has some time of its own. The store may not be used after the
+ * call. */
 void store_close(struct store *s, int64_t grace_ms, void (*on_closed)(void *ctx),
 		 void *ctx);
 

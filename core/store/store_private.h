@@ -25,6 +25,8 @@ struct store {
 	uint64_t transactions;
 	bool is_closing;
 	bool is_hurried;
+	uint64_t
+		close_by_ms; /* uv_now: the end of the grace of a close; 0: it has none */
 	void (*on_closed)(void *ctx);
 	void *closed_ctx;
 };

@@ -2,6 +2,7 @@
 local Broker = require 'support.broker'
 local json = require 'dkjson'
 local shell = require 'support.shell'
+local wait = require 'support.wait'
 
 describe('the command line', function()
   local broker
@@ -128,6 +129,20 @@ describe('the command line', function()
       assert.is_true(stats.acked < 200)
     end)
 
+    it('loses no message to a reader that stops after a line', function()
+      tide('declare', 'queue', queue)
+      local c = broker:connect()
+      for i = 1, 20 do c:ok('PUB - ' .. queue, 'line ' .. i) end
+      for i = 1, 3 do
+        assert.equal(('line %d\n'):format(i), run(("tidemq sub --format '%%p\\n' %s | head -n 1"):format(queue)))
+        assert.is_truthy(wait.poll(function() return c:stats(queue).ready == 20 - i end))
+      end
+      assert.equal('line 4\nline 5\n', run(("tidemq get --max 9 --format '%%p\\n' %s | head -n 2"):format(queue)))
+      assert.is_truthy(wait.poll(function() return c:stats(queue).ready == 15 end))
+      assert.equal(5, c:stats(queue).acked)
+      c:close()
+    end)
+
     it('ends with an error when its queue is deleted', function()
       tide('declare', 'queue', queue)
       local pipe = io.popen(("'%s' sub --url tide://%s %s 2>&1; echo $?"):format(
@@ -155,11 +170,25 @@ describe('the command line', function()
       assert.matches(queue .. ' +0 +0 +0 +0 +0 +no ', tide('list', 'queues'))
       assert.matches('to 1 queue', tide('pub', exchange, 'a.b', 'x'))
       assert.equal('', tide('unbind', queue, exchange, 'a.*.#'))
-      assert.matches('to 0 queues', tide('pub', exchange, 'a.b', 'x'))
+      refused(1, '^tidemq: unroutable: no queue takes', 'pub', exchange, 'a.b', 'x')
+      assert.matches('to 0 queues', tide('pub', '--unroutable', exchange, 'a.b', 'x'))
       refused(1, '^tidemq: exists: .*not empty', 'delete', 'queue', '--if-empty', queue)
       assert.equal('purged 1 message\n', tide('purge', queue))
       assert.equal('{"ok":true}\n', tide('delete', 'queue', '--json', '--if-empty', queue))
       assert.equal('', tide('delete', 'exchange', exchange))
+    end)
+
+    it('warn of a dead-letter target that is not there', function()
+      local output = tide('declare', 'queue', queue, 'dead-letter=dead_' .. queue)
+      assert.equal(("tidemq declare: warning: dead-letter=dead_%s: there is no exchange 'dead_%s' (a queue is written "
+        .. "-/dead_%s); until it is declared, dead messages are buried\n"):format(queue, queue, queue), output)
+      local c = broker:connect()
+      c:expect_answer(('DECLARE queue other_%s dead-letter=-/gone'):format(queue),
+        "OK warning dead-letter=-/gone: there is no queue 'gone'; until it is declared, dead messages are buried")
+      c:ok 'DECLARE exchange dead fanout'
+      c:ok(('DECLARE queue third_%s dead-letter=dead/key'):format(queue))
+      c:ok(('DECLARE queue fourth_%s dead-letter=-/%s'):format(queue, queue))
+      c:close()
     end)
 
     it('have values with spaces', function()
@@ -168,7 +197,7 @@ describe('the command line', function()
       tide('declare', 'queue', queue)
       tide('bind', queue, exchange, '-', 'city=New York')
       assert.matches('to 1 queue', tide('pub', '--header', 'city=New York', exchange, 'k', 'x'))
-      assert.matches('to 0 queues', tide('pub', '--header', 'city=York', exchange, 'k', 'x'))
+      refused(1, '^tidemq: unroutable: ', 'pub', '--header', 'city=York', exchange, 'k', 'x')
       assert.matches(queue .. ' ', tide('explain', '--header', 'city=New York', exchange, 'k'))
     end)
 
@@ -298,7 +327,7 @@ describe('the command line', function()
     it('status 1 for what is refused or fails', function()
       refused(1, '^tidemq: not%-found: there is no queue', 'get', 'nowhere')
       refused(1, '^tidemq: not%-found: there is no exchange', 'pub', 'nowhere', 'k', 'x')
-      refused(1, '^tidemq: unroutable: ', 'pub', '--must', '-', 'nowhere', 'x')
+      refused(1, '^tidemq: unroutable: ', 'pub', '-', 'nowhere', 'x')
       refused(1, '^tidemq: not%-found: .*routing script', 'declare', 'exchange', 'e', 'nope')
       refused(1, '^tidemq: syntax: .*no option', 'declare', 'queue', queue, 'colour=red')
       refused(1, '^tidemq: cannot connect to ', 'ping', '--url', 'tide://127.0.0.1:1')

@@ -224,6 +224,33 @@ describe('a broker', function()
     assert.equal(6, #traffic.take(c, 'jobs', 6))
   end)
 
+  it('deletes what Redis refuses to delete as soon as Redis does', function()
+    start_with_redis()
+    c:send(DEFINITIONS .. 'DECLARE queue other\r\nDECLARE exchange x fanout\r\nBIND other x -\r\n')
+    for _ = 1, 6 do c:expect_line 'OK' end
+    traffic.publish(c, 'q', 5)
+    redis:cli('REPLICAOF', '127.0.0.1', '1')
+    local deleter = broker:connect()
+    deleter:send 'DELETE queue q\r\nUNBIND other x -\r\nDELETE exchange x\r\n@1 OPEN\r\n'
+    deleter:expect_line '@1 OK'
+    broker:expect_log "Redis refused to delete 'q', trying again: "
+    -- For clients it is gone, and not to be had again yet: the old messages would come back.
+    assert.matches('^ERR not%-found', c:request 'STATS q')
+    assert.matches("^ERR store queue 'q' was deleted, and Redis refuses", c:request 'DECLARE queue q')
+    redis:cli('REPLICAOF', 'NO', 'ONE')
+    for _ = 1, 3 do deleter:expect_line('OK', 20) end
+    broker:expect_log 'nothing is left that Redis refused to delete'
+    c:ok 'DECLARE queue q'
+    assert.equal(0, c:stats('q').ready)
+    assert.equal('0', redis:cli('EXISTS', broker:key('q', 'msg'), broker:key('q', 'ready')))
+    broker:kill9()
+    broker:restart()
+    c = broker:connect()
+    assert.equal(2, #c:document 'LIST queues')
+    assert.same({}, c:document 'LIST bindings')
+    traffic.expect_counts(c, 'q', { ready = 0 })
+  end)
+
   it('fails a PURGE that Redis refuses, and still has every message', function()
     start_with_redis { '--window-messages', '16' }
     c:ok 'DECLARE queue jobs'

@@ -49,7 +49,7 @@ describe('the sandbox', function()
 
   it('stops what C calls from C', function()
     local answer, took = publish_through [[
-      local o = setmetatable({}, { __name = ("n"):rep(1 << 20), __index = tostring })
+      local o = {} for _ = 1, 1900 do o = setmetatable({}, { __index = o }) end
       table.move(o, 1, 262144, 1, setmetatable({}, { __newindex = rawequal }))]]
     assert.matches('^ERR rule filter/10%-x.lua:3: ran longer than its budget of 50 ms', answer)
     assert.is_true(took < 1, took)
@@ -67,6 +67,14 @@ describe('the sandbox', function()
       m.__concat = function() return o end o = setmetatable({}, m) return o .. o .. o]]))
   end)
 
+  it('shows no address', function()
+    assert.equal('ERR rejected table function msg msg.headers (filter/10-x.lua)', (publish_through [[
+      return false, ("%s %s %s "):format({}, print, msg) .. tostring(msg.headers)]]))
+    publish_through 'print({}, print, msg)'
+    broker:expect_log 'rules: filter/10%-x.lua:2: table function msg\n'
+    assert.is_nil(broker:log():find('0x', 1, true))
+  end)
+
   it('says something where a filter does not say why', function()
     assert.equal('ERR rejected a filter refused the message (filter/10-x.lua)',
       (publish_through "return false, ''"))
@@ -80,6 +88,20 @@ describe('the sandbox', function()
     refuses('retry/slow.lua', 'do ' .. ('goto a\n'):rep(30000) .. '::a:: end', 'retry/slow.lua:4097: more than 4096')
     refuses('retry/slow.lua', (' '):rep(256 * 1024 + 1), 'retry/slow.lua:1: is larger than 262144 bytes')
     assert.is_true(cpu_seconds() - before < 2)
+  end)
+
+  it('names no chain of indexes without end in an error', function()
+    local chain = 'return a' .. ('.b'):rep(120000)
+    local refusal = "x.lua:2: more than 200 '.' and '%[' in one expression"
+    local before = cpu_seconds()
+    refuses('retry/x.lua', 'local a = {} a.b = a\n' .. chain, 'retry/' .. refusal)
+    refuses('filter/x.lua', 'local a = {} a.b = a\nreturn { match = {}, publish = function() ' .. chain .. ' end }',
+      'filter/' .. refusal)
+    assert.is_true(cpu_seconds() - before < 2)
+    local dir = broker:copy_rules('chained', { ['retry/x.lua'] = 'local a = {} a.b = a\n' .. chain })
+    local output, status = broker:cli('check', dir)
+    assert.matches(refusal, output)
+    assert.equal(1, status)
   end)
 
   it('keeps no long texts beside the scripts', function()

@@ -33,7 +33,7 @@ describe('a broker', function()
   end
 
   it('ends at SIGTERM though Redis does not answer', function()
-    start_with_redis { '--drain-timeout', '100ms' }
+    start_with_redis { '--drain-timeout', '100ms', '--stop-timeout', '300ms' }
     c:ok 'DECLARE queue jobs'
     c:ok 'DECLARE queue held durable=1'
     c:send 'PUB - held 1\r\nx\r\nGET held\r\n'
@@ -50,6 +50,18 @@ describe('a broker', function()
     broker:restart()
     c = broker:connect()
     traffic.expect_counts(c, 'held', { ready = 1 })
+  end)
+
+  it('kills a Redis of its own that stands still, when --stop-timeout is over', function()
+    broker = Broker.start { args = { '--drain-timeout', '100ms', '--stop-timeout', '200ms' } }
+    c = broker:connect()
+    c:ok 'DECLARE queue jobs'
+    os.execute('kill -STOP ' .. broker:redis_pid())
+    c:send 'PUB - jobs 1\r\na\r\n'
+    wait_unstored()
+    broker:expect_clean_stop()
+    assert.matches('did not store the returned messages and stop within %-%-stop%-timeout', broker:log())
+    assert.matches('redis%-server does not stop; killing it', broker:log())
   end)
 
   it('ends at once at the second SIGTERM', function()

@@ -94,9 +94,10 @@ static char *put_ts(struct line *l, char *at, int64_t ts_unix_ms)
 /* A payload up to this size is copied with its line, in one piece. */
 #define PAYLOAD_SMALL 1024
 
-static void message(struct line *l, unsigned channel, const char *sid, uint64_t tag,
-		    uint32_t attempt, const struct msg *m)
+static void message(struct line *l, unsigned channel, const char *sid,
+		    const struct delivery *d)
 {
+	const struct msg *m = d->msg;
 	struct slice name = slice_from(sid);
 	size_t small_len = m->payload_len <= PAYLOAD_SMALL ? m->payload_len + 2 : 0;
 	char *at = begin_line(l, channel,
@@ -106,12 +107,12 @@ static void message(struct line *l, unsigned channel, const char *sid, uint64_t 
 	at = PUT(at, "MSG ");
 	at = put_word(at, name);
 	*at++ = ' ';
-	if (tag)
-		at = decimal_put(at, tag);
+	if (d->tag)
+		at = decimal_put(at, d->tag);
 	else
 		*at++ = '-';
 	*at++ = ' ';
-	at = decimal_put(at, attempt);
+	at = decimal_put(at, d->attempt);
 	*at++ = ' ';
 	at = put_word(at, m->exchange);
 	*at++ = ' ';
@@ -125,7 +126,7 @@ static void message(struct line *l, unsigned channel, const char *sid, uint64_t 
 		at = PUT(at, " pri=");
 		at = decimal_put(at, m->priority);
 	}
-	if (attempt > 1)
+	if (d->is_redelivered)
 		at = PUT(at, " redelivered");
 	if (m->header_count) {
 		put_line(l, at);
@@ -195,20 +196,22 @@ static void on_reply(void *ctx, unsigned channel, struct reply *r)
 		error_line(l, channel, r->error, r->text);
 	else if (r->kind == REPLY_DATA)
 		data(l, channel, &r->data);
+	else if (r->kind == REPLY_WARNING)
+		end_line(l, PUT(begin_line(l, channel, LINE_SMALL), "OK warning "),
+			 slice_from(r->text));
 	else
 		ok(l, channel, r);
 	for (uint64_t i = 0; r->kind == REPLY_MESSAGES && i < r->count; i++)
-		message(l, channel, "-", r->deliveries[i].tag, r->deliveries[i].attempt,
-			r->deliveries[i].msg);
+		message(l, channel, "-", &r->deliveries[i]);
 	l->ops->wake(l->ctx);
 }
 
-static void on_deliver(void *ctx, unsigned channel, const char *sid, uint64_t tag,
-		       uint32_t attempt, const struct msg *m)
+static void on_deliver(void *ctx, unsigned channel, const char *sid,
+		       const struct delivery *d)
 {
 	struct line *l = ctx;
 
-	message(l, channel, sid, tag, attempt, m);
+	message(l, channel, sid, d);
 	l->ops->wake(l->ctx);
 }
 

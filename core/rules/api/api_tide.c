@@ -10,6 +10,7 @@
 #include "host/log.h"
 #include "host/machine.h"
 #include "rules/sandbox/field.h"
+#include "rules/sandbox/safe_lib.h"
 #include "rules/sandbox/sandbox.h"
 #include "rules/sandbox/source.h"
 
@@ -125,7 +126,7 @@ static void write_line(lua_State *L, enum log_level level, int first)
 	luaL_where(L, 1);
 	for (int i = first; i <= last; i++) {
 		script_check(L);
-		luaL_tolstring(L, i, NULL);
+		safe_lib_tolstring(L, i, NULL);
 		lua_pushstring(L, i < last ? " " : "");
 	}
 	lua_concat(L, lua_gettop(L) - last);

@@ -50,7 +50,7 @@ struct msg *draft_build(const struct draft *d)
 /* What is wrong with the value on the top, in the words of its writer. */
 static int refuse(lua_State *L, const char *field, const char *wanted)
 {
-	const char *value = luaL_tolstring(L, -1, NULL);
+	const char *value = safe_lib_tolstring(L, -1, NULL);
 
 	return luaL_error(L, "msg.%s must be %s, not '%s'", field, wanted, value);
 }
@@ -239,7 +239,7 @@ static int l_set_field(lua_State *L)
 	return luaL_error(L,
 			  "'msg.%s' is read-only; a filter may write " FIELD_NAMES
 			  " and headers.<name>",
-			  luaL_tolstring(L, 2, NULL));
+			  safe_lib_tolstring(L, 2, NULL));
 }
 
 static void own_headers(struct draft *d)
@@ -399,7 +399,7 @@ static void set_copy_fields(lua_State *L, struct draft *copy)
 			set_copy_headers(L, copy);
 		else if (!set_field(L, copy, name))
 			luaL_error(L, "msg:copy takes " FIELD_NAMES " headers, not '%s'",
-				   luaL_tolstring(L, 3, NULL));
+				   safe_lib_tolstring(L, 3, NULL));
 	}
 }
 

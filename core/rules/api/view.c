@@ -3,6 +3,7 @@
 #include <lauxlib.h>
 #include <stdint.h>
 
+#include "rules/sandbox/safe_lib.h"
 #include "rules/sandbox/script.h"
 
 struct view {
@@ -37,7 +38,7 @@ static int l_index(lua_State *L)
 		return 1;
 	}
 	return luaL_error(L, "there is no '%s.%s'; it has %s", type->name,
-			  luaL_tolstring(L, 2, NULL),
+			  safe_lib_tolstring(L, 2, NULL),
 			  lua_tostring(L, lua_upvalueindex(3)));
 }
 

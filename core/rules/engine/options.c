@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/sandbox.h"
+#include "rules/sandbox/safe_lib.h"
 #include "rules/sandbox/script.h"
 
 #define WILDCARD "*"
@@ -225,7 +226,7 @@ static const char *preset_text(lua_State *L, int idx, const char *name)
 	case LUA_TNUMBER:
 	case LUA_TSTRING: {
 		size_t len;
-		const char *text = luaL_tolstring(L, idx, &len);
+		const char *text = safe_lib_tolstring(L, idx, &len);
 		check_preset_len(L, len, name);
 		return text;
 	}
@@ -248,7 +249,7 @@ static enum option_type check_type(lua_State *L, const char *name)
 	refuse(L, name,
 	       "a type must be one of string integer number boolean duration list, not "
 	       "%s",
-	       luaL_tolstring(L, -1, NULL));
+	       safe_lib_tolstring(L, -1, NULL));
 	return OPTION_STRING;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/duration.h"
+#include "safe_lib.h"
 
 static bool is_among(const char *name, const char *const *names)
 {
@@ -14,7 +15,7 @@ static bool is_among(const char *name, const char *const *names)
 
 static void refuse_name(lua_State *L, const char *owner, const char *const *names)
 {
-	const char *name = luaL_tolstring(L, -2, NULL);
+	const char *name = safe_lib_tolstring(L, -2, NULL);
 	luaL_Buffer list;
 
 	luaL_buffinit(L, &list);

@@ -16,13 +16,14 @@ static const struct pattern_set classes[26] = {
 	['u' - 'a'] = { { 0, 0, 0x07fffffe, 0 } },
 	['w' - 'a'] = { { 0, 0x03ff0000, 0x07fffffe, 0x07fffffe } },
 	['x' - 'a'] = { { 0, 0x03ff0000, 0x0000007e, 0x0000007e } },
+	['z' - 'a'] = { { 1, 0, 0, 0 } }, /* the zero byte; deprecated */
 };
 static const struct pattern_set none;
 
 /* The set of the class that `letter` names; NULL: it stands for itself. */
 static const struct pattern_set *class_of(unsigned char letter)
 {
-	return letter < 0x80 && isalpha(letter) && strchr("acdglpsuwx", tolower(letter))
+	return letter < 0x80 && isalpha(letter) && strchr("acdglpsuwxz", tolower(letter))
 		       ? &classes[tolower(letter) - 'a']
 		       : NULL;
 }

@@ -181,8 +181,42 @@ static int l_of_numbers(lua_State *L)
 	return safe_lib_call_original(L);
 }
 
-/* Few arguments, short, without metamethods; for them the library's own errors tell
- * the argument's number. */
+/* Of what luaL_tolstring would show the address. */
+static bool has_address(lua_State *L, int idx)
+{
+	int type = lua_type(L, idx);
+
+	return type != LUA_TNONE && type != LUA_TNIL && type != LUA_TBOOLEAN &&
+	       type != LUA_TNUMBER && type != LUA_TSTRING;
+}
+
+const char *safe_lib_tolstring(lua_State *L, int idx, size_t *len)
+{
+	idx = lua_absindex(L, idx);
+	if (!has_address(L, idx))
+		return luaL_tolstring(L, idx, len);
+	if (luaL_getmetafield(L, idx, "__tostring") != LUA_TNIL) {
+		lua_pop(L, 1);
+		return luaL_tolstring(L, idx, len);
+	}
+	int type = luaL_getmetafield(L, idx, "__name");
+	if (type != LUA_TNIL && type != LUA_TSTRING)
+		lua_pop(L, 1);
+	if (type != LUA_TSTRING)
+		lua_pushstring(L, luaL_typename(L, idx));
+	return lua_tolstring(L, -1, len);
+}
+
+static int l_tostring(lua_State *L)
+{
+	script_check(L);
+	luaL_checkany(L, 1);
+	safe_lib_tolstring(L, 1, NULL);
+	return 1;
+}
+
+/* Few arguments, short, without metamethods or addresses; for them the library's own
+ * errors tell the argument's number. */
 #define FORMAT_ARGUMENTS 32
 #define FORMAT_BYTES 65536
 static bool is_simple_format(lua_State *L)
@@ -190,14 +224,14 @@ static bool is_simple_format(lua_State *L)
 	int top = lua_gettop(L);
 
 	for (int i = 2; i <= top && i <= FORMAT_ARGUMENTS; i++) {
-		bool has_type =
-			lua_type(L, i) == LUA_TTABLE || lua_type(L, i) == LUA_TUSERDATA;
-		if (has_type && lua_getmetatable(L, i)) {
-			lua_pop(L, 1);
+		if (has_address(L, i))
 			return false;
-		}
 	}
-	return top <= FORMAT_ARGUMENTS && text_bytes(L) <= FORMAT_BYTES;
+	size_t len = 0;
+	const char *format =
+		lua_type(L, 1) == LUA_TSTRING ? lua_tolstring(L, 1, &len) : "";
+	return top <= FORMAT_ARGUMENTS && text_bytes(L) <= FORMAT_BYTES &&
+	       !memchr(format, 'p', len);
 }
 
 /* Push what the conversion at `at` makes of argument `arg`; gives its length. */
@@ -212,9 +246,14 @@ static size_t push_conversion(lua_State *L, const char *at, const char *end, int
 	if (at[len - 1] == 'q' && lua_type(L, arg) == LUA_TSTRING &&
 	    lua_rawlen(L, arg) > SAFE_STRING_MAX)
 		luaL_error(L, "string.format: '%%q' of over %d bytes", SAFE_STRING_MAX);
+	if (at[len - 1] == 'p')
+		luaL_error(L, "string.format: no '%%p': a script sees no addresses");
 	lua_pushvalue(L, lua_upvalueindex(1));
 	lua_pushlstring(L, at, len);
-	lua_pushvalue(L, arg);
+	if (at[len - 1] == 's')
+		safe_lib_tolstring(L, arg, NULL);
+	else
+		lua_pushvalue(L, arg);
 	lua_call(L, 2, 1);
 	return len;
 }
@@ -276,13 +315,13 @@ void safe_lib_install(lua_State *L, int idx)
 		const char *library, *name;
 		lua_CFunction function;
 	} replaced[] = {
-		{ "_G", "pcall", l_pcall },         { "_G", "xpcall", l_xpcall },
-		{ "_G", "next", safe_lib_next },    { "_G", "pairs", l_pairs },
-		{ "_G", "rawget", l_rawget },       { "_G", "rawlen", l_rawlen },
-		{ "string", "rep", l_rep },         { "string", "pack", l_pack },
-		{ "string", "char", l_of_numbers }, { "string", "format", l_format },
-		{ "math", "max", l_of_numbers },    { "math", "min", l_of_numbers },
-		{ "utf8", "char", l_of_numbers },
+		{ "_G", "pcall", l_pcall },       { "_G", "xpcall", l_xpcall },
+		{ "_G", "next", safe_lib_next },  { "_G", "pairs", l_pairs },
+		{ "_G", "tostring", l_tostring }, { "_G", "rawget", l_rawget },
+		{ "_G", "rawlen", l_rawlen },     { "string", "rep", l_rep },
+		{ "string", "pack", l_pack },     { "string", "char", l_of_numbers },
+		{ "string", "format", l_format }, { "math", "max", l_of_numbers },
+		{ "math", "min", l_of_numbers },  { "utf8", "char", l_of_numbers },
 	};
 	static const char *const libraries[] = { "_G", "string", "table", "math",
 						 "utf8" };

@@ -34,6 +34,9 @@ void safe_meta_install(lua_State *L, int idx);
  * and the metatable has `next`, `rawget` and `rawlen` for it. */
 extern const char safe_lib_stand_in;
 
+/* luaL_tolstring without the address of a value: a table is "table", or its __name. */
+const char *safe_lib_tolstring(lua_State *L, int idx, size_t *len);
+
 /* next, with a check of the budgets. */
 int safe_lib_next(lua_State *L);
 /* Call the original, which is the first upvalue, with the same arguments. */

@@ -146,6 +146,7 @@ void safe_meta_install(lua_State *L, int idx)
 	lua_setfield(L, -2, "__mode");
 	lua_setmetatable(L, -2);
 	lua_rawsetp(L, LUA_REGISTRYINDEX, &reals_key);
+	luaL_checkstack(L, 1 + COPIED_COUNT, NULL);
 	lua_pushnil(L); /* in the place of an original */
 	for (size_t i = 0; i < COPIED_COUNT; i++)
 		lua_pushstring(L, copied[i]);

@@ -12,6 +12,7 @@
 #include "safe_lib.h"
 #include "script.h"
 #include "source.h"
+#include "source_limits.h"
 
 #define MODULE_NAME_MAX 128
 #define MODULE_FILE_MAX (MODULE_NAME_MAX + 8)
@@ -139,41 +140,24 @@ static const char *read_piece(lua_State *L, void *ctx, size_t *len)
 	return r->at - *len;
 }
 
-/* When a label appears, or a loop ends, the compiler takes the jumps to it out of
- * their list one by one, moving the others up, in one go: there must be few. The line
- * of the first that is too many, or 0. */
-static int find_too_many_jumps(const struct source *source)
-{
-	int line = 1, jumps = 0;
-
-	for (size_t i = 0; i < source->len && jumps <= SOURCE_JUMPS_MAX; i++) {
-		struct slice rest = { source->data + i, source->len - i };
-		line += *rest.data == '\n';
-		if (*rest.data == 'b' || *rest.data == 'g')
-			jumps += slice_has_prefix(rest, "break") ||
-				 slice_has_prefix(rest, "goto");
-	}
-	return jumps > SOURCE_JUMPS_MAX ? line : 0;
-}
-
 void sandbox_load_take(lua_State *L, struct source *source, const char *name)
 {
 	char chunk_name[SCRIPT_PLACE_MAX];
+	struct error err;
 
 	snprintf(chunk_name, sizeof(chunk_name), "=%s", name);
 	bool is_bytecode = source->len > 0 && source->data[0] == LUA_SIGNATURE[0];
-	int line = find_too_many_jumps(source);
+	int limits = source_limits_check(source, name, &err);
 	struct compiling reading = { name, source->data, source->data + source->len, 1 };
 	/* Parsing is protected by Lua itself: nothing raises before the free. */
 	int rc = LUA_OK;
-	if (line == 0)
+	if (limits == TIDE_OK)
 		rc = lua_load(L, read_piece, &reading, chunk_name, "t");
 	source_free(source);
 	if (is_bytecode)
 		luaL_error(L, "%s:1: is bytecode; a script must be Lua text", name);
-	if (line > 0)
-		luaL_error(L, "%s:%d: more than %d 'goto' and 'break' in a file", name,
-			   line, SOURCE_JUMPS_MAX);
+	if (limits != TIDE_OK)
+		luaL_error(L, "%s", err.text);
 	if (rc != LUA_OK)
 		lua_error(L);
 	push_environment(L);

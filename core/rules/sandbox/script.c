@@ -35,9 +35,13 @@ static void *allocate(void *ctx, void *old, size_t old_size, size_t size)
 	struct script_state *s = ctx;
 	size_t held = old ? old_size : 0; /* for new objects Lua passes their type */
 	bool is_string = !old && old_size == LUA_TSTRING;
+	/* The first block without a type. */
+	bool is_stack = old ? old == s->stack : !s->stack && old_size == 0;
 
 	if (size == 0) {
 		s->memory_bytes -= held;
+		if (is_stack)
+			s->stack = s; /* Lua 5.4.4 has moved it to a block of its own */
 		free(old);
 		return NULL;
 	}
@@ -48,12 +52,15 @@ static void *allocate(void *ctx, void *old, size_t old_size, size_t size)
 	void *new = is_over ? NULL : realloc(old, size);
 	if (!new) {
 		s->was_refused |= !is_long;
-		s->refused_at[0] = '\0';
 		s->was_string = is_long;
-		if (s->L)
+		/* Lua from 5.4.5 on has offsets for its pointers to the stack while that
+		 * grows: a look at it would end the process. */
+		if (s->L && !is_stack)
 			nearest_line(s->L, NULL, s->refused_at, sizeof(s->refused_at));
 		return NULL;
 	}
+	if (is_stack)
+		s->stack = new;
 	s->memory_bytes = s->memory_bytes - held + size;
 	if (size > held)
 		s->grown_bytes += size - held;
@@ -262,6 +269,7 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	s->serial++;
 	s->was_refused = false;
 	s->was_string = false;
+	s->refused_at[0] = '\0';
 	s->grown_bytes = 0;
 	if (s->memory_bytes - s->pace_low > s->pace_span)
 		pace(s);

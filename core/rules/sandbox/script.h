@@ -35,6 +35,7 @@ struct script_state {
 	struct watchdog *watchdog;
 	size_t memory_bytes;
 	size_t memory_max_bytes;
+	const void *stack; /* the block that L has its stack in */
 	/* Odd inside a call. What expires with the call keeps it to compare. */
 	uint64_t serial;
 	bool is_loading;  /* a file: `require` may read others */
@@ -52,7 +53,7 @@ struct script_state {
 	size_t collected_bytes; /* what was left by the last whole collection; 0: none */
 	size_t full_bytes;      /* at which something new found no room; 0: none */
 	struct decision_context *context; /* of the call under way; may be NULL */
-	/* Where the last allocation was refused: Lua's own error does not say. */
+	/* Where an allocation was refused last: Lua's own error does not say. */
 	char refused_at[SCRIPT_PLACE_MAX];
 	bool was_string; /* it was for a text over SCRIPT_STRING_MAX */
 	/* A budget of the call under way is used up: its error, whatever catches it in

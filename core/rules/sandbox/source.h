@@ -8,8 +8,6 @@
 #include "base/error.h"
 
 #define SOURCE_MAX_BYTES (256 * 1024)
-/* The most 'goto' and 'break' in a file; sandbox.c says why. */
-#define SOURCE_JUMPS_MAX 4096
 
 struct source {
 	char *data; /* NULL when nothing was read */

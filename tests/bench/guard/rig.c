@@ -95,7 +95,7 @@ static void on_closed(void *ctx)
 
 void rig_init(struct rig *rig)
 {
-	struct service_hooks hooks = { rig, on_started, on_turn, on_closed };
+	struct service_hooks hooks = { rig, on_started, NULL, on_turn, on_closed };
 	struct broker_config config;
 	struct error err;
 

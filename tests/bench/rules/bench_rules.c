@@ -484,7 +484,7 @@ int main(void)
 	struct broker_config config;
 	struct service *service;
 	struct error err;
-	struct service_hooks hooks = { loop, on_started, on_turn, on_closed };
+	struct service_hooks hooks = { loop, on_started, NULL, on_turn, on_closed };
 	broker_config_init(&config);
 	config.store.url = "none";
 	config.rules_watch = false;

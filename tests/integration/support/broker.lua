@@ -77,7 +77,8 @@ function Broker.start(options)
     assert(os.execute(('cp -R %s %s'):format(quote(shell.shipped_rules()), quote(self.rules))))
     for path, text in pairs(options.rules) do self:write_rule(path, text) end
   end
-  return options.stopped and self or self:run()
+  if options.stopped then return self end
+  return self:run() -- with all that it returns
 end
 
 local function command_line(self)

@@ -346,7 +346,7 @@ static void ack(struct thing *t)
 
 static bool is_quiet(void)
 {
-	return !w.shard->is_held_back && !w.shard->kick_waiter;
+	return !w.shard->is_held_back && !w.shard->kick;
 }
 
 static void on_kicked(struct waiter *waiter)
@@ -358,14 +358,14 @@ static void on_kicked(struct waiter *waiter)
 static void kick(uint64_t n)
 {
 	struct waiter *waiter;
-	uint64_t kicked = 0, buried = count_fate(FATE_BURIED) - w.kick_credit;
+	uint64_t kicked, buried = count_fate(FATE_BURIED) - w.kick_credit;
 
 	if (!is_quiet())
 		return;
 	waiter = mem_zalloc(sizeof(*waiter));
 	waiter_init(waiter, on_kicked);
 	w.kicks++;
-	assert_int_equal(shard_kick(w.shard, n, waiter, &kicked), TIDE_OK);
+	kicked = shard_kick(&w.shard, 1, n, waiter);
 	if (!w.may_refuse)
 		assert_int_equal(kicked, n < buried ? n : buried);
 	w.kick_credit += kicked;

@@ -67,7 +67,8 @@ static inline void rig_on_closed(void *ctx)
 /* A broker with ./rules and ./lua: tests run where the Makefile is. */
 static inline void rig_init(struct rig *rig, const struct broker_config *config)
 {
-	struct service_hooks hooks = { rig, rig_on_started, rig_on_turn, rig_on_closed };
+	struct service_hooks hooks = { rig, rig_on_started, NULL, rig_on_turn,
+				       rig_on_closed };
 	struct error err;
 
 	*rig = (struct rig){ 0 };

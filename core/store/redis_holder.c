@@ -1,0 +1,339 @@
+#include "redis_holder.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#include "host/log.h"
+#include "host/machine.h"
+#include "resp.h"
+
+#define KEY "tide:holder"
+#define NAME "tidemq"
+/* Connections of a holder are named NAME_HELD<incarnation>. */
+#define NAME_HELD NAME ":"
+/* Redis counts whole seconds: less than two of them. A holder is heard more often. */
+#define ALIVE_IDLE_SECONDS 1
+#define LAPSED_LOOKS 8
+/* In so many looks a connection that is alive must have been heard of since the first. */
+#define ALIVE_LOOKS 10
+
+/* Compare and set. The flag: Redis may be out of memory, and what frees some are the
+ * acks that the holder takes. */
+#define TAKE_FLAGS "#!lua flags=allow-oom\n"
+#define TAKE                                                                    \
+	"if (redis.call('HGET', KEYS[1], 'incarnation') or '') ~= ARGV[1] then" \
+	" return 0 end "                                                        \
+	"redis.call('DEL', KEYS[1]) "                                           \
+	"redis.call('HSET', KEYS[1], unpack(ARGV, 2)) "                         \
+	"return 1"
+/* The incarnation stays: a former holder that comes back must not find its own. */
+#define RELEASE                                                         \
+	"if redis.call('HGET', KEYS[1], 'incarnation') == ARGV[1] then" \
+	" redis.call('HDEL', KEYS[1], 'pid') end "                      \
+	"return 1"
+
+TIDE_PRINTF(2, 3)
+static void add(struct buf *out, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	resp_command(out, format, args);
+	va_end(args);
+}
+
+void redis_holder_init(struct redis_holder *h)
+{
+	snprintf(h->incarnation, sizeof(h->incarnation), "%016llx",
+		 (unsigned long long)machine_random());
+	process_self(&h->self);
+}
+
+void redis_holder_deinit(struct redis_holder *h)
+{
+	buf_deinit(&h->fence);
+}
+
+void redis_holder_begin(struct redis_holder *h, unsigned redis_major)
+{
+	h->has_flags = redis_major >= 7;
+	h->step = HOLDER_LOOK;
+	h->alive_looks = h->lapsed_looks = 0;
+	h->reason[0] = '\0';
+}
+
+static unsigned add_look(struct redis_holder *h, struct buf *out)
+{
+	h->record = (struct redis_holder_record){ .is_released = true };
+	h->is_other_alive = false;
+	buf_clear(&h->fence);
+	h->fence_count = 0;
+	add(out, "CLIENT SETNAME %s%s", h->has_taken ? NAME_HELD : NAME,
+	    h->has_taken ? h->incarnation : "");
+	add(out, "CLIENT ID");
+	add(out, "HGETALL " KEY);
+	add(out, "CLIENT LIST TYPE normal");
+	return 4;
+}
+
+static unsigned add_take(const struct redis_holder *h, struct buf *out)
+{
+	const struct process *self = &h->self;
+	long long now_ms = (long long)machine_clock_ms(CLOCK_REALTIME);
+
+	add(out,
+	    "EVAL %s 1 " KEY " %s incarnation %s node %u host %s pid %lld boot %s pids "
+	    "%llu start %llu since %lld",
+	    h->has_flags ? TAKE_FLAGS TAKE : TAKE, h->record.incarnation, h->incarnation,
+	    h->node, self->host, (long long)self->pid, self->boot,
+	    (unsigned long long)self->pids, (unsigned long long)self->start_tick, now_ms);
+	return 1;
+}
+
+/* The first ends nothing: it tells whether Redis lets us. */
+static unsigned add_fence(struct redis_holder *h, struct buf *out)
+{
+	add(out, "CLIENT KILL ID %llu SKIPME yes", (unsigned long long)h->connection);
+	buf_append(out, buf_cstr(&h->fence), buf_len(&h->fence));
+	return 1 + h->fence_count;
+}
+
+unsigned redis_holder_round(struct redis_holder *h, struct buf *out)
+{
+	switch (h->step) {
+	case HOLDER_TAKE:
+		return add_take(h, out);
+	case HOLDER_FENCE:
+		return add_fence(h, out);
+	default:
+		return add_look(h, out);
+	}
+}
+
+static void copy_word(char *out, size_t size, struct slice word)
+{
+	snprintf(out, size, "%" SLICE_FMT, SLICE_HEAD(word, size - 1));
+}
+
+static struct slice text_of(const redisReply *reply)
+{
+	if (reply->type != REDIS_REPLY_STRING)
+		return SLICE("");
+	return (struct slice){ reply->str, reply->len };
+}
+
+static void read_field(struct redis_holder_record *r, struct slice name,
+		       struct slice value)
+{
+	uint64_t number = 0;
+	bool is_number = slice_to_uint(value, INT64_MAX, &number);
+
+	if (slice_is(name, "incarnation"))
+		copy_word(r->incarnation, sizeof(r->incarnation), value);
+	else if (slice_is(name, "host"))
+		copy_word(r->process.host, sizeof(r->process.host), value);
+	else if (slice_is(name, "boot"))
+		copy_word(r->process.boot, sizeof(r->process.boot), value);
+	else if (slice_is(name, "pid"))
+		r->is_released = false;
+	if (!is_number)
+		return;
+	if (slice_is(name, "pid"))
+		r->process.pid = (int64_t)number;
+	else if (slice_is(name, "node"))
+		r->node = number;
+	else if (slice_is(name, "pids"))
+		r->process.pids = number;
+	else if (slice_is(name, "start"))
+		r->process.start_tick = number;
+	else if (slice_is(name, "since"))
+		r->since_unix_ms = number;
+}
+
+static bool is_recorded(const struct redis_holder *h)
+{
+	return strcmp(h->record.incarnation, h->incarnation) == 0;
+}
+
+/* A connection of a broker that holds or held the store, in a line of CLIENT LIST. */
+static void read_connection(struct redis_holder *h, struct slice line)
+{
+	struct slice name = SLICE("");
+	uint64_t id = 0, idle = UINT64_MAX, db = UINT64_MAX;
+
+	while (line.len > 0) {
+		struct slice value = slice_cut(&line, ' ');
+		struct slice field = slice_cut(&value, '=');
+
+		if (slice_is(field, "id"))
+			slice_to_uint(value, INT64_MAX, &id);
+		else if (slice_is(field, "name"))
+			name = value;
+		else if (slice_is(field, "idle"))
+			slice_to_uint(value, INT64_MAX, &idle);
+		else if (slice_is(field, "db"))
+			slice_to_uint(value, INT64_MAX, &db);
+	}
+	if (!slice_has_prefix(name, NAME_HELD) || db != h->db || id == h->connection)
+		return;
+	add(&h->fence, "CLIENT KILL ID %llu", (unsigned long long)id);
+	h->fence_count++;
+	h->is_other_alive |=
+		idle <= ALIVE_IDLE_SECONDS &&
+		!slice_is(slice_skip(name, strlen(NAME_HELD)), h->incarnation);
+}
+
+static void read_look(struct redis_holder *h, unsigned index, const redisReply *reply)
+{
+	struct slice list = text_of(reply);
+
+	if (index == 1 && reply->type == REDIS_REPLY_INTEGER)
+		h->connection = (uint64_t)reply->integer;
+	for (size_t i = 0; index == 2 && i + 1 < reply->elements; i += 2)
+		read_field(&h->record, text_of(reply->element[i]),
+			   text_of(reply->element[i + 1]));
+	while (index == 3 && list.len > 0)
+		read_connection(h, slice_cut(&list, '\n'));
+}
+
+static void refuse(struct redis_holder *h, unsigned index, const char *text)
+{
+	const char *what = h->step == HOLDER_TAKE    ? "write " KEY
+			   : h->step == HOLDER_FENCE ? "run CLIENT KILL"
+			   : index == 2              ? "read " KEY
+			   : index == 3              ? "run CLIENT LIST"
+						     : "name its connection";
+
+	if (!h->reason[0])
+		snprintf(h->reason, sizeof(h->reason),
+			 "the broker cannot %s, which keeps a second broker away: %s",
+			 what, text);
+}
+
+void redis_holder_reply(struct redis_holder *h, unsigned index, const redisReply *reply)
+{
+	if (reply->type == REDIS_REPLY_ERROR)
+		refuse(h, index, reply->str);
+	else if (h->step == HOLDER_LOOK)
+		read_look(h, index, reply);
+	else if (h->step == HOLDER_TAKE && reply->integer == 1)
+		h->has_taken = true;
+}
+
+static void describe(const struct redis_holder_record *r, char *out, size_t size)
+{
+	time_t since = (time_t)(r->since_unix_ms / 1000);
+	struct tm tm;
+	char text[32] = "?";
+
+	if (gmtime_r(&since, &tm))
+		strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
+	if (r->incarnation[0])
+		snprintf(out, size, "node %llu, pid %lld on %s, since %s",
+			 (unsigned long long)r->node, (long long)r->process.pid,
+			 r->process.host, text);
+	else
+		snprintf(out, size, "one that " KEY " does not name");
+}
+
+/* Whether it is somebody else than in the look before. */
+static bool count_look(struct redis_holder *h)
+{
+	bool is_new = strcmp(h->last_seen, h->record.incarnation) != 0;
+
+	if (is_new)
+		h->alive_looks = h->lapsed_looks = 0;
+	copy_word(h->last_seen, sizeof(h->last_seen), slice_from(h->record.incarnation));
+	h->alive_looks = h->is_other_alive ? h->alive_looks + 1 : 0;
+	h->lapsed_looks = h->is_other_alive ? 0 : h->lapsed_looks + 1;
+	return is_new;
+}
+
+static bool may_take(const struct redis_holder *h)
+{
+	if (h->is_sole || h->lapsed_looks >= LAPSED_LOOKS)
+		return true;
+	if (h->record.is_released)
+		return !h->is_other_alive;
+	return process_has_ended(&h->record.process);
+}
+
+static enum redis_holder_verdict lose(struct redis_holder *h, const char *who)
+{
+	snprintf(h->reason, sizeof(h->reason),
+		 "another broker has taken the store over: %s", who);
+	return REDIS_HOLDER_LOST;
+}
+
+static enum redis_holder_verdict judge_other(struct redis_holder *h)
+{
+	bool is_new = count_look(h);
+	bool is_standby = h->hold == STORE_HOLD_OR_WAIT;
+	char who[160];
+
+	h->has_taken = false;
+	describe(&h->record, who, sizeof(who));
+	if (h->has_held && h->record.incarnation[0])
+		return lose(h, who);
+	if (may_take(h)) {
+		if (!h->record.is_released && !h->is_sole)
+			log_info("store: taking over from a broker that ended or is "
+				 "silent: %s",
+				 who);
+		h->step = HOLDER_TAKE;
+		return REDIS_HOLDER_MORE;
+	}
+	if (!is_standby && !h->has_held && h->alive_looks >= ALIVE_LOOKS) {
+		snprintf(h->reason, sizeof(h->reason),
+			 "another broker holds this store: %s; with --standby this one "
+			 "waits and takes over when it ends",
+			 who);
+		return REDIS_HOLDER_REFUSED;
+	}
+	if (is_new)
+		log_info("store: another broker holds it: %s; %s", who,
+			 is_standby ? "standing by" : "waiting to see whether it lives");
+	return REDIS_HOLDER_OTHER;
+}
+
+static enum redis_holder_verdict judge_look(struct redis_holder *h)
+{
+	bool is_named = h->has_taken;
+
+	if (!is_recorded(h))
+		return judge_other(h);
+	h->has_taken = true;
+	/* What was read before the connection had its name proves nothing. */
+	h->step = is_named ? HOLDER_FENCE : HOLDER_LOOK;
+	return REDIS_HOLDER_MORE;
+}
+
+enum redis_holder_verdict redis_holder_judge(struct redis_holder *h)
+{
+	if (h->reason[0])
+		return REDIS_HOLDER_REFUSED;
+	if (h->step == HOLDER_LOOK)
+		return judge_look(h);
+	if (h->step == HOLDER_TAKE) {
+		h->step = HOLDER_LOOK;
+		return REDIS_HOLDER_MORE;
+	}
+	h->has_held = true;
+	return REDIS_HOLDER_OURS;
+}
+
+struct slice redis_holder_beat(void)
+{
+	return SLICE("*3\r\n$4\r\nHGET\r\n$11\r\n" KEY "\r\n$11\r\nincarnation\r\n");
+}
+
+bool redis_holder_is_ours(const struct redis_holder *h, const redisReply *reply)
+{
+	return reply->type == REDIS_REPLY_ERROR ||
+	       slice_is(text_of(reply), h->incarnation);
+}
+
+void redis_holder_release(const struct redis_holder *h, struct buf *out)
+{
+	add(out, "EVAL %s 1 " KEY " %s", RELEASE, h->incarnation);
+}

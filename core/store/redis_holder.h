@@ -1,0 +1,94 @@
+/* redis_holder.h: which broker holds the store: one at a time.
+ *
+ * The hash tide:holder names the broker that took the store last, by an incarnation
+ * that no other start has. A broker gives its connections its incarnation as their
+ * name before it looks whether tide:holder has it. Who takes the store writes its own
+ * incarnation there, then ends the connections of all others, then reads what is
+ * stored. So a former holder writes nothing after that: what it has sent and Redis
+ * has not read goes with its connection, and a new connection of it finds another
+ * incarnation. Every write is spared a check.
+ *
+ * The holder lives as long as Redis hears of it: it asks for its incarnation twice a
+ * second (REDIS_HOLDER_BEAT_MS), and Redis tells how long a connection was idle. So a
+ * lease costs no write, and holds while Redis accepts none. It lapses when a candidate
+ * has seen no such connection in LAPSED_LOOKS looks, which Redis must answer: a pause of
+ * Redis, or of the candidate, ends no lease. It ends at once when the holder has given
+ * it back, and when its process has visibly ended.
+ *
+ * Here are the commands of that and what follows from their replies, in rounds that
+ * redis_conn sends. */
+#pragma once
+
+#include "base/buf.h"
+#include "host/process.h"
+#include "redis_request.h"
+#include "store.h"
+
+#define REDIS_HOLDER_BEAT_MS 500
+#define REDIS_HOLDER_PAUSE_MS 250
+
+enum redis_holder_verdict {
+	REDIS_HOLDER_MORE, /* the next round, at once */
+	REDIS_HOLDER_OURS, /* and nobody else can write any more */
+	/* Somebody else has it, or may have: the next round after a pause. */
+	REDIS_HOLDER_OTHER,
+	REDIS_HOLDER_REFUSED, /* by a holder that lives, or by Redis */
+	REDIS_HOLDER_LOST,    /* it was ours, and somebody has taken it over */
+};
+
+enum redis_holder_step { HOLDER_LOOK, HOLDER_TAKE, HOLDER_FENCE };
+
+/* What tide:holder says. */
+struct redis_holder_record {
+	char incarnation[40]; /* "": nobody has taken the store so far */
+	bool is_released;
+	uint64_t node;
+	uint64_t since_unix_ms;
+	struct process process;
+};
+
+struct redis_holder {
+	/* Given. */
+	enum store_hold hold;
+	unsigned node;
+	unsigned db;
+	bool is_sole; /* nobody else can hold it: ours is the data directory */
+	/* Found. */
+	char reason[ERROR_TEXT_MAX]; /* of REFUSED and LOST */
+	/* Within. */
+	char incarnation[17];
+	struct process self;
+	bool has_held;
+	bool has_taken; /* connections have our incarnation as their name */
+	bool has_flags; /* Redis knows the flags of scripts */
+	enum redis_holder_step step;
+	struct redis_holder_record record;
+	char last_seen[40]; /* an incarnation */
+	uint64_t connection;
+	bool is_other_alive;
+	unsigned alive_looks; /* one after the other */
+	unsigned lapsed_looks;
+	struct buf fence; /* commands that end the connections of others */
+	unsigned fence_count;
+};
+
+void redis_holder_init(struct redis_holder *h);
+void redis_holder_deinit(struct redis_holder *h);
+
+/* There is a new connection, to a Redis of that version. */
+void redis_holder_begin(struct redis_holder *h, unsigned redis_major);
+/* Append the commands of a round.
+ *
+ * @return  how many replies will come */
+unsigned redis_holder_round(struct redis_holder *h, struct buf *out);
+/* The index-th reply of the round, from 0. */
+void redis_holder_reply(struct redis_holder *h, unsigned index, const redisReply *reply);
+/* After the last reply of a round. */
+enum redis_holder_verdict redis_holder_judge(struct redis_holder *h);
+
+/* What the holder asks now and then: one command, one reply. */
+struct slice redis_holder_beat(void);
+/* The store is still ours, as far as this reply tells. */
+bool redis_holder_is_ours(const struct redis_holder *h, const redisReply *reply);
+/* Give the lease back: one command, one reply. */
+void redis_holder_release(const struct redis_holder *h, struct buf *out);

@@ -1,0 +1,79 @@
+-- What PEEK shows and KICK takes of a queue with several shards is what comes next.
+local Broker = require 'support.broker'
+local socket = require 'socket'
+local wait = require 'support.wait'
+
+describe('in a queue with several shards', function()
+  local broker, c
+
+  setup(function() broker = Broker.start { args = { '--window-messages', '16', '--fsync', 'no' } } end)
+  teardown(function() broker:destroy() end)
+  before_each(function()
+    c = broker:enter_vhost()
+    c:ok 'DECLARE queue q shards=4 sharding=round_robin'
+  end)
+  after_each(function() c:close() end)
+
+  local function publish(count)
+    for i = 1, count do c:ok('PUB - q', tostring(i)) end
+  end
+
+  local function payloads(messages)
+    local list = {}
+    for i, m in ipairs(messages) do list[i] = m.payload end
+    return list
+  end
+
+  it('PEEK shows what GET takes next, in that order', function()
+    c:ok 'DECLARE queue by shards=3 sharding.by=n'
+    for i = 1, 40 do c:ok(('PUB - by h:n=%d'):format(i % 5), tostring(i)) end
+    assert.equal(2, #c:get 'by max=2 ack=auto')
+    -- Some shards are longer than their window, and all have other lengths.
+    local expected = payloads(c:document 'PEEK by 38')
+    local three = payloads(c:document 'PEEK by 3')
+    assert.same({ table.unpack(expected, 1, 3) }, three)
+    local taken = {}
+    for i = 1, 38 do taken[i] = c:get('by ack=auto wait=20s')[1].payload end
+    assert.same(expected, taken)
+  end)
+
+  --- Bury all in the opposite order, one a millisecond.
+  local function bury(count)
+    local held = c:get('q max=' .. count)
+    assert.equal(count, #held)
+    local order = {}
+    for i = count, 1, -1 do
+      c:ok(('NACK %s dead'):format(held[i].tag))
+      order[#order + 1] = held[i].payload
+      local last = socket.gettime()
+      assert(wait.poll(function() return socket.gettime() > last + 0.002 end))
+    end
+    return order
+  end
+
+  it('PEEK shows first, and KICK takes first, what was buried first', function()
+    publish(8)
+    local order = bury(8)
+    assert.same({ table.unpack(order, 1, 3) }, payloads(c:document 'PEEK q 3 state=buried'))
+    assert.equal('3', c:ok 'KICK q 3')
+    local ready = payloads(c:document 'PEEK q 100')
+    table.sort(ready)
+    local expected = { table.unpack(order, 1, 3) }
+    table.sort(expected)
+    assert.same(expected, ready)
+    assert.same({ table.unpack(order, 4) }, payloads(c:document 'PEEK q 100 state=buried'))
+    -- Now Redis has them alone.
+    broker:restart()
+    c = broker:connect()
+    assert.same({ table.unpack(order, 4, 5) }, payloads(c:document 'PEEK q 2 state=buried'))
+    assert.equal('2', c:ok 'KICK q 2')
+    assert.same({ table.unpack(order, 6) }, payloads(c:document 'PEEK q 100 state=buried'))
+    assert.equal('3', c:ok 'KICK q 100')
+    assert.equal(8, c:stats('q').ready)
+  end)
+
+  it('PEEK shows delayed messages by their time', function()
+    for _, delay in ipairs { 5, 3, 9, 1, 7 } do c:ok(('PUB - q delay=%dh'):format(delay), tostring(delay)) end
+    assert.same({ '1', '3', '5' }, payloads(c:document 'PEEK q 3 state=delayed'))
+  end)
+end)
