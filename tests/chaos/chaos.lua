@@ -88,8 +88,15 @@ function Place:redis_pid()
   return pid and math.tointeger(tonumber(pid))
 end
 
-function Place:kill(...)
-  for _, pid in pairs { ... } do os.execute(('kill -9 %d 2>/dev/null'):format(pid)) end
+function Place:kill_redis()
+  local pid = self:redis_pid()
+  if pid then os.execute(('kill -9 %d 2>/dev/null'):format(pid)) end
+end
+
+--- Its end is seen a little later.
+function Place:kill_broker()
+  os.execute(('kill -9 %d 2>/dev/null'):format((self.broker:pid())))
+  self.is_ending = true
 end
 
 function Place:stop(pid)
@@ -197,6 +204,7 @@ end
 local function drain_queue(place, c, queue)
   local traffic, deadline = place.traffic, wait.deadline(120)
   repeat
+    c:ok('KICK ' .. queue) -- a dead letter that Redis refused is buried
     c:send(('GET %s max=500 wait=50ms\r\n'):format(queue))
     local n, first, last = tonumber((c:expect('^OK (%d+)$', 60))), nil, nil
     local copies = {}

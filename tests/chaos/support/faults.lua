@@ -20,9 +20,9 @@ end
 
 ---@type table<string, Fault>
 local faults = {
-  ['kill -9 of the broker'] = { begin = function(p) p:kill((p.broker:pid())) end },
-  ['kill -9 of Redis'] = { asks = true, begin = function(p) p:kill(p:redis_pid()) end },
-  ['kill -9 of both'] = { asks = true, begin = function(p) p:kill(p.broker:pid(), p:redis_pid()) end },
+  ['kill -9 of the broker'] = { begin = function(p) p:kill_broker() end },
+  ['kill -9 of Redis'] = { asks = true, begin = function(p) p:kill_redis() end },
+  ['kill -9 of both'] = { asks = true, begin = function(p) p:kill_redis() p:kill_broker() end },
   ['SIGSTOP of the broker'] = {
     begin = function(p) p:stop((p.broker:pid())) end,
     finish = function(p) p:continue() end,
