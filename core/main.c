@@ -57,6 +57,8 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(argv[1], "serve") == 0)
 		return serve_main(argc - 1, argv + 1);
+	if (strcmp(argv[1], "trial") == 0)
+		return offline_trial(argc - 1, argv + 1);
 	if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0)
 		return help_main(argc > 2 ? argv[2] : "help");
 	if (strcmp(argv[1], "version") == 0 || strcmp(argv[1], "--version") == 0) {

@@ -1,6 +1,7 @@
 #include "offline.h"
 
 #include "check/check.h"
+#include "rules/engine/trial.h"
 #include "rules/spec/spec.h"
 #include "share.h"
 
@@ -25,6 +26,26 @@ static int run_test(struct cli *cli)
 	const char *dir = cli->words[0];
 
 	return share_is_dir(dir) ? spec_run(dir, share_lua_dir()) : refuse_dir(dir);
+}
+
+enum { TRIAL_RULES = 1, TRIAL_LUA, TRIAL_MEMORY, TRIAL_BUDGET, TRIAL_WITHIN, TRIAL_LIKE };
+
+int offline_trial(int argc, char **argv)
+{
+	uint64_t memory, budget;
+
+	if (argc != TRIAL_LIKE + 1 ||
+	    !slice_to_uint(slice_from(argv[TRIAL_MEMORY]), SIZE_MAX / 2, &memory) ||
+	    !slice_to_uint(slice_from(argv[TRIAL_BUDGET]), INT64_MAX / 2, &budget)) {
+		fprintf(stderr, "tidemq: trial is for the broker alone\n");
+		return CLI_USAGE;
+	}
+	return trial_run(&(struct trial_spec){ .rules_dir = argv[TRIAL_RULES],
+					       .lua_dir = argv[TRIAL_LUA],
+					       .memory_max_bytes = (size_t)memory,
+					       .call_budget_ms = (int64_t)budget,
+					       .within = argv[TRIAL_WITHIN],
+					       .owned_like = argv[TRIAL_LIKE] });
 }
 
 static const struct command_option check_options[] = {

@@ -6,3 +6,6 @@
 /* Ends in a NULL name. Exit status: 0 no problem, 1 problems in the rules, 2 wrong
  * usage. */
 extern const struct cli_verb offline_verbs[];
+
+/* `tidemq trial`, which the broker runs and no person: rules/engine/trial.h. */
+int offline_trial(int argc, char **argv);

@@ -1,6 +1,7 @@
 #include "serve_options.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 
 #include "base/command_option.h"
 #include "base/id.h"
@@ -25,6 +26,12 @@ static const struct command_option rows[] = {
 	{ COMMAND_TEXT("listen", "ADDRESS", LISTEN_DEFAULT,
 		       "HOST:PORT, [IPv6]:PORT or unix:PATH; may be repeated; port 0 "
 		       "takes a free one") },
+	{ COMMAND_TEXT(
+		"socket-mode", "MODE", "0600",
+		"who may connect to a unix:PATH: 0660 owner and group, 0666 all") },
+	{ COMMAND_TEXT("socket-group", "GROUP", "that of the process",
+		       "the group of a unix:PATH"),
+	  SERVER(socket_group) },
 	{ COMMAND_TEXT("data", "DIR", "./data",
 		       "where the embedded Redis keeps its files"),
 	  BROKER(store.data_dir) },
@@ -133,6 +140,14 @@ static const struct command_option rows[] = {
 	{ COMMAND_CHOICE("rules-gate", "none|test", "none",
 			 "test: rules become active only when their specs pass"),
 	  BROKER(has_rules_gate) },
+	{ COMMAND_DURATION("rules-gate-timeout", "15s",
+			   "with --rules-gate test: specs that take longer fail", 100,
+			   DAY_MS),
+	  BROKER(rules_gate_timeout_ms) },
+	{ COMMAND_TEXT("rules-candidates", "DIR", "where the rules directory is",
+		       "RULES shadow and RULES replay take directories below this one "
+		       "alone"),
+	  BROKER(rules_candidates) },
 	{ COMMAND_FLAG(
 		  "replay-payloads",
 		  "keep the payloads of recent publishes for RULES recent and replay"),
@@ -174,9 +189,23 @@ static void set_defaults(struct serve_options *o)
 		if (row->type != COMMAND_OPTION_TEXT &&
 		    command_option_value(row, row->fallback, &value, NULL) == TIDE_OK)
 			set_field(o, row, row->fallback, value);
+	o->broker.program = "/proc/self/exe";
 	/* A checkout or a directory of one's own comes before what is installed. */
 	o->broker.rules_dir = share_rules_dir();
 	o->broker.lua_dir = share_lua_dir();
+}
+
+static int set_socket_mode(struct serve_options *o, const char *text, struct error *err)
+{
+	size_t digits = strspn(text, "01234567");
+
+	if (digits < 3 || digits > 4 || text[digits] || strtoul(text, NULL, 8) > 0777)
+		return error_set(err, TIDE_ESYNTAX,
+				 "--socket-mode must be three octal digits like 660, not "
+				 "'%s'",
+				 text);
+	o->server.socket_mode = (unsigned)strtoul(text, NULL, 8);
+	return TIDE_OK;
 }
 
 static int set_option(struct serve_options *o, const struct command_option *row,
@@ -186,6 +215,8 @@ static int set_option(struct serve_options *o, const struct command_option *row,
 		set_field(o, row, text, value);
 	else if (strcmp(row->name, "help") == 0)
 		o->is_help = true;
+	else if (strcmp(row->name, "socket-mode") == 0)
+		return set_socket_mode(o, text, err);
 	else if (strcmp(row->name, "listen") == 0) {
 		if (o->listen_count == SERVE_LISTEN_MAX)
 			return error_set(err, TIDE_ESYNTAX,

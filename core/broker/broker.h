@@ -47,10 +47,15 @@ struct broker_config {
 	bool rules_watch;
 	size_t shared_entries_max; /* of tide.shared */
 	size_t shared_bytes_max;
-	bool has_rules_gate;      /* rules become active only when their specs pass */
-	int64_t dedupe_window_ms; /* of queues that do not say otherwise */
-	size_t dedupe_max_bytes;  /* of all publish ids that are remembered */
-	bool replay_payloads;     /* the recent publishes are kept with them */
+	bool has_rules_gate; /* rules become active only when their specs pass */
+	int64_t rules_gate_timeout_ms;
+	const char *program; /* this one, to try rules in a process of its own; NULL:
+			      * they are not tried */
+	const char *rules_candidates; /* candidate rules lie below it; NULL: where the
+				       * rules directory is */
+	int64_t dedupe_window_ms;     /* of queues that do not say otherwise */
+	size_t dedupe_max_bytes;      /* of all publish ids that are remembered */
+	bool replay_payloads;         /* the recent publishes are kept with them */
 };
 
 void broker_config_init(struct broker_config *c);

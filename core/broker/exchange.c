@@ -131,7 +131,11 @@ static int create_index(struct exchange *x, const struct ruleset *r, struct erro
 {
 	char user[VHOST_USER_MAX];
 	const struct index_spec spec = {
-		slice_from(x->type), &x->args, user, { x, next_binding, is_dest }
+		.type = slice_from(x->type),
+		.options = &x->args,
+		.user = user,
+		.vhost = vhost_slice(x->vhost),
+		.source = { x, next_binding, is_dest },
 	};
 
 	vhost_format_user(x->vhost, "exchange", exchange_slice(x), user);

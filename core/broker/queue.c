@@ -85,8 +85,13 @@ static int create_strategies(struct queue *q, const struct ruleset *r, int *fail
 	for (int i = 0; i < 3 && rc == TIDE_OK; i++) {
 		enum script_kind kind = script_kinds[i];
 
-		rc = strategy_create(r->engine, kind, slice_from(q->config.scripts[kind]),
-				     &q->config.script_args[kind], user,
+		rc = strategy_create(r->engine,
+				     &(struct strategy_spec){
+					     .kind = kind,
+					     .name = slice_from(q->config.scripts[kind]),
+					     .options = &q->config.script_args[kind],
+					     .user = user,
+					     .vhost = vhost_slice(q->vhost) },
 				     &strategies[kind], err);
 		*failed = i;
 	}

@@ -62,9 +62,9 @@ static void add_simulate(struct cli *cli)
 static const struct cli_table_view status_view = {
 	.units = "loaded_ms:time ms:time",
 	.arrays = {
-		{ "scripts", "kind name file hash doc uses calls errors overruns "
-			     "cache_hits time_us p50_ns p99_ns max_ns circuit "
-			     "circuit_since_ms:time? skipped last_error?" },
+		{ "scripts", "kind name uses calls cache_hits? errors rejected? overruns? "
+			     "skipped? time_us? p50_ns? p99_ns? max_ns? circuit "
+			     "circuit_since_ms:time? last_error?" },
 		{ "schedules", "name file when vhost missed jitter_ms:duration active "
 			       "next_ms:time? last_ms:time? result? running? runs? "
 			       "failures? skipped? messages?" },
@@ -94,17 +94,17 @@ static int print_shadow_take(struct cli *cli, json_t *document)
 	static const struct cli_table_view view = {
 		.units = "started_ms:time delay_ms:duration",
 		.without = "samples",
-		.arrays = { { "samples",
-			      "queue reason attempts failures id "
-			      "published_ms:time vhost exchange key priority "
-			      "dedupe_id? user? due_ms:time? size headers live "
-			      "shadow" } },
+		.arrays = { { "samples", "queue reason attempts failures id "
+					 "published_ms:time vhost exchange key priority "
+					 "dedupe_id? user? due_ms:time? size headers "
+					 "live:decision shadow:decision" } },
 	};
 
 	if (strcmp(cli->words[1], "promote") == 0)
 		return cli_table_print_take(document, &status_view);
 	return print_changes_take(document, &view,
-				  "differs exchange key headers live shadow changes");
+				  "differs exchange key headers live:decision "
+				  "shadow:decision changes");
 }
 
 static int print_replay_take(struct cli *cli, json_t *document)
@@ -112,7 +112,8 @@ static int print_replay_take(struct cli *cli, json_t *document)
 	static const struct cli_table_view view = { .without = "changes" };
 
 	return print_changes_take(document, &view,
-				  "number differs exchange key headers before after");
+				  "number differs exchange key headers before:decision "
+				  "after:decision");
 }
 
 /* "a.lua, b.lua", or "27 files" */
@@ -190,7 +191,8 @@ static int print_simulation_take(struct cli *cli, json_t *document)
 }
 
 static const struct cli_table_view recent_view = {
-	.columns = "number published_ms:time exchange key priority size headers decision"
+	.columns = "number published_ms:time exchange key priority? size headers "
+		   "decision:decision"
 };
 
 /* The document of RULES status, which has an array of scripts; or NULL. */
@@ -265,9 +267,8 @@ static json_t *make_rows(const json_t *scripts, bool of_generation)
 static int run_top(struct cli *cli)
 {
 	static const struct cli_table_view view = {
-		.columns = "script calls cache_hits errors overruns skipped p50_us "
-			   "p99_us max_us "
-			   "time_us circuit"
+		.columns = "script calls cache_hits? errors overruns? skipped? p50_us "
+			   "p99_us max_us time_us circuit"
 	};
 	json_t *scripts, *rows, *document = ask_status(cli, &scripts);
 

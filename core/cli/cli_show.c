@@ -10,20 +10,20 @@ static const struct list {
 	struct cli_table_view view;
 } lists[] = {
 	{ "exchanges",
-	  { .columns = "name type durable auto_delete bindings published options "
-		       "unusable" } },
+	  { .columns = "name type durable auto_delete? bindings published options? "
+		       "unusable?" } },
 	{ "queues",
-	  { .columns = "name ready delayed unacked buried consumers durable options "
-		       "unusable" } },
-	{ "bindings", { .columns = "exchange to destination pattern options unusable" } },
+	  { .columns = "name ready delayed unacked buried consumers durable options? "
+		       "unusable?" } },
+	{ "bindings",
+	  { .columns = "exchange to destination pattern options? unusable?" } },
 	{ "consumers",
 	  { .columns = "queue sid kind connection channel ack prefetch unacked "
 		       "delivered" } },
 	{ "connections",
 	  { .columns = "connection name peer protocol vhost channels pending" } },
 	{ "rules",
-	  { .columns = "kind name file uses calls errors time_us doc",
-	    .array = "scripts" } },
+	  { .columns = "kind name uses calls errors time_us? doc", .array = "scripts" } },
 };
 
 static int run_list(struct cli *cli)

@@ -2,22 +2,26 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 
 #define COLUMNS_MAX 24
 #define NAME_MAX_BYTES 32
 #define CELL_WIDTH_MAX 60
+#define CELL_WIDTH_MIN 12 /* not shortened further to fit a line */
 #define GAP 2
 #define DEPTH_MAX 32 /* of objects and lists in each other */
 
-enum unit { NO_UNIT, TIME, DURATION, PAYLOAD };
+enum unit { NO_UNIT, TIME, DURATION, PAYLOAD, DECISION };
 
 struct column {
 	char name[NAME_MAX_BYTES];
 	enum unit unit;
-	bool is_optional;
+	bool is_optional; /* left out also when all values are 0 */
 };
 
 struct columns {
@@ -33,14 +37,15 @@ struct cell {
 /* "name:unit?" */
 static struct column parse_column(const char *text, size_t len)
 {
-	static const char *const units[] = {
-		[TIME] = ":time", [DURATION] = ":duration", [PAYLOAD] = ":payload"
-	};
+	static const char *const units[] = { [TIME] = ":time",
+					     [DURATION] = ":duration",
+					     [PAYLOAD] = ":payload",
+					     [DECISION] = ":decision" };
 	struct column c = { .is_optional = len > 0 && text[len - 1] == '?' };
 	size_t name_len = strcspn(text, ":? ");
 
 	snprintf(c.name, sizeof(c.name), "%.*s", (int)name_len, text);
-	for (enum unit unit = TIME; unit <= PAYLOAD; unit++)
+	for (enum unit unit = TIME; unit <= DECISION; unit++)
 		if (strncmp(text + name_len, units[unit], strlen(units[unit])) == 0)
 			c.unit = unit;
 	return c;
@@ -161,6 +166,43 @@ static void append_members(struct buf *out, const struct columns *units, json_t 
 	}
 }
 
+/* "jobs (shard 0, rank 0), 3 more", or why not. */
+static void append_decision(struct buf *out, const json_t *decision)
+{
+	const json_t *queues = json_object_get(decision, "queues"), *queue;
+	json_int_t more = json_integer_value(json_object_get(decision, "count")) -
+			  (json_int_t)json_array_size(queues);
+	size_t i;
+
+	json_array_foreach(queues, i, queue)
+	{
+		const char *name = cli_table_text(queue, "queue", "");
+
+		buf_append_text(out, i ? ", " : "");
+		append_printable(out, name, strlen(name));
+		buf_printf(out, " (shard %" JSON_INTEGER_FORMAT ", rank %.6g)",
+			   json_integer_value(json_object_get(queue, "shard")),
+			   json_number_value(json_object_get(queue, "rank")));
+	}
+	if (more > 0)
+		buf_printf(out, ", %" JSON_INTEGER_FORMAT " more", more);
+	else if (i == 0)
+		buf_append_text(out, "no queue");
+}
+
+static bool is_failure(const json_t *decision)
+{
+	return json_object_get(decision, "code") != NULL;
+}
+
+static void append_failure(struct buf *out, const json_t *decision)
+{
+	const char *error = cli_table_text(decision, "error", "");
+
+	buf_printf(out, "%s: ", cli_table_text(decision, "code", ""));
+	append_printable(out, error, strlen(error));
+}
+
 /* Append a value in one line; lists and objects only down to DEPTH_MAX. */
 static void append_value(struct buf *out, const struct columns *units, enum unit unit,
 			 const json_t *value, int depth)
@@ -180,6 +222,10 @@ static void append_value(struct buf *out, const struct columns *units, enum unit
 		buf_append_text(out, "...");
 	else if (json_is_array(value))
 		append_list(out, units, value, depth + 1);
+	else if (unit == DECISION && is_failure(value))
+		append_failure(out, value);
+	else if (unit == DECISION && json_object_get(value, "queues"))
+		append_decision(out, value);
 	else if (json_is_object(value))
 		append_members(out, units, (json_t *)(uintptr_t)value, depth + 1);
 	if (buf_len(out) == before)
@@ -202,16 +248,16 @@ static size_t width(const struct cell *cell)
 	return n;
 }
 
-/* Payloads can be long; a table shows how they begin. */
-static void shorten(struct cell *cell)
+/* A table shows how a long text begins. @param max  3 or more */
+static void shorten(struct cell *cell, size_t max)
 {
 	struct slice s = buf_slice(&cell->text);
 	size_t points = 0, i = 0;
 
-	if (width(cell) <= CELL_WIDTH_MAX)
+	if (width(cell) <= max)
 		return;
 	for (; i < s.len; i++)
-		if (!is_continuation(s.data[i]) && points++ == CELL_WIDTH_MAX - 3)
+		if (!is_continuation(s.data[i]) && points++ == max - 3)
 			break;
 	cell->text.end = cell->text.start + i;
 	buf_append_text(&cell->text, "...");
@@ -237,7 +283,7 @@ static void fill_cell(struct cell *cell, const json_t *object, const struct colu
 		buf_append_char(&cell->text, '-');
 	cell->is_number = json_is_number(value) && c->unit != TIME;
 	if (c->unit == PAYLOAD)
-		shorten(cell);
+		shorten(cell, CELL_WIDTH_MAX);
 }
 
 static void fill_title(struct cell *cell, const struct column *c)
@@ -264,9 +310,42 @@ static void print_cell(const struct cell *cell, size_t column_width, bool is_las
 		printf("%*s", (cell->is_number ? 0 : padding) + GAP, "");
 }
 
+/* Of the terminal, as $COLUMNS or the terminal itself has it; 0: there is none. */
+static size_t line_width(void)
+{
+	const char *given = getenv("COLUMNS");
+	struct winsize size;
+	uint64_t columns;
+
+	if (given && slice_to_uint(slice_from(given), 10000, &columns))
+		return (size_t)columns;
+	return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+/* Take from the widest columns of texts until a line has the width. */
+static void fit(size_t *widths, const struct cell *last_row, size_t columns, size_t room)
+{
+	size_t used = 0;
+
+	for (size_t i = 0; i < columns; i++)
+		used += widths[i] + (i ? GAP : 0);
+	while (used > room) {
+		size_t widest = columns;
+
+		for (size_t i = 0; i < columns; i++)
+			if (!last_row[i].is_number && widths[i] > CELL_WIDTH_MIN &&
+			    (widest == columns || widths[i] > widths[widest]))
+				widest = i;
+		if (widest == columns)
+			return; /* then it is too wide */
+		widths[widest]--;
+		used--;
+	}
+}
+
 static void print_rows(struct cell *cells, size_t rows, size_t columns, int indent)
 {
-	size_t widths[COLUMNS_MAX] = { 0 };
+	size_t widths[COLUMNS_MAX] = { 0 }, room = line_width();
 
 	for (size_t i = 0; i < rows * columns; i++) {
 		size_t w = width(&cells[i]);
@@ -277,8 +356,12 @@ static void print_rows(struct cell *cells, size_t rows, size_t columns, int inde
 		if (i < columns && rows > 1)
 			cells[i].is_number = cells[i + columns].is_number;
 	}
+	if (room > (size_t)indent)
+		fit(widths, cells + (rows - 1) * columns, columns, room - (size_t)indent);
 	for (size_t i = 0; i < rows * columns; i++) {
 		bool is_last = i % columns == columns - 1;
+
+		shorten(&cells[i], widths[i % columns]);
 
 		if (i % columns == 0)
 			printf("%*s", indent, "");
@@ -288,12 +371,23 @@ static void print_rows(struct cell *cells, size_t rows, size_t columns, int inde
 	}
 }
 
+static bool is_empty(const json_t *value, const struct column *c)
+{
+	if (json_is_string(value))
+		return json_string_length(value) == 0;
+	if (json_is_array(value) || json_is_object(value))
+		return json_array_size(value) + json_object_size(value) == 0;
+	if (json_is_number(value))
+		return c->is_optional && json_number_value(value) == 0;
+	return !value || json_is_null(value);
+}
+
 static bool has_column(const json_t *array, const struct column *c)
 {
 	for (size_t i = 0; i < json_array_size(array); i++)
-		if (member_of(json_array_get(array, i), c))
+		if (!is_empty(member_of(json_array_get(array, i), c), c))
 			return true;
-	return false;
+	return json_array_size(array) == 0 && !c->is_optional;
 }
 
 static void leave_out_columns(const json_t *array, struct columns *columns)
@@ -301,8 +395,7 @@ static void leave_out_columns(const json_t *array, struct columns *columns)
 	size_t count = 0;
 
 	for (size_t i = 0; i < columns->count; i++)
-		if (!columns->items[i].is_optional ||
-		    has_column(array, &columns->items[i]))
+		if (has_column(array, &columns->items[i]))
 			columns->items[count++] = columns->items[i];
 	columns->count = count;
 }

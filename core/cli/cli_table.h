@@ -1,15 +1,17 @@
 /* cli_table.h: JSON documents as aligned text.
  *
  * A list of members is a text with spaces between the names. After a name stands its
- * unit, if it has one, and '?' for a column that is left out when no row has it:
- * "name size due:time? delay_ms:duration".
+ * unit, if it has one: "name size due:time delay_ms:duration". A column in which no row
+ * has anything is left out, and one with '?' also if all its numbers are 0.
  *
  *   :time      milliseconds since 1970; shown as 2026-01-31T12:00:00.000Z
  *   :duration  milliseconds; shown as 250ms, 1.500s or 5h2m1s
  *   :payload   bytes of a message; shown up to 60 characters
+ *   :decision  of a publish, as in RULES recent; shown as "jobs (shard 0, rank 0)"
  *
  * Titles of columns are the names in capitals, without the "_ms" of members with a
- * unit. The text of messages is made printable. */
+ * unit. The text of messages is made printable. On a terminal, or with $COLUMNS, columns
+ * of texts are shortened until a row fits. */
 #pragma once
 
 #include <jansson.h>

@@ -1,6 +1,7 @@
 #include "server.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -30,6 +31,7 @@ void server_config_init(struct server_config *c)
 		.output_high_bytes = (size_t)1 << 20,
 		.output_low_bytes = (size_t)256 << 10,
 		.write_timeout_ms = 5 * 60 * 1000,
+		.socket_mode = SERVER_SOCKET_MODE,
 	};
 }
 
@@ -190,6 +192,26 @@ int server_check_address(uv_loop_t *loop, const char *address, struct error *err
 		    : resolve(loop, address, &addr, err);
 }
 
+/* Who may connect to a socket: before it listens nobody can. */
+static int set_owner(const struct server *s, const char *path, struct error *err)
+{
+	const char *name = s->config.socket_group;
+	const struct group *group = name ? getgrnam(name) : NULL;
+
+	if (name && !group)
+		return error_set(err, TIDE_ENOTFOUND,
+				 "unix:%s: there is no group '%s' (--socket-group)", path,
+				 name);
+	if (group && chown(path, (uid_t)-1, group->gr_gid) < 0)
+		return error_set(err, -errno,
+				 "unix:%s: cannot give it to the group '%s': %s", path,
+				 name, strerror(errno));
+	if (chmod(path, s->config.socket_mode) < 0)
+		return error_set(err, -errno, "unix:%s: cannot set its mode: %s", path,
+				 strerror(errno));
+	return TIDE_OK;
+}
+
 static void on_connection(uv_stream_t *stream, int status)
 {
 	struct listener *l = stream->data;
@@ -222,6 +244,8 @@ int server_listen(struct server *s, const char *address, char bound[SERVER_ADDRE
 	l->socket.stream.data = l;
 	rc = is_unix ? uv_pipe_bind(&l->socket.pipe, path)
 		     : uv_tcp_bind(&l->socket.tcp, (struct sockaddr *)&addr, 0);
+	if (rc == 0 && is_unix && set_owner(s, path, err) < 0)
+		return err->code;
 	if (rc == 0)
 		rc = uv_listen(&l->socket.stream, BACKLOG, on_connection);
 	if (rc < 0)

@@ -16,6 +16,7 @@ TAILQ_HEAD(conn_list, conn);
 /* What one read takes at most; a line that the read before cut off goes before
  * it in the same buffer. */
 #define SERVER_READ_BYTES ((size_t)256 << 10)
+#define SERVER_SOCKET_MODE 0600 /* the owner alone */
 
 struct server_config {
 	unsigned connections_max;
@@ -27,6 +28,9 @@ struct server_config {
 	/* 0: never. */
 	int64_t idle_timeout_ms;  /* close a connection that sends nothing for so long */
 	int64_t write_timeout_ms; /* and one that reads none of its output for so long */
+	unsigned socket_mode;     /* of Unix sockets */
+	const char
+		*socket_group; /* that they belong to, by its name; NULL: the process's */
 };
 
 void server_config_init(struct server_config *c);

@@ -1,13 +1,14 @@
 #include "candidate.h"
 
-#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
-#include <sys/stat.h>
 
 #include "base/mem.h"
 #include "broker/definition.h"
 #include "broker/queue.h"
+#include "candidate_dir.h"
+#include "canary.h"
+#include "host/log.h"
 #include "rules/sandbox/bundle.h"
 #include "rules/engine/reload.h"
 #include "rules/engine/strategy.h"
@@ -100,25 +101,6 @@ bool candidate_has_other_retry(struct candidate *c, const struct queue *q)
 	       is_other(c, q, SCRIPT_RETRY);
 }
 
-static int resolve(struct broker *b, struct slice dir, char out[PATH_MAX],
-		   struct error *err)
-{
-	char parent[PATH_MAX];
-	struct stat st;
-	int len;
-
-	snprintf(parent, sizeof(parent), "%s", b->config.rules_dir);
-	if (dir.len > 0 && dir.data[0] == '/')
-		len = snprintf(out, PATH_MAX, "%" SLICE_FMT, SLICE_ARG(dir));
-	else
-		len = snprintf(out, PATH_MAX, "%s/%" SLICE_FMT, dirname(parent),
-			       SLICE_ARG(dir));
-	if (len < PATH_MAX && stat(out, &st) == 0 && S_ISDIR(st.st_mode))
-		return TIDE_OK;
-	return error_set(err, TIDE_ENOTFOUND,
-			 "there is no directory '%s' on the broker's machine", out);
-}
-
 static void on_engine(void *ctx, const struct error *result)
 {
 	struct candidate *c = ctx;
@@ -155,14 +137,34 @@ static void on_turn(uv_idle_t *handle)
 	if (!definition_each(c->broker, attach, &s))
 		return;
 	uv_idle_stop(handle);
-	reload_start(c->rules.engine, &(struct reload_asker){ "", on_engine, c });
+	reload_start(c->rules.engine, c->files,
+		     &(struct reload_asker){ "", on_engine, c });
 }
 
-int candidate_create(struct candidate **out, struct broker *b,
+/* What has been tried in another process is attached and loaded here. */
+static void on_canary(void *ctx, const struct canary_result *result)
+{
+	struct candidate *c = ctx;
+
+	c->trial = NULL;
+	if (result->error.code < 0) {
+		on_engine(c, &result->error);
+		return;
+	}
+	if (result->unread[0])
+		log_warn("%s: %s", c->about, result->unread);
+	if (result->files)
+		c->files = bundle_ref(result->files);
+	uv_idle_start(&c->turn, on_turn);
+}
+
+int candidate_create(struct candidate **out, struct rollout *r,
 		     const struct candidate_spec *spec, struct error *err)
 {
 	bool is_replay = spec->slot == RULESET_REPLAY;
-	char path[PATH_MAX], about[PATH_MAX + 32];
+	char path[PATH_MAX], within[PATH_MAX], about[PATH_MAX + 32];
+	struct canary_spec trial = { .dir = path, .within = within };
+	struct broker *b = r->broker;
 	struct engine_config config = {
 		.rules_dir = path,
 		.about = about,
@@ -173,7 +175,7 @@ int candidate_create(struct candidate **out, struct broker *b,
 	};
 	struct engine *e;
 	struct candidate *c;
-	int rc = resolve(b, spec->dir, path, err);
+	int rc = candidate_dir_find(&b->config, spec->dir, path, within, err);
 
 	if (rc < 0)
 		return rc;
@@ -185,6 +187,7 @@ int candidate_create(struct candidate **out, struct broker *b,
 	c = mem_zalloc(sizeof(*c));
 	c->broker = b;
 	c->dir = mem_strdup(path);
+	c->about = mem_strdup(about);
 	c->on_loaded = spec->on_loaded;
 	c->ctx = spec->ctx;
 	c->rules.engine = e;
@@ -192,7 +195,7 @@ int candidate_create(struct candidate **out, struct broker *b,
 	b->candidates[spec->slot] = &c->rules;
 	uv_idle_init(b->loop, &c->turn);
 	c->turn.data = c;
-	uv_idle_start(&c->turn, on_turn);
+	c->trial = canary_ask(r->canary, &trial, on_canary, c);
 	*out = c;
 	return TIDE_OK;
 }
@@ -201,6 +204,8 @@ static void on_closed(uv_handle_t *handle)
 {
 	struct candidate *c = handle->data;
 
+	bundle_unref(c->files);
+	mem_free(c->about);
 	mem_free(c->dir);
 	mem_free(c);
 }
@@ -209,6 +214,7 @@ void candidate_destroy(struct candidate *c)
 {
 	if (!c)
 		return;
+	canary_forget(c->trial);
 	definition_detach_all(c->broker, c->rules.slot);
 	c->broker->candidates[c->rules.slot] = NULL;
 	engine_close(c->rules.engine, NULL, NULL);

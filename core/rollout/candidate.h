@@ -2,13 +2,14 @@
  * active rules and apply nothing: for the shadow and for the replay.
  *
  * They are a ruleset over the broker's exchanges, bindings and queues, with an engine of
- * their own: what their scripts remember is their own too. Loading goes in steps between
- * the turns of the loop. */
+ * their own: what their scripts remember is their own too. They are tried in another
+ * process first (canary.h). Loading goes in steps between the turns of the loop. */
 #pragma once
 
 #include "broker/broker.h"
 #include "broker/decide.h"
 #include "broker/retry.h"
+#include "rollout.h"
 #include "verdict.h"
 
 /* It is loaded, or TIDE_ERULE: why a reload of this directory would be refused. */
@@ -25,17 +26,19 @@ struct candidate {
 	struct broker *broker;
 	struct ruleset rules;
 	char *dir;
+	char *about;                /* how log lines begin */
+	struct canary_trial *trial; /* NULL: has ended */
+	struct bundle *files;       /* what has been tried; NULL before */
 	uint64_t epoch; /* of the active rules with which modules were compared */
 	bool has_same_modules;
-	uv_idle_t turn; /* until everything is attached; then for the owner */
+	uv_idle_t turn; /* from then until all is attached; then for the owner */
 	candidate_loaded_fn *on_loaded;
 	void *ctx;
 };
 
-/* `dir` is absolute, or relative to the folder that the rules directory is in;
- * TIDE_ENOTFOUND when there is none. on_loaded comes from the loop, not before this
- * returns and not after candidate_destroy, which it may call. */
-TIDE_MUST_USE int candidate_create(struct candidate **out, struct broker *b,
+/* `dir` is found as candidate_dir.h says, with its errors. on_loaded comes from the loop,
+ * not before this returns and not after candidate_destroy, which it may call. */
+TIDE_MUST_USE int candidate_create(struct candidate **out, struct rollout *r,
 				   const struct candidate_spec *spec, struct error *err);
 /* Accepts NULL. At any time. */
 void candidate_destroy(struct candidate *c);

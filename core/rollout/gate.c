@@ -10,26 +10,30 @@
 #include "history.h"
 
 #define OUTPUT_MAX ((size_t)64 * 1024)
-#define OUTPUT_LINES 40 /* of it that are logged */
-#define ROUNDS_MAX 5    /* of a directory that changes while its specs run */
+#define OUTPUT_LINES 40  /* of it that are logged */
+#define ROUNDS_MAX 5     /* of a directory that changes while its specs run */
+#define PIPE_REST_MS 500 /* for what a child has written when it ended */
 
 struct ask {
 	STAILQ_ENTRY(ask) link;
-	struct bundle *files; /* a reference; NULL: the directory */
+	struct bundle *files; /* a reference */
 	char *specs_dir;
 	gate_answer_fn on_answer;
 	void *ctx;
 };
 STAILQ_HEAD(asks, ask);
 
-/* A child under way; freed when its handles are closed. One for files has first a
- * directory made for them, and removed at the end, by a thread. */
+/* A child under way; freed when its handles are closed. It has first a directory made for
+ * the files, and removed at the end, by a thread. */
 struct run {
-	struct gate *gate; /* NULL: nobody waits any more */
+	struct gate_lane *lane; /* NULL: nobody waits any more */
 	uv_loop_t *loop;
 	uv_work_t work;
-	struct bundle *files; /* a reference; NULL: the directory */
+	struct bundle *files; /* a reference */
 	char *specs_dir;
+	char *other_specs_dir; /* when there are no specs in the first */
+	bool has_specs;
+	int64_t timeout_ms;
 	char dir[PATH_MAX];   /* made for the files; "" when there is none */
 	struct error failure; /* of the making */
 	uv_process_t process;
@@ -40,17 +44,26 @@ struct run {
 	char chunk[4096];
 	unsigned pending; /* until it has ended, and its output is read */
 	int64_t status;
+	bool has_ended; /* the process; its group was ended too */
 	bool is_late;
 };
+
+/* Runs that follow each other. */
+struct gate_lane {
+	struct gate *gate;
+	struct asks current; /* whom the run under way answers */
+	struct asks next;
+	struct run *run;
+	unsigned rounds; /* in which newer files have ended a run */
+};
+
+/* Kept files and candidates do not wait for the specs of the directory. */
+enum { LANE_DIRECTORY, LANE_FILES, LANE_COUNT };
 
 struct gate {
 	struct broker *broker;
 	struct history *history;
-	struct asks current; /* whom the run under way answers */
-	struct asks next;
-	struct run *run;
-	uint64_t hash; /* of the files that it runs for */
-	unsigned rounds;
+	struct gate_lane lanes[LANE_COUNT];
 };
 
 struct gate *gate_create(struct broker *b, struct history *history)
@@ -59,12 +72,16 @@ struct gate *gate_create(struct broker *b, struct history *history)
 
 	g->broker = b;
 	g->history = history;
-	STAILQ_INIT(&g->current);
-	STAILQ_INIT(&g->next);
+	for (int i = 0; i < LANE_COUNT; i++) {
+		g->lanes[i].gate = g;
+		STAILQ_INIT(&g->lanes[i].current);
+		STAILQ_INIT(&g->lanes[i].next);
+	}
 	return g;
 }
 
-static void answer(struct asks *asks, const struct error *result)
+/* @param files  those that were tried; NULL: each asker's own */
+static void answer(struct asks *asks, struct bundle *files, const struct error *result)
 {
 	struct asks list = STAILQ_HEAD_INITIALIZER(list);
 	struct ask *a;
@@ -72,31 +89,21 @@ static void answer(struct asks *asks, const struct error *result)
 	STAILQ_CONCAT(&list, asks);
 	while ((a = STAILQ_FIRST(&list)) != NULL) {
 		STAILQ_REMOVE_HEAD(&list, link);
-		a->on_answer(a->ctx, result);
+		a->on_answer(a->ctx, files ? files : a->files, result);
 		bundle_unref(a->files);
 		mem_free(a->specs_dir);
 		mem_free(a);
 	}
 }
 
-static uint64_t scan(const struct gate *g)
-{
-	const struct engine *e = g->broker->engine;
-	struct bundle *files =
-		rules_dir_scan(g->broker->config.rules_dir, e ? engine_files(e) : NULL);
-	uint64_t hash = bundle_hash(files);
-
-	bundle_unref(files);
-	return hash;
-}
-
-static void start(struct gate *g);
+static void start(struct gate_lane *l);
 
 static void free_run(struct run *r)
 {
 	buf_deinit(&r->output);
 	bundle_unref(r->files);
 	mem_free(r->specs_dir);
+	mem_free(r->other_specs_dir);
 	mem_free(r);
 }
 
@@ -166,8 +173,10 @@ static void describe(const struct run *r, struct error *err)
 		buf_append_slice(&text, line);
 	}
 	if (r->is_late)
-		error_set(err, TIDE_ERULE, "the specs did not finish within %d s",
-			  GATE_TIMEOUT_MS / 1000);
+		error_set(err, TIDE_ERULE,
+			  "the specs did not finish within %g s "
+			  "(--rules-gate-timeout)",
+			  (double)r->timeout_ms / 1000);
 	else
 		error_set(err, TIDE_ERULE, "the specs fail: %s", buf_cstr(&text));
 	buf_deinit(&text);
@@ -210,55 +219,61 @@ static void log_output(const struct run *r)
 
 /* The run is over: go on with those who have asked meanwhile, and answer. That comes
  * last: who is told may stop the broker, and the gate is gone. */
-static void conclude(struct gate *g, const struct error *result)
+static void conclude(struct gate_lane *l, const struct error *result)
 {
 	struct asks answered = STAILQ_HEAD_INITIALIZER(answered);
+	struct bundle *files = bundle_ref(l->run->files);
+	bool has_specs = l->run->has_specs;
 
-	g->run = NULL;
-	g->rounds = 0;
-	if (result->code == TIDE_OK)
-		history_note_passed(g->history, g->hash);
-	STAILQ_CONCAT(&answered, &g->current);
-	if (!STAILQ_EMPTY(&g->next))
-		start(g);
-	answer(&answered, result);
+	l->run = NULL;
+	l->rounds = 0;
+	if (result->code == TIDE_OK && has_specs)
+		history_note_passed(l->gate->history, bundle_hash(files));
+	STAILQ_CONCAT(&answered, &l->current);
+	if (!STAILQ_EMPTY(&l->next))
+		start(l);
+	answer(&answered, files, result);
+	bundle_unref(files);
 }
 
-/* The specs have passed. Were they those of what is there now? */
-static bool has_changed(const struct run *r)
-{
-	return !r->files && scan(r->gate) != r->gate->hash;
-}
-
+/* Its process has ended, and its output is read. */
 static void finish(struct run *r)
 {
-	struct gate *g = r->gate;
+	struct gate_lane *l = r->lane;
 	struct error result = { .code = TIDE_OK };
 
-	if (--r->pending > 0 || !g)
+	if (!l) {
+		close_run(r);
 		return;
+	}
 	hide_dir(r);
-	close_run(r);
-	if (r->status != 0) {
+	if (r->status != 0 || r->is_late) {
 		describe(r, &result);
 		log_output(r);
-	} else if (has_changed(r)) {
-		if (++g->rounds < ROUNDS_MAX) {
-			start(g);
-			return;
-		}
-		error_set(&result, TIDE_ERULE,
-			  "the directory keeps changing while its specs run");
 	}
-	conclude(g, &result);
+	close_run(r);
+	conclude(l, &result);
 }
 
+static void finish_part(struct run *r)
+{
+	if (--r->pending == 0)
+		finish(r);
+}
+
+static void on_timeout(uv_timer_t *timer);
+
+/* What a spec has started ends too. Output that another holds open is not waited for. */
 static void on_exit_status(uv_process_t *process, int64_t status, int signal_number)
 {
 	struct run *r = process->data;
 
 	r->status = signal_number ? -signal_number : status;
-	finish(r);
+	r->has_ended = true;
+	uv_kill(-process->pid, SIGKILL);
+	if (!uv_is_closing((uv_handle_t *)&r->timer))
+		uv_timer_start(&r->timer, on_timeout, PIPE_REST_MS, 0);
+	finish_part(r);
 }
 
 static void on_alloc(uv_handle_t *handle, size_t size, uv_buf_t *out)
@@ -277,13 +292,18 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *data)
 	if (n >= 0)
 		return;
 	uv_read_stop(stream);
-	finish(r);
+	finish_part(r);
 }
 
 static void on_timeout(uv_timer_t *timer)
 {
 	struct run *r = timer->data;
 
+	if (r->has_ended) {
+		uv_read_stop((uv_stream_t *)&r->pipe);
+		finish(r);
+		return;
+	}
 	r->is_late = true;
 	uv_kill(-r->process.pid, SIGKILL);
 }
@@ -312,8 +332,9 @@ static int spawn(struct run *r, uv_loop_t *loop, const char *dir)
 	return uv_spawn(loop, &r->process, &options);
 }
 
-static void run_child(struct run *r, const char *dir)
+static void run_child(struct run *r)
 {
+	struct gate_lane *l = r->lane;
 	struct error err;
 	int rc;
 
@@ -321,23 +342,29 @@ static void run_child(struct run *r, const char *dir)
 	r->pending = 2;
 	uv_pipe_init(r->loop, &r->pipe, 0);
 	uv_timer_init(r->loop, &r->timer);
-	rc = spawn(r, r->loop, dir);
+	rc = spawn(r, r->loop, r->dir);
 	if (rc < 0) {
 		error_set(&err, TIDE_ERULE, "the specs cannot be run: %s",
 			  uv_strerror(rc));
 		close_run(r);
-		conclude(r->gate, &err);
+		conclude(l, &err);
 		return;
 	}
 	uv_read_start((uv_stream_t *)&r->pipe, on_alloc, on_read);
-	uv_timer_start(&r->timer, on_timeout, GATE_TIMEOUT_MS, 0);
+	uv_timer_start(&r->timer, on_timeout, (uint64_t)r->timeout_ms, 0);
 }
 
 static void work_make(uv_work_t *work)
 {
 	struct run *r = work->data;
+	const char *specs_dir = r->specs_dir;
 
-	if (gate_dir_create(r->files, r->specs_dir, r->dir, &r->failure) == TIDE_OK)
+	r->failure.code = TIDE_OK;
+	if (!gate_dir_has_specs(specs_dir))
+		specs_dir = r->other_specs_dir;
+	r->has_specs = gate_dir_has_specs(specs_dir);
+	if (r->has_specs &&
+	    gate_dir_create(r->files, specs_dir, r->dir, &r->failure) == TIDE_OK)
 		r->failure.code = TIDE_OK;
 }
 
@@ -345,79 +372,102 @@ static void on_made(uv_work_t *work, int status)
 {
 	struct run *r = work->data;
 
-	if (r->gate && r->failure.code == TIDE_OK) {
-		run_child(r, r->dir);
+	if (r->lane && r->has_specs && r->failure.code == TIDE_OK) {
+		run_child(r);
 		return;
 	}
-	if (r->gate)
-		conclude(r->gate, &r->failure);
+	if (r->lane)
+		conclude(r->lane, &r->failure);
 	end_run(r);
 }
 
-/* Those that ask about the directory have one run together. */
-static void take_asks(struct gate *g)
+/* Those that ask about the directory have one run together, for what came last. */
+static void take_asks(struct gate_lane *l)
 {
-	struct ask *a, *next;
+	struct ask *a;
 
-	if (STAILQ_EMPTY(&g->current)) {
-		a = STAILQ_FIRST(&g->next);
-		STAILQ_REMOVE_HEAD(&g->next, link);
-		STAILQ_INSERT_TAIL(&g->current, a, link);
-	}
-	if (STAILQ_FIRST(&g->current)->files)
+	if (l == &l->gate->lanes[LANE_DIRECTORY]) {
+		STAILQ_CONCAT(&l->current, &l->next);
 		return;
-	for (a = STAILQ_FIRST(&g->next); a; a = next) {
-		next = STAILQ_NEXT(a, link);
-		if (a->files)
-			continue;
-		STAILQ_REMOVE(&g->next, a, ask, link);
-		STAILQ_INSERT_TAIL(&g->current, a, link);
 	}
+	a = STAILQ_FIRST(&l->next);
+	STAILQ_REMOVE_HEAD(&l->next, link);
+	STAILQ_INSERT_TAIL(&l->current, a, link);
 }
 
-static void start(struct gate *g)
+static void start(struct gate_lane *l)
 {
+	const struct broker *b = l->gate->broker;
 	struct run *r = mem_zalloc(sizeof(*r));
-	struct ask *first;
+	const struct ask *a, *last = NULL;
 
-	take_asks(g);
-	first = STAILQ_FIRST(&g->current);
-	g->run = r;
-	r->gate = g;
-	r->loop = g->broker->loop;
+	take_asks(l);
+	STAILQ_FOREACH (a, &l->current, link)
+		last = a;
+	l->run = r;
+	r->lane = l;
+	r->loop = b->loop;
 	r->work.data = r;
-	if (!first->files) {
-		g->hash = scan(g);
-		run_child(r, first->specs_dir);
-		return;
-	}
-	g->hash = bundle_hash(first->files);
-	r->files = bundle_ref(first->files);
-	r->specs_dir = mem_strdup(first->specs_dir);
+	r->timeout_ms = b->config.rules_gate_timeout_ms;
+	r->files = bundle_ref(last->files);
+	r->specs_dir = mem_strdup(last->specs_dir);
+	r->other_specs_dir = mem_strdup(b->config.rules_dir);
 	uv_queue_work(r->loop, &r->work, work_make, on_made);
 }
 
-void gate_ask(struct gate *g, struct bundle *files, const char *specs_dir,
-	      gate_answer_fn on_answer, void *ctx)
+/* One without a process has its directory made, and ends after that. The others end with
+ * their process, which must be waited for. */
+static void end_early(struct gate_lane *l)
+{
+	struct run *r = l->run;
+
+	if (!r)
+		return;
+	l->run = NULL;
+	r->lane = NULL;
+	if (r->handles > 0)
+		uv_kill(-r->process.pid, SIGKILL);
+}
+
+void gate_ask(struct gate *g, const struct gate_question *q, gate_answer_fn on_answer,
+	      void *ctx)
 {
 	const struct error yes = { .code = TIDE_OK };
+	struct gate_lane *l;
 	struct ask *a;
 
-	if (g && (!files || !gate_dir_has_specs(specs_dir)))
-		specs_dir = g->broker->config.rules_dir;
-	if (!g || !g->broker->config.has_rules_gate || !gate_dir_has_specs(specs_dir) ||
-	    (files && history_has_passed(g->history, bundle_hash(files)))) {
-		on_answer(ctx, &yes);
+	if (!g || !g->broker->config.has_rules_gate || !q->files ||
+	    (!q->is_directory && history_has_passed(g->history, bundle_hash(q->files)))) {
+		on_answer(ctx, q->files, &yes);
 		return;
 	}
+	l = &g->lanes[q->is_directory ? LANE_DIRECTORY : LANE_FILES];
 	a = mem_zalloc(sizeof(*a));
-	a->files = files ? bundle_ref(files) : NULL;
-	a->specs_dir = mem_strdup(specs_dir);
+	a->files = bundle_ref(q->files);
+	a->specs_dir =
+		mem_strdup(q->specs_dir ? q->specs_dir : g->broker->config.rules_dir);
 	a->on_answer = on_answer;
 	a->ctx = ctx;
-	STAILQ_INSERT_TAIL(&g->next, a, link);
-	if (!g->run)
-		start(g);
+	STAILQ_INSERT_TAIL(&l->next, a, link);
+	/* The specs of files that are no longer there need not end. */
+	if (l->run && q->is_directory && l->rounds < ROUNDS_MAX) {
+		l->rounds++;
+		end_early(l);
+	}
+	if (!l->run)
+		start(l);
+}
+
+void gate_supersede(struct gate *g, const struct error *why)
+{
+	struct gate_lane *l = g ? &g->lanes[LANE_DIRECTORY] : NULL;
+
+	if (!l)
+		return;
+	end_early(l);
+	l->rounds = 0;
+	STAILQ_CONCAT(&l->current, &l->next);
+	answer(&l->current, NULL, why);
 }
 
 void gate_destroy(struct gate *g)
@@ -427,14 +477,10 @@ void gate_destroy(struct gate *g)
 	if (!g)
 		return;
 	error_set(&err, TIDE_ESHUTDOWN, "the broker is stopping");
-	if (g->run)
-		g->run->gate = NULL;
-	/* One without handles has its directory made, and ends after that. */
-	if (g->run && g->run->handles > 0) {
-		uv_kill(-g->run->process.pid, SIGKILL);
-		close_run(g->run);
+	for (int i = 0; i < LANE_COUNT; i++) {
+		end_early(&g->lanes[i]);
+		answer(&g->lanes[i].current, NULL, &err);
+		answer(&g->lanes[i].next, NULL, &err);
 	}
-	answer(&g->current, &err);
-	answer(&g->next, &err);
 	mem_free(g);
 }

@@ -14,23 +14,14 @@
 #define SCRIPT_END ".lua"
 #define SPEC_END "_spec.lua"
 #define DEPTH_MAX 8
+#define ENTRIES_MAX 10000
 
-/* nftw has no context; these two need none. */
-static int find_spec(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	return type == FTW_F && slice_has_suffix(slice_from(path), SPEC_END);
-}
-
+/* nftw has no context. */
 static int remove_entry(const char *path, const struct stat *st, int type,
 			struct FTW *ftw)
 {
 	remove(path);
 	return 0;
-}
-
-bool gate_dir_has_specs(const char *dir)
-{
-	return nftw(dir, find_spec, DEPTH_MAX, 0) == 1;
 }
 
 void gate_dir_remove(const char *dir)
@@ -92,9 +83,19 @@ static bool is_wanted(const char *name, bool may_be_script)
 		 !slice_has_suffix(slice_from(name), SPEC_END));
 }
 
-static bool link_others(const char *from, const char *to, bool is_script_dir, int depth);
+/* A way through the specs' directory. Links may lead back, and to anywhere: the entries
+ * that it looks at are bounded. */
+struct spec_walk {
+	unsigned left;
+	bool is_search; /* nothing is made */
+	bool has_spec;
+};
 
-static bool link_entry(const char *from, const char *to, const char *name, int depth)
+static bool link_others(struct spec_walk *w, const char *from, const char *to, int depth,
+			bool is_script_dir);
+
+static bool link_entry(struct spec_walk *w, const char *from, const char *to,
+		       const char *name, int depth)
 {
 	char source[PATH_MAX], target[PATH_MAX];
 	struct stat st;
@@ -104,30 +105,51 @@ static bool link_entry(const char *from, const char *to, const char *name, int d
 	    stat(source, &st) != 0)
 		return true; /* a link to nowhere, say: no spec can need it */
 	if (S_ISDIR(st.st_mode)) {
-		mkdir(target, 0700);
-		return link_others(source, target, depth == 0 && is_script_folder(name),
-				   depth + 1);
+		if (!w->is_search)
+			mkdir(target, 0700);
+		return link_others(w, source, target, depth + 1,
+				   depth == 0 && is_script_folder(name));
 	}
-	return !S_ISREG(st.st_mode) || symlink(source, target) == 0 || errno == EEXIST;
+	if (!S_ISREG(st.st_mode))
+		return true;
+	w->has_spec |= slice_has_suffix(slice_from(name), SPEC_END);
+	return w->is_search || symlink(source, target) == 0 || errno == EEXIST;
 }
 
-static bool link_others(const char *from, const char *to, bool is_script_dir, int depth)
+static bool link_others(struct spec_walk *w, const char *from, const char *to, int depth,
+			bool is_script_dir)
 {
 	DIR *dir = depth < DEPTH_MAX ? opendir(from) : NULL;
 	struct dirent *entry;
 	bool is_done = true;
 
-	while (dir && is_done && (entry = readdir(dir)) != NULL)
+	while (dir && is_done && (entry = readdir(dir)) != NULL) {
+		if (w->left == 0) {
+			errno = E2BIG;
+			is_done = false;
+			break;
+		}
+		w->left--;
 		if (is_wanted(entry->d_name, is_script_dir))
-			is_done = link_entry(from, to, entry->d_name, depth);
+			is_done = link_entry(w, from, to, entry->d_name, depth);
+	}
 	if (dir)
 		closedir(dir);
 	return is_done;
 }
 
+bool gate_dir_has_specs(const char *dir)
+{
+	struct spec_walk w = { .left = ENTRIES_MAX, .is_search = true };
+	bool is_whole = link_others(&w, dir, "", 0, false);
+
+	return w.has_spec || !is_whole;
+}
+
 int gate_dir_create(const struct bundle *files, const char *specs_dir, char out[PATH_MAX],
 		    struct error *err)
 {
+	struct spec_walk w = { .left = ENTRIES_MAX };
 	char source[PATH_MAX];
 	const char *parent = getenv("TMPDIR");
 
@@ -140,10 +162,13 @@ int gate_dir_create(const struct bundle *files, const char *specs_dir, char out[
 		out[0] = '\0';
 		return TIDE_ERULE;
 	}
-	if (!realpath(specs_dir, source) || !write_files(files, out) ||
-	    !link_others(source, out, false, 0)) {
-		error_set(err, TIDE_ERULE, "cannot write the specs into '%s': %s", out,
-			  strerror(errno));
+	if (!write_files(files, out) ||
+	    (specs_dir &&
+	     (!realpath(specs_dir, source) || !link_others(&w, source, out, 0, false)))) {
+		error_set(err, TIDE_ERULE, "cannot write the files into '%s': %s", out,
+			  w.left == 0 ? "the directory of the specs has more than 10000 "
+					"entries"
+				      : strerror(errno));
 		gate_dir_remove(out);
 		out[0] = '\0';
 		return TIDE_ERULE;

@@ -11,10 +11,13 @@
 
 #include "rules/sandbox/bundle.h"
 
-/* Whether there is a *_spec.lua in the directory or below it. */
+/* Whether there is a *_spec.lua in the directory or below it, or it is too large to be
+ * sure that there is none. */
 bool gate_dir_has_specs(const char *dir);
 
-/* Make one; `out` receives its path. A system's error is told in `err`. */
+/* Make one; `out` receives its path. A system's error is told in `err`.
+ *
+ * @param specs_dir  NULL: the files alone */
 TIDE_MUST_USE int gate_dir_create(const struct bundle *files, const char *specs_dir,
 				  char out[PATH_MAX], struct error *err);
 /* Remove it with all that is in it. */

@@ -36,8 +36,10 @@ struct history {
 	uint64_t last_number;
 	struct kept kept[HISTORY_KEPT]; /* the newest first; NULL files: not read yet */
 	size_t kept_count;
-	uint64_t last;   /* hash of the rules that were active last; 0 = nothing */
-	uint64_t passed; /* the gate last; 0 = nothing. It may not be kept yet */
+	uint64_t last;    /* hash of the rules that were active last; 0 = nothing */
+	uint64_t passed;  /* the gate last; 0 = nothing. It may not be kept yet */
+	uint64_t died_of; /* being loaded when a broker ended; 0 = nothing */
+	bool is_loading;  /* Redis names what is being loaded */
 	struct waiter loading;
 	store_done_fn on_loaded;
 	void *loaded_ctx;
@@ -131,9 +133,10 @@ static void forget_files(struct history *h, uint64_t hash)
 /* Which is the last, and which are kept, in one command. */
 static void store_last(struct history *h)
 {
-	struct buf last = { 0 }, kept = { 0 }, passed = { 0 };
+	struct buf last = { 0 }, kept = { 0 }, passed = { 0 }, died_of = { 0 };
 
 	append_hash(&last, h->last);
+	append_hash(&died_of, h->died_of);
 	for (size_t i = 0; i < h->kept_count; i++) {
 		append_hash(&kept, h->kept[i].hash);
 		if (h->kept[i].has_passed)
@@ -144,8 +147,12 @@ static void store_last(struct history *h)
 		/* Empty when there is none, but never a removal. */
 		{ SLICE("kept"), slice_from(buf_cstr(&kept)) },
 		{ SLICE("passed"), slice_from(buf_cstr(&passed)) },
+		{ SLICE("loading"), SLICE("") },
+		{ SLICE("died_of"), buf_slice(&died_of) },
 	};
-	change_document(h, DOC_LAST, fields, 3);
+	h->is_loading = false;
+	change_document(h, DOC_LAST, fields, 5);
+	buf_deinit(&died_of);
 	buf_deinit(&last);
 	buf_deinit(&kept);
 	buf_deinit(&passed);
@@ -194,6 +201,33 @@ static void on_log(void *ctx, int status, const char *text,
 				  mem_strndup(fields[i].value.data, fields[i].value.len));
 	qsort(h->entries, h->count, sizeof(*h->entries), compare_entries);
 	waiter_done(&h->loading, status, text);
+}
+
+static void forget_loading(struct history *h)
+{
+	const struct store_field none = { SLICE("loading"), SLICE("") };
+
+	if (h->is_loading)
+		change_document(h, DOC_LAST, &none, 1);
+	h->is_loading = false;
+}
+
+void history_note_loading(struct history *h, uint64_t hash, store_done_fn on_done,
+			  void *ctx)
+{
+	struct buf text = { 0 };
+	struct store *store = store_of(h);
+
+	/* Rules may be repaired while Redis is away. */
+	if (!store || store_state(store) != STORE_UP) {
+		on_done(ctx, TIDE_OK, NULL);
+		return;
+	}
+	h->is_loading = true;
+	append_hash(&text, hash);
+	const struct store_field field = { SLICE("loading"), buf_slice(&text) };
+	store_document_change(store, DOC_LAST, &field, 1, on_done, ctx);
+	buf_deinit(&text);
 }
 
 static void drop_kept(struct history *h, size_t i)
@@ -258,17 +292,25 @@ static void on_last(void *ctx, int status, const char *text,
 {
 	struct history *h = ctx;
 	struct slice passed = SLICE("");
+	uint64_t loading = 0;
 
 	for (size_t i = 0; i < count; i++) {
 		if (slice_is(fields[i].name, "kept"))
 			ask_for_kept(h, fields[i].value);
 		else if (slice_is(fields[i].name, "passed"))
 			passed = fields[i].value;
+		else if (slice_is(fields[i].name, "loading"))
+			(void)!id_parse(fields[i].value, &loading);
+		else if (slice_is(fields[i].name, "died_of"))
+			(void)!id_parse(fields[i].value, &h->died_of);
 		else if (slice_is(fields[i].name, "hash") &&
 			 id_parse(fields[i].value, &h->last) < 0)
 			log_warn("rules: tide:" DOC_LAST
 				 " in Redis does not name a generation");
 	}
+	/* What was active before that is no worse for it: anything may have ended it. */
+	if (loading != 0 && loading != h->last)
+		h->died_of = loading;
 	mark_passed(h, passed);
 	waiter_done(&h->loading, status, text);
 }
@@ -416,6 +458,8 @@ void history_note(struct history *h, const struct error *result)
 	enum engine_origin origin = engine_origin(e);
 
 	if (result->code == TIDE_OK) {
+		if (h->died_of == engine_hash(e))
+			h->died_of = 0;
 		note(h, origin, NULL, files_of(h, h->last), files);
 		keep(h, files, engine_hash(e),
 		     origin == ENGINE_ROLLBACK || origin == ENGINE_LAST_GOOD);
@@ -426,6 +470,7 @@ void history_note(struct history *h, const struct error *result)
 			  : rules_dir_scan(h->broker->config.rules_dir, files);
 	note(h, reload_last(e)->origin, result, files, refused);
 	bundle_unref(refused);
+	forget_loading(h);
 }
 
 void history_note_start(struct history *h, const struct error *refusal)
@@ -440,6 +485,16 @@ void history_note_start(struct history *h, const struct error *refusal)
 struct bundle *history_last_good(const struct history *h)
 {
 	return files_of(h, h->last);
+}
+
+int history_check_loading(const struct history *h, uint64_t hash, struct error *err)
+{
+	if (hash != h->died_of || hash == h->last || !history_last_good(h))
+		return TIDE_OK;
+	return error_set(err, TIDE_ERULE,
+			 "the broker ended while it loaded these rules (%016" PRIx64
+			 "); they are loaded again when they change, or by RULES reload",
+			 hash);
 }
 
 static int refuse_unknown(const struct history *h, const char *what, struct slice hash,

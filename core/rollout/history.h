@@ -31,6 +31,15 @@ void history_note(struct history *h, const struct error *result);
 /* The directory was refused at the start, before there was an engine. */
 void history_note_start(struct history *h, const struct error *refusal);
 
+/* Redis is told which rules are being loaded, then on_done. A broker that ends before
+ * history_note was called has died of them, as far as the next one knows. on_done may
+ * come within the call: without a store, or while it is away. */
+void history_note_loading(struct history *h, uint64_t hash, store_done_fn on_done,
+			  void *ctx);
+/* TIDE_ERULE: a broker has died of the files of that hash, and there are others. */
+TIDE_MUST_USE int history_check_loading(const struct history *h, uint64_t hash,
+					struct error *err);
+
 /* The kept generation of that hash (or of the only one that begins so); with an
  * empty one that before the active generation. */
 TIDE_MUST_USE int history_find(const struct history *h, struct slice hash,

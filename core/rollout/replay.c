@@ -142,7 +142,7 @@ int replay_start(struct rollout *r, struct slice dir, replay_done_fn *on_done, v
 		return error_set(err, TIDE_EBUSY, "another replay is running");
 	p = mem_zalloc(sizeof(*p));
 	spec.ctx = p;
-	rc = candidate_create(&p->candidate, r->broker, &spec, err);
+	rc = candidate_create(&p->candidate, r, &spec, err);
 	if (rc < 0) {
 		mem_free(p);
 		return rc;

@@ -4,6 +4,7 @@
 
 #include "broker/broker.h"
 
+struct canary;
 struct gate;
 struct history;
 struct recent;
@@ -13,6 +14,7 @@ struct shadow;
 struct rollout {
 	struct broker *broker;
 	struct history *history; /* of the rules */
+	struct canary *canary;   /* before they are loaded; NULL at the end */
 	struct gate *gate;       /* before rules become active; NULL at the end */
 	struct recent *recent;   /* the last publishes */
 	struct shadow *shadow;   /* rules that decide in parallel; NULL for none */

@@ -338,7 +338,7 @@ int shadow_start(struct rollout *r, const struct shadow_spec *spec,
 				 r->shadow->candidate->dir);
 	s = mem_zalloc(sizeof(*s));
 	wanted.ctx = s;
-	rc = candidate_create(&s->candidate, b, &wanted, err);
+	rc = candidate_create(&s->candidate, r, &wanted, err);
 	if (rc < 0) {
 		mem_free(s);
 		return rc;

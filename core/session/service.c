@@ -5,11 +5,13 @@
 #include "host/log.h"
 #include "base/mem.h"
 #include "broker/turn.h"
+#include "rollout/canary.h"
 #include "rollout/gate.h"
 #include "rollout/history.h"
 #include "rollout/recent.h"
 #include "rollout/replay.h"
 #include "rollout/shadow.h"
+#include "rules/sandbox/bundle.h"
 #include "schedule/scheduler.h"
 #include "service_start.h"
 #include "session_private.h"
@@ -31,6 +33,7 @@ static struct service *create(uv_loop_t *loop, const struct broker_config *confi
 	pool_init(&s->replies, sizeof(struct reply), 16384);
 	s->rollout.broker = b;
 	s->rollout.history = history_create(b);
+	s->rollout.canary = canary_create(b);
 	s->rollout.gate = gate_create(b, s->rollout.history);
 	s->rollout.recent = recent_create(config->replay_payloads);
 	recent_watch(s->rollout.recent, b);
@@ -43,8 +46,10 @@ static void destroy(struct service *s)
 
 	scheduler_destroy(s->scheduler);
 	history_destroy(s->rollout.history);
+	canary_destroy(s->rollout.canary);
 	gate_destroy(s->rollout.gate);
 	recent_destroy(s->rollout.recent);
+	bundle_unref(s->directory);
 	broker_destroy(b);
 	pool_deinit(&s->replies);
 	mem_free(s);
@@ -216,6 +221,8 @@ void service_close(struct service *s, int64_t grace_ms)
 	stop_turns(s);
 	shadow_drop(&s->rollout);
 	replay_cancel(&s->rollout);
+	canary_destroy(s->rollout.canary);
+	s->rollout.canary = NULL;
 	gate_destroy(s->rollout.gate);
 	s->rollout.gate = NULL;
 	store_close(b->store, grace_ms, on_store_closed, s);

@@ -45,8 +45,13 @@ struct service {
 	unsigned handles;     /* not yet closed */
 	int64_t timer_due_ms; /* what the uv timer is set to; 0 = stopped */
 
+	unsigned loading; /* changes of the rules that somebody asked for, before
+			   * the specs run and after */
+	uint64_t unread;  /* hash of what was said last of files that nothing loads */
+
 	/* The start. */
 	bool is_loading;            /* it reads what is in the store */
+	struct bundle *directory;   /* what the rules directory has; until it is loaded */
 	bool has_changed_rules;     /* during the start, which has loaded them */
 	struct error rules_refusal; /* of the rules directory; code 0 = accepted */
 	char store_state_why[256];

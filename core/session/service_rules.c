@@ -1,13 +1,16 @@
 #include "service_rules.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "host/log.h"
 #include "broker/unusable.h"
+#include "rollout/canary.h"
 #include "rollout/gate.h"
 #include "rollout/history.h"
 #include "rollout/shadow.h"
+#include "rules/sandbox/source.h"
 #include "schedule/scheduler.h"
 
 static void on_reload(void *ctx, const struct error *result)
@@ -45,7 +48,8 @@ static void on_change(void *ctx)
 	service_rules_follow(ctx);
 }
 
-int service_rules_load(struct service *s, struct bundle *last_good, struct error *err)
+int service_rules_load(struct service *s, struct bundle *files,
+		       const struct error *refusal, struct error *err)
 {
 	const struct broker_config *c = &s->broker->config;
 	struct engine_config config = {
@@ -57,8 +61,8 @@ int service_rules_load(struct service *s, struct bundle *last_good, struct error
 		.watch = c->rules_watch,
 		.shared_entries_max = c->shared_entries_max,
 		.shared_bytes_max = c->shared_bytes_max,
-		.last_good = last_good,
-		.refusal = &s->rules_refusal,
+		.files = files,
+		.refusal = refusal,
 	};
 	struct engine_hooks hooks = { s, on_reload, add_status, on_change };
 	struct engine *e;
@@ -69,61 +73,193 @@ int service_rules_load(struct service *s, struct bundle *last_good, struct error
 	return rc;
 }
 
+void service_rules_tell_unread(struct service *s, const char *unread)
+{
+	uint64_t hash = source_hash(unread, strlen(unread));
+
+	if (unread[0] && hash != s->unread)
+		log_warn("rules: %s", unread);
+	s->unread = hash;
+}
+
+/* Tried in another process, then by their specs, then marked in Redis as being loaded,
+ * then loaded: each step may take many turns. */
 struct change {
 	struct service *service;
 	enum engine_origin origin;
-	struct bundle *files; /* a reference; NULL: the directory */
+	struct bundle *files; /* a reference; NULL: not yet read of the directory */
+	char *specs_dir;      /* may be NULL */
 	char by[RELOAD_ASKER_MAX];
 	reload_done_fn *on_done;
 	void *ctx;
+	bool is_loading; /* counted in service.loading */
+	uint64_t epoch;  /* when it was asked for */
 };
+
+/* A rollback or a promotion is not queued behind it. Specs may take long: others may
+ * change the rules then. */
+static void set_loading(struct change *c, bool is_loading)
+{
+	if (c->origin == ENGINE_FILES || c->is_loading == is_loading)
+		return;
+	c->is_loading = is_loading;
+	if (is_loading)
+		c->service->loading++;
+	else
+		c->service->loading--;
+}
+
+static bool is_directory(const struct change *c)
+{
+	return c->origin == ENGINE_FILES || c->origin == ENGINE_RELOAD;
+}
+
+static void supersede(struct change *c)
+{
+	struct error why;
+
+	error_set(&why, TIDE_EBUSY, "other rules became active meanwhile, by %s",
+		  engine_origin_name(c->origin));
+	gate_supersede(c->service->rollout.gate, &why);
+}
 
 static void on_changed(void *ctx, const struct error *result)
 {
 	struct change *c = ctx;
 	struct rollout *r = &c->service->rollout;
 
+	set_loading(c, false);
 	/* Unless it was dropped, or something else put there, meanwhile. */
 	if (result->code == TIDE_OK && c->origin == ENGINE_PROMOTE &&
 	    shadow_files(r) == c->files)
 		shadow_drop(r);
+	if (result->code == TIDE_OK && !is_directory(c))
+		supersede(c);
 	if (c->on_done)
 		c->on_done(c->ctx, result);
 	bundle_unref(c->files);
+	mem_free(c->specs_dir);
 	mem_free(c);
 }
 
-static void on_gate(void *ctx, const struct error *answer)
+static void refuse(struct change *c, const struct error *why)
+{
+	if (why->code == TIDE_ERULE)
+		reload_refuse(c->service->broker->engine, c->origin, c->files, c->by,
+			      why);
+	on_changed(c, why);
+}
+
+static void load(void *ctx, int status, const char *text)
 {
 	struct change *c = ctx;
-	struct engine *e = c->service->broker->engine;
+	struct service *s = c->service;
+	struct engine *e = s->broker->engine;
 	const struct reload_asker asker = { c->by, on_changed, c };
-	struct error err = *answer;
+	struct error err = { .code = TIDE_OK };
 
-	if (err.code == TIDE_ERULE)
-		reload_refuse(e, c->origin, c->files, c->by, &err);
-	else if (err.code == TIDE_OK && c->origin == ENGINE_FILES)
-		reload_follow(e);
-	else if (err.code == TIDE_OK && !c->files)
-		reload_start(e, &asker);
-	else if (err.code == TIDE_OK)
+	if (s->broker->is_closing)
+		error_set(&err, TIDE_ESHUTDOWN, "the broker is stopping");
+	else if (c->origin == ENGINE_FILES)
+		reload_follow(e, c->files);
+	else if (c->origin == ENGINE_RELOAD)
+		reload_start(e, c->files, &asker);
+	else
 		err.code = reload_files(e, c->files, c->origin, &asker, &err);
 	if (err.code < 0 || c->origin == ENGINE_FILES)
 		on_changed(c, &err);
+	else
+		set_loading(c, false);
+}
+
+static void on_gate(void *ctx, struct bundle *files, const struct error *answer)
+{
+	struct change *c = ctx;
+
+	if (files)
+		bundle_ref(files);
+	bundle_unref(c->files);
+	c->files = files;
+	set_loading(c, true);
+	if (answer->code < 0)
+		refuse(c, answer);
+	else if (!files)
+		load(c, TIDE_OK, NULL);
+	else
+		history_note_loading(c->service->rollout.history, bundle_hash(files),
+				     load, c);
+}
+
+/* Others may have loaded these files while they were tried. */
+static bool is_unchanged(const struct change *c, const struct canary_result *result)
+{
+	const struct engine *e = c->service->broker->engine;
+	const struct bundle *known = reload_known_files(e);
+
+	return result->is_known ||
+	       (engine_epoch(e) != c->epoch && known && result->files &&
+		bundle_hash(known) == bundle_hash(result->files));
+}
+
+static void on_canary(void *ctx, const struct canary_result *result)
+{
+	struct change *c = ctx;
+	const struct gate_question question = { result->files, is_directory(c),
+						c->specs_dir };
+
+	struct error err = result->error;
+
+	if (!c->files && result->files)
+		c->files = bundle_ref(result->files);
+	if (err.code == TIDE_OK && c->origin == ENGINE_FILES && result->files &&
+	    !result->is_known)
+		err.code = history_check_loading(c->service->rollout.history,
+						 bundle_hash(result->files), &err);
+	if (err.code < 0) {
+		refuse(c, &err);
+		return;
+	}
+	if (is_directory(c))
+		service_rules_tell_unread(c->service, result->unread);
+	if (c->origin == ENGINE_FILES && is_unchanged(c, result)) {
+		reload_unchanged(c->service->broker->engine);
+		on_changed(c, &result->error);
+		return;
+	}
+	set_loading(c, false);
+	gate_ask(c->service->rollout.gate, &question, on_gate, c);
 }
 
 void service_rules_change(struct service *s, const struct rules_change *spec)
 {
-	struct change *c = mem_zalloc(sizeof(*c));
-	struct gate *gate = s->rollout.gate;
+	const struct engine *e = s->broker->engine;
+	struct change *c;
+	struct canary_spec trial = {
+		.dir = s->broker->config.rules_dir,
+		.files = spec->files,
+		.known = reload_known_files(e),
+		.framework = reload_framework(e),
+	};
 
+	if (spec->files && s->loading > 0) {
+		struct error err;
+
+		error_set(&err, TIDE_EBUSY, "other rules are being loaded; try again");
+		if (spec->on_done)
+			spec->on_done(spec->ctx, &err);
+		return;
+	}
+	c = mem_zalloc(sizeof(*c));
 	c->service = s;
 	c->origin = spec->origin;
+	c->epoch = engine_epoch(e);
 	c->files = spec->files ? bundle_ref(spec->files) : NULL;
+	c->specs_dir = spec->specs_dir ? mem_strdup(spec->specs_dir) : NULL;
 	snprintf(c->by, sizeof(c->by), "%s", spec->by);
 	c->on_done = spec->on_done;
 	c->ctx = spec->ctx;
-	gate_ask(gate, c->files, spec->specs_dir, on_gate, c);
+	set_loading(c, true);
+	canary_ask(s->rollout.canary, &trial, on_canary, c);
 }
 
 static bool may_change(const struct service *s)

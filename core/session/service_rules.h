@@ -6,10 +6,13 @@
 
 struct bundle;
 
-/* Load the rules, from the rules directory or from `last_good`, and make them active.
- * @param last_good  NULL: the rules directory */
-TIDE_MUST_USE int service_rules_load(struct service *s, struct bundle *last_good,
-				     struct error *err);
+/* Load these rules and make them active, before it returns.
+ * @param refusal  why they are loaded instead of the rules directory; NULL: they are what
+ *                 was read of it */
+TIDE_MUST_USE int service_rules_load(struct service *s, struct bundle *files,
+				     const struct error *refusal, struct error *err);
+/* Log that there are files that nothing loads, unless this was said last. */
+void service_rules_tell_unread(struct service *s, const char *unread);
 struct rules_change {
 	enum engine_origin origin;
 	struct bundle *files;    /* NULL: the rules directory */
@@ -18,7 +21,8 @@ struct rules_change {
 	reload_done_fn *on_done; /* may be NULL */
 	void *ctx;
 };
-/* Have the gate ask, then load the rules. on_done may come within the call. */
+/* Have the rules tried, by the canary and the gate, then load them. on_done may come
+ * within the call. */
 void service_rules_change(struct service *s, const struct rules_change *spec);
 /* The rules directory has changed: load it, as the gate allows. */
 void service_rules_follow(struct service *s);

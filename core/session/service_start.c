@@ -6,6 +6,7 @@
 #include "host/log.h"
 #include "broker/recover.h"
 #include "broker/unusable.h"
+#include "rollout/canary.h"
 #include "rollout/gate.h"
 #include "rollout/history.h"
 #include "rules/sandbox/bundle.h"
@@ -77,7 +78,7 @@ static int serve_last_good(struct service *s)
 		start_failed(s, TIDE_ERULE, s->rules_refusal.text);
 		return TIDE_ERULE;
 	}
-	if (service_rules_load(s, last, &err) < 0) {
+	if (service_rules_load(s, last, &s->rules_refusal, &err) < 0) {
 		error_set(&err, TIDE_ERULE,
 			  "%s; the last good generation cannot serve either: %s",
 			  s->rules_refusal.text, err.text);
@@ -118,7 +119,7 @@ static void try_last_good(struct service *s)
 			  count.first.text, before - 1);
 	else
 		s->rules_refusal = count.first;
-	if (service_rules_load(s, last, &err) < 0) {
+	if (service_rules_load(s, last, &s->rules_refusal, &err) < 0) {
 		log_error("rules: the last good generation cannot serve: %s", err.text);
 	} else if (unusable_attach_all(s->broker) < before) {
 		s->has_changed_rules |= has_directory_changed(s, directory);
@@ -175,7 +176,7 @@ static void start_recovery(struct service *s)
 }
 
 /* The specs of the directory that is loaded have passed, or not. */
-static void on_start_gate(void *ctx, const struct error *answer)
+static void on_start_gate(void *ctx, struct bundle *files, const struct error *answer)
 {
 	struct service *s = ctx;
 
@@ -191,18 +192,61 @@ static void on_start_gate(void *ctx, const struct error *answer)
 	start_recovery(s);
 }
 
+static void ask_gate(struct service *s)
+{
+	struct engine *e = s->broker->engine;
+	const struct gate_question q = { .files = engine_files(e), .is_directory = true };
+
+	gate_ask(s->rollout.gate, &q, on_start_gate, s);
+}
+
+static void start_with_last_good(struct service *s)
+{
+	if (serve_last_good(s) == TIDE_OK)
+		start_recovery(s);
+}
+
+/* Redis knows what is loaded now, should this process end of it. */
+static void on_loading_noted(void *ctx, int status, const char *text)
+{
+	struct service *s = ctx;
+	struct bundle *files = s->directory;
+	int rc;
+
+	if (s->broker->is_closing)
+		return;
+	if (status < 0)
+		log_warn("rules: Redis cannot be told which rules are being loaded: %s",
+			 text ? text : error_text(status));
+	rc = service_rules_load(s, files, NULL, &s->rules_refusal);
+	if (rc == TIDE_OK)
+		s->has_changed_rules |= has_directory_changed(s, s->broker->engine);
+	s->directory = NULL;
+	bundle_unref(files);
+	if (rc == TIDE_OK)
+		ask_gate(s);
+	else
+		start_with_last_good(s);
+}
+
 static void on_history(void *ctx, int status, const char *text)
 {
 	struct service *s = ctx;
+	struct history *h = s->rollout.history;
+	struct bundle *files = s->directory;
 
 	if (status == TIDE_ESHUTDOWN || s->broker->is_closing)
 		return;
 	if (status < 0)
 		start_failed(s, status, text ? text : error_text(status));
-	else if (s->broker->engine)
-		gate_ask(s->rollout.gate, NULL, NULL, on_start_gate, s);
-	else if (serve_last_good(s) == TIDE_OK)
-		start_recovery(s);
+	else if (s->rules_refusal.code < 0 ||
+		 (files &&
+		  history_check_loading(h, bundle_hash(files), &s->rules_refusal) < 0))
+		start_with_last_good(s);
+	else if (!files)
+		on_loading_noted(s, TIDE_OK, NULL);
+	else
+		history_note_loading(h, bundle_hash(files), on_loading_noted, s);
 }
 
 static void start_loading(struct service *s)
@@ -246,22 +290,35 @@ static bool may_have_last_good(const struct broker_config *c, int status)
 	       stat(c->rules_dir, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+/* What is loaded when it is known whether a broker has died of it. */
+static void on_start_canary(void *ctx, const struct canary_result *result)
+{
+	struct service *s = ctx;
+
+	s->rules_refusal = result->error;
+	if (result->error.code < 0)
+		return;
+	if (result->files)
+		s->directory = bundle_ref(result->files);
+	service_rules_tell_unread(s, result->unread);
+}
+
 int service_start(struct service *s, struct error *err)
 {
 	struct store_hooks hooks = { s, on_store_state };
 	struct broker *b = s->broker;
+	const struct canary_spec trial = { .dir = b->config.rules_dir };
 	struct store *store;
-	int rc = service_rules_load(s, NULL, err);
+	int rc;
 
-	if (rc < 0 && !may_have_last_good(&b->config, rc))
-		return rc;
-	if (rc < 0)
-		s->rules_refusal = *err;
+	/* Nobody waits for anything yet: it may block. */
+	canary_ask_now(s->rollout.canary, &trial, on_start_canary, s);
+	*err = s->rules_refusal;
+	if (err->code < 0 && !may_have_last_good(&b->config, err->code))
+		return err->code;
 	b->config.store.msgs = &b->msgs;
 	rc = store_open(&store, s->loop, &b->config.store, &hooks, err);
 	if (rc == TIDE_OK)
 		broker_set_store(b, store);
-	else if (b->engine)
-		engine_close(b->engine, NULL, NULL);
 	return rc;
 }

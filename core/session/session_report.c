@@ -14,10 +14,21 @@ static void add_args(struct json *j, const char *key, const struct args *args)
 	json_object_end(j);
 }
 
+static int by_exchange_name(const struct exchange *a, const struct exchange *b)
+{
+	return strcmp(a->name, b->name);
+}
+
+static int by_queue_name(const struct queue *a, const struct queue *b)
+{
+	return strcmp(a->name, b->name);
+}
+
 static void list_exchanges(struct session *s, struct json *j)
 {
 	struct exchange *x, *next;
 
+	HASH_SRT(hh, s->vhost->exchanges, by_exchange_name);
 	HASH_ITER (hh, s->vhost->exchanges, x, next) {
 		json_object_begin(j);
 		json_member_text(j, "name", x->name);
@@ -60,6 +71,7 @@ static void list_queues(struct session *s, struct json *j)
 {
 	struct queue *q, *next;
 
+	HASH_SRT(hh, s->vhost->queues, by_queue_name);
 	HASH_ITER (hh, s->vhost->queues, q, next) {
 		json_object_begin(j);
 		json_member_text(j, "name", q->name);
@@ -79,6 +91,7 @@ static void list_bindings(struct session *s, struct json *j)
 {
 	struct exchange *x, *next;
 
+	HASH_SRT(hh, s->vhost->exchanges, by_exchange_name);
 	HASH_ITER (hh, s->vhost->exchanges, x, next) {
 		for (uint32_t i = 0; i < x->number_count; i++) {
 			const struct binding *b = x->bindings[i];
@@ -119,6 +132,7 @@ static void list_consumers(struct session *s, struct json *j)
 	struct queue *q, *next;
 	struct consumer *c;
 
+	HASH_SRT(hh, s->vhost->queues, by_queue_name);
 	HASH_ITER (hh, s->vhost->queues, q, next) {
 		TAILQ_FOREACH (c, &q->able, queue_link)
 			add_consumer(j, q, c);

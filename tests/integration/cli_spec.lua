@@ -255,21 +255,43 @@ describe('the command line', function()
       assert.matches('HAPPENS +ERROR\n[^\n]*no luck', tide('rules', 'simulate', 'retry', 'broken'))
       refused(1, 'oh', 'pub', '-', 'bad', 'hello')
       local text = tide('rules', 'status')
-      assert.matches('SKIPPED +LAST ERROR\n', text)
+      assert.matches('ERRORS +TIME US [^\n]*CIRCUIT +LAST ERROR\n', text)
+      assert.is_nil(text:find('SKIPPED', 1, true))
       assert.matches('\n  filter +10%-bad [^\n]* filter/10%-bad%.lua:1: oh\n', text)
       -- The first schedule is not active and has neither.
-      assert.matches('ACTIVE +NEXT +LAST +RESULT', text)
-      assert.matches('\n  heartbeat +[^\n]+ no +%- +%- ', text)
+      assert.matches('ACTIVE +NEXT +RUNNING', text)
+      assert.matches('\n  heartbeat +[^\n]+ no +%- +%-\n', text)
       for _, path in ipairs { 'retry/broken.lua', 'schedule/tick.lua', 'filter/10-bad.lua' } do
         broker:remove_rule(path)
       end
       tide('rules', 'reload')
     end)
 
+    it('are in the order of names', function()
+      for _, name in ipairs { 'zeta', 'alpha', 'mid' } do tide('declare', 'queue', 'sorted_' .. name) end
+      assert.matches('sorted_alpha .*sorted_mid .*sorted_zeta ', tide('list', 'queues'))
+    end)
+
+    it('fit the terminal', function()
+      tide('declare', 'queue', queue)
+      local longest = 0
+      for line in run('export COLUMNS=70; tidemq list rules'):gmatch '[^\n]+' do longest = math.max(longest, #line) end
+      assert.is_true(longest <= 70 and longest > 60, longest)
+      assert.matches('a pattern of words: %* is one word, # any number\n', run 'tidemq list rules')
+    end)
+
+    it('tell of a decision in words', function()
+      tide('declare', 'queue', queue)
+      tide('pub', '-', queue, 'x')
+      assert.matches(' ' .. queue .. ' +1 +' .. queue .. ' %(shard 0, rank 0%)\n', tide('rules', 'recent', '1'))
+      tide('pub', '--unroutable', '-', 'nobody', 'x')
+      assert.matches(' nobody +1 +no queue\n', tide('rules', 'recent', '1'))
+    end)
+
     it('rules and lists are documents with --json', function()
       assert.matches('\ngeneration +%d+\n', '\n' .. tide('rules', 'status'))
-      assert.matches('routing +topic +routing/topic%.lua', tide('rules', 'reload'))
-      assert.matches('routing +topic +routing/topic%.lua', tide('list', 'rules'))
+      assert.matches('routing +topic +%d+ +%d+ ', tide('rules', 'reload'))
+      assert.matches('routing +topic +%d+ +%d+ +%d+ .*a pattern of words', tide('list', 'rules'))
       assert.is_table(json.decode(tide('rules', 'status', '--json')).scripts)
       for _, what in ipairs { 'exchanges', 'queues', 'bindings', 'consumers', 'connections', 'rules' } do
         assert.is_table(json.decode(tide('list', '--json', what)), what)

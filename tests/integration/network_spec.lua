@@ -86,6 +86,31 @@ describe('a listener', function()
     assert.is_truthy(os.remove(dir))
   end)
 
+  it('on a path is open to those that --socket-mode and --socket-group name', function()
+    local function mode_of(broker)
+      return shell.line(('stat -c "%%a %%G" %s'):format(shell.quote(broker.dir .. '/a.sock')))
+    end
+    local group = shell.line 'id -gn'
+    local broker = start { listen = { 'unix:@DIR@/a.sock' } }
+    assert.equal('600 ' .. group, mode_of(broker))
+    broker:destroy()
+    broker = start { listen = { 'unix:@DIR@/a.sock' }, args = { '--socket-mode', '0660', '--socket-group', group } }
+    assert.equal('660 ' .. group, mode_of(broker))
+    broker:destroy()
+    for word, said in pairs { ['99'] = "must be three octal digits", ['0888'] = "must be three octal digits" } do
+      local none, log, status = Broker.start { args = { '--socket-mode', word }, may_fail = true }
+      assert.is_nil(none)
+      assert.equal(2, status)
+      assert.matches(said, log)
+    end
+    local none, log, status = Broker.start {
+      listen = { 'unix:@DIR@/a.sock' }, args = { '--store', 'none', '--socket-group', 'none-such' }, may_fail = true,
+    }
+    assert.is_nil(none)
+    assert.equal(1, status)
+    assert.matches("there is no group 'none%-such' %(%-%-socket%-group%)\n", log)
+  end)
+
   it('that a running broker has is not taken away by another', function()
     local broker = start { listen = { 'unix:@DIR@/mine.sock' } }
     local none, log, status = start { listen = { broker.address }, may_fail = true }

@@ -267,6 +267,91 @@ end)
   end)
 end)
 
+describe('specs that hang', function()
+  local c
+  after_each(function() if broker then broker:destroy() end end)
+
+  local function begin(timeout)
+    start({ ['sharding/mine.lua'] = pick(0), ['sharding/mine_spec.lua'] = specs(3) },
+      { args = { '--rules-gate-timeout', timeout } })
+    c = broker:connect()
+    c:ok 'DECLARE queue q shards=8 sharding=mine'
+    broker:write_rule('sharding/mine.lua', pick(1))
+    c:document 'RULES reload'
+  end
+
+  --- One whose processes wait, as long as they are let.
+  local function hang()
+    broker:write_rule('sharding/hang_spec.lua', ([[
+it("hangs", function() os.execute "cd %s; touch begun; sleep 600 & sleep 600" end)
+]]):format(broker.dir))
+  end
+  local function wait_until_begun()
+    assert.is_truthy(wait.poll(function() return shell.read_file(broker.dir .. '/begun') end))
+  end
+  local function sleepers()
+    local count = 0
+    for _, pid in ipairs(broker:processes()) do
+      local line = shell.read_file('/proc/' .. pid .. '/cmdline') or ''
+      if line:find('sleep', 1, true) then count = count + 1 end
+    end
+    return count
+  end
+  local function expect_no_sleepers()
+    assert.is_truthy(wait.poll(function() return sleepers() == 0 end, 20))
+  end
+
+  it('are ended after their time, with what they started', function()
+    begin '2s'
+    hang()
+    broker:write_rule('sharding/mine.lua', pick(2))
+    c:send 'RULES reload\r\n'
+    c:expect '^ERR rule the specs did not finish within 2 s %(%-%-rules%-gate%-timeout%)'
+    expect_no_sleepers()
+    assert.equal(1, shard(c))
+  end)
+
+  it('do not wait for what a spec has left behind', function()
+    begin '10m'
+    broker:write_rule('sharding/mine_spec.lua', ([[
+it("leaves a process", function() os.execute "cd %s; sleep 600 &" end)
+]]):format(broker.dir))
+    broker:write_rule('sharding/mine.lua', pick(2))
+    c:document 'RULES reload'
+    assert.equal(2, shard(c))
+    expect_no_sleepers()
+  end)
+
+  it('are not in the way of a rollback, which ends them', function()
+    begin '10m'
+    hang()
+    broker:write_rule('sharding/mine.lua', pick(2))
+    c:send 'RULES reload\r\n'
+    wait_until_begun()
+    local d = broker:connect()
+    assert.equal('rollback', d:document('RULES rollback').origin)
+    assert.equal(0, shard(d))
+    c:expect '^ERR busy other rules became active meanwhile, by rollback$'
+    expect_no_sleepers()
+    assert.equal(0, shard(d))
+  end)
+
+  it('are ended by the next change, which is tested for both', function()
+    begin '10m'
+    hang()
+    broker:write_rule('sharding/mine.lua', pick(2))
+    c:send 'RULES reload\r\n'
+    wait_until_begun()
+    broker:remove_rule 'sharding/hang_spec.lua'
+    broker:write_rule('sharding/mine.lua', pick(3))
+    local d = broker:connect()
+    d:document 'RULES reload'
+    c:expect_json()
+    assert.equal(3, shard(d))
+    expect_no_sleepers()
+  end)
+end)
+
 describe('the gate before a promotion', function()
   local c, dir
 

@@ -100,9 +100,9 @@ describe('the rules of a running broker', function()
       broker:write_rule(path, 'return {}')
     end
     c:document 'RULES reload'
-    broker:expect_log 'warn  rules: filters/x%.lua is not loaded: filter scripts belong in filter/, not in filters/'
+    broker:expect_log 'warn  rules: .*filters/x%.lua is not loaded: filter scripts belong in filter/, not in filters/'
     for _, path in ipairs { 'retries/y', 'Priority/z', 'filter/eu/w' } do
-      broker:expect_log('warn  rules: ' .. path .. '%.lua is not loaded')
+      broker:expect_log('warn  rules: .*' .. path .. '%.lua is not loaded')
     end
     c:document 'RULES reload'
     assert.equal(1, select(2, broker:log():gsub('filters/x%.lua is not', '')))

@@ -199,8 +199,8 @@ end }
     assert(os.remove(dir .. '/sharding/mine.lua'))
     c:send('RULES shadow ' .. dir .. '\r\n')
     c:expect "^ERR rule sharding/mine.lua: is missing, but queue 'q' of vhost 'test%-%d+' uses it"
-    c:send 'RULES shadow /nowhere\r\n'
-    c:expect "^ERR not%-found there is no directory '/nowhere' on the broker's machine"
+    c:send 'RULES shadow nowhere\r\n'
+    c:expect "^ERR not%-found there is no directory '/[^']*/nowhere' on the broker's machine"
     for _, share in ipairs { '0', '101', 'x', '10%%', '-1', '' } do
       c:send('RULES shadow ' .. dir .. ' share=' .. share .. '\r\n')
       c:expect '^ERR syntax'
@@ -346,7 +346,7 @@ return { pick = function(msg) return #msg.payload end }
     local dir = broker:copy_rules('next', { ['sharding/mine.lua'] = pick(3) })
     local output, status = broker:cli('rules', 'replay', dir)
     assert.equal(0, status, output)
-    assert.is_truthy(output:find 'changed +1' and output:find 'shard=3', output)
+    assert.is_truthy(output:find 'changed +1' and output:find 'shard 3', output)
     output, status = broker:cli('rules', 'recent')
     assert.equal(0, status, output)
     assert.is_truthy(output:find 'DECISION', output)

@@ -128,9 +128,11 @@ static int l_carry(lua_State *L)
 static int run(struct script_state *s, struct carrying *c, struct error *err)
 {
 	struct rule *rule = c->use->rule;
-	struct script_call call = {
-		.file = rule->file, .stats = &rule->stats, .body = l_copy, .ctx = c
-	};
+	struct script_call call = { .file = rule->file,
+				    .stats = &rule->stats,
+				    .account = c->use->account,
+				    .body = l_copy,
+				    .ctx = c };
 	int top = lua_gettop(c->from);
 	int rc = lua_checkstack(c->from, 4)
 			 ? script_enter(s, &call, err)

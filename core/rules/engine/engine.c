@@ -100,7 +100,7 @@ static int prepare(struct engine **out, uv_loop_t *loop,
 		free_engine(e);
 		return rc;
 	}
-	e->config.last_good = NULL;
+	e->config.files = NULL;
 	e->config.refusal = NULL;
 	*out = e;
 	return TIDE_OK;
@@ -133,7 +133,7 @@ int engine_create(struct engine **out, uv_loop_t *loop,
 
 	if (rc != TIDE_OK)
 		return rc;
-	rc = reload_first(e, config->last_good, config->refusal, err);
+	rc = reload_first(e, config->files, config->refusal, err);
 	if (rc != TIDE_OK) {
 		free_engine(e);
 		return rc;

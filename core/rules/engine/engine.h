@@ -55,9 +55,10 @@ struct engine_config {
 	int64_t call_budget_ms;  /* of one call into a script */
 	int64_t debounce_ms; /* a reload starts after so long without further changes */
 	bool watch;          /* reload when files change */
-	/* The first generation, instead of the directory, which was refused with this
-	 * error. NULL: the directory. */
-	struct bundle *last_good;
+	/* The first generation: what has been read of the directory, or with `refusal`
+	 * the last good one instead of a directory that was refused. NULL: the directory
+	 * is read. */
+	struct bundle *files;
 	const struct error *refusal;
 	int64_t breaker_rest_ms; /* a failing script is not called; 0: the default */
 	bool has_no_breaker;     /* a failing script is called each time */
@@ -75,8 +76,8 @@ struct engine_hooks {
 	void (*on_reload)(void *ctx, const struct error *result);
 	/* Adds the broker's members to the document of engine_status; may be NULL. */
 	void (*add_status)(void *ctx, struct json *out);
-	/* The directory changed. The owner calls reload_follow or reload_refuse, now or
-	 * later. NULL: the engine reloads it. */
+	/* Something happened in the directory. The owner calls reload_follow,
+	 * reload_unchanged or reload_refuse, now or later. NULL: the engine does. */
 	void (*on_change)(void *ctx);
 };
 

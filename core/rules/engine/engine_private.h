@@ -9,23 +9,27 @@
 #include "generation.h"
 #include "index.h"
 #include "reload.h"
+#include "strategy.h"
 #include "rules/api/decision_context.h"
 #include "watch.h"
+
+struct handle;
 
 /* use.c: a script with the options of one queue or exchange, and the calls of it.
  *
  * The engine numbers the uses. A number means the same use in each generation. */
 struct use {
-	struct rule *rule; /* NULL: this number is not in use */
-	int options;       /* references */
-	int state;         /* what `new` returned: for routing the index */
+	struct rule *rule;       /* NULL: this number is not in use */
+	struct account *account; /* of its memory */
+	int options;             /* references */
+	int state;               /* what `new` returned: for routing the index */
 	bool is_pure;
 	bool must_carry; /* the state of the former use, which nobody has asked for yet */
 };
 
-/* Make use `number` of a script. TIDE_EMISMATCH for wrong options. */
-TIDE_MUST_USE int use_open(struct generation *g, size_t number, struct rule *rule,
-			   const struct args *options, struct error *err);
+/* Make the handle's use of a script. TIDE_EMISMATCH for wrong options. */
+TIDE_MUST_USE int use_open(struct generation *g, const struct handle *h,
+			   struct rule *rule, struct error *err);
 /* Harmless for a number that is not in use. */
 void use_release(struct generation *g, size_t number);
 
@@ -57,6 +61,7 @@ struct handle {
 	enum script_kind kind;
 	char *name;
 	char *user; /* "exchange 'orders'" */
+	char *vhost;
 	struct args options;
 	uint64_t staged;     /* the serial of the build that has it */
 	uint32_t staged_end; /* of an index: it has the bindings in places below */
@@ -66,9 +71,8 @@ TAILQ_HEAD(handle_list, handle);
 
 /* Enter the handle in the engine and make its use in the active generation. A failure
  * leaves the handle as it was. */
-TIDE_MUST_USE int handle_open(struct handle *h, struct engine *e, enum script_kind kind,
-			      struct slice name, const struct args *options,
-			      const char *user, struct error *err);
+TIDE_MUST_USE int handle_open(struct handle *h, struct engine *e,
+			      const struct strategy_spec *spec, struct error *err);
 void handle_close(struct handle *h);
 /* Make the handle's use in a generation, for an index without its bindings. The error
  * names the user. */
@@ -121,7 +125,7 @@ struct reload {
 	struct error refusal;       /* of the last attempt; code 0: it was accepted */
 	uint64_t refused_count;
 	int64_t refused_unix_ms;
-	uint64_t unread; /* see rules_dir_warn_unread */
+	struct bundle *following; /* for the followers; NULL: the directory */
 };
 
 /* circuit.c: a circuit breaker for each use of a script that has used up its time or
@@ -176,24 +180,25 @@ void carry_use(const struct handle *h);
  * room for calls. Possible garbage is then collected in steps, between the turns of the
  * event loop. */
 struct room {
-	uint64_t ending_epoch;  /* the last one that used up its memory */
-	size_t fresh_bytes;     /* of the active generation when it was loaded */
-	int64_t rests_until_ms; /* no script is called: the memory is used up */
-	uv_idle_t collector;    /* active while the state is collected in steps */
-	uint64_t collecting;    /* the epoch that is collected */
+	uint64_t ending_epoch; /* the last one that used up its memory */
+	size_t fresh_bytes;    /* of the active generation when it was loaded */
+	uv_idle_t collector;   /* active while the state is collected in steps */
+	uint64_t collecting;   /* the epoch that is collected */
 	int cycles_left;
 };
 
 void room_open(struct engine *e);
-/* TIDE_ELIMIT: there is no room for anything new. */
-TIDE_MUST_USE int room_check(struct engine *e, struct error *err);
+/* TIDE_ELIMIT: the account has no room for anything new. */
+TIDE_MUST_USE int room_check(struct engine *e, const struct account *a,
+			     struct error *err);
 /* A call that creates something has ended with `rc`. A shortage of memory becomes
  * TIDE_ELIMIT, and nothing new is created before there is more room. */
-TIDE_MUST_USE int room_after_new(struct engine *e, int rc, struct error *err);
-/* The state is exhausted: may the script be called now? */
-bool room_allows_call(struct engine *e, const struct rule *rule, struct error *err);
+TIDE_MUST_USE int room_after_new(struct engine *e, struct account *a, int rc,
+				 struct error *err);
+/* The account is exhausted: may the script be called now? */
+bool room_allows_call(struct engine *e, const struct account *a, struct error *err);
 /* A call has ended, to which memory was refused, or to one before it. */
-void room_after_call(struct engine *e, int rc);
+void room_after_call(struct engine *e, struct account *a, int rc);
 
 struct engine {
 	uv_loop_t *loop;
@@ -241,9 +246,8 @@ static inline struct use *handle_use(const struct handle *h)
 /* Free a generation (may be NULL) that nobody uses, on a thread: a large one takes
  * longer than the loop may stand still. */
 void engine_retire(struct engine *e, struct generation *g);
-/* Load the first generation: the directory, or `last_good` instead of a directory that
- * was refused with this error. */
-TIDE_MUST_USE int reload_first(struct engine *e, struct bundle *last_good,
+/* Load the first generation: see engine_config. */
+TIDE_MUST_USE int reload_first(struct engine *e, struct bundle *files,
 			       const struct error *refusal, struct error *err);
 void reload_open(struct engine *e);
 /* Tell those who wait, and give up the build. */

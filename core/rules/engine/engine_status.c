@@ -123,6 +123,8 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 	write_figures(out, &since_start);
 	write_this_generation(out, e, rule);
 	circuit_write(e, rule, out);
+	json_member_int(out, "memory_bytes",
+			(int64_t)account_sum(e->current->script.accounts, rule->file));
 	if (stats->last_error[0]) {
 		json_member_text(out, "last_error", stats->last_error);
 		json_member_int(out, "last_error_ms", stats->last_error_unix_ms);

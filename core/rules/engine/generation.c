@@ -116,8 +116,6 @@ bool generation_is_current(const struct generation *g)
 {
 	size_t found = 0;
 
-	if (g->sandbox.from)
-		return false;
 	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++) {
 		if (!has_same_files(g, (enum script_kind)kind, &found))
 			return false;
@@ -142,7 +140,9 @@ static int l_open(lua_State *L)
 static int open_state(struct generation *g, struct error *err)
 {
 	const struct generation_config *config = g->config;
-	struct script_call call = { .file = "rules", .body = l_open, .ctx = g };
+	struct script_call call = {
+		.file = "rules", .account = &g->script.own, .body = l_open, .ctx = g
+	};
 	int rc =
 		script_state_init(&g->script, config->watchdog, config->memory_max_bytes);
 
@@ -160,6 +160,8 @@ int generation_begin(struct generation **out, const struct generation_config *co
 	g->sandbox.rules_dir = config->rules_dir;
 	g->sandbox.lua_dir = config->lua_dir;
 	g->sandbox.from = from;
+	g->sandbox.on_file = config->on_file;
+	g->sandbox.on_file_ctx = config->on_file_ctx;
 	g->files = g->sandbox.files = bundle_create();
 	g->sandbox.framework = bundle_create();
 	g->config = config;

@@ -22,6 +22,10 @@ struct generation_config {
 	struct api_tide *tide;
 	void (*open)(lua_State *L, void *ctx); /* adds the engine's own; may raise */
 	void *open_ctx;
+	/* See struct sandbox. */
+	int (*on_file)(void *ctx, const char *path, const struct bundle_file *file,
+		       struct error *err);
+	void *on_file_ctx;
 };
 
 struct use;
@@ -58,7 +62,7 @@ TIDE_MUST_USE int generation_begin(struct generation **out,
 				   const struct bundle *from, struct error *err);
 TIDE_MUST_USE int generation_step(struct generation *g, struct error *err);
 
-/* Read the files: are they still those of the generation? Never for one from a bundle. */
+/* Read the directory: has it the files of the generation? */
 bool generation_is_current(const struct generation *g);
 
 /* Accepts NULL. From any thread, when nobody uses the generation. */

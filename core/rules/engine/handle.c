@@ -20,41 +20,51 @@ static void give_number(struct engine *e, size_t number)
 	e->free_numbers[e->free_count++] = number;
 }
 
-static int use_now(struct engine *e, size_t number, enum script_kind kind,
-		   struct slice name, const struct args *options, struct error *err)
+static int use_now(const struct handle *h, struct error *err)
 {
+	struct engine *e = h->engine;
+	struct script_state *s = &e->current->script;
+	struct account *account;
 	struct rule *rule;
-	int rc = generation_get(e->current, kind, name, &rule, err);
+	int rc = generation_get(e->current, h->kind, slice_from(h->name), &rule, err);
 
-	if (rc == TIDE_OK)
-		rc = room_check(e, err);
 	if (rc != TIDE_OK)
 		return rc;
-	rc = use_open(e->current, number, rule, options, err);
-	return room_after_new(e, rc, err);
+	account = account_open(&s->accounts, rule->file, slice_from(h->vhost));
+	rc = room_check(e, account, err);
+	if (rc != TIDE_OK)
+		return rc;
+	rc = use_open(e->current, h, rule, err);
+	return room_after_new(e, account, rc, err);
 }
 
-int handle_open(struct handle *h, struct engine *e, enum script_kind kind,
-		struct slice name, const struct args *options, const char *user,
+static void free_parts(struct handle *h)
+{
+	give_number(h->engine, h->number);
+	args_deinit(&h->options);
+	mem_free(h->name);
+	mem_free(h->user);
+	mem_free(h->vhost);
+}
+
+int handle_open(struct handle *h, struct engine *e, const struct strategy_spec *spec,
 		struct error *err)
 {
-	size_t number = take_number(e);
-	int rc = e->current ? use_now(e, number, kind, name, options, err) : TIDE_OK;
-
-	if (rc != TIDE_OK) {
-		give_number(e, number);
-		return rc;
-	}
 	h->engine = e;
-	h->number = number;
-	h->kind = kind;
-	h->name = mem_strndup(name.data, name.len);
-	h->user = mem_strdup(user);
+	h->number = take_number(e);
+	h->kind = spec->kind;
+	h->name = mem_strndup(spec->name.data, spec->name.len);
+	h->user = mem_strdup(spec->user);
+	h->vhost = mem_strndup(spec->vhost.data, spec->vhost.len);
 	h->options = (struct args){ 0 };
-	if (options)
-		args_copy(&h->options, options);
-	TAILQ_INSERT_TAIL(&e->handles, h, link);
-	return TIDE_OK;
+	if (spec->options)
+		args_copy(&h->options, spec->options);
+	int rc = e->current ? use_now(h, err) : TIDE_OK;
+	if (rc == TIDE_OK)
+		TAILQ_INSERT_TAIL(&e->handles, h, link);
+	else
+		free_parts(h);
+	return rc;
 }
 
 void handle_close(struct handle *h)
@@ -70,10 +80,7 @@ void handle_close(struct handle *h)
 		circuit_forget_handle(e, h);
 		use_release(e->current, h->number);
 	}
-	give_number(e, h->number);
-	args_deinit(&h->options);
-	mem_free(h->name);
-	mem_free(h->user);
+	free_parts(h);
 }
 
 int handle_install(struct handle *h, struct generation *g, struct error *err)
@@ -84,7 +91,7 @@ int handle_install(struct handle *h, struct generation *g, struct error *err)
 	if (!rule)
 		return error_set(err, TIDE_ERULE, "%s/%s.lua: is missing, but %s uses it",
 				 script_kind_name(h->kind), h->name, h->user);
-	int rc = use_open(g, h->number, rule, &h->options, &cause);
+	int rc = use_open(g, h, rule, &cause);
 	if (rc != TIDE_OK)
 		return error_set(err, TIDE_ERULE, "%s (for %s)", cause.text, h->user);
 	struct use *use = &g->uses[h->number];

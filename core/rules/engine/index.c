@@ -46,6 +46,7 @@ static int change(struct generation *g, const struct changing *c, struct error *
 	struct rule *rule = c->use->rule;
 	struct script_call call = { .file = rule->file,
 				    .stats = &rule->stats,
+				    .account = c->use->account,
 				    .body = l_change,
 				    .ctx = (void *)c };
 
@@ -130,8 +131,9 @@ int index_create(struct engine *e, const struct index_spec *spec, struct index *
 		 struct error *err)
 {
 	struct index *x = mem_zalloc(sizeof(*x));
-	int rc = handle_open(&x->handle, e, SCRIPT_ROUTING, spec->type, spec->options,
-			     spec->user, err);
+	const struct strategy_spec of_handle = { SCRIPT_ROUTING, spec->type,
+						 spec->options, spec->user, spec->vhost };
+	int rc = handle_open(&x->handle, e, &of_handle, err);
 
 	if (rc != TIDE_OK) {
 		mem_free(x);
@@ -157,10 +159,11 @@ static int bind_now(struct index *x, const struct index_binding *b, struct error
 
 	if (!e->current)
 		return TIDE_OK;
-	int rc = room_check(e, err);
+	int rc = room_check(e, handle_use(&x->handle)->account, err);
 	if (rc != TIDE_OK)
 		return rc;
-	return room_after_new(e, bind_in(x, e->current, b, err), err);
+	return room_after_new(e, handle_use(&x->handle)->account,
+			      bind_in(x, e->current, b, err), err);
 }
 
 int index_bind(struct index *x, const struct index_binding *b, struct error *err)
@@ -182,7 +185,7 @@ static int replace_index(struct index *x, struct error *err)
 	struct use old = *handle_use(h);
 
 	handle_use(h)->rule = NULL;
-	int rc = use_open(g, h->number, rule, &h->options, err);
+	int rc = use_open(g, h, rule, err);
 	if (rc == TIDE_OK)
 		rc = rebuild(x, g, err);
 	if (rc != TIDE_OK) {

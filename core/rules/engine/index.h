@@ -25,7 +25,8 @@ struct index_source {
 struct index_spec {
 	struct slice type;
 	const struct args *options;
-	const char *user; /* for errors: "exchange 'orders'" */
+	const char *user;   /* for errors: "exchange 'orders'" */
+	struct slice vhost; /* whose memory it is; may be empty */
 	struct index_source source;
 };
 

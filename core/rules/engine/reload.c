@@ -165,29 +165,46 @@ static int step(struct engine *e, bool *is_done, struct error *err)
 	return TIDE_OK;
 }
 
+/* When a piece of work in one turn of the loop began. */
+struct moment {
+	int64_t ns, cpu_ns;
+};
+
+static struct moment now(void)
+{
+	return (struct moment){ (int64_t)uv_hrtime(),
+				machine_clock_ns(CLOCK_THREAD_CPUTIME_ID) };
+}
+
+static void note_turn(struct build *b, struct moment since)
+{
+	struct moment end = now();
+
+	if (end.ns - since.ns > b->longest_ns)
+		b->longest_ns = end.ns - since.ns;
+	if (end.cpu_ns - since.cpu_ns > b->longest_cpu_ns)
+		b->longest_cpu_ns = end.cpu_ns - since.cpu_ns;
+}
+
 /* Work for about `max_ns`. True at the end of the build: `*rc` is TIDE_OK, or `err`
  * has the reason of its failure. The caller frees `dropped`. */
 static bool build_turn(struct engine *e, int64_t max_ns, int *rc, struct error *err)
 {
 	struct build *b = &e->build;
-	int64_t started_ns = (int64_t)uv_hrtime(), took_ns;
-	int64_t started_cpu_ns = machine_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	struct moment started = now();
+	int64_t took_ns;
 	bool is_done = false;
 
 	*rc = TIDE_OK;
 	do {
 		*rc = step(e, &is_done, err);
-		took_ns = (int64_t)uv_hrtime() - started_ns;
+		took_ns = (int64_t)uv_hrtime() - started.ns;
 	} while (*rc == TIDE_OK && !is_done && !b->is_checking && !b->dropped &&
 		 took_ns < max_ns);
 	b->turns++;
 	b->worked_ns += took_ns;
-	b->took_ns = started_ns + took_ns - b->started_ns;
-	if (took_ns > b->longest_ns)
-		b->longest_ns = took_ns;
-	int64_t cpu_ns = machine_clock_ns(CLOCK_THREAD_CPUTIME_ID) - started_cpu_ns;
-	if (cpu_ns > b->longest_cpu_ns)
-		b->longest_cpu_ns = cpu_ns;
+	b->took_ns = started.ns + took_ns - b->started_ns;
+	note_turn(b, started);
 	return is_done || *rc != TIDE_OK;
 }
 
@@ -225,8 +242,6 @@ static void activate(struct engine *e)
 		return;
 	bundle_unref(e->reload.directory);
 	e->reload.directory = bundle_ref(next->files);
-	rules_dir_warn_unread(e->config.rules_dir, next->files, e->tide.about,
-			      &e->reload.unread);
 }
 
 static void refuse(struct engine *e, enum engine_origin origin, struct bundle *files,
@@ -263,10 +278,14 @@ static void on_turn(uv_idle_t *idle);
 
 static void start_turns(struct engine *e, struct bundle *from, enum engine_origin origin)
 {
-	/* File systems without events report no change: look at the places anew. */
-	if (origin == ENGINE_RELOAD)
-		watch_renew(e->watch);
 	build_start(e, from, origin);
+	/* File systems without events report no change: look at the places anew. */
+	if (origin == ENGINE_RELOAD) {
+		struct moment started = now();
+
+		watch_renew(e->watch);
+		note_turn(&e->build, started);
+	}
 	uv_idle_start(&e->reload.turn, on_turn);
 }
 
@@ -274,20 +293,24 @@ static void start_turns(struct engine *e, struct bundle *from, enum engine_origi
 static void start_next(struct engine *e)
 {
 	struct reload *r = &e->reload;
+	struct bundle *files = r->following;
 	bool must_follow = r->must_follow;
 
 	r->must_follow = false;
+	r->following = NULL;
 	STAILQ_CONCAT(&r->waiters, &r->followers);
 	if (!STAILQ_EMPTY(&r->waiters))
-		start_turns(e, NULL, ENGINE_RELOAD);
+		start_turns(e, files, ENGINE_RELOAD);
 	else if (must_follow)
 		reload_on_change(e);
+	bundle_unref(files);
 }
 
 static void on_turn(uv_idle_t *idle)
 {
 	struct engine *e = idle->data;
 	struct error result = { .code = TIDE_OK };
+	struct moment started = now();
 	int rc;
 
 	/* The former generation goes before the next one comes. */
@@ -309,20 +332,27 @@ static void on_turn(uv_idle_t *idle)
 		return;
 	uv_idle_stop(idle);
 	engine_retire(e, conclude(e, rc, &result));
+	/* With what those do who are told. */
+	note_turn(&e->build, started);
 	if (e->former && !e->is_closing)
 		uv_idle_start(idle, on_turn);
 	if (!e->is_closing && !e->build.is_under_way)
 		start_next(e);
 }
 
-void reload_start(struct engine *e, const struct reload_asker *asker)
+void reload_start(struct engine *e, struct bundle *files,
+		  const struct reload_asker *asker)
 {
-	if (e->build.is_under_way) {
-		add_waiter(&e->reload.followers, asker);
+	struct reload *r = &e->reload;
+
+	if (!e->build.is_under_way) {
+		add_waiter(&r->waiters, asker);
+		start_turns(e, files, e->current ? ENGINE_RELOAD : ENGINE_START);
 		return;
 	}
-	add_waiter(&e->reload.waiters, asker);
-	start_turns(e, NULL, e->current ? ENGINE_RELOAD : ENGINE_START);
+	add_waiter(&r->followers, asker);
+	bundle_unref(r->following);
+	r->following = files ? bundle_ref(files) : NULL;
 }
 
 int reload_files(struct engine *e, struct bundle *files, enum engine_origin origin,
@@ -336,12 +366,32 @@ int reload_files(struct engine *e, struct bundle *files, enum engine_origin orig
 	return TIDE_OK;
 }
 
-void reload_follow(struct engine *e)
+void reload_follow(struct engine *e, struct bundle *files)
 {
 	if (e->build.is_under_way)
 		e->reload.must_follow = true;
 	else
-		start_turns(e, NULL, ENGINE_FILES);
+		start_turns(e, files, ENGINE_FILES);
+}
+
+void reload_unchanged(struct engine *e)
+{
+	struct reload *r = &e->reload;
+
+	if (!is_of_directory(e->origin) || r->refusal.code == TIDE_OK)
+		return;
+	r->refusal.code = TIDE_OK;
+	log_info("rules: the files match the active rules again");
+}
+
+struct bundle *reload_known_files(const struct engine *e)
+{
+	return is_of_directory(e->origin) ? e->current->files : e->reload.directory;
+}
+
+struct bundle *reload_framework(const struct engine *e)
+{
+	return is_of_directory(e->origin) ? e->current->sandbox.framework : NULL;
 }
 
 void reload_refuse(struct engine *e, enum engine_origin origin, struct bundle *files,
@@ -372,18 +422,18 @@ static int build_now(struct engine *e, struct bundle *from, enum engine_origin o
 	return rc;
 }
 
-int reload_first(struct engine *e, struct bundle *last_good, const struct error *refusal,
+int reload_first(struct engine *e, struct bundle *files, const struct error *refusal,
 		 struct error *err)
 {
-	enum engine_origin origin = last_good ? ENGINE_LAST_GOOD : ENGINE_START;
-	int rc = build_now(e, last_good, origin, err);
+	enum engine_origin origin = refusal ? ENGINE_LAST_GOOD : ENGINE_START;
+	int rc = build_now(e, files, origin, err);
 
 	if (rc != TIDE_OK) {
 		generation_destroy(build_take(e));
 		return rc;
 	}
 	activate(e);
-	if (last_good) {
+	if (refusal) {
 		struct error why = *refusal;
 
 		refuse(e, origin, NULL, &why);
@@ -407,47 +457,29 @@ int reload_now(struct engine *e, struct error *err)
 	return rc != TIDE_OK ? TIDE_ERULE : TIDE_OK;
 }
 
-/* Has the directory changed since it was loaded last? */
-static bool has_directory_changed(const struct engine *e)
-{
-	const struct bundle *last = e->reload.directory;
-
-	if (!last)
-		return true;
-	struct bundle *found = rules_dir_scan(e->config.rules_dir, last);
-	bool has_changed = bundle_hash(found) != bundle_hash(last);
-	bundle_unref(found);
-	return has_changed;
-}
-
-/* A file that was touched, or changed and changed back, is no change. */
+/* A file that was touched, or changed and changed back, is no change: the owner, or what
+ * is done here without one, finds out. */
 void reload_on_change(void *engine)
 {
 	struct engine *e = engine;
 	struct reload *r = &e->reload;
-	bool is_rolled_back = !is_of_directory(e->origin);
-	bool must_build = r->must_build;
 
 	if (e->build.is_under_way) {
 		r->must_follow = true;
 		return;
 	}
-	r->must_build = false;
-	/* A generation that was rolled back to stays when it has used up its memory.
-	 * Only a change supersedes it: not the event of the change that it undoes. */
-	if (must_build && is_rolled_back) {
+	/* The memory of these is used up. Whether the directory has changed is asked
+	 * after that. */
+	if (r->must_build) {
+		r->must_build = false;
+		r->must_follow = true;
 		start_turns(e, e->current->files, e->origin);
-		return;
-	}
-	if (is_rolled_back ? has_directory_changed(e)
-			   : must_build || !generation_is_current(e->current)) {
-		if (e->hooks.on_change)
-			e->hooks.on_change(e->hooks.ctx);
-		else
-			reload_follow(e);
-	} else if (!is_rolled_back && r->refusal.code != TIDE_OK) {
-		r->refusal.code = TIDE_OK;
-		log_info("rules: the files match the active rules again");
+	} else if (e->hooks.on_change) {
+		e->hooks.on_change(e->hooks.ctx);
+	} else if (!generation_is_current(e->current)) {
+		reload_follow(e, NULL);
+	} else {
+		reload_unchanged(e);
 	}
 }
 
@@ -464,6 +496,8 @@ void reload_close(struct engine *e)
 	STAILQ_CONCAT(&e->reload.waiters, &e->reload.followers);
 	answer(e, &stopping);
 	engine_retire(e, build_take(e));
+	bundle_unref(e->reload.following);
+	e->reload.following = NULL;
 }
 
 struct generation *reload_generation_of(const struct handle *h)

@@ -22,8 +22,11 @@ struct reload_asker {
 };
 
 /* Load the rules directory. While a build is under way, another one follows it, and
- * that one is the answer. */
-void reload_start(struct engine *e, const struct reload_asker *asker);
+ * that one is the answer.
+ *
+ * @param files  what has been read of the directory; NULL: it is read now */
+void reload_start(struct engine *e, struct bundle *files,
+		  const struct reload_asker *asker);
 
 /* The same, before it returns: for tests and tools, which may block. */
 TIDE_MUST_USE int reload_now(struct engine *e, struct error *err);
@@ -35,11 +38,18 @@ TIDE_MUST_USE int reload_files(struct engine *e, struct bundle *files,
 			       enum engine_origin origin,
 			       const struct reload_asker *asker, struct error *err);
 
-/* The owner's answers to engine_hooks.on_change: load the directory, or refuse the
- * files (NULL: those of the directory). */
-void reload_follow(struct engine *e);
+/* The owner's answers to engine_hooks.on_change: load the directory (files as in
+ * reload_start), leave it since it is what has been loaded, or refuse the files (NULL:
+ * those of the directory). */
+void reload_follow(struct engine *e, struct bundle *files);
+void reload_unchanged(struct engine *e);
 void reload_refuse(struct engine *e, enum engine_origin origin, struct bundle *files,
 		   const char *asker, const struct error *why);
+
+/* What was read of the directory and of the framework when it was loaded last. NULL: the
+ * directory must be loaded whatever it has now. */
+struct bundle *reload_known_files(const struct engine *e);
+struct bundle *reload_framework(const struct engine *e);
 
 struct reload_attempt {
 	char asked_by[RELOAD_ASKER_MAX]; /* several are separated by ", "; "": nobody */

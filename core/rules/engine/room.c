@@ -57,32 +57,36 @@ void room_open(struct engine *e)
 	e->room.collector.data = e;
 }
 
-int room_check(struct engine *e, struct error *err)
+int room_check(struct engine *e, const struct account *a, struct error *err)
 {
-	struct script_state *s = state_of(e);
-	size_t max = s->memory_max_bytes;
-	size_t limit = max - RESERVE(max);
+	const struct script_state *s = state_of(e);
+	size_t max = s->memory_max_bytes, used = s->memory_bytes;
+	size_t share = account_share(a, used, max), limit = share;
 
-	if (s->full_bytes > 0 && s->full_bytes < max)
-		limit = s->full_bytes - RESERVE(s->full_bytes);
-	if (s->memory_bytes <= limit) {
-		s->full_bytes = 0;
+	if (a->full_bytes > 0 && a->full_bytes < share)
+		limit = a->full_bytes - RESERVE(a->full_bytes);
+	if (a->bytes <= limit && used <= max - RESERVE(max))
 		return TIDE_OK;
-	}
 	collect(e);
 	return error_set(err, TIDE_ELIMIT,
-			 "the scripts' memory is nearly full, %zu of %zu KiB; raise "
+			 "the scripts' memory is nearly full: %s%s%" SLICE_FMT
+			 "%s holds %zu KiB, its share is %zu of %zu KiB; raise "
 			 "--rules-memory or remove bindings",
-			 s->memory_bytes / 1024, max / 1024);
+			 a->file, a->vhost.len ? " for vhost '" : "", SLICE_ARG(a->vhost),
+			 a->vhost.len ? "'" : "", a->bytes / 1024, share / 1024,
+			 max / 1024);
 }
 
-int room_after_new(struct engine *e, int rc, struct error *err)
+int room_after_new(struct engine *e, struct account *a, int rc, struct error *err)
 {
-	struct script_state *s = state_of(e);
+	const struct script_state *s = state_of(e);
 
-	if (rc == TIDE_OK || !s->was_refused)
+	if (rc == TIDE_OK || !s->was_refused) {
+		if (rc == TIDE_OK)
+			a->full_bytes = 0;
 		return rc;
-	s->full_bytes = s->memory_bytes;
+	}
+	a->full_bytes = a->bytes;
 	collect(e);
 	err->code = TIDE_ELIMIT;
 	return TIDE_ELIMIT;
@@ -90,7 +94,7 @@ int room_after_new(struct engine *e, int rc, struct error *err)
 
 /* What scripts have kept since they were loaded would fail them for ever: the next
  * generation begins without it. But to load anew what is as large would be in vain. */
-static void start_afresh(struct engine *e)
+static void start_afresh(struct engine *e, const struct account *a)
 {
 	const struct script_state *s = state_of(e);
 	bool is_kept = s->memory_bytes > e->room.fresh_bytes + s->memory_max_bytes / 8;
@@ -98,37 +102,40 @@ static void start_afresh(struct engine *e)
 	if (!is_kept || e->room.ending_epoch == e->epoch)
 		return;
 	e->room.ending_epoch = e->epoch;
-	log_warn("%s: scripts have filled their %zu KiB (--rules-memory); reloading them",
-		 e->tide.about, s->memory_max_bytes / 1024);
+	log_warn("%s: scripts have filled their %zu KiB (--rules-memory), of which "
+		 "%s%s%" SLICE_FMT "%s holds %zu KiB; reloading them",
+		 e->tide.about, s->memory_max_bytes / 1024, a->file,
+		 a->vhost.len ? " for vhost '" : "", SLICE_ARG(a->vhost),
+		 a->vhost.len ? "'" : "", a->bytes / 1024);
 	e->reload.must_build = true;
 	watch_poke(e->watch);
 }
 
-bool room_allows_call(struct engine *e, const struct rule *rule, struct error *err)
+bool room_allows_call(struct engine *e, const struct account *a, struct error *err)
 {
 	const struct script_state *s = state_of(e);
 
-	if (machine_clock_ms(CLOCK_MONOTONIC) >= e->room.rests_until_ms)
+	if (machine_clock_ms(CLOCK_MONOTONIC) >= a->rests_until_ms)
 		return true;
 	error_set(err, TIDE_ERULE,
 		  "%s: not called: the rules' memory ceiling of %zu KiB is reached "
-		  "(--rules-memory)",
-		  rule->file, s->memory_max_bytes / 1024);
+		  "(--rules-memory): the script holds %zu KiB",
+		  a->file, s->memory_max_bytes / 1024, a->bytes / 1024);
 	return false;
 }
 
-void room_after_call(struct engine *e, int rc)
+void room_after_call(struct engine *e, struct account *a, int rc)
 {
 	struct script_state *s = state_of(e);
 
 	if (rc == TIDE_OK && !s->was_refused) {
-		s->is_exhausted = false;
+		a->is_exhausted = s->is_exhausted = false;
 		return;
 	}
 	if (s->was_refused)
 		collect(e);
-	if (rc == TIDE_OK || !s->is_exhausted)
+	if (rc == TIDE_OK || !a->is_exhausted)
 		return;
-	e->room.rests_until_ms = machine_clock_ms(CLOCK_MONOTONIC) + REST_MS;
-	start_afresh(e);
+	a->rests_until_ms = machine_clock_ms(CLOCK_MONOTONIC) + REST_MS;
+	start_afresh(e, a);
 }

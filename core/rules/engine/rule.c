@@ -250,7 +250,7 @@ int rule_load(struct script_state *s, struct sandbox *sandbox, enum script_kind 
 	char file[SCRIPT_PLACE_MAX];
 
 	snprintf(file, sizeof(file), "%s/%s.lua", script_kind_name(kind), name);
-	int rc = bundle_read(sandbox->from, sandbox->files, &source, path, file, err);
+	int rc = sandbox_read(sandbox, path, file, &source, err);
 	if (rc != TIDE_OK)
 		return rc;
 	struct rule *r = mem_zalloc(sizeof(*r));

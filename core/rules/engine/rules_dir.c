@@ -2,16 +2,15 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fts.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "host/log.h"
 #include "rules/sandbox/source.h"
 
 static void add(struct rules_dir_list *list, const char *name)
@@ -75,43 +74,72 @@ void rules_dir_list_bundle(struct rules_dir_list *out, const struct bundle *b,
 	}
 }
 
-static void scan_file(struct bundle *b, const char *rules_dir, const char *name)
+static bool is_folder(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* False for one that cannot be read: who loads the file reports it. A folder is none. */
+static bool scan_file(struct bundle *b, const char *rules_dir, const char *name)
 {
 	char path[PATH_MAX];
 	struct source source;
-	struct error ignored; /* who loads the file reports it */
+	struct error ignored;
 
 	if (snprintf(path, sizeof(path), "%s/%s", rules_dir, name) >= (int)sizeof(path))
-		return;
-	if (bundle_read(NULL, b, &source, path, name, &ignored) == TIDE_OK)
-		source_free(&source);
+		return false;
+	if (bundle_read(NULL, b, &source, path, name, &ignored) != TIDE_OK)
+		return is_folder(path);
+	source_free(&source);
+	return true;
 }
 
-static void scan_kind(struct bundle *b, const char *rules_dir, enum script_kind kind)
+static bool scan_kind(struct bundle *b, const char *rules_dir, enum script_kind kind)
 {
 	char name[PATH_MAX];
 	struct rules_dir_list list;
 	struct error ignored;
+	bool is_whole = rules_dir_list(&list, rules_dir, kind, &ignored) == TIDE_OK;
 
-	if (rules_dir_list(&list, rules_dir, kind, &ignored) != TIDE_OK)
-		return;
 	for (size_t i = 0; i < list.count; i++) {
 		snprintf(name, sizeof(name), "%s/%s", script_kind_name(kind),
 			 list.names[i]);
-		scan_file(b, rules_dir, name);
+		is_whole &= scan_file(b, rules_dir, name);
 	}
 	rules_dir_list_free(&list);
+	return is_whole;
+}
+
+static struct bundle *scan(const char *rules_dir, const struct bundle *known,
+			   bool *is_whole)
+{
+	struct bundle *b = bundle_create();
+
+	*is_whole = true;
+	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++)
+		*is_whole &= scan_kind(b, rules_dir, (enum script_kind)kind);
+	for (size_t i = 0; known && i < known->count; i++)
+		*is_whole &= scan_file(b, rules_dir, known->files[i].path);
+	return b;
 }
 
 struct bundle *rules_dir_scan(const char *rules_dir, const struct bundle *known)
 {
-	struct bundle *b = bundle_create();
+	bool is_whole;
 
-	for (int kind = 0; kind < SCRIPT_KIND_COUNT; kind++)
-		scan_kind(b, rules_dir, (enum script_kind)kind);
-	for (size_t i = 0; known && i < known->count; i++)
-		scan_file(b, rules_dir, known->files[i].path);
-	return b;
+	return scan(rules_dir, known, &is_whole);
+}
+
+bool rules_dir_is_current(const char *rules_dir, const struct bundle *known)
+{
+	bool is_whole;
+	struct bundle *found = scan(rules_dir, known, &is_whole);
+	bool is_same = is_whole && bundle_hash(found) == bundle_hash(known);
+
+	bundle_unref(found);
+	return is_same;
 }
 
 static void look_at_change(void *ctx, enum bundle_change change, const char *path)
@@ -135,6 +163,8 @@ struct search {
 	const struct bundle *loaded;
 	rules_dir_unread_fn *on_file;
 	void *ctx;
+	size_t skip; /* of a path, to its part in the rules directory */
+	size_t left; /* entries that may still be read */
 };
 
 /* The kind whose folder this one was probably meant to be ("filters", "retries",
@@ -186,67 +216,143 @@ static void explain(const struct search *s, const char *path, struct buf *why)
 		explain_init(path, why);
 }
 
-static void visit(const struct search *s, FTS *tree, FTSENT *entry, const char *path)
+static void report(const struct search *s, const char *path, bool is_folder)
 {
-	bool is_folder = entry->fts_info == FTS_D;
 	struct buf why = { 0 };
 
-	if (is_folder && entry->fts_name[0] == '.') {
-		fts_set(tree, entry, FTS_SKIP);
-		return;
-	}
-	if (is_folder && slice_has_suffix(slice_from(path), EXTENSION))
+	if (!is_folder)
+		explain(s, path, &why);
+	else if (slice_has_suffix(slice_from(path), EXTENSION))
 		buf_append_text(&why, "is a folder, but a script must be a file; nothing "
 				      "in it is loaded");
-	else if (!is_folder && script_kind_is_file(entry->fts_name))
-		explain(s, path, &why);
 	if (buf_len(&why))
 		s->on_file(s->ctx, path, buf_cstr(&why));
 	buf_deinit(&why);
 }
 
-static int by_file_name(const FTSENT **a, const FTSENT **b)
+/* A link counts when it leads to a file. Folders behind links are not looked into: a link
+ * may lead to anywhere, and back. */
+static bool classify(const char *path, unsigned char type, bool *is_folder)
 {
-	return strcmp((*a)->fts_name, (*b)->fts_name);
+	struct stat st;
+
+	if (type == DT_UNKNOWN || type == DT_LNK) {
+		bool is_link;
+
+		if (lstat(path, &st) != 0)
+			return false;
+		is_link = S_ISLNK(st.st_mode);
+		if (is_link && stat(path, &st) != 0)
+			return false;
+		*is_folder = S_ISDIR(st.st_mode) && !is_link;
+		return *is_folder || S_ISREG(st.st_mode);
+	}
+	*is_folder = type == DT_DIR;
+	return *is_folder || type == DT_REG;
+}
+
+struct rules_dir_entry {
+	char *name;
+	unsigned char type;
+};
+
+static int by_file_name(const void *a, const void *b)
+{
+	return strcmp(((const struct rules_dir_entry *)a)->name,
+		      ((const struct rules_dir_entry *)b)->name);
+}
+
+/* The names in a folder that may matter, sorted. */
+static struct rules_dir_entry *read_folder(struct search *s, const char *path,
+					   size_t *count)
+{
+	DIR *dir = opendir(path);
+	struct dirent *found;
+	struct rules_dir_entry *entries = NULL;
+
+	*count = 0;
+	while (dir && s->left > 0 && (found = readdir(dir))) {
+		bool may_be_folder = found->d_type != DT_REG;
+
+		s->left--;
+		if (found->d_name[0] == '.' ||
+		    (!may_be_folder && !script_kind_is_file(found->d_name)))
+			continue;
+		entries = mem_realloc(entries, (*count + 1) * sizeof(*entries));
+		entries[(*count)++] = (struct rules_dir_entry){ mem_strdup(found->d_name),
+								found->d_type };
+	}
+	if (dir)
+		closedir(dir);
+	if (*count)
+		qsort(entries, *count, sizeof(*entries), by_file_name);
+	return entries;
+}
+
+/* @param path  PATH_MAX bytes, which begin with the rules directory; changed and
+ *              restored */
+static void walk(struct search *s, char *path, int depth)
+{
+	size_t count, len = strlen(path);
+	struct rules_dir_entry *entries = read_folder(s, path, &count);
+
+	for (size_t i = 0; i < count; i++) {
+		bool is_folder, is_there;
+
+		is_there = snprintf(path + len, PATH_MAX - len, "/%s", entries[i].name) <
+			   (int)(PATH_MAX - len);
+		if (is_there && classify(path, entries[i].type, &is_folder)) {
+			if (is_folder || script_kind_is_file(entries[i].name))
+				report(s, path + s->skip, is_folder);
+			if (is_folder && depth < RULES_DIR_DEPTH_MAX)
+				walk(s, path, depth + 1);
+		}
+		path[len] = '\0';
+		mem_free(entries[i].name);
+	}
+	mem_free(entries);
 }
 
 void rules_dir_each_unread(const char *rules_dir, const struct bundle *loaded,
 			   rules_dir_unread_fn *on_file, void *ctx)
 {
-	const struct search search = { loaded, on_file, ctx };
-	char *roots[] = { (char *)rules_dir, NULL };
-	FTS *tree = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, by_file_name);
-	size_t skip = strlen(rules_dir);
-	FTSENT *entry;
+	struct search search = { loaded, on_file, ctx, 0, RULES_DIR_ENTRIES_MAX };
+	char path[PATH_MAX];
+	size_t len = strlen(rules_dir);
 
-	if (!tree)
+	while (len > 1 && rules_dir[len - 1] == '/')
+		len--;
+	if (len >= sizeof(path))
 		return;
-	skip += rules_dir[skip - 1] != '/';
-	while ((entry = fts_read(tree)))
-		if (entry->fts_level > 0 && entry->fts_info != FTS_DP)
-			visit(&search, tree, entry, entry->fts_path + skip);
-	fts_close(tree);
+	snprintf(path, sizeof(path), "%.*s", (int)len, rules_dir);
+	search.skip = len + 1;
+	walk(&search, path, 0);
+	if (search.left == 0)
+		on_file(ctx, ".",
+			"has more than " RULES_DIR_ENTRIES_TEXT
+			" entries; not all of them were looked at");
 }
 
-static void add_hash(void *ctx, const char *path, const char *why)
-{
-	uint64_t *hash = ctx;
+struct summary {
+	struct buf *out;
+	size_t count;
+};
 
-	*hash = *hash * 31 + source_hash(path, strlen(path));
+static void summarise(void *ctx, const char *path, const char *why)
+{
+	struct summary *s = ctx;
+
+	if (++s->count <= RULES_DIR_UNREAD_MAX)
+		buf_printf(s->out, "%s%s %s", s->count > 1 ? "; " : "", path, why);
 }
 
-static void warn(void *ctx, const char *path, const char *why)
+void rules_dir_describe_unread(const char *rules_dir, const struct bundle *loaded,
+			       struct buf *out)
 {
-	log_warn("%s: %s %s", (const char *)ctx, path, why);
-}
+	struct summary s = { out, 0 };
 
-void rules_dir_warn_unread(const char *rules_dir, const struct bundle *loaded,
-			   const char *about, uint64_t *known)
-{
-	uint64_t hash = 0;
-
-	rules_dir_each_unread(rules_dir, loaded, add_hash, &hash);
-	if (hash != *known)
-		rules_dir_each_unread(rules_dir, loaded, warn, (void *)about);
-	*known = hash;
+	rules_dir_each_unread(rules_dir, loaded, summarise, &s);
+	if (s.count > RULES_DIR_UNREAD_MAX)
+		buf_printf(out, "; and %zu more (tidemq check shows all)",
+			   s.count - RULES_DIR_UNREAD_MAX);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "rules/sandbox/bundle.h"
+#include "base/buf.h"
 #include "script_kind.h"
 
 /* File names, sorted. */
@@ -23,6 +24,9 @@ void rules_dir_list_free(struct rules_dir_list *list);
  * other files that `known` has (may be NULL). Unreadable files are left out. */
 struct bundle *rules_dir_scan(const char *rules_dir, const struct bundle *known);
 
+/* Has the directory the files of `known`, and no other scripts? */
+bool rules_dir_is_current(const char *rules_dir, const struct bundle *known);
+
 /* Do the bundles differ in scripts at most? The other files are modules. */
 bool rules_dir_has_same_modules(const struct bundle *a, const struct bundle *b);
 
@@ -30,14 +34,18 @@ bool rules_dir_has_same_modules(const struct bundle *a, const struct bundle *b);
  * @param why   follows the path in a sentence: "is not loaded: ..." */
 typedef void rules_dir_unread_fn(void *ctx, const char *path, const char *why);
 
+/* The walk over the directory: its depth, and the entries of all folders together. Links
+ * to folders are not followed. */
+#define RULES_DIR_DEPTH_MAX 8
+#define RULES_DIR_ENTRIES_MAX 10000
+#define RULES_DIR_ENTRIES_TEXT "10000"
+
 /* Call `on_file` for each Lua file that nothing loads although its name suggests
  * otherwise, in the order of their names. Modules that no script requires are not
  * reported: they do no harm. Reads the directory; blocks. */
 void rules_dir_each_unread(const char *rules_dir, const struct bundle *loaded,
 			   rules_dir_unread_fn *on_file, void *ctx);
-/* Log a warning for each such file, unless all of them were logged last time.
- *
- * @param about  the first words of the log line
- * @param known  in and out: a hash of the files that were logged last; 0 at first */
-void rules_dir_warn_unread(const char *rules_dir, const struct bundle *loaded,
-			   const char *about, uint64_t *known);
+/* Append the first RULES_DIR_UNREAD_MAX of them, and how many there are besides. */
+#define RULES_DIR_UNREAD_MAX 8
+void rules_dir_describe_unread(const char *rules_dir, const struct bundle *loaded,
+			       struct buf *out);

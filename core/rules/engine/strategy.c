@@ -25,12 +25,11 @@ struct strategy {
 	const void *load_ctx;
 };
 
-int strategy_create(struct engine *e, enum script_kind kind, struct slice name,
-		    const struct args *options, const char *user, struct strategy **out,
-		    struct error *err)
+int strategy_create(struct engine *e, const struct strategy_spec *spec,
+		    struct strategy **out, struct error *err)
 {
 	struct strategy *s = mem_zalloc(sizeof(*s));
-	int rc = handle_open(&s->handle, e, kind, name, options, user, err);
+	int rc = handle_open(&s->handle, e, spec, err);
 
 	if (rc != TIDE_OK) {
 		mem_free(s);

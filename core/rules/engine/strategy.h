@@ -6,12 +6,18 @@
 
 struct strategy;
 
+struct strategy_spec {
+	enum script_kind kind;
+	struct slice name;
+	const struct args *options;
+	const char *user;   /* for errors: "queue 'jobs'" */
+	struct slice vhost; /* whose memory it is; may be empty */
+};
+
 /* TIDE_ENOTFOUND: no such script; the error names those that exist. TIDE_EMISMATCH: an
  * option is not declared, is missing, or has a value of another type. */
-TIDE_MUST_USE int strategy_create(struct engine *e, enum script_kind kind,
-				  struct slice name, const struct args *options,
-				  const char *user, struct strategy **out,
-				  struct error *err);
+TIDE_MUST_USE int strategy_create(struct engine *e, const struct strategy_spec *spec,
+				  struct strategy **out, struct error *err);
 void strategy_destroy(struct strategy *s);
 bool strategy_is_pure(const struct strategy *s);
 const char *strategy_script(const struct strategy *s);

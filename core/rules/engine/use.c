@@ -51,22 +51,27 @@ static struct use *make_room(struct generation *g, size_t number)
 	return &g->uses[number];
 }
 
-int use_open(struct generation *g, size_t number, struct rule *rule,
-	     const struct args *options, struct error *err)
+int use_open(struct generation *g, const struct handle *h, struct rule *rule,
+	     struct error *err)
 {
+	size_t number = h->number;
 	char script[SCRIPT_PLACE_MAX];
 
 	snprintf(script, sizeof(script), "%s/%s", script_kind_name(rule->kind),
 		 rule->name);
-	int rc = options_check(&rule->options, options, script, err);
+	int rc = options_check(&rule->options, &h->options, script, err);
 	if (rc != TIDE_OK)
 		return rc;
 	struct use *use = make_room(g, number);
 	*use = (struct use){ .rule = rule, .options = LUA_NOREF, .state = LUA_NOREF };
-	struct using using = { use, options };
-	struct script_call call = {
-		.file = rule->file, .stats = &rule->stats, .body = l_use, .ctx = &using
-	};
+	use->account =
+		account_open(&g->script.accounts, rule->file, slice_from(h->vhost));
+	struct using using = { use, &h->options };
+	struct script_call call = { .file = rule->file,
+				    .stats = &rule->stats,
+				    .account = use->account,
+				    .body = l_use,
+				    .ctx = &using };
 	rc = script_enter(&g->script, &call, err);
 	if (rc != TIDE_OK)
 		use_release(g, number);
@@ -87,20 +92,24 @@ void use_release(struct generation *g, size_t number)
 int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 {
 	struct rule *rule = c->use->rule;
+	struct script_state *s = &e->current->script;
+	struct account *account =
+		c->use->account ? c->use->account
+				: account_open(&s->accounts, rule->file, c->vhost);
 	struct dry_run *costs = c->context ? c->context->costs : NULL;
 	bool is_counted =
 		!c->context || !(c->context->is_dry || c->context->is_uncounted);
 	struct script_call call = { .file = rule->file,
 				    .stats = is_counted ? &rule->stats : NULL,
+				    .account = account,
 				    .is_decision = true,
 				    .is_pure = c->is_pure,
 				    .context = c->context,
 				    .body = c->body,
 				    .ctx = c->ctx };
 	struct circuit *circuit = circuit_find(e, c);
-	const struct script_state *s = &e->current->script;
 
-	if (s->is_exhausted && !room_allows_call(e, rule, err))
+	if (account->is_exhausted && !room_allows_call(e, account, err))
 		return TIDE_ERULE;
 	if (circuit && !circuit_allows(e, circuit, err)) {
 		rule->stats.skipped += is_counted;
@@ -108,14 +117,14 @@ int use_decide(struct engine *e, const struct use_call *c, struct error *err)
 	}
 	e->call_count++;
 	uint64_t started_ns = costs ? uv_hrtime() : 0;
-	int rc = script_enter(&e->current->script, &call, err);
+	int rc = script_enter(s, &call, err);
 	if (costs)
 		dry_run_count(costs, rule->file, uv_hrtime() - started_ns);
 	if (is_counted && rc != TIDE_OK && script_was_costly(s))
 		circuit_count_failure(e, c, err);
 	else if (is_counted && circuit)
 		circuit_count_success(e, circuit);
-	if (s->was_refused || s->is_exhausted)
-		room_after_call(e, rc);
+	if (s->was_refused || account->is_exhausted)
+		room_after_call(e, account, rc);
 	return rc;
 }

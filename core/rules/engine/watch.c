@@ -14,6 +14,8 @@
 
 #define LINKS_MAX 40     /* on one path, as the kernel has it */
 #define FOLDERS_MAX 1024 /* watches in all: inotify's are limited per user */
+/* Names that are looked at in all folders together: this is done on the loop. */
+#define ENTRIES_MAX 10000
 
 /* A directory in which something changes all the time is looked at too. */
 #define DEBOUNCES_MAX 10
@@ -35,7 +37,8 @@ struct watch {
 	uint64_t since_ms; /* the first event that the rest has been put off for */
 	TAILQ_HEAD(folder_list, folder) folders;
 	size_t folder_count;
-	bool is_short; /* not everything is watched, which has been logged */
+	size_t entries_left; /* of ENTRIES_MAX */
+	bool is_short;       /* not everything is watched, which has been logged */
 	size_t open_handles;
 	bool is_closing;
 	void (*on_closed)(void *ctx);
@@ -147,7 +150,10 @@ static void note_short(struct watch *w, const char *path, int rc)
 	w->is_short = true;
 	log_warn("rules: cannot watch %s, and perhaps other folders: %s; "
 		 "use RULES reload",
-		 path, rc == UV_ENOSPC ? "there are too many folders" : uv_strerror(rc));
+		 path,
+		 rc == UV_ENOSPC  ? "there are too many folders"
+		 : rc == UV_E2BIG ? "there are too many files"
+				  : uv_strerror(rc));
 }
 
 static int start_folder(struct watch *w, struct folder *f)
@@ -312,9 +318,14 @@ static void add_tree(struct watch *w, const char *path, int depth)
 	if (!add_whole(w, path, &rc))
 		return;
 	DIR *dir = opendir(path);
-	while (dir && (entry = readdir(dir)))
-		if (entry->d_name[0] != '.') /* itself, .git, ... */
+	while (dir && w->entries_left > 0 && (entry = readdir(dir))) {
+		w->entries_left--;
+		/* Itself, .git, ...; and what a watch of the folder tells of. */
+		if (entry->d_name[0] != '.' && entry->d_type != DT_REG)
 			add_entry(w, path, entry->d_name, depth);
+	}
+	if (w->entries_left == 0)
+		note_short(w, path, UV_E2BIG);
 	if (dir)
 		closedir(dir);
 }
@@ -336,6 +347,7 @@ static int add_all(struct watch *w)
 {
 	int rc = 0;
 
+	w->entries_left = ENTRIES_MAX;
 	for (int i = 0; i < WATCH_DIRS_MAX && rc == 0; i++) {
 		if (w->config.dirs[i])
 			rc = add_dir(w, w->config.dirs[i]);

@@ -4,7 +4,8 @@
  * folders that symbolic links in them lead to. Each link on the way there, and on the way
  * to the directory, is watched too: a switched link is noticed wherever it is (`current`
  * in releases/current/rules, `..data` of a Kubernetes volume). Names that begin with a
- * dot are left out, unless a link leads to them.
+ * dot are left out, unless a link leads to them. The folders, and the names looked at in
+ * them, are bounded: links may lead anywhere.
  *
  * Events within `debounce_ms` of each other are one. After each event the watches are set
  * anew, then it is reported. A later change is another event. */

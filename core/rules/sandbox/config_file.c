@@ -92,8 +92,10 @@ static int body(lua_State *L)
 
 static int run(struct config_reading *r, struct error *err)
 {
-	struct script_call call = { .file = r->path, .body = body, .ctx = r };
 	struct script_state state;
+	struct script_call call = {
+		.file = r->path, .account = &state.own, .body = body, .ctx = r
+	};
 	struct watchdog *watchdog;
 	int rc = watchdog_create(&watchdog, CONFIG_BUDGET_MS, script_on_overrun);
 

@@ -179,6 +179,22 @@ static bool is_module_name(const char *name, size_t len)
 	return word > 0 && len <= MODULE_NAME_MAX;
 }
 
+int sandbox_read(struct sandbox *sandbox, const char *path, const char *name,
+		 struct source *out, struct error *err)
+{
+	struct bundle_file file = { .path = (char *)(uintptr_t)name };
+	int rc = bundle_read(sandbox->from, sandbox->files, out, path, name, err);
+
+	if (rc != TIDE_OK || !sandbox->on_file)
+		return rc;
+	file.text = out->data;
+	file.len = out->len;
+	rc = sandbox->on_file(sandbox->on_file_ctx, path, &file, err);
+	if (rc != TIDE_OK)
+		source_free(out);
+	return rc;
+}
+
 /* Read the file of a module; `file` receives its name relative to its directory. */
 static int read_module(struct sandbox *sandbox, const char *name, char *file,
 		       struct source *source, struct error *err)
@@ -195,9 +211,9 @@ static int read_module(struct sandbox *sandbox, const char *name, char *file,
 			   is_framework ? sandbox->lua_dir : sandbox->rules_dir, file);
 	if (len >= (int)sizeof(path))
 		return error_set(err, TIDE_ERULE, "%s: the path is too long", file);
-	return bundle_read(is_framework ? NULL : sandbox->from,
-			   is_framework ? sandbox->framework : sandbox->files, source,
-			   path, file, err);
+	return is_framework
+		       ? bundle_read(NULL, sandbox->framework, source, path, file, err)
+		       : sandbox_read(sandbox, path, file, source, err);
 }
 
 /* Push the chunk of the module. Not inline: modules that require each other nest, and the

@@ -18,6 +18,7 @@
 #include "source.h"
 
 struct bundle;
+struct bundle_file;
 
 /* Outlives the state; the strings are the owner's. */
 struct sandbox {
@@ -26,7 +27,18 @@ struct sandbox {
 	const struct bundle *from; /* instead of rules_dir; NULL: the directory */
 	struct bundle *files;      /* receives what is read of it; may be NULL */
 	struct bundle *framework;  /* receives what is read of lua_dir; may be NULL */
+	/* Asked before a file of the rules directory is run; NULL: all may. */
+	int (*on_file)(void *ctx, const char *path, const struct bundle_file *file,
+		       struct error *err);
+	void *on_file_ctx;
 };
+
+/* Read a file of the rules directory, or of `from`.
+ *
+ * @param path  in the file system
+ * @param name  in the rules directory */
+TIDE_MUST_USE int sandbox_read(struct sandbox *sandbox, const char *path,
+			       const char *name, struct source *out, struct error *err);
 
 /* Open the libraries in a new state. */
 void sandbox_open(lua_State *L, struct sandbox *sandbox);

@@ -30,26 +30,53 @@ static bool nearest_line(lua_State *L, const char *file, char *out, size_t max)
 	return false;
 }
 
+/* Before each allocation, which Lua aligns to 8 bytes. */
+struct block {
+	struct account *account;
+};
+
+static void release(struct script_state *s, struct block *block, size_t bytes)
+{
+	s->memory_bytes -= bytes;
+	if (block)
+		block->account->bytes -= bytes;
+}
+
+static size_t room_of(const struct script_state *s, const struct account *a)
+{
+	if (a == &s->own)
+		return s->memory_max_bytes - s->memory_bytes;
+	return account_room(a, s->memory_bytes, s->memory_max_bytes);
+}
+
+static void grant(const struct script_state *s, struct account *a)
+{
+	if (a->bytes <= account_share(a, s->memory_bytes, s->memory_max_bytes))
+		a->granted = a->bytes;
+}
+
 static void *allocate(void *ctx, void *old, size_t old_size, size_t size)
 {
 	struct script_state *s = ctx;
+	struct block *block = old ? (struct block *)old - 1 : NULL;
 	size_t held = old ? old_size : 0; /* for new objects Lua passes their type */
 	bool is_string = !old && old_size == LUA_TSTRING;
 	/* The first block without a type. */
 	bool is_stack = old ? old == s->stack : !s->stack && old_size == 0;
 
 	if (size == 0) {
-		s->memory_bytes -= held;
+		release(s, block, held);
 		if (is_stack)
 			s->stack = s; /* Lua 5.4.4 has moved it to a block of its own */
-		free(old);
+		free(block);
 		return NULL;
 	}
 	/* Lua adds a header to the text itself. */
 	bool is_long = is_string && size > SCRIPT_STRING_MAX + 64;
-	bool is_over = is_long || (size > held &&
-				   size - held > s->memory_max_bytes - s->memory_bytes);
-	void *new = is_over ? NULL : realloc(old, size);
+	struct account *payer = size > held ? s->account : block->account;
+	bool is_over = is_long || (size > held && size - held > room_of(s, payer));
+	struct account *before = block ? block->account : payer;
+	struct block *new = is_over ? NULL : realloc(block, sizeof(*new) + size);
 	if (!new) {
 		s->was_refused |= !is_long;
 		s->was_string = is_long;
@@ -60,11 +87,17 @@ static void *allocate(void *ctx, void *old, size_t old_size, size_t size)
 		return NULL;
 	}
 	if (is_stack)
-		s->stack = new;
+		s->stack = new + 1;
 	s->memory_bytes = s->memory_bytes - held + size;
-	if (size > held)
+	before->bytes -= held;
+	payer->bytes += size;
+	new->account = payer;
+	if (size > held) {
 		s->grown_bytes += size - held;
-	return new;
+		if (payer->bytes > payer->granted)
+			grant(s, payer);
+	}
+	return new + 1;
 }
 
 /* Lua begins a cycle when what is in use has doubled; near the ceiling that would be
@@ -73,7 +106,7 @@ static void *allocate(void *ctx, void *old, size_t old_size, size_t size)
 static void pace(struct script_state *s)
 {
 	size_t used = s->memory_bytes + 1;
-	size_t left = s->memory_max_bytes > used ? s->memory_max_bytes - used : 0;
+	size_t left = room_of(s, s->account);
 	size_t margin = left / 4 < used / 8 ? left / 4 : used / 8;
 	size_t pause = left / 2 < used ? 100 + left / 2 * 100 / used : 200;
 	bool is_more = used > s->pace_low;
@@ -92,6 +125,8 @@ int script_state_init(struct script_state *s, struct watchdog *watchdog,
 {
 	*s = (struct script_state){ .watchdog = watchdog,
 				    .memory_max_bytes = memory_max_bytes };
+	s->own.file = "the framework";
+	s->account = &s->own;
 	lua_State *L = lua_newstate(allocate, s);
 	if (!L)
 		return TIDE_ELIMIT;
@@ -105,6 +140,7 @@ void script_state_deinit(struct script_state *s)
 	if (s->L)
 		lua_close(s->L);
 	s->L = NULL;
+	account_free_all(&s->accounts);
 }
 
 /* Does the text begin with "<file>.lua:<digits>:"? */
@@ -180,6 +216,26 @@ int script_fail(lua_State *L, const char *format, ...)
 	return script_raise(L);
 }
 
+/* The error of a call that found no memory, with whoever holds much of it. */
+static void describe_shortage(const struct script_state *s, const char *place,
+			      struct error *err)
+{
+	const struct account *most = account_largest(s->accounts);
+	char holder[ERROR_TEXT_MAX / 2] = "";
+
+	if (most && most->bytes > s->memory_max_bytes / 8)
+		snprintf(holder, sizeof(holder),
+			 "; %s%s%" SLICE_FMT "%s holds %zu KiB, and its share is %zu KiB",
+			 most->file, most->vhost.len ? " for vhost '" : "",
+			 SLICE_ARG(most->vhost), most->vhost.len ? "'" : "",
+			 most->bytes / 1024,
+			 account_share(most, s->memory_bytes, s->memory_max_bytes) /
+				 1024);
+	error_set(err, TIDE_ERULE,
+		  "%s: over the rules' memory ceiling of %zu KiB (--rules-memory)%s",
+		  place, s->memory_max_bytes / 1024, holder);
+}
+
 static void describe(struct script_state *s, int rc, const char *file, bool overran,
 		     struct error *err)
 {
@@ -198,11 +254,7 @@ static void describe(struct script_state *s, int rc, const char *file, bool over
 			  "%s: a text of more than %zu bytes, the limit for scripts",
 			  s->refused_at[0] ? s->refused_at : file, SCRIPT_STRING_MAX);
 	} else if (rc == LUA_ERRMEM) {
-		error_set(err, TIDE_ERULE,
-			  "%s: over the rules' memory ceiling of %zu KiB "
-			  "(--rules-memory)",
-			  s->refused_at[0] ? s->refused_at : file,
-			  s->memory_max_bytes / 1024);
+		describe_shortage(s, s->refused_at[0] ? s->refused_at : file, err);
 	} else if (text && overran && s->was_refused) {
 		error_set(err, TIDE_ERULE,
 			  "%s, collecting memory: the rules' memory ceiling of %zu KiB "
@@ -217,15 +269,17 @@ static void describe(struct script_state *s, int rc, const char *file, bool over
 	}
 }
 
-/* After an allocation was refused: was it the call that wanted too much, or is
- * the state full of what earlier calls have kept? Lua has collected everything before
- * it gave up, so what is not of the call is kept. */
-static void look_for_room(struct script_state *s)
+/* After an allocation was refused: was it the call that wanted too much, or does the
+ * account hold too much of earlier calls? Lua has collected everything before it gave up,
+ * so what is not of the call is kept. */
+static void look_for_room(struct script_state *s, struct account *a)
 {
-	size_t most = s->memory_max_bytes - s->memory_max_bytes / 4;
+	account_settle(s->accounts);
+	size_t limit = a->bytes + room_of(s, a);
+	size_t most = limit - limit / 4;
 
-	s->is_exhausted =
-		s->memory_bytes > most && s->memory_bytes - most > s->grown_bytes;
+	a->is_exhausted = a->bytes > most && a->bytes - most > s->grown_bytes;
+	s->is_exhausted = a->is_exhausted;
 }
 
 static void count_decision(struct script_stats *stats, int64_t started_ns)
@@ -261,6 +315,10 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	int64_t started_ns = call->is_decision ? machine_clock_ns(CLOCK_MONOTONIC) : 0;
 	int top = lua_gettop(L);
 
+	struct account *account = call->account;
+	if (!account)
+		account = account_open(&s->accounts, call->file, call->vhost);
+	s->account = account;
 	s->file = call->file;
 	s->context = call->context;
 	s->is_pure = call->is_pure;
@@ -282,12 +340,13 @@ int script_enter(struct script_state *s, const struct script_call *call,
 	bool overran = watchdog_leave(s->watchdog);
 	s->serial++;
 	s->context = NULL;
+	s->account = &s->own;
 	struct error own;
 	if (rc != LUA_OK)
 		describe(s, rc, call->file, overran, &own);
 	lua_settop(L, top);
 	if (rc == LUA_ERRMEM && !s->was_string)
-		look_for_room(s);
+		look_for_room(s, account);
 	count(call, rc, overran, started_ns, &own);
 	if (rc == LUA_OK)
 		return TIDE_OK;

@@ -6,11 +6,11 @@
  * as one line with file and line number. Outside of the door nothing may allocate in the
  * state: an error there has no handler.
  *
- * Memory: the allocator counts, and refuses what exceeds the ceiling. A script may catch
- * that and continue with less. The pace of the collector depends on how near the ceiling
- * is; room.c says why.
- * Time: the watchdog's budget holds for each call. No script can catch its error, nor
- * that of another budget of work (script_fail). */
+ * Memory: the allocator counts, for each account, and refuses what exceeds the room of
+ * the account that is charged. A script may catch that and continue with less. The pace
+ * of the collector depends on how near the ceiling is; room.c says why. Time: the
+ * watchdog's budget holds for each call. No script can catch its error, nor that of
+ * another budget of work (script_fail). */
 #pragma once
 
 #include <lua.h>
@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "account.h"
 #include "base/error.h"
 #include "cost.h"
 #include "watchdog.h"
@@ -35,7 +36,10 @@ struct script_state {
 	struct watchdog *watchdog;
 	size_t memory_bytes;
 	size_t memory_max_bytes;
-	const void *stack; /* the block that L has its stack in */
+	struct account own;       /* what is of no script */
+	struct account *accounts; /* uthash */
+	struct account *account;  /* of the call under way */
+	const void *stack;        /* the block that L has its stack in */
 	/* Odd inside a call. What expires with the call keeps it to compare. */
 	uint64_t serial;
 	bool is_loading;  /* a file: `require` may read others */
@@ -48,10 +52,8 @@ struct script_state {
 	size_t pace_low, pace_span;
 	size_t grown_bytes; /* by the allocations of the call under way */
 	bool was_refused;   /* an allocation of the call under way, or of the last */
-	/* What scripts keep leaves no room: further calls in this state fail too. */
-	bool is_exhausted;
+	bool is_exhausted;  /* the account of a call was, which the next will find too */
 	size_t collected_bytes; /* what was left by the last whole collection; 0: none */
-	size_t full_bytes;      /* at which something new found no room; 0: none */
 	struct decision_context *context; /* of the call under way; may be NULL */
 	/* Where an allocation was refused last: Lua's own error does not say. */
 	char refused_at[SCRIPT_PLACE_MAX];
@@ -79,6 +81,8 @@ struct script_stats {
 struct script_call {
 	const char *file;                 /* named in errors that have no place */
 	struct script_stats *stats;       /* may be NULL */
+	struct slice vhost;               /* whose call it is; empty: nobody's */
+	struct account *account;          /* NULL: that of the file and vhost */
 	bool is_decision;                 /* counted and timed */
 	bool is_pure;                     /* its answer will be remembered by the key */
 	struct decision_context *context; /* for what scripts call; may be NULL */

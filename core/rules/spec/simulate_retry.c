@@ -89,8 +89,12 @@ int simulate_retry(struct engine *e, const struct simulate_spec *spec, struct js
 				 .ts_unix_ms = engine_now_ms(e),
 				 .key = SLICE("simulation"),
 				 .payload = "" };
-	int rc = strategy_create(e, SCRIPT_RETRY, spec->name, spec->options,
-				 "a simulation", &sim.strategy, err);
+	int rc = strategy_create(e,
+				 &(struct strategy_spec){ .kind = SCRIPT_RETRY,
+							  .name = spec->name,
+							  .options = spec->options,
+							  .user = "a simulation" },
+				 &sim.strategy, err);
 
 	if (rc != TIDE_OK)
 		return rc;

@@ -485,8 +485,12 @@ static int l_strategy(lua_State *L)
 	struct box *box = push_box(L, STRATEGY, 1);
 
 	read_args(L, 4, &args);
-	int rc = strategy_create(e, kind, slice_from(name), &args, "queue 'spec'", &s,
-				 &err);
+	int rc = strategy_create(e,
+				 &(struct strategy_spec){ .kind = kind,
+							  .name = slice_from(name),
+							  .options = &args,
+							  .user = "queue 'spec'" },
+				 &s, &err);
 	args_deinit(&args);
 	if (rc == TIDE_OK)
 		box->object = s;

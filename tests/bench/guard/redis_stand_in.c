@@ -97,6 +97,11 @@ void redis_conn_hurry(struct redis_conn *c)
 {
 }
 
+const struct redis_holder *redis_conn_holder(const struct redis_conn *c)
+{
+	return NULL;
+}
+
 const struct redis_hello *redis_conn_hello(const struct redis_conn *c)
 {
 	return &c->hello;

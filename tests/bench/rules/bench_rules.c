@@ -173,8 +173,12 @@ static void bench_call(struct engine *e)
 	struct queue_view queue = { .vhost = SLICE("/"), .name = SLICE("jobs") };
 	struct msg *m = make_msg("a.b.c");
 	double rank, ns = 0;
-	if (strategy_create(e, SCRIPT_PRIORITY, SLICE("strict"), NULL, "bench", &s,
-			    &err) != TIDE_OK)
+	if (strategy_create(e,
+			    &(struct strategy_spec){ .kind = SCRIPT_PRIORITY,
+						     .name = SLICE("strict"),
+						     .options = NULL,
+						     .user = "bench" },
+			    &s, &err) != TIDE_OK)
 		fail("strict", &err);
 	for (int round = 0; round < ROUNDS; round++) {
 		uint64_t started = uv_hrtime();
@@ -212,8 +216,12 @@ static void bench_fair(struct engine *e)
 		if (!messages[i])
 			abort();
 	}
-	if (strategy_create(e, SCRIPT_PRIORITY, SLICE("fair"), NULL, "bench", &s, &err) !=
-	    TIDE_OK)
+	if (strategy_create(e,
+			    &(struct strategy_spec){ .kind = SCRIPT_PRIORITY,
+						     .name = SLICE("fair"),
+						     .options = NULL,
+						     .user = "bench" },
+			    &s, &err) != TIDE_OK)
 		fail("fair", &err);
 	for (int round = 0; round < ROUNDS; round++) {
 		uint64_t started = uv_hrtime();

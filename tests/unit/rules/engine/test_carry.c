@@ -35,7 +35,7 @@ static void on_done(void *ctx, const struct error *result)
 static void reload(struct fixture *f)
 {
 	struct waiting w = { 0 };
-	reload_start(f->engine, &(struct reload_asker){ "", on_done, &w });
+	reload_start(f->engine, NULL, &(struct reload_asker){ "", on_done, &w });
 	while (w.count == 0)
 		uv_run(&f->loop, UV_RUN_ONCE);
 }
@@ -45,8 +45,12 @@ static struct strategy *make_use(struct fixture *f, const char *options)
 	struct strategy *s = NULL;
 	struct args args = { 0 };
 	assert_int_equal(args_parse(&args, slice_from(options)), TIDE_OK);
-	if (strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("counting"), &args,
-			    "queue 'jobs'", &s, &f->err) != TIDE_OK)
+	if (strategy_create(f->engine,
+			    &(struct strategy_spec){ .kind = SCRIPT_PRIORITY,
+						     .name = SLICE("counting"),
+						     .options = &args,
+						     .user = "queue 'jobs'" },
+			    &s, &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	args_deinit(&args);
 	return s;
@@ -150,7 +154,7 @@ static void reloads_during_it_lose_nothing(void **state)
 	for (int i = 0; i < 10; i++) {
 		reload(f);
 		/* One behind the other, one that goes on in turns, one at once. */
-		reload_start(f->engine, &(struct reload_asker){ "", on_done, &w });
+		reload_start(f->engine, NULL, &(struct reload_asker){ "", on_done, &w });
 		if (i % 3 == 0)
 			assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
 		assert_int_equal(call(f, uses[i]), i % 3 + 2);
@@ -178,8 +182,12 @@ static void nobody_asks_when_no_script_wants_it(void **state)
 	struct fixture *f = *state;
 	struct strategy *s = NULL;
 	assert_starts(f);
-	if (strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("strict"), NULL,
-			    "queue 'jobs'", &s, &f->err) != TIDE_OK)
+	if (strategy_create(f->engine,
+			    &(struct strategy_spec){ .kind = SCRIPT_PRIORITY,
+						     .name = SLICE("strict"),
+						     .options = NULL,
+						     .user = "queue 'jobs'" },
+			    &s, &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	reload(f);
 	assert_null(f->engine->former);

@@ -158,9 +158,14 @@ static void no_function_hides_from_the_budget(void **state)
 			assert_contains(f->err.text, "ran longer than its budget");
 	assert_non_null(f->engine);
 	struct strategy *s = NULL;
-	assert_int_equal(strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("all"), NULL,
-					 "queue 'jobs'", &s, &f->err),
-			 TIDE_OK);
+	assert_int_equal(
+		strategy_create(f->engine,
+				&(struct strategy_spec){ .kind = SCRIPT_PRIORITY,
+							 .name = SLICE("all"),
+							 .options = NULL,
+							 .user = "queue 'jobs'" },
+				&s, &f->err),
+		TIDE_OK);
 	for (int function = 1; rank != 0; function++) {
 		for (int loop = 1; rank != 0; loop++) {
 			char key[32];
@@ -293,9 +298,14 @@ static void metatables_are_those_of_the_manual_but_for_some(void **state)
 	assert_starts(f);
 	struct strategy *s = NULL;
 	double rank = 0;
-	assert_int_equal(strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("meta"), NULL,
-					 "queue 'jobs'", &s, &f->err),
-			 TIDE_OK);
+	assert_int_equal(
+		strategy_create(f->engine,
+				&(struct strategy_spec){ .kind = SCRIPT_PRIORITY,
+							 .name = SLICE("meta"),
+							 .options = NULL,
+							 .user = "queue 'jobs'" },
+				&s, &f->err),
+		TIDE_OK);
 	if (call(s, "k", &rank, &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	strategy_destroy(s);

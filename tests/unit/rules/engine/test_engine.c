@@ -83,8 +83,12 @@ static struct strategy *make_strategy(struct fixture *f, enum script_kind kind,
 {
 	struct strategy *s = NULL;
 	struct args args = args_of(options);
-	int status = strategy_create(f->engine, kind, slice_from(name), &args,
-				     "queue 'jobs'", &s, &f->err);
+	int status = strategy_create(f->engine,
+				     &(struct strategy_spec){ .kind = kind,
+							      .name = slice_from(name),
+							      .options = &args,
+							      .user = "queue 'jobs'" },
+				     &s, &f->err);
 	args_deinit(&args);
 	return status == TIDE_OK ? s : NULL;
 }

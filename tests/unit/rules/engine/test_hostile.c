@@ -51,7 +51,7 @@ static const struct {
 	{ "tables without end in pcall",
 	  "while true do pcall(function() local t = {} while true do t = { t } end end) "
 	  "end",
-	  "collecting memory: the rules' memory ceiling of 4096 KiB is reached "
+	  "collecting memory: the rules' memory ceiling of 8192 KiB is reached "
 	  "(--rules-memory)" },
 	{ "doubling a string", "local s = 'x' while true do s = s .. s end",
 	  "hostile.lua:2: over the rules' memory ceiling" },
@@ -104,7 +104,7 @@ static const struct {
 	{ "nothing of long names",
 	  "local o, t = setmetatable({}, { __name = ('n'):rep(1 << 20) }), {}"
 	  " for i = 1, 1000 do t[i] = o end"
-	  " for _ = 1, 9 do string.format(('%.0s'):rep(1000), table.unpack(t)) end",
+	  " for _ = 1, 900 do string.format(('%.0s'):rep(1000), table.unpack(t)) end",
 	  "hostile.lua:2: ran longer than" },
 	{ "the log of long names",
 	  "local o, t = setmetatable({}, { __name = ('n'):rep(1 << 20) }), {}"
@@ -290,8 +290,11 @@ static int call(struct fixture *f, struct strategy *s)
 static struct strategy *use(struct fixture *f, const char *name)
 {
 	struct strategy *s = NULL;
-	if (strategy_create(f->engine, SCRIPT_PRIORITY, slice_from(name), NULL,
-			    "queue 'jobs'", &s, &f->err) != TIDE_OK)
+	if (strategy_create(f->engine,
+			    &(struct strategy_spec){ .kind = SCRIPT_PRIORITY,
+						     .name = slice_from(name),
+						     .user = "queue 'jobs'" },
+			    &s, &f->err) != TIDE_OK)
 		fail_msg("%s: %s", name, f->err.text);
 	return s;
 }
@@ -301,7 +304,7 @@ static void hostile_calls_end_in_an_error_with_its_line(void **state)
 	struct fixture *f = *state;
 	char script[1024];
 	f->config.call_budget_ms = 100;
-	f->config.memory_max_bytes = 4 * 1024 * 1024;
+	f->config.memory_max_bytes = 8 * 1024 * 1024;
 	assert_starts(f);
 	struct strategy *strict = use(f, "strict");
 	for (size_t i = 0; i < sizeof(in_calls) / sizeof(in_calls[0]); i++) {

@@ -110,7 +110,7 @@ static void reload_is_answered_when_it_is_in_force(void **state)
 	struct waiting all = { .count = 0 };
 	struct waiter w = { &all, 1 };
 	assert_starts(f);
-	reload_start(f->engine, &(struct reload_asker){ "", on_done, &w });
+	reload_start(f->engine, NULL, &(struct reload_asker){ "", on_done, &w });
 	assert_int_equal(all.count, 0);
 	assert_int_equal(engine_epoch(f->engine), 1);
 	run_until(f, &all, 1);
@@ -118,7 +118,7 @@ static void reload_is_answered_when_it_is_in_force(void **state)
 	assert_int_equal(engine_epoch(f->engine), 2);
 	assert_int_equal(f->reloads, 1);
 	write_file(f, "retry/broken.lua", "oops");
-	reload_start(f->engine, &(struct reload_asker){ "", on_done, &w });
+	reload_start(f->engine, NULL, &(struct reload_asker){ "", on_done, &w });
 	run_until(f, &all, 2);
 	assert_int_equal(all.result.code, TIDE_ERULE);
 	assert_contains(all.result.text, "retry/broken.lua:1:");
@@ -132,11 +132,11 @@ static void reload_during_a_reload_is_another(void **state)
 	struct waiting all = { .count = 0 };
 	struct waiter first = { &all, 1 }, second = { &all, 2 }, third = { &all, 3 };
 	assert_starts(f);
-	reload_start(f->engine, &(struct reload_asker){ "", on_done, &first });
+	reload_start(f->engine, NULL, &(struct reload_asker){ "", on_done, &first });
 	uv_run(&f->loop, UV_RUN_NOWAIT);
 	write_file(f, "retry/mine.lua", "return { decide = function() return 1 end }");
-	reload_start(f->engine, &(struct reload_asker){ "", on_done, &second });
-	reload_start(f->engine, &(struct reload_asker){ "", on_done, &third });
+	reload_start(f->engine, NULL, &(struct reload_asker){ "", on_done, &second });
+	reload_start(f->engine, NULL, &(struct reload_asker){ "", on_done, &third });
 	run_until(f, &all, 3);
 	assert_int_equal(all.order[0], 1);
 	assert_int_equal(all.order[1], 2);
@@ -157,7 +157,7 @@ static void large_reload_does_not_stall_the_loop(void **state)
 	struct spec_index *x = make_index(f, "topic");
 	bind_many(f, x);
 	for (int i = 0; i < 5; i++) {
-		reload_start(f->engine, &(struct reload_asker){ "", on_done, &w });
+		reload_start(f->engine, NULL, &(struct reload_asker){ "", on_done, &w });
 		run_until(f, &all, i + 1);
 		assert_int_equal(all.result.code, TIDE_OK);
 		const struct build *b = &f->engine->build;
@@ -197,7 +197,7 @@ static void changes_during_a_build_are_in_both_generations(void **state)
 	gone = make_index(f, "direct");
 	bind_key(f, gone, "a", 1);
 	uint64_t epoch = engine_epoch(f->engine);
-	reload_start(f->engine, &(struct reload_asker){ "", on_done, &w });
+	reload_start(f->engine, NULL, &(struct reload_asker){ "", on_done, &w });
 	uint32_t turns = 0;
 	while (all.count == 0) {
 		uv_run(&f->loop, UV_RUN_ONCE);
@@ -259,11 +259,11 @@ static void closing_during_a_build_tells_who_waits(void **state)
 	assert_starts(f);
 	struct spec_index *x = make_index(f, "topic");
 	bind_many(f, x);
-	reload_start(f->engine, &(struct reload_asker){ "", on_done, &w });
+	reload_start(f->engine, NULL, &(struct reload_asker){ "", on_done, &w });
 	uv_run(&f->loop, UV_RUN_NOWAIT);
 	uv_run(&f->loop, UV_RUN_NOWAIT);
 	assert_true(f->engine->build.is_under_way);
-	reload_start(f->engine, &(struct reload_asker){ "", on_done, &w });
+	reload_start(f->engine, NULL, &(struct reload_asker){ "", on_done, &w });
 	spec_index_destroy(x);
 	engine_close(f->engine, on_fixture_closed, f);
 	f->engine = NULL;
@@ -292,7 +292,11 @@ static int64_t delay_of(struct fixture *f, struct strategy *s)
 static struct strategy *use_mine(struct fixture *f)
 {
 	struct strategy *s = NULL;
-	if (strategy_create(f->engine, SCRIPT_RETRY, SLICE("mine"), NULL, "queue 'jobs'",
+	if (strategy_create(f->engine,
+			    &(struct strategy_spec){ .kind = SCRIPT_RETRY,
+						     .name = SLICE("mine"),
+						     .options = NULL,
+						     .user = "queue 'jobs'" },
 			    &s, &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	return s;
@@ -326,7 +330,7 @@ static void files_are_loaded_in_turns_and_a_reload_comes_after(void **state)
 				      &(struct reload_asker){ "", on_done, &back },
 				      &f->err),
 			 TIDE_EBUSY);
-	reload_start(f->engine, &(struct reload_asker){ "", on_done, &reload });
+	reload_start(f->engine, NULL, &(struct reload_asker){ "", on_done, &reload });
 	run_until(f, &all, 1);
 	assert_true(f->engine->build.turns > 3 || f->engine->build.is_under_way);
 	assert_int_equal(all.result.code, TIDE_OK);
@@ -385,7 +389,7 @@ static void engine_without_a_generation_is_loaded_in_turns(void **state)
 	bind_key(f, x, "c.d", 2);
 	unbind_key(f, x, "a.b", 1);
 	strategy_destroy(gone);
-	reload_start(f->engine, &(struct reload_asker){ "", on_done, &w });
+	reload_start(f->engine, NULL, &(struct reload_asker){ "", on_done, &w });
 	uv_run(&f->loop, UV_RUN_ONCE);
 	bind_key(f, x, "e.f", 3);
 	unbind_key(f, x, "c.d", 2);
@@ -413,7 +417,7 @@ static void engine_without_a_generation_can_be_refused_and_closed(void **state)
 	struct strategy *s = use_mine(f);
 	struct spec_index *x = make_index(f, "topic");
 	bind_key(f, x, "a.b", 1);
-	reload_start(f->engine, &(struct reload_asker){ "", on_done, &w });
+	reload_start(f->engine, NULL, &(struct reload_asker){ "", on_done, &w });
 	run_until(f, &all, 1);
 	assert_int_equal(all.result.code, TIDE_ERULE);
 	assert_contains(all.result.text, "retry/mine.lua: is missing, but queue 'jobs'");
@@ -527,12 +531,17 @@ static void reload_after_reload_loses_and_leaks_nothing(void **state)
 	assert_starts(f);
 	struct spec_index *x = make_index(f, "topic");
 	bind_key(f, x, "a.*", 1);
-	assert_int_equal(strategy_create(f->engine, SCRIPT_RETRY, SLICE("mine"), NULL,
-					 "queue 'jobs'", &s, &f->err),
-			 TIDE_OK);
+	assert_int_equal(
+		strategy_create(f->engine,
+				&(struct strategy_spec){ .kind = SCRIPT_RETRY,
+							 .name = SLICE("mine"),
+							 .options = NULL,
+							 .user = "queue 'jobs'" },
+				&s, &f->err),
+		TIDE_OK);
 	for (int i = 1; i <= reloads; i++) {
 		change_file(f, i);
-		reload_start(f->engine, &(struct reload_asker){ "", on_done, &w });
+		reload_start(f->engine, NULL, &(struct reload_asker){ "", on_done, &w });
 		while (all.count < i) {
 			uv_run(&f->loop, UV_RUN_NOWAIT);
 			assert_int_equal(routes_of(f, x, "a.b"), 1);

@@ -25,6 +25,12 @@ static const struct script_state *state_of(const struct fixture *f)
 	return &f->engine->current->script;
 }
 
+static struct account *account_of(struct fixture *f, const char *file, const char *vhost)
+{
+	return account_open(&f->engine->current->script.accounts, file,
+			    slice_from(vhost));
+}
+
 static int bind_number(struct fixture *f, struct spec_index *x, uint32_t n)
 {
 	char pattern[64];
@@ -138,17 +144,22 @@ static void garbage_does_not_reach_the_ceiling(void **state)
 	f->config.memory_max_bytes = CEILING;
 	write_file(f, "retry/mine.lua",
 		   "local kept = {}\n"
-		   "for i = 1, 30000 do kept[i] = { i } end\n"
+		   "for i = 1, 16000 do kept[i] = { i } end\n"
 		   "return { decide = function()\n"
 		   "  local t = {}\n"
 		   "  for i = 1, 50 do t[i] = { tostring(i) .. 'some text' } end\n"
 		   "  return #t + #kept\n"
 		   "end }\n");
 	assert_starts(f);
-	assert_in_range(state_of(f)->memory_bytes, CEILING / 2, CEILING);
-	assert_int_equal(strategy_create(f->engine, SCRIPT_RETRY, SLICE("mine"), NULL,
-					 "queue 'jobs'", &s, &f->err),
-			 TIDE_OK);
+	assert_in_range(state_of(f)->memory_bytes, CEILING / 3, CEILING / 2);
+	assert_int_equal(
+		strategy_create(f->engine,
+				&(struct strategy_spec){ .kind = SCRIPT_RETRY,
+							 .name = SLICE("mine"),
+							 .options = NULL,
+							 .user = "queue 'jobs'" },
+				&s, &f->err),
+		TIDE_OK);
 	struct msg *m = make_msg("k", 0, NULL);
 	for (int i = 0; i < 5000; i++) {
 		assert_int_equal(strategy_decide(s, &(struct script_question){ m, NULL },
@@ -174,9 +185,14 @@ static void scripts_without_memory_are_not_asked_again_at_once(void **state)
 		   "  return #kept\n"
 		   "end }\n");
 	assert_starts(f);
-	assert_int_equal(strategy_create(f->engine, SCRIPT_RETRY, SLICE("mine"), NULL,
-					 "queue 'jobs'", &s, &f->err),
-			 TIDE_OK);
+	assert_int_equal(
+		strategy_create(f->engine,
+				&(struct strategy_spec){ .kind = SCRIPT_RETRY,
+							 .name = SLICE("mine"),
+							 .options = NULL,
+							 .user = "queue 'jobs'" },
+				&s, &f->err),
+		TIDE_OK);
 	struct msg *m = make_msg("k", 0, NULL);
 	while (strategy_decide(s, &(struct script_question){ m, NULL }, &failure, &d,
 			       &f->err) == TIDE_OK)
@@ -191,13 +207,84 @@ static void scripts_without_memory_are_not_asked_again_at_once(void **state)
 	assert_int_equal(state_of(f)->serial, calls);
 	assert_contains(f->err.text, "not called: the rules' memory ceiling of 4096 KiB");
 	/* Without a loop there is no new generation; after a while one is tried. */
-	f->engine->room.rests_until_ms = 0;
+	account_of(f, "retry/mine.lua", "")->rests_until_ms = 0;
 	assert_int_equal(strategy_decide(s, &(struct script_question){ m, NULL },
 					 &failure, &d, &f->err),
 			 TIDE_ERULE);
 	assert_true(state_of(f)->serial > calls);
 	msg_unref(m);
 	strategy_destroy(s);
+}
+
+static struct strategy *use_in(struct fixture *f, const char *name, const char *vhost)
+{
+	struct strategy *s;
+	if (strategy_create(f->engine,
+			    &(struct strategy_spec){ .kind = SCRIPT_RETRY,
+						     .name = slice_from(name),
+						     .user = "queue 'jobs'",
+						     .vhost = slice_from(vhost) },
+			    &s, &f->err) != TIDE_OK)
+		fail_msg("%s", f->err.text);
+	return s;
+}
+
+static int decide_once(struct fixture *f, struct strategy *s)
+{
+	struct retry_decision d;
+	struct failure_view failure = { "nack", 1, 1 };
+	struct msg *m = make_msg("k", 0, NULL);
+	int rc = strategy_decide(s, &(struct script_question){ m, NULL }, &failure, &d,
+				 &f->err);
+	msg_unref(m);
+	return rc;
+}
+
+/* Two scripts that keep what they are given, in two vhosts, and one that only works. */
+static void script_that_leaks_fails_no_other(void **state)
+{
+	static const char leak[] = "local kept = {}\n"
+				   "return { decide = function()\n"
+				   "  kept[#kept + 1] = ('x'):rep(10000) .. #kept\n"
+				   "  return 1\n"
+				   "end }\n";
+	struct fixture *f = *state;
+	f->config.memory_max_bytes = CEILING;
+	f->config.breaker_rest_ms = 1;
+	write_file(f, "retry/leak.lua", leak);
+	write_file(f, "retry/keeps.lua", leak);
+	write_file(f, "retry/works.lua",
+		   "return { decide = function()\n"
+		   "  local t = {}\n"
+		   "  for i = 1, 50 do t[i] = { tostring(i) .. 'some text' } end\n"
+		   "  return #t\n"
+		   "end }\n");
+	assert_starts(f);
+	struct strategy *hostile = use_in(f, "leak", "hostile"),
+			*other = use_in(f, "leak", "other"),
+			*keeps = use_in(f, "keeps", "other"),
+			*works = use_in(f, "works", "hostile");
+	for (int i = 0; i < 1000; i++) {
+		bool has_failed = decide_once(f, hostile) != TIDE_OK;
+		if (has_failed && i % 100 == 99)
+			account_of(f, "retry/leak.lua", "hostile")->rests_until_ms = 0;
+		if (decide_once(f, works) != TIDE_OK)
+			fail_msg("%d: %s", i, f->err.text);
+		/* Half of what others had is free. */
+		if (i < 60 && (decide_once(f, other) != TIDE_OK ||
+			       decide_once(f, keeps) != TIDE_OK))
+			fail_msg("%d: %s", i, f->err.text);
+	}
+	assert_int_not_equal(decide_once(f, hostile), TIDE_OK);
+	assert_int_equal(decide_once(f, works), TIDE_OK);
+	const struct account *most = account_largest(state_of(f)->accounts);
+	assert_string_equal(most->file, "retry/leak.lua");
+	assert_true(slice_is(most->vhost, "hostile"));
+	assert_in_range(most->bytes, CEILING / 8, CEILING / 2);
+	strategy_destroy(hostile);
+	strategy_destroy(other);
+	strategy_destroy(keeps);
+	strategy_destroy(works);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
@@ -209,6 +296,7 @@ int main(void)
 		TEST(what_is_unbound_makes_room),
 		TEST(collecting_in_vain_is_not_repeated),
 		TEST(garbage_does_not_reach_the_ceiling),
+		TEST(script_that_leaks_fails_no_other),
 		TEST(scripts_without_memory_are_not_asked_again_at_once),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,7 +55,11 @@ static struct strategy *start(struct fixture *f)
 	f->config.watch = true;
 	write_decide(f, "retry/mine.lua", 1);
 	assert_starts(f);
-	if (strategy_create(f->engine, SCRIPT_RETRY, SLICE("mine"), NULL, "queue 'jobs'",
+	if (strategy_create(f->engine,
+			    &(struct strategy_spec){ .kind = SCRIPT_RETRY,
+						     .name = SLICE("mine"),
+						     .options = NULL,
+						     .user = "queue 'jobs'" },
 			    &s, &f->err) != TIDE_OK)
 		fail_msg("%s", f->err.text);
 	assert_int_equal(delay_of(f, s), 1);

@@ -89,9 +89,14 @@ static struct strategy *start_moody(struct fixture *f)
 	struct strategy *s;
 	write_file(f, "priority/moody.lua", moody);
 	assert_starts(f);
-	assert_int_equal(strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("moody"), NULL,
-					 "queue 'jobs'", &s, &f->err),
-			 TIDE_OK);
+	assert_int_equal(
+		strategy_create(f->engine,
+				&(struct strategy_spec){ .kind = SCRIPT_PRIORITY,
+							 .name = SLICE("moody"),
+							 .options = NULL,
+							 .user = "queue 'jobs'" },
+				&s, &f->err),
+		TIDE_OK);
 	return s;
 }
 
@@ -110,9 +115,14 @@ static void use_that_keeps_overrunning_is_not_called(void **state)
 	struct fixture *f = *state;
 	f->config.call_budget_ms = 2;
 	struct strategy *s = start_moody(f), *other;
-	assert_int_equal(strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("moody"), NULL,
-					 "queue 'other'", &other, &f->err),
-			 TIDE_OK);
+	assert_int_equal(
+		strategy_create(f->engine,
+				&(struct strategy_spec){ .kind = SCRIPT_PRIORITY,
+							 .name = SLICE("moody"),
+							 .options = NULL,
+							 .user = "queue 'other'" },
+				&other, &f->err),
+		TIDE_OK);
 	for (int i = 0; i < 10; i++)
 		assert_int_equal(rank(f, s, 1), TIDE_ERULE);
 	/* It would work now, but it is not asked. */
@@ -151,9 +161,14 @@ static void next_use_of_a_number_has_a_closed_circuit(void **state)
 	for (int i = 0; i < 10; i++)
 		assert_int_equal(rank(f, s, 1), TIDE_ERULE);
 	strategy_destroy(s);
-	assert_int_equal(strategy_create(f->engine, SCRIPT_PRIORITY, SLICE("moody"), NULL,
-					 "queue 'jobs'", &s, &f->err),
-			 TIDE_OK);
+	assert_int_equal(
+		strategy_create(f->engine,
+				&(struct strategy_spec){ .kind = SCRIPT_PRIORITY,
+							 .name = SLICE("moody"),
+							 .options = NULL,
+							 .user = "queue 'jobs'" },
+				&s, &f->err),
+		TIDE_OK);
 	assert_int_equal(rank(f, s, 0), TIDE_OK);
 	strategy_destroy(s);
 }

@@ -1,0 +1,58 @@
+-- A rules directory with links to anywhere, or with masses of other files, does not hold up the broker.
+local Broker = require 'support.broker'
+local shell = require 'support.shell'
+
+-- Far less than any of these took, and far more than a turn takes on a busy machine.
+local LONGEST_CPU_US = 100000
+
+describe('the rules directory', function()
+  local broker, c
+
+  before_each(function()
+    broker = Broker.start { rules = {}, args = { '--store', 'none' } }
+    c = broker:connect()
+  end)
+  after_each(function() broker:destroy() end)
+
+  local function sh(command)
+    assert(os.execute(('cd %s && %s'):format(shell.quote(broker.rules), command)))
+  end
+
+  --- A change is noticed, and costs the loop little.
+  local function reload(n)
+    broker:write_rule('sharding/mine.lua', ('return { pick = function() return %d end }\n'):format(n))
+    c:document 'RULES reload'
+    local build = c:document('RULES status').build
+    assert.is_true(build.longest_turn_cpu_us < LONGEST_CPU_US, build.longest_turn_cpu_us)
+  end
+
+  it('may have links to /proc and to itself', function()
+    sh 'ln -s /proc p && ln -s / root && ln -s . self && ln -s .. filter/up'
+    reload(1)
+    reload(2)
+    broker:expect_clean_stop()
+  end)
+
+  it('may have folders full of links to each other', function()
+    sh [[for i in $(seq 25); do mkdir d$i; for j in $(seq 48); do ln -s ../d$((j % 25 + 1)) d$i/l$j; done; done]]
+    reload(1)
+    reload(2)
+    broker:expect_clean_stop()
+  end)
+
+  it('may have masses of foreign files', function()
+    sh 'mkdir heap && cd heap && seq 30000 | xargs touch'
+    sh 'for i in $(seq 30); do mkdir -p filters/d$i; echo "return {}" >filters/d$i/x.lua; done'
+    reload(1)
+    broker:expect_log 'warn  rules: cannot watch [^ ]*, and perhaps other folders: there are too many files'
+    broker:expect_log 'warn  rules: .*has more than 10000 entries; not all of them were looked at'
+    reload(2)
+    broker:expect_clean_stop()
+  end)
+
+  it('is warned about in one line', function()
+    sh 'for i in $(seq 30); do mkdir -p filters; echo "return {}" >filters/x$i.lua; done'
+    reload(1)
+    broker:expect_log 'filters/x16%.lua is not loaded: [^;]*; and 22 more %(tidemq check shows all%)'
+  end)
+end)
