@@ -266,7 +266,7 @@ install: all
 	tools/install_rules.sh "$(SHARE)/tidemq/rules" "$(ETC)/rules"
 	install -D -m 644 packaging/completion.bash $(SHARE)/bash-completion/completions/tidemq
 	install -d $(DOC)
-	install -m 644 README.md CHANGELOG.md LICENSE docs/*.md $(DOC)
+	install -m 644 README.md CHANGELOG.md LICENSE docs/*.md docs/*.svg $(DOC)
 	find examples -type f | while read -r f; do \
 		install -D -m "$$([ -x "$$f" ] && echo 755 || echo 644)" "$$f" "$(DOC)/$$f"; done
 
