@@ -49,6 +49,7 @@ static void init_shard_env(struct broker *b)
 	TAILQ_INIT(&env->closing);
 	pool_init(&env->entries, sizeof(struct entry), 16384);
 	pool_init(&env->lanes, sizeof(struct lane), 1024);
+	shard_expiry_init(env);
 	env->timers = &b->timers;
 	env->window_messages = b->config.window_messages;
 	env->window_bytes = b->config.window_bytes;
@@ -88,6 +89,7 @@ void broker_destroy(struct broker *b)
 		shard_close_some(TAILQ_FIRST(&b->env.closing));
 	pool_deinit(&b->env.entries);
 	pool_deinit(&b->env.lanes);
+	shard_expiry_deinit(&b->env);
 	heap_deinit(&b->timers);
 	heap_deinit(&b->waits);
 	journal_destroy(b->journal);

@@ -18,12 +18,22 @@ static bool on_timeout(struct shard *sh, struct entry *e)
 	return !pace_is_spent(&q->vhost->broker->pace, false);
 }
 
-const struct shard_ops deal_shard_ops = { on_ready, on_timeout };
+static bool on_expired(struct shard *sh, struct entry *e)
+{
+	const struct queue *q = sh->owner;
+
+	retry_failed(e, "expired");
+	return !pace_is_spent(&q->vhost->broker->pace, false);
+}
+
+const struct shard_ops deal_shard_ops = { on_ready, on_timeout, on_expired };
 
 static bool is_refilling(const struct queue *q)
 {
 	for (unsigned i = 0; i < q->config.shards; i++)
-		if (q->shards[i]->stages[ENTRY_READY].is_refilling)
+		if (q->shards[i]->stages[ENTRY_READY].is_refilling ||
+		    (q->shards[i]->expiry.is_taking &&
+		     q->shards[i]->stages[ENTRY_READY].beyond > 0))
 			return true;
 	return false;
 }

@@ -77,7 +77,10 @@ static void close_shards(struct broker *b)
 
 void turn_tick(struct broker *b)
 {
+	b->env.may_expire = b->is_started && !b->is_draining;
 	tick_shards(b);
+	if (b->env.may_expire)
+		shard_expiry_turn(&b->env);
 	if (b->is_started)
 		dedupe_turn(b->dedupe);
 }
@@ -127,6 +130,8 @@ int64_t turn_due_ms(const struct broker *b)
 
 	if (n)
 		due_ms = earlier(due_ms, n->key);
+	if (b->env.may_expire)
+		due_ms = earlier(due_ms, shard_expiry_due_ms(&b->env));
 	n = heap_min(&b->waits);
 	if (n)
 		due_ms = earlier(due_ms, b->now_ms + (n->key - b->mono_ms));

@@ -44,6 +44,7 @@ struct lane;
 struct shard;
 struct consumer;
 struct holder;
+struct shard_expiring;
 
 struct entry {
 	struct msg *msg; /* NULL only for an id of Redis that has no readable body */
@@ -61,7 +62,10 @@ struct entry {
 	struct holder *holder;     /* who holds it, while unacked */
 	struct consumer *consumer; /* whose credit it uses; NULL: a GET took it */
 	uint64_t tag;
-	int64_t held_unix_ms; /* since when */
+	union {
+		int64_t held_unix_ms;            /* while it is held: since when */
+		struct shard_expiring *expiring; /* in a window; see shard_expiry.c */
+	};
 
 	uint32_t attempts;  /* deliveries so far */
 	uint32_t failures;  /* nacks, timeouts and consumers lost while at work on it */

@@ -161,6 +161,10 @@ static void encode_move(struct batch *b, struct entry *e, uint8_t want)
 			   score);
 	else
 		score = e->stored_score;
+	/* The index of what expires may have dropped what was buried. */
+	if (e->home == STORE_BURIED && want != STORE_BURIED && e->msg &&
+	    e->msg->expires_unix_ms)
+		batch_expiry(b, e->id, e->msg->expires_unix_ms);
 	e->stored_score = score;
 	if ((e->flags & ENTRY_TRIES_DIRTY) && e->attempts > 0) {
 		batch_tries(b, e->id, e->attempts, e->failures,

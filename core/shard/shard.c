@@ -385,6 +385,7 @@ void shard_tick(struct shard *sh)
 	tick_held(sh, &budget);
 	tick_delayed(sh, &budget);
 	if (!sh->is_closed) {
+		shard_expiry_tick(sh);
 		/* A read may have failed that they were waiting for. */
 		if (sh->stages[ENTRY_READY].beyond)
 			sh->env->ops->on_ready(sh);

@@ -29,6 +29,8 @@ struct shard_ops {
 	/* The ack deadline of a held message has passed; it must be moved. False: enough
 	 * for this turn. */
 	bool (*on_timeout)(struct shard *sh, struct entry *e);
+	/* A message that nobody holds has expired; it must be moved. False: likewise. */
+	bool (*on_expired)(struct shard *sh, struct entry *e);
 };
 
 /* What all shards of a broker share. */
@@ -40,6 +42,9 @@ struct shard_env {
 	struct heap *timers;   /* of shards, by when they are to be woken */
 	struct pool entries;
 	struct pool lanes;
+	struct heap expiries; /* of the messages in windows that expire */
+	struct pool expirings;
+	bool may_expire;        /* the broker serves: what is due is taken out of Redis */
 	size_t window_messages; /* limits of a stage's window */
 	size_t window_bytes;
 	struct closing_list closing; /* that still have messages to free */
@@ -81,6 +86,17 @@ struct dedupe_shard {
 	bool is_trimming;
 };
 
+/* Messages in Redis alone that expire. */
+struct shard_expiry {
+	int64_t due_ms; /* when to look at the expiry set; 0: nothing beyond expires */
+	int64_t offset; /* of the look that goes on */
+	int64_t number; /* of a request that has failed; 0: none has */
+	int64_t last_number;
+	bool has_taken; /* since offset 0 */
+	bool is_taking; /* a request is under way */
+	unsigned purges;
+};
+
 struct shard {
 	struct shard_env *env;
 	void *owner; /* the queue */
@@ -112,6 +128,7 @@ struct shard {
 	bool is_held_back;
 	unsigned purges; /* so far: a batch sent before one may be about what is gone */
 
+	struct shard_expiry expiry;
 	struct shard_kick *kick; /* under way, of all shards of the queue; or NULL */
 };
 
@@ -163,6 +180,13 @@ uint64_t shard_kick(struct shard *const *shards, unsigned count, uint64_t n,
  * removed them. */
 uint64_t shard_purge(struct shard *sh, struct waiter *waiter);
 
+void shard_expiry_init(struct shard_env *env);
+void shard_expiry_deinit(struct shard_env *env);
+/* Tell on_expired of what is due in all windows. */
+void shard_expiry_turn(struct shard_env *env);
+/* When that is; 0: never. */
+int64_t shard_expiry_due_ms(const struct shard_env *env);
+
 /* Do what is due: delayed messages, the ledger, ack deadlines. */
 void shard_tick(struct shard *sh);
 
@@ -213,6 +237,15 @@ struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
 void shard_wake_by(struct shard *sh, int64_t at_ms);
 /* A purge or a recovery is over: the journal may write again. */
 void shard_resume(struct shard *sh);
+/* The entry, with a time to live, enters the window of ready or delayed messages, or
+ * leaves it. */
+void shard_expiry_enter(struct entry *e);
+void shard_expiry_leave(struct entry *e);
+/* A message that Redis alone will keep expires then. */
+void shard_expiry_note(struct shard *sh, int64_t at_ms);
+void shard_expiry_tick(struct shard *sh);
+/* The unack set of an earlier process has a message by that score. */
+void shard_expiry_recover(struct shard *sh, double score);
 /* Continue a kick: a refill has brought buried messages. */
 void shard_kick_continue(struct shard *sh);
 /* End a kick: the shard is being closed. */

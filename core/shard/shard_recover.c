@@ -48,6 +48,7 @@ static void on_unacked(void *ctx, int status, const char *text, struct store_row
 		if (!place_is_before(r->last, place))
 			continue;
 		r->last = place;
+		shard_expiry_recover(sh, place.score);
 		e = stage_row_entry(sh, &rows[i], STORE_UNACK);
 		if (e)
 			shard_entry_enter(e, ENTRY_READY, e->rank);

@@ -89,11 +89,12 @@ static struct place last_shadow(const struct stage *st)
 	TAILQ_FOREACH (e, &sh->dirty, dirty_link)
 		if (is_misplaced(st, e))
 			raise_shadow(&max, (struct place){ e->stored_score, e->id });
+	TAILQ_FOREACH (e, &sh->moving, link)
+		if (e->home == st->set)
+			raise_shadow(&max, (struct place){ e->stored_score, e->id });
 	if (st->set != STORE_READY)
 		return max;
 	TAILQ_FOREACH (e, &sh->young, link)
-		raise_shadow(&max, (struct place){ e->rank, e->id });
-	TAILQ_FOREACH (e, &sh->moving, link)
 		raise_shadow(&max, (struct place){ e->rank, e->id });
 	return max;
 }
@@ -102,6 +103,20 @@ static void list(struct stage *st, struct entry *e)
 {
 	e->flags |= ENTRY_LISTED;
 	TAILQ_INSERT_TAIL(&st->outside, e, link);
+}
+
+static void window_enter(struct stage *st, struct entry *e, double score)
+{
+	window_insert(&st->window, e, score);
+	if (e->msg->expires_unix_ms && st->set != STORE_BURIED)
+		shard_expiry_enter(e);
+}
+
+static void window_leave(struct stage *st, struct entry *e)
+{
+	window_remove(&st->window, e);
+	if (e->msg->expires_unix_ms && st->set != STORE_BURIED)
+		shard_expiry_leave(e);
 }
 
 /* Make an entry that is in no window one beyond the edge. It may be freed by the call. */
@@ -113,6 +128,8 @@ static void put_outside(struct stage *st, struct entry *e)
 	e->flags |= ENTRY_OUTSIDE;
 	shard_account(e, 1);
 	st->beyond++;
+	if (e->msg && e->msg->expires_unix_ms && st->set != STORE_BURIED)
+		shard_expiry_note(st->shard, e->msg->expires_unix_ms);
 	if (is_written && !st->is_refilling) {
 		if (!(e->flags & ENTRY_IN_FLIGHT))
 			shard_entry_free(e);
@@ -164,7 +181,7 @@ static void evict(struct stage *st)
 			st->evict_unix_ms = st->shard->env->now_ms + EVICT_REST_MS;
 			return;
 		}
-		window_remove(&st->window, last);
+		window_leave(st, last);
 		st->edge = place;
 		put_outside(st, last);
 	}
@@ -184,7 +201,7 @@ void stage_insert(struct stage *st, struct entry *e, double score)
 		put_outside(st, e);
 		return;
 	}
-	window_insert(&st->window, e, score);
+	window_enter(st, e, score);
 	if (st->shard->keys && is_over(st))
 		evict(st);
 }
@@ -209,7 +226,7 @@ static void unlist(struct stage *st, struct entry *e)
 void stage_remove(struct stage *st, struct entry *e)
 {
 	if (!(e->flags & ENTRY_OUTSIDE)) {
-		window_remove(&st->window, e);
+		window_leave(st, e);
 		return;
 	}
 	unlist(st, e);
@@ -259,7 +276,7 @@ static void read_more(struct stage *st)
 static void into_window(struct stage *st, struct entry *e)
 {
 	stage_remove(st, e);
-	window_insert(&st->window, e, entry_place(st, e).score);
+	window_enter(st, e, entry_place(st, e).score);
 }
 
 /* Redis has none of those that are beyond the edge: they need not go there and
@@ -281,7 +298,8 @@ void stage_refill(struct stage *st)
 	size_t limit = limit_messages(st);
 	size_t room;
 
-	if (!sh->keys || sh->is_closed || st->is_refilling || st->beyond == 0)
+	if (!sh->keys || sh->is_closed || st->is_refilling || st->beyond == 0 ||
+	    (sh->expiry.is_taking && st->set != STORE_BURIED))
 		return;
 	if (st->beyond == st->outside_unwritten) {
 		if (st->window.count == 0)
@@ -357,7 +375,7 @@ static void take_row(struct stage *st, const struct store_row *row)
 		e->rank = row->score;
 	else
 		e->at_unix_ms = (int64_t)row->score;
-	window_insert(&st->window, e, row->score);
+	window_enter(st, e, row->score);
 }
 
 /* What was placed outside while the read was under way: the edge has moved. */
@@ -412,6 +430,8 @@ static void end_refill(struct stage *st)
 			shard_wake_by(sh, window_first(&st->window)->at_unix_ms);
 		else if (st->set == STORE_BURIED)
 			shard_kick_continue(sh);
+		if (sh->expiry.due_ms)
+			shard_wake_by(sh, sh->expiry.due_ms);
 	}
 	shard_unref(sh);
 }
@@ -572,7 +592,7 @@ void stage_restore_beyond(struct stage *st, uint64_t count)
 		return;
 	while ((e = window_last(&st->window)) != NULL &&
 	       !place_is_before(window_place(e), st->edge)) {
-		window_remove(&st->window, e);
+		window_leave(st, e);
 		put_outside(st, e);
 	}
 	st->beyond += count;
@@ -582,4 +602,7 @@ void stage_recover(struct stage *st, uint64_t count)
 {
 	st->beyond = count;
 	st->edge = (struct place){ -DBL_MAX, 0 };
+	/* What expires is not known. */
+	if (count > 0 && st->set != STORE_BURIED)
+		shard_expiry_note(st->shard, st->shard->env->now_ms);
 }

@@ -202,6 +202,13 @@ void batch_move(struct batch *b, uint64_t id, enum store_set from, enum store_se
 	add_scored(b, (enum batch_kind)(BATCH_ADD_TO + (int)to), score, &word);
 }
 
+void batch_expiry(struct batch *b, uint64_t id, int64_t expires_unix_ms)
+{
+	struct id_word word = id_word(id);
+
+	add_scored(b, BATCH_WRITE_EXPIRY, (double)expires_unix_ms, &word);
+}
+
 void batch_tries(struct batch *b, uint64_t id, uint32_t attempts, uint32_t failures,
 		 const char *reason)
 {

@@ -138,6 +138,8 @@ void batch_insert(struct batch *b, const struct msg *m, double rank, enum store_
 /* From one set to another, or (from == to) to another score. */
 void batch_move(struct batch *b, uint64_t id, enum store_set from, enum store_set to,
 		double score);
+/* Into the expiry set, which names all that expire and are not buried. */
+void batch_expiry(struct batch *b, uint64_t id, int64_t expires_unix_ms);
 /* Deliveries so far, failures so far, the last failure's reason. */
 void batch_tries(struct batch *b, uint64_t id, uint32_t attempts, uint32_t failures,
 		 const char *reason);
@@ -204,6 +206,34 @@ void store_read_counts(struct store *s, struct store_shard *shard,
 typedef void (*store_has_fn)(void *ctx, int status, const bool *found, unsigned count);
 void store_read_has(struct store *s, struct store_shard *shard, const uint64_t *ids,
 		    unsigned count, store_has_fn on_has, void *ctx);
+
+/* Take messages that have expired out of the ready and the delayed set, into the unack
+ * set, where they are until they are moved or removed. */
+struct store_expiry {
+	int64_t now_ms;
+	int64_t ready_start; /* of each set, from this index on */
+	int64_t delayed_start;
+	unsigned count; /* at most; 1-1024 */
+	size_t max_bytes;
+	/* How many of those that have expired were looked at already: others are held,
+	 * or before the indexes. */
+	int64_t offset;
+	/* Another one for each request, unless the one before has failed. A request that
+	 * is sent again after a reconnect gives the same rows. */
+	int64_t number;
+};
+struct store_expired {
+	struct store_row *rows; /* from the delayed set, then from the ready one */
+	size_t count;
+	size_t from_delayed;
+	int64_t offset;  /* for the next request; -1: all have been looked at */
+	int64_t next_ms; /* then: when the next one expires; 0: none does */
+};
+typedef void (*store_expired_fn)(void *ctx, int status, const char *text,
+				 const struct store_expired *expired);
+void store_read_expired(struct store *s, struct store_shard *shard,
+			const struct store_expiry *expiry, store_expired_fn on_expired,
+			void *ctx);
 
 /* Remove at most `count` (1–4096) members of a set from index `start` on, with
  * all that belongs to them. In two round trips, ids first, so that asking again

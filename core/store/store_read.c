@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "host/log.h"
 #include "codec.h"
+#include "resp.h"
 #include "store_private.h"
 
 /* KEYS: the set, msg, tries. ARGV: first index, last index, max_bytes (0: no bodies).
@@ -170,7 +171,7 @@ static int read_rows(const struct read_call *r, const redisReply *reply,
 
 static bool is_rows_reply(const redisReply *reply)
 {
-	return reply->elements == 3 && reply->element[0]->type == REDIS_REPLY_ARRAY &&
+	return reply->elements >= 3 && reply->element[0]->type == REDIS_REPLY_ARRAY &&
 	       reply->element[1]->type == REDIS_REPLY_ARRAY &&
 	       reply->element[2]->type == REDIS_REPLY_ARRAY;
 }
@@ -216,6 +217,149 @@ void store_read(struct store *s, struct store_shard *shard, enum store_set set,
 		       (long long)start, store_last_index(start, count),
 		       (unsigned long long)budget);
 	store_call_send(&r->call, REDIS_REPLY_ARRAY);
+}
+
+/* KEYS: expiry, msg, tries, ready, delayed, unack, buried. ARGV: now, the lowest and the
+ * highest score of this request, indexes in ready and delayed, count, max_bytes, offset.
+ *
+ * Returns { members and scores, bodies, tries, offset, next }. A message that is taken is
+ * in the unack set by one of the two scores, the lower one if it was delayed: these rows
+ * are found again by a request that is sent twice. It enters that set before it leaves
+ * the other: a Redis without memory refuses the first, and the script ends there. What
+ * is buried, or gone, leaves the index. */
+static const struct slice script_expired = SLICE(
+	"local taken = redis.call('ZCOUNT', KEYS[6], ARGV[2], ARGV[3])\n"
+	"local limit, left = tonumber(ARGV[6]), tonumber(ARGV[7])\n"
+	"local offset = tonumber(ARGV[8])\n"
+	"local sets = { { KEYS[4], tonumber(ARGV[4]), ARGV[3] },\n"
+	"               { KEYS[5], tonumber(ARGV[5]), ARGV[2] } }\n"
+	"local function take(id)\n"
+	"  for _, set in ipairs(sets) do\n"
+	"    local at = redis.call('ZRANK', set[1], id)\n"
+	"    if at and at < set[2] then return end\n"
+	"    if at then\n"
+	"      redis.call('ZADD', KEYS[6], set[3], id)\n"
+	"      redis.call('ZREM', set[1], id)\n"
+	"      taken = taken + 1\n"
+	"      left = left - redis.call('HSTRLEN', KEYS[2], id)\n"
+	"      return\n"
+	"    end\n"
+	"  end\n"
+	"  if not redis.call('ZSCORE', KEYS[6], id) then\n"
+	"    offset = offset - redis.call('ZREM', KEYS[1], id)\n"
+	"  end\n"
+	"end\n"
+	"local is_end = false\n"
+	"if taken == 0 then\n"
+	"  local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT',\n"
+	"                         ARGV[8], 1000)\n"
+	"  local n = 0\n"
+	"  while n < #due and taken < limit and left > 0 do\n"
+	"    n = n + 1\n"
+	"    take(due[n])\n"
+	"  end\n"
+	"  offset = offset + n\n"
+	"  is_end = n == #due and n < 1000\n"
+	"end\n"
+	"local rows = redis.call('ZRANGEBYSCORE', KEYS[6], ARGV[2], ARGV[3], "
+	"'WITHSCORES')\n"
+	"local ids, bodies, tries = {}, {}, {}\n"
+	"for i = 1, #rows, 2 do ids[(i + 1) / 2] = rows[i] end\n"
+	"if #ids > 0 then\n"
+	"  bodies[1] = redis.call('HMGET', KEYS[2], unpack(ids))\n"
+	"  tries[1] = redis.call('HMGET', KEYS[3], unpack(ids))\n"
+	"end\n"
+	"local next = {}\n"
+	"if is_end then\n"
+	"  next = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. ARGV[1], '+inf',\n"
+	"                    'WITHSCORES', 'LIMIT', 0, 1)\n"
+	"end\n"
+	"return { rows, bodies, tries, is_end and -1 or offset, next[2] or '0' }\n");
+
+struct expired_call {
+	struct read_call read; /* the rows come from the unack set */
+	store_expired_fn on_expired;
+	int64_t number;
+};
+
+static void take_expired(struct expired_call *c, const redisReply *reply,
+			 struct store_expired *out)
+{
+	double delayed_score = (double)(-2 * c->number - 1);
+	int rc;
+
+	out->rows = mem_alloc((reply->element[0]->elements / 2 + 1) * sizeof(*out->rows));
+	rc = read_rows(&c->read, reply, out->rows, &out->count);
+	if (rc < 0)
+		store_call_fail(&c->read.call, rc, "out of memory for what was read");
+	for (size_t i = 0; i < out->count; i++)
+		out->from_delayed += out->rows[i].score == delayed_score;
+	out->offset = reply->element[3]->integer;
+	out->next_ms = (int64_t)read_score(reply->element[4]);
+}
+
+static void on_expired_reply(struct store_call *call, const redisReply *reply,
+			     bool is_last)
+{
+	struct expired_call *c = container_of(call, struct expired_call, read.call);
+	struct store_expired out = { 0 };
+
+	if (reply && is_rows_reply(reply) && reply->elements == 5 &&
+	    reply->element[3]->type == REDIS_REPLY_INTEGER &&
+	    reply->element[4]->type == REDIS_REPLY_STRING)
+		take_expired(c, reply, &out);
+	else
+		store_call_fail(call, TIDE_ESTORE, "an unexpected reply from Redis");
+	c->on_expired(call->ctx, call->err.code, store_call_text(call), &out);
+	for (size_t i = 0; i < out.count; i++)
+		msg_unref(out.rows[i].msg);
+	mem_free(out.rows);
+}
+
+void store_read_expired(struct store *s, struct store_shard *shard,
+			const struct store_expiry *expiry, store_expired_fn on_expired,
+			void *ctx)
+{
+	static const enum layout_key keys[] = {
+		LAYOUT_EXPIRY,
+		LAYOUT_MSG,
+		LAYOUT_TRIES,
+		(enum layout_key)(LAYOUT_SETS + STORE_READY),
+		(enum layout_key)(LAYOUT_SETS + STORE_DELAYED),
+		(enum layout_key)(LAYOUT_SETS + STORE_UNACK),
+	};
+	const int64_t words[] = {
+		expiry->now_ms,
+		-2 * expiry->number - 1,
+		-2 * expiry->number,
+		expiry->ready_start,
+		expiry->delayed_start,
+		(int64_t)expiry->count,
+		expiry->max_bytes < INT32_MAX ? (int64_t)expiry->max_bytes : INT32_MAX,
+		expiry->offset,
+	};
+	enum {
+		KEYS = sizeof(keys) / sizeof(*keys),
+		WORDS = sizeof(words) / sizeof(*words)
+	};
+	struct expired_call *c =
+		store_call_create(s, shard, sizeof(*c), on_expired_reply, ctx);
+	struct buf *out = store_call_add_words(&c->read.call, 3 + KEYS + WORDS);
+	char text[32];
+
+	c->on_expired = on_expired;
+	c->number = expiry->number;
+	c->read.set = STORE_UNACK;
+	resp_text(out, "EVAL");
+	resp_bulk(out, script_expired);
+	resp_text(out, "6");
+	for (int i = 0; i < KEYS; i++)
+		layout_resp_key(out, shard_prefix(shard), keys[i]);
+	for (int i = 0; i < WORDS; i++) {
+		snprintf(text, sizeof(text), "%lld", (long long)words[i]);
+		resp_text(out, text);
+	}
+	store_call_send(&c->read.call, REDIS_REPLY_ARRAY);
 }
 
 struct counts_call {

@@ -117,6 +117,12 @@ function Proxy:cut() ask(self, 'cut') end
 ---@param ms number 0: not any more
 function Proxy:delay(ms) ask(self, 'delay ' .. ms) end
 
+--- To its process: after STOP nothing passes, and no connection ends.
+---@param name string a signal
+function Proxy:signal(name)
+  assert(os.execute(('kill -%s $(cat %s/pid)'):format(name, quote(self.dir))))
+end
+
 --- Begin to note commands, or begin anew; gives those that were noted so far.
 ---@return string[] number and first words of each
 function Proxy:trace()

@@ -83,13 +83,13 @@ static void check_edges(void)
 		if (st->beyond && (e = window_last(&st->window)) != NULL)
 			must_be_before(st, window_place(e).score, e);
 	}
+	TAILQ_FOREACH (e, &w.shard->moving, link)
+		if (e->home < SHARD_STAGES && w.shard->stages[e->home].beyond)
+			must_be_before(&w.shard->stages[e->home], e->stored_score, e);
 	if (!ready->beyond)
 		return;
 	TAILQ_FOREACH (e, &w.shard->young, link)
 		must_be_before(ready, e->rank, e);
-	TAILQ_FOREACH (e, &w.shard->moving, link)
-		if (e->home == STORE_READY)
-			must_be_before(ready, e->rank, e);
 }
 
 static void check_counts(void)
@@ -124,7 +124,7 @@ static bool is_settled(void)
 	for (int i = 0; i < SHARD_STAGES; i++)
 		if (w.shard->stages[i].is_refilling)
 			return false;
-	return true;
+	return !w.shard->expiry.is_taking;
 }
 
 static void settle_all(void)

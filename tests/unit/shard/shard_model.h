@@ -26,6 +26,7 @@ struct thing {
 	enum fate fate;
 	double rank;
 	int64_t due_ms;     /* of the last delay */
+	int64_t expires_ms; /* 0: never */
 	bool was_delayed;   /* when it becomes ready is the shard's business */
 	bool was_refused;   /* Redis did not take it: it may be nowhere */
 	bool is_confirmed;  /* Redis has it */
@@ -58,7 +59,7 @@ struct world {
 	bool is_ebb;   /* nothing is published for a while */
 	bool is_ready; /* on_ready was called since shard_next gave nothing */
 	unsigned last_step;
-	uint64_t delivered, crashes, purges, refusals;
+	uint64_t delivered, expired, crashes, purges, refusals;
 };
 
 static struct world w;
@@ -154,7 +155,34 @@ static bool on_timeout(struct shard *sh, struct entry *e)
 	return true;
 }
 
-static const struct shard_ops ops = { on_ready, on_timeout };
+static void ack(struct thing *t);
+
+static bool on_expired(struct shard *sh, struct entry *e)
+{
+	struct thing *t = thing_of(e->id);
+
+	if (t->fate == FATE_BURIED && (w.kick_credit > 0 || w.may_refuse))
+		w.kick_credit -= w.kick_credit > 0;
+	else if (t->fate != FATE_WAITING)
+		fail_msg("%llx expires, but its fate is %d", (unsigned long long)e->id,
+			 t->fate);
+	assert_true(t->expires_ms > 0 && t->expires_ms <= w.env.now_ms);
+	w.expired++;
+	t->entry = e;
+	if (pick(2)) {
+		ack(t);
+	} else if (pick(2)) {
+		t->fate = FATE_BURIED;
+		t->entry = NULL;
+		shard_bury(e);
+	} else {
+		t->fate = FATE_MOVING;
+		shard_set_moving(e);
+	}
+	return pick(8) > 0;
+}
+
+static const struct shard_ops ops = { on_ready, on_timeout, on_expired };
 
 /* As a dead letter does whose copy Redis does not take: it is buried in the middle of
  * what the shard does with the answer. */
@@ -236,6 +264,8 @@ static void publish(void)
 		t->due_ms = m->due_unix_ms = w.env.now_ms + 1 + pick(5000);
 		t->was_delayed = true;
 	}
+	if (pick(6) == 0)
+		t->expires_ms = m->expires_unix_ms = w.env.now_ms + 1 + pick(8000);
 	c = call_create(w.count - 1, w.count, true);
 	shard_publish(w.shard, m, t->rank, &c->waiter, false);
 	waiter_done(&c->waiter, TIDE_OK, NULL);
@@ -297,6 +327,7 @@ static void check_order(const struct thing *t)
 		const struct thing *o = &w.things[i];
 
 		if (o->fate == FATE_WAITING && !o->was_delayed && o != t &&
+		    (!o->expires_ms || o->expires_ms > w.env.now_ms) &&
 		    place_is_before((struct place){ o->rank, id_of(o) }, place))
 			fail_order(place, o);
 	}
@@ -417,6 +448,7 @@ static void pass_time(int64_t ms)
 	w.env.now_ms += ms;
 	while (heap_min(&w.timers) && heap_min(&w.timers)->key <= w.env.now_ms)
 		shard_tick(w.shard);
+	shard_expiry_turn(&w.env);
 }
 
 static void turn(void)

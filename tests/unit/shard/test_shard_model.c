@@ -215,6 +215,8 @@ static void begin(uint64_t seed)
 	w.env.now_ms = 1790000000000;
 	pool_init(&w.env.entries, sizeof(struct entry), 64);
 	pool_init(&w.env.lanes, sizeof(struct lane), 64);
+	shard_expiry_init(&w.env);
+	w.env.may_expire = true;
 	w.env.journal = journal_create(&w.env);
 	w.shard = make_shard();
 }
@@ -227,6 +229,7 @@ static void end(void)
 	journal_destroy(w.env.journal);
 	pool_deinit(&w.env.entries);
 	pool_deinit(&w.env.lanes);
+	shard_expiry_deinit(&w.env);
 	heap_deinit(&w.timers);
 	harness_deinit(&w.h);
 }
@@ -259,10 +262,12 @@ static void run(uint64_t seed, bool has_trouble, bool may_refuse)
 		assert_int_equal(ask_int(w.redis, "DBSIZE"), 0);
 	assert_int_equal(w.env.memory_bytes, 0);
 	assert_int_equal(w.env.unstored_bytes, 0);
-	printf("%zu published, %llu deliveries, %llu refused, %llu crashes, %llu "
-	       "purges\n",
-	       w.count, (unsigned long long)w.delivered, (unsigned long long)w.refusals,
-	       (unsigned long long)w.crashes, (unsigned long long)w.purges);
+	printf("%zu published, %llu deliveries, %llu expired, %llu refused, %llu "
+	       "crashes, "
+	       "%llu purges\n",
+	       w.count, (unsigned long long)w.delivered, (unsigned long long)w.expired,
+	       (unsigned long long)w.refusals, (unsigned long long)w.crashes,
+	       (unsigned long long)w.purges);
 	end();
 }
 
