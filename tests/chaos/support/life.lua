@@ -313,7 +313,7 @@ function Life:verify_publish_ids()
     if copy.id and (id ~= copy.id or duplicate ~= ' duplicate') then
       Ledger.broken('the publish id of %q, confirmed as %s, is taken again as %s%s', text, copy.id, id, duplicate)
     end
-    if not copy.id then self.ledger:confirmed(text, { queue }, id) end
+    if not copy.id then self.ledger:confirmed(text, { queue }, id, duplicate ~= '') end
   end
 end
 
