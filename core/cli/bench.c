@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/timerfd.h>
 #include <time.h>
@@ -49,6 +50,7 @@ struct bench {
 	uv_loop_t loop;
 	uv_check_t check;
 	uv_timer_t progress;
+	uv_signal_t interrupts[2]; /* SIGINT, SIGTERM */
 	uv_poll_t pacer; /* a timerfd: due times are finer than the loop's clock */
 	int pacer_fd;
 	struct worker *consumers;
@@ -95,6 +97,8 @@ static void end(struct bench *b)
 	b->is_over = true;
 	close_handle((uv_handle_t *)&b->check);
 	close_handle((uv_handle_t *)&b->progress);
+	for (int i = 0; i < 2; i++)
+		close_handle((uv_handle_t *)&b->interrupts[i]);
 	if (b->pacer_fd >= 0)
 		close_handle((uv_handle_t *)&b->pacer);
 	for (unsigned i = 0; i < o->consumers + o->producers; i++)
@@ -107,6 +111,12 @@ static void fail(struct bench *b, const char *what, const char *why)
 	if (!b->is_over && !b->result->error[0])
 		snprintf(b->result->error, sizeof(b->result->error), "%s: %s", what, why);
 	end(b);
+}
+
+/* The run is over; its queues are deleted as at any end. */
+static void on_interrupt(uv_signal_t *handle, int signal)
+{
+	fail(handle->data, "interrupted", "the run did not end, so there are no figures");
 }
 
 static void check_end(struct bench *b)
@@ -457,6 +467,11 @@ static void run_loop(struct bench *b)
 		b->pacer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 		uv_poll_init(&b->loop, &b->pacer, b->pacer_fd);
 		uv_poll_start(&b->pacer, UV_READABLE, on_pace);
+	}
+	for (int i = 0; i < 2; i++) {
+		uv_signal_init(&b->loop, &b->interrupts[i]);
+		b->interrupts[i].data = b;
+		uv_signal_start(&b->interrupts[i], on_interrupt, i ? SIGTERM : SIGINT);
 	}
 	if (o->progress)
 		uv_timer_start(&b->progress, on_progress, PROGRESS_MS, PROGRESS_MS);

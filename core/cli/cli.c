@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 #include "base/percent.h"
 #include "client/client_url.h"
@@ -41,6 +43,32 @@ static int report(const struct tidemq_error *err)
 int cli_client_failure(const struct cli *cli)
 {
 	return report(tidemq_last_error(cli->client));
+}
+
+static void on_alarm(int signal)
+{
+	static const char text[] = "tidemq: still waiting for the broker's answer\n";
+	ssize_t ignored = write(STDERR_FILENO, text, sizeof(text) - 1);
+
+	(void)ignored;
+}
+
+void cli_begin_wait(void)
+{
+	const struct itimerval when = { .it_value = { 2, 0 }, .it_interval = { 10, 0 } };
+	struct sigaction action = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
+
+	if (!isatty(STDERR_FILENO))
+		return;
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &when, NULL);
+}
+
+void cli_end_wait(void)
+{
+	const struct itimerval never = { 0 };
+
+	setitimer(ITIMER_REAL, &never, NULL);
 }
 
 int cli_flush(void)
@@ -89,7 +117,9 @@ int cli_connect(struct cli *cli, const struct tidemq_options *options)
 		named = *options;
 	snprintf(name, sizeof(name), "tidemq-%s", cli->verb->name);
 	named.name = name;
+	cli_begin_wait();
 	cli->client = tidemq_connect(cli->url, &named, &err);
+	cli_end_wait();
 	return cli->client ? CLI_DONE : report(&err);
 }
 
@@ -134,10 +164,13 @@ int cli_ask(struct cli *cli, struct tidemq_reply *reply)
 {
 	if (cli->status == CLI_DONE && !cli->client)
 		cli->status = cli_connect(cli, NULL);
-	if (cli->status == CLI_DONE &&
-	    tidemq_request(cli->client, buf_cstr(&cli->request), NULL, 0, reply) !=
-		    TIDEMQ_OK)
+	if (cli->status != CLI_DONE)
+		return cli->status;
+	cli_begin_wait();
+	if (tidemq_request(cli->client, buf_cstr(&cli->request), NULL, 0, reply) !=
+	    TIDEMQ_OK)
 		cli->status = cli_client_failure(cli);
+	cli_end_wait();
 	return cli->status;
 }
 

@@ -67,6 +67,11 @@ int cli_client_failure(const struct cli *cli);
 /* CLI_DONE with cli->client, or CLI_FAILED. */
 int cli_connect(struct cli *cli, const struct tidemq_options *options);
 
+/* Around what waits for the broker: on a terminal, say so after two seconds, and again
+ * every ten. */
+void cli_begin_wait(void);
+void cli_end_wait(void);
+
 /* Write out what was printed: CLI_FAILED when standard output is gone. */
 int cli_flush(void);
 

@@ -99,11 +99,12 @@ static void print_json(const struct tidemq_msg *m)
 			headers, m->headers[i].name,
 			json_bytes(m->headers[i].value, m->headers[i].value_len));
 	object = json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:b, s:o, s:I, s:o}", "id",
-			   m->id, "exchange", m->exchange, "key", m->key, "ts",
-			   (json_int_t)m->ts_unix_ms, "priority", (int)m->priority,
-			   "attempt", (int)m->attempt, "redelivered", (int)m->redelivered,
-			   "headers", headers, "size", (json_int_t)m->payload_len,
-			   "payload", json_bytes(m->payload, m->payload_len));
+			   m->id, "exchange", m->exchange[0] ? m->exchange : "-", "key",
+			   m->key, "ts", (json_int_t)m->ts_unix_ms, "priority",
+			   (int)m->priority, "attempt", (int)m->attempt, "redelivered",
+			   (int)m->redelivered, "headers", headers, "size",
+			   (json_int_t)m->payload_len, "payload",
+			   json_bytes(m->payload, m->payload_len));
 	json_dumpf(object, stdout, JSON_COMPACT);
 	putchar('\n');
 	json_decref(object);

@@ -100,8 +100,12 @@ static void print_receipt(const struct cli *cli, const struct tidemq_receipt *r)
 static int publish_one(struct cli *cli, struct pub_request *pub)
 {
 	struct tidemq_receipt receipt;
+	int status;
 
-	if (tidemq_publish(cli->client, &pub->p, &receipt) != TIDEMQ_OK)
+	cli_begin_wait();
+	status = tidemq_publish(cli->client, &pub->p, &receipt);
+	cli_end_wait();
+	if (status != TIDEMQ_OK)
 		return cli_client_failure(cli);
 	print_receipt(cli, &receipt);
 	return CLI_DONE;
@@ -140,7 +144,11 @@ static int publish_many(struct cli *cli, struct pub_request *pub, bool by_line)
 	int status = by_line ? publish_lines(cli, pub, &total)
 			     : publish_pipelined(cli, pub, &total);
 
-	if (status != TIDEMQ_OK || tidemq_flush(cli->client) != TIDEMQ_OK)
+	cli_begin_wait();
+	if (status == TIDEMQ_OK)
+		status = tidemq_flush(cli->client);
+	cli_end_wait();
+	if (status != TIDEMQ_OK)
 		return cli_client_failure(cli);
 	if (cli->json)
 		printf("{\"published\":%" PRIu64 "}\n", total);

@@ -148,7 +148,7 @@ static void add_outcome(struct json *j, struct explanation *e, const struct outc
 		json_member_text(j, "script", index_script(x->indexes[RULESET_ACTIVE]));
 	json_member_list(j, "exchanges", buf_slice(&e->exchanges[o->number].text));
 	json_member_string(j, "key", o->msg->key);
-	json_member_int(j, "message_priority", o->msg->priority);
+	json_member_int(j, "priority", o->msg->priority);
 	json_member_int(j, "generation", (int64_t)o->epoch);
 	json_member_bool(j, "pure", o->is_pure);
 	json_member_bool(j, "cached", o->was_cached);
@@ -195,7 +195,7 @@ static void add_address(struct json *j, const struct msg *m)
 {
 	json_member_string(j, "exchange", msg_exchange_word(m));
 	json_member_string(j, "key", m->key);
-	json_member_int(j, "message_priority", m->priority);
+	json_member_int(j, "priority", m->priority);
 	msg_write_headers(m, j);
 }
 

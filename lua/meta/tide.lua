@@ -130,7 +130,7 @@ function log.error(...) end
 ---The message of a decision. Read-only; expires after the call.
 ---@class tide.Msg
 ---@field id string  16 hex digits; the order of ids is the order in time
----@field exchange string  "" is the default exchange
+---@field exchange string  "-" is the default exchange
 ---@field key string  the routing key
 ---@field priority integer  0 to 255, higher is more urgent
 ---@field headers table<string, string>  nil for a missing header

@@ -1,6 +1,7 @@
 --- `tidemq bench`: what it says of a run is so.
 local Broker = require 'support.broker'
 local shell = require 'support.shell'
+local wait = require 'support.wait'
 
 describe('tidemq bench', function()
   local broker
@@ -40,6 +41,28 @@ describe('tidemq bench', function()
     text, status = bench '--drain --count 500 --json'
     assert.equal(0, status, text)
     assert.equal('500', text:match '"received":(%d+)')
+  end)
+
+  it('takes its queues away when it is interrupted', function()
+    for _, signal in ipairs { 'INT', 'TERM' } do
+      -- A shell without job control starts what is behind & with SIGINT ignored.
+      local command = ('echo $$; exec env --default-signal=INT %s bench --url %s --rate 50 --count 100000 2>&1')
+        :format(Broker.binary(), broker:url())
+      local pipe = assert(io.popen(("sh -c '%s'; echo \"status $?\""):format(command)))
+      local pid = pipe:read 'l'
+      local c = broker:connect()
+      assert(wait.poll(function()
+        local queues = c:document 'LIST queues'
+        return queues[1] and queues[1].consumers > 0 and c:stats('bench-1').published > 0
+      end))
+      assert(os.execute(('kill -%s %s'):format(signal, pid)))
+      local text = pipe:read 'a'
+      pipe:close()
+      assert.matches('interrupted', text)
+      assert.matches('status 1\n$', text)
+      assert.same({}, c:document 'LIST queues')
+      c:close()
+    end
   end)
 
   it('says what is wrong', function()

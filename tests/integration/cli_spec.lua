@@ -399,6 +399,24 @@ describe('the command line', function()
     assert.matches('no verb', output)
   end)
 
+  it('says on a terminal that it still waits', function()
+    local dir = shell.make_dir 'tidemq-cli'
+    local address = assert(broker.addresses[1])
+    broker:signal 'STOP'
+    -- `script` gives it a terminal.
+    local pipe = assert(io.popen(("TERM=dumb script -qfec '%s ping --url tide://%s' %s/typescript"):format(
+      Broker.binary(), address, dir)))
+    local seen = wait.poll(function()
+      return (shell.read_file(dir .. '/typescript') or ''):find("still waiting for the broker's answer", 1, true)
+    end)
+    broker:signal 'CONT'
+    local output = pipe:read 'a'
+    pipe:close()
+    os.execute('rm -rf ' .. shell.quote(dir))
+    assert.is_truthy(seen, output)
+    assert.matches('OK in %d+', output)
+  end)
+
   it('says when its output cannot be written', function()
     tide('declare', 'queue', queue)
     tide('pub', '-', queue, 'x')

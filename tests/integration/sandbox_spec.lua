@@ -34,8 +34,9 @@ describe('the sandbox', function()
   end
 
   -- A filter for one call; gives what a PUB gets, and how long it kept the processor.
-  local function publish_through(body)
-    broker:write_rule('filter/10-x.lua', 'return { match = {}, publish = function(msg)\n' .. body .. '\nend }')
+  local function publish_through(body, head)
+    broker:write_rule('filter/10-x.lua',
+      (head or '') .. 'return { match = {}, publish = function(msg)\n' .. body .. '\nend }')
     c:document 'RULES reload'
     c:ok 'DECLARE queue q'
     local before = cpu_seconds()
@@ -65,6 +66,40 @@ describe('the sandbox', function()
     assert.matches('^ERR rule filter/10%-x.lua:3: a script\'s metatable cannot have __concat', (publish_through [[
       local m, o = {}
       m.__concat = function() return o end o = setmetatable({}, m) return o .. o .. o]]))
+  end)
+
+  it('keeps modules from being changed, at all depths', function()
+    broker:write_rule('common.lua', [[
+      local M = { list = { 1, { 2 } }, deep = { er = { n = 1 } }, keys = {} }
+      M.keys[M.deep] = 'deep'
+      M.Class = { __index = {}, __tostring = function() return 'an object' end }
+      function M.Class.__index.name() return 'x' end
+      function M.later() M.deep.er.late = { n = 2 } end
+      M.headers = { of = 'common' }
+      return M]])
+    local head = 'local c = require "common" '
+    local function check(body)
+      assert.equal('ERR rejected fine (filter/10-x.lua)', (publish_through(body .. '\nreturn false, "fine"', head)))
+    end
+    for _, write in ipairs { 'c.x = 1', 'c.deep.x = 1', 'c.deep.er.n = 2', 'c.list[2][1] = 3', 'c.list[3] = 3',
+      'table.insert(c.list, 3)', 'table.sort(c.list)', 'table.move({ 1 }, 1, 1, 1, c.list)',
+      'for _, v in pairs(c) do if type(v) == "table" then v.x = 1 end end',
+      'for _, v in ipairs(c.list) do v[1] = 1 end', 'local _, v = next(c.list, 1) v[1] = 1',
+      'for k in pairs(c.keys) do k.x = 1 end', 'select(2, table.unpack(c.list))[1] = 1',
+      'c.later() c.deep.er.late.n = 1', 'setmetatable(c.deep, {})', 'getmetatable(c.deep).__index = {}',
+      'setmetatable({}, c.Class).name = nil c.Class.__index.name = nil',
+      'getmetatable(setmetatable({}, c.Class)).x = 1', 'tide.log.x = 1', 'tide.shared.x = 1' } do
+      assert.matches('^ERR rule filter/10%-x.lua:2: ', (publish_through(write, head)), write)
+    end
+    check [[assert(c.list[2][1] == 2 and #c.list == 2 and c.deep.er.n == 1 and c.deep == c.deep)
+      assert(not rawequal(c.list, c.deep) and table.concat(c.list[2], ',') == '2' and next(c.list) == 1)
+      c.later() assert(c.deep.er.late.n == 2)
+      local n = 0 for k, v in pairs(c) do n = n + 1 assert(c[k] == v) end assert(n == 6, n)
+      for k, v in pairs(c.keys) do assert(k.er.n == 1 and v == 'deep' and c.keys[k] == v) end
+      local o = setmetatable({}, c.Class) assert(o.name() == 'x' and tostring(o) == 'an object')
+      assert(getmetatable(o) == c.Class)
+      msg:copy { headers = c.headers, exchange = '-', key = 'q' }]]
+    broker:remove_rule 'common.lua'
   end)
 
   it('shows no address', function()

@@ -117,7 +117,7 @@ describe("docs/rules.md", function()
       assert.equal("sandbox", publish({ amount = "5", customer = "test" }).exchange)
       assert.same({ amount = "5", currency = "EUR" }, publish({ amount = "5" }).headers)
       local copy = publish({ amount = "10000" }).copies[1]
-      assert.same({ "", "review", 9 }, { copy.exchange, copy.key, copy.priority })
+      assert.same({ "-", "review", 9 }, { copy.exchange, copy.key, copy.priority })
     end)
   end)
 

@@ -307,7 +307,7 @@ describe("a schedule", function()
         end,
       }]] })
     assert.same({
-      { exchange = "", key = "a", payload = "300000", delay = 0, priority = 0, headers = {} },
+      { exchange = "-", key = "a", payload = "300000", delay = 0, priority = 0, headers = {} },
       { exchange = "x", key = "b", payload = "4", delay = 2000, priority = 7, headers = { one = "1", two = "2" } },
     }, engine:run("s", 300000, 4))
     local due = engine:next_run("s", 0)

@@ -24,7 +24,7 @@ static const struct msg *message(const void *subject)
 
 static void push_exchange(lua_State *L, const void *subject)
 {
-	field_push(L, message(subject)->exchange);
+	field_push(L, msg_exchange_word(message(subject)));
 }
 
 static void push_key(lua_State *L, const void *subject)

@@ -6,7 +6,7 @@
 #include "api_tide.h"
 #include "decision_context.h"
 #include "rules/sandbox/field.h"
-#include "rules/sandbox/sandbox.h"
+#include "rules/sandbox/read_only.h"
 #include "shared.h"
 
 static struct api_tide *self(lua_State *L)
@@ -404,7 +404,7 @@ static void add_named(lua_State *L, struct api_tide *t, const char *type,
 	lua_pushlightuserdata(L, t);
 	lua_pushvalue(L, -3);
 	luaL_setfuncs(L, methods, 2);
-	sandbox_protect(L);
+	read_only_protect(L);
 	lua_setfield(L, -2, "__index");
 	lua_pushstring(L, type);
 	lua_setfield(L, -2, "__name");
@@ -432,7 +432,7 @@ void api_shared_add(lua_State *L, struct api_tide *t)
 	lua_newtable(L);
 	lua_pushlightuserdata(L, t);
 	luaL_setfuncs(L, shared, 1);
-	sandbox_protect(L);
+	read_only_protect(L);
 	lua_setfield(L, -2, "shared");
 	add_named(L, t, "counter", l_named, counter);
 	add_named(L, t, "bucket", l_bucket, bucket);

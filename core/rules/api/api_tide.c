@@ -11,6 +11,7 @@
 #include "host/machine.h"
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/safe_lib.h"
+#include "rules/sandbox/read_only.h"
 #include "rules/sandbox/sandbox.h"
 #include "rules/sandbox/source.h"
 
@@ -168,7 +169,7 @@ static void push_logs(lua_State *L, struct api_tide *t)
 		push_log(L, t, logs[i].level, 1);
 		lua_setfield(L, -2, logs[i].name);
 	}
-	sandbox_protect(L);
+	read_only_protect(L);
 	lua_getmetatable(L, -1);
 	push_log(L, t, LOG_INFO, 2);
 	lua_setfield(L, -2, "__call");

@@ -12,7 +12,7 @@
 #include "base/duration.h"
 #include "base/mem.h"
 #include "rules/sandbox/field.h"
-#include "rules/sandbox/sandbox.h"
+#include "rules/sandbox/read_only.h"
 #include "rules/sandbox/safe_lib.h"
 #include "rules/sandbox/script.h"
 
@@ -405,6 +405,7 @@ void options_declare(lua_State *L, struct options *o)
 		return;
 	if (!lua_istable(L, -1))
 		luaL_error(L, "options must be a table, not a %s", luaL_typename(L, -1));
+	read_only_see_through(L, -1);
 	o->items = mem_zalloc(OPTIONS_MAX * sizeof(*o->items));
 	for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1))
 		declare(L, o);
@@ -557,7 +558,7 @@ static void push_list(lua_State *L, enum option_type of, const char *text)
 		lua_pop(L, 1);
 		text = text[len] == ',' ? text + len + 1 : NULL;
 	}
-	sandbox_protect(L);
+	read_only_protect(L);
 }
 
 static void set_option(lua_State *L, const struct option *o, const char *name,
@@ -589,7 +590,7 @@ void options_push(lua_State *L, struct options *o, const struct args *args)
 		set_option(L, find(o, arg->name), arg->name,
 			   (struct slice){ arg->value, arg->value_len });
 	}
-	sandbox_protect(L);
+	read_only_protect(L);
 	if (!has_args) {
 		lua_pushvalue(L, -1);
 		o->presets = luaL_ref(L, LUA_REGISTRYINDEX);

@@ -6,7 +6,7 @@
 #include "base/duration.h"
 #include "engine_private.h"
 #include "rules/sandbox/field.h"
-#include "rules/sandbox/sandbox.h"
+#include "rules/sandbox/read_only.h"
 
 struct schedule_call {
 	const struct use *use;
@@ -113,6 +113,7 @@ static void read_headers(lua_State *L, struct msg *m, struct msg_header *out)
 	if (type != LUA_TTABLE)
 		luaL_error(L, "'headers' must be a table, not a %s",
 			   luaL_typename(L, -1));
+	read_only_see_through(L, headers);
 	luaL_checkstack(L, MSG_HEADERS_MAX + 8, NULL);
 	lua_pushnil(L);
 	while (lua_next(L, headers) != 0) {
@@ -187,7 +188,7 @@ void schedule_open(lua_State *L, struct engine *e)
 	lua_newtable(L);
 	lua_pushlightuserdata(L, e);
 	luaL_setfuncs(L, functions, 1);
-	sandbox_protect(L);
+	read_only_protect(L);
 	lua_rawsetp(L, LUA_REGISTRYINDEX, &broker_key);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/duration.h"
+#include "read_only.h"
 #include "safe_lib.h"
 
 static bool is_among(const char *name, const char *const *names)
@@ -30,12 +31,14 @@ static void refuse_name(lua_State *L, const char *owner, const char *const *name
 void field_check_names(lua_State *L, int table, const char *owner,
 		       const char *const *names)
 {
-	table = lua_absindex(L, table);
-	for (lua_pushnil(L); lua_next(L, table) != 0; lua_pop(L, 1)) {
+	lua_pushvalue(L, table);
+	read_only_see_through(L, -1);
+	for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
 		if (lua_type(L, -2) != LUA_TSTRING ||
 		    !is_among(lua_tostring(L, -2), names))
 			refuse_name(L, owner, names);
 	}
+	lua_pop(L, 1);
 }
 
 struct slice field_text(lua_State *L, int table, const char *name)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "pattern.h"
+#include "read_only.h"
 #include "script.h"
 
 int safe_lib_call_original(lua_State *L)
@@ -93,10 +94,18 @@ int safe_lib_next(lua_State *L)
 		return lua_gettop(L);
 	luaL_checktype(L, 1, LUA_TTABLE);
 	lua_settop(L, 2);
-	if (lua_next(L, 1))
-		return 2;
-	lua_pushnil(L);
-	return 1;
+	bool is_view = read_only_see_through(L, 1);
+	if (is_view)
+		read_only_see_through(L, 2);
+	if (!lua_next(L, 1)) {
+		lua_pushnil(L);
+		return 1;
+	}
+	for (int i = 0; is_view && i < 2; i++) {
+		lua_insert(L, -2);
+		read_only_show(L); /* the key, then the value */
+	}
+	return 2;
 }
 
 static int l_pairs(lua_State *L)

@@ -25,6 +25,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "read_only.h"
 #include "safe_lib.h"
 #include "script.h"
 
@@ -83,27 +84,32 @@ static void push_real(lua_State *L, int theirs)
 	lua_remove(L, -2);
 }
 
-/* The names are upvalues, from the second on: to make strings of them each time
- * would cost more than all the rest. */
-static void copy_metamethods(lua_State *L, int theirs, int real)
+/* On the stack: the table, the script's metatable, the same or what that shows if it is a
+ * view, the real one. The names are upvalues, from the second on: to make strings of them
+ * each time would cost more than all the rest. */
+static void copy_metamethods(lua_State *L, bool is_view)
 {
 	for (int i = 0; i < (int)COPIED_COUNT; i++) {
 		lua_pushvalue(L, lua_upvalueindex(2 + i));
 		lua_pushvalue(L, -1);
-		lua_rawget(L, theirs);
-		lua_rawset(L, real);
+		lua_rawget(L, 3);
+		if (is_view)
+			read_only_show(L);
+		lua_rawset(L, 4);
 	}
 	/* What getmetatable gives. */
 	lua_pushliteral(L, "__metatable");
 	lua_pushvalue(L, -1);
-	bool is_open = lua_rawget(L, theirs) == LUA_TNIL;
+	bool is_open = lua_rawget(L, 3) == LUA_TNIL;
 	if (is_open) {
 		lua_pop(L, 1);
-		lua_pushvalue(L, theirs);
+		lua_pushvalue(L, 2);
 	}
-	lua_rawset(L, real);
+	if (is_view)
+		read_only_show(L);
+	lua_rawset(L, 4);
 	lua_pushboolean(L, is_open);
-	lua_rawsetp(L, real, &real_key);
+	lua_rawsetp(L, 4, &real_key);
 }
 
 /* Whether the table at 1 may get another metatable: it has none, or one of ours
@@ -128,9 +134,11 @@ static int l_setmetatable(lua_State *L)
 	if (!is_open(L))
 		return luaL_error(L, "cannot change a protected metatable");
 	if (lua_istable(L, 2)) {
-		check_metatable(L, 2);
+		lua_pushvalue(L, 2);
+		bool is_view = read_only_see_through(L, 3);
+		check_metatable(L, 3);
 		push_real(L, 2);
-		copy_metamethods(L, 2, 3);
+		copy_metamethods(L, is_view);
 	}
 	lua_setmetatable(L, 1);
 	lua_settop(L, 1);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "bundle.h"
+#include "read_only.h"
 #include "safe_lib.h"
 #include "script.h"
 #include "source.h"
@@ -40,54 +41,6 @@ static void copy_table(lua_State *L, int from)
 		lua_pushvalue(L, -2);
 		lua_rawset(L, -5);
 	}
-}
-
-static int l_read_only(lua_State *L)
-{
-	return luaL_error(L, "this table is read-only");
-}
-
-/* The table itself is an upvalue: an iterator that returned it, as next would,
- * would give it away. */
-static int l_next(lua_State *L)
-{
-	lua_settop(L, 2);
-	return lua_next(L, lua_upvalueindex(1)) ? 2 : 0;
-}
-
-static int l_pairs(lua_State *L)
-{
-	lua_pushvalue(L, lua_upvalueindex(1));
-	lua_pushcclosure(L, l_next, 1);
-	return 1;
-}
-
-static int l_len(lua_State *L)
-{
-	lua_pushinteger(L, luaL_len(L, lua_upvalueindex(1)));
-	return 1;
-}
-
-void sandbox_protect(lua_State *L)
-{
-	static const luaL_Reg metamethods[] = {
-		{ "__newindex", l_read_only },
-		{ "__pairs", l_pairs },
-		{ "__len", l_len },
-		{ NULL, NULL },
-	};
-	int table = lua_gettop(L);
-
-	lua_newtable(L);
-	lua_createtable(L, 0, 5);
-	lua_pushvalue(L, table);
-	luaL_setfuncs(L, metamethods, 1);
-	lua_pushvalue(L, table);
-	lua_setfield(L, -2, "__index");
-	lua_pushboolean(L, 0);
-	lua_setfield(L, -2, "__metatable");
-	lua_setmetatable(L, -2);
-	lua_replace(L, table);
 }
 
 /* An environment: the globals, and a copy of each library among them. */
@@ -242,8 +195,7 @@ static void run_module(lua_State *L, struct sandbox *sandbox, const char *name)
 	push_module(L, sandbox, name);
 	lua_pushstring(L, name);
 	lua_call(L, 1, 1);
-	if (lua_istable(L, -1))
-		sandbox_protect(L);
+	read_only_show(L);
 	if (lua_isnil(L, -1)) {
 		lua_pop(L, 1);
 		lua_pushboolean(L, 1);
@@ -322,6 +274,7 @@ static int l_open(lua_State *L)
 	struct sandbox *sandbox = lua_touserdata(L, 1);
 
 	lua_remove(L, 1);
+	read_only_open(L);
 	open_libraries(L); /* 1 */
 	lua_newtable(L);   /* 2: the template */
 	for (const char *const *name = globals; *name; name++) {

@@ -6,8 +6,9 @@
  *
  * `require` finds "tide.x" in the framework's directory and other names in the rules
  * directory. It loads a module once per generation, and only while files are loaded: a
- * decision never reads a file. Modules that require each other nest as deep as Lua's C
- * calls may (LUAI_MAXCCALLS, 200).
+ * decision never reads a file. What it gives is read-only at all depths (read_only.h).
+ * Modules that require each other nest as deep as Lua's C calls may (LUAI_MAXCCALLS,
+ * 200).
  *
  * All functions run inside script_enter and may raise. */
 #pragma once
@@ -50,7 +51,3 @@ void sandbox_add_global(lua_State *L, const char *name);
 /* Push the chunk of `source`, with an environment of its own, and free the source. Errors
  * call the file `name`. */
 void sandbox_load_take(lua_State *L, struct source *source, const char *name);
-
-/* Replace the table on the top by a read-only view: an empty table that reads through and
- * refuses every change. */
-void sandbox_protect(lua_State *L);

@@ -243,7 +243,8 @@ static void describe(struct script_state *s, int rc, const char *file, bool over
 
 	if (overran && !s->fault[0])
 		snprintf(s->fault, sizeof(s->fault),
-			 "%s: ran longer than its budget of %d ms", file,
+			 "%s: ran longer than its budget of %d ms",
+			 s->refused_at[0] ? s->refused_at : file,
 			 (int)watchdog_budget_ms(s->watchdog));
 	if (s->fault[0] && !(text && strstr(text, s->fault))) {
 		/* Another error took its place on the way out. */

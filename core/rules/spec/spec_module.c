@@ -107,6 +107,13 @@ static struct slice word_field(lua_State *L, int idx, const char *name)
 	return word;
 }
 
+static struct slice exchange_field(lua_State *L, int idx)
+{
+	struct slice name = word_field(L, idx, "exchange");
+
+	return slice_is(name, "-") ? SLICE("") : name;
+}
+
 static struct msg *read_msg(lua_State *L, int idx)
 {
 	struct msg_header headers[MSG_HEADERS_MAX];
@@ -120,7 +127,7 @@ static struct msg *read_msg(lua_State *L, int idx)
 		.due_unix_ms = integer_field(L, idx, "due", 0),
 		.expires_unix_ms = integer_field(L, idx, "expires", 0),
 		.priority = (uint8_t)integer_field(L, idx, "priority", 0),
-		.exchange = word_field(L, idx, "exchange"),
+		.exchange = exchange_field(L, idx),
 		.key = word_field(L, idx, "key"),
 		.headers = headers,
 		.payload = text_field(L, idx, "payload", ""),
@@ -270,7 +277,7 @@ static int take_message(void *ctx, const struct msg *m, struct error *err)
 	if (slice_is(m->exchange, "nowhere"))
 		return error_set(err, TIDE_ENOTFOUND, "there is no exchange 'nowhere'");
 	lua_newtable(L);
-	set_slice(L, "exchange", m->exchange);
+	set_slice(L, "exchange", msg_exchange_word(m));
 	set_slice(L, "key", m->key);
 	set_slice(L, "payload", (struct slice){ m->payload, m->payload_len });
 	set_integer(L, "delay", m->due_unix_ms);
@@ -402,7 +409,7 @@ static int l_index_is_pure(lua_State *L)
 static void push_msg(lua_State *L, const struct msg *m)
 {
 	lua_newtable(L);
-	set_slice(L, "exchange", m->exchange);
+	set_slice(L, "exchange", msg_exchange_word(m));
 	if (m->dedupe_len)
 		set_slice(L, "dedupe_id", msg_dedupe_id(m));
 	if (m->user_len)
