@@ -106,7 +106,7 @@ function Life:receive(msg)
     headers = msg.headers,
   })
   local is_back = copy.was_handed_out and self.after_kill and queue == copy.queue
-  if os.getenv "TIDE_MATRIX_REDELIVERED" and is_back and not msg.redelivered then
+  if is_back and not msg.redelivered then
     Ledger.broken('%q of %s was handed out before the kill and is not marked redelivered', msg.payload, queue)
   end
   copy.was_handed_out = true
