@@ -90,12 +90,11 @@ static void write_figures(struct json *out, const struct script_stats *stats)
 }
 
 /* The same of the active generation alone. */
-static void write_this_generation(struct json *out, const struct engine *e,
-				  const struct rule *rule)
+static void write_this_generation(struct json *out, const struct rule *rule)
 {
 	struct script_stats stats;
 
-	figures_of_generation(e, rule, &stats);
+	figures_of_generation(rule, &stats);
 	json_member_object(out, "this_generation");
 	write_figures(out, &stats);
 	if (rule->kind == SCRIPT_FILTER)
@@ -108,7 +107,7 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 	const struct script_stats *stats = &rule->stats;
 	struct script_stats since_start;
 
-	figures_since_start(e, rule, &since_start);
+	figures_since_start(rule, &since_start);
 	json_object_begin(out);
 	json_member_text(out, "kind", script_kind_name(rule->kind));
 	json_member_text(out, "name", rule->name);
@@ -121,7 +120,7 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 	else
 		json_member_int(out, "uses", (int64_t)count_uses(e, rule));
 	write_figures(out, &since_start);
-	write_this_generation(out, e, rule);
+	write_this_generation(out, rule);
 	circuit_write(e, rule, out);
 	json_member_int(out, "memory_bytes",
 			(int64_t)account_sum(e->current->script.accounts, rule->file));
@@ -179,6 +178,18 @@ void engine_status_counters(const struct engine *e, struct json *out)
 			    write_counter, out);
 }
 
+static void write_payer(void *ctx, const struct shared_payer_stats *payer)
+{
+	struct json *out = ctx;
+
+	json_object_begin(out);
+	json_member_text(out, "file", payer->file);
+	json_member_string(out, "vhost", payer->vhost);
+	json_member_int(out, "entries", (int64_t)payer->entries);
+	json_member_int(out, "bytes", (int64_t)payer->bytes);
+	json_object_end(out);
+}
+
 static void write_shared(const struct engine *e, struct json *out)
 {
 	struct shared_stats stats;
@@ -190,6 +201,9 @@ static void write_shared(const struct engine *e, struct json *out)
 	json_member_int(out, "bytes", (int64_t)stats.bytes);
 	json_member_int(out, "bytes_max", (int64_t)stats.bytes_max);
 	json_member_int(out, "unwritten", (int64_t)stats.unwritten);
+	json_member_array(out, "holders");
+	shared_each_payer(e->tide.shared, write_payer, out);
+	json_array_end(out);
 	json_object_end(out);
 	json_member_object(out, "counters");
 	engine_status_counters(e, out);
@@ -211,6 +225,7 @@ void engine_status(const struct engine *e, struct json *out)
 	json_member_int(out, "memory_max_bytes", (int64_t)g->script.memory_max_bytes);
 	write_build(out, &e->build);
 	json_member_array(out, "scripts");
+	figures_count_hits(e);
 	for (size_t i = 0; i < g->rule_count; i++)
 		write_rule(out, e, g->rules[i]);
 	json_array_end(out);
