@@ -131,7 +131,7 @@ fuzzers: $(FUZZERS)
 
 # ---- running and testing -----------------------------------------------------
 
-.PHONY: deps deps-test deps-lint deps-fuzz deps-bench run test matrix fuzz asan lint format format-check demo clean help
+.PHONY: deps deps-test deps-lint deps-fuzz deps-bench run test matrix chaos soak fuzz asan lint format format-check demo clean help
 deps:
 	@tools/deps.sh build
 deps-test:
@@ -167,6 +167,15 @@ fuzz: deps-fuzz
 matrix: deps-test
 	@$(MAKE) all
 	@TIDEMQ=$(abspath $(B))/tidemq tests/chaos/matrix.sh
+
+# A file system to fill needs the right to mount, and is gone with the namespace.
+CHAOS_RUN = $(shell unshare --mount true 2>/dev/null && echo unshare --mount) lua5.4
+chaos: deps-test
+	@$(MAKE) all
+	@TIDEMQ=$(abspath $(B))/tidemq $(CHAOS_RUN) tests/chaos/chaos.lua
+soak: deps-test
+	@$(MAKE) all
+	@TIDEMQ=$(abspath $(B))/tidemq OUT=$(or $(OUT),$(B)/soak.svg) lua5.4 tests/chaos/soak.lua
 
 # What is written in Lua alone has nothing for a sanitizer to see.
 asan:
@@ -257,7 +266,7 @@ install: all
 	tools/install_rules.sh "$(SHARE)/tidemq/rules" "$(ETC)/rules"
 	install -D -m 644 packaging/completion.bash $(SHARE)/bash-completion/completions/tidemq
 	install -d $(DOC)
-	install -m 644 README.md CHANGELOG.md LICENSE docs/*.md $(DOC)
+	install -m 644 README.md CHANGELOG.md LICENSE docs/*.md docs/*.svg $(DOC)
 	find examples -type f | while read -r f; do \
 		install -D -m "$$([ -x "$$f" ] && echo 755 || echo 644)" "$$f" "$(DOC)/$$f"; done
 
@@ -279,6 +288,8 @@ help:
 #: make run            install what is missing, build, and start a broker in ./data
 #: make test           every test; WHAT="unit lua integration" chooses
 #: make matrix         cut, kill broker, kill Redis at every command to Redis (10 minutes)
+#: make chaos          every fault at random for TIME=60s; SEED= repeats; figures at the end
+#: make soak           everything at once for TIME=60s; draws memory and latency to OUT=build/soak.svg
 #: make asan           the tests under AddressSanitizer and UBSan
 #: make fuzz           fuzz every parser, SECONDS=20 each; FUZZ=fuzz_line names one
 #: make lint           floors, luacheck, shellcheck, format, file lengths

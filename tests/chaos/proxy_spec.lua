@@ -2,6 +2,7 @@
 local Broker = require 'support.broker'
 local Proxy = require 'chaos.support.proxy'
 local Redis = require 'support.redis'
+local socket = require 'socket'
 local wait = require 'support.wait'
 
 describe('the proxy before Redis', function()
@@ -66,6 +67,14 @@ describe('the proxy before Redis', function()
     assert(wait.poll(function() return not broker:is_running() end))
     broker:run()
     assert.equal(0, broker:connect():stats('jobs').ready)
+  end)
+
+  it('keeps answers back', function()
+    proxy:delay(300)
+    local began = socket.gettime()
+    c:ok('PUB - jobs', 'two')
+    assert.is_true(socket.gettime() - began >= 0.3)
+    proxy:delay(0)
   end)
 
   it('notes the commands that pass', function()

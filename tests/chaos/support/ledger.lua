@@ -51,11 +51,15 @@ function Ledger:sent(text, queues, fields)
 end
 
 --- The publish was answered OK, with an id that no other message has.
-function Ledger:confirmed(text, queues, id)
+---@param is_duplicate boolean? it is a repetition, and the id is that of the first
+function Ledger:confirmed(text, queues, id, is_duplicate)
   local owner = self.ids[id]
   if owner and owner ~= text then broken('id %s was given to %q and to %q', id, owner, text) end
-  if not owner and id <= self.last_id then broken('id %s of %q is not above %s', id, text, self.last_id) end
-  self.ids[id], self.last_id = text, math.max(id, self.last_id)
+  if not owner and not is_duplicate and id <= self.last_id then
+    broken('id %s of %q is not above %s', id, text, self.last_id)
+  end
+  self.ids[id] = text
+  if id > self.last_id then self.last_id = id end
   for _, queue in ipairs(queues) do
     local copy = self:copy(text, queue)
     copy.id = id
@@ -74,6 +78,10 @@ function Ledger:removed(copy, queue)
   copy.must, copy.is_unwanted = false, true
   copy.places[queue] = nil
 end
+
+--- Its removal was refused: somebody else has it.
+---@param copy Copy
+function Ledger:kept(copy) copy.must, copy.is_unwanted = copy.id ~= nil, false end
 
 --- It is on its way to another queue: it must be in one of the two, and may be in both.
 ---@param copy Copy

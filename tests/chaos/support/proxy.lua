@@ -113,6 +113,10 @@ function Proxy:go() ask(self, 'go') end
 --- Close every connection, at a point or without one.
 function Proxy:cut() ask(self, 'cut') end
 
+--- Keep each answer of Redis back for so long, as a slow disk does.
+---@param ms number 0: not any more
+function Proxy:delay(ms) ask(self, 'delay ' .. ms) end
+
 --- To its process: after STOP nothing passes, and no connection ends.
 ---@param name string a signal
 function Proxy:signal(name)

@@ -31,6 +31,7 @@ local point ---@type Point?
 local reached ---@type string? what has been reached: number and command
 local is_held = false
 local trace ---@type string[]?
+local delay = 0 -- seconds that each answer is kept back
 
 --- Where a scan of RESP goes on; requests and replies have the same syntax.
 local function new_scan()
@@ -83,6 +84,7 @@ end
 ---@field replies table scan of what Redis answers
 ---@field to_redis string
 ---@field to_client string
+---@field late { at: number, reply: string }[] answers that are kept back
 ---@field owed integer commands that Redis has not answered
 
 local function accept()
@@ -98,7 +100,7 @@ local function accept()
   redis:settimeout(0)
   local link = {
     client = client, redis = redis, requests = new_scan(), replies = new_scan(),
-    to_redis = '', to_client = '', owed = 0,
+    to_redis = '', to_client = '', late = {}, owed = 0,
   }
   links[client], links[redis] = link, link
 end
@@ -148,8 +150,25 @@ local function answer(link)
     local reply = take(link.replies)
     if not reply then return end
     link.owed = link.owed - 1
-    link.to_client = link.to_client .. reply
+    link.late[#link.late + 1] = { at = socket.gettime() + delay, reply = reply }
   end
+end
+
+--- Let out the answers whose time has come; gives how long the next one has to wait.
+local function release()
+  local now, next_in = socket.gettime(), nil
+  for sock, link in pairs(links) do
+    local due = 0
+    while sock == link.client and link.late[due + 1] and link.late[due + 1].at <= now do due = due + 1 end
+    if due > 0 then
+      local replies = {}
+      for i = 1, due do replies[i] = link.late[i].reply end
+      link.late = table.move(link.late, due + 1, #link.late, 1, {})
+      link.to_client = link.to_client .. table.concat(replies)
+    end
+    if link.late[1] then next_in = math.min(next_in or math.huge, link.late[1].at - now) end
+  end
+  return next_in
 end
 
 local function end_point(is_cut)
@@ -174,7 +193,9 @@ end
 local function is_quiet()
   for sock, link in pairs(links) do
     local expected = point.is_sent and link == point.link and 1 or 0
-    if sock == link.client and (link.owed > expected or link.to_client ~= '') then return false end
+    if sock == link.client and (link.owed > expected or link.to_client ~= '' or link.late[1]) then
+      return false
+    end
   end
   return true
 end
@@ -230,6 +251,11 @@ function commands.cut()
   return 'ok'
 end
 
+function commands.delay(rest)
+  delay = tonumber(rest) / 1000
+  return 'ok'
+end
+
 function commands.trace(rest)
   if rest ~= '' then
     local file = assert(io.open(rest, 'w'))
@@ -264,6 +290,7 @@ local function read(sock)
     if sock == link.client then forward(link) else answer(link) end
   end
   if err ~= 'closed' then return end
+  release()
   -- What Redis said before it went reaches the broker, and the other way round.
   if sock == link.redis then link.client:send(link.to_client) else link.redis:send(link.to_redis) end
   close(link)
@@ -278,13 +305,14 @@ local function write(sock, name)
 end
 
 local function turn()
+  local next_in = release()
   local readers, writers = { server, control_server, control }, {}
   for sock, link in pairs(links) do
     -- While it is stopped, what the broker says waits.
     if sock == link.redis or not is_stopped() then readers[#readers + 1] = sock end
     if link[sock == link.client and 'to_client' or 'to_redis'] ~= '' then writers[#writers + 1] = sock end
   end
-  local readable, writable = socket.select(readers, writers)
+  local readable, writable = socket.select(readers, writers, next_in)
   for _, sock in ipairs(writable) do
     local link = links[sock]
     if link then write(sock, sock == link.client and 'to_client' or 'to_redis') end

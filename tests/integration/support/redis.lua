@@ -24,9 +24,9 @@ local root = shell.line 'pwd'
 function Redis.start(args)
   local self = setmetatable({}, Redis)
   self.dir = shell.make_dir 'tidemq-redis'
-  local script = ('TIDE_TEST_DIR=%s exec bash %s/tests/integration/support/process.sh '):format(
+  self.script = ('TIDE_TEST_DIR=%s exec bash %s/tests/integration/support/process.sh '):format(
     quote(self.dir), quote(root))
-  self.guard = assert(io.popen(script .. 'guard', 'w'))
+  self.guard = assert(io.popen(self.script .. 'guard', 'w'))
   self.path = self.dir .. '/redis.sock'
   self.url = 'redis+unix:' .. self.path
   local words = { 'redis-server', '--port', 0, '--unixsocket', self.path, '--dir', self.dir,
@@ -34,9 +34,14 @@ function Redis.start(args)
   for _, word in ipairs(args or {}) do words[#words + 1] = word end
   for i, word in ipairs(words) do words[i] = quote(word) end
   shell.write_file(self.dir .. '/command', 'exec ' .. table.concat(words, ' ') .. '\n')
-  assert(os.execute(script .. 'run'))
-  assert(wait.poll(function() return self:cli 'PING' == 'PONG' end), 'redis-server does not start')
+  self:run()
   return self
+end
+
+--- Start it again, after it has ended.
+function Redis:run()
+  assert(os.execute(self.script .. 'run'))
+  assert(wait.poll(function() return self:cli 'PING' == 'PONG' end), 'redis-server does not start')
 end
 
 --- What redis-cli prints.

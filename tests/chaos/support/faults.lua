@@ -1,0 +1,75 @@
+--- What `make chaos` does to a broker. Each fault has `begin`, called while clients work,
+--- and perhaps `finish`, called some work later. `needs` names what the place (chaos.lua)
+--- must have: 'proxy', 'disk' (a file system of its own, which can be filled). `asks` says
+--- that it asks Redis, which must not be stopped.
+local shell = require 'support.shell'
+
+---@class Fault
+---@field begin fun(place: Place)
+---@field finish? fun(place: Place)
+---@field needs? string
+---@field asks? boolean
+
+local quote = shell.quote
+
+--- A rule that does nothing, and is another text each time.
+local function harmless_rule()
+  return ('return { doc = "run %d", match = { exchange = "none" }, publish = function() end }\n'):format(
+    math.random(1 << 30))
+end
+
+---@type table<string, Fault>
+local faults = {
+  ['kill -9 of the broker'] = { begin = function(p) p:kill_broker() end },
+  ['kill -9 of Redis'] = { asks = true, begin = function(p) p:kill_redis() end },
+  ['kill -9 of both'] = { asks = true, begin = function(p) p:kill_redis() p:kill_broker() end },
+  ['SIGSTOP of the broker'] = {
+    begin = function(p) p:stop((p.broker:pid())) end,
+    finish = function(p) p:continue() end,
+  },
+  ['SIGSTOP of Redis'] = {
+    asks = true,
+    begin = function(p) p:stop(p:redis_pid()) end,
+    finish = function(p) p:continue() end,
+  },
+  ['SIGTERM'] = { begin = function(p) p:terminate() end },
+  ['disconnection from Redis'] = { needs = 'proxy', begin = function(p) p.proxy:cut() end },
+  ['disconnection of clients'] = { begin = function(p) p.traffic:close() end },
+  ['full disk'] = {
+    needs = 'disk',
+    begin = function(p)
+      -- A little is left, so that some command is written in part.
+      local left = shell.line(('df --output=avail -B1 %s | tail -n 1'):format(quote(p.disk)))
+      os.execute(('fallocate -l %d %s/ballast 2>/dev/null'):format(
+        math.max(4096, tonumber(left) - math.random(0, 40) * 4096), quote(p.disk)))
+    end,
+    finish = function(p) os.remove(p.disk .. '/ballast') end,
+  },
+  ['no memory for Redis'] = {
+    asks = true,
+    begin = function(p) p:redis_cli('CONFIG', 'SET', 'maxmemory', '1mb') end,
+    finish = function(p) p:redis_cli('CONFIG', 'SET', 'maxmemory', '0') end,
+  },
+  ['slow disk'] = {
+    needs = 'proxy',
+    begin = function(p) p.proxy:delay(math.random(5, 100)) end,
+    finish = function(p) p.proxy:delay(0) end,
+  },
+  ['step of the clock'] = {
+    begin = function(p)
+      local step = math.random(3) == 1 and math.random(10800) or math.random(10)
+      p:set_clock(p.clock_ahead + (math.random(2) == 1 and step or -step))
+    end,
+  },
+  ['reload of rules'] = {
+    begin = function(p) p.broker:write_rule('filter/chaos.lua', harmless_rule()) end,
+  },
+  ['broken rules'] = {
+    begin = function(p)
+      p.broker:write_rule('filter/chaos.lua', math.random(2) == 1 and 'return {' or 'error("broken on purpose")')
+    end,
+    finish = function(p) p.broker:write_rule('filter/chaos.lua', harmless_rule()) end,
+  },
+}
+
+return faults
