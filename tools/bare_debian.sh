@@ -84,7 +84,8 @@ session() {
 	cat <<-SESSION
 		set -eu
 		cd ~/tidemq
-		$test
+		status=0
+		$test || status=1
 		$1 make install
 		cd /
 		tidemq serve --listen 127.0.0.1:0 --data ~/data >~/out 2>~/err &
@@ -97,7 +98,8 @@ session() {
 		tidemq get jobs | grep hello
 		cd ~/tidemq
 		$1 make uninstall
-		! command -v tidemq
+		if command -v tidemq; then exit 1; fi
+		exit \$status
 	SESSION
 }
 

@@ -348,7 +348,9 @@ describe('a shipped strategy', function()
 
     it('leaves no trace', function()
       local function scripts()
-        return c:document('RULES status').scripts
+        local all = c:document('RULES status').scripts
+        for _, script in ipairs(all) do script.memory_bytes = nil end -- garbage comes and goes
+        return all
       end
       local before = scripts()
       simulate 'exponential jitter=1'

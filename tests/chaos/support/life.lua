@@ -142,7 +142,15 @@ function Life:ack(n)
     if taken[i].copy then self.ledger:removing(taken[i].copy) end
   end
   if #taken == 0 then return end
-  self:ok('ACK ' .. table.concat(tags, ' '))
+  local line = 'ACK ' .. table.concat(tags, ' ')
+  self:send(line)
+  local answer = self:reply()
+  if answer:find '^ERR lease%-lost' and taken[1].queue == 'lease' then
+    -- A slow machine needs longer than the lease of this queue: it comes again.
+    for _, one in ipairs(taken) do self.ledger:kept(one.copy) end
+    return
+  end
+  if not answer:find '^OK' then Ledger.broken('%q was answered %q', line, answer) end
   for _, one in ipairs(taken) do
     if one.copy then self.ledger:removed(one.copy, one.queue) end
   end
@@ -319,10 +327,10 @@ end
 
 --- Take everything that a queue has, each message once.
 function Life:drain_queue(queue)
-  self:ok('KICK ' .. queue)
   local deadline = wait.deadline(30)
   local is_purged = false
   while true do
+    self:ok('KICK ' .. queue)
     if self:get(queue, 'max=100') > 0 then
       local here = {}
       for _, one in ipairs(self.held) do
