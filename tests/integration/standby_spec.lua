@@ -180,6 +180,19 @@ describe('a store', function()
     assert.equal(10, #traffic.take(second:connect(), 'jobs', 10))
   end)
 
+  it('stays with its holder while Redis refuses every write, and is given to nobody', function()
+    local first = start()
+    redis:cli('CONFIG', 'SET', 'min-replicas-to-write', '1')
+    redis:cli('CLIENT', 'KILL', 'TYPE', 'normal')
+    first:expect_log 'is back after'
+    first:kill9()
+    local _, why, status = start { may_fail = true }
+    assert.equal(1, status)
+    assert.matches('the broker cannot write tide:holder, which keeps a second broker away: NOREPLICAS', why)
+    redis:cli('CONFIG', 'SET', 'min-replicas-to-write', '0')
+    start()
+  end)
+
   it('is one database of a Redis', function()
     start()
     local other = start { url = redis.url .. '?db=1' }

@@ -181,6 +181,24 @@ describe('what the shipped scripts remember', function()
       shop:close()
     end)
 
+    it('has room for the ids of one vhost, however many another sends', function()
+      start({ ['filter/90-dedupe.lua'] = filter 'dedupe' }, { '--store', 'none', '--max-shared', '40' })
+      local other = broker:connect()
+      other:document 'HELLO vhost=other'
+      for _, client in ipairs { c, other } do client:ok 'DECLARE exchange x fanout' end
+      local refused = 0
+      for i = 1, 60 do
+        local line = c:request('PUB x k h:message-id=' .. i, 'x')
+        if line:find 'there is no room for its message%-id' then refused = refused + 1 end
+      end
+      assert.equal(30, refused)
+      for i = 1, 5 do other:ok('PUB x k h:message-id=' .. i, 'x') end
+      local holders = c:document('RULES status').shared.holders
+      table.sort(holders, function(a, b) return a.entries > b.entries end)
+      assert.same({ 'filter/90-dedupe.lua', '/', 30 }, { holders[1].file, holders[1].vhost, holders[1].entries })
+      assert.same({ 'filter/90-dedupe.lua', 'other', 5 }, { holders[2].file, holders[2].vhost, holders[2].entries })
+    end)
+
     it('refuses when it is full, which is seen, and goes on when there is room again', function()
       start({ [PATH] = filter('dedupe', { WINDOW = '"2s"' }) }, { '--fsync', 'no', '--max-shared', '3' })
       c:ok 'DECLARE queue q'

@@ -98,7 +98,11 @@ static void push_value(lua_State *L, const struct shared_value *v)
 static struct shared_op make_op(lua_State *L, enum shared_space space, struct slice key)
 {
 	script_check_pure(L, "tide.shared, a counter or a bucket");
-	return (struct shared_op){ .space = space,
+	const struct account *payer = script_state_of(L)->account;
+
+	return (struct shared_op){ .file = payer->file,
+				   .vhost = payer->vhost,
+				   .space = space,
 				   .key = key,
 				   .now_ms = api_tide_call_ms(L, self(L)) };
 }

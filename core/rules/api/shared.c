@@ -15,13 +15,23 @@
  * they become fewer. */
 #define RECLAIM_PER_SET 2
 
+#define PAYER_BYTES_MAX 512
+
 #define KEY_BYTES_MAX (2 + SHARED_KEY_MAX) /* "k:" and the key */
 
 /* Where an entry is on its way to be kept. */
 enum home { HOME_CLEAN, HOME_DIRTY, HOME_SENT };
 
+struct shared_payer {
+	UT_hash_handle hh;
+	size_t count, bytes; /* of its entries; without any it is forgotten */
+	size_t key_len;
+	char key[]; /* the file, a zero, the vhost */
+};
+
 struct shared_entry {
 	UT_hash_handle hh;
+	struct shared_payer *payer;     /* NULL: nobody */
 	TAILQ_ENTRY(shared_entry) link; /* of the dirty ones or those sent */
 	TAILQ_ENTRY(shared_entry) counter_link;
 	struct heap_node expiry;
@@ -39,6 +49,7 @@ TAILQ_HEAD(shared_entries, shared_entry);
 
 struct shared {
 	struct shared_entry *entries; /* uthash by key */
+	struct shared_payer *payers;  /* uthash */
 	size_t count, count_max;
 	size_t bytes, bytes_max;
 	struct heap expiries;
@@ -78,6 +89,67 @@ static size_t entry_bytes(size_t key_len, const struct shared_value *value)
 	return sizeof(struct shared_entry) + key_len + text_of(value).len;
 }
 
+static size_t bytes_of(const struct shared_entry *e)
+{
+	return entry_bytes(e->key_len, &e->value);
+}
+
+static size_t make_payer_key(char out[PAYER_BYTES_MAX], const struct shared_op *op)
+{
+	size_t len = strlen(op->file) + 1;
+
+	memcpy(out, op->file, len);
+	if (op->vhost.len)
+		memcpy(out + len, op->vhost.data, op->vhost.len);
+	return len + op->vhost.len;
+}
+
+/* NULL for one without entries, and for nobody. */
+static struct shared_payer *find_payer(const struct shared *s, const struct shared_op *op)
+{
+	char key[PAYER_BYTES_MAX];
+	struct shared_payer *payer;
+
+	if (!op->file)
+		return NULL;
+	size_t len = make_payer_key(key, op);
+	HASH_FIND(hh, s->payers, key, len, payer);
+	return payer;
+}
+
+static struct shared_payer *obtain_payer(struct shared *s, const struct shared_op *op)
+{
+	struct shared_payer *payer = find_payer(s, op);
+
+	if (payer || !op->file)
+		return payer;
+	payer = mem_zalloc(sizeof(*payer) + PAYER_BYTES_MAX);
+	payer->key_len = make_payer_key(payer->key, op);
+	HASH_ADD_KEYPTR(hh, s->payers, payer->key, payer->key_len, payer);
+	return payer;
+}
+
+/* From now on this one pays for the entry; NULL for nobody. */
+static void charge(struct shared *s, struct shared_entry *e, struct shared_payer *to)
+{
+	struct shared_payer *from = e->payer;
+
+	if (from == to)
+		return;
+	e->payer = to;
+	if (to) {
+		to->count++;
+		to->bytes += bytes_of(e);
+	}
+	if (!from)
+		return;
+	from->bytes -= bytes_of(e);
+	if (--from->count == 0) {
+		HASH_DELETE(hh, s->payers, from);
+		mem_free(from);
+	}
+}
+
 /* The value may point into the one that it takes the place of. */
 static void assign(struct shared *s, struct shared_entry *e,
 		   const struct shared_value *value)
@@ -89,6 +161,10 @@ static void assign(struct shared *s, struct shared_entry *e,
 		copy.text.data = mem_strndup(value->text.data, value->text.len);
 	s->bytes += text_of(&copy).len;
 	s->bytes -= old.len;
+	if (e->payer) {
+		e->payer->bytes += text_of(&copy).len;
+		e->payer->bytes -= old.len;
+	}
 	if (e->value.type == SHARED_TEXT)
 		mem_free((char *)old.data);
 	e->value = copy;
@@ -111,6 +187,7 @@ static struct shared_entry *create(struct shared *s, struct slice key)
 
 static void forget(struct shared *s, struct shared_entry *e)
 {
+	charge(s, e, NULL);
 	HASH_DEL(s->entries, e);
 	heap_remove(&s->expiries, &e->expiry);
 	if (e->key[0] == SHARED_COUNTERS)
@@ -211,25 +288,71 @@ void shared_expire(struct shared *s, int64_t now_ms, unsigned max)
 		;
 }
 
-/* Room for `entries` more and `bytes` more. */
-static int make_room(struct shared *s, size_t entries, size_t bytes, int64_t now_ms,
-		     struct error *err)
+/* What an operation adds. */
+struct growth {
+	const struct shared_op *op;
+	size_t entries, bytes;
+};
+
+/* Three quarters of what the others leave, rounded up: all of a tiny one. */
+static size_t share_of(size_t held, size_t used, size_t max)
 {
-	shared_expire(s, now_ms, RECLAIM_PER_SET);
-	while ((s->count + entries > s->count_max || s->bytes + bytes > s->bytes_max) &&
-	       reclaim_one(s, now_ms))
+	size_t others = used - held;
+
+	return max > others ? (max - others) / 4 * 3 + (max - others) % 4 : 0;
+}
+
+static bool is_over_share(const struct shared *s, const struct growth *g)
+{
+	const struct shared_payer *payer = find_payer(s, g->op);
+	size_t count = payer ? payer->count : 0, bytes = payer ? payer->bytes : 0;
+
+	if (!g->op->file)
+		return false;
+	return (g->entries > 0 &&
+		count + g->entries > share_of(count, s->count, s->count_max)) ||
+	       (g->bytes > 0 &&
+		bytes + g->bytes > share_of(bytes, s->bytes, s->bytes_max));
+}
+
+static bool is_full(const struct shared *s, const struct growth *g)
+{
+	return s->count + g->entries > s->count_max || s->bytes + g->bytes > s->bytes_max;
+}
+
+static int refuse_share(const struct shared *s, const struct growth *g, struct error *err)
+{
+	const struct shared_payer *payer = find_payer(s, g->op);
+	size_t count = payer ? payer->count : 0, bytes = payer ? payer->bytes : 0;
+
+	return error_set(
+		err, TIDE_ELIMIT,
+		"tide.shared is full for %s%s%" SLICE_FMT
+		"%s: it holds %zu of %zu entries, its share is %zu (--max-shared), "
+		"and %zu of %zu bytes, its share is %zu (--max-shared-bytes)",
+		g->op->file, g->op->vhost.len ? " in vhost '" : "",
+		SLICE_ARG(g->op->vhost), g->op->vhost.len ? "'" : "", count, s->count_max,
+		share_of(count, s->count, s->count_max), bytes, s->bytes_max,
+		share_of(bytes, s->bytes, s->bytes_max));
+}
+
+/* Room for what is added, in all and for the payer. */
+static int make_room(struct shared *s, const struct growth *g, struct error *err)
+{
+	shared_expire(s, g->op->now_ms, RECLAIM_PER_SET);
+	while ((is_full(s, g) || is_over_share(s, g)) && reclaim_one(s, g->op->now_ms))
 		;
-	if (s->count + entries > s->count_max)
+	if (s->count + g->entries > s->count_max)
 		return error_set(err, TIDE_ELIMIT,
 				 "tide.shared is full: %zu entries (--max-shared)",
 				 s->count);
-	if (s->bytes + bytes > s->bytes_max)
+	if (s->bytes + g->bytes > s->bytes_max)
 		return error_set(
 			err, TIDE_ELIMIT,
 			"tide.shared is full: %zu more bytes do not fit into %zu "
 			"(--max-shared-bytes)",
-			bytes, s->bytes_max);
-	return TIDE_OK;
+			g->bytes, s->bytes_max);
+	return is_over_share(s, g) ? refuse_share(s, g, err) : TIDE_OK;
 }
 
 /* The entry of the key with room for the value, dead or alive. */
@@ -245,12 +368,15 @@ static int obtain(struct shared *s, const struct shared_op *op,
 	size_t more = e ? 0 : entry_bytes(key.len, value);
 	if (e && new > old)
 		more = new - old;
-	int rc = make_room(s, !e, more, op->now_ms, err);
+	const struct growth growth = { op, !e, more };
+	int rc = make_room(s, &growth, err);
 	if (rc != TIDE_OK)
 		return rc;
 	/* What had expired may have been forgotten on the way. */
 	e = find(s, key);
 	*out = e ? e : create(s, key);
+	if (!(*out)->payer)
+		charge(s, *out, obtain_payer(s, op));
 	return TIDE_OK;
 }
 
@@ -351,6 +477,21 @@ void shared_stats(const struct shared *s, struct shared_stats *out)
 				      .bytes = s->bytes,
 				      .bytes_max = s->bytes_max,
 				      .unwritten = s->unwritten };
+}
+
+void shared_each_payer(const struct shared *s, shared_payer_fn fn, void *ctx)
+{
+	for (const struct shared_payer *p = s->payers; p; p = p->hh.next) {
+		size_t file_len = strlen(p->key) + 1;
+		const struct shared_payer_stats stats = {
+			.file = p->key,
+			.vhost = { p->key + file_len, p->key_len - file_len },
+			.entries = p->count,
+			.bytes = p->bytes,
+		};
+
+		fn(ctx, &stats);
+	}
 }
 
 void shared_each_counter(const struct shared *s, int64_t now_ms, unsigned max,

@@ -6,6 +6,10 @@
  * error, and nothing is evicted. An expired entry is gone at once; later calls take back
  * its room.
  *
+ * What is new is charged to a script and a vhost. A payer may hold three quarters of what
+ * the others leave: whoever comes first leaves something for all others. What is restored
+ * is charged to nobody until it is changed.
+ *
  * Keys are in spaces: a counter and a key of the same name are two entries. */
 #pragma once
 
@@ -38,6 +42,8 @@ struct shared_value {
 
 /* Which entry, when and how. */
 struct shared_op {
+	const char *file;   /* the script that pays for what is new; NULL: nobody */
+	struct slice vhost; /* that it does so for */
 	enum shared_space space;
 	struct slice key; /* 1 to SHARED_KEY_MAX bytes of any kind */
 	int64_t now_ms;
@@ -79,6 +85,15 @@ struct shared_stats {
 	size_t unwritten;
 };
 void shared_stats(const struct shared *s, struct shared_stats *out);
+
+/* Who holds entries, in no order. */
+struct shared_payer_stats {
+	const char *file;
+	struct slice vhost;
+	size_t entries, bytes;
+};
+typedef void (*shared_payer_fn)(void *ctx, const struct shared_payer_stats *payer);
+void shared_each_payer(const struct shared *s, shared_payer_fn fn, void *ctx);
 
 /* The counters, in the order of their creation. */
 typedef void (*shared_counter_fn)(void *ctx, struct slice name,

@@ -179,6 +179,18 @@ void engine_status_counters(const struct engine *e, struct json *out)
 			    write_counter, out);
 }
 
+static void write_payer(void *ctx, const struct shared_payer_stats *payer)
+{
+	struct json *out = ctx;
+
+	json_object_begin(out);
+	json_member_text(out, "file", payer->file);
+	json_member_string(out, "vhost", payer->vhost);
+	json_member_int(out, "entries", (int64_t)payer->entries);
+	json_member_int(out, "bytes", (int64_t)payer->bytes);
+	json_object_end(out);
+}
+
 static void write_shared(const struct engine *e, struct json *out)
 {
 	struct shared_stats stats;
@@ -190,6 +202,9 @@ static void write_shared(const struct engine *e, struct json *out)
 	json_member_int(out, "bytes", (int64_t)stats.bytes);
 	json_member_int(out, "bytes_max", (int64_t)stats.bytes_max);
 	json_member_int(out, "unwritten", (int64_t)stats.unwritten);
+	json_member_array(out, "holders");
+	shared_each_payer(e->tide.shared, write_payer, out);
+	json_array_end(out);
 	json_object_end(out);
 	json_member_object(out, "counters");
 	engine_status_counters(e, out);

@@ -113,6 +113,12 @@ function Proxy:go() ask(self, 'go') end
 --- Close every connection, at a point or without one.
 function Proxy:cut() ask(self, 'cut') end
 
+--- To its process: after STOP nothing passes, and no connection ends.
+---@param name string a signal
+function Proxy:signal(name)
+  assert(os.execute(('kill -%s $(cat %s/pid)'):format(name, quote(self.dir))))
+end
+
 --- Begin to note commands, or begin anew; gives those that were noted so far.
 ---@return string[] number and first words of each
 function Proxy:trace()

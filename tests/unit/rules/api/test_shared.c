@@ -382,6 +382,84 @@ static void what_was_kept_comes_back(void **state)
 	shared_destroy(b);
 }
 
+static struct shared_op by(const char *file, const char *vhost, const char *key)
+{
+	struct shared_op o = op(key);
+	o.file = file;
+	o.vhost = slice_from(vhost);
+	return o;
+}
+
+static int fill(struct shared *s, const char *file, const char *vhost)
+{
+	char key[32];
+	int n = 0;
+	do
+		snprintf(key, sizeof(key), "%s %s %d", file, vhost, n);
+	while (set_op(s, by(file, vhost, key), integer(1)) == TIDE_OK && ++n < 1000);
+	return n;
+}
+
+static void count_entries(void *ctx, const struct shared_payer_stats *payer)
+{
+	*(size_t *)ctx += payer->entries;
+}
+
+static void a_payer_leaves_a_quarter_to_the_others(void **state)
+{
+	struct shared *s = shared_create(100, 0);
+	struct shared_op o = by("a.lua", "/", "more");
+	struct shared_value v = integer(1);
+	struct error err;
+	size_t entries = 0;
+	assert_int_equal(fill(s, "a.lua", "/"), 75);
+	assert_int_equal(shared_set(s, &o, &v, &err), TIDE_ELIMIT);
+	assert_non_null(strstr(err.text, "tide.shared is full for a.lua in vhost '/': it "
+					 "holds 75 of 100 entries, its share is 75"));
+	/* The same file for another vhost, and another file. */
+	assert_int_equal(fill(s, "a.lua", "v"), 19);
+	assert_int_equal(fill(s, "b.lua", "/"), 5);
+	assert_int_equal(fill(s, "a.lua", "/"), 75);
+	shared_each_payer(s, count_entries, &entries);
+	assert_int_equal(entries, 99);
+	/* What changes is no new entry. */
+	assert_int_equal(set_op(s, by("c.lua", "/", "a.lua / 0"), integer(2)), TIDE_OK);
+	/* Others have grown: the first to come has less than it had. */
+	assert_true(remove_op(s, by("c.lua", "/", "a.lua / 0")));
+	assert_int_equal(set_op(s, o, integer(1)), TIDE_ELIMIT);
+	shared_destroy(s);
+}
+
+static void bytes_are_shared_out_too(void **state)
+{
+	struct shared *s = shared_create(0, 10000);
+	char large[2000] = "";
+	memset(large, 'x', sizeof(large) - 1);
+	assert_int_equal(set_op(s, by("a.lua", "/", "1"), text(large)), TIDE_OK);
+	assert_int_equal(set_op(s, by("a.lua", "/", "2"), text(large)), TIDE_OK);
+	assert_int_equal(set_op(s, by("a.lua", "/", "3"), text(large)), TIDE_OK);
+	assert_int_equal(set_op(s, by("a.lua", "/", "4"), text(large)), TIDE_ELIMIT);
+	/* An entry that grows is new for what it grows by. */
+	assert_int_equal(set_op(s, by("a.lua", "/", "5"), integer(1)), TIDE_OK);
+	assert_int_equal(set_op(s, by("a.lua", "/", "5"), text(large)), TIDE_ELIMIT);
+	assert_int_equal(set_op(s, by("b.lua", "/", "6"), text(large)), TIDE_OK);
+	shared_destroy(s);
+}
+
+/* Nobody knows who made what a former process has left; who changes it pays. */
+static void what_comes_back_is_charged_when_it_changes(void **state)
+{
+	struct shared *s = shared_create(10, 0);
+	size_t entries = 0;
+	assert_int_equal(shared_restore(s, SLICE("k:old"), SLICE("0 i1")), TIDE_OK);
+	shared_each_payer(s, count_entries, &entries);
+	assert_int_equal(entries, 0);
+	assert_int_equal(incr_op(s, by("a.lua", "/", "old"), 1), 2);
+	shared_each_payer(s, count_entries, &entries);
+	assert_int_equal(entries, 1);
+	shared_destroy(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -399,6 +477,9 @@ int main(void)
 		cmocka_unit_test(
 			what_is_gone_is_remembered_until_it_is_forgotten_elsewhere),
 		cmocka_unit_test(what_was_kept_comes_back),
+		cmocka_unit_test(a_payer_leaves_a_quarter_to_the_others),
+		cmocka_unit_test(bytes_are_shared_out_too),
+		cmocka_unit_test(what_comes_back_is_charged_when_it_changes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,334 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "host/log.h"
+#include "store/redis_holder.h"
+
+/* A Redis that says what it is told to say. */
+struct world {
+	struct redis_holder h;
+	struct buf asked; /* in the last round */
+	char recorded[40];
+	bool is_released;
+	bool has_other;      /* a connection of another holder, */
+	unsigned idle;       /* idle for so many seconds, */
+	unsigned db;         /* in this database */
+	bool is_taken_first; /* by somebody else, whenever we try */
+};
+
+static int setup(void **state)
+{
+	static struct world w;
+
+	log_configure(LOG_NONE, false);
+	w = (struct world){ .h = { .hold = STORE_HOLD_OR_FAIL, .node = 3 } };
+	redis_holder_init(&w.h);
+	redis_holder_begin(&w.h, 7);
+	*state = &w;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct world *w = *state;
+
+	redis_holder_deinit(&w->h);
+	buf_deinit(&w->asked);
+	return 0;
+}
+
+static bool has_asked(struct world *w, const char *text)
+{
+	return strstr(buf_cstr(&w->asked), text) != NULL;
+}
+
+static void say_text(struct world *w, unsigned index, const char *text)
+{
+	redisReply reply = { .type = REDIS_REPLY_STRING,
+			     .str = (char *)(uintptr_t)text,
+			     .len = strlen(text) };
+
+	redis_holder_reply(&w->h, index, &reply);
+}
+
+static void say_number(struct world *w, unsigned index, long long number)
+{
+	redisReply reply = { .type = REDIS_REPLY_INTEGER, .integer = number };
+
+	redis_holder_reply(&w->h, index, &reply);
+}
+
+/* HGETALL: a process of another machine. */
+static void say_record(struct world *w, unsigned index)
+{
+	const char *const words[] = { "incarnation", w->recorded, "node",  "5",   "host",
+				      "elsewhere",   "boot",      "other", "pid", "77" };
+	redisReply texts[10], *elements[10];
+	redisReply reply = { .type = REDIS_REPLY_ARRAY, .element = elements };
+
+	reply.elements = !w->recorded[0] ? 0 : w->is_released ? 8 : 10;
+	for (unsigned i = 0; i < 10; i++) {
+		texts[i] = (redisReply){ .type = REDIS_REPLY_STRING,
+					 .str = (char *)(uintptr_t)words[i],
+					 .len = strlen(words[i]) };
+		elements[i] = &texts[i];
+	}
+	redis_holder_reply(&w->h, index, &reply);
+}
+
+static void say_connections(struct world *w, unsigned index)
+{
+	char text[512];
+	int len = snprintf(text, sizeof(text),
+			   "id=9 addr=a name=tidemq:%s age=1 idle=0 db=0 cmd=x\n"
+			   "id=8 addr=a name=tidemq age=1 idle=0 db=0 cmd=x\n"
+			   "id=7 addr=a name= age=1 idle=0 db=0 cmd=x\n",
+			   w->h.incarnation);
+
+	if (w->has_other)
+		snprintf(text + len, sizeof(text) - (size_t)len,
+			 "id=5 addr=a name=tidemq:other age=1 idle=%u db=%u cmd=x\n",
+			 w->idle, w->db);
+	say_text(w, index, text);
+}
+
+static void take(struct world *w)
+{
+	if (w->is_taken_first) {
+		snprintf(w->recorded, sizeof(w->recorded), "third");
+		say_number(w, 0, 0);
+		return;
+	}
+	snprintf(w->recorded, sizeof(w->recorded), "%s", w->h.incarnation);
+	w->is_released = false;
+	say_number(w, 0, 1);
+}
+
+static enum redis_holder_verdict round_trip(struct world *w)
+{
+	unsigned replies;
+
+	buf_clear(&w->asked);
+	replies = redis_holder_round(&w->h, &w->asked);
+	if (has_asked(w, "EVAL")) {
+		assert_int_equal(replies, 1);
+		take(w);
+	} else if (has_asked(w, "HGETALL")) {
+		assert_int_equal(replies, 4);
+		say_text(w, 0, "OK");
+		say_number(w, 1, 9);
+		say_record(w, 2);
+		say_connections(w, 3);
+	} else {
+		for (unsigned i = 0; i < replies; i++)
+			say_number(w, i, i > 0);
+	}
+	return redis_holder_judge(&w->h);
+}
+
+static enum redis_holder_verdict settle(struct world *w)
+{
+	enum redis_holder_verdict verdict;
+
+	do
+		verdict = round_trip(w);
+	while (verdict == REDIS_HOLDER_MORE);
+	return verdict;
+}
+
+static void set_other(struct world *w)
+{
+	snprintf(w->recorded, sizeof(w->recorded), "other");
+	w->has_other = true;
+}
+
+static void a_free_store_is_taken_named_verified_and_fenced(void **state)
+{
+	struct world *w = *state;
+	char name[40];
+
+	snprintf(name, sizeof(name), "tidemq:%s\r\n", w->h.incarnation);
+	assert_int_equal(round_trip(w), REDIS_HOLDER_MORE);
+	assert_false(has_asked(w, name));
+	assert_int_equal(round_trip(w), REDIS_HOLDER_MORE);
+	assert_true(has_asked(w, "#!lua flags=allow-oom"));
+	/* The name comes first, then what makes sure. */
+	assert_int_equal(round_trip(w), REDIS_HOLDER_MORE);
+	assert_true(has_asked(w, name));
+	assert_true(strstr(buf_cstr(&w->asked), name) <
+		    strstr(buf_cstr(&w->asked), "HGETALL"));
+	assert_int_equal(round_trip(w), REDIS_HOLDER_OURS);
+	assert_true(has_asked(w, "KILL"));
+}
+
+static void redis_6_gets_no_flags(void **state)
+{
+	struct world *w = *state;
+
+	redis_holder_begin(&w->h, 6);
+	round_trip(w);
+	round_trip(w);
+	assert_true(has_asked(w, "EVAL"));
+	assert_false(has_asked(w, "#!lua"));
+}
+
+static void a_store_whose_holder_lives_is_refused(void **state)
+{
+	struct world *w = *state;
+
+	set_other(w);
+	for (int i = 0; i < 9; i++)
+		assert_int_equal(round_trip(w), REDIS_HOLDER_OTHER);
+	assert_int_equal(round_trip(w), REDIS_HOLDER_REFUSED);
+	assert_non_null(strstr(w->h.reason, "node 5, pid 77 on elsewhere"));
+}
+
+static void a_standby_waits_as_long_as_the_holder_lives(void **state)
+{
+	struct world *w = *state;
+
+	w->h.hold = STORE_HOLD_OR_WAIT;
+	set_other(w);
+	for (int i = 0; i < 100; i++)
+		assert_int_equal(round_trip(w), REDIS_HOLDER_OTHER);
+	/* Silent, then heard of again: it is counted anew. */
+	for (int i = 0; i < 100; i++) {
+		w->idle = i % 8 ? 3 : 1;
+		assert_int_equal(round_trip(w), REDIS_HOLDER_OTHER);
+	}
+}
+
+static void a_silent_holder_is_taken_over_after_eight_looks(void **state)
+{
+	struct world *w = *state;
+
+	set_other(w);
+	w->idle = 2;
+	for (int i = 0; i < 7; i++)
+		assert_int_equal(round_trip(w), REDIS_HOLDER_OTHER);
+	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+	/* One that tells whether it may, and the connection of the other one. */
+	assert_true(has_asked(w, "$1\r\n5\r\n"));
+	assert_int_equal(w->h.fence_count, 1);
+}
+
+static void a_new_connection_looks_anew(void **state)
+{
+	struct world *w = *state;
+
+	set_other(w);
+	w->has_other = false;
+	for (int i = 0; i < 7; i++)
+		assert_int_equal(round_trip(w), REDIS_HOLDER_OTHER);
+	redis_holder_begin(&w->h, 7);
+	for (int i = 0; i < 7; i++)
+		assert_int_equal(round_trip(w), REDIS_HOLDER_OTHER);
+	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+}
+
+static void a_released_store_is_taken_at_once(void **state)
+{
+	struct world *w = *state;
+
+	set_other(w);
+	w->is_released = true;
+	assert_int_equal(round_trip(w), REDIS_HOLDER_OTHER); /* its connection stands */
+	w->has_other = false;
+	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+}
+
+static void a_holder_of_another_database_is_left_alone(void **state)
+{
+	struct world *w = *state;
+
+	w->has_other = true;
+	w->db = 4;
+	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+	assert_int_equal(w->h.fence_count, 0);
+}
+
+static void who_comes_second_in_a_race_waits(void **state)
+{
+	struct world *w = *state;
+
+	w->is_taken_first = true;
+	assert_int_equal(settle(w), REDIS_HOLDER_OTHER);
+	assert_string_equal(w->h.record.incarnation, "third");
+	assert_false(w->h.has_taken);
+}
+
+static void a_former_holder_has_lost_for_good(void **state)
+{
+	struct world *w = *state;
+
+	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+	redis_holder_begin(&w->h, 7);
+	set_other(w);
+	/* Also when the other one has ended since. */
+	w->has_other = false;
+	w->is_released = true;
+	assert_int_equal(settle(w), REDIS_HOLDER_LOST);
+	assert_non_null(strstr(w->h.reason, "has taken the store over"));
+}
+
+static void a_holder_takes_an_emptied_store_again(void **state)
+{
+	struct world *w = *state;
+
+	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+	w->recorded[0] = '\0';
+	redis_holder_begin(&w->h, 7);
+	w->has_other = true; /* it may have taken it, and writes so within its beat */
+	assert_int_equal(settle(w), REDIS_HOLDER_OTHER);
+	w->has_other = false;
+	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+}
+
+static void an_embedded_redis_is_taken_from_whoever_had_it(void **state)
+{
+	struct world *w = *state;
+
+	w->h.is_sole = true;
+	set_other(w);
+	assert_int_equal(settle(w), REDIS_HOLDER_OURS);
+}
+
+static void what_redis_refuses_is_told(void **state)
+{
+	struct world *w = *state;
+	redisReply no = { .type = REDIS_REPLY_ERROR, .str = (char[]){ "NOPERM no" } };
+
+	redis_holder_round(&w->h, &w->asked);
+	redis_holder_reply(&w->h, 3, &no);
+	assert_int_equal(redis_holder_judge(&w->h), REDIS_HOLDER_REFUSED);
+	assert_non_null(strstr(w->h.reason, "cannot run CLIENT LIST"));
+	assert_non_null(strstr(w->h.reason, "NOPERM no"));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(a_free_store_is_taken_named_verified_and_fenced),
+		TEST(redis_6_gets_no_flags),
+		TEST(a_store_whose_holder_lives_is_refused),
+		TEST(a_standby_waits_as_long_as_the_holder_lives),
+		TEST(a_silent_holder_is_taken_over_after_eight_looks),
+		TEST(a_new_connection_looks_anew),
+		TEST(a_released_store_is_taken_at_once),
+		TEST(a_holder_of_another_database_is_left_alone),
+		TEST(who_comes_second_in_a_race_waits),
+		TEST(a_former_holder_has_lost_for_good),
+		TEST(a_holder_takes_an_emptied_store_again),
+		TEST(an_embedded_redis_is_taken_from_whoever_had_it),
+		TEST(what_redis_refuses_is_told),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
