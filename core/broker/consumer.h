@@ -23,7 +23,7 @@ struct consumer_ops {
 	bool (*can_take)(const struct consumer *c);
 	/* Send the message, or gather it for the answer of a GET. Unless is_auto_ack the
 	 * message is held; it gets its holder here. */
-	void (*on_deliver)(struct consumer *c, struct entry *e);
+	void (*on_deliver)(struct consumer *c, struct entry *e, bool is_redelivered);
 	/* The GET ends with what it was given. It must be destroyed. */
 	void (*on_answer)(struct consumer *c);
 	/* The queue is deleted. The consumer must be destroyed. */

@@ -68,15 +68,16 @@ static void deliver(struct consumer *c, struct entry *e)
 {
 	struct queue *q = c->queue;
 	struct broker *b = q->vhost->broker;
+	bool is_redelivered = e->attempts > 0 || shard_is_exposed(e);
 
 	c->delivered++;
 	q->counters.delivered++;
 	b->counters.delivered++;
-	if (e->attempts > 0 || shard_is_exposed(e))
+	if (is_redelivered)
 		q->counters.redelivered++;
 	if (c->is_auto_ack) {
 		e->shard->served = e->rank;
-		c->ops->on_deliver(c, e);
+		c->ops->on_deliver(c, e, is_redelivered);
 		q->counters.acked++;
 		b->counters.acked++;
 		shard_remove(e, NULL);
@@ -87,7 +88,7 @@ static void deliver(struct consumer *c, struct entry *e)
 		e->consumer = c;
 		c->unacked++;
 	}
-	c->ops->on_deliver(c, e);
+	c->ops->on_deliver(c, e, is_redelivered);
 }
 
 static void give_to_get(struct consumer *c, struct entry *e, unsigned *budget)

@@ -24,12 +24,14 @@ static void gather(struct subscription *sub, const struct delivery *d)
 	sub->deliveries[sub->count++] = *d;
 }
 
-static void on_deliver(struct consumer *c, struct entry *e)
+static void on_deliver(struct consumer *c, struct entry *e, bool is_redelivered)
 {
 	struct subscription *sub = subscription_of(c);
 	struct channel *ch = sub->channel;
 	const struct session *s = ch->session;
-	struct delivery d = { .msg = e->msg, .attempt = e->attempts };
+	struct delivery d = { .msg = e->msg,
+			      .attempt = e->attempts,
+			      .is_redelivered = is_redelivered };
 
 	if (c->is_auto_ack) {
 		e->tag = 0;
@@ -38,7 +40,6 @@ static void on_deliver(struct consumer *c, struct entry *e)
 		d.tag = held_add(&ch->held, e);
 		e->holder = &ch->holder;
 	}
-	d.is_redelivered = d.attempt > 1 || shard_is_exposed(e);
 	if (c->is_get)
 		gather(sub, &d);
 	else

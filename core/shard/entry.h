@@ -82,8 +82,9 @@ static inline void entry_tell(struct entry *e, int status, const char *text)
 {
 	struct waiter *w = e->waiter;
 
+	if (!w)
+		return;
 	e->waiter = NULL;
 	e->flags &= (uint16_t)~ENTRY_DEDUPE;
-	if (w)
-		waiter_done(w, status, text);
+	waiter_done(w, status, text);
 }

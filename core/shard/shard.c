@@ -272,11 +272,13 @@ void shard_remove(struct entry *e, struct waiter *waiter)
 {
 	entry_leave(e);
 	e->state = ENTRY_GONE;
-	/* Until its publish id is written, it could be taken a second time. */
-	if (waiter && (e->flags & ENTRY_DEDUPE))
-		dedupe_wait(e, waiter);
-	/* An acknowledged message is confirmed, whether Redis ever saw it or not. */
-	entry_tell(e, TIDE_OK, NULL);
+	/* An acknowledged message is confirmed, whether Redis ever saw it or not. Until
+	 * its publish id is written, it could be taken a second time. */
+	if (e->waiter) {
+		if (waiter && (e->flags & ENTRY_DEDUPE))
+			dedupe_wait(e, waiter);
+		entry_tell(e, TIDE_OK, NULL);
+	}
 	shard_entry_stored(e);
 	if (e->home == HOME_NONE && !(e->flags & ENTRY_IN_FLIGHT)) {
 		if (e->shard->keys)

@@ -94,6 +94,7 @@ struct shard_expiry {
 	int64_t last_number;
 	bool has_taken; /* since offset 0 */
 	bool is_taking; /* a request is under way */
+	bool is_failing;
 	unsigned purges;
 };
 
@@ -237,10 +238,9 @@ struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
 void shard_wake_by(struct shard *sh, int64_t at_ms);
 /* A purge or a recovery is over: the journal may write again. */
 void shard_resume(struct shard *sh);
-/* The entry, with a time to live, enters the window of ready or delayed messages, or
- * leaves it. */
-void shard_expiry_enter(struct entry *e);
-void shard_expiry_leave(struct entry *e);
+/* The entry, with a time to live, enters the window of a stage, or leaves it. */
+void shard_expiry_enter(const struct stage *st, struct entry *e) __attribute__((cold));
+void shard_expiry_leave(const struct stage *st, struct entry *e) __attribute__((cold));
 /* A message that Redis alone will keep expires then. */
 void shard_expiry_note(struct shard *sh, int64_t at_ms);
 void shard_expiry_tick(struct shard *sh);

@@ -17,20 +17,25 @@ struct shard_expiring {
 	struct entry *entry;
 };
 
-void shard_expiry_enter(struct entry *e)
+void shard_expiry_enter(const struct stage *st, struct entry *e)
 {
 	struct shard_env *env = e->shard->env;
-	struct shard_expiring *x = pool_take(&env->expirings);
+	struct shard_expiring *x;
 
+	if (st->set == STORE_BURIED)
+		return;
+	x = pool_take(&env->expirings);
 	*x = (struct shard_expiring){ .entry = e };
 	e->expiring = x;
 	heap_set(&env->expiries, &x->node, e->msg->expires_unix_ms);
 }
 
-void shard_expiry_leave(struct entry *e)
+void shard_expiry_leave(const struct stage *st, struct entry *e)
 {
 	struct shard_env *env = e->shard->env;
 
+	if (st->set == STORE_BURIED)
+		return;
 	heap_remove(&env->expiries, &e->expiring->node);
 	pool_give(&env->expirings, e->expiring);
 	e->expiring = NULL;
@@ -133,11 +138,15 @@ static void on_expired(void *ctx, int status, const char *text,
 	sh->expiry.is_taking = false;
 	if (status == TIDE_OK && !sh->is_closed) {
 		sh->expiry.number = 0;
+		sh->expiry.is_failing = false;
 		expire_rows(sh, expired);
 	}
 	if (status < 0 && status != TIDE_ESHUTDOWN && !sh->is_closed) {
-		log_warn("cannot take expired messages out of Redis, trying again: %s",
-			 text ? text : error_text(status));
+		if (!sh->expiry.is_failing)
+			log_warn("cannot take expired messages out of Redis, trying "
+				 "again each second: %s",
+				 text ? text : error_text(status));
+		sh->expiry.is_failing = true;
 		shard_expiry_note(sh, sh->env->now_ms + RETRY_MS);
 	} else if (status == TIDE_OK && !sh->is_closed) {
 		note_next(sh, expired);

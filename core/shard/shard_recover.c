@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/mem.h"
+#include "host/log.h"
 #include "shard.h"
 
 #define READ_ROWS 2048 /* of one request */
@@ -10,6 +11,7 @@
 struct shard_recovery {
 	struct shard *shard;
 	struct waiter *waiter;
+	bool has_returned; /* what was in no set */
 	int64_t start;
 	struct place last; /* of the rows that were taken */
 };
@@ -59,6 +61,34 @@ static void on_unacked(void *ctx, int status, const char *text, struct store_row
 }
 
 static void on_counts(void *ctx, int status, const char *text,
+		      const struct store_counts *c);
+
+/* A Redis that refuses this may take it at the next start. */
+static void on_returned(void *ctx, int status, const char *text, uint64_t count)
+{
+	struct shard_recovery *r = ctx;
+	struct shard *sh = r->shard;
+
+	if (status == TIDE_OK)
+		log_info("%llu messages were in no state, after removals that Redis had "
+			 "refused in part; they are ready again",
+			 (unsigned long long)count);
+	else if (status != TIDE_ESHUTDOWN)
+		log_warn("messages that are in no state stay so: %s", text);
+	store_read_counts(sh->env->store, sh->keys, on_counts, r);
+}
+
+/* A body has one place, and a place may be without a body. */
+static bool has_lost(const struct store_counts *c)
+{
+	uint64_t places = 0;
+
+	for (int set = 0; set < STORE_SET_COUNT; set++)
+		places += c->sets[set];
+	return c->bodies > places;
+}
+
+static void on_counts(void *ctx, int status, const char *text,
 		      const struct store_counts *c)
 {
 	struct shard_recovery *r = ctx;
@@ -66,6 +96,11 @@ static void on_counts(void *ctx, int status, const char *text,
 
 	if (status < 0 || sh->is_closed) {
 		recovery_end(r, status, text);
+		return;
+	}
+	if (has_lost(c) && !r->has_returned) {
+		r->has_returned = true;
+		store_lost_return(sh->env->store, sh->keys, on_returned, r);
 		return;
 	}
 	for (int i = 0; i < SHARD_STAGES; i++)

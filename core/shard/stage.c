@@ -105,18 +105,19 @@ static void list(struct stage *st, struct entry *e)
 	TAILQ_INSERT_TAIL(&st->outside, e, link);
 }
 
-static void window_enter(struct stage *st, struct entry *e, double score)
+/* Few messages expire: those that do not pay for one test. */
+static inline void window_enter(struct stage *st, struct entry *e, double score)
 {
+	if (__builtin_expect(e->msg->expires_unix_ms != 0, 0))
+		shard_expiry_enter(st, e);
 	window_insert(&st->window, e, score);
-	if (e->msg->expires_unix_ms && st->set != STORE_BURIED)
-		shard_expiry_enter(e);
 }
 
-static void window_leave(struct stage *st, struct entry *e)
+static inline void window_leave(struct stage *st, struct entry *e)
 {
+	if (__builtin_expect(e->msg->expires_unix_ms != 0, 0))
+		shard_expiry_leave(st, e);
 	window_remove(&st->window, e);
-	if (e->msg->expires_unix_ms && st->set != STORE_BURIED)
-		shard_expiry_leave(e);
 }
 
 /* Make an entry that is in no window one beyond the edge. It may be freed by the call. */

@@ -244,6 +244,11 @@ typedef void (*store_purged_fn)(void *ctx, int status, const char *text,
 void store_purge(struct store *s, struct store_shard *shard, enum store_set set,
 		 int64_t start, unsigned count, store_purged_fn on_purged, void *ctx);
 
+/* Put messages that are in no set back among the ready ones: what a Redis leaves that
+ * refuses a part of a removal. Reads all bodies, few at a time. */
+void store_lost_return(struct store *s, struct store_shard *shard,
+		       store_purged_fn on_returned, void *ctx);
+
 /* What has been seen, by `until_unix_ms`, from index `start`, `count` at most (1–4096).
  * The rows are the store's; members that cannot be read are logged and left out, and
  * `total` counts them too. */

@@ -90,12 +90,11 @@ static void write_figures(struct json *out, const struct script_stats *stats)
 }
 
 /* The same of the active generation alone. */
-static void write_this_generation(struct json *out, const struct engine *e,
-				  const struct rule *rule)
+static void write_this_generation(struct json *out, const struct rule *rule)
 {
 	struct script_stats stats;
 
-	figures_of_generation(e, rule, &stats);
+	figures_of_generation(rule, &stats);
 	json_member_object(out, "this_generation");
 	write_figures(out, &stats);
 	if (rule->kind == SCRIPT_FILTER)
@@ -108,7 +107,7 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 	const struct script_stats *stats = &rule->stats;
 	struct script_stats since_start;
 
-	figures_since_start(e, rule, &since_start);
+	figures_since_start(rule, &since_start);
 	json_object_begin(out);
 	json_member_text(out, "kind", script_kind_name(rule->kind));
 	json_member_text(out, "name", rule->name);
@@ -121,7 +120,7 @@ static void write_rule(struct json *out, const struct engine *e, const struct ru
 	else
 		json_member_int(out, "uses", (int64_t)count_uses(e, rule));
 	write_figures(out, &since_start);
-	write_this_generation(out, e, rule);
+	write_this_generation(out, rule);
 	circuit_write(e, rule, out);
 	json_member_int(out, "memory_bytes",
 			(int64_t)account_sum(e->current->script.accounts, rule->file));
@@ -226,6 +225,7 @@ void engine_status(const struct engine *e, struct json *out)
 	json_member_int(out, "memory_max_bytes", (int64_t)g->script.memory_max_bytes);
 	write_build(out, &e->build);
 	json_member_array(out, "scripts");
+	figures_count_hits(e);
 	for (size_t i = 0; i < g->rule_count; i++)
 		write_rule(out, e, g->rules[i]);
 	json_array_end(out);

@@ -14,16 +14,19 @@ struct figures_past {
 	struct script_stats stats;
 };
 
-static uint64_t count_live_hits(const struct engine *e, const struct rule *rule)
+void figures_count_hits(const struct engine *e)
 {
+	const struct generation *g = e->current;
 	const struct handle *h;
-	uint64_t hits = 0;
 
+	for (size_t i = 0; i < g->rule_count; i++)
+		g->rules[i]->live_hits = 0;
 	TAILQ_FOREACH (h, &e->handles, link) {
-		if (e->current->uses[h->number].rule == rule)
-			hits += h->cache_hits;
+		struct rule *rule = g->uses[h->number].rule;
+
+		if (rule)
+			rule->live_hits += h->cache_hits;
 	}
-	return hits;
 }
 
 static void add(struct script_stats *to, const struct script_stats *from)
@@ -41,19 +44,17 @@ static void add(struct script_stats *to, const struct script_stats *from)
 		to->cost.max_ns = from->cost.max_ns;
 }
 
-void figures_of_generation(const struct engine *e, const struct rule *rule,
-			   struct script_stats *out)
+void figures_of_generation(const struct rule *rule, struct script_stats *out)
 {
 	*out = rule->stats;
-	out->cache_hits += count_live_hits(e, rule) - rule->hits_before;
+	out->cache_hits += rule->live_hits - rule->hits_before;
 }
 
-void figures_since_start(const struct engine *e, const struct rule *rule,
-			 struct script_stats *out)
+void figures_since_start(const struct rule *rule, struct script_stats *out)
 {
 	*out = rule->stats;
 	add(out, &rule->earlier);
-	out->cache_hits += count_live_hits(e, rule);
+	out->cache_hits += rule->live_hits;
 }
 
 static struct figures_past *find_past(const struct engine *e, const struct rule *rule)
@@ -102,6 +103,7 @@ void figures_begin(struct engine *e, const struct generation *former)
 {
 	struct generation *g = e->current;
 
+	figures_count_hits(e);
 	for (size_t i = 0; i < g->rule_count; i++) {
 		struct rule *rule = g->rules[i];
 		const struct rule *old = former ? generation_find(former, rule->kind,
@@ -115,7 +117,7 @@ void figures_begin(struct engine *e, const struct generation *former)
 			rule->earlier = p->stats;
 			forget_past(e, p);
 		}
-		rule->hits_before = count_live_hits(e, rule);
+		rule->hits_before = rule->live_hits;
 	}
 	for (size_t i = 0; former && i < former->rule_count; i++) {
 		const struct rule *old = former->rules[i];

@@ -9,11 +9,11 @@
 struct engine;
 struct generation;
 
-/* The figures of the active generation's rule: of its own, or since the start. */
-void figures_of_generation(const struct engine *e, const struct rule *rule,
-			   struct script_stats *out);
-void figures_since_start(const struct engine *e, const struct rule *rule,
-			 struct script_stats *out);
+/* The figures of the active generation's rule, of its own, or since the start. Cache hits
+ * are those of the last figures_count_hits, which goes through all handles. */
+void figures_count_hits(const struct engine *e);
+void figures_of_generation(const struct rule *rule, struct script_stats *out);
+void figures_since_start(const struct rule *rule, struct script_stats *out);
 
 /* A generation has become active. `former` (may be NULL) was before. Circuits start
  * closed. */

@@ -47,6 +47,7 @@ struct rule {
 	struct script_stats stats;      /* of this generation */
 	struct script_stats earlier;    /* of the generations before: figures.c */
 	uint64_t hits_before;           /* cache hits of its uses then */
+	uint64_t live_hits;             /* and when they were counted last */
 };
 
 /* A filter with a match, or a schedule that is due at times. */

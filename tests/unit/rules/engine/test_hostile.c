@@ -221,6 +221,8 @@ static const struct {
 	{ "error with a text of its own",
 	  "error(setmetatable({}, { __tostring = function() return 'mine' end }))",
 	  "hostile.lua:2: mine" },
+	{ "a constant _ENV", "local _ENV <const> = 11 X = 'hi'",
+	  "hostile.lua:2: attempt to index a number value" },
 	{ "io", "return io.open('/etc/passwd')", "hostile.lua:2: " },
 	{ "os", "os.exit(1)", "hostile.lua:2: " },
 	{ "debug", "debug.sethook()", "hostile.lua:2: " },
