@@ -98,7 +98,11 @@ function Matrix:run(point)
   end
   local life = Life.new(self.broker, self.redis)
   local ok, err = pcall(live, self, life, point)
-  if ok then ok, err = pcall(life.stop, life) end
+  if ok then
+    ok, err = pcall(life.stop, life)
+    -- The point may be in this end.
+    ok = ok or (point and was_killed(self, point)) or false
+  end
   local state, command = self.proxy:state()
   local log = self.broker:log()
   if state == 'armed' then self.proxy:disarm() end
