@@ -69,7 +69,8 @@ local function consume(state)
     if line:find '^MSG' then
       local msg = state.consumer:delivery(line)
       local verb = math.random(30) == 1 and 'NACK %s delay=50 quiet\r\n' or 'ACK %s quiet\r\n'
-      if math.random(200) == 1 then verb = 'NACK %s dead quiet\r\n' end
+      -- The others have no dead-letter target: they would keep what is dead.
+      if msg.sid == 'jobs' and math.random(100) == 1 then verb = 'NACK %s dead quiet\r\n' end
       lines[#lines + 1] = verb:format(msg.tag)
     end
   end
