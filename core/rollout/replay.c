@@ -84,7 +84,7 @@ static void replay_one(struct replay *p, const struct recent_record *item)
 				    .now_ms = item->msg->ts_unix_ms };
 	/* What is too large is so for the store, by any rules. */
 	bool is_of_rules = item->verdict.status != TIDE_ETOOLARGE;
-	uint64_t start = uv_hrtime();
+	int64_t start = shadow_clock_ns();
 	struct decision d;
 	struct verdict after;
 	struct error err;
@@ -104,7 +104,7 @@ static void replay_one(struct replay *p, const struct recent_record *item)
 		 ++p->changed <= REPLAY_CHANGES_MAX)
 		write_change(p, item, difference, &after, &err);
 	decide_deinit(&d);
-	p->slow += uv_hrtime() - start >= SHADOW_SLOW_NS;
+	p->slow += shadow_clock_ns() - start >= SHADOW_SLOW_NS;
 }
 
 static bool is_over(const struct replay *p)

@@ -47,7 +47,7 @@ struct shadow {
 	int64_t started_unix_ms;
 	struct comparison publishes, failures;
 	uint64_t differences[VERDICT_DIFFERENCES]; /* by the bits of the enum */
-	uint64_t time_ns, time_max_ns;
+	int64_t time_ns, time_max_ns;
 	unsigned slow;
 	bool is_stopped;
 	struct decision_context taken; /* of the publish or failure that is taken */
@@ -151,7 +151,7 @@ static bool is_taken(struct shadow *s)
 	return random_next(&s->random) <= s->threshold;
 }
 
-static void count_time(struct shadow *s, uint64_t ns)
+static void count_time(struct shadow *s, int64_t ns)
 {
 	s->time_ns += ns;
 	if (ns > s->time_max_ns)
@@ -231,7 +231,7 @@ static void look(struct shadow *s, const struct watched_publish *p)
 				    .msg = p->spec->msg,
 				    .now_ms = p->spec->now_ms };
 	struct sample sample = { .msg = spec.msg, .vhost = spec.vhost };
-	uint64_t start = uv_hrtime();
+	int64_t start = shadow_clock_ns();
 	struct decision mine;
 	struct error err;
 	int rc = candidate_decide(s->candidate, &spec, p->decision, &mine, &err);
@@ -239,7 +239,7 @@ static void look(struct shadow *s, const struct watched_publish *p)
 	candidate_judge(s->candidate, &mine, rc, &sample.shadow.verdict);
 	verdict_set(&sample.live.verdict, p->decision,
 		    p->refusal ? p->refusal->code : TIDE_OK);
-	count_time(s, uv_hrtime() - start);
+	count_time(s, shadow_clock_ns() - start);
 	compare(s, p, &mine, rc < 0 ? &err : NULL, &sample);
 	decide_deinit(&mine);
 }
@@ -260,7 +260,7 @@ static struct decision_context *on_failure(void *ctx, const struct retry_failure
 	struct shadow *s = ctx;
 	struct engine *active = s->rollout->broker->engine;
 	struct decision_context context;
-	uint64_t start;
+	int64_t start;
 
 	s->is_asked = false;
 	s->failures.seen++;
@@ -276,11 +276,11 @@ static struct decision_context *on_failure(void *ctx, const struct retry_failure
 		.shared = engine_shared(active),
 		.is_dry = true,
 	};
-	start = uv_hrtime();
+	start = shadow_clock_ns();
 	s->is_asked = true;
 	s->asked_error.code = retry_decide(&s->candidate->rules, &context, f, &s->asked,
 					   &s->asked_error);
-	count_time(s, uv_hrtime() - start);
+	count_time(s, shadow_clock_ns() - start);
 	return &s->taken;
 }
 

@@ -2,14 +2,21 @@
  * and apply nothing: RULES shadow. */
 #pragma once
 
+#include "host/machine.h"
 #include "rollout.h"
 
 #define SHADOW_SHARE_DEFAULT 0.1
 #define SHADOW_SAMPLES 20
 /* A shadow that takes so long for a decision, so often, is stopped: it holds up
  * the broker, which has one thread. */
-#define SHADOW_SLOW_NS UINT64_C(20000000)
+#define SHADOW_SLOW_NS 20000000
 #define SHADOW_SLOW_MAX 5
+
+/* Processor time: a busy machine says nothing about the rules. */
+static inline int64_t shadow_clock_ns(void)
+{
+	return machine_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}
 
 struct shadow_spec {
 	struct slice dir;

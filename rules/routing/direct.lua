@@ -1,6 +1,7 @@
 -- direct: a message goes to each binding whose pattern equals its routing key.
 
 local dests = require "tide.dests"
+local each = dests.each -- read once: a module is a read-only view
 
 local M = { pure = true, doc = "the pattern is the routing key" }
 
@@ -23,7 +24,7 @@ end
 function M.route(index, msg, to)
   local found = index[msg.key]
   if found then
-    dests.each(found, to)
+    each(found, to)
   end
 end
 

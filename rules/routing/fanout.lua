@@ -1,6 +1,7 @@
 -- fanout: a message goes to every binding; its key is ignored.
 
 local dests = require "tide.dests"
+local each = dests.each -- read once: a module is a read-only view
 
 local M = { pure = true, doc = "every binding" }
 
@@ -17,7 +18,7 @@ function M.unbind(index, _, dest)
 end
 
 function M.route(index, _, to)
-  dests.each(index, to)
+  each(index, to)
 end
 
 return M

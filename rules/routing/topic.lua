@@ -1,6 +1,7 @@
 -- topic: patterns of words. `*` is one word (`orders.*.eu`), `#` any number (`orders.#`).
 
 local trie = require "tide.topic_trie"
+local match = trie.match -- read once: a module is a read-only view
 
 local M = { pure = true, doc = "a pattern of words: * is one word, # any number" }
 
@@ -17,7 +18,7 @@ function M.unbind(index, pattern, dest)
 end
 
 function M.route(index, msg, to)
-  trie.match(index, msg.key, to)
+  match(index, msg.key, to)
 end
 
 return M
