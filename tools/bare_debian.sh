@@ -90,7 +90,7 @@ session() {
 		cd /
 		tidemq serve --listen 127.0.0.1:0 --data ~/data >~/out 2>~/err &
 		broker=\$!
-		trap 'kill \$broker; wait \$broker; cat ~/err' EXIT
+		trap 'kill \$broker || true; wait \$broker || true; cat ~/err' EXIT
 		until grep -q '^listening on' ~/out; do kill -0 \$broker; sleep 0.1; done
 		export TIDEMQ_URL=tide://\$(sed -n 's/^listening on //p' ~/out)
 		tidemq declare queue jobs
