@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "host/log.h"
 #include "net/server.h"
@@ -138,15 +139,14 @@ static int listen_all(struct serve *s, struct error *err)
 
 		if (rc < 0)
 			return rc;
-		printf("listening on %s\n", bound);
-		fflush(stdout);
+		log_print(STDOUT_FILENO, "listening on %s", bound);
 	}
 	return TIDE_OK;
 }
 
 static void fail(struct serve *s, const struct error *err)
 {
-	fprintf(stderr, "tidemq: %s\n", err->text);
+	log_print(STDERR_FILENO, "tidemq: %s", err->text);
 	s->status = 1;
 	s->is_draining = s->is_closing = true;
 	if (s->server)
@@ -188,9 +188,18 @@ static void check_payload_max(const struct serve *s)
 			 s->options.server.payload_max, body_max);
 }
 
+/* A sixteenth of --max-memory, and room for a few lines at least. */
+static size_t unfinished_max(size_t memory_max)
+{
+	const size_t least = (size_t)1 << 20;
+
+	return memory_max / 16 > least ? memory_max / 16 : least;
+}
+
 static void on_started(void *ctx, const struct error *failed)
 {
 	struct serve *s = ctx;
+	unsigned wanted = s->options.server.connections_max;
 	struct error err;
 
 	if (s->is_draining)
@@ -200,9 +209,19 @@ static void on_started(void *ctx, const struct error *failed)
 		return;
 	}
 	check_payload_max(s);
+	if (server_limit_connections(&s->options.server, &err) < 0) {
+		fail(s, &err);
+		return;
+	}
+	s->options.server.unfinished_max_bytes =
+		unfinished_max(s->options.broker.memory_max_bytes);
 	s->server = server_create(&s->loop, s->service, &s->options.server);
 	if (listen_all(s, &err) < 0)
 		fail(s, &err);
+	else if (s->options.server.connections_max < wanted)
+		log_warn("--max-connections is %u, but the limit of open files leaves "
+			 "room for %u; raise it (ulimit -n, LimitNOFILE=)",
+			 wanted, s->options.server.connections_max);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -278,8 +297,10 @@ int serve_main(int argc, char **argv)
 	int rc;
 
 	mask_signals(SIG_BLOCK);
+	log_unblock();
 	if (serve_options_parse(&s.options, argc, argv, &err) < 0) {
-		fprintf(stderr, "tidemq serve: %s; see tidemq help serve\n", err.text);
+		log_print(STDERR_FILENO, "tidemq serve: %s; see tidemq help serve",
+			  err.text);
 		serve_options_deinit(&s.options);
 		return 2;
 	}
@@ -289,6 +310,9 @@ int serve_main(int argc, char **argv)
 		return 0;
 	}
 	log_configure(s.options.log_level, getenv("JOURNAL_STREAM") != NULL);
+	if (s.options.store_url)
+		log_warn("the password of --store was on the command line, where every "
+			 "user could read it: set TIDEMQ_STORE, or store in a --config");
 	signal(SIGPIPE, SIG_IGN);
 	raise_file_limit();
 	uv_loop_init(&s.loop);
@@ -298,7 +322,7 @@ int serve_main(int argc, char **argv)
 	if (rc == TIDE_OK)
 		rc = service_create(&s.service, &s.loop, &s.options.broker, &hooks, &err);
 	if (rc < 0) {
-		fprintf(stderr, "tidemq: %s\n", err.text);
+		log_print(STDERR_FILENO, "tidemq: %s", err.text);
 		s.status = 1;
 	} else {
 		init_handles(&s);

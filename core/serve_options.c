@@ -40,7 +40,7 @@ static const struct command_option rows[] = {
 	  BROKER(rules_dir) },
 	{ COMMAND_TEXT("store", "URL", "embedded",
 		       "embedded, none, redis://[user:pass@]host[:port][/db] or "
-		       "redis+unix:PATH"),
+		       "redis+unix:PATH; $TIDEMQ_STORE keeps a password out of sight"),
 	  BROKER(store.url) },
 	{ COMMAND_FLAG("standby",
 		       "wait while another broker holds the store, and take over when it "
@@ -189,6 +189,8 @@ static void set_defaults(struct serve_options *o)
 		if (row->type != COMMAND_OPTION_TEXT &&
 		    command_option_value(row, row->fallback, &value, NULL) == TIDE_OK)
 			set_field(o, row, row->fallback, value);
+	if (getenv("TIDEMQ_STORE"))
+		o->broker.store.url = getenv("TIDEMQ_STORE");
 	o->broker.program = "/proc/self/exe";
 	/* A checkout or a directory of one's own comes before what is installed. */
 	o->broker.rules_dir = share_rules_dir();
@@ -298,6 +300,21 @@ static int apply(struct serve_options *o, const struct command_line *line,
 	return rc < 0 ? rc : set_hold(o, err);
 }
 
+/* Every user of the machine can read the command line of a process. */
+static void hide_password(struct serve_options *o, const struct command_line *line)
+{
+	for (int i = 0; i < line->given_count; i++) {
+		char *text = (char *)(uintptr_t)line->given[i].text;
+		char *at = strrchr(text, '@');
+
+		if (strcmp(line->given[i].option->name, "store") != 0 || !at)
+			continue;
+		mem_free(o->store_url);
+		o->broker.store.url = o->store_url = mem_strdup(text);
+		memset(text, '*', (size_t)(at - text));
+	}
+}
+
 int serve_options_parse(struct serve_options *o, int argc, char **argv, struct error *err)
 {
 	struct command_line line = { .options = rows };
@@ -308,7 +325,11 @@ int serve_options_parse(struct serve_options *o, int argc, char **argv, struct e
 	if (rc == TIDE_OK && line.word_count > 0)
 		rc = error_set(err, TIDE_ESYNTAX, "it takes only options, not '%s'",
 			       line.words[0]);
-	return rc < 0 ? rc : apply(o, &line, err);
+	if (rc == TIDE_OK)
+		rc = apply(o, &line, err);
+	if (rc == TIDE_OK)
+		hide_password(o, &line);
+	return rc;
 }
 
 void serve_options_deinit(struct serve_options *o)
@@ -316,6 +337,8 @@ void serve_options_deinit(struct serve_options *o)
 	for (unsigned i = 0; i < o->from_file_count; i++)
 		mem_free(o->from_file[i]);
 	o->from_file_count = 0;
+	mem_free(o->store_url);
+	o->store_url = NULL;
 }
 
 void serve_options_help(FILE *out)

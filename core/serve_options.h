@@ -22,6 +22,8 @@ struct serve_options {
 	bool is_help;
 	char *from_file[SERVE_FILE_VALUES_MAX]; /* texts of the configuration file */
 	unsigned from_file_count;
+	char *store_url; /* the --store with a password, which the command line lacks now
+			  */
 };
 
 /* Read the configuration file, then the command line, which overrides it. Texts of the

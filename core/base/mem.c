@@ -1,12 +1,18 @@
 #include "mem.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void mem_fail(size_t size)
 {
-	fprintf(stderr, "tidemq: out of memory (%zu bytes)\n", size);
+	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
+
+	/* A reader that does not read must not keep the process. */
+	if (poll(&p, 1, 0) > 0)
+		dprintf(p.fd, "tidemq: out of memory (%zu bytes)\n", size);
 	abort();
 }
 

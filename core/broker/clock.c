@@ -46,7 +46,7 @@ static void step(struct broker *b, int64_t step_ms)
 		 (long long)(step_ms < 0 ? -step_ms : step_ms) / 1000);
 	HASH_ITER (hh, b->vhosts, v, next_vhost)
 		HASH_ITER (hh, v->queues, q, next)
-			for (unsigned i = 0; i < q->config.shards; i++)
+			for (unsigned i = 0; i < q->shard_count; i++)
 				step_shard(q->shards[i], step_ms);
 }
 

@@ -30,7 +30,7 @@ const struct shard_ops deal_shard_ops = { on_ready, on_timeout, on_expired };
 
 static bool is_refilling(const struct queue *q)
 {
-	for (unsigned i = 0; i < q->config.shards; i++)
+	for (unsigned i = 0; i < q->shard_count; i++)
 		if (q->shards[i]->stages[ENTRY_READY].is_refilling ||
 		    (q->shards[i]->expiry.is_taking &&
 		     q->shards[i]->stages[ENTRY_READY].beyond > 0))
@@ -43,12 +43,12 @@ static struct entry *next_message(struct queue *q, unsigned *budget)
 {
 	int64_t now_ms = q->vhost->broker->now_ms;
 
-	for (unsigned i = 0; i < q->config.shards; i++) {
+	for (unsigned i = 0; i < q->shard_count; i++) {
 		struct shard *sh = q->shards[q->next_shard];
 		struct entry *e;
 
 		q->next_shard =
-			q->next_shard + 1 < q->config.shards ? q->next_shard + 1 : 0;
+			q->next_shard + 1 < q->shard_count ? q->next_shard + 1 : 0;
 		while ((e = shard_next(sh)) != NULL) {
 			if (!e->msg->expires_unix_ms || e->msg->expires_unix_ms > now_ms)
 				return e;

@@ -25,7 +25,7 @@ uint64_t queue_count(const struct queue *q, enum entry_state state)
 {
 	uint64_t n = 0;
 
-	for (unsigned i = 0; i < q->config.shards; i++)
+	for (unsigned i = 0; i < q->shard_count; i++)
 		n += shard_count(q->shards[i], state);
 	return n;
 }
@@ -70,7 +70,9 @@ static uint64_t shard_load(const void *ctx, unsigned shard)
 {
 	const struct queue *q = ctx;
 
-	return shard_count(q->shards[shard], ENTRY_READY) + q->shards[shard]->unacked;
+	const struct shard *sh = q->by_index[shard];
+
+	return sh ? shard_count(sh, ENTRY_READY) + sh->unacked : 0;
 }
 
 /* On failure some of them are there. @param failed  receives the kind of the other */
@@ -133,20 +135,48 @@ static void free_parts(struct queue *q)
 	mem_free(q);
 }
 
-static void create_shards(struct queue *q)
+/* None is there before it is used: of many shards of many queues most never are. */
+static void open_shards(struct queue *q)
 {
-	struct broker *b = q->vhost->broker;
+	unsigned max = q->config.shards;
 
-	q->shards = mem_zalloc(q->config.shards * sizeof(struct shard *));
-	for (unsigned i = 0; i < q->config.shards; i++) {
-		struct store_shard *keys = NULL;
+	q->shards = mem_zalloc(2 * (size_t)max * sizeof(struct shard *));
+	q->by_index = q->shards + max;
+	q->shard_count = q->next_shard = 0;
+	q->dedupe = dedupe_open(q->vhost->broker->dedupe, q->by_index, max);
+}
 
-		if (queue_is_durable(q))
-			keys = store_shard_create(vhost_slice(q->vhost), queue_slice(q),
-						  i);
-		q->shards[i] = shard_create(&b->env, q, i, keys);
+struct shard *queue_make_shard(struct queue *q, unsigned index)
+{
+	struct store_shard *keys = NULL;
+	struct shard *sh;
+
+	if (queue_is_durable(q))
+		keys = store_shard_create(vhost_slice(q->vhost), queue_slice(q), index);
+	sh = shard_create(&q->vhost->broker->env, q, index, keys);
+	dedupe_join(q->dedupe, sh);
+	q->shards[q->shard_count++] = q->by_index[index] = sh;
+	return sh;
+}
+
+void queue_drop_unused(struct queue *q)
+{
+	unsigned kept = 0;
+
+	if (dedupe_count(q->dedupe) > 0)
+		return;
+	for (unsigned i = 0; i < q->shard_count; i++) {
+		struct shard *sh = q->shards[i];
+
+		if (shard_is_unused(sh)) {
+			q->by_index[sh->index] = NULL;
+			shard_close(sh);
+		} else {
+			q->shards[kept++] = sh;
+		}
 	}
-	q->dedupe = dedupe_open(b->dedupe, q->shards, q->config.shards);
+	q->shard_count = kept;
+	q->next_shard = 0;
 }
 
 static struct queue *make(struct vhost *v, struct slice name,
@@ -170,7 +200,7 @@ static void enter(struct queue *q)
 {
 	struct vhost *v = q->vhost;
 
-	create_shards(q);
+	open_shards(q);
 	HASH_ADD_KEYPTR(hh, v->queues, q->name, q->name_len, q);
 	q->serial = ++v->broker->last_serial;
 	HASH_ADD(serial_hh, v->broker->queues_by_serial, serial, sizeof(q->serial), q);
@@ -240,18 +270,18 @@ void queue_restore(struct vhost *v, struct slice name, const struct args *args,
 void queue_recover(struct queue *q, struct waiter *waiter)
 {
 	for (unsigned i = 0; i < q->config.shards; i++) {
-		shard_recover(q->shards[i], waiter);
-		dedupe_recover(q->shards[i], waiter);
+		shard_recover(queue_shard(q, i), waiter);
+		dedupe_recover(queue_shard(q, i), waiter);
 	}
 }
 
 void queue_renew_shards(struct queue *q)
 {
 	dedupe_close(q->dedupe);
-	for (unsigned i = 0; i < q->config.shards; i++)
+	for (unsigned i = 0; i < q->shard_count; i++)
 		shard_close(q->shards[i]);
 	mem_free(q->shards);
-	create_shards(q);
+	open_shards(q);
 }
 
 static int compare(const struct queue *q, const struct queue_config *wanted,
@@ -329,7 +359,7 @@ void queue_destroy(struct queue *q)
 	struct consumer *c;
 	struct binding *binding;
 
-	for (unsigned i = 0; i < q->config.shards; i++)
+	for (unsigned i = 0; i < q->shard_count; i++)
 		release_held(q->shards[i]);
 	/* An auto-delete queue is being deleted already. */
 	q->had_consumer = false;
@@ -343,7 +373,7 @@ void queue_destroy(struct queue *q)
 		exchange_collect(source, NULL);
 	}
 	dedupe_close(q->dedupe);
-	for (unsigned i = 0; i < q->config.shards; i++)
+	for (unsigned i = 0; i < q->shard_count; i++)
 		shard_close(q->shards[i]);
 	if (q->is_active)
 		TAILQ_REMOVE(&b->active, q, active_link);

@@ -35,8 +35,10 @@ struct queue {
 	size_t name_len;
 	struct queue_config config;
 	struct strategy *strategies[RULESET_SLOTS][SCRIPT_RETRY + 1]; /* by kind */
-	struct shard **shards; /* config.shards of them */
-	unsigned next_shard;   /* where the dealing goes on */
+	struct shard **shards; /* those that have been used, in no order */
+	unsigned shard_count;
+	unsigned next_shard;     /* where the dealing goes on */
+	struct shard **by_index; /* config.shards of them; NULL: never used */
 	struct consumer_list able;
 	struct consumer_list waiting;
 	struct consumer_list extended; /* GETs: of those who are able */
@@ -71,6 +73,17 @@ void queue_detach(struct queue *q, enum ruleset_slot slot);
 /* Read the counts of its shards, what their ledgers say was held, and the publish ids.
  * The waiter is told. */
 void queue_recover(struct queue *q, struct waiter *waiter);
+/* Make the shard of that number, which is not there. */
+struct shard *queue_make_shard(struct queue *q, unsigned index);
+/* The shard of that number, below config.shards. */
+static inline struct shard *queue_shard(struct queue *q, unsigned index)
+{
+	struct shard *sh = q->by_index[index];
+
+	return sh ? sh : queue_make_shard(q, index);
+}
+/* Free those that recovery has found empty. */
+void queue_drop_unused(struct queue *q);
 /* Forget what its shards have read, as if it had just been restored. */
 void queue_renew_shards(struct queue *q);
 /* Cancels its consumers and drops its messages and bindings. Nothing is

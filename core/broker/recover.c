@@ -224,12 +224,24 @@ static void log_counts(const struct broker *b)
 		  none.exchanges, none.queues, none.bindings);
 }
 
+static void drop_unused(struct broker *b)
+{
+	struct vhost *v, *next_vhost;
+	struct queue *q, *next_queue;
+
+	HASH_ITER (hh, b->vhosts, v, next_vhost)
+		HASH_ITER (hh, v->queues, q, next_queue)
+			queue_drop_unused(q);
+}
+
 static void on_shards(struct waiter *w)
 {
 	struct recovery *r = container_of(w, struct recovery, waiter);
 
-	if (w->status == TIDE_OK)
+	if (w->status == TIDE_OK) {
 		log_counts(r->broker);
+		drop_unused(r->broker);
+	}
 	r->on_done(r->ctx, w->status, w->text);
 	mem_free(r);
 }

@@ -43,7 +43,7 @@ static int fill_target(const struct route_walk *w, struct route_target *t,
 		struct queue_view view;
 		struct error ignored; /* counted; asked again for the message */
 
-		queue_view(q, q->shards[0], &view);
+		queue_view(q, queue_shard(q, 0), &view);
 		t->has_rank = strategy_rank(priority, &w->question, &view, &t->rank,
 					    &ignored) == TIDE_OK;
 		if (!t->has_rank)

@@ -139,6 +139,24 @@ static void check_functions(const struct bundle_file *file, struct findings *f)
 	mem_free(known.items);
 }
 
+/* Lua puts numbers into a table by their value alone, texts by a hash with a seed. */
+static void on_number_key(void *ctx, struct slice key, int line)
+{
+	const struct functions *in = ctx;
+
+	findings_note(in->findings, in->file, line,
+		      "a number made from a text is the key of a table: clients that "
+		      "choose such numbers can make the table slow for all; use the "
+		      "text itself, or tostring of the number");
+}
+
+static void check_keys(const struct bundle_file *file, struct findings *f)
+{
+	struct functions in = { .findings = f, .file = file->path };
+
+	text_each_number_key((struct slice){ file->text, file->len }, on_number_key, &in);
+}
+
 static void on_unread(void *ctx, const char *path, const char *why)
 {
 	findings_add(ctx, path, 1, "%s", why);
@@ -156,6 +174,8 @@ void scripts_check(const struct survey *s, struct findings *f)
 		for (size_t j = 0; j < i && !compare(scripts[j], scripts[i], f); j++)
 			;
 	}
-	for (size_t i = 0; files && i < files->count; i++)
+	for (size_t i = 0; files && i < files->count; i++) {
 		check_functions(&files->files[i], f);
+		check_keys(&files->files[i], f);
+	}
 }

@@ -115,3 +115,74 @@ void text_each_function(struct slice text, text_fn *on_name, void *ctx)
 			on_name(ctx, name, r.line);
 	}
 }
+
+#define NUMBERS_MAX 16 /* names of a file that are looked for */
+
+static bool is_conversion(struct slice s)
+{
+	return slice_has_prefix(s, "tonumber(") || slice_has_prefix(s, "math.tointeger(");
+}
+
+static struct slice cut_word(struct slice s)
+{
+	size_t len = 0;
+
+	while (len < s.len && is_word(s.data[len]))
+		len++;
+	s.len = len;
+	return s;
+}
+
+/* The name in `local name = tonumber(`; empty in other lines. */
+static struct slice number_name(struct slice code)
+{
+	const struct slice none = { NULL, 0 };
+	struct slice name;
+
+	code = skip_blank(code);
+	if (!slice_has_prefix(code, "local "))
+		return none;
+	name = cut_word(skip_blank(slice_skip(code, strlen("local "))));
+	code.len -= (size_t)(name.data + name.len - code.data);
+	code.data = name.data + name.len;
+	code = skip_blank(code);
+	if (!slice_has_prefix(code, "="))
+		return none;
+	return is_conversion(skip_blank(slice_skip(code, 1))) ? name : none;
+}
+
+/* Is the text in brackets, which begins here, assigned to? */
+static bool is_assigned(struct slice s)
+{
+	const char *end = find(s, "]");
+
+	if (!end)
+		return false;
+	s = skip_blank(slice_skip(s, (size_t)(end - s.data) + 1));
+	return slice_has_prefix(s, "=") && !slice_has_prefix(s, "==");
+}
+
+void text_each_number_key(struct slice text, text_fn *on_key, void *ctx)
+{
+	struct reader r = { .rest = text };
+	struct slice code, key, names[NUMBERS_MAX], name;
+	size_t count = 0;
+	const char *at;
+
+	while (next_line(&r, &code)) {
+		name = number_name(code);
+		if (name.len && count < NUMBERS_MAX)
+			names[count++] = name;
+		while ((at = find(code, "["))) {
+			code = slice_skip(code, (size_t)(at - code.data) + 1);
+			key = cut_word(code);
+			bool is_number = is_conversion(code);
+			for (size_t i = 0; i < count; i++)
+				is_number |=
+					slice_is_equal(names[i], key) &&
+					slice_has_prefix(slice_skip(code, key.len), "]");
+			if (is_number && is_assigned(code))
+				on_key(ctx, key, r.line);
+		}
+	}
+}

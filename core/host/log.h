@@ -15,8 +15,15 @@
 enum log_level { LOG_NONE = -1, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 void log_configure(enum log_level level, bool journal);
+/* From now on no line waits for its reader. What a full pipe or a stopped terminal does
+ * not take is counted, and the log says so when it can. Call it before other
+ * descriptors are opened. */
+void log_unblock(void);
 bool log_is_on(enum log_level level);
 void log_write(enum log_level level, const char *format, ...) TIDE_PRINTF(2, 3);
+
+/* A line of no level, on standard output or standard error. */
+void log_print(int fd, const char *format, ...) TIDE_PRINTF(2, 3);
 
 #define log_error(...) log_write(LOG_ERROR, __VA_ARGS__)
 #define log_warn(...) log_write(LOG_WARN, __VA_ARGS__)

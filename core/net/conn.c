@@ -1,5 +1,6 @@
 #include "conn.h"
 
+#include <poll.h>
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -59,6 +60,20 @@ static const struct line_ops ops = {
 	.peer = op_peer,
 };
 
+static bool may_feed(const struct conn *c)
+{
+	return c->has_session && !c->is_finishing && !c->is_closing && !c->is_full &&
+	       !c->server->is_draining && !line_is_held(&c->line);
+}
+
+static bool may_read(const struct conn *c)
+{
+	if (c->is_finishing)
+		return c->has_session && !c->is_ended && !c->is_closing &&
+		       !c->server->is_draining;
+	return may_feed(c);
+}
+
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
 	struct conn *c = handle->data;
@@ -67,6 +82,11 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 	char *direct = c->has_session && held == 0 ? line_direct(&c->line, &len) : NULL;
 
 	c->is_direct = direct != NULL;
+	/* Held back since its last read: what is not read costs nothing. */
+	if (c->has_session && !may_read(c)) {
+		*out = uv_buf_init(NULL, 0);
+		return;
+	}
 	if (direct) {
 		*out = uv_buf_init(direct, len < UINT32_MAX ? (unsigned)len : UINT32_MAX);
 		return;
@@ -83,18 +103,18 @@ static void stop_reading(struct conn *c)
 	uv_read_stop(&c->socket.stream);
 }
 
-static bool may_feed(const struct conn *c)
+/* What has come of a line whose rest the peer owes. */
+static void count_unfinished(struct conn *c, bool is_another)
 {
-	return c->has_session && !c->is_finishing && !c->is_closing && !c->is_full &&
-	       !c->server->is_draining && !line_is_held(&c->line);
-}
+	struct server *s = c->server;
+	size_t bytes = c->is_reading ? c->in.cap : 0;
 
-static bool may_read(const struct conn *c)
-{
-	if (c->is_finishing)
-		return c->has_session && !c->is_ended && !c->is_closing &&
-		       !c->server->is_draining;
-	return may_feed(c);
+	if (c->unfinished_bytes && (is_another || !bytes))
+		TAILQ_REMOVE(&s->unfinished, c, unfinished_link);
+	if (bytes && (is_another || !c->unfinished_bytes))
+		TAILQ_INSERT_TAIL(&s->unfinished, c, unfinished_link);
+	s->unfinished_bytes += bytes - c->unfinished_bytes;
+	c->unfinished_bytes = bytes;
 }
 
 static void keep(struct conn *c, const char *data, size_t len)
@@ -136,6 +156,7 @@ static void feed(struct conn *c, size_t len)
 	used = line_feed(&c->line, data, held + len);
 	keep(c, data + used, held + len - used);
 	after_feed(c);
+	count_unfinished(c, used > 0);
 }
 
 /* A peer that has only closed its side still gets its answers. */
@@ -157,6 +178,10 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 		on_end(c);
 		return;
 	}
+	if (nread == UV_ENOBUFS) {
+		stop_reading(c);
+		return;
+	}
 	if (nread < 0) {
 		if (nread != UV_EOF && nread != UV_ECONNRESET)
 			log_debug("%s: %s", c->peer, uv_strerror((int)nread));
@@ -171,6 +196,7 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 		line_direct_filled(&c->line, (size_t)nread);
 	else
 		feed(c, (size_t)nread);
+	server_limit_unfinished(c->server);
 	if (c->out.bytes > c->server->config.output_high_bytes) {
 		c->is_full = true;
 		stop_reading(c);
@@ -199,6 +225,7 @@ static void resume(struct conn *c)
 	}
 	if (may_read(c) && !is_paused(c))
 		start_reading(c);
+	count_unfinished(c, false);
 }
 
 static void after_write(struct conn *c, size_t len)
@@ -298,6 +325,7 @@ static void close_now(struct conn *c)
 		return;
 	c->is_closed = true;
 	stop_reading(c);
+	count_unfinished(c, false);
 	end_session(c);
 	TAILQ_REMOVE(&c->server->conns, c, link);
 	if (c->is_due) {
@@ -367,13 +395,28 @@ static void close_with(struct conn *c, const char *words)
 	op_finish(c);
 }
 
-/* It has stopped in the middle of a payload, whose memory others wait for. */
-static bool is_in_the_way(const struct conn *c, int64_t silent_ms)
+void conn_give_up_line(struct conn *c)
+{
+	close_with(c, "busy the rest of a line did not arrive");
+	buf_clear(&c->in);
+	buf_shrink(&c->in);
+	count_unfinished(c, false);
+}
+
+/* Its payload has had its time to come, and others wait for the memory. Time in which it
+ * was held back itself does not count. */
+static bool is_in_the_way(struct conn *c)
 {
 	int64_t timeout_ms = c->server->config.write_timeout_ms;
+	const struct msg *m = c->line.is_counted ? c->line.msg : NULL;
 
-	return timeout_ms && silent_ms > timeout_ms && c->line.is_counted &&
-	       c->is_reading && session_publish_is_blocked(c->line.session);
+	if (!m || m->id != c->receiving_id)
+		c->receiving_ms = 0;
+	else if (c->is_reading)
+		c->receiving_ms += SERVER_TICK_MS;
+	c->receiving_id = m ? m->id : 0;
+	return timeout_ms && c->receiving_ms > timeout_ms &&
+	       session_publish_is_blocked(c->line.session);
 }
 
 /* The socket has been full for so long, and the peer has read nothing of it. */
@@ -390,6 +433,30 @@ static bool is_stuck(struct conn *c, int64_t now_ms)
 	return timeout_ms && now_ms - c->last_progress_ms > timeout_ms;
 }
 
+/* Nothing is read of a connection that is held back: its end is asked for. */
+static void look_for_end(struct conn *c)
+{
+	struct pollfd p = { .events = POLLRDHUP };
+
+	if (uv_fileno(&c->socket.handle, &p.fd) < 0 || poll(&p, 1, 0) <= 0)
+		return;
+	if (p.revents & (POLLHUP | POLLERR))
+		conn_close(c);
+	else
+		session_end_waits(c->line.session);
+}
+
+/* The peer may have gone while its requests wait. */
+static void tick_end(struct conn *c)
+{
+	if (!c->has_session || c->is_closing || c->is_reading)
+		return;
+	if (c->is_ended)
+		session_return_held(c->line.session);
+	else
+		look_for_end(c);
+}
+
 void conn_tick(struct conn *c, int64_t now_ms)
 {
 	int64_t idle_ms = c->server->config.idle_timeout_ms;
@@ -402,12 +469,13 @@ void conn_tick(struct conn *c, int64_t now_ms)
 		log_warn("%s: closed: it read nothing for the write timeout", c->peer);
 		conn_close(c);
 	}
+	tick_end(c);
 	/* Input that is held back is not silence. */
 	if (!c->has_session || c->is_finishing || c->is_closing)
 		return;
 	if (c->is_reading && heartbeat_ms && silent_ms > 2 * heartbeat_ms)
 		close_with(c, "busy no input for two heartbeats");
-	else if (is_in_the_way(c, silent_ms))
+	else if (is_in_the_way(c))
 		close_with(c, "busy the rest of a payload did not arrive");
 	else if (c->is_reading && idle_ms && silent_ms > idle_ms)
 		close_with(c, "busy no input for the idle timeout");
@@ -440,8 +508,10 @@ void conn_accept(struct server *s, uv_stream_t *listener)
 	c->socket.stream.data = c;
 	TAILQ_INSERT_TAIL(&s->conns, c, link);
 	s->conn_count++;
-	if (uv_accept(listener, &c->socket.stream) < 0) {
-		conn_close(c);
+	if (uv_accept(listener, &c->socket.stream) < 0 ||
+	    s->conn_count > s->config.connections_max + SERVER_REFUSED_MAX) {
+		/* Now: the turn may bring thousands, and each has a descriptor. */
+		close_now(c);
 		return;
 	}
 	snprintf(c->peer, sizeof(c->peer), is_unix ? "unix" : "?");

@@ -1,8 +1,10 @@
 #include "server.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -12,9 +14,12 @@
 #include "host/log.h"
 #include "conn.h"
 
-#define TICK_MS 1000
 #define BACKLOG 4096
 #define HOST_MAX 128
+/* Descriptors that are no client's: for Redis to be started and connected to again, for
+ * specs, rules and listeners. A few go to clients who are being told that they cannot be
+ * served. */
+#define DESCRIPTORS_SPARE 24
 
 /* A socket that connections come from: TCP (IPv4, IPv6) or Unix. */
 struct listener {
@@ -30,6 +35,7 @@ void server_config_init(struct server_config *c)
 		.payload_max = LINE_PAYLOAD_MAX_DEFAULT,
 		.output_high_bytes = (size_t)1 << 20,
 		.output_low_bytes = (size_t)256 << 10,
+		.unfinished_max_bytes = (size_t)64 << 20,
 		.write_timeout_ms = 5 * 60 * 1000,
 		.socket_mode = SERVER_SOCKET_MODE,
 	};
@@ -47,6 +53,35 @@ static void on_tick(uv_timer_t *timer)
 	}
 }
 
+static unsigned count_descriptors(unsigned max)
+{
+	unsigned count = 0;
+
+	for (unsigned fd = 0; fd < max; fd++)
+		count += fcntl((int)fd, F_GETFD) >= 0;
+	return count;
+}
+
+/* Those that are open now, at the start, have low numbers. */
+#define DESCRIPTORS_LOOK 1024
+
+int server_limit_connections(struct server_config *c, struct error *err)
+{
+	struct rlimit limit;
+	unsigned reserved = DESCRIPTORS_SPARE + count_descriptors(DESCRIPTORS_LOOK);
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 ||
+	    limit.rlim_cur >= (rlim_t)c->connections_max + reserved)
+		return TIDE_OK;
+	if (limit.rlim_cur <= reserved)
+		return error_set(err, UV_EMFILE,
+				 "the limit of %llu open files is too low: the broker "
+				 "needs %u for itself; raise it (ulimit -n)",
+				 (unsigned long long)limit.rlim_cur, reserved);
+	c->connections_max = (unsigned)(limit.rlim_cur - reserved);
+	return TIDE_OK;
+}
+
 struct server *server_create(uv_loop_t *loop, struct service *service,
 			     const struct server_config *config)
 {
@@ -57,6 +92,7 @@ struct server *server_create(uv_loop_t *loop, struct service *service,
 	s->config = *config;
 	TAILQ_INIT(&s->conns);
 	TAILQ_INIT(&s->due);
+	TAILQ_INIT(&s->unfinished);
 	out_pool_init(&s->chunks);
 	s->read_buf = mem_alloc(LINE_MAX_BYTES + SERVER_READ_BYTES);
 	uv_timer_init(loop, &s->timer);
@@ -64,7 +100,7 @@ struct server *server_create(uv_loop_t *loop, struct service *service,
 	uv_idle_init(loop, &s->idle);
 	s->idle.data = s;
 	s->handles = 2;
-	uv_timer_start(&s->timer, on_tick, TICK_MS, TICK_MS);
+	uv_timer_start(&s->timer, on_tick, SERVER_TICK_MS, SERVER_TICK_MS);
 	return s;
 }
 
@@ -256,6 +292,12 @@ int server_listen(struct server *s, const char *address, char bound[SERVER_ADDRE
 	    uv_tcp_getsockname(&l->socket.tcp, (struct sockaddr *)&addr, &len) == 0)
 		server_format_address(&addr, bound);
 	return TIDE_OK;
+}
+
+void server_limit_unfinished(struct server *s)
+{
+	while (s->unfinished_bytes > s->config.unfinished_max_bytes)
+		conn_give_up_line(TAILQ_FIRST(&s->unfinished));
 }
 
 void server_due(struct server *s, struct conn *c)

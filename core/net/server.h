@@ -18,6 +18,8 @@ TAILQ_HEAD(conn_list, conn);
 #define SERVER_READ_BYTES ((size_t)256 << 10)
 #define SERVER_SOCKET_MODE 0600 /* the owner alone */
 
+#define SERVER_TICK_MS 1000 /* between two looks at all connections */
+
 struct server_config {
 	unsigned connections_max;
 	size_t payload_max;
@@ -26,7 +28,9 @@ struct server_config {
 	size_t output_high_bytes;
 	size_t output_low_bytes;
 	/* 0: never. */
-	int64_t idle_timeout_ms;  /* close a connection that sends nothing for so long */
+	int64_t idle_timeout_ms; /* close a connection that sends nothing for so long */
+	size_t unfinished_max_bytes; /* of lines whose rest has not come, of all
+					connections */
 	int64_t write_timeout_ms; /* and one that reads none of its output for so long */
 	unsigned socket_mode;     /* of Unix sockets */
 	const char
@@ -34,6 +38,11 @@ struct server_config {
 };
 
 void server_config_init(struct server_config *c);
+/* Lower connections_max to what the limit of open files allows, without those that the
+ * broker needs for itself: call it when it has opened what it keeps open. */
+TIDE_MUST_USE int server_limit_connections(struct server_config *c, struct error *err);
+/* Connections over the limit that are being told so; further ones are closed at once. */
+#define SERVER_REFUSED_MAX 8
 
 union server_socket {
 	uv_handle_t handle;
@@ -48,6 +57,8 @@ struct server {
 	struct server_config config;
 	struct conn_list conns;
 	struct conn_list due;
+	struct conn_list unfinished; /* that owe the rest of a line; the oldest first */
+	size_t unfinished_bytes;
 	unsigned conn_count;
 	struct listener *listeners; /* those that are open */
 	struct pool chunks;
@@ -84,6 +95,8 @@ bool server_is_drained(const struct server *s);
 /* Close every connection and listener, free the server, then on_closed. */
 void server_close(struct server *s, void (*on_closed)(void *ctx), void *ctx);
 
+/* Close those that owe the rest of a line for longest, until the others fit the limit. */
+void server_limit_unfinished(struct server *s);
 /* Have the connection served at the end of the turn. */
 void server_due(struct server *s, struct conn *c);
 void server_conn_gone(struct server *s);

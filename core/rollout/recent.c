@@ -137,42 +137,55 @@ void recent_free(struct recent_record *copy_take, size_t count)
 	mem_free(copy_take);
 }
 
+bool recent_is_shown(const struct vhost *v, const struct vhost *viewer)
+{
+	return viewer && slice_is_equal(vhost_slice(v), vhost_slice(viewer));
+}
+
+static void write_content(const struct msg *m, struct json *out)
+{
+	json_member_string(out, "key", m->key);
+	if (m->dedupe_len)
+		json_member_string(out, "dedupe_id", msg_dedupe_id(m));
+	if (m->user_len)
+		json_member_string(out, "user", msg_user(m));
+	msg_write_headers(m, out);
+}
+
 void recent_write_publish(const struct vhost *v, const struct msg *m, size_t size,
-			  struct json *out)
+			  const struct vhost *viewer, struct json *out)
 {
 	json_member_hex(out, "id", m->id);
 	json_member_int(out, "published_ms", m->ts_unix_ms);
 	json_member_string(out, "vhost", vhost_slice(v));
 	json_member_string(out, "exchange", msg_exchange_word(m));
-	json_member_string(out, "key", m->key);
 	json_member_int(out, "priority", m->priority);
-	if (m->dedupe_len)
-		json_member_string(out, "dedupe_id", msg_dedupe_id(m));
-	if (m->user_len)
-		json_member_string(out, "user", msg_user(m));
 	if (m->due_unix_ms)
 		json_member_int(out, "due_ms", m->due_unix_ms);
 	json_member_int(out, "size", (int64_t)size);
-	msg_write_headers(m, out);
+	if (recent_is_shown(v, viewer))
+		write_content(m, out);
 }
 
-void recent_write(const struct recent *r, struct broker *b, size_t max, struct json *out)
+void recent_write(const struct recent *r, const struct vhost *viewer, size_t max,
+		  struct json *out)
 {
-	size_t end = r->count > max ? r->count - max : 0;
-
 	json_array_begin(out);
-	for (size_t i = r->count; i > end; i--) {
+	for (size_t i = r->count; i > 0 && max > 0; i--) {
 		const struct recent_record *record = recent_get(r, i - 1);
 		const struct msg *m = record->msg;
 
+		if (!recent_is_shown(record->vhost, viewer))
+			continue;
+		max--;
 		json_object_begin(out);
 		json_member_int(out, "number", (int64_t)record->number);
-		recent_write_publish(record->vhost, m, record->size, out);
+		recent_write_publish(record->vhost, m, record->size, viewer, out);
 		if (r->has_payloads && m->payload_len == record->size)
 			json_member_string(out, "payload",
 					   (struct slice){ m->payload, m->payload_len });
 		json_key(out, "decision");
-		verdict_write(&record->verdict, b, record->error, out);
+		verdict_write(&record->verdict, viewer->broker, record->error, out);
 		json_object_end(out);
 	}
 	json_array_end(out);

@@ -47,8 +47,11 @@ const struct recent_record *recent_get(const struct recent *r, size_t i);
 struct recent_record *recent_copy(const struct recent *r, size_t *count);
 void recent_free(struct recent_record *copy_take, size_t count);
 
+/* What a message carries is shown in its own vhost alone. @param viewer  NULL: nobody */
+bool recent_is_shown(const struct vhost *v, const struct vhost *viewer);
 /* Members of an object: what was published. */
 void recent_write_publish(const struct vhost *v, const struct msg *m, size_t size,
-			  struct json *out);
-/* An array of the last `max`, the newest first. */
-void recent_write(const struct recent *r, struct broker *b, size_t max, struct json *out);
+			  const struct vhost *viewer, struct json *out);
+/* An array of the last `max` in the vhost, the newest first. */
+void recent_write(const struct recent *r, const struct vhost *viewer, size_t max,
+		  struct json *out);

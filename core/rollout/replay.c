@@ -8,6 +8,7 @@
 
 struct replay {
 	struct rollout *rollout;
+	struct vhost *viewer; /* of who asked */
 	struct candidate *candidate;
 	replay_done_fn *on_done;
 	void *ctx;
@@ -25,6 +26,7 @@ static void end(struct replay *p, struct buf *document_take, const struct error 
 {
 	p->rollout->replay = NULL;
 	recent_free(p->items, p->count);
+	vhost_unref(p->viewer);
 	buf_deinit(&p->changes);
 	candidate_destroy(p->candidate);
 	p->on_done(p->ctx, document_take, failure);
@@ -60,7 +62,7 @@ static void write_change(struct replay *p, const struct recent_record *item,
 	json_object_begin(&j);
 	json_member_int(&j, "number", (int64_t)item->number);
 	verdict_write_difference(difference, &j);
-	recent_write_publish(item->vhost, item->msg, item->size, &j);
+	recent_write_publish(item->vhost, item->msg, item->size, p->viewer, &j);
 	json_key(&j, "before");
 	verdict_write(&item->verdict, p->rollout->broker, item->error, &j);
 	json_key(&j, "after");
@@ -131,10 +133,10 @@ static void on_loaded(void *ctx, const struct error *result)
 		end(p, NULL, result);
 }
 
-int replay_start(struct rollout *r, struct slice dir, replay_done_fn *on_done, void *ctx,
-		 struct error *err)
+int replay_start(struct rollout *r, const struct replay_spec *what,
+		 replay_done_fn *on_done, void *ctx, struct error *err)
 {
-	struct candidate_spec spec = { RULESET_REPLAY, dir, on_loaded, NULL };
+	struct candidate_spec spec = { RULESET_REPLAY, what->dir, on_loaded, NULL };
 	struct replay *p;
 	int rc;
 
@@ -148,6 +150,7 @@ int replay_start(struct rollout *r, struct slice dir, replay_done_fn *on_done, v
 		return rc;
 	}
 	p->rollout = r;
+	p->viewer = vhost_ref(what->viewer);
 	p->on_done = on_done;
 	p->ctx = ctx;
 	p->items = recent_copy(r->recent, &p->count);

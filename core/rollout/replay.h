@@ -13,9 +13,14 @@
 typedef void replay_done_fn(void *ctx, struct buf *document_take,
 			    const struct error *failure);
 
+struct replay_spec {
+	struct slice dir;
+	struct vhost *viewer; /* of who asks */
+};
+
 /* Decide the recent publishes again by the rules of a directory, a slice in each turn.
  * One at a time: TIDE_EBUSY. TIDE_ENOTFOUND. */
-TIDE_MUST_USE int replay_start(struct rollout *r, struct slice dir,
+TIDE_MUST_USE int replay_start(struct rollout *r, const struct replay_spec *what,
 			       replay_done_fn *on_done, void *ctx, struct error *err);
 /* End one that is under way, if any. */
 void replay_cancel(struct rollout *r);

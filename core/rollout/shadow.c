@@ -380,8 +380,10 @@ static void write_side(const char *name, const struct side *side, bool is_failur
 		verdict_write(&side->verdict, b, side->error, out);
 }
 
-static void write_sample(const struct sample *sample, struct broker *b, struct json *out)
+static void write_sample(const struct sample *sample, const struct vhost *viewer,
+			 struct json *out)
 {
+	struct broker *b = sample->vhost->broker;
 	bool is_failure = sample->failure.reason != NULL;
 
 	json_object_begin(out);
@@ -393,17 +395,18 @@ static void write_sample(const struct sample *sample, struct broker *b, struct j
 	} else {
 		verdict_write_difference(sample->difference, out);
 	}
-	recent_write_publish(sample->vhost, sample->msg, sample->msg->payload_len, out);
+	recent_write_publish(sample->vhost, sample->msg, sample->msg->payload_len, viewer,
+			     out);
 	write_side("live", &sample->live, is_failure, b, out);
 	write_side("shadow", &sample->shadow, is_failure, b, out);
-	if (sample->difference & VERDICT_MESSAGE) {
+	if (sample->difference & VERDICT_MESSAGE &&
+	    recent_is_shown(sample->vhost, viewer))
 		json_member_list(out, "changes", buf_slice(&sample->changes));
-	}
 	json_object_end(out);
 }
 
 /* Members of an object. */
-static void write_comparison(const struct comparison *c, struct broker *b,
+static void write_comparison(const struct comparison *c, const struct vhost *viewer,
 			     struct json *out)
 {
 	uint64_t first =
@@ -414,7 +417,7 @@ static void write_comparison(const struct comparison *c, struct broker *b,
 	json_member_int(out, "differing", (int64_t)c->differing);
 	json_member_array(out, "samples");
 	for (uint64_t i = c->differing; i > first; i--)
-		write_sample(&c->samples[(i - 1) % SHADOW_SAMPLES], b, out);
+		write_sample(&c->samples[(i - 1) % SHADOW_SAMPLES], viewer, out);
 	json_array_end(out);
 }
 
@@ -429,7 +432,8 @@ static void write_differences(const struct shadow *s, struct json *out)
 	json_object_end(out);
 }
 
-static void write_loaded(const struct shadow *s, struct json *out)
+static void write_loaded(const struct shadow *s, const struct vhost *viewer,
+			 struct json *out)
 {
 	candidate_write(s->candidate, out);
 	json_member_number(out, "share", s->share);
@@ -438,13 +442,13 @@ static void write_loaded(const struct shadow *s, struct json *out)
 	write_differences(s, out);
 	json_member_int(out, "time_us", (int64_t)(s->time_ns / 1000));
 	json_member_int(out, "time_max_us", (int64_t)(s->time_max_ns / 1000));
-	write_comparison(&s->publishes, s->rollout->broker, out);
+	write_comparison(&s->publishes, viewer, out);
 	json_member_object(out, "failures");
-	write_comparison(&s->failures, s->rollout->broker, out);
+	write_comparison(&s->failures, viewer, out);
 	json_object_end(out);
 }
 
-void shadow_write(const struct rollout *r, struct json *out)
+void shadow_write(const struct rollout *r, const struct vhost *viewer, struct json *out)
 {
 	const struct shadow *s = r->shadow;
 
@@ -453,6 +457,6 @@ void shadow_write(const struct rollout *r, struct json *out)
 	if (s && !s->is_loaded)
 		json_member_text(out, "loading", s->candidate->dir);
 	if (s && s->is_loaded)
-		write_loaded(s, out);
+		write_loaded(s, viewer, out);
 	json_object_end(out);
 }

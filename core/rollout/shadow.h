@@ -33,4 +33,4 @@ struct bundle *shadow_files(const struct rollout *r);
 /* Where they are from. */
 const char *shadow_dir(const struct rollout *r);
 /* An object; with `active` false when there is none. */
-void shadow_write(const struct rollout *r, struct json *out);
+void shadow_write(const struct rollout *r, const struct vhost *viewer, struct json *out);

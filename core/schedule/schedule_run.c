@@ -255,7 +255,7 @@ static void look_for_messages(struct schedule *s)
 	waiter_init(&s->waiter, on_asked);
 	if (s->broker->env.store)
 		HASH_ITER (hh, s->home->queues, q, next)
-			for (unsigned i = 0; i < q->config.shards; i++)
+			for (unsigned i = 0; i < q->shard_count; i++)
 				ask_shard(s, q->shards[i]);
 	waiter_done(&s->waiter, TIDE_OK, NULL);
 }

@@ -16,7 +16,7 @@ void channel_init(struct channel *ch, struct session *s, unsigned number)
 /* Of what a consumer leaves behind, only the message that it was given first
  * can be the one at fault: consumers work in order. The others go back as if
  * they had never been taken. */
-static void return_held(struct channel *ch)
+void channel_return_held(struct channel *ch)
 {
 	bool is_punished = !ch->session->broker->is_draining;
 	struct held *h = &ch->held;
@@ -49,7 +49,7 @@ void channel_end(struct channel *ch)
 
 	TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
 		consumer_remove(&sub->consumer);
-	return_held(ch);
+	channel_return_held(ch);
 	while ((sub = TAILQ_FIRST(&ch->subscriptions)) != NULL) {
 		struct reply *r = sub->reply;
 

@@ -21,6 +21,8 @@ struct channel {
 };
 
 void channel_init(struct channel *ch, struct session *s, unsigned number);
+/* Return its messages: the consumer has gone. */
+void channel_return_held(struct channel *ch);
 /* End its subscriptions and return its messages. The replies that it owes remain. */
 void channel_end(struct channel *ch);
 /* Likewise, and drops its replies. */

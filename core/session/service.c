@@ -30,6 +30,7 @@ static struct service *create(uv_loop_t *loop, const struct broker_config *confi
 	s->scheduler = scheduler_create(b);
 	TAILQ_INIT(&s->sessions);
 	TAILQ_INIT(&s->settling);
+	TAILQ_INIT(&s->receiving);
 	pool_init(&s->replies, sizeof(struct reply), 16384);
 	s->rollout.broker = b;
 	s->rollout.history = history_create(b);
@@ -240,6 +241,27 @@ size_t service_body_max(const struct service *s)
 	return store_body_max(s->broker->store);
 }
 
+/* Payloads that go on while publishers are held back. */
+#define RECEIVERS_MAX 4
+
+bool service_may_receive(const struct service *s, const struct session *session)
+{
+	const struct session *first;
+	unsigned i = 0;
+
+	/* What is stored is given back by consumers, and no payload has to end for that.
+	 */
+	if (s->broker->env.memory_bytes > s->broker->config.memory_max_bytes)
+		return false;
+	TAILQ_FOREACH (first, &s->receiving, receiving_link) {
+		if (first == session)
+			return true;
+		if (++i == RECEIVERS_MAX)
+			break;
+	}
+	return false;
+}
+
 static void set_blocked(struct service *s, bool is_blocked)
 {
 	struct session *peer, *next;
@@ -254,6 +276,8 @@ static void set_blocked(struct service *s, bool is_blocked)
 		next = TAILQ_NEXT(peer, link);
 		if (peer->has_published)
 			peer->ops->on_blocked(peer->ctx, is_blocked, s->blocked_why);
+		if (peer->receiving_bytes)
+			peer->ops->on_progress(peer->ctx);
 	}
 }
 

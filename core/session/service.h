@@ -59,7 +59,9 @@ struct service {
 	/* Publishers and schedules are held back while memory or the store is full. */
 	bool is_blocked;
 	char blocked_why[128];
-	size_t receiving_bytes; /* of messages whose payload is on its way */
+	/* Of messages whose payload is on its way: what has come. */
+	size_t receiving_bytes;
+	struct session_list receiving; /* the first to begin comes first */
 };
 
 /* Begin to start: on_started tells the outcome. An error here is a wrong
@@ -82,7 +84,10 @@ void service_turn(struct service *s);
 /* The size of a message that Redis takes at most. */
 size_t service_body_max(const struct service *s);
 
-/* Of messages; those that are half received count with their whole size. */
+/* Of messages, and of what has come of those that are half received. */
 size_t service_memory(const struct service *s);
+/* While publishers are held back: the session may go on with the payload that it has
+ * begun. A few may, since what has come of it is given back at its end alone. */
+bool service_may_receive(const struct service *s, const struct session *session);
 /* Stop or resume publishers as memory and the store demand. */
 void service_check_pressure(struct service *s);

@@ -117,11 +117,20 @@ void session_end_waits(struct session *s)
 				deal_wait(&sub->consumer, s->broker->mono_ms);
 }
 
+void session_return_held(struct session *s)
+{
+	struct channel *ch = NULL;
+
+	while ((ch = next_channel(s, ch)) != NULL)
+		channel_return_held(ch);
+}
+
 bool session_is_held(const struct session *s, bool is_receiving)
 {
 	return s->pending >= s->broker->config.replies_max ||
 	       s->documents >= DOCUMENTS_MAX || s->settling ||
-	       (s->service->is_blocked && s->has_published && !is_receiving);
+	       (s->service->is_blocked &&
+		(is_receiving ? !service_may_receive(s->service, s) : s->has_published));
 }
 
 static struct channel *find_channel(struct session *s, unsigned number)

@@ -53,10 +53,13 @@ void session_set_user(struct session *s, struct slice user);
 /* The peer has ended its side: its waiting GETs take what is there now. Otherwise a
  * peer that is gone would get messages for as long as they wait. */
 void session_end_waits(struct session *s);
+/* Nothing more will come from it, not even an ACK: what it holds is returned. */
+void session_return_held(struct session *s);
 /* The output has drained. */
 void session_drained(struct session *s);
 /* It must wait: it has its limit of unanswered requests, or one that resumes in the
- * next turn, or publishers are held back. They are not in the middle of a payload. */
+ * next turn, or publishers are held back. In the
+ * middle of a payload the first few go on all the same. */
 bool session_is_held(const struct session *s, bool is_receiving);
 
 /* All its requests are answered. */
@@ -134,10 +137,11 @@ struct publish_spec {
 TIDE_MUST_USE int session_publish_prepare(struct session *s,
 					  const struct publish_spec *spec,
 					  struct msg **out, struct error *err);
-/* The payload of a message that was prepared is not there at once: until it is, it
- * is memory that publishers are held back for. `sign` -1: it is there, or will
- * never be. */
-void session_publish_count_receiving(struct session *s, const struct msg *m, int sign);
+/* The payload of a message that was prepared is not there at once: so much more of it
+ * has come. It is memory that publishers are held back for. */
+void session_publish_receive(struct session *s, size_t bytes);
+/* It is there, or will never be. */
+void session_publish_received(struct session *s);
 /* Publishers are held back. */
 bool session_publish_is_blocked(const struct session *s);
 /* They are, and this session has not published yet. */

@@ -280,7 +280,7 @@ int session_peek(struct session *s, const struct peek_spec *spec, struct reply *
 	p->state = states[spec->state];
 	p->max = spec->max;
 	p->bytes_left = PEEK_BYTES_MAX;
-	p->shard_count = q->config.shards;
+	p->shard_count = q->shard_count;
 	p->shards = mem_alloc(p->shard_count * sizeof(struct shard *));
 	for (unsigned i = 0; i < p->shard_count; i++)
 		p->shards[i] = shard_ref(q->shards[(q->next_shard + i) % p->shard_count]);

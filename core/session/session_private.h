@@ -24,6 +24,8 @@ struct session {
 	unsigned pending;            /* replies that have not left */
 	unsigned documents;          /* of these, those that may be large */
 	struct settle_job *settling; /* a request that goes on; NULL for none */
+	size_t receiving_bytes; /* of a message whose payload is on its way; 0: none */
+	TAILQ_ENTRY(session) receiving_link;
 	bool has_published;
 	bool is_closed;
 	struct queue_list exclusive;

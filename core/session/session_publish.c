@@ -88,17 +88,32 @@ int session_publish_prepare(struct session *s, const struct publish_spec *spec,
 	return TIDE_OK;
 }
 
-void session_publish_count_receiving(struct session *s, const struct msg *m, int sign)
+void session_publish_receive(struct session *s, size_t bytes)
 {
 	struct service *service = s->service;
 
-	if (sign < 0) {
-		service->receiving_bytes -= m->bytes;
-		return;
-	}
-	service->receiving_bytes += m->bytes;
-	/* Now: the next connection of this turn may ask for as much. */
+	if (!s->receiving_bytes)
+		TAILQ_INSERT_TAIL(&service->receiving, s, receiving_link);
+	s->receiving_bytes += bytes;
+	service->receiving_bytes += bytes;
+	/* Now: the next connection of this turn may have as much. */
 	service_check_pressure(service);
+}
+
+void session_publish_received(struct session *s)
+{
+	struct service *service = s->service;
+	struct session *peer;
+
+	service->receiving_bytes -= s->receiving_bytes;
+	s->receiving_bytes = 0;
+	TAILQ_REMOVE(&service->receiving, s, receiving_link);
+	if (!service->is_blocked)
+		return;
+	/* Another one may go on in its place. */
+	TAILQ_FOREACH (peer, &service->receiving, receiving_link)
+		if (service_may_receive(service, peer))
+			peer->ops->on_progress(peer->ctx);
 }
 
 void session_publish_begin(struct session *s)

@@ -27,7 +27,7 @@ int session_queue_usable(struct session *s, struct slice name, struct queue **ou
 
 static int check_quiet(const struct queue *q, struct error *err)
 {
-	for (unsigned i = 0; i < q->config.shards; i++)
+	for (unsigned i = 0; i < q->shard_count; i++)
 		if (q->shards[i]->is_held_back || q->shards[i]->kick)
 			return error_set(err, TIDE_EBUSY,
 					 "queue '%s' is being purged or kicked already",
@@ -43,7 +43,7 @@ int session_queue_purge(struct session *s, struct slice queue, struct reply *r,
 
 	if (session_queue_usable(s, queue, &q, err) < 0 || check_quiet(q, err) < 0)
 		return err->code;
-	for (unsigned i = 0; i < q->config.shards; i++)
+	for (unsigned i = 0; i < q->shard_count; i++)
 		count += shard_purge(q->shards[i], &r->waiter);
 	reply_count(r, count);
 	return TIDE_OK;
@@ -56,6 +56,6 @@ int session_queue_kick(struct session *s, struct slice queue, uint64_t max,
 
 	if (session_queue_usable(s, queue, &q, err) < 0 || check_quiet(q, err) < 0)
 		return err->code;
-	reply_count(r, shard_kick(q->shards, q->config.shards, max, &r->waiter));
+	reply_count(r, shard_kick(q->shards, q->shard_count, max, &r->waiter));
 	return TIDE_OK;
 }

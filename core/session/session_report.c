@@ -183,7 +183,7 @@ static void queue_stats(const struct queue *q, struct json *j)
 	const struct queue_counters *n = &q->counters;
 	size_t in_memory = 0;
 
-	for (unsigned i = 0; i < q->config.shards; i++)
+	for (unsigned i = 0; i < q->shard_count; i++)
 		for (int k = 0; k < SHARD_STAGES; k++)
 			in_memory += q->shards[i]->stages[k].window.count;
 	json_member_text(j, "queue", q->name);

@@ -94,7 +94,8 @@ static void reply_shadow(struct reply *r)
 	struct json j;
 
 	reply_json(r, &j);
-	shadow_write(&r->service->rollout, &j);
+	shadow_write(&r->service->rollout, r->channel ? r->channel->session->vhost : NULL,
+		     &j);
 	reply_data(r);
 }
 
@@ -155,7 +156,7 @@ void session_rules_recent(struct session *s, size_t max, struct reply *r)
 	struct json j;
 
 	reply_json(r, &j);
-	recent_write(s->service->rollout.recent, s->broker, max, &j);
+	recent_write(s->service->rollout.recent, s->vhost, max, &j);
 	reply_data(r);
 }
 
@@ -170,7 +171,9 @@ static void on_replayed(void *ctx, struct buf *document_take, const struct error
 int session_rules_replay(struct session *s, struct slice dir, struct reply *r,
 			 struct error *err)
 {
-	return replay_start(&s->service->rollout, dir, on_replayed, r, err);
+	const struct replay_spec what = { dir, s->vhost };
+
+	return replay_start(&s->service->rollout, &what, on_replayed, r, err);
 }
 
 int session_rules_simulate(struct session *s, const struct retry_spec *spec,

@@ -84,9 +84,12 @@ struct dedupe_queue *dedupe_open(struct dedupe *d, struct shard **shards, unsign
 	dq->shards = shards;
 	dq->shard_count = count;
 	dedupe_table_init(&dq->table);
-	for (unsigned i = 0; i < count; i++)
-		shards[i]->dedupe.queue = dq;
 	return dq;
+}
+
+void dedupe_join(struct dedupe_queue *dq, struct shard *sh)
+{
+	sh->dedupe.queue = dq;
 }
 
 static struct dedupe_pending *pending_of(struct waiter *w)
@@ -362,7 +365,8 @@ void dedupe_close(struct dedupe_queue *dq)
 	unsigned budget = FORGET_MAX;
 
 	for (unsigned i = 0; i < dq->shard_count; i++)
-		close_shard(dq->shards[i]);
+		if (dq->shards[i])
+			close_shard(dq->shards[i]);
 	heap_remove(&dq->dedupe->due, &dq->due);
 	dq->shards = NULL;
 	TAILQ_INSERT_TAIL(&dq->dedupe->dropped, dq, dropped_link);
@@ -490,7 +494,8 @@ static void forget_due(struct dedupe_queue *dq, unsigned *budget)
 		forget(dq, r);
 	}
 	for (unsigned i = 0; i < dq->shard_count; i++)
-		trim(dq->shards[i]);
+		if (dq->shards[i])
+			trim(dq->shards[i]);
 	/* Queues cost something too, however little they have to forget. */
 	set_due(dq, *budget == 0);
 	if (*budget > 0)

@@ -25,8 +25,10 @@ struct dedupe *dedupe_create(struct shard_env *env, size_t max_bytes);
 void dedupe_destroy(struct dedupe *d);
 
 /* Begin for the shards of a queue, which remember publish ids together. They and the
- * array are good until dedupe_close. */
+ * array are good until dedupe_close. Of the array's shards some are not there yet. */
 struct dedupe_queue *dedupe_open(struct dedupe *d, struct shard **shards, unsigned count);
+/* A shard of the array is there. */
+void dedupe_join(struct dedupe_queue *dq, struct shard *sh);
 /* The queue is about to close its shards: it forgets everything. */
 void dedupe_close(struct dedupe_queue *dq_take);
 /* Read what Redis has of a shard. The waiter is told when that is done. */

@@ -88,6 +88,21 @@ struct shard *shard_create(struct shard_env *env, void *owner, unsigned index,
 	return sh;
 }
 
+bool shard_is_unused(const struct shard *sh)
+{
+	bool is_empty = sh->unacked == 0 && TAILQ_EMPTY(&sh->moving) &&
+			TAILQ_EMPTY(&sh->dirty) && sh->flight.count == 0;
+
+	for (int i = 0; i < SHARD_STAGES; i++)
+		is_empty &= shard_count(sh, (enum entry_state)i) == 0 &&
+			    !sh->stages[i].is_refilling;
+	for (int i = 0; i < DEDUPE_STATE_COUNT; i++)
+		is_empty &= TAILQ_EMPTY(&sh->dedupe.lists[i]);
+	return is_empty && sh->refs == 1 && !sh->is_held_back && !sh->kick &&
+	       !sh->dedupe.is_stale && !sh->is_journaled && !sh->expiry.due_ms &&
+	       !sh->expiry.is_taking && !sh->expiry.last_number;
+}
+
 struct shard *shard_ref(struct shard *sh)
 {
 	sh->refs++;

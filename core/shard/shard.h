@@ -138,6 +138,8 @@ struct shard {
 
 struct shard *shard_create(struct shard_env *env, void *owner, unsigned index,
 			   struct store_shard *keys_take);
+/* It has no message, and nothing is under way. */
+bool shard_is_unused(const struct shard *sh);
 struct shard *shard_ref(struct shard *sh);
 void shard_unref(struct shard *sh);
 /* Drop every message and tell their waiters. A shard in memory alone may have many: the

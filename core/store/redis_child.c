@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -254,6 +255,7 @@ static void run_server(const struct redis_child *child, const char *const *args,
 		signal(signum, SIG_DFL);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	setsid();
+	umask(077);
 	if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 || getppid() != broker)
 		_exit(126);
 	int null_fd = open("/dev/null", O_RDWR);
@@ -275,6 +277,26 @@ static void run_server(const struct redis_child *child, const char *const *args,
 	_exit(127);
 }
 
+/* What a Redis left that made its files for all users to read. */
+static void close_to_others(const struct redis_child *child)
+{
+	static const char *const names[] = { "appendonlydir", "dump.rdb", LOG_NAME,
+					     "lock", "redis.lock" };
+	struct stat st;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (fstatat(child->dir_fd, names[i], &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		    S_ISLNK(st.st_mode) || !(st.st_mode & 077))
+			continue;
+		if (fchmodat(child->dir_fd, names[i], st.st_mode & 0700, 0) == 0)
+			log_warn("store: other users could read %s/%s; now they cannot",
+				 child->data_dir, names[i]);
+		else
+			log_warn("store: other users can read %s/%s: %s", child->data_dir,
+				 names[i], strerror(errno));
+	}
+}
+
 static int start(struct redis_child *child, int lock_fd, struct error *err)
 {
 	const char *args[OPTION_WORDS + 4] = { child->program };
@@ -284,6 +306,7 @@ static int start(struct redis_child *child, int lock_fd, struct error *err)
 	memcpy(args + 1, server_options, sizeof(server_options));
 	args[OPTION_WORDS + 1] = "--appendfsync";
 	args[OPTION_WORDS + 2] = redis_child_fsync(child);
+	close_to_others(child);
 	pid = fork();
 	if (pid < 0)
 		return error_set(err, -errno, "cannot start redis-server: %s",

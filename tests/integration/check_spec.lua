@@ -282,6 +282,26 @@ return M
       { "retry/a.lua:2: setting non-standard global variable 'unknown'" })
   end)
 
+  it('notes a number made from a text that is the key of a table', function()
+    write('r/filter/keys.lua', [[
+      local seen, levels = {}, { "a", "b" }
+      return { match = { exchange = "x" }, publish = function(msg)
+        local n = tonumber(msg.headers.n)
+        seen[n] = true
+        seen[tonumber(msg.headers.m)] = true
+        seen[msg.headers.n] = levels[n] == "a" and levels[tonumber("1")]
+        -- seen[n] = false
+        seen[tostring(n)] = true
+      end }]])
+    local text, status = capture(('%s check %s/r'):format(Broker.binary(), dir))
+    local lines = {}
+    for line in text:gmatch 'keys.lua:(%d+): note: a number made from a text is the key of a table' do
+      lines[#lines + 1] = line
+    end
+    assert.same({ '4', '5' }, lines, text)
+    assert.equal(0, status, text)
+  end)
+
   it('calls style a note, which does not affect the exit status', function()
     if not os.execute 'command -v luacheck >/dev/null' then return end
     write('r/retry/a.lua', 'local unused = 1\nreturn {\n  decide = function(msg) return 0 end, \n}\n')

@@ -1,6 +1,7 @@
 -- Sockets: listeners, limits, silence, slow readers, and the ways in which the
 -- broker starts and ends.
 local Broker = require 'support.broker'
+local Redis = require 'support.redis'
 local shell = require 'support.shell'
 local socket = require 'socket'
 local wait = require 'support.wait'
@@ -318,6 +319,58 @@ describe('a connection to a broker of its own', function()
     broker:expect_clean_stop()
   end)
 
+  describe('that goes away while its requests wait', function()
+    local served, admin
+
+    setup(function() served = Broker.start { args = { '--max-pending', '16' } } end)
+    teardown(function() served:expect_clean_stop() end)
+    before_each(function()
+      admin = served:enter_vhost()
+      admin:ok 'DECLARE queue q'
+      admin:ok 'DECLARE queue empty'
+      for i = 1, 10 do admin:ok('PUB - q', tostring(i)) end
+    end)
+
+    local function wait_unacked(count)
+      return assert(wait.poll(function() return admin:stats('q').unacked == count end, 20))
+    end
+
+    local function reset(client)
+      client.sock:setoption('linger', { on = true, timeout = 0 })
+      client:close()
+    end
+
+    it('keeps no message, though not all its requests were read', function()
+      for _, leave in ipairs { admin.close, reset } do
+        local gone = served:connect()
+        gone:send(('GET q wait=1h\r\n'):rep(40))
+        wait_unacked(10)
+        leave(gone)
+        wait_unacked(0)
+      end
+      assert(wait.poll(function() return #admin:document 'LIST connections' == 1 end, 20))
+    end)
+
+    it('keeps no message, though Redis does not answer', function()
+      local pid = served:redis_pid()
+      local gone = served:connect()
+      os.execute('kill -STOP ' .. pid)
+      gone:send('PUB - empty 1\r\nx\r\n' .. ('GET q\r\n'):rep(10))
+      wait_unacked(10)
+      gone:close()
+      wait_unacked(0)
+      os.execute('kill -CONT ' .. pid)
+    end)
+
+    it('is answered when it has only closed its side', function()
+      local half = served:connect()
+      half:send(('GET empty wait=1h\r\n'):rep(40))
+      half:shutdown()
+      for _ = 1, 40 do half:expect_line('OK 0', 20) end
+      half:expect_closed(20)
+    end)
+  end)
+
   it('that vanishes loses only what it had not confirmed', function()
     local broker = start()
     local c = broker:connect()
@@ -519,6 +572,104 @@ describe('SIGTERM', function()
       clients[i] = broker:connect()
       clients[i]:send(('DECLARE queue q%d\r\nSUB q%d s\r\nPUB - q%d 100000\r\nhalf a payload'):format(i, i, i))
     end
+    broker:expect_clean_stop()
+  end)
+end)
+
+describe('another user of the machine', function()
+  it('can read no file of a data directory that was there before', function()
+    local broker = Broker.start()
+    broker:connect():ok 'DECLARE queue q'
+    local function expect_closed()
+      assert.equal('755', shell.line('stat -c %a ' .. broker.data))
+      assert.equal('', shell.line(('find %s -mindepth 1 -maxdepth 1 -perm /077'):format(broker.data)))
+    end
+    expect_closed()
+    -- A broker before this one left them open.
+    broker:expect_clean_stop()
+    assert(os.execute('chmod -R go+rX ' .. broker.data))
+    broker:restart()
+    broker:expect_log 'warn  store: other users could read %S+/appendonlydir; now they cannot'
+    expect_closed()
+    broker:connect():ok('PUB - q', 'x')
+    broker:expect_clean_stop()
+  end)
+
+  it('does not see the password of a Redis', function()
+    local redis = Redis.start()
+    redis:cli('CONFIG', 'SET', 'requirepass', 'secret')
+    local url = 'redis+unix:%s' .. redis.path
+    for _, options in ipairs {
+      { args = { '--store', url:format ':secret@' } },
+      { args = { '--store=' .. url:format ':secret@' } },
+      { env = { TIDEMQ_STORE = url:format ':secret@' } },
+      { config = ('return { store = %q }'):format(url:format ':secret@') },
+    } do
+      local broker = Broker.start(options)
+      broker:connect():ok 'DECLARE queue q'
+      local line = shell.read_file(('/proc/%d/cmdline'):format(broker:pid()))
+      assert.is_nil(line:find('secret', 1, true))
+      assert.is_nil(broker:log():find('secret', 1, true))
+      assert.equal(options.args ~= nil, broker:log():find 'warn  the password of %-%-store was' ~= nil)
+      broker:expect_clean_stop()
+    end
+    redis:destroy()
+  end)
+end)
+
+describe('few descriptors', function()
+  it('leave those that the broker needs for itself, however many clients come', function()
+    local broker = Broker.start { files = 64 }
+    broker:expect_log 'warn  %-%-max%-connections is 20000, but the limit of open files leaves room for %d+'
+    local c = broker:connect()
+    c:ok 'DECLARE queue q'
+    local host, port = broker.address:match '^(.*):(%d+)$'
+    local crowd = {}
+    for i = 1, 200 do crowd[i] = assert(socket.connect(host, port)) end
+    broker:kill9_redis()
+    assert.matches('^OK %x+ 1$', c:request('PUB - q', 'x'))
+    -- Some are served, some are told why they are not, and some are closed without a word.
+    local served, told = 0, 0
+    for _, sock in ipairs(crowd) do
+      sock:settimeout(20)
+      sock:send 'PING\r\n'
+      local line = sock:receive '*l'
+      served = served + (line == 'OK' and 1 or 0)
+      told = told + ((line or ''):find '^ERR limit the limit of %d+ connections is reached' and 1 or 0)
+      sock:close()
+    end
+    assert.is_true(served >= 10 and told >= 1, served .. ' served, ' .. told .. ' told')
+    broker:expect_clean_stop()
+  end)
+
+  it('that are too few fail the start', function()
+    local none, log, status = start { files = 32, may_fail = true }
+    assert.is_nil(none)
+    assert.equal(1, status)
+    assert.is_truthy(log:find 'open files', log)
+  end)
+end)
+
+describe('a log that nobody reads', function()
+  it('stops nobody, and says later what it lacks', function()
+    local broker = start {
+      log_pipe = true,
+      rules = { ['filter/talk.lua'] = [[
+        return { match = { exchange = '*' }, publish = function(msg) tide.log.warn(('x'):rep(1500)) end }]] },
+    }
+    local c = broker:connect()
+    c:ok 'DECLARE queue q durable=0'
+    -- A pipe takes 64 KiB, and a script may log 50 lines a second.
+    assert(os.execute(('head -c 40960 /dev/zero >%s/log'):format(broker.dir)))
+    for _ = 1, 60 do c:ok('PUB - q', 'y') end
+    c:expect_nothing()
+    -- One read takes what is there; the pipe then has room.
+    local function read()
+      return (shell.run(('dd if=%s/log bs=1M count=1 status=none'):format(broker.dir)))
+    end
+    read()
+    c:document 'RULES reload'
+    assert.is_truthy(read():find '^%S+ warn  log: %d+ lines were lost: they were not read\n')
     broker:expect_clean_stop()
   end)
 end)

@@ -66,6 +66,32 @@ describe('RULES shadow', function()
     assert.equal(0, c:document('EXPLAIN - q').queues[1].shard)
   end)
 
+  it('shows the content of publishes to its own vhost alone', function()
+    local dir = broker:copy_rules('next', { ['sharding/mine.lua'] = pick(3) })
+    c:document('RULES shadow ' .. dir .. ' share=100%')
+    publish(c, 'x', 'a.b', 'h:tier=gold id=once')
+    local other = broker:enter_vhost()
+    local function look(samples, is_own)
+      assert.equal(1, #samples)
+      assert.equal('x', samples[1].exchange)
+      assert.equal(is_own and 'a.b' or nil, samples[1].key)
+      assert.equal(is_own and 'once' or nil, samples[1].dedupe_id)
+      assert.same(is_own and { tier = 'gold' } or nil, samples[1].headers)
+    end
+    look(c:document 'RULES shadow status'.samples, true)
+    look(other:document 'RULES shadow status'.samples, false)
+    local before = #c:document 'RULES recent 1024'
+    publish(other, '-', 'nobody')
+    local recent = other:document 'RULES recent'
+    assert.same({ 1, 'nobody', broker.vhost }, { #recent, recent[1].key, recent[1].vhost })
+    assert.equal(before, #c:document 'RULES recent 1024')
+    assert.is_truthy(before > 0)
+    local changes = other:document('RULES replay ' .. dir).changes
+    assert.is_true(#changes > 0)
+    for _, change in ipairs(changes) do assert.is_nil(change.key) end
+    other:close()
+  end)
+
   it('follows bindings and queues as they change', function()
     local dir = broker:copy_rules('next', {})
     c:document('RULES shadow ' .. dir .. ' share=100')

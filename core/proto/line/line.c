@@ -18,7 +18,7 @@ void line_init(struct line *l, struct service *service, struct out *out,
 static void uncount(struct line *l)
 {
 	if (l->is_counted)
-		session_publish_count_receiving(l->session, l->msg, -1);
+		session_publish_received(l->session);
 	l->is_counted = false;
 }
 
@@ -47,6 +47,8 @@ static void lose(struct line *l, unsigned channel, const struct error *err)
 void line_direct_filled(struct line *l, size_t len)
 {
 	l->filled += len;
+	if (l->is_counted)
+		session_publish_receive(l->session, len);
 	if (l->filled == l->msg->payload_len)
 		l->state = LINE_ENDING;
 }
@@ -280,7 +282,8 @@ size_t line_feed(struct line *l, char *data, size_t len)
 	}
 	if (l->msg && !l->is_counted) {
 		l->is_counted = true;
-		session_publish_count_receiving(l->session, l->msg, 1);
+		session_publish_receive(l->session,
+					l->msg->bytes - l->msg->payload_len + l->filled);
 	}
 	return at;
 }

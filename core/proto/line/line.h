@@ -68,8 +68,7 @@ void line_deinit(struct line *l);
  * bytes may be changed. */
 size_t line_feed(struct line *l, char *data, size_t len);
 /* The client must wait: publishers are held back, or it has too many unanswered
- * requests. Not in the middle of a payload, for which there is memory: it would
- * never be given back. */
+ * requests. */
 bool line_is_held(const struct line *l);
 
 /* A large payload can be read to its place directly: where, and how much; NULL

@@ -50,12 +50,14 @@ end
 ---@field config? string a configuration file
 ---@field redis? string[] run on a Redis of the test's own, started with these arguments and ended with the broker
 ---@field stack_kib? integer of the process, which has some MiB without it
+---@field files? integer descriptors that the process may have open
+---@field log_pipe? boolean its log is a pipe, @DIR@/log, that nobody reads
 ---@field may_fail? boolean the start may fail: `start` then returns nil, the standard error and the exit status
 ---@field stopped? boolean make everything ready, and start nothing: `run` or `launch` does
 
 local known = {
-  args = true, config = true, env = true, redis = true, listen = true, rules = true, stack_kib = true, may_fail = true,
-  stopped = true,
+  args = true, config = true, env = true, redis = true, listen = true, rules = true, stack_kib = true, files = true,
+  log_pipe = true, may_fail = true, stopped = true,
 }
 
 ---@param options BrokerOptions?
@@ -70,6 +72,7 @@ function Broker.start(options)
   self.guard = assert(io.popen(support(self, 'guard'), 'w'))
   self.data = self.dir .. '/data'
   assert(os.execute('mkdir ' .. quote(self.data)))
+  if options.log_pipe then assert(os.execute('mkfifo ' .. quote(self.dir .. '/log'))) end
   if options.redis then self.redis = Redis.start(options.redis) end
   self.rules = type(options.rules) == 'string' and options.rules or shell.shipped_rules()
   if type(options.rules) == 'table' then
@@ -83,6 +86,7 @@ end
 
 local function command_line(self)
   local limit = self.options.stack_kib and ('ulimit -s %d; '):format(self.options.stack_kib) or ''
+  if self.options.files then limit = limit .. ('ulimit -n %d; '):format(self.options.files) end
   local words = { limit .. 'exec', 'env' }
   local function add(word)
     words[#words + 1] = quote((tostring(word):gsub('@DIR@', self.dir)))
@@ -105,6 +109,8 @@ local function command_line(self)
     add '@DIR@/config.lua'
   end
   for _, word in ipairs(self.options.args or {}) do add(word) end
+  -- Open for reading too, the pipe has a reader, who does not read.
+  if self.options.log_pipe then words[#words + 1] = '2<>' .. quote(self.dir .. '/log') end
   return table.concat(words, ' ') .. '\n'
 end
 

@@ -1,5 +1,7 @@
 #include "check.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -99,6 +101,59 @@ static void a_line_that_is_too_long_is_cut_and_still_ends(void **state)
 	assert_non_null(strstr(newline, "next\n"));
 }
 
+/* A pipe that is full, in the place of standard error. */
+static void fill(int pipe_fds[2])
+{
+	static const char byte = 'x';
+	int flags;
+
+	assert_int_equal(pipe(pipe_fds), 0);
+	flags = fcntl(pipe_fds[1], F_GETFL);
+	fcntl(pipe_fds[1], F_SETFL, flags | O_NONBLOCK);
+	while (write(pipe_fds[1], &byte, 1) == 1)
+		;
+	fcntl(pipe_fds[1], F_SETFL, flags);
+}
+
+static size_t drain(int fd, char *out, size_t room)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	size_t len = 0;
+
+	while (poll(&p, 1, 0) > 0) {
+		ssize_t n = read(fd, out + len, room - 1 - len);
+
+		assert_true(n > 0);
+		len += (size_t)n;
+	}
+	out[len] = '\0';
+	return len;
+}
+
+/* Last: from here on nothing of this process waits for the reader of its log. */
+static void a_reader_that_does_not_read_is_not_waited_for(void **state)
+{
+	static char text[1 << 18];
+	int fds[2], saved = dup(STDERR_FILENO);
+
+	fill(fds);
+	assert_true(dup2(fds[1], STDERR_FILENO) >= 0);
+	log_configure(LOG_INFO, true);
+	log_unblock();
+	for (int i = 0; i < 1000; i++)
+		log_info("lost %d", i);
+	drain(fds[0], text, sizeof(text));
+	assert_null(strstr(text, "lost"));
+	log_info("read %d", 1);
+	log_print(STDERR_FILENO, "read %d", 2);
+	drain(fds[0], text, sizeof(text));
+	dup2(saved, STDERR_FILENO);
+	assert_string_equal(text, "warn  log: 1000 lines were lost: they were not read\n"
+				  "info  read 1\nread 2\n");
+	/* Those who share the pipe keep their own way. */
+	assert_false(fcntl(fds[1], F_GETFL) & O_NONBLOCK);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -107,6 +162,7 @@ int main(void)
 		cmocka_unit_test(levels_above_the_configured_one_are_silent),
 		cmocka_unit_test(no_text_can_forge_a_line),
 		cmocka_unit_test(a_line_that_is_too_long_is_cut_and_still_ends),
+		cmocka_unit_test(a_reader_that_does_not_read_is_not_waited_for),
 	};
 	return cmocka_run_group_tests_name("base/log", tests, NULL, NULL);
 }
