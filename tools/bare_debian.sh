@@ -98,7 +98,7 @@ session() {
 		tidemq get jobs | grep hello
 		cd ~/tidemq
 		$1 make uninstall
-		if command -v tidemq; then exit 1; fi
+		[ ! -e /usr/local/bin/tidemq ]
 		exit \$status
 	SESSION
 }
