@@ -74,7 +74,7 @@ inside() {
 		mount -t proc proc "$root/proc"
 		mount --rbind /dev "$root/dev"
 		mount -t tmpfs tmpfs "$root/tmp"
-		exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"
+		exec chroot "$root" env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"
 	' inside "$root" "$@"
 }
 
@@ -90,7 +90,7 @@ session() {
 		cd /
 		tidemq serve --listen 127.0.0.1:0 --data ~/data >~/out 2>~/err &
 		broker=\$!
-		trap 'kill \$broker; wait \$broker; cat ~/err' EXIT
+		trap 'kill \$broker || true; wait \$broker || true; cat ~/err' EXIT
 		until grep -q '^listening on' ~/out; do kill -0 \$broker; sleep 0.1; done
 		export TIDEMQ_URL=tide://\$(sed -n 's/^listening on //p' ~/out)
 		tidemq declare queue jobs
@@ -98,7 +98,7 @@ session() {
 		tidemq get jobs | grep hello
 		cd ~/tidemq
 		$1 make uninstall
-		if command -v tidemq; then exit 1; fi
+		[ ! -e /usr/local/bin/tidemq ]
 		exit \$status
 	SESSION
 }

@@ -19,6 +19,8 @@ end
 
 local function number(value) return (('%.2f'):format(value):gsub('%.?0+$', '')) end
 
+local function minutes(seconds) return (('%.1f'):format(seconds / 60):gsub('%.0$', '')) end
+
 local function path(series, times, scale_x, scale_y, colour)
   local points = {}
   for i, value in ipairs(series) do
@@ -49,7 +51,7 @@ local function draw_panel(out, panel, times, top)
     out[#out + 1] = text(LEFT - 8, y + 4, number(most * i / 4), 'end')
   end
   for i = 0, 5 do
-    out[#out + 1] = text(scale_x(last * i / 5), bottom + 17, number(last * i / 5 / 60) .. ' min', 'middle')
+    out[#out + 1] = text(scale_x(last * i / 5), bottom + 17, minutes(last * i / 5) .. ' min', 'middle')
   end
   for i, line in ipairs(panel.lines) do
     out[#out + 1] = path(line.values, times, scale_x, scale_y, COLOURS[i])

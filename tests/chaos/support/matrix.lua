@@ -61,7 +61,7 @@ end
 
 local function live(self, life, point)
   local is_interrupted = false
-  local parts = { 'start', 'work', 'stop', 'start', 'verify' }
+  local parts = { 'start', 'work', 'stop', 'start', 'verify', 'stop' }
   local i = 1
   while parts[i] do
     local ok, err = pcall(life[parts[i]], life)
@@ -72,7 +72,7 @@ local function live(self, life, point)
     elseif was_killed(self, point) then
       is_interrupted = true
       life.after_kill = true
-      parts, i = { 'start', 'verify' }, 1
+      parts, i = { 'start', 'verify', 'stop' }, 1
     elseif point.what ~= 'broker' and parts[i] == 'start' and self.proxy:state() == 'idle' then
       -- A start may fail without Redis; the next one may not.
       is_interrupted = true
@@ -98,11 +98,6 @@ function Matrix:run(point)
   end
   local life = Life.new(self.broker, self.redis)
   local ok, err = pcall(live, self, life, point)
-  if ok then
-    ok, err = pcall(life.stop, life)
-    -- The point may be in this end.
-    ok = ok or (point and was_killed(self, point)) or false
-  end
   local state, command = self.proxy:state()
   local log = self.broker:log()
   if state == 'armed' then self.proxy:disarm() end
