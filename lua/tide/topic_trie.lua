@@ -21,7 +21,7 @@ local add, remove, each = dests.add, dests.remove, dests.each
 local M = {}
 
 local MANY_MAX <const> = 2
-local STEPS_MAX <const> = 100000 -- nodes that enter the set: about 5 ms
+local STEPS_MAX <const> = 100000 -- nodes that enter the set; 15 ms on a busy machine
 
 ---@class tide.TopicNode
 ---@field words table<string, tide.TopicNode>|nil
