@@ -133,7 +133,7 @@ for suite in $suites; do
 		rm -rf --one-file-system "$root"
 		if step "$suite, $who: clone" prepare "$suite" "$who"; then
 			step "$suite, $who: test" inside "$who" "cd tidemq; $test" || true
-			step "$suite, $who: install" inside "$who" "cd tidemq; make; $sudo make install" || true
+			step "$suite, $who: install" inside "$who" "cd tidemq; make deps; make; $sudo make install" || true
 			step "$suite, $who: try" inside "$who" "$try" || true
 			step "$suite, $who: uninstall" inside "$who" \
 				"cd tidemq; $sudo make uninstall; [ ! -e /usr/local/bin/tidemq ]" || true
