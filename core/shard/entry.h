@@ -38,6 +38,9 @@ enum {
 	ENTRY_UNSTORED = 1 << 8, /* never yet durable; counted in the journal's bytes */
 	ENTRY_DEDUPE = 1 << 9,   /* its waiter is that of its publish id: see dedupe.h */
 	ENTRY_FINGER = 1 << 10,  /* its lane has a finger at it: see window.c */
+	/* A refused batch with it may have been carried out: which sets of Redis have it
+	 * is not known. It is dirty, or in flight. */
+	ENTRY_UNSURE = 1 << 11,
 };
 
 struct lane;

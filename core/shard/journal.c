@@ -93,6 +93,16 @@ const struct journal_stats *journal_stats(const struct journal *j)
 	return &j->stats;
 }
 
+size_t journal_flying_unsure(const struct shard *sh, uint64_t *ids)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < sh->flight.count; i++)
+		if (sh->flight.items[i].entry->flags & ENTRY_UNSURE)
+			ids[count++] = sh->flight.items[i].entry->id;
+	return count;
+}
+
 void journal_count_elided(struct journal *j)
 {
 	j->stats.elided++;
@@ -154,7 +164,7 @@ static void encode_move(struct batch *b, struct entry *e, uint8_t want)
 {
 	double score = wanted_score(e, want);
 
-	if (e->home == HOME_NONE)
+	if (e->home == HOME_NONE || ((e->flags & ENTRY_UNSURE) && e->msg))
 		batch_insert(b, e->msg, e->rank, (enum store_set)want, score);
 	else if (e->home != want || (e->flags & ENTRY_SCORE_DIRTY))
 		batch_move(b, e->id, (enum store_set)e->home, (enum store_set)want,
@@ -165,6 +175,8 @@ static void encode_move(struct batch *b, struct entry *e, uint8_t want)
 	if (e->home == STORE_BURIED && want != STORE_BURIED && e->msg &&
 	    e->msg->expires_unix_ms)
 		batch_expiry(b, e->id, e->msg->expires_unix_ms);
+	if (e->flags & ENTRY_UNSURE)
+		batch_leave_others(b, e->id, (enum store_set)want);
 	e->stored_score = score;
 	if ((e->flags & ENTRY_TRIES_DIRTY) && e->attempts > 0) {
 		batch_tries(b, e->id, e->attempts, e->failures,
@@ -178,9 +190,12 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 	uint8_t want = wanted_home(e);
 
 	if (want == HOME_NONE) {
-		batch_remove(b, e->id, (enum store_set)e->home,
-			     e->flags & ENTRY_TRIES_STORED,
-			     !e->msg || e->msg->expires_unix_ms);
+		if (e->flags & ENTRY_UNSURE)
+			batch_remove_everywhere(b, e->id);
+		else
+			batch_remove(b, e->id, (enum store_set)e->home,
+				     e->flags & ENTRY_TRIES_STORED,
+				     !e->msg || e->msg->expires_unix_ms);
 		j->stats.removed++;
 	} else {
 		if (e->home == HOME_NONE) {
@@ -201,6 +216,7 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 static void entry_written(struct entry *e)
 {
 	shard_entry_stored(e);
+	e->flags &= (uint16_t)~ENTRY_UNSURE;
 	/* The waiter of an entry that is gone waits for its removal instead. */
 	if (e->state != ENTRY_GONE || e->home == HOME_NONE)
 		entry_tell(e, TIDE_OK, NULL);
@@ -208,6 +224,27 @@ static void entry_written(struct entry *e)
 	    ((e->flags & (ENTRY_OUTSIDE | ENTRY_LISTED)) == ENTRY_OUTSIDE &&
 	     !(e->flags & ENTRY_DIRTY)))
 		shard_entry_free(e);
+}
+
+/* Redis may have it, and perhaps it was acknowledged: it is removed before anybody is
+ * told that it is gone. One that Redis has a publish id of stays: the id of a message
+ * that is not there would confirm a repetition. */
+static void insert_unsure(struct entry *e, const struct batch_result *result)
+{
+	bool has_id = e->flags & ENTRY_DEDUPE;
+
+	if (e->state == ENTRY_GONE)
+		return;
+	entry_tell(e, result->written, result->text);
+	if (e->state >= SHARD_STAGES)
+		return;
+	if (!has_id) {
+		shard_remove(e, NULL);
+		return;
+	}
+	shard_account(e, -1);
+	e->home = HOME_NONE;
+	shard_discard(e);
 }
 
 /* A message that Redis would not take: the publisher is told, and unless
@@ -218,6 +255,10 @@ static void insert_refused(struct entry *e, const struct batch_result *result)
 
 	j->stats.refused++;
 	shard_entry_stored(e);
+	if (e->flags & ENTRY_UNSURE) {
+		insert_unsure(e, result);
+		return;
+	}
 	if (e->state == ENTRY_GONE) {
 		shard_entry_clean(e);
 		entry_tell(e, TIDE_OK, NULL);
@@ -246,11 +287,17 @@ static void entry_refused(const struct flight_item *item, uint8_t old_home,
 		e->flags &= (uint16_t)~ENTRY_OUTSIDE;
 		e->state = ENTRY_GONE;
 	}
-	e->home = old_home;
-	e->stored_score = item->old_score;
+	if (result->is_unsure)
+		e->flags |= ENTRY_UNSURE;
+	if (old_home != HOME_NONE || !result->is_unsure) {
+		e->home = old_home;
+		e->stored_score = item->old_score;
+	}
 	shard_account(e, 1);
 	if ((e->flags & (ENTRY_OUTSIDE | ENTRY_DIRTY)) == ENTRY_OUTSIDE)
 		stage_entry_refused(&e->shard->stages[e->state], e);
+	if (e->flags & ENTRY_UNSURE)
+		shard_entry_dirty(e);
 	if (old_home == HOME_NONE) {
 		insert_refused(e, result);
 		return;

@@ -44,4 +44,8 @@ const struct journal_stats *journal_stats(const struct journal *j);
 bool journal_last_old_place(const struct shard *sh, enum store_set set,
 			    struct place *last);
 
+/* Fill in the ids of the batch under way that are ENTRY_UNSURE; returns how many. There
+ * is room for the whole flight. */
+size_t journal_flying_unsure(const struct shard *sh, uint64_t *ids);
+
 void journal_count_elided(struct journal *j);

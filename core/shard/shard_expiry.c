@@ -200,7 +200,7 @@ static bool has_stored_outside(const struct stage *st)
 	const struct entry *e;
 
 	TAILQ_FOREACH (e, &st->outside, link)
-		if (e->home == st->set)
+		if (e->home == st->set || (e->flags & ENTRY_UNSURE))
 			return true;
 	return false;
 }

@@ -451,8 +451,9 @@ static void fail_refill(struct stage *st, int status, const char *text)
 	shard_unref(sh);
 }
 
-/* Ids of outside messages that a read may bring: Redis has an older state of them, or
- * they were written during the read. */
+/* Ids of messages in memory that a read may bring: outside ones of which Redis has an
+ * older state or which were written during the read, and those that Redis may have
+ * anywhere. */
 struct stage_known {
 	uint64_t *ids;
 	size_t count;
@@ -467,15 +468,23 @@ static int compare_ids(const void *a, const void *b)
 
 static void known_init(struct stage_known *k, const struct stage *st)
 {
+	const struct shard *sh = st->shard;
+	size_t most = (size_t)count_outside(st) + sh->flight.count;
 	const struct entry *e;
 
 	*k = (struct stage_known){ 0 };
-	if (TAILQ_EMPTY(&st->outside))
+	TAILQ_FOREACH (e, &sh->dirty, dirty_link)
+		most += (e->flags & ENTRY_UNSURE) != 0;
+	if (most == 0)
 		return;
-	k->ids = mem_alloc((size_t)count_outside(st) * sizeof(*k->ids));
+	k->ids = mem_alloc(most * sizeof(*k->ids));
 	TAILQ_FOREACH (e, &st->outside, link)
 		if (e->home == st->set)
 			k->ids[k->count++] = e->id;
+	TAILQ_FOREACH (e, &sh->dirty, dirty_link)
+		if (e->flags & ENTRY_UNSURE)
+			k->ids[k->count++] = e->id;
+	k->count += journal_flying_unsure(sh, k->ids + k->count);
 	qsort(k->ids, k->count, sizeof(*k->ids), compare_ids);
 }
 

@@ -67,7 +67,7 @@ void batch_reset(struct batch *b, struct slice prefix)
 	}
 	b->bytes = 0;
 	b->command_count = 0;
-	b->result = (struct batch_result){ TIDE_OK, TIDE_OK, NULL };
+	b->result = (struct batch_result){ TIDE_OK, TIDE_OK, NULL, false };
 }
 
 static void open_command(struct batch *b, enum batch_kind kind)
@@ -236,6 +236,23 @@ void batch_remove(struct batch *b, uint64_t id, enum store_set set, bool has_tri
 	add_id(b, (enum batch_kind)(BATCH_REMOVE_FROM + (int)set), &word);
 }
 
+void batch_leave_others(struct batch *b, uint64_t id, enum store_set set)
+{
+	struct id_word word = id_word(id);
+
+	for (int other = 0; other < STORE_SET_COUNT; other++)
+		if (other != (int)set)
+			add_id(b, (enum batch_kind)(BATCH_LEAVE + other), &word);
+}
+
+void batch_remove_everywhere(struct batch *b, uint64_t id)
+{
+	struct id_word word = id_word(id);
+
+	for (int kind = 0; kind < BATCH_WRITES; kind++)
+		add_id(b, (enum batch_kind)kind, &word);
+}
+
 void batch_dedupe(struct batch *b, const struct store_seen *seen)
 {
 	struct buf *out = entry(b, BATCH_WRITE_DEDUPE);
@@ -331,7 +348,7 @@ void batch_reply(struct batch *b, const redisReply *reply)
 	bool is_exec = b->has_exec && answered == b->request.replies;
 
 	if (answered == 1) /* perhaps for the second time, after a reconnect */
-		b->result = (struct batch_result){ TIDE_OK, TIDE_OK, NULL };
+		b->result = (struct batch_result){ TIDE_OK, TIDE_OK, NULL, false };
 	if (reply->type == REDIS_REPLY_ERROR)
 		refuse(b, is_removal ? &b->result.removed : &b->result.written,
 		       reply->str);

@@ -606,6 +606,7 @@ struct redis_conn *redis_conn_create(uv_loop_t *loop,
 void redis_conn_send(struct redis_conn *c, struct redis_request *r)
 {
 	r->bytes = 0;
+	r->was_lost = false;
 	for (unsigned i = 0; i < r->part_count; i++)
 		r->bytes += r->parts[i].len;
 	c->stats.requests++;

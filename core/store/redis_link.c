@@ -242,6 +242,10 @@ int redis_link_connect(struct redis_link *l)
 
 void redis_link_close(struct redis_link *l, struct redis_requests *unanswered)
 {
+	struct redis_request *r;
+
+	for (r = TAILQ_FIRST(&l->requests); r && r != l->next; r = TAILQ_NEXT(r, entry))
+		r->was_lost = true;
 	TAILQ_CONCAT(unanswered, &l->requests, entry);
 	l->next = NULL;
 	l->is_closing = true;

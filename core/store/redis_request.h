@@ -28,6 +28,9 @@ struct redis_request {
 	unsigned replies; /* how many Redis will give; at least 1 */
 	unsigned answered;
 	bool is_sent;
+	/* A connection was lost after it was written to it: perhaps it was carried out
+	 * there, whatever is answered now. */
+	bool was_lost;
 	size_t bytes;
 	redis_reply_fn on_reply;
 };

@@ -186,7 +186,8 @@ static void on_batch_reply(struct redis_request *request, const redisReply *repl
 		batch_reply(b, reply);
 	else
 		b->result = (struct batch_result){ TIDE_ESHUTDOWN, TIDE_ESHUTDOWN,
-						   error_text(TIDE_ESHUTDOWN) };
+						   error_text(TIDE_ESHUTDOWN), true };
+	b->result.is_unsure |= request->was_lost;
 	if (reply && request->answered < request->replies)
 		return;
 	if (b->on_done)

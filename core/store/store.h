@@ -146,6 +146,11 @@ void batch_tries(struct batch *b, uint64_t id, uint32_t attempts, uint32_t failu
 /* Body, place, tries (when `has_tries`) and expiry (when `has_expiry`). */
 void batch_remove(struct batch *b, uint64_t id, enum store_set set, bool has_tries,
 		  bool has_expiry);
+/* For a message of which it is not known which sets of Redis have it: it leaves all but
+ * the one that the same batch inserts it into. */
+void batch_leave_others(struct batch *b, uint64_t id, enum store_set set);
+/* Likewise: it is removed wherever it is. */
+void batch_remove_everywhere(struct batch *b, uint64_t id);
 /* A publish that has been seen, and the message that it became. */
 struct store_seen {
 	struct slice publish_id; /* the publisher's own, any bytes */
@@ -160,6 +165,9 @@ struct batch_result {
 	int removed;      /* TIDE_OK, or why the removals were refused */
 	int written;      /* TIDE_OK, or why inserts, moves and tries were refused */
 	const char *text; /* what Redis said, when it refused; else NULL */
+	/* What was refused may have been carried out before, on a connection that was
+	 * lost. */
+	bool is_unsure;
 };
 typedef void (*batch_done_fn)(void *ctx, const struct batch_result *result);
 

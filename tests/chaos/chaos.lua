@@ -53,7 +53,9 @@ local can_mount = has_mounts()
 ---@return Place
 function Place.new(figures)
   local self = setmetatable({ clock = Clock.new(), clock_ahead = 0, most_ahead = 0, stopped = {} }, Place)
-  local args, env = { '--window-messages', '100' }, self.clock.env
+  -- A publish that is sent again after a step of the clock must still be a repetition:
+  -- with the default of 2m it would be a message of its own.
+  local args, env = { '--window-messages', '100', '--dedupe-window', '24h' }, self.clock.env
   local has_proxy = math.random(2) == 1
   if has_proxy then
     self.disk = can_mount and shell.make_dir 'tidemq-disk' or nil

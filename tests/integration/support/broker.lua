@@ -299,7 +299,7 @@ end
 function Broker:redis_cli(...)
   local words = {}
   for i, word in ipairs { ... } do words[i] = quote(word) end
-  return shell.line(('redis-cli -s %s %s 2>&1'):format(
+  return shell.line(('timeout 20 redis-cli -s %s %s 2>&1'):format(
     quote(self.data .. '/redis.sock'), table.concat(words, ' ')))
 end
 

@@ -44,11 +44,11 @@ function Redis:run()
   assert(wait.poll(function() return self:cli 'PING' == 'PONG' end), 'redis-server does not start')
 end
 
---- What redis-cli prints.
+--- What redis-cli prints; what it has by then, from a Redis that does not answer in time.
 ---@param ... string|number
 ---@return string
 function Redis:cli(...)
-  local words = { 'redis-cli', '-s', quote(self.path) }
+  local words = { 'timeout 20 redis-cli', '-s', quote(self.path) }
   for _, word in ipairs { ... } do words[#words + 1] = quote(word) end
   return shell.line(table.concat(words, ' ') .. ' 2>&1')
 end

@@ -12,6 +12,9 @@ static int64_t clock_ms(clockid_t clock)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* Lua from 5.4.5 on cannot tell the line of a call whose stack finds no room. */
+#define NO_STACK "hostile.lua:"
+
 /* Each is the body of `rank`; `expected` is in the error. Where the error has no
  * better place it is where the body begins, line 2. */
 static const struct {
@@ -98,8 +101,8 @@ static const struct {
 	  " return #string.format(('%d'):rep(9000), table.unpack(t))",
 	  "hostile.lua:2: ran longer than" },
 	{ "numbers of many digits",
-	  "local t = {} for i = 1, 60000 do t[i] = 1e308 end"
-	  " return #string.format(('%99.99f'):rep(60000), table.unpack(t))",
+	  "local t = {} for i = 1, 9000 do t[i] = 1e308 end"
+	  " return #string.format(('%99.99f'):rep(9000), table.unpack(t))",
 	  "hostile.lua:2: " },
 	{ "nothing of long names",
 	  "local o, t = setmetatable({}, { __name = ('n'):rep(1 << 20) }), {}"
@@ -109,7 +112,7 @@ static const struct {
 	{ "the log of long names",
 	  "local o, t = setmetatable({}, { __name = ('n'):rep(1 << 20) }), {}"
 	  " for i = 1, 50000 do t[i] = o end tide.log(table.unpack(t))",
-	  "hostile.lua:2: " },
+	  NO_STACK },
 	{ "the log of many, of all lengths",
 	  "local t = {} for i = 1, 9000 do t[i] = 'x' end"
 	  " for n = 1, 9000, 200 do tide.log.error(table.unpack(t, 1, n)) end "
@@ -201,7 +204,7 @@ static const struct {
 	{ "error of a view", "error(msg)",
 	  "hostile.lua:2: an error that is not a text but a" },
 	{ "deep recursion", "local function f() return 1 + f() end return f()",
-	  "hostile.lua:2: " },
+	  NO_STACK },
 	{ "deep recursion through C",
 	  "local function f(s) return (s:gsub('.', f)) end return f('x')",
 	  "hostile.lua:2: " },
