@@ -329,7 +329,12 @@ it("leaves a process", function() os.execute "cd %s; sleep 600 &" end)
     c:send 'RULES reload\r\n'
     wait_until_begun()
     local d = broker:connect()
-    assert.equal('rollback', d:document('RULES rollback').origin)
+    -- The files are being read once more after the change: that is soon over.
+    assert(wait.poll(function()
+      local line = d:send('RULES rollback\r\n'):expect '^.*$'
+      local len = line:match '^DATA (%d+)$'
+      return len and d:expect_payload(len):find('"origin":"rollback"', 1, true)
+    end))
     assert.equal(0, shard(d))
     c:expect '^ERR busy other rules became active meanwhile, by rollback$'
     expect_no_sleepers()
