@@ -342,6 +342,8 @@ static void on_batch(void *ctx, const struct batch_result *result)
 	}
 	flight_land(sh, result);
 	dedupe_landed(sh, result);
+	if (sh->expiry.is_wanted)
+		shard_expiry_tick(sh);
 	shard_unref(sh);
 	if (--j->flights > 0)
 		return;
@@ -358,6 +360,7 @@ static size_t flush_shard(struct journal *j, struct shard *sh, unsigned *entries
 	struct entry *e;
 	size_t bytes;
 
+	sh->expiry.is_after = false;
 	sh->flight.purges = sh->purges;
 	while ((e = TAILQ_FIRST(&sh->dirty)) != NULL && *entries > 0 &&
 	       batch_bytes(b) < FLUSH_BYTES_MAX) {
@@ -395,7 +398,7 @@ void journal_flush(struct journal *j)
 	for (sh = TAILQ_FIRST(&j->dirty); sh && entries > 0 && bytes < FLUSH_BYTES_MAX;
 	     sh = next) {
 		next = TAILQ_NEXT(sh, journal_link);
-		if (sh->is_held_back)
+		if (sh->is_held_back || sh->expiry.is_taking || sh->expiry.is_wanted)
 			continue;
 		journal_drop(j, sh);
 		bytes += flush_shard(j, sh, &entries);

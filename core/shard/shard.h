@@ -94,6 +94,9 @@ struct shard_expiry {
 	int64_t last_number;
 	bool has_taken; /* since offset 0 */
 	bool is_taking; /* a request is under way */
+	bool is_wanted; /* one waits for the batch under way */
+	bool is_after;  /* the next batch, if there is one: requests and batches alternate
+			 */
 	bool is_failing;
 	unsigned purges;
 };

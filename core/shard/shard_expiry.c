@@ -3,7 +3,11 @@
  * Those in a window are in a heap of the broker. Those in Redis alone are found by the
  * expiry set, from its front: they are taken out of their set into the unack set, as if
  * somebody held them, and go the way of all that fail. What is held or buried does not
- * expire; a message that comes back from there may do so at once. */
+ * expire; a message that comes back from there may do so at once.
+ *
+ * No batch of the shard is under way while they are taken, nor the other way round: what
+ * is sent again after a reconnect would put a message back into the set that it has been
+ * taken out of. */
 #include "base/container.h"
 #include "base/mem.h"
 #include "host/log.h"
@@ -183,7 +187,7 @@ static void take(struct shard *sh)
 					    ? sh->env->now_ms
 					    : sh->expiry.last_number + 1;
 	request.number = sh->expiry.last_number = sh->expiry.number;
-	sh->expiry.is_taking = true;
+	sh->expiry.is_taking = sh->expiry.is_after = true;
 	sh->expiry.due_ms = 0;
 	sh->expiry.purges = sh->purges;
 	store_read_expired(sh->env->store, sh->keys, &request, on_expired, shard_ref(sh));
@@ -207,7 +211,8 @@ void shard_expiry_tick(struct shard *sh)
 	const struct stage *delayed = &sh->stages[ENTRY_DELAYED];
 	int64_t due_ms = sh->expiry.due_ms;
 
-	if (!due_ms || sh->expiry.is_taking)
+	sh->expiry.is_wanted = false;
+	if (!due_ms || sh->expiry.is_taking || sh->is_closed)
 		return;
 	if (ready->beyond + delayed->beyond == 0)
 		sh->expiry.due_ms = 0;
@@ -217,7 +222,10 @@ void shard_expiry_tick(struct shard *sh)
 		shard_wake_by(sh, sh->env->now_ms + RETRY_MS);
 	else if (is_read(ready) || is_read(delayed))
 		; /* its end wakes the shard */
-	else if (has_stored_outside(ready) || has_stored_outside(delayed))
+	else if (sh->flight.count > 0)
+		sh->expiry.is_wanted = true; /* its landing comes back here */
+	else if ((sh->expiry.is_after && shard_is_dirty(sh)) ||
+		 has_stored_outside(ready) || has_stored_outside(delayed))
 		shard_wake_by(sh, sh->env->now_ms + 10);
 	else
 		take(sh);

@@ -181,7 +181,7 @@ static void drain(void)
 		journal_flush(w.env.journal);
 		uv_run(&w.h.loop, UV_RUN_ONCE);
 		before = left;
-		left = total_in_stages() + w.shard->unacked;
+		left = total_in_stages() + w.shard->unacked + count_fate(FATE_MOVING);
 		if (left < before)
 			late = uv_hrtime() + DEADLINE_MS * UINT64_C(1000000);
 		check_counts();
