@@ -216,7 +216,6 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 static void entry_written(struct entry *e)
 {
 	shard_entry_stored(e);
-	e->flags &= (uint16_t)~ENTRY_UNSURE;
 	/* The waiter of an entry that is gone waits for its removal instead. */
 	if (e->state != ENTRY_GONE || e->home == HOME_NONE)
 		entry_tell(e, TIDE_OK, NULL);
@@ -319,11 +318,13 @@ static void flight_land(struct shard *sh, const struct batch_result *result)
 
 		/* It may be freed now, and those who are told may look for old places. */
 		item->old_home = HOME_NONE;
-		e->flags &= (uint16_t)~ENTRY_IN_FLIGHT;
-		if (status < 0 && !sh->is_closed)
+		if (status < 0 && !sh->is_closed) {
+			e->flags &= (uint16_t)~ENTRY_IN_FLIGHT;
 			entry_refused(item, old_home, result);
-		else
+		} else {
+			e->flags &= (uint16_t) ~(ENTRY_IN_FLIGHT | ENTRY_UNSURE);
 			entry_written(e);
+		}
 	}
 	mem_free(f->items);
 	*f = (struct flight){ 0 };
