@@ -172,18 +172,22 @@ struct moment {
 
 static struct moment now(void)
 {
-	return (struct moment){ (int64_t)uv_hrtime(),
-				machine_clock_ns(CLOCK_THREAD_CPUTIME_ID) };
+	struct moment m = { .ns = (int64_t)uv_hrtime() };
+
+	m.cpu_ns = machine_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	return m;
 }
 
 static void note_turn(struct build *b, struct moment since)
 {
-	struct moment end = now();
+	/* Read first, as it was read last: it is never more than the time. */
+	int64_t cpu_ns = machine_clock_ns(CLOCK_THREAD_CPUTIME_ID) - since.cpu_ns;
+	int64_t ns = (int64_t)uv_hrtime() - since.ns;
 
-	if (end.ns - since.ns > b->longest_ns)
-		b->longest_ns = end.ns - since.ns;
-	if (end.cpu_ns - since.cpu_ns > b->longest_cpu_ns)
-		b->longest_cpu_ns = end.cpu_ns - since.cpu_ns;
+	if (ns > b->longest_ns)
+		b->longest_ns = ns;
+	if (cpu_ns > b->longest_cpu_ns)
+		b->longest_cpu_ns = cpu_ns;
 }
 
 /* Work for about `max_ns`. True at the end of the build: `*rc` is TIDE_OK, or `err`
