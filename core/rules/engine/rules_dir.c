@@ -342,8 +342,9 @@ static void summarise(void *ctx, const char *path, const char *why)
 {
 	struct summary *s = ctx;
 
-	if (++s->count <= RULES_DIR_UNREAD_MAX)
-		buf_printf(s->out, "%s%s %s", s->count > 1 ? "; " : "", path, why);
+	/* What is said of the whole directory is never among those that are counted. */
+	if (strcmp(path, ".") == 0 || ++s->count <= RULES_DIR_UNREAD_MAX)
+		buf_printf(s->out, "%s%s %s", buf_len(s->out) ? "; " : "", path, why);
 }
 
 void rules_dir_describe_unread(const char *rules_dir, const struct bundle *loaded,
