@@ -36,7 +36,7 @@ struct consumer {
 	TAILQ_ENTRY(consumer) queue_link;
 	struct heap_node turn; /* in queue.able, while it can take a message */
 	struct queue *queue;   /* NULL: it is in no queue's list any more */
-	int32_t priority;      /* CONSUMER_PRIORITY_MIN to .._MAX; of a GET: 0 */
+	int32_t priority;      /* of 16 bits; of a GET: 0 */
 	uint32_t prefetch;
 	uint32_t unacked; /* of a subscription */
 	bool is_get;
@@ -51,9 +51,6 @@ struct consumer {
 };
 
 TAILQ_HEAD(consumer_list, consumer);
-
-#define CONSUMER_PRIORITY_MIN (-1000)
-#define CONSUMER_PRIORITY_MAX 1000
 
 static inline bool consumer_is_able(const struct consumer *c)
 {
