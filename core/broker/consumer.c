@@ -2,29 +2,32 @@
 
 #include "base/container.h"
 #include "queue.h"
+#include "succession.h"
 
 static bool can_take(const struct consumer *c)
 {
 	return c->is_get ||
-	       ((c->is_auto_ack || c->unacked < c->prefetch) && c->ops->can_take(c));
+	       (c->is_active && (c->is_auto_ack || c->unacked < c->prefetch) &&
+		c->ops->can_take(c));
 }
 
-/* To the end of the line of its priority. There are turns for 89 years at 100,000 a
- * second. */
+/* To the end of the line of its priority. */
 static void take_turn(struct queue *q, struct consumer *c)
 {
-	heap_set(&q->able, &c->turn,
-		 -(int64_t)c->priority * (INT64_C(1) << 48) + ++q->turns);
+	heap_set(&q->able, &c->turn, consumer_place(c->priority, ++q->turns));
 }
 
 void consumer_add(struct queue *q, struct consumer *c)
 {
 	c->queue = q;
+	c->is_active = !q->config.is_single_active;
 	TAILQ_INSERT_TAIL(&q->consumers, c, queue_link);
 	take_turn(q, c);
 	if (!c->is_get) {
 		q->consumer_count++;
 		q->had_consumer = true;
+		if (q->config.is_single_active)
+			succession_enter(q, c);
 	}
 	queue_activate(q);
 }
@@ -44,6 +47,8 @@ void consumer_remove(struct consumer *c)
 	if (c->is_get)
 		return;
 	q->consumer_count--;
+	if (q->config.is_single_active)
+		succession_leave(q, c);
 	if (queue_is_abandoned(q))
 		queue_activate(q); /* the turn finds that it is to go */
 }
@@ -88,6 +93,9 @@ void consumer_pass_turn(struct consumer *c)
 void consumer_settled(struct consumer *c)
 {
 	c->unacked--;
-	if (!consumer_is_able(c))
-		consumer_update(c);
+	if (consumer_is_able(c))
+		return;
+	consumer_update(c);
+	if (!c->is_active && c->unacked == 0 && c->queue)
+		queue_activate(c->queue); /* its successor may begin */
 }

@@ -27,6 +27,8 @@ struct consumer_ops {
 	void (*on_deliver)(struct consumer *c, struct entry *e, bool is_redelivered);
 	/* The GET ends with what it was given. It must be destroyed. */
 	void (*on_answer)(struct consumer *c);
+	/* Of a single-active queue: it is the active one now, or is no longer. */
+	void (*on_active)(struct consumer *c);
 	/* The queue is deleted. The consumer must be destroyed. */
 	void (*on_cancel)(struct consumer *c);
 };
@@ -38,7 +40,9 @@ struct consumer {
 	struct queue *queue;   /* NULL: it is in no queue's list any more */
 	int32_t priority;      /* of 16 bits; of a GET: 0 */
 	uint32_t prefetch;
-	uint32_t unacked; /* of a subscription */
+	uint32_t unacked;      /* of a subscription */
+	struct heap_node line; /* of a single-active queue: see succession.h */
+	bool is_active;        /* it may take: always, but in a single-active queue */
 	bool is_get;
 	bool is_auto_ack;
 	uint64_t delivered;
@@ -63,6 +67,13 @@ struct holder {
 	 * entry's holder and consumer must be NULL afterwards. */
 	void (*on_release)(struct entry *e);
 };
+
+/* A key in a heap: a higher priority first, then a lower number. There are numbers for 89
+ * years at 100,000 a second. */
+static inline int64_t consumer_place(int32_t priority, int64_t number)
+{
+	return -(int64_t)priority * (INT64_C(1) << 48) + number;
+}
 
 /* Put it into a queue's list. The rest of the consumer is filled in. */
 void consumer_add(struct queue *q, struct consumer *c);

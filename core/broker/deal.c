@@ -1,6 +1,7 @@
 #include "deal.h"
 
 #include "retry.h"
+#include "succession.h"
 
 #define DEAL_MAX 4096 /* messages of one queue in a turn */
 
@@ -143,6 +144,8 @@ bool deal_queue(struct queue *q)
 
 	if (q->vhost->broker->is_draining)
 		return false;
+	if (q->config.is_single_active)
+		succession_settle(q);
 	while (budget > 0 && (c = consumer_next(q)) != NULL) {
 		e = next_message(q, &budget);
 		if (!e) {

@@ -131,6 +131,7 @@ static void free_parts(struct queue *q)
 	queue_config_deinit(&q->config);
 	route_cache_free(q->direct);
 	heap_deinit(&q->able);
+	heap_deinit(&q->line);
 	mem_free(q->shards);
 	mem_free(q->name);
 	mem_free(q);

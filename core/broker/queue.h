@@ -42,6 +42,9 @@ struct queue {
 	struct consumer_list consumers; /* all, in the order of their arrival */
 	struct heap able;               /* of them: those who can take a message now */
 	int64_t turns;                  /* that consumers have had */
+	struct heap line;               /* of a single-active queue: succession.h */
+	struct consumer *active;        /* likewise; perhaps relieved, but not yet done */
+	int64_t arrivals;               /* likewise: of subscriptions */
 	struct consumer_list extended;  /* GETs: of those who are able */
 	unsigned consumer_count;        /* subscriptions; GETs do not count */
 	bool had_consumer;

@@ -101,9 +101,11 @@ void session_drained(struct session *s)
 	struct subscription *sub;
 
 	while ((ch = next_channel(s, ch)) != NULL)
-		TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
+		TAILQ_FOREACH (sub, &ch->subscriptions, channel_link) {
+			subscription_tell_active(sub);
 			if (!consumer_is_able(&sub->consumer))
 				consumer_update(&sub->consumer);
+		}
 }
 
 void session_end_waits(struct session *s)

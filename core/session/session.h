@@ -21,7 +21,7 @@ struct session_ops {
 	void (*on_reply)(void *ctx, unsigned channel, struct reply *r);
 	void (*on_deliver)(void *ctx, unsigned channel, const char *sid,
 			   const struct delivery *d);
-	/* what: "cancelled"; words: the rest of the line. */
+	/* what: "cancelled", ...; words: the rest of the line. */
 	void (*on_event)(void *ctx, unsigned channel, const char *what,
 			 const char *words);
 	/* A quiet reply is done and nothing was written: fewer requests are pending. */

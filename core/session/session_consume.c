@@ -56,7 +56,8 @@ int session_consume_get(struct channel *ch, const struct get_spec *spec, struct 
 	struct subscription *sub;
 	struct queue *q;
 
-	if (session_queue_usable(ch->session, spec->queue, &q, err) < 0)
+	if (session_queue_usable(ch->session, spec->queue, &q, err) < 0 ||
+	    session_queue_check_get(q, err) < 0)
 		return err->code;
 	sub = subscription_create(ch, (struct slice){ NULL, 0 });
 	sub->reply = r;

@@ -122,6 +122,8 @@ static void add_consumer(struct json *j, const struct queue *q, const struct con
 	json_member_int(j, "channel", sub->channel->number);
 	json_member_text(j, "ack", c->is_auto_ack ? "auto" : "manual");
 	json_member_int(j, "priority", c->priority);
+	if (q->config.is_single_active)
+		json_member_bool(j, "active", c->is_active);
 	json_member_int(j, "prefetch", c->prefetch);
 	json_member_int(j, "unacked", c->unacked);
 	json_member_int(j, "delivered", (int64_t)c->delivered);

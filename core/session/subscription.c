@@ -76,10 +76,29 @@ static void on_cancel(struct consumer *c)
 	subscription_destroy(sub);
 }
 
+void subscription_tell_active(struct subscription *sub)
+{
+	const struct session *s = sub->channel->session;
+	const struct consumer *c = &sub->consumer;
+
+	if (!c->queue || !c->queue->config.is_single_active || sub->confirm ||
+	    sub->is_told_active == c->is_active || !s->ops->can_take(s->ctx))
+		return;
+	sub->is_told_active = c->is_active;
+	s->ops->on_event(s->ctx, sub->channel->number,
+			 c->is_active ? "active" : "relieved", sub->sid);
+}
+
+static void on_active(struct consumer *c)
+{
+	subscription_tell_active(subscription_of(c));
+}
+
 static const struct consumer_ops ops = {
 	.can_take = can_take,
 	.on_deliver = on_deliver,
 	.on_answer = on_answer,
+	.on_active = on_active,
 	.on_cancel = on_cancel,
 };
 
@@ -125,6 +144,7 @@ void subscription_destroy(struct subscription *sub)
 void subscription_confirmed(struct subscription *sub)
 {
 	sub->confirm = NULL;
+	subscription_tell_active(sub);
 	consumer_update(&sub->consumer);
 }
 
