@@ -68,6 +68,7 @@ struct broker_counters {
 	uint64_t delivered;
 	uint64_t acked;
 	uint64_t failed; /* nacks, timeouts, ... */
+	uint64_t paced;  /* returns that had to wait: redelivery.h */
 	uint64_t dead_lettered;
 };
 
@@ -120,7 +121,8 @@ struct broker {
 	struct removal_list removals; /* that Redis has refused; removal.c */
 	int64_t removal_due_ms;
 	bool is_started;
-	bool is_draining; /* no new work */
+	bool is_draining;       /* no new work */
+	bool refuses_publishes; /* DRAIN: what is there is served */
 	bool is_closing;
 	struct broker_counters counters;
 };
