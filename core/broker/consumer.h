@@ -14,6 +14,7 @@
 #include <sys/queue.h>
 
 #include "base/heap.h"
+#include "credit.h"
 #include "shard/entry.h"
 
 struct consumer;
@@ -41,6 +42,9 @@ struct consumer {
 	int32_t priority;      /* of 16 bits; of a GET: 0 */
 	uint32_t prefetch;
 	uint32_t unacked;      /* of a subscription */
+	struct credit *credit; /* that it shares with others; NULL: none */
+	struct heap_node want; /* in credit.wanting */
+	uint32_t rank;         /* of 16 bits: who gets the credit, the lowest first */
 	struct heap_node line; /* of a single-active queue: see succession.h */
 	bool is_active;        /* it may take: always, but in a single-active queue */
 	bool is_get;
@@ -81,6 +85,8 @@ void consumer_add(struct queue *q, struct consumer *c);
 void consumer_remove(struct consumer *c);
 /* Its credit or its client may have changed. */
 void consumer_update(struct consumer *c);
+/* It may use its shared credit now. */
+void consumer_admit(struct consumer *c);
 /* The consumer of the queue that is to get the next message; NULL: nobody can take one.
  */
 struct consumer *consumer_next(struct queue *q);

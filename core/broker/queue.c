@@ -402,6 +402,16 @@ void queue_guard(struct queue *q)
 	q->is_guarded = is_guarded;
 }
 
+bool queue_is_refilling(const struct queue *q)
+{
+	for (unsigned i = 0; i < q->shard_count; i++)
+		if (q->shards[i]->stages[ENTRY_READY].is_refilling ||
+		    (q->shards[i]->expiry.is_taking &&
+		     q->shards[i]->stages[ENTRY_READY].beyond > 0))
+			return true;
+	return false;
+}
+
 void queue_activate(struct queue *q)
 {
 	if (q->is_active)

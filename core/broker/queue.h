@@ -117,6 +117,9 @@ bool queue_is_abandoned(const struct queue *q);
 /* Whether it may refuse messages has perhaps changed. */
 void queue_guard(struct queue *q);
 
+/* Ready messages are being read from Redis. */
+bool queue_is_refilling(const struct queue *q);
+
 /* Have it deal out messages at the end of the turn. */
 void queue_activate(struct queue *q);
 

@@ -11,6 +11,7 @@ void channel_init(struct channel *ch, struct session *s, unsigned number)
 	TAILQ_INIT(&ch->subscriptions);
 	ch->holder.on_release = channel_release;
 	held_init(&ch->held);
+	credit_init(&ch->credit, s->broker, 0);
 }
 
 /* Of what a consumer leaves behind, only the message that it was given first
@@ -58,6 +59,7 @@ void channel_end(struct channel *ch)
 			reply_messages_take(r, NULL, 0);
 	}
 	held_deinit(&ch->held);
+	credit_deinit(&ch->credit);
 }
 
 void channel_deinit(struct channel *ch)

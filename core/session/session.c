@@ -195,6 +195,11 @@ int session_open(struct session *s, unsigned number, struct channel **out,
 	return TIDE_OK;
 }
 
+void session_limit_channel(struct channel *ch, uint32_t prefetch)
+{
+	credit_init(&ch->credit, ch->session->broker, prefetch);
+}
+
 void session_forget_channel(struct channel *ch)
 {
 	struct session *s = ch->session;

@@ -27,6 +27,9 @@ int session_consume_subscribe(struct channel *ch, const struct subscribe_spec *s
 	sub->consumer.prefetch = spec->prefetch;
 	sub->consumer.priority = spec->priority;
 	sub->consumer.is_auto_ack = spec->is_auto_ack;
+	sub->consumer.rank = spec->rank;
+	if (ch->credit.limit > 0 && !spec->is_auto_ack)
+		sub->consumer.credit = &ch->credit;
 	/* Its messages come after the OK, which may have to wait for others. */
 	sub->confirm = r;
 	r->subscription = sub;

@@ -143,6 +143,8 @@ static void add_consumer(struct json *j, const struct queue *q, const struct con
 	if (q->config.is_single_active)
 		json_member_bool(j, "active", c->is_active);
 	json_member_int(j, "prefetch", c->prefetch);
+	json_member_int(j, "channel_prefetch", sub->channel->credit.limit);
+	json_member_int(j, "rank", c->rank);
 	json_member_int(j, "unacked", c->unacked);
 	json_member_int(j, "delivered", (int64_t)c->delivered);
 	json_object_end(j);
