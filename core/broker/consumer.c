@@ -117,9 +117,9 @@ void consumer_pass_turn(struct consumer *c)
 	take_turn(c->queue, c);
 }
 
-void consumer_settled(struct consumer *c)
+/* Apart, so that what comes of most settles needs no frame. */
+static __attribute__((noinline)) void come_back(struct consumer *c)
 {
-	c->unacked--;
 	if (c->credit)
 		credit_return(c->credit);
 	if (consumer_is_able(c))
@@ -127,4 +127,11 @@ void consumer_settled(struct consumer *c)
 	consumer_update(c);
 	if (!c->is_active && c->unacked == 0 && c->queue)
 		queue_activate(c->queue); /* its successor may begin */
+}
+
+void consumer_settled(struct consumer *c)
+{
+	c->unacked--;
+	if (!consumer_is_able(c) || c->credit)
+		come_back(c);
 }

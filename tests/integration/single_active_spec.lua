@@ -122,9 +122,9 @@ for _, durable in ipairs { '1', '0' } do
     end)
 
     it('passes over those of the same closing connection', function()
-      local one, two = broker:connect(), nil
+      local one = broker:connect()
       for i = 1, 5 do one:ok('SUB q own' .. i) if i == 1 then one:expect_line 'EVT active own1' end end
-      two = subscribe 'two'
+      local two = subscribe 'two'
       one:send '@1 OPEN\r\n'
       one:expect_line '@1 OK'
       one:close()
