@@ -43,6 +43,8 @@ static const struct queue_option options[] = {
 	  "a duration from 10ms to 1d" },
 	{ "delivery-limit", "20", OPTION_UINT, FIELD(delivery_limit), 0, 1000000,
 	  "a number from 0 to 1000000" },
+	{ "death-limit", "100", OPTION_UINT, FIELD(death_limit), 1, 1000000,
+	  "a number from 1 to 1000000" },
 	{ "dead-letter", "", OPTION_TARGET, 0, 0, 0,
 	  "<exchange>/<key>, with - for the default exchange, which needs a key (a "
 	  "queue's name); without a key the message keeps its own" },
@@ -55,7 +57,8 @@ _Static_assert(QUEUE_SHARDS_MAX == 64, "the text about shards says so");
 
 static const char allowed[] =
 	"durable exclusive auto-delete shards sharding priority retry ack-timeout "
-	"delivery-limit dead-letter dedupe, and sharding.* priority.* retry.* for the "
+	"delivery-limit death-limit dead-letter dedupe, and sharding.* priority.* "
+	"retry.* for the "
 	"options of the scripts";
 
 static bool set_target(struct queue_config *c, const char *value)
