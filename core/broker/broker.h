@@ -119,7 +119,8 @@ struct broker {
 	struct removal_list removals; /* that Redis has refused; removal.c */
 	int64_t removal_due_ms;
 	bool is_started;
-	bool is_draining; /* no new work */
+	bool is_draining;       /* no new work */
+	bool refuses_publishes; /* DRAIN: what is there is served */
 	bool is_closing;
 	struct broker_counters counters;
 };

@@ -30,6 +30,9 @@ struct session_ops {
 	bool (*can_take)(void *ctx);
 	/* Publishers are held back, or let go on. */
 	void (*on_blocked)(void *ctx, bool is_blocked, const char *why);
+	/* Somebody has killed the connection: say why, and close it soon, whatever it
+	 * still owes or is owed. */
+	void (*on_kill)(void *ctx, const char *why);
 	/* What LIST connections shows of the connection: members of an object. */
 	void (*describe)(void *ctx, struct json *out);
 	/* Where it comes from; may be NULL. */
@@ -242,5 +245,10 @@ TIDE_MUST_USE int session_rules_replay(struct session *s, struct slice dir,
 /* An empty hash: the generation before the active one. */
 TIDE_MUST_USE int session_rules_rollback(struct session *s, struct slice hash,
 					 struct reply *r, struct error *err);
+/* Close the connection of that number, which may be this one. */
+TIDE_MUST_USE int session_operate_kill(struct session *s, uint64_t number,
+				       struct reply *r, struct error *err);
+/* Take no publishes from now on, or take them again. */
+void session_operate_drain(struct session *s, bool is_on);
 TIDE_MUST_USE int session_explain(struct session *s, const struct publish_spec *spec,
 				  struct reply *r, struct error *err);

@@ -267,6 +267,7 @@ static void broker_stats(const struct service *service, struct json *j)
 	json_member_int(j, "memory_bytes", (int64_t)service_memory(service));
 	json_member_int(j, "routes_bytes", (int64_t)b->route_bytes);
 	json_member_bool(j, "blocked", service->is_blocked);
+	json_member_bool(j, "draining", b->refuses_publishes);
 	json_member_int(j, "rules_generation", (int64_t)engine_epoch(b->engine));
 	json_member_object(j, "counters");
 	engine_status_counters(b->engine, j);

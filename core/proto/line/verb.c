@@ -34,6 +34,8 @@ static const struct verb verbs[] = {
 	{ "STATS",   0, 1, "queue",                    VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_stats },
 	{ "RULES",   1, 3, RULES_WORDS,                VERB_DOCUMENT | VERB_ANSWERS | VERB_ANY_OPTIONS, "share", NULL,                command_rules },
 	{ "EXPLAIN", 2, 2, "exchange key",             VERB_DOCUMENT | VERB_ANSWERS | VERB_HEADERS, PUB_OPTIONS " payload", NULL, command_explain },
+	{ "KILL",    2, 2, "connection number",        0,                                NULL, NULL,                   command_operate_kill },
+	{ "DRAIN",   0, 1, "off",                      0,                                NULL, NULL,                   command_operate_drain },
 	{ "HELP",    0, 0, NULL,                       VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_help },
 	{ "", 0, 0, NULL, 0, NULL, NULL, NULL },
 };

@@ -74,3 +74,5 @@ COMMAND(list);
 COMMAND(stats);
 COMMAND(rules);
 COMMAND(explain);
+COMMAND(operate_kill);
+COMMAND(operate_drain);
