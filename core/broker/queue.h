@@ -21,6 +21,7 @@ struct queue_counters {
 	uint64_t acked;
 	uint64_t nacked;
 	uint64_t timed_out;
+	uint64_t paced; /* returns that had to wait: redelivery.h */
 	uint64_t expired;
 	uint64_t dead_lettered;
 	uint64_t death_limited; /* buried: they had died too often */
