@@ -14,7 +14,8 @@ static const struct list {
 	  { .columns = "name type durable auto_delete? bindings published options? "
 		       "unusable?" } },
 	{ "queues",
-	  { .columns = "name ready delayed unacked buried consumers durable options? "
+	  { .columns = "name ready delayed unacked buried consumers durable paused "
+		       "options? "
 		       "unusable?" } },
 	{ "bindings",
 	  { .columns = "exchange to destination pattern options? unusable?" } },
