@@ -141,6 +141,7 @@ static void add_consumer(struct json *j, const struct queue *q, const struct con
 	json_member_int(j, "connection", (int64_t)sub->channel->session->number);
 	json_member_int(j, "channel", sub->channel->number);
 	json_member_text(j, "ack", c->is_auto_ack ? "auto" : "manual");
+	json_member_int(j, "priority", c->priority);
 	json_member_int(j, "prefetch", c->prefetch);
 	json_member_int(j, "unacked", c->unacked);
 	json_member_int(j, "delivered", (int64_t)c->delivered);
@@ -154,9 +155,7 @@ static void list_consumers(struct session *s, struct json *j)
 
 	HASH_SRT(hh, s->vhost->queues, by_queue_name);
 	HASH_ITER (hh, s->vhost->queues, q, next) {
-		TAILQ_FOREACH (c, &q->able, queue_link)
-			add_consumer(j, q, c);
-		TAILQ_FOREACH (c, &q->waiting, queue_link)
+		TAILQ_FOREACH (c, &q->consumers, queue_link)
 			add_consumer(j, q, c);
 	}
 }
