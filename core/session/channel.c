@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "broker/retry.h"
+#include "lease_notice.h"
 #include "session_private.h"
 
 void channel_init(struct channel *ch, struct session *s, unsigned number)
@@ -96,11 +97,14 @@ void channel_write_holder(const struct entry *e, struct json *out)
 void channel_release(struct entry *e)
 {
 	struct channel *ch = container_of(e->holder, struct channel, holder);
-	struct consumer *c = e->consumer;
+	struct subscription *sub = e->consumer ? subscription_of(e->consumer) : NULL;
 
 	held_remove(&ch->held, e->tag);
 	e->holder = NULL;
 	e->consumer = NULL;
-	if (c)
-		subscription_settled(subscription_of(c));
+	if (!sub)
+		return;
+	if (sub->notify_ms)
+		lease_notice_remove(sub, e);
+	subscription_settled(sub);
 }

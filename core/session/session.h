@@ -165,8 +165,10 @@ struct subscribe_spec {
 	struct slice queue;
 	struct slice sid;
 	uint32_t prefetch;
-	uint32_t rank;    /* within its channel: lower ones are served first */
-	int32_t priority; /* higher ones are served first */
+	int64_t notify_lease_ms; /* EVT lease comes so long before a lease ends; 0: none
+				  */
+	uint32_t rank;           /* within its channel: lower ones are served first */
+	int32_t priority;        /* higher ones are served first */
 	bool is_auto_ack;
 };
 TIDE_MUST_USE int session_consume_subscribe(struct channel *ch,

@@ -147,6 +147,7 @@ static void add_consumer(struct json *j, const struct queue *q, const struct con
 	json_member_int(j, "prefetch", c->prefetch);
 	json_member_int(j, "channel_prefetch", sub->channel->credit.limit);
 	json_member_int(j, "rank", c->rank);
+	json_member_int(j, "notify_lease_ms", sub->notify_ms);
 	json_member_int(j, "unacked", c->unacked);
 	json_member_int(j, "delivered", (int64_t)c->delivered);
 	json_object_end(j);

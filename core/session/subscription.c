@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "broker/queue.h"
 #include "channel.h"
+#include "lease_notice.h"
 #include "session_private.h"
 
 static bool can_take(const struct consumer *c)
@@ -39,6 +40,8 @@ static void on_deliver(struct consumer *c, struct entry *e, bool is_redelivered)
 	} else {
 		d.tag = held_add(&ch->held, e);
 		e->holder = &ch->holder;
+		if (sub->notify_ms)
+			lease_notice_add(sub, e);
 	}
 	if (c->is_get)
 		gather(sub, &d);

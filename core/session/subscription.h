@@ -13,8 +13,10 @@ struct subscription {
 	struct consumer consumer;
 	TAILQ_ENTRY(subscription) channel_link;
 	struct channel *channel;
-	UT_hash_handle hh;     /* by sid, in the channel's hash */
-	char *sid;             /* NULL for a GET */
+	UT_hash_handle hh; /* by sid, in the channel's hash */
+	char *sid;         /* NULL for a GET */
+	int64_t notify_ms; /* how long before a lease ends it is told; 0: not at all */
+	struct lease_notice *notices; /* uthash by tag: of what it holds, if so */
 	struct reply *confirm; /* the OK of its SUB has not left: nothing may come */
 	bool is_told_active;   /* what its client knows: see consumer_ops.on_active */
 	bool is_charged;       /* with a failure, as its channel closes */

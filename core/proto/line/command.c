@@ -301,7 +301,8 @@ COMMAND(explain)
 COMMAND(subscribe)
 {
 	const struct request_limits prefetch = { 1, PREFETCH_MAX },
-				    rank = { 0, SUBSCRIBE_RANK_MAX };
+				    rank = { 0, SUBSCRIBE_RANK_MAX },
+				    before = { 10, INT64_C(24) * 3600 * 1000 };
 	struct subscribe_spec spec = { .queue = request_name(q, 0, "a queue") };
 
 	spec.sid = request_name(q, 1, "a subscription's id");
@@ -310,6 +311,7 @@ COMMAND(subscribe)
 				 "'-' cannot be the name of a subscription");
 	spec.prefetch = (uint32_t)request_uint(q, "prefetch", prefetch, PREFETCH_DEFAULT);
 	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
+	spec.notify_lease_ms = request_duration(q, "notify-lease", before);
 	spec.rank = (uint32_t)request_uint(q, "rank", rank, SUBSCRIBE_RANK_MAX);
 	spec.priority = (int32_t)request_int(q, "priority", SUBSCRIBE_PRIORITY_MIN,
 					     SUBSCRIBE_PRIORITY_MAX, 0);
