@@ -98,6 +98,8 @@ struct broker {
 	struct queue_list active;      /* queues that may have something to deal out */
 	struct heap timers;            /* of shards */
 	struct heap waits;             /* of GETs that wait, by mono_ms */
+	struct heap wakes;             /* of queues, by mono_ms: wake.h */
+	unsigned guarded;              /* queues that may refuse messages */
 	struct pace pace;              /* of what is being done just now */
 	struct msg_pool msgs;          /* of the messages that are published */
 	int64_t started_unix_ms;

@@ -15,7 +15,8 @@ static const struct list {
 		       "unroutable options? "
 		       "unusable?" } },
 	{ "queues",
-	  { .columns = "name ready delayed unacked buried consumers durable options? "
+	  { .columns = "name ready delayed unacked buried consumers durable paused "
+		       "options? "
 		       "unusable?" } },
 	{ "bindings",
 	  { .columns = "exchange to destination pattern options? unusable?" } },

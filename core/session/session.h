@@ -203,6 +203,15 @@ TIDE_MUST_USE int session_queue_purge(struct session *s, struct slice queue,
 TIDE_MUST_USE int session_queue_kick(struct session *s, struct slice queue, uint64_t max,
 				     struct reply *r, struct error *err);
 
+struct pause_spec {
+	struct slice queue;
+	bool in, out; /* publishes, deliveries */
+	bool is_resume;
+	int64_t for_ms; /* 0: until it is resumed */
+};
+TIDE_MUST_USE int session_pause(struct session *s, const struct pause_spec *spec,
+				struct reply *r, struct error *err);
+
 enum list_what {
 	LIST_EXCHANGES,
 	LIST_QUEUES,

@@ -30,6 +30,8 @@ static const struct verb verbs[] = {
 	{ "PEEK",    1, 2, "queue n",                  VERB_DOCUMENT | VERB_ANSWERS,        "state", NULL,                command_peek },
 	{ "PURGE",   1, 1, "queue",                    0,                                NULL, NULL,                   command_purge },
 	{ "KICK",    1, 2, "queue n",                  0,                                NULL, NULL,                   command_kick },
+	{ "PAUSE",   2, 2, "queue in|out|both",        0,                                "for", NULL,                  command_pause },
+	{ "RESUME",  1, 2, "queue in|out|both",        0,                                NULL, NULL,                   command_pause_resume },
 	{ "LIST",    1, 1, LIST_WORDS,                 VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_list },
 	{ "STATS",   0, 2, "exchange|queue name",               VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_stats },
 	{ "RULES",   1, 3, RULES_WORDS,                VERB_DOCUMENT | VERB_ANSWERS | VERB_ANY_OPTIONS, "share", NULL,                command_rules },

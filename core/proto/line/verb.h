@@ -70,6 +70,8 @@ COMMAND(touch);
 COMMAND(peek);
 COMMAND(purge);
 COMMAND(kick);
+COMMAND(pause);
+COMMAND(pause_resume);
 COMMAND(list);
 COMMAND(stats);
 COMMAND(rules);
