@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "shard/dedupe.h"
+#include "session_leases.h"
 #include "session_private.h"
 #include "broker/pause.h"
 #include "broker/unusable.h"
@@ -282,6 +283,7 @@ static void queue_stats(struct queue *q, struct json *j)
 	add_rates(j, &q->rates->in, &q->rates->out);
 	json_member_int(j, "refused", (int64_t)n->refused);
 	add_pause(j, q);
+	session_leases_write(q, j);
 }
 
 static void store_members(const struct broker *b, struct json *j)
