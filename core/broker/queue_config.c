@@ -41,6 +41,8 @@ static const struct queue_option options[] = {
 	  "the name of a script in retry/" },
 	{ "ack-timeout", "60s", OPTION_DURATION, FIELD(ack_timeout_ms), 10, DAY_MS,
 	  "a duration from 10ms to 1d" },
+	{ "ttl", "0", OPTION_DURATION, FIELD(ttl_ms), 0, DURATION_MAX_MS,
+	  "a duration from 1ms to 3660d, or 0 for no limit" },
 	{ "delivery-limit", "20", OPTION_UINT, FIELD(delivery_limit), 0, 1000000,
 	  "a number from 0 to 1000000" },
 	{ "dead-letter", "", OPTION_TARGET, 0, 0, 0,
@@ -55,7 +57,8 @@ _Static_assert(QUEUE_SHARDS_MAX == 64, "the text about shards says so");
 
 static const char allowed[] =
 	"durable exclusive auto-delete shards sharding priority retry ack-timeout "
-	"delivery-limit dead-letter dedupe, and sharding.* priority.* retry.* for the "
+	"ttl delivery-limit dead-letter dedupe, and sharding.* priority.* retry.* for "
+	"the "
 	"options of the scripts";
 
 static bool set_target(struct queue_config *c, const char *value)
