@@ -184,7 +184,7 @@ static inline void enter_by(struct entry *e, int64_t due_ms)
 }
 
 /* What is delayed lives for as long behind that. */
-static void limit_life(struct entry *e)
+static __attribute__((noinline)) void limit_life(struct entry *e)
 {
 	const struct shard *sh = e->shard;
 	int64_t now_ms = sh->env->now_ms, due_ms = e->msg->due_unix_ms;
