@@ -28,6 +28,10 @@ struct queue_counters {
 	uint64_t refused; /* publishes that it did not take: admission.h */
 };
 
+/* Of a queue that has been used. */
+struct queue_rates {
+	struct rate in, out;
+};
 enum queue_direction { QUEUE_IN, QUEUE_OUT, QUEUE_DIRECTIONS };
 
 struct queue {
@@ -63,6 +67,8 @@ struct queue {
 	struct route *direct;        /* from the default exchange */
 	struct dedupe_queue *dedupe; /* the publish ids it has seen */
 	struct queue_counters counters;
+	int64_t second;             /* of the broker, when something was counted last */
+	struct queue_rates *rates;  /* NULL: nothing was counted yet */
 	int64_t unranked_logged_ms; /* the log names it once in a while */
 };
 
@@ -126,6 +132,15 @@ void queue_view(const struct queue *q, const struct shard *sh, struct queue_view
 static inline struct slice queue_slice(const struct queue *q)
 {
 	return (struct slice){ q->name, q->name_len };
+}
+
+/* A second begins for the queue's rates. */
+void queue_begin_second(struct queue *q) __attribute__((cold));
+/* Before a publish or a delivery is counted. */
+static inline void queue_rate(struct queue *q)
+{
+	if (q->second != q->vhost->broker->second)
+		queue_begin_second(q);
 }
 
 /* How long it remembers publish ids; 0 = not at all. */
