@@ -30,6 +30,17 @@ static bool on_expired(struct shard *sh, struct entry *e)
 
 const struct shard_ops deal_shard_ops = { on_ready, on_timeout, on_expired };
 
+<<<<<<< HEAD
+static bool is_refilling(const struct queue *q)
+{
+	for (unsigned i = 0; i < q->shard_count; i++)
+		if (shard_is_reading(q->shards[i]))
+			return true;
+	return false;
+}
+
+=======
+>>>>>>> main
 /* The next message of any shard, in turn; what has expired goes its own way. */
 static struct entry *next_message(struct queue *q, unsigned *budget)
 {
@@ -86,6 +97,23 @@ static void deliver(struct consumer *c, struct entry *e)
 			c->credit->used++;
 	}
 	c->ops->on_deliver(c, e, is_redelivered);
+}
+
+void deal_take(struct queue *q, struct consumer *c, struct entry *e)
+{
+	struct shard *sh = e->shard;
+	double served = sh->served;
+	/* Redis has it where a refill may read it, and would bring it again. */
+	bool is_elsewhere = sh->keys && e->home != STORE_READY && !c->is_auto_ack;
+
+	c->queue = q;
+	deliver(c, e);
+	if (is_elsewhere)
+		shard_ledger(e);
+	/* It was not its turn. */
+	sh->served = served;
+	c->queue = NULL;
+	c->ops->on_answer(c);
 }
 
 static void give_to_get(struct consumer *c, struct entry *e, unsigned *budget)
