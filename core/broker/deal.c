@@ -30,17 +30,6 @@ static bool on_expired(struct shard *sh, struct entry *e)
 
 const struct shard_ops deal_shard_ops = { on_ready, on_timeout, on_expired };
 
-<<<<<<< HEAD
-static bool is_refilling(const struct queue *q)
-{
-	for (unsigned i = 0; i < q->shard_count; i++)
-		if (shard_is_reading(q->shards[i]))
-			return true;
-	return false;
-}
-
-=======
->>>>>>> main
 /* The next message of any shard, in turn; what has expired goes its own way. */
 static struct entry *next_message(struct queue *q, unsigned *budget)
 {

@@ -12,6 +12,11 @@ static const char *const state_names[] = {
 	[ENTRY_MOVING] = "moving", [ENTRY_GONE] = "gone",
 };
 
+const char *session_peek_state_name(enum entry_state state)
+{
+	return state_names[state];
+}
+
 static void add_base64(struct buf *out, const char *data, size_t len)
 {
 	static const char digits[] =
@@ -29,7 +34,7 @@ static void add_base64(struct buf *out, const char *data, size_t len)
 	}
 }
 
-static void add_payload(struct json *j, const struct msg *m)
+void session_peek_write_payload(struct json *j, const struct msg *m)
 {
 	struct slice payload = { m->payload, m->payload_len };
 	struct buf text = { 0 };
@@ -81,7 +86,7 @@ static void show(struct json *j, enum entry_state state, const struct peeked *fo
 
 	json_object_begin(j);
 	json_member_hex(j, "id", row->id);
-	json_member_text(j, "state", state_names[state]);
+	json_member_text(j, "state", session_peek_state_name(state));
 	json_member_int(j, "shard", found->shard);
 	json_member_string(j, "exchange", msg_exchange_word(m));
 	json_member_string(j, "key", m->key);
@@ -99,7 +104,7 @@ static void show(struct json *j, enum entry_state state, const struct peeked *fo
 	if (found->held)
 		channel_write_holder(found->held, j);
 	msg_write_headers(m, j);
-	add_payload(j, m);
+	session_peek_write_payload(j, m);
 	json_object_end(j);
 }
 
