@@ -69,8 +69,9 @@ static struct shard_scan *first_shard(struct queue_scan *scan, bool *unread)
 		scan->asking += result == SHARD_SCAN_ASKED;
 		*unread |= result == SHARD_SCAN_ASKED || result == SHARD_SCAN_AGAIN;
 		if (result == SHARD_SCAN_ROWS &&
-		    (!first || place_is_before(place_of_row(shard_scan_row(shard)),
-					       place_of_row(shard_scan_row(first)))))
+		    (!first ||
+		     place_is_before(place_of_row(&shard_scan_row(shard)->row),
+				     place_of_row(&shard_scan_row(first)->row))))
 			first = shard;
 	}
 	return *unread ? NULL : first;
@@ -79,7 +80,8 @@ static struct shard_scan *first_shard(struct queue_scan *scan, bool *unread)
 /* Whether the search goes on. */
 static bool look(struct queue_scan *scan, struct shard_scan *shard)
 {
-	const struct store_row *row = shard_scan_row(shard);
+	const struct shard_row *next = shard_scan_row(shard);
+	const struct store_row *row = &next->row;
 	bool goes_on = true;
 
 	scan->next = (struct place){ row->score, row->id + 1 };
@@ -87,7 +89,7 @@ static bool look(struct queue_scan *scan, struct shard_scan *shard)
 	if (row->msg) {
 		scan->bytes += row->msg->bytes;
 		if (msg_match_has(&scan->match, row->msg))
-			goes_on = scan->ops->on_match(scan, shard->shard, row);
+			goes_on = scan->ops->on_match(scan, shard->shard, next);
 	}
 	shard_scan_take(shard);
 	return goes_on && scan->searched < QUEUE_SCAN_MESSAGES_MAX &&
@@ -108,6 +110,8 @@ void queue_scan_run(struct queue_scan *scan)
 	struct shard_scan *shard;
 	bool unread;
 
+	for (unsigned i = 0; i < scan->shard_count; i++)
+		shard_scan_renew(&scan->shards[i]);
 	while (scan->err.code == TIDE_OK && !scan->broker->is_closing) {
 		size_t before = scan->bytes;
 

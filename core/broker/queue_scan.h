@@ -19,7 +19,7 @@ struct queue_scan;
 struct queue_scan_ops {
 	/* A message that matches; it is good for the call. False: that is enough. */
 	bool (*on_match)(struct queue_scan *scan, struct shard *sh,
-			 const struct store_row *row);
+			 const struct shard_row *row);
 	/* The search has ended. Call queue_scan_deinit, now or later. */
 	void (*on_end)(struct queue_scan *scan);
 };

@@ -1,9 +1,13 @@
-/* cli_show.c: list, stats, peek, ping. */
+/* cli_show.c: list, stats, peek, request, ping. */
 #include <inttypes.h>
+#include <strings.h>
 
 #include <uv.h>
 
+#include "base/mem.h"
 #include "cli_table.h"
+
+#define PEEK_PAGE UINT64_C(100)
 
 static const struct list {
 	const char *what;
@@ -13,7 +17,8 @@ static const struct list {
 	  { .columns = "name type durable auto_delete? bindings published options? "
 		       "unusable?" } },
 	{ "queues",
-	  { .columns = "name ready delayed unacked buried consumers durable options? "
+	  { .columns = "name ready delayed unacked buried consumers durable paused "
+		       "options? "
 		       "unusable?" } },
 	{ "bindings",
 	  { .columns = "exchange to destination pattern options? unusable?" } },
@@ -52,19 +57,66 @@ static int run_stats(struct cli *cli)
 	return cli_table_ask(cli, &view);
 }
 
-static int run_peek(struct cli *cli)
+/* Ask for the messages behind a place; NULL: for the first. */
+static json_t *peek_page(struct cli *cli, const char *after)
+{
+	struct tidemq_reply reply;
+
+	buf_clear(&cli->request);
+	buf_append_text(&cli->request, "PEEK");
+	cli_add_word(cli, cli->words[0]);
+	buf_printf(&cli->request, " %" PRIu64 " state=%s",
+		   cli_is_given(cli, "all") ? PEEK_PAGE : cli_number(cli, "count"),
+		   cli_get(cli, "state"));
+	if (cli_is_given(cli, "match"))
+		cli_add_value(cli, SLICE("match"), cli_get(cli, "match"));
+	if (after)
+		cli_add_value(cli, SLICE("after"), after);
+	if (cli_ask(cli, &reply) != CLI_DONE)
+		return NULL;
+	if (cli->json)
+		puts(reply.text);
+	return cli_table_parse(cli, &reply);
+}
+
+/* A search may find nothing in a page, of which there is nothing to print. */
+static int print_page(struct cli *cli, json_t *page, bool is_only)
 {
 	static const struct cli_table_view view = {
 		.columns = "id exchange key priority ts:time due:time attempts failures "
 			   "reason "
-			   "headers size payload:payload"
+			   "headers size payload:payload",
+		.array = "messages",
 	};
 
-	buf_append_text(&cli->request, "PEEK");
-	cli_add_word(cli, cli->words[0]);
-	buf_printf(&cli->request, " %" PRIu64 " state=%s", cli_number(cli, "count"),
-		   cli_get(cli, "state"));
-	return cli_table_ask(cli, &view);
+	if (!cli->json &&
+	    (is_only || json_array_size(json_object_get(page, "messages")) > 0))
+		return cli_table_print_take(page, &view);
+	json_decref(page);
+	return CLI_DONE;
+}
+
+static int run_peek(struct cli *cli)
+{
+	bool is_all = cli_is_given(cli, "all");
+	char *after = NULL, *last = NULL;
+	json_t *page = peek_page(cli, cli_get(cli, "after"));
+
+	while (page) {
+		const char *next = cli_table_text(page, "next", NULL);
+
+		after = next ? mem_strdup(next) : NULL;
+		mem_free(last);
+		last = after;
+		cli->status = print_page(cli, page, !is_all);
+		if (!is_all || !after || cli->status != CLI_DONE)
+			break;
+		page = peek_page(cli, after);
+	}
+	if (!is_all && after && !cli->json)
+		fprintf(stderr, "there may be more: --after %s\n", after);
+	mem_free(last);
+	return cli->status;
 }
 
 static int run_ping(struct cli *cli)
@@ -81,8 +133,44 @@ static int run_ping(struct cli *cli)
 	return cli->status;
 }
 
+/* GET and SUB are answered with messages, which the verbs of these names print. */
+static bool is_of_messages(const char *line)
+{
+	struct slice rest = slice_from(line), verb = slice_cut(&rest, ' ');
+
+	if (verb.len > 0 && verb.data[0] == '@')
+		verb = slice_cut(&rest, ' ');
+	return verb.len == 3 && (strncasecmp(verb.data, "get", 3) == 0 ||
+				 strncasecmp(verb.data, "sub", 3) == 0);
+}
+
+static int run_request(struct cli *cli)
+{
+	struct tidemq_reply reply;
+
+	for (int i = 0; i < cli->word_count; i++) {
+		if (i > 0)
+			buf_append_char(&cli->request, ' ');
+		buf_append_text(&cli->request, cli->words[i]);
+	}
+	if (is_of_messages(buf_cstr(&cli->request)))
+		return cli_usage_error(cli, "use tidemq get or tidemq sub");
+	if (cli_ask(cli, &reply) != CLI_DONE)
+		return cli->status;
+	if (reply.is_document)
+		puts(reply.text);
+	else if (cli->json)
+		puts("{\"ok\":true}");
+	else
+		printf("OK%s%s\n", reply.len > 0 ? " " : "", reply.text);
+	return CLI_DONE;
+}
+
 static const struct command_option peek_options[] = {
-	{ COMMAND_NUMBER("count", "10", "1-100: how many at most", 1, 100) },
+	{ COMMAND_FLAG("all", "all of them, in tables of up to 100") },
+	{ COMMAND_TEXT("after", "PLACE", NULL, "only those behind a place: see docs") },
+	{ COMMAND_NUMBER("count", "10", "1-100: how many at most", 1, PEEK_PAGE) },
+	{ COMMAND_TEXT("match", "WHAT", NULL, "only those that match, see above") },
 	{ COMMAND_CHOICE("state", "ready|delayed|unacked|buried", "ready",
 			 "which of them") },
 	{ .name = NULL },
@@ -104,10 +192,21 @@ const struct cli_verb cli_show_verbs[] = {
 	{ .name = "peek",
 	  .summary = "show messages of a queue without taking them",
 	  .usage = "[options] QUEUE",
+	  .details = CLI_MATCH_HELP,
 	  .options = peek_options,
 	  .words_min = 1,
 	  .words_max = 1,
 	  .run = run_peek },
+	{ .name = "request",
+	  .summary = "send any request of the protocol and print the reply",
+	  .usage = "[options] WORD...",
+	  .details =
+		  "The words are those of docs/protocol.md, with single spaces between "
+		  "them:\n"
+		  "tidemq request KILL connection 7",
+	  .words_min = 1,
+	  .words_max = 80,
+	  .run = run_request },
 	{ .name = "ping",
 	  .summary = "check that the broker answers",
 	  .usage = "[options]",

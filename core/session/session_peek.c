@@ -61,8 +61,9 @@ struct peek {
 };
 
 static void show(struct json *j, enum entry_state state, unsigned shard,
-		 const struct store_row *row)
+		 const struct shard_row *shown)
 {
+	const struct store_row *row = &shown->row;
 	const struct msg *m = row->msg;
 
 	json_object_begin(j);
@@ -82,16 +83,18 @@ static void show(struct json *j, enum entry_state state, unsigned shard,
 	json_member_int(j, "failures", row->failures);
 	if (row->reason[0])
 		json_member_text(j, "reason", row->reason);
+	if (state == ENTRY_UNACKED)
+		channel_write_holder(shown->entry, j);
 	msg_write_headers(m, j);
 	add_payload(j, m);
 	json_object_end(j);
 }
 
 static bool on_match(struct queue_scan *scan, struct shard *sh,
-		     const struct store_row *row)
+		     const struct shard_row *row)
 {
 	struct peek *p = container_of(scan, struct peek, scan);
-	size_t bytes = row->msg->bytes;
+	size_t bytes = row->row.msg->bytes;
 
 	show(&p->json, p->state, sh->index, row);
 	p->bytes_left -= bytes < p->bytes_left ? bytes : p->bytes_left;

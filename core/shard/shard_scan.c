@@ -16,7 +16,7 @@ void shard_scan_init(struct shard_scan *scan, struct shard *sh, enum entry_state
 
 void shard_scan_take(struct shard_scan *scan)
 {
-	msg_unref(scan->rows[scan->taken++].msg);
+	msg_unref(scan->rows[scan->taken++].row.msg);
 }
 
 void shard_scan_deinit(struct shard_scan *scan)
@@ -27,9 +27,21 @@ void shard_scan_deinit(struct shard_scan *scan)
 	mem_free(scan->rows);
 }
 
-static struct place behind(const struct store_row *row)
+void shard_scan_renew(struct shard_scan *scan)
 {
-	return (struct place){ row->score, row->id + 1 };
+	const struct shard_row *next = shard_scan_row(scan);
+
+	if (!next || !next->entry)
+		return;
+	scan->from = place_of_row(&next->row);
+	scan->is_end = false;
+	while (shard_scan_row(scan))
+		shard_scan_take(scan);
+}
+
+static struct place behind(const struct shard_row *row)
+{
+	return (struct place){ row->row.score, row->row.id + 1 };
 }
 
 static double score_of(const struct shard_scan *scan, const struct entry *e)
@@ -39,8 +51,9 @@ static double score_of(const struct shard_scan *scan, const struct entry *e)
 
 static void set_row(struct shard_scan *scan, unsigned i, const struct entry *e)
 {
-	struct store_row *row = &scan->rows[i];
+	struct store_row *row = &scan->rows[i].row;
 
+	scan->rows[i].entry = e;
 	*row = (struct store_row){ .id = e->id,
 				   .score = score_of(scan, e),
 				   .rank = e->rank,
@@ -69,7 +82,7 @@ static const struct entry *add_window(struct shard_scan *scan, const struct wind
 
 static void drop_last(struct shard_scan *scan)
 {
-	msg_unref(scan->rows[--scan->count].msg);
+	msg_unref(scan->rows[--scan->count].row.msg);
 	scan->is_end = false;
 }
 
@@ -92,7 +105,8 @@ static void add_young(struct shard_scan *scan)
 
 		if (place_is_before(place, scan->from))
 			continue;
-		while (i > 0 && place_is_before(place, place_of_row(&scan->rows[i - 1])))
+		while (i > 0 &&
+		       place_is_before(place, place_of_row(&scan->rows[i - 1].row)))
 			i--;
 		if (i == scan->max) {
 			scan->is_end = false;
@@ -109,7 +123,7 @@ static void add_held(struct shard_scan *scan, const struct entry *first, size_t 
 	scan->is_end = !add_window(scan, &scan->shard->held, first, SIZE_MAX);
 	add_young(scan);
 	for (unsigned i = 0; i < scan->count; i++) {
-		size_t size = scan->rows[i].msg->bytes;
+		size_t size = scan->rows[i].row.msg->bytes;
 
 		while (size >= bytes && scan->count > i + 1)
 			drop_last(scan);
@@ -134,7 +148,7 @@ static void on_rows(void *ctx, int status, const char *text, struct store_row *r
 	if (status < 0)
 		error_set(&scan->err, status, "%s", text ? text : error_text(status));
 	for (size_t i = 0; i < count && i < scan->max; i++) {
-		scan->rows[scan->count] = rows[i];
+		scan->rows[scan->count] = (struct shard_row){ rows[i], NULL };
 		if (rows[i].msg)
 			msg_ref(rows[i].msg);
 		scan->from = behind(&scan->rows[scan->count++]);

@@ -15,6 +15,12 @@ enum shard_scan_result {
 	SHARD_SCAN_END,   /* there are no more */
 };
 
+struct shard_row {
+	struct store_row row; /* with a reference of the message */
+	/* In memory; good until the shard is changed. NULL: Redis alone has it. */
+	const struct entry *entry;
+};
+
 /* What has been read and not been taken. */
 struct shard_scan {
 	struct shard *shard; /* a reference */
@@ -28,7 +34,7 @@ struct shard_scan {
 	/* Redis has answered. */
 	void (*on_filled)(struct shard_scan *scan);
 	void *ctx;
-	struct store_row *rows; /* with references of the messages */
+	struct shard_row *rows;
 };
 
 /* Begin. The other members are the caller's. @param max  rows of one read */
@@ -41,8 +47,11 @@ void shard_scan_deinit(struct shard_scan *scan);
  * case */
 enum shard_scan_result shard_scan_fill(struct shard_scan *scan, size_t bytes);
 
+/* The shard may have changed: read anew what came from memory. */
+void shard_scan_renew(struct shard_scan *scan);
+
 /* The next row, or NULL. Its `msg` may be NULL: a body that cannot be read. */
-static inline struct store_row *shard_scan_row(struct shard_scan *scan)
+static inline const struct shard_row *shard_scan_row(const struct shard_scan *scan)
 {
 	return scan->taken < scan->count ? &scan->rows[scan->taken] : NULL;
 }

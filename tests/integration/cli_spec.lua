@@ -217,8 +217,23 @@ describe('the command line', function()
       local table_of = tide('peek', queue)
       assert.matches('^ID +EXCHANGE +KEY ', table_of)
       assert.matches('a%.%[31mb', table_of)
-      assert.equal('a\27[31mb', json.decode(tide('peek', '--json', queue))[1].payload)
+      assert.equal('a\27[31mb', json.decode(tide('peek', '--json', queue)).messages[1].payload)
       assert.matches('a\27%[31mb', tide('get', queue))
+    end)
+
+    it('peek finds messages, and reads a queue to its end', function()
+      tide('declare', 'queue', queue)
+      for i = 1, 3 do tide('pub', '--count', '70', '--header', 'part=' .. i, '-', queue, 'text ' .. i) end
+      local count = select(2, tide('peek', '--all', queue):gsub('text %d', ''))
+      assert.equal(210, count)
+      count = select(2, tide('peek', '--all', '--match', 'text 2', queue):gsub('text 2', ''))
+      assert.equal(70, count)
+      assert.equal('', tide('peek', '--all', '--match', 'key:nowhere', queue))
+      local page = json.decode(tide('peek', '--json', '--count', '70', '--match', 'h:part=1', queue))
+      assert.equal(70, #page.messages)
+      page = json.decode(tide('peek', '--json', '--after', page.next, queue))
+      assert.equal('text 2', page.messages[1].payload)
+      assert.equal(10, #page.messages)
     end)
 
     it('explain names the rules that decide', function()
@@ -386,7 +401,7 @@ describe('the command line', function()
   it('explains itself', function()
     local overview = run 'tidemq help'
     for _, verb in ipairs { 'pub', 'sub', 'get', 'peek', 'declare', 'delete', 'bind', 'unbind', 'purge',
-      'kick', 'list', 'stats', 'explain', 'rules', 'ping' } do
+      'kick', 'list', 'stats', 'explain', 'rules', 'request', 'ping' } do
       assert.matches('\n  ' .. verb .. ' +%l', overview)
       local page, status = run('tidemq help ' .. verb)
       assert.equal(0, status)

@@ -39,10 +39,8 @@ describe('in a queue with several shards', function()
     end
     for _ = 1, 38 do
       local id = c:get('by ack=auto wait=20s')[1].options.id
-      for shard, ids in pairs(by_shard) do
-        if ids[1] == id then
-          table.remove(ids, 1)
-        end
+      for _, ids in pairs(by_shard) do
+        if ids[1] == id then table.remove(ids, 1) end
       end
     end
     for _, ids in pairs(by_shard) do assert.same({}, ids) end

@@ -211,7 +211,9 @@ describe('a shipped strategy', function()
   --- How many ready messages each shard has, of `state`.
   local function shards_of(state)
     local counts = {}
-    for _, m in ipairs(c:peek(('%s 100 state=%s'):format(queue, state or 'ready'))) do counts[m.shard + 1] = (counts[m.shard + 1] or 0) + 1 end
+    for _, m in ipairs(c:peek(('%s 100 state=%s'):format(queue, state or 'ready'))) do
+      counts[m.shard + 1] = (counts[m.shard + 1] or 0) + 1
+    end
     return counts
   end
 
