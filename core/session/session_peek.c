@@ -76,8 +76,8 @@ static void show(struct json *j, enum entry_state state, unsigned shard,
 	json_member_int(j, "ts", m->ts_unix_ms);
 	if (state != ENTRY_READY)
 		json_member_int(j, "due", (int64_t)row->score);
-	if (m->expires_unix_ms)
-		json_member_int(j, "expires", m->expires_unix_ms);
+	if (row->expires_unix_ms)
+		json_member_int(j, "expires", row->expires_unix_ms);
 	json_member_number(j, "rank", row->rank);
 	json_member_int(j, "attempts", row->attempts);
 	json_member_int(j, "failures", row->failures);

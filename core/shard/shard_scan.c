@@ -57,6 +57,7 @@ static void set_row(struct shard_scan *scan, unsigned i, const struct entry *e)
 	*row = (struct store_row){ .id = e->id,
 				   .score = score_of(scan, e),
 				   .rank = e->rank,
+				   .expires_unix_ms = e->expires_unix_ms,
 				   .msg = msg_ref(e->msg),
 				   .attempts = e->attempts,
 				   .failures = e->failures };
