@@ -131,6 +131,7 @@ static void free_parts(struct queue *q)
 	queue_config_deinit(&q->config);
 	route_cache_free(q->direct);
 	heap_deinit(&q->able);
+	heap_deinit(&q->line);
 	mem_free(q->shards);
 	mem_free(q->rates);
 	mem_free(q->name);
@@ -410,6 +411,16 @@ void queue_guard(struct queue *q)
 
 	q->vhost->broker->guarded += (unsigned)is_guarded - q->is_guarded;
 	q->is_guarded = is_guarded;
+}
+
+bool queue_is_refilling(const struct queue *q)
+{
+	for (unsigned i = 0; i < q->shard_count; i++)
+		if (q->shards[i]->stages[ENTRY_READY].is_refilling ||
+		    (q->shards[i]->expiry.is_taking &&
+		     q->shards[i]->stages[ENTRY_READY].beyond > 0))
+			return true;
+	return false;
 }
 
 void queue_activate(struct queue *q)
