@@ -13,17 +13,17 @@
 #include "shard/shard_ask.h"
 #include "store/store_tries.h"
 
-struct job;
+struct by_id;
 
-typedef bool (*use_fn)(struct job *job, struct entry *e, enum entry_state state);
+typedef bool (*use_fn)(struct by_id *job, struct entry *e, enum entry_state state);
 
 /* What is asked of one shard. */
-struct part {
+struct by_id_part {
 	struct shard_ask ask;
-	struct job *job;
+	struct by_id *job;
 };
 
-struct job {
+struct by_id {
 	struct reply *reply;
 	use_fn use;
 	int64_t ms;       /* RESCHEDULE: the delay */
@@ -33,19 +33,19 @@ struct job {
 	uint64_t id;      /* of FIND and GET */
 	struct error err; /* why there is nothing else to answer */
 	unsigned left;    /* shards that are still asked, and one while they are begun */
-	void (*end)(struct job *job);
+	void (*end)(struct by_id *job);
 	uint64_t *ids; /* for each shard */
-	struct part parts[];
+	struct by_id_part parts[];
 };
 
 static bool on_entry(struct shard_ask *ask, struct entry *e, enum entry_state state)
 {
-	struct job *job = container_of(ask, struct part, ask)->job;
+	struct by_id *job = container_of(ask, struct by_id_part, ask)->job;
 
 	return job->use(job, e, state);
 }
 
-static void job_done(struct job *job)
+static void job_done(struct by_id *job)
 {
 	if (--job->left > 0)
 		return;
@@ -57,14 +57,14 @@ static void job_done(struct job *job)
 
 static void on_end(struct shard_ask *ask, int status, const char *text)
 {
-	struct job *job = container_of(ask, struct part, ask)->job;
+	struct by_id *job = container_of(ask, struct by_id_part, ask)->job;
 
 	if (status < 0 && job->err.code == TIDE_OK)
 		error_set(&job->err, status, "%s", text ? text : error_text(status));
 	job_done(job);
 }
 
-static void answer_count(struct job *job)
+static void answer_count(struct by_id *job)
 {
 	if (job->err.code < 0)
 		reply_error(job->reply, &job->err);
@@ -93,13 +93,13 @@ static unsigned sort_ids(uint64_t *ids, unsigned count)
 
 /* Ask all shards of the queue. The job is gone when all have answered: perhaps at once.
  */
-static void job_begin(struct queue *q, const struct job *like,
+static void job_begin(struct queue *q, const struct by_id *like,
 		      const struct by_id_spec *spec,
 		      void (*on_row)(struct shard_ask *ask, const struct store_row *row,
 				     enum entry_state state))
 {
 	unsigned shards = q->shard_count, count = spec->count;
-	struct job *job = mem_zalloc(sizeof(*job) + shards * sizeof(struct part));
+	struct by_id *job = mem_zalloc(sizeof(*job) + shards * sizeof(struct by_id_part));
 	uint64_t *ids = mem_alloc(((size_t)shards + 1) * count * sizeof(*ids));
 
 	*job = *like;
@@ -108,11 +108,11 @@ static void job_begin(struct queue *q, const struct job *like,
 	memcpy(ids, spec->ids, count * sizeof(*ids));
 	count = sort_ids(ids, count);
 	for (unsigned i = 0; i < shards; i++) {
-		struct part *part = &job->parts[i];
+		struct by_id_part *part = &job->parts[i];
 		uint64_t *own = ids + (size_t)(i + 1) * count;
 
 		memcpy(own, ids, count * sizeof(*ids));
-		*part = (struct part){ .job = job };
+		*part = (struct by_id_part){ .job = job };
 		part->ask = (struct shard_ask){ .shard = q->shards[i],
 						.ids = own,
 						.count = count,
@@ -163,7 +163,7 @@ static void write_at(struct json *j, enum entry_state state, double at_ms)
 }
 
 /* @param e  the entry, if it is in memory */
-static void write_found(struct job *job, const struct shard *sh,
+static void write_found(struct by_id *job, const struct shard *sh,
 			const struct store_row *row, enum entry_state state,
 			const struct entry *e)
 {
@@ -194,7 +194,7 @@ static void write_found(struct job *job, const struct shard *sh,
 	json_object_end(&json);
 }
 
-static bool find_entry(struct job *job, struct entry *e, enum entry_state state)
+static bool find_entry(struct by_id *job, struct entry *e, enum entry_state state)
 {
 	struct store_row row = { .id = e->id,
 				 .score = (double)e->at_unix_ms,
@@ -214,18 +214,18 @@ static bool find_entry(struct job *job, struct entry *e, enum entry_state state)
 static void find_row(struct shard_ask *ask, const struct store_row *row,
 		     enum entry_state state)
 {
-	write_found(container_of(ask, struct part, ask)->job, ask->shard, row, state,
-		    NULL);
+	write_found(container_of(ask, struct by_id_part, ask)->job, ask->shard, row,
+		    state, NULL);
 }
 
-static void set_missing(struct job *job)
+static void set_missing(struct by_id *job)
 {
 	if (job->err.code == TIDE_OK)
 		error_set(&job->err, TIDE_ENOTFOUND,
 			  "the queue has no message %016" PRIx64, job->id);
 }
 
-static void find_end(struct job *job)
+static void find_end(struct by_id *job)
 {
 	if (job->count > 0) {
 		reply_data(job->reply);
@@ -239,7 +239,7 @@ int session_by_id_find(struct session *s, struct slice queue, uint64_t id,
 		       struct reply *r, struct error *err)
 {
 	const struct by_id_spec spec = { .queue = queue, .ids = &id, .count = 1 };
-	const struct job job = {
+	const struct by_id job = {
 		.reply = r, .use = find_entry, .end = find_end, .id = id
 	};
 	struct queue *q;
@@ -257,7 +257,7 @@ static bool has_expired(const struct entry *e)
 	return e->expires_unix_ms && e->expires_unix_ms <= e->shard->env->now_ms;
 }
 
-static bool get_entry(struct job *job, struct entry *e, enum entry_state state)
+static bool get_entry(struct by_id *job, struct entry *e, enum entry_state state)
 {
 	struct subscription *sub;
 	struct channel *ch;
@@ -287,7 +287,7 @@ static bool get_entry(struct job *job, struct entry *e, enum entry_state state)
 	return true;
 }
 
-static void get_end(struct job *job)
+static void get_end(struct by_id *job)
 {
 	set_missing(job);
 	reply_error(job->reply, &job->err);
@@ -299,11 +299,11 @@ int session_by_id_get(struct channel *ch, const struct get_spec *get, struct rep
 	const struct by_id_spec spec = { .queue = get->queue,
 					 .ids = get->id,
 					 .count = 1 };
-	const struct job job = { .reply = r,
-				 .use = get_entry,
-				 .end = get_end,
-				 .id = *get->id,
-				 .is_auto_ack = get->is_auto_ack };
+	const struct by_id job = { .reply = r,
+				   .use = get_entry,
+				   .end = get_end,
+				   .id = *get->id,
+				   .is_auto_ack = get->is_auto_ack };
 	struct queue *q;
 
 	if (session_queue_usable(ch->session, get->queue, &q, err) < 0 ||
@@ -320,7 +320,7 @@ int session_by_id_get(struct channel *ch, const struct get_spec *get, struct rep
 static int begin_count(struct session *s, const struct by_id_spec *spec, use_fn use,
 		       struct reply *r, struct error *err)
 {
-	const struct job job = {
+	const struct by_id job = {
 		.reply = r, .use = use, .end = answer_count, .ms = spec->delay_ms
 	};
 	struct queue *q;
@@ -332,7 +332,7 @@ static int begin_count(struct session *s, const struct by_id_spec *spec, use_fn 
 }
 
 /* The holder finds that its lease is lost, and has its credit back. */
-static bool remove_entry(struct job *job, struct entry *e, enum entry_state state)
+static bool remove_entry(struct by_id *job, struct entry *e, enum entry_state state)
 {
 	if (state == ENTRY_MOVING)
 		return false;
@@ -349,7 +349,7 @@ int session_by_id_remove(struct session *s, const struct by_id_spec *spec,
 	return begin_count(s, spec, remove_entry, r, err);
 }
 
-static bool reschedule_entry(struct job *job, struct entry *e, enum entry_state state)
+static bool reschedule_entry(struct by_id *job, struct entry *e, enum entry_state state)
 {
 	if (state >= SHARD_STAGES)
 		return false;
@@ -369,7 +369,7 @@ int session_by_id_reschedule(struct session *s, const struct by_id_spec *spec,
 	return begin_count(s, spec, reschedule_entry, r, err);
 }
 
-static bool kick_entry(struct job *job, struct entry *e, enum entry_state state)
+static bool kick_entry(struct by_id *job, struct entry *e, enum entry_state state)
 {
 	if (state != ENTRY_BURIED && state != ENTRY_DELAYED)
 		return false;
