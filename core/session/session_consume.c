@@ -65,6 +65,8 @@ int session_consume_get(struct channel *ch, const struct get_spec *spec, struct 
 	struct msg_match match;
 	struct queue *q;
 
+	if (spec->id)
+		return session_by_id_get(ch, spec, r, err);
 	if (session_queue_usable(ch->session, spec->queue, &q, err) < 0 ||
 	    session_queue_check_get(q, err) < 0 ||
 	    msg_match_init(&match, spec->match, err) < 0)
