@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "exchange.h"
+#include "lock.h"
 #include "queue.h"
 
 /* "/" or 1–255 bytes of a name without '/' and ':', which separate the parts
@@ -81,7 +82,7 @@ void vhost_unref(struct vhost *v)
 
 static bool is_needed(const struct vhost *v)
 {
-	return v->is_kept || v->sessions || v->queues || v->exchanges;
+	return v->is_kept || v->sessions || v->queues || v->exchanges || v->locks;
 }
 
 void vhost_enter(struct vhost *v)
@@ -134,6 +135,7 @@ void vhost_destroy(struct vhost *v)
 		queue_destroy(q);
 	while (v->exchanges)
 		exchange_destroy(v->exchanges);
+	lock_free_all(v);
 	be_busy(v);
 	HASH_DEL(v->broker->vhosts, v);
 	vhost_unref(v);

@@ -76,5 +76,8 @@ COMMAND(list);
 COMMAND(stats);
 COMMAND(rules);
 COMMAND(explain);
+COMMAND(lock_take);
+COMMAND(lock_release);
+COMMAND(lock_check);
 COMMAND(operate_kill);
 COMMAND(operate_drain);
