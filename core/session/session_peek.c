@@ -19,6 +19,11 @@ static const char *const state_names[] = {
 	[ENTRY_MOVING] = "moving", [ENTRY_GONE] = "gone",
 };
 
+const char *session_peek_state_name(enum entry_state state)
+{
+	return state_names[state];
+}
+
 static void add_base64(struct buf *out, const char *data, size_t len)
 {
 	static const char digits[] =
@@ -36,7 +41,7 @@ static void add_base64(struct buf *out, const char *data, size_t len)
 	}
 }
 
-static void add_payload(struct json *j, const struct msg *m)
+void session_peek_write_payload(struct json *j, const struct msg *m)
 {
 	struct slice payload = { m->payload, m->payload_len };
 	struct buf text = { 0 };
@@ -53,6 +58,7 @@ static void add_payload(struct json *j, const struct msg *m)
 
 struct peek {
 	struct queue_scan scan;
+	struct msg_match match;
 	struct reply *reply;
 	struct json json;
 	enum entry_state state;
@@ -68,7 +74,7 @@ static void show(struct json *j, enum entry_state state, unsigned shard,
 
 	json_object_begin(j);
 	json_member_hex(j, "id", row->id);
-	json_member_text(j, "state", state_names[state]);
+	json_member_text(j, "state", session_peek_state_name(state));
 	json_member_int(j, "shard", shard);
 	json_member_string(j, "exchange", msg_exchange_word(m));
 	json_member_string(j, "key", m->key);
@@ -86,7 +92,7 @@ static void show(struct json *j, enum entry_state state, unsigned shard,
 	if (state == ENTRY_UNACKED)
 		channel_write_holder(shown->entry, j);
 	msg_write_headers(m, j);
-	add_payload(j, m);
+	session_peek_write_payload(j, m);
 	json_object_end(j);
 }
 
@@ -124,6 +130,7 @@ static void on_end(struct queue_scan *scan)
 	else
 		reply_data(p->reply);
 	queue_scan_deinit(scan);
+	msg_match_deinit(&p->match);
 	mem_free(p);
 }
 
@@ -191,7 +198,7 @@ int session_peek(struct session *s, const struct peek_spec *spec, struct reply *
 	    read_after(q, spec, &from, err) < 0)
 		return err->code;
 	p = mem_zalloc(sizeof(*p));
-	if (msg_match_init(&p->scan.match, spec->match, err) < 0) {
+	if (msg_match_init(&p->match, spec->match, err) < 0) {
 		mem_free(p);
 		return err->code;
 	}
@@ -203,6 +210,7 @@ int session_peek(struct session *s, const struct peek_spec *spec, struct reply *
 	json_object_begin(&p->json);
 	json_member_array(&p->json, "messages");
 	p->scan.ops = &ops;
+	p->scan.match = &p->match;
 	p->scan.next = from;
 	queue_scan_init(&p->scan, q, p->state, spec->match.data ? UINT_MAX : spec->max);
 	queue_scan_run(&p->scan);
