@@ -114,8 +114,10 @@ void broker_clear(struct broker *b)
 
 	job_end_all(b);
 	removal_clear(b);
-	HASH_ITER (hh, b->vhosts, v, next)
+	HASH_ITER (hh, b->vhosts, v, next) {
+		lock_free_all(v);
 		vhost_destroy(v);
+	}
 	/* Those that waited for what has gone now. */
 	job_end_all(b);
 }

@@ -74,5 +74,5 @@ void lock_turn(struct broker *b);
 int64_t lock_due_ms(const struct broker *b);
 /* The broker stops: whoever waits is told so. */
 void lock_drain(struct broker *b);
-/* Frees those of a vhost that goes. */
+/* Frees those of a vhost, which goes. */
 void lock_free_all(struct vhost *v);

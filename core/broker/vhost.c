@@ -4,7 +4,6 @@
 
 #include "base/mem.h"
 #include "exchange.h"
-#include "lock.h"
 #include "queue.h"
 
 /* "/" or 1–255 bytes of a name without '/' and ':', which separate the parts
@@ -135,7 +134,6 @@ void vhost_destroy(struct vhost *v)
 		queue_destroy(q);
 	while (v->exchanges)
 		exchange_destroy(v->exchanges);
-	lock_free_all(v);
 	be_busy(v);
 	HASH_DEL(v->broker->vhosts, v);
 	vhost_unref(v);

@@ -53,7 +53,7 @@ static inline struct vhost *vhost_ref(struct vhost *v)
 }
 /* Accepts NULL. */
 void vhost_unref(struct vhost *v);
-/* Frees everything in it, tells nobody and removes nothing from Redis. */
+/* Frees everything in it but locks, tells nobody and removes nothing from Redis. */
 void vhost_destroy(struct vhost *v);
 
 /* Room for what vhost_format_user writes. */
