@@ -254,11 +254,9 @@ static void begin_round(struct redrive *r, const struct queue *q)
 {
 	waiter_init(&r->waiter, on_round);
 	r->started = r->asked = 0;
-	r->scan = (struct queue_scan){ .ops = &scan_ops,
-				       .match = &r->match,
-				       .next = r->next };
+	r->scan = (struct queue_scan){ .ops = &scan_ops, .match = &r->match };
 	queue_scan_init(&r->scan, q, ENTRY_READY, UINT_MAX);
-	queue_scan_run(&r->scan);
+	queue_scan_begin(&r->scan, r->next);
 }
 
 static void on_job(struct job *job)
