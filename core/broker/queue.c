@@ -154,7 +154,8 @@ static void open_shards(struct queue *q)
 	q->shards = mem_zalloc(2 * (size_t)max * sizeof(struct shard *));
 	q->by_index = q->shards + max;
 	q->shard_count = q->next_shard = 0;
-	q->dedupe = dedupe_open(q->vhost->broker->dedupe, q->by_index, max);
+	q->dedupe = dedupe_open(q->vhost->broker->dedupe, q->by_index, max,
+				q->config.dedupe_ms == DEDUPE_QUEUED_MS);
 }
 
 struct shard *queue_make_shard(struct queue *q, unsigned index)
@@ -203,6 +204,7 @@ static struct queue *make(struct vhost *v, struct slice name,
 	q->config = *config_take;
 	TAILQ_INIT(&q->consumers);
 	TAILQ_INIT(&q->extended);
+	TAILQ_INIT(&q->looked);
 	TAILQ_INIT(&q->incoming);
 	return q;
 }
@@ -424,9 +426,7 @@ void queue_guard(struct queue *q)
 bool queue_is_refilling(const struct queue *q)
 {
 	for (unsigned i = 0; i < q->shard_count; i++)
-		if (q->shards[i]->stages[ENTRY_READY].is_refilling ||
-		    (q->shards[i]->expiry.is_taking &&
-		     q->shards[i]->stages[ENTRY_READY].beyond > 0))
+		if (shard_is_reading(q->shards[i]))
 			return true;
 	return false;
 }

@@ -29,6 +29,10 @@ static const struct list {
 		       "delivered" } },
 	{ "connections",
 	  { .columns = "connection name peer protocol vhost channels pending" } },
+	{ "locks",
+	  { .columns = "name token connection? channel ttl_ms:duration since:time "
+		       "lapses:time "
+		       "waiting?" } },
 	{ "rules",
 	  { .columns = "kind name uses calls errors time_us? doc", .array = "scripts" } },
 };
@@ -45,7 +49,7 @@ static int run_list(struct cli *cli)
 	}
 	return cli_usage_error(cli,
 			       "there is no list of '%s'; expected exchanges, queues, "
-			       "bindings, consumers, connections or rules",
+			       "bindings, consumers, connections, locks or rules",
 			       what);
 }
 
@@ -124,6 +128,19 @@ static int run_peek(struct cli *cli)
 	return cli->status;
 }
 
+static int run_find(struct cli *cli)
+{
+	static const struct cli_table_view view = {
+		.units = "ts:time due:time expires:time deadline:time buried:time "
+			 "until:time"
+	};
+
+	buf_append_text(&cli->request, "FIND");
+	cli_add_word(cli, cli->words[0]);
+	cli_add_word(cli, cli->words[1]);
+	return cli_table_ask(cli, &view);
+}
+
 static int run_ping(struct cli *cli)
 {
 	struct tidemq_reply reply;
@@ -183,9 +200,10 @@ static const struct command_option peek_options[] = {
 
 const struct cli_verb cli_show_verbs[] = {
 	{ .name = "list",
-	  .summary =
-		  "list exchanges, queues, bindings, consumers, connections or scripts",
-	  .usage = "[options] exchanges|queues|bindings|consumers|connections|rules",
+	  .summary = "list exchanges, queues, bindings, consumers, connections, locks or "
+		     "scripts",
+	  .usage =
+		  "[options] exchanges|queues|bindings|consumers|connections|locks|rules",
 	  .words_min = 1,
 	  .words_max = 1,
 	  .run = run_list },
@@ -213,6 +231,12 @@ const struct cli_verb cli_show_verbs[] = {
 	  .words_min = 1,
 	  .words_max = 80,
 	  .run = run_request },
+	{ .name = "find",
+	  .summary = "show a message of a queue by its id",
+	  .usage = "[options] QUEUE ID",
+	  .words_min = 2,
+	  .words_max = 2,
+	  .run = run_find },
 	{ .name = "ping",
 	  .summary = "check that the broker answers",
 	  .usage = "[options]",

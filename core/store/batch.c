@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "codec.h"
 #include "store_dedupe.h"
+#include "store_tries.h"
 #include "resp.h"
 
 /* A buffer above this is not kept for the next batch. */
@@ -28,6 +29,7 @@ static const struct kind_info kind_infos[BATCH_KIND_COUNT] = {
 	LEAVE(BATCH_REMOVE_FROM, STORE_DELAYED),
 	LEAVE(BATCH_REMOVE_FROM, STORE_UNACK),
 	LEAVE(BATCH_REMOVE_FROM, STORE_BURIED),
+	[BATCH_REMOVE_DEDUPE] = { "ZREM", LAYOUT_DEDUPE, 1 },
 	[BATCH_WRITE_MSG] = { "HSET", LAYOUT_MSG, 2 },
 	[BATCH_WRITE_TRIES] = { "HSET", LAYOUT_TRIES, 2 },
 	[BATCH_WRITE_EXPIRY] = { "ZADD", LAYOUT_EXPIRY, 2 },
@@ -212,18 +214,16 @@ void batch_expiry(struct batch *b, uint64_t id, int64_t expires_unix_ms)
 	add_scored(b, BATCH_WRITE_EXPIRY, (double)expires_unix_ms, &word);
 }
 
-void batch_tries(struct batch *b, uint64_t id, uint32_t attempts, uint32_t failures,
-		 const char *reason)
+void batch_tries(struct batch *b, uint64_t id, const struct store_tries *tries)
 {
-	char text[64];
+	char text[STORE_TRIES_TEXT_MAX];
 	struct id_word word = id_word(id);
 	struct buf *out = entry(b, BATCH_WRITE_TRIES);
-	int len = snprintf(text, sizeof(text), "%u %u %.31s", attempts, failures,
-			   reason ? reason : "");
+	size_t len = store_tries_format(tries, text);
 
 	buf_append(out, word.text, RESP_ID_LEN);
-	resp_bulk(out, (struct slice){ text, (size_t)len });
-	b->bytes += RESP_ID_LEN + (size_t)len;
+	resp_bulk(out, (struct slice){ text, len });
+	b->bytes += RESP_ID_LEN + len;
 }
 
 void batch_remove(struct batch *b, uint64_t id, enum store_set set, bool has_tries,
@@ -252,7 +252,7 @@ void batch_remove_everywhere(struct batch *b, uint64_t id)
 {
 	struct id_word word = id_word(id);
 
-	for (int kind = 0; kind < BATCH_WRITES; kind++)
+	for (int kind = 0; kind < BATCH_REMOVE_DEDUPE; kind++)
 		add_id(b, (enum batch_kind)kind, &word);
 }
 
@@ -264,6 +264,15 @@ void batch_dedupe(struct batch *b, const struct store_seen *seen)
 	size_t len = store_dedupe_format_head(seen, head);
 
 	buf_grow(out, (size_t)(resp_put_score(to, (double)seen->until_unix_ms) - to));
+	resp_pair(out, (struct slice){ head, len }, seen->publish_id);
+}
+
+void batch_dedupe_remove(struct batch *b, const struct store_seen *seen)
+{
+	struct buf *out = entry(b, BATCH_REMOVE_DEDUPE);
+	char head[STORE_DEDUPE_HEAD_MAX];
+	size_t len = store_dedupe_format_head(seen, head);
+
 	resp_pair(out, (struct slice){ head, len }, seen->publish_id);
 }
 

@@ -72,20 +72,24 @@ local function first_word(line)
   return line:gsub('^@%d+ ', ''):match '^%S*'
 end
 
+--- A message id, and the token of a lock.
+local ID, TOKEN = '%f[%x]%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%f[%X]', '%f[%w]' .. ('%d'):rep(13) .. '%f[%W]'
+
 --- What differs from run to run. Ids keep their identity: the first becomes
---- ID1, the second ID2.
-local function normalizer()
-  local ids, count = {}, 0
+--- ID1, the second ID2. `ids` has both ways.
+local function normalizer(ids)
+  local count = 0
   return function(line)
-    line = line:gsub('%f[%x]%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%f[%X]', function(id)
+    local function name(id)
       if not ids[id] then
         count = count + 1
-        ids[id] = 'ID' .. count
+        ids[id], ids['ID' .. count] = 'ID' .. count, id
       end
       return ids[id]
-    end)
+    end
     line = line:gsub('^(EVT lease %S+ %d+) %d+$', '%1 MS')
-    return (line:gsub('ts=%d+', 'ts=TIME'):gsub('time=%d+', 'time=TIME'))
+    line = line:gsub('ts=%d+', 'ts=TIME'):gsub('time=%d+', 'time=TIME')
+    return (line:gsub(ID, name):gsub(TOKEN, name))
   end
 end
 
@@ -112,7 +116,8 @@ end
 
 --- Play a session on a connection: what is typed is sent, what is not must come.
 local function play(session, c)
-  local documented, actual = normalizer(), normalizer()
+  local documented_ids, actual_ids = {}, {}
+  local documented, actual = normalizer(documented_ids), normalizer(actual_ids)
   local lines = {}
   for line in session:gmatch '([^\n]*)\n' do lines[#lines + 1] = line end
   if first_word(lines[1]) ~= 'HELLO' then
@@ -128,7 +133,9 @@ local function play(session, c)
     local line = next_line()
     local word = first_word(line)
     if not is_reply[word] then
-      c:send(line .. '\r\n')
+      -- An id that came before is the one of this run.
+      local function of_this_run(id) return actual_ids[documented_ids[id]] end
+      c:send(line:gsub(ID, of_this_run):gsub(TOKEN, of_this_run) .. '\r\n')
       if word == 'PUB' then c:send(next_line() .. '\r\n') end
     else
       local got = c:expect '^.*$'
