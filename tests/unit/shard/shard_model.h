@@ -11,6 +11,7 @@
 #include "shard/journal.h"
 #include "shard/shard.h"
 #include "shard/shard_ask.h"
+#include "shard/shard_index.h"
 
 #define MESSAGES_MAX 20000
 #define BASE_ID UINT64_C(0x0100000000000000)
