@@ -24,7 +24,8 @@ struct queue_counters {
 	uint64_t paced; /* returns that had to wait: redelivery.h */
 	uint64_t expired;
 	uint64_t dead_lettered;
-	uint64_t refused; /* publishes that it did not take: admission.h */
+	uint64_t refused;    /* publishes that it did not take: admission.h */
+	uint64_t overflowed; /* messages that it gave up: overflow.h */
 };
 
 enum queue_direction { QUEUE_IN, QUEUE_OUT, QUEUE_DIRECTIONS };
@@ -53,6 +54,8 @@ struct queue {
 	struct binding_list incoming;
 	TAILQ_ENTRY(queue) active_link;
 	bool is_active;
+	/* Of the decision that is being looked at: admission.c */
+	uint64_t admitted, admitted_bytes;
 	bool is_guarded;       /* it may refuse messages: counted in broker.guarded */
 	struct heap_node wake; /* in broker.wakes */
 	/* Until when it is paused, wall clock; 0: it is not. See pause.h. */

@@ -3,6 +3,7 @@
 #include "shard/dedupe.h"
 #include "session_private.h"
 #include "broker/pause.h"
+#include "broker/queue_limit.h"
 #include "broker/unusable.h"
 #include "rules/engine/index.h"
 #include "rules/engine/engine_status.h"
@@ -222,6 +223,10 @@ static void queue_stats(const struct queue *q, struct json *j)
 	json_member_int(j, "expired", (int64_t)n->expired);
 	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
 	json_member_int(j, "refused", (int64_t)n->refused);
+	json_member_int(j, "overflowed", (int64_t)n->overflowed);
+	if (q->config.max_bytes)
+		json_member_int(j, "waiting_bytes",
+				(int64_t)queue_limit_waiting(q).bytes);
 	add_pause(j, q);
 }
 
