@@ -29,12 +29,11 @@ int queue_limit_refuse(const struct queue *q, struct queue_limit more, struct er
 
 	if (c->max_length && has.messages + more.messages > c->max_length)
 		return error_set(err, TIDE_EFULL,
-				 "queue '%s' is full: %" PRIu64
-				 " messages wait in it, and max-length=%" PRIu64,
+				 "queue '%s' is full: waiting messages: %" PRIu64
+				 ", max-length=%" PRIu64,
 				 q->name, has.messages, c->max_length);
 	return error_set(err, TIDE_EFULL,
-			 "queue '%s' is full: %" PRIu64
-			 " bytes wait in it, the message has "
-			 "%" PRIu64 ", and max-bytes=%" PRIu64,
+			 "queue '%s' is full: waiting bytes: %" PRIu64
+			 ", of this message: %" PRIu64 ", max-bytes=%" PRIu64,
 			 q->name, has.bytes, more.bytes, c->max_bytes);
 }

@@ -60,7 +60,7 @@ describe('a queue with a limit', function()
         assert.equal(100, taken)
         local stats = c:stats 'q'
         assert.same({ 100, 60 }, { stats.ready, stats.refused })
-        assert.equal("ERR full queue 'q' is full: 100 messages wait in it, and max-length=100",
+        assert.equal("ERR full queue 'q' is full: waiting messages: 100, max-length=100",
           c:request('PUB - q', 'x'))
         traffic.take(c, 'q', 10)
         assert.same({ 10, 10 }, { flood(c, 'q', 20) })
@@ -76,7 +76,7 @@ describe('a queue with a limit', function()
         assert.matches('^ERR full', c:request('PUB - q', 'x'))
         -- What comes back is never refused.
         c:ok(('NACK %s'):format(held[2].tag))
-        assert.matches('^ERR full .* 5 messages wait in it', c:request('PUB - q', 'x'))
+        assert.matches('^ERR full .* waiting messages: 5,', c:request('PUB - q', 'x'))
       end)
 
       it('refuses a message of which a queue has no room, in all queues', function()
@@ -153,7 +153,7 @@ describe('a queue with a limit', function()
         declare('q', 'max-bytes=1000')
         local function make() return ('x'):rep(100) end
         assert.same({ 10, 5 }, { flood(c, 'q', 15, make) })
-        assert.equal("ERR full queue 'q' is full: 1000 bytes wait in it, the message has 1, and max-bytes=1000",
+        assert.equal("ERR full queue 'q' is full: waiting bytes: 1000, of this message: 1, max-bytes=1000",
           c:request('PUB - q', 'x'))
         c:ok('PUB - q', '')
         traffic.take(c, 'q', 5)
@@ -191,7 +191,7 @@ describe('a queue with a limit', function()
     c:get 'q max=10'
     assert.same({ 10, 1 }, { flood(c, 'q', 11) })
     restart()
-    assert.matches('^ERR full .* 310 messages', c:request('PUB - q', 'x'))
+    assert.matches('^ERR full .* waiting messages: 310,', c:request('PUB - q', 'x'))
     traffic.take(c, 'q', 20)
     assert.same({ 10, 1 }, { flood(c, 'q', 11) })
   end)
