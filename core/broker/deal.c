@@ -1,6 +1,6 @@
 #include "deal.h"
 
-#include "pause.h"
+#include "outflow.h"
 #include "retry.h"
 
 #define DEAL_MAX 4096 /* messages of one queue in a turn */
@@ -44,7 +44,7 @@ static struct entry *next_message(struct queue *q, unsigned *budget)
 {
 	int64_t now_ms = q->vhost->broker->now_ms;
 
-	if (q->paused_ms[QUEUE_OUT] && pause_is_on(q, QUEUE_OUT))
+	if (q->is_metered && !outflow_is_open(q))
 		return NULL;
 	for (unsigned i = 0; i < q->shard_count; i++) {
 		struct shard *sh = q->shards[q->next_shard];
@@ -76,6 +76,8 @@ static void deliver(struct consumer *c, struct entry *e)
 	c->delivered++;
 	q->counters.delivered++;
 	b->counters.delivered++;
+	if (q->config.rate_ns)
+		outflow_count(q);
 	if (is_redelivered)
 		q->counters.redelivered++;
 	if (c->is_auto_ack) {

@@ -205,6 +205,10 @@ static void enter(struct queue *q)
 	open_shards(q);
 	HASH_ADD_KEYPTR(hh, v->queues, q->name, q->name_len, q);
 	queue_guard(q);
+	queue_use(q);
+	if (q->config.expires_ms)
+		heap_set(&v->broker->wakes, &q->wake,
+			 q->used_mono_ms + q->config.expires_ms);
 	q->serial = ++v->broker->last_serial;
 	HASH_ADD(serial_hh, v->broker->queues_by_serial, serial, sizeof(q->serial), q);
 	/* A route that found no queue of this name must be found anew. */
@@ -332,6 +336,7 @@ int queue_declare(struct vhost *v, struct slice name, const struct args *args,
 	if (rc < 0)
 		return error_set(err, rc, "queue '%s' exists with other options: %s",
 				 q->name, why.text);
+	queue_use(q);
 	*out = q;
 	return unusable_check(&q->definition, err);
 }
@@ -404,6 +409,30 @@ void queue_guard(struct queue *q)
 
 	q->vhost->broker->guarded += (unsigned)is_guarded - q->is_guarded;
 	q->is_guarded = is_guarded;
+	q->is_metered = q->paused_ms[QUEUE_OUT] || q->config.rate_ns;
+}
+
+void queue_use(struct queue *q)
+{
+	q->used_mono_ms = q->vhost->broker->mono_ms;
+}
+
+bool queue_is_expired(struct queue *q)
+{
+	struct broker *b = q->vhost->broker;
+	bool is_used = !TAILQ_EMPTY(&q->able) || !TAILQ_EMPTY(&q->waiting);
+	int64_t due_ms;
+
+	if (!q->config.expires_ms || b->is_draining)
+		return false;
+	if (is_used || q->definition.unusable)
+		queue_use(q);
+	due_ms = q->used_mono_ms + q->config.expires_ms;
+	if (due_ms <= b->mono_ms)
+		return true;
+	if (!heap_has(&q->wake) || q->wake.key > due_ms)
+		heap_set(&b->wakes, &q->wake, due_ms);
+	return false;
 }
 
 void queue_activate(struct queue *q)

@@ -16,7 +16,8 @@ enum option_type {
 	OPTION_SCRIPT,
 	OPTION_TARGET,
 	OPTION_COUNT,
-	OPTION_OVERFLOW
+	OPTION_OVERFLOW,
+	OPTION_RATE
 };
 
 struct queue_option {
@@ -52,6 +53,10 @@ static const struct queue_option options[] = {
 	  "a number of bytes from 1 to 1000000000000, or 0 for no limit" },
 	{ "overflow", "reject", OPTION_OVERFLOW, FIELD(overflow), 0, 0,
 	  "reject, drop-head or dead-letter" },
+	{ "expires", "0", OPTION_DURATION, FIELD(expires_ms), 0, DURATION_MAX_MS,
+	  "a duration from 1ms to 3660d, or 0 for never" },
+	{ "rate", "0", OPTION_RATE, FIELD(rate_ns), 0, 1000000,
+	  "<n>/s, <n>/m or <n>/h, with a number from 1 to 1000000, or 0 for no limit" },
 	{ "delivery-limit", "20", OPTION_UINT, FIELD(delivery_limit), 0, 1000000,
 	  "a number from 0 to 1000000" },
 	{ "dead-letter", "", OPTION_TARGET, 0, 0, 0,
@@ -66,7 +71,8 @@ _Static_assert(QUEUE_SHARDS_MAX == 64, "the text about shards says so");
 
 static const char allowed[] =
 	"durable exclusive auto-delete shards sharding priority retry ack-timeout "
-	"ttl max-length max-bytes overflow delivery-limit dead-letter dedupe, and "
+	"ttl max-length max-bytes overflow expires rate delivery-limit dead-letter "
+	"dedupe, and "
 	"sharding.* priority.* retry.* for "
 	"the "
 	"options of the scripts";
@@ -108,6 +114,29 @@ static bool set_count(struct queue_config *c, const struct queue_option *o,
 	uint64_t *field = (uint64_t *)((char *)c + o->offset);
 
 	return slice_to_uint(slice_from(value), o->max, field) && *field >= o->min;
+}
+
+/* "10/s": the time between two. */
+static bool set_rate(struct queue_config *c, const struct queue_option *o,
+		     const char *value)
+{
+	static const struct {
+		const char *name;
+		int64_t ns;
+	} units[] = { { "s", INT64_C(1000000000) },
+		      { "m", INT64_C(60000000000) },
+		      { "h", INT64_C(3600000000000) } };
+	struct slice unit = slice_from(value), number = slice_cut(&unit, '/');
+	uint64_t n;
+
+	if (strcmp(value, "0") == 0)
+		return true;
+	if (!slice_to_uint(number, o->max, &n) || n == 0)
+		return false;
+	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
+		if (slice_is(unit, units[i].name))
+			c->rate_ns = units[i].ns / (int64_t)n;
+	return c->rate_ns > 0;
 }
 
 static bool set_overflow(struct queue_config *c, const char *value)
@@ -159,6 +188,8 @@ static bool set_option(struct queue_config *c, const struct queue_option *o,
 		return set_count(c, o, value);
 	case OPTION_OVERFLOW:
 		return set_overflow(c, value);
+	case OPTION_RATE:
+		return set_rate(c, o, value);
 	}
 	return false;
 }
@@ -272,6 +303,7 @@ static bool is_same(const struct queue_option *o, const struct queue_config *a,
 	case OPTION_UINT:
 		return *(const uint32_t *)x == *(const uint32_t *)y;
 	case OPTION_DURATION:
+	case OPTION_RATE:
 		return *(const int64_t *)x == *(const int64_t *)y;
 	case OPTION_WINDOW:
 		return true; /* compare_windows */

@@ -25,6 +25,8 @@ struct queue_config {
 	int64_t ack_timeout_ms;
 	int64_t dedupe_ms; /* how long publish ids are remembered; -1 = as the broker says
 			    */
+	int64_t expires_ms;  /* it goes when it was not used for so long; 0 = never */
+	int64_t rate_ns;     /* between two deliveries; 0 = any number at once */
 	uint64_t max_length; /* messages that may wait; 0 = any number */
 	uint64_t max_bytes;  /* of their payloads; likewise */
 	enum queue_overflow overflow;
