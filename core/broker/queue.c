@@ -157,6 +157,7 @@ struct shard *queue_make_shard(struct queue *q, unsigned index)
 		keys = store_shard_create(vhost_slice(q->vhost), queue_slice(q), index);
 	sh = shard_create(&q->vhost->broker->env, q, index, keys);
 	sh->ttl_ms = q->config.ttl_ms;
+	sh->size.is_kept = keys && q->config.max_bytes;
 	dedupe_join(q->dedupe, sh);
 	q->shards[q->shard_count++] = q->by_index[index] = sh;
 	return sh;
@@ -204,6 +205,7 @@ static void enter(struct queue *q)
 
 	open_shards(q);
 	HASH_ADD_KEYPTR(hh, v->queues, q->name, q->name_len, q);
+	queue_guard(q);
 	q->serial = ++v->broker->last_serial;
 	HASH_ADD(serial_hh, v->broker->queues_by_serial, serial, sizeof(q->serial), q);
 	/* A route that found no queue of this name must be found anew. */
@@ -406,7 +408,8 @@ bool queue_is_abandoned(const struct queue *q)
 
 void queue_guard(struct queue *q)
 {
-	bool is_guarded = q->paused_ms[QUEUE_IN] != 0;
+	bool is_guarded =
+		q->paused_ms[QUEUE_IN] || q->config.max_length || q->config.max_bytes;
 
 	q->vhost->broker->guarded += (unsigned)is_guarded - q->is_guarded;
 	q->is_guarded = is_guarded;

@@ -25,7 +25,8 @@ struct queue_counters {
 	uint64_t expired;
 	uint64_t death_limited; /* buried: they had died too often */
 	uint64_t dead_lettered;
-	uint64_t refused; /* publishes that it did not take: admission.h */
+	uint64_t refused;    /* publishes that it did not take: admission.h */
+	uint64_t overflowed; /* messages that it gave up: overflow.h */
 };
 
 /* Of a queue that has been used. */
@@ -59,6 +60,8 @@ struct queue {
 	struct binding_list incoming;
 	TAILQ_ENTRY(queue) active_link;
 	bool is_active;
+	/* Of the decision that is being looked at: admission.c */
+	uint64_t admitted, admitted_bytes;
 	bool is_guarded;       /* it may refuse messages: counted in broker.guarded */
 	struct heap_node wake; /* in broker.wakes */
 	/* Until when it is paused, wall clock; 0: it is not. See pause.h. */

@@ -101,11 +101,21 @@ struct shard_expiry {
 	unsigned purges;
 };
 
+/* What Redis has that is not buried: see shard_size.c. */
+struct shard_size {
+	bool is_kept;
+	struct store_size stored; /* once what was sent has been carried out */
+	struct store_size left;   /* of this batch: when its removals are carried out */
+};
+
 struct shard {
 	struct shard_env *env;
 	void *owner; /* the queue */
 	unsigned index;
 	unsigned refs;
+	uint64_t waiting_bytes; /* payloads of what is ready or delayed; after a start
+				 * only if size.is_kept */
+	struct shard_size size;
 	bool is_closed;
 	TAILQ_ENTRY(shard) closing_link;
 	struct store_shard *keys; /* NULL: in memory alone */
@@ -164,6 +174,8 @@ void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *
 /* The message to deliver next, borrowed and still ready. NULL when none is in memory; if
  * Redis has some, a read is under way. */
 struct entry *shard_next(struct shard *sh);
+/* The same of the ready or the delayed ones: whatever becomes of it. */
+struct entry *shard_front(struct shard *sh, enum entry_state state);
 /* Give it to somebody until `deadline_ms`; counts the attempt. */
 void shard_hold(struct entry *e, int64_t deadline_ms);
 void shard_touch(struct entry *e, int64_t deadline_ms);
@@ -257,6 +269,11 @@ void shard_expiry_leave(const struct stage *st, struct entry *e) __attribute__((
 /* A message that Redis alone will keep expires then. */
 void shard_expiry_note(struct shard *sh, int64_t at_ms);
 void shard_expiry_tick(struct shard *sh);
+/* Find out, before a shard serves, how many bytes it has. */
+void shard_size_recover(struct shard *sh, const struct store_counts *counts,
+			store_done_fn on_done, void *ctx);
+/* The home of an entry changes. */
+void shard_size_move(const struct entry *e, uint8_t from, uint8_t to);
 /* The unack set of an earlier process has a message by that score. */
 void shard_expiry_recover(struct shard *sh, double score);
 /* Continue a kick: a refill has brought buried messages. */

@@ -104,6 +104,8 @@ static void expire_rows(struct shard *sh, const struct store_expired *expired)
 
 		if (!is_purged && from->beyond > 0)
 			from->beyond--;
+		if (!is_purged && e)
+			sh->waiting_bytes -= e->msg->payload_len;
 		if (!e)
 			continue;
 		e->state = ENTRY_MOVING;

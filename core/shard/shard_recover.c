@@ -13,6 +13,7 @@ struct shard_recovery {
 	struct waiter *waiter;
 	bool has_returned; /* what was in no set */
 	int64_t start;
+	struct store_counts counts;
 	struct place last; /* of the rows that were taken */
 };
 
@@ -20,6 +21,8 @@ static void recovery_end(struct shard_recovery *r, int status, const char *text)
 {
 	struct shard *sh = r->shard;
 
+	/* All that was held waits again. */
+	sh->waiting_bytes = sh->size.stored.bytes;
 	shard_resume(sh);
 	if (!sh->is_closed && status == TIDE_OK) {
 		stage_refill(&sh->stages[ENTRY_DELAYED]);
@@ -88,6 +91,25 @@ static bool has_lost(const struct store_counts *c)
 	return c->bodies > places;
 }
 
+static void on_size(void *ctx, int status, const char *text)
+{
+	struct shard_recovery *r = ctx;
+	struct shard *sh = r->shard;
+
+	if (status < 0 || sh->is_closed) {
+		recovery_end(r, status, text);
+		return;
+	}
+	for (int i = 0; i < SHARD_STAGES; i++)
+		stage_recover(&sh->stages[i], r->counts.sets[sh->stages[i].set]);
+	if (r->counts.sets[STORE_UNACK] == 0) {
+		recovery_end(r, TIDE_OK, NULL);
+		return;
+	}
+	store_read(sh->env->store, sh->keys, STORE_UNACK, 0, READ_ROWS,
+		   sh->env->window_bytes, false, on_unacked, r);
+}
+
 static void on_counts(void *ctx, int status, const char *text,
 		      const struct store_counts *c)
 {
@@ -103,14 +125,11 @@ static void on_counts(void *ctx, int status, const char *text,
 		store_lost_return(sh->env->store, sh->keys, on_returned, r);
 		return;
 	}
-	for (int i = 0; i < SHARD_STAGES; i++)
-		stage_recover(&sh->stages[i], c->sets[sh->stages[i].set]);
-	if (c->sets[STORE_UNACK] == 0) {
-		recovery_end(r, TIDE_OK, NULL);
-		return;
-	}
-	store_read(sh->env->store, sh->keys, STORE_UNACK, 0, READ_ROWS,
-		   sh->env->window_bytes, false, on_unacked, r);
+	r->counts = *c;
+	if (sh->size.is_kept)
+		shard_size_recover(sh, c, on_size, r);
+	else
+		on_size(r, TIDE_OK, NULL);
 }
 
 void shard_recover(struct shard *sh, struct waiter *waiter)
