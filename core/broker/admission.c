@@ -53,7 +53,7 @@ int admission_check_pick(const struct outcome *o, const struct pick *pick,
 /* Somebody who waits for a message would have it at the end of the turn. */
 static void make_room(const struct outcome *o, struct queue *q)
 {
-	if (!TAILQ_EMPTY(&q->able) && queue_limit_is_over(q, wanted(o, q)))
+	if (q->able.count > 0 && queue_limit_is_over(q, wanted(o, q)))
 		deal_queue(q);
 }
 

@@ -7,6 +7,7 @@
 #include <uv.h>
 
 #include "base/heap.h"
+#include "base/rate.h"
 #include "base/msg.h"
 #include "base/table.h"
 #include "rules/engine/engine.h"
@@ -70,6 +71,7 @@ struct broker_counters {
 	uint64_t failed; /* nacks, timeouts, ... */
 	uint64_t paced;  /* returns that had to wait: redelivery.h */
 	uint64_t dead_lettered;
+	uint64_t death_limited; /* buried: they had died too often */
 };
 
 TAILQ_HEAD(queue_list, queue);
@@ -125,6 +127,8 @@ struct broker {
 	bool refuses_publishes; /* DRAIN: what is there is served */
 	bool is_closing;
 	struct broker_counters counters;
+	int64_t second; /* mono_ms in seconds: of the rates */
+	struct rate in, out;
 };
 
 /* A model without rules and without a store, with the default vhost. */

@@ -109,6 +109,9 @@ void shard_size_move(const struct entry *e, uint8_t from, uint8_t to)
 	struct shard_size *size = &e->shard->size;
 	uint64_t bytes = e->msg ? e->msg->payload_len : 0;
 
+	/* The body of an interrupted removal went before. */
+	if (!e->msg && to == HOME_NONE)
+		return;
 	if (counts(from)) {
 		size->stored.messages--;
 		size->stored.bytes -= bytes;

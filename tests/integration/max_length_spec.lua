@@ -1,6 +1,7 @@
 -- DECLARE queue max-length= max-bytes= overflow=: how much may wait in a queue.
 local Broker = require 'support.broker'
 local traffic = require 'support.traffic'
+local wait = require 'support.wait'
 
 describe('a queue with a limit', function()
   local broker, c
@@ -230,6 +231,7 @@ describe('a queue with a limit', function()
     local held = c:get 'q max=10'
     c:ok(('NACK %s dead'):format(held[10].tag))
     bytes = bytes - #held[10].payload
+    assert(wait.poll(function() return broker:redis_cli('ZCARD', broker:key('q', 'buried')) == '1' end))
     restart()
     assert.equal(bytes, c:stats('q').waiting_bytes)
     assert.is_nil(broker:log():find('reading them', 1, true))
