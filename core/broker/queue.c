@@ -131,6 +131,7 @@ static void free_parts(struct queue *q)
 	queue_config_deinit(&q->config);
 	route_cache_free(q->direct);
 	heap_deinit(&q->able);
+	heap_deinit(&q->line);
 	mem_free(q->shards);
 	mem_free(q->rates);
 	mem_free(q->name);
@@ -441,6 +442,16 @@ bool queue_is_expired(struct queue *q)
 		return true;
 	if (!heap_has(&q->wake) || q->wake.key > due_ms)
 		heap_set(&b->wakes, &q->wake, due_ms);
+	return false;
+}
+
+bool queue_is_refilling(const struct queue *q)
+{
+	for (unsigned i = 0; i < q->shard_count; i++)
+		if (q->shards[i]->stages[ENTRY_READY].is_refilling ||
+		    (q->shards[i]->expiry.is_taking &&
+		     q->shards[i]->stages[ENTRY_READY].beyond > 0))
+			return true;
 	return false;
 }
 
