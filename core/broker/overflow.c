@@ -57,7 +57,7 @@ bool overflow_turn(struct queue *q)
 	bool is_reading = false;
 	struct entry *e;
 
-	while (!b->is_draining && queue_limit_is_over(q, (struct queue_limit){ 0, 0 })) {
+	while (!b->is_draining && queue_limit_has_excess(q)) {
 		e = first_waiting(q, &is_reading);
 		if (!e) {
 			wake_by(q, b->mono_ms + READ_MS);

@@ -13,13 +13,33 @@ struct queue_limit queue_limit_waiting(const struct queue *q)
 	return has;
 }
 
+static bool is_over(const struct queue_config *c, struct queue_limit n)
+{
+	return (c->max_length && n.messages > c->max_length) ||
+	       (c->max_bytes && n.bytes > c->max_bytes);
+}
+
 bool queue_limit_is_over(const struct queue *q, struct queue_limit more)
 {
-	const struct queue_limit has = queue_limit_waiting(q);
-	const struct queue_config *c = &q->config;
+	struct queue_limit n = queue_limit_waiting(q);
 
-	return (c->max_length && has.messages + more.messages > c->max_length) ||
-	       (c->max_bytes && has.bytes + more.bytes > c->max_bytes);
+	n.messages += more.messages;
+	n.bytes += more.bytes;
+	return is_over(&q->config, n);
+}
+
+bool queue_limit_has_excess(const struct queue *q)
+{
+	struct queue_limit n = queue_limit_waiting(q), unstored = { 0, 0 };
+
+	for (unsigned i = 0; i < q->shard_count; i++) {
+		unstored.messages += q->shards[i]->unstored.messages;
+		unstored.bytes += q->shards[i]->unstored.bytes;
+	}
+	/* Some of that may be held. */
+	n.messages -= n.messages < unstored.messages ? n.messages : unstored.messages;
+	n.bytes -= n.bytes < unstored.bytes ? n.bytes : unstored.bytes;
+	return is_over(&q->config, n);
 }
 
 int queue_limit_refuse(const struct queue *q, struct queue_limit more, struct error *err)

@@ -20,5 +20,8 @@ static inline bool queue_limit_has(const struct queue *q)
 struct queue_limit queue_limit_waiting(const struct queue *q);
 /* It would be over a limit with so much more. */
 bool queue_limit_is_over(const struct queue *q, struct queue_limit more);
+/* It is over a limit without what Redis may still refuse: that must not cost a message
+ * that is confirmed. */
+bool queue_limit_has_excess(const struct queue *q);
 /* TIDE_EFULL, with what there is and what is allowed. */
 int queue_limit_refuse(const struct queue *q, struct queue_limit more, struct error *err);

@@ -333,6 +333,9 @@ static void flight_land(struct shard *sh, const struct batch_result *result)
 	}
 	mem_free(f->items);
 	*f = (struct flight){ 0 };
+	/* What is too much may be given up now that Redis has what came behind it. */
+	if (sh->gives_up && !sh->is_closed)
+		sh->env->ops->on_ready(sh);
 }
 
 static void on_batch(void *ctx, const struct batch_result *result)

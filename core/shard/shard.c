@@ -205,6 +205,10 @@ void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *
 	if (sh->keys) {
 		e->flags |= has_id ? ENTRY_UNSTORED | ENTRY_DEDUPE : ENTRY_UNSTORED;
 		sh->env->unstored_bytes += m->bytes;
+		if (sh->gives_up) {
+			sh->unstored.messages++;
+			sh->unstored.bytes += m->payload_len;
+		}
 		if (waiter) {
 			waiter_add(waiter);
 			e->waiter = waiter;

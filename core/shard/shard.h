@@ -116,6 +116,8 @@ struct shard {
 	uint64_t waiting_bytes; /* payloads of what is ready or delayed; after a start
 				 * only if size.is_kept */
 	struct shard_size size;
+	bool gives_up; /* what is too much; `unstored` is counted */
+	struct store_size unstored;
 	bool is_closed;
 	TAILQ_ENTRY(shard) closing_link;
 	struct store_shard *keys; /* NULL: in memory alone */
@@ -246,6 +248,10 @@ static inline void shard_entry_stored(struct entry *e)
 		return;
 	e->flags &= (uint16_t)~ENTRY_UNSTORED;
 	e->shard->env->unstored_bytes -= e->msg->bytes;
+	if (e->shard->gives_up) {
+		e->shard->unstored.messages--;
+		e->shard->unstored.bytes -= e->msg->payload_len;
+	}
 }
 
 /* The entry's memory: nothing refers to it any more. */

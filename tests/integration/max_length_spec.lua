@@ -197,6 +197,33 @@ describe('a queue with a limit', function()
     assert.same({ 10, 1 }, { flood(c, 'q', 11) })
   end)
 
+  it('gives nothing up for what Redis refuses', function()
+    c:ok 'DECLARE queue dead'
+    for name, options in pairs {
+      dropping = 'overflow=drop-head', dying = 'overflow=dead-letter dead-letter=-/dead', refusing = 'overflow=reject',
+    } do
+      c:ok(('DECLARE queue %s max-length=20 max-bytes=9999 %s'):format(name, options))
+      flood(c, name, 20)
+    end
+    broker:redis_cli('CONFIG', 'SET', 'maxmemory', '1')
+    for _ = 1, 30 do
+      for _, name in ipairs { 'dropping', 'dying' } do
+        assert.matches('^ERR store OOM', c:request('PUB - ' .. name, 'refused'))
+      end
+      assert.matches('^ERR full', c:request('PUB - refusing', 'refused'))
+    end
+    for _, name in ipairs { 'dropping', 'dying', 'refusing' } do
+      assert.equal(20, c:stats(name).ready)
+      assert.equal(5, #(traffic.take(c, name, 5)))
+    end
+    broker:redis_cli('CONFIG', 'SET', 'maxmemory', '0')
+    restart()
+    for _, name in ipairs { 'dropping', 'dying', 'refusing' } do
+      assert.same({ 15, 26 }, { c:stats(name).ready, c:stats(name).waiting_bytes })
+      assert.same(numbers(6, 20), (traffic.take(c, name, 15)))
+    end
+  end)
+
   it('drops the first ones of a backlog', function()
     c:ok 'DECLARE queue q max-length=200 overflow=drop-head'
     for round = 0, 9 do
