@@ -119,10 +119,10 @@ void reply_ok(struct reply *r)
 	reply_when_done(r);
 }
 
-void reply_warn(struct reply *r, const struct error *warning)
+void reply_text(struct reply *r, const char *text)
 {
-	r->kind = REPLY_WARNING;
-	r->text = mem_strdup(warning->text);
+	r->kind = REPLY_TEXT;
+	r->text = mem_strdup(text);
 	reply_when_done(r);
 }
 

@@ -97,7 +97,7 @@ void session_close_channel(struct channel *ch, struct reply *r);
 
 struct declare_spec {
 	bool is_queue;
-	struct slice name;
+	struct slice name; /* "-": the broker chooses that of a queue, and says it */
 	struct slice type; /* of an exchange */
 	const struct args *args;
 };
@@ -205,6 +205,8 @@ struct peek_spec {
 	struct slice queue;
 	enum peek_state state;
 	unsigned max;
+	struct slice match; /* see base/msg_match.h; data == NULL: all */
+	struct slice after; /* a place that an answer has named; likewise: the first */
 };
 TIDE_MUST_USE int session_peek(struct session *s, const struct peek_spec *spec,
 			       struct reply *r, struct error *err);

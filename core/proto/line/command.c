@@ -185,6 +185,10 @@ COMMAND(declare)
 				 "DECLARE exchange needs a name and a type");
 	else if (q->rc == TIDE_OK && q->word_count > 2)
 		q->rc = read_queue_flag(q, r);
+	if (q->rc == TIDE_OK && spec.is_queue && q->is_quiet && slice_is(spec.name, "-"))
+		return error_set(q->err, TIDE_ESYNTAX,
+				 "DECLARE queue - is answered with the name: it takes no "
+				 "'quiet'");
 	if (q->rc == TIDE_OK)
 		read_args(q, NULL, &args);
 	if (q->rc < 0)
@@ -429,6 +433,8 @@ COMMAND(peek)
 	/* In the order of enum peek_state. */
 	spec.state = (enum peek_state)request_choice(q, "state",
 						     "ready, delayed, unacked or buried");
+	spec.match = request_option(q, "match");
+	spec.after = request_option(q, "after");
 	if (q->rc < 0)
 		return q->rc;
 	return session_peek(l->session, &spec, r, q->err);
