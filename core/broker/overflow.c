@@ -17,29 +17,49 @@ static bool is_before(const struct entry *a, const struct entry *b,
 	return place_is_before(x, y);
 }
 
-/* Of all shards; NULL when there is none, or when it is not in memory yet. */
+/* Of all shards; NULL when there is none, or when it is not in memory. */
 static struct entry *first_in(const struct queue *q, enum entry_state state,
-			      bool *is_reading)
+			      bool *is_missing)
 {
 	struct entry *first = NULL;
 
 	for (unsigned i = 0; i < q->shard_count; i++) {
-		struct entry *e = shard_front(q->shards[i], state);
+		struct entry *e = window_first(&q->shards[i]->stages[state].window);
 
 		if (!e && shard_count(q->shards[i], state) > 0)
-			*is_reading = true;
+			*is_missing = true;
 		if (e && (!first || is_before(e, first, state)))
 			first = e;
 	}
-	return *is_reading ? NULL : first;
+	return *is_missing ? NULL : first;
 }
 
-/* The one that would be delivered first: of those that are ready, else of the delayed. */
-static struct entry *first_waiting(const struct queue *q, bool *is_reading)
+/* Those that would be delivered first: what is ready, else what is delayed. */
+static enum entry_state first_state(const struct queue *q)
 {
-	struct entry *first = first_in(q, ENTRY_READY, is_reading);
+	return queue_count(q, ENTRY_READY) > 0 ? ENTRY_READY : ENTRY_DELAYED;
+}
 
-	return first || *is_reading ? first : first_in(q, ENTRY_DELAYED, is_reading);
+static void on_trimmed(struct shard *sh, uint64_t count)
+{
+	struct queue *q = sh->owner;
+
+	q->counters.overflowed += count;
+}
+
+/* Redis alone has the first ones. They go unread, unless they are wanted elsewhere, or
+ * have to be compared with those of other shards. */
+static void bring(struct queue *q, enum entry_state state)
+{
+	uint64_t excess = queue_limit_excess(q);
+
+	if (q->shard_count == 1 && excess > 0 &&
+	    q->config.overflow == QUEUE_OVERFLOW_DROP_HEAD &&
+	    shard_trim(q->shards[0], state, excess, on_trimmed))
+		return;
+	for (unsigned i = 0; i < q->shard_count; i++)
+		shard_front(q->shards[i], state);
+	wake_by(q, q->vhost->broker->mono_ms + READ_MS);
 }
 
 static void give_up(struct queue *q, struct entry *e)
@@ -54,13 +74,14 @@ static void give_up(struct queue *q, struct entry *e)
 bool overflow_turn(struct queue *q)
 {
 	struct broker *b = q->vhost->broker;
-	bool is_reading = false;
-	struct entry *e;
 
 	while (!b->is_draining && queue_limit_has_excess(q)) {
-		e = first_waiting(q, &is_reading);
+		enum entry_state state = first_state(q);
+		bool is_missing = false;
+		struct entry *e = first_in(q, state, &is_missing);
+
 		if (!e) {
-			wake_by(q, b->mono_ms + READ_MS);
+			bring(q, state);
 			return false;
 		}
 		give_up(q, e);

@@ -158,6 +158,7 @@ struct shard *queue_make_shard(struct queue *q, unsigned index)
 		keys = store_shard_create(vhost_slice(q->vhost), queue_slice(q), index);
 	sh = shard_create(&q->vhost->broker->env, q, index, keys);
 	sh->ttl_ms = q->config.ttl_ms;
+	sh->may_trim = true;
 	sh->gives_up = q->config.overflow != QUEUE_OVERFLOW_REJECT;
 	sh->size.is_kept = keys && q->config.max_bytes;
 	dedupe_join(q->dedupe, sh);

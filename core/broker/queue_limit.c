@@ -28,7 +28,7 @@ bool queue_limit_is_over(const struct queue *q, struct queue_limit more)
 	return is_over(&q->config, n);
 }
 
-bool queue_limit_has_excess(const struct queue *q)
+static struct queue_limit stored(const struct queue *q)
 {
 	struct queue_limit n = queue_limit_waiting(q), unstored = { 0, 0 };
 
@@ -39,7 +39,19 @@ bool queue_limit_has_excess(const struct queue *q)
 	/* Some of that may be held. */
 	n.messages -= n.messages < unstored.messages ? n.messages : unstored.messages;
 	n.bytes -= n.bytes < unstored.bytes ? n.bytes : unstored.bytes;
-	return is_over(&q->config, n);
+	return n;
+}
+
+bool queue_limit_has_excess(const struct queue *q)
+{
+	return is_over(&q->config, stored(q));
+}
+
+uint64_t queue_limit_excess(const struct queue *q)
+{
+	uint64_t n = stored(q).messages, max = q->config.max_length;
+
+	return q->config.max_bytes || n <= max ? 0 : n - max;
 }
 
 int queue_limit_refuse(const struct queue *q, struct queue_limit more, struct error *err)

@@ -23,5 +23,7 @@ bool queue_limit_is_over(const struct queue *q, struct queue_limit more);
 /* It is over a limit without what Redis may still refuse: that must not cost a message
  * that is confirmed. */
 bool queue_limit_has_excess(const struct queue *q);
+/* How many messages that are; 0 also when their bytes are limited. */
+uint64_t queue_limit_excess(const struct queue *q);
 /* TIDE_EFULL, with what there is and what is allowed. */
 int queue_limit_refuse(const struct queue *q, struct queue_limit more, struct error *err);

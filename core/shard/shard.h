@@ -116,6 +116,7 @@ struct shard {
 	uint64_t waiting_bytes; /* payloads of what is ready or delayed; after a start
 				 * only if size.is_kept */
 	struct shard_size size;
+	bool may_trim; /* shard_trim.c: the last one removed something */
 	bool gives_up; /* what is too much; `unstored` is counted */
 	struct store_size unstored;
 	bool is_closed;
@@ -178,6 +179,11 @@ void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *
 struct entry *shard_next(struct shard *sh);
 /* The same of the ready or the delayed ones: whatever becomes of it. */
 struct entry *shard_front(struct shard *sh, enum entry_state state);
+/* Remove the first `count` ready or delayed messages, or some of them, when Redis alone
+ * has them. Told how many. False: it cannot be done now. */
+typedef void (*shard_trimmed_fn)(struct shard *sh, uint64_t count);
+bool shard_trim(struct shard *sh, enum entry_state state, uint64_t count,
+		shard_trimmed_fn on_trimmed);
 /* Give it to somebody until `deadline_ms`; counts the attempt. */
 void shard_hold(struct entry *e, int64_t deadline_ms);
 void shard_touch(struct entry *e, int64_t deadline_ms);
