@@ -53,11 +53,11 @@ static void bring(struct queue *q, enum entry_state state)
 {
 	uint64_t excess = queue_limit_excess(q);
 
-	if (q->shard_count == 1 && excess > 0 &&
-	    q->config.overflow == QUEUE_OVERFLOW_DROP_HEAD &&
-	    shard_trim(q->shards[0], state, excess, on_trimmed))
-		return;
-	for (unsigned i = 0; i < q->shard_count; i++)
+	bool is_trimmed = q->shard_count == 1 && excess > 0 &&
+			  q->config.overflow == QUEUE_OVERFLOW_DROP_HEAD &&
+			  shard_trim(q->shards[0], state, excess, on_trimmed);
+
+	for (unsigned i = 0; i < q->shard_count && !is_trimmed; i++)
 		shard_front(q->shards[i], state);
 	wake_by(q, q->vhost->broker->mono_ms + READ_MS);
 }

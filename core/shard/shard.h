@@ -179,8 +179,9 @@ void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *
 struct entry *shard_next(struct shard *sh);
 /* The same of the ready or the delayed ones: whatever becomes of it. */
 struct entry *shard_front(struct shard *sh, enum entry_state state);
-/* Remove the first `count` ready or delayed messages, or some of them, when Redis alone
- * has them. Told how many. False: it cannot be done now. */
+/* Remove the first `count` ready or delayed messages, or some of them, which Redis alone
+ * has. Told how many. Nothing is done yet if they are about to change: ask again. False:
+ * it cannot be done so. */
 typedef void (*shard_trimmed_fn)(struct shard *sh, uint64_t count);
 bool shard_trim(struct shard *sh, enum entry_state state, uint64_t count,
 		shard_trimmed_fn on_trimmed);

@@ -49,6 +49,13 @@ static bool has_place(const struct shard *sh, const struct stage *st)
 	return false;
 }
 
+/* Something that will end is in the way. */
+static bool is_unsettled(const struct shard *sh, const struct stage *st)
+{
+	return sh->is_held_back || sh->kick || sh->flight.count > 0 ||
+	       sh->expiry.is_taking || st->is_refilling || has_place(sh, st);
+}
+
 bool shard_trim(struct shard *sh, enum entry_state state, uint64_t count,
 		shard_trimmed_fn on_trimmed)
 {
@@ -56,11 +63,11 @@ bool shard_trim(struct shard *sh, enum entry_state state, uint64_t count,
 	uint64_t stored = st->beyond - st->outside_unwritten;
 	struct trim *t;
 
-	if (!sh->keys || !sh->may_trim || sh->size.is_kept || sh->is_closed ||
-	    sh->is_held_back || sh->kick || sh->flight.count > 0 ||
-	    sh->expiry.is_taking || st->is_refilling || st->window.count > 0 ||
-	    stored == 0 || has_place(sh, st))
+	if (!sh->keys || !sh->may_trim || sh->size.is_kept || st->window.count > 0 ||
+	    stored == 0)
 		return false;
+	if (is_unsettled(sh, st))
+		return true;
 	count = count < stored ? count : stored;
 	t = mem_alloc(sizeof(*t));
 	*t = (struct trim){ st, count < TRIM_MAX ? count : TRIM_MAX, on_trimmed };
