@@ -14,7 +14,8 @@ struct shard_recovery {
 	bool has_returned; /* what was in no set */
 	int64_t start;
 	struct store_counts counts;
-	struct place last; /* of the rows that were taken */
+	uint64_t buried_bytes; /* of what was taken out of there */
+	struct place last;     /* of the rows that were taken */
 };
 
 static void recovery_end(struct shard_recovery *r, int status, const char *text)
@@ -22,7 +23,7 @@ static void recovery_end(struct shard_recovery *r, int status, const char *text)
 	struct shard *sh = r->shard;
 
 	/* All that was held waits again. */
-	sh->waiting_bytes = sh->size.stored.bytes;
+	sh->waiting_bytes = sh->size.stored.bytes - r->buried_bytes;
 	shard_resume(sh);
 	if (!sh->is_closed && status == TIDE_OK) {
 		stage_refill(&sh->stages[ENTRY_DELAYED]);
@@ -33,6 +34,25 @@ static void recovery_end(struct shard_recovery *r, int status, const char *text)
 	waiter_done(r->waiter, status, text);
 	shard_unref(sh);
 	mem_free(r);
+}
+
+/* What somebody held is ready again; what was taken by its id is where it was. */
+static void put_back(struct shard_recovery *r, const struct store_row *row)
+{
+	struct shard *sh = r->shard;
+	int64_t at_ms = 0;
+	enum store_set from = shard_take_recover(sh, row->score, &at_ms);
+	struct entry *e = stage_row_entry(sh, row, STORE_UNACK);
+
+	if (!e)
+		return;
+	e->at_unix_ms = at_ms;
+	if (from == STORE_BURIED && sh->size.is_kept)
+		r->buried_bytes += e->msg->payload_len;
+	if (from == STORE_DELAYED || from == STORE_BURIED)
+		shard_entry_enter(e, (enum entry_state)from, (double)at_ms);
+	else
+		shard_entry_enter(e, ENTRY_READY, e->rank);
 }
 
 static void on_unacked(void *ctx, int status, const char *text, struct store_row *rows,
@@ -47,16 +67,12 @@ static void on_unacked(void *ctx, int status, const char *text, struct store_row
 	}
 	for (size_t i = 0; i < count; i++) {
 		struct place place = place_of_row(&rows[i]);
-		struct entry *e;
 
 		/* Members that are no ids are counted in the start, not in the rows. */
 		if (!place_is_before(r->last, place))
 			continue;
 		r->last = place;
-		shard_expiry_recover(sh, place.score);
-		e = stage_row_entry(sh, &rows[i], STORE_UNACK);
-		if (e)
-			shard_entry_enter(e, ENTRY_READY, e->rank);
+		put_back(r, &rows[i]);
 	}
 	r->start += (int64_t)count;
 	store_read(sh->env->store, sh->keys, STORE_UNACK, r->start, READ_ROWS,

@@ -53,7 +53,8 @@ static bool has_place(const struct shard *sh, const struct stage *st)
 static bool is_unsettled(const struct shard *sh, const struct stage *st)
 {
 	return sh->is_held_back || sh->kick || sh->flight.count > 0 ||
-	       sh->expiry.is_taking || st->is_refilling || has_place(sh, st);
+	       sh->take.is_taking || sh->take.is_looking || st->is_refilling ||
+	       has_place(sh, st);
 }
 
 bool shard_trim(struct shard *sh, enum entry_state state, uint64_t count,
