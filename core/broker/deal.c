@@ -68,7 +68,7 @@ static void deliver(struct consumer *c, struct entry *e)
 	queue_rate(q);
 	q->counters.delivered++;
 	b->counters.delivered++;
-	if (q->config.rate_ns)
+	if (q->is_metered)
 		outflow_count(q);
 	if (is_redelivered)
 		q->counters.redelivered++;

@@ -12,5 +12,5 @@
 /* For a queue that is metered. When a rate is in the way, the queue is looked at again
  * when the next delivery is due. */
 bool outflow_is_open(struct queue *q);
-/* A message of a queue with a rate was delivered. */
+/* A message of a metered queue was delivered. */
 void outflow_count(struct queue *q);
