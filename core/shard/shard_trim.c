@@ -14,7 +14,8 @@ struct trim {
 	shard_trimmed_fn on_trimmed;
 };
 
-static void on_purged(void *ctx, int status, const char *text, uint64_t removed)
+static void on_purged(void *ctx, int status, const char *text, uint64_t removed,
+		      const uint64_t *ids, size_t id_count)
 {
 	struct trim *t = ctx;
 	struct stage *st = t->stage;
@@ -64,8 +65,10 @@ bool shard_trim(struct shard *sh, enum entry_state state, uint64_t count,
 	uint64_t stored = st->beyond - st->outside_unwritten;
 	struct trim *t;
 
-	if (!sh->keys || !sh->may_trim || sh->size.is_kept || st->window.count > 0 ||
-	    stored == 0)
+	/* The publish ids of what goes are to be forgotten with it, if they are kept so.
+	 */
+	if (!sh->keys || !sh->may_trim || sh->dedupe.is_queued || sh->size.is_kept ||
+	    st->window.count > 0 || stored == 0)
 		return false;
 	if (is_unsettled(sh, st))
 		return true;
@@ -74,7 +77,10 @@ bool shard_trim(struct shard *sh, enum entry_state state, uint64_t count,
 	*t = (struct trim){ st, count < TRIM_MAX ? count : TRIM_MAX, on_trimmed };
 	sh->is_held_back = true;
 	shard_ref(sh);
-	store_purge(sh->env->store, sh->keys, st->set, (int64_t)st->indexed,
-		    (unsigned)t->asked, on_purged, t);
+	store_purge(sh->env->store, sh->keys,
+		    &(struct store_purge){ .set = st->set,
+					   .start = (int64_t)st->indexed,
+					   .count = (unsigned)t->asked },
+		    on_purged, t);
 	return true;
 }
