@@ -1,11 +1,13 @@
 #include "consumer.h"
 
+#include "getter.h"
 #include "queue.h"
 
-static bool can_take(const struct consumer *c)
+static bool can_take(struct consumer *c)
 {
-	return c->is_get ||
-	       ((c->is_auto_ack || c->unacked < c->prefetch) && c->ops->can_take(c));
+	if (c->getter)
+		return getter_can_take(c);
+	return (c->is_auto_ack || c->unacked < c->prefetch) && c->ops->can_take(c);
 }
 
 void consumer_add(struct queue *q, struct consumer *c)
@@ -13,7 +15,7 @@ void consumer_add(struct queue *q, struct consumer *c)
 	c->queue = q;
 	c->is_waiting = false;
 	TAILQ_INSERT_TAIL(&q->able, c, queue_link);
-	if (!c->is_get) {
+	if (!c->getter) {
 		q->consumer_count++;
 		q->had_consumer = true;
 	}
@@ -27,11 +29,8 @@ void consumer_remove(struct consumer *c)
 	if (!q)
 		return;
 	TAILQ_REMOVE(c->is_waiting ? &q->waiting : &q->able, c, queue_link);
-	if (c->is_extended)
-		TAILQ_REMOVE(&q->extended, c, extended_link);
-	heap_remove(&q->vhost->broker->waits, &c->wait);
 	c->queue = NULL;
-	if (c->is_get)
+	if (c->getter)
 		return;
 	q->consumer_count--;
 	if (queue_is_abandoned(q))

@@ -2,9 +2,9 @@
  * that waits.
  *
  * A queue has two lists of consumers: those who can take a message now, in
- * whose order it deals, and those who cannot, because their credit is used up
- * or their client does not read. GETs whose time is over but for a read of
- * Redis are in a third one too.
+ * whose order it deals, and those who cannot: their credit is used up, their client
+ * does not read, or they are a GET's whose more urgent queue is being read. A GET is one
+ * consumer in each of its queues: getter.h.
  *
  * Who makes a consumer embeds this, and decides by its consumer_ops how a message
  * reaches the client. */
@@ -12,10 +12,10 @@
 
 #include <sys/queue.h>
 
-#include "base/heap.h"
 #include "shard/entry.h"
 
 struct consumer;
+struct getter;
 struct queue;
 
 struct consumer_ops {
@@ -24,9 +24,7 @@ struct consumer_ops {
 	/* Send the message, or gather it for the answer of a GET. Unless is_auto_ack the
 	 * message is held; it gets its holder here. */
 	void (*on_deliver)(struct consumer *c, struct entry *e, bool is_redelivered);
-	/* The GET ends with what it was given. It must be destroyed. */
-	void (*on_answer)(struct consumer *c);
-	/* The queue is deleted. The consumer must be destroyed. */
+	/* The queue is deleted. The consumer must be destroyed; a GET with all of its. */
 	void (*on_cancel)(struct consumer *c);
 };
 
@@ -36,16 +34,13 @@ struct consumer {
 	struct queue *queue; /* NULL: it is in no queue's list any more */
 	uint32_t prefetch;
 	uint32_t unacked; /* of a subscription */
-	bool is_get;
 	bool is_auto_ack;
 	bool is_waiting; /* in the list of those who cannot take */
 	uint64_t delivered;
 
-	/* A GET: how many messages it wants, until when. */
-	uint32_t max;
-	struct heap_node wait; /* in struct broker */
-	bool is_extended;      /* its time is over, but a read of Redis is under way */
-	TAILQ_ENTRY(consumer) extended_link;
+	struct getter *getter; /* whose it is; NULL: a subscription */
+	bool is_reader;        /* the GET waits for a read of this queue */
+	TAILQ_ENTRY(consumer) reader_link;
 };
 
 TAILQ_HEAD(consumer_list, consumer);

@@ -28,16 +28,6 @@ static bool on_expired(struct shard *sh, struct entry *e)
 
 const struct shard_ops deal_shard_ops = { on_ready, on_timeout, on_expired };
 
-static bool is_refilling(const struct queue *q)
-{
-	for (unsigned i = 0; i < q->shard_count; i++)
-		if (q->shards[i]->stages[ENTRY_READY].is_refilling ||
-		    (q->shards[i]->expiry.is_taking &&
-		     q->shards[i]->stages[ENTRY_READY].beyond > 0))
-			return true;
-	return false;
-}
-
 /* The next message of any shard, in turn; what has expired goes its own way. */
 static struct entry *next_message(struct queue *q, unsigned *budget)
 {
@@ -84,55 +74,95 @@ static void deliver(struct consumer *c, struct entry *e)
 		return;
 	}
 	shard_hold(e, b->now_ms + q->config.ack_timeout_ms);
-	if (!c->is_get) {
+	if (!c->getter) {
 		e->consumer = c;
 		c->unacked++;
 	}
 	c->ops->on_deliver(c, e, is_redelivered);
 }
 
-static void give_to_get(struct consumer *c, struct entry *e, unsigned *budget)
+/* It is its turn in the queue, or nobody who is before it can take. */
+static bool is_first_in_line(struct consumer *c)
 {
-	unsigned n = 0;
+	struct consumer *first;
 
-	do
-		deliver(c, e);
-	while (++n < c->max && (e = next_message(c->queue, budget)) != NULL);
-	c->ops->on_answer(c);
+	while ((first = TAILQ_FIRST(&c->queue->able)) != NULL && first != c) {
+		consumer_update(first);
+		if (!first->is_waiting)
+			return false;
+	}
+	return first == c;
 }
 
-void deal_wait(struct consumer *c, int64_t mono_ms)
+/* Give a GET what its queues have for it, those named first first.
+ *
+ * @param front  first in the line of its queue, whose next message is `e`; NULL: the time
+ *               of the GET is over, and it waits in no line */
+static void give_to_get(struct getter *g, const struct consumer *front, struct entry *e,
+			unsigned *budget)
 {
-	heap_set(&c->queue->vhost->broker->waits, &c->wait, mono_ms);
-}
+	for (unsigned i = 0; i < g->consumer_count && g->count < g->max; i++) {
+		struct consumer *c = &g->consumers[i];
+		struct entry *next = e;
 
-void deal_answer(struct consumer *c)
-{
-	struct queue *q = c->queue;
-	struct broker *b = q->vhost->broker;
-	unsigned budget = DEAL_MAX;
-	struct entry *e = b->is_draining ? NULL : next_message(q, &budget);
-
-	if (e) {
-		give_to_get(c, e, &budget);
-	} else if (!c->is_extended && !b->is_draining && is_refilling(q)) {
-		c->is_extended = true;
-		TAILQ_INSERT_TAIL(&q->extended, c, extended_link);
-		deal_wait(c, b->mono_ms + DEAL_READ_MS);
-	} else {
-		c->ops->on_answer(c);
+		if (c != front && front && !is_first_in_line(c))
+			continue;
+		if (c != front)
+			next = next_message(c->queue, budget);
+		while (next) {
+			deliver(c, next);
+			next = ++g->count < g->max ? next_message(c->queue, budget)
+						   : NULL;
+		}
+		if (!g->is_hasty && queue_is_reading(c->queue))
+			return;
 	}
 }
 
-/* GETs whose time is over waited for a read of Redis, which brought nothing. */
-static void end_extended(struct queue *q)
+void deal_answer(struct getter *g)
 {
-	struct consumer *c;
+	unsigned budget = DEAL_MAX;
 
-	if (TAILQ_EMPTY(&q->extended) || is_refilling(q))
+	g->is_over = true;
+	if (!g->broker->is_draining) {
+		give_to_get(g, NULL, NULL, &budget);
+		if (g->count == 0 && getter_awaits_read(g))
+			return;
+	}
+	g->on_answer(g);
+}
+
+/* The queue has nothing more at present. */
+static void end_reads(struct queue *q)
+{
+	struct getter *g;
+
+	if (queue_is_reading(q))
 		return;
-	while ((c = TAILQ_FIRST(&q->extended)) != NULL)
-		c->ops->on_answer(c);
+	while ((g = getter_read_ended(q)) != NULL)
+		deal_answer(g);
+}
+
+/* The GET that is first in line has a more urgent queue, which is dealt out later in this
+ * turn: this one comes after it. Once, since another GET may name them the other way
+ * round. */
+static bool yields(struct queue *q, const struct consumer *c)
+{
+	bool has_yielded = q->has_yielded;
+
+	q->has_yielded = !has_yielded && getter_has_active_before(c);
+	return q->has_yielded;
+}
+
+static void serve_get(struct consumer *c, struct entry *e, unsigned *budget)
+{
+	struct getter *g = c->getter;
+
+	give_to_get(g, c, e, budget);
+	if (g->count > 0)
+		g->on_answer(g);
+	else
+		consumer_update(c);
 }
 
 bool deal_queue(struct queue *q)
@@ -147,15 +177,17 @@ bool deal_queue(struct queue *q)
 		consumer_update(c);
 		if (c->is_waiting)
 			continue;
+		if (c->getter && yields(q, c))
+			return true;
 		e = next_message(q, &budget);
 		if (!e) {
-			end_extended(q);
+			end_reads(q);
 			return budget == 0;
 		}
 		if (budget > 0)
 			budget--;
-		if (c->is_get) {
-			give_to_get(c, e, &budget);
+		if (c->getter) {
+			serve_get(c, e, &budget);
 			continue;
 		}
 		/* To the end of the line, so that the next message goes to the next. */

@@ -191,7 +191,7 @@ static struct queue *make(struct vhost *v, struct slice name,
 	q->config = *config_take;
 	TAILQ_INIT(&q->able);
 	TAILQ_INIT(&q->waiting);
-	TAILQ_INIT(&q->extended);
+	TAILQ_INIT(&q->readers);
 	TAILQ_INIT(&q->incoming);
 	return q;
 }
@@ -390,6 +390,16 @@ bool queue_is_abandoned(const struct queue *q)
 {
 	return q->config.is_auto_delete && q->had_consumer && q->consumer_count == 0 &&
 	       !q->vhost->broker->is_draining;
+}
+
+bool queue_is_reading(const struct queue *q)
+{
+	for (unsigned i = 0; i < q->shard_count; i++)
+		if (q->shards[i]->stages[ENTRY_READY].is_refilling ||
+		    (q->shards[i]->expiry.is_taking &&
+		     q->shards[i]->stages[ENTRY_READY].beyond > 0))
+			return true;
+	return false;
 }
 
 void queue_activate(struct queue *q)

@@ -42,8 +42,9 @@ struct queue {
 	struct shard **by_index; /* config.shards of them; NULL: never used */
 	struct consumer_list able;
 	struct consumer_list waiting;
-	struct consumer_list extended; /* GETs: of those who are able */
-	unsigned consumer_count;       /* subscriptions; GETs do not count */
+	struct consumer_list readers; /* of GETs that wait for a read of it */
+	bool has_yielded; /* to a more urgent queue of the GET that is first in line */
+	unsigned consumer_count; /* subscriptions; GETs do not count */
 	bool had_consumer;
 	struct queue_list *owner; /* of an exclusive queue: a list of such */
 	TAILQ_ENTRY(queue) owner_link;
@@ -102,6 +103,9 @@ uint64_t queue_count(const struct queue *q, enum entry_state state);
 /* It is auto-delete and its last consumer has gone. That the broker stops does
  * not mean that a consumer has gone for good. */
 bool queue_is_abandoned(const struct queue *q);
+
+/* Redis is being asked for ready messages. */
+bool queue_is_reading(const struct queue *q);
 
 /* Have it deal out messages at the end of the turn. */
 void queue_activate(struct queue *q);

@@ -2,6 +2,7 @@
  * subscriptions, delivery tags and order of replies. */
 #pragma once
 
+#include "fetch.h"
 #include "held.h"
 #include "reply.h"
 #include "subscription.h"
@@ -15,8 +16,9 @@ struct channel {
 	struct reply_list replies; /* not yet sent, in the order of the requests */
 	struct holder holder;      /* who its messages are held by */
 	struct held held;
-	struct subscription_list subscriptions; /* and GETs */
-	struct subscription *by_sid;            /* uthash: without the GETs */
+	struct subscription_list subscriptions;
+	struct subscription *by_sid; /* uthash */
+	struct fetch_list fetches;   /* GETs that wait */
 	bool is_closing; /* closed, and forgotten when its last reply has left */
 };
 
@@ -30,5 +32,9 @@ void channel_deinit(struct channel *ch);
 
 /* The subscription of that name, or NULL. */
 struct subscription *channel_subscription(struct channel *ch, struct slice sid);
+/* A consumer of the channel is given the message. Unless it is acknowledged by that, the
+ * channel holds it. */
+struct delivery channel_hand_out(struct channel *ch, const struct consumer *c,
+				 struct entry *e, bool is_redelivered);
 /* The entry, which a channel holds, is no longer held: tag and credit come back. */
 void channel_release(struct entry *e);

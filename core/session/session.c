@@ -3,7 +3,6 @@
 #include <assert.h>
 
 #include "base/mem.h"
-#include "broker/deal.h"
 
 /* Unfinished answers of a session that may be large, such as those of PEEK. */
 #define DOCUMENTS_MAX 8
@@ -109,12 +108,11 @@ void session_drained(struct session *s)
 void session_end_waits(struct session *s)
 {
 	struct channel *ch = NULL;
-	struct subscription *sub;
+	struct fetch *f;
 
 	while ((ch = next_channel(s, ch)) != NULL)
-		TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
-			if (sub->reply && !sub->consumer.is_extended)
-				deal_wait(&sub->consumer, s->broker->mono_ms);
+		TAILQ_FOREACH (f, &ch->fetches, channel_link)
+			getter_hurry(&f->getter);
 }
 
 void session_return_held(struct session *s)

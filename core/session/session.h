@@ -164,8 +164,10 @@ TIDE_MUST_USE int session_consume_subscribe(struct channel *ch,
 TIDE_MUST_USE int session_consume_unsubscribe(struct channel *ch, struct slice sid,
 					      struct reply *r, struct error *err);
 
+#define GET_QUEUES_MAX 64
 struct get_spec {
-	struct slice queue;
+	const struct slice *queues; /* the most urgent first; 1 to GET_QUEUES_MAX */
+	unsigned queue_count;
 	uint32_t max;
 	int64_t wait_ms;
 	bool is_auto_ack;

@@ -318,11 +318,27 @@ COMMAND(unsubscribe)
 					   r, q->err);
 }
 
+static void read_queues(struct request *q, struct slice *queues, unsigned *count)
+{
+	struct slice list = q->list;
+
+	queues[0] = request_name(q, 0, "a queue");
+	*count = 1;
+	while (q->rc == TIDE_OK && request_next(&list, &queues[*count])) {
+		request_check_name(q, queues[*count], "a queue");
+		if (++*count == GET_QUEUES_MAX && list.len > 0)
+			q->rc = error_set(q->err, TIDE_ETOOLONG,
+					  "GET names at most %d queues", GET_QUEUES_MAX);
+	}
+}
+
 COMMAND(get)
 {
 	const struct request_limits max = { 1, GET_MAX }, wait = { 0, WAIT_MAX_MS };
-	struct get_spec spec = { .queue = request_name(q, 0, "a queue") };
+	struct slice queues[GET_QUEUES_MAX];
+	struct get_spec spec = { .queues = queues };
 
+	read_queues(q, queues, &spec.queue_count);
 	spec.max = (uint32_t)request_uint(q, "max", max, 1);
 	spec.wait_ms = request_duration(q, "wait", wait);
 	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);

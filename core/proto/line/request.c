@@ -255,6 +255,32 @@ static int take_tags(struct request *r, struct slice *rest)
 	return TIDE_OK;
 }
 
+/* The words of a list go on up to the first option, or `quiet`. */
+static int take_list(struct request *r, struct slice *rest)
+{
+	const char *start = rest->data, *end = start;
+	struct slice before = *rest, word;
+
+	while (next_word(rest, &word) && !memchr(word.data, '=', word.len) &&
+	       !slice_is(word, "quiet")) {
+		if (word.len == 0)
+			return error_set(r->err, TIDE_ESYNTAX,
+					 "single spaces separate words");
+		end = word.data + word.len;
+		before = *rest;
+	}
+	*rest = before;
+	r->list = (struct slice){ start, (size_t)(end - start) };
+	return TIDE_OK;
+}
+
+bool request_next(struct slice *list, struct slice *word)
+{
+	if (list->len == 0)
+		return false;
+	return next_word(list, word);
+}
+
 static bool takes_options(const struct verb *v)
 {
 	return v->options || (v->features & (VERB_ANY_OPTIONS | VERB_HEADERS));
@@ -362,7 +388,7 @@ int request_parse(struct request *r, char *line, size_t len, bool *is_lost,
 	r->word_count = r->option_count = r->flag_count = r->header_count = 0;
 	r->is_quiet = false;
 	r->payload_len = 0;
-	r->tags = (struct slice){ NULL, 0 };
+	r->tags = r->list = (struct slice){ NULL, 0 };
 	*is_lost = false;
 	rc = take_channel(r, &rest);
 	if (rc < 0) {
@@ -381,6 +407,8 @@ int request_parse(struct request *r, char *line, size_t len, bool *is_lost,
 		rc = take_words(r, &rest);
 	if (rc == TIDE_OK && (r->verb->features & VERB_TAGS))
 		rc = take_tags(r, &rest);
+	if (rc == TIDE_OK && (r->verb->features & VERB_LIST))
+		rc = take_list(r, &rest);
 	if (rc == TIDE_OK)
 		rc = take_rest(r, &rest);
 	return rc;

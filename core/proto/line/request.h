@@ -33,6 +33,7 @@ struct request {
 	bool is_quiet;
 	uint64_t payload_len;
 	struct slice tags; /* of a verb with tags: the words with the tags */
+	struct slice list; /* of a verb with a list: its words behind the first */
 	struct slice words[REQUEST_WORDS_MAX];
 	struct slice flags[REQUEST_FLAGS_MAX];
 	struct request_option options[REQUEST_OPTIONS_MAX];
@@ -75,6 +76,8 @@ int64_t request_duration(struct request *r, const char *name,
 			 struct request_limits limits);
 /* One of "this, that or other": its index; 0 when it is not there. */
 unsigned request_choice(struct request *r, const char *name, const char *choices);
+/* Take a word off a list; false when none is left. */
+bool request_next(struct slice *list, struct slice *word);
 /* A word that is a number from 1 to `max`, or `fallback` when it is left out. */
 uint64_t request_count(struct request *r, unsigned word, uint64_t max, uint64_t fallback);
 /* The index of a word among such choices; false when there is no such choice. */

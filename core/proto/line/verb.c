@@ -24,7 +24,7 @@ static const struct verb verbs[] = {
 	{ "UNBIND",  3, 3, "queue exchange pattern",   VERB_ANY_OPTIONS,                 NULL, NULL,                   command_unbind },
 	{ "SUB",     2, 2, "queue sid",                0,                                "prefetch ack", NULL,         command_subscribe },
 	{ "UNSUB",   1, 1, "sid",                      0,                                NULL, NULL,                   command_unsubscribe },
-	{ "GET",     1, 1, "queue",                    VERB_ANSWERS,                     "max wait ack", NULL,         command_get },
+	{ "GET",     1, 1, "queue",                    VERB_ANSWERS | VERB_LIST,         "max wait ack", NULL,         command_get },
 	{ "NACK",    0, 0, NULL,                       VERB_TAGS,                        "delay", "dead requeue",      command_nack },
 	{ "TOUCH",   0, 0, NULL,                       VERB_TAGS,                        "for", NULL,                  command_touch },
 	{ "PEEK",    1, 2, "queue n",                  VERB_DOCUMENT | VERB_ANSWERS,        "state", NULL,                command_peek },
@@ -108,6 +108,8 @@ static void add_usage(const struct verb *v, struct buf *out)
 		buf_append_char(out, ' ');
 		add_name(out, slice_cut(&words, ' '));
 	}
+	if (v->features & VERB_LIST)
+		buf_append_text(out, "...");
 	if (v->features & VERB_TAGS)
 		buf_append_text(out, " <tag|first-last>...");
 	add_optional(words.data, "", out);
