@@ -377,6 +377,8 @@ void queue_destroy(struct queue *q)
 		shard_close(q->shards[i]);
 	if (q->is_active)
 		TAILQ_REMOVE(&b->active, q, active_link);
+	heap_remove(&b->wakes, &q->wake);
+	b->guarded -= q->is_guarded;
 	if (q->owner)
 		TAILQ_REMOVE(q->owner, q, owner_link);
 	HASH_DEL(v->queues, q);
@@ -400,6 +402,14 @@ bool queue_is_reading(const struct queue *q)
 		     q->shards[i]->stages[ENTRY_READY].beyond > 0))
 			return true;
 	return false;
+}
+
+void queue_guard(struct queue *q)
+{
+	bool is_guarded = q->paused_ms[QUEUE_IN] != 0;
+
+	q->vhost->broker->guarded += (unsigned)is_guarded - q->is_guarded;
+	q->is_guarded = is_guarded;
 }
 
 void queue_activate(struct queue *q)

@@ -38,3 +38,7 @@ struct delivery channel_hand_out(struct channel *ch, const struct consumer *c,
 				 struct entry *e, bool is_redelivered);
 /* The entry, which a channel holds, is no longer held: tag and credit come back. */
 void channel_release(struct entry *e);
+
+/* Who holds the message, as a member "holder": connection, channel, sid ("-": a GET took
+ * it), tag, and until when. Nothing when nobody does. */
+void channel_write_holder(const struct entry *e, struct json *out);
