@@ -33,7 +33,8 @@ struct consumer {
 	TAILQ_ENTRY(consumer) queue_link;
 	struct queue *queue; /* NULL: it is in no queue's list any more */
 	uint32_t prefetch;
-	uint32_t unacked; /* of a subscription */
+	uint32_t unacked;        /* of a subscription */
+	uint32_t ack_timeout_ms; /* the lease that it wants; 0: the queue's */
 	bool is_auto_ack;
 	bool is_waiting; /* in the list of those who cannot take */
 	uint64_t delivered;

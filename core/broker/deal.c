@@ -57,6 +57,16 @@ static struct entry *next_message(struct queue *q, unsigned *budget)
 	return NULL;
 }
 
+/* For how long it is given out. What is said of this one message comes before what a
+ * consumer says of all that it takes, and that before the queue's. */
+static uint32_t choose_lease(const struct consumer *c, const struct entry *e)
+{
+	const struct queue_config *config = &c->queue->config;
+	uint32_t ms = e->msg->ack_timeout_ms ? e->msg->ack_timeout_ms : c->ack_timeout_ms;
+
+	return queue_limit_lease(c->queue, ms ? ms : config->ack_timeout_ms);
+}
+
 static void deliver(struct consumer *c, struct entry *e)
 {
 	struct queue *q = c->queue;
@@ -76,7 +86,7 @@ static void deliver(struct consumer *c, struct entry *e)
 		shard_remove(e, NULL);
 		return;
 	}
-	shard_hold(e, b->now_ms + q->config.ack_timeout_ms);
+	shard_hold(e, choose_lease(c, e));
 	if (!c->getter) {
 		e->consumer = c;
 		c->unacked++;

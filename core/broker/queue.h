@@ -130,6 +130,14 @@ static inline struct slice queue_slice(const struct queue *q)
 	return (struct slice){ q->name, q->name_len };
 }
 
+/* No message of it is given out for longer than its ack-timeout-max. */
+static inline uint32_t queue_limit_lease(const struct queue *q, int64_t wanted_ms)
+{
+	int64_t max_ms = q->config.ack_timeout_max_ms;
+
+	return (uint32_t)(wanted_ms < max_ms ? wanted_ms : max_ms);
+}
+
 /* How long it remembers publish ids; 0 = not at all. */
 static inline int64_t queue_dedupe_ms(const struct queue *q)
 {

@@ -41,6 +41,8 @@ static const struct queue_option options[] = {
 	  "the name of a script in retry/" },
 	{ "ack-timeout", "60s", OPTION_DURATION, FIELD(ack_timeout_ms), 10, DAY_MS,
 	  "a duration from 10ms to 1d" },
+	{ "ack-timeout-max", "1d", OPTION_DURATION, FIELD(ack_timeout_max_ms), 10, DAY_MS,
+	  "a duration from 10ms to 1d" },
 	{ "delivery-limit", "20", OPTION_UINT, FIELD(delivery_limit), 0, 1000000,
 	  "a number from 0 to 1000000" },
 	{ "dead-letter", "", OPTION_TARGET, 0, 0, 0,
@@ -55,7 +57,8 @@ _Static_assert(QUEUE_SHARDS_MAX == 64, "the text about shards says so");
 
 static const char allowed[] =
 	"durable exclusive auto-delete shards sharding priority retry ack-timeout "
-	"delivery-limit dead-letter dedupe, and sharding.* priority.* retry.* for the "
+	"ack-timeout-max delivery-limit dead-letter dedupe, and sharding.* priority.* "
+	"retry.* for the "
 	"options of the scripts";
 
 static bool set_target(struct queue_config *c, const char *value)
@@ -171,6 +174,11 @@ int queue_config_parse(struct queue_config *c, const struct args *args, struct e
 			 0)
 			rc = error_set(err, TIDE_ETOOLONG, "too many options");
 	}
+	if (rc == TIDE_OK && c->ack_timeout_ms > c->ack_timeout_max_ms)
+		rc = error_set(err, TIDE_ESYNTAX,
+			       "ack-timeout=%s is longer than ack-timeout-max=%s",
+			       args_get(&c->canonical, "ack-timeout"),
+			       args_get(&c->canonical, "ack-timeout-max"));
 	if (rc < 0) {
 		queue_config_deinit(c);
 		return rc;

@@ -141,6 +141,8 @@ static void add_consumer(struct json *j, const struct queue *q, const struct con
 	json_member_int(j, "channel", ch->number);
 	json_member_text(j, "ack", c->is_auto_ack ? "auto" : "manual");
 	json_member_int(j, "prefetch", c->prefetch);
+	if (c->ack_timeout_ms)
+		json_member_int(j, "ack_timeout", c->ack_timeout_ms);
 	json_member_int(j, "unacked", c->unacked);
 	json_member_int(j, "delivered", (int64_t)c->delivered);
 	json_object_end(j);

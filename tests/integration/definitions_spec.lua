@@ -82,7 +82,7 @@ describe('the definitions', function()
           .. "default exchange, which needs a key (a queue's name); without a key the message keeps its own")
       end
       bad('max-speed=3', "syntax a queue has no option 'max-speed'; it takes: durable exclusive auto-delete shards "
-        .. 'sharding priority retry ack-timeout delivery-limit dead-letter dedupe, and sharding.* priority.* '
+        .. 'sharding priority retry ack-timeout ack-timeout-max delivery-limit dead-letter dedupe, and sharding.* priority.* '
         .. "retry.* for the options of the scripts")
       assert.is_nil(find('queues', 'd.bad'))
     end)
