@@ -94,19 +94,6 @@ static void deliver(struct consumer *c, struct entry *e)
 	c->ops->on_deliver(c, e, is_redelivered);
 }
 
-/* It is its turn in the queue, or nobody who is before it can take. */
-static bool is_first_in_line(struct consumer *c)
-{
-	struct consumer *first;
-
-	while ((first = TAILQ_FIRST(&c->queue->able)) != NULL && first != c) {
-		consumer_update(first);
-		if (!first->is_waiting)
-			return false;
-	}
-	return first == c;
-}
-
 /* Give a GET what its queues have for it, those named first first.
  *
  * @param front  first in the line of its queue, whose next message is `e`; NULL: the time
@@ -118,7 +105,7 @@ static void give_to_get(struct getter *g, const struct consumer *front, struct e
 		struct consumer *c = &g->consumers[i];
 		struct entry *next = e;
 
-		if (c != front && front && !is_first_in_line(c))
+		if (c != front && front && consumer_next(c->queue) != c)
 			continue;
 		if (c != front)
 			next = next_message(c->queue, budget);
@@ -186,10 +173,7 @@ bool deal_queue(struct queue *q)
 
 	if (q->vhost->broker->is_draining)
 		return false;
-	while (budget > 0 && (c = TAILQ_FIRST(&q->able)) != NULL) {
-		consumer_update(c);
-		if (c->is_waiting)
-			continue;
+	while (budget > 0 && (c = consumer_next(q)) != NULL) {
 		if (c->getter && yields(q, c))
 			return true;
 		e = next_message(q, &budget);
@@ -203,9 +187,8 @@ bool deal_queue(struct queue *q)
 			serve_get(c, e, &budget);
 			continue;
 		}
-		/* To the end of the line, so that the next message goes to the next. */
-		TAILQ_REMOVE(&q->able, c, queue_link);
-		TAILQ_INSERT_TAIL(&q->able, c, queue_link);
+		if (q->able.count > 1)
+			consumer_pass_turn(c);
 		deliver(c, e);
 		if (c->unacked == c->prefetch)
 			consumer_update(c);

@@ -23,6 +23,7 @@ struct queue_counters {
 	uint64_t timed_out;
 	uint64_t paced; /* returns that had to wait: redelivery.h */
 	uint64_t expired;
+	uint64_t death_limited; /* buried: they had died too often */
 	uint64_t dead_lettered;
 	uint64_t refused; /* publishes that it did not take: admission.h */
 };
@@ -41,11 +42,12 @@ struct queue {
 	struct strategy *strategies[RULESET_SLOTS][SCRIPT_RETRY + 1]; /* by kind */
 	struct shard **shards; /* those that have been used, in no order */
 	unsigned shard_count;
-	unsigned next_shard;     /* where the dealing goes on */
-	struct shard **by_index; /* config.shards of them; NULL: never used */
-	struct consumer_list able;
-	struct consumer_list waiting;
-	struct consumer_list readers; /* of GETs that wait for a read of it */
+	unsigned next_shard;            /* where the dealing goes on */
+	struct shard **by_index;        /* config.shards of them; NULL: never used */
+	struct consumer_list consumers; /* all, in the order of their arrival */
+	struct heap able;               /* of them: those who can take a message now */
+	int64_t turns;                  /* that consumers have had */
+	struct consumer_list readers;   /* of GETs that wait for a read of it */
 	bool has_yielded; /* to a more urgent queue of the GET that is first in line */
 	unsigned consumer_count; /* subscriptions; GETs do not count */
 	bool had_consumer;

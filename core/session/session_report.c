@@ -140,6 +140,7 @@ static void add_consumer(struct json *j, const struct queue *q, const struct con
 	json_member_int(j, "connection", (int64_t)ch->session->number);
 	json_member_int(j, "channel", ch->number);
 	json_member_text(j, "ack", c->is_auto_ack ? "auto" : "manual");
+	json_member_int(j, "priority", c->priority);
 	json_member_int(j, "prefetch", c->prefetch);
 	if (c->ack_timeout_ms)
 		json_member_int(j, "ack_timeout", c->ack_timeout_ms);
@@ -155,9 +156,7 @@ static void list_consumers(struct session *s, struct json *j)
 
 	HASH_SRT(hh, s->vhost->queues, by_queue_name);
 	HASH_ITER (hh, s->vhost->queues, q, next) {
-		TAILQ_FOREACH (c, &q->able, queue_link)
-			add_consumer(j, q, c);
-		TAILQ_FOREACH (c, &q->waiting, queue_link)
+		TAILQ_FOREACH (c, &q->consumers, queue_link)
 			add_consumer(j, q, c);
 	}
 }
@@ -223,6 +222,7 @@ static void queue_stats(const struct queue *q, struct json *j)
 	json_member_int(j, "timed_out", (int64_t)n->timed_out);
 	json_member_int(j, "paced", (int64_t)n->paced);
 	json_member_int(j, "expired", (int64_t)n->expired);
+	json_member_int(j, "death_limited", (int64_t)n->death_limited);
 	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
 	json_member_int(j, "refused", (int64_t)n->refused);
 	add_pause(j, q);
@@ -287,6 +287,7 @@ static void broker_stats(const struct service *service, struct json *j)
 	json_member_int(j, "failed", (int64_t)n->failed);
 	json_member_int(j, "paced", (int64_t)n->paced);
 	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
+	json_member_int(j, "death_limited", (int64_t)n->death_limited);
 	json_member_int(j, "memory_bytes", (int64_t)service_memory(service));
 	json_member_int(j, "routes_bytes", (int64_t)b->route_bytes);
 	json_member_bool(j, "blocked", service->is_blocked);

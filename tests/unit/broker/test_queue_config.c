@@ -45,7 +45,8 @@ static void what_is_not_said_has_its_default(void **state)
 	args_format(&c.canonical, &text);
 	assert_buf(
 		&text,
-		"ack-timeout=60s ack-timeout-max=1d auto-delete=0 dead-letter= dedupe= "
+		"ack-timeout=60s ack-timeout-max=1d auto-delete=0 dead-letter= "
+		"death-limit=100 dedupe= "
 		"delivery-limit=20 durable=1 exclusive=0 priority=fifo retry=immediate "
 		"sharding=hash shards=1");
 	queue_config_deinit(&c);
