@@ -187,10 +187,20 @@ TIDE_MUST_USE int session_consume_get(struct channel *ch, const struct get_spec 
 struct tag_range {
 	uint64_t first, last; /* equal for a single tag */
 };
-enum settle { SETTLE_ACK, SETTLE_RETRY, SETTLE_AFTER, SETTLE_DEAD, SETTLE_TOUCH };
+enum settle {
+	SETTLE_ACK,
+	SETTLE_RETRY,
+	SETTLE_AFTER,
+	SETTLE_BURY,
+	SETTLE_DEAD,
+	SETTLE_TOUCH,
+};
 struct settle_spec {
 	enum settle how;
 	int64_t ms; /* SETTLE_AFTER: the delay; SETTLE_TOUCH: 0 = as long as before */
+	/* Of what is given back: they get the priority first. */
+	bool has_priority;
+	uint8_t priority;
 	const struct tag_range *ranges;
 	size_t count;
 };

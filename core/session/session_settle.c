@@ -43,6 +43,8 @@ static void settle_entry(struct entry *e, const struct settle_spec *spec, struct
 	struct broker *b = q->vhost->broker;
 	int64_t ms = spec->ms;
 
+	if (spec->has_priority)
+		retry_set_priority(e, spec->priority);
 	switch (spec->how) {
 	case SETTLE_ACK:
 		q->counters.acked++;
@@ -57,6 +59,10 @@ static void settle_entry(struct entry *e, const struct settle_spec *spec, struct
 	case SETTLE_AFTER:
 		q->counters.nacked++;
 		retry_after(e, ms);
+		return;
+	case SETTLE_BURY:
+		q->counters.nacked++;
+		retry_bury(e);
 		return;
 	case SETTLE_DEAD:
 		q->counters.nacked++;

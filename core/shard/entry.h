@@ -41,6 +41,7 @@ enum {
 	/* A refused batch with it may have been carried out: which sets of Redis have it
 	 * is not known. It is dirty, or in flight. */
 	ENTRY_UNSURE = 1 << 11,
+	ENTRY_REVISED = 1 << 12, /* Redis has the body of before */
 };
 
 struct lane;

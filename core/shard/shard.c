@@ -254,6 +254,26 @@ void shard_touch(struct entry *e, int64_t deadline_ms)
 	shard_wake_by(sh, deadline_ms);
 }
 
+void shard_revise(struct entry *e, struct msg *m, double rank)
+{
+	struct shard *sh = e->shard;
+	bool is_old = e->lane != NULL;
+
+	/* Its place in Redis stays by the rank of before until it is written. */
+	if (e->home != HOME_NONE)
+		e->flags |= ENTRY_REVISED | ENTRY_SCORE_DIRTY;
+	if (is_old)
+		window_remove(&sh->held, e);
+	sh->env->memory_bytes += m->bytes - e->msg->bytes;
+	if (e->flags & ENTRY_UNSTORED)
+		sh->env->unstored_bytes += m->bytes - e->msg->bytes;
+	msg_unref(e->msg);
+	e->msg = msg_ref(m);
+	e->rank = rank;
+	if (is_old)
+		window_insert(&sh->held, e, (double)e->at_unix_ms);
+}
+
 void shard_return(struct entry *e, int64_t due_ms)
 {
 	entry_leave(e);

@@ -242,10 +242,16 @@ static uint32_t read_ack_timeout(struct request *q)
 	return (uint32_t)request_duration(q, "ack-timeout", limits);
 }
 
+static uint8_t read_priority(struct request *q)
+{
+	const struct request_limits limits = { 0, MSG_PRIORITY_MAX };
+
+	return (uint8_t)request_uint(q, "pri", limits, 0);
+}
+
 static int read_publish(struct request *q, struct publish_spec *spec)
 {
-	static const struct request_limits priority = { 0, MSG_PRIORITY_MAX },
-					   delay = { 0, DURATION_MAX_MS },
+	static const struct request_limits delay = { 0, DURATION_MAX_MS },
 					   ttl = { 1, DURATION_MAX_MS };
 
 	*spec = (struct publish_spec){
@@ -257,7 +263,7 @@ static int read_publish(struct request *q, struct publish_spec *spec)
 	spec->key = request_word(q, 1, "a key");
 	if (q->rc < 0 || q->option_count == 0)
 		return q->rc;
-	spec->priority = (uint8_t)request_uint(q, "pri", priority, 0);
+	spec->priority = read_priority(q);
 	spec->delay_ms = request_duration(q, "delay", delay);
 	spec->ttl_ms = request_duration(q, "ttl", ttl);
 	spec->ack_timeout_ms = read_ack_timeout(q);
@@ -414,16 +420,20 @@ COMMAND(nack)
 {
 	const struct request_limits limits = { 0, DURATION_MAX_MS };
 	struct settle_spec spec = { .ms = request_duration(q, "delay", limits) };
-	bool is_dead = request_has_flag(q, "dead"),
+	bool is_dead = request_has_flag(q, "dead"), is_bury = request_has_flag(q, "bury"),
 	     is_requeue = request_has_flag(q, "requeue"),
 	     is_delayed = request_option(q, "delay").data != NULL;
 
+	spec.has_priority = request_option(q, "pri").data != NULL;
+	spec.priority = read_priority(q);
 	if (q->rc < 0)
 		return q->rc;
-	if (is_dead + is_requeue + is_delayed > 1)
+	if (is_dead + is_bury + is_requeue + is_delayed > 1)
 		return error_set(q->err, TIDE_ESYNTAX,
-				 "NACK takes only one of delay=, dead and requeue");
+				 "NACK takes only one of delay=, bury, dead and requeue; "
+				 "pri= may stand beside it");
 	spec.how = is_dead                    ? SETTLE_DEAD
+		   : is_bury                  ? SETTLE_BURY
 		   : is_requeue || is_delayed ? SETTLE_AFTER
 					      : SETTLE_RETRY;
 	return settle(l, q, &spec, r);

@@ -25,7 +25,7 @@ static const struct verb verbs[] = {
 	{ "SUB",     2, 2, "queue sid",                0,                                "prefetch ack priority ack-timeout", NULL, command_subscribe },
 	{ "UNSUB",   1, 1, "sid",                      0,                                NULL, NULL,                   command_unsubscribe },
 	{ "GET",     1, 1, "queue",                    VERB_ANSWERS | VERB_LIST,         "max wait ack ack-timeout", NULL, command_get },
-	{ "NACK",    0, 0, NULL,                       VERB_TAGS,                        "delay", "dead requeue",      command_nack },
+	{ "NACK",    0, 0, NULL,                       VERB_TAGS,                        "delay pri", "bury dead requeue", command_nack },
 	{ "TOUCH",   0, 0, NULL,                       VERB_TAGS,                        "for", NULL,                  command_touch },
 	{ "PEEK",    1, 2, "queue n",                  VERB_DOCUMENT | VERB_ANSWERS,        "state", NULL,                command_peek },
 	{ "PURGE",   1, 1, "queue",                    0,                                NULL, NULL,                   command_purge },
