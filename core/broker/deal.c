@@ -2,6 +2,7 @@
 
 #include "pause.h"
 #include "retry.h"
+#include "succession.h"
 
 #define DEAL_MAX 4096 /* messages of one queue in a turn */
 
@@ -43,7 +44,7 @@ static struct entry *next_message(struct queue *q, unsigned *budget)
 		q->next_shard =
 			q->next_shard + 1 < q->shard_count ? q->next_shard + 1 : 0;
 		while ((e = shard_next(sh)) != NULL) {
-			if (!e->msg->expires_unix_ms || e->msg->expires_unix_ms > now_ms)
+			if (!e->expires_unix_ms || e->expires_unix_ms > now_ms)
 				return e;
 			retry_failed(e, "expired");
 			if (*budget == 0 || --*budget == 0)
@@ -91,6 +92,8 @@ static void deliver(struct consumer *c, struct entry *e)
 	if (!c->getter) {
 		e->consumer = c;
 		c->unacked++;
+		if (c->credit)
+			c->credit->used++;
 	}
 	c->ops->on_deliver(c, e, is_redelivered);
 }
@@ -115,7 +118,7 @@ static void give_to_get(struct getter *g, const struct consumer *front, struct e
 			next = ++g->count < g->max ? next_message(c->queue, budget)
 						   : NULL;
 		}
-		if (!g->is_hasty && queue_is_reading(c->queue))
+		if (!g->is_hasty && queue_is_refilling(c->queue))
 			return;
 	}
 }
@@ -138,7 +141,7 @@ static void end_reads(struct queue *q)
 {
 	struct getter *g;
 
-	if (queue_is_reading(q))
+	if (TAILQ_EMPTY(&q->readers) || queue_is_refilling(q))
 		return;
 	while ((g = getter_read_ended(q)) != NULL)
 		deal_answer(g);
@@ -174,6 +177,8 @@ bool deal_queue(struct queue *q)
 
 	if (q->vhost->broker->is_draining)
 		return false;
+	if (q->config.is_single_active)
+		succession_settle(q);
 	while (budget > 0 && (c = consumer_next(q)) != NULL) {
 		if (c->getter && yields(q, c))
 			return true;

@@ -63,7 +63,7 @@ static struct consumer *first_read(const struct getter *g, const struct consumer
 	if (g->is_hasty)
 		return NULL;
 	for (c = g->consumers; c < end; c++)
-		if (queue_is_reading(c->queue))
+		if (queue_is_refilling(c->queue))
 			return c;
 	return NULL;
 }

@@ -131,6 +131,7 @@ static void free_parts(struct queue *q)
 	queue_config_deinit(&q->config);
 	route_cache_free(q->direct);
 	heap_deinit(&q->able);
+	heap_deinit(&q->line);
 	mem_free(q->shards);
 	mem_free(q->rates);
 	mem_free(q->name);
@@ -156,6 +157,7 @@ struct shard *queue_make_shard(struct queue *q, unsigned index)
 	if (queue_is_durable(q))
 		keys = store_shard_create(vhost_slice(q->vhost), queue_slice(q), index);
 	sh = shard_create(&q->vhost->broker->env, q, index, keys);
+	sh->ttl_ms = q->config.ttl_ms;
 	dedupe_join(q->dedupe, sh);
 	q->shards[q->shard_count++] = q->by_index[index] = sh;
 	return sh;
@@ -403,7 +405,15 @@ bool queue_is_abandoned(const struct queue *q)
 	       !q->vhost->broker->is_draining;
 }
 
-bool queue_is_reading(const struct queue *q)
+void queue_guard(struct queue *q)
+{
+	bool is_guarded = q->paused_ms[QUEUE_IN] != 0;
+
+	q->vhost->broker->guarded += (unsigned)is_guarded - q->is_guarded;
+	q->is_guarded = is_guarded;
+}
+
+bool queue_is_refilling(const struct queue *q)
 {
 	for (unsigned i = 0; i < q->shard_count; i++)
 		if (q->shards[i]->stages[ENTRY_READY].is_refilling ||
@@ -411,14 +421,6 @@ bool queue_is_reading(const struct queue *q)
 		     q->shards[i]->stages[ENTRY_READY].beyond > 0))
 			return true;
 	return false;
-}
-
-void queue_guard(struct queue *q)
-{
-	bool is_guarded = q->paused_ms[QUEUE_IN] != 0;
-
-	q->vhost->broker->guarded += (unsigned)is_guarded - q->is_guarded;
-	q->is_guarded = is_guarded;
 }
 
 void queue_activate(struct queue *q)

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "broker/retry.h"
+#include "lease_notice.h"
 #include "session_private.h"
 
 struct settle_job {
@@ -70,6 +71,8 @@ static void settle_entry(struct entry *e, const struct settle_spec *spec, struct
 		return;
 	case SETTLE_TOUCH:
 		shard_touch(e, b->now_ms + queue_limit_lease(q, ms ? ms : e->lease_ms));
+		if (e->consumer && subscription_of(e->consumer)->notify_ms)
+			lease_notice_renew(subscription_of(e->consumer), e);
 		return;
 	}
 }
