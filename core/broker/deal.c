@@ -98,6 +98,25 @@ static void deliver(struct consumer *c, struct entry *e)
 	c->ops->on_deliver(c, e, is_redelivered);
 }
 
+void deal_take(struct queue *q, struct getter *g, struct entry *e)
+{
+	struct consumer *c = &g->consumers[0];
+	struct shard *sh = e->shard;
+	double served = sh->served;
+	/* Redis has it where a refill may read it, and would bring it again. */
+	bool is_elsewhere = sh->keys && e->home != STORE_READY && !c->is_auto_ack;
+
+	c->queue = q;
+	deliver(c, e);
+	g->count++;
+	if (is_elsewhere)
+		shard_ledger(e);
+	/* It was not its turn. */
+	sh->served = served;
+	c->queue = NULL;
+	g->on_answer(g);
+}
+
 /* Give a GET what its queues have for it, those named first first.
  *
  * @param front  first in the line of its queue, whose next message is `e`; NULL: the time

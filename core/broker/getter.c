@@ -19,7 +19,6 @@ void getter_add(struct getter *g, int64_t until_ms)
 	for (unsigned i = 0; i < g->consumer_count; i++) {
 		struct consumer *c = &g->consumers[i];
 
-		c->getter = g;
 		consumer_add(c->queue, c);
 	}
 }

@@ -7,6 +7,14 @@
 #include "route_cache.h"
 #include "unusable.h"
 
+struct queue *queue_by_serial(const struct broker *b, uint64_t serial)
+{
+	struct queue *q;
+
+	HASH_FIND(serial_hh, b->queues_by_serial, &serial, sizeof(serial), q);
+	return q;
+}
+
 struct queue *queue_find(struct vhost *v, struct slice name)
 {
 	struct queue *q;
@@ -416,9 +424,7 @@ void queue_guard(struct queue *q)
 bool queue_is_refilling(const struct queue *q)
 {
 	for (unsigned i = 0; i < q->shard_count; i++)
-		if (q->shards[i]->stages[ENTRY_READY].is_refilling ||
-		    (q->shards[i]->expiry.is_taking &&
-		     q->shards[i]->stages[ENTRY_READY].beyond > 0))
+		if (shard_is_reading(q->shards[i]))
 			return true;
 	return false;
 }

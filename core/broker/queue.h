@@ -23,6 +23,7 @@ struct queue_counters {
 	uint64_t timed_out;
 	uint64_t paced; /* returns that had to wait: redelivery.h */
 	uint64_t expired;
+	uint64_t removed;       /* by their ids */
 	uint64_t death_limited; /* buried: they had died too often */
 	uint64_t dead_lettered;
 	uint64_t refused; /* publishes that it did not take: admission.h */
@@ -77,6 +78,8 @@ struct queue {
 };
 
 struct queue *queue_find(struct vhost *v, struct slice name);
+/* NULL: it is gone. */
+struct queue *queue_by_serial(const struct broker *b, uint64_t serial);
 
 /* As exchange_declare. `owner`: the list that an exclusive queue goes to. */
 TIDE_MUST_USE int queue_declare(struct vhost *v, struct slice name,

@@ -97,7 +97,7 @@ void session_close_channel(struct channel *ch, struct reply *r);
 
 struct declare_spec {
 	bool is_queue;
-	struct slice name;
+	struct slice name; /* "-": the broker chooses that of a queue, and says it */
 	struct slice type; /* of an exchange */
 	const struct args *args;
 };
@@ -187,6 +187,7 @@ struct get_spec {
 	int64_t wait_ms;
 	uint32_t ack_timeout_ms; /* 0 = the queues' */
 	bool is_auto_ack;
+	const uint64_t *id; /* not NULL: this message alone, in whatever state it is */
 };
 TIDE_MUST_USE int session_consume_get(struct channel *ch, const struct get_spec *spec,
 				      struct reply *r, struct error *err);
@@ -219,12 +220,43 @@ struct peek_spec {
 	struct slice queue;
 	enum peek_state state;
 	unsigned max;
+	struct slice match; /* see base/msg_match.h; data == NULL: all */
+	struct slice after; /* a place that an answer has named; likewise: the first */
 };
 TIDE_MUST_USE int session_peek(struct session *s, const struct peek_spec *spec,
 			       struct reply *r, struct error *err);
+struct redrive_spec {
+	struct slice queue;
+	uint64_t max;
+	struct slice match; /* see base/msg_match.h; data == NULL: all */
+	struct slice to;    /* "<exchange>/<key>"; data == NULL: where they came from */
+};
+TIDE_MUST_USE int session_redrive_start(struct session *s,
+					const struct redrive_spec *spec, struct reply *r,
+					struct error *err);
 TIDE_MUST_USE int session_queue_purge(struct session *s, struct slice queue,
 				      struct reply *r, struct error *err);
 TIDE_MUST_USE int session_queue_kick(struct session *s, struct slice queue, uint64_t max,
+				     struct reply *r, struct error *err);
+
+/* Messages by their ids, in any state. The counts are of those that were there. */
+struct by_id_spec {
+	struct slice queue;
+	const uint64_t *ids;
+	unsigned count;   /* 1 or more */
+	int64_t delay_ms; /* RESCHEDULE */
+};
+TIDE_MUST_USE int session_by_id_find(struct session *s, struct slice queue, uint64_t id,
+				     struct reply *r, struct error *err);
+/* For session_consume_get. */
+TIDE_MUST_USE int session_by_id_get(struct channel *ch, const struct get_spec *get,
+				    struct reply *r, struct error *err);
+TIDE_MUST_USE int session_by_id_remove(struct session *s, const struct by_id_spec *spec,
+				       struct reply *r, struct error *err);
+TIDE_MUST_USE int session_by_id_reschedule(struct session *s,
+					   const struct by_id_spec *spec, struct reply *r,
+					   struct error *err);
+TIDE_MUST_USE int session_by_id_kick(struct session *s, const struct by_id_spec *spec,
 				     struct reply *r, struct error *err);
 
 struct pause_spec {

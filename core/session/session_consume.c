@@ -99,6 +99,8 @@ int session_consume_get(struct channel *ch, const struct get_spec *spec, struct 
 	struct queue *queues[GET_QUEUES_MAX];
 	struct fetch *f;
 
+	if (spec->id)
+		return session_by_id_get(ch, spec, r, err);
 	if (find_queues(ch->session, spec, queues, err) < 0)
 		return err->code;
 	f = fetch_create(ch, spec->queue_count, r);

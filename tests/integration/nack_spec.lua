@@ -29,7 +29,7 @@ for _, durable in ipairs { '1', '0' } do
       c:get 'q max=3'
       c:ok 'NACK 3 pri=9 requeue'
       c:ok 'NACK 1-2 requeue'
-      local ready = c:document 'PEEK q 3'
+      local ready = c:peek 'q 3'
       assert.same({ 'c', 9, -9 }, { ready[1].payload, ready[1].priority, ready[1].rank })
       local messages = c:get 'q max=3'
       assert.equal('c a b', payloads(messages))
@@ -49,7 +49,7 @@ for _, durable in ipairs { '1', '0' } do
       local m = c:get('q')[1]
       assert.same({ '200', '\0b', 'd', 'x\0y', first.options.id, first.options.ts },
         { m.options.pri, m.headers.a, m.headers.c, m.payload, m.options.id, m.options.ts })
-      local held = c:document('PEEK q state=unacked')[1]
+      local held = c:peek('q state=unacked')[1]
       assert.is_true(held.due - held.ts >= 7200000 and held.expires - held.ts == 10800000)
       c:ok 'ACK 2'
       assert.same({ 0, 0 }, { c:stats('q').ready, c:stats('q').unacked })
@@ -60,7 +60,7 @@ for _, durable in ipairs { '1', '0' } do
       publish('q', 'a', 'b')
       c:get 'q'
       c:ok 'NACK 1 delay=300ms pri=5'
-      assert.equal(5, c:document('PEEK q state=delayed')[1].priority)
+      assert.equal(5, c:peek('q state=delayed')[1].priority)
       assert(wait.poll(function() return c:stats('q').delayed == 0 end))
       assert.equal('a b', payloads(c:get 'q max=2'))
     end)
@@ -70,7 +70,7 @@ for _, durable in ipairs { '1', '0' } do
       publish('q', 'a')
       c:get 'q'
       c:ok 'NACK 1 pri=7'
-      local m = c:document('PEEK q state=delayed')[1]
+      local m = c:peek('q state=delayed')[1]
       assert.same({ 7, -7, 1, 'nack' }, { m.priority, m.rank, m.failures, m.reason })
     end)
 
@@ -83,7 +83,7 @@ for _, durable in ipairs { '1', '0' } do
       c:ok('PUB x k pri=1', 'a')
       c:get 'q'
       c:ok 'NACK 1 pri=8 requeue'
-      assert.same({ 8, 1 }, { c:document('PEEK q')[1].priority, c:document('PEEK other')[1].priority })
+      assert.same({ 8, 1 }, { c:peek('q')[1].priority, c:peek('other')[1].priority })
     end)
 
     it('with bury is set aside, until it is kicked', function()
@@ -93,7 +93,7 @@ for _, durable in ipairs { '1', '0' } do
       c:get 'q max=2'
       c:ok 'NACK 1 bury pri=4'
       c:ok 'NACK 2 bury'
-      local buried = c:document 'PEEK q 10 state=buried'
+      local buried = c:peek 'q 10 state=buried'
       assert.equal(2, #buried)
       for _, m in ipairs(buried) do assert.same({ 'nack', 1, 1 }, { m.reason, m.failures, m.attempts }) end
       local s = c:stats 'q'
@@ -179,9 +179,9 @@ describe('the priority of a message that was given back', function()
     c:ok 'NACK 3 pri=30 bury'
     c:ok 'NACK 4 requeue'
     restart()
-    assert.same({ 20, -20 }, { c:document('PEEK q state=delayed')[1].priority,
-      c:document('PEEK q state=delayed')[1].rank })
-    assert.equal(30, c:document('PEEK q state=buried')[1].priority)
+    assert.same({ 20, -20 }, { c:peek('q state=delayed')[1].priority,
+      c:peek('q state=delayed')[1].rank })
+    assert.equal(30, c:peek('q state=buried')[1].priority)
     assert.equal('1', c:ok 'KICK q')
     local seen = {}
     while #seen < 4 do
@@ -206,12 +206,13 @@ describe('the priority of a message that was given back', function()
     local seen = {}
     while #seen < 201 do
       for _, m in ipairs(c:get 'q max=10 wait=10s') do
-        seen[#seen + 1] = tonumber(m.payload)
+        seen[#seen + 1] = m.payload
         c:ok('ACK ' .. m.tag)
       end
     end
-    for i = 1, 150 do assert.equal(taken + i, seen[i]) end
-    for i = 1, taken do assert.equal(taken + 1 - i, seen[150 + i]) end
+    for i = 1, 200 - taken do assert.equal(tostring(taken + i), seen[i]) end
+    for i = 1, taken do assert.equal(tostring(taken + 1 - i), seen[200 - taken + i]) end
+    assert.equal('last', seen[201])
   end)
 
   it('is written when Redis takes it again', function()
@@ -222,17 +223,17 @@ describe('the priority of a message that was given back', function()
     c:ok 'DECLARE queue q priority=strict'
     c:ok('PUB - q', 'a')
     c:get 'q'
-    broker.redis:command('config', 'set', 'maxmemory', '1')
+    broker.redis:cli('config', 'set', 'maxmemory', '1')
     c:ok 'NACK 1 pri=5 delay=1h'
     assert(wait.poll(function() return c:document('STATS').store.last_error ~= '' end))
-    broker.redis:command('config', 'set', 'maxmemory', '0')
+    broker.redis:cli('config', 'set', 'maxmemory', '0')
     assert(wait.poll(function() return c:document('STATS').store.last_error == '' end))
     c:ok('PUB - q', 'b')
     c:close()
     broker:kill9()
     broker:run()
     c = broker:connect()
-    local m = c:document('PEEK q state=delayed')[1]
+    local m = c:peek('q state=delayed')[1]
     assert.same({ 'a', 5 }, { m.payload, m.priority })
   end)
 end)

@@ -185,6 +185,10 @@ COMMAND(declare)
 				 "DECLARE exchange needs a name and a type");
 	else if (q->rc == TIDE_OK && q->word_count > 2)
 		q->rc = read_queue_flag(q, r);
+	if (q->rc == TIDE_OK && spec.is_queue && q->is_quiet && slice_is(spec.name, "-"))
+		return error_set(q->err, TIDE_ESYNTAX,
+				 "DECLARE queue - is answered with the name: it takes no "
+				 "'quiet'");
 	if (q->rc == TIDE_OK)
 		read_args(q, NULL, &args);
 	if (q->rc < 0)
@@ -350,13 +354,14 @@ COMMAND(unsubscribe)
 
 static void read_queues(struct request *q, struct slice *queues, unsigned *count)
 {
-	struct slice list = q->list;
+	struct slice list = q->tags;
 
 	queues[0] = request_name(q, 0, "a queue");
-	*count = 1;
-	while (q->rc == TIDE_OK && request_next(&list, &queues[*count])) {
-		request_check_name(q, queues[*count], "a queue");
-		if (++*count == GET_QUEUES_MAX && list.len > 0)
+	for (*count = 1; q->rc == TIDE_OK && list.len > 0; ++*count) {
+		if (*count < GET_QUEUES_MAX)
+			request_check_name(q, queues[*count] = slice_cut(&list, ' '),
+					   "a queue");
+		else
 			q->rc = error_set(q->err, TIDE_ETOOLONG,
 					  "GET names at most %d queues", GET_QUEUES_MAX);
 	}
@@ -365,14 +370,25 @@ static void read_queues(struct request *q, struct slice *queues, unsigned *count
 COMMAND(get)
 {
 	const struct request_limits max = { 1, GET_MAX }, wait = { 0, WAIT_MAX_MS };
-	struct slice queues[GET_QUEUES_MAX];
+	struct slice queues[GET_QUEUES_MAX], id = request_option(q, "id");
 	struct get_spec spec = { .queues = queues };
+	uint64_t number;
 
 	read_queues(q, queues, &spec.queue_count);
 	spec.max = (uint32_t)request_uint(q, "max", max, 1);
 	spec.wait_ms = request_duration(q, "wait", wait);
 	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
 	spec.ack_timeout_ms = read_ack_timeout(q);
+	if (id.data) {
+		spec.id = &number;
+		number = request_id(q, "id", id);
+	}
+	if (q->rc == TIDE_OK && id.data &&
+	    (request_option(q, "max").data || request_option(q, "wait").data ||
+	     spec.queue_count > 1))
+		return error_set(q->err, TIDE_ESYNTAX,
+				 "GET id= takes one message of one queue, now: without "
+				 "max= and wait=");
 	if (q->rc < 0)
 		return q->rc;
 	return session_consume_get(session_channel(l->session, q->channel), &spec, r,
@@ -467,9 +483,25 @@ COMMAND(peek)
 	/* In the order of enum peek_state. */
 	spec.state = (enum peek_state)request_choice(q, "state",
 						     "ready, delayed, unacked or buried");
+	spec.match = request_option(q, "match");
+	spec.after = request_option(q, "after");
 	if (q->rc < 0)
 		return q->rc;
 	return session_peek(l->session, &spec, r, q->err);
+}
+
+COMMAND(redrive)
+{
+	struct redrive_spec spec = { .queue = request_name(q, 0, "a queue"),
+				     .max = UINT64_MAX,
+				     .match = request_option(q, "match"),
+				     .to = request_option(q, "to") };
+
+	if (q->rc == TIDE_OK && q->word_count > 1 && slice_is(q->words[1], "quiet"))
+		r->is_quiet = true;
+	else
+		spec.max = request_count(q, 1, UINT64_MAX - 1, UINT64_MAX);
+	return q->rc < 0 ? q->rc : session_redrive_start(l->session, &spec, r, q->err);
 }
 
 COMMAND(purge)
@@ -481,10 +513,24 @@ COMMAND(purge)
 	return session_queue_purge(l->session, queue, r, q->err);
 }
 
+static int kick_by_id(struct line *l, struct request *q, struct reply *r)
+{
+	uint64_t id = request_id(q, "id", request_option(q, "id"));
+	const struct by_id_spec spec = { .queue = q->words[0], .ids = &id, .count = 1 };
+
+	if (q->rc == TIDE_OK && q->word_count > 1)
+		return error_set(q->err, TIDE_ESYNTAX,
+				 "KICK takes a number or id=, not both");
+	return q->rc < 0 ? q->rc : session_by_id_kick(l->session, &spec, r, q->err);
+}
+
 COMMAND(kick)
 {
 	struct slice queue = request_name(q, 0, "a queue");
 	uint64_t max = UINT64_MAX;
+
+	if (request_option(q, "id").data)
+		return kick_by_id(l, q, r);
 
 	if (q->rc == TIDE_OK && q->word_count > 1 && slice_is(q->words[1], "quiet"))
 		r->is_quiet = true;
