@@ -70,6 +70,7 @@ struct broker_counters {
 	uint64_t failed; /* nacks, timeouts, ... */
 	uint64_t paced;  /* returns that had to wait: redelivery.h */
 	uint64_t dead_lettered;
+	uint64_t death_limited; /* buried: they had died too often */
 };
 
 TAILQ_HEAD(queue_list, queue);

@@ -221,6 +221,7 @@ static void queue_stats(const struct queue *q, struct json *j)
 	json_member_int(j, "timed_out", (int64_t)n->timed_out);
 	json_member_int(j, "paced", (int64_t)n->paced);
 	json_member_int(j, "expired", (int64_t)n->expired);
+	json_member_int(j, "death_limited", (int64_t)n->death_limited);
 	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
 	json_member_int(j, "refused", (int64_t)n->refused);
 	add_pause(j, q);
@@ -285,6 +286,7 @@ static void broker_stats(const struct service *service, struct json *j)
 	json_member_int(j, "failed", (int64_t)n->failed);
 	json_member_int(j, "paced", (int64_t)n->paced);
 	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
+	json_member_int(j, "death_limited", (int64_t)n->death_limited);
 	json_member_int(j, "memory_bytes", (int64_t)service_memory(service));
 	json_member_int(j, "routes_bytes", (int64_t)b->route_bytes);
 	json_member_bool(j, "blocked", service->is_blocked);
