@@ -57,6 +57,16 @@ static struct entry *next_message(struct queue *q, unsigned *budget)
 	return NULL;
 }
 
+/* For how long it is given out. What is said of this one message comes before what a
+ * consumer says of all that it takes, and that before the queue's. */
+static uint32_t choose_lease(const struct consumer *c, const struct entry *e)
+{
+	const struct queue_config *config = &c->queue->config;
+	uint32_t ms = e->msg->ack_timeout_ms ? e->msg->ack_timeout_ms : c->ack_timeout_ms;
+
+	return queue_limit_lease(c->queue, ms ? ms : config->ack_timeout_ms);
+}
+
 static void deliver(struct consumer *c, struct entry *e)
 {
 	struct queue *q = c->queue;
@@ -76,25 +86,12 @@ static void deliver(struct consumer *c, struct entry *e)
 		shard_remove(e, NULL);
 		return;
 	}
-	shard_hold(e, b->now_ms + q->config.ack_timeout_ms);
+	shard_hold(e, choose_lease(c, e));
 	if (!c->getter) {
 		e->consumer = c;
 		c->unacked++;
 	}
 	c->ops->on_deliver(c, e, is_redelivered);
-}
-
-/* It is its turn in the queue, or nobody who is before it can take. */
-static bool is_first_in_line(struct consumer *c)
-{
-	struct consumer *first;
-
-	while ((first = TAILQ_FIRST(&c->queue->able)) != NULL && first != c) {
-		consumer_update(first);
-		if (!first->is_waiting)
-			return false;
-	}
-	return first == c;
 }
 
 /* Give a GET what its queues have for it, those named first first.
@@ -108,7 +105,7 @@ static void give_to_get(struct getter *g, const struct consumer *front, struct e
 		struct consumer *c = &g->consumers[i];
 		struct entry *next = e;
 
-		if (c != front && front && !is_first_in_line(c))
+		if (c != front && front && consumer_next(c->queue) != c)
 			continue;
 		if (c != front)
 			next = next_message(c->queue, budget);
@@ -176,10 +173,7 @@ bool deal_queue(struct queue *q)
 
 	if (q->vhost->broker->is_draining)
 		return false;
-	while (budget > 0 && (c = TAILQ_FIRST(&q->able)) != NULL) {
-		consumer_update(c);
-		if (c->is_waiting)
-			continue;
+	while (budget > 0 && (c = consumer_next(q)) != NULL) {
 		if (c->getter && yields(q, c))
 			return true;
 		e = next_message(q, &budget);
@@ -193,9 +187,8 @@ bool deal_queue(struct queue *q)
 			serve_get(c, e, &budget);
 			continue;
 		}
-		/* To the end of the line, so that the next message goes to the next. */
-		TAILQ_REMOVE(&q->able, c, queue_link);
-		TAILQ_INSERT_TAIL(&q->able, c, queue_link);
+		if (q->able.count > 1)
+			consumer_pass_turn(c);
 		deliver(c, e);
 		if (c->unacked == c->prefetch)
 			consumer_update(c);

@@ -42,11 +42,12 @@ struct queue {
 	struct strategy *strategies[RULESET_SLOTS][SCRIPT_RETRY + 1]; /* by kind */
 	struct shard **shards; /* those that have been used, in no order */
 	unsigned shard_count;
-	unsigned next_shard;     /* where the dealing goes on */
-	struct shard **by_index; /* config.shards of them; NULL: never used */
-	struct consumer_list able;
-	struct consumer_list waiting;
-	struct consumer_list readers; /* of GETs that wait for a read of it */
+	unsigned next_shard;            /* where the dealing goes on */
+	struct shard **by_index;        /* config.shards of them; NULL: never used */
+	struct consumer_list consumers; /* all, in the order of their arrival */
+	struct heap able;               /* of them: those who can take a message now */
+	int64_t turns;                  /* that consumers have had */
+	struct consumer_list readers;   /* of GETs that wait for a read of it */
 	bool has_yielded; /* to a more urgent queue of the GET that is first in line */
 	unsigned consumer_count; /* subscriptions; GETs do not count */
 	bool had_consumer;
@@ -129,6 +130,14 @@ void queue_view(const struct queue *q, const struct shard *sh, struct queue_view
 static inline struct slice queue_slice(const struct queue *q)
 {
 	return (struct slice){ q->name, q->name_len };
+}
+
+/* No message of it is given out for longer than its ack-timeout-max. */
+static inline uint32_t queue_limit_lease(const struct queue *q, int64_t wanted_ms)
+{
+	int64_t max_ms = q->config.ack_timeout_max_ms;
+
+	return (uint32_t)(wanted_ms < max_ms ? wanted_ms : max_ms);
 }
 
 /* How long it remembers publish ids; 0 = not at all. */

@@ -41,6 +41,8 @@ static const struct queue_option options[] = {
 	  "the name of a script in retry/" },
 	{ "ack-timeout", "60s", OPTION_DURATION, FIELD(ack_timeout_ms), 10, DAY_MS,
 	  "a duration from 10ms to 1d" },
+	{ "ack-timeout-max", "1d", OPTION_DURATION, FIELD(ack_timeout_max_ms), 10, DAY_MS,
+	  "a duration from 10ms to 1d" },
 	{ "delivery-limit", "20", OPTION_UINT, FIELD(delivery_limit), 0, 1000000,
 	  "a number from 0 to 1000000" },
 	{ "death-limit", "100", OPTION_UINT, FIELD(death_limit), 1, 1000000,
@@ -182,6 +184,11 @@ int queue_config_parse(struct queue_config *c, const struct args *args, struct e
 			 0)
 			rc = error_set(err, TIDE_ETOOLONG, "too many options");
 	}
+	if (rc == TIDE_OK && c->ack_timeout_ms > c->ack_timeout_max_ms)
+		rc = error_set(err, TIDE_ESYNTAX,
+			       "ack-timeout=%s is longer than ack-timeout-max=%s",
+			       args_get(&c->canonical, "ack-timeout"),
+			       args_get(&c->canonical, "ack-timeout-max"));
 	if (rc < 0) {
 		queue_config_deinit(c);
 		return rc;

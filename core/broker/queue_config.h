@@ -16,6 +16,7 @@ struct queue_config {
 	bool is_auto_delete;
 	unsigned shards;
 	int64_t ack_timeout_ms;
+	int64_t ack_timeout_max_ms; /* of all that ask for another one */
 	int64_t dedupe_ms; /* how long publish ids are remembered; -1 = as the broker says
 			    */
 	uint32_t delivery_limit; /* failures after which it is dead-lettered; 0 = none */

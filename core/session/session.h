@@ -128,8 +128,9 @@ struct publish_spec {
 	struct slice key;
 	uint8_t priority;
 	int64_t delay_ms;
-	int64_t ttl_ms;         /* 0 = lives for ever */
-	struct slice dedupe_id; /* MSG_DEDUPE_ID_MAX bytes at most; empty = none */
+	int64_t ttl_ms;          /* 0 = lives for ever */
+	uint32_t ack_timeout_ms; /* 0 = as consumer and queue say */
+	struct slice dedupe_id;  /* MSG_DEDUPE_ID_MAX bytes at most; empty = none */
 	const struct msg_header *headers;
 	unsigned header_count;
 	const char *payload; /* NULL: the caller fills it in */
@@ -155,10 +156,14 @@ void session_publish_begin(struct session *s);
 void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 			  struct reply *r);
 
+#define SUBSCRIBE_PRIORITY_MIN (-1000)
+#define SUBSCRIBE_PRIORITY_MAX 1000
 struct subscribe_spec {
 	struct slice queue;
 	struct slice sid;
 	uint32_t prefetch;
+	uint32_t ack_timeout_ms; /* 0 = the queue's */
+	int32_t priority;        /* higher ones are served first */
 	bool is_auto_ack;
 };
 TIDE_MUST_USE int session_consume_subscribe(struct channel *ch,
@@ -173,6 +178,7 @@ struct get_spec {
 	unsigned queue_count;
 	uint32_t max;
 	int64_t wait_ms;
+	uint32_t ack_timeout_ms; /* 0 = the queues' */
 	bool is_auto_ack;
 };
 TIDE_MUST_USE int session_consume_get(struct channel *ch, const struct get_spec *spec,
@@ -184,8 +190,7 @@ struct tag_range {
 enum settle { SETTLE_ACK, SETTLE_RETRY, SETTLE_AFTER, SETTLE_DEAD, SETTLE_TOUCH };
 struct settle_spec {
 	enum settle how;
-	int64_t ms; /* SETTLE_AFTER: the delay; SETTLE_TOUCH: 0 = the queue's ack-timeout
-		     */
+	int64_t ms; /* SETTLE_AFTER: the delay; SETTLE_TOUCH: 0 = as long as before */
 	const struct tag_range *ranges;
 	size_t count;
 };

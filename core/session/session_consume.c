@@ -25,7 +25,9 @@ int session_consume_subscribe(struct channel *ch, const struct subscribe_spec *s
 			s->subscription_count);
 	sub = subscription_create(ch, spec->sid);
 	sub->consumer.prefetch = spec->prefetch;
+	sub->consumer.priority = spec->priority;
 	sub->consumer.is_auto_ack = spec->is_auto_ack;
+	sub->consumer.ack_timeout_ms = spec->ack_timeout_ms;
 	/* Its messages come after the OK, which may have to wait for others. */
 	sub->confirm = r;
 	r->subscription = sub;
@@ -95,6 +97,7 @@ int session_consume_get(struct channel *ch, const struct get_spec *spec, struct 
 	for (unsigned i = 0; i < spec->queue_count; i++) {
 		f->consumers[i].queue = queues[i];
 		f->consumers[i].is_auto_ack = spec->is_auto_ack;
+		f->consumers[i].ack_timeout_ms = spec->ack_timeout_ms;
 	}
 	getter_add(&f->getter, b->mono_ms + (b->is_draining ? 0 : spec->wait_ms));
 	if (!b->is_draining) /* else answered at the end of the turn */

@@ -140,7 +140,10 @@ static void add_consumer(struct json *j, const struct queue *q, const struct con
 	json_member_int(j, "connection", (int64_t)ch->session->number);
 	json_member_int(j, "channel", ch->number);
 	json_member_text(j, "ack", c->is_auto_ack ? "auto" : "manual");
+	json_member_int(j, "priority", c->priority);
 	json_member_int(j, "prefetch", c->prefetch);
+	if (c->ack_timeout_ms)
+		json_member_int(j, "ack_timeout", c->ack_timeout_ms);
 	json_member_int(j, "unacked", c->unacked);
 	json_member_int(j, "delivered", (int64_t)c->delivered);
 	json_object_end(j);
@@ -153,9 +156,7 @@ static void list_consumers(struct session *s, struct json *j)
 
 	HASH_SRT(hh, s->vhost->queues, by_queue_name);
 	HASH_ITER (hh, s->vhost->queues, q, next) {
-		TAILQ_FOREACH (c, &q->able, queue_link)
-			add_consumer(j, q, c);
-		TAILQ_FOREACH (c, &q->waiting, queue_link)
+		TAILQ_FOREACH (c, &q->consumers, queue_link)
 			add_consumer(j, q, c);
 	}
 }

@@ -63,7 +63,7 @@ static void settle_entry(struct entry *e, const struct settle_spec *spec, struct
 		retry_dead(e, "rejected");
 		return;
 	case SETTLE_TOUCH:
-		shard_touch(e, b->now_ms + (ms ? ms : q->config.ack_timeout_ms));
+		shard_touch(e, b->now_ms + queue_limit_lease(q, ms ? ms : e->lease_ms));
 		return;
 	}
 }

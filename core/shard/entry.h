@@ -73,6 +73,7 @@ struct entry {
 	uint32_t attempts;  /* deliveries so far */
 	uint32_t failures;  /* nacks, timeouts and consumers lost while at work on it */
 	const char *reason; /* of the last failure; a literal, NULL when none */
+	uint32_t lease_ms;  /* while it is held: for how long it was given out */
 	uint8_t state;      /* enum entry_state */
 	uint8_t home;       /* enum store_set or HOME_NONE */
 	uint16_t flags;

@@ -206,15 +206,16 @@ struct entry *shard_next(struct shard *sh)
 	return window_first(&st->window);
 }
 
-void shard_hold(struct entry *e, int64_t deadline_ms)
+void shard_hold(struct entry *e, uint32_t lease_ms)
 {
 	struct shard *sh = e->shard;
-	int64_t now_ms = sh->env->now_ms;
+	int64_t now_ms = sh->env->now_ms, deadline_ms = now_ms + lease_ms;
 
 	entry_leave(e);
 	sh->served = e->rank;
 	e->state = ENTRY_UNACKED;
 	e->attempts++;
+	e->lease_ms = lease_ms;
 	e->at_unix_ms = deadline_ms;
 	e->held_unix_ms = now_ms;
 	TAILQ_INSERT_TAIL(&sh->young, e, link);

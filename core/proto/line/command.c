@@ -233,6 +233,15 @@ COMMAND(unbind)
 	return bind_or_unbind(l, q, r, session_define_unbind);
 }
 
+/* The lease that somebody wants; 0: he does not say. */
+static uint32_t read_ack_timeout(struct request *q)
+{
+	const struct request_limits limits = { MSG_ACK_TIMEOUT_MIN_MS,
+					       MSG_ACK_TIMEOUT_MAX_MS };
+
+	return (uint32_t)request_duration(q, "ack-timeout", limits);
+}
+
 static int read_publish(struct request *q, struct publish_spec *spec)
 {
 	static const struct request_limits priority = { 0, MSG_PRIORITY_MAX },
@@ -251,6 +260,7 @@ static int read_publish(struct request *q, struct publish_spec *spec)
 	spec->priority = (uint8_t)request_uint(q, "pri", priority, 0);
 	spec->delay_ms = request_duration(q, "delay", delay);
 	spec->ttl_ms = request_duration(q, "ttl", ttl);
+	spec->ack_timeout_ms = read_ack_timeout(q);
 	spec->dedupe_id = request_option(q, "id");
 	if (q->rc == TIDE_OK && spec->dedupe_id.data &&
 	    (spec->dedupe_id.len == 0 || spec->dedupe_id.len > MSG_DEDUPE_ID_MAX))
@@ -302,6 +312,9 @@ COMMAND(subscribe)
 				 "'-' cannot be the name of a subscription");
 	spec.prefetch = (uint32_t)request_uint(q, "prefetch", prefetch, PREFETCH_DEFAULT);
 	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
+	spec.ack_timeout_ms = read_ack_timeout(q);
+	spec.priority = (int32_t)request_int(q, "priority", SUBSCRIBE_PRIORITY_MIN,
+					     SUBSCRIBE_PRIORITY_MAX, 0);
 	if (q->rc < 0)
 		return q->rc;
 	return session_consume_subscribe(session_channel(l->session, q->channel), &spec,
@@ -342,6 +355,7 @@ COMMAND(get)
 	spec.max = (uint32_t)request_uint(q, "max", max, 1);
 	spec.wait_ms = request_duration(q, "wait", wait);
 	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
+	spec.ack_timeout_ms = read_ack_timeout(q);
 	if (q->rc < 0)
 		return q->rc;
 	return session_consume_get(session_channel(l->session, q->channel), &spec, r,

@@ -3,7 +3,7 @@
 #include <string.h>
 
 /* clang-format off */
-#define PUB_OPTIONS "pri delay ttl id"
+#define PUB_OPTIONS "pri delay ttl id ack-timeout"
 #define LIST_WORDS "exchanges|queues|bindings|consumers|connections|rules"
 #define RULES_WORDS \
 	"reload|status|log|rollback|shadow|recent|replay|simulate dir|hash|n|retry name"
@@ -22,9 +22,9 @@ static const struct verb verbs[] = {
 	{ "DELETE",  2, 2, "exchange|queue name",      0,                                NULL, "if-empty if-unused",   command_delete },
 	{ "BIND",    3, 3, "queue exchange pattern",   VERB_ANY_OPTIONS,                 NULL, NULL,                   command_bind },
 	{ "UNBIND",  3, 3, "queue exchange pattern",   VERB_ANY_OPTIONS,                 NULL, NULL,                   command_unbind },
-	{ "SUB",     2, 2, "queue sid",                0,                                "prefetch ack", NULL,         command_subscribe },
+	{ "SUB",     2, 2, "queue sid",                0,                                "prefetch ack priority ack-timeout", NULL, command_subscribe },
 	{ "UNSUB",   1, 1, "sid",                      0,                                NULL, NULL,                   command_unsubscribe },
-	{ "GET",     1, 1, "queue",                    VERB_ANSWERS | VERB_LIST,         "max wait ack", NULL,         command_get },
+	{ "GET",     1, 1, "queue",                    VERB_ANSWERS | VERB_LIST,         "max wait ack ack-timeout", NULL, command_get },
 	{ "NACK",    0, 0, NULL,                       VERB_TAGS,                        "delay", "dead requeue",      command_nack },
 	{ "TOUCH",   0, 0, NULL,                       VERB_TAGS,                        "for", NULL,                  command_touch },
 	{ "PEEK",    1, 2, "queue n",                  VERB_DOCUMENT | VERB_ANSWERS,        "state", NULL,                command_peek },

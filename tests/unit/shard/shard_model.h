@@ -357,7 +357,7 @@ static bool deliver(void)
 		check_order(t);
 	t->fate = FATE_HELD;
 	t->entry = e;
-	shard_hold(e, w.env.now_ms + 1 + pick(10000));
+	shard_hold(e, 1 + pick(10000));
 	w.delivered++;
 	return true;
 }
