@@ -74,6 +74,7 @@ static void deliver(struct consumer *c, struct entry *e)
 	bool is_redelivered = e->attempts > 0 || shard_is_exposed(e);
 
 	c->delivered++;
+	queue_rate(q);
 	q->counters.delivered++;
 	b->counters.delivered++;
 	if (is_redelivered)

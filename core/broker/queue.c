@@ -132,6 +132,7 @@ static void free_parts(struct queue *q)
 	route_cache_free(q->direct);
 	heap_deinit(&q->able);
 	mem_free(q->shards);
+	mem_free(q->rates);
 	mem_free(q->name);
 	mem_free(q);
 }
@@ -385,6 +386,15 @@ void queue_destroy(struct queue *q)
 	b->route_version++;
 	vhost_check(v);
 	free_parts(q);
+}
+
+void queue_begin_second(struct queue *q)
+{
+	q->second = q->vhost->broker->second;
+	if (!q->rates)
+		q->rates = mem_zalloc(sizeof(*q->rates));
+	rate_begin(&q->rates->in, q->counters.published, q->second);
+	rate_begin(&q->rates->out, q->counters.delivered, q->second);
 }
 
 bool queue_is_abandoned(const struct queue *q)

@@ -28,6 +28,10 @@ struct queue_counters {
 	uint64_t refused; /* publishes that it did not take: admission.h */
 };
 
+/* Of a queue that has been used. */
+struct queue_rates {
+	struct rate in, out;
+};
 enum queue_direction { QUEUE_IN, QUEUE_OUT, QUEUE_DIRECTIONS };
 
 struct queue {
@@ -64,6 +68,8 @@ struct queue {
 	struct route *direct;        /* from the default exchange */
 	struct dedupe_queue *dedupe; /* the publish ids it has seen */
 	struct queue_counters counters;
+	int64_t second;             /* of the broker, when something was counted last */
+	struct queue_rates *rates;  /* NULL: nothing was counted yet */
 	int64_t unranked_logged_ms; /* the log names it once in a while */
 };
 
@@ -138,6 +144,15 @@ static inline uint32_t queue_limit_lease(const struct queue *q, int64_t wanted_m
 	int64_t max_ms = q->config.ack_timeout_max_ms;
 
 	return (uint32_t)(wanted_ms < max_ms ? wanted_ms : max_ms);
+}
+
+/* A second begins for the queue's rates. */
+void queue_begin_second(struct queue *q) __attribute__((cold));
+/* Before a publish or a delivery is counted. */
+static inline void queue_rate(struct queue *q)
+{
+	if (q->second != q->vhost->broker->second)
+		queue_begin_second(q);
 }
 
 /* How long it remembers publish ids; 0 = not at all. */

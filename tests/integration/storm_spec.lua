@@ -37,8 +37,8 @@ for _, durable in ipairs { '1', '0' } do
       return ms
     end
 
-      c:send((('NACK %s %s\r\n'):format(messages[1].tag, how):gsub(' \r', '\r')) .. 'PEEK q state=delayed\r\n')
-    -- slow may have held it for longer than the gap.
+    -- Take the one message of `q` as its `i`-th delivery, and have it fail. Says whether it was paced: a slow machine
+    -- may have held it for longer than the gap.
     local function fail(i, how)
       local messages = c:get 'q wait=10s'
       assert.equal(1, #messages)
