@@ -2,6 +2,7 @@
 
 #include "pause.h"
 #include "retry.h"
+#include "succession.h"
 
 #define DEAL_MAX 4096 /* messages of one queue in a turn */
 
@@ -43,7 +44,7 @@ static struct entry *next_message(struct queue *q, unsigned *budget)
 		q->next_shard =
 			q->next_shard + 1 < q->shard_count ? q->next_shard + 1 : 0;
 		while ((e = shard_next(sh)) != NULL) {
-			if (!e->msg->expires_unix_ms || e->msg->expires_unix_ms > now_ms)
+			if (!e->expires_unix_ms || e->expires_unix_ms > now_ms)
 				return e;
 			retry_failed(e, "expired");
 			if (*budget == 0 || --*budget == 0)
@@ -91,8 +92,29 @@ static void deliver(struct consumer *c, struct entry *e)
 	if (!c->getter) {
 		e->consumer = c;
 		c->unacked++;
+		if (c->credit)
+			c->credit->used++;
 	}
 	c->ops->on_deliver(c, e, is_redelivered);
+}
+
+void deal_take(struct queue *q, struct getter *g, struct entry *e)
+{
+	struct consumer *c = &g->consumers[0];
+	struct shard *sh = e->shard;
+	double served = sh->served;
+	/* Redis has it where a refill may read it, and would bring it again. */
+	bool is_elsewhere = sh->keys && e->home != STORE_READY && !c->is_auto_ack;
+
+	c->queue = q;
+	deliver(c, e);
+	g->count++;
+	if (is_elsewhere)
+		shard_ledger(e);
+	/* It was not its turn. */
+	sh->served = served;
+	c->queue = NULL;
+	g->on_answer(g);
 }
 
 /* Give a GET what its queues have for it, those named first first.
@@ -115,7 +137,7 @@ static void give_to_get(struct getter *g, const struct consumer *front, struct e
 			next = ++g->count < g->max ? next_message(c->queue, budget)
 						   : NULL;
 		}
-		if (!g->is_hasty && queue_is_reading(c->queue))
+		if (!g->is_hasty && queue_is_refilling(c->queue))
 			return;
 	}
 }
@@ -138,7 +160,7 @@ static void end_reads(struct queue *q)
 {
 	struct getter *g;
 
-	if (queue_is_reading(q))
+	if (TAILQ_EMPTY(&q->readers) || queue_is_refilling(q))
 		return;
 	while ((g = getter_read_ended(q)) != NULL)
 		deal_answer(g);
@@ -174,6 +196,8 @@ bool deal_queue(struct queue *q)
 
 	if (q->vhost->broker->is_draining)
 		return false;
+	if (q->config.is_single_active)
+		succession_settle(q);
 	while (budget > 0 && (c = consumer_next(q)) != NULL) {
 		if (c->getter && yields(q, c))
 			return true;

@@ -11,6 +11,10 @@ extern const struct shard_ops deal_shard_ops;
  * more to do at once. */
 bool deal_queue(struct queue *q);
 
+/* Give a message to a GET that is in no queue's list, and end it. The entry may be in any
+ * stage, or moving. */
+void deal_take(struct queue *q, struct getter *g, struct entry *e);
+
 /* The time of a GET is over: it takes what is there now, up to its `max`. When
  * Redis is just being asked for more it waits for that. */
 void deal_answer(struct getter *g);

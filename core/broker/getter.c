@@ -19,7 +19,6 @@ void getter_add(struct getter *g, int64_t until_ms)
 	for (unsigned i = 0; i < g->consumer_count; i++) {
 		struct consumer *c = &g->consumers[i];
 
-		c->getter = g;
 		consumer_add(c->queue, c);
 	}
 }
@@ -63,7 +62,7 @@ static struct consumer *first_read(const struct getter *g, const struct consumer
 	if (g->is_hasty)
 		return NULL;
 	for (c = g->consumers; c < end; c++)
-		if (queue_is_reading(c->queue))
+		if (queue_is_refilling(c->queue))
 			return c;
 	return NULL;
 }

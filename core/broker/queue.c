@@ -7,6 +7,14 @@
 #include "route_cache.h"
 #include "unusable.h"
 
+struct queue *queue_by_serial(const struct broker *b, uint64_t serial)
+{
+	struct queue *q;
+
+	HASH_FIND(serial_hh, b->queues_by_serial, &serial, sizeof(serial), q);
+	return q;
+}
+
 struct queue *queue_find(struct vhost *v, struct slice name)
 {
 	struct queue *q;
@@ -131,6 +139,7 @@ static void free_parts(struct queue *q)
 	queue_config_deinit(&q->config);
 	route_cache_free(q->direct);
 	heap_deinit(&q->able);
+	heap_deinit(&q->line);
 	mem_free(q->shards);
 	mem_free(q->rates);
 	mem_free(q->name);
@@ -156,6 +165,7 @@ struct shard *queue_make_shard(struct queue *q, unsigned index)
 	if (queue_is_durable(q))
 		keys = store_shard_create(vhost_slice(q->vhost), queue_slice(q), index);
 	sh = shard_create(&q->vhost->broker->env, q, index, keys);
+	sh->ttl_ms = q->config.ttl_ms;
 	dedupe_join(q->dedupe, sh);
 	q->shards[q->shard_count++] = q->by_index[index] = sh;
 	return sh;
@@ -403,22 +413,20 @@ bool queue_is_abandoned(const struct queue *q)
 	       !q->vhost->broker->is_draining;
 }
 
-bool queue_is_reading(const struct queue *q)
-{
-	for (unsigned i = 0; i < q->shard_count; i++)
-		if (q->shards[i]->stages[ENTRY_READY].is_refilling ||
-		    (q->shards[i]->expiry.is_taking &&
-		     q->shards[i]->stages[ENTRY_READY].beyond > 0))
-			return true;
-	return false;
-}
-
 void queue_guard(struct queue *q)
 {
 	bool is_guarded = q->paused_ms[QUEUE_IN] != 0;
 
 	q->vhost->broker->guarded += (unsigned)is_guarded - q->is_guarded;
 	q->is_guarded = is_guarded;
+}
+
+bool queue_is_refilling(const struct queue *q)
+{
+	for (unsigned i = 0; i < q->shard_count; i++)
+		if (shard_is_reading(q->shards[i]))
+			return true;
+	return false;
 }
 
 void queue_activate(struct queue *q)

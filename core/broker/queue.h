@@ -23,6 +23,7 @@ struct queue_counters {
 	uint64_t timed_out;
 	uint64_t paced; /* returns that had to wait: redelivery.h */
 	uint64_t expired;
+	uint64_t removed;       /* by their ids */
 	uint64_t death_limited; /* buried: they had died too often */
 	uint64_t dead_lettered;
 	uint64_t refused; /* publishes that it did not take: admission.h */
@@ -51,6 +52,9 @@ struct queue {
 	struct consumer_list consumers; /* all, in the order of their arrival */
 	struct heap able;               /* of them: those who can take a message now */
 	int64_t turns;                  /* that consumers have had */
+	struct heap line;               /* of a single-active queue: succession.h */
+	struct consumer *active;        /* likewise; perhaps relieved, but not yet done */
+	int64_t arrivals;               /* likewise: of subscriptions */
 	struct consumer_list readers;   /* of GETs that wait for a read of it */
 	bool has_yielded; /* to a more urgent queue of the GET that is first in line */
 	unsigned consumer_count; /* subscriptions; GETs do not count */
@@ -74,6 +78,8 @@ struct queue {
 };
 
 struct queue *queue_find(struct vhost *v, struct slice name);
+/* NULL: it is gone. */
+struct queue *queue_by_serial(const struct broker *b, uint64_t serial);
 
 /* As exchange_declare. `owner`: the list that an exclusive queue goes to. */
 TIDE_MUST_USE int queue_declare(struct vhost *v, struct slice name,
@@ -119,11 +125,11 @@ uint64_t queue_count(const struct queue *q, enum entry_state state);
  * not mean that a consumer has gone for good. */
 bool queue_is_abandoned(const struct queue *q);
 
-/* Redis is being asked for ready messages. */
-bool queue_is_reading(const struct queue *q);
-
 /* Whether it may refuse messages has perhaps changed. */
 void queue_guard(struct queue *q);
+
+/* Ready messages are being read from Redis. */
+bool queue_is_refilling(const struct queue *q);
 
 /* Have it deal out messages at the end of the turn. */
 void queue_activate(struct queue *q);

@@ -14,11 +14,13 @@ struct queue_config {
 	bool is_durable;
 	bool is_exclusive;
 	bool is_auto_delete;
+	bool is_single_active; /* one subscription at a time gets its messages */
 	unsigned shards;
 	int64_t ack_timeout_ms;
 	int64_t ack_timeout_max_ms; /* of all that ask for another one */
 	int64_t dedupe_ms; /* how long publish ids are remembered; -1 = as the broker says
 			    */
+	int64_t ttl_ms;    /* how long messages live in it; 0 = no limit */
 	uint32_t delivery_limit; /* failures after which it is dead-lettered; 0 = none */
 	uint32_t death_limit; /* deaths after which it is buried, whatever the target */
 	char *dead_exchange;  /* NULL: no target; "" = the default exchange */
@@ -42,3 +44,8 @@ void queue_config_deinit(struct queue_config *c);
 TIDE_MUST_USE int queue_config_compare(const struct queue_config *has,
 				       const struct queue_config *wanted,
 				       int64_t dedupe_ms, struct error *err);
+
+/* "<exchange>/<key>": `exchange` is empty for the default one, `key` where there is none.
+ * False: it is not well formed. */
+bool queue_config_read_target(struct slice value, struct slice *exchange,
+			      struct slice *key);

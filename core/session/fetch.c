@@ -61,8 +61,10 @@ struct fetch *fetch_create(struct channel *ch, unsigned consumer_count, struct r
 	f->getter.on_answer = on_answer;
 	f->getter.consumers = f->consumers;
 	f->getter.consumer_count = consumer_count;
-	for (unsigned i = 0; i < consumer_count; i++)
+	for (unsigned i = 0; i < consumer_count; i++) {
 		f->consumers[i].ops = &ops;
+		f->consumers[i].getter = &f->getter;
+	}
 	TAILQ_INSERT_TAIL(&ch->fetches, f, channel_link);
 	return f;
 }

@@ -21,7 +21,7 @@ struct session_ops {
 	void (*on_reply)(void *ctx, unsigned channel, struct reply *r);
 	void (*on_deliver)(void *ctx, unsigned channel, const char *sid,
 			   const struct delivery *d);
-	/* what: "cancelled"; words: the rest of the line. */
+	/* what: "cancelled", ...; words: the rest of the line. */
 	void (*on_event)(void *ctx, unsigned channel, const char *what,
 			 const char *words);
 	/* A quiet reply is done and nothing was written: fewer requests are pending. */
@@ -86,6 +86,9 @@ struct session_facts session_facts(const struct session *s);
  * still owes replies from before is taken up again, so that they come first. */
 TIDE_MUST_USE int session_open(struct session *s, unsigned number, struct channel **out,
 			       struct error *err);
+/* How many messages its subscriptions may hold together, before it has one; 0: as many as
+ * each may. */
+void session_limit_channel(struct channel *ch, uint32_t prefetch);
 /* Its GETs that wait are answered with nothing, then `r`, the last of its
  * replies. It is freed when that has left: perhaps within the call. */
 void session_close_channel(struct channel *ch, struct reply *r);
@@ -94,7 +97,7 @@ void session_close_channel(struct channel *ch, struct reply *r);
 
 struct declare_spec {
 	bool is_queue;
-	struct slice name;
+	struct slice name; /* "-": the broker chooses that of a queue, and says it */
 	struct slice type; /* of an exchange */
 	const struct args *args;
 };
@@ -158,11 +161,15 @@ void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 
 #define SUBSCRIBE_PRIORITY_MIN (-1000)
 #define SUBSCRIBE_PRIORITY_MAX 1000
+#define SUBSCRIBE_RANK_MAX 1000
 struct subscribe_spec {
 	struct slice queue;
 	struct slice sid;
 	uint32_t prefetch;
 	uint32_t ack_timeout_ms; /* 0 = the queue's */
+	int64_t notify_lease_ms; /* EVT lease comes so long before a lease ends; 0: none
+				  */
+	uint32_t rank;           /* within its channel: lower ones are served first */
 	int32_t priority;        /* higher ones are served first */
 	bool is_auto_ack;
 };
@@ -180,6 +187,7 @@ struct get_spec {
 	int64_t wait_ms;
 	uint32_t ack_timeout_ms; /* 0 = the queues' */
 	bool is_auto_ack;
+	const uint64_t *id; /* not NULL: this message alone, in whatever state it is */
 };
 TIDE_MUST_USE int session_consume_get(struct channel *ch, const struct get_spec *spec,
 				      struct reply *r, struct error *err);
@@ -187,10 +195,20 @@ TIDE_MUST_USE int session_consume_get(struct channel *ch, const struct get_spec 
 struct tag_range {
 	uint64_t first, last; /* equal for a single tag */
 };
-enum settle { SETTLE_ACK, SETTLE_RETRY, SETTLE_AFTER, SETTLE_DEAD, SETTLE_TOUCH };
+enum settle {
+	SETTLE_ACK,
+	SETTLE_RETRY,
+	SETTLE_AFTER,
+	SETTLE_BURY,
+	SETTLE_DEAD,
+	SETTLE_TOUCH,
+};
 struct settle_spec {
 	enum settle how;
 	int64_t ms; /* SETTLE_AFTER: the delay; SETTLE_TOUCH: 0 = as long as before */
+	/* Of what is given back: they get the priority first. */
+	bool has_priority;
+	uint8_t priority;
 	const struct tag_range *ranges;
 	size_t count;
 };
@@ -202,12 +220,43 @@ struct peek_spec {
 	struct slice queue;
 	enum peek_state state;
 	unsigned max;
+	struct slice match; /* see base/msg_match.h; data == NULL: all */
+	struct slice after; /* a place that an answer has named; likewise: the first */
 };
 TIDE_MUST_USE int session_peek(struct session *s, const struct peek_spec *spec,
 			       struct reply *r, struct error *err);
+struct redrive_spec {
+	struct slice queue;
+	uint64_t max;
+	struct slice match; /* see base/msg_match.h; data == NULL: all */
+	struct slice to;    /* "<exchange>/<key>"; data == NULL: where they came from */
+};
+TIDE_MUST_USE int session_redrive_start(struct session *s,
+					const struct redrive_spec *spec, struct reply *r,
+					struct error *err);
 TIDE_MUST_USE int session_queue_purge(struct session *s, struct slice queue,
 				      struct reply *r, struct error *err);
 TIDE_MUST_USE int session_queue_kick(struct session *s, struct slice queue, uint64_t max,
+				     struct reply *r, struct error *err);
+
+/* Messages by their ids, in any state. The counts are of those that were there. */
+struct by_id_spec {
+	struct slice queue;
+	const uint64_t *ids;
+	unsigned count;   /* 1 or more */
+	int64_t delay_ms; /* RESCHEDULE */
+};
+TIDE_MUST_USE int session_by_id_find(struct session *s, struct slice queue, uint64_t id,
+				     struct reply *r, struct error *err);
+/* For session_consume_get. */
+TIDE_MUST_USE int session_by_id_get(struct channel *ch, const struct get_spec *get,
+				    struct reply *r, struct error *err);
+TIDE_MUST_USE int session_by_id_remove(struct session *s, const struct by_id_spec *spec,
+				       struct reply *r, struct error *err);
+TIDE_MUST_USE int session_by_id_reschedule(struct session *s,
+					   const struct by_id_spec *spec, struct reply *r,
+					   struct error *err);
+TIDE_MUST_USE int session_by_id_kick(struct session *s, const struct by_id_spec *spec,
 				     struct reply *r, struct error *err);
 
 struct pause_spec {

@@ -23,11 +23,19 @@ int session_consume_subscribe(struct channel *ch, const struct subscribe_spec *s
 			err, TIDE_ELIMIT,
 			"the limit of %u subscriptions per connection is reached",
 			s->subscription_count);
+	if (spec->notify_lease_ms && spec->is_auto_ack)
+		return error_set(err, TIDE_ESYNTAX,
+				 "notify-lease= needs ack=manual: with ack=auto there is "
+				 "no lease");
 	sub = subscription_create(ch, spec->sid);
 	sub->consumer.prefetch = spec->prefetch;
 	sub->consumer.priority = spec->priority;
 	sub->consumer.is_auto_ack = spec->is_auto_ack;
 	sub->consumer.ack_timeout_ms = spec->ack_timeout_ms;
+	sub->consumer.rank = spec->rank;
+	sub->notify_ms = spec->notify_lease_ms;
+	if (ch->credit.limit > 0 && !spec->is_auto_ack)
+		sub->consumer.credit = &ch->credit;
 	/* Its messages come after the OK, which may have to wait for others. */
 	sub->confirm = r;
 	r->subscription = sub;
@@ -55,7 +63,8 @@ static int find_queues(struct session *s, const struct get_spec *spec,
 		       struct queue **queues, struct error *err)
 {
 	for (unsigned i = 0; i < spec->queue_count; i++) {
-		if (session_queue_usable(s, spec->queues[i], &queues[i], err) < 0)
+		if (session_queue_usable(s, spec->queues[i], &queues[i], err) < 0 ||
+		    session_queue_check_get(queues[i], err) < 0)
 			return err->code;
 		for (unsigned k = 0; k < i; k++)
 			if (queues[k] == queues[i])
@@ -90,6 +99,8 @@ int session_consume_get(struct channel *ch, const struct get_spec *spec, struct 
 	struct queue *queues[GET_QUEUES_MAX];
 	struct fetch *f;
 
+	if (spec->id)
+		return session_by_id_get(ch, spec, r, err);
 	if (find_queues(ch->session, spec, queues, err) < 0)
 		return err->code;
 	f = fetch_create(ch, spec->queue_count, r);

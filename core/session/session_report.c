@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "shard/dedupe.h"
+#include "session_leases.h"
 #include "session_private.h"
 #include "broker/pause.h"
 #include "broker/unusable.h"
@@ -155,9 +156,15 @@ static void add_consumer(struct json *j, const struct queue *q, const struct con
 	json_member_int(j, "channel", ch->number);
 	json_member_text(j, "ack", c->is_auto_ack ? "auto" : "manual");
 	json_member_int(j, "priority", c->priority);
+	if (q->config.is_single_active)
+		json_member_bool(j, "active", c->is_active);
 	json_member_int(j, "prefetch", c->prefetch);
 	if (c->ack_timeout_ms)
 		json_member_int(j, "ack_timeout", c->ack_timeout_ms);
+	json_member_int(j, "channel_prefetch", ch->credit.limit);
+	json_member_int(j, "rank", c->rank);
+	json_member_int(j, "notify_lease_ms",
+			c->getter ? 0 : subscription_of(c)->notify_ms);
 	json_member_int(j, "unacked", c->unacked);
 	json_member_int(j, "delivered", (int64_t)c->delivered);
 	json_object_end(j);
@@ -272,6 +279,7 @@ static void queue_stats(struct queue *q, struct json *j)
 	json_member_int(j, "timed_out", (int64_t)n->timed_out);
 	json_member_int(j, "paced", (int64_t)n->paced);
 	json_member_int(j, "expired", (int64_t)n->expired);
+	json_member_int(j, "removed", (int64_t)n->removed);
 	json_member_int(j, "death_limited", (int64_t)n->death_limited);
 	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
 	add_age(j, "oldest_ready_ms", q, shard_age_ready);
@@ -280,6 +288,7 @@ static void queue_stats(struct queue *q, struct json *j)
 	add_rates(j, &q->rates->in, &q->rates->out);
 	json_member_int(j, "refused", (int64_t)n->refused);
 	add_pause(j, q);
+	session_leases_write(q, j);
 }
 
 static void store_members(const struct broker *b, struct json *j)

@@ -41,6 +41,8 @@ enum {
 	/* A refused batch with it may have been carried out: which sets of Redis have it
 	 * is not known. It is dirty, or in flight. */
 	ENTRY_UNSURE = 1 << 11,
+	ENTRY_MOVED = 1 << 12,   /* its waiter waits for the next batch, too */
+	ENTRY_REVISED = 1 << 13, /* Redis has the body of before */
 };
 
 struct lane;
@@ -54,8 +56,9 @@ struct entry {
 	uint64_t id;
 	struct shard *shard;
 	double rank;
-	int64_t at_unix_ms;  /* delayed: due; unacked: ack deadline; buried: since when */
-	double stored_score; /* by which `home` has it, unless that is HOME_NONE */
+	int64_t at_unix_ms; /* delayed: due; unacked: ack deadline; buried: since when */
+	int64_t expires_unix_ms; /* in this queue: not to be delivered after; 0: never */
+	double stored_score;     /* by which `home` has it, unless that is HOME_NONE */
 
 	TAILQ_ENTRY(entry) link; /* a lane, the young list, the moving list, outside */
 	TAILQ_ENTRY(entry) dirty_link; /* the shard's dirty list */
@@ -74,8 +77,9 @@ struct entry {
 	uint32_t failures;  /* nacks, timeouts and consumers lost while at work on it */
 	const char *reason; /* of the last failure; a literal, NULL when none */
 	uint32_t lease_ms;  /* while it is held: for how long it was given out */
-	uint8_t state;      /* enum entry_state */
-	uint8_t home;       /* enum store_set or HOME_NONE */
+	uint16_t failed[STORE_REASONS]; /* failures, by reason */
+	uint8_t state;                  /* enum entry_state */
+	uint8_t home;                   /* enum store_set or HOME_NONE */
 	uint16_t flags;
 };
 
@@ -89,6 +93,6 @@ static inline void entry_tell(struct entry *e, int status, const char *text)
 	if (!w)
 		return;
 	e->waiter = NULL;
-	e->flags &= (uint16_t)~ENTRY_DEDUPE;
+	e->flags &= (uint16_t) ~(ENTRY_DEDUPE | ENTRY_MOVED);
 	waiter_done(w, status, text);
 }

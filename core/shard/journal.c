@@ -29,6 +29,7 @@ struct flight_item {
 	double old_score;
 	uint8_t old_home;
 	bool is_removal;
+	bool is_revision;
 };
 
 struct journal *journal_create(struct shard_env *env)
@@ -114,8 +115,9 @@ static void flight_add(struct flight *f, struct entry *e)
 		f->cap = f->cap ? f->cap * 2 : 64;
 		f->items = mem_realloc(f->items, f->cap * sizeof(*f->items));
 	}
-	f->items[f->count++] = (struct flight_item){ e, e->stored_score, e->home,
-						     e->state == ENTRY_GONE };
+	f->items[f->count++] =
+		(struct flight_item){ e, e->stored_score, e->home, e->state == ENTRY_GONE,
+				      e->flags & ENTRY_REVISED };
 	e->flags |= ENTRY_IN_FLIGHT;
 }
 
@@ -149,9 +151,12 @@ static uint8_t wanted_home(const struct entry *e)
 		return e->state;
 	if (e->state == ENTRY_UNACKED)
 		return e->flags & ENTRY_LEDGERED ? STORE_UNACK : STORE_READY;
-	/* It was held: its place among the ready ones may be anywhere. */
+	/* It was held: its place among the ready ones may be anywhere, and with another
+	 * rank behind the edge. */
 	if (e->state == ENTRY_MOVING)
-		return e->home == STORE_READY ? STORE_READY : STORE_UNACK;
+		return e->home == STORE_READY && !(e->flags & ENTRY_REVISED)
+			       ? STORE_READY
+			       : STORE_UNACK;
 	return HOME_NONE;
 }
 
@@ -160,29 +165,37 @@ static double wanted_score(const struct entry *e, uint8_t home)
 	return home == STORE_READY ? e->rank : (double)e->at_unix_ms;
 }
 
+static void encode_tries(struct batch *b, struct entry *e)
+{
+	struct store_tries tries = { e->attempts, e->failures, e->reason, { 0 } };
+
+	memcpy(tries.failed, e->failed, sizeof(tries.failed));
+	batch_tries(b, e->id, &tries);
+	e->flags |= ENTRY_TRIES_STORED;
+}
+
 static void encode_move(struct batch *b, struct entry *e, uint8_t want)
 {
 	double score = wanted_score(e, want);
+	bool is_anew = e->flags & (ENTRY_UNSURE | ENTRY_REVISED);
 
-	if (e->home == HOME_NONE || ((e->flags & ENTRY_UNSURE) && e->msg))
-		batch_insert(b, e->msg, e->rank, (enum store_set)want, score);
+	if (e->home == HOME_NONE || (is_anew && e->msg))
+		batch_insert(b,
+			     &(struct store_insert){ e->msg, e->rank, e->expires_unix_ms,
+						     (enum store_set)want, score });
 	else if (e->home != want || (e->flags & ENTRY_SCORE_DIRTY))
 		batch_move(b, e->id, (enum store_set)e->home, (enum store_set)want,
 			   score);
 	else
 		score = e->stored_score;
 	/* The index of what expires may have dropped what was buried. */
-	if (e->home == STORE_BURIED && want != STORE_BURIED && e->msg &&
-	    e->msg->expires_unix_ms)
-		batch_expiry(b, e->id, e->msg->expires_unix_ms);
-	if (e->flags & ENTRY_UNSURE)
+	if (e->home == STORE_BURIED && want != STORE_BURIED && e->expires_unix_ms)
+		batch_expiry(b, e->id, e->expires_unix_ms);
+	if (is_anew)
 		batch_leave_others(b, e->id, (enum store_set)want);
 	e->stored_score = score;
-	if ((e->flags & ENTRY_TRIES_DIRTY) && e->attempts > 0) {
-		batch_tries(b, e->id, e->attempts, e->failures,
-			    e->reason ? e->reason : "");
-		e->flags |= ENTRY_TRIES_STORED;
-	}
+	if ((e->flags & ENTRY_TRIES_DIRTY) && e->attempts > 0)
+		encode_tries(b, e);
 }
 
 static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
@@ -195,7 +208,7 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 		else
 			batch_remove(b, e->id, (enum store_set)e->home,
 				     e->flags & ENTRY_TRIES_STORED,
-				     !e->msg || e->msg->expires_unix_ms);
+				     !e->msg || e->expires_unix_ms);
 		j->stats.removed++;
 	} else {
 		if (e->home == HOME_NONE) {
@@ -208,7 +221,7 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 	shard_account(e, -1);
 	e->home = want;
 	shard_account(e, 1);
-	e->flags &= (uint16_t) ~(ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY);
+	e->flags &= (uint16_t) ~(ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY | ENTRY_REVISED);
 	if (e->flags & ENTRY_OUTSIDE)
 		stage_entry_encoded(&e->shard->stages[e->state], e);
 }
@@ -217,7 +230,8 @@ static void entry_written(struct entry *e)
 {
 	shard_entry_stored(e);
 	/* The waiter of an entry that is gone waits for its removal instead. */
-	if (e->state != ENTRY_GONE || e->home == HOME_NONE)
+	if ((e->state != ENTRY_GONE || e->home == HOME_NONE) &&
+	    (e->flags & (ENTRY_MOVED | ENTRY_DIRTY)) != (ENTRY_MOVED | ENTRY_DIRTY))
 		entry_tell(e, TIDE_OK, NULL);
 	if ((e->state == ENTRY_GONE && e->home == HOME_NONE) ||
 	    ((e->flags & (ENTRY_OUTSIDE | ENTRY_LISTED)) == ENTRY_OUTSIDE &&
@@ -303,6 +317,8 @@ static void entry_refused(const struct flight_item *item, uint8_t old_home,
 	}
 	if (e->state != ENTRY_GONE)
 		e->flags |= ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY;
+	if (item->is_revision)
+		e->flags |= ENTRY_REVISED;
 	shard_entry_dirty(e);
 }
 
@@ -342,8 +358,8 @@ static void on_batch(void *ctx, const struct batch_result *result)
 	}
 	flight_land(sh, result);
 	dedupe_landed(sh, result);
-	if (sh->expiry.is_wanted)
-		shard_expiry_tick(sh);
+	if (sh->take.is_wanted)
+		shard_take_tick(sh);
 	shard_unref(sh);
 	if (--j->flights > 0)
 		return;
@@ -360,7 +376,7 @@ static size_t flush_shard(struct journal *j, struct shard *sh, unsigned *entries
 	struct entry *e;
 	size_t bytes;
 
-	sh->expiry.is_after = false;
+	sh->take.is_after = false;
 	sh->flight.purges = sh->purges;
 	while ((e = TAILQ_FIRST(&sh->dirty)) != NULL && *entries > 0 &&
 	       batch_bytes(b) < FLUSH_BYTES_MAX) {
@@ -398,7 +414,7 @@ void journal_flush(struct journal *j)
 	for (sh = TAILQ_FIRST(&j->dirty); sh && entries > 0 && bytes < FLUSH_BYTES_MAX;
 	     sh = next) {
 		next = TAILQ_NEXT(sh, journal_link);
-		if (sh->is_held_back || sh->expiry.is_taking || sh->expiry.is_wanted)
+		if (sh->is_held_back || sh->take.is_taking)
 			continue;
 		journal_drop(j, sh);
 		bytes += flush_shard(j, sh, &entries);

@@ -4,9 +4,12 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/container.h"
 #include "base/mem.h"
 #include "dedupe.h"
 #include "journal.h"
+#include "shard_index.h"
+#include "store/store_tries.h"
 
 struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
 				 double rank)
@@ -20,8 +23,12 @@ struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
 		.rank = rank,
 		.home = HOME_NONE,
 	};
-	if (m)
+	if (m) {
+		e->expires_unix_ms = m->expires_unix_ms;
 		sh->env->memory_bytes += m->bytes;
+	}
+	if (__builtin_expect(sh->by_id != NULL, 0))
+		shard_index_created(e);
 	return e;
 }
 
@@ -29,6 +36,8 @@ void shard_entry_free(struct entry *e)
 {
 	struct shard_env *env = e->shard->env;
 
+	if (__builtin_expect(e->shard->by_id != NULL, 0))
+		shard_index_freed(e);
 	if (e->msg)
 		env->memory_bytes -= e->msg->bytes;
 	msg_unref(e->msg);
@@ -85,6 +94,7 @@ struct shard *shard_create(struct shard_env *env, void *owner, unsigned index,
 	TAILQ_INIT(&sh->young);
 	TAILQ_INIT(&sh->moving);
 	TAILQ_INIT(&sh->dirty);
+	TAILQ_INIT(&sh->take.asks);
 	return sh;
 }
 
@@ -99,8 +109,9 @@ bool shard_is_unused(const struct shard *sh)
 	for (int i = 0; i < DEDUPE_STATE_COUNT; i++)
 		is_empty &= TAILQ_EMPTY(&sh->dedupe.lists[i]);
 	return is_empty && sh->refs == 1 && !sh->is_held_back && !sh->kick &&
-	       !sh->dedupe.is_stale && !sh->is_journaled && !sh->expiry.due_ms &&
-	       !sh->expiry.is_taking && !sh->expiry.last_number;
+	       !sh->dedupe.is_stale && !sh->is_journaled && !sh->take.due_ms &&
+	       !sh->take.is_taking && TAILQ_EMPTY(&sh->take.asks) && !sh->by_id &&
+	       !sh->take.last_number;
 }
 
 struct shard *shard_ref(struct shard *sh)
@@ -137,7 +148,10 @@ static void entry_leave(struct entry *e)
 
 	if (e->state < SHARD_STAGES) {
 		stage_remove(&sh->stages[e->state], e);
-	} else if (e->state == ENTRY_MOVING) {
+		return;
+	}
+	shard_entry_leaving(e);
+	if (e->state == ENTRY_MOVING) {
 		TAILQ_REMOVE(&sh->moving, e, link);
 	} else if (e->state == ENTRY_UNACKED) {
 		if (e->lane)
@@ -181,12 +195,25 @@ static inline void enter_by(struct entry *e, int64_t due_ms)
 	}
 }
 
+/* What is delayed lives for as long behind that. */
+static __attribute__((noinline)) void limit_life(struct entry *e)
+{
+	const struct shard *sh = e->shard;
+	int64_t now_ms = sh->env->now_ms, due_ms = e->msg->due_unix_ms;
+	int64_t end_ms = (due_ms > now_ms ? due_ms : now_ms) + sh->ttl_ms;
+
+	if (!e->expires_unix_ms || e->expires_unix_ms > end_ms)
+		e->expires_unix_ms = end_ms;
+}
+
 void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter,
 		   bool has_id)
 {
 	struct entry *e = shard_entry_create(sh, m, m->id, rank);
 
 	sh->newest = rank;
+	if (sh->ttl_ms)
+		limit_life(e);
 	if (sh->keys) {
 		e->flags |= has_id ? ENTRY_UNSTORED | ENTRY_DEDUPE : ENTRY_UNSTORED;
 		sh->env->unstored_bytes += m->bytes;
@@ -224,14 +251,17 @@ void shard_hold(struct entry *e, uint32_t lease_ms)
 		      deadline_ms < now_ms + YOUNG_MS ? deadline_ms : now_ms + YOUNG_MS);
 }
 
-/* Held for long: it goes into the order of deadlines, and into the ledger. */
-static void grow_old(struct entry *e)
+void shard_ledger(struct entry *e)
 {
 	struct shard *sh = e->shard;
 
+	shard_entry_leaving(e);
 	TAILQ_REMOVE(&sh->young, e, link);
 	window_insert(&sh->held, e, (double)e->at_unix_ms);
 	e->flags |= ENTRY_LEDGERED | ENTRY_TRIES_DIRTY;
+	/* It may be there already, by an older time. */
+	if (e->home == STORE_UNACK)
+		e->flags |= ENTRY_SCORE_DIRTY;
 	shard_entry_dirty(e);
 	shard_wake_by(sh, e->at_unix_ms);
 }
@@ -243,15 +273,36 @@ void shard_touch(struct entry *e, int64_t deadline_ms)
 	if (!e->lane) {
 		e->at_unix_ms = deadline_ms;
 		if (deadline_ms < e->held_unix_ms + YOUNG_MS)
-			grow_old(e);
+			shard_ledger(e);
 		return;
 	}
+	shard_entry_leaving(e);
 	window_remove(&sh->held, e);
 	e->at_unix_ms = deadline_ms;
 	window_insert(&sh->held, e, (double)deadline_ms);
 	e->flags |= ENTRY_SCORE_DIRTY;
 	shard_entry_dirty(e);
 	shard_wake_by(sh, deadline_ms);
+}
+
+void shard_revise(struct entry *e, struct msg *m, double rank)
+{
+	struct shard *sh = e->shard;
+	bool is_old = e->lane != NULL;
+
+	/* Its place in Redis stays by the rank of before until it is written. */
+	if (e->home != HOME_NONE)
+		e->flags |= ENTRY_REVISED | ENTRY_SCORE_DIRTY;
+	if (is_old)
+		window_remove(&sh->held, e);
+	sh->env->memory_bytes += m->bytes - e->msg->bytes;
+	if (e->flags & ENTRY_UNSTORED)
+		sh->env->unstored_bytes += m->bytes - e->msg->bytes;
+	msg_unref(e->msg);
+	e->msg = msg_ref(m);
+	e->rank = rank;
+	if (is_old)
+		window_insert(&sh->held, e, (double)e->at_unix_ms);
 }
 
 void shard_return(struct entry *e, int64_t due_ms)
@@ -270,6 +321,58 @@ void shard_bury(struct entry *e)
 	shard_entry_enter(e, ENTRY_BURIED, (double)e->at_unix_ms);
 }
 
+void shard_move(struct entry *e, enum entry_state state, int64_t at_ms)
+{
+	entry_leave(e);
+	e->at_unix_ms = at_ms;
+	shard_entry_enter(e, state, state == ENTRY_READY ? e->rank : (double)at_ms);
+}
+
+void shard_forget_failures(struct entry *e)
+{
+	e->failures = 0;
+	e->reason = NULL;
+	memset(e->failed, 0, sizeof(e->failed));
+	e->flags |= ENTRY_TRIES_DIRTY;
+}
+
+/* Two who wait for one entry. */
+struct both_wait {
+	struct waiter waiter; /* the entry's */
+	struct waiter *first, *second;
+};
+
+static void on_both(struct waiter *w)
+{
+	struct both_wait *both = container_of(w, struct both_wait, waiter);
+
+	waiter_done(both->first, w->status, w->text);
+	waiter_done(both->second, w->status, w->text);
+	mem_free(both);
+}
+
+void shard_wait_stored(struct entry *e, struct waiter *waiter)
+{
+	struct both_wait *both;
+
+	if (!(e->flags & ENTRY_DIRTY))
+		return;
+	if (e->flags & ENTRY_DEDUPE) {
+		dedupe_wait(e, waiter);
+		return;
+	}
+	e->flags |= ENTRY_MOVED;
+	waiter_add(waiter);
+	if (!e->waiter) {
+		e->waiter = waiter;
+		return;
+	}
+	both = mem_alloc(sizeof(*both));
+	*both = (struct both_wait){ .first = e->waiter, .second = waiter };
+	waiter_init(&both->waiter, on_both);
+	e->waiter = &both->waiter;
+}
+
 void shard_set_moving(struct entry *e)
 {
 	entry_leave(e);
@@ -281,6 +384,10 @@ void shard_count_failure(struct entry *e, const char *reason)
 {
 	e->failures++;
 	e->reason = reason;
+	for (unsigned i = 0; i < STORE_REASONS; i++)
+		if (strcmp(reason, store_tries_reason(i)) == 0 &&
+		    e->failed[i] < UINT16_MAX)
+			e->failed[i]++;
 	e->flags |= ENTRY_TRIES_DIRTY;
 }
 
@@ -372,7 +479,7 @@ static void tick_young(struct shard *sh, unsigned *budget)
 			return;
 		}
 		(*budget)--;
-		grow_old(e);
+		shard_ledger(e);
 	}
 }
 
@@ -403,7 +510,7 @@ void shard_tick(struct shard *sh)
 	tick_held(sh, &budget);
 	tick_delayed(sh, &budget);
 	if (!sh->is_closed) {
-		shard_expiry_tick(sh);
+		shard_take_tick(sh);
 		/* A read may have failed that they were waiting for. */
 		if (sh->stages[ENTRY_READY].beyond)
 			sh->env->ops->on_ready(sh);
@@ -487,6 +594,7 @@ void shard_close(struct shard *sh)
 			drop(e);
 	}
 	shard_kick_cancel(sh);
+	shard_take_cancel(sh);
 	heap_remove(sh->env->timers, &sh->timer);
 	if (sh->keys) {
 		shard_unref(sh);

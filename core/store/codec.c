@@ -103,7 +103,7 @@ static char *put_facts(char *at, const struct msg *m)
 	return put_uint(at, m->ack_timeout_ms);
 }
 
-char *codec_put_head(char *at, const struct msg *m, double rank)
+char *codec_put_head(char *at, const struct msg *m, double rank, int64_t expires_unix_ms)
 {
 	bool has_facts = m->ack_timeout_ms != 0;
 
@@ -113,7 +113,7 @@ char *codec_put_head(char *at, const struct msg *m, double rank)
 	at = put_bytes(at, true, m->key);
 	at = put_int(at, m->ts_unix_ms);
 	at = put_int(at, m->due_unix_ms);
-	at = put_int(at, m->expires_unix_ms);
+	at = put_int(at, expires_unix_ms);
 	at = put_uint(at, m->priority);
 	at = put_number(at, rank);
 	if (m->header_count < 16)

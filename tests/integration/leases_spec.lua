@@ -18,7 +18,7 @@ for _, durable in ipairs { '1', '0' } do
     -- After `f` one message is held, for `ms` from a moment that lies within the time that this takes.
     local function expect_lease(ms, queue, f)
       f()
-      local held = c:document('PEEK ' .. queue .. ' 100 state=unacked')
+      local held = c:peek(queue .. ' 100 state=unacked')
       assert.equal(1, #held)
       local taken = held[1].due - ms - held[1].ts -- from its publication
       assert.is_true(taken >= 0 and taken <= c:document('STATS').uptime_ms, ('taken after %d ms'):format(taken))
@@ -113,7 +113,7 @@ for _, durable in ipairs { '1', '0' } do
       c:ok 'NACK 1 dead'
       local m = c:get('dead wait=10s')
       assert.equal(1, #m)
-      local held = c:document('PEEK dead state=unacked')[1]
+      local held = c:peek('dead state=unacked')[1]
       assert.is_true(held.due - held.ts >= 21600000)
     end)
 
@@ -160,7 +160,7 @@ describe('a lease', function()
       for _, m in ipairs(c:get 'q max=10 wait=10s') do seen[#seen + 1] = m end
     end
     local held = {}
-    local shown = c:document 'PEEK q 100 state=unacked'
+    local shown = c:peek 'q 100 state=unacked'
     for _, m in ipairs(shown) do held[tonumber(m.payload)] = m end
     for i = 1, 60 do
       assert.equal(tostring(i), seen[i].payload)
@@ -182,7 +182,7 @@ describe('a lease', function()
     c:ok 'DECLARE queue q ack-timeout=1h'
     broker:cli('pub', '--ack-timeout', '2h', '-', 'q', 'x')
     c:get 'q'
-    local m = c:document('PEEK q state=unacked')[1]
+    local m = c:peek('q state=unacked')[1]
     assert.is_true(m.due - m.ts >= 7200000)
     c:ok 'ACK 1'
     c:ok 'DECLARE queue urgent'

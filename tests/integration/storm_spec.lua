@@ -43,11 +43,11 @@ for _, durable in ipairs { '1', '0' } do
       local messages = c:get 'q wait=10s'
       assert.equal(1, #messages)
       assert.equal(i, messages[1].attempt)
-      local delivered_ms = c:document('PEEK q state=unacked')[1].due - ACK_TIMEOUT
+      local delivered_ms = c:peek('q state=unacked')[1].due - ACK_TIMEOUT
       -- In one turn of the broker.
       c:send(('NACK %s %s\r\nPEEK q state=delayed\r\n'):format(messages[1].tag, how):gsub(' \r', '\r'))
       c:expect_line 'OK 1'
-      local delayed = c:expect_json()[1]
+      local delayed = c:expect_json().messages[1]
       if delayed then
         assert.equal(delivered_ms + GAPS[i], delayed.due)
       else
@@ -100,7 +100,7 @@ for _, durable in ipairs { '1', '0' } do
       end
       assert.is_true(c:document('STATS').uptime_ms - before >= sum(1, 8))
       assert.is_true(c:stats('q').paced > 0)
-      assert.equal(9, c:document('PEEK q state=delayed')[1].attempts)
+      assert.equal(9, c:peek('q state=delayed')[1].attempts)
     end)
 
     it('waits no less than the retry script says', function()
@@ -108,7 +108,7 @@ for _, durable in ipairs { '1', '0' } do
       c:ok('PUB - q', 'x')
       local paced = storm(1, 4, 'requeue')
       c:ok(('NACK %s'):format(c:get('q wait=10s')[1].tag))
-      local m = c:document('PEEK q state=delayed')[1]
+      local m = c:peek('q state=delayed')[1]
       assert.is_true(m.due - m.ts >= 3600000)
       assert.equal(paced, c:stats('q').paced)
     end)
@@ -200,10 +200,10 @@ describe('the pace of a message that fails at once', function()
       m = c:get('one wait=10s')[1]
     end
     assert.equal(10, m.attempt)
-    local delivered_ms = c:document('PEEK one state=unacked')[1].due - ACK_TIMEOUT
+    local delivered_ms = c:peek('one state=unacked')[1].due - ACK_TIMEOUT
     c:send(('NACK %s requeue\r\nPEEK one state=delayed\r\n'):format(m.tag))
     c:expect_line 'OK 1'
-    local delayed = c:expect_json()
+    local delayed = c:expect_json().messages
     assert.equal(delivered_ms + GAPS[10], delayed[1] and delayed[1].due)
     c:close()
     broker:expect_clean_stop()

@@ -66,15 +66,18 @@ static void hello_document(struct line *l, struct json *j)
 
 COMMAND(hello)
 {
-	const struct request_limits heartbeat = { HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS };
+	const struct request_limits heartbeat = { HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS },
+				    prefetch = { 1, PREFETCH_MAX };
 	struct slice vhost = request_option(q, "vhost"), name = request_option(q, "name"),
 		     user = request_option(q, "user");
+	uint32_t channel_prefetch;
 	int64_t heartbeat_ms;
 	struct json j;
 
 	if (l->has_asked)
 		return error_set(q->err, TIDE_EDENIED, "HELLO must be the first request");
 	heartbeat_ms = request_duration(q, "heartbeat", heartbeat);
+	channel_prefetch = (uint32_t)request_uint(q, "prefetch", prefetch, 0);
 	if (name.data)
 		request_check_name(q, name, "name");
 	if (user.data)
@@ -87,6 +90,7 @@ COMMAND(hello)
 		session_set_name(l->session, name);
 	if (user.data)
 		session_set_user(l->session, user);
+	session_limit_channel(session_channel(l->session, 0), channel_prefetch);
 	l->heartbeat_ms = heartbeat_ms;
 	reply_json(r, &j);
 	hello_document(l, &j);
@@ -119,12 +123,15 @@ COMMAND(quit)
 
 COMMAND(open)
 {
+	const struct request_limits limits = { 1, PREFETCH_MAX };
+	uint32_t prefetch = (uint32_t)request_uint(q, "prefetch", limits, 0);
 	struct channel *ch;
-	int rc = session_open(l->session, q->channel, &ch, q->err);
 
-	if (rc == TIDE_OK)
-		reply_ok(reply_create(ch, q->is_quiet));
-	return rc;
+	if (q->rc < 0 || session_open(l->session, q->channel, &ch, q->err) < 0)
+		return q->err->code;
+	session_limit_channel(ch, prefetch);
+	reply_ok(reply_create(ch, q->is_quiet));
+	return TIDE_OK;
 }
 
 COMMAND(close)
@@ -178,6 +185,10 @@ COMMAND(declare)
 				 "DECLARE exchange needs a name and a type");
 	else if (q->rc == TIDE_OK && q->word_count > 2)
 		q->rc = read_queue_flag(q, r);
+	if (q->rc == TIDE_OK && spec.is_queue && q->is_quiet && slice_is(spec.name, "-"))
+		return error_set(q->err, TIDE_ESYNTAX,
+				 "DECLARE queue - is answered with the name: it takes no "
+				 "'quiet'");
 	if (q->rc == TIDE_OK)
 		read_args(q, NULL, &args);
 	if (q->rc < 0)
@@ -242,10 +253,16 @@ static uint32_t read_ack_timeout(struct request *q)
 	return (uint32_t)request_duration(q, "ack-timeout", limits);
 }
 
+static uint8_t read_priority(struct request *q)
+{
+	const struct request_limits limits = { 0, MSG_PRIORITY_MAX };
+
+	return (uint8_t)request_uint(q, "pri", limits, 0);
+}
+
 static int read_publish(struct request *q, struct publish_spec *spec)
 {
-	static const struct request_limits priority = { 0, MSG_PRIORITY_MAX },
-					   delay = { 0, DURATION_MAX_MS },
+	static const struct request_limits delay = { 0, DURATION_MAX_MS },
 					   ttl = { 1, DURATION_MAX_MS };
 
 	*spec = (struct publish_spec){
@@ -257,7 +274,7 @@ static int read_publish(struct request *q, struct publish_spec *spec)
 	spec->key = request_word(q, 1, "a key");
 	if (q->rc < 0 || q->option_count == 0)
 		return q->rc;
-	spec->priority = (uint8_t)request_uint(q, "pri", priority, 0);
+	spec->priority = read_priority(q);
 	spec->delay_ms = request_duration(q, "delay", delay);
 	spec->ttl_ms = request_duration(q, "ttl", ttl);
 	spec->ack_timeout_ms = read_ack_timeout(q);
@@ -303,7 +320,9 @@ COMMAND(explain)
 
 COMMAND(subscribe)
 {
-	const struct request_limits prefetch = { 1, PREFETCH_MAX };
+	const struct request_limits prefetch = { 1, PREFETCH_MAX },
+				    rank = { 0, SUBSCRIBE_RANK_MAX },
+				    before = { 10, INT64_C(24) * 3600 * 1000 };
 	struct subscribe_spec spec = { .queue = request_name(q, 0, "a queue") };
 
 	spec.sid = request_name(q, 1, "a subscription's id");
@@ -313,6 +332,8 @@ COMMAND(subscribe)
 	spec.prefetch = (uint32_t)request_uint(q, "prefetch", prefetch, PREFETCH_DEFAULT);
 	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
 	spec.ack_timeout_ms = read_ack_timeout(q);
+	spec.notify_lease_ms = request_duration(q, "notify-lease", before);
+	spec.rank = (uint32_t)request_uint(q, "rank", rank, SUBSCRIBE_RANK_MAX);
 	spec.priority = (int32_t)request_int(q, "priority", SUBSCRIBE_PRIORITY_MIN,
 					     SUBSCRIBE_PRIORITY_MAX, 0);
 	if (q->rc < 0)
@@ -333,13 +354,14 @@ COMMAND(unsubscribe)
 
 static void read_queues(struct request *q, struct slice *queues, unsigned *count)
 {
-	struct slice list = q->list;
+	struct slice list = q->tags;
 
 	queues[0] = request_name(q, 0, "a queue");
-	*count = 1;
-	while (q->rc == TIDE_OK && request_next(&list, &queues[*count])) {
-		request_check_name(q, queues[*count], "a queue");
-		if (++*count == GET_QUEUES_MAX && list.len > 0)
+	for (*count = 1; q->rc == TIDE_OK && list.len > 0; ++*count) {
+		if (*count < GET_QUEUES_MAX)
+			request_check_name(q, queues[*count] = slice_cut(&list, ' '),
+					   "a queue");
+		else
 			q->rc = error_set(q->err, TIDE_ETOOLONG,
 					  "GET names at most %d queues", GET_QUEUES_MAX);
 	}
@@ -348,14 +370,25 @@ static void read_queues(struct request *q, struct slice *queues, unsigned *count
 COMMAND(get)
 {
 	const struct request_limits max = { 1, GET_MAX }, wait = { 0, WAIT_MAX_MS };
-	struct slice queues[GET_QUEUES_MAX];
+	struct slice queues[GET_QUEUES_MAX], id = request_option(q, "id");
 	struct get_spec spec = { .queues = queues };
+	uint64_t number;
 
 	read_queues(q, queues, &spec.queue_count);
 	spec.max = (uint32_t)request_uint(q, "max", max, 1);
 	spec.wait_ms = request_duration(q, "wait", wait);
 	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
 	spec.ack_timeout_ms = read_ack_timeout(q);
+	if (id.data) {
+		spec.id = &number;
+		number = request_id(q, "id", id);
+	}
+	if (q->rc == TIDE_OK && id.data &&
+	    (request_option(q, "max").data || request_option(q, "wait").data ||
+	     spec.queue_count > 1))
+		return error_set(q->err, TIDE_ESYNTAX,
+				 "GET id= takes one message of one queue, now: without "
+				 "max= and wait=");
 	if (q->rc < 0)
 		return q->rc;
 	return session_consume_get(session_channel(l->session, q->channel), &spec, r,
@@ -414,16 +447,20 @@ COMMAND(nack)
 {
 	const struct request_limits limits = { 0, DURATION_MAX_MS };
 	struct settle_spec spec = { .ms = request_duration(q, "delay", limits) };
-	bool is_dead = request_has_flag(q, "dead"),
+	bool is_dead = request_has_flag(q, "dead"), is_bury = request_has_flag(q, "bury"),
 	     is_requeue = request_has_flag(q, "requeue"),
 	     is_delayed = request_option(q, "delay").data != NULL;
 
+	spec.has_priority = request_option(q, "pri").data != NULL;
+	spec.priority = read_priority(q);
 	if (q->rc < 0)
 		return q->rc;
-	if (is_dead + is_requeue + is_delayed > 1)
+	if (is_dead + is_bury + is_requeue + is_delayed > 1)
 		return error_set(q->err, TIDE_ESYNTAX,
-				 "NACK takes only one of delay=, dead and requeue");
+				 "NACK takes only one of delay=, bury, dead and requeue; "
+				 "pri= may stand beside it");
 	spec.how = is_dead                    ? SETTLE_DEAD
+		   : is_bury                  ? SETTLE_BURY
 		   : is_requeue || is_delayed ? SETTLE_AFTER
 					      : SETTLE_RETRY;
 	return settle(l, q, &spec, r);
@@ -446,9 +483,25 @@ COMMAND(peek)
 	/* In the order of enum peek_state. */
 	spec.state = (enum peek_state)request_choice(q, "state",
 						     "ready, delayed, unacked or buried");
+	spec.match = request_option(q, "match");
+	spec.after = request_option(q, "after");
 	if (q->rc < 0)
 		return q->rc;
 	return session_peek(l->session, &spec, r, q->err);
+}
+
+COMMAND(redrive)
+{
+	struct redrive_spec spec = { .queue = request_name(q, 0, "a queue"),
+				     .max = UINT64_MAX,
+				     .match = request_option(q, "match"),
+				     .to = request_option(q, "to") };
+
+	if (q->rc == TIDE_OK && q->word_count > 1 && slice_is(q->words[1], "quiet"))
+		r->is_quiet = true;
+	else
+		spec.max = request_count(q, 1, UINT64_MAX - 1, UINT64_MAX);
+	return q->rc < 0 ? q->rc : session_redrive_start(l->session, &spec, r, q->err);
 }
 
 COMMAND(purge)
@@ -460,10 +513,24 @@ COMMAND(purge)
 	return session_queue_purge(l->session, queue, r, q->err);
 }
 
+static int kick_by_id(struct line *l, struct request *q, struct reply *r)
+{
+	uint64_t id = request_id(q, "id", request_option(q, "id"));
+	const struct by_id_spec spec = { .queue = q->words[0], .ids = &id, .count = 1 };
+
+	if (q->rc == TIDE_OK && q->word_count > 1)
+		return error_set(q->err, TIDE_ESYNTAX,
+				 "KICK takes a number or id=, not both");
+	return q->rc < 0 ? q->rc : session_by_id_kick(l->session, &spec, r, q->err);
+}
+
 COMMAND(kick)
 {
 	struct slice queue = request_name(q, 0, "a queue");
 	uint64_t max = UINT64_MAX;
+
+	if (request_option(q, "id").data)
+		return kick_by_id(l, q, r);
 
 	if (q->rc == TIDE_OK && q->word_count > 1 && slice_is(q->words[1], "quiet"))
 		r->is_quiet = true;

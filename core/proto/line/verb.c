@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/bytes.h"
+
 /* clang-format off */
 #define PUB_OPTIONS "pri delay ttl id ack-timeout"
 #define LIST_WORDS "exchanges|queues|bindings|consumers|connections|rules"
@@ -13,23 +15,27 @@ static const struct verb verbs[] = {
 	/* name     words  their names                 features                       options and flags                command */
 	{ "PUB",     2, 2, "exchange key",             VERB_PAYLOAD | VERB_HEADERS,      PUB_OPTIONS, "must",          command_publish },
 	{ "ACK",     0, 0, NULL,                       VERB_TAGS,                        NULL, NULL,                   command_ack },
-	{ "HELLO",   0, 0, NULL,                       VERB_ANSWERS,   "user pass vhost name heartbeat", NULL,         command_hello },
+	{ "HELLO",   0, 0, NULL,                       VERB_ANSWERS,   "user pass vhost name heartbeat prefetch", NULL,         command_hello },
 	{ "PING",    0, 0, NULL,                       0,                                NULL, NULL,                   command_ping },
 	{ "QUIT",    0, 0, NULL,                       0,                                NULL, NULL,                   command_quit },
-	{ "OPEN",    0, 0, NULL,                       VERB_NO_CHANNEL,                  NULL, NULL,                   command_open },
+	{ "OPEN",    0, 0, NULL,                       VERB_NO_CHANNEL,                  "prefetch", NULL,             command_open },
 	{ "CLOSE",   0, 0, NULL,                       VERB_NO_CHANNEL,                  NULL, NULL,                   command_close },
 	{ "DECLARE", 2, 3, "exchange|queue name type", VERB_ANY_OPTIONS,                 NULL, NULL,                   command_declare },
 	{ "DELETE",  2, 2, "exchange|queue name",      0,                                NULL, "if-empty if-unused",   command_delete },
 	{ "BIND",    3, 3, "queue exchange pattern",   VERB_ANY_OPTIONS,                 NULL, NULL,                   command_bind },
 	{ "UNBIND",  3, 3, "queue exchange pattern",   VERB_ANY_OPTIONS,                 NULL, NULL,                   command_unbind },
-	{ "SUB",     2, 2, "queue sid",                0,                                "prefetch ack priority ack-timeout", NULL, command_subscribe },
+	{ "SUB",     2, 2, "queue sid",                0,                                "prefetch ack priority rank notify-lease ack-timeout", NULL, command_subscribe },
 	{ "UNSUB",   1, 1, "sid",                      0,                                NULL, NULL,                   command_unsubscribe },
-	{ "GET",     1, 1, "queue",                    VERB_ANSWERS | VERB_LIST,         "max wait ack ack-timeout", NULL, command_get },
-	{ "NACK",    0, 0, NULL,                       VERB_TAGS,                        "delay", "dead requeue",      command_nack },
+	{ "GET",     1, 1, "queue",                    VERB_ANSWERS | VERB_LIST,         "max wait ack id ack-timeout", NULL, command_get },
+	{ "NACK",    0, 0, NULL,                       VERB_TAGS,                        "delay pri", "bury dead requeue", command_nack },
 	{ "TOUCH",   0, 0, NULL,                       VERB_TAGS,                        "for", NULL,                  command_touch },
-	{ "PEEK",    1, 2, "queue n",                  VERB_DOCUMENT | VERB_ANSWERS,        "state", NULL,                command_peek },
+	{ "PEEK",    1, 2, "queue n",                  VERB_DOCUMENT | VERB_ANSWERS,        "state match after", NULL,    command_peek },
+	{ "REDRIVE", 1, 2, "queue n",                  0,                                "match to", NULL,             command_redrive },
 	{ "PURGE",   1, 1, "queue",                    0,                                NULL, NULL,                   command_purge },
-	{ "KICK",    1, 2, "queue n",                  0,                                NULL, NULL,                   command_kick },
+	{ "KICK",    1, 2, "queue n",                  VERB_DOCUMENT,                    "id", NULL,                   command_kick },
+	{ "FIND",    2, 2, "queue id",                 VERB_DOCUMENT | VERB_ANSWERS,     NULL, NULL,                   command_by_id_find },
+	{ "REMOVE",  1, 1, "queue",                    VERB_IDS | VERB_DOCUMENT,         NULL, NULL,                   command_by_id_remove },
+	{ "RESCHEDULE", 1, 1, "queue",                 VERB_IDS | VERB_DOCUMENT,         "delay", NULL,                command_by_id_reschedule },
 	{ "PAUSE",   2, 2, "queue in|out|both",        0,                                "for", NULL,                  command_pause },
 	{ "RESUME",  1, 2, "queue in|out|both",        0,                                NULL, NULL,                   command_pause_resume },
 	{ "LIST",    1, 1, LIST_WORDS,                 VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_list },
@@ -64,8 +70,11 @@ const struct verb *verb_find(struct slice name)
 			return NULL; /* not the zero after a verb */
 	}
 	/* Eight bytes at once. */
+	uint64_t first = bytes_load_eight(word), second = bytes_load_eight(word + 8);
+
 	for (const struct verb *v = verbs; v->name[0]; v++)
-		if (memcmp(v->name, word, sizeof(word)) == 0)
+		if (bytes_load_eight(v->name) == first &&
+		    bytes_load_eight(v->name + 8) == second)
 			return v;
 	return NULL;
 }
@@ -116,6 +125,8 @@ static void add_usage(const struct verb *v, struct buf *out)
 		buf_append_text(out, "...");
 	if (v->features & VERB_TAGS)
 		buf_append_text(out, " <tag|first-last>...");
+	if (v->features & VERB_IDS)
+		buf_append_text(out, " <id>...");
 	add_optional(words.data, "", out);
 	add_optional(v->options, "=", out);
 	add_optional(v->flags, "", out);

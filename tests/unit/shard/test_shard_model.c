@@ -3,6 +3,8 @@
  * has. TIDE_TEST_SEED repeats a run, TIDE_TEST_ROUNDS makes more of them. */
 #include "shard_check.h"
 
+#include "store/codec.h"
+
 /* ---- a crash, and the recovery ------------------------------------------------------
  */
 
@@ -10,6 +12,23 @@ static void on_recovered(struct waiter *waiter)
 {
 	assert_int_equal(waiter->status, TIDE_OK);
 	w.is_crashing = false;
+}
+
+/* It may have been revised in memory alone. */
+static void adopt_body(struct thing *t)
+{
+	const struct msg known = { .id = id_of(t) };
+	redisReply *r = ask(w.redis, "HGET tide:{//jobs#0}:msg %016llx",
+			    (unsigned long long)known.id);
+	struct error err;
+	struct msg *m;
+
+	assert_int_equal(codec_decode((struct slice){ r->str, (size_t)r->len }, &known,
+				      &m, &t->rank, &err),
+			 TIDE_OK);
+	t->priority = m->priority;
+	msg_unref(m);
+	freeReplyObject(r);
 }
 
 /* What Redis has is what there is from now on. */
@@ -23,6 +42,7 @@ static void adopt_redis(void)
 			t->fate = FATE_GONE;
 			continue;
 		}
+		adopt_body(t);
 		t->is_confirmed = true;
 		t->fate = FATE_WAITING;
 		t->was_delayed = false;
@@ -36,10 +56,16 @@ static void adopt_redis(void)
 			struct thing *t =
 				thing_of(strtoull(r->element[i]->str, NULL, 16));
 
-			if (set == STORE_BURIED)
+			double score = strtod(r->element[i + 1]->str, NULL);
+			int64_t at_ms = (int64_t)score;
+			int from = set;
+
+			if (set == STORE_UNACK)
+				from = (int)store_read_taken_from(score, &at_ms);
+			if (from == STORE_BURIED)
 				t->fate = FATE_BURIED;
-			t->was_delayed = set == STORE_DELAYED;
-			t->due_ms = (int64_t)strtod(r->element[i + 1]->str, NULL);
+			t->was_delayed = from == STORE_DELAYED;
+			t->due_ms = at_ms;
 		}
 		freeReplyObject(r);
 	}
@@ -99,7 +125,7 @@ static void step(bool has_trouble)
 
 	if (pick(300) == 0)
 		w.is_ebb = pick(2);
-	w.last_step = pick(40);
+	w.last_step = pick(44);
 	switch (w.last_step) {
 	case 0 ... 8:
 		for (unsigned n = pick(3) ? 1 : pick(60); n > 0 && !w.is_ebb; n--)
@@ -132,6 +158,11 @@ static void step(bool has_trouble)
 	case 28:
 		if (pick(60) == 0)
 			purge();
+		break;
+	case 40:
+	case 41:
+		if (pick(2) == 0)
+			ask_for((enum by_id)pick(6));
 		break;
 	case 29 ... 31:
 		pass_time(pick(400));
@@ -264,10 +295,11 @@ static void run(uint64_t seed, bool has_trouble, bool may_refuse)
 	assert_int_equal(w.env.unstored_bytes, 0);
 	printf("%zu published, %llu deliveries, %llu expired, %llu refused, %llu "
 	       "crashes, "
-	       "%llu purges\n",
+	       "%llu purges, %llu asked for, %llu found, %llu seen\n",
 	       w.count, (unsigned long long)w.delivered, (unsigned long long)w.expired,
 	       (unsigned long long)w.refusals, (unsigned long long)w.crashes,
-	       (unsigned long long)w.purges);
+	       (unsigned long long)w.purges, (unsigned long long)w.asked,
+	       (unsigned long long)w.found, (unsigned long long)w.looked);
 	end();
 }
 

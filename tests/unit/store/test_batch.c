@@ -67,8 +67,8 @@ static void nothing_needs_no_reply(void **state)
 static void single_write_goes_without_a_transaction(void **state)
 {
 	struct batch *b = begin();
-	batch_tries(b, 1, 3, 2, "timeout");
-	batch_tries(b, 2, 1, 0, NULL);
+	batch_tries(b, 1, &(struct store_tries){ 3, 2, "timeout", { 0 } });
+	batch_tries(b, 2, &(struct store_tries){ 1, 0, NULL, { 0 } });
 	assert_commands(b, "HSET " PREFIX "tries " ID(1) " 3 2 timeout " ID(2) " 1 0 \n",
 			1);
 }
@@ -124,7 +124,8 @@ static void insert_writes_body_place_and_expiry(void **state)
 	buf_append_text(&want, "\nZADD " PREFIX "expiry 1790000000009 " ID(
 				       7) "\n"
 					  "ZADD " PREFIX "delayed 17 " ID(7) "\nEXEC\n");
-	batch_insert(b, m, 2, STORE_DELAYED, 17);
+	batch_insert(
+		b, &(struct store_insert){ m, 2, m->expires_unix_ms, STORE_DELAYED, 17 });
 	struct buf out = { 0 };
 	render(b, &out);
 	assert_true(slice_is_equal(buf_slice(&out), buf_slice(&want)));

@@ -112,7 +112,8 @@ static void insert(struct batch *b, uint64_t id, enum store_set set, double scor
 	int len = snprintf(payload, sizeof(payload), "payload %llu",
 			   (unsigned long long)id);
 	struct msg *m = make_msg(id, "eu.new", payload, (size_t)len);
-	batch_insert(b, m, (double)id / 4, set, score);
+	batch_insert(b, &(struct store_insert){ m, (double)id / 4, m->expires_unix_ms,
+						set, score });
 	msg_unref(m);
 }
 
@@ -176,7 +177,7 @@ static void moves_tries_and_removals_change_exactly_what_they_name(void **state)
 	insert_range(h, 1, 4);
 	struct batch *b = store_batch_begin(h->store, h->shard);
 	batch_move(b, 1, STORE_READY, STORE_UNACK, 1790000005000.0);
-	batch_tries(b, 1, 3, 2, "timeout");
+	batch_tries(b, 1, &(struct store_tries){ 3, 2, "timeout", { 0 } });
 	batch_move(b, 2, STORE_READY, STORE_BURIED, 1790000006000.0);
 	batch_move(b, 3, STORE_READY, STORE_READY, 17.25);
 	batch_remove(b, 4, STORE_READY, false, false);
@@ -212,7 +213,8 @@ static void expiring_messages_are_in_the_expiry_set_until_they_are_removed(void 
 	struct msg spec = { .id = 9, .expires_unix_ms = 1790000000123, .payload = "" };
 	struct msg *m = msg_create(&spec);
 	struct batch *b = store_batch_begin(h->store, h->shard);
-	batch_insert(b, m, 0, STORE_DELAYED, 1790000000001.0);
+	batch_insert(b, &(struct store_insert){ m, 0, m->expires_unix_ms, STORE_DELAYED,
+						1790000000001.0 });
 	msg_unref(m);
 	commit_ok(h, b);
 	redisContext *c = harness_redis(h);
@@ -262,6 +264,46 @@ static void reads_honour_start_count_and_bytes(void **state)
 	read_set(h, STORE_READY, 5000, 10, 1000, false);
 	assert_int_equal(got.count, 0);
 	read_set(h, STORE_BURIED, 0, 10, 1000, false);
+	assert_int_equal(got.count, 0);
+}
+
+static void read_from(struct harness *h, double score, uint64_t id, unsigned count)
+{
+	struct store_from from = { STORE_READY, score, id, count, 1 << 20 };
+
+	forget_rows();
+	store_read_from(h->store, h->shard, &from, on_rows, NULL);
+	WAIT(h, got.calls == 1);
+	assert_int_equal(got.status, TIDE_OK);
+}
+
+static void a_read_from_a_place_begins_at_the_first_that_is_not_before_it(void **state)
+{
+	struct harness *h = *state;
+	struct batch *b = store_batch_begin(h->store, h->shard);
+
+	/* Even ids by three scores, of which one needs all its digits. */
+	for (uint64_t id = 2; id <= 300; id += 2)
+		insert(b, id, STORE_READY, id <= 100 ? -7 : id <= 200 ? 1.0 / 3 : 5);
+	commit_ok(h, b);
+	for (uint64_t id = 1; id <= 301; id++) {
+		double score = id <= 100 ? -7 : id <= 200 ? 1.0 / 3 : 5;
+		uint64_t first = id + id % 2;
+
+		read_from(h, score, id, 2);
+		assert_int_equal(got.count, first > 300 ? 0 : first == 300 ? 1 : 2);
+		if (got.count == 0)
+			continue;
+		assert_int_equal(got.rows[0].id, first);
+		assert_non_null(got.rows[0].msg);
+	}
+	read_from(h, -1.7976931348623157e308, 0, 4096);
+	assert_int_equal(got.count, 150);
+	read_from(h, -6.5, 4, 1);
+	assert_int_equal(got.rows[0].id, 102);
+	read_from(h, -7, 0xffff, 1);
+	assert_int_equal(got.rows[0].id, 102);
+	read_from(h, 5.5, 0, 1);
 	assert_int_equal(got.count, 0);
 }
 
@@ -336,7 +378,8 @@ static void messages_are_found_whatever_their_state(void **state)
 	struct msg *m = make_msg(8, "k", "p", 1);
 	struct has has = { 0 };
 	struct batch *b = store_batch_begin(h->store, h->shard);
-	batch_insert(b, m, 0, STORE_DELAYED, 1);
+	batch_insert(
+		b, &(struct store_insert){ m, 0, m->expires_unix_ms, STORE_DELAYED, 1 });
 	store_batch_commit_take(b, NULL, NULL);
 	store_read_has(h->store, h->shard, ids, 3, on_has, &has);
 	WAIT(h, has.calls == 1);
@@ -354,7 +397,7 @@ static void purge_removes_with_all_that_belongs_to_a_message(void **state)
 	insert_range(h, 1, 3000);
 	struct batch *b = store_batch_begin(h->store, h->shard);
 	for (uint64_t id = 1; id <= 3000; id++)
-		batch_tries(b, id, 1, 1, "nack");
+		batch_tries(b, id, &(struct store_tries){ 1, 1, "nack", { 0 } });
 	commit_ok(h, b);
 	store_purge(h->store, h->shard, STORE_READY, 500, 2400, on_purged, &o);
 	WAIT(h, o.calls == 1);
@@ -551,7 +594,7 @@ static void removals_pass_while_memory_is_out(void **state)
 	assert_int_equal(o.removed, TIDE_OK);
 	assert_int_equal(strncmp(o.text, "OOM ", 4), 0);
 	b = store_batch_begin(h->store, h->shard);
-	batch_tries(b, 3, 1, 1, "nack");
+	batch_tries(b, 3, &(struct store_tries){ 1, 1, "nack", { 0 } });
 	commit(h, b, &o);
 	assert_int_equal(o.written, TIDE_ESTORE);
 	assert_int_equal(strncmp(o.text, "OOM ", 4), 0);
@@ -592,7 +635,8 @@ static void large_requests_and_replies_pass(void **state)
 	struct batch *b = store_batch_begin(h->store, h->shard);
 	for (uint64_t id = 1; id <= 3; id++) {
 		struct msg *m = make_msg(id, "k", payload, len);
-		batch_insert(b, m, 0, STORE_READY, 0);
+		batch_insert(b, &(struct store_insert){ m, 0, m->expires_unix_ms,
+							STORE_READY, 0 });
 		msg_unref(m);
 	}
 	free(payload);
@@ -642,6 +686,7 @@ int main(void)
 			expiring_messages_are_in_the_expiry_set_until_they_are_removed),
 		STORE_TEST(empty_batch_completes_from_the_loop),
 		STORE_TEST(reads_honour_start_count_and_bytes),
+		STORE_TEST(a_read_from_a_place_begins_at_the_first_that_is_not_before_it),
 		STORE_TEST(a_read_ends_before_the_body_that_is_too_large),
 		STORE_TEST(missing_and_corrupt_bodies_are_told_apart),
 		STORE_TEST(messages_are_found_whatever_their_state),
