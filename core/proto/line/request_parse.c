@@ -274,7 +274,8 @@ static int take_list(struct request *r, struct slice *rest)
 		return error_set(r->err, TIDE_ESYNTAX,
 				 "%s needs ids of messages: 16 hex digits each",
 				 r->verb->name);
-	r->tags = (struct slice){ start, (size_t)(end - start) };
+	if (end > start)
+		r->tags = (struct slice){ start, (size_t)(end - start) };
 	return TIDE_OK;
 }
 
