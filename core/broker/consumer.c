@@ -9,7 +9,7 @@
 static bool could_take(struct consumer *c)
 {
 	if (c->getter)
-		return getter_can_take(c);
+		return !c->has_looked && getter_can_take(c);
 	return c->is_active && (c->is_auto_ack || c->unacked < c->prefetch) &&
 	       c->ops->can_take(c);
 }
@@ -52,6 +52,8 @@ void consumer_remove(struct consumer *c)
 	heap_remove(&q->able, &c->turn);
 	if (c->credit)
 		credit_forget(c);
+	if (c->has_looked)
+		TAILQ_REMOVE(&q->looked, c, look_link);
 	c->queue = NULL;
 	if (c->getter)
 		return;
@@ -94,6 +96,24 @@ void consumer_update(struct consumer *c)
 		heap_remove(&q->able, &c->turn);
 	} else if (!is_able && could_take(c)) {
 		consumer_admit(c);
+	}
+}
+
+void consumer_looked(struct consumer *c)
+{
+	c->has_looked = true;
+	TAILQ_INSERT_TAIL(&c->queue->looked, c, look_link);
+	consumer_update(c);
+}
+
+void consumer_look_again(struct queue *q)
+{
+	struct consumer *c;
+
+	while ((c = TAILQ_FIRST(&q->looked)) != NULL) {
+		TAILQ_REMOVE(&q->looked, c, look_link);
+		c->has_looked = false;
+		consumer_update(c);
 	}
 }
 

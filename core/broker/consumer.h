@@ -53,6 +53,11 @@ struct consumer {
 	struct getter *getter; /* whose it is; NULL: a subscription */
 	bool is_reader;        /* the GET waits for a read of this queue */
 	TAILQ_ENTRY(consumer) reader_link;
+
+	/* Of a GET that takes only what matches: it has looked in vain, and does so again
+	 * when something has become ready. */
+	bool has_looked;
+	TAILQ_ENTRY(consumer) look_link;
 };
 
 TAILQ_HEAD(consumer_list, consumer);
@@ -82,6 +87,10 @@ void consumer_add(struct queue *q, struct consumer *c);
 void consumer_remove(struct consumer *c);
 /* Its credit or its client may have changed. */
 void consumer_update(struct consumer *c);
+/* It has looked for a match in vain. */
+void consumer_looked(struct consumer *c);
+/* Something has become ready: those who have looked in vain do so again. */
+void consumer_look_again(struct queue *q);
 /* It may use its shared credit now. */
 void consumer_admit(struct consumer *c);
 /* The consumer of the queue that is to get the next message; NULL: nobody can take one.

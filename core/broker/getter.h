@@ -14,15 +14,17 @@
 #define GETTER_READ_MS 5000
 
 struct broker;
+struct msg_match;
 struct queue;
 
 struct getter {
 	struct broker *broker;
 	/* The GET ends with what it was given. It must be destroyed. */
 	void (*on_answer)(struct getter *g);
-	uint32_t max;               /* how many messages it wants */
-	uint32_t count;             /* that it was given */
-	struct consumer *consumers; /* one for each of its queues, in their order */
+	uint32_t max;                  /* how many messages it wants */
+	uint32_t count;                /* that it was given */
+	const struct msg_match *match; /* it takes only what matches; NULL: any */
+	struct consumer *consumers;    /* one for each of its queues, in their order */
 	unsigned consumer_count;
 
 	struct heap_node wait; /* in struct broker */

@@ -55,7 +55,10 @@ struct queue {
 	struct heap line;               /* of a single-active queue: succession.h */
 	struct consumer *active;        /* likewise; perhaps relieved, but not yet done */
 	int64_t arrivals;               /* likewise: of subscriptions */
-	struct consumer_list readers;   /* of GETs that wait for a read of it */
+	struct consumer_list
+		looked; /* GETs that found no match; has_news: they look again */
+	bool has_news;
+	struct consumer_list readers; /* of GETs that wait for a read of it */
 	bool has_yielded; /* to a more urgent queue of the GET that is first in line */
 	unsigned consumer_count; /* subscriptions; GETs do not count */
 	bool had_consumer;

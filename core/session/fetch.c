@@ -20,6 +20,7 @@ static void destroy(struct fetch *f)
 {
 	getter_remove(&f->getter);
 	TAILQ_REMOVE(&f->channel->fetches, f, channel_link);
+	msg_match_deinit(&f->match);
 	mem_free(f);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/container.h"
+#include "base/msg_match.h"
 #include "broker/getter.h"
 
 struct channel;
@@ -13,6 +14,7 @@ struct fetch {
 	TAILQ_ENTRY(fetch) channel_link;
 	struct channel *channel;
 	struct reply *reply;
+	struct msg_match match;
 	struct delivery *deliveries; /* getter.count of them */
 	struct consumer consumers[];
 };

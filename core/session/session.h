@@ -187,6 +187,7 @@ struct get_spec {
 	int64_t wait_ms;
 	uint32_t ack_timeout_ms; /* 0 = the queues' */
 	bool is_auto_ack;
+	struct slice match; /* see base/msg_match.h; data == NULL: any */
 	const uint64_t *id; /* not NULL: this message alone, in whatever state it is */
 };
 TIDE_MUST_USE int session_consume_get(struct channel *ch, const struct get_spec *spec,

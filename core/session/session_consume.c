@@ -97,14 +97,19 @@ int session_consume_get(struct channel *ch, const struct get_spec *spec, struct 
 {
 	struct broker *b = ch->session->broker;
 	struct queue *queues[GET_QUEUES_MAX];
+	struct msg_match match;
 	struct fetch *f;
 
 	if (spec->id)
 		return session_by_id_get(ch, spec, r, err);
-	if (find_queues(ch->session, spec, queues, err) < 0)
+	if (find_queues(ch->session, spec, queues, err) < 0 ||
+	    msg_match_init(&match, spec->match, err) < 0)
 		return err->code;
 	f = fetch_create(ch, spec->queue_count, r);
 	f->getter.max = spec->max;
+	f->match = match;
+	if (spec->match.data)
+		f->getter.match = &f->match;
 	for (unsigned i = 0; i < spec->queue_count; i++) {
 		f->consumers[i].queue = queues[i];
 		f->consumers[i].is_auto_ack = spec->is_auto_ack;

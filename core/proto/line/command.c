@@ -379,16 +379,17 @@ COMMAND(get)
 	spec.wait_ms = request_duration(q, "wait", wait);
 	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
 	spec.ack_timeout_ms = read_ack_timeout(q);
+	spec.match = request_option(q, "match");
 	if (id.data) {
 		spec.id = &number;
 		number = request_id(q, "id", id);
 	}
 	if (q->rc == TIDE_OK && id.data &&
 	    (request_option(q, "max").data || request_option(q, "wait").data ||
-	     spec.queue_count > 1))
+	     spec.match.data || spec.queue_count > 1))
 		return error_set(q->err, TIDE_ESYNTAX,
 				 "GET id= takes one message of one queue, now: without "
-				 "max= and wait=");
+				 "max=, wait= and match=");
 	if (q->rc < 0)
 		return q->rc;
 	return session_consume_get(session_channel(l->session, q->channel), &spec, r,
