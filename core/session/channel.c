@@ -13,6 +13,7 @@ void channel_init(struct channel *ch, struct session *s, unsigned number)
 	TAILQ_INIT(&ch->fetches);
 	ch->holder.on_release = channel_release;
 	held_init(&ch->held);
+	lock_holder_init(&ch->locks);
 	credit_init(&ch->credit, s->broker, 0);
 }
 
@@ -61,6 +62,7 @@ void channel_end(struct channel *ch)
 	while ((f = TAILQ_FIRST(&ch->fetches)) != NULL)
 		f->getter.on_answer(&f->getter);
 	held_deinit(&ch->held);
+	lock_holder_end(&ch->locks);
 	credit_deinit(&ch->credit);
 }
 

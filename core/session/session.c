@@ -124,9 +124,11 @@ void session_end_waits(struct session *s)
 	struct channel *ch = NULL;
 	struct fetch *f;
 
-	while ((ch = next_channel(s, ch)) != NULL)
+	while ((ch = next_channel(s, ch)) != NULL) {
 		TAILQ_FOREACH (f, &ch->fetches, channel_link)
 			getter_hurry(&f->getter);
+		lock_holder_end_waits(&ch->locks);
+	}
 }
 
 void session_return_held(struct session *s)
