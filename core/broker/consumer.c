@@ -54,6 +54,7 @@ void consumer_remove(struct consumer *c)
 		credit_forget(c);
 	if (c->has_looked)
 		TAILQ_REMOVE(&q->looked, c, look_link);
+	queue_use(q);
 	c->queue = NULL;
 	if (c->getter)
 		return;
