@@ -114,7 +114,8 @@ static void print_json(const struct tidemq_msg *m)
 
 struct consuming {
 	const char *format;
-	uint64_t count; /* 0 = no end */
+	const char *match; /* of get; NULL: any */
+	uint64_t count;    /* 0 = no end */
 	unsigned prefetch;
 	int priority;
 	int64_t notify_lease_ms;
@@ -212,6 +213,7 @@ static int get_some(struct cli *cli, const struct consuming *c, unsigned max,
 		.wait_ms = wait_ms,
 		.auto_ack = c->is_auto,
 		.ack_timeout_ms = c->ack_timeout_ms,
+		.match = c->match,
 	};
 	int status = CLI_DONE;
 	bool ended = false;
@@ -322,6 +324,7 @@ static int run_get(struct cli *cli)
 	unsigned count;
 
 	c.nack = cli_is_given(cli, "nack");
+	c.match = cli_get(cli, "match");
 	if (cli_connect(cli, NULL) != CLI_DONE)
 		return CLI_FAILED;
 	return get_some(cli, &c, (unsigned)cli_number(cli, "max"),
@@ -369,6 +372,7 @@ static const struct command_option get_options[] = {
 	OPTION_ACK,
 	OPTION_ACK_TIMEOUT,
 	OPTION_FORMAT,
+	{ COMMAND_TEXT("match", "WHAT", NULL, "only those that match, see above") },
 	{ COMMAND_NUMBER("max", "1", "1-1000: how many at most", 1, 1000) },
 	{ COMMAND_DURATION("wait", "0", "how long to wait for the first", 0, 0) },
 	{ COMMAND_FLAG("nack", "reject them: the retry script of the queue decides") },
@@ -388,7 +392,7 @@ const struct cli_verb cli_consume_verbs[] = {
 	  .summary = "take messages from queues and print them",
 	  .usage = "[options] QUEUE...",
 	  .details = "The first QUEUE is the most urgent one: its messages come "
-		     "first.\n" FORMAT_HELP,
+		     "first.\n" FORMAT_HELP "\n\n" CLI_MATCH_HELP,
 	  .options = get_options,
 	  .words_min = 1,
 	  .words_max = GET_QUEUES_MAX,

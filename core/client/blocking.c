@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "base/percent.h"
 #include "client.h"
 
 struct blocking {
@@ -405,6 +406,10 @@ int tidemq_get(struct tidemq_client *c, const struct tidemq_fetch *f, unsigned *
 	if (f->wait_ms > 0)
 		buf_printf(&line, " wait=%" PRId64, f->wait_ms);
 	add_consuming(&line, f->auto_ack, f->ack_timeout_ms);
+	if (f->match) {
+		buf_append_text(&line, " match=");
+		percent_encode(&line, slice_from(f->match));
+	}
 	*count = 0;
 	rc = request_take(c, &line, rc, f->wait_ms > 0 ? f->wait_ms : 0, &reply);
 	if (rc == TIDEMQ_OK &&

@@ -226,6 +226,7 @@ struct tidemq_fetch {
 	int64_t wait_ms; /* how long the broker waits for a message; 0 = not at all */
 	bool auto_ack;   /* as for a subscription, like the next one */
 	int64_t ack_timeout_ms;
+	const char *match; /* only messages that match, as `match=` of GET; NULL = any */
 };
 
 /* Take messages without a subscription. tidemq_next returns them.
