@@ -6,6 +6,7 @@
 #include "removal.h"
 #include "route_cache.h"
 #include "rules/api/shared.h"
+#include "shard/commit.h"
 #include "shard/dedupe.h"
 
 void broker_config_init(struct broker_config *c)
@@ -55,6 +56,7 @@ static void init_shard_env(struct broker *b)
 	env->window_bytes = b->config.window_bytes;
 	env->memory_soft_bytes = b->config.memory_soft_bytes;
 	b->journal = env->journal = journal_create(env);
+	commit_init(env);
 	clock_update(b);
 	b->dedupe = env->dedupe = dedupe_create(env, b->config.dedupe_max_bytes);
 }
@@ -104,6 +106,7 @@ void broker_clear(struct broker *b)
 	struct vhost *v, *next;
 
 	removal_clear(b);
+	commit_close(&b->env);
 	HASH_ITER (hh, b->vhosts, v, next)
 		vhost_destroy(v);
 }
@@ -132,7 +135,8 @@ void broker_drain(struct broker *b)
 
 bool broker_is_idle(const struct broker *b)
 {
-	return !b->env.store || (journal_is_idle(b->journal) && shared_sync_is_idle(b));
+	return !b->env.store || (journal_is_idle(b->journal) && commit_is_idle(&b->env) &&
+				 shared_sync_is_idle(b));
 }
 
 void broker_begin(struct broker *b)

@@ -6,6 +6,7 @@
 #include "host/log.h"
 #include "deal.h"
 #include "removal.h"
+#include "shard/commit.h"
 #include "shard/dedupe.h"
 #include "vhost.h"
 
@@ -112,6 +113,7 @@ void turn_flush(struct broker *b)
 	if (b->env.store) {
 		id_lease_turn(b);
 		removal_turn(b);
+		commit_flush(&b->env);
 		flush(b->journal);
 	}
 	shared_sync_turn(b);

@@ -133,7 +133,7 @@ static void on_entry_done(struct waiter *w)
 
 	if (p->state != DEDUPE_FRESH)
 		return;
-	if (w->status < 0 || !p->record) {
+	if (w->status < 0 || !p->record || !p->shard->keys) {
 		settle(p, w->status, w->text);
 		return;
 	}
@@ -194,18 +194,27 @@ int dedupe_admit(const struct dedupe *d, size_t bytes, struct error *err)
 			 d->bytes >> 10);
 }
 
-static void publish_first(struct dedupe_queue *dq, const struct dedupe_publish *publish,
-			  struct waiter *waiter)
+static struct dedupe_record *remember_first(struct dedupe_queue *dq,
+					    const struct dedupe_publish *publish)
 {
 	struct shard *sh = publish->shard;
 	struct dedupe_record *r = dedupe_table_find(&dq->table, &publish->key);
-	struct dedupe_pending *p;
 
 	if (r)
 		forget(dq, r); /* it is over */
 	r = remember(dq, &publish->key, publish->msg->id,
 		     sh->env->now_ms + publish->window_ms);
 	r->shard = (uint8_t)sh->index;
+	return r;
+}
+
+static void publish_first(struct dedupe_queue *dq, const struct dedupe_publish *publish,
+			  struct waiter *waiter)
+{
+	struct shard *sh = publish->shard;
+	struct dedupe_record *r = remember_first(dq, publish);
+	struct dedupe_pending *p;
+
 	if (!sh->keys) {
 		shard_publish(sh, publish->msg, publish->rank, waiter, false);
 		return;
@@ -229,6 +238,20 @@ bool dedupe_publish(struct dedupe_queue *dq, const struct dedupe_publish *p,
 	if (seen->pending)
 		wait_for(seen->pending, waiter);
 	return false;
+}
+
+struct waiter *dedupe_commit(struct dedupe_queue *dq, const struct dedupe_publish *p)
+{
+	if (find_seen(dq, &p->key))
+		return NULL;
+	return &pend(remember_first(dq, p), p->shard)->entry;
+}
+
+bool dedupe_is_pending(const struct dedupe_queue *dq, const struct dedupe_key *key)
+{
+	const struct dedupe_record *seen = find_seen(dq, key);
+
+	return seen && seen->pending;
 }
 
 void dedupe_explain(const struct dedupe_queue *dq, const struct dedupe_key *key,

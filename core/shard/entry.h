@@ -20,7 +20,7 @@ enum entry_state {
 	ENTRY_DELAYED = STORE_DELAYED,
 	ENTRY_BURIED = STORE_BURIED,
 	ENTRY_UNACKED = STORE_UNACK,
-	ENTRY_MOVING, /* being dead-lettered: its copy is not durable yet */
+	ENTRY_MOVING, /* its copy (dead_letter.c) or its commit is not durable yet */
 	ENTRY_GONE,
 };
 
@@ -41,6 +41,7 @@ enum {
 	/* A refused batch with it may have been carried out: which sets of Redis have it
 	 * is not known. It is dirty, or in flight. */
 	ENTRY_UNSURE = 1 << 11,
+	ENTRY_COMMITTING = 1 << 12, /* moving: a commit refers to it, and ends that */
 };
 
 struct lane;

@@ -19,6 +19,7 @@ struct journal {
 	struct shard_env *env;
 	struct shard_list dirty;
 	unsigned flights; /* batches under way */
+	bool was_commit;  /* the last flush was of commits: a batch comes next */
 	bool is_refused;  /* something of this flush was refused */
 	int64_t retry_unix_ms;
 	struct journal_stats stats;
@@ -330,6 +331,12 @@ static void flight_land(struct shard *sh, const struct batch_result *result)
 	*f = (struct flight){ 0 };
 }
 
+static void note_refusal(struct journal *j, const struct batch_result *result)
+{
+	snprintf(j->stats.last_error, sizeof(j->stats.last_error), "%s",
+		 result->text ? result->text : "the store is closed");
+}
+
 static void on_batch(void *ctx, const struct batch_result *result)
 {
 	struct shard *sh = ctx;
@@ -337,8 +344,7 @@ static void on_batch(void *ctx, const struct batch_result *result)
 
 	if (result->removed < 0 || result->written < 0) {
 		j->is_refused = true;
-		snprintf(j->stats.last_error, sizeof(j->stats.last_error), "%s",
-			 result->text ? result->text : "the store is closed");
+		note_refusal(j, result);
 	}
 	flight_land(sh, result);
 	dedupe_landed(sh, result);
@@ -385,6 +391,31 @@ static bool is_resting(const struct journal *j)
 	return rest_ms > 0 && rest_ms <= RETRY_MS;
 }
 
+bool journal_may_commit(const struct journal *j)
+{
+	bool is_turn = !j->was_commit || TAILQ_EMPTY(&j->dirty) || is_resting(j);
+
+	return j->flights == 0 && is_turn;
+}
+
+void journal_commit_begin(struct journal *j, uint64_t inserted, uint64_t removed)
+{
+	j->was_commit = true;
+	j->flights++;
+	j->stats.flushes++;
+	j->stats.inserted += inserted;
+	j->stats.removed += removed;
+}
+
+void journal_commit_end(struct journal *j, const struct batch_result *result)
+{
+	j->flights--;
+	if (result->written < 0)
+		note_refusal(j, result);
+	else
+		j->stats.last_error[0] = '\0';
+}
+
 void journal_flush(struct journal *j)
 {
 	unsigned entries = FLUSH_ENTRIES_MAX;
@@ -393,6 +424,7 @@ void journal_flush(struct journal *j)
 
 	if (j->flights > 0 || TAILQ_EMPTY(&j->dirty) || is_resting(j))
 		return;
+	j->was_commit = false;
 	j->retry_unix_ms = 0;
 	j->stats.flushes++;
 	for (sh = TAILQ_FIRST(&j->dirty); sh && entries > 0 && bytes < FLUSH_BYTES_MAX;

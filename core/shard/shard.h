@@ -12,6 +12,7 @@
 #include "entry.h"
 #include "stage.h"
 
+struct commit;
 struct dedupe;
 struct dedupe_pending;
 struct dedupe_queue;
@@ -33,11 +34,19 @@ struct shard_ops {
 	bool (*on_expired)(struct shard *sh, struct entry *e);
 };
 
+/* Changes that take place together: see commit.h. */
+STAILQ_HEAD(commit_list, commit);
+struct commit_queue {
+	struct commit_list waiting;
+	struct commit_list flying;
+};
+
 /* What all shards of a broker share. */
 struct shard_env {
 	const struct shard_ops *ops;
 	struct store *store; /* NULL when nothing is durable */
 	struct journal *journal;
+	struct commit_queue commits;
 	struct dedupe *dedupe; /* publish ids that have been seen */
 	struct heap *timers;   /* of shards, by when they are to be woken */
 	struct pool entries;
@@ -115,7 +124,7 @@ struct shard {
 	struct entry_list
 		young;      /* held for less than YOUNG_MS, in the order of delivery */
 	struct window held; /* held for longer, by deadline */
-	struct entry_list moving; /* being dead-lettered */
+	struct entry_list moving; /* out of circulation until something is durable */
 	uint64_t unacked;         /* young and held */
 
 	double served; /* the rank delivered last; NaN: that was before the start */
@@ -131,6 +140,12 @@ struct shard {
 	/* A purge or a recovery relies on Redis's sets: the journal writes nothing. */
 	bool is_held_back;
 	unsigned purges; /* so far: a batch sent before one may be about what is gone */
+
+	/* See commit.h. */
+	struct commit *commit;      /* the one that is being built */
+	struct batch *commit_batch; /* while one is encoded */
+	bool is_committing;         /* one is under way: nothing is read meanwhile */
+	unsigned commit_purges;     /* `purges` when it was encoded */
 
 	struct shard_expiry expiry;
 	struct shard_kick *kick; /* under way, of all shards of the queue; or NULL */
@@ -170,6 +185,10 @@ void shard_return(struct entry *e, int64_t due_ms);
 void shard_bury(struct entry *e);
 /* Out of circulation while its copy is being stored elsewhere. */
 void shard_set_moving(struct entry *e);
+/* Take a held entry out of circulation. Whoever holds it goes on holding it. */
+void shard_suspend(struct entry *e);
+/* Back to whoever holds it, or to ready when nobody does any more. */
+void shard_resume_held(struct entry *e);
 /* Count a failure; `reason` is a literal. */
 void shard_count_failure(struct entry *e, const char *reason);
 /* The message is done. The waiter, which may be NULL, is told when Redis has removed it.
@@ -211,6 +230,15 @@ static inline bool shard_is_exposed(const struct entry *e)
 	return e->id <= env->exposed_id && e->msg->due_unix_ms <= env->exposed_ms;
 }
 
+/* Redis has ready messages, and may bring some without being asked again. */
+static inline bool shard_is_reading(const struct shard *sh)
+{
+	const struct stage *ready = &sh->stages[ENTRY_READY];
+
+	return ready->is_refilling ||
+	       ((sh->expiry.is_taking || sh->is_committing) && ready->beyond > 0);
+}
+
 /* For the files of this floor alone. */
 
 /* It has something to write. */
@@ -240,6 +268,10 @@ void shard_entry_enter(struct entry *e, enum entry_state state, double score);
 void shard_account(struct entry *e, int delta);
 struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
 				 double rank);
+/* The entry of a new message, in no place yet. */
+struct entry *shard_entry_begin(struct shard *sh, struct msg *m, double rank);
+/* As shard_entry_enter, for an entry that is written as it is. */
+void shard_entry_place(struct entry *e, enum entry_state state, double score);
 void shard_wake_by(struct shard *sh, int64_t at_ms);
 /* A purge or a recovery is over: the journal may write again. */
 void shard_resume(struct shard *sh);

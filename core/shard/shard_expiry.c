@@ -222,7 +222,7 @@ void shard_expiry_tick(struct shard *sh)
 		shard_wake_by(sh, sh->env->now_ms + RETRY_MS);
 	else if (is_read(ready) || is_read(delayed))
 		; /* its end wakes the shard */
-	else if (sh->flight.count > 0)
+	else if (sh->flight.count > 0 || sh->is_committing)
 		sh->expiry.is_wanted = true; /* its landing comes back here */
 	else if ((sh->expiry.is_after && shard_is_dirty(sh)) ||
 		 has_stored_outside(ready) || has_stored_outside(delayed))
