@@ -350,7 +350,9 @@ void serve_options_help(FILE *out)
 		"usage: tidemq serve [options]\n\n"
 		"run a broker.\n\n"
 		"It prints `listening on ADDRESS` on standard output for each listener.\n"
-		"SIGTERM or Ctrl-C stops it in order; SIGHUP reloads the rules.\n\n"
+		"SIGTERM or Ctrl-C stops it in order; SIGHUP reloads the rules.\n"
+		"SIGUSR1 drains it as DRAIN does: publishes are refused, the rest is "
+		"served.\n\n"
 		"options, with their defaults in parentheses:\n%s",
 		buf_cstr(&options));
 	buf_deinit(&options);

@@ -50,6 +50,10 @@ int session_publish_prepare(struct session *s, const struct publish_spec *spec,
 
 	if (b->is_draining)
 		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
+	if (b->refuses_publishes)
+		return error_set(err, TIDE_ESHUTDOWN,
+				 "the broker drains and takes no publishes; DRAIN off "
+				 "ends that");
 	if (!is_last_exchange(s, spec->exchange)) {
 		rc = find_exchange(s, spec->exchange, err);
 		if (rc < 0)
