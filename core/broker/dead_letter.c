@@ -114,9 +114,7 @@ static int publish_copy(struct queue *q, struct msg *m, struct waiter *w,
 	return publish_message(&spec, true, w, &ignored, err);
 }
 
-/* The copy that goes to the target; NULL: there can be none. */
-static struct msg *create_copy(const struct entry *e, const char *reason,
-			       const char *rule)
+struct msg *dead_letter_copy(const struct entry *e, const char *reason, const char *rule)
 {
 	const struct queue *q = entry_queue(e);
 	struct error err;
@@ -132,6 +130,12 @@ static struct msg *create_copy(const struct entry *e, const char *reason,
 	return NULL;
 }
 
+void dead_letter_count(struct queue *q)
+{
+	q->counters.dead_lettered++;
+	q->vhost->broker->counters.dead_lettered++;
+}
+
 void dead_letter(struct entry *e, const char *reason, const char *rule)
 {
 	struct queue *q = entry_queue(e);
@@ -140,7 +144,7 @@ void dead_letter(struct entry *e, const char *reason, const char *rule)
 	struct error err;
 	int rc;
 
-	copy = create_copy(e, reason, rule);
+	copy = dead_letter_copy(e, reason, rule);
 	if (!copy) {
 		shard_bury(e);
 		return;
@@ -153,9 +157,7 @@ void dead_letter(struct entry *e, const char *reason, const char *rule)
 	shard_set_moving(e);
 	rc = publish_copy(q, copy, &move->waiter, &err);
 	msg_unref(copy);
-	if (rc == TIDE_OK) {
-		q->counters.dead_lettered++;
-		q->vhost->broker->counters.dead_lettered++;
-	}
+	if (rc == TIDE_OK)
+		dead_letter_count(q);
 	waiter_done(&move->waiter, rc, rc < 0 ? err.text : NULL);
 }

@@ -4,6 +4,8 @@
 #include "base/slice.h"
 #include "shard/entry.h"
 
+struct queue;
+
 /* Headers that only the broker may set begin so: rules trust them. */
 #define DEAD_LETTER_PREFIX "x-death-"
 
@@ -12,3 +14,9 @@
  * the copy is durable. Without a target, or when nobody takes the copy, the
  * message is buried. */
 void dead_letter(struct entry *e, const char *reason, const char *rule);
+
+/* The copy alone, for who publishes it and removes the message by a commit. NULL: there
+ * can be none. */
+struct msg *dead_letter_copy(const struct entry *e, const char *reason, const char *rule);
+/* It was published. */
+void dead_letter_count(struct queue *q);

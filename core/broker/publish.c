@@ -6,6 +6,7 @@
 #include "broker.h"
 #include "host/log.h"
 #include "rules/engine/strategy.h"
+#include "shard/commit.h"
 
 #define UNRANKED_LOG_MS 60000
 
@@ -34,9 +35,39 @@ static inline void count_pick(const struct pick *pick)
 		count_unranked(pick);
 }
 
+/* Where a message goes: into its shards at once, or into a commit. */
+struct entrance {
+	struct waiter *waiter; /* who waits; may be NULL */
+	struct commit *commit; /* NULL: at once */
+};
+
+static inline void enter(const struct entrance *to, const struct pick *pick,
+			 struct msg *m)
+{
+	if (to->commit)
+		commit_publish(to->commit, pick->shard, m, pick->rank, NULL);
+	else
+		shard_publish(pick->shard, m, pick->rank, to->waiter, false);
+}
+
+static bool enter_new(const struct entrance *to, struct dedupe_queue *dq,
+		      const struct dedupe_publish *p, uint64_t *first)
+{
+	struct waiter *id;
+
+	if (!to->commit)
+		return dedupe_publish(dq, p, to->waiter, first);
+	id = dedupe_commit(dq, p, first);
+	if (!id)
+		return false;
+	commit_publish(to->commit, p->shard, p->msg, p->rank, id);
+	waiter_done(id, TIDE_OK, NULL);
+	return true;
+}
+
 /* Whether the queue has it now, and had not before. */
 static bool store_new(const struct outcome *o, const struct pick *pick,
-		      struct waiter *waiter, uint64_t *first)
+		      const struct entrance *to, uint64_t *first)
 {
 	const struct dedupe_publish p = {
 		.key = decide_dedupe_key(o),
@@ -47,15 +78,15 @@ static bool store_new(const struct outcome *o, const struct pick *pick,
 	};
 
 	if (p.window_ms > 0)
-		return dedupe_publish(pick->queue->dedupe, &p, waiter, first);
-	shard_publish(pick->shard, o->msg, pick->rank, waiter, false);
+		return enter_new(to, pick->queue->dedupe, &p, first);
+	enter(to, pick, o->msg);
 	return true;
 }
 
 /* For a message with a publish id, each queue decides whether it has seen it. Gives how
  * many had; `*first` is the message that the first of those has. */
 static unsigned store_once(struct broker *b, const struct outcome *o,
-			   struct waiter *waiter, uint64_t *first)
+			   const struct entrance *to, uint64_t *first)
 {
 	unsigned duplicates = 0;
 	uint64_t id;
@@ -63,7 +94,7 @@ static unsigned store_once(struct broker *b, const struct outcome *o,
 	for (unsigned i = 0; i < o->count; i++) {
 		struct queue *q = o->picks[i].queue;
 
-		if (store_new(o, &o->picks[i], waiter, &id)) {
+		if (store_new(o, &o->picks[i], to, &id)) {
 			count_pick(&o->picks[i]);
 			continue;
 		}
@@ -77,8 +108,8 @@ static unsigned store_once(struct broker *b, const struct outcome *o,
 }
 
 /* Gives how many of the queues had it before. */
-static unsigned store(struct broker *b, const struct outcome *o, struct waiter *waiter,
-		      uint64_t *first)
+static unsigned store(struct broker *b, const struct outcome *o,
+		      const struct entrance *to, uint64_t *first)
 {
 	b->counters.published++;
 	if (o->exchange)
@@ -86,27 +117,27 @@ static unsigned store(struct broker *b, const struct outcome *o, struct waiter *
 	if (o->count == 0)
 		b->counters.unroutable++;
 	if (o->msg->dedupe_len)
-		return store_once(b, o, waiter, first);
+		return store_once(b, o, to, first);
 	for (unsigned i = 0; i < o->count; i++) {
 		count_pick(&o->picks[i]);
-		shard_publish(o->picks[i].shard, o->msg, o->picks[i].rank, waiter, false);
+		enter(to, &o->picks[i], o->msg);
 	}
 	b->counters.routed += o->count;
 	return 0;
 }
 
-static void apply(const struct decision *d, struct broker *b, struct waiter *waiter,
+static void apply(const struct decision *d, struct broker *b, const struct entrance *to,
 		  struct published *out)
 {
 	uint64_t first;
-	unsigned duplicates = store(b, &d->first, waiter, &first);
+	unsigned duplicates = store(b, &d->first, to, &first);
 
 	out->queues = d->first.count;
 	out->is_duplicate = duplicates > 0 && duplicates == out->queues;
 	if (out->is_duplicate)
 		out->id = first;
 	for (unsigned i = 0; i < d->copy_count; i++)
-		store(b, &d->copies[i], waiter, &first);
+		store(b, &d->copies[i], to, &first);
 }
 
 static size_t wanted_bytes(const struct outcome *o)
@@ -230,7 +261,7 @@ int publish_message(struct decide_spec *spec, bool is_mandatory, struct waiter *
 	if (rc == TIDE_OK)
 		rc = admit(&d, b, err);
 	if (rc == TIDE_OK)
-		apply(&d, b, waiter, out);
+		apply(&d, b, &(struct entrance){ .waiter = waiter }, out);
 	decide_deinit(&d);
 	return rc;
 }
@@ -255,6 +286,7 @@ int publish_filter(struct decision *d, struct decide_spec *spec, struct error *e
 static void store_unknown(struct broker *b, struct outcome *o,
 			  const struct publish_known *known, struct waiter *waiter)
 {
+	const struct entrance to = { .waiter = waiter };
 	unsigned left = 0;
 	uint64_t ignored;
 
@@ -264,12 +296,11 @@ static void store_unknown(struct broker *b, struct outcome *o,
 	if (o->count > 0 && left == 0)
 		return; /* which is not the same as unroutable */
 	o->count = left;
-	store(b, o, waiter, &ignored);
+	store(b, o, &to, &ignored);
 }
 
-int publish_filtered(struct decision *d, struct decide_spec *spec,
-		     const struct publish_known *known, struct waiter *waiter,
-		     struct error *err)
+int publish_route(struct decision *d, struct decide_spec *spec, bool is_mandatory,
+		  struct error *err)
 {
 	struct broker *b = spec->vhost->broker;
 	struct watched_publish watched;
@@ -281,12 +312,42 @@ int publish_filtered(struct decision *d, struct decide_spec *spec,
 	if (rc == TIDE_OK)
 		rc = check_sizes(d, b, err);
 	tell(&watched, d, rc < 0 ? err : NULL);
-	if (rc == TIDE_OK)
-		rc = admit(d, b, err);
+	if (rc == TIDE_OK && is_mandatory && d->first.count == 0)
+		rc = refuse_unroutable(&d->first, b, err);
+	return rc == TIDE_OK ? admit(d, b, err) : rc;
+}
+
+int publish_filtered(struct decision *d, struct decide_spec *spec,
+		     const struct publish_known *known, struct waiter *waiter,
+		     struct error *err)
+{
+	struct broker *b = spec->vhost->broker;
+	int rc = publish_route(d, spec, false, err);
+
 	if (rc < 0)
 		return rc;
 	store_unknown(b, &d->first, known, waiter);
 	for (unsigned i = 0; i < d->copy_count; i++)
 		store_unknown(b, &d->copies[i], known, waiter);
 	return TIDE_OK;
+}
+
+bool publish_is_unsettled(const struct decision *d)
+{
+	for (unsigned n = 0; n <= d->copy_count; n++) {
+		const struct outcome *o = n ? &d->copies[n - 1] : &d->first;
+		const struct dedupe_key key = decide_dedupe_key(o);
+
+		for (unsigned i = 0; key.publish_id.len && i < o->count; i++)
+			if (dedupe_is_pending(o->picks[i].queue->dedupe, &key))
+				return true;
+	}
+	return false;
+}
+
+void publish_commit(const struct decision *d, struct broker *b, struct commit *c,
+		    struct published *out)
+{
+	*out = (struct published){ .id = d->first.msg->id };
+	apply(d, b, &(struct entrance){ .commit = c }, out);
 }

@@ -13,6 +13,20 @@ void channel_init(struct channel *ch, struct session *s, unsigned number)
 	held_init(&ch->held);
 }
 
+/* What a commit under way changes is no longer the channel's business. */
+static void release_committing(struct held *h)
+{
+	struct entry *e = held_from(h, 0);
+
+	while (e) {
+		uint64_t tag = e->tag;
+
+		if (e->flags & ENTRY_COMMITTING)
+			channel_release(e);
+		e = held_from(h, tag + 1);
+	}
+}
+
 /* Of what a consumer leaves behind, only the message that it was given first
  * can be the one at fault: consumers work in order. The others go back as if
  * they had never been taken. */
@@ -25,6 +39,7 @@ void channel_return_held(struct channel *ch)
 	/* What GETs and those who have gone took counts as one consumer's. */
 	bool is_get_charged = false;
 
+	release_committing(h);
 	for (struct entry *e = is_punished ? held_from(h, 0) : NULL; e;
 	     e = held_from(h, tag + 1)) {
 		struct subscription *sub =
@@ -47,6 +62,7 @@ void channel_end(struct channel *ch)
 {
 	struct subscription *sub;
 
+	session_transaction_end(ch);
 	TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
 		consumer_remove(&sub->consumer);
 	channel_return_held(ch);

@@ -6,6 +6,7 @@
 #include "reply.h"
 #include "subscription.h"
 
+struct channel_transaction;
 struct session;
 
 struct channel {
@@ -17,6 +18,7 @@ struct channel {
 	struct held held;
 	struct subscription_list subscriptions; /* and GETs */
 	struct subscription *by_sid;            /* uthash: without the GETs */
+	struct channel_transaction *transaction; /* between BEGIN and its end, or NULL */
 	bool is_closing; /* closed, and forgotten when its last reply has left */
 };
 

@@ -16,7 +16,8 @@ static void free_parts(struct reply *r)
 static void reply_free(struct reply *r, struct pool *pool)
 {
 	/* The OK of a publish or an ack has none. */
-	if (r->kind != REPLY_OK && r->kind != REPLY_COUNT && r->kind != REPLY_PUBLISHED)
+	if (r->kind != REPLY_OK && r->kind != REPLY_COUNT && r->kind != REPLY_PUBLISHED &&
+	    r->kind != REPLY_QUEUED)
 		free_parts(r);
 	pool_give(pool, r);
 }
@@ -130,6 +131,20 @@ void reply_count(struct reply *r, uint64_t count)
 {
 	r->kind = REPLY_COUNT;
 	r->count = count;
+	reply_when_done(r);
+}
+
+void reply_queued(struct reply *r)
+{
+	r->kind = REPLY_QUEUED;
+	reply_when_done(r);
+}
+
+void reply_committed(struct reply *r, uint64_t published, uint64_t settled)
+{
+	r->kind = REPLY_COMMITTED;
+	r->count = published;
+	r->settled = settled;
 	reply_when_done(r);
 }
 

@@ -140,8 +140,8 @@ void session_return_held(struct session *s)
 bool session_is_held(const struct session *s, bool is_receiving)
 {
 	return s->pending >= s->broker->config.replies_max ||
-	       s->documents >= DOCUMENTS_MAX || s->settling ||
-	       (s->service->is_blocked &&
+	       s->documents >= DOCUMENTS_MAX || s->settling || s->committing ||
+	       (s->service->is_blocked && !s->transactions &&
 		(is_receiving ? !service_may_receive(s->service, s) : s->has_published));
 }
 

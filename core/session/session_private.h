@@ -24,6 +24,10 @@ struct session {
 	unsigned pending;            /* replies that have not left */
 	unsigned documents;          /* of these, those that may be large */
 	struct settle_job *settling; /* a request that goes on; NULL for none */
+	struct channel_transaction *committing; /* a COMMIT likewise */
+	/* Open on its channels. It goes on when publishers are held back: what it keeps
+	 * has a limit of its own, and is given back when they end. */
+	unsigned transactions;
 	size_t receiving_bytes; /* of a message whose payload is on its way; 0: none */
 	TAILQ_ENTRY(session) receiving_link;
 	bool has_published;
@@ -51,6 +55,20 @@ TIDE_MUST_USE int session_queue_find(struct session *s, struct slice name,
 TIDE_MUST_USE int session_queue_usable(struct session *s, struct slice name,
 				       struct queue **out, struct error *err);
 
+/* A PUB, ACK or NACK between BEGIN and COMMIT. */
+TIDE_MUST_USE int session_transaction_publish(struct channel *ch, struct msg *m,
+					      bool is_mandatory, struct reply *r,
+					      struct error *err);
+TIDE_MUST_USE int session_transaction_settle(struct channel *ch,
+					     const struct settle_spec *spec,
+					     struct reply *r, struct error *err);
+/* The channel ends: so does its transaction. */
+void session_transaction_end(struct channel *ch);
+/* Go on with the COMMITs that were left. */
+void session_transaction_turn(struct service *service);
+
+/* Why a tag cannot be settled. */
+int session_settle_refuse(const struct channel *ch, uint64_t tag, struct error *err);
 /* Go on with the ACKs and NACKs of many tags that were left. */
 void session_settle_turn(struct service *service);
 /* The session ends and has returned what it holds: the reply completes unseen. */

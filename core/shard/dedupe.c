@@ -240,10 +240,15 @@ bool dedupe_publish(struct dedupe_queue *dq, const struct dedupe_publish *p,
 	return false;
 }
 
-struct waiter *dedupe_commit(struct dedupe_queue *dq, const struct dedupe_publish *p)
+struct waiter *dedupe_commit(struct dedupe_queue *dq, const struct dedupe_publish *p,
+			     uint64_t *first)
 {
-	if (find_seen(dq, &p->key))
+	const struct dedupe_record *seen = find_seen(dq, &p->key);
+
+	if (seen) {
+		*first = seen->msg_id;
 		return NULL;
+	}
 	return &pend(remember_first(dq, p), p->shard)->entry;
 }
 

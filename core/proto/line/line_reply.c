@@ -178,9 +178,15 @@ static void ok(struct line *l, unsigned channel, const struct reply *r)
 		id_format(r->id, at);
 		at += ID_HEX_LEN;
 	}
-	if (r->kind != REPLY_OK) {
+	if (r->kind == REPLY_QUEUED)
+		at = PUT(at, " queued");
+	if (r->kind != REPLY_OK && r->kind != REPLY_QUEUED) {
 		*at++ = ' ';
 		at = decimal_put(at, r->count);
+	}
+	if (r->kind == REPLY_COMMITTED) {
+		*at++ = ' ';
+		at = decimal_put(at, r->settled);
 	}
 	if (r->is_duplicate)
 		at = PUT(at, " duplicate");

@@ -19,7 +19,7 @@ enum {
 	VERB_DOCUMENT = 1 << 6,    /* its answer may be large, or long in the making */
 };
 
-#define VERB_NAME_MAX 7
+#define VERB_NAME_MAX 15
 
 struct verb {
 	char name[VERB_NAME_MAX + 1]; /* capital letters, then zeros */
