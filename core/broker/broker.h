@@ -58,7 +58,7 @@ struct broker_config {
 	unsigned transaction_messages_max; /* published and settled by one transaction */
 	size_t transaction_bytes_max;      /* that one keeps until its end */
 	size_t transactions_bytes_max;     /* that all of them keep */
-	bool replay_payloads;         /* the recent publishes are kept with them */
+	bool replay_payloads;              /* the recent publishes are kept with them */
 };
 
 void broker_config_init(struct broker_config *c);
@@ -73,6 +73,7 @@ struct broker_counters {
 	uint64_t failed; /* nacks, timeouts, ... */
 	uint64_t paced;  /* returns that had to wait: redelivery.h */
 	uint64_t dead_lettered;
+	uint64_t death_limited; /* buried: they had died too often */
 };
 
 TAILQ_HEAD(queue_list, queue);

@@ -33,12 +33,14 @@ TIDE_MUST_USE int publish_filter(struct decision *d, struct decide_spec *spec,
 /* The second: route, shards and ranks, and whether the queues take it. */
 TIDE_MUST_USE int publish_route(struct decision *d, struct decide_spec *spec,
 				bool is_mandatory, struct error *err);
-/* A queue has seen its publish id, and does not know yet whether it keeps that message. */
+/* A queue has seen its publish id, and does not know yet whether it keeps that message.
+ */
 bool publish_is_unsettled(const struct decision *d);
 /* The third: into a commit. */
 void publish_commit(const struct decision *d, struct broker *b, struct commit *c,
 		    struct published *out);
-/* The second and storing it at once, unless the first has failed. On an error nothing was stored. */
+/* The second and storing it at once, unless the first has failed. On an error nothing was
+ * stored. */
 TIDE_MUST_USE int publish_filtered(struct decision *d, struct decide_spec *spec,
 				   const struct publish_known *known,
 				   struct waiter *waiter, struct error *err);

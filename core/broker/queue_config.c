@@ -43,6 +43,8 @@ static const struct queue_option options[] = {
 	  "a duration from 10ms to 1d" },
 	{ "delivery-limit", "20", OPTION_UINT, FIELD(delivery_limit), 0, 1000000,
 	  "a number from 0 to 1000000" },
+	{ "death-limit", "100", OPTION_UINT, FIELD(death_limit), 1, 1000000,
+	  "a number from 1 to 1000000" },
 	{ "dead-letter", "", OPTION_TARGET, 0, 0, 0,
 	  "<exchange>/<key>, with - for the default exchange, which needs a key (a "
 	  "queue's name); without a key the message keeps its own" },
@@ -52,11 +54,6 @@ static const struct queue_option options[] = {
 #define OPTION_COUNT (sizeof(options) / sizeof(options[0]))
 
 _Static_assert(QUEUE_SHARDS_MAX == 64, "the text about shards says so");
-
-static const char allowed[] =
-	"durable exclusive auto-delete shards sharding priority retry ack-timeout "
-	"delivery-limit dead-letter dedupe, and sharding.* priority.* retry.* for the "
-	"options of the scripts";
 
 static bool set_target(struct queue_config *c, const char *value)
 {
@@ -122,6 +119,21 @@ static bool set_option(struct queue_config *c, const struct queue_option *o,
 	return false;
 }
 
+static int refuse_unknown(const char *name, struct error *err)
+{
+	struct buf all = { 0 };
+	int rc;
+
+	for (size_t i = 0; i < OPTION_COUNT; i++)
+		buf_printf(&all, "%s ", options[i].name);
+	rc = error_set(err, TIDE_ESYNTAX,
+		       "a queue has no option '%.64s'; it takes: %sand sharding.* "
+		       "priority.* retry.* for the options of the scripts",
+		       name, buf_cstr(&all));
+	buf_deinit(&all);
+	return rc;
+}
+
 /* Hand "retry.base" to the retry script; NOTFOUND when it is no such option. */
 static int set_script_arg(struct queue_config *c, const struct arg *a, struct error *err)
 {
@@ -139,8 +151,7 @@ static int set_script_arg(struct queue_config *c, const struct arg *a, struct er
 		return args_add(&c->canonical, slice_from(a->name),
 				(struct slice){ a->value, a->value_len });
 	}
-	return error_set(err, TIDE_ESYNTAX, "a queue has no option '%s'; it takes: %s",
-			 a->name, allowed);
+	return refuse_unknown(a->name, err);
 }
 
 static const struct queue_option *find_option(const char *name)

@@ -19,8 +19,9 @@ struct queue_config {
 	int64_t dedupe_ms; /* how long publish ids are remembered; -1 = as the broker says
 			    */
 	uint32_t delivery_limit; /* failures after which it is dead-lettered; 0 = none */
-	char *dead_exchange;     /* NULL: no target; "" = the default exchange */
-	char *dead_key;          /* NULL: the message keeps its key */
+	uint32_t death_limit; /* deaths after which it is buried, whatever the target */
+	char *dead_exchange;  /* NULL: no target; "" = the default exchange */
+	char *dead_key;       /* NULL: the message keeps its key */
 	char *scripts[SCRIPT_KIND_COUNT]; /* sharding, priority, retry */
 	struct args
 		script_args[SCRIPT_KIND_COUNT]; /* their options, without the prefix */

@@ -72,8 +72,8 @@ void transaction_publish_take(struct transaction *t, struct msg *m, bool is_mand
 
 	if (t->publish_count == t->publish_cap) {
 		t->publish_cap = t->publish_cap ? t->publish_cap * 2 : 2;
-		t->publishes = mem_realloc(t->publishes,
-					   t->publish_cap * sizeof(*t->publishes));
+		t->publishes =
+			mem_realloc(t->publishes, t->publish_cap * sizeof(*t->publishes));
 	}
 	p = &t->publishes[t->publish_count++];
 	p->msg = m;
@@ -86,8 +86,7 @@ void transaction_settle(struct transaction *t, struct entry *e,
 {
 	if (t->settle_count == t->settle_cap) {
 		t->settle_cap = t->settle_cap ? t->settle_cap * 2 : 4;
-		t->settles =
-			mem_realloc(t->settles, t->settle_cap * sizeof(*t->settles));
+		t->settles = mem_realloc(t->settles, t->settle_cap * sizeof(*t->settles));
 	}
 	t->settles[t->settle_count++] = (struct transaction_settle){
 		.entry = e,

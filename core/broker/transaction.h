@@ -1,9 +1,9 @@
 /* transaction.h: publishes and settles that take place together, or not at all.
  *
  * First the filters run, a slice of a turn at a time. Then everything else is decided in
- * one call: routes, shards, ranks, what the retry scripts say. What fails changes nothing.
- * Else a commit (shard/commit.h) carries it all out. A message that is dead-lettered is
- * removed by the same commit that stores its copy. */
+ * one call: routes, shards, ranks, what the retry scripts say. What fails changes
+ * nothing. Else a commit (shard/commit.h) carries it all out. A message that is
+ * dead-lettered is removed by the same commit that stores its copy. */
 #pragma once
 
 #include "base/error.h"
@@ -15,7 +15,8 @@ struct vhost;
 struct waiter;
 
 struct transaction *transaction_create(struct vhost *v);
-/* Accepts NULL. Nothing of it has taken place, unless transaction_commit has succeeded. */
+/* Accepts NULL. Nothing of it has taken place, unless transaction_commit has succeeded.
+ */
 void transaction_destroy(struct transaction *t);
 
 /* Each of these is of the client's request `number`, which errors name. */
@@ -27,8 +28,8 @@ void transaction_publish_take(struct transaction *t, struct msg *m, bool is_mand
 void transaction_settle(struct transaction *t, struct entry *e,
 			const struct retry_fate *fate, unsigned number);
 
-/* Run filters. TIDE_AGAIN: the slice is spent, go on in the next turn. On an error destroy
- * it. */
+/* Run filters. TIDE_AGAIN: the slice is spent, go on in the next turn. On an error
+ * destroy it. */
 TIDE_MUST_USE int transaction_filter(struct transaction *t, struct error *err);
 
 struct transaction_result {

@@ -118,3 +118,12 @@ void channel_release(struct entry *e)
 	if (c)
 		subscription_settled(subscription_of(c));
 }
+
+void channel_forget(struct channel *ch)
+{
+	struct session *s = ch->session;
+
+	HASH_DEL(s->channels, ch);
+	s->channel_count--;
+	mem_free(ch);
+}

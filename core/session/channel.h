@@ -16,8 +16,8 @@ struct channel {
 	struct reply_list replies; /* not yet sent, in the order of the requests */
 	struct holder holder;      /* who its messages are held by */
 	struct held held;
-	struct subscription_list subscriptions; /* and GETs */
-	struct subscription *by_sid;            /* uthash: without the GETs */
+	struct subscription_list subscriptions;  /* and GETs */
+	struct subscription *by_sid;             /* uthash: without the GETs */
 	struct channel_transaction *transaction; /* between BEGIN and its end, or NULL */
 	bool is_closing; /* closed, and forgotten when its last reply has left */
 };
@@ -29,6 +29,9 @@ void channel_return_held(struct channel *ch);
 void channel_end(struct channel *ch);
 /* Likewise, and drops its replies. */
 void channel_deinit(struct channel *ch);
+
+/* It is closed and owes no reply any more: its session forgets it, and it is freed. */
+void channel_forget(struct channel *ch);
 
 /* The subscription of that name, or NULL. */
 struct subscription *channel_subscription(struct channel *ch, struct slice sid);

@@ -12,8 +12,8 @@
 
 struct held_item {
 	uint64_t tag;
-	uintptr_t what; /* an entry, and two if it is marked; or a gap: twice the way to go
-			   on, and one */
+	uintptr_t what; /* an entry, and two if it is marked; or a gap: twice the way to
+			   go on, and one */
 };
 
 struct held {

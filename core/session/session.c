@@ -46,7 +46,7 @@ void session_destroy(struct session *s)
 	s->is_closed = true;
 	HASH_ITER (hh, s->channels, ch, next) {
 		channel_deinit(ch);
-		session_forget_channel(ch);
+		channel_forget(ch);
 	}
 	channel_deinit(&s->zero);
 	session_settle_cancel(s);
@@ -191,15 +191,6 @@ int session_open(struct session *s, unsigned number, struct channel **out,
 	s->channel_count++;
 	*out = ch;
 	return TIDE_OK;
-}
-
-void session_forget_channel(struct channel *ch)
-{
-	struct session *s = ch->session;
-
-	HASH_DEL(s->channels, ch);
-	s->channel_count--;
-	mem_free(ch);
 }
 
 void session_close_channel(struct channel *ch, struct reply *r)

@@ -40,9 +40,6 @@ struct session {
 	const struct msg *prepared; /* NULL once it is published */
 };
 
-/* Between session and channel: it is closed and owes no reply any more. */
-void session_forget_channel(struct channel *ch);
-
 /* Who it is, for logs: "connection 7 'deploy' from 127.0.0.1:50412"; the name only if it
  * has one. */
 #define SESSION_AUTHOR_MAX 300

@@ -220,6 +220,7 @@ static void queue_stats(const struct queue *q, struct json *j)
 	json_member_int(j, "timed_out", (int64_t)n->timed_out);
 	json_member_int(j, "paced", (int64_t)n->paced);
 	json_member_int(j, "expired", (int64_t)n->expired);
+	json_member_int(j, "death_limited", (int64_t)n->death_limited);
 	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
 	json_member_int(j, "refused", (int64_t)n->refused);
 	add_pause(j, q);
@@ -249,6 +250,17 @@ static void store_members(const struct broker *b, struct json *j)
 	json_member_int(j, "refused", (int64_t)n->refused);
 	json_member_int(j, "unstored_bytes", (int64_t)b->env.unstored_bytes);
 	json_member_text(j, "last_error", n->last_error);
+	json_object_end(j);
+}
+
+static void transaction_members(const struct transactions *t, struct json *j)
+{
+	json_member_object(j, "transactions");
+	json_member_int(j, "open", t->open);
+	json_member_int(j, "bytes", (int64_t)t->bytes);
+	json_member_int(j, "committed", (int64_t)t->committed);
+	json_member_int(j, "failed", (int64_t)t->failed);
+	json_member_int(j, "rolled_back", (int64_t)t->rolled_back);
 	json_object_end(j);
 }
 
@@ -284,11 +296,13 @@ static void broker_stats(const struct service *service, struct json *j)
 	json_member_int(j, "failed", (int64_t)n->failed);
 	json_member_int(j, "paced", (int64_t)n->paced);
 	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
+	json_member_int(j, "death_limited", (int64_t)n->death_limited);
 	json_member_int(j, "memory_bytes", (int64_t)service_memory(service));
 	json_member_int(j, "routes_bytes", (int64_t)b->route_bytes);
 	json_member_bool(j, "blocked", service->is_blocked);
 	json_member_bool(j, "draining", b->refuses_publishes);
 	json_member_int(j, "rules_generation", (int64_t)engine_epoch(b->engine));
+	transaction_members(&service->transactions, j);
 	json_member_object(j, "counters");
 	engine_status_counters(b->engine, j);
 	json_object_end(j);

@@ -29,7 +29,7 @@ struct channel_transaction {
 	size_t tag_count, tag_cap;
 	size_t messages; /* published and settled */
 	size_t bytes;
-	unsigned asked; /* requests so far, with those that were refused */
+	unsigned asked;       /* requests so far, with those that were refused */
 	struct error failure; /* code 0: none was */
 	unsigned failed;      /* the number of that request */
 	/* Once it is being committed. */
@@ -126,10 +126,11 @@ static int check_room(const struct channel_transaction *t, size_t messages, size
 	const struct broker_config *c = &service->broker->config;
 
 	if (messages > c->transaction_messages_max - t->messages)
-		return error_set(err, TIDE_ELIMIT,
-				 "a transaction publishes and settles %u messages at most "
-				 "(--max-transaction-messages)",
-				 c->transaction_messages_max);
+		return error_set(
+			err, TIDE_ELIMIT,
+			"a transaction publishes and settles %u messages at most "
+			"(--max-transaction-messages)",
+			c->transaction_messages_max);
 	if (bytes > c->transaction_bytes_max - t->bytes)
 		return error_set(err, TIDE_ELIMIT,
 				 "a transaction has %zu KiB at most "
@@ -413,9 +414,8 @@ static bool has_publishes(const struct channel_transaction *t)
 static int check_commit(const struct channel_transaction *t, struct error *err)
 {
 	if (t->failure.code < 0)
-		return error_set(err, t->failure.code,
-				 NOTHING_APPLIED "request %u: %s", t->failed,
-				 t->failure.text);
+		return error_set(err, t->failure.code, NOTHING_APPLIED "request %u: %s",
+				 t->failed, t->failure.text);
 	if (t->session->broker->is_draining && has_publishes(t))
 		return error_set(err, TIDE_ESHUTDOWN,
 				 NOTHING_APPLIED "the broker is stopping");

@@ -180,7 +180,8 @@ static void take_place(struct commit *c, const struct commit_item *item)
 	e->stored_score = score_of(item);
 	if (sh->keys && !is_gone && e->attempts > 0)
 		e->flags |= ENTRY_TRIES_STORED;
-	e->flags &= (uint16_t) ~(ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY | ENTRY_COMMITTING);
+	e->flags &=
+		(uint16_t) ~(ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY | ENTRY_COMMITTING);
 	shard_account(e, 1);
 	entry_tell(e, TIDE_OK, NULL);
 	TAILQ_REMOVE(&sh->moving, e, link);
@@ -301,8 +302,8 @@ static bool is_busy(const struct shard *sh)
 	       (sh->is_held_back || sh->expiry.is_taking || sh->expiry.is_wanted);
 }
 
-/* Its publish is not written, or what Redis has of it is not known: the shard's next batch
- * settles that. */
+/* Its publish is not written, or what Redis has of it is not known: the shard's next
+ * batch settles that. */
 static bool is_unwritten(const struct entry *e)
 {
 	return !e->shard->is_closed && (e->flags & ENTRY_DIRTY) &&

@@ -300,8 +300,7 @@ void stage_refill(struct stage *st)
 	size_t room;
 
 	if (!sh->keys || sh->is_closed || sh->is_committing || st->is_refilling ||
-	    st->beyond == 0 ||
-	    (sh->expiry.is_taking && st->set != STORE_BURIED))
+	    st->beyond == 0 || (sh->expiry.is_taking && st->set != STORE_BURIED))
 		return;
 	if (st->beyond == st->outside_unwritten) {
 		if (st->window.count == 0)

@@ -9,8 +9,7 @@ struct store_transaction {
 static void check_exec(struct store_call *call, const redisReply *reply)
 {
 	if (reply->type != REDIS_REPLY_ARRAY) {
-		store_call_fail(call, TIDE_ESTORE,
-				"EXEC was not answered with an array");
+		store_call_fail(call, TIDE_ESTORE, "EXEC was not answered with an array");
 		return;
 	}
 	for (size_t i = 0; i < reply->elements; i++)

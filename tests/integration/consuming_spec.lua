@@ -470,9 +470,15 @@ for _, durable in ipairs { '1', '0' } do
         assert.equal('a', m.payload)
         assert.equal(1, m.attempt)
         assert.equal('4', m.options.pri)
+        for _, name in ipairs { 'time', 'first-time', 'first-id' } do
+          assert.is_string(m.headers['x-death-' .. name])
+          m.headers['x-death-' .. name] = nil
+        end
         assert.same({
           kept = 'yes', ['x-death-reason'] = 'nack', ['x-death-queue'] = 'q', ['x-death-exchange'] = '-',
           ['x-death-key'] = 'q', ['x-death-attempts'] = '2', ['x-death-rule'] = 'delivery-limit',
+          ['x-death-first-reason'] = 'nack', ['x-death-first-queue'] = 'q', ['x-death-first-exchange'] = '-',
+          ['x-death-first-key'] = 'q', ['x-death-total'] = '1', ['x-death-counts'] = '1:nack:q',
         }, m.headers)
         assert.is_truthy(wait.poll(function()
           local s = c:stats 'q'

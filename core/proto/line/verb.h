@@ -17,6 +17,7 @@ enum {
 	VERB_ANSWERS = 1 << 4,     /* is asked for its answer: no `quiet` */
 	VERB_NO_CHANNEL = 1 << 5,  /* speaks of a channel that need not be open */
 	VERB_DOCUMENT = 1 << 6,    /* its answer may be large, or long in the making */
+	VERB_TRANSACTED = 1 << 7,  /* between BEGIN and COMMIT it is part of those */
 };
 
 #define VERB_NAME_MAX 15
@@ -76,5 +77,8 @@ COMMAND(list);
 COMMAND(stats);
 COMMAND(rules);
 COMMAND(explain);
+COMMAND(transaction_begin);
+COMMAND(transaction_commit);
+COMMAND(transaction_rollback);
 COMMAND(operate_kill);
 COMMAND(operate_drain);
