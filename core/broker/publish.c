@@ -30,6 +30,7 @@ static __attribute__((noinline)) void count_unranked(const struct pick *pick)
 
 static inline void count_pick(const struct pick *pick)
 {
+	queue_rate(pick->queue);
 	pick->queue->counters.published++;
 	if (pick->is_unranked)
 		count_unranked(pick);
@@ -107,15 +108,24 @@ static unsigned store_once(struct broker *b, const struct outcome *o,
 	return duplicates;
 }
 
-/* Gives how many of the queues had it before. */
-static unsigned store(struct broker *b, const struct outcome *o,
-		      const struct entrance *to, uint64_t *first)
+static void count_unroutable(const struct outcome *o, struct vhost *v)
 {
+	v->broker->counters.unroutable++;
+	unroutable_add(o->exchange ? &o->exchange->unroutable : &v->unroutable,
+		       o->msg->key, v->broker->now_ms);
+}
+
+/* Gives how many of the queues had it before. */
+static unsigned store(struct vhost *v, const struct outcome *o, const struct entrance *to,
+		      uint64_t *first)
+{
+	struct broker *b = v->broker;
+
 	b->counters.published++;
 	if (o->exchange)
 		o->exchange->published++;
 	if (o->count == 0)
-		b->counters.unroutable++;
+		count_unroutable(o, v);
 	if (o->msg->dedupe_len)
 		return store_once(b, o, to, first);
 	for (unsigned i = 0; i < o->count; i++) {
@@ -126,18 +136,18 @@ static unsigned store(struct broker *b, const struct outcome *o,
 	return 0;
 }
 
-static void apply(const struct decision *d, struct broker *b, const struct entrance *to,
+static void apply(const struct decision *d, struct vhost *v, const struct entrance *to,
 		  struct published *out)
 {
 	uint64_t first;
-	unsigned duplicates = store(b, &d->first, to, &first);
+	unsigned duplicates = store(v, &d->first, to, &first);
 
 	out->queues = d->first.count;
 	out->is_duplicate = duplicates > 0 && duplicates == out->queues;
 	if (out->is_duplicate)
 		out->id = first;
 	for (unsigned i = 0; i < d->copy_count; i++)
-		store(b, &d->copies[i], to, &first);
+		store(v, &d->copies[i], to, &first);
 }
 
 static size_t wanted_bytes(const struct outcome *o)
@@ -174,9 +184,9 @@ static inline int admit(const struct decision *d, const struct broker *b,
 	return d->copy_count || d->first.msg->dedupe_len ? admit_ids(d, b, err) : TIDE_OK;
 }
 
-static int refuse_unroutable(const struct outcome *o, struct broker *b, struct error *err)
+static int refuse_unroutable(const struct outcome *o, struct vhost *v, struct error *err)
 {
-	b->counters.unroutable++;
+	count_unroutable(o, v);
 	return error_set(err, TIDE_EUNROUTABLE,
 			 "no queue takes key '%" SLICE_FMT "' from exchange '%s'",
 			 SLICE_ARG(o->msg->key), o->exchange ? o->exchange->name : "-");
@@ -257,11 +267,11 @@ int publish_message(struct decide_spec *spec, bool is_mandatory, struct waiter *
 	tell(&watched, &d, rc < 0 ? err : NULL);
 	*out = (struct published){ .id = spec->msg->id };
 	if (rc == TIDE_OK && is_mandatory && d.first.count == 0)
-		rc = refuse_unroutable(&d.first, b, err);
+		rc = refuse_unroutable(&d.first, spec->vhost, err);
 	if (rc == TIDE_OK)
 		rc = admit(&d, b, err);
 	if (rc == TIDE_OK)
-		apply(&d, b, &(struct entrance){ .waiter = waiter }, out);
+		apply(&d, spec->vhost, &(struct entrance){ .waiter = waiter }, out);
 	decide_deinit(&d);
 	return rc;
 }
@@ -283,7 +293,7 @@ int publish_filter(struct decision *d, struct decide_spec *spec, struct error *e
 }
 
 /* Store an outcome where it is not known yet. */
-static void store_unknown(struct broker *b, struct outcome *o,
+static void store_unknown(struct vhost *v, struct outcome *o,
 			  const struct publish_known *known, struct waiter *waiter)
 {
 	const struct entrance to = { .waiter = waiter };
@@ -296,7 +306,7 @@ static void store_unknown(struct broker *b, struct outcome *o,
 	if (o->count > 0 && left == 0)
 		return; /* which is not the same as unroutable */
 	o->count = left;
-	store(b, o, &to, &ignored);
+	store(v, o, &to, &ignored);
 }
 
 int publish_route(struct decision *d, struct decide_spec *spec, bool is_mandatory,
@@ -313,7 +323,7 @@ int publish_route(struct decision *d, struct decide_spec *spec, bool is_mandator
 		rc = check_sizes(d, b, err);
 	tell(&watched, d, rc < 0 ? err : NULL);
 	if (rc == TIDE_OK && is_mandatory && d->first.count == 0)
-		rc = refuse_unroutable(&d->first, b, err);
+		rc = refuse_unroutable(&d->first, spec->vhost, err);
 	return rc == TIDE_OK ? admit(d, b, err) : rc;
 }
 
@@ -321,14 +331,13 @@ int publish_filtered(struct decision *d, struct decide_spec *spec,
 		     const struct publish_known *known, struct waiter *waiter,
 		     struct error *err)
 {
-	struct broker *b = spec->vhost->broker;
 	int rc = publish_route(d, spec, false, err);
 
 	if (rc < 0)
 		return rc;
-	store_unknown(b, &d->first, known, waiter);
+	store_unknown(spec->vhost, &d->first, known, waiter);
 	for (unsigned i = 0; i < d->copy_count; i++)
-		store_unknown(b, &d->copies[i], known, waiter);
+		store_unknown(spec->vhost, &d->copies[i], known, waiter);
 	return TIDE_OK;
 }
 
@@ -345,9 +354,9 @@ bool publish_is_unsettled(const struct decision *d)
 	return false;
 }
 
-void publish_commit(const struct decision *d, struct broker *b, struct commit *c,
+void publish_commit(const struct decision *d, struct vhost *v, struct commit *c,
 		    struct published *out)
 {
 	*out = (struct published){ .id = d->first.msg->id };
-	apply(d, b, &(struct entrance){ .commit = c }, out);
+	apply(d, v, &(struct entrance){ .commit = c }, out);
 }

@@ -37,7 +37,7 @@ TIDE_MUST_USE int publish_route(struct decision *d, struct decide_spec *spec,
  */
 bool publish_is_unsettled(const struct decision *d);
 /* The third: into a commit. */
-void publish_commit(const struct decision *d, struct broker *b, struct commit *c,
+void publish_commit(const struct decision *d, struct vhost *v, struct commit *c,
 		    struct published *out);
 /* The second and storing it at once, unless the first has failed. On an error nothing was
  * stored. */

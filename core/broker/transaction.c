@@ -224,7 +224,7 @@ static void settle(struct broker *b, const struct transaction_settle *s, struct 
 	commit_settle(c, s->entry, &change);
 	if (!s->copy)
 		return;
-	publish_commit(s->copy, b, c, &ignored);
+	publish_commit(s->copy, q->vhost, c, &ignored);
 	dead_letter_count(q);
 }
 
@@ -245,7 +245,7 @@ int transaction_commit(struct transaction *t, struct waiter *waiter,
 	for (size_t i = 0; i < t->publish_count; i++) {
 		struct published published;
 
-		publish_commit(&t->publishes[i].decision, b, c, &published);
+		publish_commit(&t->publishes[i].decision, t->vhost, c, &published);
 		out->published += !published.is_duplicate;
 	}
 	commit_send_take(c);

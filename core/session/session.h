@@ -155,10 +155,13 @@ void session_publish_begin(struct session *s);
 void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 			  struct reply *r);
 
+#define SUBSCRIBE_PRIORITY_MIN (-1000)
+#define SUBSCRIBE_PRIORITY_MAX 1000
 struct subscribe_spec {
 	struct slice queue;
 	struct slice sid;
 	uint32_t prefetch;
+	int32_t priority; /* higher ones are served first */
 	bool is_auto_ack;
 };
 TIDE_MUST_USE int session_consume_subscribe(struct channel *ch,
@@ -235,6 +238,9 @@ void session_report_list(struct session *s, enum list_what what, struct reply *r
 /* An empty name: the broker's. */
 TIDE_MUST_USE int session_report_stats(struct session *s, struct slice queue,
 				       struct reply *r, struct error *err);
+/* Of an exchange; empty: the default one. */
+TIDE_MUST_USE int session_report_exchange(struct session *s, struct slice name,
+					  struct reply *r, struct error *err);
 /* The reply comes when the rules are active, or in the shadow. The session may end
  * before: the change goes on. */
 void session_rules_reload(struct session *s, struct reply *r);

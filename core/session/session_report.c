@@ -1,4 +1,6 @@
 /* LIST and STATS: documents about what there is. */
+#include <math.h>
+
 #include "base/json.h"
 #include "shard/dedupe.h"
 #include "session_private.h"
@@ -7,11 +9,20 @@
 #include "rules/engine/index.h"
 #include "rules/engine/engine_status.h"
 
-static void add_args(struct json *j, const char *key, const struct args *args)
+static void write_args(struct json *j, const struct args *args)
 {
-	json_member_object(j, key);
 	for (size_t i = 0; i < args->count; i++)
 		json_member_text(j, args->items[i].name, args->items[i].value);
+}
+
+static void add_exchange_options(struct json *j, const struct exchange *x)
+{
+	json_member_object(j, "options");
+	if (x->alternate)
+		json_member_text(j, "alternate", x->alternate);
+	if (x->is_internal)
+		json_member_text(j, "internal", "1");
+	write_args(j, &x->args);
 	json_object_end(j);
 }
 
@@ -38,12 +49,13 @@ static void list_exchanges(struct session *s, struct json *j)
 		json_member_bool(j, "auto_delete", x->is_auto_delete);
 		json_member_int(j, "bindings", x->binding_count);
 		json_member_int(j, "published", (int64_t)x->published);
+		json_member_int(j, "unroutable", (int64_t)x->unroutable.count);
 		if (x->definition.unusable)
 			json_member_text(j, "unusable", x->definition.unusable);
 		else
 			json_member_text(j, "script",
 					 index_script(x->indexes[RULESET_ACTIVE]));
-		add_args(j, "options", &x->args);
+		add_exchange_options(j, x);
 		json_object_end(j);
 	}
 }
@@ -121,7 +133,9 @@ static void list_bindings(struct session *s, struct json *j)
 			json_member_text(j, "to", b->queue ? "queue" : "exchange");
 			json_member_string(j, "destination", binding_dest(b));
 			json_member_text(j, "pattern", b->pattern);
-			add_args(j, "options", &b->args);
+			json_member_object(j, "options");
+			write_args(j, &b->args);
+			json_object_end(j);
 			unusable_write_binding(b, j);
 			json_object_end(j);
 		}
@@ -139,6 +153,7 @@ static void add_consumer(struct json *j, const struct queue *q, const struct con
 	json_member_int(j, "connection", (int64_t)sub->channel->session->number);
 	json_member_int(j, "channel", sub->channel->number);
 	json_member_text(j, "ack", c->is_auto_ack ? "auto" : "manual");
+	json_member_int(j, "priority", c->priority);
 	json_member_int(j, "prefetch", c->prefetch);
 	json_member_int(j, "unacked", c->unacked);
 	json_member_int(j, "delivered", (int64_t)c->delivered);
@@ -152,9 +167,7 @@ static void list_consumers(struct session *s, struct json *j)
 
 	HASH_SRT(hh, s->vhost->queues, by_queue_name);
 	HASH_ITER (hh, s->vhost->queues, q, next) {
-		TAILQ_FOREACH (c, &q->able, queue_link)
-			add_consumer(j, q, c);
-		TAILQ_FOREACH (c, &q->waiting, queue_link)
+		TAILQ_FOREACH (c, &q->consumers, queue_link)
 			add_consumer(j, q, c);
 	}
 }
@@ -196,7 +209,43 @@ void session_report_list(struct session *s, enum list_what what, struct reply *r
 	reply_data(r);
 }
 
-static void queue_stats(const struct queue *q, struct json *j)
+static void add_rates(struct json *j, const struct rate *in, const struct rate *out)
+{
+	const struct {
+		const char *name;
+		const struct rate *rate;
+		unsigned seconds;
+	} rates[] = {
+		{ "in_1s", in, 1 },   { "in_10s", in, 10 },   { "in_60s", in, 60 },
+		{ "out_1s", out, 1 }, { "out_10s", out, 10 }, { "out_60s", out, 60 }
+	};
+
+	json_member_object(j, "rates");
+	for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++)
+		json_member_number(
+			j, rates[i].name,
+			round(10 * rate_over(rates[i].rate, rates[i].seconds)) / 10);
+	json_object_end(j);
+}
+
+typedef int64_t age_fn(const struct shard *sh);
+
+/* How long the oldest has been there; no member if there is none. */
+static void add_age(struct json *j, const char *name, const struct queue *q, age_fn *age)
+{
+	int64_t oldest = 0;
+
+	for (unsigned i = 0; i < q->shard_count; i++) {
+		int64_t since = age(q->shards[i]);
+
+		if (since && (!oldest || since < oldest))
+			oldest = since;
+	}
+	if (oldest)
+		json_member_int(j, name, q->vhost->broker->now_ms - oldest);
+}
+
+static void queue_stats(struct queue *q, struct json *j)
 {
 	const struct queue_counters *n = &q->counters;
 	size_t in_memory = 0;
@@ -222,6 +271,10 @@ static void queue_stats(const struct queue *q, struct json *j)
 	json_member_int(j, "expired", (int64_t)n->expired);
 	json_member_int(j, "death_limited", (int64_t)n->death_limited);
 	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
+	add_age(j, "oldest_ready_ms", q, shard_age_ready);
+	add_age(j, "oldest_lease_ms", q, shard_age_lease);
+	queue_begin_second(q);
+	add_rates(j, &q->rates->in, &q->rates->out);
 	json_member_int(j, "refused", (int64_t)n->refused);
 	add_pause(j, q);
 }
@@ -303,10 +356,34 @@ static void broker_stats(const struct service *service, struct json *j)
 	json_member_bool(j, "draining", b->refuses_publishes);
 	json_member_int(j, "rules_generation", (int64_t)engine_epoch(b->engine));
 	transaction_members(&service->transactions, j);
+	add_rates(j, &b->in, &b->out);
 	json_member_object(j, "counters");
 	engine_status_counters(b->engine, j);
 	json_object_end(j);
 	store_members(b, j);
+}
+
+int session_report_exchange(struct session *s, struct slice name, struct reply *r,
+			    struct error *err)
+{
+	const struct exchange *x = name.len ? exchange_find(s->vhost, name) : NULL;
+	struct json j;
+
+	if (name.len && !x)
+		return error_set(err, TIDE_ENOTFOUND,
+				 "there is no exchange '%" SLICE_FMT "'",
+				 SLICE_ARG(name));
+	reply_json(r, &j);
+	json_object_begin(&j);
+	json_member_text(&j, "exchange", x ? x->name : "-");
+	if (x) {
+		json_member_int(&j, "bindings", x->binding_count);
+		json_member_int(&j, "published", (int64_t)x->published);
+	}
+	unroutable_write(x ? &x->unroutable : &s->vhost->unroutable, &j);
+	json_object_end(&j);
+	reply_data(r);
+	return TIDE_OK;
 }
 
 int session_report_stats(struct session *s, struct slice queue, struct reply *r,
