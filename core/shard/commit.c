@@ -136,14 +136,16 @@ static void encode(struct flight_size *size, const struct commit_item *item,
 		if (e->home != HOME_NONE)
 			batch_remove(b, e->id, (enum store_set)e->home,
 				     e->flags & ENTRY_TRIES_STORED,
-				     !e->msg || e->msg->expires_unix_ms);
+				     !e->msg || e->expires_unix_ms);
 		return;
 	}
 	if (e->home != HOME_NONE)
 		batch_move(b, e->id, (enum store_set)e->home, (enum store_set)state,
 			   score_of(item));
 	else
-		batch_insert(b, e->msg, e->rank, (enum store_set)state, score_of(item));
+		batch_insert(b, &(struct store_insert){
+					e->msg, e->rank, e->expires_unix_ms,
+					(enum store_set)state, score_of(item) });
 	if (e->flags & ENTRY_DEDUPE)
 		dedupe_encode(e, b);
 	encode_tries(item, b);
@@ -180,8 +182,8 @@ static void take_place(struct commit *c, const struct commit_item *item)
 	e->stored_score = score_of(item);
 	if (sh->keys && !is_gone && e->attempts > 0)
 		e->flags |= ENTRY_TRIES_STORED;
-	e->flags &=
-		(uint16_t) ~(ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY | ENTRY_COMMITTING);
+	e->flags &= (uint16_t) ~(ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY |
+				 ENTRY_COMMITTING | ENTRY_LEDGERED);
 	shard_account(e, 1);
 	entry_tell(e, TIDE_OK, NULL);
 	TAILQ_REMOVE(&sh->moving, e, link);
