@@ -75,6 +75,7 @@ struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config
 	b->config = *config;
 	id_lease_init(&b->ids, b->config.node);
 	TAILQ_INIT(&b->active);
+	TAILQ_INIT(&b->credits);
 	TAILQ_INIT(&b->routes);
 	TAILQ_INIT(&b->unbinding);
 	TAILQ_INIT(&b->idle_vhosts);

@@ -10,6 +10,7 @@
 #include "base/rate.h"
 #include "base/msg.h"
 #include "base/table.h"
+#include "credit.h"
 #include "rules/engine/engine.h"
 #include "id_lease.h"
 #include "shard/journal.h"
@@ -100,6 +101,7 @@ struct broker {
 	struct vhost *vhosts;          /* uthash by name */
 	struct vhost_list idle_vhosts; /* that may be empty */
 	struct queue_list active;      /* queues that may have something to deal out */
+	struct credit_list credits;    /* of channels, with room for who wants it */
 	struct heap timers;            /* of shards */
 	struct heap waits;             /* of GETs that wait, by mono_ms */
 	struct heap wakes;             /* of queues, by mono_ms: wake.h */

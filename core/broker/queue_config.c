@@ -31,6 +31,7 @@ static const struct queue_option options[] = {
 	{ "durable", "1", OPTION_BOOL, FIELD(is_durable), 0, 1, "0 or 1" },
 	{ "exclusive", "0", OPTION_BOOL, FIELD(is_exclusive), 0, 1, "0 or 1" },
 	{ "auto-delete", "0", OPTION_BOOL, FIELD(is_auto_delete), 0, 1, "0 or 1" },
+	{ "single-active", "0", OPTION_BOOL, FIELD(is_single_active), 0, 1, "0 or 1" },
 	{ "shards", "1", OPTION_UINT, FIELD(shards), 1, QUEUE_SHARDS_MAX,
 	  "a number from 1 to 64" },
 	{ "sharding", "hash", OPTION_SCRIPT, SCRIPT_SHARDING, 0, 0,

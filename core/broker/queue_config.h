@@ -14,6 +14,7 @@ struct queue_config {
 	bool is_durable;
 	bool is_exclusive;
 	bool is_auto_delete;
+	bool is_single_active; /* one subscription at a time gets its messages */
 	unsigned shards;
 	int64_t ack_timeout_ms;
 	int64_t dedupe_ms; /* how long publish ids are remembered; -1 = as the broker says

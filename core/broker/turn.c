@@ -91,7 +91,9 @@ void turn_tick(struct broker *b)
 
 void turn_deal(struct broker *b)
 {
+	credit_turn(b);
 	deal(b);
+	credit_turn(b);
 	answer_gets(b);
 	vhost_turn(b);
 	binding_turn(b);

@@ -21,7 +21,8 @@ static const struct list {
 	{ "bindings",
 	  { .columns = "exchange to destination pattern options? unusable?" } },
 	{ "consumers",
-	  { .columns = "queue sid kind connection channel ack prefetch unacked "
+	  { .columns = "queue sid kind connection channel ack priority active? "
+		       "prefetch unacked "
 		       "delivered" } },
 	{ "connections",
 	  { .columns = "connection name peer protocol vhost channels pending" } },

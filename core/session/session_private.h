@@ -66,6 +66,9 @@ void session_transaction_turn(struct service *service);
 
 /* Why a tag cannot be settled. */
 int session_settle_refuse(const struct channel *ch, uint64_t tag, struct error *err);
+/* A GET may take from it: it would be another consumer beside the active one. */
+TIDE_MUST_USE int session_queue_check_get(const struct queue *q, struct error *err);
+
 /* Go on with the ACKs and NACKs of many tags that were left. */
 void session_settle_turn(struct service *service);
 /* The session ends and has returned what it holds: the reply completes unseen. */

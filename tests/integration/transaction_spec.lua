@@ -59,7 +59,8 @@ describe('a transaction', function()
         assert.same({}, content(c, 'out'))
         assert.equal(4, c:stats('in').unacked)
         c:expect_answer('COMMIT', 'OK 2 3')
-        assert.same({ 1, 1, 2, 1 }, { c:stats('in').unacked, c:stats('in').ready, c:stats('in').acked, c:stats('in').nacked })
+        local s = c:stats 'in'
+        assert.same({ 1, 1, 2, 1 }, { s.unacked, s.ready, s.acked, s.nacked })
         assert.same({ 'a', 'b' }, content(c, 'out'))
         local back = c:get 'in'[1]
         assert.same({ 'in3', 2, true }, { back.payload, back.attempt, back.redelivered })
@@ -384,7 +385,8 @@ describe('the limits of transactions', function()
       if i < 4 then
         assert.equal('OK queued', answer)
       else
-        assert.equal('ERR limit all open transactions together have 3072 KiB at most (--max-transactions-bytes)', answer)
+        assert.equal('ERR limit all open transactions together have 3072 KiB at most (--max-transactions-bytes)',
+          answer)
       end
     end
     others[1]:ok 'ROLLBACK'
