@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "clock.h"
 #include "deal.h"
+#include "job.h"
 #include "removal.h"
 #include "route_cache.h"
 #include "rules/api/shared.h"
@@ -81,6 +82,7 @@ struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config
 	TAILQ_INIT(&b->idle_vhosts);
 	STAILQ_INIT(&b->ending_moves);
 	TAILQ_INIT(&b->removals);
+	TAILQ_INIT(&b->jobs);
 	pace_init(&b->pace);
 	init_shard_env(b);
 	b->started_unix_ms = b->now_ms;
@@ -110,6 +112,7 @@ void broker_clear(struct broker *b)
 {
 	struct vhost *v, *next;
 
+	job_end_all(b);
 	removal_clear(b);
 	commit_close(&b->env);
 	HASH_ITER (hh, b->vhosts, v, next)

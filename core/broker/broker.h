@@ -83,6 +83,7 @@ TAILQ_HEAD(route_list, route);
 TAILQ_HEAD(vhost_list, vhost);
 TAILQ_HEAD(exchange_list, exchange);
 STAILQ_HEAD(move_list, move);
+TAILQ_HEAD(job_list, job);
 TAILQ_HEAD(removal_list, removal);
 
 struct broker {
@@ -127,6 +128,7 @@ struct broker {
 	bool is_ending_moves;
 	struct removal_list removals; /* that Redis has refused; removal.c */
 	int64_t removal_due_ms;
+	struct job_list jobs; /* that go on in the next turns; job.h */
 	bool is_started;
 	bool is_draining;       /* no new work */
 	bool refuses_publishes; /* DRAIN: what is there is served */

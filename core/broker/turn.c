@@ -5,6 +5,7 @@
 #include "base/container.h"
 #include "host/log.h"
 #include "deal.h"
+#include "job.h"
 #include "removal.h"
 #include "shard/commit.h"
 #include "shard/dedupe.h"
@@ -87,6 +88,7 @@ void turn_tick(struct broker *b)
 		shard_expiry_turn(&b->env);
 	if (b->is_started)
 		dedupe_turn(b->dedupe);
+	job_turn(b);
 }
 
 void turn_deal(struct broker *b)
@@ -151,6 +153,6 @@ int64_t turn_due_ms(const struct broker *b)
 
 bool turn_is_busy(const struct broker *b)
 {
-	return !TAILQ_EMPTY(&b->active) || !TAILQ_EMPTY(&b->unbinding) ||
-	       !TAILQ_EMPTY(&b->env.closing);
+	return !TAILQ_EMPTY(&b->jobs) || !TAILQ_EMPTY(&b->active) ||
+	       !TAILQ_EMPTY(&b->unbinding) || !TAILQ_EMPTY(&b->env.closing);
 }

@@ -216,6 +216,8 @@ struct peek_spec {
 	struct slice queue;
 	enum peek_state state;
 	unsigned max;
+	struct slice match; /* see base/msg_match.h; data == NULL: all */
+	struct slice after; /* a place that an answer has named; likewise: the first */
 };
 TIDE_MUST_USE int session_peek(struct session *s, const struct peek_spec *spec,
 			       struct reply *r, struct error *err);

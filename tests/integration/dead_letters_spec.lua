@@ -77,7 +77,7 @@ for _, durable in ipairs { '1', '0' } do
       c:ok(line, 'a')
       kill 'q'
       kill 'dead'
-      local m = c:document('PEEK end')[1] or (take 'end')
+      local m = c:peek('end')[1] or (take 'end')
       local own, deaths = split(m)
       assert.same(expected, own)
       assert.equal('2', deaths.total)
@@ -193,7 +193,7 @@ for _, durable in ipairs { '1', '0' } do
         for _ = 1, 4 do kill('q', '') end
         assert.is_truthy(wait.poll(function() return c:stats('q').buried == 1 end))
         assert.equal(1, c:stats('q').death_limited)
-        assert.equal('3:nack:q', c:document('PEEK q state=buried')[1].headers['x-death-counts'])
+        assert.equal('3:nack:q', c:peek('q state=buried')[1].headers['x-death-counts'])
       end)
 
       it('goes 50 rounds of a loop of two queues before that', function()

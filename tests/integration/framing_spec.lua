@@ -132,7 +132,7 @@ describe('the framing of the line protocol', function()
       end
       local pub = 'PUB <exchange> <key> [pri=] [delay=] [ttl=] [id=] [must] [h:name=value]... <length>'
       assert.is_truthy(text:find(pub, 1, true))
-      assert.is_truthy(text:find('\nPEEK <queue> [n] [state=]\r\n', 1, true))
+      assert.is_truthy(text:find('\nPEEK <queue> [n] [state=] [match=] [after=]\r\n', 1, true))
     end)
 
     it('of HTTP end the connection, and their bodies are not carried out', function()

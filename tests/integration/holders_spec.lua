@@ -16,7 +16,7 @@ for _, durable in ipairs { '1', '0' } do
 
     local function holders()
       local by_payload = {}
-      for _, m in ipairs(c:document 'PEEK q 100 state=unacked') do
+      for _, m in ipairs(c:peek 'q 100 state=unacked') do
         by_payload[m.payload] = m.holder
         assert.equal(m.due, m.holder['until'])
       end
@@ -46,7 +46,7 @@ for _, durable in ipairs { '1', '0' } do
       c:send '@3 UNSUB mine\r\n'
       c:expect_line '@3 OK'
       assert.equal('mine', holders().a.sid)
-      assert.is_nil(c:document('PEEK q')[1].holder)
+      assert.is_nil(c:peek('q')[1].holder)
     end)
 
     it('is named by STATS for the ten leases that end first', function()

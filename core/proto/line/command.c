@@ -429,6 +429,8 @@ COMMAND(peek)
 	/* In the order of enum peek_state. */
 	spec.state = (enum peek_state)request_choice(q, "state",
 						     "ready, delayed, unacked or buried");
+	spec.match = request_option(q, "match");
+	spec.after = request_option(q, "after");
 	if (q->rc < 0)
 		return q->rc;
 	return session_peek(l->session, &spec, r, q->err);

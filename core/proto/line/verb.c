@@ -27,7 +27,7 @@ static const struct verb verbs[] = {
 	{ "GET",     1, 1, "queue",                    VERB_ANSWERS,                     "max wait ack", NULL,         command_get },
 	{ "NACK",    0, 0, NULL,                       VERB_TAGS | VERB_TRANSACTED,                        "delay", "dead requeue",      command_nack },
 	{ "TOUCH",   0, 0, NULL,                       VERB_TAGS,                        "for", NULL,                  command_touch },
-	{ "PEEK",    1, 2, "queue n",                  VERB_DOCUMENT | VERB_ANSWERS,        "state", NULL,                command_peek },
+	{ "PEEK",    1, 2, "queue n",                  VERB_DOCUMENT | VERB_ANSWERS,        "state match after", NULL,    command_peek },
 	{ "PURGE",   1, 1, "queue",                    0,                                NULL, NULL,                   command_purge },
 	{ "KICK",    1, 2, "queue n",                  0,                                NULL, NULL,                   command_kick },
 	{ "PAUSE",   2, 2, "queue in|out|both",        0,                                "for", NULL,                  command_pause },
