@@ -101,10 +101,9 @@ static bool is_over_limit(const struct entry *e)
 		return false;
 	q->counters.death_limited++;
 	q->vhost->broker->counters.death_limited++;
-	log_warn("queue '%s' of vhost '%s': a message has died %" PRIu32
-		 " times (death-limit=%" PRIu32 "); "
-		 "it is buried",
-		 q->name, q->vhost->name, deaths, q->config.death_limit);
+	log_warn("queue '%s' of vhost '%s': a message has reached death-limit=%" PRIu32
+		 "; it is buried",
+		 q->name, q->vhost->name, q->config.death_limit);
 	return true;
 }
 

@@ -16,14 +16,27 @@ static void add_words(struct cli *cli, int name_count)
 		cli_add_option(cli, cli->words[i]);
 }
 
-/* "warning <text>", which a DECLARE is answered where it may not be what was meant. */
-static int warn(const struct cli *cli, const char *reply)
+/* "[<name>] [warning <text>]": the name that the broker chose for a queue, and why it may
+ * not be what was meant. */
+static int finish_declare(struct cli *cli)
 {
-	const char *text = strchr(reply, ' ') ? strchr(reply, ' ') + 1 : reply;
+	struct tidemq_reply reply;
+	struct slice rest, name = SLICE("");
 
-	if (cli->json)
+	if (cli_ask(cli, &reply) != CLI_DONE)
+		return cli->status;
+	rest = slice_from(reply.text);
+	if (rest.len > 0 && !slice_has_prefix(rest, "warning "))
+		name = slice_cut(&rest, ' ');
+	if (cli->json && name.len > 0)
+		printf("{\"ok\":true,\"name\":\"%" SLICE_FMT "\"}\n", SLICE_ARG(name));
+	else if (cli->json)
 		puts("{\"ok\":true}");
-	fprintf(stderr, "tidemq %s: warning: %s\n", cli->verb->name, text);
+	else if (name.len > 0)
+		printf("%" SLICE_FMT "\n", SLICE_ARG(name));
+	if (rest.len > 0)
+		fprintf(stderr, "tidemq declare: warning: %" SLICE_FMT "\n",
+			SLICE_ARG(slice_skip(rest, strlen("warning "))));
 	return CLI_DONE;
 }
 
@@ -35,8 +48,6 @@ static int finish(struct cli *cli)
 
 	if (cli_ask(cli, &reply) != CLI_DONE)
 		return cli->status;
-	if (strncmp(reply.text, "warning ", 8) == 0)
-		return warn(cli, reply.text);
 	if (cli->json && reply.len > 0)
 		printf("{\"ok\":true,\"count\":%s}\n", reply.text);
 	else if (cli->json)
@@ -70,7 +81,7 @@ static int run_definition(struct cli *cli)
 	for (size_t i = 0; i < 2; i++)
 		if (cli_is_given(cli, flags[i]))
 			cli_add_option(cli, flags[i]);
-	return finish(cli);
+	return is_declare ? finish_declare(cli) : finish(cli);
 }
 
 static int run_kick(struct cli *cli)
@@ -120,7 +131,8 @@ const struct cli_verb cli_define_verbs[] = {
 		   "[NAME=VALUE...]",
 	  .details = "NAME=VALUE are the options of DECLARE in docs/protocol.md, for "
 		     "example\n"
-		     "tidemq declare queue jobs retry=exponential retry.base=500ms",
+		     "tidemq declare queue jobs retry=exponential retry.base=500ms\n"
+		     "The broker chooses the name of 'queue -', which is printed.",
 	  .words_min = 2,
 	  .words_max = WORDS_MAX,
 	  .run = run_definition },

@@ -97,7 +97,7 @@ void session_close_channel(struct channel *ch, struct reply *r);
 
 struct declare_spec {
 	bool is_queue;
-	struct slice name;
+	struct slice name; /* "-": the broker chooses that of a queue, and says it */
 	struct slice type; /* of an exchange */
 	const struct args *args;
 };

@@ -1,6 +1,7 @@
 /* BEGIN, COMMIT and ROLLBACK: what a channel publishes and settles in between is kept,
  * and takes place as one. */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "base/container.h"
 #include "base/mem.h"
@@ -172,7 +173,7 @@ int session_transaction_publish(struct channel *ch, struct msg *m, bool is_manda
 	kept->kind = KEPT_PUBLISH;
 	kept->msg = msg_ref(m);
 	kept->is_mandatory = is_mandatory;
-	reply_queued(r);
+	reply_text(r, "queued");
 	return TIDE_OK;
 }
 
@@ -253,7 +254,7 @@ int session_transaction_settle(struct channel *ch, const struct settle_spec *spe
 		}
 	}
 	t->messages += kept->tag_count;
-	reply_queued(r);
+	reply_text(r, "queued");
 	return TIDE_OK;
 }
 
@@ -302,6 +303,7 @@ void session_transaction_end(struct channel *ch)
 static void on_committed(struct waiter *w)
 {
 	struct committing *c = container_of(w, struct committing, waiter);
+	char text[64];
 	struct error err;
 
 	if (w->status < 0) {
@@ -311,7 +313,9 @@ static void on_committed(struct waiter *w)
 		reply_error(c->reply, &err);
 	} else {
 		c->service->transactions.committed++;
-		reply_committed(c->reply, c->result.published, c->result.settled);
+		snprintf(text, sizeof(text), "%" PRIu64 " %" PRIu64, c->result.published,
+			 c->result.settled);
+		reply_text(c->reply, text);
 	}
 	mem_free(c);
 }

@@ -477,7 +477,7 @@ describe('the framing of the line protocol', function()
     end)
 
     it('are not -, which stands for nothing', function()
-      c:send 'DECLARE queue -\r\n'
+      c:send 'DECLARE exchange - fanout\r\n'
       c:expect_line "ERR syntax '-' stands for the default exchange and cannot be declared"
       c:send 'SUB f -\r\n'
       c:expect_line "ERR syntax '-' cannot be the name of a subscription"

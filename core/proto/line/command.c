@@ -185,6 +185,10 @@ COMMAND(declare)
 				 "DECLARE exchange needs a name and a type");
 	else if (q->rc == TIDE_OK && q->word_count > 2)
 		q->rc = read_queue_flag(q, r);
+	if (q->rc == TIDE_OK && spec.is_queue && q->is_quiet && slice_is(spec.name, "-"))
+		return error_set(q->err, TIDE_ESYNTAX,
+				 "DECLARE queue - is answered with the name: it takes no "
+				 "'quiet'");
 	if (q->rc == TIDE_OK)
 		read_args(q, NULL, &args);
 	if (q->rc < 0)

@@ -178,15 +178,9 @@ static void ok(struct line *l, unsigned channel, const struct reply *r)
 		id_format(r->id, at);
 		at += ID_HEX_LEN;
 	}
-	if (r->kind == REPLY_QUEUED)
-		at = PUT(at, " queued");
-	if (r->kind != REPLY_OK && r->kind != REPLY_QUEUED) {
+	if (r->kind != REPLY_OK) {
 		*at++ = ' ';
 		at = decimal_put(at, r->count);
-	}
-	if (r->kind == REPLY_COMMITTED) {
-		*at++ = ' ';
-		at = decimal_put(at, r->settled);
 	}
 	if (r->is_duplicate)
 		at = PUT(at, " duplicate");
@@ -202,8 +196,8 @@ static void on_reply(void *ctx, unsigned channel, struct reply *r)
 		error_line(l, channel, r->error, r->text);
 	else if (r->kind == REPLY_DATA)
 		data(l, channel, &r->data);
-	else if (r->kind == REPLY_WARNING)
-		end_line(l, PUT(begin_line(l, channel, LINE_SMALL), "OK warning "),
+	else if (r->kind == REPLY_TEXT)
+		end_line(l, PUT(begin_line(l, channel, LINE_SMALL), "OK "),
 			 slice_from(r->text));
 	else
 		ok(l, channel, r);

@@ -106,6 +106,8 @@ static void what_is_wrong_is_refused_and_named(void **state)
 		{ "shards=4294967297", "1 to 64" },
 		{ "shards=1.5", "shards=1.5" },
 		{ "delivery-limit=1000001", "0 to 1000000" },
+		{ "death-limit=0", "1 to 1000000" },
+		{ "death-limit=1000001", "1 to 1000000" },
 		{ "delivery-limit=4294967296", "0 to 1000000" },
 		{ "ack-timeout=9ms", "10ms to 1d" },
 		{ "ack-timeout=86400001", "10ms to 1d" },
