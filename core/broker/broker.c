@@ -117,6 +117,8 @@ void broker_clear(struct broker *b)
 	commit_close(&b->env);
 	HASH_ITER (hh, b->vhosts, v, next)
 		vhost_destroy(v);
+	/* Those that waited for what has gone now. */
+	job_end_all(b);
 }
 
 void broker_set_engine(struct broker *b, struct engine *e)

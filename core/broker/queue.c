@@ -7,6 +7,14 @@
 #include "route_cache.h"
 #include "unusable.h"
 
+struct queue *queue_by_serial(const struct broker *b, uint64_t serial)
+{
+	struct queue *q;
+
+	HASH_FIND(serial_hh, b->queues_by_serial, &serial, sizeof(serial), q);
+	return q;
+}
+
 struct queue *queue_find(struct vhost *v, struct slice name)
 {
 	struct queue *q;

@@ -76,6 +76,8 @@ struct queue {
 };
 
 struct queue *queue_find(struct vhost *v, struct slice name);
+/* NULL: it is gone. */
+struct queue *queue_by_serial(const struct broker *b, uint64_t serial);
 
 /* As exchange_declare. `owner`: the list that an exclusive queue goes to. */
 TIDE_MUST_USE int queue_declare(struct vhost *v, struct slice name,

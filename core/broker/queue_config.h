@@ -43,3 +43,8 @@ void queue_config_deinit(struct queue_config *c);
 TIDE_MUST_USE int queue_config_compare(const struct queue_config *has,
 				       const struct queue_config *wanted,
 				       int64_t dedupe_ms, struct error *err);
+
+/* "<exchange>/<key>": `exchange` is empty for the default one, `key` where there is none.
+ * False: it is not well formed. */
+bool queue_config_read_target(struct slice value, struct slice *exchange,
+			      struct slice *key);

@@ -50,7 +50,6 @@ void queue_scan_deinit(struct queue_scan *scan)
 	for (unsigned i = 0; i < scan->shard_count; i++)
 		shard_scan_deinit(&scan->shards[i]);
 	mem_free(scan->shards);
-	msg_match_deinit(&scan->match);
 }
 
 /* The shard whose next row comes first; NULL: none has one, or one has to be read before
@@ -88,7 +87,7 @@ static bool look(struct queue_scan *scan, struct shard_scan *shard)
 	scan->searched++;
 	if (row->msg) {
 		scan->bytes += row->msg->bytes;
-		if (msg_match_has(&scan->match, row->msg))
+		if (msg_match_has(scan->match, row->msg))
 			goes_on = scan->ops->on_match(scan, shard->shard, next);
 	}
 	shard_scan_take(shard);

@@ -26,7 +26,7 @@ struct queue_scan_ops {
 
 struct queue_scan {
 	const struct queue_scan_ops *ops;
-	struct msg_match match;
+	const struct msg_match *match;
 	struct place next; /* what is before it has been looked at */
 	bool is_whole;     /* nothing is behind */
 	uint64_t searched; /* messages */

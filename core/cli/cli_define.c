@@ -1,5 +1,5 @@
-/* cli_define.c: declare, delete, bind, unbind, purge, kick, pause, resume: verbs whose
- * words are the protocol's, and whose reply is OK. */
+/* cli_define.c: declare, delete, bind, unbind, purge, redrive, kick, pause, resume: verbs
+ * whose words are the protocol's, and whose reply is OK. */
 #include <inttypes.h>
 
 #include "cli.h"
@@ -103,6 +103,43 @@ static int run_pause(struct cli *cli)
 	return finish(cli);
 }
 
+/* "<moved> <left>" */
+static int finish_redrive(struct cli *cli)
+{
+	struct tidemq_reply reply;
+	unsigned long long moved, left;
+
+	if (cli_ask(cli, &reply) != CLI_DONE)
+		return cli->status;
+	if (sscanf(reply.text, "%llu %llu", &moved, &left) != 2)
+		return cli_failure("cannot read the broker's answer '%s'", reply.text);
+	printf(cli->json ? "{\"ok\":true,\"moved\":%llu,\"left\":%llu}\n"
+			 : "sent back %llu, left %llu\n",
+	       moved, left);
+	return CLI_DONE;
+}
+
+static int run_redrive(struct cli *cli)
+{
+	uint64_t count = cli_number(cli, "count");
+
+	add_words(cli, 1);
+	if (count > 0)
+		buf_printf(&cli->request, " %" PRIu64, count);
+	if (cli_is_given(cli, "match"))
+		cli_add_value(cli, SLICE("match"), cli_get(cli, "match"));
+	if (cli_is_given(cli, "to"))
+		cli_add_value(cli, SLICE("to"), cli_get(cli, "to"));
+	return finish_redrive(cli);
+}
+
+static const struct command_option redrive_options[] = {
+	{ COMMAND_NUMBER("count", "all", "how many at most", 1, UINT32_MAX) },
+	{ COMMAND_TEXT("match", "WHAT", NULL, "only those that match, see above") },
+	{ COMMAND_TEXT("to", "EXCHANGE/KEY", "where they came from", "where they go") },
+	{ .name = NULL },
+};
+
 static const struct command_option delete_options[] = {
 	{ COMMAND_FLAG("if-empty", "only if the queue holds no message") },
 	{ COMMAND_FLAG("if-unused", "only without consumers, or bindings") },
@@ -163,6 +200,14 @@ const struct cli_verb cli_define_verbs[] = {
 	  .words_min = 1,
 	  .words_max = 1,
 	  .run = run_plain },
+	{ .name = "redrive",
+	  .summary = "send dead letters back where they came from",
+	  .usage = "[options] QUEUE",
+	  .details = CLI_MATCH_HELP,
+	  .options = redrive_options,
+	  .words_min = 1,
+	  .words_max = 1,
+	  .run = run_redrive },
 	{ .name = "kick",
 	  .summary = "make buried messages of a queue ready again",
 	  .usage = "[options] QUEUE",

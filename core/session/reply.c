@@ -16,7 +16,8 @@ static void free_parts(struct reply *r)
 static void reply_free(struct reply *r, struct pool *pool)
 {
 	/* The OK of a publish or an ack has none. */
-	if (r->kind != REPLY_OK && r->kind != REPLY_COUNT && r->kind != REPLY_PUBLISHED)
+	if (r->kind != REPLY_OK && r->kind != REPLY_COUNT && r->kind != REPLY_COUNTS &&
+	    r->kind != REPLY_PUBLISHED)
 		free_parts(r);
 	pool_give(pool, r);
 }
@@ -130,6 +131,14 @@ void reply_count(struct reply *r, uint64_t count)
 {
 	r->kind = REPLY_COUNT;
 	r->count = count;
+	reply_when_done(r);
+}
+
+void reply_counts(struct reply *r, uint64_t count, uint64_t second)
+{
+	r->kind = REPLY_COUNTS;
+	r->count = count;
+	r->id = second;
 	reply_when_done(r);
 }
 

@@ -221,6 +221,15 @@ struct peek_spec {
 };
 TIDE_MUST_USE int session_peek(struct session *s, const struct peek_spec *spec,
 			       struct reply *r, struct error *err);
+struct redrive_spec {
+	struct slice queue;
+	uint64_t max;
+	struct slice match; /* see base/msg_match.h; data == NULL: all */
+	struct slice to;    /* "<exchange>/<key>"; data == NULL: where they came from */
+};
+TIDE_MUST_USE int session_redrive_start(struct session *s,
+					const struct redrive_spec *spec, struct reply *r,
+					struct error *err);
 TIDE_MUST_USE int session_queue_purge(struct session *s, struct slice queue,
 				      struct reply *r, struct error *err);
 TIDE_MUST_USE int session_queue_kick(struct session *s, struct slice queue, uint64_t max,

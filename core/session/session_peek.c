@@ -53,6 +53,7 @@ static void add_payload(struct json *j, const struct msg *m)
 
 struct peek {
 	struct queue_scan scan;
+	struct msg_match match;
 	struct reply *reply;
 	struct json json;
 	enum entry_state state;
@@ -124,6 +125,7 @@ static void on_end(struct queue_scan *scan)
 	else
 		reply_data(p->reply);
 	queue_scan_deinit(scan);
+	msg_match_deinit(&p->match);
 	mem_free(p);
 }
 
@@ -191,7 +193,7 @@ int session_peek(struct session *s, const struct peek_spec *spec, struct reply *
 	    read_after(q, spec, &from, err) < 0)
 		return err->code;
 	p = mem_zalloc(sizeof(*p));
-	if (msg_match_init(&p->scan.match, spec->match, err) < 0) {
+	if (msg_match_init(&p->match, spec->match, err) < 0) {
 		mem_free(p);
 		return err->code;
 	}
@@ -203,6 +205,7 @@ int session_peek(struct session *s, const struct peek_spec *spec, struct reply *
 	json_object_begin(&p->json);
 	json_member_array(&p->json, "messages");
 	p->scan.ops = &ops;
+	p->scan.match = &p->match;
 	p->scan.next = from;
 	queue_scan_init(&p->scan, q, p->state, spec->match.data ? UINT_MAX : spec->max);
 	queue_scan_run(&p->scan);

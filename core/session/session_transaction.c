@@ -1,7 +1,6 @@
 /* BEGIN, COMMIT and ROLLBACK: what a channel publishes and settles in between is kept,
  * and takes place as one. */
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "base/container.h"
 #include "base/mem.h"
@@ -303,7 +302,6 @@ void session_transaction_end(struct channel *ch)
 static void on_committed(struct waiter *w)
 {
 	struct committing *c = container_of(w, struct committing, waiter);
-	char text[64];
 	struct error err;
 
 	if (w->status < 0) {
@@ -313,9 +311,7 @@ static void on_committed(struct waiter *w)
 		reply_error(c->reply, &err);
 	} else {
 		c->service->transactions.committed++;
-		snprintf(text, sizeof(text), "%" PRIu64 " %" PRIu64, c->result.published,
-			 c->result.settled);
-		reply_text(c->reply, text);
+		reply_counts(c->reply, c->result.published, c->result.settled);
 	}
 	mem_free(c);
 }

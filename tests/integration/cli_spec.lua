@@ -236,6 +236,18 @@ describe('the command line', function()
       assert.equal(10, #page.messages)
     end)
 
+    it('redrive sends dead letters back', function()
+      tide('declare', 'queue', queue .. '.dead')
+      tide('declare', 'queue', queue, 'dead-letter=-/' .. queue .. '.dead')
+      tide('pub', '--count', '3', '-', queue, 'x')
+      tide('sub', '--count', '3', '--format', '', queue)
+      tide('pub', '--count', '2', '-', queue .. '.dead', 'y')
+      assert.equal('sent back 0, left 2\n', tide('redrive', queue .. '.dead'))
+      assert.equal('{"ok":true,"moved":2,"left":0}\n',
+        tide('redrive', '--json', '--count', '2', '--match', 'y', '--to', '-/' .. queue, queue .. '.dead'))
+      assert.equal('yy', tide('get', '--max', '2', '--format', '%p', queue))
+    end)
+
     it('explain names the rules that decide', function()
       tide('declare', 'queue', queue, 'priority=strict', 'retry=exponential')
       local text = tide('explain', '--priority', '7', '--delay', '1m', '-', queue)

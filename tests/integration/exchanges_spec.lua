@@ -220,3 +220,28 @@ describe('a queue whose name the broker has chosen', function()
     broker:expect_clean_stop()
   end)
 end)
+
+describe('a topic pattern that an older version took', function()
+  it('keeps its exchange from being used, which UNBIND ends', function()
+    local broker = Broker.start()
+    local c = broker:connect()
+    c:ok 'DECLARE exchange x topic'
+    c:ok 'DECLARE queue q'
+    c:ok 'BIND q x a.#'
+    broker:kill9()
+    assert.equal('1', broker:redis_cli('SADD', 'tide:/:bindings', 'queue q x a*'))
+    broker:restart()
+    c = broker:connect()
+    local text = "exchange 'x' cannot be used: it has a binding that routing/topic.lua refuses, 'queue q x a*': "
+    local answer = c:request('PUB x a.b', 'hello')
+    assert.equal('ERR rule ' .. text, answer:sub(1, 9 + #text))
+    assert.is_truthy(answer:find("in the topic pattern 'a*' the word 'a*' has a wildcard in it", 1, true))
+    c:ok 'UNBIND q x a*'
+    assert.match('^OK %x+ 1$', c:request('PUB x a.b', 'hello'))
+    broker:restart()
+    c = broker:connect()
+    assert.equal('hello', c:get('q')[1].payload)
+    assert.equal(1, #c:document 'LIST bindings')
+    broker:expect_clean_stop()
+  end)
+end)

@@ -182,6 +182,10 @@ static void ok(struct line *l, unsigned channel, const struct reply *r)
 		*at++ = ' ';
 		at = decimal_put(at, r->count);
 	}
+	if (r->kind == REPLY_COUNTS) {
+		*at++ = ' ';
+		at = decimal_put(at, r->id);
+	}
 	if (r->is_duplicate)
 		at = PUT(at, " duplicate");
 	at = PUT(at, "\r\n");

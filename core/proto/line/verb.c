@@ -28,6 +28,7 @@ static const struct verb verbs[] = {
 	{ "NACK",    0, 0, NULL,                       VERB_TAGS | VERB_TRANSACTED,                        "delay", "dead requeue",      command_nack },
 	{ "TOUCH",   0, 0, NULL,                       VERB_TAGS,                        "for", NULL,                  command_touch },
 	{ "PEEK",    1, 2, "queue n",                  VERB_DOCUMENT | VERB_ANSWERS,        "state match after", NULL,    command_peek },
+	{ "REDRIVE", 1, 2, "queue n",                  0,                                "match to", NULL,             command_redrive },
 	{ "PURGE",   1, 1, "queue",                    0,                                NULL, NULL,                   command_purge },
 	{ "KICK",    1, 2, "queue n",                  0,                                NULL, NULL,                   command_kick },
 	{ "PAUSE",   2, 2, "queue in|out|both",        0,                                "for", NULL,                  command_pause },
