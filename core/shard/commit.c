@@ -101,20 +101,14 @@ static double score_of(const struct commit_item *item)
 						 : (double)item->change.at_unix_ms;
 }
 
-static bool has_failed(const struct commit_item *item)
-{
-	return item->change.reason != NULL;
-}
-
 /* A held message was delivered, which may not be written yet. */
 static void encode_tries(const struct commit_item *item, struct batch *b)
 {
 	const struct entry *e = item->entry;
-	const char *reason = has_failed(item) ? item->change.reason : e->reason;
+	const struct store_tries tries = shard_tries(e, item->change.reason);
 
 	if (e->attempts > 0)
-		batch_tries(b, e->id, e->attempts, e->failures + has_failed(item),
-			    reason ? reason : "");
+		batch_tries(b, e->id, &tries);
 }
 
 /* What is sent together. */
@@ -172,7 +166,7 @@ static void take_place(struct commit *c, const struct commit_item *item)
 
 	if (!item->is_new)
 		c->ops->on_settled(e);
-	if (has_failed(item))
+	if (item->change.reason)
 		shard_count_failure(e, item->change.reason);
 	shard_entry_stored(e);
 	shard_entry_clean(e);
@@ -186,6 +180,7 @@ static void take_place(struct commit *c, const struct commit_item *item)
 				 ENTRY_COMMITTING | ENTRY_LEDGERED);
 	shard_account(e, 1);
 	entry_tell(e, TIDE_OK, NULL);
+	shard_entry_leaving(e);
 	TAILQ_REMOVE(&sh->moving, e, link);
 	if (is_gone) {
 		shard_entry_free(e);
@@ -203,6 +198,7 @@ static void take_back(struct entry *e, const struct batch_result *result)
 
 	shard_entry_stored(e);
 	entry_tell(e, result->written, result->text);
+	shard_entry_leaving(e);
 	TAILQ_REMOVE(&sh->moving, e, link);
 	e->state = ENTRY_GONE;
 	/* The publish id of a message that is not there would confirm a repetition. */
@@ -253,8 +249,8 @@ static void finish_shard(struct shard *sh, const struct batch_result *result)
 	/* Reads of Redis have waited. */
 	if (!sh->is_closed)
 		shard_wake_by(sh, sh->env->now_ms);
-	if (sh->expiry.is_wanted)
-		shard_expiry_tick(sh);
+	if (sh->take.is_wanted)
+		shard_take_tick(sh);
 }
 
 /* Several that were carried out together: none of their shards is read before all of
@@ -301,7 +297,7 @@ void commit_send_take(struct commit *c)
 static bool is_busy(const struct shard *sh)
 {
 	return !sh->is_closed && sh->keys &&
-	       (sh->is_held_back || sh->expiry.is_taking || sh->expiry.is_wanted);
+	       (sh->is_held_back || sh->take.is_taking || sh->take.is_next);
 }
 
 /* Its publish is not written, or what Redis has of it is not known: the shard's next
