@@ -94,6 +94,8 @@ static const struct command_option rows[] = {
 			"requests of a transaction are refused",
 			64 * KIB, 1024 * GIB),
 	  BROKER(transactions_bytes_max) },
+	{ COMMAND_NUMBER("max-locks", "100000", "locks that are held", 1, 10000000),
+	  BROKER(locks_max) },
 	{ COMMAND_NUMBER("max-vhosts", "256", "vhosts", 1, 100000), BROKER(vhosts_max) },
 	{ COMMAND_NUMBER("max-queues", "1000000", "queues in all vhosts", 1, 100000000),
 	  BROKER(queues_max) },

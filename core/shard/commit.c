@@ -131,6 +131,8 @@ static void encode(struct flight_size *size, const struct commit_item *item,
 			batch_remove(b, e->id, (enum store_set)e->home,
 				     e->flags & ENTRY_TRIES_STORED,
 				     !e->msg || e->expires_unix_ms);
+		if (e->shard->dedupe.is_queued)
+			dedupe_encode_removal(e, b);
 		return;
 	}
 	if (e->home != HOME_NONE)
@@ -183,6 +185,8 @@ static void take_place(struct commit *c, const struct commit_item *item)
 	shard_entry_leaving(e);
 	TAILQ_REMOVE(&sh->moving, e, link);
 	if (is_gone) {
+		if (sh->dedupe.is_queued)
+			dedupe_done(e);
 		shard_entry_free(e);
 		return;
 	}

@@ -240,6 +240,20 @@ describe('a transaction', function()
         assert.same({ 'c' }, content(c, 'out'))
       end)
 
+      it('makes the id of a message free, in a queue with dedupe=queued', function()
+        c:ok('DECLARE queue once dedupe=queued durable=' .. durable)
+        c:ok 'BEGIN'
+        c:ok('PUB - once id=1', 'a')
+        c:expect_answer('COMMIT', 'OK 1 0')
+        c:get 'once'
+        assert.matches('^OK %x+ 1 duplicate$', c:request('PUB - once id=1', 'b'))
+        c:ok 'BEGIN'
+        c:ok 'ACK 1'
+        c:expect_answer('COMMIT', 'OK 0 1')
+        assert.matches('^OK %x+ 1$', c:request('PUB - once id=1', 'c'))
+        assert.same({ 'c' }, content(c, 'once'))
+      end)
+
       it('goes on while other channels do as they like', function()
         c:expect_answer('@1 OPEN', '@1 OK')
         c:expect_answer('@1 BEGIN', '@1 OK')

@@ -6,7 +6,7 @@
 
 /* clang-format off */
 #define PUB_OPTIONS "pri delay ttl id"
-#define LIST_WORDS "exchanges|queues|bindings|consumers|connections|rules"
+#define LIST_WORDS "exchanges|queues|bindings|consumers|connections|locks|rules"
 #define RULES_WORDS \
 	"reload|status|log|rollback|shadow|recent|replay|simulate dir|hash|n|retry name"
 
@@ -45,6 +45,9 @@ static const struct verb verbs[] = {
 	{ "BEGIN",   0, 0, NULL,                       0,                                NULL, NULL,                   command_transaction_begin },
 	{ "COMMIT",  0, 0, NULL,                       0,                                NULL, NULL,                   command_transaction_commit },
 	{ "ROLLBACK", 0, 0, NULL,                      0,                                NULL, NULL,                   command_transaction_rollback },
+	{ "LOCK",    1, 1, "name",                     VERB_ANSWERS,                     "wait ttl token", NULL,       command_lock_take },
+	{ "UNLOCK",  2, 2, "name token",               0,                                NULL, NULL,                   command_lock_release },
+	{ "CHECK",   2, 2, "name token",               0,                                NULL, NULL,                   command_lock_check },
 	{ "KILL",    2, 2, "connection number",        0,                                NULL, NULL,                   command_operate_kill },
 	{ "DRAIN",   0, 1, "off",                      0,                                NULL, NULL,                   command_operate_drain },
 	{ "HELP",    0, 0, NULL,                       VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_help },

@@ -85,5 +85,8 @@ COMMAND(explain);
 COMMAND(transaction_begin);
 COMMAND(transaction_commit);
 COMMAND(transaction_rollback);
+COMMAND(lock_take);
+COMMAND(lock_release);
+COMMAND(lock_check);
 COMMAND(operate_kill);
 COMMAND(operate_drain);
