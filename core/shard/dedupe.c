@@ -221,48 +221,39 @@ int dedupe_admit(const struct dedupe *d, size_t bytes, struct error *err)
 static struct dedupe_record *remember_first(struct dedupe_queue *dq,
 					    const struct dedupe_publish *publish)
 {
-	struct shard *sh = publish->shard;
 	struct dedupe_record *r = dedupe_table_find(&dq->table, &publish->key);
+	int64_t now_ms = dq->dedupe->env->now_ms;
 
 	if (r)
 		forget(dq, r); /* it is over */
 	r = remember(dq, &publish->key, publish->msg->id,
-		     dq->is_queued ? DEDUPE_QUEUED_MS
-				   : sh->env->now_ms + publish->window_ms);
-	r->shard = (uint8_t)sh->index;
+		     dq->is_queued ? DEDUPE_QUEUED_MS : now_ms + publish->window_ms);
+	r->shard = (uint8_t)publish->shard->index;
 	return r;
-}
-
-static void publish_first(struct dedupe_queue *dq, const struct dedupe_publish *publish,
-			  struct waiter *waiter)
-{
-	struct shard *sh = publish->shard;
-	struct dedupe_record *r = remember_first(dq, publish);
-	struct dedupe_pending *p;
-
-	if (!sh->keys) {
-		shard_publish(sh, publish->msg, publish->rank, waiter, false);
-		return;
-	}
-	p = pend(r, sh);
-	wait_for(p, waiter);
-	shard_publish(sh, publish->msg, publish->rank, &p->entry, true);
-	waiter_done(&p->entry, TIDE_OK, NULL);
 }
 
 bool dedupe_publish(struct dedupe_queue *dq, const struct dedupe_publish *p,
 		    struct waiter *waiter, uint64_t *first)
 {
 	const struct dedupe_record *seen = find_seen(dq, &p->key);
+	struct dedupe_pending *pending;
 
-	if (!seen) {
-		publish_first(dq, p, waiter);
+	if (seen) {
+		*first = seen->msg_id;
+		if (seen->pending)
+			wait_for(seen->pending, waiter);
+		return false;
+	}
+	if (!p->shard->keys) {
+		remember_first(dq, p);
+		shard_publish(p->shard, p->msg, p->rank, waiter, false);
 		return true;
 	}
-	*first = seen->msg_id;
-	if (seen->pending)
-		wait_for(seen->pending, waiter);
-	return false;
+	pending = pend(remember_first(dq, p), p->shard);
+	wait_for(pending, waiter);
+	shard_publish(p->shard, p->msg, p->rank, &pending->entry, true);
+	waiter_done(&pending->entry, TIDE_OK, NULL);
+	return true;
 }
 
 struct waiter *dedupe_commit(struct dedupe_queue *dq, const struct dedupe_publish *p,
@@ -270,11 +261,10 @@ struct waiter *dedupe_commit(struct dedupe_queue *dq, const struct dedupe_publis
 {
 	const struct dedupe_record *seen = find_seen(dq, &p->key);
 
-	if (seen) {
-		*first = seen->msg_id;
-		return NULL;
-	}
-	return &pend(remember_first(dq, p), p->shard)->entry;
+	if (!seen)
+		return &pend(remember_first(dq, p), p->shard)->entry;
+	*first = seen->msg_id;
+	return NULL;
 }
 
 bool dedupe_is_pending(const struct dedupe_queue *dq, const struct dedupe_key *key)
