@@ -222,12 +222,12 @@ static struct dedupe_record *remember_first(struct dedupe_queue *dq,
 					    const struct dedupe_publish *publish)
 {
 	struct dedupe_record *r = dedupe_table_find(&dq->table, &publish->key);
-	int64_t now_ms = dq->dedupe->env->now_ms;
+	int64_t end_ms = dq->dedupe->env->now_ms + publish->window_ms;
 
 	if (r)
 		forget(dq, r); /* it is over */
 	r = remember(dq, &publish->key, publish->msg->id,
-		     dq->is_queued ? DEDUPE_QUEUED_MS : now_ms + publish->window_ms);
+		     dq->is_queued ? DEDUPE_QUEUED_MS : end_ms);
 	r->shard = (uint8_t)publish->shard->index;
 	return r;
 }
@@ -242,18 +242,16 @@ bool dedupe_publish(struct dedupe_queue *dq, const struct dedupe_publish *p,
 		*first = seen->msg_id;
 		if (seen->pending)
 			wait_for(seen->pending, waiter);
-		return false;
-	}
-	if (!p->shard->keys) {
+	} else if (!p->shard->keys) {
 		remember_first(dq, p);
 		shard_publish(p->shard, p->msg, p->rank, waiter, false);
-		return true;
+	} else {
+		pending = pend(remember_first(dq, p), p->shard);
+		wait_for(pending, waiter);
+		shard_publish(p->shard, p->msg, p->rank, &pending->entry, true);
+		waiter_done(&pending->entry, TIDE_OK, NULL);
 	}
-	pending = pend(remember_first(dq, p), p->shard);
-	wait_for(pending, waiter);
-	shard_publish(p->shard, p->msg, p->rank, &pending->entry, true);
-	waiter_done(&pending->entry, TIDE_OK, NULL);
-	return true;
+	return !seen;
 }
 
 struct waiter *dedupe_commit(struct dedupe_queue *dq, const struct dedupe_publish *p,
@@ -439,8 +437,6 @@ void dedupe_close(struct dedupe_queue *dq)
 	TAILQ_INSERT_TAIL(&dq->dedupe->dropped, dq, dropped_link);
 	free_dropped(dq->dedupe, &budget);
 }
-
-/* ---- ids that are forgotten with their messages --------------------------------- */
 
 /* The record of a shard's message; NULL: there is none. */
 static struct dedupe_record *record_of(const struct shard *sh, uint64_t msg_id)
