@@ -16,7 +16,7 @@
 #define TAKE_ROWS 128 /* of one request */
 #define RETRY_MS 1000
 #define TURN_MS 10     /* until the next look at what must be written before */
-#define BUILD_MAX 8192 /* entries of one step */
+#define BUILD_MAX 4096 /* entries of one step */
 
 void shard_take_note_expiry(struct shard *sh, int64_t at_ms)
 {
