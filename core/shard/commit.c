@@ -117,6 +117,11 @@ struct flight_size {
 	uint64_t inserted, removed;
 };
 
+static uint8_t home_after(const struct commit_item *item)
+{
+	return item->change.state == ENTRY_GONE ? HOME_NONE : (uint8_t)item->change.state;
+}
+
 /* What Redis is to have, as the journal would write it from the new state. */
 static void encode(struct flight_size *size, const struct commit_item *item,
 		   struct batch *b)
@@ -124,6 +129,8 @@ static void encode(struct flight_size *size, const struct commit_item *item,
 	struct entry *e = item->entry;
 	enum entry_state state = item->change.state;
 
+	if (e->shard->size.is_kept)
+		shard_size_move(e, e->home, home_after(item));
 	size->inserted += e->home == HOME_NONE && state != ENTRY_GONE;
 	size->removed += e->home != HOME_NONE && state == ENTRY_GONE;
 	if (state == ENTRY_GONE) {
@@ -218,6 +225,8 @@ static void undo(const struct commit_item *item, const struct batch_result *resu
 {
 	struct entry *e = item->entry;
 
+	if (e->shard->size.is_kept && e->shard->is_committing)
+		shard_size_move(e, home_after(item), e->home);
 	e->flags &= (uint16_t)~ENTRY_COMMITTING;
 	if (item->is_new) {
 		take_back(e, result);
@@ -332,6 +341,12 @@ static void begin_shard(struct shard *sh)
 				   : NULL;
 }
 
+/* It is right only behind everything else, and nobody sees it before. */
+static void write_size(struct batch *b, struct store_size stored)
+{
+	batch_size(b, &(struct store_sizes){ stored, stored, stored });
+}
+
 static void fly(struct commit *c, struct store_transaction *t, struct flight_size *size)
 {
 	for (unsigned i = 0; i < c->shard_count; i++)
@@ -347,6 +362,8 @@ static void fly(struct commit *c, struct store_transaction *t, struct flight_siz
 
 		if (!b)
 			continue;
+		if (c->shards[i]->size.is_kept)
+			write_size(b, c->shards[i]->size.stored);
 		size->bytes += batch_bytes(b);
 		store_transaction_add_take(t, b);
 	}

@@ -234,6 +234,10 @@ struct entry *shard_entry_begin(struct shard *sh, struct msg *m, double rank)
 	if (sh->keys) {
 		e->flags |= ENTRY_UNSTORED;
 		sh->env->unstored_bytes += m->bytes;
+		if (sh->gives_up) {
+			sh->unstored.messages++;
+			sh->unstored.bytes += m->payload_len;
+		}
 	}
 	return e;
 }
@@ -251,12 +255,17 @@ void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *
 	enter_by(e, m->due_unix_ms);
 }
 
-struct entry *shard_next(struct shard *sh)
+struct entry *shard_front(struct shard *sh, enum entry_state state)
 {
-	struct stage *st = &sh->stages[ENTRY_READY];
+	struct stage *st = &sh->stages[state];
 
 	stage_refill(st);
 	return window_first(&st->window);
+}
+
+struct entry *shard_next(struct shard *sh)
+{
+	return shard_front(sh, ENTRY_READY);
 }
 
 void shard_hold(struct entry *e, int64_t deadline_ms)
@@ -496,18 +505,12 @@ void shard_resume(struct shard *sh)
 
 #define TICK_MAX 4096 /* entries of one tick, so that a turn stays short */
 
-static struct entry *first_delayed(struct stage *st)
-{
-	stage_refill(st);
-	return window_first(&st->window);
-}
-
 static void tick_delayed(struct shard *sh, unsigned *budget)
 {
 	struct stage *st = &sh->stages[ENTRY_DELAYED];
 	struct entry *e;
 
-	while ((e = first_delayed(st)) != NULL) {
+	while ((e = shard_front(sh, ENTRY_DELAYED)) != NULL) {
 		if (e->at_unix_ms > sh->env->now_ms || *budget == 0) {
 			shard_wake_by(sh, e->at_unix_ms);
 			return;

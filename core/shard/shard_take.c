@@ -48,6 +48,10 @@ static struct entry *take_row(struct shard *sh, const struct store_row *row,
 		sh->stages[from].beyond--;
 	if (!e)
 		return NULL;
+	if (!is_purged && from != STORE_BURIED)
+		sh->waiting_bytes -= e->msg->payload_len;
+	if (sh->size.is_kept && from == STORE_BURIED)
+		shard_size_move(e, STORE_BURIED, STORE_UNACK);
 	e->state = ENTRY_MOVING;
 	TAILQ_INSERT_TAIL(&sh->moving, e, link);
 	if (!is_purged)
