@@ -3,6 +3,7 @@
 #include "base/redelivery.h"
 #include "host/log.h"
 #include "dead_letter.h"
+#include "decide.h"
 #include "queue.h"
 #include "broker.h"
 #include "rules/engine/strategy.h"
@@ -53,8 +54,8 @@ int retry_decide(const struct ruleset *r, struct decision_context *context,
 	return strategy_decide(s, &question, &f->view, d, err);
 }
 
-static void decide(const struct entry *e, const char *reason, uint32_t failures,
-		   struct retry_decision *d)
+static void ask(const struct entry *e, const char *reason, uint32_t failures,
+		struct retry_decision *d)
 {
 	struct queue *q = entry_queue(e);
 	const struct broker *b = q->vhost->broker;
@@ -81,7 +82,7 @@ static struct retry_fate by_script(const struct entry *e, const char *reason,
 	struct retry_fate fate = { 0 };
 	struct retry_decision d;
 
-	decide(e, reason, failures, &d);
+	ask(e, reason, failures, &d);
 	fate.action = d.action;
 	if (d.action == RETRY_AFTER)
 		fate = back_at(e, e->shard->env->now_ms + d.delay_ms);
@@ -138,6 +139,13 @@ struct retry_fate retry_plan_dead(const char *reason)
 	return fate;
 }
 
+struct retry_fate retry_plan_bury(void)
+{
+	return (struct retry_fate){ .action = RETRY_BURY,
+				    .reason = "nack",
+				    .is_failure = true };
+}
+
 void retry_count(const struct entry *e, const struct retry_fate *fate)
 {
 	struct queue *q = entry_queue(e);
@@ -180,6 +188,35 @@ void retry_failed(struct entry *e, const char *reason)
 void retry_after(struct entry *e, int64_t delay_ms)
 {
 	carry_out(e, retry_plan_after(e, delay_ms));
+}
+
+void retry_bury(struct entry *e)
+{
+	carry_out(e, retry_plan_bury());
+}
+
+void retry_set_priority(struct entry *e, uint8_t priority)
+{
+	struct queue *q = entry_queue(e);
+	const struct broker *b = q->vhost->broker;
+	struct msg like = *e->msg;
+	struct msg *m;
+
+	like.priority = priority;
+	m = like.priority != e->msg->priority ? msg_create(&like) : msg_ref(e->msg);
+	if (!m) {
+		log_warn("queue '%s': out of memory for a message of %zu bytes with "
+			 "another priority; it keeps its own",
+			 q->name, e->msg->bytes);
+		return;
+	}
+	const struct decide_spec spec = { .rules = &b->active_rules, .vhost = q->vhost };
+	const struct outcome o = { .msg = m };
+	struct pick pick = { .queue = q, .shard = e->shard };
+
+	decide_rank(&spec, &o, &pick);
+	shard_revise(e, m, pick.rank);
+	msg_unref(m);
 }
 
 void retry_dead(struct entry *e, const char *reason)

@@ -231,6 +231,9 @@ int session_transaction_settle(struct channel *ch, const struct settle_spec *spe
 	struct kept_request *kept;
 	size_t count, bytes;
 
+	if (spec->has_priority)
+		return error_set(err, TIDE_ESYNTAX,
+				 "NACK pri= cannot be part of a transaction");
 	if (check_failed(t, err) < 0 ||
 	    count_tags(ch, spec, ch->session->broker->config.transaction_messages_max,
 		       &count, err) < 0)
@@ -331,6 +334,8 @@ static int settle_tag(struct channel_transaction *t, const struct kept_request *
 		fate = retry_plan_failed(e, "nack");
 	else if (kept->settle.how == SETTLE_AFTER)
 		fate = retry_plan_after(e, kept->settle.ms);
+	else if (kept->settle.how == SETTLE_BURY)
+		fate = retry_plan_bury();
 	else if (kept->settle.how == SETTLE_DEAD)
 		fate = retry_plan_dead("rejected");
 	transaction_settle(t->deciding, e, kept->settle.how == SETTLE_ACK ? NULL : &fate,

@@ -318,7 +318,7 @@ static bool is_busy(const struct shard *sh)
 static bool is_unwritten(const struct entry *e)
 {
 	return !e->shard->is_closed && (e->flags & ENTRY_DIRTY) &&
-	       (e->home == HOME_NONE || (e->flags & ENTRY_UNSURE));
+	       (e->home == HOME_NONE || (e->flags & (ENTRY_UNSURE | ENTRY_REVISED)));
 }
 
 static bool is_ready(const struct commit *c)

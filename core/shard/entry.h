@@ -42,7 +42,8 @@ enum {
 	 * is not known. It is dirty, or in flight. */
 	ENTRY_UNSURE = 1 << 11,
 	ENTRY_MOVED = 1 << 12,      /* its waiter waits for the next batch, too */
-	ENTRY_COMMITTING = 1 << 13, /* moving: a commit refers to it, and ends that */
+	ENTRY_REVISED = 1 << 13,    /* Redis has the body of before */
+	ENTRY_COMMITTING = 1 << 14, /* moving: a commit refers to it, and ends that */
 };
 
 struct lane;
@@ -76,6 +77,7 @@ struct entry {
 	uint32_t attempts;  /* deliveries so far */
 	uint32_t failures;  /* nacks, timeouts and consumers lost while at work on it */
 	const char *reason; /* of the last failure; a literal, NULL when none */
+	uint32_t lease_ms;  /* while it is held: for how long it was given out */
 	uint16_t failed[STORE_REASONS]; /* failures, by reason */
 	uint8_t state;                  /* enum entry_state */
 	uint8_t home;                   /* enum store_set or HOME_NONE */

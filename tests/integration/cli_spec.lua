@@ -245,6 +245,9 @@ describe('the command line', function()
       assert.equal('sent back 0, left 2\n', tide('redrive', queue .. '.dead'))
       assert.equal('{"ok":true,"moved":2,"left":0}\n',
         tide('redrive', '--json', '--count', '2', '--match', 'y', '--to', '-/' .. queue, queue .. '.dead'))
+      assert.equal('', tide('get', '--max', '2', '--match', 'two words', queue))
+      tide('pub', '-', queue, 'two words')
+      assert.equal('two words', tide('get', '--match', 'two words', '--format', '%p', queue))
       assert.equal('yy', tide('get', '--max', '2', '--format', '%p', queue))
     end)
 
