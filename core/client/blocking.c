@@ -354,6 +354,12 @@ int tidemq_subscribe(struct tidemq_client *c, const struct tidemq_subscription *
 	if (s->prefetch > 0)
 		buf_printf(&line, " prefetch=%u", s->prefetch);
 	add_consuming(&line, s->auto_ack, s->ack_timeout_ms);
+	if (s->priority != 0)
+		buf_printf(&line, " priority=%d", s->priority);
+	if (s->rank > 0)
+		buf_printf(&line, " rank=%u", s->rank);
+	if (s->notify_lease_ms > 0)
+		buf_printf(&line, " notify-lease=%" PRId64, s->notify_lease_ms);
 	return request_take(c, &line, rc, 0, NULL);
 }
 
