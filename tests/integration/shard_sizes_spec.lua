@@ -31,7 +31,7 @@ describe('per_shard in STATS of a queue', function()
       end
     end
     assert.equal(1, buried)
-    c:ok 'PUB - q delay=1h'
+    c:ok('PUB - q delay=1h', 'later')
   end
 
   for _, options in ipairs { 'durable=1', 'durable=0' } do
@@ -50,7 +50,7 @@ describe('per_shard in STATS of a queue', function()
 
   it('has every shard, also one that was never used', function()
     c:ok 'DECLARE queue q shards=3 sharding=round_robin'
-    c:ok 'PUB - q'
+    c:ok('PUB - q', 'x')
     assert.same({ '1 0 0 0', '0 0 0 0', '0 0 0 0' }, sizes())
   end)
 
