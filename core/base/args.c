@@ -55,6 +55,19 @@ int args_add(struct args *a, struct slice name, struct slice value)
 	return TIDE_OK;
 }
 
+void args_set(struct args *a, const char *name, const char *value)
+{
+	for (size_t i = 0; i < a->count; i++) {
+		struct arg *arg = &a->items[i];
+
+		if (strcmp(arg->name, name) != 0)
+			continue;
+		mem_free(arg->value);
+		arg->value = mem_strdup(value);
+		arg->value_len = strlen(value);
+	}
+}
+
 const char *args_get(const struct args *a, const char *name)
 {
 	const struct arg *arg = find(a, slice_from(name));

@@ -25,6 +25,8 @@ void args_deinit(struct args *a);
  * ARGS_MAX. TIDE_ESYNTAX for a value with a zero byte, and for a name that is
  * none (slice_is_name) or has a '=' in it. */
 TIDE_MUST_USE int args_add(struct args *a, struct slice name, struct slice value);
+/* Another value for a name that is there. */
+void args_set(struct args *a, const char *name, const char *value);
 /* The value, or NULL. */
 const char *args_get(const struct args *a, const char *name);
 /* `to` holds nothing before. */

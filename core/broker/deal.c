@@ -60,30 +60,61 @@ static struct entry *next_match(struct queue *q, const struct msg_match *match)
 	return first;
 }
 
-/* The next message of any shard, in turn; what has expired goes its own way. */
-static struct entry *next_message(struct queue *q, unsigned *budget)
+/* The next message of a shard; what has expired goes its own way. */
+static inline struct entry *next_of(struct queue *q, struct shard *sh, unsigned *budget)
 {
 	int64_t now_ms = q->vhost->broker->now_ms;
+	struct entry *e;
 
+	while ((e = shard_next(sh)) != NULL) {
+		if (!e->expires_unix_ms || e->expires_unix_ms > now_ms)
+			return e;
+		retry_failed(e, "expired");
+		if (*budget == 0 || --*budget == 0)
+			return NULL;
+		if (pace_is_spent(&q->vhost->broker->pace, false)) {
+			*budget = 0;
+			return NULL;
+		}
+	}
+	return NULL;
+}
+
+/* The next message of all shards, in the order that they would have in one. NULL, too,
+ * while the next one of a shard is being read: it may come before those of the others. */
+static __attribute__((noinline)) struct entry *next_merged(struct queue *q,
+							   unsigned *budget)
+{
+	struct entry *first = NULL;
+
+	for (unsigned i = 0; i<q->shard_count && * budget> 0; i++)
+		next_of(q, q->shards[i], budget);
+	for (unsigned i = 0; i<q->shard_count && * budget> 0; i++) {
+		struct entry *e = shard_next(q->shards[i]);
+
+		if (!e && shard_count(q->shards[i], ENTRY_READY) > 0)
+			return NULL;
+		if (e &&
+		    (!first || place_is_before(window_place(e), window_place(first))))
+			first = e;
+	}
+	return first;
+}
+
+/* The next message of any shard, in turn. */
+static struct entry *next_message(struct queue *q, unsigned *budget)
+{
 	if (!is_open(q))
 		return NULL;
+	if (q->is_mixed && queue_count_mixed(q) > 0)
+		return next_merged(q, budget);
 	for (unsigned i = 0; i < q->shard_count; i++) {
-		struct shard *sh = q->shards[q->next_shard];
-		struct entry *e;
+		struct entry *e = next_of(q, q->shards[q->next_shard], budget);
 
 		q->next_shard =
 			q->next_shard + 1 < q->shard_count ? q->next_shard + 1 : 0;
-		while ((e = shard_next(sh)) != NULL) {
-			if (!e->expires_unix_ms || e->expires_unix_ms > now_ms)
-				return e;
-			retry_failed(e, "expired");
-			if (*budget == 0 || --*budget == 0)
-				return NULL;
-			if (pace_is_spent(&q->vhost->broker->pace, false)) {
-				*budget = 0;
-				return NULL;
-			}
-		}
+		if (e || *budget == 0)
+			return e;
 	}
 	return NULL;
 }

@@ -183,7 +183,9 @@ void definition_remove(const struct definition *d, struct waiter *waiter)
 		.table = d->table,
 		.vhost = vhost_slice(v),
 		.name = definition_name(d),
-		.shards = d->table == STORE_QUEUES ? queue_of(d)->config.shards : 0,
+		.shards = d->table == STORE_QUEUES
+				  ? queue_config_shards(&queue_of(d)->config)
+				  : 0,
 		.is_back = is_back,
 	};
 

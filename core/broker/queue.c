@@ -149,7 +149,7 @@ static void free_parts(struct queue *q)
 /* None is there before it is used: of many shards of many queues most never are. */
 static void open_shards(struct queue *q)
 {
-	unsigned max = q->config.shards;
+	unsigned max = queue_config_shards(&q->config);
 
 	q->shards = mem_zalloc(2 * (size_t)max * sizeof(struct shard *));
 	q->by_index = q->shards + max;
@@ -290,10 +290,56 @@ void queue_restore(struct vhost *v, struct slice name, const struct args *args,
 
 void queue_recover(struct queue *q, struct waiter *waiter)
 {
-	for (unsigned i = 0; i < q->config.shards; i++) {
-		shard_recover(queue_shard(q, i), waiter);
-		dedupe_recover(queue_shard(q, i), waiter);
+	q->is_mixed = q->config.reshard > 0;
+	for (unsigned i = 0; i < queue_config_shards(&q->config); i++) {
+		struct shard *sh = queue_shard(q, i);
+
+		sh->is_mixed = q->is_mixed;
+		shard_recover(sh, waiter);
+		dedupe_recover(sh, waiter);
 	}
+}
+
+static void widen(struct queue *q, unsigned had)
+{
+	unsigned max = queue_config_shards(&q->config);
+	struct shard **old = q->shards;
+
+	q->shards = mem_zalloc(2 * (size_t)max * sizeof(struct shard *));
+	memcpy(q->shards, old, q->shard_count * sizeof(struct shard *));
+	memcpy(q->shards + max, q->by_index, had * sizeof(struct shard *));
+	q->by_index = q->shards + max;
+	mem_free(old);
+	dedupe_widen(q->dedupe, q->by_index, max);
+}
+
+void queue_set_shards(struct queue *q, unsigned shards)
+{
+	unsigned had = queue_config_shards(&q->config);
+
+	queue_config_reshard(&q->config, shards);
+	if (shards > had)
+		widen(q, had);
+	for (unsigned i = 0; i < q->shard_count; i++)
+		q->shards[i]->is_mixed = true;
+	q->is_mixed = true;
+	/* Remembered routes say which shard. */
+	q->vhost->broker->route_version++;
+	queue_activate(q);
+}
+
+unsigned queue_count_mixed(struct queue *q)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < q->shard_count && q->is_mixed; i++) {
+		struct shard *sh = q->shards[i];
+
+		sh->is_mixed = sh->is_mixed && !shard_is_empty(sh);
+		n += sh->is_mixed;
+	}
+	q->is_mixed = n > 0;
+	return n;
 }
 
 void queue_renew_shards(struct queue *q)
@@ -328,22 +374,29 @@ static int compare(const struct queue *q, const struct queue_config *wanted,
 }
 
 int queue_declare(struct vhost *v, struct slice name, const struct args *args,
-		  struct queue_list *owner, struct queue **out, struct error *err)
+		  struct queue_list *owner, struct queue **out, unsigned *shards,
+		  struct error *err)
 {
 	struct queue *q = queue_find(v, name);
 	struct queue_config config;
+	bool may_reshard;
 	struct error why;
 	int rc = queue_config_parse(&config, args, err);
 
 	if (rc < 0)
 		return rc;
-	rc = q ? TIDE_OK : removal_check(v->broker, vhost_slice(v), name, err);
+	rc = queue_config_take_reshard(&config, &may_reshard, err);
+	*shards = config.shards;
+	if (rc == TIDE_OK && !q)
+		rc = removal_check(v->broker, vhost_slice(v), name, err);
 	if (rc < 0) {
 		queue_config_deinit(&config);
 		return rc;
 	}
 	if (!q)
 		return create(v, name, &config, owner, out, err);
+	if (may_reshard)
+		config.shards = q->config.shards;
 	if (!q->definition.is_unreadable)
 		rc = compare(q, &config, &why);
 	queue_config_deinit(&config);

@@ -48,8 +48,10 @@ struct queue {
 	struct strategy *strategies[RULESET_SLOTS][SCRIPT_RETRY + 1]; /* by kind */
 	struct shard **shards; /* those that have been used, in no order */
 	unsigned shard_count;
-	unsigned next_shard;            /* where the dealing goes on */
-	struct shard **by_index;        /* config.shards of them; NULL: never used */
+	unsigned next_shard;     /* where the dealing goes on */
+	struct shard **by_index; /* queue_config_shards of them; NULL: never used */
+	bool is_mixed;           /* one of them is: see reshard.h */
+	bool is_resharding;      /* Redis is being told of another number */
 	struct consumer_list consumers; /* all, in the order of their arrival */
 	struct heap able;               /* of them: those who can take a message now */
 	int64_t turns;                  /* that consumers have had */
@@ -90,10 +92,11 @@ struct queue *queue_find(struct vhost *v, struct slice name);
 /* NULL: it is gone. */
 struct queue *queue_by_serial(const struct broker *b, uint64_t serial);
 
-/* As exchange_declare. `owner`: the list that an exclusive queue goes to. */
+/* As exchange_declare. `owner`: the list that an exclusive queue goes to. `shards`: how
+ * many it is to have; only with the option `reshard` are these not those it has. */
 TIDE_MUST_USE int queue_declare(struct vhost *v, struct slice name,
 				const struct args *args, struct queue_list *owner,
-				struct queue **out, struct error *err);
+				struct queue **out, unsigned *shards, struct error *err);
 /* One that Redis has: it exists without its scripts, until queue_attach.
  * @param args  NULL: the definition cannot be read, for the reason in `err` */
 void queue_restore(struct vhost *v, struct slice name, const struct args *args,
@@ -107,7 +110,11 @@ void queue_detach(struct queue *q, enum ruleset_slot slot);
 void queue_recover(struct queue *q, struct waiter *waiter);
 /* Make the shard of that number, which is not there. */
 struct shard *queue_make_shard(struct queue *q, unsigned index);
-/* The shard of that number, below config.shards. */
+/* Place new messages in so many shards. */
+void queue_set_shards(struct queue *q, unsigned shards);
+/* How many of its shards are mixed still. */
+unsigned queue_count_mixed(struct queue *q);
+/* The shard of that number, below queue_config_shards. */
 static inline struct shard *queue_shard(struct queue *q, unsigned index)
 {
 	struct shard *sh = q->by_index[index];

@@ -13,6 +13,7 @@
 enum option_type {
 	OPTION_BOOL,
 	OPTION_UINT,
+	OPTION_RESHARD,
 	OPTION_DURATION,
 	OPTION_WINDOW,
 	OPTION_SCRIPT,
@@ -40,6 +41,7 @@ static const struct queue_option options[] = {
 	{ "single-active", "0", OPTION_BOOL, FIELD(is_single_active), 0, 1, "0 or 1" },
 	{ "shards", "1", OPTION_UINT, FIELD(shards), 1, QUEUE_SHARDS_MAX,
 	  "a number from 1 to 64" },
+	{ "reshard", "0", OPTION_RESHARD, FIELD(reshard), 0, QUEUE_SHARDS_MAX, "0 or 1" },
 	{ "sharding", "hash", OPTION_SCRIPT, SCRIPT_SHARDING, 0, 0,
 	  "the name of a script in sharding/" },
 	{ "priority", "fifo", OPTION_SCRIPT, SCRIPT_PRIORITY, 0, 0,
@@ -190,6 +192,7 @@ static bool set_option(struct queue_config *c, const struct queue_option *o,
 	switch (o->type) {
 	case OPTION_BOOL:
 	case OPTION_UINT:
+	case OPTION_RESHARD:
 		return set_number(c, o, value);
 	case OPTION_WINDOW:
 	case OPTION_DURATION:
@@ -214,7 +217,7 @@ static int refuse_unknown(const char *name, struct error *err)
 	struct buf all = { 0 };
 	int rc;
 
-	for (size_t i = 0; i < OPTION_COUNT; i++)
+	for (size_t i = 0; i < OPTIONS; i++)
 		buf_printf(&all, "%s ", options[i].name);
 	rc = error_set(err, TIDE_ESYNTAX,
 		       "a queue has no option '%.64s'; it takes: %sand sharding.* "
@@ -314,6 +317,35 @@ void queue_config_deinit(struct queue_config *c)
 	*c = (struct queue_config){ 0 };
 }
 
+static void set_shards(struct queue_config *c, unsigned shards, unsigned reshard)
+{
+	char text[16];
+
+	c->shards = shards;
+	c->reshard = reshard;
+	snprintf(text, sizeof(text), "%u", shards);
+	args_set(&c->canonical, "shards", text);
+	snprintf(text, sizeof(text), "%u", reshard);
+	args_set(&c->canonical, "reshard", text);
+}
+
+void queue_config_reshard(struct queue_config *c, unsigned shards)
+{
+	unsigned had = queue_config_shards(c);
+
+	set_shards(c, shards, had > shards ? had : shards);
+}
+
+int queue_config_take_reshard(struct queue_config *c, bool *is_given, struct error *err)
+{
+	if (c->reshard > 1)
+		return error_set(err, TIDE_ESYNTAX, "reshard=%u: expected 0 or 1",
+				 c->reshard);
+	*is_given = c->reshard;
+	set_shards(c, c->shards, 0);
+	return TIDE_OK;
+}
+
 bool queue_config_is_default(const struct arg *a)
 {
 	const struct queue_option *o = find_option(a->name);
@@ -340,7 +372,8 @@ static bool is_same(const struct queue_option *o, const struct queue_config *a,
 	case OPTION_RATE:
 		return *(const int64_t *)x == *(const int64_t *)y;
 	case OPTION_WINDOW:
-		return true; /* compare_windows */
+	case OPTION_RESHARD:
+		return true; /* compare_windows; no part of what a queue is */
 	case OPTION_SCRIPT:
 		return is_same_text(a->scripts[o->offset], b->scripts[o->offset]);
 	case OPTION_COUNT:
@@ -394,9 +427,12 @@ int queue_config_compare(const struct queue_config *has,
 		const char *name = options[i].name;
 
 		if (!is_same(&options[i], has, wanted))
-			return error_set(err, TIDE_EMISMATCH, "it has %s=%s, not %s=%s",
+			return error_set(err, TIDE_EMISMATCH, "it has %s=%s, not %s=%s%s",
 					 name, shown_value(has, name), name,
-					 shown_value(wanted, name));
+					 shown_value(wanted, name),
+					 strcmp(name, "shards") == 0
+						 ? "; the option reshard changes that"
+						 : "");
 	}
 	return compare_windows(has, wanted, dedupe_ms, err);
 }

@@ -22,7 +22,9 @@ struct queue_config {
 	bool is_exclusive;
 	bool is_auto_delete;
 	bool is_single_active; /* one subscription at a time gets its messages */
-	unsigned shards;
+	unsigned shards;       /* that new messages are placed in */
+	unsigned reshard; /* the most that it has had, after a reshard; 0: there was none
+			   */
 	int64_t ack_timeout_ms;
 	int64_t ack_timeout_max_ms; /* of all that ask for another one */
 	int64_t dedupe_ms; /* how long publish ids are remembered; -1 = as the broker says
@@ -46,6 +48,17 @@ struct queue_config {
 /* TIDE_ESYNTAX with what is wrong and what is allowed; nothing is owned then. */
 TIDE_MUST_USE int queue_config_parse(struct queue_config *c, const struct args *args,
 				     struct error *err);
+/* Those that may have messages. */
+static inline unsigned queue_config_shards(const struct queue_config *c)
+{
+	return c->reshard > c->shards ? c->reshard : c->shards;
+}
+/* Another number of shards, which keeps those that there are. */
+void queue_config_reshard(struct queue_config *c, unsigned shards);
+/* DECLARE says `reshard`, which is a flag and no part of what the queue is: it is taken
+ * out of the configuration. TIDE_ESYNTAX */
+TIDE_MUST_USE int queue_config_take_reshard(struct queue_config *c, bool *is_given,
+					    struct error *err);
 /* The value is what the option has when nobody gives it. */
 bool queue_config_is_default(const struct arg *a);
 void queue_config_deinit(struct queue_config *c);

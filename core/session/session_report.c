@@ -301,7 +301,7 @@ static void add_per_shard(struct json *j, const struct queue *q)
 		       { "buried", ENTRY_BURIED } };
 
 	json_member_array(j, "per_shard");
-	for (unsigned i = 0; i < q->config.shards; i++) {
+	for (unsigned i = 0; i < queue_config_shards(&q->config); i++) {
 		const struct shard *sh = q->by_index[i];
 
 		json_object_begin(j);
@@ -327,6 +327,7 @@ static void queue_stats(struct queue *q, struct json *j)
 	add_states(j, q);
 	json_member_int(j, "in_memory", (int64_t)in_memory);
 	json_member_int(j, "shards", q->config.shards);
+	json_member_int(j, "mixed_shards", queue_count_mixed(q));
 	json_member_int(j, "consumers", q->consumer_count);
 	json_member_int(j, "published", (int64_t)n->published);
 	json_member_int(j, "duplicates", (int64_t)n->duplicates);

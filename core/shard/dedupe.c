@@ -100,6 +100,12 @@ struct dedupe_queue *dedupe_open(struct dedupe *d, struct shard **shards, unsign
 	return dq;
 }
 
+void dedupe_widen(struct dedupe_queue *dq, struct shard **shards, unsigned count)
+{
+	dq->shards = shards;
+	dq->shard_count = count;
+}
+
 void dedupe_join(struct dedupe_queue *dq, struct shard *sh)
 {
 	sh->dedupe.queue = dq;

@@ -33,6 +33,8 @@ void dedupe_destroy(struct dedupe *d);
  * array are good until dedupe_close. Of the array's shards some are not there yet. */
 struct dedupe_queue *dedupe_open(struct dedupe *d, struct shard **shards, unsigned count,
 				 bool is_queued);
+/* There is a longer array, with the same shards so far. */
+void dedupe_widen(struct dedupe_queue *dq, struct shard **shards, unsigned count);
 /* A shard of the array is there. */
 void dedupe_join(struct dedupe_queue *dq, struct shard *sh);
 /* The queue is about to close its shards: it forgets everything. */

@@ -102,14 +102,21 @@ struct shard *shard_create(struct shard_env *env, void *owner, unsigned index,
 	return sh;
 }
 
-bool shard_is_unused(const struct shard *sh)
+bool shard_is_empty(const struct shard *sh)
 {
-	bool is_empty = sh->unacked == 0 && TAILQ_EMPTY(&sh->moving) &&
-			TAILQ_EMPTY(&sh->dirty) && sh->flight.count == 0;
+	bool is_empty = sh->unacked == 0 && TAILQ_EMPTY(&sh->moving) && !sh->is_held_back;
 
 	for (int i = 0; i < SHARD_STAGES; i++)
 		is_empty &= shard_count(sh, (enum entry_state)i) == 0 &&
 			    !sh->stages[i].is_refilling;
+	return is_empty;
+}
+
+bool shard_is_unused(const struct shard *sh)
+{
+	bool is_empty =
+		shard_is_empty(sh) && TAILQ_EMPTY(&sh->dirty) && sh->flight.count == 0;
+
 	for (int i = 0; i < DEDUPE_STATE_COUNT; i++)
 		is_empty &= TAILQ_EMPTY(&sh->dedupe.lists[i]);
 	return is_empty && sh->refs == 1 && !sh->is_held_back && !sh->kick &&

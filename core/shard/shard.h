@@ -139,6 +139,7 @@ struct shard {
 	bool gives_up; /* what is too much; `unstored` is counted */
 	struct store_size unstored;
 	bool is_closed;
+	bool is_mixed; /* it may have messages that another number of shards placed */
 	TAILQ_ENTRY(shard) closing_link;
 	struct store_shard *keys; /* NULL: in memory alone */
 	int64_t ttl_ms; /* how long messages live here, from when they come; 0: no limit
@@ -182,6 +183,8 @@ struct shard {
 
 struct shard *shard_create(struct shard_env *env, void *owner, unsigned index,
 			   struct store_shard *keys_take);
+/* It has no message in any state, and none can come back. */
+bool shard_is_empty(const struct shard *sh);
 /* It has no message, and nothing is under way. */
 bool shard_is_unused(const struct shard *sh);
 struct shard *shard_ref(struct shard *sh);
