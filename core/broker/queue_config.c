@@ -214,7 +214,7 @@ static int refuse_unknown(const char *name, struct error *err)
 	struct buf all = { 0 };
 	int rc;
 
-	for (size_t i = 0; i < OPTION_COUNT; i++)
+	for (size_t i = 0; i < OPTIONS; i++)
 		buf_printf(&all, "%s ", options[i].name);
 	rc = error_set(err, TIDE_ESYNTAX,
 		       "a queue has no option '%.64s'; it takes: %sand sharding.* "
