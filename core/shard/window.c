@@ -62,6 +62,12 @@ static void finger_add(struct lane *lane, struct entry *e)
 	RB_INSERT(finger_tree, &lane->fingers, f);
 }
 
+static void finger_put(struct lane *lane, struct entry *e)
+{
+	if (!(e->flags & ENTRY_FINGER))
+		finger_add(lane, e);
+}
+
 /* The entry leaves: its finger moves on to the next, and goes where there is one
  * already. So it never becomes further from one finger to the next by it. */
 static void finger_leave(struct lane *lane, struct entry *e)
@@ -79,11 +85,13 @@ static void finger_leave(struct lane *lane, struct entry *e)
 	mem_free(f);
 }
 
-/* The known entries next to the place of `e`, which is between first and last. */
-static void look_around(struct lane *lane, struct entry *e, struct entry **before,
+/* The known entries on both sides of an id that is between first and last: the first of
+ * them is below it, the second one at it or above. */
+static void look_around(struct lane *lane, uint64_t id, struct entry **before,
 			struct entry **behind)
 {
-	struct finger wanted = { .entry = e };
+	struct entry place = { .id = id };
+	struct finger wanted = { .entry = &place };
 	struct finger *f = RB_NFIND(finger_tree, &lane->fingers, &wanted);
 	struct entry *recent = lane->recent;
 
@@ -93,9 +101,9 @@ static void look_around(struct lane *lane, struct entry *e, struct entry **befor
 	      : RB_MAX(finger_tree, &lane->fingers);
 	if (f)
 		*before = f->entry;
-	if (recent && recent->id < e->id && recent->id > (*before)->id)
+	if (recent && recent->id < id && recent->id > (*before)->id)
 		*before = recent;
-	else if (recent && recent->id > e->id && recent->id < (*behind)->id)
+	else if (recent && recent->id > id && recent->id < (*behind)->id)
 		*behind = recent;
 }
 
@@ -116,7 +124,7 @@ static void lane_insert(struct lane *lane, struct entry *e)
 		lane->recent = e;
 		return;
 	}
-	look_around(lane, e, &before, &behind);
+	look_around(lane, e->id, &before, &behind);
 	for (;; steps++) {
 		struct entry *next = TAILQ_NEXT(before, link);
 
@@ -184,4 +192,47 @@ struct entry *window_next(const struct window *w, const struct entry *e)
 		return next;
 	lane = RB_NEXT(lane_tree, (struct lane_tree *)&w->lanes, e->lane);
 	return lane ? TAILQ_FIRST(&lane->entries) : NULL;
+}
+
+#define SEEK_STEPS 8192 /* of one call: well below a millisecond */
+
+/* The first entry of a lane at or above an id, which is between first and last. */
+static bool lane_seek(struct lane *lane, uint64_t id, struct entry **out)
+{
+	struct entry *before, *behind;
+	unsigned steps = 0;
+
+	look_around(lane, id, &before, &behind);
+	for (;; steps++) {
+		struct entry *next = TAILQ_NEXT(before, link);
+
+		*out = next->id >= id ? next : behind;
+		if (next->id >= id || TAILQ_PREV(behind, entry_list, link)->id < id)
+			break;
+		before = next;
+		behind = TAILQ_PREV(behind, entry_list, link);
+		if (steps < SEEK_STEPS)
+			continue;
+		/* The next call goes on from here. */
+		finger_put(lane, before);
+		finger_put(lane, behind);
+		return false;
+	}
+	if (steps > FINGER_STEPS)
+		finger_put(lane, *out);
+	return true;
+}
+
+bool window_seek(struct window *w, struct place from, struct entry **out)
+{
+	struct lane wanted = { .score = from.score };
+	struct lane *lane = RB_NFIND(lane_tree, &w->lanes, &wanted);
+
+	if (lane && lane->score == from.score &&
+	    TAILQ_LAST(&lane->entries, entry_list)->id < from.id)
+		lane = RB_NEXT(lane_tree, &w->lanes, lane);
+	*out = lane ? TAILQ_FIRST(&lane->entries) : NULL;
+	if (!lane || lane->score > from.score || (*out)->id >= from.id)
+		return true;
+	return lane_seek(lane, from.id, out);
 }

@@ -200,6 +200,17 @@ void store_read(struct store *s, struct store_shard *shard, enum store_set set,
 		int64_t start, unsigned count, size_t max_bytes, bool ids_only,
 		store_rows_fn on_rows, void *ctx);
 
+/* The same from a place in the order of (score, id) on. */
+struct store_from {
+	enum store_set set;
+	double score;
+	uint64_t id;
+	unsigned count;
+	size_t max_bytes;
+};
+void store_read_from(struct store *s, struct store_shard *shard,
+		     const struct store_from *from, store_rows_fn on_rows, void *ctx);
+
 struct store_counts {
 	uint64_t bodies;
 	uint64_t sets[STORE_SET_COUNT];

@@ -9,7 +9,7 @@
 #include "resp.h"
 #include "store_private.h"
 
-/* KEYS: the set, msg, tries. ARGV: first index, last index, max_bytes (0: no bodies).
+/* KEYS: the set, msg, tries. Locals: first index, last index, max_bytes (0: no bodies).
  *
  * Returns { members and scores, bodies, tries }: the first a flat list, the others
  * lists of lists, chunk by chunk, with nil where there is none. There are fewer bodies
@@ -24,37 +24,56 @@
  *
  * Scripts are sent with EVAL each time: a kilobyte beside hundreds of rows, and there is
  * no NOSCRIPT to answer by asking again out of order. Redis compiles a text once. */
+#define SCRIPT_ROWS                                                                    \
+	"local rows = redis.call('ZRANGE', KEYS[1], first, last, 'WITHSCORES')\n"      \
+	"local ids, bodies, tries = {}, {}, {}\n"                                      \
+	"for i = 1, #rows, 2 do ids[(i + 1) / 2] = rows[i] end\n"                      \
+	"local total, count, step = 0, #ids, 1\n"                                      \
+	"if left == 0 then total = count end\n"                                        \
+	"while total < count and left > 0 do\n"                                        \
+	"  local last, largest = math.min(total + step, count), 1\n"                   \
+	"  local chunk = redis.call('HMGET', KEYS[2], unpack(ids, total + 1, last))\n" \
+	"  for i = 1, last - total do\n"                                               \
+	"    local size = chunk[i] and #chunk[i] or 0\n"                               \
+	"    left = left - size\n"                                                     \
+	"    if left < 1 and total + i > 1 then\n"                                     \
+	"      for j = last - total, i, -1 do chunk[j] = nil end\n"                    \
+	"      last = total + i - 1\n"                                                 \
+	"      break\n"                                                                \
+	"    end\n"                                                                    \
+	"    if size > largest then largest = size end\n"                              \
+	"  end\n"                                                                      \
+	"  bodies[#bodies + 1] = chunk\n"                                              \
+	"  total = last\n"                                                             \
+	"  step = math.min(2 * step, 16, math.max(1, math.floor(left / largest)))\n"   \
+	"end\n"                                                                        \
+	"if redis.call('EXISTS', KEYS[3]) == 1 then\n"                                 \
+	"  for from = 1, total, 1000 do\n"                                             \
+	"    local last = math.min(from + 999, total)\n"                               \
+	"    tries[#tries + 1] =\n"                                                    \
+	"      redis.call('HMGET', KEYS[3], unpack(ids, from, last))\n"                \
+	"  end\n"                                                                      \
+	"end\n"                                                                        \
+	"return { rows, bodies, tries }\n"
+
+/* ARGV: first index, last index, max_bytes. */
 static const struct slice script_read = SLICE(
-	"local rows = redis.call('ZRANGE', KEYS[1], ARGV[1], ARGV[2], 'WITHSCORES')\n"
-	"local left = tonumber(ARGV[3])\n"
-	"local ids, bodies, tries = {}, {}, {}\n"
-	"for i = 1, #rows, 2 do ids[(i + 1) / 2] = rows[i] end\n"
-	"local total, count, step = 0, #ids, 1\n"
-	"if left == 0 then total = count end\n"
-	"while total < count and left > 0 do\n"
-	"  local last, largest = math.min(total + step, count), 1\n"
-	"  local chunk = redis.call('HMGET', KEYS[2], unpack(ids, total + 1, last))\n"
-	"  for i = 1, last - total do\n"
-	"    local size = chunk[i] and #chunk[i] or 0\n"
-	"    left = left - size\n"
-	"    if left < 1 and total + i > 1 then\n"
-	"      for j = last - total, i, -1 do chunk[j] = nil end\n"
-	"      last = total + i - 1\n"
-	"      break\n"
-	"    end\n"
-	"    if size > largest then largest = size end\n"
-	"  end\n"
-	"  bodies[#bodies + 1] = chunk\n"
-	"  total = last\n"
-	"  step = math.min(2 * step, 16, math.max(1, math.floor(left / largest)))\n"
-	"end\n"
-	"if redis.call('EXISTS', KEYS[3]) == 1 then\n"
-	"  for from = 1, total, 1000 do\n"
-	"    local last = math.min(from + 999, total)\n"
-	"    tries[#tries + 1] = redis.call('HMGET', KEYS[3], unpack(ids, from, last))\n"
-	"  end\n"
-	"end\n"
-	"return { rows, bodies, tries }\n");
+	"local first, last, left = ARGV[1], ARGV[2], tonumber(ARGV[3])\n" SCRIPT_ROWS);
+
+/* ARGV: score and id of the place to begin at, count, max_bytes. Members of one score are
+ * in the order of their ids: the place is found by halving. */
+static const struct slice script_read_from =
+	SLICE("local first = redis.call('ZCOUNT', KEYS[1], '-inf', '(' .. ARGV[1])\n"
+	      "local behind = first + redis.call('ZCOUNT', KEYS[1], ARGV[1], ARGV[1])\n"
+	      "while first < behind do\n"
+	      "  local middle = math.floor((first + behind) / 2)\n"
+	      "  if redis.call('ZRANGE', KEYS[1], middle, middle)[1] < ARGV[2] then\n"
+	      "    first = middle + 1\n"
+	      "  else\n"
+	      "    behind = middle\n"
+	      "  end\n"
+	      "end\n"
+	      "local last, left = first + ARGV[3] - 1, tonumber(ARGV[4])\n" SCRIPT_ROWS);
 
 struct read_call {
 	struct store_call call;
@@ -199,23 +218,52 @@ static void on_read_reply(struct store_call *call, const redisReply *reply, bool
 	mem_free(rows);
 }
 
+static struct read_call *read_call_create(struct store *s, struct store_shard *shard,
+					  enum store_set set, store_rows_fn on_rows,
+					  void *ctx)
+{
+	struct read_call *r = store_call_create(s, shard, sizeof(*r), on_read_reply, ctx);
+
+	r->on_rows = on_rows;
+	r->set = set;
+	return r;
+}
+
+/* For a script; 0 means no bodies at all to it. */
+static unsigned long long byte_budget(size_t max_bytes)
+{
+	return max_bytes < INT32_MAX ? max_bytes + 1 : INT32_MAX;
+}
+
 void store_read(struct store *s, struct store_shard *shard, enum store_set set,
 		int64_t start, unsigned count, size_t max_bytes, bool ids_only,
 		store_rows_fn on_rows, void *ctx)
 {
-	struct read_call *r = store_call_create(s, shard, sizeof(*r), on_read_reply, ctx);
-	/* 0 means no bodies at all to the script. */
-	size_t budget = ids_only ? 0 : max_bytes < INT32_MAX ? max_bytes + 1 : INT32_MAX;
+	struct read_call *r = read_call_create(s, shard, set, on_rows, ctx);
 
-	r->on_rows = on_rows;
-	r->set = set;
 	r->ids_only = ids_only;
 	store_call_add(&r->call, "EVAL %b 3 %s%s %s%s %s%s %lld %lld %llu",
 		       script_read.data, script_read.len,
 		       STORE_KEY(shard, layout_set_key(set)),
 		       STORE_KEY(shard, LAYOUT_MSG), STORE_KEY(shard, LAYOUT_TRIES),
 		       (long long)start, store_last_index(start, count),
-		       (unsigned long long)budget);
+		       ids_only ? 0 : byte_budget(max_bytes));
+	store_call_send(&r->call, REDIS_REPLY_ARRAY);
+}
+
+void store_read_from(struct store *s, struct store_shard *shard,
+		     const struct store_from *from, store_rows_fn on_rows, void *ctx)
+{
+	struct read_call *r = read_call_create(s, shard, from->set, on_rows, ctx);
+	char score[32];
+
+	snprintf(score, sizeof(score), "%.17g", from->score);
+	store_call_add(&r->call, "EVAL %b 3 %s%s %s%s %s%s %s %016llx %u %llu",
+		       script_read_from.data, script_read_from.len,
+		       STORE_KEY(shard, layout_set_key(from->set)),
+		       STORE_KEY(shard, LAYOUT_MSG), STORE_KEY(shard, LAYOUT_TRIES),
+		       score, (unsigned long long)from->id,
+		       store_clamp_count(from->count), byte_budget(from->max_bytes));
 	store_call_send(&r->call, REDIS_REPLY_ARRAY);
 }
 

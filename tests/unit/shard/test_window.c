@@ -208,6 +208,61 @@ static void returning_in_any_order_is_no_long_walk(void **state)
 	check_returns(500000, pick_scattered);
 }
 
+/* How many calls it takes; what is found must be the first that is not before. */
+static unsigned seek(double score, uint64_t id, const struct entry *wanted)
+{
+	unsigned calls = 1;
+	struct entry *e;
+
+	while (!window_seek(&window, (struct place){ score, id }, &e))
+		calls++;
+	assert_ptr_equal(e, wanted);
+	return calls;
+}
+
+static void a_place_is_found_in_any_lane(void **state)
+{
+	assert_int_equal(seek(0, 1, NULL), 1);
+	for (uint64_t id = 1; id <= 100; id++)
+		if (id % 3 == 0)
+			window_insert(&window, at(id), id <= 50 ? 1 : 2);
+	for (uint64_t id = 1; id <= 110; id++) {
+		uint64_t first = (id + 2) / 3 * 3;
+
+		seek(id <= 50 ? 1 : 2, id, first <= 99 ? at(first) : NULL);
+	}
+	seek(0, 70, at(3));
+	seek(1.5, 99, at(51));
+	seek(1, 99, at(51));
+	seek(3, 1, NULL);
+}
+
+static void a_long_walk_is_made_in_pieces_and_once(void **state)
+{
+	const size_t count = 200000;
+	struct entry *many = calloc(count, sizeof(*many));
+
+	for (size_t i = 0; i < count; i++) {
+		many[i].id = i + 1;
+		many[i].msg = &message;
+		window_insert(&window, &many[i], 0);
+	}
+	assert_true(seek(0, count / 2, &many[count / 2 - 1]) > 3);
+	assert_int_equal(seek(0, count / 2, &many[count / 2 - 1]), 1);
+	/* Page by page from there, as a reader goes on, also over what has left. */
+	for (size_t i = count / 2; i + 1000 < count; i += 1000) {
+		assert_int_equal(seek(0, i + 1000, &many[i + 999]), 1);
+		window_remove(&window, &many[i + 999]);
+		assert_int_equal(seek(0, i + 1000, &many[i + 1000]), 1);
+	}
+	for (size_t i = 0; i < count; i++) {
+		if (many[i].lane)
+			window_remove(&window, &many[i]);
+		assert_int_equal(many[i].flags, 0);
+	}
+	free(many);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -219,6 +274,8 @@ int main(void)
 		TEST(a_place_is_before_another_by_score_then_by_id),
 		TEST(random_insertions_and_removals_keep_the_order),
 		TEST(returning_in_any_order_is_no_long_walk),
+		TEST(a_place_is_found_in_any_lane),
+		TEST(a_long_walk_is_made_in_pieces_and_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

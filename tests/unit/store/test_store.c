@@ -265,6 +265,46 @@ static void reads_honour_start_count_and_bytes(void **state)
 	assert_int_equal(got.count, 0);
 }
 
+static void read_from(struct harness *h, double score, uint64_t id, unsigned count)
+{
+	struct store_from from = { STORE_READY, score, id, count, 1 << 20 };
+
+	forget_rows();
+	store_read_from(h->store, h->shard, &from, on_rows, NULL);
+	WAIT(h, got.calls == 1);
+	assert_int_equal(got.status, TIDE_OK);
+}
+
+static void a_read_from_a_place_begins_at_the_first_that_is_not_before_it(void **state)
+{
+	struct harness *h = *state;
+	struct batch *b = store_batch_begin(h->store, h->shard);
+
+	/* Even ids by three scores, of which one needs all its digits. */
+	for (uint64_t id = 2; id <= 300; id += 2)
+		insert(b, id, STORE_READY, id <= 100 ? -7 : id <= 200 ? 1.0 / 3 : 5);
+	commit_ok(h, b);
+	for (uint64_t id = 1; id <= 301; id++) {
+		double score = id <= 100 ? -7 : id <= 200 ? 1.0 / 3 : 5;
+		uint64_t first = id + id % 2;
+
+		read_from(h, score, id, 2);
+		assert_int_equal(got.count, first > 300 ? 0 : first == 300 ? 1 : 2);
+		if (got.count == 0)
+			continue;
+		assert_int_equal(got.rows[0].id, first);
+		assert_non_null(got.rows[0].msg);
+	}
+	read_from(h, -1.7976931348623157e308, 0, 4096);
+	assert_int_equal(got.count, 150);
+	read_from(h, -6.5, 4, 1);
+	assert_int_equal(got.rows[0].id, 102);
+	read_from(h, -7, 0xffff, 1);
+	assert_int_equal(got.rows[0].id, 102);
+	read_from(h, 5.5, 0, 1);
+	assert_int_equal(got.count, 0);
+}
+
 /* Every size of what fits, around the few bodies that Redis looks up at a time. */
 static void a_read_ends_before_the_body_that_is_too_large(void **state)
 {
@@ -642,6 +682,7 @@ int main(void)
 			expiring_messages_are_in_the_expiry_set_until_they_are_removed),
 		STORE_TEST(empty_batch_completes_from_the_loop),
 		STORE_TEST(reads_honour_start_count_and_bytes),
+		STORE_TEST(a_read_from_a_place_begins_at_the_first_that_is_not_before_it),
 		STORE_TEST(a_read_ends_before_the_body_that_is_too_large),
 		STORE_TEST(missing_and_corrupt_bodies_are_told_apart),
 		STORE_TEST(messages_are_found_whatever_their_state),
