@@ -31,9 +31,7 @@ const struct shard_ops deal_shard_ops = { on_ready, on_timeout, on_expired };
 static bool is_refilling(const struct queue *q)
 {
 	for (unsigned i = 0; i < q->shard_count; i++)
-		if (q->shards[i]->stages[ENTRY_READY].is_refilling ||
-		    (q->shards[i]->expiry.is_taking &&
-		     q->shards[i]->stages[ENTRY_READY].beyond > 0))
+		if (shard_is_reading(q->shards[i]))
 			return true;
 	return false;
 }

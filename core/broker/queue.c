@@ -146,6 +146,17 @@ static void open_shards(struct queue *q)
 	q->dedupe = dedupe_open(q->vhost->broker->dedupe, q->by_index, max);
 }
 
+static void order_shard(const struct queue *q, struct shard *sh)
+{
+	char label[VHOST_USER_MAX];
+
+	vhost_format_user(q->vhost, "queue", queue_slice(q), label);
+	shard_order_by(sh, &(struct order_spec){ .by = q->config.order_by,
+						 .header = q->config.order_header,
+						 .inflight = q->config.inflight,
+						 .label = label });
+}
+
 struct shard *queue_make_shard(struct queue *q, unsigned index)
 {
 	struct store_shard *keys = NULL;
@@ -154,6 +165,8 @@ struct shard *queue_make_shard(struct queue *q, unsigned index)
 	if (queue_is_durable(q))
 		keys = store_shard_create(vhost_slice(q->vhost), queue_slice(q), index);
 	sh = shard_create(&q->vhost->broker->env, q, index, keys);
+	if (q->config.order_by != ORDER_NONE)
+		order_shard(q, sh);
 	dedupe_join(q->dedupe, sh);
 	q->shards[q->shard_count++] = q->by_index[index] = sh;
 	return sh;

@@ -7,6 +7,7 @@
 
 #include "base/args.h"
 #include "rules/engine/engine.h"
+#include "shard/order.h"
 
 #define QUEUE_SHARDS_MAX 64
 
@@ -19,6 +20,9 @@ struct queue_config {
 	int64_t dedupe_ms; /* how long publish ids are remembered; -1 = as the broker says
 			    */
 	uint32_t delivery_limit; /* failures after which it is dead-lettered; 0 = none */
+	enum order_by order_by;
+	char *order_header; /* of ORDER_HEADER */
+	uint32_t inflight;  /* of a group; 0 without order-by */
 	char *dead_exchange;     /* NULL: no target; "" = the default exchange */
 	char *dead_key;          /* NULL: the message keeps its key */
 	char *scripts[SCRIPT_KIND_COUNT]; /* sharding, priority, retry */

@@ -178,10 +178,37 @@ void session_report_list(struct session *s, enum list_what what, struct reply *r
 	reply_data(r);
 }
 
+static struct order_stats order_sum(const struct queue *q)
+{
+	struct order_stats sum = { 0 };
+
+	for (unsigned i = 0; i < q->shard_count; i++)
+		if (q->shards[i]->order)
+			order_add_stats(q->shards[i]->order, &sum);
+	return sum;
+}
+
+/* Of a queue with groups. */
+static void add_order(struct json *j, const struct queue *q)
+{
+	struct order_stats sum = order_sum(q);
+
+	if (q->config.order_by == ORDER_NONE)
+		return;
+	json_member_object(j, "order");
+	json_member_int(j, "groups", (int64_t)sum.groups);
+	json_member_int(j, "groups_blocked", (int64_t)sum.groups_blocked);
+	json_member_int(j, "parked", (int64_t)sum.parked);
+	json_member_int(j, "parked_in_redis", (int64_t)sum.parked_in_redis);
+	json_member_bool(j, "stopped", sum.is_stopped);
+	json_object_end(j);
+}
+
 static void queue_stats(const struct queue *q, struct json *j)
 {
 	const struct queue_counters *n = &q->counters;
-	size_t in_memory = 0;
+	struct order_stats order = order_sum(q);
+	size_t in_memory = order.parked - order.parked_in_redis;
 
 	for (unsigned i = 0; i < q->shard_count; i++)
 		for (int k = 0; k < SHARD_STAGES; k++)
@@ -202,6 +229,7 @@ static void queue_stats(const struct queue *q, struct json *j)
 	json_member_int(j, "timed_out", (int64_t)n->timed_out);
 	json_member_int(j, "expired", (int64_t)n->expired);
 	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
+	add_order(j, q);
 }
 
 static void store_members(const struct broker *b, struct json *j)

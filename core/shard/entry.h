@@ -41,8 +41,10 @@ enum {
 	/* A refused batch with it may have been carried out: which sets of Redis have it
 	 * is not known. It is dirty, or in flight. */
 	ENTRY_UNSURE = 1 << 11,
+	ENTRY_PARKED = 1 << 12, /* ready, but its group is full: see order.h */
 };
 
+struct group;
 struct lane;
 struct shard;
 struct consumer;
@@ -60,6 +62,7 @@ struct entry {
 	TAILQ_ENTRY(entry) link; /* a lane, the young list, the moving list, outside */
 	TAILQ_ENTRY(entry) dirty_link; /* the shard's dirty list */
 	struct lane *lane;             /* the window that it is in, or NULL */
+	struct group *group; /* of which it has a slot, or in which it is parked */
 
 	struct waiter *waiter;     /* told when Redis has it, or has forgotten it */
 	struct holder *holder;     /* who holds it, while unacked */

@@ -215,14 +215,20 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 
 static void entry_written(struct entry *e)
 {
+	struct order *o = e->shard->order;
+
 	shard_entry_stored(e);
 	/* The waiter of an entry that is gone waits for its removal instead. */
 	if (e->state != ENTRY_GONE || e->home == HOME_NONE)
 		entry_tell(e, TIDE_OK, NULL);
 	if ((e->state == ENTRY_GONE && e->home == HOME_NONE) ||
 	    ((e->flags & (ENTRY_OUTSIDE | ENTRY_LISTED)) == ENTRY_OUTSIDE &&
-	     !(e->flags & ENTRY_DIRTY)))
+	     !(e->flags & ENTRY_DIRTY))) {
 		shard_entry_free(e);
+	} else if ((e->flags & ENTRY_PARKED) && order_may_drop(o, e)) {
+		order_drop(o, e);
+		shard_entry_free(e);
+	}
 }
 
 /* Redis may have it, and perhaps it was acknowledged: it is removed before anybody is

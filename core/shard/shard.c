@@ -113,6 +113,7 @@ void shard_unref(struct shard *sh)
 {
 	if (--sh->refs > 0)
 		return;
+	order_destroy(sh->order);
 	store_shard_destroy(sh->keys);
 	mem_free(sh);
 }
@@ -125,17 +126,32 @@ void shard_wake_by(struct shard *sh, int64_t at_ms)
 
 uint64_t shard_count(const struct shard *sh, enum entry_state state)
 {
+	uint64_t parked = state == ENTRY_READY ? shard_parked(sh) : 0;
+
 	if (state == ENTRY_UNACKED)
 		return sh->unacked;
-	return sh->stages[state].window.count + sh->stages[state].beyond;
+	return sh->stages[state].window.count + sh->stages[state].beyond + parked;
 }
 
-/* Take the entry out of where its state keeps it. */
-static void entry_leave(struct entry *e)
+bool shard_is_reading(const struct shard *sh)
+{
+	const struct stage *ready = &sh->stages[ENTRY_READY];
+	const struct order *o = sh->order;
+
+	return ready->is_refilling || (sh->expiry.is_taking && ready->beyond > 0) ||
+	       (o && (o->load_count > 0 || o->is_skipping));
+}
+
+/* Take the entry out of where its state keeps it. Its group is the caller's business. */
+static void leave_place(struct entry *e)
 {
 	struct shard *sh = e->shard;
 
-	if (e->state < SHARD_STAGES) {
+	if (e->flags & ENTRY_PARKED) {
+		if (e->msg->expires_unix_ms)
+			shard_expiry_leave(&sh->stages[ENTRY_READY], e);
+		order_unpark(sh->order, e);
+	} else if (e->state < SHARD_STAGES) {
 		stage_remove(&sh->stages[e->state], e);
 	} else if (e->state == ENTRY_MOVING) {
 		TAILQ_REMOVE(&sh->moving, e, link);
@@ -151,6 +167,26 @@ static void entry_leave(struct entry *e)
 	}
 }
 
+/* Others of its group may come next. Its state is still the old one. */
+static void leave_group(struct entry *e)
+{
+	struct shard *sh = e->shard;
+
+	if (e->group)
+		order_release(sh->order, e);
+	else if (e->state == ENTRY_READY)
+		order_left(sh->order, e);
+	if (!sh->is_closed)
+		sh->env->ops->on_ready(sh);
+}
+
+static void entry_leave(struct entry *e)
+{
+	leave_place(e);
+	if (e->shard->order)
+		leave_group(e);
+}
+
 /* The call frees an entry that Redis alone is to keep, unless it is dirty. It may have
  * left this stage since the last batch, and come back with another time. */
 void shard_entry_enter(struct entry *e, enum entry_state state, double score)
@@ -163,8 +199,12 @@ void shard_entry_enter(struct entry *e, enum entry_state state, double score)
 		e->flags |= ENTRY_SCORE_DIRTY;
 	if (e->home != st->set || (e->flags & (ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY)))
 		shard_entry_dirty(e);
-	if (state == ENTRY_DELAYED)
+	if (state == ENTRY_DELAYED) {
 		shard_wake_by(sh, e->at_unix_ms);
+		/* What was delivered before keeps its group waiting until it is due. */
+		if (sh->order && e->attempts > 0)
+			order_take(sh->order, e);
+	}
 	stage_insert(st, e, score);
 	if (state == ENTRY_READY)
 		sh->env->ops->on_ready(sh);
@@ -198,7 +238,7 @@ void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *
 	enter_by(e, m->due_unix_ms);
 }
 
-struct entry *shard_next(struct shard *sh)
+struct entry *shard_first(struct shard *sh)
 {
 	struct stage *st = &sh->stages[ENTRY_READY];
 
@@ -211,9 +251,13 @@ void shard_hold(struct entry *e, int64_t deadline_ms)
 	struct shard *sh = e->shard;
 	int64_t now_ms = sh->env->now_ms;
 
-	entry_leave(e);
+	leave_place(e);
 	sh->served = e->rank;
+	if (e->group)
+		order_release(sh->order, e);
 	e->state = ENTRY_UNACKED;
+	if (sh->order)
+		order_take(sh->order, e);
 	e->attempts++;
 	e->at_unix_ms = deadline_ms;
 	e->held_unix_ms = now_ms;
@@ -352,7 +396,7 @@ static void tick_delayed(struct shard *sh, unsigned *budget)
 			return;
 		}
 		(*budget)--;
-		stage_remove(st, e);
+		entry_leave(e);
 		shard_entry_enter(e, ENTRY_READY, e->rank);
 	}
 }
@@ -404,7 +448,7 @@ void shard_tick(struct shard *sh)
 	if (!sh->is_closed) {
 		shard_expiry_tick(sh);
 		/* A read may have failed that they were waiting for. */
-		if (sh->stages[ENTRY_READY].beyond)
+		if (sh->stages[ENTRY_READY].beyond || shard_parked(sh) > 0)
 			sh->env->ops->on_ready(sh);
 		shard_kick_continue(sh);
 	}
@@ -434,6 +478,8 @@ static struct entry *any_entry(const struct shard *sh)
 
 	for (int i = 0; i < SHARD_STAGES && !e; i++)
 		e = stage_any(&sh->stages[i]);
+	if (!e && sh->order)
+		e = order_any(sh->order);
 	if (!e)
 		e = TAILQ_FIRST(&sh->young);
 	return e ? e : window_first(&sh->held);
@@ -477,6 +523,8 @@ void shard_close(struct shard *sh)
 
 	/* First: those who are told must not look for entries here. */
 	sh->is_closed = true;
+	if (sh->order)
+		order_purge_ids(sh->order, NULL, NULL);
 	/* In memory alone nobody waits for a message, nor is one being moved. */
 	if (sh->keys) {
 		drop_some(sh, UINT_MAX);

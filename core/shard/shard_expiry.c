@@ -92,6 +92,15 @@ void shard_expiry_recover(struct shard *sh, double score)
 		sh->expiry.last_number = number;
 }
 
+/* It has waited for its next attempt, which there will not be. */
+static void leave_order(struct entry *e)
+{
+	e->state = ENTRY_DELAYED;
+	order_adopt(e->shard->order, e);
+	if (e->group)
+		order_release(e->shard->order, e);
+}
+
 /* The messages are held by nobody; what becomes of each is decided now. */
 static void expire_rows(struct shard *sh, const struct store_expired *expired)
 {
@@ -106,6 +115,8 @@ static void expire_rows(struct shard *sh, const struct store_expired *expired)
 			from->beyond--;
 		if (!e)
 			continue;
+		if (sh->order && i < expired->from_delayed)
+			leave_order(e);
 		e->state = ENTRY_MOVING;
 		TAILQ_INSERT_TAIL(&sh->moving, e, link);
 		if (is_purged)

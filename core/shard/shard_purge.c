@@ -104,6 +104,8 @@ uint64_t shard_purge(struct shard *sh, struct waiter *waiter)
 		for (; (e = stage_any(&sh->stages[i])) != NULL; n++)
 			shard_remove(e, waiter);
 	}
+	if (sh->order)
+		n += shard_order_purge(sh, waiter);
 	sh->purges++;
 	waiter_add(waiter);
 	p->shard = shard_ref(sh);

@@ -12,6 +12,7 @@ struct shard_recovery {
 	struct shard *shard;
 	struct waiter *waiter;
 	bool has_returned; /* what was in no set */
+	bool has_unacked;
 	int64_t start;
 	struct place last; /* of the rows that were taken */
 };
@@ -31,6 +32,8 @@ static void recovery_end(struct shard_recovery *r, int status, const char *text)
 	shard_unref(sh);
 	mem_free(r);
 }
+
+static void read_unacked(struct shard_recovery *r);
 
 static void on_unacked(void *ctx, int status, const char *text, struct store_row *rows,
 		       size_t count)
@@ -56,8 +59,29 @@ static void on_unacked(void *ctx, int status, const char *text, struct store_row
 			shard_entry_enter(e, ENTRY_READY, e->rank);
 	}
 	r->start += (int64_t)count;
+	read_unacked(r);
+}
+
+static void read_unacked(struct shard_recovery *r)
+{
+	struct shard *sh = r->shard;
+
+	if (!r->has_unacked) {
+		recovery_end(r, TIDE_OK, NULL);
+		return;
+	}
 	store_read(sh->env->store, sh->keys, STORE_UNACK, r->start, READ_ROWS,
 		   sh->env->window_bytes, false, on_unacked, r);
+}
+
+static void on_order(void *ctx, int status, const char *text)
+{
+	struct shard_recovery *r = ctx;
+
+	if (status < 0 || r->shard->is_closed)
+		recovery_end(r, status, text);
+	else
+		read_unacked(r);
 }
 
 static void on_counts(void *ctx, int status, const char *text,
@@ -105,12 +129,11 @@ static void on_counts(void *ctx, int status, const char *text,
 	}
 	for (int i = 0; i < SHARD_STAGES; i++)
 		stage_recover(&sh->stages[i], c->sets[sh->stages[i].set]);
-	if (c->sets[STORE_UNACK] == 0) {
-		recovery_end(r, TIDE_OK, NULL);
-		return;
-	}
-	store_read(sh->env->store, sh->keys, STORE_UNACK, 0, READ_ROWS,
-		   sh->env->window_bytes, false, on_unacked, r);
+	r->has_unacked = c->sets[STORE_UNACK] > 0;
+	if (sh->order && c->sets[STORE_DELAYED] > 0)
+		shard_order_recover(sh, on_order, r);
+	else
+		read_unacked(r);
 }
 
 void shard_recover(struct shard *sh, struct waiter *waiter)
