@@ -12,12 +12,15 @@
 #include "session/service_rules.h"
 #include "serve_options.h"
 
+static const int numbers[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1 };
+#define SIGNALS (sizeof(numbers) / sizeof(numbers[0]))
+
 struct serve {
 	uv_loop_t loop;
 	struct serve_options options;
 	struct service *service;
 	struct server *server;
-	uv_signal_t signals[3]; /* TERM, INT, HUP */
+	uv_signal_t signals[SIGNALS];
 	uv_timer_t drain_timer;
 	bool is_draining;
 	bool is_closing;
@@ -113,7 +116,7 @@ static void on_service_closed(void *ctx)
 	struct serve *s = ctx;
 
 	s->service = NULL;
-	for (int i = 0; i < 3; i++)
+	for (size_t i = 0; i < SIGNALS; i++)
 		uv_close((uv_handle_t *)&s->signals[i], NULL);
 	uv_close((uv_handle_t *)&s->drain_timer, NULL);
 }
@@ -228,10 +231,12 @@ static void on_signal(uv_signal_t *handle, int number)
 {
 	struct serve *s = handle->data;
 
-	if (number != SIGHUP)
+	if (number == SIGTERM || number == SIGINT)
 		stop(s, number == SIGTERM ? "SIGTERM" : "SIGINT");
-	else if (s->service)
+	else if (s->service && number == SIGHUP)
 		service_rules_reload(s->service);
+	else if (s->service)
+		service_refuse_publishes(s->service, true, "SIGUSR1");
 }
 
 static void raise_file_limit(void)
@@ -254,22 +259,20 @@ static int make_data_dir(const struct serve_options *o, struct error *err)
 	return TIDE_OK;
 }
 
-static const int numbers[] = { SIGTERM, SIGINT, SIGHUP };
-
 /* Until their handlers are there they wait. */
 static void mask_signals(int how)
 {
 	sigset_t set;
 
 	sigemptyset(&set);
-	for (int i = 0; i < 3; i++)
+	for (size_t i = 0; i < SIGNALS; i++)
 		sigaddset(&set, numbers[i]);
 	sigprocmask(how, &set, NULL);
 }
 
 static void init_handles(struct serve *s)
 {
-	for (int i = 0; i < 3; i++) {
+	for (size_t i = 0; i < SIGNALS; i++) {
 		uv_signal_init(&s->loop, &s->signals[i]);
 		s->signals[i].data = s;
 		uv_signal_start(&s->signals[i], on_signal, numbers[i]);

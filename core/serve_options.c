@@ -97,10 +97,11 @@ static const struct command_option rows[] = {
 	{ COMMAND_BYTES("window-bytes", "16M", "memory for the messages of a shard",
 			64 * KIB, 64 * GIB),
 	  BROKER(window_bytes) },
-	{ COMMAND_NUMBER("parked-messages", "1000000",
-			 "messages of a shard that wait behind others of their group, and "
-			 "such groups (order-by)",
-			 16, 100000000),
+	{ COMMAND_NUMBER(
+		  "parked-messages", "1000000",
+		  "messages of a shard that wait behind others of their group, and "
+		  "such groups (order-by)",
+		  16, 100000000),
 	  BROKER(parked_messages) },
 	{ COMMAND_DURATION("idle-timeout", "0",
 			   "close a connection after this long without input; 0 = never",
@@ -355,7 +356,9 @@ void serve_options_help(FILE *out)
 		"usage: tidemq serve [options]\n\n"
 		"run a broker.\n\n"
 		"It prints `listening on ADDRESS` on standard output for each listener.\n"
-		"SIGTERM or Ctrl-C stops it in order; SIGHUP reloads the rules.\n\n"
+		"SIGTERM or Ctrl-C stops it in order; SIGHUP reloads the rules.\n"
+		"SIGUSR1 drains it as DRAIN does: publishes are refused, the rest is "
+		"served.\n\n"
 		"options, with their defaults in parentheses:\n%s",
 		buf_cstr(&options));
 	buf_deinit(&options);

@@ -12,7 +12,11 @@
 #include "json.h"
 #include "slice.h"
 
-#define MSG_HEADERS_MAX 64
+#define MSG_HEADERS_MAX 64 /* of a publish */
+/* With those that dead-lettering adds, whose names begin with the prefix. Only the broker
+ * sets them: rules trust them. */
+#define MSG_HEADERS_ALL (MSG_HEADERS_MAX + 16)
+#define MSG_DEATH_PREFIX "x-death-"
 #define MSG_PRIORITY_MAX 255
 #define MSG_DEDUPE_ID_MAX 128
 #define MSG_USER_MAX 255
@@ -110,3 +114,9 @@ static inline struct slice msg_exchange_word(const struct msg *m)
 
 /* The header's value; a slice with data == NULL when there is none. */
 struct slice msg_header(const struct msg *m, struct slice name);
+
+/* It is the broker's: dead-lettering sets it, nobody else does. */
+static inline bool msg_header_is_death(struct slice name)
+{
+	return slice_has_prefix(name, MSG_DEATH_PREFIX);
+}

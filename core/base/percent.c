@@ -2,6 +2,17 @@
 
 #include "hex.h"
 
+size_t percent_encoded_len(struct slice value)
+{
+	size_t len = 0, run;
+
+	while ((run = percent_plain_len(value)) < value.len) {
+		len += run + 3;
+		value = slice_skip(value, run + 1);
+	}
+	return len + value.len;
+}
+
 void percent_encode(struct buf *out, struct slice value)
 {
 	static const char digits[] = "0123456789ABCDEF";

@@ -16,6 +16,7 @@ static inline size_t percent_plain_len(struct slice s)
 	return len;
 }
 
+size_t percent_encoded_len(struct slice value);
 void percent_encode(struct buf *out, struct slice value);
 /* Decode into `out`, which has room for value.len bytes, and give the length;
  * TIDE_ESYNTAX for a '%' that is not followed by two hex digits. `out` may be

@@ -94,6 +94,7 @@ void broker_destroy(struct broker *b)
 	shard_expiry_deinit(&b->env);
 	heap_deinit(&b->timers);
 	heap_deinit(&b->waits);
+	heap_deinit(&b->wakes);
 	journal_destroy(b->journal);
 	dedupe_destroy(b->dedupe);
 	route_cache_free(b->route);

@@ -69,7 +69,9 @@ struct broker_counters {
 	uint64_t delivered;
 	uint64_t acked;
 	uint64_t failed; /* nacks, timeouts, ... */
+	uint64_t paced;  /* returns that had to wait: redelivery.h */
 	uint64_t dead_lettered;
+	uint64_t death_limited; /* buried: they had died too often */
 };
 
 TAILQ_HEAD(queue_list, queue);
@@ -97,6 +99,8 @@ struct broker {
 	struct queue_list active;      /* queues that may have something to deal out */
 	struct heap timers;            /* of shards */
 	struct heap waits;             /* of GETs that wait, by mono_ms */
+	struct heap wakes;             /* of queues, by mono_ms: wake.h */
+	unsigned guarded;              /* queues that may refuse messages */
 	struct pace pace;              /* of what is being done just now */
 	struct msg_pool msgs;          /* of the messages that are published */
 	int64_t started_unix_ms;
@@ -119,7 +123,8 @@ struct broker {
 	struct removal_list removals; /* that Redis has refused; removal.c */
 	int64_t removal_due_ms;
 	bool is_started;
-	bool is_draining; /* no new work */
+	bool is_draining;       /* no new work */
+	bool refuses_publishes; /* DRAIN: what is there is served */
 	bool is_closing;
 	struct broker_counters counters;
 };

@@ -4,7 +4,7 @@
 #include "host/log.h"
 #include "host/machine.h"
 #include "broker.h"
-#include "queue.h"
+#include "pause.h"
 
 /* Below this it was slewed, and deadlines need not be so exact. */
 #define STEP_MS 1000
@@ -45,9 +45,11 @@ static void step(struct broker *b, int64_t step_ms)
 		 step_ms < 0 ? "back" : "forward",
 		 (long long)(step_ms < 0 ? -step_ms : step_ms) / 1000);
 	HASH_ITER (hh, b->vhosts, v, next_vhost)
-		HASH_ITER (hh, v->queues, q, next)
+		HASH_ITER (hh, v->queues, q, next) {
 			for (unsigned i = 0; i < q->shard_count; i++)
 				step_shard(q->shards[i], step_ms);
+			pause_tick(q);
+		}
 }
 
 void clock_update(struct broker *b)

@@ -1,15 +1,14 @@
 #include "dead_letter.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "base/container.h"
 #include "base/mem.h"
 #include "host/log.h"
 #include "broker.h"
+#include "death.h"
 #include "publish.h"
 
-#define DEATH_HEADERS 7
 #define BURIED_INSTEAD "dead-lettering: %s; the message is buried instead"
 
 /* A move under way: the message here waits for its copy there. */
@@ -53,38 +52,16 @@ static void on_copied(struct waiter *w)
 	b->is_ending_moves = false;
 }
 
-static unsigned copy_headers(const struct msg *m, struct msg_header *out)
-{
-	unsigned count = 0;
-
-	for (unsigned i = 0; i < m->header_count; i++)
-		if (!slice_has_prefix(m->headers[i].name, DEAD_LETTER_PREFIX) &&
-		    count < MSG_HEADERS_MAX - DEATH_HEADERS)
-			out[count++] = m->headers[i];
-	return count;
-}
-
 static struct msg *make_copy(const struct entry *e, uint64_t id, const char *reason,
 			     const char *rule)
 {
 	const struct queue *q = entry_queue(e);
-	struct msg_header headers[MSG_HEADERS_MAX];
+	const struct death death = { queue_slice(q), reason, rule, e->attempts,
+				     q->vhost->broker->now_ms };
+	struct death_headers headers;
 	struct msg like = *e->msg;
-	unsigned n = copy_headers(e->msg, headers);
-	char attempts[16];
 
-	snprintf(attempts, sizeof(attempts), "%" PRIu32, e->attempts);
-	const struct msg_header death[] = {
-		{ SLICE("x-death-reason"), slice_from(reason) },
-		{ SLICE("x-death-queue"), queue_slice(q) },
-		{ SLICE("x-death-exchange"), msg_exchange_word(e->msg) },
-		{ SLICE("x-death-key"), e->msg->key },
-		{ SLICE("x-death-attempts"), slice_from(attempts) },
-		{ SLICE("x-death-rule"), slice_from(rule) },
-	};
-	memcpy(&headers[n], death, sizeof(death));
-	n += sizeof(death) / sizeof(*death);
-
+	death_write(e->msg, &death, &headers);
 	like.id = id;
 	/* The copy is no second publish, wherever this has been before. */
 	like.dedupe_len = like.user_len = 0;
@@ -94,8 +71,8 @@ static struct msg *make_copy(const struct entry *e, uint64_t id, const char *rea
 	like.exchange = slice_from(q->config.dead_exchange);
 	if (q->config.dead_key)
 		like.key = slice_from(q->config.dead_key);
-	like.headers = headers;
-	like.header_count = (uint8_t)n;
+	like.headers = headers.items;
+	like.header_count = (uint8_t)headers.count;
 	return msg_create(&like);
 }
 
@@ -114,6 +91,23 @@ static int publish_copy(struct queue *q, struct msg *m, struct waiter *w,
 	return publish_message(&spec, true, w, &ignored, err);
 }
 
+/* It goes in a circle, or has its retry loop been too long? */
+static bool is_over_limit(const struct entry *e)
+{
+	struct queue *q = entry_queue(e);
+	uint32_t deaths = death_total(e->msg);
+
+	if (deaths < q->config.death_limit)
+		return false;
+	q->counters.death_limited++;
+	q->vhost->broker->counters.death_limited++;
+	log_warn("queue '%s' of vhost '%s': a message has died %" PRIu32
+		 " times (death-limit=%" PRIu32 "); "
+		 "it is buried",
+		 q->name, q->vhost->name, deaths, q->config.death_limit);
+	return true;
+}
+
 /* The copy that goes to the target; NULL: there can be none. */
 static struct msg *create_copy(const struct entry *e, const char *reason,
 			       const char *rule)
@@ -122,7 +116,7 @@ static struct msg *create_copy(const struct entry *e, const char *reason,
 	struct error err;
 	uint64_t id;
 
-	if (!q->config.dead_exchange)
+	if (!q->config.dead_exchange || is_over_limit(e))
 		return NULL;
 	id = broker_next_id(q->vhost->broker);
 	if (id)

@@ -4,11 +4,9 @@
 #include "base/slice.h"
 #include "shard/entry.h"
 
-/* Headers that only the broker may set begin so: rules trust them. */
-#define DEAD_LETTER_PREFIX "x-death-"
-
 /* Publish a copy to the queue's dead-letter target, with headers that say why,
  * from where, how often and by which rule, and remove the message here when
  * the copy is durable. Without a target, or when nobody takes the copy, the
- * message is buried. */
+ * message is buried; so is one that has died as often as the queue's
+ * death-limit says. */
 void dead_letter(struct entry *e, const char *reason, const char *rule);

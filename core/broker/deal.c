@@ -1,5 +1,6 @@
 #include "deal.h"
 
+#include "pause.h"
 #include "retry.h"
 
 #define DEAL_MAX 4096 /* messages of one queue in a turn */
@@ -41,6 +42,8 @@ static struct entry *next_message(struct queue *q, unsigned *budget)
 {
 	int64_t now_ms = q->vhost->broker->now_ms;
 
+	if (q->paused_ms[QUEUE_OUT] && pause_is_on(q, QUEUE_OUT))
+		return NULL;
 	for (unsigned i = 0; i < q->shard_count; i++) {
 		struct shard *sh = q->shards[q->next_shard];
 		struct entry *e;

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 
+#include "admission.h"
 #include "broker.h"
 #include "host/log.h"
 #include "rules/engine/strategy.h"
@@ -130,10 +131,15 @@ static int admit_ids(const struct decision *d, const struct broker *b, struct er
 	return bytes ? dedupe_admit(b->dedupe, bytes, err) : TIDE_OK;
 }
 
-/* Is there room for the publish ids that would be remembered? Most have none. */
+/* Do the queues take it, and is there room for the publish ids that would be remembered?
+ * Few queues refuse anything, and most publishes have no id. */
 static inline int admit(const struct decision *d, const struct broker *b,
 			struct error *err)
 {
+	int rc = b->guarded ? admission_check(d, err) : TIDE_OK;
+
+	if (rc < 0)
+		return rc;
 	return d->copy_count || d->first.msg->dedupe_len ? admit_ids(d, b, err) : TIDE_OK;
 }
 

@@ -390,6 +390,8 @@ void queue_destroy(struct queue *q)
 		shard_close(q->shards[i]);
 	if (q->is_active)
 		TAILQ_REMOVE(&b->active, q, active_link);
+	heap_remove(&b->wakes, &q->wake);
+	b->guarded -= q->is_guarded;
 	if (q->owner)
 		TAILQ_REMOVE(q->owner, q, owner_link);
 	HASH_DEL(v->queues, q);
@@ -403,6 +405,14 @@ bool queue_is_abandoned(const struct queue *q)
 {
 	return q->config.is_auto_delete && q->had_consumer && q->consumer_count == 0 &&
 	       !q->vhost->broker->is_draining;
+}
+
+void queue_guard(struct queue *q)
+{
+	bool is_guarded = q->paused_ms[QUEUE_IN] != 0;
+
+	q->vhost->broker->guarded += (unsigned)is_guarded - q->is_guarded;
+	q->is_guarded = is_guarded;
 }
 
 void queue_activate(struct queue *q)

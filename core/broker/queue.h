@@ -21,9 +21,14 @@ struct queue_counters {
 	uint64_t acked;
 	uint64_t nacked;
 	uint64_t timed_out;
+	uint64_t paced; /* returns that had to wait: redelivery.h */
 	uint64_t expired;
+	uint64_t death_limited; /* buried: they had died too often */
 	uint64_t dead_lettered;
+	uint64_t refused; /* publishes that it did not take: admission.h */
 };
+
+enum queue_direction { QUEUE_IN, QUEUE_OUT, QUEUE_DIRECTIONS };
 
 struct queue {
 	UT_hash_handle hh;
@@ -49,6 +54,10 @@ struct queue {
 	struct binding_list incoming;
 	TAILQ_ENTRY(queue) active_link;
 	bool is_active;
+	bool is_guarded;       /* it may refuse messages: counted in broker.guarded */
+	struct heap_node wake; /* in broker.wakes */
+	/* Until when it is paused, wall clock; 0: it is not. See pause.h. */
+	int64_t paused_ms[QUEUE_DIRECTIONS];
 	uint64_t visit;              /* the last routing that came by */
 	struct route *direct;        /* from the default exchange */
 	struct dedupe_queue *dedupe; /* the publish ids it has seen */
@@ -101,6 +110,9 @@ uint64_t queue_count(const struct queue *q, enum entry_state state);
 /* It is auto-delete and its last consumer has gone. That the broker stops does
  * not mean that a consumer has gone for good. */
 bool queue_is_abandoned(const struct queue *q);
+
+/* Whether it may refuse messages has perhaps changed. */
+void queue_guard(struct queue *q);
 
 /* Have it deal out messages at the end of the turn. */
 void queue_activate(struct queue *q);

@@ -44,6 +44,8 @@ static const struct queue_option options[] = {
 	  "a duration from 10ms to 1d" },
 	{ "delivery-limit", "20", OPTION_UINT, FIELD(delivery_limit), 0, 1000000,
 	  "a number from 0 to 1000000" },
+	{ "death-limit", "100", OPTION_UINT, FIELD(death_limit), 1, 1000000,
+	  "a number from 1 to 1000000" },
 	{ "dead-letter", "", OPTION_TARGET, 0, 0, 0,
 	  "<exchange>/<key>, with - for the default exchange, which needs a key (a "
 	  "queue's name); without a key the message keeps its own" },
@@ -57,11 +59,6 @@ static const struct queue_option options[] = {
 #define OPTION_COUNT (sizeof(options) / sizeof(options[0]))
 
 _Static_assert(QUEUE_SHARDS_MAX == 64, "the text about shards says so");
-
-static const char allowed[] =
-	"durable exclusive auto-delete shards sharding priority retry ack-timeout "
-	"delivery-limit dead-letter order-by inflight dedupe, and sharding.* priority.* retry.* for the "
-	"options of the scripts";
 
 static bool set_target(struct queue_config *c, const char *value)
 {
@@ -101,7 +98,7 @@ static bool set_number(struct queue_config *c, const struct queue_option *o,
 	char *field = (char *)c + o->offset;
 	uint64_t n;
 
-	/* It is not given, and the default depends on others. */
+	/* Its default depends on another option. */
 	if (!value[0] && !o->fallback[0])
 		return true;
 	if (!slice_to_uint(slice_from(value), o->max, &n) || n < o->min)
@@ -148,6 +145,21 @@ static bool set_option(struct queue_config *c, const struct queue_option *o,
 	return false;
 }
 
+static int refuse_unknown(const char *name, struct error *err)
+{
+	struct buf all = { 0 };
+	int rc;
+
+	for (size_t i = 0; i < OPTION_COUNT; i++)
+		buf_printf(&all, "%s ", options[i].name);
+	rc = error_set(err, TIDE_ESYNTAX,
+		       "a queue has no option '%.64s'; it takes: %sand sharding.* "
+		       "priority.* retry.* for the options of the scripts",
+		       name, buf_cstr(&all));
+	buf_deinit(&all);
+	return rc;
+}
+
 /* Hand "retry.base" to the retry script; NOTFOUND when it is no such option. */
 static int set_script_arg(struct queue_config *c, const struct arg *a, struct error *err)
 {
@@ -165,8 +177,7 @@ static int set_script_arg(struct queue_config *c, const struct arg *a, struct er
 		return args_add(&c->canonical, slice_from(a->name),
 				(struct slice){ a->value, a->value_len });
 	}
-	return error_set(err, TIDE_ESYNTAX, "a queue has no option '%s'; it takes: %s",
-			 a->name, allowed);
+	return refuse_unknown(a->name, err);
 }
 
 static const struct queue_option *find_option(const char *name)
@@ -177,7 +188,17 @@ static const struct queue_option *find_option(const char *name)
 	return NULL;
 }
 
-/* The shipped scripts that keep what they shard by together. Of others it is not known. */
+/* What an option has that is not given. */
+static const char *fallback(const struct queue_option *o, const struct args *args)
+{
+	const char *order_by = args_get(args, "order-by");
+	bool is_ordered = order_by && order_by[0];
+
+	return is_ordered && strcmp(o->name, "inflight") == 0 ? "1" : o->fallback;
+}
+
+/* The shipped scripts that keep what they shard by together. Of others it is not known.
+ */
 static bool keeps_together(const struct queue_config *c, const char *by)
 {
 	const char *script = c->scripts[SCRIPT_SHARDING];
@@ -197,17 +218,16 @@ static int check_order(struct queue_config *c, struct error *err)
 				 "inflight=%u counts messages of a group: it needs "
 				 "order-by=key, order-by=shard or order-by=h:<name>",
 				 c->inflight);
-	if (c->order_by != ORDER_NONE && c->inflight == 0)
-		c->inflight = 1;
 	if (c->order_by == ORDER_NONE || c->order_by == ORDER_SHARD || c->shards == 1 ||
 	    keeps_together(c, by))
 		return TIDE_OK;
-	return error_set(err, TIDE_ESYNTAX,
-			 "a group needs all of its messages in one shard: with shards=%u, "
-			 "%s%s needs sharding=hash or sharding=consistent with "
-			 "sharding.by=%s",
-			 c->shards, c->order_by == ORDER_KEY ? "order-by=" : "order-by=h:",
-			 by, by);
+	return error_set(
+		err, TIDE_ESYNTAX,
+		"a group needs all of its messages in one shard: with shards=%u, "
+		"%s%s needs sharding=hash or sharding=consistent with "
+		"sharding.by=%s",
+		c->shards, c->order_by == ORDER_KEY ? "order-by=" : "order-by=h:", by,
+		by);
 }
 
 int queue_config_parse(struct queue_config *c, const struct args *args, struct error *err)
@@ -221,7 +241,7 @@ int queue_config_parse(struct queue_config *c, const struct args *args, struct e
 	for (size_t i = 0; i < OPTION_COUNT && rc == TIDE_OK; i++) {
 		const struct queue_option *o = &options[i];
 		const char *given = args_get(args, o->name);
-		const char *value = given ? given : o->fallback;
+		const char *value = given ? given : fallback(o, args);
 
 		if (!set_option(c, o, value))
 			rc = error_set(err, TIDE_ESYNTAX, "%s=%s: expected %s", o->name,

@@ -21,10 +21,11 @@ struct queue_config {
 			    */
 	uint32_t delivery_limit; /* failures after which it is dead-lettered; 0 = none */
 	enum order_by order_by;
-	char *order_header; /* of ORDER_HEADER */
-	uint32_t inflight;  /* of a group; 0 without order-by */
-	char *dead_exchange;     /* NULL: no target; "" = the default exchange */
-	char *dead_key;          /* NULL: the message keeps its key */
+	char *order_header;   /* of ORDER_HEADER */
+	uint32_t inflight;    /* of a group; 0 without order-by */
+	uint32_t death_limit; /* deaths after which it is buried, whatever the target */
+	char *dead_exchange;  /* NULL: no target; "" = the default exchange */
+	char *dead_key;       /* NULL: the message keeps its key */
 	char *scripts[SCRIPT_KIND_COUNT]; /* sharding, priority, retry */
 	struct args
 		script_args[SCRIPT_KIND_COUNT]; /* their options, without the prefix */

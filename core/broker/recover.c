@@ -3,6 +3,7 @@
 #include "host/log.h"
 #include "base/container.h"
 #include "base/mem.h"
+#include "pause.h"
 #include "unusable.h"
 
 /* A binding without its ends: an interrupted deletion has left it. */
@@ -167,6 +168,8 @@ static void on_definition(void *ctx, const struct store_definition *d)
 		take_queue(v, d);
 	else if (rc == TIDE_OK && d->table == STORE_BINDINGS)
 		take_binding(r, v, d);
+	else if (rc == TIDE_OK && d->table == STORE_PAUSES)
+		pause_restore(v, d->name, d->value);
 	if (rc < 0)
 		log_error("%s '%" SLICE_FMT "' of vhost '%" SLICE_FMT
 			  "' is ignored and left as it is in Redis: %s",

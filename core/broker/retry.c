@@ -1,5 +1,6 @@
 #include "retry.h"
 
+#include "base/redelivery.h"
 #include "host/log.h"
 #include "dead_letter.h"
 #include "queue.h"
@@ -16,6 +17,25 @@ static bool is_over_limit(const struct entry *e)
 	return limit > 0 && e->failures >= limit;
 }
 
+/* Back to the queue, not before `due_ms`: whatever brings it back, one that fails again
+ * and again at once is paced. */
+static void give_back(struct entry *e, int64_t due_ms)
+{
+	struct queue *q = entry_queue(e);
+	int64_t now_ms = e->shard->env->now_ms;
+	int64_t gap_ms = redelivery_gap_ms(e->attempts);
+	int64_t paced_ms = e->held_unix_ms + gap_ms;
+
+	if (paced_ms > now_ms + gap_ms)
+		paced_ms = now_ms + gap_ms; /* the clock was set back */
+	if (paced_ms > now_ms && paced_ms > due_ms) {
+		due_ms = paced_ms;
+		q->counters.paced++;
+		q->vhost->broker->counters.paced++;
+	}
+	shard_return(e, due_ms);
+}
+
 static void apply(struct entry *e, const struct retry_decision *d, const char *reason)
 {
 	struct queue *q = entry_queue(e);
@@ -23,7 +43,7 @@ static void apply(struct entry *e, const struct retry_decision *d, const char *r
 
 	switch (d->action) {
 	case RETRY_AFTER:
-		shard_return(e, e->shard->env->now_ms + d->delay_ms);
+		give_back(e, e->shard->env->now_ms + d->delay_ms);
 		return;
 	case RETRY_BURY:
 		shard_bury(e);
@@ -119,7 +139,7 @@ void retry_after(struct entry *e, int64_t delay_ms)
 	if (is_over_limit(e))
 		dead_letter(e, "nack", "delivery-limit");
 	else
-		shard_return(e, e->shard->env->now_ms + delay_ms);
+		give_back(e, e->shard->env->now_ms + delay_ms);
 }
 
 void retry_dead(struct entry *e, const char *reason)
@@ -131,5 +151,5 @@ void retry_dead(struct entry *e, const char *reason)
 void retry_unpunished(struct entry *e)
 {
 	consumer_release(e);
-	shard_return(e, 0);
+	give_back(e, 0);
 }

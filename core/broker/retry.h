@@ -1,7 +1,8 @@
 /* retry.h: what happens to a message that was not acknowledged.
  *
  * Every way back goes through here: the failure is counted, the delivery limit
- * is applied, the queue's retry script is asked, and what it decides is done. */
+ * is applied, the queue's retry script is asked, and what it decides is done. A
+ * message that comes back again and again at once is paced: redelivery.h. */
 #pragma once
 
 #include "rules/engine/engine.h"

@@ -8,6 +8,7 @@
 #include "removal.h"
 #include "shard/dedupe.h"
 #include "vhost.h"
+#include "wake.h"
 
 static void tick_shards(struct broker *b)
 {
@@ -79,6 +80,8 @@ void turn_tick(struct broker *b)
 {
 	b->env.may_expire = b->is_started && !b->is_draining;
 	tick_shards(b);
+	if (b->is_started)
+		wake_turn(b);
 	if (b->env.may_expire)
 		shard_expiry_turn(&b->env);
 	if (b->is_started)
@@ -135,6 +138,7 @@ int64_t turn_due_ms(const struct broker *b)
 	n = heap_min(&b->waits);
 	if (n)
 		due_ms = earlier(due_ms, b->now_ms + (n->key - b->mono_ms));
+	due_ms = earlier(due_ms, wake_due_ms(b));
 	due_ms = earlier(due_ms, dedupe_due_ms(b->dedupe));
 	due_ms = earlier(due_ms, id_lease_due_ms(b));
 	due_ms = earlier(due_ms, removal_due_ms(b));

@@ -1,6 +1,7 @@
 #include "steps.h"
 
 #include "base/mem.h"
+#include "broker/death.h"
 #include "broker/decide.h"
 #include "broker/exchange.h"
 #include "broker/queue.h"
@@ -60,23 +61,20 @@ static void check_bindings(struct model *m)
 
 static struct msg *make_dead_letter(const struct queue *q, const char *key)
 {
-	const struct msg_header headers[] = {
-		{ SLICE("x-death-reason"), SLICE("nack") },
-		{ SLICE("x-death-queue"), queue_slice(q) },
-		{ SLICE("x-death-exchange"), SLICE("-") },
-		{ SLICE("x-death-key"), slice_from(key) },
-		{ SLICE("x-death-attempts"), SLICE("1") },
-	};
-	const struct msg spec = {
+	const int64_t now_ms = q->vhost->broker->now_ms;
+	const struct death death = { queue_slice(q), "nack", "consumer", 1, now_ms };
+	struct death_headers headers;
+	struct msg spec = {
 		.id = 1,
-		.ts_unix_ms = q->vhost->broker->now_ms,
-		.exchange = slice_from(q->config.dead_exchange),
+		.ts_unix_ms = now_ms,
 		.key = slice_from(key),
-		.headers = headers,
-		.header_count = sizeof(headers) / sizeof(headers[0]),
 		.payload = "",
 	};
 
+	death_write(&spec, &death, &headers);
+	spec.exchange = slice_from(q->config.dead_exchange);
+	spec.headers = headers.items;
+	spec.header_count = (uint8_t)headers.count;
 	return msg_create(&spec);
 }
 

@@ -37,6 +37,7 @@ static void describe(void *ctx, struct json *out)
 
 static const struct line_ops ops = {
 	.finish = nothing,
+	.kill = nothing,
 	.wake = nothing,
 	.can_take = can_take,
 	.describe = describe,

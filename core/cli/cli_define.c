@@ -1,5 +1,5 @@
-/* cli_define.c: declare, delete, bind, unbind, purge, kick: verbs whose words are the
- * protocol's, and whose reply is OK. */
+/* cli_define.c: declare, delete, bind, unbind, purge, kick, pause, resume: verbs whose
+ * words are the protocol's, and whose reply is OK. */
 #include <inttypes.h>
 
 #include "cli.h"
@@ -83,6 +83,15 @@ static int run_kick(struct cli *cli)
 	return finish(cli);
 }
 
+/* pause, resume */
+static int run_pause(struct cli *cli)
+{
+	add_words(cli, cli->word_count);
+	if (cli_is_given(cli, "for"))
+		cli_add_value(cli, SLICE("for"), cli_get(cli, "for"));
+	return finish(cli);
+}
+
 static const struct command_option delete_options[] = {
 	{ COMMAND_FLAG("if-empty", "only if the queue holds no message") },
 	{ COMMAND_FLAG("if-unused", "only without consumers, or bindings") },
@@ -91,6 +100,11 @@ static const struct command_option delete_options[] = {
 
 static const struct command_option kick_options[] = {
 	{ COMMAND_NUMBER("count", "all", "how many at most", 1, UINT32_MAX) },
+	{ .name = NULL },
+};
+
+static const struct command_option pause_options[] = {
+	{ COMMAND_DURATION("for", "until resumed", "for how long", 1, 0) },
 	{ .name = NULL },
 };
 
@@ -144,5 +158,18 @@ const struct cli_verb cli_define_verbs[] = {
 	  .words_min = 1,
 	  .words_max = 1,
 	  .run = run_kick },
+	{ .name = "pause",
+	  .summary = "have a queue refuse publishes, hold back deliveries, or both",
+	  .usage = "[options] QUEUE in|out|both",
+	  .options = pause_options,
+	  .words_min = 2,
+	  .words_max = 2,
+	  .run = run_pause },
+	{ .name = "resume",
+	  .summary = "end a pause",
+	  .usage = "[options] QUEUE [in|out|both]",
+	  .words_min = 1,
+	  .words_max = 2,
+	  .run = run_pause },
 	{ .name = NULL },
 };

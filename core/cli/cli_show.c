@@ -1,5 +1,6 @@
-/* cli_show.c: list, stats, peek, ping. */
+/* cli_show.c: list, stats, peek, request, ping. */
 #include <inttypes.h>
+#include <strings.h>
 
 #include <uv.h>
 
@@ -13,7 +14,8 @@ static const struct list {
 	  { .columns = "name type durable auto_delete? bindings published options? "
 		       "unusable?" } },
 	{ "queues",
-	  { .columns = "name ready delayed unacked buried consumers durable options? "
+	  { .columns = "name ready delayed unacked buried consumers durable paused "
+		       "options? "
 		       "unusable?" } },
 	{ "bindings",
 	  { .columns = "exchange to destination pattern options? unusable?" } },
@@ -81,6 +83,39 @@ static int run_ping(struct cli *cli)
 	return cli->status;
 }
 
+/* GET and SUB are answered with messages, which the verbs of these names print. */
+static bool is_of_messages(const char *line)
+{
+	struct slice rest = slice_from(line), verb = slice_cut(&rest, ' ');
+
+	if (verb.len > 0 && verb.data[0] == '@')
+		verb = slice_cut(&rest, ' ');
+	return verb.len == 3 && (strncasecmp(verb.data, "get", 3) == 0 ||
+				 strncasecmp(verb.data, "sub", 3) == 0);
+}
+
+static int run_request(struct cli *cli)
+{
+	struct tidemq_reply reply;
+
+	for (int i = 0; i < cli->word_count; i++) {
+		if (i > 0)
+			buf_append_char(&cli->request, ' ');
+		buf_append_text(&cli->request, cli->words[i]);
+	}
+	if (is_of_messages(buf_cstr(&cli->request)))
+		return cli_usage_error(cli, "use tidemq get or tidemq sub");
+	if (cli_ask(cli, &reply) != CLI_DONE)
+		return cli->status;
+	if (reply.is_document)
+		puts(reply.text);
+	else if (cli->json)
+		puts("{\"ok\":true}");
+	else
+		printf("OK%s%s\n", reply.len > 0 ? " " : "", reply.text);
+	return CLI_DONE;
+}
+
 static const struct command_option peek_options[] = {
 	{ COMMAND_NUMBER("count", "10", "1-100: how many at most", 1, 100) },
 	{ COMMAND_CHOICE("state", "ready|delayed|unacked|buried", "ready",
@@ -108,6 +143,16 @@ const struct cli_verb cli_show_verbs[] = {
 	  .words_min = 1,
 	  .words_max = 1,
 	  .run = run_peek },
+	{ .name = "request",
+	  .summary = "send any request of the protocol and print the reply",
+	  .usage = "[options] WORD...",
+	  .details =
+		  "The words are those of docs/protocol.md, with single spaces between "
+		  "them:\n"
+		  "tidemq request KILL connection 7",
+	  .words_min = 1,
+	  .words_max = 80,
+	  .run = run_request },
 	{ .name = "ping",
 	  .summary = "check that the broker answers",
 	  .usage = "[options]",

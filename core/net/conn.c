@@ -24,6 +24,14 @@ static void op_finish(void *ctx)
 	server_due(c->server, c);
 }
 
+static void op_kill(void *ctx)
+{
+	struct conn *c = ctx;
+
+	c->is_killed = true;
+	op_finish(c);
+}
+
 static bool op_can_take(void *ctx)
 {
 	struct conn *c = ctx;
@@ -54,6 +62,7 @@ static const char *op_peer(void *ctx)
 
 static const struct line_ops ops = {
 	.finish = op_finish,
+	.kill = op_kill,
 	.wake = op_wake,
 	.can_take = op_can_take,
 	.describe = op_describe,
@@ -367,8 +376,10 @@ void conn_serve(struct conn *c)
 		resume(c);
 	if (!c->is_closing)
 		flush(c);
+	if (c->is_killed && c->out.bytes > 0)
+		conn_close(c);
 	if (c->is_finishing && !c->is_lingering && !c->is_closing && c->out.bytes == 0 &&
-	    (!c->has_session || session_is_answered(c->line.session)))
+	    (c->is_killed || !c->has_session || session_is_answered(c->line.session)))
 		linger(c);
 	if (c->is_closing)
 		close_now(c);

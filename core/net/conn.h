@@ -40,7 +40,8 @@ struct conn {
 	bool is_direct; /* the read under way goes straight into a payload */
 	bool is_full;   /* output over its high-water mark */
 	bool is_finishing;
-	bool is_ended; /* the peer has closed its side */
+	bool is_killed; /* it owes no answers: it ends when its output has left, or now */
+	bool is_ended;  /* the peer has closed its side */
 	bool is_lingering;
 	bool is_closing; /* conn_close was called */
 	bool is_closed;  /* uv_close was called */

@@ -74,6 +74,23 @@ struct subscription *channel_subscription(struct channel *ch, struct slice sid)
 	return sub;
 }
 
+void channel_write_holder(const struct entry *e, struct json *out)
+{
+	const struct channel *ch;
+
+	if (!e->holder)
+		return;
+	ch = container_of(e->holder, struct channel, holder);
+	json_member_object(out, "holder");
+	json_member_int(out, "connection", (int64_t)ch->session->number);
+	json_member_int(out, "channel", ch->number);
+	json_member_text(out, "sid",
+			 e->consumer ? subscription_of(e->consumer)->sid : "-");
+	json_member_int(out, "tag", (int64_t)e->tag);
+	json_member_int(out, "until", e->at_unix_ms);
+	json_object_end(out);
+}
+
 void channel_release(struct entry *e)
 {
 	struct channel *ch = container_of(e->holder, struct channel, holder);

@@ -32,3 +32,7 @@ void channel_deinit(struct channel *ch);
 struct subscription *channel_subscription(struct channel *ch, struct slice sid);
 /* The entry, which a channel holds, is no longer held: tag and credit come back. */
 void channel_release(struct entry *e);
+
+/* Who holds the message, as a member "holder": connection, channel, sid ("-": a GET took
+ * it), tag, and until when. Nothing when nobody does. */
+void channel_write_holder(const struct entry *e, struct json *out);

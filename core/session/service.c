@@ -169,6 +169,22 @@ void service_drain(struct service *s)
 	broker_drain(s->broker);
 }
 
+static void hold_schedules(struct service *s)
+{
+	scheduler_hold(s->scheduler, s->is_blocked || s->broker->refuses_publishes);
+}
+
+void service_refuse_publishes(struct service *s, bool is_on, const char *who)
+{
+	if (s->broker->refuses_publishes == is_on)
+		return;
+	s->broker->refuses_publishes = is_on;
+	hold_schedules(s);
+	log_info("%s: %s", who,
+		 is_on ? "draining: publishes are refused, the rest is served"
+		       : "draining ends: publishes are taken again");
+}
+
 bool service_is_idle(const struct service *s)
 {
 	return broker_is_idle(s->broker) &&
@@ -267,7 +283,7 @@ static void set_blocked(struct service *s, bool is_blocked)
 	struct session *peer, *next;
 
 	s->is_blocked = is_blocked;
-	scheduler_hold(s->scheduler, is_blocked);
+	hold_schedules(s);
 	if (is_blocked)
 		log_warn("publishers and schedules are held back: %s", s->blocked_why);
 	else

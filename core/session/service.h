@@ -71,6 +71,10 @@ TIDE_MUST_USE int service_create(struct service **out, uv_loop_t *loop,
 				 const struct service_hooks *hooks, struct error *err);
 /* No new work: publishes and subscriptions are refused with TIDE_ESHUTDOWN. */
 void service_drain(struct service *s);
+/* Refuse publishes and hold schedules, and serve what is there; or take them again.
+ *
+ * @param who  asks for it, for the log */
+void service_refuse_publishes(struct service *s, bool is_on, const char *who);
 /* Nothing waits for the store any more. */
 bool service_is_idle(const struct service *s);
 /* Close the store and free everything; sessions must be closed before. */

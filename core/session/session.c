@@ -1,6 +1,7 @@
 #include "session_private.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 #include "base/mem.h"
 #include "broker/deal.h"
@@ -85,6 +86,17 @@ void session_set_user(struct session *s, struct slice user)
 	mem_free(s->user);
 	s->user = mem_strndup(user.data, user.len);
 	s->user_len = user.len;
+}
+
+void session_format_author(const struct session *s, char out[SESSION_AUTHOR_MAX])
+{
+	const char *peer = s->ops->peer ? s->ops->peer(s->ctx) : NULL;
+	bool has_name = s->name && s->name[0];
+
+	snprintf(out, SESSION_AUTHOR_MAX, "connection %llu%s%.100s%s%s%.150s",
+		 (unsigned long long)s->number, has_name ? " '" : "",
+		 has_name ? s->name : "", has_name ? "'" : "", peer ? " from " : "",
+		 peer ? peer : "");
 }
 
 /* The channel behind `ch`; the first one behind NULL. */

@@ -30,6 +30,9 @@ struct session_ops {
 	bool (*can_take)(void *ctx);
 	/* Publishers are held back, or let go on. */
 	void (*on_blocked)(void *ctx, bool is_blocked, const char *why);
+	/* Somebody has killed the connection: say why, and close it soon, whatever it
+	 * still owes or is owed. */
+	void (*on_kill)(void *ctx, const char *why);
 	/* What LIST connections shows of the connection: members of an object. */
 	void (*describe)(void *ctx, struct json *out);
 	/* Where it comes from; may be NULL. */
@@ -200,6 +203,15 @@ TIDE_MUST_USE int session_queue_purge(struct session *s, struct slice queue,
 TIDE_MUST_USE int session_queue_kick(struct session *s, struct slice queue, uint64_t max,
 				     struct reply *r, struct error *err);
 
+struct pause_spec {
+	struct slice queue;
+	bool in, out; /* publishes, deliveries */
+	bool is_resume;
+	int64_t for_ms; /* 0: until it is resumed */
+};
+TIDE_MUST_USE int session_pause(struct session *s, const struct pause_spec *spec,
+				struct reply *r, struct error *err);
+
 enum list_what {
 	LIST_EXCHANGES,
 	LIST_QUEUES,
@@ -242,5 +254,10 @@ TIDE_MUST_USE int session_rules_replay(struct session *s, struct slice dir,
 /* An empty hash: the generation before the active one. */
 TIDE_MUST_USE int session_rules_rollback(struct session *s, struct slice hash,
 					 struct reply *r, struct error *err);
+/* Close the connection of that number, which may be this one. */
+TIDE_MUST_USE int session_operate_kill(struct session *s, uint64_t number,
+				       struct reply *r, struct error *err);
+/* Take no publishes from now on, or take them again. */
+void session_operate_drain(struct session *s, bool is_on);
 TIDE_MUST_USE int session_explain(struct session *s, const struct publish_spec *spec,
 				  struct reply *r, struct error *err);

@@ -5,7 +5,7 @@
 #include "rules/engine/index.h"
 #include "rules/engine/strategy.h"
 #include "rollout/changes.h"
-#include "broker/decide.h"
+#include "broker/admission.h"
 #include "session_private.h"
 
 #define PATTERNS_MAX 20 /* bindings of an exchange that are told; more are counted */
@@ -100,6 +100,7 @@ static void add_pick(struct json *j, const struct pick *pick, const struct outco
 	struct queue *q = pick->queue;
 	const struct dedupe_key key = decide_dedupe_key(o);
 	struct strategy **strategies = q->strategies[RULESET_ACTIVE];
+	struct error why;
 
 	json_object_begin(j);
 	json_member_text(j, "queue", q->name);
@@ -120,6 +121,8 @@ static void add_pick(struct json *j, const struct pick *pick, const struct outco
 	json_member_bool(j, "durable", queue_is_durable(q));
 	if (o->msg->dedupe_len)
 		dedupe_explain(q->dedupe, &key, queue_dedupe_ms(q), j);
+	if (admission_check_pick(o, pick, &why) < 0)
+		json_member_text(j, "refused", why.text);
 	json_object_end(j);
 }
 

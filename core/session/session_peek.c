@@ -51,6 +51,8 @@ struct peeked {
 	unsigned
 		shard_turn; /* the place of the shard among those that GET asks in turn */
 	unsigned turn;      /* how many of its shard come before it */
+	const struct entry
+		*held; /* of what somebody holds: it is shown in the same turn */
 };
 
 /* The first messages of each shard are gathered, from memory and, where that has too
@@ -94,6 +96,8 @@ static void show(struct json *j, enum entry_state state, const struct peeked *fo
 	json_member_int(j, "failures", row->failures);
 	if (row->reason[0])
 		json_member_text(j, "reason", row->reason);
+	if (found->held)
+		channel_write_holder(found->held, j);
 	msg_write_headers(m, j);
 	add_payload(j, m);
 	json_object_end(j);
@@ -164,7 +168,10 @@ static void add(struct peek *p, const struct store_row *row)
 		p->found = mem_realloc(p->found, p->cap * sizeof(*p->found));
 	}
 	found = &p->found[p->count++];
-	*found = (struct peeked){ *row, p->shards[p->next]->index, p->next, p->turn++ };
+	*found = (struct peeked){ .row = *row,
+				  .shard = p->shards[p->next]->index,
+				  .shard_turn = p->next,
+				  .turn = p->turn++ };
 	msg_ref(row->msg);
 	p->bytes_left -=
 		row->msg->bytes < p->bytes_left ? row->msg->bytes : p->bytes_left;
@@ -203,6 +210,8 @@ static void peek_entry(struct peek *p, const struct entry *e)
 	if (e->reason)
 		snprintf(row.reason, sizeof(row.reason), "%s", e->reason);
 	add(p, &row);
+	if (p->state == ENTRY_UNACKED)
+		p->found[p->count - 1].held = e;
 }
 
 static void peek_window(struct peek *p, const struct window *w)

@@ -39,6 +39,11 @@ struct session {
 /* Between session and channel: it is closed and owes no reply any more. */
 void session_forget_channel(struct channel *ch);
 
+/* Who it is, for logs: "connection 7 'deploy' from 127.0.0.1:50412"; the name only if it
+ * has one. */
+#define SESSION_AUTHOR_MAX 300
+void session_format_author(const struct session *s, char out[SESSION_AUTHOR_MAX]);
+
 /* The queue, if this session may use it, whether it is usable or not: unusable.h. */
 TIDE_MUST_USE int session_queue_find(struct session *s, struct slice name,
 				     struct queue **out, struct error *err);

@@ -1,7 +1,6 @@
 /* PUB: the message is made when its line is there, and published with its payload. */
 #include <assert.h>
 
-#include "broker/dead_letter.h"
 #include "broker/publish.h"
 #include "session_private.h"
 
@@ -31,11 +30,11 @@ static int find_exchange(struct session *s, struct slice name, struct error *err
 static int check_headers(const struct publish_spec *spec, struct error *err)
 {
 	for (unsigned i = 0; i < spec->header_count; i++)
-		if (slice_has_prefix(spec->headers[i].name, DEAD_LETTER_PREFIX))
+		if (msg_header_is_death(spec->headers[i].name))
 			return error_set(err, TIDE_EDENIED,
 					 "the header '%" SLICE_FMT "' is the broker's; "
 					 "headers of a publish must not begin "
-					 "with " DEAD_LETTER_PREFIX,
+					 "with " MSG_DEATH_PREFIX,
 					 SLICE_ARG(spec->headers[i].name));
 	return TIDE_OK;
 }
@@ -50,6 +49,10 @@ int session_publish_prepare(struct session *s, const struct publish_spec *spec,
 
 	if (b->is_draining)
 		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
+	if (b->refuses_publishes)
+		return error_set(err, TIDE_ESHUTDOWN,
+				 "the broker drains and takes no publishes; DRAIN off "
+				 "ends that");
 	if (!is_last_exchange(s, spec->exchange)) {
 		rc = find_exchange(s, spec->exchange, err);
 		if (rc < 0)

@@ -2,6 +2,7 @@
 #include "base/json.h"
 #include "shard/dedupe.h"
 #include "session_private.h"
+#include "broker/pause.h"
 #include "broker/unusable.h"
 #include "rules/engine/index.h"
 #include "rules/engine/engine_status.h"
@@ -55,6 +56,22 @@ static void add_states(struct json *j, const struct queue *q)
 	json_member_int(j, "buried", (int64_t)queue_count(q, ENTRY_BURIED));
 }
 
+/* `paused` says which directions are; the others when that ends, if it ends by itself. */
+static void add_pause(struct json *j, const struct queue *q)
+{
+	static const char *const words[] = { "no", "in", "out", "both" };
+	static const char *const ends[QUEUE_DIRECTIONS] = { "paused_in_until",
+							    "paused_out_until" };
+	unsigned which = 0;
+
+	for (int i = 0; i < QUEUE_DIRECTIONS; i++)
+		which |= (unsigned)pause_is_on(q, (enum queue_direction)i) << i;
+	json_member_text(j, "paused", words[which]);
+	for (int i = 0; i < QUEUE_DIRECTIONS; i++)
+		if (which & (1u << i) && q->paused_ms[i] != PAUSE_FOREVER)
+			json_member_int(j, ends[i], q->paused_ms[i]);
+}
+
 /* Those that somebody chose. */
 static void add_options(struct json *j, const struct queue *q)
 {
@@ -82,6 +99,7 @@ static void list_queues(struct session *s, struct json *j)
 			add_states(j, q);
 		json_member_int(j, "consumers", q->consumer_count);
 		json_member_bool(j, "durable", queue_is_durable(q));
+		add_pause(j, q);
 		add_options(j, q);
 		json_object_end(j);
 	}
@@ -227,8 +245,12 @@ static void queue_stats(const struct queue *q, struct json *j)
 	json_member_int(j, "acked", (int64_t)n->acked);
 	json_member_int(j, "nacked", (int64_t)n->nacked);
 	json_member_int(j, "timed_out", (int64_t)n->timed_out);
+	json_member_int(j, "paced", (int64_t)n->paced);
 	json_member_int(j, "expired", (int64_t)n->expired);
+	json_member_int(j, "death_limited", (int64_t)n->death_limited);
 	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
+	json_member_int(j, "refused", (int64_t)n->refused);
+	add_pause(j, q);
 	add_order(j, q);
 }
 
@@ -289,10 +311,13 @@ static void broker_stats(const struct service *service, struct json *j)
 	json_member_int(j, "delivered", (int64_t)n->delivered);
 	json_member_int(j, "acked", (int64_t)n->acked);
 	json_member_int(j, "failed", (int64_t)n->failed);
+	json_member_int(j, "paced", (int64_t)n->paced);
 	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
+	json_member_int(j, "death_limited", (int64_t)n->death_limited);
 	json_member_int(j, "memory_bytes", (int64_t)service_memory(service));
 	json_member_int(j, "routes_bytes", (int64_t)b->route_bytes);
 	json_member_bool(j, "blocked", service->is_blocked);
+	json_member_bool(j, "draining", b->refuses_publishes);
 	json_member_int(j, "rules_generation", (int64_t)engine_epoch(b->engine));
 	json_member_object(j, "counters");
 	engine_status_counters(b->engine, j);

@@ -2,8 +2,6 @@
  *
  * What takes many turns is answered when it has ended; the session may be gone by
  * then, the reply is there until it is answered. */
-#include <stdio.h>
-
 #include "base/json.h"
 #include "rules/engine/engine_status.h"
 #include "rollout/history.h"
@@ -14,22 +12,7 @@
 #include "service_rules.h"
 #include "session_private.h"
 
-/* Of who asked, for RULES log. */
-#define AUTHOR_MAX 300
-
 _Static_assert(SESSION_RECENT_MAX == RECENT_MAX, "RULES recent may show all");
-
-/* "connection 7 'deploy' from 127.0.0.1:50412"; the name only if it has one. */
-static void write_author(const struct session *s, char out[AUTHOR_MAX])
-{
-	const char *peer = s->ops->peer ? s->ops->peer(s->ctx) : NULL;
-	bool has_name = s->name && s->name[0];
-
-	snprintf(out, AUTHOR_MAX, "connection %llu%s%.100s%s%s%.150s",
-		 (unsigned long long)s->number, has_name ? " '" : "",
-		 has_name ? s->name : "", has_name ? "'" : "", peer ? " from " : "",
-		 peer ? peer : "");
-}
 
 static void reply_status(struct reply *r)
 {
@@ -57,10 +40,10 @@ static void on_changed(void *ctx, const struct error *result)
 static void change(struct session *s, enum engine_origin origin, struct bundle *files,
 		   const char *specs_dir, struct reply *r)
 {
-	char by[AUTHOR_MAX];
+	char by[SESSION_AUTHOR_MAX];
 	const struct rules_change spec = { origin, files, specs_dir, by, on_changed, r };
 
-	write_author(s, by);
+	session_format_author(s, by);
 	service_rules_change(s->service, &spec);
 }
 

@@ -99,6 +99,12 @@ struct subscription *subscription_create(struct channel *ch, struct slice sid)
 	return sub;
 }
 
+static void release(struct subscription *sub)
+{
+	mem_free(sub->sid);
+	mem_free(sub);
+}
+
 void subscription_destroy(struct subscription *sub)
 {
 	struct channel *ch = sub->channel;
@@ -111,11 +117,9 @@ void subscription_destroy(struct subscription *sub)
 		HASH_DEL(ch->by_sid, sub);
 		ch->session->subscription_count--;
 	}
-	mem_free(sub->sid);
-	sub->sid = NULL;
 	sub->is_gone = true;
 	if (sub->consumer.unacked == 0)
-		mem_free(sub);
+		release(sub);
 }
 
 void subscription_confirmed(struct subscription *sub)
@@ -128,5 +132,5 @@ void subscription_settled(struct subscription *sub)
 {
 	consumer_settled(&sub->consumer);
 	if (sub->is_gone && sub->consumer.unacked == 0)
-		mem_free(sub);
+		release(sub);
 }

@@ -192,8 +192,8 @@ bool order_blocks(const struct order *o, const struct entry *e)
 
 bool order_has_room(const struct order *o, const struct entry *e)
 {
-	bool may_stay = !e->msg->expires_unix_ms ||
-			o->kept_bytes / 2 <= o->keep_bytes_max / 2;
+	bool may_stay =
+		!e->msg->expires_unix_ms || o->kept_bytes / 2 <= o->keep_bytes_max / 2;
 
 	return o->spec.by != ORDER_SHARD && !is_full(o) && may_stay;
 }
@@ -326,8 +326,7 @@ bool order_may_drop(const struct order *o, const struct entry *e)
 	    e->msg->expires_unix_ms)
 		return false;
 	return e->group->parked.count > GROUP_KEEP ||
-	       o->parked - o->in_redis > o->keep_max ||
-	       o->kept_bytes > o->keep_bytes_max;
+	       o->parked - o->in_redis > o->keep_max || o->kept_bytes > o->keep_bytes_max;
 }
 
 static void add_id(struct order *o, struct group *g, struct place place)
@@ -405,7 +404,8 @@ struct place order_shadow(const struct order *o, bool is_refilling)
 	for (unsigned i = 0; i < o->load_count && !o->is_load_void; i++)
 		if (place_is_before(last, o->loads[i].place))
 			last = o->loads[i].place;
-	/* The rows that come begin behind the edge as it was: an id would be in neither. */
+	/* The rows that come begin behind the edge as it was: an id would be in neither.
+	 */
 	if (is_refilling && o->in_redis > 0 && place_is_before(last, o->last))
 		last = o->last;
 	return last;
@@ -472,8 +472,7 @@ void order_load_begin(struct order *o)
 	if (!o->loads)
 		o->loads = mem_alloc(ORDER_LOAD_MAX * sizeof(*o->loads));
 	o->is_load_void = false;
-	while (o->load_count < ORDER_LOAD_MAX &&
-	       (g = TAILQ_FIRST(&o->wanting)) != NULL) {
+	while (o->load_count < ORDER_LOAD_MAX && (g = TAILQ_FIRST(&o->wanting)) != NULL) {
 		set_wanting(o, g, false);
 		load_group(o, g);
 	}

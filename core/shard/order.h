@@ -11,7 +11,8 @@
  * The first parked messages of a group are entries. Of the others memory keeps the place
  * alone, once Redis has them: `ids`. They sort anywhere among the entries.
  *
- * This is what is known of groups. It moves nothing and asks nobody: shard_order.c does. */
+ * This is what is known of groups. It moves nothing and asks nobody: shard_order.c does.
+ */
 #pragma once
 
 #include "base/table.h"
@@ -40,7 +41,7 @@ struct group {
 	uint32_t due;
 	uint32_t loading; /* of `ids`, that are being read; they are in it no more */
 	struct place loading_first;
-	bool is_roomy; /* in the list of those with something due */
+	bool is_roomy;   /* in the list of those with something due */
 	bool is_wanting; /* in the list of those of which ids are to be read */
 	TAILQ_ENTRY(group) roomy_link, wanting_link, parked_link;
 	struct window parked;
@@ -64,24 +65,24 @@ struct order {
 	struct pool pool;   /* of groups */
 	struct pool *lanes;
 	struct group_list roomy, wanting, with_parked;
-	uint64_t parked;   /* entries, ids and what is being read */
-	uint64_t in_redis; /* of these, ids and what is being read */
-	size_t kept_bytes; /* of the entries */
-	uint64_t busy;     /* groups with a slot in use */
-	uint64_t blocked;  /* groups with a parked message */
-	struct place last; /* no parked message is behind it */
-	uint64_t max;      /* parked messages, and groups: the limit */
+	uint64_t parked;                 /* entries, ids and what is being read */
+	uint64_t in_redis;               /* of these, ids and what is being read */
+	size_t kept_bytes;               /* of the entries */
+	uint64_t busy;                   /* groups with a slot in use */
+	uint64_t blocked;                /* groups with a parked message */
+	struct place last;               /* no parked message is behind it */
+	uint64_t max;                    /* parked messages, and groups: the limit */
 	size_t keep_max, keep_bytes_max; /* entries, above which ids are enough */
 
 	struct order_loading *loads;
 	unsigned load_count; /* 0: nothing is being read */
 	bool is_load_void;   /* what is being read has been purged */
 
-	bool is_stopped; /* at the limit: nothing more is parked */
-	bool is_skipping; /* the last search ended before it had an answer */
+	bool is_stopped;   /* at the limit: nothing more is parked */
+	bool is_skipping;  /* the last search ended before it had an answer */
 	int64_t search_ms; /* when the budget was full */
 	unsigned search_left;
-	int64_t retry_ms; /* no read before: the last one has failed */
+	int64_t retry_ms;  /* no read before: the last one has failed */
 	int64_t logged_ms; /* when the log last said that it is stopped */
 };
 

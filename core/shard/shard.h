@@ -48,7 +48,7 @@ struct shard_env {
 	bool may_expire;        /* the broker serves: what is due is taken out of Redis */
 	size_t window_messages; /* limits of a stage's window */
 	size_t window_bytes;
-	size_t parked_messages; /* of an order; also the limit of its groups */
+	size_t parked_messages;      /* of an order; also the limit of its groups */
 	struct closing_list closing; /* that still have messages to free */
 	size_t unstored_bytes;       /* of messages that are not durable yet */
 	size_t memory_bytes;         /* of messages in all windows and hands */

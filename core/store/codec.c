@@ -235,7 +235,7 @@ static const char *decode_headers(struct cursor *c, struct msg_header *headers,
 
 	if (c->is_bad)
 		return "the headers are not a map";
-	if (count > MSG_HEADERS_MAX)
+	if (count > MSG_HEADERS_ALL)
 		return "too many headers";
 	for (uint64_t i = 0; i < count; i++) {
 		headers[i].name = take_bytes(c);
@@ -291,7 +291,7 @@ int codec_decode(struct slice body, const struct msg *known, struct msg **out,
 		 double *rank, struct error *err)
 {
 	struct cursor c = { (const uint8_t *)body.data, body.len, false };
-	struct msg_header headers[MSG_HEADERS_MAX];
+	struct msg_header headers[MSG_HEADERS_ALL];
 	struct msg spec = { .id = known->id, .pool = known->pool };
 	const char *wrong = decode_fields(&c, &spec, headers, rank);
 

@@ -7,7 +7,7 @@
 
 static bool table_is_hash(enum store_table table)
 {
-	return table == STORE_EXCHANGES || table == STORE_QUEUES;
+	return table == STORE_EXCHANGES || table == STORE_QUEUES || table == STORE_PAUSES;
 }
 
 /* The caller appends `words` words. */
@@ -49,10 +49,11 @@ void store_definition_remove(struct store *s, enum store_table table, struct sli
 	store_call_send(call, 0);
 }
 
-/* KEYS: the table of queues, all keys of the shards. ARGV: the queue. A script and no
- * transaction: Redis runs this one also while its memory is out. */
+/* KEYS: the tables of queues and pauses, all keys of the shards. ARGV: the queue. A
+ * script and no transaction: Redis runs this one also while its memory is out. */
 static const struct slice script_erase =
-	SLICE("redis.call('UNLINK', unpack(KEYS, 2))\n"
+	SLICE("redis.call('UNLINK', unpack(KEYS, 3))\n"
+	      "redis.call('HDEL', KEYS[2], 'in ' .. ARGV[1], 'out ' .. ARGV[1])\n"
 	      "return redis.call('HDEL', KEYS[1], ARGV[1])\n");
 
 static void add_shard_keys(struct buf *out, const struct store_queue *queue)
@@ -72,7 +73,7 @@ void store_definition_erase_queue(struct store *s, const struct store_queue *que
 				  store_done_fn on_done, void *ctx)
 {
 	struct store_call *call = store_done_call_create(s, NULL, on_done, ctx);
-	size_t keys = 1 + (size_t)queue->shards * LAYOUT_KEY_COUNT;
+	size_t keys = 2 + (size_t)queue->shards * LAYOUT_KEY_COUNT;
 	struct buf *out = store_call_add_words(call, 4 + keys);
 	struct buf table = { 0 };
 	char count[DECIMAL_MAX];
@@ -82,6 +83,9 @@ void store_definition_erase_queue(struct store *s, const struct store_queue *que
 	resp_bulk(out, script_erase);
 	resp_bulk(out,
 		  (struct slice){ count, (size_t)(decimal_put(count, keys) - count) });
+	resp_bulk(out, buf_slice(&table));
+	buf_clear(&table);
+	layout_table_key(&table, STORE_PAUSES, queue->vhost);
 	resp_bulk(out, buf_slice(&table));
 	add_shard_keys(out, queue);
 	resp_bulk(out, queue->name);

@@ -56,9 +56,9 @@
 	"return { rows, bodies, tries }\n"
 
 /* Locals: first index, last index, max_bytes. */
-#define SCRIPT_ROWS                                                               \
-	"local rows = redis.call('ZRANGE', KEYS[1], first, last, 'WITHSCORES')\n" \
-	SCRIPT_BODIES
+#define SCRIPT_ROWS                                                \
+	"local rows = redis.call('ZRANGE', KEYS[1], first, last, " \
+	"'WITHSCORES')\n" SCRIPT_BODIES
 
 /* ARGV: first index, last index, max_bytes. */
 static const struct slice script_read = SLICE(

@@ -6,8 +6,8 @@
 #include "resp.h"
 #include "store_private.h"
 
-/* KEYS: tries, the set. ARGV: where the scan goes on, how many at a time. Returns where it
- * goes on next ("0": it is over) and the ids. */
+/* KEYS: tries, the set. ARGV: where the scan goes on, how many at a time. Returns where
+ * it goes on next ("0": it is over) and the ids. */
 static const struct slice script_tried =
 	SLICE("local scan = redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])\n"
 	      "local ids = {}\n"

@@ -386,7 +386,7 @@ describe('the command line', function()
   it('explains itself', function()
     local overview = run 'tidemq help'
     for _, verb in ipairs { 'pub', 'sub', 'get', 'peek', 'declare', 'delete', 'bind', 'unbind', 'purge',
-      'kick', 'list', 'stats', 'explain', 'rules', 'ping' } do
+      'kick', 'list', 'stats', 'explain', 'rules', 'request', 'ping' } do
       assert.matches('\n  ' .. verb .. ' +%l', overview)
       local page, status = run('tidemq help ' .. verb)
       assert.equal(0, status)

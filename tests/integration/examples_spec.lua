@@ -165,9 +165,18 @@ describe('the order flow', function()
       x-death-queue=billing
       x-death-exchange=orders
       x-death-key=orders.eu.placed
+      x-death-time=TIME
       x-death-attempts=4
       x-death-rule=retry/exponential.lua
-    ]], output)
+      x-death-first-reason=nack
+      x-death-first-queue=billing
+      x-death-first-exchange=orders
+      x-death-first-key=orders.eu.placed
+      x-death-first-time=TIME
+      x-death-first-id=ID
+      x-death-total=1
+      x-death-counts=1:nack:billing
+    ]], (output:gsub('time=%d+', 'time=TIME'):gsub('id=%x+', 'id=ID')))
     assert.equal(0, status)
   end)
 

@@ -84,7 +84,7 @@ local function normalizer()
       end
       return ids[id]
     end)
-    return (line:gsub('ts=%d+', 'ts=TIME'))
+    return (line:gsub('ts=%d+', 'ts=TIME'):gsub('time=%d+', 'time=TIME'))
   end
 end
 

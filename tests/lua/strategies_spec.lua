@@ -583,6 +583,8 @@ describe("a shipped strategy (seed " .. seed .. ")", function()
 
   it("retry/immediate and retry/exponential keep their timetables", function()
     assert.same({ 0, 0, "dead-letter" }, (timetable("immediate", { max = 3 })))
+    -- From the fourth return on the broker paces it.
+    assert.same({ 0, 0, 0, 10, 20, "dead-letter" }, (timetable("immediate", { max = 6 })))
     for _ = 1, 50 do
       local base, factor = math.random(1, 5000), math.random(10, 40) / 10
       local cap, jitter = math.random(5000, HOUR), math.random()
@@ -591,7 +593,9 @@ describe("a shipped strategy (seed " .. seed .. ")", function()
       assert.equal("dead-letter", delays[30])
       for i = 1, 29 do
         local longest = math.min(base * factor ^ (i - 1), cap)
-        assert.is_true(delays[i] <= longest + 0.5 and delays[i] >= longest * (1 - jitter) - 0.5)
+        local paced = i > 3 and math.min(10 * 2 ^ (i - 4), 1000) or 0
+        assert.is_true(delays[i] <= math.max(longest, paced) + 0.5)
+        assert.is_true(delays[i] >= math.max(longest * (1 - jitter), paced) - 0.5)
       end
     end
   end)

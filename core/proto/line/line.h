@@ -18,6 +18,8 @@ struct line_ops {
 	void (*finish)(void *ctx);
 	/* Something was written outside of line_feed, or input may be taken again. */
 	void (*wake)(void *ctx);
+	/* Send what was written, if the peer takes it, and close. */
+	void (*kill)(void *ctx);
 	bool (*can_take)(void *ctx);
 	void (*describe)(void *ctx, struct json *out);
 	const char *(*peer)(void *ctx); /* may be NULL */

@@ -273,6 +273,15 @@ static void on_blocked(void *ctx, bool is_blocked, const char *why)
 		l->ops->wake(l->ctx);
 }
 
+static void on_kill(void *ctx, const char *why)
+{
+	struct line *l = ctx;
+
+	line_reply_event(l, 0, "closed", why);
+	l->state = LINE_CLOSED;
+	l->ops->kill(l->ctx);
+}
+
 static void describe(void *ctx, struct json *out)
 {
 	struct line *l = ctx;
@@ -295,6 +304,7 @@ const struct session_ops line_reply_ops = {
 	.on_progress = on_progress,
 	.can_take = can_take,
 	.on_blocked = on_blocked,
+	.on_kill = on_kill,
 	.describe = describe,
 	.peer = peer,
 };

@@ -5,6 +5,7 @@
 
 #include "base/duration.h"
 #include "base/mem.h"
+#include "base/percent.h"
 #include "rules/sandbox/field.h"
 #include "rules/sandbox/read_only.h"
 #include "rules/sandbox/safe_lib.h"
@@ -255,22 +256,10 @@ static void own_headers(struct draft *d)
 	d->has_own_headers = true;
 }
 
-static size_t encoded_len(struct slice value)
-{
-	size_t len = value.len;
-
-	for (size_t i = 0; i < value.len; i++) {
-		unsigned char c = (unsigned char)value.data[i];
-		if (c < 0x21 || c == 0x7f || c == '%')
-			len += 2;
-	}
-	return len;
-}
-
 /* " h:name=value" */
 static size_t wire_len(const struct msg_header *h)
 {
-	return strlen(" h:=") + h->name.len + encoded_len(h->value);
+	return strlen(" h:=") + h->name.len + percent_encoded_len(h->value);
 }
 
 static unsigned find_header(const struct draft *d, struct slice name)
@@ -299,15 +288,23 @@ static void check_header(lua_State *L, const struct draft *d, unsigned at,
 			 const struct msg_header *h)
 {
 	size_t len = wire_len(h);
+	unsigned count = 1;
 
 	if (!slice_is_name(h->name) || memchr(h->name.data, '=', h->name.len))
 		luaL_error(L,
 			   "a header's name must be 1-255 bytes of UTF-8 without white "
 			   "space, control characters and '='");
-	if (at == MSG_HEADERS_MAX)
+	if (msg_header_is_death(h->name))
+		luaL_error(L, "a header whose name begins with " MSG_DEATH_PREFIX
+			      " is the broker's: a filter may remove it, not write it");
+	for (unsigned i = 0; i < d->now.header_count; i++) {
+		if (i == at || msg_header_is_death(d->now.headers[i].name))
+			continue;
+		len += wire_len(&d->now.headers[i]);
+		count++;
+	}
+	if (count > MSG_HEADERS_MAX)
 		luaL_error(L, "a message has at most %d headers", MSG_HEADERS_MAX);
-	for (unsigned i = 0; i < d->now.header_count; i++)
-		len += i == at ? 0 : wire_len(&d->now.headers[i]);
 	if (len > DRAFT_HEADERS_MAX)
 		luaL_error(L, "the headers of a message have at most %I bytes in all",
 			   (lua_Integer)DRAFT_HEADERS_MAX);

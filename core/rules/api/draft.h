@@ -11,8 +11,8 @@
 
 #define DRAFT_COPIES_MAX 64 /* of one publish */
 #define DRAFT_PAYLOAD_MAX ((size_t)16 << 20)
-/* Of all headers as they are written on the wire: a client's MSG line holds
- * them together with the names. */
+/* Of all headers but the broker's, as they are written on the wire: a client's MSG line
+ * holds them together with the names. */
 #define DRAFT_HEADERS_MAX ((size_t)60 << 10)
 
 /* What msg:copy made. */
@@ -34,8 +34,8 @@ struct draft {
 	struct draft *scratch; /* a copy in the making: freed here if that raises */
 	struct draft_copies *copies;
 	bool has_own_headers; /* the arrays below, filled when a header is written */
-	struct msg_header headers[MSG_HEADERS_MAX];
-	char *header_texts[MSG_HEADERS_MAX];
+	struct msg_header headers[MSG_HEADERS_ALL];
+	char *header_texts[MSG_HEADERS_ALL];
 };
 
 /* `m` and `copies` outlive the draft. */

@@ -129,6 +129,8 @@ static void read_headers(lua_State *L, struct msg *m, struct msg_header *out)
 		h->value.data = lua_tolstring(L, -1, &h->value.len);
 		if (!slice_is_name(h->name) || memchr(h->name.data, '=', h->name.len))
 			luaL_error(L, "'%s' is not a name of a header", h->name.data);
+		if (msg_header_is_death(h->name))
+			luaL_error(L, "the header '%s' is the broker's", h->name.data);
 		lua_insert(L, -2); /* the value stays below the name */
 	}
 }

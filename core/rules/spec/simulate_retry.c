@@ -1,6 +1,7 @@
 #include "simulate_retry.h"
 
 #include "base/duration.h"
+#include "base/redelivery.h"
 #include "rules/api/decision_context.h"
 #include "rules/api/shared.h"
 #include "rules/engine/strategy.h"
@@ -40,6 +41,17 @@ static const char *decide(struct simulation *sim, struct retry_decision *d)
 	return strategy_action_names[d->action];
 }
 
+/* As in core/broker/retry.c: the delay that the broker makes of it. */
+static int64_t pace(const struct simulation *sim, int64_t delay_ms)
+{
+	int64_t paced_ms = redelivery_gap_ms(sim->attempt) - sim->spec->held_ms;
+
+	if (paced_ms <= delay_ms)
+		return delay_ms;
+	json_member_text(sim->out, "by", "pacing");
+	return paced_ms;
+}
+
 /* One row. Gives how it all ends, or NULL when there is another attempt. */
 static const char *attempt(struct simulation *sim)
 {
@@ -50,8 +62,10 @@ static const char *attempt(struct simulation *sim)
 	json_member_int(sim->out, "at_ms", sim->at_ms);
 	const char *happens = decide(sim, &d);
 	json_member_text(sim->out, "happens", happens);
-	if (d.action == RETRY_AFTER)
+	if (d.action == RETRY_AFTER) {
+		d.delay_ms = pace(sim, d.delay_ms);
 		json_member_int(sim->out, "delay_ms", d.delay_ms);
+	}
 	json_object_end(sim->out);
 	if (d.action != RETRY_AFTER)
 		return happens;

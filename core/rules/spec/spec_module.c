@@ -116,7 +116,7 @@ static struct slice exchange_field(lua_State *L, int idx)
 
 static struct msg *read_msg(lua_State *L, int idx)
 {
-	struct msg_header headers[MSG_HEADERS_MAX];
+	struct msg_header headers[MSG_HEADERS_ALL];
 
 	luaL_checktype(L, idx, LUA_TTABLE);
 	struct slice dedupe_id = slice_from(text_field(L, idx, "dedupe_id", ""));
@@ -141,9 +141,9 @@ static struct msg *read_msg(lua_State *L, int idx)
 	spec.user_len = (uint8_t)user.len;
 	if (lua_getfield(L, idx, "headers") == LUA_TTABLE) {
 		for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
-			if (spec.header_count == MSG_HEADERS_MAX)
+			if (spec.header_count == MSG_HEADERS_ALL)
 				luaL_error(L, "a message has at most %d headers",
-					   MSG_HEADERS_MAX);
+					   MSG_HEADERS_ALL);
 			headers[spec.header_count++] =
 				(struct msg_header){ slice_from(lua_tostring(L, -2)),
 						     slice_from(lua_tostring(L, -1)) };

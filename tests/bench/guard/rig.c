@@ -59,6 +59,7 @@ static void op_describe(void *ctx, struct json *out)
 
 static const struct line_ops ops = {
 	.finish = op_nothing,
+	.kill = op_nothing,
 	.wake = op_nothing,
 	.can_take = op_can_take,
 	.describe = op_describe,

@@ -22,6 +22,8 @@ static void only_what_cannot_stand_in_a_word_is_encoded(void **state)
 		struct buf out = { 0 };
 		percent_encode(&out, slice_from(cases[i].value));
 		assert_buf(&out, cases[i].coded);
+		assert_int_equal(percent_encoded_len(slice_from(cases[i].value)),
+				 buf_len(&out));
 		buf_deinit(&out);
 	}
 }

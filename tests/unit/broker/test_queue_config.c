@@ -43,10 +43,11 @@ static void what_is_not_said_has_its_default(void **state)
 	assert_string_equal(c.scripts[SCRIPT_PRIORITY], "fifo");
 	assert_string_equal(c.scripts[SCRIPT_RETRY], "immediate");
 	args_format(&c.canonical, &text);
-	assert_buf(&text,
-		   "ack-timeout=60s auto-delete=0 dead-letter= dedupe= delivery-limit=20 "
-		   "durable=1 exclusive=0 priority=fifo retry=immediate "
-		   "sharding=hash shards=1");
+	assert_buf(
+		&text,
+		"ack-timeout=60s auto-delete=0 dead-letter= death-limit=100 dedupe= "
+		"delivery-limit=20 durable=1 exclusive=0 priority=fifo retry=immediate "
+		"sharding=hash shards=1");
 	queue_config_deinit(&c);
 	buf_deinit(&text);
 }

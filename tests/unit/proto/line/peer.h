@@ -145,6 +145,7 @@ static inline struct peer *peer_create(struct rig *rig, size_t payload_max)
 {
 	static const struct line_ops ops = {
 		.finish = peer_op_finish,
+		.kill = peer_op_finish,
 		.wake = peer_op_nothing,
 		.can_take = peer_op_can_take,
 		.describe = peer_op_describe,

@@ -84,14 +84,16 @@ static const char *name_number(const char *at, const char *end, const char *word
 	return at + run_of(at, end, "0123456789.");
 }
 
-/* Ids and times, which are new every time, become <id> and <ts>; what EXPLAIN
- * measured becomes <n>, and with it the length of documents. */
+/* Ids and times, which are new every time, become <id> and <ts>; what EXPLAIN measured
+ * and the number of the connection become <n>, and with it the length of documents. */
 static void name_ids(struct slice s, struct buf *out)
 {
 	const char *at = s.data, *end = s.data + s.len, *behind;
 
 	while (at < end) {
 		behind = name_number(at, end, "\"us\":", out);
+		if (!behind)
+			behind = name_number(at, end, "\"connection\":", out);
 		if (!behind && at + 6 < end && at[6] != '\r') /* not "DATA 2": [] */
 			behind = name_number(at, end, "DATA ", out);
 		if (behind) {

@@ -1,0 +1,13 @@
+/* wake.h: queues that have something to do at a time, though nothing happens to them. */
+#pragma once
+
+#include <stdint.h>
+
+struct broker;
+struct queue;
+
+/* Look at the queue then, or earlier; `mono_ms` is of the clock that nobody sets. */
+void wake_by(struct queue *q, int64_t mono_ms);
+void wake_turn(struct broker *b);
+/* When wake_turn is to be called, wall clock; 0: never. */
+int64_t wake_due_ms(const struct broker *b);

@@ -1,0 +1,36 @@
+/* KILL and DRAIN. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "host/log.h"
+#include "session_private.h"
+
+int session_operate_kill(struct session *s, uint64_t number, struct reply *r,
+			 struct error *err)
+{
+	struct session *peer;
+	char who[SESSION_AUTHOR_MAX], why[SESSION_AUTHOR_MAX + 32];
+
+	TAILQ_FOREACH (peer, &s->service->sessions, link)
+		if (peer->number == number)
+			break;
+	if (!peer)
+		return error_set(err, TIDE_ENOTFOUND,
+				 "there is no connection %" PRIu64
+				 "; see LIST connections",
+				 number);
+	session_format_author(s, who);
+	log_info("connection %" PRIu64 " is killed by %s", number, who);
+	snprintf(why, sizeof(why), "denied killed by %s", who);
+	reply_ok(r);
+	peer->ops->on_kill(peer->ctx, why);
+	return TIDE_OK;
+}
+
+void session_operate_drain(struct session *s, bool is_on)
+{
+	char who[SESSION_AUTHOR_MAX];
+
+	session_format_author(s, who);
+	service_refuse_publishes(s->service, is_on, who);
+}

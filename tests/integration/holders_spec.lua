@@ -1,0 +1,48 @@
+-- Who holds a message: connection, channel, subscription, tag, until when.
+local Broker = require 'support.broker'
+
+for _, durable in ipairs { '1', '0' } do
+  describe(('the holder of a message in a queue with durable=%s'):format(durable), function()
+    local broker, c
+
+    setup(function() broker = Broker.start { args = { '--fsync', 'no' } } end)
+    teardown(function() broker:expect_clean_stop() end)
+    before_each(function()
+      c = broker:enter_vhost()
+      c:ok('DECLARE queue q durable=' .. durable)
+      for _, payload in ipairs { 'a', 'b', 'c' } do c:ok('PUB - q', payload) end
+    end)
+    after_each(function() c:close() end)
+
+    local function holders()
+      local by_payload = {}
+      for _, m in ipairs(c:document 'PEEK q 100 state=unacked') do
+        by_payload[m.payload] = m.holder
+        assert.equal(m.due, m.holder['until'])
+      end
+      return by_payload
+    end
+    local function connection_of(sid)
+      for _, consumer in ipairs(c:document 'LIST consumers') do
+        if consumer.sid == sid then return consumer.connection end
+      end
+    end
+
+    it('is shown by PEEK, for subscriptions, GETs and what has been unsubscribed', function()
+      c:send '@3 OPEN\r\n@3 SUB q mine prefetch=1\r\n'
+      c:expect_line '@3 OK'
+      c:expect_line '@3 OK'
+      assert.equal('a', c:expect_msg(nil, 3).payload)
+      assert.equal('b', c:get('q')[1].payload)
+      local number = connection_of 'mine'
+      local now = holders()
+      assert.same({ number, 3, 'mine', 1 }, { now.a.connection, now.a.channel, now.a.sid, now.a.tag })
+      assert.same({ number, 0, '-', 1 }, { now.b.connection, now.b.channel, now.b.sid, now.b.tag })
+      assert.is_nil(now.c)
+      c:send '@3 UNSUB mine\r\n'
+      c:expect_line '@3 OK'
+      assert.equal('mine', holders().a.sid)
+      assert.is_nil(c:document('PEEK q')[1].holder)
+    end)
+  end)
+end
