@@ -67,7 +67,8 @@ static bool hash_of(const struct order *o, const struct msg *m, uint64_t *hash)
 	return true;
 }
 
-struct group *order_group(const struct order *o, const struct msg *m)
+/* If it is known. */
+static struct group *group_find(const struct order *o, const struct msg *m)
 {
 	struct group *g = NULL;
 	uint64_t hash;
@@ -82,7 +83,7 @@ struct group *order_group(const struct order *o, const struct msg *m)
 /* NULL: the message is in none. */
 static struct group *group_make(struct order *o, const struct msg *m)
 {
-	struct group *g = order_group(o, m);
+	struct group *g = group_find(o, m);
 	uint64_t hash;
 
 	if (g || !hash_of(o, m, &hash))
@@ -179,7 +180,7 @@ static bool is_full(const struct order *o)
 
 bool order_blocks(const struct order *o, const struct entry *e)
 {
-	const struct group *g = order_group(o, e->msg);
+	const struct group *g = group_find(o, e->msg);
 	uint64_t hash;
 
 	if (!g)
@@ -232,7 +233,7 @@ void order_take(struct order *o, struct entry *e)
 
 void order_adopt(struct order *o, struct entry *e)
 {
-	struct group *g = e->attempts > 0 ? order_group(o, e->msg) : NULL;
+	struct group *g = e->attempts > 0 ? group_find(o, e->msg) : NULL;
 
 	if (g && g->waiting > 0)
 		e->group = g;
@@ -274,7 +275,7 @@ void order_forget_waiting(struct order *o)
 
 void order_left(struct order *o, const struct entry *e)
 {
-	struct group *g = o->parked > 0 ? order_group(o, e->msg) : NULL;
+	struct group *g = o->parked > 0 ? group_find(o, e->msg) : NULL;
 
 	if (!g || !has_parked(g))
 		return;
@@ -379,9 +380,9 @@ struct entry *order_pop_due(struct order *o)
 
 	while ((g = TAILQ_FIRST(&o->roomy)) != NULL) {
 		struct entry *e = limit_due(o, g) > 0 ? first_entry(g) : NULL;
-		bool is_low = g->due > 0 && g->parked.count < GROUP_LOW;
+		bool is_low = !e || g->parked.count < GROUP_LOW;
 
-		if (is_low && g->ids.count > 0 && g->loading == 0)
+		if (g->due > 0 && is_low && g->ids.count > 0 && g->loading == 0)
 			set_wanting(o, g, true);
 		if (!e) {
 			set_roomy(o, g, false);

@@ -90,9 +90,6 @@ struct order *order_create(const struct order_spec *spec, struct pool *lanes);
 /* Accepts NULL. It has no entry. */
 void order_destroy(struct order *o);
 
-/* The group of a message, if it is known. */
-struct group *order_group(const struct order *o, const struct msg *m);
-
 /* The message of the ready window, which nothing ready is before, has to wait for others
  * of its group. */
 bool order_blocks(const struct order *o, const struct entry *e);
