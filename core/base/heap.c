@@ -10,11 +10,6 @@ void heap_deinit(struct heap *h)
 	*h = (struct heap){ 0 };
 }
 
-struct heap_node *heap_min(const struct heap *h)
-{
-	return h->count > 0 ? h->nodes[1] : NULL;
-}
-
 static void place(struct heap *h, struct heap_node *n, size_t index)
 {
 	h->nodes[index] = n;

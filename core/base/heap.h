@@ -27,7 +27,10 @@ static inline bool heap_has(const struct heap_node *n)
 }
 
 /* The node with the least key, NULL when the heap is empty. */
-struct heap_node *heap_min(const struct heap *h);
+static inline struct heap_node *heap_min(const struct heap *h)
+{
+	return h->count > 0 ? h->nodes[1] : NULL;
+}
 /* Insert the node, or move it when it is in the heap already. */
 void heap_set(struct heap *h, struct heap_node *n, int64_t key);
 /* Give every node the same key. */

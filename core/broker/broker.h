@@ -7,6 +7,7 @@
 #include <uv.h>
 
 #include "base/heap.h"
+#include "base/rate.h"
 #include "base/msg.h"
 #include "base/table.h"
 #include "rules/engine/engine.h"
@@ -127,6 +128,8 @@ struct broker {
 	bool refuses_publishes; /* DRAIN: what is there is served */
 	bool is_closing;
 	struct broker_counters counters;
+	int64_t second; /* mono_ms in seconds: of the rates */
+	struct rate in, out;
 };
 
 /* A model without rules and without a store, with the default vhost. */

@@ -17,8 +17,10 @@ static void move_held(struct shard *sh, int64_t step_ms)
 
 	for (struct entry *e = window_first(&sh->held); e; e = window_next(&sh->held, e))
 		entries[count++] = e;
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
+		entries[i]->held_unix_ms += step_ms;
 		shard_touch(entries[i], entries[i]->at_unix_ms + step_ms);
+	}
 	mem_free(entries);
 }
 
@@ -52,12 +54,21 @@ static void step(struct broker *b, int64_t step_ms)
 		}
 }
 
+static void begin_second(struct broker *b)
+{
+	b->second = b->mono_ms / 1000;
+	rate_begin(&b->in, b->counters.published, b->second);
+	rate_begin(&b->out, b->counters.delivered, b->second);
+}
+
 void clock_update(struct broker *b)
 {
 	int64_t ahead_ms, step_ms;
 
 	b->now_ms = b->env.now_ms = machine_clock_ms(CLOCK_REALTIME);
 	b->mono_ms = machine_clock_ms(CLOCK_MONOTONIC);
+	if (b->mono_ms / 1000 != b->second)
+		begin_second(b);
 	ahead_ms = b->now_ms - b->mono_ms;
 	step_ms = ahead_ms - b->clock_ahead_ms;
 	b->clock_ahead_ms = ahead_ms;

@@ -1,10 +1,11 @@
 /* consumer.h: somebody who takes messages of a queue: a subscription, or a GET
  * that waits.
  *
- * A queue has two lists of consumers: those who can take a message now, in
- * whose order it deals, and those who cannot, because their credit is used up
- * or their client does not read. GETs whose time is over but for a read of
- * Redis are in a third one too.
+ * A queue lists all its consumers in the order of their arrival. Those who can take a
+ * message now are in its heap `able` too. The others have used up their credit, or their
+ * client does not read. The heap's order is that of the dealing: a higher priority comes
+ * first; among equals, the one whose turn is longest ago. GETs whose time is over but for
+ * a read of Redis are in a list of their own too.
  *
  * Who makes a consumer embeds this, and decides by its consumer_ops how a message
  * reaches the client. */
@@ -33,12 +34,13 @@ struct consumer_ops {
 struct consumer {
 	const struct consumer_ops *ops;
 	TAILQ_ENTRY(consumer) queue_link;
-	struct queue *queue; /* NULL: it is in no queue's list any more */
+	struct heap_node turn; /* in queue.able, while it can take a message */
+	struct queue *queue;   /* NULL: it is in no queue's list any more */
+	int32_t priority;      /* of 16 bits; of a GET: 0 */
 	uint32_t prefetch;
 	uint32_t unacked; /* of a subscription */
 	bool is_get;
 	bool is_auto_ack;
-	bool is_waiting; /* in the list of those who cannot take */
 	uint64_t delivered;
 
 	/* A GET: how many messages it wants, until when. */
@@ -49,6 +51,11 @@ struct consumer {
 };
 
 TAILQ_HEAD(consumer_list, consumer);
+
+static inline bool consumer_is_able(const struct consumer *c)
+{
+	return heap_has(&c->turn);
+}
 
 /* Who holds the messages that consumers were given: a client's channel embeds it. */
 struct holder {
@@ -63,6 +70,11 @@ void consumer_add(struct queue *q, struct consumer *c);
 void consumer_remove(struct consumer *c);
 /* Its credit or its client may have changed. */
 void consumer_update(struct consumer *c);
+/* The consumer of the queue that is to get the next message; NULL: nobody can take one.
+ */
+struct consumer *consumer_next(struct queue *q);
+/* It gets a message: the next one is for the next of its priority. */
+void consumer_pass_turn(struct consumer *c);
 /* One of its messages is no longer held: its credit comes back. */
 void consumer_settled(struct consumer *c);
 

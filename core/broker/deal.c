@@ -72,6 +72,7 @@ static void deliver(struct consumer *c, struct entry *e)
 	bool is_redelivered = e->attempts > 0 || shard_is_exposed(e);
 
 	c->delivered++;
+	queue_rate(q);
 	q->counters.delivered++;
 	b->counters.delivered++;
 	if (is_redelivered)
@@ -144,10 +145,7 @@ bool deal_queue(struct queue *q)
 
 	if (q->vhost->broker->is_draining)
 		return false;
-	while (budget > 0 && (c = TAILQ_FIRST(&q->able)) != NULL) {
-		consumer_update(c);
-		if (c->is_waiting)
-			continue;
+	while (budget > 0 && (c = consumer_next(q)) != NULL) {
 		e = next_message(q, &budget);
 		if (!e) {
 			end_extended(q);
@@ -159,9 +157,8 @@ bool deal_queue(struct queue *q)
 			give_to_get(c, e, &budget);
 			continue;
 		}
-		/* To the end of the line, so that the next message goes to the next. */
-		TAILQ_REMOVE(&q->able, c, queue_link);
-		TAILQ_INSERT_TAIL(&q->able, c, queue_link);
+		if (q->able.count > 1)
+			consumer_pass_turn(c);
 		deliver(c, e);
 		if (c->unacked == c->prefetch)
 			consumer_update(c);

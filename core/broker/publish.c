@@ -29,6 +29,7 @@ static __attribute__((noinline)) void count_unranked(const struct pick *pick)
 
 static inline void count_pick(const struct pick *pick)
 {
+	queue_rate(pick->queue);
 	pick->queue->counters.published++;
 	if (pick->is_unranked)
 		count_unranked(pick);

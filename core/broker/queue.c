@@ -130,7 +130,9 @@ static void free_parts(struct queue *q)
 		queue_detach(q, slot);
 	queue_config_deinit(&q->config);
 	route_cache_free(q->direct);
+	heap_deinit(&q->able);
 	mem_free(q->shards);
+	mem_free(q->rates);
 	mem_free(q->name);
 	mem_free(q);
 }
@@ -202,8 +204,7 @@ static struct queue *make(struct vhost *v, struct slice name,
 	q->name = mem_strndup(name.data, name.len);
 	q->name_len = name.len;
 	q->config = *config_take;
-	TAILQ_INIT(&q->able);
-	TAILQ_INIT(&q->waiting);
+	TAILQ_INIT(&q->consumers);
 	TAILQ_INIT(&q->extended);
 	TAILQ_INIT(&q->incoming);
 	return q;
@@ -376,8 +377,7 @@ void queue_destroy(struct queue *q)
 		release_held(q->shards[i]);
 	/* An auto-delete queue is being deleted already. */
 	q->had_consumer = false;
-	while ((c = TAILQ_FIRST(&q->able)) != NULL ||
-	       (c = TAILQ_FIRST(&q->waiting)) != NULL)
+	while ((c = TAILQ_FIRST(&q->consumers)) != NULL)
 		c->ops->on_cancel(c);
 	while ((binding = TAILQ_FIRST(&q->incoming)) != NULL) {
 		struct exchange *source = binding->source;
@@ -399,6 +399,15 @@ void queue_destroy(struct queue *q)
 	b->route_version++;
 	vhost_check(v);
 	free_parts(q);
+}
+
+void queue_begin_second(struct queue *q)
+{
+	q->second = q->vhost->broker->second;
+	if (!q->rates)
+		q->rates = mem_zalloc(sizeof(*q->rates));
+	rate_begin(&q->rates->in, q->counters.published, q->second);
+	rate_begin(&q->rates->out, q->counters.delivered, q->second);
 }
 
 bool queue_is_abandoned(const struct queue *q)

@@ -28,6 +28,10 @@ struct queue_counters {
 	uint64_t refused; /* publishes that it did not take: admission.h */
 };
 
+/* Of a queue that has been used. */
+struct queue_rates {
+	struct rate in, out;
+};
 enum queue_direction { QUEUE_IN, QUEUE_OUT, QUEUE_DIRECTIONS };
 
 struct queue {
@@ -42,12 +46,13 @@ struct queue {
 	struct strategy *strategies[RULESET_SLOTS][SCRIPT_RETRY + 1]; /* by kind */
 	struct shard **shards; /* those that have been used, in no order */
 	unsigned shard_count;
-	unsigned next_shard;     /* where the dealing goes on */
-	struct shard **by_index; /* config.shards of them; NULL: never used */
-	struct consumer_list able;
-	struct consumer_list waiting;
-	struct consumer_list extended; /* GETs: of those who are able */
-	unsigned consumer_count;       /* subscriptions; GETs do not count */
+	unsigned next_shard;            /* where the dealing goes on */
+	struct shard **by_index;        /* config.shards of them; NULL: never used */
+	struct consumer_list consumers; /* all, in the order of their arrival */
+	struct heap able;               /* of them: those who can take a message now */
+	int64_t turns;                  /* that consumers have had */
+	struct consumer_list extended;  /* GETs: of those who are able */
+	unsigned consumer_count;        /* subscriptions; GETs do not count */
 	bool had_consumer;
 	struct queue_list *owner; /* of an exclusive queue: a list of such */
 	TAILQ_ENTRY(queue) owner_link;
@@ -62,6 +67,8 @@ struct queue {
 	struct route *direct;        /* from the default exchange */
 	struct dedupe_queue *dedupe; /* the publish ids it has seen */
 	struct queue_counters counters;
+	int64_t second;             /* of the broker, when something was counted last */
+	struct queue_rates *rates;  /* NULL: nothing was counted yet */
 	int64_t unranked_logged_ms; /* the log names it once in a while */
 };
 
@@ -125,6 +132,15 @@ void queue_view(const struct queue *q, const struct shard *sh, struct queue_view
 static inline struct slice queue_slice(const struct queue *q)
 {
 	return (struct slice){ q->name, q->name_len };
+}
+
+/* A second begins for the queue's rates. */
+void queue_begin_second(struct queue *q) __attribute__((cold));
+/* Before a publish or a delivery is counted. */
+static inline void queue_rate(struct queue *q)
+{
+	if (q->second != q->vhost->broker->second)
+		queue_begin_second(q);
 }
 
 /* How long it remembers publish ids; 0 = not at all. */

@@ -46,7 +46,10 @@ static int run_list(struct cli *cli)
 
 static int run_stats(struct cli *cli)
 {
-	static const struct cli_table_view view = { .units = "uptime_ms:duration" };
+	static const struct cli_table_view view = {
+		.units = "uptime_ms:duration oldest_ready_ms:duration "
+			 "oldest_lease_ms:duration"
+	};
 
 	buf_append_text(&cli->request, "STATS");
 	if (cli->word_count > 0)

@@ -114,7 +114,7 @@ void session_drained(struct session *s)
 
 	while ((ch = next_channel(s, ch)) != NULL)
 		TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
-			if (sub->consumer.is_waiting)
+			if (!consumer_is_able(&sub->consumer))
 				consumer_update(&sub->consumer);
 }
 

@@ -155,10 +155,13 @@ void session_publish_begin(struct session *s);
 void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 			  struct reply *r);
 
+#define SUBSCRIBE_PRIORITY_MIN (-1000)
+#define SUBSCRIBE_PRIORITY_MAX 1000
 struct subscribe_spec {
 	struct slice queue;
 	struct slice sid;
 	uint32_t prefetch;
+	int32_t priority; /* higher ones are served first */
 	bool is_auto_ack;
 };
 TIDE_MUST_USE int session_consume_subscribe(struct channel *ch,

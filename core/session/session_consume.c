@@ -25,6 +25,7 @@ int session_consume_subscribe(struct channel *ch, const struct subscribe_spec *s
 			s->subscription_count);
 	sub = subscription_create(ch, spec->sid);
 	sub->consumer.prefetch = spec->prefetch;
+	sub->consumer.priority = spec->priority;
 	sub->consumer.is_auto_ack = spec->is_auto_ack;
 	/* Its messages come after the OK, which may have to wait for others. */
 	sub->confirm = r;

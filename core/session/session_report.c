@@ -1,4 +1,6 @@
 /* LIST and STATS: documents about what there is. */
+#include <math.h>
+
 #include "base/json.h"
 #include "shard/dedupe.h"
 #include "session_private.h"
@@ -139,6 +141,7 @@ static void add_consumer(struct json *j, const struct queue *q, const struct con
 	json_member_int(j, "connection", (int64_t)sub->channel->session->number);
 	json_member_int(j, "channel", sub->channel->number);
 	json_member_text(j, "ack", c->is_auto_ack ? "auto" : "manual");
+	json_member_int(j, "priority", c->priority);
 	json_member_int(j, "prefetch", c->prefetch);
 	json_member_int(j, "unacked", c->unacked);
 	json_member_int(j, "delivered", (int64_t)c->delivered);
@@ -152,9 +155,7 @@ static void list_consumers(struct session *s, struct json *j)
 
 	HASH_SRT(hh, s->vhost->queues, by_queue_name);
 	HASH_ITER (hh, s->vhost->queues, q, next) {
-		TAILQ_FOREACH (c, &q->able, queue_link)
-			add_consumer(j, q, c);
-		TAILQ_FOREACH (c, &q->waiting, queue_link)
+		TAILQ_FOREACH (c, &q->consumers, queue_link)
 			add_consumer(j, q, c);
 	}
 }
@@ -222,7 +223,43 @@ static void add_order(struct json *j, const struct queue *q)
 	json_object_end(j);
 }
 
-static void queue_stats(const struct queue *q, struct json *j)
+static void add_rates(struct json *j, const struct rate *in, const struct rate *out)
+{
+	const struct {
+		const char *name;
+		const struct rate *rate;
+		unsigned seconds;
+	} rates[] = {
+		{ "in_1s", in, 1 },   { "in_10s", in, 10 },   { "in_60s", in, 60 },
+		{ "out_1s", out, 1 }, { "out_10s", out, 10 }, { "out_60s", out, 60 }
+	};
+
+	json_member_object(j, "rates");
+	for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++)
+		json_member_number(
+			j, rates[i].name,
+			round(10 * rate_over(rates[i].rate, rates[i].seconds)) / 10);
+	json_object_end(j);
+}
+
+typedef int64_t age_fn(const struct shard *sh);
+
+/* How long the oldest has been there; no member if there is none. */
+static void add_age(struct json *j, const char *name, const struct queue *q, age_fn *age)
+{
+	int64_t oldest = 0;
+
+	for (unsigned i = 0; i < q->shard_count; i++) {
+		int64_t since = age(q->shards[i]);
+
+		if (since && (!oldest || since < oldest))
+			oldest = since;
+	}
+	if (oldest)
+		json_member_int(j, name, q->vhost->broker->now_ms - oldest);
+}
+
+static void queue_stats(struct queue *q, struct json *j)
 {
 	const struct queue_counters *n = &q->counters;
 	struct order_stats order = order_sum(q);
@@ -249,6 +286,10 @@ static void queue_stats(const struct queue *q, struct json *j)
 	json_member_int(j, "expired", (int64_t)n->expired);
 	json_member_int(j, "death_limited", (int64_t)n->death_limited);
 	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
+	add_age(j, "oldest_ready_ms", q, shard_age_ready);
+	add_age(j, "oldest_lease_ms", q, shard_age_lease);
+	queue_begin_second(q);
+	add_rates(j, &q->rates->in, &q->rates->out);
 	json_member_int(j, "refused", (int64_t)n->refused);
 	add_pause(j, q);
 	add_order(j, q);
@@ -319,6 +360,7 @@ static void broker_stats(const struct service *service, struct json *j)
 	json_member_bool(j, "blocked", service->is_blocked);
 	json_member_bool(j, "draining", b->refuses_publishes);
 	json_member_int(j, "rules_generation", (int64_t)engine_epoch(b->engine));
+	add_rates(j, &b->in, &b->out);
 	json_member_object(j, "counters");
 	engine_status_counters(b->engine, j);
 	json_object_end(j);

@@ -9,6 +9,8 @@
 #define GROUP_KEEP 64
 #define GROUP_LOW 16 /* below it more are read */
 
+#define EXPIRING_FACTOR 4 /* so many times the usual bytes for those that expire */
+
 #define NOWHERE ((struct place){ -DBL_MAX, 0 })
 
 struct order *order_create(const struct order_spec *spec, struct pool *lanes)
@@ -193,8 +195,10 @@ bool order_blocks(const struct order *o, const struct entry *e)
 
 bool order_has_room(const struct order *o, const struct entry *e)
 {
-	bool may_stay =
-		!e->msg->expires_unix_ms || o->kept_bytes / 2 <= o->keep_bytes_max / 2;
+	/* One that expires is kept whole: the sweep of what has expired in Redis passes
+	 * by what is before the edge. */
+	bool may_stay = !e->msg->expires_unix_ms ||
+			o->kept_bytes / EXPIRING_FACTOR <= o->keep_bytes_max;
 
 	return o->spec.by != ORDER_SHARD && !is_full(o) && may_stay;
 }
@@ -532,6 +536,22 @@ void order_purge_ids(struct order *o, void (*tell)(void *ctx, struct place p), v
 		g->loading = 0;
 		parked_gone(o, g);
 	}
+}
+
+uint64_t order_oldest_id(const struct order *o, unsigned looks)
+{
+	const struct group *g;
+	uint64_t oldest = 0;
+
+	TAILQ_FOREACH (g, &o->with_parked, parked_link) {
+		uint64_t id = first_place(g).id;
+
+		if (looks-- == 0)
+			break;
+		if (!oldest || id < oldest)
+			oldest = id;
+	}
+	return oldest;
 }
 
 void order_add_stats(const struct order *o, struct order_stats *sum)

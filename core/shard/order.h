@@ -145,6 +145,10 @@ void order_load_end(struct order *o);
  * the read is void. */
 void order_purge_ids(struct order *o, void (*tell)(void *ctx, struct place p), void *ctx);
 
+/* The oldest of the messages that are parked first in their groups, of so many groups; 0
+ * when there is none. */
+uint64_t order_oldest_id(const struct order *o, unsigned looks);
+
 struct order_stats {
 	uint64_t groups, groups_blocked, parked, parked_in_redis;
 	bool is_stopped;

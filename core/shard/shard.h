@@ -212,6 +212,12 @@ void shard_tick(struct shard *sh);
 
 uint64_t shard_count(const struct shard *sh, enum entry_state stage);
 
+/* Since when the oldest ready message could have been delivered, ms since 1970; 0: there
+ * is none. Of those in memory, and of the first 4096 ranks. */
+int64_t shard_age_ready(const struct shard *sh);
+/* When the oldest lease began; likewise. Of 4096 leases that end first. */
+int64_t shard_age_lease(const struct shard *sh);
+
 /* Read the counts of an earlier process's shard, and return what the ledger names as
  * held. The waiter is told when the shard can serve. */
 void shard_recover(struct shard *sh, struct waiter *waiter);

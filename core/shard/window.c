@@ -183,15 +183,18 @@ struct entry *window_last(const struct window *w)
 	return w->last ? TAILQ_LAST(&w->last->entries, entry_list) : NULL;
 }
 
+struct entry *window_next_score(const struct window *w, const struct entry *e)
+{
+	struct lane *lane = RB_NEXT(lane_tree, (struct lane_tree *)&w->lanes, e->lane);
+
+	return lane ? TAILQ_FIRST(&lane->entries) : NULL;
+}
+
 struct entry *window_next(const struct window *w, const struct entry *e)
 {
 	struct entry *next = TAILQ_NEXT(e, link);
-	struct lane *lane;
 
-	if (next)
-		return next;
-	lane = RB_NEXT(lane_tree, (struct lane_tree *)&w->lanes, e->lane);
-	return lane ? TAILQ_FIRST(&lane->entries) : NULL;
+	return next ? next : window_next_score(w, e);
 }
 
 #define SEEK_STEPS 8192 /* of one call: well below a millisecond */

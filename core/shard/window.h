@@ -65,6 +65,8 @@ struct entry *window_next(const struct window *w, const struct entry *e);
 /* The first entry at or behind a place, NULL when there is none. False: the walk is long,
  * and the next call goes on with it. */
 TIDE_MUST_USE bool window_seek(struct window *w, struct place from, struct entry **out);
+/* The first entry with the score behind that of `e`, or NULL. */
+struct entry *window_next_score(const struct window *w, const struct entry *e);
 static inline struct place window_place(const struct entry *e)
 {
 	return (struct place){ e->lane->score, e->id };

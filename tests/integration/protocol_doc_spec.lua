@@ -100,6 +100,15 @@ local function normalize_document(value, normalize)
   return copy
 end
 
+--- The members of a document that the session shows: `, … }` stands for others.
+local function shown(text, document)
+  local whole, cut = text:gsub(', … }$', '}')
+  if cut == 0 then return json.decode(text), document end
+  local wanted, part = json.decode(whole), {}
+  for name in pairs(wanted) do part[name] = document[name] end
+  return wanted, part
+end
+
 --- Play a session on a connection: what is typed is sent, what is not must come.
 local function play(session, c)
   local documented, actual = normalizer(), normalizer()
@@ -124,11 +133,13 @@ local function play(session, c)
       local got = c:expect '^.*$'
       if word == 'DATA' then
         local text = next_line()
-        assert.equal(#text, tonumber(line:match '%d+$'), 'the length of ' .. text)
+        if not text:find ', … }$' then
+          assert.equal(#text, tonumber(line:match '%d+$'), 'the length of ' .. text)
+        end
         assert.is_truthy(got:find '^DATA %d+$', got)
         local payload = c:expect_payload(got:match '%d+$')
-        assert.same(normalize_document(json.decode(text), documented),
-          normalize_document(json.decode(payload), actual))
+        local wanted, document = shown(text, json.decode(payload))
+        assert.same(normalize_document(wanted, documented), normalize_document(document, actual))
       else
         assert.equal(documented(line), actual(got))
         if word == 'MSG' then

@@ -302,6 +302,8 @@ COMMAND(subscribe)
 				 "'-' cannot be the name of a subscription");
 	spec.prefetch = (uint32_t)request_uint(q, "prefetch", prefetch, PREFETCH_DEFAULT);
 	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
+	spec.priority = (int32_t)request_int(q, "priority", SUBSCRIBE_PRIORITY_MIN,
+					     SUBSCRIBE_PRIORITY_MAX, 0);
 	if (q->rc < 0)
 		return q->rc;
 	return session_consume_subscribe(session_channel(l->session, q->channel), &spec,

@@ -461,6 +461,28 @@ uint64_t request_uint(struct request *r, const char *name, struct request_limits
 	return n;
 }
 
+int64_t request_int(struct request *r, const char *name, int64_t min, int64_t max,
+		    int64_t fallback)
+{
+	struct slice value = request_option(r, name), digits = value;
+	bool is_negative = value.len > 0 && value.data[0] == '-';
+	uint64_t n = 0;
+	int64_t number;
+
+	if (!value.data)
+		return fallback;
+	if (is_negative)
+		digits = slice_skip(value, 1);
+	if (slice_to_uint(digits, INT32_MAX, &n)) {
+		number = is_negative ? -(int64_t)n : (int64_t)n;
+		if (number >= min && number <= max)
+			return number;
+	}
+	request_refuse(r, name, value, "a number from %lld to %lld", (long long)min,
+		       (long long)max);
+	return fallback;
+}
+
 int64_t request_duration(struct request *r, const char *name,
 			 struct request_limits limits)
 {

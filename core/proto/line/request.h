@@ -70,6 +70,9 @@ struct request_limits {
 };
 uint64_t request_uint(struct request *r, const char *name, struct request_limits limits,
 		      uint64_t fallback);
+/* Likewise, with a sign. */
+int64_t request_int(struct request *r, const char *name, int64_t min, int64_t max,
+		    int64_t fallback);
 /* Milliseconds; 0 when it is not there. */
 int64_t request_duration(struct request *r, const char *name,
 			 struct request_limits limits);

@@ -22,7 +22,7 @@ static const struct verb verbs[] = {
 	{ "DELETE",  2, 2, "exchange|queue name",      0,                                NULL, "if-empty if-unused",   command_delete },
 	{ "BIND",    3, 3, "queue exchange pattern",   VERB_ANY_OPTIONS,                 NULL, NULL,                   command_bind },
 	{ "UNBIND",  3, 3, "queue exchange pattern",   VERB_ANY_OPTIONS,                 NULL, NULL,                   command_unbind },
-	{ "SUB",     2, 2, "queue sid",                0,                                "prefetch ack", NULL,         command_subscribe },
+	{ "SUB",     2, 2, "queue sid",                0,                                "prefetch ack priority", NULL, command_subscribe },
 	{ "UNSUB",   1, 1, "sid",                      0,                                NULL, NULL,                   command_unsubscribe },
 	{ "GET",     1, 1, "queue",                    VERB_ANSWERS,                     "max wait ack", NULL,         command_get },
 	{ "NACK",    0, 0, NULL,                       VERB_TAGS,                        "delay", "dead requeue",      command_nack },

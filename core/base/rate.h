@@ -1,0 +1,23 @@
+/* rate.h: events a second, over the last 1 to 60 whole seconds.
+ *
+ * The owner counts the events in a total of its own. Before the first event of a second
+ * it calls rate_begin; within a second nothing is to be done. A zeroed rate has seen
+ * nothing. */
+#pragma once
+
+#include <stdint.h>
+
+#define RATE_SECONDS 60
+
+struct rate {
+	int64_t second;  /* that of the last events */
+	uint64_t before; /* the total when it began */
+	uint32_t counts[RATE_SECONDS];
+};
+
+/* @param total   events so far
+ * @param second  of a clock that nobody sets; from 1 on */
+void rate_begin(struct rate *r, uint64_t total, int64_t second);
+/* Events a second over the `seconds` (1-60) that ended last, after a rate_begin with the
+ * present second. */
+double rate_over(const struct rate *r, unsigned seconds);

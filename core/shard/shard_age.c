@@ -1,0 +1,49 @@
+#include "base/id.h"
+#include "shard.h"
+
+/* Ranks and leases that are looked at: a figure must not cost a turn. */
+#define LOOKS_MAX 4096
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return !a || b < a ? b : a;
+}
+
+/* Since when it could have been delivered. */
+static int64_t ready_since(const struct entry *e)
+{
+	const struct msg *m = e->msg;
+
+	if (!m)
+		return 0;
+	return m->due_unix_ms > m->ts_unix_ms ? m->due_unix_ms : m->ts_unix_ms;
+}
+
+int64_t shard_age_ready(const struct shard *sh)
+{
+	const struct window *w = &sh->stages[ENTRY_READY].window;
+	const struct entry *e;
+	unsigned looks = 0;
+	int64_t since = 0;
+	uint64_t parked;
+
+	/* The first of a rank is its oldest. */
+	for (e = window_first(w); e && looks++ < LOOKS_MAX; e = window_next_score(w, e))
+		since = earlier(since, ready_since(e));
+	/* Of some that are parked no more is known than the id. */
+	if (sh->order && (parked = order_oldest_id(sh->order, LOOKS_MAX)) != 0)
+		since = earlier(since, id_unix_ms(parked));
+	return since;
+}
+
+int64_t shard_age_lease(const struct shard *sh)
+{
+	const struct entry *e = TAILQ_FIRST(&sh->young);
+	int64_t since = e ? e->held_unix_ms : 0;
+	unsigned looks = 0;
+
+	for (e = window_first(&sh->held); e && looks++ < LOOKS_MAX;
+	     e = window_next(&sh->held, e))
+		since = earlier(since, e->held_unix_ms);
+	return since;
+}

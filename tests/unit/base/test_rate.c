@@ -1,0 +1,83 @@
+#include "check.h"
+
+#include "base/rate.h"
+
+/* As an owner does: rate_begin at the first event of a second. */
+static void count(struct rate *r, uint64_t *total, int64_t second, unsigned events)
+{
+	rate_begin(r, *total, second);
+	*total += events;
+}
+
+static void events_count_in_the_second_they_came_in(void **state)
+{
+	struct rate r = { 0 };
+	uint64_t total = 0;
+
+	count(&r, &total, 1000, 10);
+	count(&r, &total, 1001, 20);
+	count(&r, &total, 1003, 40);
+	rate_begin(&r, total, 1004);
+	assert_float_equal(rate_over(&r, 1), 40, 0);
+	assert_float_equal(rate_over(&r, 2), 20, 0);
+	assert_float_equal(rate_over(&r, 3), 20, 0);
+	assert_float_equal(rate_over(&r, 4), 17.5, 0);
+	assert_float_equal(rate_over(&r, 60), 70.0 / 60, 1e-9);
+	rate_begin(&r, total, 1010);
+	assert_float_equal(rate_over(&r, 1), 0, 0);
+	assert_float_equal(rate_over(&r, 10), 7, 0);
+}
+
+static void the_present_second_does_not_count(void **state)
+{
+	struct rate r = { 0 };
+	uint64_t total = 0;
+
+	count(&r, &total, 5, 100);
+	rate_begin(&r, total, 5);
+	assert_float_equal(rate_over(&r, 1), 0, 0);
+	assert_float_equal(rate_over(&r, 60), 0, 0);
+}
+
+static void all_is_forgotten_after_a_minute(void **state)
+{
+	struct rate r = { 0 };
+	uint64_t total = 0;
+
+	for (int64_t second = 1; second <= 200; second++)
+		count(&r, &total, second, 3);
+	rate_begin(&r, total, 201);
+	assert_float_equal(rate_over(&r, 60), 3, 0);
+	rate_begin(&r, total, 260);
+	assert_float_equal(rate_over(&r, 60), 3.0 / 60, 1e-9);
+	rate_begin(&r, total, 261);
+	assert_float_equal(rate_over(&r, 60), 0, 0);
+	count(&r, &total, 262, 60);
+	rate_begin(&r, total, 263);
+	assert_float_equal(rate_over(&r, 60), 1, 1e-9);
+	rate_begin(&r, total, 100000);
+	assert_float_equal(rate_over(&r, 60), 0, 0);
+}
+
+static void a_clock_that_stands_changes_nothing(void **state)
+{
+	struct rate r = { 0 };
+	uint64_t total = 0;
+
+	count(&r, &total, 7, 1);
+	count(&r, &total, 7, 1);
+	count(&r, &total, 6, 1);
+	rate_begin(&r, total, 8);
+	assert_float_equal(rate_over(&r, 1), 3, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(events_count_in_the_second_they_came_in),
+		cmocka_unit_test(the_present_second_does_not_count),
+		cmocka_unit_test(all_is_forgotten_after_a_minute),
+		cmocka_unit_test(a_clock_that_stands_changes_nothing),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
