@@ -354,7 +354,7 @@ static void check_group(const struct thing *t)
 	for (size_t i = 0; i < w.count && w.inflight; i++) {
 		const struct thing *o = &w.things[i];
 		bool is_waiting = o->fate == FATE_WAITING && o->is_retry &&
-				  o->due_ms > w.env.now_ms;
+				  o->due_ms > w.env.now_ms && !o->was_refused;
 
 		if (o != t && o->group == t->group &&
 		    (o->fate == FATE_HELD || is_waiting))

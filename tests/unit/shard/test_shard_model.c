@@ -12,6 +12,14 @@ static void on_recovered(struct waiter *waiter)
 	w.is_crashing = false;
 }
 
+static bool has_tries(const char *id)
+{
+	char command[80];
+
+	snprintf(command, sizeof(command), "HEXISTS tide:{//jobs#0}:tries %s", id);
+	return ask_int(w.redis, command) == 1;
+}
+
 /* What Redis has is what there is from now on. */
 static void adopt_redis(void)
 {
@@ -36,6 +44,7 @@ static void adopt_redis(void)
 			struct thing *t =
 				thing_of(strtoull(r->element[i]->str, NULL, 16));
 
+			t->was_tried = has_tries(r->element[i]->str);
 			if (set == STORE_BURIED)
 				t->fate = FATE_BURIED;
 			t->was_delayed = set == STORE_DELAYED;
