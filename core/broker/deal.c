@@ -51,7 +51,7 @@ static struct entry *next_message(struct queue *q, unsigned *budget)
 		q->next_shard =
 			q->next_shard + 1 < q->shard_count ? q->next_shard + 1 : 0;
 		while ((e = shard_next(sh)) != NULL) {
-			if (!e->msg->expires_unix_ms || e->msg->expires_unix_ms > now_ms)
+			if (!e->expires_unix_ms || e->expires_unix_ms > now_ms)
 				return e;
 			retry_failed(e, "expired");
 			if (*budget == 0 || --*budget == 0)

@@ -49,6 +49,14 @@ struct decision {
 	struct pick picks[DECIDE_PICKS_INLINE]; /* of `first`, when they suffice */
 };
 
+/* An exchange that an outcome visits. */
+struct route_visit {
+	const struct exchange *exchange;
+	const struct exchange *alternate_of; /* reached as its alternate; or NULL */
+	const uint32_t *numbers; /* of its bindings that match, each once, in order */
+	size_t count;
+};
+
 struct decide_spec {
 	const struct ruleset *rules;
 	struct decision_context *context; /* NULL: that of a live publish */
@@ -58,11 +66,9 @@ struct decide_spec {
 	int64_t now_ms; /* delays that filters set count from here */
 	/* For EXPLAIN, else NULL: each filter, and which outcome it worked on. */
 	void (*on_filter)(void *ctx, unsigned number, const struct filter_step *step);
-	/* For EXPLAIN, else NULL: each exchange that an outcome visits, with the numbers
-	 * of its bindings that match, each once, from the oldest on. Of a decision that
-	 * is remembered the exchanges are visited again, for this alone. */
-	void (*on_visit)(void *ctx, unsigned number, struct exchange *x,
-			 const uint32_t *numbers, size_t count);
+	/* For EXPLAIN, else NULL: each exchange that an outcome visits. Of a decision
+	 * that is remembered the exchanges are visited again, for this alone. */
+	void (*on_visit)(void *ctx, unsigned number, const struct route_visit *v);
 	/* For EXPLAIN, else NULL: a priority script that failed. */
 	void (*on_unranked)(void *ctx, unsigned number, const struct queue *q,
 			    const struct error *why);

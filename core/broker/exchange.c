@@ -1,6 +1,7 @@
 #include "exchange.h"
 
 #include "base/mem.h"
+#include "base/percent.h"
 #include "queue.h"
 #include "route_cache.h"
 #include "unusable.h"
@@ -23,6 +24,19 @@ static int read_flag(const char *name, const char *value, bool *out, struct erro
 	return TIDE_OK;
 }
 
+static int read_alternate(struct exchange *x, const struct arg *a, struct error *err)
+{
+	struct slice name = { a->value, a->value_len };
+
+	if (!slice_is_name(name) || slice_is(name, "-"))
+		return error_set(err, TIDE_ESYNTAX,
+				 "alternate=%s: expected the name of an exchange other "
+				 "than the default one",
+				 a->value);
+	x->alternate = mem_strndup(name.data, name.len);
+	return TIDE_OK;
+}
+
 static int read_args(struct exchange *x, const struct args *args, struct error *err)
 {
 	int rc = TIDE_OK;
@@ -34,6 +48,10 @@ static int read_args(struct exchange *x, const struct args *args, struct error *
 			rc = read_flag(a->name, a->value, &x->is_durable, err);
 		else if (strcmp(a->name, "auto-delete") == 0)
 			rc = read_flag(a->name, a->value, &x->is_auto_delete, err);
+		else if (strcmp(a->name, "internal") == 0)
+			rc = read_flag(a->name, a->value, &x->is_internal, err);
+		else if (strcmp(a->name, "alternate") == 0)
+			rc = read_alternate(x, a, err);
 		else if (args_add(&x->args, slice_from(a->name),
 				  (struct slice){ a->value, a->value_len }) < 0)
 			rc = error_set(err, TIDE_ESYNTAX, "option '%s' appears twice",
@@ -52,6 +70,25 @@ static int refuse_flag(const struct exchange *x, const char *name, bool has,
 			 x->name, name, has, name, !has);
 }
 
+static int refuse_text(const struct exchange *x, const struct option_difference *d,
+		       struct error *err)
+{
+	return error_set(err, TIDE_EMISMATCH,
+			 "exchange '%s' exists with other options: it has %s=%s, not "
+			 "%s=%s",
+			 x->name, d->name, d->has ? d->has : "(none)", d->name,
+			 d->wanted ? d->wanted : "(none)");
+}
+
+static bool has_other_alternate(const struct exchange *x, const struct exchange *other,
+				struct option_difference *d)
+{
+	*d = (struct option_difference){ "alternate", x->alternate, other->alternate };
+	return x->alternate && other->alternate
+		       ? strcmp(x->alternate, other->alternate) != 0
+		       : x->alternate != other->alternate;
+}
+
 static int compare(const struct exchange *x, const struct exchange *other,
 		   struct error *err)
 {
@@ -65,12 +102,11 @@ static int compare(const struct exchange *x, const struct exchange *other,
 		return refuse_flag(x, "durable", x->is_durable, err);
 	if (x->is_auto_delete != other->is_auto_delete)
 		return refuse_flag(x, "auto-delete", x->is_auto_delete, err);
-	if (index_differs(x->indexes[RULESET_ACTIVE], &x->args, &other->args, &d))
-		return error_set(err, TIDE_EMISMATCH,
-				 "exchange '%s' exists with other options: it has %s=%s, "
-				 "not %s=%s",
-				 x->name, d.name, d.has ? d.has : "(none)", d.name,
-				 d.wanted ? d.wanted : "(none)");
+	if (x->is_internal != other->is_internal)
+		return refuse_flag(x, "internal", x->is_internal, err);
+	if (has_other_alternate(x, other, &d) ||
+	    index_differs(x->indexes[RULESET_ACTIVE], &x->args, &other->args, &d))
+		return refuse_text(x, &d, err);
 	return TIDE_OK;
 }
 
@@ -101,6 +137,8 @@ static void enter(struct exchange *x)
 static void free_memory(struct exchange *x)
 {
 	args_deinit(&x->args);
+	unroutable_deinit(&x->unroutable);
+	mem_free(x->alternate);
 	mem_free(x->bindings);
 	mem_free(x->free_numbers);
 	mem_free(x->type);
@@ -153,7 +191,9 @@ void exchange_restore(struct vhost *v, struct slice name, struct slice type,
 	if (is_readable)
 		return;
 	x->is_durable = true;
-	x->is_auto_delete = false;
+	x->is_auto_delete = x->is_internal = false;
+	mem_free(x->alternate);
+	x->alternate = NULL;
 	args_deinit(&x->args);
 	if (args)
 		args_copy(&x->args, args);
@@ -295,6 +335,12 @@ void exchange_format(const struct exchange *x, struct buf *out)
 {
 	buf_printf(out, "type=%s durable=%d auto-delete=%d", x->type, x->is_durable,
 		   x->is_auto_delete);
+	if (x->is_internal)
+		buf_append_text(out, " internal=1");
+	if (x->alternate) {
+		buf_append_text(out, " alternate=");
+		percent_encode(out, slice_from(x->alternate));
+	}
 	if (x->args.count) {
 		buf_append_char(out, ' ');
 		args_format(&x->args, out);

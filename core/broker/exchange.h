@@ -9,6 +9,7 @@
 #include "binding.h"
 #include "definition.h"
 #include "ruleset.h"
+#include "unroutable.h"
 #include "vhost.h"
 
 struct route;
@@ -23,6 +24,8 @@ struct exchange {
 	struct args args; /* the routing script's options */
 	bool is_durable;
 	bool is_auto_delete;
+	bool is_internal; /* clients do not publish to it */
+	char *alternate;  /* what gets the messages that lead nowhere; NULL: none */
 	struct definition definition;
 	struct index *indexes[RULESET_SLOTS]; /* NULL: not attached */
 	struct binding **bindings;            /* by number, NULL where free */
@@ -37,17 +40,20 @@ struct exchange {
 	TAILQ_ENTRY(exchange) unbinding_link;
 	struct route *routes; /* uthash by key: pure decisions */
 	unsigned route_count;
-	uint64_t visit;              /* the last routing that came by */
-	struct exchange *next_visit; /* in that routing's list */
+	uint64_t visit; /* the last routing that came by, and where it is in its lists */
+	struct exchange *next_todo, *next_visited;
+	const struct exchange
+		*alternate_of; /* by which it was reached; NULL: a binding */
 	uint64_t published;
-	bool is_going; /* being destroyed, in a list of such */
+	struct unroutable unroutable; /* of what was published to it */
+	bool is_going;                /* being destroyed, in a list of such */
 	struct exchange *next_going;
 };
 
 struct exchange *exchange_find(struct vhost *v, struct slice name);
 
-/* `args`: durable, auto-delete, and the script's own. When an equal one exists
- * that is the one; TIDE_EMISMATCH when it has other arguments. */
+/* `args`: durable, auto-delete, internal, alternate, and the script's own. When an equal
+ * one exists that is the one; TIDE_EMISMATCH when it has other arguments. */
 TIDE_MUST_USE int exchange_declare(struct vhost *v, struct slice name, struct slice type,
 				   const struct args *args, struct exchange **out,
 				   struct error *err);

@@ -77,15 +77,24 @@ static unsigned store_once(struct broker *b, const struct outcome *o,
 	return duplicates;
 }
 
+static void count_unroutable(const struct outcome *o, struct vhost *v)
+{
+	v->broker->counters.unroutable++;
+	unroutable_add(o->exchange ? &o->exchange->unroutable : &v->unroutable,
+		       o->msg->key, v->broker->now_ms);
+}
+
 /* Gives how many of the queues had it before. */
-static unsigned store(struct broker *b, const struct outcome *o, struct waiter *waiter,
+static unsigned store(struct vhost *v, const struct outcome *o, struct waiter *waiter,
 		      uint64_t *first)
 {
+	struct broker *b = v->broker;
+
 	b->counters.published++;
 	if (o->exchange)
 		o->exchange->published++;
 	if (o->count == 0)
-		b->counters.unroutable++;
+		count_unroutable(o, v);
 	if (o->msg->dedupe_len)
 		return store_once(b, o, waiter, first);
 	for (unsigned i = 0; i < o->count; i++) {
@@ -96,18 +105,18 @@ static unsigned store(struct broker *b, const struct outcome *o, struct waiter *
 	return 0;
 }
 
-static void apply(const struct decision *d, struct broker *b, struct waiter *waiter,
+static void apply(const struct decision *d, struct vhost *v, struct waiter *waiter,
 		  struct published *out)
 {
 	uint64_t first;
-	unsigned duplicates = store(b, &d->first, waiter, &first);
+	unsigned duplicates = store(v, &d->first, waiter, &first);
 
 	out->queues = d->first.count;
 	out->is_duplicate = duplicates > 0 && duplicates == out->queues;
 	if (out->is_duplicate)
 		out->id = first;
 	for (unsigned i = 0; i < d->copy_count; i++)
-		store(b, &d->copies[i], waiter, &first);
+		store(v, &d->copies[i], waiter, &first);
 }
 
 static size_t wanted_bytes(const struct outcome *o)
@@ -144,9 +153,9 @@ static inline int admit(const struct decision *d, const struct broker *b,
 	return d->copy_count || d->first.msg->dedupe_len ? admit_ids(d, b, err) : TIDE_OK;
 }
 
-static int refuse_unroutable(const struct outcome *o, struct broker *b, struct error *err)
+static int refuse_unroutable(const struct outcome *o, struct vhost *v, struct error *err)
 {
-	b->counters.unroutable++;
+	count_unroutable(o, v);
 	return error_set(err, TIDE_EUNROUTABLE,
 			 "no queue takes key '%" SLICE_FMT "' from exchange '%s'",
 			 SLICE_ARG(o->msg->key), o->exchange ? o->exchange->name : "-");
@@ -227,11 +236,11 @@ int publish_message(struct decide_spec *spec, bool is_mandatory, struct waiter *
 	tell(&watched, &d, rc < 0 ? err : NULL);
 	*out = (struct published){ .id = spec->msg->id };
 	if (rc == TIDE_OK && is_mandatory && d.first.count == 0)
-		rc = refuse_unroutable(&d.first, b, err);
+		rc = refuse_unroutable(&d.first, spec->vhost, err);
 	if (rc == TIDE_OK)
 		rc = admit(&d, b, err);
 	if (rc == TIDE_OK)
-		apply(&d, b, waiter, out);
+		apply(&d, spec->vhost, waiter, out);
 	decide_deinit(&d);
 	return rc;
 }
@@ -253,7 +262,7 @@ int publish_filter(struct decision *d, struct decide_spec *spec, struct error *e
 }
 
 /* Store an outcome where it is not known yet. */
-static void store_unknown(struct broker *b, struct outcome *o,
+static void store_unknown(struct vhost *v, struct outcome *o,
 			  const struct publish_known *known, struct waiter *waiter)
 {
 	unsigned left = 0;
@@ -265,7 +274,7 @@ static void store_unknown(struct broker *b, struct outcome *o,
 	if (o->count > 0 && left == 0)
 		return; /* which is not the same as unroutable */
 	o->count = left;
-	store(b, o, waiter, &ignored);
+	store(v, o, waiter, &ignored);
 }
 
 int publish_filtered(struct decision *d, struct decide_spec *spec,
@@ -286,8 +295,8 @@ int publish_filtered(struct decision *d, struct decide_spec *spec,
 		rc = admit(d, b, err);
 	if (rc < 0)
 		return rc;
-	store_unknown(b, &d->first, known, waiter);
+	store_unknown(spec->vhost, &d->first, known, waiter);
 	for (unsigned i = 0; i < d->copy_count; i++)
-		store_unknown(b, &d->copies[i], known, waiter);
+		store_unknown(spec->vhost, &d->copies[i], known, waiter);
 	return TIDE_OK;
 }

@@ -167,6 +167,7 @@ struct shard *queue_make_shard(struct queue *q, unsigned index)
 	if (queue_is_durable(q))
 		keys = store_shard_create(vhost_slice(q->vhost), queue_slice(q), index);
 	sh = shard_create(&q->vhost->broker->env, q, index, keys);
+	sh->ttl_ms = q->config.ttl_ms;
 	if (q->config.order_by != ORDER_NONE)
 		order_shard(q, sh);
 	dedupe_join(q->dedupe, sh);

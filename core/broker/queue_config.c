@@ -42,6 +42,8 @@ static const struct queue_option options[] = {
 	  "the name of a script in retry/" },
 	{ "ack-timeout", "60s", OPTION_DURATION, FIELD(ack_timeout_ms), 10, DAY_MS,
 	  "a duration from 10ms to 1d" },
+	{ "ttl", "0", OPTION_DURATION, FIELD(ttl_ms), 0, DURATION_MAX_MS,
+	  "a duration from 1ms to 3660d, or 0 for no limit" },
 	{ "delivery-limit", "20", OPTION_UINT, FIELD(delivery_limit), 0, 1000000,
 	  "a number from 0 to 1000000" },
 	{ "death-limit", "100", OPTION_UINT, FIELD(death_limit), 1, 1000000,

@@ -19,6 +19,7 @@ struct queue_config {
 	int64_t ack_timeout_ms;
 	int64_t dedupe_ms; /* how long publish ids are remembered; -1 = as the broker says
 			    */
+	int64_t ttl_ms;    /* how long messages live in it; 0 = no limit */
 	uint32_t delivery_limit; /* failures after which it is dead-lettered; 0 = none */
 	enum order_by order_by;
 	char *order_header;   /* of ORDER_HEADER */

@@ -9,6 +9,9 @@
 #include "rules/engine/index.h"
 #include "rules/engine/strategy.h"
 
+/* Of one routing: clients make chains of them of any length. */
+#define ROUTE_ALTERNATES_MAX 32
+
 /* A routing under way. */
 struct route_walk {
 	const struct decide_spec *spec;
@@ -17,6 +20,10 @@ struct route_walk {
 	struct broker *broker;
 	struct route *route;
 	struct exchange *todo; /* a list, and no recursion: clients make long chains */
+	/* All that were visited, in that order. Those up to `passed` need not be asked
+	 * for their alternate any more. */
+	struct exchange *first, *last, *passed;
+	unsigned alternates; /* that were followed */
 };
 
 /* What the queue's scripts decide by the key alone is decided now. */
@@ -70,14 +77,49 @@ static int add_queue(const struct route_walk *w, struct queue *q,
 	return fill_target(w, &r->targets[r->count++], err);
 }
 
-/* Once, so bindings between exchanges may form a loop. */
-static void add_exchange(struct route_walk *w, struct exchange *x)
+/* Once, so bindings and alternates may form a loop. */
+static void add_exchange(struct route_walk *w, struct exchange *x,
+			 const struct exchange *alternate_of)
 {
 	if (x->visit == w->broker->route_stamp)
 		return;
+	w->alternates += alternate_of != NULL;
 	x->visit = w->broker->route_stamp;
-	x->next_visit = w->todo;
+	x->alternate_of = alternate_of;
+	x->next_todo = w->todo;
 	w->todo = x;
+}
+
+static void add_alternate(struct route_walk *w, const struct exchange *x)
+{
+	struct exchange *alternate =
+		x->alternate ? exchange_find(x->vhost, slice_from(x->alternate)) : NULL;
+
+	if (alternate && w->alternates < ROUTE_ALTERNATES_MAX)
+		add_exchange(w, alternate, x);
+}
+
+static void note_visited(struct route_walk *w, struct exchange *x)
+{
+	x->next_visited = NULL;
+	if (w->last)
+		w->last->next_visited = x;
+	else
+		w->first = x;
+	w->last = x;
+}
+
+/* No queue takes the message so far: the alternates of the exchanges that it has come by
+ * are next, one after the other. Those that lead nowhere have given it on already. */
+static void add_next_alternate(struct route_walk *w)
+{
+	struct exchange *x = w->passed ? w->passed->next_visited : w->first;
+
+	while (x && !w->todo) {
+		add_alternate(w, x);
+		w->passed = x;
+		x = x->next_visited;
+	}
 }
 
 static int by_number(const void *a, const void *b)
@@ -98,8 +140,8 @@ static void trace(const struct route_walk *w, struct exchange *x, const uint32_t
 		  size_t count)
 {
 	const struct decide_spec *spec = w->spec;
+	struct route_visit v = { .exchange = x, .alternate_of = x->alternate_of };
 	uint32_t *numbers = mem_alloc((count + 1) * sizeof(*numbers));
-	size_t distinct = 0;
 
 	if (count) {
 		memcpy(numbers, found, count * sizeof(*numbers));
@@ -107,8 +149,9 @@ static void trace(const struct route_walk *w, struct exchange *x, const uint32_t
 	}
 	for (size_t i = 0; i < count; i++)
 		if ((i == 0 || numbers[i] != numbers[i - 1]) && binding_at(x, numbers[i]))
-			numbers[distinct++] = numbers[i];
-	spec->on_visit(spec->ctx, w->outcome->number, x, numbers, distinct);
+			numbers[v.count++] = numbers[i];
+	v.numbers = numbers;
+	spec->on_visit(spec->ctx, w->outcome->number, &v);
 	mem_free(numbers);
 }
 
@@ -118,9 +161,11 @@ static int visit(struct route_walk *w, struct exchange *x, struct error *err)
 	struct index *index = x->indexes[w->spec->rules->slot];
 	const uint32_t *found;
 	uint32_t *numbers;
+	bool leads_on = false;
 	size_t count;
 	int rc;
 
+	note_visited(w, x);
 	if (x->definition.unusable)
 		return unusable_check(&x->definition, err);
 	if (!index)
@@ -130,21 +175,25 @@ static int visit(struct route_walk *w, struct exchange *x, struct error *err)
 	rc = index_route(index, &w->question, &found, &count, err);
 	if (rc == TIDE_OK && w->spec->on_visit)
 		trace(w, x, found, count);
-	if (rc < 0 || count == 0)
+	if (rc < 0)
 		return rc;
 	/* The engine's array is good until the next script is asked. */
-	numbers = mem_alloc(count * sizeof(*numbers));
-	memcpy(numbers, found, count * sizeof(*numbers));
+	numbers = count ? mem_alloc(count * sizeof(*numbers)) : NULL;
+	if (count)
+		memcpy(numbers, found, count * sizeof(*numbers));
 	for (size_t i = 0; i < count && rc == TIDE_OK; i++) {
 		const struct binding *b = binding_at(x, numbers[i]);
 
 		if (!b)
 			continue; /* it is gone, and the script has not been told yet */
+		leads_on = true;
 		if (b->queue)
 			rc = add_queue(w, b->queue, b, err);
 		else
-			add_exchange(w, b->exchange);
+			add_exchange(w, b->exchange, NULL);
 	}
+	if (!leads_on)
+		add_alternate(w, x);
 	mem_free(numbers);
 	return rc;
 }
@@ -162,10 +211,12 @@ static int visit_all(struct route_walk *w, struct error *err)
 		w->route->is_pure = q != NULL;
 		return q ? add_queue(w, q, NULL, err) : TIDE_OK;
 	}
-	add_exchange(w, o->exchange);
+	add_exchange(w, o->exchange, NULL);
 	while (rc == TIDE_OK && (x = w->todo) != NULL) {
-		w->todo = x->next_visit;
+		w->todo = x->next_todo;
 		rc = visit(w, x, err);
+		if (!w->todo && w->route->count == 0)
+			add_next_alternate(w);
 	}
 	return rc;
 }
@@ -175,7 +226,11 @@ static int make(const struct decide_spec *spec, const struct outcome *o,
 {
 	struct broker *b = spec->vhost->broker;
 	struct route *r = route_cache_new(o->exchange ? o->msg->key : SLICE(""));
-	struct route_walk w = { spec, o, { o->msg, context }, b, r, NULL };
+	struct route_walk w = { .spec = spec,
+				.outcome = o,
+				.question = { o->msg, context },
+				.broker = b,
+				.route = r };
 	int rc;
 
 	r->is_pure = true;

@@ -74,6 +74,7 @@ void vhost_unref(struct vhost *v)
 {
 	if (!v || --v->refs > 0)
 		return;
+	unroutable_deinit(&v->unroutable);
 	mem_free(v->name);
 	mem_free(v);
 }

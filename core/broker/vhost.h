@@ -8,6 +8,7 @@
 #include "base/slice.h"
 #include "base/table.h"
 #include "broker.h"
+#include "unroutable.h"
 
 struct exchange;
 struct queue;
@@ -20,10 +21,11 @@ struct vhost {
 	struct exchange
 		*exchanges;   /* uthash by name; the default exchange is not in it */
 	struct queue *queues; /* uthash by name */
-	unsigned sessions;    /* that work in it */
-	unsigned refs;        /* one for being a vhost of the broker */
-	bool is_kept;         /* needed even when it is empty */
-	bool is_idle;         /* in the broker's list of those that may be empty */
+	struct unroutable unroutable; /* of the default exchange */
+	unsigned sessions;            /* that work in it */
+	unsigned refs;                /* one for being a vhost of the broker */
+	bool is_kept;                 /* needed even when it is empty */
+	bool is_idle; /* in the broker's list of those that may be empty */
 	TAILQ_ENTRY(vhost) idle_link;
 };
 

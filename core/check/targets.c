@@ -72,6 +72,20 @@ static void check_dead_letters(struct model *m, const struct queue *q)
 	buf_deinit(&text);
 }
 
+static void check_alternate(struct model *m, const struct exchange *x)
+{
+	struct buf text = { 0 };
+
+	if (!x->alternate || model_has_exchange(m, x->alternate))
+		return;
+	buf_printf(&text,
+		   "exchange '%s' has the alternate '%s', which does not exist: what no "
+		   "queue takes is dropped",
+		   x->name, x->alternate);
+	model_report(m, "exchange", x->name, buf_cstr(&text));
+	buf_deinit(&text);
+}
+
 void targets_check(struct model *m, const struct survey *s)
 {
 	size_t count;
@@ -81,4 +95,6 @@ void targets_check(struct model *m, const struct survey *s)
 		check_script(m, scripts[i], survey_files(s));
 	for (const struct queue *q = m->vhost->queues; q; q = q->hh.next)
 		check_dead_letters(m, q);
+	for (const struct exchange *x = m->vhost->exchanges; x; x = x->hh.next)
+		check_alternate(m, x);
 }

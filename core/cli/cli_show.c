@@ -11,7 +11,8 @@ static const struct list {
 	struct cli_table_view view;
 } lists[] = {
 	{ "exchanges",
-	  { .columns = "name type durable auto_delete? bindings published options? "
+	  { .columns = "name type durable auto_delete? bindings published "
+		       "unroutable options? "
 		       "unusable?" } },
 	{ "queues",
 	  { .columns = "name ready delayed unacked buried consumers durable paused "
@@ -52,8 +53,8 @@ static int run_stats(struct cli *cli)
 	};
 
 	buf_append_text(&cli->request, "STATS");
-	if (cli->word_count > 0)
-		cli_add_word(cli, cli->words[0]);
+	for (int i = 0; i < cli->word_count; i++)
+		cli_add_word(cli, cli->words[i]);
 	return cli_table_ask(cli, &view);
 }
 
@@ -135,9 +136,10 @@ const struct cli_verb cli_show_verbs[] = {
 	  .words_max = 1,
 	  .run = run_list },
 	{ .name = "stats",
-	  .summary = "show the figures of the broker or of a queue",
-	  .usage = "[options] [QUEUE]",
-	  .words_max = 1,
+	  .summary = "show the figures of the broker, of a queue or of an exchange",
+	  .usage = "[options] [QUEUE | exchange EXCHANGE]",
+	  .details = "'exchange -' is the default exchange.\n",
+	  .words_max = 2,
 	  .run = run_stats },
 	{ .name = "peek",
 	  .summary = "show messages of a queue without taking them",

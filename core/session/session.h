@@ -227,6 +227,9 @@ void session_report_list(struct session *s, enum list_what what, struct reply *r
 /* An empty name: the broker's. */
 TIDE_MUST_USE int session_report_stats(struct session *s, struct slice queue,
 				       struct reply *r, struct error *err);
+/* Of an exchange; empty: the default one. */
+TIDE_MUST_USE int session_report_exchange(struct session *s, struct slice name,
+					  struct reply *r, struct error *err);
 /* The reply comes when the rules are active, or in the shadow. The session may end
  * before: the change goes on. */
 void session_rules_reload(struct session *s, struct reply *r);

@@ -86,7 +86,16 @@ static int declare_exchange(struct session *s, const struct declare_spec *spec,
 	if (rc < 0)
 		return rc;
 	definition_send(&x->definition, &r->waiter);
-	reply_ok(r);
+	if (x->alternate && !exchange_find(s->vhost, slice_from(x->alternate))) {
+		error_set(
+			err, TIDE_ENOTFOUND,
+			"alternate=%s: there is no exchange '%s'; until it is declared, "
+			"what no queue takes is dropped",
+			x->alternate, x->alternate);
+		reply_warn(r, err);
+	} else {
+		reply_ok(r);
+	}
 	return TIDE_OK;
 }
 

@@ -77,20 +77,22 @@ static void add_pattern(struct json *j, const struct binding *b)
 	json_object_end(j);
 }
 
-static void on_visit(void *ctx, unsigned number, struct exchange *x,
-		     const uint32_t *numbers, size_t count)
+static void on_visit(void *ctx, unsigned number, const struct route_visit *v)
 {
 	struct json *j = &((struct explanation *)ctx)->exchanges[number].items;
+	const struct exchange *x = v->exchange;
 
 	json_object_begin(j);
 	json_member_text(j, "exchange", x->name);
 	json_member_text(j, "type", x->type);
 	json_member_text(j, "script", index_script(x->indexes[RULESET_ACTIVE]));
 	json_member_int(j, "bindings", x->binding_count);
-	json_member_int(j, "matched", (int64_t)count);
+	if (v->alternate_of)
+		json_member_text(j, "alternate_of", v->alternate_of->name);
+	json_member_int(j, "matched", (int64_t)v->count);
 	json_member_array(j, "patterns");
-	for (size_t i = 0; i < count && i < PATTERNS_MAX; i++)
-		add_pattern(j, x->bindings[numbers[i]]);
+	for (size_t i = 0; i < v->count && i < PATTERNS_MAX; i++)
+		add_pattern(j, x->bindings[v->numbers[i]]);
 	json_array_end(j);
 	json_object_end(j);
 }

@@ -89,8 +89,8 @@ static void show(struct json *j, enum entry_state state, const struct peeked *fo
 	json_member_int(j, "ts", m->ts_unix_ms);
 	if (row->score != 0)
 		json_member_int(j, "due", (int64_t)row->score);
-	if (m->expires_unix_ms)
-		json_member_int(j, "expires", m->expires_unix_ms);
+	if (row->expires_unix_ms)
+		json_member_int(j, "expires", row->expires_unix_ms);
 	json_member_number(j, "rank", row->rank);
 	json_member_int(j, "attempts", row->attempts);
 	json_member_int(j, "failures", row->failures);
@@ -203,6 +203,7 @@ static void peek_entry(struct peek *p, const struct entry *e)
 	struct store_row row = { .id = e->id,
 				 .score = (double)e->at_unix_ms,
 				 .rank = e->rank,
+				 .expires_unix_ms = e->expires_unix_ms,
 				 .msg = e->msg,
 				 .attempts = e->attempts,
 				 .failures = e->failures };

@@ -22,7 +22,13 @@ static int find_exchange(struct session *s, struct slice name, struct error *err
 		return error_set(err, TIDE_ENOTFOUND,
 				 "there is no exchange '%" SLICE_FMT "'",
 				 SLICE_ARG(name));
-	return TIDE_OK;
+	if (!s->exchange || !s->exchange->is_internal)
+		return TIDE_OK;
+	s->exchange = NULL; /* the next publish is asked again */
+	return error_set(err, TIDE_EDENIED,
+			 "exchange '%" SLICE_FMT "' is internal: bindings, alternates, "
+			 "dead letters and rules lead to it, no publish does",
+			 SLICE_ARG(name));
 }
 
 /* A client that calls its publish a dead letter would pass the filters that let those

@@ -9,11 +9,20 @@
 #include "rules/engine/index.h"
 #include "rules/engine/engine_status.h"
 
-static void add_args(struct json *j, const char *key, const struct args *args)
+static void write_args(struct json *j, const struct args *args)
 {
-	json_member_object(j, key);
 	for (size_t i = 0; i < args->count; i++)
 		json_member_text(j, args->items[i].name, args->items[i].value);
+}
+
+static void add_exchange_options(struct json *j, const struct exchange *x)
+{
+	json_member_object(j, "options");
+	if (x->alternate)
+		json_member_text(j, "alternate", x->alternate);
+	if (x->is_internal)
+		json_member_text(j, "internal", "1");
+	write_args(j, &x->args);
 	json_object_end(j);
 }
 
@@ -40,12 +49,13 @@ static void list_exchanges(struct session *s, struct json *j)
 		json_member_bool(j, "auto_delete", x->is_auto_delete);
 		json_member_int(j, "bindings", x->binding_count);
 		json_member_int(j, "published", (int64_t)x->published);
+		json_member_int(j, "unroutable", (int64_t)x->unroutable.count);
 		if (x->definition.unusable)
 			json_member_text(j, "unusable", x->definition.unusable);
 		else
 			json_member_text(j, "script",
 					 index_script(x->indexes[RULESET_ACTIVE]));
-		add_args(j, "options", &x->args);
+		add_exchange_options(j, x);
 		json_object_end(j);
 	}
 }
@@ -123,7 +133,9 @@ static void list_bindings(struct session *s, struct json *j)
 			json_member_text(j, "to", b->queue ? "queue" : "exchange");
 			json_member_string(j, "destination", binding_dest(b));
 			json_member_text(j, "pattern", b->pattern);
-			add_args(j, "options", &b->args);
+			json_member_object(j, "options");
+			write_args(j, &b->args);
+			json_object_end(j);
 			unusable_write_binding(b, j);
 			json_object_end(j);
 		}
@@ -365,6 +377,29 @@ static void broker_stats(const struct service *service, struct json *j)
 	engine_status_counters(b->engine, j);
 	json_object_end(j);
 	store_members(b, j);
+}
+
+int session_report_exchange(struct session *s, struct slice name, struct reply *r,
+			    struct error *err)
+{
+	const struct exchange *x = name.len ? exchange_find(s->vhost, name) : NULL;
+	struct json j;
+
+	if (name.len && !x)
+		return error_set(err, TIDE_ENOTFOUND,
+				 "there is no exchange '%" SLICE_FMT "'",
+				 SLICE_ARG(name));
+	reply_json(r, &j);
+	json_object_begin(&j);
+	json_member_text(&j, "exchange", x ? x->name : "-");
+	if (x) {
+		json_member_int(&j, "bindings", x->binding_count);
+		json_member_int(&j, "published", (int64_t)x->published);
+	}
+	unroutable_write(x ? &x->unroutable : &s->vhost->unroutable, &j);
+	json_object_end(&j);
+	reply_data(r);
+	return TIDE_OK;
 }
 
 int session_report_stats(struct session *s, struct slice queue, struct reply *r,

@@ -56,8 +56,9 @@ struct entry {
 	uint64_t id;
 	struct shard *shard;
 	double rank;
-	int64_t at_unix_ms;  /* delayed: due; unacked: ack deadline; buried: since when */
-	double stored_score; /* by which `home` has it, unless that is HOME_NONE */
+	int64_t at_unix_ms; /* delayed: due; unacked: ack deadline; buried: since when */
+	int64_t expires_unix_ms; /* in this queue: not to be delivered after; 0: never */
+	double stored_score;     /* by which `home` has it, unless that is HOME_NONE */
 
 	TAILQ_ENTRY(entry) link; /* a lane, the young list, the moving list, outside */
 	TAILQ_ENTRY(entry) dirty_link; /* the shard's dirty list */

@@ -165,16 +165,17 @@ static void encode_move(struct batch *b, struct entry *e, uint8_t want)
 	double score = wanted_score(e, want);
 
 	if (e->home == HOME_NONE || ((e->flags & ENTRY_UNSURE) && e->msg))
-		batch_insert(b, e->msg, e->rank, (enum store_set)want, score);
+		batch_insert(b,
+			     &(struct store_insert){ e->msg, e->rank, e->expires_unix_ms,
+						     (enum store_set)want, score });
 	else if (e->home != want || (e->flags & ENTRY_SCORE_DIRTY))
 		batch_move(b, e->id, (enum store_set)e->home, (enum store_set)want,
 			   score);
 	else
 		score = e->stored_score;
 	/* The index of what expires may have dropped what was buried. */
-	if (e->home == STORE_BURIED && want != STORE_BURIED && e->msg &&
-	    e->msg->expires_unix_ms)
-		batch_expiry(b, e->id, e->msg->expires_unix_ms);
+	if (e->home == STORE_BURIED && want != STORE_BURIED && e->expires_unix_ms)
+		batch_expiry(b, e->id, e->expires_unix_ms);
 	if (e->flags & ENTRY_UNSURE)
 		batch_leave_others(b, e->id, (enum store_set)want);
 	e->stored_score = score;
@@ -195,7 +196,7 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 		else
 			batch_remove(b, e->id, (enum store_set)e->home,
 				     e->flags & ENTRY_TRIES_STORED,
-				     !e->msg || e->msg->expires_unix_ms);
+				     !e->msg || e->expires_unix_ms);
 		j->stats.removed++;
 	} else {
 		if (e->home == HOME_NONE) {

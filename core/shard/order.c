@@ -9,7 +9,9 @@
 #define GROUP_KEEP 64
 #define GROUP_LOW 16 /* below it more are read */
 
-#define EXPIRING_FACTOR 4 /* so many times the usual bytes for those that expire */
+/* So many times the usual bytes for those that expire: the sweep of what has expired in
+ * Redis passes by what is before the edge. Dropped, they expire when their turn comes. */
+#define EXPIRING_FACTOR 4
 
 #define NOWHERE ((struct place){ -DBL_MAX, 0 })
 
@@ -193,14 +195,9 @@ bool order_blocks(const struct order *o, const struct entry *e)
 	return g->due > 0 && !place_is_before(entry_place(e), first_place(g));
 }
 
-bool order_has_room(const struct order *o, const struct entry *e)
+bool order_has_room(const struct order *o)
 {
-	/* One that expires is kept whole: the sweep of what has expired in Redis passes
-	 * by what is before the edge. */
-	bool may_stay = !e->msg->expires_unix_ms ||
-			o->kept_bytes / EXPIRING_FACTOR <= o->keep_bytes_max;
-
-	return o->spec.by != ORDER_SHARD && !is_full(o) && may_stay;
+	return !is_full(o);
 }
 
 /* ---- slots ---------------------------------------------------------------------------
@@ -327,9 +324,10 @@ bool order_may_drop(const struct order *o, const struct entry *e)
 	const uint16_t unsettled =
 		ENTRY_DIRTY | ENTRY_IN_FLIGHT | ENTRY_UNSURE | ENTRY_UNSTORED;
 
-	if (e->home != STORE_READY || (e->flags & unsettled) || e->waiter ||
-	    e->msg->expires_unix_ms)
+	if (e->home != STORE_READY || (e->flags & unsettled) || e->waiter)
 		return false;
+	if (e->expires_unix_ms)
+		return o->kept_bytes / EXPIRING_FACTOR > o->keep_bytes_max;
 	return e->group->parked.count > GROUP_KEEP ||
 	       o->parked - o->in_redis > o->keep_max || o->kept_bytes > o->keep_bytes_max;
 }

@@ -93,8 +93,8 @@ void order_destroy(struct order *o);
 /* The message of the ready window, which nothing ready is before, has to wait for others
  * of its group. */
 bool order_blocks(const struct order *o, const struct entry *e);
-/* There is room to park it, or to know of its group. */
-bool order_has_room(const struct order *o, const struct entry *e);
+/* There is room to park one more. */
+bool order_has_room(const struct order *o);
 
 /* The entry, which is unacked or delayed, takes a slot. It may be one too many. */
 void order_take(struct order *o, struct entry *e);

@@ -20,8 +20,10 @@ struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
 		.rank = rank,
 		.home = HOME_NONE,
 	};
-	if (m)
+	if (m) {
+		e->expires_unix_ms = m->expires_unix_ms;
 		sh->env->memory_bytes += m->bytes;
+	}
 	return e;
 }
 
@@ -148,7 +150,7 @@ static void leave_place(struct entry *e)
 	struct shard *sh = e->shard;
 
 	if (e->flags & ENTRY_PARKED) {
-		if (e->msg->expires_unix_ms)
+		if (e->expires_unix_ms)
 			shard_expiry_leave(&sh->stages[ENTRY_READY], e);
 		order_unpark(sh->order, e);
 	} else if (e->state < SHARD_STAGES) {
@@ -221,12 +223,25 @@ static inline void enter_by(struct entry *e, int64_t due_ms)
 	}
 }
 
+/* What is delayed lives for as long behind that. */
+static __attribute__((noinline)) void limit_life(struct entry *e)
+{
+	const struct shard *sh = e->shard;
+	int64_t now_ms = sh->env->now_ms, due_ms = e->msg->due_unix_ms;
+	int64_t end_ms = (due_ms > now_ms ? due_ms : now_ms) + sh->ttl_ms;
+
+	if (!e->expires_unix_ms || e->expires_unix_ms > end_ms)
+		e->expires_unix_ms = end_ms;
+}
+
 void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter,
 		   bool has_id)
 {
 	struct entry *e = shard_entry_create(sh, m, m->id, rank);
 
 	sh->newest = rank;
+	if (sh->ttl_ms)
+		limit_life(e);
 	if (sh->keys) {
 		e->flags |= has_id ? ENTRY_UNSTORED | ENTRY_DEDUPE : ENTRY_UNSTORED;
 		sh->env->unstored_bytes += m->bytes;

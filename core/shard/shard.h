@@ -111,6 +111,8 @@ struct shard {
 	bool is_closed;
 	TAILQ_ENTRY(shard) closing_link;
 	struct store_shard *keys; /* NULL: in memory alone */
+	int64_t ttl_ms; /* how long messages live here, from when they come; 0: no limit
+			 */
 
 	struct stage
 		stages[SHARD_STAGES]; /* by ENTRY_READY, ENTRY_DELAYED, ENTRY_BURIED */

@@ -31,7 +31,7 @@ void shard_expiry_enter(const struct stage *st, struct entry *e)
 	x = pool_take(&env->expirings);
 	*x = (struct shard_expiring){ .entry = e };
 	e->expiring = x;
-	heap_set(&env->expiries, &x->node, e->msg->expires_unix_ms);
+	heap_set(&env->expiries, &x->node, e->expires_unix_ms);
 }
 
 void shard_expiry_leave(const struct stage *st, struct entry *e)

@@ -25,7 +25,7 @@ static void park(struct shard *sh, struct entry *e)
 	struct stage *st = &sh->stages[ENTRY_READY];
 
 	stage_remove(st, e);
-	if (e->msg->expires_unix_ms)
+	if (e->expires_unix_ms)
 		shard_expiry_enter(st, e);
 	order_park(sh->order, e);
 	if (!order_may_drop(sh->order, e))
@@ -39,7 +39,7 @@ static void unpark(struct shard *sh, struct entry *e)
 {
 	struct stage *st = &sh->stages[ENTRY_READY];
 
-	if (e->msg->expires_unix_ms)
+	if (e->expires_unix_ms)
 		shard_expiry_leave(st, e);
 	stage_insert(st, e, e->rank);
 }
@@ -55,7 +55,7 @@ static void take_row(struct shard *sh, const struct store_row *row)
 		return;
 	e->state = ENTRY_READY;
 	e->rank = row->score;
-	if (e->msg->expires_unix_ms)
+	if (e->expires_unix_ms)
 		shard_expiry_enter(&sh->stages[ENTRY_READY], e);
 	order_park(sh->order, e);
 }
@@ -196,7 +196,7 @@ struct entry *shard_order_next(struct shard *sh)
 	while ((e = shard_first(sh)) != NULL && order_blocks(o, e)) {
 		if (o->spec.by == ORDER_SHARD || is_spent(sh))
 			return NULL;
-		if (!order_has_room(o, e)) {
+		if (!order_has_room(o)) {
 			stop(sh);
 			return NULL;
 		}

@@ -110,14 +110,14 @@ static void list(struct stage *st, struct entry *e)
 /* Few messages expire: those that do not pay for one test. */
 static inline void window_enter(struct stage *st, struct entry *e, double score)
 {
-	if (__builtin_expect(e->msg->expires_unix_ms != 0, 0))
+	if (__builtin_expect(e->expires_unix_ms != 0, 0))
 		shard_expiry_enter(st, e);
 	window_insert(&st->window, e, score);
 }
 
 static inline void window_leave(struct stage *st, struct entry *e)
 {
-	if (__builtin_expect(e->msg->expires_unix_ms != 0, 0))
+	if (__builtin_expect(e->expires_unix_ms != 0, 0))
 		shard_expiry_leave(st, e);
 	window_remove(&st->window, e);
 }
@@ -131,8 +131,8 @@ static void put_outside(struct stage *st, struct entry *e)
 	e->flags |= ENTRY_OUTSIDE;
 	shard_account(e, 1);
 	st->beyond++;
-	if (e->msg && e->msg->expires_unix_ms && st->set != STORE_BURIED)
-		shard_expiry_note(st->shard, e->msg->expires_unix_ms);
+	if (e->expires_unix_ms && st->set != STORE_BURIED)
+		shard_expiry_note(st->shard, e->expires_unix_ms);
 	if (is_written && !st->is_refilling) {
 		if (!(e->flags & ENTRY_IN_FLIGHT))
 			shard_entry_free(e);
@@ -166,7 +166,7 @@ static void give_back(void *ctx, struct entry *e)
 {
 	struct stage *st = ctx;
 
-	if (e->msg->expires_unix_ms)
+	if (e->expires_unix_ms)
 		shard_expiry_leave(st, e);
 	put_outside(st, e);
 }

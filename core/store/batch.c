@@ -164,15 +164,18 @@ static void add_scored(struct batch *b, enum batch_kind kind, double score,
 	added(b, out, put_id(resp_put_score(to, score), id));
 }
 
-static void add_msg(struct batch *b, const struct msg *m, double rank,
+static void add_msg(struct batch *b, const struct store_insert *insert,
 		    const struct id_word *id)
 {
+	const struct msg *m = insert->msg;
 	struct buf *out = entry(b, BATCH_WRITE_MSG);
 	size_t before = RESP_ID_LEN + RESP_BULK_HEAD_MAX;
 	size_t head_max = codec_head_max(m);
 	char *to = buf_reserve(out, before + head_max + m->payload_len + 2);
 	char *head = to + before;
-	size_t head_len = (size_t)(codec_put_head(head, m, rank) - head);
+	size_t head_len =
+		(size_t)(codec_put_head(head, m, insert->rank, insert->expires_unix_ms) -
+			 head);
 
 	/* The size stands before the head, which moves to the end of it. */
 	to = resp_put_bulk_head(put_id(to, id), head_len + m->payload_len);
@@ -181,15 +184,15 @@ static void add_msg(struct batch *b, const struct msg *m, double rank,
 	added(b, out, resp_put_end(to + head_len + m->payload_len));
 }
 
-void batch_insert(struct batch *b, const struct msg *m, double rank, enum store_set set,
-		  double score)
+void batch_insert(struct batch *b, const struct store_insert *insert)
 {
-	struct id_word id = id_word(m->id);
+	struct id_word id = id_word(insert->msg->id);
 
-	add_msg(b, m, rank, &id);
-	add_scored(b, (enum batch_kind)(BATCH_ADD_TO + (int)set), score, &id);
-	if (m->expires_unix_ms)
-		add_scored(b, BATCH_WRITE_EXPIRY, (double)m->expires_unix_ms, &id);
+	add_msg(b, insert, &id);
+	add_scored(b, (enum batch_kind)(BATCH_ADD_TO + (int)insert->set), insert->score,
+		   &id);
+	if (insert->expires_unix_ms)
+		add_scored(b, BATCH_WRITE_EXPIRY, (double)insert->expires_unix_ms, &id);
 }
 
 void batch_move(struct batch *b, uint64_t id, enum store_set from, enum store_set to,

@@ -92,7 +92,7 @@ static bool is_text(struct slice s)
 	return s.len <= CODEC_TEXT_MAX && slice_is_utf8(s);
 }
 
-char *codec_put_head(char *at, const struct msg *m, double rank)
+char *codec_put_head(char *at, const struct msg *m, double rank, int64_t expires_unix_ms)
 {
 	*at++ = (char)(0x90 | FIELD_COUNT);
 	*at++ = CODEC_VERSION;
@@ -100,7 +100,7 @@ char *codec_put_head(char *at, const struct msg *m, double rank)
 	at = put_bytes(at, true, m->key);
 	at = put_int(at, m->ts_unix_ms);
 	at = put_int(at, m->due_unix_ms);
-	at = put_int(at, m->expires_unix_ms);
+	at = put_int(at, expires_unix_ms);
 	at = put_uint(at, m->priority);
 	at = put_number(at, rank);
 	if (m->header_count < 16)

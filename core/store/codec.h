@@ -23,8 +23,8 @@ static inline size_t codec_head_max(const struct msg *m)
 }
 
 /* Write the whole array but for the bytes of the payload, which are to follow as they
- * are; gives the place after the head. */
-char *codec_put_head(char *at, const struct msg *m, double rank);
+ * are; gives the place after the head. When a message expires is its queue's business. */
+char *codec_put_head(char *at, const struct msg *m, double rank, int64_t expires_unix_ms);
 
 /* A message with one reference. Nothing about the bytes is trusted. `known` is what
  * they do not say: its id, and the pool for its memory.

@@ -133,8 +133,14 @@ struct batch *store_batch_begin(struct store *s, struct store_shard *shard);
  * when it is due (delayed), the ack deadline (unack), when it was buried; all
  * times in unix ms. The rank is kept with the body too. A message that expires
  * enters the expiry set. */
-void batch_insert(struct batch *b, const struct msg *m, double rank, enum store_set set,
-		  double score);
+struct store_insert {
+	const struct msg *msg;
+	double rank;
+	int64_t expires_unix_ms; /* in this queue; 0: never */
+	enum store_set set;
+	double score;
+};
+void batch_insert(struct batch *b, const struct store_insert *insert);
 /* From one set to another, or (from == to) to another score. */
 void batch_move(struct batch *b, uint64_t id, enum store_set from, enum store_set to,
 		double score);
@@ -178,8 +184,9 @@ void store_batch_commit_take(struct batch *b, batch_done_fn on_done, void *ctx);
 struct store_row {
 	uint64_t id;
 	double score;
-	double rank;     /* from the body; 0 when there is no body */
-	struct msg *msg; /* NULL: the body is missing, or `is_corrupt` */
+	double rank;             /* from the body; 0 when there is no body */
+	int64_t expires_unix_ms; /* likewise */
+	struct msg *msg;         /* NULL: the body is missing, or `is_corrupt` */
 	bool is_corrupt; /* there is a body, and it cannot be read (it was logged) */
 	uint32_t attempts;
 	uint32_t failures;

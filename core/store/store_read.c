@@ -140,6 +140,8 @@ static int read_body(const struct read_call *r, struct store_row *row,
 	if (!body || body->type != REDIS_REPLY_STRING)
 		return TIDE_OK;
 	rc = codec_decode(store_reply_slice(body), &known, &row->msg, &row->rank, &err);
+	if (rc == TIDE_OK)
+		row->expires_unix_ms = row->msg->expires_unix_ms;
 	if (rc != TIDE_ESTORE)
 		return rc;
 	row->rank = 0;

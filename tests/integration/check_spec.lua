@@ -339,7 +339,7 @@ DECLARE exchange dlx topic
 BIND u dlx t.*
 DECLARE queue u dead-letter=-/t
 BIND u dlx t.*
-DECLARE exchange empty topic
+DECLARE exchange empty topic alternate=void
 DECLARE queue v dead-letter=empty
 PUB - q 3
 ]]
@@ -390,6 +390,7 @@ return {
       at(11, "queue 't': single spaces separate words"),
       at(11, "queue 't' dead-letters to itself in the end: t -> u -> t"),
       at(14, "binding of 'u' to 'dlx': there is no queue 'u'"),
+      at(17, "exchange 'empty' has the alternate 'void', which does not exist: what no queue takes is dropped"),
       at(18, "queue 'v' dead-letters to exchange 'empty', which has no bindings: its dead letters are buried"),
       at(19, "'PUB - q 3' is not a definition; definitions are: DECLARE exchange <name> <type>, DECLARE queue <name>, "
         .. 'BIND <queue> <exchange> <pattern>, each with its options, in at most 65536 bytes'),
@@ -401,7 +402,7 @@ return {
     finally(function() broker:expect_clean_stop() end)
     local c = broker:connect()
     c:ok 'DECLARE exchange a topic'
-    c:ok 'DECLARE exchange b fanout'
+    c:ok 'DECLARE exchange b fanout alternate=later'
     c:ok 'BIND b a # dest=exchange'
     c:ok 'BIND a b - dest=exchange'
     c:ok 'DECLARE queue q retry=fixed dead-letter=-/dead'
@@ -414,6 +415,7 @@ return {
       "filter/20-send.lua:4: sends to exchange 'nirvana', which does not exist: the publish fails",
       "broker: queue 'q' dead-letters to queue 'dead', which does not exist: its dead letters are buried",
       "broker: queue 'r' dead-letters to exchange 'nowhere', which does not exist: its dead letters are buried",
+      "broker: exchange 'b' has the alternate 'later', which does not exist: what no queue takes is dropped",
       "broker: queue 's' dead-letters to itself in the end: s -> s",
       "broker: exchange 'a' is bound to itself in the end: a -> b -> a",
     }, options)

@@ -88,7 +88,7 @@ local function normalizer()
   end
 end
 
-local volatile = { ts = true, due = true, expires = true, generation = true, us = true }
+local volatile = { ts = true, last_ms = true, due = true, expires = true, generation = true, us = true }
 
 local function normalize_document(value, normalize)
   if type(value) == 'string' then return normalize(value) end

@@ -65,7 +65,10 @@ end
 -- Loops, diamonds, several ways to one queue, dead ends.
 local function declare_topology(c, random)
   local exchanges, queues = random(2, 7), random(1, 5)
-  for i = 1, exchanges do c:ok(('DECLARE exchange x%d wander'):format(i)) end
+  for i = 1, exchanges do
+    local alternate = random(2) == 1 and (' alternate=x%d'):format(random(exchanges)) or ''
+    c:ok(('DECLARE exchange x%d wander%s'):format(i, alternate))
+  end
   for i = 1, queues do
     c:ok(('DECLARE queue q%d shards=%d sharding=turn priority=turn'):format(i, random(1, 4)))
   end

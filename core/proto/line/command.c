@@ -459,13 +459,21 @@ COMMAND(list)
 	return TIDE_OK;
 }
 
+/* STATS exchange <name>, STATS queue <name>, or a queue alone. */
 COMMAND(stats)
 {
-	struct slice queue = SLICE("");
+	unsigned last = q->word_count ? q->word_count - 1 : 0;
+	bool is_exchange = last > 0 && slice_is(q->words[0], "exchange");
+	struct slice name = SLICE("");
 
-	if (q->word_count > 0)
-		queue = request_name(q, 0, "a queue");
+	if (last > 0 && !is_exchange && !slice_is(q->words[0], "queue"))
+		request_refuse(q, NULL, q->words[0], "exchange or queue before a name");
+	if (is_exchange)
+		name = request_word(q, last, "an exchange");
+	else if (q->word_count > 0)
+		name = request_name(q, last, "a queue");
 	if (q->rc < 0)
 		return q->rc;
-	return session_report_stats(l->session, queue, r, q->err);
+	return is_exchange ? session_report_exchange(l->session, name, r, q->err)
+			   : session_report_stats(l->session, name, r, q->err);
 }

@@ -329,7 +329,9 @@ static void finish_batch(struct bench *b)
 SECTION section_batch_insert(struct bench *b)
 {
 	for (int i = 0; i < OPS; i++)
-		batch_insert(b->batch, b->msgs[i], 0, STORE_READY, 0);
+		batch_insert(b->batch, &(struct store_insert){
+					       b->msgs[i], 0, b->msgs[i]->expires_unix_ms,
+					       STORE_READY, 0 });
 	batch_seal(b->batch);
 }
 

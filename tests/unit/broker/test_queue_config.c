@@ -47,7 +47,7 @@ static void what_is_not_said_has_its_default(void **state)
 		&text,
 		"ack-timeout=60s auto-delete=0 dead-letter= death-limit=100 dedupe= "
 		"delivery-limit=20 durable=1 exclusive=0 priority=fifo retry=immediate "
-		"sharding=hash shards=1");
+		"sharding=hash shards=1 ttl=0");
 	queue_config_deinit(&c);
 	buf_deinit(&text);
 }

@@ -9,7 +9,7 @@
 static inline void codec_encode(struct buf *out, const struct msg *m, double rank)
 {
 	char *head = buf_reserve(out, codec_head_max(m));
-	size_t len = (size_t)(codec_put_head(head, m, rank) - head);
+	size_t len = (size_t)(codec_put_head(head, m, rank, m->expires_unix_ms) - head);
 
 	assert(len <= codec_head_max(m));
 	buf_grow(out, len);

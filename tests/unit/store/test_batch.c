@@ -124,7 +124,8 @@ static void insert_writes_body_place_and_expiry(void **state)
 	buf_append_text(&want, "\nZADD " PREFIX "expiry 1790000000009 " ID(
 				       7) "\n"
 					  "ZADD " PREFIX "delayed 17 " ID(7) "\nEXEC\n");
-	batch_insert(b, m, 2, STORE_DELAYED, 17);
+	batch_insert(
+		b, &(struct store_insert){ m, 2, m->expires_unix_ms, STORE_DELAYED, 17 });
 	struct buf out = { 0 };
 	render(b, &out);
 	assert_true(slice_is_equal(buf_slice(&out), buf_slice(&want)));

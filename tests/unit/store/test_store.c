@@ -112,7 +112,8 @@ static void insert(struct batch *b, uint64_t id, enum store_set set, double scor
 	int len = snprintf(payload, sizeof(payload), "payload %llu",
 			   (unsigned long long)id);
 	struct msg *m = make_msg(id, "eu.new", payload, (size_t)len);
-	batch_insert(b, m, (double)id / 4, set, score);
+	batch_insert(b, &(struct store_insert){ m, (double)id / 4, m->expires_unix_ms,
+						set, score });
 	msg_unref(m);
 }
 
@@ -212,7 +213,8 @@ static void expiring_messages_are_in_the_expiry_set_until_they_are_removed(void 
 	struct msg spec = { .id = 9, .expires_unix_ms = 1790000000123, .payload = "" };
 	struct msg *m = msg_create(&spec);
 	struct batch *b = store_batch_begin(h->store, h->shard);
-	batch_insert(b, m, 0, STORE_DELAYED, 1790000000001.0);
+	batch_insert(b, &(struct store_insert){ m, 0, m->expires_unix_ms, STORE_DELAYED,
+						1790000000001.0 });
 	msg_unref(m);
 	commit_ok(h, b);
 	redisContext *c = harness_redis(h);
@@ -376,7 +378,8 @@ static void messages_are_found_whatever_their_state(void **state)
 	struct msg *m = make_msg(8, "k", "p", 1);
 	struct has has = { 0 };
 	struct batch *b = store_batch_begin(h->store, h->shard);
-	batch_insert(b, m, 0, STORE_DELAYED, 1);
+	batch_insert(
+		b, &(struct store_insert){ m, 0, m->expires_unix_ms, STORE_DELAYED, 1 });
 	store_batch_commit_take(b, NULL, NULL);
 	store_read_has(h->store, h->shard, ids, 3, on_has, &has);
 	WAIT(h, has.calls == 1);
@@ -632,7 +635,8 @@ static void large_requests_and_replies_pass(void **state)
 	struct batch *b = store_batch_begin(h->store, h->shard);
 	for (uint64_t id = 1; id <= 3; id++) {
 		struct msg *m = make_msg(id, "k", payload, len);
-		batch_insert(b, m, 0, STORE_READY, 0);
+		batch_insert(b, &(struct store_insert){ m, 0, m->expires_unix_ms,
+							STORE_READY, 0 });
 		msg_unref(m);
 	}
 	free(payload);

@@ -227,7 +227,8 @@ static void an_id_goes_with_its_message(void **state)
 	struct outcome o = { 0 };
 	struct msg *m = make_msg(7, "k", "x", 1);
 	struct batch *b = store_batch_begin(h->store, h->shard);
-	batch_insert(b, m, 0, STORE_READY, 0);
+	batch_insert(b,
+		     &(struct store_insert){ m, 0, m->expires_unix_ms, STORE_READY, 0 });
 	batch_dedupe(b, &(struct store_seen){ SLICE("id 7"), 7, 1, 1790000000007 });
 	msg_unref(m);
 	redisContext *c = harness_redis(h);

@@ -265,7 +265,8 @@ static void rights_that_the_manual_names_are_enough(void **state)
 	assert_string_equal(h->state == STORE_UP ? "" : h->why, "");
 	struct msg *m = make_msg(1, "k", "p", 1);
 	struct batch *b = store_batch_begin(h->store, h->shard);
-	batch_insert(b, m, 0, STORE_READY, 0);
+	batch_insert(b,
+		     &(struct store_insert){ m, 0, m->expires_unix_ms, STORE_READY, 0 });
 	msg_unref(m);
 	batch_remove(b, 2, STORE_READY, true, true);
 	store_batch_commit_take(b, on_batch, NULL);
@@ -488,7 +489,8 @@ static void commit_two(struct harness *h, batch_done_fn on_done_fn, unsigned *ca
 	struct batch *b = store_batch_begin(h->store, h->shard);
 	struct msg spec = { .id = 1, .key = SLICE("k"), .payload = "x" };
 	struct msg *m = msg_create(&spec);
-	batch_insert(b, m, 0, STORE_READY, 0);
+	batch_insert(b,
+		     &(struct store_insert){ m, 0, m->expires_unix_ms, STORE_READY, 0 });
 	store_batch_commit_take(b, on_done_fn, calls);
 	msg_unref(m);
 }
