@@ -27,7 +27,8 @@ describe('a queue with order-by', function()
   local function publish(words, options)
     for word in words:gmatch '%S+' do
       local group = word:match '^%a+'
-      c:ok(('PUB - jobs%s%s'):format(group == 'none' and '' or ' h:g=' .. group, options and ' ' .. options or ''), word)
+      local header = group == 'none' and '' or ' h:g=' .. group
+      c:ok(('PUB - jobs%s%s'):format(header, options and ' ' .. options or ''), word)
     end
   end
 

@@ -247,7 +247,7 @@ static void check_set(int set, bool is_strict)
 		struct thing *t = thing_of(place.id);
 
 		t->sightings++;
-		retries += t->was_tried;
+		retries += t->was_tried && t->fate != FATE_MOVING;
 		if (st && st->beyond && !place_is_before(place, st->edge))
 			behind++;
 		else
@@ -267,6 +267,9 @@ static void check_set(int set, bool is_strict)
 	if (st && is_strict && !w.may_refuse) {
 		if (before != st->indexed || behind != st->beyond)
 			dump_shadows(st);
+		if (set == STORE_DELAYED && w.inflight && retries != slots_waiting)
+			for (size_t i = 0; i + 1 < r->elements; i += 2)
+				dump(strtoull(r->element[i]->str, NULL, 16));
 		if (set == STORE_DELAYED && w.inflight)
 			assert_int_equal(retries, slots_waiting);
 		assert_int_equal(before, st->indexed);
