@@ -214,22 +214,29 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 		stage_entry_encoded(&e->shard->stages[e->state], e);
 }
 
-static void entry_written(struct entry *e)
+/* Of a parked message its place may be enough, now that Redis has it. */
+static __attribute__((noinline)) void shrink_parked(struct entry *e)
 {
 	struct order *o = e->shard->order;
 
+	if (!order_may_drop(o, e))
+		return;
+	order_drop(o, e);
+	shard_entry_free(e);
+}
+
+static void entry_written(struct entry *e)
+{
 	shard_entry_stored(e);
 	/* The waiter of an entry that is gone waits for its removal instead. */
 	if (e->state != ENTRY_GONE || e->home == HOME_NONE)
 		entry_tell(e, TIDE_OK, NULL);
 	if ((e->state == ENTRY_GONE && e->home == HOME_NONE) ||
 	    ((e->flags & (ENTRY_OUTSIDE | ENTRY_LISTED)) == ENTRY_OUTSIDE &&
-	     !(e->flags & ENTRY_DIRTY))) {
+	     !(e->flags & ENTRY_DIRTY)))
 		shard_entry_free(e);
-	} else if ((e->flags & ENTRY_PARKED) && order_may_drop(o, e)) {
-		order_drop(o, e);
-		shard_entry_free(e);
-	}
+	else if (e->flags & ENTRY_PARKED)
+		shrink_parked(e);
 }
 
 /* Redis may have it, and perhaps it was acknowledged: it is removed before anybody is

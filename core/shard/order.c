@@ -224,12 +224,12 @@ static void give(struct order *o, struct group *g, uint32_t count)
 	set_roomy(o, g, true);
 }
 
-void order_take(struct order *o, struct entry *e)
+void order_take(struct order *o, struct entry *e, bool is_waiting)
 {
 	e->group = group_make(o, e->msg);
 	if (!e->group)
 		return;
-	take(o, e->group, e->state == ENTRY_DELAYED);
+	take(o, e->group, is_waiting);
 }
 
 void order_adopt(struct order *o, struct entry *e)

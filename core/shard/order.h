@@ -96,8 +96,8 @@ bool order_blocks(const struct order *o, const struct entry *e);
 /* There is room to park one more. */
 bool order_has_room(const struct order *o);
 
-/* The entry, which is unacked or delayed, takes a slot. It may be one too many. */
-void order_take(struct order *o, struct entry *e);
+/* The entry takes a slot, which may be one too many. @param is_waiting  it is delayed */
+void order_take(struct order *o, struct entry *e, bool is_waiting);
 /* The entry has come from Redis: when it has a slot there, it has it here. */
 void order_adopt(struct order *o, struct entry *e);
 /* It leaves the state for which it has a slot. */

@@ -145,15 +145,11 @@ bool shard_is_reading(const struct shard *sh)
 }
 
 /* Take the entry out of where its state keeps it. Its group is the caller's business. */
-static void leave_place(struct entry *e)
+static inline void leave_place(struct entry *e)
 {
 	struct shard *sh = e->shard;
 
-	if (e->flags & ENTRY_PARKED) {
-		if (e->expires_unix_ms)
-			shard_expiry_leave(&sh->stages[ENTRY_READY], e);
-		order_unpark(sh->order, e);
-	} else if (e->state < SHARD_STAGES) {
+	if (e->state < SHARD_STAGES) {
 		stage_remove(&sh->stages[e->state], e);
 	} else if (e->state == ENTRY_MOVING) {
 		TAILQ_REMOVE(&sh->moving, e, link);
@@ -170,7 +166,7 @@ static void leave_place(struct entry *e)
 }
 
 /* Others of its group may come next. Its state is still the old one. */
-static void leave_group(struct entry *e)
+static __attribute__((noinline)) void leave_group(struct entry *e)
 {
 	struct shard *sh = e->shard;
 
@@ -205,7 +201,7 @@ void shard_entry_enter(struct entry *e, enum entry_state state, double score)
 		shard_wake_by(sh, e->at_unix_ms);
 		/* What was delivered before keeps its group waiting until it is due. */
 		if (sh->order && e->attempts > 0)
-			order_take(sh->order, e);
+			order_take(sh->order, e, true);
 	}
 	stage_insert(st, e, score);
 	if (state == ENTRY_READY)
@@ -261,6 +257,15 @@ struct entry *shard_first(struct shard *sh)
 	return window_first(&st->window);
 }
 
+static __attribute__((noinline)) void take_slot(struct entry *e)
+{
+	struct order *o = e->shard->order;
+
+	if (e->group)
+		order_release(o, e);
+	order_take(o, e, false);
+}
+
 void shard_hold(struct entry *e, int64_t deadline_ms)
 {
 	struct shard *sh = e->shard;
@@ -268,11 +273,9 @@ void shard_hold(struct entry *e, int64_t deadline_ms)
 
 	leave_place(e);
 	sh->served = e->rank;
-	if (e->group)
-		order_release(sh->order, e);
-	e->state = ENTRY_UNACKED;
 	if (sh->order)
-		order_take(sh->order, e);
+		take_slot(e);
+	e->state = ENTRY_UNACKED;
 	e->attempts++;
 	e->at_unix_ms = deadline_ms;
 	e->held_unix_ms = now_ms;

@@ -251,8 +251,14 @@ static void unlist(struct stage *st, struct entry *e)
 
 void stage_remove(struct stage *st, struct entry *e)
 {
-	if (!(e->flags & ENTRY_OUTSIDE)) {
+	if (!(e->flags & (ENTRY_OUTSIDE | ENTRY_PARKED))) {
 		window_leave(st, e);
+		return;
+	}
+	if (e->flags & ENTRY_PARKED) {
+		if (e->expires_unix_ms)
+			shard_expiry_leave(st, e);
+		order_unpark(st->shard->order, e);
 		return;
 	}
 	unlist(st, e);

@@ -38,7 +38,7 @@ void stage_init(struct stage *st, struct shard *sh, enum store_set set,
 
 /* Insert by score, in memory or outside. */
 void stage_insert(struct stage *st, struct entry *e, double score);
-/* Take out one that is in the window or outside. */
+/* Take out one that is in the window, parked or outside. */
 void stage_remove(struct stage *st, struct entry *e);
 /* Any that is in the window or outside; NULL when none is. */
 static inline struct entry *stage_any(const struct stage *st)
