@@ -214,15 +214,16 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 		stage_entry_encoded(&e->shard->stages[e->state], e);
 }
 
-/* Of a parked message its place may be enough, now that Redis has it. */
-static __attribute__((noinline)) void shrink_parked(struct entry *e)
+/* Memory may have no need of the entry any more. */
+static inline void leave_to_redis(struct entry *e)
 {
-	struct order *o = e->shard->order;
+	bool is_gone = e->state == ENTRY_GONE && e->home == HOME_NONE;
+	bool is_outside = (e->flags & (ENTRY_OUTSIDE | ENTRY_LISTED)) == ENTRY_OUTSIDE;
 
-	if (!order_may_drop(o, e))
-		return;
-	order_drop(o, e);
-	shard_entry_free(e);
+	if (is_gone || (is_outside && !(e->flags & ENTRY_DIRTY)))
+		shard_entry_free(e);
+	else if (e->flags & ENTRY_PARKED)
+		stage_shrink_parked(&e->shard->stages[ENTRY_READY], e);
 }
 
 static void entry_written(struct entry *e)
@@ -231,12 +232,8 @@ static void entry_written(struct entry *e)
 	/* The waiter of an entry that is gone waits for its removal instead. */
 	if (e->state != ENTRY_GONE || e->home == HOME_NONE)
 		entry_tell(e, TIDE_OK, NULL);
-	if ((e->state == ENTRY_GONE && e->home == HOME_NONE) ||
-	    ((e->flags & (ENTRY_OUTSIDE | ENTRY_LISTED)) == ENTRY_OUTSIDE &&
-	     !(e->flags & ENTRY_DIRTY)))
-		shard_entry_free(e);
-	else if (e->flags & ENTRY_PARKED)
-		shrink_parked(e);
+	if (e->state == ENTRY_GONE || (e->flags & (ENTRY_OUTSIDE | ENTRY_PARKED)))
+		leave_to_redis(e);
 }
 
 /* Redis may have it, and perhaps it was acknowledged: it is removed before anybody is

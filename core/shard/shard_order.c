@@ -28,10 +28,7 @@ static void park(struct shard *sh, struct entry *e)
 	if (e->expires_unix_ms)
 		shard_expiry_enter(st, e);
 	order_park(sh->order, e);
-	if (!order_may_drop(sh->order, e))
-		return;
-	order_drop(sh->order, e);
-	shard_entry_free(e);
+	stage_shrink_parked(st, e);
 }
 
 /* Back into the window: all that is parked sorts before the edge. */
