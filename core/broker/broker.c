@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "clock.h"
 #include "deal.h"
+#include "job.h"
 #include "removal.h"
 #include "route_cache.h"
 #include "rules/api/shared.h"
@@ -72,11 +73,13 @@ struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config
 	b->config = *config;
 	id_lease_init(&b->ids, b->config.node);
 	TAILQ_INIT(&b->active);
+	TAILQ_INIT(&b->credits);
 	TAILQ_INIT(&b->routes);
 	TAILQ_INIT(&b->unbinding);
 	TAILQ_INIT(&b->idle_vhosts);
 	STAILQ_INIT(&b->ending_moves);
 	TAILQ_INIT(&b->removals);
+	TAILQ_INIT(&b->jobs);
 	pace_init(&b->pace);
 	init_shard_env(b);
 	b->started_unix_ms = b->now_ms;
@@ -106,9 +109,12 @@ void broker_clear(struct broker *b)
 {
 	struct vhost *v, *next;
 
+	job_end_all(b);
 	removal_clear(b);
 	HASH_ITER (hh, b->vhosts, v, next)
 		vhost_destroy(v);
+	/* Those that waited for what has gone now. */
+	job_end_all(b);
 }
 
 void broker_set_engine(struct broker *b, struct engine *e)

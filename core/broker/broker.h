@@ -10,6 +10,7 @@
 #include "base/rate.h"
 #include "base/msg.h"
 #include "base/table.h"
+#include "credit.h"
 #include "rules/engine/engine.h"
 #include "id_lease.h"
 #include "shard/journal.h"
@@ -80,6 +81,7 @@ TAILQ_HEAD(route_list, route);
 TAILQ_HEAD(vhost_list, vhost);
 TAILQ_HEAD(exchange_list, exchange);
 STAILQ_HEAD(move_list, move);
+TAILQ_HEAD(job_list, job);
 TAILQ_HEAD(removal_list, removal);
 
 struct broker {
@@ -98,6 +100,7 @@ struct broker {
 	struct vhost *vhosts;          /* uthash by name */
 	struct vhost_list idle_vhosts; /* that may be empty */
 	struct queue_list active;      /* queues that may have something to deal out */
+	struct credit_list credits;    /* of channels, with room for who wants it */
 	struct heap timers;            /* of shards */
 	struct heap waits;             /* of GETs that wait, by mono_ms */
 	struct heap wakes;             /* of queues, by mono_ms: wake.h */
@@ -123,6 +126,7 @@ struct broker {
 	bool is_ending_moves;
 	struct removal_list removals; /* that Redis has refused; removal.c */
 	int64_t removal_due_ms;
+	struct job_list jobs; /* that go on in the next turns; job.h */
 	bool is_started;
 	bool is_draining;       /* no new work */
 	bool refuses_publishes; /* DRAIN: what is there is served */

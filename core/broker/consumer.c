@@ -2,29 +2,40 @@
 
 #include "base/container.h"
 #include "queue.h"
+#include "succession.h"
+
+/* But for a credit that it shares. */
+static bool could_take(const struct consumer *c)
+{
+	return c->is_get ||
+	       (c->is_active && (c->is_auto_ack || c->unacked < c->prefetch) &&
+		c->ops->can_take(c));
+}
 
 static bool can_take(const struct consumer *c)
 {
-	return c->is_get ||
-	       ((c->is_auto_ack || c->unacked < c->prefetch) && c->ops->can_take(c));
+	return could_take(c) && !(c->credit && credit_is_full(c->credit));
 }
 
-/* To the end of the line of its priority. There are turns for 89 years at 100,000 a
- * second. */
+/* To the end of the line of its priority. */
 static void take_turn(struct queue *q, struct consumer *c)
 {
-	heap_set(&q->able, &c->turn,
-		 -(int64_t)c->priority * (INT64_C(1) << 48) + ++q->turns);
+	heap_set(&q->able, &c->turn, consumer_place(c->priority, ++q->turns));
 }
 
 void consumer_add(struct queue *q, struct consumer *c)
 {
 	c->queue = q;
+	c->is_active = !q->config.is_single_active;
 	TAILQ_INSERT_TAIL(&q->consumers, c, queue_link);
-	take_turn(q, c);
-	if (!c->is_get) {
+	if (c->is_get) {
+		take_turn(q, c);
+	} else {
 		q->consumer_count++;
 		q->had_consumer = true;
+		if (q->config.is_single_active)
+			succession_enter(q, c);
+		consumer_update(c);
 	}
 	queue_activate(q);
 }
@@ -37,6 +48,8 @@ void consumer_remove(struct consumer *c)
 		return;
 	TAILQ_REMOVE(&q->consumers, c, queue_link);
 	heap_remove(&q->able, &c->turn);
+	if (c->credit)
+		credit_forget(c);
 	if (c->is_extended)
 		TAILQ_REMOVE(&q->extended, c, extended_link);
 	heap_remove(&q->vhost->broker->waits, &c->wait);
@@ -44,26 +57,45 @@ void consumer_remove(struct consumer *c)
 	if (c->is_get)
 		return;
 	q->consumer_count--;
+	if (q->config.is_single_active)
+		succession_leave(q, c);
 	if (queue_is_abandoned(q))
 		queue_activate(q); /* the turn finds that it is to go */
+}
+
+void consumer_admit(struct consumer *c)
+{
+	take_turn(c->queue, c);
+	queue_activate(c->queue);
+}
+
+/* Who shares a credit comes back by that alone: others may be before it. */
+static bool must_want(struct consumer *c, bool is_able)
+{
+	if (!c->credit)
+		return false;
+	if (!could_take(c)) {
+		credit_forget(c);
+		return false;
+	}
+	return !is_able || credit_is_full(c->credit);
 }
 
 void consumer_update(struct consumer *c)
 {
 	struct queue *q = c->queue;
-	bool is_able;
+	bool is_able = consumer_is_able(c);
 
 	if (!q)
 		return;
-	is_able = can_take(c);
-	if (is_able == consumer_is_able(c))
-		return;
-	if (!is_able) {
+	if (must_want(c, is_able)) {
 		heap_remove(&q->able, &c->turn);
-		return;
+		credit_want(c);
+	} else if (is_able && !could_take(c)) {
+		heap_remove(&q->able, &c->turn);
+	} else if (!is_able && could_take(c)) {
+		consumer_admit(c);
 	}
-	take_turn(q, c);
-	queue_activate(q);
 }
 
 struct consumer *consumer_next(struct queue *q)
@@ -75,7 +107,7 @@ struct consumer *consumer_next(struct queue *q)
 
 		if (can_take(c))
 			return c;
-		heap_remove(&q->able, n);
+		consumer_update(c);
 	}
 	return NULL;
 }
@@ -85,9 +117,21 @@ void consumer_pass_turn(struct consumer *c)
 	take_turn(c->queue, c);
 }
 
+/* Apart, so that what comes of most settles needs no frame. */
+static __attribute__((noinline)) void come_back(struct consumer *c)
+{
+	if (c->credit)
+		credit_return(c->credit);
+	if (consumer_is_able(c))
+		return;
+	consumer_update(c);
+	if (!c->is_active && c->unacked == 0 && c->queue)
+		queue_activate(c->queue); /* its successor may begin */
+}
+
 void consumer_settled(struct consumer *c)
 {
 	c->unacked--;
-	if (!consumer_is_able(c))
-		consumer_update(c);
+	if (!consumer_is_able(c) || c->credit)
+		come_back(c);
 }

@@ -14,6 +14,7 @@
 #include <sys/queue.h>
 
 #include "base/heap.h"
+#include "credit.h"
 #include "shard/entry.h"
 
 struct consumer;
@@ -27,6 +28,8 @@ struct consumer_ops {
 	void (*on_deliver)(struct consumer *c, struct entry *e, bool is_redelivered);
 	/* The GET ends with what it was given. It must be destroyed. */
 	void (*on_answer)(struct consumer *c);
+	/* Of a single-active queue: it is the active one now, or is no longer. */
+	void (*on_active)(struct consumer *c);
 	/* The queue is deleted. The consumer must be destroyed. */
 	void (*on_cancel)(struct consumer *c);
 };
@@ -38,7 +41,12 @@ struct consumer {
 	struct queue *queue;   /* NULL: it is in no queue's list any more */
 	int32_t priority;      /* of 16 bits; of a GET: 0 */
 	uint32_t prefetch;
-	uint32_t unacked; /* of a subscription */
+	uint32_t unacked;      /* of a subscription */
+	struct credit *credit; /* that it shares with others; NULL: none */
+	struct heap_node want; /* in credit.wanting */
+	uint32_t rank;         /* of 16 bits: who gets the credit, the lowest first */
+	struct heap_node line; /* of a single-active queue: see succession.h */
+	bool is_active;        /* it may take: always, but in a single-active queue */
 	bool is_get;
 	bool is_auto_ack;
 	uint64_t delivered;
@@ -64,12 +72,21 @@ struct holder {
 	void (*on_release)(struct entry *e);
 };
 
+/* A key in a heap: a higher priority first, then a lower number. There are numbers for 89
+ * years at 100,000 a second. */
+static inline int64_t consumer_place(int32_t priority, int64_t number)
+{
+	return -(int64_t)priority * (INT64_C(1) << 48) + number;
+}
+
 /* Put it into a queue's list. The rest of the consumer is filled in. */
 void consumer_add(struct queue *q, struct consumer *c);
 /* Harmless when it is in none. */
 void consumer_remove(struct consumer *c);
 /* Its credit or its client may have changed. */
 void consumer_update(struct consumer *c);
+/* It may use its shared credit now. */
+void consumer_admit(struct consumer *c);
 /* The consumer of the queue that is to get the next message; NULL: nobody can take one.
  */
 struct consumer *consumer_next(struct queue *q);

@@ -2,6 +2,7 @@
 
 #include "pause.h"
 #include "retry.h"
+#include "succession.h"
 
 #define DEAL_MAX 4096 /* messages of one queue in a turn */
 
@@ -28,14 +29,6 @@ static bool on_expired(struct shard *sh, struct entry *e)
 }
 
 const struct shard_ops deal_shard_ops = { on_ready, on_timeout, on_expired };
-
-static bool is_refilling(const struct queue *q)
-{
-	for (unsigned i = 0; i < q->shard_count; i++)
-		if (shard_is_reading(q->shards[i]))
-			return true;
-	return false;
-}
 
 /* The next message of any shard, in turn; what has expired goes its own way. */
 static struct entry *next_message(struct queue *q, unsigned *budget)
@@ -89,6 +82,8 @@ static void deliver(struct consumer *c, struct entry *e)
 	if (!c->is_get) {
 		e->consumer = c;
 		c->unacked++;
+		if (c->credit)
+			c->credit->used++;
 	}
 	c->ops->on_deliver(c, e, is_redelivered);
 }
@@ -117,7 +112,7 @@ void deal_answer(struct consumer *c)
 
 	if (e) {
 		give_to_get(c, e, &budget);
-	} else if (!c->is_extended && !b->is_draining && is_refilling(q)) {
+	} else if (!c->is_extended && !b->is_draining && queue_is_refilling(q)) {
 		c->is_extended = true;
 		TAILQ_INSERT_TAIL(&q->extended, c, extended_link);
 		deal_wait(c, b->mono_ms + DEAL_READ_MS);
@@ -131,7 +126,7 @@ static void end_extended(struct queue *q)
 {
 	struct consumer *c;
 
-	if (TAILQ_EMPTY(&q->extended) || is_refilling(q))
+	if (TAILQ_EMPTY(&q->extended) || queue_is_refilling(q))
 		return;
 	while ((c = TAILQ_FIRST(&q->extended)) != NULL)
 		c->ops->on_answer(c);
@@ -145,6 +140,8 @@ bool deal_queue(struct queue *q)
 
 	if (q->vhost->broker->is_draining)
 		return false;
+	if (q->config.is_single_active)
+		succession_settle(q);
 	while (budget > 0 && (c = consumer_next(q)) != NULL) {
 		e = next_message(q, &budget);
 		if (!e) {

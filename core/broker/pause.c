@@ -39,10 +39,8 @@ static void apply(struct queue *q, enum queue_direction direction, int64_t until
 static void on_answer(void *ctx, int status, const char *text)
 {
 	struct pause_job *job = ctx;
-	struct queue *q;
+	struct queue *q = queue_by_serial(job->broker, job->serial);
 
-	HASH_FIND(serial_hh, job->broker->queues_by_serial, &job->serial,
-		  sizeof(job->serial), q);
 	if (q && status < 0 && status != TIDE_ESHUTDOWN &&
 	    q->paused_ms[job->direction] == job->wanted_ms)
 		apply(q, job->direction, job->had_ms);

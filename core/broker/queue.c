@@ -7,6 +7,14 @@
 #include "route_cache.h"
 #include "unusable.h"
 
+struct queue *queue_by_serial(const struct broker *b, uint64_t serial)
+{
+	struct queue *q;
+
+	HASH_FIND(serial_hh, b->queues_by_serial, &serial, sizeof(serial), q);
+	return q;
+}
+
 struct queue *queue_find(struct vhost *v, struct slice name)
 {
 	struct queue *q;
@@ -131,6 +139,7 @@ static void free_parts(struct queue *q)
 	queue_config_deinit(&q->config);
 	route_cache_free(q->direct);
 	heap_deinit(&q->able);
+	heap_deinit(&q->line);
 	mem_free(q->shards);
 	mem_free(q->rates);
 	mem_free(q->name);
@@ -423,6 +432,14 @@ void queue_guard(struct queue *q)
 
 	q->vhost->broker->guarded += (unsigned)is_guarded - q->is_guarded;
 	q->is_guarded = is_guarded;
+}
+
+bool queue_is_refilling(const struct queue *q)
+{
+	for (unsigned i = 0; i < q->shard_count; i++)
+		if (shard_is_reading(q->shards[i]))
+			return true;
+	return false;
 }
 
 void queue_activate(struct queue *q)

@@ -51,6 +51,9 @@ struct queue {
 	struct consumer_list consumers; /* all, in the order of their arrival */
 	struct heap able;               /* of them: those who can take a message now */
 	int64_t turns;                  /* that consumers have had */
+	struct heap line;               /* of a single-active queue: succession.h */
+	struct consumer *active;        /* likewise; perhaps relieved, but not yet done */
+	int64_t arrivals;               /* likewise: of subscriptions */
 	struct consumer_list extended;  /* GETs: of those who are able */
 	unsigned consumer_count;        /* subscriptions; GETs do not count */
 	bool had_consumer;
@@ -73,6 +76,8 @@ struct queue {
 };
 
 struct queue *queue_find(struct vhost *v, struct slice name);
+/* NULL: it is gone. */
+struct queue *queue_by_serial(const struct broker *b, uint64_t serial);
 
 /* As exchange_declare. `owner`: the list that an exclusive queue goes to. */
 TIDE_MUST_USE int queue_declare(struct vhost *v, struct slice name,
@@ -120,6 +125,9 @@ bool queue_is_abandoned(const struct queue *q);
 
 /* Whether it may refuse messages has perhaps changed. */
 void queue_guard(struct queue *q);
+
+/* Ready messages are being read from Redis. */
+bool queue_is_refilling(const struct queue *q);
 
 /* Have it deal out messages at the end of the turn. */
 void queue_activate(struct queue *q);

@@ -32,6 +32,7 @@ static const struct queue_option options[] = {
 	{ "durable", "1", OPTION_BOOL, FIELD(is_durable), 0, 1, "0 or 1" },
 	{ "exclusive", "0", OPTION_BOOL, FIELD(is_exclusive), 0, 1, "0 or 1" },
 	{ "auto-delete", "0", OPTION_BOOL, FIELD(is_auto_delete), 0, 1, "0 or 1" },
+	{ "single-active", "0", OPTION_BOOL, FIELD(is_single_active), 0, 1, "0 or 1" },
 	{ "shards", "1", OPTION_UINT, FIELD(shards), 1, QUEUE_SHARDS_MAX,
 	  "a number from 1 to 64" },
 	{ "sharding", "hash", OPTION_SCRIPT, SCRIPT_SHARDING, 0, 0,
@@ -62,18 +63,31 @@ static const struct queue_option options[] = {
 
 _Static_assert(QUEUE_SHARDS_MAX == 64, "the text about shards says so");
 
+bool queue_config_read_target(struct slice value, struct slice *exchange,
+			      struct slice *key)
+{
+	bool is_default;
+
+	*key = value;
+	*exchange = slice_cut(key, '/');
+	is_default = slice_is(*exchange, "-");
+	if (!slice_is_name(*exchange) || (key->len && !slice_is_name(*key)) ||
+	    (is_default && !key->len))
+		return false;
+	if (is_default)
+		exchange->len = 0;
+	return true;
+}
+
 static bool set_target(struct queue_config *c, const char *value)
 {
-	struct slice key = slice_from(value), exchange = slice_cut(&key, '/');
-	bool is_default = slice_is(exchange, "-");
+	struct slice exchange, key;
 
 	if (value[0] == '\0')
 		return true;
-	if (!slice_is_name(exchange) || (key.len && !slice_is_name(key)) ||
-	    (is_default && !key.len))
+	if (!queue_config_read_target(slice_from(value), &exchange, &key))
 		return false;
-	c->dead_exchange =
-		is_default ? mem_strdup("") : mem_strndup(exchange.data, exchange.len);
+	c->dead_exchange = mem_strndup(exchange.data, exchange.len);
 	c->dead_key = key.len ? mem_strndup(key.data, key.len) : NULL;
 	return true;
 }

@@ -15,6 +15,7 @@ struct queue_config {
 	bool is_durable;
 	bool is_exclusive;
 	bool is_auto_delete;
+	bool is_single_active; /* one subscription at a time gets its messages */
 	unsigned shards;
 	int64_t ack_timeout_ms;
 	int64_t dedupe_ms; /* how long publish ids are remembered; -1 = as the broker says
@@ -46,3 +47,8 @@ void queue_config_deinit(struct queue_config *c);
 TIDE_MUST_USE int queue_config_compare(const struct queue_config *has,
 				       const struct queue_config *wanted,
 				       int64_t dedupe_ms, struct error *err);
+
+/* "<exchange>/<key>": `exchange` is empty for the default one, `key` where there is none.
+ * False: it is not well formed. */
+bool queue_config_read_target(struct slice value, struct slice *exchange,
+			      struct slice *key);

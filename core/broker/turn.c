@@ -5,6 +5,7 @@
 #include "base/container.h"
 #include "host/log.h"
 #include "deal.h"
+#include "job.h"
 #include "removal.h"
 #include "shard/dedupe.h"
 #include "vhost.h"
@@ -86,11 +87,14 @@ void turn_tick(struct broker *b)
 		shard_expiry_turn(&b->env);
 	if (b->is_started)
 		dedupe_turn(b->dedupe);
+	job_turn(b);
 }
 
 void turn_deal(struct broker *b)
 {
+	credit_turn(b);
 	deal(b);
+	credit_turn(b);
 	answer_gets(b);
 	vhost_turn(b);
 	binding_turn(b);
@@ -147,6 +151,6 @@ int64_t turn_due_ms(const struct broker *b)
 
 bool turn_is_busy(const struct broker *b)
 {
-	return !TAILQ_EMPTY(&b->active) || !TAILQ_EMPTY(&b->unbinding) ||
-	       !TAILQ_EMPTY(&b->env.closing);
+	return !TAILQ_EMPTY(&b->jobs) || !TAILQ_EMPTY(&b->active) ||
+	       !TAILQ_EMPTY(&b->unbinding) || !TAILQ_EMPTY(&b->env.closing);
 }

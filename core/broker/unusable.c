@@ -127,10 +127,8 @@ static void revived(struct queue *q, const struct waiter *w)
 static void on_recovered(struct waiter *w)
 {
 	struct revival *r = container_of(w, struct revival, waiter);
-	struct queue *q;
+	struct queue *q = queue_by_serial(r->broker, r->serial);
 
-	HASH_FIND(serial_hh, r->broker->queues_by_serial, &r->serial, sizeof(r->serial),
-		  q);
 	if (q && w->status != TIDE_ESHUTDOWN)
 		revived(q, w);
 	mem_free(r);

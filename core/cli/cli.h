@@ -16,6 +16,10 @@
 #include "base/command_option.h"
 #include "client/client_fail.h"
 
+#define CLI_MATCH_HELP                                                          \
+	"WHAT is a text of payload or header values, key:PATTERN, h:NAME, or\n" \
+	"h:NAME=VALUE. text:TEXT is a text that begins like one of these."
+
 enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
 struct cli;

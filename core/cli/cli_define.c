@@ -1,5 +1,5 @@
-/* cli_define.c: declare, delete, bind, unbind, purge, kick, pause, resume: verbs whose
- * words are the protocol's, and whose reply is OK. */
+/* cli_define.c: declare, delete, bind, unbind, purge, redrive, kick, pause, resume: verbs
+ * whose words are the protocol's, and whose reply is OK. */
 #include <inttypes.h>
 
 #include "cli.h"
@@ -16,14 +16,27 @@ static void add_words(struct cli *cli, int name_count)
 		cli_add_option(cli, cli->words[i]);
 }
 
-/* "warning <text>", which a DECLARE is answered where it may not be what was meant. */
-static int warn(const struct cli *cli, const char *reply)
+/* "[<name>] [warning <text>]": the name that the broker chose for a queue, and why it may
+ * not be what was meant. */
+static int finish_declare(struct cli *cli)
 {
-	const char *text = strchr(reply, ' ') ? strchr(reply, ' ') + 1 : reply;
+	struct tidemq_reply reply;
+	struct slice rest, name = SLICE("");
 
-	if (cli->json)
+	if (cli_ask(cli, &reply) != CLI_DONE)
+		return cli->status;
+	rest = slice_from(reply.text);
+	if (rest.len > 0 && !slice_has_prefix(rest, "warning "))
+		name = slice_cut(&rest, ' ');
+	if (cli->json && name.len > 0)
+		printf("{\"ok\":true,\"name\":\"%" SLICE_FMT "\"}\n", SLICE_ARG(name));
+	else if (cli->json)
 		puts("{\"ok\":true}");
-	fprintf(stderr, "tidemq %s: warning: %s\n", cli->verb->name, text);
+	else if (name.len > 0)
+		printf("%" SLICE_FMT "\n", SLICE_ARG(name));
+	if (rest.len > 0)
+		fprintf(stderr, "tidemq declare: warning: %" SLICE_FMT "\n",
+			SLICE_ARG(slice_skip(rest, strlen("warning "))));
 	return CLI_DONE;
 }
 
@@ -35,8 +48,6 @@ static int finish(struct cli *cli)
 
 	if (cli_ask(cli, &reply) != CLI_DONE)
 		return cli->status;
-	if (strncmp(reply.text, "warning ", 8) == 0)
-		return warn(cli, reply.text);
 	if (cli->json && reply.len > 0)
 		printf("{\"ok\":true,\"count\":%s}\n", reply.text);
 	else if (cli->json)
@@ -70,7 +81,7 @@ static int run_definition(struct cli *cli)
 	for (size_t i = 0; i < 2; i++)
 		if (cli_is_given(cli, flags[i]))
 			cli_add_option(cli, flags[i]);
-	return finish(cli);
+	return is_declare ? finish_declare(cli) : finish(cli);
 }
 
 static int run_kick(struct cli *cli)
@@ -91,6 +102,43 @@ static int run_pause(struct cli *cli)
 		cli_add_value(cli, SLICE("for"), cli_get(cli, "for"));
 	return finish(cli);
 }
+
+/* "<moved> <left>" */
+static int finish_redrive(struct cli *cli)
+{
+	struct tidemq_reply reply;
+	unsigned long long moved, left;
+
+	if (cli_ask(cli, &reply) != CLI_DONE)
+		return cli->status;
+	if (sscanf(reply.text, "%llu %llu", &moved, &left) != 2)
+		return cli_failure("cannot read the broker's answer '%s'", reply.text);
+	printf(cli->json ? "{\"ok\":true,\"moved\":%llu,\"left\":%llu}\n"
+			 : "sent back %llu, left %llu\n",
+	       moved, left);
+	return CLI_DONE;
+}
+
+static int run_redrive(struct cli *cli)
+{
+	uint64_t count = cli_number(cli, "count");
+
+	add_words(cli, 1);
+	if (count > 0)
+		buf_printf(&cli->request, " %" PRIu64, count);
+	if (cli_is_given(cli, "match"))
+		cli_add_value(cli, SLICE("match"), cli_get(cli, "match"));
+	if (cli_is_given(cli, "to"))
+		cli_add_value(cli, SLICE("to"), cli_get(cli, "to"));
+	return finish_redrive(cli);
+}
+
+static const struct command_option redrive_options[] = {
+	{ COMMAND_NUMBER("count", "all", "how many at most", 1, UINT32_MAX) },
+	{ COMMAND_TEXT("match", "WHAT", NULL, "only those that match, see above") },
+	{ COMMAND_TEXT("to", "EXCHANGE/KEY", "where they came from", "where they go") },
+	{ .name = NULL },
+};
 
 static const struct command_option delete_options[] = {
 	{ COMMAND_FLAG("if-empty", "only if the queue holds no message") },
@@ -120,7 +168,8 @@ const struct cli_verb cli_define_verbs[] = {
 		   "[NAME=VALUE...]",
 	  .details = "NAME=VALUE are the options of DECLARE in docs/protocol.md, for "
 		     "example\n"
-		     "tidemq declare queue jobs retry=exponential retry.base=500ms",
+		     "tidemq declare queue jobs retry=exponential retry.base=500ms\n"
+		     "The broker chooses the name of 'queue -', which is printed.",
 	  .words_min = 2,
 	  .words_max = WORDS_MAX,
 	  .run = run_definition },
@@ -151,6 +200,14 @@ const struct cli_verb cli_define_verbs[] = {
 	  .words_min = 1,
 	  .words_max = 1,
 	  .run = run_plain },
+	{ .name = "redrive",
+	  .summary = "send dead letters back where they came from",
+	  .usage = "[options] QUEUE",
+	  .details = CLI_MATCH_HELP,
+	  .options = redrive_options,
+	  .words_min = 1,
+	  .words_max = 1,
+	  .run = run_redrive },
 	{ .name = "kick",
 	  .summary = "make buried messages of a queue ready again",
 	  .usage = "[options] QUEUE",

@@ -4,7 +4,10 @@
 
 #include <uv.h>
 
+#include "base/mem.h"
 #include "cli_table.h"
+
+#define PEEK_PAGE UINT64_C(100)
 
 static const struct list {
 	const char *what;
@@ -21,7 +24,8 @@ static const struct list {
 	{ "bindings",
 	  { .columns = "exchange to destination pattern options? unusable?" } },
 	{ "consumers",
-	  { .columns = "queue sid kind connection channel ack prefetch unacked "
+	  { .columns = "queue sid kind connection channel ack priority active? "
+		       "prefetch unacked "
 		       "delivered" } },
 	{ "connections",
 	  { .columns = "connection name peer protocol vhost channels pending" } },
@@ -58,19 +62,66 @@ static int run_stats(struct cli *cli)
 	return cli_table_ask(cli, &view);
 }
 
-static int run_peek(struct cli *cli)
+/* Ask for the messages behind a place; NULL: for the first. */
+static json_t *peek_page(struct cli *cli, const char *after)
+{
+	struct tidemq_reply reply;
+
+	buf_clear(&cli->request);
+	buf_append_text(&cli->request, "PEEK");
+	cli_add_word(cli, cli->words[0]);
+	buf_printf(&cli->request, " %" PRIu64 " state=%s",
+		   cli_is_given(cli, "all") ? PEEK_PAGE : cli_number(cli, "count"),
+		   cli_get(cli, "state"));
+	if (cli_is_given(cli, "match"))
+		cli_add_value(cli, SLICE("match"), cli_get(cli, "match"));
+	if (after)
+		cli_add_value(cli, SLICE("after"), after);
+	if (cli_ask(cli, &reply) != CLI_DONE)
+		return NULL;
+	if (cli->json)
+		puts(reply.text);
+	return cli_table_parse(cli, &reply);
+}
+
+/* A search may find nothing in a page, of which there is nothing to print. */
+static int print_page(struct cli *cli, json_t *page, bool is_only)
 {
 	static const struct cli_table_view view = {
 		.columns = "id exchange key priority ts:time due:time attempts failures "
 			   "reason "
-			   "headers size payload:payload"
+			   "headers size payload:payload",
+		.array = "messages",
 	};
 
-	buf_append_text(&cli->request, "PEEK");
-	cli_add_word(cli, cli->words[0]);
-	buf_printf(&cli->request, " %" PRIu64 " state=%s", cli_number(cli, "count"),
-		   cli_get(cli, "state"));
-	return cli_table_ask(cli, &view);
+	if (!cli->json &&
+	    (is_only || json_array_size(json_object_get(page, "messages")) > 0))
+		return cli_table_print_take(page, &view);
+	json_decref(page);
+	return CLI_DONE;
+}
+
+static int run_peek(struct cli *cli)
+{
+	bool is_all = cli_is_given(cli, "all");
+	char *after = NULL, *last = NULL;
+	json_t *page = peek_page(cli, cli_get(cli, "after"));
+
+	while (page) {
+		const char *next = cli_table_text(page, "next", NULL);
+
+		after = next ? mem_strdup(next) : NULL;
+		mem_free(last);
+		last = after;
+		cli->status = print_page(cli, page, !is_all);
+		if (!is_all || !after || cli->status != CLI_DONE)
+			break;
+		page = peek_page(cli, after);
+	}
+	if (!is_all && after && !cli->json)
+		fprintf(stderr, "there may be more: --after %s\n", after);
+	mem_free(last);
+	return cli->status;
 }
 
 static int run_ping(struct cli *cli)
@@ -121,7 +172,10 @@ static int run_request(struct cli *cli)
 }
 
 static const struct command_option peek_options[] = {
-	{ COMMAND_NUMBER("count", "10", "1-100: how many at most", 1, 100) },
+	{ COMMAND_FLAG("all", "all of them, in tables of up to 100") },
+	{ COMMAND_TEXT("after", "PLACE", NULL, "only those behind a place: see docs") },
+	{ COMMAND_NUMBER("count", "10", "1-100: how many at most", 1, PEEK_PAGE) },
+	{ COMMAND_TEXT("match", "WHAT", NULL, "only those that match, see above") },
 	{ COMMAND_CHOICE("state", "ready|delayed|unacked|buried", "ready",
 			 "which of them") },
 	{ .name = NULL },
@@ -144,6 +198,7 @@ const struct cli_verb cli_show_verbs[] = {
 	{ .name = "peek",
 	  .summary = "show messages of a queue without taking them",
 	  .usage = "[options] QUEUE",
+	  .details = CLI_MATCH_HELP,
 	  .options = peek_options,
 	  .words_min = 1,
 	  .words_max = 1,

@@ -12,6 +12,7 @@ struct blocking {
 	bool is_late; /* the timer of the present wait has run out */
 	TAILQ_HEAD(, msg_box) inbox;
 	struct buf cancellations;    /* texts, each ends in a zero */
+	struct buf events;           /* likewise: the others */
 	struct buf reply_text;       /* of the last tidemq_request */
 	struct tidemq_error refusal; /* the first of the pipelined requests' */
 };
@@ -89,6 +90,8 @@ static void on_event(struct tidemq_client *c, unsigned channel, const char *text
 
 	if (strncmp(text, prefix, strlen(prefix)) == 0)
 		buf_append(&c->blocking->cancellations, what, strlen(what) + 1);
+	else if (c->options.events)
+		buf_append(&c->blocking->events, text, strlen(text) + 1);
 }
 
 static bool is_settled(const struct tidemq_client *c, const void *ctx)
@@ -108,6 +111,7 @@ static void free_blocking(struct blocking *b)
 		tidemq_msg_free(&box->msg);
 	}
 	buf_deinit(&b->cancellations);
+	buf_deinit(&b->events);
 	buf_deinit(&b->reply_text);
 	mem_free(b);
 }
@@ -382,7 +386,18 @@ int tidemq_get(struct tidemq_client *c, const char *queue, unsigned max, int64_t
 static bool has_arrival(const struct tidemq_client *c, const void *ctx)
 {
 	return !TAILQ_EMPTY(&c->blocking->inbox) ||
-	       buf_len(&c->blocking->cancellations) > 0;
+	       buf_len(&c->blocking->cancellations) > 0 ||
+	       buf_len(&c->blocking->events) > 0;
+}
+
+/* The first of the texts is that of the error. */
+static int take_text(struct tidemq_client *c, struct buf *texts, int status)
+{
+	const char *text = buf_slice(texts).data;
+
+	client_fail(&c->error, status, "%s", text);
+	buf_consume(texts, strlen(text) + 1);
+	return status;
 }
 
 int tidemq_next(struct tidemq_client *c, int64_t timeout_ms, struct tidemq_msg **out)
@@ -390,22 +405,20 @@ int tidemq_next(struct tidemq_client *c, int64_t timeout_ms, struct tidemq_msg *
 	struct blocking *b = c->blocking;
 	int rc = wait_until(c, has_arrival, NULL, timeout_ms);
 	struct msg_box *box = TAILQ_FIRST(&b->inbox);
-	const char *cancelled;
 
 	*out = NULL;
 	if (rc == TIDEMQ_ETIMEDOUT)
 		return client_fail(&c->error, rc, "no message arrived");
 	if (rc != TIDEMQ_OK)
 		return rc;
+	if (buf_len(&b->events) > 0)
+		return take_text(c, &b->events, TIDEMQ_EEVENT);
 	if (box) {
 		TAILQ_REMOVE(&b->inbox, box, link);
 		*out = &box->msg;
 		return TIDEMQ_OK;
 	}
-	cancelled = buf_slice(&b->cancellations).data;
-	client_fail(&c->error, TIDEMQ_ECANCELLED, "%s", cancelled);
-	buf_consume(&b->cancellations, strlen(cancelled) + 1);
-	return TIDEMQ_ECANCELLED;
+	return take_text(c, &b->cancellations, TIDEMQ_ECANCELLED);
 }
 
 /* The line that settles a message. */

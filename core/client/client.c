@@ -355,6 +355,8 @@ void client_greet(struct tidemq_client *c)
 	append_option(out, "name", c->name);
 	if (c->options.heartbeat_ms > 0)
 		buf_printf(out, " heartbeat=%" PRId64, c->options.heartbeat_ms);
+	if (c->options.prefetch > 0)
+		buf_printf(out, " prefetch=%u", c->options.prefetch);
 	buf_append_text(out, "\r\n");
 	expect_reply(c, 0, on_hello, NULL);
 	int rc = uv_read_start(&c->socket.stream, on_alloc, on_read);

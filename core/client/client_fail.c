@@ -17,6 +17,7 @@ static const struct {
 	{ TIDEMQ_EREFUSED, "the broker refused the request" },
 	{ TIDEMQ_EBUSY, "too many requests are unanswered" },
 	{ TIDEMQ_ECANCELLED, "the broker ended the subscription" },
+	{ TIDEMQ_EEVENT, "an event" },
 };
 
 const char *tidemq_status_text(int status)

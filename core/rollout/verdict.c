@@ -86,9 +86,8 @@ void verdict_write_difference(unsigned difference, struct json *out)
 
 void verdict_write_queue(uint64_t serial, const struct broker *b, struct json *out)
 {
-	struct queue *q;
+	const struct queue *q = queue_by_serial(b, serial);
 
-	HASH_FIND(serial_hh, b->queues_by_serial, &serial, sizeof(serial), q);
 	json_member_text(out, "queue", q ? q->name : "(deleted)");
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "broker/retry.h"
+#include "lease_notice.h"
 #include "session_private.h"
 
 void channel_init(struct channel *ch, struct session *s, unsigned number)
@@ -11,6 +12,7 @@ void channel_init(struct channel *ch, struct session *s, unsigned number)
 	TAILQ_INIT(&ch->subscriptions);
 	ch->holder.on_release = channel_release;
 	held_init(&ch->held);
+	credit_init(&ch->credit, s->broker, 0);
 }
 
 /* Of what a consumer leaves behind, only the message that it was given first
@@ -58,6 +60,7 @@ void channel_end(struct channel *ch)
 			reply_messages_take(r, NULL, 0);
 	}
 	held_deinit(&ch->held);
+	credit_deinit(&ch->credit);
 }
 
 void channel_deinit(struct channel *ch)
@@ -94,11 +97,14 @@ void channel_write_holder(const struct entry *e, struct json *out)
 void channel_release(struct entry *e)
 {
 	struct channel *ch = container_of(e->holder, struct channel, holder);
-	struct consumer *c = e->consumer;
+	struct subscription *sub = e->consumer ? subscription_of(e->consumer) : NULL;
 
 	held_remove(&ch->held, e->tag);
 	e->holder = NULL;
 	e->consumer = NULL;
-	if (c)
-		subscription_settled(subscription_of(c));
+	if (!sub)
+		return;
+	if (sub->notify_ms)
+		lease_notice_remove(sub, e);
+	subscription_settled(sub);
 }

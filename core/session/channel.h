@@ -15,6 +15,7 @@ struct channel {
 	struct reply_list replies; /* not yet sent, in the order of the requests */
 	struct holder holder;      /* who its messages are held by */
 	struct held held;
+	struct credit credit;                   /* of its subscriptions together */
 	struct subscription_list subscriptions; /* and GETs */
 	struct subscription *by_sid;            /* uthash: without the GETs */
 	bool is_closing; /* closed, and forgotten when its last reply has left */

@@ -16,7 +16,8 @@ static void free_parts(struct reply *r)
 static void reply_free(struct reply *r, struct pool *pool)
 {
 	/* The OK of a publish or an ack has none. */
-	if (r->kind != REPLY_OK && r->kind != REPLY_COUNT && r->kind != REPLY_PUBLISHED)
+	if (r->kind != REPLY_OK && r->kind != REPLY_COUNT && r->kind != REPLY_COUNTS &&
+	    r->kind != REPLY_PUBLISHED)
 		free_parts(r);
 	pool_give(pool, r);
 }
@@ -119,10 +120,10 @@ void reply_ok(struct reply *r)
 	reply_when_done(r);
 }
 
-void reply_warn(struct reply *r, const struct error *warning)
+void reply_text(struct reply *r, const char *text)
 {
-	r->kind = REPLY_WARNING;
-	r->text = mem_strdup(warning->text);
+	r->kind = REPLY_TEXT;
+	r->text = mem_strdup(text);
 	reply_when_done(r);
 }
 
@@ -130,6 +131,14 @@ void reply_count(struct reply *r, uint64_t count)
 {
 	r->kind = REPLY_COUNT;
 	r->count = count;
+	reply_when_done(r);
+}
+
+void reply_counts(struct reply *r, uint64_t count, uint64_t second)
+{
+	r->kind = REPLY_COUNTS;
+	r->count = count;
+	r->id = second;
 	reply_when_done(r);
 }
 

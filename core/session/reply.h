@@ -16,10 +16,11 @@
 enum reply_kind {
 	REPLY_OK,        /* OK */
 	REPLY_COUNT,     /* OK <count> */
+	REPLY_COUNTS,    /* OK <count> <second> */
 	REPLY_PUBLISHED, /* OK <id> <count> [duplicate] */
 	REPLY_MESSAGES,  /* OK <count>, then the messages */
 	REPLY_DATA,      /* a document */
-	REPLY_WARNING,   /* OK warning <text> */
+	REPLY_TEXT,      /* OK <text> */
 	REPLY_ERROR,
 };
 
@@ -45,9 +46,9 @@ struct reply {
 	bool is_done;
 	bool is_duplicate; /* for REPLY_PUBLISHED */
 	int error;         /* for REPLY_ERROR */
-	uint64_t id;
+	uint64_t id;       /* for REPLY_COUNTS: the second one */
 	uint64_t count;
-	char *text;                        /* for REPLY_ERROR, REPLY_WARNING; owned */
+	char *text;                        /* for REPLY_ERROR, REPLY_TEXT; owned */
 	struct buf data;                   /* for REPLY_DATA */
 	struct subscription *subscription; /* of a SUB: it waits for this reply */
 	struct delivery *deliveries; /* for REPLY_MESSAGES; `count` of them; owned */
@@ -64,9 +65,10 @@ void reply_drop_all(struct channel *ch);
 void reply_expect_document(struct reply *r);
 
 void reply_ok(struct reply *r);
-/* It is done, but may not be what was meant. */
-void reply_warn(struct reply *r, const struct error *warning);
+/* Words of the protocol, then whatever stands at the end of the line. */
+void reply_text(struct reply *r, const char *text);
 void reply_count(struct reply *r, uint64_t count);
+void reply_counts(struct reply *r, uint64_t count, uint64_t second);
 /* Write a document into the reply, then finish it by reply_data, or by reply_error. */
 void reply_json(struct reply *r, struct json *out);
 void reply_data(struct reply *r);

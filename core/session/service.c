@@ -13,6 +13,7 @@
 #include "rollout/shadow.h"
 #include "rules/sandbox/bundle.h"
 #include "schedule/scheduler.h"
+#include "lease_notice.h"
 #include "service_start.h"
 #include "session_private.h"
 
@@ -32,6 +33,7 @@ static struct service *create(uv_loop_t *loop, const struct broker_config *confi
 	TAILQ_INIT(&s->settling);
 	TAILQ_INIT(&s->receiving);
 	pool_init(&s->replies, sizeof(struct reply), 16384);
+	lease_notice_init(s);
 	s->rollout.broker = b;
 	s->rollout.history = history_create(b);
 	s->rollout.canary = canary_create(b);
@@ -53,6 +55,7 @@ static void destroy(struct service *s)
 	bundle_unref(s->directory);
 	broker_destroy(b);
 	pool_deinit(&s->replies);
+	lease_notice_deinit(s);
 	mem_free(s);
 }
 
@@ -72,10 +75,14 @@ static void on_idle(uv_idle_t *handle)
 
 static int64_t next_due_ms(const struct service *s)
 {
+	const int64_t others[] = { scheduler_due_ms(s->scheduler),
+				   lease_notice_due_ms(s) };
 	int64_t due_ms = turn_due_ms(s->broker);
-	int64_t schedule_ms = scheduler_due_ms(s->scheduler);
 
-	return !due_ms || (schedule_ms && schedule_ms < due_ms) ? schedule_ms : due_ms;
+	for (size_t i = 0; i < 2; i++)
+		if (!due_ms || (others[i] && others[i] < due_ms))
+			due_ms = others[i];
+	return due_ms;
 }
 
 static void arm(struct service *s)
@@ -107,6 +114,7 @@ void service_turn(struct service *s)
 	broker_begin(b);
 	session_settle_turn(s);
 	turn_tick(b);
+	lease_notice_turn(s); /* of what has not run out just now */
 	scheduler_turn(s->scheduler);
 	turn_deal(b);
 	s->hooks.on_turn(s->hooks.ctx);

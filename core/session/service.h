@@ -36,6 +36,8 @@ struct service {
 	uint64_t last_session;
 	struct settle_list settling; /* requests that go on in the next turn */
 	struct pool replies;
+	struct heap due_notices; /* lease_notice.h */
+	struct pool notices;
 
 	/* The turns. */
 	uv_timer_t timer;

@@ -113,9 +113,11 @@ void session_drained(struct session *s)
 	struct subscription *sub;
 
 	while ((ch = next_channel(s, ch)) != NULL)
-		TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
+		TAILQ_FOREACH (sub, &ch->subscriptions, channel_link) {
+			subscription_tell_active(sub);
 			if (!consumer_is_able(&sub->consumer))
 				consumer_update(&sub->consumer);
+		}
 }
 
 void session_end_waits(struct session *s)
@@ -191,6 +193,11 @@ int session_open(struct session *s, unsigned number, struct channel **out,
 	s->channel_count++;
 	*out = ch;
 	return TIDE_OK;
+}
+
+void session_limit_channel(struct channel *ch, uint32_t prefetch)
+{
+	credit_init(&ch->credit, ch->session->broker, prefetch);
 }
 
 void session_forget_channel(struct channel *ch)

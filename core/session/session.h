@@ -21,7 +21,7 @@ struct session_ops {
 	void (*on_reply)(void *ctx, unsigned channel, struct reply *r);
 	void (*on_deliver)(void *ctx, unsigned channel, const char *sid,
 			   const struct delivery *d);
-	/* what: "cancelled"; words: the rest of the line. */
+	/* what: "cancelled", ...; words: the rest of the line. */
 	void (*on_event)(void *ctx, unsigned channel, const char *what,
 			 const char *words);
 	/* A quiet reply is done and nothing was written: fewer requests are pending. */
@@ -86,6 +86,9 @@ struct session_facts session_facts(const struct session *s);
  * still owes replies from before is taken up again, so that they come first. */
 TIDE_MUST_USE int session_open(struct session *s, unsigned number, struct channel **out,
 			       struct error *err);
+/* How many messages its subscriptions may hold together, before it has one; 0: as many as
+ * each may. */
+void session_limit_channel(struct channel *ch, uint32_t prefetch);
 /* Its GETs that wait are answered with nothing, then `r`, the last of its
  * replies. It is freed when that has left: perhaps within the call. */
 void session_close_channel(struct channel *ch, struct reply *r);
@@ -94,7 +97,7 @@ void session_close_channel(struct channel *ch, struct reply *r);
 
 struct declare_spec {
 	bool is_queue;
-	struct slice name;
+	struct slice name; /* "-": the broker chooses that of a queue, and says it */
 	struct slice type; /* of an exchange */
 	const struct args *args;
 };
@@ -157,11 +160,15 @@ void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 
 #define SUBSCRIBE_PRIORITY_MIN (-1000)
 #define SUBSCRIBE_PRIORITY_MAX 1000
+#define SUBSCRIBE_RANK_MAX 1000
 struct subscribe_spec {
 	struct slice queue;
 	struct slice sid;
 	uint32_t prefetch;
-	int32_t priority; /* higher ones are served first */
+	int64_t notify_lease_ms; /* EVT lease comes so long before a lease ends; 0: none
+				  */
+	uint32_t rank;           /* within its channel: lower ones are served first */
+	int32_t priority;        /* higher ones are served first */
 	bool is_auto_ack;
 };
 TIDE_MUST_USE int session_consume_subscribe(struct channel *ch,
@@ -198,9 +205,20 @@ struct peek_spec {
 	struct slice queue;
 	enum peek_state state;
 	unsigned max;
+	struct slice match; /* see base/msg_match.h; data == NULL: all */
+	struct slice after; /* a place that an answer has named; likewise: the first */
 };
 TIDE_MUST_USE int session_peek(struct session *s, const struct peek_spec *spec,
 			       struct reply *r, struct error *err);
+struct redrive_spec {
+	struct slice queue;
+	uint64_t max;
+	struct slice match; /* see base/msg_match.h; data == NULL: all */
+	struct slice to;    /* "<exchange>/<key>"; data == NULL: where they came from */
+};
+TIDE_MUST_USE int session_redrive_start(struct session *s,
+					const struct redrive_spec *spec, struct reply *r,
+					struct error *err);
 TIDE_MUST_USE int session_queue_purge(struct session *s, struct slice queue,
 				      struct reply *r, struct error *err);
 TIDE_MUST_USE int session_queue_kick(struct session *s, struct slice queue, uint64_t max,

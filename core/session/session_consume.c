@@ -23,10 +23,18 @@ int session_consume_subscribe(struct channel *ch, const struct subscribe_spec *s
 			err, TIDE_ELIMIT,
 			"the limit of %u subscriptions per connection is reached",
 			s->subscription_count);
+	if (spec->notify_lease_ms && spec->is_auto_ack)
+		return error_set(err, TIDE_ESYNTAX,
+				 "notify-lease= needs ack=manual: with ack=auto there is "
+				 "no lease");
 	sub = subscription_create(ch, spec->sid);
 	sub->consumer.prefetch = spec->prefetch;
 	sub->consumer.priority = spec->priority;
 	sub->consumer.is_auto_ack = spec->is_auto_ack;
+	sub->consumer.rank = spec->rank;
+	sub->notify_ms = spec->notify_lease_ms;
+	if (ch->credit.limit > 0 && !spec->is_auto_ack)
+		sub->consumer.credit = &ch->credit;
 	/* Its messages come after the OK, which may have to wait for others. */
 	sub->confirm = r;
 	r->subscription = sub;
@@ -56,7 +64,8 @@ int session_consume_get(struct channel *ch, const struct get_spec *spec, struct 
 	struct subscription *sub;
 	struct queue *q;
 
-	if (session_queue_usable(ch->session, spec->queue, &q, err) < 0)
+	if (session_queue_usable(ch->session, spec->queue, &q, err) < 0 ||
+	    session_queue_check_get(q, err) < 0)
 		return err->code;
 	sub = subscription_create(ch, (struct slice){ NULL, 0 });
 	sub->reply = r;

@@ -1,9 +1,13 @@
 /* The commands that change definitions: DECLARE, DELETE, BIND, UNBIND. A
  * durable definition is answered when Redis has it. */
+#include <stdio.h>
+
 #include "base/mem.h"
 #include "host/log.h"
 #include "session_private.h"
 #include "broker/unusable.h"
+
+#define QUEUE_NAME_CHOSEN "gen-"
 
 /* What is new must find room; what is in Redis comes back at a start whatever the
  * limits are. */
@@ -43,14 +47,62 @@ static int check_target(const struct queue *q, struct error *warning)
 			 exchange, key ? "/" : "", key ? key : "", exchange, exchange);
 }
 
+static int check_alternate(const struct exchange *x, struct error *warning)
+{
+	if (!x->alternate || exchange_find(x->vhost, slice_from(x->alternate)))
+		return TIDE_OK;
+	return error_set(warning, TIDE_ENOTFOUND,
+			 "alternate=%s: there is no exchange '%s'; until it is declared, "
+			 "what no queue takes is dropped",
+			 x->alternate, x->alternate);
+}
+
+/* @param name     what the broker chose; empty: the client knows it
+ * @param warning  it is done, but may not be what was meant; or NULL */
+static void finish_declare(struct reply *r, struct slice name,
+			   const struct error *warning)
+{
+	char text[NAME_LEN_MAX + ERROR_TEXT_MAX];
+
+	snprintf(text, sizeof(text), "%" SLICE_FMT "%s%s%s", SLICE_ARG(name),
+		 name.len && warning ? " " : "", warning ? "warning " : "",
+		 warning ? warning->text : "");
+	if (text[0])
+		reply_text(r, text);
+	else
+		reply_ok(r);
+}
+
+/* A name that no queue has had: of the id of a message that will never be. */
+static int choose_name(struct broker *b, char name[NAME_LEN_MAX], struct error *err)
+{
+	uint64_t id = broker_next_id(b);
+
+	if (!id)
+		return id_lease_check(b, err);
+	strcpy(name, QUEUE_NAME_CHOSEN);
+	id_format(id, name + strlen(QUEUE_NAME_CHOSEN));
+	name[strlen(QUEUE_NAME_CHOSEN) + ID_HEX_LEN] = '\0';
+	return TIDE_OK;
+}
+
 static int declare_queue(struct session *s, const struct declare_spec *spec,
 			 struct reply *r, struct error *err)
 {
-	const struct broker *b = s->broker;
+	struct broker *b = s->broker;
+	bool is_named = !slice_is(spec->name, "-");
+	struct slice name = spec->name;
+	char chosen[NAME_LEN_MAX];
 	struct queue *q;
 	int rc;
 
-	q = queue_find(s->vhost, spec->name);
+	do {
+		if (!is_named && choose_name(b, chosen, err) < 0)
+			return err->code;
+		if (!is_named)
+			name = slice_from(chosen);
+		q = queue_find(s->vhost, name);
+	} while (q && !is_named);
 	if (q && q->owner && q->owner != &s->exclusive)
 		return error_set(err, TIDE_EDENIED,
 				 "queue '%s' belongs to another connection", q->name);
@@ -58,15 +110,12 @@ static int declare_queue(struct session *s, const struct declare_spec *spec,
 	       : check_room(HASH_CNT(serial_hh, b->queues_by_serial),
 			    b->config.queues_max, "queues", err);
 	if (rc == TIDE_OK)
-		rc = queue_declare(s->vhost, spec->name, spec->args, &s->exclusive, &q,
-				   err);
+		rc = queue_declare(s->vhost, name, spec->args, &s->exclusive, &q, err);
 	if (rc < 0)
 		return rc;
 	definition_send(&q->definition, &r->waiter);
-	if (check_target(q, err) < 0)
-		reply_warn(r, err);
-	else
-		reply_ok(r);
+	finish_declare(r, is_named ? SLICE("") : queue_slice(q),
+		       check_target(q, err) < 0 ? err : NULL);
 	return TIDE_OK;
 }
 
@@ -86,16 +135,7 @@ static int declare_exchange(struct session *s, const struct declare_spec *spec,
 	if (rc < 0)
 		return rc;
 	definition_send(&x->definition, &r->waiter);
-	if (x->alternate && !exchange_find(s->vhost, slice_from(x->alternate))) {
-		error_set(
-			err, TIDE_ENOTFOUND,
-			"alternate=%s: there is no exchange '%s'; until it is declared, "
-			"what no queue takes is dropped",
-			x->alternate, x->alternate);
-		reply_warn(r, err);
-	} else {
-		reply_ok(r);
-	}
+	finish_declare(r, SLICE(""), check_alternate(x, err) < 0 ? err : NULL);
 	return TIDE_OK;
 }
 
@@ -104,7 +144,7 @@ int session_define_declare(struct session *s, const struct declare_spec *spec,
 {
 	if (s->broker->is_draining)
 		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
-	if (slice_is(spec->name, "-"))
+	if (!spec->is_queue && slice_is(spec->name, "-"))
 		return error_set(
 			err, TIDE_ESYNTAX,
 			"'-' stands for the default exchange and cannot be declared");

@@ -51,6 +51,9 @@ TIDE_MUST_USE int session_queue_find(struct session *s, struct slice name,
 TIDE_MUST_USE int session_queue_usable(struct session *s, struct slice name,
 				       struct queue **out, struct error *err);
 
+/* A GET may take from it: it would be another consumer beside the active one. */
+TIDE_MUST_USE int session_queue_check_get(const struct queue *q, struct error *err);
+
 /* Go on with the ACKs and NACKs of many tags that were left. */
 void session_settle_turn(struct service *service);
 /* The session ends and has returned what it holds: the reply completes unseen. */

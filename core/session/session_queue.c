@@ -25,6 +25,15 @@ int session_queue_usable(struct session *s, struct slice name, struct queue **ou
 	return rc == TIDE_OK ? unusable_check(&(*out)->definition, err) : rc;
 }
 
+int session_queue_check_get(const struct queue *q, struct error *err)
+{
+	if (!q->config.is_single_active)
+		return TIDE_OK;
+	return error_set(err, TIDE_EDENIED,
+			 "queue '%s' is single-active: only SUB takes its messages",
+			 q->name);
+}
+
 static int check_quiet(const struct queue *q, struct error *err)
 {
 	for (unsigned i = 0; i < q->shard_count; i++)

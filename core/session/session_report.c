@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "shard/dedupe.h"
+#include "session_leases.h"
 #include "session_private.h"
 #include "broker/pause.h"
 #include "broker/unusable.h"
@@ -154,7 +155,12 @@ static void add_consumer(struct json *j, const struct queue *q, const struct con
 	json_member_int(j, "channel", sub->channel->number);
 	json_member_text(j, "ack", c->is_auto_ack ? "auto" : "manual");
 	json_member_int(j, "priority", c->priority);
+	if (q->config.is_single_active)
+		json_member_bool(j, "active", c->is_active);
 	json_member_int(j, "prefetch", c->prefetch);
+	json_member_int(j, "channel_prefetch", sub->channel->credit.limit);
+	json_member_int(j, "rank", c->rank);
+	json_member_int(j, "notify_lease_ms", sub->notify_ms);
 	json_member_int(j, "unacked", c->unacked);
 	json_member_int(j, "delivered", (int64_t)c->delivered);
 	json_object_end(j);
@@ -304,6 +310,7 @@ static void queue_stats(struct queue *q, struct json *j)
 	add_rates(j, &q->rates->in, &q->rates->out);
 	json_member_int(j, "refused", (int64_t)n->refused);
 	add_pause(j, q);
+	session_leases_write(q, j);
 	add_order(j, q);
 }
 

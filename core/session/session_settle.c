@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "broker/retry.h"
+#include "lease_notice.h"
 #include "session_private.h"
 
 struct settle_job {
@@ -64,6 +65,8 @@ static void settle_entry(struct entry *e, const struct settle_spec *spec, struct
 		return;
 	case SETTLE_TOUCH:
 		shard_touch(e, b->now_ms + (ms ? ms : q->config.ack_timeout_ms));
+		if (e->consumer && subscription_of(e->consumer)->notify_ms)
+			lease_notice_renew(subscription_of(e->consumer), e);
 		return;
 	}
 }

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "broker/queue.h"
 #include "channel.h"
+#include "lease_notice.h"
 #include "session_private.h"
 
 static bool can_take(const struct consumer *c)
@@ -39,6 +40,8 @@ static void on_deliver(struct consumer *c, struct entry *e, bool is_redelivered)
 	} else {
 		d.tag = held_add(&ch->held, e);
 		e->holder = &ch->holder;
+		if (sub->notify_ms)
+			lease_notice_add(sub, e);
 	}
 	if (c->is_get)
 		gather(sub, &d);
@@ -76,10 +79,29 @@ static void on_cancel(struct consumer *c)
 	subscription_destroy(sub);
 }
 
+void subscription_tell_active(struct subscription *sub)
+{
+	const struct session *s = sub->channel->session;
+	const struct consumer *c = &sub->consumer;
+
+	if (!c->queue || !c->queue->config.is_single_active || sub->confirm ||
+	    sub->is_told_active == c->is_active || !s->ops->can_take(s->ctx))
+		return;
+	sub->is_told_active = c->is_active;
+	s->ops->on_event(s->ctx, sub->channel->number,
+			 c->is_active ? "active" : "relieved", sub->sid);
+}
+
+static void on_active(struct consumer *c)
+{
+	subscription_tell_active(subscription_of(c));
+}
+
 static const struct consumer_ops ops = {
 	.can_take = can_take,
 	.on_deliver = on_deliver,
 	.on_answer = on_answer,
+	.on_active = on_active,
 	.on_cancel = on_cancel,
 };
 
@@ -125,6 +147,7 @@ void subscription_destroy(struct subscription *sub)
 void subscription_confirmed(struct subscription *sub)
 {
 	sub->confirm = NULL;
+	subscription_tell_active(sub);
 	consumer_update(&sub->consumer);
 }
 

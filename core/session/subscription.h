@@ -13,9 +13,12 @@ struct subscription {
 	struct consumer consumer;
 	TAILQ_ENTRY(subscription) channel_link;
 	struct channel *channel;
-	UT_hash_handle hh;     /* by sid, in the channel's hash */
-	char *sid;             /* NULL for a GET */
+	UT_hash_handle hh; /* by sid, in the channel's hash */
+	char *sid;         /* NULL for a GET */
+	int64_t notify_ms; /* how long before a lease ends it is told; 0: not at all */
+	struct lease_notice *notices; /* uthash by tag: of what it holds, if so */
 	struct reply *confirm; /* the OK of its SUB has not left: nothing may come */
+	bool is_told_active;   /* what its client knows: see consumer_ops.on_active */
 	bool is_charged;       /* with a failure, as its channel closes */
 	/* It has ended, and is freed when the last message it was given is settled. */
 	bool is_gone;
@@ -39,5 +42,7 @@ struct subscription *subscription_create(struct channel *ch, struct slice sid);
 void subscription_destroy(struct subscription *sub);
 /* The OK of its SUB has left: its messages may come. */
 void subscription_confirmed(struct subscription *sub);
+/* Its client may be told whether it is the active one of its queue, unless it knows. */
+void subscription_tell_active(struct subscription *sub);
 /* A message that it was given is no longer held. It may be freed by the call. */
 void subscription_settled(struct subscription *sub);

@@ -87,8 +87,8 @@ static void finger_leave(struct lane *lane, struct entry *e)
 
 /* The known entries on both sides of an id that is between first and last: the first of
  * them is below it, the second one at it or above. */
-static void look_around(struct lane *lane, uint64_t id, struct entry **before,
-			struct entry **behind)
+static __attribute__((noinline)) void
+look_around(struct lane *lane, uint64_t id, struct entry **before, struct entry **behind)
 {
 	struct entry place = { .id = id };
 	struct finger wanted = { .entry = &place };

@@ -56,6 +56,7 @@ enum tidemq_status {
 	TIDEMQ_EREFUSED = -7,   /* the broker answered ERR */
 	TIDEMQ_EBUSY = -8,      /* the window is full; wait for a reply first */
 	TIDEMQ_ECANCELLED = -9, /* the broker ended a subscription */
+	TIDEMQ_EEVENT = -10,    /* no message but an event, which was asked for */
 };
 
 /* A few words for a status, in static storage. */
@@ -80,6 +81,9 @@ struct tidemq_options {
 				     * default 30000, negative = for ever */
 	int64_t heartbeat_ms;       /* 1000 to 3600000; default 0 = none. A blocking
 				     * client sends none between its calls */
+	unsigned prefetch;          /* unacknowledged messages of all subscriptions of
+				     * channel 0; default 0 = no limit but theirs */
+	bool events;                /* tidemq_next returns events too */
 	unsigned window;            /* unanswered requests at most; default 1000 */
 	size_t payload_max_bytes;   /* of a payload from the broker; default 256 MiB */
 };
@@ -215,7 +219,10 @@ int tidemq_get(struct tidemq_client *c, const char *queue, unsigned max, int64_t
  * @param timeout_ms  0 = only what has arrived, negative = wait for ever
  * @param out         receives a message for tidemq_msg_free; NULL on failure
  * @return            TIDEMQ_ETIMEDOUT: nothing came; the connection goes on.
- *                    TIDEMQ_ECANCELLED: a subscription ended, once for each */
+ *                    TIDEMQ_ECANCELLED: a subscription ended, once for each.
+ *                    TIDEMQ_EEVENT, with the option `events`: an event arrived, whose
+ *                    text is that of tidemq_last_error ("lease s1 7 500", "active s1").
+ *                    Events come before messages that have arrived */
 int tidemq_next(struct tidemq_client *c, int64_t timeout_ms, struct tidemq_msg **out);
 
 /* Accepts NULL. */

@@ -35,6 +35,21 @@ describe('a broker whose clock is set', function()
     for _ = 1, count do c:expect_msg() end
   end
 
+  it('tells of a lease by its end, which moves with the clock', function()
+    if not start('--fsync', 'no') then return end
+    c:ok 'DECLARE queue q ack-timeout=1h'
+    c:ok 'SUB q s notify-lease=1m'
+    c:send 'PUB - q quiet 1\r\nx\r\n'
+    c:expect_msg()
+    for _, step in ipairs { HOUR, -HOUR } do
+      clock:set(step)
+      broker:expect_log('the clock was set ' .. (step > 0 and 'forward' or 'back'))
+      c:expect_nothing()
+    end
+    c:send 'TOUCH 1 for=30s quiet\r\n'
+    assert.is_true(tonumber((c:expect '^EVT lease s 1 (%d+)$')) <= 30000)
+  end)
+
   it('takes no message from its consumers when it goes forward', function()
     if not start('--fsync', 'no') then return end
     c:ok 'DECLARE queue q ack-timeout=1m'

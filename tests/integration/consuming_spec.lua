@@ -24,7 +24,7 @@ for _, durable in ipairs { '1', '0' } do
       for _, payload in ipairs { ... } do c:ok('PUB - ' .. queue, payload) end
     end
     local function peek(queue, state)
-      return c:document(('PEEK %s 100 state=%s'):format(queue, state))
+      return c:peek(('%s 100 state=%s'):format(queue, state))
     end
     local function payloads(messages)
       local words = {}
@@ -380,7 +380,7 @@ for _, durable in ipairs { '1', '0' } do
           for _ = 2, failures do c:ok(('NACK %s requeue'):format(c:get('q wait=10s')[1].tag)) end
           c:send(('NACK %s\r\nPEEK q 100 state=delayed\r\n'):format(c:get('q wait=10s')[1].tag))
           c:expect_line 'OK 1'
-          local list = c:expect_json()
+          local list = c:expect_json().messages
           local m = list[#list]
           assert.equal(failures, m.failures)
           assert.is_true(m.due - m.ts >= delay and m.due - m.ts < delay + 30000, failures .. ' ' .. m.due - m.ts)
@@ -399,7 +399,7 @@ for _, durable in ipairs { '1', '0' } do
           assert.equal(0, before)
           c:send(('NACK %s\r\nPEEK q state=delayed\r\n'):format(m.tag))
           c:expect_line 'OK 1'
-          local seen = c:expect_json()[1]
+          local seen = c:expect_json().messages[1]
           if seen then -- a slow machine may find it due already
             assert.equal(attempt, seen.failures)
             assert.is_true(seen.due >= seen.ts + at_least[attempt])
@@ -654,7 +654,7 @@ for _, durable in ipairs { '1', '0' } do
         assert.equal(1, #unacked)
         assert.equal(1, unacked[1].attempts)
         assert.equal('unacked', unacked[1].state)
-        assert.equal(1, #c:document 'PEEK q')
+        assert.equal(1, #c:peek 'q')
         c:expect_answer('PEEK q 0', "ERR syntax '0': expected a number from 1 to 100")
         c:expect_answer('PEEK q 101', "ERR syntax '101': expected a number from 1 to 100")
         c:expect_answer('PEEK q state=lost', 'ERR syntax state=lost: expected ready, delayed, unacked or buried')

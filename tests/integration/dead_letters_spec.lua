@@ -23,6 +23,9 @@ for _, durable in ipairs { '1', '0' } do
     local function declare(name, options)
       c:ok(('DECLARE queue %s durable=%s %s'):format(name, durable, options or 'shards=1'))
     end
+    local function peek(queue, state)
+      return c:document(('PEEK %s 100 state=%s'):format(queue, state))
+    end
     local function take(queue)
       return assert(c:get(queue .. ' wait=20s')[1], queue)
     end
@@ -77,7 +80,7 @@ for _, durable in ipairs { '1', '0' } do
       c:ok(line, 'a')
       kill 'q'
       kill 'dead'
-      local m = c:document('PEEK end')[1] or (take 'end')
+      local m = c:peek('end')[1] or (take 'end')
       local own, deaths = split(m)
       assert.same(expected, own)
       assert.equal('2', deaths.total)
@@ -181,10 +184,34 @@ for _, durable in ipairs { '1', '0' } do
         local s = c:stats 'a'
         assert.same({ 1, 0, 4 }, { s.death_limited, s.ready, s.dead_lettered })
         assert.is_true(c:document('STATS').death_limited >= 1)
-        broker:expect_log "queue 'a' of vhost '[^']*': a message has died 8 times %(death%-limit=7%); it is buried"
+        broker:expect_log "queue 'a' of vhost '[^']*': a message has reached death%-limit=7; it is buried"
         -- It is not lost, and whoever knows better may go on with it.
         assert.equal('1', c:ok 'KICK a')
         c:ok('ACK ' .. take('a').tag)
+      end)
+
+      it('that nobody consumes, where a ttl alone drives it, ends buried', function()
+        declare('a', 'dead-letter=-/b ttl=1ms')
+        declare('b', 'dead-letter=-/a ttl=1ms')
+        for i = 1, 5 do c:ok('PUB - a', tostring(i)) end
+        assert.is_truthy(wait.poll(function() return c:stats('a').buried + c:stats('b').buried == 5 end))
+        assert.same({ 5, 0, 0 }, { c:stats('a').death_limited + c:stats('b').death_limited, c:stats('a').ready,
+          c:stats('b').ready })
+        for _, queue in ipairs { 'a', 'b' } do
+          for _, m in ipairs(peek(queue, 'buried')) do
+            assert.equal('50:expired:a 50:expired:b', m.headers['x-death-counts'])
+          end
+        end
+      end)
+
+      it('is a retry loop when its queue of pauses has a ttl', function()
+        declare('work', 'dead-letter=-/pause')
+        declare('pause', 'dead-letter=-/work ttl=1ms')
+        c:ok('PUB - work', 'x')
+        for _ = 1, 10 do kill 'work' end
+        local m = take 'work'
+        assert.equal('10:rejected:work 10:expired:pause', m.headers['x-death-counts'])
+        c:ok('ACK ' .. m.tag)
       end)
 
       it('of a queue that dead-letters to itself ends', function()
@@ -193,7 +220,7 @@ for _, durable in ipairs { '1', '0' } do
         for _ = 1, 4 do kill('q', '') end
         assert.is_truthy(wait.poll(function() return c:stats('q').buried == 1 end))
         assert.equal(1, c:stats('q').death_limited)
-        assert.equal('3:nack:q', c:document('PEEK q state=buried')[1].headers['x-death-counts'])
+        assert.equal('3:nack:q', c:peek('q state=buried')[1].headers['x-death-counts'])
       end)
 
       it('goes 50 rounds of a loop of two queues before that', function()

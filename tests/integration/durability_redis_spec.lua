@@ -229,14 +229,14 @@ describe('a broker', function()
     c:ok 'DECLARE queue jobs priority=strict'
     traffic.publish(c, 'jobs', 200, function(i) return nil, 'pri=' .. i % 3 end)
     local ids = {}
-    for i, msg in ipairs(c:document 'PEEK jobs 3') do ids[i] = msg.id end
+    for i, msg in ipairs(c:peek 'jobs 3') do ids[i] = msg.id end
     broker:kill9()
     -- HDEL was refused, ZREM was not.
     redis:cli('ZREM', broker:key('jobs', 'ready'), table.unpack(ids))
     broker:run()
     c = broker:connect()
     broker:expect_log '3 messages were in no state'
-    for i, msg in ipairs(c:document 'PEEK jobs 3') do assert.equal(ids[i], msg.id) end
+    for i, msg in ipairs(c:peek 'jobs 3') do assert.equal(ids[i], msg.id) end
     assert.equal(200, #traffic.take(c, 'jobs', 200))
     traffic.expect_counts(c, 'jobs', { ready = 0 })
   end)

@@ -108,7 +108,7 @@ describe('a durable queue', function()
       return broker:redis_cli('HVALS', broker:key('jobs', 'tries')):find '^1 1 nack' ~= nil
     end))
     crash 'kill9_all'
-    local message = c:document('PEEK jobs')[1]
+    local message = c:peek('jobs')[1]
     assert.equal(1, message.attempts)
     assert.equal(1, message.failures)
     assert.equal('nack', message.reason)

@@ -164,7 +164,7 @@ describe('a connection', function()
     c:ok 'PING'
     local grown = (broker:memory() - before) / 1e6
     assert.is_true(grown < 50, ('%.0f MB'):format(grown))
-    for _ = 1, 20 do assert.equal(100, #greedy:expect_json()) end
+    for _ = 1, 20 do assert.equal(100, #greedy:expect_json().messages) end
   end)
 
   it('that begins to publish while publishers are held back is told, and goes on later', function()

@@ -108,7 +108,7 @@ describe('filters', function()
   it('delay', function()
     use { ['10-later'] = 'msg.delay = "1h"' }
     c:ok('PUB orders orders.a', 'hello')
-    assert.equal('orders.a', c:document('PEEK q 1 state=delayed')[1].key)
+    assert.equal('orders.a', c:peek('q 1 state=delayed')[1].key)
     assert.same({}, get 'q')
   end)
 

@@ -132,7 +132,7 @@ describe('the framing of the line protocol', function()
       end
       local pub = 'PUB <exchange> <key> [pri=] [delay=] [ttl=] [id=] [must] [h:name=value]... <length>'
       assert.is_truthy(text:find(pub, 1, true))
-      assert.is_truthy(text:find('\nPEEK <queue> [n] [state=]\r\n', 1, true))
+      assert.is_truthy(text:find('\nPEEK <queue> [n] [state=] [match=] [after=]\r\n', 1, true))
     end)
 
     it('of HTTP end the connection, and their bodies are not carried out', function()
@@ -477,7 +477,7 @@ describe('the framing of the line protocol', function()
     end)
 
     it('are not -, which stands for nothing', function()
-      c:send 'DECLARE queue -\r\n'
+      c:send 'DECLARE exchange - fanout\r\n'
       c:expect_line "ERR syntax '-' stands for the default exchange and cannot be declared"
       c:send 'SUB f -\r\n'
       c:expect_line "ERR syntax '-' cannot be the name of a subscription"

@@ -16,7 +16,7 @@ for _, durable in ipairs { '1', '0' } do
 
     local function holders()
       local by_payload = {}
-      for _, m in ipairs(c:document 'PEEK q 100 state=unacked') do
+      for _, m in ipairs(c:peek 'q 100 state=unacked') do
         by_payload[m.payload] = m.holder
         assert.equal(m.due, m.holder['until'])
       end
@@ -39,10 +39,26 @@ for _, durable in ipairs { '1', '0' } do
       assert.same({ number, 3, 'mine', 1 }, { now.a.connection, now.a.channel, now.a.sid, now.a.tag })
       assert.same({ number, 0, '-', 1 }, { now.b.connection, now.b.channel, now.b.sid, now.b.tag })
       assert.is_nil(now.c)
+      local leases = c:stats('q').leases
+      assert.equal(2, #leases)
+      assert.same({ a = now.a, b = now.b }, { a = leases[1].holder, b = leases[2].holder })
+      assert.is_true(leases[1].holder['until'] <= leases[2].holder['until'])
       c:send '@3 UNSUB mine\r\n'
       c:expect_line '@3 OK'
       assert.equal('mine', holders().a.sid)
-      assert.is_nil(c:document('PEEK q')[1].holder)
+      assert.is_nil(c:peek('q')[1].holder)
+    end)
+
+    it('is named by STATS for the ten leases that end first', function()
+      c:ok 'PURGE q'
+      for i = 1, 15 do c:ok('PUB - q', tostring(i)) end
+      c:get 'q max=15'
+      for tag = 1, 15 do c:ok(('TOUCH %d for=%dm'):format(tag, 100 - tag)) end
+      local tags = {}
+      for i, lease in ipairs(c:stats('q').leases) do tags[i] = lease.holder.tag end
+      assert.same({ 15, 14, 13, 12, 11, 10, 9, 8, 7, 6 }, tags)
+      c:ok 'ACK 1-15'
+      assert.same({}, c:stats('q').leases)
     end)
   end)
 end

@@ -48,8 +48,8 @@ describe('a broker with low limits', function()
       c = broker:connect()
       c:ok 'DECLARE queue q'
       for i = 1, 10 do c:ok('PUB - q h:i=' .. i, ('x'):rep(1 << 20)) end
-      assert.equal(3, #c:document 'PEEK q 3')
-      local shown = c:document 'PEEK q 100'
+      assert.equal(3, #c:peek 'q 3')
+      local shown = c:peek 'q 100'
       for i, m in ipairs(shown) do assert.equal(tostring(i), m.headers.i) end
       assert.is_true(#shown == 7 or #shown == 8, #shown)
       assert.equal(1 << 20, #shown[7].payload)

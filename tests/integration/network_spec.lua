@@ -300,7 +300,7 @@ describe('a connection to a broker of its own', function()
     c:expect_line 'OK 1'
     assert.equal('hello', c:expect_msg().payload)
     c:expect_line 'OK 1'
-    assert.equal('[]', c:expect_data())
+    assert.same({}, c:expect_json().messages)
     c:expect_closed()
     broker:expect_clean_stop()
   end)
@@ -559,7 +559,7 @@ describe('SIGTERM', function()
     broker:expect_clean_stop()
     broker:restart()
     c = broker:connect()
-    local m = c:document('PEEK q')[1]
+    local m = c:peek('q')[1]
     assert.equal('x', m.payload)
     assert.equal(0, m.failures)
     broker:expect_clean_stop()

@@ -84,6 +84,7 @@ local function normalizer()
       end
       return ids[id]
     end)
+    line = line:gsub('^(EVT lease %S+ %d+) %d+$', '%1 MS')
     return (line:gsub('ts=%d+', 'ts=TIME'):gsub('time=%d+', 'time=TIME'))
   end
 end

@@ -43,7 +43,7 @@ describe('a queue with a ttl', function()
         publish('q', 100, 'ttl=2h')
         publish('q', 100, 'ttl=20ms')
         traffic.expect_counts(c, 'q', { ready = 200, expired = 100 })
-        assert.equal(3600000, life(c:document 'PEEK q'[1]))
+        assert.equal(3600000, life(c:peek 'q'[1]))
         assert.equal(200, #(traffic.take(c, 'q', 200)))
       end)
 
@@ -51,7 +51,7 @@ describe('a queue with a ttl', function()
         c:ok('DECLARE queue q ttl=1h durable=' .. durable)
         publish('q', 2, 'delay=30m')
         publish('q', 1, 'delay=30m ttl=1m')
-        local messages = c:document 'PEEK q 3 state=delayed'
+        local messages = c:peek 'q 3 state=delayed'
         assert.same({ 5400000, 5400000, 1860000 }, { life(messages[1]), life(messages[2]), life(messages[3]) })
       end)
 
@@ -61,7 +61,7 @@ describe('a queue with a ttl', function()
         c:ok('DECLARE queue first ttl=20ms dead-letter=-/second durable=' .. durable)
         publish('first', 50)
         traffic.expect_counts(c, 'third', { ready = 50 })
-        local m = c:document 'PEEK third'[1]
+        local m = c:peek 'third'[1]
         assert.is_true(life(m) > 3600000)
         assert.equal('expired', m.headers['x-death-reason'])
         if durable == 1 then expect_nothing 'first' end
@@ -75,7 +75,7 @@ describe('a queue with a ttl', function()
         c:ok 'BIND long x -'
         for i = 1, 50 do c:ok('PUB x k', tostring(i)) end
         traffic.expect_counts(c, 'brief', { ready = 0, expired = 50 })
-        assert.is_nil(c:document 'PEEK long'[1].expires)
+        assert.is_nil(c:peek 'long'[1].expires)
         assert.equal(50, #(traffic.take(c, 'long', 50)))
       end)
 
@@ -99,7 +99,7 @@ describe('a queue with a ttl', function()
     c:ok 'DECLARE queue brief ttl=200ms'
     publish('q', 99)
     publish('brief', 99)
-    local before = c:document 'PEEK q 100'
+    local before = c:peek 'q 100'
     broker:kill9_all()
     broker:run()
     c = broker:connect()
@@ -107,7 +107,7 @@ describe('a queue with a ttl', function()
     expect_nothing 'brief'
     local ends = {}
     for _, m in ipairs(before) do ends[m.id] = m.expires end
-    local after = c:document 'PEEK q 100'
+    local after = c:peek 'q 100'
     assert.equal(99, #after)
     for _, m in ipairs(after) do assert.equal(ends[m.id], m.expires) end
   end)

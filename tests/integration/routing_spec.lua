@@ -206,9 +206,8 @@ describe('routing', function()
   end)
 
   local function shards_of(queue)
-    c:send(('PEEK %s 100\r\n'):format(queue))
     local by_key, used = {}, {}
-    for _, m in ipairs(c:expect_json()) do
+    for _, m in ipairs(c:peek(queue .. ' 100')) do
       used[m.shard] = (used[m.shard] or 0) + 1
       local label = m.headers.tenant or m.key
       by_key[label] = by_key[label] or {}

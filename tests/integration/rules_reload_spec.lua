@@ -210,7 +210,7 @@ describe('the rules of a running broker', function()
     c:ok('PUB - q', '2')
     assert.equal('1', c:get('q')[1].payload)
     c:ok 'NACK 1'
-    local m = c:document('PEEK q state=delayed')[1]
+    local m = c:peek('q state=delayed')[1]
     assert.equal('1', m.payload)
     assert.is_true(m.due - m.ts >= 5000)
     broker:expect_log "queue 'q': retry/bad%.lua:1: no idea; keeping the message, next attempt in 5 s"

@@ -209,7 +209,7 @@ describe('retry scripts in the shadow', function()
     c:ok 'DECLARE queue q retry=mine'
     shadow { ['retry/mine.lua'] = decide 'return failure.reason == "expired" and 5000 or 1000' }
     c:ok('PUB - q ttl=1', 'x')
-    local message = c:document('PEEK q')[1]
+    local message = c:peek('q')[1]
     if message then assert(wait.poll(function() return now_ms() > message.expires end)) end
     assert.same({}, c:get 'q')
     local f = c:document('RULES shadow status').failures

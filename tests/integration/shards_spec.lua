@@ -1,4 +1,4 @@
--- What PEEK shows and KICK takes of a queue with several shards is what comes next.
+-- What PEEK shows of a queue with several shards, and what KICK takes.
 local Broker = require 'support.broker'
 local socket = require 'socket'
 local wait = require 'support.wait'
@@ -24,17 +24,26 @@ describe('in a queue with several shards', function()
     return list
   end
 
-  it('PEEK shows what GET takes next, in that order', function()
+  it('PEEK shows the oldest first, and of each shard what GET takes next', function()
     c:ok 'DECLARE queue by shards=3 sharding.by=n'
     for i = 1, 40 do c:ok(('PUB - by h:n=%d'):format(i % 5), tostring(i)) end
     assert.equal(2, #c:get 'by max=2 ack=auto')
     -- Some shards are longer than their window, and all have other lengths.
-    local expected = payloads(c:document 'PEEK by 38')
-    local three = payloads(c:document 'PEEK by 3')
-    assert.same({ table.unpack(expected, 1, 3) }, three)
-    local taken = {}
-    for i = 1, 38 do taken[i] = c:get('by ack=auto wait=20s')[1].payload end
-    assert.same(expected, taken)
+    local shown = c:peek 'by 38'
+    assert.same({ table.unpack(payloads(shown), 1, 3) }, payloads(c:peek 'by 3'))
+    local by_shard = {}
+    for i, m in ipairs(shown) do
+      assert.is_true(i == 1 or shown[i - 1].id < m.id)
+      by_shard[m.shard] = by_shard[m.shard] or {}
+      table.insert(by_shard[m.shard], m.id)
+    end
+    for _ = 1, 38 do
+      local id = c:get('by ack=auto wait=20s')[1].options.id
+      for _, ids in pairs(by_shard) do
+        if ids[1] == id then table.remove(ids, 1) end
+      end
+    end
+    for _, ids in pairs(by_shard) do assert.same({}, ids) end
   end)
 
   --- Bury all in the opposite order, one a millisecond.
@@ -54,26 +63,26 @@ describe('in a queue with several shards', function()
   it('PEEK shows first, and KICK takes first, what was buried first', function()
     publish(8)
     local order = bury(8)
-    assert.same({ table.unpack(order, 1, 3) }, payloads(c:document 'PEEK q 3 state=buried'))
+    assert.same({ table.unpack(order, 1, 3) }, payloads(c:peek 'q 3 state=buried'))
     assert.equal('3', c:ok 'KICK q 3')
-    local ready = payloads(c:document 'PEEK q 100')
+    local ready = payloads(c:peek 'q 100')
     table.sort(ready)
     local expected = { table.unpack(order, 1, 3) }
     table.sort(expected)
     assert.same(expected, ready)
-    assert.same({ table.unpack(order, 4) }, payloads(c:document 'PEEK q 100 state=buried'))
+    assert.same({ table.unpack(order, 4) }, payloads(c:peek 'q 100 state=buried'))
     -- Now Redis has them alone.
     broker:restart()
     c = broker:connect()
-    assert.same({ table.unpack(order, 4, 5) }, payloads(c:document 'PEEK q 2 state=buried'))
+    assert.same({ table.unpack(order, 4, 5) }, payloads(c:peek 'q 2 state=buried'))
     assert.equal('2', c:ok 'KICK q 2')
-    assert.same({ table.unpack(order, 6) }, payloads(c:document 'PEEK q 100 state=buried'))
+    assert.same({ table.unpack(order, 6) }, payloads(c:peek 'q 100 state=buried'))
     assert.equal('3', c:ok 'KICK q 100')
     assert.equal(8, c:stats('q').ready)
   end)
 
   it('PEEK shows delayed messages by their time', function()
     for _, delay in ipairs { 5, 3, 9, 1, 7 } do c:ok(('PUB - q delay=%dh'):format(delay), tostring(delay)) end
-    assert.same({ '1', '3', '5' }, payloads(c:document 'PEEK q 3 state=delayed'))
+    assert.same({ '1', '3', '5' }, payloads(c:peek 'q 3 state=delayed'))
   end)
 end)

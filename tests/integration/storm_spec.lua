@@ -73,7 +73,7 @@ for _, durable in ipairs { '1', '0' } do
       local m = c:get('q wait=10s')[1]
       c:send(('NACK %s requeue\r\nPEEK q state=delayed\r\n'):format(m.tag))
       c:expect_line 'OK 1'
-      local delayed = c:expect_json()
+      local delayed = c:expect_json().messages
       assert.equal(1, #delayed)
       local held = c:get('q wait=10s')[1]
       assert.equal(13, held.attempt)
@@ -102,7 +102,7 @@ for _, durable in ipairs { '1', '0' } do
       c:ok('PUB - q', 'x')
       storm(1, 4, function(m) c:ok(('NACK %s requeue'):format(m.tag)) end)
       c:ok(('NACK %s'):format(c:get('q wait=10s')[1].tag))
-      local m = c:document('PEEK q state=delayed')[1]
+      local m = c:peek('q state=delayed')[1]
       assert.is_true(m.due - m.ts >= 3600000)
       assert.equal(1, c:stats('q').paced)
     end)

@@ -210,9 +210,10 @@ describe('a shipped strategy', function()
 
   --- How many ready messages each shard has, of `state`.
   local function shards_of(state)
-    c:send(('PEEK %s 100 state=%s\r\n'):format(queue, state or 'ready'))
     local counts = {}
-    for _, m in ipairs(c:expect_json()) do counts[m.shard + 1] = (counts[m.shard + 1] or 0) + 1 end
+    for _, m in ipairs(c:peek(('%s 100 state=%s'):format(queue, state or 'ready'))) do
+      counts[m.shard + 1] = (counts[m.shard + 1] or 0) + 1
+    end
     return counts
   end
 
@@ -228,7 +229,7 @@ describe('a shipped strategy', function()
       local m = c:expect_msg()
       by_id[m.options.id] = m.tag
     end
-    for _, m in ipairs(c:document(('PEEK %s 100 state=unacked'):format(queue))) do
+    for _, m in ipairs(c:peek(('%s 100 state=unacked'):format(queue))) do
       if m.shard == 2 then tags[#tags + 1] = by_id[m.id] end
     end
     assert.equal(10, #tags)
@@ -294,7 +295,7 @@ describe('a shipped strategy', function()
     declare 'retry=schedule retry.delays=1h'
     publish 'job'
     fail_next(1)
-    local m = c:document(('PEEK %s 1 state=delayed'):format(queue))[1]
+    local m = c:peek(('%s 1 state=delayed'):format(queue))[1]
     assert.is_true(math.abs(m.due - m.ts - 3600000) < 60000)
   end)
 

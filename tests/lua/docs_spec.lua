@@ -356,7 +356,7 @@ describe("docs/architecture.md", function()
     assert.is_true(count > 50)
   end)
 
-  it("says of ten behaviours which two functions they are in", function()
+  it("says of each behaviour which two functions it is in", function()
     local rows = 0
     for row in text:match("## Where a behaviour is(.-)\n## "):gmatch("\n| ([^\n]*`[^\n]*)") do
       local places = 0
@@ -368,6 +368,6 @@ describe("docs/architecture.md", function()
       assert.equal(2, places, row)
       rows = rows + 1
     end
-    assert.equal(10, rows)
+    assert.is_true(rows >= 10, rows)
   end)
 end)

@@ -77,11 +77,23 @@ describe("topic_trie", function()
   end)
 
   it("counts empty words as words, and none in the empty key", function()
-    local t = trie_of("a.*.b", "*", "", "a.", ".")
-    assert.same({ 1 }, match(t, "a..b"))
+    local t = trie_of("a.*.b", "*", "", "a.*", "*.*", "a.#")
+    assert.same({ 1, 6 }, match(t, "a..b"))
     assert.same({ 3 }, match(t, ""))
-    assert.same({ 4 }, match(t, "a."))
+    assert.same({ 4, 5, 6 }, match(t, "a."))
     assert.same({ 5 }, match(t, "."))
+  end)
+
+  it("refuses an empty word, and a wildcard inside a word", function()
+    for _, pattern in ipairs { "a..b", ".a", "a.", ".", "..", "#..a" } do
+      assert.same({ false, ("the topic pattern '%s' has an empty word; '*' matches an empty word of a key")
+        :format(pattern) }, { pcall(trie.insert, trie.new(), pattern, 1) })
+    end
+    local wrong = { ["a*"] = "a*", ["x.#b"] = "#b", ["**.a"] = "**", ["a.##"] = "##", ["a.*#.b"] = "*#" }
+    for pattern, word in pairs(wrong) do
+      assert.same({ false, ("in the topic pattern '%s' the word '%s' has a wildcard in it; '*' and '#' are words of "
+        .. "their own"):format(pattern, word) }, { pcall(trie.insert, trie.new(), pattern, 1) })
+    end
   end)
 
   it("takes characters that are magic in Lua's patterns for what they are", function()
@@ -162,7 +174,7 @@ describe("topic_trie", function()
       for dest = 1, math.random(1, 30) do
         repeat
           patterns[dest] = text(true)
-        until pcall(trie.insert, t, patterns[dest], dest) -- no third hash
+        until pcall(trie.insert, t, patterns[dest], dest) -- no third hash, no empty word
       end
       for dest = 1, #patterns do
         if math.random() < 0.3 then

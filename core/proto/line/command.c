@@ -66,15 +66,18 @@ static void hello_document(struct line *l, struct json *j)
 
 COMMAND(hello)
 {
-	const struct request_limits heartbeat = { HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS };
+	const struct request_limits heartbeat = { HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS },
+				    prefetch = { 1, PREFETCH_MAX };
 	struct slice vhost = request_option(q, "vhost"), name = request_option(q, "name"),
 		     user = request_option(q, "user");
+	uint32_t channel_prefetch;
 	int64_t heartbeat_ms;
 	struct json j;
 
 	if (l->has_asked)
 		return error_set(q->err, TIDE_EDENIED, "HELLO must be the first request");
 	heartbeat_ms = request_duration(q, "heartbeat", heartbeat);
+	channel_prefetch = (uint32_t)request_uint(q, "prefetch", prefetch, 0);
 	if (name.data)
 		request_check_name(q, name, "name");
 	if (user.data)
@@ -87,6 +90,7 @@ COMMAND(hello)
 		session_set_name(l->session, name);
 	if (user.data)
 		session_set_user(l->session, user);
+	session_limit_channel(session_channel(l->session, 0), channel_prefetch);
 	l->heartbeat_ms = heartbeat_ms;
 	reply_json(r, &j);
 	hello_document(l, &j);
@@ -119,12 +123,15 @@ COMMAND(quit)
 
 COMMAND(open)
 {
+	const struct request_limits limits = { 1, PREFETCH_MAX };
+	uint32_t prefetch = (uint32_t)request_uint(q, "prefetch", limits, 0);
 	struct channel *ch;
-	int rc = session_open(l->session, q->channel, &ch, q->err);
 
-	if (rc == TIDE_OK)
-		reply_ok(reply_create(ch, q->is_quiet));
-	return rc;
+	if (q->rc < 0 || session_open(l->session, q->channel, &ch, q->err) < 0)
+		return q->err->code;
+	session_limit_channel(ch, prefetch);
+	reply_ok(reply_create(ch, q->is_quiet));
+	return TIDE_OK;
 }
 
 COMMAND(close)
@@ -178,6 +185,10 @@ COMMAND(declare)
 				 "DECLARE exchange needs a name and a type");
 	else if (q->rc == TIDE_OK && q->word_count > 2)
 		q->rc = read_queue_flag(q, r);
+	if (q->rc == TIDE_OK && spec.is_queue && q->is_quiet && slice_is(spec.name, "-"))
+		return error_set(q->err, TIDE_ESYNTAX,
+				 "DECLARE queue - is answered with the name: it takes no "
+				 "'quiet'");
 	if (q->rc == TIDE_OK)
 		read_args(q, NULL, &args);
 	if (q->rc < 0)
@@ -293,7 +304,9 @@ COMMAND(explain)
 
 COMMAND(subscribe)
 {
-	const struct request_limits prefetch = { 1, PREFETCH_MAX };
+	const struct request_limits prefetch = { 1, PREFETCH_MAX },
+				    rank = { 0, SUBSCRIBE_RANK_MAX },
+				    before = { 10, INT64_C(24) * 3600 * 1000 };
 	struct subscribe_spec spec = { .queue = request_name(q, 0, "a queue") };
 
 	spec.sid = request_name(q, 1, "a subscription's id");
@@ -302,6 +315,8 @@ COMMAND(subscribe)
 				 "'-' cannot be the name of a subscription");
 	spec.prefetch = (uint32_t)request_uint(q, "prefetch", prefetch, PREFETCH_DEFAULT);
 	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
+	spec.notify_lease_ms = request_duration(q, "notify-lease", before);
+	spec.rank = (uint32_t)request_uint(q, "rank", rank, SUBSCRIBE_RANK_MAX);
 	spec.priority = (int32_t)request_int(q, "priority", SUBSCRIBE_PRIORITY_MIN,
 					     SUBSCRIBE_PRIORITY_MAX, 0);
 	if (q->rc < 0)
@@ -418,9 +433,25 @@ COMMAND(peek)
 	/* In the order of enum peek_state. */
 	spec.state = (enum peek_state)request_choice(q, "state",
 						     "ready, delayed, unacked or buried");
+	spec.match = request_option(q, "match");
+	spec.after = request_option(q, "after");
 	if (q->rc < 0)
 		return q->rc;
 	return session_peek(l->session, &spec, r, q->err);
+}
+
+COMMAND(redrive)
+{
+	struct redrive_spec spec = { .queue = request_name(q, 0, "a queue"),
+				     .max = UINT64_MAX,
+				     .match = request_option(q, "match"),
+				     .to = request_option(q, "to") };
+
+	if (q->rc == TIDE_OK && q->word_count > 1 && slice_is(q->words[1], "quiet"))
+		r->is_quiet = true;
+	else
+		spec.max = request_count(q, 1, UINT64_MAX - 1, UINT64_MAX);
+	return q->rc < 0 ? q->rc : session_redrive_start(l->session, &spec, r, q->err);
 }
 
 COMMAND(purge)

@@ -182,6 +182,10 @@ static void ok(struct line *l, unsigned channel, const struct reply *r)
 		*at++ = ' ';
 		at = decimal_put(at, r->count);
 	}
+	if (r->kind == REPLY_COUNTS) {
+		*at++ = ' ';
+		at = decimal_put(at, r->id);
+	}
 	if (r->is_duplicate)
 		at = PUT(at, " duplicate");
 	at = PUT(at, "\r\n");
@@ -196,8 +200,8 @@ static void on_reply(void *ctx, unsigned channel, struct reply *r)
 		error_line(l, channel, r->error, r->text);
 	else if (r->kind == REPLY_DATA)
 		data(l, channel, &r->data);
-	else if (r->kind == REPLY_WARNING)
-		end_line(l, PUT(begin_line(l, channel, LINE_SMALL), "OK warning "),
+	else if (r->kind == REPLY_TEXT)
+		end_line(l, PUT(begin_line(l, channel, LINE_SMALL), "OK "),
 			 slice_from(r->text));
 	else
 		ok(l, channel, r);

@@ -187,6 +187,11 @@ static int take_flag(struct request *r, struct slice word)
 		r->is_quiet = true;
 		return TIDE_OK;
 	}
+	/* Not the value "1", as of other flags. */
+	if (slice_has_prefix(word, "h:"))
+		return error_set(r->err, TIDE_ESYNTAX,
+				 "'%.*s' needs a value: h:<name>=<value>",
+				 SLICE_HEAD(word, 64));
 	/* A flag of DECLARE or BIND is an option that is on. */
 	if (v->features & VERB_ANY_OPTIONS)
 		return take_option(r, word, SLICE("1"));
@@ -200,6 +205,12 @@ static int take_flag(struct request *r, struct slice word)
 		return error_set(r->err, TIDE_ESYNTAX, "too many flags");
 	r->flags[r->flag_count++] = word;
 	return TIDE_OK;
+}
+
+/* A script reads the options: what it makes of `h:name=value` is its business. */
+static bool takes_scripts_options(const struct verb *v)
+{
+	return (v->features & VERB_ANY_OPTIONS) && !(v->features & VERB_HEADERS);
 }
 
 static int take_rest(struct request *r, struct slice *rest)
@@ -219,7 +230,8 @@ static int take_rest(struct request *r, struct slice *rest)
 		} else {
 			name = (struct slice){ word.data, (size_t)(equals - word.data) };
 			value = slice_skip(word, name.len + 1);
-			rc = slice_has_prefix(name, "h:")
+			rc = slice_has_prefix(name, "h:") &&
+					     !takes_scripts_options(r->verb)
 				     ? take_header(r, slice_skip(name, 2), value)
 				     : take_option(r, name, value);
 		}

@@ -68,6 +68,7 @@ COMMAND(ack);
 COMMAND(nack);
 COMMAND(touch);
 COMMAND(peek);
+COMMAND(redrive);
 COMMAND(purge);
 COMMAND(kick);
 COMMAND(pause);

@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <uv.h>
 
+#include "base/topic.h"
 #include "base/mem.h"
 #include "base/table.h"
 #include "engine_private.h"
-#include "topic.h"
 
 #define PLANS_MAX 8192 /* addresses that are remembered */
 #define REASON_MAX 300

@@ -342,7 +342,7 @@ function Life:drain_queue(queue)
     end
     local stats = self:json('STATS ' .. queue)
     local far = {}
-    for _, one in ipairs(self:json(('PEEK %s 100 state=delayed'):format(queue))) do
+    for _, one in ipairs(self:json(('PEEK %s 100 state=delayed'):format(queue)).messages) do
       if one.due > os.time() * 1000 + 60000 then far[#far + 1] = one end
     end
     if stats.ready + stats.unacked + stats.buried == 0 and stats.delayed == #far then

@@ -291,6 +291,13 @@ function Client:document(line)
   return self:expect_json()
 end
 
+--- What a PEEK shows, without what it says beside the messages.
+---@param words string the queue, and options
+---@return table[]
+function Client:peek(words)
+  return self:document('PEEK ' .. words).messages
+end
+
 ---@param queue string
 ---@return table
 function Client:stats(queue)

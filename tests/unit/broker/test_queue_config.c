@@ -47,7 +47,7 @@ static void what_is_not_said_has_its_default(void **state)
 		&text,
 		"ack-timeout=60s auto-delete=0 dead-letter= death-limit=100 dedupe= "
 		"delivery-limit=20 durable=1 exclusive=0 priority=fifo retry=immediate "
-		"sharding=hash shards=1 ttl=0");
+		"sharding=hash shards=1 single-active=0 ttl=0");
 	queue_config_deinit(&c);
 	buf_deinit(&text);
 }
@@ -106,6 +106,8 @@ static void what_is_wrong_is_refused_and_named(void **state)
 		{ "shards=4294967297", "1 to 64" },
 		{ "shards=1.5", "shards=1.5" },
 		{ "delivery-limit=1000001", "0 to 1000000" },
+		{ "death-limit=0", "1 to 1000000" },
+		{ "death-limit=1000001", "1 to 1000000" },
 		{ "delivery-limit=4294967296", "0 to 1000000" },
 		{ "ack-timeout=9ms", "10ms to 1d" },
 		{ "ack-timeout=86400001", "10ms to 1d" },

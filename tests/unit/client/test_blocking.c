@@ -217,6 +217,26 @@ static void next_without_messages_times_out_and_the_client_lives(void **state)
 	fake_stop(&f);
 }
 
+static void next_returns_events_to_those_who_ask(void **state)
+{
+	START("<HELLO vhost=/ prefetch=3", ">DATA 2\r\n{}\r\n", "<PING",
+	      ">OK\r\nEVT active s1\r\nEVT heartbeat\r\nEVT lease s1 7 500\r\n"
+	      "EVT cancelled s1 deleted\r\n");
+	const struct tidemq_options options = { .prefetch = 3, .events = true };
+	struct tidemq_client *c = connect_to(&f, &options);
+	struct tidemq_msg *m;
+	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_OK);
+	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_EEVENT);
+	assert_null(m);
+	assert_string_equal(tidemq_last_error(c)->text, "active s1");
+	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_EEVENT);
+	assert_string_equal(tidemq_last_error(c)->text, "lease s1 7 500");
+	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_ECANCELLED);
+	assert_int_equal(tidemq_next(c, 0, &m), TIDEMQ_ETIMEDOUT);
+	tidemq_disconnect(c);
+	fake_stop(&f);
+}
+
 static void a_reply_that_does_not_come_ends_the_connection(void **state)
 {
 	START(FAKE_HELLO, "<PING", ".");
@@ -287,6 +307,7 @@ int main(void)
 		cmocka_unit_test(get_counts_and_its_messages_come_out_of_next),
 		cmocka_unit_test(acks_may_be_pipelined),
 		cmocka_unit_test(next_without_messages_times_out_and_the_client_lives),
+		cmocka_unit_test(next_returns_events_to_those_who_ask),
 		cmocka_unit_test(a_reply_that_does_not_come_ends_the_connection),
 		cmocka_unit_test(a_closed_connection_tells_why),
 		cmocka_unit_test(nonsense_ends_the_connection),

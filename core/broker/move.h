@@ -1,0 +1,20 @@
+/* move.h: a message goes elsewhere: a copy of it is published, and the message stays
+ * until the copy is durable. A crash in between leaves both. */
+#pragma once
+
+#include "base/error.h"
+#include "shard/entry.h"
+
+struct move_ops {
+	/* There is no copy, for this reason; the text is good for the call. on_end
+	 * follows. Not when the queue is gone. */
+	void (*on_refused)(void *ctx, int status, const char *text);
+	/* The copy is durable, or was refused (status < 0). The message is still here,
+	 * in no state; the call removes it or puts it back. NULL: its queue is gone. */
+	void (*on_end)(void *ctx, struct entry *e, int status);
+};
+
+/* Publish `copy` to the exchange that it names, and take the message out of circulation.
+ * Nobody holds it. A copy that no queue takes is refused. The calls may come before this
+ * returns. Gives what publish_message gives. */
+int move_start(struct entry *e, struct msg *copy, const struct move_ops *ops, void *ctx);

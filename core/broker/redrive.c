@@ -1,0 +1,238 @@
+#include "redrive.h"
+
+#include <float.h>
+#include <inttypes.h>
+#include <limits.h>
+
+#include "base/container.h"
+#include "base/mem.h"
+#include "host/log.h"
+#include "move.h"
+#include "queue.h"
+
+#define ROUND_MOVES 256 /* copies under way */
+
+static void end(struct redrive *r)
+{
+	struct queue *q = queue_by_serial(r->broker, r->serial);
+
+	if (q && r->left > 0)
+		log_warn("redrive of queue '%s': %" PRIu64
+			 " messages stay where they are; of the last one: %s",
+			 q->name, r->left, r->why.text);
+	if (r->err.code < 0 && r->moved > 0)
+		error_set(&r->err, r->err.code,
+			  "%s; %" PRIu64 " messages were sent back before", r->err.text,
+			  r->moved);
+	msg_match_deinit(&r->match);
+	if (!r->broker->is_closing)
+		vhost_leave(r->vhost);
+	r->on_end(r);
+}
+
+/* The message is at fault, and others may go: unlike a store that refuses all. */
+static bool is_of_message(int code)
+{
+	return code == TIDE_EUNROUTABLE || code == TIDE_ENOTFOUND ||
+	       code == TIDE_EREJECTED || code == TIDE_ERULE || code == TIDE_ETOOLARGE;
+}
+
+static void stay(struct redrive *r, int code, const char *text)
+{
+	r->left++;
+	error_set(&r->why, code, "%s", text);
+}
+
+static void on_refused(void *ctx, int status, const char *text)
+{
+	struct redrive *r = ctx;
+
+	if (is_of_message(status))
+		stay(r, status, text);
+	else if (r->err.code == TIDE_OK)
+		error_set(&r->err, status, "%s", text);
+}
+
+static void on_moved(void *ctx, struct entry *e, int status)
+{
+	struct redrive *r = ctx;
+
+	r->open--;
+	if (status == TIDE_OK)
+		r->moved++;
+	if (e && status == TIDE_OK)
+		shard_remove(e, &r->waiter);
+	else if (e)
+		shard_return(e, 0);
+	waiter_done(&r->waiter, TIDE_OK, NULL);
+}
+
+static const struct move_ops move_ops = { on_refused, on_moved };
+
+/* Where it goes; false: nobody knows. */
+static bool find_target(const struct redrive *r, const struct msg *m,
+			struct slice *exchange, struct slice *key)
+{
+	struct slice dead_exchange = msg_header(m, SLICE(MSG_DEATH_PREFIX "exchange")),
+		     dead_key = msg_header(m, SLICE(MSG_DEATH_PREFIX "key"));
+
+	*exchange = r->exchange ? slice_from(r->exchange) : dead_exchange;
+	*key = r->key ? slice_from(r->key) : dead_key.data ? dead_key : m->key;
+	if (slice_is(*exchange, "-"))
+		exchange->len = 0;
+	return r->exchange || (dead_exchange.data && dead_key.data);
+}
+
+static struct msg *make_copy(const struct msg *m, uint64_t id, struct slice exchange,
+			     struct slice key)
+{
+	struct msg like = *m;
+
+	like.id = id;
+	/* The copy is no second publish. */
+	like.dedupe_len = like.user_len = 0;
+	like.pool = NULL;
+	like.due_unix_ms = like.expires_unix_ms = 0;
+	like.exchange = exchange;
+	like.key = key;
+	return msg_create(&like);
+}
+
+static void send_back(struct redrive *r, struct entry *e)
+{
+	struct slice exchange, key;
+	struct msg *copy;
+	uint64_t id;
+
+	if (!find_target(r, e->msg, &exchange, &key)) {
+		stay(r, TIDE_ENOTFOUND,
+		     "it has no headers " MSG_DEATH_PREFIX
+		     "exchange and " MSG_DEATH_PREFIX "key, and there is no to=");
+		return;
+	}
+	id = broker_next_id(r->broker);
+	if (!id) {
+		if (id_lease_check(r->broker, &r->err) == TIDE_OK)
+			error_set(&r->err, TIDE_ESTORE, "there are no ids");
+		return;
+	}
+	copy = make_copy(e->msg, id, exchange, key);
+	if (!copy) {
+		error_set(&r->err, TIDE_ELIMIT, "out of memory");
+		return;
+	}
+	r->started++;
+	r->open++;
+	waiter_add(&r->waiter);
+	(void)move_start(e, copy, &move_ops, r);
+	msg_unref(copy);
+}
+
+/* The message of a row, if it is still there. */
+static struct entry *find_ready(struct shard *sh, const struct store_row *row)
+{
+	struct entry *e;
+
+	while (!window_seek(&sh->stages[ENTRY_READY].window, place_of_row(row), &e))
+		;
+	return e && e->id == row->id ? e : NULL;
+}
+
+/* Only Redis has it. False: it is being read, and the search goes on with it then. */
+static bool pass_by(struct redrive *r, struct shard *sh, const struct store_row *row)
+{
+	struct stage *st = &sh->stages[ENTRY_READY];
+
+	stage_refill(st);
+	r->is_waiting = st->is_refilling || r->started > 0;
+	if (!r->is_waiting)
+		stay(r, TIDE_EBUSY, "too many others are before it");
+	else
+		r->next = place_of_row(row);
+	return !r->is_waiting;
+}
+
+static bool on_match(struct queue_scan *scan, struct shard *sh,
+		     const struct shard_row *row)
+{
+	struct redrive *r = container_of(scan, struct redrive, scan);
+	struct entry *e;
+
+	if (row->row.id > r->newest_id)
+		return true;
+	e = find_ready(sh, &row->row);
+	if (e)
+		send_back(r, e);
+	else if (!row->entry && !pass_by(r, sh, &row->row))
+		return false;
+	return r->err.code == TIDE_OK && r->started < ROUND_MOVES &&
+	       r->moved + r->open < r->max;
+}
+
+static void on_searched(struct queue_scan *scan)
+{
+	struct redrive *r = container_of(scan, struct redrive, scan);
+
+	if (scan->err.code < 0 && r->err.code == TIDE_OK)
+		r->err = scan->err;
+	if (!r->is_waiting)
+		r->next = scan->next;
+	r->is_whole = scan->is_whole && !r->is_waiting;
+	queue_scan_deinit(scan);
+	waiter_done(&r->waiter, TIDE_OK, NULL);
+}
+
+static const struct queue_scan_ops scan_ops = { on_match, on_searched };
+
+/* The next round comes in another turn: what waits for it has to be done in this one. */
+static void on_round(struct waiter *w)
+{
+	struct redrive *r = container_of(w, struct redrive, waiter);
+
+	if (w->status < 0 && r->err.code == TIDE_OK)
+		error_set(&r->err, w->status, "%s",
+			  w->text ? w->text : error_text(w->status));
+	job_add(r->broker, &r->job);
+}
+
+static void begin_round(struct redrive *r, const struct queue *q)
+{
+	waiter_init(&r->waiter, on_round);
+	r->started = 0;
+	r->is_waiting = false;
+	r->scan = (struct queue_scan){ .ops = &scan_ops,
+				       .match = &r->match,
+				       .next = r->next };
+	queue_scan_init(&r->scan, q, ENTRY_READY, UINT_MAX);
+	queue_scan_run(&r->scan);
+}
+
+static void on_job(struct job *job)
+{
+	struct redrive *r = container_of(job, struct redrive, job);
+	const struct queue *q = queue_by_serial(r->broker, r->serial);
+
+	if (r->err.code == TIDE_OK && !q)
+		error_set(&r->err, TIDE_ENOTFOUND, "the queue was deleted");
+	if (r->err.code == TIDE_OK && r->broker->is_draining)
+		error_set(&r->err, TIDE_ESHUTDOWN, "the broker is stopping");
+	if (r->err.code < 0 || r->is_whole || r->moved >= r->max)
+		end(r);
+	else
+		begin_round(r, q);
+}
+
+void redrive_start(struct redrive *r, struct queue *q)
+{
+	r->broker = q->vhost->broker;
+	r->vhost = q->vhost;
+	r->serial = q->serial;
+	r->next = (struct place){ -DBL_MAX, 0 };
+	r->job.run = on_job;
+	r->newest_id = broker_next_id(r->broker);
+	vhost_enter(r->vhost);
+	if (r->newest_id || id_lease_check(r->broker, &r->err) == TIDE_OK)
+		begin_round(r, q);
+	else
+		end(r);
+}

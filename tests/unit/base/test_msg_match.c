@@ -1,0 +1,91 @@
+#include "check.h"
+
+#include "base/msg_match.h"
+
+static const struct msg_header headers[] = {
+	{ SLICE("tier"), SLICE("gold") },
+	{ SLICE("empty"), SLICE("") },
+};
+
+static const struct msg message = {
+	.key = SLICE("orders.eu.paid"),
+	.headers = headers,
+	.header_count = COUNT(headers),
+	.payload = "one\0two",
+	.payload_len = 7,
+};
+
+static bool has(struct slice option)
+{
+	struct msg_match match;
+	struct error err;
+	bool result;
+
+	assert_int_equal(msg_match_init(&match, option, &err), TIDE_OK);
+	result = msg_match_has(&match, &message);
+	msg_match_deinit(&match);
+	return result;
+}
+
+static void without_an_option_all_match(void **state)
+{
+	assert_true(has((struct slice){ NULL, 0 }));
+}
+
+static void a_text_is_found_in_payload_and_header_values(void **state)
+{
+	assert_true(has(SLICE("one")));
+	assert_true(has(SLICE("e\0t")));
+	assert_true(has(SLICE("one\0two")));
+	assert_false(has(SLICE("one\0two.")));
+	assert_true(has(SLICE("text:gold")));
+	assert_false(has(SLICE("tier")));
+	assert_false(has(SLICE("orders")));
+	assert_false(has(SLICE("text:key:")));
+}
+
+static void a_key_is_matched_by_a_topic_pattern(void **state)
+{
+	assert_true(has(SLICE("key:orders.eu.paid")));
+	assert_true(has(SLICE("key:orders.*.paid")));
+	assert_true(has(SLICE("key:#")));
+	assert_false(has(SLICE("key:orders.*")));
+}
+
+static void a_header_is_matched_by_name_or_by_value_too(void **state)
+{
+	assert_true(has(SLICE("h:tier")));
+	assert_true(has(SLICE("h:tier=gold")));
+	assert_false(has(SLICE("h:tier=")));
+	assert_false(has(SLICE("h:tier=golden")));
+	assert_true(has(SLICE("h:empty=")));
+	assert_true(has(SLICE("h:empty")));
+	assert_false(has(SLICE("h:other")));
+}
+
+static void what_says_nothing_is_refused(void **state)
+{
+	static const struct slice bad[] = { SLICE(""),     SLICE("text:"),
+					    SLICE("key:"), SLICE("key:a b"),
+					    SLICE("h:"),   SLICE("h:=x") };
+	struct msg_match match;
+	struct error err;
+
+	for (size_t i = 0; i < COUNT(bad); i++) {
+		assert_int_equal(msg_match_init(&match, bad[i], &err), TIDE_ESYNTAX);
+		assert_null(match.owned);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(without_an_option_all_match),
+		cmocka_unit_test(a_text_is_found_in_payload_and_header_values),
+		cmocka_unit_test(a_key_is_matched_by_a_topic_pattern),
+		cmocka_unit_test(a_header_is_matched_by_name_or_by_value_too),
+		cmocka_unit_test(what_says_nothing_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
