@@ -3,6 +3,9 @@
 #include "base/container.h"
 #include "queue.h"
 
+/* A busy queue, or a read of Redis, holds the others up no longer. */
+#define CHANCE_MS 1000
+
 void credit_init(struct credit *cr, struct broker *b, uint32_t limit)
 {
 	*cr = (struct credit){ .broker = b, .limit = limit };
@@ -64,7 +67,7 @@ static bool is_being_tried(const struct credit *cr)
 {
 	const struct consumer *c = cr->tried;
 
-	return c && consumer_is_able(c) &&
+	return c && consumer_is_able(c) && cr->broker->mono_ms < cr->tried_until_ms &&
 	       (c->queue->is_active || queue_is_refilling(c->queue));
 }
 
@@ -75,6 +78,7 @@ static void give_chance(struct credit *cr)
 
 	heap_remove(&cr->wanting, n);
 	cr->tried = c;
+	cr->tried_until_ms = cr->broker->mono_ms + CHANCE_MS;
 	consumer_admit(c);
 }
 

@@ -21,6 +21,7 @@ struct credit {
 	struct heap wanting;
 	int64_t turns;
 	struct consumer *tried; /* who had the last chance; NULL: it has gone */
+	int64_t tried_until_ms; /* by the broker's mono_ms */
 	bool is_listed; /* in broker.credits: there is room, and one who wants it */
 	TAILQ_ENTRY(credit) link;
 };
