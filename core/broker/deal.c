@@ -88,6 +88,23 @@ static void deliver(struct consumer *c, struct entry *e)
 	c->ops->on_deliver(c, e, is_redelivered);
 }
 
+void deal_take(struct queue *q, struct consumer *c, struct entry *e)
+{
+	struct shard *sh = e->shard;
+	double served = sh->served;
+	/* Redis has it where a refill may read it, and would bring it again. */
+	bool is_elsewhere = sh->keys && e->home != STORE_READY && !c->is_auto_ack;
+
+	c->queue = q;
+	deliver(c, e);
+	if (is_elsewhere)
+		shard_ledger(e);
+	/* It was not its turn. */
+	sh->served = served;
+	c->queue = NULL;
+	c->ops->on_answer(c);
+}
+
 static void give_to_get(struct consumer *c, struct entry *e, unsigned *budget)
 {
 	unsigned n = 0;

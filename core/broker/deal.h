@@ -10,6 +10,10 @@ extern const struct shard_ops deal_shard_ops;
  * more to do at once. */
 bool deal_queue(struct queue *q);
 
+/* Give a message to a GET that is in no queue's list, and end it. The entry may be in any
+ * stage, or moving. */
+void deal_take(struct queue *q, struct consumer *c, struct entry *e);
+
 /* The GET waits until then, by the broker's mono_ms. */
 void deal_wait(struct consumer *c, int64_t mono_ms);
 /* The time of a GET is over: it takes what is there now, up to its `max`. When

@@ -23,6 +23,7 @@ struct queue_counters {
 	uint64_t timed_out;
 	uint64_t paced; /* returns that had to wait: redelivery.h */
 	uint64_t expired;
+	uint64_t removed;       /* by their ids */
 	uint64_t death_limited; /* buried: they had died too often */
 	uint64_t dead_lettered;
 	uint64_t refused; /* publishes that it did not take: admission.h */

@@ -1,5 +1,5 @@
-/* cli_define.c: declare, delete, bind, unbind, purge, redrive, kick, pause, resume: verbs
- * whose words are the protocol's, and whose reply is OK. */
+/* cli_define.c: declare, delete, bind, unbind, purge, redrive, kick, remove, pause,
+ * resume: verbs whose words are the protocol's, and whose reply is OK. */
 #include <inttypes.h>
 
 #include "cli.h"
@@ -40,10 +40,21 @@ static int finish_declare(struct cli *cli)
 	return CLI_DONE;
 }
 
-/* A reply with a count says how many messages were purged or kicked. */
+/* What happened to the messages that a reply counts. */
+static const char *past_tense(const struct cli *cli)
+{
+	static const char *const verbs[][2] = { { "purge", "purged" },
+						{ "remove", "removed" },
+						{ "kick", "kicked" } };
+
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+		if (strcmp(cli->verb->name, verbs[i][0]) == 0)
+			return verbs[i][1];
+	return "counted";
+}
+
 static int finish(struct cli *cli)
 {
-	bool is_purge = strcmp(cli->verb->name, "purge") == 0;
 	struct tidemq_reply reply;
 
 	if (cli_ask(cli, &reply) != CLI_DONE)
@@ -53,15 +64,21 @@ static int finish(struct cli *cli)
 	else if (cli->json)
 		puts("{\"ok\":true}");
 	else if (reply.len > 0)
-		printf("%s %s message%s\n", is_purge ? "purged" : "kicked", reply.text,
+		printf("%s %s message%s\n", past_tense(cli), reply.text,
 		       strcmp(reply.text, "1") == 0 ? "" : "s");
 	return CLI_DONE;
 }
 
-/* bind, unbind, purge */
+/* bind, unbind, purge, remove */
 static int run_plain(struct cli *cli)
 {
 	add_words(cli, cli->verb->words_min);
+	return finish(cli);
+}
+
+static int run_remove(struct cli *cli)
+{
+	add_words(cli, cli->word_count);
 	return finish(cli);
 }
 
@@ -91,6 +108,8 @@ static int run_kick(struct cli *cli)
 	add_words(cli, 1);
 	if (count > 0)
 		buf_printf(&cli->request, " %" PRIu64, count);
+	if (cli_is_given(cli, "id"))
+		cli_add_value(cli, SLICE("id"), cli_get(cli, "id"));
 	return finish(cli);
 }
 
@@ -148,6 +167,7 @@ static const struct command_option delete_options[] = {
 
 static const struct command_option kick_options[] = {
 	{ COMMAND_NUMBER("count", "all", "how many at most", 1, UINT32_MAX) },
+	{ COMMAND_TEXT("id", "ID", NULL, "only this message, delayed or buried") },
 	{ .name = NULL },
 };
 
@@ -194,6 +214,13 @@ const struct cli_verb cli_define_verbs[] = {
 	  .words_min = 3,
 	  .words_max = WORDS_MAX,
 	  .run = run_plain },
+	{ .name = "remove",
+	  .summary = "remove messages of a queue by their ids",
+	  .usage = "[options] QUEUE ID...",
+	  .details = "Whatever their state: a consumer that holds one has lost it.",
+	  .words_min = 2,
+	  .words_max = WORDS_MAX,
+	  .run = run_remove },
 	{ .name = "purge",
 	  .summary = "remove the messages of a queue that no consumer holds",
 	  .usage = "[options] QUEUE",

@@ -124,6 +124,19 @@ static int run_peek(struct cli *cli)
 	return cli->status;
 }
 
+static int run_find(struct cli *cli)
+{
+	static const struct cli_table_view view = {
+		.units = "ts:time due:time expires:time deadline:time buried:time "
+			 "until:time"
+	};
+
+	buf_append_text(&cli->request, "FIND");
+	cli_add_word(cli, cli->words[0]);
+	cli_add_word(cli, cli->words[1]);
+	return cli_table_ask(cli, &view);
+}
+
 static int run_ping(struct cli *cli)
 {
 	struct tidemq_reply reply;
@@ -213,6 +226,12 @@ const struct cli_verb cli_show_verbs[] = {
 	  .words_min = 1,
 	  .words_max = 80,
 	  .run = run_request },
+	{ .name = "find",
+	  .summary = "show a message of a queue by its id",
+	  .usage = "[options] QUEUE ID",
+	  .words_min = 2,
+	  .words_max = 2,
+	  .run = run_find },
 	{ .name = "ping",
 	  .summary = "check that the broker answers",
 	  .usage = "[options]",

@@ -182,6 +182,7 @@ struct get_spec {
 	uint32_t max;
 	int64_t wait_ms;
 	bool is_auto_ack;
+	const uint64_t *id; /* not NULL: this message alone, in whatever state it is */
 };
 TIDE_MUST_USE int session_consume_get(struct channel *ch, const struct get_spec *spec,
 				      struct reply *r, struct error *err);
@@ -222,6 +223,26 @@ TIDE_MUST_USE int session_redrive_start(struct session *s,
 TIDE_MUST_USE int session_queue_purge(struct session *s, struct slice queue,
 				      struct reply *r, struct error *err);
 TIDE_MUST_USE int session_queue_kick(struct session *s, struct slice queue, uint64_t max,
+				     struct reply *r, struct error *err);
+
+/* Messages by their ids, in any state. The counts are of those that were there. */
+struct by_id_spec {
+	struct slice queue;
+	const uint64_t *ids;
+	unsigned count;   /* 1 or more */
+	int64_t delay_ms; /* RESCHEDULE */
+};
+TIDE_MUST_USE int session_by_id_find(struct session *s, struct slice queue, uint64_t id,
+				     struct reply *r, struct error *err);
+/* For session_consume_get. */
+TIDE_MUST_USE int session_by_id_get(struct channel *ch, const struct get_spec *get,
+				    struct reply *r, struct error *err);
+TIDE_MUST_USE int session_by_id_remove(struct session *s, const struct by_id_spec *spec,
+				       struct reply *r, struct error *err);
+TIDE_MUST_USE int session_by_id_reschedule(struct session *s,
+					   const struct by_id_spec *spec, struct reply *r,
+					   struct error *err);
+TIDE_MUST_USE int session_by_id_kick(struct session *s, const struct by_id_spec *spec,
 				     struct reply *r, struct error *err);
 
 struct pause_spec {

@@ -64,6 +64,8 @@ int session_consume_get(struct channel *ch, const struct get_spec *spec, struct 
 	struct subscription *sub;
 	struct queue *q;
 
+	if (spec->id)
+		return session_by_id_get(ch, spec, r, err);
 	if (session_queue_usable(ch->session, spec->queue, &q, err) < 0 ||
 	    session_queue_check_get(q, err) < 0)
 		return err->code;

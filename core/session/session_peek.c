@@ -19,6 +19,11 @@ static const char *const state_names[] = {
 	[ENTRY_MOVING] = "moving", [ENTRY_GONE] = "gone",
 };
 
+const char *session_peek_state_name(enum entry_state state)
+{
+	return state_names[state];
+}
+
 static void add_base64(struct buf *out, const char *data, size_t len)
 {
 	static const char digits[] =
@@ -36,7 +41,7 @@ static void add_base64(struct buf *out, const char *data, size_t len)
 	}
 }
 
-static void add_payload(struct json *j, const struct msg *m)
+void session_peek_write_payload(struct json *j, const struct msg *m)
 {
 	struct slice payload = { m->payload, m->payload_len };
 	struct buf text = { 0 };
@@ -69,7 +74,7 @@ static void show(struct json *j, enum entry_state state, unsigned shard,
 
 	json_object_begin(j);
 	json_member_hex(j, "id", row->id);
-	json_member_text(j, "state", state_names[state]);
+	json_member_text(j, "state", session_peek_state_name(state));
 	json_member_int(j, "shard", shard);
 	json_member_string(j, "exchange", msg_exchange_word(m));
 	json_member_string(j, "key", m->key);
@@ -87,7 +92,7 @@ static void show(struct json *j, enum entry_state state, unsigned shard,
 	if (state == ENTRY_UNACKED)
 		channel_write_holder(shown->entry, j);
 	msg_write_headers(m, j);
-	add_payload(j, m);
+	session_peek_write_payload(j, m);
 	json_object_end(j);
 }
 

@@ -56,5 +56,9 @@ TIDE_MUST_USE int session_queue_check_get(const struct queue *q, struct error *e
 
 /* Go on with the ACKs and NACKs of many tags that were left. */
 void session_settle_turn(struct service *service);
+/* As documents name a state. */
+const char *session_peek_state_name(enum entry_state state);
+/* The members "size", and "payload" or "payload_base64". */
+void session_peek_write_payload(struct json *j, const struct msg *m);
 /* The session ends and has returned what it holds: the reply completes unseen. */
 void session_settle_cancel(struct session *s);

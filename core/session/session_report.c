@@ -302,6 +302,7 @@ static void queue_stats(struct queue *q, struct json *j)
 	json_member_int(j, "timed_out", (int64_t)n->timed_out);
 	json_member_int(j, "paced", (int64_t)n->paced);
 	json_member_int(j, "expired", (int64_t)n->expired);
+	json_member_int(j, "removed", (int64_t)n->removed);
 	json_member_int(j, "death_limited", (int64_t)n->death_limited);
 	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
 	add_age(j, "oldest_ready_ms", q, shard_age_ready);

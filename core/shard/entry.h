@@ -41,7 +41,8 @@ enum {
 	/* A refused batch with it may have been carried out: which sets of Redis have it
 	 * is not known. It is dirty, or in flight. */
 	ENTRY_UNSURE = 1 << 11,
-	ENTRY_PARKED = 1 << 12, /* ready, but its group is full: see order.h */
+	ENTRY_MOVED = 1 << 12,  /* its waiter waits for the next batch, too */
+	ENTRY_PARKED = 1 << 13, /* ready, but its group is full: see order.h */
 };
 
 struct group;
@@ -77,8 +78,9 @@ struct entry {
 	uint32_t attempts;  /* deliveries so far */
 	uint32_t failures;  /* nacks, timeouts and consumers lost while at work on it */
 	const char *reason; /* of the last failure; a literal, NULL when none */
-	uint8_t state;      /* enum entry_state */
-	uint8_t home;       /* enum store_set or HOME_NONE */
+	uint16_t failed[STORE_REASONS]; /* failures, by reason */
+	uint8_t state;                  /* enum entry_state */
+	uint8_t home;                   /* enum store_set or HOME_NONE */
 	uint16_t flags;
 };
 
@@ -92,6 +94,6 @@ static inline void entry_tell(struct entry *e, int status, const char *text)
 	if (!w)
 		return;
 	e->waiter = NULL;
-	e->flags &= (uint16_t)~ENTRY_DEDUPE;
+	e->flags &= (uint16_t) ~(ENTRY_DEDUPE | ENTRY_MOVED);
 	waiter_done(w, status, text);
 }

@@ -160,6 +160,15 @@ static double wanted_score(const struct entry *e, uint8_t home)
 	return home == STORE_READY ? e->rank : (double)e->at_unix_ms;
 }
 
+static void encode_tries(struct batch *b, struct entry *e)
+{
+	struct store_tries tries = { e->attempts, e->failures, e->reason, { 0 } };
+
+	memcpy(tries.failed, e->failed, sizeof(tries.failed));
+	batch_tries(b, e->id, &tries);
+	e->flags |= ENTRY_TRIES_STORED;
+}
+
 static void encode_move(struct batch *b, struct entry *e, uint8_t want)
 {
 	double score = wanted_score(e, want);
@@ -179,11 +188,8 @@ static void encode_move(struct batch *b, struct entry *e, uint8_t want)
 	if (e->flags & ENTRY_UNSURE)
 		batch_leave_others(b, e->id, (enum store_set)want);
 	e->stored_score = score;
-	if ((e->flags & ENTRY_TRIES_DIRTY) && e->attempts > 0) {
-		batch_tries(b, e->id, e->attempts, e->failures,
-			    e->reason ? e->reason : "");
-		e->flags |= ENTRY_TRIES_STORED;
-	}
+	if ((e->flags & ENTRY_TRIES_DIRTY) && e->attempts > 0)
+		encode_tries(b, e);
 }
 
 static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
@@ -230,7 +236,8 @@ static void entry_written(struct entry *e)
 {
 	shard_entry_stored(e);
 	/* The waiter of an entry that is gone waits for its removal instead. */
-	if (e->state != ENTRY_GONE || e->home == HOME_NONE)
+	if ((e->state != ENTRY_GONE || e->home == HOME_NONE) &&
+	    (e->flags & (ENTRY_MOVED | ENTRY_DIRTY)) != (ENTRY_MOVED | ENTRY_DIRTY))
 		entry_tell(e, TIDE_OK, NULL);
 	if (e->state == ENTRY_GONE || (e->flags & (ENTRY_OUTSIDE | ENTRY_PARKED)))
 		leave_to_redis(e);
@@ -353,8 +360,8 @@ static void on_batch(void *ctx, const struct batch_result *result)
 	}
 	flight_land(sh, result);
 	dedupe_landed(sh, result);
-	if (sh->expiry.is_wanted)
-		shard_expiry_tick(sh);
+	if (sh->take.is_wanted)
+		shard_take_tick(sh);
 	shard_unref(sh);
 	if (--j->flights > 0)
 		return;
@@ -371,7 +378,7 @@ static size_t flush_shard(struct journal *j, struct shard *sh, unsigned *entries
 	struct entry *e;
 	size_t bytes;
 
-	sh->expiry.is_after = false;
+	sh->take.is_after = false;
 	sh->flight.purges = sh->purges;
 	while ((e = TAILQ_FIRST(&sh->dirty)) != NULL && *entries > 0 &&
 	       batch_bytes(b) < FLUSH_BYTES_MAX) {
@@ -409,7 +416,7 @@ void journal_flush(struct journal *j)
 	for (sh = TAILQ_FIRST(&j->dirty); sh && entries > 0 && bytes < FLUSH_BYTES_MAX;
 	     sh = next) {
 		next = TAILQ_NEXT(sh, journal_link);
-		if (sh->is_held_back || sh->expiry.is_taking || sh->expiry.is_wanted)
+		if (sh->is_held_back || sh->take.is_taking)
 			continue;
 		journal_drop(j, sh);
 		bytes += flush_shard(j, sh, &entries);

@@ -3,6 +3,7 @@
 #include <float.h>
 
 #include "base/mem.h"
+#include "shard.h"
 
 /* Entries of one group that are kept whole, whatever the others have: enough for some
  * reads not to be waited for. */
@@ -304,6 +305,7 @@ void order_park(struct order *o, struct entry *e)
 /* The caller sees to the group. */
 static void take_out(struct order *o, struct entry *e)
 {
+	shard_entry_leaving(e);
 	window_remove(&e->group->parked, e);
 	e->group = NULL;
 	e->flags &= (uint16_t)~ENTRY_PARKED;
@@ -358,6 +360,16 @@ struct entry *order_any(const struct order *o)
 	return NULL;
 }
 
+struct entry *order_another(const struct entry *e)
+{
+	const struct group *g = e->group;
+	struct entry *next = window_next(&g->parked, e);
+
+	for (g = TAILQ_NEXT(g, parked_link); g && !next; g = TAILQ_NEXT(g, parked_link))
+		next = window_first(&g->parked);
+	return next;
+}
+
 /* The first one, unless a place that memory has no entry of is before it. */
 static struct entry *first_entry(const struct group *g)
 {
@@ -376,7 +388,7 @@ static uint32_t limit_due(const struct order *o, struct group *g)
 	return g->due;
 }
 
-struct entry *order_pop_due(struct order *o)
+struct entry *order_next_due(struct order *o)
 {
 	struct group *g;
 
@@ -391,7 +403,6 @@ struct entry *order_pop_due(struct order *o)
 			continue;
 		}
 		g->due--;
-		order_unpark(o, e);
 		return e;
 	}
 	return NULL;
@@ -442,6 +453,46 @@ uint64_t order_give_back(struct order *o, struct place edge,
 	return ids;
 }
 
+static bool has_id(const struct order_loading *list, unsigned count, uint64_t id)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (list[i].place.id == id)
+			return true;
+	return false;
+}
+
+static void add_load(struct order *o, struct group *g, struct place place)
+{
+	if (!o->loads)
+		o->loads = mem_alloc(ORDER_LOAD_MAX * sizeof(*o->loads));
+	o->loads[o->load_count++] = (struct order_loading){ place, g };
+	if (g->loading++ == 0 || place_is_before(place, g->loading_first))
+		g->loading_first = place;
+}
+
+/* A walk through all of them: nobody asks often. */
+bool order_ask(struct order *o, uint64_t id)
+{
+	bool is_free = !o->is_load_sent && o->load_count < ORDER_LOAD_MAX;
+	struct group *g;
+	struct place place;
+
+	if (!o->is_load_void && has_id(o->loads, o->load_count, id))
+		return true;
+	TAILQ_FOREACH (g, &o->with_parked, parked_link) {
+		size_t at = place_heap_find(&g->ids, id);
+
+		if (at == g->ids.count)
+			continue;
+		if (is_free) {
+			place = place_heap_take(&g->ids, at);
+			add_load(o, g, place);
+		}
+		return true;
+	}
+	return false;
+}
+
 /* As many as are due, and some more where there is room for them. */
 static uint32_t wanted(const struct order *o, const struct group *g)
 {
@@ -459,22 +510,14 @@ static void load_group(struct order *o, struct group *g)
 
 	if (n > ORDER_LOAD_MAX - o->load_count)
 		n = ORDER_LOAD_MAX - o->load_count;
-	for (uint32_t i = 0; i < n; i++) {
-		struct order_loading *l = &o->loads[o->load_count++];
-
-		*l = (struct order_loading){ place_heap_pop(&g->ids), g };
-		if (g->loading++ == 0)
-			g->loading_first = l->place;
-	}
+	for (uint32_t i = 0; i < n; i++)
+		add_load(o, g, place_heap_pop(&g->ids));
 }
 
 void order_load_begin(struct order *o)
 {
 	struct group *g;
 
-	if (!o->loads)
-		o->loads = mem_alloc(ORDER_LOAD_MAX * sizeof(*o->loads));
-	o->is_load_void = false;
 	while (o->load_count < ORDER_LOAD_MAX && (g = TAILQ_FIRST(&o->wanting)) != NULL) {
 		set_wanting(o, g, false);
 		load_group(o, g);
@@ -497,13 +540,12 @@ void order_load_end(struct order *o)
 	unsigned count = o->is_load_void ? 0 : o->load_count;
 
 	o->load_count = 0;
+	o->is_load_sent = o->is_load_void = false;
 	for (unsigned i = 0; i < count; i++) {
 		struct group *g = o->loads[i].group;
 
-		/* Once for each group. */
-		if (i + 1 < count && o->loads[i + 1].group == g)
+		if (--g->loading > 0)
 			continue;
-		g->loading = 0;
 		if (g->due > 0)
 			set_roomy(o, g, true);
 		parked_gone(o, g);
@@ -523,7 +565,9 @@ void order_purge_ids(struct order *o, void (*tell)(void *ctx, struct place p), v
 
 	for (unsigned i = 0; i < loads; i++)
 		tell_one(tell, ctx, o->loads[i].place);
-	o->is_load_void = true;
+	o->is_load_void = o->is_load_sent;
+	if (!o->is_load_sent)
+		o->load_count = 0;
 	for (g = TAILQ_FIRST(&o->with_parked); g; g = next) {
 		next = TAILQ_NEXT(g, parked_link);
 		for (size_t i = 0; i < g->ids.count; i++)

@@ -75,8 +75,11 @@ struct order {
 	size_t keep_max, keep_bytes_max; /* entries, above which ids are enough */
 
 	struct order_loading *loads;
-	unsigned load_count; /* 0: nothing is being read */
-	bool is_load_void;   /* what is being read has been purged */
+	unsigned load_count; /* 0: nothing is being read, or about to be */
+	bool is_load_sent;
+	bool is_load_void; /* what is being read has been purged */
+	/* Something was asked for: the read is to begin. */
+	void (*on_asked)(struct shard *sh);
 
 	bool is_stopped;   /* at the limit: nothing more is parked */
 	bool is_skipping;  /* the last search ended before it had an answer */
@@ -85,6 +88,12 @@ struct order {
 	int64_t retry_ms;  /* no read before: the last one has failed */
 	int64_t logged_ms; /* when the log last said that it is stopped */
 };
+
+/* Parked messages are being read, or the search for the next one goes on. */
+static inline bool order_is_reading(const struct order *o)
+{
+	return o->load_count > 0 || o->is_skipping;
+}
 
 struct order *order_create(const struct order_spec *spec, struct pool *lanes);
 /* Accepts NULL. It has no entry. */
@@ -119,11 +128,16 @@ void order_unpark(struct order *o, struct entry *e);
 bool order_may_drop(const struct order *o, const struct entry *e);
 /* Keep its place alone. The entry is the caller's, to free. */
 void order_drop(struct order *o, struct entry *e);
-/* A parked entry that is due, taken out; NULL when none is, or its place alone is known:
- * then a read of it is wanted. */
-struct entry *order_pop_due(struct order *o);
+/* A parked entry that is due, and is to be taken out now by order_unpark; NULL when none
+ * is, or its place alone is known: then a read of it is wanted. */
+struct entry *order_next_due(struct order *o);
 /* Any parked entry; NULL when there is none. */
 struct entry *order_any(const struct order *o);
+/* The entries that follow this one, in no order. */
+struct entry *order_another(const struct entry *e);
+/* The message is parked, and its place alone is known. It will be read: by the next read,
+ * which on_asked begins; or, when one is under way, after asking again. */
+bool order_ask(struct order *o, uint64_t id);
 
 /* No place at or before this one may become the edge of the ready window; it depends on
  * whether the window is being refilled. */

@@ -56,15 +56,31 @@ void place_heap_push(struct place_heap *h, struct place p)
 	sift_up(h, h->count++);
 }
 
+struct place place_heap_take(struct place_heap *h, size_t index)
+{
+	struct place taken = h->places[index];
+
+	h->places[index] = h->places[--h->count];
+	if (index < h->count) {
+		sift_up(h, index);
+		sift_down(h, index);
+	}
+	shrink(h);
+	return taken;
+}
+
 struct place place_heap_pop(struct place_heap *h)
 {
-	struct place top = h->places[0];
+	return place_heap_take(h, 0);
+}
 
-	h->places[0] = h->places[--h->count];
-	if (h->count > 0)
-		sift_down(h, 0);
-	shrink(h);
-	return top;
+size_t place_heap_find(const struct place_heap *h, uint64_t id)
+{
+	size_t i = 0;
+
+	while (i < h->count && h->places[i].id != id)
+		i++;
+	return i;
 }
 
 size_t place_heap_drop(struct place_heap *h, struct place from)

@@ -4,9 +4,12 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/container.h"
 #include "base/mem.h"
 #include "dedupe.h"
 #include "journal.h"
+#include "shard_index.h"
+#include "store/store_tries.h"
 
 struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
 				 double rank)
@@ -24,6 +27,8 @@ struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
 		e->expires_unix_ms = m->expires_unix_ms;
 		sh->env->memory_bytes += m->bytes;
 	}
+	if (__builtin_expect(sh->by_id != NULL, 0))
+		shard_index_created(e);
 	return e;
 }
 
@@ -31,6 +36,8 @@ void shard_entry_free(struct entry *e)
 {
 	struct shard_env *env = e->shard->env;
 
+	if (__builtin_expect(e->shard->by_id != NULL, 0))
+		shard_index_freed(e);
 	if (e->msg)
 		env->memory_bytes -= e->msg->bytes;
 	msg_unref(e->msg);
@@ -87,6 +94,7 @@ struct shard *shard_create(struct shard_env *env, void *owner, unsigned index,
 	TAILQ_INIT(&sh->young);
 	TAILQ_INIT(&sh->moving);
 	TAILQ_INIT(&sh->dirty);
+	TAILQ_INIT(&sh->take.asks);
 	return sh;
 }
 
@@ -101,8 +109,9 @@ bool shard_is_unused(const struct shard *sh)
 	for (int i = 0; i < DEDUPE_STATE_COUNT; i++)
 		is_empty &= TAILQ_EMPTY(&sh->dedupe.lists[i]);
 	return is_empty && sh->refs == 1 && !sh->is_held_back && !sh->kick &&
-	       !sh->dedupe.is_stale && !sh->is_journaled && !sh->expiry.due_ms &&
-	       !sh->expiry.is_taking && !sh->expiry.last_number;
+	       !sh->dedupe.is_stale && !sh->is_journaled && !sh->take.due_ms &&
+	       !sh->take.is_taking && TAILQ_EMPTY(&sh->take.asks) && !sh->by_id &&
+	       !sh->take.last_number;
 }
 
 struct shard *shard_ref(struct shard *sh)
@@ -135,15 +144,6 @@ uint64_t shard_count(const struct shard *sh, enum entry_state state)
 	return sh->stages[state].window.count + sh->stages[state].beyond + parked;
 }
 
-bool shard_is_reading(const struct shard *sh)
-{
-	const struct stage *ready = &sh->stages[ENTRY_READY];
-	const struct order *o = sh->order;
-
-	return ready->is_refilling || (sh->expiry.is_taking && ready->beyond > 0) ||
-	       (o && (o->load_count > 0 || o->is_skipping));
-}
-
 /* Take the entry out of where its state keeps it. Its group is the caller's business. */
 static inline void leave_place(struct entry *e)
 {
@@ -151,7 +151,10 @@ static inline void leave_place(struct entry *e)
 
 	if (e->state < SHARD_STAGES) {
 		stage_remove(&sh->stages[e->state], e);
-	} else if (e->state == ENTRY_MOVING) {
+		return;
+	}
+	shard_entry_leaving(e);
+	if (e->state == ENTRY_MOVING) {
 		TAILQ_REMOVE(&sh->moving, e, link);
 	} else if (e->state == ENTRY_UNACKED) {
 		if (e->lane)
@@ -285,14 +288,17 @@ void shard_hold(struct entry *e, int64_t deadline_ms)
 		      deadline_ms < now_ms + YOUNG_MS ? deadline_ms : now_ms + YOUNG_MS);
 }
 
-/* Held for long: it goes into the order of deadlines, and into the ledger. */
-static void grow_old(struct entry *e)
+void shard_ledger(struct entry *e)
 {
 	struct shard *sh = e->shard;
 
+	shard_entry_leaving(e);
 	TAILQ_REMOVE(&sh->young, e, link);
 	window_insert(&sh->held, e, (double)e->at_unix_ms);
 	e->flags |= ENTRY_LEDGERED | ENTRY_TRIES_DIRTY;
+	/* It may be there already, by an older time. */
+	if (e->home == STORE_UNACK)
+		e->flags |= ENTRY_SCORE_DIRTY;
 	shard_entry_dirty(e);
 	shard_wake_by(sh, e->at_unix_ms);
 }
@@ -304,9 +310,10 @@ void shard_touch(struct entry *e, int64_t deadline_ms)
 	if (!e->lane) {
 		e->at_unix_ms = deadline_ms;
 		if (deadline_ms < e->held_unix_ms + YOUNG_MS)
-			grow_old(e);
+			shard_ledger(e);
 		return;
 	}
+	shard_entry_leaving(e);
 	window_remove(&sh->held, e);
 	e->at_unix_ms = deadline_ms;
 	window_insert(&sh->held, e, (double)deadline_ms);
@@ -331,6 +338,58 @@ void shard_bury(struct entry *e)
 	shard_entry_enter(e, ENTRY_BURIED, (double)e->at_unix_ms);
 }
 
+void shard_move(struct entry *e, enum entry_state state, int64_t at_ms)
+{
+	entry_leave(e);
+	e->at_unix_ms = at_ms;
+	shard_entry_enter(e, state, state == ENTRY_READY ? e->rank : (double)at_ms);
+}
+
+void shard_forget_failures(struct entry *e)
+{
+	e->failures = 0;
+	e->reason = NULL;
+	memset(e->failed, 0, sizeof(e->failed));
+	e->flags |= ENTRY_TRIES_DIRTY;
+}
+
+/* Two who wait for one entry. */
+struct both_wait {
+	struct waiter waiter; /* the entry's */
+	struct waiter *first, *second;
+};
+
+static void on_both(struct waiter *w)
+{
+	struct both_wait *both = container_of(w, struct both_wait, waiter);
+
+	waiter_done(both->first, w->status, w->text);
+	waiter_done(both->second, w->status, w->text);
+	mem_free(both);
+}
+
+void shard_wait_stored(struct entry *e, struct waiter *waiter)
+{
+	struct both_wait *both;
+
+	if (!(e->flags & ENTRY_DIRTY))
+		return;
+	if (e->flags & ENTRY_DEDUPE) {
+		dedupe_wait(e, waiter);
+		return;
+	}
+	e->flags |= ENTRY_MOVED;
+	waiter_add(waiter);
+	if (!e->waiter) {
+		e->waiter = waiter;
+		return;
+	}
+	both = mem_alloc(sizeof(*both));
+	*both = (struct both_wait){ .first = e->waiter, .second = waiter };
+	waiter_init(&both->waiter, on_both);
+	e->waiter = &both->waiter;
+}
+
 void shard_set_moving(struct entry *e)
 {
 	entry_leave(e);
@@ -342,6 +401,10 @@ void shard_count_failure(struct entry *e, const char *reason)
 {
 	e->failures++;
 	e->reason = reason;
+	for (unsigned i = 0; i < STORE_REASONS; i++)
+		if (strcmp(reason, store_tries_reason(i)) == 0 &&
+		    e->failed[i] < UINT16_MAX)
+			e->failed[i]++;
 	e->flags |= ENTRY_TRIES_DIRTY;
 }
 
@@ -433,7 +496,7 @@ static void tick_young(struct shard *sh, unsigned *budget)
 			return;
 		}
 		(*budget)--;
-		grow_old(e);
+		shard_ledger(e);
 	}
 }
 
@@ -464,7 +527,7 @@ void shard_tick(struct shard *sh)
 	tick_held(sh, &budget);
 	tick_delayed(sh, &budget);
 	if (!sh->is_closed) {
-		shard_expiry_tick(sh);
+		shard_take_tick(sh);
 		/* A read may have failed that they were waiting for. */
 		if (sh->stages[ENTRY_READY].beyond || shard_parked(sh) > 0)
 			sh->env->ops->on_ready(sh);
@@ -552,6 +615,7 @@ void shard_close(struct shard *sh)
 			drop(e);
 	}
 	shard_kick_cancel(sh);
+	shard_take_cancel(sh);
 	heap_remove(sh->env->timers, &sh->timer);
 	if (sh->keys) {
 		shard_unref(sh);

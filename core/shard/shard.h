@@ -19,6 +19,8 @@ struct dedupe_queue;
 struct flight_item;
 struct journal;
 struct shard;
+struct shard_ask;
+struct shard_index;
 struct shard_kick;
 
 TAILQ_HEAD(closing_list, shard);
@@ -88,19 +90,26 @@ struct dedupe_shard {
 	bool is_trimming;
 };
 
-/* Messages in Redis alone that expire. */
-struct shard_expiry {
+TAILQ_HEAD(shard_ask_list, shard_ask);
+
+/* Messages are taken out of Redis's sets: see shard_take.c. */
+struct shard_take {
+	struct shard_ask_list asks; /* for messages by their ids */
+	bool is_taking;             /* a request is under way */
+	bool is_looking;            /* likewise, which takes nothing */
+	bool is_wanted;             /* one waits for the batch under way */
+	bool is_next;  /* one is to be made as soon as what is under way has ended */
+	bool is_after; /* the next batch, if there is one: requests and batches alternate
+			*/
+	bool was_ask;  /* the last one: those by time alternate with those by ids */
+	unsigned purges; /* of the shard, when it was made */
+	/* Those that expire. */
 	int64_t due_ms; /* when to look at the expiry set; 0: nothing beyond expires */
 	int64_t offset; /* of the look that goes on */
 	int64_t number; /* of a request that has failed; 0: none has */
 	int64_t last_number;
 	bool has_taken; /* since offset 0 */
-	bool is_taking; /* a request is under way */
-	bool is_wanted; /* one waits for the batch under way */
-	bool is_after;  /* the next batch, if there is one: requests and batches alternate
-			 */
 	bool is_failing;
-	unsigned purges;
 };
 
 struct shard {
@@ -137,8 +146,9 @@ struct shard {
 	unsigned purges; /* so far: a batch sent before one may be about what is gone */
 
 	struct order *order; /* NULL: groups of messages do not matter */
-	struct shard_expiry expiry;
-	struct shard_kick *kick; /* under way, of all shards of the queue; or NULL */
+	struct shard_take take;
+	struct shard_index *by_id; /* NULL: nobody asks for messages by their ids */
+	struct shard_kick *kick;   /* under way, of all shards of the queue; or NULL */
 };
 
 /* How long a message is held before the ledger of unacked messages names it. */
@@ -177,7 +187,6 @@ static inline struct entry *shard_next(struct shard *sh)
 {
 	return sh->order ? shard_order_next(sh) : shard_first(sh);
 }
-bool shard_is_reading(const struct shard *sh);
 /* Give it to somebody until `deadline_ms`; counts the attempt. */
 void shard_hold(struct entry *e, int64_t deadline_ms);
 void shard_touch(struct entry *e, int64_t deadline_ms);
@@ -186,6 +195,14 @@ void shard_return(struct entry *e, int64_t due_ms);
 void shard_bury(struct entry *e);
 /* Out of circulation while its copy is being stored elsewhere. */
 void shard_set_moving(struct entry *e);
+/* Into one of the stages; `at_ms`: when it is due, or since when it is buried. */
+void shard_move(struct entry *e, enum entry_state state, int64_t at_ms);
+/* It is held for longer than a moment: the ledger names it from now on. */
+void shard_ledger(struct entry *e);
+/* The waiter is told when Redis has it where it is now, or at once if it has. */
+void shard_wait_stored(struct entry *e, struct waiter *waiter);
+/* Its failures begin anew. */
+void shard_forget_failures(struct entry *e);
 /* Count a failure; `reason` is a literal. */
 void shard_count_failure(struct entry *e, const char *reason);
 /* The message is done. The waiter, which may be NULL, is told when Redis has removed it.
@@ -223,6 +240,16 @@ int64_t shard_age_lease(const struct shard *sh);
 /* Read the counts of an earlier process's shard, and return what the ledger names as
  * held. The waiter is told when the shard can serve. */
 void shard_recover(struct shard *sh, struct waiter *waiter);
+
+/* Ready messages are being read from Redis, or are about to be. */
+static inline bool shard_is_reading(const struct shard *sh)
+{
+	const struct stage *ready = &sh->stages[ENTRY_READY];
+
+	return ready->is_refilling ||
+	       ((sh->take.is_taking || sh->take.is_next) && ready->beyond > 0) ||
+	       (sh->order && order_is_reading(sh->order));
+}
 
 /* Somebody may have been given the message before a broker was killed, though no attempt
  * was counted. */
@@ -281,10 +308,24 @@ void shard_resume(struct shard *sh);
 void shard_expiry_enter(const struct stage *st, struct entry *e) __attribute__((cold));
 void shard_expiry_leave(const struct stage *st, struct entry *e) __attribute__((cold));
 /* A message that Redis alone will keep expires then. */
-void shard_expiry_note(struct shard *sh, int64_t at_ms);
-void shard_expiry_tick(struct shard *sh);
-/* The unack set of an earlier process has a message by that score. */
-void shard_expiry_recover(struct shard *sh, double score);
+void shard_take_note_expiry(struct shard *sh, int64_t at_ms);
+void shard_take_tick(struct shard *sh);
+/* The unack set of an earlier process has a message by that score. Where it was before
+ * it was taken, and by which time; STORE_UNACK: somebody held it. */
+enum store_set shard_take_recover(struct shard *sh, double score, int64_t *at_ms);
+/* End all asks: the shard is being closed. */
+void shard_take_cancel(struct shard *sh);
+
+/* For shard_index.c, at each step of an entry when there is an index. */
+void shard_index_created(struct entry *e) __attribute__((cold));
+void shard_index_freed(struct entry *e) __attribute__((cold));
+void shard_index_leaving(struct entry *e) __attribute__((cold));
+/* The entry is about to leave its place: a window, a list. */
+static inline void shard_entry_leaving(struct entry *e)
+{
+	if (__builtin_expect(e->shard->by_id != NULL, 0))
+		shard_index_leaving(e);
+}
 /* Continue a kick: a refill has brought buried messages. */
 void shard_kick_continue(struct shard *sh);
 /* End a kick: the shard is being closed. */

@@ -54,11 +54,8 @@ static struct entry *next_buried(const struct shard_kick *k, struct shard **unre
 
 static void make_ready(struct entry *e)
 {
-	e->failures = 0;
-	e->reason = NULL;
-	e->flags |= ENTRY_TRIES_DIRTY;
-	stage_remove(&e->shard->stages[ENTRY_BURIED], e);
-	shard_entry_enter(e, ENTRY_READY, e->rank);
+	shard_forget_failures(e);
+	shard_move(e, ENTRY_READY, 0);
 }
 
 static void kick_go_on(struct shard_kick *k)

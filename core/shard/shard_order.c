@@ -8,18 +8,6 @@
 #define RETRY_MS 500    /* after a read that failed */
 #define LOG_MS 60000
 
-void shard_order_by(struct shard *sh, const struct order_spec *spec)
-{
-	struct order *o = sh->order = order_create(spec, &sh->env->lanes);
-
-	/* In memory alone there is nowhere else to keep them. */
-	if (!sh->keys)
-		return;
-	o->max = sh->env->parked_messages;
-	o->keep_max = sh->env->window_messages;
-	o->keep_bytes_max = sh->env->window_bytes;
-}
-
 static void park(struct shard *sh, struct entry *e)
 {
 	struct stage *st = &sh->stages[ENTRY_READY];
@@ -36,8 +24,7 @@ static void unpark(struct shard *sh, struct entry *e)
 {
 	struct stage *st = &sh->stages[ENTRY_READY];
 
-	if (e->expires_unix_ms)
-		shard_expiry_leave(st, e);
+	stage_remove(st, e);
 	stage_insert(st, e, e->rank);
 }
 
@@ -106,8 +93,11 @@ static void on_rows(void *ctx, int status, const char *text, struct store_row *r
 	else if (!o->is_load_void)
 		take_rows(sh, rows, count);
 	order_load_end(o);
-	if (!sh->is_closed)
+	if (!sh->is_closed) {
 		sh->env->ops->on_ready(sh);
+		if (!TAILQ_EMPTY(&sh->take.asks))
+			shard_wake_by(sh, sh->env->now_ms);
+	}
 	shard_unref(sh);
 }
 
@@ -124,12 +114,12 @@ static void load(struct shard *sh)
 	struct order *o = sh->order;
 	uint64_t ids[ORDER_LOAD_MAX];
 
-	if (TAILQ_EMPTY(&o->wanting) || o->load_count > 0 || sh->is_held_back ||
-	    is_resting(sh))
+	if (o->is_load_sent || sh->is_held_back || sh->is_closed || is_resting(sh))
 		return;
 	order_load_begin(o);
 	if (o->load_count == 0)
 		return;
+	o->is_load_sent = true;
 	for (unsigned i = 0; i < o->load_count; i++)
 		ids[i] = o->loads[i].place.id;
 	store_read_ids(sh->env->store, sh->keys,
@@ -138,6 +128,19 @@ static void load(struct shard *sh)
 					    .count = o->load_count,
 					    .max_bytes = sh->env->window_bytes / 2 + 1 },
 		       on_rows, shard_ref(sh));
+}
+
+void shard_order_by(struct shard *sh, const struct order_spec *spec)
+{
+	struct order *o = sh->order = order_create(spec, &sh->env->lanes);
+
+	o->on_asked = load;
+	/* In memory alone there is nowhere else to keep them. */
+	if (!sh->keys)
+		return;
+	o->max = sh->env->parked_messages;
+	o->keep_max = sh->env->window_messages;
+	o->keep_bytes_max = sh->env->window_bytes;
 }
 
 /* ---- the next message ----------------------------------------------------------------
@@ -187,7 +190,7 @@ struct entry *shard_order_next(struct shard *sh)
 	struct entry *e;
 
 	begin_search(o, sh->env->now_ms);
-	while ((e = order_pop_due(o)) != NULL)
+	while ((e = order_next_due(o)) != NULL)
 		unpark(sh, e);
 	load(sh);
 	while ((e = shard_first(sh)) != NULL && order_blocks(o, e)) {

@@ -33,6 +33,22 @@ static void recovery_end(struct shard_recovery *r, int status, const char *text)
 	mem_free(r);
 }
 
+/* What somebody held is ready again; what was taken by its id is where it was. */
+static void put_back(struct shard *sh, const struct store_row *row)
+{
+	int64_t at_ms = 0;
+	enum store_set from = shard_take_recover(sh, row->score, &at_ms);
+	struct entry *e = stage_row_entry(sh, row, STORE_UNACK);
+
+	if (!e)
+		return;
+	e->at_unix_ms = at_ms;
+	if (from == STORE_DELAYED || from == STORE_BURIED)
+		shard_entry_enter(e, (enum entry_state)from, (double)at_ms);
+	else
+		shard_entry_enter(e, ENTRY_READY, e->rank);
+}
+
 static void read_unacked(struct shard_recovery *r);
 
 static void on_unacked(void *ctx, int status, const char *text, struct store_row *rows,
@@ -47,16 +63,12 @@ static void on_unacked(void *ctx, int status, const char *text, struct store_row
 	}
 	for (size_t i = 0; i < count; i++) {
 		struct place place = place_of_row(&rows[i]);
-		struct entry *e;
 
 		/* Members that are no ids are counted in the start, not in the rows. */
 		if (!place_is_before(r->last, place))
 			continue;
 		r->last = place;
-		shard_expiry_recover(sh, place.score);
-		e = stage_row_entry(sh, &rows[i], STORE_UNACK);
-		if (e)
-			shard_entry_enter(e, ENTRY_READY, e->rank);
+		put_back(sh, &rows[i]);
 	}
 	r->start += (int64_t)count;
 	read_unacked(r);

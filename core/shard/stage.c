@@ -105,6 +105,7 @@ static void list(struct stage *st, struct entry *e)
 {
 	e->flags |= ENTRY_LISTED;
 	TAILQ_INSERT_TAIL(&st->outside, e, link);
+	shard_entry_leaving(e);
 }
 
 /* Few messages expire: those that do not pay for one test. */
@@ -119,6 +120,7 @@ static inline void window_leave(struct stage *st, struct entry *e)
 {
 	if (__builtin_expect(e->expires_unix_ms != 0, 0))
 		shard_expiry_leave(st, e);
+	shard_entry_leaving(e);
 	window_remove(&st->window, e);
 }
 
@@ -132,7 +134,7 @@ static void put_outside(struct stage *st, struct entry *e)
 	shard_account(e, 1);
 	st->beyond++;
 	if (e->expires_unix_ms && st->set != STORE_BURIED)
-		shard_expiry_note(st->shard, e->expires_unix_ms);
+		shard_take_note_expiry(st->shard, e->expires_unix_ms);
 	if (is_written && !st->is_refilling) {
 		if (!(e->flags & ENTRY_IN_FLIGHT))
 			shard_entry_free(e);
@@ -255,6 +257,7 @@ static void unlist(struct stage *st, struct entry *e)
 {
 	if (!(e->flags & ENTRY_LISTED))
 		return;
+	shard_entry_leaving(e);
 	TAILQ_REMOVE(&st->outside, e, link);
 	e->flags &= (uint16_t)~ENTRY_LISTED;
 	if (is_unwritten(st, e))
@@ -288,6 +291,7 @@ void stage_entry_encoded(struct stage *st, struct entry *e)
 	st->outside_unwritten--;
 	if (st->is_refilling)
 		return;
+	shard_entry_leaving(e);
 	TAILQ_REMOVE(&st->outside, e, link);
 	e->flags &= (uint16_t)~ENTRY_LISTED;
 }
@@ -343,7 +347,7 @@ void stage_refill(struct stage *st)
 	size_t room;
 
 	if (!sh->keys || sh->is_closed || st->is_refilling || st->beyond == 0 ||
-	    (sh->expiry.is_taking && st->set != STORE_BURIED))
+	    sh->take.is_taking || sh->take.is_next)
 		return;
 	if (st->beyond == st->outside_unwritten) {
 		if (st->window.count == 0)
@@ -388,6 +392,7 @@ struct entry *stage_row_entry(struct shard *sh, const struct store_row *row,
 	e->attempts = row->attempts;
 	e->failures = row->failures;
 	e->reason = intern_reason(row->reason);
+	memcpy(e->failed, row->failed, sizeof(e->failed));
 	if (row->attempts || set == STORE_UNACK)
 		e->flags |= ENTRY_TRIES_STORED;
 	shard_account(e, 1);
@@ -476,8 +481,10 @@ static void end_refill(struct stage *st)
 			shard_wake_by(sh, window_first(&st->window)->at_unix_ms);
 		else if (st->set == STORE_BURIED)
 			shard_kick_continue(sh);
-		if (sh->expiry.due_ms)
-			shard_wake_by(sh, sh->expiry.due_ms);
+		if (sh->take.due_ms)
+			shard_wake_by(sh, sh->take.due_ms);
+		if (!TAILQ_EMPTY(&sh->take.asks))
+			shard_wake_by(sh, sh->env->now_ms);
 	}
 	shard_unref(sh);
 }
@@ -660,5 +667,5 @@ void stage_recover(struct stage *st, uint64_t count)
 	st->edge = (struct place){ -DBL_MAX, 0 };
 	/* What expires is not known. */
 	if (count > 0 && st->set != STORE_BURIED)
-		shard_expiry_note(st->shard, st->shard->env->now_ms);
+		shard_take_note_expiry(st->shard, st->shard->env->now_ms);
 }

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "codec.h"
 #include "store_dedupe.h"
+#include "store_tries.h"
 #include "resp.h"
 
 /* A buffer above this is not kept for the next batch. */
@@ -212,18 +213,16 @@ void batch_expiry(struct batch *b, uint64_t id, int64_t expires_unix_ms)
 	add_scored(b, BATCH_WRITE_EXPIRY, (double)expires_unix_ms, &word);
 }
 
-void batch_tries(struct batch *b, uint64_t id, uint32_t attempts, uint32_t failures,
-		 const char *reason)
+void batch_tries(struct batch *b, uint64_t id, const struct store_tries *tries)
 {
-	char text[64];
+	char text[STORE_TRIES_TEXT_MAX];
 	struct id_word word = id_word(id);
 	struct buf *out = entry(b, BATCH_WRITE_TRIES);
-	int len = snprintf(text, sizeof(text), "%u %u %.31s", attempts, failures,
-			   reason ? reason : "");
+	size_t len = store_tries_format(tries, text);
 
 	buf_append(out, word.text, RESP_ID_LEN);
-	resp_bulk(out, (struct slice){ text, (size_t)len });
-	b->bytes += RESP_ID_LEN + (size_t)len;
+	resp_bulk(out, (struct slice){ text, len });
+	b->bytes += RESP_ID_LEN + len;
 }
 
 void batch_remove(struct batch *b, uint64_t id, enum store_set set, bool has_tries,

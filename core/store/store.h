@@ -146,9 +146,15 @@ void batch_move(struct batch *b, uint64_t id, enum store_set from, enum store_se
 		double score);
 /* Into the expiry set, which names all that expire and are not buried. */
 void batch_expiry(struct batch *b, uint64_t id, int64_t expires_unix_ms);
-/* Deliveries so far, failures so far, the last failure's reason. */
-void batch_tries(struct batch *b, uint64_t id, uint32_t attempts, uint32_t failures,
-		 const char *reason);
+/* What happened to a message so far. */
+#define STORE_REASONS 4 /* why it failed: see store_tries.h */
+struct store_tries {
+	uint32_t attempts; /* deliveries */
+	uint32_t failures;
+	const char *reason;             /* of the last failure; NULL when none */
+	uint16_t failed[STORE_REASONS]; /* failures, by reason */
+};
+void batch_tries(struct batch *b, uint64_t id, const struct store_tries *tries);
 /* Body, place, tries (when `has_tries`) and expiry (when `has_expiry`). */
 void batch_remove(struct batch *b, uint64_t id, enum store_set set, bool has_tries,
 		  bool has_expiry);
@@ -191,6 +197,7 @@ struct store_row {
 	uint32_t attempts;
 	uint32_t failures;
 	char reason[32]; /* of the last failure; "" when none */
+	uint16_t failed[STORE_REASONS];
 };
 
 /* The rows are the store's; to keep a message beyond the call, take a
@@ -250,33 +257,45 @@ typedef void (*store_has_fn)(void *ctx, int status, const bool *found, unsigned 
 void store_read_has(struct store *s, struct store_shard *shard, const uint64_t *ids,
 		    unsigned count, store_has_fn on_has, void *ctx);
 
-/* Take messages that have expired out of the ready and the delayed set, into the unack
- * set, where they are until they are moved or removed. */
-struct store_expiry {
-	int64_t now_ms;
-	int64_t ready_start; /* of each set, from this index on */
-	int64_t delayed_start;
-	unsigned count; /* at most; 1-1024 */
+/* Take messages out of the ready, the delayed and the buried set, into the unack set,
+ * where they are until they are moved or removed: those with certain ids, or those that
+ * have expired and are not buried. Their score there tells where they were:
+ * store_read_taken_from. A request that is sent again after a reconnect gives the same
+ * rows.
+ */
+struct store_take {
+	int64_t starts[STORE_UNACK]; /* of each of the sets, from this index on */
+	unsigned count;              /* at most; 1-1024 */
 	size_t max_bytes;
+	/* By ids. 0: those that have expired. No id is there twice. */
+	const uint64_t *ids;
+	unsigned id_count;
+	bool is_look; /* by ids: leave them where they are */
+	/* By time. */
+	int64_t now_ms;
 	/* How many of those that have expired were looked at already: others are held,
 	 * or before the indexes. */
 	int64_t offset;
-	/* Another one for each request, unless the one before has failed. A request that
-	 * is sent again after a reconnect gives the same rows. */
+	/* Another one for each request, unless the one before has failed. */
 	int64_t number;
 };
-struct store_expired {
-	struct store_row *rows; /* from the delayed set, then from the ready one */
+struct store_taken {
+	struct store_row *rows; /* by ids: in their order */
 	size_t count;
-	size_t from_delayed;
-	int64_t offset;  /* for the next request; -1: all have been looked at */
-	int64_t next_ms; /* then: when the next one expires; 0: none does */
+	/* By ids: how many of them were looked at. By time: for the next request; -1: all
+	 * have been looked at. */
+	int64_t offset;
+	int64_t next_ms; /* by time, then: when the next one expires; 0: none does */
 };
-typedef void (*store_expired_fn)(void *ctx, int status, const char *text,
-				 const struct store_expired *expired);
-void store_read_expired(struct store *s, struct store_shard *shard,
-			const struct store_expiry *expiry, store_expired_fn on_expired,
-			void *ctx);
+typedef void (*store_taken_fn)(void *ctx, int status, const char *text,
+			       const struct store_taken *taken);
+void store_read_take(struct store *s, struct store_shard *shard,
+		     const struct store_take *take, store_taken_fn on_taken, void *ctx);
+/* Where a message was that is in the unack set by that score. STORE_UNACK: it was not
+ * taken by its id. `*at_ms`: by which time it was there, unless it was ready. */
+enum store_set store_read_taken_from(double score, int64_t *at_ms);
+/* The same of one that was taken because it has expired. */
+enum store_set store_read_expired_from(double score);
 
 /* Remove at most `count` (1–4096) members of a set from index `start` on, with
  * all that belongs to them. In two round trips, ids first, so that asking again

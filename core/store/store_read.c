@@ -8,6 +8,7 @@
 #include "codec.h"
 #include "resp.h"
 #include "store_private.h"
+#include "store_tries.h"
 
 /* KEYS: the set, msg, tries. Locals: the rows, max_bytes (0: no bodies).
  *
@@ -116,18 +117,10 @@ static const redisReply *next_element(struct element_cursor *c)
 	return NULL;
 }
 
-/* "attempts failures reason" */
 static void read_tries(struct store_row *row, const redisReply *tries)
 {
-	char *end;
-
-	if (!tries || tries->type != REDIS_REPLY_STRING)
-		return;
-	row->attempts = (uint32_t)strtoul(tries->str, &end, 10);
-	row->failures = (uint32_t)strtoul(end, &end, 10);
-	while (*end == ' ')
-		end++;
-	snprintf(row->reason, sizeof(row->reason), "%s", end);
+	if (tries && tries->type == REDIS_REPLY_STRING)
+		store_tries_parse(tries->str, row);
 }
 
 static int read_body(const struct read_call *r, struct store_row *row,
@@ -310,50 +303,76 @@ void store_read_ids(struct store *s, struct store_shard *shard,
 	store_call_send(&r->call, REDIS_REPLY_ARRAY);
 }
 
-/* KEYS: expiry, msg, tries, ready, delayed, unack, buried. ARGV: now, the lowest and the
- * highest score of this request, indexes in ready and delayed, count, max_bytes, offset.
+/* KEYS: expiry, msg, tries, ready, delayed, buried, unack. ARGV: now, the lowest and the
+ * highest score of this request, indexes in ready, delayed and buried, count, max_bytes,
+ * offset, whether it is a look alone, then the ids, if it is by ids.
  *
  * Returns { members and scores, bodies, tries, offset, next }. A message that is taken is
- * in the unack set by one of the two scores, the lower one if it was delayed: these rows
- * are found again by a request that is sent twice. It enters that set before it leaves
- * the other: a Redis without memory refuses the first, and the script ends there. What
- * is buried, or gone, leaves the index. */
-static const struct slice script_expired = SLICE(
-	"local taken = redis.call('ZCOUNT', KEYS[6], ARGV[2], ARGV[3])\n"
-	"local limit, left = tonumber(ARGV[6]), tonumber(ARGV[7])\n"
-	"local offset = tonumber(ARGV[8])\n"
+ * in the unack set by a score that tells where it was; so a request that is sent twice
+ * finds it again. It enters that set before it leaves the other: a Redis without memory
+ * refuses the first, and the script ends there. What is buried, or gone, leaves the index
+ * of what expires. */
+static const struct slice script_take = SLICE(
+	"local by_id, is_look = #ARGV > 10, ARGV[10] == '1'\n"
+	"local taken = by_id and 0 or redis.call('ZCOUNT', KEYS[7], ARGV[2], ARGV[3])\n"
+	"local limit, left = tonumber(ARGV[7]), tonumber(ARGV[8])\n"
+	"local offset = tonumber(ARGV[9])\n"
+	"local base = -4503599627370496\n"
+	"local rows = {}\n"
 	"local sets = { { KEYS[4], tonumber(ARGV[4]), ARGV[3] },\n"
-	"               { KEYS[5], tonumber(ARGV[5]), ARGV[2] } }\n"
+	"               { KEYS[5], tonumber(ARGV[5]), ARGV[2] },\n"
+	"               by_id and { KEYS[6], tonumber(ARGV[6]) } or nil }\n"
+	"local function score_of(kind, set, id)\n"
+	"  if not by_id then return set[3] end\n"
+	"  local at = kind > 1 and tonumber(redis.call('ZSCORE', set[1], id)) or 0\n"
+	"  return string.format('%.0f', base - 4 * at - kind)\n"
+	"end\n"
 	"local function take(id)\n"
-	"  for _, set in ipairs(sets) do\n"
+	"  for kind, set in ipairs(sets) do\n"
 	"    local at = redis.call('ZRANK', set[1], id)\n"
 	"    if at and at < set[2] then return end\n"
 	"    if at then\n"
-	"      redis.call('ZADD', KEYS[6], set[3], id)\n"
-	"      redis.call('ZREM', set[1], id)\n"
-	"      taken = taken + 1\n"
-	"      left = left - redis.call('HSTRLEN', KEYS[2], id)\n"
-	"      return\n"
+	"      local score = score_of(kind, set, id)\n"
+	"      if not is_look then\n"
+	"        redis.call('ZADD', KEYS[7], score, id)\n"
+	"        redis.call('ZREM', set[1], id)\n"
+	"      end\n"
+	"      return score\n"
 	"    end\n"
 	"  end\n"
-	"  if not redis.call('ZSCORE', KEYS[6], id) then\n"
+	"  local score = redis.call('ZSCORE', KEYS[7], id)\n"
+	"  if by_id then return score and tonumber(score) <= base and score end\n"
+	"  if not score then\n"
 	"    offset = offset - redis.call('ZREM', KEYS[1], id)\n"
 	"  end\n"
 	"end\n"
-	"local is_end = false\n"
-	"if taken == 0 then\n"
-	"  local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT',\n"
-	"                         ARGV[8], 1000)\n"
-	"  local n = 0\n"
-	"  while n < #due and taken < limit and left > 0 do\n"
-	"    n = n + 1\n"
-	"    take(due[n])\n"
-	"  end\n"
-	"  offset = offset + n\n"
-	"  is_end = n == #due and n < 1000\n"
+	"local is_end, wanted = false, {}\n"
+	"if by_id then\n"
+	"  for i = 11, #ARGV do wanted[i - 10] = ARGV[i] end\n"
+	"elseif taken == 0 then\n"
+	"  wanted = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT',\n"
+	"                      ARGV[9], 1000)\n"
 	"end\n"
-	"local rows = redis.call('ZRANGEBYSCORE', KEYS[6], ARGV[2], ARGV[3], "
-	"'WITHSCORES')\n"
+	"local n = 0\n"
+	"while n < #wanted and taken < limit and left > 0 do\n"
+	"  n = n + 1\n"
+	"  local score = take(wanted[n])\n"
+	"  if score then\n"
+	"    taken = taken + 1\n"
+	"    left = left - redis.call('HSTRLEN', KEYS[2], wanted[n])\n"
+	"    rows[#rows + 1] = wanted[n]\n"
+	"    rows[#rows + 1] = score\n"
+	"  end\n"
+	"end\n"
+	"if by_id then\n"
+	"  offset = n\n"
+	"elseif #wanted > 0 or taken == 0 then\n"
+	"  offset = offset + n\n"
+	"  is_end = n == #wanted and n < 1000\n"
+	"end\n"
+	"if not by_id then\n"
+	"  rows = redis.call('ZRANGEBYSCORE', KEYS[7], ARGV[2], ARGV[3], 'WITHSCORES')\n"
+	"end\n"
 	"local ids, bodies, tries = {}, {}, {}\n"
 	"for i = 1, #rows, 2 do ids[(i + 1) / 2] = rows[i] end\n"
 	"if #ids > 0 then\n"
@@ -367,49 +386,63 @@ static const struct slice script_expired = SLICE(
 	"end\n"
 	"return { rows, bodies, tries, is_end and -1 or offset, next[2] or '0' }\n");
 
-struct expired_call {
+#define TAKEN_BY_ID (INT64_C(1) << 52) /* minus what is in the script as `base` */
+
+enum store_set store_read_taken_from(double score, int64_t *at_ms)
+{
+	/* By the kinds of the script, less one. */
+	static const enum store_set sets[] = { STORE_READY, STORE_DELAYED, STORE_BURIED };
+	int64_t code;
+
+	if (!(score < -(double)TAKEN_BY_ID && score > -2 * (double)TAKEN_BY_ID))
+		return STORE_UNACK;
+	code = (int64_t)-score - TAKEN_BY_ID;
+	*at_ms = code / 4;
+	return code % 4 == 0 ? STORE_UNACK : sets[code % 4 - 1];
+}
+
+enum store_set store_read_expired_from(double score)
+{
+	return (int64_t)score % 2 ? STORE_DELAYED : STORE_READY;
+}
+
+struct take_call {
 	struct read_call read; /* the rows come from the unack set */
-	store_expired_fn on_expired;
-	int64_t number;
+	store_taken_fn on_taken;
 };
 
-static void take_expired(struct expired_call *c, const redisReply *reply,
-			 struct store_expired *out)
+static void read_taken(struct take_call *c, const redisReply *reply,
+		       struct store_taken *out)
 {
-	double delayed_score = (double)(-2 * c->number - 1);
 	int rc;
 
 	out->rows = mem_alloc((reply->element[0]->elements / 2 + 1) * sizeof(*out->rows));
 	rc = read_rows(&c->read, reply, out->rows, &out->count);
 	if (rc < 0)
 		store_call_fail(&c->read.call, rc, "out of memory for what was read");
-	for (size_t i = 0; i < out->count; i++)
-		out->from_delayed += out->rows[i].score == delayed_score;
 	out->offset = reply->element[3]->integer;
 	out->next_ms = (int64_t)read_score(reply->element[4]);
 }
 
-static void on_expired_reply(struct store_call *call, const redisReply *reply,
-			     bool is_last)
+static void on_take_reply(struct store_call *call, const redisReply *reply, bool is_last)
 {
-	struct expired_call *c = container_of(call, struct expired_call, read.call);
-	struct store_expired out = { 0 };
+	struct take_call *c = container_of(call, struct take_call, read.call);
+	struct store_taken out = { 0 };
 
 	if (reply && is_rows_reply(reply) && reply->elements == 5 &&
 	    reply->element[3]->type == REDIS_REPLY_INTEGER &&
 	    reply->element[4]->type == REDIS_REPLY_STRING)
-		take_expired(c, reply, &out);
+		read_taken(c, reply, &out);
 	else
 		store_call_fail(call, TIDE_ESTORE, "an unexpected reply from Redis");
-	c->on_expired(call->ctx, call->err.code, store_call_text(call), &out);
+	c->on_taken(call->ctx, call->err.code, store_call_text(call), &out);
 	for (size_t i = 0; i < out.count; i++)
 		msg_unref(out.rows[i].msg);
 	mem_free(out.rows);
 }
 
-void store_read_expired(struct store *s, struct store_shard *shard,
-			const struct store_expiry *expiry, store_expired_fn on_expired,
-			void *ctx)
+void store_read_take(struct store *s, struct store_shard *shard,
+		     const struct store_take *take, store_taken_fn on_taken, void *ctx)
 {
 	static const enum layout_key keys[] = {
 		LAYOUT_EXPIRY,
@@ -417,38 +450,44 @@ void store_read_expired(struct store *s, struct store_shard *shard,
 		LAYOUT_TRIES,
 		(enum layout_key)(LAYOUT_SETS + STORE_READY),
 		(enum layout_key)(LAYOUT_SETS + STORE_DELAYED),
+		(enum layout_key)(LAYOUT_SETS + STORE_BURIED),
 		(enum layout_key)(LAYOUT_SETS + STORE_UNACK),
 	};
 	const int64_t words[] = {
-		expiry->now_ms,
-		-2 * expiry->number - 1,
-		-2 * expiry->number,
-		expiry->ready_start,
-		expiry->delayed_start,
-		(int64_t)expiry->count,
-		expiry->max_bytes < INT32_MAX ? (int64_t)expiry->max_bytes : INT32_MAX,
-		expiry->offset,
+		take->now_ms,
+		-2 * take->number - 1,
+		-2 * take->number,
+		take->starts[STORE_READY],
+		take->starts[STORE_DELAYED],
+		take->starts[STORE_BURIED],
+		(int64_t)take->count,
+		take->max_bytes < INT32_MAX ? (int64_t)take->max_bytes : INT32_MAX,
+		take->offset,
+		take->is_look,
 	};
 	enum {
 		KEYS = sizeof(keys) / sizeof(*keys),
 		WORDS = sizeof(words) / sizeof(*words)
 	};
-	struct expired_call *c =
-		store_call_create(s, shard, sizeof(*c), on_expired_reply, ctx);
-	struct buf *out = store_call_add_words(&c->read.call, 3 + KEYS + WORDS);
+	struct take_call *c = store_call_create(s, shard, sizeof(*c), on_take_reply, ctx);
+	struct buf *out =
+		store_call_add_words(&c->read.call, 3 + KEYS + WORDS + take->id_count);
 	char text[32];
 
-	c->on_expired = on_expired;
-	c->number = expiry->number;
+	c->on_taken = on_taken;
 	c->read.set = STORE_UNACK;
 	resp_text(out, "EVAL");
-	resp_bulk(out, script_expired);
-	resp_text(out, "6");
+	resp_bulk(out, script_take);
+	resp_text(out, "7");
 	for (int i = 0; i < KEYS; i++)
 		layout_resp_key(out, shard_prefix(shard), keys[i]);
 	for (int i = 0; i < WORDS; i++) {
 		snprintf(text, sizeof(text), "%lld", (long long)words[i]);
 		resp_text(out, text);
+	}
+	for (unsigned i = 0; i < take->id_count; i++) {
+		id_format(take->ids[i], text);
+		resp_bulk(out, (struct slice){ text, ID_HEX_LEN });
 	}
 	store_call_send(&c->read.call, REDIS_REPLY_ARRAY);
 }

@@ -72,15 +72,17 @@ local function first_word(line)
   return line:gsub('^@%d+ ', ''):match '^%S*'
 end
 
+local ID = '%f[%x]%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%f[%X]'
+
 --- What differs from run to run. Ids keep their identity: the first becomes
---- ID1, the second ID2.
-local function normalizer()
-  local ids, count = {}, 0
+--- ID1, the second ID2. `ids` has both ways.
+local function normalizer(ids)
+  local count = 0
   return function(line)
-    line = line:gsub('%f[%x]%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%f[%X]', function(id)
+    line = line:gsub(ID, function(id)
       if not ids[id] then
         count = count + 1
-        ids[id] = 'ID' .. count
+        ids[id], ids['ID' .. count] = 'ID' .. count, id
       end
       return ids[id]
     end)
@@ -112,7 +114,8 @@ end
 
 --- Play a session on a connection: what is typed is sent, what is not must come.
 local function play(session, c)
-  local documented, actual = normalizer(), normalizer()
+  local documented_ids, actual_ids = {}, {}
+  local documented, actual = normalizer(documented_ids), normalizer(actual_ids)
   local lines = {}
   for line in session:gmatch '([^\n]*)\n' do lines[#lines + 1] = line end
   if first_word(lines[1]) ~= 'HELLO' then
@@ -128,7 +131,8 @@ local function play(session, c)
     local line = next_line()
     local word = first_word(line)
     if not is_reply[word] then
-      c:send(line .. '\r\n')
+      -- An id that came before is the one of this run.
+      c:send(line:gsub(ID, function(id) return actual_ids[documented_ids[id]] end) .. '\r\n')
       if word == 'PUB' then c:send(next_line() .. '\r\n') end
     else
       local got = c:expect '^.*$'

@@ -339,10 +339,21 @@ COMMAND(get)
 {
 	const struct request_limits max = { 1, GET_MAX }, wait = { 0, WAIT_MAX_MS };
 	struct get_spec spec = { .queue = request_name(q, 0, "a queue") };
+	struct slice id = request_option(q, "id");
+	uint64_t number;
 
 	spec.max = (uint32_t)request_uint(q, "max", max, 1);
 	spec.wait_ms = request_duration(q, "wait", wait);
 	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
+	if (id.data) {
+		spec.id = &number;
+		number = request_id(q, "id", id);
+	}
+	if (q->rc == TIDE_OK && id.data &&
+	    (request_option(q, "max").data || request_option(q, "wait").data))
+		return error_set(
+			q->err, TIDE_ESYNTAX,
+			"GET id= takes one message, now: without max= and wait=");
 	if (q->rc < 0)
 		return q->rc;
 	return session_consume_get(session_channel(l->session, q->channel), &spec, r,
@@ -463,10 +474,24 @@ COMMAND(purge)
 	return session_queue_purge(l->session, queue, r, q->err);
 }
 
+static int kick_by_id(struct line *l, struct request *q, struct reply *r)
+{
+	uint64_t id = request_id(q, "id", request_option(q, "id"));
+	const struct by_id_spec spec = { .queue = q->words[0], .ids = &id, .count = 1 };
+
+	if (q->rc == TIDE_OK && q->word_count > 1)
+		return error_set(q->err, TIDE_ESYNTAX,
+				 "KICK takes a number or id=, not both");
+	return q->rc < 0 ? q->rc : session_by_id_kick(l->session, &spec, r, q->err);
+}
+
 COMMAND(kick)
 {
 	struct slice queue = request_name(q, 0, "a queue");
 	uint64_t max = UINT64_MAX;
+
+	if (request_option(q, "id").data)
+		return kick_by_id(l, q, r);
 
 	if (q->rc == TIDE_OK && q->word_count > 1 && slice_is(q->words[1], "quiet"))
 		r->is_quiet = true;

@@ -217,7 +217,7 @@ static bool must_wait(struct line *l, struct slice line)
 
 	if (!session_publish_is_next_held(l->session))
 		return false;
-	verb = request_verb(line);
+	verb = request_parse_verb(line);
 	if (!verb || !(verb->features & VERB_PAYLOAD))
 		return false;
 	session_publish_begin(l->session);

@@ -32,7 +32,7 @@ struct request {
 	unsigned header_count;
 	bool is_quiet;
 	uint64_t payload_len;
-	struct slice tags; /* of a verb with tags: the words with the tags */
+	struct slice tags; /* of a verb with tags or ids: the words with them */
 	struct slice words[REQUEST_WORDS_MAX];
 	struct slice flags[REQUEST_FLAGS_MAX];
 	struct request_option options[REQUEST_OPTIONS_MAX];
@@ -46,7 +46,7 @@ TIDE_MUST_USE int request_parse(struct request *r, char *line, size_t len, bool 
 				struct error *err);
 
 /* The verb of a line that is not to be taken apart yet; NULL when there is none. */
-const struct verb *request_verb(struct slice line);
+const struct verb *request_parse_verb(struct slice line);
 
 /* The option's value; data == NULL when it is not there. */
 struct slice request_option(const struct request *r, const char *name);
@@ -80,5 +80,7 @@ int64_t request_duration(struct request *r, const char *name,
 unsigned request_choice(struct request *r, const char *name, const char *choices);
 /* A word that is a number from 1 to `max`, or `fallback` when it is left out. */
 uint64_t request_count(struct request *r, unsigned word, uint64_t max, uint64_t fallback);
+/* The id of a message: the value of an option, or a word (`name` is NULL). */
+uint64_t request_id(struct request *r, const char *name, struct slice value);
 /* The index of a word among such choices; false when there is no such choice. */
 bool request_find(const char *choices, struct slice word, unsigned *index);

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/bytes.h"
+
 /* clang-format off */
 #define PUB_OPTIONS "pri delay ttl id"
 #define LIST_WORDS "exchanges|queues|bindings|consumers|connections|rules"
@@ -24,13 +26,16 @@ static const struct verb verbs[] = {
 	{ "UNBIND",  3, 3, "queue exchange pattern",   VERB_ANY_OPTIONS,                 NULL, NULL,                   command_unbind },
 	{ "SUB",     2, 2, "queue sid",                0,                                "prefetch ack priority rank notify-lease", NULL, command_subscribe },
 	{ "UNSUB",   1, 1, "sid",                      0,                                NULL, NULL,                   command_unsubscribe },
-	{ "GET",     1, 1, "queue",                    VERB_ANSWERS,                     "max wait ack", NULL,         command_get },
+	{ "GET",     1, 1, "queue",                    VERB_ANSWERS,                     "max wait ack id", NULL,      command_get },
 	{ "NACK",    0, 0, NULL,                       VERB_TAGS,                        "delay", "dead requeue",      command_nack },
 	{ "TOUCH",   0, 0, NULL,                       VERB_TAGS,                        "for", NULL,                  command_touch },
 	{ "PEEK",    1, 2, "queue n",                  VERB_DOCUMENT | VERB_ANSWERS,        "state match after", NULL,    command_peek },
 	{ "REDRIVE", 1, 2, "queue n",                  0,                                "match to", NULL,             command_redrive },
 	{ "PURGE",   1, 1, "queue",                    0,                                NULL, NULL,                   command_purge },
-	{ "KICK",    1, 2, "queue n",                  0,                                NULL, NULL,                   command_kick },
+	{ "KICK",    1, 2, "queue n",                  VERB_DOCUMENT,                    "id", NULL,                   command_kick },
+	{ "FIND",    2, 2, "queue id",                 VERB_DOCUMENT | VERB_ANSWERS,     NULL, NULL,                   command_by_id_find },
+	{ "REMOVE",  1, 1, "queue",                    VERB_IDS | VERB_DOCUMENT,         NULL, NULL,                   command_by_id_remove },
+	{ "RESCHEDULE", 1, 1, "queue",                 VERB_IDS | VERB_DOCUMENT,         "delay", NULL,                command_by_id_reschedule },
 	{ "PAUSE",   2, 2, "queue in|out|both",        0,                                "for", NULL,                  command_pause },
 	{ "RESUME",  1, 2, "queue in|out|both",        0,                                NULL, NULL,                   command_pause_resume },
 	{ "LIST",    1, 1, LIST_WORDS,                 VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_list },
@@ -65,8 +70,11 @@ const struct verb *verb_find(struct slice name)
 			return NULL; /* not the zero after a verb */
 	}
 	/* Eight bytes at once. */
+	uint64_t first = bytes_load_eight(word), second = bytes_load_eight(word + 8);
+
 	for (const struct verb *v = verbs; v->name[0]; v++)
-		if (memcmp(v->name, word, sizeof(word)) == 0)
+		if (bytes_load_eight(v->name) == first &&
+		    bytes_load_eight(v->name + 8) == second)
 			return v;
 	return NULL;
 }
@@ -115,6 +123,8 @@ static void add_usage(const struct verb *v, struct buf *out)
 	}
 	if (v->features & VERB_TAGS)
 		buf_append_text(out, " <tag|first-last>...");
+	if (v->features & VERB_IDS)
+		buf_append_text(out, " <id>...");
 	add_optional(words.data, "", out);
 	add_optional(v->options, "=", out);
 	add_optional(v->flags, "", out);

@@ -14,12 +14,13 @@ enum {
 	VERB_HEADERS = 1 << 1,     /* takes h:name=value */
 	VERB_ANY_OPTIONS = 1 << 2, /* options are the business of a script or a table */
 	VERB_TAGS = 1 << 3,        /* takes a list of tags and ranges */
+	VERB_IDS = 1 << 7,         /* takes a list of ids of messages */
 	VERB_ANSWERS = 1 << 4,     /* is asked for its answer: no `quiet` */
 	VERB_NO_CHANNEL = 1 << 5,  /* speaks of a channel that need not be open */
 	VERB_DOCUMENT = 1 << 6,    /* its answer may be large, or long in the making */
 };
 
-#define VERB_NAME_MAX 7
+#define VERB_NAME_MAX 15
 
 struct verb {
 	char name[VERB_NAME_MAX + 1]; /* capital letters, then zeros */
@@ -74,6 +75,9 @@ COMMAND(kick);
 COMMAND(pause);
 COMMAND(pause_resume);
 COMMAND(list);
+COMMAND(by_id_find);
+COMMAND(by_id_remove);
+COMMAND(by_id_reschedule);
 COMMAND(stats);
 COMMAND(rules);
 COMMAND(explain);

@@ -177,8 +177,9 @@ static bool is_settled(void)
 	for (int i = 0; i < SHARD_STAGES; i++)
 		if (w.shard->stages[i].is_refilling)
 			return false;
-	return !w.shard->expiry.is_taking &&
-	       !(w.shard->order && w.shard->order->load_count);
+	if (w.shard->order && w.shard->order->load_count)
+		return false;
+	return !w.shard->take.is_taking && TAILQ_EMPTY(&w.shard->take.asks);
 }
 
 static void settle_all(void)
@@ -187,7 +188,7 @@ static void settle_all(void)
 
 	uv_timer_start(&w.h.waker, harness_wake, 1, 1);
 	while (!is_settled() && uv_hrtime() < late) {
-		w.env.now_ms++;
+		pass_time(1);
 		journal_flush(w.env.journal);
 		uv_run(&w.h.loop, UV_RUN_ONCE);
 	}

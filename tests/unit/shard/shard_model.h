@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "shard/journal.h"
 #include "shard/shard.h"
+#include "shard/shard_ask.h"
 
 #define MESSAGES_MAX 20000
 #define GROUPS 30
@@ -64,7 +65,7 @@ struct world {
 	bool is_ebb;   /* nothing is published for a while */
 	bool is_ready; /* on_ready was called since shard_next gave nothing */
 	unsigned last_step;
-	uint64_t delivered, expired, crashes, purges, refusals;
+	uint64_t delivered, expired, crashes, purges, refusals, asked, found, looked;
 };
 
 static struct world w;
@@ -412,6 +413,148 @@ static void ack(struct thing *t)
 	c = call_create((size_t)(t - w.things), (size_t)(t - w.things) + 1, false);
 	shard_remove(e, &c->waiter);
 	waiter_done(&c->waiter, TIDE_OK, NULL);
+}
+
+/* ---- messages by their ids ------------------------------------------------------- */
+
+enum by_id {
+	BY_ID_REMOVE,
+	BY_ID_HOLD,
+	BY_ID_RETURN,
+	BY_ID_KICK,
+	BY_ID_LEAVE,
+	BY_ID_LOOK
+};
+
+struct request {
+	struct shard_ask ask;
+	enum by_id what;
+	uint64_t ids[8];
+};
+
+/* A thing that nobody holds, in a state in which it may be. */
+static void check_state(struct thing *t, enum entry_state state)
+{
+	if (t->fate == FATE_BURIED && state != ENTRY_BURIED &&
+	    (w.kick_credit > 0 || w.may_refuse)) {
+		w.kick_credit -= w.kick_credit > 0;
+		t->fate = FATE_WAITING;
+		t->was_delayed = false;
+	}
+	if ((t->fate != FATE_BURIED || state != ENTRY_BURIED) &&
+	    (t->fate != FATE_WAITING || state == ENTRY_BURIED) && !w.may_refuse)
+		fail_msg("%llx is found in state %d, but its fate is %d",
+			 (unsigned long long)id_of(t), state, t->fate);
+}
+
+static bool use_found(struct thing *t, struct entry *e, enum by_id what,
+		      enum entry_state state)
+{
+	switch (what) {
+	case BY_ID_REMOVE:
+		t->entry = e;
+		ack(t);
+		return true;
+	case BY_ID_HOLD:
+		t->fate = FATE_HELD;
+		t->entry = e;
+		shard_hold(e, w.env.now_ms + 1 + pick(10000));
+		if (e->home != STORE_READY)
+			shard_ledger(e);
+		return true;
+	case BY_ID_RETURN:
+		t->fate = FATE_WAITING;
+		t->was_delayed = pick(2);
+		t->due_ms = t->was_delayed ? w.env.now_ms + 1 + pick(5000) : 0;
+		shard_return(e, t->due_ms);
+		return true;
+	case BY_ID_KICK:
+		if (state == ENTRY_READY)
+			return false;
+		t->fate = FATE_WAITING;
+		t->was_delayed = false;
+		shard_forget_failures(e);
+		shard_move(e, ENTRY_READY, 0);
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool on_found(struct shard_ask *ask, struct entry *e, enum entry_state state)
+{
+	struct request *r = (struct request *)ask;
+	struct thing *t = thing_of(e->id);
+
+	w.found++;
+	if (state == ENTRY_MOVING) {
+		assert_int_equal(t->fate, FATE_MOVING);
+		return false;
+	}
+	if (state == ENTRY_UNACKED) {
+		assert_int_equal(t->fate, FATE_HELD);
+		assert_ptr_equal(t->entry, e);
+		if (r->what != BY_ID_REMOVE)
+			return false;
+		ack(t);
+		return true;
+	}
+	check_state(t, state);
+	return use_found(t, e, r->what, state);
+}
+
+static void on_seen(struct shard_ask *ask, const struct store_row *row,
+		    enum entry_state state)
+{
+	struct thing *t = thing_of(row->id);
+
+	w.looked++;
+	/* The answer may be older than what has happened since. */
+	if (t->fate == FATE_WAITING && state == ENTRY_DELAYED && t->was_delayed)
+		assert_true(row->score > 0);
+}
+
+static void on_asked(struct shard_ask *ask, int status, const char *text)
+{
+	struct request *r = (struct request *)ask;
+
+	for (unsigned i = 0; i < ask->count && status == TIDE_OK && !w.may_refuse; i++) {
+		const struct thing *t = thing_of(ask->ids[i]);
+
+		if (t->fate != FATE_GONE) {
+			dump(ask->ids[i]);
+			fail_msg("%llx is not found, but its fate is %d",
+				 (unsigned long long)ask->ids[i], t->fate);
+		}
+	}
+	mem_free(r);
+}
+
+static void ask_for(enum by_id what)
+{
+	struct request *r;
+
+	if (w.count < 8)
+		return;
+	r = mem_zalloc(sizeof(*r));
+	r->what = what;
+	r->ask = (struct shard_ask){ .shard = w.shard, .ids = r->ids };
+	r->ask.on_entry = on_found;
+	r->ask.on_end = on_asked;
+	if (what == BY_ID_LOOK)
+		r->ask.on_row = on_seen;
+	for (unsigned n = 1 + pick(8), i = 0; i < n; i++) {
+		struct thing *t = pick(4) ? any_with((enum fate)pick(FATE_GONE)) : NULL;
+		uint64_t id = t ? id_of(t) : BASE_ID + pick((unsigned)w.count);
+		bool has = false;
+
+		for (unsigned k = 0; k < r->ask.count; k++)
+			has |= r->ids[k] == id;
+		if (!has)
+			r->ids[r->ask.count++] = id;
+	}
+	w.asked += r->ask.count;
+	shard_take_ask(&r->ask);
 }
 
 static bool is_quiet(void)

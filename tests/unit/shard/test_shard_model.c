@@ -44,12 +44,18 @@ static void adopt_redis(void)
 			struct thing *t =
 				thing_of(strtoull(r->element[i]->str, NULL, 16));
 
-			t->was_tried = has_tries(r->element[i]->str);
-			if (set == STORE_BURIED)
+			double score = strtod(r->element[i + 1]->str, NULL);
+			int64_t at_ms = (int64_t)score;
+			int from = set;
+
+			if (set == STORE_UNACK)
+				from = (int)store_read_taken_from(score, &at_ms);
+			if (from == STORE_BURIED)
 				t->fate = FATE_BURIED;
-			t->was_delayed = set == STORE_DELAYED;
+			t->was_tried = has_tries(r->element[i]->str);
+			t->was_delayed = from == STORE_DELAYED;
 			t->is_retry = t->was_delayed && t->was_tried;
-			t->due_ms = (int64_t)strtod(r->element[i + 1]->str, NULL);
+			t->due_ms = at_ms;
 		}
 		freeReplyObject(r);
 	}
@@ -115,7 +121,7 @@ static void step(bool has_trouble)
 
 	if (pick(300) == 0)
 		w.is_ebb = pick(2);
-	w.last_step = pick(40);
+	w.last_step = pick(44);
 	switch (w.last_step) {
 	case 0 ... 8:
 		for (unsigned n = pick(3) ? 1 : pick(60); n > 0 && !w.is_ebb; n--)
@@ -148,6 +154,11 @@ static void step(bool has_trouble)
 	case 28:
 		if (pick(60) == 0)
 			purge();
+		break;
+	case 40:
+	case 41:
+		if (pick(2) == 0)
+			ask_for((enum by_id)pick(6));
 		break;
 	case 29 ... 31:
 		pass_time(pick(400));
@@ -282,10 +293,11 @@ static void run(uint64_t seed, bool has_trouble, bool may_refuse)
 	assert_int_equal(w.env.unstored_bytes, 0);
 	printf("%zu published, %llu deliveries, %llu expired, %llu refused, %llu "
 	       "crashes, "
-	       "%llu purges\n",
+	       "%llu purges, %llu asked for, %llu found, %llu seen\n",
 	       w.count, (unsigned long long)w.delivered, (unsigned long long)w.expired,
 	       (unsigned long long)w.refusals, (unsigned long long)w.crashes,
-	       (unsigned long long)w.purges);
+	       (unsigned long long)w.purges, (unsigned long long)w.asked,
+	       (unsigned long long)w.found, (unsigned long long)w.looked);
 	end();
 }
 

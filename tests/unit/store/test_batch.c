@@ -67,8 +67,8 @@ static void nothing_needs_no_reply(void **state)
 static void single_write_goes_without_a_transaction(void **state)
 {
 	struct batch *b = begin();
-	batch_tries(b, 1, 3, 2, "timeout");
-	batch_tries(b, 2, 1, 0, NULL);
+	batch_tries(b, 1, &(struct store_tries){ 3, 2, "timeout", { 0 } });
+	batch_tries(b, 2, &(struct store_tries){ 1, 0, NULL, { 0 } });
 	assert_commands(b, "HSET " PREFIX "tries " ID(1) " 3 2 timeout " ID(2) " 1 0 \n",
 			1);
 }

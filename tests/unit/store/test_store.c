@@ -177,7 +177,7 @@ static void moves_tries_and_removals_change_exactly_what_they_name(void **state)
 	insert_range(h, 1, 4);
 	struct batch *b = store_batch_begin(h->store, h->shard);
 	batch_move(b, 1, STORE_READY, STORE_UNACK, 1790000005000.0);
-	batch_tries(b, 1, 3, 2, "timeout");
+	batch_tries(b, 1, &(struct store_tries){ 3, 2, "timeout", { 0 } });
 	batch_move(b, 2, STORE_READY, STORE_BURIED, 1790000006000.0);
 	batch_move(b, 3, STORE_READY, STORE_READY, 17.25);
 	batch_remove(b, 4, STORE_READY, false, false);
@@ -397,7 +397,7 @@ static void purge_removes_with_all_that_belongs_to_a_message(void **state)
 	insert_range(h, 1, 3000);
 	struct batch *b = store_batch_begin(h->store, h->shard);
 	for (uint64_t id = 1; id <= 3000; id++)
-		batch_tries(b, id, 1, 1, "nack");
+		batch_tries(b, id, &(struct store_tries){ 1, 1, "nack", { 0 } });
 	commit_ok(h, b);
 	store_purge(h->store, h->shard, STORE_READY, 500, 2400, on_purged, &o);
 	WAIT(h, o.calls == 1);
@@ -594,7 +594,7 @@ static void removals_pass_while_memory_is_out(void **state)
 	assert_int_equal(o.removed, TIDE_OK);
 	assert_int_equal(strncmp(o.text, "OOM ", 4), 0);
 	b = store_batch_begin(h->store, h->shard);
-	batch_tries(b, 3, 1, 1, "nack");
+	batch_tries(b, 3, &(struct store_tries){ 1, 1, "nack", { 0 } });
 	commit(h, b, &o);
 	assert_int_equal(o.written, TIDE_ESTORE);
 	assert_int_equal(strncmp(o.text, "OOM ", 4), 0);
