@@ -246,6 +246,37 @@ describe('a queue with order-by', function()
         c:ok 'DELETE queue jobs'
       end)
 
+      it('finds, takes and removes what is parked by its id', function()
+        c:ok('DECLARE queue jobs order-by=h:g ' .. how)
+        publish 'a0'
+        local _, tags = get(10)
+        local ids = {}
+        for i = 1, 300 do ids[i] = c:ok('PUB - jobs h:g=a', 'a' .. i):match '^%x+' end
+        publish 'b1'
+        assert.equal('b1', (get(10, 'wait=10s')))
+        for _, i in ipairs { 1, 150, 300 } do
+          local found = c:document('FIND jobs ' .. ids[i])
+          assert.equal('ready', found.state)
+          assert.equal('a' .. i, found.payload)
+        end
+        assert.equal('3', c:ok(('REMOVE jobs %s %s %s'):format(ids[2], ids[200], ids[299])))
+        local m = d:get('jobs id=' .. ids[250])[1] -- out of turn, because somebody wants it
+        assert.equal('a250', m.payload)
+        assert.equal(296, c:stats('jobs').ready)
+        d:ok('ACK ' .. tags.a0)
+        assert.equal('', (get(10)))
+        d:ok('ACK ' .. m.tag)
+        for i = 1, 300 do
+          if i ~= 2 and i ~= 200 and i ~= 250 and i ~= 299 then
+            local got
+            got, tags = get(10, 'wait=10s')
+            assert.equal('a' .. i, got)
+            d:ok('ACK ' .. tags[got])
+          end
+        end
+        traffic.expect_counts(c, 'jobs', { ready = 0 })
+      end)
+
       it('serves others behind a group with a long backlog, and that one in order', function()
         c:ok('DECLARE queue jobs order-by=h:g ' .. how)
         publish 'a0'
