@@ -7,9 +7,10 @@
 /* But for a credit that it shares. */
 static bool could_take(const struct consumer *c)
 {
-	return c->is_get ||
-	       (c->is_active && (c->is_auto_ack || c->unacked < c->prefetch) &&
-		c->ops->can_take(c));
+	if (c->is_get)
+		return !c->has_looked;
+	return c->is_active && (c->is_auto_ack || c->unacked < c->prefetch) &&
+	       c->ops->can_take(c);
 }
 
 static bool can_take(const struct consumer *c)
@@ -50,6 +51,8 @@ void consumer_remove(struct consumer *c)
 	heap_remove(&q->able, &c->turn);
 	if (c->credit)
 		credit_forget(c);
+	if (c->has_looked)
+		TAILQ_REMOVE(&q->looked, c, look_link);
 	if (c->is_extended)
 		TAILQ_REMOVE(&q->extended, c, extended_link);
 	heap_remove(&q->vhost->broker->waits, &c->wait);
@@ -95,6 +98,24 @@ void consumer_update(struct consumer *c)
 		heap_remove(&q->able, &c->turn);
 	} else if (!is_able && could_take(c)) {
 		consumer_admit(c);
+	}
+}
+
+void consumer_looked(struct consumer *c)
+{
+	c->has_looked = true;
+	TAILQ_INSERT_TAIL(&c->queue->looked, c, look_link);
+	consumer_update(c);
+}
+
+void consumer_look_again(struct queue *q)
+{
+	struct consumer *c;
+
+	while ((c = TAILQ_FIRST(&q->looked)) != NULL) {
+		TAILQ_REMOVE(&q->looked, c, look_link);
+		c->has_looked = false;
+		consumer_update(c);
 	}
 }
 

@@ -18,6 +18,7 @@
 #include "shard/entry.h"
 
 struct consumer;
+struct msg_match;
 struct queue;
 
 struct consumer_ops {
@@ -50,6 +51,12 @@ struct consumer {
 	bool is_get;
 	bool is_auto_ack;
 	uint64_t delivered;
+
+	/* A GET that takes only what matches; NULL: any. It has looked in vain: it does
+	 * so again when something has become ready. */
+	const struct msg_match *match;
+	bool has_looked;
+	TAILQ_ENTRY(consumer) look_link;
 
 	/* A GET: how many messages it wants, until when. */
 	uint32_t max;
@@ -85,6 +92,10 @@ void consumer_add(struct queue *q, struct consumer *c);
 void consumer_remove(struct consumer *c);
 /* Its credit or its client may have changed. */
 void consumer_update(struct consumer *c);
+/* It has looked for a match in vain. */
+void consumer_looked(struct consumer *c);
+/* Something has become ready: those who have looked in vain do so again. */
+void consumer_look_again(struct queue *q);
 /* It may use its shared credit now. */
 void consumer_admit(struct consumer *c);
 /* The consumer of the queue that is to get the next message; NULL: nobody can take one.

@@ -2,13 +2,21 @@
 
 #include "pause.h"
 #include "retry.h"
+#include "shard/shard_scan.h"
 #include "succession.h"
 
 #define DEAL_MAX 4096 /* messages of one queue in a turn */
 
+/* A GET that takes what matches looks at so many messages, and bytes, of its queue. */
+#define MATCH_MESSAGES 10000
+#define MATCH_BYTES ((size_t)8 << 20)
+
 static void on_ready(struct shard *sh)
 {
-	queue_activate(sh->owner);
+	struct queue *q = sh->owner;
+
+	q->has_news = true;
+	queue_activate(q);
 }
 
 static bool on_timeout(struct shard *sh, struct entry *e)
@@ -30,12 +38,34 @@ static bool on_expired(struct shard *sh, struct entry *e)
 
 const struct shard_ops deal_shard_ops = { on_ready, on_timeout, on_expired };
 
+static bool is_open(const struct queue *q)
+{
+	return !q->paused_ms[QUEUE_OUT] || !pause_is_on(q, QUEUE_OUT);
+}
+
+/* The first message that matches, of those that a search looks at. */
+static struct entry *next_match(struct queue *q, const struct msg_match *match)
+{
+	struct shard_look look = { match, MATCH_MESSAGES / q->config.shards,
+				   MATCH_BYTES / q->config.shards };
+	struct entry *first = NULL;
+
+	for (unsigned i = 0; i < q->shard_count && is_open(q); i++) {
+		struct entry *e = shard_scan_match(q->shards[i], &look);
+
+		if (e &&
+		    (!first || place_is_before(window_place(e), window_place(first))))
+			first = e;
+	}
+	return first;
+}
+
 /* The next message of any shard, in turn; what has expired goes its own way. */
 static struct entry *next_message(struct queue *q, unsigned *budget)
 {
 	int64_t now_ms = q->vhost->broker->now_ms;
 
-	if (q->paused_ms[QUEUE_OUT] && pause_is_on(q, QUEUE_OUT))
+	if (!is_open(q))
 		return NULL;
 	for (unsigned i = 0; i < q->shard_count; i++) {
 		struct shard *sh = q->shards[q->next_shard];
@@ -56,6 +86,11 @@ static struct entry *next_message(struct queue *q, unsigned *budget)
 		}
 	}
 	return NULL;
+}
+
+static struct entry *next_for(const struct consumer *c, unsigned *budget)
+{
+	return c->match ? next_match(c->queue, c->match) : next_message(c->queue, budget);
 }
 
 static void deliver(struct consumer *c, struct entry *e)
@@ -88,6 +123,16 @@ static void deliver(struct consumer *c, struct entry *e)
 	c->ops->on_deliver(c, e, is_redelivered);
 }
 
+/* It was not its turn: what comes next has the rank of the last one whose it was. */
+static void deliver_match(struct consumer *c, struct entry *e)
+{
+	struct shard *sh = e->shard;
+	double served = sh->served;
+
+	deliver(c, e);
+	sh->served = served;
+}
+
 void deal_take(struct queue *q, struct consumer *c, struct entry *e)
 {
 	struct shard *sh = e->shard;
@@ -110,8 +155,8 @@ static void give_to_get(struct consumer *c, struct entry *e, unsigned *budget)
 	unsigned n = 0;
 
 	do
-		deliver(c, e);
-	while (++n < c->max && (e = next_message(c->queue, budget)) != NULL);
+		c->match ? deliver_match(c, e) : deliver(c, e);
+	while (++n < c->max && (e = next_for(c, budget)) != NULL);
 	c->ops->on_answer(c);
 }
 
@@ -125,7 +170,7 @@ void deal_answer(struct consumer *c)
 	struct queue *q = c->queue;
 	struct broker *b = q->vhost->broker;
 	unsigned budget = DEAL_MAX;
-	struct entry *e = b->is_draining ? NULL : next_message(q, &budget);
+	struct entry *e = b->is_draining ? NULL : next_for(c, &budget);
 
 	if (e) {
 		give_to_get(c, e, &budget);
@@ -159,8 +204,17 @@ bool deal_queue(struct queue *q)
 		return false;
 	if (q->config.is_single_active)
 		succession_settle(q);
+	if (q->has_news)
+		consumer_look_again(q);
+	q->has_news = false;
 	while (budget > 0 && (c = consumer_next(q)) != NULL) {
-		e = next_message(q, &budget);
+		e = next_for(c, &budget);
+		if (!e && c->match && is_open(q)) {
+			consumer_looked(c);
+			if (pace_is_spent(&q->vhost->broker->pace, true))
+				return true;
+			continue;
+		}
 		if (!e) {
 			end_extended(q);
 			return budget == 0;
@@ -177,5 +231,7 @@ bool deal_queue(struct queue *q)
 		if (c->unacked == c->prefetch)
 			consumer_update(c);
 	}
+	if (budget > 0)
+		end_extended(q);
 	return budget == 0;
 }

@@ -216,6 +216,7 @@ static struct queue *make(struct vhost *v, struct slice name,
 	q->config = *config_take;
 	TAILQ_INIT(&q->consumers);
 	TAILQ_INIT(&q->extended);
+	TAILQ_INIT(&q->looked);
 	TAILQ_INIT(&q->incoming);
 	return q;
 }

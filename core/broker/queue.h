@@ -55,8 +55,11 @@ struct queue {
 	struct heap line;               /* of a single-active queue: succession.h */
 	struct consumer *active;        /* likewise; perhaps relieved, but not yet done */
 	int64_t arrivals;               /* likewise: of subscriptions */
-	struct consumer_list extended;  /* GETs: of those who are able */
-	unsigned consumer_count;        /* subscriptions; GETs do not count */
+	struct consumer_list
+		looked; /* GETs that found no match; has_news: they look again */
+	bool has_news;
+	struct consumer_list extended; /* GETs: of those who are able */
+	unsigned consumer_count;       /* subscriptions; GETs do not count */
 	bool had_consumer;
 	struct queue_list *owner; /* of an exclusive queue: a list of such */
 	TAILQ_ENTRY(queue) owner_link;

@@ -182,6 +182,7 @@ struct get_spec {
 	uint32_t max;
 	int64_t wait_ms;
 	bool is_auto_ack;
+	struct slice match; /* see base/msg_match.h; data == NULL: any */
 	const uint64_t *id; /* not NULL: this message alone, in whatever state it is */
 };
 TIDE_MUST_USE int session_consume_get(struct channel *ch, const struct get_spec *spec,

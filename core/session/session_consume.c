@@ -62,14 +62,19 @@ int session_consume_get(struct channel *ch, const struct get_spec *spec, struct 
 {
 	struct broker *b = ch->session->broker;
 	struct subscription *sub;
+	struct msg_match match;
 	struct queue *q;
 
 	if (spec->id)
 		return session_by_id_get(ch, spec, r, err);
 	if (session_queue_usable(ch->session, spec->queue, &q, err) < 0 ||
-	    session_queue_check_get(q, err) < 0)
+	    session_queue_check_get(q, err) < 0 ||
+	    msg_match_init(&match, spec->match, err) < 0)
 		return err->code;
 	sub = subscription_create(ch, (struct slice){ NULL, 0 });
+	sub->match = match;
+	if (spec->match.data)
+		sub->consumer.match = &sub->match;
 	sub->reply = r;
 	sub->consumer.max = spec->max;
 	sub->consumer.is_auto_ack = spec->is_auto_ack;

@@ -123,6 +123,7 @@ struct subscription *subscription_create(struct channel *ch, struct slice sid)
 
 static void release(struct subscription *sub)
 {
+	msg_match_deinit(&sub->match);
 	mem_free(sub->sid);
 	mem_free(sub);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/container.h"
+#include "base/msg_match.h"
 #include "base/table.h"
 #include "broker/consumer.h"
 
@@ -23,6 +24,7 @@ struct subscription {
 	/* It has ended, and is freed when the last message it was given is settled. */
 	bool is_gone;
 
+	struct msg_match match; /* of a GET */
 	/* A GET: the reply that waits, and what it gets. */
 	struct reply *reply;
 	struct delivery *deliveries;

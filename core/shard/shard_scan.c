@@ -197,3 +197,23 @@ enum shard_scan_result shard_scan_fill(struct shard_scan *scan, size_t bytes)
 	}
 	return scan->is_end ? SHARD_SCAN_END : ask(scan, bytes);
 }
+
+struct entry *shard_scan_match(struct shard *sh, const struct shard_look *look)
+{
+	struct entry *e = shard_next(sh);
+	unsigned left = look->messages;
+	size_t bytes = look->bytes;
+
+	for (; e && left > 0; left--) {
+		bool is_live =
+			!e->expires_unix_ms || e->expires_unix_ms > sh->env->now_ms;
+
+		if (is_live && msg_match_has(look->match, e->msg))
+			return e;
+		if (e->msg->bytes >= bytes)
+			return NULL;
+		bytes -= e->msg->bytes;
+		e = window_next(&sh->stages[ENTRY_READY].window, e);
+	}
+	return NULL;
+}

@@ -6,6 +6,7 @@
  * behind the window, may be left out. */
 #pragma once
 
+#include "base/msg_match.h"
 #include "shard.h"
 
 enum shard_scan_result {
@@ -20,6 +21,16 @@ struct shard_row {
 	/* In memory; good until the shard is changed. NULL: Redis alone has it. */
 	const struct entry *entry;
 };
+
+/* A look for a message at the front of a shard. */
+struct shard_look {
+	const struct msg_match *match;
+	unsigned messages; /* how many it looks at, and of how many bytes */
+	size_t bytes;
+};
+/* The first ready message in memory that matches and has not expired; NULL: there is
+ * none. When Redis has more, and there is room, a read is under way. */
+struct entry *shard_scan_match(struct shard *sh, const struct shard_look *look);
 
 /* What has been read and not been taken. */
 struct shard_scan {

@@ -221,6 +221,30 @@ describe('a queue whose name the broker has chosen', function()
   end)
 end)
 
+describe('what Redis refuses', function()
+  it('is no queue of a chosen name, no exchange, and no dead letter', function()
+    local broker = Broker.start()
+    local c = broker:connect()
+    c:ok 'DECLARE queue q dead-letter=-/dead'
+    c:ok 'DECLARE queue dead'
+    c:ok('PUB - q h:a=b', 'x')
+    assert.equal('OK', broker:redis_cli('CONFIG', 'SET', 'maxmemory', '1'))
+    assert.match('^ERR store OOM', c:request 'DECLARE queue -')
+    assert.match('^ERR store OOM', c:request 'DECLARE exchange x topic alternate=none')
+    c:ok(('NACK %s dead'):format(c:get('q')[1].tag))
+    assert.is_truthy(wait.poll(function() return c:stats('q').buried == 1 end))
+    assert.equal(2, #c:document 'LIST queues')
+    assert.same({}, c:document 'LIST exchanges')
+    assert.equal('OK', broker:redis_cli('CONFIG', 'SET', 'maxmemory', '0'))
+    assert.equal('1', c:ok 'KICK q')
+    c:ok(('NACK %s dead'):format(c:get('q wait=20s')[1].tag))
+    local m = c:get('dead wait=20s')[1]
+    assert.same({ 'b', '1:rejected:q' }, { m.headers.a, m.headers['x-death-counts'] })
+    c:ok 'DECLARE queue -'
+    broker:expect_clean_stop()
+  end)
+end)
+
 describe('a topic pattern that an older version took', function()
   it('keeps its exchange from being used, which UNBIND ends', function()
     local broker = Broker.start()

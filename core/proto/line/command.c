@@ -345,15 +345,18 @@ COMMAND(get)
 	spec.max = (uint32_t)request_uint(q, "max", max, 1);
 	spec.wait_ms = request_duration(q, "wait", wait);
 	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
+	spec.match = request_option(q, "match");
 	if (id.data) {
 		spec.id = &number;
 		number = request_id(q, "id", id);
 	}
 	if (q->rc == TIDE_OK && id.data &&
-	    (request_option(q, "max").data || request_option(q, "wait").data))
+	    (request_option(q, "max").data || request_option(q, "wait").data ||
+	     spec.match.data))
 		return error_set(
 			q->err, TIDE_ESYNTAX,
-			"GET id= takes one message, now: without max= and wait=");
+			"GET id= takes one message, now: without max=, wait= and "
+			"match=");
 	if (q->rc < 0)
 		return q->rc;
 	return session_consume_get(session_channel(l->session, q->channel), &spec, r,

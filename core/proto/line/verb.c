@@ -26,7 +26,7 @@ static const struct verb verbs[] = {
 	{ "UNBIND",  3, 3, "queue exchange pattern",   VERB_ANY_OPTIONS,                 NULL, NULL,                   command_unbind },
 	{ "SUB",     2, 2, "queue sid",                0,                                "prefetch ack priority rank notify-lease", NULL, command_subscribe },
 	{ "UNSUB",   1, 1, "sid",                      0,                                NULL, NULL,                   command_unsubscribe },
-	{ "GET",     1, 1, "queue",                    VERB_ANSWERS,                     "max wait ack id", NULL,      command_get },
+	{ "GET",     1, 1, "queue",                    VERB_ANSWERS,                     "max wait ack id match", NULL,command_get },
 	{ "NACK",    0, 0, NULL,                       VERB_TAGS,                        "delay", "dead requeue",      command_nack },
 	{ "TOUCH",   0, 0, NULL,                       VERB_TAGS,                        "for", NULL,                  command_touch },
 	{ "PEEK",    1, 2, "queue n",                  VERB_DOCUMENT | VERB_ANSWERS,        "state match after", NULL,    command_peek },

@@ -52,7 +52,7 @@ static void the_first_death_is_first_and_last(void **state)
 static void sixty_four_headers_are_kept(void **state)
 {
 	struct msg_header own[MSG_HEADERS_MAX];
-	char names[MSG_HEADERS_MAX][8];
+	char names[MSG_HEADERS_MAX][16];
 	struct death_headers h, again;
 	struct msg m = message(own, MSG_HEADERS_MAX);
 
