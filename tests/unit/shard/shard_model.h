@@ -458,6 +458,8 @@ static bool use_found(struct thing *t, struct entry *e, enum by_id what,
 	case BY_ID_HOLD:
 		t->fate = FATE_HELD;
 		t->entry = e;
+		t->was_tried = true;
+		t->is_retry = false;
 		shard_hold(e, w.env.now_ms + 1 + pick(10000));
 		if (e->home != STORE_READY)
 			shard_ledger(e);
@@ -465,6 +467,7 @@ static bool use_found(struct thing *t, struct entry *e, enum by_id what,
 	case BY_ID_RETURN:
 		t->fate = FATE_WAITING;
 		t->was_delayed = pick(2);
+		t->is_retry = t->was_delayed && t->was_tried;
 		t->due_ms = t->was_delayed ? w.env.now_ms + 1 + pick(5000) : 0;
 		shard_return(e, t->due_ms);
 		return true;
@@ -472,7 +475,7 @@ static bool use_found(struct thing *t, struct entry *e, enum by_id what,
 		if (state == ENTRY_READY)
 			return false;
 		t->fate = FATE_WAITING;
-		t->was_delayed = false;
+		t->was_delayed = t->is_retry = false;
 		shard_forget_failures(e);
 		shard_move(e, ENTRY_READY, 0);
 		return true;
