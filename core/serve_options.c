@@ -81,6 +81,8 @@ static const struct command_option rows[] = {
 		  "unanswered requests of a connection; at the limit it is not read", 1,
 		  1000000),
 	  BROKER(replies_max) },
+	{ COMMAND_NUMBER("max-locks", "100000", "locks that are held", 1, 10000000),
+	  BROKER(locks_max) },
 	{ COMMAND_NUMBER("max-vhosts", "256", "vhosts", 1, 100000), BROKER(vhosts_max) },
 	{ COMMAND_NUMBER("max-queues", "1000000", "queues in all vhosts", 1, 100000000),
 	  BROKER(queues_max) },

@@ -7,7 +7,7 @@ _tidemq() {
 		words=$(tidemq help "$verb" 2>/dev/null | sed -n 's/^  \(--[a-z-]*\).*/\1/p')
 	else
 		case $verb in
-		list) words='exchanges queues bindings consumers connections rules' ;;
+		list) words='exchanges queues bindings consumers connections locks rules' ;;
 		declare | delete) words='exchange queue' ;;
 		rules) words='reload status top show log rollback shadow recent replay simulate' ;;
 		esac

@@ -25,7 +25,7 @@
 	X(TIDE_EUNROUTABLE, -5008, "unroutable", "no queue takes the message")        \
 	X(TIDE_EREJECTED, -5009, "rejected", "a filter refused the message")          \
 	X(TIDE_ERULE, -5010, "rule", "a rule script failed")                          \
-	X(TIDE_ELEASE, -5011, "lease-lost", "the message is no longer yours")         \
+	X(TIDE_ELEASE, -5011, "lease-lost", "the message or lock is no longer yours") \
 	X(TIDE_ELIMIT, -5012, "limit", "a limit of the broker is reached")            \
 	X(TIDE_EFULL, -5013, "full", "the queue is full")                             \
 	X(TIDE_EDENIED, -5014, "denied", "not allowed")                               \

@@ -4,6 +4,7 @@
 #include "clock.h"
 #include "deal.h"
 #include "job.h"
+#include "lock.h"
 #include "removal.h"
 #include "route_cache.h"
 #include "rules/api/shared.h"
@@ -28,6 +29,7 @@ void broker_config_init(struct broker_config *c)
 		.dedupe_max_bytes = (size_t)256 << 20,
 		.unstored_max_bytes = (size_t)64 << 20,
 		.vhosts_max = 256,
+		.locks_max = 100000,
 		.queues_max = 1000000,
 		.exchanges_max = 1000000,
 		.bindings_max = 1000000,
@@ -83,6 +85,7 @@ struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config
 	pace_init(&b->pace);
 	init_shard_env(b);
 	b->started_unix_ms = b->now_ms;
+	b->ids.token = (uint64_t)b->now_ms;
 	rc = vhost_open(b, SLICE("/"), &v, &impossible);
 	(void)rc;
 	return b;
@@ -97,6 +100,8 @@ void broker_destroy(struct broker *b)
 	shard_expiry_deinit(&b->env);
 	heap_deinit(&b->timers);
 	heap_deinit(&b->waits);
+	heap_deinit(&b->lock_lapses);
+	heap_deinit(&b->lock_waits);
 	heap_deinit(&b->wakes);
 	journal_destroy(b->journal);
 	dedupe_destroy(b->dedupe);
@@ -111,8 +116,10 @@ void broker_clear(struct broker *b)
 
 	job_end_all(b);
 	removal_clear(b);
-	HASH_ITER (hh, b->vhosts, v, next)
+	HASH_ITER (hh, b->vhosts, v, next) {
+		lock_free_all(v);
 		vhost_destroy(v);
+	}
 	/* Those that waited for what has gone now. */
 	job_end_all(b);
 }
@@ -135,6 +142,7 @@ void broker_set_store(struct broker *b, struct store *store)
 void broker_drain(struct broker *b)
 {
 	b->is_draining = true;
+	lock_drain(b);
 	/* GETs that wait are answered with nothing, at the end of this turn. */
 	heap_set_all(&b->waits, b->mono_ms);
 }

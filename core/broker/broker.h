@@ -38,6 +38,7 @@ struct broker_config {
 				    * what is half received */
 	size_t unstored_max_bytes; /* messages not yet durable: likewise */
 	unsigned vhosts_max;
+	unsigned locks_max;  /* held ones, of the broker */
 	unsigned queues_max; /* of the broker, like the next two */
 	unsigned exchanges_max;
 	unsigned bindings_max;
@@ -102,11 +103,14 @@ struct broker {
 	struct queue_list active;      /* queues that may have something to deal out */
 	struct credit_list credits;    /* of channels, with room for who wants it */
 	struct heap timers;            /* of shards */
-	struct heap waits;             /* of GETs that wait, by mono_ms */
-	struct heap wakes;             /* of queues, by mono_ms: wake.h */
-	unsigned guarded;              /* queues that may refuse messages */
-	struct pace pace;              /* of what is being done just now */
-	struct msg_pool msgs;          /* of the messages that are published */
+	struct heap lock_lapses;       /* of locks without their holder, by mono_ms */
+	struct heap lock_waits;        /* of requests that wait for one, likewise */
+	unsigned lock_count;
+	struct heap waits;    /* of GETs that wait, by mono_ms */
+	struct heap wakes;    /* of queues, by mono_ms: wake.h */
+	unsigned guarded;     /* queues that may refuse messages */
+	struct pace pace;     /* of what is being done just now */
+	struct msg_pool msgs; /* of the messages that are published */
 	int64_t started_unix_ms;
 	int64_t now_ms;         /* wall clock */
 	int64_t mono_ms;        /* the clock that nobody sets: for `waits` */

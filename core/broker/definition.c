@@ -42,7 +42,7 @@ const char *definition_kind(enum store_table table)
 	static const char *const names[STORE_TABLE_COUNT] = {
 		[STORE_VHOSTS] = "vhost", [STORE_EXCHANGES] = "exchange",
 		[STORE_QUEUES] = "queue", [STORE_BINDINGS] = "binding",
-		[STORE_PAUSES] = "pause",
+		[STORE_PAUSES] = "pause", [STORE_LOCKS] = "lock",
 	};
 
 	return names[table];

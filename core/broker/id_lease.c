@@ -231,6 +231,34 @@ static void read_exposed(struct broker *b, const struct store_field *fields, siz
 	env->exposed_ms = is_clean ? (int64_t)last_ms : b->now_ms;
 }
 
+uint64_t id_lease_next_token(struct broker *b)
+{
+	struct id_lease *l = &b->ids;
+	uint64_t at_ms = l->token - l->token_lead;
+
+	if (b->env.store && at_ms >= (uint64_t)l->source.end_ms)
+		return 0;
+	return ++l->token;
+}
+
+void id_lease_raise_token(struct broker *b, uint64_t token)
+{
+	struct id_lease *l = &b->ids;
+
+	if (token <= l->token)
+		return;
+	l->token_lead += token - l->token;
+	l->token = token;
+}
+
+static void begin_tokens(struct broker *b)
+{
+	struct id_lease *l = &b->ids;
+	int64_t from_ms = l->source.last_ms;
+
+	l->token = (uint64_t)(from_ms > b->now_ms ? from_ms : b->now_ms);
+}
+
 static void on_fields(void *ctx, int status, const char *text,
 		      const struct store_field *fields, size_t count)
 {
@@ -243,6 +271,7 @@ static void on_fields(void *ctx, int status, const char *text,
 	else
 		error_set(&err, status, "tide:ids in Redis: %s",
 			  text ? text : error_text(status));
+	begin_tokens(b);
 	if (status < 0)
 		end_loading(&b->ids, status, err.text);
 	else

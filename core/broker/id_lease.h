@@ -28,6 +28,8 @@ struct id_lease {
 	char why[ERROR_TEXT_MAX];
 	store_done_fn on_loaded; /* NULL when the first mark has been answered */
 	void *ctx;
+	uint64_t token;      /* of a lock: the last one */
+	uint64_t token_lead; /* how far it is ahead because of an earlier start */
 };
 
 /* With no store nothing is written, and ids have no limit. */
@@ -47,3 +49,9 @@ TIDE_MUST_USE int id_lease_check(const struct broker *b, struct error *err);
 /* The last id has been made: the mark need not be ahead any more. After a clean end
  * the next start knows that nothing handed out has gone unnoticed. */
 void id_lease_end(struct broker *b, bool is_clean);
+/* A token for a lock, greater than all before; 0: there is none until the mark moves.
+ * Tokens are milliseconds, as the mark is: they begin at the clock or the last mark, and
+ * stay below the next, so that those of a later start are greater. */
+uint64_t id_lease_next_token(struct broker *b);
+/* A lock is held with this token since an earlier start. */
+void id_lease_raise_token(struct broker *b, uint64_t token);

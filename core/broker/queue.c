@@ -154,7 +154,8 @@ static void open_shards(struct queue *q)
 	q->shards = mem_zalloc(2 * (size_t)max * sizeof(struct shard *));
 	q->by_index = q->shards + max;
 	q->shard_count = q->next_shard = 0;
-	q->dedupe = dedupe_open(q->vhost->broker->dedupe, q->by_index, max);
+	q->dedupe = dedupe_open(q->vhost->broker->dedupe, q->by_index, max,
+				q->config.dedupe_ms == DEDUPE_QUEUED_MS);
 }
 
 static void order_shard(const struct queue *q, struct shard *sh)

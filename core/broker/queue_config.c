@@ -1,9 +1,11 @@
 #include "queue_config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/duration.h"
 #include "base/mem.h"
+#include "shard/dedupe.h"
 
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
 
@@ -57,7 +59,8 @@ static const struct queue_option options[] = {
 	{ "inflight", "", OPTION_UINT, FIELD(inflight), 1, 65535,
 	  "a number from 1 to 65535: messages of a group that are at work at a time" },
 	{ "dedupe", "", OPTION_WINDOW, FIELD(dedupe_ms), 0, DAY_MS,
-	  "a duration up to 1d; 0 remembers no publish ids" },
+	  "a duration up to 1d, or queued: for as long as the message is in the queue; "
+	  "0 remembers no publish ids" },
 };
 #define OPTION_COUNT (sizeof(options) / sizeof(options[0]))
 
@@ -132,7 +135,9 @@ static bool set_duration(struct queue_config *c, const struct queue_option *o,
 	int64_t ms = -1;
 
 	/* Empty: the broker's own, which may be another after its next start. */
-	if (o->type != OPTION_WINDOW || value[0])
+	if (o->type == OPTION_WINDOW && strcmp(value, "queued") == 0)
+		ms = DEDUPE_QUEUED_MS;
+	else if (o->type != OPTION_WINDOW || value[0])
 		if (duration_parse(slice_from(value), &ms) < 0 || ms < (int64_t)o->min ||
 		    ms > (int64_t)o->max)
 			return false;
@@ -334,6 +339,14 @@ static const char *shown_value(const struct queue_config *c, const char *name)
 	return value && value[0] ? value : "(none)";
 }
 
+static void format_window(int64_t ms, char out[DURATION_TEXT_MAX])
+{
+	if (ms == DEDUPE_QUEUED_MS)
+		snprintf(out, DURATION_TEXT_MAX, "queued");
+	else
+		duration_format(ms, out);
+}
+
 /* Whoever does not say how long gets what the broker says. */
 static int compare_windows(const struct queue_config *has,
 			   const struct queue_config *wanted, int64_t dedupe_ms,
@@ -345,8 +358,8 @@ static int compare_windows(const struct queue_config *has,
 
 	if (has_ms == wanted_ms)
 		return TIDE_OK;
-	duration_format(has_ms, has_text);
-	duration_format(wanted_ms, wanted_text);
+	format_window(has_ms, has_text);
+	format_window(wanted_ms, wanted_text);
 	return error_set(err, TIDE_EMISMATCH, "it has dedupe=%s, not dedupe=%s", has_text,
 			 wanted_text);
 }

@@ -3,6 +3,7 @@
 #include "host/log.h"
 #include "base/container.h"
 #include "base/mem.h"
+#include "lock.h"
 #include "pause.h"
 #include "unusable.h"
 
@@ -170,6 +171,8 @@ static void on_definition(void *ctx, const struct store_definition *d)
 		take_binding(r, v, d);
 	else if (rc == TIDE_OK && d->table == STORE_PAUSES)
 		pause_restore(v, d->name, d->value);
+	else if (rc == TIDE_OK && d->table == STORE_LOCKS)
+		lock_restore(v, d->name, d->value);
 	if (rc < 0)
 		log_error("%s '%" SLICE_FMT "' of vhost '%" SLICE_FMT
 			  "' is ignored and left as it is in Redis: %s",

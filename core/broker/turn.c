@@ -6,6 +6,7 @@
 #include "host/log.h"
 #include "deal.h"
 #include "job.h"
+#include "lock.h"
 #include "removal.h"
 #include "shard/dedupe.h"
 #include "vhost.h"
@@ -81,8 +82,10 @@ void turn_tick(struct broker *b)
 {
 	b->env.may_expire = b->is_started && !b->is_draining;
 	tick_shards(b);
-	if (b->is_started)
+	if (b->is_started) {
 		wake_turn(b);
+		lock_turn(b);
+	}
 	if (b->env.may_expire)
 		shard_expiry_turn(&b->env);
 	if (b->is_started)
@@ -143,6 +146,7 @@ int64_t turn_due_ms(const struct broker *b)
 	if (n)
 		due_ms = earlier(due_ms, b->now_ms + (n->key - b->mono_ms));
 	due_ms = earlier(due_ms, wake_due_ms(b));
+	due_ms = earlier(due_ms, lock_due_ms(b));
 	due_ms = earlier(due_ms, dedupe_due_ms(b->dedupe));
 	due_ms = earlier(due_ms, id_lease_due_ms(b));
 	due_ms = earlier(due_ms, removal_due_ms(b));

@@ -81,7 +81,7 @@ void vhost_unref(struct vhost *v)
 
 static bool is_needed(const struct vhost *v)
 {
-	return v->is_kept || v->sessions || v->queues || v->exchanges;
+	return v->is_kept || v->sessions || v->queues || v->exchanges || v->locks;
 }
 
 void vhost_enter(struct vhost *v)

@@ -11,6 +11,7 @@
 #include "unroutable.h"
 
 struct exchange;
+struct lock;
 struct queue;
 
 struct vhost {
@@ -21,6 +22,7 @@ struct vhost {
 	struct exchange
 		*exchanges;   /* uthash by name; the default exchange is not in it */
 	struct queue *queues; /* uthash by name */
+	struct lock *locks;   /* likewise: those that are held */
 	struct unroutable unroutable; /* of the default exchange */
 	unsigned sessions;            /* that work in it */
 	unsigned refs;                /* one for being a vhost of the broker */
@@ -51,7 +53,7 @@ static inline struct vhost *vhost_ref(struct vhost *v)
 }
 /* Accepts NULL. */
 void vhost_unref(struct vhost *v);
-/* Frees everything in it, tells nobody and removes nothing from Redis. */
+/* Frees everything in it but locks, tells nobody and removes nothing from Redis. */
 void vhost_destroy(struct vhost *v);
 
 /* Room for what vhost_format_user writes. */

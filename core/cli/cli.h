@@ -42,6 +42,7 @@ extern const struct cli_verb cli_show_verbs[];
 extern const struct cli_verb cli_explain_verbs[];
 extern const struct cli_verb cli_rules_verbs[];
 extern const struct cli_verb cli_bench_verbs[];
+extern const struct cli_verb cli_lock_verbs[];
 
 struct cli {
 	const struct cli_verb *verb;

@@ -29,6 +29,10 @@ static const struct list {
 		       "delivered" } },
 	{ "connections",
 	  { .columns = "connection name peer protocol vhost channels pending" } },
+	{ "locks",
+	  { .columns = "name token connection? channel ttl_ms:duration since:time "
+		       "lapses:time "
+		       "waiting?" } },
 	{ "rules",
 	  { .columns = "kind name uses calls errors time_us? doc", .array = "scripts" } },
 };
@@ -45,7 +49,7 @@ static int run_list(struct cli *cli)
 	}
 	return cli_usage_error(cli,
 			       "there is no list of '%s'; expected exchanges, queues, "
-			       "bindings, consumers, connections or rules",
+			       "bindings, consumers, connections, locks or rules",
 			       what);
 }
 
@@ -196,9 +200,10 @@ static const struct command_option peek_options[] = {
 
 const struct cli_verb cli_show_verbs[] = {
 	{ .name = "list",
-	  .summary =
-		  "list exchanges, queues, bindings, consumers, connections or scripts",
-	  .usage = "[options] exchanges|queues|bindings|consumers|connections|rules",
+	  .summary = "list exchanges, queues, bindings, consumers, connections, locks or "
+		     "scripts",
+	  .usage =
+		  "[options] exchanges|queues|bindings|consumers|connections|locks|rules",
 	  .words_min = 1,
 	  .words_max = 1,
 	  .run = run_list },

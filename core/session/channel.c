@@ -12,6 +12,7 @@ void channel_init(struct channel *ch, struct session *s, unsigned number)
 	TAILQ_INIT(&ch->subscriptions);
 	ch->holder.on_release = channel_release;
 	held_init(&ch->held);
+	lock_holder_init(&ch->locks);
 	credit_init(&ch->credit, s->broker, 0);
 }
 
@@ -60,6 +61,7 @@ void channel_end(struct channel *ch)
 			reply_messages_take(r, NULL, 0);
 	}
 	held_deinit(&ch->held);
+	lock_holder_end(&ch->locks);
 	credit_deinit(&ch->credit);
 }
 

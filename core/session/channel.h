@@ -2,6 +2,7 @@
  * subscriptions, delivery tags and order of replies. */
 #pragma once
 
+#include "broker/lock.h"
 #include "held.h"
 #include "reply.h"
 #include "subscription.h"
@@ -15,6 +16,7 @@ struct channel {
 	struct reply_list replies; /* not yet sent, in the order of the requests */
 	struct holder holder;      /* who its messages are held by */
 	struct held held;
+	struct lock_holder locks;
 	struct credit credit;                   /* of its subscriptions together */
 	struct subscription_list subscriptions; /* and GETs */
 	struct subscription *by_sid;            /* uthash: without the GETs */

@@ -125,10 +125,12 @@ void session_end_waits(struct session *s)
 	struct channel *ch = NULL;
 	struct subscription *sub;
 
-	while ((ch = next_channel(s, ch)) != NULL)
+	while ((ch = next_channel(s, ch)) != NULL) {
 		TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
 			if (sub->reply && !sub->consumer.is_extended)
 				deal_wait(&sub->consumer, s->broker->mono_ms);
+		lock_holder_end_waits(&ch->locks);
+	}
 }
 
 void session_return_held(struct session *s)

@@ -255,12 +255,28 @@ struct pause_spec {
 TIDE_MUST_USE int session_pause(struct session *s, const struct pause_spec *spec,
 				struct reply *r, struct error *err);
 
+struct lock_request {
+	struct slice name;
+	int64_t ttl_ms;
+	int64_t wait_ms;
+	uint64_t token; /* 0: a new one */
+};
+TIDE_MUST_USE int session_lock_take(struct channel *ch,
+				    const struct lock_request *request, struct reply *r,
+				    struct error *err);
+TIDE_MUST_USE int session_lock_release(struct session *s, struct slice name,
+				       uint64_t token, struct reply *r,
+				       struct error *err);
+TIDE_MUST_USE int session_lock_check(struct session *s, struct slice name, uint64_t token,
+				     struct reply *r, struct error *err);
+
 enum list_what {
 	LIST_EXCHANGES,
 	LIST_QUEUES,
 	LIST_BINDINGS,
 	LIST_CONSUMERS,
 	LIST_CONNECTIONS,
+	LIST_LOCKS,
 	LIST_RULES,
 };
 void session_report_list(struct session *s, enum list_what what, struct reply *r);

@@ -1,6 +1,7 @@
 /* LIST and STATS: documents about what there is. */
 #include <math.h>
 
+#include "base/container.h"
 #include "base/json.h"
 #include "shard/dedupe.h"
 #include "session_leases.h"
@@ -195,12 +196,44 @@ static void list_connections(struct session *self, struct json *j)
 	}
 }
 
+static int by_lock_name(const struct lock *a, const struct lock *b)
+{
+	return strcmp(a->name, b->name);
+}
+
+static void list_locks(struct session *s, struct json *j)
+{
+	const struct broker *b = s->broker;
+	struct lock *l, *next;
+
+	HASH_SRT(hh, s->vhost->locks, by_lock_name);
+	HASH_ITER (hh, s->vhost->locks, l, next) {
+		json_object_begin(j);
+		json_member_text(j, "name", l->name);
+		json_member_int(j, "token", (int64_t)l->token);
+		if (l->holder) {
+			const struct channel *ch =
+				container_of(l->holder, struct channel, locks);
+
+			json_member_int(j, "connection", (int64_t)ch->session->number);
+			json_member_int(j, "channel", ch->number);
+		} else {
+			json_member_int(j, "lapses",
+					b->now_ms + (l->timer.key - b->mono_ms));
+		}
+		json_member_int(j, "ttl_ms", l->ttl_ms);
+		json_member_int(j, "since", l->since_ms);
+		json_member_int(j, "waiting", l->wait_count);
+		json_object_end(j);
+	}
+}
+
 void session_report_list(struct session *s, enum list_what what, struct reply *r)
 {
 	static void (*const lists[])(struct session *, struct json *) = {
 		[LIST_EXCHANGES] = list_exchanges,     [LIST_QUEUES] = list_queues,
 		[LIST_BINDINGS] = list_bindings,       [LIST_CONSUMERS] = list_consumers,
-		[LIST_CONNECTIONS] = list_connections,
+		[LIST_CONNECTIONS] = list_connections, [LIST_LOCKS] = list_locks,
 	};
 	struct json j;
 

@@ -7,6 +7,7 @@
 #include "host/log.h"
 #include "host/machine.h"
 #include "journal.h"
+#include "shard_ask.h"
 
 #define READ_ROWS 4096
 #define TRIM_ROWS 4096
@@ -16,12 +17,22 @@
 
 TAILQ_HEAD(dedupe_queue_list, dedupe_queue);
 
+/* A message that was done with, though Redis still had it when the broker was killed. */
+struct dedupe_removal {
+	STAILQ_ENTRY(dedupe_removal) link;
+	struct shard_ask ask;
+	uint64_t id;
+};
+
+STAILQ_HEAD(dedupe_removal_list, dedupe_removal);
+
 struct dedupe {
 	struct shard_env *env;
 	struct heap due; /* of queues, by when something is to be forgotten */
 	struct dedupe_queue_list dropped; /* of queues that are gone: freed bit by bit */
 	struct pool pendings;
-	size_t bytes; /* of all records */
+	struct dedupe_removal_list removals; /* to be begun */
+	size_t bytes;                        /* of all records */
 	size_t max_bytes;
 };
 
@@ -30,6 +41,7 @@ struct dedupe_queue {
 	struct shard **shards; /* borrowed; NULL: the queue is gone */
 	unsigned shard_count;
 	struct dedupe_table table;
+	bool is_queued; /* an id is remembered for as long as its message is there */
 	struct heap_node due;
 	TAILQ_ENTRY(dedupe_queue) dropped_link;
 };
@@ -58,38 +70,40 @@ static struct dedupe_record *remember(struct dedupe_queue *dq,
 				      const struct dedupe_key *key, uint64_t msg_id,
 				      int64_t until_unix_ms)
 {
-	struct dedupe_record *r = dedupe_table_add(&dq->table, key);
+	struct dedupe_record *r = dedupe_table_add(&dq->table, key, msg_id);
 
-	r->msg_id = msg_id;
 	r->until_unix_ms = until_unix_ms;
-	dq->dedupe->bytes += dedupe_table_record_bytes(r->len);
-	if (!heap_has(&dq->due))
+	dq->dedupe->bytes += dedupe_table_record_bytes(&dq->table, r->len);
+	if (!heap_has(&dq->due) && !dq->is_queued)
 		heap_set(&dq->dedupe->due, &dq->due, until_unix_ms + REST_MS);
 	return r;
 }
 
 static void forget(struct dedupe_queue *dq, struct dedupe_record *r)
 {
-	if (dq->shards && dq->shards[r->shard]->keys)
+	if (dq->shards && dq->shards[r->shard]->keys && !dq->is_queued)
 		dq->shards[r->shard]->dedupe.is_stale = true;
-	dq->dedupe->bytes -= dedupe_table_record_bytes(r->len);
+	dq->dedupe->bytes -= dedupe_table_record_bytes(&dq->table, r->len);
 	dedupe_table_remove(&dq->table, r);
 }
 
-struct dedupe_queue *dedupe_open(struct dedupe *d, struct shard **shards, unsigned count)
+struct dedupe_queue *dedupe_open(struct dedupe *d, struct shard **shards, unsigned count,
+				 bool is_queued)
 {
 	struct dedupe_queue *dq = mem_zalloc(sizeof(*dq));
 
 	dq->dedupe = d;
 	dq->shards = shards;
 	dq->shard_count = count;
-	dedupe_table_init(&dq->table);
+	dq->is_queued = is_queued;
+	dedupe_table_init(&dq->table, is_queued);
 	return dq;
 }
 
 void dedupe_join(struct dedupe_queue *dq, struct shard *sh)
 {
 	sh->dedupe.queue = dq;
+	sh->dedupe.is_queued = dq->is_queued;
 }
 
 static struct dedupe_pending *pending_of(struct waiter *w)
@@ -137,6 +151,13 @@ static void on_entry_done(struct waiter *w)
 		settle(p, w->status, w->text);
 		return;
 	}
+	/* Done with, and never written. */
+	if (p->shard->dedupe.is_queued) {
+		forget(p->shard->dedupe.queue, p->record);
+		p->record = NULL;
+		settle(p, TIDE_OK, NULL);
+		return;
+	}
 	move(p, DEDUPE_ALONE);
 	journal_add(p->shard->env->journal, p->shard);
 }
@@ -175,7 +196,9 @@ static struct dedupe_record *find_seen(const struct dedupe_queue *dq,
 
 size_t dedupe_wanted(const struct dedupe_queue *dq, const struct dedupe_key *key)
 {
-	return find_seen(dq, key) ? 0 : dedupe_table_record_bytes(key->publish_id.len);
+	return find_seen(dq, key)
+		       ? 0
+		       : dedupe_table_record_bytes(&dq->table, key->publish_id.len);
 }
 
 static bool has_room(const struct dedupe *d, size_t bytes)
@@ -190,7 +213,8 @@ int dedupe_admit(const struct dedupe *d, size_t bytes, struct error *err)
 		return TIDE_OK;
 	return error_set(err, TIDE_EFULL,
 			 "remembered publish ids fill their limit of %zu KiB "
-			 "(--max-dedupe-bytes); room returns as their windows end",
+			 "(--max-dedupe-bytes); room returns as their windows end, or as "
+			 "their messages leave queues with dedupe=queued",
 			 d->bytes >> 10);
 }
 
@@ -204,7 +228,8 @@ static void publish_first(struct dedupe_queue *dq, const struct dedupe_publish *
 	if (r)
 		forget(dq, r); /* it is over */
 	r = remember(dq, &publish->key, publish->msg->id,
-		     sh->env->now_ms + publish->window_ms);
+		     dq->is_queued ? DEDUPE_QUEUED_MS
+				   : sh->env->now_ms + publish->window_ms);
 	r->shard = (uint8_t)sh->index;
 	if (!sh->keys) {
 		shard_publish(sh, publish->msg, publish->rank, waiter, false);
@@ -240,26 +265,35 @@ void dedupe_explain(const struct dedupe_queue *dq, const struct dedupe_key *key,
 		json_member_text(j, "dedupe", "off");
 	else if (seen)
 		json_member_text(j, "dedupe", "duplicate");
-	else if (has_room(dq->dedupe, dedupe_table_record_bytes(key->publish_id.len)))
+	else if (has_room(dq->dedupe,
+			  dedupe_table_record_bytes(&dq->table, key->publish_id.len)))
 		json_member_text(j, "dedupe", "new");
 	else
 		json_member_text(j, "dedupe", "full");
-	json_member_int(j, "dedupe_window", window_ms);
+	if (dq->is_queued)
+		json_member_text(j, "dedupe_window", "queued");
+	else
+		json_member_int(j, "dedupe_window", window_ms);
 	if (window_ms == 0 || !seen)
 		return;
 	json_member_hex(j, "first", seen->msg_id);
-	json_member_int(j, "remembered_until", seen->until_unix_ms);
+	if (!dq->is_queued)
+		json_member_int(j, "remembered_until", seen->until_unix_ms);
 }
 
-static void encode(struct dedupe_pending *p, struct batch *b)
+static struct store_seen seen_of(const struct dedupe_record *r)
 {
-	const struct dedupe_record *r = p->record;
-	struct store_seen seen = {
+	return (struct store_seen){
 		.publish_id = dedupe_record_id(r),
 		.msg_id = r->msg_id,
 		.copy = r->copy,
 		.until_unix_ms = r->until_unix_ms,
 	};
+}
+
+static void encode(struct dedupe_pending *p, struct batch *b)
+{
+	struct store_seen seen = seen_of(p->record);
 
 	batch_dedupe(b, &seen);
 	move(p, DEDUPE_FLYING);
@@ -301,6 +335,7 @@ struct dedupe *dedupe_create(struct shard_env *env, size_t max_bytes)
 	d->env = env;
 	d->max_bytes = max_bytes;
 	TAILQ_INIT(&d->dropped);
+	STAILQ_INIT(&d->removals);
 	pool_init(&d->pendings, sizeof(struct dedupe_pending), PENDINGS_KEPT);
 	return d;
 }
@@ -311,7 +346,9 @@ static void free_dropped(struct dedupe *d, unsigned *budget)
 	struct dedupe_record *r;
 
 	while ((dq = TAILQ_FIRST(&d->dropped)) != NULL && *budget > 0) {
-		while ((r = dedupe_table_oldest(&dq->table)) != NULL && *budget > 0) {
+		while (((r = dedupe_table_oldest(&dq->table)) != NULL ||
+			(r = TAILQ_FIRST(&dq->table.leaving)) != NULL) &&
+		       *budget > 0) {
 			(*budget)--;
 			forget(dq, r);
 		}
@@ -322,12 +359,24 @@ static void free_dropped(struct dedupe *d, unsigned *budget)
 	}
 }
 
+static void drop_removals(struct dedupe *d)
+{
+	struct dedupe_removal *removal;
+
+	while ((removal = STAILQ_FIRST(&d->removals)) != NULL) {
+		STAILQ_REMOVE_HEAD(&d->removals, link);
+		shard_unref(removal->ask.shard);
+		mem_free(removal);
+	}
+}
+
 void dedupe_destroy(struct dedupe *d)
 {
 	unsigned all = UINT32_MAX;
 
 	if (!d)
 		return;
+	drop_removals(d);
 	free_dropped(d, &all);
 	heap_deinit(&d->due);
 	pool_deinit(&d->pendings);
@@ -373,11 +422,150 @@ void dedupe_close(struct dedupe_queue *dq)
 	free_dropped(dq->dedupe, &budget);
 }
 
+/* ---- ids that are forgotten with their messages --------------------------------- */
+
+/* The record of a shard's message; NULL: there is none. */
+static struct dedupe_record *record_of(const struct shard *sh, uint64_t msg_id)
+{
+	const struct dedupe_queue *dq = sh->dedupe.queue;
+
+	return dq ? dedupe_table_of_message(&dq->table, msg_id) : NULL;
+}
+
+void dedupe_done(const struct entry *e)
+{
+	struct dedupe_record *r = record_of(e->shard, e->id);
+
+	if (!r || r->is_leaving)
+		return;
+	/* Its batch is under way: who waits for that is told as before. */
+	if (r->pending)
+		r->pending->record = NULL;
+	r->pending = NULL;
+	if (e->home == HOME_NONE && !(e->flags & ENTRY_IN_FLIGHT))
+		forget(e->shard->dedupe.queue, r);
+	else
+		dedupe_table_leave(&e->shard->dedupe.queue->table, r);
+}
+
+void dedupe_encode_removal(const struct entry *e, struct batch *b)
+{
+	const struct dedupe_record *r = record_of(e->shard, e->id);
+	struct store_seen seen;
+
+	if (!r)
+		return;
+	seen = seen_of(r);
+	batch_dedupe_remove(b, &seen);
+}
+
+void dedupe_freed(const struct entry *e)
+{
+	struct dedupe_record *r = record_of(e->shard, e->id);
+
+	if (r && r->is_leaving)
+		forget(e->shard->dedupe.queue, r);
+}
+
+/* Redis forgets them, and so does memory. */
+static void forget_stored(struct shard *sh, struct dedupe_record **records, size_t count)
+{
+	struct store_seen *seen;
+
+	if (count == 0)
+		return;
+	seen = mem_alloc(count * sizeof(*seen));
+	for (size_t i = 0; i < count; i++)
+		seen[i] = seen_of(records[i]);
+	store_dedupe_remove(sh->env->store, sh->keys, seen, count, NULL, NULL);
+	for (size_t i = 0; i < count; i++)
+		forget(sh->dedupe.queue, records[i]);
+	mem_free(seen);
+}
+
+void dedupe_purged(struct shard *sh, const uint64_t *ids, size_t count)
+{
+	struct dedupe_record **records =
+		mem_alloc(count * sizeof(struct dedupe_record *));
+	size_t found = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		struct dedupe_record *r = record_of(sh, ids[i]);
+
+		/* Of those that leave, the entry does it. */
+		if (r && !r->is_leaving && !r->pending)
+			records[found++] = r;
+	}
+	forget_stored(sh, records, found);
+	mem_free(records);
+}
+
+static bool on_removed(struct shard_ask *ask, struct entry *e, enum entry_state state)
+{
+	if (state >= SHARD_STAGES)
+		return false;
+	log_info("message %016llx was done with before a newer one with its publish id "
+		 "came, and is removed",
+		 (unsigned long long)e->id);
+	shard_remove(e, NULL);
+	return true;
+}
+
+static void on_removal_end(struct shard_ask *ask, int status, const char *text)
+{
+	mem_free(container_of(ask, struct dedupe_removal, ask));
+}
+
+/* Begin what the recovery has found. */
+static void begin_removals(struct dedupe *d)
+{
+	struct dedupe_removal *removal;
+
+	while ((removal = STAILQ_FIRST(&d->removals)) != NULL) {
+		struct shard *sh = removal->ask.shard;
+
+		STAILQ_REMOVE_HEAD(&d->removals, link);
+		if (sh->is_closed)
+			mem_free(removal);
+		else
+			shard_take_ask(&removal->ask);
+		shard_unref(sh);
+	}
+}
+
+/* Two messages have one publish id: the older was done with before the newer came, and
+ * only its removal is missing in Redis. */
+static void remove_older(struct dedupe_queue *dq, struct dedupe_record *r)
+{
+	struct dedupe_removal *removal = mem_zalloc(sizeof(*removal));
+
+	dedupe_table_leave(&dq->table, r);
+	removal->id = r->msg_id;
+	removal->ask = (struct shard_ask){ .shard = shard_ref(dq->shards[r->shard]),
+					   .ids = &removal->id,
+					   .count = 1,
+					   .on_entry = on_removed,
+					   .on_end = on_removal_end };
+	STAILQ_INSERT_TAIL(&dq->dedupe->removals, removal, link);
+}
+
 struct dedupe_recovery {
 	struct shard *shard;
 	struct waiter *waiter;
 	int64_t start;
+	/* Of a queue with dedupe=queued: the messages of the rows that were read. */
+	uint64_t *ids;
+	bool is_last;
 };
+
+static void remember_row(struct shard *sh, const struct store_seen *row)
+{
+	const struct dedupe_key key = { row->publish_id, row->copy };
+	struct dedupe_record *r =
+		remember(sh->dedupe.queue, &key, row->msg_id, row->until_unix_ms);
+
+	r->shard = (uint8_t)sh->index;
+}
 
 static void recover_row(struct shard *sh, const struct store_seen *row)
 {
@@ -395,15 +583,69 @@ static void recover_row(struct shard *sh, const struct store_seen *row)
 		return;
 	if (r)
 		forget(dq, r);
-	r = remember(dq, &key, row->msg_id, row->until_unix_ms);
-	r->shard = (uint8_t)sh->index;
+	remember_row(sh, row);
+}
+
+static void recover_queued_row(struct shard *sh, const struct store_seen *row)
+{
+	struct dedupe_queue *dq = sh->dedupe.queue;
+	struct dedupe_key key = { row->publish_id, row->copy };
+	struct dedupe_record *r = dedupe_table_find(&dq->table, &key);
+	struct store_seen newer;
+	unsigned shard;
+
+	if (!r) {
+		remember_row(sh, row);
+		return;
+	}
+	if (r->msg_id < row->msg_id) {
+		remove_older(dq, r);
+		remember_row(sh, row);
+		return;
+	}
+	/* The row is the older one: it enters after the other has made room. */
+	newer = seen_of(r);
+	shard = r->shard;
+	dedupe_table_leave(&dq->table, r);
+	remember_row(sh, row);
+	remove_older(dq, dedupe_table_find(&dq->table, &key));
+	newer.publish_id = row->publish_id;
+	forget(dq, r);
+	remember_row(dq->shards[shard], &newer);
 }
 
 static void recovery_end(struct dedupe_recovery *r, int status, const char *text)
 {
 	waiter_done(r->waiter, status, text);
 	shard_unref(r->shard);
+	mem_free(r->ids);
 	mem_free(r);
+}
+
+static void recovery_next(struct dedupe_recovery *r);
+
+/* An id whose message is gone is left of a removal that a crash has cut short. */
+static void on_has(void *ctx, int status, const bool *found, unsigned count)
+{
+	struct dedupe_recovery *r = ctx;
+	struct shard *sh = r->shard;
+	struct dedupe_record **records;
+	size_t gone = 0;
+
+	if (status < 0 || sh->is_closed) {
+		recovery_end(r, status, NULL);
+		return;
+	}
+	records = mem_alloc(count * sizeof(struct dedupe_record *));
+	for (unsigned i = 0; i < count; i++) {
+		struct dedupe_record *record = found[i] ? NULL : record_of(sh, r->ids[i]);
+
+		if (record)
+			records[gone++] = record;
+	}
+	forget_stored(sh, records, gone);
+	mem_free(records);
+	recovery_next(r);
 }
 
 static void on_rows(void *ctx, int status, const char *text,
@@ -416,14 +658,32 @@ static void on_rows(void *ctx, int status, const char *text,
 		recovery_end(r, status, text);
 		return;
 	}
-	for (size_t i = 0; i < count; i++)
-		recover_row(sh, &rows[i]);
-	if (total < READ_ROWS) {
-		recovery_end(r, TIDE_OK, NULL);
-		return;
-	}
+	r->is_last = total < READ_ROWS;
 	r->start += (int64_t)total;
-	store_dedupe_read(sh->env->store, sh->keys, r->start, READ_ROWS, on_rows, r);
+	for (size_t i = 0; i < count; i++) {
+		if (!sh->dedupe.is_queued) {
+			recover_row(sh, &rows[i]);
+			continue;
+		}
+		recover_queued_row(sh, &rows[i]);
+		r->ids[i] = rows[i].msg_id;
+	}
+	if (sh->dedupe.is_queued && count > 0)
+		store_read_has(sh->env->store, sh->keys, r->ids, (unsigned)count, on_has,
+			       r);
+	else
+		recovery_next(r);
+}
+
+static void recovery_next(struct dedupe_recovery *r)
+{
+	struct shard *sh = r->shard;
+
+	if (r->is_last)
+		recovery_end(r, TIDE_OK, NULL);
+	else
+		store_dedupe_read(sh->env->store, sh->keys, r->start, READ_ROWS, on_rows,
+				  r);
 }
 
 void dedupe_recover(struct shard *sh, struct waiter *waiter)
@@ -433,7 +693,9 @@ void dedupe_recover(struct shard *sh, struct waiter *waiter)
 	waiter_add(waiter);
 	r->shard = shard_ref(sh);
 	r->waiter = waiter;
-	store_dedupe_read(sh->env->store, sh->keys, 0, READ_ROWS, on_rows, r);
+	if (sh->dedupe.is_queued)
+		r->ids = mem_alloc(READ_ROWS * sizeof(*r->ids));
+	recovery_next(r);
 }
 
 static void on_trimmed(void *ctx, int status, const char *text, uint64_t removed)
@@ -510,13 +772,14 @@ void dedupe_turn(struct dedupe *d)
 	while ((n = heap_min(&d->due)) != NULL && n->key <= d->env->now_ms && budget > 0)
 		forget_due(container_of(n, struct dedupe_queue, due), &budget);
 	free_dropped(d, &budget);
+	begin_removals(d);
 }
 
 int64_t dedupe_due_ms(const struct dedupe *d)
 {
 	const struct heap_node *n = heap_min(&d->due);
 
-	if (!TAILQ_EMPTY(&d->dropped))
+	if (!TAILQ_EMPTY(&d->dropped) || !STAILQ_EMPTY(&d->removals))
 		return d->env->now_ms;
 	return n ? n->key : 0;
 }

@@ -6,6 +6,11 @@
  * acknowledged before it is written is written alone. The confirm, and the answer to the
  * ack, come when the id is written: from then on kill -9 does not lose it.
  *
+ * In a queue with `dedupe=queued` an id is remembered for as long as its message is in
+ * the queue, in whatever state, and no longer: shard_remove makes it free at once. The
+ * batch that removes the message removes the id behind it: a crash leaves both, or an id
+ * whose message is gone, which the next start removes.
+ *
  * Until then the id is *pending*. A repeated publish succeeds or fails with the first. A
  * refused write makes the queue forget the id.
  *
@@ -26,7 +31,8 @@ void dedupe_destroy(struct dedupe *d);
 
 /* Begin for the shards of a queue, which remember publish ids together. They and the
  * array are good until dedupe_close. Of the array's shards some are not there yet. */
-struct dedupe_queue *dedupe_open(struct dedupe *d, struct shard **shards, unsigned count);
+struct dedupe_queue *dedupe_open(struct dedupe *d, struct shard **shards, unsigned count,
+				 bool is_queued);
 /* A shard of the array is there. */
 void dedupe_join(struct dedupe_queue *dq, struct shard *sh);
 /* The queue is about to close its shards: it forgets everything. */
@@ -39,9 +45,12 @@ size_t dedupe_wanted(const struct dedupe_queue *dq, const struct dedupe_key *key
 /* Is there room for so much? TIDE_EFULL */
 TIDE_MUST_USE int dedupe_admit(const struct dedupe *d, size_t bytes, struct error *err);
 
+/* The window of a queue that remembers an id for as long as it has the message. */
+#define DEDUPE_QUEUED_MS INT64_C(999999999999999)
+
 struct dedupe_publish {
 	struct dedupe_key key;
-	int64_t window_ms; /* how long it is remembered; above 0 */
+	int64_t window_ms; /* how long it is remembered; above 0; or DEDUPE_QUEUED_MS */
 	struct shard *shard;
 	struct msg *msg;
 	double rank;
@@ -65,6 +74,17 @@ size_t dedupe_bytes(const struct dedupe *d);
 /* For shard.c: the entry, which has ENTRY_DEDUPE, is done with. The waiter is told when
  * its id is written, or refused. */
 void dedupe_wait(const struct entry *e, struct waiter *waiter);
+
+/* For shards with is_queued. */
+
+/* The message is done with: its id is free. */
+void dedupe_done(const struct entry *e);
+/* The batch removes the message: it removes the id, too. */
+void dedupe_encode_removal(const struct entry *e, struct batch *b);
+/* Redis has forgotten the message, and the id. */
+void dedupe_freed(const struct entry *e);
+/* These have been removed from Redis alone. */
+void dedupe_purged(struct shard *sh, const uint64_t *ids, size_t count);
 
 /* For the journal. */
 

@@ -11,15 +11,19 @@
 #define SEGMENTS_FIRST 4
 #define ALLOC_OVERHEAD 16 /* of malloc, about */
 
-void dedupe_table_init(struct dedupe_table *t)
+void dedupe_table_init(struct dedupe_table *t, bool has_messages)
 {
-	*t = (struct dedupe_table){ 0 };
+	*t = (struct dedupe_table){ .has_messages = has_messages };
 	TAILQ_INIT(&t->ages);
+	TAILQ_INIT(&t->leaving);
 }
 
-size_t dedupe_table_record_bytes(size_t len)
+size_t dedupe_table_record_bytes(const struct dedupe_table *t, size_t len)
 {
-	return sizeof(struct dedupe_record) + len + ALLOC_OVERHEAD + sizeof(void *);
+	size_t bytes =
+		sizeof(struct dedupe_record) + len + ALLOC_OVERHEAD + sizeof(void *);
+
+	return t->has_messages ? bytes + 2 * sizeof(struct id_slot) : bytes;
 }
 
 static uint32_t hash_key(const struct dedupe_key *key)
@@ -128,13 +132,14 @@ struct dedupe_record *dedupe_table_find(const struct dedupe_table *t,
 }
 
 struct dedupe_record *dedupe_table_add(struct dedupe_table *t,
-				       const struct dedupe_key *key)
+				       const struct dedupe_key *key, uint64_t msg_id)
 {
 	size_t len = key->publish_id.len;
 	struct dedupe_record *r = mem_zalloc(sizeof(*r) + len);
 
 	assert(len > 0 && len <= MSG_DEDUPE_ID_MAX);
 	r->len = (uint8_t)len;
+	r->msg_id = msg_id;
 	r->copy = (uint16_t)key->copy;
 	memcpy(r->publish_id, key->publish_id.data, len);
 	r->hash = hash_key(key);
@@ -143,10 +148,18 @@ struct dedupe_record *dedupe_table_add(struct dedupe_table *t,
 	put(t, r);
 	TAILQ_INSERT_TAIL(&t->ages, r, age_link);
 	t->count++;
+	if (t->has_messages)
+		id_table_add(&t->messages, msg_id, r);
 	return r;
 }
 
-void dedupe_table_remove(struct dedupe_table *t, struct dedupe_record *r)
+struct dedupe_record *dedupe_table_of_message(const struct dedupe_table *t,
+					      uint64_t msg_id)
+{
+	return id_table_find(&t->messages, msg_id);
+}
+
+static void unlink_key(struct dedupe_table *t, struct dedupe_record *r)
 {
 	struct dedupe_record **at = bucket_of(t, r->hash);
 
@@ -154,10 +167,29 @@ void dedupe_table_remove(struct dedupe_table *t, struct dedupe_record *r)
 		at = &(*at)->chain;
 	*at = r->chain;
 	TAILQ_REMOVE(&t->ages, r, age_link);
-	mem_free(r);
 	t->count--;
 	if (t->count == 0)
 		free_buckets(t);
 	else if (t->count < t->buckets / 2)
 		shrink(t);
+}
+
+void dedupe_table_leave(struct dedupe_table *t, struct dedupe_record *r)
+{
+	unlink_key(t, r);
+	r->is_leaving = true;
+	TAILQ_INSERT_TAIL(&t->leaving, r, age_link);
+}
+
+void dedupe_table_remove(struct dedupe_table *t, struct dedupe_record *r)
+{
+	if (r->is_leaving)
+		TAILQ_REMOVE(&t->leaving, r, age_link);
+	else
+		unlink_key(t, r);
+	if (t->has_messages)
+		id_table_remove(&t->messages, r->msg_id);
+	if (id_table_count(&t->messages) == 0)
+		id_table_deinit(&t->messages);
+	mem_free(r);
 }

@@ -1,4 +1,5 @@
-/* dedupe_table.h: the publish ids that a queue has seen, by id and by age.
+/* dedupe_table.h: the publish ids that a queue has seen, by id and by age; and by
+ * message, if they are to be forgotten with it.
  *
  * A hash table that grows and shrinks a bucket at a time (linear hashing): doubling
  * uthash's table of millions of records would stop the loop for longer than a turn may
@@ -9,20 +10,22 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "base/id_table.h"
 #include "base/slice.h"
 
 struct dedupe_pending;
 
 struct dedupe_record {
-	struct dedupe_record *chain; /* the next of its bucket */
-	TAILQ_ENTRY(dedupe_record) age_link;
-	struct dedupe_pending *pending; /* NULL: it is settled */
-	uint64_t msg_id;                /* the message that the publish became */
-	int64_t until_unix_ms;          /* when it may be forgotten */
+	struct dedupe_record *chain;         /* the next of its bucket */
+	TAILQ_ENTRY(dedupe_record) age_link; /* by age, or among those that leave */
+	struct dedupe_pending *pending;      /* NULL: it is settled */
+	uint64_t msg_id;                     /* the message that the publish became */
+	int64_t until_unix_ms;               /* when it may be forgotten */
 	uint32_t hash;
 	uint16_t copy; /* 0: the message; n: the n-th copy that filters made */
 	uint8_t shard;
 	uint8_t len;
+	bool is_leaving; /* the publish id is free; Redis may have it still */
 	char publish_id[];
 };
 
@@ -34,6 +37,9 @@ struct dedupe_table {
 	size_t buckets;
 	size_t count;
 	struct dedupe_record_list ages; /* the oldest first */
+	bool has_messages;
+	struct id_table messages; /* the records, by their messages */
+	struct dedupe_record_list leaving;
 };
 
 struct dedupe_key {
@@ -41,19 +47,25 @@ struct dedupe_key {
 	unsigned copy;
 };
 
-void dedupe_table_init(struct dedupe_table *t);
+void dedupe_table_init(struct dedupe_table *t, bool has_messages);
 
 /* NULL when it is not there. */
 struct dedupe_record *dedupe_table_find(const struct dedupe_table *t,
 					const struct dedupe_key *key);
-/* A new record, the youngest; the key must not be there. All but the key is zero. */
+/* A new record, the youngest; the key must not be there. All but what is given is zero.
+ */
 struct dedupe_record *dedupe_table_add(struct dedupe_table *t,
-				       const struct dedupe_key *key);
+				       const struct dedupe_key *key, uint64_t msg_id);
+/* In a table with messages: the record of that one, also one that leaves; or NULL. */
+struct dedupe_record *dedupe_table_of_message(const struct dedupe_table *t,
+					      uint64_t msg_id);
+/* Its key is free: it is found by its message alone. */
+void dedupe_table_leave(struct dedupe_table *t, struct dedupe_record *r);
 /* Take it out and free it. */
 void dedupe_table_remove(struct dedupe_table *t, struct dedupe_record *r);
 
 /* What a record with an id of that length costs, its part of the table included. */
-size_t dedupe_table_record_bytes(size_t len);
+size_t dedupe_table_record_bytes(const struct dedupe_table *t, size_t len);
 
 static inline struct dedupe_record *dedupe_table_oldest(const struct dedupe_table *t)
 {

@@ -203,6 +203,8 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 			batch_remove(b, e->id, (enum store_set)e->home,
 				     e->flags & ENTRY_TRIES_STORED,
 				     !e->msg || e->expires_unix_ms);
+		if (e->shard->dedupe.is_queued)
+			dedupe_encode_removal(e, b);
 		j->stats.removed++;
 	} else {
 		if (e->home == HOME_NONE) {
@@ -303,6 +305,8 @@ static void entry_refused(const struct flight_item *item, uint8_t old_home,
 	if (is_purged(e)) {
 		e->flags &= (uint16_t)~ENTRY_OUTSIDE;
 		e->state = ENTRY_GONE;
+		if (e->shard->dedupe.is_queued)
+			dedupe_done(e);
 	}
 	if (result->is_unsure)
 		e->flags |= ENTRY_UNSURE;

@@ -38,6 +38,8 @@ void shard_entry_free(struct entry *e)
 
 	if (__builtin_expect(e->shard->by_id != NULL, 0))
 		shard_index_freed(e);
+	if (__builtin_expect(e->shard->dedupe.is_queued, 0))
+		dedupe_freed(e);
 	if (e->msg)
 		env->memory_bytes -= e->msg->bytes;
 	msg_unref(e->msg);
@@ -419,6 +421,8 @@ void shard_remove(struct entry *e, struct waiter *waiter)
 			dedupe_wait(e, waiter);
 		entry_tell(e, TIDE_OK, NULL);
 	}
+	if (__builtin_expect(e->shard->dedupe.is_queued, 0))
+		dedupe_done(e);
 	shard_entry_stored(e);
 	if (e->home == HOME_NONE && !(e->flags & ENTRY_IN_FLIGHT)) {
 		if (e->shard->keys)

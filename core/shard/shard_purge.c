@@ -1,6 +1,7 @@
 /* shard_purge.c: everything that nobody holds is removed, in memory and in Redis. */
 #include "base/mem.h"
 #include "host/log.h"
+#include "dedupe.h"
 #include "shard.h"
 
 #define PURGE_ROWS 2048 /* of one request */
@@ -35,10 +36,13 @@ static void purge_end(struct purge *p, int status, const char *text)
 static void purge_next(struct purge *p);
 static void purge_count(struct purge *p);
 
-static void on_purged(void *ctx, int status, const char *text, uint64_t removed)
+static void on_purged(void *ctx, int status, const char *text, uint64_t removed,
+		      const uint64_t *ids, size_t id_count)
 {
 	struct purge *p = ctx;
 
+	if (id_count > 0)
+		dedupe_purged(p->shard, ids, id_count);
 	if (status < 0) {
 		purge_end(p, status, text);
 		return;
@@ -53,6 +57,7 @@ static void on_purged(void *ctx, int status, const char *text, uint64_t removed)
 static void purge_next(struct purge *p)
 {
 	struct shard *sh = p->shard;
+	struct store_purge request;
 
 	while (p->stage < SHARD_STAGES && p->left[p->stage] == 0)
 		p->stage++;
@@ -62,8 +67,13 @@ static void purge_next(struct purge *p)
 	}
 	p->asked =
 		p->left[p->stage] < PURGE_ROWS ? (unsigned)p->left[p->stage] : PURGE_ROWS;
-	store_purge(sh->env->store, sh->keys, sh->stages[p->stage].set,
-		    (int64_t)sh->stages[p->stage].indexed, p->asked, on_purged, p);
+	request = (struct store_purge){
+		.set = sh->stages[p->stage].set,
+		.start = (int64_t)sh->stages[p->stage].indexed,
+		.count = p->asked,
+		.wants_ids = sh->dedupe.is_queued,
+	};
+	store_purge(sh->env->store, sh->keys, &request, on_purged, p);
 }
 
 /* No batch is under way any more, and none will be: what Redis has before the

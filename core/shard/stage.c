@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "host/log.h"
+#include "dedupe.h"
 #include "journal.h"
 
 #define REFILL_MAX 2048 /* rows of one read: some 2 ms of Redis's time */
@@ -401,6 +402,8 @@ struct entry *stage_row_entry(struct shard *sh, const struct store_row *row,
 	if (!row->is_corrupt) {
 		/* An id without a body: the end of an interrupted removal. */
 		e->state = ENTRY_GONE;
+		if (sh->dedupe.is_queued)
+			dedupe_done(e);
 		shard_entry_dirty(e);
 	} else if (set == STORE_BURIED) {
 		shard_entry_free(e);

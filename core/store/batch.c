@@ -29,6 +29,7 @@ static const struct kind_info kind_infos[BATCH_KIND_COUNT] = {
 	LEAVE(BATCH_REMOVE_FROM, STORE_DELAYED),
 	LEAVE(BATCH_REMOVE_FROM, STORE_UNACK),
 	LEAVE(BATCH_REMOVE_FROM, STORE_BURIED),
+	[BATCH_REMOVE_DEDUPE] = { "ZREM", LAYOUT_DEDUPE, 1 },
 	[BATCH_WRITE_MSG] = { "HSET", LAYOUT_MSG, 2 },
 	[BATCH_WRITE_TRIES] = { "HSET", LAYOUT_TRIES, 2 },
 	[BATCH_WRITE_EXPIRY] = { "ZADD", LAYOUT_EXPIRY, 2 },
@@ -251,7 +252,7 @@ void batch_remove_everywhere(struct batch *b, uint64_t id)
 {
 	struct id_word word = id_word(id);
 
-	for (int kind = 0; kind < BATCH_WRITES; kind++)
+	for (int kind = 0; kind < BATCH_REMOVE_DEDUPE; kind++)
 		add_id(b, (enum batch_kind)kind, &word);
 }
 
@@ -263,6 +264,15 @@ void batch_dedupe(struct batch *b, const struct store_seen *seen)
 	size_t len = store_dedupe_format_head(seen, head);
 
 	buf_grow(out, (size_t)(resp_put_score(to, (double)seen->until_unix_ms) - to));
+	resp_pair(out, (struct slice){ head, len }, seen->publish_id);
+}
+
+void batch_dedupe_remove(struct batch *b, const struct store_seen *seen)
+{
+	struct buf *out = entry(b, BATCH_REMOVE_DEDUPE);
+	char head[STORE_DEDUPE_HEAD_MAX];
+	size_t len = store_dedupe_format_head(seen, head);
+
 	resp_pair(out, (struct slice){ head, len }, seen->publish_id);
 }
 

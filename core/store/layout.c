@@ -16,7 +16,7 @@ static const char *const key_suffixes[LAYOUT_KEY_COUNT] = {
 static const char *const table_suffixes[STORE_TABLE_COUNT] = {
 	[STORE_VHOSTS] = "vhosts", [STORE_EXCHANGES] = "exchanges",
 	[STORE_QUEUES] = "queues", [STORE_BINDINGS] = "bindings",
-	[STORE_PAUSES] = "pauses",
+	[STORE_PAUSES] = "pauses", [STORE_LOCKS] = "locks",
 };
 
 void layout_shard_prefix(struct buf *out, struct slice vhost, struct slice queue,

@@ -168,9 +168,11 @@ struct store_seen {
 	struct slice publish_id; /* the publisher's own, any bytes */
 	uint64_t msg_id;
 	unsigned copy;         /* 0: the message; n: the n-th copy that filters made */
-	int64_t until_unix_ms; /* when it may be forgotten */
+	int64_t until_unix_ms; /* when it may be forgotten: below 10^15 */
 };
 void batch_dedupe(struct batch *b, const struct store_seen *seen);
+/* It may be forgotten, once the message is removed. */
+void batch_dedupe_remove(struct batch *b, const struct store_seen *seen);
 size_t batch_bytes(const struct batch *b);
 
 struct batch_result {
@@ -303,8 +305,16 @@ enum store_set store_read_expired_from(double score);
  * that of a later request. `removed` may then be too low, never too high. */
 typedef void (*store_purged_fn)(void *ctx, int status, const char *text,
 				uint64_t removed);
-void store_purge(struct store *s, struct store_shard *shard, enum store_set set,
-		 int64_t start, unsigned count, store_purged_fn on_purged, void *ctx);
+struct store_purge {
+	enum store_set set;
+	int64_t start;
+	unsigned count;
+	bool wants_ids; /* of what is gone now, whoever has removed it */
+};
+typedef void (*store_purge_fn)(void *ctx, int status, const char *text, uint64_t removed,
+			       const uint64_t *ids, size_t id_count);
+void store_purge(struct store *s, struct store_shard *shard,
+		 const struct store_purge *purge, store_purge_fn on_purged, void *ctx);
 
 /* Put messages that are in no set back among the ready ones: what a Redis leaves that
  * refuses a part of a removal. Reads all bodies, few at a time. */
@@ -322,12 +332,18 @@ void store_dedupe_read(struct store *s, struct store_shard *shard, int64_t start
 void store_dedupe_trim(struct store *s, struct store_shard *shard, int64_t until_unix_ms,
 		       unsigned count, store_purged_fn on_trimmed, void *ctx);
 
+/* Remove these: their messages are gone. on_done may be NULL. */
+void store_dedupe_remove(struct store *s, struct store_shard *shard,
+			 const struct store_seen *seen, size_t count,
+			 store_done_fn on_done, void *ctx);
+
 enum store_table {
 	STORE_VHOSTS,    /* set of names */
 	STORE_EXCHANGES, /* hash of a vhost: name -> definition */
 	STORE_QUEUES,    /* hash of a vhost: name -> definition */
 	STORE_BINDINGS,  /* set of a vhost: one text each, in `name` */
 	STORE_PAUSES,    /* hash of a vhost: direction and queue -> until when */
+	STORE_LOCKS,     /* hash of a vhost: name -> token and ttl, of those held */
 	STORE_TABLE_COUNT,
 };
 
@@ -352,7 +368,7 @@ struct store_definition {
 	struct slice vhost, name, value;
 };
 /* Every definition: vhosts first, then vhost by vhost its exchanges, queues,
- * bindings, pauses. on_end comes last, also after a failure. */
+ * bindings, pauses, locks. on_end comes last, also after a failure. */
 typedef void (*store_definition_fn)(void *ctx, const struct store_definition *d);
 void store_definition_load(struct store *s, store_definition_fn on_definition,
 			   store_done_fn on_end, void *ctx);

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "host/log.h"
+#include "resp.h"
 #include "store_private.h"
 
 /* KEYS: dedupe. ARGV: the last score, how many at most. Returns how many were removed.
@@ -110,4 +111,22 @@ void store_dedupe_trim(struct store *s, struct store_shard *shard, int64_t until
 		       STORE_KEY(shard, LAYOUT_DEDUPE), (long long)until_unix_ms,
 		       store_clamp_count(count));
 	store_call_send(call, REDIS_REPLY_INTEGER);
+}
+
+void store_dedupe_remove(struct store *s, struct store_shard *shard,
+			 const struct store_seen *seen, size_t count,
+			 store_done_fn on_done, void *ctx)
+{
+	struct store_call *call = store_done_call_create(s, shard, on_done, ctx);
+	struct buf *out = store_call_add_words(call, 2 + count);
+	char head[STORE_DEDUPE_HEAD_MAX];
+
+	resp_text(out, "ZREM");
+	layout_resp_key(out, shard_prefix(shard), LAYOUT_DEDUPE);
+	for (size_t i = 0; i < count; i++) {
+		size_t len = store_dedupe_format_head(&seen[i], head);
+
+		resp_pair(out, (struct slice){ head, len }, seen[i].publish_id);
+	}
+	store_call_send(call, 0);
 }

@@ -7,7 +7,8 @@
 
 static bool table_is_hash(enum store_table table)
 {
-	return table == STORE_EXCHANGES || table == STORE_QUEUES || table == STORE_PAUSES;
+	return table == STORE_EXCHANGES || table == STORE_QUEUES ||
+	       table == STORE_PAUSES || table == STORE_LOCKS;
 }
 
 /* The caller appends `words` words. */

@@ -72,22 +72,24 @@ local function first_word(line)
   return line:gsub('^@%d+ ', ''):match '^%S*'
 end
 
-local ID = '%f[%x]%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%f[%X]'
+--- A message id, and the token of a lock.
+local ID, TOKEN = '%f[%x]%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%f[%X]', '%f[%w]' .. ('%d'):rep(13) .. '%f[%W]'
 
 --- What differs from run to run. Ids keep their identity: the first becomes
 --- ID1, the second ID2. `ids` has both ways.
 local function normalizer(ids)
   local count = 0
   return function(line)
-    line = line:gsub(ID, function(id)
+    local function name(id)
       if not ids[id] then
         count = count + 1
         ids[id], ids['ID' .. count] = 'ID' .. count, id
       end
       return ids[id]
-    end)
+    end
     line = line:gsub('^(EVT lease %S+ %d+) %d+$', '%1 MS')
-    return (line:gsub('ts=%d+', 'ts=TIME'):gsub('time=%d+', 'time=TIME'))
+    line = line:gsub('ts=%d+', 'ts=TIME'):gsub('time=%d+', 'time=TIME')
+    return (line:gsub(ID, name):gsub(TOKEN, name))
   end
 end
 
@@ -132,7 +134,8 @@ local function play(session, c)
     local word = first_word(line)
     if not is_reply[word] then
       -- An id that came before is the one of this run.
-      c:send(line:gsub(ID, function(id) return actual_ids[documented_ids[id]] end) .. '\r\n')
+      local function of_this_run(id) return actual_ids[documented_ids[id]] end
+      c:send(line:gsub(ID, of_this_run):gsub(TOKEN, of_this_run) .. '\r\n')
       if word == 'PUB' then c:send(next_line() .. '\r\n') end
     else
       local got = c:expect '^.*$'

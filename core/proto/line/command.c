@@ -506,7 +506,7 @@ COMMAND(kick)
 }
 
 /* In the order of enum list_what. */
-#define LISTS "exchanges, queues, bindings, consumers, connections or rules"
+#define LISTS "exchanges, queues, bindings, consumers, connections, locks or rules"
 
 COMMAND(list)
 {

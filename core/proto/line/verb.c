@@ -6,7 +6,7 @@
 
 /* clang-format off */
 #define PUB_OPTIONS "pri delay ttl id"
-#define LIST_WORDS "exchanges|queues|bindings|consumers|connections|rules"
+#define LIST_WORDS "exchanges|queues|bindings|consumers|connections|locks|rules"
 #define RULES_WORDS \
 	"reload|status|log|rollback|shadow|recent|replay|simulate dir|hash|n|retry name"
 
@@ -42,6 +42,9 @@ static const struct verb verbs[] = {
 	{ "STATS",   0, 2, "exchange|queue name",               VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_stats },
 	{ "RULES",   1, 3, RULES_WORDS,                VERB_DOCUMENT | VERB_ANSWERS | VERB_ANY_OPTIONS, "share", NULL,                command_rules },
 	{ "EXPLAIN", 2, 2, "exchange key",             VERB_DOCUMENT | VERB_ANSWERS | VERB_HEADERS, PUB_OPTIONS " payload", NULL, command_explain },
+	{ "LOCK",    1, 1, "name",                     VERB_ANSWERS,                     "wait ttl token", NULL,       command_lock_take },
+	{ "UNLOCK",  2, 2, "name token",               0,                                NULL, NULL,                   command_lock_release },
+	{ "CHECK",   2, 2, "name token",               0,                                NULL, NULL,                   command_lock_check },
 	{ "KILL",    2, 2, "connection number",        0,                                NULL, NULL,                   command_operate_kill },
 	{ "DRAIN",   0, 1, "off",                      0,                                NULL, NULL,                   command_operate_drain },
 	{ "HELP",    0, 0, NULL,                       VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_help },

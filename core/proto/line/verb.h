@@ -81,5 +81,8 @@ COMMAND(by_id_reschedule);
 COMMAND(stats);
 COMMAND(rules);
 COMMAND(explain);
+COMMAND(lock_take);
+COMMAND(lock_release);
+COMMAND(lock_check);
 COMMAND(operate_kill);
 COMMAND(operate_drain);

@@ -6,10 +6,11 @@
 #include "shard/dedupe_table.h"
 
 static struct dedupe_table table;
+static uint64_t messages; /* the last one */
 
 static int setup(void **state)
 {
-	dedupe_table_init(&table);
+	dedupe_table_init(&table, true);
 	return 0;
 }
 
@@ -17,8 +18,10 @@ static int teardown(void **state)
 {
 	struct dedupe_record *r;
 
-	while ((r = dedupe_table_oldest(&table)) != NULL)
+	while ((r = dedupe_table_oldest(&table)) != NULL ||
+	       (r = TAILQ_FIRST(&table.leaving)) != NULL)
 		dedupe_table_remove(&table, r);
+	assert_int_equal(id_table_count(&table.messages), 0);
 	return 0;
 }
 
@@ -38,7 +41,7 @@ static struct dedupe_record *add(const char *id, unsigned copy)
 {
 	struct dedupe_key key = key_of(id, copy);
 
-	return dedupe_table_add(&table, &key);
+	return dedupe_table_add(&table, &key, ++messages);
 }
 
 static void what_was_added_is_found(void **state)
@@ -63,10 +66,26 @@ static void a_copy_is_another_one(void **state)
 	assert_int_equal(copy->copy, 1);
 }
 
+static void one_that_leaves_is_found_by_its_message_alone(void **state)
+{
+	struct dedupe_record *first = add("a", 0), *second;
+
+	assert_ptr_equal(dedupe_table_of_message(&table, first->msg_id), first);
+	dedupe_table_leave(&table, first);
+	assert_null(find("a", 0));
+	assert_int_equal(table.count, 0);
+	second = add("a", 0);
+	assert_ptr_equal(find("a", 0), second);
+	assert_ptr_equal(dedupe_table_of_message(&table, first->msg_id), first);
+	assert_ptr_equal(dedupe_table_of_message(&table, second->msg_id), second);
+	dedupe_table_remove(&table, first);
+	assert_ptr_equal(find("a", 0), second);
+}
+
 static void ids_are_bytes(void **state)
 {
 	struct dedupe_key one = { { "a\0b", 3 }, 0 }, other = { { "a\0c", 3 }, 0 };
-	struct dedupe_record *r = dedupe_table_add(&table, &one);
+	struct dedupe_record *r = dedupe_table_add(&table, &one, 7);
 
 	assert_ptr_equal(dedupe_table_find(&table, &one), r);
 	assert_null(dedupe_table_find(&table, &other));
@@ -167,6 +186,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TABLE_TEST(what_was_added_is_found),
 		TABLE_TEST(a_copy_is_another_one),
+		TABLE_TEST(one_that_leaves_is_found_by_its_message_alone),
 		TABLE_TEST(ids_are_bytes),
 		TABLE_TEST(the_oldest_is_the_one_that_was_added_first),
 		TABLE_TEST(it_holds_what_a_model_holds),

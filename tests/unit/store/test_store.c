@@ -7,7 +7,7 @@ struct outcome {
 	int removed, written;
 	int status;
 	char text[256];
-	uint64_t number;
+	uint64_t number, ids;
 	struct store_counts counts;
 };
 
@@ -28,10 +28,22 @@ static void on_done(void *ctx, int status, const char *text)
 	snprintf(o->text, sizeof(o->text), "%s", text ? text : "");
 }
 
-static void on_purged(void *ctx, int status, const char *text, uint64_t removed)
+static void on_purged(void *ctx, int status, const char *text, uint64_t removed,
+		      const uint64_t *ids, size_t id_count)
 {
 	on_done(ctx, status, text);
 	((struct outcome *)ctx)->number = removed;
+	((struct outcome *)ctx)->ids = id_count;
+	for (size_t i = 1; i < id_count; i++)
+		assert_true(ids[i - 1] < ids[i]);
+}
+
+static void purge(struct harness *h, int64_t start, unsigned count, struct outcome *o)
+{
+	const struct store_purge purge = { STORE_READY, start, count, true };
+
+	store_purge(h->store, h->shard, &purge, on_purged, o);
+	WAIT(h, o->calls == 1);
 }
 
 static void on_counts(void *ctx, int status, const char *text,
@@ -399,21 +411,19 @@ static void purge_removes_with_all_that_belongs_to_a_message(void **state)
 	for (uint64_t id = 1; id <= 3000; id++)
 		batch_tries(b, id, &(struct store_tries){ 1, 1, "nack", { 0 } });
 	commit_ok(h, b);
-	store_purge(h->store, h->shard, STORE_READY, 500, 2400, on_purged, &o);
-	WAIT(h, o.calls == 1);
+	purge(h, 500, 2400, &o);
 	assert_int_equal(o.status, TIDE_OK);
 	assert_int_equal(o.number, 2400);
+	assert_int_equal(o.ids, 2400);
 	read_set(h, STORE_READY, 0, 4096, 64 << 20, false);
 	assert_int_equal(got.count, 600);
 	assert_int_equal(got.rows[499].id, 500);
 	assert_int_equal(got.rows[500].id, 2901);
 	memset(&o, 0, sizeof(o));
-	store_purge(h->store, h->shard, STORE_READY, 0, 4096, on_purged, &o);
-	WAIT(h, o.calls == 1);
+	purge(h, 0, 4096, &o);
 	assert_int_equal(o.number, 600);
 	memset(&o, 0, sizeof(o));
-	store_purge(h->store, h->shard, STORE_READY, 0, 4096, on_purged, &o);
-	WAIT(h, o.calls == 1);
+	purge(h, 0, 4096, &o);
 	assert_int_equal(o.number, 0);
 	redisContext *c = harness_redis(h);
 	assert_int_equal(ask_int(c, "DBSIZE"), 0);
@@ -581,7 +591,7 @@ static void removals_pass_while_memory_is_out(void **state)
 {
 	struct harness *h = *state;
 	struct outcome o;
-	struct outcome purge = { 0 };
+	struct outcome purged = { 0 };
 	insert_range(h, 1, 10);
 	redisContext *c = harness_redis(h);
 	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
@@ -598,9 +608,8 @@ static void removals_pass_while_memory_is_out(void **state)
 	commit(h, b, &o);
 	assert_int_equal(o.written, TIDE_ESTORE);
 	assert_int_equal(strncmp(o.text, "OOM ", 4), 0);
-	store_purge(h->store, h->shard, STORE_READY, 0, 3, on_purged, &purge);
-	WAIT(h, purge.calls == 1);
-	assert_int_equal(purge.number, 3);
+	purge(h, 0, 3, &purged);
+	assert_int_equal(purged.number, 3);
 	assert_int_equal(count_all(h).bodies, 5);
 	freeReplyObject(ask(c, "CONFIG SET maxmemory 0"));
 	redisFree(c);

@@ -236,7 +236,8 @@ static void on_rows(void *ctx, int status, const char *text, struct store_row *r
 	assert_int_equal(count, 1);
 }
 
-static void on_purged(void *ctx, int status, const char *text, uint64_t removed)
+static void on_purged(void *ctx, int status, const char *text, uint64_t removed,
+		      const uint64_t *ids, size_t id_count)
 {
 	assert_int_equal(status, TIDE_OK);
 	assert_int_equal(removed, 1);
@@ -271,7 +272,8 @@ static void rights_that_the_manual_names_are_enough(void **state)
 	batch_remove(b, 2, STORE_READY, true, true);
 	store_batch_commit_take(b, on_batch, NULL);
 	store_read(h->store, h->shard, STORE_READY, 0, 1, 100, false, on_rows, NULL);
-	store_purge(h->store, h->shard, STORE_READY, 0, 1, on_purged, &purged);
+	store_purge(h->store, h->shard, &(struct store_purge){ STORE_READY, 0, 1, false },
+		    on_purged, &purged);
 	WAIT(h, purged == 1);
 	harness_close(h);
 	end_redis(pid);

@@ -1,0 +1,78 @@
+/* lock.h: named locks, each held by one holder at a time.
+ *
+ * A holder is a channel of a client. While it lives, its locks do not lapse; when it has
+ * ended, each lapses after its ttl, unless somebody takes it back with its token. The
+ * token is greater than all tokens before, of all locks. Redis keeps the locks that are
+ * held: a grant is told when Redis has it. Who waits for a lock is served in turn. */
+#pragma once
+
+#include "vhost.h"
+
+struct lock;
+struct lock_wait;
+
+/* Embedded in what holds locks. */
+struct lock_holder {
+	LIST_HEAD(, lock) locks;
+	LIST_HEAD(, lock_wait) waits;
+};
+
+struct lock {
+	UT_hash_handle hh;
+	struct vhost *vhost;
+	char *name;
+	size_t name_len;
+	uint64_t token;
+	int64_t ttl_ms;
+	int64_t since_ms;           /* wall clock: when this token was given */
+	struct lock_holder *holder; /* NULL: it has ended, and the lock lapses */
+	LIST_ENTRY(lock) held_link;
+	struct heap_node timer; /* of the lapse, by mono_ms */
+	TAILQ_HEAD(, lock_wait) waits;
+	unsigned wait_count;
+};
+
+/* All that is asked of a LOCK. */
+struct lock_spec {
+	struct slice name;
+	int64_t ttl_ms;
+	int64_t wait_ms;
+	uint64_t token; /* to take back what was held with it; 0: a new one */
+	struct lock_holder *holder;
+	/* Told when Redis has the grant, or why there is none. It must not yet be
+	 * complete. */
+	struct waiter *waiter;
+	uint64_t *granted; /* receives the token before the waiter is told */
+};
+
+#define LOCK_TOKEN_MAX (UINT64_C(1) << 53) /* JSON has no greater ones */
+
+/* On an error the waiter is not told. */
+TIDE_MUST_USE int lock_take(struct vhost *v, const struct lock_spec *spec,
+			    struct error *err);
+/* TIDE_ELEASE unless the token is that of the lock now, and the holder lives or the
+ * lock has not lapsed. */
+TIDE_MUST_USE int lock_check(struct vhost *v, struct slice name, uint64_t token,
+			     struct error *err);
+/* The same check, then it is free, or the next one's. The waiter is told when Redis
+ * knows.
+ */
+TIDE_MUST_USE int lock_release(struct vhost *v, struct slice name, uint64_t token,
+			       struct waiter *waiter, struct error *err);
+
+void lock_holder_init(struct lock_holder *h);
+/* Its requests that wait fail, as if their time were over. */
+void lock_holder_end_waits(struct lock_holder *h);
+/* It has ended: its locks lapse after their ttl. */
+void lock_holder_end(struct lock_holder *h);
+
+/* A field of Redis: its holder may come back. */
+void lock_restore(struct vhost *v, struct slice name, struct slice value);
+/* Let lapse what is due, and end waits whose time is over. */
+void lock_turn(struct broker *b);
+/* When lock_turn is to be called, wall clock; 0: never. */
+int64_t lock_due_ms(const struct broker *b);
+/* The broker stops: whoever waits is told so. */
+void lock_drain(struct broker *b);
+/* Frees those of a vhost, which goes. */
+void lock_free_all(struct vhost *v);

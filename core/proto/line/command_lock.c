@@ -1,0 +1,57 @@
+/* LOCK, UNLOCK and CHECK. */
+#include "verb.h"
+
+#include "line.h"
+
+#define TTL_MS 30000
+#define TTL_MIN_MS 100
+#define TTL_MAX_MS (INT64_C(24) * 3600 * 1000)
+#define WAIT_MAX_MS (3600 * 1000)
+
+static uint64_t read_token(struct request *q, const char *name, struct slice text)
+{
+	uint64_t token = 0;
+
+	if (q->rc == TIDE_OK && (!slice_to_uint(text, UINT64_MAX - 1, &token) || !token))
+		request_refuse(q, name, text, "the token of a LOCK, a number");
+	return token;
+}
+
+COMMAND(lock_take)
+{
+	const struct request_limits wait = { 0, WAIT_MAX_MS },
+				    ttl = { TTL_MIN_MS, TTL_MAX_MS };
+	struct slice token = request_option(q, "token");
+	struct lock_request request = { .name = request_name(q, 0, "a lock") };
+
+	request.wait_ms = request_duration(q, "wait", wait);
+	request.ttl_ms = TTL_MS;
+	if (request_option(q, "ttl").data)
+		request.ttl_ms = request_duration(q, "ttl", ttl);
+	if (token.data)
+		request.token = read_token(q, "token", token);
+	if (q->rc < 0)
+		return q->rc;
+	return session_lock_take(session_channel(l->session, q->channel), &request, r,
+				 q->err);
+}
+
+COMMAND(lock_release)
+{
+	struct slice name = request_name(q, 0, "a lock");
+	uint64_t token = read_token(q, NULL, q->words[1]);
+
+	if (q->rc < 0)
+		return q->rc;
+	return session_lock_release(l->session, name, token, r, q->err);
+}
+
+COMMAND(lock_check)
+{
+	struct slice name = request_name(q, 0, "a lock");
+	uint64_t token = read_token(q, NULL, q->words[1]);
+
+	if (q->rc < 0)
+		return q->rc;
+	return session_lock_check(l->session, name, token, r, q->err);
+}
