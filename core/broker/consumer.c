@@ -56,6 +56,7 @@ void consumer_remove(struct consumer *c)
 	if (c->is_extended)
 		TAILQ_REMOVE(&q->extended, c, extended_link);
 	heap_remove(&q->vhost->broker->waits, &c->wait);
+	queue_use(q);
 	c->queue = NULL;
 	if (c->is_get)
 		return;

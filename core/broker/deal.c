@@ -1,6 +1,6 @@
 #include "deal.h"
 
-#include "pause.h"
+#include "outflow.h"
 #include "retry.h"
 #include "shard/shard_scan.h"
 #include "succession.h"
@@ -38,9 +38,9 @@ static bool on_expired(struct shard *sh, struct entry *e)
 
 const struct shard_ops deal_shard_ops = { on_ready, on_timeout, on_expired };
 
-static bool is_open(const struct queue *q)
+static bool is_open(struct queue *q)
 {
-	return !q->paused_ms[QUEUE_OUT] || !pause_is_on(q, QUEUE_OUT);
+	return !q->is_metered || outflow_is_open(q);
 }
 
 /* The first message that matches, of those that a search looks at. */
@@ -103,6 +103,8 @@ static void deliver(struct consumer *c, struct entry *e)
 	queue_rate(q);
 	q->counters.delivered++;
 	b->counters.delivered++;
+	if (q->is_metered)
+		outflow_count(q);
 	if (is_redelivered)
 		q->counters.redelivered++;
 	if (c->is_auto_ack) {

@@ -64,6 +64,7 @@ struct decide_spec {
 	struct exchange *exchange; /* NULL: that which the message names */
 	struct msg *msg;
 	int64_t now_ms; /* delays that filters set count from here */
+	bool may_deal;  /* consumers may be served before a full queue refuses it */
 	/* For EXPLAIN, else NULL: each filter, and which outcome it worked on. */
 	void (*on_filter)(void *ctx, unsigned number, const struct filter_step *step);
 	/* For EXPLAIN, else NULL: each exchange that an outcome visits. Of a decision

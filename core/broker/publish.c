@@ -143,10 +143,11 @@ static int admit_ids(const struct decision *d, const struct broker *b, struct er
 
 /* Do the queues take it, and is there room for the publish ids that would be remembered?
  * Few queues refuse anything, and most publishes have no id. */
-static inline int admit(const struct decision *d, const struct broker *b,
+static inline int admit(const struct decision *d, const struct decide_spec *spec,
 			struct error *err)
 {
-	int rc = b->guarded ? admission_check(d, err) : TIDE_OK;
+	const struct broker *b = spec->vhost->broker;
+	int rc = b->guarded ? admission_check(d, spec->may_deal, err) : TIDE_OK;
 
 	if (rc < 0)
 		return rc;
@@ -238,7 +239,7 @@ int publish_message(struct decide_spec *spec, bool is_mandatory, struct waiter *
 	if (rc == TIDE_OK && is_mandatory && d.first.count == 0)
 		rc = refuse_unroutable(&d.first, spec->vhost, err);
 	if (rc == TIDE_OK)
-		rc = admit(&d, b, err);
+		rc = admit(&d, spec, err);
 	if (rc == TIDE_OK)
 		apply(&d, spec->vhost, waiter, out);
 	decide_deinit(&d);
@@ -292,7 +293,7 @@ int publish_filtered(struct decision *d, struct decide_spec *spec,
 		rc = check_sizes(d, b, err);
 	tell(&watched, d, rc < 0 ? err : NULL);
 	if (rc == TIDE_OK)
-		rc = admit(d, b, err);
+		rc = admit(d, spec, err);
 	if (rc < 0)
 		return rc;
 	store_unknown(spec->vhost, &d->first, known, waiter);

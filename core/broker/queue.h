@@ -26,7 +26,8 @@ struct queue_counters {
 	uint64_t removed;       /* by their ids */
 	uint64_t death_limited; /* buried: they had died too often */
 	uint64_t dead_lettered;
-	uint64_t refused; /* publishes that it did not take: admission.h */
+	uint64_t refused;    /* publishes that it did not take: admission.h */
+	uint64_t overflowed; /* messages that it gave up: overflow.h */
 };
 
 /* Of a queue that has been used. */
@@ -66,8 +67,13 @@ struct queue {
 	struct binding_list incoming;
 	TAILQ_ENTRY(queue) active_link;
 	bool is_active;
-	bool is_guarded;       /* it may refuse messages: counted in broker.guarded */
-	struct heap_node wake; /* in broker.wakes */
+	/* Of the decision that is being looked at: admission.c */
+	uint64_t admitted, admitted_bytes;
+	bool is_guarded;          /* it may refuse messages: counted in broker.guarded */
+	struct heap_node wake;    /* in broker.wakes */
+	bool is_metered;          /* its deliveries may be held back: outflow.h */
+	int64_t next_delivery_ns; /* with a rate; the clock that nobody sets */
+	int64_t used_mono_ms;     /* with expires: when it was used last */
 	/* Until when it is paused, wall clock; 0: it is not. See pause.h. */
 	int64_t paused_ms[QUEUE_DIRECTIONS];
 	uint64_t visit;              /* the last routing that came by */
@@ -127,7 +133,12 @@ uint64_t queue_count(const struct queue *q, enum entry_state state);
  * not mean that a consumer has gone for good. */
 bool queue_is_abandoned(const struct queue *q);
 
-/* Whether it may refuse messages has perhaps changed. */
+/* Somebody consumes from it, or declares it: it does not expire for a while. */
+void queue_use(struct queue *q);
+/* It has not been used for its `expires`. Otherwise it wants to be asked again. */
+bool queue_is_expired(struct queue *q);
+
+/* Whether it may refuse messages, or hold deliveries back, has perhaps changed. */
 void queue_guard(struct queue *q);
 
 /* Ready messages are being read from Redis. */

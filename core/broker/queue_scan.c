@@ -9,6 +9,8 @@
 #define CHUNK_BYTES ((size_t)8 << 20) /* likewise */
 #define HEAVY_BYTES 16384             /* a message that takes long to search by itself */
 
+static void on_job(struct job *job);
+
 static void on_filled(struct shard_scan *shard)
 {
 	struct queue_scan *scan = shard->ctx;
@@ -17,11 +19,6 @@ static void on_filled(struct shard_scan *shard)
 		scan->err = shard->err;
 	if (--scan->asking == 0)
 		job_add(scan->broker, &scan->job);
-}
-
-static void on_job(struct job *job)
-{
-	queue_scan_run(container_of(job, struct queue_scan, job));
 }
 
 void queue_scan_init(struct queue_scan *scan, const struct queue *q,
@@ -41,7 +38,7 @@ void queue_scan_init(struct queue_scan *scan, const struct queue *q,
 	for (unsigned i = 0; i < q->shard_count; i++) {
 		scan->shards[i].on_filled = on_filled;
 		scan->shards[i].ctx = scan;
-		shard_scan_init(&scan->shards[i], q->shards[i], state, scan->next, chunk);
+		shard_scan_init(&scan->shards[i], q->shards[i], state, chunk);
 	}
 }
 
@@ -103,7 +100,7 @@ static bool is_whole(const struct queue_scan *scan)
 	return true;
 }
 
-void queue_scan_run(struct queue_scan *scan)
+static void run(struct queue_scan *scan)
 {
 	struct pace *pace = &scan->broker->pace;
 	struct shard_scan *shard;
@@ -133,4 +130,17 @@ void queue_scan_run(struct queue_scan *scan)
 	if (scan->broker->is_closing && scan->err.code == TIDE_OK)
 		error_set(&scan->err, TIDE_ESHUTDOWN, "the broker is stopping");
 	scan->ops->on_end(scan);
+}
+
+static void on_job(struct job *job)
+{
+	run(container_of(job, struct queue_scan, job));
+}
+
+void queue_scan_begin(struct queue_scan *scan, struct place from)
+{
+	scan->next = from;
+	for (unsigned i = 0; i < scan->shard_count; i++)
+		scan->shards[i].from = from;
+	run(scan);
 }

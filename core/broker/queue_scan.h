@@ -42,12 +42,12 @@ struct queue_scan {
 	struct shard_scan *shards;
 };
 
-/* Begin at `scan->next`; `ops` and `match` are set.
+/* `ops` and `match` are set.
  *
  * @param rows  how many messages of a shard may be of use, at least */
 void queue_scan_init(struct queue_scan *scan, const struct queue *q,
 		     enum entry_state state, unsigned rows);
-/* Go on; on_end may be called by this. */
-void queue_scan_run(struct queue_scan *scan);
+/* Begin at a place. The search may end within the call: at once, when `err` is set. */
+void queue_scan_begin(struct queue_scan *scan, struct place from);
 /* After on_end. */
 void queue_scan_deinit(struct queue_scan *scan);

@@ -9,8 +9,13 @@
 #include "host/log.h"
 #include "move.h"
 #include "queue.h"
+#include "shard/shard_ask.h"
 
 #define ROUND_MOVES 256 /* copies under way */
+
+#define NO_TARGET                                                              \
+	"it has no headers " MSG_DEATH_PREFIX "exchange and " MSG_DEATH_PREFIX \
+	"key, and there is no to="
 
 static void end(struct redrive *r)
 {
@@ -98,37 +103,33 @@ static struct msg *make_copy(const struct msg *m, uint64_t id, struct slice exch
 	return msg_create(&like);
 }
 
-static void send_back(struct redrive *r, struct entry *e)
+/* False: the message has been left as it is. */
+static bool send_back(struct redrive *r, struct entry *e)
 {
 	struct slice exchange, key;
 	struct msg *copy;
-	uint64_t id;
+	uint64_t id = broker_next_id(r->broker);
 
-	if (!find_target(r, e->msg, &exchange, &key)) {
-		stay(r, TIDE_ENOTFOUND,
-		     "it has no headers " MSG_DEATH_PREFIX
-		     "exchange and " MSG_DEATH_PREFIX "key, and there is no to=");
-		return;
-	}
-	id = broker_next_id(r->broker);
+	(void)find_target(r, e->msg, &exchange, &key);
 	if (!id) {
 		if (id_lease_check(r->broker, &r->err) == TIDE_OK)
 			error_set(&r->err, TIDE_ESTORE, "there are no ids");
-		return;
+		return false;
 	}
 	copy = make_copy(e->msg, id, exchange, key);
 	if (!copy) {
 		error_set(&r->err, TIDE_ELIMIT, "out of memory");
-		return;
+		return false;
 	}
 	r->started++;
 	r->open++;
 	waiter_add(&r->waiter);
 	(void)move_start(e, copy, &move_ops, r);
 	msg_unref(copy);
+	return true;
 }
 
-/* The message of a row, if it is still there. */
+/* The message of a row, if it is in memory. */
 static struct entry *find_ready(struct shard *sh, const struct store_row *row)
 {
 	struct entry *e;
@@ -138,35 +139,89 @@ static struct entry *find_ready(struct shard *sh, const struct store_row *row)
 	return e && e->id == row->id ? e : NULL;
 }
 
-/* Only Redis has it. False: it is being read, and the search goes on with it then. */
-static bool pass_by(struct redrive *r, struct shard *sh, const struct store_row *row)
-{
-	struct stage *st = &sh->stages[ENTRY_READY];
+/* ---- messages in Redis alone ---------------------------------------------------- */
 
-	stage_refill(st);
-	r->is_waiting = st->is_refilling || r->started > 0;
-	if (!r->is_waiting)
-		stay(r, TIDE_EBUSY, "too many others are before it");
-	else
-		r->next = place_of_row(row);
-	return !r->is_waiting;
+/* Those of one shard that a round is to take into memory. */
+struct redrive_ask {
+	struct shard_ask ask;
+	STAILQ_ENTRY(redrive_ask) link;
+	struct redrive *redrive;
+	uint64_t ids[ROUND_MOVES];
+};
+
+static bool on_taken(struct shard_ask *ask, struct entry *e, enum entry_state state)
+{
+	struct redrive *r = container_of(ask, struct redrive_ask, ask)->redrive;
+
+	if (state != ENTRY_READY || r->err.code < 0)
+		return false;
+	return send_back(r, e);
 }
+
+static void on_asked(struct shard_ask *ask, int status, const char *text)
+{
+	struct redrive_ask *a = container_of(ask, struct redrive_ask, ask);
+	struct redrive *r = a->redrive;
+
+	shard_unref(ask->shard);
+	mem_free(a);
+	waiter_done(&r->waiter, status, text);
+}
+
+static void ask_for(struct redrive *r, struct shard *sh, uint64_t id)
+{
+	struct redrive_ask *a;
+
+	STAILQ_FOREACH (a, &r->asks, link)
+		if (a->ask.shard == sh)
+			break;
+	if (!a) {
+		a = mem_zalloc(sizeof(*a));
+		a->redrive = r;
+		a->ask = (struct shard_ask){ .shard = shard_ref(sh),
+					     .ids = a->ids,
+					     .on_entry = on_taken,
+					     .on_end = on_asked };
+		STAILQ_INSERT_TAIL(&r->asks, a, link);
+	}
+	a->ids[a->ask.count++] = id;
+	r->asked++;
+}
+
+static void begin_asks(struct redrive *r)
+{
+	struct redrive_ask *a;
+
+	while ((a = STAILQ_FIRST(&r->asks)) != NULL) {
+		STAILQ_REMOVE_HEAD(&r->asks, link);
+		waiter_add(&r->waiter);
+		if (a->ask.shard->is_closed)
+			on_asked(&a->ask, TIDE_OK, NULL);
+		else
+			shard_take_ask(&a->ask);
+	}
+}
+
+/* ---- a round --------------------------------------------------------------------- */
 
 static bool on_match(struct queue_scan *scan, struct shard *sh,
 		     const struct shard_row *row)
 {
 	struct redrive *r = container_of(scan, struct redrive, scan);
+	struct slice exchange, key;
 	struct entry *e;
 
 	if (row->row.id > r->newest_id)
 		return true;
 	e = find_ready(sh, &row->row);
-	if (e)
-		send_back(r, e);
-	else if (!row->entry && !pass_by(r, sh, &row->row))
-		return false;
-	return r->err.code == TIDE_OK && r->started < ROUND_MOVES &&
-	       r->moved + r->open < r->max;
+	if (!find_target(r, row->row.msg, &exchange, &key))
+		stay(r, TIDE_ENOTFOUND, NO_TARGET);
+	else if (e)
+		(void)send_back(r, e);
+	else
+		ask_for(r, sh, row->row.id);
+	return r->err.code == TIDE_OK && r->started + r->asked < ROUND_MOVES &&
+	       r->moved + r->open + r->asked < r->max;
 }
 
 static void on_searched(struct queue_scan *scan)
@@ -175,10 +230,10 @@ static void on_searched(struct queue_scan *scan)
 
 	if (scan->err.code < 0 && r->err.code == TIDE_OK)
 		r->err = scan->err;
-	if (!r->is_waiting)
-		r->next = scan->next;
-	r->is_whole = scan->is_whole && !r->is_waiting;
+	r->next = scan->next;
+	r->is_whole = scan->is_whole;
 	queue_scan_deinit(scan);
+	begin_asks(r);
 	waiter_done(&r->waiter, TIDE_OK, NULL);
 }
 
@@ -198,13 +253,10 @@ static void on_round(struct waiter *w)
 static void begin_round(struct redrive *r, const struct queue *q)
 {
 	waiter_init(&r->waiter, on_round);
-	r->started = 0;
-	r->is_waiting = false;
-	r->scan = (struct queue_scan){ .ops = &scan_ops,
-				       .match = &r->match,
-				       .next = r->next };
+	r->started = r->asked = 0;
+	r->scan = (struct queue_scan){ .ops = &scan_ops, .match = &r->match };
 	queue_scan_init(&r->scan, q, ENTRY_READY, UINT_MAX);
-	queue_scan_run(&r->scan);
+	queue_scan_begin(&r->scan, r->next);
 }
 
 static void on_job(struct job *job)
@@ -229,6 +281,7 @@ void redrive_start(struct redrive *r, struct queue *q)
 	r->serial = q->serial;
 	r->next = (struct place){ -DBL_MAX, 0 };
 	r->job.run = on_job;
+	STAILQ_INIT(&r->asks);
 	r->newest_id = broker_next_id(r->broker);
 	vhost_enter(r->vhost);
 	if (r->newest_id || id_lease_check(r->broker, &r->err) == TIDE_OK)

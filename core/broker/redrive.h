@@ -32,9 +32,10 @@ struct redrive {
 	struct place next;  /* where the search goes on */
 	unsigned started;   /* moves of the round */
 	unsigned open;      /* of these, those under way */
-	bool is_whole;      /* all have been looked at */
-	bool is_waiting;    /* for messages that are being read from Redis */
-	struct error why;   /* the last message that stays, stays */
+	unsigned asked;     /* messages of the round that are taken from Redis first */
+	STAILQ_HEAD(, redrive_ask) asks;
+	bool is_whole;    /* all have been looked at */
+	struct error why; /* the last message that stays, stays */
 };
 
 void redrive_start(struct redrive *r, struct queue *q);

@@ -7,6 +7,7 @@
 #include "deal.h"
 #include "job.h"
 #include "lock.h"
+#include "overflow.h"
 #include "removal.h"
 #include "shard/dedupe.h"
 #include "vhost.h"
@@ -35,6 +36,14 @@ static void auto_delete(struct queue *q)
 	queue_destroy(q);
 }
 
+/* What nobody takes may be more than the queue has room for. */
+static bool serve(struct queue *q)
+{
+	bool has_more = deal_queue(q);
+
+	return (q->config.overflow && overflow_turn(q)) || has_more;
+}
+
 /* One pass over the queues that may have something to deal; those that still
  * have are in the list again afterwards. */
 static void deal(struct broker *b)
@@ -49,7 +58,7 @@ static void deal(struct broker *b)
 		q->is_active = false;
 		if (queue_is_abandoned(q))
 			auto_delete(q);
-		else if (deal_queue(q))
+		else if (serve(q))
 			queue_activate(q);
 		if (is_last)
 			break;

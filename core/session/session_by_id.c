@@ -311,6 +311,7 @@ int session_by_id_get(struct channel *ch, const struct get_spec *get, struct rep
 		return err->code;
 	if (pause_is_on(q, QUEUE_OUT))
 		return error_set(err, TIDE_EBUSY, "queue '%s' is paused", q->name);
+	queue_use(q);
 	job_begin(q, &job, &spec, NULL);
 	return TIDE_OK;
 }

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "broker/queue_scan.h"
 #include "session_private.h"
+#include "shard/shard_ask.h"
 
 #define PEEK_BYTES_MAX ((size_t)8 << 20) /* of messages; one is shown in any case */
 
@@ -154,35 +155,117 @@ static bool has_one_rank(const struct queue *q)
 	return strcmp(q->config.scripts[SCRIPT_PRIORITY], "fifo") == 0;
 }
 
-/* Where to begin: behind "<id>@<score>". */
-static int read_after(const struct queue *q, const struct peek_spec *spec,
-		      struct place *from, struct error *err)
+/* "<id>@<score>", or "<id>". */
+static int read_after(struct slice after, struct place *place, bool *has_score,
+		      struct error *err)
 {
-	struct slice score = spec->after, id = slice_cut(&score, '@');
+	struct slice score = after, id = slice_cut(&score, '@');
 
-	*from = (struct place){ -DBL_MAX, 0 };
-	if (!spec->after.data)
-		return TIDE_OK;
-	if (id_parse(id, &from->id) < 0 || from->id == UINT64_MAX ||
-	    (id.len < spec->after.len && !read_score(score, &from->score)))
-		return error_set(err, TIDE_ESYNTAX,
-				 "after=%.*s: expected the `next` of an answer, or an id",
-				 SLICE_HEAD(spec->after, 64));
-	from->id++;
-	if (id.len < spec->after.len)
-		return TIDE_OK;
-	from->score = 0;
-	if (spec->state == PEEK_READY && has_one_rank(q))
+	*has_score = id.len < after.len;
+	if (id_parse(id, &place->id) == TIDE_OK && place->id < UINT64_MAX &&
+	    (!*has_score || read_score(score, &place->score)))
 		return TIDE_OK;
 	return error_set(err, TIDE_ESYNTAX,
-			 "after=%.*s: an id alone is a place only among the ready "
-			 "messages of a queue with priority=fifo; give the `next` of the "
-			 "answer before",
-			 SLICE_HEAD(spec->after, 64));
+			 "after=%.*s: expected the `next` of an answer, or an id",
+			 SLICE_HEAD(after, 64));
 }
 
-int session_peek(struct session *s, const struct peek_spec *spec, struct reply *r,
-		 struct error *err)
+/* ---- the place of an id alone ---------------------------------------------------- */
+
+struct peek_lookup;
+
+struct peek_part {
+	struct shard_ask ask; /* of a shard */
+	struct peek_lookup *lookup;
+	uint64_t id;
+};
+
+struct peek_lookup {
+	struct waiter waiter;
+	struct peek *peek;
+	struct place place;
+	bool is_found;
+	struct peek_part parts[];
+};
+
+static void found(struct shard_ask *ask, enum entry_state state, double score)
+{
+	struct peek_lookup *l = container_of(ask, struct peek_part, ask)->lookup;
+
+	if (state != l->peek->state)
+		return;
+	l->is_found = true;
+	l->place.score = score;
+}
+
+static bool on_entry(struct shard_ask *ask, struct entry *e, enum entry_state state)
+{
+	found(ask, state, state == ENTRY_READY ? e->rank : (double)e->at_unix_ms);
+	return false;
+}
+
+static void on_row(struct shard_ask *ask, const struct store_row *row,
+		   enum entry_state state)
+{
+	found(ask, state, state == ENTRY_READY ? row->rank : row->score);
+}
+
+static void on_asked(struct shard_ask *ask, int status, const char *text)
+{
+	struct peek_part *part = container_of(ask, struct peek_part, ask);
+	struct peek_lookup *l = part->lookup;
+
+	shard_unref(ask->shard);
+	waiter_done(&l->waiter, status, text);
+}
+
+static void on_looked_up(struct waiter *w)
+{
+	struct peek_lookup *l = container_of(w, struct peek_lookup, waiter);
+	struct peek *p = l->peek;
+
+	if (w->status < 0)
+		error_set(&p->scan.err, w->status, "%s",
+			  w->text ? w->text : error_text(w->status));
+	else if (!l->is_found)
+		error_set(&p->scan.err, TIDE_ENOTFOUND,
+			  "after=%016" PRIx64 ": no such message is %s any more; go on "
+			  "with the `next` of the answer before",
+			  l->place.id, state_names[p->state]);
+	l->place.id++;
+	queue_scan_begin(&p->scan, l->place);
+	mem_free(l);
+}
+
+static void look_up(struct peek *p, const struct queue *q, uint64_t id)
+{
+	unsigned shards = q->shard_count;
+	struct peek_lookup *l =
+		mem_zalloc(sizeof(*l) + shards * sizeof(struct peek_part));
+
+	waiter_init(&l->waiter, on_looked_up);
+	l->peek = p;
+	l->place.id = id;
+	for (unsigned i = 0; i < shards; i++) {
+		struct peek_part *part = &l->parts[i];
+
+		waiter_add(&l->waiter);
+		part->lookup = l;
+		part->id = id;
+		part->ask = (struct shard_ask){ .shard = shard_ref(q->shards[i]),
+						.ids = &part->id,
+						.count = 1,
+						.on_entry = on_entry,
+						.on_row = on_row,
+						.on_end = on_asked };
+	}
+	/* The last look may be over within its call. */
+	for (unsigned i = 0; i < shards; i++)
+		shard_take_ask(&l->parts[i].ask);
+	waiter_done(&l->waiter, TIDE_OK, NULL);
+}
+
+static struct peek *create(const struct peek_spec *spec, struct reply *r)
 {
 	static const enum entry_state states[] = {
 		[PEEK_READY] = ENTRY_READY,
@@ -190,29 +273,44 @@ int session_peek(struct session *s, const struct peek_spec *spec, struct reply *
 		[PEEK_BURIED] = ENTRY_BURIED,
 		[PEEK_UNACKED] = ENTRY_UNACKED,
 	};
-	struct place from;
-	struct queue *q;
-	struct peek *p;
+	struct peek *p = mem_zalloc(sizeof(*p));
 
-	if (session_queue_usable(s, spec->queue, &q, err) < 0 ||
-	    read_after(q, spec, &from, err) < 0)
-		return err->code;
-	p = mem_zalloc(sizeof(*p));
-	if (msg_match_init(&p->match, spec->match, err) < 0) {
-		mem_free(p);
-		return err->code;
-	}
 	p->reply = r;
 	p->state = states[spec->state];
 	p->left = spec->max;
 	p->bytes_left = PEEK_BYTES_MAX;
+	p->scan.ops = &ops;
+	p->scan.match = &p->match;
+	return p;
+}
+
+int session_peek(struct session *s, const struct peek_spec *spec, struct reply *r,
+		 struct error *err)
+{
+	struct place after = { -DBL_MAX, 0 };
+	bool has_score = true;
+	struct msg_match match;
+	struct queue *q;
+	struct peek *p;
+
+	if (session_queue_usable(s, spec->queue, &q, err) < 0 ||
+	    (spec->after.data && read_after(spec->after, &after, &has_score, err) < 0) ||
+	    msg_match_init(&match, spec->match, err) < 0)
+		return err->code;
+	p = create(spec, r);
+	p->match = match;
 	reply_json(r, &p->json);
 	json_object_begin(&p->json);
 	json_member_array(&p->json, "messages");
-	p->scan.ops = &ops;
-	p->scan.match = &p->match;
-	p->scan.next = from;
 	queue_scan_init(&p->scan, q, p->state, spec->match.data ? UINT_MAX : spec->max);
-	queue_scan_run(&p->scan);
+	if (!has_score && p->state == ENTRY_READY && has_one_rank(q)) {
+		has_score = true;
+		after.score = 0;
+	}
+	after.id += spec->after.data && has_score;
+	if (has_score)
+		queue_scan_begin(&p->scan, after);
+	else
+		look_up(p, q, after.id);
 	return TIDE_OK;
 }

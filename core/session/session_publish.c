@@ -137,7 +137,7 @@ void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 {
 	struct service *service = s->service;
 	struct error err;
-	struct decide_spec spec = { .vhost = s->vhost, .msg = m };
+	struct decide_spec spec = { .vhost = s->vhost, .msg = m, .may_deal = true };
 	struct published published = { .id = m->id };
 	int rc = TIDE_OK;
 

@@ -7,6 +7,7 @@
 #include "session_leases.h"
 #include "session_private.h"
 #include "broker/pause.h"
+#include "broker/queue_limit.h"
 #include "broker/unusable.h"
 #include "rules/engine/index.h"
 #include "rules/engine/engine_status.h"
@@ -343,6 +344,10 @@ static void queue_stats(struct queue *q, struct json *j)
 	queue_begin_second(q);
 	add_rates(j, &q->rates->in, &q->rates->out);
 	json_member_int(j, "refused", (int64_t)n->refused);
+	json_member_int(j, "overflowed", (int64_t)n->overflowed);
+	if (q->config.max_bytes)
+		json_member_int(j, "waiting_bytes",
+				(int64_t)queue_limit_waiting(q).bytes);
 	add_pause(j, q);
 	session_leases_write(q, j);
 	add_order(j, q);

@@ -214,6 +214,8 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 		}
 		encode_move(b, e, want);
 	}
+	if (e->shard->size.is_kept)
+		shard_size_move(e, e->home, want);
 	shard_account(e, -1);
 	e->home = want;
 	shard_account(e, 1);
@@ -311,6 +313,8 @@ static void entry_refused(const struct flight_item *item, uint8_t old_home,
 	if (result->is_unsure)
 		e->flags |= ENTRY_UNSURE;
 	if (old_home != HOME_NONE || !result->is_unsure) {
+		if (e->shard->size.is_kept)
+			shard_size_move(e, e->home, old_home);
 		e->home = old_home;
 		e->stored_score = item->old_score;
 	}
@@ -350,6 +354,9 @@ static void flight_land(struct shard *sh, const struct batch_result *result)
 	}
 	mem_free(f->items);
 	*f = (struct flight){ 0 };
+	/* What is too much may be given up now that Redis has what came behind it. */
+	if (sh->gives_up && !sh->is_closed)
+		sh->env->ops->on_ready(sh);
 }
 
 static void on_batch(void *ctx, const struct batch_result *result)
@@ -379,6 +386,7 @@ static void on_batch(void *ctx, const struct batch_result *result)
 static size_t flush_shard(struct journal *j, struct shard *sh, unsigned *entries)
 {
 	struct batch *b = store_batch_begin(j->env->store, sh->keys);
+	const struct store_size before = sh->size.left = sh->size.stored;
 	struct entry *e;
 	size_t bytes;
 
@@ -393,6 +401,9 @@ static size_t flush_shard(struct journal *j, struct shard *sh, unsigned *entries
 		encode_entry(j, b, e);
 	}
 	dedupe_flush(sh, b, entries);
+	if (sh->size.is_kept)
+		batch_size(b, &(struct store_sizes){ before, sh->size.left,
+						     sh->size.stored });
 	bytes = batch_bytes(b);
 	j->flights++;
 	store_batch_commit_take(b, on_batch, shard_ref(sh));

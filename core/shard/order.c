@@ -514,6 +514,18 @@ static void load_group(struct order *o, struct group *g)
 		add_load(o, g, place_heap_pop(&g->ids));
 }
 
+void order_want_any(struct order *o)
+{
+	struct group *g;
+
+	TAILQ_FOREACH (g, &o->with_parked, parked_link) {
+		if (g->ids.count == 0)
+			continue;
+		set_wanting(o, g, true);
+		return;
+	}
+}
+
 void order_load_begin(struct order *o)
 {
 	struct group *g;

@@ -148,6 +148,8 @@ struct place order_shadow(const struct order *o, bool is_refilling);
 uint64_t order_give_back(struct order *o, struct place edge,
 			 void (*give)(void *ctx, struct entry *e), void *ctx);
 
+/* Have some places read, when there is no entry. */
+void order_want_any(struct order *o);
 /* Move places that are to be read into `loads`; `load_count` says how many. */
 void order_load_begin(struct order *o);
 /* One of these places is known no more; order_park or order_put_back may follow. */

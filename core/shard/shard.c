@@ -246,6 +246,10 @@ void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *
 	if (sh->keys) {
 		e->flags |= has_id ? ENTRY_UNSTORED | ENTRY_DEDUPE : ENTRY_UNSTORED;
 		sh->env->unstored_bytes += m->bytes;
+		if (sh->gives_up) {
+			sh->unstored.messages++;
+			sh->unstored.bytes += m->payload_len;
+		}
 		if (waiter) {
 			waiter_add(waiter);
 			e->waiter = waiter;
@@ -254,9 +258,9 @@ void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *
 	enter_by(e, m->due_unix_ms);
 }
 
-struct entry *shard_first(struct shard *sh)
+struct entry *shard_front(struct shard *sh, enum entry_state state)
 {
-	struct stage *st = &sh->stages[ENTRY_READY];
+	struct stage *st = &sh->stages[state];
 
 	stage_refill(st);
 	return window_first(&st->window);
@@ -464,18 +468,11 @@ void shard_resume(struct shard *sh)
 
 #define TICK_MAX 4096 /* entries of one tick, so that a turn stays short */
 
-static struct entry *first_delayed(struct stage *st)
-{
-	stage_refill(st);
-	return window_first(&st->window);
-}
-
 static void tick_delayed(struct shard *sh, unsigned *budget)
 {
-	struct stage *st = &sh->stages[ENTRY_DELAYED];
 	struct entry *e;
 
-	while ((e = first_delayed(st)) != NULL) {
+	while ((e = shard_front(sh, ENTRY_DELAYED)) != NULL) {
 		if (e->at_unix_ms > sh->env->now_ms || *budget == 0) {
 			shard_wake_by(sh, e->at_unix_ms);
 			return;

@@ -113,11 +113,24 @@ struct shard_take {
 	bool is_failing;
 };
 
+/* What Redis has that is not buried: see shard_size.c. */
+struct shard_size {
+	bool is_kept;
+	struct store_size stored; /* once what was sent has been carried out */
+	struct store_size left;   /* of this batch: when its removals are carried out */
+};
+
 struct shard {
 	struct shard_env *env;
 	void *owner; /* the queue */
 	unsigned index;
 	unsigned refs;
+	uint64_t waiting_bytes; /* payloads of what is ready or delayed; after a start
+				 * only if size.is_kept */
+	struct shard_size size;
+	bool may_trim; /* shard_trim.c: the last one removed something */
+	bool gives_up; /* what is too much; `unstored` is counted */
+	struct store_size unstored;
 	bool is_closed;
 	TAILQ_ENTRY(shard) closing_link;
 	struct store_shard *keys; /* NULL: in memory alone */
@@ -177,17 +190,32 @@ void shard_close_some(struct shard *sh);
 void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter,
 		   bool has_id);
 
-/* The first ready message, whatever its group. NULL when none is in memory; if Redis has
- * some, a read is under way. */
-struct entry *shard_first(struct shard *sh);
+/* The first ready or delayed message of a window, whatever becomes of it. NULL when none
+ * is in memory; if Redis has some, a read is under way. */
+struct entry *shard_front(struct shard *sh, enum entry_state state);
 struct entry *shard_order_next(struct shard *sh);
+struct entry *shard_order_head(struct shard *sh);
 /* The message to deliver next, borrowed and still ready: the first of those whose group
  * has room. NULL when none is in memory; if Redis has some, or the search goes on in the
  * next turn, shard_is_reading says so, and on_ready will be called. */
 static inline struct entry *shard_next(struct shard *sh)
 {
-	return sh->order ? shard_order_next(sh) : shard_first(sh);
+	return sh->order ? shard_order_next(sh) : shard_front(sh, ENTRY_READY);
 }
+/* The first of them that is in memory. Of a shard with groups a parked one, when no other
+ * is ready. */
+static inline struct entry *shard_head(struct shard *sh, enum entry_state state)
+{
+	struct entry *e = window_first(&sh->stages[state].window);
+
+	return e || state != ENTRY_READY || !sh->order ? e : shard_order_head(sh);
+}
+/* Remove the first `count` ready or delayed messages, or some of them, which Redis alone
+ * has. Told how many. Nothing is done yet if they are about to change: ask again. False:
+ * it cannot be done so. */
+typedef void (*shard_trimmed_fn)(struct shard *sh, uint64_t count);
+bool shard_trim(struct shard *sh, enum entry_state state, uint64_t count,
+		shard_trimmed_fn on_trimmed);
 /* Give it to somebody until `deadline_ms`; counts the attempt. */
 void shard_hold(struct entry *e, int64_t deadline_ms);
 void shard_touch(struct entry *e, int64_t deadline_ms);
@@ -288,6 +316,10 @@ static inline void shard_entry_stored(struct entry *e)
 		return;
 	e->flags &= (uint16_t)~ENTRY_UNSTORED;
 	e->shard->env->unstored_bytes -= e->msg->bytes;
+	if (e->shard->gives_up) {
+		e->shard->unstored.messages--;
+		e->shard->unstored.bytes -= e->msg->payload_len;
+	}
 }
 
 /* The entry's memory: nothing refers to it any more. */
@@ -309,6 +341,11 @@ void shard_resume(struct shard *sh);
 void shard_expiry_enter(const struct stage *st, struct entry *e) __attribute__((cold));
 void shard_expiry_leave(const struct stage *st, struct entry *e) __attribute__((cold));
 /* A message that Redis alone will keep expires then. */
+/* Find out, before a shard serves, how many bytes it has. */
+void shard_size_recover(struct shard *sh, const struct store_counts *counts,
+			store_done_fn on_done, void *ctx);
+/* The home of an entry changes. */
+void shard_size_move(const struct entry *e, uint8_t from, uint8_t to);
 void shard_take_note_expiry(struct shard *sh, int64_t at_ms);
 void shard_take_tick(struct shard *sh);
 /* The unack set of an earlier process has a message by that score. Where it was before

@@ -12,9 +12,7 @@ static void park(struct shard *sh, struct entry *e)
 {
 	struct stage *st = &sh->stages[ENTRY_READY];
 
-	stage_remove(st, e);
-	if (e->expires_unix_ms)
-		shard_expiry_enter(st, e);
+	stage_set_aside(st, e);
 	order_park(sh->order, e);
 	stage_shrink_parked(st, e);
 }
@@ -193,7 +191,7 @@ struct entry *shard_order_next(struct shard *sh)
 	while ((e = order_next_due(o)) != NULL)
 		unpark(sh, e);
 	load(sh);
-	while ((e = shard_first(sh)) != NULL && order_blocks(o, e)) {
+	while ((e = shard_front(sh, ENTRY_READY)) != NULL && order_blocks(o, e)) {
 		if (o->spec.by == ORDER_SHARD || is_spent(sh))
 			return NULL;
 		if (!order_has_room(o)) {
@@ -201,6 +199,18 @@ struct entry *shard_order_next(struct shard *sh)
 			return NULL;
 		}
 		park(sh, e);
+	}
+	return e;
+}
+
+struct entry *shard_order_head(struct shard *sh)
+{
+	struct order *o = sh->order;
+	struct entry *e = order_any(o);
+
+	if (!e && o->parked > 0) {
+		order_want_any(o);
+		load(sh);
 	}
 	return e;
 }

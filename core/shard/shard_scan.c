@@ -5,13 +5,12 @@
 #include "base/mem.h"
 
 void shard_scan_init(struct shard_scan *scan, struct shard *sh, enum entry_state state,
-		     struct place from, unsigned max)
+		     unsigned max)
 {
 	scan->shard = shard_ref(sh);
 	scan->state = state;
-	scan->from = from;
 	scan->max = max;
-	scan->rows = mem_alloc(max * sizeof(*scan->rows));
+	scan->rows = mem_alloc(2 * max * sizeof(*scan->rows));
 }
 
 void shard_scan_take(struct shard_scan *scan)
@@ -49,11 +48,12 @@ static double score_of(const struct shard_scan *scan, const struct entry *e)
 	return scan->state == ENTRY_READY ? e->rank : (double)e->at_unix_ms;
 }
 
-static void set_row(struct shard_scan *scan, unsigned i, const struct entry *e)
+static void set_row(struct shard_row *out, const struct shard_scan *scan,
+		    const struct entry *e)
 {
-	struct store_row *row = &scan->rows[i].row;
+	struct store_row *row = &out->row;
 
-	scan->rows[i].entry = e;
+	out->entry = e;
 	*row = (struct store_row){ .id = e->id,
 				   .score = score_of(scan, e),
 				   .rank = e->rank,
@@ -65,6 +65,29 @@ static void set_row(struct shard_scan *scan, unsigned i, const struct entry *e)
 		snprintf(row->reason, sizeof(row->reason), "%s", e->reason);
 }
 
+/* Insert by place into rows of which the first `max` are kept. Most come in order, or
+ * behind those. False: one has been left out. */
+static bool insert(struct shard_row *rows, unsigned *count, const struct shard_scan *scan,
+		   const struct entry *e)
+{
+	struct place place = { score_of(scan, e), e->id };
+	bool is_full = *count == scan->max;
+	unsigned i = *count;
+
+	if (place_is_before(place, scan->from))
+		return true;
+	while (i > 0 && place_is_before(place, place_of_row(&rows[i - 1].row)))
+		i--;
+	if (i == scan->max)
+		return false;
+	if (is_full)
+		msg_unref(rows[--*count].row.msg);
+	memmove(&rows[i + 1], &rows[i], (*count - i) * sizeof(rows[0]));
+	++*count;
+	set_row(&rows[i], scan, e);
+	return !is_full;
+}
+
 /* From an entry of a window on. Gives the one behind the last. */
 static const struct entry *add_window(struct shard_scan *scan, const struct window *w,
 				      const struct entry *e, size_t bytes)
@@ -72,7 +95,7 @@ static const struct entry *add_window(struct shard_scan *scan, const struct wind
 	while (e && scan->count < scan->max) {
 		size_t size = e->msg->bytes;
 
-		set_row(scan, scan->count++, e);
+		set_row(&scan->rows[scan->count++], scan, e);
 		e = window_next(w, e);
 		if (size >= bytes)
 			break;
@@ -87,42 +110,15 @@ static void drop_last(struct shard_scan *scan)
 	scan->is_end = false;
 }
 
-static void insert_row(struct shard_scan *scan, unsigned i, const struct entry *e)
-{
-	memmove(&scan->rows[i + 1], &scan->rows[i],
-		(scan->count++ - i) * sizeof(scan->rows[0]));
-	set_row(scan, i, e);
-}
-
-/* Those held for a moment are in the order of delivery. Most come with rising deadlines,
- * so that the row for one is found near the end. */
-static void add_young(struct shard_scan *scan)
+static void add_held(struct shard_scan *scan, const struct entry *first, size_t bytes)
 {
 	const struct entry *e;
 
-	TAILQ_FOREACH (e, &scan->shard->young, link) {
-		struct place place = { score_of(scan, e), e->id };
-		unsigned i = scan->count;
-
-		if (place_is_before(place, scan->from))
-			continue;
-		while (i > 0 &&
-		       place_is_before(place, place_of_row(&scan->rows[i - 1].row)))
-			i--;
-		if (i == scan->max) {
-			scan->is_end = false;
-			continue;
-		}
-		if (scan->count == scan->max)
-			drop_last(scan);
-		insert_row(scan, i, e);
-	}
-}
-
-static void add_held(struct shard_scan *scan, const struct entry *first, size_t bytes)
-{
 	scan->is_end = !add_window(scan, &scan->shard->held, first, SIZE_MAX);
-	add_young(scan);
+	/* Those held for a moment are in the order of delivery. */
+	TAILQ_FOREACH (e, &scan->shard->young, link)
+		if (!insert(scan->rows, &scan->count, scan, e))
+			scan->is_end = false;
 	for (unsigned i = 0; i < scan->count; i++) {
 		size_t size = scan->rows[i].row.msg->bytes;
 
@@ -139,21 +135,60 @@ static void add_stage(struct shard_scan *scan, const struct stage *st,
 		       (!scan->shard->keys || st->beyond == 0);
 }
 
+/* Those on their way to Redis, which it was asked before: the second half of the rows. */
+static void capture_outside(struct shard_scan *scan, const struct stage *st)
+{
+	const struct entry *e;
+
+	scan->captured = 0;
+	TAILQ_FOREACH (e, &st->outside, link)
+		if (e->msg && e->home != st->set)
+			(void)insert(scan->rows + scan->max, &scan->captured, scan, e);
+}
+
+/* Put both in order. Captured ones behind the last row are captured again, or Redis has
+ * them by then. */
+static void merge(struct shard_scan *scan, const struct store_row *rows, size_t count)
+{
+	struct shard_row *captured = scan->rows + scan->max;
+	bool has_rows = count > 0;
+	unsigned k = 0;
+
+	for (size_t i = 0;
+	     scan->count < scan->max && (i < count || k < scan->captured);) {
+		bool is_captured =
+			k < scan->captured &&
+			(i == count || place_is_before(place_of_row(&captured[k].row),
+						       place_of_row(&rows[i])));
+
+		if (is_captured && i == count && has_rows)
+			break;
+		if (is_captured) {
+			captured[k].entry = NULL;
+			scan->rows[scan->count++] = captured[k++];
+			continue;
+		}
+		scan->rows[scan->count++] = (struct shard_row){ rows[i], NULL };
+		if (rows[i].msg)
+			msg_ref(rows[i].msg);
+		i++;
+	}
+	for (; k < scan->captured; k++)
+		msg_unref(captured[k].row.msg);
+}
+
 static void on_rows(void *ctx, int status, const char *text, struct store_row *rows,
 		    size_t count)
 {
 	struct shard_scan *scan = ctx;
 
 	scan->is_asking = false;
-	scan->is_end = count == 0;
 	if (status < 0)
 		error_set(&scan->err, status, "%s", text ? text : error_text(status));
-	for (size_t i = 0; i < count && i < scan->max; i++) {
-		scan->rows[scan->count] = (struct shard_row){ rows[i], NULL };
-		if (rows[i].msg)
-			msg_ref(rows[i].msg);
-		scan->from = behind(&scan->rows[scan->count++]);
-	}
+	merge(scan, rows, count);
+	scan->is_end = scan->count == 0;
+	if (scan->count > 0)
+		scan->from = behind(&scan->rows[scan->count - 1]);
 	scan->on_filled(scan);
 }
 
@@ -170,6 +205,7 @@ static enum shard_scan_result ask(struct shard_scan *scan, size_t bytes)
 		scan->from = st->edge;
 	from.score = scan->from.score;
 	from.id = scan->from.id;
+	capture_outside(scan, st);
 	scan->is_asking = true;
 	store_read_from(sh->env->store, sh->keys, &from, on_rows, scan);
 	return SHARD_SCAN_ASKED;

@@ -2,8 +2,7 @@
  *
  * A reader takes row after row. What is in memory is read from there, what Redis alone
  * has from there; nothing is changed or brought in. Between two reads messages may move:
- * who stays in its place is read once. A message that is not yet confirmed, with a place
- * behind the window, may be left out. */
+ * who stays in its place is read once. */
 #pragma once
 
 #include "base/msg_match.h"
@@ -38,6 +37,8 @@ struct shard_scan {
 	enum entry_state state;
 	struct place from; /* the next read begins here */
 	unsigned count, taken;
+	unsigned
+		captured; /* rows behind `max`: on their way to Redis when it was asked */
 	unsigned max;     /* rows of one read */
 	bool is_asking;   /* Redis is being asked */
 	bool is_end;      /* nothing is behind the rows */
@@ -48,9 +49,11 @@ struct shard_scan {
 	struct shard_row *rows;
 };
 
-/* Begin. The other members are the caller's. @param max  rows of one read */
+/* `from` is the caller's, like the members that are not named here.
+ *
+ * @param max  rows of one read */
 void shard_scan_init(struct shard_scan *scan, struct shard *sh, enum entry_state state,
-		     struct place from, unsigned max);
+		     unsigned max);
 /* Not while Redis is asked. */
 void shard_scan_deinit(struct shard_scan *scan);
 

@@ -16,7 +16,7 @@
 #define TAKE_ROWS 128 /* of one request */
 #define RETRY_MS 1000
 #define TURN_MS 10     /* until the next look at what must be written before */
-#define BUILD_MAX 8192 /* entries of one step */
+#define BUILD_MAX 4096 /* entries of one step */
 
 void shard_take_note_expiry(struct shard *sh, int64_t at_ms)
 {
@@ -59,6 +59,10 @@ static struct entry *take_row(struct shard *sh, const struct store_row *row,
 		return NULL;
 	if (sh->order && from == STORE_DELAYED)
 		leave_group(e);
+	if (!is_purged && from != STORE_BURIED)
+		sh->waiting_bytes -= e->msg->payload_len;
+	if (sh->size.is_kept && from == STORE_BURIED)
+		shard_size_move(e, STORE_BURIED, STORE_UNACK);
 	e->state = ENTRY_MOVING;
 	TAILQ_INSERT_TAIL(&sh->moving, e, link);
 	if (!is_purged)

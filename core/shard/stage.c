@@ -216,6 +216,13 @@ static void evict(struct stage *st)
 	give_back_parked(st);
 }
 
+void stage_set_aside(struct stage *st, struct entry *e)
+{
+	window_leave(st, e);
+	if (e->expires_unix_ms)
+		shard_expiry_enter(st, e);
+}
+
 void stage_shrink_parked(struct stage *st, struct entry *e)
 {
 	struct order *o = st->shard->order;
@@ -234,10 +241,18 @@ void stage_relieve(struct stage *st)
 		evict(st);
 }
 
+static inline void count_waiting(const struct stage *st, const struct entry *e, int sign)
+{
+	if (st->set != STORE_BURIED && e->msg)
+		st->shard->waiting_bytes +=
+			(uint64_t)(sign * (int64_t)e->msg->payload_len);
+}
+
 void stage_insert(struct stage *st, struct entry *e, double score)
 {
 	struct place place = { score, e->id };
 
+	count_waiting(st, e, 1);
 	if (st->shard->keys && has_edge(st) && !place_is_before(place, st->edge)) {
 		put_outside(st, e);
 		return;
@@ -265,7 +280,7 @@ static void unlist(struct stage *st, struct entry *e)
 		st->outside_unwritten--;
 }
 
-void stage_remove(struct stage *st, struct entry *e)
+static void take_out(struct stage *st, struct entry *e)
 {
 	if (!(e->flags & (ENTRY_OUTSIDE | ENTRY_PARKED))) {
 		window_leave(st, e);
@@ -282,6 +297,12 @@ void stage_remove(struct stage *st, struct entry *e)
 	e->flags &= (uint16_t)~ENTRY_OUTSIDE;
 	shard_account(e, 1);
 	st->beyond--;
+}
+
+void stage_remove(struct stage *st, struct entry *e)
+{
+	count_waiting(st, e, -1);
+	take_out(st, e);
 }
 
 /* Called after the entry has its new home and is no longer dirty. */
@@ -324,7 +345,7 @@ static void read_more(struct stage *st)
 
 static void into_window(struct stage *st, struct entry *e)
 {
-	stage_remove(st, e);
+	take_out(st, e);
 	window_enter(st, e, entry_place(st, e).score);
 }
 

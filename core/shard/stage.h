@@ -47,6 +47,8 @@ static inline struct entry *stage_any(const struct stage *st)
 
 	return first ? first : TAILQ_FIRST(&st->outside);
 }
+/* Take one out of the window that goes on waiting, elsewhere in memory. */
+void stage_set_aside(struct stage *st, struct entry *e);
 /* Of the parked entry its place may be enough, now that Redis has it. The call may free
  * it.
  */

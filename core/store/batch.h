@@ -15,6 +15,7 @@
 
 /* In the order in which they are sent. */
 enum batch_kind {
+	BATCH_SIZE_BEFORE,
 	BATCH_REMOVE_TRIES,
 	BATCH_REMOVE_EXPIRY,
 	BATCH_REMOVE_MSG,
@@ -25,6 +26,7 @@ enum batch_kind {
 	BATCH_WRITE_TRIES,
 	BATCH_WRITE_EXPIRY,
 	BATCH_WRITE_DEDUPE,
+	BATCH_SIZE_AFTER,
 	BATCH_ADD_TO,                                 /* + enum store_set */
 	BATCH_LEAVE = BATCH_ADD_TO + STORE_SET_COUNT, /* + enum store_set */
 	BATCH_KIND_COUNT = BATCH_LEAVE + STORE_SET_COUNT,
@@ -60,6 +62,7 @@ struct batch {
 	uv_buf_t parts[BATCH_COMMANDS_MAX + BATCH_KIND_COUNT + 2];
 	unsigned removal_replies;
 	bool has_exec;
+	bool has_size; /* the first command writes it: see batch_size */
 	struct batch_result result;
 	char text[256];
 	batch_done_fn on_done;

@@ -173,6 +173,17 @@ struct store_seen {
 void batch_dedupe(struct batch *b, const struct store_seen *seen);
 /* It may be forgotten, once the message is removed. */
 void batch_dedupe_remove(struct batch *b, const struct store_seen *seen);
+/* How many messages the shard keeps that are not buried, and the bytes of their payloads:
+ * before the batch, behind its removals, and behind its writes. Redis may refuse this for
+ * lack of memory, which is no failure of the batch. */
+struct store_size {
+	uint64_t messages;
+	uint64_t bytes;
+};
+struct store_sizes {
+	struct store_size before, left, after;
+};
+void batch_size(struct batch *b, const struct store_sizes *sizes);
 size_t batch_bytes(const struct batch *b);
 
 struct batch_result {
@@ -252,6 +263,13 @@ typedef void (*store_counts_fn)(void *ctx, int status, const char *text,
 				const struct store_counts *counts);
 void store_read_counts(struct store *s, struct store_shard *shard,
 		       store_counts_fn on_counts, void *ctx);
+
+/* What batches have written of the size: one of these was right, when the last batch was
+ * cut short. */
+typedef void (*store_size_fn)(void *ctx, int status, const char *text,
+			      const struct store_size *sizes, unsigned count);
+void store_size_read(struct store *s, struct store_shard *shard, store_size_fn on_size,
+		     void *ctx);
 
 /* Which of the messages a shard has, whatever their state: found[i] for ids[i].
  * `count` is 1 or more. TIDE_ESHUTDOWN is the only failure. */

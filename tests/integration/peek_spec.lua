@@ -81,6 +81,10 @@ for _, kind in ipairs {
         local delayed = read_all(c, 'q 13 state=delayed')
         assert.equal(200, #delayed)
         for i = 2, 200 do assert.is_true(delayed[i - 1].due <= delayed[i].due) end
+        for i = 1, 199, 22 do
+          local behind = c:peek('q state=delayed after=' .. delayed[i].id)[1]
+          assert.equal(delayed[i + 1].id, behind.id)
+        end
         c:ok 'PURGE q'
         publish(1, 200)
         take(200)
@@ -88,7 +92,10 @@ for _, kind in ipairs {
         table.sort(held, function(a, b) return tonumber(a) < tonumber(b) end)
         assert.same(numbers(1, 200), held)
         c:ok 'NACK 1-200'
-        local buried = payloads(read_all(c, 'q 13 state=buried'))
+        local all = read_all(c, 'q 13 state=buried')
+        assert.equal(all[2].id, c:peek('q state=buried after=' .. all[1].id)[1].id)
+        assert.equal(all[200].id, c:peek('q state=buried after=' .. all[199].id)[1].id)
+        local buried = payloads(all)
         table.sort(buried, function(a, b) return tonumber(a) < tonumber(b) end)
         assert.same(numbers(1, 200), buried)
       end)
@@ -119,9 +126,17 @@ for _, kind in ipairs {
         end
       end
       assert.same(expected, payloads(read_all(c, 'q 11')))
-      local id = c:peek('q')[1].id
-      c:expect_answer('PEEK q after=' .. id, ('ERR syntax after=%s: an id alone is a place only among the ready '
-        .. 'messages of a queue with priority=fifo; give the `next` of the answer before'):format(id))
+      -- By the id alone, wherever it is, as long as it is there.
+      local seen, after = {}, ''
+      repeat
+        local page = c:peek('q 7' .. after)
+        for _, m in ipairs(page) do seen[#seen + 1] = m.payload end
+        after = page[1] and ' after=' .. page[#page].id
+      until not after
+      assert.same(expected, seen)
+      local id = c:get('q ack=auto')[1].options.id
+      c:expect_answer('PEEK q after=' .. id, ('ERR not-found after=%s: no such message is ready any more; go on with '
+        .. 'the `next` of the answer before'):format(id))
     end)
 
     it('finds texts, keys and headers', function()

@@ -96,6 +96,29 @@ for _, kind in ipairs {
       c:expect_nothing()
     end)
 
+    it('reaches what stands behind many that stay', function()
+      c:ok 'DELETE queue dead'
+      c:ok 'DECLARE queue dead shards=2 sharding=round_robin'
+      die(c, 'q', 'x', 'k', 1, 400, function(i) return ' h:n=' .. i end)
+      assert.equal('1 0', c:ok 'REDRIVE dead match=h:n=333')
+      assert.equal('1 0', c:ok 'REDRIVE dead 1 match=h:n=399')
+      assert.same({ '333', '399' }, payloads(take(c, 'q', 2)))
+      assert.equal(398, c:stats('dead').ready)
+      c:ok 'UNBIND q x #'
+      assert.equal('0 398', c:ok 'REDRIVE dead')
+      local stats = c:stats 'dead'
+      assert.equal(398, stats.ready)
+      assert.equal(0, stats.unacked + stats.delayed + stats.buried)
+      c:ok 'BIND q x #'
+      assert.equal('398 0', c:ok 'REDRIVE dead')
+      local all, expected = payloads(take(c, 'q', 398)), {}
+      for i = 1, 400 do
+        if i ~= 333 and i ~= 399 then expected[#expected + 1] = tostring(i) end
+      end
+      table.sort(all, function(a, b) return tonumber(a) < tonumber(b) end)
+      assert.same(expected, all)
+    end)
+
     it('sends to where it is told', function()
       c:ok 'DECLARE queue other'
       publish(c, '-', 'dead', 1, 4)
@@ -206,6 +229,14 @@ describe('REDRIVE', function()
 
   it('keeps what Redis has no room for', function()
     local c = prepare(300)
+    -- All are durable: what is on its way there may be refused too.
+    assert(wait.poll(function()
+      local count = 0
+      for shard = 0, 1 do
+        count = count + tonumber((broker:redis_cli('ZCARD', ('tide:{//dead#%d}:ready'):format(shard)):match '%d+'))
+      end
+      return count == 300
+    end))
     broker:redis_cli('CONFIG', 'SET', 'maxmemory', '1')
     c:send 'REDRIVE dead\r\n'
     c:expect "^ERR store OOM"

@@ -45,9 +45,9 @@ static void what_is_not_said_has_its_default(void **state)
 	args_format(&c.canonical, &text);
 	assert_buf(&text,
 		   "ack-timeout=60s auto-delete=0 dead-letter= death-limit=100 dedupe= "
-		   "delivery-limit=20 durable=1 exclusive=0 inflight= order-by= "
-		   "priority=fifo retry=immediate sharding=hash shards=1 single-active=0 "
-		   "ttl=0");
+		   "delivery-limit=20 durable=1 exclusive=0 expires=0 inflight= "
+		   "max-bytes=0 max-length=0 order-by= overflow=reject priority=fifo "
+		   "rate=0 retry=immediate sharding=hash shards=1 single-active=0 ttl=0");
 	assert_int_equal(c.order_by, ORDER_NONE);
 	queue_config_deinit(&c);
 	buf_deinit(&text);
