@@ -88,6 +88,10 @@ TIDE_MUST_USE int decide_filter(struct decision *d, const struct decide_spec *sp
 TIDE_MUST_USE int decide_route(struct decision *d, const struct decide_spec *spec,
 			       struct error *err);
 void decide_deinit(struct decision *d);
+/* The rank of the outcome in the queue and shard of the pick; when the script fails, that
+ * of the newest message. */
+void decide_rank(const struct decide_spec *spec, const struct outcome *o,
+		 struct pick *pick);
 
 /* What queues remember the outcome by; an empty id: not at all. */
 static inline struct dedupe_key decide_dedupe_key(const struct outcome *o)

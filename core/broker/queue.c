@@ -219,7 +219,7 @@ static struct queue *make(struct vhost *v, struct slice name,
 	q->name_len = name.len;
 	q->config = *config_take;
 	TAILQ_INIT(&q->consumers);
-	TAILQ_INIT(&q->extended);
+	TAILQ_INIT(&q->readers);
 	TAILQ_INIT(&q->looked);
 	TAILQ_INIT(&q->incoming);
 	return q;

@@ -59,8 +59,9 @@ struct queue {
 	struct consumer_list
 		looked; /* GETs that found no match; has_news: they look again */
 	bool has_news;
-	struct consumer_list extended; /* GETs: of those who are able */
-	unsigned consumer_count;       /* subscriptions; GETs do not count */
+	struct consumer_list readers; /* of GETs that wait for a read of it */
+	bool has_yielded; /* to a more urgent queue of the GET that is first in line */
+	unsigned consumer_count; /* subscriptions; GETs do not count */
 	bool had_consumer;
 	struct queue_list *owner; /* of an exclusive queue: a list of such */
 	TAILQ_ENTRY(queue) owner_link;
@@ -155,6 +156,14 @@ void queue_view(const struct queue *q, const struct shard *sh, struct queue_view
 static inline struct slice queue_slice(const struct queue *q)
 {
 	return (struct slice){ q->name, q->name_len };
+}
+
+/* No message of it is given out for longer than its ack-timeout-max. */
+static inline uint32_t queue_limit_lease(const struct queue *q, int64_t wanted_ms)
+{
+	int64_t max_ms = q->config.ack_timeout_max_ms;
+
+	return (uint32_t)(wanted_ms < max_ms ? wanted_ms : max_ms);
 }
 
 /* A second begins for the queue's rates. */

@@ -49,6 +49,8 @@ static const struct queue_option options[] = {
 	  "the name of a script in retry/" },
 	{ "ack-timeout", "60s", OPTION_DURATION, FIELD(ack_timeout_ms), 10, DAY_MS,
 	  "a duration from 10ms to 1d" },
+	{ "ack-timeout-max", "1d", OPTION_DURATION, FIELD(ack_timeout_max_ms), 10, DAY_MS,
+	  "a duration from 10ms to 1d" },
 	{ "ttl", "0", OPTION_DURATION, FIELD(ttl_ms), 0, DURATION_MAX_MS,
 	  "a duration from 1ms to 3660d, or 0 for no limit" },
 	{ "max-length", "0", OPTION_COUNT, FIELD(max_length), 0, COUNT_MAX,
@@ -353,6 +355,11 @@ int queue_config_parse(struct queue_config *c, const struct args *args, struct e
 			 0)
 			rc = error_set(err, TIDE_ETOOLONG, "too many options");
 	}
+	if (rc == TIDE_OK && c->ack_timeout_ms > c->ack_timeout_max_ms)
+		rc = error_set(err, TIDE_ESYNTAX,
+			       "ack-timeout=%s is longer than ack-timeout-max=%s",
+			       args_get(&c->canonical, "ack-timeout"),
+			       args_get(&c->canonical, "ack-timeout-max"));
 	if (rc == TIDE_OK)
 		rc = check_order(c, err);
 	if (rc == TIDE_OK)

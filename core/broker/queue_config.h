@@ -25,6 +25,7 @@ struct queue_config {
 	bool is_single_active; /* one subscription at a time gets its messages */
 	unsigned shards;
 	int64_t ack_timeout_ms;
+	int64_t ack_timeout_max_ms; /* of all that ask for another one */
 	int64_t dedupe_ms; /* how long publish ids are remembered; -1 = as the broker says
 			    */
 	int64_t expires_ms;  /* it goes when it was not used for so long; 0 = never */

@@ -3,6 +3,7 @@
 #include "base/redelivery.h"
 #include "host/log.h"
 #include "dead_letter.h"
+#include "decide.h"
 #include "queue.h"
 #include "broker.h"
 #include "rules/engine/strategy.h"
@@ -70,7 +71,7 @@ int retry_decide(const struct ruleset *r, struct decision_context *context,
 	return strategy_decide(s, &question, &f->view, d, err);
 }
 
-static void decide(struct entry *e, const char *reason, struct retry_decision *d)
+static void ask(struct entry *e, const char *reason, struct retry_decision *d)
 {
 	struct queue *q = entry_queue(e);
 	const struct broker *b = q->vhost->broker;
@@ -100,7 +101,7 @@ static void expired(struct entry *e)
 	struct retry_decision d;
 
 	q->counters.expired++;
-	decide(e, "expired", &d);
+	ask(e, "expired", &d);
 	if (d.action == RETRY_AFTER || d.action == RETRY_DEAD_LETTER)
 		d.action = q->config.dead_exchange ? RETRY_DEAD_LETTER : RETRY_DROP;
 	apply(e, &d, "expired");
@@ -129,7 +130,7 @@ void retry_failed(struct entry *e, const char *reason)
 		dead_letter(e, reason, "delivery-limit");
 		return;
 	}
-	decide(e, reason, &d);
+	ask(e, reason, &d);
 	apply(e, &d, reason);
 }
 
@@ -140,6 +141,36 @@ void retry_after(struct entry *e, int64_t delay_ms)
 		dead_letter(e, "nack", "delivery-limit");
 	else
 		give_back(e, e->shard->env->now_ms + delay_ms);
+}
+
+void retry_bury(struct entry *e)
+{
+	count(e, "nack");
+	shard_bury(e);
+}
+
+void retry_set_priority(struct entry *e, uint8_t priority)
+{
+	struct queue *q = entry_queue(e);
+	const struct broker *b = q->vhost->broker;
+	struct msg like = *e->msg;
+	struct msg *m;
+
+	like.priority = priority;
+	m = like.priority != e->msg->priority ? msg_create(&like) : msg_ref(e->msg);
+	if (!m) {
+		log_warn("queue '%s': out of memory for a message of %zu bytes with "
+			 "another priority; it keeps its own",
+			 q->name, e->msg->bytes);
+		return;
+	}
+	const struct decide_spec spec = { .rules = &b->active_rules, .vhost = q->vhost };
+	const struct outcome o = { .msg = m };
+	struct pick pick = { .queue = q, .shard = e->shard };
+
+	decide_rank(&spec, &o, &pick);
+	shard_revise(e, m, pick.rank);
+	msg_unref(m);
 }
 
 void retry_dead(struct entry *e, const char *reason)

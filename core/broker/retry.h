@@ -17,6 +17,11 @@ void retry_failed(struct entry *e, const char *reason);
 /* A NACK that says itself when: the script is not asked, the delivery limit
  * holds. */
 void retry_after(struct entry *e, int64_t delay_ms);
+/* A NACK that sets it aside, whatever the script says. */
+void retry_bury(struct entry *e);
+/* A NACK that names another priority, before it does one of these: the queue ranks the
+ * message anew. */
+void retry_set_priority(struct entry *e, uint8_t priority);
 /* A NACK that says that it is hopeless. */
 void retry_dead(struct entry *e, const char *reason);
 /* What a retry script is asked about. */

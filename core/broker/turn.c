@@ -65,12 +65,18 @@ static void deal(struct broker *b)
 	}
 }
 
+static void answer_get(struct getter *g)
+{
+	if (getter_wake(g))
+		deal_answer(g);
+}
+
 static void answer_gets(struct broker *b)
 {
 	struct heap_node *n;
 
 	while ((n = heap_min(&b->waits)) != NULL && n->key <= b->mono_ms)
-		deal_answer(container_of(n, struct consumer, wait));
+		answer_get(container_of(n, struct getter, wait));
 }
 
 static void close_shards(struct broker *b)

@@ -12,6 +12,7 @@
 
 /* Of one GET. */
 #define GET_MAX 1000
+#define GET_QUEUES_MAX 64
 #define PREFETCH_DEFAULT 100
 #define GET_WAIT_MAX_MS (3600 * 1000)
 #define HEARTBEAT_MS 30000
@@ -115,6 +116,7 @@ struct consuming {
 	uint64_t count; /* 0 = no end */
 	unsigned prefetch;
 	int64_t timeout_ms; /* negative = no end */
+	int64_t ack_timeout_ms;
 	bool is_auto;
 	bool nack;
 	bool is_piped; /* standard output has room for one message at a time */
@@ -195,11 +197,18 @@ static int finish(struct cli *cli, int status)
 static int get_some(struct cli *cli, const struct consuming *c, unsigned max,
 		    int64_t wait_ms, unsigned *count)
 {
+	const struct tidemq_fetch fetch = {
+		.queues = (const char *const *)cli->words,
+		.queue_count = (size_t)cli->word_count,
+		.max = max,
+		.wait_ms = wait_ms,
+		.auto_ack = c->is_auto,
+		.ack_timeout_ms = c->ack_timeout_ms,
+	};
 	int status = CLI_DONE;
 	bool ended = false;
 
-	if (tidemq_get(cli->client, cli->words[0], max, wait_ms, c->is_auto, count) !=
-	    TIDEMQ_OK)
+	if (tidemq_get(cli->client, &fetch, count) != TIDEMQ_OK)
 		return cli_client_failure(cli);
 	for (unsigned i = 0; i < *count && status == CLI_DONE; i++)
 		status = next(cli, c, -1, &ended);
@@ -231,11 +240,17 @@ static int sub_counted(struct cli *cli, const struct consuming *c)
 
 static int sub_endless(struct cli *cli, const struct consuming *c)
 {
+	const struct tidemq_subscription sub = {
+		.queue = cli->words[0],
+		.sid = "cli",
+		.prefetch = c->prefetch,
+		.auto_ack = c->is_auto,
+		.ack_timeout_ms = c->ack_timeout_ms,
+	};
 	int status = CLI_DONE;
 	bool ended = false;
 
-	if (tidemq_subscribe(cli->client, cli->words[0], "cli", c->prefetch,
-			     c->is_auto) != TIDEMQ_OK)
+	if (tidemq_subscribe(cli->client, &sub) != TIDEMQ_OK)
 		return cli_client_failure(cli);
 	while (status == CLI_DONE && !ended)
 		status = next(cli, c, c->timeout_ms, &ended);
@@ -246,6 +261,8 @@ static struct consuming read_options(const struct cli *cli)
 {
 	return (struct consuming){ .format = cli_get(cli, "format"),
 				   .is_auto = strcmp(cli_get(cli, "ack"), "auto") == 0,
+				   .ack_timeout_ms =
+					   (int64_t)cli_number(cli, "ack-timeout"),
 				   .is_piped = narrow_pipe() };
 }
 
@@ -287,8 +304,17 @@ static int run_get(struct cli *cli)
 			     "how to print a message, see above") \
 	}
 
+#define OPTION_ACK_TIMEOUT                                                      \
+	{                                                                       \
+		COMMAND_DURATION("ack-timeout", NULL,                           \
+				 "how long to hold a message at most, instead " \
+				 "of what the queue says",                      \
+				 10, 24 * 3600 * 1000)                          \
+	}
+
 static const struct command_option sub_options[] = {
 	OPTION_ACK,
+	OPTION_ACK_TIMEOUT,
 	OPTION_FORMAT,
 	{ COMMAND_NUMBER("count", NULL, "end after N messages", 1, 0) },
 	{ COMMAND_NUMBER("prefetch", NULL, "1-65535: unacknowledged messages at most", 1,
@@ -301,6 +327,7 @@ static const struct command_option sub_options[] = {
 
 static const struct command_option get_options[] = {
 	OPTION_ACK,
+	OPTION_ACK_TIMEOUT,
 	OPTION_FORMAT,
 	{ COMMAND_NUMBER("max", "1", "1-1000: how many at most", 1, 1000) },
 	{ COMMAND_DURATION("wait", "0", "how long to wait for the first", 0, 0) },
@@ -318,12 +345,13 @@ const struct cli_verb cli_consume_verbs[] = {
 	  .words_max = 1,
 	  .run = run_sub },
 	{ .name = "get",
-	  .summary = "take messages from a queue and print them",
-	  .usage = "[options] QUEUE",
-	  .details = FORMAT_HELP,
+	  .summary = "take messages from queues and print them",
+	  .usage = "[options] QUEUE...",
+	  .details = "The first QUEUE is the most urgent one: its messages come "
+		     "first.\n" FORMAT_HELP,
 	  .options = get_options,
 	  .words_min = 1,
-	  .words_max = 1,
+	  .words_max = GET_QUEUES_MAX,
 	  .run = run_get },
 	{ .name = NULL },
 };

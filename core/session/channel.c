@@ -10,6 +10,7 @@ void channel_init(struct channel *ch, struct session *s, unsigned number)
 	*ch = (struct channel){ .session = s, .number = number };
 	STAILQ_INIT(&ch->replies);
 	TAILQ_INIT(&ch->subscriptions);
+	TAILQ_INIT(&ch->fetches);
 	ch->holder.on_release = channel_release;
 	held_init(&ch->held);
 	lock_holder_init(&ch->locks);
@@ -49,17 +50,17 @@ void channel_return_held(struct channel *ch)
 void channel_end(struct channel *ch)
 {
 	struct subscription *sub;
+	struct fetch *f;
 
 	TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
 		consumer_remove(&sub->consumer);
+	TAILQ_FOREACH (f, &ch->fetches, channel_link)
+		getter_remove(&f->getter);
 	channel_return_held(ch);
-	while ((sub = TAILQ_FIRST(&ch->subscriptions)) != NULL) {
-		struct reply *r = sub->reply;
-
+	while ((sub = TAILQ_FIRST(&ch->subscriptions)) != NULL)
 		subscription_destroy(sub);
-		if (r)
-			reply_messages_take(r, NULL, 0);
-	}
+	while ((f = TAILQ_FIRST(&ch->fetches)) != NULL)
+		f->getter.on_answer(&f->getter);
 	held_deinit(&ch->held);
 	lock_holder_end(&ch->locks);
 	credit_deinit(&ch->credit);
@@ -77,6 +78,23 @@ struct subscription *channel_subscription(struct channel *ch, struct slice sid)
 
 	HASH_FIND(hh, ch->by_sid, sid.data, sid.len, sub);
 	return sub;
+}
+
+struct delivery channel_hand_out(struct channel *ch, const struct consumer *c,
+				 struct entry *e, bool is_redelivered)
+{
+	struct delivery d = { .msg = e->msg,
+			      .attempt = e->attempts,
+			      .is_redelivered = is_redelivered };
+
+	if (c->is_auto_ack) {
+		e->tag = 0;
+		d.attempt++; /* nothing counts it any more */
+	} else {
+		d.tag = held_add(&ch->held, e);
+		e->holder = &ch->holder;
+	}
+	return d;
 }
 
 void channel_write_holder(const struct entry *e, struct json *out)

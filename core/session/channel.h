@@ -3,6 +3,7 @@
 #pragma once
 
 #include "broker/lock.h"
+#include "fetch.h"
 #include "held.h"
 #include "reply.h"
 #include "subscription.h"
@@ -17,9 +18,10 @@ struct channel {
 	struct holder holder;      /* who its messages are held by */
 	struct held held;
 	struct lock_holder locks;
-	struct credit credit;                   /* of its subscriptions together */
-	struct subscription_list subscriptions; /* and GETs */
-	struct subscription *by_sid;            /* uthash: without the GETs */
+	struct credit credit; /* of its subscriptions together */
+	struct subscription_list subscriptions;
+	struct subscription *by_sid; /* uthash */
+	struct fetch_list fetches;   /* GETs that wait */
 	bool is_closing; /* closed, and forgotten when its last reply has left */
 };
 
@@ -33,6 +35,10 @@ void channel_deinit(struct channel *ch);
 
 /* The subscription of that name, or NULL. */
 struct subscription *channel_subscription(struct channel *ch, struct slice sid);
+/* A consumer of the channel is given the message. Unless it is acknowledged by that, the
+ * channel holds it. */
+struct delivery channel_hand_out(struct channel *ch, const struct consumer *c,
+				 struct entry *e, bool is_redelivered);
 /* The entry, which a channel holds, is no longer held: tag and credit come back. */
 void channel_release(struct entry *e);
 

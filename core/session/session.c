@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "broker/deal.h"
 
 /* Unfinished answers of a session that may be large, such as those of PEEK. */
 #define DOCUMENTS_MAX 8
@@ -123,12 +122,11 @@ void session_drained(struct session *s)
 void session_end_waits(struct session *s)
 {
 	struct channel *ch = NULL;
-	struct subscription *sub;
+	struct fetch *f;
 
 	while ((ch = next_channel(s, ch)) != NULL) {
-		TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
-			if (sub->reply && !sub->consumer.is_extended)
-				deal_wait(&sub->consumer, s->broker->mono_ms);
+		TAILQ_FOREACH (f, &ch->fetches, channel_link)
+			getter_hurry(&f->getter);
 		lock_holder_end_waits(&ch->locks);
 	}
 }

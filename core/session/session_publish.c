@@ -78,6 +78,7 @@ int session_publish_prepare(struct session *s, const struct publish_spec *spec,
 		.expires_unix_ms =
 			spec->ttl_ms ? b->now_ms + spec->delay_ms + spec->ttl_ms : 0,
 		.priority = spec->priority,
+		.ack_timeout_ms = spec->ack_timeout_ms,
 		.header_count = (uint8_t)spec->header_count,
 		.exchange = spec->exchange,
 		.key = spec->key,

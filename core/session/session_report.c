@@ -147,22 +147,26 @@ static void list_bindings(struct session *s, struct json *j)
 
 static void add_consumer(struct json *j, const struct queue *q, const struct consumer *c)
 {
-	const struct subscription *sub = subscription_of(c);
+	const struct channel *ch =
+		c->getter ? fetch_of(c->getter)->channel : subscription_of(c)->channel;
 
 	json_object_begin(j);
 	json_member_text(j, "queue", q->name);
-	json_member_text(j, "sid", sub->sid ? sub->sid : "-");
-	json_member_text(j, "kind", c->is_get ? "get" : "subscription");
-	json_member_int(j, "connection", (int64_t)sub->channel->session->number);
-	json_member_int(j, "channel", sub->channel->number);
+	json_member_text(j, "sid", c->getter ? "-" : subscription_of(c)->sid);
+	json_member_text(j, "kind", c->getter ? "get" : "subscription");
+	json_member_int(j, "connection", (int64_t)ch->session->number);
+	json_member_int(j, "channel", ch->number);
 	json_member_text(j, "ack", c->is_auto_ack ? "auto" : "manual");
 	json_member_int(j, "priority", c->priority);
 	if (q->config.is_single_active)
 		json_member_bool(j, "active", c->is_active);
 	json_member_int(j, "prefetch", c->prefetch);
-	json_member_int(j, "channel_prefetch", sub->channel->credit.limit);
+	if (c->ack_timeout_ms)
+		json_member_int(j, "ack_timeout", c->ack_timeout_ms);
+	json_member_int(j, "channel_prefetch", ch->credit.limit);
 	json_member_int(j, "rank", c->rank);
-	json_member_int(j, "notify_lease_ms", sub->notify_ms);
+	json_member_int(j, "notify_lease_ms",
+			c->getter ? 0 : subscription_of(c)->notify_ms);
 	json_member_int(j, "unacked", c->unacked);
 	json_member_int(j, "delivered", (int64_t)c->delivered);
 	json_object_end(j);

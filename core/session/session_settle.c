@@ -44,6 +44,8 @@ static void settle_entry(struct entry *e, const struct settle_spec *spec, struct
 	struct broker *b = q->vhost->broker;
 	int64_t ms = spec->ms;
 
+	if (spec->has_priority)
+		retry_set_priority(e, spec->priority);
 	switch (spec->how) {
 	case SETTLE_ACK:
 		q->counters.acked++;
@@ -59,12 +61,16 @@ static void settle_entry(struct entry *e, const struct settle_spec *spec, struct
 		q->counters.nacked++;
 		retry_after(e, ms);
 		return;
+	case SETTLE_BURY:
+		q->counters.nacked++;
+		retry_bury(e);
+		return;
 	case SETTLE_DEAD:
 		q->counters.nacked++;
 		retry_dead(e, "rejected");
 		return;
 	case SETTLE_TOUCH:
-		shard_touch(e, b->now_ms + (ms ? ms : q->config.ack_timeout_ms));
+		shard_touch(e, b->now_ms + queue_limit_lease(q, ms ? ms : e->lease_ms));
 		if (e->consumer && subscription_of(e->consumer)->notify_ms)
 			lease_notice_renew(subscription_of(e->consumer), e);
 		return;

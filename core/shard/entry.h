@@ -41,8 +41,9 @@ enum {
 	/* A refused batch with it may have been carried out: which sets of Redis have it
 	 * is not known. It is dirty, or in flight. */
 	ENTRY_UNSURE = 1 << 11,
-	ENTRY_MOVED = 1 << 12,  /* its waiter waits for the next batch, too */
-	ENTRY_PARKED = 1 << 13, /* ready, but its group is full: see order.h */
+	ENTRY_MOVED = 1 << 12,   /* its waiter waits for the next batch, too */
+	ENTRY_REVISED = 1 << 13, /* Redis has the body of before */
+	ENTRY_PARKED = 1 << 14,  /* ready, but its group is full: see order.h */
 };
 
 struct group;
@@ -78,6 +79,7 @@ struct entry {
 	uint32_t attempts;  /* deliveries so far */
 	uint32_t failures;  /* nacks, timeouts and consumers lost while at work on it */
 	const char *reason; /* of the last failure; a literal, NULL when none */
+	uint32_t lease_ms;  /* while it is held: for how long it was given out */
 	uint16_t failed[STORE_REASONS]; /* failures, by reason */
 	uint8_t state;                  /* enum entry_state */
 	uint8_t home;                   /* enum store_set or HOME_NONE */

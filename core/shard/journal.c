@@ -29,6 +29,7 @@ struct flight_item {
 	double old_score;
 	uint8_t old_home;
 	bool is_removal;
+	bool is_revision;
 };
 
 struct journal *journal_create(struct shard_env *env)
@@ -114,8 +115,9 @@ static void flight_add(struct flight *f, struct entry *e)
 		f->cap = f->cap ? f->cap * 2 : 64;
 		f->items = mem_realloc(f->items, f->cap * sizeof(*f->items));
 	}
-	f->items[f->count++] = (struct flight_item){ e, e->stored_score, e->home,
-						     e->state == ENTRY_GONE };
+	f->items[f->count++] =
+		(struct flight_item){ e, e->stored_score, e->home, e->state == ENTRY_GONE,
+				      e->flags & ENTRY_REVISED };
 	e->flags |= ENTRY_IN_FLIGHT;
 }
 
@@ -149,9 +151,12 @@ static uint8_t wanted_home(const struct entry *e)
 		return e->state;
 	if (e->state == ENTRY_UNACKED)
 		return e->flags & ENTRY_LEDGERED ? STORE_UNACK : STORE_READY;
-	/* It was held: its place among the ready ones may be anywhere. */
+	/* It was held: its place among the ready ones may be anywhere, and with another
+	 * rank behind the edge. */
 	if (e->state == ENTRY_MOVING)
-		return e->home == STORE_READY ? STORE_READY : STORE_UNACK;
+		return e->home == STORE_READY && !(e->flags & ENTRY_REVISED)
+			       ? STORE_READY
+			       : STORE_UNACK;
 	return HOME_NONE;
 }
 
@@ -172,8 +177,9 @@ static void encode_tries(struct batch *b, struct entry *e)
 static void encode_move(struct batch *b, struct entry *e, uint8_t want)
 {
 	double score = wanted_score(e, want);
+	bool is_anew = e->flags & (ENTRY_UNSURE | ENTRY_REVISED);
 
-	if (e->home == HOME_NONE || ((e->flags & ENTRY_UNSURE) && e->msg))
+	if (e->home == HOME_NONE || (is_anew && e->msg))
 		batch_insert(b,
 			     &(struct store_insert){ e->msg, e->rank, e->expires_unix_ms,
 						     (enum store_set)want, score });
@@ -185,7 +191,7 @@ static void encode_move(struct batch *b, struct entry *e, uint8_t want)
 	/* The index of what expires may have dropped what was buried. */
 	if (e->home == STORE_BURIED && want != STORE_BURIED && e->expires_unix_ms)
 		batch_expiry(b, e->id, e->expires_unix_ms);
-	if (e->flags & ENTRY_UNSURE)
+	if (is_anew)
 		batch_leave_others(b, e->id, (enum store_set)want);
 	e->stored_score = score;
 	if ((e->flags & ENTRY_TRIES_DIRTY) && e->attempts > 0)
@@ -219,7 +225,7 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 	shard_account(e, -1);
 	e->home = want;
 	shard_account(e, 1);
-	e->flags &= (uint16_t) ~(ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY);
+	e->flags &= (uint16_t) ~(ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY | ENTRY_REVISED);
 	if (e->flags & ENTRY_OUTSIDE)
 		stage_entry_encoded(&e->shard->stages[e->state], e);
 }
@@ -329,6 +335,8 @@ static void entry_refused(const struct flight_item *item, uint8_t old_home,
 	}
 	if (e->state != ENTRY_GONE)
 		e->flags |= ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY;
+	if (item->is_revision)
+		e->flags |= ENTRY_REVISED;
 	shard_entry_dirty(e);
 }
 

@@ -323,8 +323,8 @@ void order_unpark(struct order *o, struct entry *e)
 
 bool order_may_drop(const struct order *o, const struct entry *e)
 {
-	const uint16_t unsettled =
-		ENTRY_DIRTY | ENTRY_IN_FLIGHT | ENTRY_UNSURE | ENTRY_UNSTORED;
+	const uint16_t unsettled = ENTRY_DIRTY | ENTRY_IN_FLIGHT | ENTRY_UNSURE |
+				   ENTRY_UNSTORED | ENTRY_REVISED;
 
 	if (e->home != STORE_READY || (e->flags & unsettled) || e->waiter)
 		return false;

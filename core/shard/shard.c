@@ -275,10 +275,10 @@ static __attribute__((noinline)) void take_slot(struct entry *e)
 	order_take(o, e, false);
 }
 
-void shard_hold(struct entry *e, int64_t deadline_ms)
+void shard_hold(struct entry *e, uint32_t lease_ms)
 {
 	struct shard *sh = e->shard;
-	int64_t now_ms = sh->env->now_ms;
+	int64_t now_ms = sh->env->now_ms, deadline_ms = now_ms + lease_ms;
 
 	leave_place(e);
 	sh->served = e->rank;
@@ -286,6 +286,7 @@ void shard_hold(struct entry *e, int64_t deadline_ms)
 		take_slot(e);
 	e->state = ENTRY_UNACKED;
 	e->attempts++;
+	e->lease_ms = lease_ms;
 	e->at_unix_ms = deadline_ms;
 	e->held_unix_ms = now_ms;
 	TAILQ_INSERT_TAIL(&sh->young, e, link);
@@ -326,6 +327,26 @@ void shard_touch(struct entry *e, int64_t deadline_ms)
 	e->flags |= ENTRY_SCORE_DIRTY;
 	shard_entry_dirty(e);
 	shard_wake_by(sh, deadline_ms);
+}
+
+void shard_revise(struct entry *e, struct msg *m, double rank)
+{
+	struct shard *sh = e->shard;
+	bool is_old = e->lane != NULL;
+
+	/* Its place in Redis stays by the rank of before until it is written. */
+	if (e->home != HOME_NONE)
+		e->flags |= ENTRY_REVISED | ENTRY_SCORE_DIRTY;
+	if (is_old)
+		window_remove(&sh->held, e);
+	sh->env->memory_bytes += m->bytes - e->msg->bytes;
+	if (e->flags & ENTRY_UNSTORED)
+		sh->env->unstored_bytes += m->bytes - e->msg->bytes;
+	msg_unref(e->msg);
+	e->msg = msg_ref(m);
+	e->rank = rank;
+	if (is_old)
+		window_insert(&sh->held, e, (double)e->at_unix_ms);
 }
 
 void shard_return(struct entry *e, int64_t due_ms)

@@ -216,9 +216,12 @@ static inline struct entry *shard_head(struct shard *sh, enum entry_state state)
 typedef void (*shard_trimmed_fn)(struct shard *sh, uint64_t count);
 bool shard_trim(struct shard *sh, enum entry_state state, uint64_t count,
 		shard_trimmed_fn on_trimmed);
-/* Give it to somebody until `deadline_ms`; counts the attempt. */
-void shard_hold(struct entry *e, int64_t deadline_ms);
+/* Give it to somebody for so long; counts the attempt. */
+void shard_hold(struct entry *e, uint32_t lease_ms);
 void shard_touch(struct entry *e, int64_t deadline_ms);
+/* What somebody holds is another message from now on, of the same id, with another rank.
+ * Takes a reference of it. Redis gets it when the entry is next written. */
+void shard_revise(struct entry *e, struct msg *m, double rank);
 /* Back to ready, or to delayed when due_ms is in the future. */
 void shard_return(struct entry *e, int64_t due_ms);
 void shard_bury(struct entry *e);

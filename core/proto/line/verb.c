@@ -5,7 +5,7 @@
 #include "base/bytes.h"
 
 /* clang-format off */
-#define PUB_OPTIONS "pri delay ttl id"
+#define PUB_OPTIONS "pri delay ttl id ack-timeout"
 #define LIST_WORDS "exchanges|queues|bindings|consumers|connections|locks|rules"
 #define RULES_WORDS \
 	"reload|status|log|rollback|shadow|recent|replay|simulate dir|hash|n|retry name"
@@ -24,10 +24,10 @@ static const struct verb verbs[] = {
 	{ "DELETE",  2, 2, "exchange|queue name",      0,                                NULL, "if-empty if-unused",   command_delete },
 	{ "BIND",    3, 3, "queue exchange pattern",   VERB_ANY_OPTIONS,                 NULL, NULL,                   command_bind },
 	{ "UNBIND",  3, 3, "queue exchange pattern",   VERB_ANY_OPTIONS,                 NULL, NULL,                   command_unbind },
-	{ "SUB",     2, 2, "queue sid",                0,                                "prefetch ack priority rank notify-lease", NULL, command_subscribe },
+	{ "SUB",     2, 2, "queue sid",                0,                                "prefetch ack priority rank notify-lease ack-timeout", NULL, command_subscribe },
 	{ "UNSUB",   1, 1, "sid",                      0,                                NULL, NULL,                   command_unsubscribe },
-	{ "GET",     1, 1, "queue",                    VERB_ANSWERS,                     "max wait ack id match", NULL,command_get },
-	{ "NACK",    0, 0, NULL,                       VERB_TAGS,                        "delay", "dead requeue",      command_nack },
+	{ "GET",     1, 1, "queue",                    VERB_ANSWERS | VERB_LIST,         "max wait ack id match ack-timeout", NULL, command_get },
+	{ "NACK",    0, 0, NULL,                       VERB_TAGS,                        "delay pri", "bury dead requeue", command_nack },
 	{ "TOUCH",   0, 0, NULL,                       VERB_TAGS,                        "for", NULL,                  command_touch },
 	{ "PEEK",    1, 2, "queue n",                  VERB_DOCUMENT | VERB_ANSWERS,        "state match after", NULL,    command_peek },
 	{ "REDRIVE", 1, 2, "queue n",                  VERB_DOCUMENT,                    "match to", NULL,             command_redrive },
@@ -124,6 +124,8 @@ static void add_usage(const struct verb *v, struct buf *out)
 		buf_append_char(out, ' ');
 		add_name(out, slice_cut(&words, ' '));
 	}
+	if (v->features & VERB_LIST)
+		buf_append_text(out, "...");
 	if (v->features & VERB_TAGS)
 		buf_append_text(out, " <tag|first-last>...");
 	if (v->features & VERB_IDS)

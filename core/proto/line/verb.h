@@ -18,6 +18,7 @@ enum {
 	VERB_ANSWERS = 1 << 4,     /* is asked for its answer: no `quiet` */
 	VERB_NO_CHANNEL = 1 << 5,  /* speaks of a channel that need not be open */
 	VERB_DOCUMENT = 1 << 6,    /* its answer may be large, or long in the making */
+	VERB_LIST = 1 << 8,        /* takes more words like the last one */
 };
 
 #define VERB_NAME_MAX 15

@@ -27,6 +27,7 @@ enum fate {
 struct thing {
 	enum fate fate;
 	double rank;
+	uint8_t priority;
 	int64_t due_ms;     /* of the last delay */
 	int64_t expires_ms; /* 0: never */
 	unsigned group;
@@ -124,12 +125,31 @@ static void on_ready(struct shard *sh)
 	w.is_ready = true;
 }
 
+static double make_rank(void);
+
+/* It gets another priority, and another rank by that. */
+static void revise(struct entry *e, struct thing *t)
+{
+	struct msg like = *e->msg;
+	struct msg *m;
+
+	like.priority = (uint8_t)pick(256);
+	m = msg_create(&like);
+	assert_non_null(m);
+	t->priority = m->priority;
+	t->rank = make_rank();
+	shard_revise(e, m, t->rank);
+	msg_unref(m);
+}
+
 static void settle(struct entry *e, unsigned how)
 {
 	struct thing *t = thing_of(e->id);
 
 	assert_int_equal(t->fate, FATE_HELD);
 	assert_ptr_equal(t->entry, e);
+	if (pick(3) == 0)
+		revise(e, t);
 	t->fate = FATE_WAITING;
 	t->entry = NULL;
 	switch (how) {
@@ -270,6 +290,7 @@ static void publish(void)
 	t->group = pick(2) ? 0 : pick(GROUPS);
 	snprintf(key, sizeof(key), "k%u", t->group);
 	m = make_msg(id_of(t), key, payload, pick(8) ? pick(100) : pick(2000));
+	t->priority = m->priority;
 	if (pick(4) == 0) {
 		t->due_ms = m->due_unix_ms = w.env.now_ms + 1 + pick(5000);
 		t->was_delayed = true;
@@ -385,6 +406,7 @@ static bool deliver(void)
 		fail_msg("%llx is delivered %lld ms early", (unsigned long long)e->id,
 			 (long long)(t->due_ms - w.env.now_ms));
 	assert_true(e->rank == t->rank);
+	assert_int_equal(e->msg->priority, t->priority);
 	/* What is refused may vanish, and hold up others until it is tried again. */
 	if (t->fate == FATE_WAITING && !t->was_delayed && !w.may_refuse)
 		check_order(t);
@@ -398,7 +420,7 @@ static bool deliver(void)
 	}
 	t->was_tried = true;
 	t->fate = FATE_HELD;
-	shard_hold(e, w.env.now_ms + 1 + pick(10000));
+	shard_hold(e, 1 + pick(10000));
 	return true;
 }
 

@@ -3,6 +3,8 @@
  * has. TIDE_TEST_SEED repeats a run, TIDE_TEST_ROUNDS makes more of them. */
 #include "shard_check.h"
 
+#include "store/codec.h"
+
 /* ---- a crash, and the recovery ------------------------------------------------------
  */
 
@@ -20,6 +22,23 @@ static bool has_tries(const char *id)
 	return ask_int(w.redis, command) == 1;
 }
 
+/* It may have been revised in memory alone. */
+static void adopt_body(struct thing *t)
+{
+	const struct msg known = { .id = id_of(t) };
+	redisReply *r = ask(w.redis, "HGET tide:{//jobs#0}:msg %016llx",
+			    (unsigned long long)known.id);
+	struct error err;
+	struct msg *m;
+
+	assert_int_equal(codec_decode((struct slice){ r->str, (size_t)r->len }, &known,
+				      &m, &t->rank, &err),
+			 TIDE_OK);
+	t->priority = m->priority;
+	msg_unref(m);
+	freeReplyObject(r);
+}
+
 /* What Redis has is what there is from now on. */
 static void adopt_redis(void)
 {
@@ -31,6 +50,7 @@ static void adopt_redis(void)
 			t->fate = FATE_GONE;
 			continue;
 		}
+		adopt_body(t);
 		t->is_confirmed = true;
 		t->fate = FATE_WAITING;
 		t->was_delayed = t->is_retry = false;
