@@ -194,6 +194,7 @@ static bool on_expired(struct shard *sh, struct entry *e)
 			 t->fate);
 	assert_true(t->expires_ms > 0 && t->expires_ms <= w.env.now_ms);
 	w.expired++;
+	t->is_retry = false;
 	t->entry = e;
 	if (pick(2)) {
 		ack(t);
@@ -482,7 +483,7 @@ static bool use_found(struct thing *t, struct entry *e, enum by_id what,
 		t->entry = e;
 		t->was_tried = true;
 		t->is_retry = false;
-		shard_hold(e, w.env.now_ms + 1 + pick(10000));
+		shard_hold(e, 1 + pick(10000));
 		if (e->home != STORE_READY)
 			shard_ledger(e);
 		return true;
