@@ -127,6 +127,7 @@ void shard_unref(struct shard *sh)
 	if (--sh->refs > 0)
 		return;
 	order_destroy(sh->order);
+	shard_index_destroy(sh);
 	store_shard_destroy(sh->keys);
 	mem_free(sh);
 }

@@ -423,8 +423,8 @@ void shard_take_tick(struct shard *sh)
 	if (!sh->by_id || !TAILQ_EMPTY(&t->asks))
 		return;
 	if (shard_index_due_ms(sh) <= sh->env->now_ms)
-		shard_index_drop(sh);
-	else
+		shard_index_drop(sh, BUILD_MAX);
+	if (sh->by_id)
 		shard_wake_by(sh, shard_index_due_ms(sh));
 }
 
@@ -447,5 +447,4 @@ void shard_take_cancel(struct shard *sh)
 
 	while ((ask = TAILQ_FIRST(&sh->take.asks)) != NULL)
 		end_ask(ask, TIDE_ENOTFOUND, "the queue was deleted");
-	shard_index_drop(sh);
 }

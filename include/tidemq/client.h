@@ -199,12 +199,18 @@ int tidemq_flush(struct tidemq_client *c);
 
 struct tidemq_subscription {
 	const char *queue;
-	const char *sid;        /* a name of your choice, unique in the channel */
-	unsigned prefetch;      /* unacknowledged messages at most; 0 = the broker's
-				 * default */
-	bool auto_ack;          /* a message counts as acknowledged when it is sent */
-	int64_t ack_timeout_ms; /* how long you may hold a message; 0 = as the queue
-				 * says */
+	const char *sid;         /* a name of your choice, unique in the channel */
+	unsigned prefetch;       /* unacknowledged messages at most; 0 = the broker's
+				  * default */
+	bool auto_ack;           /* a message counts as acknowledged when it is sent */
+	int64_t ack_timeout_ms;  /* how long you may hold a message; 0 = as the queue
+				  * says */
+	int priority;            /* -1000 to 1000: among the consumers of the queue,
+				  * higher is served first */
+	unsigned rank;           /* 1 to 1000: with the option `prefetch`, lower is
+				  * served first; 0 = the last */
+	int64_t notify_lease_ms; /* how long before the lease of a message ends an
+				  * event tells so; 0 = none. See the option `events` */
 };
 
 /* Subscribe channel 0 to a queue. tidemq_next returns the messages. */
@@ -220,6 +226,7 @@ struct tidemq_fetch {
 	int64_t wait_ms; /* how long the broker waits for a message; 0 = not at all */
 	bool auto_ack;   /* as for a subscription, like the next one */
 	int64_t ack_timeout_ms;
+	const char *match; /* only messages that match, as `match=` of GET; NULL = any */
 };
 
 /* Take messages without a subscription. tidemq_next returns them.
