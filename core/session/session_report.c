@@ -384,6 +384,17 @@ static void store_members(const struct broker *b, struct json *j)
 	json_object_end(j);
 }
 
+static void transaction_members(const struct transactions *t, struct json *j)
+{
+	json_member_object(j, "transactions");
+	json_member_int(j, "open", t->open);
+	json_member_int(j, "bytes", (int64_t)t->bytes);
+	json_member_int(j, "committed", (int64_t)t->committed);
+	json_member_int(j, "failed", (int64_t)t->failed);
+	json_member_int(j, "rolled_back", (int64_t)t->rolled_back);
+	json_object_end(j);
+}
+
 static void broker_stats(const struct service *service, struct json *j)
 {
 	const struct broker *b = service->broker;
@@ -422,6 +433,7 @@ static void broker_stats(const struct service *service, struct json *j)
 	json_member_bool(j, "blocked", service->is_blocked);
 	json_member_bool(j, "draining", b->refuses_publishes);
 	json_member_int(j, "rules_generation", (int64_t)engine_epoch(b->engine));
+	transaction_members(&service->transactions, j);
 	add_rates(j, &b->in, &b->out);
 	json_member_object(j, "counters");
 	engine_status_counters(b->engine, j);
