@@ -315,6 +315,32 @@ static void add_age(struct json *j, const char *name, const struct queue *q, age
 		json_member_int(j, name, q->vhost->broker->now_ms - oldest);
 }
 
+/* Of each shard, in the order of their numbers; one that was never used has nothing. */
+static void add_per_shard(struct json *j, const struct queue *q)
+{
+	static const struct {
+		const char *name;
+		enum entry_state state;
+	} states[] = { { "ready", ENTRY_READY },
+		       { "delayed", ENTRY_DELAYED },
+		       { "unacked", ENTRY_UNACKED },
+		       { "buried", ENTRY_BURIED } };
+
+	json_member_array(j, "per_shard");
+	for (unsigned i = 0; i < q->config.shards; i++) {
+		const struct shard *sh = q->by_index[i];
+
+		json_object_begin(j);
+		json_member_int(j, "shard", i);
+		for (size_t k = 0; k < sizeof(states) / sizeof(states[0]); k++)
+			json_member_int(j, states[k].name,
+					sh ? (int64_t)shard_count(sh, states[k].state)
+					   : 0);
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
+
 static void queue_stats(struct queue *q, struct json *j)
 {
 	const struct queue_counters *n = &q->counters;
@@ -354,6 +380,7 @@ static void queue_stats(struct queue *q, struct json *j)
 				(int64_t)queue_limit_waiting(q).bytes);
 	add_pause(j, q);
 	session_leases_write(q, j);
+	add_per_shard(j, q);
 	add_order(j, q);
 }
 
