@@ -366,7 +366,8 @@ static void take_when_quiet(struct shard *sh, struct shard_ask *ask, bool is_wri
 		take_asked(ask);
 	else if (is_read(sh)) /* its end wakes the shard */
 		t->is_next = !is_blocked;
-	else if (sh->flight.count > 0) /* its landing comes back here */
+	else if (sh->flight.count > 0 ||
+		 sh->is_committing) /* its landing comes back here */
 		t->is_wanted = t->is_next = true;
 	else if (is_blocked || (t->is_after && shard_is_dirty(sh)))
 		let_batch_go(sh);
