@@ -17,7 +17,7 @@ enum option_type {
 	OPTION_WINDOW,
 	OPTION_SCRIPT,
 	OPTION_TARGET,
-	OPTION_COUNT,
+	OPTION_AMOUNT,
 	OPTION_OVERFLOW,
 	OPTION_RATE
 };
@@ -52,9 +52,9 @@ static const struct queue_option options[] = {
 	  "a duration from 10ms to 1d" },
 	{ "ttl", "0", OPTION_DURATION, FIELD(ttl_ms), 0, DURATION_MAX_MS,
 	  "a duration from 1ms to 3660d, or 0 for no limit" },
-	{ "max-length", "0", OPTION_COUNT, FIELD(max_length), 0, COUNT_MAX,
+	{ "max-length", "0", OPTION_AMOUNT, FIELD(max_length), 0, COUNT_MAX,
 	  "a number of messages from 1 to 1000000000000, or 0 for no limit" },
-	{ "max-bytes", "0", OPTION_COUNT, FIELD(max_bytes), 0, COUNT_MAX,
+	{ "max-bytes", "0", OPTION_AMOUNT, FIELD(max_bytes), 0, COUNT_MAX,
 	  "a number of bytes from 1 to 1000000000000, or 0 for no limit" },
 	{ "overflow", "reject", OPTION_OVERFLOW, FIELD(overflow), 0, 0,
 	  "reject, drop-head or dead-letter" },
@@ -199,7 +199,7 @@ static bool set_option(struct queue_config *c, const struct queue_option *o,
 		return slice_is_name(slice_from(value));
 	case OPTION_TARGET:
 		return set_target(c, value);
-	case OPTION_COUNT:
+	case OPTION_AMOUNT:
 		return set_count(c, o, value);
 	case OPTION_OVERFLOW:
 		return set_overflow(c, value);
@@ -214,7 +214,7 @@ static int refuse_unknown(const char *name, struct error *err)
 	struct buf all = { 0 };
 	int rc;
 
-	for (size_t i = 0; i < OPTION_COUNT; i++)
+	for (size_t i = 0; i < OPTIONS; i++)
 		buf_printf(&all, "%s ", options[i].name);
 	rc = error_set(err, TIDE_ESYNTAX,
 		       "a queue has no option '%.64s'; it takes: %sand sharding.* "
@@ -343,7 +343,7 @@ static bool is_same(const struct queue_option *o, const struct queue_config *a,
 		return true; /* compare_windows */
 	case OPTION_SCRIPT:
 		return is_same_text(a->scripts[o->offset], b->scripts[o->offset]);
-	case OPTION_COUNT:
+	case OPTION_AMOUNT:
 		return *(const uint64_t *)x == *(const uint64_t *)y;
 	case OPTION_OVERFLOW:
 		return a->overflow == b->overflow;
