@@ -370,6 +370,8 @@ static void release_held(struct shard *sh)
 
 	TAILQ_FOREACH (e, &sh->young, link)
 		consumer_release(e);
+	TAILQ_FOREACH (e, &sh->moving, link)
+		consumer_release(e);
 	for (e = window_first(&sh->held); e; e = window_next(&sh->held, e))
 		consumer_release(e);
 }

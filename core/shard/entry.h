@@ -20,7 +20,7 @@ enum entry_state {
 	ENTRY_DELAYED = STORE_DELAYED,
 	ENTRY_BURIED = STORE_BURIED,
 	ENTRY_UNACKED = STORE_UNACK,
-	ENTRY_MOVING, /* being dead-lettered: its copy is not durable yet */
+	ENTRY_MOVING, /* its copy (dead_letter.c) or its commit is not durable yet */
 	ENTRY_GONE,
 };
 
@@ -41,8 +41,9 @@ enum {
 	/* A refused batch with it may have been carried out: which sets of Redis have it
 	 * is not known. It is dirty, or in flight. */
 	ENTRY_UNSURE = 1 << 11,
-	ENTRY_MOVED = 1 << 12,   /* its waiter waits for the next batch, too */
-	ENTRY_REVISED = 1 << 13, /* Redis has the body of before */
+	ENTRY_MOVED = 1 << 12,      /* its waiter waits for the next batch, too */
+	ENTRY_REVISED = 1 << 13,    /* Redis has the body of before */
+	ENTRY_COMMITTING = 1 << 14, /* moving: a commit refers to it, and ends that */
 };
 
 struct lane;

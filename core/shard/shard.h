@@ -12,6 +12,7 @@
 #include "entry.h"
 #include "stage.h"
 
+struct commit;
 struct dedupe;
 struct dedupe_pending;
 struct dedupe_queue;
@@ -35,11 +36,19 @@ struct shard_ops {
 	bool (*on_expired)(struct shard *sh, struct entry *e);
 };
 
+/* Changes that take place together: see commit.h. */
+STAILQ_HEAD(commit_list, commit);
+struct commit_queue {
+	struct commit_list waiting;
+	struct commit_list flying;
+};
+
 /* What all shards of a broker share. */
 struct shard_env {
 	const struct shard_ops *ops;
 	struct store *store; /* NULL when nothing is durable */
 	struct journal *journal;
+	struct commit_queue commits;
 	struct dedupe *dedupe; /* publish ids that have been seen */
 	struct heap *timers;   /* of shards, by when they are to be woken */
 	struct pool entries;
@@ -140,7 +149,7 @@ struct shard {
 	struct entry_list
 		young;      /* held for less than YOUNG_MS, in the order of delivery */
 	struct window held; /* held for longer, by deadline */
-	struct entry_list moving; /* being dead-lettered */
+	struct entry_list moving; /* out of circulation until something is durable */
 	uint64_t unacked;         /* young and held */
 
 	double served; /* the rank delivered last; NaN: that was before the start */
@@ -156,6 +165,12 @@ struct shard {
 	/* A purge or a recovery relies on Redis's sets: the journal writes nothing. */
 	bool is_held_back;
 	unsigned purges; /* so far: a batch sent before one may be about what is gone */
+
+	/* See commit.h. */
+	struct commit *commit;      /* the one that is being built */
+	struct batch *commit_batch; /* while one is encoded */
+	bool is_committing;         /* one is under way: nothing is read meanwhile */
+	unsigned commit_purges;     /* `purges` when it was encoded */
 
 	struct shard_take take;
 	struct shard_index *by_id; /* NULL: nobody asks for messages by their ids */
@@ -207,6 +222,10 @@ void shard_return(struct entry *e, int64_t due_ms);
 void shard_bury(struct entry *e);
 /* Out of circulation while its copy is being stored elsewhere. */
 void shard_set_moving(struct entry *e);
+/* Take a held entry out of circulation. Whoever holds it goes on holding it. */
+void shard_suspend(struct entry *e);
+/* Back to whoever holds it, or to ready when nobody does any more. */
+void shard_resume_held(struct entry *e);
 /* Into one of the stages; `at_ms`: when it is due, or since when it is buried. */
 void shard_move(struct entry *e, enum entry_state state, int64_t at_ms);
 /* It is held for longer than a moment: the ledger names it from now on. */
@@ -215,6 +234,8 @@ void shard_ledger(struct entry *e);
 void shard_wait_stored(struct entry *e, struct waiter *waiter);
 /* Its failures begin anew. */
 void shard_forget_failures(struct entry *e);
+/* What happened to it so far, and one failure more unless `reason` is NULL. */
+struct store_tries shard_tries(const struct entry *e, const char *reason);
 /* Count a failure; `reason` is a literal. */
 void shard_count_failure(struct entry *e, const char *reason);
 /* The message is done. The waiter, which may be NULL, is told when Redis has removed it.
@@ -259,7 +280,8 @@ static inline bool shard_is_reading(const struct shard *sh)
 	const struct stage *ready = &sh->stages[ENTRY_READY];
 
 	return ready->is_refilling ||
-	       ((sh->take.is_taking || sh->take.is_next) && ready->beyond > 0);
+	       ((sh->take.is_taking || sh->take.is_next || sh->is_committing) &&
+		ready->beyond > 0);
 }
 
 /* Somebody may have been given the message before a broker was killed, though no attempt
@@ -304,6 +326,10 @@ void shard_entry_enter(struct entry *e, enum entry_state state, double score);
 void shard_account(struct entry *e, int delta);
 struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
 				 double rank);
+/* The entry of a new message, in no place yet. */
+struct entry *shard_entry_begin(struct shard *sh, struct msg *m, double rank);
+/* As shard_entry_enter, for an entry that is written as it is. */
+void shard_entry_place(struct entry *e, enum entry_state state, double score);
 void shard_wake_by(struct shard *sh, int64_t at_ms);
 /* A purge or a recovery is over: the journal may write again. */
 void shard_resume(struct shard *sh);

@@ -366,7 +366,8 @@ static void take_when_quiet(struct shard *sh, struct shard_ask *ask, bool is_wri
 		take_asked(ask);
 	else if (is_read(sh)) /* its end wakes the shard */
 		t->is_next = !is_blocked;
-	else if (sh->flight.count > 0) /* its landing comes back here */
+	else if (sh->flight.count > 0 ||
+		 sh->is_committing) /* its landing comes back here */
 		t->is_wanted = t->is_next = true;
 	else if (is_blocked || (t->is_after && shard_is_dirty(sh)))
 		let_batch_go(sh);
@@ -396,8 +397,8 @@ void shard_take_tick(struct shard *sh)
 	if (!sh->by_id || !TAILQ_EMPTY(&t->asks))
 		return;
 	if (shard_index_due_ms(sh) <= sh->env->now_ms)
-		shard_index_drop(sh);
-	else
+		shard_index_drop(sh, BUILD_MAX);
+	if (sh->by_id)
 		shard_wake_by(sh, shard_index_due_ms(sh));
 }
 
@@ -420,5 +421,4 @@ void shard_take_cancel(struct shard *sh)
 
 	while ((ask = TAILQ_FIRST(&sh->take.asks)) != NULL)
 		end_ask(ask, TIDE_ENOTFOUND, "the queue was deleted");
-	shard_index_drop(sh);
 }

@@ -318,8 +318,8 @@ void stage_refill(struct stage *st)
 	size_t limit = limit_messages(st);
 	size_t room;
 
-	if (!sh->keys || sh->is_closed || st->is_refilling || st->beyond == 0 ||
-	    sh->take.is_taking || sh->take.is_next)
+	if (!sh->keys || sh->is_closed || sh->is_committing || st->is_refilling ||
+	    st->beyond == 0 || sh->take.is_taking || sh->take.is_next)
 		return;
 	if (st->beyond == st->outside_unwritten) {
 		if (st->window.count == 0)
@@ -606,6 +606,8 @@ uint64_t stage_forget_beyond(struct stage *st)
 	struct entry *e, *next;
 	uint64_t listed, n;
 
+	if (!has_edge(st))
+		st->edge = (struct place){ DBL_MAX, UINT64_MAX };
 	for (e = TAILQ_FIRST(&st->outside); e; e = next) {
 		next = TAILQ_NEXT(e, link);
 		if (!is_unwritten(st, e))

@@ -200,6 +200,16 @@ typedef void (*batch_done_fn)(void *ctx, const struct batch_result *result);
  * too (from the loop, like any other). */
 void store_batch_commit_take(struct batch *b, batch_done_fn on_done, void *ctx);
 
+/* Batches of any shards that are carried out together or not at all, removals included:
+ * one MULTI ... EXEC. Redis refuses all of it while its memory is out. (In a Redis
+ * Cluster it would be one for each slot.) */
+struct store_transaction;
+struct store_transaction *store_transaction_begin(struct store *s);
+void store_transaction_add_take(struct store_transaction *t, struct batch *b);
+/* Send it, as store_batch_commit_take. In the result both codes are the same. */
+void store_transaction_commit_take(struct store_transaction *t, batch_done_fn on_done,
+				   void *ctx);
+
 struct store_row {
 	uint64_t id;
 	double score;

@@ -119,6 +119,9 @@ struct tidemq_receipt {
 	char id[17]; /* 16 hex digits */
 	unsigned queues;
 	bool is_duplicate; /* they had it before; the id is that of the first */
+	/* It is part of a transaction (BEGIN): the rest is empty, and the reply to COMMIT
+	 * is the confirm. */
+	bool is_queued;
 };
 
 /* A message from the broker. One allocation holds all of it. */
@@ -271,9 +274,10 @@ int tidemq_nack_delay(struct tidemq_client *c, const struct tidemq_msg *m,
 /* Ask for more time: the ack-timeout starts again. 0 = the queue's duration. */
 int tidemq_touch(struct tidemq_client *c, const struct tidemq_msg *m, int64_t for_ms);
 
-/* Any request of docs/protocol.md: "DECLARE queue jobs", "@1 OPEN". The line
- * has no line end and no `quiet`. After a PUB the library adds the length of the
- * payload. For every other verb the payload is NULL.
+/* Any request of docs/protocol.md: "DECLARE queue jobs", "@1 OPEN", "BEGIN". Between
+ * BEGIN and COMMIT, tidemq_publish, tidemq_ack and tidemq_nack are part of the
+ * transaction. The line has no line end and no `quiet`. After a PUB the library adds the
+ * length of the payload. For every other verb the payload is NULL.
  *
  * @param reply  NULL, or receives the reply. Its texts are good until the next
  *               call on this client

@@ -11,6 +11,7 @@
 #include "shard/journal.h"
 #include "shard/shard.h"
 #include "shard/shard_ask.h"
+#include "shard/shard_index.h"
 
 #define MESSAGES_MAX 20000
 #define BASE_ID UINT64_C(0x0100000000000000)
@@ -441,7 +442,7 @@ static bool use_found(struct thing *t, struct entry *e, enum by_id what,
 	case BY_ID_HOLD:
 		t->fate = FATE_HELD;
 		t->entry = e;
-		shard_hold(e, w.env.now_ms + 1 + pick(10000));
+		shard_hold(e, 1 + pick(10000));
 		if (e->home != STORE_READY)
 			shard_ledger(e);
 		return true;
@@ -517,7 +518,8 @@ static void ask_for(enum by_id what)
 {
 	struct request *r;
 
-	if (w.count < 8)
+	/* A kick would find fewer than it has counted. */
+	if (w.count < 8 || w.kicks > 0)
 		return;
 	r = mem_zalloc(sizeof(*r));
 	r->what = what;
@@ -556,7 +558,7 @@ static void kick(uint64_t n)
 	struct waiter *waiter;
 	uint64_t kicked, buried = count_fate(FATE_BURIED) - w.kick_credit;
 
-	if (!is_quiet())
+	if (!is_quiet() || !TAILQ_EMPTY(&w.shard->take.asks))
 		return;
 	waiter = mem_zalloc(sizeof(*waiter));
 	waiter_init(waiter, on_kicked);

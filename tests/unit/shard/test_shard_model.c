@@ -163,6 +163,8 @@ static void step(bool has_trouble)
 	case 41:
 		if (pick(2) == 0)
 			ask_for((enum by_id)pick(6));
+		else if (pick(4) == 0 && TAILQ_EMPTY(&w.shard->take.asks))
+			shard_index_drop(w.shard, 1 + pick(40));
 		break;
 	case 29 ... 31:
 		pass_time(pick(400));
