@@ -18,7 +18,7 @@ enum option_type {
 	OPTION_SCRIPT,
 	OPTION_TARGET,
 	OPTION_ORDER,
-	OPTION_COUNT,
+	OPTION_AMOUNT,
 	OPTION_OVERFLOW,
 	OPTION_RATE
 };
@@ -53,9 +53,9 @@ static const struct queue_option options[] = {
 	  "a duration from 10ms to 1d" },
 	{ "ttl", "0", OPTION_DURATION, FIELD(ttl_ms), 0, DURATION_MAX_MS,
 	  "a duration from 1ms to 3660d, or 0 for no limit" },
-	{ "max-length", "0", OPTION_COUNT, FIELD(max_length), 0, COUNT_MAX,
+	{ "max-length", "0", OPTION_AMOUNT, FIELD(max_length), 0, COUNT_MAX,
 	  "a number of messages from 1 to 1000000000000, or 0 for no limit" },
-	{ "max-bytes", "0", OPTION_COUNT, FIELD(max_bytes), 0, COUNT_MAX,
+	{ "max-bytes", "0", OPTION_AMOUNT, FIELD(max_bytes), 0, COUNT_MAX,
 	  "a number of bytes from 1 to 1000000000000, or 0 for no limit" },
 	{ "overflow", "reject", OPTION_OVERFLOW, FIELD(overflow), 0, 0,
 	  "reject, drop-head or dead-letter" },
@@ -225,7 +225,7 @@ static bool set_option(struct queue_config *c, const struct queue_option *o,
 		return set_target(c, value);
 	case OPTION_ORDER:
 		return set_order(c, value);
-	case OPTION_COUNT:
+	case OPTION_AMOUNT:
 		return set_count(c, o, value);
 	case OPTION_OVERFLOW:
 		return set_overflow(c, value);
@@ -414,7 +414,7 @@ static bool is_same(const struct queue_option *o, const struct queue_config *a,
 		return true; /* compare_windows */
 	case OPTION_SCRIPT:
 		return is_same_text(a->scripts[o->offset], b->scripts[o->offset]);
-	case OPTION_COUNT:
+	case OPTION_AMOUNT:
 		return *(const uint64_t *)x == *(const uint64_t *)y;
 	case OPTION_OVERFLOW:
 		return a->overflow == b->overflow;
