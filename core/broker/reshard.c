@@ -43,6 +43,12 @@ int reshard(struct queue *q, unsigned shards, struct waiter *waiter, struct erro
 {
 	struct reshard_job *job;
 
+	/* What is at work in one shard must hold back its group in another. */
+	if (q->config.order_by != ORDER_NONE)
+		return error_set(err, TIDE_EMISMATCH,
+				 "queue '%s' has order-by=%s: it keeps its %u shards",
+				 q->name, args_get(&q->config.canonical, "order-by"),
+				 q->config.shards);
 	if (!queue_is_durable(q)) {
 		queue_set_shards(q, shards);
 		return TIDE_OK;

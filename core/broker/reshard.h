@@ -12,6 +12,7 @@
 struct queue;
 
 /* Redis is told first, since a start reads the shards that the definition names: until it
- * has confirmed, the number is the old one. The waiter is told. TIDE_EBUSY */
+ * has confirmed, the number is the old one. The waiter is told. TIDE_EBUSY;
+ * TIDE_EMISMATCH for a queue with groups. */
 TIDE_MUST_USE int reshard(struct queue *q, unsigned shards, struct waiter *waiter,
 			  struct error *err);

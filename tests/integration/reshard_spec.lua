@@ -236,6 +236,13 @@ describe('reshard', function()
     assert.equal(3, c:stats('q').shards)
   end)
 
+  it('is refused where groups have an order', function()
+    c:ok 'DECLARE queue q order-by=key'
+    c:expect_answer('DECLARE queue q order-by=key shards=2 reshard',
+      "ERR mismatch queue 'q' has order-by=key: it keeps its 1 shards")
+    assert.equal(1, c:stats('q').shards)
+  end)
+
   it('is a flag, which a new queue ignores', function()
     assert.matches('^ERR syntax reshard=5: expected 0 or 1', c:request 'DECLARE queue q shards=4 reshard=5')
     declare(4, 'reshard')
