@@ -154,8 +154,9 @@ static void open_shards(struct queue *q)
 	q->shards = mem_zalloc(2 * (size_t)max * sizeof(struct shard *));
 	q->by_index = q->shards + max;
 	q->shard_count = q->next_shard = 0;
-	q->dedupe = dedupe_open(q->vhost->broker->dedupe, q->by_index, max,
+	q->dedupe = dedupe_open(q->vhost->broker->dedupe,
 				q->config.dedupe_ms == DEDUPE_QUEUED_MS);
+	dedupe_set_shards(q->dedupe, q->by_index, max);
 }
 
 static void order_shard(const struct queue *q, struct shard *sh)
@@ -323,7 +324,7 @@ static void widen(struct queue *q, unsigned had)
 	memcpy(q->shards + max, q->by_index, had * sizeof(struct shard *));
 	q->by_index = q->shards + max;
 	mem_free(old);
-	dedupe_widen(q->dedupe, q->by_index, max);
+	dedupe_set_shards(q->dedupe, q->by_index, max);
 }
 
 void queue_set_shards(struct queue *q, unsigned shards)

@@ -1,11 +1,9 @@
 #include "dedupe.h"
 
 #include "base/container.h"
-#include "base/id.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "host/log.h"
-#include "host/machine.h"
 #include "journal.h"
 #include "shard_ask.h"
 
@@ -87,20 +85,17 @@ static void forget(struct dedupe_queue *dq, struct dedupe_record *r)
 	dedupe_table_remove(&dq->table, r);
 }
 
-struct dedupe_queue *dedupe_open(struct dedupe *d, struct shard **shards, unsigned count,
-				 bool is_queued)
+struct dedupe_queue *dedupe_open(struct dedupe *d, bool is_queued)
 {
 	struct dedupe_queue *dq = mem_zalloc(sizeof(*dq));
 
 	dq->dedupe = d;
-	dq->shards = shards;
-	dq->shard_count = count;
 	dq->is_queued = is_queued;
 	dedupe_table_init(&dq->table, is_queued);
 	return dq;
 }
 
-void dedupe_widen(struct dedupe_queue *dq, struct shard **shards, unsigned count)
+void dedupe_set_shards(struct dedupe_queue *dq, struct shard **shards, unsigned count)
 {
 	dq->shards = shards;
 	dq->shard_count = count;

@@ -29,12 +29,11 @@ struct dedupe *dedupe_create(struct shard_env *env, size_t max_bytes);
 /* Every queue is gone. */
 void dedupe_destroy(struct dedupe *d);
 
-/* Begin for the shards of a queue, which remember publish ids together. They and the
- * array are good until dedupe_close. Of the array's shards some are not there yet. */
-struct dedupe_queue *dedupe_open(struct dedupe *d, struct shard **shards, unsigned count,
-				 bool is_queued);
-/* There is a longer array, with the same shards so far. */
-void dedupe_widen(struct dedupe_queue *dq, struct shard **shards, unsigned count);
+/* Begin for the shards of a queue, which remember publish ids together. */
+struct dedupe_queue *dedupe_open(struct dedupe *d, bool is_queued);
+/* They are in this array, some of them not yet. It is good until dedupe_close, or until
+ * there is a longer one. */
+void dedupe_set_shards(struct dedupe_queue *dq, struct shard **shards, unsigned count);
 /* A shard of the array is there. */
 void dedupe_join(struct dedupe_queue *dq, struct shard *sh);
 /* The queue is about to close its shards: it forgets everything. */
