@@ -20,6 +20,8 @@
 #define MSG_PRIORITY_MAX 255
 #define MSG_DEDUPE_ID_MAX 128
 #define MSG_USER_MAX 255
+#define MSG_ACK_TIMEOUT_MIN_MS 10
+#define MSG_ACK_TIMEOUT_MAX_MS (24 * 3600 * 1000)
 
 struct msg_header {
 	struct slice name;
@@ -45,8 +47,10 @@ struct msg {
 	uint32_t refs;
 	uint8_t priority; /* higher is more urgent */
 	uint8_t header_count;
-	uint8_t dedupe_len; /* of dedupe_id; 0 = it has none */
-	uint8_t user_len;   /* of user; 0 = no user */
+	uint8_t dedupe_len;      /* of dedupe_id; 0 = it has none */
+	uint8_t user_len;        /* of user; 0 = no user */
+	uint32_t ack_timeout_ms; /* its lease, as the publisher wants it; 0: as others do
+				  */
 	uint64_t id;
 	int64_t ts_unix_ms;      /* when it was published */
 	int64_t due_unix_ms;     /* not to be delivered before; 0 = at once */

@@ -58,7 +58,10 @@ struct broker_config {
 				       * rules directory is */
 	int64_t dedupe_window_ms;     /* of queues that do not say otherwise */
 	size_t dedupe_max_bytes;      /* of all publish ids that are remembered */
-	bool replay_payloads;         /* the recent publishes are kept with them */
+	unsigned transaction_messages_max; /* published and settled by one transaction */
+	size_t transaction_bytes_max;      /* that one keeps until its end */
+	size_t transactions_bytes_max;     /* that all of them keep */
+	bool replay_payloads;              /* the recent publishes are kept with them */
 };
 
 void broker_config_init(struct broker_config *c);

@@ -1,19 +1,20 @@
 #include "consumer.h"
 
 #include "base/container.h"
+#include "getter.h"
 #include "queue.h"
 #include "succession.h"
 
 /* But for a credit that it shares. */
-static bool could_take(const struct consumer *c)
+static bool could_take(struct consumer *c)
 {
-	if (c->is_get)
-		return !c->has_looked;
+	if (c->getter)
+		return !c->has_looked && getter_can_take(c);
 	return c->is_active && (c->is_auto_ack || c->unacked < c->prefetch) &&
 	       c->ops->can_take(c);
 }
 
-static bool can_take(const struct consumer *c)
+static bool can_take(struct consumer *c)
 {
 	return could_take(c) && !(c->credit && credit_is_full(c->credit));
 }
@@ -29,7 +30,7 @@ void consumer_add(struct queue *q, struct consumer *c)
 	c->queue = q;
 	c->is_active = !q->config.is_single_active;
 	TAILQ_INSERT_TAIL(&q->consumers, c, queue_link);
-	if (c->is_get) {
+	if (c->getter) {
 		take_turn(q, c);
 	} else {
 		q->consumer_count++;
@@ -53,11 +54,9 @@ void consumer_remove(struct consumer *c)
 		credit_forget(c);
 	if (c->has_looked)
 		TAILQ_REMOVE(&q->looked, c, look_link);
-	if (c->is_extended)
-		TAILQ_REMOVE(&q->extended, c, extended_link);
-	heap_remove(&q->vhost->broker->waits, &c->wait);
+	queue_use(q);
 	c->queue = NULL;
-	if (c->is_get)
+	if (c->getter)
 		return;
 	q->consumer_count--;
 	if (q->config.is_single_active)

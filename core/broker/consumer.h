@@ -2,10 +2,10 @@
  * that waits.
  *
  * A queue lists all its consumers in the order of their arrival. Those who can take a
- * message now are in its heap `able` too. The others have used up their credit, or their
- * client does not read. The heap's order is that of the dealing: a higher priority comes
- * first; among equals, the one whose turn is longest ago. GETs whose time is over but for
- * a read of Redis are in a list of their own too.
+ * message now are in its heap `able` too. The others have used up their credit, their
+ * client does not read, or they are a GET's whose more urgent queue is being read. The
+ * heap's order is that of the dealing: a higher priority comes first; among equals, the
+ * one whose turn is longest ago. A GET is one consumer in each of its queues: getter.h.
  *
  * Who makes a consumer embeds this, and decides by its consumer_ops how a message
  * reaches the client. */
@@ -18,7 +18,7 @@
 #include "shard/entry.h"
 
 struct consumer;
-struct msg_match;
+struct getter;
 struct queue;
 
 struct consumer_ops {
@@ -27,11 +27,9 @@ struct consumer_ops {
 	/* Send the message, or gather it for the answer of a GET. Unless is_auto_ack the
 	 * message is held; it gets its holder here. */
 	void (*on_deliver)(struct consumer *c, struct entry *e, bool is_redelivered);
-	/* The GET ends with what it was given. It must be destroyed. */
-	void (*on_answer)(struct consumer *c);
 	/* Of a single-active queue: it is the active one now, or is no longer. */
 	void (*on_active)(struct consumer *c);
-	/* The queue is deleted. The consumer must be destroyed. */
+	/* The queue is deleted. The consumer must be destroyed; a GET with all of its. */
 	void (*on_cancel)(struct consumer *c);
 };
 
@@ -42,27 +40,24 @@ struct consumer {
 	struct queue *queue;   /* NULL: it is in no queue's list any more */
 	int32_t priority;      /* of 16 bits; of a GET: 0 */
 	uint32_t prefetch;
-	uint32_t unacked;      /* of a subscription */
-	struct credit *credit; /* that it shares with others; NULL: none */
-	struct heap_node want; /* in credit.wanting */
-	uint32_t rank;         /* of 16 bits: who gets the credit, the lowest first */
-	struct heap_node line; /* of a single-active queue: see succession.h */
-	bool is_active;        /* it may take: always, but in a single-active queue */
-	bool is_get;
+	uint32_t unacked;        /* of a subscription */
+	uint32_t ack_timeout_ms; /* the lease that it wants; 0: the queue's */
+	struct credit *credit;   /* that it shares with others; NULL: none */
+	struct heap_node want;   /* in credit.wanting */
+	uint32_t rank;           /* of 16 bits: who gets the credit, the lowest first */
+	struct heap_node line;   /* of a single-active queue: see succession.h */
+	bool is_active;          /* it may take: always, but in a single-active queue */
 	bool is_auto_ack;
 	uint64_t delivered;
 
-	/* A GET that takes only what matches; NULL: any. It has looked in vain: it does
-	 * so again when something has become ready. */
-	const struct msg_match *match;
+	struct getter *getter; /* whose it is; NULL: a subscription */
+	bool is_reader;        /* the GET waits for a read of this queue */
+	TAILQ_ENTRY(consumer) reader_link;
+
+	/* Of a GET that takes only what matches: it has looked in vain, and does so again
+	 * when something has become ready. */
 	bool has_looked;
 	TAILQ_ENTRY(consumer) look_link;
-
-	/* A GET: how many messages it wants, until when. */
-	uint32_t max;
-	struct heap_node wait; /* in struct broker */
-	bool is_extended;      /* its time is over, but a read of Redis is under way */
-	TAILQ_ENTRY(consumer) extended_link;
 };
 
 TAILQ_HEAD(consumer_list, consumer);

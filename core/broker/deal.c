@@ -1,6 +1,6 @@
 #include "deal.h"
 
-#include "pause.h"
+#include "outflow.h"
 #include "retry.h"
 #include "shard/shard_scan.h"
 #include "succession.h"
@@ -38,9 +38,9 @@ static bool on_expired(struct shard *sh, struct entry *e)
 
 const struct shard_ops deal_shard_ops = { on_ready, on_timeout, on_expired };
 
-static bool is_open(const struct queue *q)
+static bool is_open(struct queue *q)
 {
-	return !q->paused_ms[QUEUE_OUT] || !pause_is_on(q, QUEUE_OUT);
+	return !q->is_metered || outflow_is_open(q);
 }
 
 /* The first message that matches, of those that a search looks at. */
@@ -88,9 +88,20 @@ static struct entry *next_message(struct queue *q, unsigned *budget)
 	return NULL;
 }
 
+/* For how long it is given out. What is said of this one message comes before what a
+ * consumer says of all that it takes, and that before the queue's. */
+static uint32_t choose_lease(const struct consumer *c, const struct entry *e)
+{
+	const struct queue_config *config = &c->queue->config;
+	uint32_t ms = e->msg->ack_timeout_ms ? e->msg->ack_timeout_ms : c->ack_timeout_ms;
+
+	return queue_limit_lease(c->queue, ms ? ms : config->ack_timeout_ms);
+}
+
 static struct entry *next_for(const struct consumer *c, unsigned *budget)
 {
-	return c->match ? next_match(c->queue, c->match) : next_message(c->queue, budget);
+	return c->getter && c->getter->match ? next_match(c->queue, c->getter->match)
+					     : next_message(c->queue, budget);
 }
 
 static void deliver(struct consumer *c, struct entry *e)
@@ -103,6 +114,8 @@ static void deliver(struct consumer *c, struct entry *e)
 	queue_rate(q);
 	q->counters.delivered++;
 	b->counters.delivered++;
+	if (q->is_metered)
+		outflow_count(q);
 	if (is_redelivered)
 		q->counters.redelivered++;
 	if (c->is_auto_ack) {
@@ -113,8 +126,8 @@ static void deliver(struct consumer *c, struct entry *e)
 		shard_remove(e, NULL);
 		return;
 	}
-	shard_hold(e, b->now_ms + q->config.ack_timeout_ms);
-	if (!c->is_get) {
+	shard_hold(e, choose_lease(c, e));
+	if (!c->getter) {
 		e->consumer = c;
 		c->unacked++;
 		if (c->credit)
@@ -133,8 +146,9 @@ static void deliver_match(struct consumer *c, struct entry *e)
 	sh->served = served;
 }
 
-void deal_take(struct queue *q, struct consumer *c, struct entry *e)
+void deal_take(struct queue *q, struct getter *g, struct entry *e)
 {
+	struct consumer *c = &g->consumers[0];
 	struct shard *sh = e->shard;
 	double served = sh->served;
 	/* Redis has it where a refill may read it, and would bring it again. */
@@ -142,56 +156,83 @@ void deal_take(struct queue *q, struct consumer *c, struct entry *e)
 
 	c->queue = q;
 	deliver(c, e);
+	g->count++;
 	if (is_elsewhere)
 		shard_ledger(e);
 	/* It was not its turn. */
 	sh->served = served;
 	c->queue = NULL;
-	c->ops->on_answer(c);
+	g->on_answer(g);
 }
 
-static void give_to_get(struct consumer *c, struct entry *e, unsigned *budget)
+/* Give a GET what its queues have for it, those named first first.
+ *
+ * @param front  first in the line of its queue, whose next message is `e`; NULL: the time
+ *               of the GET is over, and it waits in no line */
+static void give_to_get(struct getter *g, const struct consumer *front, struct entry *e,
+			unsigned *budget)
 {
-	unsigned n = 0;
+	for (unsigned i = 0; i < g->consumer_count && g->count < g->max; i++) {
+		struct consumer *c = &g->consumers[i];
+		struct entry *next = e;
 
-	do
-		c->match ? deliver_match(c, e) : deliver(c, e);
-	while (++n < c->max && (e = next_for(c, budget)) != NULL);
-	c->ops->on_answer(c);
-}
-
-void deal_wait(struct consumer *c, int64_t mono_ms)
-{
-	heap_set(&c->queue->vhost->broker->waits, &c->wait, mono_ms);
-}
-
-void deal_answer(struct consumer *c)
-{
-	struct queue *q = c->queue;
-	struct broker *b = q->vhost->broker;
-	unsigned budget = DEAL_MAX;
-	struct entry *e = b->is_draining ? NULL : next_for(c, &budget);
-
-	if (e) {
-		give_to_get(c, e, &budget);
-	} else if (!c->is_extended && !b->is_draining && queue_is_refilling(q)) {
-		c->is_extended = true;
-		TAILQ_INSERT_TAIL(&q->extended, c, extended_link);
-		deal_wait(c, b->mono_ms + DEAL_READ_MS);
-	} else {
-		c->ops->on_answer(c);
+		if (c != front && front && consumer_next(c->queue) != c)
+			continue;
+		if (c != front)
+			next = next_for(c, budget);
+		while (next) {
+			g->match ? deliver_match(c, next) : deliver(c, next);
+			next = ++g->count < g->max ? next_for(c, budget) : NULL;
+		}
+		if (!g->is_hasty && queue_is_refilling(c->queue))
+			return;
 	}
 }
 
-/* GETs whose time is over waited for a read of Redis, which brought nothing. */
-static void end_extended(struct queue *q)
+void deal_answer(struct getter *g)
 {
-	struct consumer *c;
+	unsigned budget = DEAL_MAX;
 
-	if (TAILQ_EMPTY(&q->extended) || queue_is_refilling(q))
+	g->is_over = true;
+	if (!g->broker->is_draining) {
+		give_to_get(g, NULL, NULL, &budget);
+		if (g->count == 0 && getter_awaits_read(g))
+			return;
+	}
+	g->on_answer(g);
+}
+
+/* The queue has nothing more at present. */
+static void end_reads(struct queue *q)
+{
+	struct getter *g;
+
+	if (TAILQ_EMPTY(&q->readers) || queue_is_refilling(q))
 		return;
-	while ((c = TAILQ_FIRST(&q->extended)) != NULL)
-		c->ops->on_answer(c);
+	while ((g = getter_read_ended(q)) != NULL)
+		deal_answer(g);
+}
+
+/* The GET that is first in line has a more urgent queue, which is dealt out later in this
+ * turn: this one comes after it. Once, since another GET may name them the other way
+ * round. */
+static bool yields(struct queue *q, const struct consumer *c)
+{
+	bool has_yielded = q->has_yielded;
+
+	q->has_yielded = !has_yielded && getter_has_active_before(c);
+	return q->has_yielded;
+}
+
+static void serve_get(struct consumer *c, struct entry *e, unsigned *budget)
+{
+	struct getter *g = c->getter;
+
+	give_to_get(g, c, e, budget);
+	if (g->count > 0)
+		g->on_answer(g);
+	else
+		consumer_update(c);
 }
 
 bool deal_queue(struct queue *q)
@@ -208,21 +249,23 @@ bool deal_queue(struct queue *q)
 		consumer_look_again(q);
 	q->has_news = false;
 	while (budget > 0 && (c = consumer_next(q)) != NULL) {
+		if (c->getter && yields(q, c))
+			return true;
 		e = next_for(c, &budget);
-		if (!e && c->match && is_open(q)) {
+		if (!e && c->getter && c->getter->match && is_open(q)) {
 			consumer_looked(c);
 			if (pace_is_spent(&q->vhost->broker->pace, true))
 				return true;
 			continue;
 		}
 		if (!e) {
-			end_extended(q);
+			end_reads(q);
 			return budget == 0;
 		}
 		if (budget > 0)
 			budget--;
-		if (c->is_get) {
-			give_to_get(c, e, &budget);
+		if (c->getter) {
+			serve_get(c, e, &budget);
 			continue;
 		}
 		if (q->able.count > 1)
@@ -232,6 +275,6 @@ bool deal_queue(struct queue *q)
 			consumer_update(c);
 	}
 	if (budget > 0)
-		end_extended(q);
+		end_reads(q);
 	return budget == 0;
 }

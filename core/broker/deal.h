@@ -1,6 +1,7 @@
 /* deal.h: who gets the next message of a queue. */
 #pragma once
 
+#include "getter.h"
 #include "queue.h"
 
 /* What the shards of a queue tell it. */
@@ -12,11 +13,8 @@ bool deal_queue(struct queue *q);
 
 /* Give a message to a GET that is in no queue's list, and end it. The entry may be in any
  * stage, or moving. */
-void deal_take(struct queue *q, struct consumer *c, struct entry *e);
+void deal_take(struct queue *q, struct getter *g, struct entry *e);
 
-/* The GET waits until then, by the broker's mono_ms. */
-void deal_wait(struct consumer *c, int64_t mono_ms);
 /* The time of a GET is over: it takes what is there now, up to its `max`. When
- * Redis is just being asked for more it waits for that, DEAL_READ_MS at most. */
-#define DEAL_READ_MS 5000
-void deal_answer(struct consumer *c);
+ * Redis is just being asked for more it waits for that. */
+void deal_answer(struct getter *g);

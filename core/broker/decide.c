@@ -164,7 +164,7 @@ static int pick_shard(const struct decide_spec *spec, const struct outcome *o,
 }
 
 /* When the script fails, the message is stored all the same, behind the newest. */
-static void rank(const struct decide_spec *spec, const struct outcome *o,
+void decide_rank(const struct decide_spec *spec, const struct outcome *o,
 		 struct pick *pick)
 {
 	struct queue *q = pick->queue;
@@ -201,7 +201,7 @@ static int pick_queues(struct outcome *o, const struct decide_spec *spec,
 		pick->rank = t->rank;
 		pick->is_unranked = false;
 		if (!t->has_rank)
-			rank(spec, o, pick);
+			decide_rank(spec, o, pick);
 		pick->binding = t->binding;
 		pick->is_shard_known = t->shard != ROUTE_ASK;
 		pick->is_rank_known = t->has_rank;

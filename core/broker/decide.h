@@ -64,6 +64,7 @@ struct decide_spec {
 	struct exchange *exchange; /* NULL: that which the message names */
 	struct msg *msg;
 	int64_t now_ms; /* delays that filters set count from here */
+	bool may_deal;  /* consumers may be served before a full queue refuses it */
 	/* For EXPLAIN, else NULL: each filter, and which outcome it worked on. */
 	void (*on_filter)(void *ctx, unsigned number, const struct filter_step *step);
 	/* For EXPLAIN, else NULL: each exchange that an outcome visits. Of a decision
@@ -87,6 +88,10 @@ TIDE_MUST_USE int decide_filter(struct decision *d, const struct decide_spec *sp
 TIDE_MUST_USE int decide_route(struct decision *d, const struct decide_spec *spec,
 			       struct error *err);
 void decide_deinit(struct decision *d);
+/* The rank of the outcome in the queue and shard of the pick; when the script fails, that
+ * of the newest message. */
+void decide_rank(const struct decide_spec *spec, const struct outcome *o,
+		 struct pick *pick);
 
 /* What queues remember the outcome by; an empty id: not at all. */
 static inline struct dedupe_key decide_dedupe_key(const struct outcome *o)

@@ -167,6 +167,9 @@ struct shard *queue_make_shard(struct queue *q, unsigned index)
 		keys = store_shard_create(vhost_slice(q->vhost), queue_slice(q), index);
 	sh = shard_create(&q->vhost->broker->env, q, index, keys);
 	sh->ttl_ms = q->config.ttl_ms;
+	sh->may_trim = true;
+	sh->gives_up = q->config.overflow != QUEUE_OVERFLOW_REJECT;
+	sh->size.is_kept = keys && q->config.max_bytes;
 	dedupe_join(q->dedupe, sh);
 	q->shards[q->shard_count++] = q->by_index[index] = sh;
 	return sh;
@@ -203,7 +206,7 @@ static struct queue *make(struct vhost *v, struct slice name,
 	q->name_len = name.len;
 	q->config = *config_take;
 	TAILQ_INIT(&q->consumers);
-	TAILQ_INIT(&q->extended);
+	TAILQ_INIT(&q->readers);
 	TAILQ_INIT(&q->looked);
 	TAILQ_INIT(&q->incoming);
 	return q;
@@ -215,6 +218,11 @@ static void enter(struct queue *q)
 
 	open_shards(q);
 	HASH_ADD_KEYPTR(hh, v->queues, q->name, q->name_len, q);
+	queue_guard(q);
+	queue_use(q);
+	if (q->config.expires_ms)
+		heap_set(&v->broker->wakes, &q->wake,
+			 q->used_mono_ms + q->config.expires_ms);
 	q->serial = ++v->broker->last_serial;
 	HASH_ADD(serial_hh, v->broker->queues_by_serial, serial, sizeof(q->serial), q);
 	/* A route that found no queue of this name must be found anew. */
@@ -342,6 +350,7 @@ int queue_declare(struct vhost *v, struct slice name, const struct args *args,
 	if (rc < 0)
 		return error_set(err, rc, "queue '%s' exists with other options: %s",
 				 q->name, why.text);
+	queue_use(q);
 	*out = q;
 	return unusable_check(&q->definition, err);
 }
@@ -360,6 +369,8 @@ static void release_held(struct shard *sh)
 	struct entry *e;
 
 	TAILQ_FOREACH (e, &sh->young, link)
+		consumer_release(e);
+	TAILQ_FOREACH (e, &sh->moving, link)
 		consumer_release(e);
 	for (e = window_first(&sh->held); e; e = window_next(&sh->held, e))
 		consumer_release(e);
@@ -417,10 +428,35 @@ bool queue_is_abandoned(const struct queue *q)
 
 void queue_guard(struct queue *q)
 {
-	bool is_guarded = q->paused_ms[QUEUE_IN] != 0;
+	bool is_guarded =
+		q->paused_ms[QUEUE_IN] || q->config.max_length || q->config.max_bytes;
 
 	q->vhost->broker->guarded += (unsigned)is_guarded - q->is_guarded;
 	q->is_guarded = is_guarded;
+	q->is_metered = q->paused_ms[QUEUE_OUT] || q->config.rate_ns;
+}
+
+void queue_use(struct queue *q)
+{
+	q->used_mono_ms = q->vhost->broker->mono_ms;
+}
+
+bool queue_is_expired(struct queue *q)
+{
+	struct broker *b = q->vhost->broker;
+	bool is_used = !TAILQ_EMPTY(&q->consumers);
+	int64_t due_ms;
+
+	if (!q->config.expires_ms || b->is_draining)
+		return false;
+	if (is_used || q->definition.unusable)
+		queue_use(q);
+	due_ms = q->used_mono_ms + q->config.expires_ms;
+	if (due_ms <= b->mono_ms)
+		return true;
+	if (!heap_has(&q->wake) || q->wake.key > due_ms)
+		heap_set(&b->wakes, &q->wake, due_ms);
+	return false;
 }
 
 bool queue_is_refilling(const struct queue *q)

@@ -26,7 +26,8 @@ struct queue_counters {
 	uint64_t removed;       /* by their ids */
 	uint64_t death_limited; /* buried: they had died too often */
 	uint64_t dead_lettered;
-	uint64_t refused; /* publishes that it did not take: admission.h */
+	uint64_t refused;    /* publishes that it did not take: admission.h */
+	uint64_t overflowed; /* messages that it gave up: overflow.h */
 };
 
 /* Of a queue that has been used. */
@@ -58,16 +59,22 @@ struct queue {
 	struct consumer_list
 		looked; /* GETs that found no match; has_news: they look again */
 	bool has_news;
-	struct consumer_list extended; /* GETs: of those who are able */
-	unsigned consumer_count;       /* subscriptions; GETs do not count */
+	struct consumer_list readers; /* of GETs that wait for a read of it */
+	bool has_yielded; /* to a more urgent queue of the GET that is first in line */
+	unsigned consumer_count; /* subscriptions; GETs do not count */
 	bool had_consumer;
 	struct queue_list *owner; /* of an exclusive queue: a list of such */
 	TAILQ_ENTRY(queue) owner_link;
 	struct binding_list incoming;
 	TAILQ_ENTRY(queue) active_link;
 	bool is_active;
-	bool is_guarded;       /* it may refuse messages: counted in broker.guarded */
-	struct heap_node wake; /* in broker.wakes */
+	/* Of the decision that is being looked at: admission.c */
+	uint64_t admitted, admitted_bytes;
+	bool is_guarded;          /* it may refuse messages: counted in broker.guarded */
+	struct heap_node wake;    /* in broker.wakes */
+	bool is_metered;          /* its deliveries may be held back: outflow.h */
+	int64_t next_delivery_ns; /* with a rate; the clock that nobody sets */
+	int64_t used_mono_ms;     /* with expires: when it was used last */
 	/* Until when it is paused, wall clock; 0: it is not. See pause.h. */
 	int64_t paused_ms[QUEUE_DIRECTIONS];
 	uint64_t visit;              /* the last routing that came by */
@@ -127,7 +134,12 @@ uint64_t queue_count(const struct queue *q, enum entry_state state);
  * not mean that a consumer has gone for good. */
 bool queue_is_abandoned(const struct queue *q);
 
-/* Whether it may refuse messages has perhaps changed. */
+/* Somebody consumes from it, or declares it: it does not expire for a while. */
+void queue_use(struct queue *q);
+/* It has not been used for its `expires`. Otherwise it wants to be asked again. */
+bool queue_is_expired(struct queue *q);
+
+/* Whether it may refuse messages, or hold deliveries back, has perhaps changed. */
 void queue_guard(struct queue *q);
 
 /* Ready messages are being read from Redis. */
@@ -144,6 +156,14 @@ void queue_view(const struct queue *q, const struct shard *sh, struct queue_view
 static inline struct slice queue_slice(const struct queue *q)
 {
 	return (struct slice){ q->name, q->name_len };
+}
+
+/* No message of it is given out for longer than its ack-timeout-max. */
+static inline uint32_t queue_limit_lease(const struct queue *q, int64_t wanted_ms)
+{
+	int64_t max_ms = q->config.ack_timeout_max_ms;
+
+	return (uint32_t)(wanted_ms < max_ms ? wanted_ms : max_ms);
 }
 
 /* A second begins for the queue's rates. */

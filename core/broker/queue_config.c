@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "shard/dedupe.h"
 
+#define COUNT_MAX UINT64_C(1000000000000)
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
 
 enum option_type {
@@ -15,7 +16,10 @@ enum option_type {
 	OPTION_DURATION,
 	OPTION_WINDOW,
 	OPTION_SCRIPT,
-	OPTION_TARGET
+	OPTION_TARGET,
+	OPTION_COUNT,
+	OPTION_OVERFLOW,
+	OPTION_RATE
 };
 
 struct queue_option {
@@ -44,8 +48,20 @@ static const struct queue_option options[] = {
 	  "the name of a script in retry/" },
 	{ "ack-timeout", "60s", OPTION_DURATION, FIELD(ack_timeout_ms), 10, DAY_MS,
 	  "a duration from 10ms to 1d" },
+	{ "ack-timeout-max", "1d", OPTION_DURATION, FIELD(ack_timeout_max_ms), 10, DAY_MS,
+	  "a duration from 10ms to 1d" },
 	{ "ttl", "0", OPTION_DURATION, FIELD(ttl_ms), 0, DURATION_MAX_MS,
 	  "a duration from 1ms to 3660d, or 0 for no limit" },
+	{ "max-length", "0", OPTION_COUNT, FIELD(max_length), 0, COUNT_MAX,
+	  "a number of messages from 1 to 1000000000000, or 0 for no limit" },
+	{ "max-bytes", "0", OPTION_COUNT, FIELD(max_bytes), 0, COUNT_MAX,
+	  "a number of bytes from 1 to 1000000000000, or 0 for no limit" },
+	{ "overflow", "reject", OPTION_OVERFLOW, FIELD(overflow), 0, 0,
+	  "reject, drop-head or dead-letter" },
+	{ "expires", "0", OPTION_DURATION, FIELD(expires_ms), 0, DURATION_MAX_MS,
+	  "a duration from 1ms to 3660d, or 0 for never" },
+	{ "rate", "0", OPTION_RATE, FIELD(rate_ns), 0, 1000000,
+	  "<n>/s, <n>/m or <n>/h, with a number from 1 to 1000000, or 0 for no limit" },
 	{ "delivery-limit", "20", OPTION_UINT, FIELD(delivery_limit), 0, 1000000,
 	  "a number from 0 to 1000000" },
 	{ "death-limit", "100", OPTION_UINT, FIELD(death_limit), 1, 1000000,
@@ -57,7 +73,7 @@ static const struct queue_option options[] = {
 	  "a duration up to 1d, or queued: for as long as the message is in the queue; "
 	  "0 remembers no publish ids" },
 };
-#define OPTION_COUNT (sizeof(options) / sizeof(options[0]))
+#define OPTIONS (sizeof(options) / sizeof(options[0]))
 
 _Static_assert(QUEUE_SHARDS_MAX == 64, "the text about shards says so");
 
@@ -105,6 +121,53 @@ static bool set_number(struct queue_config *c, const struct queue_option *o,
 	return true;
 }
 
+static bool set_count(struct queue_config *c, const struct queue_option *o,
+		      const char *value)
+{
+	uint64_t *field = (uint64_t *)((char *)c + o->offset);
+
+	return slice_to_uint(slice_from(value), o->max, field) && *field >= o->min;
+}
+
+/* "10/s": the time between two. */
+static bool set_rate(struct queue_config *c, const struct queue_option *o,
+		     const char *value)
+{
+	static const struct {
+		const char *name;
+		int64_t ns;
+	} units[] = { { "s", INT64_C(1000000000) },
+		      { "m", INT64_C(60000000000) },
+		      { "h", INT64_C(3600000000000) } };
+	struct slice unit = slice_from(value), number = slice_cut(&unit, '/');
+	uint64_t n;
+
+	if (strcmp(value, "0") == 0)
+		return true;
+	if (!slice_to_uint(number, o->max, &n) || n == 0)
+		return false;
+	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
+		if (slice_is(unit, units[i].name))
+			c->rate_ns = units[i].ns / (int64_t)n;
+	return c->rate_ns > 0;
+}
+
+static bool set_overflow(struct queue_config *c, const char *value)
+{
+	static const char *const words[] = {
+		[QUEUE_OVERFLOW_REJECT] = "reject",
+		[QUEUE_OVERFLOW_DROP_HEAD] = "drop-head",
+		[QUEUE_OVERFLOW_DEAD_LETTER] = "dead-letter",
+	};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+		c->overflow = (enum queue_overflow)i;
+		if (strcmp(value, words[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
 static bool set_duration(struct queue_config *c, const struct queue_option *o,
 			 const char *value)
 {
@@ -136,6 +199,12 @@ static bool set_option(struct queue_config *c, const struct queue_option *o,
 		return slice_is_name(slice_from(value));
 	case OPTION_TARGET:
 		return set_target(c, value);
+	case OPTION_COUNT:
+		return set_count(c, o, value);
+	case OPTION_OVERFLOW:
+		return set_overflow(c, value);
+	case OPTION_RATE:
+		return set_rate(c, o, value);
 	}
 	return false;
 }
@@ -158,7 +227,7 @@ static int refuse_unknown(const char *name, struct error *err)
 /* Hand "retry.base" to the retry script; NOTFOUND when it is no such option. */
 static int set_script_arg(struct queue_config *c, const struct arg *a, struct error *err)
 {
-	for (size_t i = 0; i < OPTION_COUNT; i++) {
+	for (size_t i = 0; i < OPTIONS; i++) {
 		const struct queue_option *o = &options[i];
 		size_t len = strlen(o->name);
 
@@ -177,10 +246,25 @@ static int set_script_arg(struct queue_config *c, const struct arg *a, struct er
 
 static const struct queue_option *find_option(const char *name)
 {
-	for (size_t i = 0; i < OPTION_COUNT; i++)
+	for (size_t i = 0; i < OPTIONS; i++)
 		if (strcmp(options[i].name, name) == 0)
 			return &options[i];
 	return NULL;
+}
+
+/* Options that make no sense without another one. */
+static int check_together(const struct queue_config *c, struct error *err)
+{
+	if (c->overflow && !c->max_length && !c->max_bytes)
+		return error_set(
+			err, TIDE_ESYNTAX,
+			"overflow= says what happens at a limit: give max-length= or "
+			"max-bytes=");
+	if (c->overflow == QUEUE_OVERFLOW_DEAD_LETTER && !c->dead_exchange)
+		return error_set(err, TIDE_ESYNTAX,
+				 "overflow=dead-letter needs "
+				 "dead-letter=<exchange>/<key>");
+	return TIDE_OK;
 }
 
 int queue_config_parse(struct queue_config *c, const struct args *args, struct error *err)
@@ -191,7 +275,7 @@ int queue_config_parse(struct queue_config *c, const struct args *args, struct e
 	for (size_t i = 0; i < args->count && rc == TIDE_OK; i++)
 		if (!find_option(args->items[i].name))
 			rc = set_script_arg(c, &args->items[i], err);
-	for (size_t i = 0; i < OPTION_COUNT && rc == TIDE_OK; i++) {
+	for (size_t i = 0; i < OPTIONS && rc == TIDE_OK; i++) {
 		const struct queue_option *o = &options[i];
 		const char *given = args_get(args, o->name);
 		const char *value = given ? given : o->fallback;
@@ -203,6 +287,13 @@ int queue_config_parse(struct queue_config *c, const struct args *args, struct e
 			 0)
 			rc = error_set(err, TIDE_ETOOLONG, "too many options");
 	}
+	if (rc == TIDE_OK && c->ack_timeout_ms > c->ack_timeout_max_ms)
+		rc = error_set(err, TIDE_ESYNTAX,
+			       "ack-timeout=%s is longer than ack-timeout-max=%s",
+			       args_get(&c->canonical, "ack-timeout"),
+			       args_get(&c->canonical, "ack-timeout-max"));
+	if (rc == TIDE_OK)
+		rc = check_together(c, err);
 	if (rc < 0) {
 		queue_config_deinit(c);
 		return rc;
@@ -246,11 +337,16 @@ static bool is_same(const struct queue_option *o, const struct queue_config *a,
 	case OPTION_UINT:
 		return *(const uint32_t *)x == *(const uint32_t *)y;
 	case OPTION_DURATION:
+	case OPTION_RATE:
 		return *(const int64_t *)x == *(const int64_t *)y;
 	case OPTION_WINDOW:
 		return true; /* compare_windows */
 	case OPTION_SCRIPT:
 		return is_same_text(a->scripts[o->offset], b->scripts[o->offset]);
+	case OPTION_COUNT:
+		return *(const uint64_t *)x == *(const uint64_t *)y;
+	case OPTION_OVERFLOW:
+		return a->overflow == b->overflow;
 	case OPTION_TARGET:
 		return is_same_text(a->dead_exchange, b->dead_exchange) &&
 		       is_same_text(a->dead_key, b->dead_key);
@@ -294,7 +390,7 @@ int queue_config_compare(const struct queue_config *has,
 			 const struct queue_config *wanted, int64_t dedupe_ms,
 			 struct error *err)
 {
-	for (size_t i = 0; i < OPTION_COUNT; i++) {
+	for (size_t i = 0; i < OPTIONS; i++) {
 		const char *name = options[i].name;
 
 		if (!is_same(&options[i], has, wanted))

@@ -10,6 +10,13 @@
 
 #define QUEUE_SHARDS_MAX 64
 
+/* What a queue does with what is too much. */
+enum queue_overflow {
+	QUEUE_OVERFLOW_REJECT, /* publishes are refused */
+	QUEUE_OVERFLOW_DROP_HEAD,
+	QUEUE_OVERFLOW_DEAD_LETTER,
+};
+
 struct queue_config {
 	bool is_durable;
 	bool is_exclusive;
@@ -17,9 +24,15 @@ struct queue_config {
 	bool is_single_active; /* one subscription at a time gets its messages */
 	unsigned shards;
 	int64_t ack_timeout_ms;
+	int64_t ack_timeout_max_ms; /* of all that ask for another one */
 	int64_t dedupe_ms; /* how long publish ids are remembered; -1 = as the broker says
 			    */
-	int64_t ttl_ms;    /* how long messages live in it; 0 = no limit */
+	int64_t expires_ms;  /* it goes when it was not used for so long; 0 = never */
+	int64_t rate_ns;     /* between two deliveries; 0 = any number at once */
+	uint64_t max_length; /* messages that may wait; 0 = any number */
+	uint64_t max_bytes;  /* of their payloads; likewise */
+	enum queue_overflow overflow;
+	int64_t ttl_ms;          /* how long messages live in it; 0 = no limit */
 	uint32_t delivery_limit; /* failures after which it is dead-lettered; 0 = none */
 	uint32_t death_limit; /* deaths after which it is buried, whatever the target */
 	char *dead_exchange;  /* NULL: no target; "" = the default exchange */

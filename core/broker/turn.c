@@ -7,7 +7,9 @@
 #include "deal.h"
 #include "job.h"
 #include "lock.h"
+#include "overflow.h"
 #include "removal.h"
+#include "shard/commit.h"
 #include "shard/dedupe.h"
 #include "vhost.h"
 #include "wake.h"
@@ -35,6 +37,14 @@ static void auto_delete(struct queue *q)
 	queue_destroy(q);
 }
 
+/* What nobody takes may be more than the queue has room for. */
+static bool serve(struct queue *q)
+{
+	bool has_more = deal_queue(q);
+
+	return (q->config.overflow && overflow_turn(q)) || has_more;
+}
+
 /* One pass over the queues that may have something to deal; those that still
  * have are in the list again afterwards. */
 static void deal(struct broker *b)
@@ -49,11 +59,17 @@ static void deal(struct broker *b)
 		q->is_active = false;
 		if (queue_is_abandoned(q))
 			auto_delete(q);
-		else if (deal_queue(q))
+		else if (serve(q))
 			queue_activate(q);
 		if (is_last)
 			break;
 	}
+}
+
+static void answer_get(struct getter *g)
+{
+	if (getter_wake(g))
+		deal_answer(g);
 }
 
 static void answer_gets(struct broker *b)
@@ -61,7 +77,7 @@ static void answer_gets(struct broker *b)
 	struct heap_node *n;
 
 	while ((n = heap_min(&b->waits)) != NULL && n->key <= b->mono_ms)
-		deal_answer(container_of(n, struct consumer, wait));
+		answer_get(container_of(n, struct getter, wait));
 }
 
 static void close_shards(struct broker *b)
@@ -122,6 +138,7 @@ void turn_flush(struct broker *b)
 	if (b->env.store) {
 		id_lease_turn(b);
 		removal_turn(b);
+		commit_flush(&b->env);
 		flush(b->journal);
 	}
 	shared_sync_turn(b);

@@ -1,6 +1,7 @@
 #include "wake.h"
 
 #include "base/container.h"
+#include "host/log.h"
 #include "pause.h"
 #include "queue.h"
 
@@ -8,6 +9,15 @@ void wake_by(struct queue *q, int64_t mono_ms)
 {
 	if (!heap_has(&q->wake) || q->wake.key > mono_ms)
 		heap_set(&q->vhost->broker->wakes, &q->wake, mono_ms);
+}
+
+static void expire(struct queue *q)
+{
+	log_info("queue '%s' of vhost '%s' is deleted: nobody has used it for its "
+		 "expires=%s",
+		 q->name, q->vhost->name, args_get(&q->config.canonical, "expires"));
+	queue_erase(q, NULL);
+	queue_destroy(q);
 }
 
 void wake_turn(struct broker *b)
@@ -19,7 +29,10 @@ void wake_turn(struct broker *b)
 
 		heap_remove(&b->wakes, n);
 		pause_tick(q);
-		queue_activate(q);
+		if (queue_is_expired(q))
+			expire(q);
+		else
+			queue_activate(q);
 		if (pace_is_spent(&b->pace, false))
 			return;
 	}

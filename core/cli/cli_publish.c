@@ -13,6 +13,10 @@ static const struct command_option options[] = {
 	{ COMMAND_DURATION("delay", NULL,
 			   "time before it is delivered: 250ms, 30s, 5m, 2h, 1d", 0, 0) },
 	{ COMMAND_DURATION("ttl", NULL, "time after which it expires", 0, 0) },
+	{ COMMAND_DURATION("ack-timeout", NULL,
+			   "how long a consumer may hold it, instead of what the queue "
+			   "says",
+			   10, 24 * 3600 * 1000) },
 	{ COMMAND_TEXT("id", "ID", NULL,
 		       "your own id: a queue that has seen it does not store it again") },
 	{ COMMAND_FLAG("unroutable", "succeed also when no queue takes it") },
@@ -58,6 +62,7 @@ static int read_options(const struct cli *cli, struct pub_request *pub)
 		.dedupe_id = cli_get(cli, "id"),
 		.delay_ms = (int64_t)cli_number(cli, "delay"),
 		.ttl_ms = (int64_t)cli_number(cli, "ttl"),
+		.ack_timeout_ms = (int64_t)cli_number(cli, "ack-timeout"),
 	};
 	pub->count = cli_number(cli, "count");
 	for (int i = 0; i < cli->line.given_count && status == CLI_DONE; i++)

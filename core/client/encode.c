@@ -100,9 +100,9 @@ static int check_publication(const struct tidemq_publication *p, struct tidemq_e
 {
 	if (p->priority > 255)
 		return client_fail(err, TIDEMQ_EINVAL, "the priority must be 0-255");
-	if (p->delay_ms < 0 || p->ttl_ms < 0)
+	if (p->delay_ms < 0 || p->ttl_ms < 0 || p->ack_timeout_ms < 0)
 		return client_fail(err, TIDEMQ_EINVAL,
-				   "delay and ttl must not be negative");
+				   "delay, ttl and ack-timeout must not be negative");
 	if (p->dedupe_id &&
 	    (p->dedupe_id[0] == '\0' || strlen(p->dedupe_id) > ENCODE_DEDUPE_ID_MAX))
 		return client_fail(err, TIDEMQ_EINVAL, "the dedupe id must be 1-%d bytes",
@@ -134,6 +134,8 @@ int encode_publication(struct buf *out, unsigned channel,
 		buf_printf(out, " delay=%" PRId64, p->delay_ms);
 	if (p->ttl_ms > 0)
 		buf_printf(out, " ttl=%" PRId64, p->ttl_ms);
+	if (p->ack_timeout_ms > 0)
+		buf_printf(out, " ack-timeout=%" PRId64, p->ack_timeout_ms);
 	if (p->dedupe_id) {
 		buf_append_text(out, " id=");
 		percent_encode(out, slice_from(p->dedupe_id));

@@ -10,10 +10,25 @@ void channel_init(struct channel *ch, struct session *s, unsigned number)
 	*ch = (struct channel){ .session = s, .number = number };
 	STAILQ_INIT(&ch->replies);
 	TAILQ_INIT(&ch->subscriptions);
+	TAILQ_INIT(&ch->fetches);
 	ch->holder.on_release = channel_release;
 	held_init(&ch->held);
 	lock_holder_init(&ch->locks);
 	credit_init(&ch->credit, s->broker, 0);
+}
+
+/* What a commit under way changes is no longer the channel's business. */
+static void release_committing(struct held *h)
+{
+	struct entry *e = held_from(h, 0);
+
+	while (e) {
+		uint64_t tag = e->tag;
+
+		if (e->flags & ENTRY_COMMITTING)
+			channel_release(e);
+		e = held_from(h, tag + 1);
+	}
 }
 
 /* Of what a consumer leaves behind, only the message that it was given first
@@ -28,6 +43,7 @@ void channel_return_held(struct channel *ch)
 	/* What GETs and those who have gone took counts as one consumer's. */
 	bool is_get_charged = false;
 
+	release_committing(h);
 	for (struct entry *e = is_punished ? held_from(h, 0) : NULL; e;
 	     e = held_from(h, tag + 1)) {
 		struct subscription *sub =
@@ -49,17 +65,18 @@ void channel_return_held(struct channel *ch)
 void channel_end(struct channel *ch)
 {
 	struct subscription *sub;
+	struct fetch *f;
 
+	session_transaction_end(ch);
 	TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
 		consumer_remove(&sub->consumer);
+	TAILQ_FOREACH (f, &ch->fetches, channel_link)
+		getter_remove(&f->getter);
 	channel_return_held(ch);
-	while ((sub = TAILQ_FIRST(&ch->subscriptions)) != NULL) {
-		struct reply *r = sub->reply;
-
+	while ((sub = TAILQ_FIRST(&ch->subscriptions)) != NULL)
 		subscription_destroy(sub);
-		if (r)
-			reply_messages_take(r, NULL, 0);
-	}
+	while ((f = TAILQ_FIRST(&ch->fetches)) != NULL)
+		f->getter.on_answer(&f->getter);
 	held_deinit(&ch->held);
 	lock_holder_end(&ch->locks);
 	credit_deinit(&ch->credit);
@@ -77,6 +94,23 @@ struct subscription *channel_subscription(struct channel *ch, struct slice sid)
 
 	HASH_FIND(hh, ch->by_sid, sid.data, sid.len, sub);
 	return sub;
+}
+
+struct delivery channel_hand_out(struct channel *ch, const struct consumer *c,
+				 struct entry *e, bool is_redelivered)
+{
+	struct delivery d = { .msg = e->msg,
+			      .attempt = e->attempts,
+			      .is_redelivered = is_redelivered };
+
+	if (c->is_auto_ack) {
+		e->tag = 0;
+		d.attempt++; /* nothing counts it any more */
+	} else {
+		d.tag = held_add(&ch->held, e);
+		e->holder = &ch->holder;
+	}
+	return d;
 }
 
 void channel_write_holder(const struct entry *e, struct json *out)
@@ -109,4 +143,13 @@ void channel_release(struct entry *e)
 	if (sub->notify_ms)
 		lease_notice_remove(sub, e);
 	subscription_settled(sub);
+}
+
+void channel_forget(struct channel *ch)
+{
+	struct session *s = ch->session;
+
+	HASH_DEL(s->channels, ch);
+	s->channel_count--;
+	mem_free(ch);
 }

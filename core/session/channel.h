@@ -3,10 +3,12 @@
 #pragma once
 
 #include "broker/lock.h"
+#include "fetch.h"
 #include "held.h"
 #include "reply.h"
 #include "subscription.h"
 
+struct channel_transaction;
 struct session;
 
 struct channel {
@@ -17,9 +19,11 @@ struct channel {
 	struct holder holder;      /* who its messages are held by */
 	struct held held;
 	struct lock_holder locks;
-	struct credit credit;                   /* of its subscriptions together */
-	struct subscription_list subscriptions; /* and GETs */
-	struct subscription *by_sid;            /* uthash: without the GETs */
+	struct credit credit; /* of its subscriptions together */
+	struct subscription_list subscriptions;
+	struct subscription *by_sid;             /* uthash */
+	struct fetch_list fetches;               /* GETs that wait */
+	struct channel_transaction *transaction; /* between BEGIN and its end, or NULL */
 	bool is_closing; /* closed, and forgotten when its last reply has left */
 };
 
@@ -31,8 +35,15 @@ void channel_end(struct channel *ch);
 /* Likewise, and drops its replies. */
 void channel_deinit(struct channel *ch);
 
+/* It is closed and owes no reply any more: its session forgets it, and it is freed. */
+void channel_forget(struct channel *ch);
+
 /* The subscription of that name, or NULL. */
 struct subscription *channel_subscription(struct channel *ch, struct slice sid);
+/* A consumer of the channel is given the message. Unless it is acknowledged by that, the
+ * channel holds it. */
+struct delivery channel_hand_out(struct channel *ch, const struct consumer *c,
+				 struct entry *e, bool is_redelivered);
 /* The entry, which a channel holds, is no longer held: tag and credit come back. */
 void channel_release(struct entry *e);
 

@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "broker/deal.h"
 
 /* Unfinished answers of a session that may be large, such as those of PEEK. */
 #define DOCUMENTS_MAX 8
@@ -46,7 +45,7 @@ void session_destroy(struct session *s)
 	s->is_closed = true;
 	HASH_ITER (hh, s->channels, ch, next) {
 		channel_deinit(ch);
-		session_forget_channel(ch);
+		channel_forget(ch);
 	}
 	channel_deinit(&s->zero);
 	session_settle_cancel(s);
@@ -123,12 +122,11 @@ void session_drained(struct session *s)
 void session_end_waits(struct session *s)
 {
 	struct channel *ch = NULL;
-	struct subscription *sub;
+	struct fetch *f;
 
 	while ((ch = next_channel(s, ch)) != NULL) {
-		TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
-			if (sub->reply && !sub->consumer.is_extended)
-				deal_wait(&sub->consumer, s->broker->mono_ms);
+		TAILQ_FOREACH (f, &ch->fetches, channel_link)
+			getter_hurry(&f->getter);
 		lock_holder_end_waits(&ch->locks);
 	}
 }
@@ -144,8 +142,8 @@ void session_return_held(struct session *s)
 bool session_is_held(const struct session *s, bool is_receiving)
 {
 	return s->pending >= s->broker->config.replies_max ||
-	       s->documents >= DOCUMENTS_MAX || s->settling ||
-	       (s->service->is_blocked &&
+	       s->documents >= DOCUMENTS_MAX || s->settling || s->committing ||
+	       (s->service->is_blocked && !s->transactions &&
 		(is_receiving ? !service_may_receive(s->service, s) : s->has_published));
 }
 
@@ -200,15 +198,6 @@ int session_open(struct session *s, unsigned number, struct channel **out,
 void session_limit_channel(struct channel *ch, uint32_t prefetch)
 {
 	credit_init(&ch->credit, ch->session->broker, prefetch);
-}
-
-void session_forget_channel(struct channel *ch)
-{
-	struct session *s = ch->session;
-
-	HASH_DEL(s->channels, ch);
-	s->channel_count--;
-	mem_free(ch);
 }
 
 void session_close_channel(struct channel *ch, struct reply *r)

@@ -131,8 +131,9 @@ struct publish_spec {
 	struct slice key;
 	uint8_t priority;
 	int64_t delay_ms;
-	int64_t ttl_ms;         /* 0 = lives for ever */
-	struct slice dedupe_id; /* MSG_DEDUPE_ID_MAX bytes at most; empty = none */
+	int64_t ttl_ms;          /* 0 = lives for ever */
+	uint32_t ack_timeout_ms; /* 0 = as consumer and queue say */
+	struct slice dedupe_id;  /* MSG_DEDUPE_ID_MAX bytes at most; empty = none */
 	const struct msg_header *headers;
 	unsigned header_count;
 	const char *payload; /* NULL: the caller fills it in */
@@ -165,6 +166,7 @@ struct subscribe_spec {
 	struct slice queue;
 	struct slice sid;
 	uint32_t prefetch;
+	uint32_t ack_timeout_ms; /* 0 = the queue's */
 	int64_t notify_lease_ms; /* EVT lease comes so long before a lease ends; 0: none
 				  */
 	uint32_t rank;           /* within its channel: lower ones are served first */
@@ -177,10 +179,13 @@ TIDE_MUST_USE int session_consume_subscribe(struct channel *ch,
 TIDE_MUST_USE int session_consume_unsubscribe(struct channel *ch, struct slice sid,
 					      struct reply *r, struct error *err);
 
+#define GET_QUEUES_MAX 64
 struct get_spec {
-	struct slice queue;
+	const struct slice *queues; /* the most urgent first; 1 to GET_QUEUES_MAX */
+	unsigned queue_count;
 	uint32_t max;
 	int64_t wait_ms;
+	uint32_t ack_timeout_ms; /* 0 = the queues' */
 	bool is_auto_ack;
 	struct slice match; /* see base/msg_match.h; data == NULL: any */
 	const uint64_t *id; /* not NULL: this message alone, in whatever state it is */
@@ -191,16 +196,36 @@ TIDE_MUST_USE int session_consume_get(struct channel *ch, const struct get_spec 
 struct tag_range {
 	uint64_t first, last; /* equal for a single tag */
 };
-enum settle { SETTLE_ACK, SETTLE_RETRY, SETTLE_AFTER, SETTLE_DEAD, SETTLE_TOUCH };
+enum settle {
+	SETTLE_ACK,
+	SETTLE_RETRY,
+	SETTLE_AFTER,
+	SETTLE_BURY,
+	SETTLE_DEAD,
+	SETTLE_TOUCH,
+};
 struct settle_spec {
 	enum settle how;
-	int64_t ms; /* SETTLE_AFTER: the delay; SETTLE_TOUCH: 0 = the queue's ack-timeout
-		     */
+	int64_t ms; /* SETTLE_AFTER: the delay; SETTLE_TOUCH: 0 = as long as before */
+	/* Of what is given back: they get the priority first. */
+	bool has_priority;
+	uint8_t priority;
 	const struct tag_range *ranges;
 	size_t count;
 };
 TIDE_MUST_USE int session_settle(struct channel *ch, const struct settle_spec *spec,
 				 struct reply *r, struct error *err);
+
+/* Requests to publish and to settle are kept from BEGIN on, and take place together. */
+TIDE_MUST_USE int session_transaction_begin(struct channel *ch, struct reply *r,
+					    struct error *err);
+TIDE_MUST_USE int session_transaction_commit(struct channel *ch, struct reply *r,
+					     struct error *err);
+TIDE_MUST_USE int session_transaction_rollback(struct channel *ch, struct reply *r,
+					       struct error *err);
+/* A request that would have been part of it was refused: its COMMIT will be, too.
+ * Harmless without a transaction. */
+void session_transaction_refuse(struct channel *ch, const struct error *why);
 
 enum peek_state { PEEK_READY, PEEK_DELAYED, PEEK_UNACKED, PEEK_BURIED };
 struct peek_spec {

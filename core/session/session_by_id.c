@@ -26,13 +26,14 @@ struct by_id_part {
 struct by_id {
 	struct reply *reply;
 	use_fn use;
-	int64_t ms;       /* RESCHEDULE: the delay */
-	bool is_auto_ack; /* GET */
-	bool is_answered; /* the reply has left */
-	uint64_t count;   /* of those that were found, as the reply says it */
-	uint64_t id;      /* of FIND and GET */
-	struct error err; /* why there is nothing else to answer */
-	unsigned left;    /* shards that are still asked, and one while they are begun */
+	int64_t ms;              /* RESCHEDULE: the delay */
+	bool is_auto_ack;        /* GET */
+	uint32_t ack_timeout_ms; /* likewise */
+	bool is_answered;        /* the reply has left */
+	uint64_t count;          /* of those that were found, as the reply says it */
+	uint64_t id;             /* of FIND and GET */
+	struct error err;        /* why there is nothing else to answer */
+	unsigned left; /* shards that are still asked, and one while they are begun */
 	void (*end)(struct by_id *job);
 	uint64_t *ids; /* for each shard */
 	struct by_id_part parts[];
@@ -259,8 +260,8 @@ static bool has_expired(const struct entry *e)
 
 static bool get_entry(struct by_id *job, struct entry *e, enum entry_state state)
 {
-	struct subscription *sub;
 	struct channel *ch;
+	struct fetch *f;
 
 	if (job->is_answered)
 		return false;
@@ -278,12 +279,12 @@ static bool get_entry(struct by_id *job, struct entry *e, enum entry_state state
 		retry_failed(e, "expired");
 		return true;
 	}
-	sub = subscription_create(ch, (struct slice){ NULL, 0 });
-	sub->reply = job->reply;
-	sub->consumer.max = 1;
-	sub->consumer.is_auto_ack = job->is_auto_ack;
+	f = fetch_create(ch, 1, job->reply);
+	f->getter.max = 1;
+	f->consumers[0].is_auto_ack = job->is_auto_ack;
+	f->consumers[0].ack_timeout_ms = job->ack_timeout_ms;
 	job->is_answered = true;
-	deal_take(entry_queue(e), &sub->consumer, e);
+	deal_take(entry_queue(e), &f->getter, e);
 	return true;
 }
 
@@ -296,21 +297,23 @@ static void get_end(struct by_id *job)
 int session_by_id_get(struct channel *ch, const struct get_spec *get, struct reply *r,
 		      struct error *err)
 {
-	const struct by_id_spec spec = { .queue = get->queue,
+	const struct by_id_spec spec = { .queue = get->queues[0],
 					 .ids = get->id,
 					 .count = 1 };
 	const struct by_id job = { .reply = r,
 				   .use = get_entry,
 				   .end = get_end,
 				   .id = *get->id,
-				   .is_auto_ack = get->is_auto_ack };
+				   .is_auto_ack = get->is_auto_ack,
+				   .ack_timeout_ms = get->ack_timeout_ms };
 	struct queue *q;
 
-	if (session_queue_usable(ch->session, get->queue, &q, err) < 0 ||
+	if (session_queue_usable(ch->session, get->queues[0], &q, err) < 0 ||
 	    session_queue_check_get(q, err) < 0)
 		return err->code;
 	if (pause_is_on(q, QUEUE_OUT))
 		return error_set(err, TIDE_EBUSY, "queue '%s' is paused", q->name);
+	queue_use(q);
 	job_begin(q, &job, &spec, NULL);
 	return TIDE_OK;
 }

@@ -31,6 +31,7 @@ int session_consume_subscribe(struct channel *ch, const struct subscribe_spec *s
 	sub->consumer.prefetch = spec->prefetch;
 	sub->consumer.priority = spec->priority;
 	sub->consumer.is_auto_ack = spec->is_auto_ack;
+	sub->consumer.ack_timeout_ms = spec->ack_timeout_ms;
 	sub->consumer.rank = spec->rank;
 	sub->notify_ms = spec->notify_lease_ms;
 	if (ch->credit.limit > 0 && !spec->is_auto_ack)
@@ -57,37 +58,65 @@ int session_consume_unsubscribe(struct channel *ch, struct slice sid, struct rep
 	return TIDE_OK;
 }
 
+/* The queues of the GET, each named once. */
+static int find_queues(struct session *s, const struct get_spec *spec,
+		       struct queue **queues, struct error *err)
+{
+	for (unsigned i = 0; i < spec->queue_count; i++) {
+		if (session_queue_usable(s, spec->queues[i], &queues[i], err) < 0 ||
+		    session_queue_check_get(queues[i], err) < 0)
+			return err->code;
+		for (unsigned k = 0; k < i; k++)
+			if (queues[k] == queues[i])
+				return error_set(err, TIDE_ESYNTAX,
+						 "GET names queue '%s' twice",
+						 queues[i]->name);
+	}
+	return TIDE_OK;
+}
+
+/* Now, and not at the end of the turn: the next request of this channel may be to ACK, to
+ * PURGE or to DELETE. Those in line before come first. */
+static void deal_at_once(struct fetch *f, const struct get_spec *spec)
+{
+	const struct fetch_list *fetches = &f->channel->fetches;
+
+	for (unsigned i = 0; i < spec->queue_count; i++) {
+		deal_queue(f->consumers[i].queue);
+		/* It is the last of its channel, unless it was given something and has
+		 * gone. */
+		if (TAILQ_LAST(fetches, fetch_list) != f)
+			return;
+	}
+	if (spec->wait_ms == 0)
+		deal_answer(&f->getter);
+}
+
 int session_consume_get(struct channel *ch, const struct get_spec *spec, struct reply *r,
 			struct error *err)
 {
 	struct broker *b = ch->session->broker;
-	struct subscription *sub;
+	struct queue *queues[GET_QUEUES_MAX];
 	struct msg_match match;
-	struct queue *q;
+	struct fetch *f;
 
 	if (spec->id)
 		return session_by_id_get(ch, spec, r, err);
-	if (session_queue_usable(ch->session, spec->queue, &q, err) < 0 ||
-	    session_queue_check_get(q, err) < 0 ||
+	if (find_queues(ch->session, spec, queues, err) < 0 ||
 	    msg_match_init(&match, spec->match, err) < 0)
 		return err->code;
-	sub = subscription_create(ch, (struct slice){ NULL, 0 });
-	sub->match = match;
+	f = fetch_create(ch, spec->queue_count, r);
+	f->getter.max = spec->max;
+	f->match = match;
 	if (spec->match.data)
-		sub->consumer.match = &sub->match;
-	sub->reply = r;
-	sub->consumer.max = spec->max;
-	sub->consumer.is_auto_ack = spec->is_auto_ack;
-	consumer_add(q, &sub->consumer);
-	deal_wait(&sub->consumer, b->mono_ms + spec->wait_ms);
-	if (b->is_draining)
-		return TIDE_OK; /* answered at the end of the turn */
-	/* Now, and not at the end of the turn: the next request of this channel may
-	 * be to ACK, to PURGE or to DELETE. Those in line before come first. */
-	deal_queue(q);
-	/* It is the last of its channel, unless it was given something and has gone. */
-	sub = TAILQ_LAST(&ch->subscriptions, subscription_list);
-	if (sub && sub->reply == r && spec->wait_ms == 0)
-		deal_answer(&sub->consumer);
+		f->getter.match = &f->match;
+	for (unsigned i = 0; i < spec->queue_count; i++) {
+		f->consumers[i].queue = queues[i];
+		f->consumers[i].is_auto_ack = spec->is_auto_ack;
+		f->consumers[i].ack_timeout_ms = spec->ack_timeout_ms;
+	}
+	getter_add(&f->getter, b->mono_ms + (b->is_draining ? 0 : spec->wait_ms));
+	if (!b->is_draining) /* else answered at the end of the turn */
+		deal_at_once(f, spec);
 	return TIDE_OK;
 }

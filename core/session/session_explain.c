@@ -140,6 +140,8 @@ static void add_times(struct json *j, const struct msg *m)
 		json_member_int(j, "ttl", m->expires_unix_ms - from_ms);
 		json_member_int(j, "expires", m->expires_unix_ms);
 	}
+	if (m->ack_timeout_ms)
+		json_member_int(j, "ack_timeout", m->ack_timeout_ms);
 }
 
 /* The members of an outcome. */

@@ -78,6 +78,7 @@ int session_publish_prepare(struct session *s, const struct publish_spec *spec,
 		.expires_unix_ms =
 			spec->ttl_ms ? b->now_ms + spec->delay_ms + spec->ttl_ms : 0,
 		.priority = spec->priority,
+		.ack_timeout_ms = spec->ack_timeout_ms,
 		.header_count = (uint8_t)spec->header_count,
 		.exchange = spec->exchange,
 		.key = spec->key,
@@ -132,15 +133,34 @@ void session_publish_begin(struct session *s)
 	s->has_published = true;
 }
 
+/* It is part of a transaction. */
+static void keep(struct session *s, struct msg *m, bool is_mandatory, struct reply *r)
+{
+	struct channel *ch = r->channel;
+	struct error err;
+
+	s->prepared = NULL;
+	session_publish_begin(s);
+	if (session_transaction_publish(ch, m, is_mandatory, r, &err) < 0) {
+		session_transaction_refuse(ch, &err);
+		reply_error(r, &err);
+	}
+	msg_unref(m);
+}
+
 void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 			  struct reply *r)
 {
 	struct service *service = s->service;
 	struct error err;
-	struct decide_spec spec = { .vhost = s->vhost, .msg = m };
+	struct decide_spec spec = { .vhost = s->vhost, .msg = m, .may_deal = true };
 	struct published published = { .id = m->id };
 	int rc = TIDE_OK;
 
+	if (r->channel->transaction) {
+		keep(s, m, is_mandatory, r);
+		return;
+	}
 	if (s->prepared != m || s->exchange_version != s->broker->route_version)
 		rc = find_exchange(s, m->exchange, &err);
 	spec.exchange = s->exchange;
@@ -167,5 +187,5 @@ bool session_publish_is_blocked(const struct session *s)
 
 bool session_publish_is_next_held(const struct session *s)
 {
-	return s->service->is_blocked && !s->has_published;
+	return s->service->is_blocked && !s->has_published && !s->transactions;
 }

@@ -7,6 +7,7 @@
 #include "session_leases.h"
 #include "session_private.h"
 #include "broker/pause.h"
+#include "broker/queue_limit.h"
 #include "broker/unusable.h"
 #include "rules/engine/index.h"
 #include "rules/engine/engine_status.h"
@@ -146,22 +147,26 @@ static void list_bindings(struct session *s, struct json *j)
 
 static void add_consumer(struct json *j, const struct queue *q, const struct consumer *c)
 {
-	const struct subscription *sub = subscription_of(c);
+	const struct channel *ch =
+		c->getter ? fetch_of(c->getter)->channel : subscription_of(c)->channel;
 
 	json_object_begin(j);
 	json_member_text(j, "queue", q->name);
-	json_member_text(j, "sid", sub->sid ? sub->sid : "-");
-	json_member_text(j, "kind", c->is_get ? "get" : "subscription");
-	json_member_int(j, "connection", (int64_t)sub->channel->session->number);
-	json_member_int(j, "channel", sub->channel->number);
+	json_member_text(j, "sid", c->getter ? "-" : subscription_of(c)->sid);
+	json_member_text(j, "kind", c->getter ? "get" : "subscription");
+	json_member_int(j, "connection", (int64_t)ch->session->number);
+	json_member_int(j, "channel", ch->number);
 	json_member_text(j, "ack", c->is_auto_ack ? "auto" : "manual");
 	json_member_int(j, "priority", c->priority);
 	if (q->config.is_single_active)
 		json_member_bool(j, "active", c->is_active);
 	json_member_int(j, "prefetch", c->prefetch);
-	json_member_int(j, "channel_prefetch", sub->channel->credit.limit);
+	if (c->ack_timeout_ms)
+		json_member_int(j, "ack_timeout", c->ack_timeout_ms);
+	json_member_int(j, "channel_prefetch", ch->credit.limit);
 	json_member_int(j, "rank", c->rank);
-	json_member_int(j, "notify_lease_ms", sub->notify_ms);
+	json_member_int(j, "notify_lease_ms",
+			c->getter ? 0 : subscription_of(c)->notify_ms);
 	json_member_int(j, "unacked", c->unacked);
 	json_member_int(j, "delivered", (int64_t)c->delivered);
 	json_object_end(j);
@@ -284,6 +289,32 @@ static void add_age(struct json *j, const char *name, const struct queue *q, age
 		json_member_int(j, name, q->vhost->broker->now_ms - oldest);
 }
 
+/* Of each shard, in the order of their numbers; one that was never used has nothing. */
+static void add_per_shard(struct json *j, const struct queue *q)
+{
+	static const struct {
+		const char *name;
+		enum entry_state state;
+	} states[] = { { "ready", ENTRY_READY },
+		       { "delayed", ENTRY_DELAYED },
+		       { "unacked", ENTRY_UNACKED },
+		       { "buried", ENTRY_BURIED } };
+
+	json_member_array(j, "per_shard");
+	for (unsigned i = 0; i < q->config.shards; i++) {
+		const struct shard *sh = q->by_index[i];
+
+		json_object_begin(j);
+		json_member_int(j, "shard", i);
+		for (size_t k = 0; k < sizeof(states) / sizeof(states[0]); k++)
+			json_member_int(j, states[k].name,
+					sh ? (int64_t)shard_count(sh, states[k].state)
+					   : 0);
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
+
 static void queue_stats(struct queue *q, struct json *j)
 {
 	const struct queue_counters *n = &q->counters;
@@ -316,8 +347,13 @@ static void queue_stats(struct queue *q, struct json *j)
 	queue_begin_second(q);
 	add_rates(j, &q->rates->in, &q->rates->out);
 	json_member_int(j, "refused", (int64_t)n->refused);
+	json_member_int(j, "overflowed", (int64_t)n->overflowed);
+	if (q->config.max_bytes)
+		json_member_int(j, "waiting_bytes",
+				(int64_t)queue_limit_waiting(q).bytes);
 	add_pause(j, q);
 	session_leases_write(q, j);
+	add_per_shard(j, q);
 }
 
 static void store_members(const struct broker *b, struct json *j)
@@ -344,6 +380,17 @@ static void store_members(const struct broker *b, struct json *j)
 	json_member_int(j, "refused", (int64_t)n->refused);
 	json_member_int(j, "unstored_bytes", (int64_t)b->env.unstored_bytes);
 	json_member_text(j, "last_error", n->last_error);
+	json_object_end(j);
+}
+
+static void transaction_members(const struct transactions *t, struct json *j)
+{
+	json_member_object(j, "transactions");
+	json_member_int(j, "open", t->open);
+	json_member_int(j, "bytes", (int64_t)t->bytes);
+	json_member_int(j, "committed", (int64_t)t->committed);
+	json_member_int(j, "failed", (int64_t)t->failed);
+	json_member_int(j, "rolled_back", (int64_t)t->rolled_back);
 	json_object_end(j);
 }
 
@@ -385,6 +432,7 @@ static void broker_stats(const struct service *service, struct json *j)
 	json_member_bool(j, "blocked", service->is_blocked);
 	json_member_bool(j, "draining", b->refuses_publishes);
 	json_member_int(j, "rules_generation", (int64_t)engine_epoch(b->engine));
+	transaction_members(&service->transactions, j);
 	add_rates(j, &b->in, &b->out);
 	json_member_object(j, "counters");
 	engine_status_counters(b->engine, j);

@@ -16,64 +16,24 @@ static bool can_take(const struct consumer *c)
 	return !sub->confirm && s->ops->can_take(s->ctx);
 }
 
-/* Its messages leave together, with the reply. */
-static void gather(struct subscription *sub, const struct delivery *d)
-{
-	if (!sub->deliveries)
-		sub->deliveries = mem_alloc(sub->consumer.max * sizeof(*sub->deliveries));
-	msg_ref(d->msg);
-	sub->deliveries[sub->count++] = *d;
-}
-
 static void on_deliver(struct consumer *c, struct entry *e, bool is_redelivered)
 {
 	struct subscription *sub = subscription_of(c);
 	struct channel *ch = sub->channel;
 	const struct session *s = ch->session;
-	struct delivery d = { .msg = e->msg,
-			      .attempt = e->attempts,
-			      .is_redelivered = is_redelivered };
+	const struct delivery d = channel_hand_out(ch, c, e, is_redelivered);
 
-	if (c->is_auto_ack) {
-		e->tag = 0;
-		d.attempt++; /* nothing counts it any more */
-	} else {
-		d.tag = held_add(&ch->held, e);
-		e->holder = &ch->holder;
-		if (sub->notify_ms)
-			lease_notice_add(sub, e);
-	}
-	if (c->is_get)
-		gather(sub, &d);
-	else
-		s->ops->on_deliver(s->ctx, ch->number, sub->sid, &d);
-}
-
-static void on_answer(struct consumer *c)
-{
-	struct subscription *sub = subscription_of(c);
-	struct reply *r = sub->reply;
-	struct delivery *deliveries = sub->deliveries;
-	uint32_t count = sub->count;
-
-	subscription_destroy(sub);
-	reply_messages_take(r, deliveries, count);
+	if (sub->notify_ms && !c->is_auto_ack)
+		lease_notice_add(sub, e);
+	s->ops->on_deliver(s->ctx, ch->number, sub->sid, &d);
 }
 
 static void on_cancel(struct consumer *c)
 {
 	struct subscription *sub = subscription_of(c);
 	const struct session *s = sub->channel->session;
-	struct reply *r = sub->reply;
-	struct error err;
 	char words[2 * NAME_LEN_MAX + 32];
 
-	if (r) {
-		error_set(&err, TIDE_ENOTFOUND, "queue '%s' was deleted", c->queue->name);
-		subscription_destroy(sub);
-		reply_error(r, &err);
-		return;
-	}
 	snprintf(words, sizeof(words), "%s queue-deleted", sub->sid);
 	s->ops->on_event(s->ctx, sub->channel->number, "cancelled", words);
 	subscription_destroy(sub);
@@ -100,7 +60,6 @@ static void on_active(struct consumer *c)
 static const struct consumer_ops ops = {
 	.can_take = can_take,
 	.on_deliver = on_deliver,
-	.on_answer = on_answer,
 	.on_active = on_active,
 	.on_cancel = on_cancel,
 };
@@ -111,10 +70,7 @@ struct subscription *subscription_create(struct channel *ch, struct slice sid)
 
 	sub->channel = ch;
 	sub->consumer.ops = &ops;
-	sub->consumer.is_get = sid.len == 0;
 	TAILQ_INSERT_TAIL(&ch->subscriptions, sub, channel_link);
-	if (sid.len == 0)
-		return sub;
 	sub->sid = mem_strndup(sid.data, sid.len);
 	HASH_ADD_KEYPTR(hh, ch->by_sid, sub->sid, sid.len, sub);
 	ch->session->subscription_count++;
@@ -123,7 +79,6 @@ struct subscription *subscription_create(struct channel *ch, struct slice sid)
 
 static void release(struct subscription *sub)
 {
-	msg_match_deinit(&sub->match);
 	mem_free(sub->sid);
 	mem_free(sub);
 }
@@ -136,10 +91,8 @@ void subscription_destroy(struct subscription *sub)
 	if (sub->confirm)
 		sub->confirm->subscription = NULL;
 	TAILQ_REMOVE(&ch->subscriptions, sub, channel_link);
-	if (sub->sid) {
-		HASH_DEL(ch->by_sid, sub);
-		ch->session->subscription_count--;
-	}
+	HASH_DEL(ch->by_sid, sub);
+	ch->session->subscription_count--;
 	sub->is_gone = true;
 	if (sub->consumer.unacked == 0)
 		release(sub);

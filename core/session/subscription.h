@@ -1,13 +1,11 @@
-/* subscription.h: a channel's side of a consumer: a subscription, or a GET that waits. */
+/* subscription.h: a channel's side of a consumer that is a subscription. */
 #pragma once
 
 #include "base/container.h"
-#include "base/msg_match.h"
 #include "base/table.h"
 #include "broker/consumer.h"
 
 struct channel;
-struct delivery;
 struct reply;
 
 struct subscription {
@@ -15,7 +13,7 @@ struct subscription {
 	TAILQ_ENTRY(subscription) channel_link;
 	struct channel *channel;
 	UT_hash_handle hh; /* by sid, in the channel's hash */
-	char *sid;         /* NULL for a GET */
+	char *sid;
 	int64_t notify_ms; /* how long before a lease ends it is told; 0: not at all */
 	struct lease_notice *notices; /* uthash by tag: of what it holds, if so */
 	struct reply *confirm; /* the OK of its SUB has not left: nothing may come */
@@ -23,12 +21,6 @@ struct subscription {
 	bool is_charged;       /* with a failure, as its channel closes */
 	/* It has ended, and is freed when the last message it was given is settled. */
 	bool is_gone;
-
-	struct msg_match match; /* of a GET */
-	/* A GET: the reply that waits, and what it gets. */
-	struct reply *reply;
-	struct delivery *deliveries;
-	uint32_t count;
 };
 
 TAILQ_HEAD(subscription_list, subscription);
@@ -38,7 +30,7 @@ static inline struct subscription *subscription_of(const struct consumer *c)
 	return container_of(c, struct subscription, consumer);
 }
 
-/* One of the channel, in no queue yet; a GET where `sid` is empty. */
+/* One of the channel, in no queue yet. */
 struct subscription *subscription_create(struct channel *ch, struct slice sid);
 /* End it: what it holds stays with the channel, and refers to it until it is settled. */
 void subscription_destroy(struct subscription *sub);

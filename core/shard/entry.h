@@ -20,7 +20,7 @@ enum entry_state {
 	ENTRY_DELAYED = STORE_DELAYED,
 	ENTRY_BURIED = STORE_BURIED,
 	ENTRY_UNACKED = STORE_UNACK,
-	ENTRY_MOVING, /* being dead-lettered: its copy is not durable yet */
+	ENTRY_MOVING, /* its copy (dead_letter.c) or its commit is not durable yet */
 	ENTRY_GONE,
 };
 
@@ -41,7 +41,9 @@ enum {
 	/* A refused batch with it may have been carried out: which sets of Redis have it
 	 * is not known. It is dirty, or in flight. */
 	ENTRY_UNSURE = 1 << 11,
-	ENTRY_MOVED = 1 << 12, /* its waiter waits for the next batch, too */
+	ENTRY_MOVED = 1 << 12,      /* its waiter waits for the next batch, too */
+	ENTRY_REVISED = 1 << 13,    /* Redis has the body of before */
+	ENTRY_COMMITTING = 1 << 14, /* moving: a commit refers to it, and ends that */
 };
 
 struct lane;
@@ -75,6 +77,7 @@ struct entry {
 	uint32_t attempts;  /* deliveries so far */
 	uint32_t failures;  /* nacks, timeouts and consumers lost while at work on it */
 	const char *reason; /* of the last failure; a literal, NULL when none */
+	uint32_t lease_ms;  /* while it is held: for how long it was given out */
 	uint16_t failed[STORE_REASONS]; /* failures, by reason */
 	uint8_t state;                  /* enum entry_state */
 	uint8_t home;                   /* enum store_set or HOME_NONE */

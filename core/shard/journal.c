@@ -19,6 +19,7 @@ struct journal {
 	struct shard_env *env;
 	struct shard_list dirty;
 	unsigned flights; /* batches under way */
+	bool was_commit;  /* the last flush was of commits: a batch comes next */
 	bool is_refused;  /* something of this flush was refused */
 	int64_t retry_unix_ms;
 	struct journal_stats stats;
@@ -29,6 +30,7 @@ struct flight_item {
 	double old_score;
 	uint8_t old_home;
 	bool is_removal;
+	bool is_revision;
 };
 
 struct journal *journal_create(struct shard_env *env)
@@ -114,8 +116,9 @@ static void flight_add(struct flight *f, struct entry *e)
 		f->cap = f->cap ? f->cap * 2 : 64;
 		f->items = mem_realloc(f->items, f->cap * sizeof(*f->items));
 	}
-	f->items[f->count++] = (struct flight_item){ e, e->stored_score, e->home,
-						     e->state == ENTRY_GONE };
+	f->items[f->count++] =
+		(struct flight_item){ e, e->stored_score, e->home, e->state == ENTRY_GONE,
+				      e->flags & ENTRY_REVISED };
 	e->flags |= ENTRY_IN_FLIGHT;
 }
 
@@ -149,9 +152,12 @@ static uint8_t wanted_home(const struct entry *e)
 		return e->state;
 	if (e->state == ENTRY_UNACKED)
 		return e->flags & ENTRY_LEDGERED ? STORE_UNACK : STORE_READY;
-	/* It was held: its place among the ready ones may be anywhere. */
+	/* It was held: its place among the ready ones may be anywhere, and with another
+	 * rank behind the edge. */
 	if (e->state == ENTRY_MOVING)
-		return e->home == STORE_READY ? STORE_READY : STORE_UNACK;
+		return e->home == STORE_READY && !(e->flags & ENTRY_REVISED)
+			       ? STORE_READY
+			       : STORE_UNACK;
 	return HOME_NONE;
 }
 
@@ -162,9 +168,8 @@ static double wanted_score(const struct entry *e, uint8_t home)
 
 static void encode_tries(struct batch *b, struct entry *e)
 {
-	struct store_tries tries = { e->attempts, e->failures, e->reason, { 0 } };
+	const struct store_tries tries = shard_tries(e, NULL);
 
-	memcpy(tries.failed, e->failed, sizeof(tries.failed));
 	batch_tries(b, e->id, &tries);
 	e->flags |= ENTRY_TRIES_STORED;
 }
@@ -172,8 +177,9 @@ static void encode_tries(struct batch *b, struct entry *e)
 static void encode_move(struct batch *b, struct entry *e, uint8_t want)
 {
 	double score = wanted_score(e, want);
+	bool is_anew = e->flags & (ENTRY_UNSURE | ENTRY_REVISED);
 
-	if (e->home == HOME_NONE || ((e->flags & ENTRY_UNSURE) && e->msg))
+	if (e->home == HOME_NONE || (is_anew && e->msg))
 		batch_insert(b,
 			     &(struct store_insert){ e->msg, e->rank, e->expires_unix_ms,
 						     (enum store_set)want, score });
@@ -185,7 +191,7 @@ static void encode_move(struct batch *b, struct entry *e, uint8_t want)
 	/* The index of what expires may have dropped what was buried. */
 	if (e->home == STORE_BURIED && want != STORE_BURIED && e->expires_unix_ms)
 		batch_expiry(b, e->id, e->expires_unix_ms);
-	if (e->flags & ENTRY_UNSURE)
+	if (is_anew)
 		batch_leave_others(b, e->id, (enum store_set)want);
 	e->stored_score = score;
 	if ((e->flags & ENTRY_TRIES_DIRTY) && e->attempts > 0)
@@ -214,10 +220,12 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 		}
 		encode_move(b, e, want);
 	}
+	if (e->shard->size.is_kept)
+		shard_size_move(e, e->home, want);
 	shard_account(e, -1);
 	e->home = want;
 	shard_account(e, 1);
-	e->flags &= (uint16_t) ~(ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY);
+	e->flags &= (uint16_t) ~(ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY | ENTRY_REVISED);
 	if (e->flags & ENTRY_OUTSIDE)
 		stage_entry_encoded(&e->shard->stages[e->state], e);
 }
@@ -301,6 +309,8 @@ static void entry_refused(const struct flight_item *item, uint8_t old_home,
 	if (result->is_unsure)
 		e->flags |= ENTRY_UNSURE;
 	if (old_home != HOME_NONE || !result->is_unsure) {
+		if (e->shard->size.is_kept)
+			shard_size_move(e, e->home, old_home);
 		e->home = old_home;
 		e->stored_score = item->old_score;
 	}
@@ -315,6 +325,8 @@ static void entry_refused(const struct flight_item *item, uint8_t old_home,
 	}
 	if (e->state != ENTRY_GONE)
 		e->flags |= ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY;
+	if (item->is_revision)
+		e->flags |= ENTRY_REVISED;
 	shard_entry_dirty(e);
 }
 
@@ -340,6 +352,15 @@ static void flight_land(struct shard *sh, const struct batch_result *result)
 	}
 	mem_free(f->items);
 	*f = (struct flight){ 0 };
+	/* What is too much may be given up now that Redis has what came behind it. */
+	if (sh->gives_up && !sh->is_closed)
+		sh->env->ops->on_ready(sh);
+}
+
+static void note_refusal(struct journal *j, const struct batch_result *result)
+{
+	snprintf(j->stats.last_error, sizeof(j->stats.last_error), "%s",
+		 result->text ? result->text : "the store is closed");
 }
 
 static void on_batch(void *ctx, const struct batch_result *result)
@@ -349,8 +370,7 @@ static void on_batch(void *ctx, const struct batch_result *result)
 
 	if (result->removed < 0 || result->written < 0) {
 		j->is_refused = true;
-		snprintf(j->stats.last_error, sizeof(j->stats.last_error), "%s",
-			 result->text ? result->text : "the store is closed");
+		note_refusal(j, result);
 	}
 	flight_land(sh, result);
 	dedupe_landed(sh, result);
@@ -369,6 +389,7 @@ static void on_batch(void *ctx, const struct batch_result *result)
 static size_t flush_shard(struct journal *j, struct shard *sh, unsigned *entries)
 {
 	struct batch *b = store_batch_begin(j->env->store, sh->keys);
+	const struct store_size before = sh->size.left = sh->size.stored;
 	struct entry *e;
 	size_t bytes;
 
@@ -383,6 +404,9 @@ static size_t flush_shard(struct journal *j, struct shard *sh, unsigned *entries
 		encode_entry(j, b, e);
 	}
 	dedupe_flush(sh, b, entries);
+	if (sh->size.is_kept)
+		batch_size(b, &(struct store_sizes){ before, sh->size.left,
+						     sh->size.stored });
 	bytes = batch_bytes(b);
 	j->flights++;
 	store_batch_commit_take(b, on_batch, shard_ref(sh));
@@ -397,6 +421,31 @@ static bool is_resting(const struct journal *j)
 	return rest_ms > 0 && rest_ms <= RETRY_MS;
 }
 
+bool journal_may_commit(const struct journal *j)
+{
+	bool is_turn = !j->was_commit || TAILQ_EMPTY(&j->dirty) || is_resting(j);
+
+	return j->flights == 0 && is_turn;
+}
+
+void journal_commit_begin(struct journal *j, uint64_t inserted, uint64_t removed)
+{
+	j->was_commit = true;
+	j->flights++;
+	j->stats.flushes++;
+	j->stats.inserted += inserted;
+	j->stats.removed += removed;
+}
+
+void journal_commit_end(struct journal *j, const struct batch_result *result)
+{
+	j->flights--;
+	if (result->written < 0)
+		note_refusal(j, result);
+	else
+		j->stats.last_error[0] = '\0';
+}
+
 void journal_flush(struct journal *j)
 {
 	unsigned entries = FLUSH_ENTRIES_MAX;
@@ -405,6 +454,7 @@ void journal_flush(struct journal *j)
 
 	if (j->flights > 0 || TAILQ_EMPTY(&j->dirty) || is_resting(j))
 		return;
+	j->was_commit = false;
 	j->retry_unix_ms = 0;
 	j->stats.flushes++;
 	for (sh = TAILQ_FIRST(&j->dirty); sh && entries > 0 && bytes < FLUSH_BYTES_MAX;

@@ -36,6 +36,8 @@ void shard_entry_free(struct entry *e)
 {
 	struct shard_env *env = e->shard->env;
 
+	if (e->flags & ENTRY_COMMITTING)
+		return; /* it is freed when its commit ends */
 	if (__builtin_expect(e->shard->by_id != NULL, 0))
 		shard_index_freed(e);
 	if (__builtin_expect(e->shard->dedupe.is_queued, 0))
@@ -126,6 +128,7 @@ void shard_unref(struct shard *sh)
 {
 	if (--sh->refs > 0)
 		return;
+	shard_index_destroy(sh);
 	store_shard_destroy(sh->keys);
 	mem_free(sh);
 }
@@ -143,6 +146,18 @@ uint64_t shard_count(const struct shard *sh, enum entry_state state)
 	return sh->stages[state].window.count + sh->stages[state].beyond;
 }
 
+/* Nobody is at work on it any more. */
+static void leave_hands(struct entry *e)
+{
+	struct shard *sh = e->shard;
+
+	if (e->lane)
+		window_remove(&sh->held, e);
+	else
+		TAILQ_REMOVE(&sh->young, e, link);
+	sh->unacked--;
+}
+
 /* Take the entry out of where its state keeps it. */
 static void entry_leave(struct entry *e)
 {
@@ -156,34 +171,36 @@ static void entry_leave(struct entry *e)
 	if (e->state == ENTRY_MOVING) {
 		TAILQ_REMOVE(&sh->moving, e, link);
 	} else if (e->state == ENTRY_UNACKED) {
-		if (e->lane)
-			window_remove(&sh->held, e);
-		else
-			TAILQ_REMOVE(&sh->young, e, link);
+		leave_hands(e);
 		e->flags &= (uint16_t)~ENTRY_LEDGERED;
 		e->holder = NULL;
 		e->consumer = NULL;
-		sh->unacked--;
 	}
+}
+
+void shard_entry_place(struct entry *e, enum entry_state state, double score)
+{
+	struct shard *sh = e->shard;
+
+	e->state = (uint8_t)state;
+	if (state == ENTRY_DELAYED)
+		shard_wake_by(sh, e->at_unix_ms);
+	stage_insert(&sh->stages[state], e, score);
+	if (state == ENTRY_READY)
+		sh->env->ops->on_ready(sh);
 }
 
 /* The call frees an entry that Redis alone is to keep, unless it is dirty. It may have
  * left this stage since the last batch, and come back with another time. */
 void shard_entry_enter(struct entry *e, enum entry_state state, double score)
 {
-	struct shard *sh = e->shard;
-	struct stage *st = &sh->stages[state];
+	const struct stage *st = &e->shard->stages[state];
 
-	e->state = (uint8_t)state;
 	if (e->home == st->set && state != ENTRY_READY)
 		e->flags |= ENTRY_SCORE_DIRTY;
 	if (e->home != st->set || (e->flags & (ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY)))
 		shard_entry_dirty(e);
-	if (state == ENTRY_DELAYED)
-		shard_wake_by(sh, e->at_unix_ms);
-	stage_insert(st, e, score);
-	if (state == ENTRY_READY)
-		sh->env->ops->on_ready(sh);
+	shard_entry_place(e, state, score);
 }
 
 /* Among the ready ones, or the delayed ones until it is due. */
@@ -208,8 +225,7 @@ static __attribute__((noinline)) void limit_life(struct entry *e)
 		e->expires_unix_ms = end_ms;
 }
 
-void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter,
-		   bool has_id)
+struct entry *shard_entry_begin(struct shard *sh, struct msg *m, double rank)
 {
 	struct entry *e = shard_entry_create(sh, m, m->id, rank);
 
@@ -217,33 +233,52 @@ void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *
 	if (sh->ttl_ms)
 		limit_life(e);
 	if (sh->keys) {
-		e->flags |= has_id ? ENTRY_UNSTORED | ENTRY_DEDUPE : ENTRY_UNSTORED;
+		e->flags |= ENTRY_UNSTORED;
 		sh->env->unstored_bytes += m->bytes;
-		if (waiter) {
-			waiter_add(waiter);
-			e->waiter = waiter;
+		if (sh->gives_up) {
+			sh->unstored.messages++;
+			sh->unstored.bytes += m->payload_len;
 		}
+	}
+	return e;
+}
+
+void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter,
+		   bool has_id)
+{
+	struct entry *e = shard_entry_begin(sh, m, rank);
+
+	if (sh->keys && waiter) {
+		waiter_add(waiter);
+		e->waiter = waiter;
+		e->flags |= has_id ? ENTRY_DEDUPE : 0;
 	}
 	enter_by(e, m->due_unix_ms);
 }
 
-struct entry *shard_next(struct shard *sh)
+struct entry *shard_front(struct shard *sh, enum entry_state state)
 {
-	struct stage *st = &sh->stages[ENTRY_READY];
+	struct stage *st = &sh->stages[state];
 
 	stage_refill(st);
 	return window_first(&st->window);
 }
 
-void shard_hold(struct entry *e, int64_t deadline_ms)
+struct entry *shard_next(struct shard *sh)
+{
+	return shard_front(sh, ENTRY_READY);
+}
+
+void shard_hold(struct entry *e, uint32_t lease_ms)
 {
 	struct shard *sh = e->shard;
-	int64_t now_ms = sh->env->now_ms;
+	int64_t now_ms = sh->env->now_ms, deadline_ms = now_ms + lease_ms;
 
 	entry_leave(e);
 	sh->served = e->rank;
 	e->state = ENTRY_UNACKED;
 	e->attempts++;
+	e->lease_ms = lease_ms;
 	e->at_unix_ms = deadline_ms;
 	e->held_unix_ms = now_ms;
 	TAILQ_INSERT_TAIL(&sh->young, e, link);
@@ -252,12 +287,11 @@ void shard_hold(struct entry *e, int64_t deadline_ms)
 		      deadline_ms < now_ms + YOUNG_MS ? deadline_ms : now_ms + YOUNG_MS);
 }
 
-void shard_ledger(struct entry *e)
+/* Held for long: it goes into the order of deadlines, and into the ledger. */
+static void enter_ledger(struct entry *e)
 {
 	struct shard *sh = e->shard;
 
-	shard_entry_leaving(e);
-	TAILQ_REMOVE(&sh->young, e, link);
 	window_insert(&sh->held, e, (double)e->at_unix_ms);
 	e->flags |= ENTRY_LEDGERED | ENTRY_TRIES_DIRTY;
 	/* It may be there already, by an older time. */
@@ -265,6 +299,13 @@ void shard_ledger(struct entry *e)
 		e->flags |= ENTRY_SCORE_DIRTY;
 	shard_entry_dirty(e);
 	shard_wake_by(sh, e->at_unix_ms);
+}
+
+void shard_ledger(struct entry *e)
+{
+	shard_entry_leaving(e);
+	TAILQ_REMOVE(&e->shard->young, e, link);
+	enter_ledger(e);
 }
 
 void shard_touch(struct entry *e, int64_t deadline_ms)
@@ -284,6 +325,26 @@ void shard_touch(struct entry *e, int64_t deadline_ms)
 	e->flags |= ENTRY_SCORE_DIRTY;
 	shard_entry_dirty(e);
 	shard_wake_by(sh, deadline_ms);
+}
+
+void shard_revise(struct entry *e, struct msg *m, double rank)
+{
+	struct shard *sh = e->shard;
+	bool is_old = e->lane != NULL;
+
+	/* Its place in Redis stays by the rank of before until it is written. */
+	if (e->home != HOME_NONE)
+		e->flags |= ENTRY_REVISED | ENTRY_SCORE_DIRTY;
+	if (is_old)
+		window_remove(&sh->held, e);
+	sh->env->memory_bytes += m->bytes - e->msg->bytes;
+	if (e->flags & ENTRY_UNSTORED)
+		sh->env->unstored_bytes += m->bytes - e->msg->bytes;
+	msg_unref(e->msg);
+	e->msg = msg_ref(m);
+	e->rank = rank;
+	if (is_old)
+		window_insert(&sh->held, e, (double)e->at_unix_ms);
 }
 
 void shard_return(struct entry *e, int64_t due_ms)
@@ -361,14 +422,54 @@ void shard_set_moving(struct entry *e)
 	TAILQ_INSERT_TAIL(&e->shard->moving, e, link);
 }
 
-void shard_count_failure(struct entry *e, const char *reason)
+void shard_suspend(struct entry *e)
 {
-	e->failures++;
-	e->reason = reason;
+	shard_entry_leaving(e);
+	leave_hands(e);
+	e->state = ENTRY_MOVING;
+	TAILQ_INSERT_TAIL(&e->shard->moving, e, link);
+}
+
+void shard_resume_held(struct entry *e)
+{
+	struct shard *sh = e->shard;
+
+	shard_entry_leaving(e);
+	TAILQ_REMOVE(&sh->moving, e, link);
+	e->flags |= ENTRY_TRIES_DIRTY;
+	if (!e->holder) {
+		e->flags &= (uint16_t)~ENTRY_LEDGERED;
+		shard_entry_enter(e, ENTRY_READY, e->rank);
+		return;
+	}
+	e->state = ENTRY_UNACKED;
+	sh->unacked++;
+	enter_ledger(e);
+}
+
+struct store_tries shard_tries(const struct entry *e, const char *reason)
+{
+	struct store_tries tries = { e->attempts, e->failures, e->reason, { 0 } };
+
+	memcpy(tries.failed, e->failed, sizeof(tries.failed));
+	if (!reason)
+		return tries;
+	tries.failures++;
+	tries.reason = reason;
 	for (unsigned i = 0; i < STORE_REASONS; i++)
 		if (strcmp(reason, store_tries_reason(i)) == 0 &&
-		    e->failed[i] < UINT16_MAX)
-			e->failed[i]++;
+		    tries.failed[i] < UINT16_MAX)
+			tries.failed[i]++;
+	return tries;
+}
+
+void shard_count_failure(struct entry *e, const char *reason)
+{
+	const struct store_tries tries = shard_tries(e, reason);
+
+	e->failures = tries.failures;
+	e->reason = reason;
+	memcpy(e->failed, tries.failed, sizeof(e->failed));
 	e->flags |= ENTRY_TRIES_DIRTY;
 }
 
@@ -426,18 +527,12 @@ void shard_resume(struct shard *sh)
 
 #define TICK_MAX 4096 /* entries of one tick, so that a turn stays short */
 
-static struct entry *first_delayed(struct stage *st)
-{
-	stage_refill(st);
-	return window_first(&st->window);
-}
-
 static void tick_delayed(struct shard *sh, unsigned *budget)
 {
 	struct stage *st = &sh->stages[ENTRY_DELAYED];
 	struct entry *e;
 
-	while ((e = first_delayed(st)) != NULL) {
+	while ((e = shard_front(sh, ENTRY_DELAYED)) != NULL) {
 		if (e->at_unix_ms > sh->env->now_ms || *budget == 0) {
 			shard_wake_by(sh, e->at_unix_ms);
 			return;

@@ -12,6 +12,7 @@
 #include "entry.h"
 #include "stage.h"
 
+struct commit;
 struct dedupe;
 struct dedupe_pending;
 struct dedupe_queue;
@@ -35,11 +36,19 @@ struct shard_ops {
 	bool (*on_expired)(struct shard *sh, struct entry *e);
 };
 
+/* Changes that take place together: see commit.h. */
+STAILQ_HEAD(commit_list, commit);
+struct commit_queue {
+	struct commit_list waiting;
+	struct commit_list flying;
+};
+
 /* What all shards of a broker share. */
 struct shard_env {
 	const struct shard_ops *ops;
 	struct store *store; /* NULL when nothing is durable */
 	struct journal *journal;
+	struct commit_queue commits;
 	struct dedupe *dedupe; /* publish ids that have been seen */
 	struct heap *timers;   /* of shards, by when they are to be woken */
 	struct pool entries;
@@ -111,11 +120,24 @@ struct shard_take {
 	bool is_failing;
 };
 
+/* What Redis has that is not buried: see shard_size.c. */
+struct shard_size {
+	bool is_kept;
+	struct store_size stored; /* once what was sent has been carried out */
+	struct store_size left;   /* of this batch: when its removals are carried out */
+};
+
 struct shard {
 	struct shard_env *env;
 	void *owner; /* the queue */
 	unsigned index;
 	unsigned refs;
+	uint64_t waiting_bytes; /* payloads of what is ready or delayed; after a start
+				 * only if size.is_kept */
+	struct shard_size size;
+	bool may_trim; /* shard_trim.c: the last one removed something */
+	bool gives_up; /* what is too much; `unstored` is counted */
+	struct store_size unstored;
 	bool is_closed;
 	TAILQ_ENTRY(shard) closing_link;
 	struct store_shard *keys; /* NULL: in memory alone */
@@ -127,7 +149,7 @@ struct shard {
 	struct entry_list
 		young;      /* held for less than YOUNG_MS, in the order of delivery */
 	struct window held; /* held for longer, by deadline */
-	struct entry_list moving; /* being dead-lettered */
+	struct entry_list moving; /* out of circulation until something is durable */
 	uint64_t unacked;         /* young and held */
 
 	double served; /* the rank delivered last; NaN: that was before the start */
@@ -143,6 +165,12 @@ struct shard {
 	/* A purge or a recovery relies on Redis's sets: the journal writes nothing. */
 	bool is_held_back;
 	unsigned purges; /* so far: a batch sent before one may be about what is gone */
+
+	/* See commit.h. */
+	struct commit *commit;      /* the one that is being built */
+	struct batch *commit_batch; /* while one is encoded */
+	bool is_committing;         /* one is under way: nothing is read meanwhile */
+	unsigned commit_purges;     /* `purges` when it was encoded */
 
 	struct shard_take take;
 	struct shard_index *by_id; /* NULL: nobody asks for messages by their ids */
@@ -175,14 +203,29 @@ void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *
 /* The message to deliver next, borrowed and still ready. NULL when none is in memory; if
  * Redis has some, a read is under way. */
 struct entry *shard_next(struct shard *sh);
-/* Give it to somebody until `deadline_ms`; counts the attempt. */
-void shard_hold(struct entry *e, int64_t deadline_ms);
+/* The same of the ready or the delayed ones: whatever becomes of it. */
+struct entry *shard_front(struct shard *sh, enum entry_state state);
+/* Remove the first `count` ready or delayed messages, or some of them, which Redis alone
+ * has. Told how many. Nothing is done yet if they are about to change: ask again. False:
+ * it cannot be done so. */
+typedef void (*shard_trimmed_fn)(struct shard *sh, uint64_t count);
+bool shard_trim(struct shard *sh, enum entry_state state, uint64_t count,
+		shard_trimmed_fn on_trimmed);
+/* Give it to somebody for so long; counts the attempt. */
+void shard_hold(struct entry *e, uint32_t lease_ms);
 void shard_touch(struct entry *e, int64_t deadline_ms);
+/* What somebody holds is another message from now on, of the same id, with another rank.
+ * Takes a reference of it. Redis gets it when the entry is next written. */
+void shard_revise(struct entry *e, struct msg *m, double rank);
 /* Back to ready, or to delayed when due_ms is in the future. */
 void shard_return(struct entry *e, int64_t due_ms);
 void shard_bury(struct entry *e);
 /* Out of circulation while its copy is being stored elsewhere. */
 void shard_set_moving(struct entry *e);
+/* Take a held entry out of circulation. Whoever holds it goes on holding it. */
+void shard_suspend(struct entry *e);
+/* Back to whoever holds it, or to ready when nobody does any more. */
+void shard_resume_held(struct entry *e);
 /* Into one of the stages; `at_ms`: when it is due, or since when it is buried. */
 void shard_move(struct entry *e, enum entry_state state, int64_t at_ms);
 /* It is held for longer than a moment: the ledger names it from now on. */
@@ -191,6 +234,8 @@ void shard_ledger(struct entry *e);
 void shard_wait_stored(struct entry *e, struct waiter *waiter);
 /* Its failures begin anew. */
 void shard_forget_failures(struct entry *e);
+/* What happened to it so far, and one failure more unless `reason` is NULL. */
+struct store_tries shard_tries(const struct entry *e, const char *reason);
 /* Count a failure; `reason` is a literal. */
 void shard_count_failure(struct entry *e, const char *reason);
 /* The message is done. The waiter, which may be NULL, is told when Redis has removed it.
@@ -235,7 +280,8 @@ static inline bool shard_is_reading(const struct shard *sh)
 	const struct stage *ready = &sh->stages[ENTRY_READY];
 
 	return ready->is_refilling ||
-	       ((sh->take.is_taking || sh->take.is_next) && ready->beyond > 0);
+	       ((sh->take.is_taking || sh->take.is_next || sh->is_committing) &&
+		ready->beyond > 0);
 }
 
 /* Somebody may have been given the message before a broker was killed, though no attempt
@@ -262,6 +308,10 @@ static inline void shard_entry_stored(struct entry *e)
 		return;
 	e->flags &= (uint16_t)~ENTRY_UNSTORED;
 	e->shard->env->unstored_bytes -= e->msg->bytes;
+	if (e->shard->gives_up) {
+		e->shard->unstored.messages--;
+		e->shard->unstored.bytes -= e->msg->payload_len;
+	}
 }
 
 /* The entry's memory: nothing refers to it any more. */
@@ -276,6 +326,10 @@ void shard_entry_enter(struct entry *e, enum entry_state state, double score);
 void shard_account(struct entry *e, int delta);
 struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
 				 double rank);
+/* The entry of a new message, in no place yet. */
+struct entry *shard_entry_begin(struct shard *sh, struct msg *m, double rank);
+/* As shard_entry_enter, for an entry that is written as it is. */
+void shard_entry_place(struct entry *e, enum entry_state state, double score);
 void shard_wake_by(struct shard *sh, int64_t at_ms);
 /* A purge or a recovery is over: the journal may write again. */
 void shard_resume(struct shard *sh);
@@ -283,6 +337,11 @@ void shard_resume(struct shard *sh);
 void shard_expiry_enter(const struct stage *st, struct entry *e) __attribute__((cold));
 void shard_expiry_leave(const struct stage *st, struct entry *e) __attribute__((cold));
 /* A message that Redis alone will keep expires then. */
+/* Find out, before a shard serves, how many bytes it has. */
+void shard_size_recover(struct shard *sh, const struct store_counts *counts,
+			store_done_fn on_done, void *ctx);
+/* The home of an entry changes. */
+void shard_size_move(const struct entry *e, uint8_t from, uint8_t to);
 void shard_take_note_expiry(struct shard *sh, int64_t at_ms);
 void shard_take_tick(struct shard *sh);
 /* The unack set of an earlier process has a message by that score. Where it was before

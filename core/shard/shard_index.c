@@ -20,6 +20,7 @@ struct shard_index {
 	unsigned place;       /* enum walk_place */
 	struct entry *cursor; /* the next one there; NULL: none is left */
 	int64_t used_ms;
+	bool is_dropping;
 };
 
 static struct entry *first_at(const struct shard *sh, unsigned place)
@@ -68,8 +69,11 @@ bool shard_index_build(struct shard *sh, unsigned max)
 {
 	struct shard_index *x = sh->by_id;
 
-	if (!x) {
+	if (!x)
 		x = sh->by_id = mem_zalloc(sizeof(*x));
+	if (x->is_dropping || x->used_ms == 0) {
+		x->is_dropping = false;
+		x->place = WALK_WINDOWS;
 		x->cursor = first_at(sh, WALK_WINDOWS);
 	}
 	x->used_ms = sh->env->now_ms;
@@ -83,7 +87,7 @@ struct entry *shard_index_find(const struct shard *sh, uint64_t id)
 	return id_table_find(&sh->by_id->table, id);
 }
 
-void shard_index_drop(struct shard *sh)
+void shard_index_destroy(struct shard *sh)
 {
 	if (!sh->by_id)
 		return;
@@ -92,14 +96,35 @@ void shard_index_drop(struct shard *sh)
 	sh->by_id = NULL;
 }
 
+void shard_index_drop(struct shard *sh, unsigned max)
+{
+	struct shard_index *x = sh->by_id;
+
+	if (!x)
+		return;
+	/* What leaves its place now need not be added. */
+	x->is_dropping = true;
+	x->place = WALK_END;
+	x->cursor = NULL;
+	while (max > 0 && id_table_take(&x->table))
+		max--;
+	if (max > 0)
+		shard_index_destroy(sh);
+}
+
 int64_t shard_index_due_ms(const struct shard *sh)
 {
-	return sh->by_id ? sh->by_id->used_ms + IDLE_MS : 0;
+	const struct shard_index *x = sh->by_id;
+
+	if (!x)
+		return 0;
+	return x->is_dropping ? sh->env->now_ms : x->used_ms + IDLE_MS;
 }
 
 void shard_index_created(struct entry *e)
 {
-	add(e->shard->by_id, e);
+	if (!e->shard->by_id->is_dropping)
+		add(e->shard->by_id, e);
 }
 
 void shard_index_freed(struct entry *e)

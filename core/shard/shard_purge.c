@@ -9,6 +9,7 @@
 struct purge {
 	struct shard *shard;
 	struct waiter *waiter;
+	struct store_size waiting;   /* what Redis alone had of it, ready or delayed */
 	uint64_t left[SHARD_STAGES]; /* to be removed from Redis alone */
 	unsigned asked;              /* how many the request under way may remove */
 	unsigned recounts;
@@ -19,12 +20,29 @@ struct purge {
  * what else is a reason to count once more ends after some times. */
 #define RECOUNTS_MAX 16
 
+/* What Redis refused to remove counts again; of some of many, by their mean. */
+static void restore_size(const struct purge *p)
+{
+	struct shard *sh = p->shard;
+	uint64_t left = p->left[ENTRY_READY] + p->left[ENTRY_DELAYED];
+	uint64_t bytes = p->waiting.bytes;
+
+	if (left < p->waiting.messages)
+		bytes = (uint64_t)((double)bytes * (double)left /
+				   (double)p->waiting.messages);
+	sh->waiting_bytes += bytes;
+	sh->size.stored.bytes += bytes;
+	sh->size.stored.messages += left;
+}
+
 static void purge_end(struct purge *p, int status, const char *text)
 {
 	struct shard *sh = p->shard;
 
 	if (status < 0)
 		log_warn("purge: %s", text ? text : error_text(status));
+	if (status < 0)
+		restore_size(p);
 	for (int i = 0; i < SHARD_STAGES && !sh->is_closed; i++)
 		stage_restore_beyond(&sh->stages[i], p->left[i]);
 	shard_resume(sh);
@@ -114,6 +132,11 @@ uint64_t shard_purge(struct shard *sh, struct waiter *waiter)
 		for (; (e = stage_any(&sh->stages[i])) != NULL; n++)
 			shard_remove(e, waiter);
 	}
+	p->waiting.messages = p->left[ENTRY_READY] + p->left[ENTRY_DELAYED];
+	p->waiting.bytes = sh->waiting_bytes; /* nothing is in memory any more */
+	sh->waiting_bytes = 0;
+	sh->size.stored.messages -= p->waiting.messages;
+	sh->size.stored.bytes -= p->waiting.bytes;
 	sh->purges++;
 	waiter_add(waiter);
 	p->shard = shard_ref(sh);

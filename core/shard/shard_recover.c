@@ -13,13 +13,17 @@ struct shard_recovery {
 	struct waiter *waiter;
 	bool has_returned; /* what was in no set */
 	int64_t start;
-	struct place last; /* of the rows that were taken */
+	struct store_counts counts;
+	uint64_t buried_bytes; /* of what was taken out of there */
+	struct place last;     /* of the rows that were taken */
 };
 
 static void recovery_end(struct shard_recovery *r, int status, const char *text)
 {
 	struct shard *sh = r->shard;
 
+	/* All that was held waits again. */
+	sh->waiting_bytes = sh->size.stored.bytes - r->buried_bytes;
 	shard_resume(sh);
 	if (!sh->is_closed && status == TIDE_OK) {
 		stage_refill(&sh->stages[ENTRY_DELAYED]);
@@ -33,8 +37,9 @@ static void recovery_end(struct shard_recovery *r, int status, const char *text)
 }
 
 /* What somebody held is ready again; what was taken by its id is where it was. */
-static void put_back(struct shard *sh, const struct store_row *row)
+static void put_back(struct shard_recovery *r, const struct store_row *row)
 {
+	struct shard *sh = r->shard;
 	int64_t at_ms = 0;
 	enum store_set from = shard_take_recover(sh, row->score, &at_ms);
 	struct entry *e = stage_row_entry(sh, row, STORE_UNACK);
@@ -42,6 +47,8 @@ static void put_back(struct shard *sh, const struct store_row *row)
 	if (!e)
 		return;
 	e->at_unix_ms = at_ms;
+	if (from == STORE_BURIED && sh->size.is_kept)
+		r->buried_bytes += e->msg->payload_len;
 	if (from == STORE_DELAYED || from == STORE_BURIED)
 		shard_entry_enter(e, (enum entry_state)from, (double)at_ms);
 	else
@@ -65,7 +72,7 @@ static void on_unacked(void *ctx, int status, const char *text, struct store_row
 		if (!place_is_before(r->last, place))
 			continue;
 		r->last = place;
-		put_back(sh, &rows[i]);
+		put_back(r, &rows[i]);
 	}
 	r->start += (int64_t)count;
 	store_read(sh->env->store, sh->keys, STORE_UNACK, r->start, READ_ROWS,
@@ -100,6 +107,25 @@ static bool has_lost(const struct store_counts *c)
 	return c->bodies > places;
 }
 
+static void on_size(void *ctx, int status, const char *text)
+{
+	struct shard_recovery *r = ctx;
+	struct shard *sh = r->shard;
+
+	if (status < 0 || sh->is_closed) {
+		recovery_end(r, status, text);
+		return;
+	}
+	for (int i = 0; i < SHARD_STAGES; i++)
+		stage_recover(&sh->stages[i], r->counts.sets[sh->stages[i].set]);
+	if (r->counts.sets[STORE_UNACK] == 0) {
+		recovery_end(r, TIDE_OK, NULL);
+		return;
+	}
+	store_read(sh->env->store, sh->keys, STORE_UNACK, 0, READ_ROWS,
+		   sh->env->window_bytes, false, on_unacked, r);
+}
+
 static void on_counts(void *ctx, int status, const char *text,
 		      const struct store_counts *c)
 {
@@ -115,14 +141,11 @@ static void on_counts(void *ctx, int status, const char *text,
 		store_lost_return(sh->env->store, sh->keys, on_returned, r);
 		return;
 	}
-	for (int i = 0; i < SHARD_STAGES; i++)
-		stage_recover(&sh->stages[i], c->sets[sh->stages[i].set]);
-	if (c->sets[STORE_UNACK] == 0) {
-		recovery_end(r, TIDE_OK, NULL);
-		return;
-	}
-	store_read(sh->env->store, sh->keys, STORE_UNACK, 0, READ_ROWS,
-		   sh->env->window_bytes, false, on_unacked, r);
+	r->counts = *c;
+	if (sh->size.is_kept)
+		shard_size_recover(sh, c, on_size, r);
+	else
+		on_size(r, TIDE_OK, NULL);
 }
 
 void shard_recover(struct shard *sh, struct waiter *waiter)

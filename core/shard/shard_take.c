@@ -16,7 +16,7 @@
 #define TAKE_ROWS 128 /* of one request */
 #define RETRY_MS 1000
 #define TURN_MS 10     /* until the next look at what must be written before */
-#define BUILD_MAX 8192 /* entries of one step */
+#define BUILD_MAX 4096 /* entries of one step */
 
 void shard_take_note_expiry(struct shard *sh, int64_t at_ms)
 {
@@ -48,6 +48,10 @@ static struct entry *take_row(struct shard *sh, const struct store_row *row,
 		sh->stages[from].beyond--;
 	if (!e)
 		return NULL;
+	if (!is_purged && from != STORE_BURIED)
+		sh->waiting_bytes -= e->msg->payload_len;
+	if (sh->size.is_kept && from == STORE_BURIED)
+		shard_size_move(e, STORE_BURIED, STORE_UNACK);
 	e->state = ENTRY_MOVING;
 	TAILQ_INSERT_TAIL(&sh->moving, e, link);
 	if (!is_purged)
@@ -362,7 +366,8 @@ static void take_when_quiet(struct shard *sh, struct shard_ask *ask, bool is_wri
 		take_asked(ask);
 	else if (is_read(sh)) /* its end wakes the shard */
 		t->is_next = !is_blocked;
-	else if (sh->flight.count > 0) /* its landing comes back here */
+	else if (sh->flight.count > 0 ||
+		 sh->is_committing) /* its landing comes back here */
 		t->is_wanted = t->is_next = true;
 	else if (is_blocked || (t->is_after && shard_is_dirty(sh)))
 		let_batch_go(sh);
@@ -392,8 +397,8 @@ void shard_take_tick(struct shard *sh)
 	if (!sh->by_id || !TAILQ_EMPTY(&t->asks))
 		return;
 	if (shard_index_due_ms(sh) <= sh->env->now_ms)
-		shard_index_drop(sh);
-	else
+		shard_index_drop(sh, BUILD_MAX);
+	if (sh->by_id)
 		shard_wake_by(sh, shard_index_due_ms(sh));
 }
 
@@ -416,5 +421,4 @@ void shard_take_cancel(struct shard *sh)
 
 	while ((ask = TAILQ_FIRST(&sh->take.asks)) != NULL)
 		end_ask(ask, TIDE_ENOTFOUND, "the queue was deleted");
-	shard_index_drop(sh);
 }

@@ -197,10 +197,18 @@ void stage_relieve(struct stage *st)
 		evict(st);
 }
 
+static inline void count_waiting(const struct stage *st, const struct entry *e, int sign)
+{
+	if (st->set != STORE_BURIED && e->msg)
+		st->shard->waiting_bytes +=
+			(uint64_t)(sign * (int64_t)e->msg->payload_len);
+}
+
 void stage_insert(struct stage *st, struct entry *e, double score)
 {
 	struct place place = { score, e->id };
 
+	count_waiting(st, e, 1);
 	if (st->shard->keys && has_edge(st) && !place_is_before(place, st->edge)) {
 		put_outside(st, e);
 		return;
@@ -228,7 +236,7 @@ static void unlist(struct stage *st, struct entry *e)
 		st->outside_unwritten--;
 }
 
-void stage_remove(struct stage *st, struct entry *e)
+static void take_out(struct stage *st, struct entry *e)
 {
 	if (!(e->flags & ENTRY_OUTSIDE)) {
 		window_leave(st, e);
@@ -239,6 +247,12 @@ void stage_remove(struct stage *st, struct entry *e)
 	e->flags &= (uint16_t)~ENTRY_OUTSIDE;
 	shard_account(e, 1);
 	st->beyond--;
+}
+
+void stage_remove(struct stage *st, struct entry *e)
+{
+	count_waiting(st, e, -1);
+	take_out(st, e);
 }
 
 /* Called after the entry has its new home and is no longer dirty. */
@@ -281,7 +295,7 @@ static void read_more(struct stage *st)
 
 static void into_window(struct stage *st, struct entry *e)
 {
-	stage_remove(st, e);
+	take_out(st, e);
 	window_enter(st, e, entry_place(st, e).score);
 }
 
@@ -304,8 +318,8 @@ void stage_refill(struct stage *st)
 	size_t limit = limit_messages(st);
 	size_t room;
 
-	if (!sh->keys || sh->is_closed || st->is_refilling || st->beyond == 0 ||
-	    sh->take.is_taking || sh->take.is_next)
+	if (!sh->keys || sh->is_closed || sh->is_committing || st->is_refilling ||
+	    st->beyond == 0 || sh->take.is_taking || sh->take.is_next)
 		return;
 	if (st->beyond == st->outside_unwritten) {
 		if (st->window.count == 0)
@@ -592,6 +606,8 @@ uint64_t stage_forget_beyond(struct stage *st)
 	struct entry *e, *next;
 	uint64_t listed, n;
 
+	if (!has_edge(st))
+		st->edge = (struct place){ DBL_MAX, UINT64_MAX };
 	for (e = TAILQ_FIRST(&st->outside); e; e = next) {
 		next = TAILQ_NEXT(e, link);
 		if (!is_unwritten(st, e))

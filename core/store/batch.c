@@ -22,6 +22,7 @@ struct kind_info {
 #define LEAVE(first, set) [(first) + (set)] = { "ZREM", LAYOUT_SETS + (set), 1 }
 
 static const struct kind_info kind_infos[BATCH_KIND_COUNT] = {
+	[BATCH_SIZE_BEFORE] = { "HSET", LAYOUT_SIZE, 2 },
 	[BATCH_REMOVE_TRIES] = { "HDEL", LAYOUT_TRIES, 1 },
 	[BATCH_REMOVE_EXPIRY] = { "ZREM", LAYOUT_EXPIRY, 1 },
 	[BATCH_REMOVE_MSG] = { "HDEL", LAYOUT_MSG, 1 },
@@ -34,6 +35,7 @@ static const struct kind_info kind_infos[BATCH_KIND_COUNT] = {
 	[BATCH_WRITE_TRIES] = { "HSET", LAYOUT_TRIES, 2 },
 	[BATCH_WRITE_EXPIRY] = { "ZADD", LAYOUT_EXPIRY, 2 },
 	[BATCH_WRITE_DEDUPE] = { "ZADD", LAYOUT_DEDUPE, 2 },
+	[BATCH_SIZE_AFTER] = { "HSET", LAYOUT_SIZE, 2 },
 	ADD(STORE_READY),
 	ADD(STORE_DELAYED),
 	ADD(STORE_UNACK),
@@ -69,6 +71,7 @@ void batch_reset(struct batch *b, struct slice prefix)
 	}
 	b->bytes = 0;
 	b->command_count = 0;
+	b->has_size = false;
 	b->result = (struct batch_result){ TIDE_OK, TIDE_OK, NULL, false };
 }
 
@@ -252,7 +255,7 @@ void batch_remove_everywhere(struct batch *b, uint64_t id)
 {
 	struct id_word word = id_word(id);
 
-	for (int kind = 0; kind < BATCH_REMOVE_DEDUPE; kind++)
+	for (int kind = BATCH_REMOVE_TRIES; kind < BATCH_REMOVE_DEDUPE; kind++)
 		add_id(b, (enum batch_kind)kind, &word);
 }
 
@@ -274,6 +277,35 @@ void batch_dedupe_remove(struct batch *b, const struct store_seen *seen)
 	size_t len = store_dedupe_format_head(seen, head);
 
 	resp_pair(out, (struct slice){ head, len }, seen->publish_id);
+}
+
+static void add_size(struct batch *b, enum batch_kind kind, const char *field,
+		     struct store_size size)
+{
+	struct buf *out = entry(b, kind);
+	char text[2 * DECIMAL_MAX];
+	char *end = decimal_put(text, size.messages);
+
+	*end++ = ' ';
+	end = decimal_put(end, size.bytes);
+	resp_text(out, field);
+	resp_bulk(out, (struct slice){ text, (size_t)(end - text) });
+}
+
+static bool is_same_size(struct store_size a, struct store_size b)
+{
+	return a.messages == b.messages && a.bytes == b.bytes;
+}
+
+void batch_size(struct batch *b, const struct store_sizes *sizes)
+{
+	add_size(b, BATCH_SIZE_BEFORE, "before", sizes->before);
+	add_size(b, BATCH_SIZE_BEFORE, "after", sizes->left);
+	b->has_size = true;
+	if (is_same_size(sizes->left, sizes->after))
+		return;
+	add_size(b, BATCH_SIZE_AFTER, "before", sizes->after);
+	add_size(b, BATCH_SIZE_AFTER, "after", sizes->after);
 }
 
 size_t batch_bytes(const struct batch *b)
@@ -307,16 +339,32 @@ static unsigned add_commands(struct batch *b, int from, int to)
 	return count;
 }
 
-void batch_seal(struct batch *b)
+static void close_commands(struct batch *b)
 {
-	static const char multi[] = "*1\r\n$5\r\nMULTI\r\n";
-	static const char exec[] = "*1\r\n$4\r\nEXEC\r\n";
-
 	for (int kind = 0; kind < BATCH_KIND_COUNT; kind++)
 		if (b->sections[kind].entries > 0)
 			close_command(b, (enum batch_kind)kind);
 	b->request.parts = b->parts;
 	b->request.part_count = 0;
+}
+
+unsigned batch_append(struct batch *b, struct buf *out)
+{
+	unsigned count;
+
+	close_commands(b);
+	count = add_commands(b, 0, BATCH_KIND_COUNT);
+	for (unsigned i = 0; i < count; i++)
+		buf_append(out, b->parts[i].base, b->parts[i].len);
+	return count;
+}
+
+void batch_seal(struct batch *b)
+{
+	static const char multi[] = "*1\r\n$5\r\nMULTI\r\n";
+	static const char exec[] = "*1\r\n$4\r\nEXEC\r\n";
+
+	close_commands(b);
 	b->removal_replies = add_commands(b, 0, BATCH_WRITES);
 	/* MULTI's place is kept until it is known whether it is needed. */
 	unsigned multi_at = b->request.part_count;
@@ -361,6 +409,8 @@ void batch_reply(struct batch *b, const redisReply *reply)
 
 	if (answered == 1) /* perhaps for the second time, after a reconnect */
 		b->result = (struct batch_result){ TIDE_OK, TIDE_OK, NULL, false };
+	if (answered == 1 && b->has_size)
+		return;
 	if (reply->type == REDIS_REPLY_ERROR)
 		refuse(b, is_removal ? &b->result.removed : &b->result.written,
 		       reply->str);

@@ -15,6 +15,7 @@
 
 /* In the order in which they are sent. */
 enum batch_kind {
+	BATCH_SIZE_BEFORE,
 	BATCH_REMOVE_TRIES,
 	BATCH_REMOVE_EXPIRY,
 	BATCH_REMOVE_MSG,
@@ -25,6 +26,7 @@ enum batch_kind {
 	BATCH_WRITE_TRIES,
 	BATCH_WRITE_EXPIRY,
 	BATCH_WRITE_DEDUPE,
+	BATCH_SIZE_AFTER,
 	BATCH_ADD_TO,                                 /* + enum store_set */
 	BATCH_LEAVE = BATCH_ADD_TO + STORE_SET_COUNT, /* + enum store_set */
 	BATCH_KIND_COUNT = BATCH_LEAVE + STORE_SET_COUNT,
@@ -60,6 +62,7 @@ struct batch {
 	uv_buf_t parts[BATCH_COMMANDS_MAX + BATCH_KIND_COUNT + 2];
 	unsigned removal_replies;
 	bool has_exec;
+	bool has_size; /* the first command writes it: see batch_size */
 	struct batch_result result;
 	char text[256];
 	batch_done_fn on_done;
@@ -72,5 +75,8 @@ void batch_destroy(struct batch *b);
 void batch_reset(struct batch *b, struct slice prefix);
 /* Fill in request.parts, part_count and replies; 0 replies: nothing to send. */
 void batch_seal(struct batch *b);
+/* Append the commands, removals first, for a transaction of several batches; returns how
+ * many there are. */
+unsigned batch_append(struct batch *b, struct buf *out);
 /* Note what a reply to the sealed request means. */
 void batch_reply(struct batch *b, const redisReply *reply);

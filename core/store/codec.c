@@ -3,13 +3,17 @@
 #include <endian.h>
 #include <string.h>
 
-enum { FIELD_COUNT = 10 };
+enum { FIELD_COUNT = 10 }; /* and the facts */
+
+#define ACK_TIMEOUT SLICE("ack-timeout")
 
 #define EXACT_INTEGER_MAX 9007199254740992.0
 
 /* See codec_head_max: the fixed fields take less than the struct does, the tags of a
  * header less than its struct. */
-_Static_assert(sizeof(struct msg) >= 2 + 2 * 5 + 3 * 9 + 3 + 9 + 3 + 5, "a head fits");
+_Static_assert(sizeof(struct msg) >=
+		       2 + 2 * 5 + 3 * 9 + 3 + 9 + 3 + 5 + 2 + sizeof("ack-timeout") + 5,
+	       "a head fits");
 _Static_assert(sizeof(struct msg_header) >= 2 * 5, "the tags of a header fit");
 
 /* The encoder is written by hand, into room that is there: a packer that appends each
@@ -92,10 +96,19 @@ static bool is_text(struct slice s)
 	return s.len <= CODEC_TEXT_MAX && slice_is_utf8(s);
 }
 
+static char *put_facts(char *at, const struct msg *m)
+{
+	*at++ = (char)(0x80 | 1);
+	at = put_bytes(at, true, ACK_TIMEOUT);
+	return put_uint(at, m->ack_timeout_ms);
+}
+
 char *codec_put_head(char *at, const struct msg *m, double rank, int64_t expires_unix_ms)
 {
-	*at++ = (char)(0x90 | FIELD_COUNT);
-	*at++ = CODEC_VERSION;
+	bool has_facts = m->ack_timeout_ms != 0;
+
+	*at++ = (char)(0x90 | (FIELD_COUNT + has_facts));
+	*at++ = has_facts ? CODEC_VERSION_FACTS : CODEC_VERSION;
 	at = put_bytes(at, true, m->exchange);
 	at = put_bytes(at, true, m->key);
 	at = put_int(at, m->ts_unix_ms);
@@ -111,6 +124,8 @@ char *codec_put_head(char *at, const struct msg *m, double rank, int64_t expires
 		at = put_bytes(at, true, m->headers[i].name);
 		at = put_bytes(at, is_text(m->headers[i].value), m->headers[i].value);
 	}
+	if (has_facts)
+		at = put_facts(at, m);
 	return put_len(at, is_text((struct slice){ m->payload, m->payload_len }),
 		       m->payload_len);
 }
@@ -250,14 +265,33 @@ static const char *decode_headers(struct cursor *c, struct msg_header *headers,
 	return NULL;
 }
 
+static const char *decode_facts(struct cursor *c, struct msg *spec)
+{
+	uint64_t count = take_count(c, 0x80, 0xde);
+
+	for (uint64_t i = 0; i < count && !c->is_bad; i++) {
+		struct slice name = take_bytes(c);
+		int64_t value = take_int(c);
+
+		if (c->is_bad || !slice_is_equal(name, ACK_TIMEOUT))
+			continue;
+		if (value < MSG_ACK_TIMEOUT_MIN_MS || value > MSG_ACK_TIMEOUT_MAX_MS)
+			return "the ack-timeout is out of range";
+		spec->ack_timeout_ms = (uint32_t)value;
+	}
+	return c->is_bad ? "the facts are not a map of integers" : NULL;
+}
+
 /* What is wrong, or NULL. */
 static const char *decode_fields(struct cursor *c, struct msg *spec,
 				 struct msg_header *headers, double *rank)
 {
-	if (take_count(c, 0x90, 0xdc) != FIELD_COUNT || c->is_bad)
-		return "not an array of 10";
-	if (take_int(c) != CODEC_VERSION || c->is_bad)
-		return "not of version 1";
+	uint64_t count = take_count(c, 0x90, 0xdc);
+	bool has_facts = count == FIELD_COUNT + 1;
+	if ((count != FIELD_COUNT && !has_facts) || c->is_bad)
+		return "not an array of 10 or 11";
+	if (take_int(c) != (has_facts ? CODEC_VERSION_FACTS : CODEC_VERSION) || c->is_bad)
+		return "not of version 1, or 2 with 11 elements";
 	spec->exchange = take_bytes(c);
 	spec->key = take_bytes(c);
 	if (c->is_bad)
@@ -277,6 +311,8 @@ static const char *decode_fields(struct cursor *c, struct msg *spec,
 	if (c->is_bad || *rank != *rank)
 		return "the rank is not a number";
 	const char *wrong = decode_headers(c, headers, spec);
+	if (!wrong && has_facts)
+		wrong = decode_facts(c, spec);
 	if (wrong)
 		return wrong;
 	struct slice payload = take_bytes(c);

@@ -2,6 +2,12 @@
  *
  *   [1, exchange, key, ts, due, expires, priority, rank, {headers}, payload]
  *
+ *   [2, exchange, key, ts, due, expires, priority, rank, {headers}, {facts}, payload]
+ *
+ * The second form is that of a message of which there is more to say. Its facts are
+ * integers by name: "ack-timeout" is its lease in ms. A reader skips those that it does
+ * not know.
+ *
  * The version comes first. Times are unix milliseconds, due and expires are 0
  * when there is none. The rank is an integer when it is one, else a float64.
  * A header's value and the payload are a str when they are UTF-8 and no longer
@@ -13,6 +19,7 @@
 #include "base/msg.h"
 
 #define CODEC_VERSION 1
+#define CODEC_VERSION_FACTS 2
 #define CODEC_TEXT_MAX (64 * 1024)
 
 /* Room that is enough for the head of `m`: whatever is in the head is in the

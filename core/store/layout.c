@@ -7,6 +7,7 @@ static const char *const key_suffixes[LAYOUT_KEY_COUNT] = {
 	[LAYOUT_TRIES] = "tries",
 	[LAYOUT_EXPIRY] = "expiry",
 	[LAYOUT_DEDUPE] = "dedupe",
+	[LAYOUT_SIZE] = "size",
 	[LAYOUT_SETS + STORE_READY] = "ready",
 	[LAYOUT_SETS + STORE_DELAYED] = "delayed",
 	[LAYOUT_SETS + STORE_UNACK] = "unack",

@@ -173,6 +173,17 @@ struct store_seen {
 void batch_dedupe(struct batch *b, const struct store_seen *seen);
 /* It may be forgotten, once the message is removed. */
 void batch_dedupe_remove(struct batch *b, const struct store_seen *seen);
+/* How many messages the shard keeps that are not buried, and the bytes of their payloads:
+ * before the batch, behind its removals, and behind its writes. Redis may refuse this for
+ * lack of memory, which is no failure of the batch. */
+struct store_size {
+	uint64_t messages;
+	uint64_t bytes;
+};
+struct store_sizes {
+	struct store_size before, left, after;
+};
+void batch_size(struct batch *b, const struct store_sizes *sizes);
 size_t batch_bytes(const struct batch *b);
 
 struct batch_result {
@@ -188,6 +199,16 @@ typedef void (*batch_done_fn)(void *ctx, const struct batch_result *result);
 /* Send it; the batch is the store's from here on. An empty batch completes
  * too (from the loop, like any other). */
 void store_batch_commit_take(struct batch *b, batch_done_fn on_done, void *ctx);
+
+/* Batches of any shards that are carried out together or not at all, removals included:
+ * one MULTI ... EXEC. Redis refuses all of it while its memory is out. (In a Redis
+ * Cluster it would be one for each slot.) */
+struct store_transaction;
+struct store_transaction *store_transaction_begin(struct store *s);
+void store_transaction_add_take(struct store_transaction *t, struct batch *b);
+/* Send it, as store_batch_commit_take. In the result both codes are the same. */
+void store_transaction_commit_take(struct store_transaction *t, batch_done_fn on_done,
+				   void *ctx);
 
 struct store_row {
 	uint64_t id;
@@ -235,6 +256,13 @@ typedef void (*store_counts_fn)(void *ctx, int status, const char *text,
 				const struct store_counts *counts);
 void store_read_counts(struct store *s, struct store_shard *shard,
 		       store_counts_fn on_counts, void *ctx);
+
+/* What batches have written of the size: one of these was right, when the last batch was
+ * cut short. */
+typedef void (*store_size_fn)(void *ctx, int status, const char *text,
+			      const struct store_size *sizes, unsigned count);
+void store_size_read(struct store *s, struct store_shard *shard, store_size_fn on_size,
+		     void *ctx);
 
 /* Which of the messages a shard has, whatever their state: found[i] for ids[i].
  * `count` is 1 or more. TIDE_ESHUTDOWN is the only failure. */

@@ -52,7 +52,8 @@ static void publish(struct tidemq_client *c)
 
 static void consume(struct tidemq_client *c)
 {
-	if (tidemq_subscribe(c, QUEUE, "worker", 1, false) != TIDEMQ_OK)
+	struct tidemq_subscription s = { .queue = QUEUE, .sid = "worker", .prefetch = 1 };
+	if (tidemq_subscribe(c, &s) != TIDEMQ_OK)
 		die(c, "subscribe");
 	for (int done = 0; done < JOBS; done++) {
 		struct tidemq_msg *m;

@@ -102,10 +102,12 @@ struct tidemq_publication {
 	size_t payload_len;
 	const struct tidemq_header *headers;
 	size_t header_count;
-	unsigned priority; /* 0 to 255, higher is more urgent */
-	int64_t delay_ms;  /* not delivered before; 0 = at once */
-	int64_t ttl_ms;    /* not delivered later; 0 = no end */
-	bool must;         /* refuse it (unroutable) when no queue takes it */
+	unsigned priority;      /* 0 to 255, higher is more urgent */
+	int64_t delay_ms;       /* not delivered before; 0 = at once */
+	int64_t ttl_ms;         /* not delivered later; 0 = no end */
+	int64_t ack_timeout_ms; /* how long a consumer may hold it; 0 = as the consumer
+				 * or the queue says */
+	bool must;              /* refuse it (unroutable) when no queue takes it */
 	/* Your own id for it, 1 to 128 bytes; NULL = none. A queue that has seen the id
 	 * does not store a second publication with it. So you may send it again when you
 	 * do not know whether it arrived. */
@@ -117,6 +119,9 @@ struct tidemq_receipt {
 	char id[17]; /* 16 hex digits */
 	unsigned queues;
 	bool is_duplicate; /* they had it before; the id is that of the first */
+	/* It is part of a transaction (BEGIN): the rest is empty, and the reply to COMMIT
+	 * is the confirm. */
+	bool is_queued;
 };
 
 /* A message from the broker. One allocation holds all of it. */
@@ -195,24 +200,42 @@ int tidemq_publish_pipelined(struct tidemq_client *c, const struct tidemq_public
  * @return  TIDEMQ_EREFUSED with the first refusal since the last report */
 int tidemq_flush(struct tidemq_client *c);
 
-/* Subscribe channel 0 to a queue. tidemq_next returns the messages.
- *
- * @param sid       a name of your choice, unique in the channel
- * @param prefetch  unacknowledged messages at most; 0 = the broker's default
- * @param auto_ack  a message counts as acknowledged when the broker sends it */
-int tidemq_subscribe(struct tidemq_client *c, const char *queue, const char *sid,
-		     unsigned prefetch, bool auto_ack);
+struct tidemq_subscription {
+	const char *queue;
+	const char *sid;         /* a name of your choice, unique in the channel */
+	unsigned prefetch;       /* unacknowledged messages at most; 0 = the broker's
+				  * default */
+	bool auto_ack;           /* a message counts as acknowledged when it is sent */
+	int64_t ack_timeout_ms;  /* how long you may hold a message; 0 = as the queue
+				  * says */
+	int priority;            /* -1000 to 1000: among the consumers of the queue,
+				  * higher is served first */
+	unsigned rank;           /* 1 to 1000: with the option `prefetch`, lower is
+				  * served first; 0 = the last */
+	int64_t notify_lease_ms; /* how long before the lease of a message ends an
+				  * event tells so; 0 = none. See the option `events` */
+};
+
+/* Subscribe channel 0 to a queue. tidemq_next returns the messages. */
+int tidemq_subscribe(struct tidemq_client *c, const struct tidemq_subscription *s);
 
 /* End a subscription. tidemq_next still returns the messages that arrived before. */
 int tidemq_unsubscribe(struct tidemq_client *c, const char *sid);
 
+struct tidemq_fetch {
+	const char *const *queues; /* the most urgent first */
+	size_t queue_count;        /* 1 to 64 */
+	unsigned max;              /* 1 to 1000; 0 = 1 */
+	int64_t wait_ms; /* how long the broker waits for a message; 0 = not at all */
+	bool auto_ack;   /* as for a subscription, like the next one */
+	int64_t ack_timeout_ms;
+	const char *match; /* only messages that match, as `match=` of GET; NULL = any */
+};
+
 /* Take messages without a subscription. tidemq_next returns them.
  *
- * @param max      1 to 1000
- * @param wait_ms  how long the broker waits for the first message; 0 = not at all
- * @param count    receives how many there are */
-int tidemq_get(struct tidemq_client *c, const char *queue, unsigned max, int64_t wait_ms,
-	       bool auto_ack, unsigned *count);
+ * @param count  receives how many there are */
+int tidemq_get(struct tidemq_client *c, const struct tidemq_fetch *f, unsigned *count);
 
 /* The next message of any subscription, in the order of arrival.
  *
@@ -241,6 +264,7 @@ enum tidemq_nack {
 	TIDEMQ_NACK_RETRY,   /* the queue's retry script decides */
 	TIDEMQ_NACK_REQUEUE, /* ready again at once */
 	TIDEMQ_NACK_DEAD,    /* to the dead-letter target, or buried */
+	TIDEMQ_NACK_BURY,    /* set aside until a KICK */
 };
 int tidemq_nack(struct tidemq_client *c, const struct tidemq_msg *m,
 		enum tidemq_nack how);
@@ -250,9 +274,10 @@ int tidemq_nack_delay(struct tidemq_client *c, const struct tidemq_msg *m,
 /* Ask for more time: the ack-timeout starts again. 0 = the queue's duration. */
 int tidemq_touch(struct tidemq_client *c, const struct tidemq_msg *m, int64_t for_ms);
 
-/* Any request of docs/protocol.md: "DECLARE queue jobs", "@1 OPEN". The line
- * has no line end and no `quiet`. After a PUB the library adds the length of the
- * payload. For every other verb the payload is NULL.
+/* Any request of docs/protocol.md: "DECLARE queue jobs", "@1 OPEN", "BEGIN". Between
+ * BEGIN and COMMIT, tidemq_publish, tidemq_ack and tidemq_nack are part of the
+ * transaction. The line has no line end and no `quiet`. After a PUB the library adds the
+ * length of the payload. For every other verb the payload is NULL.
  *
  * @param reply  NULL, or receives the reply. Its texts are good until the next
  *               call on this client

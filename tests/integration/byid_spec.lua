@@ -273,7 +273,7 @@ describe('a message by its id', function()
       ['RESCHEDULE jobs ' .. NONE] =
         'ERR syntax RESCHEDULE needs delay=, a duration; delay=0 makes messages ready',
       ['GET jobs wait=1s id=' .. NONE] =
-        'ERR syntax GET id= takes one message, now: without max=, wait= and match=',
+        'ERR syntax GET id= takes one message of one queue, now: without max=, wait= and match=',
       ['KICK jobs 3 id=' .. NONE] = 'ERR syntax KICK takes a number or id=, not both',
     } do c:expect_answer(request, answer) end
     c:send(('REMOVE jobs %s quiet\r\n'):format(NONE))

@@ -4,6 +4,7 @@ local socket = require 'socket'
 local Broker = require 'support.broker'
 local wait = require 'support.wait'
 
+local ONE_OF = 'ERR syntax NACK takes only one of delay=, bury, dead and requeue; pri= may stand beside it'
 local LOST = 'is no longer held: it was settled, timed out or its queue was deleted'
 
 -- The whole file runs on a durable queue and on one in memory alone: what a
@@ -337,8 +338,8 @@ for _, durable in ipairs { '1', '0' } do
         end
         c:expect_answer('ACK', 'ERR syntax ACK needs tags: numbers, or ranges like 3-7')
         c:expect_answer('ACK x', 'ERR syntax ACK needs tags: numbers, or ranges like 3-7')
-        c:expect_answer('NACK 1 dead requeue', 'ERR syntax NACK takes only one of delay=, dead and requeue')
-        c:expect_answer('NACK 1 dead delay=1s', 'ERR syntax NACK takes only one of delay=, dead and requeue')
+        c:expect_answer('NACK 1 dead requeue', ONE_OF)
+        c:expect_answer('NACK 1 dead delay=1s', ONE_OF)
         c:expect_answer('TOUCH 1 for=1ms', 'ERR syntax for=1ms: expected a duration like 250ms, 30s, 5m, 2h or 1d, '
           .. 'from 10ms to 1d')
       end)

@@ -130,7 +130,7 @@ describe('the framing of the line protocol', function()
       for name in (shell.read_file 'core/proto/line/verb.c'):gmatch '{ "([A-Z]+)",' do
         assert.is_truthy(('\n' .. text):find('\n' .. name, 1, true), name)
       end
-      local pub = 'PUB <exchange> <key> [pri=] [delay=] [ttl=] [id=] [must] [h:name=value]... <length>'
+      local pub = 'PUB <exchange> <key> [pri=] [delay=] [ttl=] [id=] [ack-timeout=] [must] [h:name=value]... <length>'
       assert.is_truthy(text:find(pub, 1, true))
       assert.is_truthy(text:find('\nPEEK <queue> [n] [state=] [match=] [after=]\r\n', 1, true))
     end)
@@ -284,7 +284,7 @@ describe('the framing of the line protocol', function()
       refused('PUB nowhere k', "ERR not-found there is no exchange 'nowhere'")
       refused('PUB - f pri=256', 'ERR syntax pri=256: expected a number from 0 to 255')
       refused('PUB - f maybe', "ERR syntax PUB has no flag 'maybe'; it takes: must quiet")
-      refused('PUB - f frob=1', "ERR syntax PUB has no option 'frob'; it takes: pri delay ttl id")
+      refused('PUB - f frob=1', "ERR syntax PUB has no option 'frob'; it takes: pri delay ttl id ack-timeout")
       refused('PUB -', 'ERR syntax PUB needs <exchange>, <key> and <length>: <key> is missing')
       refused('@7 PUB - f', '@7 ERR not-found channel 7 is not open: send @7 OPEN first')
       refused('@x PUB - f', "ERR syntax '@x' is not a channel: expected @0 to @65535 and a space")

@@ -229,6 +229,14 @@ describe('REDRIVE', function()
 
   it('keeps what Redis has no room for', function()
     local c = prepare(300)
+    -- All are durable: what is on its way there may be refused too.
+    assert(wait.poll(function()
+      local count = 0
+      for shard = 0, 1 do
+        count = count + tonumber((broker:redis_cli('ZCARD', ('tide:{//dead#%d}:ready'):format(shard)):match '%d+'))
+      end
+      return count == 300
+    end))
     broker:redis_cli('CONFIG', 'SET', 'maxmemory', '1')
     c:send 'REDRIVE dead\r\n'
     c:expect "^ERR store OOM"

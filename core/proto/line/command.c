@@ -244,10 +244,25 @@ COMMAND(unbind)
 	return bind_or_unbind(l, q, r, session_define_unbind);
 }
 
+/* The lease that somebody wants; 0: he does not say. */
+static uint32_t read_ack_timeout(struct request *q)
+{
+	const struct request_limits limits = { MSG_ACK_TIMEOUT_MIN_MS,
+					       MSG_ACK_TIMEOUT_MAX_MS };
+
+	return (uint32_t)request_duration(q, "ack-timeout", limits);
+}
+
+static uint8_t read_priority(struct request *q)
+{
+	const struct request_limits limits = { 0, MSG_PRIORITY_MAX };
+
+	return (uint8_t)request_uint(q, "pri", limits, 0);
+}
+
 static int read_publish(struct request *q, struct publish_spec *spec)
 {
-	static const struct request_limits priority = { 0, MSG_PRIORITY_MAX },
-					   delay = { 0, DURATION_MAX_MS },
+	static const struct request_limits delay = { 0, DURATION_MAX_MS },
 					   ttl = { 1, DURATION_MAX_MS };
 
 	*spec = (struct publish_spec){
@@ -259,9 +274,10 @@ static int read_publish(struct request *q, struct publish_spec *spec)
 	spec->key = request_word(q, 1, "a key");
 	if (q->rc < 0 || q->option_count == 0)
 		return q->rc;
-	spec->priority = (uint8_t)request_uint(q, "pri", priority, 0);
+	spec->priority = read_priority(q);
 	spec->delay_ms = request_duration(q, "delay", delay);
 	spec->ttl_ms = request_duration(q, "ttl", ttl);
+	spec->ack_timeout_ms = read_ack_timeout(q);
 	spec->dedupe_id = request_option(q, "id");
 	if (q->rc == TIDE_OK && spec->dedupe_id.data &&
 	    (spec->dedupe_id.len == 0 || spec->dedupe_id.len > MSG_DEDUPE_ID_MAX))
@@ -315,6 +331,7 @@ COMMAND(subscribe)
 				 "'-' cannot be the name of a subscription");
 	spec.prefetch = (uint32_t)request_uint(q, "prefetch", prefetch, PREFETCH_DEFAULT);
 	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
+	spec.ack_timeout_ms = read_ack_timeout(q);
 	spec.notify_lease_ms = request_duration(q, "notify-lease", before);
 	spec.rank = (uint32_t)request_uint(q, "rank", rank, SUBSCRIBE_RANK_MAX);
 	spec.priority = (int32_t)request_int(q, "priority", SUBSCRIBE_PRIORITY_MIN,
@@ -335,16 +352,33 @@ COMMAND(unsubscribe)
 					   r, q->err);
 }
 
+static void read_queues(struct request *q, struct slice *queues, unsigned *count)
+{
+	struct slice list = q->tags;
+
+	queues[0] = request_name(q, 0, "a queue");
+	for (*count = 1; q->rc == TIDE_OK && list.len > 0; ++*count) {
+		if (*count < GET_QUEUES_MAX)
+			request_check_name(q, queues[*count] = slice_cut(&list, ' '),
+					   "a queue");
+		else
+			q->rc = error_set(q->err, TIDE_ETOOLONG,
+					  "GET names at most %d queues", GET_QUEUES_MAX);
+	}
+}
+
 COMMAND(get)
 {
 	const struct request_limits max = { 1, GET_MAX }, wait = { 0, WAIT_MAX_MS };
-	struct get_spec spec = { .queue = request_name(q, 0, "a queue") };
-	struct slice id = request_option(q, "id");
+	struct slice queues[GET_QUEUES_MAX], id = request_option(q, "id");
+	struct get_spec spec = { .queues = queues };
 	uint64_t number;
 
+	read_queues(q, queues, &spec.queue_count);
 	spec.max = (uint32_t)request_uint(q, "max", max, 1);
 	spec.wait_ms = request_duration(q, "wait", wait);
 	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
+	spec.ack_timeout_ms = read_ack_timeout(q);
 	spec.match = request_option(q, "match");
 	if (id.data) {
 		spec.id = &number;
@@ -352,11 +386,10 @@ COMMAND(get)
 	}
 	if (q->rc == TIDE_OK && id.data &&
 	    (request_option(q, "max").data || request_option(q, "wait").data ||
-	     spec.match.data))
-		return error_set(
-			q->err, TIDE_ESYNTAX,
-			"GET id= takes one message, now: without max=, wait= and "
-			"match=");
+	     spec.match.data || spec.queue_count > 1))
+		return error_set(q->err, TIDE_ESYNTAX,
+				 "GET id= takes one message of one queue, now: without "
+				 "max=, wait= and match=");
 	if (q->rc < 0)
 		return q->rc;
 	return session_consume_get(session_channel(l->session, q->channel), &spec, r,
@@ -415,16 +448,20 @@ COMMAND(nack)
 {
 	const struct request_limits limits = { 0, DURATION_MAX_MS };
 	struct settle_spec spec = { .ms = request_duration(q, "delay", limits) };
-	bool is_dead = request_has_flag(q, "dead"),
+	bool is_dead = request_has_flag(q, "dead"), is_bury = request_has_flag(q, "bury"),
 	     is_requeue = request_has_flag(q, "requeue"),
 	     is_delayed = request_option(q, "delay").data != NULL;
 
+	spec.has_priority = request_option(q, "pri").data != NULL;
+	spec.priority = read_priority(q);
 	if (q->rc < 0)
 		return q->rc;
-	if (is_dead + is_requeue + is_delayed > 1)
+	if (is_dead + is_bury + is_requeue + is_delayed > 1)
 		return error_set(q->err, TIDE_ESYNTAX,
-				 "NACK takes only one of delay=, dead and requeue");
+				 "NACK takes only one of delay=, bury, dead and requeue; "
+				 "pri= may stand beside it");
 	spec.how = is_dead                    ? SETTLE_DEAD
+		   : is_bury                  ? SETTLE_BURY
 		   : is_requeue || is_delayed ? SETTLE_AFTER
 					      : SETTLE_RETRY;
 	return settle(l, q, &spec, r);

@@ -32,7 +32,7 @@ struct request {
 	unsigned header_count;
 	bool is_quiet;
 	uint64_t payload_len;
-	struct slice tags; /* of a verb with tags or ids: the words with them */
+	struct slice tags; /* of a verb with tags, ids or a list: the words with them */
 	struct slice words[REQUEST_WORDS_MAX];
 	struct slice flags[REQUEST_FLAGS_MAX];
 	struct request_option options[REQUEST_OPTIONS_MAX];

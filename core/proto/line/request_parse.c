@@ -257,8 +257,8 @@ static int take_tags(struct request *r, struct slice *rest)
 	return TIDE_OK;
 }
 
-/* The words of a list of ids: those at the front that are no option and no flag. */
-static int take_ids(struct request *r, struct slice *rest)
+/* The words of a list: those at the front that are no option and no flag. */
+static int take_list(struct request *r, struct slice *rest)
 {
 	struct slice before = *rest, word;
 	const char *start = rest->data;
@@ -270,11 +270,12 @@ static int take_ids(struct request *r, struct slice *rest)
 		before = *rest;
 	}
 	*rest = before;
-	if (end == start)
+	if (end == start && (r->verb->features & VERB_IDS))
 		return error_set(r->err, TIDE_ESYNTAX,
 				 "%s needs ids of messages: 16 hex digits each",
 				 r->verb->name);
-	r->tags = (struct slice){ start, (size_t)(end - start) };
+	if (end > start)
+		r->tags = (struct slice){ start, (size_t)(end - start) };
 	return TIDE_OK;
 }
 
@@ -404,8 +405,8 @@ int request_parse(struct request *r, char *line, size_t len, bool *is_lost,
 		rc = take_words(r, &rest);
 	if (rc == TIDE_OK && (r->verb->features & VERB_TAGS))
 		rc = take_tags(r, &rest);
-	else if (rc == TIDE_OK && (r->verb->features & VERB_IDS))
-		rc = take_ids(r, &rest);
+	else if (rc == TIDE_OK && (r->verb->features & (VERB_IDS | VERB_LIST)))
+		rc = take_list(r, &rest);
 	if (rc == TIDE_OK)
 		rc = take_rest(r, &rest);
 	return rc;

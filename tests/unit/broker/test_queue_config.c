@@ -43,11 +43,12 @@ static void what_is_not_said_has_its_default(void **state)
 	assert_string_equal(c.scripts[SCRIPT_PRIORITY], "fifo");
 	assert_string_equal(c.scripts[SCRIPT_RETRY], "immediate");
 	args_format(&c.canonical, &text);
-	assert_buf(
-		&text,
-		"ack-timeout=60s auto-delete=0 dead-letter= death-limit=100 dedupe= "
-		"delivery-limit=20 durable=1 exclusive=0 priority=fifo retry=immediate "
-		"sharding=hash shards=1 single-active=0 ttl=0");
+	assert_buf(&text,
+		   "ack-timeout=60s ack-timeout-max=1d auto-delete=0 dead-letter= "
+		   "death-limit=100 dedupe= "
+		   "delivery-limit=20 durable=1 exclusive=0 expires=0 max-bytes=0 "
+		   "max-length=0 overflow=reject priority=fifo rate=0 retry=immediate "
+		   "sharding=hash shards=1 single-active=0 ttl=0");
 	queue_config_deinit(&c);
 	buf_deinit(&text);
 }
@@ -110,6 +111,11 @@ static void what_is_wrong_is_refused_and_named(void **state)
 		{ "death-limit=1000001", "1 to 1000000" },
 		{ "delivery-limit=4294967296", "0 to 1000000" },
 		{ "ack-timeout=9ms", "10ms to 1d" },
+		{ "ack-timeout-max=2d", "10ms to 1d" },
+		{ "ack-timeout=2m ack-timeout-max=1m",
+		  "ack-timeout=2m is longer than ack-timeout-max=1m" },
+		{ "ack-timeout-max=30s",
+		  "ack-timeout=60s is longer than ack-timeout-max=30s" },
 		{ "ack-timeout=86400001", "10ms to 1d" },
 		{ "ack-timeout=soon", "10ms to 1d" },
 		{ "ack-timeout=", "10ms to 1d" },

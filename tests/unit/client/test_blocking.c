@@ -141,7 +141,8 @@ static void a_message_is_consumed_and_settled(void **state)
 	      "<UNSUB s1", ">OK\r\n");
 	struct tidemq_client *c = connect_to(&f, NULL);
 	struct tidemq_msg *m, *other;
-	assert_int_equal(tidemq_subscribe(c, "jobs", "s1", 5, false), TIDEMQ_OK);
+	struct tidemq_subscription s = { .queue = "jobs", .sid = "s1", .prefetch = 5 };
+	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_OK);
 	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_OK);
 	assert_string_equal(m->sid, "s1");
 	assert_string_equal(m->payload, "hi");
@@ -163,18 +164,34 @@ static void a_message_is_consumed_and_settled(void **state)
 
 static void get_counts_and_its_messages_come_out_of_next(void **state)
 {
-	START(FAKE_HELLO, "<GET jobs max=10 wait=50 ack=auto",
-	      ">OK 1\r\nMSG - - 1 - jobs id=" ID_1 " ts=5 1\r\na\r\n");
+	START(FAKE_HELLO, "<GET urgent jobs max=10 wait=50 ack=auto ack-timeout=300",
+	      ">OK 1\r\nMSG - - 1 - jobs id=" ID_1 " ts=5 1\r\na\r\n", "<GET a=b max=1",
+	      ">OK 0\r\n");
+	static const char *const queues[] = { "urgent", "jobs" };
+	static const char *const bad[] = { "a=b", "a=b" };
+	struct tidemq_fetch g = { .queues = queues,
+				  .queue_count = 2,
+				  .max = 10,
+				  .wait_ms = 50,
+				  .auto_ack = true,
+				  .ack_timeout_ms = 300 };
 	struct tidemq_client *c = connect_to(&f, NULL);
 	struct tidemq_msg *m;
 	unsigned count;
-	assert_int_equal(tidemq_get(c, "jobs", 10, 50, true, &count), TIDEMQ_OK);
+	assert_int_equal(tidemq_get(c, &g, &count), TIDEMQ_OK);
 	assert_int_equal(count, 1);
 	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_OK);
 	assert_string_equal(m->sid, "-");
 	assert_int_equal(m->tag, 0);
 	assert_int_equal(tidemq_ack(c, m), TIDEMQ_EINVAL);
 	tidemq_msg_free(m);
+	g = (struct tidemq_fetch){ .queues = bad, .queue_count = 2 };
+	assert_int_equal(tidemq_get(c, &g, &count), TIDEMQ_EINVAL);
+	g.queue_count = 0;
+	assert_int_equal(tidemq_get(c, &g, &count), TIDEMQ_EINVAL);
+	g.queue_count = 1;
+	assert_int_equal(tidemq_get(c, &g, &count), TIDEMQ_OK);
+	assert_int_equal(count, 0);
 	tidemq_disconnect(c);
 	fake_stop(&f);
 }
@@ -188,7 +205,8 @@ static void acks_may_be_pipelined(void **state)
 	      "<PING", ">OK\r\n");
 	struct tidemq_client *c = connect_to(&f, NULL);
 	struct tidemq_msg *m;
-	assert_int_equal(tidemq_subscribe(c, "jobs", "s1", 0, false), TIDEMQ_OK);
+	struct tidemq_subscription s = { .queue = "jobs", .sid = "s1" };
+	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_OK);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_OK);
 		assert_int_equal(tidemq_ack_pipelined(c, m), TIDEMQ_OK);
@@ -219,20 +237,25 @@ static void next_without_messages_times_out_and_the_client_lives(void **state)
 
 static void next_returns_events_to_those_who_ask(void **state)
 {
-	START("<HELLO vhost=/ prefetch=3", ">DATA 2\r\n{}\r\n", "<PING",
+	START("<HELLO vhost=/ prefetch=3", ">DATA 2\r\n{}\r\n",
+	      "<SUB jobs s1 priority=-5 rank=2 notify-lease=1000",
 	      ">OK\r\nEVT active s1\r\nEVT heartbeat\r\nEVT lease s1 7 500\r\n"
 	      "EVT cancelled s1 deleted\r\n");
 	const struct tidemq_options options = { .prefetch = 3, .events = true };
 	struct tidemq_client *c = connect_to(&f, &options);
+	const struct tidemq_subscription s = { .queue = "jobs",
+					       .sid = "s1",
+					       .priority = -5,
+					       .rank = 2,
+					       .notify_lease_ms = 1000 };
 	struct tidemq_msg *m;
-	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_OK);
+	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_OK);
 	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_EEVENT);
 	assert_null(m);
 	assert_string_equal(tidemq_last_error(c)->text, "active s1");
 	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_EEVENT);
 	assert_string_equal(tidemq_last_error(c)->text, "lease s1 7 500");
 	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_ECANCELLED);
-	assert_int_equal(tidemq_next(c, 0, &m), TIDEMQ_ETIMEDOUT);
 	tidemq_disconnect(c);
 	fake_stop(&f);
 }
@@ -288,7 +311,8 @@ static void replies_are_matched_by_channel(void **state)
 	assert_string_equal(reply.text, "[]");
 	assert_int_equal(tidemq_request(c, "LIST\nqueues", NULL, 0, &reply),
 			 TIDEMQ_EINVAL);
-	assert_int_equal(tidemq_subscribe(c, "a b", "s", 0, false), TIDEMQ_EINVAL);
+	struct tidemq_subscription s = { .queue = "a b", .sid = "s" };
+	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_EINVAL);
 	assert_int_equal(tidemq_request(c, "PING", NULL, 0, NULL), TIDEMQ_OK);
 	tidemq_disconnect(c);
 	fake_stop(&f);

@@ -11,6 +11,7 @@
 #include "shard/journal.h"
 #include "shard/shard.h"
 #include "shard/shard_ask.h"
+#include "shard/shard_index.h"
 
 #define MESSAGES_MAX 20000
 #define BASE_ID UINT64_C(0x0100000000000000)
@@ -26,6 +27,7 @@ enum fate {
 struct thing {
 	enum fate fate;
 	double rank;
+	uint8_t priority;
 	int64_t due_ms;     /* of the last delay */
 	int64_t expires_ms; /* 0: never */
 	bool was_delayed;   /* when it becomes ready is the shard's business */
@@ -119,12 +121,31 @@ static void on_ready(struct shard *sh)
 	w.is_ready = true;
 }
 
+static double make_rank(void);
+
+/* It gets another priority, and another rank by that. */
+static void revise(struct entry *e, struct thing *t)
+{
+	struct msg like = *e->msg;
+	struct msg *m;
+
+	like.priority = (uint8_t)pick(256);
+	m = msg_create(&like);
+	assert_non_null(m);
+	t->priority = m->priority;
+	t->rank = make_rank();
+	shard_revise(e, m, t->rank);
+	msg_unref(m);
+}
+
 static void settle(struct entry *e, unsigned how)
 {
 	struct thing *t = thing_of(e->id);
 
 	assert_int_equal(t->fate, FATE_HELD);
 	assert_ptr_equal(t->entry, e);
+	if (pick(3) == 0)
+		revise(e, t);
 	t->fate = FATE_WAITING;
 	t->entry = NULL;
 	switch (how) {
@@ -261,6 +282,7 @@ static void publish(void)
 	w.count++;
 	*t = (struct thing){ .rank = make_rank(), .fate = FATE_WAITING };
 	m = make_msg(id_of(t), "k", payload, pick(8) ? pick(100) : pick(2000));
+	t->priority = m->priority;
 	if (pick(4) == 0) {
 		t->due_ms = m->due_unix_ms = w.env.now_ms + 1 + pick(5000);
 		t->was_delayed = true;
@@ -353,12 +375,13 @@ static bool deliver(void)
 		fail_msg("%llx is delivered %lld ms early", (unsigned long long)e->id,
 			 (long long)(t->due_ms - w.env.now_ms));
 	assert_true(e->rank == t->rank);
+	assert_int_equal(e->msg->priority, t->priority);
 	/* What is refused may vanish, and hold up others until it is tried again. */
 	if (t->fate == FATE_WAITING && !t->was_delayed && !w.may_refuse)
 		check_order(t);
 	t->fate = FATE_HELD;
 	t->entry = e;
-	shard_hold(e, w.env.now_ms + 1 + pick(10000));
+	shard_hold(e, 1 + pick(10000));
 	w.delivered++;
 	return true;
 }
@@ -419,7 +442,7 @@ static bool use_found(struct thing *t, struct entry *e, enum by_id what,
 	case BY_ID_HOLD:
 		t->fate = FATE_HELD;
 		t->entry = e;
-		shard_hold(e, w.env.now_ms + 1 + pick(10000));
+		shard_hold(e, 1 + pick(10000));
 		if (e->home != STORE_READY)
 			shard_ledger(e);
 		return true;
@@ -495,7 +518,8 @@ static void ask_for(enum by_id what)
 {
 	struct request *r;
 
-	if (w.count < 8)
+	/* A kick would find fewer than it has counted. */
+	if (w.count < 8 || w.kicks > 0)
 		return;
 	r = mem_zalloc(sizeof(*r));
 	r->what = what;
@@ -534,7 +558,7 @@ static void kick(uint64_t n)
 	struct waiter *waiter;
 	uint64_t kicked, buried = count_fate(FATE_BURIED) - w.kick_credit;
 
-	if (!is_quiet())
+	if (!is_quiet() || !TAILQ_EMPTY(&w.shard->take.asks))
 		return;
 	waiter = mem_zalloc(sizeof(*waiter));
 	waiter_init(waiter, on_kicked);

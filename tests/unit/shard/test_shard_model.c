@@ -3,6 +3,8 @@
  * has. TIDE_TEST_SEED repeats a run, TIDE_TEST_ROUNDS makes more of them. */
 #include "shard_check.h"
 
+#include "store/codec.h"
+
 /* ---- a crash, and the recovery ------------------------------------------------------
  */
 
@@ -10,6 +12,23 @@ static void on_recovered(struct waiter *waiter)
 {
 	assert_int_equal(waiter->status, TIDE_OK);
 	w.is_crashing = false;
+}
+
+/* It may have been revised in memory alone. */
+static void adopt_body(struct thing *t)
+{
+	const struct msg known = { .id = id_of(t) };
+	redisReply *r = ask(w.redis, "HGET tide:{//jobs#0}:msg %016llx",
+			    (unsigned long long)known.id);
+	struct error err;
+	struct msg *m;
+
+	assert_int_equal(codec_decode((struct slice){ r->str, (size_t)r->len }, &known,
+				      &m, &t->rank, &err),
+			 TIDE_OK);
+	t->priority = m->priority;
+	msg_unref(m);
+	freeReplyObject(r);
 }
 
 /* What Redis has is what there is from now on. */
@@ -23,6 +42,7 @@ static void adopt_redis(void)
 			t->fate = FATE_GONE;
 			continue;
 		}
+		adopt_body(t);
 		t->is_confirmed = true;
 		t->fate = FATE_WAITING;
 		t->was_delayed = false;
@@ -143,6 +163,8 @@ static void step(bool has_trouble)
 	case 41:
 		if (pick(2) == 0)
 			ask_for((enum by_id)pick(6));
+		else if (pick(4) == 0 && TAILQ_EMPTY(&w.shard->take.asks))
+			shard_index_drop(w.shard, 1 + pick(40));
 		break;
 	case 29 ... 31:
 		pass_time(pick(400));

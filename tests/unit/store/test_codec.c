@@ -43,6 +43,7 @@ static void assert_same(const struct msg *a, const struct msg *b)
 	assert_int_equal(a->due_unix_ms, b->due_unix_ms);
 	assert_int_equal(a->expires_unix_ms, b->expires_unix_ms);
 	assert_int_equal(a->priority, b->priority);
+	assert_int_equal(a->ack_timeout_ms, b->ack_timeout_ms);
 	assert_true(slice_is_equal(a->exchange, b->exchange));
 	assert_true(slice_is_equal(a->key, b->key));
 	assert_int_equal(a->header_count, b->header_count);
@@ -161,6 +162,24 @@ static void many_headers_come_back_the_same(void **state)
 	}
 }
 
+static void a_message_with_facts_is_of_version_2(void **state)
+{
+	struct msg *m = make(3, 2);
+	struct buf out = { 0 };
+
+	codec_encode(&out, m, 1);
+	assert_memory_equal(out.data + out.start, "\x9a\x01", 2);
+	m->ack_timeout_ms = MSG_ACK_TIMEOUT_MAX_MS;
+	round_trip(m, 1);
+	m->ack_timeout_ms = MSG_ACK_TIMEOUT_MIN_MS;
+	round_trip(m, 1);
+	buf_clear(&out);
+	codec_encode(&out, m, 1);
+	assert_memory_equal(out.data + out.start, "\x9b\x02", 2);
+	msg_unref(m);
+	buf_deinit(&out);
+}
+
 static int decode_copy(const char *bytes, size_t len)
 {
 	/* On the heap and exactly that long, so that ASan sees a step beyond. */
@@ -178,10 +197,47 @@ static int decode_copy(const char *bytes, size_t len)
 	return status;
 }
 
+#define HEAD "\xa0\xa1k\x01\x00\x00\x00\x00\x80" /* exchange to headers */
+
+static void facts_are_integers_by_name(void **state)
+{
+	static const struct {
+		const char *bytes;
+		size_t len;
+		int status;
+	} cases[] = {
+#define CASE(text, status) { text, sizeof(text) - 1, status }
+		CASE("\x9b\x02" HEAD "\x81\xab"
+		     "ack-timeout\x0a\xa0",
+		     TIDE_OK),
+		CASE("\x9b\x02" HEAD "\x80\xa0", TIDE_OK),
+		/* One that a later version may know. */
+		CASE("\x9b\x02" HEAD "\x82\xa5later\xff\xab"
+		     "ack-timeout\x0a\xa0",
+		     TIDE_OK),
+		CASE("\x9b\x02" HEAD "\x81\xab"
+		     "ack-timeout\x09\xa0",
+		     TIDE_ESTORE),
+		CASE("\x9b\x02" HEAD "\x81\xab"
+		     "ack-timeout\xa1x\xa0",
+		     TIDE_ESTORE),
+		CASE("\x9b\x02" HEAD "\x81\x01\x01\xa0", TIDE_ESTORE),
+		CASE("\x9b\x02" HEAD "\xa0\xa0", TIDE_ESTORE),
+		CASE("\x9b\x01" HEAD "\x80\xa0", TIDE_ESTORE),
+		CASE("\x9a\x02" HEAD "\xa0", TIDE_ESTORE),
+		CASE("\x9c\x02" HEAD "\x80\xa0\xa0", TIDE_ESTORE),
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_int_equal(decode_copy(cases[i].bytes, cases[i].len),
+				 cases[i].status);
+}
+
 static void truncation_at_each_byte_is_corrupt(void **state)
 {
 	struct msg *m = make(300, 4);
 	struct buf out = { 0 };
+	m->ack_timeout_ms = 30000;
 	codec_encode(&out, m, 0.5);
 	struct slice bytes = buf_slice(&out);
 	for (size_t len = 0; len < bytes.len; len++)
@@ -198,6 +254,7 @@ static void any_changed_byte_is_survived(void **state)
 {
 	struct msg *m = make(40, 4);
 	struct buf out = { 0 };
+	m->ack_timeout_ms = 30000;
 	codec_encode(&out, m, 0.5);
 	for (size_t i = 0; i < buf_len(&out); i++) {
 		char *at = out.data + out.start + i;
@@ -308,6 +365,8 @@ int main(void)
 		cmocka_unit_test(text_is_a_str_and_all_else_a_bin),
 		cmocka_unit_test(ranks_of_all_kinds_come_back_the_same),
 		cmocka_unit_test(many_headers_come_back_the_same),
+		cmocka_unit_test(a_message_with_facts_is_of_version_2),
+		cmocka_unit_test(facts_are_integers_by_name),
 		cmocka_unit_test(truncation_at_each_byte_is_corrupt),
 		cmocka_unit_test(any_changed_byte_is_survived),
 		cmocka_unit_test(random_bytes_are_survived),

@@ -29,6 +29,7 @@ static void each_key_has_the_suffix_that_the_manual_gives(void **state)
 		[LAYOUT_TRIES] = "tries",
 		[LAYOUT_EXPIRY] = "expiry",
 		[LAYOUT_DEDUPE] = "dedupe",
+		[LAYOUT_SIZE] = "size",
 		[LAYOUT_SETS + STORE_READY] = "ready",
 		[LAYOUT_SETS + STORE_DELAYED] = "delayed",
 		[LAYOUT_SETS + STORE_UNACK] = "unack",

@@ -509,8 +509,8 @@ static void too_many_unanswered_requests_hold_the_input_back(void **state)
 	assert_int_equal(buf_len(&p->in), strlen("PUB - q 1\r\nx\r\n"));
 	/* A drain answers what waits, which lets it go on. */
 	service_drain(rig.service);
-	rig.service->broker->is_draining = false;
 	rig_settle(&rig);
+	rig.service->broker->is_draining = false;
 	assert_false(line_is_held(&p->line));
 	assert_answer(p, "", "@1 OK 0\r\n@1 OK\r\nOK <id> 1\r\n");
 	assert_int_equal(buf_len(&p->in), 0);

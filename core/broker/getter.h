@@ -1,0 +1,56 @@
+/* getter.h: a GET: a consumer in each of its queues, which are named in order.
+ *
+ * It takes what is there from the first queue on, and is answered as soon as it has
+ * taken something. While a queue is being read from Redis, the GET takes nothing from
+ * those named behind it; for GETTER_READ_MS at most, since Redis may be away. When its
+ * time is over it ends, but for such a read.
+ *
+ * Who makes a getter provides the consumers, and destroys both after on_answer. */
+#pragma once
+
+#include "base/heap.h"
+#include "consumer.h"
+
+#define GETTER_READ_MS 5000
+
+struct broker;
+struct msg_match;
+struct queue;
+
+struct getter {
+	struct broker *broker;
+	/* The GET ends with what it was given. It must be destroyed. */
+	void (*on_answer)(struct getter *g);
+	uint32_t max;                  /* how many messages it wants */
+	uint32_t count;                /* that it was given */
+	const struct msg_match *match; /* it takes only what matches; NULL: any */
+	struct consumer *consumers;    /* one for each of its queues, in their order */
+	unsigned consumer_count;
+
+	struct heap_node wait; /* in struct broker */
+	int64_t until_ms;      /* by the broker's mono_ms, like the next one */
+	int64_t read_until_ms; /* 0: it waits for no read */
+	bool is_over;          /* its time is; it waits for a read at most */
+	bool is_hasty;         /* it has waited for a read for long enough */
+};
+
+/* Enter it into the lines of its queues: the consumers' `queue` says which. The rest of
+ * them and of the getter is filled in, up to consumer_count.
+ * @param until_ms  by the broker's mono_ms */
+void getter_add(struct getter *g, int64_t until_ms);
+/* Take it out of all of them. Harmless when it is in none. */
+void getter_remove(struct getter *g);
+/* No queue that is named before this consumer's is being read. If one is, the consumer is
+ * updated when that has ended. */
+bool getter_can_take(struct consumer *c);
+/* One of its queues is being read, and it may wait for that. */
+bool getter_awaits_read(struct getter *g);
+/* A queue named before this consumer's waits to be dealt out. */
+bool getter_has_active_before(const struct consumer *c);
+/* Its time is over now. */
+void getter_hurry(struct getter *g);
+/* The time that it has set is there. Whether its time is over; otherwise it goes on. */
+bool getter_wake(struct getter *g);
+/* The queue is no longer being read. Gives one of the GETs that have waited for that
+ * until the end of their time, and which must be answered, or NULL. */
+struct getter *getter_read_ended(struct queue *q);

@@ -1,0 +1,31 @@
+/* fetch.h: a channel's side of a GET: the reply that waits, and what it gathers. */
+#pragma once
+
+#include "base/container.h"
+#include "base/msg_match.h"
+#include "broker/getter.h"
+
+struct channel;
+struct delivery;
+struct reply;
+
+struct fetch {
+	struct getter getter;
+	TAILQ_ENTRY(fetch) channel_link;
+	struct channel *channel;
+	struct reply *reply;
+	struct msg_match match;
+	struct delivery *deliveries; /* getter.count of them */
+	struct consumer consumers[];
+};
+
+TAILQ_HEAD(fetch_list, fetch);
+
+static inline struct fetch *fetch_of(const struct getter *g)
+{
+	return container_of(g, struct fetch, getter);
+}
+
+/* One of the channel with so many consumers, in no queue yet. The getter's
+ * on_answer ends it. */
+struct fetch *fetch_create(struct channel *ch, unsigned consumer_count, struct reply *r);
