@@ -360,7 +360,7 @@ static void read_page(struct audit *a)
 	};
 
 	begin_request(a);
-	if (name->kind == LAYOUT_SHARD)
+	if (layout_has_ids(name))
 		store_walk_shard(a->store, &page, name, damage_wanted(name->key), on_page,
 				 a);
 	else

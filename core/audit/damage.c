@@ -248,22 +248,30 @@ static enum store_set set_to_keep(unsigned found)
 	return order[i];
 }
 
+static struct slice shard_key(const struct damage *d, enum layout_key key,
+			      struct buf *text)
+{
+	const struct layout_name *name = &d->key->name;
+
+	layout_shard_prefix(text, name->vhost, name->queue, name->shard);
+	buf_append_text(text, layout_key_suffix(key));
+	return buf_slice(text);
+}
+
 static size_t edits_of_sets(const struct damage *d, struct store_walk_edit *out,
 			    struct buf keys[DAMAGE_EDITS_MAX])
 {
-	const struct layout_name *name = &d->key->name;
 	size_t count = 0;
 
 	for (int set = 0; set < STORE_SET_COUNT; set++) {
 		enum layout_key key = layout_set_key((enum store_set)set);
-		struct buf *text = &keys[count];
 
 		if (!(d->found & BIT(key)) || set == (int)set_to_keep(d->found))
 			continue;
-		layout_shard_prefix(text, name->vhost, name->queue, name->shard);
-		buf_append_text(text, layout_key_suffix(key));
-		out[count++] = (struct store_walk_edit){ "ZREM", buf_slice(text),
-							 member_of(d), 0 };
+		out[count] =
+			(struct store_walk_edit){ "ZREM", shard_key(d, key, &keys[count]),
+						  member_of(d), 0 };
+		count++;
 	}
 	return count;
 }
@@ -275,14 +283,16 @@ static size_t one_edit(const struct damage *d, const char *verb, struct slice ke
 	return 1;
 }
 
-static size_t add_to(const struct damage *d, enum layout_key key,
-		     struct store_walk_edit *out, struct buf *text)
+/* The sizes of the shard may be wrong with it: without them the next start of a broker
+ * reads its messages. */
+static size_t forget_sizes(const struct damage *d, struct store_walk_edit *out,
+			   struct buf *text)
 {
-	const struct layout_name *name = &d->key->name;
+	struct slice key = shard_key(d, LAYOUT_SIZE, text);
 
-	layout_shard_prefix(text, name->vhost, name->queue, name->shard);
-	buf_append_text(text, layout_key_suffix(key));
-	return one_edit(d, "ZADD", buf_slice(text), out);
+	out[0] = (struct store_walk_edit){ "HDEL", key, SLICE("before"), 0 };
+	out[1] = (struct store_walk_edit){ "HDEL", key, SLICE("after"), 0 };
+	return 2;
 }
 
 static bool can_mend(const struct damage *d)
@@ -290,20 +300,20 @@ static bool can_mend(const struct damage *d)
 	return kinds[d->kind].would && !d->is_left;
 }
 
-size_t damage_edits(const struct damage *d, struct store_walk_edit *out,
-		    struct buf keys[DAMAGE_EDITS_MAX])
+static size_t edits_of(const struct damage *d, struct store_walk_edit *out,
+		       struct buf keys[DAMAGE_EDITS_MAX])
 {
 	struct slice key = damage_key_slice(d->key);
 
-	if (!can_mend(d))
-		return 0;
 	switch (d->kind) {
 	case DAMAGE_TTL:
 		return one_edit(d, "PERSIST", key, out);
 	case DAMAGE_LOST:
-		return add_to(d, layout_set_key(STORE_READY), out, &keys[0]);
+		key = shard_key(d, layout_set_key(STORE_READY), &keys[0]);
+		return one_edit(d, "ZADD", key, out);
 	case DAMAGE_EXPIRY:
-		return add_to(d, LAYOUT_EXPIRY, out, &keys[0]);
+		key = shard_key(d, LAYOUT_EXPIRY, &keys[0]);
+		return one_edit(d, "ZADD", key, out);
 	case DAMAGE_SETS:
 		return edits_of_sets(d, out, keys);
 	case DAMAGE_BINDING:
@@ -312,6 +322,19 @@ size_t damage_edits(const struct damage *d, struct store_walk_edit *out,
 		return one_edit(d, d->key->name.type[0] == 'h' ? "HDEL" : "ZREM", key,
 				out);
 	}
+}
+
+size_t damage_edits(const struct damage *d, struct store_walk_edit *out,
+		    struct buf keys[DAMAGE_EDITS_MAX])
+{
+	size_t count;
+
+	if (!can_mend(d))
+		return 0;
+	count = edits_of(d, out, keys);
+	if (damage_look(d->kind) == DAMAGE_LOOK_ROW)
+		count += forget_sizes(d, out + count, &keys[count]);
+	return count;
 }
 
 /* Bytes that a terminal would take for its own, and what is no UTF-8, as %XX. */

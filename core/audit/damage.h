@@ -82,10 +82,10 @@ void damage_ask(const struct damage *d, const struct damage_tables *tables,
 /* What is wrong is still there, as the answers tell. Fills in what is to be said. */
 bool damage_is_answered(struct damage *d, const struct store_walk_row *answers);
 
-/* The edits that mend it, for store_walk_edit; `prefix` gets what they point into.
+/* The edits that mend it, for store_walk_edit; `keys` gets what they point into.
  *
  * @return  how many; 0: it cannot be mended here */
-#define DAMAGE_EDITS_MAX STORE_SET_COUNT
+#define DAMAGE_EDITS_MAX (STORE_SET_COUNT + 2)
 size_t damage_edits(const struct damage *d, struct store_walk_edit *out,
 		    struct buf keys[DAMAGE_EDITS_MAX]);
 

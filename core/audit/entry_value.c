@@ -65,12 +65,25 @@ static int check_pause(const struct store_walk_row *row, struct error *err)
 	return is_good ? TIDE_OK : refuse(err, "in|out QUEUE, with a time");
 }
 
+static bool are_two_numbers(struct slice value)
+{
+	struct slice rest = value, first = slice_cut(&rest, ' ');
+
+	return is_number(first) && is_number(rest);
+}
+
 static int check_lock(struct slice value, struct error *err)
 {
-	struct slice rest = value, token = slice_cut(&rest, ' ');
+	return are_two_numbers(value) ? TIDE_OK : refuse(err, "<token> <ttl in ms>");
+}
 
-	return is_number(token) && is_number(rest) ? TIDE_OK
-						   : refuse(err, "<token> <ttl in ms>");
+static int check_size(const struct store_walk_row *row, struct error *err)
+{
+	bool is_good = slice_is(row->member, "before") || slice_is(row->member, "after");
+
+	return is_good && are_two_numbers(row->value)
+		       ? TIDE_OK
+		       : refuse(err, "before|after, with <messages> <bytes>");
 }
 
 static int check_table(enum store_table table, const struct store_walk_row *row,
@@ -128,6 +141,8 @@ static int check_document(enum layout_document document, const struct store_walk
 int entry_value_check(const struct layout_name *name, const struct store_walk_row *row,
 		      struct error *err)
 {
+	if (name->kind == LAYOUT_SHARD)
+		return check_size(row, err);
 	return name->kind == LAYOUT_TABLE ? check_table(name->table, row, err)
 					  : check_document(name->document, row, err);
 }

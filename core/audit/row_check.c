@@ -92,7 +92,7 @@ void row_check(struct damage_key *key, const struct store_walk_row *row,
 {
 	struct check c = { key, *row, on_damage, ctx };
 
-	if (key->name.kind == LAYOUT_SHARD)
+	if (layout_has_ids(&key->name))
 		check_member(&c);
 	else
 		check_entry(&c);

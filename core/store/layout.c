@@ -2,16 +2,19 @@
 
 #include "resp.h"
 
-static const char *const key_suffixes[LAYOUT_KEY_COUNT] = {
-	[LAYOUT_MSG] = "msg",
-	[LAYOUT_TRIES] = "tries",
-	[LAYOUT_EXPIRY] = "expiry",
-	[LAYOUT_DEDUPE] = "dedupe",
-	[LAYOUT_SIZE] = "size",
-	[LAYOUT_SETS + STORE_READY] = "ready",
-	[LAYOUT_SETS + STORE_DELAYED] = "delayed",
-	[LAYOUT_SETS + STORE_UNACK] = "unack",
-	[LAYOUT_SETS + STORE_BURIED] = "buried",
+static const struct {
+	const char *suffix;
+	const char *type;
+} shard_keys[LAYOUT_KEY_COUNT] = {
+	[LAYOUT_MSG] = { "msg", "hash" },
+	[LAYOUT_TRIES] = { "tries", "hash" },
+	[LAYOUT_EXPIRY] = { "expiry", "zset" },
+	[LAYOUT_DEDUPE] = { "dedupe", "zset" },
+	[LAYOUT_SIZE] = { "size", "hash" },
+	[LAYOUT_SETS + STORE_READY] = { "ready", "zset" },
+	[LAYOUT_SETS + STORE_DELAYED] = { "delayed", "zset" },
+	[LAYOUT_SETS + STORE_UNACK] = { "unack", "zset" },
+	[LAYOUT_SETS + STORE_BURIED] = { "buried", "zset" },
 };
 
 static const char *const table_suffixes[STORE_TABLE_COUNT] = {
@@ -34,12 +37,12 @@ void layout_shard_prefix(struct buf *out, struct slice vhost, struct slice queue
 
 const char *layout_key_suffix(enum layout_key key)
 {
-	return key_suffixes[key];
+	return shard_keys[key].suffix;
 }
 
 void layout_resp_key(struct buf *out, struct slice prefix, enum layout_key key)
 {
-	resp_pair(out, prefix, slice_from(key_suffixes[key]));
+	resp_pair(out, prefix, slice_from(shard_keys[key].suffix));
 }
 
 void layout_table_key(struct buf *out, enum store_table table, struct slice vhost)
@@ -118,11 +121,11 @@ static bool read_shard(struct slice rest, struct layout_name *out)
 	    rest.data[colon - 1] != '}' || !read_tag(tag, out))
 		return false;
 	for (int i = 0; i < LAYOUT_KEY_COUNT; i++) {
-		if (!slice_is(slice_skip(rest, colon + 1), key_suffixes[i]))
+		if (!slice_is(slice_skip(rest, colon + 1), shard_keys[i].suffix))
 			continue;
 		out->kind = LAYOUT_SHARD;
 		out->key = (enum layout_key)i;
-		out->type = i == LAYOUT_MSG || i == LAYOUT_TRIES ? "hash" : "zset";
+		out->type = shard_keys[i].type;
 		return true;
 	}
 	return false;

@@ -62,5 +62,11 @@ struct layout_name {
 	enum layout_document document;
 };
 
+/* Of each member it tells, or should tell, the message. */
+static inline bool layout_has_ids(const struct layout_name *name)
+{
+	return name->kind == LAYOUT_SHARD && name->key != LAYOUT_SIZE;
+}
+
 /* The slices point into `name`. */
 void layout_read(struct slice name, struct layout_name *out);

@@ -27,6 +27,7 @@ describe('a store without a broker', function()
     c:ok 'DECLARE queue jobs'
     c:ok 'DECLARE queue ensured dedupe=queued'
     c:ok 'DECLARE queue split shards=4'
+    c:ok 'DECLARE queue sized max-bytes=1000000'
     c:ok 'DECLARE exchange orders topic'
     c:ok 'DECLARE exchange brief topic auto-delete'
     c:ok 'BIND split orders a.*'
@@ -41,6 +42,7 @@ describe('a store without a broker', function()
     publish('other', 'PUB - jobs')
     publish('delayed', 'PUB - jobs delay=1h')
     publish('expires', 'PUB - jobs ttl=1h')
+    publish('sized', 'PUB - sized')
     publish('ensured', 'PUB - ensured id=once')
     publish('bound', 'PUB brief b.x')
     broker:expect_clean_stop()
@@ -101,6 +103,19 @@ describe('a store without a broker', function()
       end,
       would = 'adds it there', did = 'added it there',
       after = function() assert.matches('^%d+$', redis:cli('ZSCORE', key 'expiry', ids.expires)) end,
+    },
+    {
+      name = 'a message in two sets of a queue that keeps sizes',
+      make = function() redis:cli('ZADD', 'tide:{//sized#0}:buried', 5, ids.sized) end,
+      finding = function() return 'tide:{//sized#0}:msg ' .. ids.sized .. ': the message is in ready and buried' end,
+      would = 'leaves it in ready', did = 'left it in ready',
+      after = function() assert.equal('0', redis:cli('EXISTS', 'tide:{//sized#0}:size')) end,
+    },
+    {
+      name = 'a size that cannot be read',
+      make = function() redis:cli('HSET', 'tide:{//split#0}:size', 'between', 1) end,
+      finding = function() return 'tide:{//split#0}:size between: cannot be read: should be before|after, ' end,
+      undo = function() redis:cli('DEL', 'tide:{//split#0}:size') end,
     },
     {
       name = 'the publish id of a message that is gone',
