@@ -112,6 +112,12 @@ static const struct command_option rows[] = {
 	{ COMMAND_BYTES("window-bytes", "16M", "memory for the messages of a shard",
 			64 * KIB, 64 * GIB),
 	  BROKER(window_bytes) },
+	{ COMMAND_NUMBER(
+		  "parked-messages", "1000000",
+		  "messages of a shard that wait behind others of their group, and "
+		  "such groups (order-by)",
+		  16, 100000000),
+	  BROKER(parked_messages) },
 	{ COMMAND_DURATION("idle-timeout", "0",
 			   "close a connection after this long without input; 0 = never",
 			   0, DAY_MS),

@@ -32,6 +32,7 @@ struct broker_config {
 	struct store_config store;
 	size_t window_messages; /* of a shard, in memory */
 	size_t window_bytes;
+	size_t parked_messages;    /* of a shard with groups */
 	size_t memory_soft_bytes;  /* over it, windows shrink */
 	size_t memory_max_bytes;   /* over it, publishers are held back; also of
 				    * what is half received */

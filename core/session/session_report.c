@@ -253,6 +253,32 @@ void session_report_list(struct session *s, enum list_what what, struct reply *r
 	reply_data(r);
 }
 
+static struct order_stats order_sum(const struct queue *q)
+{
+	struct order_stats sum = { 0 };
+
+	for (unsigned i = 0; i < q->shard_count; i++)
+		if (q->shards[i]->order)
+			order_add_stats(q->shards[i]->order, &sum);
+	return sum;
+}
+
+/* Of a queue with groups. */
+static void add_order(struct json *j, const struct queue *q)
+{
+	struct order_stats sum = order_sum(q);
+
+	if (q->config.order_by == ORDER_NONE)
+		return;
+	json_member_object(j, "order");
+	json_member_int(j, "groups", (int64_t)sum.groups);
+	json_member_int(j, "groups_blocked", (int64_t)sum.groups_blocked);
+	json_member_int(j, "parked", (int64_t)sum.parked);
+	json_member_int(j, "parked_in_redis", (int64_t)sum.parked_in_redis);
+	json_member_bool(j, "stopped", sum.is_stopped);
+	json_object_end(j);
+}
+
 static void add_rates(struct json *j, const struct rate *in, const struct rate *out)
 {
 	const struct {
@@ -318,7 +344,8 @@ static void add_per_shard(struct json *j, const struct queue *q)
 static void queue_stats(struct queue *q, struct json *j)
 {
 	const struct queue_counters *n = &q->counters;
-	size_t in_memory = 0;
+	struct order_stats order = order_sum(q);
+	size_t in_memory = order.parked - order.parked_in_redis;
 
 	for (unsigned i = 0; i < q->shard_count; i++)
 		for (int k = 0; k < SHARD_STAGES; k++)
@@ -354,6 +381,7 @@ static void queue_stats(struct queue *q, struct json *j)
 	add_pause(j, q);
 	session_leases_write(q, j);
 	add_per_shard(j, q);
+	add_order(j, q);
 }
 
 static void store_members(const struct broker *b, struct json *j)

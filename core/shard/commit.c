@@ -194,7 +194,10 @@ static void take_place(struct commit *c, const struct commit_item *item)
 	if (is_gone) {
 		if (sh->dedupe.is_queued)
 			dedupe_done(e);
+		if (e->group)
+			order_release(sh->order, e);
 		shard_entry_free(e);
+		sh->env->ops->on_ready(sh);
 		return;
 	}
 	e->at_unix_ms = item->change.at_unix_ms;

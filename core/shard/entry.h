@@ -44,8 +44,10 @@ enum {
 	ENTRY_MOVED = 1 << 12,      /* its waiter waits for the next batch, too */
 	ENTRY_REVISED = 1 << 13,    /* Redis has the body of before */
 	ENTRY_COMMITTING = 1 << 14, /* moving: a commit refers to it, and ends that */
+	ENTRY_PARKED = 1 << 15,     /* ready, but its group is full: see order.h */
 };
 
+struct group;
 struct lane;
 struct shard;
 struct consumer;
@@ -64,6 +66,7 @@ struct entry {
 	TAILQ_ENTRY(entry) link; /* a lane, the young list, the moving list, outside */
 	TAILQ_ENTRY(entry) dirty_link; /* the shard's dirty list */
 	struct lane *lane;             /* the window that it is in, or NULL */
+	struct group *group; /* of which it has a slot, or in which it is parked */
 
 	struct waiter *waiter;     /* told when Redis has it, or has forgotten it */
 	struct holder *holder;     /* who holds it, while unacked */

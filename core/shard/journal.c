@@ -230,6 +230,18 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 		stage_entry_encoded(&e->shard->stages[e->state], e);
 }
 
+/* Memory may have no need of the entry any more. */
+static inline void leave_to_redis(struct entry *e)
+{
+	bool is_gone = e->state == ENTRY_GONE && e->home == HOME_NONE;
+	bool is_outside = (e->flags & (ENTRY_OUTSIDE | ENTRY_LISTED)) == ENTRY_OUTSIDE;
+
+	if (is_gone || (is_outside && !(e->flags & ENTRY_DIRTY)))
+		shard_entry_free(e);
+	else if (e->flags & ENTRY_PARKED)
+		stage_shrink_parked(&e->shard->stages[ENTRY_READY], e);
+}
+
 static void entry_written(struct entry *e)
 {
 	shard_entry_stored(e);
@@ -237,10 +249,8 @@ static void entry_written(struct entry *e)
 	if ((e->state != ENTRY_GONE || e->home == HOME_NONE) &&
 	    (e->flags & (ENTRY_MOVED | ENTRY_DIRTY)) != (ENTRY_MOVED | ENTRY_DIRTY))
 		entry_tell(e, TIDE_OK, NULL);
-	if ((e->state == ENTRY_GONE && e->home == HOME_NONE) ||
-	    ((e->flags & (ENTRY_OUTSIDE | ENTRY_LISTED)) == ENTRY_OUTSIDE &&
-	     !(e->flags & ENTRY_DIRTY)))
-		shard_entry_free(e);
+	if (e->state == ENTRY_GONE || (e->flags & (ENTRY_OUTSIDE | ENTRY_PARKED)))
+		leave_to_redis(e);
 }
 
 /* Redis may have it, and perhaps it was acknowledged: it is removed before anybody is

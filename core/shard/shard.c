@@ -128,6 +128,7 @@ void shard_unref(struct shard *sh)
 {
 	if (--sh->refs > 0)
 		return;
+	order_destroy(sh->order);
 	shard_index_destroy(sh);
 	store_shard_destroy(sh->keys);
 	mem_free(sh);
@@ -141,9 +142,11 @@ void shard_wake_by(struct shard *sh, int64_t at_ms)
 
 uint64_t shard_count(const struct shard *sh, enum entry_state state)
 {
+	uint64_t parked = state == ENTRY_READY ? shard_parked(sh) : 0;
+
 	if (state == ENTRY_UNACKED)
 		return sh->unacked;
-	return sh->stages[state].window.count + sh->stages[state].beyond;
+	return sh->stages[state].window.count + sh->stages[state].beyond + parked;
 }
 
 /* Nobody is at work on it any more. */
@@ -158,8 +161,8 @@ static void leave_hands(struct entry *e)
 	sh->unacked--;
 }
 
-/* Take the entry out of where its state keeps it. */
-static void entry_leave(struct entry *e)
+/* Take the entry out of where its state keeps it. Its group is the caller's business. */
+static inline void leave_place(struct entry *e)
 {
 	struct shard *sh = e->shard;
 
@@ -178,10 +181,46 @@ static void entry_leave(struct entry *e)
 	}
 }
 
+/* Others of its group may come next. Its state is still the old one. */
+static __attribute__((noinline)) void leave_group(struct entry *e)
+{
+	struct shard *sh = e->shard;
+
+	if (e->group)
+		order_release(sh->order, e);
+	else if (e->state == ENTRY_READY)
+		order_left(sh->order, e);
+	if (!sh->is_closed)
+		sh->env->ops->on_ready(sh);
+}
+
+static void entry_leave(struct entry *e)
+{
+	leave_place(e);
+	if (e->shard->order)
+		leave_group(e);
+}
+
+/* Of the group it may have had a slot, through a commit. What was delivered before keeps
+ * its group waiting until it is due. */
+static __attribute__((noinline)) void enter_group(struct entry *e, enum entry_state state)
+{
+	struct order *o = e->shard->order;
+
+	if (e->group) {
+		order_release(o, e);
+		e->shard->env->ops->on_ready(e->shard);
+	}
+	if (state == ENTRY_DELAYED && e->attempts > 0)
+		order_take(o, e, true);
+}
+
 void shard_entry_place(struct entry *e, enum entry_state state, double score)
 {
 	struct shard *sh = e->shard;
 
+	if (sh->order)
+		enter_group(e, state);
 	e->state = (uint8_t)state;
 	if (state == ENTRY_DELAYED)
 		shard_wake_by(sh, e->at_unix_ms);
@@ -264,9 +303,13 @@ struct entry *shard_front(struct shard *sh, enum entry_state state)
 	return window_first(&st->window);
 }
 
-struct entry *shard_next(struct shard *sh)
+static __attribute__((noinline)) void take_slot(struct entry *e)
 {
-	return shard_front(sh, ENTRY_READY);
+	struct order *o = e->shard->order;
+
+	if (e->group)
+		order_release(o, e);
+	order_take(o, e, false);
 }
 
 void shard_hold(struct entry *e, uint32_t lease_ms)
@@ -274,8 +317,10 @@ void shard_hold(struct entry *e, uint32_t lease_ms)
 	struct shard *sh = e->shard;
 	int64_t now_ms = sh->env->now_ms, deadline_ms = now_ms + lease_ms;
 
-	entry_leave(e);
+	leave_place(e);
 	sh->served = e->rank;
+	if (sh->order)
+		take_slot(e);
 	e->state = ENTRY_UNACKED;
 	e->attempts++;
 	e->lease_ms = lease_ms;
@@ -529,7 +574,6 @@ void shard_resume(struct shard *sh)
 
 static void tick_delayed(struct shard *sh, unsigned *budget)
 {
-	struct stage *st = &sh->stages[ENTRY_DELAYED];
 	struct entry *e;
 
 	while ((e = shard_front(sh, ENTRY_DELAYED)) != NULL) {
@@ -538,7 +582,7 @@ static void tick_delayed(struct shard *sh, unsigned *budget)
 			return;
 		}
 		(*budget)--;
-		stage_remove(st, e);
+		entry_leave(e);
 		shard_entry_enter(e, ENTRY_READY, e->rank);
 	}
 }
@@ -590,7 +634,7 @@ void shard_tick(struct shard *sh)
 	if (!sh->is_closed) {
 		shard_take_tick(sh);
 		/* A read may have failed that they were waiting for. */
-		if (sh->stages[ENTRY_READY].beyond)
+		if (sh->stages[ENTRY_READY].beyond || shard_parked(sh) > 0)
 			sh->env->ops->on_ready(sh);
 		shard_kick_continue(sh);
 	}
@@ -620,6 +664,8 @@ static struct entry *any_entry(const struct shard *sh)
 
 	for (int i = 0; i < SHARD_STAGES && !e; i++)
 		e = stage_any(&sh->stages[i]);
+	if (!e && sh->order)
+		e = order_any(sh->order);
 	if (!e)
 		e = TAILQ_FIRST(&sh->young);
 	return e ? e : window_first(&sh->held);
@@ -663,6 +709,8 @@ void shard_close(struct shard *sh)
 
 	/* First: those who are told must not look for entries here. */
 	sh->is_closed = true;
+	if (sh->order)
+		order_purge_ids(sh->order, NULL, NULL);
 	/* In memory alone nobody waits for a message, nor is one being moved. */
 	if (sh->keys) {
 		drop_some(sh, UINT_MAX);

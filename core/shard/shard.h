@@ -10,6 +10,7 @@
 
 #include "base/heap.h"
 #include "entry.h"
+#include "order.h"
 #include "stage.h"
 
 struct commit;
@@ -58,6 +59,7 @@ struct shard_env {
 	bool may_expire;        /* the broker serves: what is due is taken out of Redis */
 	size_t window_messages; /* limits of a stage's window */
 	size_t window_bytes;
+	size_t parked_messages;      /* of an order; also the limit of its groups */
 	struct closing_list closing; /* that still have messages to free */
 	size_t unstored_bytes;       /* of messages that are not durable yet */
 	size_t memory_bytes;         /* of messages in all windows and hands */
@@ -166,6 +168,7 @@ struct shard {
 	bool is_held_back;
 	unsigned purges; /* so far: a batch sent before one may be about what is gone */
 
+	struct order *order; /* NULL: groups of messages do not matter */
 	/* See commit.h. */
 	struct commit *commit;      /* the one that is being built */
 	struct batch *commit_batch; /* while one is encoded */
@@ -182,6 +185,8 @@ struct shard {
 
 struct shard *shard_create(struct shard_env *env, void *owner, unsigned index,
 			   struct store_shard *keys_take);
+/* Let so many messages of a group be at work at a time; before anything else. */
+void shard_order_by(struct shard *sh, const struct order_spec *spec);
 /* It has no message, and nothing is under way. */
 bool shard_is_unused(const struct shard *sh);
 struct shard *shard_ref(struct shard *sh);
@@ -200,11 +205,26 @@ void shard_close_some(struct shard *sh);
 void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter,
 		   bool has_id);
 
-/* The message to deliver next, borrowed and still ready. NULL when none is in memory; if
- * Redis has some, a read is under way. */
-struct entry *shard_next(struct shard *sh);
-/* The same of the ready or the delayed ones: whatever becomes of it. */
+/* The first ready or delayed message of a window, whatever becomes of it. NULL when none
+ * is in memory; if Redis has some, a read is under way. */
 struct entry *shard_front(struct shard *sh, enum entry_state state);
+struct entry *shard_order_next(struct shard *sh);
+struct entry *shard_order_head(struct shard *sh);
+/* The message to deliver next, borrowed and still ready: the first of those whose group
+ * has room. NULL when none is in memory; if Redis has some, or the search goes on in the
+ * next turn, shard_is_reading says so, and on_ready will be called. */
+static inline struct entry *shard_next(struct shard *sh)
+{
+	return sh->order ? shard_order_next(sh) : shard_front(sh, ENTRY_READY);
+}
+/* The first of them that is in memory. Of a shard with groups a parked one, when no other
+ * is ready. */
+static inline struct entry *shard_head(struct shard *sh, enum entry_state state)
+{
+	struct entry *e = window_first(&sh->stages[state].window);
+
+	return e || state != ENTRY_READY || !sh->order ? e : shard_order_head(sh);
+}
 /* Remove the first `count` ready or delayed messages, or some of them, which Redis alone
  * has. Told how many. Nothing is done yet if they are about to change: ask again. False:
  * it cannot be done so. */
@@ -281,7 +301,8 @@ static inline bool shard_is_reading(const struct shard *sh)
 
 	return ready->is_refilling ||
 	       ((sh->take.is_taking || sh->take.is_next || sh->is_committing) &&
-		ready->beyond > 0);
+		ready->beyond > 0) ||
+	       (sh->order && order_is_reading(sh->order));
 }
 
 /* Somebody may have been given the message before a broker was killed, though no attempt
@@ -293,7 +314,19 @@ static inline bool shard_is_exposed(const struct entry *e)
 	return e->id <= env->exposed_id && e->msg->due_unix_ms <= env->exposed_ms;
 }
 
+/* Messages that no stage has in its window: held back by their group. */
+static inline uint64_t shard_parked(const struct shard *sh)
+{
+	return sh->order ? sh->order->parked : 0;
+}
+
 /* For the files of this floor alone. */
+
+/* Read which groups have slots in use: those of messages that wait for their next
+ * attempt. The waiter is told; on_done comes before anything is delivered. */
+void shard_order_recover(struct shard *sh, store_done_fn on_done, void *ctx);
+/* Remove what is parked, as shard_purge does; returns how much that was. */
+uint64_t shard_order_purge(struct shard *sh, struct waiter *waiter);
 
 /* It has something to write. */
 static inline bool shard_is_dirty(const struct shard *sh)

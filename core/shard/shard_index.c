@@ -12,6 +12,7 @@ enum walk_place {
 	WALK_HELD = WALK_OUTSIDE + SHARD_STAGES,
 	WALK_YOUNG,
 	WALK_MOVING,
+	WALK_PARKED,
 	WALK_END,
 };
 
@@ -31,6 +32,8 @@ static struct entry *first_at(const struct shard *sh, unsigned place)
 		return TAILQ_FIRST(&sh->stages[place - WALK_OUTSIDE].outside);
 	if (place == WALK_HELD)
 		return window_first(&sh->held);
+	if (place == WALK_PARKED)
+		return sh->order ? order_any(sh->order) : NULL;
 	return TAILQ_FIRST(place == WALK_YOUNG ? &sh->young : &sh->moving);
 }
 
@@ -39,6 +42,8 @@ static struct entry *next_at(const struct shard *sh, unsigned place,
 {
 	if (place < WALK_OUTSIDE)
 		return window_next(&sh->stages[place].window, e);
+	if (place == WALK_PARKED)
+		return order_another(e);
 	return place == WALK_HELD ? window_next(&sh->held, e) : TAILQ_NEXT(e, link);
 }
 

@@ -248,6 +248,23 @@ struct store_from {
 void store_read_from(struct store *s, struct store_shard *shard,
 		     const struct store_from *from, store_rows_fn on_rows, void *ctx);
 
+/* The same of those of the ids that are members of the set, in the order of `ids`. */
+struct store_ids {
+	enum store_set set;
+	const uint64_t *ids;
+	unsigned count; /* 1-4096 */
+	size_t max_bytes;
+};
+void store_read_ids(struct store *s, struct store_shard *shard,
+		    const struct store_ids *ids, store_rows_fn on_rows, void *ctx);
+
+/* The ids of the members of a set that have been tried before, in their order. The array
+ * is the store's. Reads all tries, in pieces. */
+typedef void (*store_tried_fn)(void *ctx, int status, const char *text,
+			       const uint64_t *ids, size_t count);
+void store_tried_read(struct store *s, struct store_shard *shard, enum store_set set,
+		      store_tried_fn on_ids, void *ctx);
+
 struct store_counts {
 	uint64_t bodies;
 	uint64_t sets[STORE_SET_COUNT];
