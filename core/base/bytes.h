@@ -67,7 +67,7 @@ static inline uint64_t bytes_fold(uint64_t a, uint64_t b)
  * the key, so texts that share a bucket cannot be found without it by what is known of
  * the constants. It is no cryptographic hash: SipHash takes several times as many
  * instructions for keys as short as these, on every publish. */
-static inline uint32_t bytes_hash(const char *data, size_t len)
+static inline uint64_t bytes_hash_wide(const char *data, size_t len)
 {
 	const struct bytes_key key = bytes_key;
 	uint64_t h = key.first ^ len;
@@ -82,6 +82,11 @@ static inline uint32_t bytes_hash(const char *data, size_t len)
 	} else {
 		head = bytes_load_few(data, len);
 	}
-	h = bytes_fold(head ^ key.second, tail ^ h);
-	return (uint32_t)(h * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+	return bytes_fold(head ^ key.second, tail ^ h);
+}
+
+static inline uint32_t bytes_hash(const char *data, size_t len)
+{
+	return (uint32_t)(bytes_hash_wide(data, len) * UINT64_C(0x9e3779b97f4a7c15) >>
+			  32);
 }

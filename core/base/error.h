@@ -31,7 +31,8 @@
 	X(TIDE_EDENIED, -5014, "denied", "not allowed")                               \
 	X(TIDE_EBUSY, -5015, "busy", "try again later")                               \
 	X(TIDE_ESTORE, -5016, "store", "Redis refused or cannot be reached")          \
-	X(TIDE_ESHUTDOWN, -5017, "shutdown", "the broker is stopping")
+	X(TIDE_ESHUTDOWN, -5017, "shutdown", "the broker is stopping")                \
+	X(TIDE_EABORTED, -5018, "aborted", "the transaction has failed already")
 
 enum {
 	TIDE_OK = 0,

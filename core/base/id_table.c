@@ -2,15 +2,14 @@
 
 #include "mem.h"
 
-#define SLOTS_MIN 64
-#define MOVE_STEP 8 /* slots; 3 would be enough to end before the new array is full */
+#define SEGMENT_BUCKETS 64
+#define SEGMENTS_FIRST 4
 
-void id_table_deinit(struct id_table *t)
-{
-	mem_free(t->now.slots);
-	mem_free(t->old.slots);
-	*t = (struct id_table){ 0 };
-}
+struct id_item {
+	struct id_item *chain; /* the next of its bucket */
+	uint64_t id;
+	void *what;
+};
 
 /* Ids count up in steps: the multiplication spreads them over the upper bits. */
 static size_t hash(uint64_t id)
@@ -18,119 +17,152 @@ static size_t hash(uint64_t id)
 	return (size_t)((id * UINT64_C(0x9e3779b97f4a7c15)) >> 20);
 }
 
-static struct id_array array_create(size_t slots)
+/* The largest power of two that is not above `n`. */
+static size_t floor_power(size_t n)
 {
-	return (struct id_array){
-		.slots = mem_zalloc(slots * sizeof(struct id_slot)),
-		.mask = slots - 1,
-	};
+	return (size_t)1 << (63 - __builtin_clzll(n));
 }
 
-/* The slot with that id, or the free one where it would be. */
-static size_t find_slot(const struct id_array *a, uint64_t id)
+static struct id_item **bucket(const struct id_table *t, size_t i)
 {
-	size_t i = hash(id) & a->mask;
-
-	while (a->slots[i].what && a->slots[i].id != id)
-		i = (i + 1) & a->mask;
-	return i;
+	return &t->segments[i / SEGMENT_BUCKETS][i % SEGMENT_BUCKETS];
 }
 
-static void put(struct id_array *a, uint64_t id, void *what)
+/* Buckets that have been split already are told apart by one more bit. */
+static struct id_item **bucket_of(const struct id_table *t, uint64_t id)
 {
-	a->slots[find_slot(a, id)] = (struct id_slot){ id, what };
-	a->count++;
+	size_t whole = floor_power(t->buckets);
+	size_t i = hash(id) & (2 * whole - 1);
+
+	return bucket(t, i < t->buckets ? i : i - whole);
 }
 
-/* Those behind it move up, unless they would come before their place: so no search
- * ends too early, and no slot is lost. */
-static void free_slot(struct id_array *a, size_t hole)
+static void put_chain(struct id_table *t, struct id_item **chain)
 {
-	size_t i = hole;
+	struct id_item *item = *chain, *next;
 
-	for (;;) {
-		size_t home;
+	for (*chain = NULL; item; item = next) {
+		struct id_item **at = bucket_of(t, item->id);
 
-		i = (i + 1) & a->mask;
-		if (!a->slots[i].what)
-			break;
-		home = hash(a->slots[i].id) & a->mask;
-		if (((i - home) & a->mask) < ((i - hole) & a->mask))
-			continue;
-		a->slots[hole] = a->slots[i];
-		hole = i;
-	}
-	a->slots[hole].what = NULL;
-	a->count--;
-}
-
-/* A slot that is emptied may be filled from behind: it is looked at again. */
-static void move_some(struct id_table *t)
-{
-	struct id_array *old = &t->old;
-
-	for (int n = 0; n < MOVE_STEP && old->count > 0; n++) {
-		struct id_slot *slot = &old->slots[t->moved & old->mask];
-
-		if (!slot->what) {
-			t->moved++;
-			continue;
-		}
-		put(&t->now, slot->id, slot->what);
-		free_slot(old, t->moved & old->mask);
-	}
-	if (old->slots && old->count == 0) {
-		mem_free(old->slots);
-		*old = (struct id_array){ 0 };
+		next = item->chain;
+		item->chain = *at;
+		*at = item;
 	}
 }
 
+static void add_segment(struct id_table *t)
+{
+	size_t n = t->buckets / SEGMENT_BUCKETS;
+
+	if (n == t->segment_cap) {
+		t->segment_cap = n ? 2 * n : SEGMENTS_FIRST;
+		t->segments =
+			mem_realloc(t->segments, t->segment_cap * sizeof(*t->segments));
+	}
+	t->segments[n] = mem_zalloc(SEGMENT_BUCKETS * sizeof(**t->segments));
+}
+
+/* One bucket more: what belongs there leaves the one that it is split from. */
 static void grow(struct id_table *t)
 {
-	size_t slots = t->now.slots ? 2 * (t->now.mask + 1) : SLOTS_MIN;
+	if (t->buckets % SEGMENT_BUCKETS == 0)
+		add_segment(t);
+	if (t->buckets == 0) {
+		t->buckets = SEGMENT_BUCKETS;
+		return;
+	}
+	t->buckets++;
+	put_chain(t, bucket(t, t->buckets - 1 - floor_power(t->buckets - 1)));
+}
 
-	while (t->old.count > 0)
-		move_some(t);
-	t->old = t->now;
-	t->now = array_create(slots);
-	t->moved = 0;
-	move_some(t);
+static void free_buckets(struct id_table *t)
+{
+	for (size_t i = 0; i < t->buckets; i += SEGMENT_BUCKETS)
+		mem_free(t->segments[i / SEGMENT_BUCKETS]);
+	mem_free(t->segments);
+	*t = (struct id_table){ 0 };
+}
+
+/* One bucket less: it is none of the first. */
+static void drop_bucket(struct id_table *t)
+{
+	t->buckets--;
+	put_chain(t, bucket(t, t->buckets));
+	if (t->buckets % SEGMENT_BUCKETS == 0)
+		mem_free(t->segments[t->buckets / SEGMENT_BUCKETS]);
+}
+
+static void shrink(struct id_table *t)
+{
+	if (t->count == 0)
+		free_buckets(t);
+	else if (t->count < t->buckets / 2 && t->buckets > SEGMENT_BUCKETS)
+		drop_bucket(t);
+}
+
+/* Where the item is linked; it points to NULL when there is none. */
+static struct id_item **find_link(const struct id_table *t, uint64_t id)
+{
+	struct id_item **at = bucket_of(t, id);
+
+	while (*at && (*at)->id != id)
+		at = &(*at)->chain;
+	return at;
 }
 
 void *id_table_find(const struct id_table *t, uint64_t id)
 {
-	void *what = t->now.slots ? t->now.slots[find_slot(&t->now, id)].what : NULL;
+	struct id_item *item = t->count ? *find_link(t, id) : NULL;
 
-	if (!what && t->old.slots)
-		what = t->old.slots[find_slot(&t->old, id)].what;
-	return what;
+	return item ? item->what : NULL;
 }
 
 void id_table_add(struct id_table *t, uint64_t id, void *what)
 {
-	size_t wanted = id_table_count(t) + 1;
+	struct id_item *item = mem_alloc(sizeof(*item));
+	struct id_item **at;
 
-	if (!t->now.slots || wanted > t->now.mask / 4 * 3)
+	if (t->count >= t->buckets)
 		grow(t);
-	else
-		move_some(t);
-	put(&t->now, id, what);
+	at = bucket_of(t, id);
+	*item = (struct id_item){ *at, id, what };
+	*at = item;
+	t->count++;
+}
+
+static void *unlink_item(struct id_table *t, struct id_item **at)
+{
+	struct id_item *item = *at;
+	void *what = item->what;
+
+	*at = item->chain;
+	mem_free(item);
+	t->count--;
+	shrink(t);
+	return what;
 }
 
 void id_table_remove(struct id_table *t, uint64_t id)
 {
-	struct id_array *arrays[] = { &t->now, &t->old };
+	struct id_item **at = t->count ? find_link(t, id) : NULL;
 
-	for (int i = 0; i < 2; i++) {
-		size_t at;
+	if (at && *at)
+		unlink_item(t, at);
+}
 
-		if (!arrays[i]->slots)
-			continue;
-		at = find_slot(arrays[i], id);
-		if (arrays[i]->slots[at].what) {
-			free_slot(arrays[i], at);
-			break;
-		}
-	}
-	move_some(t);
+void *id_table_take(struct id_table *t)
+{
+	/* From the end: buckets that are empty go. */
+	while (t->buckets > SEGMENT_BUCKETS && !*bucket(t, t->buckets - 1))
+		drop_bucket(t);
+	for (size_t i = t->buckets; i > 0; i--)
+		if (*bucket(t, i - 1))
+			return unlink_item(t, bucket(t, i - 1));
+	return NULL;
+}
+
+void id_table_deinit(struct id_table *t)
+{
+	while (id_table_take(t))
+		;
 }

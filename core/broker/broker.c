@@ -8,6 +8,7 @@
 #include "removal.h"
 #include "route_cache.h"
 #include "rules/api/shared.h"
+#include "shard/commit.h"
 #include "shard/dedupe.h"
 
 void broker_config_init(struct broker_config *c)
@@ -22,6 +23,7 @@ void broker_config_init(struct broker_config *c)
 			   .command_timeout_ms = 30000 },
 		.window_messages = 16384,
 		.window_bytes = (size_t)16 << 20,
+		.parked_messages = 1000000,
 		.memory_soft_bytes = (size_t)256 << 20,
 		.memory_max_bytes = (size_t)1 << 30,
 		.dedupe_window_ms = 120000,
@@ -33,6 +35,9 @@ void broker_config_init(struct broker_config *c)
 		.exchanges_max = 1000000,
 		.bindings_max = 1000000,
 		.channels_max = 256,
+		.transaction_messages_max = 16384,
+		.transaction_bytes_max = (size_t)32 << 20,
+		.transactions_bytes_max = (size_t)256 << 20,
 		.consumers_max = 65535,
 		.replies_max = 16384,
 		.rules_memory_bytes = ENGINE_MEMORY_DEFAULT,
@@ -56,8 +61,10 @@ static void init_shard_env(struct broker *b)
 	env->timers = &b->timers;
 	env->window_messages = b->config.window_messages;
 	env->window_bytes = b->config.window_bytes;
+	env->parked_messages = b->config.parked_messages;
 	env->memory_soft_bytes = b->config.memory_soft_bytes;
 	b->journal = env->journal = journal_create(env);
+	commit_init(env);
 	clock_update(b);
 	b->dedupe = env->dedupe = dedupe_create(env, b->config.dedupe_max_bytes);
 }
@@ -114,6 +121,7 @@ void broker_clear(struct broker *b)
 
 	job_end_all(b);
 	removal_clear(b);
+	commit_close(&b->env);
 	HASH_ITER (hh, b->vhosts, v, next) {
 		lock_free_all(v);
 		vhost_destroy(v);
@@ -147,7 +155,8 @@ void broker_drain(struct broker *b)
 
 bool broker_is_idle(const struct broker *b)
 {
-	return !b->env.store || (journal_is_idle(b->journal) && shared_sync_is_idle(b));
+	return !b->env.store || (journal_is_idle(b->journal) && commit_is_idle(&b->env) &&
+				 shared_sync_is_idle(b));
 }
 
 void broker_begin(struct broker *b)

@@ -32,6 +32,7 @@ struct broker_config {
 	struct store_config store;
 	size_t window_messages; /* of a shard, in memory */
 	size_t window_bytes;
+	size_t parked_messages;    /* of a shard with groups */
 	size_t memory_soft_bytes;  /* over it, windows shrink */
 	size_t memory_max_bytes;   /* over it, publishers are held back; also of
 				    * what is half received */
@@ -58,7 +59,10 @@ struct broker_config {
 				       * rules directory is */
 	int64_t dedupe_window_ms;     /* of queues that do not say otherwise */
 	size_t dedupe_max_bytes;      /* of all publish ids that are remembered */
-	bool replay_payloads;         /* the recent publishes are kept with them */
+	unsigned transaction_messages_max; /* published and settled by one transaction */
+	size_t transaction_bytes_max;      /* that one keeps until its end */
+	size_t transactions_bytes_max;     /* that all of them keep */
+	bool replay_payloads;              /* the recent publishes are kept with them */
 };
 
 void broker_config_init(struct broker_config *c);

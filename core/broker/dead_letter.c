@@ -65,9 +65,7 @@ static bool is_over_limit(const struct entry *e)
 	return true;
 }
 
-/* The copy that goes to the target; NULL: there can be none. */
-static struct msg *create_copy(const struct entry *e, const char *reason,
-			       const char *rule)
+struct msg *dead_letter_copy(const struct entry *e, const char *reason, const char *rule)
 {
 	const struct queue *q = entry_queue(e);
 	struct error err;
@@ -83,18 +81,22 @@ static struct msg *create_copy(const struct entry *e, const char *reason,
 	return NULL;
 }
 
+void dead_letter_count(struct queue *q)
+{
+	q->counters.dead_lettered++;
+	q->vhost->broker->counters.dead_lettered++;
+}
+
 void dead_letter(struct entry *e, const char *reason, const char *rule)
 {
 	struct queue *q = entry_queue(e);
-	struct msg *copy = create_copy(e, reason, rule);
+	struct msg *copy = dead_letter_copy(e, reason, rule);
 
 	if (!copy) {
 		shard_bury(e);
 		return;
 	}
-	if (move_start(e, copy, &ops, NULL) == TIDE_OK) {
-		q->counters.dead_lettered++;
-		q->vhost->broker->counters.dead_lettered++;
-	}
+	if (move_start(e, copy, &ops, NULL) == TIDE_OK)
+		dead_letter_count(q);
 	msg_unref(copy);
 }

@@ -24,7 +24,7 @@ static struct entry *first_in(const struct queue *q, enum entry_state state,
 	struct entry *first = NULL;
 
 	for (unsigned i = 0; i < q->shard_count; i++) {
-		struct entry *e = window_first(&q->shards[i]->stages[state].window);
+		struct entry *e = shard_head(q->shards[i], state);
 
 		if (!e && shard_count(q->shards[i], state) > 0)
 			*is_missing = true;

@@ -6,6 +6,7 @@
 #include "broker.h"
 #include "host/log.h"
 #include "rules/engine/strategy.h"
+#include "shard/commit.h"
 
 #define UNRANKED_LOG_MS 60000
 
@@ -35,9 +36,39 @@ static inline void count_pick(const struct pick *pick)
 		count_unranked(pick);
 }
 
+/* Where a message goes: into its shards at once, or into a commit. */
+struct entrance {
+	struct waiter *waiter; /* who waits; may be NULL */
+	struct commit *commit; /* NULL: at once */
+};
+
+static inline void enter(const struct entrance *to, const struct pick *pick,
+			 struct msg *m)
+{
+	if (to->commit)
+		commit_publish(to->commit, pick->shard, m, pick->rank, NULL);
+	else
+		shard_publish(pick->shard, m, pick->rank, to->waiter, false);
+}
+
+static bool enter_new(const struct entrance *to, struct dedupe_queue *dq,
+		      const struct dedupe_publish *p, uint64_t *first)
+{
+	struct waiter *id;
+
+	if (!to->commit)
+		return dedupe_publish(dq, p, to->waiter, first);
+	id = dedupe_commit(dq, p, first);
+	if (!id)
+		return false;
+	commit_publish(to->commit, p->shard, p->msg, p->rank, id);
+	waiter_done(id, TIDE_OK, NULL);
+	return true;
+}
+
 /* Whether the queue has it now, and had not before. */
 static bool store_new(const struct outcome *o, const struct pick *pick,
-		      struct waiter *waiter, uint64_t *first)
+		      const struct entrance *to, uint64_t *first)
 {
 	const struct dedupe_publish p = {
 		.key = decide_dedupe_key(o),
@@ -48,15 +79,15 @@ static bool store_new(const struct outcome *o, const struct pick *pick,
 	};
 
 	if (p.window_ms > 0)
-		return dedupe_publish(pick->queue->dedupe, &p, waiter, first);
-	shard_publish(pick->shard, o->msg, pick->rank, waiter, false);
+		return enter_new(to, pick->queue->dedupe, &p, first);
+	enter(to, pick, o->msg);
 	return true;
 }
 
 /* For a message with a publish id, each queue decides whether it has seen it. Gives how
  * many had; `*first` is the message that the first of those has. */
 static unsigned store_once(struct broker *b, const struct outcome *o,
-			   struct waiter *waiter, uint64_t *first)
+			   const struct entrance *to, uint64_t *first)
 {
 	unsigned duplicates = 0;
 	uint64_t id;
@@ -64,7 +95,7 @@ static unsigned store_once(struct broker *b, const struct outcome *o,
 	for (unsigned i = 0; i < o->count; i++) {
 		struct queue *q = o->picks[i].queue;
 
-		if (store_new(o, &o->picks[i], waiter, &id)) {
+		if (store_new(o, &o->picks[i], to, &id)) {
 			count_pick(&o->picks[i]);
 			continue;
 		}
@@ -85,7 +116,7 @@ static void count_unroutable(const struct outcome *o, struct vhost *v)
 }
 
 /* Gives how many of the queues had it before. */
-static unsigned store(struct vhost *v, const struct outcome *o, struct waiter *waiter,
+static unsigned store(struct vhost *v, const struct outcome *o, const struct entrance *to,
 		      uint64_t *first)
 {
 	struct broker *b = v->broker;
@@ -96,27 +127,27 @@ static unsigned store(struct vhost *v, const struct outcome *o, struct waiter *w
 	if (o->count == 0)
 		count_unroutable(o, v);
 	if (o->msg->dedupe_len)
-		return store_once(b, o, waiter, first);
+		return store_once(b, o, to, first);
 	for (unsigned i = 0; i < o->count; i++) {
 		count_pick(&o->picks[i]);
-		shard_publish(o->picks[i].shard, o->msg, o->picks[i].rank, waiter, false);
+		enter(to, &o->picks[i], o->msg);
 	}
 	b->counters.routed += o->count;
 	return 0;
 }
 
-static void apply(const struct decision *d, struct vhost *v, struct waiter *waiter,
+static void apply(const struct decision *d, struct vhost *v, const struct entrance *to,
 		  struct published *out)
 {
 	uint64_t first;
-	unsigned duplicates = store(v, &d->first, waiter, &first);
+	unsigned duplicates = store(v, &d->first, to, &first);
 
 	out->queues = d->first.count;
 	out->is_duplicate = duplicates > 0 && duplicates == out->queues;
 	if (out->is_duplicate)
 		out->id = first;
 	for (unsigned i = 0; i < d->copy_count; i++)
-		store(v, &d->copies[i], waiter, &first);
+		store(v, &d->copies[i], to, &first);
 }
 
 static size_t wanted_bytes(const struct outcome *o)
@@ -241,7 +272,7 @@ int publish_message(struct decide_spec *spec, bool is_mandatory, struct waiter *
 	if (rc == TIDE_OK)
 		rc = admit(&d, spec, err);
 	if (rc == TIDE_OK)
-		apply(&d, spec->vhost, waiter, out);
+		apply(&d, spec->vhost, &(struct entrance){ .waiter = waiter }, out);
 	decide_deinit(&d);
 	return rc;
 }
@@ -266,6 +297,7 @@ int publish_filter(struct decision *d, struct decide_spec *spec, struct error *e
 static void store_unknown(struct vhost *v, struct outcome *o,
 			  const struct publish_known *known, struct waiter *waiter)
 {
+	const struct entrance to = { .waiter = waiter };
 	unsigned left = 0;
 	uint64_t ignored;
 
@@ -275,12 +307,11 @@ static void store_unknown(struct vhost *v, struct outcome *o,
 	if (o->count > 0 && left == 0)
 		return; /* which is not the same as unroutable */
 	o->count = left;
-	store(v, o, waiter, &ignored);
+	store(v, o, &to, &ignored);
 }
 
-int publish_filtered(struct decision *d, struct decide_spec *spec,
-		     const struct publish_known *known, struct waiter *waiter,
-		     struct error *err)
+int publish_route(struct decision *d, struct decide_spec *spec, bool is_mandatory,
+		  struct error *err)
 {
 	struct broker *b = spec->vhost->broker;
 	struct watched_publish watched;
@@ -292,12 +323,41 @@ int publish_filtered(struct decision *d, struct decide_spec *spec,
 	if (rc == TIDE_OK)
 		rc = check_sizes(d, b, err);
 	tell(&watched, d, rc < 0 ? err : NULL);
-	if (rc == TIDE_OK)
-		rc = admit(d, spec, err);
+	if (rc == TIDE_OK && is_mandatory && d->first.count == 0)
+		rc = refuse_unroutable(&d->first, spec->vhost, err);
+	return rc == TIDE_OK ? admit(d, spec, err) : rc;
+}
+
+int publish_filtered(struct decision *d, struct decide_spec *spec,
+		     const struct publish_known *known, struct waiter *waiter,
+		     struct error *err)
+{
+	int rc = publish_route(d, spec, false, err);
+
 	if (rc < 0)
 		return rc;
 	store_unknown(spec->vhost, &d->first, known, waiter);
 	for (unsigned i = 0; i < d->copy_count; i++)
 		store_unknown(spec->vhost, &d->copies[i], known, waiter);
 	return TIDE_OK;
+}
+
+bool publish_is_unsettled(const struct decision *d)
+{
+	for (unsigned n = 0; n <= d->copy_count; n++) {
+		const struct outcome *o = n ? &d->copies[n - 1] : &d->first;
+		const struct dedupe_key key = decide_dedupe_key(o);
+
+		for (unsigned i = 0; key.publish_id.len && i < o->count; i++)
+			if (dedupe_is_pending(o->picks[i].queue->dedupe, &key))
+				return true;
+	}
+	return false;
+}
+
+void publish_commit(const struct decision *d, struct vhost *v, struct commit *c,
+		    struct published *out)
+{
+	*out = (struct published){ .id = d->first.msg->id };
+	apply(d, v, &(struct entrance){ .commit = c }, out);
 }

@@ -3,6 +3,8 @@
 
 #include "decide.h"
 
+struct commit;
+
 /* What became of a message; copies made by filters are not counted. */
 struct published {
 	unsigned queues;   /* how many have it */
@@ -23,11 +25,22 @@ struct publish_known {
 	const void *ctx;
 };
 
-/* A publish in two halves, for who writes down the ids in between. The first half is the
- * filters. Call decide_deinit in every case. */
+/* A publish in pieces, for who writes down the ids in between, or decides about several
+ * before it stores one. The first piece is the filters. Call decide_deinit in every
+ * case. */
 TIDE_MUST_USE int publish_filter(struct decision *d, struct decide_spec *spec,
 				 struct error *err);
-/* The second, unless the first has failed. On an error nothing was stored. */
+/* The second: route, shards and ranks, and whether the queues take it. */
+TIDE_MUST_USE int publish_route(struct decision *d, struct decide_spec *spec,
+				bool is_mandatory, struct error *err);
+/* A queue has seen its publish id, and does not know yet whether it keeps that message.
+ */
+bool publish_is_unsettled(const struct decision *d);
+/* The third: into a commit. */
+void publish_commit(const struct decision *d, struct vhost *v, struct commit *c,
+		    struct published *out);
+/* The second and storing it at once, unless the first has failed. On an error nothing was
+ * stored. */
 TIDE_MUST_USE int publish_filtered(struct decision *d, struct decide_spec *spec,
 				   const struct publish_known *known,
 				   struct waiter *waiter, struct error *err);

@@ -158,6 +158,17 @@ static void open_shards(struct queue *q)
 				q->config.dedupe_ms == DEDUPE_QUEUED_MS);
 }
 
+static void order_shard(const struct queue *q, struct shard *sh)
+{
+	char label[VHOST_USER_MAX];
+
+	vhost_format_user(q->vhost, "queue", queue_slice(q), label);
+	shard_order_by(sh, &(struct order_spec){ .by = q->config.order_by,
+						 .header = q->config.order_header,
+						 .inflight = q->config.inflight,
+						 .label = label });
+}
+
 struct shard *queue_make_shard(struct queue *q, unsigned index)
 {
 	struct store_shard *keys = NULL;
@@ -167,6 +178,8 @@ struct shard *queue_make_shard(struct queue *q, unsigned index)
 		keys = store_shard_create(vhost_slice(q->vhost), queue_slice(q), index);
 	sh = shard_create(&q->vhost->broker->env, q, index, keys);
 	sh->ttl_ms = q->config.ttl_ms;
+	if (q->config.order_by != ORDER_NONE)
+		order_shard(q, sh);
 	sh->may_trim = true;
 	sh->gives_up = q->config.overflow != QUEUE_OVERFLOW_REJECT;
 	sh->size.is_kept = keys && q->config.max_bytes;
@@ -369,6 +382,8 @@ static void release_held(struct shard *sh)
 	struct entry *e;
 
 	TAILQ_FOREACH (e, &sh->young, link)
+		consumer_release(e);
+	TAILQ_FOREACH (e, &sh->moving, link)
 		consumer_release(e);
 	for (e = window_first(&sh->held); e; e = window_next(&sh->held, e))
 		consumer_release(e);

@@ -17,7 +17,8 @@ enum option_type {
 	OPTION_WINDOW,
 	OPTION_SCRIPT,
 	OPTION_TARGET,
-	OPTION_COUNT,
+	OPTION_ORDER,
+	OPTION_AMOUNT,
 	OPTION_OVERFLOW,
 	OPTION_RATE
 };
@@ -52,9 +53,9 @@ static const struct queue_option options[] = {
 	  "a duration from 10ms to 1d" },
 	{ "ttl", "0", OPTION_DURATION, FIELD(ttl_ms), 0, DURATION_MAX_MS,
 	  "a duration from 1ms to 3660d, or 0 for no limit" },
-	{ "max-length", "0", OPTION_COUNT, FIELD(max_length), 0, COUNT_MAX,
+	{ "max-length", "0", OPTION_AMOUNT, FIELD(max_length), 0, COUNT_MAX,
 	  "a number of messages from 1 to 1000000000000, or 0 for no limit" },
-	{ "max-bytes", "0", OPTION_COUNT, FIELD(max_bytes), 0, COUNT_MAX,
+	{ "max-bytes", "0", OPTION_AMOUNT, FIELD(max_bytes), 0, COUNT_MAX,
 	  "a number of bytes from 1 to 1000000000000, or 0 for no limit" },
 	{ "overflow", "reject", OPTION_OVERFLOW, FIELD(overflow), 0, 0,
 	  "reject, drop-head or dead-letter" },
@@ -69,6 +70,10 @@ static const struct queue_option options[] = {
 	{ "dead-letter", "", OPTION_TARGET, 0, 0, 0,
 	  "<exchange>/<key>, with - for the default exchange, which needs a key (a "
 	  "queue's name); without a key the message keeps its own" },
+	{ "order-by", "", OPTION_ORDER, 0, 0, 0,
+	  "key, shard, or h:<name> for the values of a header" },
+	{ "inflight", "", OPTION_UINT, FIELD(inflight), 1, 65535,
+	  "a number from 1 to 65535: messages of a group that are at work at a time" },
 	{ "dedupe", "", OPTION_WINDOW, FIELD(dedupe_ms), 0, DAY_MS,
 	  "a duration up to 1d, or queued: for as long as the message is in the queue; "
 	  "0 remembers no publish ids" },
@@ -106,12 +111,31 @@ static bool set_target(struct queue_config *c, const char *value)
 	return true;
 }
 
+static bool set_order(struct queue_config *c, const char *value)
+{
+	struct slice by = slice_from(value);
+
+	if (slice_is(by, "key"))
+		c->order_by = ORDER_KEY;
+	else if (slice_is(by, "shard"))
+		c->order_by = ORDER_SHARD;
+	else if (by.len > 0)
+		c->order_by = ORDER_HEADER;
+	if (c->order_by != ORDER_HEADER)
+		return true;
+	c->order_header = mem_strdup(by.len > 2 ? value + 2 : "");
+	return slice_has_prefix(by, "h:") && slice_is_name(slice_skip(by, 2));
+}
+
 static bool set_number(struct queue_config *c, const struct queue_option *o,
 		       const char *value)
 {
 	char *field = (char *)c + o->offset;
 	uint64_t n;
 
+	/* Its default depends on another option. */
+	if (!value[0] && !o->fallback[0])
+		return true;
 	if (!slice_to_uint(slice_from(value), o->max, &n) || n < o->min)
 		return false;
 	if (o->type == OPTION_BOOL)
@@ -199,7 +223,9 @@ static bool set_option(struct queue_config *c, const struct queue_option *o,
 		return slice_is_name(slice_from(value));
 	case OPTION_TARGET:
 		return set_target(c, value);
-	case OPTION_COUNT:
+	case OPTION_ORDER:
+		return set_order(c, value);
+	case OPTION_AMOUNT:
 		return set_count(c, o, value);
 	case OPTION_OVERFLOW:
 		return set_overflow(c, value);
@@ -214,7 +240,7 @@ static int refuse_unknown(const char *name, struct error *err)
 	struct buf all = { 0 };
 	int rc;
 
-	for (size_t i = 0; i < OPTION_COUNT; i++)
+	for (size_t i = 0; i < OPTIONS; i++)
 		buf_printf(&all, "%s ", options[i].name);
 	rc = error_set(err, TIDE_ESYNTAX,
 		       "a queue has no option '%.64s'; it takes: %sand sharding.* "
@@ -252,6 +278,48 @@ static const struct queue_option *find_option(const char *name)
 	return NULL;
 }
 
+/* What an option has that is not given. */
+static const char *fallback(const struct queue_option *o, const struct args *args)
+{
+	const char *order_by = args_get(args, "order-by");
+	bool is_ordered = order_by && order_by[0];
+
+	return is_ordered && strcmp(o->name, "inflight") == 0 ? "1" : o->fallback;
+}
+
+/* The shipped scripts that keep what they shard by together. Of others it is not known.
+ */
+static bool keeps_together(const struct queue_config *c, const char *by)
+{
+	const char *script = c->scripts[SCRIPT_SHARDING];
+	const char *has = args_get(&c->script_args[SCRIPT_SHARDING], "by");
+
+	return (strcmp(script, "hash") == 0 || strcmp(script, "consistent") == 0) &&
+	       strcmp(has ? has : "key", by) == 0;
+}
+
+/* A group needs all of its messages in one shard. */
+static int check_order(struct queue_config *c, struct error *err)
+{
+	const char *by = c->order_by == ORDER_HEADER ? c->order_header : "key";
+
+	if (c->order_by == ORDER_NONE && c->inflight > 0)
+		return error_set(err, TIDE_ESYNTAX,
+				 "inflight=%u counts messages of a group: it needs "
+				 "order-by=key, order-by=shard or order-by=h:<name>",
+				 c->inflight);
+	if (c->order_by == ORDER_NONE || c->order_by == ORDER_SHARD || c->shards == 1 ||
+	    keeps_together(c, by))
+		return TIDE_OK;
+	return error_set(
+		err, TIDE_ESYNTAX,
+		"a group needs all of its messages in one shard: with shards=%u, "
+		"%s%s needs sharding=hash or sharding=consistent with "
+		"sharding.by=%s",
+		c->shards, c->order_by == ORDER_KEY ? "order-by=" : "order-by=h:", by,
+		by);
+}
+
 /* Options that make no sense without another one. */
 static int check_together(const struct queue_config *c, struct error *err)
 {
@@ -278,7 +346,7 @@ int queue_config_parse(struct queue_config *c, const struct args *args, struct e
 	for (size_t i = 0; i < OPTIONS && rc == TIDE_OK; i++) {
 		const struct queue_option *o = &options[i];
 		const char *given = args_get(args, o->name);
-		const char *value = given ? given : o->fallback;
+		const char *value = given ? given : fallback(o, args);
 
 		if (!set_option(c, o, value))
 			rc = error_set(err, TIDE_ESYNTAX, "%s=%s: expected %s", o->name,
@@ -292,6 +360,8 @@ int queue_config_parse(struct queue_config *c, const struct args *args, struct e
 			       "ack-timeout=%s is longer than ack-timeout-max=%s",
 			       args_get(&c->canonical, "ack-timeout"),
 			       args_get(&c->canonical, "ack-timeout-max"));
+	if (rc == TIDE_OK)
+		rc = check_order(c, err);
 	if (rc == TIDE_OK)
 		rc = check_together(c, err);
 	if (rc < 0) {
@@ -308,6 +378,7 @@ void queue_config_deinit(struct queue_config *c)
 		mem_free(c->scripts[i]);
 		args_deinit(&c->script_args[i]);
 	}
+	mem_free(c->order_header);
 	mem_free(c->dead_exchange);
 	mem_free(c->dead_key);
 	args_deinit(&c->canonical);
@@ -343,13 +414,16 @@ static bool is_same(const struct queue_option *o, const struct queue_config *a,
 		return true; /* compare_windows */
 	case OPTION_SCRIPT:
 		return is_same_text(a->scripts[o->offset], b->scripts[o->offset]);
-	case OPTION_COUNT:
+	case OPTION_AMOUNT:
 		return *(const uint64_t *)x == *(const uint64_t *)y;
 	case OPTION_OVERFLOW:
 		return a->overflow == b->overflow;
 	case OPTION_TARGET:
 		return is_same_text(a->dead_exchange, b->dead_exchange) &&
 		       is_same_text(a->dead_key, b->dead_key);
+	case OPTION_ORDER:
+		return a->order_by == b->order_by &&
+		       is_same_text(a->order_header, b->order_header);
 	}
 	return false;
 }

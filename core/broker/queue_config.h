@@ -7,6 +7,7 @@
 
 #include "base/args.h"
 #include "rules/engine/engine.h"
+#include "shard/order.h"
 
 #define QUEUE_SHARDS_MAX 64
 
@@ -34,6 +35,9 @@ struct queue_config {
 	enum queue_overflow overflow;
 	int64_t ttl_ms;          /* how long messages live in it; 0 = no limit */
 	uint32_t delivery_limit; /* failures after which it is dead-lettered; 0 = none */
+	enum order_by order_by;
+	char *order_header;   /* of ORDER_HEADER */
+	uint32_t inflight;    /* of a group; 0 without order-by */
 	uint32_t death_limit; /* deaths after which it is buried, whatever the target */
 	char *dead_exchange;  /* NULL: no target; "" = the default exchange */
 	char *dead_key;       /* NULL: the message keeps its key */

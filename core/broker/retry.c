@@ -11,51 +11,34 @@
 /* A message whose retry script failed is kept and tried again after this. */
 #define SCRIPT_FAILED_DELAY_MS 5000
 
-static bool is_over_limit(const struct entry *e)
+static bool is_over_limit(const struct entry *e, uint32_t failures)
 {
 	uint32_t limit = entry_queue(e)->config.delivery_limit;
 
-	return limit > 0 && e->failures >= limit;
+	return limit > 0 && failures >= limit;
 }
 
 /* Back to the queue, not before `due_ms`: whatever brings it back, one that fails again
  * and again at once is paced. */
-static void give_back(struct entry *e, int64_t due_ms)
+static struct retry_fate back_at(const struct entry *e, int64_t due_ms)
 {
-	struct queue *q = entry_queue(e);
 	int64_t now_ms = e->shard->env->now_ms;
 	int64_t gap_ms = redelivery_gap_ms(e->attempts);
 	int64_t paced_ms = e->held_unix_ms + gap_ms;
+	struct retry_fate fate = { .action = RETRY_AFTER, .due_ms = due_ms };
 
 	if (paced_ms > now_ms + gap_ms)
 		paced_ms = now_ms + gap_ms; /* the clock was set back */
 	if (paced_ms > now_ms && paced_ms > due_ms) {
-		due_ms = paced_ms;
-		q->counters.paced++;
-		q->vhost->broker->counters.paced++;
+		fate.due_ms = paced_ms;
+		fate.is_paced = true;
 	}
-	shard_return(e, due_ms);
+	return fate;
 }
 
-static void apply(struct entry *e, const struct retry_decision *d, const char *reason)
+static struct retry_fate dead(const char *rule)
 {
-	struct queue *q = entry_queue(e);
-	const char *rule = strategy_script(q->strategies[RULESET_ACTIVE][SCRIPT_RETRY]);
-
-	switch (d->action) {
-	case RETRY_AFTER:
-		give_back(e, e->shard->env->now_ms + d->delay_ms);
-		return;
-	case RETRY_BURY:
-		shard_bury(e);
-		return;
-	case RETRY_DEAD_LETTER:
-		dead_letter(e, reason, rule);
-		return;
-	case RETRY_DROP:
-		shard_remove(e, NULL);
-		return;
-	}
+	return (struct retry_fate){ .action = RETRY_DEAD_LETTER, .rule = rule };
 }
 
 int retry_decide(const struct ruleset *r, struct decision_context *context,
@@ -71,14 +54,13 @@ int retry_decide(const struct ruleset *r, struct decision_context *context,
 	return strategy_decide(s, &question, &f->view, d, err);
 }
 
-static void ask(struct entry *e, const char *reason, struct retry_decision *d)
+static void ask(const struct entry *e, const char *reason, uint32_t failures,
+		struct retry_decision *d)
 {
 	struct queue *q = entry_queue(e);
 	const struct broker *b = q->vhost->broker;
 	const struct watcher *w = &b->watcher;
-	const struct retry_failure f = { q,
-					 e->msg,
-					 { reason, e->attempts, e->failures } };
+	const struct retry_failure f = { q, e->msg, { reason, e->attempts, failures } };
 	struct error err;
 	int rc = retry_decide(&b->active_rules,
 			      w->on_failure ? w->on_failure(w->ctx, &f) : NULL, &f, d,
@@ -93,60 +75,124 @@ static void ask(struct entry *e, const char *reason, struct retry_decision *d)
 	*d = (struct retry_decision){ RETRY_AFTER, SCRIPT_FAILED_DELAY_MS };
 }
 
-/* To return what has expired would be to expire it again: unless the script
- * buries or drops it, it is dead-lettered, or dropped where there is no target. */
-static void expired(struct entry *e)
+static struct retry_fate by_script(const struct entry *e, const char *reason,
+				   uint32_t failures)
 {
-	struct queue *q = entry_queue(e);
+	struct strategy *s = entry_queue(e)->strategies[RULESET_ACTIVE][SCRIPT_RETRY];
+	struct retry_fate fate = { 0 };
 	struct retry_decision d;
 
-	q->counters.expired++;
-	ask(e, "expired", &d);
-	if (d.action == RETRY_AFTER || d.action == RETRY_DEAD_LETTER)
-		d.action = q->config.dead_exchange ? RETRY_DEAD_LETTER : RETRY_DROP;
-	apply(e, &d, "expired");
+	ask(e, reason, failures, &d);
+	fate.action = d.action;
+	if (d.action == RETRY_AFTER)
+		fate = back_at(e, e->shard->env->now_ms + d.delay_ms);
+	fate.rule = strategy_script(s);
+	return fate;
 }
 
-/* @param reason  NULL: it counts as no failure of the message */
-static void count(struct entry *e, const char *reason)
+/* To return what has expired would be to expire it again: unless the script
+ * buries or drops it, it is dead-lettered, or dropped where there is no target. */
+static struct retry_fate expired(const struct entry *e)
+{
+	struct queue *q = entry_queue(e);
+	struct retry_fate fate;
+
+	q->counters.expired++;
+	fate = by_script(e, "expired", e->failures);
+	if (fate.action == RETRY_AFTER || fate.action == RETRY_DEAD_LETTER) {
+		fate.action = q->config.dead_exchange ? RETRY_DEAD_LETTER : RETRY_DROP;
+		fate.is_paced = false;
+	}
+	fate.reason = "expired";
+	return fate;
+}
+
+struct retry_fate retry_plan_failed(const struct entry *e, const char *reason)
+{
+	uint32_t failures = e->failures + 1;
+	struct retry_fate fate = is_over_limit(e, failures)
+					 ? dead("delivery-limit")
+					 : by_script(e, reason, failures);
+
+	fate.reason = reason;
+	fate.is_failure = true;
+	return fate;
+}
+
+struct retry_fate retry_plan_after(const struct entry *e, int64_t delay_ms)
+{
+	struct retry_fate fate = is_over_limit(e, e->failures + 1)
+					 ? dead("delivery-limit")
+					 : back_at(e, e->shard->env->now_ms + delay_ms);
+
+	fate.reason = "nack";
+	fate.is_failure = true;
+	return fate;
+}
+
+struct retry_fate retry_plan_dead(const char *reason)
+{
+	struct retry_fate fate = dead("consumer");
+
+	fate.reason = reason;
+	fate.is_failure = true;
+	return fate;
+}
+
+struct retry_fate retry_plan_bury(void)
+{
+	return (struct retry_fate){ .action = RETRY_BURY,
+				    .reason = "nack",
+				    .is_failure = true };
+}
+
+void retry_count(const struct entry *e, const struct retry_fate *fate)
+{
+	struct queue *q = entry_queue(e);
+	struct broker *b = q->vhost->broker;
+
+	b->counters.failed += fate->reason != NULL;
+	q->counters.paced += fate->is_paced;
+	b->counters.paced += fate->is_paced;
+}
+
+static void carry_out(struct entry *e, struct retry_fate fate)
 {
 	consumer_release(e);
-	entry_queue(e)->vhost->broker->counters.failed++;
-	if (reason)
-		shard_count_failure(e, reason);
+	retry_count(e, &fate);
+	if (fate.is_failure)
+		shard_count_failure(e, fate.reason);
+	switch (fate.action) {
+	case RETRY_AFTER:
+		shard_return(e, fate.due_ms);
+		return;
+	case RETRY_BURY:
+		shard_bury(e);
+		return;
+	case RETRY_DEAD_LETTER:
+		dead_letter(e, fate.reason, fate.rule);
+		return;
+	case RETRY_DROP:
+		shard_remove(e, NULL);
+		return;
+	}
 }
 
 void retry_failed(struct entry *e, const char *reason)
 {
 	bool is_expired = strcmp(reason, "expired") == 0;
-	struct retry_decision d;
 
-	count(e, is_expired ? NULL : reason);
-	if (is_expired) {
-		expired(e);
-		return;
-	}
-	if (is_over_limit(e)) {
-		dead_letter(e, reason, "delivery-limit");
-		return;
-	}
-	ask(e, reason, &d);
-	apply(e, &d, reason);
+	carry_out(e, is_expired ? expired(e) : retry_plan_failed(e, reason));
 }
 
 void retry_after(struct entry *e, int64_t delay_ms)
 {
-	count(e, "nack");
-	if (is_over_limit(e))
-		dead_letter(e, "nack", "delivery-limit");
-	else
-		give_back(e, e->shard->env->now_ms + delay_ms);
+	carry_out(e, retry_plan_after(e, delay_ms));
 }
 
 void retry_bury(struct entry *e)
 {
-	count(e, "nack");
-	shard_bury(e);
+	carry_out(e, retry_plan_bury());
 }
 
 void retry_set_priority(struct entry *e, uint8_t priority)
@@ -175,12 +221,10 @@ void retry_set_priority(struct entry *e, uint8_t priority)
 
 void retry_dead(struct entry *e, const char *reason)
 {
-	count(e, reason);
-	dead_letter(e, reason, "consumer");
+	carry_out(e, retry_plan_dead(reason));
 }
 
 void retry_unpunished(struct entry *e)
 {
-	consumer_release(e);
-	give_back(e, 0);
+	carry_out(e, back_at(e, 0));
 }

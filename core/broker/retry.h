@@ -24,6 +24,24 @@ void retry_bury(struct entry *e);
 void retry_set_priority(struct entry *e, uint8_t priority);
 /* A NACK that says that it is hopeless. */
 void retry_dead(struct entry *e, const char *reason);
+
+/* What is to become of a message; nothing is done yet. */
+struct retry_fate {
+	enum retry_action action;
+	int64_t due_ms;     /* RETRY_AFTER: not before; in the past: at once */
+	const char *reason; /* a literal; NULL: nothing failed */
+	const char *rule;   /* RETRY_DEAD_LETTER: what says so */
+	bool is_failure;    /* it counts as one of the message */
+	bool is_paced;
+};
+/* What retry_failed, retry_after and retry_dead would do. */
+struct retry_fate retry_plan_failed(const struct entry *e, const char *reason);
+struct retry_fate retry_plan_after(const struct entry *e, int64_t delay_ms);
+struct retry_fate retry_plan_dead(const char *reason);
+struct retry_fate retry_plan_bury(void);
+/* Count it in the statistics: who carries it out calls this. */
+void retry_count(const struct entry *e, const struct retry_fate *fate);
+
 /* What a retry script is asked about. */
 struct retry_failure {
 	struct queue *queue;

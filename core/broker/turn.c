@@ -9,6 +9,7 @@
 #include "lock.h"
 #include "overflow.h"
 #include "removal.h"
+#include "shard/commit.h"
 #include "shard/dedupe.h"
 #include "vhost.h"
 #include "wake.h"
@@ -137,6 +138,7 @@ void turn_flush(struct broker *b)
 	if (b->env.store) {
 		id_lease_turn(b);
 		removal_turn(b);
+		commit_flush(&b->env);
 		flush(b->journal);
 	}
 	shared_sync_turn(b);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -113,8 +114,11 @@ static void print_json(const struct tidemq_msg *m)
 
 struct consuming {
 	const char *format;
-	uint64_t count; /* 0 = no end */
+	const char *match; /* of get; NULL: any */
+	uint64_t count;    /* 0 = no end */
 	unsigned prefetch;
+	int priority;
+	int64_t notify_lease_ms;
 	int64_t timeout_ms; /* negative = no end */
 	int64_t ack_timeout_ms;
 	bool is_auto;
@@ -175,6 +179,11 @@ static int next(struct cli *cli, const struct consuming *c, int64_t timeout_ms,
 	*ended = status == TIDEMQ_ETIMEDOUT;
 	if (*ended)
 		return CLI_DONE;
+	if (status == TIDEMQ_EEVENT) {
+		fprintf(stderr, "tidemq: event: %s\n",
+			tidemq_last_error(cli->client)->text);
+		return CLI_DONE;
+	}
 	if (status == TIDEMQ_ECANCELLED)
 		return cli_failure("the subscription ended: %s",
 				   tidemq_last_error(cli->client)->text);
@@ -204,6 +213,7 @@ static int get_some(struct cli *cli, const struct consuming *c, unsigned max,
 		.wait_ms = wait_ms,
 		.auto_ack = c->is_auto,
 		.ack_timeout_ms = c->ack_timeout_ms,
+		.match = c->match,
 	};
 	int status = CLI_DONE;
 	bool ended = false;
@@ -246,6 +256,8 @@ static int sub_endless(struct cli *cli, const struct consuming *c)
 		.prefetch = c->prefetch,
 		.auto_ack = c->is_auto,
 		.ack_timeout_ms = c->ack_timeout_ms,
+		.priority = c->priority,
+		.notify_lease_ms = c->notify_lease_ms,
 	};
 	int status = CLI_DONE;
 	bool ended = false;
@@ -266,9 +278,31 @@ static struct consuming read_options(const struct cli *cli)
 				   .is_piped = narrow_pipe() };
 }
 
+/* What the broker says of a subscription alone: with --count the messages are taken by
+ * GET. */
+static int read_subscription(struct cli *cli, struct consuming *c)
+{
+	const char *priority = cli_get(cli, "priority");
+	char *end;
+
+	c->notify_lease_ms = (int64_t)cli_number(cli, "notify-lease");
+	if ((priority || c->notify_lease_ms) && c->count > 0)
+		return cli_usage_error(
+			cli, "--count takes neither --priority nor --notify-lease");
+	if (c->notify_lease_ms && c->is_auto)
+		return cli_usage_error(cli, "--notify-lease needs --ack manual");
+	if (!priority)
+		return CLI_DONE;
+	c->priority = (int)strtol(priority, &end, 10);
+	if (end == priority || *end || c->priority < -1000 || c->priority > 1000)
+		return cli_usage_error(cli, "--priority must be -1000 to 1000, not '%s'",
+				       priority);
+	return CLI_DONE;
+}
+
 static int run_sub(struct cli *cli)
 {
-	const struct tidemq_options options = { .heartbeat_ms = HEARTBEAT_MS };
+	struct tidemq_options options = { .heartbeat_ms = HEARTBEAT_MS };
 	struct consuming c = read_options(cli);
 
 	c.count = cli_number(cli, "count");
@@ -276,6 +310,9 @@ static int run_sub(struct cli *cli)
 	c.timeout_ms = -1;
 	if (cli_is_given(cli, "timeout"))
 		c.timeout_ms = (int64_t)cli_number(cli, "timeout");
+	if (read_subscription(cli, &c) != CLI_DONE)
+		return CLI_USAGE;
+	options.events = c.count == 0;
 	if (cli_connect(cli, &options) != CLI_DONE)
 		return CLI_FAILED;
 	return c.count > 0 ? sub_counted(cli, &c) : sub_endless(cli, &c);
@@ -287,6 +324,7 @@ static int run_get(struct cli *cli)
 	unsigned count;
 
 	c.nack = cli_is_given(cli, "nack");
+	c.match = cli_get(cli, "match");
 	if (cli_connect(cli, NULL) != CLI_DONE)
 		return CLI_FAILED;
 	return get_some(cli, &c, (unsigned)cli_number(cli, "max"),
@@ -317,8 +355,13 @@ static const struct command_option sub_options[] = {
 	OPTION_ACK_TIMEOUT,
 	OPTION_FORMAT,
 	{ COMMAND_NUMBER("count", NULL, "end after N messages", 1, 0) },
+	{ COMMAND_DURATION("notify-lease", NULL,
+			   "say on standard error so long before a lease ends", 10,
+			   24 * 3600 * 1000) },
 	{ COMMAND_NUMBER("prefetch", NULL, "1-65535: unacknowledged messages at most", 1,
 			 65535) },
+	{ COMMAND_TEXT("priority", "N", NULL,
+		       "-1000 to 1000: higher is served first among the consumers") },
 	{ COMMAND_DURATION("timeout", NULL,
 			   "end after this long without a message, 1h at most", 0,
 			   GET_WAIT_MAX_MS) },
@@ -329,6 +372,7 @@ static const struct command_option get_options[] = {
 	OPTION_ACK,
 	OPTION_ACK_TIMEOUT,
 	OPTION_FORMAT,
+	{ COMMAND_TEXT("match", "WHAT", NULL, "only those that match, see above") },
 	{ COMMAND_NUMBER("max", "1", "1-1000: how many at most", 1, 1000) },
 	{ COMMAND_DURATION("wait", "0", "how long to wait for the first", 0, 0) },
 	{ COMMAND_FLAG("nack", "reject them: the retry script of the queue decides") },
@@ -348,7 +392,7 @@ const struct cli_verb cli_consume_verbs[] = {
 	  .summary = "take messages from queues and print them",
 	  .usage = "[options] QUEUE...",
 	  .details = "The first QUEUE is the most urgent one: its messages come "
-		     "first.\n" FORMAT_HELP,
+		     "first.\n" FORMAT_HELP "\n\n" CLI_MATCH_HELP,
 	  .options = get_options,
 	  .words_min = 1,
 	  .words_max = GET_QUEUES_MAX,

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "base/percent.h"
 #include "client.h"
 
 struct blocking {
@@ -353,6 +354,12 @@ int tidemq_subscribe(struct tidemq_client *c, const struct tidemq_subscription *
 	if (s->prefetch > 0)
 		buf_printf(&line, " prefetch=%u", s->prefetch);
 	add_consuming(&line, s->auto_ack, s->ack_timeout_ms);
+	if (s->priority != 0)
+		buf_printf(&line, " priority=%d", s->priority);
+	if (s->rank > 0)
+		buf_printf(&line, " rank=%u", s->rank);
+	if (s->notify_lease_ms > 0)
+		buf_printf(&line, " notify-lease=%" PRId64, s->notify_lease_ms);
 	return request_take(c, &line, rc, 0, NULL);
 }
 
@@ -399,6 +406,10 @@ int tidemq_get(struct tidemq_client *c, const struct tidemq_fetch *f, unsigned *
 	if (f->wait_ms > 0)
 		buf_printf(&line, " wait=%" PRId64, f->wait_ms);
 	add_consuming(&line, f->auto_ack, f->ack_timeout_ms);
+	if (f->match) {
+		buf_append_text(&line, " match=");
+		percent_encode(&line, slice_from(f->match));
+	}
 	*count = 0;
 	rc = request_take(c, &line, rc, f->wait_ms > 0 ? f->wait_ms : 0, &reply);
 	if (rc == TIDEMQ_OK &&

@@ -294,9 +294,14 @@ int tidemq_reply_receipt(const struct tidemq_reply *reply, struct tidemq_receipt
 	struct slice id = slice_cut(&rest, ' '), count = slice_cut(&rest, ' ');
 	uint64_t queues;
 
+	if (reply->status == TIDEMQ_OK && slice_is(id, "queued")) {
+		*receipt = (struct tidemq_receipt){ .is_queued = true };
+		return TIDEMQ_OK;
+	}
 	if (reply->status != TIDEMQ_OK || id.len != sizeof(receipt->id) - 1 ||
 	    !slice_to_uint(count, UINT32_MAX, &queues))
 		return TIDEMQ_EPROTOCOL;
+	receipt->is_queued = false;
 	memcpy(receipt->id, id.data, id.len);
 	receipt->id[id.len] = '\0';
 	receipt->queues = (unsigned)queues;

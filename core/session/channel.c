@@ -17,6 +17,20 @@ void channel_init(struct channel *ch, struct session *s, unsigned number)
 	credit_init(&ch->credit, s->broker, 0);
 }
 
+/* What a commit under way changes is no longer the channel's business. */
+static void release_committing(struct held *h)
+{
+	struct entry *e = held_from(h, 0);
+
+	while (e) {
+		uint64_t tag = e->tag;
+
+		if (e->flags & ENTRY_COMMITTING)
+			channel_release(e);
+		e = held_from(h, tag + 1);
+	}
+}
+
 /* Of what a consumer leaves behind, only the message that it was given first
  * can be the one at fault: consumers work in order. The others go back as if
  * they had never been taken. */
@@ -29,6 +43,7 @@ void channel_return_held(struct channel *ch)
 	/* What GETs and those who have gone took counts as one consumer's. */
 	bool is_get_charged = false;
 
+	release_committing(h);
 	for (struct entry *e = is_punished ? held_from(h, 0) : NULL; e;
 	     e = held_from(h, tag + 1)) {
 		struct subscription *sub =
@@ -52,6 +67,7 @@ void channel_end(struct channel *ch)
 	struct subscription *sub;
 	struct fetch *f;
 
+	session_transaction_end(ch);
 	TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
 		consumer_remove(&sub->consumer);
 	TAILQ_FOREACH (f, &ch->fetches, channel_link)
@@ -127,4 +143,13 @@ void channel_release(struct entry *e)
 	if (sub->notify_ms)
 		lease_notice_remove(sub, e);
 	subscription_settled(sub);
+}
+
+void channel_forget(struct channel *ch)
+{
+	struct session *s = ch->session;
+
+	HASH_DEL(s->channels, ch);
+	s->channel_count--;
+	mem_free(ch);
 }

@@ -8,6 +8,7 @@
 #include "reply.h"
 #include "subscription.h"
 
+struct channel_transaction;
 struct session;
 
 struct channel {
@@ -20,8 +21,9 @@ struct channel {
 	struct lock_holder locks;
 	struct credit credit; /* of its subscriptions together */
 	struct subscription_list subscriptions;
-	struct subscription *by_sid; /* uthash */
-	struct fetch_list fetches;   /* GETs that wait */
+	struct subscription *by_sid;             /* uthash */
+	struct fetch_list fetches;               /* GETs that wait */
+	struct channel_transaction *transaction; /* between BEGIN and its end, or NULL */
 	bool is_closing; /* closed, and forgotten when its last reply has left */
 };
 
@@ -32,6 +34,9 @@ void channel_return_held(struct channel *ch);
 void channel_end(struct channel *ch);
 /* Likewise, and drops its replies. */
 void channel_deinit(struct channel *ch);
+
+/* It is closed and owes no reply any more: its session forgets it, and it is freed. */
+void channel_forget(struct channel *ch);
 
 /* The subscription of that name, or NULL. */
 struct subscription *channel_subscription(struct channel *ch, struct slice sid);

@@ -14,10 +14,11 @@ void held_deinit(struct held *h)
 }
 
 #define GAP ((uintptr_t)1 << 1 | 1) /* the next item is the one to go on with */
+#define MARK ((uintptr_t)2)         /* beside an entry */
 
 static struct entry *entry_of(const struct held_item *item)
 {
-	return item->what & 1 ? NULL : (struct entry *)item->what;
+	return item->what & 1 ? NULL : (struct entry *)(item->what & ~MARK);
 }
 
 static void make_room(struct held *h)
@@ -90,7 +91,32 @@ struct entry *held_from(const struct held *h, uint64_t tag)
 
 	if (i < h->end && h->items[i].what & 1)
 		i = skip_gaps(h, i);
-	return i < h->end ? (struct entry *)h->items[i].what : NULL;
+	return i < h->end ? entry_of(&h->items[i]) : NULL;
+}
+
+/* NULL when the tag is not held. */
+static struct held_item *find(const struct held *h, uint64_t tag)
+{
+	size_t i = lower_bound(h, tag);
+
+	if (i == h->end || h->items[i].tag != tag || !entry_of(&h->items[i]))
+		return NULL;
+	return &h->items[i];
+}
+
+void held_mark(struct held *h, uint64_t tag, bool is_marked)
+{
+	struct held_item *item = find(h, tag);
+
+	if (item)
+		item->what = (item->what & ~MARK) | (is_marked ? MARK : 0);
+}
+
+bool held_is_marked(const struct held *h, uint64_t tag)
+{
+	const struct held_item *item = find(h, tag);
+
+	return item && item->what & MARK;
 }
 
 struct entry *held_last(const struct held *h)

@@ -12,7 +12,8 @@
 
 struct held_item {
 	uint64_t tag;
-	uintptr_t what; /* an entry; or a gap: twice the way to go on, and one */
+	uintptr_t what; /* an entry, and two if it is marked; or a gap: twice the way to
+			   go on, and one */
 };
 
 struct held {
@@ -34,3 +35,7 @@ void held_remove(struct held *h, uint64_t tag);
 struct entry *held_from(const struct held *h, uint64_t tag);
 /* The one with the highest tag, or NULL. */
 struct entry *held_last(const struct held *h);
+/* A transaction of the channel is to settle it, or not any more. Harmless when the tag is
+ * not held. */
+void held_mark(struct held *h, uint64_t tag, bool is_marked);
+bool held_is_marked(const struct held *h, uint64_t tag);

@@ -47,7 +47,7 @@ static void flush(struct channel *ch)
 		reply_free(r, &s->service->replies);
 	}
 	if (ch->is_closing && STAILQ_EMPTY(&ch->replies))
-		session_forget_channel(ch);
+		channel_forget(ch);
 }
 
 static void finish(struct reply *r)

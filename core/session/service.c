@@ -31,6 +31,7 @@ static struct service *create(uv_loop_t *loop, const struct broker_config *confi
 	s->scheduler = scheduler_create(b);
 	TAILQ_INIT(&s->sessions);
 	TAILQ_INIT(&s->settling);
+	TAILQ_INIT(&s->transactions.committing);
 	TAILQ_INIT(&s->receiving);
 	pool_init(&s->replies, sizeof(struct reply), 16384);
 	lease_notice_init(s);
@@ -90,7 +91,8 @@ static void arm(struct service *s)
 	int64_t now_ms = s->broker->now_ms;
 	int64_t due_ms = next_due_ms(s);
 	bool is_due = due_ms != 0 && due_ms <= now_ms;
-	bool is_busy = is_due || turn_is_busy(s->broker) || !TAILQ_EMPTY(&s->settling);
+	bool is_busy = is_due || turn_is_busy(s->broker) || !TAILQ_EMPTY(&s->settling) ||
+		       !TAILQ_EMPTY(&s->transactions.committing);
 
 	if (is_busy && !uv_is_active((uv_handle_t *)&s->idle))
 		uv_idle_start(&s->idle, on_idle);
@@ -113,6 +115,7 @@ void service_turn(struct service *s)
 
 	broker_begin(b);
 	session_settle_turn(s);
+	session_transaction_turn(s);
 	turn_tick(b);
 	lease_notice_turn(s); /* of what has not run out just now */
 	scheduler_turn(s->scheduler);

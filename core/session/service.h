@@ -7,12 +7,24 @@
 
 #include "rollout/rollout.h"
 
+struct channel_transaction;
 struct scheduler;
 struct session;
 struct settle_job;
 
 TAILQ_HEAD(session_list, session);
 TAILQ_HEAD(settle_list, settle_job);
+TAILQ_HEAD(committing_list, channel_transaction);
+
+/* Of all sessions. */
+struct transactions {
+	struct committing_list committing; /* COMMITs that go on in the next turn */
+	unsigned open;
+	size_t bytes; /* that they keep */
+	uint64_t committed;
+	uint64_t failed; /* whose COMMIT was refused */
+	uint64_t rolled_back;
+};
 
 struct service_hooks {
 	void *ctx;
@@ -34,6 +46,7 @@ struct service {
 	struct rollout rollout;
 	struct session_list sessions;
 	uint64_t last_session;
+	struct transactions transactions;
 	struct settle_list settling; /* requests that go on in the next turn */
 	struct pool replies;
 	struct heap due_notices; /* lease_notice.h */

@@ -45,7 +45,7 @@ void session_destroy(struct session *s)
 	s->is_closed = true;
 	HASH_ITER (hh, s->channels, ch, next) {
 		channel_deinit(ch);
-		session_forget_channel(ch);
+		channel_forget(ch);
 	}
 	channel_deinit(&s->zero);
 	session_settle_cancel(s);
@@ -142,8 +142,8 @@ void session_return_held(struct session *s)
 bool session_is_held(const struct session *s, bool is_receiving)
 {
 	return s->pending >= s->broker->config.replies_max ||
-	       s->documents >= DOCUMENTS_MAX || s->settling ||
-	       (s->service->is_blocked &&
+	       s->documents >= DOCUMENTS_MAX || s->settling || s->committing ||
+	       (s->service->is_blocked && !s->transactions &&
 		(is_receiving ? !service_may_receive(s->service, s) : s->has_published));
 }
 
@@ -198,15 +198,6 @@ int session_open(struct session *s, unsigned number, struct channel **out,
 void session_limit_channel(struct channel *ch, uint32_t prefetch)
 {
 	credit_init(&ch->credit, ch->session->broker, prefetch);
-}
-
-void session_forget_channel(struct channel *ch)
-{
-	struct session *s = ch->session;
-
-	HASH_DEL(s->channels, ch);
-	s->channel_count--;
-	mem_free(ch);
 }
 
 void session_close_channel(struct channel *ch, struct reply *r)

@@ -216,6 +216,17 @@ struct settle_spec {
 TIDE_MUST_USE int session_settle(struct channel *ch, const struct settle_spec *spec,
 				 struct reply *r, struct error *err);
 
+/* Requests to publish and to settle are kept from BEGIN on, and take place together. */
+TIDE_MUST_USE int session_transaction_begin(struct channel *ch, struct reply *r,
+					    struct error *err);
+TIDE_MUST_USE int session_transaction_commit(struct channel *ch, struct reply *r,
+					     struct error *err);
+TIDE_MUST_USE int session_transaction_rollback(struct channel *ch, struct reply *r,
+					       struct error *err);
+/* A request that would have been part of it was refused: its COMMIT will be, too.
+ * Harmless without a transaction. */
+void session_transaction_refuse(struct channel *ch, const struct error *why);
+
 enum peek_state { PEEK_READY, PEEK_DELAYED, PEEK_UNACKED, PEEK_BURIED };
 struct peek_spec {
 	struct slice queue;

@@ -24,6 +24,10 @@ struct session {
 	unsigned pending;            /* replies that have not left */
 	unsigned documents;          /* of these, those that may be large */
 	struct settle_job *settling; /* a request that goes on; NULL for none */
+	struct channel_transaction *committing; /* a COMMIT likewise */
+	/* Open on its channels. It goes on when publishers are held back: what it keeps
+	 * has a limit of its own, and is given back when they end. */
+	unsigned transactions;
 	size_t receiving_bytes; /* of a message whose payload is on its way; 0: none */
 	TAILQ_ENTRY(session) receiving_link;
 	bool has_published;
@@ -35,9 +39,6 @@ struct session {
 	uint64_t exchange_version;
 	const struct msg *prepared; /* NULL once it is published */
 };
-
-/* Between session and channel: it is closed and owes no reply any more. */
-void session_forget_channel(struct channel *ch);
 
 /* Who it is, for logs: "connection 7 'deploy' from 127.0.0.1:50412"; the name only if it
  * has one. */
@@ -51,6 +52,20 @@ TIDE_MUST_USE int session_queue_find(struct session *s, struct slice name,
 TIDE_MUST_USE int session_queue_usable(struct session *s, struct slice name,
 				       struct queue **out, struct error *err);
 
+/* A PUB, ACK or NACK between BEGIN and COMMIT. */
+TIDE_MUST_USE int session_transaction_publish(struct channel *ch, struct msg *m,
+					      bool is_mandatory, struct reply *r,
+					      struct error *err);
+TIDE_MUST_USE int session_transaction_settle(struct channel *ch,
+					     const struct settle_spec *spec,
+					     struct reply *r, struct error *err);
+/* The channel ends: so does its transaction. */
+void session_transaction_end(struct channel *ch);
+/* Go on with the COMMITs that were left. */
+void session_transaction_turn(struct service *service);
+
+/* Why a tag cannot be settled. */
+int session_settle_refuse(const struct channel *ch, uint64_t tag, struct error *err);
 /* A GET may take from it: it would be another consumer beside the active one. */
 TIDE_MUST_USE int session_queue_check_get(const struct queue *q, struct error *err);
 

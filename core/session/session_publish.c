@@ -133,6 +133,21 @@ void session_publish_begin(struct session *s)
 	s->has_published = true;
 }
 
+/* It is part of a transaction. */
+static void keep(struct session *s, struct msg *m, bool is_mandatory, struct reply *r)
+{
+	struct channel *ch = r->channel;
+	struct error err;
+
+	s->prepared = NULL;
+	session_publish_begin(s);
+	if (session_transaction_publish(ch, m, is_mandatory, r, &err) < 0) {
+		session_transaction_refuse(ch, &err);
+		reply_error(r, &err);
+	}
+	msg_unref(m);
+}
+
 void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 			  struct reply *r)
 {
@@ -142,6 +157,10 @@ void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 	struct published published = { .id = m->id };
 	int rc = TIDE_OK;
 
+	if (r->channel->transaction) {
+		keep(s, m, is_mandatory, r);
+		return;
+	}
 	if (s->prepared != m || s->exchange_version != s->broker->route_version)
 		rc = find_exchange(s, m->exchange, &err);
 	spec.exchange = s->exchange;
@@ -168,5 +187,5 @@ bool session_publish_is_blocked(const struct session *s)
 
 bool session_publish_is_next_held(const struct session *s)
 {
-	return s->service->is_blocked && !s->has_published;
+	return s->service->is_blocked && !s->has_published && !s->transactions;
 }

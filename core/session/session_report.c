@@ -253,6 +253,32 @@ void session_report_list(struct session *s, enum list_what what, struct reply *r
 	reply_data(r);
 }
 
+static struct order_stats order_sum(const struct queue *q)
+{
+	struct order_stats sum = { 0 };
+
+	for (unsigned i = 0; i < q->shard_count; i++)
+		if (q->shards[i]->order)
+			order_add_stats(q->shards[i]->order, &sum);
+	return sum;
+}
+
+/* Of a queue with groups. */
+static void add_order(struct json *j, const struct queue *q)
+{
+	struct order_stats sum = order_sum(q);
+
+	if (q->config.order_by == ORDER_NONE)
+		return;
+	json_member_object(j, "order");
+	json_member_int(j, "groups", (int64_t)sum.groups);
+	json_member_int(j, "groups_blocked", (int64_t)sum.groups_blocked);
+	json_member_int(j, "parked", (int64_t)sum.parked);
+	json_member_int(j, "parked_in_redis", (int64_t)sum.parked_in_redis);
+	json_member_bool(j, "stopped", sum.is_stopped);
+	json_object_end(j);
+}
+
 static void add_rates(struct json *j, const struct rate *in, const struct rate *out)
 {
 	const struct {
@@ -289,10 +315,37 @@ static void add_age(struct json *j, const char *name, const struct queue *q, age
 		json_member_int(j, name, q->vhost->broker->now_ms - oldest);
 }
 
+/* Of each shard, in the order of their numbers; one that was never used has nothing. */
+static void add_per_shard(struct json *j, const struct queue *q)
+{
+	static const struct {
+		const char *name;
+		enum entry_state state;
+	} states[] = { { "ready", ENTRY_READY },
+		       { "delayed", ENTRY_DELAYED },
+		       { "unacked", ENTRY_UNACKED },
+		       { "buried", ENTRY_BURIED } };
+
+	json_member_array(j, "per_shard");
+	for (unsigned i = 0; i < q->config.shards; i++) {
+		const struct shard *sh = q->by_index[i];
+
+		json_object_begin(j);
+		json_member_int(j, "shard", i);
+		for (size_t k = 0; k < sizeof(states) / sizeof(states[0]); k++)
+			json_member_int(j, states[k].name,
+					sh ? (int64_t)shard_count(sh, states[k].state)
+					   : 0);
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
+
 static void queue_stats(struct queue *q, struct json *j)
 {
 	const struct queue_counters *n = &q->counters;
-	size_t in_memory = 0;
+	struct order_stats order = order_sum(q);
+	size_t in_memory = order.parked - order.parked_in_redis;
 
 	for (unsigned i = 0; i < q->shard_count; i++)
 		for (int k = 0; k < SHARD_STAGES; k++)
@@ -327,6 +380,8 @@ static void queue_stats(struct queue *q, struct json *j)
 				(int64_t)queue_limit_waiting(q).bytes);
 	add_pause(j, q);
 	session_leases_write(q, j);
+	add_per_shard(j, q);
+	add_order(j, q);
 }
 
 static void store_members(const struct broker *b, struct json *j)
@@ -353,6 +408,17 @@ static void store_members(const struct broker *b, struct json *j)
 	json_member_int(j, "refused", (int64_t)n->refused);
 	json_member_int(j, "unstored_bytes", (int64_t)b->env.unstored_bytes);
 	json_member_text(j, "last_error", n->last_error);
+	json_object_end(j);
+}
+
+static void transaction_members(const struct transactions *t, struct json *j)
+{
+	json_member_object(j, "transactions");
+	json_member_int(j, "open", t->open);
+	json_member_int(j, "bytes", (int64_t)t->bytes);
+	json_member_int(j, "committed", (int64_t)t->committed);
+	json_member_int(j, "failed", (int64_t)t->failed);
+	json_member_int(j, "rolled_back", (int64_t)t->rolled_back);
 	json_object_end(j);
 }
 
@@ -394,6 +460,7 @@ static void broker_stats(const struct service *service, struct json *j)
 	json_member_bool(j, "blocked", service->is_blocked);
 	json_member_bool(j, "draining", b->refuses_publishes);
 	json_member_int(j, "rules_generation", (int64_t)engine_epoch(b->engine));
+	transaction_members(&service->transactions, j);
 	add_rates(j, &b->in, &b->out);
 	json_member_object(j, "counters");
 	engine_status_counters(b->engine, j);

@@ -20,22 +20,37 @@ struct settle_job {
 	uint64_t count;
 };
 
-static int check_range(const struct channel *ch, const struct tag_range *range,
-		       struct error *err)
+int session_settle_refuse(const struct channel *ch, uint64_t tag, struct error *err)
 {
-	const struct entry *e = held_from(&ch->held, range->first);
-
-	if (e && e->tag <= range->last)
-		return TIDE_OK;
-	if (range->first > ch->held.last_tag || range->first == 0)
+	if (tag > ch->held.last_tag || tag == 0)
 		return error_set(err, TIDE_ENOTFOUND,
 				 "tag %" PRIu64 " was never given out on this channel",
-				 range->first);
+				 tag);
 	return error_set(err, TIDE_ELEASE,
 			 "tag %" PRIu64
 			 " is no longer held: it was settled, timed out or its queue "
 			 "was deleted",
-			 range->first);
+			 tag);
+}
+
+/* The first one from a tag on that no commit is settling. */
+static struct entry *held_next(const struct held *held, uint64_t tag)
+{
+	struct entry *e = held_from(held, tag);
+
+	while (e && e->flags & ENTRY_COMMITTING)
+		e = held_from(held, e->tag + 1);
+	return e;
+}
+
+static int check_range(const struct channel *ch, const struct tag_range *range,
+		       struct error *err)
+{
+	const struct entry *e = held_next(&ch->held, range->first);
+
+	if (e && e->tag <= range->last)
+		return TIDE_OK;
+	return session_settle_refuse(ch, range->first, err);
 }
 
 static void settle_entry(struct entry *e, const struct settle_spec *spec, struct reply *r)
@@ -89,7 +104,7 @@ static bool settle_some(struct settle_job *job)
 
 	for (; at < spec->count; at++, first = 0) {
 		const struct tag_range *range = &spec->ranges[at];
-		struct entry *e = held_from(held, first ? first : range->first);
+		struct entry *e = held_next(held, first ? first : range->first);
 
 		while (e && e->tag <= range->last) {
 			first = e->tag + 1;
@@ -98,7 +113,7 @@ static bool settle_some(struct settle_job *job)
 			is_spent = pace_is_spent(pace, false);
 			if (is_spent)
 				break;
-			e = held_from(held, first);
+			e = held_next(held, first);
 		}
 		if (is_spent)
 			break;
@@ -128,6 +143,8 @@ int session_settle(struct channel *ch, const struct settle_spec *spec, struct re
 {
 	struct settle_job job = { .channel = ch, .spec = *spec, .reply = r };
 
+	if (ch->transaction && spec->how != SETTLE_TOUCH)
+		return session_transaction_settle(ch, spec, r, err);
 	/* Checked first: an error changes nothing. */
 	for (size_t i = 0; i < spec->count; i++)
 		if (check_range(ch, &spec->ranges[i], err) < 0)

@@ -147,7 +147,7 @@ static void on_entry_done(struct waiter *w)
 
 	if (p->state != DEDUPE_FRESH)
 		return;
-	if (w->status < 0 || !p->record) {
+	if (w->status < 0 || !p->record || !p->shard->keys) {
 		settle(p, w->status, w->text);
 		return;
 	}
@@ -218,42 +218,58 @@ int dedupe_admit(const struct dedupe *d, size_t bytes, struct error *err)
 			 d->bytes >> 10);
 }
 
-static void publish_first(struct dedupe_queue *dq, const struct dedupe_publish *publish,
-			  struct waiter *waiter)
+static struct dedupe_record *remember_first(struct dedupe_queue *dq,
+					    const struct dedupe_publish *publish)
 {
-	struct shard *sh = publish->shard;
 	struct dedupe_record *r = dedupe_table_find(&dq->table, &publish->key);
-	struct dedupe_pending *p;
+	int64_t end_ms = dq->dedupe->env->now_ms + publish->window_ms;
 
 	if (r)
 		forget(dq, r); /* it is over */
 	r = remember(dq, &publish->key, publish->msg->id,
-		     dq->is_queued ? DEDUPE_QUEUED_MS
-				   : sh->env->now_ms + publish->window_ms);
-	r->shard = (uint8_t)sh->index;
-	if (!sh->keys) {
-		shard_publish(sh, publish->msg, publish->rank, waiter, false);
-		return;
-	}
-	p = pend(r, sh);
-	wait_for(p, waiter);
-	shard_publish(sh, publish->msg, publish->rank, &p->entry, true);
-	waiter_done(&p->entry, TIDE_OK, NULL);
+		     dq->is_queued ? DEDUPE_QUEUED_MS : end_ms);
+	r->shard = (uint8_t)publish->shard->index;
+	return r;
 }
 
 bool dedupe_publish(struct dedupe_queue *dq, const struct dedupe_publish *p,
 		    struct waiter *waiter, uint64_t *first)
 {
 	const struct dedupe_record *seen = find_seen(dq, &p->key);
+	struct dedupe_pending *pending;
 
-	if (!seen) {
-		publish_first(dq, p, waiter);
-		return true;
+	if (seen) {
+		*first = seen->msg_id;
+		if (seen->pending)
+			wait_for(seen->pending, waiter);
+	} else if (!p->shard->keys) {
+		remember_first(dq, p);
+		shard_publish(p->shard, p->msg, p->rank, waiter, false);
+	} else {
+		pending = pend(remember_first(dq, p), p->shard);
+		wait_for(pending, waiter);
+		shard_publish(p->shard, p->msg, p->rank, &pending->entry, true);
+		waiter_done(&pending->entry, TIDE_OK, NULL);
 	}
+	return !seen;
+}
+
+struct waiter *dedupe_commit(struct dedupe_queue *dq, const struct dedupe_publish *p,
+			     uint64_t *first)
+{
+	const struct dedupe_record *seen = find_seen(dq, &p->key);
+
+	if (!seen)
+		return &pend(remember_first(dq, p), p->shard)->entry;
 	*first = seen->msg_id;
-	if (seen->pending)
-		wait_for(seen->pending, waiter);
-	return false;
+	return NULL;
+}
+
+bool dedupe_is_pending(const struct dedupe_queue *dq, const struct dedupe_key *key)
+{
+	const struct dedupe_record *seen = find_seen(dq, key);
+
+	return seen && seen->pending;
 }
 
 void dedupe_explain(const struct dedupe_queue *dq, const struct dedupe_key *key,
@@ -421,8 +437,6 @@ void dedupe_close(struct dedupe_queue *dq)
 	TAILQ_INSERT_TAIL(&dq->dedupe->dropped, dq, dropped_link);
 	free_dropped(dq->dedupe, &budget);
 }
-
-/* ---- ids that are forgotten with their messages --------------------------------- */
 
 /* The record of a shard's message; NULL: there is none. */
 static struct dedupe_record *record_of(const struct shard *sh, uint64_t msg_id)

@@ -59,6 +59,12 @@ struct dedupe_publish {
  * when that one is durable. */
 bool dedupe_publish(struct dedupe_queue *dq, const struct dedupe_publish *p,
 		    struct waiter *waiter, uint64_t *first);
+/* For a publish that is part of a commit: NULL for a duplicate of `*first`. Else the
+ * caller enters the message with this waiter, and then tells the waiter once. */
+struct waiter *dedupe_commit(struct dedupe_queue *dq, const struct dedupe_publish *p,
+			     uint64_t *first);
+/* It has been seen, and it is not known yet whether that one will be stored. */
+bool dedupe_is_pending(const struct dedupe_queue *dq, const struct dedupe_key *key);
 /* Members of an EXPLAIN's queue object. @param window_ms  0 = nothing is remembered */
 void dedupe_explain(const struct dedupe_queue *dq, const struct dedupe_key *key,
 		    int64_t window_ms, struct json *j);

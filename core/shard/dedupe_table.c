@@ -23,7 +23,7 @@ size_t dedupe_table_record_bytes(const struct dedupe_table *t, size_t len)
 	size_t bytes =
 		sizeof(struct dedupe_record) + len + ALLOC_OVERHEAD + sizeof(void *);
 
-	return t->has_messages ? bytes + 2 * sizeof(struct id_slot) : bytes;
+	return t->has_messages ? bytes + ID_TABLE_ITEM_BYTES : bytes;
 }
 
 static uint32_t hash_key(const struct dedupe_key *key)
@@ -189,7 +189,5 @@ void dedupe_table_remove(struct dedupe_table *t, struct dedupe_record *r)
 		unlink_key(t, r);
 	if (t->has_messages)
 		id_table_remove(&t->messages, r->msg_id);
-	if (id_table_count(&t->messages) == 0)
-		id_table_deinit(&t->messages);
 	mem_free(r);
 }

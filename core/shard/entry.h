@@ -20,7 +20,7 @@ enum entry_state {
 	ENTRY_DELAYED = STORE_DELAYED,
 	ENTRY_BURIED = STORE_BURIED,
 	ENTRY_UNACKED = STORE_UNACK,
-	ENTRY_MOVING, /* being dead-lettered: its copy is not durable yet */
+	ENTRY_MOVING, /* its copy (dead_letter.c) or its commit is not durable yet */
 	ENTRY_GONE,
 };
 
@@ -41,10 +41,13 @@ enum {
 	/* A refused batch with it may have been carried out: which sets of Redis have it
 	 * is not known. It is dirty, or in flight. */
 	ENTRY_UNSURE = 1 << 11,
-	ENTRY_MOVED = 1 << 12,   /* its waiter waits for the next batch, too */
-	ENTRY_REVISED = 1 << 13, /* Redis has the body of before */
+	ENTRY_MOVED = 1 << 12,      /* its waiter waits for the next batch, too */
+	ENTRY_REVISED = 1 << 13,    /* Redis has the body of before */
+	ENTRY_COMMITTING = 1 << 14, /* moving: a commit refers to it, and ends that */
+	ENTRY_PARKED = 1 << 15,     /* ready, but its group is full: see order.h */
 };
 
+struct group;
 struct lane;
 struct shard;
 struct consumer;
@@ -63,6 +66,7 @@ struct entry {
 	TAILQ_ENTRY(entry) link; /* a lane, the young list, the moving list, outside */
 	TAILQ_ENTRY(entry) dirty_link; /* the shard's dirty list */
 	struct lane *lane;             /* the window that it is in, or NULL */
+	struct group *group; /* of which it has a slot, or in which it is parked */
 
 	struct waiter *waiter;     /* told when Redis has it, or has forgotten it */
 	struct holder *holder;     /* who holds it, while unacked */

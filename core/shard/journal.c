@@ -19,6 +19,7 @@ struct journal {
 	struct shard_env *env;
 	struct shard_list dirty;
 	unsigned flights; /* batches under way */
+	bool was_commit;  /* the last flush was of commits: a batch comes next */
 	bool is_refused;  /* something of this flush was refused */
 	int64_t retry_unix_ms;
 	struct journal_stats stats;
@@ -167,9 +168,8 @@ static double wanted_score(const struct entry *e, uint8_t home)
 
 static void encode_tries(struct batch *b, struct entry *e)
 {
-	struct store_tries tries = { e->attempts, e->failures, e->reason, { 0 } };
+	const struct store_tries tries = shard_tries(e, NULL);
 
-	memcpy(tries.failed, e->failed, sizeof(tries.failed));
 	batch_tries(b, e->id, &tries);
 	e->flags |= ENTRY_TRIES_STORED;
 }
@@ -230,6 +230,18 @@ static void encode_entry(struct journal *j, struct batch *b, struct entry *e)
 		stage_entry_encoded(&e->shard->stages[e->state], e);
 }
 
+/* Memory may have no need of the entry any more. */
+static inline void leave_to_redis(struct entry *e)
+{
+	bool is_gone = e->state == ENTRY_GONE && e->home == HOME_NONE;
+	bool is_outside = (e->flags & (ENTRY_OUTSIDE | ENTRY_LISTED)) == ENTRY_OUTSIDE;
+
+	if (is_gone || (is_outside && !(e->flags & ENTRY_DIRTY)))
+		shard_entry_free(e);
+	else if (e->flags & ENTRY_PARKED)
+		stage_shrink_parked(&e->shard->stages[ENTRY_READY], e);
+}
+
 static void entry_written(struct entry *e)
 {
 	shard_entry_stored(e);
@@ -237,10 +249,8 @@ static void entry_written(struct entry *e)
 	if ((e->state != ENTRY_GONE || e->home == HOME_NONE) &&
 	    (e->flags & (ENTRY_MOVED | ENTRY_DIRTY)) != (ENTRY_MOVED | ENTRY_DIRTY))
 		entry_tell(e, TIDE_OK, NULL);
-	if ((e->state == ENTRY_GONE && e->home == HOME_NONE) ||
-	    ((e->flags & (ENTRY_OUTSIDE | ENTRY_LISTED)) == ENTRY_OUTSIDE &&
-	     !(e->flags & ENTRY_DIRTY)))
-		shard_entry_free(e);
+	if (e->state == ENTRY_GONE || (e->flags & (ENTRY_OUTSIDE | ENTRY_PARKED)))
+		leave_to_redis(e);
 }
 
 /* Redis may have it, and perhaps it was acknowledged: it is removed before anybody is
@@ -357,6 +367,12 @@ static void flight_land(struct shard *sh, const struct batch_result *result)
 		sh->env->ops->on_ready(sh);
 }
 
+static void note_refusal(struct journal *j, const struct batch_result *result)
+{
+	snprintf(j->stats.last_error, sizeof(j->stats.last_error), "%s",
+		 result->text ? result->text : "the store is closed");
+}
+
 static void on_batch(void *ctx, const struct batch_result *result)
 {
 	struct shard *sh = ctx;
@@ -364,8 +380,7 @@ static void on_batch(void *ctx, const struct batch_result *result)
 
 	if (result->removed < 0 || result->written < 0) {
 		j->is_refused = true;
-		snprintf(j->stats.last_error, sizeof(j->stats.last_error), "%s",
-			 result->text ? result->text : "the store is closed");
+		note_refusal(j, result);
 	}
 	flight_land(sh, result);
 	dedupe_landed(sh, result);
@@ -416,6 +431,31 @@ static bool is_resting(const struct journal *j)
 	return rest_ms > 0 && rest_ms <= RETRY_MS;
 }
 
+bool journal_may_commit(const struct journal *j)
+{
+	bool is_turn = !j->was_commit || TAILQ_EMPTY(&j->dirty) || is_resting(j);
+
+	return j->flights == 0 && is_turn;
+}
+
+void journal_commit_begin(struct journal *j, uint64_t inserted, uint64_t removed)
+{
+	j->was_commit = true;
+	j->flights++;
+	j->stats.flushes++;
+	j->stats.inserted += inserted;
+	j->stats.removed += removed;
+}
+
+void journal_commit_end(struct journal *j, const struct batch_result *result)
+{
+	j->flights--;
+	if (result->written < 0)
+		note_refusal(j, result);
+	else
+		j->stats.last_error[0] = '\0';
+}
+
 void journal_flush(struct journal *j)
 {
 	unsigned entries = FLUSH_ENTRIES_MAX;
@@ -424,6 +464,7 @@ void journal_flush(struct journal *j)
 
 	if (j->flights > 0 || TAILQ_EMPTY(&j->dirty) || is_resting(j))
 		return;
+	j->was_commit = false;
 	j->retry_unix_ms = 0;
 	j->stats.flushes++;
 	for (sh = TAILQ_FIRST(&j->dirty); sh && entries > 0 && bytes < FLUSH_BYTES_MAX;

@@ -36,6 +36,8 @@ void shard_entry_free(struct entry *e)
 {
 	struct shard_env *env = e->shard->env;
 
+	if (e->flags & ENTRY_COMMITTING)
+		return; /* it is freed when its commit ends */
 	if (__builtin_expect(e->shard->by_id != NULL, 0))
 		shard_index_freed(e);
 	if (__builtin_expect(e->shard->dedupe.is_queued, 0))
@@ -126,6 +128,8 @@ void shard_unref(struct shard *sh)
 {
 	if (--sh->refs > 0)
 		return;
+	order_destroy(sh->order);
+	shard_index_destroy(sh);
 	store_shard_destroy(sh->keys);
 	mem_free(sh);
 }
@@ -138,13 +142,27 @@ void shard_wake_by(struct shard *sh, int64_t at_ms)
 
 uint64_t shard_count(const struct shard *sh, enum entry_state state)
 {
+	uint64_t parked = state == ENTRY_READY ? shard_parked(sh) : 0;
+
 	if (state == ENTRY_UNACKED)
 		return sh->unacked;
-	return sh->stages[state].window.count + sh->stages[state].beyond;
+	return sh->stages[state].window.count + sh->stages[state].beyond + parked;
 }
 
-/* Take the entry out of where its state keeps it. */
-static void entry_leave(struct entry *e)
+/* Nobody is at work on it any more. */
+static void leave_hands(struct entry *e)
+{
+	struct shard *sh = e->shard;
+
+	if (e->lane)
+		window_remove(&sh->held, e);
+	else
+		TAILQ_REMOVE(&sh->young, e, link);
+	sh->unacked--;
+}
+
+/* Take the entry out of where its state keeps it. Its group is the caller's business. */
+static inline void leave_place(struct entry *e)
 {
 	struct shard *sh = e->shard;
 
@@ -156,34 +174,72 @@ static void entry_leave(struct entry *e)
 	if (e->state == ENTRY_MOVING) {
 		TAILQ_REMOVE(&sh->moving, e, link);
 	} else if (e->state == ENTRY_UNACKED) {
-		if (e->lane)
-			window_remove(&sh->held, e);
-		else
-			TAILQ_REMOVE(&sh->young, e, link);
+		leave_hands(e);
 		e->flags &= (uint16_t)~ENTRY_LEDGERED;
 		e->holder = NULL;
 		e->consumer = NULL;
-		sh->unacked--;
 	}
+}
+
+/* Others of its group may come next. Its state is still the old one. */
+static __attribute__((noinline)) void leave_group(struct entry *e)
+{
+	struct shard *sh = e->shard;
+
+	if (e->group)
+		order_release(sh->order, e);
+	else if (e->state == ENTRY_READY)
+		order_left(sh->order, e);
+	if (!sh->is_closed)
+		sh->env->ops->on_ready(sh);
+}
+
+static void entry_leave(struct entry *e)
+{
+	leave_place(e);
+	if (e->shard->order)
+		leave_group(e);
+}
+
+/* Of the group it may have had a slot, through a commit. What was delivered before keeps
+ * its group waiting until it is due. */
+static __attribute__((noinline)) void enter_group(struct entry *e, enum entry_state state)
+{
+	struct order *o = e->shard->order;
+
+	if (e->group) {
+		order_release(o, e);
+		e->shard->env->ops->on_ready(e->shard);
+	}
+	if (state == ENTRY_DELAYED && e->attempts > 0)
+		order_take(o, e, true);
+}
+
+void shard_entry_place(struct entry *e, enum entry_state state, double score)
+{
+	struct shard *sh = e->shard;
+
+	if (sh->order)
+		enter_group(e, state);
+	e->state = (uint8_t)state;
+	if (state == ENTRY_DELAYED)
+		shard_wake_by(sh, e->at_unix_ms);
+	stage_insert(&sh->stages[state], e, score);
+	if (state == ENTRY_READY)
+		sh->env->ops->on_ready(sh);
 }
 
 /* The call frees an entry that Redis alone is to keep, unless it is dirty. It may have
  * left this stage since the last batch, and come back with another time. */
 void shard_entry_enter(struct entry *e, enum entry_state state, double score)
 {
-	struct shard *sh = e->shard;
-	struct stage *st = &sh->stages[state];
+	const struct stage *st = &e->shard->stages[state];
 
-	e->state = (uint8_t)state;
 	if (e->home == st->set && state != ENTRY_READY)
 		e->flags |= ENTRY_SCORE_DIRTY;
 	if (e->home != st->set || (e->flags & (ENTRY_TRIES_DIRTY | ENTRY_SCORE_DIRTY)))
 		shard_entry_dirty(e);
-	if (state == ENTRY_DELAYED)
-		shard_wake_by(sh, e->at_unix_ms);
-	stage_insert(st, e, score);
-	if (state == ENTRY_READY)
-		sh->env->ops->on_ready(sh);
+	shard_entry_place(e, state, score);
 }
 
 /* Among the ready ones, or the delayed ones until it is due. */
@@ -208,8 +264,7 @@ static __attribute__((noinline)) void limit_life(struct entry *e)
 		e->expires_unix_ms = end_ms;
 }
 
-void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter,
-		   bool has_id)
+struct entry *shard_entry_begin(struct shard *sh, struct msg *m, double rank)
 {
 	struct entry *e = shard_entry_create(sh, m, m->id, rank);
 
@@ -217,16 +272,25 @@ void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *
 	if (sh->ttl_ms)
 		limit_life(e);
 	if (sh->keys) {
-		e->flags |= has_id ? ENTRY_UNSTORED | ENTRY_DEDUPE : ENTRY_UNSTORED;
+		e->flags |= ENTRY_UNSTORED;
 		sh->env->unstored_bytes += m->bytes;
 		if (sh->gives_up) {
 			sh->unstored.messages++;
 			sh->unstored.bytes += m->payload_len;
 		}
-		if (waiter) {
-			waiter_add(waiter);
-			e->waiter = waiter;
-		}
+	}
+	return e;
+}
+
+void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter,
+		   bool has_id)
+{
+	struct entry *e = shard_entry_begin(sh, m, rank);
+
+	if (sh->keys && waiter) {
+		waiter_add(waiter);
+		e->waiter = waiter;
+		e->flags |= has_id ? ENTRY_DEDUPE : 0;
 	}
 	enter_by(e, m->due_unix_ms);
 }
@@ -239,9 +303,13 @@ struct entry *shard_front(struct shard *sh, enum entry_state state)
 	return window_first(&st->window);
 }
 
-struct entry *shard_next(struct shard *sh)
+static __attribute__((noinline)) void take_slot(struct entry *e)
 {
-	return shard_front(sh, ENTRY_READY);
+	struct order *o = e->shard->order;
+
+	if (e->group)
+		order_release(o, e);
+	order_take(o, e, false);
 }
 
 void shard_hold(struct entry *e, uint32_t lease_ms)
@@ -249,8 +317,10 @@ void shard_hold(struct entry *e, uint32_t lease_ms)
 	struct shard *sh = e->shard;
 	int64_t now_ms = sh->env->now_ms, deadline_ms = now_ms + lease_ms;
 
-	entry_leave(e);
+	leave_place(e);
 	sh->served = e->rank;
+	if (sh->order)
+		take_slot(e);
 	e->state = ENTRY_UNACKED;
 	e->attempts++;
 	e->lease_ms = lease_ms;
@@ -262,12 +332,11 @@ void shard_hold(struct entry *e, uint32_t lease_ms)
 		      deadline_ms < now_ms + YOUNG_MS ? deadline_ms : now_ms + YOUNG_MS);
 }
 
-void shard_ledger(struct entry *e)
+/* Held for long: it goes into the order of deadlines, and into the ledger. */
+static void enter_ledger(struct entry *e)
 {
 	struct shard *sh = e->shard;
 
-	shard_entry_leaving(e);
-	TAILQ_REMOVE(&sh->young, e, link);
 	window_insert(&sh->held, e, (double)e->at_unix_ms);
 	e->flags |= ENTRY_LEDGERED | ENTRY_TRIES_DIRTY;
 	/* It may be there already, by an older time. */
@@ -275,6 +344,13 @@ void shard_ledger(struct entry *e)
 		e->flags |= ENTRY_SCORE_DIRTY;
 	shard_entry_dirty(e);
 	shard_wake_by(sh, e->at_unix_ms);
+}
+
+void shard_ledger(struct entry *e)
+{
+	shard_entry_leaving(e);
+	TAILQ_REMOVE(&e->shard->young, e, link);
+	enter_ledger(e);
 }
 
 void shard_touch(struct entry *e, int64_t deadline_ms)
@@ -391,14 +467,54 @@ void shard_set_moving(struct entry *e)
 	TAILQ_INSERT_TAIL(&e->shard->moving, e, link);
 }
 
-void shard_count_failure(struct entry *e, const char *reason)
+void shard_suspend(struct entry *e)
 {
-	e->failures++;
-	e->reason = reason;
+	shard_entry_leaving(e);
+	leave_hands(e);
+	e->state = ENTRY_MOVING;
+	TAILQ_INSERT_TAIL(&e->shard->moving, e, link);
+}
+
+void shard_resume_held(struct entry *e)
+{
+	struct shard *sh = e->shard;
+
+	shard_entry_leaving(e);
+	TAILQ_REMOVE(&sh->moving, e, link);
+	e->flags |= ENTRY_TRIES_DIRTY;
+	if (!e->holder) {
+		e->flags &= (uint16_t)~ENTRY_LEDGERED;
+		shard_entry_enter(e, ENTRY_READY, e->rank);
+		return;
+	}
+	e->state = ENTRY_UNACKED;
+	sh->unacked++;
+	enter_ledger(e);
+}
+
+struct store_tries shard_tries(const struct entry *e, const char *reason)
+{
+	struct store_tries tries = { e->attempts, e->failures, e->reason, { 0 } };
+
+	memcpy(tries.failed, e->failed, sizeof(tries.failed));
+	if (!reason)
+		return tries;
+	tries.failures++;
+	tries.reason = reason;
 	for (unsigned i = 0; i < STORE_REASONS; i++)
 		if (strcmp(reason, store_tries_reason(i)) == 0 &&
-		    e->failed[i] < UINT16_MAX)
-			e->failed[i]++;
+		    tries.failed[i] < UINT16_MAX)
+			tries.failed[i]++;
+	return tries;
+}
+
+void shard_count_failure(struct entry *e, const char *reason)
+{
+	const struct store_tries tries = shard_tries(e, reason);
+
+	e->failures = tries.failures;
+	e->reason = reason;
+	memcpy(e->failed, tries.failed, sizeof(e->failed));
 	e->flags |= ENTRY_TRIES_DIRTY;
 }
 
@@ -458,7 +574,6 @@ void shard_resume(struct shard *sh)
 
 static void tick_delayed(struct shard *sh, unsigned *budget)
 {
-	struct stage *st = &sh->stages[ENTRY_DELAYED];
 	struct entry *e;
 
 	while ((e = shard_front(sh, ENTRY_DELAYED)) != NULL) {
@@ -467,7 +582,7 @@ static void tick_delayed(struct shard *sh, unsigned *budget)
 			return;
 		}
 		(*budget)--;
-		stage_remove(st, e);
+		entry_leave(e);
 		shard_entry_enter(e, ENTRY_READY, e->rank);
 	}
 }
@@ -519,7 +634,7 @@ void shard_tick(struct shard *sh)
 	if (!sh->is_closed) {
 		shard_take_tick(sh);
 		/* A read may have failed that they were waiting for. */
-		if (sh->stages[ENTRY_READY].beyond)
+		if (sh->stages[ENTRY_READY].beyond || shard_parked(sh) > 0)
 			sh->env->ops->on_ready(sh);
 		shard_kick_continue(sh);
 	}
@@ -549,6 +664,8 @@ static struct entry *any_entry(const struct shard *sh)
 
 	for (int i = 0; i < SHARD_STAGES && !e; i++)
 		e = stage_any(&sh->stages[i]);
+	if (!e && sh->order)
+		e = order_any(sh->order);
 	if (!e)
 		e = TAILQ_FIRST(&sh->young);
 	return e ? e : window_first(&sh->held);
@@ -592,6 +709,8 @@ void shard_close(struct shard *sh)
 
 	/* First: those who are told must not look for entries here. */
 	sh->is_closed = true;
+	if (sh->order)
+		order_purge_ids(sh->order, NULL, NULL);
 	/* In memory alone nobody waits for a message, nor is one being moved. */
 	if (sh->keys) {
 		drop_some(sh, UINT_MAX);

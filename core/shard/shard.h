@@ -10,8 +10,10 @@
 
 #include "base/heap.h"
 #include "entry.h"
+#include "order.h"
 #include "stage.h"
 
+struct commit;
 struct dedupe;
 struct dedupe_pending;
 struct dedupe_queue;
@@ -35,11 +37,19 @@ struct shard_ops {
 	bool (*on_expired)(struct shard *sh, struct entry *e);
 };
 
+/* Changes that take place together: see commit.h. */
+STAILQ_HEAD(commit_list, commit);
+struct commit_queue {
+	struct commit_list waiting;
+	struct commit_list flying;
+};
+
 /* What all shards of a broker share. */
 struct shard_env {
 	const struct shard_ops *ops;
 	struct store *store; /* NULL when nothing is durable */
 	struct journal *journal;
+	struct commit_queue commits;
 	struct dedupe *dedupe; /* publish ids that have been seen */
 	struct heap *timers;   /* of shards, by when they are to be woken */
 	struct pool entries;
@@ -49,6 +59,7 @@ struct shard_env {
 	bool may_expire;        /* the broker serves: what is due is taken out of Redis */
 	size_t window_messages; /* limits of a stage's window */
 	size_t window_bytes;
+	size_t parked_messages;      /* of an order; also the limit of its groups */
 	struct closing_list closing; /* that still have messages to free */
 	size_t unstored_bytes;       /* of messages that are not durable yet */
 	size_t memory_bytes;         /* of messages in all windows and hands */
@@ -140,7 +151,7 @@ struct shard {
 	struct entry_list
 		young;      /* held for less than YOUNG_MS, in the order of delivery */
 	struct window held; /* held for longer, by deadline */
-	struct entry_list moving; /* being dead-lettered */
+	struct entry_list moving; /* out of circulation until something is durable */
 	uint64_t unacked;         /* young and held */
 
 	double served; /* the rank delivered last; NaN: that was before the start */
@@ -157,6 +168,13 @@ struct shard {
 	bool is_held_back;
 	unsigned purges; /* so far: a batch sent before one may be about what is gone */
 
+	struct order *order; /* NULL: groups of messages do not matter */
+	/* See commit.h. */
+	struct commit *commit;      /* the one that is being built */
+	struct batch *commit_batch; /* while one is encoded */
+	bool is_committing;         /* one is under way: nothing is read meanwhile */
+	unsigned commit_purges;     /* `purges` when it was encoded */
+
 	struct shard_take take;
 	struct shard_index *by_id; /* NULL: nobody asks for messages by their ids */
 	struct shard_kick *kick;   /* under way, of all shards of the queue; or NULL */
@@ -167,6 +185,8 @@ struct shard {
 
 struct shard *shard_create(struct shard_env *env, void *owner, unsigned index,
 			   struct store_shard *keys_take);
+/* Let so many messages of a group be at work at a time; before anything else. */
+void shard_order_by(struct shard *sh, const struct order_spec *spec);
 /* It has no message, and nothing is under way. */
 bool shard_is_unused(const struct shard *sh);
 struct shard *shard_ref(struct shard *sh);
@@ -185,11 +205,26 @@ void shard_close_some(struct shard *sh);
 void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter,
 		   bool has_id);
 
-/* The message to deliver next, borrowed and still ready. NULL when none is in memory; if
- * Redis has some, a read is under way. */
-struct entry *shard_next(struct shard *sh);
-/* The same of the ready or the delayed ones: whatever becomes of it. */
+/* The first ready or delayed message of a window, whatever becomes of it. NULL when none
+ * is in memory; if Redis has some, a read is under way. */
 struct entry *shard_front(struct shard *sh, enum entry_state state);
+struct entry *shard_order_next(struct shard *sh);
+struct entry *shard_order_head(struct shard *sh);
+/* The message to deliver next, borrowed and still ready: the first of those whose group
+ * has room. NULL when none is in memory; if Redis has some, or the search goes on in the
+ * next turn, shard_is_reading says so, and on_ready will be called. */
+static inline struct entry *shard_next(struct shard *sh)
+{
+	return sh->order ? shard_order_next(sh) : shard_front(sh, ENTRY_READY);
+}
+/* The first of them that is in memory. Of a shard with groups a parked one, when no other
+ * is ready. */
+static inline struct entry *shard_head(struct shard *sh, enum entry_state state)
+{
+	struct entry *e = window_first(&sh->stages[state].window);
+
+	return e || state != ENTRY_READY || !sh->order ? e : shard_order_head(sh);
+}
 /* Remove the first `count` ready or delayed messages, or some of them, which Redis alone
  * has. Told how many. Nothing is done yet if they are about to change: ask again. False:
  * it cannot be done so. */
@@ -207,6 +242,10 @@ void shard_return(struct entry *e, int64_t due_ms);
 void shard_bury(struct entry *e);
 /* Out of circulation while its copy is being stored elsewhere. */
 void shard_set_moving(struct entry *e);
+/* Take a held entry out of circulation. Whoever holds it goes on holding it. */
+void shard_suspend(struct entry *e);
+/* Back to whoever holds it, or to ready when nobody does any more. */
+void shard_resume_held(struct entry *e);
 /* Into one of the stages; `at_ms`: when it is due, or since when it is buried. */
 void shard_move(struct entry *e, enum entry_state state, int64_t at_ms);
 /* It is held for longer than a moment: the ledger names it from now on. */
@@ -215,6 +254,8 @@ void shard_ledger(struct entry *e);
 void shard_wait_stored(struct entry *e, struct waiter *waiter);
 /* Its failures begin anew. */
 void shard_forget_failures(struct entry *e);
+/* What happened to it so far, and one failure more unless `reason` is NULL. */
+struct store_tries shard_tries(const struct entry *e, const char *reason);
 /* Count a failure; `reason` is a literal. */
 void shard_count_failure(struct entry *e, const char *reason);
 /* The message is done. The waiter, which may be NULL, is told when Redis has removed it.
@@ -259,7 +300,9 @@ static inline bool shard_is_reading(const struct shard *sh)
 	const struct stage *ready = &sh->stages[ENTRY_READY];
 
 	return ready->is_refilling ||
-	       ((sh->take.is_taking || sh->take.is_next) && ready->beyond > 0);
+	       ((sh->take.is_taking || sh->take.is_next || sh->is_committing) &&
+		ready->beyond > 0) ||
+	       (sh->order && order_is_reading(sh->order));
 }
 
 /* Somebody may have been given the message before a broker was killed, though no attempt
@@ -271,7 +314,19 @@ static inline bool shard_is_exposed(const struct entry *e)
 	return e->id <= env->exposed_id && e->msg->due_unix_ms <= env->exposed_ms;
 }
 
+/* Messages that no stage has in its window: held back by their group. */
+static inline uint64_t shard_parked(const struct shard *sh)
+{
+	return sh->order ? sh->order->parked : 0;
+}
+
 /* For the files of this floor alone. */
+
+/* Read which groups have slots in use: those of messages that wait for their next
+ * attempt. The waiter is told; on_done comes before anything is delivered. */
+void shard_order_recover(struct shard *sh, store_done_fn on_done, void *ctx);
+/* Remove what is parked, as shard_purge does; returns how much that was. */
+uint64_t shard_order_purge(struct shard *sh, struct waiter *waiter);
 
 /* It has something to write. */
 static inline bool shard_is_dirty(const struct shard *sh)
@@ -304,6 +359,10 @@ void shard_entry_enter(struct entry *e, enum entry_state state, double score);
 void shard_account(struct entry *e, int delta);
 struct entry *shard_entry_create(struct shard *sh, struct msg *m, uint64_t id,
 				 double rank);
+/* The entry of a new message, in no place yet. */
+struct entry *shard_entry_begin(struct shard *sh, struct msg *m, double rank);
+/* As shard_entry_enter, for an entry that is written as it is. */
+void shard_entry_place(struct entry *e, enum entry_state state, double score);
 void shard_wake_by(struct shard *sh, int64_t at_ms);
 /* A purge or a recovery is over: the journal may write again. */
 void shard_resume(struct shard *sh);

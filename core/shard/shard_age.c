@@ -1,3 +1,4 @@
+#include "base/id.h"
 #include "shard.h"
 
 /* Ranks and leases that are looked at: a figure must not cost a turn. */
@@ -24,10 +25,14 @@ int64_t shard_age_ready(const struct shard *sh)
 	const struct entry *e;
 	unsigned looks = 0;
 	int64_t since = 0;
+	uint64_t parked;
 
 	/* The first of a rank is its oldest. */
 	for (e = window_first(w); e && looks++ < LOOKS_MAX; e = window_next_score(w, e))
 		since = earlier(since, ready_since(e));
+	/* Of some that are parked no more is known than the id. */
+	if (sh->order && (parked = order_oldest_id(sh->order, LOOKS_MAX)) != 0)
+		since = earlier(since, id_unix_ms(parked));
 	return since;
 }
 

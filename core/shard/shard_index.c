@@ -12,6 +12,7 @@ enum walk_place {
 	WALK_HELD = WALK_OUTSIDE + SHARD_STAGES,
 	WALK_YOUNG,
 	WALK_MOVING,
+	WALK_PARKED,
 	WALK_END,
 };
 
@@ -20,6 +21,7 @@ struct shard_index {
 	unsigned place;       /* enum walk_place */
 	struct entry *cursor; /* the next one there; NULL: none is left */
 	int64_t used_ms;
+	bool is_dropping;
 };
 
 static struct entry *first_at(const struct shard *sh, unsigned place)
@@ -30,6 +32,8 @@ static struct entry *first_at(const struct shard *sh, unsigned place)
 		return TAILQ_FIRST(&sh->stages[place - WALK_OUTSIDE].outside);
 	if (place == WALK_HELD)
 		return window_first(&sh->held);
+	if (place == WALK_PARKED)
+		return sh->order ? order_any(sh->order) : NULL;
 	return TAILQ_FIRST(place == WALK_YOUNG ? &sh->young : &sh->moving);
 }
 
@@ -38,6 +42,8 @@ static struct entry *next_at(const struct shard *sh, unsigned place,
 {
 	if (place < WALK_OUTSIDE)
 		return window_next(&sh->stages[place].window, e);
+	if (place == WALK_PARKED)
+		return order_another(e);
 	return place == WALK_HELD ? window_next(&sh->held, e) : TAILQ_NEXT(e, link);
 }
 
@@ -68,8 +74,11 @@ bool shard_index_build(struct shard *sh, unsigned max)
 {
 	struct shard_index *x = sh->by_id;
 
-	if (!x) {
+	if (!x)
 		x = sh->by_id = mem_zalloc(sizeof(*x));
+	if (x->is_dropping || x->used_ms == 0) {
+		x->is_dropping = false;
+		x->place = WALK_WINDOWS;
 		x->cursor = first_at(sh, WALK_WINDOWS);
 	}
 	x->used_ms = sh->env->now_ms;
@@ -83,7 +92,7 @@ struct entry *shard_index_find(const struct shard *sh, uint64_t id)
 	return id_table_find(&sh->by_id->table, id);
 }
 
-void shard_index_drop(struct shard *sh)
+void shard_index_destroy(struct shard *sh)
 {
 	if (!sh->by_id)
 		return;
@@ -92,14 +101,35 @@ void shard_index_drop(struct shard *sh)
 	sh->by_id = NULL;
 }
 
+void shard_index_drop(struct shard *sh, unsigned max)
+{
+	struct shard_index *x = sh->by_id;
+
+	if (!x)
+		return;
+	/* What leaves its place now need not be added. */
+	x->is_dropping = true;
+	x->place = WALK_END;
+	x->cursor = NULL;
+	while (max > 0 && id_table_take(&x->table))
+		max--;
+	if (max > 0)
+		shard_index_destroy(sh);
+}
+
 int64_t shard_index_due_ms(const struct shard *sh)
 {
-	return sh->by_id ? sh->by_id->used_ms + IDLE_MS : 0;
+	const struct shard_index *x = sh->by_id;
+
+	if (!x)
+		return 0;
+	return x->is_dropping ? sh->env->now_ms : x->used_ms + IDLE_MS;
 }
 
 void shard_index_created(struct entry *e)
 {
-	add(e->shard->by_id, e);
+	if (!e->shard->by_id->is_dropping)
+		add(e->shard->by_id, e);
 }
 
 void shard_index_freed(struct entry *e)

@@ -15,7 +15,10 @@
 TIDE_MUST_USE bool shard_index_build(struct shard *sh, unsigned max);
 /* The entry with that id, whatever its state; NULL when memory has none. */
 struct entry *shard_index_find(const struct shard *sh, uint64_t id);
-/* Nobody has asked for a while, or the shard is closed. Harmless when there is none. */
-void shard_index_drop(struct shard *sh);
+/* Forget some: nobody has asked for a while. The last call frees it. Harmless when there
+ * is none. */
+void shard_index_drop(struct shard *sh, unsigned max);
+/* The shard is freed, and has no entry any more. */
+void shard_index_destroy(struct shard *sh);
 /* When it is to be dropped; 0: there is none. */
 int64_t shard_index_due_ms(const struct shard *sh);

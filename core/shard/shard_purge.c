@@ -133,6 +133,10 @@ uint64_t shard_purge(struct shard *sh, struct waiter *waiter)
 			shard_remove(e, waiter);
 	}
 	p->waiting.messages = p->left[ENTRY_READY] + p->left[ENTRY_DELAYED];
+	if (sh->order) {
+		p->waiting.messages += sh->order->in_redis;
+		n += shard_order_purge(sh, waiter);
+	}
 	p->waiting.bytes = sh->waiting_bytes; /* nothing is in memory any more */
 	sh->waiting_bytes = 0;
 	sh->size.stored.messages -= p->waiting.messages;

@@ -55,6 +55,8 @@ static void put_back(struct shard_recovery *r, const struct store_row *row)
 		shard_entry_enter(e, ENTRY_READY, e->rank);
 }
 
+static void read_unacked(struct shard_recovery *r);
+
 static void on_unacked(void *ctx, int status, const char *text, struct store_row *rows,
 		       size_t count)
 {
@@ -75,8 +77,29 @@ static void on_unacked(void *ctx, int status, const char *text, struct store_row
 		put_back(r, &rows[i]);
 	}
 	r->start += (int64_t)count;
+	read_unacked(r);
+}
+
+static void read_unacked(struct shard_recovery *r)
+{
+	struct shard *sh = r->shard;
+
+	if (r->counts.sets[STORE_UNACK] == 0) {
+		recovery_end(r, TIDE_OK, NULL);
+		return;
+	}
 	store_read(sh->env->store, sh->keys, STORE_UNACK, r->start, READ_ROWS,
 		   sh->env->window_bytes, false, on_unacked, r);
+}
+
+static void on_order(void *ctx, int status, const char *text)
+{
+	struct shard_recovery *r = ctx;
+
+	if (status < 0 || r->shard->is_closed)
+		recovery_end(r, status, text);
+	else
+		read_unacked(r);
 }
 
 static void on_counts(void *ctx, int status, const char *text,
@@ -118,12 +141,10 @@ static void on_size(void *ctx, int status, const char *text)
 	}
 	for (int i = 0; i < SHARD_STAGES; i++)
 		stage_recover(&sh->stages[i], r->counts.sets[sh->stages[i].set]);
-	if (r->counts.sets[STORE_UNACK] == 0) {
-		recovery_end(r, TIDE_OK, NULL);
-		return;
-	}
-	store_read(sh->env->store, sh->keys, STORE_UNACK, 0, READ_ROWS,
-		   sh->env->window_bytes, false, on_unacked, r);
+	if (sh->order && r->counts.sets[STORE_DELAYED] > 0)
+		shard_order_recover(sh, on_order, r);
+	else
+		read_unacked(r);
 }
 
 static void on_counts(void *ctx, int status, const char *text,

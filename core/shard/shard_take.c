@@ -37,6 +37,15 @@ enum store_set shard_take_recover(struct shard *sh, double score, int64_t *at_ms
 	return from;
 }
 
+/* The message, which is in no state for now, may have waited for its next attempt. */
+static void leave_group(struct entry *e)
+{
+	e->state = ENTRY_DELAYED;
+	order_adopt(e->shard->order, e);
+	if (e->group)
+		order_release(e->shard->order, e);
+}
+
 /* The entry of a message that was taken out of a set; NULL: it is none any more. */
 static struct entry *take_row(struct shard *sh, const struct store_row *row,
 			      enum store_set from)
@@ -48,6 +57,8 @@ static struct entry *take_row(struct shard *sh, const struct store_row *row,
 		sh->stages[from].beyond--;
 	if (!e)
 		return NULL;
+	if (sh->order && from == STORE_DELAYED)
+		leave_group(e);
 	if (!is_purged && from != STORE_BURIED)
 		sh->waiting_bytes -= e->msg->payload_len;
 	if (sh->size.is_kept && from == STORE_BURIED)
@@ -243,6 +254,17 @@ static bool ask_memory(struct shard_ask *ask)
 	return is_written;
 }
 
+/* One of them is parked, and only its place is in memory: it is read first, and the end
+ * of that wakes the shard. */
+static bool is_parked(const struct shard_ask *ask)
+{
+	bool is_any = false;
+
+	for (unsigned i = 0; i < ask->count; i++)
+		is_any |= order_ask(ask->shard->order, ask->ids[i]);
+	return is_any;
+}
+
 static uint64_t count_beyond(const struct shard *sh)
 {
 	uint64_t n = 0;
@@ -327,6 +349,11 @@ static struct shard_ask *next_ask(struct shard *sh, bool *is_written)
 			return NULL;
 		}
 		*is_written = ask_memory(ask);
+		if (!sh->is_closed && sh->order && is_parked(ask)) {
+			sh->order->on_asked(sh);
+			shard_wake_by(sh, sh->env->now_ms + TURN_MS);
+			return NULL;
+		}
 		if (sh->is_closed || (sh->keys && ask->count && count_beyond(sh)))
 			return sh->is_closed ? NULL : ask;
 		end_ask(ask, TIDE_OK, NULL);
@@ -366,7 +393,8 @@ static void take_when_quiet(struct shard *sh, struct shard_ask *ask, bool is_wri
 		take_asked(ask);
 	else if (is_read(sh)) /* its end wakes the shard */
 		t->is_next = !is_blocked;
-	else if (sh->flight.count > 0) /* its landing comes back here */
+	else if (sh->flight.count > 0 ||
+		 sh->is_committing) /* its landing comes back here */
 		t->is_wanted = t->is_next = true;
 	else if (is_blocked || (t->is_after && shard_is_dirty(sh)))
 		let_batch_go(sh);
@@ -396,8 +424,8 @@ void shard_take_tick(struct shard *sh)
 	if (!sh->by_id || !TAILQ_EMPTY(&t->asks))
 		return;
 	if (shard_index_due_ms(sh) <= sh->env->now_ms)
-		shard_index_drop(sh);
-	else
+		shard_index_drop(sh, BUILD_MAX);
+	if (sh->by_id)
 		shard_wake_by(sh, shard_index_due_ms(sh));
 }
 
@@ -420,5 +448,4 @@ void shard_take_cancel(struct shard *sh)
 
 	while ((ask = TAILQ_FIRST(&sh->take.asks)) != NULL)
 		end_ask(ask, TIDE_ENOTFOUND, "the queue was deleted");
-	shard_index_drop(sh);
 }

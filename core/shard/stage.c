@@ -95,6 +95,8 @@ static struct place last_shadow(const struct stage *st)
 			raise_shadow(&max, (struct place){ e->stored_score, e->id });
 	if (st->set != STORE_READY)
 		return max;
+	if (sh->order)
+		raise_shadow(&max, order_shadow(sh->order, st->is_refilling));
 	TAILQ_FOREACH (e, &sh->young, link)
 		raise_shadow(&max, (struct place){ e->rank, e->id });
 	return max;
@@ -163,6 +165,28 @@ static void put_last(struct stage *st, struct entry *e)
 
 #define EVICT_REST_MS 10
 
+static void give_back(void *ctx, struct entry *e)
+{
+	struct stage *st = ctx;
+
+	if (e->expires_unix_ms)
+		shard_expiry_leave(st, e);
+	put_outside(st, e);
+}
+
+/* What is parked behind the edge is Redis's again, like all that is there. */
+static void give_back_parked(struct stage *st)
+{
+	struct order *o = st->set == STORE_READY ? st->shard->order : NULL;
+	uint64_t ids;
+
+	if (!o || !has_edge(st))
+		return;
+	ids = order_give_back(o, st->edge, give_back, st);
+	st->indexed -= ids;
+	st->beyond += ids;
+}
+
 /* Give the last entries back to Redis, some more than are over the limits, so
  * that the search for shadows is not made for each of them. */
 static void evict(struct stage *st)
@@ -183,12 +207,32 @@ static void evict(struct stage *st)
 
 		if (!place_is_before(shadow, place)) {
 			st->evict_unix_ms = st->shard->env->now_ms + EVICT_REST_MS;
-			return;
+			break;
 		}
 		window_leave(st, last);
 		st->edge = place;
 		put_outside(st, last);
 	}
+	give_back_parked(st);
+}
+
+void stage_set_aside(struct stage *st, struct entry *e)
+{
+	window_leave(st, e);
+	if (e->expires_unix_ms)
+		shard_expiry_enter(st, e);
+}
+
+void stage_shrink_parked(struct stage *st, struct entry *e)
+{
+	struct order *o = st->shard->order;
+
+	if (!order_may_drop(o, e))
+		return;
+	if (e->expires_unix_ms)
+		shard_expiry_leave(st, e);
+	order_drop(o, e);
+	shard_entry_free(e);
 }
 
 void stage_relieve(struct stage *st)
@@ -238,8 +282,14 @@ static void unlist(struct stage *st, struct entry *e)
 
 static void take_out(struct stage *st, struct entry *e)
 {
-	if (!(e->flags & ENTRY_OUTSIDE)) {
+	if (!(e->flags & (ENTRY_OUTSIDE | ENTRY_PARKED))) {
 		window_leave(st, e);
+		return;
+	}
+	if (e->flags & ENTRY_PARKED) {
+		if (e->expires_unix_ms)
+			shard_expiry_leave(st, e);
+		order_unpark(st->shard->order, e);
 		return;
 	}
 	unlist(st, e);
@@ -318,8 +368,8 @@ void stage_refill(struct stage *st)
 	size_t limit = limit_messages(st);
 	size_t room;
 
-	if (!sh->keys || sh->is_closed || st->is_refilling || st->beyond == 0 ||
-	    sh->take.is_taking || sh->take.is_next)
+	if (!sh->keys || sh->is_closed || sh->is_committing || st->is_refilling ||
+	    st->beyond == 0 || sh->take.is_taking || sh->take.is_next)
 		return;
 	if (st->beyond == st->outside_unwritten) {
 		if (st->window.count == 0)
@@ -398,6 +448,8 @@ static void take_row(struct stage *st, const struct store_row *row)
 		e->rank = row->score;
 	else
 		e->at_unix_ms = (int64_t)row->score;
+	if (st->set == STORE_DELAYED && st->shard->order)
+		order_adopt(st->shard->order, e);
 	window_enter(st, e, row->score);
 }
 
@@ -606,6 +658,8 @@ uint64_t stage_forget_beyond(struct stage *st)
 	struct entry *e, *next;
 	uint64_t listed, n;
 
+	if (!has_edge(st))
+		st->edge = (struct place){ DBL_MAX, UINT64_MAX };
 	for (e = TAILQ_FIRST(&st->outside); e; e = next) {
 		next = TAILQ_NEXT(e, link);
 		if (!is_unwritten(st, e))
@@ -630,6 +684,7 @@ void stage_restore_beyond(struct stage *st, uint64_t count)
 		put_outside(st, e);
 	}
 	st->beyond += count;
+	give_back_parked(st);
 }
 
 void stage_recover(struct stage *st, uint64_t count)

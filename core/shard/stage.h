@@ -38,7 +38,7 @@ void stage_init(struct stage *st, struct shard *sh, enum store_set set,
 
 /* Insert by score, in memory or outside. */
 void stage_insert(struct stage *st, struct entry *e, double score);
-/* Take out one that is in the window or outside. */
+/* Take out one that is in the window, parked or outside. */
 void stage_remove(struct stage *st, struct entry *e);
 /* Any that is in the window or outside; NULL when none is. */
 static inline struct entry *stage_any(const struct stage *st)
@@ -47,6 +47,12 @@ static inline struct entry *stage_any(const struct stage *st)
 
 	return first ? first : TAILQ_FIRST(&st->outside);
 }
+/* Take one out of the window that goes on waiting, elsewhere in memory. */
+void stage_set_aside(struct stage *st, struct entry *e);
+/* Of the parked entry its place may be enough, now that Redis has it. The call may free
+ * it.
+ */
+void stage_shrink_parked(struct stage *st, struct entry *e);
 /* Ask Redis for more when the window is low and there is more. */
 void stage_refill(struct stage *st);
 /* A batch that names an outside entry was built. */

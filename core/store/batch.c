@@ -339,16 +339,32 @@ static unsigned add_commands(struct batch *b, int from, int to)
 	return count;
 }
 
-void batch_seal(struct batch *b)
+static void close_commands(struct batch *b)
 {
-	static const char multi[] = "*1\r\n$5\r\nMULTI\r\n";
-	static const char exec[] = "*1\r\n$4\r\nEXEC\r\n";
-
 	for (int kind = 0; kind < BATCH_KIND_COUNT; kind++)
 		if (b->sections[kind].entries > 0)
 			close_command(b, (enum batch_kind)kind);
 	b->request.parts = b->parts;
 	b->request.part_count = 0;
+}
+
+unsigned batch_append(struct batch *b, struct buf *out)
+{
+	unsigned count;
+
+	close_commands(b);
+	count = add_commands(b, 0, BATCH_KIND_COUNT);
+	for (unsigned i = 0; i < count; i++)
+		buf_append(out, b->parts[i].base, b->parts[i].len);
+	return count;
+}
+
+void batch_seal(struct batch *b)
+{
+	static const char multi[] = "*1\r\n$5\r\nMULTI\r\n";
+	static const char exec[] = "*1\r\n$4\r\nEXEC\r\n";
+
+	close_commands(b);
 	b->removal_replies = add_commands(b, 0, BATCH_WRITES);
 	/* MULTI's place is kept until it is known whether it is needed. */
 	unsigned multi_at = b->request.part_count;

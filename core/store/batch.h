@@ -75,5 +75,8 @@ void batch_destroy(struct batch *b);
 void batch_reset(struct batch *b, struct slice prefix);
 /* Fill in request.parts, part_count and replies; 0 replies: nothing to send. */
 void batch_seal(struct batch *b);
+/* Append the commands, removals first, for a transaction of several batches; returns how
+ * many there are. */
+unsigned batch_append(struct batch *b, struct buf *out);
 /* Note what a reply to the sealed request means. */
 void batch_reply(struct batch *b, const redisReply *reply);

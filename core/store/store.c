@@ -164,7 +164,7 @@ struct batch *store_batch_begin(struct store *s, struct store_shard *shard)
 	return b;
 }
 
-static void give_back_batch(struct batch *b)
+void store_give_back_batch(struct batch *b)
 {
 	struct store *s = b->store;
 
@@ -192,7 +192,7 @@ static void on_batch_reply(struct redis_request *request, const redisReply *repl
 		return;
 	if (b->on_done)
 		b->on_done(b->ctx, &b->result);
-	give_back_batch(b);
+	store_give_back_batch(b);
 }
 
 void store_batch_commit_take(struct batch *b, batch_done_fn on_done, void *ctx)

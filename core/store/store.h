@@ -200,6 +200,16 @@ typedef void (*batch_done_fn)(void *ctx, const struct batch_result *result);
  * too (from the loop, like any other). */
 void store_batch_commit_take(struct batch *b, batch_done_fn on_done, void *ctx);
 
+/* Batches of any shards that are carried out together or not at all, removals included:
+ * one MULTI ... EXEC. Redis refuses all of it while its memory is out. (In a Redis
+ * Cluster it would be one for each slot.) */
+struct store_transaction;
+struct store_transaction *store_transaction_begin(struct store *s);
+void store_transaction_add_take(struct store_transaction *t, struct batch *b);
+/* Send it, as store_batch_commit_take. In the result both codes are the same. */
+void store_transaction_commit_take(struct store_transaction *t, batch_done_fn on_done,
+				   void *ctx);
+
 struct store_row {
 	uint64_t id;
 	double score;
@@ -237,6 +247,23 @@ struct store_from {
 };
 void store_read_from(struct store *s, struct store_shard *shard,
 		     const struct store_from *from, store_rows_fn on_rows, void *ctx);
+
+/* The same of those of the ids that are members of the set, in the order of `ids`. */
+struct store_ids {
+	enum store_set set;
+	const uint64_t *ids;
+	unsigned count; /* 1-4096 */
+	size_t max_bytes;
+};
+void store_read_ids(struct store *s, struct store_shard *shard,
+		    const struct store_ids *ids, store_rows_fn on_rows, void *ctx);
+
+/* The ids of the members of a set that have been tried before, in their order. The array
+ * is the store's. Reads all tries, in pieces. */
+typedef void (*store_tried_fn)(void *ctx, int status, const char *text,
+			       const uint64_t *ids, size_t count);
+void store_tried_read(struct store *s, struct store_shard *shard, enum store_set set,
+		      store_tried_fn on_ids, void *ctx);
 
 struct store_counts {
 	uint64_t bodies;

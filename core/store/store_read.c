@@ -10,7 +10,7 @@
 #include "store_private.h"
 #include "store_tries.h"
 
-/* KEYS: the set, msg, tries. Locals: first index, last index, max_bytes (0: no bodies).
+/* KEYS: the set, msg, tries. Locals: the rows, max_bytes (0: no bodies).
  *
  * Returns { members and scores, bodies, tries }: the first a flat list, the others
  * lists of lists, chunk by chunk, with nil where there is none. There are fewer bodies
@@ -25,8 +25,7 @@
  *
  * Scripts are sent with EVAL each time: a kilobyte beside hundreds of rows, and there is
  * no NOSCRIPT to answer by asking again out of order. Redis compiles a text once. */
-#define SCRIPT_ROWS                                                                    \
-	"local rows = redis.call('ZRANGE', KEYS[1], first, last, 'WITHSCORES')\n"      \
+#define SCRIPT_BODIES                                                                  \
 	"local ids, bodies, tries = {}, {}, {}\n"                                      \
 	"for i = 1, #rows, 2 do ids[(i + 1) / 2] = rows[i] end\n"                      \
 	"local total, count, step = 0, #ids, 1\n"                                      \
@@ -57,6 +56,11 @@
 	"end\n"                                                                        \
 	"return { rows, bodies, tries }\n"
 
+/* Locals: first index, last index, max_bytes. */
+#define SCRIPT_ROWS                                                \
+	"local rows = redis.call('ZRANGE', KEYS[1], first, last, " \
+	"'WITHSCORES')\n" SCRIPT_BODIES
+
 /* ARGV: first index, last index, max_bytes. */
 static const struct slice script_read = SLICE(
 	"local first, last, left = ARGV[1], ARGV[2], tonumber(ARGV[3])\n" SCRIPT_ROWS);
@@ -75,6 +79,17 @@ static const struct slice script_read_from =
 	      "  end\n"
 	      "end\n"
 	      "local last, left = first + ARGV[3] - 1, tonumber(ARGV[4])\n" SCRIPT_ROWS);
+
+/* ARGV: max_bytes, ids. */
+static const struct slice script_read_ids =
+	SLICE("local rows, left = {}, tonumber(ARGV[1])\n"
+	      "for i = 2, #ARGV do\n"
+	      "  local score = redis.call('ZSCORE', KEYS[1], ARGV[i])\n"
+	      "  if score then\n"
+	      "    rows[#rows + 1] = ARGV[i]\n"
+	      "    rows[#rows + 1] = score\n"
+	      "  end\n"
+	      "end\n" SCRIPT_BODIES);
 
 struct read_call {
 	struct store_call call;
@@ -259,6 +274,32 @@ void store_read_from(struct store *s, struct store_shard *shard,
 		       STORE_KEY(shard, LAYOUT_MSG), STORE_KEY(shard, LAYOUT_TRIES),
 		       score, (unsigned long long)from->id,
 		       store_clamp_count(from->count), byte_budget(from->max_bytes));
+	store_call_send(&r->call, REDIS_REPLY_ARRAY);
+}
+
+void store_read_ids(struct store *s, struct store_shard *shard,
+		    const struct store_ids *ids, store_rows_fn on_rows, void *ctx)
+{
+	struct read_call *r = read_call_create(s, shard, ids->set, on_rows, ctx);
+	unsigned count = store_clamp_count(ids->count);
+	struct buf *out = store_call_add_words(&r->call, 7 + (size_t)count);
+	struct slice prefix = shard_prefix(shard);
+	char text[32];
+
+	resp_text(out, "EVAL");
+	resp_bulk(out, script_read_ids);
+	resp_text(out, "3");
+	layout_resp_key(out, prefix, layout_set_key(ids->set));
+	layout_resp_key(out, prefix, LAYOUT_MSG);
+	layout_resp_key(out, prefix, LAYOUT_TRIES);
+	snprintf(text, sizeof(text), "%llu", byte_budget(ids->max_bytes));
+	resp_text(out, text);
+	for (unsigned i = 0; i < count; i++) {
+		char id[ID_HEX_LEN];
+
+		id_format(ids->ids[i], id);
+		resp_bulk(out, (struct slice){ id, sizeof(id) });
+	}
 	store_call_send(&r->call, REDIS_REPLY_ARRAY);
 }
 

@@ -119,6 +119,9 @@ struct tidemq_receipt {
 	char id[17]; /* 16 hex digits */
 	unsigned queues;
 	bool is_duplicate; /* they had it before; the id is that of the first */
+	/* It is part of a transaction (BEGIN): the rest is empty, and the reply to COMMIT
+	 * is the confirm. */
+	bool is_queued;
 };
 
 /* A message from the broker. One allocation holds all of it. */
@@ -199,12 +202,18 @@ int tidemq_flush(struct tidemq_client *c);
 
 struct tidemq_subscription {
 	const char *queue;
-	const char *sid;        /* a name of your choice, unique in the channel */
-	unsigned prefetch;      /* unacknowledged messages at most; 0 = the broker's
-				 * default */
-	bool auto_ack;          /* a message counts as acknowledged when it is sent */
-	int64_t ack_timeout_ms; /* how long you may hold a message; 0 = as the queue
-				 * says */
+	const char *sid;         /* a name of your choice, unique in the channel */
+	unsigned prefetch;       /* unacknowledged messages at most; 0 = the broker's
+				  * default */
+	bool auto_ack;           /* a message counts as acknowledged when it is sent */
+	int64_t ack_timeout_ms;  /* how long you may hold a message; 0 = as the queue
+				  * says */
+	int priority;            /* -1000 to 1000: among the consumers of the queue,
+				  * higher is served first */
+	unsigned rank;           /* 1 to 1000: with the option `prefetch`, lower is
+				  * served first; 0 = the last */
+	int64_t notify_lease_ms; /* how long before the lease of a message ends an
+				  * event tells so; 0 = none. See the option `events` */
 };
 
 /* Subscribe channel 0 to a queue. tidemq_next returns the messages. */
@@ -220,6 +229,7 @@ struct tidemq_fetch {
 	int64_t wait_ms; /* how long the broker waits for a message; 0 = not at all */
 	bool auto_ack;   /* as for a subscription, like the next one */
 	int64_t ack_timeout_ms;
+	const char *match; /* only messages that match, as `match=` of GET; NULL = any */
 };
 
 /* Take messages without a subscription. tidemq_next returns them.
@@ -264,9 +274,10 @@ int tidemq_nack_delay(struct tidemq_client *c, const struct tidemq_msg *m,
 /* Ask for more time: the ack-timeout starts again. 0 = the queue's duration. */
 int tidemq_touch(struct tidemq_client *c, const struct tidemq_msg *m, int64_t for_ms);
 
-/* Any request of docs/protocol.md: "DECLARE queue jobs", "@1 OPEN". The line
- * has no line end and no `quiet`. After a PUB the library adds the length of the
- * payload. For every other verb the payload is NULL.
+/* Any request of docs/protocol.md: "DECLARE queue jobs", "@1 OPEN", "BEGIN". Between
+ * BEGIN and COMMIT, tidemq_publish, tidemq_ack and tidemq_nack are part of the
+ * transaction. The line has no line end and no `quiet`. After a PUB the library adds the
+ * length of the payload. For every other verb the payload is NULL.
  *
  * @param reply  NULL, or receives the reply. Its texts are good until the next
  *               call on this client

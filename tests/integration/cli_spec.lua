@@ -113,6 +113,35 @@ describe('the command line', function()
       assert.equal(('x'):rep(45), tide('sub', '--timeout', '20ms', '--count', '99', '--format', '%p', queue))
     end)
 
+    it('has a priority, and says on standard error what happens to it', function()
+      local c = broker:connect()
+      tide('declare', 'queue', queue, 'single-active=1')
+      c:ok(('SUB %s other priority=-4'):format(queue))
+      c:expect_line 'EVT active other'
+      tide('pub', '--count', '3', '-', queue, 'x')
+      for _ = 1, 3 do c:expect_msg() end
+      -- It has the higher priority, and waits for what the other one holds.
+      local pipe = io.popen(("'%s' sub --url '%s' --priority -3 --timeout 10s --notify-lease 5s %s 2>&1"):format(
+        Broker.binary(), broker:url(), queue))
+      c:expect_line 'EVT relieved other'
+      c:send 'NACK 1 requeue quiet\r\nACK 2-3 quiet\r\n'
+      assert.equal('tidemq: event: active cli', pipe:read())
+      assert.equal(queue .. ' x', pipe:read())
+      c:ok 'UNSUB other'
+      c:ok('DELETE queue ' .. queue)
+      assert.equal('tidemq: the subscription ended: cli queue-deleted', pipe:read())
+      pipe:close()
+      for arguments, says in pairs {
+        ['--priority 3 --count 1'] = 'sub: --count takes neither --priority nor --notify-lease',
+        ['--priority 3x'] = "sub: --priority must be -1000 to 1000, not '3x'",
+        ['--notify-lease 1s --ack auto'] = 'sub: --notify-lease needs --ack manual',
+      } do
+        local output, status = run(('tidemq sub %s q 2>&1'):format(arguments))
+        assert.equal(2, status)
+        assert.equal(('tidemq %s; see tidemq help sub\n'):format(says), output)
+      end
+    end)
+
     it('ends when nothing has come for a time', function()
       tide('declare', 'queue', queue)
       tide('pub', '-', queue, 'x')
@@ -245,6 +274,9 @@ describe('the command line', function()
       assert.equal('sent back 0, left 2\n', tide('redrive', queue .. '.dead'))
       assert.equal('{"ok":true,"moved":2,"left":0}\n',
         tide('redrive', '--json', '--count', '2', '--match', 'y', '--to', '-/' .. queue, queue .. '.dead'))
+      assert.equal('', tide('get', '--max', '2', '--match', 'two words', queue))
+      tide('pub', '-', queue, 'two words')
+      assert.equal('two words', tide('get', '--match', 'two words', '--format', '%p', queue))
       assert.equal('yy', tide('get', '--max', '2', '--format', '%p', queue))
     end)
 

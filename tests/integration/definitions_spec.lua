@@ -380,7 +380,8 @@ describe('the definitions', function()
           .. "'/' and ':'",
         ['HELLO heartbeat=1ms'] = 'ERR syntax heartbeat=1ms: expected a duration like 250ms, 30s, 5m, 2h or 1d, '
           .. 'from 1s to 1h',
-        ['HELLO colour=red'] = "ERR syntax HELLO has no option 'colour'; it takes: user pass vhost name heartbeat",
+        ['HELLO colour=red'] =
+          "ERR syntax HELLO has no option 'colour'; it takes: user pass vhost name heartbeat prefetch",
       } do
         local fresh = broker:connect()
         fresh:send(line .. '\r\n')

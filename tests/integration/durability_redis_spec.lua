@@ -61,7 +61,7 @@ describe('a broker', function()
     broker = Broker.start { redis = {}, stack_kib = 512 }
     redis = broker.redis
     c = broker:connect()
-    c:ok 'DECLARE queue loop dead-letter=-/loop'
+    c:ok 'DECLARE queue loop dead-letter=-/loop death-limit=1000000'
     local pid = redis:pid()
     redis:signal('STOP', pid)
     broker:connect():send 'PUB - loop 1\r\na\r\n'

@@ -127,8 +127,20 @@ static size_t feed_skip(struct line *l, size_t len)
 	return n;
 }
 
+/* A transaction does without none of its requests, nor without one that cannot be read.
+ */
+static void refuse_transaction(struct line *l, const struct request *q,
+			       const struct error *err)
+{
+	struct channel *ch = session_channel(l->session, q->channel);
+
+	if (ch && (!q->verb || q->verb->features & VERB_TRANSACTED))
+		session_transaction_refuse(ch, err);
+}
+
 static void refuse(struct line *l, const struct request *q, const struct error *err)
 {
+	refuse_transaction(l, q, err);
 	line_reply_error(l, q->channel, err);
 	if (q->verb && (q->verb->features & VERB_PAYLOAD)) {
 		l->channel = q->channel;
@@ -160,6 +172,7 @@ static int run(struct line *l, struct request *q)
 	l->is_heavy = q->verb->features & (VERB_DOCUMENT | VERB_ANY_OPTIONS);
 	rc = q->verb->run(l, q, r);
 	if (rc < 0 && r) {
+		refuse_transaction(l, q, q->err);
 		reply_error(r, q->err);
 		return TIDE_OK;
 	}

@@ -13,8 +13,8 @@
 /* The verbs of every message come first: they are searched from the front. */
 static const struct verb verbs[] = {
 	/* name     words  their names                 features                       options and flags                command */
-	{ "PUB",     2, 2, "exchange key",             VERB_PAYLOAD | VERB_HEADERS,      PUB_OPTIONS, "must",          command_publish },
-	{ "ACK",     0, 0, NULL,                       VERB_TAGS,                        NULL, NULL,                   command_ack },
+	{ "PUB",     2, 2, "exchange key",             VERB_PAYLOAD | VERB_HEADERS | VERB_TRANSACTED,      PUB_OPTIONS, "must",          command_publish },
+	{ "ACK",     0, 0, NULL,                       VERB_TAGS | VERB_TRANSACTED,                        NULL, NULL,                   command_ack },
 	{ "HELLO",   0, 0, NULL,                       VERB_ANSWERS,   "user pass vhost name heartbeat prefetch", NULL,         command_hello },
 	{ "PING",    0, 0, NULL,                       0,                                NULL, NULL,                   command_ping },
 	{ "QUIT",    0, 0, NULL,                       0,                                NULL, NULL,                   command_quit },
@@ -27,7 +27,7 @@ static const struct verb verbs[] = {
 	{ "SUB",     2, 2, "queue sid",                0,                                "prefetch ack priority rank notify-lease ack-timeout", NULL, command_subscribe },
 	{ "UNSUB",   1, 1, "sid",                      0,                                NULL, NULL,                   command_unsubscribe },
 	{ "GET",     1, 1, "queue",                    VERB_ANSWERS | VERB_LIST,         "max wait ack id match ack-timeout", NULL, command_get },
-	{ "NACK",    0, 0, NULL,                       VERB_TAGS,                        "delay pri", "bury dead requeue", command_nack },
+	{ "NACK",    0, 0, NULL,                       VERB_TAGS | VERB_TRANSACTED,      "delay pri", "bury dead requeue", command_nack },
 	{ "TOUCH",   0, 0, NULL,                       VERB_TAGS,                        "for", NULL,                  command_touch },
 	{ "PEEK",    1, 2, "queue n",                  VERB_DOCUMENT | VERB_ANSWERS,        "state match after", NULL,    command_peek },
 	{ "REDRIVE", 1, 2, "queue n",                  VERB_DOCUMENT,                    "match to", NULL,             command_redrive },
@@ -42,6 +42,9 @@ static const struct verb verbs[] = {
 	{ "STATS",   0, 2, "exchange|queue name",               VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_stats },
 	{ "RULES",   1, 3, RULES_WORDS,                VERB_DOCUMENT | VERB_ANSWERS | VERB_ANY_OPTIONS, "share", NULL,                command_rules },
 	{ "EXPLAIN", 2, 2, "exchange key",             VERB_DOCUMENT | VERB_ANSWERS | VERB_HEADERS, PUB_OPTIONS " payload", NULL, command_explain },
+	{ "BEGIN",   0, 0, NULL,                       0,                                NULL, NULL,                   command_transaction_begin },
+	{ "COMMIT",  0, 0, NULL,                       0,                                NULL, NULL,                   command_transaction_commit },
+	{ "ROLLBACK", 0, 0, NULL,                      0,                                NULL, NULL,                   command_transaction_rollback },
 	{ "LOCK",    1, 1, "name",                     VERB_ANSWERS,                     "wait ttl token", NULL,       command_lock_take },
 	{ "UNLOCK",  2, 2, "name token",               0,                                NULL, NULL,                   command_lock_release },
 	{ "CHECK",   2, 2, "name token",               0,                                NULL, NULL,                   command_lock_check },

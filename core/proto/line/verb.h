@@ -19,6 +19,7 @@ enum {
 	VERB_NO_CHANNEL = 1 << 5,  /* speaks of a channel that need not be open */
 	VERB_DOCUMENT = 1 << 6,    /* its answer may be large, or long in the making */
 	VERB_LIST = 1 << 8,        /* takes more words like the last one */
+	VERB_TRANSACTED = 1 << 9,  /* between BEGIN and COMMIT it is part of those */
 };
 
 #define VERB_NAME_MAX 15
@@ -82,6 +83,9 @@ COMMAND(by_id_reschedule);
 COMMAND(stats);
 COMMAND(rules);
 COMMAND(explain);
+COMMAND(transaction_begin);
+COMMAND(transaction_commit);
+COMMAND(transaction_rollback);
 COMMAND(lock_take);
 COMMAND(lock_release);
 COMMAND(lock_check);

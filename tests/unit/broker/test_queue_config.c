@@ -46,9 +46,10 @@ static void what_is_not_said_has_its_default(void **state)
 	assert_buf(&text,
 		   "ack-timeout=60s ack-timeout-max=1d auto-delete=0 dead-letter= "
 		   "death-limit=100 dedupe= "
-		   "delivery-limit=20 durable=1 exclusive=0 expires=0 max-bytes=0 "
-		   "max-length=0 overflow=reject priority=fifo rate=0 retry=immediate "
-		   "sharding=hash shards=1 single-active=0 ttl=0");
+		   "delivery-limit=20 durable=1 exclusive=0 expires=0 inflight= "
+		   "max-bytes=0 max-length=0 order-by= overflow=reject priority=fifo "
+		   "rate=0 retry=immediate sharding=hash shards=1 single-active=0 ttl=0");
+	assert_int_equal(c.order_by, ORDER_NONE);
 	queue_config_deinit(&c);
 	buf_deinit(&text);
 }
@@ -76,6 +77,15 @@ static void every_option_is_read(void **state)
 	assert_string_equal(args_get(&c.script_args[SCRIPT_SHARDING], "by"), "header");
 	assert_int_equal(c.script_args[SCRIPT_PRIORITY].count, 0);
 	assert_string_equal(args_get(&c.canonical, "retry.base"), "500ms");
+	queue_config_deinit(&c);
+	parse_good(&c, "order-by=h:tenant inflight=7");
+	assert_int_equal(c.order_by, ORDER_HEADER);
+	assert_string_equal(c.order_header, "tenant");
+	assert_int_equal(c.inflight, 7);
+	queue_config_deinit(&c);
+	parse_good(&c, "order-by=key shards=2 sharding=consistent sharding.by=key");
+	assert_int_equal(c.order_by, ORDER_KEY);
+	assert_int_equal(c.inflight, 1);
 	queue_config_deinit(&c);
 }
 
@@ -127,6 +137,14 @@ static void what_is_wrong_is_refused_and_named(void **state)
 		{ "durable.x=1", "no option 'durable.x'" },
 		{ "retryx=1", "no option 'retryx'" },
 		{ "Durable=1", "no option 'Durable'" },
+		{ "order-by=header", "key, shard, or h:<name>" },
+		{ "order-by=h:", "key, shard, or h:<name>" },
+		{ "order-by=h:a%20b", "key, shard, or h:<name>" },
+		{ "order-by=key inflight=0", "1 to 65535" },
+		{ "order-by=key inflight=65536", "1 to 65535" },
+		{ "inflight=1", "needs order-by=key" },
+		{ "order-by=key shards=2 sharding=random", "in one shard" },
+		{ "order-by=h:a shards=2 sharding.by=b", "sharding.by=a" },
 		{ "dead-letter=-", "needs a key" },
 		{ "dead-letter=-/", "needs a key" },
 		{ "dead-letter=/k", "<exchange>/<key>" },

@@ -38,6 +38,50 @@ static void sight(const struct entry *e)
 	fail_msg("%llx is in memory twice", (unsigned long long)e->id);
 }
 
+/* Call for each place that is parked. */
+static void each_parked(void (*call)(struct place place))
+{
+	const struct order *o = w.shard->order;
+	const struct group *g, *next;
+	const struct entry *e;
+
+	if (!o)
+		return;
+	for (unsigned i = 0; i < o->load_count && !o->is_load_void; i++)
+		call(o->loads[i].place);
+	for (g = o->groups; g; g = next) {
+		next = g->hh.next;
+		for (e = window_first(&g->parked); e; e = window_next(&g->parked, e))
+			call(window_place(e));
+		for (size_t i = 0; i < g->ids.count; i++)
+			call(g->ids.places[i]);
+	}
+}
+
+static void sight_place(struct place place)
+{
+	sight(&(struct entry){ .id = place.id });
+}
+
+static unsigned slots_in_use, slots_waiting;
+
+/* Slots are those of what is held, and of what waits for its next attempt. */
+static void check_slots(void)
+{
+	const struct order *o = w.shard->order;
+	const struct group *g, *next;
+
+	slots_in_use = slots_waiting = 0;
+	if (!o)
+		return;
+	for (g = o->groups; g; g = next) {
+		next = g->hh.next;
+		slots_in_use += g->slots;
+		slots_waiting += g->waiting;
+	}
+	assert_int_equal(slots_in_use - slots_waiting, w.shard->unacked);
+}
+
 static void check_unique(void)
 {
 	const struct shard *sh = w.shard;
@@ -45,6 +89,7 @@ static void check_unique(void)
 
 	for (size_t i = 0; i < w.count; i++)
 		w.things[i].sightings = 0;
+	each_parked(sight_place);
 	TAILQ_FOREACH (e, &sh->young, link)
 		sight(e);
 	TAILQ_FOREACH (e, &sh->moving, link)
@@ -71,6 +116,12 @@ static void must_be_before(const struct stage *st, double score, const struct en
 		 (unsigned long long)e->id, e->state, e->home, e->flags);
 }
 
+static void check_place(struct place place)
+{
+	must_be_before(&w.shard->stages[ENTRY_READY], place.score,
+		       &(struct entry){ .id = place.id });
+}
+
 /* What a refill reads must be nowhere in memory. */
 static void check_edges(void)
 {
@@ -88,6 +139,7 @@ static void check_edges(void)
 			must_be_before(&w.shard->stages[e->home], e->stored_score, e);
 	if (!ready->beyond)
 		return;
+	each_parked(check_place);
 	TAILQ_FOREACH (e, &w.shard->young, link)
 		must_be_before(ready, e->rank, e);
 }
@@ -98,6 +150,7 @@ static void check_counts(void)
 
 	check_unique();
 	check_edges();
+	check_slots();
 	check_total(count_fate(FATE_WAITING) + buried);
 	assert_int_equal(shard_count(w.shard, ENTRY_UNACKED), count_fate(FATE_HELD));
 	if (w.kicks == 0 && !w.may_refuse)
@@ -124,6 +177,8 @@ static bool is_settled(void)
 	for (int i = 0; i < SHARD_STAGES; i++)
 		if (w.shard->stages[i].is_refilling)
 			return false;
+	if (w.shard->order && w.shard->order->load_count)
+		return false;
 	return !w.shard->take.is_taking && TAILQ_EMPTY(&w.shard->take.asks);
 }
 
@@ -182,7 +237,7 @@ static void check_set(int set, bool is_strict)
 	redisReply *r =
 		ask(w.redis, "ZRANGE tide:{//jobs#0}:%s 0 -1 WITHSCORES", set_names[set]);
 	const struct stage *st = NULL;
-	uint64_t before = 0, behind = 0;
+	uint64_t before = 0, behind = 0, retries = 0;
 
 	for (int i = 0; i < SHARD_STAGES; i++)
 		if ((int)w.shard->stages[i].set == set)
@@ -193,6 +248,7 @@ static void check_set(int set, bool is_strict)
 		struct thing *t = thing_of(place.id);
 
 		t->sightings++;
+		retries += t->was_tried && t->fate != FATE_MOVING;
 		if (st && st->beyond && !place_is_before(place, st->edge))
 			behind++;
 		else
@@ -212,6 +268,11 @@ static void check_set(int set, bool is_strict)
 	if (st && is_strict && !w.may_refuse) {
 		if (before != st->indexed || behind != st->beyond)
 			dump_shadows(st);
+		if (set == STORE_DELAYED && w.inflight && retries != slots_waiting)
+			for (size_t i = 0; i + 1 < r->elements; i += 2)
+				dump(strtoull(r->element[i]->str, NULL, 16));
+		if (set == STORE_DELAYED && w.inflight)
+			assert_int_equal(retries, slots_waiting);
 		assert_int_equal(before, st->indexed);
 		assert_int_equal(behind, st->beyond);
 	}
@@ -221,6 +282,7 @@ static void check_set(int set, bool is_strict)
 /* When nothing is under way, Redis has what the model has. */
 static void check_redis(bool is_strict)
 {
+	check_slots();
 	for (size_t i = 0; i < w.count; i++)
 		w.things[i].sightings = 0;
 	for (int set = 0; set < STORE_SET_COUNT; set++)

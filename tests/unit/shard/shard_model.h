@@ -11,8 +11,10 @@
 #include "shard/journal.h"
 #include "shard/shard.h"
 #include "shard/shard_ask.h"
+#include "shard/shard_index.h"
 
 #define MESSAGES_MAX 20000
+#define GROUPS 30
 #define BASE_ID UINT64_C(0x0100000000000000)
 
 enum fate {
@@ -29,6 +31,9 @@ struct thing {
 	uint8_t priority;
 	int64_t due_ms;     /* of the last delay */
 	int64_t expires_ms; /* 0: never */
+	unsigned group;
+	bool was_tried;     /* it has been delivered */
+	bool is_retry;      /* delayed after a delivery */
 	bool was_delayed;   /* when it becomes ready is the shard's business */
 	bool was_refused;   /* Redis did not take it: it may be nowhere */
 	bool is_confirmed;  /* Redis has it */
@@ -54,6 +59,7 @@ struct world {
 	size_t count;
 	uint64_t random;
 	unsigned rank_mode;
+	unsigned inflight;    /* of a group; 0: groups do not matter */
 	uint64_t kick_credit; /* buried ones that a kick has made ready, not yet seen */
 	unsigned kicks;       /* under way */
 	bool is_crashing;
@@ -149,12 +155,12 @@ static void settle(struct entry *e, unsigned how)
 	t->entry = NULL;
 	switch (how) {
 	case 0:
-		t->was_delayed = false;
+		t->was_delayed = t->is_retry = false;
 		shard_return(e, 0);
 		break;
 	case 1:
 		t->due_ms = w.env.now_ms + 1 + pick(3000);
-		t->was_delayed = true;
+		t->was_delayed = t->is_retry = true;
 		shard_count_failure(e, "nack");
 		shard_return(e, t->due_ms);
 		break;
@@ -189,6 +195,7 @@ static bool on_expired(struct shard *sh, struct entry *e)
 			 t->fate);
 	assert_true(t->expires_ms > 0 && t->expires_ms <= w.env.now_ms);
 	w.expired++;
+	t->is_retry = false;
 	t->entry = e;
 	if (pick(2)) {
 		ack(t);
@@ -273,6 +280,7 @@ static void publish(void)
 {
 	static const char payload[2000];
 	struct thing *t = &w.things[w.count];
+	char key[16];
 	struct call *c;
 	struct msg *m;
 
@@ -280,7 +288,10 @@ static void publish(void)
 		return;
 	w.count++;
 	*t = (struct thing){ .rank = make_rank(), .fate = FATE_WAITING };
-	m = make_msg(id_of(t), "k", payload, pick(8) ? pick(100) : pick(2000));
+	/* One of them has half of the messages. */
+	t->group = pick(2) ? 0 : pick(GROUPS);
+	snprintf(key, sizeof(key), "k%u", t->group);
+	m = make_msg(id_of(t), key, payload, pick(8) ? pick(100) : pick(2000));
 	t->priority = m->priority;
 	if (pick(4) == 0) {
 		t->due_ms = m->due_unix_ms = w.env.now_ms + 1 + pick(5000);
@@ -348,11 +359,34 @@ static void check_order(const struct thing *t)
 	for (size_t i = 0; i < w.count; i++) {
 		const struct thing *o = &w.things[i];
 
+		/* Another group may be full, or its messages are being read. */
+		if (w.inflight && o->group != t->group)
+			continue;
 		if (o->fate == FATE_WAITING && !o->was_delayed && o != t &&
 		    (!o->expires_ms || o->expires_ms > w.env.now_ms) &&
 		    place_is_before((struct place){ o->rank, id_of(o) }, place))
 			fail_order(place, o);
 	}
+}
+
+/* No more than so many of its group are at work, those included that wait for their
+ * next attempt. */
+static void check_group(const struct thing *t)
+{
+	unsigned at_work = 0;
+
+	for (size_t i = 0; i < w.count && w.inflight; i++) {
+		const struct thing *o = &w.things[i];
+		bool is_waiting = o->fate == FATE_WAITING && o->is_retry &&
+				  o->due_ms > w.env.now_ms && !o->was_refused;
+
+		if (o != t && o->group == t->group &&
+		    (o->fate == FATE_HELD || is_waiting))
+			at_work++;
+	}
+	if (w.inflight && at_work >= w.inflight)
+		fail_msg("%llx is delivered though %u of its group are at work",
+			 (unsigned long long)id_of(t), at_work);
 }
 
 static bool deliver(void)
@@ -378,10 +412,17 @@ static bool deliver(void)
 	/* What is refused may vanish, and hold up others until it is tried again. */
 	if (t->fate == FATE_WAITING && !t->was_delayed && !w.may_refuse)
 		check_order(t);
-	t->fate = FATE_HELD;
+	check_group(t);
+	t->is_retry = false;
 	t->entry = e;
-	shard_hold(e, 1 + pick(10000));
 	w.delivered++;
+	if (pick(10) == 0) {
+		ack(t);
+		return true;
+	}
+	t->was_tried = true;
+	t->fate = FATE_HELD;
+	shard_hold(e, 1 + pick(10000));
 	return true;
 }
 
@@ -441,13 +482,16 @@ static bool use_found(struct thing *t, struct entry *e, enum by_id what,
 	case BY_ID_HOLD:
 		t->fate = FATE_HELD;
 		t->entry = e;
-		shard_hold(e, w.env.now_ms + 1 + pick(10000));
+		t->was_tried = true;
+		t->is_retry = false;
+		shard_hold(e, 1 + pick(10000));
 		if (e->home != STORE_READY)
 			shard_ledger(e);
 		return true;
 	case BY_ID_RETURN:
 		t->fate = FATE_WAITING;
 		t->was_delayed = pick(2);
+		t->is_retry = t->was_delayed && t->was_tried;
 		t->due_ms = t->was_delayed ? w.env.now_ms + 1 + pick(5000) : 0;
 		shard_return(e, t->due_ms);
 		return true;
@@ -455,7 +499,7 @@ static bool use_found(struct thing *t, struct entry *e, enum by_id what,
 		if (state == ENTRY_READY)
 			return false;
 		t->fate = FATE_WAITING;
-		t->was_delayed = false;
+		t->was_delayed = t->is_retry = false;
 		shard_forget_failures(e);
 		shard_move(e, ENTRY_READY, 0);
 		return true;
@@ -517,7 +561,8 @@ static void ask_for(enum by_id what)
 {
 	struct request *r;
 
-	if (w.count < 8)
+	/* A kick would find fewer than it has counted. */
+	if (w.count < 8 || w.kicks > 0)
 		return;
 	r = mem_zalloc(sizeof(*r));
 	r->what = what;
@@ -556,7 +601,7 @@ static void kick(uint64_t n)
 	struct waiter *waiter;
 	uint64_t kicked, buried = count_fate(FATE_BURIED) - w.kick_credit;
 
-	if (!is_quiet())
+	if (!is_quiet() || !TAILQ_EMPTY(&w.shard->take.asks))
 		return;
 	waiter = mem_zalloc(sizeof(*waiter));
 	waiter_init(waiter, on_kicked);

@@ -21,7 +21,7 @@ static int teardown(void **state)
 	while ((r = dedupe_table_oldest(&table)) != NULL ||
 	       (r = TAILQ_FIRST(&table.leaving)) != NULL)
 		dedupe_table_remove(&table, r);
-	assert_int_equal(id_table_count(&table.messages), 0);
+	assert_int_equal(table.messages.count, 0);
 	return 0;
 }
 

@@ -14,6 +14,14 @@ static void on_recovered(struct waiter *waiter)
 	w.is_crashing = false;
 }
 
+static bool has_tries(const char *id)
+{
+	char command[80];
+
+	snprintf(command, sizeof(command), "HEXISTS tide:{//jobs#0}:tries %s", id);
+	return ask_int(w.redis, command) == 1;
+}
+
 /* It may have been revised in memory alone. */
 static void adopt_body(struct thing *t)
 {
@@ -45,7 +53,7 @@ static void adopt_redis(void)
 		adopt_body(t);
 		t->is_confirmed = true;
 		t->fate = FATE_WAITING;
-		t->was_delayed = false;
+		t->was_delayed = t->is_retry = false;
 		t->was_refused = false;
 	}
 	for (int set = STORE_DELAYED; set < STORE_SET_COUNT; set++) {
@@ -64,7 +72,9 @@ static void adopt_redis(void)
 				from = (int)store_read_taken_from(score, &at_ms);
 			if (from == STORE_BURIED)
 				t->fate = FATE_BURIED;
+			t->was_tried = has_tries(r->element[i]->str);
 			t->was_delayed = from == STORE_DELAYED;
+			t->is_retry = t->was_delayed && t->was_tried;
 			t->due_ms = at_ms;
 		}
 		freeReplyObject(r);
@@ -73,8 +83,14 @@ static void adopt_redis(void)
 
 static struct shard *make_shard(void)
 {
-	return shard_create(&w.env, NULL, 0,
-			    store_shard_create(SLICE("/"), SLICE("jobs"), 0));
+	struct shard *sh = shard_create(&w.env, NULL, 0,
+					store_shard_create(SLICE("/"), SLICE("jobs"), 0));
+
+	if (w.inflight)
+		shard_order_by(sh, &(struct order_spec){ .by = ORDER_KEY,
+							 .inflight = w.inflight,
+							 .label = "queue 'jobs'" });
+	return sh;
 }
 
 static void crash(void)
@@ -163,6 +179,8 @@ static void step(bool has_trouble)
 	case 41:
 		if (pick(2) == 0)
 			ask_for((enum by_id)pick(6));
+		else if (pick(4) == 0 && TAILQ_EMPTY(&w.shard->take.asks))
+			shard_index_drop(w.shard, 1 + pick(40));
 		break;
 	case 29 ... 31:
 		pass_time(pick(400));
@@ -242,6 +260,8 @@ static void begin(uint64_t seed)
 	w.env.timers = &w.timers;
 	w.env.window_messages = windows[pick(4)];
 	w.env.window_bytes = pick(2) ? 1 << 20 : 4096;
+	w.env.parked_messages = pick(3) ? 1000000 : 40;
+	w.inflight = seed % 8 < 4 ? 0 : 1 + pick(3) / 2;
 	w.env.memory_soft_bytes = pick(3) ? 1 << 30 : 30000;
 	w.env.now_ms = 1790000000000;
 	pool_init(&w.env.entries, sizeof(struct entry), 64);
@@ -305,7 +325,7 @@ static void run(uint64_t seed, bool has_trouble, bool may_refuse)
 
 static void run_seeds(unsigned kind)
 {
-	unsigned long rounds = number_from_env("TIDE_TEST_ROUNDS", 4);
+	unsigned long rounds = number_from_env("TIDE_TEST_ROUNDS", 8);
 	unsigned long seed = number_from_env("TIDE_TEST_SEED", 0);
 
 	if (seed) {
@@ -313,7 +333,7 @@ static void run_seeds(unsigned kind)
 		return;
 	}
 	for (unsigned long i = 0; i < rounds; i++)
-		run(uv_hrtime() / 1000 % 1000000 * 4 + i % 4, kind == 1, kind == 2);
+		run(uv_hrtime() / 1000 % 1000000 * 8 + i % 8, kind == 1, kind == 2);
 }
 
 static void a_shard_does_what_the_model_does(void **state)

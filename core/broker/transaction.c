@@ -1,0 +1,253 @@
+#include "transaction.h"
+
+#include "base/mem.h"
+#include "broker.h"
+#include "dead_letter.h"
+#include "host/log.h"
+#include "publish.h"
+#include "queue.h"
+#include "shard/commit.h"
+
+struct transaction_publish {
+	struct msg *msg;
+	struct decision decision; /* once it is filtered */
+	unsigned number;
+	bool is_mandatory;
+};
+
+struct transaction_settle {
+	struct entry *entry;
+	struct retry_fate fate;
+	unsigned number;
+	bool is_ack;
+	struct decision *copy; /* to the dead-letter target; NULL for none */
+};
+
+struct transaction {
+	struct vhost *vhost;
+	struct transaction_publish *publishes;
+	size_t publish_count, publish_cap;
+	size_t filtered; /* of these: they have a decision */
+	struct transaction_settle *settles;
+	size_t settle_count, settle_cap;
+};
+
+struct transaction *transaction_create(struct vhost *v)
+{
+	struct transaction *t = mem_zalloc(sizeof(*t));
+
+	t->vhost = v;
+	return t;
+}
+
+static void free_copy(struct transaction_settle *s)
+{
+	if (!s->copy)
+		return;
+	decide_deinit(s->copy);
+	mem_free(s->copy);
+	s->copy = NULL;
+}
+
+void transaction_destroy(struct transaction *t)
+{
+	if (!t)
+		return;
+	for (size_t i = 0; i < t->publish_count; i++) {
+		if (i < t->filtered)
+			decide_deinit(&t->publishes[i].decision);
+		msg_unref(t->publishes[i].msg);
+	}
+	for (size_t i = 0; i < t->settle_count; i++)
+		free_copy(&t->settles[i]);
+	mem_free(t->publishes);
+	mem_free(t->settles);
+	mem_free(t);
+}
+
+void transaction_publish_take(struct transaction *t, struct msg *m, bool is_mandatory,
+			      unsigned number)
+{
+	struct transaction_publish *p;
+
+	if (t->publish_count == t->publish_cap) {
+		t->publish_cap = t->publish_cap ? t->publish_cap * 2 : 2;
+		t->publishes =
+			mem_realloc(t->publishes, t->publish_cap * sizeof(*t->publishes));
+	}
+	p = &t->publishes[t->publish_count++];
+	p->msg = m;
+	p->number = number;
+	p->is_mandatory = is_mandatory;
+}
+
+void transaction_settle(struct transaction *t, struct entry *e,
+			const struct retry_fate *fate, unsigned number)
+{
+	if (t->settle_count == t->settle_cap) {
+		t->settle_cap = t->settle_cap ? t->settle_cap * 2 : 4;
+		t->settles = mem_realloc(t->settles, t->settle_cap * sizeof(*t->settles));
+	}
+	t->settles[t->settle_count++] = (struct transaction_settle){
+		.entry = e,
+		.fate = fate ? *fate : (struct retry_fate){ 0 },
+		.number = number,
+		.is_ack = !fate,
+	};
+}
+
+/* "request 3: " before what is wrong with it. */
+static int blame(unsigned number, struct error *err)
+{
+	return error_set(err, err->code, "request %u: %s", number, err->text);
+}
+
+/* The message begins to exist with the commit: its id is that of now. */
+static int begin(struct broker *b, struct msg *m, struct error *err)
+{
+	int64_t waited_ms = b->now_ms - m->ts_unix_ms;
+
+	m->id = broker_next_id(b);
+	if (!m->id)
+		return id_lease_check(b, err);
+	m->ts_unix_ms += waited_ms;
+	m->due_unix_ms += m->due_unix_ms ? waited_ms : 0;
+	m->expires_unix_ms += m->expires_unix_ms ? waited_ms : 0;
+	return TIDE_OK;
+}
+
+static int filter(struct transaction *t, struct transaction_publish *p, struct error *err)
+{
+	struct decide_spec spec = { .vhost = t->vhost, .msg = p->msg };
+	int rc = begin(t->vhost->broker, p->msg, err);
+
+	if (rc < 0)
+		return rc;
+	t->filtered++;
+	return publish_filter(&p->decision, &spec, err);
+}
+
+int transaction_filter(struct transaction *t, struct error *err)
+{
+	struct broker *b = t->vhost->broker;
+
+	while (t->filtered < t->publish_count) {
+		struct transaction_publish *p = &t->publishes[t->filtered];
+
+		if (filter(t, p, err) < 0)
+			return blame(p->number, err);
+		if (pace_is_spent(&b->pace, false))
+			return TIDE_AGAIN;
+	}
+	return TIDE_OK;
+}
+
+static int route(struct transaction *t, struct transaction_publish *p, struct error *err)
+{
+	struct decide_spec spec = { .vhost = t->vhost, .msg = p->msg };
+	int rc = publish_route(&p->decision, &spec, p->is_mandatory, err);
+
+	if (rc == TIDE_OK && publish_is_unsettled(&p->decision))
+		rc = error_set(err, TIDE_EBUSY,
+			       "another publish with this id is not confirmed yet; try "
+			       "again when it is");
+	return rc < 0 ? blame(p->number, err) : rc;
+}
+
+/* Without a copy the message is buried, as when it is dead-lettered alone. */
+static void decide_copy(struct transaction_settle *s)
+{
+	struct queue *q = entry_queue(s->entry);
+	struct decide_spec spec = { .vhost = q->vhost };
+	struct error err;
+	int rc;
+
+	if (s->is_ack || s->fate.action != RETRY_DEAD_LETTER)
+		return;
+	spec.msg = dead_letter_copy(s->entry, s->fate.reason, s->fate.rule);
+	s->fate.action = spec.msg ? RETRY_DROP : RETRY_BURY;
+	if (!spec.msg)
+		return;
+	s->copy = mem_alloc(sizeof(*s->copy));
+	rc = publish_filter(s->copy, &spec, &err);
+	if (rc == TIDE_OK)
+		rc = publish_route(s->copy, &spec, true, &err);
+	msg_unref(spec.msg);
+	if (rc == TIDE_OK)
+		return;
+	log_warn("dead-lettering: %s; the message is buried instead", err.text);
+	s->fate.action = RETRY_BURY;
+	free_copy(s);
+}
+
+static int decide_rest(struct transaction *t, struct error *err)
+{
+	for (size_t i = 0; i < t->publish_count; i++)
+		if (route(t, &t->publishes[i], err) < 0)
+			return err->code;
+	for (size_t i = 0; i < t->settle_count; i++)
+		decide_copy(&t->settles[i]);
+	return TIDE_OK;
+}
+
+static struct commit_change change_of(const struct transaction_settle *s)
+{
+	int64_t now_ms = s->entry->shard->env->now_ms;
+	struct commit_change change = { .state = ENTRY_GONE };
+
+	if (s->is_ack)
+		return change;
+	change.reason = s->fate.is_failure ? s->fate.reason : NULL;
+	if (s->fate.action == RETRY_BURY) {
+		change.state = ENTRY_BURIED;
+		change.at_unix_ms = now_ms;
+	} else if (s->fate.action == RETRY_AFTER && s->fate.due_ms > now_ms) {
+		change.state = ENTRY_DELAYED;
+		change.at_unix_ms = s->fate.due_ms;
+	} else if (s->fate.action == RETRY_AFTER) {
+		change.state = ENTRY_READY;
+	}
+	return change;
+}
+
+static void settle(struct broker *b, const struct transaction_settle *s, struct commit *c)
+{
+	struct queue *q = entry_queue(s->entry);
+	const struct commit_change change = change_of(s);
+	struct published ignored;
+
+	q->counters.acked += s->is_ack;
+	b->counters.acked += s->is_ack;
+	q->counters.nacked += !s->is_ack;
+	if (!s->is_ack)
+		retry_count(s->entry, &s->fate);
+	commit_settle(c, s->entry, &change);
+	if (!s->copy)
+		return;
+	publish_commit(s->copy, q->vhost, c, &ignored);
+	dead_letter_count(q);
+}
+
+static const struct commit_ops commit_ops = { .on_settled = consumer_release };
+
+int transaction_commit(struct transaction *t, struct waiter *waiter,
+		       struct transaction_result *out, struct error *err)
+{
+	struct broker *b = t->vhost->broker;
+	struct commit *c;
+
+	if (decide_rest(t, err) < 0)
+		return err->code;
+	*out = (struct transaction_result){ .settled = t->settle_count };
+	c = commit_create(&b->env, &commit_ops, waiter);
+	for (size_t i = 0; i < t->settle_count; i++)
+		settle(b, &t->settles[i], c);
+	for (size_t i = 0; i < t->publish_count; i++) {
+		struct published published;
+
+		publish_commit(&t->publishes[i].decision, t->vhost, c, &published);
+		out->published += !published.is_duplicate;
+	}
+	commit_send_take(c);
+	return TIDE_OK;
+}

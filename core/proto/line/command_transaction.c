@@ -1,0 +1,21 @@
+/* BEGIN, COMMIT and ROLLBACK. */
+#include "line.h"
+#include "verb.h"
+
+COMMAND(transaction_begin)
+{
+	return session_transaction_begin(session_channel(l->session, q->channel), r,
+					 q->err);
+}
+
+COMMAND(transaction_commit)
+{
+	return session_transaction_commit(session_channel(l->session, q->channel), r,
+					  q->err);
+}
+
+COMMAND(transaction_rollback)
+{
+	return session_transaction_rollback(session_channel(l->session, q->channel), r,
+					    q->err);
+}

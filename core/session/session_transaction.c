@@ -1,0 +1,468 @@
+/* BEGIN, COMMIT and ROLLBACK: what a channel publishes and settles in between is kept,
+ * and takes place as one. */
+#include <inttypes.h>
+
+#include "base/container.h"
+#include "base/mem.h"
+#include "broker/retry.h"
+#include "broker/transaction.h"
+#include "session_private.h"
+
+enum kept_kind { KEPT_PUBLISH, KEPT_SETTLE };
+
+/* One request, until the end. */
+struct kept_request {
+	enum kept_kind kind;
+	unsigned number;
+	bool is_mandatory;
+	struct msg *msg;
+	struct settle_spec settle; /* without its ranges */
+	size_t tag_count;          /* the next ones of the transaction's tags */
+};
+
+struct channel_transaction {
+	struct session *session;
+	struct channel *channel;
+	struct kept_request *requests;
+	size_t count, cap;
+	uint64_t *tags; /* what it settles; each is marked in channel->held */
+	size_t tag_count, tag_cap;
+	size_t messages; /* published and settled */
+	size_t bytes;
+	unsigned asked;       /* requests so far, with those that were refused */
+	struct error failure; /* code 0: none was */
+	unsigned failed;      /* the number of that request */
+	/* Once it is being committed. */
+	TAILQ_ENTRY(channel_transaction) link;
+	struct reply *reply;
+	struct transaction *deciding;
+};
+
+/* What is sent to Redis: the reply to COMMIT waits. */
+struct committing {
+	struct waiter waiter;
+	struct reply *reply;
+	struct service *service;
+	struct transaction_result result;
+};
+
+static void unmark(struct channel_transaction *t)
+{
+	for (size_t i = 0; i < t->tag_count; i++)
+		held_mark(&t->channel->held, t->tags[i], false);
+	t->tag_count = 0;
+}
+
+/* Forget what was kept. */
+static void drop_kept(struct channel_transaction *t)
+{
+	unmark(t);
+	for (size_t i = 0; i < t->count; i++)
+		msg_unref(t->requests[i].msg);
+	t->count = t->messages = 0;
+	t->session->service->transactions.bytes -= t->bytes;
+	t->bytes = 0;
+}
+
+static void destroy(struct channel_transaction *t)
+{
+	drop_kept(t);
+	transaction_destroy(t->deciding);
+	t->session->service->transactions.open--;
+	t->session->transactions--;
+	mem_free(t->requests);
+	mem_free(t->tags);
+	mem_free(t);
+}
+
+int session_transaction_begin(struct channel *ch, struct reply *r, struct error *err)
+{
+	struct session *s = ch->session;
+	struct channel_transaction *t;
+
+	if (ch->transaction)
+		return error_set(err, TIDE_EEXISTS,
+				 "this channel has a transaction already; COMMIT or "
+				 "ROLLBACK ends it");
+	t = mem_zalloc(sizeof(*t));
+	t->session = s;
+	t->channel = ch;
+	ch->transaction = t;
+	s->transactions++;
+	s->service->transactions.open++;
+	reply_ok(r);
+	return TIDE_OK;
+}
+
+void session_transaction_refuse(struct channel *ch, const struct error *why)
+{
+	struct channel_transaction *t = ch->transaction;
+
+	if (!t)
+		return;
+	t->asked++;
+	if (t->failure.code < 0)
+		return;
+	t->failure = *why;
+	t->failed = t->asked;
+	drop_kept(t);
+}
+
+/* A request that follows a refused one. */
+static int check_failed(const struct channel_transaction *t, struct error *err)
+{
+	if (t->failure.code == TIDE_OK)
+		return TIDE_OK;
+	return error_set(err, TIDE_EABORTED,
+			 "the transaction has failed with request %u; ROLLBACK or COMMIT "
+			 "ends it",
+			 t->failed);
+}
+
+static int check_room(const struct channel_transaction *t, size_t messages, size_t bytes,
+		      struct error *err)
+{
+	const struct service *service = t->session->service;
+	const struct broker_config *c = &service->broker->config;
+
+	if (messages > c->transaction_messages_max - t->messages)
+		return error_set(
+			err, TIDE_ELIMIT,
+			"a transaction publishes and settles %u messages at most "
+			"(--max-transaction-messages)",
+			c->transaction_messages_max);
+	if (bytes > c->transaction_bytes_max - t->bytes)
+		return error_set(err, TIDE_ELIMIT,
+				 "a transaction has %zu KiB at most "
+				 "(--max-transaction-bytes)",
+				 c->transaction_bytes_max >> 10);
+	if (service->transactions.bytes > c->transactions_bytes_max ||
+	    bytes > c->transactions_bytes_max - service->transactions.bytes)
+		return error_set(err, TIDE_ELIMIT,
+				 "all open transactions together have %zu KiB at most "
+				 "(--max-transactions-bytes)",
+				 c->transactions_bytes_max >> 10);
+	return TIDE_OK;
+}
+
+static struct kept_request *keep(struct channel_transaction *t, size_t messages,
+				 size_t bytes)
+{
+	if (t->count == t->cap) {
+		t->cap = t->cap ? t->cap * 2 : 8;
+		t->requests = mem_realloc(t->requests, t->cap * sizeof(*t->requests));
+	}
+	t->messages += messages;
+	t->bytes += bytes;
+	t->session->service->transactions.bytes += bytes;
+	t->requests[t->count] = (struct kept_request){ .number = ++t->asked };
+	return &t->requests[t->count++];
+}
+
+int session_transaction_publish(struct channel *ch, struct msg *m, bool is_mandatory,
+				struct reply *r, struct error *err)
+{
+	struct channel_transaction *t = ch->transaction;
+	size_t bytes = sizeof(struct kept_request) + m->bytes;
+	struct kept_request *kept;
+
+	if (check_failed(t, err) < 0 || check_room(t, 1, bytes, err) < 0)
+		return err->code;
+	kept = keep(t, 1, bytes);
+	kept->kind = KEPT_PUBLISH;
+	kept->msg = msg_ref(m);
+	kept->is_mandatory = is_mandatory;
+	reply_text(r, "queued");
+	return TIDE_OK;
+}
+
+/* The next one of a range that this transaction does not settle already. */
+static struct entry *next_unmarked(const struct held *held, uint64_t tag, uint64_t last)
+{
+	struct entry *e = held_from(held, tag);
+
+	while (e && e->tag <= last &&
+	       ((e->flags & ENTRY_COMMITTING) || held_is_marked(held, e->tag)))
+		e = held_from(held, e->tag + 1);
+	return e && e->tag <= last ? e : NULL;
+}
+
+static int refuse_tag(const struct channel *ch, uint64_t tag, struct error *err)
+{
+	if (held_is_marked(&ch->held, tag))
+		return error_set(err, TIDE_ELEASE,
+				 "tag %" PRIu64 " is settled by this transaction already",
+				 tag);
+	return session_settle_refuse(ch, tag, err);
+}
+
+/* How many messages the ranges name. TIDE_ENOTFOUND, TIDE_ELEASE: a range names none. */
+static int count_tags(const struct channel *ch, const struct settle_spec *spec,
+		      size_t max, size_t *count, struct error *err)
+{
+	*count = 0;
+	for (size_t i = 0; i < spec->count; i++) {
+		const struct tag_range *range = &spec->ranges[i];
+		const struct entry *e =
+			next_unmarked(&ch->held, range->first, range->last);
+
+		if (!e)
+			return refuse_tag(ch, range->first, err);
+		for (; e && *count <= max; ++*count)
+			e = next_unmarked(&ch->held, e->tag + 1, range->last);
+	}
+	return TIDE_OK;
+}
+
+static void add_tag(struct channel_transaction *t, uint64_t tag)
+{
+	if (t->tag_count == t->tag_cap) {
+		t->tag_cap = t->tag_cap ? t->tag_cap * 2 : 8;
+		t->tags = mem_realloc(t->tags, t->tag_cap * sizeof(*t->tags));
+	}
+	t->tags[t->tag_count++] = tag;
+	held_mark(&t->channel->held, tag, true);
+}
+
+int session_transaction_settle(struct channel *ch, const struct settle_spec *spec,
+			       struct reply *r, struct error *err)
+{
+	struct channel_transaction *t = ch->transaction;
+	struct kept_request *kept;
+	size_t count, bytes;
+
+	if (spec->has_priority)
+		return error_set(err, TIDE_ESYNTAX,
+				 "NACK pri= cannot be part of a transaction");
+	if (check_failed(t, err) < 0 ||
+	    count_tags(ch, spec, ch->session->broker->config.transaction_messages_max,
+		       &count, err) < 0)
+		return err->code;
+	bytes = sizeof(struct kept_request) + count * sizeof(*t->tags);
+	if (check_room(t, count, bytes, err) < 0)
+		return err->code;
+	kept = keep(t, 0, bytes);
+	kept->kind = KEPT_SETTLE;
+	kept->settle = *spec;
+	kept->settle.ranges = NULL;
+	for (size_t i = 0; i < spec->count; i++) {
+		const struct tag_range *range = &spec->ranges[i];
+		struct entry *e = next_unmarked(&ch->held, range->first, range->last);
+
+		/* NULL when an earlier range of this request has named the same. */
+		for (; e; e = next_unmarked(&ch->held, e->tag + 1, range->last)) {
+			add_tag(t, e->tag);
+			kept->tag_count++;
+		}
+	}
+	t->messages += kept->tag_count;
+	reply_text(r, "queued");
+	return TIDE_OK;
+}
+
+static int refuse_outside(struct error *err)
+{
+	return error_set(err, TIDE_ENOTFOUND,
+			 "this channel has no transaction: send BEGIN first");
+}
+
+int session_transaction_rollback(struct channel *ch, struct reply *r, struct error *err)
+{
+	if (!ch->transaction)
+		return refuse_outside(err);
+	ch->session->service->transactions.rolled_back++;
+	session_transaction_end(ch);
+	reply_ok(r);
+	return TIDE_OK;
+}
+
+static void leave(struct channel_transaction *t)
+{
+	if (t->session->committing != t)
+		return;
+	t->session->committing = NULL;
+	TAILQ_REMOVE(&t->session->service->transactions.committing, t, link);
+}
+
+void session_transaction_end(struct channel *ch)
+{
+	struct channel_transaction *t = ch->session->committing;
+	struct error err;
+
+	if (ch->transaction)
+		destroy(ch->transaction);
+	ch->transaction = NULL;
+	if (!t || t->channel != ch)
+		return;
+	leave(t);
+	error_set(&err, TIDE_ENOTFOUND, "the channel was closed");
+	reply_error(t->reply, &err);
+	destroy(t);
+}
+
+#define NOTHING_APPLIED "nothing was applied: "
+
+static void on_committed(struct waiter *w)
+{
+	struct committing *c = container_of(w, struct committing, waiter);
+	struct error err;
+
+	if (w->status < 0) {
+		c->service->transactions.failed++;
+		error_set(&err, w->status, NOTHING_APPLIED "%s",
+			  w->text ? w->text : error_text(w->status));
+		reply_error(c->reply, &err);
+	} else {
+		c->service->transactions.committed++;
+		reply_counts(c->reply, c->result.published, c->result.settled);
+	}
+	mem_free(c);
+}
+
+static int settle_tag(struct channel_transaction *t, const struct kept_request *kept,
+		      uint64_t tag, struct error *err)
+{
+	struct entry *e = held_from(&t->channel->held, tag);
+	struct retry_fate fate;
+
+	if (!e || e->tag != tag) {
+		session_settle_refuse(t->channel, tag, err);
+		return error_set(err, err->code, "request %u: %s", kept->number,
+				 err->text);
+	}
+	if (kept->settle.how == SETTLE_RETRY)
+		fate = retry_plan_failed(e, "nack");
+	else if (kept->settle.how == SETTLE_AFTER)
+		fate = retry_plan_after(e, kept->settle.ms);
+	else if (kept->settle.how == SETTLE_BURY)
+		fate = retry_plan_bury();
+	else if (kept->settle.how == SETTLE_DEAD)
+		fate = retry_plan_dead("rejected");
+	transaction_settle(t->deciding, e, kept->settle.how == SETTLE_ACK ? NULL : &fate,
+			   kept->number);
+	return TIDE_OK;
+}
+
+static int settle_kept(struct channel_transaction *t, struct error *err)
+{
+	const uint64_t *tag = t->tags;
+
+	for (size_t i = 0; i < t->count; i++)
+		for (size_t n = t->requests[i].tag_count; n > 0; n--, tag++)
+			if (settle_tag(t, &t->requests[i], *tag, err) < 0)
+				return err->code;
+	return TIDE_OK;
+}
+
+/* Its filters have run. */
+static int commit(struct channel_transaction *t, struct error *err)
+{
+	struct committing *c;
+	int rc;
+
+	rc = settle_kept(t, err);
+	if (rc < 0)
+		return rc;
+	c = mem_alloc(sizeof(*c));
+	waiter_init(&c->waiter, on_committed);
+	c->service = t->session->service;
+	c->reply = t->reply;
+	rc = transaction_commit(t->deciding, &c->waiter, &c->result, err);
+	if (rc < 0) {
+		mem_free(c);
+		return rc;
+	}
+	unmark(t);
+	waiter_done(&c->waiter, TIDE_OK, NULL);
+	return TIDE_OK;
+}
+
+/* Go on with a COMMIT. False: the slice is spent. */
+static bool go_on(struct channel_transaction *t)
+{
+	struct service *service = t->session->service;
+	struct error err;
+	int rc = transaction_filter(t->deciding, &err);
+
+	if (rc == TIDE_AGAIN)
+		return false;
+	leave(t);
+	if (rc == TIDE_OK)
+		rc = commit(t, &err);
+	if (rc < 0) {
+		service->transactions.failed++;
+		error_set(&err, rc, NOTHING_APPLIED "%s", err.text);
+		reply_error(t->reply, &err);
+	}
+	destroy(t);
+	service_check_pressure(service);
+	return true;
+}
+
+static void start(struct channel_transaction *t)
+{
+	t->deciding = transaction_create(t->session->vhost);
+	for (size_t i = 0; i < t->count; i++) {
+		const struct kept_request *kept = &t->requests[i];
+
+		if (kept->kind == KEPT_PUBLISH)
+			transaction_publish_take(t->deciding, msg_ref(kept->msg),
+						 kept->is_mandatory, kept->number);
+	}
+}
+
+static bool has_publishes(const struct channel_transaction *t)
+{
+	return t->count > 0 && t->messages > t->tag_count;
+}
+
+static int check_commit(const struct channel_transaction *t, struct error *err)
+{
+	if (t->failure.code < 0)
+		return error_set(err, t->failure.code, NOTHING_APPLIED "request %u: %s",
+				 t->failed, t->failure.text);
+	if (t->session->broker->is_draining && has_publishes(t))
+		return error_set(err, TIDE_ESHUTDOWN,
+				 NOTHING_APPLIED "the broker is stopping");
+	return TIDE_OK;
+}
+
+int session_transaction_commit(struct channel *ch, struct reply *r, struct error *err)
+{
+	struct channel_transaction *t = ch->transaction;
+	struct session *s = ch->session;
+	struct transactions *all = &s->service->transactions;
+
+	if (!t)
+		return refuse_outside(err);
+	ch->transaction = NULL;
+	t->reply = r;
+	if (check_commit(t, err) < 0) {
+		all->failed++;
+		destroy(t);
+		return err->code;
+	}
+	start(t);
+	if (TAILQ_EMPTY(&all->committing) && go_on(t))
+		return TIDE_OK;
+	s->committing = t;
+	TAILQ_INSERT_TAIL(&all->committing, t, link);
+	return TIDE_OK;
+}
+
+void session_transaction_turn(struct service *service)
+{
+	struct channel_transaction *t;
+	struct pace *pace = &service->broker->pace;
+
+	/* One after the other: what is decided for a large one takes room. */
+	while ((t = TAILQ_FIRST(&service->transactions.committing)) != NULL) {
+		struct session *s = t->session;
+
+		if (!go_on(t))
+			return;
+		s->ops->on_progress(s->ctx);
+		if (pace_is_over(pace))
+			return;
+	}
+}

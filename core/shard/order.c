@@ -1,0 +1,618 @@
+#include "order.h"
+
+#include <float.h>
+
+#include "base/mem.h"
+#include "shard.h"
+
+/* Entries of one group that are kept whole, whatever the others have: enough for some
+ * reads not to be waited for. */
+#define GROUP_KEEP 64
+#define GROUP_LOW 16 /* below it more are read */
+
+/* So many times the usual bytes for those that expire: the sweep of what has expired in
+ * Redis passes by what is before the edge. Dropped, they expire when their turn comes. */
+#define EXPIRING_FACTOR 4
+
+#define NOWHERE ((struct place){ -DBL_MAX, 0 })
+
+struct order *order_create(const struct order_spec *spec, struct pool *lanes)
+{
+	struct order *o = mem_zalloc(sizeof(*o));
+
+	o->spec = *spec;
+	o->spec.header = spec->header ? mem_strdup(spec->header) : NULL;
+	o->spec.label = mem_strdup(spec->label);
+	o->lanes = lanes;
+	o->max = UINT64_MAX;
+	o->keep_max = o->keep_bytes_max = SIZE_MAX;
+	o->last = NOWHERE;
+	pool_init(&o->pool, sizeof(struct group), 256);
+	window_init(&o->whole.parked, lanes);
+	/* One that is always there: the table is not made and freed with each message. */
+	HASH_ADD(hh, o->groups, hash, sizeof(o->whole.hash), &o->whole);
+	TAILQ_INIT(&o->roomy);
+	TAILQ_INIT(&o->wanting);
+	TAILQ_INIT(&o->with_parked);
+	return o;
+}
+
+void order_destroy(struct order *o)
+{
+	struct group *g, *next;
+
+	if (!o)
+		return;
+	HASH_ITER (hh, o->groups, g, next) {
+		HASH_DEL(o->groups, g);
+		place_heap_deinit(&g->ids);
+		if (g != &o->whole)
+			pool_give(&o->pool, g);
+	}
+	pool_deinit(&o->pool);
+	mem_free(o->loads);
+	mem_free((char *)(uintptr_t)o->spec.header);
+	mem_free((char *)(uintptr_t)o->spec.label);
+	mem_free(o);
+}
+
+/* ---- groups --------------------------------------------------------------------------
+ */
+
+/* False: the message is in no group. */
+static bool hash_of(const struct order *o, const struct msg *m, uint64_t *hash)
+{
+	struct slice name = m->key;
+
+	if (o->spec.by == ORDER_HEADER)
+		name = msg_header(m, slice_from(o->spec.header));
+	if (!name.data)
+		return false;
+	*hash = bytes_hash_wide(name.data, name.len);
+	return true;
+}
+
+/* If it is known. */
+static struct group *group_find(const struct order *o, const struct msg *m)
+{
+	struct group *g = NULL;
+	uint64_t hash;
+
+	if (o->spec.by == ORDER_SHARD)
+		return (struct group *)&o->whole;
+	if (hash_of(o, m, &hash))
+		HASH_FIND(hh, o->groups, &hash, sizeof(hash), g);
+	return g;
+}
+
+/* NULL: the message is in none. */
+static struct group *group_make(struct order *o, const struct msg *m)
+{
+	struct group *g = group_find(o, m);
+	uint64_t hash;
+
+	if (g || !hash_of(o, m, &hash))
+		return g;
+	g = pool_take(&o->pool);
+	*g = (struct group){ .hash = hash };
+	window_init(&g->parked, o->lanes);
+	HASH_ADD(hh, o->groups, hash, sizeof(g->hash), g);
+	return g;
+}
+
+static bool has_parked(const struct group *g)
+{
+	return g->parked.count > 0 || g->ids.count > 0 || g->loading > 0;
+}
+
+static void set_roomy(struct order *o, struct group *g, bool is_roomy)
+{
+	if (g->is_roomy == is_roomy)
+		return;
+	g->is_roomy = is_roomy;
+	if (is_roomy)
+		TAILQ_INSERT_TAIL(&o->roomy, g, roomy_link);
+	else
+		TAILQ_REMOVE(&o->roomy, g, roomy_link);
+}
+
+static void set_wanting(struct order *o, struct group *g, bool is_wanting)
+{
+	if (g->is_wanting == is_wanting)
+		return;
+	g->is_wanting = is_wanting;
+	if (is_wanting)
+		TAILQ_INSERT_TAIL(&o->wanting, g, wanting_link);
+	else
+		TAILQ_REMOVE(&o->wanting, g, wanting_link);
+}
+
+/* It may have nothing any more for which it has to be known. */
+static void group_check(struct order *o, struct group *g)
+{
+	if (g->slots > 0 || has_parked(g) || g == &o->whole)
+		return;
+	HASH_DEL(o->groups, g);
+	place_heap_deinit(&g->ids);
+	pool_give(&o->pool, g);
+}
+
+static void parked_added(struct order *o, struct group *g, bool had_parked)
+{
+	o->parked++;
+	if (had_parked)
+		return;
+	o->blocked++;
+	TAILQ_INSERT_TAIL(&o->with_parked, g, parked_link);
+}
+
+/* Something that was parked, so that the group was in the list, is so no more. */
+static void parked_gone(struct order *o, struct group *g)
+{
+	if (has_parked(g))
+		return;
+	o->blocked--;
+	TAILQ_REMOVE(&o->with_parked, g, parked_link);
+	g->due = 0;
+	set_roomy(o, g, false);
+	set_wanting(o, g, false);
+	group_check(o, g);
+}
+
+static struct place entry_place(const struct entry *e)
+{
+	return (struct place){ e->rank, e->id };
+}
+
+/* The first of those that are parked, of which there are some. */
+static struct place first_place(const struct group *g)
+{
+	struct place first = { DBL_MAX, UINT64_MAX };
+
+	if (g->parked.count > 0)
+		first = window_place(window_first(&g->parked));
+	if (g->ids.count > 0 && place_is_before(place_heap_top(&g->ids), first))
+		first = place_heap_top(&g->ids);
+	if (g->loading > 0 && place_is_before(g->loading_first, first))
+		first = g->loading_first;
+	return first;
+}
+
+static bool is_full(const struct order *o)
+{
+	return o->parked >= o->max || HASH_COUNT(o->groups) >= o->max;
+}
+
+bool order_blocks(const struct order *o, const struct entry *e)
+{
+	const struct group *g = group_find(o, e->msg);
+	uint64_t hash;
+
+	if (!g)
+		return is_full(o) && hash_of(o, e->msg, &hash);
+	if (g->slots >= o->spec.inflight)
+		return true;
+	/* What is due first is being read. */
+	return g->due > 0 && !place_is_before(entry_place(e), first_place(g));
+}
+
+bool order_has_room(const struct order *o)
+{
+	return !is_full(o);
+}
+
+/* ---- slots ---------------------------------------------------------------------------
+ */
+
+static void take(struct order *o, struct group *g, bool is_waiting)
+{
+	if (g->slots++ == 0)
+		o->busy++;
+	if (is_waiting)
+		g->waiting++;
+}
+
+static void give(struct order *o, struct group *g, uint32_t count)
+{
+	g->slots -= count;
+	if (g->slots == 0 && count > 0)
+		o->busy--;
+	if (!has_parked(g)) {
+		group_check(o, g);
+		return;
+	}
+	g->due += count;
+	set_roomy(o, g, true);
+}
+
+void order_take(struct order *o, struct entry *e, bool is_waiting)
+{
+	e->group = group_make(o, e->msg);
+	if (!e->group)
+		return;
+	take(o, e->group, is_waiting);
+}
+
+void order_adopt(struct order *o, struct entry *e)
+{
+	struct group *g = e->attempts > 0 ? group_find(o, e->msg) : NULL;
+
+	if (g && g->waiting > 0)
+		e->group = g;
+}
+
+void order_release(struct order *o, struct entry *e)
+{
+	struct group *g = e->group;
+
+	e->group = NULL;
+	if (e->state == ENTRY_DELAYED) {
+		/* A purge may have been told that it is gone. */
+		if (g->waiting == 0)
+			return;
+		g->waiting--;
+	}
+	give(o, g, 1);
+}
+
+void order_recover(struct order *o, const struct msg *m)
+{
+	struct group *g = group_make(o, m);
+
+	if (g)
+		take(o, g, true);
+}
+
+void order_forget_waiting(struct order *o)
+{
+	struct group *g, *next;
+
+	HASH_ITER (hh, o->groups, g, next) {
+		uint32_t waiting = g->waiting;
+
+		g->waiting = 0;
+		give(o, g, waiting);
+	}
+}
+
+void order_left(struct order *o, const struct entry *e)
+{
+	struct group *g = o->parked > 0 ? group_find(o, e->msg) : NULL;
+
+	if (!g || !has_parked(g))
+		return;
+	g->due++;
+	set_roomy(o, g, true);
+}
+
+/* ---- parked entries ------------------------------------------------------------------
+ */
+
+void order_park(struct order *o, struct entry *e)
+{
+	struct group *g = group_make(o, e->msg);
+	struct place place = entry_place(e);
+
+	parked_added(o, g, has_parked(g));
+	window_insert(&g->parked, e, e->rank);
+	e->group = g;
+	e->flags |= ENTRY_PARKED;
+	o->kept_bytes += e->msg->bytes;
+	if (o->parked == 1 || place_is_before(o->last, place))
+		o->last = place;
+}
+
+/* The caller sees to the group. */
+static void take_out(struct order *o, struct entry *e)
+{
+	shard_entry_leaving(e);
+	window_remove(&e->group->parked, e);
+	e->group = NULL;
+	e->flags &= (uint16_t)~ENTRY_PARKED;
+	o->kept_bytes -= e->msg->bytes;
+	o->parked--;
+}
+
+void order_unpark(struct order *o, struct entry *e)
+{
+	struct group *g = e->group;
+
+	take_out(o, e);
+	parked_gone(o, g);
+}
+
+bool order_may_drop(const struct order *o, const struct entry *e)
+{
+	const uint16_t unsettled = ENTRY_DIRTY | ENTRY_IN_FLIGHT | ENTRY_UNSURE |
+				   ENTRY_UNSTORED | ENTRY_REVISED;
+
+	if (e->home != STORE_READY || (e->flags & unsettled) || e->waiter)
+		return false;
+	if (e->expires_unix_ms)
+		return o->kept_bytes / EXPIRING_FACTOR > o->keep_bytes_max;
+	return e->group->parked.count > GROUP_KEEP ||
+	       o->parked - o->in_redis > o->keep_max || o->kept_bytes > o->keep_bytes_max;
+}
+
+static void add_id(struct order *o, struct group *g, struct place place)
+{
+	parked_added(o, g, has_parked(g));
+	o->in_redis++;
+	place_heap_push(&g->ids, place);
+}
+
+void order_drop(struct order *o, struct entry *e)
+{
+	struct group *g = e->group;
+
+	add_id(o, g, entry_place(e));
+	take_out(o, e);
+}
+
+struct entry *order_any(const struct order *o)
+{
+	const struct group *g;
+
+	/* Those with ids alone may come first. */
+	TAILQ_FOREACH (g, &o->with_parked, parked_link)
+		if (g->parked.count > 0)
+			return window_first(&g->parked);
+	return NULL;
+}
+
+struct entry *order_another(const struct entry *e)
+{
+	const struct group *g = e->group;
+	struct entry *next = window_next(&g->parked, e);
+
+	for (g = TAILQ_NEXT(g, parked_link); g && !next; g = TAILQ_NEXT(g, parked_link))
+		next = window_first(&g->parked);
+	return next;
+}
+
+/* The first one, unless a place that memory has no entry of is before it. */
+static struct entry *first_entry(const struct group *g)
+{
+	struct entry *e = window_first(&g->parked);
+
+	return e && !place_is_before(first_place(g), window_place(e)) ? e : NULL;
+}
+
+/* How many of those that are due have a slot. */
+static uint32_t limit_due(const struct order *o, struct group *g)
+{
+	uint32_t most = o->spec.inflight > g->slots ? o->spec.inflight - g->slots : 0;
+
+	if (g->due > most)
+		g->due = most;
+	return g->due;
+}
+
+struct entry *order_next_due(struct order *o)
+{
+	struct group *g;
+
+	while ((g = TAILQ_FIRST(&o->roomy)) != NULL) {
+		struct entry *e = limit_due(o, g) > 0 ? first_entry(g) : NULL;
+		bool is_low = !e || g->parked.count < GROUP_LOW;
+
+		if (g->due > 0 && is_low && g->ids.count > 0 && g->loading == 0)
+			set_wanting(o, g, true);
+		if (!e) {
+			set_roomy(o, g, false);
+			continue;
+		}
+		g->due--;
+		return e;
+	}
+	return NULL;
+}
+
+/* ---- what has no entry ---------------------------------------------------------------
+ */
+
+struct place order_shadow(const struct order *o, bool is_refilling)
+{
+	struct place last = NOWHERE;
+
+	for (unsigned i = 0; i < o->load_count && !o->is_load_void; i++)
+		if (place_is_before(last, o->loads[i].place))
+			last = o->loads[i].place;
+	/* The rows that come begin behind the edge as it was: an id would be in neither.
+	 */
+	if (is_refilling && o->in_redis > 0 && place_is_before(last, o->last))
+		last = o->last;
+	return last;
+}
+
+uint64_t order_give_back(struct order *o, struct place edge,
+			 void (*give_entry)(void *ctx, struct entry *e), void *ctx)
+{
+	struct group *g, *next;
+	struct entry *e;
+	uint64_t ids = 0;
+
+	if (o->parked == 0 || place_is_before(o->last, edge))
+		return 0;
+	for (g = TAILQ_FIRST(&o->with_parked); g; g = next) {
+		size_t dropped;
+
+		next = TAILQ_NEXT(g, parked_link);
+		while ((e = window_last(&g->parked)) != NULL &&
+		       !place_is_before(window_place(e), edge)) {
+			take_out(o, e);
+			give_entry(ctx, e);
+		}
+		dropped = place_heap_drop(&g->ids, edge);
+		o->parked -= dropped;
+		o->in_redis -= dropped;
+		ids += dropped;
+		parked_gone(o, g);
+	}
+	o->last = edge;
+	return ids;
+}
+
+static bool has_id(const struct order_loading *list, unsigned count, uint64_t id)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (list[i].place.id == id)
+			return true;
+	return false;
+}
+
+static void add_load(struct order *o, struct group *g, struct place place)
+{
+	if (!o->loads)
+		o->loads = mem_alloc(ORDER_LOAD_MAX * sizeof(*o->loads));
+	o->loads[o->load_count++] = (struct order_loading){ place, g };
+	if (g->loading++ == 0 || place_is_before(place, g->loading_first))
+		g->loading_first = place;
+}
+
+/* A walk through all of them: nobody asks often. */
+bool order_ask(struct order *o, uint64_t id)
+{
+	bool is_free = !o->is_load_sent && o->load_count < ORDER_LOAD_MAX;
+	struct group *g;
+	struct place place;
+
+	if (!o->is_load_void && has_id(o->loads, o->load_count, id))
+		return true;
+	TAILQ_FOREACH (g, &o->with_parked, parked_link) {
+		size_t at = place_heap_find(&g->ids, id);
+
+		if (at == g->ids.count)
+			continue;
+		if (is_free) {
+			place = place_heap_take(&g->ids, at);
+			add_load(o, g, place);
+		}
+		return true;
+	}
+	return false;
+}
+
+/* As many as are due, and some more where there is room for them. */
+static uint32_t wanted(const struct order *o, const struct group *g)
+{
+	uint32_t n = g->due;
+
+	if (o->parked - o->in_redis < o->keep_max && o->kept_bytes < o->keep_bytes_max &&
+	    n + g->parked.count < GROUP_KEEP)
+		n = (uint32_t)(GROUP_KEEP - g->parked.count);
+	return n < g->ids.count ? n : (uint32_t)g->ids.count;
+}
+
+static void load_group(struct order *o, struct group *g)
+{
+	uint32_t n = wanted(o, g);
+
+	if (n > ORDER_LOAD_MAX - o->load_count)
+		n = ORDER_LOAD_MAX - o->load_count;
+	for (uint32_t i = 0; i < n; i++)
+		add_load(o, g, place_heap_pop(&g->ids));
+}
+
+void order_want_any(struct order *o)
+{
+	struct group *g;
+
+	TAILQ_FOREACH (g, &o->with_parked, parked_link) {
+		if (g->ids.count == 0)
+			continue;
+		set_wanting(o, g, true);
+		return;
+	}
+}
+
+void order_load_begin(struct order *o)
+{
+	struct group *g;
+
+	while (o->load_count < ORDER_LOAD_MAX && (g = TAILQ_FIRST(&o->wanting)) != NULL) {
+		set_wanting(o, g, false);
+		load_group(o, g);
+	}
+}
+
+void order_load_settle(struct order *o, const struct order_loading *l)
+{
+	o->parked--;
+	o->in_redis--;
+}
+
+void order_put_back(struct order *o, const struct order_loading *l)
+{
+	add_id(o, l->group, l->place);
+}
+
+void order_load_end(struct order *o)
+{
+	unsigned count = o->is_load_void ? 0 : o->load_count;
+
+	o->load_count = 0;
+	o->is_load_sent = o->is_load_void = false;
+	for (unsigned i = 0; i < count; i++) {
+		struct group *g = o->loads[i].group;
+
+		if (--g->loading > 0)
+			continue;
+		if (g->due > 0)
+			set_roomy(o, g, true);
+		parked_gone(o, g);
+	}
+}
+
+static void tell_one(void (*tell)(void *ctx, struct place p), void *ctx, struct place p)
+{
+	if (tell)
+		tell(ctx, p);
+}
+
+void order_purge_ids(struct order *o, void (*tell)(void *ctx, struct place p), void *ctx)
+{
+	struct group *g, *next;
+	unsigned loads = o->is_load_void ? 0 : o->load_count;
+
+	for (unsigned i = 0; i < loads; i++)
+		tell_one(tell, ctx, o->loads[i].place);
+	o->is_load_void = o->is_load_sent;
+	if (!o->is_load_sent)
+		o->load_count = 0;
+	for (g = TAILQ_FIRST(&o->with_parked); g; g = next) {
+		next = TAILQ_NEXT(g, parked_link);
+		for (size_t i = 0; i < g->ids.count; i++)
+			tell_one(tell, ctx, g->ids.places[i]);
+		o->parked -= g->ids.count + g->loading;
+		o->in_redis -= g->ids.count + g->loading;
+		place_heap_deinit(&g->ids);
+		g->loading = 0;
+		parked_gone(o, g);
+	}
+}
+
+uint64_t order_oldest_id(const struct order *o, unsigned looks)
+{
+	const struct group *g;
+	uint64_t oldest = 0;
+
+	TAILQ_FOREACH (g, &o->with_parked, parked_link) {
+		uint64_t id = first_place(g).id;
+
+		if (looks-- == 0)
+			break;
+		if (!oldest || id < oldest)
+			oldest = id;
+	}
+	return oldest;
+}
+
+void order_add_stats(const struct order *o, struct order_stats *sum)
+{
+	sum->groups += o->busy;
+	sum->groups_blocked += o->blocked;
+	sum->parked += o->parked;
+	sum->parked_in_redis += o->in_redis;
+	sum->is_stopped |= o->is_stopped;
+}

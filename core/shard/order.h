@@ -1,0 +1,172 @@
+/* order.h: groups of a shard's messages, of which only so many are at work at a time.
+ *
+ * A message at work has a *slot* of its group: while somebody holds it, and while it
+ * waits for its next attempt. Ready messages of a group without a free slot are *parked*:
+ * out of the way of other groups, still ready, still in Redis's ready set. When a slot
+ * becomes free the first one of them is *due*: it goes back into the ready window.
+ *
+ * A group is known while it has a slot in use or a parked message, by a keyed hash of its
+ * name: two groups that share one would wait for each other, and nothing worse.
+ *
+ * The first parked messages of a group are entries. Of the others memory keeps the place
+ * alone, once Redis has them: `ids`. They sort anywhere among the entries.
+ *
+ * This is what is known of groups. It moves nothing and asks nobody: shard_order.c does.
+ */
+#pragma once
+
+#include "base/table.h"
+#include "place_heap.h"
+
+enum order_by {
+	ORDER_NONE,
+	ORDER_KEY,
+	ORDER_HEADER,
+	ORDER_SHARD, /* all of a shard are one group; none is ever parked */
+};
+
+struct order_spec {
+	enum order_by by;
+	const char *header; /* of ORDER_HEADER; a message without it is in no group */
+	uint32_t inflight;  /* slots of a group */
+	const char *label;  /* for the log: "queue 'jobs'" */
+};
+
+struct group {
+	UT_hash_handle hh;
+	uint64_t hash;
+	uint32_t slots;   /* in use */
+	uint32_t waiting; /* of these, by messages that wait for their next attempt */
+	/* Slots that have become free since parked ones were taken out the last time. */
+	uint32_t due;
+	uint32_t loading; /* of `ids`, that are being read; they are in it no more */
+	struct place loading_first;
+	bool is_roomy;   /* in the list of those with something due */
+	bool is_wanting; /* in the list of those of which ids are to be read */
+	TAILQ_ENTRY(group) roomy_link, wanting_link, parked_link;
+	struct window parked;
+	struct place_heap ids;
+};
+
+TAILQ_HEAD(group_list, group);
+
+/* One of the places that are being read. */
+struct order_loading {
+	struct place place;
+	struct group *group;
+};
+
+#define ORDER_LOAD_MAX 256
+
+struct order {
+	struct order_spec spec;
+	struct group *groups;
+	struct group whole; /* of ORDER_SHARD; always in the table */
+	struct pool pool;   /* of groups */
+	struct pool *lanes;
+	struct group_list roomy, wanting, with_parked;
+	uint64_t parked;                 /* entries, ids and what is being read */
+	uint64_t in_redis;               /* of these, ids and what is being read */
+	size_t kept_bytes;               /* of the entries */
+	uint64_t busy;                   /* groups with a slot in use */
+	uint64_t blocked;                /* groups with a parked message */
+	struct place last;               /* no parked message is behind it */
+	uint64_t max;                    /* parked messages, and groups: the limit */
+	size_t keep_max, keep_bytes_max; /* entries, above which ids are enough */
+
+	struct order_loading *loads;
+	unsigned load_count; /* 0: nothing is being read, or about to be */
+	bool is_load_sent;
+	bool is_load_void; /* what is being read has been purged */
+	/* Something was asked for: the read is to begin. */
+	void (*on_asked)(struct shard *sh);
+
+	bool is_stopped;   /* at the limit: nothing more is parked */
+	bool is_skipping;  /* the last search ended before it had an answer */
+	int64_t search_ms; /* when the budget was full */
+	unsigned search_left;
+	int64_t retry_ms;  /* no read before: the last one has failed */
+	int64_t logged_ms; /* when the log last said that it is stopped */
+};
+
+/* Parked messages are being read, or the search for the next one goes on. */
+static inline bool order_is_reading(const struct order *o)
+{
+	return o->load_count > 0 || o->is_skipping;
+}
+
+struct order *order_create(const struct order_spec *spec, struct pool *lanes);
+/* Accepts NULL. It has no entry. */
+void order_destroy(struct order *o);
+
+/* The message of the ready window, which nothing ready is before, has to wait for others
+ * of its group. */
+bool order_blocks(const struct order *o, const struct entry *e);
+/* There is room to park one more. */
+bool order_has_room(const struct order *o);
+
+/* The entry takes a slot, which may be one too many. @param is_waiting  it is delayed */
+void order_take(struct order *o, struct entry *e, bool is_waiting);
+/* The entry has come from Redis: when it has a slot there, it has it here. */
+void order_adopt(struct order *o, struct entry *e);
+/* It leaves the state for which it has a slot. */
+void order_release(struct order *o, struct entry *e);
+/* A message in Redis alone has a slot: it waits for its next attempt. */
+void order_recover(struct order *o, const struct msg *m);
+/* All that wait for their next attempt in Redis alone are gone; those in memory had left
+ * before. */
+void order_forget_waiting(struct order *o);
+/* An entry has left the ready window. When it had been parked before, another one is
+ * due instead. Not needed where the edge of the window moves before it. */
+void order_left(struct order *o, const struct entry *e);
+
+/* The entry has left the ready window: its group is full. */
+void order_park(struct order *o, struct entry *e);
+void order_unpark(struct order *o, struct entry *e);
+/* The parked entry may be forgotten but for its place: Redis has all of it, and more
+ * entries are kept than needed. */
+bool order_may_drop(const struct order *o, const struct entry *e);
+/* Keep its place alone. The entry is the caller's, to free. */
+void order_drop(struct order *o, struct entry *e);
+/* A parked entry that is due, and is to be taken out now by order_unpark; NULL when none
+ * is, or its place alone is known: then a read of it is wanted. */
+struct entry *order_next_due(struct order *o);
+/* Any parked entry; NULL when there is none. */
+struct entry *order_any(const struct order *o);
+/* The entries that follow this one, in no order. */
+struct entry *order_another(const struct entry *e);
+/* The message is parked, and its place alone is known. It will be read: by the next read,
+ * which on_asked begins; or, when one is under way, after asking again. */
+bool order_ask(struct order *o, uint64_t id);
+
+/* No place at or before this one may become the edge of the ready window; it depends on
+ * whether the window is being refilled. */
+struct place order_shadow(const struct order *o, bool is_refilling);
+/* The edge of the ready window has moved there: what is parked behind it is forgotten,
+ * and `give` called for each entry of it. Returns how many were known by their place
+ * alone. */
+uint64_t order_give_back(struct order *o, struct place edge,
+			 void (*give)(void *ctx, struct entry *e), void *ctx);
+
+/* Have some places read, when there is no entry. */
+void order_want_any(struct order *o);
+/* Move places that are to be read into `loads`; `load_count` says how many. */
+void order_load_begin(struct order *o);
+/* One of these places is known no more; order_park or order_put_back may follow. */
+void order_load_settle(struct order *o, const struct order_loading *l);
+void order_put_back(struct order *o, const struct order_loading *l);
+/* The read is over, and all of its places are settled, or it was void. */
+void order_load_end(struct order *o);
+/* Forget all ids, also those that are being read, and tell each, unless `tell` is NULL:
+ * the read is void. */
+void order_purge_ids(struct order *o, void (*tell)(void *ctx, struct place p), void *ctx);
+
+/* The oldest of the messages that are parked first in their groups, of so many groups; 0
+ * when there is none. */
+uint64_t order_oldest_id(const struct order *o, unsigned looks);
+
+struct order_stats {
+	uint64_t groups, groups_blocked, parked, parked_in_redis;
+	bool is_stopped;
+};
+void order_add_stats(const struct order *o, struct order_stats *sum);
