@@ -1,14 +1,29 @@
 --- The specification as a small model: queues are sets of messages with a state. `request` says
 --- whether an answer is allowed, and what follows from it. `deliver` does the same for a message
 --- that a consumer gets. A violation is an error with a text.
-local M = {}
+local life = require 'model.life'
+
+local M = setmetatable({}, { __index = life })
 M.__index = M
 
 local MINUTE = 60000
 local UNITS = { ms = 1, s = 1000, m = MINUTE, h = 60 * MINUTE, d = 1440 * MINUTE, [''] = 1 }
 local DEDUPE_WINDOW = 2 * MINUTE
 local SMALLEST_WINDOW = 15 -- messages that a queue has had before Redis alone has some
-local RETRY_MAX = 20 -- of the scripts immediate and fixed
+
+local is_before = life.is_before
+local remove = life.remove
+local add = life.add
+local make_ready = life.make_ready
+local delay = life.delay
+local rank_of = life.rank_of
+local is_full = life.is_full
+local expire = life.expire
+local fail = life.fail
+local give_back = life.give_back
+local has_expired = life.has_expired
+local is_over = life.is_over
+local give_up = life.give_up
 
 local function violated(format, ...)
   error({ violation = format:format(...) }, 0)
@@ -32,207 +47,6 @@ function M:reset_client(number)
   self.clients[number] = { number = number, subs = {}, held = {}, tags = 0 }
 end
 
--- ---- messages ----------------------------------------------------------------
-
-local function is_before(a, b)
-  if a.rank ~= b.rank then return a.rank < b.rank end
-  return a.id < b.id
-end
-
----@return table[] the messages of the queue in this state, in the order in which they would be delivered
-function M.in_state(queue, state)
-  local list = {}
-  for _, msg in ipairs(queue.msgs) do
-    if msg.state == state then list[#list + 1] = msg end
-  end
-  if state == 'ready' then
-    table.sort(list, function(a, b)
-      if not a.id or not b.id then return a.rank < b.rank end
-      return is_before(a, b)
-    end)
-  elseif state == 'delayed' then
-    table.sort(list, function(a, b) return a.due < b.due end)
-  elseif state == 'buried' then
-    table.sort(list, function(a, b) return a.buried < b.buried end)
-  end
-  return list
-end
-
-local function waiting(queue)
-  return #M.in_state(queue, 'ready') + #M.in_state(queue, 'delayed')
-end
-
-local function forget_holder(msg)
-  if msg.holder then msg.holder.client.held[msg.tag] = nil end
-  msg.holder, msg.tag = nil, nil
-end
-
-local function remove(queue, msg)
-  forget_holder(msg)
-  for i, other in ipairs(queue.msgs) do
-    if other == msg then table.remove(queue.msgs, i) break end
-  end
-  if queue.dedupe == 'queued' and msg.pub_id then queue.ids[msg.pub_id] = nil end
-end
-
-local function rank_of(queue, priority)
-  return queue.priority == 'strict' and -priority or 0
-end
-
-local function add(self, queue, from)
-  local msg = {
-    payload = from.payload, id = from.id, exchange = from.exchange, key = from.key, priority = from.priority,
-    rank = rank_of(queue, from.priority), state = 'ready', attempts = 0, failures = 0, death = from.death,
-    pub_id = from.pub_id, queue = queue,
-  }
-  local begins = self.now + (from.delay or 0)
-  if (from.delay or 0) > 0 then msg.state, msg.due = 'delayed', begins end
-  if from.ttl then msg.expires = begins + from.ttl end
-  if queue.ttl > 0 then msg.expires = math.min(msg.expires or math.huge, begins + queue.ttl) end
-  queue.msgs[#queue.msgs + 1] = msg
-  queue.peak = math.max(queue.peak, #queue.msgs)
-  return msg
-end
-
-local function make_ready(msg)
-  forget_holder(msg)
-  msg.state, msg.due = 'ready', nil
-end
-
-local function delay(self, msg, ms)
-  make_ready(msg)
-  if ms > 0 then msg.state, msg.due = 'delayed', self.now + ms end
-end
-
-local function bury(self, msg)
-  make_ready(msg)
-  self.buried = self.buried + 1
-  msg.state, msg.buried = 'buried', self.buried
-end
-
--- ---- routing -----------------------------------------------------------------
-
-local function words_of(key)
-  local list = {}
-  for word in (key .. '.'):gmatch '([^.]*)%.' do list[#list + 1] = word end
-  return list
-end
-
-local function topic_matches(pattern, key, i, j)
-  if i > #pattern then return j > #key end
-  if pattern[i] == '#' then
-    for skip = j, #key + 1 do
-      if topic_matches(pattern, key, i + 1, skip) then return true end
-    end
-    return false
-  end
-  return j <= #key and (pattern[i] == '*' or pattern[i] == key[j]) and topic_matches(pattern, key, i + 1, j + 1)
-end
-
-local function binding_matches(exchange, pattern, key)
-  if exchange.type == 'fanout' then return true end
-  if exchange.type == 'direct' then return pattern == key end
-  return topic_matches(words_of(pattern), words_of(key), 1, 1)
-end
-
---- The queues that a message goes to, or nil: there is no such exchange.
----@return table[]?
-function M:route(exchange, key)
-  if exchange == '-' then return { self.queues[key] } end
-  local found, seen = {}, {}
-  if not self.exchanges[exchange] then return nil end
-  for _, binding in ipairs(self.exchanges[exchange].bindings) do
-    local queue = self.queues[binding.queue]
-    if not seen[queue] and binding_matches(self.exchanges[exchange], binding.pattern, key) then
-      seen[queue] = true
-      found[#found + 1] = queue
-    end
-  end
-  return found
-end
-
-local function is_full(queue)
-  return queue.max_length > 0 and queue.overflow == 'reject' and waiting(queue) >= queue.max_length
-end
-
--- ---- failures ----------------------------------------------------------------
-
-local function dead_letter(self, msg)
-  local target = msg.queue.dead_letter
-  local key = target and (target.key or msg.key)
-  local queues = target and self:route(target.exchange, key) or {}
-  for _, queue in ipairs(queues) do
-    if queue.paused_in or is_full(queue) then queues = {} end
-  end
-  if #queues == 0 then return bury(self, msg) end
-  remove(msg.queue, msg)
-  for _, queue in ipairs(queues) do
-    add(self, queue, {
-      payload = msg.payload, exchange = target.exchange, key = key, priority = msg.priority,
-      death = { exchange = msg.exchange, key = msg.key },
-    })
-  end
-end
-
-local function has_expired(self, msg)
-  return msg.expires and msg.expires <= self.now
-end
-
---- How long the retry script and the limits make it wait; nil: it is dead-lettered.
-local function retry_delay(msg, asked)
-  local queue = msg.queue
-  if queue.delivery_limit > 0 and msg.failures >= queue.delivery_limit then return nil end
-  if asked then return asked end
-  if queue.retry == 'none' or msg.failures >= RETRY_MAX then return nil end
-  return queue.retry == 'fixed' and queue.retry_delay or 0
-end
-
---- Expiry is no failure: no script of these queues buries what has expired.
-local function expire(self, msg)
-  forget_holder(msg)
-  if msg.queue.dead_letter then return dead_letter(self, msg) end
-  remove(msg.queue, msg)
-end
-
-local function fail(self, msg, reason, how, asked)
-  msg.failures, msg.reason = msg.failures + 1, reason
-  forget_holder(msg)
-  if how == 'bury' then return bury(self, msg) end
-  local wait = how ~= 'dead' and retry_delay(msg, asked)
-  if not wait then return dead_letter(self, msg) end
-  if has_expired(self, msg) then return expire(self, msg) end
-  delay(self, msg, wait)
-end
-
---- What was held and is given back without a failure.
-local function give_back(self, msg)
-  make_ready(msg)
-  if has_expired(self, msg) then expire(self, msg) end
-end
-
--- ---- time ----------------------------------------------------------------------
-
----@param ms integer
-function M:step_clock(ms)
-  self.now = self.now + ms
-  for _, queue in pairs(self.queues) do
-    for _, msg in ipairs(M.in_state(queue, 'delayed')) do
-      if msg.due <= self.now then make_ready(msg) end
-    end
-  end
-  self:expire()
-end
-
-function M:expire()
-  for _, queue in pairs(self.queues) do
-    for _, msg in ipairs { table.unpack(queue.msgs) } do
-      if (msg.state == 'ready' or msg.state == 'delayed') and has_expired(self, msg) then
-        expire(self, msg)
-      end
-    end
-  end
-end
-
 -- ---- consumers -----------------------------------------------------------------
 
 local function has_credit(sub)
@@ -250,21 +64,6 @@ function M:stuck()
               name, sid, client.number)
           end
         end
-      end
-    end
-  end
-end
-
---- What a queue with drop-head or dead-letter gives up once nobody takes more of it.
-function M:overflow()
-  for _, queue in pairs(self.queues) do
-    while queue.max_length > 0 and queue.overflow ~= 'reject' and waiting(queue) > queue.max_length do
-      local first = M.in_state(queue, 'ready')[1] or M.in_state(queue, 'delayed')[1]
-      if not first.id then return end -- whose id is not known yet: its place is not
-      if queue.overflow == 'dead-letter' and queue.dead_letter then
-        dead_letter(self, first)
-      else
-        remove(queue, first)
       end
     end
   end
@@ -797,8 +596,10 @@ function M:compare(name, shown)
     if difference then return difference end
     seen_before[msg] = seen
   end
-  for _, msg in ipairs(queue.msgs) do
-    if not seen_before[msg] then
+  for _, msg in ipairs { table.unpack(queue.msgs) } do
+    if not seen_before[msg] and not msg.id and is_over(queue) then
+      give_up(self, msg)
+    elseif not seen_before[msg] then
       return ('queue %s lacks %s, which should be %s'):format(name, msg.payload, msg.state)
     end
   end
