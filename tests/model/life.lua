@@ -191,10 +191,10 @@ function M:step_clock(ms)
       if msg.due <= self.now then M.make_ready(msg) end
     end
   end
-  self:expire()
+  self:expire_all()
 end
 
-function M:expire()
+function M:expire_all()
   for _, queue in pairs(self.queues) do
     for _, msg in ipairs { table.unpack(queue.msgs) } do
       if (msg.state == 'ready' or msg.state == 'delayed') and M.has_expired(self, msg) then

@@ -160,7 +160,7 @@ function M:restart(is_killed)
     end
     for _, msg in ipairs(queue.msgs) do msg.doubtful = true end
   end
-  self:expire()
+  self:expire_all()
 end
 
 function M:forget_queue(name)
