@@ -27,6 +27,9 @@ describe('a store without a broker', function()
     c:ok 'DECLARE queue jobs'
     c:ok 'DECLARE queue ensured dedupe=queued'
     c:ok 'DECLARE queue split shards=4'
+    c:ok 'DECLARE queue fewer shards=8 sharding=round_robin'
+    for _ = 1, 8 do c:ok('PUB - fewer', 'abc') end
+    c:ok 'DECLARE queue fewer shards=2 sharding=round_robin reshard'
     c:ok 'DECLARE queue sized max-bytes=1000000'
     c:ok 'DECLARE exchange orders topic'
     c:ok 'DECLARE exchange brief topic auto-delete'
