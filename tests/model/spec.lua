@@ -371,7 +371,7 @@ local function held_by(self, r)
     local first, last = word:match '^(%d+)%-?(%d*)$'
     first = tonumber(first)
     last = tonumber(last) or first
-    if last > client.tags then want(r.answer, '^ERR not%-found ') return nil end
+    if first > client.tags then want(r.answer, '^ERR not%-found ') return nil end
     local n = #found
     for tag = first, last do
       if client.held[tag] then found[#found + 1] = client.held[tag] end
