@@ -48,7 +48,8 @@ static void what_is_not_said_has_its_default(void **state)
 		   "death-limit=100 dedupe= "
 		   "delivery-limit=20 durable=1 exclusive=0 expires=0 inflight= "
 		   "max-bytes=0 max-length=0 order-by= overflow=reject priority=fifo "
-		   "rate=0 retry=immediate sharding=hash shards=1 single-active=0 ttl=0");
+		   "rate=0 reshard=0 retry=immediate sharding=hash shards=1 "
+		   "single-active=0 ttl=0");
 	assert_int_equal(c.order_by, ORDER_NONE);
 	queue_config_deinit(&c);
 	buf_deinit(&text);
@@ -234,7 +235,8 @@ static void declarations_that_mean_the_same_are_the_same(void **state)
 
 static void the_first_difference_is_named(void **state)
 {
-	compare("", "shards=2", "it has shards=1, not shards=2");
+	compare("", "shards=2",
+		"it has shards=1, not shards=2; the option reshard changes that");
 	compare("durable=0", "", "it has durable=0, not durable=1");
 	compare("ack-timeout=1m", "ack-timeout=2m",
 		"it has ack-timeout=1m, not ack-timeout=2m");
@@ -242,6 +244,49 @@ static void the_first_difference_is_named(void **state)
 	compare("dead-letter=-/q", "", "it has dead-letter=-/q, not dead-letter=(none)");
 	compare("", "dedupe=1m", "it has dedupe=2m, not dedupe=1m");
 	compare("dedupe=0", "dedupe=1s", "it has dedupe=0s, not dedupe=1s");
+}
+
+static void expect_shards(const struct queue_config *c, const char *shards,
+			  const char *reshard)
+{
+	assert_string_equal(args_get(&c->canonical, "shards"), shards);
+	assert_string_equal(args_get(&c->canonical, "reshard"), reshard);
+}
+
+static void a_reshard_keeps_the_shards_that_there_are(void **state)
+{
+	struct queue_config c;
+
+	parse_good(&c, "shards=4");
+	assert_int_equal(queue_config_shards(&c), 4);
+	queue_config_reshard(&c, 6);
+	expect_shards(&c, "6", "6");
+	queue_config_reshard(&c, 2);
+	expect_shards(&c, "2", "6");
+	assert_int_equal(c.shards, 2);
+	assert_int_equal(queue_config_shards(&c), 6);
+	queue_config_reshard(&c, 64);
+	assert_int_equal(queue_config_shards(&c), 64);
+	queue_config_deinit(&c);
+}
+
+static void reshard_is_a_flag_and_no_part_of_the_queue(void **state)
+{
+	struct queue_config c;
+	struct error err = { 0 };
+	bool is_given;
+
+	parse_good(&c, "shards=4 reshard=1");
+	assert_int_equal(queue_config_take_reshard(&c, &is_given, &err), TIDE_OK);
+	assert_true(is_given);
+	expect_shards(&c, "4", "0");
+	assert_int_equal(queue_config_take_reshard(&c, &is_given, &err), TIDE_OK);
+	assert_false(is_given);
+	queue_config_deinit(&c);
+	parse_good(&c, "reshard=5");
+	assert_int_equal(queue_config_take_reshard(&c, &is_given, &err), TIDE_ESYNTAX);
+	assert_string_equal(err.text, "reshard=5: expected 0 or 1");
+	queue_config_deinit(&c);
 }
 
 int main(void)
@@ -255,6 +300,8 @@ int main(void)
 		cmocka_unit_test(too_many_options_are_refused),
 		cmocka_unit_test(declarations_that_mean_the_same_are_the_same),
 		cmocka_unit_test(the_first_difference_is_named),
+		cmocka_unit_test(a_reshard_keeps_the_shards_that_there_are),
+		cmocka_unit_test(reshard_is_a_flag_and_no_part_of_the_queue),
 	};
 	return cmocka_run_group_tests_name("broker/queue_config", tests, NULL, NULL);
 }
