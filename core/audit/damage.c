@@ -233,7 +233,9 @@ bool damage_is_answered(struct damage *d, const struct store_walk_row *answers)
 		return is_lost_binding(d, answers);
 	if (d->kind != DAMAGE_QUEUE)
 		return !has;
-	if (has && d->key->name.shard < read_option(answers[1].value, "shards", 1))
+	/* After a reshard the shards of before may have messages, too. */
+	if (has && (d->key->name.shard < read_option(answers[1].value, "shards", 1) ||
+		    d->key->name.shard < read_option(answers[1].value, "reshard", 0)))
 		return false;
 	set_detail(d, has ? "its queue has fewer" : "its queue does not exist");
 	return true;

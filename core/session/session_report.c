@@ -87,14 +87,15 @@ static void add_pause(struct json *j, const struct queue *q)
 			json_member_int(j, ends[i], q->paused_ms[i]);
 }
 
-/* Those that somebody chose. */
+/* Those that somebody chose, and may give again. */
 static void add_options(struct json *j, const struct queue *q)
 {
 	const struct args *all = &q->config.canonical;
 
 	json_member_object(j, "options");
 	for (size_t i = 0; i < all->count; i++)
-		if (!queue_config_is_default(&all->items[i]))
+		if (!queue_config_is_default(&all->items[i]) &&
+		    strcmp(all->items[i].name, "reshard") != 0)
 			json_member_text(j, all->items[i].name, all->items[i].value);
 	json_object_end(j);
 }

@@ -250,6 +250,8 @@ describe('reshard', function()
     declare(4, 'reshard=1')
     assert.same({ shards = '4', ['sharding.by'] = 'k' }, c:document('LIST queues')[1].options)
     declare(4, 'reshard=0')
+    declare(3, 'reshard')
+    assert.same({ shards = '3', ['sharding.by'] = 'k' }, c:document('LIST queues')[1].options)
   end)
 
   it('ends when each shard has been empty once', function()
