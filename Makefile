@@ -234,6 +234,19 @@ guard: deps-bench
 	@$(MAKE) $(B)/guard/hot_paths B=$(B)/guard CFLAGS="-O2 -gdwarf-4" SANITIZE=
 	@lua5.4 tests/bench/guard/run.lua $(B)/guard $(UPDATE)
 
+# What each option adds to a message, counted the same way.
+.PHONY: bench-options
+OPTION_SOURCES := $(wildcard tests/bench/options/*.c) tests/bench/guard/rig.c tests/bench/guard/redis_stand_in.c
+$(B)/option_costs: $(OPTION_SOURCES) $(wildcard tests/bench/guard/*.h) $(ARCHIVES) $(B)/stamp/link
+	@mkdir -p $(@D)
+	@echo "  link  $@"
+	@$(CC) $(ALL_CFLAGS) -Itests/bench $(LDFLAGS) -Wl,--wrap=clock_gettime,--wrap=uv_hrtime \
+		-o $@ $(OPTION_SOURCES) \
+		$(LINK_ARCHIVES) $(LDLIBS)
+bench-options: deps-bench
+	@$(MAKE) $(B)/guard/option_costs B=$(B)/guard CFLAGS="-O2 -gdwarf-4" SANITIZE=
+	@lua5.4 tests/bench/options/run.lua $(B)/guard $(B)/bench-options.md
+
 $(B)/bench/rules: tests/bench/rules/bench_rules.c $(ARCHIVES)
 	@mkdir -p $(@D)
 	@echo "  link  $@"
