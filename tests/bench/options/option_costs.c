@@ -17,7 +17,7 @@
 #define OPS 1000
 #define PAYLOAD_BYTES 128
 #define RANGE 50 /* messages of one ACK */
-#define TURNS 4 /* more than any round needs; one without work costs nothing */
+#define TURNS 4  /* more than any round needs; one without work costs nothing */
 
 /* callgrind counts what functions of such names do (--toggle-collect). */
 #define SECTION __attribute__((noinline)) static void
@@ -50,11 +50,14 @@ static const struct option_case cases[] = {
 	{ .name = "expires", .queue = "expires=1d" },
 	{ .name = "single_active", .queue = "single-active" },
 	{ .name = "order_by_key", .queue = "order-by=key inflight=65535" },
-	{ .name = "order_by_header", .publish = "h:group=#", .queue = "order-by=h:group" },
+	{ .name = "order_by_header",
+	  .publish = "h:group=#",
+	  .queue = "order-by=h:group" },
 	{ .name = "pub_header_unique", .publish = "h:group=#" },
 	{ .name = "priority_strict", .publish = "pri=5", .queue = "priority=strict" },
 	{ .name = "priority_aging", .publish = "pri=5", .queue = "priority=aging" },
-	{ .name = "priority_fair", .publish = "h:tenant=acme",
+	{ .name = "priority_fair",
+	  .publish = "h:tenant=acme",
 	  .queue = "priority=fair priority.by=tenant" },
 	{ .name = "shards", .queue = "shards=4 sharding=round_robin" },
 	{ .name = "sub_auto", .sub = "ack=auto", .is_auto = true },
@@ -119,8 +122,9 @@ static void settle(struct rig *rig, const char *verb, const char *options)
 
 	for (uint64_t tag = first; tag < first + OPS; tag += RANGE) {
 		char line[128];
-		int len = snprintf(line, sizeof(line), "%s %" PRIu64 "-%" PRIu64 "%s%s\r\n",
-				   verb, tag, tag + RANGE - 1, *options ? " " : "", options);
+		int len = snprintf(line, sizeof(line),
+				   "%s %" PRIu64 "-%" PRIu64 "%s%s\r\n", verb, tag,
+				   tag + RANGE - 1, *options ? " " : "", options);
 
 		rig_feed(rig, line, (size_t)len);
 	}
@@ -149,7 +153,8 @@ SECTION section_round(const struct option_case *c, struct rig *rig, struct buf *
 	}
 }
 
-/* ---- running ------------------------------------------------------------------------ */
+/* ---- running ------------------------------------------------------------------------
+ */
 
 static void round_of(const struct option_case *c, struct rig *rig)
 {
@@ -190,8 +195,9 @@ static void measure(const struct option_case *c, bool is_durable)
 	round_of(c, &rig);
 	CALLGRIND_DUMP_STATS_AT(name);
 	printf("section %s %d\n", name, OPS);
-	printf("option %s publish=%s queue=%s sub=%s nack=%s commit=%u\n", name, text(c->publish),
-	       text(c->queue), text(c->sub), text(c->nack), c->per_commit);
+	printf("option %s publish=%s queue=%s sub=%s nack=%s commit=%u\n", name,
+	       text(c->publish), text(c->queue), text(c->sub), text(c->nack),
+	       c->per_commit);
 	rig_deinit(&rig);
 }
 
