@@ -84,7 +84,8 @@ local function put(...) out[#out + 1] = string.format(...) end
 
 put '| option | memory | durable |'
 put '| --- | ---: | ---: |'
-put('| none: the whole way of a message | %s | %s |', thousands(median 'plain.memory'), thousands(median 'plain.durable'))
+local plain = { thousands(median 'plain.memory'), thousands(median 'plain.durable') }
+put('| none: the whole way of a message | %s | %s |', plain[1], plain[2])
 for _, row in ipairs(ROWS) do
   local name, words, base = row[1], row[2], row[3] or 'plain'
   local cells = {}
