@@ -6,7 +6,7 @@ CC ?= cc
 PREFIX ?= /usr/local
 # The floors of core/, from the lowest; a floor calls itself and those before it (make lint).
 FLOORS := base host store rules/sandbox rules/api rules/engine rules/spec shard broker schedule rollout \
-	session proto/line net client cli check
+	session proto/line net client cli check audit
 
 PACKAGES := lua5.4 hiredis libuv jansson
 CFLAGS ?= -O2 -g
@@ -131,7 +131,7 @@ fuzzers: $(FUZZERS)
 
 # ---- running and testing -----------------------------------------------------
 
-.PHONY: deps deps-test deps-lint deps-fuzz deps-bench run test matrix chaos soak fuzz asan lint format format-check demo clean help
+.PHONY: deps deps-test deps-lint deps-fuzz deps-bench run test matrix chaos model soak fuzz asan lint format format-check demo clean help
 deps:
 	@tools/deps.sh build
 deps-test:
@@ -173,6 +173,9 @@ CHAOS_RUN = $(shell unshare --mount true 2>/dev/null && echo unshare --mount) lu
 chaos: deps-test
 	@$(MAKE) all
 	@TIDEMQ=$(abspath $(B))/tidemq $(CHAOS_RUN) tests/chaos/chaos.lua
+model: deps-test
+	@$(MAKE) all
+	@TIDEMQ=$(abspath $(B))/tidemq lua5.4 tests/model/model.lua
 soak: deps-test
 	@$(MAKE) all
 	@TIDEMQ=$(abspath $(B))/tidemq OUT=$(or $(OUT),$(B)/soak.svg) lua5.4 tests/chaos/soak.lua
@@ -289,6 +292,7 @@ help:
 #: make test           every test; WHAT="unit lua integration" chooses
 #: make matrix         cut, kill broker, kill Redis at every command to Redis (10 minutes)
 #: make chaos          every fault at random for TIME=60s; SEED= repeats; figures at the end
+#: make model          random scripts of verbs and faults against a model for TIME=60s; SEED= repeats
 #: make soak           everything at once for TIME=60s; draws memory and latency to OUT=build/soak.svg
 #: make asan           the tests under AddressSanitizer and UBSan
 #: make fuzz           fuzz every parser, SECONDS=20 each; FUZZ=fuzz_line names one

@@ -22,7 +22,7 @@ static void help(FILE *out)
 	fputs("tidemq " TIDE_VERSION
 	      ": a message broker whose decisions are Lua scripts\n\n"
 	      "usage: tidemq VERB [options]; `tidemq help VERB` explains each\n\n"
-	      "  serve    run a broker\n",
+	      "  serve       run a broker\n",
 	      out);
 	cli_list_verbs(tables, out);
 }

@@ -1,5 +1,8 @@
 #include "offline.h"
 
+#include <stdlib.h>
+
+#include "audit/audit.h"
 #include "check/check.h"
 #include "rules/engine/trial.h"
 #include "rules/spec/spec.h"
@@ -47,6 +50,33 @@ int offline_trial(int argc, char **argv)
 					       .within = argv[TRIAL_WITHIN],
 					       .owned_like = argv[TRIAL_LIKE] });
 }
+
+/* The URL may hold a password: $TIDEMQ_STORE keeps it out of sight, as for a broker. */
+static int run_check_store(struct cli *cli)
+{
+	const char *of_environment = getenv("TIDEMQ_STORE");
+	const struct audit_options o = {
+		.store_url = cli_is_given(cli, "store") || !of_environment
+				     ? cli_get(cli, "store")
+				     : of_environment,
+		.data_dir = cli_get(cli, "data"),
+		.resume = cli_get(cli, "resume-from"),
+		.is_repair = cli_is_given(cli, "repair"),
+	};
+
+	return audit_run(&o);
+}
+
+static const struct command_option store_options[] = {
+	{ COMMAND_TEXT("store", "URL", "embedded",
+		       "the store, as of tidemq serve; or $TIDEMQ_STORE") },
+	{ COMMAND_TEXT("data", "DIR", "./data",
+		       "where the embedded Redis keeps its files") },
+	{ COMMAND_FLAG("repair", "mend what can be mended; no broker may run") },
+	{ COMMAND_TEXT("resume-from", "PLACE", NULL,
+		       "go on where an earlier run was interrupted") },
+	{ .name = NULL },
+};
 
 static const struct command_option check_options[] = {
 	{ COMMAND_TEXT("definitions", "FILE", NULL,
@@ -101,5 +131,26 @@ const struct cli_verb offline_verbs[] = {
 	  .words_max = 1,
 	  .is_local = true,
 	  .run = run_test },
+	{ .name = "check-store",
+	  .summary = "look for damage in a store, and repair it",
+	  .usage = "[options]",
+	  .details =
+		  "Walks all keys of the store and prints a line for each finding: the\n"
+		  "key, the id, what is wrong, what --repair would do. docs/redis.md "
+		  "says\n"
+		  "what must be true.\n"
+		  "\n"
+		  "A broker may run, and is not disturbed. --repair takes the store as "
+		  "a\n"
+		  "broker does: it is refused while one runs, and none starts "
+		  "meanwhile.\n"
+		  "\n"
+		  "Ctrl-C ends the walk and prints where to resume it. Status 0: "
+		  "nothing\n"
+		  "is wrong any more.",
+	  .options = store_options,
+	  .words_max = 0,
+	  .is_local = true,
+	  .run = run_check_store },
 	{ .name = NULL },
 };

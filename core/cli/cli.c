@@ -208,7 +208,7 @@ void cli_list_verbs(const struct cli_verb *const *tables, FILE *out)
 {
 	for (; *tables; tables++)
 		for (const struct cli_verb *v = *tables; v->name; v++)
-			fprintf(out, "  %-8s %s\n", v->name, v->summary);
+			fprintf(out, "  %-11s %s\n", v->name, v->summary);
 }
 
 void cli_help(const struct cli_verb *v)

@@ -96,23 +96,6 @@ struct subscription *channel_subscription(struct channel *ch, struct slice sid)
 	return sub;
 }
 
-struct delivery channel_hand_out(struct channel *ch, const struct consumer *c,
-				 struct entry *e, bool is_redelivered)
-{
-	struct delivery d = { .msg = e->msg,
-			      .attempt = e->attempts,
-			      .is_redelivered = is_redelivered };
-
-	if (c->is_auto_ack) {
-		e->tag = 0;
-		d.attempt++; /* nothing counts it any more */
-	} else {
-		d.tag = held_add(&ch->held, e);
-		e->holder = &ch->holder;
-	}
-	return d;
-}
-
 void channel_write_holder(const struct entry *e, struct json *out)
 {
 	const struct channel *ch;

@@ -42,8 +42,23 @@ void channel_forget(struct channel *ch);
 struct subscription *channel_subscription(struct channel *ch, struct slice sid);
 /* A consumer of the channel is given the message. Unless it is acknowledged by that, the
  * channel holds it. */
-struct delivery channel_hand_out(struct channel *ch, const struct consumer *c,
-				 struct entry *e, bool is_redelivered);
+static inline struct delivery channel_hand_out(struct channel *ch,
+					       const struct consumer *c, struct entry *e,
+					       bool is_redelivered)
+{
+	struct delivery d = { .msg = e->msg,
+			      .attempt = e->attempts,
+			      .is_redelivered = is_redelivered };
+
+	if (c->is_auto_ack) {
+		e->tag = 0;
+		d.attempt++; /* nothing counts it any more */
+	} else {
+		d.tag = held_add(&ch->held, e);
+		e->holder = &ch->holder;
+	}
+	return d;
+}
 /* The entry, which a channel holds, is no longer held: tag and credit come back. */
 void channel_release(struct entry *e);
 

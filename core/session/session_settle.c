@@ -53,43 +53,53 @@ static int check_range(const struct channel *ch, const struct tag_range *range,
 	return session_settle_refuse(ch, range->first, err);
 }
 
+static void touch(struct entry *e, int64_t ms)
+{
+	struct queue *q = entry_queue(e);
+	int64_t now_ms = q->vhost->broker->now_ms;
+
+	shard_touch(e, now_ms + queue_limit_lease(q, ms ? ms : e->lease_ms));
+	if (e->consumer && subscription_of(e->consumer)->notify_ms)
+		lease_notice_renew(subscription_of(e->consumer), e);
+}
+
+static void give_back(struct entry *e, const struct settle_spec *spec)
+{
+	entry_queue(e)->counters.nacked++;
+	if (spec->has_priority)
+		retry_set_priority(e, spec->priority);
+	if (spec->how == SETTLE_RETRY)
+		retry_failed(e, "nack");
+	else if (spec->how == SETTLE_AFTER)
+		retry_after(e, spec->ms);
+	else if (spec->how == SETTLE_BURY)
+		retry_bury(e);
+	else
+		retry_dead(e, "rejected");
+}
+
+/* Apart, so that an ack needs no frame for it. */
+static __attribute__((noinline)) void settle_otherwise(struct entry *e,
+						       const struct settle_spec *spec)
+{
+	if (spec->how == SETTLE_TOUCH)
+		touch(e, spec->ms);
+	else
+		give_back(e, spec);
+}
+
 static void settle_entry(struct entry *e, const struct settle_spec *spec, struct reply *r)
 {
 	struct queue *q = entry_queue(e);
-	struct broker *b = q->vhost->broker;
-	int64_t ms = spec->ms;
 
-	if (spec->has_priority)
-		retry_set_priority(e, spec->priority);
-	switch (spec->how) {
-	case SETTLE_ACK:
-		q->counters.acked++;
-		b->counters.acked++;
-		channel_release(e);
-		shard_remove(e, &r->waiter);
-		return;
-	case SETTLE_RETRY:
-		q->counters.nacked++;
-		retry_failed(e, "nack");
-		return;
-	case SETTLE_AFTER:
-		q->counters.nacked++;
-		retry_after(e, ms);
-		return;
-	case SETTLE_BURY:
-		q->counters.nacked++;
-		retry_bury(e);
-		return;
-	case SETTLE_DEAD:
-		q->counters.nacked++;
-		retry_dead(e, "rejected");
-		return;
-	case SETTLE_TOUCH:
-		shard_touch(e, b->now_ms + queue_limit_lease(q, ms ? ms : e->lease_ms));
-		if (e->consumer && subscription_of(e->consumer)->notify_ms)
-			lease_notice_renew(subscription_of(e->consumer), e);
+	if (spec->how != SETTLE_ACK) {
+		settle_otherwise(e, spec);
 		return;
 	}
+	q->counters.acked++;
+	q->vhost->broker->counters.acked++;
+	channel_release(e);
+	shard_remove(e, &r->waiter);
 }
 
 /* Whether all is settled; otherwise it goes on at range `at`, tag `first`. */

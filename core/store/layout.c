@@ -2,16 +2,19 @@
 
 #include "resp.h"
 
-static const char *const key_suffixes[LAYOUT_KEY_COUNT] = {
-	[LAYOUT_MSG] = "msg",
-	[LAYOUT_TRIES] = "tries",
-	[LAYOUT_EXPIRY] = "expiry",
-	[LAYOUT_DEDUPE] = "dedupe",
-	[LAYOUT_SIZE] = "size",
-	[LAYOUT_SETS + STORE_READY] = "ready",
-	[LAYOUT_SETS + STORE_DELAYED] = "delayed",
-	[LAYOUT_SETS + STORE_UNACK] = "unack",
-	[LAYOUT_SETS + STORE_BURIED] = "buried",
+static const struct {
+	const char *suffix;
+	const char *type;
+} shard_keys[LAYOUT_KEY_COUNT] = {
+	[LAYOUT_MSG] = { "msg", "hash" },
+	[LAYOUT_TRIES] = { "tries", "hash" },
+	[LAYOUT_EXPIRY] = { "expiry", "zset" },
+	[LAYOUT_DEDUPE] = { "dedupe", "zset" },
+	[LAYOUT_SIZE] = { "size", "hash" },
+	[LAYOUT_SETS + STORE_READY] = { "ready", "zset" },
+	[LAYOUT_SETS + STORE_DELAYED] = { "delayed", "zset" },
+	[LAYOUT_SETS + STORE_UNACK] = { "unack", "zset" },
+	[LAYOUT_SETS + STORE_BURIED] = { "buried", "zset" },
 };
 
 static const char *const table_suffixes[STORE_TABLE_COUNT] = {
@@ -34,12 +37,12 @@ void layout_shard_prefix(struct buf *out, struct slice vhost, struct slice queue
 
 const char *layout_key_suffix(enum layout_key key)
 {
-	return key_suffixes[key];
+	return shard_keys[key].suffix;
 }
 
 void layout_resp_key(struct buf *out, struct slice prefix, enum layout_key key)
 {
-	resp_pair(out, prefix, slice_from(key_suffixes[key]));
+	resp_pair(out, prefix, slice_from(shard_keys[key].suffix));
 }
 
 void layout_table_key(struct buf *out, enum store_table table, struct slice vhost)
@@ -50,4 +53,110 @@ void layout_table_key(struct buf *out, enum store_table table, struct slice vhos
 		buf_append_char(out, ':');
 	}
 	buf_append_text(out, table_suffixes[table]);
+}
+
+#define SHARD_MAX 65535
+
+static const struct {
+	const char *name;
+	bool is_family; /* the name is what its keys begin with */
+} documents[LAYOUT_DOCUMENT_COUNT] = {
+	[LAYOUT_HOLDER] = { "holder", false },
+	[LAYOUT_IDS] = { "ids", false },
+	[LAYOUT_SHARED] = { "rules:shared", false },
+	[LAYOUT_SCHEDULE] = { "rules:schedule", false },
+	[LAYOUT_GENERATION] = { "rules:gen:", true },
+	[LAYOUT_LAST] = { "rules:last", false },
+	[LAYOUT_LOG] = { "rules:log", false },
+};
+
+static bool read_document(struct slice rest, struct layout_name *out)
+{
+	for (int i = 0; i < LAYOUT_DOCUMENT_COUNT; i++) {
+		if (documents[i].is_family ? !slice_has_prefix(rest, documents[i].name)
+					   : !slice_is(rest, documents[i].name))
+			continue;
+		out->kind = LAYOUT_DOCUMENT;
+		out->type = "hash";
+		out->document = (enum layout_document)i;
+		return true;
+	}
+	return false;
+}
+
+/* The last `c`; the length when there is none. */
+static size_t find_last(struct slice s, char c)
+{
+	const char *at = s.len ? memrchr(s.data, c, s.len) : NULL;
+
+	return at ? (size_t)(at - s.data) : s.len;
+}
+
+/* "<vhost>/<queue>#<shard>" */
+static bool read_tag(struct slice tag, struct layout_name *out)
+{
+	bool is_root = slice_has_prefix(tag, "//");
+	size_t vhost_len = is_root ? 1 : slice_find(tag, '/');
+	size_t hash = find_last(tag, '#');
+	uint64_t shard;
+
+	/* A shard is written without a zero before it. */
+	if (vhost_len == 0 || vhost_len + 1 >= hash || hash + 1 >= tag.len ||
+	    (tag.data[hash + 1] == '0' && hash + 2 < tag.len) ||
+	    !slice_to_uint(slice_skip(tag, hash + 1), SHARD_MAX, &shard))
+		return false;
+	out->vhost = (struct slice){ tag.data, vhost_len };
+	out->queue = (struct slice){ tag.data + vhost_len + 1, hash - vhost_len - 1 };
+	out->shard = (unsigned)shard;
+	return true;
+}
+
+/* "{<tag>}:<suffix>" */
+static bool read_shard(struct slice rest, struct layout_name *out)
+{
+	size_t colon = find_last(rest, ':');
+	struct slice tag = { rest.data + 1, colon - 2 };
+
+	if (!slice_has_prefix(rest, "{") || colon < 3 || colon == rest.len ||
+	    rest.data[colon - 1] != '}' || !read_tag(tag, out))
+		return false;
+	for (int i = 0; i < LAYOUT_KEY_COUNT; i++) {
+		if (!slice_is(slice_skip(rest, colon + 1), shard_keys[i].suffix))
+			continue;
+		out->kind = LAYOUT_SHARD;
+		out->key = (enum layout_key)i;
+		out->type = shard_keys[i].type;
+		return true;
+	}
+	return false;
+}
+
+static bool read_table(struct slice rest, struct layout_name *out)
+{
+	size_t colon = find_last(rest, ':');
+	bool has_vhost = colon > 0 && colon < rest.len;
+	struct slice suffix = has_vhost ? slice_skip(rest, colon + 1) : rest;
+
+	for (int i = 0; i < STORE_TABLE_COUNT; i++) {
+		if (!slice_is(suffix, table_suffixes[i]) ||
+		    has_vhost != (i != STORE_VHOSTS))
+			continue;
+		out->kind = LAYOUT_TABLE;
+		out->table = (enum store_table)i;
+		out->type = i == STORE_VHOSTS || i == STORE_BINDINGS ? "set" : "hash";
+		out->vhost = (struct slice){ rest.data, has_vhost ? colon : 0 };
+		return true;
+	}
+	return false;
+}
+
+void layout_read(struct slice name, struct layout_name *out)
+{
+	struct slice rest = slice_skip(name, slice_has_prefix(name, "tide:") ? 5 : 0);
+
+	*out = (struct layout_name){ .kind = LAYOUT_UNKNOWN };
+	if (rest.len == name.len || read_document(rest, out) || read_shard(rest, out) ||
+	    read_table(rest, out))
+		return;
+	*out = (struct layout_name){ .kind = LAYOUT_UNKNOWN };
 }

@@ -32,3 +32,41 @@ static inline enum layout_key layout_set_key(enum store_set set)
 
 /* "tide:vhosts", "tide:<vhost>:queues", ... */
 void layout_table_key(struct buf *out, enum store_table table, struct slice vhost);
+
+/* What a key is, by its name: the one table of all keys that the broker writes. */
+enum layout_kind {
+	LAYOUT_UNKNOWN,
+	LAYOUT_SHARD, /* vhost, queue, shard and key are set */
+	LAYOUT_TABLE, /* vhost and table are set */
+	LAYOUT_DOCUMENT,
+};
+
+enum layout_document {
+	LAYOUT_HOLDER,
+	LAYOUT_IDS,
+	LAYOUT_SHARED,
+	LAYOUT_SCHEDULE,
+	LAYOUT_GENERATION,
+	LAYOUT_LAST,
+	LAYOUT_LOG,
+	LAYOUT_DOCUMENT_COUNT,
+};
+
+struct layout_name {
+	enum layout_kind kind;
+	const char *type; /* as TYPE says; NULL of an unknown key */
+	struct slice vhost, queue;
+	unsigned shard;
+	enum layout_key key;
+	enum store_table table;
+	enum layout_document document;
+};
+
+/* Of each member it tells, or should tell, the message. */
+static inline bool layout_has_ids(const struct layout_name *name)
+{
+	return name->kind == LAYOUT_SHARD && name->key != LAYOUT_SIZE;
+}
+
+/* The slices point into `name`. */
+void layout_read(struct slice name, struct layout_name *out);

@@ -118,7 +118,9 @@ static void settle_held(struct bench *b, unsigned per_request)
 
 	while ((e = held_from(&ch->held, 0)) != NULL) {
 		struct tag_range range = { e->tag, e->tag + per_request - 1 };
-		struct settle_spec spec = { SETTLE_ACK, 0, &range, 1 };
+		struct settle_spec spec = { .how = SETTLE_ACK,
+					    .ranges = &range,
+					    .count = 1 };
 
 		must(session_settle(ch, &spec, reply_create(ch, false), &err), "settle");
 	}

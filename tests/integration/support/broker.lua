@@ -305,8 +305,9 @@ end
 
 ---@return integer
 function Broker:redis_pid()
-  local pid = self:redis_cli('INFO', 'server'):match 'process_id:(%d+)'
-  return assert(math.tointeger(tonumber(pid)), 'the embedded Redis does not answer')
+  local answer = self:redis_cli('INFO', 'server')
+  local pid = math.tointeger(tonumber(answer:match 'process_id:(%d+)'))
+  return pid or error(('the embedded Redis does not answer: %q'):format(answer), 2)
 end
 
 --- The broker's resident memory.

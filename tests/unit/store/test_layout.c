@@ -59,12 +59,85 @@ static void tables_have_the_names_that_the_manual_gives(void **state)
 	}
 }
 
+static struct layout_name read_name(const char *name)
+{
+	struct layout_name out;
+
+	layout_read(slice_from(name), &out);
+	return out;
+}
+
+static void a_key_of_a_shard_is_read_back(void **state)
+{
+	static const struct {
+		const char *name, *vhost, *queue;
+		unsigned shard;
+	} rows[] = {
+		{ "tide:{//jobs#0}:tries", "/", "jobs", 0 },
+		{ "tide:{shop/a/b#c}:#12}:tries", "shop", "a/b#c}:", 12 },
+		{ "tide:{///#3}:tries", "/", "/", 3 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct layout_name n = read_name(rows[i].name);
+
+		assert_int_equal(n.kind, LAYOUT_SHARD);
+		assert_int_equal(n.key, LAYOUT_TRIES);
+		assert_string_equal(n.type, "hash");
+		assert_true(slice_is(n.vhost, rows[i].vhost));
+		assert_true(slice_is(n.queue, rows[i].queue));
+		assert_int_equal(n.shard, rows[i].shard);
+	}
+	assert_string_equal(read_name("tide:{//jobs#0}:ready").type, "zset");
+}
+
+static void tables_and_documents_are_read_back(void **state)
+{
+	assert_int_equal(read_name("tide:vhosts").table, STORE_VHOSTS);
+	assert_string_equal(read_name("tide:vhosts").type, "set");
+	assert_int_equal(read_name("tide:shop:queues").table, STORE_QUEUES);
+	assert_true(slice_is(read_name("tide:shop:queues").vhost, "shop"));
+	assert_int_equal(read_name("tide:rules:log").document, LAYOUT_LOG);
+	assert_int_equal(read_name("tide:rules:gen:abc").document, LAYOUT_GENERATION);
+}
+
+static void what_is_no_key_of_the_broker_is_unknown(void **state)
+{
+	static const char *const names[] = {
+		"",
+		"tide:",
+		"vhosts",
+		"tide:queues",
+		"tide:a:vhosts",
+		"tide:rules:",
+		"tide:{}:msg",
+		"tide:{//jobs#}:msg",
+		"tide:{//jobs#01}:msg",
+		"tide:{//jobs#x}:msg",
+		"tide:{//jobs}:msg",
+		"tide:{/jobs#0}:msg",
+		"tide:{//#0}:msg",
+		"tide:{//jobs#0}:other",
+		"tide:{//jobs#0}msg",
+		"tide:{",
+		"tide:}:msg",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		assert_int_equal(read_name(names[i]).kind, LAYOUT_UNKNOWN);
+		assert_null(read_name(names[i]).type);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(keys_of_a_shard_share_a_hash_tag),
 		cmocka_unit_test(each_key_has_the_suffix_that_the_manual_gives),
 		cmocka_unit_test(tables_have_the_names_that_the_manual_gives),
+		cmocka_unit_test(a_key_of_a_shard_is_read_back),
+		cmocka_unit_test(tables_and_documents_are_read_back),
+		cmocka_unit_test(what_is_no_key_of_the_broker_is_unknown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,95 @@
+/* damage.h: what can be wrong in a store, how it is looked at again, said and mended.
+ *
+ * One table has all kinds. A kind is confirmed by what Redis answers about the key or
+ * the member: by the row of a shard, or by three questions. */
+#pragma once
+
+#include <sys/queue.h>
+
+#include "store/store_walk.h"
+
+enum damage_kind {
+	DAMAGE_KEY,    /* no key of the broker */
+	DAMAGE_TYPE,   /* of the key */
+	DAMAGE_READ,   /* Redis refuses to read it */
+	DAMAGE_TTL,    /* Redis would remove it */
+	DAMAGE_VHOST,  /* of a table: there is no such vhost */
+	DAMAGE_QUEUE,  /* of a shard: there is no such queue, or it has fewer shards */
+	DAMAGE_VALUE,  /* a member or its value cannot be read */
+	DAMAGE_LOST,   /* a message in no set */
+	DAMAGE_SETS,   /* a message in two sets or more */
+	DAMAGE_GONE,   /* a member of a key of a shard, of which there is no message */
+	DAMAGE_EXPIRY, /* a message that expires and is not in `expiry` */
+	DAMAGE_BINDING,
+	DAMAGE_PAUSE,
+	DAMAGE_KIND_COUNT,
+};
+
+/* How a kind is looked at. */
+enum damage_look { DAMAGE_LOOK_NONE, DAMAGE_LOOK_ROW, DAMAGE_LOOK_ASK };
+
+/* A key that is being walked, shared by what is found in it. */
+struct damage_key {
+	STAILQ_ENTRY(damage_key) link;
+	unsigned refs;
+	struct layout_name name; /* its slices point into text */
+	size_t len;
+	char text[];
+};
+
+struct damage {
+	STAILQ_ENTRY(damage) link;
+	enum damage_kind kind;
+	struct damage_key *key;
+	char *detail;   /* or NULL */
+	double score;   /* with which it is mended */
+	unsigned found; /* see store_walk_row */
+	bool is_left;   /* to the next start of a broker */
+	size_t member_len;
+	char member[];
+};
+
+STAILQ_HEAD(damages, damage);
+
+struct damage_key *damage_key_create(struct slice name);
+void damage_key_unref(struct damage_key *key);
+static inline struct slice damage_key_slice(const struct damage_key *key)
+{
+	return (struct slice){ key->text, key->len };
+}
+
+/* Takes a reference of the key, copies the texts; `detail` may be NULL. */
+struct damage *damage_create(enum damage_kind kind, struct damage_key *key,
+			     struct slice member, const char *detail);
+void damage_destroy(struct damage *d);
+
+enum damage_look damage_look(enum damage_kind kind);
+
+/* What is asked about a row of a key of a shard. */
+unsigned damage_wanted(enum layout_key key);
+/* By bits of store_walk_row.found. */
+bool damage_is_in_row(enum damage_kind kind, enum layout_key key, unsigned found);
+
+/* The keys that questions name, of all damages of one key. */
+struct damage_tables {
+	struct buf vhosts, exchanges, queues;
+};
+void damage_tables_init(struct damage_tables *t, const struct damage_key *key);
+void damage_tables_deinit(struct damage_tables *t);
+#define DAMAGE_QUESTIONS 3
+void damage_ask(const struct damage *d, const struct damage_tables *tables,
+		struct store_walk_question out[DAMAGE_QUESTIONS]);
+/* What is wrong is still there, as the answers tell. Fills in what is to be said. */
+bool damage_is_answered(struct damage *d, const struct store_walk_row *answers);
+
+/* The edits that mend it, for store_walk_edit; `keys` gets what they point into.
+ *
+ * @return  how many; 0: it cannot be mended here */
+#define DAMAGE_EDITS_MAX (STORE_SET_COUNT + 2)
+size_t damage_edits(const struct damage *d, struct store_walk_edit *out,
+		    struct buf keys[DAMAGE_EDITS_MAX]);
+
+enum damage_fate { DAMAGE_FOUND, DAMAGE_MENDED, DAMAGE_REFUSED };
+/* Append one line. `why`: what Redis said when it refused. */
+void damage_print(const struct damage *d, enum damage_fate fate, const char *why,
+		  struct buf *out);

@@ -1,0 +1,338 @@
+#include "store_walk.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "resp.h"
+#include "store_private.h"
+
+/* ARGV: cursor, count. Returns { cursor, name, type, ttl, name, ... }. */
+static const struct slice script_keys =
+	SLICE("local scan = redis.call('SCAN', ARGV[1], 'MATCH', 'tide:*', 'COUNT', "
+	      "ARGV[2])\n"
+	      "local out = { scan[1] }\n"
+	      "for _, key in ipairs(scan[2]) do\n"
+	      "  out[#out + 1] = key\n"
+	      "  out[#out + 1] = redis.call('TYPE', key).ok\n"
+	      "  out[#out + 1] = redis.call('PTTL', key)\n"
+	      "end\n"
+	      "return out\n");
+
+/* KEYS: all of a shard, in the order of enum layout_key. ARGV: which of them are asked
+ * about, as bits; how to scan ("" for the members that follow), which key, cursor, count.
+ * Returns { cursor, members, values, found }.
+ *
+ * One script: between two commands a message may change its place. */
+#define SCRIPT_SHARD                                                                   \
+	"local wanted, cursor = tonumber(ARGV[1]), '0'\n"                              \
+	"local members, values, found = {}, {}, {}\n"                                  \
+	"if ARGV[2] == '' then\n"                                                      \
+	"  for i = 3, #ARGV do members[i - 2] = ARGV[i] end\n"                         \
+	"else\n"                                                                       \
+	"  local scan = redis.call(ARGV[2], KEYS[tonumber(ARGV[3])], "                 \
+	"ARGV[4], 'COUNT', ARGV[5])\n"                                                 \
+	"  cursor = scan[1]\n"                                                         \
+	"  for i = 1, #scan[2], 2 do\n"                                                \
+	"    members[#members + 1] = scan[2][i]\n"                                     \
+	"    values[#values + 1] = scan[2][i + 1]\n"                                   \
+	"  end\n"                                                                      \
+	"end\n"                                                                        \
+	"local asked = {}\n"                                                           \
+	"for k, key in ipairs(KEYS) do\n"                                              \
+	"  local value = 2 ^ (k - 1)\n"                                                \
+	"  if bit.band(wanted, value) ~= 0 then\n"                                     \
+	"    asked[#asked + 1] = { key, value, k <= hashes, k == dedupe }\n"           \
+	"  end\n"                                                                      \
+	"end\n"                                                                        \
+	"for i, member in ipairs(members) do\n"                                        \
+	"  local id, bits = string.sub(member, 1, 16), 0\n"                            \
+	"  for _, a in ipairs(asked) do\n"                                             \
+	"    if a[3] and redis.call('HEXISTS', a[1], id) == 1 or\n"                    \
+	"       not a[3] and redis.call('ZSCORE', a[1], a[4] and member or id) then\n" \
+	"      bits = bits + a[2]\n"                                                   \
+	"    end\n"                                                                    \
+	"  end\n"                                                                      \
+	"  found[i] = bits\n"                                                          \
+	"end\n"                                                                        \
+	"return { cursor, members, values, found }\n"
+
+/* The places in KEYS, from 1: the hashes come first. */
+_Static_assert(LAYOUT_MSG == 0 && LAYOUT_TRIES == 1 && LAYOUT_DEDUPE == 3,
+	       "the script counts on this order");
+static const struct slice script_shard =
+	SLICE("local hashes, dedupe = 2, 4\n" SCRIPT_SHARD);
+
+/* KEYS and ARGV: of each question its key, its verb and member. */
+static const struct slice script_ask =
+	SLICE("local out = {}\n"
+	      "for i, key in ipairs(KEYS) do\n"
+	      "  local verb, value = ARGV[2 * i - 1]\n"
+	      "  if verb == 'EXISTS' then\n"
+	      "    value = redis.call(verb, key)\n"
+	      "  else\n"
+	      "    value = redis.call(verb, key, ARGV[2 * i])\n"
+	      "  end\n"
+	      "  out[i] = value == 1 and '1' or value ~= 0 and value\n"
+	      "end\n"
+	      "return out\n");
+
+static void add_number(struct buf *out, uint64_t n)
+{
+	char text[DECIMAL_MAX];
+
+	resp_bulk(out, (struct slice){ text, (size_t)(decimal_put(text, n) - text) });
+}
+
+static uint64_t read_number(const redisReply *reply)
+{
+	return reply->type == REDIS_REPLY_STRING ? strtoull(reply->str, NULL, 10) : 0;
+}
+
+struct keys_call {
+	struct store_call call;
+	store_walk_keys_fn on_keys;
+};
+
+static void on_keys_reply(struct store_call *call, const redisReply *reply, bool is_last)
+{
+	struct keys_call *k = container_of(call, struct keys_call, call);
+	size_t count = reply && reply->elements ? (reply->elements - 1) / 3 : 0;
+	struct store_walk_key *keys = mem_zalloc((count + 1) * sizeof(*keys));
+
+	for (size_t i = 0; i < count; i++) {
+		redisReply **at = reply->element + 1 + 3 * i;
+
+		keys[i].name = store_reply_slice(at[0]);
+		keys[i].type = store_reply_slice(at[1]);
+		keys[i].has_ttl = at[2]->integer >= 0;
+	}
+	k->on_keys(call->ctx, call->err.code, store_call_text(call),
+		   reply && reply->elements ? read_number(reply->element[0]) : 0, keys,
+		   count);
+	mem_free(keys);
+}
+
+void store_walk_keys(struct store *s, uint64_t cursor, unsigned count,
+		     store_walk_keys_fn on_keys, void *ctx)
+{
+	struct keys_call *k = store_call_create(s, NULL, sizeof(*k), on_keys_reply, ctx);
+	struct buf *out = store_call_add_words(&k->call, 5);
+
+	k->on_keys = on_keys;
+	resp_text(out, "EVAL");
+	resp_bulk(out, script_keys);
+	resp_text(out, "0");
+	add_number(out, cursor);
+	add_number(out, count);
+	store_call_send(&k->call, REDIS_REPLY_ARRAY);
+}
+
+/* The replies of all that reads rows are lists: where the members, the values and the
+ * bits are in it. */
+struct rows_call {
+	struct store_call call;
+	store_walk_rows_fn on_rows;
+	void (*read)(const redisReply *reply, struct store_walk_row *rows, size_t count);
+	size_t (*count)(const redisReply *reply);
+	bool has_cursor;
+};
+
+static void on_rows_reply(struct store_call *call, const redisReply *reply, bool is_last)
+{
+	struct rows_call *r = container_of(call, struct rows_call, call);
+	size_t count = reply ? r->count(reply) : 0;
+	struct store_walk_row *rows = mem_zalloc((count + 1) * sizeof(*rows));
+	uint64_t next = reply && r->has_cursor ? read_number(reply->element[0]) : 0;
+
+	if (reply)
+		r->read(reply, rows, count);
+	r->on_rows(call->ctx, call->err.code, store_call_text(call), next, rows, count);
+	mem_free(rows);
+}
+
+static struct rows_call *rows_call_create(struct store *s, store_walk_rows_fn on_rows,
+					  void *ctx)
+{
+	struct rows_call *r = store_call_create(s, NULL, sizeof(*r), on_rows_reply, ctx);
+
+	r->on_rows = on_rows;
+	r->has_cursor = true;
+	return r;
+}
+
+static size_t count_members(const redisReply *reply)
+{
+	return reply->elements == 2 ? reply->element[1]->elements : 0;
+}
+
+static size_t count_pairs(const redisReply *reply)
+{
+	return count_members(reply) / 2;
+}
+
+static void read_members(const redisReply *reply, struct store_walk_row *rows,
+			 size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		rows[i].member = store_reply_slice(reply->element[1]->element[i]);
+}
+
+static void read_pairs(const redisReply *reply, struct store_walk_row *rows, size_t count)
+{
+	redisReply **at = reply->element[1]->element;
+
+	for (size_t i = 0; i < count; i++, at += 2) {
+		rows[i].member = store_reply_slice(at[0]);
+		rows[i].value = store_reply_slice(at[1]);
+	}
+}
+
+static const char *scan_verb(const char *type)
+{
+	return type[0] == 'h' ? "HSCAN" : type[0] == 'z' ? "ZSCAN" : "SSCAN";
+}
+
+void store_walk_page(struct store *s, const struct store_walk_page *page,
+		     store_walk_rows_fn on_rows, void *ctx)
+{
+	struct rows_call *r = rows_call_create(s, on_rows, ctx);
+	struct buf *out = store_call_add_words(&r->call, 5);
+	bool is_set = page->type[0] == 's';
+
+	r->count = is_set ? count_members : count_pairs;
+	r->read = is_set ? read_members : read_pairs;
+	resp_text(out, scan_verb(page->type));
+	resp_bulk(out, page->key);
+	add_number(out, page->cursor);
+	resp_text(out, "COUNT");
+	add_number(out, page->count);
+	store_call_send(&r->call, REDIS_REPLY_ARRAY);
+}
+
+static size_t count_found(const redisReply *reply)
+{
+	return reply->elements == 4 ? reply->element[3]->elements : 0;
+}
+
+static void read_found(const redisReply *reply, struct store_walk_row *rows, size_t count)
+{
+	const redisReply *members = reply->element[1], *values = reply->element[2];
+
+	for (size_t i = 0; i < count; i++) {
+		rows[i].member = store_reply_slice(members->element[i]);
+		rows[i].found = (unsigned)reply->element[3]->element[i]->integer;
+		if (i < values->elements)
+			rows[i].value = store_reply_slice(values->element[i]);
+	}
+}
+
+/* The caller appends `words` words. */
+static struct rows_call *shard_call_create(struct store *s,
+					   const struct layout_name *name, size_t words,
+					   store_walk_rows_fn on_rows, void *ctx)
+{
+	struct rows_call *r = rows_call_create(s, on_rows, ctx);
+	struct buf *out = store_call_add_words(&r->call, 3 + LAYOUT_KEY_COUNT + words);
+	struct buf prefix = { 0 };
+
+	r->count = count_found;
+	r->read = read_found;
+	resp_text(out, "EVAL");
+	resp_bulk(out, script_shard);
+	add_number(out, LAYOUT_KEY_COUNT);
+	layout_shard_prefix(&prefix, name->vhost, name->queue, name->shard);
+	for (int key = 0; key < LAYOUT_KEY_COUNT; key++)
+		layout_resp_key(out, buf_slice(&prefix), (enum layout_key)key);
+	buf_deinit(&prefix);
+	return r;
+}
+
+void store_walk_shard(struct store *s, const struct store_walk_page *page,
+		      const struct layout_name *name, unsigned wanted,
+		      store_walk_rows_fn on_rows, void *ctx)
+{
+	struct rows_call *r = shard_call_create(s, name, 5, on_rows, ctx);
+	struct buf *out = &r->call.bytes;
+
+	add_number(out, wanted);
+	resp_text(out, scan_verb(page->type));
+	add_number(out, 1 + (unsigned)name->key);
+	add_number(out, page->cursor);
+	add_number(out, page->count);
+	store_call_send(&r->call, REDIS_REPLY_ARRAY);
+}
+
+void store_walk_members(struct store *s, const struct layout_name *name, unsigned wanted,
+			const struct slice *members, size_t count,
+			store_walk_rows_fn on_rows, void *ctx)
+{
+	struct rows_call *r = shard_call_create(s, name, 2 + count, on_rows, ctx);
+	struct buf *out = &r->call.bytes;
+
+	add_number(out, wanted);
+	resp_text(out, "");
+	for (size_t i = 0; i < count; i++)
+		resp_bulk(out, members[i]);
+	store_call_send(&r->call, REDIS_REPLY_ARRAY);
+}
+
+static size_t count_answers(const redisReply *reply)
+{
+	return reply->elements;
+}
+
+static void read_answers(const redisReply *reply, struct store_walk_row *rows,
+			 size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (reply->element[i]->type == REDIS_REPLY_STRING)
+			rows[i].value = store_reply_slice(reply->element[i]);
+}
+
+void store_walk_ask(struct store *s, const struct store_walk_question *questions,
+		    size_t count, store_walk_rows_fn on_rows, void *ctx)
+{
+	struct rows_call *r = rows_call_create(s, on_rows, ctx);
+	struct buf *out = store_call_add_words(&r->call, 3 + 3 * count);
+
+	r->has_cursor = false;
+	r->count = count_answers;
+	r->read = read_answers;
+	resp_text(out, "EVAL");
+	resp_bulk(out, script_ask);
+	add_number(out, count);
+	for (size_t i = 0; i < count; i++)
+		resp_bulk(out, questions[i].key);
+	for (size_t i = 0; i < count; i++) {
+		resp_text(out, questions[i].verb);
+		resp_bulk(out, questions[i].member);
+	}
+	store_call_send(&r->call, REDIS_REPLY_ARRAY);
+}
+
+static void add_edit(struct store_call *call, const struct store_walk_edit *edit)
+{
+	bool has_score = strcmp(edit->verb, "ZADD") == 0;
+	bool has_member = strcmp(edit->verb, "PERSIST") != 0;
+	struct buf *out = store_call_add_words(call, 2 + has_score + has_member);
+	char *at;
+
+	resp_text(out, edit->verb);
+	resp_bulk(out, edit->key);
+	if (has_score) {
+		at = buf_reserve(out, RESP_SCORE_MAX);
+		buf_grow(out, (size_t)(resp_put_score(at, edit->score) - at));
+	}
+	if (has_member)
+		resp_bulk(out, edit->member);
+}
+
+void store_walk_edit(struct store *s, const struct store_walk_edit *edits, size_t count,
+		     store_done_fn on_done, void *ctx)
+{
+	struct store_call *call = store_done_call_create(s, NULL, on_done, ctx);
+
+	for (size_t i = 0; i < count; i++)
+		add_edit(call, &edits[i]);
+	store_call_send(call, 0);
+}

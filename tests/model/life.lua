@@ -1,0 +1,226 @@
+--- The life of messages in the model: states, routes, failures, time, limits. See spec.lua.
+local M = {}
+
+local RETRY_MAX = 20 -- failures, of the scripts immediate and fixed
+
+-- ---- messages ----------------------------------------------------------------
+
+function M.is_before(a, b)
+  if a.rank ~= b.rank then return a.rank < b.rank end
+  return a.id < b.id
+end
+
+---@return table[] the messages of the queue in this state, in the order in which they would be delivered
+function M.in_state(queue, state)
+  local list = {}
+  for _, msg in ipairs(queue.msgs) do
+    if msg.state == state then list[#list + 1] = msg end
+  end
+  if state == 'ready' then
+    table.sort(list, function(a, b)
+      if not a.id or not b.id then return a.rank < b.rank end
+      return M.is_before(a, b)
+    end)
+  elseif state == 'delayed' then
+    table.sort(list, function(a, b) return a.due < b.due end)
+  elseif state == 'buried' then
+    table.sort(list, function(a, b) return a.buried < b.buried end)
+  end
+  return list
+end
+
+local function waiting(queue)
+  return #M.in_state(queue, 'ready') + #M.in_state(queue, 'delayed')
+end
+
+local function forget_holder(msg)
+  if msg.holder then msg.holder.client.held[msg.tag] = nil end
+  msg.holder, msg.tag = nil, nil
+end
+
+function M.remove(queue, msg)
+  forget_holder(msg)
+  for i, other in ipairs(queue.msgs) do
+    if other == msg then table.remove(queue.msgs, i) break end
+  end
+  if queue.dedupe == 'queued' and msg.pub_id then queue.ids[msg.pub_id] = nil end
+end
+
+function M.rank_of(queue, priority)
+  return queue.priority == 'strict' and -priority or 0
+end
+
+function M.add(self, queue, from)
+  local msg = {
+    payload = from.payload, id = from.id, exchange = from.exchange, key = from.key, priority = from.priority,
+    rank = M.rank_of(queue, from.priority), state = 'ready', attempts = 0, failures = 0, death = from.death,
+    pub_id = from.pub_id, queue = queue,
+  }
+  local begins = self.now + (from.delay or 0)
+  if (from.delay or 0) > 0 then msg.state, msg.due = 'delayed', begins end
+  if from.ttl then msg.expires = begins + from.ttl end
+  if queue.ttl > 0 then msg.expires = math.min(msg.expires or math.huge, begins + queue.ttl) end
+  queue.msgs[#queue.msgs + 1] = msg
+  queue.peak = math.max(queue.peak, #queue.msgs)
+  return msg
+end
+
+function M.make_ready(msg)
+  forget_holder(msg)
+  msg.state, msg.due = 'ready', nil
+end
+
+function M.delay(self, msg, ms)
+  M.make_ready(msg)
+  if ms > 0 then msg.state, msg.due = 'delayed', self.now + ms end
+end
+
+function M.bury(self, msg)
+  M.make_ready(msg)
+  self.buried = self.buried + 1
+  msg.state, msg.buried = 'buried', self.buried
+end
+
+-- ---- routing -----------------------------------------------------------------
+
+local function words_of(key)
+  local list = {}
+  for word in (key .. '.'):gmatch '([^.]*)%.' do list[#list + 1] = word end
+  return list
+end
+
+local function topic_matches(pattern, key, i, j)
+  if i > #pattern then return j > #key end
+  if pattern[i] == '#' then
+    for skip = j, #key + 1 do
+      if topic_matches(pattern, key, i + 1, skip) then return true end
+    end
+    return false
+  end
+  return j <= #key and (pattern[i] == '*' or pattern[i] == key[j]) and topic_matches(pattern, key, i + 1, j + 1)
+end
+
+local function binding_matches(exchange, pattern, key)
+  if exchange.type == 'fanout' then return true end
+  if exchange.type == 'direct' then return pattern == key end
+  return topic_matches(words_of(pattern), words_of(key), 1, 1)
+end
+
+--- The queues that a message goes to, or nil: there is no such exchange.
+---@return table[]?
+function M:route(exchange, key)
+  if exchange == '-' then return { self.queues[key] } end
+  local found, seen = {}, {}
+  if not self.exchanges[exchange] then return nil end
+  for _, binding in ipairs(self.exchanges[exchange].bindings) do
+    local queue = self.queues[binding.queue]
+    if not seen[queue] and binding_matches(self.exchanges[exchange], binding.pattern, key) then
+      seen[queue] = true
+      found[#found + 1] = queue
+    end
+  end
+  return found
+end
+
+function M.is_full(queue)
+  return queue.max_length > 0 and queue.overflow == 'reject' and waiting(queue) >= queue.max_length
+end
+
+-- ---- failures ----------------------------------------------------------------
+
+function M.dead_letter(self, msg)
+  local target = msg.queue.dead_letter
+  local key = target and (target.key or msg.key)
+  local queues = target and self:route(target.exchange, key) or {}
+  for _, queue in ipairs(queues) do
+    if queue.paused_in or M.is_full(queue) then queues = {} end
+  end
+  if #queues == 0 then return M.bury(self, msg) end
+  M.remove(msg.queue, msg)
+  for _, queue in ipairs(queues) do
+    M.add(self, queue, {
+      payload = msg.payload, exchange = target.exchange, key = key, priority = msg.priority,
+      death = { exchange = msg.exchange, key = msg.key },
+    })
+  end
+end
+
+function M.has_expired(self, msg)
+  return msg.expires and msg.expires <= self.now
+end
+
+--- How long the retry script and the limits make it wait; nil: it is dead-lettered.
+local function retry_delay(msg, asked)
+  local queue = msg.queue
+  if queue.delivery_limit > 0 and msg.failures >= queue.delivery_limit then return nil end
+  if asked then return asked end
+  if queue.retry == 'none' or msg.failures >= RETRY_MAX then return nil end
+  return queue.retry == 'fixed' and queue.retry_delay or 0
+end
+
+--- Expiry is no failure: no script of these queues buries what has expired.
+function M.expire(self, msg)
+  forget_holder(msg)
+  if msg.queue.dead_letter then return M.dead_letter(self, msg) end
+  M.remove(msg.queue, msg)
+end
+
+function M.fail(self, msg, reason, how, asked)
+  msg.failures, msg.reason = msg.failures + 1, reason
+  forget_holder(msg)
+  if how == 'bury' then return M.bury(self, msg) end
+  local wait = how ~= 'dead' and retry_delay(msg, asked)
+  if not wait then return M.dead_letter(self, msg) end
+  if M.has_expired(self, msg) then return M.expire(self, msg) end
+  M.delay(self, msg, wait)
+end
+
+--- What was held and is given back without a failure.
+function M.give_back(self, msg)
+  M.make_ready(msg)
+  if M.has_expired(self, msg) then M.expire(self, msg) end
+end
+
+-- ---- time ----------------------------------------------------------------------
+
+---@param ms integer
+function M:step_clock(ms)
+  self.now = self.now + ms
+  for _, queue in pairs(self.queues) do
+    for _, msg in ipairs(M.in_state(queue, 'delayed')) do
+      if msg.due <= self.now then M.make_ready(msg) end
+    end
+  end
+  self:expire_all()
+end
+
+function M:expire_all()
+  for _, queue in pairs(self.queues) do
+    for _, msg in ipairs { table.unpack(queue.msgs) } do
+      if (msg.state == 'ready' or msg.state == 'delayed') and M.has_expired(self, msg) then
+        M.expire(self, msg)
+      end
+    end
+  end
+end
+
+function M.is_over(queue)
+  return queue.max_length > 0 and queue.overflow ~= 'reject' and waiting(queue) > queue.max_length
+end
+
+function M.give_up(self, msg)
+  if msg.queue.overflow == 'dead-letter' then M.dead_letter(self, msg) else M.remove(msg.queue, msg) end
+end
+
+--- What a queue with drop-head or dead-letter gives up once nobody takes more of it.
+function M:overflow()
+  for _, queue in pairs(self.queues) do
+    while M.is_over(queue) do
+      local first = M.in_state(queue, 'ready')[1] or M.in_state(queue, 'delayed')[1]
+      if not first.id then break end -- its place is not known: see compare
+      M.give_up(self, first)
+    end
+  end
+end
+
+return M

@@ -1,0 +1,699 @@
+--- The specification as a small model: queues are sets of messages with a state. `request` says
+--- whether an answer is allowed, and what follows from it. `deliver` does the same for a message
+--- that a consumer gets. A violation is an error with a text.
+local life = require 'model.life'
+
+local M = setmetatable({}, { __index = life })
+M.__index = M
+
+local MINUTE = 60000
+local UNITS = { ms = 1, s = 1000, m = MINUTE, h = 60 * MINUTE, d = 1440 * MINUTE, [''] = 1 }
+local DEDUPE_WINDOW = 2 * MINUTE
+local SMALLEST_WINDOW = 15 -- messages that a queue has had before Redis alone has some
+
+local is_before = life.is_before
+local remove = life.remove
+local add = life.add
+local make_ready = life.make_ready
+local delay = life.delay
+local rank_of = life.rank_of
+local is_full = life.is_full
+local expire = life.expire
+local fail = life.fail
+local give_back = life.give_back
+local has_expired = life.has_expired
+local is_over = life.is_over
+local give_up = life.give_up
+
+local function violated(format, ...)
+  error({ violation = format:format(...) }, 0)
+end
+
+---@param text string
+---@return integer milliseconds
+function M.duration(text)
+  local n, unit = text:match '^(%d+)(%a*)$'
+  return math.tointeger(tonumber(n)) * UNITS[unit]
+end
+
+---@param clients integer how many clients there are
+function M.new(clients)
+  local self = setmetatable({ queues = {}, exchanges = {}, clients = {}, now = 0, buried = 0 }, M)
+  for i = 1, clients do self:reset_client(i) end
+  return self
+end
+
+function M:reset_client(number)
+  self.clients[number] = { number = number, subs = {}, held = {}, tags = 0 }
+end
+
+-- ---- consumers -----------------------------------------------------------------
+
+local function has_credit(sub)
+  return sub.auto or sub.unacked() < sub.prefetch
+end
+
+---@return string? why the model is not at rest: somebody must get a message
+function M:stuck()
+  for name, queue in pairs(self.queues) do
+    if not queue.paused_out and #M.in_state(queue, 'ready') > 0 then
+      for _, client in ipairs(self.clients) do
+        for sid, sub in pairs(client.subs) do
+          if sub.queue == queue and has_credit(sub) then
+            return ('queue %s has ready messages, and subscription %s of client %d has credit'):format(
+              name, sid, client.number)
+          end
+        end
+      end
+    end
+  end
+end
+
+local function find(queue, payload, id)
+  local unknown
+  for _, msg in ipairs(queue.msgs) do
+    if msg.id == id then return msg end
+    if not msg.id and msg.payload == payload and not unknown then unknown = msg end
+  end
+  if unknown then unknown.id = id end
+  return unknown
+end
+M.find = find
+
+--- A client gets a message: `sub` is its subscription, or what stands for the GET.
+local function deliver(self, client, sub, queue, delivery)
+  local msg = find(queue, delivery.payload, delivery.options.id)
+  local what = ('%s of queue %s'):format(delivery.payload, queue.name)
+  if not msg then violated('a delivery of %s, which the queue does not have', what) end
+  if msg.state ~= 'ready' and not sub.by_id then violated('a delivery of %s, which is %s', what, msg.state) end
+  if has_expired(self, msg) and not sub.by_id then violated('a delivery of %s, which has expired', what) end
+  if queue.paused_out then violated('a delivery of %s, which is paused', what) end
+  msg.attempts = msg.attempts + 1
+  if delivery.attempt ~= msg.attempts and delivery.attempt ~= (msg.attempts_or or -1) + 1 then
+    violated('a delivery of %s: attempt %d, not %d', what, delivery.attempt, msg.attempts)
+  end
+  msg.attempts, msg.attempts_or = delivery.attempt, nil
+  if msg.attempts > 1 and not delivery.redelivered then violated('%s is not marked redelivered', what) end
+  if delivery.redelivered and msg.attempts == 1 and not msg.doubtful then
+    violated('%s is marked redelivered at its first delivery', what)
+  end
+  if tonumber(delivery.options.pri or 0) ~= msg.priority then
+    violated('%s has priority %s, not %d', what, delivery.options.pri or 0, msg.priority)
+  end
+  if delivery.exchange ~= msg.exchange or delivery.key ~= msg.key then
+    violated('%s comes from %s/%s, not %s/%s', what, delivery.exchange, delivery.key, msg.exchange, msg.key)
+  end
+  if sub.auto then
+    if delivery.tag ~= '-' then violated('%s has tag %s with ack=auto', what, delivery.tag) end
+    remove(queue, msg)
+    return
+  end
+  client.tags = client.tags + 1
+  if delivery.tag ~= tostring(client.tags) then
+    violated('%s has tag %s, not %d', what, delivery.tag, client.tags)
+  end
+  make_ready(msg)
+  msg.state, msg.holder, msg.tag, msg.sub = 'unacked', { client = client }, client.tags, sub
+  client.held[client.tags] = msg
+end
+
+--- A message of a subscription has come.
+function M:deliver(number, delivery)
+  local client = self.clients[number]
+  local sub = client.subs[delivery.sid]
+  if not sub then violated('a delivery to %s, which is no subscription', delivery.sid) end
+  if not has_credit(sub) then violated('a delivery to %s beyond its prefetch', delivery.sid) end
+  deliver(self, client, sub, sub.queue, delivery)
+end
+
+-- ---- faults --------------------------------------------------------------------
+
+--- The connection has ended: each consumer's first message fails, the others return.
+function M:disconnect(number)
+  local client, first, tags = self.clients[number], {}, {}
+  for tag in pairs(client.held) do tags[#tags + 1] = tag end
+  table.sort(tags)
+  for _, tag in ipairs(tags) do
+    local msg = client.held[tag]
+    if not first[msg.sub] then
+      first[msg.sub] = true
+      fail(self, msg, 'gone')
+    else
+      give_back(self, msg)
+    end
+  end
+  self:reset_client(number)
+end
+
+--- The broker has ended. After a kill the last attempt may not have been counted.
+function M:restart(is_killed)
+  for number, client in ipairs(self.clients) do
+    for _, msg in pairs(client.held) do
+      if is_killed then msg.attempts_or = msg.attempts - 1 end
+      make_ready(msg)
+    end
+    self:reset_client(number)
+  end
+  for name, queue in pairs(self.queues) do
+    if not queue.durable then
+      self:forget_queue(name)
+    end
+    for _, msg in ipairs(queue.msgs) do msg.doubtful = true end
+  end
+  self:expire_all()
+end
+
+function M:forget_queue(name)
+  local queue = self.queues[name]
+  for _, msg in ipairs { table.unpack(queue.msgs) } do remove(queue, msg) end
+  for _, client in ipairs(self.clients) do
+    for sid, sub in pairs(client.subs) do
+      if sub.queue == queue then client.subs[sid] = nil end
+    end
+  end
+  for _, exchange in pairs(self.exchanges) do
+    for i = #exchange.bindings, 1, -1 do
+      if exchange.bindings[i].queue == name then table.remove(exchange.bindings, i) end
+    end
+  end
+  self.queues[name] = nil
+end
+
+-- ---- requests --------------------------------------------------------------------
+
+local function want(answer, pattern)
+  if not answer:find(pattern) then violated('the answer is %q, not like %q', answer, pattern) end
+end
+
+local function need_queue(self, name, answer)
+  local queue = self.queues[name]
+  if not queue then want(answer, '^ERR not%-found ') end
+  return queue
+end
+
+local verbs = {}
+
+function verbs.DECLARE(self, r)
+  local kind, name = r.words[1], r.words[2]
+  if kind == 'exchange' then
+    local known = self.exchanges[name]
+    if known and known.type ~= r.words[3] then return want(r.answer, '^ERR mismatch ') end
+    want(r.answer, '^OK$')
+    self.exchanges[name] = known or { type = r.words[3], bindings = {} }
+    return
+  end
+  local o = r.options
+  local spelled = r.line:gsub('^DECLARE queue %S+ ?', '')
+  local known = self.queues[name]
+  if known then return want(r.answer, known.spelled == spelled and '^OK' or '^ERR mismatch ') end
+  want(r.answer, '^OK')
+  local exchange, key = (o['dead-letter'] or ''):match '^([^/]+)/?(.*)$'
+  self.queues[name] = {
+    name = name, spelled = spelled, msgs = {}, ids = {}, peak = 0,
+    durable = o.durable ~= '0', priority = o.priority or 'fifo', retry = o.retry or 'immediate',
+    retry_delay = M.duration(o['retry.delay'] or '10s'), delivery_limit = tonumber(o['delivery-limit'] or 20),
+    dead_letter = exchange and { exchange = exchange, key = key ~= '' and key or nil },
+    max_length = tonumber(o['max-length'] or 0), overflow = o.overflow or 'reject', ttl = M.duration(o.ttl or '0'),
+    dedupe = o.dedupe == 'queued' and 'queued' or M.duration(o.dedupe or tostring(DEDUPE_WINDOW)),
+    shards = tonumber(o.shards or 1),
+  }
+end
+
+function verbs.DELETE(self, r)
+  local name = r.words[2]
+  local queue = need_queue(self, name, r.answer)
+  if not queue then return end
+  if r.flags['if-empty'] and #queue.msgs > 0 then return want(r.answer, '^ERR exists ') end
+  want(r.answer, '^OK$')
+  self:forget_queue(name)
+end
+
+local function binding_of(self, r)
+  local exchange = self.exchanges[r.words[2]]
+  for i, binding in ipairs(exchange and exchange.bindings or {}) do
+    if binding.queue == r.words[1] and binding.pattern == r.words[3] then return i end
+  end
+end
+
+function verbs.BIND(self, r)
+  local exchange = self.exchanges[r.words[2]]
+  if not exchange or not self.queues[r.words[1]] then return want(r.answer, '^ERR not%-found ') end
+  want(r.answer, '^OK$')
+  if binding_of(self, r) then return end
+  table.insert(exchange.bindings, { queue = r.words[1], pattern = r.words[3] })
+end
+
+function verbs.UNBIND(self, r)
+  local i = binding_of(self, r)
+  if not i then return want(r.answer, '^ERR not%-found ') end
+  want(r.answer, '^OK$')
+  table.remove(self.exchanges[r.words[2]].bindings, i)
+end
+
+local function duplicate_of(self, queue, pub_id)
+  local seen = pub_id and queue.ids[pub_id]
+  return seen and (not seen.ends or seen.ends > self.now) and seen
+end
+
+local function refusal(queues)
+  for _, queue in ipairs(queues) do
+    if queue.paused_in then return '^ERR [bf]u[sl][yl] ' end
+    if is_full(queue) then return '^ERR [bf]u[sl][yl] ' end
+  end
+end
+
+--- What a publish does: the pattern of its error, or its queues and those that take it.
+local function decide(self, r)
+  local o = r.options
+  local queues = self:route(r.words[1], r.words[2])
+  if not queues then return '^ERR not%-found ' end
+  if #queues == 0 and r.flags.must then return '^ERR unroutable ' end
+  local takers, ids = {}, {}
+  for _, queue in ipairs(queues) do
+    local seen = duplicate_of(self, queue, o.id)
+    if seen then ids[seen.id] = true else takers[#takers + 1] = queue end
+  end
+  return refusal(takers), queues, takers, ids
+end
+
+local function publish(self, r, takers, id)
+  local o = r.options
+  for _, queue in ipairs(takers) do
+    add(self, queue, {
+      payload = r.payload, id = id, exchange = r.words[1], key = r.words[2], priority = tonumber(o.pri or 0),
+      delay = o.delay and M.duration(o.delay), ttl = o.ttl and M.duration(o.ttl), pub_id = o.id,
+    })
+    if o.id and queue.dedupe ~= 0 then
+      queue.ids[o.id] = { id = id, ends = queue.dedupe ~= 'queued' and self.now + queue.dedupe or nil }
+    end
+  end
+end
+
+function verbs.PUB(self, r)
+  local refused, queues, takers, ids = decide(self, r)
+  if refused then return want(r.answer, refused) end
+  local is_duplicate = #queues > 0 and #takers == 0
+  want(r.answer, ('^OK %%x+ %d%s$'):format(#queues, is_duplicate and ' duplicate' or ''))
+  local id = r.answer:match '^OK (%x+)'
+  if is_duplicate and not ids[id] then violated('a repetition has id %s, which no queue knows', id) end
+  publish(self, r, takers, id)
+end
+
+function verbs.SUB(self, r)
+  local client, sid = self.clients[r.client], r.words[2]
+  local queue = need_queue(self, r.words[1], r.answer)
+  if not queue then return end
+  if client.subs[sid] then return want(r.answer, '^ERR exists ') end
+  want(r.answer, '^OK$')
+  local sub = { queue = queue, prefetch = tonumber(r.options.prefetch or 100), auto = r.options.ack == 'auto' }
+  function sub.unacked()
+    local n = 0
+    for _, msg in pairs(client.held) do if msg.sub == sub then n = n + 1 end end
+    return n
+  end
+  client.subs[sid] = sub
+end
+
+function verbs.UNSUB(self, r)
+  local client, sid = self.clients[r.client], r.words[1]
+  if not client.subs[sid] then return want(r.answer, '^ERR not%-found ') end
+  want(r.answer, '^OK$')
+  client.subs[sid] = nil
+end
+
+--- A message that would have come before, of the same shard.
+local function earlier(queue, given)
+  for _, msg in ipairs(M.in_state(queue, 'ready')) do
+    if not given[msg] and msg.id then return msg end
+  end
+end
+
+local function get_by_id(self, r, queue, client)
+  local msg
+  for _, other in ipairs(queue.msgs) do if other.id == r.options.id then msg = other end end
+  if not msg then return want(r.answer, '^ERR not%-found ') end
+  if msg.state == 'unacked' or queue.paused_out then return want(r.answer, '^ERR busy ') end
+  want(r.answer, '^OK 1$')
+  client.gets = client.gets or {}
+  client.gets.by_id, client.gets.auto = true, r.options.ack == 'auto'
+  deliver(self, client, client.gets, queue, r.messages[1])
+  client.gets.by_id = nil
+end
+
+function verbs.GET(self, r)
+  local client, queues = self.clients[r.client], {}
+  for i, name in ipairs(r.words) do
+    queues[i] = need_queue(self, name, r.answer)
+    if not queues[i] then return end
+  end
+  if r.options.id then return get_by_id(self, r, queues[1], client) end
+  local max, n = tonumber(r.options.max or 1), 0
+  client.gets = client.gets or {}
+  client.gets.auto = r.options.ack == 'auto'
+  for _, queue in ipairs(queues) do
+    local ready = queue.paused_out and {} or M.in_state(queue, 'ready')
+    for _ = 1, math.min(#ready, max - n) do
+      n = n + 1
+      local delivery = r.messages[n]
+      if not delivery then
+        -- What Redis alone has is read back first; until then later queues give nothing.
+        if queue.peak >= SMALLEST_WINDOW then return end
+        violated('GET gave %d messages; queue %s has more', n - 1, queue.name)
+      end
+      local msg, first = find(queue, delivery.payload, delivery.options.id), earlier(queue, {})
+      if queue.shards == 1 and msg and first and first ~= msg and is_before(first, msg) then
+        violated('GET gave %s before %s of queue %s', msg.payload, first.payload, queue.name)
+      end
+      deliver(self, client, client.gets, queue, delivery)
+    end
+  end
+  if #r.messages > n then violated('GET gave %d messages, not %d', #r.messages, n) end
+end
+
+--- The messages of the tags, or nil: the answer is an error, and has been looked at.
+local function held_by(self, r)
+  local client, found, is_lost = self.clients[r.client], {}, false
+  for _, word in ipairs(r.words) do
+    local first, last = word:match '^(%d+)%-?(%d*)$'
+    first = tonumber(first)
+    last = tonumber(last) or first
+    if first > client.tags then want(r.answer, '^ERR not%-found ') return nil end
+    local n = #found
+    for tag = first, last do
+      local msg = client.held[tag]
+      if msg and not (r.is_kept and client.kept[msg]) then found[#found + 1] = msg end
+    end
+    if #found == n then is_lost = true end
+  end
+  if is_lost then want(r.answer, '^ERR lease%-lost ') return nil end
+  want(r.answer, r.is_kept and '^OK queued$' or ('^OK %d$'):format(#found))
+  return found
+end
+
+local function settle(self, r, msg)
+  local o, flags = r.options, r.flags
+  if r.verb == 'ACK' then return remove(msg.queue, msg) end
+  if o.pri then
+    msg.priority = tonumber(o.pri)
+    msg.rank = rank_of(msg.queue, msg.priority)
+  end
+  local asked = o.delay and M.duration(o.delay) or flags.requeue and 0 or nil
+  fail(self, msg, flags.dead and 'rejected' or 'nack', flags.bury and 'bury' or flags.dead and 'dead', asked)
+end
+
+function verbs.ACK(self, r)
+  for _, msg in ipairs(held_by(self, r) or {}) do settle(self, r, msg) end
+end
+
+verbs.NACK = verbs.ACK
+
+--- With for=10ms the lease ends, and the message fails.
+function verbs.TOUCH(self, r)
+  for _, msg in ipairs(held_by(self, r) or {}) do
+    if r.options['for'] == '10ms' then fail(self, msg, 'timeout') end
+  end
+end
+
+function verbs.PURGE(self, r)
+  local queue = need_queue(self, r.words[1], r.answer)
+  if not queue then return end
+  local n = 0
+  for _, msg in ipairs { table.unpack(queue.msgs) } do
+    if msg.state ~= 'unacked' then
+      n = n + 1
+      remove(queue, msg)
+    end
+  end
+  want(r.answer, ('^OK %d$'):format(n))
+end
+
+local function by_id(queue, id)
+  for _, msg in ipairs(queue.msgs) do if msg.id == id then return msg end end
+end
+
+local function kick(self, msg)
+  msg.failures = 0
+  make_ready(msg)
+  if has_expired(self, msg) then expire(self, msg) end
+end
+
+function verbs.KICK(self, r)
+  local queue = need_queue(self, r.words[1], r.answer)
+  if not queue then return end
+  if r.options.id then
+    local msg = by_id(queue, r.options.id)
+    local can = msg and (msg.state == 'buried' or msg.state == 'delayed')
+    want(r.answer, can and '^OK 1$' or '^OK 0$')
+    if can then kick(self, msg) end
+    return
+  end
+  local buried = M.in_state(queue, 'buried')
+  local n = math.min(#buried, tonumber(r.words[2] or #buried))
+  want(r.answer, ('^OK %d$'):format(n))
+  for i = 1, n do kick(self, buried[i]) end
+end
+
+function verbs.REMOVE(self, r)
+  local queue = need_queue(self, r.words[1], r.answer)
+  if not queue then return end
+  local n = 0
+  for i = 2, #r.words do
+    local msg = by_id(queue, r.words[i])
+    if msg then
+      n = n + 1
+      remove(queue, msg)
+    end
+  end
+  want(r.answer, ('^OK %d$'):format(n))
+end
+
+function verbs.RESCHEDULE(self, r)
+  local queue = need_queue(self, r.words[1], r.answer)
+  if not queue then return end
+  local n = 0
+  for i = 2, #r.words do
+    local msg = by_id(queue, r.words[i])
+    if msg and msg.state ~= 'unacked' then
+      n = n + 1
+      if msg.state == 'buried' then msg.failures = 0 end
+      delay(self, msg, M.duration(r.options.delay))
+      if has_expired(self, msg) then expire(self, msg) end
+    end
+  end
+  want(r.answer, ('^OK %d$'):format(n))
+end
+
+function verbs.FIND(self, r)
+  local queue = need_queue(self, r.words[1], r.answer)
+  if not queue then return end
+  local msg = by_id(queue, r.words[2])
+  if not msg then return want(r.answer, '^ERR not%-found ') end
+  want(r.answer, '^DATA ')
+  if r.document.state ~= msg.state then violated('FIND says %s, not %s', r.document.state, msg.state) end
+  if (r.document.holder ~= nil) ~= (msg.state == 'unacked') then violated('FIND is wrong about the holder') end
+  if msg.holder and r.document.holder.tag ~= msg.tag then
+    violated('FIND says tag %s, not %s', r.document.holder.tag, msg.tag)
+  end
+end
+
+function verbs.PEEK(self, r)
+  local queue = need_queue(self, r.words[1], r.answer)
+  if not queue then return end
+  want(r.answer, '^DATA ')
+  local state, max = r.options.state or 'ready', tonumber(r.words[2] or 1)
+  local n, what = 0, r.options.match
+  for _, msg in ipairs(M.in_state(queue, state)) do
+    if not what or msg.payload:find(what, 1, true) then n = n + 1 end
+  end
+  if #r.document.messages ~= math.min(n, max) then
+    violated('PEEK shows %d messages of %d', #r.document.messages, n)
+  end
+end
+
+local function directions(word)
+  return word ~= 'out', word ~= 'in'
+end
+
+function verbs.PAUSE(self, r)
+  local queue = need_queue(self, r.words[1], r.answer)
+  if not queue then return end
+  want(r.answer, '^OK$')
+  local is_in, is_out = directions(r.words[2])
+  queue.paused_in, queue.paused_out = queue.paused_in or is_in, queue.paused_out or is_out
+end
+
+function verbs.RESUME(self, r)
+  local queue = need_queue(self, r.words[1], r.answer)
+  if not queue then return end
+  want(r.answer, '^OK$')
+  local is_in, is_out = directions(r.words[2] or 'both')
+  if is_in then queue.paused_in = false end
+  if is_out then queue.paused_out = false end
+end
+
+function verbs.REDRIVE(self, r)
+  local queue = need_queue(self, r.words[1], r.answer)
+  if not queue then return end
+  local moved, left = 0, 0
+  for _, msg in ipairs(M.in_state(queue, 'ready')) do
+    local to = msg.death
+    local queues = to and self:route(to.exchange, to.key) or {}
+    if refusal(queues) then return want(r.answer, '^ERR %a+ .*' .. (moved > 0 and moved or '')) end
+    if #queues == 0 then
+      left = left + 1
+    else
+      moved = moved + 1
+      remove(queue, msg)
+      for _, target in ipairs(queues) do
+        add(self, target, {
+          payload = msg.payload, exchange = to.exchange, key = to.key, priority = msg.priority, death = to,
+        })
+      end
+    end
+  end
+  want(r.answer, ('^OK %d %d$'):format(moved, left))
+end
+
+function verbs.STATS(_, r) want(r.answer, '^DATA ') end
+function verbs.LIST(_, r) want(r.answer, '^DATA ') end
+function verbs.RULES(_, r) want(r.answer, '^DATA ') end
+function verbs.PING(_, r) want(r.answer, '^OK$') end
+
+-- ---- transactions ------------------------------------------------------------------
+
+local transacted = {}
+
+function transacted.PUB(self, r)
+  if not self:route(r.words[1], r.words[2]) then return want(r.answer, '^ERR not%-found ') end
+  want(r.answer, '^OK queued$')
+  return {}
+end
+
+function transacted.ACK(self, r)
+  r.is_kept = true
+  if r.verb == 'NACK' and r.options.pri then return want(r.answer, '^ERR syntax ') end
+  local found = held_by(self, r)
+  for _, msg in ipairs(found or {}) do self.clients[r.client].kept[msg] = msg.tag end
+  return found
+end
+
+transacted.NACK = transacted.ACK
+
+--- A PUB, ACK or NACK of an open transaction: it is kept, or all of it has failed.
+local function keep(self, r)
+  local client = self.clients[r.client]
+  if client.has_failed then return want(r.answer, r.options.pri and '^ERR [as]%a+ ' or '^ERR aborted ') end
+  local settled = transacted[r.verb](self, r)
+  if not settled then client.has_failed = r.answer:match '^ERR %S+' end
+  table.insert(client.transaction, { request = r, settled = settled, tags = client.kept })
+end
+
+function verbs.BEGIN(self, r)
+  local client = self.clients[r.client]
+  if client.transaction then return want(r.answer, '^ERR exists ') end
+  want(r.answer, '^OK$')
+  client.transaction, client.kept, client.has_failed = {}, {}, nil
+end
+
+function verbs.ROLLBACK(self, r)
+  local client = self.clients[r.client]
+  if not client.transaction then return want(r.answer, '^ERR not%-found ') end
+  want(r.answer, '^OK$')
+  client.transaction = nil
+end
+
+--- The patterns of the errors that a COMMIT may have, and how many messages it publishes and settles.
+local function decide_all(self, transaction)
+  local errors, published, settled = {}, 0, 0
+  for _, op in ipairs(transaction) do
+    if op.request.verb == 'PUB' then
+      local refused, queues, takers = decide(self, op.request)
+      errors[#errors + 1], op.takers = refused, takers
+      if not refused and (#takers > 0 or #queues == 0) then published = published + 1 end
+    end
+    for _, msg in ipairs(op.request.verb ~= 'PUB' and op.settled or {}) do
+      settled = settled + 1
+      if self.clients[op.request.client].held[op.tags[msg]] ~= msg then
+        errors[#errors + 1] = '^ERR lease%-lost '
+      end
+    end
+  end
+  return errors, published, settled
+end
+
+function verbs.COMMIT(self, r)
+  local client = self.clients[r.client]
+  local transaction = client.transaction
+  if not transaction then return want(r.answer, '^ERR not%-found ') end
+  client.transaction = nil
+  if client.has_failed then return want(r.answer, '^' .. client.has_failed:gsub('%-', '%%-') .. ' ') end
+  local errors, published, settled = decide_all(self, transaction)
+  for _, pattern in ipairs(errors) do
+    if r.answer:find(pattern) then return end
+  end
+  want(r.answer, errors[1] or ('^OK %d %d$'):format(published, settled))
+  for _, op in ipairs(transaction) do
+    if op.takers then publish(self, op.request, op.takers) end
+    for _, msg in ipairs(op.takers and {} or op.settled) do settle(self, op.request, msg) end
+  end
+end
+
+M.verbs = verbs
+
+--- Look at the answer to a request, and do what follows from it.
+---@param r table client, line, verb, words, options, flags, payload, answer, messages, document
+function M:request(r)
+  local is_kept = transacted[r.verb] and self.clients[r.client].transaction
+  if is_kept then keep(self, r) else verbs[r.verb](self, r) end
+end
+
+-- ---- what is seen from outside ---------------------------------------------------
+
+local function compare_message(msg, seen)
+  local function differs(name, is, should)
+    return ('%s of queue %s: %s is %s, not %s'):format(msg.payload, msg.queue.name, name, is, should)
+  end
+  if seen.payload ~= msg.payload then return differs('payload', seen.payload, msg.payload) end
+  if seen.state ~= msg.state then return differs('state', seen.state, msg.state) end
+  if seen.attempts ~= msg.attempts and seen.attempts ~= msg.attempts_or then
+    return differs('attempts', seen.attempts, msg.attempts)
+  end
+  if seen.failures ~= msg.failures and seen.failures ~= msg.failures_or then
+    return differs('failures', seen.failures, msg.failures)
+  end
+  if seen.priority ~= msg.priority then return differs('priority', seen.priority, msg.priority) end
+  if seen.rank ~= msg.rank then return differs('rank', seen.rank, msg.rank) end
+  if msg.failures > 0 and msg.reason and seen.reason ~= msg.reason then
+    return differs('reason', seen.reason, msg.reason)
+  end
+  if seen.exchange ~= msg.exchange or seen.key ~= msg.key then
+    return differs('origin', seen.exchange .. '/' .. seen.key, msg.exchange .. '/' .. msg.key)
+  end
+end
+
+--- Compare a queue with what PEEK shows of it in all states.
+---@param name string
+---@param shown table[] messages
+---@return string? difference
+function M:compare(name, shown)
+  local queue, seen_before = self.queues[name], {}
+  for _, seen in ipairs(shown) do
+    local msg = find(queue, seen.payload, seen.id)
+    if not msg then return ('queue %s has %s (%s), which it should not'):format(name, seen.payload, seen.state) end
+    local difference = compare_message(msg, seen)
+    if difference then return difference end
+    seen_before[msg] = seen
+  end
+  for _, msg in ipairs { table.unpack(queue.msgs) } do
+    if not seen_before[msg] and not msg.id and is_over(queue) then
+      give_up(self, msg)
+    elseif not seen_before[msg] then
+      return ('queue %s lacks %s, which should be %s'):format(name, msg.payload, msg.state)
+    end
+  end
+  for msg, seen in pairs(seen_before) do
+    msg.attempts, msg.attempts_or, msg.failures, msg.failures_or = seen.attempts, nil, seen.failures, nil
+  end
+end
+
+return M
