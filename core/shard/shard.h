@@ -213,10 +213,7 @@ struct entry *shard_order_head(struct shard *sh);
 /* The message to deliver next, borrowed and still ready: the first of those whose group
  * has room. NULL when none is in memory; if Redis has some, or the search goes on in the
  * next turn, shard_is_reading says so, and on_ready will be called. */
-static inline struct entry *shard_next(struct shard *sh)
-{
-	return sh->order ? shard_order_next(sh) : shard_front(sh, ENTRY_READY);
-}
+struct entry *shard_next(struct shard *sh);
 /* The first of them that is in memory. Of a shard with groups a parked one, when no other
  * is ready. */
 static inline struct entry *shard_head(struct shard *sh, enum entry_state state)
