@@ -309,13 +309,10 @@ struct entry *shard_front(struct shard *sh, enum entry_state state)
 	return window_first(&st->window);
 }
 
-/* Apart from shard_front: which stage it is is known here. */
-struct entry *shard_next(struct shard *sh)
+struct entry *shard_first_ready(struct shard *sh)
 {
 	struct stage *st = &sh->stages[ENTRY_READY];
 
-	if (__builtin_expect(sh->order != NULL, 0))
-		return shard_order_next(sh);
 	stage_refill(st);
 	return window_first(&st->window);
 }

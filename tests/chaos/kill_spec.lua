@@ -2,6 +2,7 @@
 -- was confirmed and not acknowledged is lost, nothing acknowledged comes back.
 -- TIDE_CHAOS_ROUNDS kills that often (default 4), TIDE_CHAOS_SEED repeats a run.
 local Broker = require 'support.broker'
+local shell = require 'support.shell'
 local wait = require 'support.wait'
 
 local rounds = tonumber(os.getenv 'TIDE_CHAOS_ROUNDS') or 4
@@ -132,6 +133,9 @@ local function drain(broker, ledger)
       return broker:redis_cli('EXISTS', ('tide:{//jobs#0}:%s'):format(set)) == '0'
     end), 'something is left in ' .. set)
   end
+  local text, status = shell.run(('%s check-store --data %s 2>&1'):format(shell.quote(Broker.binary()),
+    shell.quote(broker.data)))
+  assert.equal(0, status, text)
 end
 
 local modes = {

@@ -262,26 +262,22 @@ local function refusal(queues)
   end
 end
 
-function verbs.PUB(self, r)
+--- What a publish does: the pattern of its error, or its queues and those that take it.
+local function decide(self, r)
   local o = r.options
   local queues = self:route(r.words[1], r.words[2])
-  if not queues then return want(r.answer, '^ERR not%-found ') end
-  if #queues == 0 then return want(r.answer, r.flags.must and '^ERR unroutable ' or '^OK %x+ 0$') end
+  if not queues then return '^ERR not%-found ' end
+  if #queues == 0 and r.flags.must then return '^ERR unroutable ' end
   local takers, ids = {}, {}
   for _, queue in ipairs(queues) do
     local seen = duplicate_of(self, queue, o.id)
     if seen then ids[seen.id] = true else takers[#takers + 1] = queue end
   end
-  if #takers == 0 then
-    want(r.answer, ('^OK %%x+ %d duplicate$'):format(#queues))
-    local id = r.answer:match '^OK (%x+)'
-    if not ids[id] then violated('a repetition is answered with id %s, which no queue has', id) end
-    return
-  end
-  local refused = refusal(takers)
-  if refused then return want(r.answer, refused) end
-  want(r.answer, ('^OK %%x+ %d$'):format(#queues))
-  local id = r.answer:match '^OK (%x+)'
+  return refusal(takers), queues, takers, ids
+end
+
+local function publish(self, r, takers, id)
+  local o = r.options
   for _, queue in ipairs(takers) do
     add(self, queue, {
       payload = r.payload, id = id, exchange = r.words[1], key = r.words[2], priority = tonumber(o.pri or 0),
@@ -291,6 +287,16 @@ function verbs.PUB(self, r)
       queue.ids[o.id] = { id = id, ends = queue.dedupe ~= 'queued' and self.now + queue.dedupe or nil }
     end
   end
+end
+
+function verbs.PUB(self, r)
+  local refused, queues, takers, ids = decide(self, r)
+  if refused then return want(r.answer, refused) end
+  local is_duplicate = #queues > 0 and #takers == 0
+  want(r.answer, ('^OK %%x+ %d%s$'):format(#queues, is_duplicate and ' duplicate' or ''))
+  local id = r.answer:match '^OK (%x+)'
+  if is_duplicate and not ids[id] then violated('a repetition has id %s, which no queue knows', id) end
+  publish(self, r, takers, id)
 end
 
 function verbs.SUB(self, r)
@@ -371,33 +377,35 @@ local function held_by(self, r)
     local first, last = word:match '^(%d+)%-?(%d*)$'
     first = tonumber(first)
     last = tonumber(last) or first
-    if last > client.tags then want(r.answer, '^ERR not%-found ') return nil end
+    if first > client.tags then want(r.answer, '^ERR not%-found ') return nil end
     local n = #found
     for tag = first, last do
-      if client.held[tag] then found[#found + 1] = client.held[tag] end
+      local msg = client.held[tag]
+      if msg and not (r.is_kept and client.kept[msg]) then found[#found + 1] = msg end
     end
     if #found == n then is_lost = true end
   end
   if is_lost then want(r.answer, '^ERR lease%-lost ') return nil end
-  want(r.answer, ('^OK %d$'):format(#found))
+  want(r.answer, r.is_kept and '^OK queued$' or ('^OK %d$'):format(#found))
   return found
 end
 
-function verbs.ACK(self, r)
-  for _, msg in ipairs(held_by(self, r) or {}) do remove(msg.queue, msg) end
+local function settle(self, r, msg)
+  local o, flags = r.options, r.flags
+  if r.verb == 'ACK' then return remove(msg.queue, msg) end
+  if o.pri then
+    msg.priority = tonumber(o.pri)
+    msg.rank = rank_of(msg.queue, msg.priority)
+  end
+  local asked = o.delay and M.duration(o.delay) or flags.requeue and 0 or nil
+  fail(self, msg, flags.dead and 'rejected' or 'nack', flags.bury and 'bury' or flags.dead and 'dead', asked)
 end
 
-function verbs.NACK(self, r)
-  local o, flags = r.options, r.flags
-  for _, msg in ipairs(held_by(self, r) or {}) do
-    if o.pri then
-      msg.priority = tonumber(o.pri)
-      msg.rank = rank_of(msg.queue, msg.priority)
-    end
-    local asked = o.delay and M.duration(o.delay) or flags.requeue and 0 or nil
-    fail(self, msg, flags.dead and 'rejected' or 'nack', flags.bury and 'bury' or flags.dead and 'dead', asked)
-  end
+function verbs.ACK(self, r)
+  for _, msg in ipairs(held_by(self, r) or {}) do settle(self, r, msg) end
 end
+
+verbs.NACK = verbs.ACK
 
 --- With for=10ms the lease ends, and the message fails.
 function verbs.TOUCH(self, r)
@@ -530,7 +538,7 @@ function verbs.REDRIVE(self, r)
   for _, msg in ipairs(M.in_state(queue, 'ready')) do
     local to = msg.death
     local queues = to and self:route(to.exchange, to.key) or {}
-    if refusal(queues) then return want(r.answer, '^ERR %a+ .*' .. moved) end
+    if refusal(queues) then return want(r.answer, '^ERR %a+ .*' .. (moved > 0 and moved or '')) end
     if #queues == 0 then
       left = left + 1
     else
@@ -551,12 +559,92 @@ function verbs.LIST(_, r) want(r.answer, '^DATA ') end
 function verbs.RULES(_, r) want(r.answer, '^DATA ') end
 function verbs.PING(_, r) want(r.answer, '^OK$') end
 
+-- ---- transactions ------------------------------------------------------------------
+
+local transacted = {}
+
+function transacted.PUB(self, r)
+  if not self:route(r.words[1], r.words[2]) then return want(r.answer, '^ERR not%-found ') end
+  want(r.answer, '^OK queued$')
+  return {}
+end
+
+function transacted.ACK(self, r)
+  r.is_kept = true
+  if r.verb == 'NACK' and r.options.pri then return want(r.answer, '^ERR syntax ') end
+  local found = held_by(self, r)
+  for _, msg in ipairs(found or {}) do self.clients[r.client].kept[msg] = msg.tag end
+  return found
+end
+
+transacted.NACK = transacted.ACK
+
+--- A PUB, ACK or NACK of an open transaction: it is kept, or all of it has failed.
+local function keep(self, r)
+  local client = self.clients[r.client]
+  if client.has_failed then return want(r.answer, r.options.pri and '^ERR [as]%a+ ' or '^ERR aborted ') end
+  local settled = transacted[r.verb](self, r)
+  if not settled then client.has_failed = r.answer:match '^ERR %S+' end
+  table.insert(client.transaction, { request = r, settled = settled, tags = client.kept })
+end
+
+function verbs.BEGIN(self, r)
+  local client = self.clients[r.client]
+  if client.transaction then return want(r.answer, '^ERR exists ') end
+  want(r.answer, '^OK$')
+  client.transaction, client.kept, client.has_failed = {}, {}, nil
+end
+
+function verbs.ROLLBACK(self, r)
+  local client = self.clients[r.client]
+  if not client.transaction then return want(r.answer, '^ERR not%-found ') end
+  want(r.answer, '^OK$')
+  client.transaction = nil
+end
+
+--- The patterns of the errors that a COMMIT may have, and how many messages it publishes and settles.
+local function decide_all(self, transaction)
+  local errors, published, settled = {}, 0, 0
+  for _, op in ipairs(transaction) do
+    if op.request.verb == 'PUB' then
+      local refused, queues, takers = decide(self, op.request)
+      errors[#errors + 1], op.takers = refused, takers
+      if not refused and (#takers > 0 or #queues == 0) then published = published + 1 end
+    end
+    for _, msg in ipairs(op.request.verb ~= 'PUB' and op.settled or {}) do
+      settled = settled + 1
+      if self.clients[op.request.client].held[op.tags[msg]] ~= msg then
+        errors[#errors + 1] = '^ERR lease%-lost '
+      end
+    end
+  end
+  return errors, published, settled
+end
+
+function verbs.COMMIT(self, r)
+  local client = self.clients[r.client]
+  local transaction = client.transaction
+  if not transaction then return want(r.answer, '^ERR not%-found ') end
+  client.transaction = nil
+  if client.has_failed then return want(r.answer, '^' .. client.has_failed:gsub('%-', '%%-') .. ' ') end
+  local errors, published, settled = decide_all(self, transaction)
+  for _, pattern in ipairs(errors) do
+    if r.answer:find(pattern) then return end
+  end
+  want(r.answer, errors[1] or ('^OK %d %d$'):format(published, settled))
+  for _, op in ipairs(transaction) do
+    if op.takers then publish(self, op.request, op.takers) end
+    for _, msg in ipairs(op.takers and {} or op.settled) do settle(self, op.request, msg) end
+  end
+end
+
 M.verbs = verbs
 
 --- Look at the answer to a request, and do what follows from it.
 ---@param r table client, line, verb, words, options, flags, payload, answer, messages, document
 function M:request(r)
-  verbs[r.verb](self, r)
+  local is_kept = transacted[r.verb] and self.clients[r.client].transaction
+  if is_kept then keep(self, r) else verbs[r.verb](self, r) end
 end
 
 -- ---- what is seen from outside ---------------------------------------------------
