@@ -28,6 +28,10 @@ local function queue_options(random, i)
     .. some(random, 0.4, 'retry=none', 'retry=fixed retry.delay=20m') .. some(random, 0.3, 'delivery-limit=2')
     .. some(random, 0.3, 'dedupe=queued', 'dedupe=90m', 'dedupe=0') .. some(random, 0.15, 'shards=3')
     .. some(random, 0.15, 'ttl=50m', 'ttl=110m') .. ' ack-timeout=1d'
+  if random() < 0.3 then
+    local by = options:find 'shards' and 'key' or random_of(random, { 'key', 'shard' })
+    options = options .. ' order-by=' .. by .. some(random, 0.3, 'inflight=2')
+  end
   if i < #QUEUES then
     options = options .. some(random, 0.5, 'dead-letter=-/' .. later, 'dead-letter=-/' .. later, 'dead-letter=fan')
   end
