@@ -6,7 +6,7 @@
 #include "succession.h"
 
 /* But for a credit that it shares. */
-static bool could_take(struct consumer *c)
+static inline __attribute__((always_inline)) bool could_take(struct consumer *c)
 {
 	if (c->getter)
 		return !c->has_looked && getter_can_take(c);

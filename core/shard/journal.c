@@ -95,6 +95,13 @@ const struct journal_stats *journal_stats(const struct journal *j)
 	return &j->stats;
 }
 
+void journal_each_flying(const struct shard *sh,
+			 void (*tell)(void *ctx, const struct entry *e), void *ctx)
+{
+	for (size_t i = 0; i < sh->flight.count; i++)
+		tell(ctx, sh->flight.items[i].entry);
+}
+
 size_t journal_flying_unsure(const struct shard *sh, uint64_t *ids)
 {
 	size_t count = 0;

@@ -1,6 +1,7 @@
 #include "order.h"
 
 #include <float.h>
+#include <stdlib.h>
 
 #include "base/mem.h"
 #include "shard.h"
@@ -16,7 +17,8 @@
 
 #define NOWHERE ((struct place){ -DBL_MAX, 0 })
 
-struct order *order_create(const struct order_spec *spec, struct pool *lanes)
+struct order *order_create(const struct order_spec *spec, struct pool *lanes,
+			   bool is_memory)
 {
 	struct order *o = mem_zalloc(sizeof(*o));
 
@@ -27,7 +29,10 @@ struct order *order_create(const struct order_spec *spec, struct pool *lanes)
 	o->max = UINT64_MAX;
 	o->keep_max = o->keep_bytes_max = SIZE_MAX;
 	o->last = NOWHERE;
+	o->search = 1;
 	pool_init(&o->pool, sizeof(struct group), 256);
+	place_tree_init(&o->places);
+	o->has_places = is_memory;
 	window_init(&o->whole.parked, lanes);
 	/* One that is always there: the table is not made and freed with each message. */
 	HASH_ADD(hh, o->groups, hash, sizeof(o->whole.hash), &o->whole);
@@ -50,7 +55,9 @@ void order_destroy(struct order *o)
 			pool_give(&o->pool, g);
 	}
 	pool_deinit(&o->pool);
+	place_tree_deinit(&o->places);
 	mem_free(o->loads);
+	mem_free(o->offering);
 	mem_free((char *)(uintptr_t)o->spec.header);
 	mem_free((char *)(uintptr_t)o->spec.label);
 	mem_free(o);
@@ -196,6 +203,41 @@ bool order_blocks(const struct order *o, const struct entry *e)
 	return g->due > 0 && !place_is_before(entry_place(e), first_place(g));
 }
 
+static void offer(struct order *o, struct group *g)
+{
+	if (g->search == o->search)
+		return;
+	g->search = o->search;
+	g->offered = 0;
+	if (o->offering_count == o->offering_cap) {
+		o->offering_cap = o->offering_cap ? 2 * o->offering_cap : 64;
+		o->offering = mem_realloc(o->offering,
+					  o->offering_cap * sizeof(struct group *));
+	}
+	o->offering[o->offering_count++] = g;
+}
+
+bool order_offers(struct order *o, const struct entry *e)
+{
+	struct group *g;
+
+	if (order_blocks(o, e))
+		return false;
+	g = group_make(o, e->msg);
+	if (!g)
+		return true;
+	offer(o, g);
+	return g->slots + g->offered++ < o->spec.inflight;
+}
+
+void order_offers_end(struct order *o)
+{
+	for (size_t i = 0; i < o->offering_count; i++)
+		group_check(o, o->offering[i]);
+	o->offering_count = 0;
+	o->search++;
+}
+
 bool order_has_room(const struct order *o)
 {
 	return !is_full(o);
@@ -295,6 +337,8 @@ void order_park(struct order *o, struct entry *e)
 
 	parked_added(o, g, has_parked(g));
 	window_insert(&g->parked, e, e->rank);
+	if (o->has_places)
+		place_tree_add(&o->places, e);
 	e->group = g;
 	e->flags |= ENTRY_PARKED;
 	o->kept_bytes += e->msg->bytes;
@@ -307,6 +351,8 @@ static void take_out(struct order *o, struct entry *e)
 {
 	shard_entry_leaving(e);
 	window_remove(&e->group->parked, e);
+	if (o->has_places)
+		place_tree_remove(&o->places, e);
 	e->group = NULL;
 	e->flags &= (uint16_t)~ENTRY_PARKED;
 	o->kept_bytes -= e->msg->bytes;
@@ -368,6 +414,11 @@ struct entry *order_another(const struct entry *e)
 	for (g = TAILQ_NEXT(g, parked_link); g && !next; g = TAILQ_NEXT(g, parked_link))
 		next = window_first(&g->parked);
 	return next;
+}
+
+struct entry *order_seek(const struct order *o, struct place from)
+{
+	return place_tree_seek(&o->places, from);
 }
 
 /* The first one, unless a place that memory has no entry of is before it. */
@@ -470,27 +521,64 @@ static void add_load(struct order *o, struct group *g, struct place place)
 		g->loading_first = place;
 }
 
-/* A walk through all of them: nobody asks often. */
-bool order_ask(struct order *o, uint64_t id)
+static bool ask_loading(const struct order *o, uint64_t id)
 {
-	bool is_free = !o->is_load_sent && o->load_count < ORDER_LOAD_MAX;
-	struct group *g;
-	struct place place;
+	return !o->is_load_void && has_id(o->loads, o->load_count, id);
+}
 
-	if (!o->is_load_void && has_id(o->loads, o->load_count, id))
-		return true;
-	TAILQ_FOREACH (g, &o->with_parked, parked_link) {
-		size_t at = place_heap_find(&g->ids, id);
+static int compare_ids(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
-		if (at == g->ids.count)
+	return (x > y) - (x < y);
+}
+
+struct order_ask {
+	uint64_t *ids; /* sorted */
+	unsigned count;
+};
+
+static bool is_asked(const struct order_ask *ask, uint64_t id)
+{
+	return id >= ask->ids[0] && id <= ask->ids[ask->count - 1] &&
+	       bsearch(&id, ask->ids, ask->count, sizeof(id), compare_ids);
+}
+
+/* One that is taken may move another to where it is not seen: asking again finds it. */
+static bool ask_group(struct order *o, struct group *g, const struct order_ask *ask)
+{
+	bool is_any = false;
+
+	for (size_t i = g->ids.count; i-- > 0;) {
+		if (!is_asked(ask, g->ids.places[i].id))
 			continue;
-		if (is_free) {
-			place = place_heap_take(&g->ids, at);
-			add_load(o, g, place);
-		}
-		return true;
+		is_any = true;
+		if (o->is_load_sent || o->load_count == ORDER_LOAD_MAX)
+			return true;
+		add_load(o, g, place_heap_take(&g->ids, i));
 	}
-	return false;
+	return is_any;
+}
+
+/* A walk through all of them: nobody asks often. */
+bool order_ask(struct order *o, const uint64_t *ids, unsigned count)
+{
+	struct order_ask ask = { NULL, count };
+	bool is_any = false;
+	struct group *g;
+
+	for (unsigned i = 0; i < count; i++)
+		is_any |= ask_loading(o, ids[i]);
+	/* What is there already comes first. */
+	if (is_any || o->in_redis == 0 || count == 0)
+		return is_any;
+	ask.ids = mem_alloc(count * sizeof(*ids));
+	memcpy(ask.ids, ids, count * sizeof(*ids));
+	qsort(ask.ids, count, sizeof(*ids), compare_ids);
+	TAILQ_FOREACH (g, &o->with_parked, parked_link)
+		is_any |= ask_group(o, g, &ask);
+	mem_free(ask.ids);
+	return is_any;
 }
 
 /* As many as are due, and some more where there is room for them. */

@@ -17,6 +17,7 @@
 
 #include "base/table.h"
 #include "place_heap.h"
+#include "place_tree.h"
 
 enum order_by {
 	ORDER_NONE,
@@ -41,8 +42,10 @@ struct group {
 	uint32_t due;
 	uint32_t loading; /* of `ids`, that are being read; they are in it no more */
 	struct place loading_first;
-	bool is_roomy;   /* in the list of those with something due */
-	bool is_wanting; /* in the list of those of which ids are to be read */
+	uint32_t offered; /* messages that the search under way has passed */
+	uint32_t search;  /* which search that was */
+	bool is_roomy;    /* in the list of those with something due */
+	bool is_wanting;  /* in the list of those of which ids are to be read */
 	TAILQ_ENTRY(group) roomy_link, wanting_link, parked_link;
 	struct window parked;
 	struct place_heap ids;
@@ -65,6 +68,10 @@ struct order {
 	struct pool pool;   /* of groups */
 	struct pool *lanes;
 	struct group_list roomy, wanting, with_parked;
+	/* All that is parked, when nothing is kept elsewhere: with Redis its ready set
+	 * has that order. */
+	struct place_tree places;
+	bool has_places;
 	uint64_t parked;                 /* entries, ids and what is being read */
 	uint64_t in_redis;               /* of these, ids and what is being read */
 	size_t kept_bytes;               /* of the entries */
@@ -81,6 +88,11 @@ struct order {
 	/* Something was asked for: the read is to begin. */
 	void (*on_asked)(struct shard *sh);
 
+	/* Groups that the search under way has come by. */
+	struct group **offering;
+	size_t offering_count, offering_cap;
+	uint32_t search;
+
 	bool is_stopped;   /* at the limit: nothing more is parked */
 	bool is_skipping;  /* the last search ended before it had an answer */
 	int64_t search_ms; /* when the budget was full */
@@ -95,13 +107,20 @@ static inline bool order_is_reading(const struct order *o)
 	return o->load_count > 0 || o->is_skipping;
 }
 
-struct order *order_create(const struct order_spec *spec, struct pool *lanes);
+/* @param is_memory  what is parked is in memory alone, and can be sought by its place */
+struct order *order_create(const struct order_spec *spec, struct pool *lanes,
+			   bool is_memory);
 /* Accepts NULL. It has no entry. */
 void order_destroy(struct order *o);
 
 /* The message of the ready window, which nothing ready is before, has to wait for others
  * of its group. */
 bool order_blocks(const struct order *o, const struct entry *e);
+/* A search for one message passes by the ready ones in their order. Is this one of the
+ * next of its group, for which there are slots? */
+bool order_offers(struct order *o, const struct entry *e);
+/* The search has ended. */
+void order_offers_end(struct order *o);
 /* There is room to park one more. */
 bool order_has_room(const struct order *o);
 
@@ -135,9 +154,13 @@ struct entry *order_next_due(struct order *o);
 struct entry *order_any(const struct order *o);
 /* The entries that follow this one, in no order. */
 struct entry *order_another(const struct entry *e);
-/* The message is parked, and its place alone is known. It will be read: by the next read,
- * which on_asked begins; or, when one is under way, after asking again. */
-bool order_ask(struct order *o, uint64_t id);
+/* The first parked entry at or behind a place, in memory alone; NULL when there is none.
+ */
+struct entry *order_seek(const struct order *o, struct place from);
+/* Some of the messages are parked, and their places alone are known. They will be read:
+ * by the next read, which on_asked begins; or, when one is under way, after asking again.
+ */
+bool order_ask(struct order *o, const uint64_t *ids, unsigned count);
 
 /* No place at or before this one may become the edge of the ready window; it depends on
  * whether the window is being refilled. */

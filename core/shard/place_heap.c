@@ -74,15 +74,6 @@ struct place place_heap_pop(struct place_heap *h)
 	return place_heap_take(h, 0);
 }
 
-size_t place_heap_find(const struct place_heap *h, uint64_t id)
-{
-	size_t i = 0;
-
-	while (i < h->count && h->places[i].id != id)
-		i++;
-	return i;
-}
-
 size_t place_heap_drop(struct place_heap *h, struct place from)
 {
 	size_t kept = 0, before = h->count;

@@ -17,8 +17,6 @@ static inline struct place place_heap_top(const struct place_heap *h)
 /* In O(1) when it is the last one in the order. */
 void place_heap_push(struct place_heap *h, struct place p);
 struct place place_heap_pop(struct place_heap *h);
-/* The index of that message, `count` when it is not there. A walk through all. */
-size_t place_heap_find(const struct place_heap *h, uint64_t id);
 struct place place_heap_take(struct place_heap *h, size_t index);
 /* Drop those that are not before the place; returns how many. */
 size_t place_heap_drop(struct place_heap *h, struct place from);

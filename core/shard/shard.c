@@ -270,7 +270,8 @@ static __attribute__((noinline)) void limit_life(struct entry *e)
 		e->expires_unix_ms = end_ms;
 }
 
-struct entry *shard_entry_begin(struct shard *sh, struct msg *m, double rank)
+static inline __attribute__((always_inline)) struct entry *
+begin(struct shard *sh, struct msg *m, double rank)
 {
 	struct entry *e = shard_entry_create(sh, m, m->id, rank);
 
@@ -288,10 +289,15 @@ struct entry *shard_entry_begin(struct shard *sh, struct msg *m, double rank)
 	return e;
 }
 
+struct entry *shard_entry_begin(struct shard *sh, struct msg *m, double rank)
+{
+	return begin(sh, m, rank);
+}
+
 void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *waiter,
 		   bool has_id)
 {
-	struct entry *e = shard_entry_begin(sh, m, rank);
+	struct entry *e = begin(sh, m, rank);
 
 	if (sh->keys && waiter) {
 		waiter_add(waiter);
@@ -304,6 +310,14 @@ void shard_publish(struct shard *sh, struct msg *m, double rank, struct waiter *
 struct entry *shard_front(struct shard *sh, enum entry_state state)
 {
 	struct stage *st = &sh->stages[state];
+
+	stage_refill(st);
+	return window_first(&st->window);
+}
+
+struct entry *shard_first_ready(struct shard *sh)
+{
+	struct stage *st = &sh->stages[ENTRY_READY];
 
 	stage_refill(st);
 	return window_first(&st->window);

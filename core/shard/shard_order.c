@@ -130,7 +130,7 @@ static void load(struct shard *sh)
 
 void shard_order_by(struct shard *sh, const struct order_spec *spec)
 {
-	struct order *o = sh->order = order_create(spec, &sh->env->lanes);
+	struct order *o = sh->order = order_create(spec, &sh->env->lanes, !sh->keys);
 
 	o->on_asked = load;
 	/* In memory alone there is nowhere else to keep them. */

@@ -1,8 +1,10 @@
 #include "shard_scan.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/mem.h"
+#include "journal.h"
 
 void shard_scan_init(struct shard_scan *scan, struct shard *sh, enum entry_state state,
 		     unsigned max)
@@ -78,6 +80,8 @@ static bool insert(struct shard_row *rows, unsigned *count, const struct shard_s
 		return true;
 	while (i > 0 && place_is_before(place, place_of_row(&rows[i - 1].row)))
 		i--;
+	if (i > 0 && rows[i - 1].row.id == e->id)
+		return true;
 	if (i == scan->max)
 		return false;
 	if (is_full)
@@ -90,17 +94,10 @@ static bool insert(struct shard_row *rows, unsigned *count, const struct shard_s
 
 /* From an entry of a window on. Gives the one behind the last. */
 static const struct entry *add_window(struct shard_scan *scan, const struct window *w,
-				      const struct entry *e, size_t bytes)
+				      const struct entry *e)
 {
-	while (e && scan->count < scan->max) {
-		size_t size = e->msg->bytes;
-
+	for (; e && scan->count < scan->max; e = window_next(w, e))
 		set_row(&scan->rows[scan->count++], scan, e);
-		e = window_next(w, e);
-		if (size >= bytes)
-			break;
-		bytes -= size;
-	}
 	return e;
 }
 
@@ -114,7 +111,7 @@ static void add_held(struct shard_scan *scan, const struct entry *first, size_t 
 {
 	const struct entry *e;
 
-	scan->is_end = !add_window(scan, &scan->shard->held, first, SIZE_MAX);
+	scan->is_end = !add_window(scan, &scan->shard->held, first);
 	/* Those held for a moment are in the order of delivery. */
 	TAILQ_FOREACH (e, &scan->shard->young, link)
 		if (!insert(scan->rows, &scan->count, scan, e))
@@ -128,71 +125,161 @@ static void add_held(struct shard_scan *scan, const struct entry *first, size_t 
 	}
 }
 
-static void add_stage(struct shard_scan *scan, const struct stage *st,
-		      const struct entry *first, size_t bytes)
+/* The first parked one from there on, when all are in memory. */
+static const struct entry *seek_parked(const struct shard_scan *scan, struct place from)
 {
-	scan->is_end = !add_window(scan, &st->window, first, bytes) &&
-		       (!scan->shard->keys || st->beyond == 0);
+	bool is_any = scan->state == ENTRY_READY && shard_parked(scan->shard) > 0;
+
+	return is_any ? order_seek(scan->shard->order, from) : NULL;
 }
 
-/* Those on their way to Redis, which it was asked before: the second half of the rows. */
-static void capture_outside(struct shard_scan *scan, const struct stage *st)
+/* From an entry of the window on, and the parked ones between. */
+static void add_stage(struct shard_scan *scan, const struct stage *st,
+		      const struct entry *next, size_t bytes)
 {
+	const struct entry *parked = seek_parked(scan, scan->from), *e = NULL;
+
+	while ((next || parked) && scan->count < scan->max) {
+		bool is_parked = parked && (!next || place_is_before(window_place(parked),
+								     window_place(next)));
+
+		e = is_parked ? parked : next;
+		set_row(&scan->rows[scan->count++], scan, e);
+		if (is_parked)
+			parked = seek_parked(scan, (struct place){ e->rank, e->id + 1 });
+		else
+			next = window_next(&st->window, e);
+		if (e->msg->bytes >= bytes)
+			break;
+		bytes -= e->msg->bytes;
+	}
+	scan->is_end = !next && !parked && (!scan->shard->keys || st->beyond == 0);
+}
+
+/* ---- what Redis has --------------------------------------------------------------
+ *
+ * Its set is the truth but for what memory is about to change, or has changed since Redis
+ * was asked: those entries are dirty or in flight, or they are in hands. Their rows are
+ * passed by. Those that are in the state come from memory. */
+
+struct row_mark {
+	uint64_t id;
+	bool is_memory;
+};
+
+struct overlay {
+	struct shard_scan *scan;
+	struct row_mark *marks; /* of the rows, by id */
+	size_t count;
+	unsigned extra; /* rows of memory: the second half of the scan's */
+};
+
+static int compare_marks(const void *a, const void *b)
+{
+	uint64_t x = ((const struct row_mark *)a)->id,
+		 y = ((const struct row_mark *)b)->id;
+
+	return (x > y) - (x < y);
+}
+
+static struct row_mark *find_mark(const struct overlay *o, uint64_t id)
+{
+	struct row_mark wanted = { id, false };
+
+	if (o->count == 0 || id < o->marks[0].id || id > o->marks[o->count - 1].id)
+		return NULL;
+	return bsearch(&wanted, o->marks, o->count, sizeof(wanted), compare_marks);
+}
+
+static void lay(void *ctx, const struct entry *e)
+{
+	struct overlay *o = ctx;
+	struct shard_scan *scan = o->scan;
+	struct row_mark *mark = find_mark(o, e->id);
+
+	if (mark)
+		mark->is_memory = true;
+	if (e->msg && e->state == scan->state)
+		(void)insert(scan->rows + scan->max, &o->extra, scan, e);
+}
+
+static void lay_all(struct overlay *o, const struct store_row *rows, size_t count)
+{
+	const struct shard *sh = o->scan->shard;
 	const struct entry *e;
 
-	scan->captured = 0;
-	TAILQ_FOREACH (e, &st->outside, link)
-		if (e->msg && e->home != st->set)
-			(void)insert(scan->rows + scan->max, &scan->captured, scan, e);
+	o->marks = mem_alloc((count + 1) * sizeof(*o->marks));
+	for (; o->count < count; o->count++)
+		o->marks[o->count] = (struct row_mark){ rows[o->count].id, false };
+	qsort(o->marks, count, sizeof(*o->marks), compare_marks);
+	TAILQ_FOREACH (e, &sh->young, link)
+		lay(o, e);
+	TAILQ_FOREACH (e, &sh->moving, link)
+		lay(o, e);
+	TAILQ_FOREACH (e, &sh->dirty, dirty_link)
+		lay(o, e);
+	journal_each_flying(sh, lay, o);
 }
 
-/* Put both in order. Captured ones behind the last row are captured again, or Redis has
- * them by then. */
-static void merge(struct shard_scan *scan, const struct store_row *rows, size_t count)
+/* Put both in order. Those of memory behind the last row come with the next read, or
+ * Redis has them by then. */
+static void merge(struct overlay *o, const struct store_row *rows, size_t count)
 {
-	struct shard_row *captured = scan->rows + scan->max;
-	bool has_rows = count > 0;
+	struct shard_scan *scan = o->scan;
+	struct shard_row *extra = scan->rows + scan->max;
 	unsigned k = 0;
+	size_t i = 0;
 
-	for (size_t i = 0;
-	     scan->count < scan->max && (i < count || k < scan->captured);) {
-		bool is_captured =
-			k < scan->captured &&
-			(i == count || place_is_before(place_of_row(&captured[k].row),
+	while (scan->count < scan->max && (i < count || (k < o->extra && count == 0))) {
+		bool is_extra =
+			k < o->extra &&
+			(i == count || place_is_before(place_of_row(&extra[k].row),
 						       place_of_row(&rows[i])));
 
-		if (is_captured && i == count && has_rows)
-			break;
-		if (is_captured) {
-			captured[k].entry = NULL;
-			scan->rows[scan->count++] = captured[k++];
+		if (is_extra) {
+			extra[k].entry = NULL;
+			scan->from = behind(&extra[k]);
+			scan->rows[scan->count++] = extra[k++];
 			continue;
 		}
-		scan->rows[scan->count++] = (struct shard_row){ rows[i], NULL };
-		if (rows[i].msg)
-			msg_ref(rows[i].msg);
+		scan->from = (struct place){ rows[i].score, rows[i].id + 1 };
+		if (!find_mark(o, rows[i].id)->is_memory) {
+			scan->rows[scan->count++] = (struct shard_row){ rows[i], NULL };
+			if (rows[i].msg)
+				msg_ref(rows[i].msg);
+		}
 		i++;
 	}
-	for (; k < scan->captured; k++)
-		msg_unref(captured[k].row.msg);
+	for (; k < o->extra; k++)
+		msg_unref(extra[k].row.msg);
 }
 
 static void on_rows(void *ctx, int status, const char *text, struct store_row *rows,
 		    size_t count)
 {
 	struct shard_scan *scan = ctx;
+	struct overlay o = { .scan = scan };
 
 	scan->is_asking = false;
 	if (status < 0)
 		error_set(&scan->err, status, "%s", text ? text : error_text(status));
-	merge(scan, rows, count);
-	scan->is_end = scan->count == 0;
-	if (scan->count > 0)
-		scan->from = behind(&scan->rows[scan->count - 1]);
+	if (status == TIDE_OK && !scan->shard->is_closed) {
+		lay_all(&o, rows, count);
+		merge(&o, rows, count);
+		mem_free(o.marks);
+	}
+	scan->is_end = scan->count == 0 && (status < 0 || count == 0);
 	scan->on_filled(scan);
 }
 
-/* For what is behind the window. */
+/* What is in the window, parked in memory alone, or held needs no question. */
+static bool is_in_memory(const struct shard_scan *scan)
+{
+	const struct shard *sh = scan->shard;
+
+	return scan->state != ENTRY_READY || !sh->keys || shard_parked(sh) == 0;
+}
+
 static enum shard_scan_result ask(struct shard_scan *scan, size_t bytes)
 {
 	const struct shard *sh = scan->shard;
@@ -201,11 +288,10 @@ static enum shard_scan_result ask(struct shard_scan *scan, size_t bytes)
 				   .count = scan->max,
 				   .max_bytes = bytes };
 
-	if (place_is_before(scan->from, st->edge))
+	if (is_in_memory(scan) && place_is_before(scan->from, st->edge))
 		scan->from = st->edge;
 	from.score = scan->from.score;
 	from.id = scan->from.id;
-	capture_outside(scan, st);
 	scan->is_asking = true;
 	store_read_from(sh->env->store, sh->keys, &from, on_rows, scan);
 	return SHARD_SCAN_ASKED;
@@ -221,6 +307,8 @@ enum shard_scan_result shard_scan_fill(struct shard_scan *scan, size_t bytes)
 	scan->count = scan->taken = 0;
 	if (sh->is_closed || scan->is_end)
 		return SHARD_SCAN_END;
+	if (!is_in_memory(scan))
+		return ask(scan, bytes);
 	if (!window_seek(w, scan->from, &first))
 		return SHARD_SCAN_AGAIN;
 	if (is_held)
@@ -234,9 +322,9 @@ enum shard_scan_result shard_scan_fill(struct shard_scan *scan, size_t bytes)
 	return scan->is_end ? SHARD_SCAN_END : ask(scan, bytes);
 }
 
-struct entry *shard_scan_match(struct shard *sh, const struct shard_look *look)
+static struct entry *find_match(const struct shard *sh, struct entry *e,
+				const struct shard_look *look)
 {
-	struct entry *e = shard_next(sh);
 	unsigned left = look->messages;
 	size_t bytes = look->bytes;
 
@@ -244,7 +332,8 @@ struct entry *shard_scan_match(struct shard *sh, const struct shard_look *look)
 		bool is_live =
 			!e->expires_unix_ms || e->expires_unix_ms > sh->env->now_ms;
 
-		if (is_live && msg_match_has(look->match, e->msg))
+		if (is_live && (!sh->order || order_offers(sh->order, e)) &&
+		    msg_match_has(look->match, e->msg))
 			return e;
 		if (e->msg->bytes >= bytes)
 			return NULL;
@@ -252,4 +341,13 @@ struct entry *shard_scan_match(struct shard *sh, const struct shard_look *look)
 		e = window_next(&sh->stages[ENTRY_READY].window, e);
 	}
 	return NULL;
+}
+
+struct entry *shard_scan_match(struct shard *sh, const struct shard_look *look)
+{
+	struct entry *e = find_match(sh, shard_next(sh), look);
+
+	if (sh->order)
+		order_offers_end(sh->order);
+	return e;
 }

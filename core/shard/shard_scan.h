@@ -1,7 +1,8 @@
 /* shard_scan.h: the messages of a shard in one state, in their order, from a place on.
  *
- * A reader takes row after row. What is in memory is read from there, what Redis alone
- * has from there; nothing is changed or brought in. Between two reads messages may move:
+ * A reader takes row after row. The window is read from memory, the backlog from Redis;
+ * nothing is changed or brought in. While messages are parked, of which Redis alone may
+ * have the body, all ready ones are read from Redis. Between two reads messages may move:
  * who stays in its place is read once. */
 #pragma once
 
@@ -27,8 +28,9 @@ struct shard_look {
 	unsigned messages; /* how many it looks at, and of how many bytes */
 	size_t bytes;
 };
-/* The first ready message in memory that matches and has not expired; NULL: there is
- * none. When Redis has more, and there is room, a read is under way. */
+/* The first ready message in memory that matches and has not expired, of a group one of
+ * those that may be next; NULL: there is none. When Redis has more, and there is room, a
+ * read is under way. */
 struct entry *shard_scan_match(struct shard *sh, const struct shard_look *look);
 
 /* What has been read and not been taken. */
@@ -37,8 +39,6 @@ struct shard_scan {
 	enum entry_state state;
 	struct place from; /* the next read begins here */
 	unsigned count, taken;
-	unsigned
-		captured; /* rows behind `max`: on their way to Redis when it was asked */
 	unsigned max;     /* rows of one read */
 	bool is_asking;   /* Redis is being asked */
 	bool is_end;      /* nothing is behind the rows */

@@ -258,11 +258,7 @@ static bool ask_memory(struct shard_ask *ask)
  * of that wakes the shard. */
 static bool is_parked(const struct shard_ask *ask)
 {
-	bool is_any = false;
-
-	for (unsigned i = 0; i < ask->count; i++)
-		is_any |= order_ask(ask->shard->order, ask->ids[i]);
-	return is_any;
+	return order_ask(ask->shard->order, ask->ids, ask->count);
 }
 
 static uint64_t count_beyond(const struct shard *sh)

@@ -277,6 +277,100 @@ describe('a queue with order-by', function()
         traffic.expect_counts(c, 'jobs', { ready = 0 })
       end)
 
+      --- 300 messages of the groups a and b, which both have one at work: all are parked.
+      local function park(options)
+        c:ok('DECLARE queue jobs order-by=h:g ' .. how .. (options or ''))
+        publish 'a0 b0'
+        local got, tags = get(2)
+        assert.equal('a0 b0', got)
+        traffic.publish(c, 'jobs', 300, function(i)
+          local group = i % 3 == 0 and 'b' or 'a'
+          return group .. i, 'h:g=' .. group .. (i % 100 == 50 and ' ttl=1h' or '')
+        end)
+        assert.equal('', (get(10)))
+        assert(wait.poll(function()
+          return get(10) == '' and c:stats('jobs').order.parked == 300
+        end))
+        return tags
+      end
+
+      local function expected(first, last)
+        local words = {}
+        for i = first, last do words[#words + 1] = (i % 3 == 0 and 'b' or 'a') .. i end
+        return words
+      end
+
+      --- Gives payloads and ids.
+      local function read_all(words)
+        local seen, ids, after = {}, {}, ''
+        repeat
+          local page = c:document('PEEK jobs ' .. words .. after)
+          for _, m in ipairs(page.messages) do seen[#seen + 1], ids[#ids + 1] = m.payload, m.id end
+          after = page.next and ' after=' .. page.next
+          assert.is_true(#seen <= 1000)
+        until not after
+        return seen, ids
+      end
+
+      it('shows all that is ready, each message once and in order', function()
+        local tags = park()
+        for _, n in ipairs { 1, 7, 100 } do assert.same(expected(1, 300), (read_all(tostring(n)))) end
+        assert.same({ 'a77', 'b177', 'a277' }, (read_all '2 match=77'))
+        local _, ids = read_all '100'
+        assert.equal('a151', c:peek('jobs 1 after=' .. ids[150])[1].payload)
+        -- What is on its way: gone, back, held, new.
+        d:ok('ACK ' .. tags.a0)
+        local got
+        got, tags = get(10, 'wait=10s')
+        assert.equal('a1', got)
+        assert.same(expected(2, 300), (read_all '70'))
+        d:ok('NACK ' .. tags.a1 .. ' requeue')
+        c:ok('REMOVE jobs ' .. ids[299])
+        publish 'b301 a302'
+        local words = expected(1, 298)
+        words[299], words[300], words[301] = 'b300', 'b301', 'a302'
+        assert.same(words, (read_all '100'))
+        assert.same(words, (read_all '9'))
+        assert.equal(301, c:stats('jobs').ready)
+      end)
+
+      it('sends back by REDRIVE what is parked too', function()
+        c:ok('DECLARE queue other ' .. how)
+        park()
+        assert.equal('100 0', c:ok 'REDRIVE jobs to=-/other match=h:g=b')
+        assert.equal('5 0', c:ok 'REDRIVE jobs 5 to=-/other')
+        assert.equal('195 0', c:ok 'REDRIVE jobs to=-/other')
+        traffic.expect_counts(c, 'jobs', { ready = 0, unacked = 2 })
+        local seen = traffic.take(d, 'other', 300)
+        table.sort(seen, function(x, y) return tonumber(x:match '%d+') < tonumber(y:match '%d+') end)
+        assert.same(expected(1, 300), seen)
+        expect_order { groups = 2, groups_blocked = 0, parked = 0 }
+      end)
+
+      it('gives to GET match= what may be next in its group', function()
+        c:ok('DECLARE queue jobs order-by=h:g ' .. how)
+        publish 'a1x a2x b1 b2x c1 none1 none2x'
+        local got, tags = get(1)
+        assert.equal('a1x', got)
+        -- a2x waits for a1x, and b2x for b1.
+        got = get(10, 'match=x')
+        assert.equal('none2x', got)
+        d:ok('ACK ' .. tags.a1x)
+        assert.equal('a2x', (get(10, 'match=x')))
+        assert.equal('b1', (get(1)))
+        assert.equal('', (get(10, 'match=x')))
+        expect_order { groups = 2 }
+        c:ok 'DELETE queue jobs'
+        c:ok('DECLARE queue jobs order-by=h:g inflight=2 ' .. how)
+        publish 'a1 a2x a3x'
+        got, tags = get(10, 'match=x')
+        assert.equal('a2x', got)
+        assert.equal('', (get(10, 'match=x')))
+        d:ok('ACK ' .. tags.a2x)
+        assert.equal('a3x', (get(10, 'match=x')))
+        assert.equal('a1', (get(10)))
+      end)
+
       it('serves others behind a group with a long backlog, and that one in order', function()
         c:ok('DECLARE queue jobs order-by=h:g ' .. how)
         publish 'a0'
