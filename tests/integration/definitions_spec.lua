@@ -57,7 +57,8 @@ describe('the definitions', function()
     it('with other arguments are refused, and the difference is named', function()
       c:ok 'DECLARE queue d.other shards=4 retry.max=3'
       c:expect_answer('DECLARE queue d.other shards=5 retry.max=3',
-        "ERR mismatch queue 'd.other' exists with other options: it has shards=4, not shards=5; the option reshard changes that")
+        "ERR mismatch queue 'd.other' exists with other options: it has shards=4, not shards=5; " ..
+        "the option reshard changes that")
       c:expect_answer('DECLARE queue d.other shards=4',
         "ERR mismatch queue 'd.other' exists with other options: it has retry.max=3, not retry.max=20")
       c:expect_answer('DECLARE queue d.other shards=4 retry.max=3 sharding.by=tenant',
