@@ -237,6 +237,19 @@ guard: deps-bench
 	@$(MAKE) $(B)/guard/hot_paths B=$(B)/guard CFLAGS="-O2 -gdwarf-4" SANITIZE=
 	@lua5.4 tests/bench/guard/run.lua $(B)/guard $(UPDATE)
 
+# What each option adds to a message, counted the same way.
+.PHONY: bench-options
+OPTION_SOURCES := $(wildcard tests/bench/options/*.c) tests/bench/guard/rig.c tests/bench/guard/redis_stand_in.c
+$(B)/option_costs: $(OPTION_SOURCES) $(wildcard tests/bench/guard/*.h) $(ARCHIVES) $(B)/stamp/link
+	@mkdir -p $(@D)
+	@echo "  link  $@"
+	@$(CC) $(ALL_CFLAGS) -Itests/bench $(LDFLAGS) -Wl,--wrap=clock_gettime,--wrap=uv_hrtime \
+		-o $@ $(OPTION_SOURCES) \
+		$(LINK_ARCHIVES) $(LDLIBS)
+bench-options: deps-bench
+	@$(MAKE) $(B)/guard/option_costs B=$(B)/guard CFLAGS="-O2 -gdwarf-4" SANITIZE=
+	@lua5.4 tests/bench/options/run.lua $(B)/guard $(B)/bench-options.md
+
 $(B)/bench/rules: tests/bench/rules/bench_rules.c $(ARCHIVES)
 	@mkdir -p $(@D)
 	@echo "  link  $@"
@@ -302,6 +315,7 @@ help:
 #: make bench-rules    what a decision costs, with and without Lua; fails above a limit
 #: make profile        where the broker's processor time goes, by component (needs perf)
 #: make bench-peers    the same work for Redis, NATS, RabbitMQ, beanstalkd, as installed
+#: make bench-options  what each option adds to a message, in instructions; a table in build/bench-options.md
 #: make guard          instructions of the hot paths against expected.txt; UPDATE=1 rewrites it
 #: make demo           a guided tour of a broker, crashes included
 #: make deps           install what the build needs (deps-test, deps-lint, deps-fuzz, deps-bench: more)

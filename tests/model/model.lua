@@ -26,7 +26,7 @@ repeat
     io.stdout:flush()
     outcome = shrink.shrink(pool, window, outcome, SHRINK)
     run.settle_seconds = PATIENT
-    local path = ('tests/model/found/%d.txt'):format(seed)
+    local path = ('%s/%d.txt'):format(os.getenv 'FOUND' or 'tests/model/found', seed)
     script.write(path, window, outcome)
     print(script.text(window, outcome))
     print('kept in ' .. path)

@@ -8,89 +8,16 @@ local build, update = arg[1], arg[2] == '1'
 
 local TOLERANCE, TOLERANCE_ELSEWHERE = 0.05, 0.15
 local here = arg[0]:match '^(.*)/' or '.'
+local callgrind = dofile(here .. '/callgrind.lua')
 local expected_path = here .. '/expected.txt'
 local counts = build .. '/counts'
 
 --- What the figures depend on besides the code.
 local PLATFORM = { 'machine', 'compiler', 'libc', 'lua' }
 
---- The same from one machine to the next: an empty environment, whose size moves
---- the stack, and libc's functions for every x86_64 and not those for this one.
-local ENVIRONMENT = 'env -i LC_ALL=C LD_BIND_NOW=1'
-  .. ' GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2,-AVX_Fast_Unaligned_Load,-ERMS,Fast_Unaligned_Copy'
-
---- A section is counted from the entry of its function to the end. Threads are
---- told apart because the rules' watchdog wakes up when it likes.
-local VALGRIND = '"$(command -v valgrind)" --quiet --tool=callgrind --vgdb=no --toggle-collect="section_*"'
-  .. ' --separate-threads=yes --compress-strings=no'
-
-local function fail(...)
-  io.stderr:write('guard: ', string.format(...), '\n')
-  os.exit(1)
-end
-
-local function run(command)
-  local ok, _, status = os.execute(command)
-  if not ok then fail('status %s of: %s', status, command) end
-end
-
-local function lines_of(path)
-  local file = io.open(path)
-  if not file then fail('cannot read %s', path) end
-  local lines = {}
-  for line in file:lines() do lines[#lines + 1] = line end
-  file:close()
-  return lines
-end
-
---- The section that a part of callgrind's output is about, and its instructions.
-local function read_part(path)
-  local name, total
-  for _, line in ipairs(lines_of(path)) do
-    name = name or line:match '^desc: Trigger: Client Request: (%S+)$'
-    total = line:match '^totals: (%d+)$' or total
-  end
-  return name, tonumber(total)
-end
-
-local function parts()
-  local pipe = assert(io.popen(('ls %s/part.*-01'):format(counts)))
-  local paths = {}
-  for path in pipe:lines() do paths[#paths + 1] = path end
-  pipe:close()
-  return paths
-end
-
----@return table measured  platform, order (names), and the figure of each section
-local function measure()
-  run(('rm -rf %s && mkdir -p %s'):format(counts, counts))
-  run(('%s %s --callgrind-out-file=%s/part %s/hot_paths >%s/log'):format(
-    ENVIRONMENT, VALGRIND, counts, build, counts))
-  local measured, ops = { platform = {}, order = {}, figures = {} }, {}
-  for _, line in ipairs(lines_of(counts .. '/log')) do
-    local name, n = line:match '^section (%S+) (%d+)$'
-    local key, value = line:match '^(%S+) (.*)$'
-    if name then
-      ops[name] = tonumber(n)
-      table.insert(measured.order, name)
-    elseif key then
-      measured.platform[key] = value
-    end
-  end
-  for _, path in ipairs(parts()) do
-    local name, total = read_part(path)
-    if ops[name] then
-      measured.figures[name] = math.floor(total / ops[name] * 10 + 0.5) / 10 -- as it is written
-      os.rename(path, counts .. '/' .. name)
-    end
-  end
-  run(('rm -f %s/part*'):format(counts))
-  return measured
-end
-
 local function read_expected()
   local expected = { platform = {}, order = {}, figures = {} }
-  for _, line in ipairs(lines_of(expected_path)) do
+  for _, line in ipairs(callgrind.lines_of(expected_path)) do
     local key, value = line:match '^# (%l+): (.*)$'
     local name, figure = line:match '^([%l_]+)%s+([%d.]+)$'
     if key then
@@ -191,7 +118,7 @@ local function compare_ratios(figures)
   return passed, failed
 end
 
-local measured = measure()
+local measured = callgrind.measure(build .. '/hot_paths', counts)
 if update then write_expected(measured) end
 local expected = read_expected()
 local allowed = tolerance(expected, measured)
