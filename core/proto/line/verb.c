@@ -48,7 +48,7 @@ static const struct verb verbs[] = {
 	{ "LOCK",    1, 1, "name",                     VERB_ANSWERS,                     "wait ttl token", NULL,       command_lock_take },
 	{ "UNLOCK",  2, 2, "name token",               0,                                NULL, NULL,                   command_lock_release },
 	{ "CHECK",   2, 2, "name token",               0,                                NULL, NULL,                   command_lock_check },
-	{ "KILL",    2, 2, "connection number",        0,                                NULL, NULL,                   command_operate_kill },
+	{ "KILL",    2, 2, "|connection number",       0,                                NULL, NULL,                   command_operate_kill },
 	{ "DRAIN",   0, 1, "off",                      0,                                NULL, NULL,                   command_operate_drain },
 	{ "HELP",    0, 0, NULL,                       VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_help },
 	{ "", 0, 0, NULL, 0, NULL, NULL, NULL },
@@ -85,11 +85,14 @@ const struct verb *verb_find(struct slice name)
 	return NULL;
 }
 
-/* "<queue>"; a choice of words, as "exchange|queue", stands for itself. */
+/* "<queue>"; a choice of words, as "exchange|queue", stands for itself, and so does a
+ * choice of one, "|connection". */
 static void add_name(struct buf *out, struct slice name)
 {
 	bool is_choice = memchr(name.data, '|', name.len) != NULL;
 
+	if (name.data[0] == '|')
+		name = slice_skip(name, 1);
 	buf_printf(out, is_choice ? "%" SLICE_FMT : "<%" SLICE_FMT ">", SLICE_ARG(name));
 }
 
