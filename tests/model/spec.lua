@@ -380,7 +380,7 @@ local function held_by(self, r)
     local n = #found
     for tag = first, last do
       local msg = client.held[tag]
-      if msg and not (r.is_kept and client.kept[msg]) then found[#found + 1] = msg end
+      if msg and not (r.is_kept and client.kept[msg] == msg.tag) then found[#found + 1] = msg end
     end
     if #found == n then is_lost = true end
   end
@@ -501,7 +501,6 @@ function verbs.PEEK(self, r)
   want(r.answer, '^DATA ')
   local state, max = r.options.state or 'ready', tonumber(r.words[2] or 1)
   local n, what = 0, r.options.match
-  if queue.order_by and state == 'ready' then return end -- see waits_for_group
   for _, msg in ipairs(M.in_state(queue, state)) do
     if not what or msg.payload:find(what, 1, true) then n = n + 1 end
   end
@@ -585,7 +584,10 @@ local function keep(self, r)
   if client.has_failed then return want(r.answer, r.options.pri and '^ERR [as]%a+ ' or '^ERR aborted ') end
   local settled = transacted[r.verb](self, r)
   if not settled then client.has_failed = r.answer:match '^ERR %S+' end
-  table.insert(client.transaction, { request = r, settled = settled, tags = client.kept })
+  -- Each by the delivery that it was settled by: it may come again, with another tag.
+  local tags = {}
+  for _, msg in ipairs(type(settled) == 'table' and settled or {}) do tags[msg] = msg.tag end
+  table.insert(client.transaction, { request = r, settled = settled, tags = tags })
 end
 
 function verbs.BEGIN(self, r)
@@ -649,15 +651,6 @@ end
 
 -- ---- what is seen from outside ---------------------------------------------------
 
---- PEEK leaves out what waits for its group, contrary to the protocol: a fault that is open.
-local function waits_for_group(queue, msg)
-  if msg.state ~= 'ready' then return false end
-  for _, other in ipairs(M.deliverable(queue)) do
-    if other == msg then return false end
-  end
-  return true
-end
-
 local function compare_message(msg, seen)
   local function differs(name, is, should)
     return ('%s of queue %s: %s is %s, not %s'):format(msg.payload, msg.queue.name, name, is, should)
@@ -680,6 +673,14 @@ local function compare_message(msg, seen)
   end
 end
 
+--- Which messages a queue gave up is certain only if the places of all are known.
+local function is_certain(queue)
+  for _, msg in ipairs(queue.msgs) do
+    if not msg.id then return false end
+  end
+  return true
+end
+
 --- Compare a queue with what PEEK shows of it in all states.
 ---@param name string
 ---@param shown table[] messages
@@ -693,10 +694,11 @@ function M:compare(name, shown)
     if difference then return difference end
     seen_before[msg] = seen
   end
+  local may_give_up = self.is_loose or not is_certain(queue)
   for _, msg in ipairs { table.unpack(queue.msgs) } do
-    if not seen_before[msg] and (not msg.id or self.is_loose) and is_over(queue) then
+    if not seen_before[msg] and may_give_up and is_over(queue) then
       give_up(self, msg)
-    elseif not seen_before[msg] and not waits_for_group(queue, msg) then
+    elseif not seen_before[msg] then
       return ('queue %s lacks %s, which should be %s'):format(name, msg.payload, msg.state)
     end
   end
