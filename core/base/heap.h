@@ -26,6 +26,12 @@ static inline bool heap_has(const struct heap_node *n)
 	return n->index > 0;
 }
 
+/* The earlier of two keys that are times, where 0 is none. */
+static inline int64_t heap_earlier(int64_t a, int64_t b)
+{
+	return !a || (b && b < a) ? b : a;
+}
+
 /* The node with the least key, NULL when the heap is empty. */
 static inline struct heap_node *heap_min(const struct heap *h)
 {

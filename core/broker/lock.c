@@ -180,21 +180,19 @@ static void fail_wait(struct lock_wait *w, int status, const char *text)
 /* The next one has it, or it is free and gone. */
 static void let_go(struct lock *l, struct waiter *waiter)
 {
-	struct lock_wait *w = TAILQ_FIRST(&l->waits);
+	struct broker *b = l->vhost->broker;
+	struct lock_wait *w, next;
+	uint64_t token = 0;
 
 	send_free(l, waiter);
+	while ((w = TAILQ_FIRST(&l->waits)) != NULL &&
+	       (token = id_lease_next_token(b)) == 0)
+		fail_wait(w, TIDE_EBUSY, TOO_MANY);
 	if (!w) {
 		destroy(l);
 		return;
 	}
-	struct lock_wait next = *w;
-	uint64_t token = id_lease_next_token(l->vhost->broker);
-
-	if (!token) {
-		fail_wait(w, TIDE_EBUSY, TOO_MANY);
-		let_go(l, NULL);
-		return;
-	}
+	next = *w;
 	forget_wait(w);
 	l->ttl_ms = next.ttl_ms;
 	*next.granted = token;
@@ -361,23 +359,24 @@ void lock_turn(struct broker *b)
 {
 	struct heap_node *n;
 
-	while ((n = heap_min(&b->lock_lapses)) != NULL && n->key <= b->mono_ms)
+	while ((n = heap_min(&b->lock_lapses)) != NULL && n->key <= b->mono_ms) {
 		let_go(container_of(n, struct lock, timer), NULL);
-	while ((n = heap_min(&b->lock_waits)) != NULL && n->key <= b->mono_ms)
+		if (pace_is_spent(&b->pace, false))
+			return;
+	}
+	while ((n = heap_min(&b->lock_waits)) != NULL && n->key <= b->mono_ms) {
 		fail_wait(container_of(n, struct lock_wait, timer), TIDE_EBUSY,
 			  "the lock was held for all of the time");
-}
-
-static int64_t earlier(int64_t a, int64_t b)
-{
-	return !a || (b && b < a) ? b : a;
+		if (pace_is_spent(&b->pace, false))
+			return;
+	}
 }
 
 int64_t lock_due_ms(const struct broker *b)
 {
 	const struct heap_node *lapse = heap_min(&b->lock_lapses),
 			       *wait = heap_min(&b->lock_waits);
-	int64_t due_ms = earlier(lapse ? lapse->key : 0, wait ? wait->key : 0);
+	int64_t due_ms = heap_earlier(lapse ? lapse->key : 0, wait ? wait->key : 0);
 
 	return due_ms && b->is_started ? b->now_ms + (due_ms - b->mono_ms) : 0;
 }

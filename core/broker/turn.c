@@ -144,30 +144,24 @@ void turn_flush(struct broker *b)
 	shared_sync_turn(b);
 }
 
-/* The earlier of two times, where 0 is none. */
-static int64_t earlier(int64_t a, int64_t b)
-{
-	return !a || (b && b < a) ? b : a;
-}
-
 int64_t turn_due_ms(const struct broker *b)
 {
 	int64_t due_ms = journal_retry_unix_ms(b->journal);
 	struct heap_node *n = heap_min(&b->timers);
 
 	if (n)
-		due_ms = earlier(due_ms, n->key);
+		due_ms = heap_earlier(due_ms, n->key);
 	if (b->env.may_expire)
-		due_ms = earlier(due_ms, shard_expiry_due_ms(&b->env));
+		due_ms = heap_earlier(due_ms, shard_expiry_due_ms(&b->env));
 	n = heap_min(&b->waits);
 	if (n)
-		due_ms = earlier(due_ms, b->now_ms + (n->key - b->mono_ms));
-	due_ms = earlier(due_ms, wake_due_ms(b));
-	due_ms = earlier(due_ms, lock_due_ms(b));
-	due_ms = earlier(due_ms, dedupe_due_ms(b->dedupe));
-	due_ms = earlier(due_ms, id_lease_due_ms(b));
-	due_ms = earlier(due_ms, removal_due_ms(b));
-	return earlier(due_ms, shared_sync_due_ms(b));
+		due_ms = heap_earlier(due_ms, b->now_ms + (n->key - b->mono_ms));
+	due_ms = heap_earlier(due_ms, wake_due_ms(b));
+	due_ms = heap_earlier(due_ms, lock_due_ms(b));
+	due_ms = heap_earlier(due_ms, dedupe_due_ms(b->dedupe));
+	due_ms = heap_earlier(due_ms, id_lease_due_ms(b));
+	due_ms = heap_earlier(due_ms, removal_due_ms(b));
+	return heap_earlier(due_ms, shared_sync_due_ms(b));
 }
 
 bool turn_is_busy(const struct broker *b)

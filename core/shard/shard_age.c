@@ -4,11 +4,6 @@
 /* Ranks and leases that are looked at: a figure must not cost a turn. */
 #define LOOKS_MAX 4096
 
-static int64_t earlier(int64_t a, int64_t b)
-{
-	return !a || b < a ? b : a;
-}
-
 /* Since when it could have been delivered. */
 static int64_t ready_since(const struct entry *e)
 {
@@ -29,10 +24,10 @@ int64_t shard_age_ready(const struct shard *sh)
 
 	/* The first of a rank is its oldest. */
 	for (e = window_first(w); e && looks++ < LOOKS_MAX; e = window_next_score(w, e))
-		since = earlier(since, ready_since(e));
+		since = heap_earlier(since, ready_since(e));
 	/* Of some that are parked no more is known than the id. */
 	if (sh->order && (parked = order_oldest_id(sh->order, LOOKS_MAX)) != 0)
-		since = earlier(since, id_unix_ms(parked));
+		since = heap_earlier(since, id_unix_ms(parked));
 	return since;
 }
 
@@ -44,6 +39,6 @@ int64_t shard_age_lease(const struct shard *sh)
 
 	for (e = window_first(&sh->held); e && looks++ < LOOKS_MAX;
 	     e = window_next(&sh->held, e))
-		since = earlier(since, e->held_unix_ms);
+		since = heap_earlier(since, e->held_unix_ms);
 	return since;
 }

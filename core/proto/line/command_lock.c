@@ -36,22 +36,23 @@ COMMAND(lock_take)
 				 q->err);
 }
 
-COMMAND(lock_release)
+typedef int lock_fn(struct session *s, struct slice name, uint64_t token, struct reply *r,
+		    struct error *err);
+
+static int with_token(struct line *l, struct request *q, struct reply *r, lock_fn *run)
 {
 	struct slice name = request_name(q, 0, "a lock");
 	uint64_t token = read_token(q, NULL, q->words[1]);
 
-	if (q->rc < 0)
-		return q->rc;
-	return session_lock_release(l->session, name, token, r, q->err);
+	return q->rc < 0 ? q->rc : run(l->session, name, token, r, q->err);
+}
+
+COMMAND(lock_release)
+{
+	return with_token(l, q, r, session_lock_release);
 }
 
 COMMAND(lock_check)
 {
-	struct slice name = request_name(q, 0, "a lock");
-	uint64_t token = read_token(q, NULL, q->words[1]);
-
-	if (q->rc < 0)
-		return q->rc;
-	return session_lock_check(l->session, name, token, r, q->err);
+	return with_token(l, q, r, session_lock_check);
 }
