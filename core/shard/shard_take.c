@@ -37,7 +37,7 @@ enum store_set shard_take_recover(struct shard *sh, double score, int64_t *at_ms
 	return from;
 }
 
-/* The message, which is in no state for now, may have waited for its next attempt. */
+/* The message, between two states, may have waited for its next attempt. */
 static void leave_group(struct entry *e)
 {
 	e->state = ENTRY_DELAYED;
