@@ -1,0 +1,36 @@
+/* topic.h: a topic: a destination whose messages stay when they are read.
+ *
+ * A topic is a struct queue whose messages lie in partitions instead of shards: name,
+ * definition, options, bindings and strategies (sharding, retry) are those of the queue,
+ * and routes lead to it in the same way. queue->topic is NULL for a queue proper.
+ *
+ * Partitions are made when they are first used, as shards are. */
+#pragma once
+
+#include "log/partition.h"
+
+struct queue;
+struct waiter;
+
+struct topic {
+	struct queue *queue;
+	struct partition **partitions; /* config.shards of them; NULL: never used */
+};
+
+/* For queue.c: the topic of a new queue, and its end (consumers are told before). */
+struct topic *topic_create(struct queue *q);
+void topic_destroy(struct topic *t);
+/* As queue_recover. */
+void topic_recover(struct topic *t, struct waiter *waiter);
+
+/* The partition of that number, below config.shards; it is made if it is new. */
+struct partition *topic_partition(struct topic *t, unsigned index);
+/* The partition's topic. */
+static inline struct topic *topic_of(const struct partition *p)
+{
+	return partition_owner(p);
+}
+
+/* Of the broker: what all partitions share. on_news activates the queue: deal_queue deals
+ * out what its groups can take. */
+extern const struct partition_ops topic_partition_ops;

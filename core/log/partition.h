@@ -1,0 +1,109 @@
+/* partition.h: one partition of a topic: an ordered, durable log of messages.
+ *
+ * Offsets are dense from 0. A message has its offset when it is appended; it can be read
+ * from the moment on that it is durable. An offset that somebody has read is never
+ * another message's, whatever crashes: that is why readers wait for Redis.
+ *
+ * All appends between two flushes are one group commit. While it is on its way the next
+ * one gathers. What Redis refuses fails, with all that has gathered behind it: its
+ * offsets are given out again, since nobody has read them.
+ *
+ * The newest batches are in memory: the tail. All partitions share its limit; the oldest
+ * batch goes first. What is not there is read from Redis: cursor.h.
+ *
+ * Partitions are counted: the topic holds a reference, and so does each request under
+ * way. Without keys (durable=0, --store none) the tail is all there is. */
+#pragma once
+
+#include <sys/queue.h>
+
+#include "base/waiter.h"
+#include "record.h"
+#include "store/store_log.h"
+
+struct partition;
+
+struct partition_ops {
+	/* There is more to read, or what a cursor waited for was read, or cannot be. */
+	void (*on_news)(struct partition *p);
+};
+
+TAILQ_HEAD(partition_list, partition);
+TAILQ_HEAD(tail_list, tail_batch);
+
+/* What all partitions of a broker share. */
+struct partition_env {
+	const struct partition_ops *ops;
+	struct store *store;         /* NULL when nothing is durable */
+	int64_t now_ms;              /* wall clock of this turn */
+	struct partition_list dirty; /* that have something to append */
+	unsigned flights;            /* appends under way */
+	int64_t retry_unix_ms;       /* after a refusal: nothing is sent before */
+	size_t unstored_bytes;       /* of messages that are not durable yet */
+	struct tail_list tail;       /* all batches in memory, the oldest first */
+	size_t tail_bytes, tail_max_bytes;
+	size_t reading_bytes; /* that cursors have read and not yet used */
+	struct partition_stats {
+		uint64_t appended, batches, refused, read_batches;
+	} stats;
+};
+
+/* What is known of a day. */
+struct partition_day {
+	uint32_t day;
+	uint64_t base, position;
+	int64_t first_ms;
+};
+
+/* @param owner  whose it is: ops get it by partition_owner
+ * @param keys   taken; NULL: nothing of it is kept */
+struct partition *partition_create(struct partition_env *env, void *owner, unsigned index,
+				   struct store_log *keys);
+/* The owner has no use for it any more: publishers are told TIDE_ENOTFOUND, cursors find
+ * nothing. */
+void partition_close(struct partition *p);
+void *partition_owner(const struct partition *p);
+unsigned partition_index(const struct partition *p);
+
+/* Read from Redis where it begins and ends. on_group is called for each group that has
+ * committed; then the waiter is told. */
+typedef void (*partition_group_fn)(struct partition *p, struct slice group,
+				   uint64_t committed);
+void partition_recover(struct partition *p, partition_group_fn on_group,
+		       struct waiter *waiter);
+
+/* Append a message; gives its offset. The waiter, unless NULL, is counted up and told
+ * when it is durable, or refused. Nothing of the message is kept. */
+uint64_t partition_append(struct partition *p, const struct msg *m,
+			  struct waiter *waiter);
+
+uint64_t partition_start(const struct partition *p); /* the first offset that is kept */
+uint64_t partition_end(const struct partition *p);   /* what the next append gets */
+uint64_t partition_readable(const struct partition *p); /* the end of what can be read */
+uint64_t partition_bytes(const struct partition *p);    /* of its batches */
+int64_t partition_last_ms(const struct partition *p);   /* of its last message; 0: none */
+
+/* Send what has gathered, unless appends are under way. At the end of a turn. */
+void partition_flush(struct partition_env *env);
+/* Nothing is to be sent or under way. */
+bool partition_is_idle(const struct partition_env *env);
+/* When partition_flush wants to be called; 0: at the end of the next turn, if at all. */
+int64_t partition_due_ms(const struct partition_env *env);
+/* The tail may be too large. */
+void partition_shrink(struct partition_env *env);
+
+/* What a group has committed, written behind by its owner. */
+void partition_commit(struct partition *p, const struct store_log_commit *commit,
+		      store_done_fn on_done, void *ctx);
+
+/* Where to read from, by a time: the offset of the first message of that time or later;
+ * the end when there is none. */
+typedef void (*partition_found_fn)(void *ctx, int status, const char *text,
+				   uint64_t offset);
+void partition_find_time(struct partition *p, int64_t unix_ms,
+			 partition_found_fn on_found, void *ctx);
+
+/* Drop all messages below the offset, which is at most partition_readable: whole batches
+ * in Redis, the rest cannot be read any more. on_done may be NULL. */
+void partition_trim(struct partition *p, uint64_t start, store_done_fn on_done,
+		    void *ctx);

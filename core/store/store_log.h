@@ -1,0 +1,125 @@
+/* store_log.h: the log of a partition of a topic in Redis. Part of store.h, for its
+ * floor's users that know logs; all that store.h says of requests holds.
+ *
+ * A partition has a sorted set of record batches (log/record.h; here they are bytes) for
+ * each UTC day, scored by offset; a hash with what is known of its days; a hash with the
+ * committed offset of each group. A day is a number: yyyymmdd. Days and offsets grow
+ * together: no batch of a day has a smaller offset than one of the day before. */
+#pragma once
+
+#include "store.h"
+
+/* The key names of a partition; counted like those of a shard. */
+struct store_log;
+struct store_log *store_log_create(struct slice vhost, struct slice topic,
+				   unsigned partition);
+void store_log_destroy(struct store_log *log);
+
+struct store_log_batch {
+	uint64_t base;
+	struct slice bytes;
+};
+
+/* What is appended to a partition at once. The batches' bytes are borrowed until on_done;
+ * the rest is copied. */
+struct store_log_append {
+	uint32_t day;
+	const struct store_log_batch *batches; /* at least one, in order, of one day */
+	unsigned count;                        /* at most STORE_LOG_BATCHES_MAX */
+	/* Before: remove what is there from the first batch's offset on, whatever its
+	 * day: an append was refused that may have been carried out. */
+	const uint32_t *truncate_days;
+	unsigned truncate_count;
+	/* The first of its day: what the state says of it. */
+	bool is_new_day;
+	uint64_t position;
+	int64_t first_ms;
+	/* The state's upper bound of the bytes of a batch; 0: it stays. */
+	uint64_t largest;
+};
+#define STORE_LOG_BATCHES_MAX 64
+/* Redis took it all, or refused it: `is_unsure` as in struct batch_result. */
+typedef void (*store_log_done_fn)(void *ctx, int status, const char *text,
+				  bool is_unsure);
+void store_log_append(struct store *s, struct store_log *log,
+		      const struct store_log_append *append, store_log_done_fn on_done,
+		      void *ctx);
+
+/* In the place of the batches of a day with offsets from `from` to `to`, both of them
+ * batches, these: one MULTI ... EXEC. Their bytes are copied. With none they are removed.
+ */
+struct store_log_replace {
+	uint32_t day;
+	uint64_t from, to;
+	const struct store_log_batch *batches;
+	unsigned count;
+	uint64_t largest; /* as above */
+};
+void store_log_replace(struct store *s, struct store_log *log,
+		       const struct store_log_replace *replace, store_done_fn on_done,
+		       void *ctx);
+
+/* The batch of a day that has the offset or, where none has it, the last before it; then
+ * those that follow; `count` at most (1-1024). The rows are the store's. */
+typedef void (*store_log_rows_fn)(void *ctx, int status, const char *text,
+				  const struct store_log_batch *rows, size_t count);
+void store_log_read(struct store *s, struct store_log *log, uint32_t day, uint64_t offset,
+		    unsigned count, store_log_rows_fn on_rows, void *ctx);
+/* The batch at that place of a day, from 0 on; -1 is the last. One row or none. */
+void store_log_read_at(struct store *s, struct store_log *log, uint32_t day,
+		       int64_t place, store_log_rows_fn on_rows, void *ctx);
+/* How many batches a day has. */
+void store_log_count(struct store *s, struct store_log *log, uint32_t day,
+		     store_purged_fn on_count, void *ctx);
+
+/* Remove the days, whole, and all batches of `day` below `start` (0: of none): the log
+ * begins at `start`, which the state says from now on. The state goes first: a reader
+ * that comes between reads nothing that is about to go. */
+struct store_log_trim {
+	uint64_t start;
+	const uint32_t *days;
+	unsigned day_count;
+	uint32_t day;
+};
+void store_log_trim(struct store *s, struct store_log *log,
+		    const struct store_log_trim *trim, store_done_fn on_done, void *ctx);
+
+/* What the state says. `days` in order. */
+struct store_log_day {
+	uint32_t day;
+	uint64_t base; /* of its first batch */
+	uint64_t position;
+	int64_t first_ms;
+};
+struct store_log_group {
+	struct slice name;
+	uint64_t committed;
+};
+struct store_log_state {
+	uint64_t start;
+	uint64_t largest;
+	const struct store_log_day *days;
+	size_t day_count;
+	const struct store_log_group *groups;
+	size_t group_count;
+	/* The last batch of the last day that has one; .bytes.data is NULL without. */
+	struct store_log_batch last;
+};
+/* The state is the store's. Fields that cannot be read are logged and left out. */
+typedef void (*store_log_state_fn)(void *ctx, int status, const char *text,
+				   const struct store_log_state *state);
+/* May take a few round trips. */
+void store_log_recover(struct store *s, struct store_log *log,
+		       store_log_state_fn on_state, void *ctx);
+
+/* Committed offsets of groups; or, with is_removal, forget the groups. on_done may be
+ * NULL.
+ */
+struct store_log_commit {
+	const struct store_log_group *groups;
+	size_t count; /* 1 or more */
+	bool is_removal;
+};
+void store_log_commit(struct store *s, struct store_log *log,
+		      const struct store_log_commit *commit, store_done_fn on_done,
+		      void *ctx);
