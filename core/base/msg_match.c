@@ -1,7 +1,7 @@
 #include "msg_match.h"
 
 #include "mem.h"
-#include "topic.h"
+#include "topic_pattern.h"
 
 static bool take_prefix(struct slice *text, const char *prefix)
 {
@@ -76,7 +76,7 @@ bool msg_match_has(const struct msg_match *match, const struct msg *m)
 	case MSG_MATCH_TEXT:
 		return is_in_content(m, match->text);
 	case MSG_MATCH_KEY:
-		return topic_matches(match->text, m->key);
+		return topic_pattern_matches(match->text, m->key);
 	case MSG_MATCH_HEADER:
 		value = msg_header(m, match->text);
 		return value.data &&

@@ -105,7 +105,7 @@ struct run *claim_next(const struct claim *c, const struct run *run); /* of any 
 
 /* The runs that a holder has, by tag. */
 int run_compare_tags(const struct run *a, const struct run *b);
-RB_PROTOTYPE(run_tag_tree, run, by_tag, run_compare_tags)
 RB_HEAD(run_tag_tree, run);
+RB_PROTOTYPE(run_tag_tree, run, by_tag, run_compare_tags)
 /* The run that has the tag, or the first behind it; NULL: none. */
 struct run *run_from_tag(struct run_tag_tree *t, uint64_t tag);

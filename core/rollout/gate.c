@@ -25,7 +25,7 @@ STAILQ_HEAD(asks, ask);
 
 /* A child under way; freed when its handles are closed. It has first a directory made for
  * the files, and removed at the end, by a thread. */
-struct run {
+struct gate_run {
 	struct gate_lane *lane; /* NULL: nobody waits any more */
 	uv_loop_t *loop;
 	uv_work_t work;
@@ -53,7 +53,7 @@ struct gate_lane {
 	struct gate *gate;
 	struct asks current; /* whom the run under way answers */
 	struct asks next;
-	struct run *run;
+	struct gate_run *run;
 	unsigned rounds; /* in which newer files have ended a run */
 };
 
@@ -98,7 +98,7 @@ static void answer(struct asks *asks, struct bundle *files, const struct error *
 
 static void start(struct gate_lane *l);
 
-static void free_run(struct run *r)
+static void free_run(struct gate_run *r)
 {
 	buf_deinit(&r->output);
 	bundle_unref(r->files);
@@ -109,7 +109,7 @@ static void free_run(struct run *r)
 
 static void work_remove(uv_work_t *work)
 {
-	gate_dir_remove(((struct run *)work->data)->dir);
+	gate_dir_remove(((struct gate_run *)work->data)->dir);
 }
 
 static void on_removed(uv_work_t *work, int status)
@@ -117,7 +117,7 @@ static void on_removed(uv_work_t *work, int status)
 	free_run(work->data);
 }
 
-static void end_run(struct run *r)
+static void end_run(struct gate_run *r)
 {
 	if (!r->dir[0])
 		free_run(r);
@@ -127,13 +127,13 @@ static void end_run(struct run *r)
 
 static void on_closed(uv_handle_t *handle)
 {
-	struct run *r = handle->data;
+	struct gate_run *r = handle->data;
 
 	if (--r->handles == 0)
 		end_run(r);
 }
 
-static void close_run(struct run *r)
+static void close_run(struct gate_run *r)
 {
 	uv_close((uv_handle_t *)&r->pipe, on_closed);
 	uv_close((uv_handle_t *)&r->timer, on_closed);
@@ -147,7 +147,7 @@ static bool begins_failure(struct slice line)
 
 /* What a person needs first: the first failure up to its stack, as one line (where it is,
  * the test's name, what was expected and what came), or how the output ends. */
-static void describe(const struct run *r, struct error *err)
+static void describe(const struct gate_run *r, struct error *err)
 {
 	struct slice all = buf_slice(&r->output);
 	bool is_failure = false;
@@ -183,7 +183,7 @@ static void describe(const struct run *r, struct error *err)
 }
 
 /* Nobody knows the directory that was made: paths are said to be in the rules'. */
-static void hide_dir(struct run *r)
+static void hide_dir(struct gate_run *r)
 {
 	struct slice all = buf_slice(&r->output);
 	size_t len = strlen(r->dir);
@@ -205,7 +205,7 @@ static void hide_dir(struct run *r)
 	r->output = out;
 }
 
-static void log_output(const struct run *r)
+static void log_output(const struct gate_run *r)
 {
 	struct slice all = buf_slice(&r->output);
 
@@ -237,7 +237,7 @@ static void conclude(struct gate_lane *l, const struct error *result)
 }
 
 /* Its process has ended, and its output is read. */
-static void finish(struct run *r)
+static void finish(struct gate_run *r)
 {
 	struct gate_lane *l = r->lane;
 	struct error result = { .code = TIDE_OK };
@@ -255,7 +255,7 @@ static void finish(struct run *r)
 	conclude(l, &result);
 }
 
-static void finish_part(struct run *r)
+static void finish_part(struct gate_run *r)
 {
 	if (--r->pending == 0)
 		finish(r);
@@ -266,7 +266,7 @@ static void on_timeout(uv_timer_t *timer);
 /* What a spec has started ends too. Output that another holds open is not waited for. */
 static void on_exit_status(uv_process_t *process, int64_t status, int signal_number)
 {
-	struct run *r = process->data;
+	struct gate_run *r = process->data;
 
 	r->status = signal_number ? -signal_number : status;
 	r->has_ended = true;
@@ -278,14 +278,14 @@ static void on_exit_status(uv_process_t *process, int64_t status, int signal_num
 
 static void on_alloc(uv_handle_t *handle, size_t size, uv_buf_t *out)
 {
-	struct run *r = handle->data;
+	struct gate_run *r = handle->data;
 
 	*out = uv_buf_init(r->chunk, sizeof(r->chunk));
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *data)
 {
-	struct run *r = stream->data;
+	struct gate_run *r = stream->data;
 
 	if (n > 0 && buf_len(&r->output) < OUTPUT_MAX)
 		buf_append(&r->output, data->base, (size_t)n);
@@ -297,7 +297,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *data)
 
 static void on_timeout(uv_timer_t *timer)
 {
-	struct run *r = timer->data;
+	struct gate_run *r = timer->data;
 
 	if (r->has_ended) {
 		uv_read_stop((uv_stream_t *)&r->pipe);
@@ -308,7 +308,7 @@ static void on_timeout(uv_timer_t *timer)
 	uv_kill(-r->process.pid, SIGKILL);
 }
 
-static int spawn(struct run *r, uv_loop_t *loop, const char *dir)
+static int spawn(struct gate_run *r, uv_loop_t *loop, const char *dir)
 {
 	char name[] = "tidemq", verb[] = "test";
 	char *args[] = { name, verb, (char *)(uintptr_t)dir, NULL };
@@ -332,7 +332,7 @@ static int spawn(struct run *r, uv_loop_t *loop, const char *dir)
 	return uv_spawn(loop, &r->process, &options);
 }
 
-static void run_child(struct run *r)
+static void run_child(struct gate_run *r)
 {
 	struct gate_lane *l = r->lane;
 	struct error err;
@@ -356,7 +356,7 @@ static void run_child(struct run *r)
 
 static void work_make(uv_work_t *work)
 {
-	struct run *r = work->data;
+	struct gate_run *r = work->data;
 	const char *specs_dir = r->specs_dir;
 
 	r->failure.code = TIDE_OK;
@@ -370,7 +370,7 @@ static void work_make(uv_work_t *work)
 
 static void on_made(uv_work_t *work, int status)
 {
-	struct run *r = work->data;
+	struct gate_run *r = work->data;
 
 	if (r->lane && r->has_specs && r->failure.code == TIDE_OK) {
 		run_child(r);
@@ -398,7 +398,7 @@ static void take_asks(struct gate_lane *l)
 static void start(struct gate_lane *l)
 {
 	const struct broker *b = l->gate->broker;
-	struct run *r = mem_zalloc(sizeof(*r));
+	struct gate_run *r = mem_zalloc(sizeof(*r));
 	const struct ask *a, *last = NULL;
 
 	take_asks(l);
@@ -419,7 +419,7 @@ static void start(struct gate_lane *l)
  * their process, which must be waited for. */
 static void end_early(struct gate_lane *l)
 {
-	struct run *r = l->run;
+	struct gate_run *r = l->run;
 
 	if (!r)
 		return;

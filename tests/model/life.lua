@@ -118,21 +118,21 @@ local function words_of(key)
   return list
 end
 
-local function topic_matches(pattern, key, i, j)
+local function topic_pattern_matches(pattern, key, i, j)
   if i > #pattern then return j > #key end
   if pattern[i] == '#' then
     for skip = j, #key + 1 do
-      if topic_matches(pattern, key, i + 1, skip) then return true end
+      if topic_pattern_matches(pattern, key, i + 1, skip) then return true end
     end
     return false
   end
-  return j <= #key and (pattern[i] == '*' or pattern[i] == key[j]) and topic_matches(pattern, key, i + 1, j + 1)
+  return j <= #key and (pattern[i] == '*' or pattern[i] == key[j]) and topic_pattern_matches(pattern, key, i + 1, j + 1)
 end
 
 local function binding_matches(exchange, pattern, key)
   if exchange.type == 'fanout' then return true end
   if exchange.type == 'direct' then return pattern == key end
-  return topic_matches(words_of(pattern), words_of(key), 1, 1)
+  return topic_pattern_matches(words_of(pattern), words_of(key), 1, 1)
 end
 
 --- The queues that a message goes to, or nil: there is no such exchange.

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <uv.h>
 
-#include "base/topic.h"
+#include "base/topic_pattern.h"
 #include "base/mem.h"
 #include "base/table.h"
 #include "engine_private.h"
@@ -37,7 +37,7 @@ static bool is_for_all(const struct rule *r)
 static bool is_match(const struct rule *r, struct slice exchange, struct slice key)
 {
 	return (is_for_all(r) || slice_is(exchange, r->match_exchange)) &&
-	       topic_matches(slice_from(r->match_key), key);
+	       topic_pattern_matches(slice_from(r->match_key), key);
 }
 
 struct filter_set *filter_set_create(const struct generation *g)

@@ -1,4 +1,4 @@
-#include "topic.h"
+#include "topic_pattern.h"
 
 /* What is left of a text. A text of no bytes has no words at all; one that ends
  * in a dot has an empty word behind it. */
@@ -30,7 +30,7 @@ static void step(struct words *w)
 
 /* The last `#` takes as few words as it can, then one more each time that what
  * follows it does not fit: an earlier one never has to be tried again. */
-bool topic_matches(struct slice pattern, struct slice key)
+bool topic_pattern_matches(struct slice pattern, struct slice key)
 {
 	struct words p = words_of(pattern), k = words_of(key);
 	struct words after_many, taken_to;

@@ -1,0 +1,12 @@
+/* topic_pattern.h: topic patterns in C, for the `match` of filters and of requests. Dots
+ * separate words. `*` is one word, `#` any number. lua/tide/topic_trie.lua has the same
+ * grammar.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "slice.h"
+
+/* At most (words of the pattern) x (words of the key) steps. */
+bool topic_pattern_matches(struct slice pattern, struct slice key);
