@@ -467,10 +467,9 @@ static int run_get(struct cli *cli)
 	{                                                         \
 		COMMAND_NUMBER("partition", NULL, help, 0, 65535) \
 	}
-#define POSITION_HELP                                                                  \
-	"A topic: POSITION is first, last, an offset, a time (2026-11-23T10:00:00Z,\n" \
-	"@UNIX-MS) or a duration (90m: so long ago). Without --group you read it on\n" \
-	"your own, and nothing is committed."
+#define TOPIC_HELP                                                      \
+	"A topic without --group is read by you alone, and nothing is " \
+	"committed.\n" CLI_POSITION_HELP
 
 static const struct command_option sub_options[] = {
 	OPTION_ACK,
@@ -511,7 +510,7 @@ const struct cli_verb cli_consume_verbs[] = {
 	{ .name = "sub",
 	  .summary = "print the messages of a queue or a topic as they arrive",
 	  .usage = "[options] QUEUE|TOPIC",
-	  .details = POSITION_HELP "\n" FORMAT_HELP,
+	  .details = TOPIC_HELP "\n" FORMAT_HELP,
 	  .options = sub_options,
 	  .words_min = 1,
 	  .words_max = 1,
@@ -520,7 +519,7 @@ const struct cli_verb cli_consume_verbs[] = {
 	  .summary = "take messages from queues, or from a topic, and print them",
 	  .usage = "[options] QUEUE... | --group GROUP TOPIC | --partition N TOPIC",
 	  .details = "The first QUEUE is the most urgent one: its messages come "
-		     "first.\n" POSITION_HELP "\n" FORMAT_HELP "\n\n" CLI_MATCH_HELP,
+		     "first.\n" TOPIC_HELP "\n" FORMAT_HELP "\n\n" CLI_MATCH_HELP,
 	  .options = get_options,
 	  .words_min = 1,
 	  .words_max = GET_QUEUES_MAX,
