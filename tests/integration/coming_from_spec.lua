@@ -208,7 +208,8 @@ local calls = {
     LPUSH RPOP BRPOP RPOPLPUSH LMOVE BRPOPLPUSH BLMOVE BLMPOP LMPOP LREM LLEN LRANGE LPOS LTRIM ZADD
     SUBSCRIBE PUBLISH MULTI EXEC INCR]],
   ['Redis Streams'] = [[
-    XADD XLEN XRANGE XREVRANGE XREAD XGROUP XREADGROUP XACK XPENDING XCLAIM XAUTOCLAIM XDEL XTRIM XINFO XSETID]],  Kafka = [[
+    XADD XLEN XRANGE XREVRANGE XREAD XGROUP XREADGROUP XACK XPENDING XCLAIM XAUTOCLAIM XDEL XTRIM XINFO XSETID]],
+  Kafka = [[
     send partitioner.class acks linger.ms batch.size enable.idempotence transactional.id beginTransaction headers
     timestamp subscribe group.id assign poll max.poll.records max.poll.interval.ms session.timeout.ms commitSync
     commitAsync enable.auto.commit auto.offset.reset seek seekToBeginning seekToEnd offsetsForTimes
