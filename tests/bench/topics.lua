@@ -74,11 +74,11 @@ local function catch_up(server, round)
   local stored = load_and_weigh(server, 'store', CATCH_UP, '--topic --fill --window 10000')
   if not stored then return end
   note(server, 'store', round, stored)
-  for name, args in pairs { ['catch-up'] = '--drain --readers 1', ['group-up'] = '--drain --groups 1' } do
+  for _, who in ipairs { { 'catch-up', '--readers 1' }, { 'group-up', '--groups 1' } } do
     server:halt()
     if not server:run() then return end
-    local result = server:load(name, CATCH_UP, args)
-    if result then note(server, name, round, result) end
+    local result = server:load(who[1], CATCH_UP, '--drain ' .. who[2])
+    if result then note(server, who[1], round, result) end
   end
 end
 
