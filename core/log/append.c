@@ -95,8 +95,7 @@ static void add_waiter(struct append *a, struct waiter *waiter)
 {
 	if (a->waiter_count == a->waiter_cap) {
 		a->waiter_cap = a->waiter_cap ? a->waiter_cap * 2 : 16;
-		a->waiters =
-			mem_realloc(a->waiters, a->waiter_cap * sizeof(*a->waiters));
+		a->waiters = mem_realloc(a->waiters, a->waiter_cap * sizeof(*a->waiters));
 	}
 	a->waiters[a->waiter_count++] = waiter;
 	waiter_add(waiter);

@@ -144,9 +144,10 @@ static void end_day(struct cursor *c)
 
 static void log_corrupt(const struct cursor *c, uint64_t base, const struct error *err)
 {
-	log_error("%s: the batch at offset %llu of %u cannot be read and is left out: %s",
-		  partition_label(c->partition), (unsigned long long)base, c->read_day,
-		  err->text);
+	log_error(
+		"%slog:%08u: the batch at offset %llu cannot be read and is left out: %s",
+		store_log_prefix(c->partition->keys), c->read_day,
+		(unsigned long long)base, err->text);
 }
 
 static int open_row(const struct cursor *c, const struct store_log_batch *row,
@@ -214,7 +215,8 @@ static void fail(struct cursor *c, int status, const char *text)
 	struct partition *p = c->partition;
 
 	if (status != TIDE_ESHUTDOWN)
-		log_error("%s: offset %llu cannot be read now: %s", partition_label(p),
+		log_error("%slog:%08u: offset %llu cannot be read now: %s",
+			  store_log_prefix(p->keys), c->read_day,
 			  (unsigned long long)c->read_offset,
 			  text ? text : error_text(status));
 	c->retry_ms = p->env->now_ms + PARTITION_RETRY_MS;
@@ -264,8 +266,9 @@ static unsigned rows_to_read(const struct cursor *c, const struct partition_day 
 		guess = READ_WORST_BYTES / largest;
 	if (guess > rows)
 		rows = guess;
-	return rows < least ? least : rows > READ_ROWS_MAX ? READ_ROWS_MAX
-							   : (unsigned)rows;
+	return rows < least           ? least
+	       : rows > READ_ROWS_MAX ? READ_ROWS_MAX
+				      : (unsigned)rows;
 }
 
 /* Read what comes next, unless the tail has it. */
@@ -297,7 +300,8 @@ static void read_more(struct cursor *c)
 		       on_rows, c);
 }
 
-/* ---- the next record ---------------------------------------------------------------- */
+/* ---- the next record ----------------------------------------------------------------
+ */
 
 /* The reader is at `offset`, or behind it, in this batch, whose reference is taken. */
 static void enter_take(struct cursor *c, struct record_batch *b)
@@ -430,7 +434,8 @@ void cursor_seek(struct cursor *c, uint64_t offset)
 		forget_ahead(c);
 }
 
-/* ---- after a failure ---------------------------------------------------------------- */
+/* ---- after a failure ----------------------------------------------------------------
+ */
 
 void cursor_wake_failed(struct partition_env *env)
 {

@@ -1,5 +1,6 @@
 #include "partition.h"
 
+#include "base/container.h"
 #include "base/heap.h"
 #include "base/mem.h"
 #include "cursor.h"
@@ -82,7 +83,7 @@ uint64_t partition_readable(const struct partition *p)
 
 uint64_t partition_bytes(const struct partition *p)
 {
-	return p->position - p->first_position;
+	return p->position > p->first_position ? p->position - p->first_position : 0;
 }
 
 int64_t partition_last_ms(const struct partition *p)
@@ -247,4 +248,40 @@ void partition_call_later(struct partition *p, struct partition_call *call,
 	call->partition = partition_ref(p);
 	call->run = run;
 	STAILQ_INSERT_TAIL(&p->env->later, call, link);
+}
+
+struct later_done {
+	struct partition_call call;
+	store_done_fn on_done;
+	void *ctx;
+};
+
+static void run_done(struct partition_call *call)
+{
+	struct later_done *d = container_of(call, struct later_done, call);
+	bool is_closed = call->partition->is_closed;
+
+	d->on_done(d->ctx, is_closed ? TIDE_ENOTFOUND : TIDE_OK, NULL);
+	mem_free(d);
+}
+
+void partition_done_later(struct partition *p, store_done_fn on_done, void *ctx)
+{
+	struct later_done *d;
+
+	if (!on_done)
+		return;
+	d = mem_alloc(sizeof(*d));
+	d->on_done = on_done;
+	d->ctx = ctx;
+	partition_call_later(p, &d->call, run_done);
+}
+
+void partition_commit(struct partition *p, const struct store_log_commit *commit,
+		      store_done_fn on_done, void *ctx)
+{
+	if (p->keys)
+		store_log_commit(p->env->store, p->keys, commit, on_done, ctx);
+	else
+		partition_done_later(p, on_done, ctx);
 }

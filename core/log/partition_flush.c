@@ -27,9 +27,10 @@ static bool is_new_day(const struct partition *p, const struct append *a)
 static void note_day(struct partition *p, const struct append *a)
 {
 	const struct record_batch *b = a->batches[0];
-	const struct partition_day day = {
-		.day = a->day, .base = b->base, .position = b->position, .first_ms = b->first_ms
-	};
+	const struct partition_day day = { .day = a->day,
+					   .base = b->base,
+					   .position = b->position,
+					   .first_ms = b->first_ms };
 
 	if (is_new_day(p, a))
 		partition_add_day(p, &day);

@@ -9,9 +9,10 @@
 /* Not longer than it was meant to, when the clock was set back. */
 bool partition_is_resting(const struct partition_env *env, int64_t until_ms);
 
-/* What is known of a day. Its batches have offsets from `base` to that of the next day. */
+/* What is known of a day. Its batches have offsets from `base` to that of the next day.
+ */
 struct partition_day {
-	uint32_t day; /* yyyymmdd */
+	uint32_t day;  /* yyyymmdd */
 	bool is_going; /* a trim that is under way removes it */
 	uint64_t base, position;
 	int64_t first_ms;
@@ -68,3 +69,8 @@ struct partition_call {
 };
 void partition_call_later(struct partition *p, struct partition_call *call,
 			  void (*run)(struct partition_call *call));
+/* Likewise on_done(ctx, TIDE_OK or TIDE_ENOTFOUND, NULL); it may be NULL. */
+void partition_done_later(struct partition *p, store_done_fn on_done, void *ctx);
+
+/* Find first_position, which may take a read. on_done may come before the return. */
+void partition_trim_measure(struct partition *p, store_done_fn on_done, void *ctx);

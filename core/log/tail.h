@@ -30,9 +30,8 @@ void tail_shrink(struct partition_env *env);
 /* The one of that number; NULL: it has gone, or has not come. */
 static inline struct record_batch *tail_at(const struct tail *t, uint64_t number)
 {
-	return number - t->first < t->count
-		       ? t->ring[number & (t->cap - 1)]->batch
-		       : NULL;
+	return number - t->first < t->count ? t->ring[number & (t->cap - 1)]->batch
+					    : NULL;
 }
 
 static inline struct record_batch *tail_first(const struct tail *t)
