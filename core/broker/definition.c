@@ -40,9 +40,10 @@ void definition_deinit(struct definition *d)
 const char *definition_kind(enum store_table table)
 {
 	static const char *const names[STORE_TABLE_COUNT] = {
-		[STORE_VHOSTS] = "vhost", [STORE_EXCHANGES] = "exchange",
-		[STORE_QUEUES] = "queue", [STORE_BINDINGS] = "binding",
-		[STORE_PAUSES] = "pause", [STORE_LOCKS] = "lock",
+		[STORE_VHOSTS] = "vhost",     [STORE_EXCHANGES] = "exchange",
+		[STORE_QUEUES] = "queue",     [STORE_TOPICS] = "topic",
+		[STORE_BINDINGS] = "binding", [STORE_PAUSES] = "pause",
+		[STORE_LOCKS] = "lock",
 	};
 
 	return names[table];
