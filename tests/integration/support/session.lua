@@ -1,4 +1,5 @@
 --- The sessions in a document: what is typed into a broker, and what comes.
+local assert = require 'luassert'
 local json = require 'dkjson'
 
 local M = {}
