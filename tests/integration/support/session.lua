@@ -1,4 +1,5 @@
 --- The sessions in a document: what is typed into a broker, and what comes.
+local assert = require 'luassert'
 local json = require 'dkjson'
 
 local M = {}
@@ -79,13 +80,13 @@ function M.play(text, c)
     else
       local got = c:expect '^.*$'
       if word == 'DATA' then
-        local text = next_line()
-        if not text:find ', … }$' then
-          assert.equal(#text, tonumber(line:match '%d+$'), 'the length of ' .. text)
+        local document_text = next_line()
+        if not document_text:find ', … }$' then
+          assert.equal(#document_text, tonumber(line:match '%d+$'), 'the length of ' .. document_text)
         end
         assert.is_truthy(got:find '^DATA %d+$', got)
         local payload = c:expect_payload(got:match '%d+$')
-        local wanted, document = shown(text, json.decode(payload))
+        local wanted, document = shown(document_text, json.decode(payload))
         assert.same(normalize_document(wanted, documented), normalize_document(document, actual))
       else
         assert.equal(documented(line), actual(got))
