@@ -10,7 +10,6 @@
 #include "rules/api/shared.h"
 #include "shard/commit.h"
 #include "shard/dedupe.h"
-#include "topic.h"
 
 void broker_config_init(struct broker_config *c)
 {
@@ -76,7 +75,7 @@ static void init_partition_env(struct broker *b)
 	struct partition_env *env = &b->partitions;
 
 	partition_env_init(env);
-	env->ops = &topic_partition_ops;
+	env->ops = &deal_partition_ops;
 	env->tail_max_bytes = b->config.tail_bytes;
 	env->now_ms = b->now_ms;
 }

@@ -77,10 +77,3 @@ struct topic_sum topic_sum(const struct topic *t)
 	}
 	return sum;
 }
-
-static void on_news(struct partition *p)
-{
-	queue_activate(topic_of(p)->queue);
-}
-
-const struct partition_ops topic_partition_ops = { on_news };

@@ -48,7 +48,3 @@ static inline struct topic *topic_of(const struct partition *p)
 {
 	return partition_owner(p);
 }
-
-/* Of the broker: what all partitions share. on_news activates the queue: deal_queue deals
- * out what its groups can take. */
-extern const struct partition_ops topic_partition_ops;
