@@ -60,7 +60,8 @@ static int run_stats(struct cli *cli)
 {
 	static const struct cli_table_view view = {
 		.units = "uptime_ms:duration oldest_ready_ms:duration "
-			 "oldest_lease_ms:duration"
+			 "oldest_lease_ms:duration",
+		.arrays = { { "per_partition", "partition start end bytes last:time" } },
 	};
 
 	buf_append_text(&cli->request, "STATS");
@@ -203,16 +204,16 @@ static const struct command_option peek_options[] = {
 
 const struct cli_verb cli_show_verbs[] = {
 	{ .name = "list",
-	  .summary = "list exchanges, queues, bindings, consumers, connections, locks or "
-		     "scripts",
-	  .usage =
-		  "[options] exchanges|queues|bindings|consumers|connections|locks|rules",
+	  .summary = "list exchanges, queues, topics, bindings, consumers, connections, "
+		     "locks or scripts",
+	  .usage = "[options] exchanges|queues|topics|bindings|consumers|connections|"
+		   "locks|rules",
 	  .words_min = 1,
 	  .words_max = 1,
 	  .run = run_list },
 	{ .name = "stats",
-	  .summary = "show the figures of the broker, of a queue or of an exchange",
-	  .usage = "[options] [QUEUE | exchange EXCHANGE]",
+	  .summary = "show the figures of the broker, of a queue, a topic or an exchange",
+	  .usage = "[options] [QUEUE | TOPIC | exchange EXCHANGE]",
 	  .details = "'exchange -' is the default exchange.\n",
 	  .words_max = 2,
 	  .run = run_stats },
