@@ -217,12 +217,12 @@ local calls = {
     partition.assignment.strategy group.instance.id retention.ms retention.bytes cleanup.policy kafka-topics
     kafka-consumer-groups kafka-delete-records kafka-console-producer kafka-console-consumer replication.factor]],
   EQueue = [[
-    Send SendAsync SendOneway BatchSend Subscribe IMessageHandler PullMessages CommitConsumeOffset
+    Producer.Send Producer.SendAsync SendOneway BatchSend Consumer.Subscribe IMessageHandler PullMessages CommitConsumeOffset
     ConsumeFromWhere.FirstOffset MessageHandleMode.Sequential RetryMessageInterval GetCurrentQueues CreateTopic
     AddQueue DeleteTopic GetTopicQueueInfo GetTopicConsumeInfo GetConsumerList SetQueueNextConsumeOffset
     DeleteConsumerGroup GetMessageDetail DeleteMessageByTimeStrategy DeleteMessageByCountStrategy]],
   LindMQ = [[
-    ProducerManager.Push PushResult QueueId QueueOffset Config_QueueCount ConsumerManager.Start GetQueueOffset
+    ProducerManager.Push PushResult MessageBody.QueueId QueueOffset Config_QueueCount ConsumerManager.Start GetQueueOffset
     GetAllTopic GetMessageBody AutoRemoveQueue AutoEmptyForDay]],
 }
 
@@ -230,7 +230,7 @@ describe('docs/coming-from.md', function()
   local broker
   local tables = read_tables()
 
-  setup(function() broker = Broker.start { args = { '--fsync', 'no' } } end)
+  setup(function() broker = Broker.start { args = { '--fsync', 'no', '--max-vhosts', '1000' } } end)
   teardown(function() if broker then broker:destroy() end end)
 
   it('has a table for each of those that people come from', function()
