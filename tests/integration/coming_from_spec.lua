@@ -217,8 +217,8 @@ local calls = {
     partition.assignment.strategy group.instance.id retention.ms retention.bytes cleanup.policy kafka-topics
     kafka-consumer-groups kafka-delete-records kafka-console-producer kafka-console-consumer replication.factor]],
   EQueue = [[
-    Producer.Send Producer.SendAsync SendOneway BatchSend Consumer.Subscribe IMessageHandler PullMessages CommitConsumeOffset
-    ConsumeFromWhere.FirstOffset MessageHandleMode.Sequential RetryMessageInterval GetCurrentQueues CreateTopic
+    Producer.Send Producer.SendAsync SendOneway BatchSend Consumer.Subscribe IMessageHandler PullMessages
+    CommitConsumeOffset ConsumeFromWhere.FirstOffset MessageHandleMode.Sequential RetryMessageInterval GetCurrentQueues CreateTopic
     AddQueue DeleteTopic GetTopicQueueInfo GetTopicConsumeInfo GetConsumerList SetQueueNextConsumeOffset
     DeleteConsumerGroup GetMessageDetail DeleteMessageByTimeStrategy DeleteMessageByCountStrategy]],
   LindMQ = [[

@@ -107,7 +107,8 @@ describe('the examples', function()
   end)
 
   it('the event log', function()
-    local output, status = run(("TIDEMQ='%s' examples/event-log/run.sh %s"):format(Broker.binary(), broker:url()))
+    local command = ("TIDEMQ='%s' examples/event-log/run.sh %s"):format(Broker.binary(), broker:url())
+    local output, status = run(command)
     assert.equal(lines [[
       -- two groups read the same log
       billing:
