@@ -210,20 +210,21 @@ local calls = {
   ['Redis Streams'] = [[
     XADD XLEN XRANGE XREVRANGE XREAD XGROUP XREADGROUP XACK XPENDING XCLAIM XAUTOCLAIM XDEL XTRIM XINFO XSETID]],
   Kafka = [[
-    send partitioner.class acks linger.ms batch.size enable.idempotence transactional.id beginTransaction headers
-    timestamp subscribe group.id assign poll max.poll.records max.poll.interval.ms session.timeout.ms commitSync
-    commitAsync enable.auto.commit auto.offset.reset seek seekToBeginning seekToEnd offsetsForTimes
+    send partitioner.class acks linger.ms batch.size enable.idempotence transactional.id beginTransaction
+    headers timestamp subscribe group.id assign poll max.poll.records max.poll.interval.ms session.timeout.ms
+    commitSync commitAsync enable.auto.commit auto.offset.reset seek seekToBeginning seekToEnd offsetsForTimes
     beginningOffsets endOffsets committed position pause resume ConsumerRebalanceListener
     partition.assignment.strategy group.instance.id retention.ms retention.bytes cleanup.policy kafka-topics
     kafka-consumer-groups kafka-delete-records kafka-console-producer kafka-console-consumer replication.factor]],
   EQueue = [[
     Producer.Send Producer.SendAsync SendOneway BatchSend Consumer.Subscribe IMessageHandler PullMessages
-    CommitConsumeOffset ConsumeFromWhere.FirstOffset MessageHandleMode.Sequential RetryMessageInterval GetCurrentQueues CreateTopic
-    AddQueue DeleteTopic GetTopicQueueInfo GetTopicConsumeInfo GetConsumerList SetQueueNextConsumeOffset
-    DeleteConsumerGroup GetMessageDetail DeleteMessageByTimeStrategy DeleteMessageByCountStrategy]],
+    CommitConsumeOffset ConsumeFromWhere.FirstOffset MessageHandleMode.Sequential RetryMessageInterval
+    GetCurrentQueues CreateTopic AddQueue DeleteTopic GetTopicQueueInfo GetTopicConsumeInfo GetConsumerList
+    SetQueueNextConsumeOffset DeleteConsumerGroup GetMessageDetail DeleteMessageByTimeStrategy
+    DeleteMessageByCountStrategy]],
   LindMQ = [[
-    ProducerManager.Push PushResult MessageBody.QueueId QueueOffset Config_QueueCount ConsumerManager.Start GetQueueOffset
-    GetAllTopic GetMessageBody AutoRemoveQueue AutoEmptyForDay]],
+    ProducerManager.Push PushResult MessageBody.QueueId QueueOffset Config_QueueCount ConsumerManager.Start
+    GetQueueOffset GetAllTopic GetMessageBody AutoRemoveQueue AutoEmptyForDay]],
 }
 
 describe('docs/coming-from.md', function()
