@@ -216,6 +216,10 @@ local calls = {
     beginningOffsets endOffsets committed position pause resume ConsumerRebalanceListener
     partition.assignment.strategy group.instance.id retention.ms retention.bytes cleanup.policy kafka-topics
     kafka-consumer-groups kafka-delete-records kafka-console-producer kafka-console-consumer replication.factor]],
+  ['NATS JetStream'] = [[
+    js.publish Nats-Msg-Id Nats-Expected-Last-Sequence max_age max_msgs max_bytes max_msgs_per_subject discard
+    retention storage replicas mirror sources deliver_policy filter_subject ack_policy ack_wait max_deliver backoff
+    max_ack_pending fetch nak term in_progress num_pending]],
   EQueue = [[
     Producer.Send Producer.SendAsync SendOneway BatchSend Consumer.Subscribe IMessageHandler PullMessages
     CommitConsumeOffset ConsumeFromWhere.FirstOffset MessageHandleMode.Sequential RetryMessageInterval
