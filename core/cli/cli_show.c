@@ -26,7 +26,8 @@ static const struct list {
 		       "options? unusable?" } },
 	{ "bindings",
 	  { .columns = "exchange to destination pattern options? unusable?" } },
-	{ "groups", { .columns = "topic group members lag lag_ms:duration given_up?" } },
+	{ "groups",
+	  { .columns = "topic group members lag lag_ms:duration/behind given_up?" } },
 	{ "consumers",
 	  { .columns = "queue sid kind connection channel ack priority active? "
 		       "group partitions prefetch unacked "
@@ -87,7 +88,8 @@ static int run_stats(struct cli *cli)
 		.units = "uptime_ms:duration oldest_ready_ms:duration "
 			 "oldest_lease_ms:duration",
 		.arrays = { { "per_partition", "partition start end bytes last:time" },
-			    { "groups", "group members lag lag_ms:duration given_up?" },
+			    { "groups",
+			      "group members lag lag_ms:duration/behind given_up?" },
 			    { "per_group", "group partition committed end lag held? "
 					   "returned? ahead?" } },
 	};
