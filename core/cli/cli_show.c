@@ -91,7 +91,7 @@ static int run_stats(struct cli *cli)
 			    { "groups",
 			      "group members lag lag_ms:duration/behind given_up?" },
 			    { "per_group", "group partition committed end lag held? "
-					   "returned? ahead?" } },
+					   "returned? ahead? stopped?" } },
 	};
 	json_t *document;
 
