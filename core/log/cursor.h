@@ -20,8 +20,9 @@ void cursor_destroy(struct cursor *c);
  * next call for this cursor. Its offset may be larger than cursor_offset was: what lies
  * between is no longer kept, by retention or compaction.
  *
- * @return TIDE_OK; TIDE_EMPTY: that was all; TIDE_AGAIN: it is being read; on_news comes;
- *         TIDE_ESTORE: it cannot be read now, it was logged; the next call tries again */
+ * @return TIDE_OK; TIDE_EMPTY: that was all, or the partition is closed; TIDE_AGAIN: it
+ * is being read, on_news comes; TIDE_ESTORE: it cannot be read now, it was logged,
+ *         on_news comes when a call tries again */
 int cursor_next(struct cursor *c, struct record *out, struct record_batch **batch);
 /* The offset that cursor_next looks for. */
 uint64_t cursor_offset(const struct cursor *c);

@@ -30,30 +30,42 @@ struct partition_ops {
 
 TAILQ_HEAD(partition_list, partition);
 TAILQ_HEAD(tail_list, tail_batch);
+STAILQ_HEAD(gathering_list, gathering);
+STAILQ_HEAD(partition_calls, partition_call);
+TAILQ_HEAD(cursor_list, cursor);
 
-/* What all partitions of a broker share. */
+/* A partition without keys keeps its newest batches of at most so many bytes: its start
+ * moves. They do not count in tail_bytes. */
+#define PARTITION_MEMORY_BYTES ((size_t)16 << 20)
+
+/* What all partitions of a broker share. After partition_env_init the owner fills the
+ * first four; the others are the floor's own, to be read. */
 struct partition_env {
 	const struct partition_ops *ops;
-	struct store *store;         /* NULL when nothing is durable */
-	int64_t now_ms;              /* wall clock of this turn */
-	struct partition_list dirty; /* that have something to append */
-	unsigned flights;            /* appends under way */
-	int64_t retry_unix_ms;       /* after a refusal: nothing is sent before */
-	size_t unstored_bytes;       /* of messages that are not durable yet */
-	struct tail_list tail;       /* all batches in memory, the oldest first */
-	size_t tail_bytes, tail_max_bytes;
+	struct store *store;   /* NULL when nothing is durable */
+	int64_t now_ms;        /* wall clock of this turn */
+	size_t tail_max_bytes; /* of all batches in `tail`, and what they cost beside */
+	struct partition_list dirty;  /* that have something to append */
+	struct partition_list unkept; /* likewise, those without keys */
+	unsigned flights;             /* appends under way */
+	int64_t retry_unix_ms;        /* after a refusal: nothing is sent before */
+	size_t unstored_bytes;        /* of messages that are not durable yet */
+	struct tail_list tail; /* the batches of partitions with keys, the oldest first */
+	size_t tail_bytes;
+	size_t memory_bytes;  /* of the batches of partitions without keys */
 	size_t reading_bytes; /* that cursors have read and not yet used */
 	struct partition_stats {
 		uint64_t appended, batches, refused, read_batches;
 	} stats;
+	struct partition_calls later; /* completions: partition_flush makes them */
+	struct cursor_list failed;    /* they may read again after a rest */
+	struct gathering_list spare;
+	unsigned spare_count;
 };
 
-/* What is known of a day. */
-struct partition_day {
-	uint32_t day;
-	uint64_t base, position;
-	int64_t first_ms;
-};
+void partition_env_init(struct partition_env *env);
+/* No partition, no cursor and no request of theirs is left. */
+void partition_env_deinit(struct partition_env *env);
 
 /* @param owner  whose it is: ops get it by partition_owner
  * @param keys   taken; NULL: nothing of it is kept */
@@ -83,21 +95,24 @@ uint64_t partition_readable(const struct partition *p); /* the end of what can b
 uint64_t partition_bytes(const struct partition *p);    /* of its batches */
 int64_t partition_last_ms(const struct partition *p);   /* of its last message; 0: none */
 
-/* Send what has gathered, unless appends are under way. At the end of a turn. */
+/* Send what has gathered, unless appends are under way. At the end of each turn. What was
+ * appended without keys can be read from now on. */
 void partition_flush(struct partition_env *env);
 /* Nothing is to be sent or under way. */
 bool partition_is_idle(const struct partition_env *env);
 /* When partition_flush wants to be called; 0: at the end of the next turn, if at all. */
 int64_t partition_due_ms(const struct partition_env *env);
-/* The tail may be too large. */
+/* The tail may be too large: tail_max_bytes is less now. partition_flush sees to it too.
+ */
 void partition_shrink(struct partition_env *env);
 
-/* What a group has committed, written behind by its owner. */
+/* What a group has committed, written behind by its owner. Nothing is kept without keys.
+ */
 void partition_commit(struct partition *p, const struct store_log_commit *commit,
 		      store_done_fn on_done, void *ctx);
 
 /* Where to read from, by a time: the offset of the first message of that time or later;
- * the end when there is none. */
+ * partition_readable when there is none. */
 typedef void (*partition_found_fn)(void *ctx, int status, const char *text,
 				   uint64_t offset);
 void partition_find_time(struct partition *p, int64_t unix_ms,

@@ -369,6 +369,7 @@ enum store_table {
 	STORE_VHOSTS,    /* set of names */
 	STORE_EXCHANGES, /* hash of a vhost: name -> definition */
 	STORE_QUEUES,    /* hash of a vhost: name -> definition */
+	STORE_TOPICS,    /* hash of a vhost: name -> definition */
 	STORE_BINDINGS,  /* set of a vhost: one text each, in `name` */
 	STORE_PAUSES,    /* hash of a vhost: direction and queue -> until when */
 	STORE_LOCKS,     /* hash of a vhost: name -> token and ttl, of those held */
@@ -396,7 +397,7 @@ struct store_definition {
 	struct slice vhost, name, value;
 };
 /* Every definition: vhosts first, then vhost by vhost its exchanges, queues,
- * bindings, pauses, locks. on_end comes last, also after a failure. */
+ * topics, bindings, pauses, locks. on_end comes last, also after a failure. */
 typedef void (*store_definition_fn)(void *ctx, const struct store_definition *d);
 void store_definition_load(struct store *s, store_definition_fn on_definition,
 			   store_done_fn on_end, void *ctx);

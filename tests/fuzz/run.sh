@@ -53,6 +53,13 @@ seed() {
 		printf '\x9a\x01\xa1x\xa1k\x01\x00\x00\x00\x00\x81\xa1a\xa1b\xa1p' \
 			>"$corpus/$1/message"
 		;;
+	fuzz_record)
+		# Offset 200 and so on, three records: all fields, none, some.
+		printf '\x01%s\xc8\x01\x6e\x03\xac\x02\xe8\x07%b%b%b' 12345678 \
+			'\x15\x7b\x02\x9a\x01\x06orders\x03key\x03\x01\x01h\x01vone' \
+			'\x04\x00two' '\x0e\x17\x01\x2a\xa0\x1f\x05otherfour' \
+			>"$corpus/$1/batch"
+		;;
 	esac
 }
 
