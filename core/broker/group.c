@@ -6,6 +6,7 @@
 #include "group_commit.h"
 #include "group_death.h"
 #include "group_seek.h"
+#include "group_settle.h"
 #include "member.h"
 #include "queue.h"
 
@@ -150,7 +151,7 @@ void group_rest(struct group_claim *gc)
 }
 
 /* Nothing is read until it is woken again. */
-void group_close_cursors(struct group_claim *gc)
+static void close_cursors(struct group_claim *gc)
 {
 	cursor_destroy(gc->cursor);
 	cursor_destroy(gc->again);
@@ -163,7 +164,7 @@ static void free_claim(struct group_claim *gc)
 	struct group *g = gc->group;
 
 	group_rest(gc);
-	group_close_cursors(gc);
+	close_cursors(gc);
 	group_seek_cancel(gc);
 	group_death_forget(gc);
 	g->committed[gc->index] = gc->claim.committed;
@@ -173,38 +174,35 @@ static void free_claim(struct group_claim *gc)
 	mem_free(gc);
 }
 
-/* All that it knows is in `committed`. */
+/* All that it knows is in `committed`; of a reader nothing is kept. */
 static bool is_plain(const struct group_claim *gc)
 {
+	if (!gc->group->name)
+		return gc->claim.held == 0;
 	return gc->claim.committed == gc->claim.reached && !gc->search &&
-	       !gc->is_dirty && !watch_of(gc)->is_flying;
+	       !gc->is_dirty && !watch_of(gc)->flight;
 }
 
-void group_check(struct group_claim *gc)
+static bool drop_if_plain(struct group_claim *gc)
 {
-	if (gc->is_handover && gc->claim.held == 0) {
-		gc->is_handover = false;
-		group_wake(gc);
-	}
-	if (!gc->owner && is_plain(gc))
+	if (gc->owner)
+		return false;
+	if (is_plain(gc)) {
 		free_claim(gc);
-	else if (!gc->owner)
-		group_close_cursors(gc);
-}
-
-/* The holders, then the claims themselves. */
-static void drop_claims(struct group *g)
-{
-	for (unsigned i = 0; i < group_width(g); i++)
-		if (g->claims[i]) {
-			group_settle_release_all(g->claims[i]);
-			free_claim(g->claims[i]);
-		}
+		return true;
+	}
+	group_rest(gc);
+	close_cursors(gc);
+	return false;
 }
 
 static void destroy(struct group *g)
 {
-	drop_claims(g);
+	for (unsigned i = 0; i < group_width(g); i++)
+		if (g->claims[i]) {
+			group_settle_forget(g->claims[i]);
+			free_claim(g->claims[i]);
+		}
 	if (g->name)
 		HASH_DEL(g->topic->groups->by_name, g);
 	else
@@ -215,12 +213,34 @@ static void destroy(struct group *g)
 	mem_free(g);
 }
 
-void group_left(struct group *g)
+static void drop_reader(struct group *g)
 {
 	if (g->name || g->member_count > 0)
 		return;
-	/* What a reader holds needs no claim: nothing of it is kept. */
+	for (unsigned i = 0; i < group_width(g); i++)
+		if (g->claims[i])
+			return;
 	destroy(g);
+}
+
+void group_check(struct group_claim *gc)
+{
+	struct group *g = gc->group;
+
+	if (gc->is_handover && gc->claim.held == 0) {
+		gc->is_handover = false;
+		group_wake(gc);
+	}
+	if (drop_if_plain(gc))
+		drop_reader(g);
+}
+
+void group_left(struct group *g)
+{
+	for (unsigned i = 0; i < group_width(g); i++)
+		if (g->claims[i])
+			drop_if_plain(g->claims[i]);
+	drop_reader(g);
 }
 
 void group_erase(struct group *g, struct waiter *waiter)
@@ -256,9 +276,9 @@ static void on_close(struct topic *t)
 	if (!set)
 		return;
 	while ((g = TAILQ_FIRST(&set->readers)) != NULL)
-		close_group(g);
+		destroy(g);
 	HASH_ITER (hh, set->by_name, g, next)
-		close_group(g);
+		destroy(g);
 	for (unsigned i = 0; i < t->queue->config.shards; i++)
 		group_commit_forget(&set->watches[i]);
 	mem_free(set->watches);

@@ -20,6 +20,7 @@
 struct broker;
 struct group;
 struct group_death;
+struct group_flight;
 struct group_search;
 struct member;
 
@@ -74,8 +75,8 @@ struct group_watch {
 	struct topic *topic;
 	unsigned index;
 	struct group_claim_list claims;
-	bool is_dirty;  /* in group_env.dirty */
-	bool is_flying; /* offsets are being written */
+	bool is_dirty; /* in group_env.dirty */
+	struct group_flight *flight; /* offsets are being written: group_commit.c */
 	TAILQ_ENTRY(group_watch) dirty_link;
 };
 

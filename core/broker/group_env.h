@@ -17,4 +17,11 @@ struct group_env {
 	struct group_watch_list dirty; /* partitions with offsets to write */
 	int64_t commit_due_ms;         /* when they are; good while there are some */
 	unsigned commits;              /* under way */
+	uint64_t death_count;
 };
+
+/* No offset is to be written, or being written. */
+static inline bool group_env_is_idle(const struct group_env *env)
+{
+	return TAILQ_EMPTY(&env->dirty) && env->commits == 0;
+}

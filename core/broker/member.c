@@ -22,9 +22,9 @@ void member_rest(struct member *m)
 	consumer_update(m->consumer);
 }
 
-static bool is_ordered(const struct group *g)
+static bool keeps_order(const struct group *g)
 {
-	return g->topic->queue->config.is_ordered;
+	return g->topic->queue->config.keeps_order;
 }
 
 static void give(struct group *g, unsigned partition, struct member *m)
@@ -37,7 +37,7 @@ static void give(struct group *g, unsigned partition, struct member *m)
 	if (gc->owner)
 		gc->owner->is_changed = true;
 	gc->owner = m;
-	gc->is_handover = m && gc->claim.held > 0 && is_ordered(g);
+	gc->is_handover = m && gc->claim.held > 0 && keeps_order(g);
 	if (m) {
 		m->is_changed = true;
 		group_wake(gc);

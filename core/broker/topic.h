@@ -9,12 +9,25 @@
 
 #include "log/partition.h"
 
+struct group_set;
 struct queue;
+struct topic;
 struct waiter;
+
+/* What a topic tells those that read it: group.h. */
+struct topic_hooks {
+	/* As partition_ops. */
+	void (*on_news)(struct partition *p);
+	/* At the start: Redis has a group that has committed. */
+	void (*on_group)(struct partition *p, struct slice group, uint64_t committed);
+	/* It goes. Its consumers have gone already. */
+	void (*on_close)(struct topic *t);
+};
 
 struct topic {
 	struct queue *queue;
 	struct partition **partitions; /* config.shards of them; NULL: never used */
+	struct group_set *groups;      /* of topic_hooks; NULL: nobody reads it */
 };
 
 /* Of all its partitions together. */
@@ -49,6 +62,5 @@ static inline struct topic *topic_of(const struct partition *p)
 	return partition_owner(p);
 }
 
-/* Of the broker: what all partitions share. on_news activates the queue: deal_queue deals
- * out what its groups can take. */
+/* Of the broker: what all partitions share. They call its topic_hooks. */
 extern const struct partition_ops topic_partition_ops;
