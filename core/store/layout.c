@@ -1,5 +1,7 @@
 #include "layout.h"
 
+#include <stdio.h>
+
 #include "resp.h"
 
 static const struct {
@@ -17,11 +19,23 @@ static const struct {
 	[LAYOUT_SETS + STORE_BURIED] = { "buried", "zset" },
 };
 
-static const char *const table_suffixes[STORE_TABLE_COUNT] = {
-	[STORE_VHOSTS] = "vhosts", [STORE_EXCHANGES] = "exchanges",
-	[STORE_QUEUES] = "queues", [STORE_BINDINGS] = "bindings",
-	[STORE_PAUSES] = "pauses", [STORE_LOCKS] = "locks",
+static const struct {
+	const char *suffix; /* of a day: the day follows */
+	const char *type;
+} partition_keys[LAYOUT_PARTITION_KEY_COUNT] = {
+	[LAYOUT_STATE] = { "log", "hash" },
+	[LAYOUT_GROUPS] = { "groups", "hash" },
+	[LAYOUT_DAY] = { "log:", "zset" },
 };
+
+static const char *const table_suffixes[STORE_TABLE_COUNT] = {
+	[STORE_VHOSTS] = "vhosts",     [STORE_EXCHANGES] = "exchanges",
+	[STORE_QUEUES] = "queues",     [STORE_TOPICS] = "topic-options",
+	[STORE_BINDINGS] = "bindings", [STORE_PAUSES] = "pauses",
+	[STORE_LOCKS] = "locks",
+};
+#define TOPICS_SUFFIX "topics"
+#define TOPIC_SUFFIX "topic:" /* the topic follows */
 
 void layout_shard_prefix(struct buf *out, struct slice vhost, struct slice queue,
 			 unsigned index)
@@ -45,14 +59,58 @@ void layout_resp_key(struct buf *out, struct slice prefix, enum layout_key key)
 	resp_pair(out, prefix, slice_from(shard_keys[key].suffix));
 }
 
-void layout_table_key(struct buf *out, enum store_table table, struct slice vhost)
+void layout_resp_partition_key(struct buf *out, struct slice prefix,
+			       enum layout_partition_key key)
+{
+	resp_pair(out, prefix, slice_from(partition_keys[key].suffix));
+}
+
+void layout_resp_day(struct buf *out, struct slice prefix, uint32_t day)
+{
+	char name[32];
+	int len = snprintf(name, sizeof(name), "%s%08u",
+			   partition_keys[LAYOUT_DAY].suffix, day);
+
+	resp_pair(out, prefix, (struct slice){ name, (size_t)len });
+}
+
+bool layout_read_day(struct slice text, uint32_t *day)
+{
+	uint64_t n;
+
+	if (text.len != LAYOUT_DAY_LEN || !slice_to_uint(text, UINT32_MAX, &n) || n < 101)
+		return false;
+	*day = (uint32_t)n;
+	return true;
+}
+
+static void append_vhost(struct buf *out, struct slice vhost)
 {
 	buf_append_text(out, "tide:");
-	if (table != STORE_VHOSTS) {
-		buf_append_slice(out, vhost);
-		buf_append_char(out, ':');
-	}
+	buf_append_slice(out, vhost);
+	buf_append_char(out, ':');
+}
+
+void layout_table_key(struct buf *out, enum store_table table, struct slice vhost)
+{
+	if (table == STORE_VHOSTS)
+		buf_append_text(out, "tide:");
+	else
+		append_vhost(out, vhost);
 	buf_append_text(out, table_suffixes[table]);
+}
+
+void layout_topics_key(struct buf *out, struct slice vhost)
+{
+	append_vhost(out, vhost);
+	buf_append_text(out, TOPICS_SUFFIX);
+}
+
+void layout_topic_key(struct buf *out, struct slice vhost, struct slice topic)
+{
+	append_vhost(out, vhost);
+	buf_append_text(out, TOPIC_SUFFIX);
+	buf_append_slice(out, topic);
 }
 
 #define SHARD_MAX 65535
@@ -102,6 +160,7 @@ static bool read_tag(struct slice tag, struct layout_name *out)
 
 	/* A shard is written without a zero before it. */
 	if (vhost_len == 0 || vhost_len + 1 >= hash || hash + 1 >= tag.len ||
+	    slice_find(tag, ':') < vhost_len ||
 	    (tag.data[hash + 1] == '0' && hash + 2 < tag.len) ||
 	    !slice_to_uint(slice_skip(tag, hash + 1), SHARD_MAX, &shard))
 		return false;
@@ -111,17 +170,10 @@ static bool read_tag(struct slice tag, struct layout_name *out)
 	return true;
 }
 
-/* "{<tag>}:<suffix>" */
-static bool read_shard(struct slice rest, struct layout_name *out)
+static bool read_shard_suffix(struct slice suffix, struct layout_name *out)
 {
-	size_t colon = find_last(rest, ':');
-	struct slice tag = { rest.data + 1, colon - 2 };
-
-	if (!slice_has_prefix(rest, "{") || colon < 3 || colon == rest.len ||
-	    rest.data[colon - 1] != '}' || !read_tag(tag, out))
-		return false;
 	for (int i = 0; i < LAYOUT_KEY_COUNT; i++) {
-		if (!slice_is(slice_skip(rest, colon + 1), shard_keys[i].suffix))
+		if (!slice_is(suffix, shard_keys[i].suffix))
 			continue;
 		out->kind = LAYOUT_SHARD;
 		out->key = (enum layout_key)i;
@@ -131,12 +183,40 @@ static bool read_shard(struct slice rest, struct layout_name *out)
 	return false;
 }
 
-static bool read_table(struct slice rest, struct layout_name *out)
+static bool read_partition_suffix(struct slice suffix, struct layout_name *out)
 {
-	size_t colon = find_last(rest, ':');
-	bool has_vhost = colon > 0 && colon < rest.len;
-	struct slice suffix = has_vhost ? slice_skip(rest, colon + 1) : rest;
+	for (int i = 0; i < LAYOUT_PARTITION_KEY_COUNT; i++) {
+		const char *name = partition_keys[i].suffix;
 
+		if (i == LAYOUT_DAY
+			    ? !slice_has_prefix(suffix, name) ||
+				      !layout_read_day(slice_skip(suffix, strlen(name)),
+						       &out->day)
+			    : !slice_is(suffix, name))
+			continue;
+		out->kind = LAYOUT_PARTITION;
+		out->partition_key = (enum layout_partition_key)i;
+		out->type = partition_keys[i].type;
+		return true;
+	}
+	return false;
+}
+
+/* "{<tag>}:<suffix>" */
+static bool read_tagged(struct slice rest, struct layout_name *out)
+{
+	size_t brace = find_last(rest, '}');
+	struct slice tag = { rest.data + 1, brace - 1 }, suffix;
+
+	if (!slice_has_prefix(rest, "{") || brace + 1 >= rest.len ||
+	    rest.data[brace + 1] != ':' || !read_tag(tag, out))
+		return false;
+	suffix = slice_skip(rest, brace + 2);
+	return read_shard_suffix(suffix, out) || read_partition_suffix(suffix, out);
+}
+
+static bool read_table(struct slice suffix, bool has_vhost, struct layout_name *out)
+{
 	for (int i = 0; i < STORE_TABLE_COUNT; i++) {
 		if (!slice_is(suffix, table_suffixes[i]) ||
 		    has_vhost != (i != STORE_VHOSTS))
@@ -144,10 +224,38 @@ static bool read_table(struct slice rest, struct layout_name *out)
 		out->kind = LAYOUT_TABLE;
 		out->table = (enum store_table)i;
 		out->type = i == STORE_VHOSTS || i == STORE_BINDINGS ? "set" : "hash";
-		out->vhost = (struct slice){ rest.data, has_vhost ? colon : 0 };
 		return true;
 	}
 	return false;
+}
+
+static bool read_topic(struct slice suffix, struct layout_name *out)
+{
+	size_t prefix_len = strlen(TOPIC_SUFFIX);
+
+	out->type = "set";
+	if (slice_is(suffix, TOPICS_SUFFIX)) {
+		out->kind = LAYOUT_TOPICS;
+	} else if (slice_has_prefix(suffix, TOPIC_SUFFIX) && suffix.len > prefix_len) {
+		out->kind = LAYOUT_TOPIC;
+		out->queue = slice_skip(suffix, prefix_len);
+	} else {
+		return false;
+	}
+	return true;
+}
+
+/* "<vhost>:<suffix>" or "vhosts" */
+static bool read_definitions(struct slice rest, struct layout_name *out)
+{
+	size_t colon = slice_find(rest, ':');
+	bool has_vhost = colon > 0 && colon < rest.len;
+	struct slice suffix = has_vhost ? slice_skip(rest, colon + 1) : rest;
+
+	out->queue = SLICE("");
+	out->vhost = (struct slice){ rest.data, has_vhost ? colon : 0 };
+	return read_table(suffix, has_vhost, out) ||
+	       (has_vhost && read_topic(suffix, out));
 }
 
 void layout_read(struct slice name, struct layout_name *out)
@@ -155,8 +263,8 @@ void layout_read(struct slice name, struct layout_name *out)
 	struct slice rest = slice_skip(name, slice_has_prefix(name, "tide:") ? 5 : 0);
 
 	*out = (struct layout_name){ .kind = LAYOUT_UNKNOWN };
-	if (rest.len == name.len || read_document(rest, out) || read_shard(rest, out) ||
-	    read_table(rest, out))
+	if (rest.len == name.len || read_document(rest, out) || read_tagged(rest, out) ||
+	    read_definitions(rest, out))
 		return;
 	*out = (struct layout_name){ .kind = LAYOUT_UNKNOWN };
 }

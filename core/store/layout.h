@@ -1,8 +1,10 @@
 /* layout.h: the names of the keys in Redis; docs/redis.md is their manual.
  *
  * All keys of a shard share the hash tag {<vhost>/<queue>#<shard>}, so a shard
- * lives in one slot of a Redis Cluster. A vhost is "/" or has neither '/' nor
- * ':' in it, and a shard is digits alone: no two shards share a name. */
+ * lives in one slot of a Redis Cluster. So do those of a partition of a topic.
+ *
+ * Names are unambiguous. A vhost is "/" or has neither '/' nor ':' in it: it ends at the
+ * first of them. A shard is digits alone, and what follows the tag has no '}' in it. */
 #pragma once
 
 #include "base/buf.h"
@@ -25,6 +27,22 @@ void layout_shard_prefix(struct buf *out, struct slice vhost, struct slice queue
 void layout_resp_key(struct buf *out, struct slice prefix, enum layout_key key);
 const char *layout_key_suffix(enum layout_key key);
 
+/* The keys of a partition of a topic. Their prefix is that of a shard. */
+enum layout_partition_key {
+	LAYOUT_STATE,  /* what is known of its days */
+	LAYOUT_GROUPS, /* committed offsets */
+	LAYOUT_DAY,    /* the record batches of a day */
+	LAYOUT_PARTITION_KEY_COUNT,
+};
+
+/* The key of a state or of groups, and that of a day, as a word of a command. */
+void layout_resp_partition_key(struct buf *out, struct slice prefix,
+			       enum layout_partition_key key);
+void layout_resp_day(struct buf *out, struct slice prefix, uint32_t day);
+/* A day's name, in its key and in the state: eight digits, from 00000101 on. */
+#define LAYOUT_DAY_LEN 8
+bool layout_read_day(struct slice text, uint32_t *day);
+
 static inline enum layout_key layout_set_key(enum store_set set)
 {
 	return (enum layout_key)(LAYOUT_SETS + (int)set);
@@ -32,12 +50,19 @@ static inline enum layout_key layout_set_key(enum store_set set)
 
 /* "tide:vhosts", "tide:<vhost>:queues", ... */
 void layout_table_key(struct buf *out, enum store_table table, struct slice vhost);
+/* "tide:<vhost>:topics" */
+void layout_topics_key(struct buf *out, struct slice vhost);
+/* "tide:<vhost>:topic:<topic>" */
+void layout_topic_key(struct buf *out, struct slice vhost, struct slice topic);
 
 /* What a key is, by its name: the one table of all keys that the broker writes. */
 enum layout_kind {
 	LAYOUT_UNKNOWN,
-	LAYOUT_SHARD, /* vhost, queue, shard and key are set */
-	LAYOUT_TABLE, /* vhost and table are set */
+	LAYOUT_SHARD,     /* vhost, queue, shard and key are set */
+	LAYOUT_PARTITION, /* likewise with queue, the topic, and partition_key and day */
+	LAYOUT_TABLE,     /* vhost and table are set */
+	LAYOUT_TOPICS,    /* vhost is set: the set of topics */
+	LAYOUT_TOPIC,     /* vhost and queue are set: the set of its partitions */
 	LAYOUT_DOCUMENT,
 };
 
@@ -56,8 +81,10 @@ struct layout_name {
 	enum layout_kind kind;
 	const char *type; /* as TYPE says; NULL of an unknown key */
 	struct slice vhost, queue;
-	unsigned shard;
+	unsigned shard; /* or partition */
 	enum layout_key key;
+	enum layout_partition_key partition_key;
+	uint32_t day; /* of a LAYOUT_DAY */
 	enum store_table table;
 	enum layout_document document;
 };

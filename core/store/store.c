@@ -80,16 +80,33 @@ static void on_call_reply(struct redis_request *request, const redisReply *reply
 	mem_free(call);
 }
 
+void store_call_send_parts(struct store_call *call, int type, const uv_buf_t *parts,
+			   unsigned count)
+{
+	call->type = type;
+	call->request.parts = parts;
+	call->request.part_count = count;
+	call->request.on_reply = on_call_reply;
+	redis_conn_send(call->store->conn, &call->request);
+}
+
 void store_call_send(struct store_call *call, int type)
 {
 	struct slice bytes = buf_slice(&call->bytes);
 
-	call->type = type;
 	call->part = uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.len);
-	call->request.parts = &call->part;
-	call->request.part_count = 1;
-	call->request.on_reply = on_call_reply;
-	redis_conn_send(call->store->conn, &call->request);
+	store_call_send_parts(call, type, &call->part, 1);
+}
+
+void store_call_check_exec(struct store_call *call, const redisReply *reply)
+{
+	if (reply->type != REDIS_REPLY_ARRAY) {
+		store_call_fail(call, TIDE_ESTORE, "EXEC was not answered with an array");
+		return;
+	}
+	for (size_t i = 0; i < reply->elements; i++)
+		if (reply->element[i]->type == REDIS_REPLY_ERROR)
+			store_call_fail(call, TIDE_ESTORE, reply->element[i]->str);
 }
 
 unsigned store_clamp_count(unsigned count)
@@ -113,6 +130,8 @@ static void on_done_reply(struct store_call *call, const redisReply *reply, bool
 {
 	struct done_call *d = container_of(call, struct done_call, call);
 
+	if (reply && reply->type == REDIS_REPLY_ARRAY)
+		store_call_check_exec(call, reply);
 	if (is_last && d->on_done)
 		d->on_done(call->ctx, call->err.code, store_call_text(call));
 }

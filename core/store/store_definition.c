@@ -7,8 +7,7 @@
 
 static bool table_is_hash(enum store_table table)
 {
-	return table == STORE_EXCHANGES || table == STORE_QUEUES ||
-	       table == STORE_PAUSES || table == STORE_LOCKS;
+	return table != STORE_VHOSTS && table != STORE_BINDINGS;
 }
 
 /* The caller appends `words` words. */

@@ -4,7 +4,8 @@
  * A partition has a sorted set of record batches (log/record.h; here they are bytes) for
  * each UTC day, scored by offset; a hash with what is known of its days; a hash with the
  * committed offset of each group. A day is a number: yyyymmdd. Days and offsets grow
- * together: no batch of a day has a smaller offset than one of the day before. */
+ * together: no batch of a day has a smaller offset than one of the day before. Offsets
+ * are 2^53 at most. */
 #pragma once
 
 #include "store.h"
@@ -38,7 +39,8 @@ struct store_log_append {
 	uint64_t largest;
 };
 #define STORE_LOG_BATCHES_MAX 64
-/* Redis took it all, or refused it: `is_unsure` as in struct batch_result. */
+/* Redis took it all, or refused it: `is_unsure` as in struct batch_result. What is
+ * refused and sure has written nothing; its truncation may have been carried out. */
 typedef void (*store_log_done_fn)(void *ctx, int status, const char *text,
 				  bool is_unsure);
 void store_log_append(struct store *s, struct store_log *log,
@@ -60,7 +62,8 @@ void store_log_replace(struct store *s, struct store_log *log,
 		       void *ctx);
 
 /* The batch of a day that has the offset or, where none has it, the last before it; then
- * those that follow; `count` at most (1-1024). The rows are the store's. */
+ * those that follow; `count` at most (1-1024). The rows are the store's. Members whose
+ * score is no offset are logged and left out. */
 typedef void (*store_log_rows_fn)(void *ctx, int status, const char *text,
 				  const struct store_log_batch *rows, size_t count);
 void store_log_read(struct store *s, struct store_log *log, uint32_t day, uint64_t offset,
@@ -73,8 +76,9 @@ void store_log_count(struct store *s, struct store_log *log, uint32_t day,
 		     store_purged_fn on_count, void *ctx);
 
 /* Remove the days, whole, and all batches of `day` below `start` (0: of none): the log
- * begins at `start`, which the state says from now on. The state goes first: a reader
- * that comes between reads nothing that is about to go. */
+ * begins at `start`, which the state says from now on. All at once, and also while memory
+ * is out. The batch that has `start` stays, and the last one of `day`, which tells where
+ * the log ends. What the state says of `day` stays: its first batch was there. */
 struct store_log_trim {
 	uint64_t start;
 	const uint32_t *days;
@@ -87,7 +91,7 @@ void store_log_trim(struct store *s, struct store_log *log,
 /* What the state says. `days` in order. */
 struct store_log_day {
 	uint32_t day;
-	uint64_t base; /* of its first batch */
+	uint64_t base; /* of its first batch, like the rest; perhaps it was trimmed */
 	uint64_t position;
 	int64_t first_ms;
 };
@@ -105,7 +109,8 @@ struct store_log_state {
 	/* The last batch of the last day that has one; .bytes.data is NULL without. */
 	struct store_log_batch last;
 };
-/* The state is the store's. Fields that cannot be read are logged and left out. */
+/* The state is the store's. Fields that cannot be read are logged and left out. A day
+ * may have no batch: its first append was refused. */
 typedef void (*store_log_state_fn)(void *ctx, int status, const char *text,
 				   const struct store_log_state *state);
 /* May take a few round trips. */

@@ -76,6 +76,11 @@ void store_call_add(struct store_call *call, const char *format, ...);
 struct buf *store_call_add_words(struct store_call *call, size_t words);
 /* Every reply that is no error has the type `type`, or any with 0. */
 void store_call_send(struct store_call *call, int type);
+/* The same of bytes that lie in several places, which the caller keeps. */
+void store_call_send_parts(struct store_call *call, int type, const uv_buf_t *parts,
+			   unsigned count);
+/* Note what a reply to EXEC says: an error of a command in it is one of the call. */
+void store_call_check_exec(struct store_call *call, const redisReply *reply);
 void store_call_fail(struct store_call *call, int code, const char *text);
 /* What went wrong; NULL: nothing. */
 const char *store_call_text(const struct store_call *call);
@@ -97,7 +102,7 @@ long long store_last_index(int64_t start, unsigned count);
 /* Its bytes are sent, or copied: it may be used again. */
 void store_give_back_batch(struct batch *b);
 
-/* A request that is done or not; on_done may be NULL. */
+/* A request that is done or not, also one that ends with EXEC; on_done may be NULL. */
 struct store_call *store_done_call_create(struct store *s, struct store_shard *shard,
 					  store_done_fn on_done, void *ctx);
 /* A request whose reply is a number. */

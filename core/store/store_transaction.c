@@ -6,17 +6,6 @@ struct store_transaction {
 	batch_done_fn on_done;
 };
 
-static void check_exec(struct store_call *call, const redisReply *reply)
-{
-	if (reply->type != REDIS_REPLY_ARRAY) {
-		store_call_fail(call, TIDE_ESTORE, "EXEC was not answered with an array");
-		return;
-	}
-	for (size_t i = 0; i < reply->elements; i++)
-		if (reply->element[i]->type == REDIS_REPLY_ERROR)
-			store_call_fail(call, TIDE_ESTORE, reply->element[i]->str);
-}
-
 static void on_reply(struct store_call *call, const redisReply *reply, bool is_last)
 {
 	struct store_transaction *t = container_of(call, struct store_transaction, call);
@@ -25,7 +14,7 @@ static void on_reply(struct store_call *call, const redisReply *reply, bool is_l
 	if (!is_last)
 		return;
 	if (reply)
-		check_exec(call, reply);
+		store_call_check_exec(call, reply);
 	result = (struct batch_result){
 		.removed = call->err.code,
 		.written = call->err.code,

@@ -48,8 +48,9 @@ static void each_key_has_the_suffix_that_the_manual_gives(void **state)
 static void tables_have_the_names_that_the_manual_gives(void **state)
 {
 	static const char *const names[STORE_TABLE_COUNT] = {
-		"tide:vhosts",     "tide:/:exchanges", "tide:/:queues",
-		"tide:/:bindings", "tide:/:pauses",    "tide:/:locks",
+		"tide:vhosts",          "tide:/:exchanges", "tide:/:queues",
+		"tide:/:topic-options", "tide:/:bindings",  "tide:/:pauses",
+		"tide:/:locks",
 	};
 	for (int table = 0; table < STORE_TABLE_COUNT; table++) {
 		struct buf out = { 0 };
@@ -57,6 +58,32 @@ static void tables_have_the_names_that_the_manual_gives(void **state)
 		assert_string_equal(buf_cstr(&out), names[table]);
 		buf_deinit(&out);
 	}
+}
+
+static void assert_bytes(struct buf *out, const char *want)
+{
+	assert_string_equal(buf_cstr(out), want);
+	buf_clear(out);
+}
+
+static void keys_of_topics_have_the_names_that_the_manual_gives(void **state)
+{
+	struct slice prefix = SLICE("tide:{//q#0}:");
+	struct buf out = { 0 };
+
+	layout_topics_key(&out, SLICE("/"));
+	assert_bytes(&out, "tide:/:topics");
+	layout_topic_key(&out, SLICE("shop"), SLICE("eu/new"));
+	assert_bytes(&out, "tide:shop:topic:eu/new");
+	layout_resp_partition_key(&out, prefix, LAYOUT_STATE);
+	assert_bytes(&out, "$16\r\ntide:{//q#0}:log\r\n");
+	layout_resp_partition_key(&out, prefix, LAYOUT_GROUPS);
+	assert_bytes(&out, "$19\r\ntide:{//q#0}:groups\r\n");
+	layout_resp_day(&out, prefix, 20261123);
+	assert_bytes(&out, "$25\r\ntide:{//q#0}:log:20261123\r\n");
+	layout_resp_day(&out, prefix, 101);
+	assert_bytes(&out, "$25\r\ntide:{//q#0}:log:00000101\r\n");
+	buf_deinit(&out);
 }
 
 static struct layout_name read_name(const char *name)
@@ -91,6 +118,54 @@ static void a_key_of_a_shard_is_read_back(void **state)
 	assert_string_equal(read_name("tide:{//jobs#0}:ready").type, "zset");
 }
 
+static void keys_of_topics_are_read_back(void **state)
+{
+	struct layout_name n = read_name("tide:{shop/a}:log:20261122#12}:log:20261123");
+
+	assert_int_equal(n.kind, LAYOUT_PARTITION);
+	assert_int_equal(n.partition_key, LAYOUT_DAY);
+	assert_string_equal(n.type, "zset");
+	assert_int_equal(n.day, 20261123);
+	assert_true(slice_is(n.vhost, "shop"));
+	assert_true(slice_is(n.queue, "a}:log:20261122"));
+	assert_int_equal(n.shard, 12);
+	n = read_name("tide:{//events#0}:log");
+	assert_int_equal(n.kind, LAYOUT_PARTITION);
+	assert_int_equal(n.partition_key, LAYOUT_STATE);
+	assert_string_equal(n.type, "hash");
+	assert_int_equal(read_name("tide:{//events#0}:groups").partition_key,
+			 LAYOUT_GROUPS);
+	n = read_name("tide:/:topics");
+	assert_int_equal(n.kind, LAYOUT_TOPICS);
+	assert_string_equal(n.type, "set");
+	assert_true(slice_is(n.vhost, "/"));
+	assert_int_equal(read_name("tide:shop:topic-options").table, STORE_TOPICS);
+	assert_string_equal(read_name("tide:shop:topic-options").type, "hash");
+}
+
+/* A name has any ':' and '/', a vhost none: it ends at the first. */
+static void a_topic_that_is_named_like_a_key_is_a_topic(void **state)
+{
+	static const char *const topics[] = { "events",     "a:queues", "b/c#0}:log",
+					      "b/c#0}:msg", "x:topics", "topic:y" };
+	static const char *const vhosts[] = { "/", "shop", "rules", "{a", "{a}" };
+
+	for (size_t i = 0; i < sizeof(topics) / sizeof(topics[0]); i++)
+		for (size_t j = 0; j < sizeof(vhosts) / sizeof(vhosts[0]); j++) {
+			struct buf key = { 0 };
+			struct layout_name n;
+
+			layout_topic_key(&key, slice_from(vhosts[j]),
+					 slice_from(topics[i]));
+			n = read_name(buf_cstr(&key));
+			assert_int_equal(n.kind, LAYOUT_TOPIC);
+			assert_string_equal(n.type, "set");
+			assert_true(slice_is(n.vhost, vhosts[j]));
+			assert_true(slice_is(n.queue, topics[i]));
+			buf_deinit(&key);
+		}
+}
+
 static void tables_and_documents_are_read_back(void **state)
 {
 	assert_int_equal(read_name("tide:vhosts").table, STORE_VHOSTS);
@@ -119,6 +194,16 @@ static void what_is_no_key_of_the_broker_is_unknown(void **state)
 		"tide:{//#0}:msg",
 		"tide:{//jobs#0}:other",
 		"tide:{//jobs#0}msg",
+		"tide:{//jobs#0}:log:",
+		"tide:{//jobs#0}:log:2026112",
+		"tide:{//jobs#0}:log:202611234",
+		"tide:{//jobs#0}:log:2026112x",
+		"tide:{//jobs#0}:log:00000000",
+		"tide:{a:b/jobs#0}:log",
+		"tide:topics",
+		"tide:topic:events",
+		"tide:shop:topic:",
+		"tide:shop:x:queues",
 		"tide:{",
 		"tide:}:msg",
 	};
@@ -135,7 +220,10 @@ int main(void)
 		cmocka_unit_test(keys_of_a_shard_share_a_hash_tag),
 		cmocka_unit_test(each_key_has_the_suffix_that_the_manual_gives),
 		cmocka_unit_test(tables_have_the_names_that_the_manual_gives),
+		cmocka_unit_test(keys_of_topics_have_the_names_that_the_manual_gives),
 		cmocka_unit_test(a_key_of_a_shard_is_read_back),
+		cmocka_unit_test(keys_of_topics_are_read_back),
+		cmocka_unit_test(a_topic_that_is_named_like_a_key_is_a_topic),
 		cmocka_unit_test(tables_and_documents_are_read_back),
 		cmocka_unit_test(what_is_no_key_of_the_broker_is_unknown),
 	};

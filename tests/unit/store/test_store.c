@@ -520,7 +520,7 @@ static void definitions_come_back_after_a_restart(void **state)
 	assert_string_equal(loaded.lines[0], "0  / ");
 	assert_string_equal(loaded.lines[1], "1 / orders topic");
 	assert_string_equal(loaded.lines[2], "2 / jobs shards=2");
-	assert_string_equal(loaded.lines[3], "3 / jobs orders # ");
+	assert_string_equal(loaded.lines[3], "4 / jobs orders # ");
 	store_definition_remove(h->store, STORE_BINDINGS, root, SLICE("jobs orders #"),
 				NULL, NULL);
 	load(h);

@@ -1,0 +1,388 @@
+#include "claim.h"
+
+#include <assert.h>
+
+#include "base/mem.h"
+#include "base/pool.h"
+
+static int compare(const struct run *a, const struct run *b)
+{
+	return (a->first > b->first) - (a->first < b->first);
+}
+
+/* A run that is not held is in no holder's tree: the second tree has the same links. */
+RB_GENERATE_INTERNAL(run_tree, run, by_offset, compare, static __attribute__((unused)))
+RB_GENERATE_INTERNAL(run_returned_tree, run, by_tag, compare,
+		     static __attribute__((unused)))
+
+/* ---- runs ----------------------------------------------------------------------------
+ */
+
+static void count_in(struct claim *c, struct run *r)
+{
+	if (r->state == RUN_HELD) {
+		c->held += r->count;
+	} else if (r->state == RUN_RETURNED) {
+		c->returned += r->count;
+		RB_INSERT(run_returned_tree, &c->returned_runs, r);
+	}
+}
+
+static void count_out(struct claim *c, struct run *r)
+{
+	if (r->state == RUN_HELD) {
+		c->held -= r->count;
+	} else if (r->state == RUN_RETURNED) {
+		c->returned -= r->count;
+		RB_REMOVE(run_returned_tree, &c->returned_runs, r);
+	}
+}
+
+static void set_due(struct run *r, int64_t due_ms)
+{
+	r->due_ms = due_ms;
+	if (due_ms)
+		heap_set(r->claim->timers, &r->timer, due_ms);
+	else
+		heap_remove(r->claim->timers, &r->timer);
+}
+
+static void set_batch(struct run *r, struct record_batch *batch)
+{
+	if (batch)
+		record_batch_ref(batch);
+	record_batch_unref(r->batch);
+	r->batch = batch;
+}
+
+static struct run *take_memory(struct claim *c)
+{
+	struct run *r = c->spare ? c->spare : mem_alloc(sizeof(*r));
+
+	c->spare = NULL;
+	return r;
+}
+
+/* Into the claim, as `like` is but for what belongs to no two runs. */
+static struct run *add(struct claim *c, const struct run *like)
+{
+	struct run *r = take_memory(c);
+
+	*r = *like;
+	r->claim = c;
+	r->timer = (struct heap_node){ 0 };
+	if (r->batch)
+		record_batch_ref(r->batch);
+	RB_INSERT(run_tree, &c->runs, r);
+	count_in(c, r);
+	set_due(r, r->due_ms);
+	return r;
+}
+
+static void drop(struct claim *c, struct run *r)
+{
+	count_out(c, r);
+	set_due(r, 0);
+	set_batch(r, NULL);
+	RB_REMOVE(run_tree, &c->runs, r);
+	if (c->spare || POOL_KEEPS_NOTHING)
+		mem_free(r);
+	else
+		c->spare = r;
+}
+
+static void add_settled(struct claim *c, uint64_t first, uint64_t count)
+{
+	add(c, &(struct run){ .first = first, .count = count, .state = RUN_SETTLED });
+}
+
+/* What begins at `at` is a run of its own, and is given. */
+static struct run *split(struct claim *c, struct run *r, uint64_t at)
+{
+	struct run rest = *r;
+	uint64_t before = at - r->first;
+
+	rest.first = at;
+	rest.count -= before;
+	rest.first_tag += before;
+	count_out(c, r);
+	r->count = before;
+	count_in(c, r);
+	return add(c, &rest);
+}
+
+/* The run that has these offsets of the run and no others. */
+static struct run *isolate(struct claim *c, struct run *r, uint64_t first, uint64_t count,
+			   claim_cut_fn on_cut, void *ctx)
+{
+	assert(r->state == RUN_HELD && count > 0);
+	assert(first >= r->first && count <= r->count &&
+	       first - r->first <= r->count - count);
+	if (first > r->first) {
+		struct run *left = r;
+
+		r = split(c, r, first);
+		on_cut(ctx, left);
+	}
+	if (count < r->count)
+		on_cut(ctx, split(c, r, first + count));
+	return r;
+}
+
+/* ---- settling ------------------------------------------------------------------------
+ */
+
+/* The first `count` offsets of the run, which are not all. */
+static void settle_front(struct claim *c, struct run *r, uint64_t count)
+{
+	struct run *before = RB_PREV(run_tree, &c->runs, r);
+	uint64_t first = r->first;
+
+	/* It stays where it is in the trees: nothing is between the old first offset and
+	 * the new one. */
+	*(r->state == RUN_HELD ? &c->held : &c->returned) -= count;
+	r->first += count;
+	r->first_tag += count;
+	r->count -= count;
+	if (!before)
+		c->committed += count;
+	else if (before->state == RUN_SETTLED)
+		before->count += count;
+	else
+		add_settled(c, first, count);
+}
+
+static void settle_all(struct claim *c, struct run *r)
+{
+	struct run *before = RB_PREV(run_tree, &c->runs, r);
+	struct run *behind = RB_NEXT(run_tree, &c->runs, r);
+
+	count_out(c, r);
+	r->state = RUN_SETTLED;
+	r->holder = r->consumer = NULL;
+	set_due(r, 0);
+	set_batch(r, NULL);
+	if (behind && behind->state == RUN_SETTLED) {
+		r->count += behind->count;
+		drop(c, behind);
+	}
+	if (!before) {
+		c->committed = run_end(r);
+		drop(c, r);
+	} else if (before->state == RUN_SETTLED) {
+		before->count += r->count;
+		drop(c, r);
+	}
+}
+
+/* What lies between `reached` and the offset is settled. */
+static void settle_new(struct claim *c, uint64_t end)
+{
+	struct run *last = RB_MAX(run_tree, &c->runs);
+
+	if (end <= c->reached)
+		return;
+	if (!last)
+		c->committed = end;
+	else if (last->state == RUN_SETTLED)
+		last->count += end - c->reached;
+	else
+		add_settled(c, c->reached, end - c->reached);
+	c->reached = end;
+}
+
+void claim_settle(struct claim *c, struct run *run, uint64_t first, uint64_t count,
+		  claim_cut_fn on_cut, void *ctx)
+{
+	if (first == run->first && count < run->count) {
+		settle_front(c, run, count);
+		on_cut(ctx, run);
+		return;
+	}
+	settle_all(c, isolate(c, run, first, count, on_cut, ctx));
+}
+
+void claim_give_up(struct claim *c, struct run *returned)
+{
+	assert(returned->state == RUN_RETURNED);
+	settle_all(c, returned);
+}
+
+uint64_t claim_skip(struct claim *c, uint64_t start)
+{
+	uint64_t never = start > c->reached ? start - c->reached : 0;
+	struct run *r;
+
+	while ((r = claim_first_returned(c)) != NULL && r->first < start)
+		if (run_end(r) > start)
+			settle_front(c, r, start - r->first);
+		else
+			settle_all(c, r);
+	settle_new(c, start);
+	return never;
+}
+
+/* ---- holding and returning ------------------------------------------------------------
+ */
+
+static bool can_grow(const struct run *r, const struct claim_delivery *d)
+{
+	return r && r->state == RUN_HELD && r->holder == d->holder &&
+	       r->consumer == d->consumer && r->batch == d->batch &&
+	       r->lease_ms == d->lease_ms && r->attempts == 0 &&
+	       run_end(r) == d->offset && r->first_tag + r->count == d->tag &&
+	       !r->due_ms == !d->until_ms;
+}
+
+struct run *claim_hold(struct claim *c, const struct claim_delivery *d)
+{
+	struct run *last = RB_MAX(run_tree, &c->runs);
+
+	assert(d->offset >= c->reached);
+	if (can_grow(last, d)) {
+		last->count++;
+		c->held++;
+		if (d->until_ms > last->due_ms)
+			set_due(last, d->until_ms);
+	} else {
+		settle_new(c, d->offset);
+		last = add(c, &(struct run){ .first = d->offset,
+					     .count = 1,
+					     .state = RUN_HELD,
+					     .holder = d->holder,
+					     .consumer = d->consumer,
+					     .first_tag = d->tag,
+					     .due_ms = d->until_ms,
+					     .lease_ms = d->lease_ms,
+					     .batch = d->batch });
+	}
+	c->reached = d->offset + 1;
+	return last;
+}
+
+void claim_pass(struct claim *c, uint64_t offset)
+{
+	assert(offset >= c->reached);
+	settle_new(c, offset + 1);
+}
+
+struct run *claim_hold_again(struct claim *c, struct run *r,
+			     const struct claim_delivery *d)
+{
+	assert(r->state == RUN_RETURNED);
+	assert(d->offset >= r->first && d->offset < run_end(r));
+	if (d->offset > r->first)
+		settle_front(c, r, d->offset - r->first);
+	if (r->count > 1)
+		split(c, r, d->offset + 1);
+	count_out(c, r);
+	r->state = RUN_HELD;
+	count_in(c, r);
+	r->holder = d->holder;
+	r->consumer = d->consumer;
+	r->first_tag = d->tag;
+	r->lease_ms = d->lease_ms;
+	r->attempts++;
+	set_batch(r, d->batch);
+	set_due(r, d->until_ms);
+	return r;
+}
+
+static bool is_alike(const struct run *a, const struct run *b)
+{
+	return b->state == RUN_RETURNED && a->due_ms == b->due_ms &&
+	       a->attempts == b->attempts && a->failures == b->failures &&
+	       a->batch == b->batch;
+}
+
+/* `b` is behind `a`, and goes. */
+static void join(struct claim *c, struct run *a, struct run *b)
+{
+	uint64_t count = b->count;
+
+	drop(c, b);
+	a->count += count;
+	c->returned += count;
+}
+
+struct run *claim_return(struct claim *c, struct run *run, uint64_t first, uint64_t count,
+			 int64_t due_ms, bool is_failure, claim_cut_fn on_cut, void *ctx)
+{
+	struct run *r = isolate(c, run, first, count, on_cut, ctx);
+	struct run *before = RB_PREV(run_tree, &c->runs, r);
+	struct run *behind = RB_NEXT(run_tree, &c->runs, r);
+
+	count_out(c, r);
+	r->state = RUN_RETURNED;
+	count_in(c, r);
+	r->holder = r->consumer = NULL;
+	r->failures += is_failure;
+	set_due(r, due_ms);
+	if (behind && is_alike(r, behind))
+		join(c, r, behind);
+	if (before && is_alike(r, before)) {
+		join(c, before, r);
+		return before;
+	}
+	return r;
+}
+
+struct run *claim_touch(struct claim *c, struct run *run, uint64_t first, uint64_t count,
+			int64_t until_ms, claim_cut_fn on_cut, void *ctx)
+{
+	struct run *r = isolate(c, run, first, count, on_cut, ctx);
+
+	set_due(r, until_ms);
+	return r;
+}
+
+/* ---- the whole ------------------------------------------------------------------------
+ */
+
+void claim_init(struct claim *c, uint64_t committed, struct heap *timers)
+{
+	*c = (struct claim){ .committed = committed,
+			     .reached = committed,
+			     .timers = timers };
+}
+
+void claim_deinit(struct claim *c)
+{
+	struct run *r;
+
+	assert(c->held == 0);
+	while ((r = RB_ROOT(&c->runs)) != NULL)
+		drop(c, r);
+	mem_free(c->spare);
+	c->spare = NULL;
+}
+
+void claim_reset(struct claim *c, uint64_t offset)
+{
+	claim_deinit(c);
+	claim_init(c, offset, c->timers);
+}
+
+struct run *claim_first(const struct claim *c)
+{
+	return RB_MIN(run_tree, (struct run_tree *)&c->runs);
+}
+
+struct run *claim_first_returned(const struct claim *c)
+{
+	return RB_MIN(run_returned_tree, (struct run_returned_tree *)&c->returned_runs);
+}
+
+struct run *claim_first_held(const struct claim *c)
+{
+	struct run *r = c->held > 0 ? claim_first(c) : NULL;
+
+	while (r && r->state != RUN_HELD)
+		r = claim_next(r);
+	return r;
+}
+
+struct run *claim_next(const struct run *run)
+{
+	return RB_NEXT(run_tree, &run->claim->runs, (struct run *)run);
+}
