@@ -10,12 +10,12 @@
 #include "member.h"
 #include "queue.h"
 
-struct broker *group_broker(const struct group *g)
+struct broker *group_broker(const struct topic_group *g)
 {
 	return g->topic->queue->vhost->broker;
 }
 
-unsigned group_width(const struct group *g)
+unsigned group_width(const struct topic_group *g)
 {
 	return g->topic->queue->config.shards;
 }
@@ -38,19 +38,19 @@ static struct group_set *open_set(struct topic *t)
 	return set;
 }
 
-struct group *group_find(const struct topic *t, struct slice name)
+struct topic_group *group_find(const struct topic *t, struct slice name)
 {
-	struct group *g = NULL;
+	struct topic_group *g = NULL;
 
 	if (t->groups)
 		HASH_FIND(hh, t->groups->by_name, name.data, name.len, g);
 	return g;
 }
 
-static struct group *create(struct topic *t)
+static struct topic_group *create(struct topic *t)
 {
 	unsigned width = t->queue->config.shards;
-	struct group *g = mem_zalloc(sizeof(*g));
+	struct topic_group *g = mem_zalloc(sizeof(*g));
 
 	open_set(t);
 	g->topic = t;
@@ -63,9 +63,9 @@ static struct group *create(struct topic *t)
 	return g;
 }
 
-struct group *group_open(struct topic *t, struct slice name)
+struct topic_group *group_open(struct topic *t, struct slice name)
 {
-	struct group *g = group_find(t, name);
+	struct topic_group *g = group_find(t, name);
 
 	if (g)
 		return g;
@@ -76,9 +76,9 @@ struct group *group_open(struct topic *t, struct slice name)
 	return g;
 }
 
-struct group *group_create_reader(struct topic *t, int64_t only)
+struct topic_group *group_create_reader(struct topic *t, int64_t only)
 {
-	struct group *g = create(t);
+	struct topic_group *g = create(t);
 
 	g->only = only;
 	TAILQ_INSERT_TAIL(&t->groups->readers, g, link);
@@ -91,7 +91,7 @@ static struct group_watch *watch_of(const struct group_claim *gc)
 }
 
 /* What Redis has may be older than what it said before: it was restored from a copy. */
-static uint64_t start_of(const struct group *g, unsigned index, const struct partition *p)
+static uint64_t start_of(const struct topic_group *g, unsigned index, const struct partition *p)
 {
 	uint64_t committed = g->committed[index];
 
@@ -104,7 +104,7 @@ static uint64_t start_of(const struct group *g, unsigned index, const struct par
 	return partition_readable(p);
 }
 
-struct group_claim *group_open_claim(struct group *g, unsigned index)
+struct group_claim *group_open_claim(struct topic_group *g, unsigned index)
 {
 	struct group_claim *gc = g->claims[index];
 	struct partition *p;
@@ -125,7 +125,7 @@ struct group_claim *group_open_claim(struct group *g, unsigned index)
 	return gc;
 }
 
-uint64_t group_committed(const struct group *g, unsigned index)
+uint64_t group_committed(const struct topic_group *g, unsigned index)
 {
 	const struct group_claim *gc = g->claims[index];
 
@@ -161,7 +161,7 @@ static void close_cursors(struct group_claim *gc)
 
 static void free_claim(struct group_claim *gc)
 {
-	struct group *g = gc->group;
+	struct topic_group *g = gc->group;
 
 	group_rest(gc);
 	close_cursors(gc);
@@ -196,7 +196,7 @@ static bool drop_if_plain(struct group_claim *gc)
 	return false;
 }
 
-static void destroy(struct group *g)
+static void destroy(struct topic_group *g)
 {
 	for (unsigned i = 0; i < group_width(g); i++)
 		if (g->claims[i]) {
@@ -213,7 +213,7 @@ static void destroy(struct group *g)
 	mem_free(g);
 }
 
-static void drop_reader(struct group *g)
+static void drop_reader(struct topic_group *g)
 {
 	if (g->name || g->member_count > 0)
 		return;
@@ -225,7 +225,7 @@ static void drop_reader(struct group *g)
 
 void group_check(struct group_claim *gc)
 {
-	struct group *g = gc->group;
+	struct topic_group *g = gc->group;
 
 	if (gc->is_handover && gc->claim.held == 0) {
 		gc->is_handover = false;
@@ -235,7 +235,7 @@ void group_check(struct group_claim *gc)
 		drop_reader(g);
 }
 
-void group_left(struct group *g)
+void group_left(struct topic_group *g)
 {
 	for (unsigned i = 0; i < group_width(g); i++)
 		if (g->claims[i])
@@ -243,7 +243,7 @@ void group_left(struct group *g)
 	drop_reader(g);
 }
 
-void group_erase(struct group *g, struct waiter *waiter)
+void group_erase(struct topic_group *g, struct waiter *waiter)
 {
 	for (unsigned i = 0; i < group_width(g); i++)
 		group_commit_erase(g, i, waiter);
@@ -263,7 +263,7 @@ static void on_news(struct partition *p)
 
 static void on_group(struct partition *p, struct slice name, uint64_t committed)
 {
-	struct group *g = group_open(topic_of(p), name);
+	struct topic_group *g = group_open(topic_of(p), name);
 
 	g->committed[partition_index(p)] = committed;
 }
@@ -271,7 +271,7 @@ static void on_group(struct partition *p, struct slice name, uint64_t committed)
 static void on_close(struct topic *t)
 {
 	struct group_set *set = t->groups;
-	struct group *g, *next;
+	struct topic_group *g, *next;
 
 	if (!set)
 		return;

@@ -18,7 +18,7 @@
 #include "topic.h"
 
 struct broker;
-struct group;
+struct topic_group;
 struct group_death;
 struct group_flight;
 struct group_search;
@@ -31,13 +31,13 @@ struct member;
 #define GROUP_UNKNOWN UINT64_MAX
 
 TAILQ_HEAD(group_claim_list, group_claim);
-TAILQ_HEAD(group_list, group);
+TAILQ_HEAD(topic_group_list, topic_group);
 TAILQ_HEAD(member_list, member);
 TAILQ_HEAD(group_death_list, group_death);
 
 struct group_claim {
 	struct claim claim;
-	struct group *group;
+	struct topic_group *group;
 	struct partition *partition;
 	unsigned index; /* of the partition */
 	TAILQ_ENTRY(group_claim) watch_link;
@@ -55,9 +55,9 @@ struct group_claim {
 	struct group_death_list dying; /* group_death.h */
 };
 
-struct group {
+struct topic_group {
 	UT_hash_handle hh; /* by name; not of a reader */
-	TAILQ_ENTRY(group) link; /* of a reader */
+	TAILQ_ENTRY(topic_group) link; /* of a reader */
 	struct topic *topic;
 	char *name; /* NULL: a reader */
 	size_t name_len;
@@ -82,36 +82,36 @@ struct group_watch {
 
 /* Of a topic that somebody reads. */
 struct group_set {
-	struct group *by_name; /* uthash */
-	struct group_list readers;
+	struct topic_group *by_name; /* uthash */
+	struct topic_group_list readers;
 	struct group_watch *watches; /* of each partition */
 };
 
 /* What the topic tells: broker.topic_hooks. */
 extern const struct topic_hooks group_hooks;
 
-struct group *group_find(const struct topic *t, struct slice name);
+struct topic_group *group_find(const struct topic *t, struct slice name);
 /* The group of that name, made if it is new. */
-struct group *group_open(struct topic *t, struct slice name);
+struct topic_group *group_open(struct topic *t, struct slice name);
 /* A group for one member alone. */
-struct group *group_create_reader(struct topic *t, int64_t only);
+struct topic_group *group_create_reader(struct topic *t, int64_t only);
 /* It has no members and is to be forgotten, by Redis too. `waiter` may be NULL. */
-void group_erase(struct group *g, struct waiter *waiter);
+void group_erase(struct topic_group *g, struct waiter *waiter);
 /* A reader's only member has gone, or the last one of a group: what nobody needs goes. */
-void group_left(struct group *g);
+void group_left(struct topic_group *g);
 
 /* The claim for a partition; NULL: there is none. */
-static inline struct group_claim *group_claim(const struct group *g, unsigned partition)
+static inline struct group_claim *group_claim(const struct topic_group *g, unsigned partition)
 {
 	return g->claims[partition];
 }
 /* The same, made from what the group has committed. */
-struct group_claim *group_open_claim(struct group *g, unsigned partition);
+struct group_claim *group_open_claim(struct topic_group *g, unsigned partition);
 /* Where the group is: the first offset that is not settled. GROUP_UNKNOWN. */
-uint64_t group_committed(const struct group *g, unsigned partition);
+uint64_t group_committed(const struct topic_group *g, unsigned partition);
 /* The number of partitions. */
-unsigned group_width(const struct group *g);
-struct broker *group_broker(const struct group *g);
+unsigned group_width(const struct topic_group *g);
+struct broker *group_broker(const struct topic_group *g);
 
 /* There may be something to give out. */
 void group_wake(struct group_claim *gc);

@@ -13,7 +13,7 @@ struct group_flight {
 	int64_t retry_ms;
 };
 
-static bool is_kept(const struct group *g)
+static bool is_kept(const struct topic_group *g)
 {
 	return g->name && queue_is_durable(g->topic->queue);
 }
@@ -113,7 +113,7 @@ static size_t count_dirty(const struct group_watch *w)
 	return count;
 }
 
-static void send(struct broker *b, struct group_watch *w)
+static void write_offsets(struct broker *b, struct group_watch *w)
 {
 	size_t count = count_dirty(w);
 	struct store_log_group *groups = mem_alloc((count + 1) * sizeof(*groups));
@@ -141,7 +141,7 @@ void group_commit_turn(struct broker *b)
 	for (w = TAILQ_FIRST(&b->groups.dirty); w; w = next) {
 		next = TAILQ_NEXT(w, dirty_link);
 		if (!w->flight)
-			send(b, w);
+			write_offsets(b, w);
 	}
 	/* What is left waits for what is under way. */
 	b->groups.commit_due_ms = b->mono_ms + GROUP_COMMIT_MS;
@@ -156,7 +156,7 @@ int64_t group_commit_due_ms(const struct broker *b)
 
 void group_commit_now(struct group_claim *gc, struct waiter *waiter)
 {
-	const struct group *g = gc->group;
+	const struct topic_group *g = gc->group;
 	const struct store_log_group group = { { g->name, g->name_len },
 					       gc->claim.committed };
 
@@ -168,7 +168,7 @@ void group_commit_now(struct group_claim *gc, struct waiter *waiter)
 			 waiter_store_done, waiter);
 }
 
-void group_commit_erase(struct group *g, unsigned index, struct waiter *waiter)
+void group_commit_erase(struct topic_group *g, unsigned index, struct waiter *waiter)
 {
 	const struct store_log_group group = { { g->name, g->name_len }, 0 };
 	const struct store_log_commit commit = { &group, 1, true };

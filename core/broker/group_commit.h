@@ -17,6 +17,6 @@ int64_t group_commit_due_ms(const struct broker *b);
 /* Write it now. The waiter is told when Redis has it. */
 void group_commit_now(struct group_claim *gc, struct waiter *waiter);
 /* Redis forgets the group in that partition. `waiter` may be NULL. */
-void group_commit_erase(struct group *g, unsigned partition, struct waiter *waiter);
+void group_commit_erase(struct topic_group *g, unsigned partition, struct waiter *waiter);
 /* The topic goes: nobody needs to know any more. */
 void group_commit_forget(struct group_watch *w);

@@ -202,7 +202,7 @@ static struct retry_fate decide(struct failed *f, const struct group_failing *ho
 
 static void count_given_up(struct group_claim *gc, uint64_t offset, const char *reason)
 {
-	struct group *g = gc->group;
+	struct topic_group *g = gc->group;
 	const struct broker *b = group_broker(g);
 
 	g->given_up++;
@@ -363,7 +363,7 @@ void group_settle_turn(struct broker *b)
 		if (run->state == RUN_HELD) {
 			time_out(run);
 		} else {
-			claim_set_due(run);
+			claim_due(run);
 			group_wake(claim_of(run));
 		}
 		if (pace_is_spent(&b->pace, false))

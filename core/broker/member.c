@@ -22,12 +22,12 @@ void member_rest(struct member *m)
 	consumer_update(m->consumer);
 }
 
-static bool keeps_order(const struct group *g)
+static bool keeps_order(const struct topic_group *g)
 {
 	return g->topic->queue->config.keeps_order;
 }
 
-static void give(struct group *g, unsigned partition, struct member *m)
+static void give(struct topic_group *g, unsigned partition, struct member *m)
 {
 	struct group_claim *gc = m ? group_open_claim(g, partition) : g->claims[partition];
 
@@ -47,14 +47,14 @@ static void give(struct group *g, unsigned partition, struct member *m)
 }
 
 /* All that a reader wants. */
-static void give_all(struct group *g, struct member *m)
+static void give_all(struct topic_group *g, struct member *m)
 {
 	for (unsigned i = 0; i < group_width(g); i++)
 		if (g->only < 0 || g->only == i)
 			give(g, i, m);
 }
 
-static void share(struct group *g)
+static void share(struct topic_group *g)
 {
 	unsigned owners[QUEUE_SHARDS_MAX], count = 0;
 	struct member **members = mem_alloc((g->member_count + 1) * sizeof(*members));
@@ -75,7 +75,7 @@ static void share(struct group *g)
 	mem_free(members);
 }
 
-static void tell(const struct group *g)
+static void tell(const struct topic_group *g)
 {
 	struct member *m;
 
@@ -84,7 +84,7 @@ static void tell(const struct group *g)
 			m->consumer->ops->on_assigned(m->consumer);
 }
 
-struct member *member_create(struct group *g, struct consumer *c)
+struct member *member_create(struct topic_group *g, struct consumer *c)
 {
 	struct member *m = mem_zalloc(sizeof(*m));
 
@@ -118,7 +118,7 @@ static void leave(struct member *m)
 
 void member_destroy(struct member *m)
 {
-	struct group *g = m->group;
+	struct topic_group *g = m->group;
 
 	leave(m);
 	TAILQ_REMOVE(&g->members, m, link);
@@ -135,7 +135,7 @@ void member_destroy(struct member *m)
 
 void member_format(const struct member *m, char out[MEMBER_PARTITIONS_MAX])
 {
-	const struct group *g = m->group;
+	const struct topic_group *g = m->group;
 	char *at = out;
 
 	for (unsigned i = 0; i < group_width(g); i++) {

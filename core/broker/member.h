@@ -10,7 +10,7 @@
 
 struct member {
 	TAILQ_ENTRY(member) link;
-	struct group *group;
+	struct topic_group *group;
 	struct consumer *consumer;
 	struct group_claim_list ready; /* of its partitions: that may have something */
 	unsigned number;               /* among the members, of an assignment */
@@ -18,7 +18,7 @@ struct member {
 };
 
 /* The consumer, which is in its queue's list, becomes one of the group. */
-struct member *member_create(struct group *g, struct consumer *c);
+struct member *member_create(struct topic_group *g, struct consumer *c);
 /* It leaves the group, which may go, too. What it holds stays held. */
 void member_destroy(struct member *m);
 /* It has something that may be given out. */
