@@ -10,6 +10,7 @@
 
 #include "base/args.h"
 #include "base/json.h"
+#include "base/position.h"
 #include "reply.h"
 
 struct channel;
@@ -172,7 +173,7 @@ void session_publish_take(struct session *s, struct msg *m,
 #define SUBSCRIBE_PRIORITY_MAX 1000
 #define SUBSCRIBE_RANK_MAX 1000
 struct subscribe_spec {
-	struct slice queue;
+	struct slice queue; /* or topic */
 	struct slice sid;
 	uint32_t prefetch;
 	uint32_t ack_timeout_ms; /* 0 = the queue's */
@@ -181,6 +182,10 @@ struct subscribe_spec {
 	uint32_t rank;           /* within its channel: lower ones are served first */
 	int32_t priority;        /* higher ones are served first */
 	bool is_auto_ack;
+	/* Of a topic. */
+	struct slice group; /* data == NULL: none */
+	struct position from;
+	int64_t partition; /* without a group: the one to read; -1: all */
 };
 TIDE_MUST_USE int session_consume_subscribe(struct channel *ch,
 					    const struct subscribe_spec *spec,
