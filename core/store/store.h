@@ -383,13 +383,21 @@ void store_definition_set(struct store *s, enum store_table table, struct slice 
 void store_definition_remove(struct store *s, enum store_table table, struct slice vhost,
 			     struct slice name, store_done_fn on_done, void *ctx);
 
-struct store_queue {
+struct store_queue { /* or topic */
 	struct slice vhost, name;
 	unsigned shards;
 };
 /* Remove a queue's definition and all keys of its shards, at once: a crash leaves
  * all or nothing. on_done may be NULL. */
 void store_definition_erase_queue(struct store *s, const struct store_queue *queue,
+				  store_done_fn on_done, void *ctx);
+
+/* The same of a topic; its partitions are counted in `shards`. What it has in Redis
+ * beside its options (the set of topics, the set of its partitions) is set with them, at
+ * once. */
+void store_definition_set_topic(struct store *s, const struct store_queue *topic,
+				struct slice value, store_done_fn on_done, void *ctx);
+void store_definition_erase_topic(struct store *s, const struct store_queue *topic,
 				  store_done_fn on_done, void *ctx);
 
 struct store_definition {

@@ -56,6 +56,13 @@ static const struct slice script_erase =
 	      "redis.call('HDEL', KEYS[2], 'in ' .. ARGV[1], 'out ' .. ARGV[1])\n"
 	      "return redis.call('HDEL', KEYS[1], ARGV[1])\n");
 
+static void add_number(struct buf *out, uint64_t n)
+{
+	char text[DECIMAL_MAX];
+
+	resp_bulk(out, (struct slice){ text, (size_t)(decimal_put(text, n) - text) });
+}
+
 static void add_shard_keys(struct buf *out, const struct store_queue *queue)
 {
 	struct buf prefix = { 0 };
@@ -76,13 +83,11 @@ void store_definition_erase_queue(struct store *s, const struct store_queue *que
 	size_t keys = 2 + (size_t)queue->shards * LAYOUT_KEY_COUNT;
 	struct buf *out = store_call_add_words(call, 4 + keys);
 	struct buf table = { 0 };
-	char count[DECIMAL_MAX];
 
 	layout_table_key(&table, STORE_QUEUES, queue->vhost);
 	resp_text(out, "EVAL");
 	resp_bulk(out, script_erase);
-	resp_bulk(out,
-		  (struct slice){ count, (size_t)(decimal_put(count, keys) - count) });
+	add_number(out, keys);
 	resp_bulk(out, buf_slice(&table));
 	buf_clear(&table);
 	layout_table_key(&table, STORE_PAUSES, queue->vhost);
@@ -92,6 +97,103 @@ void store_definition_erase_queue(struct store *s, const struct store_queue *que
 	buf_deinit(&table);
 	store_call_send(call, REDIS_REPLY_INTEGER);
 }
+
+/* ---- topics: their options are what counts; the sets of names and of partitions are
+ * for people */
+
+static void add_key(struct buf *out, struct buf *key)
+{
+	resp_bulk(out, buf_slice(key));
+	buf_clear(key);
+}
+
+void store_definition_set_topic(struct store *s, const struct store_queue *topic,
+				struct slice value, store_done_fn on_done, void *ctx)
+{
+	struct store_call *call = store_done_call_create(s, NULL, on_done, ctx);
+	struct buf *out, key = { 0 };
+
+	store_call_add(call, "MULTI");
+	out = add_command(call, "HSET", STORE_TOPICS, topic->vhost, 2);
+	resp_bulk(out, topic->name);
+	resp_bulk(out, value);
+	out = store_call_add_words(call, 3);
+	resp_text(out, "SADD");
+	layout_topics_key(&key, topic->vhost);
+	add_key(out, &key);
+	resp_bulk(out, topic->name);
+	/* It may have had more. */
+	out = store_call_add_words(call, 2);
+	resp_text(out, "UNLINK");
+	layout_topic_key(&key, topic->vhost, topic->name);
+	resp_bulk(out, buf_slice(&key));
+	out = store_call_add_words(call, 2 + (size_t)topic->shards);
+	resp_text(out, "SADD");
+	add_key(out, &key);
+	for (unsigned i = 0; i < topic->shards; i++)
+		add_number(out, i);
+	store_call_add(call, "EXEC");
+	buf_deinit(&key);
+	store_call_send(call, 0);
+}
+
+/* KEYS: the tables of topics and pauses, the set of topics, that of the topic's
+ * partitions; then the state and the groups of each partition. ARGV: the topic. The days
+ * are those that the states name. As with a queue the definition goes last, and it passes
+ * while memory is out.
+ *
+ * (In a Redis Cluster it would be one script for each partition: its keys, those of its
+ * days too, have one hash tag.) */
+static const struct slice script_erase_topic =
+	SLICE("for i = 5, #KEYS, 2 do\n"
+	      "  for _, day in ipairs(redis.pcall('HKEYS', KEYS[i])) do\n"
+	      "    if #day == 8 then redis.call('UNLINK', KEYS[i] .. ':' .. day) end\n"
+	      "  end\n"
+	      "  redis.call('UNLINK', KEYS[i], KEYS[i + 1])\n"
+	      "end\n"
+	      "redis.call('UNLINK', KEYS[4])\n"
+	      "redis.call('SREM', KEYS[3], ARGV[1])\n"
+	      "redis.call('HDEL', KEYS[2], 'in ' .. ARGV[1], 'out ' .. ARGV[1])\n"
+	      "return redis.call('HDEL', KEYS[1], ARGV[1])\n");
+
+static void add_partition_keys(struct buf *out, const struct store_queue *topic)
+{
+	struct buf prefix = { 0 };
+
+	for (unsigned i = 0; i < topic->shards; i++) {
+		buf_clear(&prefix);
+		layout_shard_prefix(&prefix, topic->vhost, topic->name, i);
+		layout_resp_partition_key(out, buf_slice(&prefix), LAYOUT_STATE);
+		layout_resp_partition_key(out, buf_slice(&prefix), LAYOUT_GROUPS);
+	}
+	buf_deinit(&prefix);
+}
+
+void store_definition_erase_topic(struct store *s, const struct store_queue *topic,
+				  store_done_fn on_done, void *ctx)
+{
+	struct store_call *call = store_done_call_create(s, NULL, on_done, ctx);
+	size_t keys = 4 + 2 * (size_t)topic->shards;
+	struct buf *out = store_call_add_words(call, 4 + keys), key = { 0 };
+
+	resp_text(out, "EVAL");
+	resp_bulk(out, script_erase_topic);
+	add_number(out, keys);
+	layout_table_key(&key, STORE_TOPICS, topic->vhost);
+	add_key(out, &key);
+	layout_table_key(&key, STORE_PAUSES, topic->vhost);
+	add_key(out, &key);
+	layout_topics_key(&key, topic->vhost);
+	add_key(out, &key);
+	layout_topic_key(&key, topic->vhost, topic->name);
+	add_key(out, &key);
+	add_partition_keys(out, topic);
+	resp_bulk(out, topic->name);
+	buf_deinit(&key);
+	store_call_send(call, REDIS_REPLY_INTEGER);
+}
+
+/* ---- load */
 
 /* The vhosts are read first, then, for each, its other tables with a request each. A
  * definition is told once, whatever the connection does in between. */

@@ -20,6 +20,8 @@
 
 #define NS UINT64_C(1000000000)
 #define READ_BYTES 262144
+/* A payload begins with when it was due and, to a topic, its number: 8 bytes each. */
+#define TOPIC_SIZE_MIN 16
 
 struct run {
 	struct load load; /* first: links point here */
@@ -31,6 +33,7 @@ struct run {
 	int pacer;
 	uint64_t sent;
 	uint64_t start_ns, confirmed_ns, received_ns;
+	uint64_t turn_ns; /* when the bytes that are being looked at came */
 	char *payload;
 	struct histogram confirm, deliver;
 };
@@ -136,11 +139,18 @@ const char *link_line(struct link *l)
 
 /* ---- counting ------------------------------------------------------------------ */
 
+/* Ten groups receive ten times what is published, so that a clock read for each message
+ * would be a good part of the load. */
+static uint64_t event_ns(const struct run *r)
+{
+	return r->options.is_topic && !r->options.rate ? r->turn_ns : now_ns();
+}
+
 static void count_confirm(struct link *l, uint64_t number)
 {
 	struct run *r = run_of(l);
 
-	r->confirmed_ns = now_ns();
+	r->confirmed_ns = event_ns(r);
 	histogram_add(&r->confirm,
 		      r->confirmed_ns - l->due_ns[number % r->options.window]);
 	l->confirmed++;
@@ -158,14 +168,29 @@ void load_confirmed_one(struct link *l, uint64_t number)
 	count_confirm(l, number);
 }
 
+/* What a topic has is received in order, and once. */
+static void check_number(const struct link *l, const char *payload, size_t len)
+{
+	uint64_t number;
+
+	if (len < TOPIC_SIZE_MIN)
+		die("consumer %u has received %zu bytes", l->number, len);
+	memcpy(&number, payload + sizeof(uint64_t), sizeof(number));
+	if (number != l->received)
+		die("consumer %u has received message %" PRIu64 " instead of %" PRIu64,
+		    l->number, number, l->received);
+}
+
 void load_received(struct link *l, const char *payload, size_t len)
 {
 	struct run *r = run_of(l);
 	uint64_t due;
 
-	r->received_ns = now_ns();
+	r->received_ns = event_ns(r);
 	if (r->options.is_drain && !r->start_ns)
 		r->start_ns = r->received_ns;
+	if (r->options.is_topic)
+		check_number(l, payload, len);
 	memcpy(&due, payload, sizeof(due));
 	if (len >= sizeof(due) && !r->options.is_drain)
 		histogram_add(&r->deliver, r->received_ns - due);
@@ -181,6 +206,8 @@ static void publish_one(struct link *l, uint64_t due)
 
 	l->due_ns[l->published % r->options.window] = due;
 	memcpy(r->payload, &due, sizeof(due));
+	if (r->options.is_topic)
+		memcpy(r->payload + sizeof(due), &l->published, sizeof(l->published));
 	r->driver->publish(l, r->payload, r->options.size);
 	l->published++;
 	r->sent++;
@@ -237,8 +264,10 @@ static void serve(struct run *r, struct link *l, uint32_t events)
 {
 	bool had_output = buf_len(&l->out) > 0;
 
-	if (events & EPOLLIN && link_receive(l))
+	if (events & EPOLLIN && link_receive(l)) {
+		r->turn_ns = now_ns();
 		r->driver->input(l);
+	}
 	if (l->role == LINK_PRODUCER && !r->options.rate)
 		fill_window(l);
 	else if (l->role == LINK_CONSUMER)
@@ -250,9 +279,12 @@ static void serve(struct run *r, struct link *l, uint32_t events)
 
 static bool is_done(const struct run *r)
 {
-	if (r->options.producers && r->load.confirmed < r->options.count)
+	const struct load_options *o = &r->options;
+
+	if (o->producers && r->load.confirmed < o->count)
 		return false;
-	return !r->options.consumers || r->load.received >= r->options.count;
+	return !o->consumers ||
+	       r->load.received >= o->count * (o->is_topic ? o->consumers : 1);
 }
 
 static void loop(struct run *r)
@@ -308,8 +340,9 @@ static void start(struct run *r)
 {
 	struct epoll_event ev = { EPOLLIN, { .ptr = NULL } };
 
-	if (!r->options.is_drain)
-		r->start_ns = now_ns();
+	r->turn_ns = now_ns();
+	if (!r->options.is_drain || r->options.is_topic)
+		r->start_ns = r->turn_ns;
 	if (r->options.rate && r->options.producers) {
 		r->pacer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
 		epoll_ctl(r->epoll, EPOLL_CTL_ADD, r->pacer, &ev);
@@ -391,7 +424,9 @@ static void parse(struct run *r, int argc, char **argv)
 		{ "prefetch", 1, NULL, 'f' },  { "size", 1, NULL, 's' },
 		{ "count", 1, NULL, 'n' },     { "rate", 1, NULL, 'r' },
 		{ "fill", 0, NULL, 'F' },      { "drain", 0, NULL, 'D' },
-		{ "variant", 1, NULL, 'v' },   { NULL, 0, NULL, 0 },
+		{ "variant", 1, NULL, 'v' },   { "topic", 0, NULL, 't' },
+		{ "groups", 1, NULL, 'g' },    { "readers", 1, NULL, 'R' },
+		{ NULL, 0, NULL, 0 },
 	};
 	struct load_options *o = &r->options;
 	int c;
@@ -442,12 +477,24 @@ static void parse(struct run *r, int argc, char **argv)
 		case 'v':
 			o->variant = optarg;
 			break;
+		case 't':
+			o->is_topic = true;
+			break;
+		case 'g':
+		case 'R':
+			o->is_topic = true;
+			o->is_reader = c == 'R';
+			o->consumers = (unsigned)number(optarg);
+			break;
 		default:
 			die("usage: load SERVER [options]; see tests/bench/peers/load.c");
 		}
 	}
 	if (optind != argc - 1 || o->size < 8 || o->window == 0 || o->prefetch == 0)
 		die("usage: load [options] SERVER");
+	if (o->is_topic && (o->producers > 1 || o->size < TOPIC_SIZE_MIN))
+		die("a topic is measured with one producer, and %d bytes or more",
+		    TOPIC_SIZE_MIN);
 	r->driver = find_driver(argv[optind]);
 	if (!o->port)
 		o->port = r->driver->default_port;

@@ -3,7 +3,11 @@
  * The load (load.c) is the same for all: producers with a window of unconfirmed
  * messages, consumers that acknowledge each message, one epoll loop. A driver
  * turns that into the server's bytes, as well as its protocol allows: pipelined,
- * acknowledgements in ranges or batches where there are such. */
+ * acknowledgements in ranges or batches where there are such.
+ *
+ * With is_topic the messages stay when they are read. Each consumer then receives all of
+ * them: it is the one member of a group of its own, g0, g1, ..., which acknowledges what
+ * it receives; or, with is_reader, it reads without a group and acknowledges nothing. */
 #ifndef TIDE_BENCH_PEER_H
 #define TIDE_BENCH_PEER_H
 
@@ -64,6 +68,7 @@ struct load_options {
 	uint64_t count;
 	uint64_t rate;
 	bool is_fill, is_drain;
+	bool is_topic, is_reader;
 };
 
 struct load {

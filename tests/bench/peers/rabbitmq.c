@@ -1,5 +1,7 @@
 /* RabbitMQ, AMQP 0-9-1: publisher confirms, persistent messages, acks with
- * `multiple`. Variant "quorum": a quorum queue instead of a classic one. */
+ * `multiple`. Variant "quorum": a quorum queue instead of a classic one. A topic is a
+ * stream, read from its first message on; AMQP has no groups for those, and each consumer
+ * reads for itself. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,10 +144,21 @@ static void handshake(struct link *l)
 	expect(l, 20, 11);
 }
 
+/* A table of one text. */
+static void put_argument(struct link *l, const char *name, const char *value)
+{
+	put32(&l->out, (uint32_t)(1 + strlen(name) + 1 + 4 + strlen(value)));
+	put_short(&l->out, name);
+	put8(&l->out, 'S');
+	put_long(&l->out, value, strlen(value));
+}
+
 static void setup(struct link *l)
 {
-	const char *type =
-		l->load->options->variant[0] ? l->load->options->variant : "classic";
+	const struct load_options *o = l->load->options;
+	const char *type = o->is_topic     ? "stream"
+			   : o->variant[0] ? o->variant
+					   : "classic";
 	size_t at;
 
 	handshake(l);
@@ -159,10 +172,7 @@ static void setup(struct link *l)
 	put16(&l->out, 0);
 	put_short(&l->out, "bench");
 	put8(&l->out, 2);
-	put32(&l->out, (uint32_t)(1 + 12 + 1 + 4 + strlen(type)));
-	put_short(&l->out, "x-queue-type");
-	put8(&l->out, 'S');
-	put_long(&l->out, type, strlen(type));
+	put_argument(l, "x-queue-type", type);
 	method_end(l, at);
 	expect(l, 50, 11);
 }
@@ -190,7 +200,10 @@ static void open_link(struct link *l)
 	put_short(&l->out, "bench");
 	put_short(&l->out, "c");
 	put8(&l->out, 0);
-	put32(&l->out, 0);
+	if (l->load->options->is_topic)
+		put_argument(l, "x-stream-offset", "first");
+	else
+		put32(&l->out, 0);
 	method_end(l, at);
 	expect(l, 60, 21);
 }

@@ -1,5 +1,7 @@
 /* Redis Streams used directly: XADD; XREADGROUP; XACK and XDEL of what one read
- * brought. */
+ * brought. As a topic nothing is deleted, and a reader without a group asks with XREAD
+ * for what follows the last id. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,21 +21,48 @@ static void ask(struct link *l, const char *line, const char *may_fail)
 static void setup(struct link *l)
 {
 	ask(l, "DEL bench\r\n", NULL);
-	ask(l, "XGROUP CREATE bench g $ MKSTREAM\r\n", NULL);
+	if (!l->load->options->is_topic)
+		ask(l, "XGROUP CREATE bench g $ MKSTREAM\r\n", NULL);
+}
+
+/* Good until the next call. */
+static const char *group(const struct link *l)
+{
+	static char name[16];
+
+	if (!l->load->options->is_topic)
+		return "g";
+	snprintf(name, sizeof(name), "g%u", l->number);
+	return name;
 }
 
 static void read_more(struct link *l)
 {
-	buf_printf(&l->out, "XREADGROUP GROUP g c%u COUNT %u BLOCK 0 STREAMS bench >\r\n",
-		   l->number, l->load->options->prefetch);
+	const struct load_options *o = l->load->options;
+
+	if (o->is_reader)
+		buf_printf(&l->out, "XREAD COUNT %u STREAMS bench %s\r\n", o->prefetch,
+			   buf_cstr(&l->scratch));
+	else
+		buf_printf(&l->out,
+			   "XREADGROUP GROUP %s c%u COUNT %u BLOCK 0 STREAMS bench >\r\n",
+			   group(l), l->number, o->prefetch);
 }
 
 static void open_link(struct link *l)
 {
-	if (l->role == LINK_CONSUMER) {
-		read_more(l);
-		l->scratch = (struct buf){ 0 };
+	char line[64];
+
+	if (l->role != LINK_CONSUMER)
+		return;
+	if (l->load->options->is_topic && !l->load->options->is_reader) {
+		snprintf(line, sizeof(line), "XGROUP CREATE bench %s 0 MKSTREAM\r\n",
+			 group(l));
+		ask(l, line, "BUSYGROUP");
 	}
+	buf_clear(&l->scratch);
+	buf_append_text(&l->scratch, "0");
+	read_more(l);
 }
 
 static void publish(struct link *l, const char *payload, size_t len)
@@ -93,36 +122,59 @@ static struct slice bulk(const char **at)
 	return s;
 }
 
+/* Over an entry, [id, [field, payload]]. */
+static struct slice entry(const char **at, struct slice *payload)
+{
+	struct slice id;
+
+	header(at);
+	id = bulk(at);
+	header(at);
+	bulk(at);
+	*payload = bulk(at);
+	return id;
+}
+
+/* The end of a command whose last arguments are the ids of n entries. */
+static void put_ids(struct link *l, const char *at, long n)
+{
+	struct slice payload;
+
+	while (n-- > 0) {
+		struct slice id = entry(&at, &payload);
+
+		buf_printf(&l->out, "$%zu\r\n%.*s\r\n", id.len, (int)id.len, id.data);
+	}
+}
+
 /* [[stream, [[id, [field, payload]], ...]]] */
 static void take_batch(struct link *l, const char *at)
 {
+	const struct load_options *o = l->load->options;
+	struct slice id = { NULL, 0 }, payload;
 	long n;
 
 	header(&at);
 	header(&at);
 	bulk(&at);
 	n = header(&at);
-	for (int pass = 0; pass < 2; pass++) {
-		const char *entry = at;
+	if (!o->is_reader) {
+		const char *name = group(l);
 
-		buf_printf(&l->out,
-			   pass == 0 ? "*%ld\r\n$4\r\nXACK\r\n$5\r\nbench\r\n$1\r\ng\r\n"
-				     : "*%ld\r\n$4\r\nXDEL\r\n$5\r\nbench\r\n",
-			   pass == 0 ? n + 3 : n + 2);
-		for (long i = 0; i < n; i++) {
-			struct slice id, payload;
-
-			header(&entry);
-			id = bulk(&entry);
-			header(&entry);
-			bulk(&entry);
-			payload = bulk(&entry);
-			buf_printf(&l->out, "$%zu\r\n%.*s\r\n", id.len, (int)id.len,
-				   id.data);
-			if (pass == 0)
-				load_received(l, payload.data, payload.len);
-		}
+		buf_printf(&l->out, "*%ld\r\n$4\r\nXACK\r\n$5\r\nbench\r\n$%zu\r\n%s\r\n",
+			   n + 3, strlen(name), name);
+		put_ids(l, at, n);
 	}
+	if (!o->is_topic) {
+		buf_printf(&l->out, "*%ld\r\n$4\r\nXDEL\r\n$5\r\nbench\r\n", n + 2);
+		put_ids(l, at, n);
+	}
+	while (n-- > 0) {
+		id = entry(&at, &payload);
+		load_received(l, payload.data, payload.len);
+	}
+	buf_clear(&l->scratch);
+	buf_append_slice(&l->scratch, id);
 	read_more(l);
 }
 

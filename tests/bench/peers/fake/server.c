@@ -1,6 +1,6 @@
 /* fake_server.c PORT: parses the line protocol and echoes messages to the last
- * subscriber. It stores nothing, checks nothing and forgets everything: what is
- * slower than this is the price of being a broker. */
+ * subscriber, or to all of those that name a group. It stores nothing, checks nothing and
+ * forgets everything: what is slower than this is the price of being a broker. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -19,7 +19,9 @@ struct peer {
 	struct buf in, out;
 };
 
-static struct peer *subscriber;
+#define SUBSCRIBERS_MAX 64
+static struct peer *subscribers[SUBSCRIBERS_MAX];
+static unsigned subscriber_count;
 static unsigned long long next_tag;
 
 static void send_out(struct peer *p)
@@ -34,18 +36,35 @@ static void send_out(struct peer *p)
 	}
 }
 
+static void subscribe(struct peer *p, const char *line, size_t len)
+{
+	if (!memmem(line, len, " group=", 7))
+		subscriber_count = 0;
+	if (subscriber_count < SUBSCRIBERS_MAX)
+		subscribers[subscriber_count++] = p;
+}
+
+static void forget(const struct peer *p)
+{
+	for (unsigned i = subscriber_count; i-- > 0;)
+		if (subscribers[i] == p)
+			subscribers[i] = subscribers[--subscriber_count];
+}
+
 static void echo(const char *payload, size_t len)
 {
-	if (!subscriber)
-		return;
-	buf_append(&subscriber->out, "MSG s ", 6);
-	buf_append_uint(&subscriber->out, ++next_tag);
-	buf_append_text(&subscriber->out,
-			" 1 - bench id=0000000000000000 ts=1795257280582 ");
-	buf_append_uint(&subscriber->out, len);
-	buf_append(&subscriber->out, "\r\n", 2);
-	buf_append(&subscriber->out, payload, len);
-	buf_append(&subscriber->out, "\r\n", 2);
+	next_tag++;
+	for (unsigned i = 0; i < subscriber_count; i++) {
+		struct buf *out = &subscribers[i]->out;
+
+		buf_append(out, "MSG s ", 6);
+		buf_append_uint(out, next_tag);
+		buf_append_text(out, " 1 - bench id=0000000000000000 ts=1795257280582 ");
+		buf_append_uint(out, len);
+		buf_append(out, "\r\n", 2);
+		buf_append(out, payload, len);
+		buf_append(out, "\r\n", 2);
+	}
 }
 
 static size_t take(struct peer *p, struct slice s)
@@ -58,7 +77,7 @@ static size_t take(struct peer *p, struct slice s)
 	line = (size_t)(end - s.data) + 1;
 	if (s.data[0] != 'P' || s.data[1] != 'U') {
 		if (s.data[0] == 'S')
-			subscriber = p;
+			subscribe(p, s.data, line);
 		if (s.data[0] != 'A')
 			buf_append(&p->out, "OK\r\n", 4);
 		return line;
@@ -78,8 +97,7 @@ static void serve(struct peer *p)
 	size_t used;
 
 	if (n <= 0) {
-		if (subscriber == p)
-			subscriber = NULL;
+		forget(p);
 		close(p->fd);
 		buf_deinit(&p->in);
 		buf_deinit(&p->out);
@@ -89,8 +107,8 @@ static void serve(struct peer *p)
 	buf_grow(&p->in, (size_t)n);
 	while (buf_len(&p->in) && (used = take(p, buf_slice(&p->in))) > 0)
 		buf_consume(&p->in, used);
-	if (subscriber)
-		send_out(subscriber);
+	for (unsigned i = 0; i < subscriber_count; i++)
+		send_out(subscribers[i]);
 	send_out(p);
 }
 
