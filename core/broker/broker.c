@@ -124,7 +124,6 @@ void broker_destroy(struct broker *b)
 	heap_deinit(&b->lock_waits);
 	heap_deinit(&b->wakes);
 	heap_deinit(&b->groups.runs);
-	heap_deinit(&b->groups.rests);
 	heap_deinit(&b->groups.deaths);
 	journal_destroy(b->journal);
 	partition_env_deinit(&b->partitions);

@@ -156,7 +156,6 @@ static void close_cursors(struct group_claim *gc)
 	cursor_destroy(gc->cursor);
 	cursor_destroy(gc->again);
 	gc->cursor = gc->again = NULL;
-	heap_remove(&group_broker(gc->group)->groups.rests, &gc->rest);
 }
 
 static void free_claim(struct group_claim *gc)

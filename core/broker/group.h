@@ -50,7 +50,6 @@ struct group_claim {
 	bool is_dirty;     /* committed has moved, and Redis does not know */
 	/* What was never given out, and what comes again. NULL: nothing to read now. */
 	struct cursor *cursor, *again;
-	struct heap_node rest;         /* in group_env.rests */
 	struct group_search *search;   /* its position is being looked for */
 	struct group_death_list dying; /* group_death.h */
 };

@@ -1,6 +1,5 @@
 #include "group_deal.h"
 
-#include "base/container.h"
 #include "group_commit.h"
 #include "member.h"
 #include "queue.h"
@@ -9,7 +8,6 @@
 #define ROUND_MAX 256 /* of one partition, before the next one's */
 /* A client's output is looked at after so many bytes that were given to it. */
 #define LOOK_BYTES 8192
-#define READ_FAILED_MS 200
 
 /* What a member gets of one of its partitions in a round. */
 struct round {
@@ -37,19 +35,6 @@ static bool can_take(struct round *r)
 		return true;
 	r->bytes = 0;
 	return c->ops->can_take(c);
-}
-
-/* It waits for news of the partition, for a timer, or for what is held. */
-static void rest(struct round *r)
-{
-	group_rest(r->gc);
-}
-
-static void rest_failed(struct round *r)
-{
-	heap_set(&r->broker->groups.rests, &r->gc->rest,
-		 r->broker->mono_ms + READ_FAILED_MS);
-	rest(r);
 }
 
 static struct claim_delivery holding(const struct round *r, const struct record *record,
@@ -113,10 +98,8 @@ static bool read_next(struct round *r, struct cursor **cursor, uint64_t offset,
 		cursor_destroy(*cursor);
 		*cursor = NULL;
 	}
-	if (rc == TIDE_ESTORE)
-		rest_failed(r);
-	else
-		rest(r);
+	/* There are news when more is there, and when a read may be tried again. */
+	group_rest(r->gc);
 	return false;
 }
 
@@ -157,7 +140,7 @@ static bool give_new(struct round *r)
 
 	if (claim->reached - claim->committed >= GROUP_AHEAD_MAX) {
 		r->gc->is_far_ahead = true;
-		rest(r);
+		group_rest(r->gc);
 		return false;
 	}
 	if (!read_next(r, &r->gc->cursor, claim->reached, &record, &batch))
@@ -193,7 +176,7 @@ static bool give(struct round *r)
 	if (again->due_ms == 0)
 		return give_again(r, again);
 	/* The others of the partition wait for it. */
-	rest(r);
+	group_rest(r->gc);
 	return false;
 }
 
@@ -266,21 +249,4 @@ bool group_deal(struct queue *q)
 			return true;
 	}
 	return budget == 0;
-}
-
-void group_deal_turn(struct broker *b)
-{
-	struct heap_node *n;
-
-	while ((n = heap_min(&b->groups.rests)) != NULL && n->key <= b->mono_ms) {
-		heap_remove(&b->groups.rests, n);
-		group_wake(container_of(n, struct group_claim, rest));
-	}
-}
-
-int64_t group_deal_due_ms(const struct broker *b)
-{
-	const struct heap_node *n = heap_min(&b->groups.rests);
-
-	return n ? b->now_ms + (n->key - b->mono_ms) : 0;
 }

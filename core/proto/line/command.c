@@ -5,6 +5,7 @@
 #include "line.h"
 
 #define PREFETCH_DEFAULT 100
+#define TOPIC_PARTITIONS_MAX 64
 #define PREFETCH_MAX 65535
 #define GET_MAX 1000
 #define PEEK_MAX 100
@@ -343,6 +344,7 @@ COMMAND(subscribe)
 				    rank = { 0, SUBSCRIBE_RANK_MAX },
 				    before = { 10, INT64_C(24) * 3600 * 1000 };
 	struct subscribe_spec spec = { .queue = request_name(q, 0, "a queue") };
+	struct slice from = request_option(q, "from");
 
 	spec.sid = request_name(q, 1, "a subscription's id");
 	if (q->rc == TIDE_OK && slice_is(spec.sid, "-"))
@@ -355,6 +357,12 @@ COMMAND(subscribe)
 	spec.rank = (uint32_t)request_uint(q, "rank", rank, SUBSCRIBE_RANK_MAX);
 	spec.priority = (int32_t)request_int(q, "priority", SUBSCRIBE_PRIORITY_MIN,
 					     SUBSCRIBE_PRIORITY_MAX, 0);
+	spec.group = request_option(q, "group");
+	if (spec.group.data)
+		request_check_name(q, spec.group, "group=");
+	if (q->rc == TIDE_OK && from.data)
+		q->rc = position_parse(from, &spec.from, q->err);
+	spec.partition = request_int(q, "partition", 0, TOPIC_PARTITIONS_MAX - 1, -1);
 	if (q->rc < 0)
 		return q->rc;
 	return session_consume_subscribe(session_channel(l->session, q->channel), &spec,
