@@ -28,3 +28,9 @@ int cursor_next(struct cursor *c, struct record *out, struct record_batch **batc
 uint64_t cursor_offset(const struct cursor *c);
 /* Go on from there. Cheap when it is the offset that it is at. */
 void cursor_seek(struct cursor *c, uint64_t offset);
+
+/* For partition_flush: those that a read has failed for are told when they may try again.
+ */
+void cursor_wake_failed(struct partition_env *env);
+/* When; 0: nobody waits. */
+int64_t cursor_failed_due_ms(const struct partition_env *env);

@@ -30,7 +30,7 @@ struct partition_ops {
 
 TAILQ_HEAD(partition_list, partition);
 TAILQ_HEAD(tail_list, tail_batch);
-STAILQ_HEAD(gathering_list, gathering);
+STAILQ_HEAD(append_list, append);
 STAILQ_HEAD(partition_calls, partition_call);
 TAILQ_HEAD(cursor_list, cursor);
 
@@ -59,7 +59,7 @@ struct partition_env {
 	} stats;
 	struct partition_calls later; /* completions: partition_flush makes them */
 	struct cursor_list failed;    /* they may read again after a rest */
-	struct gathering_list spare;
+	struct append_list spare;
 	unsigned spare_count;
 };
 

@@ -477,21 +477,27 @@ static const char *check_records(struct record_batch *b, size_t *at)
 	return wrong;
 }
 
-/* What is wrong, or NULL: then all of `b` but refs, last_ms and the bytes is there. */
-static const char *open_head(struct slice bytes, struct record_batch *b)
+static const char *check_frame(struct slice bytes)
 {
-	const char *at, *end;
-	uint64_t sum, span, count, first_ms;
-
 	if (bytes.len < SUMMED_AT)
 		return "the head is not whole";
-	at = bytes.data + SUMMED_AT;
-	end = bytes.data + bytes.len;
-	if (bytes.data[0] != RECORD_VERSION)
-		return "not of version 1";
+	return bytes.data[0] == RECORD_VERSION ? NULL : "not of version 1";
+}
+
+static bool has_checksum(struct slice bytes)
+{
+	uint64_t sum;
+
 	memcpy(&sum, bytes.data + SUM_AT, sizeof(sum));
-	if (le64toh(sum) != checksum(bytes.data, bytes.len))
-		return "the checksum is wrong";
+	return le64toh(sum) == checksum(bytes.data, bytes.len);
+}
+
+/* What is wrong, or NULL: then all of `b` but refs, last_ms and the bytes is there. */
+static const char *read_head(struct slice bytes, struct record_batch *b)
+{
+	const char *at = bytes.data + SUMMED_AT, *end = bytes.data + bytes.len;
+	uint64_t span, count, first_ms;
+
 	if (!take_varint(&at, end, &b->base) || !take_varint(&at, end, &span) ||
 	    !take_varint(&at, end, &count) || !take_varint(&at, end, &b->position) ||
 	    !take_varint(&at, end, &first_ms))
@@ -510,12 +516,20 @@ static const char *open_head(struct slice bytes, struct record_batch *b)
 	return NULL;
 }
 
+bool record_peek(struct slice bytes, struct record_batch *head)
+{
+	return !check_frame(bytes) && !read_head(bytes, head);
+}
+
 int record_open(struct slice bytes, struct record_batch **out, struct error *err)
 {
 	struct record_batch head = { .refs = 1 }, *b = NULL;
-	const char *wrong = open_head(bytes, &head);
+	const char *wrong = check_frame(bytes);
 	size_t at = 0;
 
+	if (!wrong)
+		wrong = has_checksum(bytes) ? read_head(bytes, &head)
+					    : "the checksum is wrong";
 	if (!wrong) {
 		b = mem_try_alloc(sizeof(*b) + bytes.len);
 		if (!b)

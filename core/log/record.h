@@ -111,6 +111,9 @@ size_t record_bytes_with(const struct record_writer *w, const struct msg *m);
  * `end`, which is w->next or more. The writer is empty. */
 struct record_batch *record_finish(struct record_writer *w, uint64_t end);
 
+/* What the head of damaged bytes says: base, end, count, position, first_ms. The checksum
+ * is not looked at. False: not even the head is whole. */
+bool record_peek(struct slice bytes, struct record_batch *head);
 /* A batch out of Redis: the bytes are copied, and checked. Nothing about them is trusted:
  * head, checksum and each record with its names are looked at here, once, so that all
  * groups that read the batch need no more checks than an assertion.

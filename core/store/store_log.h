@@ -15,6 +15,8 @@ struct store_log;
 struct store_log *store_log_create(struct slice vhost, struct slice topic,
 				   unsigned partition);
 void store_log_destroy(struct store_log *log);
+/* What all its keys begin with, for a line in the log. */
+const char *store_log_prefix(const struct store_log *log);
 
 struct store_log_batch {
 	uint64_t base;

@@ -1,0 +1,38 @@
+/* append.h: what has gathered for a partition and is written at once: record batches of
+ * one day, and who waits for them.
+ *
+ * A partition opens one with its first message and fills it; it flies, and lands or is
+ * refused. Their memory is used again: env->spare. */
+#pragma once
+
+#include "partition.h"
+
+struct append {
+	STAILQ_ENTRY(append) link; /* of the partition, or of env->spare */
+	uint32_t day;
+	int64_t day_end_ms; /* the first time of the next day */
+	struct record_writer writer;
+	struct record_batch *batches[STORE_LOG_BATCHES_MAX];
+	unsigned batch_count;
+	struct waiter **waiters;
+	size_t waiter_count, waiter_cap;
+	uint64_t messages;
+	size_t bytes;   /* of the records: they count in env->unstored_bytes */
+	size_t largest; /* of the batches */
+	bool is_flying;
+};
+
+struct append *append_open(struct partition_env *env, int64_t ms);
+/* Its batches and bytes are given back; nobody waits any more. */
+void append_release(struct partition_env *env, struct append *a);
+void append_free_spare(struct partition_env *env);
+/* No more may be added: it is written as it is. */
+bool append_is_full(const struct append *a);
+/* The batch that is open, if one is, is done. Gives its bytes. */
+size_t append_end_batch(struct append *a);
+/* Add a message to the batch that is open. */
+void append_add(struct partition_env *env, struct append *a, const struct msg *m,
+		int64_t ms, struct waiter *waiter);
+/* Tell those who wait; then append_release. The text may be NULL. */
+void append_tell(struct partition_env *env, struct append *a, int status,
+		 const char *text);

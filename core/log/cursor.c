@@ -1,0 +1,459 @@
+#include "cursor.h"
+
+#include "base/mem.h"
+#include "host/log.h"
+#include "partition_private.h"
+
+#define READ_ROWS_MAX 1024
+/* What one read may be at worst, where batches were small so far. */
+#define READ_WORST_BYTES ((uint64_t)8 << 20)
+/* All cursors together; above it they read as little as they can. */
+#define READING_BYTES_MAX ((size_t)32 << 20)
+
+/* What was read lies in `ahead`, in order. Between `offset` and `read_offset` Redis has
+ * no more than that. */
+struct cursor {
+	struct partition *partition;
+	uint64_t offset;
+	struct record_batch *batch; /* that the reader is in; or NULL */
+	uint64_t tail_number;       /* of the batch that comes then, in the tail */
+	struct record_batch **ahead;
+	unsigned ahead_first, ahead_count, ahead_cap;
+	size_t ahead_bytes;
+	uint64_t read_offset;
+	uint64_t seen_base;     /* of the last row that was read, if has_seen */
+	uint64_t seen_position; /* behind it */
+	uint32_t read_day;      /* of the last read */
+	size_t reserved_bytes;  /* of the read under way */
+	size_t mean_bytes;      /* of a batch, by the last read */
+	int64_t retry_ms;
+	TAILQ_ENTRY(cursor) failed_link;
+	bool has_seen, is_reading;
+	bool is_stale; /* what is being read is of no use any more */
+	bool is_failed, is_dead;
+	struct record_reader reader;
+};
+
+struct cursor *cursor_create(struct partition *p, uint64_t offset)
+{
+	struct cursor *c = mem_zalloc(sizeof(*c));
+
+	c->partition = partition_ref(p);
+	c->offset = offset;
+	return c;
+}
+
+static void drop_batch(struct cursor *c)
+{
+	record_batch_unref(c->batch);
+	c->batch = NULL;
+}
+
+/* ---- what was read ahead --------------------------------------------------------- */
+
+static struct record_batch *pop_ahead(struct cursor *c)
+{
+	struct record_batch *b = c->ahead[c->ahead_first++];
+
+	c->ahead_count--;
+	c->ahead_bytes -= b->len;
+	c->partition->env->reading_bytes -= b->len;
+	return b;
+}
+
+static void push_ahead(struct cursor *c, struct record_batch *b)
+{
+	if (c->ahead_count == 0)
+		c->ahead_first = 0;
+	if (c->ahead_first + c->ahead_count == c->ahead_cap && c->ahead_first > 0) {
+		memmove(c->ahead, c->ahead + c->ahead_first,
+			c->ahead_count * sizeof(*c->ahead));
+		c->ahead_first = 0;
+	}
+	if (c->ahead_count == c->ahead_cap) {
+		c->ahead_cap = c->ahead_cap ? c->ahead_cap * 2 : 16;
+		c->ahead = mem_realloc(c->ahead, c->ahead_cap * sizeof(*c->ahead));
+	}
+	c->ahead[c->ahead_first + c->ahead_count++] = b;
+	c->ahead_bytes += b->len;
+	c->partition->env->reading_bytes += b->len;
+}
+
+static void forget_ahead(struct cursor *c)
+{
+	while (c->ahead_count > 0)
+		record_batch_unref(pop_ahead(c));
+	c->read_offset = 0;
+	c->has_seen = false;
+	c->is_stale = c->is_reading;
+}
+
+static void set_failed(struct cursor *c, bool is_failed)
+{
+	struct cursor_list *failed = &c->partition->env->failed;
+
+	if (c->is_failed == is_failed)
+		return;
+	c->is_failed = is_failed;
+	if (is_failed)
+		TAILQ_INSERT_TAIL(failed, c, failed_link);
+	else
+		TAILQ_REMOVE(failed, c, failed_link);
+}
+
+static void cursor_free(struct cursor *c)
+{
+	partition_unref(c->partition);
+	mem_free(c->ahead);
+	mem_free(c);
+}
+
+void cursor_destroy(struct cursor *c)
+{
+	if (!c)
+		return;
+	drop_batch(c);
+	forget_ahead(c);
+	set_failed(c, false);
+	c->is_dead = true;
+	if (!c->is_reading)
+		cursor_free(c);
+}
+
+/* ---- reading from Redis ------------------------------------------------------------ */
+
+/* The end of what only Redis has. */
+static uint64_t tail_begin(const struct partition *p)
+{
+	const struct record_batch *first = tail_first(&p->tail);
+
+	return first ? first->base : p->readable;
+}
+
+/* Nothing more is in the day that was read. */
+static void end_day(struct cursor *c)
+{
+	const struct partition *p = c->partition;
+	uint64_t next = tail_begin(p);
+
+	for (unsigned i = p->day_count; i > 0 && p->days[i - 1].day > c->read_day; i--)
+		next = p->days[i - 1].base;
+	if (c->read_offset < next)
+		c->read_offset = next;
+}
+
+static void log_corrupt(const struct cursor *c, uint64_t base, const struct error *err)
+{
+	log_error(
+		"%slog:%08u: the batch at offset %llu cannot be read and is left out: %s",
+		store_log_prefix(c->partition->keys), c->read_day,
+		(unsigned long long)base, err->text);
+}
+
+static int open_row(const struct cursor *c, const struct store_log_batch *row,
+		    struct record_batch **out)
+{
+	struct error err;
+	int rc = record_open(row->bytes, out, &err);
+
+	if (rc == TIDE_OK && (*out)->base != row->base) {
+		rc = error_set(&err, TIDE_ESTORE, "it says that its offset is %llu",
+			       (unsigned long long)(*out)->base);
+		record_batch_unref(*out);
+	}
+	if (rc == TIDE_ESTORE)
+		log_corrupt(c, row->base, &err);
+	return rc;
+}
+
+static void take_batch(struct cursor *c, struct record_batch *b)
+{
+	if (b->end > c->read_offset)
+		c->read_offset = b->end;
+	c->seen_position = b->position + b->len;
+	c->partition->env->stats.read_batches++;
+	if (b->end > c->offset)
+		push_ahead(c, b);
+	else
+		record_batch_unref(b);
+}
+
+/* What is not confirmed may yet be replaced; it comes again. The first row may lie before
+ * what was asked for, and may be known. */
+static int take_rows(struct cursor *c, const struct store_log_batch *rows, size_t count)
+{
+	const struct partition *p = c->partition;
+	size_t taken = 0, bytes = 0;
+
+	for (size_t i = 0; i < count && rows[i].base < p->readable; i++) {
+		struct record_batch *b;
+		int rc;
+
+		if (c->has_seen && rows[i].base <= c->seen_base)
+			continue;
+		rc = open_row(c, &rows[i], &b);
+		if (rc < 0 && rc != TIDE_ESTORE)
+			return rc;
+		c->has_seen = true;
+		c->seen_base = rows[i].base;
+		taken++;
+		bytes += rows[i].bytes.len;
+		if (rc == TIDE_OK)
+			take_batch(c, b);
+		else if (c->read_offset <= rows[i].base)
+			c->read_offset = rows[i].base + 1;
+	}
+	if (taken > 0)
+		c->mean_bytes = bytes / taken + 1;
+	else
+		end_day(c);
+	return TIDE_OK;
+}
+
+static void fail(struct cursor *c, int status, const char *text)
+{
+	struct partition *p = c->partition;
+
+	if (status != TIDE_ESHUTDOWN)
+		log_error("%slog:%08u: offset %llu cannot be read now: %s",
+			  store_log_prefix(p->keys), c->read_day,
+			  (unsigned long long)c->read_offset,
+			  text ? text : error_text(status));
+	c->retry_ms = p->env->now_ms + PARTITION_RETRY_MS;
+	set_failed(c, true);
+}
+
+static void on_rows(void *ctx, int status, const char *text,
+		    const struct store_log_batch *rows, size_t count)
+{
+	struct cursor *c = ctx;
+	struct partition *p = c->partition;
+
+	c->is_reading = false;
+	p->env->reading_bytes -= c->reserved_bytes;
+	if (c->is_dead) {
+		cursor_free(c);
+		return;
+	}
+	if (p->is_closed)
+		return;
+	if (c->is_stale)
+		c->is_stale = false;
+	else if (status == TIDE_OK)
+		status = take_rows(c, rows, count);
+	if (status < 0)
+		fail(c, status, text);
+	p->env->ops->on_news(p);
+}
+
+/* As many as there is room for. How many that are is known where little is left; else it
+ * is guessed by the last ones, within what would come at worst. */
+static unsigned rows_to_read(const struct cursor *c, const struct partition_day *day)
+{
+	const struct partition *p = c->partition;
+	uint64_t room = CURSOR_BYTES - c->ahead_bytes;
+	uint64_t largest = p->largest ? p->largest : READ_WORST_BYTES, rows, guess;
+	uint64_t from = c->has_seen ? c->seen_position : day->position;
+	unsigned least = c->has_seen ? 2 : 1;
+
+	if (p->env->reading_bytes > READING_BYTES_MAX)
+		return least;
+	if (from <= p->position && p->position - from <= room)
+		return READ_ROWS_MAX;
+	rows = room / largest;
+	guess = c->mean_bytes ? room / c->mean_bytes : 0;
+	if (guess > READ_WORST_BYTES / largest)
+		guess = READ_WORST_BYTES / largest;
+	if (guess > rows)
+		rows = guess;
+	return rows < least           ? least
+	       : rows > READ_ROWS_MAX ? READ_ROWS_MAX
+				      : (unsigned)rows;
+}
+
+/* Read what comes next, unless the tail has it. */
+static void read_more(struct cursor *c)
+{
+	struct partition *p = c->partition;
+	const struct partition_day *day;
+	unsigned count;
+
+	if (c->read_offset < c->offset) {
+		c->read_offset = c->offset;
+		c->has_seen = false;
+	}
+	if (c->read_offset >= tail_begin(p))
+		return;
+	day = partition_day_of(p, c->read_offset);
+	if (!day) {
+		c->read_offset = tail_begin(p);
+		return;
+	}
+	count = rows_to_read(c, day);
+	c->read_day = day->day;
+	c->is_reading = true;
+	c->reserved_bytes = CURSOR_BYTES - c->ahead_bytes;
+	if (c->reserved_bytes > count * p->largest)
+		c->reserved_bytes = count * p->largest;
+	p->env->reading_bytes += c->reserved_bytes;
+	store_log_read(p->env->store, p->keys, c->read_day, c->read_offset, count,
+		       on_rows, c);
+}
+
+/* ---- the next record ----------------------------------------------------------------
+ */
+
+/* The reader is at `offset`, or behind it, in this batch, whose reference is taken. */
+static void enter_take(struct cursor *c, struct record_batch *b)
+{
+	c->batch = b;
+	record_read(&c->reader, b);
+	if (c->offset > b->base)
+		record_skip(&c->reader, c->offset);
+}
+
+static bool enter_tail(struct cursor *c)
+{
+	const struct tail *t = &c->partition->tail;
+	const struct record_batch *first = tail_first(t);
+	struct record_batch *b;
+
+	if (!first || c->offset < first->base)
+		return false;
+	b = tail_at(t, c->tail_number);
+	if (!b || c->offset < b->base || c->offset >= b->end) {
+		c->tail_number = tail_find(t, c->offset);
+		b = tail_at(t, c->tail_number);
+	}
+	forget_ahead(c);
+	enter_take(c, record_batch_ref(b));
+	c->tail_number++;
+	return true;
+}
+
+static bool enter_ahead(struct cursor *c)
+{
+	while (c->ahead_count > 0) {
+		struct record_batch *b = pop_ahead(c);
+
+		if (b->end > c->offset) {
+			enter_take(c, b);
+			if (!c->is_reading && !c->is_failed &&
+			    c->ahead_bytes <= CURSOR_BYTES / 2)
+				read_more(c);
+			return true;
+		}
+		record_batch_unref(b);
+	}
+	return false;
+}
+
+/* Into the batch that has the offset, or comes behind it. */
+static int enter(struct cursor *c)
+{
+	struct partition *p = c->partition;
+
+	for (;;) {
+		if (c->offset < p->start)
+			c->offset = p->start;
+		if (p->is_closed || c->offset >= p->readable)
+			return TIDE_EMPTY;
+		if (enter_tail(c) || enter_ahead(c))
+			return TIDE_OK;
+		if (c->offset < c->read_offset && !c->is_stale) {
+			c->offset = c->read_offset;
+			continue;
+		}
+		if (c->is_reading)
+			return TIDE_AGAIN;
+		if (c->is_failed && partition_is_resting(p->env, c->retry_ms))
+			return TIDE_ESTORE;
+		set_failed(c, false);
+		read_more(c);
+	}
+}
+
+/* What it is in is no longer kept, or not as a whole. */
+static void jump(struct cursor *c)
+{
+	c->offset = c->partition->start;
+	if (!c->batch)
+		return;
+	if (c->offset < c->batch->end)
+		record_skip(&c->reader, c->offset);
+	else
+		drop_batch(c);
+}
+
+int cursor_next(struct cursor *c, struct record *out, struct record_batch **batch)
+{
+	const struct partition *p = c->partition;
+	int rc;
+
+	if (p->is_closed)
+		return TIDE_EMPTY;
+	if (c->offset < p->start)
+		jump(c);
+	for (;;) {
+		if (c->batch) {
+			if (record_next(&c->reader, out)) {
+				c->offset = out->offset + 1;
+				*batch = c->batch;
+				return TIDE_OK;
+			}
+			c->offset = c->batch->end;
+			drop_batch(c);
+		}
+		rc = enter(c);
+		if (rc < 0)
+			return rc;
+	}
+}
+
+uint64_t cursor_offset(const struct cursor *c)
+{
+	return c->offset;
+}
+
+void cursor_seek(struct cursor *c, uint64_t offset)
+{
+	struct record_batch *b = c->batch;
+	bool is_back = offset < c->offset;
+
+	if (offset == c->offset)
+		return;
+	c->offset = offset;
+	if (b && offset >= b->base && offset < b->end) {
+		if (is_back)
+			record_read(&c->reader, b);
+		record_skip(&c->reader, offset);
+		return;
+	}
+	drop_batch(c);
+	if (is_back)
+		forget_ahead(c);
+}
+
+/* ---- after a failure ----------------------------------------------------------------
+ */
+
+void cursor_wake_failed(struct partition_env *env)
+{
+	struct cursor *c;
+
+	while ((c = TAILQ_FIRST(&env->failed)) != NULL &&
+	       !partition_is_resting(env, c->retry_ms)) {
+		set_failed(c, false);
+		if (!c->partition->is_closed)
+			env->ops->on_news(c->partition);
+	}
+}
+
+int64_t cursor_failed_due_ms(const struct partition_env *env)
+{
+	const struct cursor *c = TAILQ_FIRST(&env->failed);
+
+	if (!c)
+		return 0;
+	return partition_is_resting(env, c->retry_ms) ? c->retry_ms : env->now_ms;
+}

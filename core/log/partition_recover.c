@@ -1,0 +1,140 @@
+/* partition_recover.c: a partition is read that was there before this process. */
+#include "base/mem.h"
+#include "host/log.h"
+#include "partition_private.h"
+
+struct log_recover {
+	struct partition *partition;
+	partition_group_fn on_group;
+	struct waiter *waiter;
+};
+
+static void recover_end(struct log_recover *r, int status, const char *text)
+{
+	struct waiter *waiter = r->waiter;
+
+	partition_unref(r->partition);
+	mem_free(r);
+	waiter_done(waiter, status, text);
+}
+
+/* Where the last batch ends is known by its head, even if its records are damaged. */
+static int recover_damaged(struct partition *p, const struct store_log_batch *last,
+			   const struct error *why, struct error *err)
+{
+	struct record_batch head;
+
+	if (!record_peek(last->bytes, &head) || head.base != last->base)
+		return error_set(
+			err, TIDE_ESTORE,
+			"the last batch of %slog:%08u, at offset %llu, cannot be "
+			"read: %s",
+			store_log_prefix(p->keys), partition_last_day(p)->day,
+			(unsigned long long)last->base, why->text);
+	log_error("%slog:%08u: the last batch, at offset %llu, cannot be read; the log "
+		  "goes "
+		  "on at offset %llu: %s",
+		  store_log_prefix(p->keys), partition_last_day(p)->day,
+		  (unsigned long long)last->base, (unsigned long long)head.end,
+		  why->text);
+	p->readable = head.end;
+	p->position = head.position + last->bytes.len;
+	return TIDE_OK;
+}
+
+static int recover_last(struct partition *p, const struct store_log_batch *last,
+			struct error *err)
+{
+	struct record_batch *b;
+	struct error why;
+	int rc = record_open(last->bytes, &b, &why);
+
+	if (rc == TIDE_OK && b->base != last->base) {
+		rc = error_set(&why, TIDE_ESTORE, "it says that its offset is %llu",
+			       (unsigned long long)b->base);
+		record_batch_unref(b);
+	}
+	if (rc == TIDE_ESTORE)
+		return recover_damaged(p, last, &why, err);
+	if (rc < 0)
+		return error_set(err, rc, "%s", why.text);
+	p->readable = b->end;
+	p->position = b->position + b->len;
+	p->last_ms = p->append_ms = b->last_ms;
+	record_batch_unref(b);
+	return TIDE_OK;
+}
+
+static void recover_days(struct partition *p, const struct store_log_state *state)
+{
+	for (size_t i = 0; i < state->day_count; i++) {
+		const struct store_log_day *d = &state->days[i];
+		const struct partition_day day = { .day = d->day,
+						   .base = d->base,
+						   .position = d->position,
+						   .first_ms = d->first_ms };
+
+		partition_add_day(p, &day);
+	}
+}
+
+static int recover_state(struct partition *p, const struct store_log_state *state,
+			 struct error *err)
+{
+	int rc = TIDE_OK;
+
+	recover_days(p, state);
+	p->start = p->readable = state->start;
+	p->largest = state->largest;
+	if (p->day_count > 0) {
+		p->first_position = p->days[0].position;
+		p->position = partition_last_day(p)->position;
+		p->append_ms = partition_last_day(p)->first_ms;
+	}
+	if (state->last.bytes.data)
+		rc = recover_last(p, &state->last, err);
+	/* A log that was trimmed to its end. */
+	if (p->readable < p->start)
+		p->readable = p->start;
+	p->end = p->readable;
+	p->next_position = p->position;
+	return rc;
+}
+
+static void recover_measured(void *ctx, int status, const char *text)
+{
+	recover_end(ctx, status, text);
+}
+
+static void on_state(void *ctx, int status, const char *text,
+		     const struct store_log_state *state)
+{
+	struct log_recover *r = ctx;
+	struct partition *p = r->partition;
+	struct error err = { 0 };
+
+	if (status == TIDE_OK && !p->is_closed) {
+		status = recover_state(p, state, &err);
+		text = err.text;
+	}
+	if (status < 0 || p->is_closed) {
+		recover_end(r, status, text);
+		return;
+	}
+	for (size_t i = 0; i < state->group_count && !p->is_closed; i++)
+		r->on_group(p, state->groups[i].name, state->groups[i].committed);
+	partition_trim_measure(p, recover_measured, r);
+}
+
+void partition_recover(struct partition *p, partition_group_fn on_group,
+		       struct waiter *waiter)
+{
+	struct log_recover *r;
+
+	if (!p->keys)
+		return;
+	r = mem_alloc(sizeof(*r));
+	*r = (struct log_recover){ partition_ref(p), on_group, waiter };
+	waiter_add(waiter);
+	store_log_recover(p->env->store, p->keys, on_state, r);
+}
