@@ -103,13 +103,14 @@ void turn_tick(struct broker *b)
 	b->env.may_expire = b->is_started && !b->is_draining;
 	tick_shards(b);
 	if (b->is_started) {
-		group_settle_turn(b);
-		group_death_turn(b);
 		wake_turn(b);
 		lock_turn(b);
 	}
-	if (b->env.may_expire)
+	if (b->env.may_expire) {
 		shard_expiry_turn(&b->env);
+		group_settle_turn(b);
+		group_death_turn(b);
+	}
 	if (b->is_started)
 		dedupe_turn(b->dedupe);
 	job_turn(b);
@@ -159,8 +160,11 @@ int64_t turn_due_ms(const struct broker *b)
 
 	if (n)
 		due_ms = heap_earlier(due_ms, n->key);
-	if (b->env.may_expire)
+	if (b->env.may_expire) {
 		due_ms = heap_earlier(due_ms, shard_expiry_due_ms(&b->env));
+		due_ms = heap_earlier(due_ms, group_settle_due_ms(b));
+		due_ms = heap_earlier(due_ms, group_death_due_ms(b));
+	}
 	n = heap_min(&b->waits);
 	if (n)
 		due_ms = heap_earlier(due_ms, b->now_ms + (n->key - b->mono_ms));
@@ -170,8 +174,6 @@ int64_t turn_due_ms(const struct broker *b)
 	due_ms = heap_earlier(due_ms, id_lease_due_ms(b));
 	due_ms = heap_earlier(due_ms, removal_due_ms(b));
 	due_ms = heap_earlier(due_ms, partition_due_ms(&b->partitions));
-	due_ms = heap_earlier(due_ms, group_settle_due_ms(b));
-	due_ms = heap_earlier(due_ms, group_death_due_ms(b));
 	due_ms = heap_earlier(due_ms, group_commit_due_ms(b));
 	return heap_earlier(due_ms, shared_sync_due_ms(b));
 }
