@@ -38,8 +38,9 @@ struct worker {
 	uint64_t in_flight;
 	uint64_t *due_ns; /* of the last `window` sent, by number */
 	uint64_t confirmed;
-	uint64_t *seen; /* a bit a message: which have been received */
+	uint64_t *seen; /* a bit a message and reader: which have been received */
 	/* Of a consumer. */
+	unsigned reader; /* which of the readers of each message it belongs to */
 	uint64_t first_tag, last_tag; /* received and not acknowledged */
 	uint64_t *next; /* by producer: the number after the last one received */
 };
@@ -126,7 +127,7 @@ static void check_end(struct bench *b)
 
 	if (o->producers && r->confirmed < o->count)
 		return;
-	if (o->consumers && r->received - r->duplicates < o->count)
+	if (o->consumers && r->received - r->duplicates < o->count * o->readers)
 		return;
 	end(b);
 }
@@ -226,18 +227,24 @@ static void on_pace(uv_poll_t *handle, int status, int events)
 		arm_pacer(b);
 }
 
+static size_t seen_words(const struct worker *p)
+{
+	return p->quota / 64 + 1;
+}
+
 static void count_receipt(struct worker *c, const struct stamp *s, uint64_t now)
 {
 	struct bench *b = c->bench;
 	struct bench_result *r = b->result;
 	struct worker *p = &b->producers[s->producer];
+	uint64_t *seen = &p->seen[c->reader * seen_words(p) + s->number / 64];
 	uint64_t bit = UINT64_C(1) << (s->number % 64);
 
-	if (p->seen[s->number / 64] & bit) {
+	if (*seen & bit) {
 		r->duplicates++;
 		return;
 	}
-	p->seen[s->number / 64] |= bit;
+	*seen |= bit;
 	if (s->number < c->next[s->producer])
 		r->disordered++;
 	c->next[s->producer] = s->number + 1;
@@ -335,7 +342,8 @@ static void on_connected(struct tidemq_client *client, const struct tidemq_error
 {
 	struct worker *w = ctx;
 	struct bench *b = w->bench;
-	char line[400];
+	const struct bench_options *o = b->options;
+	char line[600], group[32] = "";
 
 	if (why->status != TIDEMQ_OK) {
 		fail(b, "cannot connect", why->text);
@@ -345,8 +353,11 @@ static void on_connected(struct tidemq_client *client, const struct tidemq_error
 		one_is_ready(b);
 		return;
 	}
-	snprintf(line, sizeof(line), "SUB %s bench prefetch=%u ack=%s", w->queue,
-		 b->options->prefetch, b->options->is_auto_ack ? "auto" : "manual");
+	if (o->has_groups)
+		snprintf(group, sizeof(group), " group=bench-%u", w->reader + 1);
+	snprintf(line, sizeof(line), "SUB %s bench prefetch=%u ack=%s%s%s%s", w->queue,
+		 o->prefetch, o->is_auto_ack ? "auto" : "manual", group,
+		 o->is_topic ? " from=" : "", o->is_topic ? o->from : "");
 	if (tidemq_send(client, line, NULL, 0, on_subscribed, w) != TIDEMQ_OK)
 		fail(b, "cannot subscribe", "the request could not be sent");
 }
@@ -385,7 +396,8 @@ static void on_progress(uv_timer_t *timer)
 
 	fprintf(b->options->progress,
 		"\r%" PRIu64 " of %" PRIu64 " messages, %" PRIu64 " a second ", done,
-		b->options->count, (done - b->last_shown) * 1000 / PROGRESS_MS);
+		b->options->count * b->options->readers,
+		(done - b->last_shown) * 1000 / PROGRESS_MS);
 	fflush(b->options->progress);
 	b->last_shown = done;
 }
@@ -403,17 +415,19 @@ static void make_workers(struct bench *b)
 		p->number = i;
 		p->quota = o->count / o->producers + (i < o->count % o->producers);
 		p->due_ns = mem_zalloc(o->window * sizeof(uint64_t));
-		p->seen = mem_zalloc((p->quota / 64 + 1) * sizeof(uint64_t));
+		p->seen = mem_zalloc(o->readers * seen_words(p) * sizeof(uint64_t));
 		snprintf(p->queue, sizeof(p->queue), "%s-%u", o->queue,
 			 i % o->queues + 1);
 	}
 	for (unsigned i = 0; i < o->consumers; i++) {
 		struct worker *c = &b->consumers[i];
+		unsigned together = o->consumers / o->readers;
 
 		c->bench = b;
+		c->reader = i / together;
 		c->next = mem_zalloc((o->producers + 1) * sizeof(uint64_t));
 		snprintf(c->queue, sizeof(c->queue), "%s-%u", o->queue,
-			 i % o->queues + 1);
+			 i % together % o->queues + 1);
 	}
 	b->payload = mem_alloc(o->size);
 	memset(b->payload, 'x', o->size);
@@ -444,7 +458,8 @@ static int each_queue(const struct bench_options *o, const char *verb, const cha
 		return -1;
 	}
 	for (unsigned i = 1; i <= o->queues && status == TIDEMQ_OK; i++) {
-		snprintf(line, sizeof(line), "%s queue %s-%u%s", verb, o->queue, i, more);
+		snprintf(line, sizeof(line), "%s %s %s-%u%s", verb,
+			 o->is_topic ? "topic" : "queue", o->queue, i, more);
 		status = tidemq_request(c, line, NULL, 0, NULL);
 	}
 	if (status != TIDEMQ_OK && !r->error[0])
@@ -500,7 +515,7 @@ int bench_run(const struct bench_options *o, struct bench_result *r)
 	r->publish_seconds = (double)(b.last_confirm_ns - b.start_ns) / (double)NS;
 	r->deliver_seconds = (double)(b.last_receipt_ns - b.start_ns) / (double)NS;
 	if (o->consumers && !o->is_drain)
-		r->missing = o->count - (r->received - r->duplicates);
+		r->missing = o->count * o->readers - (r->received - r->duplicates);
 	if (!o->keep)
 		each_queue(o, "DELETE", "", r);
 	return r->error[0] ? -1 : 0;

@@ -26,9 +26,13 @@ struct bench_options {
 	uint64_t count;    /* messages in all */
 	uint64_t rate;     /* a second, in all; 0 = as fast as it goes */
 	bool is_auto_ack;
-	bool keep;      /* the queues, for a later run */
-	bool is_drain;  /* consume what an earlier run left: nothing is known of it */
-	FILE *progress; /* a line now and then; NULL: none */
+	bool is_topic;    /* topics instead of queues; what follows is for them */
+	unsigned readers; /* how often each message is to be received; 1 for queues */
+	bool has_groups;  /* the consumers form `readers` groups; else each is a reader */
+	const char *from; /* where they begin */
+	bool keep;        /* the queues, for a later run */
+	bool is_drain;    /* consume what an earlier run left: nothing is known of it */
+	FILE *progress;   /* a line now and then; NULL: none */
 };
 #define BENCH_SIZE_MIN 24
 #define BENCH_WORKERS_MAX 1024

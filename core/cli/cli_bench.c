@@ -10,7 +10,7 @@
 static const struct command_option options[] = {
 	{ COMMAND_NUMBER("producers", "1", "connections that publish; none with --drain",
 			 0, BENCH_WORKERS_MAX) },
-	{ COMMAND_NUMBER("consumers", "1", "connections that consume", 0,
+	{ COMMAND_NUMBER("consumers", "1", "connections that consume, in each group", 0,
 			 BENCH_WORKERS_MAX) },
 	{ COMMAND_NUMBER("queues", "1",
 			 "queues; producers and consumers spread over them", 1,
@@ -23,6 +23,12 @@ static const struct command_option options[] = {
 			 65535) },
 	{ COMMAND_NUMBER("rate", "0", "messages a second in all; 0 = unlimited", 0,
 			 100000000) },
+	{ COMMAND_FLAG("topic", "topics instead of queues") },
+	{ COMMAND_NUMBER("groups", "1",
+			 "groups that each receive all of a topic; 0: each consumer does",
+			 0, BENCH_WORKERS_MAX) },
+	{ COMMAND_TEXT("from", "POSITION", "first",
+		       "where groups and readers of a topic begin") },
 	{ COMMAND_CHOICE("ack", "manual|auto", "manual", "who acknowledges") },
 	{ COMMAND_TEXT("queue", "NAME", "bench", "prefix of the names of the queues") },
 	{ COMMAND_FLAG("fill", "publish only, and keep the messages") },
@@ -30,6 +36,30 @@ static const struct command_option options[] = {
 	{ COMMAND_FLAG("chart", "draw the distribution of latencies") },
 	{ .name = NULL },
 };
+
+/* Each message of a topic is received by each group, or by each consumer. */
+static bool set_readers(const struct cli *cli, struct bench_options *o)
+{
+	unsigned groups = (unsigned)cli_number(cli, "groups");
+
+	o->has_groups = groups > 0;
+	if (o->consumers == 0)
+		return true;
+	if (!groups && o->queues > 1) {
+		cli_usage_error(cli, "--groups 0 wants one topic, not --queues %u",
+				o->queues);
+		return false;
+	}
+	o->readers = groups ? groups : o->consumers;
+	if (groups && o->consumers > BENCH_WORKERS_MAX / groups) {
+		cli_usage_error(cli, "--groups times --consumers is at most %d",
+				BENCH_WORKERS_MAX);
+		return false;
+	}
+	if (groups)
+		o->consumers *= groups;
+	return true;
+}
 
 static int read_options(const struct cli *cli, struct bench_options *o)
 {
@@ -48,9 +78,16 @@ static int read_options(const struct cli *cli, struct bench_options *o)
 		.rate = cli_number(cli, "rate"),
 		.is_auto_ack = strcmp(cli_get(cli, "ack"), "auto") == 0,
 		.is_drain = is_drain,
+		.is_topic = cli_is_given(cli, "topic"),
+		.readers = 1,
+		.from = cli_get(cli, "from"),
 		.progress = isatty(STDERR_FILENO) && !cli->json ? stderr : NULL,
 	};
 	o->keep = o->consumers == 0;
+	if (!o->is_topic && (cli_is_given(cli, "groups") || cli_is_given(cli, "from")))
+		return cli_usage_error(cli, "--groups and --from are for --topic");
+	if (o->is_topic && !set_readers(cli, o))
+		return CLI_USAGE;
 	if (is_fill && is_drain)
 		return cli_usage_error(cli, "use --fill and --drain in separate runs");
 	if (o->producers + o->consumers == 0)
@@ -143,9 +180,10 @@ static void print_json(const struct bench_options *o, const struct bench_result 
 {
 	printf("{\"producers\":%u,\"consumers\":%u,\"queues\":%u,\"size\":%u,\"window\":%"
 	       "u,"
-	       "\"prefetch\":%u,\"count\":%" PRIu64 ",\"rate\":%" PRIu64,
+	       "\"prefetch\":%u,\"count\":%" PRIu64 ",\"rate\":%" PRIu64
+	       ",\"readers\":%u",
 	       o->producers, o->consumers, o->queues, o->size, o->window, o->prefetch,
-	       o->count, o->rate);
+	       o->count, o->rate, o->readers);
 	printf(",\"confirmed\":%" PRIu64 ",\"received\":%" PRIu64 ",\"missing\":%" PRIu64
 	       ",\"duplicates\":%" PRIu64 ",\"disordered\":%" PRIu64,
 	       r->confirmed, r->received, r->missing, r->duplicates, r->disordered);
@@ -193,13 +231,14 @@ const struct cli_verb cli_bench_verbs[] = {
 	{ .name = "bench",
 	  .summary = "measure throughput and latency, and check every message",
 	  .usage = "[options] [NAME=VALUE...]",
-	  .details = "NAME=VALUE are options of the queues, which it declares and "
-		     "deletes at the\n"
-		     "end. It checks that every message arrives once and in order. A "
-		     "latency\n"
-		     "counts from when its message was due: with --rate, a stall shows "
-		     "in all\n"
-		     "that it delays.",
+	  .details =
+		  "NAME=VALUE are options of the queues or topics, which it declares and "
+		  "deletes at the\n"
+		  "end. It checks that every message arrives once and in order. A "
+		  "latency\n"
+		  "counts from when its message was due: with --rate, a stall shows "
+		  "in all\n"
+		  "that it delays.",
 	  .options = options,
 	  .words_max = 32,
 	  .run = run_bench },

@@ -44,7 +44,7 @@ static void append_free(struct append *a)
 	mem_free(a);
 }
 
-void append_release(struct partition_env *env, struct append *a)
+static void append_release(struct partition_env *env, struct append *a)
 {
 	for (unsigned i = 0; i < a->batch_count; i++)
 		record_batch_unref(a->batches[i]);

@@ -23,8 +23,6 @@ struct append {
 };
 
 struct append *append_open(struct partition_env *env, int64_t ms);
-/* Its batches and bytes are given back; nobody waits any more. */
-void append_release(struct partition_env *env, struct append *a);
 void append_free_spare(struct partition_env *env);
 /* No more may be added: it is written as it is. */
 bool append_is_full(const struct append *a);
@@ -33,6 +31,6 @@ size_t append_end_batch(struct append *a);
 /* Add a message to the batch that is open. */
 void append_add(struct partition_env *env, struct append *a, const struct msg *m,
 		int64_t ms, struct waiter *waiter);
-/* Tell those who wait; then append_release. The text may be NULL. */
+/* Tell those who wait; the append is gone then. The text may be NULL. */
 void append_tell(struct partition_env *env, struct append *a, int status,
 		 const char *text);

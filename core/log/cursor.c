@@ -137,7 +137,8 @@ static void end_day(struct cursor *c)
 	uint64_t next = tail_begin(p);
 
 	for (unsigned i = p->day_count; i > 0 && p->days[i - 1].day > c->read_day; i--)
-		next = p->days[i - 1].base;
+		if (p->days[i - 1].base < next)
+			next = p->days[i - 1].base;
 	if (c->read_offset < next)
 		c->read_offset = next;
 }
@@ -178,14 +179,14 @@ static void take_batch(struct cursor *c, struct record_batch *b)
 		record_batch_unref(b);
 }
 
-/* What is not confirmed may yet be replaced; it comes again. The first row may lie before
- * what was asked for, and may be known. */
+/* What is not confirmed may yet be replaced: it is left out, as is what the tail has. The
+ * first row may lie before what was asked for, and may be known. */
 static int take_rows(struct cursor *c, const struct store_log_batch *rows, size_t count)
 {
-	const struct partition *p = c->partition;
+	uint64_t end = tail_begin(c->partition);
 	size_t taken = 0, bytes = 0;
 
-	for (size_t i = 0; i < count && rows[i].base < p->readable; i++) {
+	for (size_t i = 0; i < count && rows[i].base < end; i++) {
 		struct record_batch *b;
 		int rc;
 

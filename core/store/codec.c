@@ -134,13 +134,13 @@ char *codec_put_head(char *at, const struct msg *m, double rank, int64_t expires
  * allocates what a length in the bytes asks for before it looks whether the
  * bytes are there, and needs a heap of objects for each message. */
 
-struct cursor {
+struct codec_cursor {
 	const uint8_t *at;
 	size_t left;
 	bool is_bad;
 };
 
-static uint64_t take_big_endian(struct cursor *c, size_t width)
+static uint64_t take_big_endian(struct codec_cursor *c, size_t width)
 {
 	uint64_t n = 0;
 
@@ -155,7 +155,7 @@ static uint64_t take_big_endian(struct cursor *c, size_t width)
 	return n;
 }
 
-static int64_t take_int(struct cursor *c)
+static int64_t take_int(struct codec_cursor *c)
 {
 	uint8_t tag = (uint8_t)take_big_endian(c, 1);
 
@@ -180,7 +180,7 @@ static int64_t take_int(struct cursor *c)
 	return 0;
 }
 
-static double take_number(struct cursor *c)
+static double take_number(struct codec_cursor *c)
 {
 	if (c->left == 0 || *c->at != 0xcb)
 		return (double)take_int(c);
@@ -192,7 +192,7 @@ static double take_number(struct cursor *c)
 }
 
 /* A str or a bin. */
-static struct slice take_bytes(struct cursor *c)
+static struct slice take_bytes(struct codec_cursor *c)
 {
 	uint8_t tag = (uint8_t)take_big_endian(c, 1);
 	uint64_t len = 0;
@@ -217,7 +217,7 @@ static struct slice take_bytes(struct cursor *c)
 
 /* The number of elements; `fix_tag` is the tag of the short form with none,
  * `tag16` the tag of the form with a 16-bit number. */
-static uint64_t take_count(struct cursor *c, uint8_t fix_tag, uint8_t tag16)
+static uint64_t take_count(struct codec_cursor *c, uint8_t fix_tag, uint8_t tag16)
 {
 	uint8_t tag = (uint8_t)take_big_endian(c, 1);
 
@@ -243,7 +243,7 @@ static bool is_header_name(struct slice s)
 	return slice_is_name(s) && !memchr(s.data, '=', s.len);
 }
 
-static const char *decode_headers(struct cursor *c, struct msg_header *headers,
+static const char *decode_headers(struct codec_cursor *c, struct msg_header *headers,
 				  struct msg *spec)
 {
 	uint64_t count = take_count(c, 0x80, 0xde);
@@ -265,7 +265,7 @@ static const char *decode_headers(struct cursor *c, struct msg_header *headers,
 	return NULL;
 }
 
-static const char *decode_facts(struct cursor *c, struct msg *spec)
+static const char *decode_facts(struct codec_cursor *c, struct msg *spec)
 {
 	uint64_t count = take_count(c, 0x80, 0xde);
 
@@ -283,7 +283,7 @@ static const char *decode_facts(struct cursor *c, struct msg *spec)
 }
 
 /* What is wrong, or NULL. */
-static const char *decode_fields(struct cursor *c, struct msg *spec,
+static const char *decode_fields(struct codec_cursor *c, struct msg *spec,
 				 struct msg_header *headers, double *rank)
 {
 	uint64_t count = take_count(c, 0x90, 0xdc);
@@ -326,7 +326,7 @@ static const char *decode_fields(struct cursor *c, struct msg *spec,
 int codec_decode(struct slice body, const struct msg *known, struct msg **out,
 		 double *rank, struct error *err)
 {
-	struct cursor c = { (const uint8_t *)body.data, body.len, false };
+	struct codec_cursor c = { (const uint8_t *)body.data, body.len, false };
 	struct msg_header headers[MSG_HEADERS_ALL];
 	struct msg spec = { .id = known->id, .pool = known->pool };
 	const char *wrong = decode_fields(&c, &spec, headers, rank);

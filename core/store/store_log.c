@@ -31,6 +31,11 @@ void store_log_destroy(struct store_log *log)
 	store_shard_destroy(keys_of(log));
 }
 
+const char *store_log_prefix(const struct store_log *log)
+{
+	return ((const struct store_shard *)log)->prefix;
+}
+
 static void add_number(struct buf *out, uint64_t n)
 {
 	char text[DECIMAL_MAX];

@@ -68,6 +68,16 @@ describe('tidemq bench', function()
   it('says what is wrong', function()
     local text, status = bench '--fill --drain'
     assert.equal(2, status, text)
+    for words, why in pairs {
+      ['--groups 2'] = '--groups and --from are for --topic',
+      ['--from last'] = '--groups and --from are for --topic',
+      ['--topic --groups 0 --queues 3'] = '--groups 0 wants one topic, not --queues 3',
+      ['--topic --groups 1000 --consumers 3'] = '--groups times --consumers is at most 1024',
+    } do
+      text, status = bench(words)
+      assert.equal(2, status, text)
+      assert.truthy(text:find(why, 1, true), text)
+    end
     text, status = bench 'colour=red --count 1'
     assert.equal(1, status, text)
     assert.truthy(text:find("no option 'colour'", 1, true), text)

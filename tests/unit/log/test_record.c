@@ -329,6 +329,32 @@ static void extremes_of_numbers_come_back(void **state)
 	record_batch_unref(b);
 }
 
+/* docs/redis.md has it. */
+static void the_bytes_are_those_of_the_documents(void **state)
+{
+	static const char expected[] =
+		"\x01\xe6\x7a\x22\x91\x4d\xd6\xcb\x07\x29\x02\x02\x80\x28"
+		"\x80\xd8\xc1\xa2\x8c\x34"
+		"\x1f\x1a\x86\x80\x80\x8c\xcf\xf6\xb2\xff\xd0\x01"
+		"\x06orders\x07"
+		"eu.paidhello"
+		"\x10\x44\x05\x01\x04tier\x04goldbye";
+	struct msg_header header = { SLICE("tier"), SLICE("gold") };
+	struct msg m = plain(0x687f65da78c00003, "eu.paid", "hello");
+	struct record_batch *b;
+
+	record_begin(&writer, 41, 5120);
+	record_add(&writer, 41, &m, 1790000000000);
+	m = plain(0x687f65da78c00004, "eu.paid", "bye");
+	m.headers = &header;
+	m.header_count = 1;
+	record_add(&writer, 42, &m, 1790000000005);
+	b = record_finish(&writer, 43);
+	assert_int_equal(b->len, sizeof(expected) - 1);
+	assert_memory_equal(b->bytes, expected, b->len);
+	record_batch_unref(b);
+}
+
 /* ---- skipping ------------------------------------------------------------------------
  */
 
@@ -597,6 +623,7 @@ int main(void)
 		RECORD_TEST(offsets_have_gaps),
 		RECORD_TEST(a_huge_payload_is_a_batch_and_its_buffer_is_not_kept),
 		RECORD_TEST(extremes_of_numbers_come_back),
+		RECORD_TEST(the_bytes_are_those_of_the_documents),
 		RECORD_TEST(skipping_gives_what_reading_on_gives),
 		RECORD_TEST(a_batch_is_never_longer_than_it_was_said_to_become),
 		RECORD_TEST(every_truncation_is_refused),

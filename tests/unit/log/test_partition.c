@@ -1,0 +1,670 @@
+/* A partition over a real Redis: what is confirmed has its offset for good. */
+#include "partition_rig.h"
+
+#define LOG "tide:{//orders#3}:log"
+
+static int setup(void **state)
+{
+	rig_init(true);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	rig_deinit();
+	return 0;
+}
+
+/* ---- appending -----------------------------------------------------------------------
+ */
+
+static void a_message_is_readable_once_redis_has_it(void **state)
+{
+	struct pub *pub = rig_publish(100);
+	struct cursor *c = cursor_create(r.p, 0);
+	struct record record;
+	struct record_batch *batch;
+
+	assert_int_equal(pub->offset, 0);
+	assert_int_equal(partition_readable(r.p), 0);
+	assert_true(r.env.unstored_bytes > 100);
+	assert_int_equal(cursor_next(c, &record, &batch), TIDE_EMPTY);
+	assert_int_equal(partition_due_ms(&r.env), r.env.now_ms);
+	partition_flush(&r.env);
+	assert_int_equal(r.env.flights, 1);
+	assert_int_equal(partition_due_ms(&r.env), 0);
+	assert_int_equal(cursor_next(c, &record, &batch), TIDE_EMPTY);
+	WAIT(&r.h, pub->is_told);
+	assert_int_equal(pub->status, TIDE_OK);
+	assert_true(r.news > 0);
+	assert_int_equal(r.env.unstored_bytes, 0);
+	assert_int_equal(partition_readable(r.p), 1);
+	assert_int_equal(partition_last_ms(r.p), NOON_MS);
+	assert_true(partition_bytes(r.p) > 100);
+	rig_expect(c, 0);
+	cursor_destroy(c);
+	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261123"), 1);
+}
+
+static void what_comes_between_two_flushes_is_one_batch(void **state)
+{
+	rig_publish_all(50, 100);
+	rig_publish_all(30, 100);
+	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261123"), 2);
+	assert_int_equal(ask_int(r.redis, "ZCOUNT " LOG ":20261123 50 50"), 1);
+	assert_int_equal(r.env.stats.batches, 2);
+	assert_int_equal(r.env.stats.appended, 80);
+}
+
+static void what_comes_during_a_flight_waits_for_its_end(void **state)
+{
+	rig_publish(100);
+	partition_flush(&r.env);
+	rig_publish(100);
+	partition_flush(&r.env);
+	assert_int_equal(r.env.flights, 1);
+	WAIT(&r.h, r.env.flights == 0);
+	assert_int_equal(partition_readable(r.p), 1);
+	assert_int_equal(partition_due_ms(&r.env), r.env.now_ms);
+	rig_settle();
+	assert_int_equal(partition_readable(r.p), 2);
+}
+
+static void long_batches_are_cut_and_one_append_has_64_at_most(void **state)
+{
+	for (unsigned i = 0; i < 6000; i++)
+		rig_publish(1000);
+	partition_flush(&r.env);
+	WAIT(&r.h, r.env.flights == 0);
+	assert_true(r.stored_count < 6000);
+	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261123"),
+			 STORE_LOG_BATCHES_MAX);
+	rig_settle();
+	assert_int_equal(r.stored_count, 6000);
+	r.env.tail_max_bytes = 0;
+	partition_shrink(&r.env);
+	rig_expect_all_from(0);
+}
+
+static void a_message_longer_than_a_batch_is_a_batch(void **state)
+{
+	rig_publish(100);
+	rig_publish(200000);
+	rig_publish(100);
+	rig_settle();
+	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261123"), 3);
+	r.env.tail_max_bytes = 0;
+	partition_shrink(&r.env);
+	rig_expect_all_from(0);
+	rig_expect_text("262144", "HGET " LOG " largest");
+}
+
+/* ---- days and times -------------------------------------------------------------------
+ */
+
+static void each_utc_day_has_its_key(void **state)
+{
+	r.env.now_ms = NOON_MS + DAY_MS / 2 - 1;
+	rig_publish(100);
+	r.env.now_ms++;
+	rig_publish(100);
+	rig_settle();
+	assert_int_equal(r.stored_count, 2);
+	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261123"), 1);
+	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261124"), 1);
+	r.env.now_ms += 10 * DAY_MS;
+	rig_publish_all(3, 100);
+	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261204"), 1);
+	assert_int_equal(ask_int(r.redis, "HEXISTS " LOG " 20261204"), 1);
+	r.env.tail_max_bytes = 0;
+	partition_shrink(&r.env);
+	rig_expect_all_from(0);
+}
+
+static void times_and_days_never_go_back(void **state)
+{
+	struct cursor *c = cursor_create(r.p, 0);
+	struct record record;
+
+	r.env.now_ms = NOON_MS + DAY_MS;
+	rig_publish(100);
+	r.env.now_ms = NOON_MS;
+	rig_publish_all(1, 100);
+	rig_publish_all(1, 100);
+	assert_int_equal(ask_int(r.redis, "EXISTS " LOG ":20261123"), 0);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(rig_next(c, &record), TIDE_OK);
+		assert_int_equal(record.msg.ts_unix_ms, NOON_MS + DAY_MS);
+	}
+	assert_int_equal(rig_recover(), TIDE_OK);
+	r.env.now_ms = NOON_MS;
+	rig_publish_all(1, 100);
+	assert_int_equal(partition_last_ms(r.p), NOON_MS + DAY_MS);
+	cursor_destroy(c);
+}
+
+/* ---- refusals
+ * -------------------------------------------------------------------------- */
+
+static void what_redis_refuses_fails_with_all_that_gathered_behind_it(void **state)
+{
+	struct pub *first, *second;
+
+	rig_publish_all(3, 100);
+	rig_ask("CONFIG SET maxmemory 1");
+	first = rig_publish(100);
+	partition_flush(&r.env);
+	second = rig_publish(100);
+	assert_int_equal(second->offset, 4);
+	WAIT(&r.h, first->is_told && second->is_told);
+	assert_int_equal(first->status, TIDE_ESTORE);
+	assert_int_equal(second->status, TIDE_ESTORE);
+	assert_int_equal(partition_end(r.p), 3);
+	assert_int_equal(r.env.unstored_bytes, 0);
+	assert_int_equal(r.env.stats.refused, 2);
+	/* After a rest the offsets are given again. */
+	first = rig_publish(100);
+	assert_int_equal(first->offset, 3);
+	assert_int_equal(partition_due_ms(&r.env), r.env.now_ms + 200);
+	partition_flush(&r.env);
+	assert_int_equal(r.env.flights, 0);
+	rig_ask("CONFIG SET maxmemory 0");
+	rig_settle();
+	assert_int_equal(r.stored_count, 4);
+	r.env.tail_max_bytes = 0;
+	partition_shrink(&r.env);
+	rig_expect_all_from(0);
+}
+
+static void the_first_append_may_be_refused(void **state)
+{
+	rig_ask("CONFIG SET maxmemory 1");
+	rig_publish_all(3, 100);
+	assert_int_equal(r.refused, 3);
+	rig_ask("CONFIG SET maxmemory 0");
+	rig_publish_all(3, 100);
+	assert_int_equal(r.stored_count, 3);
+	assert_int_equal(rig_recover(), TIDE_OK);
+	assert_int_equal(partition_readable(r.p), 3);
+	rig_expect_all_from(0);
+}
+
+/* What a refused append may have left is no message. */
+static void an_append_that_may_have_been_carried_out_is_removed(void **state)
+{
+	struct pub *pub;
+
+	rig_publish_all(3, 100);
+	rig_ask("CONFIG SET maxmemory 1");
+	rig_ask("CLIENT PAUSE 60000 WRITE");
+	pub = rig_publish(100);
+	for (int i = 0; i < 20; i++) {
+		rig_turn();
+		usleep(1000);
+	}
+	rig_ask("CLIENT KILL TYPE normal SKIPME yes");
+	rig_ask("CLIENT UNPAUSE");
+	WAIT(&r.h, pub->is_told);
+	assert_int_equal(pub->status, TIDE_ESTORE);
+	rig_ask("CONFIG SET maxmemory 0");
+	rig_ask("ZADD " LOG ":20261123 3 left 4 over");
+	r.env.now_ms += DAY_MS;
+	rig_publish_all(1, 100);
+	assert_int_equal(r.stored_count, 4);
+	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261123"), 1);
+	r.env.tail_max_bytes = 0;
+	partition_shrink(&r.env);
+	rig_expect_all_from(0);
+}
+
+/* ---- a new process
+ * --------------------------------------------------------------------- */
+
+static void commit(const char *group, uint64_t offset)
+{
+	struct store_log_group g = { slice_from(group), offset };
+	struct store_log_commit c = { &g, 1, false };
+
+	partition_commit(r.p, &c, NULL, NULL);
+}
+
+static void a_new_process_finds_what_was_there(void **state)
+{
+	uint64_t bytes;
+	int64_t last_ms;
+
+	rig_publish_all(300, 1000);
+	r.env.now_ms += DAY_MS;
+	rig_publish_all(300, 1000);
+	commit("billing", 17);
+	bytes = partition_bytes(r.p);
+	last_ms = partition_last_ms(r.p);
+	assert_int_equal(rig_recover(), TIDE_OK);
+	assert_int_equal(partition_start(r.p), 0);
+	assert_int_equal(partition_readable(r.p), 600);
+	assert_int_equal(partition_end(r.p), 600);
+	assert_int_equal(partition_bytes(r.p), bytes);
+	assert_int_equal(partition_last_ms(r.p), last_ms);
+	assert_int_equal(recovery.groups, 1);
+	assert_int_equal(recovery.committed, 17);
+	rig_expect_all_from(0);
+	rig_publish_all(10, 1000);
+	rig_expect_all_from(590);
+	rig_expect_all_from(0);
+}
+
+static void a_partition_that_was_never_used_begins_at_0(void **state)
+{
+	assert_int_equal(rig_recover(), TIDE_OK);
+	assert_int_equal(partition_end(r.p), 0);
+	rig_publish_all(2, 100);
+	rig_expect_all_from(0);
+}
+
+static void damage(const char *script)
+{
+	rig_ask("EVAL %s 1 " LOG ":20261123", script);
+}
+
+/* Byte `at` of the last batch is another one. */
+#define FLIP(at)                                                          \
+	"local m = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')\n" \
+	"local b = m[1]\n"                                                \
+	"local c = string.char(255 - string.byte(b, " #at "))\n"          \
+	"redis.call('ZREM', KEYS[1], b)\n"                                \
+	"redis.call('ZADD', KEYS[1], m[2], string.sub(b, 1, " #at         \
+	" - 1) .. c .. string.sub(b, " #at " + 1))\n"
+
+static void a_damaged_last_batch_keeps_its_offsets(void **state)
+{
+	rig_publish_all(5, 100);
+	rig_publish_all(7, 100);
+	damage(FLIP(100));
+	assert_int_equal(rig_recover(), TIDE_OK);
+	assert_int_equal(partition_readable(r.p), 12);
+	r.stored_count = 12;
+	rig_publish_all(1, 100);
+	rig_expect_all_from(12);
+}
+
+static void a_last_batch_without_a_head_is_an_error(void **state)
+{
+	rig_publish_all(5, 100);
+	damage(FLIP(1));
+	assert_int_equal(rig_recover(), TIDE_ESTORE);
+	assert_non_null(strstr(recovery.text, LOG ":20261123, at offset 0"));
+}
+
+/* ---- trimming
+ * -------------------------------------------------------------------------- */
+
+struct outcome {
+	unsigned calls;
+	int status;
+	uint64_t offset;
+};
+
+static void on_done(void *ctx, int status, const char *text)
+{
+	struct outcome *o = ctx;
+
+	o->calls++;
+	o->status = status;
+}
+
+static void trim(uint64_t start)
+{
+	struct outcome o = { 0 };
+
+	partition_trim(r.p, start, on_done, &o);
+	assert_int_equal(partition_start(r.p), start);
+	assert_int_equal(o.calls, 0);
+	rig_settle();
+	WAIT(&r.h, o.calls == 1);
+	assert_int_equal(o.status, TIDE_OK);
+}
+
+/* Ten days with ten batches of ten messages. */
+static void publish_days(void)
+{
+	for (unsigned day = 0; day < 10; day++) {
+		for (unsigned i = 0; i < 10; i++)
+			rig_publish_all(10, 100);
+		r.env.now_ms = NOON_MS + (day + 1) * DAY_MS;
+	}
+	assert_int_equal(r.stored_count, 1000);
+}
+
+static void what_is_trimmed_is_gone_and_days_are_dropped_whole(void **state)
+{
+	uint64_t all, bytes;
+
+	publish_days();
+	all = partition_bytes(r.p);
+	trim(345);
+	assert_int_equal(ask_int(r.redis, "EXISTS " LOG ":20261124 " LOG ":20261125"), 0);
+	assert_int_equal(ask_int(r.redis, "HLEN " LOG), 2 + 7);
+	/* The batch that has the start stays. */
+	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261126"), 6);
+	bytes = partition_bytes(r.p);
+	assert_true(bytes > all / 2 && bytes < all * 7 / 10);
+	rig_expect_all_from(345);
+	assert_int_equal(rig_recover(), TIDE_OK);
+	assert_int_equal(partition_start(r.p), 345);
+	assert_int_equal(partition_bytes(r.p), bytes);
+	rig_expect_all_from(345);
+	trim(400);
+	assert_int_equal(ask_int(r.redis, "EXISTS " LOG ":20261126"), 0);
+	rig_expect_all_from(400);
+}
+
+static void after_all_was_trimmed_offsets_go_on(void **state)
+{
+	publish_days();
+	trim(1000);
+	assert_int_equal(partition_bytes(r.p), 0);
+	assert_int_equal(r.env.tail_bytes, 0);
+	assert_int_equal(rig_recover(), TIDE_OK);
+	assert_int_equal(partition_start(r.p), 1000);
+	assert_int_equal(partition_end(r.p), 1000);
+	assert_int_equal(partition_bytes(r.p), 0);
+	rig_publish_all(5, 100);
+	rig_expect_all_from(1000);
+	assert_int_equal(rig_recover(), TIDE_OK);
+	rig_expect_all_from(1000);
+	assert_int_equal(partition_start(r.p), 1000);
+}
+
+static void what_is_under_way_outlives_a_trim_to_the_end(void **state)
+{
+	struct outcome o = { 0 };
+
+	rig_publish_all(5, 100);
+	rig_publish(100);
+	partition_flush(&r.env);
+	partition_trim(r.p, 5, on_done, &o);
+	rig_publish(100);
+	rig_settle();
+	WAIT(&r.h, o.calls == 1);
+	rig_expect_all_from(5);
+	assert_int_equal(rig_recover(), TIDE_OK);
+	assert_int_equal(partition_readable(r.p), 7);
+	rig_expect_all_from(5);
+	trim(7);
+	rig_publish_all(1, 100);
+	assert_int_equal(ask_int(r.redis, "HEXISTS " LOG " 20261123"), 1);
+	assert_int_equal(rig_recover(), TIDE_OK);
+	rig_expect_all_from(7);
+}
+
+static void a_trim_that_fails_is_made_good_by_the_next_one(void **state)
+{
+	struct outcome o = { 0 };
+
+	publish_days();
+	rig_ask("RENAME " LOG " kept");
+	rig_ask("SET " LOG " other");
+	partition_trim(r.p, 345, on_done, &o);
+	WAIT(&r.h, o.calls == 1);
+	assert_int_equal(o.status, TIDE_ESTORE);
+	assert_int_equal(partition_start(r.p), 345);
+	rig_ask("RENAME kept " LOG);
+	trim(346);
+	assert_int_equal(ask_int(r.redis, "EXISTS " LOG ":20261124 " LOG ":20261125"), 0);
+	assert_int_equal(ask_int(r.redis, "HLEN " LOG), 2 + 7);
+}
+
+/* ---- times
+ * ----------------------------------------------------------------------------- */
+
+static void on_found(void *ctx, int status, const char *text, uint64_t offset)
+{
+	on_done(ctx, status, text);
+	((struct outcome *)ctx)->offset = offset;
+}
+
+static uint64_t find_time(int64_t unix_ms)
+{
+	struct outcome o = { 0 };
+
+	partition_find_time(r.p, unix_ms, on_found, &o);
+	assert_int_equal(o.calls, 0);
+	rig_turn();
+	WAIT(&r.h, o.calls == 1);
+	assert_int_equal(o.status, TIDE_OK);
+	return o.offset;
+}
+
+static void expect_time(int64_t unix_ms)
+{
+	uint64_t offset = partition_start(r.p);
+
+	while (offset < r.stored_count && r.stored[offset]->ms < unix_ms)
+		offset++;
+	assert_int_equal(find_time(unix_ms), offset);
+}
+
+static void expect_times(void)
+{
+	expect_time(0);
+	expect_time(r.env.now_ms + 1);
+	for (unsigned i = 0; i < 200; i++)
+		expect_time(NOON_MS - DAY_MS + pick(8 * 24 * 60) * MINUTE_MS);
+	for (unsigned i = 0; i < 200; i++) {
+		int64_t ms = r.stored[pick((unsigned)r.stored_count)]->ms;
+
+		expect_time(ms);
+		expect_time(ms + 1);
+	}
+}
+
+static void a_time_is_found_wherever_it_lies(void **state)
+{
+	assert_int_equal(find_time(NOON_MS), 0);
+	for (unsigned i = 0; i < 1000; i++) {
+		rig_publish(100);
+		if (pick(3) == 0)
+			r.env.now_ms += pick(30) * MINUTE_MS;
+		if (pick(5) == 0)
+			rig_settle();
+	}
+	rig_settle();
+	expect_times();
+	r.env.tail_max_bytes = r.env.tail_bytes / 3;
+	partition_shrink(&r.env);
+	expect_times();
+	r.env.tail_max_bytes = 0;
+	partition_shrink(&r.env);
+	expect_times();
+	trim(r.stored_count / 2 + 7);
+	expect_times();
+}
+
+/* ---- the end
+ * ----------------------------------------------------------------------------- */
+
+static void closing_tells_publishers_and_readers(void **state)
+{
+	struct cursor *c = cursor_create(r.p, 0);
+	struct record record;
+	struct record_batch *batch;
+	struct pub *flying, *gathered;
+	struct outcome o = { 0 };
+
+	rig_publish_all(5, 100);
+	rig_expect(c, 0);
+	flying = rig_publish(100);
+	partition_flush(&r.env);
+	gathered = rig_publish(100);
+	partition_find_time(r.p, NOON_MS, on_found, &o);
+	partition_close(r.p);
+	assert_int_equal(gathered->status, TIDE_ENOTFOUND);
+	assert_int_equal(cursor_next(c, &record, &batch), TIDE_EMPTY);
+	WAIT(&r.h, flying->is_told);
+	assert_int_equal(flying->status, TIDE_ENOTFOUND);
+	cursor_destroy(c);
+	partition_flush(&r.env);
+	assert_int_equal(o.status, TIDE_ENOTFOUND);
+	rig_new_partition();
+}
+
+static void the_oldest_batch_of_all_partitions_leaves_memory_first(void **state)
+{
+	struct partition *first = r.p;
+	size_t bytes;
+
+	rig_publish_all(10, 1000);
+	bytes = r.env.tail_bytes;
+	r.p = partition_create(&r.env, &r, 4,
+			       store_log_create(SLICE("/"), SLICE("orders"), 4));
+	assert_int_equal(partition_index(r.p), 4);
+	r.stored_count = 0;
+	rig_publish_all(10, 1000);
+	r.env.tail_max_bytes = bytes + 100;
+	rig_turn();
+	assert_true(r.env.tail_bytes > 0 && r.env.tail_bytes <= bytes + 100);
+	assert_ptr_equal(TAILQ_FIRST(&r.env.tail), TAILQ_LAST(&r.env.tail, tail_list));
+	rig_expect_all_from(0);
+	assert_int_equal(r.env.stats.read_batches, 0);
+	partition_close(first);
+}
+
+/* ---- without keys
+ * ------------------------------------------------------------------------- */
+
+static int setup_unkept(void **state)
+{
+	rig_init(false);
+	return 0;
+}
+
+static void without_keys_a_message_is_readable_at_the_end_of_the_turn(void **state)
+{
+	struct pub *pub = rig_publish(100);
+	struct outcome o = { 0 };
+
+	assert_int_equal(partition_readable(r.p), 0);
+	assert_false(partition_is_idle(&r.env));
+	assert_int_equal(partition_due_ms(&r.env), r.env.now_ms);
+	partition_flush(&r.env);
+	assert_int_equal(pub->status, TIDE_OK);
+	assert_true(partition_is_idle(&r.env));
+	assert_int_equal(partition_due_ms(&r.env), 0);
+	rig_publish_all(100, 100);
+	rig_expect_all_from(0);
+	expect_time(NOON_MS);
+	partition_commit(r.p, &(struct store_log_commit){ NULL, 0, false }, on_done, &o);
+	partition_flush(&r.env);
+	assert_int_equal(o.calls, 1);
+	trim(50);
+	rig_expect_all_from(50);
+	trim(101);
+	assert_int_equal(partition_bytes(r.p), 0);
+	assert_int_equal(r.env.memory_bytes, 0);
+}
+
+static void without_keys_the_newest_16_mib_are_kept(void **state)
+{
+	struct cursor *c = cursor_create(r.p, 0);
+	struct record record;
+
+	rig_publish_all(100, 1000);
+	rig_expect(c, 0);
+	for (unsigned i = 0; i < 40; i++)
+		rig_publish_all(1000, 1000);
+	assert_true(r.env.memory_bytes <= PARTITION_MEMORY_BYTES);
+	assert_true(r.env.memory_bytes > PARTITION_MEMORY_BYTES * 9 / 10);
+	assert_true(partition_start(r.p) > 20000);
+	assert_true(partition_bytes(r.p) <= r.env.memory_bytes);
+	assert_int_equal(rig_next(c, &record), TIDE_OK);
+	assert_int_equal(record.offset, partition_start(r.p));
+	rig_expect_all_from(partition_start(r.p));
+	cursor_destroy(c);
+}
+
+/* A publisher that is told publishes again: that is for the next turn. */
+static void on_told_again(struct waiter *w)
+{
+	struct msg m = { .id = 1, .payload = "again", .payload_len = 5 };
+
+	if (partition_end(r.p) < 3)
+		partition_append(r.p, &m, w);
+}
+
+static void who_is_told_may_append(void **state)
+{
+	struct msg m = { .id = 1, .payload = "first", .payload_len = 5 };
+	struct waiter w;
+
+	waiter_init(&w, on_told_again);
+	partition_append(r.p, &m, &w);
+	waiter_done(&w, TIDE_OK, NULL);
+	partition_flush(&r.env);
+	assert_int_equal(partition_readable(r.p), 1);
+	assert_int_equal(partition_end(r.p), 2);
+	rig_settle();
+	assert_int_equal(partition_readable(r.p), 3);
+}
+
+static void who_is_told_may_close(struct waiter *w)
+{
+	if (r.p)
+		partition_close(r.p);
+	r.p = NULL;
+}
+
+static void a_partition_may_be_closed_by_who_is_told(void **state)
+{
+	struct msg m = { .id = 1, .payload = "first", .payload_len = 5 };
+	struct waiter w[2];
+
+	for (int i = 0; i < 2; i++) {
+		waiter_init(&w[i], who_is_told_may_close);
+		partition_append(r.p, &m, &w[i]);
+		r.env.now_ms += DAY_MS;
+		waiter_done(&w[i], TIDE_OK, NULL);
+	}
+	partition_flush(&r.env);
+	assert_int_equal(w[0].remaining, 0);
+	assert_int_equal(w[1].status, TIDE_ENOTFOUND);
+	assert_null(r.p);
+	rig_new_partition();
+}
+
+#define KEPT(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define UNKEPT(name) cmocka_unit_test_setup_teardown(name, setup_unkept, teardown)
+
+static const struct CMUnitTest tests[] = {
+	KEPT(a_message_is_readable_once_redis_has_it),
+	KEPT(what_comes_between_two_flushes_is_one_batch),
+	KEPT(what_comes_during_a_flight_waits_for_its_end),
+	KEPT(long_batches_are_cut_and_one_append_has_64_at_most),
+	KEPT(a_message_longer_than_a_batch_is_a_batch),
+	KEPT(each_utc_day_has_its_key),
+	KEPT(times_and_days_never_go_back),
+	KEPT(what_redis_refuses_fails_with_all_that_gathered_behind_it),
+	KEPT(the_first_append_may_be_refused),
+	KEPT(an_append_that_may_have_been_carried_out_is_removed),
+	KEPT(a_new_process_finds_what_was_there),
+	KEPT(a_partition_that_was_never_used_begins_at_0),
+	KEPT(a_damaged_last_batch_keeps_its_offsets),
+	KEPT(a_last_batch_without_a_head_is_an_error),
+	KEPT(what_is_trimmed_is_gone_and_days_are_dropped_whole),
+	KEPT(after_all_was_trimmed_offsets_go_on),
+	KEPT(what_is_under_way_outlives_a_trim_to_the_end),
+	KEPT(a_trim_that_fails_is_made_good_by_the_next_one),
+	KEPT(a_time_is_found_wherever_it_lies),
+	KEPT(closing_tells_publishers_and_readers),
+	KEPT(the_oldest_batch_of_all_partitions_leaves_memory_first),
+	UNKEPT(without_keys_a_message_is_readable_at_the_end_of_the_turn),
+	UNKEPT(without_keys_the_newest_16_mib_are_kept),
+	UNKEPT(who_is_told_may_append),
+	UNKEPT(a_partition_may_be_closed_by_who_is_told),
+};
+
+int main(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	log_configure(LOG_NONE, false);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
