@@ -76,7 +76,7 @@ static void init_partition_env(struct broker *b)
 	struct partition_env *env = &b->partitions;
 
 	partition_env_init(env);
-	env->ops = &topic_partition_ops;
+	env->ops = &group_partition_ops;
 	env->tail_max_bytes = b->config.tail_bytes;
 	env->now_ms = b->now_ms;
 	b->topic_hooks = &group_hooks;

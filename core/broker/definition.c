@@ -194,6 +194,7 @@ void definition_remove(const struct definition *d, struct waiter *waiter)
 	const struct vhost *v = definition_vhost(d);
 	const struct removal_spec spec = {
 		.table = d->table,
+		.kind = definition_kind(d->table),
 		.vhost = vhost_slice(v),
 		.name = definition_name(d),
 		.shards = definition_is_queue(d->table)

@@ -285,4 +285,5 @@ static void on_close(struct topic *t)
 	t->groups = NULL;
 }
 
-const struct topic_hooks group_hooks = { on_news, on_group, on_close };
+const struct partition_ops group_partition_ops = { on_news };
+const struct topic_hooks group_hooks = { on_group, on_close };

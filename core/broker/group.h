@@ -86,7 +86,8 @@ struct group_set {
 	struct group_watch *watches; /* of each partition */
 };
 
-/* What the topic tells: broker.topic_hooks. */
+/* Of the broker: what partitions and topics tell. */
+extern const struct partition_ops group_partition_ops;
 extern const struct topic_hooks group_hooks;
 
 struct topic_group *group_find(const struct topic *t, struct slice name);

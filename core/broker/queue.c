@@ -24,12 +24,6 @@ struct queue *queue_find(struct vhost *v, struct slice name)
 	return q;
 }
 
-bool queue_is_durable(const struct queue *q)
-{
-	return q->config.is_durable && !q->config.is_exclusive &&
-	       q->vhost->broker->env.store;
-}
-
 uint64_t queue_count(const struct queue *q, enum entry_state state)
 {
 	uint64_t n = 0;

@@ -142,7 +142,11 @@ void queue_destroy(struct queue *q);
  * be NULL. */
 void queue_erase(struct queue *q, struct waiter *waiter);
 /* Definition and messages are kept in Redis. */
-bool queue_is_durable(const struct queue *q);
+static inline bool queue_is_durable(const struct queue *q)
+{
+	return q->config.is_durable && !q->config.is_exclusive &&
+	       q->vhost->broker->env.store;
+}
 
 /* Messages in a state, over all shards. */
 uint64_t queue_count(const struct queue *q, enum entry_state state);

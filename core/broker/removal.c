@@ -42,7 +42,7 @@ static void end_as_back(struct removal *r, int status, const char *text)
 	}
 	log_error("Redis refused to delete %s '%" SLICE_FMT
 		  "', which exists again: its old messages return with the next start",
-		  definition_kind(r->spec.table), SLICE_ARG(r->spec.name));
+		  r->spec.kind, SLICE_ARG(r->spec.name));
 	end(r, status, text);
 }
 
@@ -118,8 +118,7 @@ int removal_check(const struct broker *b, struct slice vhost, struct slice queue
 					 "%s '%" SLICE_FMT
 					 "' was deleted, and Redis refuses to delete it; "
 					 "it is asked again",
-					 definition_kind(r->spec.table),
-					 SLICE_ARG(queue));
+					 r->spec.kind, SLICE_ARG(queue));
 	return TIDE_OK;
 }
 

@@ -12,6 +12,7 @@ struct waiter;
 
 struct removal_spec {
 	enum store_table table;
+	const char *kind; /* "queue" */
 	struct slice vhost, name;
 	unsigned shards; /* of a queue, or partitions of a topic */
 	/* It was declared again, and is written to Redis again. */

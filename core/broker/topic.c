@@ -83,10 +83,3 @@ struct topic_sum topic_sum(const struct topic *t)
 	}
 	return sum;
 }
-
-static void on_news(struct partition *p)
-{
-	hooks_of(topic_of(p))->on_news(p);
-}
-
-const struct partition_ops topic_partition_ops = { on_news };

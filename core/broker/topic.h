@@ -16,8 +16,6 @@ struct waiter;
 
 /* What a topic tells those that read it: group.h. */
 struct topic_hooks {
-	/* As partition_ops. */
-	void (*on_news)(struct partition *p);
 	/* At the start: Redis has a group that has committed. */
 	void (*on_group)(struct partition *p, struct slice group, uint64_t committed);
 	/* It goes. Its consumers have gone already. */
@@ -61,6 +59,3 @@ static inline struct topic *topic_of(const struct partition *p)
 {
 	return partition_owner(p);
 }
-
-/* Of the broker: what all partitions share. They call its topic_hooks. */
-extern const struct partition_ops topic_partition_ops;
