@@ -175,10 +175,9 @@ void broker_drain(struct broker *b)
 
 bool broker_is_idle(const struct broker *b)
 {
-	return !b->env.store ||
-	       (journal_is_idle(b->journal) && commit_is_idle(&b->env) &&
-		partition_is_idle(&b->partitions) && group_env_is_idle(&b->groups) &&
-		shared_sync_is_idle(b));
+	return !b->env.store || (journal_is_idle(b->journal) && commit_is_idle(&b->env) &&
+				 partition_is_idle(&b->partitions) &&
+				 group_env_is_idle(&b->groups) && shared_sync_is_idle(b));
 }
 
 void broker_begin(struct broker *b)

@@ -107,14 +107,14 @@ struct broker {
 	struct partition_env partitions; /* of all topics */
 	const struct topic_hooks *topic_hooks;
 	struct group_env groups;
-	struct id_lease ids;             /* of messages: broker_next_id */
-	struct vhost *vhosts;            /* uthash by name */
-	struct vhost_list idle_vhosts;   /* that may be empty */
-	struct queue_list active;        /* queues that may have something to deal out */
-	struct credit_list credits;      /* of channels, with room for who wants it */
-	struct heap timers;              /* of shards */
-	struct heap lock_lapses;         /* of locks without their holder, by mono_ms */
-	struct heap lock_waits;          /* of requests that wait for one, likewise */
+	struct id_lease ids;           /* of messages: broker_next_id */
+	struct vhost *vhosts;          /* uthash by name */
+	struct vhost_list idle_vhosts; /* that may be empty */
+	struct queue_list active;      /* queues that may have something to deal out */
+	struct credit_list credits;    /* of channels, with room for who wants it */
+	struct heap timers;            /* of shards */
+	struct heap lock_lapses;       /* of locks without their holder, by mono_ms */
+	struct heap lock_waits;        /* of requests that wait for one, likewise */
 	unsigned lock_count;
 	struct heap waits;    /* of GETs that wait, by mono_ms */
 	struct heap wakes;    /* of queues, by mono_ms: wake.h */

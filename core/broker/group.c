@@ -91,7 +91,8 @@ static struct group_watch *watch_of(const struct group_claim *gc)
 }
 
 /* What Redis has may be older than what it said before: it was restored from a copy. */
-static uint64_t start_of(const struct topic_group *g, unsigned index, const struct partition *p)
+static uint64_t start_of(const struct topic_group *g, unsigned index,
+			 const struct partition *p)
 {
 	uint64_t committed = g->committed[index];
 
@@ -178,8 +179,8 @@ static bool is_plain(const struct group_claim *gc)
 {
 	if (!gc->group->name)
 		return gc->claim.held == 0;
-	return gc->claim.committed == gc->claim.reached && !gc->search &&
-	       !gc->is_dirty && !watch_of(gc)->flight;
+	return gc->claim.committed == gc->claim.reached && !gc->search && !gc->is_dirty &&
+	       !watch_of(gc)->flight;
 }
 
 static bool drop_if_plain(struct group_claim *gc)

@@ -55,7 +55,7 @@ struct group_claim {
 };
 
 struct topic_group {
-	UT_hash_handle hh; /* by name; not of a reader */
+	UT_hash_handle hh;             /* by name; not of a reader */
 	TAILQ_ENTRY(topic_group) link; /* of a reader */
 	struct topic *topic;
 	char *name; /* NULL: a reader */
@@ -74,7 +74,7 @@ struct group_watch {
 	struct topic *topic;
 	unsigned index;
 	struct group_claim_list claims;
-	bool is_dirty; /* in group_env.dirty */
+	bool is_dirty;               /* in group_env.dirty */
 	struct group_flight *flight; /* offsets are being written: group_commit.c */
 	TAILQ_ENTRY(group_watch) dirty_link;
 };
@@ -101,7 +101,8 @@ void group_erase(struct topic_group *g, struct waiter *waiter);
 void group_left(struct topic_group *g);
 
 /* The claim for a partition; NULL: there is none. */
-static inline struct group_claim *group_claim(const struct topic_group *g, unsigned partition)
+static inline struct group_claim *group_claim(const struct topic_group *g,
+					      unsigned partition)
 {
 	return g->claims[partition];
 }

@@ -88,8 +88,8 @@ void group_seek(struct group_claim *gc, const struct position *to, struct waiter
 		go_on(gc, partition_readable(p), waiter);
 		return;
 	case POSITION_OFFSET:
-		go_on(gc, to->offset > partition_start(p) ? to->offset
-							   : partition_start(p),
+		go_on(gc,
+		      to->offset > partition_start(p) ? to->offset : partition_start(p),
 		      waiter);
 		return;
 	case POSITION_TIME:

@@ -92,8 +92,8 @@ uint64_t group_settle_touch(struct run *run, uint64_t first, uint64_t last, int6
 	struct group_claim *gc = claim_of(run);
 	const struct queue *q = queue_of(gc);
 	struct holder *h = run->holder;
-	int64_t until_ms = q->vhost->broker->mono_ms +
-			   queue_limit_lease(q, ms ? ms : run->lease_ms);
+	int64_t until_ms =
+		q->vhost->broker->mono_ms + queue_limit_lease(q, ms ? ms : run->lease_ms);
 
 	run_remove(&h->runs, run);
 	run = claim_touch(&gc->claim, run, part.first, part.count, until_ms, relink,
@@ -206,8 +206,7 @@ static void count_given_up(struct group_claim *gc, uint64_t offset, const char *
 	const struct broker *b = group_broker(g);
 
 	g->given_up++;
-	if (g->given_up_logged_ms &&
-	    b->mono_ms < g->given_up_logged_ms + GIVEN_UP_LOG_MS)
+	if (g->given_up_logged_ms && b->mono_ms < g->given_up_logged_ms + GIVEN_UP_LOG_MS)
 		return;
 	g->given_up_logged_ms = b->mono_ms;
 	log_warn("topic '%s' of vhost '%s': %s%s%s has given up offset %llu of "

@@ -29,7 +29,8 @@ static bool keeps_order(const struct topic_group *g)
 
 static void give(struct topic_group *g, unsigned partition, struct member *m)
 {
-	struct group_claim *gc = m ? group_open_claim(g, partition) : g->claims[partition];
+	struct group_claim *gc =
+		m ? group_open_claim(g, partition) : g->claims[partition];
 
 	if (!gc || gc->owner == m)
 		return;

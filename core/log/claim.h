@@ -85,7 +85,7 @@ uint64_t claim_skip(struct claim *c, uint64_t start);
 void claim_due(struct run *run);
 /* The first in the order of offsets, or NULL. */
 struct run *claim_first_due(const struct claim *c); /* returned, without a due_ms */
-struct run *claim_first(const struct claim *c); /* of any state */
+struct run *claim_first(const struct claim *c);     /* of any state */
 struct run *claim_first_returned(const struct claim *c);
 struct run *claim_first_held(const struct claim *c); /* looks at those before it */
 struct run *claim_next(const struct run *run);       /* of any state */

@@ -37,9 +37,10 @@ int session_topic_check(const struct queue *q, const struct subscribe_spec *spec
 		return check_topic(q, spec, err);
 	if (!spec->group.data && spec->from.kind == POSITION_NONE && spec->partition < 0)
 		return TIDE_OK;
-	return error_set(err, TIDE_ESYNTAX,
-			 "group=, from= and partition= are for topics, and '%s' is a queue",
-			 q->name);
+	return error_set(
+		err, TIDE_ESYNTAX,
+		"group=, from= and partition= are for topics, and '%s' is a queue",
+		q->name);
 }
 
 void session_topic_join(struct subscription *sub, const struct subscribe_spec *spec)
