@@ -154,18 +154,18 @@ int64_t group_commit_due_ms(const struct broker *b)
 	return b->now_ms + (b->groups.commit_due_ms - b->mono_ms);
 }
 
-void group_commit_now(struct group_claim *gc, struct waiter *waiter)
+bool group_commit_now(struct group_claim *gc, store_done_fn on_done, void *ctx)
 {
 	const struct topic_group *g = gc->group;
 	const struct store_log_group group = { { g->name, g->name_len },
 					       gc->claim.committed };
 
 	if (!is_kept(g))
-		return;
-	waiter_add(waiter);
+		return false;
 	partition_commit(gc->partition,
 			 &(struct store_log_commit){ .groups = &group, .count = 1 },
-			 waiter_store_done, waiter);
+			 on_done, ctx);
+	return true;
 }
 
 void group_commit_erase(struct topic_group *g, unsigned index, struct waiter *waiter)

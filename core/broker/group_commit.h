@@ -14,8 +14,8 @@ void group_commit_mark(struct group_claim *gc);
 void group_commit_turn(struct broker *b);
 /* When it is, wall clock; 0: nothing is to be written. */
 int64_t group_commit_due_ms(const struct broker *b);
-/* Write it now. The waiter is told when Redis has it. */
-void group_commit_now(struct group_claim *gc, struct waiter *waiter);
+/* Write it now. False: it is not kept, and on_done does not come. */
+bool group_commit_now(struct group_claim *gc, store_done_fn on_done, void *ctx);
 /* Redis forgets the group in that partition. `waiter` may be NULL. */
 void group_commit_erase(struct topic_group *g, unsigned partition, struct waiter *waiter);
 /* The topic goes: nobody needs to know any more. */

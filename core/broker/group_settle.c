@@ -297,6 +297,11 @@ void group_settle_fail(struct run *run, uint64_t tag, const struct group_failing
 	record_batch_unref(batch);
 }
 
+void group_settle_count_nack(const struct run *run)
+{
+	queue_of(claim_of(run))->counters.nacked++;
+}
+
 void group_settle_return(struct run *run)
 {
 	struct group_claim *gc = claim_of(run);

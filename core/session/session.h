@@ -285,6 +285,17 @@ TIDE_MUST_USE int session_by_id_reschedule(struct session *s,
 TIDE_MUST_USE int session_by_id_kick(struct session *s, const struct by_id_spec *spec,
 				     struct reply *r, struct error *err);
 
+/* A group of a topic. */
+struct group_spec {
+	struct slice topic, group;
+	struct position to; /* SEEK, like the next one */
+	int64_t partition;  /* -1: all */
+};
+TIDE_MUST_USE int session_group_seek(struct session *s, const struct group_spec *spec,
+				     struct reply *r, struct error *err);
+TIDE_MUST_USE int session_group_delete(struct session *s, const struct group_spec *spec,
+				       struct reply *r, struct error *err);
+
 struct pause_spec {
 	struct slice queue;
 	bool in, out; /* publishes, deliveries */
@@ -313,6 +324,7 @@ enum list_what {
 	LIST_EXCHANGES,
 	LIST_QUEUES,
 	LIST_TOPICS,
+	LIST_GROUPS,
 	LIST_BINDINGS,
 	LIST_CONSUMERS,
 	LIST_CONNECTIONS,

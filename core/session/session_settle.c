@@ -141,6 +141,7 @@ static void fail_record(struct run *run, uint64_t tag, const struct settle_spec 
 	struct group_failing failing = ways[spec->how];
 
 	failing.delay_ms = spec->ms;
+	group_settle_count_nack(run);
 	group_settle_fail(run, tag, &failing);
 }
 

@@ -5,7 +5,6 @@
 #include "line.h"
 
 #define PREFETCH_DEFAULT 100
-#define TOPIC_PARTITIONS_MAX 64
 #define PREFETCH_MAX 65535
 #define GET_MAX 1000
 #define PEEK_MAX 100
@@ -203,13 +202,35 @@ COMMAND(declare)
 	return q->rc;
 }
 
+/* Only a group has a third word: of others it is a flag. */
+static int read_delete_flag(struct request *q, struct reply *r)
+{
+	struct slice word = q->words[2];
+
+	if (slice_is(word, "quiet"))
+		q->is_quiet = r->is_quiet = true;
+	else if (q->flag_count < REQUEST_FLAGS_MAX &&
+		 (slice_is(word, "if-empty") || slice_is(word, "if-unused")))
+		q->flags[q->flag_count++] = word;
+	else
+		return error_set(
+			q->err, TIDE_ESYNTAX,
+			"DELETE has no flag '%.*s'; it takes: if-empty if-unused "
+			"quiet",
+			SLICE_HEAD(word, 64));
+	return TIDE_OK;
+}
+
 COMMAND(delete)
 {
-	struct delete_spec spec = {
-		.if_empty = request_has_flag(q, "if-empty"),
-		.if_unused = request_has_flag(q, "if-unused"),
-	};
+	struct delete_spec spec = { 0 };
 
+	if (slice_is(q->words[0], "group"))
+		return command_topic_delete_group(l, q, r);
+	if (q->word_count > 2 && read_delete_flag(q, r) < 0)
+		return q->err->code;
+	spec.if_empty = request_has_flag(q, "if-empty");
+	spec.if_unused = request_has_flag(q, "if-unused");
 	spec.kind = read_kind(q);
 	spec.name = request_name(q, 1, "a name");
 	if (q->rc == TIDE_OK && spec.kind == DEFINE_TOPIC && spec.if_empty)
@@ -362,7 +383,7 @@ COMMAND(subscribe)
 		request_check_name(q, spec.group, "group=");
 	if (q->rc == TIDE_OK && from.data)
 		q->rc = position_parse(from, &spec.from, q->err);
-	spec.partition = request_int(q, "partition", 0, TOPIC_PARTITIONS_MAX - 1, -1);
+	spec.partition = request_int(q, "partition", 0, REQUEST_PARTITIONS_MAX - 1, -1);
 	if (q->rc < 0)
 		return q->rc;
 	return session_consume_subscribe(session_channel(l->session, q->channel), &spec,
@@ -570,8 +591,9 @@ COMMAND(kick)
 }
 
 /* In the order of enum list_what. */
-#define LISTS \
-	"exchanges, queues, topics, bindings, consumers, connections, locks or rules"
+#define LISTS                                                                            \
+	"exchanges, queues, topics, groups, bindings, consumers, connections, locks or " \
+	"rules"
 
 COMMAND(list)
 {
