@@ -388,10 +388,10 @@ static void begin_key(struct audit *a)
 	if (a->resume_key &&
 	    slice_is_equal(damage_key_slice(key), damage_key_slice(a->resume_key)))
 		a->cursor = a->resume_cursor;
-	if (name->kind == LAYOUT_SHARD)
-		add_damage(a, damage_create(DAMAGE_QUEUE, key, SLICE(""), NULL));
-	else if (name->kind == LAYOUT_TABLE && name->table != STORE_VHOSTS)
-		add_damage(a, damage_create(DAMAGE_VHOST, key, SLICE(""), NULL));
+	for (int kind = 0; kind < DAMAGE_KIND_COUNT; kind++)
+		if (damage_is_of_key((enum damage_kind)kind, name))
+			add_damage(a, damage_create((enum damage_kind)kind, key,
+						    SLICE(""), NULL));
 	if (!has_rows(name))
 		end_key(a);
 }

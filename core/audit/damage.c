@@ -22,6 +22,10 @@ static const struct {
 	[DAMAGE_VHOST] = { DAMAGE_LOOK_ASK, "tide:vhosts does not name its vhost", NULL,
 			   NULL },
 	[DAMAGE_QUEUE] = { DAMAGE_LOOK_ASK, "there is no such shard", NULL, NULL },
+	[DAMAGE_PARTITION] = { DAMAGE_LOOK_ASK, "there is no such partition", NULL,
+			       NULL },
+	[DAMAGE_DAY] = { DAMAGE_LOOK_ASK,
+			 "the log of its partition does not name the day", NULL, NULL },
 	[DAMAGE_VALUE] = { DAMAGE_LOOK_NONE, "cannot be read", NULL, NULL },
 	[DAMAGE_LOST] = { DAMAGE_LOOK_ROW, "the message is in no set", "makes it ready",
 			  "made it ready" },
@@ -35,6 +39,12 @@ static const struct {
 			     "removed the binding" },
 	[DAMAGE_PAUSE] = { DAMAGE_LOOK_ASK, "a pause of a queue that does not exist",
 			   "removes it", "removed it" },
+	[DAMAGE_TOPIC] = { DAMAGE_LOOK_ASK, "topic-options does not have it",
+			   "removes the member", "removed the member" },
+	[DAMAGE_TOPIC_NAME] = { DAMAGE_LOOK_ASK, "the set of topics does not name it",
+				"adds it there", "added it there" },
+	[DAMAGE_TOPIC_SET] = { DAMAGE_LOOK_ASK, "the set of its partitions is not whole",
+			       NULL, NULL },
 };
 
 /* In the order in which a broker would deliver a message from them: what is in `unack`
@@ -74,9 +84,37 @@ struct damage *damage_create(enum damage_kind kind, struct damage_key *key,
 	return d;
 }
 
+static unsigned read_option(struct slice definition, const char *name, unsigned otherwise)
+{
+	struct args args;
+	const char *text;
+	uint64_t n = otherwise;
+
+	if (args_parse(&args, definition) < 0)
+		return otherwise;
+	text = args_get(&args, name);
+	if (text)
+		slice_to_uint(slice_from(text), UINT16_MAX, &n);
+	args_deinit(&args);
+	return (unsigned)n;
+}
+
+struct damage *damage_create_topic_set(struct damage_key *key, struct slice topic,
+				       struct slice definition)
+{
+	struct damage *d = damage_create(DAMAGE_TOPIC_SET, key, topic, NULL);
+	unsigned count = read_option(definition, "partitions", DAMAGE_PARTITIONS);
+
+	layout_topic_key(&d->set, key->name.vhost, topic);
+	buf_append_uint(&d->last, count > 0 ? count - 1 : 0);
+	return d;
+}
+
 void damage_destroy(struct damage *d)
 {
 	damage_key_unref(d->key);
+	buf_deinit(&d->set);
+	buf_deinit(&d->last);
 	mem_free(d->detail);
 	mem_free(d);
 }
@@ -89,6 +127,24 @@ static struct slice member_of(const struct damage *d)
 enum damage_look damage_look(enum damage_kind kind)
 {
 	return kinds[kind].look;
+}
+
+bool damage_is_of_key(enum damage_kind kind, const struct layout_name *name)
+{
+	switch (kind) {
+	case DAMAGE_QUEUE:
+		return name->kind == LAYOUT_SHARD;
+	case DAMAGE_PARTITION:
+		return name->kind == LAYOUT_PARTITION;
+	case DAMAGE_DAY:
+		return name->kind == LAYOUT_PARTITION &&
+		       name->partition_key == LAYOUT_DAY;
+	case DAMAGE_VHOST:
+		return name->kind == LAYOUT_TOPICS || name->kind == LAYOUT_TOPIC ||
+		       (name->kind == LAYOUT_TABLE && name->table != STORE_VHOSTS);
+	default:
+		return false;
+	}
 }
 
 unsigned damage_wanted(enum layout_key key)
@@ -127,6 +183,10 @@ void damage_tables_init(struct damage_tables *t, const struct damage_key *key)
 	layout_table_key(&t->vhosts, STORE_VHOSTS, SLICE(""));
 	layout_table_key(&t->exchanges, STORE_EXCHANGES, key->name.vhost);
 	layout_table_key(&t->queues, STORE_QUEUES, key->name.vhost);
+	layout_table_key(&t->topics, STORE_TOPICS, key->name.vhost);
+	layout_topics_key(&t->names, key->name.vhost);
+	layout_shard_prefix(&t->state, key->name.vhost, key->name.queue, key->name.shard);
+	buf_append_text(&t->state, layout_partition_suffix(LAYOUT_STATE));
 }
 
 void damage_tables_deinit(struct damage_tables *t)
@@ -134,6 +194,9 @@ void damage_tables_deinit(struct damage_tables *t)
 	buf_deinit(&t->vhosts);
 	buf_deinit(&t->exchanges);
 	buf_deinit(&t->queues);
+	buf_deinit(&t->topics);
+	buf_deinit(&t->names);
+	buf_deinit(&t->state);
 }
 
 struct binding_words {
@@ -159,48 +222,76 @@ static struct slice paused_queue(const struct damage *d)
 	return rest;
 }
 
-void damage_ask(const struct damage *d, const struct damage_tables *tables,
+static struct store_walk_question question(const char *verb, const struct buf *key,
+					   struct slice member)
+{
+	return (struct store_walk_question){ verb, buf_slice(key), member };
+}
+
+/* Its queue may be a topic. */
+static void ask_about_binding(const struct damage *d, const struct damage_tables *t,
+			      struct store_walk_question out[DAMAGE_QUESTIONS])
+{
+	struct binding_words b = read_binding(d);
+
+	out[0] = (struct store_walk_question){ "SISMEMBER", damage_key_slice(d->key),
+					       member_of(d) };
+	out[1] = question("HGET", &t->exchanges, b.source);
+	out[2] = question("HGET", b.is_queue ? &t->queues : &t->exchanges, b.dest);
+	if (b.is_queue)
+		out[3] = question("HGET", &t->topics, b.dest);
+	else
+		out[3] = out[2];
+}
+
+/* The topic that a member of one of the sets stands for. */
+static struct slice topic_of(const struct damage *d)
+{
+	return d->key->name.kind == LAYOUT_TOPIC ? d->key->name.queue : member_of(d);
+}
+
+static void ask_about_topic(struct damage *d, const struct damage_tables *t,
+			    struct store_walk_question out[DAMAGE_QUESTIONS])
+{
+	const char *verb = d->kind == DAMAGE_TOPIC ? "SISMEMBER" : "HGET";
+
+	out[0] = (struct store_walk_question){ verb, damage_key_slice(d->key),
+					       member_of(d) };
+	if (d->kind == DAMAGE_TOPIC)
+		out[1] = question("HGET", &t->topics, topic_of(d));
+	else if (d->kind == DAMAGE_TOPIC_NAME)
+		out[1] = question("SISMEMBER", &t->names, member_of(d));
+	else
+		out[1] = question("SISMEMBER", &d->set, buf_slice(&d->last));
+}
+
+void damage_ask(struct damage *d, const struct damage_tables *tables,
 		struct store_walk_question out[DAMAGE_QUESTIONS])
 {
-	struct slice key = damage_key_slice(d->key), member = member_of(d);
-	struct slice queues = buf_slice(&tables->queues),
-		     exchanges = buf_slice(&tables->exchanges);
-	struct binding_words b = read_binding(d);
+	const struct layout_name *name = &d->key->name;
+	struct slice key = damage_key_slice(d->key);
 
 	for (int i = 0; i < DAMAGE_QUESTIONS; i++)
 		out[i] = (struct store_walk_question){ "EXISTS", key, SLICE("") };
 	if (d->kind == DAMAGE_VHOST) {
-		out[1] = (struct store_walk_question){ "SISMEMBER",
-						       buf_slice(&tables->vhosts),
-						       d->key->name.vhost };
+		out[1] = question("SISMEMBER", &tables->vhosts, name->vhost);
 	} else if (d->kind == DAMAGE_QUEUE) {
-		out[1] = (struct store_walk_question){ "HGET", queues,
-						       d->key->name.queue };
+		out[1] = question("HGET", &tables->queues, name->queue);
+	} else if (d->kind == DAMAGE_PARTITION) {
+		out[1] = question("HGET", &tables->topics, name->queue);
+	} else if (d->kind == DAMAGE_DAY) {
+		/* Its key ends with the day. */
+		out[1] = question("HGET", &tables->state,
+				  slice_skip(key, key.len - LAYOUT_DAY_LEN));
 	} else if (d->kind == DAMAGE_PAUSE) {
-		out[0] = (struct store_walk_question){ "HGET", key, member };
-		out[1] = (struct store_walk_question){ "HGET", queues, paused_queue(d) };
+		out[0] = (struct store_walk_question){ "HGET", key, member_of(d) };
+		out[1] = question("HGET", &tables->queues, paused_queue(d));
+		out[2] = question("HGET", &tables->topics, paused_queue(d));
+	} else if (d->kind == DAMAGE_BINDING) {
+		ask_about_binding(d, tables, out);
 	} else {
-		out[0] = (struct store_walk_question){ "SISMEMBER", key, member };
-		out[1] = (struct store_walk_question){ "HGET", exchanges, b.source };
-		out[2] = (struct store_walk_question){ "HGET",
-						       b.is_queue ? queues : exchanges,
-						       b.dest };
+		ask_about_topic(d, tables, out);
 	}
-}
-
-static unsigned read_option(struct slice definition, const char *name, unsigned otherwise)
-{
-	struct args args;
-	const char *text;
-	uint64_t n = otherwise;
-
-	if (args_parse(&args, definition) < 0)
-		return otherwise;
-	text = args_get(&args, name);
-	if (text)
-		slice_to_uint(slice_from(text), UINT16_MAX, &n);
-	args_deinit(&args);
-	return (unsigned)n;
 }
 
 static void set_detail(struct damage *d, const char *text)
@@ -211,7 +302,8 @@ static void set_detail(struct damage *d, const char *text)
 
 static bool is_lost_binding(struct damage *d, const struct store_walk_row *answers)
 {
-	bool has_source = answers[1].value.data, has_dest = answers[2].value.data;
+	bool has_source = answers[1].value.data;
+	bool has_dest = answers[2].value.data || answers[3].value.data;
 
 	if (has_source && has_dest)
 		return false;
@@ -223,22 +315,64 @@ static bool is_lost_binding(struct damage *d, const struct store_walk_row *answe
 	return true;
 }
 
+static bool is_lost_shard(struct damage *d, struct slice definition)
+{
+	unsigned shard = d->key->name.shard;
+
+	/* After a reshard the shards of before may have messages, too. */
+	if (definition.data && (shard < read_option(definition, "shards", 1) ||
+				shard < read_option(definition, "reshard", 0)))
+		return false;
+	set_detail(d,
+		   definition.data ? "its queue has fewer" : "its queue does not exist");
+	return true;
+}
+
+static bool has_partition(struct slice definition, unsigned index)
+{
+	return definition.data &&
+	       index < read_option(definition, "partitions", DAMAGE_PARTITIONS);
+}
+
+static bool is_lost_partition(struct damage *d, struct slice definition)
+{
+	if (has_partition(definition, d->key->name.shard))
+		return false;
+	set_detail(d,
+		   definition.data ? "its topic has fewer" : "its topic does not exist");
+	return true;
+}
+
+/* A member of the set of topics, or a number in the set of a topic's partitions. */
+static bool is_lost_topic(const struct damage *d, struct slice definition)
+{
+	uint64_t n = 0;
+
+	if (d->key->name.kind == LAYOUT_TOPIC)
+		slice_to_uint(member_of(d), UINT16_MAX, &n);
+	return !has_partition(definition, (unsigned)n);
+}
+
 bool damage_is_answered(struct damage *d, const struct store_walk_row *answers)
 {
-	bool has = answers[1].value.data;
+	struct slice answer = answers[1].value;
 
 	if (!answers[0].value.data)
 		return false;
-	if (d->kind == DAMAGE_BINDING)
+	switch (d->kind) {
+	case DAMAGE_BINDING:
 		return is_lost_binding(d, answers);
-	if (d->kind != DAMAGE_QUEUE)
-		return !has;
-	/* After a reshard the shards of before may have messages, too. */
-	if (has && (d->key->name.shard < read_option(answers[1].value, "shards", 1) ||
-		    d->key->name.shard < read_option(answers[1].value, "reshard", 0)))
-		return false;
-	set_detail(d, has ? "its queue has fewer" : "its queue does not exist");
-	return true;
+	case DAMAGE_PAUSE:
+		return !answer.data && !answers[2].value.data;
+	case DAMAGE_QUEUE:
+		return is_lost_shard(d, answer);
+	case DAMAGE_PARTITION:
+		return is_lost_partition(d, answer);
+	case DAMAGE_TOPIC:
+		return is_lost_topic(d, answer);
+	default:
+		return !answer.data;
+	}
 }
 
 static enum store_set set_to_keep(unsigned found)
@@ -319,7 +453,11 @@ static size_t edits_of(const struct damage *d, struct store_walk_edit *out,
 	case DAMAGE_SETS:
 		return edits_of_sets(d, out, keys);
 	case DAMAGE_BINDING:
+	case DAMAGE_TOPIC:
 		return one_edit(d, "SREM", key, out);
+	case DAMAGE_TOPIC_NAME:
+		layout_topics_key(&keys[0], d->key->name.vhost);
+		return one_edit(d, "SADD", buf_slice(&keys[0]), out);
 	default:
 		return one_edit(d, d->key->name.type[0] == 'h' ? "HDEL" : "ZREM", key,
 				out);

@@ -1,7 +1,7 @@
 /* damage.h: what can be wrong in a store, how it is looked at again, said and mended.
  *
  * One table has all kinds. A kind is confirmed by what Redis answers about the key or
- * the member: by the row of a shard, or by three questions. */
+ * the member: by the row of a shard, or by four questions. */
 #pragma once
 
 #include <sys/queue.h>
@@ -9,19 +9,24 @@
 #include "store/store_walk.h"
 
 enum damage_kind {
-	DAMAGE_KEY,    /* no key of the broker */
-	DAMAGE_TYPE,   /* of the key */
-	DAMAGE_READ,   /* Redis refuses to read it */
-	DAMAGE_TTL,    /* Redis would remove it */
-	DAMAGE_VHOST,  /* of a table: there is no such vhost */
-	DAMAGE_QUEUE,  /* of a shard: there is no such queue, or it has fewer shards */
-	DAMAGE_VALUE,  /* a member or its value cannot be read */
-	DAMAGE_LOST,   /* a message in no set */
-	DAMAGE_SETS,   /* a message in two sets or more */
-	DAMAGE_GONE,   /* a member of a key of a shard, of which there is no message */
-	DAMAGE_EXPIRY, /* a message that expires and is not in `expiry` */
+	DAMAGE_KEY,       /* no key of the broker */
+	DAMAGE_TYPE,      /* of the key */
+	DAMAGE_READ,      /* Redis refuses to read it */
+	DAMAGE_TTL,       /* Redis would remove it */
+	DAMAGE_VHOST,     /* of a table: there is no such vhost */
+	DAMAGE_QUEUE,     /* of a shard: there is no such queue, or it has fewer shards */
+	DAMAGE_PARTITION, /* the same of a partition of a topic */
+	DAMAGE_DAY,       /* of a partition: its state does not name it */
+	DAMAGE_VALUE,     /* a member or its value cannot be read */
+	DAMAGE_LOST,      /* a message in no set */
+	DAMAGE_SETS,      /* a message in two sets or more */
+	DAMAGE_GONE,      /* a member of a key of a shard, of which there is no message */
+	DAMAGE_EXPIRY,    /* a message that expires and is not in `expiry` */
 	DAMAGE_BINDING,
 	DAMAGE_PAUSE,
+	DAMAGE_TOPIC,      /* in one of the sets of topics, and not defined */
+	DAMAGE_TOPIC_NAME, /* a definition that the set of topics does not name */
+	DAMAGE_TOPIC_SET,  /* or whose set of partitions is not whole */
 	DAMAGE_KIND_COUNT,
 };
 
@@ -41,10 +46,11 @@ struct damage {
 	STAILQ_ENTRY(damage) link;
 	enum damage_kind kind;
 	struct damage_key *key;
-	char *detail;   /* or NULL */
-	double score;   /* with which it is mended */
-	unsigned found; /* see store_walk_row */
-	bool is_left;   /* to the next start of a broker */
+	char *detail;         /* or NULL */
+	double score;         /* with which it is mended */
+	unsigned found;       /* see store_walk_row */
+	struct buf set, last; /* DAMAGE_TOPIC_SET: what is asked for */
+	bool is_left;         /* to the next start of a broker */
 	size_t member_len;
 	char member[];
 };
@@ -61,9 +67,16 @@ static inline struct slice damage_key_slice(const struct damage_key *key)
 /* Takes a reference of the key, copies the texts; `detail` may be NULL. */
 struct damage *damage_create(enum damage_kind kind, struct damage_key *key,
 			     struct slice member, const char *detail);
+/* DAMAGE_TOPIC_SET, of a row of the table of topics. */
+struct damage *damage_create_topic_set(struct damage_key *key, struct slice topic,
+				       struct slice definition);
 void damage_destroy(struct damage *d);
+/* Of a topic that does not say how many. */
+#define DAMAGE_PARTITIONS 8
 
 enum damage_look damage_look(enum damage_kind kind);
+/* To be asked about each key of that name. */
+bool damage_is_of_key(enum damage_kind kind, const struct layout_name *name);
 
 /* What is asked about a row of a key of a shard. */
 unsigned damage_wanted(enum layout_key key);
@@ -72,12 +85,14 @@ bool damage_is_in_row(enum damage_kind kind, enum layout_key key, unsigned found
 
 /* The keys that questions name, of all damages of one key. */
 struct damage_tables {
-	struct buf vhosts, exchanges, queues;
+	struct buf vhosts, exchanges, queues, topics;
+	struct buf names; /* the set of topics */
+	struct buf state; /* of a partition */
 };
 void damage_tables_init(struct damage_tables *t, const struct damage_key *key);
 void damage_tables_deinit(struct damage_tables *t);
-#define DAMAGE_QUESTIONS 3
-void damage_ask(const struct damage *d, const struct damage_tables *tables,
+#define DAMAGE_QUESTIONS 4
+void damage_ask(struct damage *d, const struct damage_tables *tables,
 		struct store_walk_question out[DAMAGE_QUESTIONS]);
 /* What is wrong is still there, as the answers tell. Fills in what is to be said. */
 bool damage_is_answered(struct damage *d, const struct store_walk_row *answers);

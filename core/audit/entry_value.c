@@ -14,7 +14,8 @@ static bool is_number(struct slice text)
 	return slice_to_uint(text, UINT64_MAX, &n);
 }
 
-static int check_queue(struct slice value, struct error *err)
+/* Of a queue or a topic. */
+static int check_queue(struct slice value, bool is_topic, struct error *err)
 {
 	struct queue_config config;
 	struct args args;
@@ -22,7 +23,8 @@ static int check_queue(struct slice value, struct error *err)
 
 	if (args_parse(&args, value) < 0)
 		return refuse(err, "name=value ...");
-	rc = queue_config_parse(&config, &args, err);
+	rc = is_topic ? queue_config_parse_topic(&config, &args, err)
+		      : queue_config_parse(&config, &args, err);
 	if (rc == TIDE_OK)
 		queue_config_deinit(&config);
 	args_deinit(&args);
@@ -86,6 +88,25 @@ static int check_size(const struct store_walk_row *row, struct error *err)
 		       : refuse(err, "before|after, with <messages> <bytes>");
 }
 
+/* Of the state or the groups. */
+static int check_partition(enum layout_partition_key key,
+			   const struct store_walk_row *row, struct error *err)
+{
+	struct slice rest = row->value, base = slice_cut(&rest, ' ');
+	bool is_limit =
+		slice_is(row->member, "start") || slice_is(row->member, "largest");
+	uint32_t day;
+
+	if (key == LAYOUT_GROUPS)
+		return is_number(row->value) ? TIDE_OK : refuse(err, "an offset");
+	if (is_limit ? is_number(row->value)
+		     : layout_read_day(row->member, &day) && is_number(base) &&
+			       are_two_numbers(rest))
+		return TIDE_OK;
+	return refuse(err, "start|largest, with a number, or a day, with "
+			   "<offset> <position> <time>");
+}
+
 static int check_table(enum store_table table, const struct store_walk_row *row,
 		       struct error *err)
 {
@@ -93,7 +114,9 @@ static int check_table(enum store_table table, const struct store_walk_row *row,
 	case STORE_EXCHANGES:
 		return check_exchange(row->value, err);
 	case STORE_QUEUES:
-		return check_queue(row->value, err);
+		return check_queue(row->value, false, err);
+	case STORE_TOPICS:
+		return check_queue(row->value, true, err);
 	case STORE_BINDINGS:
 		return check_binding(row->member, err);
 	case STORE_PAUSES:
@@ -141,8 +164,19 @@ static int check_document(enum layout_document document, const struct store_walk
 int entry_value_check(const struct layout_name *name, const struct store_walk_row *row,
 		      struct error *err)
 {
-	if (name->kind == LAYOUT_SHARD)
+	switch (name->kind) {
+	case LAYOUT_SHARD:
 		return check_size(row, err);
-	return name->kind == LAYOUT_TABLE ? check_table(name->table, row, err)
-					  : check_document(name->document, row, err);
+	case LAYOUT_PARTITION:
+		return check_partition(name->partition_key, row, err);
+	case LAYOUT_TABLE:
+		return check_table(name->table, row, err);
+	case LAYOUT_TOPIC:
+		return is_number(row->member) ? TIDE_OK
+					      : refuse(err, "the number of a partition");
+	case LAYOUT_DOCUMENT:
+		return check_document(name->document, row, err);
+	default:
+		return TIDE_OK;
+	}
 }

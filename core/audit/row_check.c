@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "entry_value.h"
+#include "log/record.h"
 #include "shard/dedupe.h"
 #include "store/codec.h"
 #include "store/store_dedupe.h"
@@ -73,6 +74,30 @@ static void check_member(struct check *c)
 		tell_found(c, DAMAGE_GONE, 0);
 }
 
+static void check_batch(struct check *c)
+{
+	struct slice bytes = c->row.member;
+	struct record_batch *batch = NULL;
+	struct error err;
+	uint64_t base;
+
+	c->row.member = c->row.value; /* what is said names the offset, not the bytes */
+	if (!slice_to_uint(c->row.value, UINT64_MAX, &base))
+		tell(c, DAMAGE_VALUE, "the score should be an offset", 0);
+	else if (record_open(bytes, &batch, &err) < 0)
+		tell(c, DAMAGE_VALUE, err.text, 0);
+	else if (batch->base != base)
+		tell(c, DAMAGE_VALUE, "the batch has another offset", 0);
+	record_batch_unref(batch);
+}
+
+static void check_topic(const struct check *c)
+{
+	tell(c, DAMAGE_TOPIC_NAME, NULL, 0);
+	c->on_damage(c->ctx,
+		     damage_create_topic_set(c->key, c->row.member, c->row.value));
+}
+
 static void check_entry(const struct check *c)
 {
 	const struct layout_name *name = &c->key->name;
@@ -85,6 +110,10 @@ static void check_entry(const struct check *c)
 		tell(c, DAMAGE_BINDING, NULL, 0);
 	else if (is_table && name->table == STORE_PAUSES)
 		tell(c, DAMAGE_PAUSE, NULL, 0);
+	else if (is_table && name->table == STORE_TOPICS)
+		check_topic(c);
+	else if (name->kind == LAYOUT_TOPICS || name->kind == LAYOUT_TOPIC)
+		tell(c, DAMAGE_TOPIC, NULL, 0);
 }
 
 void row_check(struct damage_key *key, const struct store_walk_row *row,
@@ -94,6 +123,9 @@ void row_check(struct damage_key *key, const struct store_walk_row *row,
 
 	if (layout_has_ids(&key->name))
 		check_member(&c);
+	else if (key->name.kind == LAYOUT_PARTITION &&
+		 key->name.partition_key == LAYOUT_DAY)
+		check_batch(&c);
 	else
 		check_entry(&c);
 }

@@ -240,8 +240,9 @@ static bool take_long_varint(const char **at, const char *end, uint64_t *out)
 	uint64_t n = 0;
 
 	for (unsigned shift = 0; shift < 64 && *at < end; shift += 7) {
-		uint8_t byte = (uint8_t) * (*at)++;
+		uint8_t byte = (uint8_t)(*at)[0];
 
+		*at += 1;
 		if (shift == 63 && byte > 1)
 			return false;
 		n |= (uint64_t)(byte & 0x7f) << shift;
@@ -253,12 +254,22 @@ static bool take_long_varint(const char **at, const char *end, uint64_t *out)
 	return false;
 }
 
-/* False: it is not whole, or not of 64 bits. */
+/* False: it is not whole, or not of 64 bits. Most have one byte or two. */
 static inline bool take_varint(const char **at, const char *end, uint64_t *out)
 {
-	if (*at < end && (uint8_t) * *at < 0x80) {
-		*out = (uint8_t) * (*at)++;
-		return true;
+	const uint8_t *bytes = (const uint8_t *)*at;
+
+	if (end - *at >= 2) {
+		if (bytes[0] < 0x80) {
+			*out = bytes[0];
+			*at += 1;
+			return true;
+		}
+		if (bytes[1] < 0x80) {
+			*out = (uint64_t)(bytes[0] & 0x7f) | (uint64_t)bytes[1] << 7;
+			*at += 2;
+			return true;
+		}
 	}
 	return take_long_varint(at, end, out);
 }

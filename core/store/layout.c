@@ -59,6 +59,11 @@ void layout_resp_key(struct buf *out, struct slice prefix, enum layout_key key)
 	resp_pair(out, prefix, slice_from(shard_keys[key].suffix));
 }
 
+const char *layout_partition_suffix(enum layout_partition_key key)
+{
+	return partition_keys[key].suffix;
+}
+
 void layout_resp_partition_key(struct buf *out, struct slice prefix,
 			       enum layout_partition_key key)
 {

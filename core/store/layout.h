@@ -35,6 +35,8 @@ enum layout_partition_key {
 	LAYOUT_PARTITION_KEY_COUNT,
 };
 
+/* Of a day: the day follows. */
+const char *layout_partition_suffix(enum layout_partition_key key);
 /* The key of a state or of groups, and that of a day, as a word of a command. */
 void layout_resp_partition_key(struct buf *out, struct slice prefix,
 			       enum layout_partition_key key);

@@ -61,7 +61,7 @@ struct store_walk_question {
 void store_walk_ask(struct store *s, const struct store_walk_question *questions,
 		    size_t count, store_walk_rows_fn on_rows, void *ctx);
 
-/* ZADD, ZREM, HDEL, SREM or PERSIST; each may be done twice. */
+/* ZADD, ZREM, HDEL, SADD, SREM or PERSIST; each may be done twice. */
 struct store_walk_edit {
 	const char *verb;
 	struct slice key;

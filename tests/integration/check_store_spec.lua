@@ -49,6 +49,13 @@ describe('a store without a broker', function()
     publish('ensured', 'PUB - ensured id=once')
     publish('bound', 'PUB brief b.x')
     broker:expect_clean_stop()
+    redis:cli('HSET', 'tide:/:topic-options', 'events', 'partitions=2')
+    redis:cli('SADD', 'tide:/:topics', 'events')
+    redis:cli('SADD', 'tide:/:topic:events', 0, 1)
+    redis:cli('HSET', 'tide:{//events#0}:log', 'start', 0, 'largest', 10)
+    redis:cli('HSET', 'tide:{//events#1}:groups', 'billing', 0)
+    redis:cli('SADD', 'tide:/:bindings', 'queue events orders a.b')
+    redis:cli('HSET', 'tide:/:pauses', 'in events', 0)
   end)
   teardown(function() broker:destroy() end)
 
@@ -190,6 +197,103 @@ describe('a store without a broker', function()
       make = function() redis:cli('HSET', 'tide:a:locks', 'name', '1 1000') end,
       finding = function() return 'tide:a:locks: tide:vhosts does not name its vhost' end,
       undo = function() redis:cli('DEL', 'tide:a:locks') end,
+    },
+    {
+      name = 'a topic that is in the set alone',
+      make = function() redis:cli('SADD', 'tide:/:topics', 'ghost') end,
+      finding = function() return 'tide:/:topics ghost: topic-options does not have it' end,
+      would = 'removes the member', did = 'removed the member',
+      after = function() assert.equal('1', redis:cli('SCARD', 'tide:/:topics')) end,
+    },
+    {
+      name = 'a partition more than its topic has, in the set',
+      make = function() redis:cli('SADD', 'tide:/:topic:events', 2) end,
+      finding = function() return 'tide:/:topic:events 2: topic-options does not have it' end,
+      would = 'removes the member', did = 'removed the member',
+      after = function() assert.equal('2', redis:cli('SCARD', 'tide:/:topic:events')) end,
+    },
+    {
+      name = 'a topic that is not in the set',
+      make = function() redis:cli('SREM', 'tide:/:topics', 'events') end,
+      finding = function() return 'tide:/:topic-options events: the set of topics does not name it' end,
+      would = 'adds it there', did = 'added it there',
+      after = function() assert.equal('1', redis:cli('SISMEMBER', 'tide:/:topics', 'events')) end,
+    },
+    {
+      name = 'a topic whose set of partitions is not whole',
+      make = function() redis:cli('SREM', 'tide:/:topic:events', 1) end,
+      finding = function() return 'tide:/:topic-options events: the set of its partitions is not whole' end,
+      undo = function() redis:cli('SADD', 'tide:/:topic:events', 1) end,
+    },
+    {
+      name = 'a partition that its topic does not have',
+      make = function() redis:cli('HSET', 'tide:{//events#2}:log', 'start', 0) end,
+      finding = function() return 'tide:{//events#2}:log: there is no such partition: its topic has fewer' end,
+      undo = function() redis:cli('DEL', 'tide:{//events#2}:log') end,
+    },
+    {
+      name = 'a partition of a topic that does not exist',
+      make = function() redis:cli('HSET', 'tide:{//jobs#0}:groups', 'billing', 0) end,
+      finding = function() return 'tide:{//jobs#0}:groups: there is no such partition: its topic does not exist' end,
+      undo = function() redis:cli('DEL', 'tide:{//jobs#0}:groups') end,
+    },
+    {
+      name = 'a day that the log does not name',
+      make = function() redis:cli('ZADD', 'tide:{//events#0}:log:20261123', 5, 'abc') end,
+      finding = function()
+        return 'tide:{//events#0}:log:20261123: the log of its partition does not name the day'
+      end,
+      undo = function() redis:cli('DEL', 'tide:{//events#0}:log:20261123') end,
+      more = true,
+    },
+    {
+      name = 'a batch that cannot be read',
+      make = function()
+        redis:cli('HSET', 'tide:{//events#0}:log', '20261123', '5 0 1795255951123')
+        redis:cli('ZADD', 'tide:{//events#0}:log:20261123', 5, 'abc')
+      end,
+      finding = function() return 'tide:{//events#0}:log:20261123 5: cannot be read: ' end,
+      undo = function()
+        redis:cli('DEL', 'tide:{//events#0}:log:20261123')
+        redis:cli('HDEL', 'tide:{//events#0}:log', '20261123')
+      end,
+    },
+    {
+      name = 'a log whose fields cannot be read',
+      make = function() redis:cli('HSET', 'tide:{//events#0}:log', '20261123', '5 0') end,
+      finding = function()
+        return 'tide:{//events#0}:log 20261123: cannot be read: should be start|largest, with a number, or a day, '
+      end,
+      undo = function() redis:cli('HDEL', 'tide:{//events#0}:log', '20261123') end,
+    },
+    {
+      name = 'a committed offset that cannot be read',
+      make = function() redis:cli('HSET', 'tide:{//events#1}:groups', 'billing', -1) end,
+      finding = function()
+        return 'tide:{//events#1}:groups billing: cannot be read: should be an offset'
+      end,
+      undo = function() redis:cli('HSET', 'tide:{//events#1}:groups', 'billing', 0) end,
+    },
+    {
+      name = 'a partition that is no number',
+      make = function() redis:cli('SADD', 'tide:/:topic:events', 'x') end,
+      finding = function()
+        return 'tide:/:topic:events x: cannot be read: should be the number of a partition'
+      end,
+      undo = function() redis:cli('SREM', 'tide:/:topic:events', 'x') end,
+    },
+    {
+      name = 'a topic that cannot be read',
+      make = function() redis:cli('HSET', 'tide:/:topic-options', 'bad', 'partitions=2 shards=2') end,
+      finding = function() return 'tide:/:topic-options bad: cannot be read: ' end,
+      undo = function() redis:cli('HDEL', 'tide:/:topic-options', 'bad') end,
+    },
+    {
+      name = 'sets of topics of a vhost that does not exist',
+      make = function() redis:cli('SADD', 'tide:a:topic:t', 0) end,
+      finding = function() return 'tide:a:topic:t: tide:vhosts does not name its vhost' end,
+      undo = function() redis:cli('DEL', 'tide:a:topic:t') end,
+      more = true,
     },
     {
       name = 'a member that is no id',
@@ -427,9 +531,10 @@ describe('check-store', function()
   it('knows every key of docs/redis.md, and its type', function()
     local add = { set = { 'SADD', 'm' }, hash = { 'HSET', 'm', 'v' }, ['sorted set'] = { 'ZADD', 1, 'm' } }
     local keys = keys_of_document()
-    assert.truthy(#keys > 18)
+    assert.truthy(#keys > 24)
     for _, key in ipairs(keys) do
       local name = key.name:gsub('<v>', '/'):gsub('<q>', 'jobs'):gsub('<s>', '0'):gsub('<hash>', 'abc')
+        :gsub('<t>', 'events'):gsub('<p>', '0'):gsub('<yyyymmdd>', '20261123')
       local words = assert(add[key.type], key.type)
       redis:cli(words[1], name, table.unpack(words, 2))
     end

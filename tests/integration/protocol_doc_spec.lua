@@ -1,7 +1,7 @@
 -- docs/protocol.md is the specification: it has every verb, option and error
 -- code of the source, and every session in it happens as it is written.
 local Broker = require 'support.broker'
-local json = require 'dkjson'
+local session = require 'support.session'
 local shell = require 'support.shell'
 
 local doc = shell.read_file 'docs/protocol.md'
@@ -69,120 +69,21 @@ end)
 
 -- ---- the sessions -----------------------------------------------------------
 
-local is_reply = { OK = true, ERR = true, DATA = true, MSG = true, EVT = true }
-
-local function first_word(line)
-  return line:gsub('^@%d+ ', ''):match '^%S*'
-end
-
---- A message id, and the token of a lock.
-local ID, TOKEN = '%f[%x]%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%f[%X]', '%f[%w]' .. ('%d'):rep(13) .. '%f[%W]'
-
---- What differs from run to run. Ids keep their identity: the first becomes
---- ID1, the second ID2. `ids` has both ways.
-local function normalizer(ids)
-  local count = 0
-  return function(line)
-    local function name(id)
-      if not ids[id] then
-        count = count + 1
-        ids[id], ids['ID' .. count] = 'ID' .. count, id
-      end
-      return ids[id]
-    end
-    line = line:gsub('^(EVT lease %S+ %d+) %d+$', '%1 MS')
-    line = line:gsub('ts=%d+', 'ts=TIME'):gsub('time=%d+', 'time=TIME')
-    return (line:gsub(ID, name):gsub(TOKEN, name))
-  end
-end
-
-local volatile = { ts = true, last_ms = true, due = true, expires = true, generation = true, us = true }
-
-local function normalize_document(value, normalize)
-  if type(value) == 'string' then return normalize(value) end
-  if type(value) ~= 'table' then return value end
-  local copy = {}
-  for name, member in pairs(value) do
-    copy[name] = volatile[name] and type(member) or normalize_document(member, normalize)
-  end
-  return copy
-end
-
---- The members of a document that the session shows: `, … }` stands for others.
-local function shown(text, document)
-  local whole, cut = text:gsub(', … }$', '}')
-  if cut == 0 then return json.decode(text), document end
-  local wanted, part = json.decode(whole), {}
-  for name in pairs(wanted) do part[name] = document[name] end
-  return wanted, part
-end
-
---- Play a session on a connection: what is typed is sent, what is not must come.
-local function play(session, c)
-  local documented_ids, actual_ids = {}, {}
-  local documented, actual = normalizer(documented_ids), normalizer(actual_ids)
-  local lines = {}
-  for line in session:gmatch '([^\n]*)\n' do lines[#lines + 1] = line end
-  if first_word(lines[1]) ~= 'HELLO' then
-    c:send(('HELLO vhost=doc-%d\r\n'):format(math.random(1, 1 << 40)))
-    c:expect_data()
-  end
-  local i = 1
-  local function next_line()
-    i = i + 1
-    return lines[i - 1]
-  end
-  while i <= #lines do
-    local line = next_line()
-    local word = first_word(line)
-    if not is_reply[word] then
-      -- An id that came before is the one of this run.
-      local function of_this_run(id) return actual_ids[documented_ids[id]] end
-      c:send(line:gsub(ID, of_this_run):gsub(TOKEN, of_this_run) .. '\r\n')
-      if word == 'PUB' then c:send(next_line() .. '\r\n') end
-    else
-      local got = c:expect '^.*$'
-      if word == 'DATA' then
-        local text = next_line()
-        if not text:find ', … }$' then
-          assert.equal(#text, tonumber(line:match '%d+$'), 'the length of ' .. text)
-        end
-        assert.is_truthy(got:find '^DATA %d+$', got)
-        local payload = c:expect_payload(got:match '%d+$')
-        local wanted, document = shown(text, json.decode(payload))
-        assert.same(normalize_document(wanted, documented), normalize_document(document, actual))
-      else
-        assert.equal(documented(line), actual(got))
-        if word == 'MSG' then
-          assert.equal(next_line(), c:expect_payload(got:match '%d+$'))
-        end
-      end
-    end
-  end
-  c:expect_nothing()
-end
-
 describe('a session in docs/protocol.md', function()
   local broker
 
   setup(function() broker = Broker.start { args = { '--fsync', 'no' } } end)
   teardown(function() if broker then broker:destroy() end end)
 
-  local heading = 'the beginning'
-  local at = 1
-  while true do
-    local from, to, session = doc:find('\n```tide\n(.-)\n```\n', at)
-    if not from then break end
-    for name in doc:sub(at, from):gmatch '\n## ([^\n]+)' do heading = name end
-    at = to
-    it('under ' .. heading .. ' happens as it is written', function()
+  for _, s in ipairs(session.all(doc)) do
+    it('under ' .. s.heading .. ' happens as it is written', function()
       local c = broker:connect()
-      if session:find '^QUIT' then
+      if s.text:find '^QUIT' then
         c:send 'QUIT\r\n'
         c:expect_line 'OK'
         c:expect_closed()
       else
-        play(session .. '\n', c)
+        session.play(s.text, c)
       end
       c:close()
     end)

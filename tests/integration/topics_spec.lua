@@ -477,3 +477,72 @@ describe('a topic and the rules', function()
     assert.matches('^%x+ 1 1:3$', c:ok('PUB - t', 'm'))
   end)
 end)
+
+describe('a topic whose Redis refuses', function()
+  local broker, redis, c
+
+  before_each(function()
+    broker = Broker.start { redis = { '--proto-max-bulk-len', '1mb' }, args = { '--max-unstored', '2M' } }
+    redis = broker.redis
+    c = broker:connect()
+  end)
+  after_each(function() broker:destroy() end)
+
+  it('gives the offsets of refused publishes to the next ones', function()
+    c:ok 'DECLARE topic t partitions=1'
+    local ends = expect_dense(publish(c, 't', 10), {})
+    redis:cli('CONFIG', 'SET', 'maxmemory', '1')
+    for _ = 1, 3 do assert.matches('^ERR store .*OOM', c:request('PUB - t', 'refused')) end
+    assert.same({ ['0'] = 10 }, ends_of(c, 't'))
+    assert.matches('^ERR store .*OOM', c:request 'DECLARE topic other')
+    assert.equal('t', names(c:document 'LIST topics'))
+    redis:cli('CONFIG', 'SET', 'maxmemory', '0')
+    assert(wait.poll(function()
+      local place = c:request('PUB - t', 'taken'):match '^OK %x+ 1 (%d+:%d+)$'
+      return place and expect_dense({ place }, ends)
+    end), 'no publish is taken')
+    expect_dense(publish(c, 't', 10), ends)
+    broker:kill9()
+    broker:run()
+    c = broker:connect()
+    assert.same(ends, ends_of(c, 't'))
+  end)
+
+  it('is deleted while memory is out', function()
+    c:ok 'DECLARE topic t partitions=2 sharding=round_robin'
+    publish(c, 't', 10)
+    redis:cli('CONFIG', 'SET', 'maxmemory', '1')
+    c:ok 'DELETE topic t'
+    assert.equal('', redis:cli('KEYS', '*t#*'))
+  end)
+
+  it('holds publishers back while Redis is stopped, and resumes', function()
+    c:ok 'DECLARE topic t partitions=1'
+    local pid = redis:pid()
+    redis:signal('STOP', pid)
+    local publisher = broker:connect()
+    publisher:send((('PUB - t 1000\r\n%s\r\n'):format(('x'):rep(1000))):rep(3000))
+    publisher:expect '^EVT blocked'
+    assert.is_true(c:document('STATS').logs.unstored_bytes > 2e6)
+    redis:signal('CONT', pid)
+    local confirmed, is_unblocked = 0, false
+    while confirmed < 3000 or not is_unblocked do
+      local line = publisher:read_line(20)
+      if line and line:find '^EVT unblocked' then is_unblocked = true
+      elseif line and line:find(('^OK %%x+ 1 0:%d$'):format(confirmed)) then confirmed = confirmed + 1
+      elseif not (line and line:find '^EVT blocked') then error('got ' .. tostring(line)) end
+    end
+    assert.equal(0, c:document('STATS').logs.unstored_bytes)
+    broker:expect_clean_stop()
+  end)
+
+  it('takes no message that Redis would not', function()
+    c:ok 'DECLARE topic t'
+    c:ok 'DECLARE topic memory durable=0'
+    local long = ('x'):rep(1024 * 1024)
+    assert.matches("^ERR too%-large a message of %d+ bytes is too large for the durable topic 't': Redis accepts %d+ ",
+      c:request('PUB - t', long))
+    assert.matches('^%x+ 1 %d:0$', c:ok('PUB - memory', long))
+    assert.matches('^%x+ 1 %d:0$', c:ok('PUB - t', ('x'):rep(1024 * 1024 - 1000)))
+  end)
+end)

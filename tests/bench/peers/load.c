@@ -22,6 +22,9 @@
 #define READ_BYTES 262144
 /* A payload begins with when it was due and, to a topic, its number: 8 bytes each. */
 #define TOPIC_SIZE_MIN 16
+/* What follows the number differs from message to message: some compress what they store,
+ * and none of them looks back so far. */
+#define NOISE_BYTES 131072
 
 struct run {
 	struct load load; /* first: links point here */
@@ -35,6 +38,7 @@ struct run {
 	uint64_t start_ns, confirmed_ns, received_ns;
 	uint64_t turn_ns; /* when the bytes that are being looked at came */
 	char *payload;
+	char *noise; /* NOISE_BYTES, and a payload */
 	struct histogram confirm, deliver;
 };
 
@@ -200,6 +204,28 @@ void load_received(struct link *l, const char *payload, size_t len)
 
 /* ---- producing ------------------------------------------------------------------- */
 
+static void make_noise(struct run *r)
+{
+	uint64_t x = 88172645463325252u;
+
+	r->noise = mem_alloc(NOISE_BYTES + r->options.size);
+	for (size_t i = 0; i < NOISE_BYTES + r->options.size; i++) {
+		x ^= x << 13;
+		x ^= x >> 7;
+		x ^= x << 17;
+		r->noise[i] = (char)x;
+	}
+}
+
+static void number_payload(const struct link *l, struct run *r)
+{
+	size_t len = r->options.size - TOPIC_SIZE_MIN;
+
+	memcpy(r->payload + sizeof(uint64_t), &l->published, sizeof(l->published));
+	memcpy(r->payload + TOPIC_SIZE_MIN, r->noise + l->published * len % NOISE_BYTES,
+	       len);
+}
+
 static void publish_one(struct link *l, uint64_t due)
 {
 	struct run *r = run_of(l);
@@ -207,7 +233,7 @@ static void publish_one(struct link *l, uint64_t due)
 	l->due_ns[l->published % r->options.window] = due;
 	memcpy(r->payload, &due, sizeof(due));
 	if (r->options.is_topic)
-		memcpy(r->payload + sizeof(due), &l->published, sizeof(l->published));
+		number_payload(l, r);
 	r->driver->publish(l, r->payload, r->options.size);
 	l->published++;
 	r->sent++;
@@ -510,6 +536,7 @@ int main(int argc, char **argv)
 	histogram_init(&r.deliver);
 	r.payload = mem_zalloc(r.options.size);
 	memset(r.payload, 'x', r.options.size);
+	make_noise(&r);
 	if (!r.options.is_drain)
 		setup(&r);
 	open_links(&r);

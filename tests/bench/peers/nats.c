@@ -73,8 +73,8 @@ static void open_topic(struct link *l)
 	snprintf(name, sizeof(name), "%c%u", o->is_reader ? 'r' : 'g', l->number);
 	len = snprintf(body, sizeof(body),
 		       "{\"stream_name\":\"BENCH\",\"config\":{\"durable_name\":\"%s\","
-		       "\"deliver_subject\":\"deliver.%u\",\"deliver_policy\":\"all\",",
-		       name, l->number);
+		       "\"deliver_subject\":\"deliver.%s\",\"deliver_policy\":\"all\",",
+		       name, name);
 	if (o->is_reader)
 		snprintf(body + len, sizeof(body) - (size_t)len,
 			 "\"ack_policy\":\"none\",\"flow_control\":true,"
@@ -92,7 +92,7 @@ static void open_topic(struct link *l)
 	snprintf(subject, sizeof(subject), "$JS.API.CONSUMER.DURABLE.CREATE.BENCH.%s",
 		 name);
 	request(l, subject, body, NULL);
-	buf_printf(&l->out, "SUB deliver.%u 1\r\n", l->number);
+	buf_printf(&l->out, "SUB deliver.%s 1\r\n", name);
 }
 
 static void open_link(struct link *l)
@@ -165,7 +165,8 @@ static bool take_message(struct link *l, struct slice s, size_t line_len, size_t
 	return true;
 }
 
-/* "HMSG subject sid [reply] header total": flow control and heartbeats. */
+/* "HMSG subject sid reply header total": flow control, and heartbeats, whose reply may be
+ * empty. */
 static bool take_status(struct link *l, struct slice s, size_t line_len, size_t *used)
 {
 	struct slice words[6];
@@ -177,7 +178,7 @@ static bool take_status(struct link *l, struct slice s, size_t line_len, size_t 
 	if (s.len < line_len + 2 + len + 2)
 		return false;
 	*used = line_len + 2 + len + 2;
-	if (n == 6) {
+	if (n == 6 && words[3].len) {
 		buf_append(&l->out, "PUB ", 4);
 		buf_append_slice(&l->out, words[3]);
 		buf_append_text(&l->out, " 0\r\n\r\n");
