@@ -202,35 +202,21 @@ COMMAND(declare)
 	return q->rc;
 }
 
-/* Only a group has a third word: of others it is a flag. */
-static int read_delete_flag(struct request *q, struct reply *r)
+COMMAND(delete)
 {
-	struct slice word = q->words[2];
+	struct delete_spec spec = {
+		.if_empty = request_has_flag(q, "if-empty"),
+		.if_unused = request_has_flag(q, "if-unused"),
+	};
 
-	if (slice_is(word, "quiet"))
-		q->is_quiet = r->is_quiet = true;
-	else if (q->flag_count < REQUEST_FLAGS_MAX &&
-		 (slice_is(word, "if-empty") || slice_is(word, "if-unused")))
-		q->flags[q->flag_count++] = word;
-	else
+	if (slice_is(q->words[0], "group"))
+		return command_topic_delete_group(l, q, r);
+	if (q->word_count > 2)
 		return error_set(
 			q->err, TIDE_ESYNTAX,
 			"DELETE has no flag '%.*s'; it takes: if-empty if-unused "
 			"quiet",
-			SLICE_HEAD(word, 64));
-	return TIDE_OK;
-}
-
-COMMAND(delete)
-{
-	struct delete_spec spec = { 0 };
-
-	if (slice_is(q->words[0], "group"))
-		return command_topic_delete_group(l, q, r);
-	if (q->word_count > 2 && read_delete_flag(q, r) < 0)
-		return q->err->code;
-	spec.if_empty = request_has_flag(q, "if-empty");
-	spec.if_unused = request_has_flag(q, "if-unused");
+			SLICE_HEAD(q->words[2], 64));
 	spec.kind = read_kind(q);
 	spec.name = request_name(q, 1, "a name");
 	if (q->rc == TIDE_OK && spec.kind == DEFINE_TOPIC && spec.if_empty)
