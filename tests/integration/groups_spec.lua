@@ -554,6 +554,8 @@ describe('a group of a topic', function()
     assert.same({}, c:document 'LIST groups')
     c:expect_answer('ACK 1', 'ERR lease-lost tag 1 ' .. LOST)
     c:expect_answer('DELETE group t g', "ERR not-found topic 't' has no group 'g'")
+    c:expect_answer('DELETE group t', 'ERR syntax DELETE group needs a topic and a group')
+    c:expect_answer('DELETE queue t g', "ERR syntax DELETE has no flag 'g'; it takes: if-empty if-unused quiet")
   end)
 
   it('is shown', function()
