@@ -141,8 +141,9 @@ struct consuming {
 	const char *format;
 	const char *match; /* of get; NULL: any */
 	/* Of a topic. */
-	const char *group;    /* NULL: none */
-	const char *position; /* where to begin; NULL: the default */
+	const char *group;  /* NULL: none */
+	const char *from;   /* where to begin; NULL: the default */
+	const char *offset; /* of get: where to look */
 	bool has_partition;
 	unsigned partition;
 	uint64_t count; /* 0 = no end */
@@ -255,7 +256,8 @@ static int get_some(struct cli *cli, const struct consuming *c, unsigned max,
 		.group = c->group,
 		.has_partition = c->has_partition,
 		.partition = c->partition,
-		.offset = c->position,
+		.from = c->from,
+		.offset = c->offset,
 	};
 	int status = CLI_DONE;
 	enum arrival arrival;
@@ -303,7 +305,7 @@ static int subscribe(struct cli *cli, const struct consuming *c)
 		.priority = c->priority,
 		.notify_lease_ms = c->notify_lease_ms,
 		.group = c->group,
-		.from = c->position,
+		.from = c->from,
 		.has_partition = c->has_partition,
 		.partition = c->partition,
 	};
@@ -371,6 +373,7 @@ static struct consuming read_options(const struct cli *cli)
 {
 	return (struct consuming){ .format = cli_get(cli, "format"),
 				   .group = cli_get(cli, "group"),
+				   .from = cli_get(cli, "from"),
 				   .has_partition = cli_is_given(cli, "partition"),
 				   .partition = (unsigned)cli_number(cli, "partition"),
 				   .is_auto = strcmp(cli_get(cli, "ack"), "auto") == 0,
@@ -409,7 +412,6 @@ static int run_sub(struct cli *cli)
 	struct tidemq_options options = { .heartbeat_ms = HEARTBEAT_MS };
 	struct consuming c = read_options(cli);
 
-	c.position = cli_get(cli, "from");
 	c.count = cli_number(cli, "count");
 	c.prefetch = (unsigned)cli_number(cli, "prefetch");
 	c.timeout_ms = -1;
@@ -432,7 +434,7 @@ static int run_get(struct cli *cli)
 
 	c.nack = cli_is_given(cli, "nack");
 	c.match = cli_get(cli, "match");
-	c.position = cli_get(cli, "offset");
+	c.offset = cli_get(cli, "offset");
 	if (cli_connect(cli, NULL) != CLI_DONE)
 		return CLI_FAILED;
 	return get_some(cli, &c, (unsigned)cli_number(cli, "max"),
@@ -463,6 +465,11 @@ static int run_get(struct cli *cli)
 		COMMAND_TEXT("group", "GROUP", NULL,                          \
 			     "of a topic: go on where this group has got to") \
 	}
+#define OPTION_FROM                                                                    \
+	{                                                                              \
+		COMMAND_TEXT("from", "POSITION", NULL,                                 \
+			     "of a topic: where to begin, unless the group has begun") \
+	}
 #define OPTION_PARTITION(help)                                    \
 	{                                                         \
 		COMMAND_NUMBER("partition", NULL, help, 0, 65535) \
@@ -476,7 +483,7 @@ static const struct command_option sub_options[] = {
 	OPTION_ACK_TIMEOUT,
 	OPTION_FORMAT,
 	OPTION_GROUP,
-	{ COMMAND_TEXT("from", "POSITION", NULL, "of a topic: where to begin") },
+	OPTION_FROM,
 	OPTION_PARTITION("of a topic, without --group: this one alone"),
 	{ COMMAND_NUMBER("count", NULL, "end after N messages", 1, 0) },
 	{ COMMAND_DURATION("notify-lease", NULL,
@@ -497,6 +504,7 @@ static const struct command_option get_options[] = {
 	OPTION_ACK_TIMEOUT,
 	OPTION_FORMAT,
 	OPTION_GROUP,
+	OPTION_FROM,
 	OPTION_PARTITION("of a topic: read this one, and leave no trace"),
 	{ COMMAND_TEXT("offset", "POSITION", NULL, "with --partition: where to begin") },
 	{ COMMAND_TEXT("match", "WHAT", NULL, "only those that match, see above") },
