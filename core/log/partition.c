@@ -15,6 +15,7 @@ void partition_env_init(struct partition_env *env)
 	TAILQ_INIT(&env->failed);
 	STAILQ_INIT(&env->later);
 	STAILQ_INIT(&env->spare);
+	STAILQ_INIT(&env->recovers);
 }
 
 void partition_env_deinit(struct partition_env *env)
