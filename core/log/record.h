@@ -46,6 +46,8 @@
 /* A batch is cut before it gets longer, unless one record alone is. Below a size class of
  * Redis's allocator, so that little of what it takes is wasted. */
 #define RECORD_BATCH_BYTES (64 * 1024 - 64)
+/* The version and the checksum. */
+#define RECORD_HEAD_MIN 9
 /* No offset is as large: scores of a sorted set are doubles. */
 #define RECORD_OFFSET_MAX ((uint64_t)1 << 53)
 
