@@ -29,6 +29,7 @@ void broker_config_init(struct broker_config *c)
 		.dedupe_window_ms = 120000,
 		.dedupe_max_bytes = (size_t)256 << 20,
 		.unstored_max_bytes = (size_t)64 << 20,
+		.tail_bytes = (size_t)64 << 20,
 		.vhosts_max = 256,
 		.locks_max = 100000,
 		.queues_max = 1000000,
@@ -69,6 +70,16 @@ static void init_shard_env(struct broker *b)
 	b->dedupe = env->dedupe = dedupe_create(env, b->config.dedupe_max_bytes);
 }
 
+static void init_partition_env(struct broker *b)
+{
+	struct partition_env *env = &b->partitions;
+
+	partition_env_init(env);
+	env->ops = &deal_partition_ops;
+	env->tail_max_bytes = b->config.tail_bytes;
+	env->now_ms = b->now_ms;
+}
+
 struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config)
 {
 	struct broker *b = mem_zalloc(sizeof(*b));
@@ -89,6 +100,7 @@ struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config
 	TAILQ_INIT(&b->jobs);
 	pace_init(&b->pace);
 	init_shard_env(b);
+	init_partition_env(b);
 	b->started_unix_ms = b->now_ms;
 	b->ids.token = (uint64_t)b->now_ms;
 	rc = vhost_open(b, SLICE("/"), &v, &impossible);
@@ -109,6 +121,7 @@ void broker_destroy(struct broker *b)
 	heap_deinit(&b->lock_waits);
 	heap_deinit(&b->wakes);
 	journal_destroy(b->journal);
+	partition_env_deinit(&b->partitions);
 	dedupe_destroy(b->dedupe);
 	route_cache_free(b->route);
 	msg_pool_deinit(&b->msgs);
@@ -143,6 +156,7 @@ void broker_set_store(struct broker *b, struct store *store)
 {
 	b->store = store;
 	b->env.store = store && store_is_durable(store) ? store : NULL;
+	b->partitions.store = b->env.store;
 }
 
 void broker_drain(struct broker *b)
@@ -155,8 +169,9 @@ void broker_drain(struct broker *b)
 
 bool broker_is_idle(const struct broker *b)
 {
-	return !b->env.store || (journal_is_idle(b->journal) && commit_is_idle(&b->env) &&
-				 shared_sync_is_idle(b));
+	return !b->env.store ||
+	       (journal_is_idle(b->journal) && commit_is_idle(&b->env) &&
+		partition_is_idle(&b->partitions) && shared_sync_is_idle(b));
 }
 
 void broker_begin(struct broker *b)

@@ -13,6 +13,7 @@
 #include "credit.h"
 #include "rules/engine/engine.h"
 #include "id_lease.h"
+#include "log/partition.h"
 #include "shard/journal.h"
 #include "pace.h"
 #include "ruleset.h"
@@ -37,6 +38,7 @@ struct broker_config {
 	size_t memory_max_bytes;   /* over it, publishers are held back; also of
 				    * what is half received */
 	size_t unstored_max_bytes; /* messages not yet durable: likewise */
+	size_t tail_bytes;         /* of all topics, in memory */
 	unsigned vhosts_max;
 	unsigned locks_max;  /* held ones, of the broker */
 	unsigned queues_max; /* of the broker, like the next two */
@@ -100,14 +102,15 @@ struct broker {
 	struct journal *journal;
 	struct shared_sync shared_sync;
 	struct shard_env env;
-	struct id_lease ids;           /* of messages: broker_next_id */
-	struct vhost *vhosts;          /* uthash by name */
-	struct vhost_list idle_vhosts; /* that may be empty */
-	struct queue_list active;      /* queues that may have something to deal out */
-	struct credit_list credits;    /* of channels, with room for who wants it */
-	struct heap timers;            /* of shards */
-	struct heap lock_lapses;       /* of locks without their holder, by mono_ms */
-	struct heap lock_waits;        /* of requests that wait for one, likewise */
+	struct partition_env partitions; /* of all topics */
+	struct id_lease ids;             /* of messages: broker_next_id */
+	struct vhost *vhosts;            /* uthash by name */
+	struct vhost_list idle_vhosts;   /* that may be empty */
+	struct queue_list active;        /* queues that may have something to deal out */
+	struct credit_list credits;      /* of channels, with room for who wants it */
+	struct heap timers;              /* of shards */
+	struct heap lock_lapses;         /* of locks without their holder, by mono_ms */
+	struct heap lock_waits;          /* of requests that wait for one, likewise */
 	unsigned lock_count;
 	struct heap waits;    /* of GETs that wait, by mono_ms */
 	struct heap wakes;    /* of queues, by mono_ms: wake.h */

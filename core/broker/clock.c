@@ -65,7 +65,8 @@ void clock_update(struct broker *b)
 {
 	int64_t ahead_ms, step_ms;
 
-	b->now_ms = b->env.now_ms = machine_clock_ms(CLOCK_REALTIME);
+	b->now_ms = b->env.now_ms = b->partitions.now_ms =
+		machine_clock_ms(CLOCK_REALTIME);
 	b->mono_ms = machine_clock_ms(CLOCK_MONOTONIC);
 	if (b->mono_ms / 1000 != b->second)
 		begin_second(b);

@@ -197,6 +197,7 @@ static int pick_queues(struct outcome *o, const struct decide_spec *spec,
 			return rc;
 		}
 		pick->queue = t->queue;
+		pick->index = shard;
 		pick->shard = queue_shard(t->queue, shard);
 		pick->rank = t->rank;
 		pick->is_unranked = false;

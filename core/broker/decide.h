@@ -16,8 +16,9 @@
 /* One queue that takes the message. */
 struct pick {
 	struct queue *queue;
-	struct shard *shard;
-	double rank;
+	struct shard *shard; /* NULL: it is a topic */
+	unsigned index;      /* of the shard, or of the topic's partition */
+	double rank;         /* of a topic: 0 */
 	const struct binding
 		*binding;    /* that led there; NULL from the default exchange */
 	bool is_shard_known; /* from the route: no script was asked */
@@ -65,6 +66,8 @@ struct decide_spec {
 	struct msg *msg;
 	int64_t now_ms; /* delays that filters set count from here */
 	bool may_deal;  /* consumers may be served before a full queue refuses it */
+	const uint64_t *expected; /* of a publish: each topic appends it at this offset,
+				   * or none does. NULL: at any */
 	/* For EXPLAIN, else NULL: each filter, and which outcome it worked on. */
 	void (*on_filter)(void *ctx, unsigned number, const struct filter_step *step);
 	/* For EXPLAIN, else NULL: each exchange that an outcome visits. Of a decision

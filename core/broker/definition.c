@@ -51,7 +51,7 @@ const char *definition_kind(enum store_table table)
 
 struct vhost *definition_vhost(const struct definition *d)
 {
-	if (d->table == STORE_QUEUES)
+	if (definition_is_queue(d->table))
 		return queue_of(d)->vhost;
 	return d->table == STORE_EXCHANGES ? exchange_of(d)->vhost
 					   : binding_of(d)->source->vhost;
@@ -59,7 +59,7 @@ struct vhost *definition_vhost(const struct definition *d)
 
 struct slice definition_name(const struct definition *d)
 {
-	if (d->table == STORE_QUEUES)
+	if (definition_is_queue(d->table))
 		return queue_slice(queue_of(d));
 	if (d->table == STORE_EXCHANGES)
 		return exchange_slice(exchange_of(d));
@@ -73,7 +73,7 @@ static bool is_durable(const struct definition *d)
 
 	if (!definition_vhost(d)->broker->env.store)
 		return false;
-	if (d->table == STORE_QUEUES)
+	if (definition_is_queue(d->table))
 		return queue_is_durable(queue_of(d));
 	if (d->table == STORE_EXCHANGES)
 		return exchange_of(d)->is_durable;
@@ -86,7 +86,7 @@ static bool is_durable(const struct definition *d)
  * of a queue, and bindings. */
 static void take_back(struct definition *d)
 {
-	if (d->table == STORE_QUEUES) {
+	if (definition_is_queue(d->table)) {
 		queue_erase(queue_of(d), NULL);
 		queue_destroy(queue_of(d));
 	} else if (d->table == STORE_EXCHANGES) {
@@ -115,10 +115,19 @@ static void on_answer(void *ctx, int status, const char *text)
 
 static void format(const struct definition *d, struct buf *out)
 {
-	if (d->table == STORE_QUEUES)
+	if (definition_is_queue(d->table))
 		args_format(&queue_of(d)->config.canonical, out);
 	else if (d->table == STORE_EXCHANGES)
 		exchange_format(exchange_of(d), out);
+}
+
+static void set_topic(const struct queue *q, struct slice text,
+		      struct definition_job *job)
+{
+	const struct store_queue topic = { vhost_slice(q->vhost), queue_slice(q),
+					   q->config.shards };
+
+	store_definition_set_topic(q->vhost->broker->store, &topic, text, on_answer, job);
 }
 
 void definition_send(struct definition *d, struct waiter *waiter)
@@ -138,8 +147,11 @@ void definition_send(struct definition *d, struct waiter *waiter)
 	format(d, &text);
 	store_definition_set(store, STORE_VHOSTS, SLICE(""), vhost_slice(v), SLICE(""),
 			     NULL, NULL);
-	store_definition_set(store, d->table, vhost_slice(v), definition_name(d),
-			     buf_slice(&text), on_answer, job);
+	if (d->table == STORE_TOPICS)
+		set_topic(queue_of(d), buf_slice(&text), job);
+	else
+		store_definition_set(store, d->table, vhost_slice(v), definition_name(d),
+				     buf_slice(&text), on_answer, job);
 	buf_deinit(&text);
 }
 
@@ -165,9 +177,9 @@ static bool is_back(struct broker *b, const struct removal_spec *spec)
 
 	if (!v)
 		return false;
-	if (spec->table == STORE_QUEUES) {
+	if (definition_is_queue(spec->table)) {
 		q = queue_find(v, spec->name);
-		d = q ? &q->definition : NULL;
+		d = q && q->definition.table == spec->table ? &q->definition : NULL;
 	} else if (spec->table == STORE_EXCHANGES) {
 		x = exchange_find(v, spec->name);
 		d = x ? &x->definition : NULL;
@@ -182,9 +194,10 @@ void definition_remove(const struct definition *d, struct waiter *waiter)
 	const struct vhost *v = definition_vhost(d);
 	const struct removal_spec spec = {
 		.table = d->table,
+		.kind = definition_kind(d->table),
 		.vhost = vhost_slice(v),
 		.name = definition_name(d),
-		.shards = d->table == STORE_QUEUES
+		.shards = definition_is_queue(d->table)
 				  ? queue_config_shards(&queue_of(d)->config)
 				  : 0,
 		.is_back = is_back,
@@ -196,13 +209,13 @@ void definition_remove(const struct definition *d, struct waiter *waiter)
 
 int definition_attach(struct definition *d, const struct ruleset *r, struct error *err)
 {
-	return d->table == STORE_QUEUES ? queue_attach(queue_of(d), r, err)
-					: exchange_attach(exchange_of(d), r, err);
+	return definition_is_queue(d->table) ? queue_attach(queue_of(d), r, err)
+					     : exchange_attach(exchange_of(d), r, err);
 }
 
 bool definition_is_attached(const struct definition *d, enum ruleset_slot slot)
 {
-	return d->table == STORE_QUEUES
+	return definition_is_queue(d->table)
 		       ? queue_of(d)->strategies[slot][SCRIPT_RETRY] != NULL
 		       : exchange_of(d)->indexes[slot] != NULL;
 }
@@ -249,7 +262,7 @@ static bool detach(void *ctx, struct definition *d)
 {
 	const enum ruleset_slot *slot = ctx;
 
-	if (d->table == STORE_QUEUES)
+	if (definition_is_queue(d->table))
 		queue_detach(queue_of(d), *slot);
 	else
 		exchange_detach(exchange_of(d), *slot);

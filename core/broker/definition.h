@@ -17,7 +17,7 @@ struct waiter;
 LIST_HEAD(definition_jobs, definition_job);
 
 struct definition {
-	enum store_table table; /* it is a queue, an exchange or a binding */
+	enum store_table table; /* it is a queue, a topic, an exchange or a binding */
 	bool is_stored;         /* Redis has it */
 	bool is_unreadable;     /* what Redis has; of an exchange, or of a binding */
 	bool is_recovering;     /* a queue that can be used in a moment */
@@ -30,6 +30,11 @@ void definition_deinit(struct definition *d);
 
 /* "queue" */
 const char *definition_kind(enum store_table table);
+/* It is a struct queue: a queue, or a topic. */
+static inline bool definition_is_queue(enum store_table table)
+{
+	return table == STORE_QUEUES || table == STORE_TOPICS;
+}
 struct vhost *definition_vhost(const struct definition *d);
 /* Ends with a zero byte. */
 struct slice definition_name(const struct definition *d);

@@ -7,6 +7,7 @@
 #include "host/log.h"
 #include "rules/engine/strategy.h"
 #include "shard/commit.h"
+#include "topic.h"
 
 #define UNRANKED_LOG_MS 60000
 
@@ -36,19 +37,35 @@ static inline void count_pick(const struct pick *pick)
 		count_unranked(pick);
 }
 
-/* Where a message goes: into its shards at once, or into a commit. */
+/* Where a message goes: into its shards and partitions at once, or into a commit. */
 struct entrance {
-	struct waiter *waiter; /* who waits; may be NULL */
-	struct commit *commit; /* NULL: at once */
+	struct waiter *waiter;  /* who waits; may be NULL */
+	struct commit *commit;  /* NULL: at once */
+	struct published *told; /* of the first topic; NULL: nobody asks */
 };
+
+static __attribute__((noinline)) void append(const struct entrance *to,
+					     const struct pick *pick, const struct msg *m)
+{
+	struct partition *p = topic_partition(pick->queue->topic, pick->index);
+	uint64_t offset = partition_append(p, m, to->waiter);
+
+	if (!to->told || to->told->has_offset)
+		return;
+	to->told->has_offset = true;
+	to->told->partition = (uint16_t)pick->index;
+	to->told->offset = offset;
+}
 
 static inline void enter(const struct entrance *to, const struct pick *pick,
 			 struct msg *m)
 {
 	if (to->commit)
 		commit_publish(to->commit, pick->shard, m, pick->rank, NULL);
-	else
+	else if (pick->shard)
 		shard_publish(pick->shard, m, pick->rank, to->waiter, false);
+	else
+		append(to, pick, m);
 }
 
 static bool enter_new(const struct entrance *to, struct dedupe_queue *dq,
@@ -150,7 +167,9 @@ static inline __attribute__((always_inline)) void apply(const struct decision *d
 	if (out->is_duplicate)
 		out->id = first;
 	for (unsigned i = 0; i < d->copy_count; i++)
-		store(v, &d->copies[i], to, &first);
+		store(v, &d->copies[i],
+		      &(struct entrance){ .waiter = to->waiter, .commit = to->commit },
+		      &first);
 }
 
 static size_t wanted_bytes(const struct outcome *o)
@@ -207,9 +226,10 @@ static int check_size(const struct outcome *o, const struct broker *b, struct er
 			return error_set(
 				err, TIDE_ETOOLARGE,
 				"a message of %zu bytes is too large for the durable "
-				"queue '%s': Redis accepts %zu (proto-max-bulk-len)",
-				o->msg->bytes, o->picks[i].queue->name,
-				store_body_max(b->env.store));
+				"%s '%s': Redis accepts %zu (proto-max-bulk-len)",
+				o->msg->bytes,
+				definition_kind(o->picks[i].queue->definition.table),
+				o->picks[i].queue->name, store_body_max(b->env.store));
 	return TIDE_OK;
 }
 
@@ -230,6 +250,45 @@ static inline int check_sizes(const struct decision *d, const struct broker *b,
 	return d->copy_count || d->first.msg->bytes > STORE_BODY_MAX_MIN
 		       ? check_each_size(d, b, err)
 		       : TIDE_OK;
+}
+
+/* Each topic appends it where the publisher expects, or nobody takes it. */
+static int check_expected(const struct outcome *o, uint64_t expected, struct error *err)
+{
+	bool has_topic = false;
+
+	for (unsigned i = 0; i < o->count; i++) {
+		const struct pick *pick = &o->picks[i];
+		uint64_t end =
+			pick->shard ? 0 : topic_end(pick->queue->topic, pick->index);
+
+		if (pick->shard)
+			continue;
+		has_topic = true;
+		if (end != expected)
+			return error_set(err, TIDE_EMISMATCH,
+					 "partition %u of topic '%s' ends at %" PRIu64
+					 ", not at %" PRIu64,
+					 pick->index, pick->queue->name, end, expected);
+	}
+	if (has_topic)
+		return TIDE_OK;
+	return error_set(err, TIDE_EMISMATCH,
+			 "expect= names an offset, and no topic takes key '%" SLICE_FMT
+			 "' from exchange '%s'",
+			 SLICE_ARG(o->msg->key), o->exchange ? o->exchange->name : "-");
+}
+
+const struct queue *publish_find_topic(const struct decision *d)
+{
+	for (unsigned n = 0; n <= d->copy_count; n++) {
+		const struct outcome *o = n ? &d->copies[n - 1] : &d->first;
+
+		for (unsigned i = 0; i < o->count; i++)
+			if (o->picks[i].queue->topic)
+				return o->picks[i].queue;
+	}
+	return NULL;
 }
 
 /* The active rules decide it, and who watches may look at it. */
@@ -272,10 +331,13 @@ int publish_message(struct decide_spec *spec, bool is_mandatory, struct waiter *
 	*out = (struct published){ .id = spec->msg->id };
 	if (rc == TIDE_OK && is_mandatory && d.first.count == 0)
 		rc = refuse_unroutable(&d.first, spec->vhost, err);
+	if (rc == TIDE_OK && spec->expected)
+		rc = check_expected(&d.first, *spec->expected, err);
 	if (rc == TIDE_OK)
 		rc = admit(&d, spec, err);
 	if (rc == TIDE_OK)
-		apply(&d, spec->vhost, &(struct entrance){ .waiter = waiter }, out);
+		apply(&d, spec->vhost,
+		      &(struct entrance){ .waiter = waiter, .told = out }, out);
 	decide_deinit(&d);
 	return rc;
 }
@@ -352,7 +414,8 @@ bool publish_is_unsettled(const struct decision *d)
 		const struct dedupe_key key = decide_dedupe_key(o);
 
 		for (unsigned i = 0; key.publish_id.len && i < o->count; i++)
-			if (dedupe_is_pending(o->picks[i].queue->dedupe, &key))
+			if (o->picks[i].shard &&
+			    dedupe_is_pending(o->picks[i].queue->dedupe, &key))
 				return true;
 	}
 	return false;

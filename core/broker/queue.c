@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "removal.h"
 #include "route_cache.h"
+#include "topic.h"
 #include "unusable.h"
 
 struct queue *queue_by_serial(const struct broker *b, uint64_t serial)
@@ -21,12 +22,6 @@ struct queue *queue_find(struct vhost *v, struct slice name)
 
 	HASH_FIND(hh, v->queues, name.data, name.len, q);
 	return q;
-}
-
-bool queue_is_durable(const struct queue *q)
-{
-	return q->config.is_durable && !q->config.is_exclusive &&
-	       q->vhost->broker->env.store;
 }
 
 uint64_t queue_count(const struct queue *q, enum entry_state state)
@@ -77,9 +72,10 @@ static const enum script_kind script_kinds[] = { SCRIPT_SHARDING, SCRIPT_PRIORIT
 static uint64_t shard_load(const void *ctx, unsigned shard)
 {
 	const struct queue *q = ctx;
-
 	const struct shard *sh = q->by_index[shard];
 
+	if (q->topic)
+		return topic_end(q->topic, shard);
 	return sh ? shard_count(sh, ENTRY_READY) + sh->unacked : 0;
 }
 
@@ -91,10 +87,13 @@ static int create_strategies(struct queue *q, const struct ruleset *r, int *fail
 	char user[VHOST_USER_MAX];
 	int rc = TIDE_OK;
 
-	vhost_format_user(q->vhost, "queue", queue_slice(q), user);
+	vhost_format_user(q->vhost, definition_kind(q->definition.table), queue_slice(q),
+			  user);
 	for (int i = 0; i < 3 && rc == TIDE_OK; i++) {
 		enum script_kind kind = script_kinds[i];
 
+		if (!q->config.scripts[kind])
+			continue;
 		rc = strategy_create(r->engine,
 				     &(struct strategy_spec){
 					     .kind = kind,
@@ -151,6 +150,11 @@ static void open_shards(struct queue *q)
 {
 	unsigned max = queue_config_shards(&q->config);
 
+	if (q->config.is_topic) {
+		q->topic = topic_create(q);
+		q->shards = q->by_index = mem_zalloc(max * sizeof(struct shard *));
+		return;
+	}
 	q->shards = mem_zalloc(2 * (size_t)max * sizeof(struct shard *));
 	q->by_index = q->shards + max;
 	q->shard_count = q->next_shard = 0;
@@ -175,6 +179,8 @@ struct shard *queue_make_shard(struct queue *q, unsigned index)
 	struct store_shard *keys = NULL;
 	struct shard *sh;
 
+	if (q->topic)
+		return NULL;
 	if (queue_is_durable(q))
 		keys = store_shard_create(vhost_slice(q->vhost), queue_slice(q), index);
 	sh = shard_create(&q->vhost->broker->env, q, index, keys);
@@ -193,6 +199,10 @@ void queue_drop_unused(struct queue *q)
 {
 	unsigned kept = 0;
 
+	if (q->topic) {
+		topic_drop_unused(q->topic);
+		return;
+	}
 	if (dedupe_count(q->dedupe) > 0)
 		return;
 	for (unsigned i = 0; i < q->shard_count; i++) {
@@ -214,7 +224,7 @@ static struct queue *make(struct vhost *v, struct slice name,
 {
 	struct queue *q = mem_zalloc(sizeof(*q));
 
-	q->definition.table = STORE_QUEUES;
+	q->definition.table = config_take->is_topic ? STORE_TOPICS : STORE_QUEUES;
 	q->vhost = v;
 	q->name = mem_strndup(name.data, name.len);
 	q->name_len = name.len;
@@ -239,14 +249,15 @@ static void enter(struct queue *q)
 			 q->used_mono_ms + q->config.expires_ms);
 	q->serial = ++v->broker->last_serial;
 	HASH_ADD(serial_hh, v->broker->queues_by_serial, serial, sizeof(q->serial), q);
+	v->topic_count += q->topic != NULL;
 	/* A route that found no queue of this name must be found anew. */
 	v->broker->route_version++;
 }
 
-static int create(struct vhost *v, struct slice name, struct queue_config *config_take,
-		  struct queue_list *owner, struct queue **out, struct error *err)
+static int create(struct vhost *v, const struct queue_declare_spec *spec,
+		  struct queue_config *config_take, struct queue **out, struct error *err)
 {
-	struct queue *q = make(v, name, config_take);
+	struct queue *q = make(v, spec->name, config_take);
 	struct error why;
 	int failed, rc = create_strategies(q, &v->broker->active_rules, &failed, &why);
 
@@ -261,40 +272,50 @@ static int create(struct vhost *v, struct slice name, struct queue_config *confi
 	enter(q);
 	definition_follow(&q->definition);
 	if (q->config.is_exclusive) {
-		q->owner = owner;
-		TAILQ_INSERT_TAIL(owner, q, owner_link);
+		q->owner = spec->owner;
+		TAILQ_INSERT_TAIL(spec->owner, q, owner_link);
 	}
 	*out = q;
 	return TIDE_OK;
 }
 
+static int parse(struct queue_config *c, const struct queue_declare_spec *spec,
+		 struct error *err)
+{
+	return spec->is_topic ? queue_config_parse_topic(c, spec->args, err)
+			      : queue_config_parse(c, spec->args, err);
+}
+
 /* The configuration of one that cannot be read. What it says is kept, to be shown; and
  * since nobody knows how many shards it has, all go when it is deleted. */
-static void assume_config(struct queue_config *c, const struct args *args)
+static void assume_config(struct queue_config *c, const struct queue_declare_spec *spec)
 {
 	struct args none = { 0 };
 	struct error impossible; /* the defaults are valid */
 	int rc;
 
-	rc = queue_config_parse(c, &none, &impossible);
+	rc = parse(
+		c,
+		&(struct queue_declare_spec){ .is_topic = spec->is_topic, .args = &none },
+		&impossible);
 	(void)rc;
 	c->shards = QUEUE_SHARDS_MAX;
-	if (args) {
+	if (spec->args) {
 		args_deinit(&c->canonical);
-		args_copy(&c->canonical, args);
+		args_copy(&c->canonical, spec->args);
 	}
 }
 
-void queue_restore(struct vhost *v, struct slice name, const struct args *args,
+void queue_restore(struct vhost *v, const struct queue_declare_spec *spec,
 		   struct error *err)
 {
 	struct queue_config config;
 	struct queue *q;
-	bool is_readable = args && queue_config_parse(&config, args, err) == TIDE_OK;
+	bool is_readable = spec->args && parse(&config, spec, err) == TIDE_OK;
 
 	if (!is_readable)
-		assume_config(&config, args);
-	q = make(v, name, &config);
+		assume_config(&config, spec);
+	q = make(v, spec->name, &config);
 	enter(q);
 	q->definition.is_stored = true;
 	if (!is_readable)
@@ -304,6 +325,10 @@ void queue_restore(struct vhost *v, struct slice name, const struct args *args,
 
 void queue_recover(struct queue *q, struct waiter *waiter)
 {
+	if (q->topic) {
+		topic_recover(q->topic, waiter);
+		return;
+	}
 	q->is_mixed = q->config.reshard > 0;
 	for (unsigned i = 0; i < queue_config_shards(&q->config); i++) {
 		struct shard *sh = queue_shard(q, i);
@@ -356,11 +381,19 @@ unsigned queue_count_mixed(struct queue *q)
 	return n;
 }
 
-void queue_renew_shards(struct queue *q)
+static void close_shards(struct queue *q)
 {
-	dedupe_close(q->dedupe);
+	if (q->topic)
+		topic_destroy(q->topic);
+	else
+		dedupe_close(q->dedupe);
 	for (unsigned i = 0; i < q->shard_count; i++)
 		shard_close(q->shards[i]);
+}
+
+void queue_renew_shards(struct queue *q)
+{
+	close_shards(q);
 	mem_free(q->shards);
 	open_shards(q);
 }
@@ -376,6 +409,8 @@ static int compare(const struct queue *q, const struct queue_config *wanted,
 		const char *script = script_kind_name(kind);
 		struct option_difference d;
 
+		if (!q->config.scripts[kind])
+			continue;
 		if (strategy_differs(q->strategies[RULESET_ACTIVE][kind],
 				     &q->config.script_args[kind],
 				     &wanted->script_args[kind], &d))
@@ -387,39 +422,57 @@ static int compare(const struct queue *q, const struct queue_config *wanted,
 	return rc;
 }
 
-int queue_declare(struct vhost *v, struct slice name, const struct args *args,
-		  struct queue_list *owner, struct queue **out, unsigned *shards,
-		  struct error *err)
+/* It exists already: is it what is wanted? */
+static int check_same(struct queue *q, const struct queue_config *wanted,
+		      struct error *err)
 {
-	struct queue *q = queue_find(v, name);
-	struct queue_config config;
-	bool may_reshard;
 	struct error why;
-	int rc = queue_config_parse(&config, args, err);
+	int rc = q->definition.is_unreadable ? TIDE_OK : compare(q, wanted, &why);
 
 	if (rc < 0)
-		return rc;
-	rc = queue_config_take_reshard(&config, &may_reshard, err);
+		return error_set(err, rc, "%s '%s' exists with other options: %s",
+				 definition_kind(q->definition.table), q->name, why.text);
+	queue_use(q);
+	return unusable_check(&q->definition, err);
+}
+
+static int check_kind(const struct queue *q, bool is_topic, struct error *err)
+{
+	if (!q || q->config.is_topic == is_topic)
+		return TIDE_OK;
+	return error_set(err, TIDE_EEXISTS,
+			 "there is a %s '%s': queues and topics of a vhost share their "
+			 "names",
+			 definition_kind(q->definition.table), q->name);
+}
+
+int queue_declare(struct vhost *v, const struct queue_declare_spec *spec,
+		  struct queue **out, unsigned *shards, struct error *err)
+{
+	struct queue *q = queue_find(v, spec->name);
+	struct queue_config config;
+	bool may_reshard = false;
+	int rc = check_kind(q, spec->is_topic, err);
+
+	if (rc < 0 || parse(&config, spec, err) < 0)
+		return err->code;
+	if (!spec->is_topic)
+		rc = queue_config_take_reshard(&config, &may_reshard, err);
 	*shards = config.shards;
 	if (rc == TIDE_OK && !q)
-		rc = removal_check(v->broker, vhost_slice(v), name, err);
+		rc = removal_check(v->broker, vhost_slice(v), spec->name, err);
 	if (rc < 0) {
 		queue_config_deinit(&config);
 		return rc;
 	}
 	if (!q)
-		return create(v, name, &config, owner, out, err);
+		return create(v, spec, &config, out, err);
 	if (may_reshard)
 		config.shards = q->config.shards;
-	if (!q->definition.is_unreadable)
-		rc = compare(q, &config, &why);
-	queue_config_deinit(&config);
-	if (rc < 0)
-		return error_set(err, rc, "queue '%s' exists with other options: %s",
-				 q->name, why.text);
-	queue_use(q);
 	*out = q;
-	return unusable_check(&q->definition, err);
+	rc = check_same(q, &config, err);
+	queue_config_deinit(&config);
+	return rc;
 }
 
 void queue_erase(struct queue *q, struct waiter *waiter)
@@ -462,15 +515,14 @@ void queue_destroy(struct queue *q)
 		binding_release(binding);
 		exchange_collect(source, NULL);
 	}
-	dedupe_close(q->dedupe);
-	for (unsigned i = 0; i < q->shard_count; i++)
-		shard_close(q->shards[i]);
+	close_shards(q);
 	if (q->is_active)
 		TAILQ_REMOVE(&b->active, q, active_link);
 	heap_remove(&b->wakes, &q->wake);
 	b->guarded -= q->is_guarded;
 	if (q->owner)
 		TAILQ_REMOVE(q->owner, q, owner_link);
+	v->topic_count -= q->topic != NULL;
 	HASH_DEL(v->queues, q);
 	HASH_DELETE(serial_hh, b->queues_by_serial, q);
 	b->route_version++;

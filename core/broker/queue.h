@@ -1,4 +1,5 @@
-/* queue.h: a queue: its configuration, its shards and its consumers. */
+/* queue.h: a queue: its configuration, its shards and its consumers. A topic is one, too,
+ * with partitions instead of shards: topic.h. */
 #pragma once
 
 #include "base/table.h"
@@ -11,6 +12,7 @@
 #include "rules/engine/strategy.h"
 
 struct route;
+struct topic;
 
 struct queue_counters {
 	uint64_t published;
@@ -45,7 +47,9 @@ struct queue {
 	char *name;
 	size_t name_len;
 	struct queue_config config;
-	struct strategy *strategies[RULESET_SLOTS][SCRIPT_RETRY + 1]; /* by kind */
+	/* By kind; a topic has none for priorities. */
+	struct strategy *strategies[RULESET_SLOTS][SCRIPT_RETRY + 1];
+	struct topic *topic;   /* NULL: it is a queue proper. Else no shard is there. */
 	struct shard **shards; /* those that have been used, in no order */
 	unsigned shard_count;
 	unsigned next_shard;     /* where the dealing goes on */
@@ -88,33 +92,39 @@ struct queue {
 	int64_t unranked_logged_ms; /* the log names it once in a while */
 };
 
+/* A queue or a topic. */
 struct queue *queue_find(struct vhost *v, struct slice name);
 /* NULL: it is gone. */
 struct queue *queue_by_serial(const struct broker *b, uint64_t serial);
 
-/* As exchange_declare. `owner`: the list that an exclusive queue goes to. `shards`: how
+struct queue_declare_spec {
+	bool is_topic;
+	struct slice name;
+	const struct args *args;
+	struct queue_list *owner; /* that an exclusive queue goes to */
+};
+/* As exchange_declare. TIDE_EEXISTS: the name is taken by the other kind. `shards`: how
  * many it is to have; only with the option `reshard` are these not those it has. */
-TIDE_MUST_USE int queue_declare(struct vhost *v, struct slice name,
-				const struct args *args, struct queue_list *owner,
+TIDE_MUST_USE int queue_declare(struct vhost *v, const struct queue_declare_spec *spec,
 				struct queue **out, unsigned *shards, struct error *err);
-/* One that Redis has: it exists without its scripts, until queue_attach.
- * @param args  NULL: the definition cannot be read, for the reason in `err` */
-void queue_restore(struct vhost *v, struct slice name, const struct args *args,
+/* One that Redis has: it exists without its scripts, until queue_attach. Only spec->args
+ * may be NULL: the definition cannot be read, for the reason in `err`. */
+void queue_restore(struct vhost *v, const struct queue_declare_spec *spec,
 		   struct error *err);
 /* As definition_attach. */
 TIDE_MUST_USE int queue_attach(struct queue *q, const struct ruleset *r,
 			       struct error *err);
 void queue_detach(struct queue *q, enum ruleset_slot slot);
-/* Read the counts of its shards, what their ledgers say was held, and the publish ids.
- * The waiter is told. */
+/* Read the counts of its shards, what their ledgers say was held, and the publish ids; of
+ * a topic where its partitions begin and end. The waiter is told. */
 void queue_recover(struct queue *q, struct waiter *waiter);
-/* Make the shard of that number, which is not there. */
+/* Make the shard of that number, which is not there. NULL: a topic has none. */
 struct shard *queue_make_shard(struct queue *q, unsigned index);
 /* Place new messages in so many shards. */
 void queue_set_shards(struct queue *q, unsigned shards);
 /* How many of its shards are mixed still. */
 unsigned queue_count_mixed(struct queue *q);
-/* The shard of that number, below queue_config_shards. */
+/* The shard of that number, below queue_config_shards; NULL for a topic. */
 static inline struct shard *queue_shard(struct queue *q, unsigned index)
 {
 	struct shard *sh = q->by_index[index];
@@ -132,7 +142,11 @@ void queue_destroy(struct queue *q);
  * be NULL. */
 void queue_erase(struct queue *q, struct waiter *waiter);
 /* Definition and messages are kept in Redis. */
-bool queue_is_durable(const struct queue *q);
+static inline bool queue_is_durable(const struct queue *q)
+{
+	return q->config.is_durable && !q->config.is_exclusive &&
+	       q->vhost->broker->env.store;
+}
 
 /* Messages in a state, over all shards. */
 uint64_t queue_count(const struct queue *q, enum entry_state state);
@@ -182,9 +196,11 @@ static inline void queue_rate(struct queue *q)
 		queue_begin_second(q);
 }
 
-/* How long it remembers publish ids; 0 = not at all. */
+/* How long it remembers publish ids; 0 = not at all, as a topic. */
 static inline int64_t queue_dedupe_ms(const struct queue *q)
 {
+	if (q->topic)
+		return 0;
 	return q->config.dedupe_ms >= 0 ? q->config.dedupe_ms
 					: q->vhost->broker->config.dedupe_window_ms;
 }

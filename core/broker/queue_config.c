@@ -21,10 +21,16 @@ enum option_type {
 	OPTION_ORDER,
 	OPTION_AMOUNT,
 	OPTION_OVERFLOW,
-	OPTION_RATE
+	OPTION_RATE,
+	OPTION_GROUPS,
+	OPTION_COMPACT
 };
 
+/* What an option is for. */
+enum option_kinds { OF_QUEUE = 1, OF_TOPIC = 2, OF_BOTH = OF_QUEUE | OF_TOPIC };
+
 struct queue_option {
+	enum option_kinds kinds;
 	const char *name;
 	const char *fallback;
 	enum option_type type;
@@ -36,49 +42,67 @@ struct queue_option {
 #define FIELD(name) offsetof(struct queue_config, name)
 
 static const struct queue_option options[] = {
-	{ "durable", "1", OPTION_BOOL, FIELD(is_durable), 0, 1, "0 or 1" },
-	{ "exclusive", "0", OPTION_BOOL, FIELD(is_exclusive), 0, 1, "0 or 1" },
-	{ "auto-delete", "0", OPTION_BOOL, FIELD(is_auto_delete), 0, 1, "0 or 1" },
-	{ "single-active", "0", OPTION_BOOL, FIELD(is_single_active), 0, 1, "0 or 1" },
-	{ "shards", "1", OPTION_UINT, FIELD(shards), 1, QUEUE_SHARDS_MAX,
+	{ OF_BOTH, "durable", "1", OPTION_BOOL, FIELD(is_durable), 0, 1, "0 or 1" },
+	{ OF_QUEUE, "exclusive", "0", OPTION_BOOL, FIELD(is_exclusive), 0, 1, "0 or 1" },
+	{ OF_QUEUE, "auto-delete", "0", OPTION_BOOL, FIELD(is_auto_delete), 0, 1,
+	  "0 or 1" },
+	{ OF_QUEUE, "single-active", "0", OPTION_BOOL, FIELD(is_single_active), 0, 1,
+	  "0 or 1" },
+	{ OF_QUEUE, "shards", "1", OPTION_UINT, FIELD(shards), 1, QUEUE_SHARDS_MAX,
 	  "a number from 1 to 64" },
-	{ "reshard", "0", OPTION_RESHARD, FIELD(reshard), 0, QUEUE_SHARDS_MAX, "0 or 1" },
-	{ "sharding", "hash", OPTION_SCRIPT, SCRIPT_SHARDING, 0, 0,
+	{ OF_TOPIC, "partitions", "8", OPTION_UINT, FIELD(shards), 1, QUEUE_SHARDS_MAX,
+	  "a number from 1 to 64" },
+	{ OF_QUEUE, "reshard", "0", OPTION_RESHARD, FIELD(reshard), 0, QUEUE_SHARDS_MAX,
+	  "0 or 1" },
+	{ OF_BOTH, "sharding", "hash", OPTION_SCRIPT, SCRIPT_SHARDING, 0, 0,
 	  "the name of a script in sharding/" },
-	{ "priority", "fifo", OPTION_SCRIPT, SCRIPT_PRIORITY, 0, 0,
+	{ OF_QUEUE, "priority", "fifo", OPTION_SCRIPT, SCRIPT_PRIORITY, 0, 0,
 	  "the name of a script in priority/" },
-	{ "retry", "immediate", OPTION_SCRIPT, SCRIPT_RETRY, 0, 0,
+	{ OF_BOTH, "retry", "immediate", OPTION_SCRIPT, SCRIPT_RETRY, 0, 0,
 	  "the name of a script in retry/" },
-	{ "ack-timeout", "60s", OPTION_DURATION, FIELD(ack_timeout_ms), 10, DAY_MS,
-	  "a duration from 10ms to 1d" },
-	{ "ack-timeout-max", "1d", OPTION_DURATION, FIELD(ack_timeout_max_ms), 10, DAY_MS,
-	  "a duration from 10ms to 1d" },
-	{ "ttl", "0", OPTION_DURATION, FIELD(ttl_ms), 0, DURATION_MAX_MS,
+	{ OF_BOTH, "ack-timeout", "60s", OPTION_DURATION, FIELD(ack_timeout_ms), 10,
+	  DAY_MS, "a duration from 10ms to 1d" },
+	{ OF_BOTH, "ack-timeout-max", "1d", OPTION_DURATION, FIELD(ack_timeout_max_ms),
+	  10, DAY_MS, "a duration from 10ms to 1d" },
+	{ OF_QUEUE, "ttl", "0", OPTION_DURATION, FIELD(ttl_ms), 0, DURATION_MAX_MS,
 	  "a duration from 1ms to 3660d, or 0 for no limit" },
-	{ "max-length", "0", OPTION_AMOUNT, FIELD(max_length), 0, COUNT_MAX,
+	{ OF_QUEUE, "max-length", "0", OPTION_AMOUNT, FIELD(max_length), 0, COUNT_MAX,
 	  "a number of messages from 1 to 1000000000000, or 0 for no limit" },
-	{ "max-bytes", "0", OPTION_AMOUNT, FIELD(max_bytes), 0, COUNT_MAX,
+	{ OF_QUEUE, "max-bytes", "0", OPTION_AMOUNT, FIELD(max_bytes), 0, COUNT_MAX,
 	  "a number of bytes from 1 to 1000000000000, or 0 for no limit" },
-	{ "overflow", "reject", OPTION_OVERFLOW, FIELD(overflow), 0, 0,
+	{ OF_QUEUE, "overflow", "reject", OPTION_OVERFLOW, FIELD(overflow), 0, 0,
 	  "reject, drop-head or dead-letter" },
-	{ "expires", "0", OPTION_DURATION, FIELD(expires_ms), 0, DURATION_MAX_MS,
-	  "a duration from 1ms to 3660d, or 0 for never" },
-	{ "rate", "0", OPTION_RATE, FIELD(rate_ns), 0, 1000000,
+	{ OF_QUEUE, "expires", "0", OPTION_DURATION, FIELD(expires_ms), 0,
+	  DURATION_MAX_MS, "a duration from 1ms to 3660d, or 0 for never" },
+	{ OF_QUEUE, "rate", "0", OPTION_RATE, FIELD(rate_ns), 0, 1000000,
 	  "<n>/s, <n>/m or <n>/h, with a number from 1 to 1000000, or 0 for no limit" },
-	{ "delivery-limit", "20", OPTION_UINT, FIELD(delivery_limit), 0, 1000000,
+	{ OF_BOTH, "delivery-limit", "20", OPTION_UINT, FIELD(delivery_limit), 0, 1000000,
 	  "a number from 0 to 1000000" },
-	{ "death-limit", "100", OPTION_UINT, FIELD(death_limit), 1, 1000000,
+	{ OF_BOTH, "death-limit", "100", OPTION_UINT, FIELD(death_limit), 1, 1000000,
 	  "a number from 1 to 1000000" },
-	{ "dead-letter", "", OPTION_TARGET, 0, 0, 0,
+	{ OF_BOTH, "dead-letter", "", OPTION_TARGET, 0, 0, 0,
 	  "<exchange>/<key>, with - for the default exchange, which needs a key (a "
 	  "queue's name); without a key the message keeps its own" },
-	{ "order-by", "", OPTION_ORDER, 0, 0, 0,
+	{ OF_QUEUE, "order-by", "", OPTION_ORDER, 0, 0, 0,
 	  "key, shard, or h:<name> for the values of a header" },
-	{ "inflight", "", OPTION_UINT, FIELD(inflight), 1, 65535,
+	{ OF_QUEUE, "inflight", "", OPTION_UINT, FIELD(inflight), 1, 65535,
 	  "a number from 1 to 65535: messages of a group that are at work at a time" },
-	{ "dedupe", "", OPTION_WINDOW, FIELD(dedupe_ms), 0, DAY_MS,
+	{ OF_QUEUE, "dedupe", "", OPTION_WINDOW, FIELD(dedupe_ms), 0, DAY_MS,
 	  "a duration up to 1d, or queued: for as long as the message is in the queue; "
 	  "0 remembers no publish ids" },
+	{ OF_TOPIC, "dedupe", "", OPTION_WINDOW, FIELD(dedupe_ms), 0, DAY_MS,
+	  "a duration up to 1d; 0 remembers no publish ids" },
+	{ OF_TOPIC, "order", "1", OPTION_BOOL, FIELD(keeps_order), 0, 1, "0 or 1" },
+	{ OF_TOPIC, "retention", "1d", OPTION_DURATION, FIELD(retention_ms), 0,
+	  DURATION_MAX_MS, "a duration from 1ms to 3660d, or 0 for ever" },
+	{ OF_TOPIC, "retention-bytes", "0", OPTION_AMOUNT, FIELD(retention_bytes), 0,
+	  COUNT_MAX, "a number of bytes from 1 to 1000000000000, or 0 for no limit" },
+	{ OF_TOPIC, "retention-count", "0", OPTION_AMOUNT, FIELD(retention_count), 0,
+	  COUNT_MAX, "a number of messages from 1 to 1000000000000, or 0 for no limit" },
+	{ OF_TOPIC, "keep-unread", "", OPTION_GROUPS, 0, 0, 0,
+	  "names of groups, each once, separated by commas" },
+	{ OF_TOPIC, "compact", "", OPTION_COMPACT, FIELD(compacts), 0, 0,
+	  "key, or nothing" },
 };
 #define OPTIONS (sizeof(options) / sizeof(options[0]))
 
@@ -200,7 +224,7 @@ static bool set_duration(struct queue_config *c, const struct queue_option *o,
 	int64_t ms = -1;
 
 	/* Empty: the broker's own, which may be another after its next start. */
-	if (o->type == OPTION_WINDOW && strcmp(value, "queued") == 0)
+	if (o->type == OPTION_WINDOW && !c->is_topic && strcmp(value, "queued") == 0)
 		ms = DEDUPE_QUEUED_MS;
 	else if (o->type != OPTION_WINDOW || value[0])
 		if (duration_parse(slice_from(value), &ms) < 0 || ms < (int64_t)o->min ||
@@ -208,6 +232,32 @@ static bool set_duration(struct queue_config *c, const struct queue_option *o,
 			return false;
 	*(int64_t *)((char *)c + o->offset) = ms;
 	return true;
+}
+
+/* "a,b": each a name, and none twice. */
+static bool set_groups(struct queue_config *c, const char *value)
+{
+	struct slice rest = slice_from(value);
+
+	if (value[0] && value[strlen(value) - 1] == ',')
+		return false;
+	while (rest.len > 0) {
+		struct slice group = slice_cut(&rest, ','), other = rest;
+
+		if (!slice_is_name(group))
+			return false;
+		while (other.len > 0)
+			if (slice_is_equal(group, slice_cut(&other, ',')))
+				return false;
+	}
+	c->keep_unread = mem_strdup(value);
+	return true;
+}
+
+static bool set_compact(struct queue_config *c, const char *value)
+{
+	c->compacts = strcmp(value, "key") == 0;
+	return c->compacts || !value[0];
 }
 
 static bool set_option(struct queue_config *c, const struct queue_option *o,
@@ -234,28 +284,57 @@ static bool set_option(struct queue_config *c, const struct queue_option *o,
 		return set_overflow(c, value);
 	case OPTION_RATE:
 		return set_rate(c, o, value);
+	case OPTION_GROUPS:
+		return set_groups(c, value);
+	case OPTION_COMPACT:
+		return set_compact(c, value);
 	}
 	return false;
 }
 
-static int refuse_unknown(const char *name, struct error *err)
+static enum option_kinds kind_of(const struct queue_config *c)
+{
+	return c->is_topic ? OF_TOPIC : OF_QUEUE;
+}
+
+/* It takes it, or something else does, or nothing. */
+static int refuse_unknown(const struct queue_config *c, const char *name, bool is_other,
+			  struct error *err)
 {
 	struct buf all = { 0 };
 	int rc;
 
 	for (size_t i = 0; i < OPTIONS; i++)
-		buf_printf(&all, "%s ", options[i].name);
-	rc = error_set(err, TIDE_ESYNTAX,
-		       "a queue has no option '%.64s'; it takes: %sand sharding.* "
-		       "priority.* retry.* for the options of the scripts",
-		       name, buf_cstr(&all));
+		if (options[i].kinds & kind_of(c))
+			buf_printf(&all, "%s ", options[i].name);
+	buf_printf(&all, "and sharding.* %sretry.* for the options of the scripts",
+		   c->is_topic ? "" : "priority.* ");
+	if (is_other)
+		rc = error_set(err, TIDE_ESYNTAX,
+			       "'%.64s' is an option of %s: %s takes %s", name,
+			       c->is_topic ? "queues" : "topics",
+			       c->is_topic ? "a topic" : "a queue", buf_cstr(&all));
+	else
+		rc = error_set(err, TIDE_ESYNTAX,
+			       "a %s has no option '%.64s'; it takes: %s",
+			       c->is_topic ? "topic" : "queue", name, buf_cstr(&all));
 	buf_deinit(&all);
 	return rc;
 }
 
-/* Hand "retry.base" to the retry script; NOTFOUND when it is no such option. */
+static const struct queue_option *find_option(const char *name, enum option_kinds kinds)
+{
+	for (size_t i = 0; i < OPTIONS; i++)
+		if (options[i].kinds & kinds && strcmp(options[i].name, name) == 0)
+			return &options[i];
+	return NULL;
+}
+
+/* Hand "retry.base" to the retry script. What is left is no option. */
 static int set_script_arg(struct queue_config *c, const struct arg *a, struct error *err)
 {
+	bool is_other = find_option(a->name, OF_BOTH) != NULL;
+
 	for (size_t i = 0; i < OPTIONS; i++) {
 		const struct queue_option *o = &options[i];
 		size_t len = strlen(o->name);
@@ -263,6 +342,9 @@ static int set_script_arg(struct queue_config *c, const struct arg *a, struct er
 		if (o->type != OPTION_SCRIPT || strncmp(a->name, o->name, len) != 0 ||
 		    a->name[len] != '.' || a->name[len + 1] == '\0')
 			continue;
+		is_other = !(o->kinds & kind_of(c));
+		if (is_other)
+			break;
 		if (args_add(&c->script_args[o->offset], slice_from(a->name + len + 1),
 			     (struct slice){ a->value, a->value_len }) < 0)
 			return error_set(err, TIDE_ESYNTAX, "option '%s' appears twice",
@@ -270,15 +352,7 @@ static int set_script_arg(struct queue_config *c, const struct arg *a, struct er
 		return args_add(&c->canonical, slice_from(a->name),
 				(struct slice){ a->value, a->value_len });
 	}
-	return refuse_unknown(a->name, err);
-}
-
-static const struct queue_option *find_option(const char *name)
-{
-	for (size_t i = 0; i < OPTIONS; i++)
-		if (strcmp(options[i].name, name) == 0)
-			return &options[i];
-	return NULL;
+	return refuse_unknown(c, a->name, is_other, err);
 }
 
 /* What an option has that is not given. */
@@ -338,19 +412,20 @@ static int check_together(const struct queue_config *c, struct error *err)
 	return TIDE_OK;
 }
 
-int queue_config_parse(struct queue_config *c, const struct args *args, struct error *err)
+static int set_options(struct queue_config *c, const struct args *args, struct error *err)
 {
 	int rc = TIDE_OK;
 
-	*c = (struct queue_config){ 0 };
 	for (size_t i = 0; i < args->count && rc == TIDE_OK; i++)
-		if (!find_option(args->items[i].name))
+		if (!find_option(args->items[i].name, kind_of(c)))
 			rc = set_script_arg(c, &args->items[i], err);
 	for (size_t i = 0; i < OPTIONS && rc == TIDE_OK; i++) {
 		const struct queue_option *o = &options[i];
 		const char *given = args_get(args, o->name);
 		const char *value = given ? given : fallback(o, args);
 
+		if (!(o->kinds & kind_of(c)))
+			continue;
 		if (!set_option(c, o, value))
 			rc = error_set(err, TIDE_ESYNTAX, "%s=%s: expected %s", o->name,
 				       value, o->expected);
@@ -358,6 +433,13 @@ int queue_config_parse(struct queue_config *c, const struct args *args, struct e
 			 0)
 			rc = error_set(err, TIDE_ETOOLONG, "too many options");
 	}
+	return rc;
+}
+
+static int parse(struct queue_config *c, const struct args *args, struct error *err)
+{
+	int rc = set_options(c, args, err);
+
 	if (rc == TIDE_OK && c->ack_timeout_ms > c->ack_timeout_max_ms)
 		rc = error_set(err, TIDE_ESYNTAX,
 			       "ack-timeout=%s is longer than ack-timeout-max=%s",
@@ -375,6 +457,19 @@ int queue_config_parse(struct queue_config *c, const struct args *args, struct e
 	return TIDE_OK;
 }
 
+int queue_config_parse(struct queue_config *c, const struct args *args, struct error *err)
+{
+	*c = (struct queue_config){ 0 };
+	return parse(c, args, err);
+}
+
+int queue_config_parse_topic(struct queue_config *c, const struct args *args,
+			     struct error *err)
+{
+	*c = (struct queue_config){ .is_topic = true };
+	return parse(c, args, err);
+}
+
 void queue_config_deinit(struct queue_config *c)
 {
 	for (int i = 0; i < SCRIPT_KIND_COUNT; i++) {
@@ -382,6 +477,7 @@ void queue_config_deinit(struct queue_config *c)
 		args_deinit(&c->script_args[i]);
 	}
 	mem_free(c->order_header);
+	mem_free(c->keep_unread);
 	mem_free(c->dead_exchange);
 	mem_free(c->dead_key);
 	args_deinit(&c->canonical);
@@ -419,7 +515,7 @@ int queue_config_take_reshard(struct queue_config *c, bool *is_given, struct err
 
 bool queue_config_is_default(const struct arg *a)
 {
-	const struct queue_option *o = find_option(a->name);
+	const struct queue_option *o = find_option(a->name, OF_BOTH);
 
 	return o && strcmp(o->fallback, a->value) == 0;
 }
@@ -436,6 +532,7 @@ static bool is_same(const struct queue_option *o, const struct queue_config *a,
 
 	switch (o->type) {
 	case OPTION_BOOL:
+	case OPTION_COMPACT:
 		return *(const bool *)x == *(const bool *)y;
 	case OPTION_UINT:
 		return *(const uint32_t *)x == *(const uint32_t *)y;
@@ -457,6 +554,8 @@ static bool is_same(const struct queue_option *o, const struct queue_config *a,
 	case OPTION_ORDER:
 		return a->order_by == b->order_by &&
 		       is_same_text(a->order_header, b->order_header);
+	case OPTION_GROUPS:
+		return is_same_text(a->keep_unread, b->keep_unread);
 	}
 	return false;
 }
@@ -500,6 +599,8 @@ int queue_config_compare(const struct queue_config *has,
 	for (size_t i = 0; i < OPTIONS; i++) {
 		const char *name = options[i].name;
 
+		if (!(options[i].kinds & kind_of(has)))
+			continue;
 		if (!is_same(&options[i], has, wanted))
 			return error_set(err, TIDE_EMISMATCH, "it has %s=%s, not %s=%s%s",
 					 name, shown_value(has, name), name,

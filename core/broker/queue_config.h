@@ -1,6 +1,6 @@
-/* queue_config.h: what DECLARE says of a queue, read, checked and written out.
+/* queue_config.h: what DECLARE says of a queue or a topic, read, checked and written out.
  *
- * The one table of queue options is in queue_config.c. Options with a dot
+ * The one table of their options is in queue_config.c. Options with a dot
  * ("retry.base") belong to the script that the option before the dot names,
  * and are checked by that script's declarations. */
 #pragma once
@@ -19,11 +19,12 @@ enum queue_overflow {
 };
 
 struct queue_config {
+	bool is_topic; /* what it does not take has the value that does nothing */
 	bool is_durable;
 	bool is_exclusive;
 	bool is_auto_delete;
 	bool is_single_active; /* one subscription at a time gets its messages */
-	unsigned shards;       /* that new messages are placed in */
+	unsigned shards;  /* that new messages are placed in; partitions of a topic */
 	unsigned reshard; /* the most that it has had, after a reshard; 0: there was none
 			   */
 	int64_t ack_timeout_ms;
@@ -43,6 +44,14 @@ struct queue_config {
 	uint32_t death_limit; /* deaths after which it is buried, whatever the target */
 	char *dead_exchange;  /* NULL: no target; "" = the default exchange */
 	char *dead_key;       /* NULL: the message keeps its key */
+	/* Of a topic. */
+	bool keeps_order; /* a message that waits to be tried again holds up its partition
+			   */
+	bool compacts;    /* the last message of each key is kept */
+	int64_t retention_ms;     /* how long messages are kept; 0 = for ever */
+	uint64_t retention_bytes; /* of each partition; 0 = any number; likewise */
+	uint64_t retention_count;
+	char *keep_unread;                /* groups, separated by commas; "" for none */
 	char *scripts[SCRIPT_KIND_COUNT]; /* sharding, priority, retry */
 	struct args
 		script_args[SCRIPT_KIND_COUNT]; /* their options, without the prefix */
@@ -52,6 +61,9 @@ struct queue_config {
 /* TIDE_ESYNTAX with what is wrong and what is allowed; nothing is owned then. */
 TIDE_MUST_USE int queue_config_parse(struct queue_config *c, const struct args *args,
 				     struct error *err);
+/* The same for what DECLARE topic says. */
+TIDE_MUST_USE int queue_config_parse_topic(struct queue_config *c,
+					   const struct args *args, struct error *err);
 /* Those that may have messages. */
 static inline unsigned queue_config_shards(const struct queue_config *c)
 {

@@ -1,5 +1,7 @@
 #include "recover.h"
 
+#include <stdio.h>
+
 #include "host/log.h"
 #include "base/container.h"
 #include "base/mem.h"
@@ -46,15 +48,23 @@ static void take_exchange(struct vhost *v, const struct store_definition *d)
 	args_deinit(&args);
 }
 
-static void take_queue(struct vhost *v, const struct store_definition *d)
+static int take_queue(struct vhost *v, const struct store_definition *d,
+		      struct error *err)
 {
 	struct args args;
-	struct error err;
-	int rc = args_parse(&args, d->value);
+	const struct queue *other = queue_find(v, d->name);
+	struct queue_declare_spec spec = { .is_topic = d->table == STORE_TOPICS,
+					   .name = d->name };
 
-	error_set(&err, TIDE_ESYNTAX, "'%" SLICE_FMT "'", SLICE_ARG(d->value));
-	queue_restore(v, d->name, rc == TIDE_OK ? &args : NULL, &err);
+	if (other)
+		return error_set(err, TIDE_EEXISTS, "there is a %s of that name",
+				 definition_kind(other->definition.table));
+	if (args_parse(&args, d->value) == TIDE_OK)
+		spec.args = &args;
+	error_set(err, TIDE_ESYNTAX, "'%" SLICE_FMT "'", SLICE_ARG(d->value));
+	queue_restore(v, &spec, err);
 	args_deinit(&args);
+	return TIDE_OK;
 }
 
 static struct slice next_word(struct slice *rest)
@@ -165,8 +175,8 @@ static void on_definition(void *ctx, const struct store_definition *d)
 
 	if (rc == TIDE_OK && d->table == STORE_EXCHANGES)
 		take_exchange(v, d);
-	else if (rc == TIDE_OK && d->table == STORE_QUEUES)
-		take_queue(v, d);
+	else if (rc == TIDE_OK && definition_is_queue(d->table))
+		rc = take_queue(v, d, &err);
 	else if (rc == TIDE_OK && d->table == STORE_BINDINGS)
 		take_binding(r, v, d);
 	else if (rc == TIDE_OK && d->table == STORE_PAUSES)
@@ -205,29 +215,42 @@ void recover_definitions(struct broker *b, store_done_fn on_done, void *ctx)
 	store_definition_load(b->store, on_definition, on_end, create(b, on_done, ctx));
 }
 
+#define TOPICS_TEXT_MAX 32
+
+static void format_topics(char out[TOPICS_TEXT_MAX], unsigned topics)
+{
+	out[0] = '\0';
+	if (topics)
+		snprintf(out, TOPICS_TEXT_MAX, ", %u topics", topics);
+}
+
 static void log_counts(const struct broker *b)
 {
 	struct unusable_count none;
-	unsigned exchanges = 0, queues = 0, bindings = 0;
+	unsigned exchanges = 0, queues = 0, topics = 0, bindings = 0;
+	char text[TOPICS_TEXT_MAX];
 	const struct exchange *x;
 	const struct vhost *v;
 
 	unusable_count(b, &none);
 	for (v = b->vhosts; v; v = v->hh.next) {
 		exchanges += HASH_COUNT(v->exchanges);
-		queues += HASH_COUNT(v->queues);
+		queues += HASH_COUNT(v->queues) - v->topic_count;
+		topics += v->topic_count;
 		for (x = v->exchanges; x; x = x->hh.next)
 			bindings += x->binding_count;
 	}
-	log_info("recovered %u exchanges, %u queues, %u bindings",
+	format_topics(text, topics - none.topics);
+	log_info("recovered %u exchanges, %u queues, %u bindings%s",
 		 exchanges - none.exchanges, queues - none.queues,
-		 bindings - none.bindings);
-	if (none.exchanges + none.queues == 0)
+		 bindings - none.bindings, text);
+	if (none.exchanges + none.queues + none.topics == 0)
 		return;
 	unusable_log(b);
-	log_error("cannot be used: %u exchanges, %u queues, %u bindings; publishes to "
+	format_topics(text, none.topics);
+	log_error("cannot be used: %u exchanges, %u queues, %u bindings%s; publishes to "
 		  "them are refused until the rules support them",
-		  none.exchanges, none.queues, none.bindings);
+		  none.exchanges, none.queues, none.bindings, text);
 }
 
 static void drop_unused(struct broker *b)

@@ -4,6 +4,7 @@
 #include "base/waiter.h"
 #include "host/log.h"
 #include "broker.h"
+#include "definition.h"
 
 #define REST_MS 500   /* between two rounds */
 #define ROUND_MAX 256 /* requests of a round */
@@ -35,13 +36,13 @@ static void end(struct removal *r, int status, const char *text)
 /* What was declared meanwhile stays. Of a queue it has the old messages, too. */
 static void end_as_back(struct removal *r, int status, const char *text)
 {
-	if (r->spec.table != STORE_QUEUES) {
+	if (!definition_is_queue(r->spec.table)) {
 		end(r, TIDE_OK, NULL);
 		return;
 	}
-	log_error("Redis refused to delete queue '%" SLICE_FMT
+	log_error("Redis refused to delete %s '%" SLICE_FMT
 		  "', which exists again: its old messages return with the next start",
-		  SLICE_ARG(r->spec.name));
+		  r->spec.kind, SLICE_ARG(r->spec.name));
 	end(r, status, text);
 }
 
@@ -79,6 +80,8 @@ static void ask(struct removal *r)
 	r->is_sent = true;
 	if (spec->table == STORE_QUEUES)
 		store_definition_erase_queue(store, &queue, on_answer, r);
+	else if (spec->table == STORE_TOPICS)
+		store_definition_erase_topic(store, &queue, on_answer, r);
 	else
 		store_definition_remove(store, spec->table, spec->vhost, spec->name,
 					on_answer, r);
@@ -108,14 +111,14 @@ int removal_check(const struct broker *b, struct slice vhost, struct slice queue
 	const struct removal *r;
 
 	TAILQ_FOREACH (r, &b->removals, link)
-		if (r->spec.table == STORE_QUEUES &&
+		if (definition_is_queue(r->spec.table) &&
 		    slice_is_equal(r->spec.vhost, vhost) &&
 		    slice_is_equal(r->spec.name, queue))
 			return error_set(err, TIDE_ESTORE,
-					 "queue '%" SLICE_FMT
+					 "%s '%" SLICE_FMT
 					 "' was deleted, and Redis refuses to delete it; "
 					 "it is asked again",
-					 SLICE_ARG(queue));
+					 r->spec.kind, SLICE_ARG(queue));
 	return TIDE_OK;
 }
 

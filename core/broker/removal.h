@@ -12,8 +12,9 @@ struct waiter;
 
 struct removal_spec {
 	enum store_table table;
+	const char *kind; /* "queue" */
 	struct slice vhost, name;
-	unsigned shards; /* of a queue */
+	unsigned shards; /* of a queue, or partitions of a topic */
 	/* It was declared again, and is written to Redis again. */
 	bool (*is_back)(struct broker *b, const struct removal_spec *spec);
 };
@@ -21,7 +22,7 @@ struct removal_spec {
 /* The texts are copied. `waiter` may be NULL. */
 void removal_send(struct broker *b, const struct removal_spec *spec,
 		  struct waiter *waiter);
-/* Is Redis asked again to delete a queue of that name? TIDE_ESTORE */
+/* Is Redis asked again to delete a queue or a topic of that name? TIDE_ESTORE */
 TIDE_MUST_USE int removal_check(const struct broker *b, struct slice vhost,
 				struct slice queue, struct error *err);
 /* Ask again, when that is due. */

@@ -34,9 +34,9 @@ static int fill_target(const struct route_walk *w, struct route_target *t,
 	struct strategy **strategies = q->strategies[w->spec->rules->slot];
 	struct strategy *priority = strategies[SCRIPT_PRIORITY];
 
-	if (!priority)
-		return error_set(err, TIDE_ERULE, "a script of queue '%s' is missing",
-				 q->name);
+	if (!strategies[SCRIPT_SHARDING])
+		return error_set(err, TIDE_ERULE, "a script of %s '%s' is missing",
+				 definition_kind(q->definition.table), q->name);
 	if (q->config.shards > 1 && !strategy_is_pure(strategies[SCRIPT_SHARDING])) {
 		t->shard = ROUTE_ASK;
 	} else if (q->config.shards > 1) {
@@ -46,7 +46,8 @@ static int fill_target(const struct route_walk *w, struct route_target *t,
 		if (rc < 0)
 			return rc;
 	}
-	if (strategy_is_pure(priority)) {
+	t->has_rank = q->topic != NULL;
+	if (!q->topic && strategy_is_pure(priority)) {
 		struct queue_view view;
 		struct error ignored; /* counted; asked again for the message */
 

@@ -17,20 +17,34 @@ struct topic {
 	struct partition **partitions; /* config.shards of them; NULL: never used */
 };
 
+/* Of all its partitions together. */
+struct topic_sum {
+	uint64_t start; /* messages that are no longer kept */
+	uint64_t end;   /* that were ever appended */
+	uint64_t bytes;
+};
+
 /* For queue.c: the topic of a new queue, and its end (consumers are told before). */
 struct topic *topic_create(struct queue *q);
 void topic_destroy(struct topic *t);
-/* As queue_recover. */
+/* As queue_recover, and queue_drop_unused. */
 void topic_recover(struct topic *t, struct waiter *waiter);
+void topic_drop_unused(struct topic *t);
 
+/* Make the partition of that number, which is not there. */
+struct partition *topic_make_partition(struct topic *t, unsigned index);
 /* The partition of that number, below config.shards; it is made if it is new. */
-struct partition *topic_partition(struct topic *t, unsigned index);
+static inline struct partition *topic_partition(struct topic *t, unsigned index)
+{
+	struct partition *p = t->partitions[index];
+
+	return p ? p : topic_make_partition(t, index);
+}
+/* The offset that the next message of that partition gets. */
+uint64_t topic_end(const struct topic *t, unsigned index);
+struct topic_sum topic_sum(const struct topic *t);
 /* The partition's topic. */
 static inline struct topic *topic_of(const struct partition *p)
 {
 	return partition_owner(p);
 }
-
-/* Of the broker: what all partitions share. on_news activates the queue: deal_queue deals
- * out what its groups can take. */
-extern const struct partition_ops topic_partition_ops;

@@ -142,6 +142,18 @@ int transaction_filter(struct transaction *t, struct error *err)
 	return TIDE_OK;
 }
 
+static int check_topic(const struct decision *d, struct error *err)
+{
+	const struct queue *topic = publish_find_topic(d);
+
+	if (!topic)
+		return TIDE_OK;
+	return error_set(err, TIDE_EDENIED,
+			 "the message would go to topic '%s': a transaction changes "
+			 "queues alone",
+			 topic->name);
+}
+
 static int route(struct transaction *t, struct transaction_publish *p, struct error *err)
 {
 	struct decide_spec spec = { .vhost = t->vhost, .msg = p->msg };
@@ -151,33 +163,35 @@ static int route(struct transaction *t, struct transaction_publish *p, struct er
 		rc = error_set(err, TIDE_EBUSY,
 			       "another publish with this id is not confirmed yet; try "
 			       "again when it is");
+	if (rc == TIDE_OK)
+		rc = check_topic(&p->decision, err);
 	return rc < 0 ? blame(p->number, err) : rc;
 }
 
 /* Without a copy the message is buried, as when it is dead-lettered alone. */
-static void decide_copy(struct transaction_settle *s)
+static int decide_copy(struct transaction_settle *s, struct error *err)
 {
 	struct queue *q = entry_queue(s->entry);
 	struct decide_spec spec = { .vhost = q->vhost };
-	struct error err;
 	int rc;
 
 	if (s->is_ack || s->fate.action != RETRY_DEAD_LETTER)
-		return;
+		return TIDE_OK;
 	spec.msg = dead_letter_copy(s->entry, s->fate.reason, s->fate.rule);
 	s->fate.action = spec.msg ? RETRY_DROP : RETRY_BURY;
 	if (!spec.msg)
-		return;
+		return TIDE_OK;
 	s->copy = mem_alloc(sizeof(*s->copy));
-	rc = publish_filter(s->copy, &spec, &err);
+	rc = publish_filter(s->copy, &spec, err);
 	if (rc == TIDE_OK)
-		rc = publish_route(s->copy, &spec, true, &err);
+		rc = publish_route(s->copy, &spec, true, err);
 	msg_unref(spec.msg);
 	if (rc == TIDE_OK)
-		return;
-	log_warn("dead-lettering: %s; the message is buried instead", err.text);
+		return check_topic(s->copy, err) < 0 ? blame(s->number, err) : TIDE_OK;
+	log_warn("dead-lettering: %s; the message is buried instead", err->text);
 	s->fate.action = RETRY_BURY;
 	free_copy(s);
+	return TIDE_OK;
 }
 
 static int decide_rest(struct transaction *t, struct error *err)
@@ -186,7 +200,8 @@ static int decide_rest(struct transaction *t, struct error *err)
 		if (route(t, &t->publishes[i], err) < 0)
 			return err->code;
 	for (size_t i = 0; i < t->settle_count; i++)
-		decide_copy(&t->settles[i]);
+		if (decide_copy(&t->settles[i], err) < 0)
+			return err->code;
 	return TIDE_OK;
 }
 

@@ -135,6 +135,7 @@ void turn_flush(struct broker *b)
 {
 	if (!b->is_started)
 		return;
+	partition_flush(&b->partitions);
 	if (b->env.store) {
 		id_lease_turn(b);
 		removal_turn(b);
@@ -161,6 +162,7 @@ int64_t turn_due_ms(const struct broker *b)
 	due_ms = heap_earlier(due_ms, dedupe_due_ms(b->dedupe));
 	due_ms = heap_earlier(due_ms, id_lease_due_ms(b));
 	due_ms = heap_earlier(due_ms, removal_due_ms(b));
+	due_ms = heap_earlier(due_ms, partition_due_ms(&b->partitions));
 	return heap_earlier(due_ms, shared_sync_due_ms(b));
 }
 

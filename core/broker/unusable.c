@@ -51,8 +51,8 @@ int unusable_check(const struct definition *d, struct error *err)
 		return TIDE_OK;
 	if (d->is_recovering)
 		return error_set(err, TIDE_EBUSY,
-				 "queue '%s' is still being read from Redis; try again",
-				 name);
+				 "%s '%s' is still being read from Redis; try again",
+				 definition_kind(d->table), name);
 	return error_set(err, TIDE_ERULE, "%s '%s' cannot be used: it %s",
 			 definition_kind(d->table), name, d->unusable);
 }
@@ -111,14 +111,15 @@ static void revived(struct queue *q, const struct waiter *w)
 
 	d->is_recovering = false;
 	if (w->status == TIDE_OK) {
-		log_info("queue '%s' of vhost '%s' can be used again", q->name,
-			 q->vhost->name);
+		log_info("%s '%s' of vhost '%s' can be used again",
+			 definition_kind(d->table), q->name, q->vhost->name);
 		unusable_clear(d);
 		return;
 	}
 	error_set(&why, w->status, "has messages that cannot be read: %s",
 		  w->text ? w->text : error_text(w->status));
-	log_error("queue '%s' of vhost '%s' %s", q->name, q->vhost->name, why.text);
+	log_error("%s '%s' of vhost '%s' %s", definition_kind(d->table), q->name,
+		  q->vhost->name, why.text);
 	queue_detach(q, RULESET_ACTIVE);
 	queue_renew_shards(q);
 	unusable_set(d, why.text);
@@ -157,7 +158,7 @@ void unusable_retry(struct definition *d)
 		unusable_clear(d);
 	}
 	definition_follow(d);
-	if (d->table == STORE_QUEUES)
+	if (definition_is_queue(d->table))
 		revive(container_of(d, struct queue, definition));
 }
 
@@ -190,8 +191,9 @@ static bool count(void *ctx, struct definition *d)
 
 	if (!d->unusable)
 		return true;
-	if (d->table == STORE_QUEUES) {
-		out->queues++;
+	if (definition_is_queue(d->table)) {
+		out->queues += d->table == STORE_QUEUES;
+		out->topics += d->table == STORE_TOPICS;
 		out->bindings += count_incoming(
 			&container_of(d, struct queue, definition)->incoming);
 	} else {

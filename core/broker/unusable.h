@@ -1,5 +1,5 @@
-/* unusable.h: queues and exchanges that are defined in Redis, and for which the active
- * rules cannot decide.
+/* unusable.h: queues, topics and exchanges that are defined in Redis, and for which the
+ * active rules cannot decide.
  *
  * What is defined exists, whatever the rules are: its name is taken, its bindings stand,
  * and a message that would go there is refused, not lost. At the start everything is
@@ -13,7 +13,7 @@
 #include "queue.h"
 
 struct unusable_count {
-	unsigned exchanges, queues, bindings;
+	unsigned exchanges, queues, topics, bindings;
 	struct error first; /* names the first; code 0 when there is none */
 };
 

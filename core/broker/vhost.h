@@ -21,7 +21,8 @@ struct vhost {
 	size_t name_len;
 	struct exchange
 		*exchanges;   /* uthash by name; the default exchange is not in it */
-	struct queue *queues; /* uthash by name */
+	struct queue *queues; /* uthash by name; with topics */
+	unsigned topic_count; /* of these */
 	struct lock *locks;   /* likewise: those that are held */
 	struct unroutable unroutable; /* of the default exchange */
 	unsigned sessions;            /* that work in it */

@@ -19,6 +19,7 @@ static const struct {
 } requests[] = {
 	{ "LIST exchanges", "DECLARE exchange", { "name", "type" } },
 	{ "LIST queues", "DECLARE queue", { "name" } },
+	{ "LIST topics", "DECLARE topic", { "name" } },
 	{ "LIST bindings", "BIND", { "destination", "exchange", "pattern" } },
 };
 

@@ -131,7 +131,7 @@ bool model_has_exchange(const struct model *m, const char *name)
 
 bool model_has_queue(const struct model *m, const char *name)
 {
-	return find_place(m, "queue", name) != NULL;
+	return find_place(m, "queue", name) || find_place(m, "topic", name);
 }
 
 static bool is_refused(const struct model *m, const char *kind, const char *name)
@@ -191,9 +191,12 @@ static bool read_declaration(const char *line, struct declaration *s)
 /* A binding of what was refused fails for that reason alone. */
 static bool is_consequence(const struct model *m, const struct declaration *s)
 {
-	return s->is_bind &&
-	       (is_refused(m, "exchange", s->words[2]) ||
-		is_refused(m, s->is_to_exchange ? "exchange" : "queue", s->words[1]));
+	if (!s->is_bind)
+		return false;
+	return is_refused(m, "exchange", s->words[2]) ||
+	       (s->is_to_exchange ? is_refused(m, "exchange", s->words[1])
+				  : is_refused(m, "queue", s->words[1]) ||
+					    is_refused(m, "topic", s->words[1]));
 }
 
 /* @param why  "ERR not-found there is no ..." */
@@ -217,8 +220,9 @@ static void read_line(struct model *m, const char *line, struct model_place at)
 		findings_add_outside(
 			m->findings, at.file, at.line,
 			"'%.80s' is not a definition; definitions are: DECLARE exchange "
-			"<name> <type>, DECLARE queue <name>, BIND <queue> <exchange> "
-			"<pattern>, each with its options, in at most %d bytes",
+			"<name> <type>, DECLARE queue <name>, DECLARE topic <name>, BIND "
+			"<queue> <exchange> <pattern>, each with its options, in at most "
+			"%d bytes",
 			line, LINE_MAX_BYTES);
 		return;
 	}

@@ -65,10 +65,11 @@ static void check_dead_letters(struct model *m, const struct queue *q)
 	if (!problem)
 		return;
 	buf_printf(&text,
-		   "queue '%s' dead-letters to %s '%s', which %s: its dead letters are "
-		   "buried",
-		   q->name, is_to_queue ? "queue" : "exchange", name, problem);
-	model_report(m, "queue", q->name, buf_cstr(&text));
+		   "%s '%s' dead-letters to %s '%s', which %s: its dead letters are %s",
+		   definition_kind(q->definition.table), q->name,
+		   is_to_queue ? "queue" : "exchange", name, problem,
+		   q->topic ? "given up" : "buried");
+	model_report(m, definition_kind(q->definition.table), q->name, buf_cstr(&text));
 	buf_deinit(&text);
 }
 

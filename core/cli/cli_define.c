@@ -89,9 +89,11 @@ static int run_definition(struct cli *cli)
 	bool is_declare = strcmp(cli->verb->name, "declare") == 0;
 	bool is_exchange = strcmp(cli->words[0], "exchange") == 0;
 
-	if (!is_exchange && strcmp(cli->words[0], "queue") != 0)
-		return cli_usage_error(cli, "expected 'exchange' or 'queue', not '%s'",
-				       cli->words[0]);
+	if (!is_exchange && strcmp(cli->words[0], "queue") != 0 &&
+	    strcmp(cli->words[0], "topic") != 0)
+		return cli_usage_error(
+			cli, "expected 'exchange', 'queue' or 'topic', not '%s'",
+			cli->words[0]);
 	if (is_declare && is_exchange && cli->word_count < 3)
 		return cli_usage_error(cli, "the type of the exchange is missing");
 	add_words(cli, is_declare && is_exchange ? 3 : 2);
@@ -183,8 +185,8 @@ static const struct command_option pause_options[] = {
 
 const struct cli_verb cli_define_verbs[] = {
 	{ .name = "declare",
-	  .summary = "declare an exchange or a queue",
-	  .usage = "[options] exchange NAME TYPE [NAME=VALUE...] | queue NAME "
+	  .summary = "declare an exchange, a queue or a topic",
+	  .usage = "[options] exchange NAME TYPE [NAME=VALUE...] | queue|topic NAME "
 		   "[NAME=VALUE...]",
 	  .details = "NAME=VALUE are the options of DECLARE in docs/protocol.md, for "
 		     "example\n"
@@ -194,8 +196,8 @@ const struct cli_verb cli_define_verbs[] = {
 	  .words_max = WORDS_MAX,
 	  .run = run_definition },
 	{ .name = "delete",
-	  .summary = "delete an exchange or a queue",
-	  .usage = "[options] exchange|queue NAME",
+	  .summary = "delete an exchange, a queue or a topic",
+	  .usage = "[options] exchange|queue|topic NAME",
 	  .options = delete_options,
 	  .words_min = 2,
 	  .words_max = 2,

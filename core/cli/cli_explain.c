@@ -57,8 +57,11 @@ static void append_pattern(struct buf *out, const json_t *binding)
 
 static void append_queue(struct buf *out, const json_t *queue)
 {
+	const json_t *partition = json_object_get(queue, "partition");
+
 	buf_printf(out, "%s/%" JSON_INTEGER_FORMAT, cli_table_text(queue, "queue", "-"),
-		   json_integer_value(json_object_get(queue, "shard")));
+		   json_integer_value(partition ? partition
+						: json_object_get(queue, "shard")));
 }
 
 /* In each object of the document's array `name`, write the array `member` as a text. */
@@ -91,8 +94,9 @@ static int run_explain(struct cli *cli)
 		.arrays = {
 			{ "exchanges", "exchange type script bindings matched patterns" },
 			{ "queues",
-			  "queue binding? exchange? shard sharding rank priority "
-			  "shard_cached rank_cached retry state durable dedupe? "
+			  "queue binding? exchange? shard partition sharding rank "
+			  "priority shard_cached partition_cached rank_cached retry "
+			  "state durable dedupe? "
 			  "dedupe_window:duration? first? remembered_until:time?" },
 			{ "filters", "script copy? match_exchange match_key rejected? "
 				     "changes copies us" },

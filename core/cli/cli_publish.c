@@ -93,13 +93,20 @@ static int read_stdin(struct buf *input)
 
 static void print_receipt(const struct cli *cli, const struct tidemq_receipt *r)
 {
+	char place[96] = "";
+
+	if (r->has_offset)
+		snprintf(place, sizeof(place),
+			 cli->json ? ",\"partition\":%u,\"offset\":%" PRIu64
+				   : ", partition %u offset %" PRIu64,
+			 r->partition, r->offset);
 	if (cli->json)
-		printf("{\"id\":\"%s\",\"queues\":%u%s}\n", r->id, r->queues,
-		       r->is_duplicate ? ",\"duplicate\":true" : "");
+		printf("{\"id\":\"%s\",\"queues\":%u%s%s}\n", r->id, r->queues,
+		       r->is_duplicate ? ",\"duplicate\":true" : "", place);
 	else
-		printf(r->is_duplicate ? "duplicate of %s in %u queue%s\n"
-				       : "published %s to %u queue%s\n",
-		       r->id, r->queues, r->queues == 1 ? "" : "s");
+		printf(r->is_duplicate ? "duplicate of %s in %u queue%s%s\n"
+				       : "published %s to %u queue%s%s\n",
+		       r->id, r->queues, r->queues == 1 ? "" : "s", place);
 }
 
 static int publish_one(struct cli *cli, struct pub_request *pub)

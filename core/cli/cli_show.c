@@ -21,6 +21,9 @@ static const struct list {
 	  { .columns = "name ready delayed unacked buried consumers durable paused "
 		       "options? "
 		       "unusable?" } },
+	{ "topics",
+	  { .columns = "name partitions messages bytes appended consumers durable "
+		       "options? unusable?" } },
 	{ "bindings",
 	  { .columns = "exchange to destination pattern options? unusable?" } },
 	{ "consumers",
@@ -49,7 +52,7 @@ static int run_list(struct cli *cli)
 	}
 	return cli_usage_error(cli,
 			       "there is no list of '%s'; expected exchanges, queues, "
-			       "bindings, consumers, connections, locks or rules",
+			       "topics, bindings, consumers, connections, locks or rules",
 			       what);
 }
 

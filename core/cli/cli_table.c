@@ -166,6 +166,19 @@ static void append_members(struct buf *out, const struct columns *units, json_t 
 	}
 }
 
+static void append_place(struct buf *out, const json_t *queue)
+{
+	const json_t *partition = json_object_get(queue, "partition");
+
+	if (partition)
+		buf_printf(out, " (partition %" JSON_INTEGER_FORMAT ")",
+			   json_integer_value(partition));
+	else
+		buf_printf(out, " (shard %" JSON_INTEGER_FORMAT ", rank %.6g)",
+			   json_integer_value(json_object_get(queue, "shard")),
+			   json_number_value(json_object_get(queue, "rank")));
+}
+
 /* "jobs (shard 0, rank 0), 3 more", or why not. */
 static void append_decision(struct buf *out, const json_t *decision)
 {
@@ -180,9 +193,7 @@ static void append_decision(struct buf *out, const json_t *decision)
 
 		buf_append_text(out, i ? ", " : "");
 		append_printable(out, name, strlen(name));
-		buf_printf(out, " (shard %" JSON_INTEGER_FORMAT ", rank %.6g)",
-			   json_integer_value(json_object_get(queue, "shard")),
-			   json_number_value(json_object_get(queue, "rank")));
+		append_place(out, queue);
 	}
 	if (more > 0)
 		buf_printf(out, ", %" JSON_INTEGER_FORMAT " more", more);

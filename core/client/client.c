@@ -288,6 +288,23 @@ int tidemq_send_publication(struct tidemq_client *c, unsigned channel,
 	return rc;
 }
 
+/* "duplicate 3:17", each of which may be missing. Words of later versions may follow. */
+static void read_place(struct slice rest, struct tidemq_receipt *receipt)
+{
+	struct slice offset = slice_cut(&rest, ' '), partition;
+	uint64_t number;
+
+	receipt->is_duplicate = slice_is(offset, "duplicate");
+	if (receipt->is_duplicate)
+		offset = slice_cut(&rest, ' ');
+	partition = slice_cut(&offset, ':');
+	if (!slice_to_uint(partition, UINT32_MAX, &number) ||
+	    !slice_to_uint(offset, UINT64_MAX - 1, &receipt->offset))
+		return;
+	receipt->has_offset = true;
+	receipt->partition = (unsigned)number;
+}
+
 int tidemq_reply_receipt(const struct tidemq_reply *reply, struct tidemq_receipt *receipt)
 {
 	struct slice rest = { reply->text, reply->len };
@@ -301,12 +318,9 @@ int tidemq_reply_receipt(const struct tidemq_reply *reply, struct tidemq_receipt
 	if (reply->status != TIDEMQ_OK || id.len != sizeof(receipt->id) - 1 ||
 	    !slice_to_uint(count, UINT32_MAX, &queues))
 		return TIDEMQ_EPROTOCOL;
-	receipt->is_queued = false;
+	*receipt = (struct tidemq_receipt){ .queues = (unsigned)queues };
 	memcpy(receipt->id, id.data, id.len);
-	receipt->id[id.len] = '\0';
-	receipt->queues = (unsigned)queues;
-	/* Words of later versions may follow. */
-	receipt->is_duplicate = slice_is(slice_cut(&rest, ' '), "duplicate");
+	read_place(rest, receipt);
 	return TIDEMQ_OK;
 }
 

@@ -90,7 +90,8 @@ void candidate_judge(struct candidate *c, const struct decision *d, int status,
 			const struct queue *q = o->picks[i].queue;
 
 			t->is_shard_telling = is_telling(c, q, SCRIPT_SHARDING);
-			t->is_rank_telling = is_telling(c, q, SCRIPT_PRIORITY);
+			t->is_rank_telling =
+				!q->topic && is_telling(c, q, SCRIPT_PRIORITY);
 		}
 	}
 }

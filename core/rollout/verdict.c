@@ -12,7 +12,7 @@ static void add_picks(struct verdict *v, const struct outcome *o)
 		struct verdict_target *t = verdict_add(v, pick->queue->serial);
 
 		if (t) {
-			t->shard = pick->shard->index;
+			t->shard = pick->index;
 			t->rank = pick->rank;
 		}
 	}
@@ -94,10 +94,14 @@ void verdict_write_queue(uint64_t serial, const struct broker *b, struct json *o
 static void write_target(const struct verdict_target *t, struct broker *b,
 			 struct json *out)
 {
+	const struct queue *q = queue_by_serial(b, t->queue);
+	bool is_topic = q && q->topic;
+
 	json_object_begin(out);
 	verdict_write_queue(t->queue, b, out);
-	json_member_int(out, "shard", t->shard);
-	json_member_number(out, "rank", t->rank);
+	json_member_int(out, is_topic ? "partition" : "shard", t->shard);
+	if (!is_topic)
+		json_member_number(out, "rank", t->rank);
 	json_object_end(out);
 }
 

@@ -60,7 +60,7 @@ static bool count_queue(void *ctx, struct slice name, struct schedule_queue *out
 	const struct queue *q = queue_find(s->home, name);
 
 	/* How many an unusable one has is not known. */
-	if (!q || q->definition.unusable)
+	if (!q || q->topic || q->definition.unusable)
 		return false;
 	*out = (struct schedule_queue){
 		.ready = queue_count(q, ENTRY_READY),
@@ -247,7 +247,8 @@ static void ask_shard(struct schedule *s, struct shard *sh)
 	mem_free(ids);
 }
 
-/* A sharding script may choose otherwise this time: every shard is asked. */
+/* A sharding script may choose otherwise this time: every shard is asked. Topics are not:
+ * what a run has appended before a crash is appended again. */
 static void look_for_messages(struct schedule *s)
 {
 	struct queue *q, *next;

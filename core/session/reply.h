@@ -17,7 +17,7 @@ enum reply_kind {
 	REPLY_OK,        /* OK */
 	REPLY_COUNT,     /* OK <count> */
 	REPLY_COUNTS,    /* OK <count> <second> */
-	REPLY_PUBLISHED, /* OK <id> <count> [duplicate] */
+	REPLY_PUBLISHED, /* OK <id> <count> [duplicate] [<partition>:<offset>] */
 	REPLY_MESSAGES,  /* OK <count>, then the messages */
 	REPLY_DATA,      /* a document */
 	REPLY_TEXT,      /* OK <text> */
@@ -44,10 +44,13 @@ struct reply {
 	bool is_quiet;
 	bool is_document; /* counted in the session */
 	bool is_done;
-	bool is_duplicate; /* for REPLY_PUBLISHED */
-	int error;         /* for REPLY_ERROR */
-	uint64_t id;       /* for REPLY_COUNTS: the second one */
+	bool is_duplicate; /* for REPLY_PUBLISHED, as has_offset and the next */
+	bool has_offset;   /* it is in a topic, there */
+	uint16_t partition;
+	int error;   /* for REPLY_ERROR */
+	uint64_t id; /* for REPLY_COUNTS: the second one */
 	uint64_t count;
+	uint64_t offset;                   /* for REPLY_PUBLISHED */
 	char *text;                        /* for REPLY_ERROR, REPLY_TEXT; owned */
 	struct buf data;                   /* for REPLY_DATA */
 	struct subscription *subscription; /* of a SUB: it waits for this reply */

@@ -316,7 +316,7 @@ size_t service_memory(const struct service *s)
 void service_check_pressure(struct service *s)
 {
 	const struct broker *b = s->broker;
-	size_t unstored = b->env.unstored_bytes;
+	size_t unstored = b->env.unstored_bytes + b->partitions.unstored_bytes;
 	size_t unstored_max = b->config.unstored_max_bytes;
 	size_t memory = service_memory(s);
 	size_t memory_max = b->config.memory_max_bytes;

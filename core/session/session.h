@@ -95,8 +95,10 @@ void session_close_channel(struct channel *ch, struct reply *r);
 /* The commands. Each finishes `r`, now or later. On an error the caller does:
  * reply_error. */
 
+enum define_kind { DEFINE_EXCHANGE, DEFINE_QUEUE, DEFINE_TOPIC };
+
 struct declare_spec {
-	bool is_queue;
+	enum define_kind kind;
 	struct slice name; /* "-": the broker chooses that of a queue, and says it */
 	struct slice type; /* of an exchange */
 	const struct args *args;
@@ -106,9 +108,9 @@ TIDE_MUST_USE int session_define_declare(struct session *s,
 					 struct error *err);
 
 struct delete_spec {
-	bool is_queue;
+	enum define_kind kind;
 	struct slice name;
-	bool if_empty;
+	bool if_empty; /* of a queue */
 	bool if_unused;
 };
 TIDE_MUST_USE int session_define_delete(struct session *s, const struct delete_spec *spec,
@@ -156,8 +158,15 @@ bool session_publish_is_next_held(const struct session *s);
 /* It is about to publish for the first time: from now on it is held back, and told
  * so, like those that have. */
 void session_publish_begin(struct session *s);
-void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
-			  struct reply *r);
+/* What a publisher asks for; else the publish fails, and nothing is stored. */
+struct publish_demand {
+	bool must;         /* a queue takes it */
+	bool has_expected; /* a topic takes it, and each that does has it at this offset
+			    */
+	uint64_t expected;
+};
+void session_publish_take(struct session *s, struct msg *m,
+			  const struct publish_demand *demand, struct reply *r);
 
 #define SUBSCRIBE_PRIORITY_MIN (-1000)
 #define SUBSCRIBE_PRIORITY_MAX 1000
@@ -298,6 +307,7 @@ TIDE_MUST_USE int session_lock_check(struct session *s, struct slice name, uint6
 enum list_what {
 	LIST_EXCHANGES,
 	LIST_QUEUES,
+	LIST_TOPICS,
 	LIST_BINDINGS,
 	LIST_CONSUMERS,
 	LIST_CONNECTIONS,
@@ -305,7 +315,7 @@ enum list_what {
 	LIST_RULES,
 };
 void session_report_list(struct session *s, enum list_what what, struct reply *r);
-/* An empty name: the broker's. */
+/* Of a queue or a topic; an empty name: the broker's. */
 TIDE_MUST_USE int session_report_stats(struct session *s, struct slice queue,
 				       struct reply *r, struct error *err);
 /* Of an exchange; empty: the default one. */

@@ -87,12 +87,16 @@ static int choose_name(struct broker *b, char name[NAME_LEN_MAX], struct error *
 	return TIDE_OK;
 }
 
+/* A queue or a topic. */
 static int declare_queue(struct session *s, const struct declare_spec *spec,
 			 struct reply *r, struct error *err)
 {
 	struct broker *b = s->broker;
 	bool is_named = !slice_is(spec->name, "-");
-	struct slice name = spec->name;
+	struct queue_declare_spec what = { .is_topic = spec->kind == DEFINE_TOPIC,
+					   .name = spec->name,
+					   .args = spec->args,
+					   .owner = &s->exclusive };
 	char chosen[NAME_LEN_MAX];
 	unsigned shards;
 	struct queue *q;
@@ -102,8 +106,8 @@ static int declare_queue(struct session *s, const struct declare_spec *spec,
 		if (!is_named && choose_name(b, chosen, err) < 0)
 			return err->code;
 		if (!is_named)
-			name = slice_from(chosen);
-		q = queue_find(s->vhost, name);
+			what.name = slice_from(chosen);
+		q = queue_find(s->vhost, what.name);
 	} while (q && !is_named);
 	if (q && q->owner && q->owner != &s->exclusive)
 		return error_set(err, TIDE_EDENIED,
@@ -112,8 +116,7 @@ static int declare_queue(struct session *s, const struct declare_spec *spec,
 	       : check_room(HASH_CNT(serial_hh, b->queues_by_serial),
 			    b->config.queues_max, "queues", err);
 	if (rc == TIDE_OK)
-		rc = queue_declare(s->vhost, name, spec->args, &s->exclusive, &q, &shards,
-				   err);
+		rc = queue_declare(s->vhost, &what, &q, &shards, err);
 	if (rc == TIDE_OK && shards != q->config.shards)
 		rc = reshard(q, shards, &r->waiter, err);
 	if (rc < 0)
@@ -149,19 +152,25 @@ int session_define_declare(struct session *s, const struct declare_spec *spec,
 {
 	if (s->broker->is_draining)
 		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
-	if (!spec->is_queue && slice_is(spec->name, "-"))
+	if (spec->kind == DEFINE_EXCHANGE && slice_is(spec->name, "-"))
 		return error_set(
 			err, TIDE_ESYNTAX,
 			"'-' stands for the default exchange and cannot be declared");
-	return spec->is_queue ? declare_queue(s, spec, r, err)
-			      : declare_exchange(s, spec, r, err);
+	if (spec->kind == DEFINE_TOPIC && slice_is(spec->name, "-"))
+		return error_set(err, TIDE_ESYNTAX,
+				 "a topic needs a name: the broker chooses those of "
+				 "queues alone");
+	return spec->kind == DEFINE_EXCHANGE ? declare_exchange(s, spec, r, err)
+					     : declare_queue(s, spec, r, err);
 }
 
 static int delete_queue(struct session *s, const struct delete_spec *spec,
 			struct reply *r, struct error *err)
 {
 	struct queue *q;
-	int rc = session_queue_find(s, spec->name, &q, err);
+	int rc = spec->kind == DEFINE_TOPIC
+			 ? session_queue_find_topic(s, spec->name, &q, err)
+			 : session_queue_find(s, spec->name, &q, err);
 
 	if (rc < 0)
 		return rc;
@@ -169,9 +178,9 @@ static int delete_queue(struct session *s, const struct delete_spec *spec,
 	if (spec->if_empty && unusable_check(&q->definition, err) < 0)
 		return err->code;
 	if (spec->if_unused && q->consumer_count)
-		return error_set(err, TIDE_EEXISTS,
-				 "queue '%s' is in use: it has %u consumers", q->name,
-				 q->consumer_count);
+		return error_set(
+			err, TIDE_EEXISTS, "%s '%s' is in use: it has %u consumers",
+			definition_kind(q->definition.table), q->name, q->consumer_count);
 	for (int state = ENTRY_READY; spec->if_empty && state <= ENTRY_UNACKED; state++)
 		if (queue_count(q, (enum entry_state)state))
 			return error_set(err, TIDE_EEXISTS, "queue '%s' is not empty",
@@ -200,8 +209,8 @@ static int delete_exchange(struct session *s, const struct delete_spec *spec,
 int session_define_delete(struct session *s, const struct delete_spec *spec,
 			  struct reply *r, struct error *err)
 {
-	int rc = spec->is_queue ? delete_queue(s, spec, r, err)
-				: delete_exchange(s, spec, r, err);
+	int rc = spec->kind == DEFINE_EXCHANGE ? delete_exchange(s, spec, r, err)
+					       : delete_queue(s, spec, r, err);
 
 	if (rc == TIDE_OK)
 		reply_ok(r);
@@ -220,7 +229,7 @@ static int resolve(struct session *s, const struct bind_spec *spec,
 	if (find_exchange(s, spec->exchange, &out->source, err) < 0)
 		return err->code;
 	return spec->to_exchange ? find_exchange(s, spec->dest, &out->exchange, err)
-				 : session_queue_find(s, spec->dest, &out->queue, err);
+				 : session_queue_any(s, spec->dest, &out->queue, err);
 }
 
 static int check_usable(const struct binding_spec *spec, struct error *err)

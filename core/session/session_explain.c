@@ -97,11 +97,22 @@ static void on_visit(void *ctx, unsigned number, const struct route_visit *v)
 	json_object_end(j);
 }
 
+static void add_rank(struct json *j, const struct pick *pick)
+{
+	struct strategy **strategies = pick->queue->strategies[RULESET_ACTIVE];
+
+	json_member_number(j, "rank", pick->rank);
+	json_member_text(j, "priority", strategy_script(strategies[SCRIPT_PRIORITY]));
+	if (pick->is_unranked)
+		json_member_bool(j, "unranked", true);
+}
+
 static void add_pick(struct json *j, const struct pick *pick, const struct outcome *o)
 {
 	struct queue *q = pick->queue;
 	const struct dedupe_key key = decide_dedupe_key(o);
 	struct strategy **strategies = q->strategies[RULESET_ACTIVE];
+	bool is_topic = q->topic != NULL;
 	struct error why;
 
 	json_object_begin(j);
@@ -110,18 +121,19 @@ static void add_pick(struct json *j, const struct pick *pick, const struct outco
 		json_member_text(j, "binding", pick->binding->pattern);
 		json_member_text(j, "exchange", pick->binding->source->name);
 	}
-	json_member_int(j, "shard", pick->shard->index);
+	json_member_int(j, is_topic ? "partition" : "shard", pick->index);
 	json_member_text(j, "sharding", strategy_script(strategies[SCRIPT_SHARDING]));
-	json_member_number(j, "rank", pick->rank);
-	json_member_text(j, "priority", strategy_script(strategies[SCRIPT_PRIORITY]));
-	if (pick->is_unranked)
-		json_member_bool(j, "unranked", true);
-	json_member_bool(j, "shard_cached", o->was_cached && pick->is_shard_known);
-	json_member_bool(j, "rank_cached", o->was_cached && pick->is_rank_known);
+	if (!is_topic)
+		add_rank(j, pick);
+	json_member_bool(j, is_topic ? "partition_cached" : "shard_cached",
+			 o->was_cached && pick->is_shard_known);
+	if (!is_topic)
+		json_member_bool(j, "rank_cached", o->was_cached && pick->is_rank_known);
 	json_member_text(j, "retry", strategy_script(strategies[SCRIPT_RETRY]));
-	json_member_text(j, "state", o->msg->due_unix_ms ? "delayed" : "ready");
+	if (!is_topic)
+		json_member_text(j, "state", o->msg->due_unix_ms ? "delayed" : "ready");
 	json_member_bool(j, "durable", queue_is_durable(q));
-	if (o->msg->dedupe_len)
+	if (o->msg->dedupe_len && !is_topic)
 		dedupe_explain(q->dedupe, &key, queue_dedupe_ms(q), j);
 	if (admission_check_pick(o, pick, &why) < 0)
 		json_member_text(j, "refused", why.text);

@@ -45,9 +45,15 @@ struct session {
 #define SESSION_AUTHOR_MAX 300
 void session_format_author(const struct session *s, char out[SESSION_AUTHOR_MAX]);
 
-/* The queue, if this session may use it, whether it is usable or not: unusable.h. */
+/* The queue or the topic, if this session may use it, whether it is usable or not:
+ * unusable.h. */
+TIDE_MUST_USE int session_queue_any(struct session *s, struct slice name,
+				    struct queue **out, struct error *err);
+/* The same, and it is a queue; or a topic. */
 TIDE_MUST_USE int session_queue_find(struct session *s, struct slice name,
 				     struct queue **out, struct error *err);
+TIDE_MUST_USE int session_queue_find_topic(struct session *s, struct slice name,
+					   struct queue **out, struct error *err);
 /* The queue, if this session may use it and it can be used. */
 TIDE_MUST_USE int session_queue_usable(struct session *s, struct slice name,
 				       struct queue **out, struct error *err);

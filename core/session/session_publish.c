@@ -134,31 +134,43 @@ void session_publish_begin(struct session *s)
 }
 
 /* It is part of a transaction. */
-static void keep(struct session *s, struct msg *m, bool is_mandatory, struct reply *r)
+static void keep(struct session *s, struct msg *m, const struct publish_demand *demand,
+		 struct reply *r)
 {
 	struct channel *ch = r->channel;
 	struct error err;
+	int rc;
 
 	s->prepared = NULL;
 	session_publish_begin(s);
-	if (session_transaction_publish(ch, m, is_mandatory, r, &err) < 0) {
+	if (demand->has_expected)
+		rc = error_set(&err, TIDE_EDENIED,
+			       "PUB expect= cannot be part of a transaction");
+	else
+		rc = session_transaction_publish(ch, m, demand->must, r, &err);
+	if (rc < 0) {
 		session_transaction_refuse(ch, &err);
 		reply_error(r, &err);
 	}
 	msg_unref(m);
 }
 
-void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
-			  struct reply *r)
+void session_publish_take(struct session *s, struct msg *m,
+			  const struct publish_demand *demand, struct reply *r)
 {
 	struct service *service = s->service;
 	struct error err;
-	struct decide_spec spec = { .vhost = s->vhost, .msg = m, .may_deal = true };
+	struct decide_spec spec = {
+		.vhost = s->vhost,
+		.msg = m,
+		.may_deal = true,
+		.expected = demand->has_expected ? &demand->expected : NULL,
+	};
 	struct published published = { .id = m->id };
 	int rc = TIDE_OK;
 
 	if (r->channel->transaction) {
-		keep(s, m, is_mandatory, r);
+		keep(s, m, demand, r);
 		return;
 	}
 	if (s->prepared != m || s->exchange_version != s->broker->route_version)
@@ -168,10 +180,13 @@ void session_publish_take(struct session *s, struct msg *m, bool is_mandatory,
 	session_publish_begin(s);
 	r->kind = REPLY_PUBLISHED;
 	if (rc == TIDE_OK)
-		rc = publish_message(&spec, is_mandatory, &r->waiter, &published, &err);
+		rc = publish_message(&spec, demand->must, &r->waiter, &published, &err);
 	r->id = published.id;
 	r->count = published.queues;
 	r->is_duplicate = published.is_duplicate;
+	r->has_offset = published.has_offset;
+	r->partition = published.partition;
+	r->offset = published.offset;
 	if (rc < 0)
 		reply_error(r, &err);
 	else

@@ -2,8 +2,8 @@
 #include "broker/unusable.h"
 #include "session_private.h"
 
-int session_queue_find(struct session *s, struct slice name, struct queue **out,
-		       struct error *err)
+int session_queue_any(struct session *s, struct slice name, struct queue **out,
+		      struct error *err)
 {
 	struct queue *q = queue_find(s->vhost, name);
 
@@ -15,6 +15,30 @@ int session_queue_find(struct session *s, struct slice name, struct queue **out,
 				 "queue '%s' belongs to another connection", q->name);
 	*out = q;
 	return TIDE_OK;
+}
+
+int session_queue_find(struct session *s, struct slice name, struct queue **out,
+		       struct error *err)
+{
+	int rc = session_queue_any(s, name, out, err);
+
+	if (rc < 0 || !(*out)->topic)
+		return rc;
+	return error_set(err, TIDE_EDENIED, "'%s' is a topic: this request takes a queue",
+			 (*out)->name);
+}
+
+int session_queue_find_topic(struct session *s, struct slice name, struct queue **out,
+			     struct error *err)
+{
+	*out = queue_find(s->vhost, name);
+	if (!*out)
+		return error_set(err, TIDE_ENOTFOUND,
+				 "there is no topic '%" SLICE_FMT "'", SLICE_ARG(name));
+	if ((*out)->topic)
+		return TIDE_OK;
+	return error_set(err, TIDE_EDENIED, "'%s' is a queue: this request takes a topic",
+			 (*out)->name);
 }
 
 int session_queue_usable(struct session *s, struct slice name, struct queue **out,

@@ -8,6 +8,7 @@
 #include "session_private.h"
 #include "broker/pause.h"
 #include "broker/queue_limit.h"
+#include "broker/topic.h"
 #include "broker/unusable.h"
 #include "rules/engine/index.h"
 #include "rules/engine/engine_status.h"
@@ -106,6 +107,8 @@ static void list_queues(struct session *s, struct json *j)
 
 	HASH_SRT(hh, s->vhost->queues, by_queue_name);
 	HASH_ITER (hh, s->vhost->queues, q, next) {
+		if (q->topic)
+			continue;
 		json_object_begin(j);
 		json_member_text(j, "name", q->name);
 		/* What has not been read is not known to be none. */
@@ -121,6 +124,44 @@ static void list_queues(struct session *s, struct json *j)
 	}
 }
 
+/* What all partitions have together. */
+static void add_sum(struct json *j, const struct topic *t)
+{
+	const struct topic_sum sum = topic_sum(t);
+
+	json_member_int(j, "messages", (int64_t)(sum.end - sum.start));
+	json_member_int(j, "bytes", (int64_t)sum.bytes);
+	json_member_int(j, "appended", (int64_t)sum.end);
+}
+
+static void list_topics(struct session *s, struct json *j)
+{
+	struct queue *q, *next;
+
+	HASH_SRT(hh, s->vhost->queues, by_queue_name);
+	HASH_ITER (hh, s->vhost->queues, q, next) {
+		if (!q->topic)
+			continue;
+		json_object_begin(j);
+		json_member_text(j, "name", q->name);
+		json_member_int(j, "partitions", q->config.shards);
+		if (q->definition.unusable)
+			json_member_text(j, "unusable", q->definition.unusable);
+		else
+			add_sum(j, q->topic);
+		json_member_int(j, "consumers", q->consumer_count);
+		json_member_bool(j, "durable", queue_is_durable(q));
+		add_options(j, q);
+		json_object_end(j);
+	}
+}
+
+static const char *binding_kind(const struct binding *b)
+{
+	return definition_kind(b->queue ? b->queue->definition.table
+					: b->exchange->definition.table);
+}
+
 static void list_bindings(struct session *s, struct json *j)
 {
 	struct exchange *x, *next;
@@ -134,7 +175,7 @@ static void list_bindings(struct session *s, struct json *j)
 				continue;
 			json_object_begin(j);
 			json_member_text(j, "exchange", x->name);
-			json_member_text(j, "to", b->queue ? "queue" : "exchange");
+			json_member_text(j, "to", binding_kind(b));
 			json_member_string(j, "destination", binding_dest(b));
 			json_member_text(j, "pattern", b->pattern);
 			json_member_object(j, "options");
@@ -237,9 +278,10 @@ static void list_locks(struct session *s, struct json *j)
 void session_report_list(struct session *s, enum list_what what, struct reply *r)
 {
 	static void (*const lists[])(struct session *, struct json *) = {
-		[LIST_EXCHANGES] = list_exchanges,     [LIST_QUEUES] = list_queues,
-		[LIST_BINDINGS] = list_bindings,       [LIST_CONSUMERS] = list_consumers,
-		[LIST_CONNECTIONS] = list_connections, [LIST_LOCKS] = list_locks,
+		[LIST_EXCHANGES] = list_exchanges, [LIST_QUEUES] = list_queues,
+		[LIST_TOPICS] = list_topics,       [LIST_BINDINGS] = list_bindings,
+		[LIST_CONSUMERS] = list_consumers, [LIST_CONNECTIONS] = list_connections,
+		[LIST_LOCKS] = list_locks,
 	};
 	struct json j;
 
@@ -386,6 +428,38 @@ static void queue_stats(struct queue *q, struct json *j)
 	add_order(j, q);
 }
 
+/* Of each partition, in the order of their numbers; one that was never used has nothing.
+ */
+static void add_partitions(struct json *j, const struct topic *t)
+{
+	json_member_array(j, "per_partition");
+	for (unsigned i = 0; i < t->queue->config.shards; i++) {
+		const struct partition *p = t->partitions[i];
+
+		json_object_begin(j);
+		json_member_int(j, "partition", i);
+		json_member_int(j, "start", p ? (int64_t)partition_start(p) : 0);
+		json_member_int(j, "end", p ? (int64_t)partition_end(p) : 0);
+		json_member_int(j, "bytes", p ? (int64_t)partition_bytes(p) : 0);
+		if (p && partition_last_ms(p))
+			json_member_int(j, "last", partition_last_ms(p));
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
+
+static void topic_stats(struct queue *q, struct json *j)
+{
+	json_member_text(j, "topic", q->name);
+	json_member_int(j, "partitions", q->config.shards);
+	add_sum(j, q->topic);
+	json_member_int(j, "consumers", q->consumer_count);
+	json_member_int(j, "published", (int64_t)q->counters.published);
+	queue_begin_second(q);
+	add_rates(j, &q->rates->in, &q->rates->out);
+	add_partitions(j, q->topic);
+}
+
 static void store_members(const struct broker *b, struct json *j)
 {
 	static const char *const states[] = { "starting", "up", "down", "failed" };
@@ -424,16 +498,30 @@ static void transaction_members(const struct transactions *t, struct json *j)
 	json_object_end(j);
 }
 
+static void partition_members(const struct partition_env *env, struct json *j)
+{
+	json_member_object(j, "logs");
+	json_member_int(j, "appended", (int64_t)env->stats.appended);
+	json_member_int(j, "batches", (int64_t)env->stats.batches);
+	json_member_int(j, "refused", (int64_t)env->stats.refused);
+	json_member_int(j, "read_batches", (int64_t)env->stats.read_batches);
+	json_member_int(j, "unstored_bytes", (int64_t)env->unstored_bytes);
+	json_member_int(j, "tail_bytes", (int64_t)env->tail_bytes);
+	json_member_int(j, "memory_bytes", (int64_t)env->memory_bytes);
+	json_object_end(j);
+}
+
 static void broker_stats(const struct service *service, struct json *j)
 {
 	const struct broker *b = service->broker;
 	const struct broker_counters *n = &b->counters;
 	const struct vhost *v;
-	uint64_t queues = 0, exchanges = 0, connections = 0;
+	uint64_t queues = 0, topics = 0, exchanges = 0, connections = 0;
 	const struct session *s;
 
 	for (v = b->vhosts; v; v = v->hh.next) {
-		queues += HASH_COUNT(v->queues);
+		queues += HASH_COUNT(v->queues) - v->topic_count;
+		topics += v->topic_count;
 		exchanges += HASH_COUNT(v->exchanges);
 	}
 	TAILQ_FOREACH (s, &service->sessions, link)
@@ -445,6 +533,7 @@ static void broker_stats(const struct service *service, struct json *j)
 	json_member_int(j, "vhosts", HASH_COUNT(b->vhosts));
 	json_member_int(j, "exchanges", (int64_t)exchanges);
 	json_member_int(j, "queues", (int64_t)queues);
+	json_member_int(j, "topics", (int64_t)topics);
 	json_member_int(j, "unusable", b->unusable);
 	json_member_int(j, "published", (int64_t)n->published);
 	json_member_int(j, "routed", (int64_t)n->routed);
@@ -467,6 +556,7 @@ static void broker_stats(const struct service *service, struct json *j)
 	json_member_object(j, "counters");
 	engine_status_counters(b->engine, j);
 	json_object_end(j);
+	partition_members(&b->partitions, j);
 	store_members(b, j);
 }
 
@@ -499,11 +589,14 @@ int session_report_stats(struct session *s, struct slice queue, struct reply *r,
 	struct queue *q = NULL;
 	struct json j;
 
-	if (queue.len && session_queue_usable(s, queue, &q, err) < 0)
+	if (queue.len && (session_queue_any(s, queue, &q, err) < 0 ||
+			  unusable_check(&q->definition, err) < 0))
 		return err->code;
 	reply_json(r, &j);
 	json_object_begin(&j);
-	if (q)
+	if (q && q->topic)
+		topic_stats(q, &j);
+	else if (q)
 		queue_stats(q, &j);
 	else
 		broker_stats(s->service, &j);

@@ -119,6 +119,9 @@ struct tidemq_receipt {
 	char id[17]; /* 16 hex digits */
 	unsigned queues;
 	bool is_duplicate; /* they had it before; the id is that of the first */
+	bool has_offset;   /* a topic has it, there; the first one if several do */
+	unsigned partition;
+	uint64_t offset;
 	/* It is part of a transaction (BEGIN): the rest is empty, and the reply to COMMIT
 	 * is the confirm. */
 	bool is_queued;

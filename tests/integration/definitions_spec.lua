@@ -238,7 +238,7 @@ describe('the definitions', function()
       c:expect_answer('DECLARE exchange x.bad topic durable=2', 'ERR syntax durable=2: expected 0 or 1')
       c:expect_answer('DECLARE exchange - topic',
         "ERR syntax '-' stands for the default exchange and cannot be declared")
-      c:expect_answer('DECLARE teapot x.bad topic', "ERR syntax 'teapot': expected queue or exchange")
+      c:expect_answer('DECLARE teapot x.bad topic', "ERR syntax 'teapot': expected exchange, queue or topic")
       assert.is_nil(find('exchanges', 'x.bad'))
     end)
 

@@ -56,11 +56,14 @@ describe('docs/protocol.md', function()
     assert.is_true(count >= 17)
   end)
 
-  it('has each option of a queue', function()
+  it('has each option of a queue and of a topic', function()
     local options = shell.read_file('core/broker/queue_config.c'):match 'options%[%] = (%b{})'
-    for name in options:gmatch '{ "([^"]+)",' do
+    local count = 0
+    for name in options:gmatch '{ OF_%u+, "([^"]+)",' do
+      count = count + 1
       assert.is_truthy(section('DECLARE'):find('`' .. name .. '`', 1, true), name)
     end
+    assert.is_true(count >= 30)
   end)
 end)
 

@@ -148,17 +148,20 @@ COMMAND(close)
 	return TIDE_OK;
 }
 
-/* The first word: queue, or else exchange. */
-static bool read_is_queue(struct request *q)
+static enum define_kind read_kind(struct request *q)
 {
-	bool is_queue = slice_is(q->words[0], "queue");
+	static const char *const names[] = { [DEFINE_EXCHANGE] = "exchange",
+					     [DEFINE_QUEUE] = "queue",
+					     [DEFINE_TOPIC] = "topic" };
 
-	if (!is_queue && !slice_is(q->words[0], "exchange"))
-		request_refuse(q, NULL, q->words[0], "queue or exchange");
-	return is_queue;
+	for (int kind = DEFINE_EXCHANGE; kind <= DEFINE_TOPIC; kind++)
+		if (slice_is(q->words[0], names[kind]))
+			return (enum define_kind)kind;
+	request_refuse(q, NULL, q->words[0], "exchange, queue or topic");
+	return DEFINE_EXCHANGE;
 }
 
-/* The third word of a queue is a flag, which is an option that is on. */
+/* The third word of a queue or a topic is a flag, which is an option that is on. */
 static int read_queue_flag(struct request *q, struct reply *r)
 {
 	if (q->option_count == REQUEST_OPTIONS_MAX)
@@ -176,16 +179,17 @@ COMMAND(declare)
 	struct args args;
 	struct declare_spec spec = { .args = &args };
 
-	spec.is_queue = read_is_queue(q);
+	spec.kind = read_kind(q);
 	spec.name = request_name(q, 1, "a name");
-	if (!spec.is_queue && q->word_count > 2)
+	if (spec.kind == DEFINE_EXCHANGE && q->word_count > 2)
 		spec.type = request_name(q, 2, "a type");
-	else if (q->rc == TIDE_OK && !spec.is_queue)
+	else if (q->rc == TIDE_OK && spec.kind == DEFINE_EXCHANGE)
 		return error_set(q->err, TIDE_ESYNTAX,
 				 "DECLARE exchange needs a name and a type");
 	else if (q->rc == TIDE_OK && q->word_count > 2)
 		q->rc = read_queue_flag(q, r);
-	if (q->rc == TIDE_OK && spec.is_queue && q->is_quiet && slice_is(spec.name, "-"))
+	if (q->rc == TIDE_OK && spec.kind == DEFINE_QUEUE && q->is_quiet &&
+	    slice_is(spec.name, "-"))
 		return error_set(q->err, TIDE_ESYNTAX,
 				 "DECLARE queue - is answered with the name: it takes no "
 				 "'quiet'");
@@ -205,8 +209,11 @@ COMMAND(delete)
 		.if_unused = request_has_flag(q, "if-unused"),
 	};
 
-	spec.is_queue = read_is_queue(q);
+	spec.kind = read_kind(q);
 	spec.name = request_name(q, 1, "a name");
+	if (q->rc == TIDE_OK && spec.kind == DEFINE_TOPIC && spec.if_empty)
+		return error_set(q->err, TIDE_ESYNTAX,
+				 "if-empty is for queues; DELETE topic takes if-unused");
 	if (q->rc < 0)
 		return q->rc;
 	return session_define_delete(l->session, &spec, r, q->err);
@@ -288,18 +295,30 @@ static int read_publish(struct request *q, struct publish_spec *spec)
 	return q->rc;
 }
 
+static int read_expected(struct request *q, struct publish_demand *demand)
+{
+	const struct request_limits offset = { 0, INT64_MAX };
+
+	demand->has_expected = request_option(q, "expect").data != NULL;
+	demand->expected = request_uint(q, "expect", offset, 0);
+	return q->rc;
+}
+
 COMMAND(publish)
 {
 	struct publish_spec spec;
 	int rc = read_publish(q, &spec);
 
 	(void)r; /* made when the payload is there */
+	l->demand.has_expected = false;
+	if (rc == TIDE_OK && q->option_count > 0)
+		rc = read_expected(q, &l->demand);
 	if (rc == TIDE_OK)
 		rc = session_publish_prepare(l->session, &spec, &l->msg, q->err);
 	if (rc < 0)
 		return rc;
 	l->channel = q->channel;
-	l->is_mandatory = request_has_flag(q, "must");
+	l->demand.must = request_has_flag(q, "must");
 	l->is_quiet = q->is_quiet;
 	l->filled = 0;
 	l->state = spec.payload_len ? LINE_PAYLOAD : LINE_ENDING;
@@ -543,7 +562,8 @@ COMMAND(kick)
 }
 
 /* In the order of enum list_what. */
-#define LISTS "exchanges, queues, bindings, consumers, connections, locks or rules"
+#define LISTS \
+	"exchanges, queues, topics, bindings, consumers, connections, locks or rules"
 
 COMMAND(list)
 {
@@ -555,15 +575,18 @@ COMMAND(list)
 	return TIDE_OK;
 }
 
-/* STATS exchange <name>, STATS queue <name>, or a queue alone. */
+/* STATS exchange <name>, STATS queue <name>, STATS topic <name>, or a queue or a topic
+ * alone. */
 COMMAND(stats)
 {
 	unsigned last = q->word_count ? q->word_count - 1 : 0;
 	bool is_exchange = last > 0 && slice_is(q->words[0], "exchange");
 	struct slice name = SLICE("");
 
-	if (last > 0 && !is_exchange && !slice_is(q->words[0], "queue"))
-		request_refuse(q, NULL, q->words[0], "exchange or queue before a name");
+	if (last > 0 && !is_exchange && !slice_is(q->words[0], "queue") &&
+	    !slice_is(q->words[0], "topic"))
+		request_refuse(q, NULL, q->words[0],
+			       "exchange, queue or topic before a name");
 	if (is_exchange)
 		name = request_word(q, last, "an exchange");
 	else if (q->word_count > 0)

@@ -84,8 +84,7 @@ static void publish(struct line *l)
 		msg_unref(m);
 		return;
 	}
-	session_publish_take(l->session, m, l->is_mandatory,
-			     reply_create(ch, l->is_quiet));
+	session_publish_take(l->session, m, &l->demand, reply_create(ch, l->is_quiet));
 }
 
 /* The line end after a payload: how many bytes it has, 0 when more

@@ -44,9 +44,9 @@ struct line {
 	struct msg *msg;
 	size_t filled;
 	uint64_t skip;
-	unsigned channel; /* of the publish whose payload is being read */
-	uint8_t state;    /* enum line_state */
-	bool is_mandatory;
+	struct publish_demand demand; /* of the publish whose payload is being read */
+	unsigned channel;             /* likewise */
+	uint8_t state;                /* enum line_state */
 	bool is_quiet;
 	bool has_asked; /* a request came: too late for HELLO */
 	bool is_told_blocked;

@@ -188,6 +188,12 @@ static void ok(struct line *l, unsigned channel, const struct reply *r)
 	}
 	if (r->is_duplicate)
 		at = PUT(at, " duplicate");
+	if (r->has_offset) {
+		*at++ = ' ';
+		at = decimal_put(at, r->partition);
+		*at++ = ':';
+		at = decimal_put(at, r->offset);
+	}
 	at = PUT(at, "\r\n");
 	put_line(l, at);
 }

@@ -6,22 +6,22 @@
 
 /* clang-format off */
 #define PUB_OPTIONS "pri delay ttl id ack-timeout"
-#define LIST_WORDS "exchanges|queues|bindings|consumers|connections|locks|rules"
+#define LIST_WORDS "exchanges|queues|topics|bindings|consumers|connections|locks|rules"
 #define RULES_WORDS \
 	"reload|status|log|rollback|shadow|recent|replay|simulate dir|hash|n|retry name"
 
 /* The verbs of every message come first: they are searched from the front. */
 static const struct verb verbs[] = {
 	/* name     words  their names                 features                       options and flags                command */
-	{ "PUB",     2, 2, "exchange key",             VERB_PAYLOAD | VERB_HEADERS | VERB_TRANSACTED,      PUB_OPTIONS, "must",          command_publish },
+	{ "PUB",     2, 2, "exchange key",             VERB_PAYLOAD | VERB_HEADERS | VERB_TRANSACTED,      PUB_OPTIONS " expect", "must",          command_publish },
 	{ "ACK",     0, 0, NULL,                       VERB_TAGS | VERB_TRANSACTED,                        NULL, NULL,                   command_ack },
 	{ "HELLO",   0, 0, NULL,                       VERB_ANSWERS,   "user pass vhost name heartbeat prefetch", NULL,         command_hello },
 	{ "PING",    0, 0, NULL,                       0,                                NULL, NULL,                   command_ping },
 	{ "QUIT",    0, 0, NULL,                       0,                                NULL, NULL,                   command_quit },
 	{ "OPEN",    0, 0, NULL,                       VERB_NO_CHANNEL,                  "prefetch", NULL,             command_open },
 	{ "CLOSE",   0, 0, NULL,                       VERB_NO_CHANNEL,                  NULL, NULL,                   command_close },
-	{ "DECLARE", 2, 3, "exchange|queue name type", VERB_ANY_OPTIONS,                 NULL, NULL,                   command_declare },
-	{ "DELETE",  2, 2, "exchange|queue name",      0,                                NULL, "if-empty if-unused",   command_delete },
+	{ "DECLARE", 2, 3, "exchange|queue|topic name type", VERB_ANY_OPTIONS,                 NULL, NULL,                   command_declare },
+	{ "DELETE",  2, 2, "exchange|queue|topic name", 0,                               NULL, "if-empty if-unused",   command_delete },
 	{ "BIND",    3, 3, "queue exchange pattern",   VERB_ANY_OPTIONS,                 NULL, NULL,                   command_bind },
 	{ "UNBIND",  3, 3, "queue exchange pattern",   VERB_ANY_OPTIONS,                 NULL, NULL,                   command_unbind },
 	{ "SUB",     2, 2, "queue sid",                0,                                "prefetch ack priority rank notify-lease ack-timeout", NULL, command_subscribe },
@@ -39,7 +39,7 @@ static const struct verb verbs[] = {
 	{ "PAUSE",   2, 2, "queue in|out|both",        0,                                "for", NULL,                  command_pause },
 	{ "RESUME",  1, 2, "queue in|out|both",        0,                                NULL, NULL,                   command_pause_resume },
 	{ "LIST",    1, 1, LIST_WORDS,                 VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_list },
-	{ "STATS",   0, 2, "exchange|queue name",               VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_stats },
+	{ "STATS",   0, 2, "exchange|queue|topic name",         VERB_DOCUMENT | VERB_ANSWERS,        NULL, NULL,                   command_stats },
 	{ "RULES",   1, 3, RULES_WORDS,                VERB_DOCUMENT | VERB_ANSWERS | VERB_ANY_OPTIONS, "share", NULL,                command_rules },
 	{ "EXPLAIN", 2, 2, "exchange key",             VERB_DOCUMENT | VERB_ANSWERS | VERB_HEADERS, PUB_OPTIONS " payload", NULL, command_explain },
 	{ "BEGIN",   0, 0, NULL,                       0,                                NULL, NULL,                   command_transaction_begin },

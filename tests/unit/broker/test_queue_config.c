@@ -4,16 +4,32 @@
 
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
 
+typedef int parse_fn(struct queue_config *c, const struct args *args, struct error *err);
+
 /* "a=1 b=2" as what DECLARE hands over; values percent-encoded. */
-static int parse(struct queue_config *c, const char *text, struct error *err)
+static int parse_by(parse_fn *read, struct queue_config *c, const char *text,
+		    struct error *err)
 {
 	struct args args;
 	int rc;
 
 	assert_int_equal(args_parse(&args, slice_from(text)), TIDE_OK);
-	rc = queue_config_parse(c, &args, err);
+	rc = read(c, &args, err);
 	args_deinit(&args);
 	return rc;
+}
+
+static int parse(struct queue_config *c, const char *text, struct error *err)
+{
+	return parse_by(queue_config_parse, c, text, err);
+}
+
+static void parse_good_topic(struct queue_config *c, const char *text)
+{
+	struct error err = { 0 };
+
+	if (parse_by(queue_config_parse_topic, c, text, &err) < 0)
+		fail_msg("'%s' is refused: %s", text, err.text);
 }
 
 static void parse_good(struct queue_config *c, const char *text)
@@ -289,11 +305,136 @@ static void reshard_is_a_flag_and_no_part_of_the_queue(void **state)
 	queue_config_deinit(&c);
 }
 
+static void what_a_topic_does_not_say_has_its_default(void **state)
+{
+	struct queue_config c;
+	struct buf text = { 0 };
+
+	parse_good_topic(&c, "");
+	assert_true(c.is_topic);
+	assert_true(c.is_durable);
+	assert_true(c.keeps_order);
+	assert_false(c.compacts);
+	assert_int_equal(c.shards, 8);
+	assert_int_equal(queue_config_shards(&c), 8);
+	assert_int_equal(c.retention_ms, DAY_MS);
+	assert_int_equal(c.retention_bytes, 0);
+	assert_int_equal(c.retention_count, 0);
+	assert_string_equal(c.keep_unread, "");
+	assert_null(c.scripts[SCRIPT_PRIORITY]);
+	args_format(&c.canonical, &text);
+	assert_buf(&text,
+		   "ack-timeout=60s ack-timeout-max=1d compact= dead-letter= "
+		   "death-limit=100 dedupe= delivery-limit=20 durable=1 keep-unread= "
+		   "order=1 partitions=8 retention=1d retention-bytes=0 "
+		   "retention-count=0 retry=immediate sharding=hash");
+	for (size_t i = 0; i < c.canonical.count; i++)
+		assert_true(queue_config_is_default(&c.canonical.items[i]));
+	queue_config_deinit(&c);
+	buf_deinit(&text);
+}
+
+static void every_option_of_a_topic_is_read(void **state)
+{
+	struct queue_config c;
+
+	parse_good_topic(&c, "partitions=64 durable=0 order=0 retention=0 "
+			     "retention-bytes=1000 retention-count=1000000000000 "
+			     "keep-unread=a,b.c compact=key sharding=consistent "
+			     "sharding.by=k retry.x=1 dedupe=1m dead-letter=-/q");
+	assert_int_equal(c.shards, 64);
+	assert_false(c.is_durable);
+	assert_false(c.keeps_order);
+	assert_true(c.compacts);
+	assert_int_equal(c.retention_ms, 0);
+	assert_int_equal(c.retention_bytes, 1000);
+	assert_int_equal(c.retention_count, 1000000000000);
+	assert_string_equal(c.keep_unread, "a,b.c");
+	assert_string_equal(c.dead_key, "q");
+	assert_int_equal(c.dedupe_ms, 60000);
+	assert_string_equal(args_get(&c.script_args[SCRIPT_RETRY], "x"), "1");
+	queue_config_deinit(&c);
+}
+
+static void what_a_topic_does_not_take_is_refused_and_named(void **state)
+{
+	static const struct {
+		const char *args, *says;
+	} cases[] = {
+		{ "shards=2", "'shards' is an option of queues: a topic takes durable" },
+		{ "exclusive=1", "'exclusive' is an option of queues" },
+		{ "priority=strict", "'priority' is an option of queues" },
+		{ "priority.x=1", "'priority.x' is an option of queues" },
+		{ "ttl=1s", "'ttl' is an option of queues" },
+		{ "colour=red", "a topic has no option 'colour'; it takes: durable" },
+		{ "partitions=0", "1 to 64" },
+		{ "partitions=65", "1 to 64" },
+		{ "retention=4000d", "1ms to 3660d, or 0 for ever" },
+		{ "retention-bytes=1000000000001", "or 0 for no limit" },
+		{ "keep-unread=a,", "each once" },
+		{ "keep-unread=,a", "each once" },
+		{ "keep-unread=a,b,a", "each once" },
+		{ "keep-unread=a%20b", "each once" },
+		{ "compact=all", "key, or nothing" },
+		{ "dedupe=queued", "a duration up to 1d; 0 remembers" },
+		{ "order=2", "0 or 1" },
+	};
+	struct queue_config c;
+	struct error err = { 0 };
+
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		if (parse_by(queue_config_parse_topic, &c, cases[i].args, &err) !=
+		    TIDE_ESYNTAX)
+			fail_msg("'%s' was taken, or refused in another way",
+				 cases[i].args);
+		if (!strstr(err.text, cases[i].says))
+			fail_msg("'%s': %s", cases[i].args, err.text);
+	}
+	assert_int_equal(parse(&c, "retention=1d", &err), TIDE_ESYNTAX);
+	assert_non_null(
+		strstr(err.text, "'retention' is an option of topics: a queue takes"));
+}
+
+static void the_first_difference_of_topics_is_named(void **state)
+{
+	static const struct {
+		const char *has, *wanted, *says;
+	} cases[] = {
+		{ "", "partitions=8 retention=24h", NULL },
+		{ "", "partitions=9", "it has partitions=8, not partitions=9" },
+		{ "keep-unread=a", "", "it has keep-unread=a, not keep-unread=(none)" },
+		{ "compact=key", "", "it has compact=key, not compact=(none)" },
+		{ "", "order=0", "it has order=1, not order=0" },
+		{ "", "retention-count=5",
+		  "it has retention-count=0, not "
+		  "retention-count=5" },
+	};
+
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		struct queue_config a, b;
+		struct error err = { 0 };
+		int rc;
+
+		parse_good_topic(&a, cases[i].has);
+		parse_good_topic(&b, cases[i].wanted);
+		rc = queue_config_compare(&a, &b, 120000, &err);
+		assert_int_equal(rc, cases[i].says ? TIDE_EMISMATCH : TIDE_OK);
+		if (cases[i].says)
+			assert_string_equal(err.text, cases[i].says);
+		queue_config_deinit(&a);
+		queue_config_deinit(&b);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_not_said_has_its_default),
 		cmocka_unit_test(every_option_is_read),
+		cmocka_unit_test(what_a_topic_does_not_say_has_its_default),
+		cmocka_unit_test(every_option_of_a_topic_is_read),
+		cmocka_unit_test(what_a_topic_does_not_take_is_refused_and_named),
+		cmocka_unit_test(the_first_difference_of_topics_is_named),
 		cmocka_unit_test(the_ends_of_each_range_are_good),
 		cmocka_unit_test(what_is_wrong_is_refused_and_named),
 		cmocka_unit_test(a_target_is_an_exchange_with_or_without_a_key),
