@@ -100,6 +100,9 @@ uint64_t partition_readable(const struct partition *p); /* the end of what can b
 uint64_t partition_bytes(const struct partition *p);    /* of its batches */
 int64_t partition_last_ms(const struct partition *p);   /* of its last message; 0: none */
 
+/* When the message of that offset was appended; 0: it is not in memory. */
+int64_t partition_time_at(const struct partition *p, uint64_t offset);
+
 /* Send what has gathered, unless appends are under way. At the end of each turn. What was
  * appended without keys can be read from now on. */
 void partition_flush(struct partition_env *env);

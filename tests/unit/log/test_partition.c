@@ -149,8 +149,10 @@ static void times_and_days_never_go_back(void **state)
 static void what_redis_refuses_fails_with_all_that_gathered_behind_it(void **state)
 {
 	struct pub *first, *second;
+	uint64_t bytes;
 
 	rig_publish_all(3, 100);
+	bytes = partition_bytes(r.p);
 	rig_ask("CONFIG SET maxmemory 1");
 	first = rig_publish(100);
 	partition_flush(&r.env);
@@ -171,6 +173,7 @@ static void what_redis_refuses_fails_with_all_that_gathered_behind_it(void **sta
 	rig_ask("CONFIG SET maxmemory 0");
 	rig_settle();
 	assert_int_equal(r.stored_count, 4);
+	assert_true(partition_bytes(r.p) - bytes < 200);
 	r.env.tail_max_bytes = 0;
 	partition_shrink(&r.env);
 	rig_expect_all_from(0);
@@ -215,6 +218,10 @@ static void an_append_that_may_have_been_carried_out_is_removed(void **state)
 	r.env.tail_max_bytes = 0;
 	partition_shrink(&r.env);
 	rig_expect_all_from(0);
+	/* Once is enough. */
+	rig_ask("ZADD " LOG ":20261123 100 other");
+	rig_publish_all(1, 100);
+	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261123"), 2);
 }
 
 /* ---- a new process
@@ -259,6 +266,15 @@ static void a_partition_that_was_never_used_begins_at_0(void **state)
 	assert_int_equal(partition_end(r.p), 0);
 	rig_publish_all(2, 100);
 	rig_expect_all_from(0);
+}
+
+static void a_state_that_begins_behind_the_last_batch_counts(void **state)
+{
+	rig_publish_all(5, 100);
+	rig_ask("HSET " LOG " start 50");
+	assert_int_equal(rig_recover(), TIDE_OK);
+	assert_int_equal(partition_start(r.p), 50);
+	assert_int_equal(partition_end(r.p), 50);
 }
 
 static void damage(const char *script)
@@ -395,6 +411,17 @@ static void what_is_under_way_outlives_a_trim_to_the_end(void **state)
 	assert_int_equal(ask_int(r.redis, "HEXISTS " LOG " 20261123"), 1);
 	assert_int_equal(rig_recover(), TIDE_OK);
 	rig_expect_all_from(7);
+}
+
+/* The day is removed, and comes again at once. */
+static void a_day_that_is_being_removed_begins_anew(void **state)
+{
+	rig_publish_all(5, 100);
+	partition_trim(r.p, 5, NULL, NULL);
+	rig_publish_all(2, 100);
+	assert_int_equal(ask_int(r.redis, "HEXISTS " LOG " 20261123"), 1);
+	assert_int_equal(rig_recover(), TIDE_OK);
+	rig_expect_all_from(5);
 }
 
 static void a_trim_that_fails_is_made_good_by_the_next_one(void **state)
@@ -647,11 +674,13 @@ static const struct CMUnitTest tests[] = {
 	KEPT(an_append_that_may_have_been_carried_out_is_removed),
 	KEPT(a_new_process_finds_what_was_there),
 	KEPT(a_partition_that_was_never_used_begins_at_0),
+	KEPT(a_state_that_begins_behind_the_last_batch_counts),
 	KEPT(a_damaged_last_batch_keeps_its_offsets),
 	KEPT(a_last_batch_without_a_head_is_an_error),
 	KEPT(what_is_trimmed_is_gone_and_days_are_dropped_whole),
 	KEPT(after_all_was_trimmed_offsets_go_on),
 	KEPT(what_is_under_way_outlives_a_trim_to_the_end),
+	KEPT(a_day_that_is_being_removed_begins_anew),
 	KEPT(a_trim_that_fails_is_made_good_by_the_next_one),
 	KEPT(a_time_is_found_wherever_it_lies),
 	KEPT(closing_tells_publishers_and_readers),
