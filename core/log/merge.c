@@ -375,11 +375,6 @@ void merge_free(struct partition *p)
 	mem_free(p->merge);
 }
 
-uint64_t merge_begin(const struct partition *p)
-{
-	return p->merge && p->merge->count ? p->merge->pieces[0].base : p->readable;
-}
-
 static bool is_resting(const struct partition_env *env)
 {
 	int64_t rest_ms = env->merge_retry_ms - env->now_ms;

@@ -20,8 +20,6 @@ void merge_note(struct partition *p, uint32_t day, const struct record_batch *b)
 /* The partition is being closed: nothing is merged any more. */
 void merge_stop(struct partition *p);
 void merge_free(struct partition *p);
-/* The first offset that a merge may yet move; `readable` if there is none. */
-uint64_t merge_begin(const struct partition *p);
 
 /* For partition_flush: begin some of those that are due. */
 void merge_flush(struct partition_env *env);
