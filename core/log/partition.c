@@ -17,6 +17,7 @@ void partition_env_init(struct partition_env *env)
 	TAILQ_INIT(&env->merges);
 	STAILQ_INIT(&env->later);
 	STAILQ_INIT(&env->spare);
+	STAILQ_INIT(&env->recovers);
 }
 
 void partition_env_deinit(struct partition_env *env)

@@ -32,6 +32,7 @@ TAILQ_HEAD(partition_list, partition);
 TAILQ_HEAD(tail_list, tail_batch);
 STAILQ_HEAD(append_list, append);
 STAILQ_HEAD(partition_calls, partition_call);
+STAILQ_HEAD(log_recovers, log_recover);
 TAILQ_HEAD(cursor_list, cursor);
 TAILQ_HEAD(merge_list, merge);
 
@@ -61,6 +62,8 @@ struct partition_env {
 	} stats;
 	struct partition_calls later; /* completions: partition_flush makes them */
 	struct cursor_list failed;    /* they may read again after a rest */
+	struct log_recovers recovers; /* that wait for others */
+	unsigned recovering;          /* that are under way */
 	struct append_list spare;
 	unsigned spare_count;
 	struct merge_list merges; /* that are due */

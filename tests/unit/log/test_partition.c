@@ -268,6 +268,66 @@ static void a_partition_that_was_never_used_begins_at_0(void **state)
 	rig_expect_all_from(0);
 }
 
+static void many_partitions_are_read_some_at_a_time(void **state)
+{
+	enum { COUNT = 1000 };
+	static struct partition *partitions[COUNT];
+	struct partition *first = r.p;
+	struct store_stats stats;
+
+	for (unsigned i = 0; i < COUNT; i++) {
+		r.p = partitions[i] = partition_create(
+			&r.env, &r, i, store_log_create(SLICE("/"), SLICE("orders"), i));
+		if (i % 100 == 0)
+			rig_publish_all(1, 100);
+		r.stored_count = 0;
+	}
+	for (unsigned i = 0; i < COUNT; i++) {
+		partition_close(partitions[i]);
+		partitions[i] = partition_create(
+			&r.env, &r, i, store_log_create(SLICE("/"), SLICE("orders"), i));
+	}
+	memset(&recovery, 0, sizeof(recovery));
+	waiter_init(&recovery.waiter, rig_on_recovered);
+	for (unsigned i = 0; i < COUNT; i++)
+		partition_recover(partitions[i], rig_on_group, &recovery.waiter);
+	store_stats(r.h.store, &stats);
+	assert_true(stats.pending_requests <= 256);
+	waiter_done(&recovery.waiter, TIDE_OK, NULL);
+	WAIT(&r.h, recovery.is_done);
+	assert_int_equal(recovery.status, TIDE_OK);
+	for (unsigned i = 0; i < COUNT; i++) {
+		assert_int_equal(partition_readable(partitions[i]), i % 100 == 0);
+		partition_close(partitions[i]);
+	}
+	r.p = first;
+}
+
+static void those_that_wait_to_be_read_are_told_when_the_store_closes(void **state)
+{
+	struct partition *partitions[600];
+
+	memset(&recovery, 0, sizeof(recovery));
+	waiter_init(&recovery.waiter, rig_on_recovered);
+	for (unsigned i = 0; i < 600; i++) {
+		partitions[i] = partition_create(
+			&r.env, &r, i, store_log_create(SLICE("/"), SLICE("orders"), i));
+		partition_recover(partitions[i], rig_on_group, &recovery.waiter);
+	}
+	waiter_done(&recovery.waiter, TIDE_OK, NULL);
+	store_close(r.h.store, 0, harness_on_closed, &r.h);
+	WAIT(&r.h, r.h.is_closed);
+	assert_true(recovery.is_done);
+	assert_int_equal(recovery.status, TIDE_ESHUTDOWN);
+	for (unsigned i = 0; i < 600; i++)
+		partition_close(partitions[i]);
+	store_shard_destroy(r.h.shard);
+	harness_open_up(&r.h);
+	r.env.store = r.h.store;
+	redisFree(r.redis);
+	r.redis = harness_redis(&r.h);
+}
+
 static void a_state_that_begins_behind_the_last_batch_counts(void **state)
 {
 	rig_publish_all(5, 100);
@@ -674,6 +734,8 @@ static const struct CMUnitTest tests[] = {
 	KEPT(an_append_that_may_have_been_carried_out_is_removed),
 	KEPT(a_new_process_finds_what_was_there),
 	KEPT(a_partition_that_was_never_used_begins_at_0),
+	KEPT(many_partitions_are_read_some_at_a_time),
+	KEPT(those_that_wait_to_be_read_are_told_when_the_store_closes),
 	KEPT(a_state_that_begins_behind_the_last_batch_counts),
 	KEPT(a_damaged_last_batch_keeps_its_offsets),
 	KEPT(a_last_batch_without_a_head_is_an_error),
