@@ -252,7 +252,6 @@ struct tidemq_fetch {
 	 * a partition: what lies there from an offset or a time on; nothing is held, and
 	 * nothing is to be acknowledged. */
 	const char *group;
-	const char *from; /* with a group that has committed nothing: where it begins */
 	bool has_partition;
 	unsigned partition;
 	const char *offset; /* "first", "last", an offset, a time */
