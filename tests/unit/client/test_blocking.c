@@ -228,9 +228,7 @@ static void a_topic_is_followed_by_a_group_or_read_at_an_offset(void **state)
 	struct tidemq_subscription s = {
 		.queue = "events", .sid = "s1", .group = "two words", .from = "2026-11-23"
 	};
-	struct tidemq_fetch g = {
-		.queues = topic, .queue_count = 1, .group = "g", .from = "last"
-	};
+	struct tidemq_fetch g = { .queues = topic, .queue_count = 1, .group = "g" };
 	struct tidemq_msg *m;
 	unsigned count;
 	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_OK);
