@@ -109,7 +109,8 @@ end
 
 function LogTraffic:join(name)
   local m = {
-    client = self.broker:connect(), group = name, asked = {}, said = {}, held = {}, holds = {}, returned = {}, owns = {},
+    client = self.broker:connect(), group = name, asked = {}, said = {},
+    held = {}, holds = {}, returned = {}, owns = {},
   }
   for p = 0, PARTITIONS - 1 do m.holds[p], m.returned[p] = {}, {} end
   m.asked[1] = { kind = 'SUB' }
