@@ -10,6 +10,7 @@
 #include "rules/api/shared.h"
 #include "shard/commit.h"
 #include "shard/dedupe.h"
+#include "topic_ids.h"
 
 void broker_config_init(struct broker_config *c)
 {
@@ -75,6 +76,7 @@ static void init_partition_env(struct broker *b)
 	struct partition_env *env = &b->partitions;
 
 	partition_env_init(env);
+	topic_ids_init_pool(&b->id_appends);
 	env->ops = &deal_partition_ops;
 	env->tail_max_bytes = b->config.tail_bytes;
 	env->now_ms = b->now_ms;
@@ -122,6 +124,7 @@ void broker_destroy(struct broker *b)
 	heap_deinit(&b->wakes);
 	journal_destroy(b->journal);
 	partition_env_deinit(&b->partitions);
+	pool_deinit(&b->id_appends);
 	dedupe_destroy(b->dedupe);
 	route_cache_free(b->route);
 	msg_pool_deinit(&b->msgs);

@@ -103,6 +103,7 @@ struct broker {
 	struct shared_sync shared_sync;
 	struct shard_env env;
 	struct partition_env partitions; /* of all topics */
+	struct pool id_appends;          /* topic_ids.h */
 	struct id_lease ids;             /* of messages: broker_next_id */
 	struct vhost *vhosts;            /* uthash by name */
 	struct vhost_list idle_vhosts;   /* that may be empty */

@@ -10,11 +10,13 @@
 #include "log/partition.h"
 
 struct queue;
+struct topic_ids;
 struct waiter;
 
 struct topic {
 	struct queue *queue;
 	struct partition **partitions; /* config.shards of them; NULL: never used */
+	struct topic_ids *ids;         /* of publishes that it has seen */
 };
 
 /* Of all its partitions together. */

@@ -36,6 +36,11 @@ const char *store_log_prefix(const struct store_log *log)
 	return ((const struct store_shard *)log)->prefix;
 }
 
+struct store_shard *store_log_shard(struct store_log *log)
+{
+	return log ? keys_of(log) : NULL;
+}
+
 static void add_number(struct buf *out, uint64_t n)
 {
 	char text[DECIMAL_MAX];
@@ -118,10 +123,51 @@ static void add_new_day(struct buf *out, const struct store_log_append *append)
 	resp_text(out, value);
 }
 
-/* Outside of the MULTI, so that it passes while memory is out. */
+static struct buf *add_seen_command(struct store_call *call, const char *verb,
+				    size_t words)
+{
+	struct buf *out = store_call_add_words(call, 2 + words);
+
+	resp_text(out, verb);
+	layout_resp_key(out, shard_prefix(call->shard), LAYOUT_DEDUPE);
+	return out;
+}
+
+/* A word with what encloses it, cut off the front. */
+static struct slice cut_word(struct slice *words)
+{
+	struct slice rest = slice_skip(*words, 1), len = slice_cut(&rest, '\r');
+	struct slice word = *words;
+	uint64_t n = 0;
+
+	if (slice_to_uint(len, words->len, &n) && n + 3 <= rest.len)
+		word.len = (size_t)(rest.data - word.data) + 1 + (size_t)n + 2;
+	*words = slice_skip(*words, word.len);
+	return word;
+}
+
+/* Of scores and members the members. */
+static void add_seen_removal(struct store_call *call,
+			     const struct store_log_append *append)
+{
+	struct buf *out = add_seen_command(call, "ZREM", append->unsure_seen_count);
+	struct slice words = append->unsure_seen;
+
+	for (unsigned i = 0; i < append->unsure_seen_count; i++) {
+		cut_word(&words);
+		buf_append_slice(out, cut_word(&words));
+	}
+}
+
+/* In no MULTI that writes, so that it passes while memory is out. An id without its
+ * message would lose what is published again; so both go at once. */
 static void add_truncations(struct store_call *call,
 			    const struct store_log_append *append)
 {
+	if (append->unsure_seen_count > 0) {
+		store_call_add(call, "MULTI");
+		add_seen_removal(call, append);
+	}
 	for (unsigned i = 0; i < append->truncate_count; i++) {
 		struct buf *out = add_day_command(call, "ZREMRANGEBYSCORE",
 						  append->truncate_days[i], 2);
@@ -129,26 +175,40 @@ static void add_truncations(struct store_call *call,
 		add_score(out, append->batches[0].base);
 		resp_text(out, "+inf");
 	}
+	if (append->unsure_seen_count > 0)
+		store_call_add(call, "EXEC");
+}
+
+static void add_state(struct store_call *call, const struct store_log_append *append)
+{
+	size_t words = 2 * (size_t)append->is_new_day + 2 * (append->largest > 0);
+	struct buf *out;
+
+	if (words == 0)
+		return;
+	out = add_key_command(call, "HSET", LAYOUT_STATE, words);
+	if (append->is_new_day)
+		add_new_day(out, append);
+	if (append->largest > 0)
+		add_largest(out, append->largest);
 }
 
 /* All that stands before the batches. */
 static void add_append_head(struct append_call *a, const struct store_log_append *append)
 {
 	struct store_call *call = &a->call;
-	struct buf *out;
 
 	add_truncations(call, append);
-	a->has_exec = append->is_new_day || append->largest > 0;
+	a->has_exec =
+		append->is_new_day || append->largest > 0 || append->seen_count > 0;
 	if (a->has_exec) {
 		store_call_add(call, "MULTI");
-		out = add_key_command(call, "HSET", LAYOUT_STATE,
-				      2 * (size_t)append->is_new_day +
-					      2 * (append->largest > 0));
-		if (append->is_new_day)
-			add_new_day(out, append);
-		if (append->largest > 0)
-			add_largest(out, append->largest);
+		add_state(call, append);
 	}
+	if (append->seen_count > 0)
+		buf_append_slice(
+			add_seen_command(call, "ZADD", 2 * (size_t)append->seen_count),
+			append->seen);
 	add_day_command(call, "ZADD", append->day, 2 * (size_t)append->count);
 }
 
