@@ -123,16 +123,6 @@ static void add_new_day(struct buf *out, const struct store_log_append *append)
 	resp_text(out, value);
 }
 
-static struct buf *add_seen_command(struct store_call *call, const char *verb,
-				    size_t words)
-{
-	struct buf *out = store_call_add_words(call, 2 + words);
-
-	resp_text(out, verb);
-	layout_resp_key(out, shard_prefix(call->shard), LAYOUT_DEDUPE);
-	return out;
-}
-
 /* A word with what encloses it, cut off the front. */
 static struct slice cut_word(struct slice *words)
 {
@@ -146,27 +136,47 @@ static struct slice cut_word(struct slice *words)
 	return word;
 }
 
-/* Of scores and members the members. */
-static void add_seen_removal(struct store_call *call,
-			     const struct store_log_append *append)
-{
-	struct buf *out = add_seen_command(call, "ZREM", append->unsure_seen_count);
-	struct slice words = append->unsure_seen;
+/* KEYS: the publish ids, the days. ARGV: the offset, the ids.
+ *
+ * A script, so that both go at once: an id without its message would lose what is
+ * published again. It passes while memory is out, as script_trim does. */
+static const struct slice script_truncate =
+	SLICE("for i = 2, #ARGV, 1000 do\n"
+	      "  redis.call('ZREM', KEYS[1], unpack(ARGV, i, math.min(i + 999, #ARGV)))\n"
+	      "end\n"
+	      "for i = 2, #KEYS do\n"
+	      "  redis.call('ZREMRANGEBYSCORE', KEYS[i], ARGV[1], '+inf')\n"
+	      "end\n"
+	      "return 0\n");
 
+static void add_seen_truncation(struct store_call *call,
+				const struct store_log_append *append)
+{
+	struct slice prefix = shard_prefix(call->shard), words = append->unsure_seen;
+	size_t keys = 1 + (size_t)append->truncate_count;
+	struct buf *out =
+		store_call_add_words(call, 4 + keys + append->unsure_seen_count);
+
+	resp_text(out, "EVAL");
+	resp_bulk(out, script_truncate);
+	add_number(out, keys);
+	layout_resp_key(out, prefix, LAYOUT_DEDUPE);
+	for (unsigned i = 0; i < append->truncate_count; i++)
+		layout_resp_day(out, prefix, append->truncate_days[i]);
+	add_number(out, append->batches[0].base);
 	for (unsigned i = 0; i < append->unsure_seen_count; i++) {
-		cut_word(&words);
+		cut_word(&words); /* the score */
 		buf_append_slice(out, cut_word(&words));
 	}
 }
 
-/* In no MULTI that writes, so that it passes while memory is out. An id without its
- * message would lose what is published again; so both go at once. */
+/* Outside of the MULTI, so that it passes while memory is out. */
 static void add_truncations(struct store_call *call,
 			    const struct store_log_append *append)
 {
 	if (append->unsure_seen_count > 0) {
-		store_call_add(call, "MULTI");
-		add_seen_removal(call, append);
+		add_seen_truncation(call, append);
+		return;
 	}
 	for (unsigned i = 0; i < append->truncate_count; i++) {
 		struct buf *out = add_day_command(call, "ZREMRANGEBYSCORE",
@@ -175,8 +185,6 @@ static void add_truncations(struct store_call *call,
 		add_score(out, append->batches[0].base);
 		resp_text(out, "+inf");
 	}
-	if (append->unsure_seen_count > 0)
-		store_call_add(call, "EXEC");
 }
 
 static void add_state(struct store_call *call, const struct store_log_append *append)
@@ -193,6 +201,15 @@ static void add_state(struct store_call *call, const struct store_log_append *ap
 		add_largest(out, append->largest);
 }
 
+static void add_seen(struct store_call *call, const struct store_log_append *append)
+{
+	struct buf *out = store_call_add_words(call, 2 + 2 * (size_t)append->seen_count);
+
+	resp_text(out, "ZADD");
+	layout_resp_key(out, shard_prefix(call->shard), LAYOUT_DEDUPE);
+	buf_append_slice(out, append->seen);
+}
+
 /* All that stands before the batches. */
 static void add_append_head(struct append_call *a, const struct store_log_append *append)
 {
@@ -206,9 +223,7 @@ static void add_append_head(struct append_call *a, const struct store_log_append
 		add_state(call, append);
 	}
 	if (append->seen_count > 0)
-		buf_append_slice(
-			add_seen_command(call, "ZADD", 2 * (size_t)append->seen_count),
-			append->seen);
+		add_seen(call, append);
 	add_day_command(call, "ZADD", append->day, 2 * (size_t)append->count);
 }
 
