@@ -10,6 +10,7 @@
 #include "rules/api/shared.h"
 #include "shard/commit.h"
 #include "shard/dedupe.h"
+#include "group.h"
 #include "topic_ids.h"
 
 void broker_config_init(struct broker_config *c)
@@ -77,9 +78,11 @@ static void init_partition_env(struct broker *b)
 
 	partition_env_init(env);
 	topic_ids_init_pool(&b->id_appends);
-	env->ops = &deal_partition_ops;
+	env->ops = &group_partition_ops;
 	env->tail_max_bytes = b->config.tail_bytes;
 	env->now_ms = b->now_ms;
+	b->topic_hooks = &group_hooks;
+	TAILQ_INIT(&b->groups.dirty);
 }
 
 struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config)
@@ -122,6 +125,8 @@ void broker_destroy(struct broker *b)
 	heap_deinit(&b->lock_lapses);
 	heap_deinit(&b->lock_waits);
 	heap_deinit(&b->wakes);
+	heap_deinit(&b->groups.runs);
+	heap_deinit(&b->groups.deaths);
 	journal_destroy(b->journal);
 	partition_env_deinit(&b->partitions);
 	pool_deinit(&b->id_appends);
@@ -166,15 +171,16 @@ void broker_drain(struct broker *b)
 {
 	b->is_draining = true;
 	lock_drain(b);
+	b->groups.commit_due_ms = b->mono_ms;
 	/* GETs that wait are answered with nothing, at the end of this turn. */
 	heap_set_all(&b->waits, b->mono_ms);
 }
 
 bool broker_is_idle(const struct broker *b)
 {
-	return !b->env.store ||
-	       (journal_is_idle(b->journal) && commit_is_idle(&b->env) &&
-		partition_is_idle(&b->partitions) && shared_sync_is_idle(b));
+	return !b->env.store || (journal_is_idle(b->journal) && commit_is_idle(&b->env) &&
+				 partition_is_idle(&b->partitions) &&
+				 group_env_is_idle(&b->groups) && shared_sync_is_idle(b));
 }
 
 void broker_begin(struct broker *b)

@@ -13,6 +13,7 @@
 #include "credit.h"
 #include "rules/engine/engine.h"
 #include "id_lease.h"
+#include "group_env.h"
 #include "log/partition.h"
 #include "shard/journal.h"
 #include "pace.h"
@@ -24,6 +25,7 @@
 struct dedupe;
 struct queue;
 struct route;
+struct topic_hooks;
 struct vhost;
 
 struct broker_config {
@@ -103,15 +105,17 @@ struct broker {
 	struct shared_sync shared_sync;
 	struct shard_env env;
 	struct partition_env partitions; /* of all topics */
-	struct pool id_appends;          /* topic_ids.h */
-	struct id_lease ids;             /* of messages: broker_next_id */
-	struct vhost *vhosts;            /* uthash by name */
-	struct vhost_list idle_vhosts;   /* that may be empty */
-	struct queue_list active;        /* queues that may have something to deal out */
-	struct credit_list credits;      /* of channels, with room for who wants it */
-	struct heap timers;              /* of shards */
-	struct heap lock_lapses;         /* of locks without their holder, by mono_ms */
-	struct heap lock_waits;          /* of requests that wait for one, likewise */
+	struct pool id_appends; /* topic_ids.h */
+	const struct topic_hooks *topic_hooks;
+	struct group_env groups;
+	struct id_lease ids;           /* of messages: broker_next_id */
+	struct vhost *vhosts;          /* uthash by name */
+	struct vhost_list idle_vhosts; /* that may be empty */
+	struct queue_list active;      /* queues that may have something to deal out */
+	struct credit_list credits;    /* of channels, with room for who wants it */
+	struct heap timers;            /* of shards */
+	struct heap lock_lapses;       /* of locks without their holder, by mono_ms */
+	struct heap lock_waits;        /* of requests that wait for one, likewise */
 	unsigned lock_count;
 	struct heap waits;    /* of GETs that wait, by mono_ms */
 	struct heap wakes;    /* of queues, by mono_ms: wake.h */

@@ -279,10 +279,8 @@ static void read_more(struct cursor *c)
 	const struct partition_day *day;
 	unsigned count;
 
-	if (c->read_offset < c->offset) {
+	if (c->read_offset < c->offset)
 		c->read_offset = c->offset;
-		c->has_seen = false;
-	}
 	if (c->read_offset >= tail_begin(p))
 		return;
 	day = partition_day_of(p, c->read_offset);
@@ -361,7 +359,7 @@ static int enter(struct cursor *c)
 			return TIDE_EMPTY;
 		if (enter_tail(c) || enter_ahead(c))
 			return TIDE_OK;
-		if (c->offset < c->read_offset && !c->is_stale) {
+		if (c->offset < c->read_offset) {
 			c->offset = c->read_offset;
 			continue;
 		}

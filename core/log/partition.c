@@ -15,6 +15,7 @@ void partition_env_init(struct partition_env *env)
 	TAILQ_INIT(&env->failed);
 	STAILQ_INIT(&env->later);
 	STAILQ_INIT(&env->spare);
+	STAILQ_INIT(&env->recovers);
 }
 
 void partition_env_deinit(struct partition_env *env)
@@ -95,6 +96,19 @@ uint64_t partition_bytes(const struct partition *p)
 int64_t partition_last_ms(const struct partition *p)
 {
 	return p->last_ms;
+}
+
+int64_t partition_time_at(const struct partition *p, uint64_t offset)
+{
+	struct record_reader reader;
+	struct record record;
+
+	if (offset >= p->readable || p->tail.count == 0 ||
+	    offset < tail_first(&p->tail)->base)
+		return 0;
+	record_read(&reader, tail_at(&p->tail, tail_find(&p->tail, offset)));
+	record_skip(&reader, offset);
+	return record_next(&reader, &record) ? record.msg.ts_unix_ms : 0;
 }
 
 /* ---- days ----------------------------------------------------------------------- */

@@ -32,6 +32,7 @@ TAILQ_HEAD(partition_list, partition);
 TAILQ_HEAD(tail_list, tail_batch);
 STAILQ_HEAD(append_list, append);
 STAILQ_HEAD(partition_calls, partition_call);
+STAILQ_HEAD(log_recovers, log_recover);
 TAILQ_HEAD(cursor_list, cursor);
 
 /* A partition without keys keeps its newest batches of at most so many bytes: its start
@@ -59,6 +60,8 @@ struct partition_env {
 	} stats;
 	struct partition_calls later; /* completions: partition_flush makes them */
 	struct cursor_list failed;    /* they may read again after a rest */
+	struct log_recovers recovers; /* that wait for others */
+	unsigned recovering;          /* that are under way */
 	struct append_list spare;
 	unsigned spare_count;
 };
@@ -100,6 +103,9 @@ uint64_t partition_end(const struct partition *p);   /* what the next append get
 uint64_t partition_readable(const struct partition *p); /* the end of what can be read */
 uint64_t partition_bytes(const struct partition *p);    /* of its batches */
 int64_t partition_last_ms(const struct partition *p);   /* of its last message; 0: none */
+
+/* When the message of that offset was appended; 0: it is not in memory. */
+int64_t partition_time_at(const struct partition *p, uint64_t offset);
 
 /* Send what has gathered, unless appends are under way. At the end of each turn. What was
  * appended without keys can be read from now on. */
