@@ -85,7 +85,7 @@ struct queue {
 	int64_t paused_ms[QUEUE_DIRECTIONS];
 	uint64_t visit;              /* the last routing that came by */
 	struct route *direct;        /* from the default exchange */
-	struct publish_ids *ids; /* that it has seen */
+	struct publish_ids *ids;     /* that it has seen */
 	struct dedupe_queue *dedupe; /* likewise; NULL of a topic */
 	struct queue_counters counters;
 	int64_t second;             /* of the broker, when something was counted last */

@@ -2,8 +2,8 @@
  *
  * A topic decides for all its partitions, as a queue does for its shards. The append that
  * writes a message writes its id too: a crash leaves both or none. Until then the id is
- * pending: a repeated publish succeeds or fails with the first. A refused append makes the
- * topic forget the id. */
+ * pending: a repeated publish succeeds or fails with the first. A refused append makes
+ * the topic forget the id. */
 #pragma once
 
 #include "shard/publish_ids.h"

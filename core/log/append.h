@@ -17,8 +17,8 @@ struct append {
 	struct waiter **waiters;
 	size_t waiter_count, waiter_cap;
 	uint64_t messages;
-	size_t bytes;   /* of the records: they count in env->unstored_bytes */
-	size_t largest; /* of the batches */
+	size_t bytes;    /* of the records: they count in env->unstored_bytes */
+	size_t largest;  /* of the batches */
 	struct buf seen; /* the publish ids that are written with it */
 	unsigned seen_count;
 	bool is_flying;

@@ -27,7 +27,7 @@ struct partition {
 	struct append *open;               /* the last of them, if it takes more */
 	struct tail tail;
 	struct partition_day *days;
-	uint32_t *unsure_days; /* on which refused appends may have left something */
+	uint32_t *unsure_days;  /* on which refused appends may have left something */
 	struct buf unsure_seen; /* likewise: their publish ids */
 	unsigned unsure_seen_count;
 	uint64_t start, readable, end;

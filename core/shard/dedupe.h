@@ -43,7 +43,8 @@ void dedupe_recover(struct shard *sh, struct waiter *waiter);
 
 struct dedupe_publish {
 	struct dedupe_key key;
-	int64_t window_ms; /* how long it is remembered; above 0; or PUBLISH_IDS_QUEUED_MS */
+	int64_t window_ms; /* how long it is remembered; above 0; or PUBLISH_IDS_QUEUED_MS
+			    */
 	struct shard *shard;
 	struct msg *msg;
 	double rank;

@@ -20,8 +20,8 @@ TAILQ_HEAD(publish_ids_list, publish_ids);
 
 /* What all of a broker share. */
 struct publish_ids_env {
-	struct shard_env *env; /* its clock, and its store */
-	struct heap due;       /* by when something is to be forgotten */
+	struct shard_env *env;           /* its clock, and its store */
+	struct heap due;                 /* by when something is to be forgotten */
 	struct publish_ids_list dropped; /* freed bit by bit */
 	size_t bytes;                    /* of all records */
 	size_t max_bytes;

@@ -56,8 +56,8 @@ static bool parse_place(struct slice text, struct store_seen *out)
 
 	out->has_offset = copy.len < text.len;
 	out->offset = 0;
-	if (copy.len > 0 && (copy.data[0] != '+' ||
-			     !slice_to_uint(slice_skip(copy, 1), COPY_MAX, &n)))
+	if (copy.len > 0 &&
+	    (copy.data[0] != '+' || !slice_to_uint(slice_skip(copy, 1), COPY_MAX, &n)))
 		return false;
 	out->copy = (unsigned)n;
 	return !out->has_offset || slice_to_uint(offset, OFFSET_MAX, &out->offset);

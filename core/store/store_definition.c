@@ -138,9 +138,9 @@ void store_definition_set_topic(struct store *s, const struct store_queue *topic
 }
 
 /* KEYS: the tables of topics and pauses, the set of topics, that of the topic's
- * partitions; then the state, the groups and the publish ids of each partition. ARGV: the topic. The days
- * are those that the states name. As with a queue the definition goes last, and it passes
- * while memory is out.
+ * partitions; then the state, the groups and the publish ids of each partition. ARGV: the
+ * topic. The days are those that the states name. As with a queue the definition goes
+ * last, and it passes while memory is out.
  *
  * (In a Redis Cluster it would be one script for each partition: its keys, those of its
  * days too, have one hash tag.) */

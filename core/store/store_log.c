@@ -216,8 +216,7 @@ static void add_append_head(struct append_call *a, const struct store_log_append
 	struct store_call *call = &a->call;
 
 	add_truncations(call, append);
-	a->has_exec =
-		append->is_new_day || append->largest > 0 || append->seen_count > 0;
+	a->has_exec = append->is_new_day || append->largest > 0 || append->seen_count > 0;
 	if (a->has_exec) {
 		store_call_add(call, "MULTI");
 		add_state(call, append);

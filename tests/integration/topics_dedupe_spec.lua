@@ -317,8 +317,9 @@ describe('a repeated publish to a topic whose first is not durable yet', functio
         for _, name in ipairs(names) do
           local line = c:read_line(30)
           local id, place = line:match '^OK (%x+) 1 .-(%d:%d+)$'
-          if confirmed[name] then
-            assert.equal(('OK %s 1 duplicate %s'):format(confirmed[name].id, confirmed[name].place), line, 'seed ' .. seed)
+          local known = confirmed[name]
+          if known then
+            assert.equal(('OK %s 1 duplicate %s'):format(known.id, known.place), line, 'seed ' .. seed)
           elseif id then
             confirmed[name] = { id = id, place = place }
           else

@@ -75,9 +75,9 @@ static void what_is_written_is_read_again(void **state)
 		size_t len = store_dedupe_format_head(&seen, text);
 		text[len] = 'a';
 		check_parse((struct slice){ text, len + 1 }, 7, copies[i / 2], "a");
-		assert_int_equal(store_dedupe_parse_member(
-					 (struct slice){ text, len + 1 }, &read),
-				 TIDE_OK);
+		assert_int_equal(
+			store_dedupe_parse_member((struct slice){ text, len + 1 }, &read),
+			TIDE_OK);
 		assert_int_equal(read.has_offset, seen.has_offset);
 		assert_int_equal(read.offset, seen.offset);
 	}
@@ -248,7 +248,10 @@ static void an_id_goes_with_its_message(void **state)
 	struct batch *b = store_batch_begin(h->store, h->shard);
 	batch_insert(b,
 		     &(struct store_insert){ m, 0, m->expires_unix_ms, STORE_READY, 0 });
-	batch_dedupe(b, &(struct store_seen){ .publish_id = SLICE("id 7"), .msg_id = 7, .copy = 1, .until_unix_ms = 1790000000007 });
+	batch_dedupe(b, &(struct store_seen){ .publish_id = SLICE("id 7"),
+					      .msg_id = 7,
+					      .copy = 1,
+					      .until_unix_ms = 1790000000007 });
 	msg_unref(m);
 	redisContext *c = harness_redis(h);
 	/* Of one transaction, nothing or all is done. */
