@@ -416,12 +416,12 @@ static void trim(uint64_t start)
 	assert_int_equal(o.status, TIDE_OK);
 }
 
-/* Ten days with ten batches of ten messages. */
+/* Ten days with ten batches of ten messages, too large to be merged. */
 static void publish_days(void)
 {
 	for (unsigned day = 0; day < 10; day++) {
 		for (unsigned i = 0; i < 10; i++)
-			rig_publish_all(10, 100);
+			rig_publish_all(10, 1000);
 		r.env.now_ms = NOON_MS + (day + 1) * DAY_MS;
 	}
 	assert_int_equal(r.stored_count, 1000);
