@@ -11,6 +11,7 @@
 #include "shard/commit.h"
 #include "shard/dedupe.h"
 #include "group.h"
+#include "topic_ids.h"
 
 void broker_config_init(struct broker_config *c)
 {
@@ -76,6 +77,7 @@ static void init_partition_env(struct broker *b)
 	struct partition_env *env = &b->partitions;
 
 	partition_env_init(env);
+	topic_ids_init_pool(&b->id_appends);
 	env->ops = &group_partition_ops;
 	env->tail_max_bytes = b->config.tail_bytes;
 	env->now_ms = b->now_ms;
@@ -127,6 +129,7 @@ void broker_destroy(struct broker *b)
 	heap_deinit(&b->groups.deaths);
 	journal_destroy(b->journal);
 	partition_env_deinit(&b->partitions);
+	pool_deinit(&b->id_appends);
 	dedupe_destroy(b->dedupe);
 	route_cache_free(b->route);
 	msg_pool_deinit(&b->msgs);

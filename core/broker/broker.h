@@ -105,6 +105,7 @@ struct broker {
 	struct shared_sync shared_sync;
 	struct shard_env env;
 	struct partition_env partitions; /* of all topics */
+	struct pool id_appends;          /* topic_ids.h */
 	const struct topic_hooks *topic_hooks;
 	struct group_env groups;
 	struct id_lease ids;           /* of messages: broker_next_id */

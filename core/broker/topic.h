@@ -11,6 +11,7 @@
 
 struct group_set;
 struct queue;
+struct topic_ids;
 struct topic;
 struct waiter;
 
@@ -25,6 +26,7 @@ struct topic_hooks {
 struct topic {
 	struct queue *queue;
 	struct partition **partitions; /* config.shards of them; NULL: never used */
+	struct topic_ids *ids;         /* of publishes that it has seen */
 	struct group_set *groups;      /* of topic_hooks; NULL: nobody reads it */
 };
 
