@@ -98,11 +98,12 @@ int position_parse(struct slice text, struct position *out, struct error *err)
 {
 	if (read_position(text, out))
 		return TIDE_OK;
-	return error_set(err, TIDE_ESYNTAX,
-			 "'%.*s' is no position: expected first, last, an offset, a time "
-			 "like 2026-11-23T10:00:00Z or @<ms since 1970>, or how long ago, "
-			 "like 90m",
-			 SLICE_HEAD(text, 40));
+	return error_set(
+		err, TIDE_ESYNTAX,
+		"'%.*s' is no position: expected first, last, an offset, a time "
+		"like 2026-11-23T10:00:00Z or @<ms since 1970>, or how long ago, "
+		"like 90m",
+		SLICE_HEAD(text, 40));
 }
 
 int64_t position_time(const struct position *p, int64_t now_ms)

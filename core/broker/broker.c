@@ -6,6 +6,7 @@
 #include "job.h"
 #include "lock.h"
 #include "removal.h"
+#include "retention.h"
 #include "route_cache.h"
 #include "rules/api/shared.h"
 #include "shard/commit.h"
@@ -98,6 +99,8 @@ struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config
 	STAILQ_INIT(&b->ending_moves);
 	TAILQ_INIT(&b->removals);
 	TAILQ_INIT(&b->jobs);
+	TAILQ_INIT(&b->topics);
+	b->retention = retention_create(b);
 	pace_init(&b->pace);
 	init_shard_env(b);
 	init_partition_env(b);
@@ -122,6 +125,7 @@ void broker_destroy(struct broker *b)
 	heap_deinit(&b->wakes);
 	journal_destroy(b->journal);
 	partition_env_deinit(&b->partitions);
+	retention_destroy(b->retention);
 	dedupe_destroy(b->dedupe);
 	route_cache_free(b->route);
 	msg_pool_deinit(&b->msgs);

@@ -23,7 +23,9 @@
 
 struct dedupe;
 struct queue;
+struct retention;
 struct route;
+struct topic;
 struct vhost;
 
 struct broker_config {
@@ -89,6 +91,7 @@ TAILQ_HEAD(exchange_list, exchange);
 STAILQ_HEAD(move_list, move);
 TAILQ_HEAD(job_list, job);
 TAILQ_HEAD(removal_list, removal);
+TAILQ_HEAD(topic_list, topic);
 
 struct broker {
 	uv_loop_t *loop;
@@ -103,14 +106,16 @@ struct broker {
 	struct shared_sync shared_sync;
 	struct shard_env env;
 	struct partition_env partitions; /* of all topics */
-	struct id_lease ids;             /* of messages: broker_next_id */
-	struct vhost *vhosts;            /* uthash by name */
-	struct vhost_list idle_vhosts;   /* that may be empty */
-	struct queue_list active;        /* queues that may have something to deal out */
-	struct credit_list credits;      /* of channels, with room for who wants it */
-	struct heap timers;              /* of shards */
-	struct heap lock_lapses;         /* of locks without their holder, by mono_ms */
-	struct heap lock_waits;          /* of requests that wait for one, likewise */
+	struct topic_list topics;        /* all, in the order of their making */
+	struct retention *retention;
+	struct id_lease ids;           /* of messages: broker_next_id */
+	struct vhost *vhosts;          /* uthash by name */
+	struct vhost_list idle_vhosts; /* that may be empty */
+	struct queue_list active;      /* queues that may have something to deal out */
+	struct credit_list credits;    /* of channels, with room for who wants it */
+	struct heap timers;            /* of shards */
+	struct heap lock_lapses;       /* of locks without their holder, by mono_ms */
+	struct heap lock_waits;        /* of requests that wait for one, likewise */
 	unsigned lock_count;
 	struct heap waits;    /* of GETs that wait, by mono_ms */
 	struct heap wakes;    /* of queues, by mono_ms: wake.h */

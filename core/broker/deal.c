@@ -1,6 +1,7 @@
 #include "deal.h"
 
 #include "outflow.h"
+#include "retention.h"
 #include "retry.h"
 #include "shard/shard_scan.h"
 #include "succession.h"
@@ -44,7 +45,7 @@ static void on_news(struct partition *p)
 	queue_activate(topic_of(p)->queue);
 }
 
-const struct partition_ops deal_partition_ops = { on_news };
+const struct partition_ops deal_partition_ops = { on_news, retention_on_growth };
 
 static bool is_open(struct queue *q)
 {

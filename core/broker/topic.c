@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "broker.h"
 #include "queue.h"
+#include "retention.h"
 
 struct topic *topic_create(struct queue *q)
 {
@@ -10,6 +11,7 @@ struct topic *topic_create(struct queue *q)
 
 	t->queue = q;
 	t->partitions = mem_zalloc(q->config.shards * sizeof(struct partition *));
+	TAILQ_INSERT_TAIL(&q->vhost->broker->topics, t, link);
 	return t;
 }
 
@@ -22,6 +24,8 @@ static void close_partition(struct topic *t, unsigned index)
 
 void topic_destroy(struct topic *t)
 {
+	retention_forget(t);
+	TAILQ_REMOVE(&t->queue->vhost->broker->topics, t, link);
 	for (unsigned i = 0; i < t->queue->config.shards; i++)
 		close_partition(t, i);
 	mem_free(t->partitions);

@@ -10,11 +10,14 @@
 #include "log/partition.h"
 
 struct queue;
+struct retention_topic;
 struct waiter;
 
 struct topic {
 	struct queue *queue;
-	struct partition **partitions; /* config.shards of them; NULL: never used */
+	struct partition **partitions;     /* config.shards of them; NULL: never used */
+	TAILQ_ENTRY(topic) link;           /* of all the broker's */
+	struct retention_topic *retention; /* NULL: nothing was to be dropped */
 };
 
 /* Of all its partitions together. */

@@ -12,6 +12,7 @@
 #define REQUEST_OPTIONS_MAX 64
 #define REQUEST_FLAGS_MAX 8
 #define REQUEST_CHANNEL_MAX 65535
+#define REQUEST_PARTITIONS_MAX 64                  /* of a topic */
 #define REQUEST_PAYLOAD_ABSURD (UINT64_C(1) << 53) /* a length that is no length */
 
 struct request_option {

@@ -1,0 +1,308 @@
+#include "retention.h"
+
+#include "base/container.h"
+#include "base/mem.h"
+#include "host/log.h"
+#include "job.h"
+#include "queue.h"
+
+#define MINUTE_MS 60000
+/* From the growth over a limit to the look at it: at most so often. */
+#define GROWTH_MS 100
+#define GROWTH_MARGIN 16 /* the limit's part */
+#define FLIGHTS_MAX 64
+
+TAILQ_HEAD(retention_list, retention_topic);
+
+/* Of a topic that something was to be dropped of. By partition: a bit each. */
+struct retention_topic {
+	struct topic *topic;
+	uint64_t grown; /* over a limit: it is in retention.grown */
+	uint64_t busy;  /* Redis was asked, or the tail is being searched */
+	TAILQ_ENTRY(retention_topic) grown_link;
+};
+
+_Static_assert(QUEUE_SHARDS_MAX <= 64, "partitions are bits");
+
+struct retention {
+	struct broker *broker;
+	struct job job;
+	/* The look at all of them: where it is. NULL: it is over. */
+	struct topic *next;
+	unsigned next_index;
+	int64_t minute; /* of the wall clock, when it began last */
+	struct retention_list grown;
+	int64_t grown_mono_ms; /* when these are looked at; 0: no time is set */
+	unsigned flights;
+	bool is_refused; /* the log says so */
+};
+
+/* A question to Redis, or to the tail. */
+struct retention_flight {
+	struct retention *retention;
+	uint64_t serial; /* of the topic's queue, which may go */
+	unsigned index;
+	uint64_t start; /* what the rest of the limits ask for */
+};
+
+static struct retention_topic *open_state(struct topic *t)
+{
+	struct retention_topic *state = t->retention;
+
+	if (state)
+		return state;
+	state = t->retention = mem_zalloc(sizeof(*state));
+	state->topic = t;
+	return state;
+}
+
+static uint64_t bit(unsigned index)
+{
+	return UINT64_C(1) << index;
+}
+
+/* ---- dropping -------------------------------------------------------------------- */
+
+static struct retention_flight *take_off(struct retention *r, struct topic *t,
+					 unsigned index)
+{
+	struct retention_flight *f = mem_alloc(sizeof(*f));
+
+	*f = (struct retention_flight){ r, t->queue->serial, index, 0 };
+	open_state(t)->busy |= bit(index);
+	r->flights++;
+	return f;
+}
+
+/* Gives its topic; NULL: it is gone, with the partition. */
+static struct topic *land_take(struct retention_flight *f)
+{
+	struct retention *r = f->retention;
+	struct queue *q = queue_by_serial(r->broker, f->serial);
+	unsigned index = f->index;
+
+	mem_free(f);
+	r->flights--;
+	if (r->next || (!TAILQ_EMPTY(&r->grown) && !r->grown_mono_ms))
+		job_add(r->broker, &r->job);
+	if (!q)
+		return NULL;
+	q->topic->retention->busy &= ~bit(index);
+	return q->topic->partitions[index] ? q->topic : NULL;
+}
+
+static void log_refusal(struct retention *r, const struct topic *t, int status,
+			const char *text)
+{
+	bool is_refused = status < 0;
+
+	if (is_refused == r->is_refused)
+		return;
+	r->is_refused = is_refused;
+	if (is_refused)
+		log_error("topic '%s' of vhost '%s': Redis refuses to drop what its "
+			  "retention does not keep; it is asked again each minute: %s",
+			  t->queue->name, t->queue->vhost->name,
+			  text ? text : error_text(status));
+	else
+		log_info("Redis drops messages of topics again");
+}
+
+static void on_trimmed(void *ctx, int status, const char *text)
+{
+	struct retention_flight *f = ctx;
+	struct retention *r = f->retention;
+	const struct topic *t = land_take(f);
+
+	if (t && status != TIDE_ESHUTDOWN)
+		log_refusal(r, t, status, text);
+}
+
+/* What Redis has refused is asked for again. */
+static void drop(struct retention *r, struct topic *t, unsigned index, uint64_t start)
+{
+	struct partition *p = t->partitions[index];
+
+	if (start > partition_start(p) || partition_trim_failed(p))
+		partition_trim(p, start, on_trimmed, take_off(r, t, index));
+}
+
+/* ---- looking --------------------------------------------------------------------- */
+
+static void on_found(void *ctx, int status, const char *text, uint64_t offset)
+{
+	struct retention_flight *f = ctx;
+	struct retention *r = f->retention;
+	uint64_t start = f->start;
+	unsigned index = f->index;
+	struct topic *t = land_take(f);
+
+	if (!t)
+		return;
+	if (status < 0 && status != TIDE_ESHUTDOWN)
+		log_refusal(r, t, status, text);
+	drop(r, t, index, status == TIDE_OK && offset > start ? offset : start);
+}
+
+/* The start that age and count ask for, which is known at once. */
+static uint64_t choose_start(const struct topic *t, const struct partition *p)
+{
+	const struct queue_config *c = &t->queue->config;
+	int64_t now_ms = t->queue->vhost->broker->now_ms;
+	uint64_t start = partition_start(p), end = partition_readable(p);
+
+	if (c->retention_ms)
+		start = partition_find_age(p, now_ms - c->retention_ms);
+	if (c->retention_count && end - start > c->retention_count)
+		start = end - c->retention_count;
+	return start;
+}
+
+static void look(struct retention *r, struct topic *t, unsigned index)
+{
+	const struct queue_config *c = &t->queue->config;
+	struct partition *p = t->partitions[index];
+	struct retention_flight *f;
+	uint64_t start;
+
+	if (!p || (t->retention && t->retention->busy & bit(index)))
+		return;
+	start = choose_start(t, p);
+	if (!c->retention_bytes || partition_bytes(p) <= c->retention_bytes) {
+		drop(r, t, index, start);
+		return;
+	}
+	f = take_off(r, t, index);
+	f->start = start;
+	partition_find_bytes(p, c->retention_bytes, on_found, f);
+}
+
+static void look_at_grown(struct retention *r, struct retention_topic *state)
+{
+	unsigned index = (unsigned)__builtin_ctzll(state->grown);
+
+	state->grown &= ~bit(index);
+	if (!state->grown)
+		TAILQ_REMOVE(&r->grown, state, grown_link);
+	look(r, state->topic, index);
+}
+
+/* False: all were looked at. */
+static bool look_at_next(struct retention *r)
+{
+	struct topic *t = r->next;
+
+	if (!TAILQ_EMPTY(&r->grown)) {
+		look_at_grown(r, TAILQ_FIRST(&r->grown));
+		return true;
+	}
+	if (!t)
+		return false;
+	if (r->next_index < t->queue->config.shards) {
+		look(r, t, r->next_index++);
+		return true;
+	}
+	r->next = TAILQ_NEXT(t, link);
+	r->next_index = 0;
+	return true;
+}
+
+/* Once too much is under way, the next answer goes on. */
+static void run(struct job *job)
+{
+	struct retention *r = container_of(job, struct retention, job);
+	struct broker *b = r->broker;
+
+	while (!b->is_draining && r->flights < FLIGHTS_MAX && look_at_next(r))
+		if (pace_is_spent(&b->pace, false)) {
+			job_add(b, job);
+			return;
+		}
+}
+
+void retention_turn(struct broker *b)
+{
+	struct retention *r = b->retention;
+	int64_t minute = b->now_ms / MINUTE_MS;
+
+	if (minute != r->minute) {
+		r->minute = minute;
+		if (!r->next)
+			r->next = TAILQ_FIRST(&b->topics);
+	} else if (!r->grown_mono_ms || b->mono_ms < r->grown_mono_ms) {
+		return;
+	}
+	r->grown_mono_ms = 0;
+	job_add(b, &r->job);
+}
+
+int64_t retention_due_ms(const struct broker *b)
+{
+	const struct retention *r = b->retention;
+
+	if (TAILQ_EMPTY(&b->topics))
+		return 0;
+	if (r->grown_mono_ms)
+		return b->now_ms + (r->grown_mono_ms - b->mono_ms);
+	return (r->minute + 1) * MINUTE_MS;
+}
+
+/* ---- growth ---------------------------------------------------------------------- */
+
+static bool is_over(uint64_t has, uint64_t limit, uint64_t beside)
+{
+	return limit && has > limit + limit / GROWTH_MARGIN + beside;
+}
+
+void retention_on_growth(struct partition *p)
+{
+	struct topic *t = topic_of(p);
+	const struct queue_config *c = &t->queue->config;
+	struct broker *b = t->queue->vhost->broker;
+	struct retention *r = b->retention;
+	struct retention_topic *state;
+
+	/* After a trim there is a batch more than the limit at most. */
+	if (!is_over(partition_bytes(p), c->retention_bytes, RECORD_BATCH_BYTES) &&
+	    !is_over(partition_readable(p) - partition_start(p), c->retention_count, 0))
+		return;
+	state = open_state(t);
+	if (!state->grown)
+		TAILQ_INSERT_TAIL(&r->grown, state, grown_link);
+	state->grown |= bit(partition_index(p));
+	if (!r->grown_mono_ms)
+		r->grown_mono_ms = b->mono_ms + GROWTH_MS;
+}
+
+/* ---- life ------------------------------------------------------------------------ */
+
+struct retention *retention_create(struct broker *b)
+{
+	struct retention *r = mem_zalloc(sizeof(*r));
+
+	r->broker = b;
+	r->job.run = run;
+	r->minute = -1;
+	TAILQ_INIT(&r->grown);
+	return r;
+}
+
+void retention_destroy(struct retention *r)
+{
+	mem_free(r);
+}
+
+void retention_forget(struct topic *t)
+{
+	struct retention *r = t->queue->vhost->broker->retention;
+	struct retention_topic *state = t->retention;
+
+	if (r->next == t) {
+		r->next = TAILQ_NEXT(t, link);
+		r->next_index = 0;
+	}
+	if (state && state->grown)
+		TAILQ_REMOVE(&r->grown, state, grown_link);
+	mem_free(state);
+	t->retention = NULL;
+}
