@@ -14,7 +14,8 @@ static bool is_number(struct slice text)
 	return slice_to_uint(text, UINT64_MAX, &n);
 }
 
-static int check_queue(struct slice value, struct error *err)
+/* Of a queue or a topic. */
+static int check_queue(struct slice value, bool is_topic, struct error *err)
 {
 	struct queue_config config;
 	struct args args;
@@ -22,7 +23,8 @@ static int check_queue(struct slice value, struct error *err)
 
 	if (args_parse(&args, value) < 0)
 		return refuse(err, "name=value ...");
-	rc = queue_config_parse(&config, &args, err);
+	rc = is_topic ? queue_config_parse_topic(&config, &args, err)
+		      : queue_config_parse(&config, &args, err);
 	if (rc == TIDE_OK)
 		queue_config_deinit(&config);
 	args_deinit(&args);
@@ -86,20 +88,6 @@ static int check_size(const struct store_walk_row *row, struct error *err)
 		       : refuse(err, "before|after, with <messages> <bytes>");
 }
 
-static int check_topic(struct slice value, struct error *err)
-{
-	struct args args;
-	const char *partitions;
-	bool is_good = args_parse(&args, value) == TIDE_OK;
-
-	if (is_good) {
-		partitions = args_get(&args, "partitions");
-		is_good = !partitions || is_number(slice_from(partitions));
-		args_deinit(&args);
-	}
-	return is_good ? TIDE_OK : refuse(err, "partitions=<number> name=value ...");
-}
-
 /* Of the state or the groups. */
 static int check_partition(enum layout_partition_key key,
 			   const struct store_walk_row *row, struct error *err)
@@ -126,9 +114,9 @@ static int check_table(enum store_table table, const struct store_walk_row *row,
 	case STORE_EXCHANGES:
 		return check_exchange(row->value, err);
 	case STORE_QUEUES:
-		return check_queue(row->value, err);
+		return check_queue(row->value, false, err);
 	case STORE_TOPICS:
-		return check_topic(row->value, err);
+		return check_queue(row->value, true, err);
 	case STORE_BINDINGS:
 		return check_binding(row->member, err);
 	case STORE_PAUSES:

@@ -11,6 +11,7 @@
 #include "rules/api/shared.h"
 #include "shard/commit.h"
 #include "shard/dedupe.h"
+#include "group.h"
 
 void broker_config_init(struct broker_config *c)
 {
@@ -71,14 +72,27 @@ static void init_shard_env(struct broker *b)
 	b->dedupe = env->dedupe = dedupe_create(env, b->config.dedupe_max_bytes);
 }
 
+static const struct partition_ops partition_ops = { group_hear_news,
+						    retention_on_growth };
+
+static void on_topic_close(struct topic *t)
+{
+	group_close_all(t);
+	retention_forget(t);
+}
+
+static const struct topic_hooks topic_hooks = { group_restore, on_topic_close };
+
 static void init_partition_env(struct broker *b)
 {
 	struct partition_env *env = &b->partitions;
 
 	partition_env_init(env);
-	env->ops = &deal_partition_ops;
+	env->ops = &partition_ops;
 	env->tail_max_bytes = b->config.tail_bytes;
 	env->now_ms = b->now_ms;
+	b->topic_hooks = &topic_hooks;
+	TAILQ_INIT(&b->groups.dirty);
 }
 
 struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config)
@@ -123,6 +137,8 @@ void broker_destroy(struct broker *b)
 	heap_deinit(&b->lock_lapses);
 	heap_deinit(&b->lock_waits);
 	heap_deinit(&b->wakes);
+	heap_deinit(&b->groups.runs);
+	heap_deinit(&b->groups.deaths);
 	journal_destroy(b->journal);
 	partition_env_deinit(&b->partitions);
 	retention_destroy(b->retention);
@@ -167,15 +183,16 @@ void broker_drain(struct broker *b)
 {
 	b->is_draining = true;
 	lock_drain(b);
+	b->groups.commit_due_ms = b->mono_ms;
 	/* GETs that wait are answered with nothing, at the end of this turn. */
 	heap_set_all(&b->waits, b->mono_ms);
 }
 
 bool broker_is_idle(const struct broker *b)
 {
-	return !b->env.store ||
-	       (journal_is_idle(b->journal) && commit_is_idle(&b->env) &&
-		partition_is_idle(&b->partitions) && shared_sync_is_idle(b));
+	return !b->env.store || (journal_is_idle(b->journal) && commit_is_idle(&b->env) &&
+				 partition_is_idle(&b->partitions) &&
+				 group_env_is_idle(&b->groups) && shared_sync_is_idle(b));
 }
 
 void broker_begin(struct broker *b)

@@ -13,6 +13,7 @@
 #include "credit.h"
 #include "rules/engine/engine.h"
 #include "id_lease.h"
+#include "group_env.h"
 #include "log/partition.h"
 #include "shard/journal.h"
 #include "pace.h"
@@ -26,6 +27,7 @@ struct queue;
 struct retention;
 struct route;
 struct topic;
+struct topic_hooks;
 struct vhost;
 
 struct broker_config {
@@ -108,6 +110,8 @@ struct broker {
 	struct partition_env partitions; /* of all topics */
 	struct topic_list topics;        /* all, in the order of their making */
 	struct retention *retention;
+	const struct topic_hooks *topic_hooks;
+	struct group_env groups;
 	struct id_lease ids;           /* of messages: broker_next_id */
 	struct vhost *vhosts;          /* uthash by name */
 	struct vhost_list idle_vhosts; /* that may be empty */

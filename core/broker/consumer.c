@@ -138,10 +138,10 @@ void consumer_pass_turn(struct consumer *c)
 }
 
 /* Apart, so that what comes of most settles needs no frame. */
-static __attribute__((noinline)) void come_back(struct consumer *c)
+static __attribute__((noinline)) void come_back(struct consumer *c, uint32_t count)
 {
 	if (c->credit)
-		credit_return(c->credit);
+		credit_return(c->credit, count);
 	if (consumer_is_able(c))
 		return;
 	consumer_update(c);
@@ -149,9 +149,9 @@ static __attribute__((noinline)) void come_back(struct consumer *c)
 		queue_activate(c->queue); /* its successor may begin */
 }
 
-void consumer_settled(struct consumer *c)
+void consumer_settled(struct consumer *c, uint32_t count)
 {
-	c->unacked--;
+	c->unacked -= count;
 	if (!consumer_is_able(c) || c->credit)
-		come_back(c);
+		come_back(c, count);
 }

@@ -15,11 +15,22 @@
 
 #include "base/heap.h"
 #include "credit.h"
+#include "log/claim.h"
 #include "shard/entry.h"
 
 struct consumer;
 struct getter;
+struct member;
 struct queue;
+struct record;
+
+/* A message of a topic, handed out. */
+struct record_delivery {
+	const struct record *record; /* a view, good for the call */
+	unsigned partition;
+	uint64_t tag; /* 0 = no acknowledgement is wanted */
+	uint32_t attempt;
+};
 
 struct consumer_ops {
 	/* Its client takes more. Not asked of a GET. */
@@ -29,6 +40,14 @@ struct consumer_ops {
 	void (*on_deliver)(struct consumer *c, struct entry *e, bool is_redelivered);
 	/* Of a single-active queue: it is the active one now, or is no longer. */
 	void (*on_active)(struct consumer *c);
+	/* The same for a message of a topic; it is held already. */
+	void (*on_record)(struct consumer *c, const struct record_delivery *d);
+	/* Of a topic: the partitions that it has are others: member.h. */
+	void (*on_assigned)(struct consumer *c);
+	/* Of a topic: it would have read `from` next, and goes on at `to`: what lies
+	 * between is no longer kept. */
+	void (*on_skipped)(struct consumer *c, unsigned partition, uint64_t from,
+			   uint64_t to);
 	/* The queue is deleted. The consumer must be destroyed; a GET with all of its. */
 	void (*on_cancel)(struct consumer *c);
 };
@@ -46,10 +65,14 @@ struct consumer {
 	struct heap_node want;   /* in credit.wanting */
 	uint32_t rank;           /* of 16 bits: who gets the credit, the lowest first */
 	struct heap_node line;   /* of a single-active queue: see succession.h */
-	bool is_active;          /* it may take: always, but in a single-active queue */
+	/* It may take: always, but in a single-active queue; of a topic: it has
+	 * something to take. */
+	bool is_active;
 	bool is_auto_ack;
 	uint64_t delivered;
 
+	struct holder *holder; /* of what it is given */
+	struct member *member; /* of a topic: what it is there; else NULL */
 	struct getter *getter; /* whose it is; NULL: a subscription */
 	bool is_reader;        /* the GET waits for a read of this queue */
 	TAILQ_ENTRY(consumer) reader_link;
@@ -72,6 +95,11 @@ struct holder {
 	/* The message leaves it: it is settled, returned, or its queue is deleted. The
 	 * entry's holder and consumer must be NULL afterwards. */
 	void (*on_release)(struct entry *e);
+	/* So many messages of topics have left it, which the consumer was given. It may
+	 * be freed by the call. */
+	void (*on_settled)(struct consumer *c, uint32_t count);
+	struct run_tag_tree runs; /* messages of topics */
+	uint64_t *last_tag;       /* the last one given out, of whatever it holds */
 };
 
 /* A key in a heap: a higher priority first, then a lower number. There are numbers for 89
@@ -98,8 +126,8 @@ void consumer_admit(struct consumer *c);
 struct consumer *consumer_next(struct queue *q);
 /* It gets a message: the next one is for the next of its priority. */
 void consumer_pass_turn(struct consumer *c);
-/* One of its messages is no longer held: its credit comes back. */
-void consumer_settled(struct consumer *c);
+/* So many of its messages are no longer held: its credit comes back. */
+void consumer_settled(struct consumer *c, uint32_t count);
 
 /* If somebody holds the message, it does so no longer. */
 static inline void consumer_release(struct entry *e)

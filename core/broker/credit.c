@@ -56,9 +56,9 @@ void credit_forget(struct consumer *c)
 		cr->tried = NULL;
 }
 
-void credit_return(struct credit *cr)
+void credit_return(struct credit *cr, uint32_t count)
 {
-	cr->used--;
+	cr->used -= count;
 	list(cr);
 }
 

@@ -39,7 +39,7 @@ static inline bool credit_is_full(const struct credit *cr)
 void credit_want(struct consumer *c);
 /* It lacks something else, or goes. */
 void credit_forget(struct consumer *c);
-/* A message of one of its consumers is no longer held. */
-void credit_return(struct credit *cr);
+/* So many messages of one of its consumers are no longer held. */
+void credit_return(struct credit *cr, uint32_t count);
 /* Give chances, before queues deal and after. */
 void credit_turn(struct broker *b);

@@ -8,11 +8,16 @@
 #include "move.h"
 #include "queue.h"
 
-#define BURIED_INSTEAD "dead-lettering: %s; the message is buried instead"
+/* A topic keeps what it dead-letters. */
+static void log_refused(const struct queue *q, const char *text)
+{
+	log_warn("dead-lettering: %s; the message is %s instead", text,
+		 q->topic ? "given up" : "buried");
+}
 
 static void on_refused(void *ctx, int status, const char *text)
 {
-	log_warn(BURIED_INSTEAD, text);
+	log_refused(ctx, text);
 }
 
 static void on_end(void *ctx, struct entry *e, int status)
@@ -25,16 +30,15 @@ static void on_end(void *ctx, struct entry *e, int status)
 
 static const struct move_ops ops = { on_refused, on_end };
 
-static struct msg *make_copy(const struct entry *e, uint64_t id, const char *reason,
-			     const char *rule)
+static struct msg *make_copy(const struct queue *q, const struct msg *m, uint64_t id,
+			     const struct dead_letter_facts *f)
 {
-	const struct queue *q = entry_queue(e);
-	const struct death death = { queue_slice(q), reason, rule, e->attempts,
+	const struct death death = { queue_slice(q), f->reason, f->rule, f->attempts,
 				     q->vhost->broker->now_ms };
 	struct death_headers headers;
-	struct msg like = *e->msg;
+	struct msg like = *m;
 
-	death_write(e->msg, &death, &headers);
+	death_write(m, &death, &headers);
 	like.id = id;
 	/* The copy is no second publish, wherever this has been before. */
 	like.dedupe_len = like.user_len = 0;
@@ -50,35 +54,40 @@ static struct msg *make_copy(const struct entry *e, uint64_t id, const char *rea
 }
 
 /* It goes in a circle, or has its retry loop been too long? */
-static bool is_over_limit(const struct entry *e)
+static bool is_over_limit(struct queue *q, const struct msg *m)
 {
-	struct queue *q = entry_queue(e);
-	uint32_t deaths = death_total(e->msg);
-
-	if (deaths < q->config.death_limit)
+	if (death_total(m) < q->config.death_limit)
 		return false;
 	q->counters.death_limited++;
 	q->vhost->broker->counters.death_limited++;
-	log_warn("queue '%s' of vhost '%s': a message has reached death-limit=%" PRIu32
-		 "; it is buried",
-		 q->name, q->vhost->name, q->config.death_limit);
+	log_warn("%s '%s' of vhost '%s': a message has reached death-limit=%" PRIu32
+		 "; it is %s",
+		 q->topic ? "topic" : "queue", q->name, q->vhost->name,
+		 q->config.death_limit, q->topic ? "given up" : "buried");
 	return true;
+}
+
+struct msg *dead_letter_make(struct queue *q, const struct msg *m,
+			     const struct dead_letter_facts *f)
+{
+	struct error err;
+	uint64_t id;
+
+	if (!q->config.dead_exchange || is_over_limit(q, m))
+		return NULL;
+	id = broker_next_id(q->vhost->broker);
+	if (id)
+		return make_copy(q, m, id, f);
+	if (id_lease_check(q->vhost->broker, &err) < 0)
+		log_refused(q, err.text);
+	return NULL;
 }
 
 struct msg *dead_letter_copy(const struct entry *e, const char *reason, const char *rule)
 {
-	const struct queue *q = entry_queue(e);
-	struct error err;
-	uint64_t id;
+	const struct dead_letter_facts facts = { reason, rule, e->attempts };
 
-	if (!q->config.dead_exchange || is_over_limit(e))
-		return NULL;
-	id = broker_next_id(q->vhost->broker);
-	if (id)
-		return make_copy(e, id, reason, rule);
-	if (id_lease_check(q->vhost->broker, &err) < 0)
-		log_warn(BURIED_INSTEAD, err.text);
-	return NULL;
+	return dead_letter_make(entry_queue(e), e->msg, &facts);
 }
 
 void dead_letter_count(struct queue *q)
@@ -96,7 +105,7 @@ void dead_letter(struct entry *e, const char *reason, const char *rule)
 		shard_bury(e);
 		return;
 	}
-	if (move_start(e, copy, &ops, NULL) == TIDE_OK)
+	if (move_start(e, copy, &ops, q) == TIDE_OK)
 		dead_letter_count(q);
 	msg_unref(copy);
 }

@@ -16,5 +16,13 @@ void dead_letter(struct entry *e, const char *reason, const char *rule);
 /* The copy alone, for who publishes it and removes the message by a commit. NULL: there
  * can be none. */
 struct msg *dead_letter_copy(const struct entry *e, const char *reason, const char *rule);
+/* Likewise of any message. */
+struct dead_letter_facts {
+	const char *reason;
+	const char *rule;
+	uint32_t attempts;
+};
+struct msg *dead_letter_make(struct queue *q, const struct msg *m,
+			     const struct dead_letter_facts *f);
 /* It was published. */
 void dead_letter_count(struct queue *q);

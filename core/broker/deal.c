@@ -1,11 +1,9 @@
 #include "deal.h"
 
 #include "outflow.h"
-#include "retention.h"
 #include "retry.h"
 #include "shard/shard_scan.h"
 #include "succession.h"
-#include "topic.h"
 
 #define DEAL_MAX 4096 /* messages of one queue in a turn */
 
@@ -39,13 +37,6 @@ static bool on_expired(struct shard *sh, struct entry *e)
 }
 
 const struct shard_ops deal_shard_ops = { on_ready, on_timeout, on_expired };
-
-static void on_news(struct partition *p)
-{
-	queue_activate(topic_of(p)->queue);
-}
-
-const struct partition_ops deal_partition_ops = { on_news, retention_on_growth };
 
 static bool is_open(struct queue *q)
 {

@@ -4,9 +4,8 @@
 #include "getter.h"
 #include "queue.h"
 
-/* What the shards of a queue tell it, and the partitions of a topic. */
+/* What the shards of a queue tell it. */
 extern const struct shard_ops deal_shard_ops;
-extern const struct partition_ops deal_partition_ops;
 
 /* Deal out what is ready to those who can take it. Gives whether there is
  * more to do at once. */

@@ -46,8 +46,7 @@ static void on_copied(struct waiter *w)
 	b->is_ending_moves = false;
 }
 
-static int publish_copy(struct vhost *v, struct msg *m, struct waiter *w,
-			struct error *err)
+int move_publish(struct vhost *v, struct msg *m, struct waiter *w, struct error *err)
 {
 	struct decide_spec spec = { .vhost = v, .msg = m };
 	struct published ignored;
@@ -76,7 +75,7 @@ int move_start(struct entry *e, struct msg *copy, const struct move_ops *ops, vo
 	move->ops = ops;
 	move->ctx = ctx;
 	shard_set_moving(e);
-	rc = publish_copy(q->vhost, copy, &move->waiter, &err);
+	rc = move_publish(q->vhost, copy, &move->waiter, &err);
 	waiter_done(&move->waiter, rc, rc < 0 ? err.text : NULL);
 	return rc;
 }

@@ -5,6 +5,9 @@
 #include "base/error.h"
 #include "shard/entry.h"
 
+struct vhost;
+struct waiter;
+
 struct move_ops {
 	/* There is no copy, for this reason; the text is good for the call. on_end
 	 * follows. Not when the queue is gone. */
@@ -18,3 +21,7 @@ struct move_ops {
  * Nobody holds it. A copy that no queue takes is refused. The calls may come before this
  * returns. Gives what publish_message gives. */
 int move_start(struct entry *e, struct msg *copy, const struct move_ops *ops, void *ctx);
+
+/* The copy alone: publish it to the exchange that it names. */
+TIDE_MUST_USE int move_publish(struct vhost *v, struct msg *copy, struct waiter *w,
+			       struct error *err);

@@ -3,6 +3,7 @@
 #include "base/container.h"
 #include "base/mem.h"
 #include "host/log.h"
+#include "group.h"
 #include "job.h"
 #include "queue.h"
 
@@ -11,6 +12,8 @@
 #define GROWTH_MS 100
 #define GROWTH_MARGIN 16 /* the limit's part */
 #define FLIGHTS_MAX 64
+/* The log tells of what is held back in a topic: at most so often. */
+#define HOLD_LOG_MS (10 * 60000)
 
 TAILQ_HEAD(retention_list, retention_topic);
 
@@ -20,6 +23,8 @@ struct retention_topic {
 	uint64_t grown; /* over a limit: it is in retention.grown */
 	uint64_t busy;  /* Redis was asked, or the tail is being searched */
 	TAILQ_ENTRY(retention_topic) grown_link;
+	struct retention_hold *holds; /* by partition; NULL: there never was one */
+	int64_t hold_logged_mono_ms;  /* 0: never */
 };
 
 _Static_assert(QUEUE_SHARDS_MAX <= 64, "partitions are bits");
@@ -59,6 +64,93 @@ static struct retention_topic *open_state(struct topic *t)
 static uint64_t bit(unsigned index)
 {
 	return UINT64_C(1) << index;
+}
+
+/* ---- keep-unread ----------------------------------------------------------------- */
+
+/* What the groups of keep-unread have all committed; of which group that is. A group that
+ * has committed nothing in the partition may yet come: it holds all. */
+static uint64_t read_by_all(const struct topic *t, unsigned index, struct slice *last)
+{
+	const char *names = t->queue->config.keep_unread;
+	struct slice rest = slice_from(names ? names : "");
+	uint64_t least = UINT64_MAX;
+
+	while (rest.len > 0) {
+		struct slice name = slice_cut(&rest, ',');
+		const struct topic_group *g = group_find(t, name);
+		uint64_t committed = g ? group_committed(g, index) : GROUP_UNKNOWN;
+
+		if (committed == GROUP_UNKNOWN)
+			committed = 0;
+		if (committed < least) {
+			least = committed;
+			*last = name;
+		}
+	}
+	return least;
+}
+
+const struct retention_hold *retention_hold(const struct topic *t, unsigned index)
+{
+	const struct retention_topic *state = t->retention;
+
+	if (!state || !state->holds || !state->holds[index].since_ms)
+		return NULL;
+	return &state->holds[index];
+}
+
+static void log_hold(struct retention_topic *state, unsigned index)
+{
+	const struct retention_hold *hold = &state->holds[index];
+	const struct queue *q = state->topic->queue;
+	const struct broker *b = q->vhost->broker;
+
+	if (state->hold_logged_mono_ms &&
+	    b->mono_ms - state->hold_logged_mono_ms < HOLD_LOG_MS)
+		return;
+	state->hold_logged_mono_ms = b->mono_ms;
+	log_warn("topic '%s' of vhost '%s': keep-unread holds %llu messages of "
+		 "partition %u beyond its retention, which group '%" SLICE_FMT
+		 "' has not committed",
+		 q->name, q->vhost->name, (unsigned long long)hold->messages, index,
+		 SLICE_ARG(hold->group));
+}
+
+static void note_hold(struct topic *t, unsigned index, struct retention_hold hold)
+{
+	struct retention_topic *state;
+	struct retention_hold *has;
+
+	if (!hold.messages && !retention_hold(t, index))
+		return;
+	state = open_state(t);
+	if (!state->holds)
+		state->holds = mem_zalloc(t->queue->config.shards *
+					  sizeof(struct retention_hold));
+	has = &state->holds[index];
+	hold.since_ms = !hold.messages  ? 0
+			: has->since_ms ? has->since_ms
+					: t->queue->vhost->broker->now_ms;
+	*has = hold;
+	if (hold.messages)
+		log_hold(state, index);
+}
+
+/* How much of that is to be dropped now. */
+static uint64_t hold_back(struct topic *t, unsigned index, uint64_t start)
+{
+	struct partition *p = t->partitions[index];
+	struct retention_hold hold = { 0 };
+	uint64_t kept = read_by_all(t, index, &hold.group);
+
+	if (kept < partition_start(p))
+		kept = partition_start(p);
+	if (kept > start)
+		kept = start;
+	hold.messages = start - kept;
+	note_hold(t, index, hold);
+	return kept;
 }
 
 /* ---- dropping -------------------------------------------------------------------- */
@@ -123,6 +215,7 @@ static void drop(struct retention *r, struct topic *t, unsigned index, uint64_t 
 {
 	struct partition *p = t->partitions[index];
 
+	start = hold_back(t, index, start);
 	if (start > partition_start(p) || partition_trim_failed(p))
 		partition_trim(p, start, on_trimmed, take_off(r, t, index));
 }
@@ -262,6 +355,9 @@ void retention_on_growth(struct partition *p)
 	struct retention *r = b->retention;
 	struct retention_topic *state;
 
+	/* What is held back waits for the next minute. */
+	if (retention_hold(t, partition_index(p)))
+		return;
 	/* After a trim there is a batch more than the limit at most. */
 	if (!is_over(partition_bytes(p), c->retention_bytes, RECORD_BATCH_BYTES) &&
 	    !is_over(partition_readable(p) - partition_start(p), c->retention_count, 0))
@@ -301,8 +397,11 @@ void retention_forget(struct topic *t)
 		r->next = TAILQ_NEXT(t, link);
 		r->next_index = 0;
 	}
-	if (state && state->grown)
+	if (!state)
+		return;
+	if (state->grown)
 		TAILQ_REMOVE(&r->grown, state, grown_link);
+	mem_free(state->holds);
 	mem_free(state);
 	t->retention = NULL;
 }

@@ -24,6 +24,15 @@ void retention_forget(struct topic *t);
 /* For struct partition_ops. */
 void retention_on_growth(struct partition *p);
 
+/* What keep-unread holds of a partition, as it was found by the last look. */
+struct retention_hold {
+	struct slice group; /* that is the furthest behind */
+	int64_t since_ms;
+	uint64_t messages; /* that would have been dropped */
+};
+/* NULL: nothing. */
+const struct retention_hold *retention_hold(const struct topic *t, unsigned index);
+
 void retention_turn(struct broker *b);
 /* When it is to be called, wall clock; 0: there is no topic. */
 int64_t retention_due_ms(const struct broker *b);

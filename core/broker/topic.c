@@ -3,7 +3,6 @@
 #include "base/mem.h"
 #include "broker.h"
 #include "queue.h"
-#include "retention.h"
 
 struct topic *topic_create(struct queue *q)
 {
@@ -22,9 +21,14 @@ static void close_partition(struct topic *t, unsigned index)
 	t->partitions[index] = NULL;
 }
 
+static const struct topic_hooks *hooks_of(const struct topic *t)
+{
+	return t->queue->vhost->broker->topic_hooks;
+}
+
 void topic_destroy(struct topic *t)
 {
-	retention_forget(t);
+	hooks_of(t)->on_close(t);
 	TAILQ_REMOVE(&t->queue->vhost->broker->topics, t, link);
 	for (unsigned i = 0; i < t->queue->config.shards; i++)
 		close_partition(t, i);
@@ -43,9 +47,9 @@ struct partition *topic_make_partition(struct topic *t, unsigned index)
 		       partition_create(&q->vhost->broker->partitions, t, index, keys);
 }
 
-/* What Redis says of a group that has read the partition. */
 static void on_group(struct partition *p, struct slice group, uint64_t committed)
 {
+	hooks_of(topic_of(p))->on_group(p, group, committed);
 }
 
 void topic_recover(struct topic *t, struct waiter *waiter)

@@ -9,15 +9,26 @@
 
 #include "log/partition.h"
 
+struct group_set;
 struct queue;
 struct retention_topic;
+struct topic;
 struct waiter;
+
+/* What a topic tells those that read it: group.h. */
+struct topic_hooks {
+	/* At the start: Redis has a group that has committed. */
+	void (*on_group)(struct partition *p, struct slice group, uint64_t committed);
+	/* It goes. Its consumers have gone already. */
+	void (*on_close)(struct topic *t);
+};
 
 struct topic {
 	struct queue *queue;
 	struct partition **partitions;     /* config.shards of them; NULL: never used */
 	TAILQ_ENTRY(topic) link;           /* of all the broker's */
 	struct retention_topic *retention; /* NULL: nothing was to be dropped */
+	struct group_set *groups;          /* of topic_hooks; NULL: nobody reads it */
 };
 
 /* Of all its partitions together. */

@@ -5,6 +5,10 @@
 #include "base/container.h"
 #include "host/log.h"
 #include "deal.h"
+#include "group_commit.h"
+#include "group_deal.h"
+#include "group_death.h"
+#include "group_settle.h"
 #include "job.h"
 #include "lock.h"
 #include "overflow.h"
@@ -41,7 +45,7 @@ static void auto_delete(struct queue *q)
 /* What nobody takes may be more than the queue has room for. */
 static bool serve(struct queue *q)
 {
-	bool has_more = deal_queue(q);
+	bool has_more = q->topic ? group_deal(q) : deal_queue(q);
 
 	return (q->config.overflow && overflow_turn(q)) || has_more;
 }
@@ -104,8 +108,11 @@ void turn_tick(struct broker *b)
 		lock_turn(b);
 		retention_turn(b);
 	}
-	if (b->env.may_expire)
+	if (b->env.may_expire) {
 		shard_expiry_turn(&b->env);
+		group_settle_turn(b);
+		group_death_turn(b);
+	}
 	if (b->is_started)
 		dedupe_turn(b->dedupe);
 	job_turn(b);
@@ -137,6 +144,7 @@ void turn_flush(struct broker *b)
 {
 	if (!b->is_started)
 		return;
+	group_commit_turn(b);
 	partition_flush(&b->partitions);
 	if (b->env.store) {
 		id_lease_turn(b);
@@ -154,8 +162,11 @@ int64_t turn_due_ms(const struct broker *b)
 
 	if (n)
 		due_ms = heap_earlier(due_ms, n->key);
-	if (b->env.may_expire)
+	if (b->env.may_expire) {
 		due_ms = heap_earlier(due_ms, shard_expiry_due_ms(&b->env));
+		due_ms = heap_earlier(due_ms, group_settle_due_ms(b));
+		due_ms = heap_earlier(due_ms, group_death_due_ms(b));
+	}
 	n = heap_min(&b->waits);
 	if (n)
 		due_ms = heap_earlier(due_ms, b->now_ms + (n->key - b->mono_ms));
@@ -166,6 +177,7 @@ int64_t turn_due_ms(const struct broker *b)
 	due_ms = heap_earlier(due_ms, removal_due_ms(b));
 	due_ms = heap_earlier(due_ms, retention_due_ms(b));
 	due_ms = heap_earlier(due_ms, partition_due_ms(&b->partitions));
+	due_ms = heap_earlier(due_ms, group_commit_due_ms(b));
 	return heap_earlier(due_ms, shared_sync_due_ms(b));
 }
 

@@ -100,8 +100,8 @@ void model_close(struct model *m)
 	}
 }
 
-static const struct model_place *find_place(const struct model *m, const char *kind,
-					    const char *name)
+static const struct model_place *find_exactly(const struct model *m, const char *kind,
+					      const char *name)
 {
 	const struct model_place *place;
 	char id[ID_MAX];
@@ -109,6 +109,16 @@ static const struct model_place *find_place(const struct model *m, const char *k
 	snprintf(id, sizeof(id), "%s %s", kind, name);
 	HASH_FIND_STR(m->places, id, place);
 	return place;
+}
+
+/* What asks for a queue may be given a topic: they share their names. */
+static const struct model_place *find_place(const struct model *m, const char *kind,
+					    const char *name)
+{
+	const struct model_place *place = find_exactly(m, kind, name);
+
+	return place || strcmp(kind, "queue") != 0 ? place
+						   : find_exactly(m, "topic", name);
 }
 
 static void note_place(struct model *m, const char *id, struct model_place at)
@@ -131,7 +141,7 @@ bool model_has_exchange(const struct model *m, const char *name)
 
 bool model_has_queue(const struct model *m, const char *name)
 {
-	return find_place(m, "queue", name) || find_place(m, "topic", name);
+	return find_place(m, "queue", name) != NULL;
 }
 
 static bool is_refused(const struct model *m, const char *kind, const char *name)
@@ -191,12 +201,9 @@ static bool read_declaration(const char *line, struct declaration *s)
 /* A binding of what was refused fails for that reason alone. */
 static bool is_consequence(const struct model *m, const struct declaration *s)
 {
-	if (!s->is_bind)
-		return false;
-	return is_refused(m, "exchange", s->words[2]) ||
-	       (s->is_to_exchange ? is_refused(m, "exchange", s->words[1])
-				  : is_refused(m, "queue", s->words[1]) ||
-					    is_refused(m, "topic", s->words[1]));
+	return s->is_bind &&
+	       (is_refused(m, "exchange", s->words[2]) ||
+		is_refused(m, s->is_to_exchange ? "exchange" : "queue", s->words[1]));
 }
 
 /* @param why  "ERR not-found there is no ..." */

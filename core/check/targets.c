@@ -69,7 +69,7 @@ static void check_dead_letters(struct model *m, const struct queue *q)
 		   definition_kind(q->definition.table), q->name,
 		   is_to_queue ? "queue" : "exchange", name, problem,
 		   q->topic ? "given up" : "buried");
-	model_report(m, definition_kind(q->definition.table), q->name, buf_cstr(&text));
+	model_report(m, "queue", q->name, buf_cstr(&text));
 	buf_deinit(&text);
 }
 

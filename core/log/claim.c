@@ -18,13 +18,18 @@ RB_GENERATE_INTERNAL(run_returned_tree, run, by_tag, compare,
 /* ---- runs ----------------------------------------------------------------------------
  */
 
+static struct run_returned_tree *returned_tree(struct claim *c, const struct run *r)
+{
+	return r->due_ms ? &c->later_runs : &c->due_runs;
+}
+
 static void count_in(struct claim *c, struct run *r)
 {
 	if (r->state == RUN_HELD) {
 		c->held += r->count;
 	} else if (r->state == RUN_RETURNED) {
 		c->returned += r->count;
-		RB_INSERT(run_returned_tree, &c->returned_runs, r);
+		RB_INSERT(run_returned_tree, returned_tree(c, r), r);
 	}
 }
 
@@ -34,7 +39,7 @@ static void count_out(struct claim *c, struct run *r)
 		c->held -= r->count;
 	} else if (r->state == RUN_RETURNED) {
 		c->returned -= r->count;
-		RB_REMOVE(run_returned_tree, &c->returned_runs, r);
+		RB_REMOVE(run_returned_tree, returned_tree(c, r), r);
 	}
 }
 
@@ -314,10 +319,10 @@ struct run *claim_return(struct claim *c, struct run *run, uint64_t first, uint6
 
 	count_out(c, r);
 	r->state = RUN_RETURNED;
-	count_in(c, r);
 	r->holder = r->consumer = NULL;
 	r->failures += is_failure;
 	set_due(r, due_ms);
+	count_in(c, r);
 	if (behind && is_alike(r, behind))
 		join(c, r, behind);
 	if (before && is_alike(r, before)) {
@@ -368,9 +373,37 @@ struct run *claim_first(const struct claim *c)
 	return RB_MIN(run_tree, (struct run_tree *)&c->runs);
 }
 
+void claim_due(struct run *run)
+{
+	assert(run->state == RUN_RETURNED);
+	count_out(run->claim, run);
+	set_due(run, 0);
+	count_in(run->claim, run);
+}
+
+struct run *claim_first_due(const struct claim *c)
+{
+	return RB_MIN(run_returned_tree, (struct run_returned_tree *)&c->due_runs);
+}
+
 struct run *claim_first_returned(const struct claim *c)
 {
-	return RB_MIN(run_returned_tree, (struct run_returned_tree *)&c->returned_runs);
+	struct run *due = claim_first_due(c);
+	struct run *later =
+		RB_MIN(run_returned_tree, (struct run_returned_tree *)&c->later_runs);
+
+	if (!due || !later)
+		return due ? due : later;
+	return due->first < later->first ? due : later;
+}
+
+struct run *claim_find(const struct claim *c, uint64_t offset)
+{
+	struct run *r = RB_ROOT(&c->runs);
+
+	while (r && (offset < r->first || offset >= run_end(r)))
+		r = offset < r->first ? RB_LEFT(r, by_offset) : RB_RIGHT(r, by_offset);
+	return r;
 }
 
 struct run *claim_first_held(const struct claim *c)

@@ -18,7 +18,7 @@ RB_HEAD(run_returned_tree, run);
 
 struct claim {
 	struct run_tree runs;
-	struct run_returned_tree returned_runs;
+	struct run_returned_tree due_runs, later_runs; /* that have returned */
 	uint64_t committed, reached;
 	uint64_t held;       /* offsets that are with a consumer */
 	uint64_t returned;   /* that are to be given out again */
@@ -81,8 +81,13 @@ void claim_give_up(struct claim *c, struct run *returned);
  * Gives how many offsets were never given out. */
 uint64_t claim_skip(struct claim *c, uint64_t start);
 
+/* The time of a returned run has come: it is to be given out at once. */
+void claim_due(struct run *run);
 /* The first in the order of offsets, or NULL. */
-struct run *claim_first(const struct claim *c); /* of any state */
+struct run *claim_first_due(const struct claim *c); /* returned, without a due_ms */
+struct run *claim_first(const struct claim *c);     /* of any state */
 struct run *claim_first_returned(const struct claim *c);
 struct run *claim_first_held(const struct claim *c); /* looks at those before it */
 struct run *claim_next(const struct run *run);       /* of any state */
+/* The run that has the offset, or NULL. */
+struct run *claim_find(const struct claim *c, uint64_t offset);

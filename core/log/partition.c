@@ -91,6 +91,19 @@ int64_t partition_last_ms(const struct partition *p)
 	return p->last_ms;
 }
 
+int64_t partition_time_at(const struct partition *p, uint64_t offset)
+{
+	struct record_reader reader;
+	struct record record;
+
+	if (offset >= p->readable || p->tail.count == 0 ||
+	    offset < tail_first(&p->tail)->base)
+		return 0;
+	record_read(&reader, tail_at(&p->tail, tail_find(&p->tail, offset)));
+	record_skip(&reader, offset);
+	return record_next(&reader, &record) ? record.msg.ts_unix_ms : 0;
+}
+
 /* ---- days ----------------------------------------------------------------------- */
 
 void partition_add_day(struct partition *p, const struct partition_day *day)

@@ -24,8 +24,8 @@
 struct partition;
 
 struct partition_ops {
-	/* There is more to read, or what a cursor waited for was read, or cannot be; or
-	 * less is kept. */
+	/* There is more to read, or less is kept, or what a cursor waited for was read,
+	 * or cannot be. */
 	void (*on_news)(struct partition *p);
 	/* An append has landed. May be NULL. */
 	void (*on_growth)(struct partition *p);
@@ -97,6 +97,9 @@ uint64_t partition_end(const struct partition *p);   /* what the next append get
 uint64_t partition_readable(const struct partition *p); /* the end of what can be read */
 uint64_t partition_bytes(const struct partition *p);    /* of its batches */
 int64_t partition_last_ms(const struct partition *p);   /* of its last message; 0: none */
+
+/* When the message of that offset was appended; 0: it is not in memory. */
+int64_t partition_time_at(const struct partition *p, uint64_t offset);
 
 /* Send what has gathered, unless appends are under way. At the end of each turn. What was
  * appended without keys can be read from now on. */

@@ -1,6 +1,7 @@
 #include "channel.h"
 
 #include "base/mem.h"
+#include "broker/group_settle.h"
 #include "broker/retry.h"
 #include "lease_notice.h"
 #include "session_private.h"
@@ -12,6 +13,8 @@ void channel_init(struct channel *ch, struct session *s, unsigned number)
 	TAILQ_INIT(&ch->subscriptions);
 	TAILQ_INIT(&ch->fetches);
 	ch->holder.on_release = channel_release;
+	ch->holder.on_settled = subscription_settled;
+	ch->holder.last_tag = &ch->held.last_tag;
 	held_init(&ch->held);
 	lock_holder_init(&ch->locks);
 	credit_init(&ch->credit, s->broker, 0);
@@ -29,6 +32,31 @@ static void release_committing(struct held *h)
 			channel_release(e);
 		e = held_from(h, tag + 1);
 	}
+}
+
+/* As channel_return_held, of topics. */
+static void return_runs(struct channel *ch, bool is_punished)
+{
+	static const struct group_failing gone = { GROUP_FAILED, "gone", 0 };
+	struct run_tag_tree *runs = &ch->holder.runs;
+	struct run *run = is_punished ? run_from_tag(runs, 0) : NULL;
+	bool is_get_charged = false;
+
+	while (run) {
+		struct subscription *sub =
+			run->consumer ? subscription_of(run->consumer) : NULL;
+		bool *is_charged =
+			sub && !sub->is_gone ? &sub->is_charged : &is_get_charged;
+		uint64_t next = run->first_tag + run->count;
+
+		if (!*is_charged) {
+			*is_charged = true;
+			group_settle_fail(run, run->first_tag, &gone);
+		}
+		run = run_from_tag(runs, next);
+	}
+	while ((run = run_from_tag(runs, 0)) != NULL)
+		group_settle_return(run);
 }
 
 /* Of what a consumer leaves behind, only the message that it was given first
@@ -60,6 +88,7 @@ void channel_return_held(struct channel *ch)
 	/* From the last to the first, so that each enters at the queue's front. */
 	while ((last = held_last(h)) != NULL)
 		retry_unpunished(last);
+	return_runs(ch, is_punished);
 }
 
 void channel_end(struct channel *ch)
@@ -69,7 +98,7 @@ void channel_end(struct channel *ch)
 
 	session_transaction_end(ch);
 	TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
-		consumer_remove(&sub->consumer);
+		subscription_leave(sub);
 	TAILQ_FOREACH (f, &ch->fetches, channel_link)
 		getter_remove(&f->getter);
 	channel_return_held(ch);
@@ -125,7 +154,7 @@ void channel_release(struct entry *e)
 		return;
 	if (sub->notify_ms)
 		lease_notice_remove(sub, e);
-	subscription_settled(sub);
+	subscription_settled(&sub->consumer, 1);
 }
 
 void channel_forget(struct channel *ch)

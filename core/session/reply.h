@@ -30,6 +30,9 @@ struct delivery {
 	uint64_t tag;    /* 0 = no acknowledgement is wanted */
 	uint32_t attempt;
 	bool is_redelivered; /* somebody may have seen it before */
+	bool has_offset;     /* of a topic: it lies there */
+	uint16_t partition;
+	uint64_t offset;
 };
 
 struct channel;

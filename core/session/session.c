@@ -114,6 +114,7 @@ void session_drained(struct session *s)
 	while ((ch = next_channel(s, ch)) != NULL)
 		TAILQ_FOREACH (sub, &ch->subscriptions, channel_link) {
 			subscription_tell_active(sub);
+			subscription_tell_assigned(sub);
 			if (!consumer_is_able(&sub->consumer))
 				consumer_update(&sub->consumer);
 		}

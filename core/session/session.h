@@ -173,7 +173,7 @@ void session_publish_take(struct session *s, struct msg *m,
 #define SUBSCRIBE_PRIORITY_MAX 1000
 #define SUBSCRIBE_RANK_MAX 1000
 struct subscribe_spec {
-	struct slice queue;
+	struct slice queue; /* or topic */
 	struct slice sid;
 	uint32_t prefetch;
 	uint32_t ack_timeout_ms; /* 0 = the queue's */
@@ -182,6 +182,10 @@ struct subscribe_spec {
 	uint32_t rank;           /* within its channel: lower ones are served first */
 	int32_t priority;        /* higher ones are served first */
 	bool is_auto_ack;
+	/* Of a topic. */
+	struct slice group; /* data == NULL: none */
+	struct position from;
+	int64_t partition; /* without a group: the one to read; -1: all */
 };
 TIDE_MUST_USE int session_consume_subscribe(struct channel *ch,
 					    const struct subscribe_spec *spec,
@@ -286,6 +290,17 @@ TIDE_MUST_USE int session_by_id_reschedule(struct session *s,
 TIDE_MUST_USE int session_by_id_kick(struct session *s, const struct by_id_spec *spec,
 				     struct reply *r, struct error *err);
 
+/* A group of a topic. */
+struct group_spec {
+	struct slice topic, group;
+	struct position to; /* SEEK, like the next one */
+	int64_t partition;  /* -1: all */
+};
+TIDE_MUST_USE int session_group_seek(struct session *s, const struct group_spec *spec,
+				     struct reply *r, struct error *err);
+TIDE_MUST_USE int session_group_delete(struct session *s, const struct group_spec *spec,
+				       struct reply *r, struct error *err);
+
 struct pause_spec {
 	struct slice queue;
 	bool in, out; /* publishes, deliveries */
@@ -314,6 +329,7 @@ enum list_what {
 	LIST_EXCHANGES,
 	LIST_QUEUES,
 	LIST_TOPICS,
+	LIST_GROUPS,
 	LIST_BINDINGS,
 	LIST_CONSUMERS,
 	LIST_CONNECTIONS,

@@ -1,5 +1,6 @@
 /* SUB, UNSUB and GET. */
 #include "broker/deal.h"
+#include "broker/unusable.h"
 #include "session_private.h"
 
 int session_consume_subscribe(struct channel *ch, const struct subscribe_spec *spec,
@@ -11,7 +12,9 @@ int session_consume_subscribe(struct channel *ch, const struct subscribe_spec *s
 
 	if (s->broker->is_draining)
 		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
-	if (session_queue_usable(s, spec->queue, &q, err) < 0)
+	if (session_queue_any(s, spec->queue, &q, err) < 0 ||
+	    unusable_check(&q->definition, err) < 0 ||
+	    session_topic_check(q, spec, err) < 0)
 		return err->code;
 	if (channel_subscription(ch, spec->sid))
 		return error_set(err, TIDE_EEXISTS,
@@ -40,6 +43,8 @@ int session_consume_subscribe(struct channel *ch, const struct subscribe_spec *s
 	sub->confirm = r;
 	r->subscription = sub;
 	consumer_add(q, &sub->consumer);
+	if (q->topic)
+		session_topic_join(sub, spec);
 	reply_ok(r);
 	return TIDE_OK;
 }

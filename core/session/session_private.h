@@ -61,6 +61,18 @@ TIDE_MUST_USE int session_queue_purge(struct queue *q, struct reply *r,
 TIDE_MUST_USE int session_queue_usable(struct session *s, struct slice name,
 				       struct queue **out, struct error *err);
 
+/* What a SUB says is for a topic, if it is one, or else for a queue. */
+TIDE_MUST_USE int session_topic_check(const struct queue *q,
+				      const struct subscribe_spec *spec,
+				      struct error *err);
+/* The subscription, which is in the list of its topic, reads. */
+void session_topic_join(struct subscription *sub, const struct subscribe_spec *spec);
+
+/* Each group of a topic, as an object. */
+void session_group_write_all(struct topic *t, struct json *j);
+/* Those who read it without a group. */
+unsigned session_group_count_readers(const struct topic *t);
+
 /* A PUB, ACK or NACK between BEGIN and COMMIT. */
 TIDE_MUST_USE int session_transaction_publish(struct channel *ch, struct msg *m,
 					      bool is_mandatory, struct reply *r,

@@ -8,7 +8,8 @@
 #include "session_private.h"
 #include "broker/pause.h"
 #include "broker/queue_limit.h"
-#include "broker/topic.h"
+#include "broker/retention.h"
+#include "broker/member.h"
 #include "broker/unusable.h"
 #include "rules/engine/index.h"
 #include "rules/engine/engine_status.h"
@@ -156,6 +157,16 @@ static void list_topics(struct session *s, struct json *j)
 	}
 }
 
+static void list_groups(struct session *s, struct json *j)
+{
+	struct queue *q, *next;
+
+	HASH_SRT(hh, s->vhost->queues, by_queue_name);
+	HASH_ITER (hh, s->vhost->queues, q, next)
+		if (q->topic)
+			session_group_write_all(q->topic, j);
+}
+
 static const char *binding_kind(const struct binding *b)
 {
 	return definition_kind(b->queue ? b->queue->definition.table
@@ -191,6 +202,7 @@ static void add_consumer(struct json *j, const struct queue *q, const struct con
 {
 	const struct channel *ch =
 		c->getter ? fetch_of(c->getter)->channel : subscription_of(c)->channel;
+	char partitions[MEMBER_PARTITIONS_MAX];
 
 	json_object_begin(j);
 	json_member_text(j, "queue", q->name);
@@ -209,6 +221,12 @@ static void add_consumer(struct json *j, const struct queue *q, const struct con
 	json_member_int(j, "rank", c->rank);
 	json_member_int(j, "notify_lease_ms",
 			c->getter ? 0 : subscription_of(c)->notify_ms);
+	if (c->member && c->member->group->name)
+		json_member_text(j, "group", c->member->group->name);
+	if (c->member) {
+		member_format(c->member, partitions);
+		json_member_text(j, "partitions", partitions);
+	}
 	json_member_int(j, "unacked", c->unacked);
 	json_member_int(j, "delivered", (int64_t)c->delivered);
 	json_object_end(j);
@@ -278,10 +296,10 @@ static void list_locks(struct session *s, struct json *j)
 void session_report_list(struct session *s, enum list_what what, struct reply *r)
 {
 	static void (*const lists[])(struct session *, struct json *) = {
-		[LIST_EXCHANGES] = list_exchanges, [LIST_QUEUES] = list_queues,
-		[LIST_TOPICS] = list_topics,       [LIST_BINDINGS] = list_bindings,
-		[LIST_CONSUMERS] = list_consumers, [LIST_CONNECTIONS] = list_connections,
-		[LIST_LOCKS] = list_locks,
+		[LIST_EXCHANGES] = list_exchanges,     [LIST_QUEUES] = list_queues,
+		[LIST_TOPICS] = list_topics,           [LIST_GROUPS] = list_groups,
+		[LIST_BINDINGS] = list_bindings,       [LIST_CONSUMERS] = list_consumers,
+		[LIST_CONNECTIONS] = list_connections, [LIST_LOCKS] = list_locks,
 	};
 	struct json j;
 
@@ -428,6 +446,18 @@ static void queue_stats(struct queue *q, struct json *j)
 	add_order(j, q);
 }
 
+/* What keep-unread holds. */
+static void add_hold(struct json *j, const struct topic *t, unsigned index)
+{
+	const struct retention_hold *hold = retention_hold(t, index);
+
+	if (!hold)
+		return;
+	json_member_int(j, "held_back", (int64_t)hold->messages);
+	json_member_string(j, "held_by", hold->group);
+	json_member_int(j, "held_since", hold->since_ms);
+}
+
 /* Of each partition, in the order of their numbers; one that was never used has nothing.
  */
 static void add_partitions(struct json *j, const struct topic *t)
@@ -443,6 +473,7 @@ static void add_partitions(struct json *j, const struct topic *t)
 		json_member_int(j, "bytes", p ? (int64_t)partition_bytes(p) : 0);
 		if (p && partition_last_ms(p))
 			json_member_int(j, "last", partition_last_ms(p));
+		add_hold(j, t, i);
 		json_object_end(j);
 	}
 	json_array_end(j);
@@ -457,6 +488,16 @@ static void topic_stats(struct queue *q, struct json *j)
 	json_member_int(j, "published", (int64_t)q->counters.published);
 	queue_begin_second(q);
 	add_rates(j, &q->rates->in, &q->rates->out);
+	json_member_int(j, "delivered", (int64_t)q->counters.delivered);
+	json_member_int(j, "acked", (int64_t)q->counters.acked);
+	json_member_int(j, "nacked", (int64_t)q->counters.nacked);
+	json_member_int(j, "timed_out", (int64_t)q->counters.timed_out);
+	json_member_int(j, "paced", (int64_t)q->counters.paced);
+	json_member_int(j, "dead_lettered", (int64_t)q->counters.dead_lettered);
+	json_member_int(j, "readers", session_group_count_readers(q->topic));
+	json_member_array(j, "groups");
+	session_group_write_all(q->topic, j);
+	json_array_end(j);
 	add_partitions(j, q->topic);
 }
 

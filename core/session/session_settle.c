@@ -6,6 +6,7 @@
 #include <inttypes.h>
 
 #include "base/mem.h"
+#include "broker/group_settle.h"
 #include "broker/retry.h"
 #include "lease_notice.h"
 #include "session_private.h"
@@ -18,6 +19,7 @@ struct settle_job {
 	size_t at;      /* the range */
 	uint64_t first; /* the tag in it */
 	uint64_t count;
+	bool has_settled_entries;
 };
 
 int session_settle_refuse(const struct channel *ch, uint64_t tag, struct error *err)
@@ -43,14 +45,40 @@ static struct entry *held_next(const struct held *held, uint64_t tag)
 	return e;
 }
 
+/* A part of the range is of a topic. */
+static bool has_run(const struct channel *ch, const struct tag_range *range)
+{
+	const struct run *run = run_from_tag(&ch->holder.runs, range->first);
+
+	return run && run->first_tag <= range->last;
+}
+
 static int check_range(const struct channel *ch, const struct tag_range *range,
 		       struct error *err)
 {
 	const struct entry *e = held_next(&ch->held, range->first);
 
-	if (e && e->tag <= range->last)
+	if ((e && e->tag <= range->last) || has_run(ch, range))
 		return TIDE_OK;
 	return session_settle_refuse(ch, range->first, err);
+}
+
+static int check_topics(const struct channel *ch, const struct settle_spec *spec,
+			struct error *err)
+{
+	bool is_in_transaction = ch->transaction && spec->how != SETTLE_TOUCH;
+
+	if (!is_in_transaction && !spec->has_priority)
+		return TIDE_OK;
+	for (size_t i = 0; i < spec->count; i++)
+		if (has_run(ch, &spec->ranges[i]))
+			return error_set(err, TIDE_EDENIED,
+					 is_in_transaction
+						 ? "messages of topics are not settled "
+						   "by a transaction"
+						 : "NACK pri= is for messages of queues: "
+						   "those of topics keep their order");
+	return TIDE_OK;
 }
 
 static void touch(struct entry *e, int64_t ms)
@@ -102,8 +130,58 @@ static void settle_entry(struct entry *e, const struct settle_spec *spec, struct
 	shard_remove(e, &r->waiter);
 }
 
+static void fail_record(struct run *run, uint64_t tag, const struct settle_spec *spec)
+{
+	static const struct group_failing ways[] = {
+		[SETTLE_RETRY] = { GROUP_FAILED, "nack", 0 },
+		[SETTLE_AFTER] = { GROUP_LATER, "nack", 0 },
+		[SETTLE_BURY] = { GROUP_BURY, "nack", 0 },
+		[SETTLE_DEAD] = { GROUP_DEAD, "rejected", 0 },
+	};
+	struct group_failing failing = ways[spec->how];
+
+	failing.delay_ms = spec->ms;
+	group_settle_count_nack(run);
+	group_settle_fail(run, tag, &failing);
+}
+
+/* Of the messages of a run those with these tags: all at once, or else the first. */
+static uint64_t settle_run(struct run *run, const struct tag_range *tags,
+			   const struct settle_spec *spec)
+{
+	if (spec->how == SETTLE_ACK)
+		return group_settle_ack(run, tags->first, tags->last);
+	if (spec->how == SETTLE_TOUCH)
+		return group_settle_touch(run, tags->first, tags->last, spec->ms);
+	fail_record(run, tags->first, spec);
+	return 1;
+}
+
+/* What the range has of topics. False: the slice is spent; it goes on at job->first. */
+static bool settle_runs(struct settle_job *job, const struct tag_range *range)
+{
+	struct run_tag_tree *runs = &job->channel->holder.runs;
+	struct pace *pace = &job->channel->session->broker->pace;
+	struct tag_range left = { job->first ? job->first : range->first, range->last };
+	uint64_t count;
+	struct run *run;
+
+	while ((run = run_from_tag(runs, left.first)) != NULL &&
+	       run->first_tag <= left.last) {
+		if (left.first < run->first_tag)
+			left.first = run->first_tag;
+		count = settle_run(run, &left, &job->spec);
+		left.first += count;
+		job->count += count;
+		job->first = left.first;
+		if (pace_is_spent(pace, false))
+			return false;
+	}
+	return true;
+}
+
 /* Whether all is settled; otherwise it goes on at range `at`, tag `first`. */
-static bool settle_some(struct settle_job *job)
+static bool settle_entries(struct settle_job *job)
 {
 	const struct settle_spec *spec = &job->spec;
 	struct held *held = &job->channel->held;
@@ -134,6 +212,23 @@ static bool settle_some(struct settle_job *job)
 	return !is_spent;
 }
 
+/* First what it names of queues, then of topics. */
+static bool settle_some(struct settle_job *job)
+{
+	if (!job->has_settled_entries) {
+		if (job->channel->held.count > 0 && !settle_entries(job))
+			return false;
+		job->has_settled_entries = true;
+		job->first = job->at = 0;
+	}
+	if (RB_EMPTY(&job->channel->holder.runs))
+		return true;
+	for (; job->at < job->spec.count; job->at++, job->first = 0)
+		if (!settle_runs(job, &job->spec.ranges[job->at]))
+			return false;
+	return true;
+}
+
 static void keep(const struct settle_job *job)
 {
 	struct session *s = job->channel->session;
@@ -153,6 +248,8 @@ int session_settle(struct channel *ch, const struct settle_spec *spec, struct re
 {
 	struct settle_job job = { .channel = ch, .spec = *spec, .reply = r };
 
+	if (!RB_EMPTY(&ch->holder.runs) && check_topics(ch, spec, err) < 0)
+		return err->code;
 	if (ch->transaction && spec->how != SETTLE_TOUCH)
 		return session_transaction_settle(ch, spec, r, err);
 	/* Checked first: an error changes nothing. */

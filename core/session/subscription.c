@@ -1,8 +1,10 @@
 #include "subscription.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "broker/member.h"
 #include "broker/queue.h"
 #include "channel.h"
 #include "lease_notice.h"
@@ -28,13 +30,42 @@ static void on_deliver(struct consumer *c, struct entry *e, bool is_redelivered)
 	s->ops->on_deliver(s->ctx, ch->number, sub->sid, &d);
 }
 
+static void on_record(struct consumer *c, const struct record_delivery *r)
+{
+	struct subscription *sub = subscription_of(c);
+	const struct session *s = sub->channel->session;
+	const struct delivery d = {
+		.msg = (struct msg *)&r->record->msg, /* a view: nobody keeps it */
+		.tag = r->tag,
+		.attempt = r->attempt,
+		.is_redelivered = r->attempt > 1,
+		.has_offset = true,
+		.partition = (uint16_t)r->partition,
+		.offset = r->record->offset,
+	};
+
+	s->ops->on_deliver(s->ctx, sub->channel->number, sub->sid, &d);
+}
+
+static void on_skipped(struct consumer *c, unsigned partition, uint64_t from, uint64_t to)
+{
+	struct subscription *sub = subscription_of(c);
+	const struct session *s = sub->channel->session;
+	char words[NAME_LEN_MAX + 64];
+
+	snprintf(words, sizeof(words), "%s %u %" PRIu64 " %" PRIu64, sub->sid, partition,
+		 from, to);
+	s->ops->on_event(s->ctx, sub->channel->number, "skipped", words);
+}
+
 static void on_cancel(struct consumer *c)
 {
 	struct subscription *sub = subscription_of(c);
 	const struct session *s = sub->channel->session;
 	char words[2 * NAME_LEN_MAX + 32];
 
-	snprintf(words, sizeof(words), "%s queue-deleted", sub->sid);
+	snprintf(words, sizeof(words), "%s %s-deleted", sub->sid,
+		 definition_kind(c->queue->definition.table));
 	s->ops->on_event(s->ctx, sub->channel->number, "cancelled", words);
 	subscription_destroy(sub);
 }
@@ -52,6 +83,27 @@ void subscription_tell_active(struct subscription *sub)
 			 c->is_active ? "active" : "relieved", sub->sid);
 }
 
+void subscription_tell_assigned(struct subscription *sub)
+{
+	const struct session *s = sub->channel->session;
+	struct member *m = sub->consumer.member;
+	char partitions[MEMBER_PARTITIONS_MAX];
+	char words[NAME_LEN_MAX + MEMBER_PARTITIONS_MAX + 2];
+
+	if (!m || !m->is_changed || !m->group->name || sub->confirm ||
+	    !s->ops->can_take(s->ctx))
+		return;
+	m->is_changed = false;
+	member_format(m, partitions);
+	snprintf(words, sizeof(words), "%s %s", sub->sid, partitions);
+	s->ops->on_event(s->ctx, sub->channel->number, "assigned", words);
+}
+
+static void on_assigned(struct consumer *c)
+{
+	subscription_tell_assigned(subscription_of(c));
+}
+
 static void on_active(struct consumer *c)
 {
 	subscription_tell_active(subscription_of(c));
@@ -60,6 +112,9 @@ static void on_active(struct consumer *c)
 static const struct consumer_ops ops = {
 	.can_take = can_take,
 	.on_deliver = on_deliver,
+	.on_record = on_record,
+	.on_assigned = on_assigned,
+	.on_skipped = on_skipped,
 	.on_active = on_active,
 	.on_cancel = on_cancel,
 };
@@ -70,6 +125,7 @@ struct subscription *subscription_create(struct channel *ch, struct slice sid)
 
 	sub->channel = ch;
 	sub->consumer.ops = &ops;
+	sub->consumer.holder = &ch->holder;
 	TAILQ_INSERT_TAIL(&ch->subscriptions, sub, channel_link);
 	sub->sid = mem_strndup(sid.data, sid.len);
 	HASH_ADD_KEYPTR(hh, ch->by_sid, sub->sid, sid.len, sub);
@@ -83,11 +139,18 @@ static void release(struct subscription *sub)
 	mem_free(sub);
 }
 
+void subscription_leave(struct subscription *sub)
+{
+	if (sub->consumer.member)
+		member_destroy(sub->consumer.member);
+	consumer_remove(&sub->consumer);
+}
+
 void subscription_destroy(struct subscription *sub)
 {
 	struct channel *ch = sub->channel;
 
-	consumer_remove(&sub->consumer);
+	subscription_leave(sub);
 	if (sub->confirm)
 		sub->confirm->subscription = NULL;
 	TAILQ_REMOVE(&ch->subscriptions, sub, channel_link);
@@ -102,12 +165,15 @@ void subscription_confirmed(struct subscription *sub)
 {
 	sub->confirm = NULL;
 	subscription_tell_active(sub);
+	subscription_tell_assigned(sub);
 	consumer_update(&sub->consumer);
 }
 
-void subscription_settled(struct subscription *sub)
+void subscription_settled(struct consumer *c, uint32_t count)
 {
-	consumer_settled(&sub->consumer);
-	if (sub->is_gone && sub->consumer.unacked == 0)
+	struct subscription *sub = subscription_of(c);
+
+	consumer_settled(c, count);
+	if (sub->is_gone && c->unacked == 0)
 		release(sub);
 }

@@ -32,11 +32,15 @@ static inline struct subscription *subscription_of(const struct consumer *c)
 
 /* One of the channel, in no queue yet. */
 struct subscription *subscription_create(struct channel *ch, struct slice sid);
+/* It takes nothing more. */
+void subscription_leave(struct subscription *sub);
 /* End it: what it holds stays with the channel, and refers to it until it is settled. */
 void subscription_destroy(struct subscription *sub);
 /* The OK of its SUB has left: its messages may come. */
 void subscription_confirmed(struct subscription *sub);
 /* Its client may be told whether it is the active one of its queue, unless it knows. */
 void subscription_tell_active(struct subscription *sub);
-/* A message that it was given is no longer held. It may be freed by the call. */
-void subscription_settled(struct subscription *sub);
+/* Likewise of a topic: of the partitions that it has. */
+void subscription_tell_assigned(struct subscription *sub);
+/* Messages that it was given are no longer held. It may be freed by the call. */
+void subscription_settled(struct consumer *c, uint32_t count);

@@ -342,6 +342,12 @@ BIND u dlx t.*
 DECLARE exchange empty topic alternate=void
 DECLARE queue v dead-letter=empty
 PUB - q 3
+DECLARE topic log partitions=2 dead-letter=-/ghost
+BIND log a #
+DECLARE queue w dead-letter=-/log
+DECLARE topic bad retry=fixed retry.delay=soon
+BIND bad dlx t.*
+DECLARE topic circle dead-letter=-/circle
 ]]
   local sender = [[
 return {
@@ -393,7 +399,11 @@ return {
       at(17, "exchange 'empty' has the alternate 'void', which does not exist: what no queue takes is dropped"),
       at(18, "queue 'v' dead-letters to exchange 'empty', which has no bindings: its dead letters are buried"),
       at(19, "'PUB - q 3' is not a definition; definitions are: DECLARE exchange <name> <type>, DECLARE queue <name>, "
-        .. 'BIND <queue> <exchange> <pattern>, each with its options, in at most 65536 bytes'),
+        .. 'DECLARE topic <name>, BIND <queue> <exchange> <pattern>, each with its options, in at most 65536 bytes'),
+      at(20, "topic 'log' dead-letters to queue 'ghost', which does not exist: its dead letters are given up"),
+      at(23, "topic 'bad': retry=fixed: option 'delay' of retry/fixed must be a duration such as 500ms, 30s or 5m, "
+        .. "not 'soon'"),
+      at(25, "queue 'circle' dead-letters to itself in the end: circle -> circle"),
     }, ('--definitions %s/defs'):format(dir))
   end)
 
@@ -408,6 +418,9 @@ return {
     c:ok 'DECLARE queue q retry=fixed dead-letter=-/dead'
     c:ok 'DECLARE queue r dead-letter=nowhere/x'
     c:ok 'DECLARE queue s dead-letter=-/s priority=fair priority.by=a%20b'
+    c:ok 'DECLARE topic log dead-letter=-/ghost'
+    c:ok 'DECLARE queue u dead-letter=-/log'
+    c:ok 'BIND log b -'
     local options = ('--url tide://%s/'):format(broker.address)
     copy_rules()
     finds({ ['filter/10-late.lua'] = late, ['filter/20-send.lua'] = sender }, {
@@ -415,6 +428,7 @@ return {
       "filter/20-send.lua:4: sends to exchange 'nirvana', which does not exist: the publish fails",
       "broker: queue 'q' dead-letters to queue 'dead', which does not exist: its dead letters are buried",
       "broker: queue 'r' dead-letters to exchange 'nowhere', which does not exist: its dead letters are buried",
+      "broker: topic 'log' dead-letters to queue 'ghost', which does not exist: its dead letters are given up",
       "broker: exchange 'b' has the alternate 'later', which does not exist: what no queue takes is dropped",
       "broker: queue 's' dead-letters to itself in the end: s -> s",
       "broker: exchange 'a' is bound to itself in the end: a -> b -> a",

@@ -284,7 +284,7 @@ describe('a store without a broker', function()
     },
     {
       name = 'a topic that cannot be read',
-      make = function() redis:cli('HSET', 'tide:/:topic-options', 'bad', 'partitions=x') end,
+      make = function() redis:cli('HSET', 'tide:/:topic-options', 'bad', 'partitions=2 shards=2') end,
       finding = function() return 'tide:/:topic-options bad: cannot be read: ' end,
       undo = function() redis:cli('HDEL', 'tide:/:topic-options', 'bad') end,
     },

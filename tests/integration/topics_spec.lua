@@ -536,6 +536,49 @@ describe('a topic whose Redis refuses', function()
     broker:expect_clean_stop()
   end)
 
+  it('answers what is on its way before it stops', function()
+    c:ok 'DECLARE topic t partitions=1'
+    local pid = redis:pid()
+    redis:signal('STOP', pid)
+    c:send(('PUB - t 1\r\na\r\n'):rep(100))
+    assert(wait.poll(function()
+      local other = broker:connect()
+      local n = other:document('STATS').logs.unstored_bytes
+      other:close()
+      return n > 0
+    end))
+    broker:signal 'TERM'
+    c:expect '^EVT closed shutdown'
+    redis:signal('CONT', pid)
+    for i = 0, 99 do c:expect(('^OK %%x+ 1 0:%d$'):format(i)) end
+    c:expect_closed()
+    assert(wait.poll(function() return broker:exit_status() end))
+    broker:run()
+    c = broker:connect()
+    assert.same({ ['0'] = 100 }, ends_of(c, 't'))
+  end)
+
+  it('tells publishers when it is deleted before their messages are stored', function()
+    c:ok 'DECLARE topic t partitions=1'
+    local pid = redis:pid()
+    redis:signal('STOP', pid)
+    c:send(('PUB - t 1\r\na\r\n'):rep(10))
+    c:send 'DELETE topic t\r\n'
+    local other = broker:connect()
+    assert(wait.poll(function()
+      other:send 'LIST topics\r\n'
+      return #other:expect_json() == 0
+    end))
+    other:send 'DELETE topic t\r\n'
+    -- What was not sent is refused at once, the rest when Redis has answered.
+    redis:signal('CONT', pid)
+    for _ = 1, 10 do c:expect '^ERR not%-found ' end
+    c:expect_line 'OK'
+    other:expect '^ERR not%-found '
+    assert.same({}, c:document 'LIST topics')
+    assert.equal('', redis:cli('KEYS', '*t#*'))
+  end)
+
   it('takes no message that Redis would not', function()
     c:ok 'DECLARE topic t'
     c:ok 'DECLARE topic memory durable=0'

@@ -209,6 +209,14 @@ COMMAND(delete)
 		.if_unused = request_has_flag(q, "if-unused"),
 	};
 
+	if (slice_is(q->words[0], "group"))
+		return command_topic_delete_group(l, q, r);
+	if (q->word_count > 2)
+		return error_set(
+			q->err, TIDE_ESYNTAX,
+			"DELETE has no flag '%.*s'; it takes: if-empty if-unused "
+			"quiet",
+			SLICE_HEAD(q->words[2], 64));
 	spec.kind = read_kind(q);
 	spec.name = request_name(q, 1, "a name");
 	if (q->rc == TIDE_OK && spec.kind == DEFINE_TOPIC && spec.if_empty)
@@ -343,6 +351,7 @@ COMMAND(subscribe)
 				    rank = { 0, SUBSCRIBE_RANK_MAX },
 				    before = { 10, INT64_C(24) * 3600 * 1000 };
 	struct subscribe_spec spec = { .queue = request_name(q, 0, "a queue") };
+	struct slice from = request_option(q, "from");
 
 	spec.sid = request_name(q, 1, "a subscription's id");
 	if (q->rc == TIDE_OK && slice_is(spec.sid, "-"))
@@ -355,6 +364,12 @@ COMMAND(subscribe)
 	spec.rank = (uint32_t)request_uint(q, "rank", rank, SUBSCRIBE_RANK_MAX);
 	spec.priority = (int32_t)request_int(q, "priority", SUBSCRIBE_PRIORITY_MIN,
 					     SUBSCRIBE_PRIORITY_MAX, 0);
+	spec.group = request_option(q, "group");
+	if (spec.group.data)
+		request_check_name(q, spec.group, "group=");
+	if (q->rc == TIDE_OK && from.data)
+		q->rc = position_parse(from, &spec.from, q->err);
+	spec.partition = request_int(q, "partition", 0, REQUEST_PARTITIONS_MAX - 1, -1);
 	if (q->rc < 0)
 		return q->rc;
 	return session_consume_subscribe(session_channel(l->session, q->channel), &spec,
@@ -564,8 +579,9 @@ COMMAND(kick)
 }
 
 /* In the order of enum list_what. */
-#define LISTS \
-	"exchanges, queues, topics, bindings, consumers, connections, locks or rules"
+#define LISTS                                                                            \
+	"exchanges, queues, topics, groups, bindings, consumers, connections, locks or " \
+	"rules"
 
 COMMAND(list)
 {

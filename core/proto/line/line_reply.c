@@ -126,6 +126,12 @@ static void message(struct line *l, unsigned channel, const char *sid,
 		at = PUT(at, " pri=");
 		at = decimal_put(at, m->priority);
 	}
+	if (d->has_offset) {
+		at = PUT(at, " partition=");
+		at = decimal_put(at, d->partition);
+		at = PUT(at, " offset=");
+		at = decimal_put(at, d->offset);
+	}
 	if (d->is_redelivered)
 		at = PUT(at, " redelivered");
 	if (m->header_count) {

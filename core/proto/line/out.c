@@ -96,7 +96,8 @@ void out_append_payload(struct out *o, struct msg *m)
 {
 	struct out_chunk *c;
 
-	if (m->payload_len < OUT_REFER_BYTES) {
+	/* A view is nobody's to keep. */
+	if (m->payload_len < OUT_REFER_BYTES || m->refs == 0) {
 		out_append(o, m->payload, m->payload_len);
 		return;
 	}

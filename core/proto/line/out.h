@@ -42,7 +42,8 @@ char *out_reserve(struct out *o, size_t len);
 void out_grow(struct out *o, size_t len);
 void out_append(struct out *o, const void *data, size_t len);
 void out_append_slice(struct out *o, struct slice s);
-/* The payload of a message, by copy or by reference. */
+/* The payload of a message, by copy or by reference; that of a view (its refs are 0) by
+ * copy. */
 void out_append_payload(struct out *o, struct msg *m);
 
 /* Fill at most `max` iovecs with the front; gives how many. */

@@ -301,6 +301,14 @@ static int refuse_missing(const struct verb *v, unsigned from, unsigned to,
 	return rc;
 }
 
+/* A word that may be left out is not confused with an option, if there are any, nor with
+ * a flag of the verb. */
+static bool is_no_word(const struct verb *v, struct slice word)
+{
+	return (takes_options(v) && memchr(word.data, '=', word.len)) ||
+	       (v->flags && (is_listed(v->flags, word) || slice_is(word, "quiet")));
+}
+
 static int take_words(struct request *r, struct slice *rest)
 {
 	const struct verb *v = r->verb;
@@ -314,10 +322,7 @@ static int take_words(struct request *r, struct slice *rest)
 		if (word.len == 0)
 			return error_set(r->err, TIDE_ESYNTAX,
 					 "single spaces separate words");
-		/* A word that may be left out is not confused with an option, if there
-		 * are any. */
-		if (r->word_count >= v->min_words && takes_options(v) &&
-		    memchr(word.data, '=', word.len)) {
+		if (r->word_count >= v->min_words && is_no_word(v, word)) {
 			*rest = before;
 			break;
 		}

@@ -6,7 +6,7 @@
 
 /* clang-format off */
 #define PUB_OPTIONS "pri delay ttl id ack-timeout"
-#define LIST_WORDS "exchanges|queues|topics|bindings|consumers|connections|locks|rules"
+#define LIST_WORDS "exchanges|queues|topics|groups|bindings|consumers|connections|locks|rules"
 #define RULES_WORDS \
 	"reload|status|log|rollback|shadow|recent|replay|simulate dir|hash|n|retry name"
 
@@ -21,10 +21,11 @@ static const struct verb verbs[] = {
 	{ "OPEN",    0, 0, NULL,                       VERB_NO_CHANNEL,                  "prefetch", NULL,             command_open },
 	{ "CLOSE",   0, 0, NULL,                       VERB_NO_CHANNEL,                  NULL, NULL,                   command_close },
 	{ "DECLARE", 2, 3, "exchange|queue|topic name type", VERB_ANY_OPTIONS,                 NULL, NULL,                   command_declare },
-	{ "DELETE",  2, 2, "exchange|queue|topic name", 0,                               NULL, "if-empty if-unused",   command_delete },
+	{ "DELETE",  2, 3, "exchange|queue|topic|group name group", 0,                   NULL, "if-empty if-unused",   command_delete },
 	{ "BIND",    3, 3, "queue exchange pattern",   VERB_ANY_OPTIONS,                 NULL, NULL,                   command_bind },
 	{ "UNBIND",  3, 3, "queue exchange pattern",   VERB_ANY_OPTIONS,                 NULL, NULL,                   command_unbind },
-	{ "SUB",     2, 2, "queue sid",                0,                                "prefetch ack priority rank notify-lease ack-timeout", NULL, command_subscribe },
+	{ "SUB",     2, 2, "queue sid",                0,                                "prefetch ack priority rank notify-lease ack-timeout group from partition", NULL, command_subscribe },
+	{ "SEEK",    3, 3, "topic group position",     0,                                "partition", NULL,            command_topic_seek },
 	{ "UNSUB",   1, 1, "sid",                      0,                                NULL, NULL,                   command_unsubscribe },
 	{ "GET",     1, 1, "queue",                    VERB_ANSWERS | VERB_LIST,         "max wait ack id match ack-timeout", NULL, command_get },
 	{ "NACK",    0, 0, NULL,                       VERB_TAGS | VERB_TRANSACTED,      "delay pri", "bury dead requeue", command_nack },

@@ -83,6 +83,8 @@ COMMAND(by_id_reschedule);
 COMMAND(stats);
 COMMAND(rules);
 COMMAND(explain);
+COMMAND(topic_seek);
+COMMAND(topic_delete_group);
 COMMAND(transaction_begin);
 COMMAND(transaction_commit);
 COMMAND(transaction_rollback);

@@ -75,7 +75,10 @@ static void publish_gives_the_receipt(void **state)
 {
 	START(FAKE_HELLO, "<PUB - jobs pri=7 must h:a=b%20c 2", "<hi",
 	      ">OK " ID_1 " 3\r\n", "<PUB - jobs id=a 0", "<",
-	      ">OK " ID_2 " 1 duplicate\r\n", "<PUB x - 0", "<",
+	      ">OK " ID_2 " 1 duplicate\r\n", "<PUB - t 0", "<",
+	      ">OK " ID_1 " 2 63:18446744073709551614 more\r\n", "<PUB - t 0", "<",
+	      ">OK " ID_2 " 1 duplicate 0:7\r\n", "<PUB - t 0", "<",
+	      ">OK " ID_1 " 1 x:y 3:4\r\n", "<PUB x - 0", "<",
 	      ">ERR not-found there is no exchange 'x'\r\n", "<PING", ">OK\r\n");
 	struct tidemq_client *c = connect_to(&f, NULL);
 	const struct tidemq_header header = { "a", "b c", 3 };
@@ -95,6 +98,21 @@ static void publish_gives_the_receipt(void **state)
 	assert_int_equal(tidemq_publish(c, &p, &receipt), TIDEMQ_OK);
 	assert_string_equal(receipt.id, ID_2);
 	assert_true(receipt.is_duplicate);
+	assert_false(receipt.has_offset);
+	p = (struct tidemq_publication){ .key = "t" };
+	assert_int_equal(tidemq_publish(c, &p, &receipt), TIDEMQ_OK);
+	assert_false(receipt.is_duplicate);
+	assert_true(receipt.has_offset);
+	assert_int_equal(receipt.queues, 2);
+	assert_int_equal(receipt.partition, 63);
+	assert_true(receipt.offset == UINT64_MAX - 1);
+	assert_int_equal(tidemq_publish(c, &p, &receipt), TIDEMQ_OK);
+	assert_true(receipt.is_duplicate);
+	assert_true(receipt.has_offset);
+	assert_int_equal(receipt.partition, 0);
+	assert_true(receipt.offset == 7);
+	assert_int_equal(tidemq_publish(c, &p, &receipt), TIDEMQ_OK);
+	assert_false(receipt.has_offset);
 	assert_int_equal(
 		tidemq_publish(c, &(struct tidemq_publication){ .exchange = "x" }, NULL),
 		TIDEMQ_EREFUSED);

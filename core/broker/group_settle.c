@@ -1,0 +1,383 @@
+#include "group_settle.h"
+
+#include "base/container.h"
+#include "base/redelivery.h"
+#include "host/log.h"
+#include "broker.h"
+#include "dead_letter.h"
+#include "group_commit.h"
+#include "group_death.h"
+#include "queue.h"
+#include "retry.h"
+
+/* A message whose retry script failed is tried again after this. */
+#define SCRIPT_FAILED_DELAY_MS 5000
+/* The log says once in a while that messages are given up. */
+#define GIVEN_UP_LOG_MS 60000
+
+static struct group_claim *claim_of(const struct run *run)
+{
+	return container_of(run->claim, struct group_claim, claim);
+}
+
+static struct queue *queue_of(const struct group_claim *gc)
+{
+	return gc->group->topic->queue;
+}
+
+static void relink(void *ctx, struct run *left)
+{
+	struct holder *h = left->holder;
+
+	run_add(&h->runs, left);
+}
+
+/* The holder has so many fewer. */
+static void release(struct holder *h, struct consumer *c, uint64_t count)
+{
+	if (c)
+		h->on_settled(c, (uint32_t)count);
+}
+
+/* The claim has changed; it may be freed by the call. */
+static void settled(struct group_claim *gc, uint64_t committed)
+{
+	if (gc->claim.committed != committed)
+		group_commit_mark(gc);
+	if (gc->is_far_ahead &&
+	    gc->claim.reached - gc->claim.committed < GROUP_AHEAD_MAX) {
+		gc->is_far_ahead = false;
+		group_wake(gc);
+	}
+	group_check(gc);
+}
+
+/* What a range of tags has of the run, as offsets. */
+struct part {
+	uint64_t first, count;
+};
+
+static struct part part_of(const struct run *run, uint64_t first, uint64_t last)
+{
+	uint64_t end = run->first_tag + run->count - 1;
+
+	if (first < run->first_tag)
+		first = run->first_tag;
+	if (last > end)
+		last = end;
+	return (struct part){ run->first + (first - run->first_tag), last - first + 1 };
+}
+
+uint64_t group_settle_ack(struct run *run, uint64_t first, uint64_t last)
+{
+	const struct part part = part_of(run, first, last);
+	struct group_claim *gc = claim_of(run);
+	struct queue *q = queue_of(gc);
+	struct holder *h = run->holder;
+	struct consumer *c = run->consumer;
+	uint64_t committed = gc->claim.committed;
+
+	run_remove(&h->runs, run);
+	claim_settle(&gc->claim, run, part.first, part.count, relink, NULL);
+	q->counters.acked += part.count;
+	q->vhost->broker->counters.acked += part.count;
+	settled(gc, committed);
+	release(h, c, part.count);
+	return part.count;
+}
+
+uint64_t group_settle_touch(struct run *run, uint64_t first, uint64_t last, int64_t ms)
+{
+	const struct part part = part_of(run, first, last);
+	struct group_claim *gc = claim_of(run);
+	const struct queue *q = queue_of(gc);
+	struct holder *h = run->holder;
+	int64_t until_ms =
+		q->vhost->broker->mono_ms + queue_limit_lease(q, ms ? ms : run->lease_ms);
+
+	run_remove(&h->runs, run);
+	run = claim_touch(&gc->claim, run, part.first, part.count, until_ms, relink,
+			  NULL);
+	run_add(&h->runs, run);
+	return part.count;
+}
+
+/* ---- failures ---------------------------------------------------------------------- */
+
+/* A message that has failed, while it is decided about. */
+struct failed {
+	struct group_claim *gc;
+	struct run *run;
+	uint64_t offset;
+	const char *reason;
+	uint32_t attempts, failures; /* with this one */
+	struct record_reader reader;
+	struct record record;
+	bool is_read;
+};
+
+static void read_message(struct failed *f)
+{
+	if (!f->run->batch)
+		return;
+	record_read(&f->reader, f->run->batch);
+	record_skip(&f->reader, f->offset);
+	f->is_read = record_next(&f->reader, &f->record) && f->record.offset == f->offset;
+}
+
+/* By the clock of leases. One that fails again and again at once is paced. */
+static struct retry_fate back_after(const struct failed *f, int64_t delay_ms)
+{
+	int64_t now_ms = group_broker(f->gc->group)->mono_ms;
+	int64_t gap_ms = redelivery_gap_ms(f->attempts);
+	int64_t held_ms = f->run->due_ms - f->run->lease_ms;
+	struct retry_fate fate = { .action = RETRY_AFTER,
+				   .due_ms = delay_ms > 0 ? now_ms + delay_ms : 0 };
+	int64_t paced_ms = (held_ms < now_ms ? held_ms : now_ms) + gap_ms;
+
+	if (gap_ms > 0 && paced_ms > now_ms && paced_ms > fate.due_ms) {
+		fate.due_ms = paced_ms;
+		fate.is_paced = true;
+	}
+	return fate;
+}
+
+/* Who looks at decisions may keep the message: a view cannot be kept. */
+static void ask(struct failed *f, struct msg *m, struct retry_decision *d)
+{
+	struct queue *q = queue_of(f->gc);
+	const struct broker *b = q->vhost->broker;
+	const struct watcher *w = &b->watcher;
+	const struct retry_failure failure = { q,
+					       m,
+					       { f->reason, f->attempts, f->failures } };
+	struct error err;
+	int rc = retry_decide(&b->active_rules,
+			      w->on_failure ? w->on_failure(w->ctx, &failure) : NULL,
+			      &failure, d, &err);
+
+	if (w->on_failed)
+		w->on_failed(w->ctx, &failure, d, rc < 0 ? &err : NULL);
+	if (rc == TIDE_OK)
+		return;
+	log_warn("topic '%s': %s; keeping the message, next attempt in 5 s", q->name,
+		 err.text);
+	*d = (struct retry_decision){ RETRY_AFTER, SCRIPT_FAILED_DELAY_MS };
+}
+
+static struct retry_fate by_script(struct failed *f)
+{
+	const struct queue *q = queue_of(f->gc);
+	const struct watcher *w = &q->vhost->broker->watcher;
+	struct msg *copy = w->on_failed ? msg_create(&f->record.msg) : NULL;
+	struct retry_decision d;
+	struct retry_fate fate;
+
+	ask(f, copy ? copy : &f->record.msg, &d);
+	msg_unref(copy);
+	if (d.action == RETRY_AFTER)
+		return back_after(f, d.delay_ms);
+	fate = (struct retry_fate){ .action = d.action };
+	fate.rule = strategy_script(q->strategies[RULESET_ACTIVE][SCRIPT_RETRY]);
+	return fate;
+}
+
+static struct retry_fate decide(struct failed *f, const struct group_failing *how)
+{
+	uint32_t limit = queue_of(f->gc)->config.delivery_limit;
+	bool is_over = limit > 0 && f->failures >= limit;
+
+	if (how->how == GROUP_BURY)
+		return (struct retry_fate){ .action = RETRY_BURY };
+	if (how->how == GROUP_DEAD)
+		return (struct retry_fate){ .action = RETRY_DEAD_LETTER,
+					    .rule = "consumer" };
+	if (is_over)
+		return (struct retry_fate){ .action = RETRY_DEAD_LETTER,
+					    .rule = "delivery-limit" };
+	if (how->how == GROUP_LATER)
+		return back_after(f, how->delay_ms);
+	return f->is_read ? by_script(f) : back_after(f, 0);
+}
+
+static void count_given_up(struct group_claim *gc, uint64_t offset, const char *reason)
+{
+	struct topic_group *g = gc->group;
+	const struct broker *b = group_broker(g);
+
+	g->given_up++;
+	if (g->given_up_logged_ms && b->mono_ms < g->given_up_logged_ms + GIVEN_UP_LOG_MS)
+		return;
+	g->given_up_logged_ms = b->mono_ms;
+	log_warn("topic '%s' of vhost '%s': %s%s%s has given up offset %llu of "
+		 "partition %u (%s), and %llu messages so far; they are still in the "
+		 "log",
+		 queue_of(gc)->name, queue_of(gc)->vhost->name, g->name ? "group '" : "",
+		 g->name ? g->name : "a reader", g->name ? "'" : "",
+		 (unsigned long long)offset, gc->index, reason,
+		 (unsigned long long)g->given_up);
+}
+
+/* Soon given out again, it is read from where it lies; later from the log. */
+static void come_back(struct failed *f, const struct retry_fate *fate)
+{
+	struct run *r = claim_return(&f->gc->claim, f->run, f->offset, 1, fate->due_ms,
+				     true, relink, NULL);
+
+	if (fate->due_ms > 0) {
+		record_batch_unref(r->batch);
+		r->batch = NULL;
+	} else {
+		group_wake(f->gc);
+	}
+}
+
+/* The copy of what is to be dead-lettered; NULL: it is given up. */
+static struct msg *make_copy(struct failed *f, const struct retry_fate *fate)
+{
+	const struct dead_letter_facts facts = { f->reason, fate->rule, f->attempts };
+
+	if (fate->action != RETRY_DEAD_LETTER || !f->is_read)
+		return NULL;
+	return dead_letter_make(queue_of(f->gc), &f->record.msg, &facts);
+}
+
+static void carry_out(struct failed *f, struct retry_fate *fate)
+{
+	struct group_claim *gc = f->gc;
+	uint64_t committed = gc->claim.committed;
+	struct msg *copy = make_copy(f, fate);
+
+	if (copy) {
+		fate->due_ms = group_death_never(group_broker(gc->group));
+		come_back(f, fate);
+		/* It may end at once, and with it the claim. */
+		group_death_start_take(gc, f->offset, copy);
+		return;
+	}
+	if (fate->action == RETRY_AFTER) {
+		come_back(f, fate);
+	} else {
+		claim_settle(&gc->claim, f->run, f->offset, 1, relink, NULL);
+		if (fate->action != RETRY_DROP)
+			count_given_up(gc, f->offset, f->reason);
+	}
+	settled(gc, committed);
+}
+
+static void count_failure(struct queue *q, const struct retry_fate *fate)
+{
+	struct broker *b = q->vhost->broker;
+
+	b->counters.failed++;
+	q->counters.paced += fate->is_paced;
+	b->counters.paced += fate->is_paced;
+}
+
+void group_settle_fail(struct run *run, uint64_t tag, const struct group_failing *how)
+{
+	struct group_claim *gc = claim_of(run);
+	struct holder *h = run->holder;
+	struct consumer *c = run->consumer;
+	struct failed f = { .gc = gc,
+			    .run = run,
+			    .offset = run->first + (tag - run->first_tag),
+			    .reason = how->reason,
+			    .attempts = run->attempts + 1,
+			    .failures = run->failures + 1 };
+	struct record_batch *batch = run->batch ? record_batch_ref(run->batch) : NULL;
+	struct retry_fate fate;
+
+	read_message(&f);
+	fate = decide(&f, how);
+	count_failure(queue_of(gc), &fate);
+	run_remove(&h->runs, run);
+	carry_out(&f, &fate);
+	release(h, c, 1);
+	record_batch_unref(batch);
+}
+
+void group_settle_count_nack(const struct run *run)
+{
+	queue_of(claim_of(run))->counters.nacked++;
+}
+
+void group_settle_return(struct run *run)
+{
+	struct group_claim *gc = claim_of(run);
+	struct holder *h = run->holder;
+	struct consumer *c = run->consumer;
+	uint64_t count = run->count;
+	struct failed f = { .gc = gc, .run = run, .attempts = run->attempts + 1 };
+	const struct retry_fate fate = back_after(&f, 0);
+
+	run_remove(&h->runs, run);
+	claim_return(&gc->claim, run, run->first, count, fate.due_ms, false, relink,
+		     NULL);
+	group_wake(gc);
+	group_check(gc);
+	release(h, c, count);
+}
+
+void group_settle_forget(struct group_claim *gc)
+{
+	struct run *run;
+
+	group_death_forget(gc);
+	while ((run = claim_first_held(&gc->claim)) != NULL) {
+		struct holder *h = run->holder;
+		struct consumer *c = run->consumer;
+		uint64_t count = run->count;
+
+		run_remove(&h->runs, run);
+		claim_settle(&gc->claim, run, run->first, count, relink, NULL);
+		release(h, c, count);
+	}
+}
+
+void group_settle_died(struct group_claim *gc, uint64_t offset)
+{
+	uint64_t committed = gc->claim.committed;
+	struct run *run = claim_find(&gc->claim, offset);
+
+	/* What is no longer kept has been settled. */
+	if (run && run->first == offset && run->state == RUN_RETURNED)
+		claim_give_up(&gc->claim, run);
+	group_wake(gc);
+	settled(gc, committed);
+}
+
+/* ---- time -------------------------------------------------------------------------- */
+
+static void time_out(struct run *run)
+{
+	static const struct group_failing timeout = { GROUP_FAILED, "timeout", 0 };
+
+	queue_of(claim_of(run))->counters.timed_out++;
+	group_settle_fail(run, run->first_tag, &timeout);
+}
+
+void group_settle_turn(struct broker *b)
+{
+	struct heap_node *n;
+
+	while ((n = heap_min(&b->groups.runs)) != NULL && n->key <= b->mono_ms) {
+		struct run *run = container_of(n, struct run, timer);
+
+		if (run->state == RUN_HELD) {
+			time_out(run);
+		} else {
+			claim_due(run);
+			group_wake(claim_of(run));
+		}
+		if (pace_is_spent(&b->pace, false))
+			return;
+	}
+}
+
+int64_t group_settle_due_ms(const struct broker *b)
+{
+	const struct heap_node *n = heap_min(&b->groups.runs);
+
+	return n && n->key < GROUP_DEATH_NEVER_MS ? b->now_ms + (n->key - b->mono_ms) : 0;
+}

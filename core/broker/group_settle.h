@@ -1,0 +1,46 @@
+/* group_settle.h: what becomes of messages of topics that were given out.
+ *
+ * A run (log/claim.h) is with a holder. An ack settles a part of it at once. Each message
+ * that fails asks the topic's retry script, as one of a queue does: it comes again, at
+ * once or later; it is dead-lettered (group_death.h); or the group gives it up. Given up
+ * is no loss: the message is still in the log. */
+#pragma once
+
+#include "consumer.h"
+#include "group.h"
+
+/* Those with tags from `first` to `last`, as far as the run has them, are settled. Gives
+ * how many. */
+uint64_t group_settle_ack(struct run *run, uint64_t first, uint64_t last);
+/* Likewise: their leases end so much later from now; 0: as long as before. */
+uint64_t group_settle_touch(struct run *run, uint64_t first, uint64_t last, int64_t ms);
+
+/* What has happened to a message. */
+enum group_failure {
+	GROUP_FAILED, /* the retry script is asked */
+	GROUP_LATER,  /* a NACK that says when itself */
+	GROUP_BURY,   /* a NACK that wants it to be set aside */
+	GROUP_DEAD,   /* a NACK that says that it is hopeless */
+};
+struct group_failing {
+	enum group_failure how;
+	const char *reason; /* "nack" "timeout" "gone" "rejected" */
+	int64_t delay_ms;   /* GROUP_LATER */
+};
+/* The message of that tag, which the run has, has failed. */
+void group_settle_fail(struct run *run, uint64_t tag, const struct group_failing *f);
+/* Before it, for a NACK. */
+void group_settle_count_nack(const struct run *run);
+/* The run comes again, unpunished: its consumer went away at work on another. */
+void group_settle_return(struct run *run);
+/* Nothing of the claim is held any more: its holders forget it. A claim_reset or the end
+ * of the claim follows. */
+void group_settle_forget(struct group_claim *gc);
+
+/* A dead letter is durable: its message is settled. */
+void group_settle_died(struct group_claim *gc, uint64_t offset);
+
+/* Leases end, and what was to come later is due. */
+void group_settle_turn(struct broker *b);
+/* When the next one is, wall clock; 0: none. */
+int64_t group_settle_due_ms(const struct broker *b);

@@ -1,0 +1,161 @@
+/* Groups of topics: SEEK, DELETE group, and what LIST and STATS show of them. */
+#include "broker/group_seek.h"
+#include "broker/member.h"
+#include "broker/unusable.h"
+#include "session_private.h"
+
+static int find_group(struct session *s, const struct group_spec *spec,
+		      struct topic_group **out, struct error *err)
+{
+	struct queue *q;
+
+	if (session_queue_find_topic(s, spec->topic, &q, err) < 0 ||
+	    unusable_check(&q->definition, err) < 0)
+		return err->code;
+	*out = group_find(q->topic, spec->group);
+	if (*out)
+		return TIDE_OK;
+	return error_set(err, TIDE_ENOTFOUND, "topic '%s' has no group '%" SLICE_FMT "'",
+			 q->name, SLICE_ARG(spec->group));
+}
+
+int session_group_seek(struct session *s, const struct group_spec *spec, struct reply *r,
+		       struct error *err)
+{
+	struct topic_group *g;
+
+	if (find_group(s, spec, &g, err) < 0)
+		return err->code;
+	if (spec->partition >= (int64_t)group_width(g))
+		return error_set(err, TIDE_ENOTFOUND,
+				 "topic '%s' has no partition %lld: it has %u, from 0 on",
+				 g->topic->queue->name, (long long)spec->partition,
+				 group_width(g));
+	for (unsigned i = 0; i < group_width(g); i++)
+		if (spec->partition < 0 || spec->partition == i)
+			group_seek(group_open_claim(g, i), &spec->to, &r->waiter);
+	reply_ok(r);
+	return TIDE_OK;
+}
+
+int session_group_delete(struct session *s, const struct group_spec *spec,
+			 struct reply *r, struct error *err)
+{
+	struct topic_group *g;
+
+	if (find_group(s, spec, &g, err) < 0)
+		return err->code;
+	if (g->member_count > 0)
+		return error_set(err, TIDE_EEXISTS,
+				 "group '%s' is in use: it has %u members", g->name,
+				 g->member_count);
+	group_erase(g, &r->waiter);
+	reply_ok(r);
+	return TIDE_OK;
+}
+
+/* What is waiting for the group in a partition. */
+struct lag {
+	uint64_t messages;
+	int64_t since_ms; /* when the oldest was appended; 0: not known, or there is none
+			   */
+};
+
+static struct lag lag_of(const struct topic_group *g, unsigned index)
+{
+	const struct partition *p = g->topic->partitions[index];
+	uint64_t committed = group_committed(g, index);
+	struct lag lag = { 0 };
+
+	if (!p)
+		return lag;
+	if (committed == GROUP_UNKNOWN || committed < partition_start(p))
+		committed = partition_start(p);
+	lag.messages = partition_readable(p) - committed;
+	lag.since_ms = lag.messages ? partition_time_at(p, committed) : 0;
+	return lag;
+}
+
+static void write_partition(const struct topic_group *g, unsigned index, struct json *j)
+{
+	const struct group_claim *gc = group_claim(g, index);
+	const struct partition *p = g->topic->partitions[index];
+	uint64_t committed = group_committed(g, index);
+	const struct lag lag = lag_of(g, index);
+
+	json_object_begin(j);
+	json_member_int(j, "partition", index);
+	if (committed != GROUP_UNKNOWN)
+		json_member_int(j, "committed", (int64_t)committed);
+	json_member_int(j, "end", p ? (int64_t)partition_readable(p) : 0);
+	json_member_int(j, "lag", (int64_t)lag.messages);
+	json_member_int(j, "held", gc ? (int64_t)gc->claim.held : 0);
+	json_member_int(j, "returned", gc ? (int64_t)gc->claim.returned : 0);
+	json_member_int(j, "ahead",
+			gc ? (int64_t)(gc->claim.reached - gc->claim.committed) : 0);
+	if (gc && gc->is_far_ahead)
+		json_member_bool(j, "stopped", true);
+	json_object_end(j);
+}
+
+static void write_lag(const struct topic_group *g, struct json *j)
+{
+	struct lag sum = { 0 };
+	bool is_known = true;
+
+	for (unsigned i = 0; i < group_width(g); i++) {
+		const struct lag lag = lag_of(g, i);
+
+		sum.messages += lag.messages;
+		is_known = is_known && (lag.since_ms || !lag.messages);
+		if (lag.since_ms && (!sum.since_ms || lag.since_ms < sum.since_ms))
+			sum.since_ms = lag.since_ms;
+	}
+	json_member_int(j, "lag", (int64_t)sum.messages);
+	if (is_known)
+		json_member_int(j, "lag_ms",
+				sum.since_ms ? group_broker(g)->now_ms - sum.since_ms
+					     : 0);
+}
+
+static void write_group(const struct topic_group *g, struct json *j)
+{
+	json_object_begin(j);
+	json_member_text(j, "topic", g->topic->queue->name);
+	json_member_text(j, "group", g->name);
+	json_member_int(j, "members", g->member_count);
+	write_lag(g, j);
+	json_member_int(j, "given_up", (int64_t)g->given_up);
+	json_member_array(j, "partitions");
+	for (unsigned i = 0; i < group_width(g); i++)
+		write_partition(g, i, j);
+	json_array_end(j);
+	json_object_end(j);
+}
+
+static int by_name(const struct topic_group *a, const struct topic_group *b)
+{
+	return strcmp(a->name, b->name);
+}
+
+void session_group_write_all(struct topic *t, struct json *j)
+{
+	struct topic_group *g, *next;
+
+	if (!t->groups)
+		return;
+	HASH_SRT(hh, t->groups->by_name, by_name);
+	HASH_ITER (hh, t->groups->by_name, g, next)
+		write_group(g, j);
+}
+
+unsigned session_group_count_readers(const struct topic *t)
+{
+	const struct topic_group *g;
+	unsigned count = 0;
+
+	if (t->groups)
+		TAILQ_FOREACH (g, &t->groups->readers, link)
+			count += g->member_count;
+	return count;
+}

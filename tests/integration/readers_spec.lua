@@ -1,0 +1,116 @@
+-- Readers of a topic: SUB without a group.
+local Broker = require 'support.broker'
+
+describe('a reader of a topic', function()
+  local broker, c, p
+
+  setup(function() broker = Broker.start { args = { '--fsync', 'no' } } end)
+  teardown(function() broker:expect_clean_stop() end)
+  before_each(function()
+    c = broker:enter_vhost()
+    p = broker:connect()
+  end)
+  after_each(function()
+    c:close()
+    p:close()
+  end)
+
+  local function publish(...)
+    for _, payload in ipairs { ... } do p:ok('PUB - t', payload) end
+  end
+  local function expect_payloads(client, ...)
+    for _, payload in ipairs { ... } do assert.equal(payload, client:expect_msg().payload) end
+  end
+
+  it('gets what comes from now on', function()
+    c:ok 'DECLARE topic t partitions=1'
+    publish 'a'
+    c:ok 'SUB t s'
+    publish('b', 'c')
+    expect_payloads(c, 'b', 'c')
+    assert.equal('2', c:ok 'ACK 1-2')
+  end)
+
+  it('gets all that there is by from=first, and each of several gets it', function()
+    c:ok 'DECLARE topic t partitions=4'
+    for i = 1, 20 do publish('m' .. i) end
+    for _, sid in ipairs { 's1', 's2' } do
+      c:ok(('SUB t %s from=first ack=auto'):format(sid))
+      local seen = {}
+      for _ = 1, 20 do
+        local m = c:expect_msg()
+        assert.equal('-', m.tag)
+        local at = m.options.partition .. ':' .. m.options.offset
+        assert.is_nil(seen[at])
+        seen[at] = m.payload
+      end
+    end
+    assert.equal(2, c:stats('t').readers)
+    assert.same({}, c:document 'LIST groups')
+  end)
+
+  it('may read one partition alone, from an offset on', function()
+    c:ok 'DECLARE topic t partitions=2'
+    local at = {}
+    for i = 1, 20 do
+      local partition, offset = p:ok('PUB - t h:n=' .. i, tostring(i)):match '(%d+):(%d+)$'
+      at[partition] = tonumber(offset)
+    end
+    c:ok 'SUB t s partition=0 from=1 ack=auto'
+    for offset = 1, at['0'] or 0 do
+      local m = c:expect_msg()
+      assert.equal('0', m.options.partition)
+      assert.equal(tostring(offset), m.options.offset)
+    end
+    c:expect_nothing()
+  end)
+
+  it('commits nothing', function()
+    c:ok 'DECLARE topic t partitions=1'
+    publish('a', 'b')
+    c:ok 'SUB t s from=first'
+    expect_payloads(c, 'a', 'b')
+    c:ok 'ACK 1-2'
+    c:ok 'UNSUB s'
+    c:ok 'SUB t s from=first'
+    expect_payloads(c, 'a', 'b')
+    assert.equal('0', broker:redis_cli('EXISTS', ('tide:{%s/t#0}:groups'):format(broker.vhost)))
+  end)
+
+  it('may settle what it holds after UNSUB', function()
+    c:ok 'DECLARE topic t partitions=1'
+    publish('a', 'b')
+    c:ok 'SUB t s from=first'
+    expect_payloads(c, 'a', 'b')
+    c:ok 'UNSUB s'
+    assert.equal('1', c:ok 'ACK 2')
+    assert.equal('1', c:ok 'NACK 1')
+    assert.equal(0, c:stats('t').readers)
+    c:expect_nothing()
+  end)
+
+  it('gets a message again that it has refused', function()
+    c:ok 'DECLARE topic t partitions=1'
+    publish 'a'
+    c:ok 'SUB t s from=first'
+    expect_payloads(c, 'a')
+    c:ok 'NACK 1'
+    assert.equal(2, c:expect_msg().attempt)
+  end)
+
+  it('catches up from Redis, in order and without a gap, while more comes', function()
+    c:ok 'DECLARE topic t partitions=1'
+    local count, payload = 3000, ('x'):rep(200)
+    for i = 1, count do p:send(('PUB - t quiet %d\r\n%d %s\r\n'):format(#payload + #tostring(i) + 1, i, payload)) end
+    p:ok 'PING'
+    broker:restart()
+    c, p = broker:connect(), broker:connect()
+    c:ok 'SUB t s from=first ack=auto'
+    for i = count + 1, count + 100 do p:send(('PUB - t quiet %d\r\n%d \r\n'):format(#tostring(i) + 1, i)) end
+    for i = 1, count + 100 do
+      local m = c:expect_msg()
+      assert.equal(tostring(i), m.payload:match '^%d+')
+      assert.equal(tostring(i - 1), m.options.offset)
+    end
+  end)
+end)
