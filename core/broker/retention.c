@@ -20,8 +20,9 @@ TAILQ_HEAD(retention_list, retention_topic);
 /* Of a topic that something was to be dropped of. By partition: a bit each. */
 struct retention_topic {
 	struct topic *topic;
-	uint64_t grown; /* over a limit: it is in retention.grown */
-	uint64_t busy;  /* Redis was asked, or the tail is being searched */
+	uint64_t grown;  /* to be looked at soon: it is in retention.grown */
+	uint64_t busy;   /* Redis was asked, or the tail is being searched */
+	uint64_t missed; /* likewise, and it was to be looked at meanwhile */
 	TAILQ_ENTRY(retention_topic) grown_link;
 	struct retention_hold *holds; /* by partition; NULL: there never was one */
 	int64_t hold_logged_mono_ms;  /* 0: never */
@@ -64,6 +65,15 @@ static struct retention_topic *open_state(struct topic *t)
 static uint64_t bit(unsigned index)
 {
 	return UINT64_C(1) << index;
+}
+
+static void look_soon(struct retention *r, struct retention_topic *state, unsigned index)
+{
+	if (!state->grown)
+		TAILQ_INSERT_TAIL(&r->grown, state, grown_link);
+	state->grown |= bit(index);
+	if (!r->grown_mono_ms)
+		r->grown_mono_ms = r->broker->mono_ms + GROWTH_MS;
 }
 
 /* ---- keep-unread ----------------------------------------------------------------- */
@@ -171,6 +181,7 @@ static struct topic *land_take(struct retention_flight *f)
 {
 	struct retention *r = f->retention;
 	struct queue *q = queue_by_serial(r->broker, f->serial);
+	struct retention_topic *state;
 	unsigned index = f->index;
 
 	mem_free(f);
@@ -179,7 +190,11 @@ static struct topic *land_take(struct retention_flight *f)
 		job_add(r->broker, &r->job);
 	if (!q)
 		return NULL;
-	q->topic->retention->busy &= ~bit(index);
+	state = q->topic->retention;
+	state->busy &= ~bit(index);
+	if (state->missed & bit(index))
+		look_soon(r, state, index);
+	state->missed &= ~bit(index);
 	return q->topic->partitions[index] ? q->topic : NULL;
 }
 
@@ -255,11 +270,16 @@ static void look(struct retention *r, struct topic *t, unsigned index)
 {
 	const struct queue_config *c = &t->queue->config;
 	struct partition *p = t->partitions[index];
+	struct retention_topic *state = t->retention;
 	struct retention_flight *f;
 	uint64_t start;
 
-	if (!p || (t->retention && t->retention->busy & bit(index)))
+	if (!p)
 		return;
+	if (state && state->busy & bit(index)) {
+		state->missed |= bit(index);
+		return;
+	}
 	start = choose_start(t, p);
 	if (!c->retention_bytes || partition_bytes(p) <= c->retention_bytes) {
 		drop(r, t, index, start);
@@ -351,9 +371,6 @@ void retention_on_growth(struct partition *p)
 {
 	struct topic *t = topic_of(p);
 	const struct queue_config *c = &t->queue->config;
-	struct broker *b = t->queue->vhost->broker;
-	struct retention *r = b->retention;
-	struct retention_topic *state;
 
 	/* What is held back waits for the next minute. */
 	if (retention_hold(t, partition_index(p)))
@@ -362,12 +379,7 @@ void retention_on_growth(struct partition *p)
 	if (!is_over(partition_bytes(p), c->retention_bytes, RECORD_BATCH_BYTES) &&
 	    !is_over(partition_readable(p) - partition_start(p), c->retention_count, 0))
 		return;
-	state = open_state(t);
-	if (!state->grown)
-		TAILQ_INSERT_TAIL(&r->grown, state, grown_link);
-	state->grown |= bit(partition_index(p));
-	if (!r->grown_mono_ms)
-		r->grown_mono_ms = b->mono_ms + GROWTH_MS;
+	look_soon(t->queue->vhost->broker->retention, open_state(t), partition_index(p));
 }
 
 /* ---- life ------------------------------------------------------------------------ */
