@@ -300,15 +300,15 @@ describe('a topic whose clock is moved', function()
   it('drops days as a whole, when all of a day is older than retention', function()
     if not start() then return end
     c:ok 'DECLARE topic t partitions=1 retention=1d'
-    for day = 0, 2 do
-      set(day * DAY)
+    for _, at in ipairs { 0, DAY + HOUR, 2 * DAY } do
+      set(at)
       publish(c, 't', 10)
     end
     -- The first day ended a day and a half before: noon of the third.
     expect_start(c, 't', 10)
     assert.equal(2, days 't')
     expect_read('t', 10, 29)
-    set(2.5 * DAY + 30)
+    set(2.5 * DAY + 60)
     expect_start(c, 't', 20)
     broker:restart()
     c = broker:connect()
