@@ -20,6 +20,10 @@
 	"WHAT is a text of payload or header values, key:PATTERN, h:NAME, or\n" \
 	"h:NAME=VALUE. text:TEXT is a text that begins like one of these."
 
+#define CLI_POSITION_HELP                                                             \
+	"POSITION is first, last, an offset, a time (2026-11-23T10:00:00Z, a date,\n" \
+	"@UNIX-MS) or a duration: 90m is so long ago."
+
 enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
 struct cli;

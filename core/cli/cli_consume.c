@@ -22,8 +22,8 @@
 #define FORMAT_HELP                                                                   \
 	"FORMAT is text with %p payload, %k key, %e exchange, %i id, %t time of\n"    \
 	"publication (ms), %a attempt, %P priority, %h headers, %H headers, a line\n" \
-	"each, %% a per cent sign, \\n line end, \\t tab. The default is\n"           \
-	"'" FORMAT_DEFAULT "'."
+	"each, %n number of the partition, %o offset, %% a per cent sign, \\n line\n" \
+	"end, \\t tab. The default is '" FORMAT_DEFAULT "'."
 
 static void print_headers(const struct tidemq_msg *m, const char *between,
 			  const char *after)
@@ -33,6 +33,15 @@ static void print_headers(const struct tidemq_msg *m, const char *between,
 		fwrite(m->headers[i].value, 1, m->headers[i].value_len, stdout);
 		fputs(after, stdout);
 	}
+}
+
+/* Where a topic has it. */
+static void print_place(uint64_t number, const struct tidemq_msg *m)
+{
+	if (m->has_offset)
+		printf("%" PRIu64, number);
+	else
+		putchar('-');
 }
 
 static void print_field(char field, const struct tidemq_msg *m)
@@ -58,6 +67,12 @@ static void print_field(char field, const struct tidemq_msg *m)
 		break;
 	case 'P':
 		printf("%u", m->priority);
+		break;
+	case 'n':
+		print_place(m->partition, m);
+		break;
+	case 'o':
+		print_place(m->offset, m);
 		break;
 	case 'h':
 		print_headers(m, " ", "");
@@ -107,15 +122,30 @@ static void print_json(const struct tidemq_msg *m)
 			   (int)m->redelivered, "headers", headers, "size",
 			   (json_int_t)m->payload_len, "payload",
 			   json_bytes(m->payload, m->payload_len));
+	if (m->has_offset) {
+		json_object_set_new(object, "partition", json_integer(m->partition));
+		json_object_set_new(object, "offset",
+				    json_integer((json_int_t)m->offset));
+	}
 	json_dumpf(object, stdout, JSON_COMPACT);
 	putchar('\n');
 	json_decref(object);
 }
 
+#define SID "cli"
+
+/* What next has met. */
+enum arrival { ARRIVAL_MESSAGE, ARRIVAL_EVENT, ARRIVAL_NONE };
+
 struct consuming {
 	const char *format;
 	const char *match; /* of get; NULL: any */
-	uint64_t count;    /* 0 = no end */
+	/* Of a topic. */
+	const char *group;    /* NULL: none */
+	const char *position; /* where to begin; NULL: the default */
+	bool has_partition;
+	unsigned partition;
+	uint64_t count; /* 0 = no end */
 	unsigned prefetch;
 	int priority;
 	int64_t notify_lease_ms;
@@ -124,6 +154,7 @@ struct consuming {
 	bool is_auto;
 	bool nack;
 	bool is_piped; /* standard output has room for one message at a time */
+	bool is_last;  /* of a subscription, which ends with the next message */
 };
 
 /* A reader like `head -n 1` reads what a pipe holds and drops what it does not want. So
@@ -149,9 +180,14 @@ static bool is_taken(void)
 
 static int settle(struct cli *cli, const struct consuming *c, const struct tidemq_msg *m)
 {
-	int status = c->nack ? tidemq_nack(cli->client, m, TIDEMQ_NACK_RETRY)
-			     : tidemq_ack_pipelined(cli->client, m);
+	int status = TIDEMQ_OK;
 
+	/* The ack would make room for a message that nobody wants any more. */
+	if (c->is_last)
+		status = tidemq_unsubscribe(cli->client, SID);
+	if (status == TIDEMQ_OK)
+		status = c->nack ? tidemq_nack(cli->client, m, TIDEMQ_NACK_RETRY)
+				 : tidemq_ack_pipelined(cli->client, m);
 	return status == TIDEMQ_OK ? CLI_DONE : cli_client_failure(cli);
 }
 
@@ -171,15 +207,16 @@ static int take(struct cli *cli, const struct consuming *c, const struct tidemq_
 }
 
 static int next(struct cli *cli, const struct consuming *c, int64_t timeout_ms,
-		bool *ended)
+		enum arrival *arrival)
 {
 	struct tidemq_msg *m;
 	int status = tidemq_next(cli->client, timeout_ms, &m);
 
-	*ended = status == TIDEMQ_ETIMEDOUT;
-	if (*ended)
+	*arrival = ARRIVAL_NONE;
+	if (status == TIDEMQ_ETIMEDOUT)
 		return CLI_DONE;
 	if (status == TIDEMQ_EEVENT) {
+		*arrival = ARRIVAL_EVENT;
 		fprintf(stderr, "tidemq: event: %s\n",
 			tidemq_last_error(cli->client)->text);
 		return CLI_DONE;
@@ -189,6 +226,7 @@ static int next(struct cli *cli, const struct consuming *c, int64_t timeout_ms,
 				   tidemq_last_error(cli->client)->text);
 	if (status != TIDEMQ_OK)
 		return cli_client_failure(cli);
+	*arrival = ARRIVAL_MESSAGE;
 	status = take(cli, c, m);
 	tidemq_msg_free(m);
 	return status;
@@ -214,14 +252,20 @@ static int get_some(struct cli *cli, const struct consuming *c, unsigned max,
 		.auto_ack = c->is_auto,
 		.ack_timeout_ms = c->ack_timeout_ms,
 		.match = c->match,
+		.group = c->group,
+		.has_partition = c->has_partition,
+		.partition = c->partition,
+		.offset = c->position,
 	};
 	int status = CLI_DONE;
-	bool ended = false;
+	enum arrival arrival;
 
 	if (tidemq_get(cli->client, &fetch, count) != TIDEMQ_OK)
 		return cli_client_failure(cli);
-	for (unsigned i = 0; i < *count && status == CLI_DONE; i++)
-		status = next(cli, c, -1, &ended);
+	for (unsigned i = 0; i < *count && status == CLI_DONE;) {
+		status = next(cli, c, -1, &arrival);
+		i += arrival == ARRIVAL_MESSAGE;
+	}
 	return finish(cli, status);
 }
 
@@ -248,30 +292,87 @@ static int sub_counted(struct cli *cli, const struct consuming *c)
 	return status;
 }
 
-static int sub_endless(struct cli *cli, const struct consuming *c)
+static int subscribe(struct cli *cli, const struct consuming *c)
 {
 	const struct tidemq_subscription sub = {
 		.queue = cli->words[0],
-		.sid = "cli",
+		.sid = SID,
 		.prefetch = c->prefetch,
 		.auto_ack = c->is_auto,
 		.ack_timeout_ms = c->ack_timeout_ms,
 		.priority = c->priority,
 		.notify_lease_ms = c->notify_lease_ms,
+		.group = c->group,
+		.from = c->position,
+		.has_partition = c->has_partition,
+		.partition = c->partition,
 	};
-	int status = CLI_DONE;
-	bool ended = false;
 
-	if (tidemq_subscribe(cli->client, &sub) != TIDEMQ_OK)
-		return cli_client_failure(cli);
-	while (status == CLI_DONE && !ended)
-		status = next(cli, c, c->timeout_ms, &ended);
+	if (tidemq_subscribe(cli->client, &sub) == TIDEMQ_OK)
+		return CLI_DONE;
+	return cli_client_failure(cli);
+}
+
+static int sub_endless(struct cli *cli, const struct consuming *c)
+{
+	enum arrival arrival = ARRIVAL_EVENT;
+	int status = subscribe(cli, c);
+
+	if (status != CLI_DONE)
+		return status;
+	while (status == CLI_DONE && arrival != ARRIVAL_NONE)
+		status = next(cli, c, c->timeout_ms, &arrival);
 	return finish(cli, status);
+}
+
+/* A GET would not share the partitions of a topic with the members of the group. So this
+ * subscribes, and is sent one message at a time: of a group, none may come that is not
+ * wanted. */
+static int sub_topic_counted(struct cli *cli, const struct consuming *options)
+{
+	struct consuming c = *options;
+	enum arrival arrival = ARRIVAL_EVENT;
+	int status;
+
+	if (c.group)
+		c.prefetch = 1;
+	status = subscribe(cli, &c);
+	if (status != CLI_DONE)
+		return status;
+	for (uint64_t left = c.count;
+	     left > 0 && status == CLI_DONE && arrival != ARRIVAL_NONE;) {
+		c.is_last = left == 1;
+		status = next(cli, &c, c.timeout_ms, &arrival);
+		left -= arrival == ARRIVAL_MESSAGE;
+	}
+	return finish(cli, status);
+}
+
+static bool is_topic(struct cli *cli)
+{
+	struct tidemq_reply reply;
+	bool is_topic = false;
+	json_t *stats;
+
+	buf_append_text(&cli->request, "STATS");
+	cli_add_word(cli, cli->words[0]);
+	/* What there is not, GET refuses with better words. */
+	if (cli->status == CLI_DONE &&
+	    tidemq_request(cli->client, buf_cstr(&cli->request), NULL, 0, &reply) ==
+		    TIDEMQ_OK) {
+		stats = json_loadb(reply.text, reply.len, 0, NULL);
+		is_topic = json_object_get(stats, "topic") != NULL;
+		json_decref(stats);
+	}
+	return is_topic;
 }
 
 static struct consuming read_options(const struct cli *cli)
 {
 	return (struct consuming){ .format = cli_get(cli, "format"),
+				   .group = cli_get(cli, "group"),
+				   .has_partition = cli_is_given(cli, "partition"),
+				   .partition = (unsigned)cli_number(cli, "partition"),
 				   .is_auto = strcmp(cli_get(cli, "ack"), "auto") == 0,
 				   .ack_timeout_ms =
 					   (int64_t)cli_number(cli, "ack-timeout"),
@@ -289,6 +390,9 @@ static int read_subscription(struct cli *cli, struct consuming *c)
 	if ((priority || c->notify_lease_ms) && c->count > 0)
 		return cli_usage_error(
 			cli, "--count takes neither --priority nor --notify-lease");
+	if (c->count > 0 && c->group && c->is_auto)
+		return cli_usage_error(cli,
+				       "--count of a group does not take --ack auto");
 	if (c->notify_lease_ms && c->is_auto)
 		return cli_usage_error(cli, "--notify-lease needs --ack manual");
 	if (!priority)
@@ -305,6 +409,7 @@ static int run_sub(struct cli *cli)
 	struct tidemq_options options = { .heartbeat_ms = HEARTBEAT_MS };
 	struct consuming c = read_options(cli);
 
+	c.position = cli_get(cli, "from");
 	c.count = cli_number(cli, "count");
 	c.prefetch = (unsigned)cli_number(cli, "prefetch");
 	c.timeout_ms = -1;
@@ -312,10 +417,12 @@ static int run_sub(struct cli *cli)
 		c.timeout_ms = (int64_t)cli_number(cli, "timeout");
 	if (read_subscription(cli, &c) != CLI_DONE)
 		return CLI_USAGE;
-	options.events = c.count == 0;
+	options.events = true;
 	if (cli_connect(cli, &options) != CLI_DONE)
 		return CLI_FAILED;
-	return c.count > 0 ? sub_counted(cli, &c) : sub_endless(cli, &c);
+	if (c.count == 0)
+		return sub_endless(cli, &c);
+	return is_topic(cli) ? sub_topic_counted(cli, &c) : sub_counted(cli, &c);
 }
 
 static int run_get(struct cli *cli)
@@ -325,6 +432,7 @@ static int run_get(struct cli *cli)
 
 	c.nack = cli_is_given(cli, "nack");
 	c.match = cli_get(cli, "match");
+	c.position = cli_get(cli, "offset");
 	if (cli_connect(cli, NULL) != CLI_DONE)
 		return CLI_FAILED;
 	return get_some(cli, &c, (unsigned)cli_number(cli, "max"),
@@ -350,10 +458,26 @@ static int run_get(struct cli *cli)
 				 10, 24 * 3600 * 1000)                          \
 	}
 
+#define OPTION_GROUP                                                          \
+	{                                                                     \
+		COMMAND_TEXT("group", "GROUP", NULL,                          \
+			     "of a topic: go on where this group has got to") \
+	}
+#define OPTION_PARTITION(help)                                    \
+	{                                                         \
+		COMMAND_NUMBER("partition", NULL, help, 0, 65535) \
+	}
+#define TOPIC_HELP                                                      \
+	"A topic without --group is read by you alone, and nothing is " \
+	"committed.\n" CLI_POSITION_HELP
+
 static const struct command_option sub_options[] = {
 	OPTION_ACK,
 	OPTION_ACK_TIMEOUT,
 	OPTION_FORMAT,
+	OPTION_GROUP,
+	{ COMMAND_TEXT("from", "POSITION", NULL, "of a topic: where to begin") },
+	OPTION_PARTITION("of a topic, without --group: this one alone"),
 	{ COMMAND_NUMBER("count", NULL, "end after N messages", 1, 0) },
 	{ COMMAND_DURATION("notify-lease", NULL,
 			   "say on standard error so long before a lease ends", 10,
@@ -372,6 +496,9 @@ static const struct command_option get_options[] = {
 	OPTION_ACK,
 	OPTION_ACK_TIMEOUT,
 	OPTION_FORMAT,
+	OPTION_GROUP,
+	OPTION_PARTITION("of a topic: read this one, and leave no trace"),
+	{ COMMAND_TEXT("offset", "POSITION", NULL, "with --partition: where to begin") },
 	{ COMMAND_TEXT("match", "WHAT", NULL, "only those that match, see above") },
 	{ COMMAND_NUMBER("max", "1", "1-1000: how many at most", 1, 1000) },
 	{ COMMAND_DURATION("wait", "0", "how long to wait for the first", 0, 0) },
@@ -381,18 +508,18 @@ static const struct command_option get_options[] = {
 
 const struct cli_verb cli_consume_verbs[] = {
 	{ .name = "sub",
-	  .summary = "print the messages of a queue as they arrive",
-	  .usage = "[options] QUEUE",
-	  .details = FORMAT_HELP,
+	  .summary = "print the messages of a queue or a topic as they arrive",
+	  .usage = "[options] QUEUE|TOPIC",
+	  .details = TOPIC_HELP "\n" FORMAT_HELP,
 	  .options = sub_options,
 	  .words_min = 1,
 	  .words_max = 1,
 	  .run = run_sub },
 	{ .name = "get",
-	  .summary = "take messages from queues and print them",
-	  .usage = "[options] QUEUE...",
+	  .summary = "take messages from queues, or from a topic, and print them",
+	  .usage = "[options] QUEUE... | --group GROUP TOPIC | --partition N TOPIC",
 	  .details = "The first QUEUE is the most urgent one: its messages come "
-		     "first.\n" FORMAT_HELP "\n\n" CLI_MATCH_HELP,
+		     "first.\n" TOPIC_HELP "\n" FORMAT_HELP "\n\n" CLI_MATCH_HELP,
 	  .options = get_options,
 	  .words_min = 1,
 	  .words_max = GET_QUEUES_MAX,

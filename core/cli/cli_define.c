@@ -1,5 +1,5 @@
 /* cli_define.c: declare, delete, bind, unbind, purge, redrive, kick, remove, pause,
- * resume: verbs whose words are the protocol's, and whose reply is OK. */
+ * resume, seek: verbs whose words are the protocol's, and whose reply is OK. */
 #include <inttypes.h>
 
 #include "cli.h"
@@ -69,7 +69,23 @@ static int finish(struct cli *cli)
 	return CLI_DONE;
 }
 
-/* bind, unbind, purge, remove */
+static int run_purge(struct cli *cli)
+{
+	add_words(cli, 1);
+	if (cli_is_given(cli, "before"))
+		cli_add_value(cli, SLICE("before"), cli_get(cli, "before"));
+	return finish(cli);
+}
+
+static int run_seek(struct cli *cli)
+{
+	add_words(cli, 3);
+	if (cli_is_given(cli, "partition"))
+		cli_add_value(cli, SLICE("partition"), cli_get(cli, "partition"));
+	return finish(cli);
+}
+
+/* bind, unbind */
 static int run_plain(struct cli *cli)
 {
 	add_words(cli, cli->verb->words_min);
@@ -82,11 +98,8 @@ static int run_remove(struct cli *cli)
 	return finish(cli);
 }
 
-/* declare, delete */
-static int run_definition(struct cli *cli)
+static int run_declare(struct cli *cli)
 {
-	static const char *const flags[] = { "if-empty", "if-unused" };
-	bool is_declare = strcmp(cli->verb->name, "declare") == 0;
 	bool is_exchange = strcmp(cli->words[0], "exchange") == 0;
 
 	if (!is_exchange && strcmp(cli->words[0], "queue") != 0 &&
@@ -94,13 +107,32 @@ static int run_definition(struct cli *cli)
 		return cli_usage_error(
 			cli, "expected 'exchange', 'queue' or 'topic', not '%s'",
 			cli->words[0]);
-	if (is_declare && is_exchange && cli->word_count < 3)
+	if (is_exchange && cli->word_count < 3)
 		return cli_usage_error(cli, "the type of the exchange is missing");
-	add_words(cli, is_declare && is_exchange ? 3 : 2);
+	add_words(cli, is_exchange ? 3 : 2);
+	return finish_declare(cli);
+}
+
+static int run_delete(struct cli *cli)
+{
+	static const char *const kinds[] = { "exchange", "queue", "topic", "group" };
+	static const char *const flags[] = { "if-empty", "if-unused" };
+	bool is_group = strcmp(cli->words[0], "group") == 0, is_known = false;
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		is_known = is_known || strcmp(cli->words[0], kinds[i]) == 0;
+	if (!is_known)
+		return cli_usage_error(
+			cli, "expected 'exchange', 'queue', 'topic' or 'group', not '%s'",
+			cli->words[0]);
+	if (is_group != (cli->word_count == 3))
+		return cli_usage_error(cli, is_group ? "the name of the group is missing"
+						     : "there are too many arguments");
+	add_words(cli, cli->word_count);
 	for (size_t i = 0; i < 2; i++)
 		if (cli_is_given(cli, flags[i]))
 			cli_add_option(cli, flags[i]);
-	return is_declare ? finish_declare(cli) : finish(cli);
+	return finish(cli);
 }
 
 static int run_kick(struct cli *cli)
@@ -154,6 +186,17 @@ static int run_redrive(struct cli *cli)
 	return finish_redrive(cli);
 }
 
+static const struct command_option purge_options[] = {
+	{ COMMAND_TEXT("before", "POSITION", NULL,
+		       "of a topic: only what lies before it, see above") },
+	{ .name = NULL },
+};
+
+static const struct command_option seek_options[] = {
+	{ COMMAND_NUMBER("partition", "all", "of this one alone", 0, 65535) },
+	{ .name = NULL },
+};
+
 static const struct command_option redrive_options[] = {
 	{ COMMAND_NUMBER("count", "all", "how many at most", 1, UINT32_MAX) },
 	{ COMMAND_TEXT("match", "WHAT", NULL, "only those that match, see above") },
@@ -163,7 +206,8 @@ static const struct command_option redrive_options[] = {
 
 static const struct command_option delete_options[] = {
 	{ COMMAND_FLAG("if-empty", "only if the queue holds no message") },
-	{ COMMAND_FLAG("if-unused", "only without consumers, or bindings") },
+	{ COMMAND_FLAG("if-unused", "only without consumers; of an exchange, without "
+				    "bindings") },
 	{ .name = NULL },
 };
 
@@ -178,7 +222,7 @@ static const struct command_option pause_options[] = {
 	{ .name = NULL },
 };
 
-#define BIND_USAGE "[options] QUEUE EXCHANGE PATTERN [NAME=VALUE...]"
+#define BIND_USAGE "[options] QUEUE|TOPIC EXCHANGE PATTERN [NAME=VALUE...]"
 #define BIND_DETAILS                                                              \
 	"With dest=exchange QUEUE is the name of an exchange. Other NAME=VALUE\n" \
 	"are for the exchange's routing script. PATTERN - is the empty pattern."
@@ -194,16 +238,16 @@ const struct cli_verb cli_define_verbs[] = {
 		     "The broker chooses the name of 'queue -', which is printed.",
 	  .words_min = 2,
 	  .words_max = WORDS_MAX,
-	  .run = run_definition },
+	  .run = run_declare },
 	{ .name = "delete",
-	  .summary = "delete an exchange, a queue or a topic",
-	  .usage = "[options] exchange|queue|topic NAME",
+	  .summary = "delete an exchange, a queue, a topic, or a group of a topic",
+	  .usage = "[options] exchange|queue|topic NAME | group TOPIC GROUP",
 	  .options = delete_options,
 	  .words_min = 2,
-	  .words_max = 2,
-	  .run = run_definition },
+	  .words_max = 3,
+	  .run = run_delete },
 	{ .name = "bind",
-	  .summary = "bind a queue to an exchange",
+	  .summary = "bind a queue or a topic to an exchange",
 	  .usage = BIND_USAGE,
 	  .details = BIND_DETAILS,
 	  .words_min = 3,
@@ -224,11 +268,22 @@ const struct cli_verb cli_define_verbs[] = {
 	  .words_max = WORDS_MAX,
 	  .run = run_remove },
 	{ .name = "purge",
-	  .summary = "remove the messages of a queue that no consumer holds",
-	  .usage = "[options] QUEUE",
+	  .summary = "remove the messages of a queue that no consumer holds, or those "
+		     "of a topic",
+	  .usage = "[options] QUEUE|TOPIC",
+	  .details = CLI_POSITION_HELP,
+	  .options = purge_options,
 	  .words_min = 1,
 	  .words_max = 1,
-	  .run = run_plain },
+	  .run = run_purge },
+	{ .name = "seek",
+	  .summary = "set where a group of a topic goes on",
+	  .usage = "[options] TOPIC GROUP POSITION",
+	  .details = CLI_POSITION_HELP,
+	  .options = seek_options,
+	  .words_min = 3,
+	  .words_max = 3,
+	  .run = run_seek },
 	{ .name = "redrive",
 	  .summary = "send dead letters back where they came from",
 	  .usage = "[options] QUEUE",

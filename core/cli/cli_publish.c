@@ -19,6 +19,8 @@ static const struct command_option options[] = {
 			   10, 24 * 3600 * 1000) },
 	{ COMMAND_TEXT("id", "ID", NULL,
 		       "your own id: a queue that has seen it does not store it again") },
+	{ COMMAND_NUMBER("expect", NULL,
+			 "of a topic: only if its partition ends at this offset", 0, 0) },
 	{ COMMAND_FLAG("unroutable", "succeed also when no queue takes it") },
 	{ COMMAND_NUMBER("count", "1", "publish it N times", 1, UINT32_MAX) },
 	{ COMMAND_FLAG("lines", "publish each line of standard input") },
@@ -60,6 +62,8 @@ static int read_options(const struct cli *cli, struct pub_request *pub)
 		.priority = (unsigned)cli_number(cli, "priority"),
 		.must = !cli_is_given(cli, "unroutable"),
 		.dedupe_id = cli_get(cli, "id"),
+		.has_expected_offset = cli_is_given(cli, "expect"),
+		.expected_offset = cli_number(cli, "expect"),
 		.delay_ms = (int64_t)cli_number(cli, "delay"),
 		.ttl_ms = (int64_t)cli_number(cli, "ttl"),
 		.ack_timeout_ms = (int64_t)cli_number(cli, "ack-timeout"),
@@ -177,9 +181,12 @@ static int publish(struct cli *cli, struct pub_request *pub)
 
 	if (status != CLI_DONE)
 		return status;
-	if (pub->p.dedupe_id && (by_line || pub->count > 1))
-		return cli_usage_error(cli, "--id is for one message, not for --count or "
-					    "--lines");
+	if ((pub->p.dedupe_id || pub->p.has_expected_offset) &&
+	    (by_line || pub->count > 1))
+		return cli_usage_error(cli,
+				       "--%s is for one message, not for --count or "
+				       "--lines",
+				       pub->p.dedupe_id ? "id" : "expect");
 	if (by_line == (payload != NULL))
 		return cli_usage_error(
 			cli, "give a PAYLOAD, or - for standard input, or --lines");

@@ -26,9 +26,11 @@ static const struct list {
 		       "options? unusable?" } },
 	{ "bindings",
 	  { .columns = "exchange to destination pattern options? unusable?" } },
+	{ "groups",
+	  { .columns = "topic group members lag lag_ms:duration/behind given_up?" } },
 	{ "consumers",
 	  { .columns = "queue sid kind connection channel ack priority active? "
-		       "prefetch unacked "
+		       "group partitions prefetch unacked "
 		       "delivered" } },
 	{ "connections",
 	  { .columns = "connection name peer protocol vhost channels pending" } },
@@ -50,23 +52,57 @@ static int run_list(struct cli *cli)
 			return cli_table_ask(cli, &lists[i].view);
 		}
 	}
-	return cli_usage_error(cli,
-			       "there is no list of '%s'; expected exchanges, queues, "
-			       "topics, bindings, consumers, connections, locks or rules",
-			       what);
+	return cli_usage_error(
+		cli,
+		"there is no list of '%s'; expected exchanges, queues, "
+		"topics, groups, bindings, consumers, connections, locks or "
+		"rules",
+		what);
+}
+
+/* The partitions of each group, which are lists within a list, in one list. */
+static void flatten_groups(json_t *document)
+{
+	json_t *groups = json_object_get(document, "groups"), *group, *partition;
+	json_t *all = json_array();
+	size_t i, k;
+
+	json_array_foreach(groups, i, group)
+	{
+		json_array_foreach(json_object_get(group, "partitions"), k, partition)
+		{
+			json_object_set(partition, "group",
+					json_object_get(group, "group"));
+			json_array_append(all, partition);
+		}
+		json_object_del(group, "partitions");
+	}
+	if (groups)
+		json_object_set(document, "per_group", all);
+	json_decref(all);
 }
 
 static int run_stats(struct cli *cli)
 {
 	static const struct cli_table_view view = {
 		.units = "uptime_ms:duration oldest_ready_ms:duration "
-			 "oldest_lease_ms:duration"
+			 "oldest_lease_ms:duration",
+		.arrays = { { "per_partition", "partition start end bytes last:time" },
+			    { "groups",
+			      "group members lag lag_ms:duration/behind given_up?" },
+			    { "per_group", "group partition committed end lag held? "
+					   "returned? ahead? stopped?" } },
 	};
+	json_t *document;
 
 	buf_append_text(&cli->request, "STATS");
 	for (int i = 0; i < cli->word_count; i++)
 		cli_add_word(cli, cli->words[i]);
-	return cli_table_ask(cli, &view);
+	document = cli_table_ask_document(cli);
+	if (!document)
+		return cli->status;
+	flatten_groups(document);
+	return cli_table_print_take(document, &view);
 }
 
 /* Ask for the messages behind a place; NULL: for the first. */
@@ -203,16 +239,16 @@ static const struct command_option peek_options[] = {
 
 const struct cli_verb cli_show_verbs[] = {
 	{ .name = "list",
-	  .summary = "list exchanges, queues, bindings, consumers, connections, locks or "
-		     "scripts",
-	  .usage =
-		  "[options] exchanges|queues|bindings|consumers|connections|locks|rules",
+	  .summary = "list exchanges, queues, topics, groups, bindings, consumers, "
+		     "connections, locks or scripts",
+	  .usage = "[options] exchanges|queues|topics|groups|bindings|consumers|"
+		   "connections|locks|rules",
 	  .words_min = 1,
 	  .words_max = 1,
 	  .run = run_list },
 	{ .name = "stats",
-	  .summary = "show the figures of the broker, of a queue or of an exchange",
-	  .usage = "[options] [QUEUE | exchange EXCHANGE]",
+	  .summary = "show the figures of the broker, of a queue, a topic or an exchange",
+	  .usage = "[options] [QUEUE | TOPIC | exchange EXCHANGE]",
 	  .details = "'exchange -' is the default exchange.\n",
 	  .words_max = 2,
 	  .run = run_stats },

@@ -20,6 +20,7 @@ enum unit { NO_UNIT, TIME, DURATION, PAYLOAD, DECISION };
 
 struct column {
 	char name[NAME_MAX_BYTES];
+	char title[NAME_MAX_BYTES]; /* "": made from the name */
 	enum unit unit;
 	bool is_optional; /* left out also when all values are 0 */
 };
@@ -34,7 +35,7 @@ struct cell {
 	bool is_number;
 };
 
-/* "name:unit?" */
+/* "name:unit/title?" */
 static struct column parse_column(const char *text, size_t len)
 {
 	static const char *const units[] = { [TIME] = ":time",
@@ -42,9 +43,13 @@ static struct column parse_column(const char *text, size_t len)
 					     [PAYLOAD] = ":payload",
 					     [DECISION] = ":decision" };
 	struct column c = { .is_optional = len > 0 && text[len - 1] == '?' };
-	size_t name_len = strcspn(text, ":? ");
+	size_t name_len = strcspn(text, ":/? ");
+	const char *title = memchr(text, '/', len);
 
 	snprintf(c.name, sizeof(c.name), "%.*s", (int)name_len, text);
+	if (title)
+		snprintf(c.title, sizeof(c.title), "%.*s", (int)strcspn(title + 1, "? "),
+			 title + 1);
 	for (enum unit unit = TIME; unit <= DECISION; unit++)
 		if (strncmp(text + name_len, units[unit], strlen(units[unit])) == 0)
 			c.unit = unit;
@@ -299,14 +304,15 @@ static void fill_cell(struct cell *cell, const json_t *object, const struct colu
 
 static void fill_title(struct cell *cell, const struct column *c)
 {
-	size_t len = strlen(c->name);
+	const char *title = c->title[0] ? c->title : c->name;
+	size_t len = strlen(title);
 
 	/* The values have their unit with them. */
-	if (c->unit && len > 3 && strcmp(c->name + len - 3, "_ms") == 0)
+	if (c->unit && len > 3 && strcmp(title + len - 3, "_ms") == 0)
 		len -= 3;
 	for (size_t i = 0; i < len; i++)
 		buf_append_char(&cell->text,
-				c->name[i] == '_' ? ' ' : (char)toupper(c->name[i]));
+				title[i] == '_' ? ' ' : (char)toupper(title[i]));
 }
 
 static void print_cell(const struct cell *cell, size_t column_width, bool is_last)

@@ -10,8 +10,9 @@
  *   :decision  of a publish, as in RULES recent; shown as "jobs (shard 0, rank 0)"
  *
  * Titles of columns are the names in capitals, without the "_ms" of members with a
- * unit. The text of messages is made printable. On a terminal, or with $COLUMNS, columns
- * of texts are shortened until a row fits. */
+ * unit; or what stands behind a '/': "lag_ms:duration/behind". The text of messages is
+ * made printable. On a terminal, or with $COLUMNS, columns of texts are shortened until a
+ * row fits. */
 #pragma once
 
 #include <jansson.h>

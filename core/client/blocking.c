@@ -341,6 +341,14 @@ static void add_consuming(struct buf *line, bool auto_ack, int64_t ack_timeout_m
 		buf_printf(line, " ack-timeout=%" PRId64, ack_timeout_ms);
 }
 
+static void add_text(struct buf *line, const char *option, const char *value)
+{
+	if (!value)
+		return;
+	buf_printf(line, " %s=", option);
+	percent_encode(line, slice_from(value));
+}
+
 int tidemq_subscribe(struct tidemq_client *c, const struct tidemq_subscription *s)
 {
 	struct buf line = { 0 };
@@ -360,6 +368,10 @@ int tidemq_subscribe(struct tidemq_client *c, const struct tidemq_subscription *
 		buf_printf(&line, " rank=%u", s->rank);
 	if (s->notify_lease_ms > 0)
 		buf_printf(&line, " notify-lease=%" PRId64, s->notify_lease_ms);
+	add_text(&line, "group", s->group);
+	add_text(&line, "from", s->from);
+	if (s->has_partition)
+		buf_printf(&line, " partition=%u", s->partition);
 	return request_take(c, &line, rc, 0, NULL);
 }
 
@@ -406,10 +418,11 @@ int tidemq_get(struct tidemq_client *c, const struct tidemq_fetch *f, unsigned *
 	if (f->wait_ms > 0)
 		buf_printf(&line, " wait=%" PRId64, f->wait_ms);
 	add_consuming(&line, f->auto_ack, f->ack_timeout_ms);
-	if (f->match) {
-		buf_append_text(&line, " match=");
-		percent_encode(&line, slice_from(f->match));
-	}
+	add_text(&line, "match", f->match);
+	add_text(&line, "group", f->group);
+	if (f->has_partition)
+		buf_printf(&line, " partition=%u", f->partition);
+	add_text(&line, "offset", f->offset);
 	*count = 0;
 	rc = request_take(c, &line, rc, f->wait_ms > 0 ? f->wait_ms : 0, &reply);
 	if (rc == TIDEMQ_OK &&

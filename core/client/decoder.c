@@ -103,6 +103,12 @@ static bool parse_option(struct slice word, struct tidemq_msg *m)
 	} else if (slice_is(name, "pri")) {
 		is_good = slice_to_uint(value, UINT32_MAX, &n);
 		m->priority = (unsigned)n;
+	} else if (slice_is(name, "partition")) {
+		is_good = slice_to_uint(value, UINT32_MAX, &n);
+		m->partition = (unsigned)n;
+	} else if (slice_is(name, "offset")) {
+		is_good = slice_to_uint(value, INT64_MAX, &m->offset);
+		m->has_offset = true;
 	} else if (slice_is(word, "redelivered")) {
 		m->redelivered = true;
 	}

@@ -140,6 +140,8 @@ int encode_publication(struct buf *out, unsigned channel,
 		buf_append_text(out, " id=");
 		percent_encode(out, slice_from(p->dedupe_id));
 	}
+	if (p->has_expected_offset)
+		buf_printf(out, " expect=%" PRIu64, p->expected_offset);
 	if (p->must)
 		buf_append_text(out, " must");
 	for (size_t i = 0; i < p->header_count && rc == TIDEMQ_OK; i++)

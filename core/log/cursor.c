@@ -1,5 +1,6 @@
 #include "cursor.h"
 
+#include "base/bytes.h"
 #include "base/mem.h"
 #include "host/log.h"
 #include "partition_private.h"
@@ -22,6 +23,7 @@ struct cursor {
 	size_t ahead_bytes;
 	uint64_t read_offset;
 	uint64_t seen_base;     /* of the last row that was read, if has_seen */
+	uint64_t seen_sum;      /* likewise: its length and its checksum */
 	uint64_t seen_position; /* behind it */
 	uint32_t read_day;      /* of the last read */
 	size_t reserved_bytes;  /* of the read under way */
@@ -179,6 +181,27 @@ static void take_batch(struct cursor *c, struct record_batch *b)
 		record_batch_unref(b);
 }
 
+/* Tells a batch from another one of the same offset. */
+static uint64_t row_sum(const struct store_log_batch *row)
+{
+	size_t head = row->bytes.len < RECORD_HEAD_MIN ? row->bytes.len : RECORD_HEAD_MIN;
+
+	return bytes_hash_wide(row->bytes.data, head) ^ row->bytes.len;
+}
+
+/* It has nothing that comes after what was read. Batches that were merged since then have
+ * the offset of their first one. */
+static bool is_known(const struct cursor *c, const struct store_log_batch *row)
+{
+	struct record_batch head;
+
+	if (!c->has_seen || row->base > c->seen_base)
+		return false;
+	if (row->base == c->seen_base && row_sum(row) == c->seen_sum)
+		return true;
+	return !record_peek(row->bytes, &head) || head.end <= c->read_offset;
+}
+
 /* What is not confirmed may yet be replaced: it is left out, as is what the tail has. The
  * first row may lie before what was asked for, and may be known. */
 static int take_rows(struct cursor *c, const struct store_log_batch *rows, size_t count)
@@ -190,13 +213,14 @@ static int take_rows(struct cursor *c, const struct store_log_batch *rows, size_
 		struct record_batch *b;
 		int rc;
 
-		if (c->has_seen && rows[i].base <= c->seen_base)
+		if (is_known(c, &rows[i]))
 			continue;
 		rc = open_row(c, &rows[i], &b);
 		if (rc < 0 && rc != TIDE_ESTORE)
 			return rc;
 		c->has_seen = true;
 		c->seen_base = rows[i].base;
+		c->seen_sum = row_sum(&rows[i]);
 		taken++;
 		bytes += rows[i].bytes.len;
 		if (rc == TIDE_OK)
@@ -279,10 +303,8 @@ static void read_more(struct cursor *c)
 	const struct partition_day *day;
 	unsigned count;
 
-	if (c->read_offset < c->offset) {
+	if (c->read_offset < c->offset)
 		c->read_offset = c->offset;
-		c->has_seen = false;
-	}
 	if (c->read_offset >= tail_begin(p))
 		return;
 	day = partition_day_of(p, c->read_offset);
@@ -361,7 +383,7 @@ static int enter(struct cursor *c)
 			return TIDE_EMPTY;
 		if (enter_tail(c) || enter_ahead(c))
 			return TIDE_OK;
-		if (c->offset < c->read_offset && !c->is_stale) {
+		if (c->offset < c->read_offset) {
 			c->offset = c->read_offset;
 			continue;
 		}

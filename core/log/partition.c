@@ -4,6 +4,7 @@
 #include "base/heap.h"
 #include "base/mem.h"
 #include "cursor.h"
+#include "merge.h"
 #include "partition_private.h"
 
 void partition_env_init(struct partition_env *env)
@@ -13,8 +14,10 @@ void partition_env_init(struct partition_env *env)
 	TAILQ_INIT(&env->unkept);
 	TAILQ_INIT(&env->tail);
 	TAILQ_INIT(&env->failed);
+	TAILQ_INIT(&env->merges);
 	STAILQ_INIT(&env->later);
 	STAILQ_INIT(&env->spare);
+	STAILQ_INIT(&env->recovers);
 }
 
 void partition_env_deinit(struct partition_env *env)
@@ -41,6 +44,7 @@ void partition_unref(struct partition *p)
 	if (--p->refs > 0)
 		return;
 	store_log_destroy(p->keys);
+	merge_free(p);
 	mem_free(p->days);
 	mem_free(p->unsure_days);
 	mem_free(p);
@@ -51,6 +55,7 @@ void partition_close(struct partition *p)
 	if (p->is_closed)
 		return;
 	p->is_closed = true;
+	merge_stop(p);
 	tail_clear(p);
 	partition_fail(p, TIDE_ENOTFOUND, NULL);
 	partition_unref(p);
@@ -247,6 +252,7 @@ int64_t partition_due_ms(const struct partition_env *env)
 		due_ms = partition_is_resting(env, env->retry_unix_ms)
 				 ? env->retry_unix_ms
 				 : env->now_ms;
+	due_ms = heap_earlier(due_ms, merge_due_ms(env));
 	return heap_earlier(due_ms, cursor_failed_due_ms(env));
 }
 

@@ -35,7 +35,9 @@ TAILQ_HEAD(partition_list, partition);
 TAILQ_HEAD(tail_list, tail_batch);
 STAILQ_HEAD(append_list, append);
 STAILQ_HEAD(partition_calls, partition_call);
+STAILQ_HEAD(log_recovers, log_recover);
 TAILQ_HEAD(cursor_list, cursor);
+TAILQ_HEAD(merge_list, merge);
 
 /* A partition without keys keeps its newest batches of at most so many bytes: its start
  * moves. They do not count in tail_bytes. */
@@ -59,11 +61,17 @@ struct partition_env {
 	size_t reading_bytes; /* that cursors have read and not yet used */
 	struct partition_stats {
 		uint64_t appended, batches, refused, read_batches;
+		uint64_t merged; /* batches that have become part of a larger one */
 	} stats;
 	struct partition_calls later; /* completions: partition_flush makes them */
 	struct cursor_list failed;    /* they may read again after a rest */
+	struct log_recovers recovers; /* that wait for others */
+	unsigned recovering;          /* that are under way */
 	struct append_list spare;
 	unsigned spare_count;
+	struct merge_list merges; /* that are due */
+	unsigned merge_flights;
+	int64_t merge_retry_ms; /* after a refusal */
 };
 
 void partition_env_init(struct partition_env *env);

@@ -1,6 +1,7 @@
 /* partition_flush.c: what has gathered is sent, and lands. */
 #include "base/mem.h"
 #include "cursor.h"
+#include "merge.h"
 #include "partition_private.h"
 
 #define FLUSH_BYTES_MAX ((size_t)8 << 20)
@@ -57,6 +58,8 @@ static void land(struct partition *p, struct append *a)
 		p->readable = b->end;
 		p->position = b->position + b->len;
 		p->last_ms = b->last_ms;
+		if (p->keys)
+			merge_note(p, a->day, b);
 	}
 	if (!p->keys)
 		bound_memory(p);
@@ -203,6 +206,7 @@ void partition_flush(struct partition_env *env)
 {
 	flush_all_unkept(env);
 	flush_dirty(env);
+	merge_flush(env);
 	make_calls(env);
 	cursor_wake_failed(env);
 	tail_shrink(env);

@@ -3,19 +3,44 @@
 #include "host/log.h"
 #include "partition_private.h"
 
+/* At a time, of all partitions: each reads a batch, and Redis has them all in its memory
+ * until they are sent. */
+#define RECOVERING_MAX 256
+
 struct log_recover {
+	STAILQ_ENTRY(log_recover) link; /* of env->recovers */
 	struct partition *partition;
 	partition_group_fn on_group;
 	struct waiter *waiter;
 };
 
-static void recover_end(struct log_recover *r, int status, const char *text)
+static void recover_tell(struct log_recover *r, int status, const char *text)
 {
 	struct waiter *waiter = r->waiter;
 
 	partition_unref(r->partition);
 	mem_free(r);
 	waiter_done(waiter, status, text);
+}
+
+static void recover_begin(struct log_recover *r);
+
+/* Those that wait go on, unless the store is being closed. */
+static void recover_end(struct log_recover *r, int status, const char *text)
+{
+	struct partition_env *env = r->partition->env;
+	struct log_recover *next;
+
+	env->recovering--;
+	while ((next = STAILQ_FIRST(&env->recovers)) != NULL &&
+	       (env->recovering < RECOVERING_MAX || status == TIDE_ESHUTDOWN)) {
+		STAILQ_REMOVE_HEAD(&env->recovers, link);
+		if (status == TIDE_ESHUTDOWN)
+			recover_tell(next, status, NULL);
+		else
+			recover_begin(next);
+	}
+	recover_tell(r, status, text);
 }
 
 /* Where the last batch ends is known by its head, even if its records are damaged. */
@@ -126,6 +151,14 @@ static void on_state(void *ctx, int status, const char *text,
 	partition_trim_measure(p, recover_measured, r);
 }
 
+static void recover_begin(struct log_recover *r)
+{
+	struct partition *p = r->partition;
+
+	p->env->recovering++;
+	store_log_recover(p->env->store, p->keys, on_state, r);
+}
+
 void partition_recover(struct partition *p, partition_group_fn on_group,
 		       struct waiter *waiter)
 {
@@ -133,8 +166,13 @@ void partition_recover(struct partition *p, partition_group_fn on_group,
 
 	if (!p->keys)
 		return;
-	r = mem_alloc(sizeof(*r));
-	*r = (struct log_recover){ partition_ref(p), on_group, waiter };
+	r = mem_zalloc(sizeof(*r));
+	r->partition = partition_ref(p);
+	r->on_group = on_group;
+	r->waiter = waiter;
 	waiter_add(waiter);
-	store_log_recover(p->env->store, p->keys, on_state, r);
+	if (p->env->recovering < RECOVERING_MAX)
+		recover_begin(r);
+	else
+		STAILQ_INSERT_TAIL(&p->env->recovers, r, link);
 }

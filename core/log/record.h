@@ -1,9 +1,9 @@
 /* record.h: record batches: how messages lie in a partition of a topic.
  *
- * A batch is what one group commit appended to one partition, cut where it is long. It is
- * the member of a sorted set in Redis, scored by the offset of its first record. In
- * memory it is the same bytes, counted by references. Readers read from the bytes and
- * make no message object.
+ * A batch is what one group commit appended to one partition, cut where it is long, or
+ * several such that were merged (merge.h). It is the member of a sorted set in Redis,
+ * scored by the offset of its first record. In memory it is the same bytes, counted by
+ * references. Readers read from the bytes and make no message object.
  *
  * A batch is a head and its records. A varint is LEB128: 7 bits a byte, the lowest first.
  *
@@ -46,6 +46,8 @@
 /* A batch is cut before it gets longer, unless one record alone is. Below a size class of
  * Redis's allocator, so that little of what it takes is wasted. */
 #define RECORD_BATCH_BYTES (64 * 1024 - 64)
+/* The version and the checksum. */
+#define RECORD_HEAD_MIN 9
 /* No offset is as large: scores of a sorted set are doubles. */
 #define RECORD_OFFSET_MAX ((uint64_t)1 << 53)
 

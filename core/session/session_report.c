@@ -545,6 +545,7 @@ static void partition_members(const struct partition_env *env, struct json *j)
 	json_member_int(j, "appended", (int64_t)env->stats.appended);
 	json_member_int(j, "batches", (int64_t)env->stats.batches);
 	json_member_int(j, "refused", (int64_t)env->stats.refused);
+	json_member_int(j, "merged", (int64_t)env->stats.merged);
 	json_member_int(j, "read_batches", (int64_t)env->stats.read_batches);
 	json_member_int(j, "unstored_bytes", (int64_t)env->unstored_bytes);
 	json_member_int(j, "tail_bytes", (int64_t)env->tail_bytes);

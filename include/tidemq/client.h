@@ -112,6 +112,10 @@ struct tidemq_publication {
 	 * does not store a second publication with it. So you may send it again when you
 	 * do not know whether it arrived. */
 	const char *dedupe_id;
+	/* Of topics: append it only if its partition ends at this offset, else it is
+	 * refused (mismatch). */
+	bool has_expected_offset;
+	uint64_t expected_offset;
 };
 
 /* What a confirmed publication got. */
@@ -139,6 +143,9 @@ struct tidemq_msg {
 	int64_t ts_unix_ms; /* when it was published */
 	unsigned priority;
 	bool redelivered; /* a consumer may have seen it before */
+	bool has_offset;  /* it is a topic's, and lies there */
+	unsigned partition;
+	uint64_t offset;
 	const struct tidemq_header *headers;
 	size_t header_count;
 	const char *payload; /* followed by a zero that is not counted */
@@ -204,7 +211,7 @@ int tidemq_publish_pipelined(struct tidemq_client *c, const struct tidemq_public
 int tidemq_flush(struct tidemq_client *c);
 
 struct tidemq_subscription {
-	const char *queue;
+	const char *queue;       /* or a topic */
 	const char *sid;         /* a name of your choice, unique in the channel */
 	unsigned prefetch;       /* unacknowledged messages at most; 0 = the broker's
 				  * default */
@@ -217,9 +224,17 @@ struct tidemq_subscription {
 				  * served first; 0 = the last */
 	int64_t notify_lease_ms; /* how long before the lease of a message ends an
 				  * event tells so; 0 = none. See the option `events` */
+	/* Of a topic alone: docs/topics.md. The members of a group share its partitions
+	 * and go on where it has committed. Without a group (NULL) you are a reader of
+	 * your own: you get all partitions, and nothing is committed. */
+	const char *group;
+	const char *from;   /* where to begin: "first", "last", an offset, a time;
+			     * NULL = the default */
+	bool has_partition; /* a reader: this partition alone */
+	unsigned partition;
 };
 
-/* Subscribe channel 0 to a queue. tidemq_next returns the messages. */
+/* Subscribe channel 0 to a queue or a topic. tidemq_next returns the messages. */
 int tidemq_subscribe(struct tidemq_client *c, const struct tidemq_subscription *s);
 
 /* End a subscription. tidemq_next still returns the messages that arrived before. */
@@ -233,6 +248,13 @@ struct tidemq_fetch {
 	bool auto_ack;   /* as for a subscription, like the next one */
 	int64_t ack_timeout_ms;
 	const char *match; /* only messages that match, as `match=` of GET; NULL = any */
+	/* Of one topic alone, one of two ways. With a group: what it has not had. With
+	 * a partition: what lies there from an offset or a time on; nothing is held, and
+	 * nothing is to be acknowledged. */
+	const char *group;
+	bool has_partition;
+	unsigned partition;
+	const char *offset; /* "first", "last", an offset, a time */
 };
 
 /* Take messages without a subscription. tidemq_next returns them.

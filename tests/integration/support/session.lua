@@ -31,7 +31,9 @@ local function normalizer(ids)
   end
 end
 
-local volatile = { ts = true, last_ms = true, due = true, expires = true, generation = true, us = true }
+local volatile = {
+  ts = true, last = true, last_ms = true, lag_ms = true, due = true, expires = true, generation = true, us = true,
+}
 
 local function normalize_document(value, normalize)
   if type(value) == 'string' then return normalize(value) end

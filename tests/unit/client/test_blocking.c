@@ -214,6 +214,47 @@ static void get_counts_and_its_messages_come_out_of_next(void **state)
 	fake_stop(&f);
 }
 
+static void a_topic_is_followed_by_a_group_or_read_at_an_offset(void **state)
+{
+	START(FAKE_HELLO, "<SUB events s1 group=two%20words from=2026-11-23",
+	      ">OK\r\nEVT assigned s1 0,3\r\n", "<SUB events s2 from=first partition=0",
+	      ">OK\r\n", "<GET events max=1 group=g", ">OK 0\r\n",
+	      "<GET events max=1 partition=3 offset=12",
+	      ">OK 1\r\nMSG - - 1 - events id=" ID_1
+	      " ts=5 partition=3 offset=14 1\r\na\r\n");
+	static const char *const topic[] = { "events" };
+	const struct tidemq_options options = { .events = true };
+	struct tidemq_client *c = connect_to(&f, &options);
+	struct tidemq_subscription s = {
+		.queue = "events", .sid = "s1", .group = "two words", .from = "2026-11-23"
+	};
+	struct tidemq_fetch g = { .queues = topic, .queue_count = 1, .group = "g" };
+	struct tidemq_msg *m;
+	unsigned count;
+	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_OK);
+	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_EEVENT);
+	assert_string_equal(tidemq_last_error(c)->text, "assigned s1 0,3");
+	s = (struct tidemq_subscription){
+		.queue = "events", .sid = "s2", .from = "first", .has_partition = true
+	};
+	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_OK);
+	assert_int_equal(tidemq_get(c, &g, &count), TIDEMQ_OK);
+	g = (struct tidemq_fetch){ .queues = topic,
+				   .queue_count = 1,
+				   .has_partition = true,
+				   .partition = 3,
+				   .offset = "12" };
+	assert_int_equal(tidemq_get(c, &g, &count), TIDEMQ_OK);
+	assert_int_equal(count, 1);
+	assert_int_equal(tidemq_next(c, 5000, &m), TIDEMQ_OK);
+	assert_true(m->has_offset);
+	assert_int_equal(m->partition, 3);
+	assert_int_equal(m->offset, 14);
+	tidemq_msg_free(m);
+	tidemq_disconnect(c);
+	fake_stop(&f);
+}
+
 static void acks_may_be_pipelined(void **state)
 {
 	START(FAKE_HELLO, "<SUB jobs s1",
@@ -347,6 +388,7 @@ int main(void)
 		cmocka_unit_test(pipelined_publications_wait_for_the_window_only),
 		cmocka_unit_test(a_message_is_consumed_and_settled),
 		cmocka_unit_test(get_counts_and_its_messages_come_out_of_next),
+		cmocka_unit_test(a_topic_is_followed_by_a_group_or_read_at_an_offset),
 		cmocka_unit_test(acks_may_be_pipelined),
 		cmocka_unit_test(next_without_messages_times_out_and_the_client_lives),
 		cmocka_unit_test(next_returns_events_to_those_who_ask),

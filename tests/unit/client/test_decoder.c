@@ -21,6 +21,8 @@ static void describe(const struct decoder_item *item, struct buf *out)
 	buf_printf(out, " sid=%s tag=%d attempt=%u <%s> <%s> id=%s ts=%d pri=%u%s",
 		   m->sid, (int)m->tag, m->attempt, m->exchange, m->key, m->id,
 		   (int)m->ts_unix_ms, m->priority, m->redelivered ? " redelivered" : "");
+	if (m->has_offset)
+		buf_printf(out, " at %u:%d", m->partition, (int)m->offset);
 	for (size_t i = 0; i < m->header_count; i++) {
 		buf_printf(out, " %s=<", m->headers[i].name);
 		buf_append(out, m->headers[i].value, m->headers[i].value_len);
@@ -67,6 +69,7 @@ static const char stream[] =
 	"@3 MSG - - 2 - - id=0c5e1f3a90001001 ts=1 pri=9 redelivered later=1 "
 	"h:note=50%25%20off h:e= h:z=%00%0d%0A 4\n\r\n\r\n\n"
 	"MSG s - 1 - q id=0c5e1f3a90001002 ts=2 0\r\n\r\n"
+	"MSG s 1 1 - t id=0c5e1f3a90001003 ts=3 partition=7 offset=12 1\r\nx\r\n"
 	"OK last\r\n";
 
 static void check_stream(struct buf *out)
@@ -92,6 +95,8 @@ static void check_stream(struct buf *out)
 			" [\r\n\r\n]\n"
 			"msg 0 sid=s tag=0 attempt=1 <> <q> id=0c5e1f3a90001002 ts=2 "
 			"pri=0 []\n"
+			"msg 0 sid=s tag=1 attempt=1 <> <t> id=0c5e1f3a90001003 ts=3 "
+			"pri=0 at 7:12 [x]\n"
 			"ok 0 <last>\n");
 	assert_int_equal(buf_len(out), buf_len(&want));
 	assert_memory_equal(buf_slice(out).data, buf_slice(&want).data, buf_len(&want));
@@ -171,6 +176,8 @@ static void a_message_without_its_words_ends_the_stream(void **state)
 	check_bad("MSG s 1 1 - q id=12 0\r\n\r\n", "not a reply");
 	check_bad("MSG s 1 1 - q ts=x 0\r\n\r\n", "not a reply");
 	check_bad("MSG s 1 1 - q pri= 0\r\n\r\n", "not a reply");
+	check_bad("MSG s 1 1 - t partition=x offset=1 0\r\n\r\n", "not a reply");
+	check_bad("MSG s 1 1 - t partition=1 offset=-1 0\r\n\r\n", "not a reply");
 	check_bad("MSG s 1 1 - q h:a 0\r\n\r\n", "not a reply");
 	check_bad("MSG s 1 1 - q h:a=% 0\r\n\r\n", "not a reply");
 	check_bad("MSG s 1 1 - q h:a=%0g 0\r\n\r\n", "not a reply");

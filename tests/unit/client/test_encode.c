@@ -32,6 +32,8 @@ static void a_publication_names_what_is_not_the_default(void **state)
 					    .dedupe_id = "order 42",
 					    .must = true },
 	      0, "PUB - q pri=9 delay=1500 ttl=60000 id=order%2042 must");
+	check(&(struct tidemq_publication){ .key = "t", .has_expected_offset = true }, 0,
+	      "PUB - t expect=0");
 }
 
 static void header_values_are_percent_encoded(void **state)

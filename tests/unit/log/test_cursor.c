@@ -67,6 +67,7 @@ static void what_is_not_in_memory_is_read_from_redis(void **state)
 	struct cursor *c = cursor_create(r.p, 0);
 	struct record record;
 	struct record_batch *batch;
+	bool is_ahead = false;
 
 	for (unsigned i = 0; i < 50; i++)
 		rig_publish_all(100, 1000);
@@ -76,15 +77,21 @@ static void what_is_not_in_memory_is_read_from_redis(void **state)
 	r.news = 0;
 	WAIT(&r.h, r.news == 1);
 	for (uint64_t offset = 0; offset < 5000; offset++) {
+		struct store_stats stats;
+
 		rig_expect(c, offset);
 		assert_true(r.env.reading_bytes <= CURSOR_BYTES);
+		store_stats(r.h.store, &stats);
+		is_ahead |= stats.pending_requests > 0;
 	}
 	expect_end(c);
+	assert_true(is_ahead);
 	cursor_destroy(c);
 	rig_expect_all_from(2345);
 }
 
-static void many_small_batches_take_few_reads(void **state)
+/* How often it must wait for what it reads. */
+static unsigned read_all(uint64_t count)
 {
 	struct cursor *c = cursor_create(r.p, 0);
 	struct record record;
@@ -92,9 +99,6 @@ static void many_small_batches_take_few_reads(void **state)
 	unsigned waits = 0;
 	int rc;
 
-	for (unsigned i = 0; i < 1000; i++)
-		rig_publish_all(1, 100);
-	empty_tail();
 	while ((rc = cursor_next(c, &record, &batch)) != TIDE_EMPTY) {
 		if (rc == TIDE_OK)
 			continue;
@@ -102,8 +106,52 @@ static void many_small_batches_take_few_reads(void **state)
 		r.news = 0;
 		WAIT(&r.h, r.news > 0);
 	}
-	assert_int_equal(cursor_offset(c), 1000);
-	assert_true(waits <= 2);
+	assert_int_equal(cursor_offset(c), count);
+	cursor_destroy(c);
+	return waits;
+}
+
+static void many_small_batches_take_few_reads(void **state)
+{
+	for (unsigned i = 0; i < 1000; i++)
+		rig_publish_all(1, 100);
+	empty_tail();
+	assert_true(read_all(1000) <= 2);
+}
+
+static void a_new_process_knows_how_large_batches_are(void **state)
+{
+	for (unsigned i = 0; i < 300; i++)
+		rig_publish_all(1, 8000);
+	assert_int_equal(rig_recover(), TIDE_OK);
+	assert_true(read_all(300) < 50);
+}
+
+/* Gaps and damage included. */
+static void when_all_cursors_have_read_much_they_read_little(void **state)
+{
+	struct cursor *c = cursor_create(r.p, 0);
+	const size_t much = (size_t)33 << 20;
+
+	for (unsigned i = 0; i < 20; i++)
+		rig_publish_all(10, 4000);
+	empty_tail();
+	rig_ask("ZREMRANGEBYSCORE " DAY " 20 40");
+	rig_ask("EVAL %s 1 " DAY, "for _, at in ipairs({ 80, 90, 100 }) do\n"
+				  "  redis.call('ZREMRANGEBYSCORE', KEYS[1], at, at)\n"
+				  "  redis.call('ZADD', KEYS[1], at, 'no batch ' .. at)\n"
+				  "end\n");
+	r.env.reading_bytes += much;
+	expect_from(c, 0, 20);
+	expect_jump(c, 50);
+	expect_from(c, 51, 80);
+	expect_jump(c, 110);
+	for (uint64_t offset = 111; offset < 200; offset++) {
+		rig_expect(c, offset);
+		assert_true(r.env.reading_bytes <= much + 2 * 65536 + 2 * 42000);
+	}
+	expect_end(c);
+	r.env.reading_bytes -= much;
 	cursor_destroy(c);
 }
 
@@ -206,6 +254,26 @@ static void what_is_missing_in_redis_is_jumped_over(void **state)
 	assert_int_equal(cursor_offset(c), 100);
 	rig_publish_all(1, 100);
 	rig_expect(c, 100);
+	cursor_destroy(c);
+}
+
+/* The day goes on in the tail, and the next one is there too. */
+static void a_gap_before_the_tail_ends_where_the_tail_begins(void **state)
+{
+	struct cursor *c = cursor_create(r.p, 10);
+	size_t before;
+
+	rig_publish_all(10, 100);
+	rig_publish_all(10, 100);
+	before = r.env.tail_bytes;
+	rig_publish_all(10, 100);
+	r.env.now_ms += DAY_MS;
+	rig_publish_all(10, 100);
+	r.env.tail_max_bytes = r.env.tail_bytes - before;
+	partition_shrink(&r.env);
+	rig_ask("ZREMRANGEBYSCORE " DAY " 10 10");
+	expect_jump(c, 20);
+	expect_from(c, 21, 40);
 	cursor_destroy(c);
 }
 
@@ -363,11 +431,14 @@ static const struct CMUnitTest tests[] = {
 	CURSOR_TEST(the_tail_is_read_without_redis),
 	CURSOR_TEST(what_is_not_in_memory_is_read_from_redis),
 	CURSOR_TEST(many_small_batches_take_few_reads),
+	CURSOR_TEST(a_new_process_knows_how_large_batches_are),
+	CURSOR_TEST(when_all_cursors_have_read_much_they_read_little),
 	CURSOR_TEST(a_reader_goes_over_to_the_tail),
 	CURSOR_TEST(a_reader_that_the_tail_leaves_behind_goes_on_in_redis),
 	CURSOR_TEST(reading_goes_on_over_midnight_and_days_without_messages),
 	CURSOR_TEST(offsets_below_the_start_are_jumped_over),
 	CURSOR_TEST(what_is_missing_in_redis_is_jumped_over),
+	CURSOR_TEST(a_gap_before_the_tail_ends_where_the_tail_begins),
 	CURSOR_TEST(a_day_whose_key_is_gone_is_jumped_over),
 	CURSOR_TEST(a_batch_that_cannot_be_read_is_left_out),
 	CURSOR_TEST(a_batch_of_another_offset_is_left_out),

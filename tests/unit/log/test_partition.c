@@ -149,8 +149,10 @@ static void times_and_days_never_go_back(void **state)
 static void what_redis_refuses_fails_with_all_that_gathered_behind_it(void **state)
 {
 	struct pub *first, *second;
+	uint64_t bytes;
 
 	rig_publish_all(3, 100);
+	bytes = partition_bytes(r.p);
 	rig_ask("CONFIG SET maxmemory 1");
 	first = rig_publish(100);
 	partition_flush(&r.env);
@@ -171,6 +173,7 @@ static void what_redis_refuses_fails_with_all_that_gathered_behind_it(void **sta
 	rig_ask("CONFIG SET maxmemory 0");
 	rig_settle();
 	assert_int_equal(r.stored_count, 4);
+	assert_true(partition_bytes(r.p) - bytes < 200);
 	r.env.tail_max_bytes = 0;
 	partition_shrink(&r.env);
 	rig_expect_all_from(0);
@@ -215,6 +218,10 @@ static void an_append_that_may_have_been_carried_out_is_removed(void **state)
 	r.env.tail_max_bytes = 0;
 	partition_shrink(&r.env);
 	rig_expect_all_from(0);
+	/* Once is enough. */
+	rig_ask("ZADD " LOG ":20261123 100 other");
+	rig_publish_all(1, 100);
+	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261123"), 2);
 }
 
 /* ---- a new process
@@ -259,6 +266,75 @@ static void a_partition_that_was_never_used_begins_at_0(void **state)
 	assert_int_equal(partition_end(r.p), 0);
 	rig_publish_all(2, 100);
 	rig_expect_all_from(0);
+}
+
+static void many_partitions_are_read_some_at_a_time(void **state)
+{
+	enum { COUNT = 1000 };
+	static struct partition *partitions[COUNT];
+	struct partition *first = r.p;
+	struct store_stats stats;
+
+	for (unsigned i = 0; i < COUNT; i++) {
+		r.p = partitions[i] = partition_create(
+			&r.env, &r, i, store_log_create(SLICE("/"), SLICE("orders"), i));
+		if (i % 100 == 0)
+			rig_publish_all(1, 100);
+		r.stored_count = 0;
+	}
+	for (unsigned i = 0; i < COUNT; i++) {
+		partition_close(partitions[i]);
+		partitions[i] = partition_create(
+			&r.env, &r, i, store_log_create(SLICE("/"), SLICE("orders"), i));
+	}
+	memset(&recovery, 0, sizeof(recovery));
+	waiter_init(&recovery.waiter, rig_on_recovered);
+	for (unsigned i = 0; i < COUNT; i++)
+		partition_recover(partitions[i], rig_on_group, &recovery.waiter);
+	store_stats(r.h.store, &stats);
+	assert_true(stats.pending_requests <= 256);
+	waiter_done(&recovery.waiter, TIDE_OK, NULL);
+	WAIT(&r.h, recovery.is_done);
+	assert_int_equal(recovery.status, TIDE_OK);
+	for (unsigned i = 0; i < COUNT; i++) {
+		assert_int_equal(partition_readable(partitions[i]), i % 100 == 0);
+		partition_close(partitions[i]);
+	}
+	r.p = first;
+}
+
+static void those_that_wait_to_be_read_are_told_when_the_store_closes(void **state)
+{
+	struct partition *partitions[600];
+
+	memset(&recovery, 0, sizeof(recovery));
+	waiter_init(&recovery.waiter, rig_on_recovered);
+	for (unsigned i = 0; i < 600; i++) {
+		partitions[i] = partition_create(
+			&r.env, &r, i, store_log_create(SLICE("/"), SLICE("orders"), i));
+		partition_recover(partitions[i], rig_on_group, &recovery.waiter);
+	}
+	waiter_done(&recovery.waiter, TIDE_OK, NULL);
+	store_close(r.h.store, 0, harness_on_closed, &r.h);
+	WAIT(&r.h, r.h.is_closed);
+	assert_true(recovery.is_done);
+	assert_int_equal(recovery.status, TIDE_ESHUTDOWN);
+	for (unsigned i = 0; i < 600; i++)
+		partition_close(partitions[i]);
+	store_shard_destroy(r.h.shard);
+	harness_open_up(&r.h);
+	r.env.store = r.h.store;
+	redisFree(r.redis);
+	r.redis = harness_redis(&r.h);
+}
+
+static void a_state_that_begins_behind_the_last_batch_counts(void **state)
+{
+	rig_publish_all(5, 100);
+	rig_ask("HSET " LOG " start 50");
+	assert_int_equal(rig_recover(), TIDE_OK);
+	assert_int_equal(partition_start(r.p), 50);
+	assert_int_equal(partition_end(r.p), 50);
 }
 
 static void damage(const char *script)
@@ -324,12 +400,12 @@ static void trim(uint64_t start)
 	assert_int_equal(o.status, TIDE_OK);
 }
 
-/* Ten days with ten batches of ten messages. */
+/* Ten days with ten batches of ten messages, too large to be merged. */
 static void publish_days(void)
 {
 	for (unsigned day = 0; day < 10; day++) {
 		for (unsigned i = 0; i < 10; i++)
-			rig_publish_all(10, 100);
+			rig_publish_all(10, 1000);
 		r.env.now_ms = NOON_MS + (day + 1) * DAY_MS;
 	}
 	assert_int_equal(r.stored_count, 1000);
@@ -395,6 +471,17 @@ static void what_is_under_way_outlives_a_trim_to_the_end(void **state)
 	assert_int_equal(ask_int(r.redis, "HEXISTS " LOG " 20261123"), 1);
 	assert_int_equal(rig_recover(), TIDE_OK);
 	rig_expect_all_from(7);
+}
+
+/* The day is removed, and comes again at once. */
+static void a_day_that_is_being_removed_begins_anew(void **state)
+{
+	rig_publish_all(5, 100);
+	partition_trim(r.p, 5, NULL, NULL);
+	rig_publish_all(2, 100);
+	assert_int_equal(ask_int(r.redis, "HEXISTS " LOG " 20261123"), 1);
+	assert_int_equal(rig_recover(), TIDE_OK);
+	rig_expect_all_from(5);
 }
 
 static void a_trim_that_fails_is_made_good_by_the_next_one(void **state)
@@ -647,11 +734,15 @@ static const struct CMUnitTest tests[] = {
 	KEPT(an_append_that_may_have_been_carried_out_is_removed),
 	KEPT(a_new_process_finds_what_was_there),
 	KEPT(a_partition_that_was_never_used_begins_at_0),
+	KEPT(many_partitions_are_read_some_at_a_time),
+	KEPT(those_that_wait_to_be_read_are_told_when_the_store_closes),
+	KEPT(a_state_that_begins_behind_the_last_batch_counts),
 	KEPT(a_damaged_last_batch_keeps_its_offsets),
 	KEPT(a_last_batch_without_a_head_is_an_error),
 	KEPT(what_is_trimmed_is_gone_and_days_are_dropped_whole),
 	KEPT(after_all_was_trimmed_offsets_go_on),
 	KEPT(what_is_under_way_outlives_a_trim_to_the_end),
+	KEPT(a_day_that_is_being_removed_begins_anew),
 	KEPT(a_trim_that_fails_is_made_good_by_the_next_one),
 	KEPT(a_time_is_found_wherever_it_lies),
 	KEPT(closing_tells_publishers_and_readers),

@@ -139,7 +139,10 @@ static void crash(void)
 	assert_int_equal(partition_readable(r.p), r.stored_count);
 	assert_int_equal(partition_end(r.p), r.stored_count);
 	if (!is_trouble && r.stored_count == confirmed) {
-		assert_int_equal(partition_bytes(r.p), bytes);
+		/* Less by what merging has saved at the end, more by that at the front.
+		 */
+		assert_true(partition_bytes(r.p) <= bytes + RECORD_BATCH_BYTES);
+		assert_true(partition_bytes(r.p) + RECORD_BATCH_BYTES >= bytes);
 		if (r.stored_count > start)
 			assert_int_equal(partition_last_ms(r.p), last_ms);
 	}

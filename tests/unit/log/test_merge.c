@@ -1,0 +1,312 @@
+/* Small batches become large ones in Redis, and no reader sees a difference. */
+#include "partition_rig.h"
+
+#include "log/merge.h"
+
+#define LOG "tide:{//orders#3}:log"
+#define DAY LOG ":20261123"
+
+static int setup(void **state)
+{
+	rig_init(true);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	rig_deinit();
+	return 0;
+}
+
+/* Turns until nothing is left to be merged. */
+static void merge_all(void)
+{
+	rig_settle();
+	do {
+		merge_flush(&r.env);
+		WAIT(&r.h, r.env.merge_flights == 0);
+	} while (!TAILQ_EMPTY(&r.env.merges));
+}
+
+static void publish_small(unsigned batches)
+{
+	while (batches-- > 0) {
+		rig_publish_all(1, 100);
+		merge_all();
+	}
+}
+
+static void empty_tail(void)
+{
+	r.env.tail_max_bytes = 0;
+	partition_shrink(&r.env);
+}
+
+static long long batches_in_redis(void)
+{
+	return ask_int(r.redis, "ZCARD " DAY);
+}
+
+/* All batches of the day lie side by side, and none is too long. */
+static void expect_dense(void)
+{
+	redisReply *reply = ask(r.redis, "ZRANGE " DAY " 0 -1 WITHSCORES");
+	uint64_t end = 0;
+
+	for (size_t i = 0; i < reply->elements; i += 2) {
+		struct slice bytes = { reply->element[i]->str, reply->element[i]->len };
+		struct record_batch *b;
+
+		assert_int_equal(record_open(bytes, &b, NULL), TIDE_OK);
+		assert_int_equal(b->base, end);
+		assert_int_equal(b->base, strtoull(reply->element[i + 1]->str, NULL, 10));
+		assert_int_equal(b->count, b->end - b->base);
+		assert_true(b->len <= RECORD_BATCH_BYTES);
+		end = b->end;
+		record_batch_unref(b);
+	}
+	freeReplyObject(reply);
+	assert_int_equal(end, partition_readable(r.p));
+}
+
+static void sixteen_small_batches_become_one(void **state)
+{
+	publish_small(15);
+	assert_int_equal(batches_in_redis(), 15);
+	publish_small(1);
+	assert_int_equal(batches_in_redis(), 1);
+	assert_int_equal(r.env.stats.merged, 16);
+	expect_dense();
+	empty_tail();
+	rig_expect_all_from(0);
+	rig_expect_all_from(7);
+	publish_small(16);
+	assert_int_equal(batches_in_redis(), 2);
+	empty_tail();
+	rig_expect_all_from(3);
+}
+
+static void a_thousand_single_messages_take_few_batches(void **state)
+{
+	publish_small(1500);
+	expect_dense();
+	assert_true(batches_in_redis() <= 2 + 15 + 30);
+	/* Each was written again three times at most. */
+	assert_true(r.env.stats.merged < 1500 + 1500 / 16 + 1500 / 256 + 16);
+	empty_tail();
+	rig_expect_all_from(0);
+	rig_expect_all_from(1111);
+	assert_int_equal(rig_recover(), TIDE_OK);
+	assert_int_equal(partition_end(r.p), 1500);
+	rig_expect_all_from(0);
+	publish_small(40);
+	empty_tail();
+	rig_expect_all_from(1400);
+}
+
+static void without_a_tail_they_are_read_from_redis(void **state)
+{
+	r.env.tail_max_bytes = 0;
+	publish_small(300);
+	expect_dense();
+	assert_true(batches_in_redis() <= 18 + 15);
+	rig_expect_all_from(0);
+}
+
+/* What is large from the start stays as it is. */
+static void large_batches_are_left_alone(void **state)
+{
+	for (unsigned i = 0; i < 40; i++)
+		rig_publish_all(10, 1000);
+	merge_all();
+	assert_int_equal(batches_in_redis(), 40);
+	assert_int_equal(r.env.stats.merged, 0);
+	publish_small(10);
+	rig_publish_all(10, 1000);
+	publish_small(16);
+	assert_int_equal(batches_in_redis(), 40 + 10 + 1 + 1);
+	expect_dense();
+	empty_tail();
+	rig_expect_all_from(0);
+}
+
+static void batches_of_any_size_stay_dense(void **state)
+{
+	for (unsigned i = 0; i < 600; i++) {
+		rig_publish_all(1 + pick(12), pick(60) ? 40 + pick(200) : 3000);
+		if (pick(3) == 0)
+			merge_all();
+		if (pick(20) == 0)
+			empty_tail();
+		r.env.tail_max_bytes = pick(1 << 18);
+	}
+	merge_all();
+	expect_dense();
+	assert_true(batches_in_redis() < 200);
+	empty_tail();
+	for (uint64_t from = 0; from < r.stored_count; from += 1 + pick(400))
+		rig_expect_all_from(from);
+}
+
+/* It has read the first of those that become one, and goes on. */
+static void a_reader_in_between_misses_nothing(void **state)
+{
+	for (unsigned begin = 0; begin < 16; begin++) {
+		struct cursor *c;
+		uint64_t from = r.stored_count, at = from + begin;
+
+		for (unsigned i = 0; i < 15; i++)
+			rig_publish_all(4, 100);
+		/* So that each read is of two batches. */
+		empty_tail();
+		r.env.reading_bytes += (size_t)64 << 20;
+		c = cursor_create(r.p, at);
+		for (; at < from + 17; at++)
+			rig_expect(c, at);
+		rig_publish_all(4, 100);
+		merge_all();
+		empty_tail();
+		for (; at < r.stored_count; at++)
+			rig_expect(c, at);
+		cursor_destroy(c);
+		r.env.reading_bytes -= (size_t)64 << 20;
+	}
+}
+
+static void what_is_left_of_a_day_is_merged_on_the_next(void **state)
+{
+	publish_small(40);
+	assert_int_equal(batches_in_redis(), 2 + 8);
+	r.env.now_ms += DAY_MS;
+	publish_small(1);
+	assert_int_equal(batches_in_redis(), 1);
+	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261124"), 1);
+	empty_tail();
+	rig_expect_all_from(0);
+	r.env.now_ms += DAY_MS;
+	rig_publish_all(10, 1000);
+	merge_all();
+	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261124"), 1);
+	rig_expect_all_from(0);
+}
+
+static void what_redis_refuses_is_merged_later(void **state)
+{
+	publish_small(10);
+	for (unsigned i = 0; i < 6; i++)
+		rig_publish_all(1, 100);
+	rig_ask("CONFIG SET maxmemory 1");
+	WAIT(&r.h, r.env.merge_flights == 0);
+	merge_flush(&r.env);
+	WAIT(&r.h, r.env.merge_flights == 0);
+	rig_ask("CONFIG SET maxmemory 0");
+	assert_int_equal(batches_in_redis(), 16);
+	assert_int_equal(partition_due_ms(&r.env), r.env.now_ms + 5000);
+	partition_flush(&r.env);
+	assert_int_equal(r.env.merge_flights, 0);
+	rig_publish_all(1, 100);
+	r.env.now_ms += 5000;
+	assert_int_equal(partition_due_ms(&r.env), r.env.now_ms);
+	merge_all();
+	assert_int_equal(batches_in_redis(), 1);
+	expect_dense();
+	empty_tail();
+	rig_expect_all_from(0);
+}
+
+static void on_trimmed(void *ctx, int status, const char *text)
+{
+	assert_int_equal(status, TIDE_OK);
+	*(bool *)ctx = true;
+}
+
+static void what_is_trimmed_does_not_come_back(void **state)
+{
+	bool is_trimmed = false;
+
+	for (unsigned i = 0; i < 16; i++)
+		rig_publish_all(1, 100);
+	partition_trim(r.p, 16, on_trimmed, &is_trimmed);
+	merge_all();
+	WAIT(&r.h, is_trimmed);
+	assert_int_equal(ask_int(r.redis, "EXISTS " DAY), 0);
+	publish_small(12);
+	partition_trim(r.p, 20, NULL, NULL);
+	publish_small(40);
+	rig_expect_all_from(20);
+	assert_int_equal(ask_int(r.redis, "ZCOUNT " DAY " 0 19"), 0);
+	empty_tail();
+	rig_expect_all_from(20);
+}
+
+static void a_batch_that_cannot_be_read_is_not_merged(void **state)
+{
+	struct cursor *c;
+
+	r.env.tail_max_bytes = 0;
+	for (unsigned i = 0; i < 15; i++)
+		rig_publish_all(1, 100);
+	rig_ask("ZREMRANGEBYSCORE " DAY " 4 4");
+	rig_ask("ZADD " DAY " 4 other");
+	publish_small(1);
+	assert_int_equal(batches_in_redis(), 16);
+	publish_small(16);
+	assert_int_equal(batches_in_redis(), 17);
+	c = cursor_create(r.p, 0);
+	for (uint64_t offset = 0; offset < 32; offset++)
+		if (offset != 4)
+			rig_expect(c, offset);
+	cursor_destroy(c);
+}
+
+static void a_partition_may_close_while_it_merges(void **state)
+{
+	r.env.tail_max_bytes = 0;
+	for (unsigned i = 0; i < 16; i++)
+		rig_publish_all(1, 100);
+	merge_flush(&r.env);
+	assert_int_equal(rig_recover(), TIDE_OK);
+	WAIT(&r.h, r.env.merge_flights == 0);
+	rig_expect_all_from(0);
+	for (unsigned i = 0; i < 16; i++)
+		rig_publish_all(1, 100);
+}
+
+static void without_keys_nothing_is_merged(void **state)
+{
+	for (unsigned i = 0; i < 100; i++)
+		rig_publish_all(1, 100);
+	assert_true(TAILQ_EMPTY(&r.env.merges));
+	rig_expect_all_from(0);
+}
+
+static int setup_unkept(void **state)
+{
+	rig_init(false);
+	return 0;
+}
+
+#define MERGE_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+static const struct CMUnitTest tests[] = {
+	MERGE_TEST(sixteen_small_batches_become_one),
+	MERGE_TEST(a_thousand_single_messages_take_few_batches),
+	MERGE_TEST(without_a_tail_they_are_read_from_redis),
+	MERGE_TEST(large_batches_are_left_alone),
+	MERGE_TEST(batches_of_any_size_stay_dense),
+	MERGE_TEST(a_reader_in_between_misses_nothing),
+	MERGE_TEST(what_is_left_of_a_day_is_merged_on_the_next),
+	MERGE_TEST(what_redis_refuses_is_merged_later),
+	MERGE_TEST(what_is_trimmed_does_not_come_back),
+	MERGE_TEST(a_batch_that_cannot_be_read_is_not_merged),
+	MERGE_TEST(a_partition_may_close_while_it_merges),
+	cmocka_unit_test_setup_teardown(without_keys_nothing_is_merged, setup_unkept,
+					teardown),
+};
+
+int main(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	log_configure(LOG_NONE, false);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
