@@ -12,6 +12,7 @@
 #include "shard/commit.h"
 #include "shard/dedupe.h"
 #include "group.h"
+#include "topic_ids.h"
 
 void broker_config_init(struct broker_config *c)
 {
@@ -89,6 +90,7 @@ static void init_partition_env(struct broker *b)
 
 	partition_env_init(env);
 	env->ops = &partition_ops;
+	topic_ids_init_pool(&b->id_appends);
 	env->tail_max_bytes = b->config.tail_bytes;
 	env->now_ms = b->now_ms;
 	b->topic_hooks = &topic_hooks;
@@ -142,6 +144,7 @@ void broker_destroy(struct broker *b)
 	journal_destroy(b->journal);
 	partition_env_deinit(&b->partitions);
 	retention_destroy(b->retention);
+	pool_deinit(&b->id_appends);
 	dedupe_destroy(b->dedupe);
 	route_cache_free(b->route);
 	msg_pool_deinit(&b->msgs);

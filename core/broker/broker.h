@@ -110,6 +110,7 @@ struct broker {
 	struct partition_env partitions; /* of all topics */
 	struct topic_list topics;        /* all, in the order of their making */
 	struct retention *retention;
+	struct pool id_appends; /* topic_ids.h */
 	const struct topic_hooks *topic_hooks;
 	struct group_env groups;
 	struct id_lease ids;           /* of messages: broker_next_id */

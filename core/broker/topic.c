@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "broker.h"
 #include "queue.h"
+#include "topic_ids.h"
 
 struct topic *topic_create(struct queue *q)
 {
@@ -11,6 +12,8 @@ struct topic *topic_create(struct queue *q)
 	t->queue = q;
 	t->partitions = mem_zalloc(q->config.shards * sizeof(struct partition *));
 	TAILQ_INSERT_TAIL(&q->vhost->broker->topics, t, link);
+	t->ids = topic_ids_create(t);
+	q->ids = &t->ids->ids;
 	return t;
 }
 
@@ -28,6 +31,7 @@ static const struct topic_hooks *hooks_of(const struct topic *t)
 
 void topic_destroy(struct topic *t)
 {
+	topic_ids_close(t->ids);
 	hooks_of(t)->on_close(t);
 	TAILQ_REMOVE(&t->queue->vhost->broker->topics, t, link);
 	for (unsigned i = 0; i < t->queue->config.shards; i++)
@@ -56,6 +60,8 @@ void topic_recover(struct topic *t, struct waiter *waiter)
 {
 	for (unsigned i = 0; i < t->queue->config.shards; i++)
 		partition_recover(topic_partition(t, i), on_group, waiter);
+	for (unsigned i = 0; i < t->queue->config.shards; i++)
+		publish_ids_recover(&t->ids->ids, i, waiter);
 }
 
 void topic_drop_unused(struct topic *t)

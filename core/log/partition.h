@@ -87,6 +87,8 @@ struct partition *partition_create(struct partition_env *env, void *owner, unsig
 void partition_close(struct partition *p);
 void *partition_owner(const struct partition *p);
 unsigned partition_index(const struct partition *p);
+/* NULL: nothing of it is kept. */
+struct store_log *partition_keys(const struct partition *p);
 
 /* Read from Redis where it begins and ends. on_group is called for each group that has
  * committed; then the waiter is told. */
@@ -99,6 +101,10 @@ void partition_recover(struct partition *p, partition_group_fn on_group,
  * when it is durable, or refused. Nothing of the message is kept. */
 uint64_t partition_append(struct partition *p, const struct msg *m,
 			  struct waiter *waiter);
+/* Likewise, with a publish id, which is written with the message: Redis has both or none.
+ * Its offset is filled in. */
+uint64_t partition_append_seen(struct partition *p, const struct msg *m,
+			       struct store_seen *seen, struct waiter *waiter);
 
 uint64_t partition_start(const struct partition *p); /* the first offset that is kept */
 uint64_t partition_end(const struct partition *p);   /* what the next append gets */

@@ -28,7 +28,9 @@ struct partition {
 	struct tail tail;
 	struct merge *merge; /* NULL: it had no small batch yet */
 	struct partition_day *days;
-	uint32_t *unsure_days; /* on which refused appends may have left something */
+	uint32_t *unsure_days;  /* on which refused appends may have left something */
+	struct buf unsure_seen; /* likewise: their publish ids */
+	unsigned unsure_seen_count;
 	uint64_t start, readable, end;
 	/* Of batches, as record.h has it: the one that has `start`; what comes at
 	 * `readable`; what comes next. */

@@ -420,7 +420,7 @@ static void queue_stats(struct queue *q, struct json *j)
 	json_member_int(j, "published", (int64_t)n->published);
 	json_member_int(j, "duplicates", (int64_t)n->duplicates);
 	json_member_int(j, "unranked", (int64_t)n->unranked);
-	json_member_int(j, "dedupe_ids", (int64_t)dedupe_count(q->dedupe));
+	json_member_int(j, "dedupe_ids", (int64_t)publish_ids_count(q->ids));
 	json_member_int(j, "delivered", (int64_t)n->delivered);
 	json_member_int(j, "redelivered", (int64_t)n->redelivered);
 	json_member_int(j, "acked", (int64_t)n->acked);
@@ -486,6 +486,8 @@ static void topic_stats(struct queue *q, struct json *j)
 	add_sum(j, q->topic);
 	json_member_int(j, "consumers", q->consumer_count);
 	json_member_int(j, "published", (int64_t)q->counters.published);
+	json_member_int(j, "duplicates", (int64_t)q->counters.duplicates);
+	json_member_int(j, "dedupe_ids", (int64_t)publish_ids_count(q->ids));
 	queue_begin_second(q);
 	add_rates(j, &q->rates->in, &q->rates->out);
 	json_member_int(j, "delivered", (int64_t)q->counters.delivered);
