@@ -9,8 +9,9 @@
 
 /* Of what is looked at by one request. */
 #define SEARCH_MAX 10000
-#define SEARCH_BYTES_MAX ((size_t)8 << 20) /* of payloads; one is looked at in any case \
-					    */
+#define SEARCH_BYTES_MAX                                               \
+	((size_t)8 << 20) /* of payloads; one is looked at in any case \
+			   */
 
 struct peek_topic {
 	struct reply *reply;
