@@ -141,7 +141,7 @@ describe('the command line on a topic', function()
 
   it('purges it up to a position', function()
     fill(4)
-    assert.equal('purged 2 messages\n', tide('purge', '--before', '2', topic))
+    assert.equal('purged 2 messages\n', tide('purge', '--before', '2', '--partition', '0', topic))
     assert.equal('3 ', tide('get', '--partition', '0', '--offset', 'first', '--format', '%p ', topic))
     assert.equal('{"ok":true,"count":2}\n', tide('purge', '--json', topic))
   end)
