@@ -8,6 +8,7 @@
 #include "session_private.h"
 #include "broker/pause.h"
 #include "broker/queue_limit.h"
+#include "broker/retention.h"
 #include "broker/member.h"
 #include "broker/unusable.h"
 #include "rules/engine/index.h"
@@ -447,6 +448,18 @@ static void queue_stats(struct queue *q, struct json *j)
 	add_order(j, q);
 }
 
+/* What keep-unread holds. */
+static void add_hold(struct json *j, const struct topic *t, unsigned index)
+{
+	const struct retention_hold *hold = retention_hold(t, index);
+
+	if (!hold)
+		return;
+	json_member_int(j, "held_back", (int64_t)hold->messages);
+	json_member_string(j, "held_by", hold->group);
+	json_member_int(j, "held_since", hold->since_ms);
+}
+
 /* Of each partition, in the order of their numbers; one that was never used has nothing.
  */
 static void add_partitions(struct json *j, const struct topic *t)
@@ -462,6 +475,7 @@ static void add_partitions(struct json *j, const struct topic *t)
 		json_member_int(j, "bytes", p ? (int64_t)partition_bytes(p) : 0);
 		if (p && partition_last_ms(p))
 			json_member_int(j, "last", partition_last_ms(p));
+		add_hold(j, t, i);
 		json_object_end(j);
 	}
 	json_array_end(j);
