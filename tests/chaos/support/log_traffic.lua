@@ -359,12 +359,24 @@ function LogTraffic:expect_whole()
   return ends
 end
 
---- What a connection has sent before its end may still be carried out.
+--- What a connection has sent before its end may still be carried out, and what it has
+--- published may be stored later: nothing of that is left behind.
 function LogTraffic:expect_alone()
   local alone = wait.poll(function()
     return #self.publisher:document 'LIST connections' == 2 + #self.members
   end, 30)
   if not alone then broken('connections that were closed do not end') end
+  local is_taken = wait.poll(function()
+    local refused = self.figures['log refused']
+    self:publish(60)
+    while #self.publishing > 0 or self.outbox ~= '' do
+      self:read()
+      send_outbox(self)
+      if self.publisher.is_closed then broken('the connection of a publisher ends') end
+    end
+    return self.figures['log refused'] == refused
+  end, 30)
+  if not is_taken then broken('publishes are refused for 30 s') end
 end
 
 --- The groups go on to the end.
