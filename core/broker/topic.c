@@ -11,6 +11,7 @@ struct topic *topic_create(struct queue *q)
 
 	t->queue = q;
 	t->partitions = mem_zalloc(q->config.shards * sizeof(struct partition *));
+	TAILQ_INSERT_TAIL(&q->vhost->broker->topics, t, link);
 	t->ids = topic_ids_create(t);
 	q->ids = &t->ids->ids;
 	return t;
@@ -32,6 +33,7 @@ void topic_destroy(struct topic *t)
 {
 	topic_ids_close(t->ids);
 	hooks_of(t)->on_close(t);
+	TAILQ_REMOVE(&t->queue->vhost->broker->topics, t, link);
 	for (unsigned i = 0; i < t->queue->config.shards; i++)
 		close_partition(t, i);
 	mem_free(t->partitions);

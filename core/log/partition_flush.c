@@ -65,6 +65,8 @@ static void land(struct partition *p, struct append *a)
 		bound_memory(p);
 	p->env->stats.batches += a->batch_count;
 	p->env->ops->on_news(p);
+	if (p->env->ops->on_growth)
+		p->env->ops->on_growth(p);
 	append_tell(p->env, a, TIDE_OK, NULL);
 }
 

@@ -41,6 +41,7 @@ struct partition {
 	uint32_t refs;
 	uint16_t index, day_count, unsure_count;
 	bool is_closed, is_dirty;
+	bool is_trim_refused; /* Redis does not know `start` */
 };
 
 static inline struct partition *partition_ref(struct partition *p)

@@ -203,10 +203,11 @@ struct get_spec {
 	bool is_auto_ack;
 	struct slice match; /* see base/msg_match.h; data == NULL: any */
 	const uint64_t *id; /* not NULL: this message alone, in whatever state it is */
-	/* Of a topic: for a group; or without one, from there on in that partition. */
-	struct slice group;   /* data == NULL: none */
-	int64_t partition;    /* -1: none */
-	struct position from; /* POSITION_NONE: none */
+	/* Of a topic: with a group, or from an offset of a partition without one. */
+	struct slice group; /* data == NULL: none */
+	struct position from;
+	int64_t partition; /* -1: none */
+	struct position offset;
 };
 TIDE_MUST_USE int session_consume_get(struct channel *ch, const struct get_spec *spec,
 				      struct reply *r, struct error *err);
@@ -252,6 +253,10 @@ struct peek_spec {
 	unsigned max;
 	struct slice match; /* see base/msg_match.h; data == NULL: all */
 	struct slice after; /* a place that an answer has named; likewise: the first */
+	bool has_state;
+	/* Of a topic. */
+	int partition; /* -1: not named */
+	struct position from;
 };
 TIDE_MUST_USE int session_peek(struct session *s, const struct peek_spec *spec,
 			       struct reply *r, struct error *err);
@@ -264,8 +269,13 @@ struct redrive_spec {
 TIDE_MUST_USE int session_redrive_start(struct session *s,
 					const struct redrive_spec *spec, struct reply *r,
 					struct error *err);
-TIDE_MUST_USE int session_queue_purge(struct session *s, struct slice queue,
-				      struct reply *r, struct error *err);
+struct purge_spec {
+	struct slice queue; /* or a topic, like the rest: */
+	struct position before;
+	int64_t partition; /* -1: all */
+};
+TIDE_MUST_USE int session_purge(struct session *s, const struct purge_spec *spec,
+				struct reply *r, struct error *err);
 TIDE_MUST_USE int session_queue_kick(struct session *s, struct slice queue, uint64_t max,
 				     struct reply *r, struct error *err);
 

@@ -54,18 +54,21 @@ TIDE_MUST_USE int session_queue_find(struct session *s, struct slice name,
 				     struct queue **out, struct error *err);
 TIDE_MUST_USE int session_queue_find_topic(struct session *s, struct slice name,
 					   struct queue **out, struct error *err);
+/* PURGE of a queue proper. */
+TIDE_MUST_USE int session_queue_purge(struct queue *q, struct reply *r,
+				      struct error *err);
 /* The queue, if this session may use it and it can be used. */
 TIDE_MUST_USE int session_queue_usable(struct session *s, struct slice name,
 				       struct queue **out, struct error *err);
 
+/* For session_consume_get: the GET names this topic. */
+TIDE_MUST_USE int session_pull_get(struct channel *ch, struct queue *topic,
+				   const struct get_spec *spec, struct reply *r,
+				   struct error *err);
 /* What a SUB says is for a topic, if it is one, or else for a queue. */
 TIDE_MUST_USE int session_topic_check(const struct queue *q,
 				      const struct subscribe_spec *spec,
 				      struct error *err);
-/* GET of a topic. */
-TIDE_MUST_USE int session_topic_get(struct channel *ch, struct queue *q,
-				    const struct get_spec *spec, struct reply *r,
-				    struct error *err);
 /* The subscription, which is in the list of its topic, reads. */
 void session_topic_join(struct subscription *sub, const struct subscribe_spec *spec);
 
@@ -95,6 +98,9 @@ TIDE_MUST_USE int session_queue_check_get(const struct queue *q, struct error *e
 void session_settle_turn(struct service *service);
 /* As documents name a state. */
 const char *session_peek_state_name(enum entry_state state);
+/* PEEK of a topic. */
+TIDE_MUST_USE int session_peek_topic(struct queue *q, const struct peek_spec *spec,
+				     struct reply *r, struct error *err);
 /* The members "size", and "payload" or "payload_base64". */
 void session_peek_write_payload(struct json *j, const struct msg *m);
 /* The session ends and has returned what it holds: the reply completes unseen. */

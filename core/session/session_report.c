@@ -8,6 +8,7 @@
 #include "session_private.h"
 #include "broker/pause.h"
 #include "broker/queue_limit.h"
+#include "broker/retention.h"
 #include "broker/member.h"
 #include "broker/unusable.h"
 #include "rules/engine/index.h"
@@ -202,6 +203,7 @@ static void add_consumer(struct json *j, const struct queue *q, const struct con
 	const struct channel *ch =
 		c->getter ? fetch_of(c->getter)->channel : subscription_of(c)->channel;
 	char partitions[MEMBER_PARTITIONS_MAX];
+	const struct topic_group *group;
 
 	json_object_begin(j);
 	json_member_text(j, "queue", q->name);
@@ -220,8 +222,9 @@ static void add_consumer(struct json *j, const struct queue *q, const struct con
 	json_member_int(j, "rank", c->rank);
 	json_member_int(j, "notify_lease_ms",
 			c->getter ? 0 : subscription_of(c)->notify_ms);
-	if (c->member && c->member->group->name)
-		json_member_text(j, "group", c->member->group->name);
+	group = c->member ? c->member->group : c->getter ? c->getter->group : NULL;
+	if (group && group->name)
+		json_member_text(j, "group", group->name);
 	if (c->member) {
 		member_format(c->member, partitions);
 		json_member_text(j, "partitions", partitions);
@@ -445,6 +448,18 @@ static void queue_stats(struct queue *q, struct json *j)
 	add_order(j, q);
 }
 
+/* What keep-unread holds. */
+static void add_hold(struct json *j, const struct topic *t, unsigned index)
+{
+	const struct retention_hold *hold = retention_hold(t, index);
+
+	if (!hold)
+		return;
+	json_member_int(j, "held_back", (int64_t)hold->messages);
+	json_member_string(j, "held_by", hold->group);
+	json_member_int(j, "held_since", hold->since_ms);
+}
+
 /* Of each partition, in the order of their numbers; one that was never used has nothing.
  */
 static void add_partitions(struct json *j, const struct topic *t)
@@ -460,6 +475,7 @@ static void add_partitions(struct json *j, const struct topic *t)
 		json_member_int(j, "bytes", p ? (int64_t)partition_bytes(p) : 0);
 		if (p && partition_last_ms(p))
 			json_member_int(j, "last", partition_last_ms(p));
+		add_hold(j, t, i);
 		json_object_end(j);
 	}
 	json_array_end(j);
