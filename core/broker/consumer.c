@@ -107,15 +107,21 @@ void consumer_looked(struct consumer *c)
 	consumer_update(c);
 }
 
+void consumer_look(struct consumer *c)
+{
+	if (!c->has_looked || !c->queue)
+		return;
+	TAILQ_REMOVE(&c->queue->looked, c, look_link);
+	c->has_looked = false;
+	consumer_update(c);
+}
+
 void consumer_look_again(struct queue *q)
 {
 	struct consumer *c;
 
-	while ((c = TAILQ_FIRST(&q->looked)) != NULL) {
-		TAILQ_REMOVE(&q->looked, c, look_link);
-		c->has_looked = false;
-		consumer_update(c);
-	}
+	while ((c = TAILQ_FIRST(&q->looked)) != NULL)
+		consumer_look(c);
 }
 
 struct consumer *consumer_next(struct queue *q)

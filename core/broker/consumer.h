@@ -119,6 +119,8 @@ void consumer_update(struct consumer *c);
 void consumer_looked(struct consumer *c);
 /* Something has become ready: those who have looked in vain do so again. */
 void consumer_look_again(struct queue *q);
+/* The same for one of them. */
+void consumer_look(struct consumer *c);
 /* It may use its shared credit now. */
 void consumer_admit(struct consumer *c);
 /* The consumer of the queue that is to get the next message; NULL: nobody can take one.

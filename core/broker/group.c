@@ -56,6 +56,7 @@ static struct topic_group *create(struct topic *t)
 	g->topic = t;
 	g->only = -1;
 	TAILQ_INIT(&g->members);
+	TAILQ_INIT(&g->pulls);
 	g->claims = mem_zalloc(width * sizeof(*g->claims));
 	g->committed = mem_alloc(width * sizeof(*g->committed));
 	for (unsigned i = 0; i < width; i++)
@@ -215,7 +216,7 @@ static void destroy(struct topic_group *g)
 
 static void drop_reader(struct topic_group *g)
 {
-	if (g->name || g->member_count > 0)
+	if (g->name || g->member_count > 0 || !TAILQ_EMPTY(&g->pulls))
 		return;
 	for (unsigned i = 0; i < group_width(g); i++)
 		if (g->claims[i])
@@ -231,6 +232,8 @@ void group_check(struct group_claim *gc)
 		gc->is_handover = false;
 		group_wake(gc);
 	}
+	if (!gc->owner && !TAILQ_EMPTY(&g->pulls))
+		member_offer(gc);
 	if (drop_if_plain(gc))
 		drop_reader(g);
 }

@@ -48,6 +48,7 @@ struct group_claim {
 	bool is_handover;
 	bool is_far_ahead; /* it waits: GROUP_AHEAD_MAX */
 	bool is_dirty;     /* committed has moved, and Redis does not know */
+	bool is_reading;   /* what it gives out next is being read */
 	/* What was never given out, and what comes again. NULL: nothing to read now. */
 	struct cursor *cursor, *again;
 	struct group_search *search;   /* its position is being looked for */
@@ -62,6 +63,7 @@ struct topic_group {
 	size_t name_len;
 	struct member_list members;
 	unsigned member_count;
+	struct member_list pulls;    /* GETs that wait: member.h */
 	struct group_claim **claims; /* by partition; NULL: there is none */
 	uint64_t *committed;         /* where there is none; GROUP_UNKNOWN */
 	uint64_t given_up;           /* messages that failed for good, without a target */
@@ -97,7 +99,7 @@ struct topic_group *group_open(struct topic *t, struct slice name);
 struct topic_group *group_create_reader(struct topic *t, int64_t only);
 /* It has no members and is to be forgotten, by Redis too. `waiter` may be NULL. */
 void group_erase(struct topic_group *g, struct waiter *waiter);
-/* A reader's only member has gone, or the last one of a group: what nobody needs goes. */
+/* Nobody has the partitions, or the reader has gone: what nobody needs goes. */
 void group_left(struct topic_group *g);
 
 /* The claim for a partition; NULL: there is none. */

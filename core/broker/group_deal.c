@@ -1,5 +1,6 @@
 #include "group_deal.h"
 
+#include "getter.h"
 #include "group_commit.h"
 #include "member.h"
 #include "queue.h"
@@ -8,6 +9,7 @@
 #define ROUND_MAX 256 /* of one partition, before the next one's */
 /* A client's output is looked at after so many bytes that were given to it. */
 #define LOOK_BYTES 8192
+#define PULL_BYTES ((size_t)1 << 20) /* a GET takes no more behind that */
 
 /* What a member gets of one of its partitions in a round. */
 struct round {
@@ -28,6 +30,8 @@ static bool can_take(struct round *r)
 
 	if (r->left == 0)
 		return false;
+	if (c->getter)
+		return c->getter->count < c->getter->max && r->member->bytes < PULL_BYTES;
 	if (!c->is_auto_ack &&
 	    (c->unacked >= c->prefetch || (c->credit && credit_is_full(c->credit))))
 		return false;
@@ -46,7 +50,7 @@ static struct claim_delivery holding(const struct round *r, const struct record 
 					.tag = c->is_auto_ack ? 0
 							      : ++*c->holder->last_tag,
 					.holder = c->holder,
-					.consumer = c,
+					.consumer = c->getter ? NULL : c,
 					.until_ms = r->until_ms,
 					.lease_ms = r->lease_ms,
 					.batch = batch };
@@ -62,9 +66,10 @@ static void hand_out(struct round *r, const struct record *record, struct run *r
 	r->left--;
 	r->bytes += record->msg.payload_len + 64;
 	c->delivered++;
-	if (!c->is_auto_ack) {
-		if (run->count == 1)
-			run_add(&c->holder->runs, run);
+	r->member->bytes += record->msg.payload_len;
+	if (!c->is_auto_ack && run->count == 1)
+		run_add(&c->holder->runs, run);
+	if (!c->is_auto_ack && !c->getter) {
 		c->unacked++;
 		if (c->credit)
 			c->credit->used++;
@@ -92,6 +97,7 @@ static bool read_next(struct round *r, struct cursor **cursor, uint64_t offset,
 	else
 		cursor_seek(*cursor, offset);
 	rc = cursor_next(*cursor, out, batch);
+	r->gc->is_reading = rc == TIDE_AGAIN || rc == TIDE_ESTORE;
 	if (rc == TIDE_OK)
 		return true;
 	if (rc == TIDE_EMPTY) {
@@ -226,6 +232,25 @@ static unsigned serve(struct queue *q, struct member *m, unsigned max)
 	return wanted - r.left;
 }
 
+/* A GET is answered as soon as it has something. Gives how many messages it was. */
+static unsigned serve_pull(struct queue *q, struct member *m, unsigned budget)
+{
+	struct getter *g = m->consumer->getter;
+	unsigned given = 0, more;
+
+	while (!TAILQ_EMPTY(&m->ready) && given < budget) {
+		more = serve(q, m, budget - given);
+		given += more;
+		if (more == 0 && !TAILQ_EMPTY(&m->ready) && g->count > 0)
+			break; /* it takes no more */
+	}
+	if (g->count > 0 || (m->is_short && !member_is_reading(m)))
+		g->on_answer(g);
+	else
+		member_rest(m);
+	return given;
+}
+
 bool group_deal(struct queue *q)
 {
 	unsigned budget = DEAL_MAX, given;
@@ -235,6 +260,10 @@ bool group_deal(struct queue *q)
 	if (b->is_draining)
 		return false;
 	while (budget > 0 && (c = consumer_next(q)) != NULL) {
+		if (c->getter) {
+			budget -= serve_pull(q, c->member, budget);
+			continue;
+		}
 		if (TAILQ_EMPTY(&c->member->ready)) {
 			member_rest(c->member);
 			continue;

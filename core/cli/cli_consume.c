@@ -141,8 +141,9 @@ struct consuming {
 	const char *format;
 	const char *match; /* of get; NULL: any */
 	/* Of a topic. */
-	const char *group;    /* NULL: none */
-	const char *position; /* where to begin; NULL: the default */
+	const char *group;  /* NULL: none */
+	const char *from;   /* where to begin; NULL: the default */
+	const char *offset; /* of get: where to look */
 	bool has_partition;
 	unsigned partition;
 	uint64_t count; /* 0 = no end */
@@ -255,7 +256,7 @@ static int get_some(struct cli *cli, const struct consuming *c, unsigned max,
 		.group = c->group,
 		.has_partition = c->has_partition,
 		.partition = c->partition,
-		.offset = c->position,
+		.offset = c->offset,
 	};
 	int status = CLI_DONE;
 	enum arrival arrival;
@@ -303,7 +304,7 @@ static int subscribe(struct cli *cli, const struct consuming *c)
 		.priority = c->priority,
 		.notify_lease_ms = c->notify_lease_ms,
 		.group = c->group,
-		.from = c->position,
+		.from = c->from,
 		.has_partition = c->has_partition,
 		.partition = c->partition,
 	};
@@ -409,10 +410,10 @@ static int run_sub(struct cli *cli)
 	struct tidemq_options options = { .heartbeat_ms = HEARTBEAT_MS };
 	struct consuming c = read_options(cli);
 
-	c.position = cli_get(cli, "from");
 	c.count = cli_number(cli, "count");
 	c.prefetch = (unsigned)cli_number(cli, "prefetch");
 	c.timeout_ms = -1;
+	c.from = cli_get(cli, "from");
 	if (cli_is_given(cli, "timeout"))
 		c.timeout_ms = (int64_t)cli_number(cli, "timeout");
 	if (read_subscription(cli, &c) != CLI_DONE)
@@ -432,7 +433,7 @@ static int run_get(struct cli *cli)
 
 	c.nack = cli_is_given(cli, "nack");
 	c.match = cli_get(cli, "match");
-	c.position = cli_get(cli, "offset");
+	c.offset = cli_get(cli, "offset");
 	if (cli_connect(cli, NULL) != CLI_DONE)
 		return CLI_FAILED;
 	return get_some(cli, &c, (unsigned)cli_number(cli, "max"),
@@ -476,7 +477,8 @@ static const struct command_option sub_options[] = {
 	OPTION_ACK_TIMEOUT,
 	OPTION_FORMAT,
 	OPTION_GROUP,
-	{ COMMAND_TEXT("from", "POSITION", NULL, "of a topic: where to begin") },
+	{ COMMAND_TEXT("from", "POSITION", NULL,
+		       "of a topic: where to begin, unless the group has begun") },
 	OPTION_PARTITION("of a topic, without --group: this one alone"),
 	{ COMMAND_NUMBER("count", NULL, "end after N messages", 1, 0) },
 	{ COMMAND_DURATION("notify-lease", NULL,

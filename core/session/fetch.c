@@ -1,7 +1,9 @@
 #include "fetch.h"
 
 #include "base/mem.h"
+#include "broker/member.h"
 #include "broker/queue.h"
+#include "host/log.h"
 #include "session_private.h"
 
 /* The messages leave together, with the reply. */
@@ -16,8 +18,40 @@ static void on_deliver(struct consumer *c, struct entry *e, bool is_redelivered)
 	msg_ref(e->msg);
 }
 
+/* The message is a view: the reply keeps a copy. */
+static void on_record(struct consumer *c, const struct record_delivery *r)
+{
+	struct fetch *f = fetch_of(c->getter);
+	struct msg *m = msg_create(&r->record->msg);
+
+	if (!m) {
+		log_warn("topic '%s': out of memory for a message of %zu bytes; a GET "
+			 "leaves it out",
+			 c->queue->name, r->record->msg.payload_len);
+		return;
+	}
+	if (!f->deliveries)
+		f->deliveries = mem_alloc(f->getter.max * sizeof(*f->deliveries));
+	f->deliveries[f->getter.count++] = (struct delivery){
+		.msg = m,
+		.tag = r->tag,
+		.attempt = r->attempt,
+		.is_redelivered = r->attempt > 1,
+		.has_offset = true,
+		.partition = (uint16_t)r->partition,
+		.offset = r->record->offset,
+	};
+}
+
+/* Its answer says at which offsets the messages are. */
+static void on_skipped(struct consumer *c, unsigned partition, uint64_t from, uint64_t to)
+{
+}
+
 static void destroy(struct fetch *f)
 {
+	if (f->consumers[0].member)
+		member_destroy(f->consumers[0].member);
 	getter_remove(&f->getter);
 	TAILQ_REMOVE(&f->channel->fetches, f, channel_link);
 	msg_match_deinit(&f->match);
@@ -41,13 +75,16 @@ static void on_cancel(struct consumer *c)
 	struct reply *r = f->reply;
 	struct error err;
 
-	error_set(&err, TIDE_ENOTFOUND, "queue '%s' was deleted", c->queue->name);
+	error_set(&err, TIDE_ENOTFOUND, "%s '%s' was deleted",
+		  definition_kind(c->queue->definition.table), c->queue->name);
 	destroy(f);
 	reply_error(r, &err);
 }
 
 static const struct consumer_ops ops = {
 	.on_deliver = on_deliver,
+	.on_record = on_record,
+	.on_skipped = on_skipped,
 	.on_cancel = on_cancel,
 };
 
@@ -64,6 +101,7 @@ struct fetch *fetch_create(struct channel *ch, unsigned consumer_count, struct r
 	f->getter.consumer_count = consumer_count;
 	for (unsigned i = 0; i < consumer_count; i++) {
 		f->consumers[i].ops = &ops;
+		f->consumers[i].holder = &ch->holder;
 		f->consumers[i].getter = &f->getter;
 	}
 	TAILQ_INSERT_TAIL(&ch->fetches, f, channel_link);

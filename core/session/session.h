@@ -203,6 +203,10 @@ struct get_spec {
 	bool is_auto_ack;
 	struct slice match; /* see base/msg_match.h; data == NULL: any */
 	const uint64_t *id; /* not NULL: this message alone, in whatever state it is */
+	/* Of a topic: for a group; or without one, from there on in that partition. */
+	struct slice group;   /* data == NULL: none */
+	int64_t partition;    /* -1: none */
+	struct position from; /* POSITION_NONE: none */
 };
 TIDE_MUST_USE int session_consume_get(struct channel *ch, const struct get_spec *spec,
 				      struct reply *r, struct error *err);

@@ -101,10 +101,18 @@ int session_consume_get(struct channel *ch, const struct get_spec *spec, struct 
 			struct error *err)
 {
 	struct broker *b = ch->session->broker;
-	struct queue *queues[GET_QUEUES_MAX];
+	struct queue *queues[GET_QUEUES_MAX], *q;
 	struct msg_match match;
 	struct fetch *f;
 
+	q = queue_find(ch->session->vhost, spec->queues[0]);
+	if (q && q->topic)
+		return session_topic_get(ch, q, spec, r, err);
+	if (spec->group.data || spec->partition >= 0 || spec->from.kind != POSITION_NONE)
+		return error_set(err, TIDE_ESYNTAX,
+				 "group=, partition= and offset= are for topics, and "
+				 "'%" SLICE_FMT "' is none",
+				 SLICE_ARG(spec->queues[0]));
 	if (spec->id)
 		return session_by_id_get(ch, spec, r, err);
 	if (find_queues(ch->session, spec, queues, err) < 0 ||

@@ -45,10 +45,11 @@ int session_group_delete(struct session *s, const struct group_spec *spec,
 
 	if (find_group(s, spec, &g, err) < 0)
 		return err->code;
-	if (g->member_count > 0)
+	if (g->member_count > 0 || !TAILQ_EMPTY(&g->pulls))
 		return error_set(err, TIDE_EEXISTS,
-				 "group '%s' is in use: it has %u members", g->name,
-				 g->member_count);
+				 "group '%s' is in use: it has %u members%s", g->name,
+				 g->member_count,
+				 TAILQ_EMPTY(&g->pulls) ? "" : ", and a GET waits");
 	group_erase(g, &r->waiter);
 	reply_ok(r);
 	return TIDE_OK;

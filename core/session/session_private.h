@@ -62,6 +62,10 @@ TIDE_MUST_USE int session_queue_usable(struct session *s, struct slice name,
 TIDE_MUST_USE int session_topic_check(const struct queue *q,
 				      const struct subscribe_spec *spec,
 				      struct error *err);
+/* GET of a topic. */
+TIDE_MUST_USE int session_topic_get(struct channel *ch, struct queue *q,
+				    const struct get_spec *spec, struct reply *r,
+				    struct error *err);
 /* The subscription, which is in the list of its topic, reads. */
 void session_topic_join(struct subscription *sub, const struct subscribe_spec *spec);
 

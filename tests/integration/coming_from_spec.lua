@@ -209,13 +209,33 @@ local calls = {
     SUBSCRIBE PUBLISH MULTI EXEC INCR]],
   ['Redis Streams'] = [[
     XADD XLEN XRANGE XREVRANGE XREAD XGROUP XREADGROUP XACK XPENDING XCLAIM XAUTOCLAIM XDEL XTRIM XINFO XSETID]],
+  Kafka = [[
+    send partitioner.class acks linger.ms batch.size enable.idempotence transactional.id beginTransaction
+    headers timestamp subscribe group.id assign poll max.poll.records max.poll.interval.ms session.timeout.ms
+    commitSync commitAsync enable.auto.commit auto.offset.reset seek seekToBeginning seekToEnd offsetsForTimes
+    beginningOffsets endOffsets committed position pause resume ConsumerRebalanceListener
+    partition.assignment.strategy group.instance.id retention.ms retention.bytes cleanup.policy kafka-topics
+    kafka-consumer-groups kafka-delete-records kafka-console-producer kafka-console-consumer replication.factor]],
+  ['NATS JetStream'] = [[
+    js.publish Nats-Msg-Id Nats-Expected-Last-Sequence max_age max_msgs max_bytes max_msgs_per_subject discard
+    retention storage replicas mirror sources deliver_policy filter_subject ack_policy ack_wait max_deliver backoff
+    max_ack_pending fetch nak term in_progress num_pending]],
+  EQueue = [[
+    Producer.Send Producer.SendAsync SendOneway BatchSend Consumer.Subscribe IMessageHandler PullMessages
+    CommitConsumeOffset ConsumeFromWhere.FirstOffset MessageHandleMode.Sequential RetryMessageInterval
+    GetCurrentQueues CreateTopic AddQueue DeleteTopic GetTopicQueueInfo GetTopicConsumeInfo GetConsumerList
+    SetQueueNextConsumeOffset DeleteConsumerGroup GetMessageDetail DeleteMessageByTimeStrategy
+    DeleteMessageByCountStrategy]],
+  LindMQ = [[
+    ProducerManager.Push PushResult MessageBody.QueueId QueueOffset Config_QueueCount ConsumerManager.Start
+    GetQueueOffset GetAllTopic GetMessageBody AutoRemoveQueue AutoEmptyForDay]],
 }
 
 describe('docs/coming-from.md', function()
   local broker
   local tables = read_tables()
 
-  setup(function() broker = Broker.start { args = { '--fsync', 'no' } } end)
+  setup(function() broker = Broker.start { args = { '--fsync', 'no', '--max-vhosts', '1000' } } end)
   teardown(function() if broker then broker:destroy() end end)
 
   it('has a table for each of those that people come from', function()

@@ -106,11 +106,45 @@ describe('the examples', function()
     ]])
   end)
 
+  it('the event log', function()
+    local command = ("TIDEMQ='%s' examples/event-log/run.sh %s"):format(Broker.binary(), broker:url())
+    local output, status = run(command)
+    assert.equal(lines [[
+      -- two groups read the same log
+      billing:
+      0:0 order.18 placed by Bob
+      1:0 order.17 placed by Ada
+      1:1 order.17 paid
+      dashboard:
+      0:0 order.18 placed by Bob
+      1:0 order.17 placed by Ada
+      1:1 order.17 paid
+      -- each goes on where it is
+      billing:
+      0:1 order.18 cancelled
+      dashboard:
+      0:1 order.18 cancelled
+      0:2 order.19 placed by Cleo
+      -- billing had a bug: it reads everything since yesterday once more
+      billing:
+      0:0 order.18 placed by Bob
+      0:1 order.18 cancelled
+      0:2 order.19 placed by Cleo
+      1:0 order.17 placed by Ada
+      1:1 order.17 paid
+      -- a look at one place, by nobody
+      1:1 order.17 paid
+      -- a table: the last message of each key counts, and an empty one removes the key
+      price.book 14
+      price.piano 900
+    ]], output)
+    assert.equal(0, status)
+  end)
+
   it('leave nothing behind', function()
     local c = broker:connect()
-    c:send 'LIST queues\r\nLIST exchanges\r\n'
-    assert.same({}, c:expect_json())
-    assert.same({}, c:expect_json())
+    c:send 'LIST queues\r\nLIST topics\r\nLIST exchanges\r\n'
+    for _ = 1, 3 do assert.same({}, c:expect_json()) end
     c:close()
   end)
 end)

@@ -404,7 +404,8 @@ static void read_queues(struct request *q, struct slice *queues, unsigned *count
 COMMAND(get)
 {
 	const struct request_limits max = { 1, GET_MAX }, wait = { 0, WAIT_MAX_MS };
-	struct slice queues[GET_QUEUES_MAX], id = request_option(q, "id");
+	struct slice queues[GET_QUEUES_MAX], id = request_option(q, "id"),
+					     from = request_option(q, "offset");
 	struct get_spec spec = { .queues = queues };
 	uint64_t number;
 
@@ -414,6 +415,12 @@ COMMAND(get)
 	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
 	spec.ack_timeout_ms = read_ack_timeout(q);
 	spec.match = request_option(q, "match");
+	spec.group = request_option(q, "group");
+	if (spec.group.data)
+		request_check_name(q, spec.group, "group=");
+	spec.partition = request_int(q, "partition", 0, REQUEST_PARTITIONS_MAX - 1, -1);
+	if (q->rc == TIDE_OK && from.data)
+		q->rc = position_parse(from, &spec.from, q->err);
 	if (id.data) {
 		spec.id = &number;
 		number = request_id(q, "id", id);
