@@ -87,7 +87,8 @@ static int run_stats(struct cli *cli)
 	static const struct cli_table_view view = {
 		.units = "uptime_ms:duration oldest_ready_ms:duration "
 			 "oldest_lease_ms:duration",
-		.arrays = { { "per_partition", "partition start end bytes last:time" },
+		.arrays = { { "per_partition",
+			      "partition start end bytes last:time compacted?" },
 			    { "groups",
 			      "group members lag lag_ms:duration/behind given_up?" },
 			    { "per_group", "group partition committed end lag held? "

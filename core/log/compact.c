@@ -221,7 +221,7 @@ static void begin_pass(struct compact *c)
 	pass->next = from;
 	pass->bound = bound;
 	pass->bound_position = p->position;
-	pass->keys = key_index_create(bound - from, COMPACT_KEY_BYTES);
+	pass->keys = key_index_create(bound - from, p->env->compact_key_bytes);
 	p->env->pass = pass;
 }
 

@@ -26,7 +26,8 @@ void cursor_destroy(struct cursor *c);
 int cursor_next(struct cursor *c, struct record *out, struct record_batch **batch);
 /* The offset that cursor_next looks for. */
 uint64_t cursor_offset(const struct cursor *c);
-/* Go on from there. Cheap when it is the offset that it is at. */
+/* Go on from there. Cheap when it is the offset that it is at, or the one that it was
+ * asked for: it may be behind a gap since then. */
 void cursor_seek(struct cursor *c, uint64_t offset);
 
 /* For partition_flush: those that a read has failed for are told when they may try again.

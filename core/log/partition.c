@@ -17,6 +17,7 @@ void partition_env_init(struct partition_env *env)
 	TAILQ_INIT(&env->failed);
 	TAILQ_INIT(&env->merges);
 	TAILQ_INIT(&env->compactions);
+	env->compact_key_bytes = COMPACT_KEY_BYTES;
 	STAILQ_INIT(&env->later);
 	STAILQ_INIT(&env->spare);
 	STAILQ_INIT(&env->recovers);

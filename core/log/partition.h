@@ -73,6 +73,7 @@ struct partition_env {
 	int64_t merge_retry_ms;          /* after a refusal */
 	struct compact_list compactions; /* partitions that are to be compacted */
 	struct compact_pass *pass;       /* one at a time; NULL: none is under way */
+	size_t compact_key_bytes;        /* of its keys, at most */
 	int64_t compact_retry_ms;        /* after a refusal */
 };
 

@@ -133,7 +133,7 @@ static void recover_measured(void *ctx, int status, const char *text)
 
 	if (status == TIDE_OK)
 		compact_note(r->partition);
-	recover_end(ctx, status, text);
+	recover_end(r, status, text);
 }
 
 static void on_state(void *ctx, int status, const char *text,
