@@ -55,7 +55,7 @@ static void check_publish_id(const struct check *c)
 
 	if (store_dedupe_parse_member(c->row.member, &seen) < 0)
 		tell(c, DAMAGE_VALUE, "should be <message id> <publish id>", 0);
-	else if (strtod(c->row.value.data, NULL) >= (double)DEDUPE_QUEUED_MS)
+	else if (strtod(c->row.value.data, NULL) >= (double)PUBLISH_IDS_QUEUED_MS)
 		tell_found(c, DAMAGE_GONE, 0);
 }
 

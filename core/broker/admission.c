@@ -6,12 +6,12 @@
 #include "pause.h"
 #include "queue_limit.h"
 
-static bool is_known(const struct outcome *o, const struct queue *q)
+bool admission_is_known(const struct outcome *o, const struct queue *q)
 {
 	const struct dedupe_key key = decide_dedupe_key(o);
 
 	return o->msg->dedupe_len && queue_dedupe_ms(q) > 0 &&
-	       dedupe_wanted(q->dedupe, &key) == 0;
+	       publish_ids_wanted(q->ids, &key) == 0;
 }
 
 static int refuse_paused(const struct queue *q, struct error *err)
@@ -35,7 +35,7 @@ int admission_check_pick(const struct outcome *o, const struct pick *pick,
 {
 	const struct queue *q = pick->queue;
 
-	if (!q->is_guarded || is_known(o, q))
+	if (!q->is_guarded || admission_is_known(o, q))
 		return TIDE_OK;
 	if (pause_is_on(q, QUEUE_IN))
 		return refuse_paused(q, err);

@@ -15,3 +15,5 @@ TIDE_MUST_USE int admission_check(const struct decision *d, bool may_deal,
 /* The same for one queue; for EXPLAIN. Changes and counts nothing. */
 TIDE_MUST_USE int admission_check_pick(const struct outcome *o, const struct pick *pick,
 				       struct error *err);
+/* The queue or the topic has seen the publish id of the message. */
+bool admission_is_known(const struct outcome *o, const struct queue *q);

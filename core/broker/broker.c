@@ -6,11 +6,13 @@
 #include "job.h"
 #include "lock.h"
 #include "removal.h"
+#include "retention.h"
 #include "route_cache.h"
 #include "rules/api/shared.h"
 #include "shard/commit.h"
 #include "shard/dedupe.h"
 #include "group.h"
+#include "topic_ids.h"
 
 void broker_config_init(struct broker_config *c)
 {
@@ -71,15 +73,27 @@ static void init_shard_env(struct broker *b)
 	b->dedupe = env->dedupe = dedupe_create(env, b->config.dedupe_max_bytes);
 }
 
+static const struct partition_ops partition_ops = { group_hear_news,
+						    retention_on_growth };
+
+static void on_topic_close(struct topic *t)
+{
+	group_close_all(t);
+	retention_forget(t);
+}
+
+static const struct topic_hooks topic_hooks = { group_restore, on_topic_close };
+
 static void init_partition_env(struct broker *b)
 {
 	struct partition_env *env = &b->partitions;
 
 	partition_env_init(env);
-	env->ops = &group_partition_ops;
+	env->ops = &partition_ops;
+	topic_ids_init_pool(&b->id_appends);
 	env->tail_max_bytes = b->config.tail_bytes;
 	env->now_ms = b->now_ms;
-	b->topic_hooks = &group_hooks;
+	b->topic_hooks = &topic_hooks;
 	TAILQ_INIT(&b->groups.dirty);
 }
 
@@ -101,6 +115,8 @@ struct broker *broker_create(uv_loop_t *loop, const struct broker_config *config
 	STAILQ_INIT(&b->ending_moves);
 	TAILQ_INIT(&b->removals);
 	TAILQ_INIT(&b->jobs);
+	TAILQ_INIT(&b->topics);
+	b->retention = retention_create(b);
 	pace_init(&b->pace);
 	init_shard_env(b);
 	init_partition_env(b);
@@ -127,6 +143,8 @@ void broker_destroy(struct broker *b)
 	heap_deinit(&b->groups.deaths);
 	journal_destroy(b->journal);
 	partition_env_deinit(&b->partitions);
+	retention_destroy(b->retention);
+	pool_deinit(&b->id_appends);
 	dedupe_destroy(b->dedupe);
 	route_cache_free(b->route);
 	msg_pool_deinit(&b->msgs);

@@ -24,7 +24,9 @@
 
 struct dedupe;
 struct queue;
+struct retention;
 struct route;
+struct topic;
 struct topic_hooks;
 struct vhost;
 
@@ -91,6 +93,7 @@ TAILQ_HEAD(exchange_list, exchange);
 STAILQ_HEAD(move_list, move);
 TAILQ_HEAD(job_list, job);
 TAILQ_HEAD(removal_list, removal);
+TAILQ_HEAD(topic_list, topic);
 
 struct broker {
 	uv_loop_t *loop;
@@ -105,6 +108,9 @@ struct broker {
 	struct shared_sync shared_sync;
 	struct shard_env env;
 	struct partition_env partitions; /* of all topics */
+	struct topic_list topics;        /* all, in the order of their making */
+	struct retention *retention;
+	struct pool id_appends; /* topic_ids.h */
 	const struct topic_hooks *topic_hooks;
 	struct group_env groups;
 	struct id_lease ids;           /* of messages: broker_next_id */

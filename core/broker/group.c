@@ -253,7 +253,7 @@ void group_erase(struct topic_group *g, struct waiter *waiter)
 	destroy(g);
 }
 
-static void on_news(struct partition *p)
+void group_hear_news(struct partition *p)
 {
 	struct group_set *set = topic_of(p)->groups;
 	struct group_claim *gc;
@@ -264,14 +264,14 @@ static void on_news(struct partition *p)
 		group_wake(gc);
 }
 
-static void on_group(struct partition *p, struct slice name, uint64_t committed)
+void group_restore(struct partition *p, struct slice name, uint64_t committed)
 {
 	struct topic_group *g = group_open(topic_of(p), name);
 
 	g->committed[partition_index(p)] = committed;
 }
 
-static void on_close(struct topic *t)
+void group_close_all(struct topic *t)
 {
 	struct group_set *set = t->groups;
 	struct topic_group *g, *next;
@@ -288,6 +288,3 @@ static void on_close(struct topic *t)
 	mem_free(set);
 	t->groups = NULL;
 }
-
-const struct partition_ops group_partition_ops = { on_news };
-const struct topic_hooks group_hooks = { on_group, on_close };

@@ -88,9 +88,10 @@ struct group_set {
 	struct group_watch *watches; /* of each partition */
 };
 
-/* Of the broker: what partitions and topics tell. */
-extern const struct partition_ops group_partition_ops;
-extern const struct topic_hooks group_hooks;
+/* What partitions and topics tell: struct partition_ops, struct topic_hooks. */
+void group_hear_news(struct partition *p);
+void group_restore(struct partition *p, struct slice name, uint64_t committed);
+void group_close_all(struct topic *t);
 
 struct topic_group *group_find(const struct topic *t, struct slice name);
 /* The group of that name, made if it is new. */

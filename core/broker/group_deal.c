@@ -77,13 +77,17 @@ static void hand_out(struct round *r, const struct record *record, struct run *r
 	c->ops->on_record(c, &d);
 }
 
-/* What it would have read next, from that offset on, is no longer kept. */
-static void skip(struct round *r, uint64_t from)
+/* What it would have read next, from that offset on, is perhaps no longer kept. False: it
+ * is. */
+static bool skip(struct round *r, uint64_t from)
 {
 	uint64_t start = partition_start(r->gc->partition);
 
+	if (start <= from)
+		return false;
 	claim_skip(&r->gc->claim, start);
 	r->consumer->ops->on_skipped(r->consumer, r->gc->index, from, start);
+	return true;
 }
 
 /* Read on with the cursor at the offset. False: nothing can be had of it now. */
@@ -128,10 +132,10 @@ static bool give_again(struct round *r, struct run *again)
 	struct record record;
 
 	if (!read_next(r, &r->gc->again, again->first, &record, &batch))
-		return false;
-	if (partition_start(r->gc->partition) > again->first)
-		skip(r, again->first);
-	else if (record.offset >= run_end(again))
+		return skip(r, again->first);
+	if (skip(r, again->first))
+		return true;
+	if (record.offset >= run_end(again))
 		claim_give_up(&r->gc->claim, again); /* compaction has removed it */
 	else
 		hand_out_again(r, &record, batch, again);
@@ -150,9 +154,8 @@ static bool give_new(struct round *r)
 		return false;
 	}
 	if (!read_next(r, &r->gc->cursor, claim->reached, &record, &batch))
-		return false;
-	if (record.offset > claim->reached &&
-	    partition_start(r->gc->partition) > claim->reached)
+		return skip(r, claim->reached);
+	if (record.offset > claim->reached)
 		skip(r, claim->reached);
 	if (r->consumer->is_auto_ack) {
 		claim_pass(claim, record.offset);

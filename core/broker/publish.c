@@ -8,6 +8,7 @@
 #include "rules/engine/strategy.h"
 #include "shard/commit.h"
 #include "topic.h"
+#include "topic_ids.h"
 
 #define UNRANKED_LOG_MS 60000
 
@@ -44,17 +45,38 @@ struct entrance {
 	struct published *told; /* of the first topic; NULL: nobody asks */
 };
 
+static void tell_place(const struct entrance *to, unsigned partition, uint64_t offset)
+{
+	if (!to->told || to->told->has_offset)
+		return;
+	to->told->has_offset = true;
+	to->told->partition = (uint16_t)partition;
+	to->told->offset = offset;
+}
+
 static __attribute__((noinline)) void append(const struct entrance *to,
 					     const struct pick *pick, const struct msg *m)
 {
 	struct partition *p = topic_partition(pick->queue->topic, pick->index);
-	uint64_t offset = partition_append(p, m, to->waiter);
 
-	if (!to->told || to->told->has_offset)
-		return;
-	to->told->has_offset = true;
-	to->told->partition = (uint16_t)pick->index;
-	to->told->offset = offset;
+	tell_place(to, pick->index, partition_append(p, m, to->waiter));
+}
+
+static bool append_new(const struct entrance *to, const struct pick *pick,
+		       const struct outcome *o, uint64_t *first)
+{
+	const struct topic_ids_publish p = {
+		.key = decide_dedupe_key(o),
+		.window_ms = queue_dedupe_ms(pick->queue),
+		.partition = pick->index,
+		.msg = o->msg,
+	};
+	struct topic_ids_place place;
+	bool is_new = topic_ids_publish(pick->queue->topic->ids, &p, to->waiter, &place);
+
+	tell_place(to, place.partition, place.offset);
+	*first = place.msg_id;
+	return is_new;
 }
 
 static inline void enter(const struct entrance *to, const struct pick *pick,
@@ -95,6 +117,8 @@ static bool store_new(const struct outcome *o, const struct pick *pick,
 		.rank = pick->rank,
 	};
 
+	if (p.window_ms > 0 && !pick->shard)
+		return append_new(to, pick, o, first);
 	if (p.window_ms > 0)
 		return enter_new(to, pick->queue->dedupe, &p, first);
 	enter(to, pick, o->msg);
@@ -181,7 +205,7 @@ static size_t wanted_bytes(const struct outcome *o)
 		return 0;
 	for (unsigned i = 0; i < o->count; i++)
 		if (queue_dedupe_ms(o->picks[i].queue) > 0)
-			bytes += dedupe_wanted(o->picks[i].queue->dedupe, &key);
+			bytes += publish_ids_wanted(o->picks[i].queue->ids, &key);
 	return bytes;
 }
 
@@ -191,7 +215,7 @@ static int admit_ids(const struct decision *d, const struct broker *b, struct er
 
 	for (unsigned i = 0; i < d->copy_count; i++)
 		bytes += wanted_bytes(&d->copies[i]);
-	return bytes ? dedupe_admit(b->dedupe, bytes, err) : TIDE_OK;
+	return bytes ? publish_ids_admit(dedupe_env(b->dedupe), bytes, err) : TIDE_OK;
 }
 
 /* Do the queues take it, and is there room for the publish ids that would be remembered?
@@ -252,7 +276,8 @@ static inline int check_sizes(const struct decision *d, const struct broker *b,
 		       : TIDE_OK;
 }
 
-/* Each topic appends it where the publisher expects, or nobody takes it. */
+/* Each topic appends it where the publisher expects, or nobody takes it. One that has it
+ * already says where. */
 static int check_expected(const struct outcome *o, uint64_t expected, struct error *err)
 {
 	bool has_topic = false;
@@ -265,7 +290,7 @@ static int check_expected(const struct outcome *o, uint64_t expected, struct err
 		if (pick->shard)
 			continue;
 		has_topic = true;
-		if (end != expected)
+		if (end != expected && !admission_is_known(o, pick->queue))
 			return error_set(err, TIDE_EMISMATCH,
 					 "partition %u of topic '%s' ends at %" PRIu64
 					 ", not at %" PRIu64,
@@ -414,8 +439,7 @@ bool publish_is_unsettled(const struct decision *d)
 		const struct dedupe_key key = decide_dedupe_key(o);
 
 		for (unsigned i = 0; key.publish_id.len && i < o->count; i++)
-			if (o->picks[i].shard &&
-			    dedupe_is_pending(o->picks[i].queue->dedupe, &key))
+			if (publish_ids_is_pending(o->picks[i].queue->ids, &key))
 				return true;
 	}
 	return false;

@@ -159,8 +159,9 @@ static void open_shards(struct queue *q)
 	q->by_index = q->shards + max;
 	q->shard_count = q->next_shard = 0;
 	q->dedupe = dedupe_open(q->vhost->broker->dedupe,
-				q->config.dedupe_ms == DEDUPE_QUEUED_MS);
+				q->config.dedupe_ms == PUBLISH_IDS_QUEUED_MS);
 	dedupe_set_shards(q->dedupe, q->by_index, max);
+	q->ids = dedupe_ids(q->dedupe);
 }
 
 static void order_shard(const struct queue *q, struct shard *sh)
@@ -203,7 +204,7 @@ void queue_drop_unused(struct queue *q)
 		topic_drop_unused(q->topic);
 		return;
 	}
-	if (dedupe_count(q->dedupe) > 0)
+	if (!publish_ids_is_unused(q->ids))
 		return;
 	for (unsigned i = 0; i < q->shard_count; i++) {
 		struct shard *sh = q->shards[i];

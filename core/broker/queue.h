@@ -85,7 +85,8 @@ struct queue {
 	int64_t paused_ms[QUEUE_DIRECTIONS];
 	uint64_t visit;              /* the last routing that came by */
 	struct route *direct;        /* from the default exchange */
-	struct dedupe_queue *dedupe; /* the publish ids it has seen */
+	struct publish_ids *ids;     /* that it has seen */
+	struct dedupe_queue *dedupe; /* likewise; NULL of a topic */
 	struct queue_counters counters;
 	int64_t second;             /* of the broker, when something was counted last */
 	struct queue_rates *rates;  /* NULL: nothing was counted yet */
@@ -196,11 +197,9 @@ static inline void queue_rate(struct queue *q)
 		queue_begin_second(q);
 }
 
-/* How long it remembers publish ids; 0 = not at all, as a topic. */
+/* How long it remembers publish ids; 0 = not at all. */
 static inline int64_t queue_dedupe_ms(const struct queue *q)
 {
-	if (q->topic)
-		return 0;
 	return q->config.dedupe_ms >= 0 ? q->config.dedupe_ms
 					: q->vhost->broker->config.dedupe_window_ms;
 }

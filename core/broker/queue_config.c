@@ -225,7 +225,7 @@ static bool set_duration(struct queue_config *c, const struct queue_option *o,
 
 	/* Empty: the broker's own, which may be another after its next start. */
 	if (o->type == OPTION_WINDOW && !c->is_topic && strcmp(value, "queued") == 0)
-		ms = DEDUPE_QUEUED_MS;
+		ms = PUBLISH_IDS_QUEUED_MS;
 	else if (o->type != OPTION_WINDOW || value[0])
 		if (duration_parse(slice_from(value), &ms) < 0 || ms < (int64_t)o->min ||
 		    ms > (int64_t)o->max)
@@ -578,7 +578,7 @@ static const char *shown_value(const struct queue_config *c, const char *name)
 
 static void format_window(int64_t ms, char out[DURATION_TEXT_MAX])
 {
-	if (ms == DEDUPE_QUEUED_MS)
+	if (ms == PUBLISH_IDS_QUEUED_MS)
 		snprintf(out, DURATION_TEXT_MAX, "queued");
 	else
 		duration_format(ms, out);

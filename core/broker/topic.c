@@ -4,6 +4,7 @@
 #include "broker.h"
 #include "log/compact.h"
 #include "queue.h"
+#include "topic_ids.h"
 
 struct topic *topic_create(struct queue *q)
 {
@@ -11,6 +12,9 @@ struct topic *topic_create(struct queue *q)
 
 	t->queue = q;
 	t->partitions = mem_zalloc(q->config.shards * sizeof(struct partition *));
+	TAILQ_INSERT_TAIL(&q->vhost->broker->topics, t, link);
+	t->ids = topic_ids_create(t);
+	q->ids = &t->ids->ids;
 	return t;
 }
 
@@ -28,7 +32,9 @@ static const struct topic_hooks *hooks_of(const struct topic *t)
 
 void topic_destroy(struct topic *t)
 {
+	topic_ids_close(t->ids);
 	hooks_of(t)->on_close(t);
+	TAILQ_REMOVE(&t->queue->vhost->broker->topics, t, link);
 	for (unsigned i = 0; i < t->queue->config.shards; i++)
 		close_partition(t, i);
 	mem_free(t->partitions);
@@ -58,6 +64,8 @@ void topic_recover(struct topic *t, struct waiter *waiter)
 {
 	for (unsigned i = 0; i < t->queue->config.shards; i++)
 		partition_recover(topic_partition(t, i), on_group, waiter);
+	for (unsigned i = 0; i < t->queue->config.shards; i++)
+		publish_ids_recover(&t->ids->ids, i, waiter);
 }
 
 void topic_drop_unused(struct topic *t)

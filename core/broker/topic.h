@@ -11,6 +11,8 @@
 
 struct group_set;
 struct queue;
+struct retention_topic;
+struct topic_ids;
 struct topic;
 struct waiter;
 
@@ -24,8 +26,11 @@ struct topic_hooks {
 
 struct topic {
 	struct queue *queue;
-	struct partition **partitions; /* config.shards of them; NULL: never used */
-	struct group_set *groups;      /* of topic_hooks; NULL: nobody reads it */
+	struct partition **partitions;     /* config.shards of them; NULL: never used */
+	TAILQ_ENTRY(topic) link;           /* of all the broker's */
+	struct topic_ids *ids;             /* of publishes that it has seen */
+	struct retention_topic *retention; /* NULL: nothing was to be dropped */
+	struct group_set *groups;          /* of topic_hooks; NULL: nobody reads it */
 };
 
 /* Of all its partitions together. */

@@ -13,6 +13,7 @@
 #include "lock.h"
 #include "overflow.h"
 #include "removal.h"
+#include "retention.h"
 #include "shard/commit.h"
 #include "shard/dedupe.h"
 #include "vhost.h"
@@ -105,6 +106,7 @@ void turn_tick(struct broker *b)
 	if (b->is_started) {
 		wake_turn(b);
 		lock_turn(b);
+		retention_turn(b);
 	}
 	if (b->env.may_expire) {
 		shard_expiry_turn(&b->env);
@@ -173,6 +175,7 @@ int64_t turn_due_ms(const struct broker *b)
 	due_ms = heap_earlier(due_ms, dedupe_due_ms(b->dedupe));
 	due_ms = heap_earlier(due_ms, id_lease_due_ms(b));
 	due_ms = heap_earlier(due_ms, removal_due_ms(b));
+	due_ms = heap_earlier(due_ms, retention_due_ms(b));
 	due_ms = heap_earlier(due_ms, partition_due_ms(&b->partitions));
 	due_ms = heap_earlier(due_ms, group_commit_due_ms(b));
 	return heap_earlier(due_ms, shared_sync_due_ms(b));

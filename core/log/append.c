@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "base/mem.h"
+#include "store/store_dedupe.h"
 
 /* Of one flush, and so of one append. */
 #define APPEND_BYTES_MAX ((size_t)8 << 20)
@@ -10,6 +11,7 @@
 #define DAY_MS (24 * 3600 * 1000)
 #define SPARE_MAX 64
 #define SPARE_WAITERS_MAX 65536
+#define SPARE_SEEN_MAX ((size_t)64 << 10)
 
 /* As a number: 20261123. */
 static uint32_t day_of(int64_t ms)
@@ -41,6 +43,7 @@ static void append_free(struct append *a)
 {
 	record_writer_deinit(&a->writer);
 	mem_free(a->waiters);
+	buf_deinit(&a->seen);
 	mem_free(a);
 }
 
@@ -54,7 +57,10 @@ static void append_release(struct partition_env *env, struct append *a)
 	a->messages = 0;
 	a->bytes = a->largest = 0;
 	a->is_flying = false;
-	if (env->spare_count >= SPARE_MAX || a->waiter_cap > SPARE_WAITERS_MAX) {
+	buf_clear(&a->seen);
+	a->seen_count = 0;
+	if (env->spare_count >= SPARE_MAX || a->waiter_cap > SPARE_WAITERS_MAX ||
+	    a->seen.cap > SPARE_SEEN_MAX) {
 		append_free(a);
 		return;
 	}
@@ -113,6 +119,18 @@ void append_add(struct partition_env *env, struct append *a, const struct msg *m
 	env->unstored_bytes += bytes;
 	if (waiter)
 		add_waiter(a, waiter);
+}
+
+void append_add_seen(struct partition_env *env, struct append *a,
+		     const struct store_seen *seen)
+{
+	size_t before = buf_len(&a->seen), bytes;
+
+	store_dedupe_add_words(&a->seen, seen);
+	bytes = buf_len(&a->seen) - before;
+	a->bytes += bytes;
+	env->unstored_bytes += bytes;
+	a->seen_count++;
 }
 
 void append_tell(struct partition_env *env, struct append *a, int status,

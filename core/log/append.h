@@ -17,8 +17,10 @@ struct append {
 	struct waiter **waiters;
 	size_t waiter_count, waiter_cap;
 	uint64_t messages;
-	size_t bytes;   /* of the records: they count in env->unstored_bytes */
-	size_t largest; /* of the batches */
+	size_t bytes;    /* of the records: they count in env->unstored_bytes */
+	size_t largest;  /* of the batches */
+	struct buf seen; /* the publish ids that are written with it */
+	unsigned seen_count;
 	bool is_flying;
 };
 
@@ -31,6 +33,9 @@ size_t append_end_batch(struct append *a);
 /* Add a message to the batch that is open. */
 void append_add(struct partition_env *env, struct append *a, const struct msg *m,
 		int64_t ms, struct waiter *waiter);
+/* Its publish id, with its offset. */
+void append_add_seen(struct partition_env *env, struct append *a,
+		     const struct store_seen *seen);
 /* Tell those who wait; the append is gone then. The text may be NULL. */
 void append_tell(struct partition_env *env, struct append *a, int status,
 		 const char *text);

@@ -51,6 +51,7 @@ void partition_unref(struct partition *p)
 	compact_free(p);
 	mem_free(p->days);
 	mem_free(p->unsure_days);
+	buf_deinit(&p->unsure_seen);
 	mem_free(p);
 }
 
@@ -74,6 +75,11 @@ void *partition_owner(const struct partition *p)
 unsigned partition_index(const struct partition *p)
 {
 	return p->index;
+}
+
+struct store_log *partition_keys(const struct partition *p)
+{
+	return p->keys;
 }
 
 uint64_t partition_start(const struct partition *p)
@@ -186,7 +192,8 @@ static struct append *open_for(struct partition *p, const struct msg *m, int64_t
 	return a;
 }
 
-uint64_t partition_append(struct partition *p, const struct msg *m, struct waiter *waiter)
+/* Where the message goes. */
+static struct append *add(struct partition *p, const struct msg *m, struct waiter *waiter)
 {
 	struct append *a;
 
@@ -195,6 +202,24 @@ uint64_t partition_append(struct partition *p, const struct msg *m, struct waite
 	a = open_for(p, m, p->append_ms);
 	append_add(p->env, a, m, p->append_ms, waiter);
 	p->env->stats.appended++;
+	return a;
+}
+
+uint64_t partition_append(struct partition *p, const struct msg *m, struct waiter *waiter)
+{
+	add(p, m, waiter);
+	return p->end++;
+}
+
+uint64_t partition_append_seen(struct partition *p, const struct msg *m,
+			       struct store_seen *seen, struct waiter *waiter)
+{
+	struct append *a = add(p, m, waiter);
+
+	seen->has_offset = true;
+	seen->offset = p->end;
+	if (p->keys)
+		append_add_seen(p->env, a, seen);
 	return p->end++;
 }
 

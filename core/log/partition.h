@@ -24,8 +24,11 @@
 struct partition;
 
 struct partition_ops {
-	/* There is more to read, or what a cursor waited for was read, or cannot be. */
+	/* There is more to read, or less is kept, or what a cursor waited for was read,
+	 * or cannot be. */
 	void (*on_news)(struct partition *p);
+	/* An append has landed. May be NULL. */
+	void (*on_growth)(struct partition *p);
 };
 
 TAILQ_HEAD(partition_list, partition);
@@ -90,6 +93,8 @@ struct partition *partition_create(struct partition_env *env, void *owner, unsig
 void partition_close(struct partition *p);
 void *partition_owner(const struct partition *p);
 unsigned partition_index(const struct partition *p);
+/* NULL: nothing of it is kept. */
+struct store_log *partition_keys(const struct partition *p);
 
 /* Read from Redis where it begins and ends. on_group is called for each group that has
  * committed; then the waiter is told. */
@@ -102,6 +107,10 @@ void partition_recover(struct partition *p, partition_group_fn on_group,
  * when it is durable, or refused. Nothing of the message is kept. */
 uint64_t partition_append(struct partition *p, const struct msg *m,
 			  struct waiter *waiter);
+/* Likewise, with a publish id, which is written with the message: Redis has both or none.
+ * Its offset is filled in. */
+uint64_t partition_append_seen(struct partition *p, const struct msg *m,
+			       struct store_seen *seen, struct waiter *waiter);
 
 uint64_t partition_start(const struct partition *p); /* the first offset that is kept */
 uint64_t partition_end(const struct partition *p);   /* what the next append gets */
@@ -135,7 +144,18 @@ typedef void (*partition_found_fn)(void *ctx, int status, const char *text,
 void partition_find_time(struct partition *p, int64_t unix_ms,
 			 partition_found_fn on_found, void *ctx);
 
+/* Likewise where its last bytes begin: the base of the last batch with which it has so
+ * many; partition_start when it has fewer. */
+void partition_find_bytes(struct partition *p, uint64_t bytes,
+			  partition_found_fn on_found, void *ctx);
+/* Up to which offset all is older than that time, as far as whole days tell; without keys
+ * as far as whole batches do. */
+uint64_t partition_find_age(const struct partition *p, int64_t unix_ms);
+
 /* Drop all messages below the offset, which is at most partition_readable: whole batches
- * in Redis, the rest cannot be read any more. on_done may be NULL. */
+ * in Redis, the rest cannot be read any more. on_done may be NULL. What Redis refused to
+ * drop is asked for again by the next call, whatever its offset. */
 void partition_trim(struct partition *p, uint64_t start, store_done_fn on_done,
 		    void *ctx);
+/* Redis was asked to drop something, and has refused. */
+bool partition_trim_failed(const struct partition *p);

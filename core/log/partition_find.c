@@ -1,18 +1,23 @@
-/* partition_find.c: where a partition is at a time: first the day, then the batch, by
- * halving, then the record. */
+/* partition_find.c: where a partition is at a time, or at a position: first the day, then
+ * the batch, by halving, then the record. */
 #include "base/container.h"
 #include "base/mem.h"
 #include "partition_private.h"
+
+#define DAY_MS (24 * 3600 * 1000)
 
 struct log_find {
 	struct partition_call call;
 	struct partition *partition;
 	partition_found_fn on_found;
 	void *ctx;
+	/* What is looked for: a position, or a time. */
+	bool is_position;
+	uint64_t position;
 	int64_t unix_ms;
 	uint64_t offset; /* the answer, by what is known so far */
-	/* Of a day in Redis: batches at places below `low` begin before the time, those
-	 * from `high` on do not. */
+	/* Of a day in Redis: batches at places below `low` lie before it, those from
+	 * `high` on do not. */
 	uint32_t day;
 	uint64_t low, high;
 };
@@ -38,15 +43,24 @@ static void run_end(struct partition_call *call)
 	find_end(container_of(call, struct log_find, call), TIDE_OK, NULL);
 }
 
-/* The first record of that time or later, or the end of the batch. */
-static uint64_t find_in_batch(const struct record_batch *b, int64_t unix_ms)
+/* Something that begins there is the answer, or lies before it. */
+static bool is_before(const struct log_find *f, uint64_t position, int64_t first_ms)
+{
+	return f->is_position ? position <= f->position : first_ms < f->unix_ms;
+}
+
+/* The answer in the last batch before it: the batch, by position; else its first record
+ * of that time or later, or its end. */
+static uint64_t find_in_batch(const struct log_find *f, const struct record_batch *b)
 {
 	struct record_reader r;
 	struct record record;
 
+	if (f->is_position)
+		return b->base;
 	record_read(&r, b);
 	while (record_next(&r, &record))
-		if (record.msg.ts_unix_ms >= unix_ms)
+		if (record.msg.ts_unix_ms >= f->unix_ms)
 			return record.offset;
 	return b->end;
 }
@@ -70,8 +84,8 @@ static void on_batch(void *ctx, int status, const char *text,
 		return;
 	}
 	if (count > 0 && record_open(rows[0].bytes, &b, NULL) == TIDE_OK &&
-	    b->first_ms < f->unix_ms) {
-		f->offset = find_in_batch(b, f->unix_ms);
+	    is_before(f, b->position, b->first_ms)) {
+		f->offset = find_in_batch(f, b);
 		f->low = middle_of(f) + 1;
 	} else {
 		f->high = middle_of(f);
@@ -105,22 +119,40 @@ static void on_count(void *ctx, int status, const char *text, uint64_t count)
 	find_step(f);
 }
 
+/* In the tail, the first batch of which lies before it, or is the partition's first. */
+static uint64_t find_in_tail(const struct log_find *f, const struct tail *t)
+{
+	uint64_t low = t->first, high = t->first + t->count - 1;
+
+	while (low < high) {
+		uint64_t middle = low + (high - low + 1) / 2;
+		const struct record_batch *b = tail_at(t, middle);
+
+		if (is_before(f, b->position, b->first_ms))
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return find_in_batch(f, tail_at(t, low));
+}
+
 /* False: Redis must be asked. */
 static bool find_in_memory(struct log_find *f)
 {
 	const struct partition *p = f->partition;
-	const struct tail *t = &p->tail;
+	const struct record_batch *first = tail_first(&p->tail);
 	unsigned i = p->day_count;
 
 	f->offset = p->readable;
-	if (p->start == p->readable || (p->last_ms && f->unix_ms > p->last_ms))
+	if (p->start == p->readable)
 		return true;
-	if (t->count > 0 && (!p->keys || tail_first(t)->first_ms < f->unix_ms)) {
-		f->offset = find_in_batch(tail_at(t, tail_find_time(t, f->unix_ms)),
-					  f->unix_ms);
+	if (!f->is_position && p->last_ms && f->unix_ms > p->last_ms)
+		return true;
+	if (first && (!p->keys || is_before(f, first->position, first->first_ms))) {
+		f->offset = find_in_tail(f, &p->tail);
 		return true;
 	}
-	while (i > 0 && p->days[i - 1].first_ms >= f->unix_ms)
+	while (i > 0 && !is_before(f, p->days[i - 1].position, p->days[i - 1].first_ms))
 		f->offset = p->days[--i].base;
 	if (i == 0)
 		return true;
@@ -128,17 +160,65 @@ static bool find_in_memory(struct log_find *f)
 	return false;
 }
 
-void partition_find_time(struct partition *p, int64_t unix_ms,
-			 partition_found_fn on_found, void *ctx)
+static void find_start(struct log_find *f)
+{
+	struct partition *p = f->partition;
+
+	if (p->is_closed || find_in_memory(f))
+		partition_call_later(p, &f->call, run_end);
+	else
+		store_log_count(p->env->store, p->keys, f->day, on_count, f);
+}
+
+static struct log_find *find_create(struct partition *p, partition_found_fn on_found,
+				    void *ctx)
 {
 	struct log_find *f = mem_zalloc(sizeof(*f));
 
 	f->partition = partition_ref(p);
 	f->on_found = on_found;
 	f->ctx = ctx;
+	return f;
+}
+
+void partition_find_time(struct partition *p, int64_t unix_ms,
+			 partition_found_fn on_found, void *ctx)
+{
+	struct log_find *f = find_create(p, on_found, ctx);
+
 	f->unix_ms = unix_ms;
-	if (p->is_closed || find_in_memory(f))
-		partition_call_later(p, &f->call, run_end);
-	else
-		store_log_count(p->env->store, p->keys, f->day, on_count, f);
+	find_start(f);
+}
+
+void partition_find_bytes(struct partition *p, uint64_t bytes,
+			  partition_found_fn on_found, void *ctx)
+{
+	struct log_find *f = find_create(p, on_found, ctx);
+
+	f->is_position = true;
+	f->position = p->position > bytes ? p->position - bytes : 0;
+	find_start(f);
+}
+
+/* Its messages are older. */
+static int64_t day_end_ms(const struct partition_day *day)
+{
+	return day->first_ms - day->first_ms % DAY_MS + DAY_MS;
+}
+
+uint64_t partition_find_age(const struct partition *p, int64_t unix_ms)
+{
+	const struct record_batch *b;
+	unsigned i = 0;
+
+	if (p->start == p->readable || (p->last_ms && p->last_ms < unix_ms))
+		return p->readable;
+	for (uint64_t n = p->tail.first; !p->keys; n++) {
+		b = tail_at(&p->tail, n);
+		if (b->last_ms >= unix_ms)
+			return b->base > p->start ? b->base : p->start;
+	}
+	while (i + 1 < p->day_count && day_end_ms(&p->days[i]) <= unix_ms)
+		i++;
+	return i > 0 && p->days[i].base > p->start ? p->days[i].base : p->start;
 }

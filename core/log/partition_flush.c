@@ -67,7 +67,15 @@ static void land(struct partition *p, struct append *a)
 	compact_note(p);
 	p->env->stats.batches += a->batch_count;
 	p->env->ops->on_news(p);
+	if (p->env->ops->on_growth)
+		p->env->ops->on_growth(p);
 	append_tell(p->env, a, TIDE_OK, NULL);
+}
+
+static void add_unsure_seen(struct partition *p, const struct append *a)
+{
+	buf_append_slice(&p->unsure_seen, buf_slice(&a->seen));
+	p->unsure_seen_count += a->seen_count;
 }
 
 static void add_unsure_day(struct partition *p, uint32_t day)
@@ -85,8 +93,10 @@ static void land_refused(struct partition *p, struct append *a, int status,
 {
 	struct partition_env *env = p->env;
 
-	if (is_unsure)
+	if (is_unsure) {
 		add_unsure_day(p, a->day);
+		add_unsure_seen(p, a);
+	}
 	env->retry_unix_ms = env->now_ms + PARTITION_RETRY_MS;
 	partition_fail(p, status, text);
 }
@@ -105,6 +115,8 @@ static void on_append(void *ctx, int status, const char *text, bool is_unsure)
 	} else {
 		STAILQ_REMOVE_HEAD(&p->appends, link);
 		p->unsure_count = 0;
+		p->unsure_seen_count = 0;
+		buf_deinit(&p->unsure_seen);
 		note_day(p, a);
 		land(p, a);
 	}
@@ -127,6 +139,10 @@ static size_t send_append(struct partition *p)
 		.position = a->batches[0]->position,
 		.first_ms = a->batches[0]->first_ms,
 		.largest = a->largest > p->largest ? round_up(a->largest) : 0,
+		.seen = buf_slice(&a->seen),
+		.seen_count = a->seen_count,
+		.unsure_seen = buf_slice(&p->unsure_seen),
+		.unsure_seen_count = p->unsure_seen_count,
 	};
 
 	for (unsigned i = 0; i < a->batch_count; i++)

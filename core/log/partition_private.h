@@ -29,7 +29,9 @@ struct partition {
 	struct merge *merge;     /* NULL: it had no small batch yet */
 	struct compact *compact; /* NULL: all its messages are kept */
 	struct partition_day *days;
-	uint32_t *unsure_days; /* on which refused appends may have left something */
+	uint32_t *unsure_days;  /* on which refused appends may have left something */
+	struct buf unsure_seen; /* likewise: their publish ids */
+	unsigned unsure_seen_count;
 	uint64_t start, readable, end;
 	/* Of batches, as record.h has it: the one that has `start`; what comes at
 	 * `readable`; what comes next. */
@@ -40,6 +42,7 @@ struct partition {
 	uint32_t refs;
 	uint16_t index, day_count, unsure_count;
 	bool is_closed, is_dirty;
+	bool is_trim_refused; /* Redis does not know `start` */
 };
 
 static inline struct partition *partition_ref(struct partition *p)

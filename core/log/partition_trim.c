@@ -101,6 +101,8 @@ static void on_trimmed(void *ctx, int status, const char *text)
 	struct partition *p = t->partition;
 
 	settle_days(t, status == TIDE_OK);
+	if (status < 0)
+		p->is_trim_refused = true;
 	if (status < 0 && !t->on_done && status != TIDE_ESHUTDOWN)
 		log_warn("%slog cannot be trimmed: %s", store_log_prefix(p->keys), text);
 	if (status == TIDE_OK)
@@ -145,6 +147,7 @@ static void send_trim(struct partition *p, store_done_fn on_done, void *ctx)
 
 	*t = (struct log_trim){ partition_ref(p), on_done, ctx, NULL, 0 };
 	name_days(t);
+	p->is_trim_refused = false;
 	trim.days = t->days;
 	trim.day_count = t->day_count;
 	if (day && !day->is_going && day->base < p->start)
@@ -152,23 +155,34 @@ static void send_trim(struct partition *p, store_done_fn on_done, void *ctx)
 	store_log_trim(p->env->store, p->keys, &trim, on_trimmed, t);
 }
 
-void partition_trim(struct partition *p, uint64_t start, store_done_fn on_done, void *ctx)
+bool partition_trim_failed(const struct partition *p)
+{
+	return p->is_trim_refused;
+}
+
+static void move_start(struct partition *p, uint64_t start)
 {
 	const struct record_batch *first;
 
-	if (start > p->readable)
-		start = p->readable;
-	if (start <= p->start || p->is_closed) {
-		partition_done_later(p, on_done, ctx);
-		return;
-	}
 	p->start = start;
 	while ((first = tail_first(&p->tail)) != NULL && first->end <= start)
 		tail_drop_first(p);
-	if (p->keys) {
+	if (!p->keys)
+		p->first_position = first ? first->position : p->position;
+	p->env->ops->on_news(p);
+}
+
+void partition_trim(struct partition *p, uint64_t start, store_done_fn on_done, void *ctx)
+{
+	bool has_more;
+
+	if (start > p->readable)
+		start = p->readable;
+	has_more = start > p->start && !p->is_closed;
+	if (has_more)
+		move_start(p, start);
+	if (p->keys && !p->is_closed && (has_more || p->is_trim_refused))
 		send_trim(p, on_done, ctx);
-		return;
-	}
-	p->first_position = first ? first->position : p->position;
-	partition_done_later(p, on_done, ctx);
+	else
+		partition_done_later(p, on_done, ctx);
 }

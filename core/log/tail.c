@@ -91,18 +91,3 @@ uint64_t tail_find(const struct tail *t, uint64_t offset)
 	}
 	return low;
 }
-
-uint64_t tail_find_time(const struct tail *t, int64_t unix_ms)
-{
-	uint64_t low = t->first, high = t->first + t->count - 1;
-
-	while (low < high) {
-		uint64_t middle = low + (high - low + 1) / 2;
-
-		if (tail_at(t, middle)->first_ms < unix_ms)
-			low = middle;
-		else
-			high = middle - 1;
-	}
-	return low;
-}

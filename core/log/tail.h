@@ -47,5 +47,3 @@ static inline struct record_batch *tail_last(const struct tail *t)
 /* The number of the batch that has the offset, which is no less than that of the first
  * one and less than the end of the last one. */
 uint64_t tail_find(const struct tail *t, uint64_t offset);
-/* The number of the last batch that begins before that time; the tail's first does. */
-uint64_t tail_find_time(const struct tail *t, int64_t unix_ms);

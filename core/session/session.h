@@ -264,8 +264,13 @@ struct redrive_spec {
 TIDE_MUST_USE int session_redrive_start(struct session *s,
 					const struct redrive_spec *spec, struct reply *r,
 					struct error *err);
-TIDE_MUST_USE int session_queue_purge(struct session *s, struct slice queue,
-				      struct reply *r, struct error *err);
+struct purge_spec {
+	struct slice queue; /* or a topic, like the rest: */
+	struct position before;
+	int64_t partition; /* -1: all */
+};
+TIDE_MUST_USE int session_purge(struct session *s, const struct purge_spec *spec,
+				struct reply *r, struct error *err);
 TIDE_MUST_USE int session_queue_kick(struct session *s, struct slice queue, uint64_t max,
 				     struct reply *r, struct error *err);
 

@@ -133,8 +133,8 @@ static void add_pick(struct json *j, const struct pick *pick, const struct outco
 	if (!is_topic)
 		json_member_text(j, "state", o->msg->due_unix_ms ? "delayed" : "ready");
 	json_member_bool(j, "durable", queue_is_durable(q));
-	if (o->msg->dedupe_len && !is_topic)
-		dedupe_explain(q->dedupe, &key, queue_dedupe_ms(q), j);
+	if (o->msg->dedupe_len)
+		publish_ids_explain(q->ids, &key, queue_dedupe_ms(q), j);
 	if (admission_check_pick(o, pick, &why) < 0)
 		json_member_text(j, "refused", why.text);
 	json_object_end(j);

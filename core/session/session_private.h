@@ -54,6 +54,9 @@ TIDE_MUST_USE int session_queue_find(struct session *s, struct slice name,
 				     struct queue **out, struct error *err);
 TIDE_MUST_USE int session_queue_find_topic(struct session *s, struct slice name,
 					   struct queue **out, struct error *err);
+/* PURGE of a queue proper. */
+TIDE_MUST_USE int session_queue_purge(struct queue *q, struct reply *r,
+				      struct error *err);
 /* The queue, if this session may use it and it can be used. */
 TIDE_MUST_USE int session_queue_usable(struct session *s, struct slice name,
 				       struct queue **out, struct error *err);

@@ -1,4 +1,4 @@
-/* Queues, as a session may use them; PURGE and KICK. */
+/* Queues, as a session may use them; KICK. */
 #include "broker/unusable.h"
 #include "session_private.h"
 
@@ -68,13 +68,11 @@ static int check_quiet(const struct queue *q, struct error *err)
 	return TIDE_OK;
 }
 
-int session_queue_purge(struct session *s, struct slice queue, struct reply *r,
-			struct error *err)
+int session_queue_purge(struct queue *q, struct reply *r, struct error *err)
 {
-	struct queue *q;
 	uint64_t count = 0;
 
-	if (session_queue_usable(s, queue, &q, err) < 0 || check_quiet(q, err) < 0)
+	if (check_quiet(q, err) < 0)
 		return err->code;
 	for (unsigned i = 0; i < q->shard_count; i++)
 		count += shard_purge(q->shards[i], &r->waiter);

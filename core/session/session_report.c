@@ -9,6 +9,7 @@
 #include "broker/pause.h"
 #include "log/compact.h"
 #include "broker/queue_limit.h"
+#include "broker/retention.h"
 #include "broker/member.h"
 #include "broker/unusable.h"
 #include "rules/engine/index.h"
@@ -420,7 +421,7 @@ static void queue_stats(struct queue *q, struct json *j)
 	json_member_int(j, "published", (int64_t)n->published);
 	json_member_int(j, "duplicates", (int64_t)n->duplicates);
 	json_member_int(j, "unranked", (int64_t)n->unranked);
-	json_member_int(j, "dedupe_ids", (int64_t)dedupe_count(q->dedupe));
+	json_member_int(j, "dedupe_ids", (int64_t)publish_ids_count(q->ids));
 	json_member_int(j, "delivered", (int64_t)n->delivered);
 	json_member_int(j, "redelivered", (int64_t)n->redelivered);
 	json_member_int(j, "acked", (int64_t)n->acked);
@@ -446,6 +447,18 @@ static void queue_stats(struct queue *q, struct json *j)
 	add_order(j, q);
 }
 
+/* What keep-unread holds. */
+static void add_hold(struct json *j, const struct topic *t, unsigned index)
+{
+	const struct retention_hold *hold = retention_hold(t, index);
+
+	if (!hold)
+		return;
+	json_member_int(j, "held_back", (int64_t)hold->messages);
+	json_member_string(j, "held_by", hold->group);
+	json_member_int(j, "held_since", hold->since_ms);
+}
+
 /* Of each partition, in the order of their numbers; one that was never used has nothing.
  */
 static void add_partitions(struct json *j, const struct topic *t)
@@ -463,6 +476,7 @@ static void add_partitions(struct json *j, const struct topic *t)
 			json_member_int(j, "last", partition_last_ms(p));
 		if (t->queue->config.compacts)
 			json_member_int(j, "compacted", p ? (int64_t)compact_end(p) : 0);
+		add_hold(j, t, i);
 		json_object_end(j);
 	}
 	json_array_end(j);
@@ -475,6 +489,8 @@ static void topic_stats(struct queue *q, struct json *j)
 	add_sum(j, q->topic);
 	json_member_int(j, "consumers", q->consumer_count);
 	json_member_int(j, "published", (int64_t)q->counters.published);
+	json_member_int(j, "duplicates", (int64_t)q->counters.duplicates);
+	json_member_int(j, "dedupe_ids", (int64_t)publish_ids_count(q->ids));
 	queue_begin_second(q);
 	add_rates(j, &q->rates->in, &q->rates->out);
 	json_member_int(j, "delivered", (int64_t)q->counters.delivered);

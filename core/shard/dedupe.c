@@ -1,19 +1,14 @@
 #include "dedupe.h"
 
 #include "base/container.h"
-#include "base/json.h"
 #include "base/mem.h"
 #include "host/log.h"
 #include "journal.h"
 #include "shard_ask.h"
 
 #define READ_ROWS 4096
-#define TRIM_ROWS 4096
 #define FORGET_MAX 4096 /* of a turn */
-#define REST_MS 1000    /* between two rounds of a queue, so that a round is worth it */
 #define PENDINGS_KEPT 4096
-
-TAILQ_HEAD(dedupe_queue_list, dedupe_queue);
 
 /* A message that was done with, though Redis still had it when the broker was killed. */
 struct dedupe_removal {
@@ -26,22 +21,16 @@ STAILQ_HEAD(dedupe_removal_list, dedupe_removal);
 
 struct dedupe {
 	struct shard_env *env;
-	struct heap due; /* of queues, by when something is to be forgotten */
-	struct dedupe_queue_list dropped; /* of queues that are gone: freed bit by bit */
+	struct publish_ids_env ids; /* of all queues and topics */
 	struct pool pendings;
 	struct dedupe_removal_list removals; /* to be begun */
-	size_t bytes;                        /* of all records */
-	size_t max_bytes;
 };
 
 struct dedupe_queue {
+	struct publish_ids ids;
 	struct dedupe *dedupe;
-	struct shard **shards; /* borrowed; NULL: the queue is gone */
+	struct shard **shards; /* borrowed */
 	unsigned shard_count;
-	struct dedupe_table table;
-	bool is_queued; /* an id is remembered for as long as its message is there */
-	struct heap_node due;
-	TAILQ_ENTRY(dedupe_queue) dropped_link;
 };
 
 struct dedupe_wait {
@@ -58,41 +47,40 @@ struct dedupe_pending {
 	uint8_t state; /* enum dedupe_state */
 };
 
-/* Over, and nobody waits for what becomes of it. */
-static bool is_over(const struct dedupe_record *r, int64_t now_ms)
+static struct store_shard *keys_of(const struct publish_ids *ids, unsigned part)
 {
-	return r->until_unix_ms <= now_ms && !r->pending;
+	const struct dedupe_queue *dq = container_of(ids, struct dedupe_queue, ids);
+
+	return dq->shards[part] ? dq->shards[part]->keys : NULL;
 }
 
-static struct dedupe_record *remember(struct dedupe_queue *dq,
-				      const struct dedupe_key *key, uint64_t msg_id,
-				      int64_t until_unix_ms)
+static void free_queue(struct publish_ids *ids)
 {
-	struct dedupe_record *r = dedupe_table_add(&dq->table, key, msg_id);
-
-	r->until_unix_ms = until_unix_ms;
-	dq->dedupe->bytes += dedupe_table_record_bytes(&dq->table, r->len);
-	if (!heap_has(&dq->due) && !dq->is_queued)
-		heap_set(&dq->dedupe->due, &dq->due, until_unix_ms + REST_MS);
-	return r;
+	mem_free(container_of(ids, struct dedupe_queue, ids));
 }
 
-static void forget(struct dedupe_queue *dq, struct dedupe_record *r)
-{
-	if (dq->shards && dq->shards[r->shard]->keys && !dq->is_queued)
-		dq->shards[r->shard]->dedupe.is_stale = true;
-	dq->dedupe->bytes -= dedupe_table_record_bytes(&dq->table, r->len);
-	dedupe_table_remove(&dq->table, r);
-}
+static const struct publish_ids_ops ops = { keys_of, free_queue };
 
 struct dedupe_queue *dedupe_open(struct dedupe *d, bool is_queued)
 {
 	struct dedupe_queue *dq = mem_zalloc(sizeof(*dq));
 
 	dq->dedupe = d;
-	dq->is_queued = is_queued;
-	dedupe_table_init(&dq->table, is_queued);
+	publish_ids_init(&dq->ids, &d->ids, &ops);
+	dq->ids.is_queued = is_queued;
+	if (is_queued)
+		dedupe_table_init(&dq->ids.table, DEDUPE_TABLE_MESSAGES);
 	return dq;
+}
+
+struct publish_ids *dedupe_ids(struct dedupe_queue *dq)
+{
+	return &dq->ids;
+}
+
+struct publish_ids_env *dedupe_env(struct dedupe *d)
+{
+	return &d->ids;
 }
 
 void dedupe_set_shards(struct dedupe_queue *dq, struct shard **shards, unsigned count)
@@ -104,7 +92,7 @@ void dedupe_set_shards(struct dedupe_queue *dq, struct shard **shards, unsigned 
 void dedupe_join(struct dedupe_queue *dq, struct shard *sh)
 {
 	sh->dedupe.queue = dq;
-	sh->dedupe.is_queued = dq->is_queued;
+	sh->dedupe.is_queued = dq->ids.is_queued;
 }
 
 static struct dedupe_pending *pending_of(struct waiter *w)
@@ -132,7 +120,7 @@ static void settle(struct dedupe_pending *p, int status, const char *text)
 	if (r)
 		r->pending = NULL;
 	if (r && status < 0)
-		forget(ds->queue, r);
+		publish_ids_forget(&ds->queue->ids, r);
 	pool_give(&p->shard->env->dedupe->pendings, p);
 	for (; wait; wait = next) {
 		next = wait->next;
@@ -154,7 +142,7 @@ static void on_entry_done(struct waiter *w)
 	}
 	/* Done with, and never written. */
 	if (p->shard->dedupe.is_queued) {
-		forget(p->shard->dedupe.queue, p->record);
+		publish_ids_forget(&p->shard->dedupe.queue->ids, p->record);
 		p->record = NULL;
 		settle(p, TIDE_OK, NULL);
 		return;
@@ -186,57 +174,17 @@ static struct dedupe_pending *pend(struct dedupe_record *r, struct shard *sh)
 	return p;
 }
 
-/* NULL when the queue has not seen it, or long ago. */
-static struct dedupe_record *find_seen(const struct dedupe_queue *dq,
-				       const struct dedupe_key *key)
-{
-	struct dedupe_record *r = dedupe_table_find(&dq->table, key);
-
-	return r && !is_over(r, dq->dedupe->env->now_ms) ? r : NULL;
-}
-
-size_t dedupe_wanted(const struct dedupe_queue *dq, const struct dedupe_key *key)
-{
-	return find_seen(dq, key)
-		       ? 0
-		       : dedupe_table_record_bytes(&dq->table, key->publish_id.len);
-}
-
-static bool has_room(const struct dedupe *d, size_t bytes)
-{
-	return bytes == 0 ||
-	       (d->bytes <= d->max_bytes && bytes <= d->max_bytes - d->bytes);
-}
-
-int dedupe_admit(const struct dedupe *d, size_t bytes, struct error *err)
-{
-	if (has_room(d, bytes))
-		return TIDE_OK;
-	return error_set(err, TIDE_EFULL,
-			 "remembered publish ids fill their limit of %zu KiB "
-			 "(--max-dedupe-bytes); room returns as their windows end, or as "
-			 "their messages leave queues with dedupe=queued",
-			 d->bytes >> 10);
-}
-
 static struct dedupe_record *remember_first(struct dedupe_queue *dq,
 					    const struct dedupe_publish *publish)
 {
-	struct dedupe_record *r = dedupe_table_find(&dq->table, &publish->key);
-	int64_t end_ms = dq->dedupe->env->now_ms + publish->window_ms;
-
-	if (r)
-		forget(dq, r); /* it is over */
-	r = remember(dq, &publish->key, publish->msg->id,
-		     dq->is_queued ? DEDUPE_QUEUED_MS : end_ms);
-	r->shard = (uint8_t)publish->shard->index;
-	return r;
+	return publish_ids_add(&dq->ids, &publish->key, publish->msg->id,
+			       publish->shard->index, publish->window_ms);
 }
 
 bool dedupe_publish(struct dedupe_queue *dq, const struct dedupe_publish *p,
 		    struct waiter *waiter, uint64_t *first)
 {
-	const struct dedupe_record *seen = find_seen(dq, &p->key);
+	const struct dedupe_record *seen = publish_ids_find(&dq->ids, &p->key);
 	struct dedupe_pending *pending;
 
 	if (seen) {
@@ -258,7 +206,7 @@ bool dedupe_publish(struct dedupe_queue *dq, const struct dedupe_publish *p,
 struct waiter *dedupe_commit(struct dedupe_queue *dq, const struct dedupe_publish *p,
 			     uint64_t *first)
 {
-	const struct dedupe_record *seen = find_seen(dq, &p->key);
+	const struct dedupe_record *seen = publish_ids_find(&dq->ids, &p->key);
 
 	if (!seen)
 		return &pend(remember_first(dq, p), p->shard)->entry;
@@ -266,51 +214,10 @@ struct waiter *dedupe_commit(struct dedupe_queue *dq, const struct dedupe_publis
 	return NULL;
 }
 
-bool dedupe_is_pending(const struct dedupe_queue *dq, const struct dedupe_key *key)
-{
-	const struct dedupe_record *seen = find_seen(dq, key);
-
-	return seen && seen->pending;
-}
-
-void dedupe_explain(const struct dedupe_queue *dq, const struct dedupe_key *key,
-		    int64_t window_ms, struct json *j)
-{
-	const struct dedupe_record *seen = find_seen(dq, key);
-
-	if (window_ms == 0)
-		json_member_text(j, "dedupe", "off");
-	else if (seen)
-		json_member_text(j, "dedupe", "duplicate");
-	else if (has_room(dq->dedupe,
-			  dedupe_table_record_bytes(&dq->table, key->publish_id.len)))
-		json_member_text(j, "dedupe", "new");
-	else
-		json_member_text(j, "dedupe", "full");
-	if (dq->is_queued)
-		json_member_text(j, "dedupe_window", "queued");
-	else
-		json_member_int(j, "dedupe_window", window_ms);
-	if (window_ms == 0 || !seen)
-		return;
-	json_member_hex(j, "first", seen->msg_id);
-	if (!dq->is_queued)
-		json_member_int(j, "remembered_until", seen->until_unix_ms);
-}
-
-static struct store_seen seen_of(const struct dedupe_record *r)
-{
-	return (struct store_seen){
-		.publish_id = dedupe_record_id(r),
-		.msg_id = r->msg_id,
-		.copy = r->copy,
-		.until_unix_ms = r->until_unix_ms,
-	};
-}
-
 static void encode(struct dedupe_pending *p, struct batch *b)
 {
-	struct store_seen seen = seen_of(p->record);
+	struct store_seen seen =
+		publish_ids_seen(&p->shard->dedupe.queue->ids, p->record);
 
 	batch_dedupe(b, &seen);
 	move(p, DEDUPE_FLYING);
@@ -350,30 +257,12 @@ struct dedupe *dedupe_create(struct shard_env *env, size_t max_bytes)
 	struct dedupe *d = mem_zalloc(sizeof(*d));
 
 	d->env = env;
-	d->max_bytes = max_bytes;
-	TAILQ_INIT(&d->dropped);
+	d->ids.env = env;
+	d->ids.max_bytes = max_bytes;
+	TAILQ_INIT(&d->ids.dropped);
 	STAILQ_INIT(&d->removals);
 	pool_init(&d->pendings, sizeof(struct dedupe_pending), PENDINGS_KEPT);
 	return d;
-}
-
-static void free_dropped(struct dedupe *d, unsigned *budget)
-{
-	struct dedupe_queue *dq;
-	struct dedupe_record *r;
-
-	while ((dq = TAILQ_FIRST(&d->dropped)) != NULL && *budget > 0) {
-		while (((r = dedupe_table_oldest(&dq->table)) != NULL ||
-			(r = TAILQ_FIRST(&dq->table.leaving)) != NULL) &&
-		       *budget > 0) {
-			(*budget)--;
-			forget(dq, r);
-		}
-		if (r)
-			return;
-		TAILQ_REMOVE(&d->dropped, dq, dropped_link);
-		mem_free(dq);
-	}
 }
 
 static void drop_removals(struct dedupe *d)
@@ -394,20 +283,15 @@ void dedupe_destroy(struct dedupe *d)
 	if (!d)
 		return;
 	drop_removals(d);
-	free_dropped(d, &all);
-	heap_deinit(&d->due);
+	publish_ids_free_dropped(&d->ids, &all);
+	heap_deinit(&d->ids.due);
 	pool_deinit(&d->pendings);
 	mem_free(d);
 }
 
 size_t dedupe_bytes(const struct dedupe *d)
 {
-	return d->bytes;
-}
-
-size_t dedupe_count(const struct dedupe_queue *dq)
-{
-	return dq->table.count;
+	return d->ids.bytes;
 }
 
 /* What its messages or a batch will still tell about finds no record any more. */
@@ -433,10 +317,8 @@ void dedupe_close(struct dedupe_queue *dq)
 	for (unsigned i = 0; i < dq->shard_count; i++)
 		if (dq->shards[i])
 			close_shard(dq->shards[i]);
-	heap_remove(&dq->dedupe->due, &dq->due);
-	dq->shards = NULL;
-	TAILQ_INSERT_TAIL(&dq->dedupe->dropped, dq, dropped_link);
-	free_dropped(dq->dedupe, &budget);
+	publish_ids_drop(&dq->ids);
+	publish_ids_free_dropped(&dq->dedupe->ids, &budget);
 }
 
 /* The record of a shard's message; NULL: there is none. */
@@ -444,23 +326,25 @@ static struct dedupe_record *record_of(const struct shard *sh, uint64_t msg_id)
 {
 	const struct dedupe_queue *dq = sh->dedupe.queue;
 
-	return dq ? dedupe_table_of_message(&dq->table, msg_id) : NULL;
+	return dq ? dedupe_table_of_message(&dq->ids.table, msg_id) : NULL;
 }
 
 void dedupe_done(const struct entry *e)
 {
 	struct dedupe_record *r = record_of(e->shard, e->id);
+	struct dedupe_pending *pending;
 
 	if (!r || r->is_leaving)
 		return;
 	/* Its batch is under way: who waits for that is told as before. */
-	if (r->pending)
-		r->pending->record = NULL;
+	pending = r->pending;
+	if (pending)
+		pending->record = NULL;
 	r->pending = NULL;
 	if (e->home == HOME_NONE && !(e->flags & ENTRY_IN_FLIGHT))
-		forget(e->shard->dedupe.queue, r);
+		publish_ids_forget(&e->shard->dedupe.queue->ids, r);
 	else
-		dedupe_table_leave(&e->shard->dedupe.queue->table, r);
+		dedupe_table_leave(&e->shard->dedupe.queue->ids.table, r);
 }
 
 void dedupe_encode_removal(const struct entry *e, struct batch *b)
@@ -470,7 +354,7 @@ void dedupe_encode_removal(const struct entry *e, struct batch *b)
 
 	if (!r)
 		return;
-	seen = seen_of(r);
+	seen = publish_ids_seen(&e->shard->dedupe.queue->ids, r);
 	batch_dedupe_remove(b, &seen);
 }
 
@@ -479,22 +363,23 @@ void dedupe_freed(const struct entry *e)
 	struct dedupe_record *r = record_of(e->shard, e->id);
 
 	if (r && r->is_leaving)
-		forget(e->shard->dedupe.queue, r);
+		publish_ids_forget(&e->shard->dedupe.queue->ids, r);
 }
 
 /* Redis forgets them, and so does memory. */
 static void forget_stored(struct shard *sh, struct dedupe_record **records, size_t count)
 {
+	struct publish_ids *ids = &sh->dedupe.queue->ids;
 	struct store_seen *seen;
 
 	if (count == 0)
 		return;
 	seen = mem_alloc(count * sizeof(*seen));
 	for (size_t i = 0; i < count; i++)
-		seen[i] = seen_of(records[i]);
+		seen[i] = publish_ids_seen(ids, records[i]);
 	store_dedupe_remove(sh->env->store, sh->keys, seen, count, NULL, NULL);
 	for (size_t i = 0; i < count; i++)
-		forget(sh->dedupe.queue, records[i]);
+		publish_ids_forget(ids, records[i]);
 	mem_free(seen);
 }
 
@@ -554,7 +439,7 @@ static void remove_older(struct dedupe_queue *dq, struct dedupe_record *r)
 {
 	struct dedupe_removal *removal = mem_zalloc(sizeof(*removal));
 
-	dedupe_table_leave(&dq->table, r);
+	dedupe_table_leave(&dq->ids.table, r);
 	removal->id = r->msg_id;
 	removal->ask = (struct shard_ask){ .shard = shard_ref(dq->shards[r->shard]),
 					   .ids = &removal->id,
@@ -564,69 +449,41 @@ static void remove_older(struct dedupe_queue *dq, struct dedupe_record *r)
 	STAILQ_INSERT_TAIL(&dq->dedupe->removals, removal, link);
 }
 
+/* Of a queue with dedupe=queued. */
 struct dedupe_recovery {
 	struct shard *shard;
 	struct waiter *waiter;
 	int64_t start;
-	/* Of a queue with dedupe=queued: the messages of the rows that were read. */
-	uint64_t *ids;
+	uint64_t *ids; /* the messages of the rows that were read */
 	bool is_last;
 };
-
-static void remember_row(struct shard *sh, const struct store_seen *row)
-{
-	const struct dedupe_key key = { row->publish_id, row->copy };
-	struct dedupe_record *r =
-		remember(sh->dedupe.queue, &key, row->msg_id, row->until_unix_ms);
-
-	r->shard = (uint8_t)sh->index;
-}
 
 static void recover_row(struct shard *sh, const struct store_seen *row)
 {
 	struct dedupe_queue *dq = sh->dedupe.queue;
 	struct dedupe_key key = { row->publish_id, row->copy };
-	struct dedupe_record *r;
-
-	if (row->until_unix_ms <= sh->env->now_ms) {
-		sh->dedupe.is_stale = true;
-		heap_set(&dq->dedupe->due, &dq->due, sh->env->now_ms);
-		return;
-	}
-	r = dedupe_table_find(&dq->table, &key);
-	if (r && r->until_unix_ms >= row->until_unix_ms)
-		return;
-	if (r)
-		forget(dq, r);
-	remember_row(sh, row);
-}
-
-static void recover_queued_row(struct shard *sh, const struct store_seen *row)
-{
-	struct dedupe_queue *dq = sh->dedupe.queue;
-	struct dedupe_key key = { row->publish_id, row->copy };
-	struct dedupe_record *r = dedupe_table_find(&dq->table, &key);
+	struct dedupe_record *r = dedupe_table_find(&dq->ids.table, &key);
 	struct store_seen newer;
 	unsigned shard;
 
 	if (!r) {
-		remember_row(sh, row);
+		publish_ids_add_row(&dq->ids, sh->index, row);
 		return;
 	}
 	if (r->msg_id < row->msg_id) {
 		remove_older(dq, r);
-		remember_row(sh, row);
+		publish_ids_add_row(&dq->ids, sh->index, row);
 		return;
 	}
 	/* The row is the older one: it enters after the other has made room. */
-	newer = seen_of(r);
+	newer = publish_ids_seen(&dq->ids, r);
 	shard = r->shard;
-	dedupe_table_leave(&dq->table, r);
-	remember_row(sh, row);
-	remove_older(dq, dedupe_table_find(&dq->table, &key));
+	dedupe_table_leave(&dq->ids.table, r);
+	publish_ids_add_row(&dq->ids, sh->index, row);
+	remove_older(dq, dedupe_table_find(&dq->ids.table, &key));
 	newer.publish_id = row->publish_id;
-	forget(dq, r);
-	remember_row(dq->shards[shard], &newer);
+	publish_ids_forget(&dq->ids, r);
+	publish_ids_add_row(&dq->ids, shard, &newer);
 }
 
 static void recovery_end(struct dedupe_recovery *r, int status, const char *text)
@@ -676,14 +533,10 @@ static void on_rows(void *ctx, int status, const char *text,
 	r->is_last = total < READ_ROWS;
 	r->start += (int64_t)total;
 	for (size_t i = 0; i < count; i++) {
-		if (!sh->dedupe.is_queued) {
-			recover_row(sh, &rows[i]);
-			continue;
-		}
-		recover_queued_row(sh, &rows[i]);
+		recover_row(sh, &rows[i]);
 		r->ids[i] = rows[i].msg_id;
 	}
-	if (sh->dedupe.is_queued && count > 0)
+	if (count > 0)
 		store_read_has(sh->env->store, sh->keys, r->ids, (unsigned)count, on_has,
 			       r);
 	else
@@ -703,98 +556,31 @@ static void recovery_next(struct dedupe_recovery *r)
 
 void dedupe_recover(struct shard *sh, struct waiter *waiter)
 {
-	struct dedupe_recovery *r = mem_zalloc(sizeof(*r));
+	struct dedupe_recovery *r;
 
+	if (!sh->dedupe.is_queued) {
+		publish_ids_recover(&sh->dedupe.queue->ids, sh->index, waiter);
+		return;
+	}
+	r = mem_zalloc(sizeof(*r));
 	waiter_add(waiter);
 	r->shard = shard_ref(sh);
 	r->waiter = waiter;
-	if (sh->dedupe.is_queued)
-		r->ids = mem_alloc(READ_ROWS * sizeof(*r->ids));
+	r->ids = mem_alloc(READ_ROWS * sizeof(*r->ids));
 	recovery_next(r);
-}
-
-static void on_trimmed(void *ctx, int status, const char *text, uint64_t removed)
-{
-	struct shard *sh = ctx;
-	struct dedupe_shard *ds = &sh->dedupe;
-	int64_t rest_ms = status < 0 ? REST_MS : 0;
-
-	ds->is_trimming = false;
-	if (status < 0 && status != TIDE_ESHUTDOWN)
-		log_warn("cannot remove expired publish ids from Redis: %s", text);
-	if ((status < 0 || removed >= TRIM_ROWS) && ds->queue) {
-		ds->is_stale = true;
-		heap_set(&ds->queue->dedupe->due, &ds->queue->due,
-			 sh->env->now_ms + rest_ms);
-	}
-	shard_unref(sh);
-}
-
-/* What memory has forgotten leaves Redis too, in pieces. */
-static void trim(struct shard *sh)
-{
-	struct dedupe_shard *ds = &sh->dedupe;
-
-	if (!ds->is_stale || ds->is_trimming)
-		return;
-	ds->is_stale = false;
-	ds->is_trimming = true;
-	store_dedupe_trim(sh->env->store, sh->keys, sh->env->now_ms, TRIM_ROWS,
-			  on_trimmed, shard_ref(sh));
-}
-
-static void set_due(struct dedupe_queue *dq, bool is_cut_short)
-{
-	const struct dedupe_record *r = dedupe_table_oldest(&dq->table);
-	int64_t now_ms = dq->dedupe->env->now_ms;
-	int64_t due_ms = now_ms;
-
-	if (!r) {
-		heap_remove(&dq->dedupe->due, &dq->due);
-		return;
-	}
-	/* One that is pending yet, though its time is over, keeps those behind it. */
-	if (!is_cut_short)
-		due_ms =
-			REST_MS + (r->until_unix_ms > now_ms ? r->until_unix_ms : now_ms);
-	heap_set(&dq->dedupe->due, &dq->due, due_ms);
-}
-
-static void forget_due(struct dedupe_queue *dq, unsigned *budget)
-{
-	int64_t now_ms = dq->dedupe->env->now_ms;
-	struct dedupe_record *r;
-
-	while ((r = dedupe_table_oldest(&dq->table)) != NULL && is_over(r, now_ms) &&
-	       *budget > 0) {
-		(*budget)--;
-		forget(dq, r);
-	}
-	for (unsigned i = 0; i < dq->shard_count; i++)
-		if (dq->shards[i])
-			trim(dq->shards[i]);
-	/* Queues cost something too, however little they have to forget. */
-	set_due(dq, *budget == 0);
-	if (*budget > 0)
-		(*budget)--;
 }
 
 void dedupe_turn(struct dedupe *d)
 {
 	unsigned budget = FORGET_MAX;
-	struct heap_node *n;
 
-	while ((n = heap_min(&d->due)) != NULL && n->key <= d->env->now_ms && budget > 0)
-		forget_due(container_of(n, struct dedupe_queue, due), &budget);
-	free_dropped(d, &budget);
+	publish_ids_turn(&d->ids, &budget);
 	begin_removals(d);
 }
 
 int64_t dedupe_due_ms(const struct dedupe *d)
 {
-	const struct heap_node *n = heap_min(&d->due);
-
-	if (!TAILQ_EMPTY(&d->dropped) || !STAILQ_EMPTY(&d->removals))
+	if (!STAILQ_EMPTY(&d->removals))
 		return d->env->now_ms;
-	return n ? n->key : 0;
+	return publish_ids_due_ms(&d->ids);
 }

@@ -14,16 +14,13 @@
  * Until then the id is *pending*. A repeated publish succeeds or fails with the first. A
  * refused write makes the queue forget the id.
  *
- * The ids of all queues share one limit of memory. At the limit a publish with a new id
- * is refused: forgetting an old one would break a promise. */
+ * The ids themselves, their windows and their limit of memory: publish_ids.h. */
 #pragma once
 
-#include "dedupe_table.h"
-#include "shard.h"
+#include "publish_ids.h"
 
 struct dedupe;
 struct dedupe_queue;
-struct json;
 
 struct dedupe *dedupe_create(struct shard_env *env, size_t max_bytes);
 /* Every queue is gone. */
@@ -38,20 +35,16 @@ void dedupe_set_shards(struct dedupe_queue *dq, struct shard **shards, unsigned 
 void dedupe_join(struct dedupe_queue *dq, struct shard *sh);
 /* The queue is about to close its shards: it forgets everything. */
 void dedupe_close(struct dedupe_queue *dq_take);
+struct publish_ids *dedupe_ids(struct dedupe_queue *dq);
+/* What they share with the ids of topics. */
+struct publish_ids_env *dedupe_env(struct dedupe *d);
 /* Read what Redis has of a shard. The waiter is told when that is done. */
 void dedupe_recover(struct shard *sh, struct waiter *waiter);
 
-/* Room in memory for the id, or 0 when it has been seen. */
-size_t dedupe_wanted(const struct dedupe_queue *dq, const struct dedupe_key *key);
-/* Is there room for so much? TIDE_EFULL */
-TIDE_MUST_USE int dedupe_admit(const struct dedupe *d, size_t bytes, struct error *err);
-
-/* The window of a queue that remembers an id for as long as it has the message. */
-#define DEDUPE_QUEUED_MS INT64_C(999999999999999)
-
 struct dedupe_publish {
 	struct dedupe_key key;
-	int64_t window_ms; /* how long it is remembered; above 0; or DEDUPE_QUEUED_MS */
+	int64_t window_ms; /* how long it is remembered; above 0; or PUBLISH_IDS_QUEUED_MS
+			    */
 	struct shard *shard;
 	struct msg *msg;
 	double rank;
@@ -64,14 +57,6 @@ bool dedupe_publish(struct dedupe_queue *dq, const struct dedupe_publish *p,
  * caller enters the message with this waiter, and then tells the waiter once. */
 struct waiter *dedupe_commit(struct dedupe_queue *dq, const struct dedupe_publish *p,
 			     uint64_t *first);
-/* It has been seen, and it is not known yet whether that one will be stored. */
-bool dedupe_is_pending(const struct dedupe_queue *dq, const struct dedupe_key *key);
-/* Members of an EXPLAIN's queue object. @param window_ms  0 = nothing is remembered */
-void dedupe_explain(const struct dedupe_queue *dq, const struct dedupe_key *key,
-		    int64_t window_ms, struct json *j);
-
-size_t dedupe_count(const struct dedupe_queue *dq);
-
 /* Forget what is due, as much of it as a turn may. */
 void dedupe_turn(struct dedupe *d);
 /* When there is something to forget; 0 = there is nothing. */

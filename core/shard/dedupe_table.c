@@ -1,7 +1,6 @@
 #include "dedupe_table.h"
 
 #include <assert.h>
-#include <string.h>
 
 #include "base/bytes.h"
 #include "base/mem.h"
@@ -11,19 +10,25 @@
 #define SEGMENTS_FIRST 4
 #define ALLOC_OVERHEAD 16 /* of malloc, about */
 
-void dedupe_table_init(struct dedupe_table *t, bool has_messages)
+void dedupe_table_init(struct dedupe_table *t, enum dedupe_table_kind kind)
 {
-	*t = (struct dedupe_table){ .has_messages = has_messages };
+	*t = (struct dedupe_table){ .kind = kind };
 	TAILQ_INIT(&t->ages);
 	TAILQ_INIT(&t->leaving);
 }
 
+static size_t record_size(const struct dedupe_table *t, size_t len)
+{
+	size_t offset = t->kind == DEDUPE_TABLE_OFFSETS ? sizeof(uint64_t) : 0;
+
+	return sizeof(struct dedupe_record) + len + offset;
+}
+
 size_t dedupe_table_record_bytes(const struct dedupe_table *t, size_t len)
 {
-	size_t bytes =
-		sizeof(struct dedupe_record) + len + ALLOC_OVERHEAD + sizeof(void *);
+	size_t bytes = record_size(t, len) + ALLOC_OVERHEAD + sizeof(void *);
 
-	return t->has_messages ? bytes + ID_TABLE_ITEM_BYTES : bytes;
+	return t->kind == DEDUPE_TABLE_MESSAGES ? bytes + ID_TABLE_ITEM_BYTES : bytes;
 }
 
 static uint32_t hash_key(const struct dedupe_key *key)
@@ -135,7 +140,7 @@ struct dedupe_record *dedupe_table_add(struct dedupe_table *t,
 				       const struct dedupe_key *key, uint64_t msg_id)
 {
 	size_t len = key->publish_id.len;
-	struct dedupe_record *r = mem_zalloc(sizeof(*r) + len);
+	struct dedupe_record *r = mem_zalloc(record_size(t, len));
 
 	assert(len > 0 && len <= MSG_DEDUPE_ID_MAX);
 	r->len = (uint8_t)len;
@@ -148,7 +153,7 @@ struct dedupe_record *dedupe_table_add(struct dedupe_table *t,
 	put(t, r);
 	TAILQ_INSERT_TAIL(&t->ages, r, age_link);
 	t->count++;
-	if (t->has_messages)
+	if (t->kind == DEDUPE_TABLE_MESSAGES)
 		id_table_add(&t->messages, msg_id, r);
 	return r;
 }
@@ -187,7 +192,7 @@ void dedupe_table_remove(struct dedupe_table *t, struct dedupe_record *r)
 		TAILQ_REMOVE(&t->leaving, r, age_link);
 	else
 		unlink_key(t, r);
-	if (t->has_messages)
+	if (t->kind == DEDUPE_TABLE_MESSAGES)
 		id_table_remove(&t->messages, r->msg_id);
 	mem_free(r);
 }

@@ -119,9 +119,9 @@ bool shard_is_unused(const struct shard *sh)
 
 	for (int i = 0; i < DEDUPE_STATE_COUNT; i++)
 		is_empty &= TAILQ_EMPTY(&sh->dedupe.lists[i]);
-	return is_empty && sh->refs == 1 && !sh->kick && !sh->dedupe.is_stale &&
-	       !sh->is_journaled && !sh->take.due_ms && !sh->take.is_taking &&
-	       TAILQ_EMPTY(&sh->take.asks) && !sh->by_id && !sh->take.last_number;
+	return is_empty && sh->refs == 1 && !sh->kick && !sh->is_journaled &&
+	       !sh->take.due_ms && !sh->take.is_taking && TAILQ_EMPTY(&sh->take.asks) &&
+	       !sh->by_id && !sh->take.last_number;
 }
 
 struct shard *shard_ref(struct shard *sh)

@@ -96,8 +96,6 @@ struct dedupe_shard {
 	struct dedupe_queue *queue; /* NULL: it is gone */
 	struct dedupe_pending_list lists[DEDUPE_STATE_COUNT];
 	bool is_queued; /* an id is forgotten with its message */
-	bool is_stale;  /* Redis has what memory has forgotten */
-	bool is_trimming;
 };
 
 TAILQ_HEAD(shard_ask_list, shard_ask);

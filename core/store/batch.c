@@ -261,13 +261,7 @@ void batch_remove_everywhere(struct batch *b, uint64_t id)
 
 void batch_dedupe(struct batch *b, const struct store_seen *seen)
 {
-	struct buf *out = entry(b, BATCH_WRITE_DEDUPE);
-	char *to = buf_reserve(out, RESP_SCORE_MAX);
-	char head[STORE_DEDUPE_HEAD_MAX];
-	size_t len = store_dedupe_format_head(seen, head);
-
-	buf_grow(out, (size_t)(resp_put_score(to, (double)seen->until_unix_ms) - to));
-	resp_pair(out, (struct slice){ head, len }, seen->publish_id);
+	store_dedupe_add_words(entry(b, BATCH_WRITE_DEDUPE), seen);
 }
 
 void batch_dedupe_remove(struct batch *b, const struct store_seen *seen)

@@ -167,7 +167,9 @@ void batch_remove_everywhere(struct batch *b, uint64_t id);
 struct store_seen {
 	struct slice publish_id; /* the publisher's own, any bytes */
 	uint64_t msg_id;
-	unsigned copy;         /* 0: the message; n: the n-th copy that filters made */
+	unsigned copy;   /* 0: the message; n: the n-th copy that filters made */
+	bool has_offset; /* in a partition of a topic */
+	uint64_t offset;
 	int64_t until_unix_ms; /* when it may be forgotten: below 10^15 */
 };
 void batch_dedupe(struct batch *b, const struct store_seen *seen);

@@ -20,6 +20,7 @@ static const struct slice script_trim = SLICE(
 	"return #old\n");
 
 #define COPY_MAX UINT16_MAX
+#define OFFSET_MAX (UINT64_C(1) << 53)
 
 size_t store_dedupe_format_head(const struct store_seen *seen,
 				char out[STORE_DEDUPE_HEAD_MAX])
@@ -30,8 +31,36 @@ size_t store_dedupe_format_head(const struct store_seen *seen,
 	if (seen->copy > 0)
 		len += (size_t)snprintf(out + len, STORE_DEDUPE_HEAD_MAX - len, "+%u",
 					seen->copy);
+	if (seen->has_offset)
+		len += (size_t)snprintf(out + len, STORE_DEDUPE_HEAD_MAX - len, "@%llu",
+					(unsigned long long)seen->offset);
 	out[len++] = ' ';
 	return len;
+}
+
+void store_dedupe_add_words(struct buf *out, const struct store_seen *seen)
+{
+	char *to = buf_reserve(out, RESP_SCORE_MAX);
+	char head[STORE_DEDUPE_HEAD_MAX];
+	size_t len = store_dedupe_format_head(seen, head);
+
+	buf_grow(out, (size_t)(resp_put_score(to, (double)seen->until_unix_ms) - to));
+	resp_pair(out, (struct slice){ head, len }, seen->publish_id);
+}
+
+/* "", "+<copy>", "@<offset>" or "+<copy>@<offset>" */
+static bool parse_place(struct slice text, struct store_seen *out)
+{
+	struct slice offset = text, copy = slice_cut(&offset, '@');
+	uint64_t n = 0;
+
+	out->has_offset = copy.len < text.len;
+	out->offset = 0;
+	if (copy.len > 0 &&
+	    (copy.data[0] != '+' || !slice_to_uint(slice_skip(copy, 1), COPY_MAX, &n)))
+		return false;
+	out->copy = (unsigned)n;
+	return !out->has_offset || slice_to_uint(offset, OFFSET_MAX, &out->offset);
 }
 
 int store_dedupe_parse_member(struct slice member, struct store_seen *out)
@@ -39,16 +68,12 @@ int store_dedupe_parse_member(struct slice member, struct store_seen *out)
 	const char *space = memchr(member.data, ' ', member.len);
 	struct slice head = { member.data,
 			      space ? (size_t)(space - member.data) : member.len };
-	uint64_t copy = 0;
 
 	if (!space || head.len < ID_HEX_LEN ||
 	    id_parse((struct slice){ head.data, ID_HEX_LEN }, &out->msg_id) != TIDE_OK)
 		return TIDE_ESYNTAX;
-	if (head.len > ID_HEX_LEN &&
-	    (head.data[ID_HEX_LEN] != '+' ||
-	     !slice_to_uint(slice_skip(head, ID_HEX_LEN + 1), COPY_MAX, &copy)))
+	if (!parse_place(slice_skip(head, ID_HEX_LEN), out))
 		return TIDE_ESYNTAX;
-	out->copy = (unsigned)copy;
 	out->publish_id = slice_skip(member, head.len + 1);
 	if (out->publish_id.len == 0 || out->publish_id.len > MSG_DEDUPE_ID_MAX)
 		return TIDE_ESYNTAX;

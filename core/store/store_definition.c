@@ -138,18 +138,18 @@ void store_definition_set_topic(struct store *s, const struct store_queue *topic
 }
 
 /* KEYS: the tables of topics and pauses, the set of topics, that of the topic's
- * partitions; then the state and the groups of each partition. ARGV: the topic. The days
- * are those that the states name. As with a queue the definition goes last, and it passes
- * while memory is out.
+ * partitions; then the state, the groups and the publish ids of each partition. ARGV: the
+ * topic. The days are those that the states name. As with a queue the definition goes
+ * last, and it passes while memory is out.
  *
  * (In a Redis Cluster it would be one script for each partition: its keys, those of its
  * days too, have one hash tag.) */
 static const struct slice script_erase_topic =
-	SLICE("for i = 5, #KEYS, 2 do\n"
+	SLICE("for i = 5, #KEYS, 3 do\n"
 	      "  for _, day in ipairs(redis.pcall('HKEYS', KEYS[i])) do\n"
 	      "    if #day == 8 then redis.call('UNLINK', KEYS[i] .. ':' .. day) end\n"
 	      "  end\n"
-	      "  redis.call('UNLINK', KEYS[i], KEYS[i + 1])\n"
+	      "  redis.call('UNLINK', KEYS[i], KEYS[i + 1], KEYS[i + 2])\n"
 	      "end\n"
 	      "redis.call('UNLINK', KEYS[4])\n"
 	      "redis.call('SREM', KEYS[3], ARGV[1])\n"
@@ -165,6 +165,7 @@ static void add_partition_keys(struct buf *out, const struct store_queue *topic)
 		layout_shard_prefix(&prefix, topic->vhost, topic->name, i);
 		layout_resp_partition_key(out, buf_slice(&prefix), LAYOUT_STATE);
 		layout_resp_partition_key(out, buf_slice(&prefix), LAYOUT_GROUPS);
+		layout_resp_key(out, buf_slice(&prefix), LAYOUT_DEDUPE);
 	}
 	buf_deinit(&prefix);
 }
@@ -173,7 +174,7 @@ void store_definition_erase_topic(struct store *s, const struct store_queue *top
 				  store_done_fn on_done, void *ctx)
 {
 	struct store_call *call = store_done_call_create(s, NULL, on_done, ctx);
-	size_t keys = 4 + 2 * (size_t)topic->shards;
+	size_t keys = 4 + 3 * (size_t)topic->shards;
 	struct buf *out = store_call_add_words(call, 4 + keys), key = { 0 };
 
 	resp_text(out, "EVAL");

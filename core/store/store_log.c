@@ -36,6 +36,11 @@ const char *store_log_prefix(const struct store_log *log)
 	return ((const struct store_shard *)log)->prefix;
 }
 
+struct store_shard *store_log_shard(struct store_log *log)
+{
+	return log ? keys_of(log) : NULL;
+}
+
 static void add_number(struct buf *out, uint64_t n)
 {
 	char text[DECIMAL_MAX];
@@ -118,10 +123,61 @@ static void add_new_day(struct buf *out, const struct store_log_append *append)
 	resp_text(out, value);
 }
 
+/* A word with what encloses it, cut off the front. */
+static struct slice cut_word(struct slice *words)
+{
+	struct slice rest = slice_skip(*words, 1), len = slice_cut(&rest, '\r');
+	struct slice word = *words;
+	uint64_t n = 0;
+
+	if (slice_to_uint(len, words->len, &n) && n + 3 <= rest.len)
+		word.len = (size_t)(rest.data - word.data) + 1 + (size_t)n + 2;
+	*words = slice_skip(*words, word.len);
+	return word;
+}
+
+/* KEYS: the publish ids, the days. ARGV: the offset, the ids.
+ *
+ * A script, so that both go at once: an id without its message would lose what is
+ * published again. It passes while memory is out, as script_trim does. */
+static const struct slice script_truncate =
+	SLICE("for i = 2, #ARGV, 1000 do\n"
+	      "  redis.call('ZREM', KEYS[1], unpack(ARGV, i, math.min(i + 999, #ARGV)))\n"
+	      "end\n"
+	      "for i = 2, #KEYS do\n"
+	      "  redis.call('ZREMRANGEBYSCORE', KEYS[i], ARGV[1], '+inf')\n"
+	      "end\n"
+	      "return 0\n");
+
+static void add_seen_truncation(struct store_call *call,
+				const struct store_log_append *append)
+{
+	struct slice prefix = shard_prefix(call->shard), words = append->unsure_seen;
+	size_t keys = 1 + (size_t)append->truncate_count;
+	struct buf *out =
+		store_call_add_words(call, 4 + keys + append->unsure_seen_count);
+
+	resp_text(out, "EVAL");
+	resp_bulk(out, script_truncate);
+	add_number(out, keys);
+	layout_resp_key(out, prefix, LAYOUT_DEDUPE);
+	for (unsigned i = 0; i < append->truncate_count; i++)
+		layout_resp_day(out, prefix, append->truncate_days[i]);
+	add_number(out, append->batches[0].base);
+	for (unsigned i = 0; i < append->unsure_seen_count; i++) {
+		cut_word(&words); /* the score */
+		buf_append_slice(out, cut_word(&words));
+	}
+}
+
 /* Outside of the MULTI, so that it passes while memory is out. */
 static void add_truncations(struct store_call *call,
 			    const struct store_log_append *append)
 {
+	if (append->unsure_seen_count > 0) {
+		add_seen_truncation(call, append);
+		return;
+	}
 	for (unsigned i = 0; i < append->truncate_count; i++) {
 		struct buf *out = add_day_command(call, "ZREMRANGEBYSCORE",
 						  append->truncate_days[i], 2);
@@ -131,24 +187,42 @@ static void add_truncations(struct store_call *call,
 	}
 }
 
+static void add_state(struct store_call *call, const struct store_log_append *append)
+{
+	size_t words = 2 * (size_t)append->is_new_day + 2 * (append->largest > 0);
+	struct buf *out;
+
+	if (words == 0)
+		return;
+	out = add_key_command(call, "HSET", LAYOUT_STATE, words);
+	if (append->is_new_day)
+		add_new_day(out, append);
+	if (append->largest > 0)
+		add_largest(out, append->largest);
+}
+
+static void add_seen(struct store_call *call, const struct store_log_append *append)
+{
+	struct buf *out = store_call_add_words(call, 2 + 2 * (size_t)append->seen_count);
+
+	resp_text(out, "ZADD");
+	layout_resp_key(out, shard_prefix(call->shard), LAYOUT_DEDUPE);
+	buf_append_slice(out, append->seen);
+}
+
 /* All that stands before the batches. */
 static void add_append_head(struct append_call *a, const struct store_log_append *append)
 {
 	struct store_call *call = &a->call;
-	struct buf *out;
 
 	add_truncations(call, append);
-	a->has_exec = append->is_new_day || append->largest > 0;
+	a->has_exec = append->is_new_day || append->largest > 0 || append->seen_count > 0;
 	if (a->has_exec) {
 		store_call_add(call, "MULTI");
-		out = add_key_command(call, "HSET", LAYOUT_STATE,
-				      2 * (size_t)append->is_new_day +
-					      2 * (append->largest > 0));
-		if (append->is_new_day)
-			add_new_day(out, append);
-		if (append->largest > 0)
-			add_largest(out, append->largest);
+		add_state(call, append);
 	}
+	if (append->seen_count > 0)
+		add_seen(call, append);
 	add_day_command(call, "ZADD", append->day, 2 * (size_t)append->count);
 }
 

@@ -17,6 +17,8 @@ struct store_log *store_log_create(struct slice vhost, struct slice topic,
 void store_log_destroy(struct store_log *log);
 /* What all its keys begin with, for a line in the log. */
 const char *store_log_prefix(const struct store_log *log);
+/* For the requests about publish ids: a partition has them as a shard has. */
+struct store_shard *store_log_shard(struct store_log *log);
 
 struct store_log_batch {
 	uint64_t base;
@@ -39,6 +41,13 @@ struct store_log_append {
 	int64_t first_ms;
 	/* The state's upper bound of the bytes of a batch; 0: it stays. */
 	uint64_t largest;
+	/* Publish ids of its messages, encoded by store_dedupe_add_words: what is written
+	 * has them, and what is refused has not. Copied. */
+	struct slice seen;
+	unsigned seen_count;
+	/* Before, together with the truncation: ids of such refused appends. */
+	struct slice unsure_seen;
+	unsigned unsure_seen_count;
 };
 #define STORE_LOG_BATCHES_MAX 64
 /* Redis took it all, or refused it: `is_unsure` as in struct batch_result. What is

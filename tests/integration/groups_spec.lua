@@ -426,6 +426,62 @@ describe('a group of a topic', function()
       p:close()
     end)
 
+    it('loses nothing and keeps the order, whoever comes and goes', function()
+      declare 'partitions=3'
+      local count, p = 300, broker:connect()
+      for i = 1, count do p:send(('PUB - t h:n=%d quiet 1\r\nx\r\n'):format(i)) end
+      p:ok 'PING'
+      local consumers, at, acked = {}, {}, 0
+      local random = 7 -- the same choices each time
+      local function choose(n)
+        random = (random * 1103515245 + 12345) % 2147483648
+        return random // 65536 % n + 1
+      end
+      local function join()
+        local client = broker:connect()
+        client:send(('SUB t s group=g prefetch=%d\r\n'):format(choose(20)))
+        client:expect_line 'OK'
+        consumers[#consumers + 1] = { client = client, held = {} }
+      end
+      local function receive(consumer)
+        consumer.client:send 'PING\r\n'
+        local line
+        repeat
+          line = assert(consumer.client:read_line(10))
+          if line:find '^MSG' then
+            local m = consumer.client:delivery(line)
+            table.insert(consumer.held, { m.tag, m.options.partition, tonumber(m.options.offset) })
+          end
+        until line == 'OK'
+      end
+      local function ack(consumer, n)
+        for _ = 1, math.min(n, #consumer.held) do
+          local tag, partition, offset = table.unpack(table.remove(consumer.held, 1))
+          consumer.client:send(('ACK %s quiet\r\n'):format(tag))
+          assert.equal(at[partition] or 0, offset)
+          at[partition] = offset + 1
+          acked = acked + 1
+        end
+      end
+      while acked < count do
+        local what = choose(10)
+        local who = #consumers > 0 and choose(#consumers)
+        if not who or (what == 1 and #consumers < 4) then
+          join()
+        elseif what == 2 and #consumers > 1 then
+          table.remove(consumers, who).client:close()
+          assert(wait.poll(function() return #c:document 'LIST consumers' == #consumers end))
+        else
+          receive(consumers[who])
+          ack(consumers[who], choose(12))
+          receive(consumers[who])
+        end
+      end
+      for _, consumer in ipairs(consumers) do consumer.client:close() end
+      p:close()
+      for i = 1, 3 do assert.equal(at[tostring(i - 1)] or 0, group('g').partitions[i].committed) end
+    end)
+
     it('hands everything back when a channel closes', function()
       declare()
       c:send '@1 OPEN\r\n@1 SUB t s group=g\r\n'
@@ -484,6 +540,29 @@ describe('a group of a topic', function()
       assert.is_true(at == 10 or at == 12)
       sub(c, 's group=g')
       for i = at + 1, 20 do expect_payloads(c, 'm' .. i) end
+    end)
+
+    it('writes what it has committed when Redis is back', function()
+      declare()
+      publish('a', 'b')
+      sub(c, 's group=g')
+      expect_payloads(c, 'a', 'b')
+      broker:kill9_redis()
+      assert.equal('2', c:ok 'ACK 1-2')
+      expect_committed('g', 2)
+    end)
+
+    it('writes what Redis has refused', function()
+      declare()
+      publish('a', 'b')
+      sub(c, 's group=g')
+      expect_payloads(c, 'a', 'b')
+      expect_committed('g', 0)
+      broker:redis_cli('CONFIG', 'SET', 'maxmemory', '1')
+      assert.equal('1', c:ok 'ACK 1')
+      broker:expect_log('the offsets that groups have committed in partition 0 are not written: OOM')
+      broker:redis_cli('CONFIG', 'SET', 'maxmemory', '0')
+      expect_committed('g', 1)
     end)
 
     it('keeps where a new group begins', function()

@@ -98,6 +98,40 @@ describe('a reader of a topic', function()
     assert.equal(2, c:expect_msg().attempt)
   end)
 
+  it('is told what it has missed, because it is no longer kept', function()
+    -- In memory alone a partition keeps its newest 16 MiB.
+    c:ok 'DECLARE topic t partitions=1 durable=0'
+    publish('a', 'b')
+    c:ok 'SUB t s from=first prefetch=1'
+    expect_payloads(c, 'a')
+    local count, large = 40, ('x'):rep(1000000)
+    for _ = 1, count do publish(large) end
+    local start = p:stats('t').per_partition[1].start
+    assert.is_true(start > 1)
+    c:send 'ACK 1\r\n'
+    c:expect_line 'OK 1'
+    c:expect_line('EVT skipped s 0 1 ' .. start)
+    for offset = start, count + 1 do
+      local m = c:expect_msg()
+      assert.equal(tostring(offset), m.options.offset)
+      c:send(('ACK %s quiet\r\n'):format(m.tag))
+    end
+    c:expect_nothing()
+  end)
+
+  it('is told so of what it has refused, too', function()
+    c:ok 'DECLARE topic t partitions=1 durable=0'
+    publish('a', 'b')
+    c:ok 'SUB t s from=first prefetch=2'
+    expect_payloads(c, 'a', 'b')
+    for _ = 1, 40 do publish(('x'):rep(1000000)) end
+    local start = p:stats('t').per_partition[1].start
+    c:send 'NACK 1 requeue\r\n'
+    c:expect_line 'OK 1'
+    c:expect_line('EVT skipped s 0 0 ' .. start)
+    assert.equal(tostring(start), c:expect_msg().options.offset)
+  end)
+
   it('catches up from Redis, in order and without a gap, while more comes', function()
     c:ok 'DECLARE topic t partitions=1'
     local count, payload = 3000, ('x'):rep(200)

@@ -548,11 +548,13 @@ COMMAND(redrive)
 
 COMMAND(purge)
 {
-	struct slice queue = request_name(q, 0, "a queue");
+	struct purge_spec spec = { .queue = request_name(q, 0, "a queue or a topic") };
+	struct slice before = request_option(q, "before");
 
-	if (q->rc < 0)
-		return q->rc;
-	return session_queue_purge(l->session, queue, r, q->err);
+	spec.partition = request_int(q, "partition", 0, REQUEST_PARTITIONS_MAX - 1, -1);
+	if (q->rc == TIDE_OK && before.data)
+		q->rc = position_parse(before, &spec.before, q->err);
+	return q->rc < 0 ? q->rc : session_purge(l->session, &spec, r, q->err);
 }
 
 static int kick_by_id(struct line *l, struct request *q, struct reply *r)

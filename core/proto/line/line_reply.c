@@ -29,6 +29,15 @@ static char *put_word(char *at, struct slice s)
 	return put_text(at, s.data, s.len);
 }
 
+/* Attempts and partitions have mostly one digit. */
+static inline char *put_small(char *at, uint64_t n)
+{
+	if (n > 9)
+		return decimal_put(at, n);
+	*at = (char)('0' + n);
+	return at + 1;
+}
+
 /* What a line without names takes at most, with room to spare. */
 #define LINE_SMALL 128
 
@@ -112,7 +121,7 @@ static void message(struct line *l, unsigned channel, const char *sid,
 	else
 		*at++ = '-';
 	*at++ = ' ';
-	at = decimal_put(at, d->attempt);
+	at = put_small(at, d->attempt);
 	*at++ = ' ';
 	at = put_word(at, m->exchange);
 	*at++ = ' ';
@@ -128,7 +137,7 @@ static void message(struct line *l, unsigned channel, const char *sid,
 	}
 	if (d->has_offset) {
 		at = PUT(at, " partition=");
-		at = decimal_put(at, d->partition);
+		at = put_small(at, d->partition);
 		at = PUT(at, " offset=");
 		at = decimal_put(at, d->offset);
 	}

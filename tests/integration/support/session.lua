@@ -78,7 +78,11 @@ function M.play(text, c)
       -- An id that came before is the one of this run.
       local function of_this_run(id) return actual_ids[documented_ids[id]] end
       c:send(line:gsub(ID, of_this_run):gsub(TOKEN, of_this_run) .. '\r\n')
-      if word == 'PUB' then c:send(next_line() .. '\r\n') end
+      if word == 'PUB' then
+        local payload = next_line()
+        assert.equal(#payload, tonumber(line:match '%d+$'), 'the length of ' .. payload)
+        c:send(payload .. '\r\n')
+      end
     else
       local got = c:expect '^.*$'
       if word == 'DATA' then

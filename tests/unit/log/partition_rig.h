@@ -60,7 +60,7 @@ static inline void rig_on_news(struct partition *p)
 	r.news++;
 }
 
-static const struct partition_ops rig_ops = { rig_on_news };
+static const struct partition_ops rig_ops = { .on_news = rig_on_news };
 
 static inline void rig_new_partition(void)
 {

@@ -236,6 +236,38 @@ static void what_returns_alike_becomes_one(void **state)
 			 claim_first_returned(&claim));
 }
 
+static void what_is_due_is_known_apart_from_what_comes_later(void **state)
+{
+	struct run *later;
+
+	hold(10, 6);
+	assert_null(claim_first_due(&claim));
+	later = give_back(101, 2, 7000, true); /* offsets 11 and 12 */
+	assert_null(claim_first_due(&claim));
+	assert_ptr_equal(claim_first_returned(&claim), later);
+	give_back(104, 1, 0, true);
+	assert_int_equal(claim_first_due(&claim)->first, 14);
+	assert_ptr_equal(claim_first_returned(&claim), later);
+	claim_due(later);
+	assert_ptr_equal(claim_first_due(&claim), later);
+	assert_false(heap_has(&later->timer));
+	assert_int_equal(claim.returned, 3);
+}
+
+static void a_run_is_found_by_an_offset(void **state)
+{
+	hold(10, 6);
+	give_back(102, 2, 0, false); /* offsets 12 and 13 */
+	settle(105, 1);
+	assert_null(claim_find(&claim, 9));
+	assert_int_equal(claim_find(&claim, 11)->first, 10);
+	assert_int_equal(claim_find(&claim, 12)->state, RUN_RETURNED);
+	assert_int_equal(claim_find(&claim, 13)->first, 12);
+	assert_int_equal(claim_find(&claim, 14)->state, RUN_HELD);
+	assert_int_equal(claim_find(&claim, 15)->state, RUN_SETTLED);
+	assert_null(claim_find(&claim, 16));
+}
+
 static void giving_up_settles(void **state)
 {
 	hold(10, 4);
@@ -380,7 +412,7 @@ static uint64_t count_state(unsigned from, unsigned to, int state)
 static void check_all(void)
 {
 	const struct run *r = claim_first(&claim), *first_held = NULL,
-			 *first_returned = NULL;
+			 *first_returned = NULL, *first_due = NULL;
 	uint64_t at = 0, with_timers = 0, refs = 0;
 	unsigned reached = OFFSETS + 40;
 
@@ -406,11 +438,15 @@ static void check_all(void)
 			first_held = r;
 		if (r->state == RUN_RETURNED && !first_returned)
 			first_returned = r;
+		if (r->state == RUN_RETURNED && !r->due_ms && !first_due)
+			first_due = r;
+		assert_ptr_equal(claim_find(&claim, r->first + r->count / 2), r);
 	}
 	assert_int_equal(at, reached);
 	assert_int_equal(timers.count, with_timers);
 	assert_ptr_equal(claim_first_held(&claim), first_held);
 	assert_ptr_equal(claim_first_returned(&claim), first_returned);
+	assert_ptr_equal(claim_first_due(&claim), first_due);
 	for (unsigned i = 0; i < COUNT(batches); i++)
 		refs -= batches[i].refs - 1;
 	assert_int_equal(refs, 0);
@@ -620,6 +656,8 @@ int main(void)
 		CLAIM_TEST(acks_in_any_order_become_one),
 		CLAIM_TEST(what_returned_is_given_out_again_one_by_one),
 		CLAIM_TEST(what_returns_alike_becomes_one),
+		CLAIM_TEST(what_is_due_is_known_apart_from_what_comes_later),
+		CLAIM_TEST(a_run_is_found_by_an_offset),
 		CLAIM_TEST(giving_up_settles),
 		CLAIM_TEST(what_is_passed_moves_committed_unless_somebody_holds),
 		CLAIM_TEST(what_is_no_longer_kept_is_settled),

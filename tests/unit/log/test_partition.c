@@ -2,6 +2,7 @@
 #include "partition_rig.h"
 
 #define LOG "tide:{//orders#3}:log"
+#define IDS "tide:{//orders#3}:dedupe"
 
 static int setup(void **state)
 {
@@ -192,6 +193,16 @@ static void the_first_append_may_be_refused(void **state)
 	rig_expect_all_from(0);
 }
 
+static uint64_t publish_seen(const char *publish_id)
+{
+	struct msg m = { .key = SLICE("k"), .payload = "", .payload_len = 0 };
+	struct store_seen seen = { .publish_id = slice_from(publish_id),
+				   .msg_id = 9,
+				   .until_unix_ms = NOON_MS + DAY_MS };
+
+	return partition_append_seen(r.p, &m, &seen, NULL);
+}
+
 /* What a refused append may have left is no message. */
 static void an_append_that_may_have_been_carried_out_is_removed(void **state)
 {
@@ -201,6 +212,7 @@ static void an_append_that_may_have_been_carried_out_is_removed(void **state)
 	rig_ask("CONFIG SET maxmemory 1");
 	rig_ask("CLIENT PAUSE 60000 WRITE");
 	pub = rig_publish(100);
+	publish_seen("a");
 	for (int i = 0; i < 20; i++) {
 		rig_turn();
 		usleep(1000);
@@ -211,10 +223,14 @@ static void an_append_that_may_have_been_carried_out_is_removed(void **state)
 	assert_int_equal(pub->status, TIDE_ESTORE);
 	rig_ask("CONFIG SET maxmemory 0");
 	rig_ask("ZADD " LOG ":20261123 3 left 4 over");
+	rig_ask("ZADD " IDS " 1 %s 2 %s", "0000000000000009@2 x", "0000000000000009@4 a");
 	r.env.now_ms += DAY_MS;
 	rig_publish_all(1, 100);
 	assert_int_equal(r.stored_count, 4);
 	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261123"), 1);
+	/* Its publish id, and no other. */
+	rig_ask("ZREM " IDS " %s", "0000000000000009@2 x");
+	assert_int_equal(ask_int(r.redis, "ZCARD " IDS), 0);
 	r.env.tail_max_bytes = 0;
 	partition_shrink(&r.env);
 	rig_expect_all_from(0);

@@ -10,7 +10,7 @@ static uint64_t messages; /* the last one */
 
 static int setup(void **state)
 {
-	dedupe_table_init(&table, true);
+	dedupe_table_init(&table, DEDUPE_TABLE_MESSAGES);
 	return 0;
 }
 

@@ -21,6 +21,10 @@ static void a_member_is_what_the_manual_says(void **state)
 		    "order 42");
 	check_parse(SLICE("687f6b32f9000000+3 a"), UINT64_C(0x687f6b32f9000000), 3, "a");
 	check_parse(SLICE("687f6b32f9000000  "), UINT64_C(0x687f6b32f9000000), 0, " ");
+	check_parse(SLICE("687f6b32f9000000@17 @1 b"), UINT64_C(0x687f6b32f9000000), 0,
+		    "@1 b");
+	check_parse(SLICE("687f6b32f9000000+2@0 b"), UINT64_C(0x687f6b32f9000000), 2,
+		    "b");
 	check_parse(SLICE("687f6b32f9000000 +1 b"), UINT64_C(0x687f6b32f9000000), 0,
 		    "+1 b");
 }
@@ -40,6 +44,12 @@ static void other_members_are_refused(void **state)
 		"687f6b32f9000000+65536 a",
 		"687f6b32f9000000-1 a",
 		"687f6b32f9000000+1a b",
+		"687f6b32f9000000@ b",
+		"687f6b32f9000000@-1 b",
+		"687f6b32f9000000@1+2 b",
+		"687f6b32f9000000+@2 b",
+		"687f6b32f9000000x@2 b",
+		"687f6b32f9000000@9007199254740993 b",
 	};
 	char long_one[ID_HEX_LEN + 1 + MSG_DEDUPE_ID_MAX + 2];
 	struct store_seen seen;
@@ -58,11 +68,18 @@ static void what_is_written_is_read_again(void **state)
 {
 	static const unsigned copies[] = { 0, 1, 64, 65535 };
 	char text[STORE_DEDUPE_HEAD_MAX + 1];
-	for (size_t i = 0; i < sizeof(copies) / sizeof(copies[0]); i++) {
-		struct store_seen seen = { .msg_id = 7, .copy = copies[i] };
+	for (size_t i = 0; i < 2 * sizeof(copies) / sizeof(copies[0]); i++) {
+		struct store_seen seen = { .msg_id = 7, .copy = copies[i / 2] }, read;
+		seen.has_offset = i % 2;
+		seen.offset = i % 2 ? UINT64_C(1) << 53 : 0;
 		size_t len = store_dedupe_format_head(&seen, text);
 		text[len] = 'a';
-		check_parse((struct slice){ text, len + 1 }, 7, copies[i], "a");
+		check_parse((struct slice){ text, len + 1 }, 7, copies[i / 2], "a");
+		assert_int_equal(
+			store_dedupe_parse_member((struct slice){ text, len + 1 }, &read),
+			TIDE_OK);
+		assert_int_equal(read.has_offset, seen.has_offset);
+		assert_int_equal(read.offset, seen.offset);
 	}
 }
 
@@ -143,8 +160,10 @@ static void write_ids(struct harness *h, uint64_t from, uint64_t to)
 	for (uint64_t i = from; i <= to; i++) {
 		char id[32];
 		snprintf(id, sizeof(id), "id %llu", (unsigned long long)i);
-		struct store_seen seen = { slice_from(id), i, (unsigned)(i % 3),
-					   1790000000000 + (int64_t)i };
+		struct store_seen seen = { .publish_id = slice_from(id),
+					   .msg_id = i,
+					   .copy = (unsigned)(i % 3),
+					   .until_unix_ms = 1790000000000 + (int64_t)i };
 		batch_dedupe(b, &seen);
 	}
 	store_batch_commit_take(b, on_batch, &o);
@@ -229,7 +248,10 @@ static void an_id_goes_with_its_message(void **state)
 	struct batch *b = store_batch_begin(h->store, h->shard);
 	batch_insert(b,
 		     &(struct store_insert){ m, 0, m->expires_unix_ms, STORE_READY, 0 });
-	batch_dedupe(b, &(struct store_seen){ SLICE("id 7"), 7, 1, 1790000000007 });
+	batch_dedupe(b, &(struct store_seen){ .publish_id = SLICE("id 7"),
+					      .msg_id = 7,
+					      .copy = 1,
+					      .until_unix_ms = 1790000000007 });
 	msg_unref(m);
 	redisContext *c = harness_redis(h);
 	/* Of one transaction, nothing or all is done. */

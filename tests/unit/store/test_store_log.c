@@ -1,6 +1,7 @@
 #include "store/store_log.h"
 
 #include "fake_redis.h"
+#include "store/store_dedupe.h"
 
 #define KEY(suffix) "tide:{//events#3}:" suffix
 #define DAY KEY("log:20261123")
@@ -283,6 +284,86 @@ static void a_part_of_an_append_that_was_refused_makes_it_unsure(void **state)
 			      .day = 20261123, .batches = &b, .count = 1 });
 	assert_int_equal(o.status, TIDE_ESTORE);
 	assert_false(o.is_unsure);
+}
+
+/* ---- publish ids -------------------------------------------------------------- */
+
+#define IDS KEY("dedupe")
+
+/* "a", "b" ... at the offsets from `base` on. */
+static struct buf seen_words(unsigned count, uint64_t base)
+{
+	struct buf words = { 0 };
+	char publish_id = 'a';
+	for (unsigned i = 0; i < count; i++, publish_id++)
+		store_dedupe_add_words(
+			&words, &(struct store_seen){ .publish_id = { &publish_id, 1 },
+						      .msg_id = 7,
+						      .has_offset = true,
+						      .offset = base + i,
+						      .until_unix_ms = 1000 + i });
+	return words;
+}
+
+static void publish_ids_are_written_with_their_messages(void **state)
+{
+	struct harness *h = *state;
+	redisContext *c = harness_redis(h);
+	const struct store_log_batch b = batch(3, "x");
+	struct buf words = seen_words(2, 3);
+	struct store_log_append a = { .day = 20261123,
+				      .batches = &b,
+				      .count = 1,
+				      .seen = buf_slice(&words),
+				      .seen_count = 2 };
+	append_ok(h, &a);
+	append_ok(h, &a);
+	assert_int_equal(ask_int(c, "ZCARD " IDS) + ask_int(c, "ZCARD " DAY), 2 + 1);
+	freeReplyObject(ask(c, "DEL " IDS " " DAY));
+	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
+	assert_int_equal(append(h, &a).status, TIDE_ESTORE);
+	freeReplyObject(ask(c, "CONFIG SET maxmemory 0"));
+	assert_int_equal(ask_int(c, "DBSIZE"), 0);
+	append_ok(h, &a);
+	redisReply *reply = redisCommand(c, "ZSCORE %s %s", IDS, "0000000000000007@4 b");
+	assert_string_equal(reply->str, "1001");
+	freeReplyObject(reply);
+	buf_deinit(&words);
+	redisFree(c);
+}
+
+static void publish_ids_of_a_refused_append_go_with_its_messages(void **state)
+{
+	struct harness *h = *state;
+	redisContext *c = harness_redis(h);
+	static const uint32_t days[] = { 20261123 };
+	const struct store_log_batch before = batch(0, "w"), b = batch(3, "x");
+	struct buf words = seen_words(3, 0), unsure = seen_words(2, 1);
+	struct store_log_append a = { .day = 20261123,
+				      .batches = &before,
+				      .count = 1,
+				      .seen = buf_slice(&words),
+				      .seen_count = 3 };
+	/* As though a refused append had left two there. */
+	append_ok(h, &a);
+	freeReplyObject(redisCommand(c, "ZADD %s 5 %s 6 %s", IDS, "0000000000000007@1 a",
+				     "0000000000000007@2 b"));
+	assert_int_equal(ask_int(c, "ZCARD " IDS), 5);
+	a.batches = &b;
+	a.seen_count = 0;
+	a.truncate_days = days;
+	a.truncate_count = 1;
+	a.unsure_seen = buf_slice(&unsure);
+	a.unsure_seen_count = 2;
+	freeReplyObject(ask(c, "CONFIG SET maxmemory 1"));
+	assert_int_equal(append(h, &a).status, TIDE_ESTORE);
+	freeReplyObject(ask(c, "CONFIG SET maxmemory 0"));
+	assert_int_equal(ask_int(c, "ZCARD " IDS), 3);
+	append_ok(h, &a);
+	assert_read(h, 20261123, 0, 10, "0:w 3:x");
+	buf_deinit(&words);
+	buf_deinit(&unsure);
+	redisFree(c);
 }
 
 #define KILL_APPENDS 40
@@ -695,6 +776,8 @@ int main(void)
 		STORE_TEST(an_append_that_is_sent_twice_is_there_once),
 		STORE_TEST(the_most_batches_and_the_largest_offset_pass),
 		STORE_TEST(an_append_first_removes_what_a_refused_one_has_left),
+		STORE_TEST(publish_ids_are_written_with_their_messages),
+		STORE_TEST(publish_ids_of_a_refused_append_go_with_its_messages),
 		STORE_TEST(what_memory_refuses_leaves_nothing_but_a_truncation_passes),
 		STORE_TEST(a_part_of_an_append_that_was_refused_makes_it_unsure),
 		STORE_TEST(appends_survive_the_death_of_redis_in_their_order),
