@@ -302,6 +302,11 @@ void group_settle_count_nack(const struct run *run)
 	queue_of(claim_of(run))->counters.nacked++;
 }
 
+bool group_settle_comes_again(const struct run *run)
+{
+	return claim_of(run)->group->name != NULL;
+}
+
 void group_settle_return(struct run *run)
 {
 	struct group_claim *gc = claim_of(run);

@@ -31,6 +31,8 @@ struct group_failing {
 void group_settle_fail(struct run *run, uint64_t tag, const struct group_failing *f);
 /* Before it, for a NACK. */
 void group_settle_count_nack(const struct run *run);
+/* Its group goes on without the consumer. A reader's does not: nothing of it is kept. */
+bool group_settle_comes_again(const struct run *run);
 /* The run comes again, unpunished: its consumer went away at work on another. */
 void group_settle_return(struct run *run);
 /* Nothing of the claim is held any more: its holders forget it. A claim_reset or the end

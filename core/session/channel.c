@@ -49,7 +49,7 @@ static void return_runs(struct channel *ch, bool is_punished)
 			sub && !sub->is_gone ? &sub->is_charged : &is_get_charged;
 		uint64_t next = run->first_tag + run->count;
 
-		if (!*is_charged) {
+		if (!*is_charged && group_settle_comes_again(run)) {
 			*is_charged = true;
 			group_settle_fail(run, run->first_tag, &gone);
 		}

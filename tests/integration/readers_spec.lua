@@ -89,6 +89,21 @@ describe('a reader of a topic', function()
     c:expect_nothing()
   end)
 
+  it('leaves no dead letter behind when it goes away', function()
+    c:ok 'DECLARE queue dead'
+    c:ok 'DECLARE topic t partitions=1 delivery-limit=1 dead-letter=-/dead'
+    publish('a', 'b')
+    c:send '@1 OPEN\r\n@1 SUB t s from=first\r\n'
+    c:expect_line '@1 OK'
+    c:expect_line '@1 OK'
+    c:expect_msg(nil, 1)
+    c:expect_msg(nil, 1)
+    c:send '@1 CLOSE\r\n'
+    c:expect_line '@1 OK'
+    assert.equal(0, c:stats('t').dead_lettered)
+    assert.same({}, c:get 'dead')
+  end)
+
   it('gets a message again that it has refused', function()
     c:ok 'DECLARE topic t partitions=1'
     publish 'a'
