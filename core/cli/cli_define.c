@@ -74,6 +74,8 @@ static int run_purge(struct cli *cli)
 	add_words(cli, 1);
 	if (cli_is_given(cli, "before"))
 		cli_add_value(cli, SLICE("before"), cli_get(cli, "before"));
+	if (cli_is_given(cli, "partition"))
+		cli_add_value(cli, SLICE("partition"), cli_get(cli, "partition"));
 	return finish(cli);
 }
 
@@ -189,6 +191,7 @@ static int run_redrive(struct cli *cli)
 static const struct command_option purge_options[] = {
 	{ COMMAND_TEXT("before", "POSITION", NULL,
 		       "of a topic: only what lies before it, see above") },
+	{ COMMAND_NUMBER("partition", "all", "of a topic: of this one alone", 0, 65535) },
 	{ .name = NULL },
 };
 

@@ -88,7 +88,8 @@ static int run_stats(struct cli *cli)
 		.units = "uptime_ms:duration oldest_ready_ms:duration "
 			 "oldest_lease_ms:duration",
 		.arrays = { { "per_partition",
-			      "partition start end bytes last:time compacted?" },
+			      "partition start end bytes last:time held_back held_by "
+			      "held_since:time compacted?" },
 			    { "groups",
 			      "group members lag lag_ms:duration/behind given_up?" },
 			    { "per_group", "group partition committed end lag held? "
@@ -106,21 +107,29 @@ static int run_stats(struct cli *cli)
 	return cli_table_print_take(document, &view);
 }
 
-/* Ask for the messages behind a place; NULL: for the first. */
-static json_t *peek_page(struct cli *cli, const char *after)
+/* The option that goes on at such a `next`: of a queue it names a message. */
+static const char *peek_option(const char *next)
 {
+	return strchr(next, '@') ? "after" : "offset";
+}
+
+/* Ask for the messages from there on; NULL: as the options say. */
+static json_t *peek_page(struct cli *cli, const char *next)
+{
+	static const char *const options[] = { "state", "partition", "match",
+					       "after", "offset",    NULL };
 	struct tidemq_reply reply;
 
 	buf_clear(&cli->request);
 	buf_append_text(&cli->request, "PEEK");
 	cli_add_word(cli, cli->words[0]);
-	buf_printf(&cli->request, " %" PRIu64 " state=%s",
-		   cli_is_given(cli, "all") ? PEEK_PAGE : cli_number(cli, "count"),
-		   cli_get(cli, "state"));
-	if (cli_is_given(cli, "match"))
-		cli_add_value(cli, SLICE("match"), cli_get(cli, "match"));
-	if (after)
-		cli_add_value(cli, SLICE("after"), after);
+	buf_printf(&cli->request, " %" PRIu64,
+		   cli_is_given(cli, "all") ? PEEK_PAGE : cli_number(cli, "count"));
+	for (const char *const *name = options; *name; name++)
+		if (next && strcmp(*name, peek_option(next)) == 0)
+			cli_add_value(cli, slice_from(*name), next);
+		else if (cli_is_given(cli, *name))
+			cli_add_value(cli, slice_from(*name), cli_get(cli, *name));
 	if (cli_ask(cli, &reply) != CLI_DONE)
 		return NULL;
 	if (cli->json)
@@ -132,7 +141,8 @@ static json_t *peek_page(struct cli *cli, const char *after)
 static int print_page(struct cli *cli, json_t *page, bool is_only)
 {
 	static const struct cli_table_view view = {
-		.columns = "id exchange key priority ts:time due:time attempts failures "
+		.columns = "id partition offset exchange key priority ts:time due:time "
+			   "attempts failures "
 			   "reason "
 			   "headers size payload:payload",
 		.array = "messages",
@@ -148,23 +158,22 @@ static int print_page(struct cli *cli, json_t *page, bool is_only)
 static int run_peek(struct cli *cli)
 {
 	bool is_all = cli_is_given(cli, "all");
-	char *after = NULL, *last = NULL;
-	json_t *page = peek_page(cli, cli_get(cli, "after"));
+	char *next = NULL;
+	json_t *page = peek_page(cli, NULL);
 
 	while (page) {
-		const char *next = cli_table_text(page, "next", NULL);
+		const char *text = cli_table_text(page, "next", NULL);
 
-		after = next ? mem_strdup(next) : NULL;
-		mem_free(last);
-		last = after;
+		mem_free(next);
+		next = text ? mem_strdup(text) : NULL;
 		cli->status = print_page(cli, page, !is_all);
-		if (!is_all || !after || cli->status != CLI_DONE)
+		if (!is_all || !next || cli->status != CLI_DONE)
 			break;
-		page = peek_page(cli, after);
+		page = peek_page(cli, next);
 	}
-	if (!is_all && after && !cli->json)
-		fprintf(stderr, "there may be more: --after %s\n", after);
-	mem_free(last);
+	if (!is_all && next && !cli->json)
+		fprintf(stderr, "there may be more: --%s %s\n", peek_option(next), next);
+	mem_free(next);
 	return cli->status;
 }
 
@@ -233,8 +242,12 @@ static const struct command_option peek_options[] = {
 	{ COMMAND_TEXT("after", "PLACE", NULL, "only those behind a place: see docs") },
 	{ COMMAND_NUMBER("count", "10", "1-100: how many at most", 1, PEEK_PAGE) },
 	{ COMMAND_TEXT("match", "WHAT", NULL, "only those that match, see above") },
+	{ COMMAND_TEXT("offset", "POSITION", NULL,
+		       "of a topic, from there on: an offset, first, a time (default: "
+		       "first)") },
+	{ COMMAND_NUMBER("partition", NULL, "which one of a topic", 0, 63) },
 	{ COMMAND_CHOICE("state", "ready|delayed|unacked|buried", "ready",
-			 "which of them") },
+			 "which of a queue") },
 	{ .name = NULL },
 };
 
@@ -254,8 +267,8 @@ const struct cli_verb cli_show_verbs[] = {
 	  .words_max = 2,
 	  .run = run_stats },
 	{ .name = "peek",
-	  .summary = "show messages of a queue without taking them",
-	  .usage = "[options] QUEUE",
+	  .summary = "show messages of a queue or a topic without taking them",
+	  .usage = "[options] QUEUE|TOPIC",
 	  .details = CLI_MATCH_HELP,
 	  .options = peek_options,
 	  .words_min = 1,

@@ -35,6 +35,8 @@ struct cursor {
 	bool is_stale; /* what is being read is of no use any more */
 	bool is_failed, is_dead;
 	struct record_reader reader;
+	void (*on_ready)(void *ctx); /* NULL: on_news */
+	void *ctx;
 };
 
 struct cursor *cursor_create(struct partition *p, uint64_t offset)
@@ -44,6 +46,27 @@ struct cursor *cursor_create(struct partition *p, uint64_t offset)
 	c->partition = partition_ref(p);
 	c->asked = c->offset = offset;
 	return c;
+}
+
+struct cursor *cursor_create_for(struct partition *p, uint64_t offset,
+				 void (*on_ready)(void *ctx), void *ctx)
+{
+	struct cursor *c = cursor_create(p, offset);
+
+	c->on_ready = on_ready;
+	c->ctx = ctx;
+	return c;
+}
+
+/* Who is told may destroy it. */
+static void tell(struct cursor *c)
+{
+	struct partition *p = c->partition;
+
+	if (c->on_ready)
+		c->on_ready(c->ctx);
+	else if (!p->is_closed)
+		p->env->ops->on_news(p);
 }
 
 static void drop_batch(struct cursor *c)
@@ -261,15 +284,13 @@ static void on_rows(void *ctx, int status, const char *text,
 		cursor_free(c);
 		return;
 	}
-	if (p->is_closed)
-		return;
-	if (c->is_stale)
+	if (c->is_stale || p->is_closed)
 		c->is_stale = false;
 	else if (status == TIDE_OK)
 		status = take_rows(c, rows, count);
-	if (status < 0)
+	if (status < 0 && !p->is_closed)
 		fail(c, status, text);
-	p->env->ops->on_news(p);
+	tell(c);
 }
 
 /* As many as there is room for. How many that are is known where little is left; else it
@@ -439,6 +460,11 @@ uint64_t cursor_offset(const struct cursor *c)
 	return c->offset;
 }
 
+bool cursor_is_at_end(const struct cursor *c)
+{
+	return c->partition->is_closed || c->offset >= c->partition->readable;
+}
+
 void cursor_seek(struct cursor *c, uint64_t offset)
 {
 	struct record_batch *b = c->batch;
@@ -468,8 +494,7 @@ void cursor_wake_failed(struct partition_env *env)
 	while ((c = TAILQ_FIRST(&env->failed)) != NULL &&
 	       !partition_is_resting(env, c->retry_ms)) {
 		set_failed(c, false);
-		if (!c->partition->is_closed)
-			env->ops->on_news(c->partition);
+		tell(c);
 	}
 }
 

@@ -13,6 +13,10 @@
 struct cursor; /* closed: cursor.c */
 
 struct cursor *cursor_create(struct partition *p, uint64_t offset);
+/* For who reads beside those that on_news is for: on_ready takes its place, and also
+ * tells that the partition was closed while something was read. */
+struct cursor *cursor_create_for(struct partition *p, uint64_t offset,
+				 void (*on_ready)(void *ctx), void *ctx);
 /* Accepts NULL. */
 void cursor_destroy(struct cursor *c);
 
@@ -26,6 +30,8 @@ void cursor_destroy(struct cursor *c);
 int cursor_next(struct cursor *c, struct record *out, struct record_batch **batch);
 /* The offset that cursor_next looks for. */
 uint64_t cursor_offset(const struct cursor *c);
+/* All that can be read has been, or the partition is closed. */
+bool cursor_is_at_end(const struct cursor *c);
 /* Go on from there. Cheap when it is the offset that it is at, or the one that it was
  * asked for: it may be behind a gap since then. */
 void cursor_seek(struct cursor *c, uint64_t offset);

@@ -252,6 +252,10 @@ struct peek_spec {
 	unsigned max;
 	struct slice match; /* see base/msg_match.h; data == NULL: all */
 	struct slice after; /* a place that an answer has named; likewise: the first */
+	bool has_state;
+	/* Of a topic. */
+	int partition; /* -1: not named */
+	struct position from;
 };
 TIDE_MUST_USE int session_peek(struct session *s, const struct peek_spec *spec,
 			       struct reply *r, struct error *err);

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "broker/queue_scan.h"
+#include "broker/unusable.h"
 #include "session_private.h"
 #include "shard/shard_ask.h"
 
@@ -284,6 +285,22 @@ static struct peek *create(const struct peek_spec *spec, struct reply *r)
 	return p;
 }
 
+/* The queue, or the topic. */
+static int find(struct session *s, const struct peek_spec *spec, struct queue **out,
+		struct error *err)
+{
+	int rc = session_queue_any(s, spec->queue, out, err);
+
+	if (rc == TIDE_OK)
+		rc = unusable_check(&(*out)->definition, err);
+	if (rc == TIDE_OK && !(*out)->topic &&
+	    (spec->partition >= 0 || spec->from.kind != POSITION_NONE))
+		rc = error_set(err, TIDE_ESYNTAX,
+			       "'%s' is a queue: partition= and offset= are for topics",
+			       (*out)->name);
+	return rc;
+}
+
 int session_peek(struct session *s, const struct peek_spec *spec, struct reply *r,
 		 struct error *err)
 {
@@ -293,8 +310,11 @@ int session_peek(struct session *s, const struct peek_spec *spec, struct reply *
 	struct queue *q;
 	struct peek *p;
 
-	if (session_queue_usable(s, spec->queue, &q, err) < 0 ||
-	    (spec->after.data && read_after(spec->after, &after, &has_score, err) < 0) ||
+	if (find(s, spec, &q, err) < 0)
+		return err->code;
+	if (q->topic)
+		return session_peek_topic(q, spec, r, err);
+	if ((spec->after.data && read_after(spec->after, &after, &has_score, err) < 0) ||
 	    msg_match_init(&match, spec->match, err) < 0)
 		return err->code;
 	p = create(spec, r);

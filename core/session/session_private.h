@@ -98,6 +98,9 @@ TIDE_MUST_USE int session_queue_check_get(const struct queue *q, struct error *e
 void session_settle_turn(struct service *service);
 /* As documents name a state. */
 const char *session_peek_state_name(enum entry_state state);
+/* PEEK of a topic. */
+TIDE_MUST_USE int session_peek_topic(struct queue *q, const struct peek_spec *spec,
+				     struct reply *r, struct error *err);
 /* The members "size", and "payload" or "payload_base64". */
 void session_peek_write_payload(struct json *j, const struct msg *m);
 /* The session ends and has returned what it holds: the reply completes unseen. */

@@ -98,7 +98,7 @@ describe('a topic', function()
     c:ok 'DECLARE queue q'
     local id = '0123456789abcdef'
     for _, line in ipairs {
-      'PEEK t', 'FIND t ' .. id, 'REMOVE t ' .. id, 'RESCHEDULE t ' .. id .. ' delay=1s', 'KICK t', 'REDRIVE t',
+      'FIND t ' .. id, 'REMOVE t ' .. id, 'RESCHEDULE t ' .. id .. ' delay=1s', 'KICK t', 'REDRIVE t',
       'PAUSE t in', 'RESUME t',
     } do
       refused(line, "denied 't' is a topic: this request takes a queue$")

@@ -520,8 +520,13 @@ COMMAND(touch)
 COMMAND(peek)
 {
 	struct peek_spec spec = { .queue = request_name(q, 0, "a queue") };
+	struct slice from = request_option(q, "offset");
 
 	spec.max = (unsigned)request_count(q, 1, PEEK_MAX, 1);
+	spec.has_state = request_option(q, "state").data;
+	spec.partition = request_int(q, "partition", 0, REQUEST_PARTITIONS_MAX - 1, -1);
+	if (q->rc == TIDE_OK && from.data)
+		q->rc = position_parse(from, &spec.from, q->err);
 	/* In the order of enum peek_state. */
 	spec.state = (enum peek_state)request_choice(q, "state",
 						     "ready, delayed, unacked or buried");

@@ -30,7 +30,7 @@ static const struct verb verbs[] = {
 	{ "GET",     1, 1, "queue",                    VERB_ANSWERS | VERB_LIST,         "max wait ack id match ack-timeout group partition offset", NULL, command_get },
 	{ "NACK",    0, 0, NULL,                       VERB_TAGS | VERB_TRANSACTED,      "delay pri", "bury dead requeue", command_nack },
 	{ "TOUCH",   0, 0, NULL,                       VERB_TAGS,                        "for", NULL,                  command_touch },
-	{ "PEEK",    1, 2, "queue n",                  VERB_DOCUMENT | VERB_ANSWERS,        "state match after", NULL,    command_peek },
+	{ "PEEK",    1, 2, "queue n",                  VERB_DOCUMENT | VERB_ANSWERS,        "state match after partition offset", NULL, command_peek },
 	{ "REDRIVE", 1, 2, "queue n",                  VERB_DOCUMENT,                    "match to", NULL,             command_redrive },
 	{ "PURGE",   1, 1, "queue",                    0,                                "before partition", NULL,     command_purge },
 	{ "KICK",    1, 2, "queue n",                  VERB_DOCUMENT,                    "id", NULL,                   command_kick },
