@@ -9,7 +9,8 @@
 static inline __attribute__((always_inline)) bool could_take(struct consumer *c)
 {
 	if (c->getter)
-		return !c->has_looked && getter_can_take(c);
+		return c->queue->topic ? c->is_active
+				       : !c->has_looked && getter_can_take(c);
 	return c->is_active && (c->is_auto_ack || c->unacked < c->prefetch) &&
 	       c->ops->can_take(c);
 }
@@ -100,6 +101,21 @@ void consumer_update(struct consumer *c)
 	}
 }
 
+/* One that is idle is not active: what it lacks is no credit. */
+void consumer_wake(struct consumer *c)
+{
+	if (c->is_active)
+		return;
+	c->is_active = true;
+	consumer_update(c);
+}
+
+void consumer_rest(struct consumer *c)
+{
+	c->is_active = false;
+	consumer_update(c);
+}
+
 void consumer_looked(struct consumer *c)
 {
 	c->has_looked = true;
@@ -107,21 +123,15 @@ void consumer_looked(struct consumer *c)
 	consumer_update(c);
 }
 
-void consumer_look(struct consumer *c)
-{
-	if (!c->has_looked || !c->queue)
-		return;
-	TAILQ_REMOVE(&c->queue->looked, c, look_link);
-	c->has_looked = false;
-	consumer_update(c);
-}
-
 void consumer_look_again(struct queue *q)
 {
 	struct consumer *c;
 
-	while ((c = TAILQ_FIRST(&q->looked)) != NULL)
-		consumer_look(c);
+	while ((c = TAILQ_FIRST(&q->looked)) != NULL) {
+		TAILQ_REMOVE(&q->looked, c, look_link);
+		c->has_looked = false;
+		consumer_update(c);
+	}
 }
 
 struct consumer *consumer_next(struct queue *q)

@@ -33,7 +33,7 @@ struct record_delivery {
 };
 
 struct consumer_ops {
-	/* Its client takes more. Not asked of a GET. */
+	/* Its client takes more. Not asked of a GET, nor is on_assigned told. */
 	bool (*can_take)(const struct consumer *c);
 	/* Send the message, or gather it for the answer of a GET. Unless is_auto_ack the
 	 * message is held; it gets its holder here. */
@@ -115,12 +115,13 @@ void consumer_add(struct queue *q, struct consumer *c);
 void consumer_remove(struct consumer *c);
 /* Its credit or its client may have changed. */
 void consumer_update(struct consumer *c);
+/* Of a topic: it has something that it may be given; or nothing more. */
+void consumer_wake(struct consumer *c);
+void consumer_rest(struct consumer *c);
 /* It has looked for a match in vain. */
 void consumer_looked(struct consumer *c);
 /* Something has become ready: those who have looked in vain do so again. */
 void consumer_look_again(struct queue *q);
-/* The same for one of them. */
-void consumer_look(struct consumer *c);
 /* It may use its shared credit now. */
 void consumer_admit(struct consumer *c);
 /* The consumer of the queue that is to get the next message; NULL: nobody can take one.

@@ -41,17 +41,20 @@ void getter_remove(struct getter *g)
 	}
 }
 
-/* The queue of this consumer is being read. */
-static void await_read(struct consumer *c)
+void getter_await(struct getter *g)
 {
-	struct getter *g = c->getter;
-
-	if (!c->is_reader)
-		TAILQ_INSERT_TAIL(&c->queue->readers, c, reader_link);
-	c->is_reader = true;
 	if (!g->read_until_ms)
 		g->read_until_ms = g->broker->mono_ms + GETTER_READ_MS;
 	set_timer(g);
+}
+
+/* The queue of this consumer is being read. */
+static void await_read(struct consumer *c)
+{
+	if (!c->is_reader)
+		TAILQ_INSERT_TAIL(&c->queue->readers, c, reader_link);
+	c->is_reader = true;
+	getter_await(c->getter);
 }
 
 /* The first of its consumers before `end` whose queue is being read, or NULL. */

@@ -15,6 +15,7 @@
 
 struct broker;
 struct msg_match;
+struct topic_group;
 struct queue;
 
 struct getter {
@@ -32,7 +33,14 @@ struct getter {
 	int64_t read_until_ms; /* 0: it waits for no read */
 	bool is_over;          /* its time is; it waits for a read at most */
 	bool is_hasty;         /* it has waited for a read for long enough */
+
+	/* Of a topic, for pull.h. It has one consumer then. */
+	struct topic_group *group; /* NULL: it takes from queues */
+	TAILQ_ENTRY(getter) line_link;
+	bool is_late; /* its time is over, and it waits for a read */
 };
+
+TAILQ_HEAD(getter_list, getter);
 
 /* Enter it into the lines of its queues: the consumers' `queue` says which. The rest of
  * them and of the getter is filled in, up to consumer_count.
@@ -43,6 +51,8 @@ void getter_remove(struct getter *g);
 /* No queue that is named before this consumer's is being read. If one is, the consumer is
  * updated when that has ended. */
 bool getter_can_take(struct consumer *c);
+/* It waits for a read from now on, for GETTER_READ_MS at most since the first time. */
+void getter_await(struct getter *g);
 /* One of its queues is being read, and it may wait for that. */
 bool getter_awaits_read(struct getter *g);
 /* A queue named before this consumer's waits to be dealt out. */

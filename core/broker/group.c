@@ -57,6 +57,7 @@ static struct topic_group *create(struct topic *t)
 	g->only = -1;
 	TAILQ_INIT(&g->members);
 	TAILQ_INIT(&g->pulls);
+	TAILQ_INIT(&g->ready);
 	g->claims = mem_zalloc(width * sizeof(*g->claims));
 	g->committed = mem_alloc(width * sizeof(*g->committed));
 	for (unsigned i = 0; i < width; i++)
@@ -134,21 +135,42 @@ uint64_t group_committed(const struct topic_group *g, unsigned index)
 	return gc && !gc->search ? gc->claim.committed : g->committed[index];
 }
 
+bool group_is_free(const struct group_claim *gc)
+{
+	return !gc->owner &&
+	       (gc->claim.held == 0 || !gc->group->topic->queue->config.keeps_order);
+}
+
+/* Who may be given what it has now; NULL: nobody. */
+static struct consumer *taker_of(const struct group_claim *gc)
+{
+	const struct getter *pull = TAILQ_FIRST(&gc->group->pulls);
+
+	if (gc->owner)
+		return gc->is_handover ? NULL : gc->owner->consumer;
+	return pull && group_is_free(gc) ? pull->consumers : NULL;
+}
+
+static struct group_claim_list *ready_list(struct group_claim *gc)
+{
+	return gc->owner ? &gc->owner->ready : &gc->group->ready;
+}
+
 void group_wake(struct group_claim *gc)
 {
-	struct member *m = gc->owner;
+	struct consumer *c = taker_of(gc);
 
-	if (gc->is_ready || !m || gc->is_handover || gc->search)
+	if (gc->is_ready || !c || gc->search)
 		return;
 	gc->is_ready = true;
-	TAILQ_INSERT_TAIL(&m->ready, gc, ready_link);
-	member_wake(m);
+	TAILQ_INSERT_TAIL(ready_list(gc), gc, ready_link);
+	consumer_wake(c);
 }
 
 void group_rest(struct group_claim *gc)
 {
 	if (gc->is_ready)
-		TAILQ_REMOVE(&gc->owner->ready, gc, ready_link);
+		TAILQ_REMOVE(ready_list(gc), gc, ready_link);
 	gc->is_ready = false;
 }
 
@@ -184,16 +206,24 @@ static bool is_plain(const struct group_claim *gc)
 	       !watch_of(gc)->flight;
 }
 
+/* Who pulls comes back soon: what was read ahead is kept until what it took is written.
+ */
+static bool is_in_use(const struct group_claim *gc)
+{
+	return gc->claim.held > 0 || gc->is_dirty || watch_of(gc)->flight;
+}
+
 static bool drop_if_plain(struct group_claim *gc)
 {
-	if (gc->owner)
+	if (gc->owner || !TAILQ_EMPTY(&gc->group->pulls))
 		return false;
 	if (is_plain(gc)) {
 		free_claim(gc);
 		return true;
 	}
 	group_rest(gc);
-	close_cursors(gc);
+	if (!is_in_use(gc))
+		close_cursors(gc);
 	return false;
 }
 
@@ -216,7 +246,7 @@ static void destroy(struct topic_group *g)
 
 static void drop_reader(struct topic_group *g)
 {
-	if (g->name || g->member_count > 0 || !TAILQ_EMPTY(&g->pulls))
+	if (g->name || g->member_count > 0 || g->pull_count > 0)
 		return;
 	for (unsigned i = 0; i < group_width(g); i++)
 		if (g->claims[i])
@@ -228,12 +258,10 @@ void group_check(struct group_claim *gc)
 {
 	struct topic_group *g = gc->group;
 
-	if (gc->is_handover && gc->claim.held == 0) {
+	if (gc->claim.held == 0 && (gc->is_handover || !gc->owner)) {
 		gc->is_handover = false;
 		group_wake(gc);
 	}
-	if (!gc->owner && !TAILQ_EMPTY(&g->pulls))
-		member_offer(gc);
 	if (drop_if_plain(gc))
 		drop_reader(g);
 }
@@ -241,8 +269,8 @@ void group_check(struct group_claim *gc)
 void group_left(struct topic_group *g)
 {
 	for (unsigned i = 0; i < group_width(g); i++)
-		if (g->claims[i])
-			drop_if_plain(g->claims[i]);
+		if (g->claims[i] && !g->claims[i]->owner && !drop_if_plain(g->claims[i]))
+			group_wake(g->claims[i]);
 	drop_reader(g);
 }
 

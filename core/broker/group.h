@@ -4,17 +4,21 @@
  * partitions: member.h. A reader is a group without a name: it has one member, goes with
  * it, and commits nothing.
  *
+ * GETs take from partitions that no member has: pull.h.
+ *
  * What a group does with a partition is a claim (log/claim.h). It is made when the group
- * first wants to read there, and dropped when nobody has the partition and nothing is
- * left but the committed offset. A claim that may have something to give is in the list
- * `ready` of its owner. One that has nothing waits for the partition's news, for a timer,
- * or for what is held: nothing is done for it in a turn. */
+ * first wants to read there, and dropped when nobody has the partition, no GET waits and
+ * nothing is left but the committed offset. A claim that may have something to give is in
+ * the list `ready` of its owner; or of the group, for GETs. One that has nothing waits
+ * for the partition's news, for a timer, or for what is held: nothing is done for it in a
+ * turn. */
 #pragma once
 
 #include "base/position.h"
 #include "base/table.h"
 #include "log/claim.h"
 #include "log/cursor.h"
+#include "getter.h"
 #include "topic.h"
 
 struct broker;
@@ -47,8 +51,8 @@ struct group_claim {
 	/* Somebody else holds messages of it: the owner waits for them. */
 	bool is_handover;
 	bool is_far_ahead; /* it waits: GROUP_AHEAD_MAX */
+	bool is_reading;   /* what comes next is being read, or cannot be just now */
 	bool is_dirty;     /* committed has moved, and Redis does not know */
-	bool is_reading;   /* what it gives out next is being read */
 	/* What was never given out, and what comes again. NULL: nothing to read now. */
 	struct cursor *cursor, *again;
 	struct group_search *search;   /* its position is being looked for */
@@ -63,12 +67,15 @@ struct topic_group {
 	size_t name_len;
 	struct member_list members;
 	unsigned member_count;
-	struct member_list pulls;    /* GETs that wait: member.h */
 	struct group_claim **claims; /* by partition; NULL: there is none */
 	uint64_t *committed;         /* where there is none; GROUP_UNKNOWN */
 	uint64_t given_up;           /* messages that failed for good, without a target */
 	int64_t given_up_logged_ms;
-	int64_t only; /* the one partition that a reader wants; -1: all */
+	int64_t only;             /* the one partition that a reader wants; -1: all */
+	struct getter_list pulls; /* GETs that wait, in the order that they came */
+	unsigned pull_count, late_pulls;
+	struct group_claim_list ready; /* free, while a GET waits: may have something */
+	unsigned next_pulled;          /* the partition that a GET takes from first */
 };
 
 /* Of a partition: who reads it. */
@@ -100,7 +107,8 @@ struct topic_group *group_open(struct topic *t, struct slice name);
 struct topic_group *group_create_reader(struct topic *t, int64_t only);
 /* It has no members and is to be forgotten, by Redis too. `waiter` may be NULL. */
 void group_erase(struct topic_group *g, struct waiter *waiter);
-/* Nobody has the partitions, or the reader has gone: what nobody needs goes. */
+/* A reader's only member has gone, or the last one of a group, or the last GET: what
+ * nobody needs goes; perhaps the group. */
 void group_left(struct topic_group *g);
 
 /* The claim for a partition; NULL: there is none. */
@@ -117,6 +125,9 @@ uint64_t group_committed(const struct topic_group *g, unsigned partition);
 unsigned group_width(const struct topic_group *g);
 struct broker *group_broker(const struct topic_group *g);
 
+/* GETs may take from it: no member has it, and nothing of it is held (or order is not
+ * kept). */
+bool group_is_free(const struct group_claim *gc);
 /* There may be something to give out. */
 void group_wake(struct group_claim *gc);
 /* There is nothing at present. */

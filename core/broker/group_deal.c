@@ -1,24 +1,22 @@
 #include "group_deal.h"
 
-#include "getter.h"
 #include "group_commit.h"
 #include "member.h"
+#include "pull.h"
 #include "queue.h"
 
 #define DEAL_MAX 4096 /* messages of one topic in a turn */
 #define ROUND_MAX 256 /* of one partition, before the next one's */
 /* A client's output is looked at after so many bytes that were given to it. */
 #define LOOK_BYTES 8192
-#define PULL_BYTES ((size_t)1 << 20) /* a GET takes no more behind that */
 
-/* What a member gets of one of its partitions in a round. */
+/* What a member gets of one of its partitions in a round; or a GET, in all. */
 struct round {
-	struct member *member;
 	struct consumer *consumer;
 	struct group_claim *gc;
 	struct broker *broker;
 	unsigned left; /* messages */
-	size_t bytes;  /* given since its output was looked at */
+	size_t bytes;  /* given, to a member since its output was looked at */
 	int64_t until_ms;
 	uint32_t lease_ms;
 };
@@ -31,7 +29,7 @@ static bool can_take(struct round *r)
 	if (r->left == 0)
 		return false;
 	if (c->getter)
-		return c->getter->count < c->getter->max && r->member->bytes < PULL_BYTES;
+		return r->bytes < GROUP_PULL_BYTES;
 	if (!c->is_auto_ack &&
 	    (c->unacked >= c->prefetch || (c->credit && credit_is_full(c->credit))))
 		return false;
@@ -66,7 +64,6 @@ static void hand_out(struct round *r, const struct record *record, struct run *r
 	r->left--;
 	r->bytes += record->msg.payload_len + 64;
 	c->delivered++;
-	r->member->bytes += record->msg.payload_len;
 	if (!c->is_auto_ack && run->count == 1)
 		run_add(&c->holder->runs, run);
 	if (!c->is_auto_ack && !c->getter) {
@@ -208,49 +205,103 @@ static void count_round(struct queue *q, unsigned given)
 	b->counters.delivered += given;
 }
 
-/* Gives how many messages it was. */
-static unsigned serve(struct queue *q, struct member *m, unsigned max)
+/* Up to `max` messages of the partition, which is the first of `ready`. Gives how many it
+ * was. */
+static unsigned serve(struct consumer *c, struct group_claim_list *ready, unsigned max)
 {
-	struct group_claim *gc = TAILQ_FIRST(&m->ready);
-	struct round r = { .member = m,
-			   .consumer = m->consumer,
-			   .gc = gc,
-			   .broker = q->vhost->broker,
-			   .left = max < ROUND_MAX ? max : ROUND_MAX };
+	struct group_claim *gc = TAILQ_FIRST(ready);
+	struct round r = {
+		.consumer = c, .gc = gc, .broker = c->queue->vhost->broker, .left = max
+	};
 	uint64_t committed = gc->claim.committed;
-	unsigned wanted = r.left;
 
-	r.lease_ms = choose_lease(m->consumer);
+	r.lease_ms = choose_lease(c);
 	r.until_ms = r.broker->mono_ms + r.lease_ms;
 	while (can_take(&r) && give(&r))
 		;
-	count_round(q, wanted - r.left);
+	count_round(c->queue, max - r.left);
 	if (gc->claim.committed != committed)
 		group_commit_mark(gc);
 	if (gc->is_ready) {
 		/* The next one's turn. */
-		TAILQ_REMOVE(&m->ready, gc, ready_link);
-		TAILQ_INSERT_TAIL(&m->ready, gc, ready_link);
+		TAILQ_REMOVE(ready, gc, ready_link);
+		TAILQ_INSERT_TAIL(ready, gc, ready_link);
 	}
-	return wanted - r.left;
+	return max - r.left;
 }
 
-/* A GET is answered as soon as it has something. Gives how many messages it was. */
-static unsigned serve_pull(struct queue *q, struct member *m, unsigned budget)
-{
-	struct getter *g = m->consumer->getter;
-	unsigned given = 0, more;
+/* ---- GETs ----------------------------------------------------------------------------
+ */
 
-	while (!TAILQ_EMPTY(&m->ready) && given < budget) {
-		more = serve(q, m, budget - given);
-		given += more;
-		if (more == 0 && !TAILQ_EMPTY(&m->ready) && g->count > 0)
-			break; /* it takes no more */
+/* The first in line gets what the first partition has. Who was given something has gone
+ * afterwards, and perhaps its group. Gives how many messages it was. */
+static unsigned serve_pull(struct topic_group *g)
+{
+	struct getter *pull = TAILQ_FIRST(&g->pulls);
+	struct group_claim *gc = TAILQ_FIRST(&g->ready);
+	unsigned given = serve(pull->consumers, &g->ready, pull->max);
+
+	if (given == 0)
+		return 0;
+	if (!group_is_free(gc))
+		group_rest(gc);
+	g->next_pulled = gc->index + 1;
+	pull->on_answer(pull);
+	return given;
+}
+
+bool group_deal_pull(struct getter *pull)
+{
+	struct topic_group *g = pull->group;
+
+	while (!TAILQ_EMPTY(&g->ready)) {
+		bool is_first = TAILQ_FIRST(&g->pulls) == pull;
+
+		if (serve_pull(g) > 0 && is_first)
+			return false;
 	}
-	if (g->count > 0 || (m->is_short && !member_is_reading(m)))
-		g->on_answer(g);
-	else
-		member_rest(m);
+	return true;
+}
+
+void group_deal_answer(struct getter *pull)
+{
+	pull->is_over = true;
+	if (!pull->broker->is_draining) {
+		if (!group_deal_pull(pull) || pull_stay(pull))
+			return;
+	}
+	pull->on_answer(pull);
+}
+
+/* The GETs that the consumer stands for may be given something. */
+static unsigned deal_pulls(struct consumer *c)
+{
+	struct topic_group *g = c->getter->group;
+
+	if (!TAILQ_EMPTY(&g->ready))
+		return serve_pull(g);
+	consumer_rest(c);
+	pull_end_late(g);
+	return 0;
+}
+
+/* ---- members -------------------------------------------------------------------------
+ */
+
+static unsigned deal_member(struct consumer *c, unsigned max)
+{
+	struct member *m = c->member;
+	unsigned given;
+
+	if (TAILQ_EMPTY(&m->ready)) {
+		consumer_rest(c);
+		return 0;
+	}
+	if (c->queue->able.count > 1)
+		consumer_pass_turn(c);
+	given = serve(c, &m->ready, max < ROUND_MAX ? max : ROUND_MAX);
+	if (c->unacked >= c->prefetch)
+		consumer_update(c);
 	return given;
 }
 
@@ -263,20 +314,8 @@ bool group_deal(struct queue *q)
 	if (b->is_draining)
 		return false;
 	while (budget > 0 && (c = consumer_next(q)) != NULL) {
-		if (c->getter) {
-			budget -= serve_pull(q, c->member, budget);
-			continue;
-		}
-		if (TAILQ_EMPTY(&c->member->ready)) {
-			member_rest(c->member);
-			continue;
-		}
-		if (q->able.count > 1)
-			consumer_pass_turn(c);
-		given = serve(q, c->member, budget);
-		budget -= given;
-		if (c->unacked >= c->prefetch)
-			consumer_update(c);
+		given = c->getter ? deal_pulls(c) : deal_member(c, budget);
+		budget -= given < budget ? given : budget;
 		if (pace_is_spent(&b->pace, given > PACE_STEPS))
 			return true;
 	}

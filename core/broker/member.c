@@ -5,31 +5,6 @@
 #include "log/assign.h"
 #include "queue.h"
 
-/* One that is idle is not active for consumer.h: what it lacks is no credit. */
-void member_wake(struct member *m)
-{
-	struct consumer *c = m->consumer;
-
-	if (m->is_pull) {
-		consumer_look(c);
-		return;
-	}
-	if (c->is_active)
-		return;
-	c->is_active = true;
-	consumer_update(c);
-}
-
-void member_rest(struct member *m)
-{
-	if (m->is_pull) {
-		consumer_looked(m->consumer);
-		return;
-	}
-	m->consumer->is_active = false;
-	consumer_update(m->consumer);
-}
-
 static bool keeps_order(const struct topic_group *g)
 {
 	return g->topic->queue->config.keeps_order;
@@ -76,8 +51,7 @@ static void share(struct topic_group *g)
 	for (unsigned i = 0; i < group_width(g); i++) {
 		const struct group_claim *gc = g->claims[i];
 
-		owners[i] = gc && gc->owner && !gc->owner->is_pull ? gc->owner->number
-								   : ASSIGN_NONE;
+		owners[i] = gc && gc->owner ? gc->owner->number : ASSIGN_NONE;
 	}
 	assign_partitions(owners, group_width(g), count);
 	for (unsigned i = 0; i < group_width(g); i++)
@@ -113,53 +87,6 @@ struct member *member_create(struct topic_group *g, struct consumer *c)
 	return m;
 }
 
-void member_offer(struct group_claim *gc)
-{
-	struct member *m = TAILQ_FIRST(&gc->group->pulls);
-
-	if (gc->owner || !m || (gc->claim.held > 0 && keeps_order(gc->group)))
-		return;
-	gc->owner = m;
-	group_wake(gc);
-}
-
-/* To the GETs that wait. */
-static void offer_all(struct topic_group *g)
-{
-	if (TAILQ_EMPTY(&g->pulls))
-		return;
-	for (unsigned i = 0; i < group_width(g); i++)
-		if (g->only < 0 || g->only == i)
-			member_offer(group_open_claim(g, i));
-}
-
-struct member *member_create_pull(struct topic_group *g, struct consumer *c,
-				  bool is_short)
-{
-	struct member *m = mem_zalloc(sizeof(*m));
-
-	m->group = g;
-	m->consumer = c;
-	m->is_pull = true;
-	m->is_short = is_short;
-	TAILQ_INIT(&m->ready);
-	TAILQ_INSERT_TAIL(&g->pulls, m, link);
-	c->member = m;
-	offer_all(g);
-	return m;
-}
-
-bool member_is_reading(const struct member *m)
-{
-	for (unsigned i = 0; i < group_width(m->group); i++) {
-		const struct group_claim *gc = m->group->claims[i];
-
-		if (gc && gc->owner == m && (gc->is_reading || gc->search))
-			return true;
-	}
-	return false;
-}
-
 /* Its partitions are nobody's for a moment. */
 static void leave(struct member *m)
 {
@@ -177,18 +104,15 @@ void member_destroy(struct member *m)
 {
 	struct topic_group *g = m->group;
 
-	bool is_pull = m->is_pull;
-
 	leave(m);
-	TAILQ_REMOVE(is_pull ? &g->pulls : &g->members, m, link);
-	g->member_count -= !is_pull;
+	TAILQ_REMOVE(&g->members, m, link);
+	g->member_count--;
 	m->consumer->member = NULL;
 	mem_free(m);
-	if (g->member_count > 0 && !is_pull) {
+	if (g->member_count > 0) {
 		share(g);
 		tell(g);
 	} else {
-		offer_all(g);
 		group_left(g);
 	}
 }

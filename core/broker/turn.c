@@ -73,7 +73,11 @@ static void deal(struct broker *b)
 
 static void answer_get(struct getter *g)
 {
-	if (getter_wake(g))
+	if (!getter_wake(g))
+		return;
+	if (g->group)
+		group_deal_answer(g);
+	else
 		deal_answer(g);
 }
 

@@ -1,7 +1,11 @@
 #include "channel.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "base/mem.h"
 #include "broker/group_settle.h"
+#include "broker/pull.h"
 #include "broker/retry.h"
 #include "lease_notice.h"
 #include "session_private.h"
@@ -99,8 +103,10 @@ void channel_end(struct channel *ch)
 	session_transaction_end(ch);
 	TAILQ_FOREACH (sub, &ch->subscriptions, channel_link)
 		subscription_leave(sub);
-	TAILQ_FOREACH (f, &ch->fetches, channel_link)
+	TAILQ_FOREACH (f, &ch->fetches, channel_link) {
+		pull_leave(&f->getter);
 		getter_remove(&f->getter);
+	}
 	channel_return_held(ch);
 	while ((sub = TAILQ_FIRST(&ch->subscriptions)) != NULL)
 		subscription_destroy(sub);
@@ -155,6 +161,17 @@ void channel_release(struct entry *e)
 	if (sub->notify_ms)
 		lease_notice_remove(sub, e);
 	subscription_settled(&sub->consumer, 1);
+}
+
+void channel_tell_skipped(struct channel *ch, const char *sid,
+			  const struct channel_gap *gap)
+{
+	const struct session *s = ch->session;
+	char words[NAME_LEN_MAX + 64];
+
+	snprintf(words, sizeof(words), "%s %u %" PRIu64 " %" PRIu64, sid, gap->partition,
+		 gap->from, gap->to);
+	s->ops->on_event(s->ctx, ch->number, "skipped", words);
 }
 
 void channel_forget(struct channel *ch)

@@ -59,6 +59,27 @@ static inline struct delivery channel_hand_out(struct channel *ch,
 	}
 	return d;
 }
+/* The same for a message of a topic. The message is the record's own. */
+static inline struct delivery channel_delivery(const struct record_delivery *r)
+{
+	return (struct delivery){
+		.msg = (struct msg *)&r->record->msg, /* a view: nobody keeps it */
+		.tag = r->tag,
+		.attempt = r->attempt,
+		.is_redelivered = r->attempt > 1,
+		.has_offset = true,
+		.partition = (uint16_t)r->partition,
+		.offset = r->record->offset,
+	};
+}
+/* Messages of a partition that are no longer kept, from `from` to before `to`. */
+struct channel_gap {
+	unsigned partition;
+	uint64_t from, to;
+};
+/* Who reads it is told that it goes on behind them. */
+void channel_tell_skipped(struct channel *ch, const char *sid,
+			  const struct channel_gap *gap);
 /* The entry, which a channel holds, is no longer held: tag and credit come back. */
 void channel_release(struct entry *e);
 

@@ -1,24 +1,27 @@
 #include "fetch.h"
 
 #include "base/mem.h"
-#include "broker/member.h"
+#include "broker/pull.h"
 #include "broker/queue.h"
 #include "host/log.h"
 #include "session_private.h"
 
-/* The messages leave together, with the reply. */
+/* Where the next message goes. The messages leave together, with the reply. */
+static struct delivery *next_delivery(struct fetch *f)
+{
+	if (!f->deliveries)
+		f->deliveries = mem_alloc(f->getter.max * sizeof(*f->deliveries));
+	return &f->deliveries[f->getter.count];
+}
+
 static void on_deliver(struct consumer *c, struct entry *e, bool is_redelivered)
 {
 	struct fetch *f = fetch_of(c->getter);
 
-	if (!f->deliveries)
-		f->deliveries = mem_alloc(f->getter.max * sizeof(*f->deliveries));
-	f->deliveries[f->getter.count] =
-		channel_hand_out(f->channel, c, e, is_redelivered);
+	*next_delivery(f) = channel_hand_out(f->channel, c, e, is_redelivered);
 	msg_ref(e->msg);
 }
 
-/* The message is a view: the reply keeps a copy. */
 static void on_record(struct consumer *c, const struct record_delivery *r)
 {
 	struct fetch *f = fetch_of(c->getter);
@@ -30,28 +33,22 @@ static void on_record(struct consumer *c, const struct record_delivery *r)
 			 c->queue->name, r->record->msg.payload_len);
 		return;
 	}
-	if (!f->deliveries)
-		f->deliveries = mem_alloc(f->getter.max * sizeof(*f->deliveries));
-	f->deliveries[f->getter.count++] = (struct delivery){
-		.msg = m,
-		.tag = r->tag,
-		.attempt = r->attempt,
-		.is_redelivered = r->attempt > 1,
-		.has_offset = true,
-		.partition = (uint16_t)r->partition,
-		.offset = r->record->offset,
-	};
+	*next_delivery(f) = channel_delivery(r);
+	next_delivery(f)->msg = m;
+	f->getter.count++;
 }
 
-/* Its answer says at which offsets the messages are. */
+/* Who reads without a group sees it by the offsets. */
 static void on_skipped(struct consumer *c, unsigned partition, uint64_t from, uint64_t to)
 {
+	if (c->getter->group->name)
+		channel_tell_skipped(fetch_of(c->getter)->channel, "-",
+				     &(struct channel_gap){ partition, from, to });
 }
 
 static void destroy(struct fetch *f)
 {
-	if (f->consumers[0].member)
-		member_destroy(f->consumers[0].member);
+	pull_leave(&f->getter);
 	getter_remove(&f->getter);
 	TAILQ_REMOVE(&f->channel->fetches, f, channel_link);
 	msg_match_deinit(&f->match);
@@ -101,8 +98,8 @@ struct fetch *fetch_create(struct channel *ch, unsigned consumer_count, struct r
 	f->getter.consumer_count = consumer_count;
 	for (unsigned i = 0; i < consumer_count; i++) {
 		f->consumers[i].ops = &ops;
-		f->consumers[i].holder = &ch->holder;
 		f->consumers[i].getter = &f->getter;
+		f->consumers[i].holder = &ch->holder;
 	}
 	TAILQ_INSERT_TAIL(&ch->fetches, f, channel_link);
 	return f;

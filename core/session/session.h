@@ -203,10 +203,11 @@ struct get_spec {
 	bool is_auto_ack;
 	struct slice match; /* see base/msg_match.h; data == NULL: any */
 	const uint64_t *id; /* not NULL: this message alone, in whatever state it is */
-	/* Of a topic: for a group; or without one, from there on in that partition. */
-	struct slice group;   /* data == NULL: none */
-	int64_t partition;    /* -1: none */
-	struct position from; /* POSITION_NONE: none */
+	/* Of a topic: with a group, or from an offset of a partition without one. */
+	struct slice group; /* data == NULL: none */
+	struct position from;
+	int64_t partition; /* -1: none */
+	struct position offset;
 };
 TIDE_MUST_USE int session_consume_get(struct channel *ch, const struct get_spec *spec,
 				      struct reply *r, struct error *err);

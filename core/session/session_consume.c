@@ -63,6 +63,35 @@ int session_consume_unsubscribe(struct channel *ch, struct slice sid, struct rep
 	return TIDE_OK;
 }
 
+/* The first topic that the GET names, or NULL. */
+static struct queue *find_topic(struct session *s, const struct get_spec *spec)
+{
+	for (unsigned i = 0; i < spec->queue_count; i++) {
+		struct queue *q = queue_find(s->vhost, spec->queues[i]);
+
+		if (q && q->topic)
+			return q;
+	}
+	return NULL;
+}
+
+/* No topic is named: nothing is said that is for topics alone. */
+static int check_topic_options(struct session *s, const struct get_spec *spec,
+			       struct error *err)
+{
+	if (!spec->group.data && !spec->from.kind && spec->partition < 0 &&
+	    !spec->offset.kind)
+		return TIDE_OK;
+	if (!queue_find(s->vhost, spec->queues[0]))
+		return error_set(err, TIDE_ENOTFOUND,
+				 "there is no topic '%" SLICE_FMT "'",
+				 SLICE_ARG(spec->queues[0]));
+	return error_set(err, TIDE_ESYNTAX,
+			 "group=, from=, partition= and offset= are for topics, and "
+			 "'%" SLICE_FMT "' is a queue",
+			 SLICE_ARG(spec->queues[0]));
+}
+
 /* The queues of the GET, each named once. */
 static int find_queues(struct session *s, const struct get_spec *spec,
 		       struct queue **queues, struct error *err)
@@ -101,18 +130,15 @@ int session_consume_get(struct channel *ch, const struct get_spec *spec, struct 
 			struct error *err)
 {
 	struct broker *b = ch->session->broker;
-	struct queue *queues[GET_QUEUES_MAX], *q;
+	struct queue *queues[GET_QUEUES_MAX], *topic;
 	struct msg_match match;
 	struct fetch *f;
 
-	q = queue_find(ch->session->vhost, spec->queues[0]);
-	if (q && q->topic)
-		return session_topic_get(ch, q, spec, r, err);
-	if (spec->group.data || spec->partition >= 0 || spec->from.kind != POSITION_NONE)
-		return error_set(err, TIDE_ESYNTAX,
-				 "group=, partition= and offset= are for topics, and "
-				 "'%" SLICE_FMT "' is none",
-				 SLICE_ARG(spec->queues[0]));
+	topic = find_topic(ch->session, spec);
+	if (topic)
+		return session_pull_get(ch, topic, spec, r, err);
+	if (check_topic_options(ch->session, spec, err) < 0)
+		return err->code;
 	if (spec->id)
 		return session_by_id_get(ch, spec, r, err);
 	if (find_queues(ch->session, spec, queues, err) < 0 ||

@@ -45,11 +45,14 @@ int session_group_delete(struct session *s, const struct group_spec *spec,
 
 	if (find_group(s, spec, &g, err) < 0)
 		return err->code;
-	if (g->member_count > 0 || !TAILQ_EMPTY(&g->pulls))
+	if (g->member_count > 0)
 		return error_set(err, TIDE_EEXISTS,
-				 "group '%s' is in use: it has %u members%s", g->name,
-				 g->member_count,
-				 TAILQ_EMPTY(&g->pulls) ? "" : ", and a GET waits");
+				 "group '%s' is in use: it has %u members", g->name,
+				 g->member_count);
+	if (g->pull_count > 0)
+		return error_set(err, TIDE_EEXISTS,
+				 "group '%s' is in use: %u GETs wait for it", g->name,
+				 g->pull_count);
 	group_erase(g, &r->waiter);
 	reply_ok(r);
 	return TIDE_OK;
@@ -125,6 +128,7 @@ static void write_group(const struct topic_group *g, struct json *j)
 	json_member_text(j, "topic", g->topic->queue->name);
 	json_member_text(j, "group", g->name);
 	json_member_int(j, "members", g->member_count);
+	json_member_int(j, "gets", g->pull_count);
 	write_lag(g, j);
 	json_member_int(j, "given_up", (int64_t)g->given_up);
 	json_member_array(j, "partitions");

@@ -61,14 +61,14 @@ TIDE_MUST_USE int session_queue_purge(struct queue *q, struct reply *r,
 TIDE_MUST_USE int session_queue_usable(struct session *s, struct slice name,
 				       struct queue **out, struct error *err);
 
+/* For session_consume_get: the GET names this topic. */
+TIDE_MUST_USE int session_pull_get(struct channel *ch, struct queue *topic,
+				   const struct get_spec *spec, struct reply *r,
+				   struct error *err);
 /* What a SUB says is for a topic, if it is one, or else for a queue. */
 TIDE_MUST_USE int session_topic_check(const struct queue *q,
 				      const struct subscribe_spec *spec,
 				      struct error *err);
-/* GET of a topic. */
-TIDE_MUST_USE int session_topic_get(struct channel *ch, struct queue *q,
-				    const struct get_spec *spec, struct reply *r,
-				    struct error *err);
 /* The subscription, which is in the list of its topic, reads. */
 void session_topic_join(struct subscription *sub, const struct subscribe_spec *spec);
 

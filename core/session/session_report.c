@@ -203,6 +203,7 @@ static void add_consumer(struct json *j, const struct queue *q, const struct con
 	const struct channel *ch =
 		c->getter ? fetch_of(c->getter)->channel : subscription_of(c)->channel;
 	char partitions[MEMBER_PARTITIONS_MAX];
+	const struct topic_group *group;
 
 	json_object_begin(j);
 	json_member_text(j, "queue", q->name);
@@ -221,8 +222,9 @@ static void add_consumer(struct json *j, const struct queue *q, const struct con
 	json_member_int(j, "rank", c->rank);
 	json_member_int(j, "notify_lease_ms",
 			c->getter ? 0 : subscription_of(c)->notify_ms);
-	if (c->member && c->member->group->name)
-		json_member_text(j, "group", c->member->group->name);
+	group = c->member ? c->member->group : c->getter ? c->getter->group : NULL;
+	if (group && group->name)
+		json_member_text(j, "group", group->name);
 	if (c->member) {
 		member_format(c->member, partitions);
 		json_member_text(j, "partitions", partitions);

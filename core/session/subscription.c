@@ -1,6 +1,5 @@
 #include "subscription.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -34,15 +33,7 @@ static void on_record(struct consumer *c, const struct record_delivery *r)
 {
 	struct subscription *sub = subscription_of(c);
 	const struct session *s = sub->channel->session;
-	const struct delivery d = {
-		.msg = (struct msg *)&r->record->msg, /* a view: nobody keeps it */
-		.tag = r->tag,
-		.attempt = r->attempt,
-		.is_redelivered = r->attempt > 1,
-		.has_offset = true,
-		.partition = (uint16_t)r->partition,
-		.offset = r->record->offset,
-	};
+	const struct delivery d = channel_delivery(r);
 
 	s->ops->on_deliver(s->ctx, sub->channel->number, sub->sid, &d);
 }
@@ -50,12 +41,9 @@ static void on_record(struct consumer *c, const struct record_delivery *r)
 static void on_skipped(struct consumer *c, unsigned partition, uint64_t from, uint64_t to)
 {
 	struct subscription *sub = subscription_of(c);
-	const struct session *s = sub->channel->session;
-	char words[NAME_LEN_MAX + 64];
 
-	snprintf(words, sizeof(words), "%s %u %" PRIu64 " %" PRIu64, sub->sid, partition,
-		 from, to);
-	s->ops->on_event(s->ctx, sub->channel->number, "skipped", words);
+	channel_tell_skipped(sub->channel, sub->sid,
+			     &(struct channel_gap){ partition, from, to });
 }
 
 static void on_cancel(struct consumer *c)

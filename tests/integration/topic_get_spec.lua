@@ -151,11 +151,11 @@ describe('GET of a topic', function()
     c:expect_answer('GET t', either)
     c:expect_answer('GET t partition=0', either)
     c:expect_answer('GET t group=g partition=0', either)
-    c:expect_answer('GET t partition=0 offset=committed', either)
     c:expect_answer('GET t partition=1 offset=first', "ERR not-found topic 't' has no partition 1: it has 1, from 0 on")
     local nothing_else = "ERR syntax GET of topic 't' names nothing else, and takes no id= and no match="
     c:expect_answer('GET t q group=g', nothing_else)
     c:expect_answer('GET t group=g match=x', nothing_else)
-    c:expect_answer('GET q group=g', "ERR syntax group=, partition= and offset= are for topics, and 'q' is none")
+    c:expect_answer('GET q group=g',
+      "ERR syntax group=, from=, partition= and offset= are for topics, and 'q' is a queue")
   end)
 end)

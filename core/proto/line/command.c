@@ -345,13 +345,22 @@ COMMAND(explain)
 
 #define ACK_MODES "manual or auto"
 
+static struct position read_position(struct request *q, const char *name)
+{
+	struct slice text = request_option(q, name);
+	struct position position = { 0 };
+
+	if (q->rc == TIDE_OK && text.data)
+		q->rc = position_parse(text, &position, q->err);
+	return position;
+}
+
 COMMAND(subscribe)
 {
 	const struct request_limits prefetch = { 1, PREFETCH_MAX },
 				    rank = { 0, SUBSCRIBE_RANK_MAX },
 				    before = { 10, INT64_C(24) * 3600 * 1000 };
 	struct subscribe_spec spec = { .queue = request_name(q, 0, "a queue") };
-	struct slice from = request_option(q, "from");
 
 	spec.sid = request_name(q, 1, "a subscription's id");
 	if (q->rc == TIDE_OK && slice_is(spec.sid, "-"))
@@ -367,8 +376,7 @@ COMMAND(subscribe)
 	spec.group = request_option(q, "group");
 	if (spec.group.data)
 		request_check_name(q, spec.group, "group=");
-	if (q->rc == TIDE_OK && from.data)
-		q->rc = position_parse(from, &spec.from, q->err);
+	spec.from = read_position(q, "from");
 	spec.partition = request_int(q, "partition", 0, REQUEST_PARTITIONS_MAX - 1, -1);
 	if (q->rc < 0)
 		return q->rc;
@@ -401,11 +409,27 @@ static void read_queues(struct request *q, struct slice *queues, unsigned *count
 	}
 }
 
+/* What a GET of a topic says. */
+static void read_pull(struct request *q, struct get_spec *spec)
+{
+	spec->group = request_option(q, "group");
+	if (spec->group.data)
+		request_check_name(q, spec->group, "group=");
+	spec->from = read_position(q, "from");
+	spec->partition = request_int(q, "partition", 0, REQUEST_PARTITIONS_MAX - 1, -1);
+	spec->offset = read_position(q, "offset");
+	if (q->rc == TIDE_OK && spec->offset.kind && !spec->group.data &&
+	    ((request_option(q, "ack").data && !spec->is_auto_ack) ||
+	     spec->ack_timeout_ms))
+		q->rc = error_set(q->err, TIDE_ESYNTAX,
+				  "a GET with offset= gives nothing to hold: ack=manual "
+				  "and ack-timeout= need group=");
+}
+
 COMMAND(get)
 {
 	const struct request_limits max = { 1, GET_MAX }, wait = { 0, WAIT_MAX_MS };
-	struct slice queues[GET_QUEUES_MAX], id = request_option(q, "id"),
-					     from = request_option(q, "offset");
+	struct slice queues[GET_QUEUES_MAX], id = request_option(q, "id");
 	struct get_spec spec = { .queues = queues };
 	uint64_t number;
 
@@ -415,12 +439,7 @@ COMMAND(get)
 	spec.is_auto_ack = request_choice(q, "ack", ACK_MODES);
 	spec.ack_timeout_ms = read_ack_timeout(q);
 	spec.match = request_option(q, "match");
-	spec.group = request_option(q, "group");
-	if (spec.group.data)
-		request_check_name(q, spec.group, "group=");
-	spec.partition = request_int(q, "partition", 0, REQUEST_PARTITIONS_MAX - 1, -1);
-	if (q->rc == TIDE_OK && from.data)
-		q->rc = position_parse(from, &spec.from, q->err);
+	read_pull(q, &spec);
 	if (id.data) {
 		spec.id = &number;
 		number = request_id(q, "id", id);
