@@ -359,9 +359,14 @@ static int set_script_arg(struct queue_config *c, const struct arg *a, struct er
 static const char *fallback(const struct queue_option *o, const struct args *args)
 {
 	const char *order_by = args_get(args, "order-by");
-	bool is_ordered = order_by && order_by[0];
+	const char *compact = args_get(args, "compact");
 
-	return is_ordered && strcmp(o->name, "inflight") == 0 ? "1" : o->fallback;
+	if (order_by && order_by[0] && strcmp(o->name, "inflight") == 0)
+		return "1";
+	/* The last message of a key is worth keeping, however old. */
+	if (compact && compact[0] && strcmp(o->name, "retention") == 0)
+		return "0";
+	return o->fallback;
 }
 
 /* The shipped scripts that keep what they shard by together. Of others it is not known.
@@ -409,6 +414,10 @@ static int check_together(const struct queue_config *c, struct error *err)
 		return error_set(err, TIDE_ESYNTAX,
 				 "overflow=dead-letter needs "
 				 "dead-letter=<exchange>/<key>");
+	if (c->compacts && !c->is_durable)
+		return error_set(err, TIDE_ESYNTAX,
+				 "compact=key is for durable topics: with durable=0 the "
+				 "oldest messages go when memory is full");
 	return TIDE_OK;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "broker.h"
+#include "log/compact.h"
 #include "queue.h"
 #include "topic_ids.h"
 
@@ -44,11 +45,14 @@ struct partition *topic_make_partition(struct topic *t, unsigned index)
 {
 	struct queue *q = t->queue;
 	struct store_log *keys = NULL;
+	struct partition *p;
 
 	if (queue_is_durable(q))
 		keys = store_log_create(vhost_slice(q->vhost), queue_slice(q), index);
-	return t->partitions[index] =
-		       partition_create(&q->vhost->broker->partitions, t, index, keys);
+	p = partition_create(&q->vhost->broker->partitions, t, index, keys);
+	if (q->config.compacts)
+		compact_enable(p);
+	return t->partitions[index] = p;
 }
 
 static void on_group(struct partition *p, struct slice group, uint64_t committed)

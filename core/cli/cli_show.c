@@ -90,7 +90,7 @@ static int run_stats(struct cli *cli)
 			 "oldest_lease_ms:duration",
 		.arrays = { { "per_partition",
 			      "partition start end bytes last:time held_back held_by "
-			      "held_since:time" },
+			      "held_since:time compacted?" },
 			    { "groups", "group members gets? lag lag_ms:duration/behind "
 					"given_up?" },
 			    { "per_group", "group partition committed end lag held? "

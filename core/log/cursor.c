@@ -15,7 +15,8 @@
  * no more than that. */
 struct cursor {
 	struct partition *partition;
-	uint64_t offset;
+	/* What was asked for, and where it is: nothing is kept in between. */
+	uint64_t asked, offset;
 	struct record_batch *batch; /* that the reader is in; or NULL */
 	uint64_t tail_number;       /* of the batch that comes then, in the tail */
 	struct record_batch **ahead;
@@ -43,7 +44,7 @@ struct cursor *cursor_create(struct partition *p, uint64_t offset)
 	struct cursor *c = mem_zalloc(sizeof(*c));
 
 	c->partition = partition_ref(p);
-	c->offset = offset;
+	c->asked = c->offset = offset;
 	return c;
 }
 
@@ -441,7 +442,7 @@ int cursor_next(struct cursor *c, struct record *out, struct record_batch **batc
 	for (;;) {
 		if (c->batch) {
 			if (record_next(&c->reader, out)) {
-				c->offset = out->offset + 1;
+				c->asked = c->offset = out->offset + 1;
 				*batch = c->batch;
 				return TIDE_OK;
 			}
@@ -469,9 +470,9 @@ void cursor_seek(struct cursor *c, uint64_t offset)
 	struct record_batch *b = c->batch;
 	bool is_back = offset < c->offset;
 
-	if (offset == c->offset)
+	if (offset >= c->asked && offset <= c->offset)
 		return;
-	c->offset = offset;
+	c->asked = c->offset = offset;
 	if (b && offset >= b->base && offset < b->end) {
 		if (is_back)
 			record_read(&c->reader, b);

@@ -32,7 +32,8 @@ int cursor_next(struct cursor *c, struct record *out, struct record_batch **batc
 uint64_t cursor_offset(const struct cursor *c);
 /* All that can be read has been, or the partition is closed. */
 bool cursor_is_at_end(const struct cursor *c);
-/* Go on from there. Cheap when it is the offset that it is at. */
+/* Go on from there. Cheap when it is the offset that it is at, or the one that it was
+ * asked for: it may be behind a gap since then. */
 void cursor_seek(struct cursor *c, uint64_t offset);
 
 /* For partition_flush: those that a read has failed for are told when they may try again.

@@ -9,6 +9,8 @@
  * what comes out is nearly full, and not written yet another time. */
 #define MERGE_RUN_BYTES (RECORD_BATCH_BYTES / 4)
 #define MERGE_RUN_MAX 64
+/* While Redis refuses them: the oldest ones are forgotten. */
+#define MERGE_PIECES_MAX 512
 /* A batch that is appended with so many bytes is large: what Redis takes besides is 2%.
  */
 #define MERGE_SMALL_BYTES 8192
@@ -67,6 +69,8 @@ static void drop_pieces(struct merge *m, uint32_t first, uint32_t count)
 
 static void add_piece(struct merge *m, const struct record_batch *b)
 {
+	if (m->count >= MERGE_PIECES_MAX && !m->is_flying)
+		drop_pieces(m, 0, MERGE_PIECES_MAX / 2);
 	if (m->count == m->cap) {
 		m->cap = m->cap ? m->cap * 2 : 4;
 		m->pieces = mem_realloc(m->pieces, m->cap * sizeof(*m->pieces));
@@ -373,6 +377,11 @@ void merge_free(struct partition *p)
 		return;
 	mem_free(p->merge->pieces);
 	mem_free(p->merge);
+}
+
+uint64_t merge_begin(const struct partition *p)
+{
+	return p->merge && p->merge->count ? p->merge->pieces[0].base : p->readable;
 }
 
 static bool is_resting(const struct partition_env *env)

@@ -17,6 +17,8 @@
 
 /* A batch of the day is in Redis. */
 void merge_note(struct partition *p, uint32_t day, const struct record_batch *b);
+/* The first offset that a merge may yet move; `readable` if there is none. */
+uint64_t merge_begin(const struct partition *p);
 /* The partition is being closed: nothing is merged any more. */
 void merge_stop(struct partition *p);
 void merge_free(struct partition *p);

@@ -3,6 +3,7 @@
 #include "base/container.h"
 #include "base/heap.h"
 #include "base/mem.h"
+#include "compact.h"
 #include "cursor.h"
 #include "merge.h"
 #include "partition_private.h"
@@ -15,6 +16,8 @@ void partition_env_init(struct partition_env *env)
 	TAILQ_INIT(&env->tail);
 	TAILQ_INIT(&env->failed);
 	TAILQ_INIT(&env->merges);
+	TAILQ_INIT(&env->compactions);
+	env->compact_key_bytes = COMPACT_KEY_BYTES;
 	STAILQ_INIT(&env->later);
 	STAILQ_INIT(&env->spare);
 	STAILQ_INIT(&env->recovers);
@@ -45,6 +48,7 @@ void partition_unref(struct partition *p)
 		return;
 	store_log_destroy(p->keys);
 	merge_free(p);
+	compact_free(p);
 	mem_free(p->days);
 	mem_free(p->unsure_days);
 	buf_deinit(&p->unsure_seen);
@@ -57,6 +61,7 @@ void partition_close(struct partition *p)
 		return;
 	p->is_closed = true;
 	merge_stop(p);
+	compact_stop(p);
 	tail_clear(p);
 	partition_fail(p, TIDE_ENOTFOUND, NULL);
 	partition_unref(p);
@@ -94,7 +99,10 @@ uint64_t partition_readable(const struct partition *p)
 
 uint64_t partition_bytes(const struct partition *p)
 {
-	return p->position > p->first_position ? p->position - p->first_position : 0;
+	uint64_t bytes =
+		p->position > p->first_position ? p->position - p->first_position : 0;
+
+	return compact_bytes(p, bytes);
 }
 
 int64_t partition_last_ms(const struct partition *p)
@@ -278,6 +286,7 @@ int64_t partition_due_ms(const struct partition_env *env)
 				 ? env->retry_unix_ms
 				 : env->now_ms;
 	due_ms = heap_earlier(due_ms, merge_due_ms(env));
+	due_ms = heap_earlier(due_ms, compact_due_ms(env));
 	return heap_earlier(due_ms, cursor_failed_due_ms(env));
 }
 

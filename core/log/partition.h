@@ -38,6 +38,7 @@ STAILQ_HEAD(partition_calls, partition_call);
 STAILQ_HEAD(log_recovers, log_recover);
 TAILQ_HEAD(cursor_list, cursor);
 TAILQ_HEAD(merge_list, merge);
+TAILQ_HEAD(compact_list, compact);
 
 /* A partition without keys keeps its newest batches of at most so many bytes: its start
  * moves. They do not count in tail_bytes. */
@@ -61,7 +62,8 @@ struct partition_env {
 	size_t reading_bytes; /* that cursors have read and not yet used */
 	struct partition_stats {
 		uint64_t appended, batches, refused, read_batches;
-		uint64_t merged; /* batches that have become part of a larger one */
+		uint64_t merged;    /* batches that have become part of a larger one */
+		uint64_t compacted; /* messages that compaction has removed */
 	} stats;
 	struct partition_calls later; /* completions: partition_flush makes them */
 	struct cursor_list failed;    /* they may read again after a rest */
@@ -71,7 +73,11 @@ struct partition_env {
 	unsigned spare_count;
 	struct merge_list merges; /* that are due */
 	unsigned merge_flights;
-	int64_t merge_retry_ms; /* after a refusal */
+	int64_t merge_retry_ms;          /* after a refusal */
+	struct compact_list compactions; /* partitions that are to be compacted */
+	struct compact_pass *pass;       /* one at a time; NULL: none is under way */
+	size_t compact_key_bytes;        /* of its keys, at most */
+	int64_t compact_retry_ms;        /* after a refusal */
 };
 
 void partition_env_init(struct partition_env *env);

@@ -1,5 +1,6 @@
 /* partition_flush.c: what has gathered is sent, and lands. */
 #include "base/mem.h"
+#include "compact.h"
 #include "cursor.h"
 #include "merge.h"
 #include "partition_private.h"
@@ -63,6 +64,7 @@ static void land(struct partition *p, struct append *a)
 	}
 	if (!p->keys)
 		bound_memory(p);
+	compact_note(p);
 	p->env->stats.batches += a->batch_count;
 	p->env->ops->on_news(p);
 	if (p->env->ops->on_growth)
@@ -221,6 +223,7 @@ void partition_flush(struct partition_env *env)
 	flush_all_unkept(env);
 	flush_dirty(env);
 	merge_flush(env);
+	compact_flush(env);
 	make_calls(env);
 	cursor_wake_failed(env);
 	tail_shrink(env);

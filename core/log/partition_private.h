@@ -26,7 +26,8 @@ struct partition {
 	struct append_list appends;        /* in order; the first may be under way */
 	struct append *open;               /* the last of them, if it takes more */
 	struct tail tail;
-	struct merge *merge; /* NULL: it had no small batch yet */
+	struct merge *merge;     /* NULL: it had no small batch yet */
+	struct compact *compact; /* NULL: all its messages are kept */
 	struct partition_day *days;
 	uint32_t *unsure_days;  /* on which refused appends may have left something */
 	struct buf unsure_seen; /* likewise: their publish ids */

@@ -1,5 +1,6 @@
 /* partition_recover.c: a partition is read that was there before this process. */
 #include "base/mem.h"
+#include "compact.h"
 #include "host/log.h"
 #include "partition_private.h"
 
@@ -128,7 +129,11 @@ static int recover_state(struct partition *p, const struct store_log_state *stat
 
 static void recover_measured(void *ctx, int status, const char *text)
 {
-	recover_end(ctx, status, text);
+	struct log_recover *r = ctx;
+
+	if (status == TIDE_OK)
+		compact_note(r->partition);
+	recover_end(r, status, text);
 }
 
 static void on_state(void *ctx, int status, const char *text,

@@ -7,6 +7,7 @@
 #include "session_leases.h"
 #include "session_private.h"
 #include "broker/pause.h"
+#include "log/compact.h"
 #include "broker/queue_limit.h"
 #include "broker/retention.h"
 #include "broker/member.h"
@@ -475,6 +476,8 @@ static void add_partitions(struct json *j, const struct topic *t)
 		json_member_int(j, "bytes", p ? (int64_t)partition_bytes(p) : 0);
 		if (p && partition_last_ms(p))
 			json_member_int(j, "last", partition_last_ms(p));
+		if (t->queue->config.compacts)
+			json_member_int(j, "compacted", p ? (int64_t)compact_end(p) : 0);
 		add_hold(j, t, i);
 		json_object_end(j);
 	}
@@ -550,6 +553,7 @@ static void partition_members(const struct partition_env *env, struct json *j)
 	json_member_int(j, "batches", (int64_t)env->stats.batches);
 	json_member_int(j, "refused", (int64_t)env->stats.refused);
 	json_member_int(j, "merged", (int64_t)env->stats.merged);
+	json_member_int(j, "compacted", (int64_t)env->stats.compacted);
 	json_member_int(j, "read_batches", (int64_t)env->stats.read_batches);
 	json_member_int(j, "unstored_bytes", (int64_t)env->unstored_bytes);
 	json_member_int(j, "tail_bytes", (int64_t)env->tail_bytes);

@@ -340,12 +340,12 @@ static void every_option_of_a_topic_is_read(void **state)
 
 	parse_good_topic(&c, "partitions=64 durable=0 order=0 retention=0 "
 			     "retention-bytes=1000 retention-count=1000000000000 "
-			     "keep-unread=a,b.c compact=key sharding=consistent "
+			     "keep-unread=a,b.c sharding=consistent "
 			     "sharding.by=k retry.x=1 dedupe=1m dead-letter=-/q");
 	assert_int_equal(c.shards, 64);
 	assert_false(c.is_durable);
 	assert_false(c.keeps_order);
-	assert_true(c.compacts);
+	assert_false(c.compacts);
 	assert_int_equal(c.retention_ms, 0);
 	assert_int_equal(c.retention_bytes, 1000);
 	assert_int_equal(c.retention_count, 1000000000000);
@@ -353,6 +353,25 @@ static void every_option_of_a_topic_is_read(void **state)
 	assert_string_equal(c.dead_key, "q");
 	assert_int_equal(c.dedupe_ms, 60000);
 	assert_string_equal(args_get(&c.script_args[SCRIPT_RETRY], "x"), "1");
+	queue_config_deinit(&c);
+}
+
+static void what_is_compacted_is_kept_for_ever_unless_it_says_else(void **state)
+{
+	struct queue_config c;
+
+	parse_good_topic(&c, "compact=key");
+	assert_true(c.compacts);
+	assert_int_equal(c.retention_ms, 0);
+	assert_string_equal(args_get(&c.canonical, "retention"), "0");
+	queue_config_deinit(&c);
+	parse_good_topic(&c, "compact=key retention=1d");
+	assert_true(c.compacts);
+	assert_int_equal(c.retention_ms, DAY_MS);
+	queue_config_deinit(&c);
+	parse_good_topic(&c, "compact=");
+	assert_false(c.compacts);
+	assert_int_equal(c.retention_ms, DAY_MS);
 	queue_config_deinit(&c);
 }
 
@@ -367,6 +386,7 @@ static void what_a_topic_does_not_take_is_refused_and_named(void **state)
 		{ "priority.x=1", "'priority.x' is an option of queues" },
 		{ "ttl=1s", "'ttl' is an option of queues" },
 		{ "colour=red", "a topic has no option 'colour'; it takes: durable" },
+		{ "compact=key durable=0", "compact=key is for durable topics" },
 		{ "partitions=0", "1 to 64" },
 		{ "partitions=65", "1 to 64" },
 		{ "retention=4000d", "1ms to 3660d, or 0 for ever" },
@@ -403,7 +423,8 @@ static void the_first_difference_of_topics_is_named(void **state)
 		{ "", "partitions=8 retention=24h", NULL },
 		{ "", "partitions=9", "it has partitions=8, not partitions=9" },
 		{ "keep-unread=a", "", "it has keep-unread=a, not keep-unread=(none)" },
-		{ "compact=key", "", "it has compact=key, not compact=(none)" },
+		{ "compact=key", "retention=0",
+		  "it has compact=key, not compact=(none)" },
 		{ "", "order=0", "it has order=1, not order=0" },
 		{ "", "retention-count=5",
 		  "it has retention-count=0, not "
@@ -433,6 +454,7 @@ int main(void)
 		cmocka_unit_test(every_option_is_read),
 		cmocka_unit_test(what_a_topic_does_not_say_has_its_default),
 		cmocka_unit_test(every_option_of_a_topic_is_read),
+		cmocka_unit_test(what_is_compacted_is_kept_for_ever_unless_it_says_else),
 		cmocka_unit_test(what_a_topic_does_not_take_is_refused_and_named),
 		cmocka_unit_test(the_first_difference_of_topics_is_named),
 		cmocka_unit_test(the_ends_of_each_range_are_good),

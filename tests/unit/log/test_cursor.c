@@ -296,6 +296,32 @@ static void a_day_whose_key_is_gone_is_jumped_over(void **state)
 	cursor_destroy(c);
 }
 
+/* As the groups do: each time they say where they are. */
+static void who_asks_again_for_what_is_missing_gets_over_it(void **state)
+{
+	struct cursor *c = cursor_create(r.p, 0);
+	struct record record;
+	struct record_batch *batch;
+
+	for (unsigned day = 0; day < 6; day++) {
+		rig_publish_all(10, 1000);
+		r.env.now_ms += DAY_MS;
+	}
+	empty_tail();
+	rig_ask("DEL tide:{//orders#3}:log:20261123 tide:{//orders#3}:log:20261124");
+	for (unsigned i = 0; cursor_next(c, &record, &batch) == TIDE_AGAIN; i++) {
+		assert_true(i < 10);
+		r.news = 0;
+		WAIT(&r.h, r.news > 0);
+		cursor_seek(c, 0);
+	}
+	assert_int_equal(record.offset, 20);
+	cursor_seek(c, 5);
+	expect_jump(c, 20);
+	expect_from(c, 21, 60);
+	cursor_destroy(c);
+}
+
 static void a_batch_that_cannot_be_read_is_left_out(void **state)
 {
 	struct cursor *c = cursor_create(r.p, 0);
@@ -440,6 +466,7 @@ static const struct CMUnitTest tests[] = {
 	CURSOR_TEST(what_is_missing_in_redis_is_jumped_over),
 	CURSOR_TEST(a_gap_before_the_tail_ends_where_the_tail_begins),
 	CURSOR_TEST(a_day_whose_key_is_gone_is_jumped_over),
+	CURSOR_TEST(who_asks_again_for_what_is_missing_gets_over_it),
 	CURSOR_TEST(a_batch_that_cannot_be_read_is_left_out),
 	CURSOR_TEST(a_batch_of_another_offset_is_left_out),
 	CURSOR_TEST(what_was_not_confirmed_is_not_read),

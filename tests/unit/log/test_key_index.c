@@ -1,0 +1,85 @@
+/* Keys and where they were seen last, in bounded memory. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "log/key_index.h"
+
+#define KEYS 5000
+
+static struct slice key_of(char *text, size_t size, unsigned i)
+{
+	return (struct slice){ text, (size_t)snprintf(text, size, "user.%u", i * 7919) };
+}
+
+static void each_key_has_its_last_offset(void **state)
+{
+	struct key_index *k = key_index_create(KEYS, (size_t)1 << 20);
+	uint64_t offset;
+	char text[64];
+
+	for (unsigned i = 0; i < 3 * KEYS; i++)
+		assert_true(key_index_put(k, key_of(text, sizeof(text), i % KEYS), i));
+	for (unsigned i = 0; i < KEYS; i++) {
+		assert_true(key_index_find(k, key_of(text, sizeof(text), i), &offset));
+		assert_int_equal(offset, 2 * KEYS + i);
+	}
+	assert_false(key_index_find(k, key_of(text, sizeof(text), KEYS), &offset));
+	assert_false(key_index_find(k, SLICE("user"), &offset));
+	key_index_destroy(k);
+	key_index_destroy(NULL);
+}
+
+static void what_it_has_no_room_for_it_refuses(void **state)
+{
+	struct key_index *k = key_index_create(UINT64_MAX / 8, (size_t)256 << 10);
+	unsigned count = 0;
+	uint64_t offset;
+	char text[64];
+
+	while (key_index_put(k, key_of(text, sizeof(text), count), count))
+		count++;
+	assert_in_range(count, 4000, 8192);
+	/* Those that it has may still move. */
+	assert_true(key_index_put(k, key_of(text, sizeof(text), 17), 99999));
+	for (unsigned i = 0; i < count; i++) {
+		assert_true(key_index_find(k, key_of(text, sizeof(text), i), &offset));
+		assert_int_equal(offset, i == 17 ? 99999 : i);
+	}
+	assert_false(key_index_find(k, key_of(text, sizeof(text), count), &offset));
+	key_index_destroy(k);
+}
+
+static void long_keys_fill_it_too(void **state)
+{
+	struct key_index *k = key_index_create(1000000, (size_t)64 << 10);
+	char key[255];
+	unsigned count = 0;
+	uint64_t offset;
+
+	memset(key, 'k', sizeof(key));
+	do {
+		memcpy(key + 250, &(uint32_t){ count }, sizeof(uint32_t));
+	} while (key_index_put(k, (struct slice){ key, sizeof(key) }, count) && ++count);
+	assert_in_range(count, 120, 128);
+	memcpy(key + 250, &(uint32_t){ 100 }, sizeof(uint32_t));
+	assert_true(key_index_find(k, (struct slice){ key, sizeof(key) }, &offset));
+	assert_int_equal(offset, 100);
+	key_index_destroy(k);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_key_has_its_last_offset),
+		cmocka_unit_test(what_it_has_no_room_for_it_refuses),
+		cmocka_unit_test(long_keys_fill_it_too),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
