@@ -478,12 +478,10 @@ static void batches_are_replaced_at_once_or_not_at_all(void **state)
 static void on_trimmed(void *ctx, int status, const char *text, uint64_t left)
 {
 	on_done(ctx, status, text);
-	((struct outcome *)ctx)->number = left;
+	assert_int_equal(left, 0);
 }
 
-/* Gives how many batches are left to be removed. */
-static uint64_t trim_some(struct harness *h, uint64_t start, unsigned day_count,
-			  uint32_t day)
+static void trim(struct harness *h, uint64_t start, unsigned day_count, uint32_t day)
 {
 	static const uint32_t days[] = { 20261122, 20261123 };
 	const struct store_log_trim trim = { start, days, day_count, day };
@@ -492,30 +490,6 @@ static uint64_t trim_some(struct harness *h, uint64_t start, unsigned day_count,
 	WAIT(h, o.calls == 1);
 	if (o.status < 0)
 		fail_msg("%s", o.text);
-	return o.number;
-}
-
-static void trim(struct harness *h, uint64_t start, unsigned day_count, uint32_t day)
-{
-	assert_int_equal(trim_some(h, start, day_count, day), 0);
-}
-
-static void a_trim_removes_256_batches_of_a_day_at_a_time(void **state)
-{
-	struct harness *h = *state;
-	redisContext *c = harness_redis(h);
-	freeReplyObject(redisCommand(
-		c, "EVAL %s 1 %s",
-		"for i = 0, 599 do redis.call('ZADD', KEYS[1], i, i) end", DAY));
-	assert_int_equal(trim_some(h, 550, 0, 20261123), 294);
-	assert_text(c, "HGET " KEY("log") " start", "550");
-	assert_int_equal(ask_int(c, "ZCARD " DAY), 344);
-	assert_int_equal(trim_some(h, 550, 0, 20261123), 38);
-	assert_int_equal(trim_some(h, 550, 0, 20261123), 0);
-	assert_int_equal(ask_int(c, "ZCARD " DAY), 50);
-	assert_int_equal(trim_some(h, 550, 0, 20261123), 0);
-	assert_int_equal(ask_int(c, "ZCARD " DAY), 50);
-	redisFree(c);
 }
 
 static void a_trim_keeps_the_batch_that_has_the_start(void **state)
@@ -816,7 +790,6 @@ int main(void)
 		STORE_TEST(an_append_that_ends_with_the_store_is_unsure),
 		STORE_TEST(batches_are_replaced_at_once_or_not_at_all),
 		STORE_TEST(a_trim_keeps_the_batch_that_has_the_start),
-		STORE_TEST(a_trim_removes_256_batches_of_a_day_at_a_time),
 		STORE_TEST(groups_commit_and_are_forgotten),
 		STORE_TEST(a_read_begins_with_the_batch_that_has_the_offset),
 		STORE_TEST(a_read_passes_over_gaps_and_what_is_no_batch),
