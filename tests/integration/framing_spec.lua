@@ -130,7 +130,8 @@ describe('the framing of the line protocol', function()
       for name in (shell.read_file 'core/proto/line/verb.c'):gmatch '{ "([A-Z]+)",' do
         assert.is_truthy(('\n' .. text):find('\n' .. name, 1, true), name)
       end
-      local pub = 'PUB <exchange> <key> [pri=] [delay=] [ttl=] [id=] [ack-timeout=] [expect=] [must] [h:name=value]... <length>'
+      local pub = 'PUB <exchange> <key> [pri=]'
+        .. ' [delay=] [ttl=] [id=] [ack-timeout=] [expect=] [must] [h:name=value]... <length>'
       assert.is_truthy(text:find(pub, 1, true))
       assert.is_truthy(text:find('\nPEEK <queue> [n] [state=] [match=] [after=] [partition=] [offset=]\r\n', 1, true))
     end)
