@@ -9,8 +9,8 @@ M.left_out = {
   HELLO = 'the first request of each client', HELP = 'says the same always', QUIT = 'as reconnect',
   OPEN = 'one channel for each client', CLOSE = 'as reconnect',
   EXPLAIN = 'a dry run: tests/integration/figures_spec.lua', LOCK = 'tests/integration/locks_spec.lua',
-  UNLOCK = 'with LOCK',
-  SEEK = 'of topics: tests/chaos/log_kill_spec.lua', CHECK = 'with LOCK', KILL = 'as reconnect', DRAIN = 'for the whole broker',
+  UNLOCK = 'with LOCK', CHECK = 'with LOCK', KILL = 'as reconnect', DRAIN = 'for the whole broker',
+  SEEK = 'of topics: tests/chaos/log_kill_spec.lua',
 }
 
 local SMALL_WINDOW = 16 -- the smallest there is
