@@ -480,24 +480,6 @@ static void add_place(struct store_call *call, uint32_t day, int64_t place)
 	resp_text(out, "WITHSCORES");
 }
 
-void store_log_read_at(struct store *s, struct store_log *log, uint32_t day,
-		       int64_t place, store_log_rows_fn on_rows, void *ctx)
-{
-	struct log_read_call *r = log_read_call_create(s, log, on_rows, ctx);
-
-	add_place(&r->call, day, place);
-	store_call_send(&r->call, REDIS_REPLY_ARRAY);
-}
-
-void store_log_count(struct store *s, struct store_log *log, uint32_t day,
-		     store_purged_fn on_count, void *ctx)
-{
-	struct store_call *call = store_count_call_create(s, keys_of(log), on_count, ctx);
-
-	add_day_command(call, "ZCARD", day, 0);
-	store_call_send(call, REDIS_REPLY_INTEGER);
-}
-
 /* ---- recover: the state and the groups first; then, from the last day back, the last
  * batch, until there is one: a day has none when its first append was refused */
 
