@@ -41,7 +41,8 @@ local LogTraffic = {}
 LogTraffic.__index = LogTraffic
 
 LogTraffic.DECLARATIONS = {
-  ('DECLARE topic %s partitions=%d delivery-limit=0 ack-timeout=1h retry=immediate'):format(TOPIC, PARTITIONS),
+  ('DECLARE topic %s partitions=%d retention=0 delivery-limit=0 ack-timeout=1h retry=immediate'):format(
+    TOPIC, PARTITIONS),
   'DECLARE exchange events fanout',
   ('BIND %s events -'):format(TOPIC),
 }
