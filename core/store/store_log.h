@@ -89,7 +89,10 @@ void store_log_count(struct store *s, struct store_log *log, uint32_t day,
 /* Remove the days, whole, and all batches of `day` below `start` (0: of none): the log
  * begins at `start`, which the state says from now on. All at once, and also while memory
  * is out. The batch that has `start` stays, and the last one of `day`, which tells where
- * the log ends. What the state says of `day` stays: its first batch was there. */
+ * the log ends. What the state says of `day` stays: its first batch was there.
+ *
+ * Of `day` 256 batches go at a time, so that Redis is not busy with it for long. The
+ * count is of those that are left: another trim is needed. */
 struct store_log_trim {
 	uint64_t start;
 	const uint32_t *days;
@@ -97,7 +100,8 @@ struct store_log_trim {
 	uint32_t day;
 };
 void store_log_trim(struct store *s, struct store_log *log,
-		    const struct store_log_trim *trim, store_done_fn on_done, void *ctx);
+		    const struct store_log_trim *trim, store_purged_fn on_trimmed,
+		    void *ctx);
 
 /* What the state says. `days` in order. */
 struct store_log_day {

@@ -480,7 +480,7 @@ static void trim(struct harness *h, uint64_t start, unsigned day_count, uint32_t
 	static const uint32_t days[] = { 20261122, 20261123 };
 	const struct store_log_trim trim = { start, days, day_count, day };
 	struct outcome o = { 0 };
-	store_log_trim(h->store, partition, &trim, on_done, &o);
+	store_log_trim(h->store, partition, &trim, on_count, &o);
 	WAIT(h, o.calls == 1);
 	if (o.status < 0)
 		fail_msg("%s", o.text);
