@@ -150,7 +150,12 @@ static void ask(struct failed *f, struct msg *m, struct retry_decision *d)
 	const struct watcher *w = &b->watcher;
 	const struct retry_failure failure = { q,
 					       m,
-					       { f->reason, f->attempts, f->failures } };
+					       { .reason = f->reason,
+						 .attempts = f->attempts,
+						 .failures = f->failures,
+						 .has_place = true,
+						 .partition = f->gc->index,
+						 .offset = f->offset } };
 	struct error err;
 	int rc = retry_decide(&b->active_rules,
 			      w->on_failure ? w->on_failure(w->ctx, &failure) : NULL,

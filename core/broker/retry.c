@@ -60,7 +60,11 @@ static void ask(const struct entry *e, const char *reason, uint32_t failures,
 	struct queue *q = entry_queue(e);
 	const struct broker *b = q->vhost->broker;
 	const struct watcher *w = &b->watcher;
-	const struct retry_failure f = { q, e->msg, { reason, e->attempts, failures } };
+	const struct retry_failure f = {
+		q,
+		e->msg,
+		{ .reason = reason, .attempts = e->attempts, .failures = failures }
+	};
 	struct error err;
 	int rc = retry_decide(&b->active_rules,
 			      w->on_failure ? w->on_failure(w->ctx, &f) : NULL, &f, d,

@@ -256,6 +256,7 @@ static int get_some(struct cli *cli, const struct consuming *c, unsigned max,
 		.group = c->group,
 		.has_partition = c->has_partition,
 		.partition = c->partition,
+		.from = c->from,
 		.offset = c->offset,
 	};
 	int status = CLI_DONE;
@@ -372,6 +373,7 @@ static struct consuming read_options(const struct cli *cli)
 {
 	return (struct consuming){ .format = cli_get(cli, "format"),
 				   .group = cli_get(cli, "group"),
+				   .from = cli_get(cli, "from"),
 				   .has_partition = cli_is_given(cli, "partition"),
 				   .partition = (unsigned)cli_number(cli, "partition"),
 				   .is_auto = strcmp(cli_get(cli, "ack"), "auto") == 0,
@@ -413,7 +415,6 @@ static int run_sub(struct cli *cli)
 	c.count = cli_number(cli, "count");
 	c.prefetch = (unsigned)cli_number(cli, "prefetch");
 	c.timeout_ms = -1;
-	c.from = cli_get(cli, "from");
 	if (cli_is_given(cli, "timeout"))
 		c.timeout_ms = (int64_t)cli_number(cli, "timeout");
 	if (read_subscription(cli, &c) != CLI_DONE)
@@ -464,6 +465,11 @@ static int run_get(struct cli *cli)
 		COMMAND_TEXT("group", "GROUP", NULL,                          \
 			     "of a topic: go on where this group has got to") \
 	}
+#define OPTION_FROM                                                                    \
+	{                                                                              \
+		COMMAND_TEXT("from", "POSITION", NULL,                                 \
+			     "of a topic: where to begin, unless the group has begun") \
+	}
 #define OPTION_PARTITION(help)                                    \
 	{                                                         \
 		COMMAND_NUMBER("partition", NULL, help, 0, 65535) \
@@ -477,8 +483,7 @@ static const struct command_option sub_options[] = {
 	OPTION_ACK_TIMEOUT,
 	OPTION_FORMAT,
 	OPTION_GROUP,
-	{ COMMAND_TEXT("from", "POSITION", NULL,
-		       "of a topic: where to begin, unless the group has begun") },
+	OPTION_FROM,
 	OPTION_PARTITION("of a topic, without --group: this one alone"),
 	{ COMMAND_NUMBER("count", NULL, "end after N messages", 1, 0) },
 	{ COMMAND_DURATION("notify-lease", NULL,
@@ -499,6 +504,7 @@ static const struct command_option get_options[] = {
 	OPTION_ACK_TIMEOUT,
 	OPTION_FORMAT,
 	OPTION_GROUP,
+	OPTION_FROM,
 	OPTION_PARTITION("of a topic: read this one, and leave no trace"),
 	{ COMMAND_TEXT("offset", "POSITION", NULL, "with --partition: where to begin") },
 	{ COMMAND_TEXT("match", "WHAT", NULL, "only those that match, see above") },

@@ -27,7 +27,8 @@ static const struct list {
 	{ "bindings",
 	  { .columns = "exchange to destination pattern options? unusable?" } },
 	{ "groups",
-	  { .columns = "topic group members lag lag_ms:duration/behind given_up?" } },
+	  { .columns =
+		    "topic group members gets? lag lag_ms:duration/behind given_up?" } },
 	{ "consumers",
 	  { .columns = "queue sid kind connection channel ack priority active? "
 		       "group partitions prefetch unacked "
@@ -90,8 +91,8 @@ static int run_stats(struct cli *cli)
 		.arrays = { { "per_partition",
 			      "partition start end bytes last:time held_back held_by "
 			      "held_since:time compacted?" },
-			    { "groups",
-			      "group members lag lag_ms:duration/behind given_up?" },
+			    { "groups", "group members gets? lag lag_ms:duration/behind "
+					"given_up?" },
 			    { "per_group", "group partition committed end lag held? "
 					   "returned? ahead? stopped?" } },
 	};

@@ -420,6 +420,7 @@ int tidemq_get(struct tidemq_client *c, const struct tidemq_fetch *f, unsigned *
 	add_consuming(&line, f->auto_ack, f->ack_timeout_ms);
 	add_text(&line, "match", f->match);
 	add_text(&line, "group", f->group);
+	add_text(&line, "from", f->from);
 	if (f->has_partition)
 		buf_printf(&line, " partition=%u", f->partition);
 	add_text(&line, "offset", f->offset);

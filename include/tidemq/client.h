@@ -252,6 +252,7 @@ struct tidemq_fetch {
 	 * a partition: what lies there from an offset or a time on; nothing is held, and
 	 * nothing is to be acknowledged. */
 	const char *group;
+	const char *from; /* where a group that has committed nothing begins */
 	bool has_partition;
 	unsigned partition;
 	const char *offset; /* "first", "last", an offset, a time */

@@ -140,6 +140,8 @@ function log.error(...) end
 ---@field delay integer  milliseconds, 0 for none
 ---@field ttl integer?  milliseconds, nil for ever
 ---@field attempt integer  number of this delivery; 0 before the first
+---@field partition integer?  in a retry script of a topic: where the message lies
+---@field offset integer?  likewise
 ---@field dedupe_id string?  the publisher's id (PUB id=), nil for none
 
 ---The queue that a message enters. Read-only; expires after the call.

@@ -6,17 +6,11 @@
 local Broker = require 'support.broker'
 local Proxy = require 'chaos.support.proxy'
 local Redis = require 'support.redis'
+local refusals = require 'chaos.support.refusals'
 local wait = require 'support.wait'
 
 local runs = os.getenv 'TIDE_REFUSAL_RUNS' or '1'
 local seed = tonumber(os.getenv 'TIDE_REFUSAL_SEED') or os.time() % 1000000
-
-local refusals = {
-  ['out of memory'] = { on = 'CONFIG SET maxmemory 1', off = 'CONFIG SET maxmemory 0' },
-  ['a replica'] = { on = 'REPLICAOF 127.0.0.1 1', off = 'REPLICAOF NO ONE' },
-  ['without its replicas'] = { on = 'CONFIG SET min-replicas-to-write 1', off = 'CONFIG SET min-replicas-to-write 0' },
-  ['not to be written to by this user'] = { on = 'ACL SETUSER default -@write', off = 'ACL SETUSER default +@write' },
-}
 
 local kills = { 'none', 'while it refuses', 'afterwards' }
 

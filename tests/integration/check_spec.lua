@@ -100,7 +100,7 @@ describe('tidemq check', function()
   end)
 
   it('finds nothing wrong with the shipped filters when they are active', function()
-    for _, name in ipairs { 'content_route', 'dedupe', 'mirror', 'rate_limit', 'schema' } do
+    for _, name in ipairs { 'content_route', 'dedupe', 'mirror', 'rate_limit', 'record', 'schema' } do
       local file = assert(io.open(('rules/filter/%s.lua'):format(name)))
       local text = file:read 'a'
       file:close()

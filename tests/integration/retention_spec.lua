@@ -74,6 +74,36 @@ describe('a topic', function()
     end)
   end)
 
+  it('has all that it keeps after a crash in the midst of dropping', function()
+    c:ok 'DECLARE topic t partitions=4 sharding=round_robin retention-count=200'
+    local confirmed = {}
+    for round = 1, 5 do
+      c:send(('PUB - t 1\r\nx\r\n'):rep(4000))
+      for _ = 1, 1500 + 400 * round do
+        local index, offset = c:expect '^OK %x+ 1 (%d+):(%d+)$'
+        confirmed[index] = tonumber(offset)
+      end
+      broker:kill9_all()
+      broker:run()
+      c = broker:connect()
+      for index, last in pairs(confirmed) do
+        local p = partition(c, 't', tonumber(index))
+        assert.is_true(p['end'] > last)
+        assert.is_true(p['end'] - p.start >= math.min(200, p['end']))
+        c:send(('SUB t s from=first partition=%s ack=auto\r\n'):format(index))
+        c:expect_line 'OK'
+        local m = c:expect_msg()
+        local offset = tonumber(m.options.offset)
+        while offset < p['end'] - 1 do
+          offset = offset + 1
+          assert.equal(tostring(offset), c:expect_msg().options.offset)
+        end
+        c:ok 'UNSUB s'
+      end
+    end
+    assert.is_true(partition(c, 't').start > 0)
+  end)
+
   describe('with retention-bytes', function()
     it('keeps at least so many, and a batch and a sixteenth more at most', function()
       c:ok 'DECLARE topic t partitions=1 retention-bytes=200000'
@@ -326,6 +356,18 @@ describe('a topic whose clock is moved', function()
     expect_read('t', 30, 30)
   end)
 
+  it('drops when it starts what became too old meanwhile', function()
+    if not start() then return end
+    c:ok 'DECLARE topic t partitions=1 retention=1h'
+    publish(c, 't', 10)
+    broker:expect_clean_stop()
+    clock:set(noon + 2 * HOUR)
+    broker:run()
+    c = broker:connect()
+    expect_start(c, 't', 10)
+    assert.equal(0, days 't')
+  end)
+
   it('keeps them for ever with retention=0', function()
     if not start() then return end
     c:ok 'DECLARE topic t partitions=1 retention=0'
@@ -474,6 +516,26 @@ describe('a topic whose clock is moved', function()
       assert.equal(20, p.held_back)
       group_reads('g', 30)
       set(120)
+      expect_start(c, 't', 40)
+    end)
+
+    it('looks again when Redis answers late', function()
+      if not start() then return end
+      c:ok 'DECLARE topic t partitions=1 retention-count=10 keep-unread=g'
+      publish(c, 't', 50)
+      assert(wait.poll(function() return partition(c, 't').held_back == 40 end))
+      c:send 'SUB t s group=g\r\n'
+      c:expect_line 'OK'
+      c:expect_line 'EVT assigned s 0'
+      for _ = 1, 50 do c:expect_msg() end
+      c:ok 'ACK 1-20'
+      local redis = broker:redis_pid()
+      os.execute('kill -STOP ' .. redis)
+      set(60)
+      expect_start(c, 't', 20)
+      c:ok 'ACK 21-50'
+      set(120)
+      os.execute('kill -CONT ' .. redis)
       expect_start(c, 't', 40)
     end)
   end)

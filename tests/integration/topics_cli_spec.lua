@@ -117,6 +117,7 @@ describe('the command line on a topic', function()
     assert.equal('0:1 2 0:2 3 ', tide('get', '--partition', '0', '--offset', '1', '--max', '2', '--format', '%n:%o %p ',
       topic))
     assert.equal('4 ', tide('get', '--group', 'g', '--max', '9', '--format', '%p ', topic))
+    assert.equal('3 ', tide('get', '--group', 'new', '--from', '2', '--format', '%p ', topic))
   end)
 
   it('sets groups back, lists and deletes them', function()

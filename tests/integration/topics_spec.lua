@@ -1,5 +1,6 @@
 -- Topics: declared, bound, published to, and kept through crashes.
 local Broker = require 'support.broker'
+local shell = require 'support.shell'
 local wait = require 'support.wait'
 
 --- Publish so many at once; the place of each: "<partition>:<offset>".
@@ -441,6 +442,55 @@ describe('a topic and the rules', function()
     assert.equal(2, c:stats('audit').messages)
     broker:remove_rule 'filter/50-audit.lua'
     c:document 'RULES reload'
+  end)
+
+  it('records an exchange and a queue with the shipped filter', function()
+    local text = assert(shell.read_file 'rules/filter/record.lua'):gsub('%-%- (match = {[^}]*},)', '%1', 1)
+    c:ok 'DECLARE exchange orders direct'
+    c:ok 'DECLARE queue work'
+    c:ok 'BIND work orders eu'
+    c:ok 'DECLARE exchange record fanout'
+    c:ok 'DECLARE topic recorded partitions=4'
+    c:ok 'BIND recorded record -'
+    broker:write_rule('filter/80-record.lua', text)
+    c:document 'RULES reload'
+    local id = c:request('PUB orders eu id=o-1 h:a=b', 'm'):match '^OK (%x+) 1$'
+    -- The repeated publish is recorded once, too.
+    assert.equal(('OK %s 1 duplicate'):format(id), c:request('PUB orders eu id=o-1', 'm'))
+    c:ok('PUB orders nobody', 'm')
+    c:ok('PUB - work', 'not of the exchange')
+    assert.equal(2, c:stats('recorded').messages)
+    local seen = {}
+    for p = 0, 3 do
+      for _, m in ipairs(c:document('PEEK recorded 100 partition=' .. p).messages) do seen[m.key] = m end
+    end
+    assert.same({ 'record', 'm', 'b', id, 'orders' }, { seen.eu.exchange, seen.eu.payload, seen.eu.headers.a,
+      seen.eu.headers['x-record-of'], seen.eu.headers['x-record-exchange'] })
+    assert.equal('m', seen.nobody.payload)
+    assert.equal(2, c:stats('work').ready)
+    broker:remove_rule 'filter/80-record.lua'
+    c:document 'RULES reload'
+  end)
+
+  it('tells the retry script where the message lies', function()
+    broker:write_rule('retry/place.lua', [[
+      return { decide = function(msg)
+        tide.log.warn(("%s is at %s of %s"):format(msg.payload, msg.offset, msg.partition))
+        return "drop"
+      end }]])
+    c:document 'RULES reload'
+    c:ok 'DECLARE topic placed partitions=2 retry=place sharding=round_robin'
+    c:ok 'DECLARE queue unplaced retry=place'
+    for i = 1, 4 do c:ok('PUB - placed', 'm' .. i) end
+    c:ok('PUB - unplaced', 'm5')
+    c:ok 'SUB placed s from=first partition=1'
+    for _ = 1, 2 do c:expect_msg() end
+    c:get 'unplaced'
+    c:ok 'NACK 1-3'
+    broker:expect_log 'm2 is at 0 of 1'
+    broker:expect_log 'm4 is at 1 of 1'
+    broker:expect_log 'm5 is at nil of nil'
+    c:ok 'UNSUB s'
   end)
 
   it('takes the messages of a schedule', function()

@@ -352,7 +352,7 @@ describe("a shipped filter", function()
   it("is inert as it is shipped", function()
     engine = support.open()
     assert.equal(0, engine:filter_count())
-    for _, name in ipairs { "content_route", "dedupe", "mirror", "rate_limit", "schema" } do
+    for _, name in ipairs { "content_route", "dedupe", "mirror", "rate_limit", "record", "schema" } do
       assert.matches('"file":"filter/' .. name .. '.lua"', engine:status())
     end
   end)
@@ -560,6 +560,17 @@ describe("a shipped filter", function()
       end
     end
     assert.is_true(math.abs(copies - 1000) < 120, copies)
+  end)
+
+  it("record copies each message with its key, and no copy of a copy", function()
+    open("record")
+    local m = assert(engine:filter { id = 255, exchange = "orders", key = "eu.new", payload = "p", dedupe_id = "o-1" })
+    assert.same({ "orders", "eu.new", 1 }, { m.exchange, m.key, #m.copies })
+    local copy = m.copies[1]
+    assert.same({ "record", "eu.new", "p", "o-1" }, { copy.exchange, copy.key, copy.payload, copy.dedupe_id })
+    assert.equal("orders", copy.headers["x-record-exchange"])
+    assert.equal("00000000000000ff", copy.headers["x-record-of"])
+    assert.same({}, assert(engine:filter(copy)).copies)
   end)
 
   it("schema refuses what lacks a header or has the wrong size", function()

@@ -633,6 +633,19 @@ describe("a shipped strategy (seed " .. seed .. ")", function()
       assert.equal(30000, document.end_ms)
     end)
 
+    it("sees where the message of a topic lies", function()
+      with_rule([[return { decide = function(msg)
+        if not msg.offset then return tide.BURY end
+        return msg.partition * 1000 + msg.offset
+      end }]], function(mine)
+        local s = assert(mine:strategy("retry", "mine"))
+        assert.equal(3017, s:decide({ partition = 3, offset = 17 }, { failures = 1 }))
+        assert.equal(0, s:decide({ partition = 0, offset = 0 }, { failures = 1 }))
+        assert.equal("bury", s:decide({}, { failures = 1 }))
+        s:close()
+      end)
+    end)
+
     it("goes by a clock of its own", function()
       with_rule([[return { decide = function(msg, failure)
         assert(failure.reason == "gone" and failure.attempts == failure.failures)

@@ -107,6 +107,28 @@ static void push_attempt(lua_State *L, const void *subject)
 	lua_pushinteger(L, ((const struct api_msg *)subject)->attempt);
 }
 
+static void push_in_topic(lua_State *L, const struct api_msg *m, uint64_t n)
+{
+	if (m->has_place)
+		lua_pushinteger(L, (lua_Integer)n);
+	else
+		lua_pushnil(L);
+}
+
+static void push_partition(lua_State *L, const void *subject)
+{
+	const struct api_msg *m = subject;
+
+	push_in_topic(L, m, m->partition);
+}
+
+static void push_offset(lua_State *L, const void *subject)
+{
+	const struct api_msg *m = subject;
+
+	push_in_topic(L, m, m->offset);
+}
+
 static void push_headers(lua_State *L, const void *subject)
 {
 	view_push(L, &headers_type, subject);
@@ -120,6 +142,8 @@ const struct view_field api_msg_fields[] = {
 	{ .name = "exchange", .push = push_exchange, .is_pure = true },
 	{ .name = "id", .push = push_id },
 	{ .name = "key", .push = push_key, .is_pure = true },
+	{ .name = "offset", .push = push_offset },
+	{ .name = "partition", .push = push_partition },
 	{ .name = "payload", .push = push_payload },
 	{ .name = "priority", .push = push_priority },
 	{ .name = "size", .push = push_size },

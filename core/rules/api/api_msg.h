@@ -2,6 +2,7 @@
 #pragma once
 
 #include <lua.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/msg.h"
@@ -10,6 +11,9 @@
 struct api_msg {
 	const struct msg *msg;
 	uint32_t attempt; /* 0 before the first delivery */
+	bool has_place;   /* it is in a topic, there */
+	uint32_t partition;
+	uint64_t offset;
 };
 
 /* For draft.c: the fields but the headers; `__index` of the headers; the name of a header

@@ -17,7 +17,7 @@ void draft_init(struct draft *d, const struct msg *m, int64_t now_unix_ms,
 		struct draft_copies *copies)
 {
 	memset(d, 0, offsetof(struct draft, headers));
-	d->view = (struct api_msg){ &d->now, 0 };
+	d->view = (struct api_msg){ .msg = &d->now };
 	d->now = *m;
 	d->now.pool = NULL;
 	d->now_unix_ms = now_unix_ms;

@@ -289,7 +289,7 @@ int index_route(struct index *x, const struct script_question *q, const uint32_t
 		size_t *count, struct error *err)
 {
 	struct engine *e = x->handle.engine;
-	struct routing routing = { handle_use(&x->handle), { q->msg, 0 } };
+	struct routing routing = { handle_use(&x->handle), { .msg = q->msg } };
 	const struct use_call call = { .use = routing.use,
 				       .handle = &x->handle,
 				       .context = q->context,

@@ -330,7 +330,7 @@ int strategy_pick(struct strategy *s, const struct script_question *q, unsigned 
 {
 	struct loads loads = { shards, s->load, s->load_ctx };
 	struct deciding d = { .context = q->context,
-			      .msg = { q->msg, 0 },
+			      .msg = { .msg = q->msg },
 			      .loads = &loads };
 	int rc = decide(s, &d, l_pick, err);
 
@@ -343,7 +343,7 @@ int strategy_rank(struct strategy *s, const struct script_question *q,
 		  const struct queue_view *queue, double *rank, struct error *err)
 {
 	struct deciding d = { .context = q->context,
-			      .msg = { q->msg, 0 },
+			      .msg = { .msg = q->msg },
 			      .queue = queue };
 	int rc = decide(s, &d, l_rank, err);
 
@@ -357,7 +357,11 @@ int strategy_decide(struct strategy *s, const struct script_question *q,
 		    struct error *err)
 {
 	struct deciding d = { .context = q->context,
-			      .msg = { q->msg, failure->attempts },
+			      .msg = { .msg = q->msg,
+				       .attempt = failure->attempts,
+				       .has_place = failure->has_place,
+				       .partition = failure->partition,
+				       .offset = failure->offset },
 			      .failure = failure };
 	int rc = decide(s, &d, l_decide, err);
 

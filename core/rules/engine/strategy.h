@@ -50,6 +50,9 @@ struct failure_view {
 	const char *reason; /* "nack" "timeout" "gone" "expired" */
 	unsigned attempts;  /* deliveries so far, this one included */
 	unsigned failures;  /* failures so far, this one included */
+	bool has_place;     /* the message is in a topic, there */
+	uint32_t partition;
+	uint64_t offset;
 };
 
 enum retry_action { RETRY_AFTER, RETRY_BURY, RETRY_DEAD_LETTER, RETRY_DROP };

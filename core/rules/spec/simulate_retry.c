@@ -25,7 +25,9 @@ struct simulation {
 static const char *decide(struct simulation *sim, struct retry_decision *d)
 {
 	const struct simulate_spec *spec = sim->spec;
-	struct failure_view failure = { spec->reason, sim->attempt, sim->attempt };
+	struct failure_view failure = { .reason = spec->reason,
+					.attempts = sim->attempt,
+					.failures = sim->attempt };
 	struct script_question question = { sim->msg, &sim->context };
 	struct error err;
 

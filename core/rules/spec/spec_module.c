@@ -90,6 +90,14 @@ static lua_Integer integer_field(lua_State *L, int idx, const char *name,
 	return n;
 }
 
+static bool has_field(lua_State *L, int idx, const char *name)
+{
+	bool is_there = lua_getfield(L, idx, name) != LUA_TNIL;
+
+	lua_pop(L, 1);
+	return is_there;
+}
+
 /* The text stays on the stack. */
 static const char *text_field(lua_State *L, int idx, const char *name, const char *preset)
 {
@@ -579,6 +587,9 @@ static int l_decide(lua_State *L)
 		.reason = text_field(L, 3, "reason", "nack"),
 		.attempts = (uint32_t)integer_field(L, 3, "attempts", failures),
 		.failures = (uint32_t)failures,
+		.has_place = has_field(L, 2, "offset"),
+		.partition = (uint32_t)integer_field(L, 2, "partition", 0),
+		.offset = (uint64_t)integer_field(L, 2, "offset", 0),
 	};
 	struct script_question q = { read_msg(L, 2), context_of(L) };
 	int rc = strategy_decide(s, &q, &failure, &decision, &err);

@@ -23,6 +23,9 @@ local QUEUES = {
 }
 local ORDER = { 'jobs', 'ranked', 'dead', 'side', 'lease', 'heap', 'ticks' }
 
+--- Of the points of its matrix the suite takes one in so many.
+Life.share = 10
+
 --- More rules for the broker.
 Life.rules = {
   ['filter/count.lua'] = [[

@@ -98,6 +98,15 @@ function LogLedger:committed(name, partition, offset)
   g.floor[partition] = offset
 end
 
+--- It is moved there, in all partitions: it may start again there, or where it was.
+function LogLedger:seeking(name, offset)
+  local g = self.groups[name]
+  for p = 0, self.partitions - 1 do
+    g.floor[p] = math.min(g.floor[p], offset)
+    g.settled[p] = {}
+  end
+end
+
 --- A member was given a message.
 ---@param held table<integer, { is_refused: boolean }> what its connection has been given of the partition, by
 ---  offset, and has not acknowledged

@@ -40,7 +40,11 @@ local MEMBERS_MAX = 4
 local LogTraffic = {}
 LogTraffic.__index = LogTraffic
 
-LogTraffic.TOPIC = TOPIC
+LogTraffic.DECLARATIONS = {
+  ('DECLARE topic %s partitions=%d delivery-limit=0 ack-timeout=1h retry=immediate'):format(TOPIC, PARTITIONS),
+  'DECLARE exchange events fanout',
+  ('BIND %s events -'):format(TOPIC),
+}
 
 ---@param figures table<string, integer>?
 ---@return LogTraffic
@@ -56,14 +60,19 @@ function LogTraffic:count(what, n) self.figures[what] = (self.figures[what] or 0
 
 ---@param c Client
 function LogTraffic:declare(c)
-  c:ok(('DECLARE topic %s partitions=%d delivery-limit=0 ack-timeout=1h retry=immediate'):format(TOPIC, PARTITIONS))
-  c:ok 'DECLARE exchange events fanout'
-  c:ok(('BIND %s events -'):format(TOPIC))
+  for _, line in ipairs(LogTraffic.DECLARATIONS) do c:ok(line) end
 end
 
 -- ---- publishing ----------------------------------------------------------
 
+--- Send what there is room for. A broker that holds publishers back reads nothing.
+local function send_outbox(self)
+  local last, _, partial = self.publisher.sock:send(self.outbox)
+  self.outbox = self.outbox:sub((last or partial or 0) + 1)
+end
+
 function LogTraffic:publish(count)
+  if self.outbox ~= '' then return send_outbox(self) end
   local lines = {}
   for i = 1, count do
     self.next = self.next + 1
@@ -75,11 +84,11 @@ function LogTraffic:publish(count)
     lines[i] = ('PUB events k%d %d\r\n%s\r\n'):format(math.random(20), #text, text)
   end
   self:count('log published', count)
-  self.publisher.sock:send(table.concat(lines))
+  self.outbox = table.concat(lines)
+  send_outbox(self)
 end
 
---- What is left of a publish that did not fit into the socket was not sent, nor are those
---- behind it; a connection that has one is of no more use.
+--- The connection may have ended.
 local function send(client, text)
   local ok, err = pcall(client.send, client, text)
   if not ok and type(err) == 'table' then error(err, 0) end
@@ -272,7 +281,7 @@ end
 ---@param broker Broker
 function LogTraffic:connect(broker)
   self.broker, self.is_open = broker, true
-  self.publisher, self.publishing, self.members = broker:connect(), {}, {}
+  self.publisher, self.publishing, self.outbox, self.members = broker:connect(), {}, '', {}
   self:open_reader()
   for _, name in ipairs(GROUPS) do self:join(name) end
 end
@@ -350,12 +359,24 @@ function LogTraffic:expect_whole()
   return ends
 end
 
---- What a connection has sent before its end may still be carried out.
+--- What a connection has sent before its end may still be carried out, and what it has
+--- published may be stored later: nothing of that is left behind.
 function LogTraffic:expect_alone()
   local alone = wait.poll(function()
     return #self.publisher:document 'LIST connections' == 2 + #self.members
   end, 30)
   if not alone then broken('connections that were closed do not end') end
+  local is_taken = wait.poll(function()
+    local refused = self.figures['log refused']
+    self:publish(60)
+    while #self.publishing > 0 or self.outbox ~= '' do
+      self:read()
+      send_outbox(self)
+      if self.publisher.is_closed then broken('the connection of a publisher ends') end
+    end
+    return self.figures['log refused'] == refused
+  end, 30)
+  if not is_taken then broken('publishes are refused for 30 s') end
 end
 
 --- The groups go on to the end.

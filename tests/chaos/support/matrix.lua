@@ -1,18 +1,25 @@
---- The crash matrix: a life of a broker (life.lua) is cut short before and after every
---- command that it sends to Redis, by the end of the connection, of the broker or of Redis.
+--- The crash matrix: a life of a broker (life.lua, log_life.lua) is cut short before and
+--- after every command that it sends to Redis, by the end of the connection, of the broker or
+--- of Redis. A part of the points is taken by chance; `make matrix` takes all.
 ---
----   local matrix = Matrix.start()
+---   TIDE_MATRIX_SEED   which points, and in which order; printed when one fails
+---   TIDE_MATRIX_SHARE  one point in so many; default: what the life says
+---   TIDE_MATRIX_PART   i/n: of these, the i-th of n parts, for n processes side by side
+---   TIDE_MATRIX_POINT  one point alone, as a fault names it: '137 before broker'
+---
+---   local matrix = Matrix.start(Life)
 ---   local total = matrix:count()                    -- commands of a life that nothing ends
 ---   local fault = matrix:run { at = 17, when = 'before', what = 'broker' }
+---   matrix:expect_survival('broker', total)         -- at a part of all points
 ---   matrix:destroy()
 local Broker = require 'support.broker'
-local Life = require 'chaos.support.life'
 local Proxy = require 'chaos.support.proxy'
 local Redis = require 'support.redis'
 local shell = require 'support.shell'
 local wait = require 'support.wait'
 
 ---@class Matrix
+---@field life table whose lives are led: new, rules, share, and the parts start, work, stop, verify
 local Matrix = {}
 Matrix.__index = Matrix
 
@@ -21,6 +28,11 @@ Matrix.__index = Matrix
 ---@field when 'before'|'after'
 ---@field what 'connection'|'broker'|'redis'
 
+Matrix.seed = tonumber(os.getenv 'TIDE_MATRIX_SEED') or os.time() % 1000000
+
+local share = tonumber(os.getenv 'TIDE_MATRIX_SHARE')
+local part, parts = (os.getenv 'TIDE_MATRIX_PART' or '1/1'):match '^(%d+)/(%d+)$'
+local only = os.getenv 'TIDE_MATRIX_POINT'
 local root = shell.line 'pwd'
 -- Redis keeps what the lives before wrote in its file, and reads all of it when it starts.
 local LIVES_OF_A_REDIS = 40
@@ -33,13 +45,14 @@ local function renew(self)
   end
   self.redis = Redis.start()
   self.proxy = Proxy.start(self.redis)
-  self.broker = Broker.start { args = { '--store', self.proxy.url }, rules = Life.rules, stopped = true }
+  self.broker = Broker.start { args = { '--store', self.proxy.url }, rules = self.life.rules, stopped = true }
   self.lives = 0
 end
 
+---@param life table
 ---@return Matrix
-function Matrix.start()
-  local self = setmetatable({}, Matrix)
+function Matrix.start(life)
+  local self = setmetatable({ life = life }, Matrix)
   renew(self)
   return self
 end
@@ -61,10 +74,10 @@ end
 
 local function live(self, life, point)
   local is_interrupted = false
-  local parts = { 'start', 'work', 'stop', 'start', 'verify', 'stop' }
+  local steps = { 'start', 'work', 'stop', 'start', 'verify', 'stop' }
   local i = 1
-  while parts[i] do
-    local ok, err = pcall(life[parts[i]], life)
+  while steps[i] do
+    local ok, err = pcall(life[steps[i]], life)
     if ok then
       i = i + 1
     elseif type(err) == 'table' or is_interrupted or not point then
@@ -72,12 +85,12 @@ local function live(self, life, point)
     elseif was_killed(self, point) then
       is_interrupted = true
       life.after_kill = true
-      parts, i = { 'start', 'verify', 'stop' }, 1
-    elseif point.what ~= 'broker' and parts[i] == 'start' and self.proxy:state() == 'idle' then
+      steps, i = { 'start', 'verify', 'stop' }, 1
+    elseif point.what ~= 'broker' and steps[i] == 'start' and self.proxy:state() == 'idle' then
       -- A start may fail without Redis; the next one may not.
       is_interrupted = true
       assert(wait.poll(function() return self.redis:cli 'PING' == 'PONG' end), 'no Redis again')
-      parts = { 'start', table.unpack(parts, i + 1) }
+      steps = { 'start', table.unpack(steps, i + 1) }
       i = 1
     else
       error(err, 0)
@@ -96,7 +109,7 @@ function Matrix:run(point)
   if point then
     self.proxy:arm(point.at, point.when, 'cut', command_of(self, point.what))
   end
-  local life = Life.new(self.broker, self.redis)
+  local life = self.life.new(self.broker, self.redis)
   local ok, err = pcall(live, self, life, point)
   local state, command = self.proxy:state()
   local log = self.broker:log()
@@ -114,6 +127,55 @@ function Matrix:count()
   local fault = self:run()
   assert(not fault, fault)
   return self.proxy:count() - before
+end
+
+--- The points of a life with so many commands, in an order that the seed gives.
+local function shuffled_points(count, what)
+  local points = {}
+  for at = 1, count do
+    points[#points + 1] = { at = at, when = 'before', what = what }
+    points[#points + 1] = { at = at, when = 'after', what = what }
+  end
+  for i = #points, 2, -1 do
+    local j = math.random(i)
+    points[i], points[j] = points[j], points[i]
+  end
+  return points
+end
+
+local function chosen(count, what, share_by_default)
+  if only then
+    local at, when, its_what = only:match '^(%d+) (%l+) (%l+)$'
+    return its_what == what and { { at = tonumber(at), when = when, what = what } } or {}
+  end
+  math.randomseed(Matrix.seed)
+  local points, mine = shuffled_points(count, what), {}
+  local step = share or share_by_default
+  for i = 1, #points, step do
+    if (i // step) % tonumber(parts) == tonumber(part) - 1 then mine[#mine + 1] = points[i] end
+  end
+  return mine
+end
+
+--- Nothing is wrong with the lives that end so at the chosen points.
+---@param what 'connection'|'broker'|'redis'
+---@param count integer
+function Matrix:expect_survival(what, count)
+  local faults = {}
+  local points = chosen(count, what, self.life.share)
+  local said = wait.deadline(5)
+  for i, point in ipairs(points) do
+    local fault = self:run(point)
+    if fault then
+      faults[#faults + 1] = ('TIDE_MATRIX_POINT="%d %s %s": %s'):format(point.at, point.when, what, fault)
+    end
+    if os.getenv 'TIDE_MATRIX_PROGRESS' and wait.left(said) == 0 then
+      io.stderr:write(('part %s: %s: %d of %d points, %d faults\n'):format(part, what, i, #points, #faults))
+      said = wait.deadline(5)
+    end
+  end
+  assert(#faults == 0, ('%d of %d points (of %d commands):\n%s'):format(#faults, #points, count,
+    table.concat(faults, '\n')))
 end
 
 function Matrix:destroy()

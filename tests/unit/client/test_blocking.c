@@ -218,7 +218,7 @@ static void a_topic_is_followed_by_a_group_or_read_at_an_offset(void **state)
 {
 	START(FAKE_HELLO, "<SUB events s1 group=two%20words from=2026-11-23",
 	      ">OK\r\nEVT assigned s1 0,3\r\n", "<SUB events s2 from=first partition=0",
-	      ">OK\r\n", "<GET events max=1 group=g", ">OK 0\r\n",
+	      ">OK\r\n", "<GET events max=1 group=g from=last", ">OK 0\r\n",
 	      "<GET events max=1 partition=3 offset=12",
 	      ">OK 1\r\nMSG - - 1 - events id=" ID_1
 	      " ts=5 partition=3 offset=14 1\r\na\r\n");
@@ -228,7 +228,9 @@ static void a_topic_is_followed_by_a_group_or_read_at_an_offset(void **state)
 	struct tidemq_subscription s = {
 		.queue = "events", .sid = "s1", .group = "two words", .from = "2026-11-23"
 	};
-	struct tidemq_fetch g = { .queues = topic, .queue_count = 1, .group = "g" };
+	struct tidemq_fetch g = {
+		.queues = topic, .queue_count = 1, .group = "g", .from = "last"
+	};
 	struct tidemq_msg *m;
 	unsigned count;
 	assert_int_equal(tidemq_subscribe(c, &s), TIDEMQ_OK);

@@ -96,7 +96,9 @@ static struct strategy *make_strategy(struct fixture *f, enum script_kind kind,
 static struct retry_decision decide(struct fixture *f, struct strategy *s,
 				    unsigned failures)
 {
-	struct failure_view failure = { "nack", failures, failures };
+	struct failure_view failure = { .reason = "nack",
+					.attempts = failures,
+					.failures = failures };
 	struct retry_decision d = { .action = RETRY_DROP, .delay_ms = -1 };
 	struct msg *m = make_msg("k", 0, NULL);
 	if (strategy_decide(s, &(struct script_question){ m, NULL }, &failure, &d,

@@ -279,7 +279,7 @@ static void closing_during_a_build_tells_who_waits(void **state)
 
 static int64_t delay_of(struct fixture *f, struct strategy *s)
 {
-	struct failure_view failure = { "nack", 1, 1 };
+	struct failure_view failure = { .reason = "nack", .attempts = 1, .failures = 1 };
 	struct retry_decision d = { .delay_ms = -1 };
 	struct msg *m = make_msg("k", 0, NULL);
 	if (strategy_decide(s, &(struct script_question){ m, NULL }, &failure, &d,

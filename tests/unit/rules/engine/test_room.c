@@ -139,7 +139,7 @@ static void garbage_does_not_reach_the_ceiling(void **state)
 {
 	struct fixture *f = *state;
 	struct retry_decision d;
-	struct failure_view failure = { "nack", 1, 1 };
+	struct failure_view failure = { .reason = "nack", .attempts = 1, .failures = 1 };
 	struct strategy *s;
 	f->config.memory_max_bytes = CEILING;
 	write_file(f, "retry/mine.lua",
@@ -175,7 +175,7 @@ static void scripts_without_memory_are_not_asked_again_at_once(void **state)
 {
 	struct fixture *f = *state;
 	struct retry_decision d;
-	struct failure_view failure = { "nack", 1, 1 };
+	struct failure_view failure = { .reason = "nack", .attempts = 1, .failures = 1 };
 	struct strategy *s;
 	f->config.memory_max_bytes = CEILING;
 	write_file(f, "retry/mine.lua",
@@ -232,7 +232,7 @@ static struct strategy *use_in(struct fixture *f, const char *name, const char *
 static int decide_once(struct fixture *f, struct strategy *s)
 {
 	struct retry_decision d;
-	struct failure_view failure = { "nack", 1, 1 };
+	struct failure_view failure = { .reason = "nack", .attempts = 1, .failures = 1 };
 	struct msg *m = make_msg("k", 0, NULL);
 	int rc = strategy_decide(s, &(struct script_question){ m, NULL }, &failure, &d,
 				 &f->err);

@@ -22,7 +22,7 @@ static void on_deadline(uv_timer_t *timer)
 
 static int64_t delay_of(struct fixture *f, struct strategy *s)
 {
-	struct failure_view failure = { "nack", 1, 1 };
+	struct failure_view failure = { .reason = "nack", .attempts = 1, .failures = 1 };
 	struct retry_decision d = { .delay_ms = -1 };
 	struct msg *m = make_msg("k", 0, NULL);
 	if (strategy_decide(s, &(struct script_question){ m, NULL }, &failure, &d,
@@ -314,7 +314,7 @@ static void scripts_that_keep_too_much_are_loaded_anew(void **state)
 		   "  return #kept\n"
 		   "end }\n");
 	assert_int_equal(reload_now(f->engine, &f->err), TIDE_OK);
-	struct failure_view failure = { "nack", 1, 1 };
+	struct failure_view failure = { .reason = "nack", .attempts = 1, .failures = 1 };
 	struct retry_decision d;
 	struct msg *m = make_msg("k", 0, NULL);
 	int calls = 0;
