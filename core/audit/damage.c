@@ -26,6 +26,7 @@ static const struct {
 			       NULL },
 	[DAMAGE_DAY] = { DAMAGE_LOOK_ASK,
 			 "the log of its partition does not name the day", NULL, NULL },
+	[DAMAGE_BATCH] = { DAMAGE_LOOK_ASK, "the batch does not fit", NULL, NULL },
 	[DAMAGE_VALUE] = { DAMAGE_LOOK_NONE, "cannot be read", NULL, NULL },
 	[DAMAGE_LOST] = { DAMAGE_LOOK_ROW, "the message is in no set", "makes it ready",
 			  "made it ready" },
@@ -110,8 +111,24 @@ struct damage *damage_create_topic_set(struct damage_key *key, struct slice topi
 	return d;
 }
 
+struct damage *damage_create_batch(struct damage_key *key, struct slice score,
+				   uint64_t base, uint64_t end)
+{
+	struct damage *d = damage_create(DAMAGE_BATCH, key, score, NULL);
+
+	buf_printf(&d->range, "%llu (%llu", (unsigned long long)base,
+		   (unsigned long long)end);
+	buf_printf(&d->next, "%llu %llu", (unsigned long long)end,
+		   (unsigned long long)end);
+	buf_printf(&d->rest, "(%llu +inf", (unsigned long long)end);
+	return d;
+}
+
 void damage_destroy(struct damage *d)
 {
+	buf_deinit(&d->range);
+	buf_deinit(&d->next);
+	buf_deinit(&d->rest);
 	damage_key_unref(d->key);
 	buf_deinit(&d->set);
 	buf_deinit(&d->last);
@@ -265,6 +282,17 @@ static void ask_about_topic(struct damage *d, const struct damage_tables *t,
 		out[1] = question("SISMEMBER", &d->set, buf_slice(&d->last));
 }
 
+static void ask_about_batch(const struct damage *d, const struct damage_tables *t,
+			    struct store_walk_question out[DAMAGE_QUESTIONS])
+{
+	const struct slice key = damage_key_slice(d->key);
+
+	out[0] = question("HGET", &t->topics, d->key->name.queue);
+	out[1] = (struct store_walk_question){ "ZCOUNT", key, buf_slice(&d->range) };
+	out[2] = (struct store_walk_question){ "ZCOUNT", key, buf_slice(&d->next) };
+	out[3] = (struct store_walk_question){ "ZCOUNT", key, buf_slice(&d->rest) };
+}
+
 void damage_ask(struct damage *d, const struct damage_tables *tables,
 		struct store_walk_question out[DAMAGE_QUESTIONS])
 {
@@ -277,6 +305,7 @@ void damage_ask(struct damage *d, const struct damage_tables *tables,
 		out[1] = question("SISMEMBER", &tables->vhosts, name->vhost);
 	} else if (d->kind == DAMAGE_QUEUE) {
 		out[1] = question("HGET", &tables->queues, name->queue);
+		out[2] = question("HGET", &tables->topics, name->queue);
 	} else if (d->kind == DAMAGE_PARTITION) {
 		out[1] = question("HGET", &tables->topics, name->queue);
 	} else if (d->kind == DAMAGE_DAY) {
@@ -289,6 +318,8 @@ void damage_ask(struct damage *d, const struct damage_tables *tables,
 		out[2] = question("HGET", &tables->topics, paused_queue(d));
 	} else if (d->kind == DAMAGE_BINDING) {
 		ask_about_binding(d, tables, out);
+	} else if (d->kind == DAMAGE_BATCH) {
+		ask_about_batch(d, tables, out);
 	} else {
 		ask_about_topic(d, tables, out);
 	}
@@ -315,10 +346,20 @@ static bool is_lost_binding(struct damage *d, const struct store_walk_row *answe
 	return true;
 }
 
-static bool is_lost_shard(struct damage *d, struct slice definition)
+static bool has_partition(struct slice definition, unsigned index)
 {
+	return definition.data &&
+	       index < read_option(definition, "partitions", DAMAGE_PARTITIONS);
+}
+
+static bool is_lost_shard(struct damage *d, const struct store_walk_row *answers)
+{
+	struct slice definition = answers[1].value;
 	unsigned shard = d->key->name.shard;
 
+	/* A partition has publish ids as well. */
+	if (d->key->name.key == LAYOUT_DEDUPE && has_partition(answers[2].value, shard))
+		return false;
 	/* After a reshard the shards of before may have messages, too. */
 	if (definition.data && (shard < read_option(definition, "shards", 1) ||
 				shard < read_option(definition, "reshard", 0)))
@@ -326,12 +367,6 @@ static bool is_lost_shard(struct damage *d, struct slice definition)
 	set_detail(d,
 		   definition.data ? "its queue has fewer" : "its queue does not exist");
 	return true;
-}
-
-static bool has_partition(struct slice definition, unsigned index)
-{
-	return definition.data &&
-	       index < read_option(definition, "partitions", DAMAGE_PARTITIONS);
 }
 
 static bool is_lost_partition(struct damage *d, struct slice definition)
@@ -353,6 +388,34 @@ static bool is_lost_topic(const struct damage *d, struct slice definition)
 	return !has_partition(definition, (unsigned)n);
 }
 
+static bool is_compacted(struct slice definition)
+{
+	struct args args;
+	bool is_compacted;
+
+	if (args_parse(&args, definition) < 0)
+		return false;
+	is_compacted = args_get(&args, "compact") && args_get(&args, "compact")[0];
+	args_deinit(&args);
+	return is_compacted;
+}
+
+/* Compaction removes batches; but two never have the same offset. */
+static bool is_bad_batch(struct damage *d, const struct store_walk_row *answers)
+{
+	if (!answers[0].value.data || !answers[1].value.data)
+		return false; /* it is gone */
+	if (slice_is(answers[1].value, "2")) {
+		set_detail(d, "another batch has some of its offsets");
+		return true;
+	}
+	if (answers[2].value.data || !answers[3].value.data ||
+	    is_compacted(answers[0].value))
+		return false;
+	set_detail(d, "the one behind it is missing");
+	return true;
+}
+
 bool damage_is_answered(struct damage *d, const struct store_walk_row *answers)
 {
 	struct slice answer = answers[1].value;
@@ -365,11 +428,13 @@ bool damage_is_answered(struct damage *d, const struct store_walk_row *answers)
 	case DAMAGE_PAUSE:
 		return !answer.data && !answers[2].value.data;
 	case DAMAGE_QUEUE:
-		return is_lost_shard(d, answer);
+		return is_lost_shard(d, answers);
 	case DAMAGE_PARTITION:
 		return is_lost_partition(d, answer);
 	case DAMAGE_TOPIC:
 		return is_lost_topic(d, answer);
+	case DAMAGE_BATCH:
+		return is_bad_batch(d, answers);
 	default:
 		return !answer.data;
 	}

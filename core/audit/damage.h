@@ -17,6 +17,7 @@ enum damage_kind {
 	DAMAGE_QUEUE,     /* of a shard: there is no such queue, or it has fewer shards */
 	DAMAGE_PARTITION, /* the same of a partition of a topic */
 	DAMAGE_DAY,       /* of a partition: its state does not name it */
+	DAMAGE_BATCH,     /* of record batches: one overlaps, or the next is missing */
 	DAMAGE_VALUE,     /* a member or its value cannot be read */
 	DAMAGE_LOST,      /* a message in no set */
 	DAMAGE_SETS,      /* a message in two sets or more */
@@ -46,11 +47,12 @@ struct damage {
 	STAILQ_ENTRY(damage) link;
 	enum damage_kind kind;
 	struct damage_key *key;
-	char *detail;         /* or NULL */
-	double score;         /* with which it is mended */
-	unsigned found;       /* see store_walk_row */
-	struct buf set, last; /* DAMAGE_TOPIC_SET: what is asked for */
-	bool is_left;         /* to the next start of a broker */
+	char *detail;                 /* or NULL */
+	double score;                 /* with which it is mended */
+	unsigned found;               /* see store_walk_row */
+	struct buf set, last;         /* DAMAGE_TOPIC_SET: what is asked for */
+	struct buf range, next, rest; /* DAMAGE_BATCH: likewise */
+	bool is_left;                 /* to the next start of a broker */
 	size_t member_len;
 	char member[];
 };
@@ -70,6 +72,9 @@ struct damage *damage_create(enum damage_kind kind, struct damage_key *key,
 /* DAMAGE_TOPIC_SET, of a row of the table of topics. */
 struct damage *damage_create_topic_set(struct damage_key *key, struct slice topic,
 				       struct slice definition);
+/* DAMAGE_BATCH, of a record batch with the offsets from `base` to before `end`. */
+struct damage *damage_create_batch(struct damage_key *key, struct slice score,
+				   uint64_t base, uint64_t end);
 void damage_destroy(struct damage *d);
 /* Of a topic that does not say how many. */
 #define DAMAGE_PARTITIONS 8

@@ -88,6 +88,9 @@ static void check_batch(struct check *c)
 		tell(c, DAMAGE_VALUE, err.text, 0);
 	else if (batch->base != base)
 		tell(c, DAMAGE_VALUE, "the batch has another offset", 0);
+	else
+		c->on_damage(c->ctx, damage_create_batch(c->key, c->row.member, base,
+							 batch->end));
 	record_batch_unref(batch);
 }
 

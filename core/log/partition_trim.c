@@ -95,7 +95,10 @@ static void settle_days(const struct log_trim *t, bool is_done)
 	p->day_count = (uint16_t)kept;
 }
 
-static void on_trimmed(void *ctx, int status, const char *text)
+static void send_trim(struct partition *p, store_done_fn on_done, void *ctx);
+
+/* `left`: batches that another trim has to remove. */
+static void on_trimmed(void *ctx, int status, const char *text, uint64_t left)
 {
 	struct log_trim *t = ctx;
 	struct partition *p = t->partition;
@@ -105,7 +108,9 @@ static void on_trimmed(void *ctx, int status, const char *text)
 		p->is_trim_refused = true;
 	if (status < 0 && !t->on_done && status != TIDE_ESHUTDOWN)
 		log_warn("%slog cannot be trimmed: %s", store_log_prefix(p->keys), text);
-	if (status == TIDE_OK)
+	if (status == TIDE_OK && left > 0 && !p->is_closed)
+		send_trim(p, t->on_done, t->ctx);
+	else if (status == TIDE_OK)
 		partition_trim_measure(p, t->on_done, t->ctx);
 	else if (t->on_done)
 		t->on_done(t->ctx, status, text);

@@ -83,17 +83,13 @@ typedef void (*store_log_rows_fn)(void *ctx, int status, const char *text,
 				  const struct store_log_batch *rows, size_t count);
 void store_log_read(struct store *s, struct store_log *log, uint32_t day, uint64_t offset,
 		    unsigned count, store_log_rows_fn on_rows, void *ctx);
-/* The batch at that place of a day, from 0 on; -1 is the last. One row or none. */
-void store_log_read_at(struct store *s, struct store_log *log, uint32_t day,
-		       int64_t place, store_log_rows_fn on_rows, void *ctx);
-/* How many batches a day has. */
-void store_log_count(struct store *s, struct store_log *log, uint32_t day,
-		     store_purged_fn on_count, void *ctx);
-
 /* Remove the days, whole, and all batches of `day` below `start` (0: of none): the log
  * begins at `start`, which the state says from now on. All at once, and also while memory
  * is out. The batch that has `start` stays, and the last one of `day`, which tells where
- * the log ends. What the state says of `day` stays: its first batch was there. */
+ * the log ends. What the state says of `day` stays: its first batch was there.
+ *
+ * Of `day` 256 batches go at a time, so that Redis is not busy with it for long. The
+ * count is of those that are left: another trim is needed. */
 struct store_log_trim {
 	uint64_t start;
 	const uint32_t *days;
@@ -101,7 +97,8 @@ struct store_log_trim {
 	uint32_t day;
 };
 void store_log_trim(struct store *s, struct store_log *log,
-		    const struct store_log_trim *trim, store_done_fn on_done, void *ctx);
+		    const struct store_log_trim *trim, store_purged_fn on_trimmed,
+		    void *ctx);
 
 /* What the state says. `days` in order. */
 struct store_log_day {

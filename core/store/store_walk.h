@@ -51,7 +51,8 @@ void store_walk_members(struct store *s, const struct layout_name *name, unsigne
 			store_walk_rows_fn on_rows, void *ctx);
 
 /* A question: the value of a field (HGET); else whether there is such a member
- * (SISMEMBER) or key (EXISTS), answered by a row with the value "1". */
+ * (SISMEMBER) or key (EXISTS), or some with scores of a range, "<from> <to>" (ZCOUNT),
+ * answered by a row with the value "1"; or with "2", if they are several. */
 struct store_walk_question {
 	const char *verb;
 	struct slice key;

@@ -114,8 +114,8 @@ describe('the framing of the line protocol', function()
     it('that lack words are told which', function()
       for line, text in pairs {
         ['BIND'] = 'BIND needs <queue>, <exchange> and <pattern>: <queue>, <exchange> and <pattern> are missing',
-        ['DECLARE'] = 'DECLARE needs exchange|queue and <name>: exchange|queue and <name> are missing',
-        ['DECLARE queue'] = 'DECLARE needs exchange|queue and <name>: <name> is missing',
+        ['DECLARE'] = 'DECLARE needs exchange|queue|topic and <name>: exchange|queue|topic and <name> are missing',
+        ['DECLARE queue'] = 'DECLARE needs exchange|queue|topic and <name>: <name> is missing',
         ['SUB q'] = 'SUB needs <queue> and <sid>: <sid> is missing',
         ['GET'] = 'GET needs <queue>: <queue> is missing',
         ['ACK'] = 'ACK needs tags: numbers, or ranges like 3-7',
@@ -130,9 +130,10 @@ describe('the framing of the line protocol', function()
       for name in (shell.read_file 'core/proto/line/verb.c'):gmatch '{ "([A-Z]+)",' do
         assert.is_truthy(('\n' .. text):find('\n' .. name, 1, true), name)
       end
-      local pub = 'PUB <exchange> <key> [pri=] [delay=] [ttl=] [id=] [ack-timeout=] [must] [h:name=value]... <length>'
+      local pub = 'PUB <exchange> <key> [pri=]'
+        .. ' [delay=] [ttl=] [id=] [ack-timeout=] [expect=] [must] [h:name=value]... <length>'
       assert.is_truthy(text:find(pub, 1, true))
-      assert.is_truthy(text:find('\nPEEK <queue> [n] [state=] [match=] [after=]\r\n', 1, true))
+      assert.is_truthy(text:find('\nPEEK <queue> [n] [state=] [match=] [after=] [partition=] [offset=]\r\n', 1, true))
     end)
 
     it('of HTTP end the connection, and their bodies are not carried out', function()
@@ -284,7 +285,7 @@ describe('the framing of the line protocol', function()
       refused('PUB nowhere k', "ERR not-found there is no exchange 'nowhere'")
       refused('PUB - f pri=256', 'ERR syntax pri=256: expected a number from 0 to 255')
       refused('PUB - f maybe', "ERR syntax PUB has no flag 'maybe'; it takes: must quiet")
-      refused('PUB - f frob=1', "ERR syntax PUB has no option 'frob'; it takes: pri delay ttl id ack-timeout")
+      refused('PUB - f frob=1', "ERR syntax PUB has no option 'frob'; it takes: pri delay ttl id ack-timeout expect")
       refused('PUB -', 'ERR syntax PUB needs <exchange>, <key> and <length>: <key> is missing')
       refused('@7 PUB - f', '@7 ERR not-found channel 7 is not open: send @7 OPEN first')
       refused('@x PUB - f', "ERR syntax '@x' is not a channel: expected @0 to @65535 and a space")
@@ -431,7 +432,7 @@ describe('the framing of the line protocol', function()
       c:send 'DELETE queue a\rb\r\n'
       c:expect_line('ERR syntax a name must be ' .. NAME)
       c:send 'PURGE a\rb\r\n'
-      c:expect_line('ERR syntax a queue must be ' .. NAME)
+      c:expect_line('ERR syntax a queue or a topic must be ' .. NAME)
       c:send 'LIST a\rb\r\n'
       c:expect '^ERR syntax LIST lists '
       c:send 'GET f max=%1b\r\n'

@@ -253,6 +253,23 @@ static void a_trim_passes_while_memory_is_out(void **state)
 	rig_expect_all_from(16);
 }
 
+static void a_trim_removes_256_batches_at_a_time_until_none_is_left(void **state)
+{
+	redisReply *stats;
+
+	publish_day(0);
+	rig_ask("EVAL %s 1 %s",
+		"for i = 1, 1000 do redis.call('ZADD', KEYS[1], i / 1001, i) end",
+		LOG ":20261123");
+	rig_ask("CONFIG RESETSTAT");
+	assert_int_equal(trim(7), TIDE_OK);
+	assert_int_equal(ask_int(r.redis, "ZCARD " LOG ":20261123"), 1);
+	stats = ask(r.redis, "INFO commandstats");
+	assert_non_null(strstr(stats->str, "cmdstat_eval:calls=4,"));
+	freeReplyObject(stats);
+	rig_expect_all_from(7);
+}
+
 static unsigned growths;
 
 static void on_growth(struct partition *p)
@@ -284,6 +301,7 @@ static const struct CMUnitTest tests[] = {
 	KEPT(times_that_were_ahead_of_the_clock_count),
 	KEPT(a_refused_trim_is_sent_again_though_the_start_stays),
 	KEPT(a_trim_passes_while_memory_is_out),
+	KEPT(a_trim_removes_256_batches_at_a_time_until_none_is_left),
 	KEPT(growth_is_told_once_an_append_has_landed),
 	UNKEPT(without_keys_the_last_bytes_are_found_in_the_tail),
 	UNKEPT(without_keys_batches_are_old_as_a_whole),
