@@ -16,10 +16,12 @@ struct log_find {
 	uint64_t position;
 	int64_t unix_ms;
 	uint64_t offset; /* the answer, by what is known so far */
-	/* Of a day in Redis: batches at places below `low` lie before it, those from
-	 * `high` on do not. */
+	/* Of a day in Redis: batches that begin below `low` lie before it, those that
+	 * begin at `high` or later do not. Offsets, and no places: batches are merged and
+	 * removed meanwhile. */
 	uint32_t day;
 	uint64_t low, high;
+	bool has_before; /* one that lies before it was seen */
 };
 
 static void find_end(struct log_find *f, int status, const char *text)
@@ -72,7 +74,26 @@ static uint64_t middle_of(const struct log_find *f)
 	return f->low + (f->high - f->low) / 2;
 }
 
-/* One that cannot be read counts as too late: rather a message again than none. */
+/* The batch that has the middle, or comes before it, lies before what is looked for. */
+static void go_up(struct log_find *f, const struct record_batch *b)
+{
+	uint64_t middle = middle_of(f);
+
+	f->has_before = true;
+	f->offset = find_in_batch(f, b);
+	f->low = b->end > middle ? b->end : middle + 1;
+	if (!f->is_position && f->offset < b->end)
+		f->low = f->high; /* that is it */
+}
+
+/* It does not, or it cannot be read: rather a message again than none. */
+static void go_down(struct log_find *f, uint64_t base)
+{
+	f->high = base;
+	if (!f->has_before)
+		f->offset = base;
+}
+
 static void on_batch(void *ctx, int status, const char *text,
 		     const struct store_log_batch *rows, size_t count)
 {
@@ -83,15 +104,13 @@ static void on_batch(void *ctx, int status, const char *text,
 		find_end(f, status, text);
 		return;
 	}
-	if (count > 0 && record_open(rows[0].bytes, &b, NULL) == TIDE_OK &&
-	    is_before(f, b->position, b->first_ms)) {
-		f->offset = find_in_batch(f, b);
+	if (count == 0)
 		f->low = middle_of(f) + 1;
-	} else {
-		f->high = middle_of(f);
-		if (f->low == 0 && count > 0)
-			f->offset = rows[0].base;
-	}
+	else if (record_open(rows[0].bytes, &b, NULL) == TIDE_OK &&
+		 is_before(f, b->position, b->first_ms))
+		go_up(f, b);
+	else
+		go_down(f, rows[0].base);
 	record_batch_unref(b);
 	find_step(f);
 }
@@ -101,22 +120,10 @@ static void find_step(struct log_find *f)
 	struct partition *p = f->partition;
 
 	if (f->low < f->high && !p->is_closed)
-		store_log_read_at(p->env->store, p->keys, f->day, (int64_t)middle_of(f),
-				  on_batch, f);
+		store_log_read(p->env->store, p->keys, f->day, middle_of(f), 1, on_batch,
+			       f);
 	else
 		find_end(f, TIDE_OK, NULL);
-}
-
-static void on_count(void *ctx, int status, const char *text, uint64_t count)
-{
-	struct log_find *f = ctx;
-
-	if (status < 0) {
-		find_end(f, status, text);
-		return;
-	}
-	f->high = count;
-	find_step(f);
 }
 
 /* In the tail, the first batch of which lies before it, or is the partition's first. */
@@ -157,6 +164,8 @@ static bool find_in_memory(struct log_find *f)
 	if (i == 0)
 		return true;
 	f->day = p->days[i - 1].day;
+	f->low = p->days[i - 1].base;
+	f->high = f->offset;
 	return false;
 }
 
@@ -167,7 +176,7 @@ static void find_start(struct log_find *f)
 	if (p->is_closed || find_in_memory(f))
 		partition_call_later(p, &f->call, run_end);
 	else
-		store_log_count(p->env->store, p->keys, f->day, on_count, f);
+		find_step(f);
 }
 
 static struct log_find *find_create(struct partition *p, partition_found_fn on_found,

@@ -275,6 +275,25 @@ void store_log_append(struct store *s, struct store_log *log,
 	store_call_send_parts(&a->call, 0, a->parts, a->part_count);
 }
 
+void store_log_join(struct store_transaction *t, struct store_log *log,
+		    const struct store_log_append *append)
+{
+	struct store_call *call = store_transaction_call(t);
+	struct buf *out;
+
+	call->shard = keys_of(log);
+	add_truncations(call, append);
+	add_state(call, append);
+	if (append->seen_count > 0)
+		add_seen(call, append);
+	out = add_day_command(call, "ZADD", append->day, 2 * (size_t)append->count);
+	for (unsigned i = 0; i < append->count; i++) {
+		add_score(out, append->batches[i].base);
+		resp_bulk(out, append->batches[i].bytes);
+	}
+	call->shard = NULL;
+}
+
 /* ---- replace, trim, commit */
 
 static void add_range(struct store_call *call, const struct store_log_replace *replace)
@@ -478,24 +497,6 @@ static void add_place(struct store_call *call, uint32_t day, int64_t place)
 	resp_text(out, text);
 	resp_text(out, text);
 	resp_text(out, "WITHSCORES");
-}
-
-void store_log_read_at(struct store *s, struct store_log *log, uint32_t day,
-		       int64_t place, store_log_rows_fn on_rows, void *ctx)
-{
-	struct log_read_call *r = log_read_call_create(s, log, on_rows, ctx);
-
-	add_place(&r->call, day, place);
-	store_call_send(&r->call, REDIS_REPLY_ARRAY);
-}
-
-void store_log_count(struct store *s, struct store_log *log, uint32_t day,
-		     store_purged_fn on_count, void *ctx)
-{
-	struct store_call *call = store_count_call_create(s, keys_of(log), on_count, ctx);
-
-	add_day_command(call, "ZCARD", day, 0);
-	store_call_send(call, REDIS_REPLY_INTEGER);
 }
 
 /* ---- recover: the state and the groups first; then, from the last day back, the last

@@ -58,6 +58,10 @@ void store_log_append(struct store *s, struct store_log *log,
 		      const struct store_log_append *append, store_log_done_fn on_done,
 		      void *ctx);
 
+/* The same as a part of a transaction (store.h), which answers for it. All is copied. */
+void store_log_join(struct store_transaction *t, struct store_log *log,
+		    const struct store_log_append *append);
+
 /* In the place of the batches of a day with offsets from `from` to `to`, both of them
  * batches, these: one MULTI ... EXEC. Their bytes are copied. With none they are removed.
  */
@@ -79,13 +83,6 @@ typedef void (*store_log_rows_fn)(void *ctx, int status, const char *text,
 				  const struct store_log_batch *rows, size_t count);
 void store_log_read(struct store *s, struct store_log *log, uint32_t day, uint64_t offset,
 		    unsigned count, store_log_rows_fn on_rows, void *ctx);
-/* The batch at that place of a day, from 0 on; -1 is the last. One row or none. */
-void store_log_read_at(struct store *s, struct store_log *log, uint32_t day,
-		       int64_t place, store_log_rows_fn on_rows, void *ctx);
-/* How many batches a day has. */
-void store_log_count(struct store *s, struct store_log *log, uint32_t day,
-		     store_purged_fn on_count, void *ctx);
-
 /* Remove the days, whole, and all batches of `day` below `start` (0: of none): the log
  * begins at `start`, which the state says from now on. All at once, and also while memory
  * is out. The batch that has `start` stays, and the last one of `day`, which tells where

@@ -1,6 +1,7 @@
 -- compact=key: of a topic the last message of each key stays.
 local Broker = require 'support.broker'
 local Clock = require 'support.clock'
+local shell = require 'support.shell'
 local wait = require 'support.wait'
 
 local FILL = ('x'):rep(1000)
@@ -204,6 +205,9 @@ describe('a pass', function()
     wait_compacted(c, published - 4000)
     expect_last_ones(broker, c, keys)
     broker:expect_clean_stop()
+    local text, status = shell.run(('%s check-store --data %s 2>&1'):format(shell.quote(Broker.binary()),
+      shell.quote(broker.data)))
+    assert.equal(0, status, text)
     broker:destroy()
   end)
 end)

@@ -165,7 +165,8 @@ describe('PEEK of a topic whose Redis', function()
   it('stands still waits for it, and for no topic that is gone', function()
     local pid, other = redis:pid(), broker:connect()
     redis:signal('STOP', pid)
-    other:send 'PEEK t 2\r\n'
+    other:send 'PEEK t 2\r\n@1 OPEN\r\n'
+    other:expect_line '@1 OK'
     c:send 'DELETE topic t\r\n'
     c:send '@1 OPEN\r\n'
     c:expect_line '@1 OK'

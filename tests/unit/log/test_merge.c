@@ -173,6 +173,38 @@ static void a_reader_in_between_misses_nothing(void **state)
 	}
 }
 
+static void on_found(void *ctx, int status, const char *text, uint64_t offset)
+{
+	assert_int_equal(status, TIDE_OK);
+	*(uint64_t *)ctx = offset;
+}
+
+/* Batches become fewer while a time is looked for. */
+static void a_time_is_found_while_batches_are_merged(void **state)
+{
+	for (unsigned round = 0; round < 12; round++) {
+		uint64_t found = UINT64_MAX, offset;
+
+		for (unsigned i = 0; i < 70; i++) {
+			r.env.now_ms += 10;
+			rig_publish_all(1, 100);
+		}
+		empty_tail();
+		offset = pick((unsigned)r.stored_count);
+		r.env.merge_retry_ms = 0;
+		partition_find_time(r.p, r.stored[offset]->ms, on_found, &found);
+		for (unsigned i = 0; i < 20; i++) {
+			merge_flush(&r.env);
+			uv_run(&r.h.loop, UV_RUN_NOWAIT);
+		}
+		WAIT(&r.h, found != UINT64_MAX);
+		assert_int_equal(found, offset);
+		merge_all();
+		/* So that the next ones are merged in the search. */
+		r.env.merge_retry_ms = r.env.now_ms + 5000;
+	}
+}
+
 static void what_is_left_of_a_day_is_merged_on_the_next(void **state)
 {
 	publish_small(40);
@@ -295,6 +327,7 @@ static const struct CMUnitTest tests[] = {
 	MERGE_TEST(large_batches_are_left_alone),
 	MERGE_TEST(batches_of_any_size_stay_dense),
 	MERGE_TEST(a_reader_in_between_misses_nothing),
+	MERGE_TEST(a_time_is_found_while_batches_are_merged),
 	MERGE_TEST(what_is_left_of_a_day_is_merged_on_the_next),
 	MERGE_TEST(what_redis_refuses_is_merged_later),
 	MERGE_TEST(what_is_trimmed_does_not_come_back),

@@ -13,7 +13,6 @@ struct outcome {
 	int status;
 	bool is_unsure;
 	char text[256];
-	uint64_t number;
 };
 
 static void on_done(void *ctx, int status, const char *text)
@@ -28,12 +27,6 @@ static void on_appended(void *ctx, int status, const char *text, bool is_unsure)
 {
 	on_done(ctx, status, text);
 	((struct outcome *)ctx)->is_unsure = is_unsure;
-}
-
-static void on_count(void *ctx, int status, const char *text, uint64_t count)
-{
-	on_done(ctx, status, text);
-	((struct outcome *)ctx)->number = count;
 }
 
 /* Rows as "<base>:<bytes> ...". */
@@ -567,31 +560,6 @@ static void a_read_passes_over_gaps_and_what_is_no_batch(void **state)
 	assert_read(h, 20261124, 29, 1, "");
 }
 
-static void a_batch_is_found_by_its_place(void **state)
-{
-	struct harness *h = *state;
-	static const struct {
-		int64_t place;
-		const char *want;
-	} rows[] = { { 0, "0:a" }, { 1, "10:b" }, { -1, "20:c" }, { 3, "" }, { -4, "" } };
-	struct outcome o = { 0 };
-	append_two_days(h);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct reading r = { 0 };
-		store_log_read_at(h->store, partition, 20261123, rows[i].place, on_rows,
-				  &r);
-		WAIT(h, r.calls == 1);
-		assert_int_equal(r.status, TIDE_OK);
-		assert_string_equal(r.text, rows[i].want);
-	}
-	store_log_count(h->store, partition, 20261123, on_count, &o);
-	WAIT(h, o.calls == 1);
-	assert_int_equal(o.number, 3);
-	store_log_count(h->store, partition, 20261122, on_count, &o);
-	WAIT(h, o.calls == 2);
-	assert_int_equal(o.number, 0);
-}
-
 static void an_error_of_redis_gives_no_rows(void **state)
 {
 	struct harness *h = *state;
@@ -787,7 +755,6 @@ int main(void)
 		STORE_TEST(groups_commit_and_are_forgotten),
 		STORE_TEST(a_read_begins_with_the_batch_that_has_the_offset),
 		STORE_TEST(a_read_passes_over_gaps_and_what_is_no_batch),
-		STORE_TEST(a_batch_is_found_by_its_place),
 		STORE_TEST(an_error_of_redis_gives_no_rows),
 		STORE_TEST(a_read_that_was_cut_short_begins_again),
 		STORE_TEST(an_append_that_was_sent_again_is_unsure),
