@@ -1,6 +1,6 @@
 --- A model of what the broker has promised about one topic, kept by a test while it
---- publishes, reads and settles. A payload is published once, and is the identity of its
---- message.
+--- publishes, reads and settles. A payload is published once, or again with the same
+--- publish id, and is the identity of its message.
 ---
 --- What anybody has seen at an offset, in a confirm or in a delivery, is there for ever,
 --- and nowhere else. A group skips nothing that it was not asked to settle, is given
@@ -49,7 +49,8 @@ function LogLedger.new(partitions, groups)
   return self
 end
 
-function LogLedger:sending(text) self.sent[text] = true end
+--- It is on its way, perhaps again after a refusal.
+function LogLedger:sending(text) self.sent[text], self.refused[text] = true, nil end
 
 --- Somebody was told that the message is there.
 function LogLedger:seen(partition, offset, text)

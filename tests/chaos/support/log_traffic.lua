@@ -41,7 +41,8 @@ local LogTraffic = {}
 LogTraffic.__index = LogTraffic
 
 LogTraffic.DECLARATIONS = {
-  ('DECLARE topic %s partitions=%d delivery-limit=0 ack-timeout=1h retry=immediate'):format(TOPIC, PARTITIONS),
+  ('DECLARE topic %s partitions=%d retention=0 delivery-limit=0 ack-timeout=1h retry=immediate'):format(
+    TOPIC, PARTITIONS),
   'DECLARE exchange events fanout',
   ('BIND %s events -'):format(TOPIC),
 }
@@ -51,6 +52,7 @@ LogTraffic.DECLARATIONS = {
 function LogTraffic.new(figures)
   return setmetatable({
     ledger = LogLedger.new(PARTITIONS, GROUPS), figures = figures or {}, next = 0, members = {}, is_open = false,
+    unsure = {},
     -- Where the reader is. It goes on there in each life of the broker.
     reading = {},
   }, LogTraffic)
@@ -71,19 +73,30 @@ local function send_outbox(self)
   self.outbox = self.outbox:sub((last or partial or 0) + 1)
 end
 
+local function request_of(self, one)
+  self.publishing[#self.publishing + 1] = one
+  self.ledger:sending(one.text)
+  self:count 'log published'
+  return ('PUB events %s%s %d\r\n%s\r\n'):format(one.key, one.words, #one.text, one.text)
+end
+
+local function new_message(self)
+  self.next = self.next + 1
+  local one = { text = tostring(self.next), key = 'k' .. math.random(20) }
+  one.has_id = math.random(3) == 1
+  one.words = one.has_id and ' id=p' .. self.next or ''
+  -- Large ones fill record batches, so that an append has several.
+  if self.next % 5 == 0 then one.text = one.text .. (' '):rep(self.next % 35 == 0 and 70000 or 2000) end
+  return one
+end
+
+--- Some messages. What was sent with an id of its own and was not confirmed is sent again.
 function LogTraffic:publish(count)
   if self.outbox ~= '' then return send_outbox(self) end
   local lines = {}
-  for i = 1, count do
-    self.next = self.next + 1
-    local text = tostring(self.next)
-    -- Large ones fill record batches, so that an append has several.
-    if self.next % 5 == 0 then text = text .. (' '):rep(self.next % 35 == 0 and 70000 or 2000) end
-    self.publishing[#self.publishing + 1] = text
-    self.ledger:sending(text)
-    lines[i] = ('PUB events k%d %d\r\n%s\r\n'):format(math.random(20), #text, text)
-  end
-  self:count('log published', count)
+  for _, one in ipairs(self.unsure) do lines[#lines + 1] = request_of(self, one) end
+  self.unsure = {}
+  for _ = 1, count do lines[#lines + 1] = request_of(self, new_message(self)) end
   self.outbox = table.concat(lines)
   send_outbox(self)
 end
@@ -99,14 +112,15 @@ function LogTraffic:read_confirms()
     local line = self.publisher:read_line(0)
     if not line then return end
     if not line:find '^EVT' then
-      local text = table.remove(self.publishing, 1)
-      local partition, offset = line:match '^OK %x+ 1 (%d+):(%d+)$'
-      if partition then
-        self.ledger:confirm(text, tonumber(partition), tonumber(offset))
+      local one = table.remove(self.publishing, 1)
+      local is_duplicate, partition, offset = line:match '^OK %x+ 1( ?%l*) (%d+):(%d+)$'
+      if partition and (is_duplicate == '' or one.has_id) then
+        self.ledger:confirm(one.text, tonumber(partition), tonumber(offset))
         self:count 'log confirmed'
       elseif line:find '^ERR store' or line:find '^ERR shutdown' or line:find '^ERR busy' then
-        self.ledger:refuse(text)
+        self.ledger:refuse(one.text)
         self:count 'log refused'
+        if one.has_id then self.unsure[#self.unsure + 1] = one end
       else
         broken('a publish to a topic was answered %q', line)
       end
@@ -128,17 +142,18 @@ function LogTraffic:join(name)
   self.members[#self.members + 1] = m
 end
 
-local function is_first_returned(m, partition, offset)
+--- Nothing that it has refused lies before that.
+local function is_in_order(m, partition, offset)
   for other in pairs(m.returned[partition]) do
     if other < offset then return false end
   end
-  return m.returned[partition][offset] or next(m.returned[partition]) == nil
+  return true
 end
 
 function LogTraffic:receive(m, line)
   local msg = m.client:delivery(line)
   local partition, offset = tonumber(msg.options.partition), tonumber(msg.options.offset)
-  if not is_first_returned(m, partition, offset) then
+  if not is_in_order(m, partition, offset) then
     broken('%d:%d comes to %s before what was refused with an OK:\n%s', partition, offset, m.group,
       table.concat(m.said, '\n', math.max(1, #m.said - 200)))
   end
@@ -313,6 +328,9 @@ end
 function LogTraffic:close()
   if not self.is_open then return end
   self.is_open = false
+  for _, one in ipairs(self.publishing) do
+    if one.has_id then self.unsure[#self.unsure + 1] = one end
+  end
   self.publisher:close()
   self.reader:close()
   for _, m in ipairs(self.members) do m.client:close() end
