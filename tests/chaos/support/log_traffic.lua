@@ -40,29 +40,31 @@ local MEMBERS_MAX = 4
 local LogTraffic = {}
 LogTraffic.__index = LogTraffic
 
-LogTraffic.DECLARATIONS = {
-  ('DECLARE topic %s partitions=%d retention=0 delivery-limit=0 ack-timeout=1h retry=immediate'):format(
-    TOPIC, PARTITIONS),
-  'DECLARE exchange events fanout',
-  ('BIND %s events -'):format(TOPIC),
-}
-
 ---@param figures table<string, integer>?
+---@param retention string? an option of the topic; default: it drops nothing
 ---@return LogTraffic
-function LogTraffic.new(figures)
-  return setmetatable({
+function LogTraffic.new(figures, retention)
+  local self = setmetatable({
     ledger = LogLedger.new(PARTITIONS, GROUPS), figures = figures or {}, next = 0, members = {}, is_open = false,
     unsure = {},
     -- Where the reader is. It goes on there in each life of the broker.
     reading = {},
   }, LogTraffic)
+  self.declarations = {
+    ('DECLARE topic %s partitions=%d retention=0 delivery-limit=0 ack-timeout=1h retry=immediate %s'):format(
+      TOPIC, PARTITIONS, retention or ''):gsub(' $', ''),
+    'DECLARE exchange events fanout',
+    ('BIND %s events -'):format(TOPIC),
+  }
+  self.ledger.keeps_all = not retention
+  return self
 end
 
 function LogTraffic:count(what, n) self.figures[what] = (self.figures[what] or 0) + (n or 1) end
 
 ---@param c Client
 function LogTraffic:declare(c)
-  for _, line in ipairs(LogTraffic.DECLARATIONS) do c:ok(line) end
+  for _, line in ipairs(self.declarations) do c:ok(line) end
 end
 
 -- ---- publishing ----------------------------------------------------------
@@ -199,6 +201,14 @@ local function read_member(self, m)
         m.owns[p] = line:match ' (%S+)$':find(tostring(p), 1, true) ~= nil
         if not m.owns[p] then m.returned[p] = {} end
       end
+    elseif line:find '^EVT skipped' then
+      local p, from, to = line:match '^EVT skipped s (%d+) (%d+) (%d+)$'
+      p, from, to = tonumber(p), tonumber(from), tonumber(to)
+      if self.ledger.keeps_all or to <= from then broken('a member of %s was told %q', m.group, line) end
+      self:count 'log skipped'
+      for offset in pairs(m.returned[p]) do
+        if offset < to then m.returned[p][offset] = nil end
+      end
     elseif not line:find '^EVT' then
       answered(self, m, line)
     end
@@ -267,8 +277,10 @@ end
 --- It has a subscription for each partition, from the offset where it was.
 function LogTraffic:open_reader()
   self.reader = self.broker:connect()
+  self.is_beginning = {}
   for p = 0, PARTITIONS - 1 do
     self.reading[p] = self.reading[p] or 0
+    self.is_beginning[p] = true
     self.reader.sock:send(('SUB %s p%d partition=%d from=%d ack=auto\r\n'):format(TOPIC, p, p, self.reading[p]))
   end
 end
@@ -280,15 +292,35 @@ function LogTraffic:read_reader()
     if line:find '^MSG' then
       local msg = self.reader:delivery(line)
       local p, offset = tonumber(msg.options.partition), tonumber(msg.options.offset)
-      if offset ~= self.reading[p] then
+      -- One that begins is told nothing of what is no longer kept.
+      local may_skip = self.is_beginning[p] and not self.ledger.keeps_all and offset > self.reading[p]
+      if offset ~= self.reading[p] and not may_skip then
         broken('a reader of partition %d is given %d behind %d', p, offset, self.reading[p] - 1)
       end
+      self.is_beginning[p] = false
       self.ledger:seen(p, offset, msg.payload)
       self.reading[p] = offset + 1
-    elseif not line:find '^OK' and not line:find '^ERR shutdown' and not line:find '^EVT' then
+    elseif line:find '^EVT skipped' then
+      local p, from, to = line:match '^EVT skipped p%d (%d+) (%d+) (%d+)$'
+      p, from, to = tonumber(p), tonumber(from), tonumber(to)
+      local is_true = from == self.reading[p] or (self.is_beginning[p] and from > self.reading[p])
+      if self.ledger.keeps_all or not is_true or to <= from then
+        broken('a reader at %d of partition %d was told %q', self.reading[p], p, line)
+      end
+      self.is_beginning[p], self.reading[p] = false, to
+      self:count 'log skipped'
+    elseif not line:find '^OK' and not line:find '^ERR s[ht]' and not line:find '^EVT' then
       broken('a reader was told %q', line)
     end
   end
+end
+
+--- Drop what lies below some offset near the reader's, or everything.
+function LogTraffic:purge()
+  local p = math.random(0, PARTITIONS - 1)
+  local before = math.max(0, (self.reading[p] or 0) + math.random(-100, 100))
+  local words = math.random(5) == 1 and '' or (' before=%d partition=%d'):format(before, p)
+  self.reader.sock:send(('PURGE %s%s\r\n'):format(TOPIC, words))
 end
 
 -- ---- all of them ---------------------------------------------------------
@@ -321,6 +353,7 @@ function LogTraffic:work(turns)
     self:read()
     for _, m in ipairs(self.members) do self:settle(m, math.random(40)) end
     self:change_members()
+    if not self.ledger.keeps_all and math.random(10) == 1 then self:purge() end
   end
 end
 
@@ -350,16 +383,18 @@ function LogTraffic:sample(redis_cli)
   end
 end
 
-local function ends_of(c)
-  local ends = {}
-  for _, p in ipairs(c:stats(TOPIC).per_partition) do ends[p.partition] = p['end'] end
-  for p = 0, PARTITIONS - 1 do ends[p] = ends[p] or 0 end
-  return ends
+local function bounds_of(c)
+  local starts, ends = {}, {}
+  for p = 0, PARTITIONS - 1 do starts[p], ends[p] = 0, 0 end
+  for _, p in ipairs(c:stats(TOPIC).per_partition) do
+    starts[p.partition], ends[p.partition] = p.start, p['end']
+  end
+  return starts, ends
 end
 
 --- Everything from the first message on, as a reader sees it.
 function LogTraffic:expect_whole()
-  local ends = ends_of(self.publisher)
+  local starts, ends = bounds_of(self.publisher)
   self.reader:close()
   self.reading = {}
   self:open_reader()
@@ -373,8 +408,8 @@ function LogTraffic:expect_whole()
   if not is_read then
     broken('a reader does not come to the end: %s', require('dkjson').encode(self.publisher:stats(TOPIC)))
   end
-  self.ledger:expect_all(ends)
-  return ends
+  self.ledger:expect_all(starts, ends)
+  return bounds_of(self.publisher)
 end
 
 --- What a connection has sent before its end may still be carried out, and what it has
