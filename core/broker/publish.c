@@ -82,8 +82,11 @@ static bool append_new(const struct entrance *to, const struct pick *pick,
 static inline void enter(const struct entrance *to, const struct pick *pick,
 			 struct msg *m)
 {
-	if (to->commit)
+	if (to->commit && pick->shard)
 		commit_publish(to->commit, pick->shard, m, pick->rank, NULL);
+	else if (to->commit)
+		commit_append(to->commit,
+			      topic_partition(pick->queue->topic, pick->index), m);
 	else if (pick->shard)
 		shard_publish(pick->shard, m, pick->rank, to->waiter, false);
 	else
@@ -304,13 +307,14 @@ static int check_expected(const struct outcome *o, uint64_t expected, struct err
 			 SLICE_ARG(o->msg->key), o->exchange ? o->exchange->name : "-");
 }
 
-const struct queue *publish_find_topic(const struct decision *d)
+const struct queue *publish_find_remembering(const struct decision *d)
 {
 	for (unsigned n = 0; n <= d->copy_count; n++) {
 		const struct outcome *o = n ? &d->copies[n - 1] : &d->first;
 
 		for (unsigned i = 0; i < o->count; i++)
-			if (o->picks[i].queue->topic)
+			if (o->picks[i].queue->topic && o->msg->dedupe_len &&
+			    queue_dedupe_ms(o->picks[i].queue) > 0)
 				return o->picks[i].queue;
 	}
 	return NULL;

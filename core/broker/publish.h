@@ -39,8 +39,8 @@ TIDE_MUST_USE int publish_route(struct decision *d, struct decide_spec *spec,
 /* A queue has seen its publish id, and does not know yet whether it keeps that message.
  */
 bool publish_is_unsettled(const struct decision *d);
-/* A topic that it leads to; NULL: none. A commit has no room for those. */
-const struct queue *publish_find_topic(const struct decision *d);
+/* A topic that would remember its publish id; NULL: none. A commit has no room for it. */
+const struct queue *publish_find_remembering(const struct decision *d);
 /* The third: into a commit. */
 void publish_commit(const struct decision *d, struct vhost *v, struct commit *c,
 		    struct published *out);

@@ -144,13 +144,13 @@ int transaction_filter(struct transaction *t, struct error *err)
 
 static int check_topic(const struct decision *d, struct error *err)
 {
-	const struct queue *topic = publish_find_topic(d);
+	const struct queue *topic = publish_find_remembering(d);
 
 	if (!topic)
 		return TIDE_OK;
 	return error_set(err, TIDE_EDENIED,
-			 "the message would go to topic '%s': a transaction changes "
-			 "queues alone",
+			 "the message has an id=, and would go to topic '%s', which "
+			 "remembers ids: a transaction has no room for them",
 			 topic->name);
 }
 

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "base/mem.h"
+#include "joint.h"
 #include "store/store_dedupe.h"
 
 /* Of one flush, and so of one append. */
@@ -57,6 +58,7 @@ static void append_release(struct partition_env *env, struct append *a)
 	a->messages = 0;
 	a->bytes = a->largest = 0;
 	a->is_flying = false;
+	a->joint = NULL;
 	buf_clear(&a->seen);
 	a->seen_count = 0;
 	if (env->spare_count >= SPARE_MAX || a->waiter_cap > SPARE_WAITERS_MAX ||
@@ -136,6 +138,8 @@ void append_add_seen(struct partition_env *env, struct append *a,
 void append_tell(struct partition_env *env, struct append *a, int status,
 		 const char *text)
 {
+	if (a->joint && status < 0)
+		a->joint->status = status;
 	for (size_t i = 0; i < a->waiter_count; i++)
 		waiter_done(a->waiters[i], status, text);
 	append_release(env, a);

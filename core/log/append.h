@@ -22,6 +22,7 @@ struct append {
 	struct buf seen; /* the publish ids that are written with it */
 	unsigned seen_count;
 	bool is_flying;
+	struct joint *joint; /* that it is a part of; NULL: none */
 };
 
 struct append *append_open(struct partition_env *env, int64_t ms);

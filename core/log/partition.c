@@ -163,10 +163,11 @@ void partition_set_dirty(struct partition *p, bool is_dirty)
 		TAILQ_REMOVE(list, p, dirty_link);
 }
 
-/* It takes no more: where the next batch begins is known. */
-static void close_open(struct partition *p)
+/* Where the next batch begins is known then. */
+void partition_close_append(struct partition *p)
 {
-	p->next_position += append_end_batch(p->open);
+	if (p->open)
+		p->next_position += append_end_batch(p->open);
 	p->open = NULL;
 }
 
@@ -179,11 +180,12 @@ static struct append *open_for(struct partition *p, const struct msg *m, int64_t
 	    record_bytes_with(&a->writer, m) > RECORD_BATCH_BYTES)
 		p->next_position += append_end_batch(a);
 	if (a && (append_is_full(a) || ms >= a->day_end_ms)) {
-		close_open(p);
+		partition_close_append(p);
 		a = NULL;
 	}
 	if (!a) {
 		a = p->open = append_open(p->env, ms);
+		a->joint = p->joint;
 		STAILQ_INSERT_TAIL(&p->appends, a, link);
 		partition_set_dirty(p, true);
 	}
@@ -228,7 +230,7 @@ struct append *partition_take_append(struct partition *p)
 	struct append *a = STAILQ_FIRST(&p->appends);
 
 	if (a && a == p->open)
-		close_open(p);
+		partition_close_append(p);
 	return a;
 }
 
@@ -239,27 +241,50 @@ void partition_take_appends(struct partition *p, struct append_list *out)
 
 	if (has_flying)
 		STAILQ_REMOVE_HEAD(&p->appends, link);
-	if (p->open)
-		close_open(p);
+	partition_close_append(p);
 	STAILQ_CONCAT(out, &p->appends);
 	if (has_flying)
 		STAILQ_INSERT_HEAD(&p->appends, first, link);
 	partition_set_dirty(p, false);
 }
 
+static void tell_failed(struct partition *p, struct append_list *failed, int status,
+			const char *text)
+{
+	struct append *a;
+
+	while ((a = STAILQ_FIRST(failed)) != NULL) {
+		STAILQ_REMOVE_HEAD(failed, link);
+		p->env->stats.refused += a->messages;
+		append_tell(p->env, a, status, text);
+	}
+}
+
 void partition_fail(struct partition *p, int status, const char *text)
 {
 	struct append_list failed = STAILQ_HEAD_INITIALIZER(failed);
-	struct append *a;
 
 	partition_take_appends(p, &failed);
 	p->end = p->readable;
 	p->next_position = p->position;
-	while ((a = STAILQ_FIRST(&failed)) != NULL) {
+	tell_failed(p, &failed, status, text);
+}
+
+void partition_fail_from(struct partition *p, const struct append *first, int status,
+			 const char *text)
+{
+	struct append_list failed = STAILQ_HEAD_INITIALIZER(failed);
+	struct append *a;
+
+	partition_close_append(p);
+	STAILQ_CONCAT(&failed, &p->appends);
+	while ((a = STAILQ_FIRST(&failed)) != first) {
 		STAILQ_REMOVE_HEAD(&failed, link);
-		p->env->stats.refused += a->messages;
-		append_tell(p->env, a, status, text);
+		STAILQ_INSERT_TAIL(&p->appends, a, link);
 	}
+	p->end = first->batches[0]->base;
+	p->next_position = first->batches[0]->position;
+	tell_failed(p, &failed, status, text);
 }
 
 bool partition_is_idle(const struct partition_env *env)

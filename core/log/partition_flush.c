@@ -88,10 +88,23 @@ static void add_unsure_day(struct partition *p, uint32_t day)
 	p->unsure_days[p->unsure_count++] = day;
 }
 
-static void land_refused(struct partition *p, struct append *a, int status,
-			 const char *text, bool is_unsure)
+void partition_flush_land(struct partition *p)
+{
+	struct append *a = STAILQ_FIRST(&p->appends);
+
+	STAILQ_REMOVE_HEAD(&p->appends, link);
+	p->unsure_count = 0;
+	p->unsure_seen_count = 0;
+	buf_deinit(&p->unsure_seen);
+	note_day(p, a);
+	land(p, a);
+}
+
+void partition_flush_refuse(struct partition *p, int status, const char *text,
+			    bool is_unsure)
 {
 	struct partition_env *env = p->env;
+	const struct append *a = STAILQ_FIRST(&p->appends);
 
 	if (is_unsure) {
 		add_unsure_day(p, a->day);
@@ -108,47 +121,53 @@ static void on_append(void *ctx, int status, const char *text, bool is_unsure)
 
 	p->env->flights--;
 	a->is_flying = false;
-	if (p->is_closed) {
+	if (p->is_closed)
 		partition_fail(p, TIDE_ENOTFOUND, NULL);
-	} else if (status < 0) {
-		land_refused(p, a, status, text, is_unsure);
-	} else {
-		STAILQ_REMOVE_HEAD(&p->appends, link);
-		p->unsure_count = 0;
-		p->unsure_seen_count = 0;
-		buf_deinit(&p->unsure_seen);
-		note_day(p, a);
-		land(p, a);
-	}
+	else if (status < 0)
+		partition_flush_refuse(p, status, text, is_unsure);
+	else
+		partition_flush_land(p);
 	partition_unref(p);
 }
 
 /* ---- sending -------------------------------------------------------------------- */
 
-static size_t send_append(struct partition *p)
+struct store_log_append partition_flush_form(const struct partition *p,
+					     const struct append *a,
+					     struct store_log_batch *batches,
+					     const struct append *before)
 {
-	struct append *a = partition_take_append(p);
-	struct store_log_batch batches[STORE_LOG_BATCHES_MAX];
 	struct store_log_append append = {
 		.day = a->day,
 		.batches = batches,
 		.count = a->batch_count,
-		.truncate_days = p->unsure_days,
-		.truncate_count = p->unsure_count,
-		.is_new_day = is_new_day(p, a),
+		.is_new_day = is_new_day(p, a) && !(before && before->day == a->day),
 		.position = a->batches[0]->position,
 		.first_ms = a->batches[0]->first_ms,
 		.largest = a->largest > p->largest ? round_up(a->largest) : 0,
 		.seen = buf_slice(&a->seen),
 		.seen_count = a->seen_count,
-		.unsure_seen = buf_slice(&p->unsure_seen),
-		.unsure_seen_count = p->unsure_seen_count,
 	};
 
 	for (unsigned i = 0; i < a->batch_count; i++)
 		batches[i] = (struct store_log_batch){
 			a->batches[i]->base, { a->batches[i]->bytes, a->batches[i]->len }
 		};
+	if (before)
+		return append;
+	append.truncate_days = p->unsure_days;
+	append.truncate_count = p->unsure_count;
+	append.unsure_seen = buf_slice(&p->unsure_seen);
+	append.unsure_seen_count = p->unsure_seen_count;
+	return append;
+}
+
+static size_t send_append(struct partition *p)
+{
+	struct append *a = partition_take_append(p);
+	struct store_log_batch batches[STORE_LOG_BATCHES_MAX];
+	const struct store_log_append append = partition_flush_form(p, a, batches, NULL);
+
 	a->is_flying = true;
 	p->env->flights++;
 	store_log_append(p->env->store, p->keys, &append, on_append, partition_ref(p));
@@ -165,9 +184,13 @@ static void flush_dirty(struct partition_env *env)
 	env->retry_unix_ms = 0;
 	while (bytes < FLUSH_BYTES_MAX && (p = TAILQ_FIRST(&env->dirty)) != NULL) {
 		partition_set_dirty(p, false);
-		bytes += send_append(p);
-		/* Behind the others, so that a busy partition starves none. */
-		partition_set_dirty(p, STAILQ_NEXT(STAILQ_FIRST(&p->appends), link));
+		/* Until the joint has ended, nothing goes. */
+		if (!STAILQ_FIRST(&p->appends)->joint) {
+			bytes += send_append(p);
+			/* Behind the others, so that a busy partition starves none. */
+			partition_set_dirty(p,
+					    STAILQ_NEXT(STAILQ_FIRST(&p->appends), link));
+		}
 		if (p == last)
 			return;
 	}

@@ -25,6 +25,7 @@ struct partition {
 	TAILQ_ENTRY(partition) dirty_link; /* of env->dirty or env->unkept */
 	struct append_list appends;        /* in order; the first may be under way */
 	struct append *open;               /* the last of them, if it takes more */
+	struct joint *joint;               /* that is being built: joint.h */
 	struct tail tail;
 	struct merge *merge;     /* NULL: it had no small batch yet */
 	struct compact *compact; /* NULL: all its messages are kept */
@@ -55,10 +56,27 @@ void partition_unref(struct partition *p);
 void partition_take_appends(struct partition *p, struct append_list *out);
 /* It fails: its offsets are given out again. */
 void partition_fail(struct partition *p, int status, const char *text);
+/* The same for one that does not fly, and all behind it. */
+void partition_fail_from(struct partition *p, const struct append *first, int status,
+			 const char *text);
 /* The first append, as it is to be sent; NULL: there is none. */
 struct append *partition_take_append(struct partition *p);
 /* It is, or is not, in the list of those that have something to send. */
 void partition_set_dirty(struct partition *p, bool is_dirty);
+/* The open append, if there is one, takes no more. */
+void partition_close_append(struct partition *p);
+/* What is told to Redis of an append. `before` is the one that is sent with it, in front
+ * of it; or NULL. */
+struct store_log_batch;
+struct store_log_append partition_flush_form(const struct partition *p,
+					     const struct append *a,
+					     struct store_log_batch *batches,
+					     const struct append *before);
+/* Redis has the first append. */
+void partition_flush_land(struct partition *p);
+/* It has refused it: it fails, and all behind it. */
+void partition_flush_refuse(struct partition *p, int status, const char *text,
+			    bool is_unsure);
 void partition_add_day(struct partition *p, const struct partition_day *day);
 /* The last one that no trim removes, or NULL. */
 const struct partition_day *partition_last_day(const struct partition *p);

@@ -1,6 +1,7 @@
 #include "commit.h"
 
 #include "base/mem.h"
+#include "log/joint.h"
 #include "dedupe.h"
 #include "journal.h"
 
@@ -19,7 +20,8 @@ struct commit {
 	size_t count, cap;
 	struct shard **shards; /* that it changes: a reference of each */
 	unsigned shard_count, shard_cap;
-	bool is_durable; /* one of them is */
+	struct joint_list joints; /* of partitions that it appends to */
+	bool is_durable;          /* one shard or partition is */
 };
 
 struct commit *commit_create(struct shard_env *env, const struct commit_ops *ops,
@@ -30,6 +32,7 @@ struct commit *commit_create(struct shard_env *env, const struct commit_ops *ops
 	c->env = env;
 	c->ops = ops;
 	c->waiter = waiter;
+	STAILQ_INIT(&c->joints);
 	waiter_add(waiter);
 	return c;
 }
@@ -87,6 +90,21 @@ void commit_publish(struct commit *c, struct shard *sh, struct msg *m, double ra
 	};
 	e->state = ENTRY_MOVING;
 	TAILQ_INSERT_TAIL(&sh->moving, e, link);
+}
+
+void commit_append(struct commit *c, struct partition *p, struct msg *m)
+{
+	struct joint *j;
+
+	STAILQ_FOREACH (j, &c->joints, link)
+		if (j->partition == p)
+			break;
+	if (!j) {
+		j = joint_create(p);
+		STAILQ_INSERT_TAIL(&c->joints, j, link);
+		c->is_durable |= partition_keys(p) != NULL;
+	}
+	joint_append(j, m);
 }
 
 void commit_settle(struct commit *c, struct entry *e, const struct commit_change *change)
@@ -269,6 +287,16 @@ static void finish_shard(struct shard *sh, const struct batch_result *result)
 		shard_take_tick(sh);
 }
 
+static void end_joints(struct commit *c, const struct batch_result *result)
+{
+	struct joint *j;
+
+	while ((j = STAILQ_FIRST(&c->joints)) != NULL) {
+		STAILQ_REMOVE_HEAD(&c->joints, link);
+		joint_end_take(j, result->written, result->text);
+	}
+}
+
 /* Several that were carried out together: none of their shards is read before all of
  * them are in place. */
 static void land(struct commit_list *list, const struct batch_result *result)
@@ -278,6 +306,8 @@ static void land(struct commit_list *list, const struct batch_result *result)
 	STAILQ_FOREACH (c, list, link)
 		for (size_t i = 0; i < c->count; i++)
 			end_item(c, &c->items[i], result);
+	STAILQ_FOREACH (c, list, link)
+		end_joints(c, result);
 	STAILQ_FOREACH (c, list, link)
 		for (unsigned i = 0; i < c->shard_count; i++)
 			finish_shard(c->shards[i], result);
@@ -301,7 +331,10 @@ static void land_alone(struct commit *c, const struct batch_result *result)
 void commit_send_take(struct commit *c)
 {
 	static const struct batch_result done = { TIDE_OK, TIDE_OK, NULL, false };
+	struct joint *j;
 
+	STAILQ_FOREACH (j, &c->joints, link)
+		joint_seal(j);
 	for (unsigned i = 0; i < c->shard_count; i++)
 		c->shards[i]->commit = NULL;
 	if (c->is_durable)
@@ -326,6 +359,11 @@ static bool is_unwritten(const struct entry *e)
 
 static bool is_ready(const struct commit *c)
 {
+	const struct joint *j;
+
+	STAILQ_FOREACH (j, &c->joints, link)
+		if (!joint_is_ready(j))
+			return false;
 	for (unsigned i = 0; i < c->shard_count; i++)
 		if (is_busy(c->shards[i]))
 			return false;
@@ -352,6 +390,10 @@ static void write_size(struct batch *b, struct store_size stored)
 
 static void fly(struct commit *c, struct store_transaction *t, struct flight_size *size)
 {
+	struct joint *j;
+
+	STAILQ_FOREACH (j, &c->joints, link)
+		size->bytes += joint_send(j, t);
 	for (unsigned i = 0; i < c->shard_count; i++)
 		begin_shard(c->shards[i]);
 	for (size_t i = 0; i < c->count; i++) {
@@ -390,6 +432,25 @@ static void on_answer(void *ctx, const struct batch_result *result)
 	land_list(&env->commits.flying, result);
 }
 
+/* Those of which a part has failed do not take place. */
+static void end_failed(struct commit_queue *q)
+{
+	struct commit *c;
+
+	while ((c = STAILQ_FIRST(&q->waiting)) != NULL) {
+		struct batch_result failed = { 0 };
+		const struct joint *j;
+
+		STAILQ_FOREACH (j, &c->joints, link)
+			if (joint_status(j) < 0)
+				failed.removed = failed.written = joint_status(j);
+		if (failed.written == TIDE_OK)
+			return;
+		STAILQ_REMOVE_HEAD(&q->waiting, link);
+		land_alone(c, &failed);
+	}
+}
+
 /* Bounds of what is sent together, but for the first commit. */
 #define FLIGHT_ENTRIES_MAX 16384
 #define FLIGHT_BYTES_MAX ((size_t)8 << 20)
@@ -397,10 +458,12 @@ static void on_answer(void *ctx, const struct batch_result *result)
 void commit_flush(struct shard_env *env)
 {
 	struct commit_queue *q = &env->commits;
-	struct commit *c = STAILQ_FIRST(&q->waiting);
 	struct flight_size size = { 0 };
 	struct store_transaction *t;
+	struct commit *c;
 
+	end_failed(q);
+	c = STAILQ_FIRST(&q->waiting);
 	if (!c || !journal_may_commit(env->journal) || !is_ready(c))
 		return;
 	t = store_transaction_begin(env->store);

@@ -1,4 +1,5 @@
-/* commit.h: changes of entries of any shards that take place together, or not at all.
+/* commit.h: changes of entries of any shards, and appends to any partitions, that take
+ * place together, or not at all.
  *
  * An entry that a commit changes is out of circulation (ENTRY_MOVING, ENTRY_COMMITTING)
  * from the moment it is added. Nobody is given it, and it does not time out. It keeps its
@@ -15,6 +16,7 @@
 #include "shard.h"
 
 struct commit;
+struct partition;
 
 struct commit_ops {
 	/* Redis has confirmed: the entry, which was held, is about to be changed. */
@@ -28,6 +30,9 @@ struct commit *commit_create(struct shard_env *env, const struct commit_ops *ops
 /* A new message, as shard_publish. @param id  the waiter of its publish id, or NULL */
 void commit_publish(struct commit *c, struct shard *sh, struct msg *m, double rank,
 		    struct waiter *id);
+
+/* A message for a partition of a topic: log/joint.h. */
+void commit_append(struct commit *c, struct partition *p, struct msg *m);
 
 /* What becomes of a held message. */
 struct commit_change {

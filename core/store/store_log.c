@@ -275,6 +275,25 @@ void store_log_append(struct store *s, struct store_log *log,
 	store_call_send_parts(&a->call, 0, a->parts, a->part_count);
 }
 
+void store_log_join(struct store_transaction *t, struct store_log *log,
+		    const struct store_log_append *append)
+{
+	struct store_call *call = store_transaction_call(t);
+	struct buf *out;
+
+	call->shard = keys_of(log);
+	add_truncations(call, append);
+	add_state(call, append);
+	if (append->seen_count > 0)
+		add_seen(call, append);
+	out = add_day_command(call, "ZADD", append->day, 2 * (size_t)append->count);
+	for (unsigned i = 0; i < append->count; i++) {
+		add_score(out, append->batches[i].base);
+		resp_bulk(out, append->batches[i].bytes);
+	}
+	call->shard = NULL;
+}
+
 /* ---- replace, trim, commit */
 
 static void add_range(struct store_call *call, const struct store_log_replace *replace)

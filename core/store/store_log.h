@@ -58,6 +58,10 @@ void store_log_append(struct store *s, struct store_log *log,
 		      const struct store_log_append *append, store_log_done_fn on_done,
 		      void *ctx);
 
+/* The same as a part of a transaction (store.h), which answers for it. All is copied. */
+void store_log_join(struct store_transaction *t, struct store_log *log,
+		    const struct store_log_append *append);
+
 /* In the place of the batches of a day with offsets from `from` to `to`, both of them
  * batches, these: one MULTI ... EXEC. Their bytes are copied. With none they are removed.
  */

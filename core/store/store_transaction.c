@@ -33,6 +33,11 @@ struct store_transaction *store_transaction_begin(struct store *s)
 	return t;
 }
 
+struct store_call *store_transaction_call(struct store_transaction *t)
+{
+	return &t->call;
+}
+
 void store_transaction_add_take(struct store_transaction *t, struct batch *b)
 {
 	t->call.request.replies += batch_append(b, &t->call.bytes);

@@ -6,6 +6,7 @@ package.path = './tests/?.lua;./tests/integration/?.lua;' .. package.path
 local Broker = require 'support.broker'
 local Clock = require 'support.clock'
 local Ledger = require 'chaos.support.ledger'
+local LogTraffic = require 'chaos.support.log_traffic'
 local Proxy = require 'chaos.support.proxy'
 local Redis = require 'support.redis'
 local Traffic = require 'chaos.support.traffic_ledger'
@@ -29,6 +30,7 @@ end
 ---@field broker Broker
 ---@field traffic BusyTraffic
 ---@field ledger Ledger
+---@field log LogTraffic
 ---@field proxy Proxy? with it Redis is the test's own
 ---@field disk string? a file system of its own, for the files of Redis
 ---@field clock_ahead integer seconds
@@ -71,11 +73,13 @@ function Place.new(figures)
   end
   self.ledger = Ledger.new()
   self.traffic = Traffic.new(self.ledger, figures)
+  self.log = LogTraffic.new(figures)
   self:start()
   local c = self.broker:connect()
   for _, queue in ipairs(Traffic.QUEUES) do
     c:ok((('DECLARE queue %s %s'):format(queue.name, queue.options):gsub(' $', '')))
   end
+  self.log:declare(c)
   c:close()
   return self
 end
@@ -123,6 +127,16 @@ function Place:set_clock(ahead)
   self.clock:set(ahead)
 end
 
+--- The broker has ended: what it has said before that counts.
+function Place:end_log()
+  if self.log.is_open then
+    local ok, err = pcall(self.log.read, self.log)
+    if not ok and type(err) == 'table' then error(err, 0) end
+    self.log:close()
+  end
+  self.log.ledger:restarted()
+end
+
 --- Redis and the broker run, whatever was done to them.
 function Place:start()
   if self.redis and self.redis:cli 'PING' ~= 'PONG' then
@@ -136,6 +150,7 @@ function Place:start()
   self.is_ending = false
   local deadline = wait.deadline(60)
   while not self.broker.address or not self.broker:is_running() do
+    self:end_log()
     self.broker:launch()
     if self.broker:wait_ready() == true then break end
     if wait.left(deadline) == 0 then Ledger.broken('the broker does not start:\n%s', self.broker:log():sub(-3000)) end
@@ -169,6 +184,14 @@ local function choose(place)
   end
 end
 
+--- Those of the topic, until their connections are gone.
+local function work_log(place)
+  if not place.log.is_open then return end
+  local ok, err = pcall(place.log.work, place.log, 1)
+  if not ok and type(err) == 'table' then error(err, 0) end
+  if not ok then place.log:close() end
+end
+
 --- Clients work until the broker is gone, or they have had their turns.
 local function work(place, turns)
   if not place.broker:is_running() then return end
@@ -176,6 +199,7 @@ local function work(place, turns)
   for _ = 1, turns do
     local ok, err = pcall(place.traffic.work, place.traffic, 1)
     if not ok and type(err) == 'table' then error(err, 0) end
+    work_log(place)
     if not ok then return end
     socket.sleep(0.002)
   end
@@ -183,6 +207,7 @@ end
 
 local function round(place, counts)
   place.traffic:connect(place.broker)
+  place.log:connect(place.broker)
   work(place, math.random(5, 40))
   local begun = {}
   -- Now and then the next thing goes wrong before the first is over.
@@ -201,6 +226,7 @@ local function round(place, counts)
   work(place, math.random(5, 20))
   pcall(place.traffic.read, place.traffic)
   place.traffic:close()
+  place.log:close()
 end
 
 local function drain_queue(place, c, queue)
@@ -237,6 +263,7 @@ local function drain(place)
   for _, queue in ipairs(Traffic.QUEUES) do drain_queue(place, c, queue.name) end
   c:close()
   place.ledger:expect_nothing_lost()
+  place.log:finish(place.broker)
   local left
   local is_clean = wait.poll(function()
     left = {}
@@ -288,7 +315,10 @@ local function main()
     io.stdout:flush()
   end
   print ''
-  local shown = { 'rounds', 'published', 'confirmed', 'refused', 'delivered', 'duplicated', 'acked', 'drained' }
+  local shown = {
+    'rounds', 'published', 'confirmed', 'refused', 'delivered', 'duplicated', 'acked', 'drained',
+    'log published', 'log confirmed', 'log refused', 'log delivered', 'log settled',
+  }
   for _, name in ipairs(shown) do
     print(('%-28s %10d'):format(name, figures[name] or 0))
   end

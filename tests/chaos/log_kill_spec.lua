@@ -41,11 +41,14 @@ local function round(broker, traffic, how)
   traffic:connect(broker)
 end
 
-local function run(how, ...)
+---@param how fun(broker: Broker, traffic: LogTraffic): boolean? it was a clean stop
+---@param options? { args: string[]?, retention: string? }
+local function run(how, options)
+  options = options or {}
   math.randomseed(seed)
-  local broker = Broker.start { args = { ... } }
+  local broker = Broker.start { args = options.args }
   finally(function() broker:destroy() end)
-  local traffic = LogTraffic.new()
+  local traffic = LogTraffic.new(nil, options.retention)
   local c = broker:connect()
   traffic:declare(c)
   c:close()
@@ -71,7 +74,11 @@ describe('a topic keeps what it has shown (TIDE_CHAOS_SEED=' .. seed .. ')', fun
   end)
 
   it('when the broker is killed and reads from Redis alone', function()
-    run(function(broker) broker:kill9() end, '--topic-memory', '1M')
+    run(function(broker) broker:kill9() end, { args = { '--topic-memory', '1M' } })
+  end)
+
+  it('when both are killed and the oldest messages are dropped', function()
+    run(function(broker) broker:kill9_all() end, { retention = 'retention-count=100' })
   end)
 
   it('when Redis is killed', function()

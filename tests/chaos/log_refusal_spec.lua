@@ -53,7 +53,7 @@ describe('a topic keeps what it has shown (TIDE_REFUSAL_SEED=' .. seed .. ')', f
       broker = Broker.start { args = { '--store', proxy.url } }
     end
     local c = broker:connect()
-    for _, line in ipairs(traffic.DECLARATIONS) do
+    for _, line in ipairs(traffic.declarations) do
       assert(wait.poll(function()
         c:send(line .. '\r\n')
         why = c:read_line(0.4)

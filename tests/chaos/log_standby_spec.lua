@@ -64,7 +64,10 @@ describe('with two brokers on one Redis (TIDE_CHAOS_SEED=' .. seed .. ')', funct
       traffic:finish((pair:roles()))
     end, function(e) return type(e) == 'table' and e.broken or debug.traceback(e) end)
     if not ok then
-      error(('%s\n%s\n\n%s'):format(err, pair.brokers[1]:log():sub(-3000), pair.brokers[2]:log():sub(-3000)), 0)
+      for i, broker in ipairs(pair.brokers) do
+        err = ('%s\nbroker %d %s:\n%s'):format(err, i, broker:exit_status() or 'runs', broker:log():sub(-3000))
+      end
+      error(err, 0)
     end
   end)
 end)

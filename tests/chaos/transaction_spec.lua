@@ -29,7 +29,7 @@ describe('all or nothing of a transaction has happened', function()
     c = broker:connect()
     for _, line in ipairs {
       'DECLARE queue in ack-timeout=1h dead-letter=-/dead', 'DECLARE queue out shards=4 sharding=round_robin',
-      'DECLARE queue dead', 'DECLARE queue later',
+      'DECLARE queue dead', 'DECLARE queue later', 'DECLARE topic log partitions=2 sharding=round_robin',
     } do
       c:ok(line)
     end
@@ -40,6 +40,7 @@ describe('all or nothing of a transaction has happened', function()
   local function ask()
     c:send 'BEGIN quiet\r\n'
     for i = 1, 8 do c:send(('PUB - out quiet id=p%d 4\r\nout%d\r\n'):format(i, i)) end
+    for i = 1, 4 do c:send(('PUB - log quiet 4\r\nlog%d\r\n'):format(i)) end
     c:send 'PUB - later quiet delay=1h ttl=2h 1\r\nx\r\n'
     c:send 'ACK 1-4 quiet\r\nNACK 5 dead quiet\r\nNACK 6 delay=1h quiet\r\nNACK 7 requeue quiet\r\nCOMMIT\r\n'
   end
@@ -51,11 +52,12 @@ describe('all or nothing of a transaction has happened', function()
       local s = client:stats(name)
       list[#list + 1] = ('%s %d+%d+%d'):format(name, s.ready + s.unacked, s.delayed, s.buried)
     end
+    list[#list + 1] = 'log ' .. client:stats('log').messages
     return table.concat(list, ', ')
   end
 
-  local NOTHING = 'in 30+0+0, out 0+0+0, dead 0+0+0, later 0+0+0'
-  local ALL = 'in 24+1+0, out 8+0+0, dead 1+0+0, later 0+1+0'
+  local NOTHING = 'in 30+0+0, out 0+0+0, dead 0+0+0, later 0+0+0, log 0'
+  local ALL = 'in 24+1+0, out 8+0+0, dead 1+0+0, later 0+1+0, log 4'
 
   -- The requeued one may still wait because it is paced: it is no other than a ready one.
   local function settled(client)
@@ -106,10 +108,10 @@ describe('all or nothing of a transaction has happened', function()
         local where = ('%d %s %s %s'):format(at, when, what, command or 'nothing')
         assert.is_true(now == ALL or now == NOTHING, where .. ': ' .. now)
         if answer then
-          assert.equal('OK 9 7', answer, where)
+          assert.equal('OK 13 7', answer, where)
           assert.equal(ALL, now, where)
         end
-        if what ~= 'broker' then assert.equal('OK 9 7', answer, where) end
+        if what ~= 'broker' then assert.equal('OK 13 7', answer, where) end
         seen[now] = true
         -- Redis alone says the same: what memory has is what a start reads.
         broker:kill9()

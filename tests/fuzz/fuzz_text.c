@@ -1,5 +1,5 @@
-/* The small grammars: options, durations, percent-encoding, names, Redis's and
- * the client's addresses. What can be read is written and read
+/* The small grammars: options, durations, positions of a topic, percent-encoding, names,
+ * Redis's and the client's addresses. What can be read is written and read
  * again. */
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "base/duration.h"
 #include "base/mem.h"
 #include "base/percent.h"
+#include "base/position.h"
 #include "client/client_url.h"
 #include "store/store_dedupe.h"
 #include "store/redis_url.h"
@@ -46,6 +47,23 @@ static void try_duration(struct slice text)
 		abort();
 	duration_format(ms, shown);
 	if (duration_parse(slice_from(shown), &again) < 0 || again != ms)
+		abort();
+}
+
+static void try_position(struct slice text)
+{
+	const int64_t now_ms = 1795428000000;
+	struct error err = { 0 };
+	struct position at;
+
+	if (position_parse(text, &at, &err) < 0) {
+		if (err.text[0] == '\0')
+			abort();
+		return;
+	}
+	if (at.kind == POSITION_NONE || at.offset > POSITION_OFFSET_MAX || at.ms < 0)
+		abort();
+	if (at.kind == POSITION_AGO && position_time(&at, now_ms) > now_ms)
 		abort();
 }
 
@@ -126,6 +144,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(copy, data, size);
 	try_args(text);
 	try_duration(text);
+	try_position(text);
 	try_seen(text);
 	try_percent(text);
 	try_name(text);

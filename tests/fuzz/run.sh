@@ -46,6 +46,7 @@ seed() {
 		requests "$corpus/$1"
 		printf 'redis://user:pass@[::1]:6379/3' >"$corpus/$1/redis"
 		printf 'tide+unix:/run/x.sock?vhost=a&user=b' >"$corpus/$1/tide"
+		printf '2026-11-23T10:00:00.500Z' >"$corpus/$1/time"
 		cp rules/filter/*.lua lua/tide/*.lua "$corpus/$1"
 		;;
 	fuzz_decode) sed -n 's/^< //p' tests/cases/session.txt >"$corpus/$1/session" ;;

@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "broker/deal.h"
 #include "broker/decide.h"
+#include "broker/group_deal.h"
 #include "proto/line/request.h"
 #include "redis_stand_in.h"
 #include "rig.h"
@@ -36,7 +37,9 @@ struct bench {
 	struct exchange *topic;
 	struct msg *msgs[OPS];
 	struct batch *batch;
+	struct queue *log, *fan; /* topics, read by one group and by ten */
 	struct buf publishes[2]; /* OPS requests, to the memory and the durable queue */
+	struct buf to_log, to_fan;
 	struct buf to_queue, to_topic; /* OPS requests, for one queue either way */
 };
 
@@ -451,6 +454,78 @@ SECTION section_round_durable(struct bench *b)
 	rig_send(&b->rig);
 }
 
+/* ---- topics: a publish from its bytes to those of its OK, what each group costs, and
+ * what their acks do ---------------------------------------------------------------- */
+
+/* What a group delivers is written to the connection, a chunk after the other. */
+static void deal_topic(struct queue *q)
+{
+	while (group_deal(q))
+		;
+}
+
+static void append_all(struct bench *b, struct buf *bytes)
+{
+	feed(b, bytes);
+	service_turn(b->rig.service);
+	redis_stand_in_answer();
+}
+
+SECTION section_log_publish(struct bench *b)
+{
+	append_all(b, &b->to_log);
+}
+
+static void prepare_log_deliver(struct bench *b)
+{
+	append_all(b, &b->to_log);
+	rig_send(&b->rig);
+}
+
+SECTION section_log_deliver(struct bench *b)
+{
+	deal_topic(b->log);
+}
+
+static void prepare_log_deliver_ten(struct bench *b)
+{
+	append_all(b, &b->to_fan);
+	rig_send(&b->rig);
+}
+
+/* Of a message, to all ten. */
+SECTION section_log_deliver_ten(struct bench *b)
+{
+	deal_topic(b->fan);
+}
+
+static void prepare_log_ack(struct bench *b)
+{
+	prepare_log_deliver(b);
+	deal_topic(b->log);
+	rig_send(&b->rig);
+}
+
+SECTION section_log_ack(struct bench *b)
+{
+	acknowledge(b);
+}
+
+static void finish_log(struct bench *b)
+{
+	const struct holder *h = &rig_channel(&b->rig)->holder;
+	const struct run *run;
+	char line[64];
+
+	rig_settle(&b->rig);
+	rig_send(&b->rig);
+	while ((run = run_from_tag(&h->runs, 0)) != NULL) {
+		snprintf(line, sizeof(line), "ACK %" PRIu64 "-%" PRIu64, run->first_tag,
+			 run->first_tag + run->count - 1);
+		rig_ask(&b->rig, line);
+	}
+}
+
 /* ---- running
  * ------------------------------------------------------------------------------ */
 
@@ -481,6 +556,11 @@ static const struct section sections[] = {
 	{ "publish_topic", NULL, section_publish_topic, finish_publish },
 	{ "round_memory", NULL, section_round_memory, drain },
 	{ "round_durable", NULL, section_round_durable, drain },
+	{ "log_publish", NULL, section_log_publish, finish_log },
+	{ "log_deliver", prepare_log_deliver, section_log_deliver, finish_log },
+	{ "log_deliver_ten", prepare_log_deliver_ten, section_log_deliver_ten,
+	  finish_log },
+	{ "log_ack", prepare_log_ack, section_log_ack, finish_log },
 };
 
 static void run(struct bench *b, const struct section *s, bool is_counted)
@@ -496,6 +576,26 @@ static void run(struct bench *b, const struct section *s, bool is_counted)
 	}
 	if (s->finish)
 		s->finish(b);
+}
+
+/* Groups without a name: one that has a name commits 100 ms later, and no time goes by.
+ */
+static void topics_init(struct bench *b)
+{
+	static const char *const log = "log", *const fan = "fan";
+	char line[128];
+
+	rig_ask(&b->rig, "DECLARE topic log partitions=1");
+	rig_ask(&b->rig, "DECLARE topic fan partitions=1");
+	rig_ask(&b->rig, "SUB log l prefetch=65535");
+	for (int i = 0; i < 10; i++) {
+		snprintf(line, sizeof(line), "SUB fan f%d prefetch=65535", i);
+		rig_ask(&b->rig, line);
+	}
+	b->log = rig_queue(&b->rig, log);
+	b->fan = rig_queue(&b->rig, fan);
+	make_requests(&b->to_log, "-", &log, 1);
+	make_requests(&b->to_fan, "-", &fan, 1);
 }
 
 static void bench_init(struct bench *b)
@@ -532,6 +632,7 @@ static void bench_init(struct bench *b)
 	rig_ask(&b->rig, "BIND " TARGET " billing billing.*.paid");
 	make_requests(&b->to_queue, "-", to_topic, 1);
 	make_requests(&b->to_topic, "billing", to_topic, 4);
+	topics_init(b);
 }
 
 static void bench_deinit(struct bench *b)
@@ -540,6 +641,8 @@ static void bench_deinit(struct bench *b)
 	buf_deinit(&b->publishes[1]);
 	buf_deinit(&b->to_queue);
 	buf_deinit(&b->to_topic);
+	buf_deinit(&b->to_log);
+	buf_deinit(&b->to_fan);
 	batch_destroy(b->batch);
 	rig_deinit(&b->rig);
 }

@@ -34,7 +34,12 @@ local faults = {
   },
   ['SIGTERM'] = { begin = function(p) p:terminate() end },
   ['disconnection from Redis'] = { needs = 'proxy', begin = function(p) p.proxy:cut() end },
-  ['disconnection of clients'] = { begin = function(p) p.traffic:close() end },
+  ['disconnection of clients'] = {
+    begin = function(p)
+      p.traffic:close()
+      p.log:close()
+    end,
+  },
   ['full disk'] = {
     needs = 'disk',
     begin = function(p)

@@ -1,6 +1,6 @@
 --- A model of what the broker has promised about one topic, kept by a test while it
---- publishes, reads and settles. A payload is published once, and is the identity of its
---- message.
+--- publishes, reads and settles. A payload is published once, or again with the same
+--- publish id, and is the identity of its message.
 ---
 --- What anybody has seen at an offset, in a confirm or in a delivery, is there for ever,
 --- and nowhere else. A group skips nothing that it was not asked to settle, is given
@@ -26,6 +26,7 @@ local broken = Ledger.broken
 ---@field confirmed table<string, true>
 ---@field groups table<string, LogGroup>
 ---@field is_strict boolean what was refused is never seen
+---@field keeps_all boolean the topic drops nothing
 local LogLedger = {}
 LogLedger.__index = LogLedger
 LogLedger.broken = broken
@@ -36,7 +37,7 @@ LogLedger.broken = broken
 function LogLedger.new(partitions, groups)
   local self = setmetatable({
     partitions = partitions, sent = {}, refused = {}, at = {}, place = {}, confirmed = {}, groups = {},
-    is_strict = false, life = 1,
+    is_strict = false, keeps_all = true, life = 1,
   }, LogLedger)
   for p = 0, partitions - 1 do self.at[p] = {} end
   for _, name in ipairs(groups) do
@@ -49,7 +50,8 @@ function LogLedger.new(partitions, groups)
   return self
 end
 
-function LogLedger:sending(text) self.sent[text] = true end
+--- It is on its way, perhaps again after a refusal.
+function LogLedger:sending(text) self.sent[text], self.refused[text] = true, nil end
 
 --- Somebody was told that the message is there.
 function LogLedger:seen(partition, offset, text)
@@ -91,7 +93,7 @@ function LogLedger:committed(name, partition, offset)
     broken('%s had committed %d of partition %d, and now %d', name, g.floor[partition], partition, offset)
   end
   for i = g.low[partition], offset - 1 do
-    if not g.asked[partition][i] then
+    if self.keeps_all and not g.asked[partition][i] then
       broken('%s has committed %d of partition %d, and nobody has settled %d', name, offset, partition, i)
     end
   end
@@ -119,7 +121,7 @@ function LogLedger:delivered(name, partition, offset, text, held, attempt)
   if g.settled[partition][offset] == self.life then broken('%s was settled with an OK, and comes again', where) end
   if held[offset] and not held[offset].is_refused then broken('%s comes to a member that holds it', where) end
   for i = g.low[partition], offset - 1 do
-    if not g.asked[partition][i] and not held[i] then
+    if self.keeps_all and not g.asked[partition][i] and not held[i] then
       broken('%s comes (attempt %d) before %d is settled, and its member does not hold that', where, attempt, i)
     end
   end
@@ -137,9 +139,11 @@ end
 function LogLedger:settled(name, partition, offset) self.groups[name].settled[partition][offset] = self.life end
 
 --- Each partition was read from its first message to its end.
+---@param starts table<integer, integer>
 ---@param ends table<integer, integer>
-function LogLedger:expect_all(ends)
+function LogLedger:expect_all(starts, ends)
   for p = 0, self.partitions - 1 do
+    if self.keeps_all and starts[p] > 0 then broken('partition %d begins at %d', p, starts[p]) end
     for offset in pairs(self.at[p]) do
       if offset >= ends[p] then broken('%d:%d was seen, and partition %d ends at %d', p, offset, p, ends[p]) end
     end
@@ -150,11 +154,12 @@ function LogLedger:expect_all(ends)
 end
 
 --- Each group has gone through everything.
+---@param starts table<integer, integer>
 ---@param ends table<integer, integer>
-function LogLedger:expect_delivered(ends)
+function LogLedger:expect_delivered(starts, ends)
   for name, g in pairs(self.groups) do
     for p = 0, self.partitions - 1 do
-      for offset = 0, ends[p] - 1 do
+      for offset = starts[p], ends[p] - 1 do
         if not g.delivered[p][offset] then broken('%s was never given %d:%d', name, p, offset) end
       end
     end

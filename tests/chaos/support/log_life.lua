@@ -23,7 +23,7 @@ local DECLARE = 'DECLARE topic log partitions=2 delivery-limit=0 retry=immediate
 ---@return LogLife
 function LogLife.new(broker, redis)
   return setmetatable({
-    broker = broker, redis = redis, ledger = LogLedger.new(PARTITIONS, GROUPS), next = 0, is_old_there = false,
+    broker = broker, redis = redis, ledger = LogLedger.new(PARTITIONS, GROUPS), next = 0, ids = {},
   }, LogLife)
 end
 
@@ -111,6 +111,15 @@ function LogLife:publish(count)
     if not p then broken('a publish was answered %q', answer) end
     self.ledger:confirm(text, tonumber(p), tonumber(offset))
   end
+end
+
+--- A message that may have been published before: it has the place that it had.
+function LogLife:publish_with_id(text)
+  self.ledger:sending(text)
+  self.ids[text] = true
+  local p, offset = self:ok(('PUB events k%s id=%s'):format(text, text), text):match ' (%d+):(%d+)$'
+  if not p then broken('the publish of %q has no place', text) end
+  self.ledger:confirm(text, tonumber(p), tonumber(offset))
 end
 
 --- Acknowledge, or refuse, what is held at these places of `held`, in one request.
@@ -219,6 +228,19 @@ function LogLife:work()
   self:hold(2)
   self:ack_all()
 
+  -- With ids of their own, which are known at once and after whatever comes.
+  for i = 1, 3 do self:publish_with_id('u' .. i) end
+  self:publish_with_id 'u1'
+
+  -- Two at once, or none.
+  self:ok 'BEGIN'
+  for i = 1, 2 do
+    self.ledger:sending('t' .. i)
+    self:ok(('PUB events a%d'):format(i), 't' .. i)
+  end
+  self:ok 'COMMIT'
+  self.is_committed = true
+
   -- Deleted: a topic, and a group with what it has committed.
   self:ok 'DELETE topic old'
   self:ok 'SUB log gone group=gone from=last'
@@ -256,7 +278,7 @@ function LogLife:verify_log()
     end
   end
   self:ok 'UNSUB r'
-  self.ledger:expect_all(ends)
+  self.ledger:expect_all({ [0] = 0, 0 }, ends)
   return ends
 end
 
@@ -275,10 +297,15 @@ function LogLife:verify_group(name)
 end
 
 function LogLife:verify_all()
+  for text in pairs(self.ids) do self:publish_with_id(text) end
   self:publish(3) -- they come behind what is there
   local ends = self:verify_log()
   for _, name in ipairs(GROUPS) do self:verify_group(name) end
-  self.ledger:expect_delivered(ends)
+  self.ledger:expect_delivered({ [0] = 0, 0 }, ends)
+  local t1, t2 = self.ledger.place.t1, self.ledger.place.t2
+  if (t1 ~= nil) ~= (t2 ~= nil) or (self.is_committed and not t1) then
+    broken('of a transaction %s and %s are there', tostring(t1), tostring(t2))
+  end
 end
 
 function LogLife:verify()

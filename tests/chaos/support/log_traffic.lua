@@ -40,27 +40,31 @@ local MEMBERS_MAX = 4
 local LogTraffic = {}
 LogTraffic.__index = LogTraffic
 
-LogTraffic.DECLARATIONS = {
-  ('DECLARE topic %s partitions=%d delivery-limit=0 ack-timeout=1h retry=immediate'):format(TOPIC, PARTITIONS),
-  'DECLARE exchange events fanout',
-  ('BIND %s events -'):format(TOPIC),
-}
-
 ---@param figures table<string, integer>?
+---@param retention string? an option of the topic; default: it drops nothing
 ---@return LogTraffic
-function LogTraffic.new(figures)
-  return setmetatable({
+function LogTraffic.new(figures, retention)
+  local self = setmetatable({
     ledger = LogLedger.new(PARTITIONS, GROUPS), figures = figures or {}, next = 0, members = {}, is_open = false,
+    unsure = {},
     -- Where the reader is. It goes on there in each life of the broker.
     reading = {},
   }, LogTraffic)
+  self.declarations = {
+    ('DECLARE topic %s partitions=%d retention=0 delivery-limit=0 ack-timeout=1h retry=immediate %s'):format(
+      TOPIC, PARTITIONS, retention or ''):gsub(' $', ''),
+    'DECLARE exchange events fanout',
+    ('BIND %s events -'):format(TOPIC),
+  }
+  self.ledger.keeps_all = not retention
+  return self
 end
 
 function LogTraffic:count(what, n) self.figures[what] = (self.figures[what] or 0) + (n or 1) end
 
 ---@param c Client
 function LogTraffic:declare(c)
-  for _, line in ipairs(LogTraffic.DECLARATIONS) do c:ok(line) end
+  for _, line in ipairs(self.declarations) do c:ok(line) end
 end
 
 -- ---- publishing ----------------------------------------------------------
@@ -71,19 +75,30 @@ local function send_outbox(self)
   self.outbox = self.outbox:sub((last or partial or 0) + 1)
 end
 
+local function request_of(self, one)
+  self.publishing[#self.publishing + 1] = one
+  self.ledger:sending(one.text)
+  self:count 'log published'
+  return ('PUB events %s%s %d\r\n%s\r\n'):format(one.key, one.words, #one.text, one.text)
+end
+
+local function new_message(self)
+  self.next = self.next + 1
+  local one = { text = tostring(self.next), key = 'k' .. math.random(20) }
+  one.has_id = math.random(3) == 1
+  one.words = one.has_id and ' id=p' .. self.next or ''
+  -- Large ones fill record batches, so that an append has several.
+  if self.next % 5 == 0 then one.text = one.text .. (' '):rep(self.next % 35 == 0 and 70000 or 2000) end
+  return one
+end
+
+--- Some messages. What was sent with an id of its own and was not confirmed is sent again.
 function LogTraffic:publish(count)
   if self.outbox ~= '' then return send_outbox(self) end
   local lines = {}
-  for i = 1, count do
-    self.next = self.next + 1
-    local text = tostring(self.next)
-    -- Large ones fill record batches, so that an append has several.
-    if self.next % 5 == 0 then text = text .. (' '):rep(self.next % 35 == 0 and 70000 or 2000) end
-    self.publishing[#self.publishing + 1] = text
-    self.ledger:sending(text)
-    lines[i] = ('PUB events k%d %d\r\n%s\r\n'):format(math.random(20), #text, text)
-  end
-  self:count('log published', count)
+  for _, one in ipairs(self.unsure) do lines[#lines + 1] = request_of(self, one) end
+  self.unsure = {}
+  for _ = 1, count do lines[#lines + 1] = request_of(self, new_message(self)) end
   self.outbox = table.concat(lines)
   send_outbox(self)
 end
@@ -99,14 +114,15 @@ function LogTraffic:read_confirms()
     local line = self.publisher:read_line(0)
     if not line then return end
     if not line:find '^EVT' then
-      local text = table.remove(self.publishing, 1)
-      local partition, offset = line:match '^OK %x+ 1 (%d+):(%d+)$'
-      if partition then
-        self.ledger:confirm(text, tonumber(partition), tonumber(offset))
+      local one = table.remove(self.publishing, 1)
+      local is_duplicate, partition, offset = line:match '^OK %x+ 1( ?%l*) (%d+):(%d+)$'
+      if partition and (is_duplicate == '' or one.has_id) then
+        self.ledger:confirm(one.text, tonumber(partition), tonumber(offset))
         self:count 'log confirmed'
       elseif line:find '^ERR store' or line:find '^ERR shutdown' or line:find '^ERR busy' then
-        self.ledger:refuse(text)
+        self.ledger:refuse(one.text)
         self:count 'log refused'
+        if one.has_id then self.unsure[#self.unsure + 1] = one end
       else
         broken('a publish to a topic was answered %q', line)
       end
@@ -128,17 +144,18 @@ function LogTraffic:join(name)
   self.members[#self.members + 1] = m
 end
 
-local function is_first_returned(m, partition, offset)
+--- Nothing that it has refused lies before that.
+local function is_in_order(m, partition, offset)
   for other in pairs(m.returned[partition]) do
     if other < offset then return false end
   end
-  return m.returned[partition][offset] or next(m.returned[partition]) == nil
+  return true
 end
 
 function LogTraffic:receive(m, line)
   local msg = m.client:delivery(line)
   local partition, offset = tonumber(msg.options.partition), tonumber(msg.options.offset)
-  if not is_first_returned(m, partition, offset) then
+  if not is_in_order(m, partition, offset) then
     broken('%d:%d comes to %s before what was refused with an OK:\n%s', partition, offset, m.group,
       table.concat(m.said, '\n', math.max(1, #m.said - 200)))
   end
@@ -183,6 +200,14 @@ local function read_member(self, m)
       for p = 0, PARTITIONS - 1 do
         m.owns[p] = line:match ' (%S+)$':find(tostring(p), 1, true) ~= nil
         if not m.owns[p] then m.returned[p] = {} end
+      end
+    elseif line:find '^EVT skipped' then
+      local p, from, to = line:match '^EVT skipped s (%d+) (%d+) (%d+)$'
+      p, from, to = tonumber(p), tonumber(from), tonumber(to)
+      if self.ledger.keeps_all or to <= from then broken('a member of %s was told %q', m.group, line) end
+      self:count 'log skipped'
+      for offset in pairs(m.returned[p]) do
+        if offset < to then m.returned[p][offset] = nil end
       end
     elseif not line:find '^EVT' then
       answered(self, m, line)
@@ -252,8 +277,10 @@ end
 --- It has a subscription for each partition, from the offset where it was.
 function LogTraffic:open_reader()
   self.reader = self.broker:connect()
+  self.is_beginning = {}
   for p = 0, PARTITIONS - 1 do
     self.reading[p] = self.reading[p] or 0
+    self.is_beginning[p] = true
     self.reader.sock:send(('SUB %s p%d partition=%d from=%d ack=auto\r\n'):format(TOPIC, p, p, self.reading[p]))
   end
 end
@@ -265,15 +292,35 @@ function LogTraffic:read_reader()
     if line:find '^MSG' then
       local msg = self.reader:delivery(line)
       local p, offset = tonumber(msg.options.partition), tonumber(msg.options.offset)
-      if offset ~= self.reading[p] then
+      -- One that begins is told nothing of what is no longer kept.
+      local may_skip = self.is_beginning[p] and not self.ledger.keeps_all and offset > self.reading[p]
+      if offset ~= self.reading[p] and not may_skip then
         broken('a reader of partition %d is given %d behind %d', p, offset, self.reading[p] - 1)
       end
+      self.is_beginning[p] = false
       self.ledger:seen(p, offset, msg.payload)
       self.reading[p] = offset + 1
-    elseif not line:find '^OK' and not line:find '^ERR shutdown' and not line:find '^EVT' then
+    elseif line:find '^EVT skipped' then
+      local p, from, to = line:match '^EVT skipped p%d (%d+) (%d+) (%d+)$'
+      p, from, to = tonumber(p), tonumber(from), tonumber(to)
+      local is_true = from == self.reading[p] or (self.is_beginning[p] and from > self.reading[p])
+      if self.ledger.keeps_all or not is_true or to <= from then
+        broken('a reader at %d of partition %d was told %q', self.reading[p], p, line)
+      end
+      self.is_beginning[p], self.reading[p] = false, to
+      self:count 'log skipped'
+    elseif not line:find '^OK' and not line:find '^ERR s[ht]' and not line:find '^EVT' then
       broken('a reader was told %q', line)
     end
   end
+end
+
+--- Drop what lies below some offset near the reader's, or everything.
+function LogTraffic:purge()
+  local p = math.random(0, PARTITIONS - 1)
+  local before = math.max(0, (self.reading[p] or 0) + math.random(-100, 100))
+  local words = math.random(5) == 1 and '' or (' before=%d partition=%d'):format(before, p)
+  self.reader.sock:send(('PURGE %s%s\r\n'):format(TOPIC, words))
 end
 
 -- ---- all of them ---------------------------------------------------------
@@ -306,6 +353,7 @@ function LogTraffic:work(turns)
     self:read()
     for _, m in ipairs(self.members) do self:settle(m, math.random(40)) end
     self:change_members()
+    if not self.ledger.keeps_all and math.random(10) == 1 then self:purge() end
   end
 end
 
@@ -313,6 +361,9 @@ end
 function LogTraffic:close()
   if not self.is_open then return end
   self.is_open = false
+  for _, one in ipairs(self.publishing) do
+    if one.has_id then self.unsure[#self.unsure + 1] = one end
+  end
   self.publisher:close()
   self.reader:close()
   for _, m in ipairs(self.members) do m.client:close() end
@@ -332,16 +383,18 @@ function LogTraffic:sample(redis_cli)
   end
 end
 
-local function ends_of(c)
-  local ends = {}
-  for _, p in ipairs(c:stats(TOPIC).per_partition) do ends[p.partition] = p['end'] end
-  for p = 0, PARTITIONS - 1 do ends[p] = ends[p] or 0 end
-  return ends
+local function bounds_of(c)
+  local starts, ends = {}, {}
+  for p = 0, PARTITIONS - 1 do starts[p], ends[p] = 0, 0 end
+  for _, p in ipairs(c:stats(TOPIC).per_partition) do
+    starts[p.partition], ends[p.partition] = p.start, p['end']
+  end
+  return starts, ends
 end
 
 --- Everything from the first message on, as a reader sees it.
 function LogTraffic:expect_whole()
-  local ends = ends_of(self.publisher)
+  local starts, ends = bounds_of(self.publisher)
   self.reader:close()
   self.reading = {}
   self:open_reader()
@@ -355,8 +408,8 @@ function LogTraffic:expect_whole()
   if not is_read then
     broken('a reader does not come to the end: %s', require('dkjson').encode(self.publisher:stats(TOPIC)))
   end
-  self.ledger:expect_all(ends)
-  return ends
+  self.ledger:expect_all(starts, ends)
+  return bounds_of(self.publisher)
 end
 
 --- What a connection has sent before its end may still be carried out, and what it has

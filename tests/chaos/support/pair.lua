@@ -69,7 +69,8 @@ function Pair:roles()
       self:revive(broker)
       if self:is_holder(broker) and is_listening(broker) then holder, other = broker, self.brokers[3 - i] end
     end
-    return holder and self:log_of(other):find 'standing by' and self:is_holder(holder)
+    -- One that has listened is a former holder, which is about to end.
+    return holder and not is_listening(other) and self:log_of(other):find 'standing by' and self:is_holder(holder)
   end, 30)
   if not found then
     error(('no holder and standby:\n%s\n\n%s'):format(self.brokers[1]:log(), self.brokers[2]:log()))
