@@ -396,12 +396,9 @@ static void end_phase(struct compact_pass *pass)
 /* ---- turns -------------------------------------------------------------------------
  */
 
-/* Not longer than it was meant to, when the clock was set back. */
 static bool is_before(const struct partition_env *env, int64_t until_ms)
 {
-	int64_t rest_ms = until_ms - env->now_ms;
-
-	return rest_ms > 0 && rest_ms <= COMPACT_REST_MS;
+	return partition_is_resting(env, until_ms, COMPACT_REST_MS);
 }
 
 static void go_on(struct compact_pass *pass)

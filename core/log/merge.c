@@ -386,9 +386,7 @@ uint64_t merge_begin(const struct partition *p)
 
 static bool is_resting(const struct partition_env *env)
 {
-	int64_t rest_ms = env->merge_retry_ms - env->now_ms;
-
-	return rest_ms > 0 && rest_ms <= MERGE_REST_MS;
+	return partition_is_resting(env, env->merge_retry_ms, MERGE_REST_MS);
 }
 
 void merge_flush(struct partition_env *env)

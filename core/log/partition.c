@@ -293,11 +293,12 @@ bool partition_is_idle(const struct partition_env *env)
 	       STAILQ_EMPTY(&env->later) && env->flights == 0;
 }
 
-bool partition_is_resting(const struct partition_env *env, int64_t until_ms)
+bool partition_is_resting(const struct partition_env *env, int64_t until_ms,
+			  int64_t most_ms)
 {
 	int64_t rest_ms = until_ms - env->now_ms;
 
-	return rest_ms > 0 && rest_ms <= PARTITION_RETRY_MS;
+	return rest_ms > 0 && rest_ms <= most_ms;
 }
 
 int64_t partition_due_ms(const struct partition_env *env)
@@ -307,7 +308,7 @@ int64_t partition_due_ms(const struct partition_env *env)
 	if (!TAILQ_EMPTY(&env->unkept) || !STAILQ_EMPTY(&env->later))
 		return env->now_ms;
 	if (!TAILQ_EMPTY(&env->dirty) && env->flights == 0)
-		due_ms = partition_is_resting(env, env->retry_unix_ms)
+		due_ms = partition_is_resting(env, env->retry_unix_ms, PARTITION_RETRY_MS)
 				 ? env->retry_unix_ms
 				 : env->now_ms;
 	due_ms = heap_earlier(due_ms, merge_due_ms(env));

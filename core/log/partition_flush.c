@@ -179,7 +179,8 @@ static void flush_dirty(struct partition_env *env)
 	struct partition *last = TAILQ_LAST(&env->dirty, partition_list), *p;
 	size_t bytes = 0;
 
-	if (env->flights > 0 || partition_is_resting(env, env->retry_unix_ms))
+	if (env->flights > 0 ||
+	    partition_is_resting(env, env->retry_unix_ms, PARTITION_RETRY_MS))
 		return;
 	env->retry_unix_ms = 0;
 	while (bytes < FLUSH_BYTES_MAX && (p = TAILQ_FIRST(&env->dirty)) != NULL) {

@@ -6,8 +6,9 @@
 
 /* After something failed, before it is tried again. */
 #define PARTITION_RETRY_MS 200
-/* Not longer than it was meant to, when the clock was set back. */
-bool partition_is_resting(const struct partition_env *env, int64_t until_ms);
+/* Not for longer than was meant, when the clock was set back. */
+bool partition_is_resting(const struct partition_env *env, int64_t until_ms,
+			  int64_t most_ms);
 
 /* What is known of a day. Its batches have offsets from `base` to that of the next day.
  */
