@@ -109,6 +109,8 @@ static const struct command_option rows[] = {
 	{ COMMAND_NUMBER("max-bindings", "1000000", "bindings in all vhosts", 1,
 			 100000000),
 	  BROKER(bindings_max) },
+	{ COMMAND_NUMBER("max-groups", "1000", "groups of a topic", 1, 100000),
+	  BROKER(groups_max) },
 	{ COMMAND_NUMBER("window-messages", "16384",
 			 "messages of a shard in memory; further ones stay in Redis", 16,
 			 10000000),

@@ -36,6 +36,7 @@ void broker_config_init(struct broker_config *c)
 		.vhosts_max = 256,
 		.locks_max = 100000,
 		.queues_max = 1000000,
+		.groups_max = 1000,
 		.exchanges_max = 1000000,
 		.bindings_max = 1000000,
 		.channels_max = 256,

@@ -48,6 +48,7 @@ struct broker_config {
 	unsigned queues_max; /* of the broker, like the next two */
 	unsigned exchanges_max;
 	unsigned bindings_max;
+	unsigned groups_max;    /* of a topic */
 	unsigned channels_max;  /* of a connection */
 	unsigned consumers_max; /* subscriptions of a connection */
 	unsigned replies_max;   /* requests of a connection that wait for an answer */

@@ -47,6 +47,19 @@ struct topic_group *group_find(const struct topic *t, struct slice name)
 	return g;
 }
 
+int group_admit(const struct topic *t, struct slice name, struct error *err)
+{
+	unsigned max = t->queue->vhost->broker->config.groups_max;
+
+	if (!t->groups || HASH_COUNT(t->groups->by_name) < max || group_find(t, name))
+		return TIDE_OK;
+	return error_set(
+		err, TIDE_ELIMIT,
+		"the limit of %u groups is reached in topic '%s' (--max-groups); "
+		"DELETE group removes one that is not needed",
+		max, t->queue->name);
+}
+
 static struct topic_group *create(struct topic *t)
 {
 	unsigned width = t->queue->config.shards;
@@ -92,21 +105,6 @@ static struct group_watch *watch_of(const struct group_claim *gc)
 	return &gc->group->topic->groups->watches[gc->index];
 }
 
-/* What Redis has may be older than what it said before: it was restored from a copy. */
-static uint64_t start_of(const struct topic_group *g, unsigned index,
-			 const struct partition *p)
-{
-	uint64_t committed = g->committed[index];
-
-	if (committed == GROUP_UNKNOWN || committed <= partition_readable(p))
-		return committed;
-	log_warn("topic '%s': group '%s' has committed offset %llu of partition %u, "
-		 "which ends at %llu: it goes on at its end",
-		 g->topic->queue->name, g->name, (unsigned long long)committed, index,
-		 (unsigned long long)partition_readable(p));
-	return partition_readable(p);
-}
-
 struct group_claim *group_open_claim(struct topic_group *g, unsigned index)
 {
 	struct group_claim *gc = g->claims[index];
@@ -116,7 +114,7 @@ struct group_claim *group_open_claim(struct topic_group *g, unsigned index)
 	if (gc)
 		return gc;
 	p = topic_partition(g->topic, index);
-	start = start_of(g, index, p);
+	start = g->committed[index];
 	gc = g->claims[index] = mem_zalloc(sizeof(*gc));
 	gc->group = g;
 	gc->partition = p;
@@ -180,6 +178,7 @@ static void close_cursors(struct group_claim *gc)
 	cursor_destroy(gc->cursor);
 	cursor_destroy(gc->again);
 	gc->cursor = gc->again = NULL;
+	gc->is_reading = false;
 }
 
 static void free_claim(struct group_claim *gc)
@@ -295,7 +294,16 @@ void group_hear_news(struct partition *p)
 void group_restore(struct partition *p, struct slice name, uint64_t committed)
 {
 	struct topic_group *g = group_open(topic_of(p), name);
+	uint64_t end = partition_readable(p);
 
+	/* The log was restored from a copy: offsets behind its end will be others. */
+	if (committed > end) {
+		log_warn("topic '%s': group '%s' has committed offset %llu of partition "
+			 "%u, which ends at %llu: it goes on at its end",
+			 g->topic->queue->name, g->name, (unsigned long long)committed,
+			 partition_index(p), (unsigned long long)end);
+		committed = end;
+	}
 	g->committed[partition_index(p)] = committed;
 }
 

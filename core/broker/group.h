@@ -101,6 +101,9 @@ void group_restore(struct partition *p, struct slice name, uint64_t committed);
 void group_close_all(struct topic *t);
 
 struct topic_group *group_find(const struct topic *t, struct slice name);
+/* TIDE_ELIMIT: it would be one more than a topic may have. */
+TIDE_MUST_USE int group_admit(const struct topic *t, struct slice name,
+			      struct error *err);
 /* The group of that name, made if it is new. */
 struct topic_group *group_open(struct topic *t, struct slice name);
 /* A group for one member alone. */

@@ -5,6 +5,7 @@
 #include "queue.h"
 
 #define RETRY_MS 1000
+#define REFUSED_LOG_MS 60000
 
 /* Offsets of a partition on their way. */
 struct group_flight {
@@ -67,6 +68,20 @@ static void check_all(struct group_watch *w)
 	}
 }
 
+static void log_refusal(struct group_env *env, const struct group_watch *w, int status,
+			const char *text)
+{
+	const struct queue *q = w->topic->queue;
+
+	if (status == TIDE_ESHUTDOWN ||
+	    !log_is_due(&env->commit_logged_ms, q->vhost->broker->mono_ms,
+			REFUSED_LOG_MS))
+		return;
+	log_warn("topic '%s' of vhost '%s': the offsets that groups have committed in "
+		 "partition %u are not written: %s; all such are tried again each second",
+		 q->name, q->vhost->name, w->index, text ? text : error_text(status));
+}
+
 static void on_written(void *ctx, int status, const char *text)
 {
 	struct group_flight *f = ctx;
@@ -76,10 +91,7 @@ static void on_written(void *ctx, int status, const char *text)
 	if (w) {
 		w->flight = NULL;
 		if (status < 0) {
-			log_warn("topic '%s': the offsets that groups have committed in "
-				 "partition %u are not written: %s; trying again",
-				 w->topic->queue->name, w->index,
-				 text ? text : error_text(status));
+			log_refusal(f->env, w, status, text);
 			mark_all(w, f->env, f->retry_ms);
 		}
 		check_all(w);
@@ -140,8 +152,11 @@ void group_commit_turn(struct broker *b)
 		return;
 	for (w = TAILQ_FIRST(&b->groups.dirty); w; w = next) {
 		next = TAILQ_NEXT(w, dirty_link);
-		if (!w->flight)
-			write_offsets(b, w);
+		if (w->flight)
+			continue;
+		write_offsets(b, w);
+		if (pace_is_spent(&b->pace, false))
+			return;
 	}
 	/* What is left waits for what is under way. */
 	b->groups.commit_due_ms = b->mono_ms + GROUP_COMMIT_MS;

@@ -215,6 +215,7 @@ static unsigned serve(struct consumer *c, struct group_claim_list *ready, unsign
 	};
 	uint64_t committed = gc->claim.committed;
 
+	gc->is_reading = false;
 	r.lease_ms = choose_lease(c);
 	r.until_ms = r.broker->mono_ms + r.lease_ms;
 	while (can_take(&r) && give(&r))

@@ -9,6 +9,8 @@
 #include "queue.h"
 
 #define AGAIN_MS 5000
+/* All of them are tried again, which may be many: the log has one line in a while. */
+#define REFUSED_LOG_MS 60000
 
 struct group_death {
 	TAILQ_ENTRY(group_death) link;
@@ -38,8 +40,11 @@ static void on_refused(struct group_death *d, const char *text)
 {
 	const struct queue *q = d->gc->group->topic->queue;
 
-	log_warn("topic '%s' of vhost '%s': dead-lettering: %s; trying again in 5 s",
-		 q->name, q->vhost->name, text);
+	if (log_is_due(&d->broker->groups.death_logged_ms, d->broker->mono_ms,
+		       REFUSED_LOG_MS))
+		log_warn("topic '%s' of vhost '%s': dead-lettering: %s; trying again "
+			 "every 5 s",
+			 q->name, q->vhost->name, text);
 	heap_set(&d->broker->groups.deaths, &d->again, d->broker->mono_ms + AGAIN_MS);
 }
 

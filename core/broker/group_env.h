@@ -17,6 +17,8 @@ struct group_env {
 	int64_t commit_due_ms;         /* when they are; good while there are some */
 	unsigned commits;              /* under way */
 	uint64_t death_count;
+	/* When the log last said that Redis refuses them, or that nobody takes them. */
+	int64_t commit_logged_ms, death_logged_ms;
 };
 
 /* No offset is to be written, or being written. */

@@ -211,9 +211,8 @@ static void count_given_up(struct group_claim *gc, uint64_t offset, const char *
 	const struct broker *b = group_broker(g);
 
 	g->given_up++;
-	if (g->given_up_logged_ms && b->mono_ms < g->given_up_logged_ms + GIVEN_UP_LOG_MS)
+	if (!log_is_due(&g->given_up_logged_ms, b->mono_ms, GIVEN_UP_LOG_MS))
 		return;
-	g->given_up_logged_ms = b->mono_ms;
 	log_warn("topic '%s' of vhost '%s': %s%s%s has given up offset %llu of "
 		 "partition %u (%s), and %llu messages so far; they are still in the "
 		 "log",

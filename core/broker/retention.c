@@ -116,10 +116,8 @@ static void log_hold(struct retention_topic *state, unsigned index)
 	const struct queue *q = state->topic->queue;
 	const struct broker *b = q->vhost->broker;
 
-	if (state->hold_logged_mono_ms &&
-	    b->mono_ms - state->hold_logged_mono_ms < HOLD_LOG_MS)
+	if (!log_is_due(&state->hold_logged_mono_ms, b->mono_ms, HOLD_LOG_MS))
 		return;
-	state->hold_logged_mono_ms = b->mono_ms;
 	log_warn("topic '%s' of vhost '%s': keep-unread holds %llu messages of "
 		 "partition %u beyond its retention, which group '%" SLICE_FMT
 		 "' has not committed",

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/error.h"
 
@@ -21,6 +22,18 @@ void log_configure(enum log_level level, bool journal);
 void log_unblock(void);
 bool log_is_on(enum log_level level);
 void log_write(enum log_level level, const char *format, ...) TIDE_PRINTF(2, 3);
+
+/* Whether to say again what may come in any number: not within `rest_ms` of the last
+ * time, which it notes. 0: it was never said. */
+static inline bool log_is_due(int64_t *logged_ms, int64_t now_ms, int64_t rest_ms)
+{
+	int64_t age_ms = now_ms - *logged_ms;
+
+	if (*logged_ms && age_ms >= 0 && age_ms < rest_ms)
+		return false;
+	*logged_ms = now_ms;
+	return true;
+}
 
 /* A line of no level, on standard output or standard error. */
 void log_print(int fd, const char *format, ...) TIDE_PRINTF(2, 3);

@@ -210,8 +210,10 @@ static void begin_pass(struct compact *c)
 
 	set_due(c, false);
 	if (bound <= from) {
-		p->env->compact_retry_ms = p->env->now_ms + COMPACT_REST_MS;
-		set_due(c, true);
+		/* Small batches are merged first, unless all has gone meanwhile. */
+		compact_note(p);
+		if (c->is_due)
+			p->env->compact_retry_ms = p->env->now_ms + COMPACT_REST_MS;
 		return;
 	}
 	pass = mem_zalloc(sizeof(*pass));

@@ -8,6 +8,8 @@
 #define READ_ROWS_MAX 1024
 /* What one read may be at worst, where batches were small so far. */
 #define READ_WORST_BYTES ((uint64_t)8 << 20)
+/* A read that fails is tried five times a second, by any number of cursors. */
+#define FAILED_LOG_MS 60000
 /* All cursors together; above it they read as little as they can. */
 #define READING_BYTES_MAX ((size_t)32 << 20)
 
@@ -263,7 +265,8 @@ static void fail(struct cursor *c, int status, const char *text)
 {
 	struct partition *p = c->partition;
 
-	if (status != TIDE_ESHUTDOWN)
+	if (status != TIDE_ESHUTDOWN &&
+	    log_is_due(&p->env->read_logged_ms, p->env->now_ms, FAILED_LOG_MS))
 		log_error("%slog:%08u: offset %llu cannot be read now: %s",
 			  store_log_prefix(p->keys), c->read_day,
 			  (unsigned long long)c->read_offset,

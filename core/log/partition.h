@@ -67,6 +67,7 @@ struct partition_env {
 	} stats;
 	struct partition_calls later; /* completions: partition_flush makes them */
 	struct cursor_list failed;    /* they may read again after a rest */
+	int64_t read_logged_ms;       /* when the log last said that a read has failed */
 	struct log_recovers recovers; /* that wait for others */
 	unsigned recovering;          /* that are under way */
 	struct append_list spare;

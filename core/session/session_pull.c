@@ -61,7 +61,8 @@ int session_pull_get(struct channel *ch, struct queue *topic, const struct get_s
 	if (unusable_check(&topic->definition, err) < 0 ||
 	    check_queue_options(topic, spec, err) < 0 ||
 	    check_form(topic, spec, err) < 0 ||
-	    (!has_group && check_read(topic, spec, err) < 0))
+	    (has_group ? group_admit(topic->topic, spec->group, err)
+		       : check_read(topic, spec, err)) < 0)
 		return err->code;
 	pull = &fetch_create(ch, 1, r)->getter;
 	pull->max = spec->max;

@@ -27,7 +27,7 @@ static int check_topic(const struct queue *q, const struct subscribe_spec *spec,
 		return error_set(err, TIDE_ENOTFOUND,
 				 "topic '%s' has no partition %lld: it has %u, from 0 on",
 				 q->name, (long long)spec->partition, q->config.shards);
-	return TIDE_OK;
+	return spec->group.data ? group_admit(q->topic, spec->group, err) : TIDE_OK;
 }
 
 int session_topic_check(const struct queue *q, const struct subscribe_spec *spec,

@@ -318,6 +318,19 @@ describe('a group of a topic', function()
       assert.equal('a', c:get('dead')[1].payload)
     end)
 
+    it('logs one line for many copies that nobody takes', function()
+      c:ok 'DECLARE topic many partitions=1 dead-letter=-/nobody'
+      for i = 1, 3 do c:ok('PUB - many', 'm' .. i) end
+      c:send 'SUB many s group=g\r\n'
+      c:expect_line 'OK'
+      c:expect_line 'EVT assigned s 0'
+      expect_payloads(c, 'm1', 'm2', 'm3')
+      c:ok 'NACK 1-3 dead'
+      assert.equal(3, c:document('LIST groups')[1].partitions[1].returned)
+      local _, lines = broker:log():gsub('dead%-lettering: ', '')
+      assert.is_true(lines <= 1, broker:log())
+    end)
+
     it('gives up what has no target, and goes on', function()
       declare 'partitions=1 delivery-limit=1'
       publish('a', 'b')
@@ -563,6 +576,25 @@ describe('a group of a topic', function()
       broker:expect_log('the offsets that groups have committed in partition 0 are not written: OOM')
       broker:redis_cli('CONFIG', 'SET', 'maxmemory', '0')
       expect_committed('g', 1)
+    end)
+
+    it('goes on at the end of a log that was restored from an older copy', function()
+      declare()
+      publish('a', 'b')
+      sub(c, 's group=g')
+      expect_payloads(c, 'a', 'b')
+      c:ok 'ACK 1-2'
+      expect_committed('g', 2)
+      broker:kill9()
+      broker:redis_cli('HSET', ('tide:{%s/t#0}:groups'):format(broker.vhost), 'g', '4')
+      broker:run()
+      c = broker:connect()
+      broker:expect_log "group 'g' has committed offset 4 of partition 0, which ends at 2: it goes on at its end"
+      assert.equal(0, group('g').lag)
+      publish('c', 'd', 'e')
+      assert.equal(3, group('g').lag)
+      sub(c, 's group=g')
+      expect_payloads(c, 'c', 'd', 'e')
     end)
 
     it('keeps where a new group begins', function()

@@ -187,4 +187,23 @@ describe('a broker with low limits', function()
     c:ok 'DELETE queue one'
     c:ok 'BIND two one a'
   end)
+
+  it('gives a topic so many groups', function()
+    start('--max-groups', '2')
+    local full = "ERR limit the limit of 2 groups is reached in topic 't' (--max-groups); "
+      .. 'DELETE group removes one that is not needed'
+    c:ok 'DECLARE topic t partitions=1'
+    c:ok 'DECLARE topic other partitions=1'
+    c:ok 'SUB t s1 group=a'
+    c:expect_line 'EVT assigned s1 0'
+    c:expect_answer('GET t group=b', 'OK 0')
+    c:expect_answer('SUB t s2 group=c', full)
+    c:expect_answer('GET t group=c', full)
+    c:ok 'SUB t s2' -- a reader is none
+    c:expect_answer('GET t group=b', 'OK 0')
+    c:expect_answer('GET other group=c', 'OK 0')
+    c:ok 'DELETE group t b'
+    c:expect_answer('GET t group=c', 'OK 0')
+    c:expect_answer('GET t group=b', full)
+  end)
 end)

@@ -339,6 +339,21 @@ static void what_is_trimmed_does_not_come_back(void **state)
 	}
 }
 
+/* It does not keep the others waiting. */
+static void what_was_purged_before_its_pass_is_left_alone(void **state)
+{
+	r.env.compact_retry_ms = r.env.now_ms + MINUTE_MS / 2;
+	publish_some(4000, KEYS, 400);
+	assert_false(TAILQ_EMPTY(&r.env.compactions));
+	partition_trim(r.p, sent_count, NULL, NULL);
+	WAIT(&r.h, partition_bytes(r.p) == 0);
+	r.env.now_ms += MINUTE_MS;
+	turn();
+	assert_null(r.env.pass);
+	assert_true(TAILQ_EMPTY(&r.env.compactions));
+	assert_int_equal(compact_due_ms(&r.env), 0);
+}
+
 static void what_redis_refuses_is_tried_again(void **state)
 {
 	r.env.compact_retry_ms = r.env.now_ms + MINUTE_MS / 2;
@@ -418,6 +433,7 @@ static const struct CMUnitTest tests[] = {
 	COMPACT_TEST(a_restart_begins_from_the_start),
 	COMPACT_TEST(a_reader_in_between_misses_nothing),
 	COMPACT_TEST(what_is_trimmed_does_not_come_back),
+	COMPACT_TEST(what_was_purged_before_its_pass_is_left_alone),
 	COMPACT_TEST(what_redis_refuses_is_tried_again),
 	COMPACT_TEST(a_batch_that_cannot_be_read_stays),
 	COMPACT_TEST(a_partition_may_close_in_a_pass),
