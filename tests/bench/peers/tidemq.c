@@ -19,8 +19,8 @@ static void ask(struct link *l, const char *line, const char *may_fail)
 static void setup(struct link *l)
 {
 	if (l->load->options->is_topic) {
-		ask(l, "DELETE topic bench\r\n", "not-found");
-		ask(l, "DECLARE topic bench partitions=1\r\n", NULL);
+		ask(l, "DELETE topic facts\r\n", "not-found");
+		ask(l, "DECLARE topic facts partitions=1\r\n", NULL);
 		return;
 	}
 	ask(l, "DELETE queue bench\r\n", "not-found");
@@ -36,10 +36,10 @@ static void open_link(struct link *l)
 		return;
 	if (o->is_reader)
 		snprintf(line, sizeof(line),
-			 "SUB bench s from=first prefetch=%u ack=auto\r\n", o->prefetch);
+			 "SUB facts s from=first prefetch=%u ack=auto\r\n", o->prefetch);
 	else if (o->is_topic)
 		snprintf(line, sizeof(line),
-			 "SUB bench s group=g%u from=first prefetch=%u\r\n", l->number,
+			 "SUB facts s group=g%u from=first prefetch=%u\r\n", l->number,
 			 o->prefetch);
 	else
 		snprintf(line, sizeof(line), "SUB bench s prefetch=%u\r\n", o->prefetch);
@@ -48,7 +48,8 @@ static void open_link(struct link *l)
 
 static void publish(struct link *l, const char *payload, size_t len)
 {
-	buf_append(&l->out, "PUB - bench ", 12);
+	buf_append(&l->out, l->load->options->is_topic ? "PUB - facts " : "PUB - bench ",
+		   12);
 	buf_append_uint(&l->out, len);
 	buf_append(&l->out, "\r\n", 2);
 	buf_append(&l->out, payload, len);
