@@ -305,8 +305,12 @@ end
 
 ---@return integer
 function Broker:redis_pid()
-  local answer = self:redis_cli('INFO', 'server')
-  local pid = math.tointeger(tonumber(answer:match 'process_id:(%d+)'))
+  local answer
+  -- One that was killed is started again in a moment.
+  local pid = wait.poll(function()
+    answer = self:redis_cli('INFO', 'server')
+    return math.tointeger(tonumber(answer:match 'process_id:(%d+)'))
+  end)
   return pid or error(('the embedded Redis does not answer: %q'):format(answer), 2)
 end
 
