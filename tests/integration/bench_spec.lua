@@ -43,6 +43,36 @@ describe('tidemq bench', function()
     assert.equal('500', text:match '"received":(%d+)')
   end)
 
+  it('gives every message of a topic to each group, or to each reader, and takes its topics away', function()
+    for words, received in pairs {
+      ['--groups 3 --consumers 2 --producers 2 partitions=4 sharding=round_robin'] = 9000,
+      ['--groups 0 --consumers 2 partitions=1'] = 6000,
+      ['--groups 2 --queues 2 --consumers 2 --producers 2 --ack auto'] = 6000,
+    } do
+      local text, status = bench('--topic --count 3000 --json ' .. words)
+      assert.equal(0, status, text)
+      for name, value in pairs { confirmed = 3000, received = received, missing = 0, duplicates = 0 } do
+        assert.equal(tostring(value), text:match(('"%s":(%%d+)'):format(name)), text)
+      end
+      local c = broker:connect()
+      assert.same({}, c:document 'LIST topics')
+      c:close()
+    end
+  end)
+
+  it('fills a topic in one run, and groups of another read it from where they are told', function()
+    local text, status = bench '--topic --fill --count 500'
+    assert.equal(0, status, text)
+    text, status = bench '--topic --drain --groups 2 --from nowhere --count 500'
+    assert.equal(1, status, text)
+    assert.truthy(text:find('nowhere', 1, true), text)
+    text, status = bench '--topic --fill --count 500'
+    assert.equal(0, status, text)
+    text, status = bench '--topic --drain --groups 2 --count 500 --json'
+    assert.equal(0, status, text)
+    assert.equal('1000', text:match '"received":(%d+)')
+  end)
+
   it('takes its queues away when it is interrupted', function()
     for _, signal in ipairs { 'INT', 'TERM' } do
       -- A shell without job control starts what is behind & with SIGINT ignored.
