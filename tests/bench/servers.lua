@@ -61,7 +61,7 @@ local function list(build)
         .. ' RABBITMQ_DIST_PORT=7488 ERL_EPMD_PORT=7487 ERL_EPMD_ADDRESS=127.0.0.1 RABBITMQ_MNESIA_BASE=%d'
         .. ' RABBITMQ_LOG_BASE=%d RABBITMQ_PID_FILE=%d/pid RABBITMQ_ENABLED_PLUGINS_FILE=%d/plugins'
         .. ' /usr/lib/rabbitmq/bin/rabbitmq-server',
-      stop = 'kill $(cat %d/pid); timeout 30 tail --pid=$(cat %d/pid) -f /dev/null;'
+      stop = 'pid=$(cat %d/pid); kill $pid; timeout 30 tail --pid=$pid -f /dev/null;'
         .. ' ERL_EPMD_PORT=7487 epmd -kill >/dev/null' },
     { name = 'rabbitmq-quorum', driver = 'rabbitmq', variant = 'quorum', like = 'rabbitmq',
       settings = 'quorum queue' },
