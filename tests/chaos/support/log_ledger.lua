@@ -136,8 +136,8 @@ end
 --- The ack was answered OK.
 function LogLedger:settled(name, partition, offset) self.groups[name].settled[partition][offset] = self.life end
 
---- Each partition was read from its first message to its end, without a gap: nothing that was seen,
---- or confirmed, lies behind that.
+--- Each partition was read from its first message to its end, without a gap: what was seen
+--- or confirmed and has not come is lost.
 ---@param starts table<integer, integer>
 ---@param ends table<integer, integer>
 function LogLedger:expect_all(starts, ends)
