@@ -42,8 +42,8 @@ end
 
 local function stop(pid)
   os.execute('kill ' .. pid)
-  local _, status = sh('timeout 30 tail --pid=' .. pid .. ' -f /dev/null')
-  if status ~= 0 then fail('the broker does not stop: ', pid) end
+  local _, stopped = sh('timeout 30 tail --pid=' .. pid .. ' -f /dev/null')
+  if stopped ~= 0 then fail('the broker does not stop: ', pid) end
   os.execute('rm -rf ' .. dir)
 end
 

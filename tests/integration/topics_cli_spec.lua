@@ -1,7 +1,6 @@
 -- The command-line verbs that know topics.
 local Broker = require 'support.broker'
 local json = require 'dkjson'
-local shell = require 'support.shell'
 local verbs = require 'support.verbs'
 local wait = require 'support.wait'
 
