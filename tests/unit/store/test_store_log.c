@@ -464,7 +464,7 @@ static void batches_are_replaced_at_once_or_not_at_all(void **state)
 	assert_read(h, 20261123, 0, 10, "0:ab");
 	/* An error within the EXEC is one of the request. */
 	freeReplyObject(ask(c, "SET " NEXT_DAY " x"));
-	r = (struct store_log_replace){ 20261124, 30, 30, &merged, 1, 0 };
+	r = (struct store_log_replace){ 20261124, 30, 30, &merged, 1 };
 	replace(h, &r, &o);
 	assert_int_equal(o.status, TIDE_ESTORE);
 	assert_int_equal(strncmp(o.text, "WRONGTYPE", 9), 0);
