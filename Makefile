@@ -8,7 +8,7 @@ PREFIX ?= /usr/local
 FLOORS := base host store rules/sandbox rules/api rules/engine rules/spec access log shard broker schedule rollout \
 	session proto/line net client cli check audit
 
-PACKAGES := lua5.4 hiredis libuv jansson libcrypto
+PACKAGES := lua5.4 hiredis libuv jansson openssl
 CFLAGS ?= -O2 -g
 WARNINGS := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes \
 	-Wwrite-strings -Wvla -Wformat=2 -Wundef -Wno-unused-parameter $(WERROR)

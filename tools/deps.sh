@@ -59,7 +59,7 @@ done
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
 	# Another system: what the packages bring may be there under other names.
 	if command -v pkg-config >/dev/null && command -v redis-server >/dev/null &&
-		pkg-config --exists lua5.4 hiredis libuv jansson libcrypto; then
+		pkg-config --exists lua5.4 hiredis libuv jansson openssl; then
 		exit 0
 	fi
 	echo "This is not a Debian system; please install what these packages bring:$missing" >&2

@@ -1,8 +1,8 @@
 /* password.h: passwords as they are kept: scrypt, as a PHC string.
  *
  * "$scrypt$ln=14,r=8,p=5$<salt>$<key>", both in base64 without padding. The cost is
- * written into it, so that it may change later. To hash or to verify takes some 100 ms of a
- * processor and 16 MiB: it is work for a thread. All of it may run on any thread. */
+ * written into it, so that it may change later. To hash or to verify takes some 100 ms of
+ * a processor and 16 MiB: it is work for a thread. All of it may run on any thread. */
 #pragma once
 
 #include "base/error.h"

@@ -290,9 +290,8 @@ static int read_vhosts(struct user *u, json_t *value, struct error *err)
 	json_t *grant;
 	int rc = json_is_object(value) ? TIDE_OK : refuse(err, "{\"vhosts\":{…},…}");
 
-	json_object_foreach(value, vhost, grant)
-		if (rc == TIDE_OK)
-			rc = read_grant(u, vhost, grant, err);
+	json_object_foreach(value, vhost, grant) if (rc == TIDE_OK) rc =
+		read_grant(u, vhost, grant, err);
 	return rc;
 }
 
@@ -302,11 +301,13 @@ static int read_limits(struct user *u, json_t *value, struct error *err)
 	json_t *number;
 	int rc = json_is_object(value) ? TIDE_OK : refuse(err, "{\"limits\":{…},…}");
 
-	json_object_foreach(value, name, number) {
+	json_object_foreach(value, name, number)
+	{
 		uint64_t *place = user_limit(&u->limits, slice_from(name));
 		json_int_t n = json_integer_value(number);
 
-		if (!place || !json_is_integer(number) || n < 0 || n > (json_int_t)LIMIT_MAX)
+		if (!place || !json_is_integer(number) || n < 0 ||
+		    n > (json_int_t)LIMIT_MAX)
 			rc = refuse(err, "{\"limits\":{\"max-connections\":100,…},…}");
 		else
 			*place = (uint64_t)n;
@@ -342,9 +343,8 @@ int user_parse(struct slice name, struct slice text, struct user **out, struct e
 						       : "a field that is a name");
 	}
 	u = user_create(name);
-	json_object_foreach(document, member, value)
-		if (rc == TIDE_OK)
-			rc = read_member(u, member, value, err);
+	json_object_foreach(document, member, value) if (rc == TIDE_OK) rc =
+		read_member(u, member, value, err);
 	json_decref(document);
 	if (rc < 0)
 		user_unref(u);

@@ -39,15 +39,15 @@ struct user {
 	UT_hash_handle hh; /* of the table, by name */
 	unsigned refs;     /* sessions, and the table */
 	char *name;
-	char *password; /* as password.h has it; NULL: no password is right (a
-			 * certificate or a script lets it in) */
-	unsigned tags;  /* enum user_tag */
+	char *password;            /* as password.h has it; NULL: no password is right (a
+				    * certificate or a script lets it in) */
+	unsigned tags;             /* enum user_tag */
 	struct user_grant *grants; /* in the order of their vhosts */
 	struct user_limits limits;
 	bool is_deleted;     /* it is no longer in the table */
 	bool is_from_script; /* never was: made for one login */
-	char *unreadable;    /* why it could not be read from Redis; it cannot log in. NULL:
-			      * it was */
+	char *unreadable; /* why it could not be read from Redis; it cannot log in. NULL:
+			   * it was */
 };
 
 /* With one reference. It has no password, no tags, no grants, no limits. */

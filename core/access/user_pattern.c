@@ -18,8 +18,8 @@ static size_t read_bound(struct slice text, size_t i)
 {
 	size_t largest = 1, n = 0;
 
-	for (i++; i < text.len && (isdigit((unsigned char)text.data[i]) ||
-				   text.data[i] == ',');
+	for (i++; i < text.len &&
+		  (isdigit((unsigned char)text.data[i]) || text.data[i] == ',');
 	     i++) {
 		n = text.data[i] == ',' ? 0 : n * 10 + (size_t)(text.data[i] - '0');
 		if (n > COPIES_MAX)

@@ -29,10 +29,10 @@ static const struct {
 };
 
 static const char *const table_suffixes[STORE_TABLE_COUNT] = {
-	[STORE_VHOSTS] = "vhosts",	 [STORE_USERS] = "users",
-	[STORE_EXCHANGES] = "exchanges", [STORE_QUEUES] = "queues",
+	[STORE_VHOSTS] = "vhosts",        [STORE_USERS] = "users",
+	[STORE_EXCHANGES] = "exchanges",  [STORE_QUEUES] = "queues",
 	[STORE_TOPICS] = "topic-options", [STORE_BINDINGS] = "bindings",
-	[STORE_PAUSES] = "pauses",	 [STORE_LOCKS] = "locks",
+	[STORE_PAUSES] = "pauses",        [STORE_LOCKS] = "locks",
 };
 #define TOPICS_SUFFIX "topics"
 #define TOPIC_SUFFIX "topic:" /* the topic follows */

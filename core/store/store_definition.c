@@ -196,8 +196,8 @@ void store_definition_erase_topic(struct store *s, const struct store_queue *top
 
 /* ---- load */
 
-/* Users and vhosts are read first, then, for each, its other tables with a request each. A
- * definition is told once, whatever the connection does in between. */
+/* Users and vhosts are read first, then, for each, its other tables with a request each.
+ * A definition is told once, whatever the connection does in between. */
 
 struct load {
 	store_definition_fn on_definition;

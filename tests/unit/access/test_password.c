@@ -64,8 +64,9 @@ static void a_password_has_a_length(void **state)
 	struct error err;
 
 	assert_int_equal(password_check(SLICE(""), &err), TIDE_ESYNTAX);
-	assert_int_equal(password_check((struct slice){ longest, PASSWORD_LEN_MAX }, &err),
-			 TIDE_OK);
+	assert_int_equal(
+		password_check((struct slice){ longest, PASSWORD_LEN_MAX }, &err),
+		TIDE_OK);
 	assert_int_equal(
 		password_check((struct slice){ longest, PASSWORD_LEN_MAX + 1 }, &err),
 		TIDE_ESYNTAX);

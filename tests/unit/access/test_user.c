@@ -81,9 +81,9 @@ static void admin_implies_monitor(void **state)
 }
 
 #define TEXT                                                                           \
-	"{\"password\":\"" HASH "\",\"tags\":[\"admin\",\"monitor\"],"                  \
+	"{\"password\":\"" HASH "\",\"tags\":[\"admin\",\"monitor\"],"                 \
 	"\"vhosts\":{\"/\":{\"configure\":\".*\",\"write\":\"^o\\\"\",\"read\":\"\"}," \
-	"\"shop\":{\"configure\":\"\",\"write\":\"\",\"read\":\"\"}},"                  \
+	"\"shop\":{\"configure\":\"\",\"write\":\"\",\"read\":\"\"}},"                 \
 	"\"limits\":{\"max-connections\":7,\"publish-bytes\":1048576}}"
 
 static void a_user_is_read_as_it_was_written(void **state)
@@ -118,11 +118,11 @@ static void what_is_not_there_is_nothing(void **state)
 	assert_null(user_grant_find(u, SLICE("/")));
 	assert_int_equal(u->limits.publish_rate, 0);
 	user_unref(u);
-	assert_int_equal(user_parse(SLICE("bob"), SLICE("{\"vhosts\":{\"/\":{}}}"), &u,
-				    &err),
-			 TIDE_OK);
-	assert_false(user_grant_allows(user_grant_find(u, SLICE("/")), USER_READ,
-				       SLICE("x")));
+	assert_int_equal(
+		user_parse(SLICE("bob"), SLICE("{\"vhosts\":{\"/\":{}}}"), &u, &err),
+		TIDE_OK);
+	assert_false(
+		user_grant_allows(user_grant_find(u, SLICE("/")), USER_READ, SLICE("x")));
 	user_unref(u);
 }
 

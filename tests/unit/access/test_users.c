@@ -70,9 +70,9 @@ static void who_cannot_be_read_is_there_all_the_same(void **state)
 	struct users us = { 0 };
 	struct error err;
 
-	assert_int_equal(users_restore(&us, SLICE("eve"), SLICE("{\"tags\":[\"admin\"]}"),
-				       &err),
-			 TIDE_OK);
+	assert_int_equal(
+		users_restore(&us, SLICE("eve"), SLICE("{\"tags\":[\"admin\"]}"), &err),
+		TIDE_OK);
 	assert_int_equal(users_restore(&us, SLICE("bob"), SLICE("rubbish"), &err),
 			 TIDE_ESYNTAX);
 	assert_int_equal(users_count(&us), 2);
