@@ -156,12 +156,27 @@ static void a_text_that_says_something_else_is_refused(void **state)
 	assert_null(u);
 }
 
+static void tags_actions_and_limits_have_names(void **state)
+{
+	struct user_limits limits = { .channels = 3 };
+
+	assert_string_equal(user_tag_name(USER_ADMIN), "admin");
+	assert_string_equal(user_tag_name(USER_MONITOR), "monitor");
+	assert_string_equal(user_action_name(USER_CONFIGURE), "configure");
+	assert_string_equal(user_action_name(USER_READ), "read");
+	assert_string_equal(user_limit_name(1), "max-channels");
+	assert_int_equal(*user_limit(&limits, SLICE("max-channels")), 3);
+	assert_null(user_limit_name(4));
+	assert_null(user_limit(&limits, SLICE("channels")));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_user_has_a_grant_for_each_vhost),
 		cmocka_unit_test(a_grant_with_a_bad_pattern_changes_nothing),
 		cmocka_unit_test(admin_implies_monitor),
+		cmocka_unit_test(tags_actions_and_limits_have_names),
 		cmocka_unit_test(a_user_is_read_as_it_was_written),
 		cmocka_unit_test(what_is_not_there_is_nothing),
 		cmocka_unit_test(a_text_that_says_something_else_is_refused),
