@@ -373,6 +373,15 @@ void shard_ledger(struct entry *e)
 	enter_ledger(e);
 }
 
+void shard_ledger_found(struct entry *e)
+{
+	/* With another rank it may be written behind the edge. */
+	bool is_before = e->home == STORE_READY && !(e->flags & ENTRY_REVISED);
+
+	if (e->shard->keys && !is_before)
+		shard_ledger(e);
+}
+
 void shard_touch(struct entry *e, int64_t deadline_ms)
 {
 	struct shard *sh = e->shard;
