@@ -356,12 +356,17 @@ enum list_what {
 	LIST_RULES,
 };
 void session_report_list(struct session *s, enum list_what what, struct reply *r);
-/* Of a queue or a topic; an empty name: the broker's. */
-TIDE_MUST_USE int session_report_stats(struct session *s, struct slice queue,
-				       struct reply *r, struct error *err);
-/* Of an exchange; empty: the default one. */
-TIDE_MUST_USE int session_report_exchange(struct session *s, struct slice name,
-					  struct reply *r, struct error *err);
+/* Of what STATS is; in the order of the words before a name. */
+enum stats_kind {
+	STATS_EXCHANGE,
+	STATS_QUEUE,
+	STATS_TOPIC,
+	STATS_ANY, /* a queue or a topic */
+};
+/* An empty name: the default exchange's; else the broker's. */
+TIDE_MUST_USE int session_report_stats(struct session *s, enum stats_kind kind,
+				       struct slice name, struct reply *r,
+				       struct error *err);
 /* The reply comes when the rules are active, or in the shadow. The session may end
  * before: the change goes on. */
 void session_rules_reload(struct session *s, struct reply *r);

@@ -626,24 +626,24 @@ COMMAND(list)
 	return TIDE_OK;
 }
 
+/* In the order of enum stats_kind. */
+#define STATS_KINDS "exchange, queue or topic"
+
 /* STATS exchange <name>, STATS queue <name>, STATS topic <name>, or a queue or a topic
  * alone. */
 COMMAND(stats)
 {
-	unsigned last = q->word_count ? q->word_count - 1 : 0;
-	bool is_exchange = last > 0 && slice_is(q->words[0], "exchange");
+	unsigned last = q->word_count ? q->word_count - 1 : 0, kind = STATS_ANY;
 	struct slice name = SLICE("");
 
-	if (last > 0 && !is_exchange && !slice_is(q->words[0], "queue") &&
-	    !slice_is(q->words[0], "topic"))
-		request_refuse(q, NULL, q->words[0],
-			       "exchange, queue or topic before a name");
-	if (is_exchange)
+	if (last > 0 && !request_find(STATS_KINDS, q->words[0], &kind))
+		request_refuse(q, NULL, q->words[0], STATS_KINDS " before a name");
+	if (kind == STATS_EXCHANGE)
 		name = request_word(q, last, "an exchange");
 	else if (q->word_count > 0)
-		name = request_name(q, last, "a queue");
+		name = request_name(q, last, kind == STATS_TOPIC ? "a topic" : "a queue");
 	if (q->rc < 0)
 		return q->rc;
-	return is_exchange ? session_report_exchange(l->base.session, name, r, q->err)
-			   : session_report_stats(l->base.session, name, r, q->err);
+	return session_report_stats(l->base.session, (enum stats_kind)kind, name, r,
+				    q->err);
 }
