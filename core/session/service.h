@@ -5,6 +5,8 @@
  * journal sends its batches. Timers run between turns and lead to one too. */
 #pragma once
 
+#include "access/login.h"
+#include "access/user_change.h"
 #include "rollout/rollout.h"
 
 struct channel_transaction;
@@ -46,6 +48,10 @@ struct service {
 	struct rollout rollout;
 	struct session_list sessions;
 	uint64_t last_session;
+	struct password_work password_work;
+	struct login login;
+	struct user_changes user_changes;
+	bool was_open; /* nobody had to log in */
 	struct transactions transactions;
 	struct settle_list settling; /* requests that go on in the next turn */
 	struct pool replies;
