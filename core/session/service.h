@@ -51,7 +51,8 @@ struct service {
 	struct password_work password_work;
 	struct login login;
 	struct user_changes user_changes;
-	bool was_open; /* nobody had to log in */
+	bool was_open;    /* nobody had to log in */
+	bool has_deleted; /* a user was: his sessions end in this turn */
 	struct transactions transactions;
 	struct settle_list settling; /* requests that go on in the next turn */
 	struct pool replies;

@@ -1,5 +1,7 @@
 #include "service_users.h"
 
+#include <stdio.h>
+
 #include "host/log.h"
 #include "session_private.h"
 
@@ -60,16 +62,18 @@ void service_users_check_open(struct service *s)
 	s->was_open = is_open;
 }
 
-static void end_deleted(struct service *s, const struct user *u)
+static void end_deleted(struct service *s)
 {
 	char why[NAME_LEN_MAX + 64];
 	struct session *session, *next;
 
-	snprintf(why, sizeof(why), "denied user '%s' was deleted", u->name);
 	for (session = TAILQ_FIRST(&s->sessions); session; session = next) {
 		next = TAILQ_NEXT(session, link);
-		if (session->account == u)
-			session->ops->on_kill(session->ctx, why);
+		if (!session->account || !session->account->is_deleted)
+			continue;
+		snprintf(why, sizeof(why), "denied user '%s' was deleted",
+			 session->account->name);
+		session->ops->on_kill(session->ctx, why);
 	}
 }
 
@@ -78,14 +82,17 @@ static void on_change(void *ctx, struct user *changed)
 	struct service *s = ctx;
 
 	s->broker->route_version++;
-	if (changed->is_deleted)
-		end_deleted(s, changed);
+	s->has_deleted |= changed->is_deleted;
 	service_users_check_open(s);
 }
 
 void service_users_turn(struct service *s)
 {
 	login_turn(&s->login, s->broker->mono_ms);
+	/* Not before who deleted himself was told that it is done. */
+	if (s->has_deleted)
+		end_deleted(s);
+	s->has_deleted = false;
 }
 
 int64_t service_users_due_ms(const struct service *s)
