@@ -60,7 +60,8 @@ static int give_up(struct tidemq_client *c, const void *call, int64_t timeout_ms
 {
 	struct tidemq_error late;
 
-	client_fail(&late, TIDEMQ_ETIMEDOUT, "no reply within %" PRId64 " ms", timeout_ms);
+	client_fail(&late, TIDEMQ_ETIMEDOUT, "no reply within %" PRId64 " ms",
+		    timeout_ms);
 	if (call)
 		client_request_withdraw(c, call);
 	if (!c->options.reconnect || c->state == CLIENT_UP) {

@@ -61,7 +61,8 @@ void client_tell(struct tidemq_client *c, enum tidemq_state state,
 /* "lease s1 7 500", with the tag that the caller knows. */
 static void on_lease(struct tidemq_client *c, unsigned channel, struct slice text)
 {
-	struct slice rest = text, word = slice_cut(&rest, ' '), sid = slice_cut(&rest, ' ');
+	struct slice rest = text, word = slice_cut(&rest, ' '),
+		     sid = slice_cut(&rest, ' ');
 	struct buf seen = { 0 };
 	uint64_t tag;
 

@@ -3,7 +3,8 @@
  * A link resolves the name, tries its addresses in turn, reads into the owner's `in` and
  * writes what the owner's `out` holds. All bytes of the socket pass two functions of
  * client_link.c, receive and transmit. How long a connection may take is the owner's to
- * watch. A link that has ended never comes back: the owner closes it and opens another. */
+ * watch. A link that has ended never comes back: the owner closes it and opens another.
+ */
 #pragma once
 
 #include <uv.h>

@@ -9,13 +9,13 @@
 #include "encode.h"
 
 enum {
-	REPEATABLE = 1 << 0,  /* to carry it out twice is to carry it out once */
-	NOTED = 1 << 1,       /* the records of client_restore.h */
-	PUBLISHING = 1 << 2,  /* repeatable with an id; may be part of a transaction */
-	SETTLING = 1 << 3,    /* the words begin with tags; likewise */
-	BEGINNING = 1 << 4,   /* of a transaction */
-	ENDING = 1 << 5,      /* likewise */
-	QUITTING = 1 << 6,    /* the connection is to end */
+	REPEATABLE = 1 << 0,     /* to carry it out twice is to carry it out once */
+	NOTED = 1 << 1,          /* the records of client_restore.h */
+	PUBLISHING = 1 << 2,     /* repeatable with an id; may be part of a transaction */
+	SETTLING = 1 << 3,       /* the words begin with tags; likewise */
+	BEGINNING = 1 << 4,      /* of a transaction */
+	ENDING = 1 << 5,         /* likewise */
+	QUITTING = 1 << 6,       /* the connection is to end */
 	IN_TRANSACTION = 1 << 7, /* of a request: lost with its connection */
 };
 

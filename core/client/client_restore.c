@@ -70,9 +70,8 @@ static void add(struct client_restore *r, enum record_kind kind, unsigned channe
 	for (size_t i = 0; i < 2 + (kind == RECORD_BIND); i++)
 		record->words[i] = slice_cut(&line, ' ');
 	record->options = line;
-	record->is_exclusive =
-		kind == RECORD_DECLARE &&
-		(has_word(line, "exclusive") || has_word(line, "exclusive=1"));
+	record->is_exclusive = kind == RECORD_DECLARE && (has_word(line, "exclusive") ||
+							  has_word(line, "exclusive=1"));
 	TAILQ_INSERT_TAIL(&r->records, record, link);
 }
 

@@ -103,9 +103,9 @@ struct tidemq_error {
 enum tidemq_state {
 	TIDEMQ_CONNECTED, /* for the first time */
 	TIDEMQ_LOST,      /* the connection has ended, `why` says how; another is tried */
-	TIDEMQ_RESTORED,  /* there is another one. why->status is TIDEMQ_EREFUSED, with the
-			   * broker's sentence, if something could not be restored */
-	TIDEMQ_GAVE_UP,   /* the client has ended, `why` says why */
+	TIDEMQ_RESTORED, /* there is another one. why->status is TIDEMQ_EREFUSED, with the
+			  * broker's sentence, if something could not be restored */
+	TIDEMQ_GAVE_UP,  /* the client has ended, `why` says why */
 };
 
 /* All zero gives the defaults. */
@@ -214,8 +214,8 @@ struct tidemq_reply {
 /* The blocking functions. */
 
 /* Connect to tide://[user:pass@]host[:port]/vhost or
- * tide+unix:/path/of/socket[?vhost=name], and exchange HELLO. Of several URLs, with commas
- * between them, the first that answers is taken.
+ * tide+unix:/path/of/socket[?vhost=name], and exchange HELLO. Of several URLs, with
+ * commas between them, the first that answers is taken.
  *
  * Port 7310 and vhost / are the defaults; user, pass and vhost may be
  * percent-encoded; an IPv6 address stands in brackets.

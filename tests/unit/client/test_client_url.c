@@ -80,10 +80,11 @@ static void several_urls_have_commas_between_them(void **state)
 {
 	struct client_url *u;
 	size_t count;
-	assert_int_equal(client_url_parse("tide://a:1/v,tide+unix:/s,x?vhost=w,tide://u:p,"
-					  "q@[::1]/",
-					  &u, &count, NULL),
-			 TIDEMQ_OK);
+	assert_int_equal(
+		client_url_parse("tide://a:1/v,tide+unix:/s,x?vhost=w,tide://u:p,"
+				 "q@[::1]/",
+				 &u, &count, NULL),
+		TIDEMQ_OK);
 	assert_int_equal(count, 3);
 	assert_string_equal(u[0].at.host, "a");
 	assert_string_equal(u[0].vhost, "v");

@@ -112,18 +112,14 @@ static void a_payload_is_behind_its_length(void **state)
 {
 	unsigned channel;
 	struct buf out = { 0 };
-	assert_int_equal(
-		encode(&out, SLICE("PUB - q"), SLICE("a\r\nb"), &channel),
-		TIDEMQ_OK);
+	assert_int_equal(encode(&out, SLICE("PUB - q"), SLICE("a\r\nb"), &channel),
+			 TIDEMQ_OK);
 	assert_buf(&out, "PUB - q 4\r\na\r\nb\r\n");
 	buf_clear(&out);
-	assert_int_equal(
-		encode(&out, SLICE("PUB - q"), SLICE(""), &channel),
-		TIDEMQ_OK);
+	assert_int_equal(encode(&out, SLICE("PUB - q"), SLICE(""), &channel), TIDEMQ_OK);
 	assert_buf(&out, "PUB - q 0\r\n\r\n");
 	buf_clear(&out);
-	assert_int_equal(encode(&out, SLICE("PING"), SLICE(""), &channel),
-			 TIDEMQ_OK);
+	assert_int_equal(encode(&out, SLICE("PING"), SLICE(""), &channel), TIDEMQ_OK);
 	assert_buf(&out, "PING\r\n");
 	assert_int_equal(encode(&out, SLICE("PING"), SLICE("x"), &channel),
 			 TIDEMQ_EINVAL);
@@ -150,9 +146,8 @@ static void a_payload_without_memory_is_refused(void **state)
 	unsigned channel;
 	struct buf out = { 0 };
 	mem_fail_at = 1;
-	assert_int_equal(
-		encode(&out, SLICE("PUB - q"), SLICE("x"), &channel),
-		TIDEMQ_ENOMEM);
+	assert_int_equal(encode(&out, SLICE("PUB - q"), SLICE("x"), &channel),
+			 TIDEMQ_ENOMEM);
 	assert_int_equal(buf_len(&out), 0);
 	buf_deinit(&out);
 }
@@ -163,10 +158,12 @@ static void a_line_over_64_kib_is_refused(void **state)
 	unsigned channel;
 	struct buf out = { 0 };
 	memset(line, 'x', sizeof(line));
-	assert_int_equal(encode(&out, (struct slice){ line, sizeof(line) - 22 }, SLICE(""), &channel),
+	assert_int_equal(encode(&out, (struct slice){ line, sizeof(line) - 22 },
+				SLICE(""), &channel),
 			 TIDEMQ_EINVAL);
 	assert_int_equal(buf_len(&out), 0);
-	assert_int_equal(encode(&out, (struct slice){ line, sizeof(line) - 23 }, SLICE(""), &channel),
+	assert_int_equal(encode(&out, (struct slice){ line, sizeof(line) - 23 },
+				SLICE(""), &channel),
 			 TIDEMQ_OK);
 	buf_deinit(&out);
 }

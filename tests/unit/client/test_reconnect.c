@@ -129,10 +129,9 @@ static void what_was_undone_stays_undone(void **state)
 static void an_exclusive_queue_goes_with_its_connection(void **state)
 {
 	START(FAKE_HELLO, "<DECLARE queue exclusive", ">OK\r\n",
-	      "<DECLARE queue mine exclusive", ">OK\r\n",
-	      "<DECLARE queue - exclusive=1", ">OK gen-1\r\n", "<BIND mine e x",
-	      ">OK\r\n", "<SUB gen-1 s1", ">OK\r\n", "!", FAKE_HELLO,
-	      "<DECLARE queue exclusive", ">OK\r\n");
+	      "<DECLARE queue mine exclusive", ">OK\r\n", "<DECLARE queue - exclusive=1",
+	      ">OK gen-1\r\n", "<BIND mine e x", ">OK\r\n", "<SUB gen-1 s1", ">OK\r\n",
+	      "!", FAKE_HELLO, "<DECLARE queue exclusive", ">OK\r\n");
 	struct tidemq_msg *m;
 	check_request(c, "DECLARE queue exclusive", TIDEMQ_OK);
 	check_request(c, "DECLARE queue mine exclusive", TIDEMQ_OK);
@@ -146,9 +145,9 @@ static void an_exclusive_queue_goes_with_its_connection(void **state)
 
 static void a_publish_without_reply_is_sent_again_with_the_same_id(void **state)
 {
-	START(FAKE_HELLO, "~PUB - q must id=[0-9a-f]*-0 2", "<hi", "!",
-	      FAKE_HELLO, "=", "<hi", ">OK " ID " 1 duplicate\r\n", "<PUB - q id=mine 0",
-	      "<", "!", FAKE_HELLO, "<PUB - q id=mine 0", "<", ">OK " ID " 1\r\n",
+	START(FAKE_HELLO, "~PUB - q must id=[0-9a-f]*-0 2", "<hi", "!", FAKE_HELLO, "=",
+	      "<hi", ">OK " ID " 1 duplicate\r\n", "<PUB - q id=mine 0", "<", "!",
+	      FAKE_HELLO, "<PUB - q id=mine 0", "<", ">OK " ID " 1\r\n",
 	      "<PUB - q id=his 1", "<x", ">OK " ID " 1\r\n", "~PUB - q id=*-1 0", "<",
 	      ">ERR full no\r\n");
 	const struct tidemq_publication first = {
@@ -246,10 +245,9 @@ static void a_transaction_is_lost_with_its_connection(void **state)
 
 static void what_cannot_be_restored_is_told(void **state)
 {
-	START(FAKE_HELLO, "<BIND q e x", ">OK\r\n", "<SUB q s1", ">OK\r\n",
-	      "<SUB r s2", ">OK\r\n", "!", FAKE_HELLO, "<BIND q e x",
-	      ">ERR not-found no e\r\n", "<SUB q s1", "<SUB r s2",
-	      ">ERR denied no q\r\nOK\r\n");
+	START(FAKE_HELLO, "<BIND q e x", ">OK\r\n", "<SUB q s1", ">OK\r\n", "<SUB r s2",
+	      ">OK\r\n", "!", FAKE_HELLO, "<BIND q e x", ">ERR not-found no e\r\n",
+	      "<SUB q s1", "<SUB r s2", ">ERR denied no q\r\nOK\r\n");
 	struct tidemq_msg *m;
 	check_request(c, "BIND q e x", TIDEMQ_OK);
 	check_request(c, "SUB q s1", TIDEMQ_OK);
@@ -301,20 +299,30 @@ static void a_client_gives_up_in_time(void **state)
 	struct tidemq_client *c = connect_to(f.url, &options);
 	unlink(f.path);
 	check_request(c, "PING", TIDEMQ_ECLOSED);
-	snprintf(want, sizeof(want),
-		 "connected; lost; gave up -3 <> gave up after 1 ms without a connection: "
-		 "cannot connect to %s: no such file or directory; ",
-		 f.path);
+	snprintf(
+		want, sizeof(want),
+		"connected; lost; gave up -3 <> gave up after 1 ms without a connection: "
+		"cannot connect to %s: no such file or directory; ",
+		f.path);
 	END(want);
 }
 
 static void a_late_reply_costs_the_connection_and_nothing_else(void **state)
 {
 	struct fake_broker f;
-	static const char *const script[] = { FAKE_HELLO, "~PUB - q id=*-0 1", "<a",
-					      "~PUB - q id=*-1 1", "<b", ".", "!",
-					      FAKE_HELLO, "~PUB - q id=*-0 1", "<a",
-					      ">OK " ID " 1\r\n", ".", NULL };
+	static const char *const script[] = { FAKE_HELLO,
+					      "~PUB - q id=*-0 1",
+					      "<a",
+					      "~PUB - q id=*-1 1",
+					      "<b",
+					      ".",
+					      "!",
+					      FAKE_HELLO,
+					      "~PUB - q id=*-0 1",
+					      "<a",
+					      ">OK " ID " 1\r\n",
+					      ".",
+					      NULL };
 	const struct tidemq_publication a = { .key = "q",
 					      .payload = "a",
 					      .payload_len = 1 };
@@ -340,8 +348,9 @@ static void the_first_broker_that_answers_is_taken(void **state)
 	char urls[400];
 	check_request(c, "PING", TIDEMQ_OK);
 	END("connected; ");
-	static const char *const other[] = { FAKE_HELLO, "<PING", ">OK\r\n", "!",
-					     FAKE_HELLO, "<PING", ">OK\r\n", ".", NULL };
+	static const char *const other[] = { FAKE_HELLO, "<PING",    ">OK\r\n",
+					     "!",        FAKE_HELLO, "<PING",
+					     ">OK\r\n",  ".",        NULL };
 	fake_start(&f, other);
 	snprintf(urls, sizeof(urls),
 		 "tide+unix:/nonexistent/x,tide://127.0.0.1:1/,%s,tide+unix:/y", f.url);
@@ -372,7 +381,8 @@ static void on_connected(struct tidemq_client *c, const struct tidemq_error *why
 			 void *ctx)
 {
 	assert_int_equal(why->status, TIDEMQ_OK);
-	assert_int_equal(tidemq_send(c, "PUB - q", "a", 1, on_reply, word("a")), TIDEMQ_OK);
+	assert_int_equal(tidemq_send(c, "PUB - q", "a", 1, on_reply, word("a")),
+			 TIDEMQ_OK);
 	assert_int_equal(tidemq_send(c, "PURGE q", NULL, 0, on_reply, word("purge")),
 			 TIDEMQ_OK);
 }
@@ -393,11 +403,16 @@ static void send_when_lost(struct tidemq_client *c, enum tidemq_state state,
 	on_state(c, state, why, ctx);
 	if (state != TIDEMQ_LOST)
 		return;
-	assert_int_equal(tidemq_send(c, "PUB - q", "b", 1, on_reply, word("b")), TIDEMQ_OK);
-	assert_int_equal(tidemq_send(c, "PING", NULL, 0, on_reply, word("ping")), TIDEMQ_EBUSY);
-	assert_int_equal(tidemq_send(c, "ACK 1", NULL, 0, on_reply, word("ack")), TIDEMQ_EBUSY);
-	assert_int_equal(tidemq_send(c, "PUB - q", "c", 1, on_reply, word("last")), TIDEMQ_OK);
-	assert_int_equal(tidemq_send(c, "PUB - q", "d", 1, on_reply, word("d")), TIDEMQ_EBUSY);
+	assert_int_equal(tidemq_send(c, "PUB - q", "b", 1, on_reply, word("b")),
+			 TIDEMQ_OK);
+	assert_int_equal(tidemq_send(c, "PING", NULL, 0, on_reply, word("ping")),
+			 TIDEMQ_EBUSY);
+	assert_int_equal(tidemq_send(c, "ACK 1", NULL, 0, on_reply, word("ack")),
+			 TIDEMQ_EBUSY);
+	assert_int_equal(tidemq_send(c, "PUB - q", "c", 1, on_reply, word("last")),
+			 TIDEMQ_OK);
+	assert_int_equal(tidemq_send(c, "PUB - q", "d", 1, on_reply, word("d")),
+			 TIDEMQ_EBUSY);
 }
 
 static void publications_may_be_sent_while_there_is_no_connection(void **state)
@@ -429,8 +444,7 @@ static void publications_may_be_sent_while_there_is_no_connection(void **state)
 	assert_non_null(tidemq_start(&loop, f.url, &options, &handlers, NULL));
 	uv_run(&loop, UV_RUN_DEFAULT);
 	assert_int_equal(uv_loop_close(&loop), 0);
-	assert_buf(&story,
-		   "connected; purge -11; lost; restored; a 0; b 0; last 0; ");
+	assert_buf(&story, "connected; purge -11; lost; restored; a 0; b 0; last 0; ");
 	buf_deinit(&story);
 	fake_stop(&f);
 }
