@@ -188,7 +188,8 @@ static void on_prepare(uv_prepare_t *prepare)
 		client_link_flush(c->link);
 }
 
-void client_request_flush_soon(struct tidemq_client *c)
+/* Everything that is sent in this turn of the loop leaves in one write. */
+static void flush_soon(struct tidemq_client *c)
 {
 	if (!uv_is_active((uv_handle_t *)&c->flusher))
 		uv_prepare_start(&c->flusher, on_prepare);
@@ -236,7 +237,7 @@ void client_request_send_own(struct tidemq_client *c, unsigned channel, struct b
 	buf_append_slice(&c->out, buf_slice(line));
 	buf_append_text(&c->out, "\r\n");
 	expect_reply(c, get_channel(c, channel), &like, 0);
-	client_request_flush_soon(c);
+	flush_soon(c);
 }
 
 /* ---- the tags of settled messages ---- */
@@ -417,7 +418,7 @@ int tidemq_send(struct tidemq_client *c, const char *text, const void *payload,
 			expect_reply(c, get_channel(c, line.channel), &like, 0);
 	}
 	if (rc == TIDEMQ_OK)
-		client_request_flush_soon(c);
+		flush_soon(c);
 	return rc;
 }
 
@@ -519,7 +520,7 @@ void client_request_send_kept(struct tidemq_client *c)
 			buf_append(&c->out, p->bytes, p->len);
 		TAILQ_CONCAT(&channel->pending, &channel->kept, link);
 	}
-	client_request_flush_soon(c);
+	flush_soon(c);
 }
 
 static void withdraw_from(struct tidemq_client *c, struct pending_list *list,

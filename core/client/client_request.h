@@ -27,9 +27,6 @@ bool client_request_has_room(const struct tidemq_client *c);
 void client_request_send_own(struct tidemq_client *c, unsigned channel, struct buf *line,
 			     tidemq_reply_fn on_reply, void *ctx);
 
-/* Everything that is sent in this turn of the loop leaves in one write. */
-void client_request_flush_soon(struct tidemq_client *c);
-
 /* Give the reply to the request that it belongs to; false: there is none. */
 bool client_request_answer(struct tidemq_client *c, unsigned channel,
 			   const struct tidemq_reply *reply);
