@@ -89,13 +89,14 @@ void session_set_user(struct session *s, struct slice user)
 
 void session_format_author(const struct session *s, char out[SESSION_AUTHOR_MAX])
 {
-	const char *peer = s->ops->peer ? s->ops->peer(s->ctx) : NULL;
+	struct session_peer peer;
 	bool has_name = s->name && s->name[0];
 
+	s->ops->facts(s->ctx, &peer);
 	snprintf(out, SESSION_AUTHOR_MAX, "connection %llu%s%.100s%s%s%.150s",
 		 (unsigned long long)s->number, has_name ? " '" : "",
-		 has_name ? s->name : "", has_name ? "'" : "", peer ? " from " : "",
-		 peer ? peer : "");
+		 has_name ? s->name : "", has_name ? "'" : "",
+		 peer.address ? " from " : "", peer.address ? peer.address : "");
 }
 
 /* The channel behind `ch`; the first one behind NULL. */

@@ -610,8 +610,8 @@ static void broker_stats(const struct service *service, struct json *j)
 	store_members(b, j);
 }
 
-int session_report_exchange(struct session *s, struct slice name, struct reply *r,
-			    struct error *err)
+static int exchange_stats(struct session *s, struct slice name, struct reply *r,
+			  struct error *err)
 {
 	const struct exchange *x = name.len ? exchange_find(s->vhost, name) : NULL;
 	struct json j;
@@ -633,14 +633,25 @@ int session_report_exchange(struct session *s, struct slice name, struct reply *
 	return TIDE_OK;
 }
 
-int session_report_stats(struct session *s, struct slice queue, struct reply *r,
-			 struct error *err)
+static int find_for_stats(struct session *s, enum stats_kind kind, struct slice name,
+			  struct queue **out, struct error *err)
+{
+	int rc = kind == STATS_TOPIC   ? session_queue_find_topic(s, name, out, err)
+		 : kind == STATS_QUEUE ? session_queue_find(s, name, out, err)
+				       : session_queue_any(s, name, out, err);
+
+	return rc < 0 ? rc : unusable_check(&(*out)->definition, err);
+}
+
+int session_report_stats(struct session *s, enum stats_kind kind, struct slice name,
+			 struct reply *r, struct error *err)
 {
 	struct queue *q = NULL;
 	struct json j;
 
-	if (queue.len && (session_queue_any(s, queue, &q, err) < 0 ||
-			  unusable_check(&q->definition, err) < 0))
+	if (kind == STATS_EXCHANGE)
+		return exchange_stats(s, name, r, err);
+	if (name.len && find_for_stats(s, kind, name, &q, err) < 0)
 		return err->code;
 	reply_json(r, &j);
 	json_object_begin(&j);
