@@ -70,11 +70,11 @@ describe("a script of auth/", function()
 
     it("makes a user", function()
       authenticate [[return { name = "jane", tags = { "monitor" }, configure = "^tmp", write = ".*",
-        limits = { connections = 3, publish_rate = 10 } }]]
+        limits = { max_connections = 3, publish_rate = 10 } }]]
       local verdict, user = engine:authenticate { user = "token" }
       assert.equal("allow", verdict)
       assert.same({ name = "jane", tags = { "monitor" }, configure = "^tmp", write = ".*",
-        limits = { connections = 3, publish_rate = 10 } }, user)
+        limits = { max_connections = 3, publish_rate = 10 } }, user)
     end)
 
     it("makes a user of the name that logs in", function()
@@ -101,8 +101,8 @@ describe("a script of auth/", function()
       ["return { read = ('x'):rep(1025) }"] = "wrong 'read'",
       ["return { write = '(' }"] = "^auth/a.lua:1: authenticate returned a wrong 'write': ",
       ["return { limits = 1 }"] = "wrong 'limits': a table, not a number",
-      ["return { limits = { channels = -1 } }"] = "wrong 'limits.channels'",
-      ["return { limits = { queues = 1 } }"] = "limits has no 'queues'; it has connections, channels",
+      ["return { limits = { max_channels = -1 } }"] = "wrong 'limits.max_channels'",
+      ["return { limits = { queues = 1 } }"] = "limits has no 'queues'; it has max_connections, max_channels",
       ["return login.pass"] = "there is no 'login.pass'; it has user password vhost",
       ["login.user = 'root'"] = "'login' is read%-only",
       ["error 'no'"] = "^auth/a.lua:2: no",

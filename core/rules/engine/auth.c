@@ -195,8 +195,8 @@ static void read_limit(lua_State *L, const char *name, uint32_t *out)
 
 static void read_limits(lua_State *L, struct auth_identity *out)
 {
-	static const char *const names[] = { "connections", "channels", "publish_rate",
-					     "publish_bytes", NULL };
+	static const char *const names[] = { "max_connections", "max_channels",
+					     "publish_rate", "publish_bytes", NULL };
 	int type = lua_getfield(L, -1, "limits");
 
 	if (type != LUA_TNIL && type != LUA_TTABLE)
@@ -204,8 +204,8 @@ static void read_limits(lua_State *L, struct auth_identity *out)
 			   luaL_typename(L, -1));
 	if (type == LUA_TTABLE) {
 		field_check_names(L, -1, "limits", names);
-		read_limit(L, "connections", &out->connections);
-		read_limit(L, "channels", &out->channels);
+		read_limit(L, "max_connections", &out->connections);
+		read_limit(L, "max_channels", &out->channels);
 		read_limit(L, "publish_rate", &out->publish_rate);
 		read_limit(L, "publish_bytes", &out->publish_bytes);
 	}
