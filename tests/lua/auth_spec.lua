@@ -340,7 +340,8 @@ describe("the functions of tide for tokens", function()
     ['tide.equal("abc", "abcd")'] = "false",
     ['tide.equal("", "")'] = "true",
     -- RFC 4648, section 10
-    ['tide.base64.encode "foobar" .. tide.base64.encode "fooba" .. tide.base64.encode "foob"'] = "Zm9vYmFyZm9vYmE=Zm9vYg==",
+    ['tide.base64.encode "foobar" .. tide.base64.encode "fooba" .. tide.base64.encode "foob"'] =
+      "Zm9vYmFyZm9vYmE=Zm9vYg==",
     ['tide.base64.encode("\\255\\254\\253\\255")'] = "//79/w==",
     ['tide.base64.encode("\\255\\254\\253\\255", "url")'] = "__79_w",
     ['tide.base64.encode ""'] = "a script refused it",
