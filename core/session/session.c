@@ -19,6 +19,7 @@ struct session *session_create(struct service *service, const struct session_ops
 	s->ops = ops;
 	s->ctx = ctx;
 	s->number = ++service->last_session;
+	subject_init(&s->subject, &s->broker->subjects, SLICE("/"));
 	TAILQ_INIT(&s->exclusive);
 	channel_init(&s->zero, s, 0);
 	/* The default vhost is made at the start and never goes. */
@@ -53,6 +54,8 @@ void session_destroy(struct session *s)
 	if (s->vhost)
 		vhost_leave(s->vhost);
 	TAILQ_REMOVE(&s->service->sessions, s, link);
+	subject_deinit(&s->subject);
+	buf_deinit(&s->written_key);
 	mem_free(s->name);
 	mem_free(s->user);
 	mem_free(s);
@@ -66,7 +69,9 @@ int session_set_vhost(struct session *s, struct slice name, struct error *err)
 	if (rc < 0)
 		return rc;
 	s->exchange = NULL;
+	s->exchange_version = 0;
 	s->prepared = NULL;
+	subject_set_vhost(&s->subject, name);
 	vhost_enter(v);
 	vhost_leave(s->vhost);
 	s->vhost = v;

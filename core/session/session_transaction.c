@@ -401,7 +401,7 @@ static bool go_on(struct channel_transaction *t)
 
 static void start(struct channel_transaction *t)
 {
-	t->deciding = transaction_create(t->session->vhost);
+	t->deciding = transaction_create(t->session->vhost, &t->session->subject);
 	for (size_t i = 0; i < t->count; i++) {
 		const struct kept_request *kept = &t->requests[i];
 
@@ -416,6 +416,26 @@ static bool has_publishes(const struct channel_transaction *t)
 	return t->count > 0 && t->messages > t->tag_count;
 }
 
+/* What it may do can have changed since the requests. */
+static int check_writes(const struct channel_transaction *t, struct error *err)
+{
+	struct session *s = t->session;
+
+	if (subject_is_free(&s->subject))
+		return TIDE_OK;
+	for (size_t i = 0; i < t->count; i++) {
+		const struct kept_request *kept = &t->requests[i];
+
+		if (kept->kind == KEPT_PUBLISH &&
+		    session_access_check_write(s, kept->msg->exchange, kept->msg->key,
+					       err) < 0)
+			return error_set(err, err->code,
+					 NOTHING_APPLIED "request %u: %s", kept->number,
+					 err->text);
+	}
+	return TIDE_OK;
+}
+
 static int check_commit(const struct channel_transaction *t, struct error *err)
 {
 	if (t->failure.code < 0)
@@ -424,7 +444,7 @@ static int check_commit(const struct channel_transaction *t, struct error *err)
 	if (t->session->broker->is_draining && has_publishes(t))
 		return error_set(err, TIDE_ESHUTDOWN,
 				 NOTHING_APPLIED "the broker is stopping");
-	return TIDE_OK;
+	return check_writes(t, err);
 }
 
 int session_transaction_commit(struct channel *ch, struct reply *r, struct error *err)
