@@ -5,10 +5,10 @@ B ?= build
 CC ?= cc
 PREFIX ?= /usr/local
 # The floors of core/, from the lowest; a floor calls itself and those before it (make lint).
-FLOORS := base host store rules/sandbox rules/api rules/engine rules/spec access log shard broker schedule rollout \
+FLOORS := base host tls store rules/sandbox rules/api rules/engine rules/spec access log shard broker schedule rollout \
 	session proto/line net client cli check audit
 
-PACKAGES := lua5.4 hiredis libuv jansson
+PACKAGES := lua5.4 hiredis libuv jansson openssl
 CFLAGS ?= -O2 -g
 WARNINGS := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes \
 	-Wwrite-strings -Wvla -Wformat=2 -Wundef -Wno-unused-parameter $(WERROR)

@@ -8,6 +8,7 @@
 
 #include "access/subject.h"
 #include "base/heap.h"
+#include "access/users.h"
 #include "base/rate.h"
 #include "base/msg.h"
 #include "base/table.h"
@@ -113,6 +114,7 @@ struct broker {
 	struct partition_env partitions; /* of all topics */
 	struct topic_list topics;        /* all, in the order of their making */
 	struct retention *retention;
+	struct users users;
 	struct pool id_appends; /* topic_ids.h */
 	const struct topic_hooks *topic_hooks;
 	struct group_env groups;

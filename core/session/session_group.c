@@ -25,13 +25,9 @@ int session_group_seek(struct session *s, const struct group_spec *spec, struct 
 {
 	struct topic_group *g;
 
-	if (find_group(s, USER_READ, spec, &g, err) < 0)
+	if (find_group(s, USER_READ, spec, &g, err) < 0 ||
+	    session_topic_check_partition(g->topic->queue, spec->partition, err) < 0)
 		return err->code;
-	if (spec->partition >= (int64_t)group_width(g))
-		return error_set(err, TIDE_ENOTFOUND,
-				 "topic '%s' has no partition %lld: it has %u, from 0 on",
-				 g->topic->queue->name, (long long)spec->partition,
-				 group_width(g));
 	for (unsigned i = 0; i < group_width(g); i++)
 		if (spec->partition < 0 || spec->partition == i)
 			group_seek(group_open_claim(g, i), &spec->to, &r->waiter);

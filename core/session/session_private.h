@@ -93,6 +93,9 @@ TIDE_MUST_USE int session_pull_get(struct channel *ch, struct queue *topic,
 TIDE_MUST_USE int session_topic_check(const struct queue *q,
 				      const struct subscribe_spec *spec,
 				      struct error *err);
+/* The topic has the partition, or none was named: it is below 0. */
+TIDE_MUST_USE int session_topic_check_partition(const struct queue *q, int64_t partition,
+						struct error *err);
 /* The subscription, which is in the list of its topic, reads. */
 void session_topic_join(struct subscription *sub, const struct subscribe_spec *spec);
 

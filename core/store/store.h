@@ -369,6 +369,7 @@ void store_dedupe_remove(struct store *s, struct store_shard *shard,
 
 enum store_table {
 	STORE_VHOSTS,    /* set of names */
+	STORE_USERS,     /* hash: name -> what it may do; of all vhosts */
 	STORE_EXCHANGES, /* hash of a vhost: name -> definition */
 	STORE_QUEUES,    /* hash of a vhost: name -> definition */
 	STORE_TOPICS,    /* hash of a vhost: name -> definition */
@@ -406,7 +407,7 @@ struct store_definition {
 	enum store_table table;
 	struct slice vhost, name, value;
 };
-/* Every definition: vhosts first, then vhost by vhost its exchanges, queues,
+/* Every definition: users and vhosts first, then vhost by vhost its exchanges, queues,
  * topics, bindings, pauses, locks. on_end comes last, also after a failure. */
 typedef void (*store_definition_fn)(void *ctx, const struct store_definition *d);
 void store_definition_load(struct store *s, store_definition_fn on_definition,
