@@ -16,8 +16,7 @@ struct subject_memory {
 
 void subject_init(struct subject *s, const struct subject_env *env, struct slice vhost)
 {
-	*s = (struct subject){ .env = env,
-			       .vhost = mem_strndup(vhost.data, vhost.len) };
+	*s = (struct subject){ .env = env, .vhost = mem_strndup(vhost.data, vhost.len) };
 }
 
 static void forget(struct subject_memory *m)

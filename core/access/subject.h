@@ -1,7 +1,8 @@
 /* subject.h: who acts: a user in a vhost, asked before anything is done for it.
  *
- * Each session has one. What the broker does by itself (schedules, dead letters) has none:
- * a NULL subject may do all. So may one without a user, unless scripts say otherwise.
+ * Each session has one. What the broker does by itself (schedules, dead letters) has
+ * none: a NULL subject may do all. So may one without a user, unless scripts say
+ * otherwise.
  *
  * The scripts of rules/auth/ that have `authorize` are asked first, then the patterns of
  * the user's grant. What was allowed is remembered for a number of names, until
@@ -25,7 +26,7 @@ struct subject {
 	const struct subject_env *env;
 	struct user *user; /* a reference; NULL: nobody has logged in */
 	char *vhost;
-	char *peer; /* for scripts; may be NULL */
+	char *peer;                    /* for scripts; may be NULL */
 	struct subject_memory *memory; /* of what was allowed; NULL: nothing yet */
 };
 

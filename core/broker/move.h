@@ -19,8 +19,9 @@ struct move_ops {
 };
 
 /* Publish `copy` to the exchange that it names, and take the message out of circulation.
- * Nobody holds it. NULL as subject: the broker itself does it. A copy that no queue takes is refused. The calls may come before this
- * returns. Gives what publish_message gives. */
+ * Nobody holds it. NULL as subject: the broker itself does it. A copy that no queue takes
+ * is refused. The calls may come before this returns. Gives what publish_message gives.
+ */
 int move_start(struct entry *e, struct msg *copy, struct subject *subject,
 	       const struct move_ops *ops, void *ctx);
 

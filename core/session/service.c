@@ -14,6 +14,7 @@
 #include "rules/sandbox/bundle.h"
 #include "schedule/scheduler.h"
 #include "lease_notice.h"
+#include "service_access.h"
 #include "service_start.h"
 #include "session_private.h"
 
@@ -76,11 +77,11 @@ static void on_idle(uv_idle_t *handle)
 
 static int64_t next_due_ms(const struct service *s)
 {
-	const int64_t others[] = { scheduler_due_ms(s->scheduler),
-				   lease_notice_due_ms(s) };
+	const int64_t others[] = { scheduler_due_ms(s->scheduler), lease_notice_due_ms(s),
+				   service_access_due_ms(s) };
 	int64_t due_ms = turn_due_ms(s->broker);
 
-	for (size_t i = 0; i < 2; i++)
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		if (!due_ms || (others[i] && others[i] < due_ms))
 			due_ms = others[i];
 	return due_ms;
@@ -114,6 +115,7 @@ void service_turn(struct service *s)
 	struct broker *b = s->broker;
 
 	broker_begin(b);
+	service_access_turn(s);
 	session_settle_turn(s);
 	session_transaction_turn(s);
 	turn_tick(b);

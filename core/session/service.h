@@ -46,6 +46,8 @@ struct service {
 	struct rollout rollout;
 	struct session_list sessions;
 	uint64_t last_session;
+	struct session *recheck; /* the next one of service_access.h; NULL: none */
+	int64_t recheck_ms;      /* when that began last */
 	struct transactions transactions;
 	struct settle_list settling; /* requests that go on in the next turn */
 	struct pool replies;

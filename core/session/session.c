@@ -53,6 +53,8 @@ void session_destroy(struct session *s)
 	drop_exclusive(s);
 	if (s->vhost)
 		vhost_leave(s->vhost);
+	if (s->service->recheck == s)
+		s->service->recheck = TAILQ_NEXT(s, link);
 	TAILQ_REMOVE(&s->service->sessions, s, link);
 	subject_deinit(&s->subject);
 	buf_deinit(&s->written_key);

@@ -108,7 +108,8 @@ static int find_queues(struct session *s, const struct get_spec *spec,
 		       struct queue **queues, struct error *err)
 {
 	for (unsigned i = 0; i < spec->queue_count; i++) {
-		if (session_queue_usable(s, USER_READ, spec->queues[i], &queues[i], err) < 0 ||
+		if (session_queue_usable(s, USER_READ, spec->queues[i], &queues[i], err) <
+			    0 ||
 		    session_queue_check_get(queues[i], err) < 0)
 			return err->code;
 		for (unsigned k = 0; k < i; k++)

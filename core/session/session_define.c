@@ -39,9 +39,8 @@ static int check_access(struct session *s, const struct declare_spec *spec,
 						   [DEFINE_QUEUE] = SUBJECT_QUEUE,
 						   [DEFINE_TOPIC] = SUBJECT_TOPIC };
 	enum subject_kind kind = kinds[spec->kind];
-	const char *target =
-		args_get(spec->args,
-			 spec->kind == DEFINE_EXCHANGE ? "alternate" : "dead-letter");
+	const char *target = args_get(
+		spec->args, spec->kind == DEFINE_EXCHANGE ? "alternate" : "dead-letter");
 	struct slice exchange = slice_from(target), key = SLICE("");
 	int rc = session_access_check(s, USER_CONFIGURE, kind, name, err);
 
@@ -195,9 +194,10 @@ static int delete_queue(struct session *s, const struct delete_spec *spec,
 			struct reply *r, struct error *err)
 {
 	struct queue *q;
-	int rc = spec->kind == DEFINE_TOPIC
-			 ? session_queue_find_topic(s, USER_CONFIGURE, spec->name, &q, err)
-			 : session_queue_find(s, USER_CONFIGURE, spec->name, &q, err);
+	int rc =
+		spec->kind == DEFINE_TOPIC
+			? session_queue_find_topic(s, USER_CONFIGURE, spec->name, &q, err)
+			: session_queue_find(s, USER_CONFIGURE, spec->name, &q, err);
 
 	if (rc < 0)
 		return rc;

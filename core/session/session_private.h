@@ -18,7 +18,7 @@ struct session {
 	char *name; /* from HELLO; NULL when none */
 	char *user; /* likewise; nobody has checked it */
 	size_t user_len;
-	struct subject subject; /* what it may do */
+	struct subject subject;   /* what it may do */
 	struct channel *channels; /* uthash by number */
 	struct channel zero;
 	unsigned channel_count;
@@ -40,8 +40,8 @@ struct session {
 	 * same; 0: there is nothing. */
 	struct exchange *exchange;
 	uint64_t exchange_version;
-	bool may_write_all;     /* through the default exchange; or else */
-	struct buf written_key; /* this queue, the last one */
+	bool may_write_all;         /* through the default exchange; or else */
+	struct buf written_key;     /* this queue, the last one */
 	const struct msg *prepared; /* NULL once it is published */
 };
 
@@ -64,6 +64,13 @@ TIDE_MUST_USE int session_access_check_write(struct session *s, struct slice exc
 /* @param what  the request */
 TIDE_MUST_USE int session_access_check_tag(const struct session *s, enum user_tag tag,
 					   const char *what, struct error *err);
+
+/* From now on it acts as this user, of whom it takes a reference; NULL: as nobody. */
+void session_access_set_user(struct session *s, struct user *user);
+/* What its user may do has perhaps changed. If he was deleted, its connection is killed.
+ * Else subscriptions of what he may no longer read are cancelled, GETs that wait for it
+ * are refused, and messages of it go back; a lock that he may no longer have lapses. */
+void session_recheck(struct session *s);
 
 /* The queue or the topic, if this session may do that with it, whether it is usable or
  * not: unusable.h. */

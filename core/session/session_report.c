@@ -630,10 +630,10 @@ int session_report_exchange(struct session *s, struct slice name, struct reply *
 {
 	const struct exchange *x;
 	struct json j;
-	int rc = name.len ? session_access_check(s, USER_READ, SUBJECT_EXCHANGE, name,
-						 err)
-			  : session_access_check_tag(
-				    s, USER_MONITOR, "STATS of the default exchange", err);
+	int rc = name.len
+			 ? session_access_check(s, USER_READ, SUBJECT_EXCHANGE, name, err)
+			 : session_access_check_tag(s, USER_MONITOR,
+						    "STATS of the default exchange", err);
 
 	if (rc < 0)
 		return rc;

@@ -429,9 +429,8 @@ static int check_writes(const struct channel_transaction *t, struct error *err)
 		if (kept->kind == KEPT_PUBLISH &&
 		    session_access_check_write(s, kept->msg->exchange, kept->msg->key,
 					       err) < 0)
-			return error_set(err, err->code,
-					 NOTHING_APPLIED "request %u: %s", kept->number,
-					 err->text);
+			return error_set(err, err->code, NOTHING_APPLIED "request %u: %s",
+					 kept->number, err->text);
 	}
 	return TIDE_OK;
 }
