@@ -1,3 +1,4 @@
+#include "service_pressure.h"
 #include "session_private.h"
 
 #include <assert.h>
@@ -96,13 +97,14 @@ void session_set_user(struct session *s, struct slice user)
 
 void session_format_author(const struct session *s, char out[SESSION_AUTHOR_MAX])
 {
-	const char *peer = s->ops->peer ? s->ops->peer(s->ctx) : NULL;
+	struct session_peer peer;
 	bool has_name = s->name && s->name[0];
 
+	s->ops->facts(s->ctx, &peer);
 	snprintf(out, SESSION_AUTHOR_MAX, "connection %llu%s%.100s%s%s%.150s",
 		 (unsigned long long)s->number, has_name ? " '" : "",
-		 has_name ? s->name : "", has_name ? "'" : "", peer ? " from " : "",
-		 peer ? peer : "");
+		 has_name ? s->name : "", has_name ? "'" : "",
+		 peer.address ? " from " : "", peer.address ? peer.address : "");
 }
 
 /* The channel behind `ch`; the first one behind NULL. */
@@ -152,7 +154,8 @@ bool session_is_held(const struct session *s, bool is_receiving)
 	return s->pending >= s->broker->config.replies_max ||
 	       s->documents >= DOCUMENTS_MAX || s->settling || s->committing ||
 	       (s->service->is_blocked && !s->transactions &&
-		(is_receiving ? !service_may_receive(s->service, s) : s->has_published));
+		(is_receiving ? !service_pressure_may_receive(s->service, s)
+			      : s->has_published));
 }
 
 static struct channel *find_channel(struct session *s, unsigned number)

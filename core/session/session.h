@@ -16,6 +16,7 @@
 struct channel;
 struct service;
 struct session;
+struct session_peer;
 
 struct session_ops {
 	/* A reply leaves; it is freed after the call. */
@@ -36,8 +37,17 @@ struct session_ops {
 	void (*on_kill)(void *ctx, const char *why);
 	/* What LIST connections shows of the connection: members of an object. */
 	void (*describe)(void *ctx, struct json *out);
-	/* Where it comes from; may be NULL. */
-	const char *(*peer)(void *ctx);
+	/* Where it comes from, and by what. */
+	void (*facts)(void *ctx, struct session_peer *out);
+};
+
+/* What a session knows of its connection. Texts live as long as that. */
+struct session_peer {
+	const char *address;     /* "127.0.0.1:50412", "unix"; NULL: not known */
+	const char *protocol;    /* "line" */
+	const char *certificate; /* the name in the client's, verified; NULL: none */
+	bool is_local;           /* of this machine: loopback or a Unix socket */
+	bool is_tls;
 };
 
 struct session *session_create(struct service *service, const struct session_ops *ops,
@@ -347,12 +357,17 @@ enum list_what {
 };
 TIDE_MUST_USE int session_report_list(struct session *s, enum list_what what,
 				      struct reply *r, struct error *err);
-/* Of a queue or a topic; an empty name: the broker's. */
-TIDE_MUST_USE int session_report_stats(struct session *s, struct slice queue,
-				       struct reply *r, struct error *err);
-/* Of an exchange; empty: the default one. */
-TIDE_MUST_USE int session_report_exchange(struct session *s, struct slice name,
-					  struct reply *r, struct error *err);
+/* Of what STATS is; in the order of the words before a name. */
+enum stats_kind {
+	STATS_EXCHANGE,
+	STATS_QUEUE,
+	STATS_TOPIC,
+	STATS_ANY, /* a queue or a topic */
+};
+/* An empty name: the default exchange's; else the broker's. */
+TIDE_MUST_USE int session_report_stats(struct session *s, enum stats_kind kind,
+				       struct slice name, struct reply *r,
+				       struct error *err);
 /* The reply comes when the rules are active, or in the shadow. The session may end
  * before: the change goes on. */
 TIDE_MUST_USE int session_rules_reload(struct session *s, struct reply *r,

@@ -5,8 +5,12 @@
 /* Scripts are told where it comes from. */
 static struct subject *subject_of(struct session *s)
 {
-	if (!s->subject.peer && s->ops->peer)
-		subject_set_peer(&s->subject, s->ops->peer(s->ctx));
+	struct session_peer peer;
+
+	if (!s->subject.peer) {
+		s->ops->facts(s->ctx, &peer);
+		subject_set_peer(&s->subject, peer.address ? peer.address : "");
+	}
 	return &s->subject;
 }
 

@@ -2,6 +2,7 @@
 #include <assert.h>
 
 #include "broker/publish.h"
+#include "service_pressure.h"
 #include "session_private.h"
 
 static bool is_last_key(const struct session *s, struct slice key)
@@ -79,8 +80,11 @@ static int check_draining(const struct broker *b, struct error *err)
 	return TIDE_OK;
 }
 
-static inline int create(struct session *s, const struct publish_spec *spec,
-			 struct msg **out, struct error *err)
+/* Part of every publish. */
+static inline __attribute__((always_inline)) int create(struct session *s,
+							const struct publish_spec *spec,
+							struct msg **out,
+							struct error *err)
 {
 	struct broker *b = s->broker;
 	uint64_t id;
@@ -153,7 +157,7 @@ void session_publish_receive(struct session *s, size_t bytes)
 	s->receiving_bytes += bytes;
 	service->receiving_bytes += bytes;
 	/* Now: the next connection of this turn may have as much. */
-	service_check_pressure(service);
+	service_pressure_check(service);
 }
 
 void session_publish_received(struct session *s)
@@ -168,7 +172,7 @@ void session_publish_received(struct session *s)
 		return;
 	/* Another one may go on in its place. */
 	TAILQ_FOREACH (peer, &service->receiving, receiving_link)
-		if (service_may_receive(service, peer))
+		if (service_pressure_may_receive(service, peer))
 			peer->ops->on_progress(peer->ctx);
 }
 
@@ -239,7 +243,7 @@ void session_publish_take(struct session *s, struct msg *m,
 	else
 		reply_when_done(r);
 	msg_unref(m);
-	service_check_pressure(service);
+	service_pressure_check(service);
 }
 
 bool session_publish_is_blocked(const struct session *s)

@@ -8,13 +8,13 @@
 #include "session_private.h"
 
 /* The last queue that was asked about: most of what a channel holds is of one. */
-struct reading {
+struct read_check {
 	struct session *session;
 	const struct queue *queue;
 	struct error denied; /* code < 0: it may not be read */
 };
 
-static bool may_read(struct reading *r, const struct queue *q)
+static bool may_read(struct read_check *r, const struct queue *q)
 {
 	enum subject_kind kind = q->topic ? SUBJECT_TOPIC : SUBJECT_QUEUE;
 
@@ -25,7 +25,7 @@ static bool may_read(struct reading *r, const struct queue *q)
 	return r->denied.code == TIDE_OK;
 }
 
-static void cancel_subscriptions(struct channel *ch, struct reading *r)
+static void cancel_subscriptions(struct channel *ch, struct read_check *r)
 {
 	const struct session *s = ch->session;
 	struct subscription *sub, *next;
@@ -41,7 +41,7 @@ static void cancel_subscriptions(struct channel *ch, struct reading *r)
 	}
 }
 
-static bool may_wait(const struct fetch *f, struct reading *r)
+static bool may_wait(const struct fetch *f, struct read_check *r)
 {
 	for (unsigned i = 0; i < f->getter.consumer_count; i++)
 		if (f->consumers[i].queue && !may_read(r, f->consumers[i].queue))
@@ -49,7 +49,7 @@ static bool may_wait(const struct fetch *f, struct reading *r)
 	return true;
 }
 
-static void refuse_fetches(struct channel *ch, struct reading *r)
+static void refuse_fetches(struct channel *ch, struct read_check *r)
 {
 	struct fetch *f, *next;
 
@@ -61,7 +61,7 @@ static void refuse_fetches(struct channel *ch, struct reading *r)
 }
 
 /* Unpunished: its consumer is not at fault, and nor is the message. */
-static void return_entries(struct channel *ch, struct reading *r)
+static void return_entries(struct channel *ch, struct read_check *r)
 {
 	uint64_t *tags = NULL;
 	size_t count = 0;
@@ -80,7 +80,7 @@ static void return_entries(struct channel *ch, struct reading *r)
 	mem_free(tags);
 }
 
-static void return_runs(struct channel *ch, struct reading *r)
+static void return_runs(struct channel *ch, struct read_check *r)
 {
 	struct run_tag_tree *runs = &ch->holder.runs;
 	struct run *run = run_from_tag(runs, 0);
@@ -99,7 +99,7 @@ static bool may_hold_lock(void *ctx, struct slice name, struct error *err)
 	return session_access_check(ctx, USER_WRITE, SUBJECT_LOCK, name, err) == TIDE_OK;
 }
 
-static void recheck_channel(struct channel *ch, struct reading *r)
+static void recheck_channel(struct channel *ch, struct read_check *r)
 {
 	cancel_subscriptions(ch, r);
 	refuse_fetches(ch, r);
@@ -110,7 +110,7 @@ static void recheck_channel(struct channel *ch, struct reading *r)
 
 void session_recheck(struct session *s)
 {
-	struct reading reading = { .session = s };
+	struct read_check reading = { .session = s };
 	const struct user *user = s->subject.user;
 	struct channel *ch, *next;
 	char why[NAME_LEN_MAX + 64];

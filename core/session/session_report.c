@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "shard/dedupe.h"
 #include "session_leases.h"
+#include "service_pressure.h"
 #include "session_private.h"
 #include "broker/pause.h"
 #include "log/compact.h"
@@ -611,7 +612,7 @@ static void broker_stats(const struct service *service, struct json *j)
 	json_member_int(j, "paced", (int64_t)n->paced);
 	json_member_int(j, "dead_lettered", (int64_t)n->dead_lettered);
 	json_member_int(j, "death_limited", (int64_t)n->death_limited);
-	json_member_int(j, "memory_bytes", (int64_t)service_memory(service));
+	json_member_int(j, "memory_bytes", (int64_t)service_pressure_memory(service));
 	json_member_int(j, "routes_bytes", (int64_t)b->route_bytes);
 	json_member_bool(j, "blocked", service->is_blocked);
 	json_member_bool(j, "draining", b->refuses_publishes);
@@ -625,8 +626,8 @@ static void broker_stats(const struct service *service, struct json *j)
 	store_members(b, j);
 }
 
-int session_report_exchange(struct session *s, struct slice name, struct reply *r,
-			    struct error *err)
+static int exchange_stats(struct session *s, struct slice name, struct reply *r,
+			  struct error *err)
 {
 	const struct exchange *x;
 	struct json j;
@@ -655,16 +656,28 @@ int session_report_exchange(struct session *s, struct slice name, struct reply *
 	return TIDE_OK;
 }
 
-int session_report_stats(struct session *s, struct slice queue, struct reply *r,
-			 struct error *err)
+static int find_for_stats(struct session *s, enum stats_kind kind, struct slice name,
+			  struct queue **out, struct error *err)
+{
+	int rc = kind == STATS_TOPIC
+			 ? session_queue_find_topic(s, USER_READ, name, out, err)
+		 : kind == STATS_QUEUE ? session_queue_find(s, USER_READ, name, out, err)
+				       : session_queue_any(s, USER_READ, name, out, err);
+
+	return rc < 0 ? rc : unusable_check(&(*out)->definition, err);
+}
+
+int session_report_stats(struct session *s, enum stats_kind kind, struct slice name,
+			 struct reply *r, struct error *err)
 {
 	struct queue *q = NULL;
 	struct json j;
 
-	if (queue.len ? session_queue_any(s, USER_READ, queue, &q, err) < 0 ||
-				unusable_check(&q->definition, err) < 0
-		      : session_access_check_tag(s, USER_MONITOR, "STATS without a name",
-						 err) < 0)
+	if (kind == STATS_EXCHANGE)
+		return exchange_stats(s, name, r, err);
+	if (name.len ? find_for_stats(s, kind, name, &q, err) < 0
+		     : session_access_check_tag(s, USER_MONITOR, "STATS without a name",
+						err) < 0)
 		return err->code;
 	reply_json(r, &j);
 	json_object_begin(&j);

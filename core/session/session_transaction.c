@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "broker/retry.h"
 #include "broker/transaction.h"
+#include "service_pressure.h"
 #include "session_private.h"
 
 enum kept_kind { KEPT_PUBLISH, KEPT_SETTLE };
@@ -395,7 +396,7 @@ static bool go_on(struct channel_transaction *t)
 		reply_error(t->reply, &err);
 	}
 	destroy(t);
-	service_check_pressure(service);
+	service_pressure_check(service);
 	return true;
 }
 
