@@ -369,13 +369,13 @@ void store_dedupe_remove(struct store *s, struct store_shard *shard,
 
 enum store_table {
 	STORE_VHOSTS,    /* set of names */
-	STORE_USERS,     /* hash: name -> what it may do; of all vhosts */
 	STORE_EXCHANGES, /* hash of a vhost: name -> definition */
 	STORE_QUEUES,    /* hash of a vhost: name -> definition */
 	STORE_TOPICS,    /* hash of a vhost: name -> definition */
 	STORE_BINDINGS,  /* set of a vhost: one text each, in `name` */
 	STORE_PAUSES,    /* hash of a vhost: direction and queue -> until when */
 	STORE_LOCKS,     /* hash of a vhost: name -> token and ttl, of those held */
+	STORE_USERS,     /* hash: name -> what it may do; of all vhosts */
 	STORE_TABLE_COUNT,
 };
 

@@ -48,9 +48,9 @@ static void each_key_has_the_suffix_that_the_manual_gives(void **state)
 static void tables_have_the_names_that_the_manual_gives(void **state)
 {
 	static const char *const names[STORE_TABLE_COUNT] = {
-		"tide:vhosts",   "tide:users",           "tide:/:exchanges",
-		"tide:/:queues", "tide:/:topic-options", "tide:/:bindings",
-		"tide:/:pauses", "tide:/:locks",
+		"tide:vhosts",          "tide:/:exchanges", "tide:/:queues",
+		"tide:/:topic-options", "tide:/:bindings",  "tide:/:pauses",
+		"tide:/:locks",         "tide:users",
 	};
 	for (int table = 0; table < STORE_TABLE_COUNT; table++) {
 		struct buf out = { 0 };

@@ -519,11 +519,11 @@ static void definitions_come_back_after_a_restart(void **state)
 	harness_open_up(h);
 	load(h);
 	assert_int_equal(loaded.count, 5);
-	assert_string_equal(loaded.lines[0], "1  bob {}");
+	assert_string_equal(loaded.lines[0], "7  bob {}");
 	assert_string_equal(loaded.lines[1], "0  / ");
-	assert_string_equal(loaded.lines[2], "2 / orders topic");
-	assert_string_equal(loaded.lines[3], "3 / jobs shards=2");
-	assert_string_equal(loaded.lines[4], "5 / jobs orders # ");
+	assert_string_equal(loaded.lines[2], "1 / orders topic");
+	assert_string_equal(loaded.lines[3], "2 / jobs shards=2");
+	assert_string_equal(loaded.lines[4], "4 / jobs orders # ");
 	store_definition_remove(h->store, STORE_BINDINGS, root, SLICE("jobs orders #"),
 				NULL, NULL);
 	load(h);
