@@ -44,9 +44,3 @@ int session_access_check_tag(const struct session *s, enum user_tag tag, const c
 {
 	return subject_check_tag(&s->subject, tag, what, err);
 }
-
-void session_access_set_user(struct session *s, struct user *user)
-{
-	subject_set_user(&s->subject, user);
-	s->exchange_version = 0;
-}

@@ -65,8 +65,6 @@ TIDE_MUST_USE int session_access_check_write(struct session *s, struct slice exc
 TIDE_MUST_USE int session_access_check_tag(const struct session *s, enum user_tag tag,
 					   const char *what, struct error *err);
 
-/* From now on it acts as this user, of whom it takes a reference; NULL: as nobody. */
-void session_access_set_user(struct session *s, struct user *user);
 /* What its user may do has perhaps changed. If he was deleted, its connection is killed.
  * Else subscriptions of what he may no longer read are cancelled, GETs that wait for it
  * are refused, and messages of it go back; a lock that he may no longer have lapses. */

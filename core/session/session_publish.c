@@ -5,20 +5,19 @@
 #include "service_pressure.h"
 #include "session_private.h"
 
-static bool is_last_key(const struct session *s, struct slice key)
-{
-	return s->may_write_all || slice_is_equal(buf_slice(&s->written_key), key);
-}
-
 /* It was looked for, and the user may publish to it. */
-static bool is_last_exchange(const struct session *s, struct slice name, struct slice key)
+static inline bool is_last(const struct session *s, const struct publish_spec *spec)
 {
 	const struct exchange *x = s->exchange;
 
 	if (s->exchange_version != s->broker->route_version)
 		return false; /* it may be gone */
-	return x ? x->name_len == name.len && bytes_is_equal(x->name, name.data, name.len)
-		 : name.len == 0 && is_last_key(s, key);
+	if (x)
+		return x->name_len == spec->exchange.len &&
+		       bytes_is_equal(x->name, spec->exchange.data, spec->exchange.len);
+	return spec->exchange.len == 0 &&
+	       (s->may_write_all ||
+		slice_is_equal(buf_slice(&s->written_key), spec->key));
 }
 
 static int find_exchange(const struct session *s, struct slice name,
@@ -69,15 +68,12 @@ static int check_headers(const struct publish_spec *spec, struct error *err)
 	return TIDE_OK;
 }
 
-static int check_draining(const struct broker *b, struct error *err)
+static int refuse_draining(const struct broker *b, struct error *err)
 {
 	if (b->is_draining)
 		return error_set(err, TIDE_ESHUTDOWN, "the broker is stopping");
-	if (b->refuses_publishes)
-		return error_set(err, TIDE_ESHUTDOWN,
-				 "the broker drains and takes no publishes; DRAIN off "
-				 "ends that");
-	return TIDE_OK;
+	return error_set(err, TIDE_ESHUTDOWN,
+			 "the broker drains and takes no publishes; DRAIN off ends that");
 }
 
 /* Part of every publish. */
@@ -117,7 +113,7 @@ static inline __attribute__((always_inline)) int create(struct session *s,
 		.user = s->user,
 		.user_len = s->user_len,
 	};
-	*out = msg_create(&m);
+	s->prepared = *out = msg_create(&m);
 	if (!*out)
 		return error_set(err, TIDE_EBUSY, "out of memory for %zu bytes",
 				 spec->payload_len);
@@ -127,24 +123,28 @@ static inline __attribute__((always_inline)) int create(struct session *s,
 int session_publish_prepare(struct session *s, const struct publish_spec *spec,
 			    struct msg **out, struct error *err)
 {
-	int rc = check_draining(s->broker, err);
+	const struct broker *b = s->broker;
+	int rc;
 
-	if (rc == TIDE_OK && !is_last_exchange(s, spec->exchange, spec->key))
+	if (b->is_draining || b->refuses_publishes)
+		return refuse_draining(b, err);
+	if (!is_last(s, spec)) {
 		rc = enter_exchange(s, spec->exchange, spec->key, err);
-	if (rc == TIDE_OK)
-		rc = create(s, spec, out, err);
-	s->prepared = rc == TIDE_OK ? *out : NULL;
-	return rc;
+		if (rc < 0)
+			return rc;
+	}
+	return create(s, spec, out, err);
 }
 
 int session_publish_make(struct session *s, const struct publish_spec *spec,
 			 struct msg **out, struct error *err)
 {
+	const struct broker *b = s->broker;
 	struct exchange *x;
-	int rc = check_draining(s->broker, err);
+	int rc = b->is_draining || b->refuses_publishes
+			 ? refuse_draining(b, err)
+			 : find_exchange(s, spec->exchange, &x, err);
 
-	if (rc == TIDE_OK)
-		rc = find_exchange(s, spec->exchange, &x, err);
 	return rc == TIDE_OK ? create(s, spec, out, err) : rc;
 }
 
